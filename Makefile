@@ -1,0 +1,42 @@
+.DEFAULT_GOAL := help
+FUZZTIME ?= 20s
+
+help: ## show the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
+
+build: ## static binaries into bin/
+	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
+
+test: ## the tests
+	go test ./...
+
+race: ## the tests under the race detector
+	CGO_ENABLED=1 go test -race ./...
+
+long: ## the tests that take minutes too
+	SHAVER_LONG=1 go test -timeout 60m -count 1 ./cmd/shaver
+
+fuzz: ## every fuzz test for FUZZTIME (20s)
+	@go list ./... | while read -r pkg; do \
+	  go test -list '^Fuzz' $$pkg | grep '^Fuzz' | while read -r name; do \
+	    echo "$$pkg $$name"; go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x $$pkg || exit 1; \
+	  done || exit 1; \
+	done
+
+lint: ## golangci-lint, which must be installed
+	golangci-lint run ./...
+
+fmt: ## format, tidy
+	gofmt -w .
+	go mod tidy
+
+transcripts: ## write the job's transcripts anew; read the difference
+	go test ./internal/job -rewrite
+
+golden: ## make the goldens anew (needs Debian's python3-torch)
+	/usr/bin/python3 testdata/golden/make.py
+
+ci: ## what CI runs
+	bash .ci/run
+
+.PHONY: help build test race long fuzz lint fmt transcripts golden ci

@@ -1,0 +1,91 @@
+// Package random gives every random number an address: seed, purpose and two
+// indices. Who draws it, in which order, on which machine and on which try
+// changes nothing. The generator is Philox4x64-10 (Salmon et al., "Parallel
+// random numbers: as easy as 1, 2, 3", SC 2011), a keyed bijection of a counter.
+package random
+
+import (
+	"math"
+	"math/bits"
+)
+
+// Purpose keeps two uses of the same seed apart.
+type Purpose uint64
+
+// The purposes. Their numbers are part of every job's identity: never reuse one.
+const (
+	Order      Purpose = 1 // the order in which a row's players are dropped: indices row, pass
+	Sample     Purpose = 2 // which rows of a dataset are scored: index row
+	Split      Purpose = 3 // which split an imported row belongs to: index row
+	Quickstart Purpose = 4 // the planted model and its rows: indices of the quickstart's choice
+)
+
+// Stream is the sequence of numbers at one address. It is a small value, cheap
+// to make for every row; one goroutine uses it at a time.
+type Stream struct {
+	key     [2]uint64
+	counter [4]uint64
+	block   [4]uint64
+	used    int
+}
+
+// At returns the stream at an address.
+func At(seed uint64, purpose Purpose, i, j uint64) Stream {
+	return Stream{key: [2]uint64{seed, uint64(purpose)}, counter: [4]uint64{0, i, j, 0}, used: 4}
+}
+
+// Uint64 returns the next 64 random bits.
+func (s *Stream) Uint64() uint64 {
+	if s.used == 4 {
+		s.block = philox(s.counter, s.key)
+		s.counter[0]++
+		s.used = 0
+	}
+	s.used++
+	return s.block[s.used-1]
+}
+
+// Below returns a uniform integer in [0, n), without bias (Lemire's method); it
+// panics if n is 0.
+func (s *Stream) Below(n uint64) uint64 {
+	if n == 0 {
+		panic("random: Below(0)")
+	}
+	hi, lo := bits.Mul64(s.Uint64(), n)
+	if lo < n {
+		for threshold := -n % n; lo < threshold; {
+			hi, lo = bits.Mul64(s.Uint64(), n)
+		}
+	}
+	return hi
+}
+
+// Float64 returns a uniform number in [0, 1), a multiple of 2^-53.
+func (s *Stream) Float64() float64 { return float64(s.Uint64()>>11) / (1 << 53) }
+
+// Normal returns a standard normal number, by Box and Muller.
+func (s *Stream) Normal() float64 {
+	radius := math.Sqrt(-2 * math.Log(1-s.Float64()))
+	return radius * math.Cos(2*math.Pi*s.Float64())
+}
+
+// Permute fills order with a uniform random order of 0, 1, ..., len(order)-1.
+func (s *Stream) Permute(order []int32) {
+	for i := range order {
+		j := int(s.Below(uint64(i + 1)))
+		order[i] = order[j]
+		order[j] = int32(i)
+	}
+}
+
+// philox is Philox4x64 with 10 rounds.
+func philox(c [4]uint64, k [2]uint64) [4]uint64 {
+	for range 10 {
+		hi0, lo0 := bits.Mul64(0xD2E7470EE14C6C93, c[0])
+		hi1, lo1 := bits.Mul64(0xCA5A826395121157, c[2])
+		c = [4]uint64{hi1 ^ c[1] ^ k[0], lo1, hi0 ^ c[3] ^ k[1], lo0}
+		k[0] += 0x9E3779B97F4A7C15
+		k[1] += 0xBB67AE8584CAA73B
+	}
+	return c
+}
