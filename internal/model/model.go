@@ -1,0 +1,114 @@
+package model
+
+import (
+	"fmt"
+	"math"
+)
+
+// Model is a click model, ready to be evaluated by any number of goroutines at
+// once. Make one with New; do not change its weights afterwards.
+type Model struct {
+	Architecture
+	Weights Weights
+	head    *head
+	offsets []int32
+}
+
+// New checks that the weights fit the architecture and are finite, and returns
+// the model. It keeps the slices.
+func New(a Architecture, w Weights) (*Model, error) {
+	if err := a.Validate(); err != nil {
+		return nil, err
+	}
+	if err := w.check(&a); err != nil {
+		return nil, err
+	}
+	m := &Model{Architecture: a, Weights: w, offsets: a.Offsets()}
+	m.head = newHead(&a, &w)
+	return m, nil
+}
+
+// WithEmbedding returns a model that shares all of m but the embedding table,
+// [Features, Dim], which it keeps.
+func (m *Model) WithEmbedding(table []float32) *Model {
+	if len(table) != m.Parameters() {
+		panic("model: WithEmbedding: table has the wrong length")
+	}
+	other := *m
+	other.Weights.Embedding = table
+	return &other
+}
+
+// CheckRow reports the first feature of a row (global ids, one per field) that
+// is outside its field.
+func (m *Model) CheckRow(features []int32) error {
+	if len(features) != m.Fields() {
+		return fmt.Errorf("row has %d fields, the model has %d", len(features), m.Fields())
+	}
+	for j, f := range features {
+		if first := m.offsets[j]; f < first || int(f) >= int(first)+m.FieldDims[j] {
+			return fmt.Errorf("field %d has global id %d, outside [%d, %d)", j, f, first, int(first)+m.FieldDims[j])
+		}
+	}
+	return nil
+}
+
+// Embed writes the embedding of a row, [D], to x.
+func (m *Model) Embed(x []float32, features []int32) {
+	for j, f := range features {
+		copy(x[j*m.Dim:(j+1)*m.Dim], m.Weights.Embedding[int(f)*m.Dim:])
+	}
+}
+
+// constant returns the part of the logit that no player changes: the bias and
+// the first-order weights.
+func (m *Model) constant(features []int32) float64 {
+	sum := float64(m.Weights.Bias)
+	if m.Weights.FirstOrder != nil {
+		for _, f := range features {
+			sum += float64(m.Weights.FirstOrder[f])
+		}
+	}
+	return sum
+}
+
+// pairwise reports whether the logit has FM's second-order term.
+func (m *Model) pairwise() bool { return m.Kind == FM || m.Kind == DeepFM }
+
+// Loss returns the natural-log loss softplus(logit) - label*logit, in nat.
+func Loss(logit float64, label uint8) float64 {
+	return max(logit, 0) + math.Log1p(math.Exp(-math.Abs(logit))) - float64(label)*logit
+}
+
+// Scorer computes logits of whole rows. It is for one goroutine.
+type Scorer struct {
+	m   *Model
+	s   *scratch
+	x   []float32
+	sum pairSum
+}
+
+// NewScorer returns a scorer of m.
+func (m *Model) NewScorer() *Scorer {
+	return &Scorer{m: m, s: m.head.newScratch(), x: make([]float32, m.Players()), sum: newPairSum(m)}
+}
+
+// Logits sets dst[i] to the logit of row i. Rows must have passed CheckRow.
+func (s *Scorer) Logits(dst []float64, rows *Rows) {
+	for i := range rows.Len() {
+		row := rows.Row(i)
+		s.m.Embed(s.x, row)
+		dst[i] = s.logit(row, s.x)
+	}
+}
+
+// logit evaluates a row with the embedding x in place of its own.
+func (s *Scorer) logit(row []int32, x []float32) float64 {
+	s.m.head.begin(s.s.pre, x)
+	logit := s.m.constant(row) + s.m.head.finish(s.s, x, s.s.pre)
+	if s.m.pairwise() {
+		s.sum.set(x)
+		logit += s.sum.value()
+	}
+	return logit
+}

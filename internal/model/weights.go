@@ -1,0 +1,117 @@
+package model
+
+import (
+	"fmt"
+	"math"
+)
+
+// BatchNormEpsilon is PyTorch's default, which every reference model uses.
+const BatchNormEpsilon = 1e-5
+
+// Linear is y = x W' + b, as PyTorch stores it: Weight is [Out, In], row-major,
+// Bias is [Out].
+type Linear struct {
+	In, Out int
+	Weight  []float32
+	Bias    []float32
+}
+
+// MixLayer is one DCN-Mix cross layer:
+// x' = x + sum over k of (x . g_k) * (x_0 * (tanh(tanh(x V_k) C_k) U_k + b)).
+type MixLayer struct {
+	U    []float32 // [Experts, Rank, D]
+	C    []float32 // [Experts, Rank, Rank]
+	V    []float32 // [Experts, D, Rank]
+	Bias []float32 // [D]
+}
+
+// Weights are the numbers of a model, BatchNorm already folded into the linear
+// layers. Which of them a kind has follows from its Architecture.
+type Weights struct {
+	Embedding  []float32  // [Features, Dim]: the players of the whole game
+	FirstOrder []float32  // [Features]; FM and DeepFM. Never dropped, never counted
+	Bias       float32    // FM and DeepFM
+	Hidden     []Linear   // the MLP's hidden layers, ReLU after each
+	Output     Linear     // to one logit. DCNv2 in parallel reads D cross outputs, then the last hidden layer's; all others the last hidden layer's
+	Gates      []float32  // [Experts, D]; DCN-Mix, shared by its layers
+	Mix        []MixLayer // DCN-Mix
+	Cross      []Linear   // DCNv2: x' = x + x_0 * (W x + b)
+}
+
+// FoldBatchNorm returns the layer that computes BatchNorm(l(x)) in evaluation
+// mode: gamma * (l(x) - mean) / sqrt(variance + BatchNormEpsilon) + beta, each
+// vector of length l.Out. It computes in float64 and shares nothing with l.
+func FoldBatchNorm(l Linear, gamma, beta, mean, variance []float32) Linear {
+	folded := Linear{l.In, l.Out, make([]float32, len(l.Weight)), make([]float32, l.Out)}
+	for o := range l.Out {
+		scale := float64(gamma[o]) / math.Sqrt(float64(variance[o])+BatchNormEpsilon)
+		for i := o * l.In; i < (o+1)*l.In; i++ {
+			folded.Weight[i] = float32(float64(l.Weight[i]) * scale)
+		}
+		folded.Bias[o] = float32((float64(l.Bias[o])-float64(mean[o]))*scale + float64(beta[o]))
+	}
+	return folded
+}
+
+// check returns an error that names the first weight of w that has the wrong
+// length for a, or is NaN or infinite.
+func (w *Weights) check(a *Architecture) error {
+	var err error
+	has := func(name string, values []float32, want int) {
+		if err != nil {
+			return
+		}
+		if len(values) != want {
+			err = fmt.Errorf("%s has %d values, a %s of this shape needs %d", name, len(values), a.Kind, want)
+			return
+		}
+		for i, v := range values {
+			if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
+				err = fmt.Errorf("%s has the value %v at position %d: weights are finite", name, v, i)
+				return
+			}
+		}
+	}
+	linear := func(name string, l *Linear, in, out int) {
+		if err == nil && (l.In != in || l.Out != out) {
+			err = fmt.Errorf("%s maps %d values to %d, a %s of this shape needs %d to %d", name, l.In, l.Out, a.Kind, in, out)
+		}
+		has(name+" weight", l.Weight, in*out)
+		has(name+" bias", l.Bias, out)
+	}
+	players := a.Players()
+	has("embedding", w.Embedding, a.Parameters())
+	has("bias", []float32{w.Bias}, 1)
+	if a.Kind == FM || a.Kind == DeepFM {
+		has("first-order weight", w.FirstOrder, a.Features())
+	}
+	if len(w.Hidden) != len(a.Hidden) || len(w.Mix)+len(w.Cross) != a.CrossLayers {
+		return fmt.Errorf("%d hidden and %d cross layers, the architecture has %d and %d",
+			len(w.Hidden), len(w.Mix)+len(w.Cross), len(a.Hidden), a.CrossLayers)
+	}
+	if a.Kind == DCNMix {
+		has("gates", w.Gates, a.Experts*players)
+		for l := range w.Mix {
+			mix := &w.Mix[l]
+			has(fmt.Sprintf("cross layer %d U", l), mix.U, a.Experts*a.Rank*players)
+			has(fmt.Sprintf("cross layer %d C", l), mix.C, a.Experts*a.Rank*a.Rank)
+			has(fmt.Sprintf("cross layer %d V", l), mix.V, a.Experts*players*a.Rank)
+			has(fmt.Sprintf("cross layer %d bias", l), mix.Bias, players)
+		}
+	}
+	for l := range w.Cross {
+		linear(fmt.Sprintf("cross layer %d", l), &w.Cross[l], players, players)
+	}
+	in := players
+	for l := range w.Hidden {
+		linear(fmt.Sprintf("hidden layer %d", l), &w.Hidden[l], in, a.Hidden[l])
+		in = a.Hidden[l]
+	}
+	if a.Kind != FM {
+		if a.Structure == Parallel {
+			in += players
+		}
+		linear("output layer", &w.Output, in, 1)
+	}
+	return err
+}
