@@ -1,0 +1,95 @@
+// Package evaluate measures a model on labelled rows: LogLoss and AUC.
+package evaluate
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"shaver/internal/model"
+)
+
+// Metrics are what a model reaches on a set of rows.
+type Metrics struct {
+	Rows    int64   `json:"rows"`
+	AUC     float64 `json:"auc"`      // area under the ROC curve, ties counted half; NaN if all labels are the same
+	LogLoss float64 `json:"log_loss"` // mean loss, nat
+}
+
+// Source hands batches of rows to a function, in row order, until it returns an
+// error or the rows end. The function does not keep a batch.
+type Source func(ctx context.Context, each func(*model.Rows) error) error
+
+// Model measures m on the rows of source, on the given number of goroutines. The
+// result does not depend on their number. It keeps 9 bytes a row. An error names
+// the row.
+func Model(ctx context.Context, m *model.Model, source Source, threads int) (Metrics, error) {
+	scorers := make([]*model.Scorer, max(1, threads))
+	for i := range scorers {
+		scorers[i] = m.NewScorer()
+	}
+	var logits []float64
+	var labels []uint8
+	loss := 0.0
+	err := source(ctx, func(rows *model.Rows) error {
+		from := len(logits)
+		logits = slices.Grow(logits, rows.Len())[:from+rows.Len()]
+		labels = append(labels, rows.Label...)
+		var group errgroup.Group
+		share := (rows.Len() + len(scorers) - 1) / len(scorers)
+		for i, scorer := range scorers {
+			first, end := min(i*share, rows.Len()), min((i+1)*share, rows.Len())
+			part := rows.Slice(first, end)
+			group.Go(func() error {
+				for r := range part.Len() {
+					if err := m.CheckRow(part.Row(r)); err != nil {
+						return fmt.Errorf("row %d: %w", part.Number[r], err)
+					}
+				}
+				scorer.Logits(logits[from+first:from+end], &part)
+				return nil
+			})
+		}
+		if err := group.Wait(); err != nil {
+			return err
+		}
+		for i, logit := range logits[from:] {
+			if math.IsNaN(logit) || math.IsInf(logit, 0) {
+				return fmt.Errorf("row %d: the logit is %g", rows.Number[i], logit)
+			}
+			loss += model.Loss(logit, rows.Label[i])
+		}
+		return nil
+	})
+	if err != nil {
+		return Metrics{}, err
+	}
+	return Metrics{int64(len(logits)), AUC(logits, labels), loss / float64(len(logits))}, nil
+}
+
+// AUC returns the probability that a random positive row has a higher logit than
+// a random negative one, ties counted half; NaN if one of the two is missing.
+func AUC(logits []float64, labels []uint8) float64 {
+	order := make([]int32, len(logits))
+	for i := range order {
+		order[i] = int32(i)
+	}
+	slices.SortFunc(order, func(i, j int32) int { return cmp.Compare(logits[i], logits[j]) })
+	var below, wins, positives float64 // negatives so far; pairs won; positives so far
+	for from := 0; from < len(order); {
+		to, tied := from, 0.0
+		for ; to < len(order) && logits[order[to]] == logits[order[from]]; to++ {
+			tied += float64(labels[order[to]])
+		}
+		negatives := float64(to-from) - tied
+		wins += tied * (below + negatives/2)
+		below += negatives
+		positives += tied
+		from = to
+	}
+	return wins / (positives * below)
+}

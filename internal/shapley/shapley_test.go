@@ -1,0 +1,325 @@
+package shapley_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/bits"
+	"reflect"
+	"strings"
+	"testing"
+
+	"gonum.org/v1/gonum/stat"
+
+	"shaver/internal/model"
+	"shaver/internal/model/modeltest"
+	"shaver/internal/shapley"
+	"shaver/internal/tally"
+)
+
+// play runs an estimator over rows and returns its normalised result.
+func play(t testing.TB, game shapley.Game, o shapley.Options, rows *model.Rows) *tally.Result {
+	t.Helper()
+	p, err := shapley.Estimate(t.Context(), game, o, o.Spread(false), rows, 2, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := tally.NewAccumulator(game.Model.Features(), game.Model.Dim)
+	if err := a.Merge(p); err != nil {
+		t.Fatal(err)
+	}
+	r, err := a.Result(o.Passes, o.Spread(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// baseline returns a baseline unlike the entries, as a codebook is.
+func baseline(m *model.Model) []float32 {
+	b := make([]float32, m.Players())
+	for i := range b {
+		b[i] = 0.1 * float32(i%4)
+	}
+	return b
+}
+
+func small(t testing.TB, seed uint64) (shapley.Game, *model.Rows) {
+	a := model.Architecture{Kind: model.DeepFM, FieldDims: []int{2, 3, 2}, Dim: 2, Hidden: []int{5}}
+	m := modeltest.Random(t, a, seed)
+	return shapley.Game{Model: m, Baseline: baseline(m)}, modeltest.Rows(a, 20, seed)
+}
+
+// Paper, efficiency: the contributions of a row sum to its loss with everything
+// dropped minus its loss with nothing dropped, for every row, model and order.
+func TestEfficiencyOfEveryRow(t *testing.T) {
+	for name, a := range modeltest.Architectures() {
+		m := modeltest.Random(t, a, 3)
+		game := shapley.Game{Model: m, Baseline: baseline(m)}
+		rows := modeltest.Rows(a, 25, 3)
+		for _, o := range []shapley.Options{{Estimator: shapley.Permutation, Passes: 1, Seed: 4}, {Estimator: shapley.Permutation, Passes: 3, Seed: 4}, {Estimator: shapley.Exact, Passes: 1}} {
+			for i := range rows.Len() {
+				row := rows.Slice(i, i+1)
+				p, err := shapley.Estimate(t.Context(), game, o, o.Spread(false), &row, 1, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				sum := int64(0)
+				for _, s := range p.Sum {
+					sum += s
+				}
+				off := float64(sum-int64(o.Passes)*(p.LossEmpty-p.LossFull)) * tally.LossUnit
+				if math.Abs(off) > 2e-6*float64(o.Passes) {
+					t.Errorf("%s, %s x%d, row %d: %g nat off", name, o.Estimator, o.Passes, i, off)
+				}
+			}
+		}
+	}
+}
+
+// Paper, null player: an entry that equals its baseline, or that the model does
+// not read, has the value 0, to the bit; so has every entry of a feature that no
+// row activates.
+func TestNullPlayer(t *testing.T) {
+	game, rows := small(t, 5)
+	const field, feature, column = 1, 2 + 1, 1
+	w := modeltest.Weights(game.Model.Architecture, 5)
+	for f := range game.Model.Features() { // nothing reads column 0 of field 2,
+		if w.Embedding[f*2] *= 0; f >= 5 { // as no other field has one to pair it with,
+			w.Embedding[f*2] = 1
+		}
+	}
+	for unit := range w.Hidden[0].Out { // nor does the network
+		w.Hidden[0].Weight[unit*6+4] = 0
+	}
+	game.Baseline = make([]float32, 6)
+	game.Baseline[field*2+column] = w.Embedding[feature*2+column]
+	var err error
+	if game.Model, err = model.New(game.Model.Architecture, w); err != nil {
+		t.Fatal(err)
+	}
+	for _, estimator := range []string{shapley.Permutation, shapley.Exact} {
+		r := play(t, game, shapley.Options{Estimator: estimator, Passes: 1, Seed: 1}, rows)
+		if phi := r.Phi[feature*2+column]; phi != 0 {
+			t.Errorf("%s: a null player has the value %g", estimator, phi)
+		}
+		for f := 5; f < 7; f++ {
+			if phi := r.Phi[f*2]; phi != 0 {
+				t.Errorf("%s: an entry that nothing reads has the value %g", estimator, phi)
+			}
+		}
+		for i, count := range r.Count {
+			if count == 0 && (r.Phi[i*2] != 0 || r.SE[i*2] != 0) {
+				t.Errorf("%s: feature %d never occurs and has the value %g", estimator, i, r.Phi[i*2])
+			}
+		}
+	}
+}
+
+// Paper, symmetry: two players that the model cannot tell apart have the same
+// value. In an FM the columns are interchangeable; give two of them the same
+// numbers.
+func TestSymmetry(t *testing.T) {
+	a := model.Architecture{Kind: model.FM, FieldDims: []int{3, 2}, Dim: 3}
+	w := modeltest.Weights(a, 2)
+	for f := range a.Features() {
+		w.Embedding[f*3+2] = w.Embedding[f*3]
+	}
+	m, err := model.New(a, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	game := shapley.Game{Model: m, Baseline: []float32{.1, .2, .1, .3, .4, .3}}
+	r := play(t, game, shapley.Options{Estimator: shapley.Exact, Passes: 1}, modeltest.Rows(a, 30, 2))
+	for f := range a.Features() {
+		if one, other := r.Phi[f*3], r.Phi[f*3+2]; math.Abs(one-other) > 1e-9 {
+			t.Errorf("feature %d: %g and %g", f, one, other)
+		}
+	}
+}
+
+// Paper, theorem 1: the value of an entry in the game of all n*d entries over
+// the whole dataset is the mean of its values in the rows' games of m*d entries.
+func TestTheorem1(t *testing.T) {
+	a := model.Architecture{Kind: model.DeepFM, FieldDims: []int{2, 2, 3}, Dim: 1, Hidden: []int{4}}
+	m := modeltest.Random(t, a, 8)
+	rows := modeltest.Rows(a, 12, 8)
+	base := baseline(m)
+	local := play(t, shapley.Game{Model: m, Baseline: base}, shapley.Options{Estimator: shapley.Exact, Passes: 1}, rows)
+
+	// The global game: v(S) is the mean loss when the entries in S are dropped
+	// from the table itself.
+	n := a.Parameters()
+	value := make([]float64, 1<<n)
+	field := []int{0, 0, 1, 1, 2, 2, 2}
+	logits := make([]float64, rows.Len())
+	for set := range value {
+		w := m.Weights
+		w.Embedding = append([]float32{}, w.Embedding...)
+		for i := range n {
+			if set>>i&1 == 1 {
+				w.Embedding[i] = base[field[i]]
+			}
+		}
+		dropped, err := model.New(a, w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dropped.NewScorer().Logits(logits, rows)
+		for i, z := range logits {
+			value[set] += model.Loss(z, rows.Label[i]) / float64(rows.Len())
+		}
+	}
+	factorial := func(n int) float64 { return math.Gamma(float64(n + 1)) }
+	for i := range n {
+		phi := 0.0
+		for set := range value {
+			if set>>i&1 == 0 {
+				s := bits.OnesCount(uint(set))
+				phi += factorial(s) * factorial(n-1-s) / factorial(n) * (value[set|1<<i] - value[set])
+			}
+		}
+		if math.Abs(phi-local.Phi[i]) > 1e-6 {
+			t.Errorf("entry %d: %g in the global game, %g in the rows' games", i, phi, local.Phi[i])
+		}
+	}
+}
+
+// Over seeds, walks centre on the exact values, and their spread around them is
+// what the standard errors say, from two passes a row on; with one pass, whose
+// standard errors count the rows' differences too, it is at most that.
+func TestStandardErrorsAreHonest(t *testing.T) {
+	game, rows := small(t, 6)
+	exact := play(t, game, shapley.Options{Estimator: shapley.Exact, Passes: 1}, rows)
+	const seeds = 300
+	for _, passes := range []int{1, 2, 12} {
+		off := make([][]float64, len(exact.Phi))
+		squares := make([]float64, len(exact.Phi)) // of the standard errors
+		beyond, entries := 0, 0
+		for seed := range uint64(seeds) {
+			r := play(t, game, shapley.Options{Estimator: shapley.Permutation, Passes: passes, Seed: seed}, rows)
+			for i, phi := range r.Phi {
+				if r.Count[i/2] == 0 {
+					continue
+				}
+				off[i] = append(off[i], phi-exact.Phi[i])
+				squares[i] += r.SE[i] * r.SE[i]
+				entries++
+				if math.Abs(phi-exact.Phi[i]) > 4*r.SE[i] {
+					beyond++
+				}
+			}
+		}
+		// Two passes over the few rows of a rare feature leave the standard
+		// error itself uncertain; many passes do not.
+		if passes > 2 && float64(beyond) > 0.01*float64(entries) {
+			t.Errorf("%d passes: %d of %d beyond 4 standard errors", passes, beyond, entries)
+		}
+		for i, off := range off {
+			if len(off) == 0 {
+				continue
+			}
+			mean, sd := stat.MeanStdDev(off, nil)
+			if math.Abs(mean) > 4*sd/math.Sqrt(seeds) {
+				t.Errorf("%d passes, entry %d: off by %g on average, spread %g", passes, i, mean, sd)
+			}
+			said := math.Sqrt(squares[i] / seeds)
+			low, high := 0.85, 1.18
+			if passes == 1 {
+				low = 0
+			}
+			if ratio := sd / said; ratio < low || ratio > high {
+				t.Errorf("%d passes, entry %d: the spread is %.2f of the standard error", passes, i, ratio)
+			}
+		}
+	}
+}
+
+// With one pass and rows drawn from a population, the standard error is the
+// distance from the population's value.
+func TestRowToRowErrorsCoverThePopulation(t *testing.T) {
+	game, _ := small(t, 6)
+	population := modeltest.Rows(game.Model.Architecture, 20_000, 99)
+	truth := play(t, game, shapley.Options{Estimator: shapley.Exact, Passes: 1}, population)
+	const size = 200
+	z := make([][]float64, len(truth.Phi))
+	for from := 0; from < population.Len(); from += size {
+		sample := population.Slice(from, from+size)
+		r := play(t, game, shapley.Options{Estimator: shapley.Permutation, Passes: 1, Seed: 3}, &sample)
+		for i, phi := range r.Phi {
+			z[i] = append(z[i], (phi-truth.Phi[i])/r.SE[i])
+		}
+	}
+	for i, z := range z {
+		if sd := stat.StdDev(z, nil); sd < 0.75 || sd > 1.3 {
+			t.Errorf("entry %d: true spread is %.2f of the standard error", i, sd)
+		}
+	}
+}
+
+// The partial depends on neither threads nor the grouping of rows.
+func TestSumsDoNotDependOnGrouping(t *testing.T) {
+	a := modeltest.Architectures()["dcn-mix"]
+	m := modeltest.Random(t, a, 1)
+	game := shapley.Game{Model: m, Baseline: baseline(m)}
+	rows := modeltest.Rows(a, 100, 1)
+	o := shapley.Options{Estimator: shapley.Permutation, Passes: 2, Seed: 11}
+	want := play(t, game, o, rows)
+	for _, cut := range []int{1, 7, 33, 100} {
+		acc := tally.NewAccumulator(a.Features(), a.Dim)
+		for to := rows.Len(); to > 0; to -= cut { // backwards
+			part := rows.Slice(max(0, to-cut), to)
+			p, err := shapley.Estimate(t.Context(), game, o, o.Spread(false), &part, cut%4, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := acc.Merge(p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := acc.Result(o.Passes, o.Spread(false))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("shards of %d rows give other sums", cut)
+		}
+	}
+}
+
+func TestEstimateRefusals(t *testing.T) {
+	game, rows := small(t, 1)
+	bad := modeltest.Rows(game.Model.Architecture, 20, 1)
+	bad.Features[3*17+1] = 99
+	huge := modeltest.Weights(game.Model.Architecture, 1)
+	huge.Bias = 1e30
+	broken, err := model.New(game.Model.Architecture, huge)
+	if err != nil {
+		t.Fatal(err)
+	}
+	big := modeltest.Random(t, model.Architecture{Kind: model.FM, FieldDims: []int{2, 2, 2}, Dim: 7}, 1)
+	walk := shapley.Options{Estimator: shapley.Permutation, Passes: 1}
+	for name, c := range map[string]struct {
+		game shapley.Game
+		o    shapley.Options
+		rows *model.Rows
+		want string
+	}{
+		"unknown":      {game, shapley.Options{Estimator: "magic", Passes: 1}, rows, "the estimators are"},
+		"no passes":    {game, shapley.Options{Estimator: shapley.Permutation}, rows, "0 passes"},
+		"exact passes": {game, shapley.Options{Estimator: shapley.Exact, Passes: 2}, rows, "takes 1"},
+		"too big":      {shapley.Game{Model: big, Baseline: make([]float32, 21)}, shapley.Options{Estimator: shapley.Exact, Passes: 1}, rows, "21 players"},
+		"bad id":       {game, walk, bad, "row 17: field 1 has global id 99"},
+		"infinite":     {shapley.Game{Model: broken, Baseline: game.Baseline}, walk, rows, "row 0: with nothing dropped: the logit is 1.0000000150474662e+30"},
+	} {
+		_, err := shapley.Estimate(t.Context(), c.game, c.o, tally.RowToRow, c.rows, 1, nil)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want %q", name, err, c.want)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := shapley.Estimate(ctx, game, walk, tally.RowToRow, rows, 2, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
