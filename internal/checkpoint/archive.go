@@ -1,0 +1,222 @@
+package checkpoint
+
+import (
+	"archive/zip"
+	"compress/flate"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"shaver/internal/fault"
+)
+
+const (
+	maxPickle = 64 << 20 // bytes of data.pkl; real ones have some kilobytes
+	// A storage is normally stored as it is. A compressed one may grow by
+	// maxGrowth over the whole file, and slack for small files.
+	maxGrowth   = 64
+	growthSlack = 64 << 20
+	// smallTensor is the number of elements up to which a tensor may be larger
+	// than its storage, by a stride of 0.
+	smallTensor = 1 << 16
+)
+
+// archive is a zip file as torch.save writes it: <root>/data.pkl and the raw
+// storages <root>/data/<key>.
+type archive struct {
+	name     string
+	size     int64 // of the file
+	root     string
+	entries  map[string]*zip.File
+	storages map[string][]byte
+	stored   int64 // bytes read so far from entries that are not compressed
+	inflated int64 // bytes read so far from compressed entries
+	copied   int64 // bytes made so far by laying out strided tensors
+}
+
+func openArchive(name string, r io.ReaderAt, size int64) (*archive, error) {
+	z, err := zip.NewReader(r, size)
+	if err != nil && !errors.Is(err, zip.ErrInsecurePath) {
+		return nil, fmt.Errorf("%s: %w", name, damaged(err))
+	}
+	a := &archive{name: name, size: size, entries: map[string]*zip.File{}, storages: map[string][]byte{}}
+	for _, f := range z.File {
+		if a.entries[f.Name] != nil {
+			return nil, fault.Inputf("%s: entry %s is there twice", name, quote(f.Name))
+		}
+		a.entries[f.Name] = f
+		root, rest, _ := strings.Cut(f.Name, "/")
+		switch {
+		case rest == "constants.pkl" || strings.HasPrefix(rest, "code/"):
+			return nil, fault.Inputf("%s is a TorchScript archive: save the model's state_dict() with torch.save instead", name)
+		case rest == "data.pkl" && a.root != "":
+			return nil, fault.Inputf("%s holds two pickles, %s and %s: expected one file of torch.save", name, quote(a.root+"/data.pkl"), quote(f.Name))
+		case rest == "data.pkl":
+			a.root = root
+		}
+	}
+	if a.root == "" {
+		return nil, fault.Inputf("%s is a zip file without data.pkl: expected one file of torch.save", name)
+	}
+	if order := a.entries[a.root+"/byteorder"]; order != nil {
+		text, err := a.read(order, 16)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		if strings.TrimSpace(string(text)) != "little" {
+			return nil, fault.Inputf("%s has the byte order %s: only little-endian files are read", name, quote(string(text)))
+		}
+	}
+	return a, nil
+}
+
+// damaged says whose failure err, met while reading the archive, is.
+func damaged(err error) error {
+	var corrupt flate.CorruptInputError
+	for _, input := range []error{zip.ErrFormat, zip.ErrAlgorithm, zip.ErrChecksum, io.EOF, io.ErrUnexpectedEOF} {
+		if errors.Is(err, input) {
+			return fault.Inputf("the file is cut short or damaged: %w", err)
+		}
+	}
+	if errors.As(err, &corrupt) {
+		return fault.Inputf("the file is damaged: %w", err)
+	}
+	return err
+}
+
+// read returns the bytes of an entry of at most limit bytes, checksum verified.
+func (a *archive) read(f *zip.File, limit int64) ([]byte, error) {
+	size := int64(f.UncompressedSize64)
+	switch {
+	case size < 0 || size > limit:
+		return nil, fault.Inputf("entry %s claims %d bytes, expected at most %d", quote(f.Name), f.UncompressedSize64, limit)
+	case f.Flags&1 != 0:
+		return nil, fault.Inputf("entry %s is encrypted", quote(f.Name))
+	case f.Method == zip.Store:
+		if a.stored += size; a.stored > a.size {
+			return nil, fault.Inputf("entry %s claims %d bytes, more than the file has", quote(f.Name), size)
+		}
+	default:
+		if a.inflated += size; a.inflated > maxGrowth*a.size+growthSlack {
+			return nil, fault.Inputf("entry %s claims %d bytes, over %d times the file: save it uncompressed", quote(f.Name), size, maxGrowth)
+		}
+	}
+	r, err := f.Open()
+	if err != nil {
+		return nil, fmt.Errorf("entry %s: %w", quote(f.Name), damaged(err))
+	}
+	defer r.Close()
+	var data []byte
+	if f.Method == zip.Store {
+		data = make([]byte, size)
+		_, err = io.ReadFull(r, data)
+		if err == nil { // the checksum is compared at the end of the file
+			if _, err = io.ReadFull(r, make([]byte, 1)); err == io.EOF {
+				err = nil
+			}
+		}
+	} else {
+		data, err = io.ReadAll(io.LimitReader(r, size+1))
+	}
+	if err == nil && int64(len(data)) != size {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return nil, fmt.Errorf("entry %s: %w", quote(f.Name), damaged(err))
+	}
+	return data, nil
+}
+
+// storage returns the bytes of a storage, read once.
+func (a *archive) storage(s *storageRef) ([]byte, error) {
+	want := int64(s.elements) * int64(s.dtype.Size())
+	data, ok := a.storages[s.key]
+	if !ok {
+		f := a.entries[a.root+"/data/"+s.key]
+		if f == nil {
+			return nil, fault.Inputf("refers to storage %s, which the file does not hold", quote(s.key))
+		}
+		if f.UncompressedSize64 != uint64(want) {
+			return nil, fault.Inputf("needs %d bytes in storage %s, the file holds %d", want, quote(s.key), f.UncompressedSize64)
+		}
+		var err error
+		if data, err = a.read(f, want); err != nil {
+			return nil, fmt.Errorf("cannot be read: %w", err)
+		}
+		a.storages[s.key] = data
+	}
+	if int64(len(data)) != want {
+		return nil, fault.Inputf("needs %d bytes in storage %s, another tensor %d", want, quote(s.key), len(data))
+	}
+	return data, nil
+}
+
+// tensor lays out t row-major. The result shares the storage's memory if it
+// already lies there so.
+func (a *archive) tensor(t *tensorRef) (Tensor, error) {
+	n, ok := elements(t.shape)
+	if !ok || n > max(t.storage.elements, smallTensor) {
+		return Tensor{}, fault.Inputf("claims shape %s on a storage of %d elements", shapeText(t.shape), t.storage.elements)
+	}
+	last := t.offset // the highest element it reaches
+	for i, size := range t.shape {
+		if n > 0 && size > 1 && t.stride[i] > (t.storage.elements-last)/(size-1) {
+			return Tensor{}, fault.Inputf("with shape %s, strides %s and offset %d leaves its storage of %d elements",
+				shapeText(t.shape), shapeText(t.stride), t.offset, t.storage.elements)
+		}
+		if n > 0 {
+			last += (size - 1) * t.stride[i]
+		}
+	}
+	if n > 0 && last >= t.storage.elements {
+		return Tensor{}, fault.Inputf("at offset %d leaves its storage of %d elements", t.offset, t.storage.elements)
+	}
+	width := t.storage.dtype.Size()
+	if n == 0 {
+		return Tensor{t.storage.dtype, t.shape, nil}, nil
+	}
+	data, err := a.storage(t.storage)
+	if err != nil {
+		return Tensor{}, err
+	}
+	if rowMajor(t.shape, t.stride) {
+		return Tensor{t.storage.dtype, t.shape, data[t.offset*width : (t.offset+n)*width]}, nil
+	}
+	if a.copied += int64(n * width); a.copied > 2*a.size+growthSlack {
+		return Tensor{}, fault.Inputf("and the strided tensors before it need more than twice the file's size: save contiguous tensors")
+	}
+	return Tensor{t.storage.dtype, t.shape, gather(data, t, n, width)}, nil
+}
+
+// rowMajor reports whether strides are those of an array without gaps.
+func rowMajor(shape, stride []int) bool {
+	step := 1
+	for i := len(shape) - 1; i >= 0; i-- {
+		if shape[i] > 1 && stride[i] != step {
+			return false
+		}
+		step *= shape[i]
+	}
+	return true
+}
+
+// gather copies the n elements of t, each width bytes wide, in row-major order.
+func gather(data []byte, t *tensorRef, n, width int) []byte {
+	out := make([]byte, 0, n*width)
+	index := make([]int, len(t.shape))
+	at := t.offset
+	for range n {
+		out = append(out, data[at*width:(at+1)*width]...)
+		for i := len(index) - 1; i >= 0; i-- {
+			index[i]++
+			at += t.stride[i]
+			if index[i] < t.shape[i] {
+				break
+			}
+			at -= index[i] * t.stride[i]
+			index[i] = 0
+		}
+	}
+	return out
+}

@@ -1,0 +1,197 @@
+// Package checkpoint reads trained models from what PyTorch users have, .pth
+// files and safetensors, recognises which architecture the tensors are, and
+// writes safetensors: dense, or compact after pruning.
+//
+// Nothing in a file is ever executed or imported, and memory is bounded by the
+// bytes that are really there. What a file gets wrong is an input error (package
+// fault) that names the file and the tensor.
+package checkpoint
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"shaver/internal/fault"
+	"shaver/internal/model"
+)
+
+// Keys of our metadata in safetensors files.
+const (
+	metaFormat       = "format" // "pt": tensors as PyTorch names and lays them out
+	metaArchitecture = "shaver.architecture"
+)
+
+// Checkpoint is a state dict whose architecture is known. It is read-only and
+// may be shared between goroutines.
+type Checkpoint struct {
+	Architecture model.Architecture
+	// Keys are the tensors' keys in the file's order, as they stand there: with
+	// _orig_mod. of torch.compile and module. of data parallel training.
+	Keys         []string
+	Tensors      map[string]Tensor
+	EmbeddingKey string // of the [n, d] table in Tensors
+	// Compact says that the file was a pruned one in compact form. Tensors holds
+	// the whole table, and Kept says how many of its entries the file kept. Kept
+	// is -1 otherwise.
+	Compact bool
+	Kept    int
+
+	name string // of the file, for errors
+}
+
+// Read reads the checkpoint at path, .pth or safetensors, decided by content.
+//
+// A bare state dict does not say its field sizes. They are taken from the JSON
+// file beside it (path + ".json", or path with .json for its extension), which
+// holds the fields of model.Architecture, at least field_dims; else from the
+// buffer "offsets".
+func Read(path string) (*Checkpoint, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fault.Inputf("%s is not a regular file: expected a .pth or safetensors file", path)
+	}
+	magic := make([]byte, 4)
+	if n, err := f.ReadAt(magic, 0); err != nil && err != io.EOF {
+		return nil, err
+	} else if isZip(magic[:n]) {
+		return readPTH(path, f, info.Size(), besideFile(path))
+	}
+	data := make([]byte, info.Size())
+	if _, err := io.ReadFull(f, data); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	return readSafetensors(path, data, besideFile(path))
+}
+
+// Parse reads a checkpoint from data, which it keeps: nobody may change data
+// afterwards. name stands for the file in errors. There is no file beside it.
+func Parse(name string, data []byte) (*Checkpoint, error) {
+	nothing := func() (*statement, error) { return nil, nil }
+	if isZip(data) {
+		return readPTH(name, bytes.NewReader(data), int64(len(data)), nothing)
+	}
+	return readSafetensors(name, data, nothing)
+}
+
+func isZip(data []byte) bool {
+	return bytes.HasPrefix(data, []byte("PK\x03\x04")) || bytes.HasPrefix(data, []byte("PK\x05\x06"))
+}
+
+func readSafetensors(name string, data []byte, beside lookup) (*Checkpoint, error) {
+	entries, metadata, err := parseSafetensors(name, data)
+	if err != nil {
+		return nil, err
+	}
+	c := &Checkpoint{Tensors: map[string]Tensor{}, Kept: -1, name: name}
+	for _, e := range entries {
+		c.add(e.key, e.Tensor)
+	}
+	var said []statement
+	if _, ok := metadata[metaArchitecture]; ok {
+		s := statement{from: "metadata " + metaArchitecture}
+		if err := unmarshalArchitecture(metadata, &s); err != nil {
+			return nil, fault.Inputf("%s: %w", name, err)
+		}
+		said = append(said, s)
+	}
+	if _, ok := metadata[metaCompact]; ok {
+		if err := c.inflate(metadata, int64(len(data))); err != nil {
+			return nil, fault.Inputf("%s: compact form: %w", name, err)
+		}
+	}
+	if err := c.recognise(said, nil, beside); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// add appends a tensor under a key that c does not have.
+func (c *Checkpoint) add(key string, t Tensor) {
+	c.Keys = append(c.Keys, key)
+	c.Tensors[key] = t
+}
+
+// inputf returns an input error about the file.
+func (c *Checkpoint) inputf(format string, args ...any) error {
+	return fault.Inputf("%s: "+format, append([]any{c.name}, args...)...)
+}
+
+// floats returns the values of a tensor, which may share its memory: read-only.
+func (c *Checkpoint) floats(key string) ([]float32, error) {
+	values, err := c.Tensors[key].float32View()
+	if err != nil {
+		return nil, c.inputf("tensor %s %w", key, err)
+	}
+	return values, nil
+}
+
+// Embedding returns a copy of the table, [n, d], that the caller owns.
+func (c *Checkpoint) Embedding() ([]float32, error) {
+	values, err := c.floats(c.EmbeddingKey)
+	return slices.Clone(values), err
+}
+
+// WithEmbedding returns a checkpoint whose table is a copy of table, of length
+// n*d and type F32, and which shares everything else with c.
+func (c *Checkpoint) WithEmbedding(table []float32) *Checkpoint {
+	old := c.Tensors[c.EmbeddingKey]
+	if len(table) != old.Elements() {
+		panic(fmt.Sprintf("checkpoint: table of %d entries for shape %s", len(table), shapeText(old.Shape)))
+	}
+	changed := *c
+	changed.Compact, changed.Kept = false, -1
+	changed.Tensors = make(map[string]Tensor, len(c.Tensors))
+	for key, t := range c.Tensors {
+		changed.Tensors[key] = t
+	}
+	changed.Tensors[c.EmbeddingKey] = float32Tensor(old.Shape, table)
+	return &changed
+}
+
+// canonical is the file of Canonical, before it is laid out.
+func (c *Checkpoint) canonical() *file {
+	return newFile(c.Tensors, map[string]string{
+		metaFormat:       "pt",
+		metaArchitecture: string(mustMarshal(c.Architecture)),
+	})
+}
+
+// Canonical returns c as one safetensors file: every tensor under its own key
+// and with its own type, and the architecture in the metadata. It depends on
+// nothing else: the same state dict gives the same bytes, whatever file it came
+// from. The tensors lie by falling width of their elements, then by key, which
+// keeps each aligned.
+func (c *Checkpoint) Canonical() []byte {
+	f := c.canonical()
+	var buffer bytes.Buffer
+	buffer.Grow(int(f.size()))
+	_, _ = f.WriteTo(&buffer) // a Buffer does not fail
+	return buffer.Bytes()
+}
+
+// Digest returns the SHA-256 of Canonical, in hexadecimal, without making it.
+func (c *Checkpoint) Digest() string {
+	sum := sha256.New()
+	_, _ = c.canonical().WriteTo(sum) // a hash does not fail
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
+// WriteDense writes Canonical to path, whole or not at all, and returns its
+// bytes. PyTorch users load it with safetensors.torch.load_file and
+// load_state_dict.
+func WriteDense(path string, c *Checkpoint) (int64, error) {
+	return writeWhole(path, c.canonical())
+}

@@ -1,0 +1,100 @@
+package checkpoint
+
+import "slices"
+
+// container runs opcodes that shape the stack or build lists, tuples and dicts;
+// false if op is none of them.
+func (u *unpickler) container(op byte) bool {
+	switch op {
+	case opMark:
+		if len(u.marks) >= maxValues {
+			u.fail("has more than %d open marks", maxValues)
+		}
+		u.marks = append(u.marks, len(u.stack))
+	case opPop:
+		if len(u.marks) > 0 && len(u.stack) == u.floor() {
+			u.marks = u.marks[:len(u.marks)-1]
+		} else {
+			u.pop()
+		}
+	case opPopMark:
+		u.popMark()
+	case opDup:
+		u.push(u.top())
+	case opEmptyTuple:
+		u.push(tuple(nil))
+	case opTuple1, opTuple2, opTuple3:
+		items := make(tuple, op-opTuple1+1)
+		for i := len(items) - 1; i >= 0; i-- {
+			items[i] = u.pop()
+		}
+		u.made(items)
+	case opTuple:
+		u.made(tuple(slices.Clone(u.popMark())))
+	case opEmptyList:
+		u.made(&list{})
+	case opList:
+		u.made(&list{slices.Clone(u.popMark())})
+	case opAppend:
+		u.append([]any{u.pop()})
+	case opAppends:
+		u.append(u.popMark())
+	case opEmptyDict:
+		u.made(&dict{})
+	case opDict:
+		pairs := u.popMark()
+		d := &dict{}
+		u.set(d, pairs)
+		u.made(d)
+	case opSetItem:
+		value := u.pop()
+		key := u.pop()
+		u.set(u.top(), []any{key, value})
+	case opSetItems:
+		pairs := u.popMark()
+		u.set(u.top(), pairs)
+	default:
+		return false
+	}
+	return true
+}
+
+// append adds items to the list on top of the stack.
+func (u *unpickler) append(items []any) {
+	top := u.top()
+	if u.err != nil {
+		return
+	}
+	l, ok := top.(*list)
+	if !ok {
+		u.fail("appends at byte %d to %s", u.at, describe(top))
+		return
+	}
+	l.items = append(l.items, items...)
+}
+
+// set adds pairs, key and value alternating, to into, which must be a dict.
+func (u *unpickler) set(into any, pairs []any) {
+	if u.err != nil {
+		return
+	}
+	d, ok := into.(*dict)
+	if !ok {
+		u.fail("sets an item at byte %d of %s", u.at, describe(into))
+		return
+	}
+	if len(pairs)%2 != 0 {
+		u.fail("sets a key without a value at byte %d", u.at)
+		return
+	}
+	for i := 0; i < len(pairs); i += 2 {
+		switch pairs[i].(type) {
+		case nil, bool, int64, float64, string, tuple, []byte, global, opaque:
+		default:
+			u.fail("has a dict at byte %d whose key is %s", u.at, describe(pairs[i]))
+			return
+		}
+		d.keys = append(d.keys, pairs[i])
+		d.values = append(d.values, pairs[i+1])
+	}
+}

@@ -1,0 +1,127 @@
+package checkpoint
+
+import (
+	"archive/zip"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"shaver/internal/fault"
+)
+
+func seedPickles(f *testing.F) {
+	for _, name := range []string{"types", "types4", "bare"} {
+		z, err := zip.OpenReader(filepath.Join("testdata", name+".pth"))
+		if err != nil {
+			f.Fatal(err)
+		}
+		data := make([]byte, z.File[0].UncompressedSize64)
+		r, err := z.File[0].Open()
+		if err == nil {
+			_, err = r.Read(data)
+		}
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+		z.Close()
+	}
+	f.Add([]byte(pickled(named("os system"), "x", []byte{opTuple1}, opReduce)))
+	f.Add([]byte(pickled(opEmptyDict, opPut, []byte{0}, "x", opGet, []byte{0}, opSetItem)))
+}
+
+// A pickle gives a value of a known type or an input error, and the archive
+// around it no more than that.
+func FuzzUnpickle(f *testing.F) {
+	seedPickles(f)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		v, err := unpickle("p", data)
+		if err != nil && !fault.IsInput(err) {
+			t.Fatalf("not an input error: %v", err)
+		}
+		if err == nil && describe(v) == "" {
+			t.Fatalf("value of type %T", v)
+		}
+		c, err := Parse("m", zipBytes(t, zip.Store, "m/data.pkl", string(data), "m/data/0", "12345678"))
+		checkFuzzed(t, c, err)
+	})
+}
+
+// What parses is written as the same tensors.
+func FuzzSafetensors(f *testing.F) {
+	for _, kind := range sampleKinds {
+		f.Add(fileBytes(append(sampleEntries(kind), offsetsOf(0, 2, 5)), map[string]string{"format": "pt"}))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		entries, metadata, err := parseSafetensors("m", data)
+		if err != nil {
+			if !fault.IsInput(err) {
+				t.Fatalf("not an input error: %v", err)
+			}
+			return
+		}
+		again, more, err := parseSafetensors("m", fileBytes(entries, metadata))
+		if err != nil || len(again) != len(entries) || len(more) != len(metadata) {
+			t.Fatalf("%d tensors became %d: %v", len(entries), len(again), err)
+		}
+		for i, e := range entries {
+			g := again[i]
+			if g.key != e.key || g.DType != e.DType || shapeText(g.Shape) != shapeText(e.Shape) || string(g.Data) != string(e.Data) {
+				t.Fatalf("tensor %s changed", e.key)
+			}
+		}
+	})
+}
+
+func FuzzParse(f *testing.F) {
+	for _, name := range []string{"types.pth", "types4.pth", "bare.pth", "legacy.pth"} {
+		data, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	for _, kind := range sampleKinds {
+		c, err := Parse("m", fileBytes(append(sampleEntries(kind), offsetsOf(0, 2, 5)), nil))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(c.Canonical())
+		for _, gap := range []int{2, 13} {
+			dropped := make([]bool, c.Architecture.Parameters())
+			for i := range dropped {
+				dropped[i] = i%gap != 0
+			}
+			compact, err := c.compact(dropped, make([]float32, c.Architecture.Players()))
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(fileBytes(compact.entries, compact.metadata))
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := Parse("m", data)
+		checkFuzzed(t, c, err)
+	})
+}
+
+// checkFuzzed: an error is about the input; a checkpoint is the same after being
+// written and read.
+func checkFuzzed(t *testing.T, c *Checkpoint, err error) {
+	t.Helper()
+	if err != nil {
+		if !fault.IsInput(err) {
+			t.Fatalf("not an input error: %v", err)
+		}
+		return
+	}
+	again, err := Parse("again", c.Canonical())
+	if err != nil || again.Digest() != c.Digest() {
+		t.Fatalf("canonical bytes read as another checkpoint: %v", err)
+	}
+	if m, err := c.Model(); err == nil && len(m.Weights.Embedding) != c.Architecture.Parameters() {
+		t.Fatal("model of another size")
+	} else if err != nil && !fault.IsInput(err) {
+		t.Fatalf("not an input error: %v", err)
+	}
+}

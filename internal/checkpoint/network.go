@@ -1,0 +1,85 @@
+package checkpoint
+
+import (
+	"fmt"
+
+	"shaver/internal/fault"
+	"shaver/internal/model"
+)
+
+// Model returns the model that c describes, BatchNorm folded into the linear
+// layers. It shares the memory of c's float32 tensors. A value that is NaN or
+// infinite is an input error that names tensor and position.
+func (c *Checkpoint) Model() (*model.Model, error) {
+	s, err := c.seek()
+	if err != nil {
+		return nil, err
+	}
+	l, err := s.layout(c.Architecture.FieldDims)
+	if err != nil {
+		return nil, err
+	}
+	r := &weightReader{c: c}
+	w := model.Weights{
+		Embedding: r.values(l.embedding), FirstOrder: r.values(l.firstOrder),
+		Output: r.linear(l.output), Gates: r.values(l.gates),
+	}
+	if bias := r.values(l.bias); len(bias) == 1 {
+		w.Bias = bias[0]
+	}
+	for _, keys := range l.hidden {
+		w.Hidden = append(w.Hidden, r.linear(keys))
+	}
+	for _, keys := range l.mix {
+		w.Mix = append(w.Mix, model.MixLayer{U: r.values(keys.u), C: r.values(keys.c), V: r.values(keys.v), Bias: r.values(keys.bias)})
+	}
+	for _, keys := range l.cross {
+		w.Cross = append(w.Cross, r.linear(keys))
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	m, err := model.New(l.Architecture, w)
+	if err != nil { // what folding made infinite
+		return nil, fault.Inputf("%s: %w", c.name, err)
+	}
+	return m, nil
+}
+
+// weightReader reads tensors; its first failure stays in err.
+type weightReader struct {
+	c   *Checkpoint
+	err error
+}
+
+// values returns a tensor's values, or nil for the key "" of what a model lacks.
+func (r *weightReader) values(key string) []float32 {
+	if r.err != nil || key == "" {
+		return nil
+	}
+	var values []float32
+	values, r.err = r.c.floats(key)
+	return values
+}
+
+func (r *weightReader) linear(keys linearKeys) model.Linear {
+	if keys.weight == "" {
+		return model.Linear{}
+	}
+	shape := r.c.Tensors[keys.weight].Shape
+	l := model.Linear{In: shape[1], Out: shape[0], Weight: r.values(keys.weight), Bias: r.values(keys.bias)}
+	if !keys.norm {
+		return l
+	}
+	gamma, beta, mean, variance := r.values(keys.gamma), r.values(keys.beta), r.values(keys.mean), r.values(keys.variance)
+	if r.err != nil {
+		return l
+	}
+	for i, v := range variance {
+		if v < 0 {
+			r.err = r.c.inputf("tensor %s has the value %v at position %s: a variance is at least 0", keys.variance, v, fmt.Sprintf("[%d]", i))
+			return l
+		}
+	}
+	return model.FoldBatchNorm(l, gamma, beta, mean, variance)
+}

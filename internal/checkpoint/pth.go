@@ -1,0 +1,107 @@
+package checkpoint
+
+import (
+	"fmt"
+	"io"
+
+	"shaver/internal/fault"
+)
+
+// readPTH reads a file of torch.save: a state dict, or a dict that holds one
+// under "state_dict" beside model_config and field_dims.
+func readPTH(name string, r io.ReaderAt, size int64, beside lookup) (*Checkpoint, error) {
+	a, err := openArchive(name, r, size)
+	if err != nil {
+		return nil, err
+	}
+	pickle, err := a.read(a.entries[a.root+"/data.pkl"], maxPickle)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	object, err := unpickle(name+": data.pkl", pickle)
+	if err != nil {
+		return nil, err
+	}
+	top, ok := object.(*dict)
+	if !ok {
+		return nil, fault.Inputf("%s holds %s, expected a state dict or a dict with one under \"state_dict\"", name, describe(object))
+	}
+	states, said, config := top, []statement(nil), (*dict)(nil)
+	if v, wrapped := top.get("state_dict"); wrapped {
+		if states, ok = v.(*dict); !ok {
+			return nil, fault.Inputf("%s: state_dict is %s, expected a dict of tensors", name, describe(v))
+		}
+		if said, err = a.fieldDims(top); err != nil {
+			return nil, err
+		}
+		if v, _ := top.get("model_config"); v != nil {
+			if config, ok = v.(*dict); !ok {
+				return nil, fault.Inputf("%s: model_config is %s, expected a dict", name, describe(v))
+			}
+		}
+	}
+	c := &Checkpoint{Tensors: map[string]Tensor{}, Kept: -1, name: name}
+	if err := a.fill(c, states); err != nil {
+		return nil, err
+	}
+	if err := c.recognise(said, config, beside); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// fill adds the tensors of a state dict to c.
+func (a *archive) fill(c *Checkpoint, states *dict) error {
+	latest := make(map[string]any, len(states.keys)) // setting a key again keeps its place
+	var keys []string
+	for i, k := range states.keys {
+		key, ok := k.(string)
+		if !ok {
+			return fault.Inputf("%s: the state dict has %s for a key", a.name, describe(k))
+		}
+		if _, ok := latest[key]; !ok {
+			keys = append(keys, key)
+		}
+		latest[key] = states.values[i]
+	}
+	for _, key := range keys {
+		if err := checkKey(key); err != nil {
+			return fault.Inputf("%s: %w", a.name, err)
+		}
+		ref, ok := latest[key].(*tensorRef)
+		if !ok {
+			return fault.Inputf("%s: %s is %s, expected a tensor: save model.state_dict(), bare or in a dict under \"state_dict\"", a.name, key, describe(latest[key]))
+		}
+		t, err := a.tensor(ref)
+		if err != nil {
+			return fmt.Errorf("%s: tensor %s %w", a.name, key, err)
+		}
+		c.add(key, t)
+	}
+	return nil
+}
+
+// fieldDims returns what the file says about its field sizes, if it does.
+func (a *archive) fieldDims(top *dict) ([]statement, error) {
+	v, _ := top.get("field_dims")
+	if v == nil {
+		return nil, nil
+	}
+	var dims []int
+	var err error
+	if ref, ok := v.(*tensorRef); ok {
+		var t Tensor
+		if t, err = a.tensor(ref); err == nil && len(t.Shape) != 1 {
+			err = fault.Inputf("is a tensor of shape %s, expected one dimension", shapeText(t.Shape))
+		}
+		if err == nil {
+			dims, err = t.ints()
+		}
+	} else {
+		dims, err = intList(v)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: field_dims %w", a.name, err)
+	}
+	return []statement{{from: "field_dims", FieldDims: dims}}, nil
+}

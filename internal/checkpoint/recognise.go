@@ -1,0 +1,415 @@
+package checkpoint
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"shaver/internal/fault"
+	"shaver/internal/model"
+)
+
+// layout says which tensor is what. It holds keys as they are in Tensors.
+type layout struct {
+	model.Architecture
+	embedding, firstOrder, bias string
+	hidden                      []linearKeys
+	output                      linearKeys
+	gates                       string
+	mix                         []mixKeys
+	cross                       []linearKeys
+}
+
+type linearKeys struct {
+	weight, bias                string
+	norm                        bool // a BatchNorm follows, with these:
+	gamma, beta, mean, variance string
+}
+
+type mixKeys struct{ u, c, v, bias string }
+
+// recognise finds the architecture in the tensors and checks what is said about
+// it. Field sizes come from said, else from beside, else from the offsets.
+func (c *Checkpoint) recognise(said []statement, config *dict, beside lookup) error {
+	s, err := c.seek()
+	if err != nil {
+		return err
+	}
+	var dims []int
+	for _, statement := range said {
+		if dims == nil {
+			dims = statement.FieldDims
+		}
+	}
+	if dims == nil {
+		found, err := beside()
+		if err != nil {
+			return err
+		}
+		if found != nil {
+			dims, said = found.FieldDims, append(said, *found)
+		}
+	}
+	if dims == nil {
+		if dims = s.offsetDims(); dims == nil {
+			return s.dimsMissing()
+		}
+	}
+	l, err := s.layout(dims)
+	if err != nil {
+		return err
+	}
+	if config != nil {
+		configured, err := configStatement(config, l.Kind)
+		if err != nil {
+			return c.inputf("%w", err)
+		}
+		said = append(said, *configured)
+	}
+	for i := range said {
+		if err := said[i].check(l); err != nil {
+			return c.inputf("%w", err)
+		}
+	}
+	c.Architecture, c.EmbeddingKey = l.Architecture, l.embedding
+	return nil
+}
+
+// seeker looks tensors up by their names without prefixes. Its first failure
+// stays in err; after that it finds nothing.
+type seeker struct {
+	c    *Checkpoint
+	keys map[string]string // name -> key
+	// groups are the names' beginnings up to their first dots, dot included.
+	groups map[string]bool
+	used   map[string]bool // names
+	err    error
+}
+
+// groupDepth is the number of dots in the longest group we look for.
+const groupDepth = 3
+
+// seek starts the recognition of c.
+func (c *Checkpoint) seek() (*seeker, error) {
+	s := &seeker{c: c, keys: make(map[string]string, len(c.Keys)), groups: map[string]bool{}, used: map[string]bool{}}
+	for _, key := range c.Keys {
+		name := key
+		for {
+			short := strings.TrimPrefix(strings.TrimPrefix(name, "_orig_mod."), "module.")
+			if short == name {
+				break
+			}
+			name = short
+		}
+		if other, ok := s.keys[name]; ok {
+			return nil, c.inputf("tensors %s and %s are the same layer's", other, key)
+		}
+		s.keys[name] = key
+		for end, dots := 0, 0; dots < groupDepth; dots++ {
+			dot := strings.IndexByte(name[end:], '.')
+			if dot < 0 {
+				break
+			}
+			end += dot + 1
+			s.groups[name[:end]] = true
+		}
+	}
+	return s, nil
+}
+
+func (s *seeker) fail(format string, args ...any) {
+	if s.err == nil {
+		s.err = s.c.inputf(format, args...)
+	}
+}
+
+func (s *seeker) has(name string) bool {
+	_, ok := s.keys[name]
+	return ok
+}
+
+// hasGroup reports whether a name begins with group, which ends with a dot.
+func (s *seeker) hasGroup(group string) bool { return s.groups[group] }
+
+// shape returns the shape of a tensor, or nil.
+func (s *seeker) shape(name string) []int { return s.c.Tensors[s.keys[name]].Shape }
+
+// take returns the key of a tensor of the given shape, in which anySize fits any
+// size, and marks it as understood.
+func (s *seeker) take(name string, shape ...int) string {
+	if s.err != nil {
+		return ""
+	}
+	key, ok := s.keys[name]
+	if !ok {
+		s.fail("tensor %s is missing, expected shape %s", name, shapeText(shape))
+		return ""
+	}
+	s.used[name] = true
+	found := s.c.Tensors[key].Shape
+	fits := len(found) == len(shape)
+	for i := 0; fits && i < len(shape); i++ {
+		fits = shape[i] == found[i] || shape[i] == anySize && found[i] > 0
+	}
+	if !fits {
+		s.fail("tensor %s has shape %s, expected %s", key, shapeText(found), shapeText(shape))
+		return ""
+	}
+	return key
+}
+
+// ignore marks tensors as understood and without effect on the logit.
+func (s *seeker) ignore(names ...string) {
+	for _, name := range names {
+		if s.has(name) {
+			s.used[name] = true
+		}
+	}
+}
+
+// embeddingName returns the name of the table's tensor.
+func (s *seeker) embeddingName() string {
+	const wrapped = "embedding._emb_module.weight"
+	if s.has(wrapped) {
+		return wrapped
+	}
+	return "embedding.weight"
+}
+
+// layout returns what every tensor is in a model with fields of the given sizes.
+func (s *seeker) layout(dims []int) (*layout, error) {
+	l := &layout{Architecture: model.Architecture{FieldDims: dims}}
+	l.embedding = s.take(s.embeddingName(), anySize, anySize)
+	if s.err == nil {
+		shape := s.shape(s.embeddingName())
+		l.Dim = shape[1]
+		s.checkDims(dims, shape[0])
+	}
+	if s.err != nil {
+		return nil, s.err
+	}
+	switch {
+	case s.hasGroup("cross_head.U."), s.has("cross_head.gates"):
+		l.Kind = model.DCNMix
+		s.dcnMix(l)
+	case s.hasGroup("cross_head.layers."):
+		l.Kind = model.DCNv2
+		s.dcnV2(l)
+	case s.has("fc.weight"), s.hasGroup("_deep_branch."):
+		l.Kind = model.FM
+		l.firstOrder = s.take("fc.weight", l.Features(), 1)
+		l.bias = s.take("_bias", 1)
+		s.ignore("linear_layer.weight", "linear_layer.bias") // in the reference's state dict, never used
+		if s.hasGroup("_deep_branch.") {
+			l.Kind = model.DeepFM
+			s.mlp(l, "_deep_branch.", true)
+		}
+	default:
+		s.fail("is no model we know: expected the tensors of an FM or DeepFM (fc.weight), DCN-Mix (cross_head.U.0) or DCNv2 (cross_head.layers.0.weight)")
+	}
+	s.checkOffsets(l)
+	s.checkLeft()
+	if s.err != nil {
+		return nil, s.err
+	}
+	if err := l.Validate(); err != nil {
+		return nil, s.c.inputf("recognised as %s: %w", l.Kind, err)
+	}
+	return l, nil
+}
+
+func (s *seeker) checkDims(dims []int, rows int) {
+	sum := 0
+	for j, size := range dims {
+		if size < 1 || size > rows-sum {
+			s.fail("field_dims[%d] is %d and the fields before it have %d features: expected sizes of at least 1 that sum to the %d rows of tensor %s",
+				j, size, sum, rows, s.keys[s.embeddingName()])
+			return
+		}
+		sum += size
+	}
+	if sum != rows {
+		s.fail("field_dims sum to %d, tensor %s has %d rows", sum, s.keys[s.embeddingName()], rows)
+	}
+}
+
+func (s *seeker) dcnMix(l *layout) {
+	players := l.Players()
+	shape := s.shape("cross_head.U.0")
+	if len(shape) != 3 {
+		s.take("cross_head.U.0", anySize, anySize, players)
+		return
+	}
+	l.Experts, l.Rank = shape[0], shape[1]
+	for ; s.err == nil && s.hasMix(l.CrossLayers); l.CrossLayers++ {
+		layer := "." + strconv.Itoa(l.CrossLayers)
+		l.mix = append(l.mix, mixKeys{
+			u:    s.take("cross_head.U"+layer, l.Experts, l.Rank, players),
+			c:    s.take("cross_head.C"+layer, l.Experts, l.Rank, l.Rank),
+			v:    s.take("cross_head.V"+layer, l.Experts, players, l.Rank),
+			bias: s.take("cross_head.biases"+layer, 1, players),
+		})
+	}
+	l.gates = s.take("cross_head.gates", l.Experts, players, 1)
+	s.mlp(l, "_dnn.", true)
+}
+
+// hasMix reports whether DCN-Mix layer i has any tensor.
+func (s *seeker) hasMix(i int) bool {
+	for _, part := range []string{"U", "C", "V", "biases"} {
+		if s.has(fmt.Sprintf("cross_head.%s.%d", part, i)) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *seeker) dcnV2(l *layout) {
+	players := l.Players()
+	for ; s.err == nil && s.hasGroup(fmt.Sprintf("cross_head.layers.%d.", l.CrossLayers)); l.CrossLayers++ {
+		l.cross = append(l.cross, s.linear(fmt.Sprintf("cross_head.layers.%d.", l.CrossLayers), players, players))
+	}
+	s.mlp(l, "_dnn.", false)
+	if s.err != nil || len(l.Hidden) == 0 {
+		return // Validate says so
+	}
+	last := l.Hidden[len(l.Hidden)-1]
+	shape := s.shape("_last_fc.weight")
+	l.Structure = model.Stacked
+	if len(shape) == 2 && shape[1] == players+last {
+		l.Structure = model.Parallel
+		last += players
+	} else if len(shape) == 2 && shape[1] != last {
+		s.fail("tensor %s has shape %s, expected [1, %d] (stacked) or [1, %d] (parallel)", s.keys["_last_fc.weight"], shapeText(shape), last, players+last)
+	}
+	l.output = s.linear("_last_fc.", last, 1)
+}
+
+func (s *seeker) linear(prefix string, in, out int) linearKeys {
+	return linearKeys{weight: s.take(prefix+"weight", out, in), bias: s.take(prefix+"bias", out)}
+}
+
+// mlp takes the layers of an nn.Sequential under prefix: Linear, BatchNorm if
+// there is one, ReLU, Dropout, and again. The last Linear gives the logit, or
+// all are hidden.
+func (s *seeker) mlp(l *layout, prefix string, toLogit bool) {
+	in := l.Players()
+	for i := 0; s.err == nil; {
+		name := prefix + strconv.Itoa(i) + "."
+		norm := prefix + strconv.Itoa(i+1) + "."
+		hasNorm := s.hasGroup(norm)
+		i += 3
+		if hasNorm {
+			i++
+		}
+		more := s.hasGroup(prefix + strconv.Itoa(i) + ".")
+		if toLogit && !more {
+			l.output = s.linear(name, in, 1)
+			return
+		}
+		if !s.hasGroup(name) && !toLogit {
+			return // only for the first: no hidden layer at all
+		}
+		out := anySize
+		if shape := s.shape(name + "weight"); len(shape) == 2 {
+			out = shape[0]
+		}
+		keys := s.linear(name, in, out)
+		if hasNorm {
+			keys.norm = true
+			keys.gamma, keys.beta = s.take(norm+"weight", out), s.take(norm+"bias", out)
+			keys.mean, keys.variance = s.take(norm+"running_mean", out), s.take(norm+"running_var", out)
+			s.ignore(norm + "num_batches_tracked")
+		}
+		l.Hidden, l.hidden = append(l.Hidden, out), append(l.hidden, keys)
+		in = out
+		if !more {
+			return
+		}
+	}
+}
+
+// offsets returns the buffer of each field's first global id, or nil.
+func (s *seeker) offsets() []int {
+	key, ok := s.keys["offsets"]
+	if !ok {
+		return nil
+	}
+	t := s.c.Tensors[key]
+	if len(t.Shape) != 1 && (len(t.Shape) != 2 || t.Shape[0] != 1) || t.Elements() == 0 {
+		s.fail("tensor %s has shape %s, expected [1, fields]", key, shapeText(t.Shape))
+		return nil
+	}
+	values, err := t.ints()
+	if err != nil {
+		s.fail("tensor %s %w", key, err)
+	}
+	return values
+}
+
+// offsetDims returns the field sizes that the offsets and the table's rows give,
+// or nil. The sizes may be wrong; layout checks them.
+func (s *seeker) offsetDims() []int {
+	offsets, shape := s.offsets(), s.shape(s.embeddingName())
+	if s.err != nil || offsets == nil || len(shape) != 2 || offsets[0] != 0 {
+		return nil
+	}
+	dims := make([]int, len(offsets))
+	for j := range offsets {
+		next := shape[0]
+		if j+1 < len(offsets) {
+			next = offsets[j+1]
+		}
+		dims[j] = next - offsets[j]
+	}
+	return dims
+}
+
+func (s *seeker) checkOffsets(l *layout) {
+	offsets := s.offsets()
+	if s.err != nil || offsets == nil {
+		return
+	}
+	s.ignore("offsets")
+	want := l.Offsets()
+	for j := range max(len(offsets), len(want)) {
+		if j >= len(offsets) || j >= len(want) || offsets[j] != int(want[j]) {
+			s.fail("tensor %s is %s, the field_dims %s give other offsets", s.keys["offsets"], sizesText(offsets), sizesText(l.FieldDims))
+			return
+		}
+	}
+}
+
+// checkLeft fails at the first tensor that nothing took.
+func (s *seeker) checkLeft() {
+	if s.err != nil || len(s.used) == len(s.keys) {
+		return
+	}
+	names := make(map[string]string, len(s.keys))
+	for name, key := range s.keys {
+		names[key] = name
+	}
+	for _, key := range s.c.Keys {
+		if !s.used[names[key]] {
+			s.fail("tensor %s of shape %s belongs to no layer we know, and may change what the model computes", key, shapeText(s.c.Tensors[key].Shape))
+			return
+		}
+	}
+}
+
+// dimsMissing is the error for a file without a word on its fields.
+func (s *seeker) dimsMissing() error {
+	if s.err != nil {
+		return s.err
+	}
+	table := s.embeddingName()
+	shape := s.shape(table)
+	if len(shape) != 2 {
+		s.take(table, anySize, anySize)
+		return s.err
+	}
+	paths := besidePaths(s.c.name)
+	return fault.Inputf("%s does not say its field sizes: write %s with a line like {\"field_dims\": [1000, 20, 7]}, one size per field, summing to the %d rows of tensor %s",
+		s.c.name, filepath.Base(paths[len(paths)-1]), shape[0], s.keys[table])
+}

@@ -1,0 +1,238 @@
+package checkpoint
+
+import (
+	"archive/zip"
+	"encoding/binary"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Without any one of its tensors a model is refused, and so with any one of
+// another shape or with one more. The error names the tensor.
+func TestMissingAndMisshapen(t *testing.T) {
+	unused := []string{"num_batches_tracked", "linear_layer", "offsets"}
+	for _, kind := range sampleKinds {
+		whole := append(sampleEntries(kind), offsetsOf(0, 2, 5))
+		for i, e := range whole {
+			without := slices.Delete(slices.Clone(whole), i, i+1)
+			_, err := Parse("m", fileBytes(without, map[string]string{metaArchitecture: `{"field_dims":[2,3,4]}`}))
+			ignored := slices.ContainsFunc(unused, func(name string) bool { return strings.Contains(e.key, name) })
+			if ignored && err != nil {
+				t.Errorf("%s without %s: %v", kind, e.key, err)
+			} else if !ignored {
+				wantInput(t, err, "m: ")
+				if !strings.Contains(err.Error(), "tensor") {
+					t.Errorf("%s without %s: error %v names no tensor", kind, e.key, err)
+				}
+			}
+			if ignored && e.key != "offsets" {
+				continue
+			}
+			misshapen := slices.Clone(whole)
+			shape := append([]int{1, 1}, e.Shape...)
+			misshapen[i] = entry{e.key, Tensor{e.DType, shape, e.Data}}
+			_, err = Parse("m", fileBytes(misshapen, map[string]string{metaArchitecture: `{"field_dims":[2,3,4]}`}))
+			wantInput(t, err, "tensor "+e.key+" has shape "+shapeText(shape)+", expected [")
+		}
+		more := append(slices.Clone(whole), entry{"attention.weight", float32Tensor([]int{1}, []float32{1})})
+		_, err := Parse("m", fileBytes(more, nil))
+		wantInput(t, err, "tensor attention.weight of shape [1] belongs to no layer we know")
+	}
+}
+
+func TestErrorsNameTensors(t *testing.T) {
+	for name, test := range map[string]struct {
+		kind, key string
+		change    func(*Tensor)
+		want      string
+	}{
+		"cross": {"dcn-mix", "cross_head.V.1", func(t *Tensor) { t.Shape = []int{4, 3, 6} }, "tensor cross_head.V.1 has shape [4, 3, 6], expected [4, 6, 3]"},
+		"deep":  {"deepfm", "_deep_branch.0.weight", func(t *Tensor) { t.Shape = []int{6, 5} }, "tensor _deep_branch.0.weight has shape [6, 5], expected [6, 6]"},
+		"last":  {"dcnv2-parallel", "_last_fc.weight", func(t *Tensor) { t.Shape = []int{11, 1} }, "tensor _last_fc.weight has shape [11, 1], expected [1, 5] (stacked) or [1, 11]"},
+		"type":  {"fm", "offsets", func(t *Tensor) { t.DType = F64 }, "tensor offsets has elements of type F64, expected whole numbers"},
+	} {
+		entries := append(sampleEntries(test.kind), offsetsOf(0, 2, 5))
+		i := slices.IndexFunc(entries, func(e entry) bool { return e.key == test.key })
+		test.change(&entries[i].Tensor)
+		_, err := Parse(name, fileBytes(entries, map[string]string{metaArchitecture: `{"field_dims":[2,3,4]}`}))
+		wantInput(t, err, name, test.want)
+	}
+	for key, test := range map[string]struct {
+		value float32
+		want  string
+	}{
+		"embedding.weight":           {float32(math.NaN()), "tensor embedding.weight has the value NaN at position [1, 1]"},
+		"_deep_branch.0.weight":      {float32(math.Inf(-1)), "tensor _deep_branch.0.weight has the value -Inf at position [0, 3]"},
+		"_deep_branch.1.running_var": {-1, "tensor _deep_branch.1.running_var has the value -1 at position [3]: a variance"},
+	} {
+		entries := append(sampleEntries("deepfm"), offsetsOf(0, 2, 5))
+		i := slices.IndexFunc(entries, func(e entry) bool { return e.key == key })
+		binary.LittleEndian.PutUint32(entries[i].Data[12:], math.Float32bits(test.value))
+		c, err := Parse("m", fileBytes(entries, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = c.Model()
+		wantInput(t, err, test.want)
+	}
+	wide := Tensor{F64, []int{2}, binary.LittleEndian.AppendUint64(make([]byte, 8), math.Float64bits(1e300))}
+	_, err := wide.Float32s()
+	wantInput(t, err, "has the value 1e+300 at position [1]")
+}
+
+func TestPrefixes(t *testing.T) {
+	for _, prefix := range []string{"_orig_mod.", "module.", "module._orig_mod.", "_orig_mod.module."} {
+		entries := append(sampleEntries("dcn-mix"), offsetsOf(0, 2, 5))
+		for i := range entries {
+			entries[i].key = prefix + entries[i].key
+		}
+		c, err := Parse("m", fileBytes(entries, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.EmbeddingKey != prefix+"embedding.weight" || c.Keys[0] != c.EmbeddingKey {
+			t.Errorf("table %s, first key %s", c.EmbeddingKey, c.Keys[0])
+		}
+	}
+	entries := append(sampleEntries("fm"), entry{"module._bias", float32Tensor([]int{1}, []float32{1})})
+	_, err := Parse("m", fileBytes(entries, nil))
+	wantInput(t, err, "tensors _bias and module._bias are the same layer's")
+}
+
+func TestFieldSizes(t *testing.T) {
+	bare, said := slices.Clip(sampleEntries("deepfm")), func(text string) map[string]string { return map[string]string{metaArchitecture: text} }
+	for name, test := range map[string]struct {
+		entries  []entry
+		metadata map[string]string
+		want     string // of the error; none if empty
+	}{
+		"metadata":     {bare, said(`{"field_dims":[2,3,4],"kind":"deepfm","dim":2,"hidden":[5]}`), ""},
+		"offsets":      {append(bare, offsetsOf(0, 2, 5)), nil, ""},
+		"nothing":      {bare, nil, `write m.json with a line like {"field_dims": [1000, 20, 7]}, one size per field, summing to the 9 rows of tensor embedding.weight`},
+		"sum":          {bare, said(`{"field_dims":[2,3,3]}`), "field_dims sum to 8, tensor embedding.weight has 9 rows"},
+		"beyond":       {bare, said(`{"field_dims":[2,3,40]}`), "field_dims[2] is 40"},
+		"zero":         {bare, said(`{"field_dims":[2,0,7]}`), "field_dims[1] is 0"},
+		"fields":       {bare, said(`{"field_dims":[2,7]}`), "tensor _deep_branch.0.weight has shape [5, 6], expected [5, 4]"},
+		"disagree":     {append(bare, offsetsOf(0, 3, 5)), said(`{"field_dims":[2,3,4]}`), "tensor offsets is [0, 3, 5], the field_dims [2, 3, 4] give other offsets"},
+		"bad offsets":  {append(bare, offsetsOf(0, 5, 2)), nil, "field_dims[1] is -3"},
+		"kind":         {bare, said(`{"field_dims":[2,3,4],"kind":"fm"}`), `says kind "fm", the tensors have deepfm`},
+		"dim":          {bare, said(`{"field_dims":[2,3,4],"dim":3}`), "says embedding columns 3, the tensors have 2"},
+		"hidden":       {bare, said(`{"field_dims":[2,3,4],"hidden":[5,5]}`), "says hidden sizes [5, 5], the tensors have [5]"},
+		"rank":         {bare, said(`{"field_dims":[2,3,4],"rank":64}`), "says rank 64, the tensors have 0"},
+		"structure":    {bare, said(`{"field_dims":[2,3,4],"structure":"stacked"}`), `says structure "stacked"`},
+		"not a number": {bare, said(`{"field_dims":["2"]}`), "metadata shaver.architecture"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := Parse("m", fileBytes(test.entries, test.metadata))
+			if test.want != "" {
+				wantInput(t, err, "m", test.want)
+			} else if err != nil || !slices.Equal(c.Architecture.FieldDims, sampleDims) {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+}
+
+func TestFileBeside(t *testing.T) {
+	for name, test := range map[string]struct {
+		files map[string]string
+		want  string
+	}{
+		"stem":       {map[string]string{"m.json": `{"field_dims":[2,3,4]}`}, ""},
+		"whole":      {map[string]string{"m.pt.json": `{"field_dims":[2,3,4]}`, "m.json": `{"field_dims":[9]}`}, ""},
+		"spelling":   {map[string]string{"m.json": `{"kind":"DCN_Mix","field_dims":[2,3,4],"rows":40}`}, ""},
+		"no file":    {nil, "write m.json"},
+		"other JSON": {map[string]string{"m.json": `{"auc":0.5}`}, "write m.json"},
+		"typing":     {map[string]string{"m.json": `{"field_dims":[2,3,4}`}, "m.json: expected a JSON object with the field_dims of"},
+		"wrong":      {map[string]string{"m.json": `{"field_dims":[2,3,4],"experts":5}`}, "m.json says experts 5, the tensors have 4"},
+		"large":      {map[string]string{"m.json": strings.Repeat(" ", 2<<20)}, "m.json has more than"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			path := filepath.Join(folder, "m.pt")
+			write(t, path, fileBytes(sampleEntries("dcn-mix"), nil))
+			for file, text := range test.files {
+				write(t, filepath.Join(folder, file), []byte(text))
+			}
+			c, err := Read(path)
+			if test.want != "" {
+				wantInput(t, err, test.want)
+			} else if err != nil || !slices.Equal(c.Architecture.FieldDims, sampleDims) {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+	if _, err := Read(filepath.Join(t.TempDir(), "gone.pth")); !os.IsNotExist(err) {
+		t.Errorf("error %v for a file that is not there", err)
+	}
+	_, err := Read(t.TempDir())
+	wantInput(t, err, "not a regular file")
+}
+
+// What model_config says is checked against the tensors, and unknown keys pass.
+func TestModelConfig(t *testing.T) {
+	tuple := func(values ...any) []any { return append(append([]any{opMark}, values...), opTuple) }
+	for name, test := range map[string]struct {
+		kind   string
+		config []any // key, value alternating
+		want   string
+	}{
+		"agrees": {"dcn-mix", append([]any{"num_factor", 2, "rank", 3, "num_experts", 4, "num_layers", 2, "activation", "Identity",
+			"use_batchnorm", []byte{opTrue}, "secret", opNone, "hidden_sizes"}, tuple(5)...), ""},
+		"columns":    {"dcn-mix", []any{"num_factor", 3}, "model_config says embedding columns 3, the tensors have 2"},
+		"rank":       {"dcn-mix", []any{"rank", 64}, "model_config says rank 64, the tensors have 3"},
+		"experts":    {"dcn-mix", []any{"num_experts", 5}, "model_config says experts 5"},
+		"layers":     {"dcn-mix", []any{"num_layers", 3}, "model_config says cross layers 3, the tensors have 2"},
+		"hidden":     {"dcn-mix", append([]any{"hidden_sizes"}, tuple(5, 5)...), "model_config says hidden sizes [5, 5], the tensors have [5]"},
+		"gate":       {"dcn-mix", []any{"activation", "softmax"}, `model_config has the str "softmax" for activation`},
+		"gate class": {"dcn-mix", []any{"activation", named("torch.nn ReLU")}, `model_config has "torch.nn.ReLU" for activation`},
+		"not an int": {"dcn-mix", []any{"rank", "64"}, `model_config has the str "64" for rank, expected an int`},
+		"no norm":    {"dcn-mix", []any{"use_batchnorm", []byte{opFalse}}, "model_config says use_batchnorm false"},
+		"norm":       {"dcnv2-stacked", []any{"use_batchnorm", []byte{opTrue}}, "model_config says use_batchnorm true"},
+		"stacked":    {"dcnv2-stacked", []any{"structure", "Stacked"}, ""},
+		"parallel":   {"dcnv2-stacked", []any{"structure", "Parallel"}, `model_config says structure "Parallel", the tensors have stacked`},
+		"structure":  {"dcnv2-stacked", []any{"structure", 1}, "model_config has the int 1 for structure"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := Parse("m.pth", wrapped(t, sampleEntries(test.kind), test.config, tuple(2, 3, 4)))
+			if test.want != "" {
+				wantInput(t, err, "m.pth: ", test.want)
+			} else if err != nil || !slices.Equal(c.Architecture.FieldDims, sampleDims) {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+	for text, dims := range map[string][]any{
+		"field_dims has the str \"2\" at position 0": tuple("2"),
+		"field_dims is a dict":                       {opEmptyDict},
+		"field_dims sum to 5":                        tuple(2, 3),
+		"field_dims[0] is -1":                        tuple(-1),
+	} {
+		_, err := Parse("m.pth", wrapped(t, sampleEntries("fm"), nil, dims))
+		wantInput(t, err, "m.pth: ", text)
+	}
+}
+
+// wrapped returns a .pth with state_dict, model_config and field_dims.
+func wrapped(t *testing.T, entries []entry, config, dims []any) []byte {
+	pairs := []string{"m/data.pkl", ""}
+	parts := []any{opEmptyDict, opMark, "model_config", opEmptyDict, opMark}
+	parts = append(append(append(parts, config...), opSetItems), "field_dims")
+	parts = append(append(parts, dims...), "state_dict", opEmptyDict, opMark)
+	for _, e := range entries {
+		stride, step := make([]int, len(e.Shape)), 1
+		for i := len(stride) - 1; i >= 0; i-- {
+			stride[i] = step
+			step *= e.Shape[i]
+		}
+		class := map[DType]string{F32: "FloatStorage", I64: "LongStorage"}[e.DType]
+		parts = append(append(parts, e.key), tensorParts(class, e.key, e.Elements(), 0, e.Shape, stride)...)
+		pairs = append(pairs, "m/data/"+e.key, string(e.Data))
+	}
+	pairs[1] = pickled(append(parts, opSetItems, opSetItems)...)
+	return zipBytes(t, zip.Deflate, pairs...)
+}

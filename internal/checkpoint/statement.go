@@ -1,0 +1,227 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"shaver/internal/fault"
+	"shaver/internal/model"
+)
+
+// statement is what something besides the tensors says about the architecture:
+// a JSON file, our metadata, or a .pth file's model_config. It has the JSON
+// fields of model.Architecture; what it leaves out is nil.
+type statement struct {
+	from        string      // for errors
+	Kind        *model.Kind `json:"kind"`
+	FieldDims   []int       `json:"field_dims"`
+	Dim         *int        `json:"dim"`
+	Hidden      []int       `json:"hidden"`
+	CrossLayers *int        `json:"cross_layers"`
+	Experts     *int        `json:"experts"`
+	Rank        *int        `json:"rank"`
+	Structure   *string     `json:"structure"`
+	batchNorm   *bool
+}
+
+// unmarshalArchitecture reads what our metadata say.
+func unmarshalArchitecture(metadata map[string]string, s *statement) error {
+	if err := json.Unmarshal([]byte(metadata[metaArchitecture]), s); err != nil {
+		return fault.Inputf("metadata %s: %w", metaArchitecture, err)
+	}
+	return nil
+}
+
+// lookup finds a statement with field sizes outside the file, or nil.
+type lookup func() (*statement, error)
+
+// check reports the first thing in s that the recognised layout contradicts.
+func (s *statement) check(l *layout) error {
+	a := &l.Architecture
+	differ := func(what string, said, found any) error {
+		return fmt.Errorf("%s says %s %v, the tensors have %v", s.from, what, said, found)
+	}
+	if s.Kind != nil && normal(string(*s.Kind)) != string(a.Kind) {
+		return differ("kind", quote(string(*s.Kind)), a.Kind)
+	}
+	if s.FieldDims != nil && !slices.Equal(s.FieldDims, a.FieldDims) {
+		return fmt.Errorf("%s says field_dims %s, the file %s", s.from, sizesText(s.FieldDims), sizesText(a.FieldDims))
+	}
+	if s.Hidden != nil && !slices.Equal(s.Hidden, a.Hidden) {
+		return differ("hidden sizes", shapeText(s.Hidden), shapeText(a.Hidden))
+	}
+	for _, n := range []struct {
+		what  string
+		said  *int
+		found int
+	}{
+		{"embedding columns", s.Dim, a.Dim}, {"cross layers", s.CrossLayers, a.CrossLayers},
+		{"experts", s.Experts, a.Experts}, {"rank", s.Rank, a.Rank},
+	} {
+		if n.said != nil && *n.said != n.found {
+			return differ(n.what, *n.said, n.found)
+		}
+	}
+	if s.Structure != nil && normal(*s.Structure) != a.Structure {
+		return differ("structure", quote(*s.Structure), a.Structure)
+	}
+	if s.batchNorm != nil {
+		for i := range l.hidden {
+			if l.hidden[i].norm != *s.batchNorm {
+				return differ("use_batchnorm", *s.batchNorm, fmt.Sprintf("%v in hidden layer %d", !*s.batchNorm, i))
+			}
+		}
+	}
+	return nil
+}
+
+// normal spells a name as our constants do.
+func normal(name string) string {
+	return strings.ReplaceAll(strings.ToLower(name), "_", "-")
+}
+
+// sizesText is shapeText for lists that may be long.
+func sizesText(sizes []int) string {
+	const most = 12
+	if len(sizes) <= most {
+		return shapeText(sizes)
+	}
+	return strings.TrimSuffix(shapeText(sizes[:most]), "]") + fmt.Sprintf(", ...] of %d", len(sizes))
+}
+
+// configStatement reads a .pth file's model_config, as far as it concerns models
+// of the given kind. Unknown keys mean nothing.
+func configStatement(config *dict, kind model.Kind) (*statement, error) {
+	s := &statement{from: "model_config"}
+	var err error
+	value := func(key string) any {
+		v, _ := config.get(key)
+		return v
+	}
+	number := func(into **int, key string) {
+		v := value(key)
+		if v == nil || err != nil {
+			return
+		}
+		n, ok := v.(int64)
+		if !ok {
+			err = fmt.Errorf("model_config has %s for %s, expected an int", describe(v), key)
+			return
+		}
+		*into = new(int)
+		**into = int(n)
+	}
+	number(&s.Dim, "num_factor")
+	if v := value("hidden_sizes"); v != nil && err == nil && kind != model.FM {
+		if s.Hidden, err = intList(v); err != nil {
+			err = fmt.Errorf("model_config.hidden_sizes %w", err)
+		}
+	}
+	if kind == model.DCNMix || kind == model.DCNv2 {
+		number(&s.CrossLayers, "num_layers")
+	}
+	if kind == model.DCNMix {
+		number(&s.Experts, "num_experts")
+		number(&s.Rank, "rank")
+		if v := value("activation"); v != nil && err == nil {
+			if name, ok := v.(string); !ok || strings.ToLower(name) != "identity" {
+				err = fmt.Errorf("model_config has %s for activation: only gates without one (None or \"identity\") are supported", describe(v))
+			}
+		}
+	}
+	if kind == model.DCNv2 {
+		if v := value("structure"); v != nil && err == nil {
+			name, ok := v.(string)
+			if !ok {
+				err = fmt.Errorf("model_config has %s for structure, expected Stacked or Parallel", describe(v))
+			}
+			s.Structure = &name
+		}
+	}
+	if use, ok := value("use_batchnorm").(bool); ok {
+		s.batchNorm = &use
+	}
+	return s, err
+}
+
+// intList returns a list, tuple or numpy vector of whole numbers.
+func intList(v any) ([]int, error) {
+	var items []any
+	switch v := v.(type) {
+	case *list:
+		items = v.items
+	case tuple:
+		items = v
+	case *ndarray:
+		vector, ok := v.items()
+		if !ok {
+			return nil, fault.Inputf("is a numpy array of %d dimensions, expected 1", len(v.shape))
+		}
+		items = vector
+	default:
+		return nil, fault.Inputf("is %s, expected a list, tensor or numpy array of ints", describe(v))
+	}
+	values := make([]int, len(items))
+	for i, item := range items {
+		n, ok := item.(int64)
+		if !ok {
+			return nil, fault.Inputf("has %s at position %d, expected an int", describe(item), i)
+		}
+		values[i] = int(n)
+	}
+	return values, nil
+}
+
+// besideFile looks for a statement in the JSON files beside path.
+func besideFile(path string) lookup {
+	return func() (*statement, error) {
+		for _, candidate := range besidePaths(path) {
+			text, err := readSmall(candidate)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			s := statement{from: candidate}
+			if err := json.Unmarshal(text, &s); err != nil {
+				return nil, fault.Inputf("%s: expected a JSON object with the field_dims of %s: %w", candidate, path, err)
+			}
+			if s.FieldDims != nil {
+				return &s, nil
+			}
+		}
+		return nil, nil
+	}
+}
+
+// besidePaths returns where a JSON file about path may lie, the likelier first.
+func besidePaths(path string) []string {
+	extension := filepath.Ext(path)
+	if extension == "" || extension == filepath.Base(path) {
+		return []string{path + ".json"}
+	}
+	return []string{path + ".json", strings.TrimSuffix(path, extension) + ".json"}
+}
+
+// readSmall reads a file of at most a megabyte.
+func readSmall(path string) ([]byte, error) {
+	const most = 1 << 20
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && len(text) > most {
+		err = fault.Inputf("%s has more than %d bytes: expected a small JSON object", path, most)
+	}
+	return text, err
+}

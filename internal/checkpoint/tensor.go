@@ -1,0 +1,218 @@
+package checkpoint
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"strings"
+	"unsafe"
+
+	"shaver/internal/fault"
+)
+
+// DType is the type of a tensor's elements, by its safetensors name.
+type DType string
+
+// The types that checkpoints of click models have.
+const (
+	F64  DType = "F64"
+	F32  DType = "F32"
+	F16  DType = "F16"
+	BF16 DType = "BF16"
+	I64  DType = "I64"
+	I32  DType = "I32"
+	I16  DType = "I16"
+	I8   DType = "I8"
+	U8   DType = "U8"
+	Bool DType = "BOOL"
+)
+
+// Size returns the bytes of one element, or 0 for a type that is not ours.
+func (d DType) Size() int {
+	switch d {
+	case F64, I64:
+		return 8
+	case F32, I32:
+		return 4
+	case F16, BF16, I16:
+		return 2
+	case I8, U8, Bool:
+		return 1
+	}
+	return 0
+}
+
+// Tensor is a dense array: Data holds its elements row-major, without gaps,
+// little-endian. Data may be shared with other tensors and with the bytes that
+// were parsed: nobody writes to it.
+type Tensor struct {
+	DType DType
+	Shape []int // empty for a scalar
+	Data  []byte
+}
+
+// Elements returns the product of the shape.
+func (t Tensor) Elements() int {
+	n, _ := elements(t.Shape)
+	return n
+}
+
+// elements returns the product of shape, or false if a dimension is negative or
+// the product, in bytes of the widest type, overflows.
+func elements(shape []int) (int, bool) {
+	n := 1
+	for _, size := range shape {
+		if size < 0 {
+			return 0, false
+		}
+		if size > 0 && n > math.MaxInt/8/size {
+			return 0, false
+		}
+		n *= size
+	}
+	return n, true
+}
+
+// Float32s returns the elements as float32, rounded to nearest, in memory that
+// the caller owns. A value that is NaN or infinite, also by leaving the range of
+// float32, is an input error that names its position.
+func (t Tensor) Float32s() ([]float32, error) {
+	values := make([]float32, len(t.Data)/max(t.DType.Size(), 1))
+	read := t.reader()
+	if read == nil {
+		return nil, fault.Inputf("has elements of type %s, which are not numbers we read", t.DType)
+	}
+	for i := range values {
+		v := float32(read(i))
+		if !finite(v) {
+			return nil, t.notFinite(i, read(i))
+		}
+		values[i] = v
+	}
+	return values, nil
+}
+
+// float32View is Float32s without the copy where memory allows it. The result
+// is read-only.
+func (t Tensor) float32View() ([]float32, error) {
+	if t.DType != F32 || len(t.Data) == 0 || !littleEndian || uintptr(unsafe.Pointer(&t.Data[0]))%4 != 0 {
+		return t.Float32s()
+	}
+	values := unsafe.Slice((*float32)(unsafe.Pointer(&t.Data[0])), len(t.Data)/4)
+	for i, v := range values {
+		if !finite(v) {
+			return nil, t.notFinite(i, float64(v))
+		}
+	}
+	return values, nil
+}
+
+var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
+
+func finite(v float32) bool {
+	const exponent = 0x7f800000
+	return math.Float32bits(v)&exponent != exponent
+}
+
+// notFinite is the error for element i, which is v.
+func (t Tensor) notFinite(i int, v float64) error {
+	position := make([]int, len(t.Shape))
+	for a := len(t.Shape) - 1; a >= 0; a-- {
+		position[a] = i % t.Shape[a]
+		i /= t.Shape[a]
+	}
+	return fault.Inputf("has the value %v at position %s: weights are finite float32", v, shapeText(position))
+}
+
+// reader returns a function that gives element i, or nil for an unknown type.
+func (t Tensor) reader() func(i int) float64 {
+	data, le := t.Data, binary.LittleEndian
+	switch t.DType {
+	case F64:
+		return func(i int) float64 { return math.Float64frombits(le.Uint64(data[8*i:])) }
+	case F32:
+		return func(i int) float64 { return float64(math.Float32frombits(le.Uint32(data[4*i:]))) }
+	case F16:
+		return func(i int) float64 { return halfToFloat(le.Uint16(data[2*i:])) }
+	case BF16:
+		return func(i int) float64 {
+			return float64(math.Float32frombits(uint32(le.Uint16(data[2*i:])) << 16))
+		}
+	}
+	if read := t.intReader(); read != nil {
+		return func(i int) float64 { return float64(read(i)) }
+	}
+	return nil
+}
+
+// intReader is reader for whole numbers; nil for all other types.
+func (t Tensor) intReader() func(i int) int64 {
+	data, le := t.Data, binary.LittleEndian
+	switch t.DType {
+	case I64:
+		return func(i int) int64 { return int64(le.Uint64(data[8*i:])) }
+	case I32:
+		return func(i int) int64 { return int64(int32(le.Uint32(data[4*i:]))) }
+	case I16:
+		return func(i int) int64 { return int64(int16(le.Uint16(data[2*i:]))) }
+	case I8:
+		return func(i int) int64 { return int64(int8(data[i])) }
+	case U8, Bool:
+		return func(i int) int64 { return int64(data[i]) }
+	}
+	return nil
+}
+
+// ints returns the elements of a tensor of whole numbers.
+func (t Tensor) ints() ([]int, error) {
+	read := t.intReader()
+	if read == nil {
+		return nil, fault.Inputf("has elements of type %s, expected whole numbers", t.DType)
+	}
+	values := make([]int, t.Elements())
+	for i := range values {
+		values[i] = int(read(i))
+	}
+	return values, nil
+}
+
+// halfToFloat returns the value of an IEEE 754 binary16 number.
+func halfToFloat(h uint16) float64 {
+	sign := 1.0
+	if h>>15 != 0 {
+		sign = -1
+	}
+	exponent, fraction := int(h>>10&0x1f), float64(h&0x3ff)
+	switch {
+	case exponent == 0x1f && fraction != 0:
+		return math.NaN()
+	case exponent == 0x1f:
+		return math.Inf(int(sign))
+	case exponent == 0:
+		return sign * math.Ldexp(fraction, -24)
+	}
+	return sign * math.Ldexp(1024+fraction, exponent-25)
+}
+
+// float32Tensor returns a tensor of type F32 with a copy of values.
+func float32Tensor(shape []int, values []float32) Tensor {
+	data := make([]byte, 0, 4*len(values))
+	for _, v := range values {
+		data = binary.LittleEndian.AppendUint32(data, math.Float32bits(v))
+	}
+	return Tensor{F32, shape, data}
+}
+
+// anySize stands in an expected shape for a dimension of any size.
+const anySize = math.MinInt
+
+func shapeText(shape []int) string {
+	sizes := make([]string, len(shape))
+	for i, size := range shape {
+		sizes[i] = fmt.Sprint(size)
+		if size == anySize {
+			sizes[i] = "*"
+		}
+	}
+	return "[" + strings.Join(sizes, ", ") + "]"
+}
