@@ -1,0 +1,296 @@
+// Package arrowio turns rows, partials, scores and frequencies into Arrow IPC
+// bytes and back. It is the only importer of Arrow.
+//
+// Everything that is read here is foreign: it came from a disk or over the wire.
+// So each reader knows the one schema it accepts, checks every message before
+// Arrow's library sees it (see guard.go), gives that library an allocator with
+// a limit, and turns its panics into errors. What the bytes do wrong is bad
+// input (package fault); what the underlying reader does wrong is passed on.
+//
+// Everything that is written here is deterministic: the same values give the
+// same bytes. Files are in Arrow's file format, with the end-of-stream marker
+// before the footer, so that they can be read from front to back; partials are
+// in the stream format. Readers take both.
+package arrowio
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"unicode/utf8"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/ipc"
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"shaver/internal/fault"
+)
+
+// Versions of the forms, in the schema's metadata under "version".
+const (
+	RowsVersion        = "shaver.rows/1"
+	PartialVersion     = "shaver.partial/1"
+	ScoresVersion      = "shaver.scores/1"
+	FrequenciesVersion = "shaver.frequencies/1"
+)
+
+const keyVersion = "version"
+
+// writer writes record batches in Arrow's file or stream format.
+type writer struct {
+	sink   *sink
+	schema *arrow.Schema
+	file   *ipc.FileWriter // one of the two
+	stream *ipc.Writer
+}
+
+// sink counts what goes to w. Arrow's file writer asks a Seeker where it is.
+type sink struct {
+	w   io.Writer
+	pos int64
+}
+
+func (s *sink) Write(p []byte) (int, error) {
+	n, err := s.w.Write(p)
+	s.pos += int64(n)
+	return n, err
+}
+
+func (s *sink) Seek(offset int64, whence int) (int64, error) {
+	if offset != 0 || whence != io.SeekCurrent {
+		panic("arrowio: a sink does not seek")
+	}
+	return s.pos, nil
+}
+
+func newFileWriter(w io.Writer, schema *arrow.Schema, options ...ipc.Option) (*writer, error) {
+	s := &sink{w: w}
+	file, err := ipc.NewFileWriter(s, append(options, ipc.WithSchema(schema))...)
+	if err != nil {
+		return nil, err
+	}
+	return &writer{sink: s, schema: schema, file: file}, nil
+}
+
+func newStreamWriter(w io.Writer, schema *arrow.Schema) *writer {
+	s := &sink{w: w}
+	return &writer{sink: s, schema: schema, stream: ipc.NewWriter(s, ipc.WithSchema(schema))}
+}
+
+// write writes one record batch; the columns' memory is free again afterwards.
+func (w *writer) write(rows int, columns ...arrow.Array) error {
+	record := array.NewRecord(w.schema, columns, int64(rows))
+	defer record.Release()
+	for _, column := range columns {
+		column.Release()
+	}
+	if w.file != nil {
+		return w.file.Write(record)
+	}
+	return w.stream.Write(record)
+}
+
+// endOfStream is the marker that the format wants after the last message and
+// that this version of Arrow's file writer leaves out.
+var endOfStream = []byte{0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0}
+
+// close finishes the format; it does not close the underlying writer. At least
+// one batch must have been written to a file.
+func (w *writer) close() error {
+	if w.file == nil {
+		return w.stream.Close()
+	}
+	if _, err := w.sink.Write(endOfStream); err != nil {
+		return err
+	}
+	return w.file.Close()
+}
+
+// int32s, int64s, ... are Arrow columns over the memory of their arguments.
+func int32s(values []int32) arrow.Array {
+	return column(arrow.PrimitiveTypes.Int32, len(values), arrow.Int32Traits.CastToBytes(values))
+}
+
+func int64s(values []int64) arrow.Array {
+	return column(arrow.PrimitiveTypes.Int64, len(values), arrow.Int64Traits.CastToBytes(values))
+}
+
+func float64s(values []float64) arrow.Array {
+	return column(arrow.PrimitiveTypes.Float64, len(values), arrow.Float64Traits.CastToBytes(values))
+}
+
+func uint8s(values []uint8) arrow.Array {
+	return column(arrow.PrimitiveTypes.Uint8, len(values), values)
+}
+
+func column(kind arrow.DataType, n int, bytes []byte) arrow.Array {
+	data := array.NewData(kind, n, []*memory.Buffer{nil, memory.NewBufferBytes(bytes)}, nil, 0, 0)
+	defer data.Release()
+	return array.MakeFromData(data)
+}
+
+// lists returns the column of rows of dim values each; it releases values.
+func lists(values arrow.Array, dim int) arrow.Array {
+	defer values.Release()
+	kind := listOf(values.DataType(), dim)
+	data := array.NewData(kind, values.Len()/dim, []*memory.Buffer{nil}, []arrow.ArrayData{values.Data()}, 0, 0)
+	defer data.Release()
+	return array.MakeFromData(data)
+}
+
+func listOf(kind arrow.DataType, dim int) arrow.DataType {
+	return arrow.FixedSizeListOfNonNullable(int32(dim), kind)
+}
+
+// checkSizes reports the first field that cannot be: names are UTF-8, sizes at
+// least 1, and they sum to less than 2^31.
+func checkSizes(fields []string, sizes []int) error {
+	if len(fields) == 0 || len(fields) != len(sizes) {
+		return fmt.Errorf("%d fields and %d sizes: there is one size a field, and at least one field", len(fields), len(sizes))
+	}
+	features := 0
+	for j, size := range sizes {
+		if !utf8.ValidString(fields[j]) {
+			return fmt.Errorf("field %d has the name %q, which is not UTF-8", j, fields[j])
+		}
+		if size < 1 || size > math.MaxInt32-features {
+			return fmt.Errorf("field %d (%s) has size %d after %d features: sizes are at least 1 and sum to less than 2^31", j, fields[j], size, features)
+		}
+		features += size
+	}
+	return nil
+}
+
+// toJSON is for metadata whose marshalling cannot fail.
+func toJSON(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic("arrowio: metadata does not marshal: " + err.Error())
+	}
+	return string(text)
+}
+
+// reader reads the record batches of one form.
+type reader struct {
+	messages *messages
+	ipc      *ipc.Reader
+	meta     map[string]string
+}
+
+// newReader reads the schema, and checks its version. compressed says whether
+// batches may be compressed; then the caller sets messages.allocator.limit from
+// what the metadata tells, before next.
+func newReader(r io.Reader, version string, compressed bool) (*reader, error) {
+	m := &messages{r: r, compressed: compressed, allocator: &limited{}}
+	rd := &reader{messages: m, meta: map[string]string{}}
+	err := rd.try(func() (err error) {
+		if err := m.start(); err != nil {
+			return err
+		}
+		rd.ipc, err = ipc.NewReaderFromMessageReader(m, ipc.WithAllocator(m.allocator))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	metadata := rd.ipc.Schema().Metadata()
+	for i, key := range metadata.Keys() {
+		if _, ok := rd.meta[key]; ok {
+			return nil, fault.Inputf("the metadata has the key %q twice", key)
+		}
+		rd.meta[key] = metadata.Values()[i]
+	}
+	if got := rd.meta[keyVersion]; got != version {
+		return nil, fault.Inputf("the schema's version is %q, this program reads %q", got, version)
+	}
+	return rd, nil
+}
+
+// expect checks the columns' names and types.
+func (r *reader) expect(columns ...arrow.Field) error {
+	got := r.ipc.Schema().Fields()
+	if len(got) != len(columns) {
+		return fault.Inputf("the schema has %d columns, expected %d", len(got), len(columns))
+	}
+	for i, want := range columns {
+		if got[i].Name != want.Name || !sameType(got[i].Type, want.Type) {
+			return fault.Inputf("column %d is %q of %v, expected %q of %v", i, got[i].Name, got[i].Type, want.Name, want.Type)
+		}
+	}
+	return nil
+}
+
+// sameType is equality but for the name and nullability of a list's values,
+// which differ between writers.
+func sameType(a, b arrow.DataType) bool {
+	la, ok := a.(*arrow.FixedSizeListType)
+	if !ok {
+		return arrow.TypeEqual(a, b)
+	}
+	lb, ok := b.(*arrow.FixedSizeListType)
+	return ok && la.Len() == lb.Len() && arrow.TypeEqual(la.Elem(), lb.Elem())
+}
+
+// next calls visit with the next batch, or returns io.EOF after the last one.
+// The batch is gone when visit returns.
+func (r *reader) next(visit func(arrow.Record) error) error {
+	return r.try(func() error {
+		if !r.ipc.Next() {
+			if err := r.ipc.Err(); err != nil {
+				return err
+			}
+			return io.EOF
+		}
+		record := r.ipc.Record()
+		for i, c := range record.Columns() {
+			if err := complete(c); err != nil {
+				return fault.Inputf("column %q: %w", record.ColumnName(i), err)
+			}
+		}
+		return visit(record)
+	})
+}
+
+// complete checks that a column has no nulls and, if of lists, all their values.
+func complete(c arrow.Array) error {
+	if c.NullN() != 0 {
+		return errors.New("has nulls, expected none")
+	}
+	list, ok := c.(*array.FixedSizeList)
+	if !ok {
+		return nil
+	}
+	values, want := list.ListValues(), c.Len()*int(list.DataType().(*arrow.FixedSizeListType).Len())
+	if values.Len() != want || values.NullN() != 0 {
+		return fmt.Errorf("has %d values of which %d are null, expected %d and none", values.Len(), values.NullN(), want)
+	}
+	return nil
+}
+
+// try runs f, and makes bad input of its panics and of every error that is not
+// the underlying reader's.
+func (r *reader) try(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("malformed Arrow data: %v", p)
+		}
+		switch {
+		case err == nil || err == io.EOF || fault.IsInput(err):
+		case r.messages.failure != nil:
+			err = r.messages.failure
+		default:
+			err = fault.Inputf("%w", err)
+		}
+	}()
+	return f()
+}
+
+func (r *reader) close() {
+	if r.ipc != nil {
+		r.ipc.Release()
+		r.ipc = nil
+	}
+}

@@ -1,0 +1,82 @@
+package arrowio
+
+import (
+	"io"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+
+	"shaver/internal/fault"
+)
+
+// WriteFrequencies writes in how many rows of each split each feature occurs:
+// counts is [splits][features]. The file has one int64 column a split, named
+// after it; line g is global id g. It panics on slices that do not fit.
+func WriteFrequencies(w io.Writer, splits []string, counts [][]int64) error {
+	if len(splits) == 0 || len(splits) != len(counts) {
+		panic("arrowio: one column of counts a split")
+	}
+	columns := make([]arrow.Field, len(splits))
+	for k, name := range splits {
+		columns[k] = arrow.Field{Name: name, Type: arrow.PrimitiveTypes.Int64}
+		if len(counts[k]) != len(counts[0]) {
+			panic("arrowio: columns of counts differ in length")
+		}
+	}
+	metadata := arrow.NewMetadata([]string{keyVersion}, []string{FrequenciesVersion})
+	out, err := newFileWriter(w, arrow.NewSchema(columns, &metadata))
+	if err != nil {
+		return err
+	}
+	for from := 0; from < len(counts[0]); from += batchEntries {
+		to := min(from+batchEntries, len(counts[0]))
+		arrays := make([]arrow.Array, len(splits))
+		for k := range splits {
+			arrays[k] = int64s(counts[k][from:to])
+		}
+		if err := out.write(to-from, arrays...); err != nil {
+			return err
+		}
+	}
+	return out.close()
+}
+
+// ReadFrequencies reads the counts, [splits][features], of exactly the given
+// splits and number of features, each at least 0.
+func ReadFrequencies(r io.Reader, splits []string, features int) ([][]int64, error) {
+	in, err := newReader(r, FrequenciesVersion, false)
+	if err != nil {
+		return nil, err
+	}
+	defer in.close()
+	columns := make([]arrow.Field, len(splits))
+	for k, name := range splits {
+		columns[k] = arrow.Field{Name: name, Type: arrow.PrimitiveTypes.Int64}
+	}
+	if err := in.expect(columns...); err != nil {
+		return nil, err
+	}
+	counts := make([][]int64, len(splits))
+	for err == nil {
+		err = in.next(func(record arrow.Record) error {
+			for k, c := range record.Columns() {
+				for _, count := range c.(*array.Int64).Int64Values() {
+					if count < 0 {
+						return fault.Inputf("split %s: feature %d occurs in %d rows", splits[k], len(counts[k]), count)
+					}
+					counts[k] = append(counts[k], count)
+				}
+			}
+			return nil
+		})
+	}
+	if err != io.EOF {
+		return nil, err
+	}
+	for k, c := range counts {
+		if len(c) != features {
+			return nil, fault.Inputf("split %s: counts of %d features, expected %d", splits[k], len(c), features)
+		}
+	}
+	return counts, nil
+}

@@ -1,0 +1,393 @@
+package arrowio
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+
+	"github.com/apache/arrow/go/v17/arrow/ipc"
+	"github.com/apache/arrow/go/v17/arrow/memory"
+	flatbuffers "github.com/google/flatbuffers/go"
+	"github.com/klauspost/compress/zstd"
+)
+
+// Arrow's library trusts what it reads: it allocates what a length claims,
+// recurses as deep as a schema's references lead (which may be a circle), copies
+// a string as often as it is referred to, and takes the window size of a zstd
+// frame for granted. messages stands before it and lets only such messages
+// through as our writers, and other common ones, produce for flat schemas.
+type messages struct {
+	r          io.Reader
+	compressed bool // batches may be compressed
+	allocator  *limited
+	file       bool // Arrow's file format; else the stream format
+	schema     bool // the schema was read
+	done       bool
+	failure    error  // of r, other than running out
+	head       []byte // first bytes of a stream, already read
+	meta, body []byte
+	current    *ipc.Message
+}
+
+const (
+	maxMeta    = 4 << 20 // bytes of a message's description
+	maxColumns = 1 << 14
+	maxWindow  = 8 << 20         // bytes of a zstd window: what the format asks every decoder to support
+	slack      = 64 * maxColumns // bytes that rounding in Arrow's library may add to a batch
+	magic      = "ARROW1\x00\x00"
+)
+
+var errTruncated = errors.New("the data end early")
+
+// limited is an allocator for one reader: it panics past its limit.
+type limited struct {
+	limit, used int
+}
+
+func (l *limited) take(n int) {
+	if n < 0 || n > l.limit-l.used {
+		panic(fmt.Sprintf("a batch needs more than %d bytes", l.limit))
+	}
+	l.used += n
+}
+
+func (l *limited) Allocate(n int) []byte {
+	l.take(n)
+	return memory.DefaultAllocator.Allocate(n)
+}
+
+func (l *limited) Reallocate(n int, b []byte) []byte {
+	l.used -= len(b)
+	l.take(n)
+	return memory.DefaultAllocator.Reallocate(n, b)
+}
+
+func (l *limited) Free(b []byte) { l.used -= len(b) }
+
+// Retain and Release make messages an ipc.MessageReader.
+func (m *messages) Retain() {}
+
+// Release frees nothing: the buffers are Go's.
+func (m *messages) Release() {}
+
+// start tells the file format from the stream format by the first bytes.
+func (m *messages) start() error {
+	head := make([]byte, len(magic))
+	n, err := io.ReadFull(m.r, head)
+	if err != nil {
+		return m.failed(err)
+	}
+	m.file = string(head) == magic
+	if !m.file {
+		m.head = head[:n]
+	}
+	return nil
+}
+
+// failed keeps an error of the underlying reader apart from bytes running out.
+func (m *messages) failed(err error) error {
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return errTruncated
+	}
+	m.failure = err
+	return err
+}
+
+func (m *messages) read(p []byte) error {
+	n := copy(p, m.head)
+	m.head = m.head[n:]
+	if _, err := io.ReadFull(m.r, p[n:]); err != nil {
+		return m.failed(err)
+	}
+	return nil
+}
+
+// readGrowing reads n bytes into buffer, growing it only as bytes arrive.
+func (m *messages) readGrowing(buffer []byte, n int64) ([]byte, error) {
+	const step = 1 << 20
+	buffer = buffer[:0]
+	for left := n; left > 0; {
+		part := int(min(left, max(step, int64(cap(buffer)-len(buffer)), int64(len(buffer)))))
+		start := len(buffer)
+		if start+part > cap(buffer) {
+			grown := make([]byte, start, start+part)
+			copy(grown, buffer)
+			buffer = grown
+		}
+		buffer = buffer[:start+part]
+		if err := m.read(buffer[start:]); err != nil {
+			return nil, err
+		}
+		left -= int64(part)
+	}
+	return buffer, nil
+}
+
+// Message returns the next message, io.EOF after the end-of-stream marker and
+// all that has to follow it. It is valid until the next call.
+func (m *messages) Message() (*ipc.Message, error) {
+	if m.done {
+		return nil, io.EOF
+	}
+	var word [4]byte
+	if err := m.read(word[:]); err != nil {
+		return nil, err
+	}
+	if binary.LittleEndian.Uint32(word[:]) != math.MaxUint32 {
+		return nil, errors.New("expected the start of an Arrow message")
+	}
+	if err := m.read(word[:]); err != nil {
+		return nil, err
+	}
+	length := binary.LittleEndian.Uint32(word[:])
+	if length == 0 {
+		m.done = true
+		return nil, m.end()
+	}
+	if length > maxMeta {
+		return nil, fmt.Errorf("a message's description takes %d bytes, expected at most %d", length, maxMeta)
+	}
+	var err error
+	if m.meta, err = m.readGrowing(m.meta, int64(length)); err != nil {
+		return nil, err
+	}
+	return m.checked()
+}
+
+// checked reads the body and checks description and body.
+func (m *messages) checked() (*ipc.Message, error) {
+	root := table(m.meta, flatbuffers.GetUOffsetT(m.meta))
+	kind := ipc.MessageType(root.byteAt(1))
+	bodyLength := root.int64At(3)
+	if bodyLength < 0 {
+		return nil, fmt.Errorf("a message's body has length %d", bodyLength)
+	}
+	var err error
+	if m.body, err = m.readGrowing(m.body, bodyLength); err != nil {
+		return nil, err
+	}
+	header, ok := root.tableAt(2)
+	switch {
+	case !ok:
+		err = errors.New("a message without header")
+	case !m.schema && kind == ipc.MessageSchema:
+		m.schema = true
+		err = checkSchema(header, len(m.meta))
+	case m.schema && kind == ipc.MessageRecordBatch:
+		err = m.checkBatch(header)
+	default:
+		err = fmt.Errorf("unexpected message of type %v", kind)
+	}
+	if err != nil {
+		return nil, err
+	}
+	m.current = ipc.NewMessage(memory.NewBufferBytes(m.meta), memory.NewBufferBytes(m.body))
+	return m.current, nil
+}
+
+// end checks what follows the last message: in the stream format nothing, in
+// the file format a footer, whose content is not needed, and the magic bytes.
+func (m *messages) end() error {
+	var tail []byte
+	total := 0
+	chunk := make([]byte, 4096)
+	for {
+		n, err := m.r.Read(chunk)
+		total += n
+		tail = append(tail, chunk[:n]...)
+		tail = tail[max(0, len(tail)-6):]
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return m.failed(err)
+		}
+	}
+	switch {
+	case !m.file && total > 0:
+		return errors.New("there are bytes after the end of the stream")
+	case m.file && string(tail) != magic[:6]:
+		return errTruncated
+	}
+	return io.EOF
+}
+
+// checkSchema accepts schemas of at most one level of nesting and of the types
+// that our forms use. length is that of the message.
+func checkSchema(schema flat, length int) error {
+	if schema.int16At(0) != 0 {
+		return errors.New("the data are big-endian")
+	}
+	text, columns := 0, schema.lengthAt(1)
+	if columns > maxColumns {
+		return fmt.Errorf("the schema has %d columns, expected at most %d", columns, maxColumns)
+	}
+	for i := range columns {
+		field, err := schema.elementAt(1, i)
+		if err != nil {
+			return err
+		}
+		children := field.lengthAt(5)
+		if children > 1 {
+			return fmt.Errorf("column %d is nested", i)
+		}
+		if children == 1 {
+			child, err := field.elementAt(5, 0)
+			if err != nil {
+				return err
+			}
+			if child.lengthAt(5) != 0 || !child.plain() {
+				return fmt.Errorf("column %d is of an unexpected type", i)
+			}
+			text += child.lengthAt(0)
+		}
+		if !field.plain() {
+			return fmt.Errorf("column %d is of an unexpected type", i)
+		}
+		text += field.lengthAt(0)
+	}
+	for i := range schema.lengthAt(2) {
+		pair, err := schema.elementAt(2, i)
+		if err != nil {
+			return err
+		}
+		text += pair.lengthAt(0) + pair.lengthAt(1)
+	}
+	if text > length {
+		return fmt.Errorf("the schema's names and metadata take %d bytes, the message has %d", text, length)
+	}
+	return nil
+}
+
+// plain reports whether a field has a type that our forms use, and neither
+// dictionary nor metadata.
+func (f flat) plain() bool {
+	switch f.byteAt(2) {
+	case 2, 3, 5, 16: // Int, FloatingPoint, Utf8, FixedSizeList
+		return f.Offset(slot(4)) == 0 && f.lengthAt(6) == 0
+	}
+	return false
+}
+
+// checkBatch checks a record batch's size and compression.
+func (m *messages) checkBatch(batch flat) error {
+	if rows := batch.int64At(0); rows < 0 || rows > math.MaxInt32 {
+		return fmt.Errorf("a batch of %d rows", rows)
+	}
+	compression, ok := batch.tableAt(3)
+	if !ok {
+		if !m.compressed {
+			m.allocator.limit = m.allocator.used + len(m.body) + slack // what is not compressed cannot grow
+		}
+		return nil
+	}
+	if !m.compressed {
+		return errors.New("a batch is compressed, expected it plain")
+	}
+	if codec := compression.byteAt(0); codec != 1 {
+		return fmt.Errorf("a batch is compressed with codec %d, expected 1 (zstd)", codec)
+	}
+	vector := batch.Offset(slot(2))
+	if vector == 0 {
+		return nil
+	}
+	start := batch.Vector(flatbuffers.UOffsetT(vector))
+	for i := range batch.VectorLen(flatbuffers.UOffsetT(vector)) {
+		at := start + flatbuffers.UOffsetT(i)*16
+		offset, length := batch.GetInt64(at), batch.GetInt64(at+8)
+		if length == 0 {
+			continue
+		}
+		if offset < 0 || length < 8 || offset > int64(len(m.body)) || length > int64(len(m.body))-offset {
+			return fmt.Errorf("buffer %d of a batch lies outside it", i)
+		}
+		if err := checkFrame(m.body[offset : offset+length]); err != nil {
+			return fmt.Errorf("buffer %d of a batch: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// checkFrame accepts a buffer that is one zstd frame of modest window.
+func checkFrame(buffer []byte) error {
+	size, frame := int64(binary.LittleEndian.Uint64(buffer)), buffer[8:]
+	if size == -1 {
+		return nil // stored as it is
+	}
+	var header zstd.Header
+	if err := header.Decode(frame); err != nil {
+		return err
+	}
+	window := header.WindowSize
+	if header.SingleSegment {
+		window = header.FrameContentSize
+	}
+	if header.Skippable || header.DictionaryID != 0 || window > maxWindow {
+		return fmt.Errorf("unsupported zstd frame (window of %d bytes)", window)
+	}
+	rest := frame[header.HeaderSize:]
+	for last := false; !last; {
+		if len(rest) < 3 {
+			return errTruncated
+		}
+		block := uint32(rest[0]) | uint32(rest[1])<<8 | uint32(rest[2])<<16
+		last = block&1 == 1
+		length := int(block >> 3)
+		if block>>1&3 == 1 {
+			length = 1 // a run: one byte stands for all
+		}
+		if len(rest) < 3+length {
+			return errTruncated
+		}
+		rest = rest[3+length:]
+	}
+	if header.HasCheckSum && len(rest) >= 4 {
+		rest = rest[4:]
+	}
+	if len(bytes.TrimRight(rest, "\x00")) > 0 {
+		return errors.New("bytes after the zstd frame")
+	}
+	return nil
+}
+
+// flat reads a FlatBuffers table; it panics when a position lies outside, which
+// reader.try turns into an error.
+type flat struct{ flatbuffers.Table }
+
+func table(b []byte, at flatbuffers.UOffsetT) flat {
+	return flat{flatbuffers.Table{Bytes: b, Pos: at}}
+}
+
+func slot(i int) flatbuffers.VOffsetT { return flatbuffers.VOffsetT(4 + 2*i) }
+
+func (f flat) byteAt(i int) byte   { return f.GetByteSlot(slot(i), 0) }
+func (f flat) int16At(i int) int16 { return f.GetInt16Slot(slot(i), 0) }
+func (f flat) int64At(i int) int64 { return f.GetInt64Slot(slot(i), 0) }
+
+func (f flat) tableAt(i int) (flat, bool) {
+	at := f.Offset(slot(i))
+	if at == 0 {
+		return flat{}, false
+	}
+	return table(f.Bytes, f.Indirect(f.Pos+flatbuffers.UOffsetT(at))), true
+}
+
+// lengthAt is the length of the vector or string in slot i, 0 without one.
+func (f flat) lengthAt(i int) int {
+	at := f.Offset(slot(i))
+	if at == 0 {
+		return 0
+	}
+	return f.VectorLen(flatbuffers.UOffsetT(at))
+}
+
+func (f flat) elementAt(i, k int) (flat, error) {
+	at := f.Vector(flatbuffers.UOffsetT(f.Offset(slot(i)))) + flatbuffers.UOffsetT(k)*4
+	if int64(at)+4 > int64(len(f.Bytes)) {
+		return flat{}, errors.New("a vector leaves its message")
+	}
+	return table(f.Bytes, f.Indirect(at)), nil
+}

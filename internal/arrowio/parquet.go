@@ -1,0 +1,119 @@
+package arrowio
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/apache/arrow/go/v17/parquet"
+	"github.com/apache/arrow/go/v17/parquet/compress"
+	"github.com/apache/arrow/go/v17/parquet/file"
+	"github.com/apache/arrow/go/v17/parquet/schema"
+
+	"shaver/internal/tally"
+)
+
+// parquetGroup is the number of features of a Parquet row group.
+const parquetGroup = 1 << 16
+
+// WriteScoresParquet writes what WriteScores writes as Parquet, for tools that
+// prefer it: flat columns field, id, count, phi_0, ..., phi_{d-1}, se_0, ...,
+// se_{d-1}; the metadata as key-value metadata. Nothing of ours reads it back.
+// The same arguments give the same bytes.
+//
+// It uses the low-level writer: the one for Arrow records (pqarrow) would bring
+// all of gRPC into every binary.
+func WriteScoresParquet(w io.Writer, fields []string, sizes []int, s *tally.Scores, meta map[string]string) error {
+	if err := checkScores(fields, sizes, s); err != nil {
+		return err
+	}
+	root, err := parquetSchema(s.Dim)
+	if err != nil {
+		return err
+	}
+	properties := parquet.NewWriterProperties(
+		parquet.WithCompression(compress.Codecs.Zstd), parquet.WithCreatedBy("shaver"), parquet.WithDictionaryDefault(false),
+		parquet.WithDictionaryFor("field", true))
+	// The bare Writer keeps the file writer from closing w.
+	out := file.NewParquetWriter(struct{ io.Writer }{w}, root, file.WithWriterProps(properties))
+	metadata := scoresMetadata(fields, sizes, s.Dim, meta)
+	pairs := metadata.ToMap()
+	for _, key := range slices.Sorted(maps.Keys(pairs)) {
+		if err := out.AppendKeyValueMetadata(key, pairs[key]); err != nil {
+			return err
+		}
+	}
+	at := place{}
+	for from := 0; from < len(s.Count); from += parquetGroup {
+		if err := writeGroup(out.AppendRowGroup(), fields, sizes, s, from, min(from+parquetGroup, len(s.Count)), &at); err != nil {
+			return errors.Join(err, out.Close())
+		}
+	}
+	return out.Close()
+}
+
+func parquetSchema(dim int) (*schema.GroupNode, error) {
+	name, err := schema.NewPrimitiveNodeLogical("field", parquet.Repetitions.Required, schema.StringLogicalType{}, parquet.Types.ByteArray, 0, -1)
+	if err != nil {
+		return nil, err
+	}
+	columns := schema.FieldList{name,
+		schema.NewInt32Node("id", parquet.Repetitions.Required, -1), schema.NewInt64Node("count", parquet.Repetitions.Required, -1)}
+	for _, prefix := range []string{"phi", "se"} {
+		for c := range dim {
+			columns = append(columns, schema.NewFloat64Node(fmt.Sprintf("%s_%d", prefix, c), parquet.Repetitions.Required, -1))
+		}
+	}
+	return schema.NewGroupNode("schema", parquet.Repetitions.Required, columns, -1)
+}
+
+// writeGroup writes features [from, to), which start at the place at.
+func writeGroup(group file.SerialRowGroupWriter, fields []string, sizes []int, s *tally.Scores, from, to int, at *place) error {
+	names, ids := make([]parquet.ByteArray, 0, to-from), make([]int32, 0, to-from)
+	for len(ids) < to-from {
+		field, first, end := at.run(sizes, to-from-len(ids))
+		for id := first; id < end; id++ {
+			names, ids = append(names, parquet.ByteArray(fields[field])), append(ids, int32(id))
+		}
+	}
+	if err := writeColumn(group, names); err != nil {
+		return err
+	}
+	if err := writeColumn(group, ids); err != nil {
+		return err
+	}
+	if err := writeColumn(group, s.Count[from:to]); err != nil {
+		return err
+	}
+	values := make([]float64, to-from)
+	for _, entries := range [][]float64{s.Phi, s.SE} {
+		for c := range s.Dim {
+			for i := range values {
+				values[i] = entries[(from+i)*s.Dim+c]
+			}
+			if err := writeColumn(group, values); err != nil {
+				return err
+			}
+		}
+	}
+	return group.Close()
+}
+
+func writeColumn[T any](group file.SerialRowGroupWriter, values []T) error {
+	next, err := group.NextColumn()
+	if err != nil {
+		return err
+	}
+	chunk, ok := next.(interface {
+		WriteBatch(values []T, defined, repeated []int16) (int64, error)
+	})
+	if !ok {
+		panic(fmt.Sprintf("arrowio: a %T takes no %T", next, values))
+	}
+	if _, err := chunk.WriteBatch(values, nil, nil); err != nil {
+		return err
+	}
+	return next.Close()
+}

@@ -1,0 +1,144 @@
+package arrowio
+
+import (
+	"bytes"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+
+	"shaver/internal/fault"
+	"shaver/internal/tally"
+)
+
+func randomPartial(features, dim int) *tally.Partial {
+	random := rand.New(rand.NewPCG(2, uint64(features)))
+	p := &tally.Partial{Dim: dim, Rows: 1000, LossFull: 1, LossEmpty: math.MaxInt64, Features: []int32{}, Count: []int64{}, Sum: []int64{}, Square: []int64{}}
+	for f := range features {
+		p.Features = append(p.Features, int32(2*f))
+		p.Count = append(p.Count, random.Int64N(1000)+1)
+		for range dim {
+			p.Sum = append(p.Sum, int64(random.Uint64())>>random.IntN(60))
+			p.Square = append(p.Square, random.Int64())
+		}
+	}
+	return p
+}
+
+func encodePartial(t testing.TB, p *tally.Partial) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	if err := EncodePartial(&out, p); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func TestPartialRoundTrip(t *testing.T) {
+	for _, c := range []struct{ features, dim int }{{0, 3}, {1, 1}, {100, 16}, {batchEntries/16 + 1, 16}, {3, batchEntries / 4}} {
+		p := randomPartial(c.features, c.dim)
+		data := encodePartial(t, p)
+		if !bytes.Equal(data, encodePartial(t, p)) {
+			t.Errorf("%v: two encodings differ", c)
+		}
+		got, err := DecodePartial(data, 2*c.features+1, c.dim)
+		if err != nil {
+			if c.dim > 1<<16 && fault.IsInput(err) {
+				continue
+			}
+			t.Fatalf("%v: %v", c, err)
+		}
+		if !reflect.DeepEqual(got, p) {
+			t.Errorf("%v: another partial came back", c)
+		}
+	}
+}
+
+func TestDecodePartialRefuses(t *testing.T) {
+	good := randomPartial(10, 4)
+	data := encodePartial(t, good)
+	change := func(f func(p *tally.Partial)) []byte {
+		p := randomPartial(10, 4)
+		f(p)
+		return encodePartial(t, p)
+	}
+	for _, c := range []struct {
+		name          string
+		data          []byte
+		features, dim int
+		want          string
+	}{
+		{"dim", data, 20, 5, "partial has 4 columns, the model has 5"},
+		{"features", data, 10, 4, "partial has feature 10 after 8: ids ascend and are below 10"},
+		{"order", change(func(p *tally.Partial) { p.Features[3] = p.Features[2] }), 20, 4, "ids ascend"},
+		{"count", change(func(p *tally.Partial) { p.Count[3] = 1001 }), 20, 4, "feature 6 in 1001 of 1000 rows"},
+		{"square", change(func(p *tally.Partial) { p.Square[5] = -1 }), 20, 4, "negative square for feature 2"},
+		{"rows", change(func(p *tally.Partial) { p.Rows = 0 }), 20, 4, "partial of 0 rows"},
+		{"form", encodeRows(t, randomRows(3, 0), true, 3), 20, 4, `version is "shaver.rows/1"`},
+		{"trailing", append(bytes.Clone(data), 0), 20, 4, "bytes after the end"},
+		{"empty", nil, 20, 4, "the data end early"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := DecodePartial(c.data, c.features, c.dim)
+			wantInput(t, err, c.want)
+		})
+	}
+	for n := range data {
+		if _, err := DecodePartial(data[:n], 20, 4); !fault.IsInput(err) {
+			t.Fatalf("the first %d of %d bytes: %v", n, len(data), err)
+		}
+	}
+}
+
+// A single changed bit gives bad input or a valid partial, never a panic.
+func TestDecodePartialOnChangedBits(t *testing.T) {
+	data := encodePartial(t, randomPartial(3, 2))
+	for bit := range 8 * len(data) {
+		data[bit/8] ^= 1 << (bit % 8)
+		if p, err := DecodePartial(data, 10, 2); err != nil && !fault.IsInput(err) || err == nil && p.Validate(10, 2) != nil {
+			t.Fatalf("bit %d: %v", bit, err)
+		}
+		data[bit/8] ^= 1 << (bit % 8)
+	}
+}
+
+func FuzzPartial(f *testing.F) {
+	f.Add(encodePartial(f, randomPartial(0, 2)))
+	f.Add(encodePartial(f, randomPartial(5, 2)))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		p, err := DecodePartial(data, 10, 2)
+		if err != nil {
+			if !fault.IsInput(err) {
+				t.Fatalf("not bad input: %v", err)
+			}
+			return
+		}
+		again, err := DecodePartial(encodePartial(t, p), 10, 2)
+		if err != nil || !reflect.DeepEqual(again, p) {
+			t.Fatalf("did not survive: %v", err)
+		}
+	})
+}
+
+func BenchmarkPartial(b *testing.B) {
+	p := randomPartial(200_000, 16)
+	data := encodePartial(b, p)
+	b.Run("encode", func(b *testing.B) {
+		b.SetBytes(int64(len(data)))
+		var out bytes.Buffer
+		for b.Loop() {
+			out.Reset()
+			if err := EncodePartial(&out, p); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("decode", func(b *testing.B) {
+		b.SetBytes(int64(len(data)))
+		for b.Loop() {
+			if _, err := DecodePartial(data, 400_000, 16); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

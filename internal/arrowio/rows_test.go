@@ -1,0 +1,320 @@
+package arrowio
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/ipc"
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"shaver/internal/fault"
+	"shaver/internal/model"
+)
+
+var (
+	testFields = []string{"carrier", "date", "été"}
+	testSizes  = []int{5, 1, 70_000}
+)
+
+func randomRows(n int, first int64) *model.Rows {
+	random := rand.New(rand.NewPCG(1, uint64(n)))
+	rows := &model.Rows{Fields: len(testSizes)}
+	offsets := model.Offsets(testSizes)
+	for i := range n {
+		rows.Number = append(rows.Number, first+int64(i))
+		rows.Label = append(rows.Label, uint8(random.IntN(2)))
+		for j, size := range testSizes {
+			rows.Features = append(rows.Features, offsets[j]+int32(random.IntN(size)))
+		}
+	}
+	return rows
+}
+
+func encodeRows(t testing.TB, rows *model.Rows, numbered bool, step int) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w, err := NewRowWriter(&out, testFields, testSizes, numbered)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for from := 0; from < rows.Len(); from += step {
+		part := rows.Slice(from, min(from+step, rows.Len()))
+		if err := w.Append(&part); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// decodeRows reads everything and checks what every reader promises.
+func decodeRows(r io.Reader) (*RowReader, *model.Rows, error) {
+	rr, err := NewRowReader(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer rr.Close()
+	all, batch := &model.Rows{Fields: len(rr.Fields())}, &model.Rows{}
+	for {
+		err := rr.Next(batch)
+		if err == io.EOF {
+			if used := rr.r.messages.allocator.used; used != 0 {
+				return nil, nil, fmt.Errorf("%d bytes were not freed", used)
+			}
+			return rr, all, nil
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		all.Number = append(all.Number, batch.Number...)
+		all.Label = append(all.Label, batch.Label...)
+		all.Features = append(all.Features, batch.Features...)
+	}
+}
+
+func TestRowsRoundTrip(t *testing.T) {
+	for _, n := range []int{0, 1, 1000, RowsBatch - 1, RowsBatch, 2*RowsBatch + 17} {
+		for _, numbered := range []bool{false, true} {
+			first := int64(0)
+			if numbered {
+				first = 1 << 40
+			}
+			rows := randomRows(n, first)
+			data := encodeRows(t, rows, numbered, 997)
+			if again := encodeRows(t, rows, numbered, 70_001); !bytes.Equal(data, again) {
+				t.Errorf("%d rows: the bytes depend on how they were appended", n)
+			}
+			r, got, err := decodeRows(bytes.NewReader(data))
+			if err != nil {
+				t.Fatalf("%d rows, numbered %t: %v", n, numbered, err)
+			}
+			if !slices.Equal(r.Fields(), testFields) || !slices.Equal(r.Sizes(), testSizes) || r.Numbered() != numbered {
+				t.Errorf("%d rows: fields %v, sizes %v, numbered %t", n, r.Fields(), r.Sizes(), r.Numbered())
+			}
+			if n > 0 && !reflect.DeepEqual(got, rows) {
+				t.Errorf("%d rows, numbered %t: others came back", n, numbered)
+			}
+		}
+	}
+}
+
+// The digest of a dataset must not depend on how many cores compressed it.
+func TestRowsBytesDoNotDependOnCores(t *testing.T) {
+	rows := randomRows(RowsBatch+5, 0)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	want := encodeRows(t, rows, true, 4096)
+	for _, cores := range []int{2, 8} {
+		runtime.GOMAXPROCS(cores)
+		if !bytes.Equal(encodeRows(t, rows, true, 4096), want) {
+			t.Errorf("other bytes with %d cores", cores)
+		}
+	}
+}
+
+// Ordinary Arrow readers take our files, and we take ordinary writers' streams.
+func TestRowsAreOrdinaryArrow(t *testing.T) {
+	rows := randomRows(RowsBatch+5, 0)
+	file, err := ipc.NewFileReader(bytes.NewReader(encodeRows(t, rows, false, 4096)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	var stream bytes.Buffer
+	w := ipc.NewWriter(&stream, ipc.WithSchema(file.Schema()))
+	for i := range file.NumRecords() {
+		record, err := file.Record(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Write(record); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, got, err := decodeRows(&stream)
+	if err != nil || !reflect.DeepEqual(got, rows) {
+		t.Errorf("the uncompressed stream gives others: %v", err)
+	}
+}
+
+func TestRowWriterRefuses(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*model.Rows)
+		want   string
+	}{
+		{"label", func(r *model.Rows) { r.Label[2] = 2 }, "row 12: label is 2"},
+		{"id", func(r *model.Rows) { r.Features[2*3+1] = 6 }, "row 12: field 1 (date): global id 6 is outside [5,6)"},
+		{"negative id", func(r *model.Rows) { r.Features[0] = -1 }, "row 10: field 0 (carrier): global id -1 is outside [0,5)"},
+		{"order", func(r *model.Rows) { r.Number[2] = 11 }, "row 11 after row 11"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			rows := randomRows(4, 10)
+			c.change(rows)
+			w, err := NewRowWriter(io.Discard, testFields, testSizes, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantInput(t, w.Append(rows), c.want)
+		})
+	}
+	for _, c := range []struct {
+		fields []string
+		sizes  []int
+		want   string
+	}{
+		{nil, nil, "at least one field"},
+		{[]string{"a"}, []int{0}, "field 0 (a) has size 0"},
+		{[]string{"a", "b"}, []int{1 << 30, 1 << 30}, "field 1 (b) has size 1073741824"},
+		{[]string{"a", "a"}, []int{1, 1}, `fields 0 and 1 have the same name "a"`},
+		{[]string{"label"}, []int{1}, "rename it"},
+		{[]string{""}, []int{1}, "empty name"},
+		{[]string{"\xff"}, []int{1}, "not UTF-8"},
+	} {
+		_, err := NewRowWriter(io.Discard, c.fields, c.sizes, false)
+		wantInput(t, err, c.want)
+	}
+}
+
+func wantInput(t *testing.T, err error, text string) {
+	t.Helper()
+	if !fault.IsInput(err) || !strings.Contains(err.Error(), text) {
+		t.Errorf("error %v, want bad input with %q", err, text)
+	}
+}
+
+// foreignRows writes columns under a schema of our version, unchecked.
+func foreignRows(t *testing.T, metadata map[string]string, options []ipc.Option, names []string, columns ...arrow.Array) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	fields := make([]arrow.Field, len(names))
+	for i := range fields {
+		fields[i] = arrow.Field{Name: names[i], Type: columns[i].DataType(), Nullable: true}
+	}
+	meta := arrow.MetadataFrom(metadata)
+	w, err := newFileWriter(&out, arrow.NewSchema(fields, &meta), options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(w.write(columns[0].Len(), columns...), w.close()); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func TestRowReaderRefuses(t *testing.T) {
+	meta := map[string]string{"version": RowsVersion, "sizes": "[3]"}
+	builder := array.NewInt32Builder(memory.DefaultAllocator)
+	builder.AppendValues([]int32{0, 1}, []bool{true, false})
+	nulls := builder.NewArray()
+	names := []string{"row", "label", "f"}
+	for _, c := range []struct {
+		name    string
+		meta    map[string]string
+		options []ipc.Option
+		names   []string
+		columns []arrow.Array
+		want    string
+	}{
+		{"version", map[string]string{"version": "shaver.rows/2", "sizes": "[3]"}, nil, names[1:], []arrow.Array{uint8s([]uint8{0}), int32s([]int32{0})}, `version is "shaver.rows/2"`},
+		{"sizes", map[string]string{"version": RowsVersion, "sizes": "3"}, nil, names[1:], []arrow.Array{uint8s([]uint8{0}), int32s([]int32{0})}, `"sizes" is not an array`},
+		{"number of sizes", map[string]string{"version": RowsVersion, "sizes": "[3,4]"}, nil, names[1:], []arrow.Array{uint8s([]uint8{0}), int32s([]int32{0})}, "1 fields and 2 sizes"},
+		{"label", meta, nil, names[1:], []arrow.Array{uint8s([]uint8{0, 2}), int32s([]int32{0, 1})}, "row 1: label is 2"},
+		{"id", meta, nil, names[1:], []arrow.Array{uint8s([]uint8{0, 1}), int32s([]int32{0, 3})}, "row 1: field 0 (f): local id 3 is outside [0,3)"},
+		{"negative", meta, nil, names[1:], []arrow.Array{uint8s([]uint8{0, 1}), int32s([]int32{0, -3})}, "local id -3 is outside [0,3)"},
+		{"row", meta, nil, names, []arrow.Array{int64s([]int64{5, 5}), uint8s([]uint8{0, 1}), int32s([]int32{0, 1})}, "row 5 after row 5"},
+		{"type", meta, nil, names[1:], []arrow.Array{uint8s([]uint8{0, 1}), int64s([]int64{0, 1})}, `column 1 is "f" of int64, expected "f" of int32`},
+		{"nulls", meta, nil, names[1:], []arrow.Array{uint8s([]uint8{0, 1}), nulls}, `column "f": has nulls`},
+		{"lz4", meta, []ipc.Option{ipc.WithLZ4()}, names[1:], []arrow.Array{uint8s([]uint8{0, 1}), int32s([]int32{0, 1})}, "codec 0, expected 1"},
+		{"batch", meta, nil, names[1:], []arrow.Array{uint8s(make([]uint8, RowsBatch+1)), int32s(make([]int32, RowsBatch+1))}, "a batch of 65537 rows"},
+		{"bomb", meta, []ipc.Option{ipc.WithZstd()}, names[1:], []arrow.Array{uint8s(make([]uint8, 1<<26)), int32s(make([]int32, 1<<26))}, "a batch needs more than"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, _, err := decodeRows(bytes.NewReader(foreignRows(t, c.meta, c.options, c.names, c.columns...)))
+			wantInput(t, err, c.want)
+		})
+	}
+}
+
+// Every prefix is an error, and so is an error of the underlying reader, which
+// stays what it was.
+func TestRowReaderOnTruncatedData(t *testing.T) {
+	data := encodeRows(t, randomRows(20, 0), true, 20)
+	for n := range data {
+		if _, _, err := decodeRows(bytes.NewReader(data[:n])); !fault.IsInput(err) {
+			t.Fatalf("the first %d of %d bytes: %v", n, len(data), err)
+		}
+	}
+	failure := errors.New("the disk is gone")
+	for n := range data {
+		broken := io.MultiReader(bytes.NewReader(data[:n]), failing{failure})
+		if _, _, err := decodeRows(broken); !errors.Is(err, failure) || fault.IsInput(err) {
+			t.Fatalf("a reader that fails after %d bytes: %v", n, err)
+		}
+	}
+}
+
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+// What parses satisfies the promises, and survives being written again.
+func FuzzRows(f *testing.F) {
+	f.Add(encodeRows(f, randomRows(3, 0), false, 3))
+	f.Add(encodeRows(f, randomRows(40, 7), true, 40))
+	f.Add([]byte(magic))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, rows, err := decodeRows(bytes.NewReader(data))
+		if err != nil {
+			if !fault.IsInput(err) {
+				t.Fatalf("not bad input: %v", err)
+			}
+			return
+		}
+		var out bytes.Buffer
+		w, err := NewRowWriter(&out, r.Fields(), r.Sizes(), r.Numbered())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(w.Append(rows), w.Close()); err != nil {
+			t.Fatal(err)
+		}
+		_, again, err := decodeRows(&out)
+		if err != nil || rows.Len() > 0 && !reflect.DeepEqual(again, rows) {
+			t.Fatalf("did not survive: %v", err)
+		}
+	})
+}
+
+func BenchmarkRows(b *testing.B) {
+	rows := randomRows(4*RowsBatch, 0)
+	data := encodeRows(b, rows, false, 4096)
+	b.Run("write", func(b *testing.B) {
+		for b.Loop() {
+			encodeRows(b, rows, false, 4096)
+		}
+		b.ReportMetric(float64(b.N*rows.Len())/b.Elapsed().Seconds(), "rows/s")
+	})
+	b.Run("read", func(b *testing.B) {
+		for b.Loop() {
+			if _, _, err := decodeRows(bytes.NewReader(data)); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportMetric(float64(b.N*rows.Len())/b.Elapsed().Seconds(), "rows/s")
+	})
+}

@@ -1,0 +1,196 @@
+package arrowio
+
+import (
+	"encoding/json"
+	"io"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"shaver/internal/fault"
+	"shaver/internal/tally"
+)
+
+const keyFields = "fields" // JSON array of names
+
+// scoresReserved are the keys of a scores file's metadata that are not free.
+var scoresReserved = []string{keyVersion, keyFields, keySizes, keyDim}
+
+func scoresColumns(dim int) []arrow.Field {
+	float64s := arrow.PrimitiveTypes.Float64
+	return []arrow.Field{
+		{Name: "field", Type: arrow.BinaryTypes.String},
+		{Name: "id", Type: arrow.PrimitiveTypes.Int32},
+		{Name: "count", Type: arrow.PrimitiveTypes.Int64},
+		{Name: "phi", Type: listOf(float64s, dim)},
+		{Name: "se", Type: listOf(float64s, dim)},
+	}
+}
+
+// checkScores reports what no scores of the given fields can have. It panics on
+// slices that do not fit each other.
+func checkScores(fields []string, sizes []int, s *tally.Scores) error {
+	if err := checkSizes(fields, sizes); err != nil {
+		return fault.Inputf("%w", err)
+	}
+	n := 0
+	for _, size := range sizes {
+		n += size
+	}
+	if s.Dim < 1 || len(s.Count) != n || len(s.Phi) != n*s.Dim || len(s.SE) != n*s.Dim {
+		panic("arrowio: scores do not fit the fields")
+	}
+	feature := 0
+	for j, size := range sizes {
+		for id := range size {
+			if s.Count[feature] < 0 {
+				return fault.Inputf("field %d (%s), id %d: count is %d", j, fields[j], id, s.Count[feature])
+			}
+			for c := range s.Dim {
+				phi, se := s.Phi[feature*s.Dim+c], s.SE[feature*s.Dim+c]
+				if !(math.Abs(phi) <= math.MaxFloat64) || !(se >= 0 && se <= math.MaxFloat64) {
+					return fault.Inputf("field %d (%s), id %d, column %d: phi is %v and se %v: expected finite values, se at least 0",
+						j, fields[j], id, c, phi, se)
+				}
+			}
+			feature++
+		}
+	}
+	return nil
+}
+
+// place walks through the features in global order, as runs of ids of one field
+// that leave no batch.
+type place struct{ field, id int }
+
+// run returns the field and the ids [from, to) of the next features, at most n.
+func (p *place) run(sizes []int, n int) (field, from, to int) {
+	field, from = p.field, p.id
+	to = min(from+n, sizes[field])
+	if p.id = to; to == sizes[field] {
+		p.field, p.id = field+1, 0
+	}
+	return field, from, to
+}
+
+// WriteScores writes the scores of all features in global order, in Arrow's
+// file format, uncompressed. meta goes into the schema's metadata; the keys
+// version, fields, sizes and dim are taken. The same arguments give the same
+// bytes.
+func WriteScores(w io.Writer, fields []string, sizes []int, s *tally.Scores, meta map[string]string) error {
+	if err := checkScores(fields, sizes, s); err != nil {
+		return err
+	}
+	metadata := scoresMetadata(fields, sizes, s.Dim, meta)
+	out, err := newFileWriter(w, arrow.NewSchema(scoresColumns(s.Dim), &metadata))
+	if err != nil {
+		return err
+	}
+	at := place{}
+	step := max(1, batchEntries/s.Dim)
+	var ids []int32
+	for from := 0; from < len(s.Count); from += step {
+		to := min(from+step, len(s.Count))
+		ids = ids[:0]
+		names := array.NewStringBuilder(memory.DefaultAllocator) // released by nobody: the memory is Go's
+		for len(ids) < to-from {
+			field, first, end := at.run(sizes, to-from-len(ids))
+			for id := first; id < end; id++ {
+				names.Append(fields[field])
+				ids = append(ids, int32(id))
+			}
+		}
+		entries := func(values []float64) arrow.Array {
+			return lists(float64s(values[from*s.Dim:to*s.Dim]), s.Dim)
+		}
+		if err := out.write(to-from, names.NewArray(), int32s(ids), int64s(s.Count[from:to]), entries(s.Phi), entries(s.SE)); err != nil {
+			return err
+		}
+	}
+	return out.close()
+}
+
+func scoresMetadata(fields []string, sizes []int, dim int, meta map[string]string) arrow.Metadata {
+	keys := slices.Clone(scoresReserved)
+	values := []string{ScoresVersion, toJSON(fields), toJSON(sizes), decimal(int64(dim))}
+	for _, key := range slices.Sorted(maps.Keys(meta)) {
+		if slices.Contains(scoresReserved, key) {
+			panic("arrowio: the metadata key " + key + " is taken")
+		}
+		keys, values = append(keys, key), append(values, meta[key])
+	}
+	return arrow.NewMetadata(keys, values)
+}
+
+// ReadScores reads what WriteScores wrote, and checks all that it checks.
+func ReadScores(r io.Reader) (fields []string, sizes []int, s *tally.Scores, meta map[string]string, err error) {
+	fail := func(err error) ([]string, []int, *tally.Scores, map[string]string, error) {
+		return nil, nil, nil, nil, err
+	}
+	in, err := newReader(r, ScoresVersion, false)
+	if err != nil {
+		return fail(err)
+	}
+	defer in.close()
+	for key, into := range map[string]any{keyFields: &fields, keySizes: &sizes} {
+		if err := json.Unmarshal([]byte(in.meta[key]), into); err != nil {
+			return fail(fault.Inputf("the metadata %q is not the array it should be: %w", key, err))
+		}
+	}
+	if err := checkSizes(fields, sizes); err != nil {
+		return fail(fault.Inputf("%w", err))
+	}
+	dim, err := in.integer(keyDim)
+	if err != nil {
+		return fail(err)
+	}
+	if dim < 1 || dim > 1<<16 {
+		return fail(fault.Inputf("the metadata %q is %d, expected 1 to 65536", keyDim, dim))
+	}
+	if err := in.expect(scoresColumns(int(dim))...); err != nil {
+		return fail(err)
+	}
+	s = &tally.Scores{Dim: int(dim)}
+	at := place{}
+	for err == nil {
+		err = in.next(func(record arrow.Record) error { return appendScores(s, &at, fields, sizes, record) })
+	}
+	if err != io.EOF {
+		return fail(err)
+	}
+	if at.field < len(sizes) {
+		return fail(fault.Inputf("the scores end before field %d (%s), id %d", at.field, fields[at.field], at.id))
+	}
+	if err := checkScores(fields, sizes, s); err != nil {
+		return fail(err)
+	}
+	for _, key := range scoresReserved {
+		delete(in.meta, key)
+	}
+	return fields, sizes, s, in.meta, nil
+}
+
+// appendScores adds one batch, and checks that it goes on where at is.
+func appendScores(s *tally.Scores, at *place, fields []string, sizes []int, record arrow.Record) error {
+	names, ids := record.Column(0).(*array.String), record.Column(1).(*array.Int32).Int32Values()
+	for i := 0; i < len(ids); {
+		if at.field == len(sizes) {
+			return fault.Inputf("there are scores after those of the last feature")
+		}
+		field, from, to := at.run(sizes, len(ids)-i)
+		for id := from; id < to; id++ {
+			if names.Value(i) != fields[field] || int(ids[i]) != id {
+				return fault.Inputf("found field %q, id %d where field %d (%s), id %d belongs", names.Value(i), ids[i], field, fields[field], id)
+			}
+			i++
+		}
+	}
+	s.Count = append(s.Count, record.Column(2).(*array.Int64).Int64Values()...)
+	s.Phi = append(s.Phi, listValues[*array.Float64](record.Column(3)).Float64Values()...)
+	s.SE = append(s.SE, listValues[*array.Float64](record.Column(4)).Float64Values()...)
+	return nil
+}

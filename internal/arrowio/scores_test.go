@@ -1,0 +1,203 @@
+package arrowio
+
+import (
+	"bytes"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/apache/arrow/go/v17/parquet/file"
+
+	"shaver/internal/fault"
+	"shaver/internal/tally"
+)
+
+var testMeta = map[string]string{"seed": "1", "kernel": "portable", "job": `{"a":1}`}
+
+func randomScores(sizes []int, dim int) *tally.Scores {
+	n := 0
+	for _, size := range sizes {
+		n += size
+	}
+	random := rand.New(rand.NewPCG(3, uint64(n)))
+	s := &tally.Scores{Dim: dim, Count: make([]int64, n), Phi: make([]float64, n*dim), SE: make([]float64, n*dim)}
+	for i := range s.Count {
+		s.Count[i] = random.Int64N(100)
+	}
+	for i := range s.Phi {
+		s.Phi[i], s.SE[i] = random.NormFloat64(), random.Float64()
+	}
+	return s
+}
+
+func encodeScores(t testing.TB, fields []string, sizes []int, s *tally.Scores) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	if err := WriteScores(&out, fields, sizes, s, testMeta); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func TestScoresRoundTrip(t *testing.T) {
+	for _, dim := range []int{1, 16} {
+		s := randomScores(testSizes, dim)
+		data := encodeScores(t, testFields, testSizes, s)
+		if !bytes.Equal(data, encodeScores(t, testFields, testSizes, s)) {
+			t.Errorf("dim %d: two encodings differ", dim)
+		}
+		fields, sizes, got, meta, err := ReadScores(bytes.NewReader(data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(fields, testFields) || !slices.Equal(sizes, testSizes) || !reflect.DeepEqual(meta, testMeta) {
+			t.Errorf("fields %v, sizes %v, metadata %v", fields, sizes, meta)
+		}
+		if !reflect.DeepEqual(got, s) {
+			t.Errorf("dim %d: other scores came back", dim)
+		}
+	}
+}
+
+func TestScoresRefuse(t *testing.T) {
+	fields, sizes := []string{"a", "b"}, []int{2, 3}
+	for _, c := range []struct {
+		name   string
+		change func(*tally.Scores)
+		want   string
+	}{
+		{"NaN", func(s *tally.Scores) { s.Phi[2*2+1] = math.NaN() }, "field 1 (b), id 0, column 1: phi is NaN"},
+		{"infinity", func(s *tally.Scores) { s.Phi[0] = math.Inf(-1) }, "field 0 (a), id 0, column 0: phi is -Inf"},
+		{"error", func(s *tally.Scores) { s.SE[9] = -1 }, "field 1 (b), id 2, column 1"},
+		{"count", func(s *tally.Scores) { s.Count[1] = -1 }, "field 0 (a), id 1: count is -1"},
+	} {
+		s := randomScores(sizes, 2)
+		c.change(s)
+		wantInput(t, WriteScores(&bytes.Buffer{}, fields, sizes, s, nil), c.want)
+		wantInput(t, WriteScoresParquet(&bytes.Buffer{}, fields, sizes, s, nil), c.want)
+	}
+	data := encodeScores(t, fields, sizes, randomScores(sizes, 2))
+	for n := range data {
+		if _, _, _, _, err := ReadScores(bytes.NewReader(data[:n])); !fault.IsInput(err) {
+			t.Fatalf("the first %d of %d bytes: %v", n, len(data), err)
+		}
+	}
+	// Other sizes of the same total: the ids are not where they belong. In the
+	// file format the schema's metadata is there twice.
+	_, _, _, _, err := ReadScores(bytes.NewReader(bytes.ReplaceAll(data, []byte("[2,3]"), []byte("[3,2]"))))
+	wantInput(t, err, `found field "b", id 0 where field 0 (a), id 2 belongs`)
+	_, _, _, _, err = ReadScores(bytes.NewReader(bytes.ReplaceAll(data, []byte("[2,3]"), []byte("[2,2]"))))
+	wantInput(t, err, "after those of the last feature")
+	_, _, _, _, err = ReadScores(bytes.NewReader(bytes.ReplaceAll(data, []byte("[2,3]"), []byte("[2,4]"))))
+	wantInput(t, err, "the scores end before field 1 (b), id 3")
+}
+
+func TestScoresParquet(t *testing.T) {
+	sizes := []int{5, parquetGroup, 3}
+	s := randomScores(sizes, 2)
+	var out, again bytes.Buffer
+	for _, w := range []*bytes.Buffer{&out, &again} {
+		if err := WriteScoresParquet(w, testFields, sizes, s, testMeta); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Equal(out.Bytes(), again.Bytes()) {
+		t.Error("two encodings differ")
+	}
+	r, err := file.NewParquetReader(bytes.NewReader(out.Bytes()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if v := r.MetaData().KeyValueMetadata().FindValue("kernel"); v == nil || *v != "portable" {
+		t.Errorf("metadata %v", r.MetaData().KeyValueMetadata())
+	}
+	got := &tally.Scores{Dim: 2, Phi: make([]float64, len(s.Phi)), SE: make([]float64, len(s.SE))}
+	row := 0
+	for g := range r.NumRowGroups() {
+		group := r.RowGroup(g)
+		n := int(group.NumRows())
+		column := func(i int) file.ColumnChunkReader {
+			c, err := group.Column(i)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return c
+		}
+		counts := make([]int64, n)
+		if _, _, err := column(2).(*file.Int64ColumnChunkReader).ReadBatch(int64(n), counts, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		got.Count = append(got.Count, counts...)
+		ids := make([]int32, n)
+		if _, _, err := column(1).(*file.Int32ColumnChunkReader).ReadBatch(int64(n), ids, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		if g == 0 && !slices.Equal(ids[3:7], []int32{3, 4, 0, 1}) {
+			t.Errorf("ids start with %v", ids[:8])
+		}
+		values := make([]float64, n)
+		for c := range 4 {
+			if _, _, err := column(3+c).(*file.Float64ColumnChunkReader).ReadBatch(int64(n), values, nil, nil); err != nil {
+				t.Fatal(err)
+			}
+			into := [][]float64{got.Phi, got.SE}[c/2]
+			for i, v := range values {
+				into[(row+i)*2+c%2] = v
+			}
+		}
+		row += n
+	}
+	if !reflect.DeepEqual(got, s) {
+		t.Error("other scores came back")
+	}
+}
+
+func TestFrequencies(t *testing.T) {
+	splits := []string{"train", "val"}
+	counts := [][]int64{make([]int64, batchEntries+3), make([]int64, batchEntries+3)}
+	counts[1][batchEntries+1] = 7
+	var out bytes.Buffer
+	if err := WriteFrequencies(&out, splits, counts); err != nil {
+		t.Fatal(err)
+	}
+	got, err := ReadFrequencies(bytes.NewReader(out.Bytes()), splits, batchEntries+3)
+	if err != nil || !reflect.DeepEqual(got, counts) {
+		t.Errorf("other counts came back: %v", err)
+	}
+	_, err = ReadFrequencies(bytes.NewReader(out.Bytes()), []string{"train", "test"}, batchEntries+3)
+	wantInput(t, err, `column 1 is "val"`)
+	_, err = ReadFrequencies(bytes.NewReader(out.Bytes()), splits, 5)
+	wantInput(t, err, "counts of 262147 features, expected 5")
+	counts[0][2] = -1
+	out.Reset()
+	if err := WriteFrequencies(&out, splits, counts); err != nil {
+		t.Fatal(err)
+	}
+	_, err = ReadFrequencies(bytes.NewReader(out.Bytes()), splits, batchEntries+3)
+	wantInput(t, err, "split train: feature 2 occurs in -1 rows")
+}
+
+func FuzzScores(f *testing.F) {
+	f.Add(encodeScores(f, []string{"a"}, []int{1}, randomScores([]int{1}, 1)))
+	f.Add(encodeScores(f, []string{"a", "b"}, []int{2, 3}, randomScores([]int{2, 3}, 2)))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		fields, sizes, s, meta, err := ReadScores(bytes.NewReader(data))
+		if err != nil {
+			if !fault.IsInput(err) {
+				t.Fatalf("not bad input: %v", err)
+			}
+			return
+		}
+		var out bytes.Buffer
+		if err := WriteScores(&out, fields, sizes, s, meta); err != nil {
+			t.Fatal(err)
+		}
+		_, _, again, _, err := ReadScores(&out)
+		if err != nil || !reflect.DeepEqual(again, s) {
+			t.Fatalf("did not survive: %v", err)
+		}
+	})
+}

@@ -1,0 +1,230 @@
+package dataset
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"os"
+	"path/filepath"
+
+	"shaver/internal/arrowio"
+	"shaver/internal/atomicfile"
+	"shaver/internal/fault"
+	"shaver/internal/model"
+)
+
+// builder writes a dataset into a temporary folder beside its final place.
+// After newBuilder succeeded, call abort in the end: after commit it does
+// nothing.
+type builder struct {
+	out    string
+	dir    string // "" once it is gone or committed
+	fields []string
+	sizes  []int
+	splits []*splitBuilder // those that exist, in the manifest's order
+}
+
+type splitBuilder struct {
+	name            string
+	file            *digestFile
+	rows            *arrowio.RowWriter
+	pending         model.Rows
+	total, positive int64
+	counts          []int64 // by global id
+}
+
+// pendingRows is how many rows a split collects before they are encoded.
+const pendingRows = 4096
+
+// checkOut refuses a place where something is already.
+func checkOut(out string) error {
+	if out == "" {
+		return fault.Usagef("the dataset's folder is not named")
+	}
+	entries, err := os.ReadDir(out)
+	switch {
+	case os.IsNotExist(err):
+	case err != nil:
+		return fault.Usagef("%s is there already and is no folder", out)
+	case len(entries) > 0:
+		return fault.Usagef("%s is there already and not empty: name a new folder", out)
+	}
+	if info, err := os.Stat(filepath.Dir(filepath.Clean(out))); err != nil || !info.IsDir() {
+		return fault.Usagef("%s is no folder", filepath.Dir(filepath.Clean(out)))
+	}
+	return nil
+}
+
+// newBuilder starts a dataset of the given fields and splits (see splitNames),
+// to appear at out.
+func newBuilder(out string, fields []string, sizes []int, splits []string) (*builder, error) {
+	if err := checkOut(out); err != nil {
+		return nil, err
+	}
+	out = filepath.Clean(out) // "x/" has no base name
+	dir, err := os.MkdirTemp(filepath.Dir(out), "."+filepath.Base(out)+".tmp-*")
+	if err != nil {
+		return nil, err
+	}
+	b := &builder{out: out, dir: dir, fields: fields, sizes: sizes}
+	if err := b.start(splits); err != nil {
+		b.abort()
+		return nil, err
+	}
+	return b, nil
+}
+
+func (b *builder) start(splits []string) error {
+	if err := os.Chmod(b.dir, 0o755); err != nil { // MkdirTemp lets only us in
+		return err
+	}
+	features := 0
+	for _, size := range b.sizes {
+		features += size
+	}
+	for _, name := range splits {
+		file, err := b.create(name + ".arrow")
+		if err != nil {
+			return err
+		}
+		s := &splitBuilder{name: name, file: file, pending: model.Rows{Fields: len(b.fields)}, counts: make([]int64, features)}
+		b.splits = append(b.splits, s)
+		if s.rows, err = arrowio.NewRowWriter(file, b.fields, b.sizes, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add appends a row, of valid global ids, to the split of the given position.
+func (b *builder) add(split int, label uint8, features []int32) error {
+	s := b.splits[split]
+	s.total++
+	s.positive += int64(label)
+	for _, g := range features {
+		s.counts[g]++
+	}
+	s.pending.Label = append(s.pending.Label, label)
+	s.pending.Features = append(s.pending.Features, features...)
+	if s.pending.Len() < pendingRows {
+		return nil
+	}
+	return s.flush()
+}
+
+func (s *splitBuilder) flush() error {
+	err := s.rows.Append(&s.pending)
+	s.pending.Reset()
+	return err
+}
+
+// commit completes m, writes everything that is left, and moves the folder to
+// its place.
+func (b *builder) commit(m *Manifest) error {
+	m.Version = Version
+	for j, name := range b.fields {
+		m.Fields = append(m.Fields, Field{name, b.sizes[j]})
+	}
+	var names []string
+	var counts [][]int64
+	for _, s := range b.splits {
+		if s.total == 0 {
+			return fault.Inputf("the split %s has no rows", s.name)
+		}
+		if err := errors.Join(s.flush(), s.rows.Close()); err != nil {
+			return err
+		}
+		file, err := s.file.finish()
+		if err != nil {
+			return err
+		}
+		m.Splits = append(m.Splits, Split{s.name, s.total, s.positive, file})
+		names, counts = append(names, s.name), append(counts, s.counts)
+	}
+	frequencies, err := b.create("frequencies.arrow")
+	if err != nil {
+		return err
+	}
+	if err := arrowio.WriteFrequencies(frequencies, names, counts); err != nil {
+		return err
+	}
+	if m.Frequencies, err = frequencies.finish(); err != nil {
+		return err
+	}
+	manifest, err := b.create(ManifestName)
+	if err != nil {
+		return err
+	}
+	if _, err := manifest.Write(m.marshal()); err != nil {
+		return err
+	}
+	if _, err := manifest.finish(); err != nil {
+		return err
+	}
+	return b.publish()
+}
+
+func (b *builder) publish() error {
+	if err := atomicfile.SyncFolder(b.dir); err != nil {
+		return err
+	}
+	if err := os.Remove(b.out); err != nil && !os.IsNotExist(err) { // an empty folder
+		return fault.Usagef("%s is there already: %w", b.out, err)
+	}
+	if err := os.Rename(b.dir, b.out); err != nil {
+		return err
+	}
+	b.dir = ""
+	return atomicfile.SyncFolder(filepath.Dir(b.out))
+}
+
+// abort removes all that was written, unless it was committed.
+func (b *builder) abort() {
+	if b.dir == "" {
+		return
+	}
+	for _, s := range b.splits {
+		s.file.file.Close()
+	}
+	os.RemoveAll(b.dir)
+	b.dir = ""
+}
+
+// digestFile is a new file that knows its digest.
+type digestFile struct {
+	name   string // relative, with slashes
+	file   *os.File
+	buffer *bufio.Writer
+	digest hash.Hash
+	bytes  int64
+}
+
+func (b *builder) create(name string) (*digestFile, error) {
+	file, err := os.OpenFile(filepath.Join(b.dir, filepath.FromSlash(name)), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	return &digestFile{name: name, file: file, buffer: bufio.NewWriterSize(file, 1<<16), digest: sha256.New()}, nil
+}
+
+func (f *digestFile) Write(p []byte) (int, error) {
+	n, err := f.buffer.Write(p)
+	f.digest.Write(p[:n])
+	f.bytes += int64(n)
+	return n, err
+}
+
+func (b *builder) mkdir(name string) error { return os.Mkdir(filepath.Join(b.dir, name), 0o755) }
+
+func (b *builder) sync(name string) error { return atomicfile.SyncFolder(filepath.Join(b.dir, name)) }
+
+// finish makes the file durable and closes it.
+func (f *digestFile) finish() (File, error) {
+	if err := errors.Join(f.buffer.Flush(), f.file.Sync(), f.file.Close()); err != nil {
+		return File{}, fmt.Errorf("%s: %w", f.name, err)
+	}
+	return File{f.name, hex.EncodeToString(f.digest.Sum(nil)), f.bytes}, nil
+}

@@ -1,0 +1,228 @@
+package dataset
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"shaver/internal/arrowio"
+	"shaver/internal/fault"
+	"shaver/internal/model"
+)
+
+// Dataset is an open dataset. It holds no file open, and any number of
+// goroutines may use it at once.
+type Dataset struct {
+	Manifest
+	dir    string
+	digest string
+}
+
+// Open reads the manifest of the dataset in dir, and checks that every file is
+// there and has its size. The files' digests are checked when they are read.
+func Open(dir string) (*Dataset, error) {
+	m, data, err := readManifest(dir)
+	if err != nil {
+		return nil, err
+	}
+	files := slices.Concat([]File{m.Frequencies}, m.Vocabulary)
+	for _, s := range m.Splits {
+		files = append(files, s.File)
+	}
+	d := &Dataset{Manifest: *m, dir: dir}
+	for _, f := range files {
+		info, err := os.Stat(d.path(f))
+		switch {
+		case os.IsNotExist(err):
+			return nil, fault.Inputf("%s is missing", d.path(f))
+		case err != nil:
+			return nil, err
+		case !info.Mode().IsRegular() || info.Size() != f.Bytes:
+			return nil, fault.Inputf("%s has %d bytes, %s says %d", d.path(f), info.Size(), ManifestName, f.Bytes)
+		}
+	}
+	sum := sha256.Sum256(data)
+	d.digest = hex.EncodeToString(sum[:])
+	return d, nil
+}
+
+func (d *Dataset) path(f File) string { return filepath.Join(d.dir, filepath.FromSlash(f.File)) }
+
+// Digest returns the dataset's identity: the SHA-256 of its manifest, as
+// hexadecimal digits.
+func (d *Dataset) Digest() string { return d.digest }
+
+// Fields returns the names of the fields.
+func (d *Dataset) Fields() []string {
+	names := make([]string, len(d.Manifest.Fields))
+	for j, f := range d.Manifest.Fields {
+		names[j] = f.Name
+	}
+	return names
+}
+
+// FieldDims returns the number of features of each field.
+func (d *Dataset) FieldDims() []int {
+	sizes := make([]int, len(d.Manifest.Fields))
+	for j, f := range d.Manifest.Fields {
+		sizes[j] = f.Size
+	}
+	return sizes
+}
+
+// Features returns n, the number of features over all fields.
+func (d *Dataset) Features() int {
+	n := 0
+	for _, f := range d.Manifest.Fields {
+		n += f.Size
+	}
+	return n
+}
+
+// SplitNames returns the splits that exist, in the order train, val, test.
+func (d *Dataset) SplitNames() []string {
+	names := make([]string, len(d.Splits))
+	for k, s := range d.Splits {
+		names[k] = s.Name
+	}
+	return names
+}
+
+// chosen returns which of d.Splits are named; none named means all.
+func (d *Dataset) chosen(names []string) ([]bool, error) {
+	chosen := make([]bool, len(d.Splits))
+	for _, name := range names {
+		k := slices.IndexFunc(d.Splits, func(s Split) bool { return s.Name == name })
+		if k < 0 {
+			return nil, fault.Usagef("the dataset has no split %q: it has %v", name, d.SplitNames())
+		}
+		chosen[k] = true
+	}
+	for k := range chosen {
+		chosen[k] = chosen[k] || len(names) == 0
+	}
+	return chosen, nil
+}
+
+// Rows returns the number of rows of a split, 0 if there is none of that name.
+func (d *Dataset) Rows(split string) int64 {
+	for _, s := range d.Splits {
+		if s.Name == split {
+			return s.Rows
+		}
+	}
+	return 0
+}
+
+// Positives returns the number of rows of label 1 of a split, 0 if there is none
+// of that name.
+func (d *Dataset) Positives(split string) int64 {
+	for _, s := range d.Splits {
+		if s.Name == split {
+			return s.Positives
+		}
+	}
+	return 0
+}
+
+// Frequencies returns in how many rows of the splits (none named: of all) each
+// feature occurs, [n] by global id.
+func (d *Dataset) Frequencies(splits ...string) ([]int64, error) {
+	chosen, err := d.chosen(splits)
+	if err != nil {
+		return nil, err
+	}
+	path := d.path(d.Manifest.Frequencies)
+	data, err := d.readFile(d.Manifest.Frequencies)
+	if err != nil {
+		return nil, err
+	}
+	counts, err := arrowio.ReadFrequencies(bytes.NewReader(data), d.SplitNames(), d.Features())
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	sum := make([]int64, d.Features())
+	for k, split := range counts {
+		if chosen[k] {
+			for g, count := range split {
+				sum[g] += count
+			}
+		}
+	}
+	return sum, nil
+}
+
+// readFile reads one of the folder's small files and checks its digest.
+func (d *Dataset) readFile(f File) ([]byte, error) {
+	file, err := os.Open(d.path(f))
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, f.Bytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", d.path(f), err)
+	}
+	sum := sha256.Sum256(data)
+	if hex.EncodeToString(sum[:]) != f.SHA256 {
+		return nil, corrupt(d.path(f))
+	}
+	return data, nil
+}
+
+func corrupt(path string) error {
+	return fault.Inputf("%s is corrupt: its SHA-256 is not the one in %s", path, ManifestName)
+}
+
+// CheckModel returns bad input that names the first difference between the
+// dataset's fields and the model's.
+func (d *Dataset) CheckModel(a *model.Architecture) error {
+	for j, f := range d.Manifest.Fields {
+		if j < len(a.FieldDims) && f.Size != a.FieldDims[j] {
+			return fault.Inputf("field %d (%s) has %d features in the dataset and %d in the model", j, f.Name, f.Size, a.FieldDims[j])
+		}
+	}
+	if m := len(d.Manifest.Fields); m != len(a.FieldDims) {
+		return fault.Inputf("the dataset has %d fields and the model %d", m, len(a.FieldDims))
+	}
+	return nil
+}
+
+// Scan calls visit with batches of the splits' rows (none named: of all), at
+// most batch of them at a time, in the order train, val, test whatever the order
+// of the names. A row's number is its position in the whole dataset: it does
+// not depend on which splits are chosen. visit must not keep the batch. Scan
+// ends with visit's first error, or ctx's.
+func (d *Dataset) Scan(ctx context.Context, splits []string, batch int, visit func(rows *model.Rows) error) error {
+	if batch < 1 {
+		panic("dataset: batches have at least one row")
+	}
+	r, err := d.NewReader(splits...)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	var rows model.Rows
+	for {
+		if err := r.Next(&rows); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		for from := 0; from < rows.Len(); from += batch {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			part := rows.Slice(from, min(from+batch, rows.Len()))
+			if err := visit(&part); err != nil {
+				return err
+			}
+		}
+	}
+}

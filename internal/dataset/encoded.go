@@ -1,0 +1,260 @@
+package dataset
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"slices"
+
+	"shaver/internal/arrowio"
+	"shaver/internal/fault"
+)
+
+// EncodedConfig says what ImportEncoded reads: text files, plain, gzip or zstd,
+// of lines "label,id,id,...", separated by commas or tabs as the first line is.
+// The first column is the label, 0 or 1. A first line without integers is the
+// header, and names the fields; without header they are f0, f1, ... All files
+// have the same header.
+type EncodedConfig struct {
+	Train    []string // files of the train split, read in this order; with Split the one file of all rows
+	Val      []string // none: no val split
+	Test     []string // none: no test split
+	Split    string   // "8:1:1": draw the rows of Train's one file into train, val, test
+	Seed     uint64   // of the draw
+	Sizes    []int    // features of each field; nil: largest id + 1, at the cost of a second pass
+	Global   bool     // ids count over all fields (then Sizes are needed), not within each
+	OnBadRow string   // Fail (also "") or Skip
+	Out      string   // the dataset's folder, which must not exist or be empty
+	Progress Progress // may be nil
+}
+
+func (c *EncodedConfig) validate() error {
+	switch {
+	case len(c.Train) == 0:
+		return fault.Usagef("no file of train rows")
+	case c.Split != "" && (len(c.Train) != 1 || len(c.Val) > 0 || len(c.Test) > 0):
+		return fault.Usagef("a split ratio is for one file with all rows")
+	case c.Global && c.Sizes == nil:
+		return fault.Usagef("global ids need the sizes of the fields: a model's, or a list")
+	}
+	return checkOut(c.Out)
+}
+
+// group is the files of one split, or the one file whose rows are drawn.
+type group struct {
+	name  string
+	files []string
+}
+
+// encodedImport is one run of ImportEncoded.
+type encodedImport struct {
+	*passes
+	config EncodedConfig
+	groups []group
+	ratio  *ratio // nil: each group is a split
+	header *header
+}
+
+// ImportEncoded makes a dataset of encoded rows. A row that is no valid row is
+// bad input, told by file, line and field, or is left out, as OnBadRow says. On
+// any error, and when ctx ends, nothing is left behind.
+func ImportEncoded(ctx context.Context, config EncodedConfig) (*Summary, error) {
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	e := &encodedImport{config: config, groups: []group{{Train, config.Train}}}
+	if len(config.Val) > 0 {
+		e.groups = append(e.groups, group{Val, config.Val})
+	}
+	if len(config.Test) > 0 {
+		e.groups = append(e.groups, group{Test, config.Test})
+	}
+	splits := make([]string, 0, 3)
+	var paths []string
+	for _, g := range e.groups {
+		splits = append(splits, g.name)
+		paths = append(paths, g.files...)
+	}
+	var err error
+	if config.Split != "" {
+		if e.ratio, err = parseRatio(config.Split, config.Seed); err != nil {
+			return nil, err
+		}
+		splits = e.ratio.splits()
+	}
+	times := 1
+	if config.Sizes == nil {
+		times = 2
+	}
+	if e.passes, err = newPasses(ctx, config.OnBadRow, config.Progress, paths, times); err != nil {
+		return nil, err
+	}
+	sizes, err := e.sizes()
+	if err != nil {
+		return nil, err
+	}
+	b, err := newBuilder(config.Out, e.header.columns[1:], sizes, splits)
+	if err != nil {
+		return nil, err
+	}
+	defer b.abort()
+	if err := e.pass(sizes, b.add); err != nil {
+		return nil, err
+	}
+	m := Manifest{IDs: LocalIDs}
+	if config.Global {
+		m.IDs = GlobalIDs
+	}
+	return e.commit(b, &m, e.ratio)
+}
+
+// commit ends the last pass: it publishes the dataset.
+func (p *passes) commit(b *builder, m *Manifest, r *ratio) (*Summary, error) {
+	m.Sources, m.Skipped = p.sources, p.skipped
+	if r != nil {
+		m.Division = &r.Division
+	}
+	if err := b.commit(m); err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(m.marshal())
+	return &Summary{Manifest: *m, Digest: hex.EncodeToString(sum[:]), Bad: p.bad}, nil
+}
+
+// sizes returns the features of each field, given or counted. It sets e.header.
+func (e *encodedImport) sizes() ([]int, error) {
+	first, err := openSource(e.groups[0].files[0])
+	if err != nil {
+		return nil, err
+	}
+	e.header, err = e.readHeader(first)
+	first.close()
+	if err != nil {
+		return nil, err
+	}
+	fields := e.header.columns[1:]
+	sizes := e.config.Sizes
+	if sizes == nil {
+		sizes = make([]int, len(fields))
+		err := e.pass(nil, func(_ int, _ uint8, ids []int32) error {
+			for j, id := range ids {
+				sizes[j] = max(sizes[j], int(id)+1)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		if sizes[0] == 0 {
+			return nil, fault.Inputf("%s: no valid rows", e.groups[0].files[0])
+		}
+	}
+	if len(sizes) != len(fields) {
+		return nil, fault.Inputf("%s:1: %d fields, expected %d", e.groups[0].files[0], len(fields), len(sizes))
+	}
+	return sizes, checkTotal(fields, sizes)
+}
+
+// readHeader reads the first line of s, and checks that it is like that of the
+// files before.
+func (e *encodedImport) readHeader(s *source) (*header, error) {
+	line, long, err := s.next()
+	if err == io.EOF {
+		return nil, fault.Inputf("%s: the file is empty", s.path)
+	}
+	if err == nil && long {
+		err = s.tooLong()
+	}
+	if err != nil {
+		return nil, err
+	}
+	h, err := readHeader(line, true)
+	if err == nil {
+		err = arrowio.CheckFields(h.columns[1:])
+	}
+	if err != nil {
+		return nil, s.errorf(1, "%w", err)
+	}
+	switch first := e.header; {
+	case first == nil:
+	case first.named != h.named:
+		return nil, s.errorf(1, "of the files, some have a header and some do not")
+	case len(first.columns) != len(h.columns):
+		return nil, s.errorf(1, "%d columns, the files before have %d", len(h.columns), len(first.columns))
+	case !slices.Equal(first.columns, h.columns):
+		return nil, s.errorf(1, "the header %q is not that of the files before, %q", h.columns, first.columns)
+	}
+	return h, nil
+}
+
+// pass reads all rows and calls visit with the position of their split in the
+// builder's, and their ids: global ones if sizes are given, else local.
+func (e *encodedImport) pass(sizes []int, visit func(split int, label uint8, features []int32) error) error {
+	e.begin()
+	for k, g := range e.groups {
+		for _, path := range g.files {
+			if err := e.file(path, k, sizes, visit); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (e *encodedImport) file(path string, split int, sizes []int, visit func(int, uint8, []int32) error) error {
+	s, err := openSource(path)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	h, err := e.readHeader(s)
+	if err != nil {
+		return err
+	}
+	if !h.named { // the first line is a row: read it again
+		s.close()
+		if s, err = openSource(path); err != nil {
+			return err
+		}
+		defer s.close()
+	}
+	p := newParser(h, sizes, e.config.Global)
+	for row := uint64(0); ; row++ {
+		line, long, err := s.next()
+		if err == io.EOF {
+			if row == 0 {
+				return fault.Inputf("%s: the file has a header and no rows", path)
+			}
+			return e.finish(s)
+		}
+		if err != nil {
+			return err
+		}
+		if e.ratio != nil {
+			split = e.ratio.draw(row)
+		}
+		if err := e.row(s, p, line, long, split, visit); err != nil {
+			return err
+		}
+	}
+}
+
+func (e *encodedImport) row(s *source, p *parser, line []byte, long bool, split int, visit func(int, uint8, []int32) error) error {
+	if err := e.tick(s); err != nil {
+		return err
+	}
+	if long {
+		return e.reject(s.tooLong(), 1)
+	}
+	label, ok := p.parse(line)
+	if ok {
+		return visit(split, label, p.features)
+	}
+	why := p.explain(line)
+	if why == nil {
+		why = errors.New("not a row")
+	}
+	return e.reject(s.errorf(s.line, "%w", why), 1)
+}

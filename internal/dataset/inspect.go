@@ -1,0 +1,96 @@
+package dataset
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Inspection is what people want to know of a dataset.
+type Inspection struct {
+	Digest   string       `json:"digest"`
+	IDs      string       `json:"ids"`
+	Rows     int64        `json:"rows"`
+	Skipped  int64        `json:"skipped"`
+	Features int          `json:"features"`
+	Splits   []SplitFacts `json:"splits"`
+	Fields   []FieldFacts `json:"fields"`
+}
+
+// SplitFacts is about one split.
+type SplitFacts struct {
+	Name      string  `json:"name"`
+	Rows      int64   `json:"rows"`
+	Positives int64   `json:"positives"`
+	LabelRate float64 `json:"label_rate"` // positives / rows
+}
+
+// FieldFacts is about one field, over all splits.
+type FieldFacts struct {
+	Name string       `json:"name"`
+	Size int          `json:"size"`
+	Seen int          `json:"seen"`          // features that occur
+	OOV  *float64     `json:"oov,omitempty"` // share of rows with the last id; only with a vocabulary
+	Top  []ValueFacts `json:"top"`           // the most frequent features
+}
+
+// ValueFacts is about one feature.
+type ValueFacts struct {
+	ID    int     `json:"id"`              // local
+	Value *string `json:"value,omitempty"` // with a vocabulary; none for the last id, which stands for all other values
+	Rows  int64   `json:"rows"`
+	Share float64 `json:"share"` // of all rows
+}
+
+// Inspect opens the dataset in dir and returns the facts, with the given number
+// of most frequent features of each field (the lower id first among equals). It
+// reads the frequencies and the vocabulary, and no rows.
+func Inspect(dir string, top int) (*Inspection, error) {
+	d, err := Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	counts, err := d.Frequencies()
+	if err != nil {
+		return nil, err
+	}
+	facts := &Inspection{Digest: d.Digest(), IDs: d.IDs, Skipped: d.Skipped, Features: d.Features()}
+	for _, s := range d.Splits {
+		facts.Rows += s.Rows
+		facts.Splits = append(facts.Splits, SplitFacts{s.Name, s.Rows, s.Positives, float64(s.Positives) / float64(s.Rows)})
+	}
+	for j, f := range d.Manifest.Fields {
+		values, err := d.Vocabulary(j)
+		if err != nil {
+			return nil, err
+		}
+		facts.Fields = append(facts.Fields, fieldFacts(f, counts[:f.Size], values, facts.Rows, top))
+		counts = counts[f.Size:]
+	}
+	return facts, nil
+}
+
+func fieldFacts(f Field, counts []int64, values []string, rows int64, top int) FieldFacts {
+	facts := FieldFacts{Name: f.Name, Size: f.Size, Top: []ValueFacts{}}
+	var order []int
+	for id, count := range counts {
+		if count > 0 {
+			order = append(order, id)
+		}
+	}
+	facts.Seen = len(order)
+	if values != nil {
+		share := float64(counts[f.Size-1]) / float64(rows)
+		facts.OOV = &share
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
+	})
+	for _, id := range order[:min(top, len(order))] {
+		v := ValueFacts{ID: id, Rows: counts[id], Share: float64(counts[id]) / float64(rows)}
+		if id < len(values) {
+			v.Value = &values[id]
+		}
+		facts.Top = append(facts.Top, v)
+	}
+	return facts
+}

@@ -1,0 +1,178 @@
+package dataset
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"shaver/internal/fault"
+	"shaver/internal/random"
+)
+
+// What to do with lines that are no valid rows.
+const (
+	Fail = "fail" // the first one ends the import
+	Skip = "skip" // leave them out, count them, keep the first messages
+)
+
+const keptMessages = 5
+
+// Summary is what an import did.
+type Summary struct {
+	Manifest
+	Digest string   // of the new dataset
+	Bad    []string // messages of the first lines left out
+}
+
+// Progress is called now and then with the rows read so far and the bytes, of
+// all input files as they lie on disk and of all passes over them.
+type Progress func(rows, bytesRead, bytesTotal int64)
+
+// passes is what the passes over the input files share.
+type passes struct {
+	ctx      context.Context
+	policy   string
+	progress Progress
+	done     int64 // bytes of files that were read to their end
+	total    int64
+	rows     int64
+	seen     map[string]File // by path: a file must not change between passes
+
+	// of the current pass
+	skipped int64
+	bad     []string
+	sources []File
+}
+
+func newPasses(ctx context.Context, policy string, progress Progress, paths []string, times int) (*passes, error) {
+	switch policy {
+	case Fail, Skip:
+	case "":
+		policy = Fail
+	default:
+		return nil, fault.Usagef("on a bad row: %q, expected %s or %s", policy, Fail, Skip)
+	}
+	p := &passes{ctx: ctx, policy: policy, progress: progress, seen: map[string]File{}}
+	for _, path := range paths {
+		size, err := sourceSize(path)
+		if err != nil {
+			return nil, err
+		}
+		p.total += int64(times) * size
+	}
+	return p, nil
+}
+
+// begin starts a pass: only the last one's counts stay.
+func (p *passes) begin() { p.skipped, p.bad, p.sources = 0, nil, nil }
+
+// reject deals with a bad row of the given number of lines: it returns the
+// error if it ends the import.
+func (p *passes) reject(err error, lines int) error {
+	if p.policy == Fail {
+		return err
+	}
+	p.skipped += int64(lines)
+	if len(p.bad) < keptMessages {
+		p.bad = append(p.bad, err.Error())
+	}
+	return nil
+}
+
+// tick counts a row that was read from s.
+func (p *passes) tick(s *source) error {
+	p.rows++
+	if p.rows%4096 != 0 {
+		return nil
+	}
+	if p.progress != nil && p.rows%(1<<16) == 0 {
+		p.progress(p.rows, p.done+s.raw.read, p.total)
+	}
+	return p.ctx.Err()
+}
+
+// finish ends the reading of a file.
+func (p *passes) finish(s *source) error {
+	file, err := s.describe()
+	if err != nil {
+		return err
+	}
+	if before, ok := p.seen[s.path]; ok && before != file {
+		return fmt.Errorf("%s changed while it was read", s.path)
+	}
+	p.seen[s.path] = file
+	p.sources = append(p.sources, file)
+	p.done += file.Bytes
+	if p.progress != nil {
+		p.progress(p.rows, p.done, p.total)
+	}
+	return p.ctx.Err()
+}
+
+// ratio is how rows are drawn into train, val and test.
+type ratio struct {
+	Division
+	parts [3]uint64
+	total uint64
+}
+
+// parseRatio reads "8:1:1": whole numbers, of which val's and test's may be 0.
+func parseRatio(text string, seed uint64) (*ratio, error) {
+	parts := strings.Split(text, ":")
+	r := &ratio{Division: Division{text, seed}}
+	for k, part := range parts {
+		n, err := strconv.ParseUint(part, 10, 32)
+		if err != nil || len(parts) != 3 || k == 0 && n == 0 {
+			return nil, fault.Usagef("split is %q, expected train:val:test in whole numbers, as in 8:1:1", text)
+		}
+		r.parts[k] = n
+		r.total += n
+	}
+	return r, nil
+}
+
+// splits returns the names of the splits that get rows.
+func (r *ratio) splits() []string {
+	var names []string
+	for k, part := range r.parts {
+		if part > 0 {
+			names = append(names, splitNames[k])
+		}
+	}
+	return names
+}
+
+// draw returns the position in splits of the split of a row. Each row is drawn
+// on its own, with the ratio as probabilities, from the seed and its position in
+// the input alone (rows left out count): nothing else changes where it goes, and
+// the splits' sizes meet the ratio only on average.
+func (r *ratio) draw(row uint64) int {
+	stream := random.At(r.Seed, random.Split, row, 0)
+	x := stream.Below(r.total)
+	k := 0
+	for _, part := range r.parts {
+		if part == 0 {
+			continue
+		}
+		if x < part {
+			break
+		}
+		x -= part
+		k++
+	}
+	return k
+}
+
+// checkTotal reports the first size at which the global ids leave int32.
+func checkTotal(fields []string, sizes []int) error {
+	features := 0
+	for j, size := range sizes {
+		if size < 1 || size > math.MaxInt32-features {
+			return fault.Inputf("field %d (%s) has size %d after %d features: sizes are at least 1 and sum to less than 2^31", j, fields[j], size, features)
+		}
+		features += size
+	}
+	return nil
+}

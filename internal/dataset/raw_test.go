@@ -1,0 +1,297 @@
+package dataset
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/csv"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"shaver/internal/random"
+)
+
+// bruteForce encodes raw records, header first, by the rule in so many words.
+func bruteForce(records [][]string, label string, minCount int, seed uint64) (sizes []int, values [][]string, rows map[string][][]int32, labels map[string][]uint8) {
+	at := slices.Index(records[0], label)
+	split := func(i int) string {
+		stream := random.At(seed, random.Split, uint64(i), 0)
+		switch x := stream.Below(10); {
+		case x < 8:
+			return Train
+		case x < 9:
+			return Val
+		}
+		return Test
+	}
+	rows, labels = map[string][][]int32{}, map[string][]uint8{}
+	offset := 0
+	encoded := make([][]int32, len(records)-1)
+	for column := range records[0] {
+		if column == at {
+			continue
+		}
+		counts := map[string]int{}
+		for i, record := range records[1:] {
+			if split(i) == Train {
+				counts[record[column]]++
+			}
+		}
+		maps.DeleteFunc(counts, func(_ string, count int) bool { return count < minCount })
+		sorted := slices.Sorted(maps.Keys(counts))
+		for i, record := range records[1:] {
+			id, ok := slices.BinarySearch(sorted, record[column])
+			if !ok {
+				id = len(sorted)
+			}
+			encoded[i] = append(encoded[i], int32(offset+id))
+		}
+		offset += len(sorted) + 1
+		sizes, values = append(sizes, len(sorted)+1), append(values, sorted)
+	}
+	for i, record := range records[1:] {
+		rows[split(i)] = append(rows[split(i)], encoded[i])
+		labels[split(i)] = append(labels[split(i)], record[at][0]-'0')
+	}
+	return sizes, values, rows, labels
+}
+
+func checkBruteForce(t *testing.T, d *Dataset, records [][]string, label string, minCount int, seed uint64) {
+	t.Helper()
+	sizes, values, rows, labels := bruteForce(records, label, minCount, seed)
+	if !slices.Equal(d.FieldDims(), sizes) {
+		t.Fatalf("sizes %v, want %v", d.FieldDims(), sizes)
+	}
+	for j := range values {
+		got, err := d.Vocabulary(j)
+		if err != nil || !slices.Equal(got, values[j]) {
+			t.Errorf("field %d: another vocabulary, %v", j, err)
+		}
+	}
+	for _, split := range splitNames {
+		got := rowsOf(t, d, 1000, split)
+		if !slices.Equal(got.Label, labels[split]) || !slices.Equal(got.Features, slices.Concat(rows[split]...)) {
+			t.Errorf("%s has other rows", split)
+		}
+	}
+}
+
+func TestImportRawFlights(t *testing.T) {
+	path := shared(t, "data", "flights", "flights.raw.tsv.gz")
+	out := filepath.Join(t.TempDir(), "flights")
+	summary, err := ImportRaw(t.Context(), RawConfig{Files: []string{path}, MinCount: 2, Seed: 11, Out: out})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	plain, err := gzip.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var records [][]string
+	for line := range strings.Lines(string(text)) {
+		records = append(records, strings.Split(strings.TrimSuffix(line, "\n"), "\t"))
+	}
+	d := open(t, out)
+	if d.Digest() != summary.Digest {
+		t.Error("the summary is not of this dataset")
+	}
+	checkBruteForce(t, d, records, "label", 2, 11)
+	// Their split is another one, but nearly all values occur often.
+	_, sizes := vocabularyOfFlights(t)
+	for j, size := range d.FieldDims() {
+		if size < sizes[j]*98/100 || size > sizes[j]*102/100 {
+			t.Errorf("field %d has size %d, about %d is expected", j, size, sizes[j])
+		}
+	}
+}
+
+// odd is a table with every character that needs care.
+func odd(t testing.TB, comma bool) (text string, records [][]string) {
+	values := []string{"", "a", "b\\n", `\`, "x y", " x", "é", "\xff", "0", "-1", "zz"}
+	if comma {
+		values = append(values, "a,b", `quote"s`, "two\nlines", "tab\there")
+	} else {
+		values = append(values, "a,b", `"`, `quote"s`)
+	}
+	random := rand.New(rand.NewPCG(4, 4))
+	records = [][]string{{"first", "click", `odd name é/..`}}
+	for range 500 {
+		records = append(records, []string{values[random.IntN(len(values))], []string{"0", "1"}[random.IntN(2)], values[random.IntN(len(values))]})
+	}
+	var out bytes.Buffer
+	if comma {
+		if err := csv.NewWriter(&out).WriteAll(records); err != nil {
+			t.Fatal(err)
+		}
+	} else {
+		for _, record := range records {
+			fmt.Fprintln(&out, strings.Join(record, "\t"))
+		}
+	}
+	return out.String(), records
+}
+
+func TestImportRawOddValues(t *testing.T) {
+	for _, comma := range []bool{false, true} {
+		for _, minCount := range []int64{0, 30} {
+			text, records := odd(t, comma)
+			config := RawConfig{Files: []string{write(t, text)}, Label: "click", MinCount: minCount, Seed: 2, Out: filepath.Join(t.TempDir(), "x")}
+			if _, err := ImportRaw(t.Context(), config); err != nil {
+				t.Fatal(err)
+			}
+			d := open(t, config.Out)
+			checkBruteForce(t, d, records, "click", int(max(minCount, 1)), 2)
+			// The same rows cut into files give the same rows.
+			lines := strings.SplitAfter(text, "\n")
+			if comma {
+				continue
+			}
+			config.Files = []string{write(t, strings.Join(lines[:100], "")), write(t, lines[0]+strings.Join(lines[100:], ""))}
+			config.Out = filepath.Join(t.TempDir(), "x")
+			if _, err := ImportRaw(t.Context(), config); err != nil {
+				t.Fatal(err)
+			}
+			checkBruteForce(t, open(t, config.Out), records, "click", int(max(minCount, 1)), 2)
+		}
+	}
+}
+
+func TestImportRawIsDeterministic(t *testing.T) {
+	text, _ := odd(t, true)
+	var all []string
+	for range 2 {
+		out := filepath.Join(t.TempDir(), "x")
+		if _, err := ImportRaw(t.Context(), RawConfig{Files: []string{write(t, text)}, Label: "click", Out: out}); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, folderBytes(t, out))
+	}
+	if all[0] != all[1] {
+		t.Error("the same import gave other bytes")
+	}
+	for _, name := range []string{"vocabulary/0-first.txt", "vocabulary/1-odd_name_____.txt"} {
+		if !strings.Contains(all[0], filepath.FromSlash(name)+"\n") {
+			t.Errorf("there is no %s", name)
+		}
+	}
+}
+
+func TestImportRawRefuses(t *testing.T) {
+	good := "label,a\n" + strings.Repeat("0,x\n1,y\n", 100)
+	for _, c := range []struct{ name, text, want string }{
+		{"empty", "", "the file is empty"},
+		{"header only", "label,a\n", "a header and no rows"},
+		{"no label", "click,a\n0,1\n", `rows.csv:1: no column "label" for the label`},
+		{"one column", "label\n0\n", "rows.csv:1: 1 column"},
+		{"name", "label,a,row\n0,1,1\n", `rows.csv:1: field 1 has the name "row"`},
+		{"columns", good + "0,1,2\n", "rows.csv:202: 3 columns, expected 2"},
+		{"label", good + "yes,1\n", `rows.csv:202: label is "yes"`},
+		{"NUL", good + "0,\x00\n", "rows.csv:202: column 1 (a): NUL byte"},
+		{"bare quote", good + "0,a\"b\"\n", `rows.csv:202: not CSV: bare "`},
+		{"open quote", good + "0,\"b\n0,c\n", "rows.csv:202: a quote is opened and not closed"},
+		{"second line of a record", good + "0,\"b\n\",c\n", "rows.csv:202: 3 columns, expected 2"},
+		{"empty split", "label,a\n0,x\n", "has no rows"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			out := filepath.Join(t.TempDir(), "x")
+			_, err := ImportRaw(t.Context(), RawConfig{Files: []string{write(t, c.text)}, Out: out})
+			wantInput(t, err, c.want)
+			wantNothing(t, out)
+		})
+	}
+	out := filepath.Join(t.TempDir(), "x")
+	summary, err := ImportRaw(t.Context(), RawConfig{Files: []string{write(t, good+"0,\"b\n\",c\n2,y\n")}, OnBadRow: Skip, Out: out})
+	if err != nil || summary.Skipped != 3 || len(summary.Bad) != 2 {
+		t.Errorf("skipped %+v, %v", summary, err)
+	}
+}
+
+func TestInspect(t *testing.T) {
+	text := "a\tlabel\n" + strings.Repeat("y\t1\nx\t0\ny\t0\n", 40) + strings.Repeat("rare\t0\n", 1)
+	out := filepath.Join(t.TempDir(), "x")
+	if _, err := ImportRaw(t.Context(), RawConfig{Files: []string{write(t, text)}, MinCount: 2, Out: out}); err != nil {
+		t.Fatal(err)
+	}
+	facts, err := Inspect(out, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if facts.Rows != 121 || facts.Features != 3 || len(facts.Splits) != 3 || facts.IDs != RawStrings {
+		t.Errorf("%+v", facts)
+	}
+	f := facts.Fields[0]
+	if f.Name != "a" || f.Size != 3 || f.Seen != 3 || f.OOV == nil || *f.OOV != 1.0/121 || len(f.Top) != 2 ||
+		*f.Top[0].Value != "y" || f.Top[0].ID != 1 || f.Top[0].Rows != 80 || *f.Top[1].Value != "x" {
+		t.Errorf("%+v", f)
+	}
+	if facts, err = Inspect(out, 9); err != nil || len(facts.Fields[0].Top) != 3 || facts.Fields[0].Top[2].Value != nil {
+		t.Errorf("%+v, %v", facts, err)
+	}
+}
+
+// The records of comma-separated text are those of encoding/csv, line by line.
+func FuzzRecords(f *testing.F) {
+	for _, text := range []string{"a,b\nc,d\n", "\"a\",b\n", "\"a\nb\",c\n", "a\"b\"\n", "\"a\"\"b\"", "\"", "a,\"\r\n\",b\r\n", "a,b\r", "\"a\" ,b\n", "a,\"\r\n\n\",?\r\r"} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		path := write(t, string(text))
+		s, err := openSource(path)
+		if err != nil {
+			return
+		}
+		defer s.close()
+		if bytes.HasPrefix(text, []byte("\x1f\x8b")) || bytes.HasPrefix(text, []byte("\x28\xb5\x2f\xfd")) {
+			return
+		}
+		var got [][]string
+		r := &records{source: s, comma: true}
+		for {
+			cells, lines, err := r.next()
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				if !strings.Contains(err.Error(), path) {
+					t.Errorf("an error without place: %v", err)
+				}
+				return
+			}
+			if lines < 1 {
+				t.Fatalf("a record of %d lines", lines)
+			}
+			if len(cells) == 1 && len(cells[0]) == 0 && lines == 1 {
+				continue // encoding/csv passes over empty lines; for us they have the wrong number of columns
+			}
+			var row []string
+			for _, cell := range cells {
+				row = append(row, string(cell))
+			}
+			got = append(got, row)
+		}
+		reader := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))))
+		reader.FieldsPerRecord = -1
+		want, err := reader.ReadAll()
+		want = slices.DeleteFunc(want, func(row []string) bool { return len(row) == 1 && row[0] == "" })
+		got = slices.DeleteFunc(got, func(row []string) bool { return len(row) == 1 && row[0] == "" })
+		if err != nil || !reflect.DeepEqual(got, want) && len(got)+len(want) > 0 {
+			t.Errorf("%q gives %q, encoding/csv %q, %v", text, got, want, err)
+		}
+	})
+}

@@ -1,0 +1,118 @@
+// Package scores is the scores file: what a job found, and the facts that tell
+// which job it was. Nothing that varies between two runs of the same job is in
+// it, so that it has the same bytes.
+package scores
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+
+	"shaver/internal/arrowio"
+	"shaver/internal/atomicfile"
+	"shaver/internal/fault"
+	"shaver/internal/job"
+	"shaver/internal/model"
+	"shaver/internal/tally"
+)
+
+// File is a scores file.
+type File struct {
+	Fields    []string // names, [m]
+	FieldDims []int    // [m]
+	Spec      job.Spec
+	Baseline  []float32    // what a dropped entry reads, [m, d]
+	Spread    tally.Spread // what the standard errors say
+	tally.Result
+}
+
+// Metadata keys, beside those that arrowio writes.
+const (
+	keySpec            = "shaver.spec"
+	keyBaseline        = "shaver.baseline"
+	keyRows            = "shaver.rows"
+	keyLossFull        = "shaver.loss_full"
+	keyLossEmpty       = "shaver.loss_empty"
+	keyEfficiencyError = "shaver.efficiency_error"
+	keySpread          = "shaver.standard_error"
+)
+
+// Write writes f to path.
+func Write(path string, f *File) error {
+	spec, err := json.Marshal(f.Spec)
+	if err != nil {
+		return err
+	}
+	baseline, err := json.Marshal(f.Baseline)
+	if err != nil {
+		return err
+	}
+	number := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+	meta := map[string]string{
+		keySpec: string(spec), keyBaseline: string(baseline), keyRows: strconv.FormatInt(f.Rows, 10),
+		keyLossFull: number(f.LossFull), keyLossEmpty: number(f.LossEmpty),
+		keyEfficiencyError: number(f.EfficiencyError), keySpread: string(f.Spread),
+	}
+	return atomicfile.Write(path, func(w io.Writer) error {
+		return arrowio.WriteScores(w, f.Fields, f.FieldDims, &f.Scores, meta)
+	})
+}
+
+// Read reads the scores file at path. An error that the bytes are to blame for
+// is bad input and names the file.
+func Read(path string) (*File, error) {
+	in, err := os.Open(path)
+	if err != nil {
+		return nil, fault.Inputf("scores: %w", err)
+	}
+	defer in.Close()
+	f, err := decode(in)
+	if err != nil {
+		return nil, fault.Inputf("%s is not a scores file: %w", path, err)
+	}
+	return f, nil
+}
+
+func decode(r io.Reader) (*File, error) {
+	fields, sizes, s, meta, err := arrowio.ReadScores(r)
+	if err != nil {
+		return nil, err
+	}
+	f := &File{Fields: fields, FieldDims: sizes, Spread: tally.Spread(meta[keySpread]), Result: tally.Result{Scores: *s}}
+	if err := json.Unmarshal([]byte(meta[keySpec]), &f.Spec); err != nil {
+		return nil, fmt.Errorf("metadata %s: %w", keySpec, err)
+	}
+	if f.Spec.Version != job.SpecVersion {
+		return nil, fmt.Errorf("its specification has version %d, this program reads %d", f.Spec.Version, job.SpecVersion)
+	}
+	if err := json.Unmarshal([]byte(meta[keyBaseline]), &f.Baseline); err != nil {
+		return nil, fmt.Errorf("metadata %s: %w", keyBaseline, err)
+	}
+	if len(f.Baseline) != len(sizes)*s.Dim {
+		return nil, fmt.Errorf("its baseline has %d values, %d fields of %d columns need %d", len(f.Baseline), len(sizes), s.Dim, len(sizes)*s.Dim)
+	}
+	if f.Rows, err = strconv.ParseInt(meta[keyRows], 10, 64); err != nil {
+		return nil, fmt.Errorf("metadata %s: %w", keyRows, err)
+	}
+	for key, to := range map[string]*float64{keyLossFull: &f.LossFull, keyLossEmpty: &f.LossEmpty, keyEfficiencyError: &f.EfficiencyError} {
+		if *to, err = strconv.ParseFloat(meta[key], 64); err != nil {
+			return nil, fmt.Errorf("metadata %s: %w", key, err)
+		}
+	}
+	return f, nil
+}
+
+// CheckModel returns bad input unless f was computed for the model with the
+// given architecture and digest.
+func (f *File) CheckModel(a *model.Architecture, digest string) error {
+	if !slices.Equal(f.FieldDims, a.FieldDims) || f.Dim != a.Dim {
+		return fault.Inputf("the scores are of a table of %d features x %d, the model has %d x %d", len(f.Count), f.Dim, a.Features(), a.Dim)
+	}
+	if f.Spec.Model != digest {
+		return fault.Inputf("the scores were computed for another model: its digest is %.12s, this one's %.12s", f.Spec.Model, digest)
+	}
+	return nil
+}
