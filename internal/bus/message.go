@@ -1,0 +1,254 @@
+package bus
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"shaver/internal/fault"
+	"shaver/internal/job"
+)
+
+// Subjects are prefix + job + "." + shard.
+const (
+	taskPrefix       = "shaver.task."
+	resultPrefix     = "shaver.result."
+	quarantinePrefix = "shaver.quarantine."
+)
+
+// maxText bounds what people wrote or read in a message, in bytes.
+const maxText = 4096
+
+func subject(prefix, jobID string, shard int) string {
+	return prefix + jobID + "." + strconv.Itoa(shard)
+}
+
+// parseSubject is the inverse of subject. It takes no other spelling.
+func parseSubject(prefix, s string) (jobID string, shard int, ok bool) {
+	rest, ok := strings.CutPrefix(s, prefix)
+	if !ok {
+		return "", 0, false
+	}
+	jobID, digits, ok := strings.Cut(rest, ".")
+	if !ok || !isJob(jobID) {
+		return "", 0, false
+	}
+	shard, err := strconv.Atoi(digits)
+	return jobID, shard, err == nil && isShard(shard) && strconv.Itoa(shard) == digits
+}
+
+func isHex(s string, digits int) bool {
+	return len(s) == digits && strings.Trim(s, "0123456789abcdef") == ""
+}
+
+func isJob(id string) bool { return isHex(id, 20) }
+
+func isShard(shard int) bool { return shard >= 0 && shard <= math.MaxInt32 }
+
+// checkJob keeps wildcards and other jobs' names out of subjects.
+func checkJob(id string) error {
+	if !isJob(id) {
+		return fault.Inputf("job id %q: expected 20 hexadecimal digits", id)
+	}
+	return nil
+}
+
+// Names of blobs. Each is written once.
+
+// ModelName names a model's file by the SHA-256 of its bytes.
+func ModelName(sha256 string) string { return "model/" + sha256 }
+
+// BaselineName names a baseline by the SHA-256 of its bytes.
+func BaselineName(sha256 string) string { return "baseline/" + sha256 }
+
+// ShardName names a job's shard.
+func ShardName(jobID string, shard int) string { return fmt.Sprintf("shard/%s/%d", jobID, shard) }
+
+// PartialName names what one attempt at a task yielded; see Delivery.Attempt.
+func PartialName(jobID string, shard int, attempt string) string {
+	return fmt.Sprintf("partial/%s/%d/%s", jobID, shard, attempt)
+}
+
+// isName reports whether one of the four functions above gives this name.
+func isName(name string) bool {
+	kind, rest, _ := strings.Cut(name, "/")
+	if kind == "model" || kind == "baseline" {
+		return isHex(rest, 64)
+	}
+	jobID, rest, _ := strings.Cut(rest, "/")
+	switch kind {
+	case "shard":
+		_, _, ok := parseSubject("", jobID+"."+rest)
+		return ok
+	case "partial":
+		digits, attempt, _ := strings.Cut(rest, "/")
+		_, _, ok := parseSubject("", jobID+"."+digits)
+		return ok && isAttempt(attempt)
+	}
+	return false
+}
+
+func isAttempt(s string) bool {
+	return s != "" && len(s) <= 64 &&
+		strings.Trim(s, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") == ""
+}
+
+func checkBlob(b job.Blob, ofName bool, want string) error {
+	switch {
+	case !ofName:
+		return fmt.Errorf("blob named %q, expected %s", b.Name, want)
+	case b.Bytes < 0:
+		return fmt.Errorf("blob %s of %d bytes", b.Name, b.Bytes)
+	case !isHex(b.SHA256, 64):
+		return fmt.Errorf("blob %s with SHA-256 %q", b.Name, b.SHA256)
+	}
+	return nil
+}
+
+func checkIdentity(jobID string, shard int) error {
+	if !isJob(jobID) {
+		return fmt.Errorf("job id %q", jobID)
+	}
+	if !isShard(shard) {
+		return fmt.Errorf("shard %d", shard)
+	}
+	return nil
+}
+
+func checkText(name, text string) error {
+	if len(text) > maxText {
+		return fmt.Errorf("%s of %d bytes", name, len(text))
+	}
+	return nil
+}
+
+func checkTask(t *job.Task) error {
+	if t.Spec.Version != job.SpecVersion {
+		return fmt.Errorf("spec of version %d, this program knows %d", t.Spec.Version, job.SpecVersion)
+	}
+	if t.Rows < 1 {
+		return fmt.Errorf("%d rows", t.Rows)
+	}
+	if id := t.Spec.ID(); id != t.Job {
+		return fmt.Errorf("spec of job %s in a task of job %q", id, t.Job)
+	}
+	return cmp.Or(
+		checkIdentity(t.Job, t.Shard),
+		checkBlob(t.Data, t.Data.Name == ShardName(t.Job, t.Shard), ShardName(t.Job, t.Shard)),
+		checkBlob(t.Model, t.Model.Name == ModelName(t.Model.SHA256), "model/ and its SHA-256"),
+		checkBlob(t.Baseline, t.Baseline.Name == BaselineName(t.Baseline.SHA256), "baseline/ and its SHA-256"))
+}
+
+func checkResult(r *job.Result) error {
+	if r.Rows < 1 {
+		return fmt.Errorf("%d rows", r.Rows)
+	}
+	if !(r.Seconds >= 0) || !(r.CPU >= 0) {
+		return fmt.Errorf("%v seconds, %v core-seconds", r.Seconds, r.CPU)
+	}
+	prefix := PartialName(r.Job, r.Shard, "")
+	return cmp.Or(checkIdentity(r.Job, r.Shard), checkText("kernel", r.Kernel), checkText("worker", r.Worker),
+		checkBlob(r.Partial, isName(r.Partial.Name) && strings.HasPrefix(r.Partial.Name, prefix), prefix+"..."))
+}
+
+func checkQuarantine(q *job.Quarantine) error {
+	return cmp.Or(checkIdentity(q.Job, q.Shard), checkText("reason", q.Reason), checkText("worker", q.Worker))
+}
+
+// tidy makes free text one line of valid UTF-8 of bounded length. Text that is
+// not valid would not read back as it was written.
+func tidy(text string) string {
+	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "?")), " ")
+	if len(text) > maxText {
+		text = strings.ToValidUTF8(text[:maxText], "")
+	}
+	return text
+}
+
+func encode[T any](check func(*T) error, message T) ([]byte, error) {
+	if err := check(&message); err != nil {
+		return nil, err
+	}
+	body, err := json.Marshal(message)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := decode(check, body); err != nil { // such as text that is not valid UTF-8
+		return nil, err
+	}
+	return body, nil
+}
+
+// decode reads a body strictly: it takes exactly the bytes that encode writes,
+// so nothing unknown, missing, doubled or misspelt goes unseen.
+func decode[T any](check func(*T) error, body []byte) (message T, err error) {
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&message); err != nil {
+		return message, err
+	}
+	if err := check(&message); err != nil {
+		return message, err
+	}
+	if back, err := json.Marshal(message); err != nil || !bytes.Equal(back, body) {
+		return message, errors.New("not in the form that this program writes")
+	}
+	return message, nil
+}
+
+func encodeTask(t job.Task) ([]byte, error) { return encode(checkTask, t) }
+
+func encodeResult(r job.Result) ([]byte, error) {
+	r.Kernel, r.Worker = tidy(r.Kernel), tidy(r.Worker)
+	return encode(checkResult, r)
+}
+
+func encodeQuarantine(q job.Quarantine) ([]byte, error) {
+	q.Reason, q.Worker = tidy(q.Reason), tidy(q.Worker)
+	return encode(checkQuarantine, q)
+}
+
+// misplaced reports a body that speaks of another job or shard than the
+// subject under which it came.
+func misplaced(on string, prefix, jobID string, shard int) error {
+	if want := subject(prefix, jobID, shard); want != on {
+		return fmt.Errorf("body of %s", want)
+	}
+	return nil
+}
+
+func decodeTask(on string, body []byte) (job.Task, error) {
+	t, err := decode(checkTask, body)
+	if err == nil {
+		err = misplaced(on, taskPrefix, t.Job, t.Shard)
+	}
+	return t, malformed("task", on, err)
+}
+
+func decodeResult(on string, body []byte) (job.Result, error) {
+	r, err := decode(checkResult, body)
+	if err == nil {
+		err = misplaced(on, resultPrefix, r.Job, r.Shard)
+	}
+	return r, malformed("result", on, err)
+}
+
+func decodeQuarantine(on string, body []byte) (job.Quarantine, error) {
+	q, err := decode(checkQuarantine, body)
+	if err == nil {
+		err = misplaced(on, quarantinePrefix, q.Job, q.Shard)
+	}
+	return q, malformed("quarantine", on, err)
+}
+
+func malformed(kind, on string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fault.Inputf("%s message %s: %w", kind, on, err)
+}

@@ -1,0 +1,144 @@
+package bus
+
+import (
+	"bytes"
+	"math"
+	"strings"
+	"testing"
+
+	"shaver/internal/fault"
+	"shaver/internal/job"
+)
+
+func TestSubjects(t *testing.T) {
+	for _, shard := range []int{0, 7, math.MaxInt32} {
+		id, got, ok := parseSubject(taskPrefix, subject(taskPrefix, testJob, shard))
+		if id != testJob || got != shard || !ok {
+			t.Errorf("%d came back as %s, %d, %v", shard, id, got, ok)
+		}
+	}
+	for _, s := range []string{"", "shaver.task.", taskPrefix + testJob, taskPrefix + testJob + ".", taskPrefix + testJob + ".01",
+		taskPrefix + testJob + ".-1", taskPrefix + testJob + ".+1", taskPrefix + testJob + ".2147483648", taskPrefix + testJob + ".1.2",
+		taskPrefix + "abc.1", taskPrefix + strings.ToUpper(testJob) + "x.1", resultPrefix + testJob + ".1"} {
+		if id, shard, ok := parseSubject(taskPrefix, s); ok {
+			t.Errorf("%q was read as %s, %d", s, id, shard)
+		}
+	}
+}
+
+func TestDecodeTaskRefuses(t *testing.T) {
+	task := newTask(1, 3)
+	on := subject(taskPrefix, task.Job, 3)
+	good, err := encodeTask(task)
+	must(t, err)
+	if _, err := decodeTask(on, good); err != nil {
+		t.Fatal(err)
+	}
+	swap := func(old, new string) []byte {
+		if !bytes.Contains(good, []byte(old)) {
+			t.Fatalf("%s does not hold %s", good, old)
+		}
+		return bytes.Replace(good, []byte(old), []byte(new), 1)
+	}
+	tests := map[string]struct {
+		on   string
+		body []byte
+	}{
+		"empty":          {on, nil},
+		"null":           {on, []byte("null")},
+		"truncated":      {on, good[:len(good)-1]},
+		"more behind":    {on, append(bytes.Clone(good), ' ')},
+		"unknown field":  {on, swap(`{"job"`, `{"x":1,"job"`)},
+		"twice":          {on, swap(`"shard":3`, `"shard":3,"shard":3`)},
+		"spelling":       {on, swap(`"shard"`, `"Shard"`)},
+		"missing":        {on, swap(`"shard":3,`, ``)},
+		"version":        {on, swap(`"version":1`, `"version":2`)},
+		"other spec":     {on, swap(`"seed":1`, `"seed":2`)},
+		"no rows":        {on, swap(`"rows":1000`, `"rows":0`)},
+		"negative bytes": {on, swap(`"bytes":10`, `"bytes":-10`)},
+		"digest":         {on, swap(digest("c"), digest("C"))},
+		"blob name":      {on, swap(`/3"`, `/4"`)},
+		"other model":    {on, swap("model/aa", "model/ba")},
+		"other shard":    {subject(taskPrefix, task.Job, 4), good},
+		"other job":      {subject(taskPrefix, newTask(2, 3).Job, 3), good},
+		"other kind":     {subject(resultPrefix, task.Job, 3), good},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if _, err := decodeTask(test.on, test.body); !fault.IsInput(err) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestEncodeRefuses(t *testing.T) {
+	task := newTask(1, 3)
+	task.Spec.Splits = []string{"\xff"}
+	task.Job = task.Spec.ID()
+	task.Data.Name = ShardName(task.Job, 3)
+	if _, err := encodeTask(task); err == nil {
+		t.Error("text that does not read back was written")
+	}
+	for name, spoil := range map[string]func(*job.Result){
+		"rows": func(r *job.Result) { r.Rows = 0 }, "NaN": func(r *job.Result) { r.Seconds = math.NaN() },
+		"infinite": func(r *job.Result) { r.CPU = math.Inf(1) }, "negative": func(r *job.Result) { r.CPU = -1 },
+		"other shard": func(r *job.Result) { r.Shard++ }, "job": func(r *job.Result) { r.Job = "*" },
+		"shard": func(r *job.Result) { r.Shard = -1 }, "attempt": func(r *job.Result) { r.Partial.Name += "/x" },
+	} {
+		r := newResult(newTask(1, 3), "a")
+		spoil(&r)
+		if _, err := encodeResult(r); err == nil {
+			t.Errorf("%s: %+v was written", name, r)
+		}
+	}
+}
+
+func TestTidy(t *testing.T) {
+	for text, want := range map[string]string{"": "", " a\n\tb ": "a b", "\xffx": "?x",
+		strings.Repeat("é", maxText): strings.Repeat("é", maxText/2), "x" + strings.Repeat("é", maxText): "x" + strings.Repeat("é", maxText/2-1)} {
+		if got := tidy(text); got != want {
+			t.Errorf("%.20q became %.20q, expected %.20q", text, got, want)
+		}
+	}
+}
+
+// FuzzDecode: what is taken says what its subject says, and is written back as
+// the same bytes.
+func FuzzDecode(f *testing.F) {
+	task := newTask(1, 3)
+	t, err := encodeTask(task)
+	must(f, err)
+	r, err := encodeResult(newResult(task, "a"))
+	must(f, err)
+	q, err := encodeQuarantine(job.Quarantine{Job: task.Job, Shard: 3, Reason: "row 1 <é>", Worker: "w"})
+	must(f, err)
+	for prefix, body := range map[string][]byte{taskPrefix: t, resultPrefix: r, quarantinePrefix: q} {
+		f.Add(subject(prefix, task.Job, 3), body)
+		f.Add(subject(prefix, task.Job, 4), body)
+		f.Add(subject(prefix, task.Job, 3), append([]byte(" "), body...))
+	}
+	f.Add("", []byte(nil))
+	f.Fuzz(func(t *testing.T, on string, body []byte) {
+		same := func(prefix, id string, shard int, back []byte, err error) {
+			if err != nil || !bytes.Equal(back, body) || subject(prefix, id, shard) != on {
+				t.Errorf("%s: %q was read and written back as %q (%v)", on, body, back, err)
+			}
+			if _, _, ok := parseSubject(prefix, on); !ok {
+				t.Errorf("%q was taken for a subject", on)
+			}
+		}
+		if m, err := decodeTask(on, body); err == nil {
+			back, err := encodeTask(m)
+			same(taskPrefix, m.Job, m.Shard, back, err)
+		}
+		if m, err := decodeResult(on, body); err == nil {
+			back, err := encode(checkResult, m)
+			same(resultPrefix, m.Job, m.Shard, back, err)
+		}
+		if m, err := decodeQuarantine(on, body); err == nil {
+			back, err := encode(checkQuarantine, m)
+			same(quarantinePrefix, m.Job, m.Shard, back, err)
+		}
+	})
+}

@@ -1,0 +1,102 @@
+package bus
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"go.uber.org/zap"
+)
+
+// readyTimeout bounds the start of an embedded server, which must read what its
+// folder holds.
+const readyTimeout = 30 * time.Second
+
+// ServerConfig is an embedded server.
+type ServerConfig struct {
+	StoreDir string // holds the streams; one server at a time
+	Listen   string // host:port, port 0 = any free one; "" = only connections inside the process
+	// SyncAlways makes every acknowledged write survive a power failure.
+	// Without it writes of the last two minutes may be lost, which is right
+	// for a folder that is thrown away with the job.
+	SyncAlways bool
+	Log        *zap.Logger // warnings and errors of the server; nil = silent
+}
+
+// Server is an embedded NATS server with JetStream.
+type Server struct {
+	server *server.Server
+	listen bool
+}
+
+// StartServer returns once the server takes connections.
+func StartServer(c ServerConfig) (*Server, error) {
+	if c.StoreDir == "" {
+		return nil, errors.New("bus: an embedded server needs a folder for its streams")
+	}
+	options := &server.Options{
+		ServerName: "shaver", JetStream: true, StoreDir: c.StoreDir, SyncAlways: c.SyncAlways,
+		DisableJetStreamBanner: true, NoSigs: true, DontListen: c.Listen == "",
+	}
+	if c.Listen != "" {
+		host, port, err := net.SplitHostPort(c.Listen)
+		if err != nil {
+			return nil, fmt.Errorf("bus: address to listen on: %w", err)
+		}
+		number, err := strconv.ParseUint(port, 10, 16)
+		if err != nil {
+			return nil, fmt.Errorf("bus: address to listen on: port %q", port)
+		}
+		options.Host, options.Port = host, int(number)
+		if number == 0 {
+			options.Port = server.RANDOM_PORT
+		}
+	}
+	ns, err := server.NewServer(options)
+	if err != nil {
+		return nil, fmt.Errorf("start the embedded NATS server: %w", err)
+	}
+	log := &serverLog{keep: zap.NewNop()}
+	if c.Log != nil {
+		log.keep = c.Log.Named("nats-server")
+	}
+	ns.SetLoggerV2(log, false, false, false)
+	ns.Start()
+	s := &Server{server: ns, listen: c.Listen != ""}
+	if !ready(ns, log) {
+		s.Shutdown()
+		return nil, fmt.Errorf("start the embedded NATS server in %s: %s", c.StoreDir, log.reason())
+	}
+	return s, nil
+}
+
+// URL returns where clients of other processes connect, "" if they cannot.
+func (s *Server) URL() string {
+	if !s.listen {
+		return ""
+	}
+	return s.server.ClientURL()
+}
+
+// Shutdown stops the server and returns when nothing of it runs any more. What
+// was stored stays in the folder.
+func (s *Server) Shutdown() {
+	s.server.Shutdown()
+	s.server.WaitForShutdown()
+}
+
+// ready waits for the server, but not for one that has given up.
+func ready(ns *server.Server, log *serverLog) bool {
+	for end := time.Now().Add(readyTimeout); time.Now().Before(end); {
+		if ns.ReadyForConnections(200 * time.Millisecond) {
+			return ns.JetStreamEnabled()
+		}
+		if log.gaveUp() {
+			return false
+		}
+	}
+	return false
+}

@@ -1,0 +1,312 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"shaver/internal/job"
+)
+
+func TestTaskOverTCP(t *testing.T) {
+	s := startServer(t, ServerConfig{Listen: "127.0.0.1:0"})
+	coordinator, worker := connect(t, Config{URL: s.URL(), Name: "c"}), connect(t, Config{URL: s.URL(), Name: "w"})
+	setUp(t, coordinator, testQueue)
+	task := newTask(1, 3)
+	publish(t, coordinator, task, task) // twice is once
+	d := next(t, worker)
+	if got, want := fmt.Sprint(d.Task), fmt.Sprint(task); got != want {
+		t.Errorf("got %s, published %s", got, want)
+	}
+	if d.Lease != testQueue.Lease || d.Try != 1 || !isAttempt(d.Attempt) {
+		t.Errorf("lease %v, try %d, attempt %q", d.Lease, d.Try, d.Attempt)
+	}
+	must(t, d.Heartbeat(t.Context()))
+	won, err := worker.PublishResult(t.Context(), newResult(task, d.Attempt))
+	if must(t, err); !won {
+		t.Error("the only result did not win")
+	}
+	must(t, d.Done(t.Context()))
+	e := events(t, coordinator, task.Job, 1)[0]
+	if e.Shard != 3 || e.Result == nil || e.Result.Worker != "w-"+d.Attempt {
+		t.Errorf("event %+v", e)
+	}
+	other := task
+	other.Rows++
+	publish(t, coordinator, task)
+	if err := coordinator.PublishTask(t.Context(), other); !errors.Is(err, ErrConflict) {
+		t.Errorf("another task in its place: %v", err)
+	}
+	must(t, coordinator.DeleteTask(t.Context(), task.Job, 3))
+	must(t, coordinator.DeleteTask(t.Context(), task.Job, 3))
+	publish(t, coordinator, other)
+}
+
+func TestRacingResults(t *testing.T) {
+	b := newBus(t, testQueue)
+	const shards, racers = 20, 20
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	winners := map[int][]string{}
+	for shard := range shards {
+		for i := range racers {
+			group.Go(func() {
+				r := newResult(newTask(1, shard), fmt.Sprint(i))
+				won, err := b.PublishResult(t.Context(), r)
+				if err != nil {
+					t.Error(err)
+				}
+				if won {
+					mu.Lock()
+					winners[shard] = append(winners[shard], r.Worker)
+					mu.Unlock()
+				}
+			})
+		}
+	}
+	group.Wait()
+	for _, e := range events(t, b, newTask(1, 0).Job, shards) {
+		if won := winners[e.Shard]; len(won) != 1 || won[0] != e.Result.Worker {
+			t.Errorf("shard %d: %v won, stored is %s", e.Shard, won, e.Result.Worker)
+		}
+		// The winner may ask again, as after an answer that was lost.
+		if won, err := b.PublishResult(t.Context(), *e.Result); !won || err != nil {
+			t.Errorf("shard %d: the stored result again: %v, %v", e.Shard, won, err)
+		}
+	}
+	if s, err := b.stream(t.Context(), resultsStream); err != nil || s.CachedInfo().State.Msgs > shards {
+		t.Errorf("%v: more than %d results stored", err, shards)
+	}
+}
+
+func TestLease(t *testing.T) {
+	b := newBus(t, Queue{Lease: time.Second, Window: 10, Replicas: 1})
+	publish(t, b, newTask(1, 0))
+	kept := next(t, b)
+	again := make(chan *Delivery, 1)
+	go func() {
+		if d, err := b.NextTask(t.Context()); err == nil {
+			again <- d
+		}
+	}()
+	for end := time.Now().Add(2500 * time.Millisecond); time.Now().Before(end); {
+		must(t, kept.Heartbeat(t.Context()))
+		select {
+		case <-again:
+			t.Fatal("the task went to another in spite of heartbeats")
+		case <-time.After(kept.Lease / 4):
+		}
+	}
+	second := <-again // kept is silent from here on
+	if second.Try != 2 || second.Attempt == kept.Attempt {
+		t.Errorf("try %d, attempt %s after %s", second.Try, second.Attempt, kept.Attempt)
+	}
+	if err := kept.Heartbeat(t.Context()); !errors.Is(err, ErrLeaseLost) {
+		t.Errorf("heartbeat after the lease: %v", err)
+	}
+	if err := kept.Release(t.Context(), 0); !errors.Is(err, ErrLeaseLost) {
+		t.Errorf("release after the lease: %v", err)
+	}
+	must(t, second.Release(t.Context(), 0))
+	third := next(t, b)
+	must(t, third.Release(t.Context(), 100*time.Millisecond))
+	start := time.Now()
+	fourth := next(t, b)
+	if waited := time.Since(start); fourth.Try != 4 || waited < 50*time.Millisecond {
+		t.Errorf("try %d after %v", fourth.Try, waited)
+	}
+	// Deleted under the worker's hands: nothing to complain about.
+	must(t, b.DeleteTask(t.Context(), fourth.Task.Job, 0))
+	must(t, fourth.Done(t.Context()))
+	must(t, kept.Done(t.Context()))
+}
+
+func TestStalled(t *testing.T) {
+	b := newBus(t, Queue{Lease: 100 * time.Millisecond, Window: 10, Replicas: 1})
+	mine, other := newTask(1, 4), newTask(2, 0)
+	publish(t, b, mine)
+	for try := range maxDeliver { // five workers die over it
+		if d := next(t, b); d.Try != try+1 {
+			t.Fatalf("try %d, expected %d", d.Try, try+1)
+		}
+	}
+	idle, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	got := make(chan *Delivery, 10)
+	go func() {
+		for {
+			d, err := b.NextTask(idle)
+			if err != nil {
+				close(got)
+				return
+			}
+			got <- d
+		}
+	}()
+	var stall Stall
+	for end := time.Now().Add(10 * time.Second); stall.Dead == 0; time.Sleep(20 * time.Millisecond) {
+		var err error
+		if stall, err = b.Stalled(t.Context(), mine.Job); err != nil || time.Now().After(end) {
+			t.Fatalf("no stall: %v", err)
+		}
+	}
+	if stall.Dead != 1 || !stall.Sure || !slices.Equal(stall.Shards, []int{4}) {
+		t.Errorf("%+v", stall)
+	}
+	cancel()
+	for d := range got {
+		t.Errorf("delivered a sixth time: %+v", d)
+	}
+	publish(t, b, other, newTask(1, 5)) // never handed out: not suspect
+	if stall, err := b.Stalled(t.Context(), other.Job); err != nil || stall.Dead != 1 || len(stall.Shards) != 0 {
+		t.Errorf("other job: %+v, %v", stall, err)
+	}
+	must(t, b.DeleteTask(t.Context(), mine.Job, 4))
+	if stall, err := b.Stalled(t.Context(), mine.Job); err != nil || stall.Dead != 0 {
+		t.Errorf("after the delete: %+v, %v", stall, err)
+	}
+	publish(t, b, mine) // and it can come again
+	for range 3 {
+		if d := next(t, b); d.Try != 1 {
+			t.Errorf("shard %d, try %d", d.Task.Shard, d.Try)
+		}
+	}
+}
+
+func TestQuarantine(t *testing.T) {
+	b := newBus(t, testQueue)
+	good, bad := newTask(1, 0), newTask(1, 1)
+	publish(t, b, good)
+	must(t, next(t, b).Quarantine(t.Context(), "row 7:\nfield 3 \xff is out of range"))
+	// A task that is none is set aside by the bus.
+	_, err := b.js.Publish(t.Context(), subject(taskPrefix, bad.Job, 1), []byte(`{"job":1}`))
+	must(t, err)
+	_, err = b.js.Publish(t.Context(), taskPrefix+"x.01", []byte(`{}`))
+	must(t, err)
+	publish(t, b, newTask(1, 2))
+	if d := next(t, b); d.Task.Shard != 2 {
+		t.Errorf("shard %d was delivered", d.Task.Shard)
+	}
+	all := events(t, b, good.Job, 2)
+	want := job.Quarantine{Job: good.Job, Reason: "row 7: field 3 ? is out of range", Worker: "test"}
+	if all[0].Quarantine == nil || *all[0].Quarantine != want {
+		t.Errorf("got %+v, expected %+v", all[0].Quarantine, want)
+	}
+	if q := all[1].Quarantine; q == nil || q.Shard != 1 || !strings.Contains(q.Reason, "task message") {
+		t.Errorf("got %+v for the malformed task", q)
+	}
+	held, err := b.subjects(t.Context(), "test", tasksStream, taskPrefix+">")
+	if must(t, err); len(held) != 1 {
+		t.Errorf("tasks left: %v", held)
+	}
+	must(t, b.DeleteQuarantine(t.Context(), good.Job, 0))
+}
+
+func TestWindow(t *testing.T) {
+	b := newBus(t, Queue{Lease: time.Minute, Window: 3, Replicas: 1})
+	const tasks = 12
+	published := make(chan int, tasks)
+	go func() {
+		for shard := range tasks {
+			if err := b.PublishTask(t.Context(), newTask(1, shard)); err != nil {
+				t.Error(err)
+			}
+			published <- shard
+		}
+	}()
+	for range 3 {
+		<-published
+	}
+	select {
+	case shard := <-published:
+		t.Fatalf("shard %d went beyond the window", shard)
+	case <-time.After(200 * time.Millisecond):
+	}
+	publish(t, b, newTask(1, 2)) // stored already: no room needed
+	for shard := range tasks {
+		d := next(t, b)
+		if d.Task.Shard != shard {
+			t.Errorf("shard %d, expected %d", d.Task.Shard, shard)
+		}
+		must(t, d.Done(t.Context()))
+	}
+}
+
+func TestEvents(t *testing.T) {
+	b := newBus(t, testQueue)
+	const each = 600 // more than a batch
+	jobs := []uint64{1, 2}
+	var group sync.WaitGroup
+	for _, seed := range jobs {
+		group.Go(func() {
+			for shard := range each {
+				if _, err := b.PublishResult(t.Context(), newResult(newTask(seed, shard), "a")); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for _, seed := range jobs { // some stored before, some to come
+		id := newTask(seed, 0).Job
+		for shard, e := range events(t, b, id, each) {
+			if e.Shard != shard || e.Result == nil || e.Result.Job != id || e.Result.Shard != shard {
+				t.Fatalf("job %s: event %d is %+v", id, shard, e)
+			}
+		}
+	}
+	group.Wait()
+	if _, err := b.js.Publish(t.Context(), subject(resultPrefix, newTask(3, 0).Job, 5), []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	id := newTask(3, 0).Job
+	if e := events(t, b, id, 1)[0]; e.Shard != 5 || e.Err == nil || e.Result != nil {
+		t.Errorf("malformed result: %+v", e)
+	}
+	must(t, b.DeleteResult(t.Context(), id, 5))
+	if won, err := b.PublishResult(t.Context(), newResult(newTask(3, 5), "a")); !won || err != nil {
+		t.Errorf("result in place of the malformed one: %v, %v", won, err)
+	}
+	if e := events(t, b, id, 1)[0]; e.Result == nil {
+		t.Errorf("%+v", e)
+	}
+	for _, bad := range []string{"", "*", ">", "a.b", strings.Repeat("g", 20)} {
+		if err := b.Events(t.Context(), bad, func(Event) error { return nil }); err == nil {
+			t.Errorf("job id %q was taken", bad)
+		}
+	}
+}
+
+// A reader whose consumer is deleted under it misses nothing and gets nothing
+// twice.
+func TestEventsReaderDeleted(t *testing.T) {
+	b := newBus(t, testQueue)
+	const each = 10
+	seen := make(chan int)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var group sync.WaitGroup
+	group.Go(func() {
+		_ = b.Events(ctx, newTask(1, 0).Job, func(e Event) error { seen <- e.Shard; return nil })
+	})
+	for shard := range 2 * each {
+		if shard == each {
+			s, err := b.stream(ctx, resultsStream)
+			must(t, err)
+			for name := range s.ConsumerNames(ctx).Name() {
+				must(t, b.js.DeleteConsumer(ctx, resultsStream, name))
+			}
+		}
+		_, err := b.PublishResult(ctx, newResult(newTask(1, shard), "a"))
+		must(t, err)
+		if got := <-seen; got != shard {
+			t.Fatalf("shard %d, expected %d", got, shard)
+		}
+	}
+	cancel()
+	group.Wait()
+}

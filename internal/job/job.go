@@ -1,0 +1,79 @@
+// Package job says what a job is: its specification and identity, its tasks and
+// results, and the state machine that leads from a submission to a finished
+// set of shards. It is pure: events in, actions out; no clock, network or file.
+package job
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+)
+
+// Spec is everything that decides the bytes of a job's scores, and nothing
+// else: no worker count, no shard size, no address.
+type Spec struct {
+	Version   int      `json:"version"`   // of this form; see SpecVersion
+	Model     string   `json:"model"`     // SHA-256 of the model's canonical bytes
+	Dataset   string   `json:"dataset"`   // SHA-256 of the dataset's manifest
+	Splits    []string `json:"splits"`    // in the dataset's order
+	Sample    float64  `json:"sample"`    // portion of the rows, (0, 1]
+	Baseline  string   `json:"baseline"`  // what stands in for a dropped entry: zero or codebook
+	Estimator string   `json:"estimator"` // permutation or exact
+	Passes    int      `json:"passes"`    // walks a row; 1 for exact
+	Seed      uint64   `json:"seed"`
+	Kernel    string   `json:"kernel"` // float32 kernels that compute it; others give other last bits
+}
+
+// SpecVersion changes when the same spec would give other bytes.
+const SpecVersion = 1
+
+// ID returns the job's identity: 20 hexadecimal digits of the SHA-256 of the
+// spec's JSON. The same job submitted twice has the same ID.
+func (s *Spec) ID() string {
+	text, err := json.Marshal(s)
+	if err != nil {
+		panic("job: spec does not marshal: " + err.Error())
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:10])
+}
+
+// Blob refers to immutable bytes in the blob store.
+type Blob struct {
+	Name   string `json:"name"`
+	Bytes  int64  `json:"bytes"`
+	SHA256 string `json:"sha256"` // hexadecimal
+}
+
+// Task is the unit of work, of retry and of identity: all passes over the rows
+// of one shard.
+type Task struct {
+	Job      string `json:"job"`
+	Shard    int    `json:"shard"`
+	Spec     Spec   `json:"spec"`
+	Rows     int64  `json:"rows"`     // of the shard
+	Data     Blob   `json:"data"`     // the shard
+	Model    Blob   `json:"model"`    // the whole checkpoint, as safetensors
+	Baseline Blob   `json:"baseline"` // m*d little-endian float32
+}
+
+// Result is the manifest of a finished task.
+type Result struct {
+	Job     string  `json:"job"`
+	Shard   int     `json:"shard"`
+	Rows    int64   `json:"rows"`
+	Partial Blob    `json:"partial"`
+	Kernel  string  `json:"kernel"`
+	Worker  string  `json:"worker"`  // who computed it, for people
+	Seconds float64 `json:"seconds"` // wall time of the computation
+	CPU     float64 `json:"cpu"`     // core-seconds of the computation
+}
+
+// Quarantine sets a task aside: its shard or its model cannot be computed, and
+// trying again would fail the same way.
+type Quarantine struct {
+	Job    string `json:"job"`
+	Shard  int    `json:"shard"`
+	Reason string `json:"reason"` // one line: which row or tensor, and why
+	Worker string `json:"worker"`
+}

@@ -1,0 +1,213 @@
+// Package worker computes tasks: task -> shard -> partial -> result. A worker
+// keeps nothing but the models it has read.
+package worker
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"shaver/internal/arrowio"
+	"shaver/internal/bus"
+	"shaver/internal/fault"
+	"shaver/internal/job"
+	"shaver/internal/kernel"
+	"shaver/internal/shapley"
+	"shaver/internal/shard"
+)
+
+// Config is what a worker needs.
+type Config struct {
+	Bus     *bus.Bus
+	Name    string               // for people, in results and logs
+	Threads int                  // goroutines that compute one task
+	Models  *Models              // may be shared by the workers of a process
+	CPU     func() time.Duration // CPU time of this process so far; nil = somebody else counts it
+	OnRows  func(rows int)       // called as rows are computed, from any goroutine; nil = not
+	Log     *zap.Logger
+}
+
+// The most that a reference may claim before anything is read.
+const (
+	maxModelBytes = 64 << 30
+	maxShardBytes = 4 << 30
+)
+
+// Run computes one task after the other until ctx ends, which abandons the task
+// in work, or drain is closed, which finishes it first. It returns nil when it
+// was drained, ctx's error when it was cancelled.
+func Run(ctx context.Context, drain <-chan struct{}, c Config) error {
+	waiting, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		select {
+		case <-drain:
+			stop()
+		case <-waiting.Done():
+		}
+	}()
+	for {
+		d, err := c.Bus.NextTask(waiting)
+		if err != nil {
+			if waiting.Err() != nil && ctx.Err() == nil {
+				return nil
+			}
+			return err
+		}
+		if err := c.task(ctx, d); err != nil {
+			return err
+		}
+	}
+}
+
+// task computes one task and sees it to its end. It returns an error only when
+// the worker must end.
+func (c *Config) task(ctx context.Context, d *bus.Delivery) error {
+	log := c.Log.With(zap.String("job", d.Task.Job), zap.Int("shard", d.Task.Shard), zap.Int("try", d.Try))
+	var steps atomic.Int64 // grows as the task gets on
+	computing, stop := context.WithCancel(ctx)
+	beating := make(chan struct{})
+	go func() {
+		defer close(beating)
+		beat(computing, d, &steps, log)
+	}()
+	err := c.compute(computing, d, &steps, log)
+	stop()
+	<-beating
+	switch {
+	case err == nil:
+		if err := d.Done(ctx); err != nil {
+			log.Warn("task done, but not acknowledged: it may be computed again in vain", zap.Error(err))
+		}
+		return nil
+	case ctx.Err() != nil:
+		release(d, 0)
+		return ctx.Err()
+	case fault.IsInput(err):
+		log.Error("task set aside", zap.Error(err))
+		if err := d.Quarantine(ctx, err.Error()); err != nil {
+			log.Warn("cannot set the task aside: it comes again", zap.Error(err))
+		}
+		return nil
+	default:
+		log.Warn("task failed, it will be tried again", zap.Error(err))
+		release(d, time.Second)
+		return nil
+	}
+}
+
+// release gives a task back, unless the lease is in doubt. The worker may be
+// ending, so that it has its own deadline.
+func release(d *bus.Delivery, delay time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	_ = d.Release(ctx, delay) // without it the lease runs out
+}
+
+// beat renews the lease as long as the task gets on: a computation that hangs
+// goes to another worker.
+func beat(ctx context.Context, d *bus.Delivery, steps *atomic.Int64, log *zap.Logger) {
+	tick := time.NewTicker(d.Lease / 4)
+	defer tick.Stop()
+	for last := int64(-1); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if now := steps.Load(); now == last {
+			continue
+		} else {
+			last = now
+		}
+		if err := d.Heartbeat(ctx); errors.Is(err, bus.ErrLeaseLost) {
+			log.Warn("lease lost: another worker may compute the task too")
+			return
+		}
+	}
+}
+
+// compute runs the task and stores its result. Bad bytes are bad input, which
+// no other try would cure.
+func (c *Config) compute(ctx context.Context, d *bus.Delivery, steps *atomic.Int64, log *zap.Logger) error {
+	t := &d.Task
+	if name := kernel.Name(); t.Spec.Kernel != name {
+		return fmt.Errorf("the job is computed by kernel %s, this worker has %s", t.Spec.Kernel, name)
+	}
+	game, err := c.game(ctx, t)
+	if err != nil {
+		return err
+	}
+	steps.Add(1)
+	data, err := c.Bus.Get(ctx, t.Data, maxShardBytes)
+	if err != nil {
+		return err
+	}
+	rows, err := shard.Open(data, game.Model.FieldDims, t.Rows)
+	if err != nil {
+		return fault.Inputf("shard %s: %w", t.Data.Name, err)
+	}
+	steps.Add(1)
+
+	start, cpu := time.Now(), time.Duration(0)
+	if c.CPU != nil {
+		cpu = c.CPU()
+	}
+	options := shapley.Options{Estimator: t.Spec.Estimator, Passes: t.Spec.Passes, Seed: t.Spec.Seed}
+	partial, err := shapley.Estimate(ctx, game, options, options.Spread(t.Spec.Sample < 1), rows, c.Threads, func(n int) {
+		steps.Add(int64(n))
+		if c.OnRows != nil {
+			c.OnRows(n)
+		}
+	})
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		return fault.Inputf("%w", err)
+	}
+	var encoded bytes.Buffer
+	if err := arrowio.EncodePartial(&encoded, partial); err != nil {
+		return err
+	}
+	result := job.Result{Job: t.Job, Shard: t.Shard, Rows: t.Rows, Kernel: t.Spec.Kernel, Worker: c.Name, Seconds: time.Since(start).Seconds()}
+	if c.CPU != nil {
+		result.CPU = (c.CPU() - cpu).Seconds()
+	}
+	if result.Partial, err = c.Bus.Put(ctx, bus.PartialName(t.Job, t.Shard, d.Attempt), encoded.Bytes()); err != nil {
+		return err
+	}
+	steps.Add(1)
+	won, err := c.Bus.PublishResult(ctx, result)
+	if err != nil {
+		return err
+	}
+	if !won {
+		log.Info("another worker was faster")
+		return c.Bus.Delete(ctx, result.Partial.Name)
+	}
+	log.Debug("task done", zap.Int64("rows", t.Rows), zap.Float64("seconds", result.Seconds))
+	return nil
+}
+
+// game fetches the model and the baseline of a task.
+func (c *Config) game(ctx context.Context, t *job.Task) (shapley.Game, error) {
+	m, err := c.Models.get(ctx, c.Bus, t.Model)
+	if err != nil {
+		return shapley.Game{}, err
+	}
+	data, err := c.Bus.Get(ctx, t.Baseline, maxShardBytes)
+	if err != nil {
+		return shapley.Game{}, err
+	}
+	baseline, err := shapley.DecodeBaseline(data, m.Players())
+	if err != nil {
+		return shapley.Game{}, fault.Inputf("baseline %s: %w", t.Baseline.Name, err)
+	}
+	return shapley.Game{Model: m, Baseline: baseline}, nil
+}
