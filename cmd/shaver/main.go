@@ -1,0 +1,48 @@
+// Command shaver gives every entry of a click model's embedding table its
+// Shapley value, prunes the table by it, and measures what that cost.
+package main
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"shaver/internal/cli"
+)
+
+func main() { os.Exit(cli.Main(newRoot())) }
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "shaver",
+		Short: "Prune a click model's embedding table by Shapley values",
+		Long: `shaver gives every entry of a click model's embedding table its Shapley value,
+prunes the table by it to any budget, and measures what that cost.
+
+` + cli.ExitHelp,
+		Args: cli.Args(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.AddCommand(
+		quickstartCommand(),
+		group("model", "Look at checkpoints", modelInspectCommand()),
+		group("dataset", "Make and look at datasets", group("import", "Make a dataset", importCSVCommand()), datasetInspectCommand()),
+		cli.ScoreCommand("score", false),
+		group("scores", "Look at scores", scoresInspectCommand(), scoresExportCommand()),
+		pruneCommand(),
+		evaluateCommand(),
+		sweepCommand(),
+	)
+	return root
+}
+
+// group is a command that only holds others.
+func group(use, short string, commands ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{
+		Use: use, Short: short, Args: cli.Args(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(commands...)
+	return c
+}

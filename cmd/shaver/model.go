@@ -1,0 +1,91 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"shaver/internal/checkpoint"
+	"shaver/internal/cli"
+	"shaver/internal/model"
+)
+
+// modelFacts is what "model inspect" prints.
+type modelFacts struct {
+	Architecture model.Kind `json:"architecture"`
+	FieldDims    []int      `json:"field_dims"`
+	Dim          int        `json:"dim"`
+	Fields       int        `json:"fields"`
+	Features     int        `json:"features"`
+	Parameters   int        `json:"parameters"` // entries of the embedding table
+	Players      int        `json:"players"`    // of one row
+	Hidden       []int      `json:"hidden,omitempty"`
+	CrossLayers  int        `json:"cross_layers,omitempty"`
+	Experts      int        `json:"experts,omitempty"`
+	Rank         int        `json:"rank,omitempty"`
+	Structure    string     `json:"structure,omitempty"`
+	EmbeddingKey string     `json:"embedding_key"`
+	Tensors      int        `json:"tensors"`
+	Kept         *int       `json:"kept,omitempty"` // entries that a compact file keeps
+	Digest       string     `json:"digest"`
+}
+
+func modelInspectCommand() *cobra.Command {
+	var out cli.Output
+	c := &cobra.Command{
+		Use:   "inspect FILE",
+		Short: "Say what a checkpoint is: architecture, sizes, digest",
+		Args:  cli.Args(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := out.Check(); err != nil {
+				return err
+			}
+			ck, err := checkpoint.Read(args[0])
+			if err != nil {
+				return err
+			}
+			if _, err := ck.Model(); err != nil { // every tensor is there, fits, and is finite
+				return err
+			}
+			facts := inspectModel(ck)
+			return out.Print(c.OutOrStdout(), facts, facts.table)
+		},
+	}
+	out.Flag(c)
+	return c
+}
+
+func inspectModel(ck *checkpoint.Checkpoint) *modelFacts {
+	a := &ck.Architecture
+	f := &modelFacts{
+		Architecture: a.Kind, FieldDims: a.FieldDims, Dim: a.Dim, Fields: a.Fields(), Features: a.Features(),
+		Parameters: a.Parameters(), Players: a.Players(), Hidden: a.Hidden, CrossLayers: a.CrossLayers,
+		Experts: a.Experts, Rank: a.Rank, Structure: a.Structure,
+		EmbeddingKey: ck.EmbeddingKey, Tensors: len(ck.Keys), Digest: ck.Digest(),
+	}
+	if ck.Compact {
+		f.Kept = &ck.Kept
+	}
+	return f
+}
+
+func (f *modelFacts) table(w io.Writer) {
+	fmt.Fprintf(w, "architecture\t%s %s\n", f.Architecture, f.Structure)
+	fmt.Fprintf(w, "fields\t%d\t%v\n", f.Fields, f.FieldDims)
+	fmt.Fprintf(w, "embedding\t%d x %d\t%d parameters, %d players a row\n", f.Features, f.Dim, f.Parameters, f.Players)
+	if f.Kept != nil {
+		fmt.Fprintf(w, "pruned\t%d kept\n", *f.Kept)
+	}
+	if len(f.Hidden) > 0 {
+		fmt.Fprintf(w, "hidden layers\t%v\n", f.Hidden)
+	}
+	if f.CrossLayers > 0 {
+		fmt.Fprintf(w, "cross layers\t%d\n", f.CrossLayers)
+	}
+	if f.Experts > 0 {
+		fmt.Fprintf(w, "experts\t%d of rank %d\n", f.Experts, f.Rank)
+	}
+	fmt.Fprintf(w, "tensors\t%d\tembedding in %s\n", f.Tensors, f.EmbeddingKey)
+	fmt.Fprintf(w, "digest\t%s\n", f.Digest)
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"sort"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"shaver/internal/checkpoint"
+	"shaver/internal/cli"
+	"shaver/internal/fault"
+	"shaver/internal/prune"
+	"shaver/internal/scores"
+)
+
+type pruneOptions struct {
+	model, scores, out, rank string
+	sparsity                 float64
+	parameters               int
+	bytes                    int64
+	dense                    bool
+	output                   cli.Output
+}
+
+// pruning is what "prune" prints.
+type pruning struct {
+	Out        string  `json:"out"`
+	Baseline   string  `json:"baseline"`
+	Rank       string  `json:"rank"`
+	Sparsity   float64 `json:"sparsity"` // dropped / entries
+	Entries    int     `json:"entries"`
+	Dropped    int     `json:"dropped"`
+	Kept       int     `json:"kept"`
+	Parameters int     `json:"parameters"` // kept, and the codebook's if there is one
+	Bytes      int64   `json:"bytes"`
+	DenseBytes int64   `json:"dense_bytes"` // of the unpruned model as safetensors
+}
+
+func pruneCommand() *cobra.Command {
+	var o pruneOptions
+	c := &cobra.Command{
+		Use:   "prune",
+		Short: "Drop the least valuable entries of a model's embedding table, down to a budget",
+		Long: `Drop the entries of --model whose --scores are least, down to one budget:
+--sparsity (portion of entries to drop), --parameters (to keep, the codebook
+counted) or --bytes (of the file). Dropped entries read what they read in the
+scores' job: zero, or the field's codebook value.
+
+The file is compact: what is kept, and where. With --dense it is an ordinary
+state dict under the original keys, which load_state_dict takes.
+
+` + cli.ExitHelp,
+		Args: cli.Args(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := cli.Required(c, "model", "scores", "out"); err != nil {
+				return err
+			}
+			return o.run(c)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.model, "model", "", "the checkpoint that was scored")
+	f.StringVar(&o.scores, "scores", "", "its scores")
+	f.StringVar(&o.out, "out", "", "file to write, safetensors")
+	f.Float64Var(&o.sparsity, "sparsity", 0, "budget: portion of the entries to drop")
+	f.IntVar(&o.parameters, "parameters", 0, "budget: parameters to keep")
+	f.Int64Var(&o.bytes, "bytes", 0, "budget: bytes of the compact file")
+	f.StringVar(&o.rank, "rank", prune.Abs, "order of the scores: "+strings.Join(prune.Ranks(), " or "))
+	f.BoolVar(&o.dense, "dense", false, "write an ordinary state dict")
+	o.output.Flag(c)
+	return c
+}
+
+func (o *pruneOptions) run(c *cobra.Command) error {
+	budgets := 0
+	for _, name := range []string{"sparsity", "parameters", "bytes"} {
+		if c.Flags().Changed(name) {
+			budgets++
+		}
+	}
+	if budgets != 1 {
+		return fault.Usagef("shaver prune needs one of --sparsity, --parameters and --bytes")
+	}
+	if o.dense && c.Flags().Changed("bytes") {
+		return fault.Usagef("--bytes is a budget of the compact file: a dense one is as large as the model")
+	}
+	if err := o.output.Check(); err != nil {
+		return err
+	}
+	p, err := openPruner(o.model, o.scores)
+	if err != nil {
+		return err
+	}
+	order, err := prune.Order(o.rank, p.scores.Phi, p.table)
+	if err != nil {
+		return fault.Usagef("%w", err)
+	}
+	drop, err := o.budget(c, p)
+	if err != nil {
+		return err
+	}
+	mask := prune.Mask(order, drop)
+	a := &p.checkpoint.Architecture
+	result := pruning{
+		Out: o.out, Baseline: p.scores.Spec.Baseline, Rank: o.rank, Sparsity: float64(drop) / float64(a.Parameters()),
+		Entries: a.Parameters(), Dropped: drop, Kept: a.Parameters() - drop,
+		Parameters: prune.Parameters(a, drop, p.scores.Spec.Baseline), DenseBytes: p.checkpoint.DenseSize(),
+	}
+	if o.dense {
+		result.Bytes, err = checkpoint.WriteDense(o.out, p.checkpoint.WithEmbedding(prune.Table(a, p.table, mask, p.scores.Baseline)))
+	} else {
+		result.Bytes, err = checkpoint.WriteCompact(o.out, p.checkpoint, mask, p.scores.Baseline)
+	}
+	if err != nil {
+		return err
+	}
+	return o.output.Print(c.OutOrStdout(), result, func(w io.Writer) {
+		fmt.Fprintf(w, "pruned\t%s\n", result.Out)
+		fmt.Fprintf(w, "dropped\t%d of %d\tentries read %s\n", result.Dropped, result.Entries, result.Baseline)
+		fmt.Fprintf(w, "parameters\t%d\n", result.Parameters)
+		fmt.Fprintf(w, "bytes\t%d\t%.1f%% of the dense model\n", result.Bytes, 100*float64(result.Bytes)/float64(result.DenseBytes))
+	})
+}
+
+// budget returns how many entries to drop.
+func (o *pruneOptions) budget(c *cobra.Command, p *pruner) (int, error) {
+	a := &p.checkpoint.Architecture
+	entries := a.Parameters()
+	switch {
+	case c.Flags().Changed("parameters"):
+		least := prune.Parameters(a, entries, p.scores.Spec.Baseline)
+		if o.parameters < least {
+			return 0, fault.Usagef("--parameters %d: the codebook alone has %d", o.parameters, least)
+		}
+		return max(0, entries-(o.parameters-least)), nil
+	case c.Flags().Changed("bytes"):
+		// The file's size depends on the number of kept entries only, and rises with it.
+		drop := sort.Search(entries+1, func(drop int) bool { return p.checkpoint.CompactSize(entries-drop) <= o.bytes })
+		if drop > entries {
+			return 0, fault.Usagef("--bytes %d: the model without any embedding entry takes %d", o.bytes, p.checkpoint.CompactSize(0))
+		}
+		return drop, nil
+	}
+	drop, err := prune.Dropped(entries, o.sparsity)
+	if err != nil {
+		return 0, fault.Usagef("--sparsity: %w", err)
+	}
+	return drop, nil
+}
+
+// pruner is a model and the scores that were computed for it.
+type pruner struct {
+	checkpoint *checkpoint.Checkpoint
+	scores     *scores.File
+	table      []float32 // [n, d]
+}
+
+// openPruner reads both and checks that they belong together.
+func openPruner(modelFile, scoresFile string) (*pruner, error) {
+	ck, err := checkpoint.Read(modelFile)
+	if err != nil {
+		return nil, err
+	}
+	s, err := scores.Read(scoresFile)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.CheckModel(&ck.Architecture, ck.Digest()); err != nil {
+		return nil, fmt.Errorf("%s and %s: %w", scoresFile, modelFile, err)
+	}
+	table, err := ck.Embedding()
+	if err != nil {
+		return nil, err
+	}
+	return &pruner{ck, s, table}, nil
+}

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"shaver/internal/atomicfile"
+	"shaver/internal/bus"
+	"shaver/internal/checkpoint"
+	"shaver/internal/cli"
+	"shaver/internal/coordinator"
+	"shaver/internal/dataset"
+	"shaver/internal/fault"
+	"shaver/internal/model"
+	"shaver/internal/planted"
+	"shaver/internal/prune"
+	"shaver/internal/shapley"
+)
+
+type quickstartOptions struct {
+	rows   int
+	seed   uint64
+	out    string
+	output cli.Output
+}
+
+func quickstartCommand() *cobra.Command {
+	var o quickstartOptions
+	c := &cobra.Command{
+		Use:   "quickstart",
+		Short: "The whole flow on data it makes itself, in about a minute",
+		Long: `Make a click model whose structure is known, and rows from it; import them;
+score the model on a NATS server embedded in this process; prune; and measure
+what pruning by Shapley values costs, beside pruning by magnitude.
+
+Half of the columns of the model's embedding table carry all its information,
+the other half are as large and of no use.
+
+` + cli.ExitHelp,
+		Args: cli.Args(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error { return o.run(c) },
+	}
+	f := c.Flags()
+	f.IntVar(&o.rows, "rows", 60_000, "rows to make")
+	f.Uint64Var(&o.seed, "seed", 1, "seed of everything random")
+	f.StringVar(&o.out, "out", "", "new folder to keep the files in (default a temporary one)")
+	o.output.Flag(c)
+	return c
+}
+
+func (o *quickstartOptions) run(c *cobra.Command) error {
+	if err := o.output.Check(); err != nil {
+		return err
+	}
+	if o.rows < 100 {
+		return fault.Usagef("--rows %d: at least 100", o.rows)
+	}
+	dir := o.out
+	if dir == "" {
+		temporary, err := os.MkdirTemp("", "shaver-quickstart-*")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(temporary)
+		dir = temporary
+	} else if err := os.Mkdir(dir, 0o755); err != nil {
+		return fault.Usagef("--out: %w", err)
+	}
+	say := func(format string, args ...any) { fmt.Fprintf(c.ErrOrStderr(), format+"\n", args...) }
+	start := time.Now()
+	file := func(name string) string { return filepath.Join(dir, name) }
+
+	say("1. make a click model and %d rows from it", o.rows)
+	config := planted.Default
+	config.Seed = o.seed
+	p, err := planted.New(config)
+	if err != nil {
+		return err
+	}
+	if _, err := checkpoint.WriteDense(file("model.safetensors"), p.Checkpoint); err != nil {
+		return err
+	}
+	if err := atomicfile.Write(file("rows.csv"), func(w io.Writer) error { return writeRows(w, p, o.rows) }); err != nil {
+		return err
+	}
+
+	say("2. import the rows, split 8:1:1")
+	if _, err := dataset.ImportEncoded(c.Context(), dataset.EncodedConfig{
+		Train: []string{file("rows.csv")}, Split: "8:1:1", Seed: o.seed, Sizes: config.FieldDims, Out: file("dataset"),
+	}); err != nil {
+		return err
+	}
+
+	say("3. score: one random order of each row's %d players", p.Model.Players())
+	report, err := o.score(c.Context(), file)
+	if err != nil {
+		return err
+	}
+	say("   %d rows in %.1f s, efficiency error %g", report.Rows, report.Seconds, report.EfficiencyError)
+
+	say("4. prune and measure on the test split")
+	sweep := sweepOptions{
+		model: file("model.safetensors"), scores: file("scores.arrow"), dataset: file("dataset"), split: dataset.Test,
+		rank: prune.Abs, sparsities: []float64{0, .5, .8, .9, .95},
+	}
+	points, err := sweep.sweep(c.Context())
+	if err != nil {
+		return err
+	}
+	if err := o.output.Print(c.OutOrStdout(), points, func(w io.Writer) { sweepTable(w, points) }); err != nil {
+		return err
+	}
+	say("done in %.0f s", time.Since(start).Seconds())
+	if o.out != "" {
+		say("the files are in %s; go on with:\n  shaver scores inspect %s\n  shaver prune --model %s --scores %s --sparsity 0.8 --out %s",
+			dir, file("scores.arrow"), file("model.safetensors"), file("scores.arrow"), file("pruned.safetensors"))
+	}
+	return nil
+}
+
+func (o *quickstartOptions) score(ctx context.Context, file func(string) string) (*cli.Report, error) {
+	log, err := cli.Logger("text", false)
+	if err != nil {
+		return nil, err
+	}
+	ck, err := checkpoint.Read(file("model.safetensors"))
+	if err != nil {
+		return nil, err
+	}
+	d, err := dataset.Open(file("dataset"))
+	if err != nil {
+		return nil, err
+	}
+	job := cli.Job{Config: coordinator.Config{
+		Checkpoint: ck, Dataset: d, Splits: []string{dataset.Train, dataset.Val}, Sample: 1, Baseline: prune.Codebook,
+		Options: shapley.Options{Estimator: shapley.Permutation, Passes: 1, Seed: o.seed},
+		Out:     file("scores.arrow"), Queue: bus.DefaultQueue, Log: log,
+	}}
+	return job.Run(ctx)
+}
+
+// writeRows writes n rows of p as CSV with local ids.
+func writeRows(to io.Writer, p *planted.Planted, n int) error {
+	w := bufio.NewWriter(to)
+	line := []byte("label")
+	for _, name := range p.Fields {
+		line = append(append(line, ','), name...)
+	}
+	_, _ = w.Write(append(line, '\n')) // the writer keeps its first error
+	offsets := model.Offsets(p.FieldDims)
+	var rows model.Rows
+	p.Rows(&rows, 0, n)
+	for i := range rows.Len() {
+		line = strconv.AppendUint(line[:0], uint64(rows.Label[i]), 10)
+		for j, f := range rows.Row(i) {
+			line = strconv.AppendInt(append(line, ','), int64(f-offsets[j]), 10)
+		}
+		_, _ = w.Write(append(line, '\n'))
+	}
+	return w.Flush()
+}

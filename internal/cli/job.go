@@ -1,0 +1,190 @@
+package cli
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"golang.org/x/sync/errgroup"
+
+	"shaver/internal/atomicfile"
+	"shaver/internal/bus"
+	"shaver/internal/coordinator"
+	"shaver/internal/job"
+	"shaver/internal/worker"
+)
+
+// Job is a scoring job and where it runs: on the cluster behind NATS, or, with
+// no address, on a server embedded in this process.
+type Job struct {
+	coordinator.Config
+	NATS    string
+	Creds   string
+	Workers int // in this process; 0 = one if the server is embedded, else none
+}
+
+// Report is what a job came to. It is printed, and written beside the scores.
+type Report struct {
+	Job             string         `json:"job"`
+	Rows            int64          `json:"rows"`
+	Seconds         float64        `json:"seconds"`
+	CPUSeconds      float64        `json:"cpu_seconds"` // of this process and of the workers elsewhere
+	Kernel          string         `json:"kernel"`
+	LossFull        float64        `json:"loss_full"`        // mean loss with nothing dropped, nat
+	LossEmpty       float64        `json:"loss_empty"`       // mean loss with everything dropped, nat
+	EfficiencyError float64        `json:"efficiency_error"` // how far the scores sum off their difference, nat
+	Digests         Digests        `json:"digests"`
+	Shards          int            `json:"shards"`
+	RowsPerShard    int64          `json:"rows_per_shard"`
+	Workers         map[string]int `json:"workers"` // shards computed by each
+}
+
+// Digests are SHA-256, in hexadecimal.
+type Digests struct {
+	Model   string `json:"model"`
+	Dataset string `json:"dataset"`
+	Scores  string `json:"scores"`
+}
+
+// Run runs the job to its end. Beside the scores file it writes NAME.job.json.
+func (j *Job) Run(ctx context.Context) (*Report, error) {
+	if _, err := os.Stat(filepath.Dir(j.Out)); err != nil {
+		return nil, fmt.Errorf("cannot write %s: %w", j.Out, err)
+	}
+	start, cpu := time.Now(), cpuTime()
+	connect, end, err := j.server()
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	b, err := connect(ctx, "coordinator")
+	if err != nil {
+		return nil, err
+	}
+	defer b.Close()
+
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	group, running := errgroup.WithContext(running)
+	var progress *Progress
+	started := make(chan struct{})
+	j.OnStart = func(spec job.Spec, plan job.Plan) {
+		j.Log.Info("scoring", zap.String("job", spec.ID()), zap.Int64("rows", plan.Rows), zap.Int("shards", plan.Shards()), zap.String("kernel", spec.Kernel))
+		progress = NewProgress("score", "rows", plan.Rows)
+		close(started)
+	}
+	workers := j.workers()
+	if workers == 0 {
+		j.OnMerged = func(rows int64) { progress.Set(rows) }
+	}
+	var models worker.Models
+	for i := range workers {
+		group.Go(func() error {
+			own, err := connect(running, fmt.Sprintf("local-%d", i+1))
+			if err != nil {
+				return err
+			}
+			defer own.Close()
+			return worker.Run(running, nil, worker.Config{
+				Bus: own, Name: fmt.Sprintf("local-%d", i+1), Threads: max(1, runtime.GOMAXPROCS(0)/workers), Models: &models, Log: j.Log,
+				OnRows: func(n int) {
+					<-started
+					progress.Add(int64(n))
+				},
+			})
+		})
+	}
+	var outcome *coordinator.Outcome
+	finished := errors.New("finished")
+	group.Go(func() (err error) {
+		if outcome, err = coordinator.Run(running, b, j.Config); err != nil {
+			return err
+		}
+		return finished // which ends the workers
+	})
+	err = group.Wait()
+	if progress != nil {
+		progress.End()
+	}
+	if !errors.Is(err, finished) {
+		return nil, err
+	}
+	report, err := newReport(outcome, j.Out)
+	if err != nil {
+		return nil, err
+	}
+	report.Seconds = time.Since(start).Seconds()
+	report.CPUSeconds = (cpuTime() - cpu).Seconds() + outcome.CPU
+	return report, report.write(strings.TrimSuffix(j.Out, filepath.Ext(j.Out)) + ".job.json")
+}
+
+func (j *Job) workers() int {
+	if j.Workers == 0 && j.NATS == "" {
+		return 1
+	}
+	return j.Workers
+}
+
+// server returns how to connect to the job's server, and how to end it if it is
+// ours.
+func (j *Job) server() (connect func(ctx context.Context, name string) (*bus.Bus, error), end func(), err error) {
+	if j.NATS != "" {
+		return func(ctx context.Context, name string) (*bus.Bus, error) {
+			return bus.Connect(ctx, bus.Config{URL: j.NATS, CredsFile: j.Creds, Name: name, Log: j.Log})
+		}, func() {}, nil
+	}
+	dir, err := os.MkdirTemp("", "shaver-*")
+	if err != nil {
+		return nil, nil, err
+	}
+	quiet := j.Log.WithOptions(zap.IncreaseLevel(zapcore.WarnLevel)) // nobody wonders whether this server is there
+	server, err := bus.StartServer(bus.ServerConfig{StoreDir: dir, Log: quiet})
+	if err != nil {
+		os.RemoveAll(dir)
+		return nil, nil, err
+	}
+	return func(ctx context.Context, name string) (*bus.Bus, error) {
+			return bus.Connect(ctx, bus.Config{Server: server, Name: name, Log: quiet})
+		}, func() {
+			server.Shutdown()
+			os.RemoveAll(dir)
+		}, nil
+}
+
+func newReport(o *coordinator.Outcome, path string) (*Report, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	digest := sha256.New()
+	if _, err := io.Copy(digest, f); err != nil {
+		return nil, err
+	}
+	s := &o.Scores
+	return &Report{
+		Job: s.Spec.ID(), Rows: s.Rows, Kernel: s.Spec.Kernel,
+		LossFull: s.LossFull, LossEmpty: s.LossEmpty, EfficiencyError: s.EfficiencyError,
+		Digests: Digests{s.Spec.Model, s.Spec.Dataset, hex.EncodeToString(digest.Sum(nil))},
+		Shards:  o.Plan.Shards(), RowsPerShard: o.Plan.RowsPerShard, Workers: o.Workers,
+	}, nil
+}
+
+func (r *Report) write(path string) error {
+	return atomicfile.Write(path, func(w io.Writer) error {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(r)
+	})
+}

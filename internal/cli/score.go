@@ -1,0 +1,109 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"shaver/internal/bus"
+	"shaver/internal/checkpoint"
+	"shaver/internal/coordinator"
+	"shaver/internal/dataset"
+	"shaver/internal/fault"
+	"shaver/internal/prune"
+	"shaver/internal/shapley"
+)
+
+type scoreOptions struct {
+	model, dataset string
+	job            Job
+	output         Output
+	log            string
+	verbose        bool
+}
+
+// ScoreCommand is "shaver score" and, with cluster, the program that a cluster
+// runs as coordinator: the same, but never with a server of its own.
+func ScoreCommand(use string, cluster bool) *cobra.Command {
+	o := scoreOptions{job: Job{Config: coordinator.Config{Queue: bus.DefaultQueue}}}
+	c := &cobra.Command{
+		Use:   use,
+		Short: "Run a job: the Shapley value of every entry of a model's embedding table",
+		Long: `Run a job: compute the Shapley value of every entry of the embedding table of
+--model on the rows of --dataset, and write them to --out. Beside it,
+NAME.job.json tells what the run took.
+
+The scores file of a job has the same bytes for any number of workers, any
+--rows-per-shard, and any number of workers that die. Submitting a job again
+that was cut off resumes it, if its server kept what was done.
+
+` + ExitHelp,
+		Args: Args(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			required := []string{"model", "dataset", "out"}
+			if cluster {
+				required = append(required, "nats")
+			}
+			if err := Required(c, required...); err != nil {
+				return err
+			}
+			return o.run(c)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.model, "model", "", "checkpoint: .pth or safetensors")
+	f.StringVar(&o.dataset, "dataset", "", "dataset folder, made by shaver dataset import")
+	f.StringVar(&o.job.Baseline, "baseline", prune.Zero, "what a dropped entry reads: "+strings.Join(prune.Baselines(), " or "))
+	f.StringVar(&o.job.Options.Estimator, "estimator", shapley.Permutation, fmt.Sprintf("%s, or %s (at most %d players a row)", shapley.Permutation, shapley.Exact, shapley.MaxExactPlayers))
+	f.IntVar(&o.job.Options.Passes, "passes", 1, "random orders per row")
+	f.Uint64Var(&o.job.Options.Seed, "seed", 1, "seed of everything random")
+	f.StringSliceVar(&o.job.Splits, "splits", []string{dataset.Train, dataset.Val}, "splits to score")
+	f.Float64Var(&o.job.Sample, "sample", 1, "portion of the rows to score, drawn without replacement")
+	f.Int64Var(&o.job.RowsPerShard, "rows-per-shard", 0, "rows a task (default a sixteenth of the rows, at most 4096)")
+	f.StringVar(&o.job.Out, "out", "", "scores file to write")
+	f.StringVar(&o.job.NATS, "nats", "", "URL of a NATS server with JetStream, where workers wait (default one inside this process)")
+	f.StringVar(&o.job.Creds, "creds", "", "credentials file for --nats")
+	f.IntVar(&o.job.Workers, "workers", 0, "workers in this process, which share its cores (default 1, with --nats 0)")
+	f.DurationVar(&o.job.Queue.Lease, "lease", bus.DefaultQueue.Lease, "how long a worker may be silent before its shard goes to another")
+	f.StringVar(&o.log, "log", "text", "form of the log on stderr: text or json")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "log more")
+	o.output.Flag(c)
+	return c
+}
+
+func (o *scoreOptions) run(c *cobra.Command) error {
+	if err := o.output.Check(); err != nil {
+		return err
+	}
+	if o.job.Workers < 0 || o.job.RowsPerShard < 0 {
+		return fault.Usagef("--workers and --rows-per-shard are not negative")
+	}
+	var err error
+	if o.job.Log, err = Logger(o.log, o.verbose); err != nil {
+		return err
+	}
+	if o.job.Checkpoint, err = checkpoint.Read(o.model); err != nil {
+		return err
+	}
+	if o.job.Dataset, err = dataset.Open(o.dataset); err != nil {
+		return err
+	}
+	report, err := o.job.Run(c.Context())
+	if err != nil {
+		return err
+	}
+	return o.output.Print(c.OutOrStdout(), report, func(w io.Writer) { report.table(w, o.job.Out) })
+}
+
+// table writes the report for people.
+func (r *Report) table(w io.Writer, path string) {
+	fmt.Fprintf(w, "scores\t%s\n", path)
+	fmt.Fprintf(w, "job\t%s\n", r.Job)
+	fmt.Fprintf(w, "rows\t%d\t%.0f/s\n", r.Rows, float64(r.Rows)/r.Seconds)
+	fmt.Fprintf(w, "seconds\t%.1f\t%.1f of CPU\n", r.Seconds, r.CPUSeconds)
+	fmt.Fprintf(w, "kernel\t%s\n", r.Kernel)
+	fmt.Fprintf(w, "mean loss\t%.6f\t%.6f with everything dropped\n", r.LossFull, r.LossEmpty)
+	fmt.Fprintf(w, "efficiency error\t%.3g\n", r.EfficiencyError)
+}

@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+
+	"shaver/internal/bus"
+	"shaver/internal/fault"
+	"shaver/internal/worker"
+)
+
+type workOptions struct {
+	nats, creds, name, log string
+	threads                int
+	verbose                bool
+}
+
+// WorkCommand is the program that a cluster runs as worker.
+func WorkCommand(use string) *cobra.Command {
+	var o workOptions
+	c := &cobra.Command{
+		Use:   use,
+		Short: "Compute the tasks of shaver jobs",
+		Long: `Compute the tasks of shaver jobs, of any job that a coordinator submits to the
+same NATS server, one task at a time on all cores.
+
+SIGTERM or Ctrl-C finishes the task in work and leaves with exit code 75; a
+second one leaves at once, and the task goes to another worker.
+
+` + ExitHelp,
+		Args: Args(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := Required(c, "nats"); err != nil {
+				return err
+			}
+			return o.run(c.Context())
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.nats, "nats", "", "URL of a NATS server with JetStream")
+	f.StringVar(&o.creds, "creds", "", "credentials file for --nats")
+	f.StringVar(&o.name, "name", "", "name in results and logs (default host and process)")
+	f.IntVar(&o.threads, "threads", runtime.GOMAXPROCS(0), "goroutines that compute a task")
+	f.StringVar(&o.log, "log", "text", "form of the log on stderr: text or json")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "log more")
+	return c
+}
+
+func (o *workOptions) run(ctx context.Context) error {
+	if o.threads < 1 {
+		return fault.Usagef("--threads is at least 1")
+	}
+	log, err := Logger(o.log, o.verbose)
+	if err != nil {
+		return err
+	}
+	if o.name == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			host = "worker"
+		}
+		o.name = fmt.Sprintf("%s-%d", host, os.Getpid())
+	}
+	b, err := bus.Connect(ctx, bus.Config{URL: o.nats, CredsFile: o.creds, Name: o.name, Log: log})
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	log.Info("worker ready", zap.String("name", o.name), zap.Int("threads", o.threads))
+	// The first signal, which ends ctx, only drains; the second ends the process.
+	err = worker.Run(context.WithoutCancel(ctx), ctx.Done(), worker.Config{
+		Bus: b, Name: o.name, Threads: o.threads, Models: new(worker.Models), CPU: cpuTime, Log: log,
+	})
+	if err == nil {
+		log.Info("drained")
+		return ErrDrained
+	}
+	return err
+}
