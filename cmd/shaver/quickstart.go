@@ -49,7 +49,7 @@ the other half are as large and of no use.
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c) },
 	}
 	f := c.Flags()
-	f.IntVar(&o.rows, "rows", 60_000, "rows to make")
+	f.IntVar(&o.rows, "rows", 200_000, "rows to make")
 	f.Uint64Var(&o.seed, "seed", 1, "seed of everything random")
 	f.StringVar(&o.out, "out", "", "new folder to keep the files in (default a temporary one)")
 	o.output.Flag(c)
