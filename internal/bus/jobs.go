@@ -71,6 +71,23 @@ func (b *Bus) DeleteQuarantine(ctx context.Context, jobID string, shard int) err
 	return b.deleteOne(ctx, quarantineStream, quarantinePrefix, jobID, shard)
 }
 
+// Stored returns how many results and quarantines of the job are stored: so many
+// events Events has to tell at once.
+func (b *Bus) Stored(ctx context.Context, jobID string) (int, error) {
+	if err := checkJob(jobID); err != nil {
+		return 0, err
+	}
+	n := 0
+	for stream, prefix := range map[string]string{resultsStream: resultPrefix, quarantineStream: quarantinePrefix} {
+		held, err := b.subjects(ctx, "count the results of job "+jobID, stream, prefix+jobID+".*")
+		if err != nil {
+			return 0, err
+		}
+		n += len(held)
+	}
+	return n, nil
+}
+
 // Cleanup deletes everything of the job: tasks, results, quarantines, shards,
 // partials, and last the keys, so that one that did not finish is found again.
 // Models and baselines may be other jobs' too and stay. A worker that is still

@@ -126,6 +126,9 @@ func newRun(b *bus.Bus, c *Config) (*run, error) {
 	if err := c.Dataset.CheckModel(&r.model.Architecture); err != nil {
 		return nil, err
 	}
+	if err := c.Options.Validate(1); err != nil { // wrong for any model
+		return nil, fault.Usagef("%w", err)
+	}
 	if err := c.Options.Validate(r.model.Players()); err != nil {
 		return nil, fault.Inputf("%w", err)
 	}
@@ -166,16 +169,18 @@ func having(d *dataset.Dataset, names ...string) []string {
 func (c *Config) splits() ([]string, error) {
 	known := []string{dataset.Train, dataset.Val, dataset.Test}
 	for _, name := range c.Splits {
-		switch {
-		case !slices.Contains(known, name):
+		if !slices.Contains(known, name) {
 			return nil, fault.Usagef("split %q: the splits are %s", name, strings.Join(known, ", "))
-		case !slices.Contains(c.Dataset.SplitNames(), name):
-			c.Log.Warn("the dataset has no such split: it is left out", zap.String("split", name))
 		}
 	}
 	splits := having(c.Dataset, c.Splits...)
 	if len(splits) == 0 {
 		return nil, fault.Inputf("the dataset has none of the splits %s, only %s", strings.Join(c.Splits, ", "), strings.Join(c.Dataset.SplitNames(), ", "))
+	}
+	for _, name := range c.Splits {
+		if !slices.Contains(splits, name) {
+			c.Log.Warn("the dataset has no such split: it is left out", zap.String("split", name))
+		}
 	}
 	return splits, nil
 }
@@ -272,38 +277,52 @@ func (r *run) lead(ctx context.Context) error {
 	return nil
 }
 
-// loop takes events and does what the machine says.
+// loop takes events and does what the machine says. What an earlier coordinator
+// of the job left comes first, so that it is not published again.
 func (r *run) loop(ctx context.Context, events <-chan bus.Event, wanted chan int) error {
-	actions := r.machine.Start()
+	stored, err := r.bus.Stored(ctx, r.id)
+	if err != nil {
+		return err
+	}
 	watch := time.NewTicker(stallEvery)
 	defer watch.Stop()
 	var stall stallWatch
-	for {
+	for told := 0; ; {
+		var actions []job.Action
+		if told == stored {
+			actions = r.machine.Start()
+			told++ // once
+		} else {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-watch.C:
+				if err := stall.look(ctx, r); err != nil {
+					return err
+				}
+				continue
+			case e := <-events:
+				told++
+				stall = stallWatch{}
+				watch.Reset(stallEvery)
+				if e.Err != nil {
+					return fmt.Errorf("shard %d: what is stored as its result is not one: %w", e.Shard, e.Err)
+				}
+				actions = r.machine.Step(eventOf(e))
+			}
+		}
 		finished, err := r.do(ctx, actions, wanted)
 		if finished || err != nil {
 			return err
 		}
-		actions = nil
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-watch.C:
-			if err := stall.look(ctx, r); err != nil {
-				return err
-			}
-		case e := <-events:
-			stall = stallWatch{}
-			watch.Reset(stallEvery)
-			switch {
-			case e.Result != nil:
-				actions = r.machine.Step(*e.Result)
-			case e.Quarantine != nil:
-				actions = r.machine.Step(*e.Quarantine)
-			default:
-				return fmt.Errorf("shard %d: what is stored as its result is not one: %w", e.Shard, e.Err)
-			}
-		}
 	}
+}
+
+func eventOf(e bus.Event) job.Event {
+	if e.Result != nil {
+		return *e.Result
+	}
+	return *e.Quarantine
 }
 
 // do carries out actions; finished says that the job is complete.

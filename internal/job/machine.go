@@ -43,14 +43,14 @@ type (
 // at most window of them ahead of their results, and merges each shard once,
 // whatever arrives, how often and in which order. It is for one goroutine.
 type Machine struct {
-	spec   *Spec
-	plan   Plan
-	window int
-	merged []bool
-	next   int // first shard that was not published
-	open   int // published and not merged
-	left   int // not merged
-	ended  bool
+	spec           *Spec
+	plan           Plan
+	window         int
+	merged         []bool
+	next           int // first shard that was not published
+	open           int // published and not merged
+	left           int // not merged
+	started, ended bool
 }
 
 // NewMachine returns the state of a job that has not begun. window is at least 1.
@@ -61,8 +61,15 @@ func NewMachine(spec *Spec, plan Plan, window int) *Machine {
 	return &Machine{spec: spec, plan: plan, window: window, merged: make([]bool, plan.Shards()), left: plan.Shards()}
 }
 
-// Start returns the first actions.
-func (m *Machine) Start() []Action { return m.publish(nil) }
+// Start begins to publish, and returns the first actions. Results that were
+// stored before come first: what they cover is not published.
+func (m *Machine) Start() []Action {
+	m.started = true
+	if m.ended {
+		return nil
+	}
+	return m.publish(nil)
+}
 
 // Waiting returns the number of shards that are published and not merged, and of
 // those that are not merged at all: what the job waits for.
@@ -115,7 +122,7 @@ func (m *Machine) result(r Result) []Action {
 // publish appends what the window allows. Shards that an earlier coordinator's
 // results already cover are passed over.
 func (m *Machine) publish(actions []Action) []Action {
-	for m.next < len(m.merged) && m.open < m.window {
+	for m.started && m.next < len(m.merged) && m.open < m.window {
 		if !m.merged[m.next] {
 			actions = append(actions, Publish{m.next})
 			m.open++

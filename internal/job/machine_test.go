@@ -24,6 +24,8 @@ func TestTranscripts(t *testing.T) {
 				d.ScanArgs(t, "per-shard", &plan.RowsPerShard)
 				d.ScanArgs(t, "window", &window)
 				m = NewMachine(&Spec{Kernel: "k1"}, plan, window)
+				return fmt.Sprintf("%d shards\n", plan.Shards())
+			case "start":
 				return describe(m.Start())
 			case "result":
 				d.ScanArgs(t, "shard", &shard)
@@ -98,6 +100,12 @@ func TestEveryShardIsMergedOnce(t *testing.T) {
 				}
 			}
 		}
+		for shard := range plan.Shards() { // of an earlier coordinator
+			if rapid.IntRange(0, 3).Draw(t, "stored") == 0 {
+				take(m.Step(Result{Shard: shard, Rows: plan.ShardRows(shard), Kernel: "k"}))
+			}
+		}
+		stored := len(merged)
 		take(m.Start())
 		for !finished {
 			if open, left := m.Waiting(); open > window || open < 1 || left != plan.Shards()-len(merged) {
@@ -105,6 +113,9 @@ func TestEveryShardIsMergedOnce(t *testing.T) {
 			}
 			shard := rapid.SampledFrom(inFlight).Draw(t, "shard")
 			take(m.Step(Result{Shard: shard, Rows: plan.ShardRows(shard), Kernel: "k"}))
+		}
+		if len(published)+stored != plan.Shards() {
+			t.Fatalf("%d shards were stored, and %d of %d published", stored, len(published), plan.Shards())
 		}
 		rows := int64(0)
 		for shard := range merged {

@@ -1,0 +1,203 @@
+package coordinator_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/zap/zaptest"
+	"golang.org/x/sync/errgroup"
+
+	"shaver/internal/bus"
+	"shaver/internal/checkpoint"
+	"shaver/internal/coordinator"
+	"shaver/internal/dataset"
+	"shaver/internal/fault"
+	"shaver/internal/model"
+	"shaver/internal/planted"
+	"shaver/internal/prune"
+	"shaver/internal/shapley"
+	"shaver/internal/worker"
+)
+
+// bench is a server, a model and rows for it.
+type bench struct {
+	t      *testing.T
+	server *bus.Server
+	config coordinator.Config
+	rows   atomic.Int64 // computed by all workers so far
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	server, err := bus.StartServer(bus.ServerConfig{StoreDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Shutdown)
+	p, err := planted.New(planted.Config{Fields: []string{"a", "b"}, FieldDims: []int{9, 5}, Informative: 2, Silent: 1, Seed: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows model.Rows
+	p.Rows(&rows, 0, 300)
+	var csv strings.Builder
+	csv.WriteString("label,a,b\n")
+	for i := range rows.Len() {
+		fmt.Fprintf(&csv, "%d,%d,%d\n", rows.Label[i], rows.Row(i)[0], rows.Row(i)[1])
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "rows.csv")
+	if err := os.WriteFile(file, []byte(csv.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config := dataset.EncodedConfig{Train: []string{file}, Sizes: p.FieldDims, Global: true, Out: filepath.Join(dir, "dataset")}
+	if _, err := dataset.ImportEncoded(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	d, err := dataset.Open(config.Out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &bench{t: t, server: server, config: coordinator.Config{
+		Checkpoint: p.Checkpoint, Dataset: d, Splits: []string{"train", "val"}, Sample: 1, Baseline: prune.Codebook,
+		Options: shapley.Options{Estimator: shapley.Permutation, Passes: 3, Seed: 1}, RowsPerShard: 25,
+		Out: filepath.Join(t.TempDir(), "scores.arrow"), Queue: bus.DefaultQueue, Log: zaptest.NewLogger(t),
+	}}
+}
+
+func (b *bench) connect(ctx context.Context, name string) *bus.Bus {
+	c, err := bus.Connect(ctx, bus.Config{Server: b.server, Name: name})
+	if err != nil {
+		b.t.Error(err)
+	}
+	return c
+}
+
+// run runs the job with the given number of workers and returns its scores file.
+func (b *bench) run(ctx context.Context, workers int) ([]byte, error) {
+	b.t.Helper()
+	working, stop := context.WithCancel(ctx)
+	group, working := errgroup.WithContext(working)
+	for i := range workers {
+		group.Go(func() error {
+			own := b.connect(working, fmt.Sprint("worker ", i))
+			defer own.Close()
+			return worker.Run(working, nil, worker.Config{
+				Bus: own, Name: fmt.Sprint(i), Threads: 1, Models: new(worker.Models), Log: b.config.Log,
+				OnRows: func(n int) { b.rows.Add(int64(n)) },
+			})
+		})
+	}
+	own := b.connect(ctx, "coordinator")
+	defer own.Close()
+	_, err := coordinator.Run(ctx, own, b.config)
+	stop()
+	if ended := group.Wait(); ended != nil && !errors.Is(ended, context.Canceled) {
+		b.t.Error(ended)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.ReadFile(b.config.Out)
+}
+
+// A coordinator that is cut off leaves results that the next one merges: the
+// same bytes, and what was done is not done again.
+func TestResume(t *testing.T) {
+	b := newBench(t)
+	want, err := b.run(t.Context(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := b.rows.Swap(0); n != 300 {
+		t.Fatalf("the plain run computed %d rows", n)
+	}
+	if err := os.Remove(b.config.Out); err != nil {
+		t.Fatal(err)
+	}
+	cut, cancel := context.WithCancel(t.Context())
+	b.config.OnMerged = func(rows int64) {
+		if rows >= 150 {
+			cancel()
+		}
+	}
+	if _, err := b.run(cut, 2); !errors.Is(err, context.Canceled) {
+		t.Fatalf("cut off: %v", err)
+	}
+	if _, err := os.Stat(b.config.Out); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a job that was cut off left a scores file: %v", err)
+	}
+	b.rows.Store(0)
+	b.config.OnMerged = nil
+	b.config.RowsPerShard = 7 // the plan that was stored wins
+	got, err := b.run(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Error("a job that was resumed has other bytes")
+	}
+	if n := b.rows.Load(); n > 150 {
+		t.Errorf("the second run computed %d rows of 300, half were done", n)
+	}
+}
+
+// A task that cannot be computed ends the job with its reason, as bad input,
+// and leaves nothing behind that would stop another try.
+func TestFailedTaskEndsTheJob(t *testing.T) {
+	b := newBench(t)
+	good := b.config.Checkpoint
+	bias := good.Tensors["_last_fc.bias"]
+	bias.Data = []byte{0, 0, 0, 0x7e} // 4e37
+	broken := *good
+	broken.Tensors = map[string]checkpoint.Tensor{}
+	for key, tensor := range good.Tensors {
+		broken.Tensors[key] = tensor
+	}
+	broken.Tensors["_last_fc.bias"] = bias
+	b.config.Checkpoint = &broken
+	for range 2 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		_, err := b.run(ctx, 2)
+		cancel()
+		if !fault.IsInput(err) || !strings.Contains(err.Error(), "row ") || !strings.Contains(err.Error(), "the logit is 4.2") {
+			t.Fatalf("error %v", err)
+		}
+	}
+	b.config.Checkpoint = good
+	if _, err := b.run(t.Context(), 1); err != nil {
+		t.Errorf("the next job: %v", err)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	b := newBench(t)
+	for name, c := range map[string]struct {
+		change func(*coordinator.Config)
+		usage  bool
+		want   string
+	}{
+		"split":     {func(c *coordinator.Config) { c.Splits = []string{"trian"} }, true, `split "trian"`},
+		"no rows":   {func(c *coordinator.Config) { c.Splits = []string{"test"} }, false, "none of the splits test"},
+		"baseline":  {func(c *coordinator.Config) { c.Baseline = "mean" }, true, `baseline "mean"`},
+		"sample":    {func(c *coordinator.Config) { c.Sample = math.NaN() }, true, "sample NaN"},
+		"estimator": {func(c *coordinator.Config) { c.Options.Estimator = "x" }, true, `estimator "x"`},
+		"passes":    {func(c *coordinator.Config) { c.Options.Passes = 0 }, true, "0 passes"},
+	} {
+		config := b.config
+		c.change(&config)
+		_, err := coordinator.Run(t.Context(), nil, config)
+		if err == nil || !strings.Contains(err.Error(), c.want) || fault.IsUsage(err) != c.usage || fault.IsInput(err) == c.usage {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

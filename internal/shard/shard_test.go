@@ -1,0 +1,150 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"shaver/internal/job"
+	"shaver/internal/model"
+	"shaver/internal/model/modeltest"
+)
+
+var (
+	architecture = modeltest.Architectures()["fm"]
+	fields       = []string{"a", "b", "c"}
+)
+
+// from hands rows over in batches of the given size.
+func from(rows *model.Rows, batch int) Source {
+	return func(ctx context.Context, each func(*model.Rows) error) error {
+		for i := 0; i < rows.Len(); i += batch {
+			part := rows.Slice(i, min(i+batch, rows.Len()))
+			if err := each(&part); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// cutAll cuts the shards that want lists and opens them again.
+func cutAll(t interface{ Fatal(...any) }, rows *model.Rows, batch int, sample Sample, plan job.Plan, want []int) map[int]*model.Rows {
+	shards := map[int]*model.Rows{}
+	next := func(context.Context) (int, error) {
+		if len(want) == 0 {
+			return -1, nil
+		}
+		first := want[0]
+		want = want[1:]
+		return first, nil
+	}
+	err := Cut(context.Background(), from(rows, batch), fields, architecture.FieldDims, sample, plan, next,
+		func(_ context.Context, index int, data []byte) error {
+			opened, err := Open(data, architecture.FieldDims, plan.ShardRows(index))
+			shards[index] = opened
+			return err
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return shards
+}
+
+// The shards are the sampled rows in order, whatever their size, the batches
+// they came in, and which of them are wanted; the sample has exactly its size.
+func TestCut(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rows := modeltest.Rows(architecture, rapid.IntRange(1, 60).Draw(t, "rows"), 1)
+		for i := range rows.Number {
+			rows.Number[i] += 1000
+		}
+		sample := NewSample(int64(rows.Len()), rapid.Float64Range(0.01, 1).Draw(t, "portion"), rapid.Uint64().Draw(t, "seed"))
+		whole := cutAll(t, rows, rows.Len(), sample, job.Plan{Rows: sample.Keep, RowsPerShard: sample.Keep}, []int{0})[0]
+		if int64(whole.Len()) != sample.Keep || !slices.IsSorted(whole.Number) {
+			t.Fatalf("sample of %d has rows %v", sample.Keep, whole.Number)
+		}
+		plan := job.Plan{Rows: sample.Keep, RowsPerShard: rapid.Int64Range(1, 20).Draw(t, "per shard")}
+		var want []int
+		for i := range plan.Shards() {
+			if rapid.Bool().Draw(t, "wanted") {
+				want = append(want, i)
+			}
+		}
+		shards := cutAll(t, rows, rapid.IntRange(1, 9).Draw(t, "batch"), sample, plan, slices.Clone(want))
+		if len(shards) != len(want) {
+			t.Fatalf("%d shards, %d were wanted", len(shards), len(want))
+		}
+		for index, got := range shards {
+			first := index * int(plan.RowsPerShard)
+			expect := whole.Slice(first, first+int(plan.ShardRows(index)))
+			if !slices.Equal(got.Number, expect.Number) || !slices.Equal(got.Label, expect.Label) || !slices.Equal(got.Features, expect.Features) {
+				t.Fatalf("shard %d has rows %v, want %v", index, got.Number, expect.Number)
+			}
+		}
+	})
+}
+
+// Every row is as likely as any other to be in the sample.
+func TestSampleIsFair(t *testing.T) {
+	const rows, draws = 20, 1000
+	count := make([]int, rows)
+	all := modeltest.Rows(architecture, rows, 1)
+	for seed := range uint64(draws) {
+		sample := NewSample(rows, 0.25, seed)
+		for _, number := range cutAll(t, all, rows, sample, job.Plan{Rows: sample.Keep, RowsPerShard: sample.Keep}, []int{0})[0].Number {
+			count[number]++
+		}
+	}
+	for number, n := range count { // binomial: 250, standard deviation 14
+		if n < 185 || n > 315 {
+			t.Errorf("row %d was drawn %d times of %d, expected about %d", number, n, draws, draws/4)
+		}
+	}
+}
+
+func TestCutRefusals(t *testing.T) {
+	rows := modeltest.Rows(architecture, 10, 1)
+	plan := job.Plan{Rows: 20, RowsPerShard: 20}
+	next := func(context.Context) (int, error) { return 0, nil }
+	emit := func(context.Context, int, []byte) error { return nil }
+	err := Cut(t.Context(), from(rows, 5), fields, architecture.FieldDims, NewSample(20, 1, 1), plan, next, emit)
+	if err == nil || !strings.Contains(err.Error(), "ended after 10 rows, 20 were expected") {
+		t.Errorf("short dataset: %v", err)
+	}
+	broken := errors.New("broken")
+	plan = job.Plan{Rows: 10, RowsPerShard: 10}
+	err = Cut(t.Context(), from(rows, 5), fields, architecture.FieldDims, NewSample(10, 1, 1), plan, next,
+		func(context.Context, int, []byte) error { return broken })
+	if !errors.Is(err, broken) {
+		t.Errorf("emit failed: %v", err)
+	}
+}
+
+func TestOpenRefusals(t *testing.T) {
+	rows := modeltest.Rows(architecture, 10, 1)
+	data, err := Encode(fields, architecture.FieldDims, rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		data  []byte
+		sizes []int
+		rows  int64
+		want  string
+	}{
+		"sizes":     {data, []int{4, 3, 6}, 10, "field sizes"},
+		"too few":   {data, architecture.FieldDims, 11, "its task says 11"},
+		"too many":  {data, architecture.FieldDims, 9, "its task says 9"},
+		"truncated": {data[:len(data)/2], architecture.FieldDims, 10, ""},
+		"empty":     {nil, architecture.FieldDims, 10, ""},
+	} {
+		if _, err := Open(c.data, c.sizes, c.rows); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
