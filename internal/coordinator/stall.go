@@ -15,7 +15,8 @@ const stallEvery = 10 * time.Second
 // nothing: tasks that were handed out as often as allowed, to workers that died
 // over them.
 type stallWatch struct {
-	seen bool
+	looks int  // since the last result
+	seen  bool // that tasks are dead
 }
 
 func (s *stallWatch) look(ctx context.Context, r *run) error {
@@ -28,6 +29,8 @@ func (s *stallWatch) look(ctx context.Context, r *run) error {
 		return fmt.Errorf("job %s: workers died or gave up over shards %v as often as a task may be tried; their logs say why", r.id, stall.Shards)
 	}
 	s.seen = len(stall.Shards) > 0 && stall.Sure
-	r.log.Info("waiting for results", zap.Int("shards published", open), zap.Int("shards left", left))
+	if s.looks++; s.looks%3 == 0 {
+		r.log.Info("waiting for results", zap.Int("shards published", open), zap.Int("shards left", left))
+	}
 	return nil
 }
