@@ -100,7 +100,10 @@ func (a *Architecture) Validate() error {
 			return fmt.Errorf("hidden[%d] is %d: a layer has at least 1 unit", l, width)
 		}
 	}
-	hidden, cross, experts := len(a.Hidden) > 0, a.CrossLayers > 0, a.Experts > 0 && a.Rank > 0
+	if a.CrossLayers < 0 || a.Experts < 0 || a.Rank < 0 {
+		return errors.New("cross_layers, experts and rank are not negative")
+	}
+	hidden, cross, experts := len(a.Hidden) > 0, a.CrossLayers > 0, a.Experts > 0 || a.Rank > 0
 	switch a.Kind {
 	case FM:
 		if hidden || cross || experts {
@@ -111,7 +114,7 @@ func (a *Architecture) Validate() error {
 			return errors.New("a deepfm has hidden layers and no cross layers")
 		}
 	case DCNMix:
-		if !hidden || !cross || !experts {
+		if !hidden || !cross || a.Experts == 0 || a.Rank == 0 {
 			return errors.New("a dcn-mix has hidden layers, cross layers, experts and a rank")
 		}
 	case DCNv2:

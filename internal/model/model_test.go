@@ -203,6 +203,9 @@ func TestNewRefusesWhatDoesNotFit(t *testing.T) {
 		"structure":   {"dcnv2-stacked", func(a *model.Architecture, _ *model.Weights) { a.Structure = "Stack" }, "structure is"},
 		"empty field": {"fm", func(a *model.Architecture, _ *model.Weights) { a.FieldDims = []int{2, 0} }, "field_dims[1] is 0"},
 		"too many":    {"fm", func(a *model.Architecture, _ *model.Weights) { a.FieldDims = []int{math.MaxInt32, 1} }, "less than 2^31"},
+		"rank":        {"deepfm", func(a *model.Architecture, _ *model.Weights) { a.Rank = 3 }, "no cross layers"},
+		"no rank":     {"dcn-mix", func(a *model.Architecture, _ *model.Weights) { a.Rank = 0 }, "experts and a rank"},
+		"negative":    {"dcn-mix", func(a *model.Architecture, _ *model.Weights) { a.Experts = -1 }, "not negative"},
 		"kind":        {"fm", func(a *model.Architecture, _ *model.Weights) { a.Kind = "xdeepfm" }, "kind is"},
 	} {
 		a := architectures[c.kind]

@@ -1,0 +1,178 @@
+package arrowio_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/ipc"
+
+	"shaver/internal/arrowio"
+	"shaver/internal/job"
+	"shaver/internal/model"
+	"shaver/internal/scores"
+	"shaver/internal/tally"
+	"shaver/schemas"
+)
+
+// The files below have these fields, or for frequencies these splits.
+var (
+	schemaFields = []string{"user", "item"}
+	schemaSizes  = []int{3, 2}
+	schemaSplits = []string{"train", "test"}
+)
+
+const schemaDim = 4
+
+// arrowForm is what a .arrow.json in package schemas says.
+type arrowForm struct {
+	Container, Compression string
+	Metadata               []struct{ Key, Const string }
+	Columns                []struct {
+		Name, Type string
+		Nullable   bool
+		When, Each string
+	}
+}
+
+// written returns the bytes of each form, as the programs write them.
+func written(t *testing.T) map[string][]byte {
+	t.Helper()
+	ok := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows := func(numbered bool) []byte {
+		var out bytes.Buffer
+		w, err := arrowio.NewRowWriter(&out, schemaFields, schemaSizes, numbered)
+		ok(err)
+		ok(w.Append(&model.Rows{Fields: 2, Number: []int64{0, 5}, Label: []uint8{0, 1}, Features: []int32{0, 3, 2, 4}}))
+		ok(w.Close())
+		return out.Bytes()
+	}
+	var frequencies, partial bytes.Buffer
+	ok(arrowio.WriteFrequencies(&frequencies, schemaSplits, [][]int64{{1, 2, 3, 4, 5}, {0, 0, 0, 0, 1}}))
+	ok(arrowio.EncodePartial(&partial, &tally.Partial{
+		Dim: schemaDim, Rows: 2, LossFull: 1, LossEmpty: 2, Features: []int32{1}, Count: []int64{2},
+		Sum: make([]int64, schemaDim), Square: make([]int64, schemaDim),
+	}))
+	entries := make([]float64, 5*schemaDim)
+	file := filepath.Join(t.TempDir(), "scores.arrow")
+	ok(scores.Write(file, &scores.File{
+		Fields: schemaFields, FieldDims: schemaSizes, Spec: job.Spec{Version: job.SpecVersion}, Baseline: make([]float32, 2*schemaDim),
+		Spread: tally.RowToRow, Result: tally.Result{Scores: tally.Scores{Dim: schemaDim, Count: make([]int64, 5), Phi: entries, SE: entries}},
+	}))
+	whole, err := os.ReadFile(file)
+	ok(err)
+	return map[string][]byte{
+		"rows": rows(false), "rows/shards": rows(true), "frequencies": frequencies.Bytes(), "partial": partial.Bytes(), "scores": whole,
+	}
+}
+
+// TestSchemas compares the forms in package schemas with what is written.
+func TestSchemas(t *testing.T) {
+	for name, data := range written(t) {
+		t.Run(name, func(t *testing.T) {
+			kind, variant, _ := strings.Cut(name, "/")
+			text, err := schemas.Files.ReadFile(kind + ".v1.arrow.json")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var form arrowForm
+			if err := json.Unmarshal(text, &form); err != nil {
+				t.Fatal(err)
+			}
+			container, schema := open(t, data)
+			if container != form.Container {
+				t.Errorf("an %s, the form says %s", container, form.Container)
+			}
+			compression := "none"
+			if bytes.Contains(data, []byte{0x28, 0xb5, 0x2f, 0xfd}) { // zstd's magic number
+				compression = "zstd"
+			}
+			if compression != form.Compression {
+				t.Errorf("compression %s, the form says %s", compression, form.Compression)
+			}
+			if got, want := columnsOf(schema), form.columns(variant); !slices.Equal(got, want) {
+				t.Errorf("columns\n%s\nthe form says\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+			}
+			form.compareMetadata(t, schema.Metadata())
+		})
+	}
+}
+
+func open(t *testing.T, data []byte) (container string, schema *arrow.Schema) {
+	t.Helper()
+	if bytes.HasPrefix(data, []byte("ARROW1")) {
+		r, err := ipc.NewFileReader(bytes.NewReader(data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		return "Arrow IPC file", r.Schema()
+	}
+	r, err := ipc.NewReader(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Release()
+	return "Arrow IPC stream", r.Schema()
+}
+
+func columnText(name, kind string, nullable bool) string {
+	return fmt.Sprintf("%s: %s, nullable %t", name, kind, nullable)
+}
+
+func columnsOf(schema *arrow.Schema) []string {
+	var columns []string
+	for _, f := range schema.Fields() {
+		kind := f.Type.String()
+		if list, ok := f.Type.(*arrow.FixedSizeListType); ok && list.Len() == schemaDim && !list.ElemField().Nullable {
+			kind = fmt.Sprintf("fixed_size_list<%s>[d]", list.Elem())
+		}
+		columns = append(columns, columnText(f.Name, kind, f.Nullable))
+	}
+	return columns
+}
+
+// columns returns what the form says of a file of ours; variant is what some
+// columns have as their condition.
+func (f *arrowForm) columns(variant string) []string {
+	repeated := map[string][]string{"{field}": schemaFields, "{split}": schemaSplits}
+	var columns []string
+	for _, c := range f.Columns {
+		if c.When != "" && c.When != variant {
+			continue
+		}
+		names := []string{c.Name}
+		if c.Each != "" {
+			names = repeated[c.Name]
+		}
+		for _, name := range names {
+			columns = append(columns, columnText(name, c.Type, c.Nullable))
+		}
+	}
+	return columns
+}
+
+func (f *arrowForm) compareMetadata(t *testing.T, got arrow.Metadata) {
+	t.Helper()
+	var keys []string
+	for _, m := range f.Metadata {
+		keys = append(keys, m.Key)
+		if value, _ := got.GetValue(m.Key); m.Const != "" && value != m.Const {
+			t.Errorf("metadata %s is %q, the form says %q", m.Key, value, m.Const)
+		}
+	}
+	if !slices.Equal(got.Keys(), keys) {
+		t.Errorf("metadata %v, the form says %v", got.Keys(), keys)
+	}
+}

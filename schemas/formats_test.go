@@ -1,0 +1,52 @@
+package schemas_test
+
+import (
+	"encoding/json"
+	"io/fs"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"shaver/internal/job"
+	"shaver/schemas"
+)
+
+// TestPage checks docs/formats.md: it names every schema, and each of its JSON
+// examples is of the form that it claims.
+func TestPage(t *testing.T) {
+	data, err := os.ReadFile("../docs/formats.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(data)
+	names, err := fs.Glob(schemas.Files, "*.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if !strings.Contains(page, "`"+name+"`") {
+			t.Errorf("the page does not name %s", name)
+		}
+	}
+	shown := map[string]bool{}
+	for _, m := range regexp.MustCompile("(?s)```json (\\S+)\n(.*?)```").FindAllStringSubmatch(page, -1) {
+		name, text := m[1], []byte(m[2])
+		shown[name] = true
+		accept(t, name, text)
+		var task job.Task
+		if name != "task.v1.json" {
+			continue
+		}
+		if err := json.Unmarshal(text, &task); err != nil {
+			t.Error(err)
+		} else if task.Spec.ID() != task.Job || task.Model.SHA256 != task.Spec.Model {
+			t.Errorf("the task's specification is of job %s, its model %s", task.Spec.ID(), task.Model.SHA256)
+		}
+	}
+	for name := range pinned {
+		if name != "blob.v1.json" && name != "plan.v1.json" && !shown[name] {
+			t.Errorf("the page has no example of %s", name)
+		}
+	}
+}

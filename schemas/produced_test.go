@@ -1,0 +1,246 @@
+package schemas_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"shaver/internal/bus"
+	"shaver/internal/cli"
+	"shaver/internal/coordinator"
+	"shaver/internal/dataset"
+	"shaver/internal/job"
+	"shaver/internal/model"
+	"shaver/internal/planted"
+	"shaver/internal/prune"
+	"shaver/internal/scores"
+	"shaver/internal/shapley"
+	"shaver/internal/worker"
+)
+
+// small is a model of 3 fields and 2 columns, with rows.
+func small(t *testing.T) *planted.Planted {
+	t.Helper()
+	p, err := planted.New(planted.Config{Fields: []string{"a", "b", "c"}, FieldDims: []int{6, 4, 5}, Informative: 1, Silent: 1, Seed: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// imported returns the folder of a dataset of n of p's rows, drawn into splits.
+func imported(t *testing.T, p *planted.Planted, n int) string {
+	t.Helper()
+	text := bytes.NewBufferString("label,a,b,c\n")
+	var rows model.Rows
+	p.Rows(&rows, 0, n)
+	offsets := model.Offsets(p.FieldDims)
+	for i := range n {
+		r := rows.Row(i)
+		fmt.Fprintf(text, "%d,%d,%d,%d\n", rows.Label[i], r[0]-offsets[0], r[1]-offsets[1], r[2]-offsets[2])
+	}
+	file, out := filepath.Join(t.TempDir(), "rows.csv"), filepath.Join(t.TempDir(), "dataset")
+	if err := os.WriteFile(file, text.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config := dataset.EncodedConfig{Train: []string{file}, Split: "8:1:1", Seed: 1, Sizes: p.FieldDims, Out: out}
+	if _, err := dataset.ImportEncoded(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestDatasets(t *testing.T) {
+	manifest := func(dir string) []byte {
+		text, err := os.ReadFile(filepath.Join(dir, dataset.ManifestName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	t.Run("encoded, drawn", func(t *testing.T) {
+		accept(t, "dataset.v1.json", manifest(imported(t, small(t), 200)))
+	})
+	t.Run("raw", func(t *testing.T) {
+		file, out := filepath.Join(t.TempDir(), "rows.tsv"), filepath.Join(t.TempDir(), "dataset")
+		text := bytes.NewBufferString("label\ta\tb\n")
+		for i := range 60 {
+			fmt.Fprintf(text, "%d\tx%d\ty%d\n", i%2, i%5, i%7)
+		}
+		if err := os.WriteFile(file, text.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := dataset.ImportRaw(t.Context(), dataset.RawConfig{Files: []string{file}, MinCount: 2, Seed: 1, Out: out}); err != nil {
+			t.Fatal(err)
+		}
+		accept(t, "dataset.v1.json", manifest(out))
+	})
+	t.Run("encoded, one split", func(t *testing.T) {
+		file, out := filepath.Join(t.TempDir(), "rows.csv"), filepath.Join(t.TempDir(), "dataset")
+		if err := os.WriteFile(file, []byte("1,0,1\n0,1,0\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := dataset.ImportEncoded(t.Context(), dataset.EncodedConfig{Train: []string{file}, Out: out}); err != nil {
+			t.Fatal(err)
+		}
+		accept(t, "dataset.v1.json", manifest(out))
+	})
+}
+
+// TestJob runs a job on a server and looks at everything that it writes.
+// Messages are seen decoded: bus takes only bytes that encoding them again gives.
+func TestJob(t *testing.T) {
+	p := small(t)
+	d, err := dataset.Open(imported(t, p, 300))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := bus.StartServer(bus.ServerConfig{StoreDir: t.TempDir(), Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Shutdown)
+	connect := func(name string) *bus.Bus {
+		b, err := bus.Connect(t.Context(), bus.Config{Server: server, Name: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(b.Close)
+		return b
+	}
+	out := filepath.Join(t.TempDir(), "scores.arrow")
+	config := cli.Job{NATS: server.URL(), Config: coordinator.Config{
+		Checkpoint: p.Checkpoint, Dataset: d, Splits: []string{dataset.Train, dataset.Val}, Sample: 1, Baseline: prune.Codebook,
+		Options: shapley.Options{Estimator: shapley.Permutation, Passes: 2, Seed: 1}, RowsPerShard: 64,
+		Out: out, Queue: bus.DefaultQueue, Log: zap.NewNop(),
+	}}
+	group, ctx := errgroup.WithContext(t.Context())
+	group.Go(func() error { _, err := config.Run(ctx); return err })
+
+	// One task is kept back, so that the job cannot end before we have looked.
+	tap := connect("tap")
+	kept, err := tap.NextTask(ctx)
+	if err != nil {
+		t.Fatal(errors.Join(err, group.Wait()))
+	}
+	accept(t, "task.v1.json", marshal(t, kept.Task))
+	submission, err := tap.CreateSpec(ctx, kept.Task.Job, []byte(`{}`)) // returns the one that is stored
+	if err != nil {
+		t.Fatal(err)
+	}
+	accept(t, "submission.v1.json", submission)
+
+	drain, drained := make(chan struct{}), make(chan error, 1)
+	workers := connect("worker")
+	go func() {
+		drained <- worker.Run(t.Context(), drain, worker.Config{Bus: workers, Name: "worker", Threads: 1, Models: new(worker.Models), Log: zap.NewNop()})
+	}()
+	if e := first(t, ctx, tap, kept.Task.Job); e.Result != nil {
+		accept(t, "result.v1.json", marshal(t, e.Result))
+	} else {
+		t.Fatalf("event %+v, expected a result", e)
+	}
+	if err := kept.Release(ctx, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	close(drain)
+	if err := <-drained; err != nil {
+		t.Fatal(err)
+	}
+
+	report, err := os.ReadFile(filepath.Join(filepath.Dir(out), "scores.job.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	accept(t, "report.v1.json", report)
+	s, err := scores.Read(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	accept(t, "spec.v1.json", marshal(t, s.Spec))
+	quarantine(t, tap, kept.Task)
+}
+
+// quarantine publishes a task and sets it aside.
+func quarantine(t *testing.T, b *bus.Bus, task job.Task) {
+	t.Helper()
+	if err := b.PublishTask(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+	d, err := b.NextTask(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Quarantine(t.Context(), "row 7: the loss is NaN"); err != nil {
+		t.Fatal(err)
+	}
+	if e := first(t, t.Context(), b, task.Job); e.Quarantine != nil {
+		accept(t, "quarantine.v1.json", marshal(t, e.Quarantine))
+	} else {
+		t.Errorf("event %+v, expected a quarantine", e)
+	}
+}
+
+// first waits for an event of the job.
+func first(t *testing.T, ctx context.Context, b *bus.Bus, id string) (event bus.Event) {
+	t.Helper()
+	enough := errors.New("enough")
+	if err := b.Events(ctx, id, func(e bus.Event) error { event = e; return enough }); !errors.Is(err, enough) {
+		t.Fatal(err)
+	}
+	return event
+}
+
+// TestRefuse says what the schemas catch beyond missing and unknown properties.
+func TestRefuse(t *testing.T) {
+	digest := fmt.Sprintf("%064x", 7)
+	blob := func(name string) map[string]any {
+		return map[string]any{"name": name, "bytes": 1, "sha256": digest}
+	}
+	spec := func() map[string]any {
+		return map[string]any{"version": 1, "model": digest, "dataset": digest, "splits": []string{"train"}, "sample": 1,
+			"baseline": "zero", "estimator": "permutation", "passes": 2, "seed": uint64(1<<64 - 1), "kernel": "portable-amd64"}
+	}
+	task := func() map[string]any {
+		return map[string]any{"job": digest[:20], "shard": 0, "spec": spec(), "rows": 1,
+			"data": blob("shard/" + digest[:20] + "/0"), "model": blob("model/" + digest), "baseline": blob("baseline/" + digest)}
+	}
+	for _, c := range []struct {
+		name   string
+		value  map[string]any
+		key    string
+		change any
+	}{
+		{"spec.v1.json", spec(), "version", 2},
+		{"spec.v1.json", spec(), "model", digest[:63]},
+		{"spec.v1.json", spec(), "splits", []string{"val", "train"}},
+		{"spec.v1.json", spec(), "splits", []string{}},
+		{"spec.v1.json", spec(), "sample", 0},
+		{"spec.v1.json", spec(), "passes", 0},
+		{"spec.v1.json", spec(), "seed", -1},
+		{"spec.v1.json", spec(), "estimator", "exact"}, // of two passes
+		{"task.v1.json", task(), "shard", 1.5},
+		{"task.v1.json", task(), "rows", 0},
+		{"task.v1.json", task(), "data", blob("model/" + digest)},
+		{"task.v1.json", task(), "model", blob("../" + digest)},
+	} {
+		s := compile(t, c.name)
+		if err := s.Validate(parse(t, marshal(t, c.value))); err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		c.value[c.key] = c.change
+		if s.Validate(parse(t, marshal(t, c.value))) == nil {
+			t.Errorf("%s takes %s = %v", c.name, c.key, c.change)
+		}
+	}
+}

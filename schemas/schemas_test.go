@@ -1,0 +1,380 @@
+package schemas_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"io/fs"
+	"maps"
+	"path"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"shaver/internal/cli"
+	"shaver/internal/dataset"
+	"shaver/internal/job"
+	"shaver/internal/model"
+	"shaver/internal/model/modeltest"
+	"shaver/internal/prune"
+	"shaver/internal/shapley"
+	"shaver/schemas"
+)
+
+// pinned are the JSON Schemas and the types that are written by them. The type
+// of a submission is the coordinator's own: bytes pin it, see produced_test.go.
+var pinned = map[string]reflect.Type{
+	"architecture.v1.json": reflect.TypeFor[model.Architecture](),
+	"blob.v1.json":         reflect.TypeFor[job.Blob](),
+	"dataset.v1.json":      reflect.TypeFor[dataset.Manifest](),
+	"plan.v1.json":         reflect.TypeFor[job.Plan](),
+	"quarantine.v1.json":   reflect.TypeFor[job.Quarantine](),
+	"report.v1.json":       reflect.TypeFor[cli.Report](),
+	"result.v1.json":       reflect.TypeFor[job.Result](),
+	"spec.v1.json":         reflect.TypeFor[job.Spec](),
+	"submission.v1.json":   nil,
+	"task.v1.json":         reflect.TypeFor[job.Task](),
+}
+
+// jsonSchemas returns the names of the JSON Schemas.
+func jsonSchemas(t testing.TB) []string {
+	t.Helper()
+	names, err := fs.Glob(schemas.Files, "*.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(names, func(name string) bool {
+		return strings.HasSuffix(name, ".arrow.json") || strings.HasSuffix(name, ".safetensors.json")
+	})
+}
+
+func read(t testing.TB, name string) []byte {
+	t.Helper()
+	text, err := schemas.Files.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func parse(t testing.TB, text []byte) any {
+	t.Helper()
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	return value
+}
+
+// compile returns the schema of that name; those that it refers to are there.
+func compile(t testing.TB, name string) *jsonschema.Schema {
+	t.Helper()
+	const base = "file:///schemas/"
+	c := jsonschema.NewCompiler()
+	for _, other := range jsonSchemas(t) {
+		if err := c.AddResource(base+other, parse(t, read(t, other))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := c.Compile(base + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// accept checks that the text is of the form, and that the form is closed: the
+// text with a property more, or without one that is required, is not.
+func accept(t *testing.T, name string, text []byte) {
+	t.Helper()
+	s := compile(t, name)
+	if err := s.Validate(parse(t, text)); err != nil {
+		t.Errorf("%s refuses what the code wrote: %v\n%s", name, err, text)
+		return
+	}
+	changed := parse(t, text)
+	objects(changed, func(o map[string]any) {
+		o["not in the form"] = json.Number("1")
+		if s.Validate(changed) == nil {
+			t.Errorf("%s takes an unknown property beside %v", name, slices.Sorted(maps.Keys(o)))
+		}
+		delete(o, "not in the form")
+	})
+	top := changed.(map[string]any)
+	required := node(t, name)["required"].([]any)
+	for _, key := range required {
+		value := top[key.(string)]
+		delete(top, key.(string))
+		if s.Validate(changed) == nil {
+			t.Errorf("%s does not miss %s", name, key)
+		}
+		top[key.(string)] = value
+	}
+}
+
+// objects visits every object in value, but for the one whose properties are
+// workers' names.
+func objects(value any, visit func(map[string]any)) {
+	switch v := value.(type) {
+	case map[string]any:
+		visit(v)
+		for key, inner := range v {
+			if key != "workers" {
+				objects(inner, visit)
+			}
+		}
+	case []any:
+		for _, inner := range v {
+			objects(inner, visit)
+		}
+	}
+}
+
+func TestEveryFileHasItsPlace(t *testing.T) {
+	if got, want := jsonSchemas(t), slices.Sorted(maps.Keys(pinned)); !slices.Equal(got, want) {
+		t.Errorf("JSON Schemas %v, pinned are %v", got, want)
+	}
+	for _, name := range jsonSchemas(t) {
+		compile(t, name)
+		if n := node(t, name); n["$id"] != name || n["$schema"] != "https://json-schema.org/draft/2020-12/schema" || n["title"] == nil || n["description"] == nil {
+			t.Errorf("%s: $id, $schema, title or description", name)
+		}
+	}
+}
+
+// node is a schema as it stands.
+func node(t testing.TB, name string) map[string]any {
+	t.Helper()
+	return parse(t, read(t, name)).(map[string]any)
+}
+
+// TestTypes compares each schema's properties with the json tags of the type.
+func TestTypes(t *testing.T) {
+	for name, of := range pinned {
+		if of != nil {
+			w := walker{t: t, file: name, root: node(t, name)}
+			w.compare(strings.TrimSuffix(name, ".json"), w.root, of)
+		}
+	}
+}
+
+type walker struct {
+	t    *testing.T
+	file string
+	root map[string]any
+}
+
+// compare checks that schema describes values of the type.
+func (w *walker) compare(at string, schema map[string]any, of reflect.Type) {
+	w.t.Helper()
+	if ref, ok := schema["$ref"].(string); ok {
+		if inner, ok := strings.CutPrefix(ref, "#/$defs/"); ok {
+			w.compare(at, w.root["$defs"].(map[string]any)[inner].(map[string]any), of)
+		} else if pinned[path.Base(ref)] != of { // compared under its own name
+			w.t.Errorf("%s refers to %s, which is not the form of %v", at, ref, of)
+		}
+		return
+	}
+	if of.Kind() == reflect.Pointer {
+		of = of.Elem()
+	}
+	want := kindOf(of)
+	if got := typeOf(schema); got != want {
+		w.t.Errorf("%s has the type %q in the schema, %q in the code (%v)", at, got, want, of)
+		return
+	}
+	switch want {
+	case "object":
+		if of.Kind() == reflect.Map {
+			w.compare(at+".*", schema["additionalProperties"].(map[string]any), of.Elem())
+			return
+		}
+		w.compareStruct(at, schema, of)
+	case "array":
+		if items, ok := schema["items"].(map[string]any); ok {
+			w.compare(at+"[]", items, of.Elem())
+		}
+	}
+}
+
+func (w *walker) compareStruct(at string, schema map[string]any, of reflect.Type) {
+	w.t.Helper()
+	properties := schema["properties"].(map[string]any)
+	var names, required []string
+	for _, f := range fields(of) {
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "" || !f.IsExported() {
+			w.t.Errorf("%v.%s has no json tag", of, f.Name)
+			continue
+		}
+		names = append(names, name)
+		if !strings.Contains(options, "omitempty") && !strings.Contains(options, "omitzero") {
+			required = append(required, name)
+		}
+		if inner, ok := properties[name].(map[string]any); ok {
+			w.compare(at+"."+name, inner, f.Type)
+		}
+	}
+	if got := slices.Sorted(maps.Keys(properties)); !slices.Equal(got, slices.Sorted(slices.Values(names))) {
+		w.t.Errorf("%s has the properties %v, %v has %v", at, got, of, names)
+	}
+	if got := texts(schema["required"]); !slices.Equal(got, required) {
+		w.t.Errorf("%s requires %v, %v always writes %v", at, got, of, required)
+	}
+	if schema["additionalProperties"] != false {
+		w.t.Errorf("%s takes additional properties", at)
+	}
+}
+
+// fields returns the fields of a struct, those of embedded structs in their
+// place, as encoding/json does.
+func fields(of reflect.Type) []reflect.StructField {
+	var all []reflect.StructField
+	for i := range of.NumField() {
+		if f := of.Field(i); f.Anonymous && f.Tag.Get("json") == "" {
+			all = append(all, fields(f.Type)...)
+		} else {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// kindOf returns the JSON type of a Go type.
+func kindOf(of reflect.Type) string {
+	switch of.Kind() {
+	case reflect.String:
+		return "string"
+	case reflect.Bool:
+		return "boolean"
+	case reflect.Float32, reflect.Float64:
+		return "number"
+	case reflect.Slice, reflect.Array:
+		return "array"
+	case reflect.Struct, reflect.Map:
+		return "object"
+	}
+	return "integer"
+}
+
+// typeOf returns the JSON type that a schema says, if need be by its values.
+func typeOf(schema map[string]any) string {
+	if name, ok := schema["type"].(string); ok {
+		return name
+	}
+	values, _ := schema["enum"].([]any)
+	if only, ok := schema["const"]; ok {
+		values = []any{only}
+	}
+	found := ""
+	for _, value := range values {
+		name := "array"
+		switch value.(type) {
+		case string:
+			name = "string"
+		case json.Number:
+			name = "integer"
+		}
+		if found != "" && found != name {
+			return "several"
+		}
+		found = name
+	}
+	return found
+}
+
+func texts(list any) []string {
+	var all []string
+	for _, v := range list.([]any) {
+		all = append(all, v.(string))
+	}
+	return all
+}
+
+// TestNames compares the closed lists of names with the code's.
+func TestNames(t *testing.T) {
+	property := func(name string, keys ...string) map[string]any {
+		n := node(t, name)
+		for _, key := range keys {
+			n = n[key].(map[string]any)
+		}
+		return n
+	}
+	for _, c := range []struct {
+		what string
+		got  []string
+		want []string
+	}{
+		{"baselines", texts(property("spec.v1.json", "properties", "baseline")["enum"]), prune.Baselines()},
+		{"estimators", texts(property("spec.v1.json", "properties", "estimator")["enum"]), []string{shapley.Permutation, shapley.Exact}},
+		{"kinds", texts(property("architecture.v1.json", "properties", "kind")["enum"]),
+			[]string{string(model.FM), string(model.DeepFM), string(model.DCNMix), string(model.DCNv2)}},
+		{"structures", texts(property("architecture.v1.json", "properties", "structure")["enum"]), []string{model.Stacked, model.Parallel}},
+		{"splits", texts(property("dataset.v1.json", "properties", "splits", "items", "properties", "name")["enum"]),
+			[]string{dataset.Train, dataset.Val, dataset.Test}},
+		{"forms of ids", texts(property("dataset.v1.json", "properties", "ids")["enum"]), []string{dataset.LocalIDs, dataset.GlobalIDs, dataset.RawStrings}},
+	} {
+		if !slices.Equal(c.got, c.want) {
+			t.Errorf("%s: schema %v, code %v", c.what, c.got, c.want)
+		}
+	}
+	if got := property("spec.v1.json", "properties", "version")["const"]; got != json.Number("1") || job.SpecVersion != 1 {
+		t.Errorf("version of the specification: schema %v, code %d", got, job.SpecVersion)
+	}
+	if got := property("dataset.v1.json", "properties", "version")["const"]; got != dataset.Version {
+		t.Errorf("version of the manifest: schema %v, code %s", got, dataset.Version)
+	}
+}
+
+// TestArchitecture checks that the schema takes every architecture that there
+// is, and nothing that the code refuses.
+func TestArchitecture(t *testing.T) {
+	s := compile(t, "architecture.v1.json")
+	changes := []func(*model.Architecture){
+		func(a *model.Architecture) { a.Kind = "mlp" },
+		func(a *model.Architecture) { a.FieldDims = []int{} },
+		func(a *model.Architecture) { a.FieldDims = []int{3, 0} },
+		func(a *model.Architecture) { a.Dim = 0 },
+		func(a *model.Architecture) { a.Dim = 1<<16 + 1 },
+		func(a *model.Architecture) { a.Hidden = nil },
+		func(a *model.Architecture) { a.Hidden = []int{4} },
+		func(a *model.Architecture) { a.Hidden = []int{4, 0} },
+		func(a *model.Architecture) { a.CrossLayers = 0 },
+		func(a *model.Architecture) { a.CrossLayers = 2 },
+		func(a *model.Architecture) { a.Experts, a.Rank = 0, 0 },
+		func(a *model.Architecture) { a.Experts, a.Rank = 2, 3 },
+		func(a *model.Architecture) { a.Structure = "" },
+		func(a *model.Architecture) { a.Structure = model.Parallel },
+		func(a *model.Architecture) { a.Structure = "both" },
+	}
+	refused := 0
+	for name, a := range modeltest.Architectures() {
+		accept(t, "architecture.v1.json", marshal(t, a))
+		for i, change := range changes {
+			changed := a
+			change(&changed)
+			text := marshal(t, changed)
+			schema, code := s.Validate(parse(t, text)), changed.Validate()
+			if (schema == nil) != (code == nil) {
+				t.Errorf("%s, change %d: the schema says %v, the code %v\n%s", name, i, schema, code, text)
+			}
+			if code != nil {
+				refused++
+			}
+		}
+	}
+	if refused == 0 {
+		t.Error("no change made an architecture invalid")
+	}
+}
+
+func marshal(t testing.TB, value any) []byte {
+	t.Helper()
+	text, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
