@@ -88,6 +88,17 @@ func (o *importOptions) run(c *cobra.Command) error {
 		return fault.Usagef("%s needs --train (encoded rows) or --raw (strings), and not both", c.CommandPath())
 	case len(o.sizes) > 0 && o.model != "":
 		return fault.Usagef("--model and --field-sizes both give the field sizes: give one")
+	case o.minCount < 1:
+		return fault.Usagef("--min-count %d: at least 1", o.minCount)
+	}
+	kind, others := "--train", []string{"label", "min-count"}
+	if len(o.raw) > 0 {
+		kind, others = "--raw", []string{"ids", "val", "test", "model", "field-sizes"}
+	}
+	for _, name := range others {
+		if c.Flags().Changed(name) {
+			return fault.Usagef("--%s does not go with %s", name, kind)
+		}
 	}
 	progress := cli.NewProgress("import", "bytes", 1)
 	show := func(_, read, total int64) { progress.SetOf(read, total) }
@@ -139,6 +150,9 @@ func datasetInspectCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := out.Check(); err != nil {
 				return err
+			}
+			if top < 0 {
+				return fault.Usagef("--top %d: not negative", top)
 			}
 			facts, err := dataset.Inspect(args[0], top)
 			if err != nil {

@@ -99,8 +99,11 @@ func (j *Job) Run(ctx context.Context) (*Report, error) {
 			return worker.Run(running, nil, worker.Config{
 				Bus: own, Name: fmt.Sprintf("local-%d", i+1), Threads: max(1, runtime.GOMAXPROCS(0)/workers), Models: &models, Log: j.Log,
 				OnRows: func(n int) {
-					<-started
-					progress.Add(int64(n))
+					select {
+					case <-started:
+						progress.Add(int64(n))
+					case <-running.Done(): // ours never started; the rows were another job's
+					}
 				},
 			})
 		})

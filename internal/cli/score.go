@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -79,6 +80,12 @@ func (o *scoreOptions) run(c *cobra.Command) error {
 	}
 	if o.job.Workers < 0 || o.job.RowsPerShard < 0 {
 		return fault.Usagef("--workers and --rows-per-shard are not negative")
+	}
+	if o.job.Creds != "" && o.job.NATS == "" {
+		return fault.Usagef("--creds is for --nats, which is not given")
+	}
+	if o.job.Queue.Lease < 100*time.Millisecond {
+		return fault.Usagef("--lease %v: at least 100ms", o.job.Queue.Lease)
 	}
 	var err error
 	if o.job.Log, err = Logger(o.log, o.verbose); err != nil {

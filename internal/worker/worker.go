@@ -76,6 +76,7 @@ func (c *Config) task(ctx context.Context, d *bus.Delivery) error {
 		defer close(beating)
 		beat(computing, d, &steps, log)
 	}()
+	log.Debug("task begun", zap.Int64("rows", d.Task.Rows))
 	err := c.compute(computing, d, &steps, log)
 	stop()
 	<-beating

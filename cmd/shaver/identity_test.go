@@ -1,0 +1,284 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"shaver/internal/bus"
+	"shaver/internal/cli"
+	"shaver/internal/job"
+)
+
+// plantedJob makes a model and rows, and returns the flags that name them.
+func plantedJob(t *testing.T, rows int) (dir string, flags []string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "planted")
+	shaver(t, nil, "quickstart", "--rows", strconv.Itoa(rows), "--out", dir)
+	return dir, []string{"--model", filepath.Join(dir, "model.safetensors"), "--dataset", filepath.Join(dir, "dataset")}
+}
+
+// jobs are specifications that between them use every source of randomness and
+// both kinds of standard errors.
+var jobs = map[string][]string{
+	"sample": {"--baseline", "codebook", "--sample", "0.7", "--seed", "3"},
+	"passes": {"--passes", "3"},
+}
+
+var shardSizes = []string{"37", "150", "5000"}
+
+// TestSameBytes: one job gives one scores file, for any number of workers and
+// any shard size, in one process or in several.
+func TestSameBytes(t *testing.T) {
+	dir, common := plantedJob(t, 700)
+	file := func(name string) string { return filepath.Join(dir, name) }
+	reference := func(name string) string { return file(name + ".arrow") }
+	for name, spec := range jobs {
+		shaver(t, nil, slices.Concat([]string{"score", "--out", reference(name)}, common, spec)...)
+	}
+	if a, b := fileDigest(t, reference("sample")), fileDigest(t, reference("passes")); a == b {
+		t.Fatal("two jobs have the same scores")
+	}
+	run := func(t *testing.T, program string, more ...string) {
+		for name, spec := range jobs {
+			for _, size := range shardSizes {
+				out := filepath.Join(t.TempDir(), "s.arrow")
+				command(t, program, slices.Concat(strings.Fields(more[0]), more[1:], []string{"--out", out, "--rows-per-shard", size}, common, spec)...)
+				wantSameFile(t, out, reference(name))
+				var report cli.Report
+				readJSON(t, strings.TrimSuffix(out, ".arrow")+".job.json", &report)
+				if fmt.Sprint(report.RowsPerShard) != size {
+					t.Errorf("%d rows a shard, expected %s", report.RowsPerShard, size)
+				}
+			}
+		}
+	}
+	for _, workers := range []string{"1", "2", "4"} {
+		t.Run("embedded "+workers, func(t *testing.T) { run(t, "shaver", "score", "--workers", workers) })
+	}
+	url := natsServer(t)
+	t.Run("in process over TCP", func(t *testing.T) { run(t, "shaver", "score", "--nats", url, "--workers", "2") })
+	var workers []*process
+	for _, count := range []int{1, 2, 4} {
+		for len(workers) < count {
+			workers = append(workers, startWorker(t, url, fmt.Sprintf("w%d", len(workers))))
+		}
+		t.Run(fmt.Sprint("processes ", count), func(t *testing.T) { run(t, "coordinator", "--nats", url) })
+	}
+	for i, w := range workers {
+		if len(w.having("task done")) == 0 {
+			t.Errorf("worker %d computed nothing", i)
+		}
+		w.signal(syscall.SIGTERM)
+		w.wantExit(cli.ExitDrained)
+	}
+}
+
+func fileDigest(t *testing.T, path string) string {
+	t.Helper()
+	var report cli.Report
+	readJSON(t, strings.TrimSuffix(path, ".arrow")+".job.json", &report)
+	return report.Digests.Scores
+}
+
+// long is a job of a few seconds: 6 shards, each of about a second of a core.
+type long struct {
+	flags     []string
+	reference string
+	report    cli.Report
+}
+
+const longShards = 6
+
+func longJob(t *testing.T) *long {
+	t.Helper()
+	dir, flags := plantedJob(t, 500)
+	l := &long{reference: filepath.Join(dir, "reference.arrow")}
+	l.flags = append(flags, "--passes", "80", "--rows-per-shard", "80")
+	shaver(t, &l.report, slices.Concat([]string{"score", "--out", l.reference}, l.flags)...)
+	if l.report.Shards != longShards {
+		t.Fatalf("%d shards, expected %d", l.report.Shards, longShards)
+	}
+	return l
+}
+
+// coordinate starts a coordinator of the job, which writes to out.
+func (l *long) coordinate(t *testing.T, url, out string) *process {
+	t.Helper()
+	return start(t, nil, "coordinator", slices.Concat([]string{"--nats", url, "--out", out, "--lease", "2s", "--log", "json", "-v"}, l.flags)...)
+}
+
+// TestFaults: whatever is killed or asked to leave in the middle of a job, the
+// scores are the same bytes.
+func TestFaults(t *testing.T) {
+	l := longJob(t)
+	t.Run("worker killed", func(t *testing.T) { testKilledWorker(t, l) })
+	t.Run("worker drained", func(t *testing.T) { testDrainedWorker(t, l) })
+	t.Run("coordinator killed", func(t *testing.T) { testKilledCoordinator(t, l) })
+	t.Run("interrupted", func(t *testing.T) { testInterrupted(t, l) })
+}
+
+func testKilledWorker(t *testing.T, l *long) {
+	url, out := natsServer(t), filepath.Join(t.TempDir(), "s.arrow")
+	partials := follow(t, url, l.report.Job)
+	victim, survivor := startWorker(t, url, "victim"), startWorker(t, url, "survivor")
+	victim.await("worker ready", 1)
+	survivor.await("worker ready", 1)
+	coordinator := l.coordinate(t, url, out)
+	lost := victim.await("task begun", 2)
+	victim.signal(syscall.SIGKILL)
+	victim.wantExit(-1)
+	coordinator.wantExit(cli.ExitDone)
+	wantSameFile(t, out, l.reference)
+
+	if len(victim.having("task done")) != 1 {
+		t.Errorf("the victim finished %v", victim.having("task done"))
+	}
+	again := survivor.having("task begun")
+	if !slices.ContainsFunc(again, func(e entry) bool { return e.Shard == lost.Shard && e.Try > 1 }) {
+		t.Errorf("shard %d was lost and not handed out again: the survivor began %v", lost.Shard, again)
+	}
+	var report cli.Report
+	readJSON(t, strings.TrimSuffix(out, ".arrow")+".job.json", &report)
+	if report.Workers["victim"] != 1 || report.Workers["survivor"] != longShards-1 {
+		t.Errorf("the victim computed %d shards and the survivor %d, expected 1 and %d", report.Workers["victim"], report.Workers["survivor"], longShards-1)
+	}
+	wantNothingLeft(t, url, l.report.Job, partials())
+	wantFiles(t, filepath.Dir(out), "s.arrow", "s.job.json")
+	survivor.signal(syscall.SIGTERM)
+	survivor.wantExit(cli.ExitDrained)
+}
+
+// testDrainedWorker: SIGTERM lets a worker finish its task, and no other one
+// computes it.
+func testDrainedWorker(t *testing.T, l *long) {
+	url, out := natsServer(t), filepath.Join(t.TempDir(), "s.arrow")
+	leaving := startWorker(t, url, "leaving")
+	coordinator := l.coordinate(t, url, out)
+	last := leaving.await("task begun", 1)
+	leaving.signal(syscall.SIGTERM)
+	leaving.wantExit(cli.ExitDrained)
+	if done := leaving.having("task done"); len(done) != 1 || done[0].Shard != last.Shard {
+		t.Errorf("the worker had begun shard %d and finished %v", last.Shard, done)
+	}
+	if len(leaving.having("drained")) != 1 {
+		t.Error("the worker does not say that it drained")
+	}
+	staying := startWorker(t, url, "staying")
+	coordinator.wantExit(cli.ExitDone)
+	wantSameFile(t, out, l.reference)
+	for _, e := range staying.having("task begun") {
+		if e.Try != 1 || e.Shard == last.Shard {
+			t.Errorf("shard %d was handed out again (try %d)", e.Shard, e.Try)
+		}
+	}
+}
+
+// testKilledCoordinator: the job that is submitted again goes on, with the shard
+// size that it had and the results that are stored.
+func testKilledCoordinator(t *testing.T, l *long) {
+	url, out := natsServer(t), filepath.Join(t.TempDir(), "s.arrow")
+	worker := startWorker(t, url, "worker")
+	first := l.coordinate(t, url, out)
+	worker.await("task done", 2)
+	first.signal(syscall.SIGKILL)
+	first.wantExit(-1)
+	wantFiles(t, filepath.Dir(out))
+
+	second := start(t, nil, "coordinator", slices.Concat([]string{"--nats", url, "--out", out, "--lease", "2s"}, l.flags, []string{"--rows-per-shard", "111"})...)
+	second.wantExit(cli.ExitDone)
+	wantSameFile(t, out, l.reference)
+	var report cli.Report
+	readJSON(t, strings.TrimSuffix(out, ".arrow")+".job.json", &report)
+	if report.Shards != longShards {
+		t.Errorf("%d shards, expected the %d of the first submission", report.Shards, longShards)
+	}
+	if begun := worker.having("task begun"); len(begun) != longShards {
+		t.Errorf("%d tasks were computed for %d shards: %v", len(begun), longShards, begun)
+	}
+	wantNothingLeft(t, url, l.report.Job, nil)
+}
+
+// testInterrupted: Ctrl-C ends an embedded job at once, with nothing left of it.
+func testInterrupted(t *testing.T, l *long) {
+	out, temporary := t.TempDir(), t.TempDir()
+	p := start(t, []string{"TMPDIR=" + temporary}, "shaver",
+		slices.Concat([]string{"score", "--out", filepath.Join(out, "s.arrow"), "--log", "json", "-v", "--workers", "2"}, l.flags)...)
+	p.await("task begun", 2)
+	p.signal(os.Interrupt)
+	p.wantExit(cli.ExitCancelled)
+	if last := p.log[len(p.log)-1]; last != "shaver: cancelled" {
+		t.Errorf("its last words are %q", last)
+	}
+	if len(p.having("task done")) == longShards {
+		t.Error("the job was done before it was interrupted: it proves nothing")
+	}
+	wantFiles(t, out)
+	wantFiles(t, temporary)
+}
+
+// follow collects the partials that a job's results refer to. The function that
+// it returns ends that.
+func follow(t *testing.T, url, id string) (partials func() []job.Blob) {
+	t.Helper()
+	b := connect(t, url)
+	ctx, stop := context.WithCancel(t.Context())
+	found, ended := map[int]job.Blob{}, make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = b.Events(ctx, id, func(e bus.Event) error { // it ends with ctx
+			if e.Result != nil {
+				found[e.Shard] = e.Result.Partial
+			}
+			return nil
+		})
+	}()
+	t.Cleanup(stop)
+	return func() []job.Blob {
+		stop()
+		<-ended
+		return slices.Collect(maps.Values(found))
+	}
+}
+
+func connect(t *testing.T, url string) *bus.Bus {
+	t.Helper()
+	b, err := bus.Connect(t.Context(), bus.Config{URL: url, Name: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	return b
+}
+
+// wantNothingLeft checks that a finished job's blobs, tasks and specification are
+// gone from the server.
+func wantNothingLeft(t *testing.T, url, id string, partials []job.Blob) {
+	t.Helper()
+	b := connect(t, url)
+	blobs := slices.Clone(partials)
+	for i := range longShards {
+		blobs = append(blobs, job.Blob{Name: bus.ShardName(id, i), SHA256: strings.Repeat("0", 64)})
+	}
+	for _, blob := range blobs {
+		if _, err := b.Get(t.Context(), blob, 1<<30); !errors.Is(err, bus.ErrNotFound) {
+			t.Errorf("blob %s: %v, expected %v", blob.Name, err, bus.ErrNotFound)
+		}
+	}
+	stall, err := b.Stalled(t.Context(), id)
+	if err != nil || stall.Dead != 0 {
+		t.Errorf("%d tasks are left that no worker gets (%v)", stall.Dead, err)
+	}
+	mine := []byte(`{"a job that was":"not there"}`)
+	if stored, err := b.CreateSpec(t.Context(), id, mine); err != nil || string(stored) != string(mine) {
+		t.Errorf("the specification is still there: %s (%v)", stored, err)
+	}
+}

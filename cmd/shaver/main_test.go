@@ -1,0 +1,107 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"shaver/internal/cli"
+)
+
+// TestMain makes the test binary all three programs: tests find them on PATH
+// and run them as processes.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"shaver":      main,
+		"coordinator": func() { os.Exit(cli.Main(cli.ScoreCommand("coordinator", true))) },
+		"worker":      func() { os.Exit(cli.Main(cli.WorkCommand("worker"))) },
+	})
+}
+
+// goldenDir holds the models with known values that belong to the project.
+var goldenDir = filepath.Join("..", "..", "testdata", "golden")
+
+// shared returns the path of something beside the checkout, and skips the test
+// if it is not there.
+func shared(t *testing.T, elements ...string) string {
+	t.Helper()
+	path := filepath.Join(append([]string{"..", "..", "..", "shared"}, elements...)...)
+	if _, err := os.Stat(path); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatalf("missing on CI: %v", err)
+		}
+		t.Skip(err)
+	}
+	return path
+}
+
+// command runs a program to its end and returns what it printed.
+func command(t *testing.T, name string, args ...string) (stdout []byte) {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), name, args...)
+	var stderr bytes.Buffer
+	c.Stderr = &stderr
+	stdout, err := c.Output()
+	if err != nil {
+		t.Fatalf("%s %q: %v\n%s", name, args, err, &stderr)
+	}
+	return stdout
+}
+
+// shaver runs the program and decodes the JSON that it printed into result; nil
+// = it prints none.
+func shaver(t *testing.T, result any, args ...string) {
+	t.Helper()
+	if result == nil {
+		command(t, "shaver", args...)
+		return
+	}
+	args = append(args, "-o", "json")
+	if err := json.Unmarshal(command(t, "shaver", args...), result); err != nil {
+		t.Fatalf("shaver %q printed no JSON: %v", args, err)
+	}
+}
+
+func readJSON(t *testing.T, path string, to any) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(data, to)
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+}
+
+// exitCode returns the code of a process that ended, -1 for one that a signal
+// killed.
+func exitCode(err error) (int, error) {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return exit.ExitCode(), nil
+	}
+	return 0, err
+}
+
+// wantFiles fails the test unless the folder holds exactly the named files.
+func wantFiles(t *testing.T, dir string, names ...string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := []string{}
+	for _, e := range entries {
+		found = append(found, e.Name())
+	}
+	if fmt.Sprint(found) != fmt.Sprint(names) {
+		t.Errorf("%s holds %v, expected %v", dir, found, names)
+	}
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"shaver/internal/cli"
+)
+
+// TestQuickstart: the whole flow on planted data, where half of the columns are
+// of no use and only the loss can tell.
+func TestQuickstart(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "q")
+	var points []point
+	shaver(t, &points, "quickstart", "--rows", "8000", "--out", out)
+	if err := beats(points, 0.03); err != nil {
+		t.Error(err)
+	}
+	for _, p := range points {
+		t.Logf("sparsity %g, %s: AUC %.4f, LogLoss %.4f", p.Sparsity, p.Method, *p.AUC, p.LogLoss)
+	}
+	// Half of the table is of no use: dropping it costs nothing to speak of.
+	if full, half := *points[0].AUC, *points[2].AUC; points[2].Sparsity != 0.5 || half < full-0.005 {
+		t.Errorf("AUC %.4f at sparsity %g, %.4f unpruned: expected a loss below 0.005", half, points[2].Sparsity, full)
+	}
+	wantFiles(t, out, "dataset", "model.safetensors", "rows.csv", "scores.arrow", "scores.job.json")
+
+	// The files are those of the other commands.
+	var report cli.Report
+	readJSON(t, filepath.Join(out, "scores.job.json"), &report)
+	var facts scoresFacts
+	shaver(t, &facts, "scores", "inspect", filepath.Join(out, "scores.arrow"))
+	if facts.Job != report.Job || facts.Rows != report.Rows || facts.Rows < 7000 {
+		t.Errorf("the scores are of job %s and %d rows, its report says %s and %d", facts.Job, facts.Rows, report.Job, report.Rows)
+	}
+	again := filepath.Join(out, "again.arrow")
+	shaver(t, nil, "score", "--model", filepath.Join(out, "model.safetensors"), "--dataset", filepath.Join(out, "dataset"), "--baseline", "codebook", "--out", again)
+	wantSameFile(t, again, filepath.Join(out, "scores.arrow"))
+}
+
+// TestQuickstartTemporary: without --out nothing stays, and stdout has the table
+// alone.
+func TestQuickstartTemporary(t *testing.T) {
+	temporary := t.TempDir()
+	c := exec.CommandContext(t.Context(), "shaver", "quickstart", "--rows", "500")
+	c.Env = append(os.Environ(), "TMPDIR="+temporary)
+	stdout, err := c.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lines := strings.Split(strings.TrimSpace(string(stdout)), "\n"); len(lines) != 11 || !strings.HasPrefix(lines[0], "SPARSITY") {
+		t.Errorf("stdout is no table of 10 lines and a header: %q", lines)
+	}
+	wantFiles(t, temporary)
+}
+
+func wantSameFile(t *testing.T, found, want string) {
+	t.Helper()
+	a, err := os.ReadFile(found)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(a) != string(b) {
+		t.Errorf("%s (%d bytes) differs from %s (%d bytes)", found, len(a), want, len(b))
+	}
+}

@@ -1,0 +1,129 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"shaver/internal/fault"
+)
+
+func TestExitCode(t *testing.T) {
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, missing := os.Open("nowhere")
+	for name, test := range map[string]struct {
+		ctx  context.Context
+		err  error
+		want int
+	}{
+		"done":                   {t.Context(), nil, 0},
+		"failed":                 {t.Context(), errors.New("the network"), 1},
+		"usage":                  {t.Context(), fault.Usagef("no such flag"), 2},
+		"input":                  {t.Context(), fault.Inputf("row 3"), 42},
+		"input, wrapped":         {t.Context(), fmt.Errorf("file: %w", fault.Inputf("row 3")), 42},
+		"usage about input":      {t.Context(), fault.Usagef("%w", fault.Inputf("row 3")), 2},
+		"no file":                {t.Context(), missing, 42},
+		"drained":                {cancelled, ErrDrained, 75},
+		"cancelled":              {cancelled, fmt.Errorf("score: %w", context.Canceled), 130},
+		"input while cancelled":  {cancelled, fault.Inputf("row 3"), 42},
+		"done while cancelled":   {cancelled, nil, 0},
+		"cancelled by ourselves": {t.Context(), context.Canceled, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if code := exitCode(test.ctx, test.err); code != test.want {
+				t.Errorf("exit code %d, expected %d", code, test.want)
+			}
+		})
+	}
+	if !errors.Is(missing, fs.ErrNotExist) {
+		t.Error("the file nowhere exists")
+	}
+}
+
+// Every code that a program ends with is in its help.
+func TestExitHelp(t *testing.T) {
+	for _, code := range []int{ExitDone, ExitFailed, ExitUsage, ExitBadInput, ExitDrained, ExitCancelled} {
+		if !strings.Contains(ExitHelp, fmt.Sprint(code, " ")) {
+			t.Errorf("code %d is not in %q", code, ExitHelp)
+		}
+	}
+	for _, c := range []*cobra.Command{ScoreCommand("score", false), ScoreCommand("coordinator", true), WorkCommand("worker")} {
+		if !strings.Contains(c.Long, ExitHelp) {
+			t.Errorf("%s does not document its exit codes", c.Name())
+		}
+	}
+}
+
+func TestRequired(t *testing.T) {
+	c := &cobra.Command{Use: "cut"}
+	c.Flags().String("model", "", "")
+	c.Flags().String("out", "", "")
+	if err := c.Flags().Parse([]string{"--model", ""}); err != nil {
+		t.Fatal(err)
+	}
+	if err := Required(c, "model"); err != nil {
+		t.Errorf("a flag that was given empty: %v", err)
+	}
+	err := Required(c, "model", "out")
+	if !fault.IsUsage(err) || err.Error() != "cut needs --out" {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestOutput(t *testing.T) {
+	table := func(w io.Writer) { fmt.Fprintf(w, "a\t1\nlong\t2\n") }
+	for format, want := range map[string]string{
+		"table": "a     1\nlong  2\n",
+		"json":  "{\n  \"n\": 1\n}\n",
+	} {
+		o := Output{format}
+		var out bytes.Buffer
+		if err := o.Check(); err != nil {
+			t.Fatal(err)
+		}
+		if err := o.Print(&out, map[string]int{"n": 1}, table); err != nil || out.String() != want {
+			t.Errorf("%s: %q (%v), expected %q", format, out.String(), err, want)
+		}
+	}
+	if err := (&Output{"yaml"}).Check(); !fault.IsUsage(err) {
+		t.Errorf("yaml: %v, expected wrong usage", err)
+	}
+	if _, err := Logger("xml", false); !fault.IsUsage(err) {
+		t.Errorf("a log in XML: %v, expected wrong usage", err)
+	}
+}
+
+// Without a terminal, progress is a line now and then, not one a step.
+func TestProgressLines(t *testing.T) {
+	var out bytes.Buffer
+	p := NewProgress("score", "rows", 72_000)
+	p.out, p.bar = &out, nil
+	p.start = p.start.Add(-time.Hour)
+	p.Add(50)
+	if out.Len() > 0 {
+		t.Errorf("before it is time: %q", &out)
+	}
+	p.next = time.Now()
+	p.Set(36_000)
+	p.Add(1)
+	p.End()
+	if text := out.String(); !strings.HasPrefix(text, "score: 36000 of 72000 rows, 10/s, 1h0m") || strings.Count(text, "\n") != 1 {
+		t.Errorf("printed %q", text)
+	}
+	// Rows that are computed twice, after a crash, do not leave less than nothing.
+	p.next = time.Now()
+	p.SetOf(108_000, 36_000)
+	if text := out.String(); !strings.HasSuffix(text, "\nscore: 108000 of 36000 rows, 30/s, 0s left\n") {
+		t.Errorf("printed %q", text)
+	}
+}
