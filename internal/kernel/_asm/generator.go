@@ -1,0 +1,389 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/mmcloughlin/avo/build"
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// A panel is 16 columns of packed weights, 64 bytes a row: one cache line.
+const panelBytes = 64
+
+// generator holds what differs between instruction sets.
+type generator struct {
+	suffix string
+	rows   []int // the numbers of rows a layer function exists for
+	panels int   // panels a layer function works on at once, and one at a time for the rest
+	chunk  int   // panels that steps works on at once
+	bytes  int   // of a vector
+	vector func() reg.VecVirtual
+	zero   func(v reg.VecVirtual)
+	or     func(a, b, dst reg.VecVirtual)
+	// bits sets the low bits of dst to "lane is not 0 (NaN is not 0)", a bit per lane.
+	bits func(v, zero reg.VecVirtual, dst reg.GPVirtual)
+}
+
+func (g *generator) vectors(n int) []reg.VecVirtual {
+	v := make([]reg.VecVirtual, n)
+	for i := range v {
+		v[i] = g.vector()
+	}
+	return v
+}
+
+// perPanel is the number of vectors in 16 columns.
+func (g *generator) perPanel() int { return panelBytes / g.bytes }
+
+func avx512() generator {
+	return generator{
+		suffix: "AVX512", rows: []int{4, 8, 12}, panels: 2, chunk: 4, bytes: 64,
+		vector: func() reg.VecVirtual { return build.ZMM() },
+		zero:   func(v reg.VecVirtual) { build.VPXORD(v, v, v) },
+		or:     func(a, b, dst reg.VecVirtual) { build.VPORD(a, b, dst) },
+		bits: func(v, zero reg.VecVirtual, dst reg.GPVirtual) {
+			k := build.K()
+			build.VCMPPS(operand.Imm(4), zero, v, k) // 4: not equal, or unordered
+			build.KMOVW(k, dst.As32())
+		},
+	}
+}
+
+func avx2() generator {
+	return generator{
+		suffix: "AVX2", rows: []int{3, 6}, panels: 1, chunk: 2, bytes: 32,
+		vector: func() reg.VecVirtual { return build.YMM() },
+		zero:   func(v reg.VecVirtual) { build.VXORPS(v, v, v) },
+		or:     func(a, b, dst reg.VecVirtual) { build.VORPS(a, b, dst) },
+		bits: func(v, zero reg.VecVirtual, dst reg.GPVirtual) {
+			t := build.YMM()
+			build.VCMPPS(operand.Imm(4), zero, v, t)
+			build.VMOVMSKPS(t, dst.As32())
+		},
+	}
+}
+
+// argument loads a parameter into a new register.
+func argument(name string) reg.GPVirtual {
+	r := build.GP64()
+	build.Load(build.Param(name), r)
+	return r
+}
+
+// stack returns the memory of a parameter, which the function may use as a
+// variable of its own.
+func stack(name string) operand.Mem {
+	b, err := build.Param(name).Resolve()
+	if err != nil {
+		panic(err)
+	}
+	return b.Addr
+}
+
+// rowsFrom holds a stride and its odd multiples, from which the addressing modes
+// reach every row of a tile without arithmetic in the loop.
+type rowsFrom struct{ odd map[int]reg.GPVirtual }
+
+func newRowsFrom(stride reg.GPVirtual, rows int) rowsFrom {
+	r := rowsFrom{map[int]reg.GPVirtual{1: stride}}
+	for m := 3; m < rows; m += 2 {
+		next := build.GP64()
+		build.LEAQ(operand.Mem{Base: prev(r, m-2), Index: stride, Scale: 2}, next)
+		r.odd[m] = next
+	}
+	return r
+}
+
+func prev(r rowsFrom, m int) reg.Register { return r.odd[m] }
+
+// at returns the address of row t of the tile whose row 0 is at base.
+func (r rowsFrom) at(base reg.Register, t int) operand.Mem {
+	if t == 0 {
+		return operand.Mem{Base: base}
+	}
+	odd, scale := t, uint8(1)
+	for odd%2 == 0 {
+		odd, scale = odd/2, scale*2
+	}
+	return operand.Mem{Base: base, Index: r.odd[odd], Scale: scale}
+}
+
+// layer writes layer<rows><suffix>, the function of kernel.level.layer.
+func (g *generator) layer(rows int) {
+	name := fmt.Sprintf("layer%d%s", rows, g.suffix)
+	build.TEXT(name, build.NOSPLIT, "func(out *float32, outStride int, in *float32, inStride int, w *float32, panelStride int, bias *float32, list *int32, n int, panels int, floor float32, mask *uint64, maskByte int)")
+	build.Doc(name+" is the loop of Matrix.Layer on a tile's "+fmt.Sprint(rows)+" rows. Strides are in bytes;",
+		"n is the length of list; floor is 0 for ReLU, otherwise -Inf; mask may be nil,",
+		"otherwise maskByte is the byte that the first panel's bits begin at.")
+	build.Pragma("noescape")
+	at := argument("maskByte")
+	build.CMPQ(stack("mask"), operand.Imm(0))
+	build.JE(operand.LabelRef("begin"))
+	build.ADDQ(at, stack("mask"))
+	build.Label("begin")
+	in := argument("in")
+	strides := newRowsFrom(argument("inStride"), rows)
+	w := argument("w")
+	wide := fmt.Sprintf("panels%d", g.panels)
+	if g.panels > 1 {
+		build.Label(wide)
+		build.CMPQ(stack("panels"), operand.Imm(uint64(g.panels)))
+		build.JL(operand.LabelRef("panel1"))
+		g.layerPanels(rows, g.panels, in, strides, w)
+		build.JMP(operand.LabelRef(wide))
+	}
+	build.Label("panel1")
+	build.CMPQ(stack("panels"), operand.Imm(1))
+	build.JL(operand.LabelRef("done"))
+	g.layerPanels(rows, 1, in, strides, w)
+	build.JMP(operand.LabelRef("panel1"))
+	build.Label("done")
+	build.VZEROUPPER()
+	build.RET()
+}
+
+// layerPanels computes one group of panels and moves on to the next.
+func (g *generator) layerPanels(rows, panels int, in reg.GPVirtual, strides rowsFrom, w reg.GPVirtual) {
+	id := fmt.Sprint(panels)
+	width := panels * g.perPanel() // vectors
+	second := reg.GPVirtual(nil)
+	if panels == 2 {
+		second = build.GP64()
+		build.MOVQ(w, second)
+		build.ADDQ(stack("panelStride"), second)
+	}
+	weight := func(v int, base reg.GPVirtual, off reg.Register) operand.Mem {
+		if panels == 2 && v >= g.perPanel() {
+			base, v = second, v-g.perPanel()
+		}
+		return operand.Mem{Base: base, Index: off, Scale: 1, Disp: v * g.bytes}
+	}
+
+	// accumulators start at the bias
+	acc := g.vectors(rows * width)
+	bias := build.GP64()
+	build.MOVQ(stack("bias"), bias)
+	for v := range width {
+		build.VMOVUPS(operand.Mem{Base: bias, Disp: v * g.bytes}, acc[v])
+		for t := 1; t < rows; t++ {
+			build.VMOVAPS(acc[v], acc[t*width+v])
+		}
+	}
+	build.ADDQ(operand.U32(panels*panelBytes), bias)
+	build.MOVQ(bias, stack("bias"))
+
+	list, n := build.GP64(), build.GP64()
+	build.MOVQ(stack("list"), list)
+	build.MOVQ(stack("n"), n)
+	build.TESTQ(n, n)
+	build.JZ(operand.LabelRef("store" + id))
+	build.LEAQ(operand.Mem{Base: list, Index: n, Scale: 4}, list)
+	build.NEGQ(n)
+	build.Label("k" + id)
+	k, p := build.GP64(), build.GP64()
+	build.MOVL(operand.Mem{Base: list, Index: n, Scale: 4}, k.As32())
+	build.LEAQ(operand.Mem{Base: in, Index: k, Scale: 4}, p)
+	build.SHLQ(operand.Imm(6), k)
+	weights := g.vectors(width)
+	for v := range weights {
+		build.VMOVUPS(weight(v, w, k), weights[v])
+	}
+	for t := range rows {
+		x := g.vector()
+		build.VBROADCASTSS(strides.at(p, t), x)
+		for v := range weights {
+			build.VFMADD231PS(x, weights[v], acc[t*width+v])
+		}
+	}
+	build.INCQ(n)
+	build.JNZ(operand.LabelRef("k" + id))
+
+	build.Label("store" + id)
+	floor := g.vector()
+	build.VBROADCASTSS(stack("floor"), floor)
+	out, stride := build.GP64(), build.GP64()
+	build.MOVQ(stack("out"), out)
+	build.MOVQ(stack("outStride"), stride)
+	next := build.GP64()
+	build.LEAQ(operand.Mem{Base: out, Disp: panels * panelBytes}, next)
+	build.MOVQ(next, stack("out"))
+	for t := range rows {
+		for v := range width {
+			a := acc[t*width+v]
+			build.VMAXPS(a, floor, a) // a is the one that is kept if it is NaN
+			build.VMOVUPS(a, operand.Mem{Base: out, Disp: v * g.bytes})
+			if t > 0 {
+				g.or(acc[v], a, acc[v])
+			}
+		}
+		if t < rows-1 {
+			build.ADDQ(stride, out)
+		}
+	}
+	g.orMask(acc[:width], id)
+	for range panels {
+		build.ADDQ(stack("panelStride"), w)
+	}
+	build.SUBQ(operand.U32(panels), stack("panels"))
+}
+
+// orMask ors "lane is not 0" of the vectors into the mask, if there is one, and
+// moves it on.
+func (g *generator) orMask(v []reg.VecVirtual, id string) {
+	mask := build.GP64()
+	build.MOVQ(stack("mask"), mask)
+	build.TESTQ(mask, mask)
+	build.JZ(operand.LabelRef("masked" + id))
+	zero := g.vector()
+	g.zero(zero)
+	lanes := g.bytes / 4
+	for i := 0; i < len(v); i++ {
+		bits := build.GP64()
+		g.bits(v[i], zero, bits)
+		if lanes == 16 {
+			build.ORW(bits.As16(), operand.Mem{Base: mask, Disp: i * 2})
+		} else {
+			build.ORB(bits.As8L(), operand.Mem{Base: mask, Disp: i})
+		}
+	}
+	build.ADDQ(operand.U32(len(v)*lanes/8), mask)
+	build.MOVQ(mask, stack("mask"))
+	build.Label("masked" + id)
+}
+
+// steps writes steps<suffix>, the function of kernel.level.steps.
+func (g *generator) steps() {
+	name := "steps" + g.suffix
+	build.TEXT(name, build.NOSPLIT, "func(out *float32, outStride int, pre *float32, w *float32, wStride int, rows *int32, a *float32, n int, panels int, floor float32, mask *uint64)")
+	build.Doc(name+" is the loop of Rows.Steps. Strides are in bytes; n is the number of steps, at least 1;",
+		"floor is 0 for ReLU, otherwise -Inf; mask may be nil.")
+	build.Pragma("noescape")
+	for _, panels := range []int{g.chunk, 1} {
+		id := fmt.Sprint(panels)
+		next := "panels1"
+		if panels == 1 {
+			next = "done"
+		}
+		build.Label("panels" + id)
+		build.CMPQ(stack("panels"), operand.U32(panels))
+		build.JL(operand.LabelRef(next))
+		g.stepsPanels(panels, id)
+		build.JMP(operand.LabelRef("panels" + id))
+	}
+	build.Label("done")
+	build.VZEROUPPER()
+	build.RET()
+}
+
+func (g *generator) stepsPanels(panels int, id string) {
+	width := panels * g.perPanel()
+	out, outStride := argument("out"), argument("outStride")
+	w, wStride := argument("w"), argument("wStride")
+	rows, a := argument("rows"), argument("a")
+	pre, n := argument("pre"), argument("n")
+	floor := g.vector()
+	build.VBROADCASTSS(stack("floor"), floor)
+	acc, seen := g.vectors(width), g.vectors(width)
+	for v := range width {
+		build.VMOVUPS(operand.Mem{Base: pre, Disp: v * g.bytes}, acc[v])
+		g.zero(seen[v])
+	}
+	i := build.GP64()
+	build.XORQ(i, i)
+	build.Label("step" + id)
+	row := build.GP64()
+	build.MOVL(operand.Mem{Base: rows, Index: i, Scale: 4}, row.As32())
+	build.IMULQ(wStride, row)
+	x := g.vector()
+	build.VBROADCASTSS(operand.Mem{Base: a, Index: i, Scale: 4}, x)
+	for v := range width {
+		build.VFMADD231PS(operand.Mem{Base: w, Index: row, Scale: 1, Disp: v * g.bytes}, x, acc[v])
+	}
+	for v := range width {
+		h := g.vector()
+		build.VMAXPS(acc[v], floor, h)
+		build.VMOVUPS(h, operand.Mem{Base: out, Disp: v * g.bytes})
+		g.or(seen[v], h, seen[v])
+	}
+	build.ADDQ(outStride, out)
+	build.INCQ(i)
+	build.CMPQ(i, n)
+	build.JL(operand.LabelRef("step" + id))
+	for v := range width {
+		build.VMOVUPS(acc[v], operand.Mem{Base: pre, Disp: v * g.bytes})
+	}
+	g.orMask(seen, "s"+id)
+	for _, name := range []string{"out", "pre", "w"} {
+		build.ADDQ(operand.U32(panels*panelBytes), stack(name))
+	}
+	build.SUBQ(operand.U32(panels), stack("panels"))
+}
+
+// dot writes dot<suffix>, the function of kernel.level.dot.
+func (g *generator) dot() {
+	name := "dot" + g.suffix
+	build.TEXT(name, build.NOSPLIT, "func(dst *[16]float32, x *float32, w *float32, panels int)")
+	build.Doc(name + " sets dst[c] to the sum over panels of x times w in column c; panels is at least 1.")
+	build.Pragma("noescape")
+	x, w, n := argument("x"), argument("w"), argument("panels")
+	acc := g.vectors(2 * g.perPanel()) // even panels, odd panels
+	for _, v := range acc {
+		g.zero(v)
+	}
+	add := func(panel int) {
+		for v := range g.perPanel() {
+			disp := panel*panelBytes + v*g.bytes
+			t := g.vector()
+			build.VMOVUPS(operand.Mem{Base: x, Disp: disp}, t)
+			build.VFMADD231PS(operand.Mem{Base: w, Disp: disp}, t, acc[panel*g.perPanel()+v])
+		}
+	}
+	build.Label("pair")
+	build.CMPQ(n, operand.Imm(2))
+	build.JL(operand.LabelRef("single"))
+	add(0)
+	add(1)
+	build.ADDQ(operand.U32(2*panelBytes), x)
+	build.ADDQ(operand.U32(2*panelBytes), w)
+	build.SUBQ(operand.Imm(2), n)
+	build.JMP(operand.LabelRef("pair"))
+	build.Label("single")
+	build.TESTQ(n, n)
+	build.JZ(operand.LabelRef("sum"))
+	add(0)
+	build.Label("sum")
+	dst := argument("dst")
+	for v := range g.perPanel() {
+		build.VADDPS(acc[v], acc[g.perPanel()+v], acc[v])
+		build.VMOVUPS(acc[v], operand.Mem{Base: dst, Disp: v * g.bytes})
+	}
+	build.VZEROUPPER()
+	build.RET()
+}
+
+// fma writes fma<suffix>: the processor's peak, for benchmarks.
+func (g *generator) fma() {
+	name := "fma" + g.suffix
+	build.TEXT(name, build.NOSPLIT, "func(n int)")
+	build.Doc(name + fmt.Sprintf(" does n times %d products and sums in registers, none waiting for the one before.", fmaVectors*g.bytes/4))
+	n := argument("n")
+	x, y := g.vector(), g.vector()
+	g.zero(x)
+	g.zero(y)
+	acc := g.vectors(fmaVectors)
+	for _, v := range acc {
+		g.zero(v)
+	}
+	build.Label("loop")
+	for _, v := range acc {
+		build.VFMADD231PS(x, y, v)
+	}
+	build.DECQ(n)
+	build.JG(operand.LabelRef("loop"))
+	build.VZEROUPPER()
+	build.RET()
+}
+
+// fmaVectors is how many sums fma keeps: more than latency times units.
+const fmaVectors = 12

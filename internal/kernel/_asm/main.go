@@ -1,0 +1,38 @@
+// Command asm writes the assembly of package kernel: one file of functions for
+// each instruction set, and their Go declarations. The package's doc comments
+// say what each function computes; here is how.
+//
+//	go run . -level avx512 -out ../avx512_amd64.s -stubs ../avx512_amd64.go -pkg kernel
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+
+	"github.com/mmcloughlin/avo/build"
+	"github.com/mmcloughlin/avo/buildtags"
+)
+
+func main() {
+	level := flag.String("level", "", "avx512 or avx2")
+	build.Constraint(buildtags.Term("!purego").ToConstraint())
+	var g generator
+	flag.Parse()
+	switch *level {
+	case "avx512":
+		g = avx512()
+	case "avx2":
+		g = avx2()
+	default:
+		fmt.Fprintln(os.Stderr, "asm: -level is avx512 or avx2")
+		os.Exit(2)
+	}
+	for _, rows := range g.rows {
+		g.layer(rows)
+	}
+	g.steps()
+	g.dot()
+	g.fma()
+	build.Generate()
+}

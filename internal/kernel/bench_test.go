@@ -1,0 +1,108 @@
+package kernel
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// benchEveryLevel runs a benchmark at each level that the machine has. Slices of
+// it and of FMAs in registers take turns, each shorter than what a scheduler
+// gives, and their medians are compared: "of-peak" holds on a busy machine too.
+func benchEveryLevel(b *testing.B, bench func(b *testing.B) (flop int, run func())) {
+	chosen := current
+	defer func() { current = chosen }()
+	for _, l := range levels() {
+		b.Run(l.name, func(b *testing.B) {
+			current = l
+			flop, run := bench(b)
+			times := max(1, 2e6/flop)
+			var kernels, peaks []float64 // GFLOP/s
+			for b.Loop() {
+				start := time.Now()
+				for range times {
+					run()
+				}
+				kernels = append(kernels, float64(times*flop)/float64(time.Since(start)))
+				start = time.Now()
+				done := Peak(2e6)
+				peaks = append(peaks, float64(done)/float64(time.Since(start)))
+			}
+			slices.Sort(kernels)
+			slices.Sort(peaks)
+			rate, peak := kernels[len(kernels)/2], peaks[len(peaks)/2]
+			b.ReportMetric(float64(flop)/rate, "ns/call")
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(rate, "GFLOP/s")
+			if peak > 0 {
+				b.ReportMetric(rate/peak, "of-peak")
+				b.ReportMetric(peak, "peak-GFLOP/s")
+			}
+		})
+	}
+}
+
+// Layer on one tile, with lists that hold 100, 43 and 10% of 400 inputs.
+func BenchmarkLayer400(b *testing.B) {
+	for _, active := range []float64{1, .43, .1} {
+		b.Run(fmt.Sprintf("active=%g", active), func(b *testing.B) {
+			benchEveryLevel(b, func(b *testing.B) (int, func()) {
+				r := rand.New(rand.NewPCG(1, 2))
+				rows := TileRows()
+				m := NewMatrix(normal(r, 400*400), normal(r, 400), 400, 400)
+				x, _ := guarded(r, rows, 400, 0)
+				y, mask := NewTile(rows, 400), NewMask(400)
+				var list []int32
+				for k := range 400 {
+					if r.Float64() < active {
+						list = append(list, int32(k))
+					}
+				}
+				return 2 * rows * len(list) * 400, func() { m.Layer(y, x, rows, list, true, mask) }
+			})
+		})
+	}
+}
+
+func BenchmarkSteps400(b *testing.B) {
+	benchEveryLevel(b, func(b *testing.B) (int, func()) {
+		r := rand.New(rand.NewPCG(1, 2))
+		n := TileRows()
+		m := NewRows(normal(r, 624*400), 624, 400)
+		y, mask, pre := NewTile(n, 400), NewMask(400), make([]float32, 400)
+		row, change := make([]int32, n), make([]float32, n)
+		order, next := r.Perm(624), 0
+		return 2 * n * 400, func() {
+			for i := range row {
+				next = (next + 1) % len(order)
+				row[i] = int32(order[next])
+			}
+			m.Steps(y, pre, row, change, true, mask)
+		}
+	})
+}
+
+func BenchmarkDot400(b *testing.B) {
+	benchEveryLevel(b, func(b *testing.B) (int, func()) {
+		r := rand.New(rand.NewPCG(1, 2))
+		x, y := normal(r, 400), normal(r, 400)
+		return 800, func() { sink = Dot(x, y) }
+	})
+}
+
+func BenchmarkList400(b *testing.B) {
+	r := rand.New(rand.NewPCG(1, 2))
+	mask, list := NewMask(400), make([]int32, 400)
+	for i := range 400 {
+		if r.Float64() < .43 {
+			mask[i/64] |= 1 << (i % 64)
+		}
+	}
+	for b.Loop() {
+		list = mask.List(list[:0])
+	}
+}
+
+var sink float64

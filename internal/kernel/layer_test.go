@@ -1,0 +1,346 @@
+package kernel
+
+import (
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// everyLevel runs a test at each level that the machine has.
+func everyLevel(t *testing.T, test func(t *testing.T)) {
+	chosen := current
+	defer func() { current = chosen }()
+	for _, l := range levels() {
+		t.Run(l.name, func(t *testing.T) {
+			current = l
+			test(t)
+		})
+	}
+}
+
+// What the processor has is tested, unless it was turned off by hand.
+func TestLevelsOfThisMachine(t *testing.T) {
+	var names []string
+	for _, l := range levels() {
+		names = append(names, l.name)
+	}
+	t.Logf("levels %v", names)
+	info, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil || os.Getenv("CI") != "true" || strings.Contains(os.Getenv("GODEBUG"), "cpu.") || pure {
+		return
+	}
+	flags := strings.Fields(string(info))
+	for level, need := range map[string][]string{"avx512": {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx2", "fma"}, "avx2": {"avx2", "fma"}} {
+		has := !slices.ContainsFunc(need, func(f string) bool { return !slices.Contains(flags, f) })
+		if has && !slices.Contains(names, level) {
+			t.Errorf("the processor has %s, which no test runs", level)
+		}
+	}
+}
+
+// guarded returns a tile of normal values amid NaN: beyond its memory, and in the
+// columns and rows that it does not use if padding is NaN.
+func guarded(r *rand.Rand, rows, width int, zeros float64) (Tile, []float32) {
+	tile := NewTile(rows, width)
+	whole := make([]float32, len(tile.Values)+32)
+	for i := range whole {
+		whole[i] = float32(math.NaN())
+	}
+	tile.Values = whole[16 : 16+len(tile.Values) : 16+len(tile.Values)]
+	for i := range tile.Values {
+		if tile.Values[i] = float32(r.NormFloat64()); r.Float64() < zeros {
+			tile.Values[i] = 0
+		}
+	}
+	return tile, whole
+}
+
+func guardsHold(t *testing.T, whole []float32) {
+	t.Helper()
+	for i := range 16 {
+		if whole[i] == whole[i] || whole[len(whole)-1-i] == whole[len(whole)-1-i] {
+			t.Fatal("wrote outside its tile")
+		}
+	}
+}
+
+func normal(r *rand.Rand, n int) []float32 {
+	v := make([]float32, n)
+	for i := range v {
+		v[i] = float32(r.NormFloat64())
+	}
+	return v
+}
+
+var lengths = []int{1, 2, 3, 7, 15, 16, 17, 31, 32, 33, 47, 48, 49, 63, 64, 65, 80, 81, 130}
+
+// near fails unless got is want but for the rounding of n sums of terms that sum
+// to at most size.
+func near(t *testing.T, got float32, want, size float64, n int) {
+	t.Helper()
+	if math.Abs(float64(got)-want) > 1e-7*float64(n+2)*(size+1e-3) || got != got {
+		t.Fatalf("got %v, want %v", got, want)
+	}
+}
+
+func TestLayerIsItsDefinition(t *testing.T) {
+	everyLevel(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(1, 2))
+		for _, in := range append([]int{0}, lengths...) {
+			for _, out := range lengths {
+				weight, bias := normal(r, in*out), normal(r, out)
+				m := NewMatrix(weight, bias, in, out)
+				for _, rows := range []int{1 + r.IntN(4), 1 + r.IntN(14), 12, 1 + r.IntN(40)} {
+					for _, relu := range []bool{false, true} {
+						layerOnce(t, r, m, weight, bias, rows, relu)
+					}
+				}
+			}
+		}
+	})
+}
+
+func layerOnce(t *testing.T, r *rand.Rand, m *Matrix, weight, bias []float32, rows int, relu bool) {
+	t.Helper()
+	x, before := guarded(r, rows, max(1, m.In), .3)
+	y, after := guarded(r, rows, m.Out, 0)
+	list := []int32{}
+	for k := range m.In {
+		if r.IntN(3) > 0 {
+			list = append(list, int32(k))
+		}
+	}
+	switch r.IntN(4) {
+	case 0:
+		list = nil
+	case 1:
+		list = list[:0]
+	}
+	mask := NewMask(m.Out)
+	for i := range mask {
+		mask[i] = r.Uint64()
+	}
+	if r.IntN(5) == 0 {
+		mask = nil
+	}
+	m.Layer(y, x, rows, list, relu, mask)
+	guardsHold(t, before)
+	guardsHold(t, after)
+	if list == nil {
+		list = m.all
+	}
+	active := NewMask(m.Out)
+	for row := range rows {
+		for o := range m.Out {
+			want, size := float64(bias[o]), math.Abs(float64(bias[o]))
+			for _, k := range list {
+				p := float64(x.Row(row)[k]) * float64(weight[o*m.In+int(k)])
+				want, size = want+p, size+math.Abs(p)
+			}
+			if relu {
+				want = max(want, 0)
+			}
+			got := y.Row(row)[o]
+			near(t, got, want, size, len(list))
+			if relu && got < 0 {
+				t.Fatalf("%v after ReLU", got)
+			}
+			if got != 0 {
+				active[o/64] |= 1 << (o % 64)
+			}
+		}
+		for _, v := range y.Row(row)[m.Out:Pad(m.Out)] {
+			if v != 0 {
+				t.Fatalf("padding is %v", v)
+			}
+		}
+	}
+	for i, word := range mask {
+		if word&active[i] != active[i] || rows%rounded == 0 && word != active[i] {
+			t.Fatalf("in %d out %d rows %d: mask %b, want %b", m.In, m.Out, rows, word, active[i])
+		}
+	}
+}
+
+// A row's output depends on nothing but the row: not on its place, the rows beside
+// it, or what else is in the list.
+func TestRowsAreIndependent(t *testing.T) {
+	everyLevel(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(3, 4))
+		const in, out, rows = 75, 83, 40
+		m := NewMatrix(normal(r, in*out), normal(r, out), in, out)
+		x, _ := guarded(r, rows, in, .6)
+		together, alone := NewTile(rows, out), NewTile(1, out)
+		m.Layer(together, x, rows, nil, true, nil)
+		for t0 := range rows {
+			one := NewTile(1, in)
+			copy(one.Values, x.Row(t0))
+			mask := NewMask(in)
+			for k, v := range x.Row(t0)[:in] {
+				if v != 0 {
+					mask[k/64] |= 1 << (k % 64)
+				}
+			}
+			m.Layer(alone, one, 1, mask.List([]int32{}), true, nil)
+			if !slices.Equal(alone.Row(0), together.Row(t0)) {
+				t.Fatalf("row %d", t0)
+			}
+		}
+	})
+}
+
+// Steps one at a time equal Steps at once, and a Layer of the input they lead to,
+// to the bit: a Scorer's logit is a Probe's.
+func TestStepsIsItsDefinition(t *testing.T) {
+	everyLevel(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(5, 6))
+		for _, out := range lengths {
+			for _, n := range []int{0, 1, 2, 5, 6, 7, 12, 13} {
+				const in = 14
+				weight, bias := normal(r, in*out), normal(r, out)
+				m := NewRows(weight, in, out)
+				relu := r.IntN(2) == 0
+				tile, whole := guarded(r, max(1, n), out, 0)
+				pre := make([]float32, Pad(out))
+				copy(pre, bias)
+				row, change := make([]int32, n), normal(r, n)
+				for i := range row {
+					row[i] = int32(i)
+				}
+				mask, active := NewMask(out), NewMask(out)
+				mask[0] = math.MaxUint64
+				m.Steps(tile, pre, row, change, relu, mask)
+				guardsHold(t, whole)
+				x, y := NewTile(1, in), NewTile(1, out)
+				for s := range n {
+					x.Values[s] = change[s]
+					NewMatrix(weight, bias, in, out).Layer(y, x, 1, nil, relu, nil)
+					if !slices.Equal(y.Row(0), tile.Row(s)) {
+						t.Fatalf("out %d step %d of %d: %v, want %v", out, s, n, tile.Row(s), y.Row(0))
+					}
+					for o, v := range y.Row(0) {
+						if v != 0 {
+							active[o/64] |= 1 << (o % 64)
+						}
+					}
+				}
+				if !slices.Equal(mask, active) {
+					t.Fatalf("out %d steps %d: mask %b, want %b", out, n, mask, active)
+				}
+				if n > 0 {
+					last := slices.Clone(pre)
+					copy(pre, make([]float32, len(pre)))
+					copy(pre, bias)
+					m.Steps(Tile{y.Values, 0}, pre, row, change, false, nil)
+					if !slices.Equal(pre, last) || !slices.Equal(y.Row(0), last) {
+						t.Fatal("a stride of 0 changes the result")
+					}
+				}
+			}
+		}
+	})
+}
+
+func TestNaNAndInfinityStay(t *testing.T) {
+	everyLevel(t, func(t *testing.T) {
+		nan, inf := float32(math.NaN()), float32(math.Inf(1))
+		m := NewMatrix([]float32{1, 0, 0, 1}, nil, 2, 2)
+		x, y, mask := NewTile(12, 2), NewTile(12, 2), NewMask(2)
+		x.Row(1)[0], x.Row(2)[1] = nan, inf
+		m.Layer(y, x, 12, nil, true, mask)
+		if y.Row(1)[0] == y.Row(1)[0] || y.Row(2)[1] != inf || y.Row(3)[0] != 0 || mask[0] != 3 {
+			t.Errorf("after Layer: %v, mask %b", y.Values[:64], mask)
+		}
+		pre := make([]float32, 16)
+		NewRows([]float32{1, 0, 0, 1}, 2, 2).Steps(y, pre, []int32{0}, []float32{nan}, true, mask)
+		if y.Row(0)[0] == y.Row(0)[0] || mask[0]&^3 != 0 {
+			t.Errorf("after Steps: %v", y.Row(0))
+		}
+	})
+}
+
+func TestDotIsItsDefinition(t *testing.T) {
+	everyLevel(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(7, 8))
+		for _, n := range append([]int{0, 400}, lengths...) {
+			gx, x := fill(r, n)
+			_, y := fill(r, n)
+			want, size := 0.0, 0.0
+			for i := range x {
+				p := float64(x[i]) * float64(y[i])
+				want, size = want+p, size+math.Abs(p)
+			}
+			near(t, float32(Dot(x, y)), want, size, 2)
+			intact(t, gx)
+		}
+	})
+}
+
+func TestList(t *testing.T) {
+	mask := Mask{1<<3 | 1<<63, 0, 1}
+	if got := mask.List(nil); !slices.Equal(got, []int32{3, 63, 128}) {
+		t.Errorf("list %v", got)
+	}
+}
+
+func TestCallersBugsPanic(t *testing.T) {
+	m, rows := NewMatrix(make([]float32, 6), nil, 2, 3), NewRows(make([]float32, 6), 2, 3)
+	tile := NewTile(1, 3)
+	pre := make([]float32, 16)
+	for name, call := range map[string]func(){
+		"rows":      func() { m.Layer(tile, tile, 13, nil, true, nil) },
+		"list":      func() { m.Layer(tile, tile, 1, []int32{2}, true, nil) },
+		"mask":      func() { m.Layer(tile, tile, 1, nil, true, Mask{}) },
+		"short":     func() { m.Layer(tile, Tile{tile.Values[1:], 16}, 1, nil, true, nil) },
+		"step":      func() { rows.Steps(tile, pre, []int32{2}, []float32{1}, true, nil) },
+		"pre":       func() { rows.Steps(tile, pre[1:], []int32{1}, []float32{1}, true, nil) },
+		"step rows": func() { rows.Steps(tile, pre, make([]int32, 13), make([]float32, 13), true, nil) },
+	} {
+		func() {
+			defer func() {
+				if s, ok := recover().(string); !ok || !strings.HasPrefix(s, "kernel: ") {
+					t.Errorf("%s: no panic of ours", name)
+				}
+			}()
+			call()
+		}()
+	}
+}
+
+// The committed assembly is what the generator writes.
+func TestGeneratedFilesAreCurrent(t *testing.T) {
+	tool, err := exec.LookPath("go")
+	if err != nil {
+		t.Skip("no go command")
+	}
+	for _, level := range []string{"avx512", "avx2"} {
+		dir := t.TempDir()
+		names := []string{level + "_amd64.s", level + "_amd64.go"}
+		// The first line of each file repeats the command.
+		cmd := exec.Command(tool, "run", ".", "-level", level, "-out", filepath.Join(dir, names[0]), "-stubs", filepath.Join(dir, names[1]), "-pkg", "kernel")
+		cmd.Dir = "_asm"
+		cmd.Env = append(os.Environ(), "GOFLAGS=-mod=readonly", "GOWORK=off")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		for _, name := range names {
+			want, err := os.ReadFile(filepath.Join(dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, a, _ := strings.Cut(string(got), "\n")
+			if _, b, _ := strings.Cut(string(want), "\n"); a != b {
+				t.Errorf("%s is not what _asm writes: go generate ./internal/kernel", name)
+			}
+		}
+	}
+}

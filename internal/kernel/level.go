@@ -1,0 +1,53 @@
+package kernel
+
+import (
+	"runtime"
+
+	"golang.org/x/sys/cpu"
+)
+
+// level is an implementation of the primitives. Arguments have been checked.
+type level struct {
+	name  string
+	rows  int // of a tile
+	layer func(m *Matrix, out, in Tile, rows int, list []int32, floor float32, mask Mask)
+	steps func(m *Rows, out Tile, pre []float32, row []int32, change []float32, floor float32, mask Mask)
+	dot   func(x, y []float32) float64
+	fma   func(n int) // n*flop floating point operations in registers; nil if unknown
+	flop  int
+}
+
+// current is the level in use, chosen once. Tests go through all of levels().
+var current = levels()[0]
+
+// levels returns the implementations that this machine can run, fastest first.
+// GODEBUG=cpu.avx512f=off and cpu.avx2=off take the faster ones away, and so does
+// the build tag purego.
+func levels() []*level {
+	return append(accelerated(), &level{name: portableName(), rows: 4, layer: layerPortable, steps: stepsPortable, dot: dotPortable})
+}
+
+// Name identifies the arithmetic: two machines with the same Name give the same
+// bits. It is part of every job's identity. The processor is in the portable
+// level's because math.Exp, which the losses need, has its own code per
+// architecture, and on amd64 another for processors without FMA.
+func Name() string { return current.name }
+
+// Peak does floating point operations in registers, about n, and returns how
+// many: what the processor could do at best, for benchmarks. The portable level
+// has no such loop and returns 0.
+func Peak(n int) int {
+	if current.fma == nil {
+		return 0
+	}
+	n = max(1, n/current.flop)
+	current.fma(n)
+	return n * current.flop
+}
+
+func portableName() string {
+	if runtime.GOARCH == "amd64" && !cpu.X86.HasFMA {
+		return "portable-amd64-nofma"
+	}
+	return "portable-" + runtime.GOARCH
+}

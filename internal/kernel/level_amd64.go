@@ -1,0 +1,88 @@
+//go:build !purego
+
+package kernel
+
+import "golang.org/x/sys/cpu"
+
+//go:generate go -C _asm run . -level avx512 -out ../avx512_amd64.s -stubs ../avx512_amd64.go -pkg kernel
+//go:generate go -C _asm run . -level avx2 -out ../avx2_amd64.s -stubs ../avx2_amd64.go -pkg kernel
+
+// accelerated returns the levels in assembly. AVX-512 machines have AVX2; a test
+// that turns AVX2 off means both.
+func accelerated() (faster []*level) {
+	x := &cpu.X86
+	if !x.HasAVX2 || !x.HasFMA {
+		return nil
+	}
+	if x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL {
+		layer := assembled{group: 2, tile: 12, call: [13]layerFunc{4: layer4AVX512, 8: layer8AVX512, 12: layer12AVX512}}
+		faster = append(faster, &level{"avx512", 12, layer.run, stepsWith(stepsAVX512), dotWith(dotAVX512), fmaAVX512, 12 * 16 * 2})
+	}
+	layer := assembled{group: 1, tile: 6, call: [13]layerFunc{3: layer3AVX2, 6: layer6AVX2}}
+	return append(faster, &level{"avx2", 6, layer.run, stepsWith(stepsAVX2), dotWith(dotAVX2), fmaAVX2, 12 * 8 * 2})
+}
+
+type (
+	layerFunc func(out *float32, outStride int, in *float32, inStride int, w *float32, panelStride int, bias *float32, list *int32, n int, panels int, floor float32, mask *uint64, maskByte int)
+	stepsFunc func(out *float32, outStride int, pre *float32, w *float32, wStride int, rows *int32, a *float32, n int, panels int, floor float32, mask *uint64)
+	dotFunc   func(dst *[Columns]float32, x *float32, w *float32, panels int)
+)
+
+// assembled is Layer by generated functions, one for each of some numbers of rows.
+type assembled struct {
+	group int           // panels a function works on at once
+	tile  int           // the most rows that one takes
+	call  [13]layerFunc // by rows
+}
+
+func (a *assembled) run(m *Matrix, out, in Tile, rows int, list []int32, floor float32, mask Mask) {
+	panels := len(m.bias) / Columns
+	if rows <= a.tile {
+		a.panels(m, out, in, 0, rows, 0, panels, list, floor, mask)
+		return
+	}
+	// A group of panels stays in the cache while all rows use it.
+	for p := 0; p < panels; p += a.group {
+		for t := 0; t < rows; t += a.tile {
+			a.panels(m, out, in, t, min(a.tile, rows-t), p, min(a.group, panels-p), list, floor, mask)
+		}
+	}
+}
+
+// panels computes n panels from p on of some rows from t on.
+func (a *assembled) panels(m *Matrix, out, in Tile, t, rows, p, n int, list []int32, floor float32, mask Mask) {
+	for a.call[rows] == nil {
+		rows++
+	}
+	a.call[rows](&out.Values[t*out.Stride+p*Columns], out.Stride*4, first(in.Values[t*in.Stride:]), in.Stride*4,
+		first(m.panels[p*m.In*Columns:]), m.In*Columns*4, &m.bias[p*Columns], first(list), len(list), n, floor, first(mask), p*2)
+}
+
+func stepsWith(f stepsFunc) func(m *Rows, out Tile, pre []float32, row []int32, change []float32, floor float32, mask Mask) {
+	return func(m *Rows, out Tile, pre []float32, row []int32, change []float32, floor float32, mask Mask) {
+		f(&out.Values[0], out.Stride*4, &pre[0], &m.values[0], len(pre)*4, &row[0], &change[0], len(row), len(pre)/Columns, floor, first(mask))
+	}
+}
+
+func dotWith(f dotFunc) func(x, y []float32) float64 {
+	return func(x, y []float32) float64 {
+		whole := len(x) / Columns * Columns
+		sum := 0.0
+		if whole > 0 {
+			var lanes [Columns]float32
+			f(&lanes, &x[0], &y[0], whole/Columns)
+			for _, v := range lanes {
+				sum += float64(v)
+			}
+		}
+		return sum + dotPortable(x[whole:], y[whole:])
+	}
+}
+
+// first returns the address of the first element, nil if there is none.
+func first[S ~[]E, E any](s S) *E {
+	if len(s) == 0 {
+		return nil
+	}
+	return &s[0]
+}
