@@ -3,6 +3,8 @@ package model
 import (
 	"fmt"
 	"math"
+
+	"shaver/internal/kernel"
 )
 
 // Model is a click model, ready to be evaluated by any number of goroutines at
@@ -82,33 +84,50 @@ func Loss(logit float64, label uint8) float64 {
 
 // Scorer computes logits of whole rows. It is for one goroutine.
 type Scorer struct {
-	m   *Model
-	s   *scratch
-	x   []float32
-	sum pairSum
+	m     *Model
+	s     *tile
+	x     []float32 // [D]
+	sum   pairSum
+	slots []float64 // the network's logits of a tile
 }
 
 // NewScorer returns a scorer of m.
 func (m *Model) NewScorer() *Scorer {
-	return &Scorer{m: m, s: m.head.newScratch(), x: make([]float32, m.Players()), sum: newPairSum(m)}
+	return &Scorer{m: m, s: newTile(m.head), x: make([]float32, m.Players()), sum: newPairSum(m), slots: make([]float64, kernel.TileRows())}
 }
 
-// Logits sets dst[i] to the logit of row i. Rows must have passed CheckRow.
+// Logits sets dst[i] to the logit of row i, which depends on nothing but the row,
+// to the bit. Rows must have passed CheckRow.
 func (s *Scorer) Logits(dst []float64, rows *Rows) {
-	for i := range rows.Len() {
-		row := rows.Row(i)
-		s.m.Embed(s.x, row)
-		dst[i] = s.logit(row, s.x)
+	for from := 0; from < rows.Len(); from += len(s.slots) {
+		slots := s.slots[:min(len(s.slots), rows.Len()-from)]
+		for i := range slots {
+			row := rows.Row(from + i)
+			s.m.Embed(s.x, row)
+			dst[from+i] = s.beside(row, s.x)
+			s.s.put(i, s.x)
+		}
+		s.s.logits(slots)
+		for i, v := range slots {
+			dst[from+i] += v
+		}
 	}
 }
 
-// logit evaluates a row with the embedding x in place of its own.
-func (s *Scorer) logit(row []int32, x []float32) float64 {
-	s.m.head.begin(s.s.pre, x)
-	logit := s.m.constant(row) + s.m.head.finish(s.s, x, s.s.pre)
+// beside returns what the logit has beside the network.
+func (s *Scorer) beside(row []int32, x []float32) float64 {
+	logit := s.m.constant(row)
 	if s.m.pairwise() {
 		s.sum.set(x)
 		logit += s.sum.value()
 	}
 	return logit
+}
+
+// logit evaluates a row with the embedding x in place of its own.
+func (s *Scorer) logit(row []int32, x []float32) float64 {
+	slots := s.slots[:1]
+	s.s.put(0, x)
+	s.s.logits(slots)
+	return s.beside(row, x) + slots[0]
 }

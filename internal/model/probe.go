@@ -3,16 +3,16 @@ package model
 import "shaver/internal/kernel"
 
 // Probe evaluates one row while its entries appear one by one in place of the
-// baseline. The first linear map and the FM term follow each step by an exact
-// rank-one update; the rest of the network is computed anew. It is for one
-// goroutine, and allocates nothing after NewProbe.
+// baseline. The first linear maps and the FM term follow each step by an exact
+// rank-one update; the rest of the network is computed anew, for a tile of steps
+// at once. It is for one goroutine, and allocates nothing after NewProbe.
 type Probe struct {
 	m        *Model
 	baseline []float32 // [D]
 	scorer   *Scorer
 
 	// the state with no entry present, the same for all rows
-	emptyPre     []float32
+	emptyPre     pre
 	emptySum     pairSum
 	emptyNetwork float64 // logit without the row's constant
 
@@ -24,8 +24,14 @@ type Probe struct {
 
 	// the walk
 	x   []float32
-	pre []float32
+	pre pre
 	sum pairSum
+
+	// a tile of its steps, those that change something
+	step   []int     // number of the step in the walk
+	player []int32   // who appears
+	change []float32 // of the player's entry
+	beside []float64 // the logit but for the network's, after the step
 }
 
 // NewProbe returns a probe of m with the given baseline: what an entry reads
@@ -34,14 +40,19 @@ func (m *Model) NewProbe(baseline []float32) *Probe {
 	if len(baseline) != m.Players() {
 		panic("model: NewProbe: baseline has the wrong length")
 	}
+	rows := kernel.TileRows()
 	p := &Probe{
 		m: m, baseline: baseline, scorer: m.NewScorer(),
-		emptyPre: make([]float32, len(m.head.firstBias)), emptySum: newPairSum(m),
+		emptyPre: m.head.newPre(), emptySum: newPairSum(m),
 		entries: make([]float32, m.Players()),
-		x:       make([]float32, m.Players()), pre: make([]float32, len(m.head.firstBias)), sum: newPairSum(m),
+		x:       make([]float32, m.Players()), pre: m.head.newPre(), sum: newPairSum(m),
+		step: make([]int, 0, rows), player: make([]int32, 0, rows), change: make([]float32, 0, rows), beside: make([]float64, 0, rows),
 	}
-	m.head.begin(p.emptyPre, baseline)
-	p.emptyNetwork = m.head.finish(p.scorer.s, baseline, p.emptyPre)
+	s := p.scorer.s
+	s.begin(p.emptyPre, baseline)
+	s.put(0, baseline)
+	s.logits(p.scorer.slots[:1])
+	p.emptyNetwork = p.scorer.slots[0]
 	p.emptySum.set(baseline)
 	return p
 }
@@ -58,7 +69,7 @@ func (p *Probe) Reset(row []int32) {
 func (p *Probe) Full() float64 { return p.full }
 
 // Empty returns the row's logit with everything dropped.
-func (p *Probe) Empty() float64 { return p.constant + p.emptyNetwork + p.emptySum.value() }
+func (p *Probe) Empty() float64 { return p.constant + p.emptySum.value() + p.emptyNetwork }
 
 // Walk lets the row's entries appear in the given order of its D players, and
 // sets logits[k] to the logit with the first k of them present; logits has
@@ -66,21 +77,48 @@ func (p *Probe) Empty() float64 { return p.constant + p.emptyNetwork + p.emptySu
 // updates. An entry that equals its baseline changes nothing, to the bit.
 func (p *Probe) Walk(order []int32, logits []float64) {
 	copy(p.x, p.baseline)
-	copy(p.pre, p.emptyPre)
+	p.pre.copyFrom(p.emptyPre)
 	p.sum.copyFrom(&p.emptySum)
 	logits[0] = p.Empty()
-	width := len(p.pre)
-	for k, player := range order {
+	for from := 0; from < len(order); {
+		to := p.gather(order, from)
+		slots := p.scorer.slots[:len(p.step)]
+		p.scorer.s.stepLogits(slots, p.pre, p.player, p.change)
+		i := 0
+		for k := from; k < to; k++ {
+			if i < len(p.step) && p.step[i] == k {
+				logits[k+1] = p.beside[i] + slots[i]
+				i++
+			} else {
+				logits[k+1] = logits[k]
+			}
+		}
+		from = to
+	}
+}
+
+// gather takes the next tile of steps that change something, begins them, and
+// returns the step after the last that it looked at.
+func (p *Probe) gather(order []int32, from int) (to int) {
+	p.step, p.player, p.change, p.beside = p.step[:0], p.player[:0], p.change[:0], p.beside[:0]
+	head := p.m.head
+	width := len(p.pre.cross)
+	for to = from; to < len(order) && len(p.step) < cap(p.step); to++ {
+		player := order[to]
 		before, after := p.x[player], p.entries[player]
 		if before == after {
-			logits[k+1] = logits[k]
 			continue
 		}
 		p.x[player] = after
-		kernel.Axpy(p.pre, after-before, p.m.head.first[int(player)*width:(int(player)+1)*width])
+		if head.first != nil {
+			kernel.Axpy(p.pre.cross, after-before, head.first[int(player)*width:(int(player)+1)*width])
+			p.scorer.s.putCross(len(p.step), p.x, p.pre.cross)
+		}
 		p.sum.change(int(player), before, after)
-		logits[k+1] = p.constant + p.m.head.finish(p.scorer.s, p.x, p.pre) + p.sum.value()
+		p.step, p.player, p.change = append(p.step, to), append(p.player, player), append(p.change, after-before)
+		p.beside = append(p.beside, p.constant+p.sum.value())
 	}
+	return to
 }
 
 // Coalition returns the logit with exactly the given players present, computed

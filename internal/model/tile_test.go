@@ -1,0 +1,217 @@
+package model_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"shaver/internal/kernel"
+	"shaver/internal/model"
+	"shaver/internal/model/modeltest"
+)
+
+// A row's logit does not depend on the batch, and a Probe's Full and Coalition are
+// a Scorer's, to the bit.
+func TestLogitsDependOnTheRowAlone(t *testing.T) {
+	for name, a := range modeltest.Architectures() {
+		m := modeltest.Random(t, a, 2)
+		rows := modeltest.Rows(a, 41, 2)
+		together, alone := make([]float64, rows.Len()), make([]float64, 1)
+		scorer := m.NewScorer()
+		scorer.Logits(together, rows)
+		probe := m.NewProbe(make([]float32, m.Players()))
+		all := slices.Repeat([]bool{true}, m.Players())
+		for i, want := range together {
+			one := rows.Slice(i, i+1)
+			scorer.Logits(alone, &one)
+			probe.Reset(rows.Row(i))
+			if alone[0] != want || probe.Full() != want || probe.Coalition(all) != want {
+				t.Errorf("%s: row %d: %v in the batch, %v alone, %v and %v by a probe", name, i, want, alone[0], probe.Full(), probe.Coalition(all))
+			}
+		}
+	}
+}
+
+// Steps of null players (equal to their baseline, or read by nothing) leave the
+// logit as it is, to the bit, wherever the tiles begin; a walk of nothing else
+// stays at Empty.
+func TestNullPlayersOfAWalk(t *testing.T) {
+	a := model.Architecture{Kind: model.DCNv2, FieldDims: slices.Repeat([]int{3}, 13), Dim: 5, Hidden: []int{37, 21}, CrossLayers: 1, Structure: model.Parallel}
+	for _, a := range []model.Architecture{a, {Kind: model.DeepFM, FieldDims: a.FieldDims, Dim: 5, Hidden: a.Hidden}} {
+		w := modeltest.Weights(a, 3)
+		players := a.Players()
+		unread := func(p int) bool { return p%a.Dim == 2 }
+		for i := range w.Embedding { // FM reads what the network does not
+			if a.Kind == model.DeepFM && i%a.Dim == 2 {
+				w.Embedding[i] = 0
+			}
+		}
+		layers := []*model.Linear{&w.Hidden[0]}
+		for l := range w.Cross {
+			layers = append(layers, &w.Cross[l])
+		}
+		for _, l := range layers {
+			for i := range l.Weight {
+				if unread(i % l.In) {
+					l.Weight[i] = 0
+				}
+			}
+		}
+		for l := range w.Cross { // x0*(Wx+b) is 0 where W's row and b are; the output layer does not read x0 itself
+			for i := range w.Cross[l].Weight {
+				if unread(i / players) {
+					w.Cross[l].Weight[i] = 0
+				}
+			}
+			for o := range players {
+				if unread(o) {
+					w.Cross[l].Bias[o], w.Output.Weight[o] = 0, 0
+				}
+			}
+		}
+		m, err := model.New(a, w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		baseline := make([]float32, players)
+		rows := modeltest.Rows(a, 10, 3)
+		for p := range baseline {
+			if baseline[p] = 0.1; p%7 == 0 {
+				baseline[p] = m.Weights.Embedding[int(rows.Row(0)[p/a.Dim])*a.Dim+p%a.Dim]
+			}
+			if a.Kind == model.DeepFM && unread(p) {
+				baseline[p] = 0
+			}
+		}
+		probe := m.NewProbe(baseline)
+		r := rand.New(rand.NewPCG(8, 9))
+		order, logits, x := make([]int32, players), make([]float64, players+1), make([]float32, players)
+		for i := range rows.Len() {
+			probe.Reset(rows.Row(i))
+			m.Embed(x, rows.Row(i))
+			for k, p := range r.Perm(players) {
+				order[k] = int32(p)
+			}
+			probe.Walk(order, logits)
+			moved := 0
+			for k, p := range order {
+				switch null := unread(int(p)) || x[p] == baseline[p]; {
+				case null && logits[k+1] != logits[k]:
+					t.Errorf("%s row %d step %d: null player %d moved the logit by %g", a.Kind, i, k, p, logits[k+1]-logits[k])
+				case logits[k+1] != logits[k]:
+					moved++
+				}
+			}
+			if moved < players/2 {
+				t.Errorf("%s row %d: %d of %d players moved the logit", a.Kind, i, moved, players)
+			}
+		}
+		m.Embed(x, rows.Row(1))
+		probe = m.NewProbe(x)
+		probe.Reset(rows.Row(1))
+		probe.Walk(order, logits)
+		for k, v := range logits {
+			if v != probe.Empty() || v != probe.Full() {
+				t.Fatalf("%s: step %d of a walk of null players: %v, Empty %v, Full %v", a.Kind, k, v, probe.Empty(), probe.Full())
+			}
+		}
+	}
+}
+
+// deepFM returns a DeepFM of 16 columns and three layers of 400, whose hidden units are active
+// with the given frequency.
+func deepFM(t testing.TB, fields int, active float64) (*model.Model, *model.Rows) {
+	a := model.Architecture{Kind: model.DeepFM, FieldDims: slices.Repeat([]int{50}, fields), Dim: 16, Hidden: []int{400, 400, 400}}
+	w := modeltest.Weights(a, 1)
+	for i := range w.Embedding {
+		w.Embedding[i] *= .3
+	}
+	m, err := model.New(a, calibrated(w, a, active))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m, modeltest.Rows(a, 64, 1)
+}
+
+// calibrated shifts each hidden unit's bias so that it is active in about the
+// given share of random rows.
+func calibrated(w model.Weights, a model.Architecture, active float64) model.Weights {
+	const samples = 200
+	rows := modeltest.Rows(a, samples, 7)
+	x := make([][]float32, samples)
+	for i := range x {
+		for _, f := range rows.Row(i) {
+			x[i] = append(x[i], w.Embedding[int(f)*a.Dim:(int(f)+1)*a.Dim]...)
+		}
+	}
+	for l := range w.Hidden {
+		layer := &w.Hidden[l]
+		layer.Bias = make([]float32, layer.Out)
+		m := kernel.NewMatrix(layer.Weight, nil, layer.In, layer.Out)
+		in, out := kernel.NewTile(samples, layer.In), kernel.NewTile(samples, layer.Out)
+		for i := range x {
+			copy(in.Row(i), x[i])
+		}
+		m.Layer(out, in, samples, nil, false, nil)
+		column := make([]float32, samples)
+		for o := range layer.Out {
+			for i := range x {
+				column[i] = out.Row(i)[o]
+			}
+			slices.Sort(column)
+			layer.Bias[o] = -column[int(float64(samples)*(1-active))]
+		}
+		for i := range x {
+			x[i] = slices.Clone(out.Row(i)[:layer.Out])
+			for o, v := range x[i] {
+				x[i][o] = max(0, v+layer.Bias[o])
+			}
+		}
+	}
+	return w
+}
+
+// At full size too, the steps of walks agree with float64.
+func TestWalkAtFullSize(t *testing.T) {
+	m, rows := deepFM(t, 39, .4)
+	baseline := make([]float32, m.Players())
+	r := rand.New(rand.NewPCG(1, 1))
+	for i := range baseline {
+		baseline[i] = float32(r.NormFloat64() * .05)
+	}
+	probe := m.NewProbe(baseline)
+	order, logits := make([]int32, m.Players()), make([]float64, m.Players()+1)
+	worst, worstDifference := 0.0, 0.0
+	for i := range 3 {
+		probe.Reset(rows.Row(i))
+		for k, p := range r.Perm(m.Players()) {
+			order[k] = int32(p)
+		}
+		probe.Walk(order, logits)
+		entries := embed(m, rows.Row(i))
+		x := make([]float64, len(baseline))
+		for p, b := range baseline {
+			x[p] = float64(b)
+		}
+		before := 0.0
+		for k := range logits {
+			if k > 0 {
+				x[order[k-1]] = entries[order[k-1]]
+			}
+			if k%20 > 1 {
+				continue
+			}
+			want := reference(m, rows.Row(i), x)
+			worst = max(worst, math.Abs(logits[k]-want))
+			if k%20 == 1 {
+				worstDifference = max(worstDifference, math.Abs(logits[k]-logits[k-1]-(want-before)))
+			}
+			before = want
+		}
+	}
+	t.Logf("%s: logits of about %.1f off by at most %.2g, differences by %.2g", kernel.Name(), logits[0], worst, worstDifference)
+	if worst > 5e-6 || worstDifference > 5e-6 {
+		t.Errorf("logits off by %g, their differences by %g", worst, worstDifference)
+	}
+}
