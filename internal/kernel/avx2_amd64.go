@@ -29,5 +29,10 @@ func stepsAVX2(out *float32, outStride int, pre *float32, w *float32, wStride in
 //go:noescape
 func dotAVX2(dst *[16]float32, x *float32, w *float32, panels int)
 
+// prefetchAVX2 asks for n rows of wStride bytes to be in the second level cache; n and wStride are above 0.
+//
+//go:noescape
+func prefetchAVX2(w *float32, wStride int, rows *int32, n int)
+
 // fmaAVX2 does n times 96 products and sums in registers, none waiting for the one before.
 func fmaAVX2(n int)

@@ -417,6 +417,31 @@ sum:
 	VZEROUPPER
 	RET
 
+// func prefetchAVX2(w *float32, wStride int, rows *int32, n int)
+// Requires: MMX+
+TEXT ·prefetchAVX2(SB), NOSPLIT, $0-32
+	MOVQ w+0(FP), AX
+	MOVQ wStride+8(FP), CX
+	MOVQ rows+16(FP), DX
+	MOVQ n+24(FP), BX
+	LEAQ (DX)(BX*4), DX
+	NEGQ BX
+
+row:
+	MOVL  (DX)(BX*4), SI
+	IMULQ CX, SI
+	ADDQ  AX, SI
+	LEAQ  (SI)(CX*1), DI
+
+line:
+	PREFETCHT1 (SI)
+	ADDQ       $0x00000040, SI
+	CMPQ       SI, DI
+	JL         line
+	INCQ       BX
+	JNZ        row
+	RET
+
 // func fmaAVX2(n int)
 // Requires: AVX, FMA3
 TEXT ·fmaAVX2(SB), NOSPLIT, $0-8

@@ -36,5 +36,16 @@ func stepsAVX512(out *float32, outStride int, pre *float32, w *float32, wStride 
 //go:noescape
 func dotAVX512(dst *[16]float32, x *float32, w *float32, panels int)
 
+// prefetchAVX512 asks for n rows of wStride bytes to be in the second level cache; n and wStride are above 0.
+//
+//go:noescape
+func prefetchAVX512(w *float32, wStride int, rows *int32, n int)
+
+// listAVX512 writes the columns whose bit is set, ascending, and returns how many. dst has room for
+// 64*words+16; what lies beyond those written is overwritten.
+//
+//go:noescape
+func listAVX512(dst *int32, mask *uint64, words int) int
+
 // fmaAVX512 does n times 192 products and sums in registers, none waiting for the one before.
 func fmaAVX512(n int)

@@ -941,6 +941,95 @@ sum:
 	VZEROUPPER
 	RET
 
+// func prefetchAVX512(w *float32, wStride int, rows *int32, n int)
+// Requires: MMX+
+TEXT ·prefetchAVX512(SB), NOSPLIT, $0-32
+	MOVQ w+0(FP), AX
+	MOVQ wStride+8(FP), CX
+	MOVQ rows+16(FP), DX
+	MOVQ n+24(FP), BX
+	LEAQ (DX)(BX*4), DX
+	NEGQ BX
+
+row:
+	MOVL  (DX)(BX*4), SI
+	IMULQ CX, SI
+	ADDQ  AX, SI
+	LEAQ  (SI)(CX*1), DI
+
+line:
+	PREFETCHT1 (SI)
+	ADDQ       $0x00000040, SI
+	CMPQ       SI, DI
+	JL         line
+	INCQ       BX
+	JNZ        row
+	RET
+
+// func listAVX512(dst *int32, mask *uint64, words int) int
+// Requires: AVX, AVX512F, POPCNT
+TEXT ·listAVX512(SB), NOSPLIT, $0-32
+	MOVQ      dst+0(FP), AX
+	MOVQ      mask+8(FP), CX
+	MOVQ      words+16(FP), DX
+	VMOVDQU32 columns<>+0(SB), Z0
+	VMOVDQU32 sixteen<>+0(SB), Z1
+	MOVQ      AX, BX
+	SHLQ      $0x02, DX
+
+group:
+	MOVWLZX       (CX), SI
+	KMOVW         SI, K1
+	VPCOMPRESSD.Z Z0, K1, Z2
+	VMOVDQU32     Z2, (AX)
+	POPCNTL       SI, SI
+	LEAQ          (AX)(SI*4), AX
+	VPADDD        Z1, Z0, Z0
+	ADDQ          $0x02, CX
+	DECQ          DX
+	JNZ           group
+	SUBQ          BX, AX
+	SHRQ          $0x02, AX
+	MOVQ          AX, ret+24(FP)
+	VZEROUPPER
+	RET
+
+DATA columns<>+0(SB)/4, $0x00000000
+DATA columns<>+4(SB)/4, $0x00000001
+DATA columns<>+8(SB)/4, $0x00000002
+DATA columns<>+12(SB)/4, $0x00000003
+DATA columns<>+16(SB)/4, $0x00000004
+DATA columns<>+20(SB)/4, $0x00000005
+DATA columns<>+24(SB)/4, $0x00000006
+DATA columns<>+28(SB)/4, $0x00000007
+DATA columns<>+32(SB)/4, $0x00000008
+DATA columns<>+36(SB)/4, $0x00000009
+DATA columns<>+40(SB)/4, $0x0000000a
+DATA columns<>+44(SB)/4, $0x0000000b
+DATA columns<>+48(SB)/4, $0x0000000c
+DATA columns<>+52(SB)/4, $0x0000000d
+DATA columns<>+56(SB)/4, $0x0000000e
+DATA columns<>+60(SB)/4, $0x0000000f
+GLOBL columns<>(SB), RODATA|NOPTR, $64
+
+DATA sixteen<>+0(SB)/4, $0x00000010
+DATA sixteen<>+4(SB)/4, $0x00000010
+DATA sixteen<>+8(SB)/4, $0x00000010
+DATA sixteen<>+12(SB)/4, $0x00000010
+DATA sixteen<>+16(SB)/4, $0x00000010
+DATA sixteen<>+20(SB)/4, $0x00000010
+DATA sixteen<>+24(SB)/4, $0x00000010
+DATA sixteen<>+28(SB)/4, $0x00000010
+DATA sixteen<>+32(SB)/4, $0x00000010
+DATA sixteen<>+36(SB)/4, $0x00000010
+DATA sixteen<>+40(SB)/4, $0x00000010
+DATA sixteen<>+44(SB)/4, $0x00000010
+DATA sixteen<>+48(SB)/4, $0x00000010
+DATA sixteen<>+52(SB)/4, $0x00000010
+DATA sixteen<>+56(SB)/4, $0x00000010
+DATA sixteen<>+60(SB)/4, $0x00000010
+GLOBL sixteen<>(SB), RODATA|NOPTR, $64
+
 // func fmaAVX512(n int)
 // Requires: AVX, AVX512F
 TEXT ·fmaAVX512(SB), NOSPLIT, $0-8

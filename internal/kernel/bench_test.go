@@ -3,14 +3,14 @@ package kernel
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
-	"time"
 )
 
 // benchEveryLevel runs a benchmark at each level that the machine has. Slices of
-// it and of FMAs in registers take turns, each shorter than what a scheduler
-// gives, and their medians are compared: "of-peak" holds on a busy machine too.
+// it and of FMAs in registers take turns, and the medians of their processor times
+// are compared: "of-peak" holds on a busy machine too.
 func benchEveryLevel(b *testing.B, bench func(b *testing.B) (flop int, run func())) {
 	chosen := current
 	defer func() { current = chosen }()
@@ -18,17 +18,19 @@ func benchEveryLevel(b *testing.B, bench func(b *testing.B) (flop int, run func(
 		b.Run(l.name, func(b *testing.B) {
 			current = l
 			flop, run := bench(b)
-			times := max(1, 2e6/flop)
+			times := max(1, 1e7/flop)
 			var kernels, peaks []float64 // GFLOP/s
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
 			for b.Loop() {
-				start := time.Now()
+				start := cpuTime()
 				for range times {
 					run()
 				}
-				kernels = append(kernels, float64(times*flop)/float64(time.Since(start)))
-				start = time.Now()
-				done := Peak(2e6)
-				peaks = append(peaks, float64(done)/float64(time.Since(start)))
+				kernels = append(kernels, float64(times*flop)/float64(cpuTime()-start))
+				start = cpuTime()
+				done := Peak(1e7)
+				peaks = append(peaks, float64(done)/float64(cpuTime()-start))
 			}
 			slices.Sort(kernels)
 			slices.Sort(peaks)
@@ -93,16 +95,16 @@ func BenchmarkDot400(b *testing.B) {
 }
 
 func BenchmarkList400(b *testing.B) {
-	r := rand.New(rand.NewPCG(1, 2))
-	mask, list := NewMask(400), make([]int32, 400)
-	for i := range 400 {
-		if r.Float64() < .43 {
-			mask[i/64] |= 1 << (i % 64)
+	benchEveryLevel(b, func(b *testing.B) (int, func()) {
+		r := rand.New(rand.NewPCG(1, 2))
+		mask, list := NewMask(400), NewList(400)
+		for i := range 400 {
+			if r.Float64() < .43 {
+				mask[i/64] |= 1 << (i % 64)
+			}
 		}
-	}
-	for b.Loop() {
-		list = mask.List(list[:0])
-	}
+		return 400, func() { list = mask.List(list[:0]) }
+	})
 }
 
 var sink float64

@@ -1,9 +1,6 @@
 package kernel
 
-import (
-	"math"
-	"math/bits"
-)
+import "math"
 
 // Columns is the width of a panel, in which weights are packed, and what the
 // stride of a tile is a multiple of: 16 float32, one cache line.
@@ -44,15 +41,20 @@ type Mask []uint64
 // NewMask returns an empty mask of Pad(width) columns.
 func NewMask(width int) Mask { return make(Mask, (Pad(width)+63)/64) }
 
-// List appends the columns whose bit is set to list, ascending.
+// List appends the columns whose bit is set to list, ascending. A list from
+// NewList makes it faster; what it has room for may be overwritten.
 func (m Mask) List(list []int32) []int32 {
-	for i, word := range m {
-		for ; word != 0; word &= word - 1 {
-			list = append(list, int32(i*64+bits.TrailingZeros64(word)))
-		}
+	if len(m) == 0 {
+		return list
 	}
-	return list
+	return current.list(m, list)
 }
+
+// NewList returns an empty list with room for a mask of Pad(width) columns.
+func NewList(width int) []int32 { return make([]int32, 0, listRoom(NewMask(width))) }
+
+// listRoom returns what the fastest implementation of List writes at most.
+func listRoom(m Mask) int { return 64*len(m) + Columns }
 
 // cut clears the bits from width on, in the last panel's padding, where an
 // infinite activation times a weight of 0 has made NaN.
@@ -178,6 +180,13 @@ func (m *Rows) Steps(out Tile, pre []float32, row []int32, change []float32, rel
 	if len(row) > 0 && width > 0 {
 		current.steps(m, out, pre, row, change, floor(relu), mask)
 		mask.cut(m.Out)
+	}
+}
+
+// Prefetch asks for rows that Steps will soon read. It is a hint.
+func (m *Rows) Prefetch(row []int32) {
+	if len(row) > 0 && m.Out > 0 {
+		current.prefetch(m, row)
 	}
 }
 

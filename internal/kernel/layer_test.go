@@ -214,6 +214,7 @@ func TestStepsIsItsDefinition(t *testing.T) {
 				}
 				mask, active := NewMask(out), NewMask(out)
 				mask[0] = math.MaxUint64
+				m.Prefetch(row)
 				m.Steps(tile, pre, row, change, relu, mask)
 				guardsHold(t, whole)
 				x, y := NewTile(1, in), NewTile(1, out)
@@ -281,11 +282,34 @@ func TestDotIsItsDefinition(t *testing.T) {
 	})
 }
 
-func TestList(t *testing.T) {
-	mask := Mask{1<<3 | 1<<63, 0, 1}
-	if got := mask.List(nil); !slices.Equal(got, []int32{3, 63, 128}) {
-		t.Errorf("list %v", got)
-	}
+func TestListIsItsDefinition(t *testing.T) {
+	everyLevel(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(9, 10))
+		for words := range 9 {
+			for _, room := range []int{0, 5, 64*words + 15, 64*words + 16, 64*words + 40} {
+				mask := make(Mask, words)
+				for i := range mask {
+					mask[i] = r.Uint64() & r.Uint64()
+				}
+				want := []int32{-7}
+				for i := range 64 * words {
+					if mask[i/64]>>(i%64)&1 == 1 {
+						want = append(want, int32(i))
+					}
+				}
+				memory := slices.Repeat([]int32{-1}, room+11)
+				memory[0] = -7
+				if got := mask.List(memory[: 1 : room+1]); !slices.Equal(got, want) {
+					t.Fatalf("mask %b: %v, want %v", mask, got, want)
+				}
+				for _, v := range memory[room+1:] {
+					if v != -1 {
+						t.Fatal("wrote beyond its room")
+					}
+				}
+			}
+		}
+	})
 }
 
 func TestCallersBugsPanic(t *testing.T) {

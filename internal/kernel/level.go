@@ -12,9 +12,12 @@ type level struct {
 	rows  int // of a tile
 	layer func(m *Matrix, out, in Tile, rows int, list []int32, floor float32, mask Mask)
 	steps func(m *Rows, out Tile, pre []float32, row []int32, change []float32, floor float32, mask Mask)
-	dot   func(x, y []float32) float64
-	fma   func(n int) // n*flop floating point operations in registers; nil if unknown
-	flop  int
+	// prefetch is a hint that may do nothing. row is not empty.
+	prefetch func(m *Rows, row []int32)
+	list     func(m Mask, list []int32) []int32
+	dot      func(x, y []float32) float64
+	fma      func(n int) // n*flop floating point operations in registers; nil if unknown
+	flop     int
 }
 
 // current is the level in use, chosen once. Tests go through all of levels().
@@ -24,7 +27,7 @@ var current = levels()[0]
 // GODEBUG=cpu.avx512f=off and cpu.avx2=off take the faster ones away, and so does
 // the build tag purego.
 func levels() []*level {
-	return append(accelerated(), &level{name: portableName(), rows: 4, layer: layerPortable, steps: stepsPortable, dot: dotPortable})
+	return append(accelerated(), &level{name: portableName(), rows: 4, layer: layerPortable, steps: stepsPortable, prefetch: func(*Rows, []int32) {}, list: listPortable, dot: dotPortable})
 }
 
 // Name identifies the arithmetic: two machines with the same Name give the same

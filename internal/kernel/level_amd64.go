@@ -16,10 +16,16 @@ func accelerated() (faster []*level) {
 	}
 	if x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL {
 		layer := assembled{group: 2, tile: 12, call: [13]layerFunc{4: layer4AVX512, 8: layer8AVX512, 12: layer12AVX512}}
-		faster = append(faster, &level{"avx512", 12, layer.run, stepsWith(stepsAVX512), dotWith(dotAVX512), fmaAVX512, 12 * 16 * 2})
+		faster = append(faster, &level{
+			name: "avx512", rows: 12, layer: layer.run, steps: stepsWith(stepsAVX512), prefetch: prefetchWith(prefetchAVX512),
+			list: compress, dot: dotWith(dotAVX512), fma: fmaAVX512, flop: 12 * 16 * 2,
+		})
 	}
 	layer := assembled{group: 1, tile: 6, call: [13]layerFunc{3: layer3AVX2, 6: layer6AVX2}}
-	return append(faster, &level{"avx2", 6, layer.run, stepsWith(stepsAVX2), dotWith(dotAVX2), fmaAVX2, 12 * 8 * 2})
+	return append(faster, &level{
+		name: "avx2", rows: 6, layer: layer.run, steps: stepsWith(stepsAVX2), prefetch: prefetchWith(prefetchAVX2),
+		list: listPortable, dot: dotWith(dotAVX2), fma: fmaAVX2, flop: 12 * 8 * 2,
+	})
 }
 
 type (
@@ -64,18 +70,35 @@ func stepsWith(f stepsFunc) func(m *Rows, out Tile, pre []float32, row []int32, 
 	}
 }
 
+func prefetchWith(f func(w *float32, wStride int, rows *int32, n int)) func(m *Rows, row []int32) {
+	return func(m *Rows, row []int32) { f(&m.values[0], Pad(m.Out)*4, &row[0], len(row)) }
+}
+
+// compress is List into a list that has room for what listAVX512 overwrites.
+func compress(m Mask, list []int32) []int32 {
+	n := len(list)
+	if cap(list)-n < listRoom(m) {
+		return listPortable(m, list)
+	}
+	list = list[:n+listRoom(m)]
+	return list[:n+listAVX512(&list[n], &m[0], len(m))]
+}
+
 func dotWith(f dotFunc) func(x, y []float32) float64 {
 	return func(x, y []float32) float64 {
 		whole := len(x) / Columns * Columns
-		sum := 0.0
+		var sum0, sum1, sum2, sum3 float64
 		if whole > 0 {
 			var lanes [Columns]float32
 			f(&lanes, &x[0], &y[0], whole/Columns)
-			for _, v := range lanes {
-				sum += float64(v)
+			for i := range 4 { // four sums that do not wait for each other
+				sum0 += float64(lanes[i])
+				sum1 += float64(lanes[i+4])
+				sum2 += float64(lanes[i+8])
+				sum3 += float64(lanes[i+12])
 			}
 		}
-		return sum + dotPortable(x[whole:], y[whole:])
+		return (sum0 + sum1) + (sum2 + sum3) + dotPortable(x[whole:], y[whole:])
 	}
 }
 

@@ -1,5 +1,7 @@
 package kernel
 
+import "math/bits"
+
 // The portable level. Its products are rounded to float32 before they are added,
 // so that no compiler fuses them and every architecture gives the same bits.
 
@@ -79,6 +81,15 @@ func stepsPortable(m *Rows, out Tile, pre []float32, row []int32, change []float
 		copy(h, pre)
 		clamp(h, 0, floor, mask)
 	}
+}
+
+func listPortable(m Mask, list []int32) []int32 {
+	for i, word := range m {
+		for ; word != 0; word &= word - 1 {
+			list = append(list, int32(i*64+bits.TrailingZeros64(word)))
+		}
+	}
+	return list
 }
 
 func dotPortable(x, y []float32) float64 {

@@ -36,7 +36,7 @@ func newTile(h *head) *tile {
 		widest = max(widest, l.Out)
 	}
 	s.a, s.b = kernel.NewTile(rows, widest).Values, kernel.NewTile(rows, widest).Values
-	s.mask, s.list = kernel.NewMask(widest), make([]int32, 0, widest)
+	s.mask, s.list = kernel.NewMask(widest), kernel.NewList(widest)
 	if h.kind != FM {
 		s.in = kernel.NewTile(rows, h.players)
 	}
@@ -116,8 +116,9 @@ func (s *tile) putCross(i int, x0, pre []float32) {
 func (s *tile) logits(dst []float64) { s.mlp(dst, s.in, nil, s.h.layers) }
 
 // stepLogits does the same after len(dst) steps from p: step t adds change[t] to
-// x0's element player[t]. The cross part, if any, has been put.
-func (s *tile) stepLogits(dst []float64, p pre, player []int32, change []float32) {
+// x0's element player[t]. The cross part, if any, has been put. next is a hint: who
+// will appear in the next tile.
+func (s *tile) stepLogits(dst []float64, p pre, player []int32, change []float32, next []int32) {
 	if len(dst) == 0 {
 		return
 	}
@@ -129,6 +130,7 @@ func (s *tile) stepLogits(dst []float64, p pre, player []int32, change []float32
 	mask := s.mask[:(width+63)/64]
 	in := kernel.Tile{Values: s.a, Stride: kernel.Pad(width)}
 	s.h.deep.Steps(in, p.deep, player, change, true, mask)
+	s.h.deep.Prefetch(next)
 	s.list = mask.List(s.list[:0])
 	s.mlp(dst, in, s.list, s.h.layers[1:])
 }
@@ -136,13 +138,18 @@ func (s *tile) stepLogits(dst []float64, p pre, player []int32, change []float32
 // mlp runs layers on in, whose active columns are list, and sums up the logits.
 // in is s.in, or lies in s.a.
 func (s *tile) mlp(dst []float64, in kernel.Tile, list []int32, layers []*kernel.Matrix) {
-	for _, l := range layers {
+	for i, l := range layers {
 		out := kernel.Tile{Values: s.b, Stride: kernel.Pad(l.Out)}
+		s.a, s.b = s.b, s.a
+		if i == len(layers)-1 { // whose active units nobody asks for
+			l.Layer(out, in, len(dst), list, true, nil)
+			in = out
+			break
+		}
 		mask := s.mask[:(l.Out+63)/64]
 		l.Layer(out, in, len(dst), list, true, mask)
 		s.list = mask.List(s.list[:0])
 		in, list = out, s.list
-		s.a, s.b = s.b, s.a
 	}
 	for i := range dst {
 		dst[i] = float64(s.h.bias) + s.cross[i]

@@ -33,6 +33,10 @@ func main() {
 	}
 	g.steps()
 	g.dot()
+	g.prefetch()
+	if *level == "avx512" {
+		g.list()
+	}
 	g.fma()
 	build.Generate()
 }

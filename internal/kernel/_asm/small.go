@@ -1,0 +1,143 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/mmcloughlin/avo/attr"
+	"github.com/mmcloughlin/avo/build"
+	"github.com/mmcloughlin/avo/operand"
+)
+
+// dot writes dot<suffix>, the function of kernel.level.dot.
+func (g *generator) dot() {
+	name := "dot" + g.suffix
+	build.TEXT(name, build.NOSPLIT, "func(dst *[16]float32, x *float32, w *float32, panels int)")
+	build.Doc(name + " sets dst[c] to the sum over panels of x times w in column c; panels is at least 1.")
+	build.Pragma("noescape")
+	x, w, n := argument("x"), argument("w"), argument("panels")
+	acc := g.vectors(2 * g.perPanel()) // even panels, odd panels
+	for _, v := range acc {
+		g.zero(v)
+	}
+	add := func(panel int) {
+		for v := range g.perPanel() {
+			disp := panel*panelBytes + v*g.bytes
+			t := g.vector()
+			build.VMOVUPS(operand.Mem{Base: x, Disp: disp}, t)
+			build.VFMADD231PS(operand.Mem{Base: w, Disp: disp}, t, acc[panel*g.perPanel()+v])
+		}
+	}
+	build.Label("pair")
+	build.CMPQ(n, operand.Imm(2))
+	build.JL(operand.LabelRef("single"))
+	add(0)
+	add(1)
+	build.ADDQ(operand.U32(2*panelBytes), x)
+	build.ADDQ(operand.U32(2*panelBytes), w)
+	build.SUBQ(operand.Imm(2), n)
+	build.JMP(operand.LabelRef("pair"))
+	build.Label("single")
+	build.TESTQ(n, n)
+	build.JZ(operand.LabelRef("sum"))
+	add(0)
+	build.Label("sum")
+	dst := argument("dst")
+	for v := range g.perPanel() {
+		build.VADDPS(acc[v], acc[g.perPanel()+v], acc[v])
+		build.VMOVUPS(acc[v], operand.Mem{Base: dst, Disp: v * g.bytes})
+	}
+	build.VZEROUPPER()
+	build.RET()
+}
+
+// prefetch writes prefetch<suffix>: a hint for each cache line of some rows.
+func (g *generator) prefetch() {
+	name := "prefetch" + g.suffix
+	build.TEXT(name, build.NOSPLIT, "func(w *float32, wStride int, rows *int32, n int)")
+	build.Doc(name + " asks for n rows of wStride bytes to be in the second level cache; n and wStride are above 0.")
+	build.Pragma("noescape")
+	w, stride, rows, n := argument("w"), argument("wStride"), argument("rows"), argument("n")
+	build.LEAQ(operand.Mem{Base: rows, Index: n, Scale: 4}, rows)
+	build.NEGQ(n)
+	build.Label("row")
+	p, end := build.GP64(), build.GP64()
+	build.MOVL(operand.Mem{Base: rows, Index: n, Scale: 4}, p.As32())
+	build.IMULQ(stride, p)
+	build.ADDQ(w, p)
+	build.LEAQ(operand.Mem{Base: p, Index: stride, Scale: 1}, end)
+	build.Label("line")
+	build.PREFETCHT1(operand.Mem{Base: p})
+	build.ADDQ(operand.U32(panelBytes), p)
+	build.CMPQ(p, end)
+	build.JL(operand.LabelRef("line"))
+	build.INCQ(n)
+	build.JNZ(operand.LabelRef("row"))
+	build.RET()
+}
+
+// list writes listAVX512: 16 columns of a mask at a time, by compression.
+func (g *generator) list() {
+	build.TEXT("listAVX512", build.NOSPLIT, "func(dst *int32, mask *uint64, words int) int")
+	build.Doc("listAVX512 writes the columns whose bit is set, ascending, and returns how many. dst has room for",
+		"64*words+16; what lies beyond those written is overwritten.")
+	build.Pragma("noescape")
+	dst, mask, words := argument("dst"), argument("mask"), argument("words")
+	column, step := build.ZMM(), build.ZMM()
+	build.VMOVDQU32(numbers("columns", func(i int) uint32 { return uint32(i) }), column)
+	build.VMOVDQU32(numbers("sixteen", func(int) uint32 { return 16 }), step)
+	begin := build.GP64()
+	build.MOVQ(dst, begin)
+	build.SHLQ(operand.Imm(2), words) // 16 bits at a time
+	build.Label("group")
+	bits, packed, k := build.GP64(), build.ZMM(), build.K()
+	build.MOVWLZX(operand.Mem{Base: mask}, bits.As32())
+	build.KMOVW(bits.As32(), k)
+	build.VPCOMPRESSD_Z(column, k, packed)
+	build.VMOVDQU32(packed, operand.Mem{Base: dst})
+	build.POPCNTL(bits.As32(), bits.As32())
+	build.LEAQ(operand.Mem{Base: dst, Index: bits, Scale: 4}, dst)
+	build.VPADDD(step, column, column)
+	build.ADDQ(operand.Imm(2), mask)
+	build.DECQ(words)
+	build.JNZ(operand.LabelRef("group"))
+	build.SUBQ(begin, dst)
+	build.SHRQ(operand.Imm(2), dst)
+	build.Store(dst, build.ReturnIndex(0))
+	build.VZEROUPPER()
+	build.RET()
+}
+
+// numbers returns a constant of 16 lanes.
+func numbers(name string, lane func(i int) uint32) operand.Mem {
+	m := build.GLOBL(name, attr.RODATA|attr.NOPTR)
+	for i := range 16 {
+		build.DATA(4*i, operand.U32(lane(i)))
+	}
+	return m
+}
+
+// fma writes fma<suffix>: the processor's peak, for benchmarks.
+func (g *generator) fma() {
+	name := "fma" + g.suffix
+	build.TEXT(name, build.NOSPLIT, "func(n int)")
+	build.Doc(name + fmt.Sprintf(" does n times %d products and sums in registers, none waiting for the one before.", fmaVectors*g.bytes/4))
+	n := argument("n")
+	x, y := g.vector(), g.vector()
+	g.zero(x)
+	g.zero(y)
+	acc := g.vectors(fmaVectors)
+	for _, v := range acc {
+		g.zero(v)
+	}
+	build.Label("loop")
+	for _, v := range acc {
+		build.VFMADD231PS(x, y, v)
+	}
+	build.DECQ(n)
+	build.JG(operand.LabelRef("loop"))
+	build.VZEROUPPER()
+	build.RET()
+}
+
+// fmaVectors is how many sums fma keeps: more than latency times units.
+const fmaVectors = 12
