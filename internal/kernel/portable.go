@@ -8,56 +8,32 @@ import "math/bits"
 func layerPortable(m *Matrix, out, in Tile, rows int, list []int32, floor float32, mask Mask) {
 	for p := 0; p < len(m.bias); p += Columns {
 		panel, bias := m.panels[p*m.In:(p+Columns)*m.In], m.bias[p:p+Columns]
-		t := 0
-		for ; t+1 < rows; t += 2 {
-			panel2(out.Row(t)[p:], out.Row(t + 1)[p:], in.Row(t)[:m.In], in.Row(t + 1)[:m.In], panel, bias, list)
-		}
-		if t < rows {
-			panel1(out.Row(t)[p:], in.Row(t)[:m.In], panel, bias, list)
-		}
 		for t := range rows {
-			clamp(out.Row(t)[p:p+Columns], p, floor, mask)
+			row := out.Row(t)[p : p+Columns]
+			half(row[:8], in.Row(t)[:m.In], panel, bias[:8], list)
+			half(row[8:], in.Row(t)[:m.In], panel[min(8, len(panel)):], bias[8:], list)
+			clamp(row, p, floor, mask)
 		}
 	}
 }
 
-// panel2 computes 16 columns of two rows, four columns at a time: what fits the
-// registers of any processor.
-func panel2(out0, out1, in0, in1, panel, bias []float32, list []int32) {
-	in1 = in1[:len(in0)]
-	for c := 0; c < Columns; c += 4 {
-		a0, a1, a2, a3 := bias[c], bias[c+1], bias[c+2], bias[c+3]
-		b0, b1, b2, b3 := a0, a1, a2, a3
-		for _, k := range list {
-			w := (*[4]float32)(panel[int(k)*Columns+c:])
-			x, y := in0[k], in1[k]
-			a0 += float32(x * w[0])
-			b0 += float32(y * w[0])
-			a1 += float32(x * w[1])
-			b1 += float32(y * w[1])
-			a2 += float32(x * w[2])
-			b2 += float32(y * w[2])
-			a3 += float32(x * w[3])
-			b3 += float32(y * w[3])
-		}
-		out0[c], out0[c+1], out0[c+2], out0[c+3] = a0, a1, a2, a3
-		out1[c], out1[c+1], out1[c+2], out1[c+3] = b0, b1, b2, b3
+// half computes 8 columns of a panel, which begin at w[0], for one row: sums that
+// fit the registers of any processor.
+func half(out, in, w, bias []float32, list []int32) {
+	_, _ = out[7], bias[7]
+	a0, a1, a2, a3, a4, a5, a6, a7 := bias[0], bias[1], bias[2], bias[3], bias[4], bias[5], bias[6], bias[7]
+	for _, k := range list {
+		x, v := in[k], (*[8]float32)(w[int(k)*Columns:])
+		a0 += float32(x * v[0])
+		a1 += float32(x * v[1])
+		a2 += float32(x * v[2])
+		a3 += float32(x * v[3])
+		a4 += float32(x * v[4])
+		a5 += float32(x * v[5])
+		a6 += float32(x * v[6])
+		a7 += float32(x * v[7])
 	}
-}
-
-func panel1(out, in, panel, bias []float32, list []int32) {
-	for c := 0; c < Columns; c += 4 {
-		a0, a1, a2, a3 := bias[c], bias[c+1], bias[c+2], bias[c+3]
-		for _, k := range list {
-			w := (*[4]float32)(panel[int(k)*Columns+c:])
-			x := in[k]
-			a0 += float32(x * w[0])
-			a1 += float32(x * w[1])
-			a2 += float32(x * w[2])
-			a3 += float32(x * w[3])
-		}
-		out[c], out[c+1], out[c+2], out[c+3] = a0, a1, a2, a3
-	}
+	out[0], out[1], out[2], out[3], out[4], out[5], out[6], out[7] = a0, a1, a2, a3, a4, a5, a6, a7
 }
 
 // clamp applies the floor to a row's columns from column on, and notes in mask
