@@ -1,5 +1,6 @@
 .DEFAULT_GOAL := help
 FUZZTIME ?= 20s
+NUMERIC = ./internal/kernel ./internal/model ./internal/shapley ./internal/evaluate ./internal/prune
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -12,6 +13,15 @@ test: ## the tests
 
 race: ## the tests under the race detector
 	CGO_ENABLED=1 go test -race ./...
+
+levels: ## what is computed by kernels, at each level that this machine has
+	go test $(NUMERIC)
+	GODEBUG=cpu.avx512f=off go test $(NUMERIC)
+	GODEBUG=cpu.avx2=off go test $(NUMERIC)
+	go test -tags purego $(NUMERIC)
+
+generate: ## the kernels' assembly
+	go generate ./internal/kernel
 
 long: ## the tests that take minutes too
 	SHAVER_LONG=1 go test -timeout 60m -count 1 ./cmd/shaver
@@ -30,6 +40,9 @@ fmt: ## format, tidy
 	gofmt -w .
 	go mod tidy
 
+kernels: ## how fast the kernels and walks are, beside the processor's FMA peak
+	go test -run '^$$' -bench . ./internal/kernel ./internal/model
+
 transcripts: ## write the job's transcripts anew; read the difference
 	go test ./internal/job -rewrite
 
@@ -39,4 +52,4 @@ golden: ## make the goldens anew (needs Debian's python3-torch)
 ci: ## what CI runs
 	bash .ci/run
 
-.PHONY: help build test race long fuzz lint fmt transcripts golden ci
+.PHONY: help build test race levels generate long fuzz lint fmt kernels transcripts golden ci

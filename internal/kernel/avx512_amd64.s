@@ -5,7 +5,7 @@
 #include "textflag.h"
 
 // func layer4AVX512(out *float32, outStride int, in *float32, inStride int, w *float32, panelStride int, bias *float32, list *int32, n int, panels int, floor float32, mask *uint64, maskByte int)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·layer4AVX512(SB), NOSPLIT, $0-104
 	MOVQ maskByte+96(FP), AX
 	CMPQ mask+88(FP), $0x00
@@ -47,6 +47,10 @@ k2:
 	SHLQ         $0x06, R9
 	VMOVUPS      (BX)(R9*1), Z8
 	VMOVUPS      (SI)(R9*1), Z9
+	MOVL         48(DI)(R8*4), R9
+	SHLQ         $0x06, R9
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT0   (SI)(R9*1)
 	VBROADCASTSS (R10), Z10
 	VFMADD231PS  Z10, Z8, Z0
 	VFMADD231PS  Z10, Z9, Z1
@@ -134,6 +138,9 @@ k1:
 	LEAQ         (AX)(R8*4), R9
 	SHLQ         $0x06, R8
 	VMOVUPS      (BX)(R8*1), Z4
+	MOVL         48(SI)(DI*4), R8
+	SHLQ         $0x06, R8
+	PREFETCHT0   (BX)(R8*1)
 	VBROADCASTSS (R9), Z5
 	VFMADD231PS  Z5, Z4, Z0
 	VBROADCASTSS (R9)(CX*1), Z5
@@ -185,7 +192,7 @@ done:
 	RET
 
 // func layer8AVX512(out *float32, outStride int, in *float32, inStride int, w *float32, panelStride int, bias *float32, list *int32, n int, panels int, floor float32, mask *uint64, maskByte int)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·layer8AVX512(SB), NOSPLIT, $0-104
 	MOVQ maskByte+96(FP), AX
 	CMPQ mask+88(FP), $0x00
@@ -237,6 +244,10 @@ k2:
 	SHLQ         $0x06, R11
 	VMOVUPS      (DI)(R11*1), Z16
 	VMOVUPS      (R8)(R11*1), Z17
+	MOVL         48(R9)(R10*4), R11
+	SHLQ         $0x06, R11
+	PREFETCHT0   (DI)(R11*1)
+	PREFETCHT0   (R8)(R11*1)
 	VBROADCASTSS (R12), Z18
 	VFMADD231PS  Z18, Z16, Z0
 	VFMADD231PS  Z18, Z17, Z1
@@ -368,6 +379,9 @@ k1:
 	LEAQ         (AX)(R10*4), R11
 	SHLQ         $0x06, R10
 	VMOVUPS      (DI)(R10*1), Z8
+	MOVL         48(R8)(R9*4), R10
+	SHLQ         $0x06, R10
+	PREFETCHT0   (DI)(R10*1)
 	VBROADCASTSS (R11), Z9
 	VFMADD231PS  Z9, Z8, Z0
 	VBROADCASTSS (R11)(CX*1), Z9
@@ -443,7 +457,7 @@ done:
 	RET
 
 // func layer12AVX512(out *float32, outStride int, in *float32, inStride int, w *float32, panelStride int, bias *float32, list *int32, n int, panels int, floor float32, mask *uint64, maskByte int)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·layer12AVX512(SB), NOSPLIT, $0-104
 	MOVQ maskByte+96(FP), AX
 	CMPQ mask+88(FP), $0x00
@@ -505,6 +519,10 @@ k2:
 	SHLQ         $0x06, R13
 	VMOVUPS      (R9)(R13*1), Z24
 	VMOVUPS      (R10)(R13*1), Z25
+	MOVL         48(R11)(R12*4), R13
+	SHLQ         $0x06, R13
+	PREFETCHT0   (R9)(R13*1)
+	PREFETCHT0   (R10)(R13*1)
 	VBROADCASTSS (R14), Z26
 	VFMADD231PS  Z26, Z24, Z0
 	VFMADD231PS  Z26, Z25, Z1
@@ -680,6 +698,9 @@ k1:
 	LEAQ         (AX)(R12*4), R13
 	SHLQ         $0x06, R12
 	VMOVUPS      (R9)(R12*1), Z12
+	MOVL         48(R10)(R11*4), R12
+	SHLQ         $0x06, R12
+	PREFETCHT0   (R9)(R12*1)
 	VBROADCASTSS (R13), Z13
 	VFMADD231PS  Z13, Z12, Z0
 	VBROADCASTSS (R13)(CX*1), Z13

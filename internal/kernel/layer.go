@@ -1,6 +1,9 @@
 package kernel
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Columns is the width of a panel, in which weights are packed, and what the
 // stride of a tile is a multiple of: 16 float32, one cache line.
@@ -15,7 +18,7 @@ func Pad(n int) int { return (n + Columns - 1) / Columns * Columns }
 
 // Tile holds the activations of some rows: row t is Values[t*Stride:]. Memory
 // is there for rows up to the next multiple of 12, and for Pad(width) columns of
-// each; what lies there beyond the rows and columns in use is any finite number.
+// each; what lies there beyond the rows and columns in use is any number.
 type Tile struct {
 	Values []float32
 	Stride int
@@ -53,6 +56,9 @@ func (m Mask) List(list []int32) []int32 {
 // NewList returns an empty list with room for a mask of Pad(width) columns.
 func NewList(width int) []int32 { return make([]int32, 0, listRoom(NewMask(width))) }
 
+// listAhead is how far beyond the end of a list Layer may read, for hints.
+const listAhead = 12
+
 // listRoom returns what the fastest implementation of List writes at most.
 func listRoom(m Mask) int { return 64*len(m) + Columns }
 
@@ -80,7 +86,7 @@ func NewMatrix(weight, bias []float32, in, out int) *Matrix {
 	if len(weight) != in*out || (bias != nil && len(bias) != out) {
 		panic("kernel: NewMatrix: weight or bias has the wrong length")
 	}
-	m := &Matrix{In: in, Out: out, panels: make([]float32, in*Pad(out)), bias: make([]float32, Pad(out)), all: make([]int32, in)}
+	m := &Matrix{In: in, Out: out, panels: make([]float32, in*Pad(out)), bias: make([]float32, Pad(out)), all: make([]int32, in, in+listAhead)}
 	for o := range out {
 		for i := range in {
 			m.panels[(o/Columns*in+i)*Columns+o%Columns] = weight[o*in+i]
@@ -106,12 +112,14 @@ func floor(relu bool) float32 {
 //	out[t][o] = m.bias[o]; for k in list: out[t][o] += in[t][k] * m[k][o]
 //	if relu: out[t][o] = max(out[t][o], 0)
 //
-// for all o < Pad(m.Out); those beyond m.Out are 0 for finite input. list is ascending and may
-// be empty; nil means all of m.In. in[t][k] = 0 adds nothing, to the bit, so that
-// a list may hold more than what a row needs and rows do not depend on each
-// other. If mask is not nil, Layer sets bit o where out[t][o] is not 0 for some t
-// and clears the others; rows beyond rows up to the next multiple of 12 may set
-// bits too, and are overwritten. out must not overlap in. NaN stays NaN.
+// for all o < Pad(m.Out); those beyond m.Out are 0 for finite input. list is
+// ascending and may be empty; nil means all of m.In. in[t][k] = 0 adds nothing, to
+// the bit, so that a list may hold more than what a row needs and rows do not
+// depend on each other. If mask is not nil, Layer sets bit o where out[t][o] is not
+// 0 for some t and clears the others; rows beyond rows up to the next multiple of
+// 12 may set bits too, and are overwritten. out must not overlap in. NaN stays NaN.
+//
+// It allocates nothing, unless list is not from NewList and has to be copied.
 func (m *Matrix) Layer(out, in Tile, rows int, list []int32, relu bool, mask Mask) {
 	if list == nil {
 		list = m.all
@@ -125,6 +133,9 @@ func (m *Matrix) Layer(out, in Tile, rows int, list []int32, relu bool, mask Mas
 		panic("kernel: Layer: list does not fit the matrix")
 	case mask != nil && len(mask)*64 < width:
 		panic("kernel: Layer: mask is too short")
+	}
+	if cap(list)-len(list) < listAhead && len(list) > 0 {
+		list = slices.Grow(slices.Clip(list), listAhead)
 	}
 	clear(mask)
 	if m.Out > 0 {

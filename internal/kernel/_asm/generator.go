@@ -17,6 +17,7 @@ type generator struct {
 	rows   []int // the numbers of rows a layer function exists for
 	panels int   // panels a layer function works on at once, and one at a time for the rest
 	chunk  int   // panels that steps works on at once
+	ahead  int   // how far down the list a layer function prefetches, at most kernel.listAhead
 	bytes  int   // of a vector
 	vector func() reg.VecVirtual
 	zero   func(v reg.VecVirtual)
@@ -38,7 +39,7 @@ func (g *generator) perPanel() int { return panelBytes / g.bytes }
 
 func avx512() generator {
 	return generator{
-		suffix: "AVX512", rows: []int{4, 8, 12}, panels: 2, chunk: 4, bytes: 64,
+		suffix: "AVX512", rows: []int{4, 8, 12}, panels: 2, chunk: 4, ahead: 12, bytes: 64,
 		vector: func() reg.VecVirtual { return build.ZMM() },
 		zero:   func(v reg.VecVirtual) { build.VPXORD(v, v, v) },
 		or:     func(a, b, dst reg.VecVirtual) { build.VPORD(a, b, dst) },
@@ -188,6 +189,15 @@ func (g *generator) layerPanels(rows, panels int, in reg.GPVirtual, strides rows
 	weights := g.vectors(width)
 	for v := range weights {
 		build.VMOVUPS(weight(v, w, k), weights[v])
+	}
+	if g.ahead > 0 {
+		// A list jumps, which the processor does not foresee. Past the end of the
+		// list this reads anything, and asks for anything.
+		build.MOVL(operand.Mem{Base: list, Index: n, Scale: 4, Disp: 4 * g.ahead}, k.As32())
+		build.SHLQ(operand.Imm(6), k)
+		for v := 0; v < width; v += g.perPanel() {
+			build.PREFETCHT0(weight(v, w, k))
+		}
 	}
 	for t := range rows {
 		x := g.vector()
