@@ -68,6 +68,24 @@ func BenchmarkLayer400(b *testing.B) {
 	}
 }
 
+// Layer on blocks of 48 rows: matrices of cross layers, which are larger than a
+// core's cache.
+func BenchmarkLayerBlock(b *testing.B) {
+	for _, shape := range [][2]int{{624, 624}, {257, 624}, {624, 260}} {
+		b.Run(fmt.Sprintf("%dx%d", shape[0], shape[1]), func(b *testing.B) {
+			benchEveryLevel(b, func(b *testing.B) (int, func()) {
+				r := rand.New(rand.NewPCG(1, 2))
+				const rows = 48
+				in, out := shape[0], shape[1]
+				m := NewMatrix(normal(r, in*out), nil, in, out)
+				x, _ := guarded(r, rows, in, 0)
+				y := NewTile(rows, out)
+				return 2 * rows * in * out, func() { m.Layer(y, x, rows, nil, false, nil) }
+			})
+		})
+	}
+}
+
 func BenchmarkSteps400(b *testing.B) {
 	benchEveryLevel(b, func(b *testing.B) (int, func()) {
 		r := rand.New(rand.NewPCG(1, 2))
