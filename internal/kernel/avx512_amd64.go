@@ -18,13 +18,6 @@ func layer4AVX512(out *float32, outStride int, in *float32, inStride int, w *flo
 //go:noescape
 func layer8AVX512(out *float32, outStride int, in *float32, inStride int, w *float32, panelStride int, bias *float32, list *int32, n int, panels int, floor float32, mask *uint64, maskByte int)
 
-// layer12AVX512 is the loop of Matrix.Layer on a tile's 12 rows. Strides are in bytes;
-// n is the length of list; floor is 0 for ReLU, otherwise -Inf; mask may be nil,
-// otherwise maskByte is the byte that the first panel's bits begin at.
-//
-//go:noescape
-func layer12AVX512(out *float32, outStride int, in *float32, inStride int, w *float32, panelStride int, bias *float32, list *int32, n int, panels int, floor float32, mask *uint64, maskByte int)
-
 // stepsAVX512 is the loop of Rows.Steps. Strides are in bytes; n is the number of steps, at least 1;
 // floor is 0 for ReLU, otherwise -Inf; mask may be nil.
 //

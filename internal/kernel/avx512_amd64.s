@@ -18,103 +18,130 @@ begin:
 	LEAQ (CX)(CX*2), DX
 	MOVQ w+32(FP), BX
 
-panels2:
-	CMPQ    panels+72(FP), $0x02
+panels3:
+	CMPQ    panels+72(FP), $0x03
 	JL      panel1
 	MOVQ    BX, SI
 	ADDQ    panelStride+40(FP), SI
-	MOVQ    bias+48(FP), DI
-	VMOVUPS (DI), Z0
-	VMOVAPS Z0, Z2
-	VMOVAPS Z0, Z4
+	MOVQ    SI, DI
+	ADDQ    panelStride+40(FP), DI
+	MOVQ    bias+48(FP), R8
+	VMOVUPS (R8), Z0
+	VMOVAPS Z0, Z3
 	VMOVAPS Z0, Z6
-	VMOVUPS 64(DI), Z1
-	VMOVAPS Z1, Z3
-	VMOVAPS Z1, Z5
+	VMOVAPS Z0, Z9
+	VMOVUPS 64(R8), Z1
+	VMOVAPS Z1, Z4
 	VMOVAPS Z1, Z7
-	ADDQ    $0x00000080, DI
-	MOVQ    DI, bias+48(FP)
-	MOVQ    list+56(FP), DI
-	MOVQ    n+64(FP), R8
-	TESTQ   R8, R8
-	JZ      store2
-	LEAQ    (DI)(R8*4), DI
-	NEGQ    R8
+	VMOVAPS Z1, Z10
+	VMOVUPS 128(R8), Z2
+	VMOVAPS Z2, Z5
+	VMOVAPS Z2, Z8
+	VMOVAPS Z2, Z11
+	ADDQ    $0x000000c0, R8
+	MOVQ    R8, bias+48(FP)
+	MOVQ    list+56(FP), R8
+	MOVQ    n+64(FP), R9
+	TESTQ   R9, R9
+	JZ      store3
+	LEAQ    (R8)(R9*4), R8
+	NEGQ    R9
 
-k2:
-	MOVL         (DI)(R8*4), R9
-	LEAQ         (AX)(R9*4), R10
-	SHLQ         $0x06, R9
-	VMOVUPS      (BX)(R9*1), Z8
-	VMOVUPS      (SI)(R9*1), Z9
-	MOVL         48(DI)(R8*4), R9
-	SHLQ         $0x06, R9
-	PREFETCHT0   (BX)(R9*1)
-	PREFETCHT0   (SI)(R9*1)
-	VBROADCASTSS (R10), Z10
-	VFMADD231PS  Z10, Z8, Z0
-	VFMADD231PS  Z10, Z9, Z1
-	VBROADCASTSS (R10)(CX*1), Z10
-	VFMADD231PS  Z10, Z8, Z2
-	VFMADD231PS  Z10, Z9, Z3
-	VBROADCASTSS (R10)(CX*2), Z10
-	VFMADD231PS  Z10, Z8, Z4
-	VFMADD231PS  Z10, Z9, Z5
-	VBROADCASTSS (R10)(DX*1), Z10
-	VFMADD231PS  Z10, Z8, Z6
-	VFMADD231PS  Z10, Z9, Z7
-	INCQ         R8
-	JNZ          k2
+k3:
+	MOVL         (R8)(R9*4), R10
+	LEAQ         (AX)(R10*4), R11
+	SHLQ         $0x06, R10
+	VMOVUPS      (BX)(R10*1), Z12
+	VMOVUPS      (SI)(R10*1), Z13
+	VMOVUPS      (DI)(R10*1), Z14
+	MOVL         48(R8)(R9*4), R10
+	SHLQ         $0x06, R10
+	PREFETCHT0   (BX)(R10*1)
+	PREFETCHT0   (SI)(R10*1)
+	PREFETCHT0   (DI)(R10*1)
+	VBROADCASTSS (R11), Z15
+	VFMADD231PS  Z15, Z12, Z0
+	VFMADD231PS  Z15, Z13, Z1
+	VFMADD231PS  Z15, Z14, Z2
+	VBROADCASTSS (R11)(CX*1), Z15
+	VFMADD231PS  Z15, Z12, Z3
+	VFMADD231PS  Z15, Z13, Z4
+	VFMADD231PS  Z15, Z14, Z5
+	VBROADCASTSS (R11)(CX*2), Z15
+	VFMADD231PS  Z15, Z12, Z6
+	VFMADD231PS  Z15, Z13, Z7
+	VFMADD231PS  Z15, Z14, Z8
+	VBROADCASTSS (R11)(DX*1), Z15
+	VFMADD231PS  Z15, Z12, Z9
+	VFMADD231PS  Z15, Z13, Z10
+	VFMADD231PS  Z15, Z14, Z11
+	INCQ         R9
+	JNZ          k3
 
-store2:
-	VBROADCASTSS floor+80(FP), Z8
+store3:
+	VBROADCASTSS floor+80(FP), Z12
 	MOVQ         out+0(FP), SI
 	MOVQ         outStride+8(FP), DI
-	LEAQ         128(SI), R8
+	LEAQ         192(SI), R8
 	MOVQ         R8, out+0(FP)
-	VMAXPS       Z0, Z8, Z0
+	VMAXPS       Z0, Z12, Z0
 	VMOVUPS      Z0, (SI)
-	VMAXPS       Z1, Z8, Z1
+	VMAXPS       Z1, Z12, Z1
 	VMOVUPS      Z1, 64(SI)
+	VMAXPS       Z2, Z12, Z2
+	VMOVUPS      Z2, 128(SI)
 	ADDQ         DI, SI
-	VMAXPS       Z2, Z8, Z2
-	VMOVUPS      Z2, (SI)
-	VPORD        Z0, Z2, Z0
-	VMAXPS       Z3, Z8, Z3
-	VMOVUPS      Z3, 64(SI)
-	VPORD        Z1, Z3, Z1
+	VMAXPS       Z3, Z12, Z3
+	VMOVUPS      Z3, (SI)
+	VPORD        Z0, Z3, Z0
+	VMAXPS       Z4, Z12, Z4
+	VMOVUPS      Z4, 64(SI)
+	VPORD        Z1, Z4, Z1
+	VMAXPS       Z5, Z12, Z5
+	VMOVUPS      Z5, 128(SI)
+	VPORD        Z2, Z5, Z2
 	ADDQ         DI, SI
-	VMAXPS       Z4, Z8, Z4
-	VMOVUPS      Z4, (SI)
-	VPORD        Z0, Z4, Z0
-	VMAXPS       Z5, Z8, Z5
-	VMOVUPS      Z5, 64(SI)
-	VPORD        Z1, Z5, Z1
-	ADDQ         DI, SI
-	VMAXPS       Z6, Z8, Z6
+	VMAXPS       Z6, Z12, Z6
 	VMOVUPS      Z6, (SI)
 	VPORD        Z0, Z6, Z0
-	VMAXPS       Z7, Z8, Z7
+	VMAXPS       Z7, Z12, Z7
 	VMOVUPS      Z7, 64(SI)
 	VPORD        Z1, Z7, Z1
+	VMAXPS       Z8, Z12, Z8
+	VMOVUPS      Z8, 128(SI)
+	VPORD        Z2, Z8, Z2
+	ADDQ         DI, SI
+	VMAXPS       Z9, Z12, Z9
+	VMOVUPS      Z9, (SI)
+	VPORD        Z0, Z9, Z0
+	VMAXPS       Z10, Z12, Z10
+	VMOVUPS      Z10, 64(SI)
+	VPORD        Z1, Z10, Z1
+	VMAXPS       Z11, Z12, Z11
+	VMOVUPS      Z11, 128(SI)
+	VPORD        Z2, Z11, Z2
 	MOVQ         mask+88(FP), SI
 	TESTQ        SI, SI
-	JZ           masked2
-	VPXORD       Z11, Z11, Z11
-	VCMPPS       $0x04, Z11, Z0, K1
+	JZ           masked3
+	VPXORD       Z16, Z16, Z16
+	VCMPPS       $0x04, Z16, Z0, K1
 	KMOVW        K1, DI
 	ORW          DI, (SI)
-	VCMPPS       $0x04, Z11, Z1, K1
+	VCMPPS       $0x04, Z16, Z1, K1
 	KMOVW        K1, DI
 	ORW          DI, 2(SI)
-	ADDQ         $0x00000004, SI
+	VCMPPS       $0x04, Z16, Z2, K1
+	KMOVW        K1, DI
+	ORW          DI, 4(SI)
+	ADDQ         $0x00000006, SI
 	MOVQ         SI, mask+88(FP)
 
-masked2:
+masked3:
 	ADDQ panelStride+40(FP), BX
 	ADDQ panelStride+40(FP), BX
-	SUBQ $0x00000002, panels+72(FP)
-	JMP  panels2
+	ADDQ panelStride+40(FP), BX
+	SUBQ $0x00000003, panels+72(FP)
+	JMP  panels3
 
 panel1:
 	CMPQ    panels+72(FP), $0x01
@@ -175,8 +202,8 @@ store1:
 	MOVQ         mask+88(FP), SI
 	TESTQ        SI, SI
 	JZ           masked1
-	VPXORD       Z12, Z12, Z12
-	VCMPPS       $0x04, Z12, Z0, K1
+	VPXORD       Z17, Z17, Z17
+	VCMPPS       $0x04, Z17, Z0, K1
 	KMOVW        K1, DI
 	ORW          DI, (SI)
 	ADDQ         $0x00000002, SI
@@ -207,151 +234,198 @@ begin:
 	LEAQ (BX)(CX*2), SI
 	MOVQ w+32(FP), DI
 
-panels2:
-	CMPQ    panels+72(FP), $0x02
+panels3:
+	CMPQ    panels+72(FP), $0x03
 	JL      panel1
 	MOVQ    DI, R8
 	ADDQ    panelStride+40(FP), R8
-	MOVQ    bias+48(FP), R9
-	VMOVUPS (R9), Z0
-	VMOVAPS Z0, Z2
-	VMOVAPS Z0, Z4
+	MOVQ    R8, R9
+	ADDQ    panelStride+40(FP), R9
+	MOVQ    bias+48(FP), R10
+	VMOVUPS (R10), Z0
+	VMOVAPS Z0, Z3
 	VMOVAPS Z0, Z6
-	VMOVAPS Z0, Z8
-	VMOVAPS Z0, Z10
+	VMOVAPS Z0, Z9
 	VMOVAPS Z0, Z12
-	VMOVAPS Z0, Z14
-	VMOVUPS 64(R9), Z1
-	VMOVAPS Z1, Z3
-	VMOVAPS Z1, Z5
+	VMOVAPS Z0, Z15
+	VMOVAPS Z0, Z18
+	VMOVAPS Z0, Z21
+	VMOVUPS 64(R10), Z1
+	VMOVAPS Z1, Z4
 	VMOVAPS Z1, Z7
-	VMOVAPS Z1, Z9
-	VMOVAPS Z1, Z11
+	VMOVAPS Z1, Z10
 	VMOVAPS Z1, Z13
-	VMOVAPS Z1, Z15
-	ADDQ    $0x00000080, R9
-	MOVQ    R9, bias+48(FP)
-	MOVQ    list+56(FP), R9
-	MOVQ    n+64(FP), R10
-	TESTQ   R10, R10
-	JZ      store2
-	LEAQ    (R9)(R10*4), R9
-	NEGQ    R10
+	VMOVAPS Z1, Z16
+	VMOVAPS Z1, Z19
+	VMOVAPS Z1, Z22
+	VMOVUPS 128(R10), Z2
+	VMOVAPS Z2, Z5
+	VMOVAPS Z2, Z8
+	VMOVAPS Z2, Z11
+	VMOVAPS Z2, Z14
+	VMOVAPS Z2, Z17
+	VMOVAPS Z2, Z20
+	VMOVAPS Z2, Z23
+	ADDQ    $0x000000c0, R10
+	MOVQ    R10, bias+48(FP)
+	MOVQ    list+56(FP), R10
+	MOVQ    n+64(FP), R11
+	TESTQ   R11, R11
+	JZ      store3
+	LEAQ    (R10)(R11*4), R10
+	NEGQ    R11
 
-k2:
-	MOVL         (R9)(R10*4), R11
-	LEAQ         (AX)(R11*4), R12
-	SHLQ         $0x06, R11
-	VMOVUPS      (DI)(R11*1), Z16
-	VMOVUPS      (R8)(R11*1), Z17
-	MOVL         48(R9)(R10*4), R11
-	SHLQ         $0x06, R11
-	PREFETCHT0   (DI)(R11*1)
-	PREFETCHT0   (R8)(R11*1)
-	VBROADCASTSS (R12), Z18
-	VFMADD231PS  Z18, Z16, Z0
-	VFMADD231PS  Z18, Z17, Z1
-	VBROADCASTSS (R12)(CX*1), Z18
-	VFMADD231PS  Z18, Z16, Z2
-	VFMADD231PS  Z18, Z17, Z3
-	VBROADCASTSS (R12)(CX*2), Z18
-	VFMADD231PS  Z18, Z16, Z4
-	VFMADD231PS  Z18, Z17, Z5
-	VBROADCASTSS (R12)(DX*1), Z18
-	VFMADD231PS  Z18, Z16, Z6
-	VFMADD231PS  Z18, Z17, Z7
-	VBROADCASTSS (R12)(CX*4), Z18
-	VFMADD231PS  Z18, Z16, Z8
-	VFMADD231PS  Z18, Z17, Z9
-	VBROADCASTSS (R12)(BX*1), Z18
-	VFMADD231PS  Z18, Z16, Z10
-	VFMADD231PS  Z18, Z17, Z11
-	VBROADCASTSS (R12)(DX*2), Z18
-	VFMADD231PS  Z18, Z16, Z12
-	VFMADD231PS  Z18, Z17, Z13
-	VBROADCASTSS (R12)(SI*1), Z18
-	VFMADD231PS  Z18, Z16, Z14
-	VFMADD231PS  Z18, Z17, Z15
-	INCQ         R10
-	JNZ          k2
+k3:
+	MOVL         (R10)(R11*4), R12
+	LEAQ         (AX)(R12*4), R13
+	SHLQ         $0x06, R12
+	VMOVUPS      (DI)(R12*1), Z24
+	VMOVUPS      (R8)(R12*1), Z25
+	VMOVUPS      (R9)(R12*1), Z26
+	MOVL         48(R10)(R11*4), R12
+	SHLQ         $0x06, R12
+	PREFETCHT0   (DI)(R12*1)
+	PREFETCHT0   (R8)(R12*1)
+	PREFETCHT0   (R9)(R12*1)
+	VBROADCASTSS (R13), Z27
+	VFMADD231PS  Z27, Z24, Z0
+	VFMADD231PS  Z27, Z25, Z1
+	VFMADD231PS  Z27, Z26, Z2
+	VBROADCASTSS (R13)(CX*1), Z27
+	VFMADD231PS  Z27, Z24, Z3
+	VFMADD231PS  Z27, Z25, Z4
+	VFMADD231PS  Z27, Z26, Z5
+	VBROADCASTSS (R13)(CX*2), Z27
+	VFMADD231PS  Z27, Z24, Z6
+	VFMADD231PS  Z27, Z25, Z7
+	VFMADD231PS  Z27, Z26, Z8
+	VBROADCASTSS (R13)(DX*1), Z27
+	VFMADD231PS  Z27, Z24, Z9
+	VFMADD231PS  Z27, Z25, Z10
+	VFMADD231PS  Z27, Z26, Z11
+	VBROADCASTSS (R13)(CX*4), Z27
+	VFMADD231PS  Z27, Z24, Z12
+	VFMADD231PS  Z27, Z25, Z13
+	VFMADD231PS  Z27, Z26, Z14
+	VBROADCASTSS (R13)(BX*1), Z27
+	VFMADD231PS  Z27, Z24, Z15
+	VFMADD231PS  Z27, Z25, Z16
+	VFMADD231PS  Z27, Z26, Z17
+	VBROADCASTSS (R13)(DX*2), Z27
+	VFMADD231PS  Z27, Z24, Z18
+	VFMADD231PS  Z27, Z25, Z19
+	VFMADD231PS  Z27, Z26, Z20
+	VBROADCASTSS (R13)(SI*1), Z27
+	VFMADD231PS  Z27, Z24, Z21
+	VFMADD231PS  Z27, Z25, Z22
+	VFMADD231PS  Z27, Z26, Z23
+	INCQ         R11
+	JNZ          k3
 
-store2:
-	VBROADCASTSS floor+80(FP), Z16
+store3:
+	VBROADCASTSS floor+80(FP), Z24
 	MOVQ         out+0(FP), R8
 	MOVQ         outStride+8(FP), R9
-	LEAQ         128(R8), R10
+	LEAQ         192(R8), R10
 	MOVQ         R10, out+0(FP)
-	VMAXPS       Z0, Z16, Z0
+	VMAXPS       Z0, Z24, Z0
 	VMOVUPS      Z0, (R8)
-	VMAXPS       Z1, Z16, Z1
+	VMAXPS       Z1, Z24, Z1
 	VMOVUPS      Z1, 64(R8)
+	VMAXPS       Z2, Z24, Z2
+	VMOVUPS      Z2, 128(R8)
 	ADDQ         R9, R8
-	VMAXPS       Z2, Z16, Z2
-	VMOVUPS      Z2, (R8)
-	VPORD        Z0, Z2, Z0
-	VMAXPS       Z3, Z16, Z3
-	VMOVUPS      Z3, 64(R8)
-	VPORD        Z1, Z3, Z1
+	VMAXPS       Z3, Z24, Z3
+	VMOVUPS      Z3, (R8)
+	VPORD        Z0, Z3, Z0
+	VMAXPS       Z4, Z24, Z4
+	VMOVUPS      Z4, 64(R8)
+	VPORD        Z1, Z4, Z1
+	VMAXPS       Z5, Z24, Z5
+	VMOVUPS      Z5, 128(R8)
+	VPORD        Z2, Z5, Z2
 	ADDQ         R9, R8
-	VMAXPS       Z4, Z16, Z4
-	VMOVUPS      Z4, (R8)
-	VPORD        Z0, Z4, Z0
-	VMAXPS       Z5, Z16, Z5
-	VMOVUPS      Z5, 64(R8)
-	VPORD        Z1, Z5, Z1
-	ADDQ         R9, R8
-	VMAXPS       Z6, Z16, Z6
+	VMAXPS       Z6, Z24, Z6
 	VMOVUPS      Z6, (R8)
 	VPORD        Z0, Z6, Z0
-	VMAXPS       Z7, Z16, Z7
+	VMAXPS       Z7, Z24, Z7
 	VMOVUPS      Z7, 64(R8)
 	VPORD        Z1, Z7, Z1
+	VMAXPS       Z8, Z24, Z8
+	VMOVUPS      Z8, 128(R8)
+	VPORD        Z2, Z8, Z2
 	ADDQ         R9, R8
-	VMAXPS       Z8, Z16, Z8
-	VMOVUPS      Z8, (R8)
-	VPORD        Z0, Z8, Z0
-	VMAXPS       Z9, Z16, Z9
-	VMOVUPS      Z9, 64(R8)
-	VPORD        Z1, Z9, Z1
+	VMAXPS       Z9, Z24, Z9
+	VMOVUPS      Z9, (R8)
+	VPORD        Z0, Z9, Z0
+	VMAXPS       Z10, Z24, Z10
+	VMOVUPS      Z10, 64(R8)
+	VPORD        Z1, Z10, Z1
+	VMAXPS       Z11, Z24, Z11
+	VMOVUPS      Z11, 128(R8)
+	VPORD        Z2, Z11, Z2
 	ADDQ         R9, R8
-	VMAXPS       Z10, Z16, Z10
-	VMOVUPS      Z10, (R8)
-	VPORD        Z0, Z10, Z0
-	VMAXPS       Z11, Z16, Z11
-	VMOVUPS      Z11, 64(R8)
-	VPORD        Z1, Z11, Z1
-	ADDQ         R9, R8
-	VMAXPS       Z12, Z16, Z12
+	VMAXPS       Z12, Z24, Z12
 	VMOVUPS      Z12, (R8)
 	VPORD        Z0, Z12, Z0
-	VMAXPS       Z13, Z16, Z13
+	VMAXPS       Z13, Z24, Z13
 	VMOVUPS      Z13, 64(R8)
 	VPORD        Z1, Z13, Z1
+	VMAXPS       Z14, Z24, Z14
+	VMOVUPS      Z14, 128(R8)
+	VPORD        Z2, Z14, Z2
 	ADDQ         R9, R8
-	VMAXPS       Z14, Z16, Z14
-	VMOVUPS      Z14, (R8)
-	VPORD        Z0, Z14, Z0
-	VMAXPS       Z15, Z16, Z15
-	VMOVUPS      Z15, 64(R8)
-	VPORD        Z1, Z15, Z1
+	VMAXPS       Z15, Z24, Z15
+	VMOVUPS      Z15, (R8)
+	VPORD        Z0, Z15, Z0
+	VMAXPS       Z16, Z24, Z16
+	VMOVUPS      Z16, 64(R8)
+	VPORD        Z1, Z16, Z1
+	VMAXPS       Z17, Z24, Z17
+	VMOVUPS      Z17, 128(R8)
+	VPORD        Z2, Z17, Z2
+	ADDQ         R9, R8
+	VMAXPS       Z18, Z24, Z18
+	VMOVUPS      Z18, (R8)
+	VPORD        Z0, Z18, Z0
+	VMAXPS       Z19, Z24, Z19
+	VMOVUPS      Z19, 64(R8)
+	VPORD        Z1, Z19, Z1
+	VMAXPS       Z20, Z24, Z20
+	VMOVUPS      Z20, 128(R8)
+	VPORD        Z2, Z20, Z2
+	ADDQ         R9, R8
+	VMAXPS       Z21, Z24, Z21
+	VMOVUPS      Z21, (R8)
+	VPORD        Z0, Z21, Z0
+	VMAXPS       Z22, Z24, Z22
+	VMOVUPS      Z22, 64(R8)
+	VPORD        Z1, Z22, Z1
+	VMAXPS       Z23, Z24, Z23
+	VMOVUPS      Z23, 128(R8)
+	VPORD        Z2, Z23, Z2
 	MOVQ         mask+88(FP), R8
 	TESTQ        R8, R8
-	JZ           masked2
-	VPXORD       Z19, Z19, Z19
-	VCMPPS       $0x04, Z19, Z0, K1
+	JZ           masked3
+	VPXORD       Z28, Z28, Z28
+	VCMPPS       $0x04, Z28, Z0, K1
 	KMOVW        K1, R9
 	ORW          R9, (R8)
-	VCMPPS       $0x04, Z19, Z1, K1
+	VCMPPS       $0x04, Z28, Z1, K1
 	KMOVW        K1, R9
 	ORW          R9, 2(R8)
-	ADDQ         $0x00000004, R8
+	VCMPPS       $0x04, Z28, Z2, K1
+	KMOVW        K1, R9
+	ORW          R9, 4(R8)
+	ADDQ         $0x00000006, R8
 	MOVQ         R8, mask+88(FP)
 
-masked2:
+masked3:
 	ADDQ panelStride+40(FP), DI
 	ADDQ panelStride+40(FP), DI
-	SUBQ $0x00000002, panels+72(FP)
-	JMP  panels2
+	ADDQ panelStride+40(FP), DI
+	SUBQ $0x00000003, panels+72(FP)
+	JMP  panels3
 
 panel1:
 	CMPQ    panels+72(FP), $0x01
@@ -440,8 +514,8 @@ store1:
 	MOVQ         mask+88(FP), R8
 	TESTQ        R8, R8
 	JZ           masked1
-	VPXORD       Z20, Z20, Z20
-	VCMPPS       $0x04, Z20, Z0, K1
+	VPXORD       Z29, Z29, Z29
+	VCMPPS       $0x04, Z29, Z0, K1
 	KMOVW        K1, R9
 	ORW          R9, (R8)
 	ADDQ         $0x00000002, R8
@@ -449,349 +523,6 @@ store1:
 
 masked1:
 	ADDQ panelStride+40(FP), DI
-	SUBQ $0x00000001, panels+72(FP)
-	JMP  panel1
-
-done:
-	VZEROUPPER
-	RET
-
-// func layer12AVX512(out *float32, outStride int, in *float32, inStride int, w *float32, panelStride int, bias *float32, list *int32, n int, panels int, floor float32, mask *uint64, maskByte int)
-// Requires: AVX, AVX512F, MMX+
-TEXT ·layer12AVX512(SB), NOSPLIT, $0-104
-	MOVQ maskByte+96(FP), AX
-	CMPQ mask+88(FP), $0x00
-	JE   begin
-	ADDQ AX, mask+88(FP)
-
-begin:
-	MOVQ in+16(FP), AX
-	MOVQ inStride+24(FP), CX
-	LEAQ (CX)(CX*2), DX
-	LEAQ (DX)(CX*2), BX
-	LEAQ (BX)(CX*2), SI
-	LEAQ (SI)(CX*2), DI
-	LEAQ (DI)(CX*2), R8
-	MOVQ w+32(FP), R9
-
-panels2:
-	CMPQ    panels+72(FP), $0x02
-	JL      panel1
-	MOVQ    R9, R10
-	ADDQ    panelStride+40(FP), R10
-	MOVQ    bias+48(FP), R11
-	VMOVUPS (R11), Z0
-	VMOVAPS Z0, Z2
-	VMOVAPS Z0, Z4
-	VMOVAPS Z0, Z6
-	VMOVAPS Z0, Z8
-	VMOVAPS Z0, Z10
-	VMOVAPS Z0, Z12
-	VMOVAPS Z0, Z14
-	VMOVAPS Z0, Z16
-	VMOVAPS Z0, Z18
-	VMOVAPS Z0, Z20
-	VMOVAPS Z0, Z22
-	VMOVUPS 64(R11), Z1
-	VMOVAPS Z1, Z3
-	VMOVAPS Z1, Z5
-	VMOVAPS Z1, Z7
-	VMOVAPS Z1, Z9
-	VMOVAPS Z1, Z11
-	VMOVAPS Z1, Z13
-	VMOVAPS Z1, Z15
-	VMOVAPS Z1, Z17
-	VMOVAPS Z1, Z19
-	VMOVAPS Z1, Z21
-	VMOVAPS Z1, Z23
-	ADDQ    $0x00000080, R11
-	MOVQ    R11, bias+48(FP)
-	MOVQ    list+56(FP), R11
-	MOVQ    n+64(FP), R12
-	TESTQ   R12, R12
-	JZ      store2
-	LEAQ    (R11)(R12*4), R11
-	NEGQ    R12
-
-k2:
-	MOVL         (R11)(R12*4), R13
-	LEAQ         (AX)(R13*4), R14
-	SHLQ         $0x06, R13
-	VMOVUPS      (R9)(R13*1), Z24
-	VMOVUPS      (R10)(R13*1), Z25
-	MOVL         48(R11)(R12*4), R13
-	SHLQ         $0x06, R13
-	PREFETCHT0   (R9)(R13*1)
-	PREFETCHT0   (R10)(R13*1)
-	VBROADCASTSS (R14), Z26
-	VFMADD231PS  Z26, Z24, Z0
-	VFMADD231PS  Z26, Z25, Z1
-	VBROADCASTSS (R14)(CX*1), Z26
-	VFMADD231PS  Z26, Z24, Z2
-	VFMADD231PS  Z26, Z25, Z3
-	VBROADCASTSS (R14)(CX*2), Z26
-	VFMADD231PS  Z26, Z24, Z4
-	VFMADD231PS  Z26, Z25, Z5
-	VBROADCASTSS (R14)(DX*1), Z26
-	VFMADD231PS  Z26, Z24, Z6
-	VFMADD231PS  Z26, Z25, Z7
-	VBROADCASTSS (R14)(CX*4), Z26
-	VFMADD231PS  Z26, Z24, Z8
-	VFMADD231PS  Z26, Z25, Z9
-	VBROADCASTSS (R14)(BX*1), Z26
-	VFMADD231PS  Z26, Z24, Z10
-	VFMADD231PS  Z26, Z25, Z11
-	VBROADCASTSS (R14)(DX*2), Z26
-	VFMADD231PS  Z26, Z24, Z12
-	VFMADD231PS  Z26, Z25, Z13
-	VBROADCASTSS (R14)(SI*1), Z26
-	VFMADD231PS  Z26, Z24, Z14
-	VFMADD231PS  Z26, Z25, Z15
-	VBROADCASTSS (R14)(CX*8), Z26
-	VFMADD231PS  Z26, Z24, Z16
-	VFMADD231PS  Z26, Z25, Z17
-	VBROADCASTSS (R14)(DI*1), Z26
-	VFMADD231PS  Z26, Z24, Z18
-	VFMADD231PS  Z26, Z25, Z19
-	VBROADCASTSS (R14)(BX*2), Z26
-	VFMADD231PS  Z26, Z24, Z20
-	VFMADD231PS  Z26, Z25, Z21
-	VBROADCASTSS (R14)(R8*1), Z26
-	VFMADD231PS  Z26, Z24, Z22
-	VFMADD231PS  Z26, Z25, Z23
-	INCQ         R12
-	JNZ          k2
-
-store2:
-	VBROADCASTSS floor+80(FP), Z24
-	MOVQ         out+0(FP), R10
-	MOVQ         outStride+8(FP), R11
-	LEAQ         128(R10), R12
-	MOVQ         R12, out+0(FP)
-	VMAXPS       Z0, Z24, Z0
-	VMOVUPS      Z0, (R10)
-	VMAXPS       Z1, Z24, Z1
-	VMOVUPS      Z1, 64(R10)
-	ADDQ         R11, R10
-	VMAXPS       Z2, Z24, Z2
-	VMOVUPS      Z2, (R10)
-	VPORD        Z0, Z2, Z0
-	VMAXPS       Z3, Z24, Z3
-	VMOVUPS      Z3, 64(R10)
-	VPORD        Z1, Z3, Z1
-	ADDQ         R11, R10
-	VMAXPS       Z4, Z24, Z4
-	VMOVUPS      Z4, (R10)
-	VPORD        Z0, Z4, Z0
-	VMAXPS       Z5, Z24, Z5
-	VMOVUPS      Z5, 64(R10)
-	VPORD        Z1, Z5, Z1
-	ADDQ         R11, R10
-	VMAXPS       Z6, Z24, Z6
-	VMOVUPS      Z6, (R10)
-	VPORD        Z0, Z6, Z0
-	VMAXPS       Z7, Z24, Z7
-	VMOVUPS      Z7, 64(R10)
-	VPORD        Z1, Z7, Z1
-	ADDQ         R11, R10
-	VMAXPS       Z8, Z24, Z8
-	VMOVUPS      Z8, (R10)
-	VPORD        Z0, Z8, Z0
-	VMAXPS       Z9, Z24, Z9
-	VMOVUPS      Z9, 64(R10)
-	VPORD        Z1, Z9, Z1
-	ADDQ         R11, R10
-	VMAXPS       Z10, Z24, Z10
-	VMOVUPS      Z10, (R10)
-	VPORD        Z0, Z10, Z0
-	VMAXPS       Z11, Z24, Z11
-	VMOVUPS      Z11, 64(R10)
-	VPORD        Z1, Z11, Z1
-	ADDQ         R11, R10
-	VMAXPS       Z12, Z24, Z12
-	VMOVUPS      Z12, (R10)
-	VPORD        Z0, Z12, Z0
-	VMAXPS       Z13, Z24, Z13
-	VMOVUPS      Z13, 64(R10)
-	VPORD        Z1, Z13, Z1
-	ADDQ         R11, R10
-	VMAXPS       Z14, Z24, Z14
-	VMOVUPS      Z14, (R10)
-	VPORD        Z0, Z14, Z0
-	VMAXPS       Z15, Z24, Z15
-	VMOVUPS      Z15, 64(R10)
-	VPORD        Z1, Z15, Z1
-	ADDQ         R11, R10
-	VMAXPS       Z16, Z24, Z16
-	VMOVUPS      Z16, (R10)
-	VPORD        Z0, Z16, Z0
-	VMAXPS       Z17, Z24, Z17
-	VMOVUPS      Z17, 64(R10)
-	VPORD        Z1, Z17, Z1
-	ADDQ         R11, R10
-	VMAXPS       Z18, Z24, Z18
-	VMOVUPS      Z18, (R10)
-	VPORD        Z0, Z18, Z0
-	VMAXPS       Z19, Z24, Z19
-	VMOVUPS      Z19, 64(R10)
-	VPORD        Z1, Z19, Z1
-	ADDQ         R11, R10
-	VMAXPS       Z20, Z24, Z20
-	VMOVUPS      Z20, (R10)
-	VPORD        Z0, Z20, Z0
-	VMAXPS       Z21, Z24, Z21
-	VMOVUPS      Z21, 64(R10)
-	VPORD        Z1, Z21, Z1
-	ADDQ         R11, R10
-	VMAXPS       Z22, Z24, Z22
-	VMOVUPS      Z22, (R10)
-	VPORD        Z0, Z22, Z0
-	VMAXPS       Z23, Z24, Z23
-	VMOVUPS      Z23, 64(R10)
-	VPORD        Z1, Z23, Z1
-	MOVQ         mask+88(FP), R10
-	TESTQ        R10, R10
-	JZ           masked2
-	VPXORD       Z27, Z27, Z27
-	VCMPPS       $0x04, Z27, Z0, K1
-	KMOVW        K1, R11
-	ORW          R11, (R10)
-	VCMPPS       $0x04, Z27, Z1, K1
-	KMOVW        K1, R11
-	ORW          R11, 2(R10)
-	ADDQ         $0x00000004, R10
-	MOVQ         R10, mask+88(FP)
-
-masked2:
-	ADDQ panelStride+40(FP), R9
-	ADDQ panelStride+40(FP), R9
-	SUBQ $0x00000002, panels+72(FP)
-	JMP  panels2
-
-panel1:
-	CMPQ    panels+72(FP), $0x01
-	JL      done
-	MOVQ    bias+48(FP), R10
-	VMOVUPS (R10), Z0
-	VMOVAPS Z0, Z1
-	VMOVAPS Z0, Z2
-	VMOVAPS Z0, Z3
-	VMOVAPS Z0, Z4
-	VMOVAPS Z0, Z5
-	VMOVAPS Z0, Z6
-	VMOVAPS Z0, Z7
-	VMOVAPS Z0, Z8
-	VMOVAPS Z0, Z9
-	VMOVAPS Z0, Z10
-	VMOVAPS Z0, Z11
-	ADDQ    $0x00000040, R10
-	MOVQ    R10, bias+48(FP)
-	MOVQ    list+56(FP), R10
-	MOVQ    n+64(FP), R11
-	TESTQ   R11, R11
-	JZ      store1
-	LEAQ    (R10)(R11*4), R10
-	NEGQ    R11
-
-k1:
-	MOVL         (R10)(R11*4), R12
-	LEAQ         (AX)(R12*4), R13
-	SHLQ         $0x06, R12
-	VMOVUPS      (R9)(R12*1), Z12
-	MOVL         48(R10)(R11*4), R12
-	SHLQ         $0x06, R12
-	PREFETCHT0   (R9)(R12*1)
-	VBROADCASTSS (R13), Z13
-	VFMADD231PS  Z13, Z12, Z0
-	VBROADCASTSS (R13)(CX*1), Z13
-	VFMADD231PS  Z13, Z12, Z1
-	VBROADCASTSS (R13)(CX*2), Z13
-	VFMADD231PS  Z13, Z12, Z2
-	VBROADCASTSS (R13)(DX*1), Z13
-	VFMADD231PS  Z13, Z12, Z3
-	VBROADCASTSS (R13)(CX*4), Z13
-	VFMADD231PS  Z13, Z12, Z4
-	VBROADCASTSS (R13)(BX*1), Z13
-	VFMADD231PS  Z13, Z12, Z5
-	VBROADCASTSS (R13)(DX*2), Z13
-	VFMADD231PS  Z13, Z12, Z6
-	VBROADCASTSS (R13)(SI*1), Z13
-	VFMADD231PS  Z13, Z12, Z7
-	VBROADCASTSS (R13)(CX*8), Z13
-	VFMADD231PS  Z13, Z12, Z8
-	VBROADCASTSS (R13)(DI*1), Z13
-	VFMADD231PS  Z13, Z12, Z9
-	VBROADCASTSS (R13)(BX*2), Z13
-	VFMADD231PS  Z13, Z12, Z10
-	VBROADCASTSS (R13)(R8*1), Z13
-	VFMADD231PS  Z13, Z12, Z11
-	INCQ         R11
-	JNZ          k1
-
-store1:
-	VBROADCASTSS floor+80(FP), Z12
-	MOVQ         out+0(FP), R10
-	MOVQ         outStride+8(FP), R11
-	LEAQ         64(R10), R12
-	MOVQ         R12, out+0(FP)
-	VMAXPS       Z0, Z12, Z0
-	VMOVUPS      Z0, (R10)
-	ADDQ         R11, R10
-	VMAXPS       Z1, Z12, Z1
-	VMOVUPS      Z1, (R10)
-	VPORD        Z0, Z1, Z0
-	ADDQ         R11, R10
-	VMAXPS       Z2, Z12, Z2
-	VMOVUPS      Z2, (R10)
-	VPORD        Z0, Z2, Z0
-	ADDQ         R11, R10
-	VMAXPS       Z3, Z12, Z3
-	VMOVUPS      Z3, (R10)
-	VPORD        Z0, Z3, Z0
-	ADDQ         R11, R10
-	VMAXPS       Z4, Z12, Z4
-	VMOVUPS      Z4, (R10)
-	VPORD        Z0, Z4, Z0
-	ADDQ         R11, R10
-	VMAXPS       Z5, Z12, Z5
-	VMOVUPS      Z5, (R10)
-	VPORD        Z0, Z5, Z0
-	ADDQ         R11, R10
-	VMAXPS       Z6, Z12, Z6
-	VMOVUPS      Z6, (R10)
-	VPORD        Z0, Z6, Z0
-	ADDQ         R11, R10
-	VMAXPS       Z7, Z12, Z7
-	VMOVUPS      Z7, (R10)
-	VPORD        Z0, Z7, Z0
-	ADDQ         R11, R10
-	VMAXPS       Z8, Z12, Z8
-	VMOVUPS      Z8, (R10)
-	VPORD        Z0, Z8, Z0
-	ADDQ         R11, R10
-	VMAXPS       Z9, Z12, Z9
-	VMOVUPS      Z9, (R10)
-	VPORD        Z0, Z9, Z0
-	ADDQ         R11, R10
-	VMAXPS       Z10, Z12, Z10
-	VMOVUPS      Z10, (R10)
-	VPORD        Z0, Z10, Z0
-	ADDQ         R11, R10
-	VMAXPS       Z11, Z12, Z11
-	VMOVUPS      Z11, (R10)
-	VPORD        Z0, Z11, Z0
-	MOVQ         mask+88(FP), R10
-	TESTQ        R10, R10
-	JZ           masked1
-	VPXORD       Z28, Z28, Z28
-	VCMPPS       $0x04, Z28, Z0, K1
-	KMOVW        K1, R11
-	ORW          R11, (R10)
-	ADDQ         $0x00000002, R10
-	MOVQ         R10, mask+88(FP)
-
-masked1:
-	ADDQ panelStride+40(FP), R9
 	SUBQ $0x00000001, panels+72(FP)
 	JMP  panel1
 

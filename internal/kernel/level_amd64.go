@@ -15,9 +15,9 @@ func accelerated() (faster []*level) {
 		return nil
 	}
 	if x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL {
-		layer := assembled{group: 2, tile: 12, call: [13]layerFunc{4: layer4AVX512, 8: layer8AVX512, 12: layer12AVX512}}
+		layer := assembled{group: 3, tile: 8, call: [13]layerFunc{4: layer4AVX512, 8: layer8AVX512}}
 		faster = append(faster, &level{
-			name: "avx512", rows: 12, layer: layer.run, steps: stepsWith(stepsAVX512), prefetch: prefetchWith(prefetchAVX512),
+			name: "avx512", rows: 8, layer: layer.run, steps: stepsWith(stepsAVX512), prefetch: prefetchWith(prefetchAVX512),
 			list: compress, dot: dotWith(dotAVX512), fma: fmaAVX512, flop: 12 * 16 * 2,
 		})
 	}

@@ -39,7 +39,7 @@ func (g *generator) perPanel() int { return panelBytes / g.bytes }
 
 func avx512() generator {
 	return generator{
-		suffix: "AVX512", rows: []int{4, 8, 12}, panels: 2, chunk: 4, ahead: 12, bytes: 64,
+		suffix: "AVX512", rows: []int{4, 8}, panels: 3, chunk: 4, ahead: 12, bytes: 64,
 		vector: func() reg.VecVirtual { return build.ZMM() },
 		zero:   func(v reg.VecVirtual) { build.VPXORD(v, v, v) },
 		or:     func(a, b, dst reg.VecVirtual) { build.VPORD(a, b, dst) },
@@ -148,17 +148,15 @@ func (g *generator) layer(rows int) {
 func (g *generator) layerPanels(rows, panels int, in reg.GPVirtual, strides rowsFrom, w reg.GPVirtual) {
 	id := fmt.Sprint(panels)
 	width := panels * g.perPanel() // vectors
-	second := reg.GPVirtual(nil)
-	if panels == 2 {
-		second = build.GP64()
-		build.MOVQ(w, second)
-		build.ADDQ(stack("panelStride"), second)
+	base := []reg.GPVirtual{w} // of each panel
+	for p := 1; p < panels; p++ {
+		next := build.GP64()
+		build.MOVQ(base[p-1], next)
+		build.ADDQ(stack("panelStride"), next)
+		base = append(base, next)
 	}
-	weight := func(v int, base reg.GPVirtual, off reg.Register) operand.Mem {
-		if panels == 2 && v >= g.perPanel() {
-			base, v = second, v-g.perPanel()
-		}
-		return operand.Mem{Base: base, Index: off, Scale: 1, Disp: v * g.bytes}
+	weight := func(v int, off reg.Register) operand.Mem {
+		return operand.Mem{Base: base[v/g.perPanel()], Index: off, Scale: 1, Disp: v % g.perPanel() * g.bytes}
 	}
 
 	// accumulators start at the bias
@@ -188,7 +186,7 @@ func (g *generator) layerPanels(rows, panels int, in reg.GPVirtual, strides rows
 	build.SHLQ(operand.Imm(6), k)
 	weights := g.vectors(width)
 	for v := range weights {
-		build.VMOVUPS(weight(v, w, k), weights[v])
+		build.VMOVUPS(weight(v, k), weights[v])
 	}
 	if g.ahead > 0 {
 		// A list jumps, which the processor does not foresee. Past the end of the
@@ -196,7 +194,7 @@ func (g *generator) layerPanels(rows, panels int, in reg.GPVirtual, strides rows
 		build.MOVL(operand.Mem{Base: list, Index: n, Scale: 4, Disp: 4 * g.ahead}, k.As32())
 		build.SHLQ(operand.Imm(6), k)
 		for v := 0; v < width; v += g.perPanel() {
-			build.PREFETCHT0(weight(v, w, k))
+			build.PREFETCHT0(weight(v, k))
 		}
 	}
 	for t := range rows {
