@@ -34,8 +34,9 @@ func NewTile(rows, width int) Tile {
 // Row returns row t, of Stride elements.
 func (t Tile) Row(i int) []float32 { return t.Values[i*t.Stride : (i+1)*t.Stride] }
 
-// TileRows returns the number of rows that Layer is fastest at; any multiple is
-// as good for dense layers, and a list is shortest for as few rows as fill a tile.
+// TileRows returns the number of rows that Layer takes at once, at most 12. Fewer
+// rows waste what the others could have done; more are taken in turns, which is
+// as fast for dense layers, but their common list is longer.
 func TileRows() int { return current.rows }
 
 // Mask holds a bit per column.
