@@ -148,7 +148,7 @@ func (g *generator) layer(rows int) {
 func (g *generator) layerPanels(rows, panels int, in reg.GPVirtual, strides rowsFrom, w reg.GPVirtual) {
 	id := fmt.Sprint(panels)
 	width := panels * g.perPanel() // vectors
-	base := []reg.GPVirtual{w} // of each panel
+	base := []reg.GPVirtual{w}     // of each panel
 	for p := 1; p < panels; p++ {
 		next := build.GP64()
 		build.MOVQ(base[p-1], next)
