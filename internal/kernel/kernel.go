@@ -4,7 +4,7 @@
 // rounding of sums, so each has its own bits; Name says which one runs.
 // docs/kernels.md is the tour.
 //
-// Affine, AddProduct, Axpy and ReLU are portable only. Their matrices are [in,
+// Affine, AddProduct and Axpy are portable only. Their matrices are [in,
 // out], row-major, as Pack makes them.
 package kernel
 
@@ -70,12 +70,5 @@ func Axpy(y []float32, a float32, x []float32) {
 	x = x[:len(y)]
 	for o := range y {
 		y[o] += float32(a * x[o])
-	}
-}
-
-// ReLU sets negative values to 0.
-func ReLU(x []float32) {
-	for i, v := range x {
-		x[i] = max(v, 0)
 	}
 }

@@ -64,17 +64,6 @@ func TestPackTransposes(t *testing.T) {
 	}
 }
 
-func TestDotAndReLU(t *testing.T) {
-	x, y := []float32{1, -2, 3}, []float32{4, 5, -6}
-	if got := Dot(x, y); got != 4-10-18 {
-		t.Errorf("dot %v", got)
-	}
-	ReLU(y)
-	if y[0] != 4 || y[1] != 5 || y[2] != 0 {
-		t.Errorf("relu %v", y)
-	}
-}
-
 func BenchmarkAffine400(b *testing.B) {
 	r := rand.New(rand.NewPCG(1, 2))
 	x, w, y := make([]float32, 400), make([]float32, 400*400), make([]float32, 400)
