@@ -442,6 +442,736 @@ line:
 	JNZ        row
 	RET
 
+// func product6AVX2(out *float32, in *float32, w *float32, wStride int, bias *float32, units *int32, list *int32, n int, panels int, floor float32)
+// Requires: AVX, FMA3
+TEXT ·product6AVX2(SB), NOSPLIT, $0-76
+	MOVQ    units+40(FP), AX
+	MOVQ    wStride+24(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVLQSX (AX), BX
+	IMULQ   CX, BX
+	ADDQ    DX, BX
+	MOVLQSX 4(AX), SI
+	IMULQ   CX, SI
+	ADDQ    DX, SI
+	MOVLQSX 8(AX), DI
+	IMULQ   CX, DI
+	ADDQ    DX, DI
+	MOVLQSX 12(AX), R8
+	IMULQ   CX, R8
+	ADDQ    DX, R8
+	MOVLQSX 16(AX), R9
+	IMULQ   CX, R9
+	ADDQ    DX, R9
+	MOVLQSX 20(AX), AX
+	IMULQ   CX, AX
+	ADDQ    DX, AX
+	MOVQ    in+8(FP), CX
+
+panels1:
+	CMPQ         panels+64(FP), $0x01
+	JL           done
+	MOVQ         bias+32(FP), DX
+	MOVQ         units+40(FP), R10
+	MOVLQSX      (R10), R11
+	VBROADCASTSS (DX)(R11*4), Y0
+	VMOVAPS      Y0, Y1
+	MOVLQSX      4(R10), R11
+	VBROADCASTSS (DX)(R11*4), Y2
+	VMOVAPS      Y2, Y3
+	MOVLQSX      8(R10), R11
+	VBROADCASTSS (DX)(R11*4), Y4
+	VMOVAPS      Y4, Y5
+	MOVLQSX      12(R10), R11
+	VBROADCASTSS (DX)(R11*4), Y6
+	VMOVAPS      Y6, Y7
+	MOVLQSX      16(R10), R11
+	VBROADCASTSS (DX)(R11*4), Y8
+	VMOVAPS      Y8, Y9
+	MOVLQSX      20(R10), R11
+	VBROADCASTSS (DX)(R11*4), Y10
+	VMOVAPS      Y10, Y11
+	MOVQ         list+48(FP), DX
+	MOVQ         n+56(FP), R10
+	TESTQ        R10, R10
+	JZ           store1
+	LEAQ         (DX)(R10*4), DX
+	NEGQ         R10
+
+k1:
+	MOVL         (DX)(R10*4), R11
+	LEAQ         (R11)(R11*2), R12
+	SHLQ         $0x06, R12
+	VMOVUPS      (CX)(R12*1), Y12
+	VMOVUPS      32(CX)(R12*1), Y13
+	VBROADCASTSS (BX)(R11*4), Y14
+	VFMADD231PS  Y14, Y12, Y0
+	VFMADD231PS  Y14, Y13, Y1
+	VBROADCASTSS (SI)(R11*4), Y14
+	VFMADD231PS  Y14, Y12, Y2
+	VFMADD231PS  Y14, Y13, Y3
+	VBROADCASTSS (DI)(R11*4), Y14
+	VFMADD231PS  Y14, Y12, Y4
+	VFMADD231PS  Y14, Y13, Y5
+	VBROADCASTSS (R8)(R11*4), Y14
+	VFMADD231PS  Y14, Y12, Y6
+	VFMADD231PS  Y14, Y13, Y7
+	VBROADCASTSS (R9)(R11*4), Y14
+	VFMADD231PS  Y14, Y12, Y8
+	VFMADD231PS  Y14, Y13, Y9
+	VBROADCASTSS (AX)(R11*4), Y14
+	VFMADD231PS  Y14, Y12, Y10
+	VFMADD231PS  Y14, Y13, Y11
+	INCQ         R10
+	JNZ          k1
+
+store1:
+	VBROADCASTSS floor+72(FP), Y12
+	MOVQ         out+0(FP), DX
+	MOVQ         units+40(FP), R10
+	MOVLQSX      (R10), R11
+	LEAQ         (R11)(R11*2), R11
+	SHLQ         $0x06, R11
+	VMAXPS       Y0, Y12, Y0
+	VMOVUPS      Y0, (DX)(R11*1)
+	VMAXPS       Y1, Y12, Y1
+	VMOVUPS      Y1, 32(DX)(R11*1)
+	MOVLQSX      4(R10), R11
+	LEAQ         (R11)(R11*2), R11
+	SHLQ         $0x06, R11
+	VMAXPS       Y2, Y12, Y2
+	VMOVUPS      Y2, (DX)(R11*1)
+	VMAXPS       Y3, Y12, Y3
+	VMOVUPS      Y3, 32(DX)(R11*1)
+	MOVLQSX      8(R10), R11
+	LEAQ         (R11)(R11*2), R11
+	SHLQ         $0x06, R11
+	VMAXPS       Y4, Y12, Y4
+	VMOVUPS      Y4, (DX)(R11*1)
+	VMAXPS       Y5, Y12, Y5
+	VMOVUPS      Y5, 32(DX)(R11*1)
+	MOVLQSX      12(R10), R11
+	LEAQ         (R11)(R11*2), R11
+	SHLQ         $0x06, R11
+	VMAXPS       Y6, Y12, Y6
+	VMOVUPS      Y6, (DX)(R11*1)
+	VMAXPS       Y7, Y12, Y7
+	VMOVUPS      Y7, 32(DX)(R11*1)
+	MOVLQSX      16(R10), R11
+	LEAQ         (R11)(R11*2), R11
+	SHLQ         $0x06, R11
+	VMAXPS       Y8, Y12, Y8
+	VMOVUPS      Y8, (DX)(R11*1)
+	VMAXPS       Y9, Y12, Y9
+	VMOVUPS      Y9, 32(DX)(R11*1)
+	MOVLQSX      20(R10), R11
+	LEAQ         (R11)(R11*2), R11
+	SHLQ         $0x06, R11
+	VMAXPS       Y10, Y12, Y10
+	VMOVUPS      Y10, (DX)(R11*1)
+	VMAXPS       Y11, Y12, Y11
+	VMOVUPS      Y11, 32(DX)(R11*1)
+	ADDQ         $0x00000040, CX
+	ADDQ         $0x00000040, out+0(FP)
+	DECQ         panels+64(FP)
+	JMP          panels1
+
+done:
+	VZEROUPPER
+	RET
+
+// func crossAVX2(out *float32, x *float32, x0 *float32, z *float32, list *int32, n int)
+// Requires: AVX, FMA3
+TEXT ·crossAVX2(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ x0+16(FP), DX
+	MOVQ z+24(FP), BX
+	MOVQ list+32(FP), SI
+	MOVQ n+40(FP), DI
+	LEAQ (SI)(DI*4), SI
+	NEGQ DI
+
+element:
+	MOVL        (SI)(DI*4), R8
+	LEAQ        (R8)(R8*2), R8
+	SHLQ        $0x06, R8
+	VMOVUPS     (CX)(R8*1), Y0
+	VMOVUPS     (DX)(R8*1), Y1
+	VFMADD231PS (BX)(R8*1), Y1, Y0
+	VMOVUPS     Y0, (AX)(R8*1)
+	VMOVUPS     32(CX)(R8*1), Y0
+	VMOVUPS     32(DX)(R8*1), Y1
+	VFMADD231PS 32(BX)(R8*1), Y1, Y0
+	VMOVUPS     Y0, 32(AX)(R8*1)
+	VMOVUPS     64(CX)(R8*1), Y0
+	VMOVUPS     64(DX)(R8*1), Y1
+	VFMADD231PS 64(BX)(R8*1), Y1, Y0
+	VMOVUPS     Y0, 64(AX)(R8*1)
+	VMOVUPS     96(CX)(R8*1), Y0
+	VMOVUPS     96(DX)(R8*1), Y1
+	VFMADD231PS 96(BX)(R8*1), Y1, Y0
+	VMOVUPS     Y0, 96(AX)(R8*1)
+	VMOVUPS     128(CX)(R8*1), Y0
+	VMOVUPS     128(DX)(R8*1), Y1
+	VFMADD231PS 128(BX)(R8*1), Y1, Y0
+	VMOVUPS     Y0, 128(AX)(R8*1)
+	VMOVUPS     160(CX)(R8*1), Y0
+	VMOVUPS     160(DX)(R8*1), Y1
+	VFMADD231PS 160(BX)(R8*1), Y1, Y0
+	VMOVUPS     Y0, 160(AX)(R8*1)
+	INCQ        DI
+	JNZ         element
+	VZEROUPPER
+	RET
+
+// func tanhAVX2(out *float32, in *float32, scale *float32, n int)
+// Requires: AVX, AVX2, FMA3
+TEXT ·tanhAVX2(SB), NOSPLIT, $0-32
+	MOVQ    out+0(FP), AX
+	MOVQ    in+8(FP), CX
+	MOVQ    scale+16(FP), DX
+	MOVQ    n+24(FP), BX
+	VMOVUPS tanhLimit<>+0(SB), Y0
+	VMOVUPS tanhOne<>+0(SB), Y1
+	VMOVUPS tanhMagnitude<>+0(SB), Y2
+
+element:
+	VMOVUPS     (CX), Y3
+	VANDPS      Y3, Y2, Y4
+	VCMPPS      $0x05, tanhTiny<>+0(SB), Y4, Y4
+	VANDPS      Y4, Y3, Y3
+	VANDPS      Y3, Y2, Y4
+	VADDPS      Y4, Y4, Y4
+	VMINPS      Y4, Y0, Y4
+	VMULPS      tanhLog2e<>+0(SB), Y4, Y5
+	VROUNDPS    $0x08, Y5, Y5
+	VMOVAPS     Y4, Y4
+	VFMADD231PS tanhHigh<>+0(SB), Y5, Y4
+	VFMADD231PS tanhLow<>+0(SB), Y5, Y4
+	VMOVUPS     tanhP7<>+0(SB), Y6
+	VFMADD213PS tanhP6<>+0(SB), Y4, Y6
+	VFMADD213PS tanhP5<>+0(SB), Y4, Y6
+	VFMADD213PS tanhP4<>+0(SB), Y4, Y6
+	VFMADD213PS tanhP3<>+0(SB), Y4, Y6
+	VFMADD213PS tanhP2<>+0(SB), Y4, Y6
+	VMULPS      Y4, Y4, Y7
+	VFMADD213PS Y4, Y7, Y6
+	VCVTPS2DQ   Y5, Y5
+	VPSLLD      $0x17, Y5, Y5
+	VPADDD      Y1, Y5, Y5
+	VSUBPS      Y1, Y5, Y7
+	VFMADD231PS Y5, Y6, Y7
+	VADDPS      tanhTwo<>+0(SB), Y7, Y6
+	VDIVPS      Y6, Y7, Y7
+	VANDNPS     Y3, Y2, Y3
+	VORPS       Y3, Y7, Y7
+	VMULPS      (DX), Y7, Y7
+	VANDPS      Y7, Y2, Y3
+	VCMPPS      $0x05, tanhTiny<>+0(SB), Y3, Y3
+	VANDPS      Y3, Y7, Y7
+	VMOVUPS     Y7, (AX)
+	VMOVUPS     32(CX), Y3
+	VANDPS      Y3, Y2, Y4
+	VCMPPS      $0x05, tanhTiny<>+0(SB), Y4, Y4
+	VANDPS      Y4, Y3, Y3
+	VANDPS      Y3, Y2, Y4
+	VADDPS      Y4, Y4, Y4
+	VMINPS      Y4, Y0, Y4
+	VMULPS      tanhLog2e<>+0(SB), Y4, Y5
+	VROUNDPS    $0x08, Y5, Y5
+	VMOVAPS     Y4, Y4
+	VFMADD231PS tanhHigh<>+0(SB), Y5, Y4
+	VFMADD231PS tanhLow<>+0(SB), Y5, Y4
+	VMOVUPS     tanhP7<>+0(SB), Y6
+	VFMADD213PS tanhP6<>+0(SB), Y4, Y6
+	VFMADD213PS tanhP5<>+0(SB), Y4, Y6
+	VFMADD213PS tanhP4<>+0(SB), Y4, Y6
+	VFMADD213PS tanhP3<>+0(SB), Y4, Y6
+	VFMADD213PS tanhP2<>+0(SB), Y4, Y6
+	VMULPS      Y4, Y4, Y7
+	VFMADD213PS Y4, Y7, Y6
+	VCVTPS2DQ   Y5, Y5
+	VPSLLD      $0x17, Y5, Y5
+	VPADDD      Y1, Y5, Y5
+	VSUBPS      Y1, Y5, Y7
+	VFMADD231PS Y5, Y6, Y7
+	VADDPS      tanhTwo<>+0(SB), Y7, Y6
+	VDIVPS      Y6, Y7, Y7
+	VANDNPS     Y3, Y2, Y3
+	VORPS       Y3, Y7, Y7
+	VMULPS      32(DX), Y7, Y7
+	VANDPS      Y7, Y2, Y3
+	VCMPPS      $0x05, tanhTiny<>+0(SB), Y3, Y3
+	VANDPS      Y3, Y7, Y7
+	VMOVUPS     Y7, 32(AX)
+	VMOVUPS     64(CX), Y3
+	VANDPS      Y3, Y2, Y4
+	VCMPPS      $0x05, tanhTiny<>+0(SB), Y4, Y4
+	VANDPS      Y4, Y3, Y3
+	VANDPS      Y3, Y2, Y4
+	VADDPS      Y4, Y4, Y4
+	VMINPS      Y4, Y0, Y4
+	VMULPS      tanhLog2e<>+0(SB), Y4, Y5
+	VROUNDPS    $0x08, Y5, Y5
+	VMOVAPS     Y4, Y4
+	VFMADD231PS tanhHigh<>+0(SB), Y5, Y4
+	VFMADD231PS tanhLow<>+0(SB), Y5, Y4
+	VMOVUPS     tanhP7<>+0(SB), Y6
+	VFMADD213PS tanhP6<>+0(SB), Y4, Y6
+	VFMADD213PS tanhP5<>+0(SB), Y4, Y6
+	VFMADD213PS tanhP4<>+0(SB), Y4, Y6
+	VFMADD213PS tanhP3<>+0(SB), Y4, Y6
+	VFMADD213PS tanhP2<>+0(SB), Y4, Y6
+	VMULPS      Y4, Y4, Y7
+	VFMADD213PS Y4, Y7, Y6
+	VCVTPS2DQ   Y5, Y5
+	VPSLLD      $0x17, Y5, Y5
+	VPADDD      Y1, Y5, Y5
+	VSUBPS      Y1, Y5, Y7
+	VFMADD231PS Y5, Y6, Y7
+	VADDPS      tanhTwo<>+0(SB), Y7, Y6
+	VDIVPS      Y6, Y7, Y7
+	VANDNPS     Y3, Y2, Y3
+	VORPS       Y3, Y7, Y7
+	VMULPS      64(DX), Y7, Y7
+	VANDPS      Y7, Y2, Y3
+	VCMPPS      $0x05, tanhTiny<>+0(SB), Y3, Y3
+	VANDPS      Y3, Y7, Y7
+	VMOVUPS     Y7, 64(AX)
+	VMOVUPS     96(CX), Y3
+	VANDPS      Y3, Y2, Y4
+	VCMPPS      $0x05, tanhTiny<>+0(SB), Y4, Y4
+	VANDPS      Y4, Y3, Y3
+	VANDPS      Y3, Y2, Y4
+	VADDPS      Y4, Y4, Y4
+	VMINPS      Y4, Y0, Y4
+	VMULPS      tanhLog2e<>+0(SB), Y4, Y5
+	VROUNDPS    $0x08, Y5, Y5
+	VMOVAPS     Y4, Y4
+	VFMADD231PS tanhHigh<>+0(SB), Y5, Y4
+	VFMADD231PS tanhLow<>+0(SB), Y5, Y4
+	VMOVUPS     tanhP7<>+0(SB), Y6
+	VFMADD213PS tanhP6<>+0(SB), Y4, Y6
+	VFMADD213PS tanhP5<>+0(SB), Y4, Y6
+	VFMADD213PS tanhP4<>+0(SB), Y4, Y6
+	VFMADD213PS tanhP3<>+0(SB), Y4, Y6
+	VFMADD213PS tanhP2<>+0(SB), Y4, Y6
+	VMULPS      Y4, Y4, Y7
+	VFMADD213PS Y4, Y7, Y6
+	VCVTPS2DQ   Y5, Y5
+	VPSLLD      $0x17, Y5, Y5
+	VPADDD      Y1, Y5, Y5
+	VSUBPS      Y1, Y5, Y7
+	VFMADD231PS Y5, Y6, Y7
+	VADDPS      tanhTwo<>+0(SB), Y7, Y6
+	VDIVPS      Y6, Y7, Y7
+	VANDNPS     Y3, Y2, Y3
+	VORPS       Y3, Y7, Y7
+	VMULPS      96(DX), Y7, Y7
+	VANDPS      Y7, Y2, Y3
+	VCMPPS      $0x05, tanhTiny<>+0(SB), Y3, Y3
+	VANDPS      Y3, Y7, Y7
+	VMOVUPS     Y7, 96(AX)
+	VMOVUPS     128(CX), Y3
+	VANDPS      Y3, Y2, Y4
+	VCMPPS      $0x05, tanhTiny<>+0(SB), Y4, Y4
+	VANDPS      Y4, Y3, Y3
+	VANDPS      Y3, Y2, Y4
+	VADDPS      Y4, Y4, Y4
+	VMINPS      Y4, Y0, Y4
+	VMULPS      tanhLog2e<>+0(SB), Y4, Y5
+	VROUNDPS    $0x08, Y5, Y5
+	VMOVAPS     Y4, Y4
+	VFMADD231PS tanhHigh<>+0(SB), Y5, Y4
+	VFMADD231PS tanhLow<>+0(SB), Y5, Y4
+	VMOVUPS     tanhP7<>+0(SB), Y6
+	VFMADD213PS tanhP6<>+0(SB), Y4, Y6
+	VFMADD213PS tanhP5<>+0(SB), Y4, Y6
+	VFMADD213PS tanhP4<>+0(SB), Y4, Y6
+	VFMADD213PS tanhP3<>+0(SB), Y4, Y6
+	VFMADD213PS tanhP2<>+0(SB), Y4, Y6
+	VMULPS      Y4, Y4, Y7
+	VFMADD213PS Y4, Y7, Y6
+	VCVTPS2DQ   Y5, Y5
+	VPSLLD      $0x17, Y5, Y5
+	VPADDD      Y1, Y5, Y5
+	VSUBPS      Y1, Y5, Y7
+	VFMADD231PS Y5, Y6, Y7
+	VADDPS      tanhTwo<>+0(SB), Y7, Y6
+	VDIVPS      Y6, Y7, Y7
+	VANDNPS     Y3, Y2, Y3
+	VORPS       Y3, Y7, Y7
+	VMULPS      128(DX), Y7, Y7
+	VANDPS      Y7, Y2, Y3
+	VCMPPS      $0x05, tanhTiny<>+0(SB), Y3, Y3
+	VANDPS      Y3, Y7, Y7
+	VMOVUPS     Y7, 128(AX)
+	VMOVUPS     160(CX), Y3
+	VANDPS      Y3, Y2, Y4
+	VCMPPS      $0x05, tanhTiny<>+0(SB), Y4, Y4
+	VANDPS      Y4, Y3, Y3
+	VANDPS      Y3, Y2, Y4
+	VADDPS      Y4, Y4, Y4
+	VMINPS      Y4, Y0, Y4
+	VMULPS      tanhLog2e<>+0(SB), Y4, Y5
+	VROUNDPS    $0x08, Y5, Y5
+	VMOVAPS     Y4, Y4
+	VFMADD231PS tanhHigh<>+0(SB), Y5, Y4
+	VFMADD231PS tanhLow<>+0(SB), Y5, Y4
+	VMOVUPS     tanhP7<>+0(SB), Y6
+	VFMADD213PS tanhP6<>+0(SB), Y4, Y6
+	VFMADD213PS tanhP5<>+0(SB), Y4, Y6
+	VFMADD213PS tanhP4<>+0(SB), Y4, Y6
+	VFMADD213PS tanhP3<>+0(SB), Y4, Y6
+	VFMADD213PS tanhP2<>+0(SB), Y4, Y6
+	VMULPS      Y4, Y4, Y7
+	VFMADD213PS Y4, Y7, Y6
+	VCVTPS2DQ   Y5, Y5
+	VPSLLD      $0x17, Y5, Y5
+	VPADDD      Y1, Y5, Y5
+	VSUBPS      Y1, Y5, Y7
+	VFMADD231PS Y5, Y6, Y7
+	VADDPS      tanhTwo<>+0(SB), Y7, Y6
+	VDIVPS      Y6, Y7, Y7
+	VANDNPS     Y3, Y2, Y3
+	VORPS       Y3, Y7, Y7
+	VMULPS      160(DX), Y7, Y7
+	VANDPS      Y7, Y2, Y3
+	VCMPPS      $0x05, tanhTiny<>+0(SB), Y3, Y3
+	VANDPS      Y3, Y7, Y7
+	VMOVUPS     Y7, 160(AX)
+	ADDQ        $0x000000c0, CX
+	ADDQ        $0x000000c0, AX
+	DECQ        BX
+	JNZ         element
+	VZEROUPPER
+	RET
+
+DATA tanhTiny<>+0(SB)/4, $0x21800000
+DATA tanhTiny<>+4(SB)/4, $0x21800000
+DATA tanhTiny<>+8(SB)/4, $0x21800000
+DATA tanhTiny<>+12(SB)/4, $0x21800000
+DATA tanhTiny<>+16(SB)/4, $0x21800000
+DATA tanhTiny<>+20(SB)/4, $0x21800000
+DATA tanhTiny<>+24(SB)/4, $0x21800000
+DATA tanhTiny<>+28(SB)/4, $0x21800000
+DATA tanhTiny<>+32(SB)/4, $0x21800000
+DATA tanhTiny<>+36(SB)/4, $0x21800000
+DATA tanhTiny<>+40(SB)/4, $0x21800000
+DATA tanhTiny<>+44(SB)/4, $0x21800000
+DATA tanhTiny<>+48(SB)/4, $0x21800000
+DATA tanhTiny<>+52(SB)/4, $0x21800000
+DATA tanhTiny<>+56(SB)/4, $0x21800000
+DATA tanhTiny<>+60(SB)/4, $0x21800000
+GLOBL tanhTiny<>(SB), RODATA|NOPTR, $64
+
+DATA tanhLimit<>+0(SB)/4, $0x41a00000
+DATA tanhLimit<>+4(SB)/4, $0x41a00000
+DATA tanhLimit<>+8(SB)/4, $0x41a00000
+DATA tanhLimit<>+12(SB)/4, $0x41a00000
+DATA tanhLimit<>+16(SB)/4, $0x41a00000
+DATA tanhLimit<>+20(SB)/4, $0x41a00000
+DATA tanhLimit<>+24(SB)/4, $0x41a00000
+DATA tanhLimit<>+28(SB)/4, $0x41a00000
+DATA tanhLimit<>+32(SB)/4, $0x41a00000
+DATA tanhLimit<>+36(SB)/4, $0x41a00000
+DATA tanhLimit<>+40(SB)/4, $0x41a00000
+DATA tanhLimit<>+44(SB)/4, $0x41a00000
+DATA tanhLimit<>+48(SB)/4, $0x41a00000
+DATA tanhLimit<>+52(SB)/4, $0x41a00000
+DATA tanhLimit<>+56(SB)/4, $0x41a00000
+DATA tanhLimit<>+60(SB)/4, $0x41a00000
+GLOBL tanhLimit<>(SB), RODATA|NOPTR, $64
+
+DATA tanhLog2e<>+0(SB)/4, $0x3fb8aa3b
+DATA tanhLog2e<>+4(SB)/4, $0x3fb8aa3b
+DATA tanhLog2e<>+8(SB)/4, $0x3fb8aa3b
+DATA tanhLog2e<>+12(SB)/4, $0x3fb8aa3b
+DATA tanhLog2e<>+16(SB)/4, $0x3fb8aa3b
+DATA tanhLog2e<>+20(SB)/4, $0x3fb8aa3b
+DATA tanhLog2e<>+24(SB)/4, $0x3fb8aa3b
+DATA tanhLog2e<>+28(SB)/4, $0x3fb8aa3b
+DATA tanhLog2e<>+32(SB)/4, $0x3fb8aa3b
+DATA tanhLog2e<>+36(SB)/4, $0x3fb8aa3b
+DATA tanhLog2e<>+40(SB)/4, $0x3fb8aa3b
+DATA tanhLog2e<>+44(SB)/4, $0x3fb8aa3b
+DATA tanhLog2e<>+48(SB)/4, $0x3fb8aa3b
+DATA tanhLog2e<>+52(SB)/4, $0x3fb8aa3b
+DATA tanhLog2e<>+56(SB)/4, $0x3fb8aa3b
+DATA tanhLog2e<>+60(SB)/4, $0x3fb8aa3b
+GLOBL tanhLog2e<>(SB), RODATA|NOPTR, $64
+
+DATA tanhHigh<>+0(SB)/4, $0xbf317200
+DATA tanhHigh<>+4(SB)/4, $0xbf317200
+DATA tanhHigh<>+8(SB)/4, $0xbf317200
+DATA tanhHigh<>+12(SB)/4, $0xbf317200
+DATA tanhHigh<>+16(SB)/4, $0xbf317200
+DATA tanhHigh<>+20(SB)/4, $0xbf317200
+DATA tanhHigh<>+24(SB)/4, $0xbf317200
+DATA tanhHigh<>+28(SB)/4, $0xbf317200
+DATA tanhHigh<>+32(SB)/4, $0xbf317200
+DATA tanhHigh<>+36(SB)/4, $0xbf317200
+DATA tanhHigh<>+40(SB)/4, $0xbf317200
+DATA tanhHigh<>+44(SB)/4, $0xbf317200
+DATA tanhHigh<>+48(SB)/4, $0xbf317200
+DATA tanhHigh<>+52(SB)/4, $0xbf317200
+DATA tanhHigh<>+56(SB)/4, $0xbf317200
+DATA tanhHigh<>+60(SB)/4, $0xbf317200
+GLOBL tanhHigh<>(SB), RODATA|NOPTR, $64
+
+DATA tanhLow<>+0(SB)/4, $0xb5bfbe8e
+DATA tanhLow<>+4(SB)/4, $0xb5bfbe8e
+DATA tanhLow<>+8(SB)/4, $0xb5bfbe8e
+DATA tanhLow<>+12(SB)/4, $0xb5bfbe8e
+DATA tanhLow<>+16(SB)/4, $0xb5bfbe8e
+DATA tanhLow<>+20(SB)/4, $0xb5bfbe8e
+DATA tanhLow<>+24(SB)/4, $0xb5bfbe8e
+DATA tanhLow<>+28(SB)/4, $0xb5bfbe8e
+DATA tanhLow<>+32(SB)/4, $0xb5bfbe8e
+DATA tanhLow<>+36(SB)/4, $0xb5bfbe8e
+DATA tanhLow<>+40(SB)/4, $0xb5bfbe8e
+DATA tanhLow<>+44(SB)/4, $0xb5bfbe8e
+DATA tanhLow<>+48(SB)/4, $0xb5bfbe8e
+DATA tanhLow<>+52(SB)/4, $0xb5bfbe8e
+DATA tanhLow<>+56(SB)/4, $0xb5bfbe8e
+DATA tanhLow<>+60(SB)/4, $0xb5bfbe8e
+GLOBL tanhLow<>(SB), RODATA|NOPTR, $64
+
+DATA tanhP7<>+0(SB)/4, $0x39506967
+DATA tanhP7<>+4(SB)/4, $0x39506967
+DATA tanhP7<>+8(SB)/4, $0x39506967
+DATA tanhP7<>+12(SB)/4, $0x39506967
+DATA tanhP7<>+16(SB)/4, $0x39506967
+DATA tanhP7<>+20(SB)/4, $0x39506967
+DATA tanhP7<>+24(SB)/4, $0x39506967
+DATA tanhP7<>+28(SB)/4, $0x39506967
+DATA tanhP7<>+32(SB)/4, $0x39506967
+DATA tanhP7<>+36(SB)/4, $0x39506967
+DATA tanhP7<>+40(SB)/4, $0x39506967
+DATA tanhP7<>+44(SB)/4, $0x39506967
+DATA tanhP7<>+48(SB)/4, $0x39506967
+DATA tanhP7<>+52(SB)/4, $0x39506967
+DATA tanhP7<>+56(SB)/4, $0x39506967
+DATA tanhP7<>+60(SB)/4, $0x39506967
+GLOBL tanhP7<>(SB), RODATA|NOPTR, $64
+
+DATA tanhP6<>+0(SB)/4, $0x3ab743ce
+DATA tanhP6<>+4(SB)/4, $0x3ab743ce
+DATA tanhP6<>+8(SB)/4, $0x3ab743ce
+DATA tanhP6<>+12(SB)/4, $0x3ab743ce
+DATA tanhP6<>+16(SB)/4, $0x3ab743ce
+DATA tanhP6<>+20(SB)/4, $0x3ab743ce
+DATA tanhP6<>+24(SB)/4, $0x3ab743ce
+DATA tanhP6<>+28(SB)/4, $0x3ab743ce
+DATA tanhP6<>+32(SB)/4, $0x3ab743ce
+DATA tanhP6<>+36(SB)/4, $0x3ab743ce
+DATA tanhP6<>+40(SB)/4, $0x3ab743ce
+DATA tanhP6<>+44(SB)/4, $0x3ab743ce
+DATA tanhP6<>+48(SB)/4, $0x3ab743ce
+DATA tanhP6<>+52(SB)/4, $0x3ab743ce
+DATA tanhP6<>+56(SB)/4, $0x3ab743ce
+DATA tanhP6<>+60(SB)/4, $0x3ab743ce
+GLOBL tanhP6<>(SB), RODATA|NOPTR, $64
+
+DATA tanhP5<>+0(SB)/4, $0x3c088908
+DATA tanhP5<>+4(SB)/4, $0x3c088908
+DATA tanhP5<>+8(SB)/4, $0x3c088908
+DATA tanhP5<>+12(SB)/4, $0x3c088908
+DATA tanhP5<>+16(SB)/4, $0x3c088908
+DATA tanhP5<>+20(SB)/4, $0x3c088908
+DATA tanhP5<>+24(SB)/4, $0x3c088908
+DATA tanhP5<>+28(SB)/4, $0x3c088908
+DATA tanhP5<>+32(SB)/4, $0x3c088908
+DATA tanhP5<>+36(SB)/4, $0x3c088908
+DATA tanhP5<>+40(SB)/4, $0x3c088908
+DATA tanhP5<>+44(SB)/4, $0x3c088908
+DATA tanhP5<>+48(SB)/4, $0x3c088908
+DATA tanhP5<>+52(SB)/4, $0x3c088908
+DATA tanhP5<>+56(SB)/4, $0x3c088908
+DATA tanhP5<>+60(SB)/4, $0x3c088908
+GLOBL tanhP5<>(SB), RODATA|NOPTR, $64
+
+DATA tanhP4<>+0(SB)/4, $0x3d2aa9c1
+DATA tanhP4<>+4(SB)/4, $0x3d2aa9c1
+DATA tanhP4<>+8(SB)/4, $0x3d2aa9c1
+DATA tanhP4<>+12(SB)/4, $0x3d2aa9c1
+DATA tanhP4<>+16(SB)/4, $0x3d2aa9c1
+DATA tanhP4<>+20(SB)/4, $0x3d2aa9c1
+DATA tanhP4<>+24(SB)/4, $0x3d2aa9c1
+DATA tanhP4<>+28(SB)/4, $0x3d2aa9c1
+DATA tanhP4<>+32(SB)/4, $0x3d2aa9c1
+DATA tanhP4<>+36(SB)/4, $0x3d2aa9c1
+DATA tanhP4<>+40(SB)/4, $0x3d2aa9c1
+DATA tanhP4<>+44(SB)/4, $0x3d2aa9c1
+DATA tanhP4<>+48(SB)/4, $0x3d2aa9c1
+DATA tanhP4<>+52(SB)/4, $0x3d2aa9c1
+DATA tanhP4<>+56(SB)/4, $0x3d2aa9c1
+DATA tanhP4<>+60(SB)/4, $0x3d2aa9c1
+GLOBL tanhP4<>(SB), RODATA|NOPTR, $64
+
+DATA tanhP3<>+0(SB)/4, $0x3e2aaaaa
+DATA tanhP3<>+4(SB)/4, $0x3e2aaaaa
+DATA tanhP3<>+8(SB)/4, $0x3e2aaaaa
+DATA tanhP3<>+12(SB)/4, $0x3e2aaaaa
+DATA tanhP3<>+16(SB)/4, $0x3e2aaaaa
+DATA tanhP3<>+20(SB)/4, $0x3e2aaaaa
+DATA tanhP3<>+24(SB)/4, $0x3e2aaaaa
+DATA tanhP3<>+28(SB)/4, $0x3e2aaaaa
+DATA tanhP3<>+32(SB)/4, $0x3e2aaaaa
+DATA tanhP3<>+36(SB)/4, $0x3e2aaaaa
+DATA tanhP3<>+40(SB)/4, $0x3e2aaaaa
+DATA tanhP3<>+44(SB)/4, $0x3e2aaaaa
+DATA tanhP3<>+48(SB)/4, $0x3e2aaaaa
+DATA tanhP3<>+52(SB)/4, $0x3e2aaaaa
+DATA tanhP3<>+56(SB)/4, $0x3e2aaaaa
+DATA tanhP3<>+60(SB)/4, $0x3e2aaaaa
+GLOBL tanhP3<>(SB), RODATA|NOPTR, $64
+
+DATA tanhP2<>+0(SB)/4, $0x3f000000
+DATA tanhP2<>+4(SB)/4, $0x3f000000
+DATA tanhP2<>+8(SB)/4, $0x3f000000
+DATA tanhP2<>+12(SB)/4, $0x3f000000
+DATA tanhP2<>+16(SB)/4, $0x3f000000
+DATA tanhP2<>+20(SB)/4, $0x3f000000
+DATA tanhP2<>+24(SB)/4, $0x3f000000
+DATA tanhP2<>+28(SB)/4, $0x3f000000
+DATA tanhP2<>+32(SB)/4, $0x3f000000
+DATA tanhP2<>+36(SB)/4, $0x3f000000
+DATA tanhP2<>+40(SB)/4, $0x3f000000
+DATA tanhP2<>+44(SB)/4, $0x3f000000
+DATA tanhP2<>+48(SB)/4, $0x3f000000
+DATA tanhP2<>+52(SB)/4, $0x3f000000
+DATA tanhP2<>+56(SB)/4, $0x3f000000
+DATA tanhP2<>+60(SB)/4, $0x3f000000
+GLOBL tanhP2<>(SB), RODATA|NOPTR, $64
+
+DATA tanhOne<>+0(SB)/4, $0x3f800000
+DATA tanhOne<>+4(SB)/4, $0x3f800000
+DATA tanhOne<>+8(SB)/4, $0x3f800000
+DATA tanhOne<>+12(SB)/4, $0x3f800000
+DATA tanhOne<>+16(SB)/4, $0x3f800000
+DATA tanhOne<>+20(SB)/4, $0x3f800000
+DATA tanhOne<>+24(SB)/4, $0x3f800000
+DATA tanhOne<>+28(SB)/4, $0x3f800000
+DATA tanhOne<>+32(SB)/4, $0x3f800000
+DATA tanhOne<>+36(SB)/4, $0x3f800000
+DATA tanhOne<>+40(SB)/4, $0x3f800000
+DATA tanhOne<>+44(SB)/4, $0x3f800000
+DATA tanhOne<>+48(SB)/4, $0x3f800000
+DATA tanhOne<>+52(SB)/4, $0x3f800000
+DATA tanhOne<>+56(SB)/4, $0x3f800000
+DATA tanhOne<>+60(SB)/4, $0x3f800000
+GLOBL tanhOne<>(SB), RODATA|NOPTR, $64
+
+DATA tanhTwo<>+0(SB)/4, $0x40000000
+DATA tanhTwo<>+4(SB)/4, $0x40000000
+DATA tanhTwo<>+8(SB)/4, $0x40000000
+DATA tanhTwo<>+12(SB)/4, $0x40000000
+DATA tanhTwo<>+16(SB)/4, $0x40000000
+DATA tanhTwo<>+20(SB)/4, $0x40000000
+DATA tanhTwo<>+24(SB)/4, $0x40000000
+DATA tanhTwo<>+28(SB)/4, $0x40000000
+DATA tanhTwo<>+32(SB)/4, $0x40000000
+DATA tanhTwo<>+36(SB)/4, $0x40000000
+DATA tanhTwo<>+40(SB)/4, $0x40000000
+DATA tanhTwo<>+44(SB)/4, $0x40000000
+DATA tanhTwo<>+48(SB)/4, $0x40000000
+DATA tanhTwo<>+52(SB)/4, $0x40000000
+DATA tanhTwo<>+56(SB)/4, $0x40000000
+DATA tanhTwo<>+60(SB)/4, $0x40000000
+GLOBL tanhTwo<>(SB), RODATA|NOPTR, $64
+
+DATA tanhMagnitude<>+0(SB)/4, $0x7fffffff
+DATA tanhMagnitude<>+4(SB)/4, $0x7fffffff
+DATA tanhMagnitude<>+8(SB)/4, $0x7fffffff
+DATA tanhMagnitude<>+12(SB)/4, $0x7fffffff
+DATA tanhMagnitude<>+16(SB)/4, $0x7fffffff
+DATA tanhMagnitude<>+20(SB)/4, $0x7fffffff
+DATA tanhMagnitude<>+24(SB)/4, $0x7fffffff
+DATA tanhMagnitude<>+28(SB)/4, $0x7fffffff
+DATA tanhMagnitude<>+32(SB)/4, $0x7fffffff
+DATA tanhMagnitude<>+36(SB)/4, $0x7fffffff
+DATA tanhMagnitude<>+40(SB)/4, $0x7fffffff
+DATA tanhMagnitude<>+44(SB)/4, $0x7fffffff
+DATA tanhMagnitude<>+48(SB)/4, $0x7fffffff
+DATA tanhMagnitude<>+52(SB)/4, $0x7fffffff
+DATA tanhMagnitude<>+56(SB)/4, $0x7fffffff
+DATA tanhMagnitude<>+60(SB)/4, $0x7fffffff
+GLOBL tanhMagnitude<>(SB), RODATA|NOPTR, $64
+
+// func transposeAVX2(out *float32, outStride int, in *float32, inStride int, n int)
+// Requires: AVX
+TEXT ·transposeAVX2(SB), NOSPLIT, $0-40
+	MOVQ out+0(FP), AX
+	MOVQ outStride+8(FP), CX
+	MOVQ in+16(FP), DX
+	MOVQ inStride+24(FP), BX
+	MOVQ n+32(FP), SI
+
+square:
+	MOVQ       DX, DI
+	VMOVUPS    (DI), Y0
+	ADDQ       BX, DI
+	VMOVUPS    (DI), Y1
+	ADDQ       BX, DI
+	VMOVUPS    (DI), Y2
+	ADDQ       BX, DI
+	VMOVUPS    (DI), Y3
+	ADDQ       BX, DI
+	VMOVUPS    (DI), Y4
+	ADDQ       BX, DI
+	VMOVUPS    (DI), Y5
+	ADDQ       BX, DI
+	VMOVUPS    (DI), Y6
+	ADDQ       BX, DI
+	VMOVUPS    (DI), Y7
+	VUNPCKLPS  Y1, Y0, Y8
+	VUNPCKHPS  Y1, Y0, Y0
+	VUNPCKLPS  Y3, Y2, Y1
+	VUNPCKHPS  Y3, Y2, Y2
+	VUNPCKLPS  Y5, Y4, Y3
+	VUNPCKHPS  Y5, Y4, Y4
+	VUNPCKLPS  Y7, Y6, Y5
+	VUNPCKHPS  Y7, Y6, Y6
+	VUNPCKLPD  Y1, Y8, Y7
+	VUNPCKHPD  Y1, Y8, Y1
+	VUNPCKLPD  Y2, Y0, Y8
+	VUNPCKHPD  Y2, Y0, Y0
+	VUNPCKLPD  Y5, Y3, Y2
+	VUNPCKHPD  Y5, Y3, Y3
+	VUNPCKLPD  Y6, Y4, Y5
+	VUNPCKHPD  Y6, Y4, Y4
+	VPERM2F128 $0x20, Y2, Y7, Y6
+	VPERM2F128 $0x31, Y2, Y7, Y7
+	VPERM2F128 $0x20, Y3, Y1, Y2
+	VPERM2F128 $0x31, Y3, Y1, Y3
+	VPERM2F128 $0x20, Y5, Y8, Y1
+	VPERM2F128 $0x31, Y5, Y8, Y8
+	VPERM2F128 $0x20, Y4, Y0, Y5
+	VPERM2F128 $0x31, Y4, Y0, Y0
+	VMOVUPS    Y6, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Y2, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Y1, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Y5, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Y7, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Y3, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Y8, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Y0, (AX)
+	ADDQ       CX, AX
+	ADDQ       $0x00000020, DX
+	DECQ       SI
+	JNZ        square
+	VZEROUPPER
+	RET
+
 // func fmaAVX2(n int)
 // Requires: AVX, FMA3
 TEXT ·fmaAVX2(SB), NOSPLIT, $0-8

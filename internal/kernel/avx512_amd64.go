@@ -34,6 +34,29 @@ func dotAVX512(dst *[16]float32, x *float32, w *float32, panels int)
 //go:noescape
 func prefetchAVX512(w *float32, wStride int, rows *int32, n int)
 
+// product8AVX512 is the loop of Outputs.Product for 8 units. wStride is in bytes; n is the
+// length of list; panels, at most 3, are the states' sixteens; floor is 0 for ReLU,
+// otherwise -Inf.
+//
+//go:noescape
+func product8AVX512(out *float32, in *float32, w *float32, wStride int, bias *float32, units *int32, list *int32, n int, panels int, floor float32)
+
+// crossAVX512 is the loop of Cross; n, the length of list, is at least 1.
+//
+//go:noescape
+func crossAVX512(out *float32, x *float32, x0 *float32, z *float32, list *int32, n int)
+
+// tanhAVX512 is the loop of Tanh for n elements of 48 states, at least 1.
+//
+//go:noescape
+func tanhAVX512(out *float32, in *float32, scale *float32, n int)
+
+// transposeAVX512 transposes n squares of 16 elements a side, each 16 columns right of the one
+// before in in, and as many rows further down in out. Strides are in bytes.
+//
+//go:noescape
+func transposeAVX512(out *float32, outStride int, in *float32, inStride int, n int)
+
 // listAVX512 writes the columns whose bit is set, ascending, and returns how many. dst has room for
 // 64*words+16; what lies beyond those written is overwritten.
 //

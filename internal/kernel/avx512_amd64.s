@@ -718,6 +718,1008 @@ line:
 	JNZ        row
 	RET
 
+// func product8AVX512(out *float32, in *float32, w *float32, wStride int, bias *float32, units *int32, list *int32, n int, panels int, floor float32)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·product8AVX512(SB), NOSPLIT, $0-76
+	MOVQ         units+40(FP), AX
+	MOVQ         wStride+24(FP), CX
+	MOVQ         w+16(FP), DX
+	MOVLQSX      (AX), BX
+	IMULQ        CX, BX
+	ADDQ         DX, BX
+	MOVLQSX      4(AX), SI
+	IMULQ        CX, SI
+	ADDQ         DX, SI
+	MOVLQSX      8(AX), DI
+	IMULQ        CX, DI
+	ADDQ         DX, DI
+	MOVLQSX      12(AX), R8
+	IMULQ        CX, R8
+	ADDQ         DX, R8
+	MOVLQSX      16(AX), R9
+	IMULQ        CX, R9
+	ADDQ         DX, R9
+	MOVLQSX      20(AX), R10
+	IMULQ        CX, R10
+	ADDQ         DX, R10
+	MOVLQSX      24(AX), R11
+	IMULQ        CX, R11
+	ADDQ         DX, R11
+	MOVLQSX      28(AX), AX
+	IMULQ        CX, AX
+	ADDQ         DX, AX
+	MOVQ         in+8(FP), CX
+	CMPQ         panels+64(FP), $0x03
+	JL           panels2
+	MOVQ         bias+32(FP), DX
+	MOVQ         units+40(FP), R12
+	MOVLQSX      (R12), R13
+	VBROADCASTSS (DX)(R13*4), Z0
+	VMOVAPS      Z0, Z1
+	VMOVAPS      Z0, Z2
+	MOVLQSX      4(R12), R13
+	VBROADCASTSS (DX)(R13*4), Z3
+	VMOVAPS      Z3, Z4
+	VMOVAPS      Z3, Z5
+	MOVLQSX      8(R12), R13
+	VBROADCASTSS (DX)(R13*4), Z6
+	VMOVAPS      Z6, Z7
+	VMOVAPS      Z6, Z8
+	MOVLQSX      12(R12), R13
+	VBROADCASTSS (DX)(R13*4), Z9
+	VMOVAPS      Z9, Z10
+	VMOVAPS      Z9, Z11
+	MOVLQSX      16(R12), R13
+	VBROADCASTSS (DX)(R13*4), Z12
+	VMOVAPS      Z12, Z13
+	VMOVAPS      Z12, Z14
+	MOVLQSX      20(R12), R13
+	VBROADCASTSS (DX)(R13*4), Z15
+	VMOVAPS      Z15, Z16
+	VMOVAPS      Z15, Z17
+	MOVLQSX      24(R12), R13
+	VBROADCASTSS (DX)(R13*4), Z18
+	VMOVAPS      Z18, Z19
+	VMOVAPS      Z18, Z20
+	MOVLQSX      28(R12), R13
+	VBROADCASTSS (DX)(R13*4), Z21
+	VMOVAPS      Z21, Z22
+	VMOVAPS      Z21, Z23
+	MOVQ         list+48(FP), DX
+	MOVQ         n+56(FP), R12
+	TESTQ        R12, R12
+	JZ           store3
+	LEAQ         (DX)(R12*4), DX
+	NEGQ         R12
+
+k3:
+	MOVL         (DX)(R12*4), R13
+	LEAQ         (R13)(R13*2), R14
+	SHLQ         $0x06, R14
+	VMOVUPS      (CX)(R14*1), Z24
+	VMOVUPS      64(CX)(R14*1), Z25
+	VMOVUPS      128(CX)(R14*1), Z26
+	MOVL         48(DX)(R12*4), R14
+	LEAQ         (R14)(R14*2), R14
+	SHLQ         $0x06, R14
+	PREFETCHT0   (CX)(R14*1)
+	PREFETCHT0   64(CX)(R14*1)
+	PREFETCHT0   128(CX)(R14*1)
+	VBROADCASTSS (BX)(R13*4), Z27
+	VFMADD231PS  Z27, Z24, Z0
+	VFMADD231PS  Z27, Z25, Z1
+	VFMADD231PS  Z27, Z26, Z2
+	VBROADCASTSS (SI)(R13*4), Z27
+	VFMADD231PS  Z27, Z24, Z3
+	VFMADD231PS  Z27, Z25, Z4
+	VFMADD231PS  Z27, Z26, Z5
+	VBROADCASTSS (DI)(R13*4), Z27
+	VFMADD231PS  Z27, Z24, Z6
+	VFMADD231PS  Z27, Z25, Z7
+	VFMADD231PS  Z27, Z26, Z8
+	VBROADCASTSS (R8)(R13*4), Z27
+	VFMADD231PS  Z27, Z24, Z9
+	VFMADD231PS  Z27, Z25, Z10
+	VFMADD231PS  Z27, Z26, Z11
+	VBROADCASTSS (R9)(R13*4), Z27
+	VFMADD231PS  Z27, Z24, Z12
+	VFMADD231PS  Z27, Z25, Z13
+	VFMADD231PS  Z27, Z26, Z14
+	VBROADCASTSS (R10)(R13*4), Z27
+	VFMADD231PS  Z27, Z24, Z15
+	VFMADD231PS  Z27, Z25, Z16
+	VFMADD231PS  Z27, Z26, Z17
+	VBROADCASTSS (R11)(R13*4), Z27
+	VFMADD231PS  Z27, Z24, Z18
+	VFMADD231PS  Z27, Z25, Z19
+	VFMADD231PS  Z27, Z26, Z20
+	VBROADCASTSS (AX)(R13*4), Z27
+	VFMADD231PS  Z27, Z24, Z21
+	VFMADD231PS  Z27, Z25, Z22
+	VFMADD231PS  Z27, Z26, Z23
+	INCQ         R12
+	JNZ          k3
+
+store3:
+	VBROADCASTSS floor+72(FP), Z24
+	MOVQ         out+0(FP), AX
+	MOVQ         units+40(FP), CX
+	MOVLQSX      (CX), DX
+	LEAQ         (DX)(DX*2), DX
+	SHLQ         $0x06, DX
+	VMAXPS       Z0, Z24, Z0
+	VMOVUPS      Z0, (AX)(DX*1)
+	VMAXPS       Z1, Z24, Z1
+	VMOVUPS      Z1, 64(AX)(DX*1)
+	VMAXPS       Z2, Z24, Z2
+	VMOVUPS      Z2, 128(AX)(DX*1)
+	MOVLQSX      4(CX), DX
+	LEAQ         (DX)(DX*2), DX
+	SHLQ         $0x06, DX
+	VMAXPS       Z3, Z24, Z3
+	VMOVUPS      Z3, (AX)(DX*1)
+	VMAXPS       Z4, Z24, Z4
+	VMOVUPS      Z4, 64(AX)(DX*1)
+	VMAXPS       Z5, Z24, Z5
+	VMOVUPS      Z5, 128(AX)(DX*1)
+	MOVLQSX      8(CX), DX
+	LEAQ         (DX)(DX*2), DX
+	SHLQ         $0x06, DX
+	VMAXPS       Z6, Z24, Z6
+	VMOVUPS      Z6, (AX)(DX*1)
+	VMAXPS       Z7, Z24, Z7
+	VMOVUPS      Z7, 64(AX)(DX*1)
+	VMAXPS       Z8, Z24, Z8
+	VMOVUPS      Z8, 128(AX)(DX*1)
+	MOVLQSX      12(CX), DX
+	LEAQ         (DX)(DX*2), DX
+	SHLQ         $0x06, DX
+	VMAXPS       Z9, Z24, Z9
+	VMOVUPS      Z9, (AX)(DX*1)
+	VMAXPS       Z10, Z24, Z10
+	VMOVUPS      Z10, 64(AX)(DX*1)
+	VMAXPS       Z11, Z24, Z11
+	VMOVUPS      Z11, 128(AX)(DX*1)
+	MOVLQSX      16(CX), DX
+	LEAQ         (DX)(DX*2), DX
+	SHLQ         $0x06, DX
+	VMAXPS       Z12, Z24, Z12
+	VMOVUPS      Z12, (AX)(DX*1)
+	VMAXPS       Z13, Z24, Z13
+	VMOVUPS      Z13, 64(AX)(DX*1)
+	VMAXPS       Z14, Z24, Z14
+	VMOVUPS      Z14, 128(AX)(DX*1)
+	MOVLQSX      20(CX), DX
+	LEAQ         (DX)(DX*2), DX
+	SHLQ         $0x06, DX
+	VMAXPS       Z15, Z24, Z15
+	VMOVUPS      Z15, (AX)(DX*1)
+	VMAXPS       Z16, Z24, Z16
+	VMOVUPS      Z16, 64(AX)(DX*1)
+	VMAXPS       Z17, Z24, Z17
+	VMOVUPS      Z17, 128(AX)(DX*1)
+	MOVLQSX      24(CX), DX
+	LEAQ         (DX)(DX*2), DX
+	SHLQ         $0x06, DX
+	VMAXPS       Z18, Z24, Z18
+	VMOVUPS      Z18, (AX)(DX*1)
+	VMAXPS       Z19, Z24, Z19
+	VMOVUPS      Z19, 64(AX)(DX*1)
+	VMAXPS       Z20, Z24, Z20
+	VMOVUPS      Z20, 128(AX)(DX*1)
+	MOVLQSX      28(CX), DX
+	LEAQ         (DX)(DX*2), DX
+	SHLQ         $0x06, DX
+	VMAXPS       Z21, Z24, Z21
+	VMOVUPS      Z21, (AX)(DX*1)
+	VMAXPS       Z22, Z24, Z22
+	VMOVUPS      Z22, 64(AX)(DX*1)
+	VMAXPS       Z23, Z24, Z23
+	VMOVUPS      Z23, 128(AX)(DX*1)
+	JMP          done
+
+panels2:
+	CMPQ         panels+64(FP), $0x02
+	JL           panels1
+	MOVQ         bias+32(FP), DX
+	MOVQ         units+40(FP), R12
+	MOVLQSX      (R12), R13
+	VBROADCASTSS (DX)(R13*4), Z0
+	VMOVAPS      Z0, Z1
+	MOVLQSX      4(R12), R13
+	VBROADCASTSS (DX)(R13*4), Z2
+	VMOVAPS      Z2, Z3
+	MOVLQSX      8(R12), R13
+	VBROADCASTSS (DX)(R13*4), Z4
+	VMOVAPS      Z4, Z5
+	MOVLQSX      12(R12), R13
+	VBROADCASTSS (DX)(R13*4), Z6
+	VMOVAPS      Z6, Z7
+	MOVLQSX      16(R12), R13
+	VBROADCASTSS (DX)(R13*4), Z8
+	VMOVAPS      Z8, Z9
+	MOVLQSX      20(R12), R13
+	VBROADCASTSS (DX)(R13*4), Z10
+	VMOVAPS      Z10, Z11
+	MOVLQSX      24(R12), R13
+	VBROADCASTSS (DX)(R13*4), Z12
+	VMOVAPS      Z12, Z13
+	MOVLQSX      28(R12), R13
+	VBROADCASTSS (DX)(R13*4), Z14
+	VMOVAPS      Z14, Z15
+	MOVQ         list+48(FP), DX
+	MOVQ         n+56(FP), R12
+	TESTQ        R12, R12
+	JZ           store2
+	LEAQ         (DX)(R12*4), DX
+	NEGQ         R12
+
+k2:
+	MOVL         (DX)(R12*4), R13
+	LEAQ         (R13)(R13*2), R14
+	SHLQ         $0x06, R14
+	VMOVUPS      (CX)(R14*1), Z16
+	VMOVUPS      64(CX)(R14*1), Z17
+	MOVL         48(DX)(R12*4), R14
+	LEAQ         (R14)(R14*2), R14
+	SHLQ         $0x06, R14
+	PREFETCHT0   (CX)(R14*1)
+	PREFETCHT0   64(CX)(R14*1)
+	VBROADCASTSS (BX)(R13*4), Z18
+	VFMADD231PS  Z18, Z16, Z0
+	VFMADD231PS  Z18, Z17, Z1
+	VBROADCASTSS (SI)(R13*4), Z18
+	VFMADD231PS  Z18, Z16, Z2
+	VFMADD231PS  Z18, Z17, Z3
+	VBROADCASTSS (DI)(R13*4), Z18
+	VFMADD231PS  Z18, Z16, Z4
+	VFMADD231PS  Z18, Z17, Z5
+	VBROADCASTSS (R8)(R13*4), Z18
+	VFMADD231PS  Z18, Z16, Z6
+	VFMADD231PS  Z18, Z17, Z7
+	VBROADCASTSS (R9)(R13*4), Z18
+	VFMADD231PS  Z18, Z16, Z8
+	VFMADD231PS  Z18, Z17, Z9
+	VBROADCASTSS (R10)(R13*4), Z18
+	VFMADD231PS  Z18, Z16, Z10
+	VFMADD231PS  Z18, Z17, Z11
+	VBROADCASTSS (R11)(R13*4), Z18
+	VFMADD231PS  Z18, Z16, Z12
+	VFMADD231PS  Z18, Z17, Z13
+	VBROADCASTSS (AX)(R13*4), Z18
+	VFMADD231PS  Z18, Z16, Z14
+	VFMADD231PS  Z18, Z17, Z15
+	INCQ         R12
+	JNZ          k2
+
+store2:
+	VBROADCASTSS floor+72(FP), Z16
+	MOVQ         out+0(FP), AX
+	MOVQ         units+40(FP), CX
+	MOVLQSX      (CX), DX
+	LEAQ         (DX)(DX*2), DX
+	SHLQ         $0x06, DX
+	VMAXPS       Z0, Z16, Z0
+	VMOVUPS      Z0, (AX)(DX*1)
+	VMAXPS       Z1, Z16, Z1
+	VMOVUPS      Z1, 64(AX)(DX*1)
+	MOVLQSX      4(CX), DX
+	LEAQ         (DX)(DX*2), DX
+	SHLQ         $0x06, DX
+	VMAXPS       Z2, Z16, Z2
+	VMOVUPS      Z2, (AX)(DX*1)
+	VMAXPS       Z3, Z16, Z3
+	VMOVUPS      Z3, 64(AX)(DX*1)
+	MOVLQSX      8(CX), DX
+	LEAQ         (DX)(DX*2), DX
+	SHLQ         $0x06, DX
+	VMAXPS       Z4, Z16, Z4
+	VMOVUPS      Z4, (AX)(DX*1)
+	VMAXPS       Z5, Z16, Z5
+	VMOVUPS      Z5, 64(AX)(DX*1)
+	MOVLQSX      12(CX), DX
+	LEAQ         (DX)(DX*2), DX
+	SHLQ         $0x06, DX
+	VMAXPS       Z6, Z16, Z6
+	VMOVUPS      Z6, (AX)(DX*1)
+	VMAXPS       Z7, Z16, Z7
+	VMOVUPS      Z7, 64(AX)(DX*1)
+	MOVLQSX      16(CX), DX
+	LEAQ         (DX)(DX*2), DX
+	SHLQ         $0x06, DX
+	VMAXPS       Z8, Z16, Z8
+	VMOVUPS      Z8, (AX)(DX*1)
+	VMAXPS       Z9, Z16, Z9
+	VMOVUPS      Z9, 64(AX)(DX*1)
+	MOVLQSX      20(CX), DX
+	LEAQ         (DX)(DX*2), DX
+	SHLQ         $0x06, DX
+	VMAXPS       Z10, Z16, Z10
+	VMOVUPS      Z10, (AX)(DX*1)
+	VMAXPS       Z11, Z16, Z11
+	VMOVUPS      Z11, 64(AX)(DX*1)
+	MOVLQSX      24(CX), DX
+	LEAQ         (DX)(DX*2), DX
+	SHLQ         $0x06, DX
+	VMAXPS       Z12, Z16, Z12
+	VMOVUPS      Z12, (AX)(DX*1)
+	VMAXPS       Z13, Z16, Z13
+	VMOVUPS      Z13, 64(AX)(DX*1)
+	MOVLQSX      28(CX), DX
+	LEAQ         (DX)(DX*2), DX
+	SHLQ         $0x06, DX
+	VMAXPS       Z14, Z16, Z14
+	VMOVUPS      Z14, (AX)(DX*1)
+	VMAXPS       Z15, Z16, Z15
+	VMOVUPS      Z15, 64(AX)(DX*1)
+	JMP          done
+
+panels1:
+	CMPQ         panels+64(FP), $0x01
+	JL           done
+	MOVQ         bias+32(FP), DX
+	MOVQ         units+40(FP), R12
+	MOVLQSX      (R12), R13
+	VBROADCASTSS (DX)(R13*4), Z0
+	MOVLQSX      4(R12), R13
+	VBROADCASTSS (DX)(R13*4), Z1
+	MOVLQSX      8(R12), R13
+	VBROADCASTSS (DX)(R13*4), Z2
+	MOVLQSX      12(R12), R13
+	VBROADCASTSS (DX)(R13*4), Z3
+	MOVLQSX      16(R12), R13
+	VBROADCASTSS (DX)(R13*4), Z4
+	MOVLQSX      20(R12), R13
+	VBROADCASTSS (DX)(R13*4), Z5
+	MOVLQSX      24(R12), R13
+	VBROADCASTSS (DX)(R13*4), Z6
+	MOVLQSX      28(R12), R13
+	VBROADCASTSS (DX)(R13*4), Z7
+	MOVQ         list+48(FP), DX
+	MOVQ         n+56(FP), R12
+	TESTQ        R12, R12
+	JZ           store1
+	LEAQ         (DX)(R12*4), DX
+	NEGQ         R12
+
+k1:
+	MOVL         (DX)(R12*4), R13
+	LEAQ         (R13)(R13*2), R14
+	SHLQ         $0x06, R14
+	VMOVUPS      (CX)(R14*1), Z8
+	MOVL         48(DX)(R12*4), R14
+	LEAQ         (R14)(R14*2), R14
+	SHLQ         $0x06, R14
+	PREFETCHT0   (CX)(R14*1)
+	VBROADCASTSS (BX)(R13*4), Z9
+	VFMADD231PS  Z9, Z8, Z0
+	VBROADCASTSS (SI)(R13*4), Z9
+	VFMADD231PS  Z9, Z8, Z1
+	VBROADCASTSS (DI)(R13*4), Z9
+	VFMADD231PS  Z9, Z8, Z2
+	VBROADCASTSS (R8)(R13*4), Z9
+	VFMADD231PS  Z9, Z8, Z3
+	VBROADCASTSS (R9)(R13*4), Z9
+	VFMADD231PS  Z9, Z8, Z4
+	VBROADCASTSS (R10)(R13*4), Z9
+	VFMADD231PS  Z9, Z8, Z5
+	VBROADCASTSS (R11)(R13*4), Z9
+	VFMADD231PS  Z9, Z8, Z6
+	VBROADCASTSS (AX)(R13*4), Z9
+	VFMADD231PS  Z9, Z8, Z7
+	INCQ         R12
+	JNZ          k1
+
+store1:
+	VBROADCASTSS floor+72(FP), Z8
+	MOVQ         out+0(FP), AX
+	MOVQ         units+40(FP), CX
+	MOVLQSX      (CX), DX
+	LEAQ         (DX)(DX*2), DX
+	SHLQ         $0x06, DX
+	VMAXPS       Z0, Z8, Z0
+	VMOVUPS      Z0, (AX)(DX*1)
+	MOVLQSX      4(CX), DX
+	LEAQ         (DX)(DX*2), DX
+	SHLQ         $0x06, DX
+	VMAXPS       Z1, Z8, Z1
+	VMOVUPS      Z1, (AX)(DX*1)
+	MOVLQSX      8(CX), DX
+	LEAQ         (DX)(DX*2), DX
+	SHLQ         $0x06, DX
+	VMAXPS       Z2, Z8, Z2
+	VMOVUPS      Z2, (AX)(DX*1)
+	MOVLQSX      12(CX), DX
+	LEAQ         (DX)(DX*2), DX
+	SHLQ         $0x06, DX
+	VMAXPS       Z3, Z8, Z3
+	VMOVUPS      Z3, (AX)(DX*1)
+	MOVLQSX      16(CX), DX
+	LEAQ         (DX)(DX*2), DX
+	SHLQ         $0x06, DX
+	VMAXPS       Z4, Z8, Z4
+	VMOVUPS      Z4, (AX)(DX*1)
+	MOVLQSX      20(CX), DX
+	LEAQ         (DX)(DX*2), DX
+	SHLQ         $0x06, DX
+	VMAXPS       Z5, Z8, Z5
+	VMOVUPS      Z5, (AX)(DX*1)
+	MOVLQSX      24(CX), DX
+	LEAQ         (DX)(DX*2), DX
+	SHLQ         $0x06, DX
+	VMAXPS       Z6, Z8, Z6
+	VMOVUPS      Z6, (AX)(DX*1)
+	MOVLQSX      28(CX), DX
+	LEAQ         (DX)(DX*2), DX
+	SHLQ         $0x06, DX
+	VMAXPS       Z7, Z8, Z7
+	VMOVUPS      Z7, (AX)(DX*1)
+
+done:
+	VZEROUPPER
+	RET
+
+// func crossAVX512(out *float32, x *float32, x0 *float32, z *float32, list *int32, n int)
+// Requires: AVX, AVX512F
+TEXT ·crossAVX512(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ x0+16(FP), DX
+	MOVQ z+24(FP), BX
+	MOVQ list+32(FP), SI
+	MOVQ n+40(FP), DI
+	LEAQ (SI)(DI*4), SI
+	NEGQ DI
+
+element:
+	MOVL        (SI)(DI*4), R8
+	LEAQ        (R8)(R8*2), R8
+	SHLQ        $0x06, R8
+	VMOVUPS     (CX)(R8*1), Z0
+	VMOVUPS     (DX)(R8*1), Z1
+	VFMADD231PS (BX)(R8*1), Z1, Z0
+	VMOVUPS     Z0, (AX)(R8*1)
+	VMOVUPS     64(CX)(R8*1), Z0
+	VMOVUPS     64(DX)(R8*1), Z1
+	VFMADD231PS 64(BX)(R8*1), Z1, Z0
+	VMOVUPS     Z0, 64(AX)(R8*1)
+	VMOVUPS     128(CX)(R8*1), Z0
+	VMOVUPS     128(DX)(R8*1), Z1
+	VFMADD231PS 128(BX)(R8*1), Z1, Z0
+	VMOVUPS     Z0, 128(AX)(R8*1)
+	INCQ        DI
+	JNZ         element
+	VZEROUPPER
+	RET
+
+// func tanhAVX512(out *float32, in *float32, scale *float32, n int)
+// Requires: AVX, AVX512F
+TEXT ·tanhAVX512(SB), NOSPLIT, $0-32
+	MOVQ    out+0(FP), AX
+	MOVQ    in+8(FP), CX
+	MOVQ    scale+16(FP), DX
+	MOVQ    n+24(FP), BX
+	VMOVUPS tanhTiny<>+0(SB), Z0
+	VMOVUPS tanhLimit<>+0(SB), Z1
+	VMOVUPS tanhLog2e<>+0(SB), Z2
+	VMOVUPS tanhHigh<>+0(SB), Z3
+	VMOVUPS tanhLow<>+0(SB), Z4
+	VMOVUPS tanhP7<>+0(SB), Z5
+	VMOVUPS tanhP6<>+0(SB), Z6
+	VMOVUPS tanhP5<>+0(SB), Z7
+	VMOVUPS tanhP4<>+0(SB), Z8
+	VMOVUPS tanhP3<>+0(SB), Z9
+	VMOVUPS tanhP2<>+0(SB), Z10
+	VMOVUPS tanhOne<>+0(SB), Z11
+	VMOVUPS tanhTwo<>+0(SB), Z12
+	VMOVUPS tanhMagnitude<>+0(SB), Z13
+
+element:
+	VMOVUPS     (CX), Z14
+	VPANDD      Z14, Z13, Z15
+	VCMPPS      $0x05, Z0, Z15, K1
+	VMOVAPS.Z   Z14, K1, Z14
+	VPANDD      Z14, Z13, Z15
+	VADDPS      Z15, Z15, Z15
+	VMINPS      Z15, Z1, Z15
+	VMULPS      Z2, Z15, Z16
+	VRNDSCALEPS $0x08, Z16, Z16
+	VMOVAPS     Z15, Z15
+	VFMADD231PS Z3, Z16, Z15
+	VFMADD231PS Z4, Z16, Z15
+	VMOVUPS     Z5, Z17
+	VFMADD213PS Z6, Z15, Z17
+	VFMADD213PS Z7, Z15, Z17
+	VFMADD213PS Z8, Z15, Z17
+	VFMADD213PS Z9, Z15, Z17
+	VFMADD213PS Z10, Z15, Z17
+	VMULPS      Z15, Z15, Z18
+	VFMADD213PS Z15, Z18, Z17
+	VCVTPS2DQ   Z16, Z16
+	VPSLLD      $0x17, Z16, Z16
+	VPADDD      Z11, Z16, Z16
+	VSUBPS      Z11, Z16, Z18
+	VFMADD231PS Z16, Z17, Z18
+	VADDPS      Z12, Z18, Z17
+	VDIVPS      Z17, Z18, Z18
+	VPANDND     Z14, Z13, Z14
+	VPORD       Z14, Z18, Z18
+	VMULPS      (DX), Z18, Z18
+	VPANDD      Z18, Z13, Z14
+	VCMPPS      $0x05, Z0, Z14, K1
+	VMOVAPS.Z   Z18, K1, Z18
+	VMOVUPS     Z18, (AX)
+	VMOVUPS     64(CX), Z14
+	VPANDD      Z14, Z13, Z15
+	VCMPPS      $0x05, Z0, Z15, K1
+	VMOVAPS.Z   Z14, K1, Z14
+	VPANDD      Z14, Z13, Z15
+	VADDPS      Z15, Z15, Z15
+	VMINPS      Z15, Z1, Z15
+	VMULPS      Z2, Z15, Z16
+	VRNDSCALEPS $0x08, Z16, Z16
+	VMOVAPS     Z15, Z15
+	VFMADD231PS Z3, Z16, Z15
+	VFMADD231PS Z4, Z16, Z15
+	VMOVUPS     Z5, Z17
+	VFMADD213PS Z6, Z15, Z17
+	VFMADD213PS Z7, Z15, Z17
+	VFMADD213PS Z8, Z15, Z17
+	VFMADD213PS Z9, Z15, Z17
+	VFMADD213PS Z10, Z15, Z17
+	VMULPS      Z15, Z15, Z18
+	VFMADD213PS Z15, Z18, Z17
+	VCVTPS2DQ   Z16, Z16
+	VPSLLD      $0x17, Z16, Z16
+	VPADDD      Z11, Z16, Z16
+	VSUBPS      Z11, Z16, Z18
+	VFMADD231PS Z16, Z17, Z18
+	VADDPS      Z12, Z18, Z17
+	VDIVPS      Z17, Z18, Z18
+	VPANDND     Z14, Z13, Z14
+	VPORD       Z14, Z18, Z18
+	VMULPS      64(DX), Z18, Z18
+	VPANDD      Z18, Z13, Z14
+	VCMPPS      $0x05, Z0, Z14, K1
+	VMOVAPS.Z   Z18, K1, Z18
+	VMOVUPS     Z18, 64(AX)
+	VMOVUPS     128(CX), Z14
+	VPANDD      Z14, Z13, Z15
+	VCMPPS      $0x05, Z0, Z15, K1
+	VMOVAPS.Z   Z14, K1, Z14
+	VPANDD      Z14, Z13, Z15
+	VADDPS      Z15, Z15, Z15
+	VMINPS      Z15, Z1, Z15
+	VMULPS      Z2, Z15, Z16
+	VRNDSCALEPS $0x08, Z16, Z16
+	VMOVAPS     Z15, Z15
+	VFMADD231PS Z3, Z16, Z15
+	VFMADD231PS Z4, Z16, Z15
+	VMOVUPS     Z5, Z17
+	VFMADD213PS Z6, Z15, Z17
+	VFMADD213PS Z7, Z15, Z17
+	VFMADD213PS Z8, Z15, Z17
+	VFMADD213PS Z9, Z15, Z17
+	VFMADD213PS Z10, Z15, Z17
+	VMULPS      Z15, Z15, Z18
+	VFMADD213PS Z15, Z18, Z17
+	VCVTPS2DQ   Z16, Z16
+	VPSLLD      $0x17, Z16, Z16
+	VPADDD      Z11, Z16, Z16
+	VSUBPS      Z11, Z16, Z18
+	VFMADD231PS Z16, Z17, Z18
+	VADDPS      Z12, Z18, Z17
+	VDIVPS      Z17, Z18, Z18
+	VPANDND     Z14, Z13, Z14
+	VPORD       Z14, Z18, Z18
+	VMULPS      128(DX), Z18, Z18
+	VPANDD      Z18, Z13, Z14
+	VCMPPS      $0x05, Z0, Z14, K1
+	VMOVAPS.Z   Z18, K1, Z18
+	VMOVUPS     Z18, 128(AX)
+	ADDQ        $0x000000c0, CX
+	ADDQ        $0x000000c0, AX
+	DECQ        BX
+	JNZ         element
+	VZEROUPPER
+	RET
+
+DATA tanhTiny<>+0(SB)/4, $0x21800000
+DATA tanhTiny<>+4(SB)/4, $0x21800000
+DATA tanhTiny<>+8(SB)/4, $0x21800000
+DATA tanhTiny<>+12(SB)/4, $0x21800000
+DATA tanhTiny<>+16(SB)/4, $0x21800000
+DATA tanhTiny<>+20(SB)/4, $0x21800000
+DATA tanhTiny<>+24(SB)/4, $0x21800000
+DATA tanhTiny<>+28(SB)/4, $0x21800000
+DATA tanhTiny<>+32(SB)/4, $0x21800000
+DATA tanhTiny<>+36(SB)/4, $0x21800000
+DATA tanhTiny<>+40(SB)/4, $0x21800000
+DATA tanhTiny<>+44(SB)/4, $0x21800000
+DATA tanhTiny<>+48(SB)/4, $0x21800000
+DATA tanhTiny<>+52(SB)/4, $0x21800000
+DATA tanhTiny<>+56(SB)/4, $0x21800000
+DATA tanhTiny<>+60(SB)/4, $0x21800000
+GLOBL tanhTiny<>(SB), RODATA|NOPTR, $64
+
+DATA tanhLimit<>+0(SB)/4, $0x41a00000
+DATA tanhLimit<>+4(SB)/4, $0x41a00000
+DATA tanhLimit<>+8(SB)/4, $0x41a00000
+DATA tanhLimit<>+12(SB)/4, $0x41a00000
+DATA tanhLimit<>+16(SB)/4, $0x41a00000
+DATA tanhLimit<>+20(SB)/4, $0x41a00000
+DATA tanhLimit<>+24(SB)/4, $0x41a00000
+DATA tanhLimit<>+28(SB)/4, $0x41a00000
+DATA tanhLimit<>+32(SB)/4, $0x41a00000
+DATA tanhLimit<>+36(SB)/4, $0x41a00000
+DATA tanhLimit<>+40(SB)/4, $0x41a00000
+DATA tanhLimit<>+44(SB)/4, $0x41a00000
+DATA tanhLimit<>+48(SB)/4, $0x41a00000
+DATA tanhLimit<>+52(SB)/4, $0x41a00000
+DATA tanhLimit<>+56(SB)/4, $0x41a00000
+DATA tanhLimit<>+60(SB)/4, $0x41a00000
+GLOBL tanhLimit<>(SB), RODATA|NOPTR, $64
+
+DATA tanhLog2e<>+0(SB)/4, $0x3fb8aa3b
+DATA tanhLog2e<>+4(SB)/4, $0x3fb8aa3b
+DATA tanhLog2e<>+8(SB)/4, $0x3fb8aa3b
+DATA tanhLog2e<>+12(SB)/4, $0x3fb8aa3b
+DATA tanhLog2e<>+16(SB)/4, $0x3fb8aa3b
+DATA tanhLog2e<>+20(SB)/4, $0x3fb8aa3b
+DATA tanhLog2e<>+24(SB)/4, $0x3fb8aa3b
+DATA tanhLog2e<>+28(SB)/4, $0x3fb8aa3b
+DATA tanhLog2e<>+32(SB)/4, $0x3fb8aa3b
+DATA tanhLog2e<>+36(SB)/4, $0x3fb8aa3b
+DATA tanhLog2e<>+40(SB)/4, $0x3fb8aa3b
+DATA tanhLog2e<>+44(SB)/4, $0x3fb8aa3b
+DATA tanhLog2e<>+48(SB)/4, $0x3fb8aa3b
+DATA tanhLog2e<>+52(SB)/4, $0x3fb8aa3b
+DATA tanhLog2e<>+56(SB)/4, $0x3fb8aa3b
+DATA tanhLog2e<>+60(SB)/4, $0x3fb8aa3b
+GLOBL tanhLog2e<>(SB), RODATA|NOPTR, $64
+
+DATA tanhHigh<>+0(SB)/4, $0xbf317200
+DATA tanhHigh<>+4(SB)/4, $0xbf317200
+DATA tanhHigh<>+8(SB)/4, $0xbf317200
+DATA tanhHigh<>+12(SB)/4, $0xbf317200
+DATA tanhHigh<>+16(SB)/4, $0xbf317200
+DATA tanhHigh<>+20(SB)/4, $0xbf317200
+DATA tanhHigh<>+24(SB)/4, $0xbf317200
+DATA tanhHigh<>+28(SB)/4, $0xbf317200
+DATA tanhHigh<>+32(SB)/4, $0xbf317200
+DATA tanhHigh<>+36(SB)/4, $0xbf317200
+DATA tanhHigh<>+40(SB)/4, $0xbf317200
+DATA tanhHigh<>+44(SB)/4, $0xbf317200
+DATA tanhHigh<>+48(SB)/4, $0xbf317200
+DATA tanhHigh<>+52(SB)/4, $0xbf317200
+DATA tanhHigh<>+56(SB)/4, $0xbf317200
+DATA tanhHigh<>+60(SB)/4, $0xbf317200
+GLOBL tanhHigh<>(SB), RODATA|NOPTR, $64
+
+DATA tanhLow<>+0(SB)/4, $0xb5bfbe8e
+DATA tanhLow<>+4(SB)/4, $0xb5bfbe8e
+DATA tanhLow<>+8(SB)/4, $0xb5bfbe8e
+DATA tanhLow<>+12(SB)/4, $0xb5bfbe8e
+DATA tanhLow<>+16(SB)/4, $0xb5bfbe8e
+DATA tanhLow<>+20(SB)/4, $0xb5bfbe8e
+DATA tanhLow<>+24(SB)/4, $0xb5bfbe8e
+DATA tanhLow<>+28(SB)/4, $0xb5bfbe8e
+DATA tanhLow<>+32(SB)/4, $0xb5bfbe8e
+DATA tanhLow<>+36(SB)/4, $0xb5bfbe8e
+DATA tanhLow<>+40(SB)/4, $0xb5bfbe8e
+DATA tanhLow<>+44(SB)/4, $0xb5bfbe8e
+DATA tanhLow<>+48(SB)/4, $0xb5bfbe8e
+DATA tanhLow<>+52(SB)/4, $0xb5bfbe8e
+DATA tanhLow<>+56(SB)/4, $0xb5bfbe8e
+DATA tanhLow<>+60(SB)/4, $0xb5bfbe8e
+GLOBL tanhLow<>(SB), RODATA|NOPTR, $64
+
+DATA tanhP7<>+0(SB)/4, $0x39506967
+DATA tanhP7<>+4(SB)/4, $0x39506967
+DATA tanhP7<>+8(SB)/4, $0x39506967
+DATA tanhP7<>+12(SB)/4, $0x39506967
+DATA tanhP7<>+16(SB)/4, $0x39506967
+DATA tanhP7<>+20(SB)/4, $0x39506967
+DATA tanhP7<>+24(SB)/4, $0x39506967
+DATA tanhP7<>+28(SB)/4, $0x39506967
+DATA tanhP7<>+32(SB)/4, $0x39506967
+DATA tanhP7<>+36(SB)/4, $0x39506967
+DATA tanhP7<>+40(SB)/4, $0x39506967
+DATA tanhP7<>+44(SB)/4, $0x39506967
+DATA tanhP7<>+48(SB)/4, $0x39506967
+DATA tanhP7<>+52(SB)/4, $0x39506967
+DATA tanhP7<>+56(SB)/4, $0x39506967
+DATA tanhP7<>+60(SB)/4, $0x39506967
+GLOBL tanhP7<>(SB), RODATA|NOPTR, $64
+
+DATA tanhP6<>+0(SB)/4, $0x3ab743ce
+DATA tanhP6<>+4(SB)/4, $0x3ab743ce
+DATA tanhP6<>+8(SB)/4, $0x3ab743ce
+DATA tanhP6<>+12(SB)/4, $0x3ab743ce
+DATA tanhP6<>+16(SB)/4, $0x3ab743ce
+DATA tanhP6<>+20(SB)/4, $0x3ab743ce
+DATA tanhP6<>+24(SB)/4, $0x3ab743ce
+DATA tanhP6<>+28(SB)/4, $0x3ab743ce
+DATA tanhP6<>+32(SB)/4, $0x3ab743ce
+DATA tanhP6<>+36(SB)/4, $0x3ab743ce
+DATA tanhP6<>+40(SB)/4, $0x3ab743ce
+DATA tanhP6<>+44(SB)/4, $0x3ab743ce
+DATA tanhP6<>+48(SB)/4, $0x3ab743ce
+DATA tanhP6<>+52(SB)/4, $0x3ab743ce
+DATA tanhP6<>+56(SB)/4, $0x3ab743ce
+DATA tanhP6<>+60(SB)/4, $0x3ab743ce
+GLOBL tanhP6<>(SB), RODATA|NOPTR, $64
+
+DATA tanhP5<>+0(SB)/4, $0x3c088908
+DATA tanhP5<>+4(SB)/4, $0x3c088908
+DATA tanhP5<>+8(SB)/4, $0x3c088908
+DATA tanhP5<>+12(SB)/4, $0x3c088908
+DATA tanhP5<>+16(SB)/4, $0x3c088908
+DATA tanhP5<>+20(SB)/4, $0x3c088908
+DATA tanhP5<>+24(SB)/4, $0x3c088908
+DATA tanhP5<>+28(SB)/4, $0x3c088908
+DATA tanhP5<>+32(SB)/4, $0x3c088908
+DATA tanhP5<>+36(SB)/4, $0x3c088908
+DATA tanhP5<>+40(SB)/4, $0x3c088908
+DATA tanhP5<>+44(SB)/4, $0x3c088908
+DATA tanhP5<>+48(SB)/4, $0x3c088908
+DATA tanhP5<>+52(SB)/4, $0x3c088908
+DATA tanhP5<>+56(SB)/4, $0x3c088908
+DATA tanhP5<>+60(SB)/4, $0x3c088908
+GLOBL tanhP5<>(SB), RODATA|NOPTR, $64
+
+DATA tanhP4<>+0(SB)/4, $0x3d2aa9c1
+DATA tanhP4<>+4(SB)/4, $0x3d2aa9c1
+DATA tanhP4<>+8(SB)/4, $0x3d2aa9c1
+DATA tanhP4<>+12(SB)/4, $0x3d2aa9c1
+DATA tanhP4<>+16(SB)/4, $0x3d2aa9c1
+DATA tanhP4<>+20(SB)/4, $0x3d2aa9c1
+DATA tanhP4<>+24(SB)/4, $0x3d2aa9c1
+DATA tanhP4<>+28(SB)/4, $0x3d2aa9c1
+DATA tanhP4<>+32(SB)/4, $0x3d2aa9c1
+DATA tanhP4<>+36(SB)/4, $0x3d2aa9c1
+DATA tanhP4<>+40(SB)/4, $0x3d2aa9c1
+DATA tanhP4<>+44(SB)/4, $0x3d2aa9c1
+DATA tanhP4<>+48(SB)/4, $0x3d2aa9c1
+DATA tanhP4<>+52(SB)/4, $0x3d2aa9c1
+DATA tanhP4<>+56(SB)/4, $0x3d2aa9c1
+DATA tanhP4<>+60(SB)/4, $0x3d2aa9c1
+GLOBL tanhP4<>(SB), RODATA|NOPTR, $64
+
+DATA tanhP3<>+0(SB)/4, $0x3e2aaaaa
+DATA tanhP3<>+4(SB)/4, $0x3e2aaaaa
+DATA tanhP3<>+8(SB)/4, $0x3e2aaaaa
+DATA tanhP3<>+12(SB)/4, $0x3e2aaaaa
+DATA tanhP3<>+16(SB)/4, $0x3e2aaaaa
+DATA tanhP3<>+20(SB)/4, $0x3e2aaaaa
+DATA tanhP3<>+24(SB)/4, $0x3e2aaaaa
+DATA tanhP3<>+28(SB)/4, $0x3e2aaaaa
+DATA tanhP3<>+32(SB)/4, $0x3e2aaaaa
+DATA tanhP3<>+36(SB)/4, $0x3e2aaaaa
+DATA tanhP3<>+40(SB)/4, $0x3e2aaaaa
+DATA tanhP3<>+44(SB)/4, $0x3e2aaaaa
+DATA tanhP3<>+48(SB)/4, $0x3e2aaaaa
+DATA tanhP3<>+52(SB)/4, $0x3e2aaaaa
+DATA tanhP3<>+56(SB)/4, $0x3e2aaaaa
+DATA tanhP3<>+60(SB)/4, $0x3e2aaaaa
+GLOBL tanhP3<>(SB), RODATA|NOPTR, $64
+
+DATA tanhP2<>+0(SB)/4, $0x3f000000
+DATA tanhP2<>+4(SB)/4, $0x3f000000
+DATA tanhP2<>+8(SB)/4, $0x3f000000
+DATA tanhP2<>+12(SB)/4, $0x3f000000
+DATA tanhP2<>+16(SB)/4, $0x3f000000
+DATA tanhP2<>+20(SB)/4, $0x3f000000
+DATA tanhP2<>+24(SB)/4, $0x3f000000
+DATA tanhP2<>+28(SB)/4, $0x3f000000
+DATA tanhP2<>+32(SB)/4, $0x3f000000
+DATA tanhP2<>+36(SB)/4, $0x3f000000
+DATA tanhP2<>+40(SB)/4, $0x3f000000
+DATA tanhP2<>+44(SB)/4, $0x3f000000
+DATA tanhP2<>+48(SB)/4, $0x3f000000
+DATA tanhP2<>+52(SB)/4, $0x3f000000
+DATA tanhP2<>+56(SB)/4, $0x3f000000
+DATA tanhP2<>+60(SB)/4, $0x3f000000
+GLOBL tanhP2<>(SB), RODATA|NOPTR, $64
+
+DATA tanhOne<>+0(SB)/4, $0x3f800000
+DATA tanhOne<>+4(SB)/4, $0x3f800000
+DATA tanhOne<>+8(SB)/4, $0x3f800000
+DATA tanhOne<>+12(SB)/4, $0x3f800000
+DATA tanhOne<>+16(SB)/4, $0x3f800000
+DATA tanhOne<>+20(SB)/4, $0x3f800000
+DATA tanhOne<>+24(SB)/4, $0x3f800000
+DATA tanhOne<>+28(SB)/4, $0x3f800000
+DATA tanhOne<>+32(SB)/4, $0x3f800000
+DATA tanhOne<>+36(SB)/4, $0x3f800000
+DATA tanhOne<>+40(SB)/4, $0x3f800000
+DATA tanhOne<>+44(SB)/4, $0x3f800000
+DATA tanhOne<>+48(SB)/4, $0x3f800000
+DATA tanhOne<>+52(SB)/4, $0x3f800000
+DATA tanhOne<>+56(SB)/4, $0x3f800000
+DATA tanhOne<>+60(SB)/4, $0x3f800000
+GLOBL tanhOne<>(SB), RODATA|NOPTR, $64
+
+DATA tanhTwo<>+0(SB)/4, $0x40000000
+DATA tanhTwo<>+4(SB)/4, $0x40000000
+DATA tanhTwo<>+8(SB)/4, $0x40000000
+DATA tanhTwo<>+12(SB)/4, $0x40000000
+DATA tanhTwo<>+16(SB)/4, $0x40000000
+DATA tanhTwo<>+20(SB)/4, $0x40000000
+DATA tanhTwo<>+24(SB)/4, $0x40000000
+DATA tanhTwo<>+28(SB)/4, $0x40000000
+DATA tanhTwo<>+32(SB)/4, $0x40000000
+DATA tanhTwo<>+36(SB)/4, $0x40000000
+DATA tanhTwo<>+40(SB)/4, $0x40000000
+DATA tanhTwo<>+44(SB)/4, $0x40000000
+DATA tanhTwo<>+48(SB)/4, $0x40000000
+DATA tanhTwo<>+52(SB)/4, $0x40000000
+DATA tanhTwo<>+56(SB)/4, $0x40000000
+DATA tanhTwo<>+60(SB)/4, $0x40000000
+GLOBL tanhTwo<>(SB), RODATA|NOPTR, $64
+
+DATA tanhMagnitude<>+0(SB)/4, $0x7fffffff
+DATA tanhMagnitude<>+4(SB)/4, $0x7fffffff
+DATA tanhMagnitude<>+8(SB)/4, $0x7fffffff
+DATA tanhMagnitude<>+12(SB)/4, $0x7fffffff
+DATA tanhMagnitude<>+16(SB)/4, $0x7fffffff
+DATA tanhMagnitude<>+20(SB)/4, $0x7fffffff
+DATA tanhMagnitude<>+24(SB)/4, $0x7fffffff
+DATA tanhMagnitude<>+28(SB)/4, $0x7fffffff
+DATA tanhMagnitude<>+32(SB)/4, $0x7fffffff
+DATA tanhMagnitude<>+36(SB)/4, $0x7fffffff
+DATA tanhMagnitude<>+40(SB)/4, $0x7fffffff
+DATA tanhMagnitude<>+44(SB)/4, $0x7fffffff
+DATA tanhMagnitude<>+48(SB)/4, $0x7fffffff
+DATA tanhMagnitude<>+52(SB)/4, $0x7fffffff
+DATA tanhMagnitude<>+56(SB)/4, $0x7fffffff
+DATA tanhMagnitude<>+60(SB)/4, $0x7fffffff
+GLOBL tanhMagnitude<>(SB), RODATA|NOPTR, $64
+
+// func transposeAVX512(out *float32, outStride int, in *float32, inStride int, n int)
+// Requires: AVX, AVX512F
+TEXT ·transposeAVX512(SB), NOSPLIT, $0-40
+	MOVQ out+0(FP), AX
+	MOVQ outStride+8(FP), CX
+	MOVQ in+16(FP), DX
+	MOVQ inStride+24(FP), BX
+	MOVQ n+32(FP), SI
+
+square:
+	MOVQ       DX, DI
+	VMOVUPS    (DI), Z0
+	ADDQ       BX, DI
+	VMOVUPS    (DI), Z1
+	ADDQ       BX, DI
+	VMOVUPS    (DI), Z2
+	ADDQ       BX, DI
+	VMOVUPS    (DI), Z3
+	ADDQ       BX, DI
+	VMOVUPS    (DI), Z4
+	ADDQ       BX, DI
+	VMOVUPS    (DI), Z5
+	ADDQ       BX, DI
+	VMOVUPS    (DI), Z6
+	ADDQ       BX, DI
+	VMOVUPS    (DI), Z7
+	ADDQ       BX, DI
+	VMOVUPS    (DI), Z8
+	ADDQ       BX, DI
+	VMOVUPS    (DI), Z9
+	ADDQ       BX, DI
+	VMOVUPS    (DI), Z10
+	ADDQ       BX, DI
+	VMOVUPS    (DI), Z11
+	ADDQ       BX, DI
+	VMOVUPS    (DI), Z12
+	ADDQ       BX, DI
+	VMOVUPS    (DI), Z13
+	ADDQ       BX, DI
+	VMOVUPS    (DI), Z14
+	ADDQ       BX, DI
+	VMOVUPS    (DI), Z15
+	VUNPCKLPS  Z1, Z0, Z16
+	VUNPCKHPS  Z1, Z0, Z0
+	VUNPCKLPS  Z3, Z2, Z1
+	VUNPCKHPS  Z3, Z2, Z2
+	VUNPCKLPS  Z5, Z4, Z3
+	VUNPCKHPS  Z5, Z4, Z4
+	VUNPCKLPS  Z7, Z6, Z5
+	VUNPCKHPS  Z7, Z6, Z6
+	VUNPCKLPS  Z9, Z8, Z7
+	VUNPCKHPS  Z9, Z8, Z8
+	VUNPCKLPS  Z11, Z10, Z9
+	VUNPCKHPS  Z11, Z10, Z10
+	VUNPCKLPS  Z13, Z12, Z11
+	VUNPCKHPS  Z13, Z12, Z12
+	VUNPCKLPS  Z15, Z14, Z13
+	VUNPCKHPS  Z15, Z14, Z14
+	VUNPCKLPD  Z1, Z16, Z15
+	VUNPCKHPD  Z1, Z16, Z1
+	VUNPCKLPD  Z2, Z0, Z16
+	VUNPCKHPD  Z2, Z0, Z0
+	VUNPCKLPD  Z5, Z3, Z2
+	VUNPCKHPD  Z5, Z3, Z3
+	VUNPCKLPD  Z6, Z4, Z5
+	VUNPCKHPD  Z6, Z4, Z4
+	VUNPCKLPD  Z9, Z7, Z6
+	VUNPCKHPD  Z9, Z7, Z7
+	VUNPCKLPD  Z10, Z8, Z9
+	VUNPCKHPD  Z10, Z8, Z8
+	VUNPCKLPD  Z13, Z11, Z10
+	VUNPCKHPD  Z13, Z11, Z11
+	VUNPCKLPD  Z14, Z12, Z13
+	VUNPCKHPD  Z14, Z12, Z12
+	VSHUFF32X4 $0x88, Z2, Z15, Z14
+	VSHUFF32X4 $0xdd, Z2, Z15, Z2
+	VSHUFF32X4 $0x88, Z10, Z6, Z15
+	VSHUFF32X4 $0xdd, Z10, Z6, Z17
+	VSHUFF32X4 $0x88, Z15, Z14, Z6
+	VSHUFF32X4 $0x88, Z17, Z2, Z10
+	VSHUFF32X4 $0xdd, Z15, Z14, Z14
+	VSHUFF32X4 $0xdd, Z17, Z2, Z2
+	VSHUFF32X4 $0x88, Z3, Z1, Z15
+	VSHUFF32X4 $0xdd, Z3, Z1, Z1
+	VSHUFF32X4 $0x88, Z11, Z7, Z3
+	VSHUFF32X4 $0xdd, Z11, Z7, Z17
+	VSHUFF32X4 $0x88, Z3, Z15, Z7
+	VSHUFF32X4 $0x88, Z17, Z1, Z11
+	VSHUFF32X4 $0xdd, Z3, Z15, Z3
+	VSHUFF32X4 $0xdd, Z17, Z1, Z1
+	VSHUFF32X4 $0x88, Z5, Z16, Z15
+	VSHUFF32X4 $0xdd, Z5, Z16, Z5
+	VSHUFF32X4 $0x88, Z13, Z9, Z16
+	VSHUFF32X4 $0xdd, Z13, Z9, Z17
+	VSHUFF32X4 $0x88, Z16, Z15, Z9
+	VSHUFF32X4 $0x88, Z17, Z5, Z13
+	VSHUFF32X4 $0xdd, Z16, Z15, Z15
+	VSHUFF32X4 $0xdd, Z17, Z5, Z5
+	VSHUFF32X4 $0x88, Z4, Z0, Z16
+	VSHUFF32X4 $0xdd, Z4, Z0, Z0
+	VSHUFF32X4 $0x88, Z12, Z8, Z4
+	VSHUFF32X4 $0xdd, Z12, Z8, Z17
+	VSHUFF32X4 $0x88, Z4, Z16, Z8
+	VSHUFF32X4 $0x88, Z17, Z0, Z12
+	VSHUFF32X4 $0xdd, Z4, Z16, Z4
+	VSHUFF32X4 $0xdd, Z17, Z0, Z0
+	VMOVUPS    Z6, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Z7, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Z9, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Z8, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Z10, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Z11, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Z13, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Z12, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Z14, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Z3, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Z15, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Z4, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Z2, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Z1, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Z5, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Z0, (AX)
+	ADDQ       CX, AX
+	ADDQ       $0x00000040, DX
+	DECQ       SI
+	JNZ        square
+	VZEROUPPER
+	RET
+
 // func listAVX512(dst *int32, mask *uint64, words int) int
 // Requires: AVX, AVX512F, POPCNT
 TEXT ·listAVX512(SB), NOSPLIT, $0-32

@@ -19,19 +19,25 @@ func accelerated() (faster []*level) {
 		faster = append(faster, &level{
 			name: "avx512", rows: 8, layer: layer.run, steps: stepsWith(stepsAVX512), prefetch: prefetchWith(prefetchAVX512),
 			list: compress, dot: dotWith(dotAVX512), fma: fmaAVX512, flop: 12 * 16 * 2,
+			product: productWith(product8AVX512, 8), cross: crossWith(crossAVX512), tanh: tanhWith(tanhAVX512), transpose: transposeWith(transposeAVX512, 16),
 		})
 	}
 	layer := assembled{group: 1, tile: 6, call: [13]layerFunc{3: layer3AVX2, 6: layer6AVX2}}
 	return append(faster, &level{
 		name: "avx2", rows: 6, layer: layer.run, steps: stepsWith(stepsAVX2), prefetch: prefetchWith(prefetchAVX2),
 		list: listPortable, dot: dotWith(dotAVX2), fma: fmaAVX2, flop: 12 * 8 * 2,
+		product: productWith(product6AVX2, 6), cross: crossWith(crossAVX2), tanh: tanhWith(tanhAVX2), transpose: transposeWith(transposeAVX2, 8),
 	})
 }
 
 type (
-	layerFunc func(out *float32, outStride int, in *float32, inStride int, w *float32, panelStride int, bias *float32, list *int32, n int, panels int, floor float32, mask *uint64, maskByte int)
-	stepsFunc func(out *float32, outStride int, pre *float32, w *float32, wStride int, rows *int32, a *float32, n int, panels int, floor float32, mask *uint64)
-	dotFunc   func(dst *[Columns]float32, x *float32, w *float32, panels int)
+	layerFunc     func(out *float32, outStride int, in *float32, inStride int, w *float32, panelStride int, bias *float32, list *int32, n int, panels int, floor float32, mask *uint64, maskByte int)
+	stepsFunc     func(out *float32, outStride int, pre *float32, w *float32, wStride int, rows *int32, a *float32, n int, panels int, floor float32, mask *uint64)
+	productFunc   func(out *float32, in *float32, w *float32, wStride int, bias *float32, units *int32, list *int32, n int, panels int, floor float32)
+	crossFunc     func(out *float32, x *float32, x0 *float32, z *float32, list *int32, n int)
+	tanhFunc      func(out *float32, in *float32, scale *float32, n int)
+	transposeFunc func(out *float32, outStride int, in *float32, inStride int, n int)
+	dotFunc       func(dst *[Columns]float32, x *float32, w *float32, panels int)
 )
 
 // assembled is Layer by generated functions, one for each of some numbers of rows.
@@ -72,6 +78,44 @@ func stepsWith(f stepsFunc) func(m *Rows, out Tile, pre []float32, row []int32, 
 
 func prefetchWith(f func(w *float32, wStride int, rows *int32, n int)) func(m *Rows, row []int32) {
 	return func(m *Rows, row []int32) { f(&m.values[0], Pad(m.Out)*4, &row[0], len(row)) }
+}
+
+// productWith goes through the units some at a time. The last few are filled up
+// with the last one, which is then computed more than once.
+func productWith(f productFunc, group int) func(m *Outputs, out, in Block, states int, units, list []int32, floor float32) {
+	return func(m *Outputs, out, in Block, states int, units, list []int32, floor float32) {
+		panels := (states + Columns - 1) / Columns
+		var last [8]int32
+		for u := 0; u < len(units); u += group {
+			these := units[u:]
+			if len(these) < group {
+				copy(last[:], these)
+				for i := len(these); i < group; i++ {
+					last[i] = these[len(these)-1]
+				}
+				these = last[:]
+			}
+			f(&out[0], first(in), first(m.weight), m.In*4, &m.bias[0], &these[0], first(list), len(list), panels, floor)
+		}
+	}
+}
+
+func crossWith(f crossFunc) func(out, x, x0, z Block, list []int32) {
+	return func(out, x, x0, z Block, list []int32) { f(&out[0], &x[0], &x0[0], &z[0], &list[0], len(list)) }
+}
+
+func tanhWith(f tanhFunc) func(out, in, scale []float32) {
+	return func(out, in, scale []float32) {
+		f(&out[0], &in[0], &scale[0], len(in)/States)
+	}
+}
+
+func transposeWith(f transposeFunc, side int) func(out []float32, outStride int, in []float32, inStride, rows, columns int) {
+	return func(out []float32, outStride int, in []float32, inStride, rows, columns int) {
+		for t := 0; t < rows; t += side {
+			f(&out[t], outStride*4, &in[t*inStride], inStride*4, columns/side)
+		}
+	}
 }
 
 // compress is List into a list that has room for what listAVX512 overwrites.

@@ -22,6 +22,13 @@ type generator struct {
 	vector func() reg.VecVirtual
 	zero   func(v reg.VecVirtual)
 	or     func(a, b, dst reg.VecVirtual)
+	and    func(a, b, dst reg.VecVirtual)
+	// clear clears the bits of v that are set in mask; round rounds to the nearest
+	// integer, even if two are as near; flush sets lanes of v below tiny in magnitude to +0.
+	clear func(mask, v reg.VecVirtual)
+	round func(v, dst reg.VecVirtual)
+	flush func(v, magnitude reg.VecVirtual, tiny operand.Op)
+	units int // a product function's
 	// bits sets the low bits of dst to "lane is not 0 (NaN is not 0)", a bit per lane.
 	bits func(v, zero reg.VecVirtual, dst reg.GPVirtual)
 }
@@ -43,6 +50,16 @@ func avx512() generator {
 		vector: func() reg.VecVirtual { return build.ZMM() },
 		zero:   func(v reg.VecVirtual) { build.VPXORD(v, v, v) },
 		or:     func(a, b, dst reg.VecVirtual) { build.VPORD(a, b, dst) },
+		and:    func(a, b, dst reg.VecVirtual) { build.VPANDD(a, b, dst) },
+		units:  8,
+		clear:  func(mask, v reg.VecVirtual) { build.VPANDND(v, mask, v) },
+		round:  func(v, dst reg.VecVirtual) { build.VRNDSCALEPS(operand.Imm(8), v, dst) },
+		flush: func(v, magnitude reg.VecVirtual, tiny operand.Op) {
+			t, k := build.ZMM(), build.K()
+			build.VPANDD(v, magnitude, t)
+			build.VCMPPS(operand.Imm(5), tiny, t, k) // 5: not less than, or unordered
+			build.VMOVAPS_Z(v, k, v)
+		},
 		bits: func(v, zero reg.VecVirtual, dst reg.GPVirtual) {
 			k := build.K()
 			build.VCMPPS(operand.Imm(4), zero, v, k) // 4: not equal, or unordered
@@ -57,6 +74,16 @@ func avx2() generator {
 		vector: func() reg.VecVirtual { return build.YMM() },
 		zero:   func(v reg.VecVirtual) { build.VXORPS(v, v, v) },
 		or:     func(a, b, dst reg.VecVirtual) { build.VORPS(a, b, dst) },
+		and:    func(a, b, dst reg.VecVirtual) { build.VANDPS(a, b, dst) },
+		units:  6,
+		clear:  func(mask, v reg.VecVirtual) { build.VANDNPS(v, mask, v) },
+		round:  func(v, dst reg.VecVirtual) { build.VROUNDPS(operand.Imm(8), v, dst) },
+		flush: func(v, magnitude reg.VecVirtual, tiny operand.Op) {
+			t := build.YMM()
+			build.VANDPS(v, magnitude, t)
+			build.VCMPPS(operand.Imm(5), tiny, t, t) // 5: not less than, or unordered
+			build.VANDPS(t, v, v)
+		},
 		bits: func(v, zero reg.VecVirtual, dst reg.GPVirtual) {
 			t := build.YMM()
 			build.VCMPPS(operand.Imm(4), zero, v, t)

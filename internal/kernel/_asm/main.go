@@ -34,6 +34,10 @@ func main() {
 	g.steps()
 	g.dot()
 	g.prefetch()
+	g.product(g.units)
+	g.cross()
+	g.tanh()
+	g.transpose()
 	if *level == "avx512" {
 		g.list()
 	}

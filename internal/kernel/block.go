@@ -1,0 +1,232 @@
+package kernel
+
+import (
+	"math"
+	"slices"
+)
+
+// States is the width of a Block.
+const States = 48
+
+// Block holds up to 48 states' vectors side by side, one element after the other:
+// element k of state t is Block[k*States+t]. What lies beyond the states in use is
+// any number. A Tile has the states one after the other.
+type Block []float32
+
+// NewBlock returns a block of zeros for vectors of n elements, and for as many
+// more as Transpose may write.
+func NewBlock(n int) Block { return make(Block, Pad(n)*States) }
+
+// From returns the block of the elements from k on.
+func (b Block) From(k int) Block { return b[k*States:] }
+
+// Element returns element k of all states.
+func (b Block) Element(k int) []float32 { return b[k*States : (k+1)*States] }
+
+// Outputs is a linear layer for Product: its weights output by output. It is read
+// only, and shared by all goroutines.
+type Outputs struct {
+	In, Out int
+	weight  []float32 // [Out, In]
+	bias    []float32 // [Out]
+	inputs  []int32   // 0 ... In-1
+	outputs []int32   // 0 ... Out-1
+}
+
+// NewOutputs returns the layer with the given weight, [out, in], which it keeps,
+// and bias, [out]; a nil bias is 0.
+func NewOutputs(weight, bias []float32, in, out int) *Outputs {
+	if len(weight) != in*out || (bias != nil && len(bias) != out) {
+		panic("kernel: NewOutputs: weight or bias has the wrong length")
+	}
+	m := &Outputs{In: in, Out: out, weight: weight, bias: make([]float32, out), inputs: make([]int32, in, in+listAhead), outputs: make([]int32, out)}
+	copy(m.bias, bias)
+	for i := range m.inputs {
+		m.inputs[i] = int32(i)
+	}
+	for i := range m.outputs {
+		m.outputs[i] = int32(i)
+	}
+	return m
+}
+
+// Product sets, for the given units and t < states,
+//
+//	out[u][t] = m.bias[u]; for k in list: out[u][t] += in[k][t] * m[u][k]
+//	if relu: out[u][t] = max(out[u][t], 0)
+//
+// and leaves the other units as they are. units and list are ascending; nil means
+// all. in[k][t] = 0 adds nothing, to the bit, so that a list may hold more than what
+// a state needs. out must not overlap in. NaN stays NaN. It allocates nothing,
+// unless list is not from NewList and has to be copied.
+func (m *Outputs) Product(out, in Block, states int, units, list []int32, relu bool) {
+	if list == nil {
+		list = m.inputs
+	}
+	if units == nil {
+		units = m.outputs
+	}
+	switch {
+	case states < 1 || states > States:
+		panic("kernel: Product: a block has 1 to 48 states")
+	case len(list) > 0 && (list[0] < 0 || int(list[len(list)-1]) >= min(m.In, len(in)/States)):
+		panic("kernel: Product: list does not fit the matrix or the block")
+	case len(units) > 0 && (units[0] < 0 || int(units[len(units)-1]) >= min(m.Out, len(out)/States)):
+		panic("kernel: Product: units do not fit the matrix or the block")
+	}
+	if cap(list)-len(list) < listAhead && len(list) > 0 {
+		list = slices.Grow(slices.Clip(list), listAhead)
+	}
+	if len(units) > 0 {
+		current.product(m, out, in, states, units, list, floor(relu))
+	}
+}
+
+// Cross is what ends a cross layer: for k in list, which is ascending, and all t
+//
+//	out[k][t] = x[k][t] + x0[k][t] * z[k][t]
+//
+// out may be x.
+func Cross(out, x, x0, z Block, list []int32) {
+	if len(list) == 0 {
+		return
+	}
+	if list[0] < 0 || int(list[len(list)-1]) >= min(len(out), len(x), len(x0), len(z))/States {
+		panic("kernel: Cross: list does not fit the blocks")
+	}
+	current.cross(out, x, x0, z, list)
+}
+
+// Tiny is where Tanh takes numbers for 0. What they add vanishes in float32 beside
+// the x0 that cross layers add it to; but products with them may be subnormal,
+// which processors compute a hundred times slower, and trained DCN-Mix layers that
+// have collapsed (weights of 1e-14) are full of them.
+const Tiny = 1.0 / (1 << 60)
+
+// ones is the scale of Tanh without one.
+var ones = slices.Repeat([]float32{1}, States)
+
+// Tanh sets the first n elements of out to tanh of in's, times scale, which has
+// one element, or is nil for 1. Hyperbolic tangents are off by at most 1e-7, and 2.5 ulp. What is
+// less than Tiny in magnitude, before or after, becomes 0. NaN stays NaN. out may
+// be in.
+func Tanh(out, in Block, n int, scale Block) {
+	if n < 1 {
+		return
+	}
+	if scale == nil {
+		scale = ones
+	}
+	current.tanh(out[:n*States], in[:n*States], scale[:States])
+}
+
+// ToBlock sets the first n elements of the first states of out, and any others up
+// to multiples of 16, to those of a tile: out[k][t] = in[t][k].
+func ToBlock(out Block, in Tile, states, n int) {
+	states, n = Pad(states), Pad(n)
+	if states > States || n > in.Stride || len(in.Values) < states*in.Stride || len(out) < n*States {
+		panic("kernel: ToBlock: tile or block is too small")
+	}
+	if states > 0 && n > 0 {
+		current.transpose(out, States, in.Values, in.Stride, states, n)
+	}
+}
+
+// ToTile is the inverse of ToBlock: out[t][k] = in[k][t].
+func ToTile(out Tile, in Block, states, n int) {
+	states, n = Pad(states), Pad(n)
+	if states > States || n > out.Stride || len(out.Values) < states*out.Stride || len(in) < n*States {
+		panic("kernel: ToTile: tile or block is too small")
+	}
+	if states > 0 && n > 0 {
+		current.transpose(out.Values, out.Stride, in, States, n, states)
+	}
+}
+
+func productPortable(m *Outputs, out, in Block, states int, units, list []int32, floor float32) {
+	for t := 0; t < states; t += 8 {
+		for _, u := range units {
+			b, w := m.bias[u], m.weight[int(u)*m.In:(int(u)+1)*m.In]
+			a0, a1, a2, a3, a4, a5, a6, a7 := b, b, b, b, b, b, b, b
+			for _, k := range list {
+				x, v := w[k], (*[8]float32)(in[int(k)*States+t:])
+				a0 += float32(x * v[0])
+				a1 += float32(x * v[1])
+				a2 += float32(x * v[2])
+				a3 += float32(x * v[3])
+				a4 += float32(x * v[4])
+				a5 += float32(x * v[5])
+				a6 += float32(x * v[6])
+				a7 += float32(x * v[7])
+			}
+			y := out[int(u)*States+t:][:8]
+			y[0], y[1], y[2], y[3], y[4], y[5], y[6], y[7] = a0, a1, a2, a3, a4, a5, a6, a7
+			clamp(y, 0, floor, nil)
+		}
+	}
+}
+
+func crossPortable(out, x, x0, z Block, list []int32) {
+	for _, k := range list {
+		o, a, b, c := out.Element(int(k)), x.Element(int(k)), x0.Element(int(k)), z.Element(int(k))
+		for t := range o {
+			o[t] = a[t] + float32(b[t]*c[t])
+		}
+	}
+}
+
+func tanhPortable(out, in, scale []float32) {
+	for i, v := range in {
+		out[i] = flush(float32(hyperbolic(v) * scale[i%States]))
+	}
+}
+
+func flush(v float32) float32 {
+	if v < Tiny && v > -Tiny {
+		return 0
+	}
+	return v
+}
+
+// hyperbolic returns tanh by way of e^y-1, y = 2|x|:
+//
+//	y = e*ln(2) + r; e^r-1 = r + r^2 * a polynomial; tanh = (e^y-1) / (e^y-1 + 2)
+//
+// No step cancels, so that tanh of small x is as precise as that of large ones.
+// The polynomial is that of the Cephes library's expf.
+func hyperbolic(x float32) float32 {
+	x = flush(x)
+	y := x + x
+	if x < 0 {
+		y = -y
+	}
+	if y > 20 { // where tanh is 1
+		y = 20
+	}
+	if y != y {
+		return y
+	}
+	e := float32(math.RoundToEven(float64(float32(y * math.Log2E))))
+	r := y + float32(e*-0.693145751953125)
+	r += float32(e * -1.428606765330187e-06)
+	q := float32(1.9875691500e-4)
+	for _, c := range [...]float32{1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1} {
+		q = float32(q*r) + c
+	}
+	q = float32(q*float32(r*r)) + r
+	power := float32(math.Ldexp(1, int(e)))
+	s := float32(power*q) + (power - 1)
+	s /= s + 2
+	if x < 0 {
+		s = -s
+	}
+	return s
+}
+
+func transposePortable(out []float32, outStride int, in []float32, inStride, rows, columns int) {
+	for t := range rows {
+		for k, v := range in[t*inStride:][:columns] {
+			out[k*outStride+t] = v
+		}
+	}
+}
