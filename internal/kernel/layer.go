@@ -54,6 +54,19 @@ func (m Mask) List(list []int32) []int32 {
 	return current.list(m, list)
 }
 
+// Set sets bit o where some of the first rows rows of t is not 0 in column o, for
+// o < width, and clears the others.
+func (m Mask) Set(t Tile, rows, width int) {
+	clear(m)
+	for i := range rows {
+		for o, v := range t.Row(i)[:width] {
+			if v != 0 {
+				m[o/64] |= 1 << (o % 64)
+			}
+		}
+	}
+}
+
 // NewList returns an empty list with room for a mask of Pad(width) columns.
 func NewList(width int) []int32 { return make([]int32, 0, listRoom(NewMask(width))) }
 

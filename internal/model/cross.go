@@ -1,79 +1,170 @@
 package model
 
-import (
-	"math"
+import "shaver/internal/kernel"
 
-	"shaver/internal/kernel"
-)
+// block evaluates cross layers for up to kernel.States states at once: rows of a
+// batch, or consecutive steps of a walk. Their weights are larger than a core's
+// cache, so that each that is loaded has to serve many states.
+//
+// Where x0 is 0, so is what every cross layer makes of it. With a baseline of 0
+// the players that have not yet appeared are such elements: the products leave
+// them out, and grow with the walk.
+type block struct {
+	h       *head
+	x0      kernel.Block // [D]
+	x       kernel.Block // [D], the running cross state
+	z       kernel.Block // [D], what a cross layer multiplies x0 by
+	inner   kernel.Block // DCN-Mix [experts*(rank+1)]: V of every expert, then the gates
+	low     kernel.Block // DCN-Mix [experts*rank]
+	mid     kernel.Block // DCN-Mix [experts*rank + 1], the experts' scaled by their gates, then the gates' sum
+	pre     kernel.Tile  // first linear maps of a walk's steps
+	nonzero kernel.Mask  // elements of x0 that are not 0 in all states
+	active  []int32      // their list
+	output  []float64    // [States], the cross layers' share of the logit (DCNv2 in parallel)
 
-// crossLayers runs DCNv2's cross layers, the first from its linear map.
-func (s *tile) crossLayers(x0, pre []float32) []float32 {
-	x := s.x
-	for i, v := range x0 {
-		x[i] = v + float32(v*pre[i])
-	}
-	for _, l := range s.h.cross {
-		kernel.Affine(s.z, x, l.weight, l.bias)
-		for i, v := range x0 {
-			x[i] += float32(v * s.z[i])
-		}
-	}
-	return x
+	// stacked
+	unit   kernel.Block // the MLP's first layer
+	hidden kernel.Tile  // the same, state by state
 }
 
-// mixLayers runs DCN-Mix's cross layers, the first from its V and gates. The
-// gate of an expert scales its low-rank vector, so that one product with U
-// serves all experts.
-func (s *tile) mixLayers(x0, pre []float32) []float32 {
-	x := s.x
-	copy(x, x0)
-	for l := range s.h.mix {
-		layer := &s.h.mix[l]
-		inner := pre
-		if l > 0 {
-			clear(s.inner)
-			kernel.AddProduct(s.inner, x, layer.inner)
-			inner = s.inner
+func newBlock(h *head) *block {
+	b := &block{
+		h: h, x0: kernel.NewBlock(h.players), x: kernel.NewBlock(h.players), z: kernel.NewBlock(h.players),
+		pre: kernel.NewTile(kernel.States, h.first.Out), nonzero: kernel.NewMask(h.players), active: kernel.NewList(h.players),
+		output: make([]float64, kernel.States),
+	}
+	if h.kind == DCNMix {
+		vectors := h.mix[0].u.In
+		b.inner, b.low, b.mid = kernel.NewBlock(h.first.Out), kernel.NewBlock(vectors), kernel.NewBlock(vectors)
+	}
+	if h.stacked != nil {
+		b.unit = kernel.NewBlock(h.stacked.Out)
+		b.hidden = newStates(h.stacked.Out)
+	}
+	return b
+}
+
+// newStates returns a tile for a block's states, of which any can be the first of
+// a Layer's.
+func newStates(width int) kernel.Tile { return kernel.NewTile(kernel.States+12, width) }
+
+// rows evaluates the cross part of n rows, whose embeddings are in's.
+func (b *block) rows(in kernel.Tile, n int) {
+	kernel.ToBlock(b.x0, in, n, b.h.players)
+	for p := range b.h.players {
+		b.nonzero[p/64] |= 1 << (p % 64)
+	}
+	b.active = b.nonzero.List(b.active[:0])
+	first := b.h.cross
+	if b.h.kind == DCNMix {
+		b.h.mix[0].inner.Product(b.inner, b.x0, n, nil, b.active, false)
+	} else {
+		first[0].Product(b.z, b.x0, n, b.active, b.active, false)
+	}
+	b.layers(n)
+}
+
+// start begins a walk from x0.
+func (b *block) start(x0 []float32) {
+	clear(b.nonzero)
+	for p, v := range x0 {
+		b.settle(p, 0, v)
+		if v != 0 {
+			b.nonzero[p/64] |= 1 << (p % 64)
 		}
-		experts := len(layer.c)
-		rank := len(inner)/experts - 1
-		low, gates := s.low[:experts*rank], inner[experts*rank:]
-		tanh(low, inner[:experts*rank])
-		gateSum := float32(0)
-		for k, gate := range gates {
-			out := s.tanh[k*rank : (k+1)*rank]
-			clear(out)
-			kernel.AddProduct(out, low[k*rank:(k+1)*rank], layer.c[k])
-			tanh(out, out)
-			for i := range out {
-				out[i] *= gate
+	}
+}
+
+// settle sets element p of x0 in the states from t on.
+func (b *block) settle(p, t int, v float32) {
+	states := b.x0.Element(p)[t:]
+	for i := range states {
+		states[i] = v
+	}
+}
+
+// steps evaluates the cross part after each of the next steps of a walk. pre is
+// the first linear map before them, and after them when steps returns.
+func (b *block) steps(pre []float32, s *steps) {
+	for t, p := range s.player {
+		b.settle(int(p), t, s.x[p])
+		b.nonzero[p/64] |= 1 << (p % 64)
+	}
+	b.active = b.nonzero.List(b.active[:0])
+	n := len(s.player)
+	b.h.first.Steps(b.pre, pre, s.player, s.change, false, nil)
+	if b.h.kind == DCNMix {
+		kernel.ToBlock(b.inner, b.pre, n, b.h.first.Out)
+	} else {
+		kernel.ToBlock(b.z, b.pre, n, b.h.first.Out)
+	}
+	b.layers(n)
+	b.h.first.Prefetch(s.next)
+	for _, p := range s.player {
+		b.settle(int(p), 0, s.x[p])
+	}
+}
+
+// layers runs the cross layers on x0, from the first one's linear map, which is in
+// inner or z.
+func (b *block) layers(n int) {
+	x := b.x0
+	if b.h.kind == DCNMix {
+		for l := range b.h.mix {
+			b.mixLayer(&b.h.mix[l], x, l == 0, n)
+			x = b.x
+		}
+	} else {
+		for l, layer := range b.h.cross {
+			if l > 0 {
+				layer.Product(b.z, x, n, b.active, b.active, false)
 			}
-			gateSum += gate
-		}
-		for i, b := range layer.bias {
-			s.z[i] = gateSum * b
-		}
-		kernel.AddProduct(s.z, s.tanh[:experts*rank], layer.u)
-		for i, v := range x0 {
-			x[i] += float32(v * s.z[i])
+			kernel.Cross(b.x, x, b.x0, b.z, b.active)
+			x = b.x
 		}
 	}
-	return x
+	if b.h.crossOutput != nil {
+		b.sum()
+	}
 }
 
-// tiny is where activations are taken for 0. What they add vanishes in float32
-// beside the x0 that the cross layers add it to; but products with them may be
-// subnormal, which processors compute a hundred times slower, and trained DCN-Mix
-// layers that have collapsed (weights of 1e-14) are full of them.
-const tiny = 1.0 / (1 << 60)
-
-// tanh sets y to the hyperbolic tangents of x, each rounded from float64.
-func tanh(y, x []float32) {
-	for i, v := range x {
-		t := float32(math.Tanh(float64(v)))
-		if t < tiny && t > -tiny {
-			t = 0
-		}
-		y[i] = t
+// mixLayer runs one layer of DCN-Mix. The gate of an expert scales its low-rank
+// vector, so that one product with U serves all experts; the bias is U's last
+// column, which the gates' sum scales.
+func (b *block) mixLayer(layer *mixStage, x kernel.Block, first bool, n int) {
+	if !first {
+		layer.inner.Product(b.inner, x, n, nil, b.active, false)
 	}
+	rank, vectors := layer.c[0].In, len(layer.c)*layer.c[0].In
+	kernel.Tanh(b.low, b.inner, vectors, nil)
+	sum := b.mid.Element(vectors)
+	clear(sum)
+	for k, c := range layer.c {
+		mid, gate := b.mid.From(k*rank), b.inner.Element(vectors+k)
+		c.Product(mid, b.low.From(k*rank), n, nil, nil, false)
+		kernel.Tanh(mid, mid, rank, gate)
+		for t, g := range gate {
+			sum[t] += g
+		}
+	}
+	layer.u.Product(b.z, b.mid, n, b.active, nil, false)
+	kernel.Cross(b.x, x, b.x0, b.z, b.active)
+}
+
+// sum sets output to the product of x with the cross layers' output weights.
+func (b *block) sum() {
+	clear(b.output)
+	for _, p := range b.active {
+		w := float64(b.h.crossOutput[p])
+		for t, v := range b.x.Element(int(p)) {
+			b.output[t] += float64(w * float64(v))
+		}
+	}
+}
+
+// mlpInput returns the MLP's first layer of n states, for stacked heads.
+func (b *block) mlpInput(n int) kernel.Tile {
+	b.h.stacked.Product(b.unit, b.x, n, nil, b.active, true)
+	kernel.ToTile(b.hidden, b.unit, n, b.h.stacked.Out)
+	return b.hidden
 }

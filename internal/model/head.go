@@ -11,35 +11,27 @@ type head struct {
 	players int // D
 
 	// the cross part; none for FM and DeepFM
-	first       []float32 // [D, width], packed: the first cross layer's matrices and gates
-	firstBias   []float32 // [width]
+	first       *kernel.Rows // the first cross layer's linear map
+	firstBias   []float32    // its bias, padded
 	mix         []mixStage
-	cross       []stage   // DCNv2: the cross layers after the first
-	crossOutput []float32 // [D]; DCNv2 in parallel, whose output layer reads the cross layers' output too
+	cross       []*kernel.Outputs // DCNv2
+	crossOutput []float32         // [D]; DCNv2 in parallel, whose output layer reads the cross layers' output too
 
 	// the MLP; none for FM
-	deep   *kernel.Rows     // layers[0] once more, if it reads x0
-	layers []*kernel.Matrix // ReLU after each
-	begins []float32        // layers[0]'s bias, padded
-	output []float32        // [last layer's width]
-	bias   float32
+	deep    *kernel.Rows     // the first layer, if it reads x0
+	begins  []float32        // its bias, padded
+	stacked *kernel.Outputs  // the first layer, if it reads the cross layers' output
+	layers  []*kernel.Matrix // ReLU after each; without the first one if that is stacked
+	output  []float32        // [last layer's width]
+	bias    float32
 }
 
-// stage is one packed linear layer.
-type stage struct {
-	weight []float32 // [in, out]
-	bias   []float32 // [out]
-}
-
-// mixStage is one DCN-Mix cross layer. The first one's inner is in head.first.
+// mixStage is one DCN-Mix cross layer.
 type mixStage struct {
-	inner []float32   // [D, experts*rank + experts]: V of every expert, then the gates
-	c     [][]float32 // per expert [rank, rank]
-	u     []float32   // [experts*rank, D]
-	bias  []float32   // [D]
+	inner *kernel.Outputs   // D to experts*rank + experts: V of every expert, then the gates
+	c     []*kernel.Outputs // per expert, rank to rank
+	u     *kernel.Outputs   // experts*rank + 1 to D: U of every expert, then the bias
 }
-
-func pack(l *Linear) stage { return stage{kernel.Pack(l.Weight, l.In, l.Out), l.Bias} }
 
 // newHead packs the network's weights.
 func newHead(a *Architecture, w *Weights) *head {
@@ -48,28 +40,28 @@ func newHead(a *Architecture, w *Weights) *head {
 		return h
 	}
 	h.bias = w.Output.Bias[0]
-	for l := range w.Hidden {
-		h.layers = append(h.layers, kernel.NewMatrix(w.Hidden[l].Weight, w.Hidden[l].Bias, w.Hidden[l].In, w.Hidden[l].Out))
+	hidden := w.Hidden
+	if a.Kind == DeepFM || a.Structure == Parallel {
+		h.deep, h.begins = packRows(&hidden[0])
+	} else {
+		h.stacked = packOutputs(&hidden[0])
+		hidden = hidden[1:]
+	}
+	for l := range hidden {
+		h.layers = append(h.layers, kernel.NewMatrix(hidden[l].Weight, hidden[l].Bias, hidden[l].In, hidden[l].Out))
+	}
+	for l := range w.Mix {
+		h.mix = append(h.mix, packMix(a, w.Gates, &w.Mix[l]))
+	}
+	for l := range w.Cross {
+		h.cross = append(h.cross, packOutputs(&w.Cross[l]))
 	}
 	switch a.Kind {
 	case DCNMix:
-		for l := range w.Mix {
-			h.mix = append(h.mix, packMix(a, w.Gates, &w.Mix[l]))
-		}
-		h.first = h.mix[0].inner
-		h.firstBias = make([]float32, a.Experts*(a.Rank+1))
+		first := Linear{In: h.players, Out: a.Experts * (a.Rank + 1), Weight: mixInner(a, w.Gates, &w.Mix[0])}
+		h.first, h.firstBias = packRows(&first)
 	case DCNv2:
-		for l := range w.Cross {
-			h.cross = append(h.cross, pack(&w.Cross[l]))
-		}
-		h.first, h.firstBias = h.cross[0].weight, h.cross[0].bias
-		h.cross = h.cross[1:]
-	}
-	if a.Kind == DeepFM || a.Structure == Parallel {
-		l := &w.Hidden[0]
-		h.deep = kernel.NewRows(l.Weight, l.In, l.Out)
-		h.begins = make([]float32, kernel.Pad(l.Out))
-		copy(h.begins, l.Bias)
+		h.first, h.firstBias = packRows(&w.Cross[0])
 	}
 	if a.Structure == Parallel {
 		h.crossOutput, h.output = h.output[:h.players], h.output[h.players:]
@@ -77,16 +69,41 @@ func newHead(a *Architecture, w *Weights) *head {
 	return h
 }
 
-func packMix(a *Architecture, gates []float32, layer *MixLayer) mixStage {
-	players, rank := a.Players(), a.Rank
-	width := a.Experts * (rank + 1)
-	s := mixStage{inner: make([]float32, players*width), u: layer.U, bias: layer.Bias}
+func packOutputs(l *Linear) *kernel.Outputs {
+	return kernel.NewOutputs(l.Weight, l.Bias, l.In, l.Out)
+}
+
+// packRows returns a layer for walks, and its padded bias.
+func packRows(l *Linear) (*kernel.Rows, []float32) {
+	bias := make([]float32, kernel.Pad(l.Out))
+	copy(bias, l.Bias)
+	return kernel.NewRows(l.Weight, l.In, l.Out), bias
+}
+
+// mixInner returns V of every expert, then the gates, [experts*rank + experts, D].
+func mixInner(a *Architecture, gates []float32, layer *MixLayer) []float32 {
+	players := a.Players()
+	inner := make([]float32, 0, a.Experts*(a.Rank+1)*players)
 	for k := range a.Experts {
-		for i := range players {
-			copy(s.inner[i*width+k*rank:], layer.V[(k*players+i)*rank:(k*players+i+1)*rank])
-			s.inner[i*width+a.Experts*rank+k] = gates[k*players+i]
-		}
-		s.c = append(s.c, layer.C[k*rank*rank:(k+1)*rank*rank])
+		inner = append(inner, kernel.Pack(layer.V[k*players*a.Rank:(k+1)*players*a.Rank], a.Rank, players)...)
 	}
+	return append(inner, gates...)
+}
+
+func packMix(a *Architecture, gates []float32, layer *MixLayer) mixStage {
+	players, rank, vectors := a.Players(), a.Rank, a.Experts*a.Rank
+	s := mixStage{inner: kernel.NewOutputs(mixInner(a, gates, layer), nil, players, vectors+a.Experts)}
+	for k := range a.Experts {
+		c := kernel.Pack(layer.C[k*rank*rank:(k+1)*rank*rank], rank, rank)
+		s.c = append(s.c, kernel.NewOutputs(c, nil, rank, rank))
+	}
+	u := make([]float32, 0, players*(vectors+1))
+	for p := range players {
+		for r := range vectors {
+			u = append(u, layer.U[r*players+p])
+		}
+		u = append(u, layer.Bias[p])
+	}
+	s.u = kernel.NewOutputs(u, nil, vectors+1, players)
 	return s
 }

@@ -3,8 +3,6 @@ package model
 import (
 	"fmt"
 	"math"
-
-	"shaver/internal/kernel"
 )
 
 // Model is a click model, ready to be evaluated by any number of goroutines at
@@ -88,12 +86,13 @@ type Scorer struct {
 	s     *tile
 	x     []float32 // [D]
 	sum   pairSum
-	slots []float64 // the network's logits of a tile
+	slots []float64 // the network's logits, of a tile's size
 }
 
 // NewScorer returns a scorer of m.
 func (m *Model) NewScorer() *Scorer {
-	return &Scorer{m: m, s: newTile(m.head), x: make([]float32, m.Players()), sum: newPairSum(m), slots: make([]float64, kernel.TileRows())}
+	t := newTile(m.head)
+	return &Scorer{m: m, s: t, x: make([]float32, m.Players()), sum: newPairSum(m), slots: make([]float64, t.size)}
 }
 
 // Logits sets dst[i] to the logit of row i, which depends on nothing but the row,

@@ -1,7 +1,5 @@
 package model
 
-import "shaver/internal/kernel"
-
 // Probe evaluates one row while its entries appear one by one in place of the
 // baseline. The first linear maps and the FM term follow each step by an exact
 // rank-one update; the rest of the network is computed anew, for a tile of steps
@@ -41,9 +39,10 @@ func (m *Model) NewProbe(baseline []float32) *Probe {
 	if len(baseline) != m.Players() {
 		panic("model: NewProbe: baseline has the wrong length")
 	}
-	rows := kernel.TileRows()
+	scorer := m.NewScorer()
+	rows := len(scorer.slots)
 	p := &Probe{
-		m: m, baseline: baseline, scorer: m.NewScorer(),
+		m: m, baseline: baseline, scorer: scorer,
 		emptyPre: m.head.newPre(), emptySum: newPairSum(m),
 		entries: make([]float32, m.Players()),
 		x:       make([]float32, m.Players()), pre: m.head.newPre(), sum: newPairSum(m),
@@ -86,11 +85,12 @@ func (p *Probe) Walk(order []int32, logits []float64) {
 	copy(p.x, p.baseline)
 	p.pre.copyFrom(p.emptyPre)
 	p.sum.copyFrom(&p.emptySum)
+	p.scorer.s.start(p.x)
 	logits[0] = p.Empty()
 	for from := 0; from < len(order); {
 		to := p.gather(order, from)
 		slots := p.scorer.slots[:len(p.step)]
-		p.scorer.s.stepLogits(slots, p.pre, p.player, p.change, order[to:min(to+cap(p.step), len(order))])
+		p.scorer.s.stepLogits(slots, p.pre, &steps{p.player, p.change, p.x, order[to:min(to+cap(p.step), len(order))]})
 		i := 0
 		for k := from; k < to; k++ {
 			if i < len(p.step) && p.step[i] == k {
@@ -108,8 +108,6 @@ func (p *Probe) Walk(order []int32, logits []float64) {
 // returns the step after the last that it looked at.
 func (p *Probe) gather(order []int32, from int) (to int) {
 	p.step, p.player, p.change, p.beside = p.step[:0], p.player[:0], p.change[:0], p.beside[:0]
-	head := p.m.head
-	width := len(p.pre.cross)
 	for to = from; to < len(order) && len(p.step) < cap(p.step); to++ {
 		player := order[to]
 		before, after := p.x[player], p.entries[player]
@@ -117,10 +115,6 @@ func (p *Probe) gather(order []int32, from int) (to int) {
 			continue
 		}
 		p.x[player] = after
-		if head.first != nil {
-			kernel.Axpy(p.pre.cross, after-before, head.first[int(player)*width:(int(player)+1)*width])
-			p.scorer.s.putCross(len(p.step), p.x, p.pre.cross)
-		}
 		p.sum.change(int(player), before, after)
 		p.step, p.player, p.change = append(p.step, to), append(p.player, player), append(p.change, after-before)
 		p.beside = append(p.beside, p.constant+p.sum.value())

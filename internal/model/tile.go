@@ -2,50 +2,57 @@ package model
 
 import "shaver/internal/kernel"
 
-// tile evaluates a head for up to kernel.TileRows() states at once: rows of a
-// batch, or consecutive steps of a walk, which have most of their active units in
-// common (docs/kernels.md). It is for one goroutine.
+// tile evaluates a head for some states at once: rows of a batch, or consecutive
+// steps of a walk, which have most of their active units in common
+// (docs/kernels.md). It is for one goroutine.
 //
-// Its use: for each state, in order, put what the head's parts read into slot i;
-// then logits. Every state's logit depends on nothing but the state, to the bit.
+// Its use for rows: put each one's embedding into a slot, then logits. For a walk:
+// begin, start, then stepLogits for each size of steps. Every state's logit depends
+// on nothing but the state, to the bit.
 type tile struct {
-	h  *head
-	in kernel.Tile // the MLP's input: x0, or what stacked cross layers make of it
+	h     *head
+	size  int         // states at once
+	in    kernel.Tile // x0 of rows
+	block *block      // the cross part; nil if the head has none
 
-	// the MLP
+	// the MLP, kernel.TileRows() states at once
 	a, b   []float32 // activations of two consecutive layers; a holds the latest
 	mask   kernel.Mask
 	list   []int32
 	player []int32   // begin's nonzero entries
 	value  []float32 // theirs
+}
 
-	// the cross part
-	cross []float64 // per state, the cross layers' share of the logit (DCNv2 in parallel)
-	x     []float32 // [D], the running cross state
-	inner []float32 // [experts*(rank+1)]
-	low   []float32 // [experts*rank]
-	tanh  []float32 // [experts*rank]
-	z     []float32 // [D]
+// steps are consecutive steps of a walk: step t adds change[t] to x0's element
+// player[t].
+type steps struct {
+	player []int32
+	change []float32
+	x      []float32 // x0 after all of them, [D]
+	next   []int32   // a hint: who will appear after them
 }
 
 func newTile(h *head) *tile {
-	rows := kernel.TileRows()
-	s := &tile{h: h, cross: make([]float64, rows)}
+	s := &tile{h: h, size: kernel.TileRows()}
 	widest := 0
 	for _, l := range h.layers {
 		widest = max(widest, l.Out)
 	}
-	s.a, s.b = kernel.NewTile(rows, widest).Values, kernel.NewTile(rows, widest).Values
-	s.mask, s.list = kernel.NewMask(widest), kernel.NewList(widest)
-	if h.kind != FM {
-		s.in = kernel.NewTile(rows, h.players)
-	}
 	if h.deep != nil {
-		s.player, s.value = make([]int32, 0, h.players), make([]float32, 0, h.players)
+		widest = max(widest, h.deep.Out)
 	}
 	if h.first != nil {
-		s.x, s.z = make([]float32, h.players), make([]float32, h.players)
-		s.inner, s.low, s.tanh = make([]float32, len(h.firstBias)), make([]float32, len(h.firstBias)), make([]float32, len(h.firstBias))
+		s.block, s.size = newBlock(h), kernel.States
+		widest = max(widest, h.first.Out)
+		if h.stacked != nil {
+			widest = max(widest, h.stacked.Out)
+		}
+	}
+	s.a, s.b = kernel.NewTile(kernel.TileRows(), widest).Values, kernel.NewTile(kernel.TileRows(), widest).Values
+	s.mask, s.list = kernel.NewMask(widest), kernel.NewList(widest)
+	if h.kind != FM {
+		s.in = newStates(h.players)
+		s.player, s.value = make([]int32, 0, h.players), make([]float32, 0, h.players)
 	}
 	return s
 }
@@ -65,67 +72,82 @@ func (p pre) copyFrom(o pre) {
 
 // begin sets p to the first linear maps of x0.
 func (s *tile) begin(p pre, x0 []float32) {
-	h := s.h
-	if h.first != nil {
-		kernel.Affine(p.cross, x0, h.first, h.firstBias)
-	}
-	if h.deep == nil {
-		return
-	}
 	s.player, s.value = s.player[:0], s.value[:0]
 	for i, v := range x0 {
-		if v != 0 {
+		if v != 0 && s.h.kind != FM {
 			s.player, s.value = append(s.player, int32(i)), append(s.value, v)
 		}
 	}
-	copy(p.deep, h.begins)
-	h.deep.Steps(kernel.Tile{Values: s.a}, p.deep, s.player, s.value, false, nil)
-}
-
-// put sets slot i to the state x0. The head evaluates the MLP's first layer, if it
-// reads x0, for all slots at once.
-func (s *tile) put(i int, x0 []float32) {
-	if s.h.first == nil {
-		copy(s.in.Row(i), x0)
-		return
+	last := kernel.Tile{Values: s.a}
+	if s.h.first != nil {
+		copy(p.cross, s.h.firstBias)
+		s.h.first.Steps(last, p.cross, s.player, s.value, false, nil)
 	}
-	kernel.Affine(s.inner, x0, s.h.first, s.h.firstBias)
-	s.putCross(i, x0, s.inner)
 	if s.h.deep != nil {
-		copy(s.in.Row(i), x0)
+		copy(p.deep, s.h.begins)
+		s.h.deep.Steps(last, p.deep, s.player, s.value, false, nil)
 	}
 }
 
-// putCross sets the cross part of slot i to that of x0, whose first linear map is
-// pre.
-func (s *tile) putCross(i int, x0, pre []float32) {
-	var out []float32
-	if s.h.kind == DCNMix {
-		out = s.mixLayers(x0, pre)
-	} else {
-		out = s.crossLayers(x0, pre)
+// start begins a walk from x0.
+func (s *tile) start(x0 []float32) {
+	if s.block != nil {
+		s.block.start(x0)
 	}
-	if s.h.crossOutput != nil {
-		s.cross[i] = kernel.Dot(out, s.h.crossOutput)
-	} else {
-		copy(s.in.Row(i), out)
+}
+
+// put sets slot i to the state x0.
+func (s *tile) put(i int, x0 []float32) {
+	if s.h.kind != FM {
+		copy(s.in.Row(i), x0)
 	}
 }
 
 // logits sets each element of dst to its slot's, as put sets them.
-func (s *tile) logits(dst []float64) { s.mlp(dst, s.in, nil, s.h.layers) }
+func (s *tile) logits(dst []float64) {
+	if s.block == nil {
+		s.mlp(dst, s.in, nil, s.h.layers)
+		return
+	}
+	s.block.rows(s.in, len(dst))
+	if s.h.stacked != nil {
+		s.stackedLogits(dst)
+		return
+	}
+	for from := 0; from < len(dst); from += kernel.TileRows() {
+		s.mlp(dst[from:min(from+kernel.TileRows(), len(dst))], rowsFrom(s.in, from), nil, s.h.layers)
+	}
+	s.addCross(dst)
+}
 
-// stepLogits does the same after len(dst) steps from p: step t adds change[t] to
-// x0's element player[t]. The cross part, if any, has been put. next is a hint: who
-// will appear in the next tile.
-func (s *tile) stepLogits(dst []float64, p pre, player []int32, change []float32, next []int32) {
+// stepLogits sets the elements of dst to the logits after each of as many steps
+// from p, at most size, which it changes.
+func (s *tile) stepLogits(dst []float64, p pre, walk *steps) {
 	if len(dst) == 0 {
 		return
 	}
-	if s.h.deep == nil {
-		s.logits(dst)
-		return
+	if s.block != nil {
+		s.block.steps(p.cross, walk)
 	}
+	switch {
+	case s.h.stacked != nil:
+		s.stackedLogits(dst)
+	case s.block != nil:
+		tile := kernel.TileRows()
+		for from := 0; from < len(dst); from += tile {
+			to := min(from+tile, len(dst))
+			s.deepLogits(dst[from:to], p, walk.player[from:to], walk.change[from:to], walk.player[to:min(to+tile, len(dst))])
+		}
+		s.addCross(dst)
+	case s.h.deep != nil:
+		s.deepLogits(dst, p, walk.player, walk.change, walk.next)
+	default:
+		s.logits(dst)
+	}
+}
+
+// deepLogits is stepLogits of an MLP that reads x0, for a tile of steps.
+func (s *tile) deepLogits(dst []float64, p pre, player []int32, change []float32, next []int32) {
 	width := s.h.layers[0].Out
 	mask := s.mask[:(width+63)/64]
 	in := kernel.Tile{Values: s.a, Stride: kernel.Pad(width)}
@@ -135,8 +157,32 @@ func (s *tile) stepLogits(dst []float64, p pre, player []int32, change []float32
 	s.mlp(dst, in, s.list, s.h.layers[1:])
 }
 
-// mlp runs layers on in, whose active columns are list, and sums up the logits.
-// in is s.in, or lies in s.a.
+// stackedLogits is the MLP on the block's cross state.
+func (s *tile) stackedLogits(dst []float64) {
+	in := s.block.mlpInput(len(dst))
+	mask := s.mask[:(s.h.stacked.Out+63)/64]
+	for from := 0; from < len(dst); from += kernel.TileRows() {
+		part := dst[from:min(from+kernel.TileRows(), len(dst))]
+		tile := rowsFrom(in, from)
+		mask.Set(tile, len(part), s.h.stacked.Out)
+		s.list = mask.List(s.list[:0])
+		s.mlp(part, tile, s.list, s.h.layers)
+	}
+}
+
+func (s *tile) addCross(dst []float64) {
+	for i := range dst {
+		dst[i] += s.block.output[i]
+	}
+}
+
+// rowsFrom returns the rows of t from i on.
+func rowsFrom(t kernel.Tile, i int) kernel.Tile {
+	return kernel.Tile{Values: t.Values[i*t.Stride:], Stride: t.Stride}
+}
+
+// mlp runs layers on a tile, whose active columns are list, and sums up the
+// logits. in is not in s.b.
 func (s *tile) mlp(dst []float64, in kernel.Tile, list []int32, layers []*kernel.Matrix) {
 	for i, l := range layers {
 		out := kernel.Tile{Values: s.b, Stride: kernel.Pad(l.Out)}
@@ -152,7 +198,7 @@ func (s *tile) mlp(dst []float64, in kernel.Tile, list []int32, layers []*kernel
 		in, list = out, s.list
 	}
 	for i := range dst {
-		dst[i] = float64(s.h.bias) + s.cross[i]
+		dst[i] = float64(s.h.bias)
 		if s.h.kind != FM {
 			dst[i] += kernel.Dot(in.Row(i)[:len(s.h.output)], s.h.output)
 		}
