@@ -71,21 +71,40 @@ func (b *Bus) DeleteQuarantine(ctx context.Context, jobID string, shard int) err
 	return b.deleteOne(ctx, quarantineStream, quarantinePrefix, jobID, shard)
 }
 
+// Queued returns the shards of the job's stored tasks, in work or not, ascending.
+func (b *Bus) Queued(ctx context.Context, jobID string) ([]int, error) {
+	return b.shards(ctx, "list the tasks of job "+jobID, jobID, tasksStream, taskPrefix)
+}
+
 // Stored returns how many results and quarantines of the job are stored: so many
 // events Events has to tell at once.
 func (b *Bus) Stored(ctx context.Context, jobID string) (int, error) {
-	if err := checkJob(jobID); err != nil {
+	what := "count the results of job " + jobID
+	results, err := b.shards(ctx, what, jobID, resultsStream, resultPrefix)
+	if err != nil {
 		return 0, err
 	}
-	n := 0
-	for stream, prefix := range map[string]string{resultsStream: resultPrefix, quarantineStream: quarantinePrefix} {
-		held, err := b.subjects(ctx, "count the results of job "+jobID, stream, prefix+jobID+".*")
-		if err != nil {
-			return 0, err
-		}
-		n += len(held)
+	quarantines, err := b.shards(ctx, what, jobID, quarantineStream, quarantinePrefix)
+	return len(results) + len(quarantines), err
+}
+
+// shards returns the shards that a stream has a message of, ascending.
+func (b *Bus) shards(ctx context.Context, what, jobID, stream, prefix string) ([]int, error) {
+	if err := checkJob(jobID); err != nil {
+		return nil, err
 	}
-	return n, nil
+	held, err := b.subjects(ctx, what, stream, prefix+jobID+".*")
+	if err != nil {
+		return nil, err
+	}
+	var shards []int
+	for on := range held {
+		if _, shard, ok := parseSubject(prefix, on); ok {
+			shards = append(shards, shard)
+		}
+	}
+	slices.Sort(shards)
+	return shards, nil
 }
 
 // Cleanup deletes everything of the job: tasks, results, quarantines, shards,

@@ -280,6 +280,13 @@ func (r *run) lead(ctx context.Context) error {
 // loop takes events and does what the machine says. What an earlier coordinator
 // of the job left comes first, so that it is not published again.
 func (r *run) loop(ctx context.Context, events <-chan bus.Event, wanted chan int) error {
+	queued, err := r.bus.Queued(ctx, r.id) // before the results, so that no task is in neither
+	if err != nil {
+		return err
+	}
+	for _, index := range queued {
+		r.machine.Step(job.Queued{Shard: index})
+	}
 	stored, err := r.bus.Stored(ctx, r.id)
 	if err != nil {
 		return err

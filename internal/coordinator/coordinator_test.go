@@ -146,7 +146,9 @@ func TestResume(t *testing.T) {
 	if !bytes.Equal(got, want) {
 		t.Error("a job that was resumed has other bytes")
 	}
-	if n := b.rows.Load(); n > 150 {
+	// Half was done; beside the rest, each of the two workers may have stored a
+	// result and been cut off before it could say so.
+	if n := b.rows.Load(); n > 150+2*25 {
 		t.Errorf("the second run computed %d rows of 300, half were done", n)
 	}
 }

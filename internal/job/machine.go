@@ -16,8 +16,12 @@ func (p *Plan) ShardRows(shard int) int64 {
 	return min(p.RowsPerShard, p.Rows-int64(shard)*p.RowsPerShard)
 }
 
-// Event is something that happened to a job: a Result or a Quarantine arrived.
+// Event is something that happened to a job: a Result or a Quarantine arrived,
+// or, before Start, a task was found Queued.
 type Event any
+
+// Queued says that an earlier coordinator's task of the shard is in the queue.
+type Queued struct{ Shard int }
 
 // Action is something the coordinator must do, in order.
 type Action any
@@ -47,9 +51,10 @@ type Machine struct {
 	plan           Plan
 	window         int
 	merged         []bool
-	next           int // first shard that was not published
-	open           int // published and not merged
-	left           int // not merged
+	queued         []bool // the task is stored: it need not be published
+	next           int    // first shard that was not published
+	open           int    // published and not merged
+	left           int    // not merged
 	started, ended bool
 }
 
@@ -58,11 +63,11 @@ func NewMachine(spec *Spec, plan Plan, window int) *Machine {
 	if window < 1 || plan.Rows < 1 || plan.RowsPerShard < 1 {
 		panic(fmt.Sprintf("job: NewMachine: window %d, plan %+v", window, plan))
 	}
-	return &Machine{spec: spec, plan: plan, window: window, merged: make([]bool, plan.Shards()), left: plan.Shards()}
+	return &Machine{spec: spec, plan: plan, window: window, merged: make([]bool, plan.Shards()), queued: make([]bool, plan.Shards()), left: plan.Shards()}
 }
 
-// Start begins to publish, and returns the first actions. Results that were
-// stored before come first: what they cover is not published.
+// Start begins to publish, and returns the first actions. What an earlier
+// coordinator left comes first: shards of its tasks and results are not published.
 func (m *Machine) Start() []Action {
 	m.started = true
 	if m.ended {
@@ -81,6 +86,15 @@ func (m *Machine) Step(e Event) []Action {
 		return nil
 	}
 	switch e := e.(type) {
+	case Queued:
+		if m.started {
+			panic("job: Step: Queued after Start")
+		}
+		if e.Shard < 0 || e.Shard >= len(m.queued) {
+			return []Action{Ignore{e.Shard, fmt.Sprintf("task of an unknown shard; the job has %d", len(m.queued))}}
+		}
+		m.queued[e.Shard] = true
+		return nil
 	case Result:
 		return m.result(e)
 	case Quarantine:
@@ -119,13 +133,15 @@ func (m *Machine) result(r Result) []Action {
 	return m.publish(actions)
 }
 
-// publish appends what the window allows. Shards that an earlier coordinator's
-// results already cover are passed over.
+// publish appends what the window allows, but for shards that an earlier
+// coordinator's results or tasks cover.
 func (m *Machine) publish(actions []Action) []Action {
 	for m.started && m.next < len(m.merged) && m.open < m.window {
 		if !m.merged[m.next] {
-			actions = append(actions, Publish{m.next})
 			m.open++
+			if !m.queued[m.next] {
+				actions = append(actions, Publish{m.next})
+			}
 		}
 		m.next++
 	}

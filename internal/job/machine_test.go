@@ -25,6 +25,9 @@ func TestTranscripts(t *testing.T) {
 				d.ScanArgs(t, "window", &window)
 				m = NewMachine(&Spec{Kernel: "k1"}, plan, window)
 				return fmt.Sprintf("%d shards\n", plan.Shards())
+			case "queued":
+				d.ScanArgs(t, "shard", &shard)
+				return describe(m.Step(Queued{shard}))
 			case "start":
 				return describe(m.Start())
 			case "result":
