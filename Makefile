@@ -33,6 +33,9 @@ fuzz: ## every fuzz test for FUZZTIME (20s)
 	  done || exit 1; \
 	done
 
+bench: ## walks beside this core's FMA peak and PyTorch (wants python3-torch, libopenblas0-pthread)
+	@go run ./bench $(BENCHFLAGS)
+
 lint: ## golangci-lint, which must be installed
 	golangci-lint run ./...
 

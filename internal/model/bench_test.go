@@ -17,7 +17,7 @@ func BenchmarkDeepFMWalk(b *testing.B) {
 	for _, fields := range []int{39, 22, 11} {
 		for _, active := range []float64{.2, .4, .6} {
 			b.Run(fmt.Sprintf("P=%d/active=%g/%s", fields*16, active, kernel.Name()), func(b *testing.B) {
-				m, rows, baseline := deepFM(b, fields, active)
+				m, rows, baseline := deepFM(fields, active)
 				probe := m.NewProbe(baseline)
 				r := rand.New(rand.NewPCG(1, 1))
 				orders := make([][]int32, 16)

@@ -122,69 +122,15 @@ func TestNullPlayersOfAWalk(t *testing.T) {
 // deepFM returns a DeepFM of 16 columns and three layers of 400, whose hidden units
 // are active with the given frequency over the states of walks from the baseline,
 // which it returns too.
-func deepFM(t testing.TB, fields int, active float64) (*model.Model, *model.Rows, []float32) {
+func deepFM(fields int, active float64) (*model.Model, *model.Rows, []float32) {
 	a := model.Architecture{Kind: model.DeepFM, FieldDims: slices.Repeat([]int{50}, fields), Dim: 16, Hidden: []int{400, 400, 400}}
-	w := modeltest.Weights(a, 1)
-	for i := range w.Embedding {
-		w.Embedding[i] *= .3
-	}
-	r := rand.New(rand.NewPCG(2, 2))
-	baseline := make([]float32, a.Players())
-	for i := range baseline {
-		baseline[i] = w.Embedding[r.IntN(len(w.Embedding))]
-	}
-	m, err := model.New(a, calibrated(w, a, active, baseline))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m, baseline := modeltest.Calibrated(a, active, false)
 	return m, modeltest.Rows(a, 64, 1), baseline
-}
-
-// calibrated shifts each hidden unit's bias so that it is active in the given
-// share of random rows' states with a random share of entries present.
-func calibrated(w model.Weights, a model.Architecture, active float64, baseline []float32) model.Weights {
-	const samples = 500
-	r := rand.New(rand.NewPCG(3, 3))
-	rows := modeltest.Rows(a, samples, 7)
-	x := make([][]float32, samples)
-	for i := range x {
-		x[i] = slices.Clone(baseline)
-		present := r.Float64()
-		for p := range x[i] {
-			if r.Float64() < present {
-				x[i][p] = w.Embedding[int(rows.Row(i)[p/a.Dim])*a.Dim+p%a.Dim]
-			}
-		}
-	}
-	for l := range w.Hidden {
-		layer := &w.Hidden[l]
-		m := kernel.NewMatrix(layer.Weight, nil, layer.In, layer.Out)
-		in, out := kernel.NewTile(samples, layer.In), kernel.NewTile(samples, layer.Out)
-		for i := range x {
-			copy(in.Row(i), x[i])
-		}
-		m.Layer(out, in, samples, nil, false, nil)
-		column := make([]float32, samples)
-		for o := range layer.Out {
-			for i := range x {
-				column[i] = out.Row(i)[o]
-			}
-			slices.Sort(column)
-			layer.Bias[o] = -column[int(float64(samples)*(1-active))]
-		}
-		for i := range x {
-			x[i] = slices.Clone(out.Row(i)[:layer.Out])
-			for o, v := range x[i] {
-				x[i][o] = max(0, v+layer.Bias[o])
-			}
-		}
-	}
-	return w
 }
 
 // At full size too, the steps of walks agree with float64.
 func TestWalkAtFullSize(t *testing.T) {
-	m, rows, baseline := deepFM(t, 39, .4)
+	m, rows, baseline := deepFM(39, .4)
 	r := rand.New(rand.NewPCG(1, 1))
 	probe := m.NewProbe(baseline)
 	order, logits := make([]int32, m.Players()), make([]float64, m.Players()+1)

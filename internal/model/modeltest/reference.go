@@ -1,0 +1,175 @@
+package modeltest
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"shaver/internal/model"
+)
+
+// Logit computes the logit of one row with the embedding x, [D], in float64, from
+// the formulas of the papers. It shares nothing with package model but the
+// weights, and takes its time.
+func Logit(a *model.Architecture, w *model.Weights, row []int32, x []float64) float64 {
+	logit := float64(w.Bias)
+	for _, f := range row {
+		if w.FirstOrder != nil {
+			logit += float64(w.FirstOrder[f])
+		}
+	}
+	if a.Kind == model.FM || a.Kind == model.DeepFM {
+		for j := range a.Fields() {
+			for k := range j {
+				for c := range a.Dim {
+					logit += x[j*a.Dim+c] * x[k*a.Dim+c]
+				}
+			}
+		}
+	}
+	if a.Kind == model.FM {
+		return logit
+	}
+	crossed := cross(a, w, x)
+	in := crossed
+	if a.Structure == model.Parallel {
+		in = x
+	}
+	for l := range w.Hidden {
+		in = linear(in, &w.Hidden[l])
+		for i := range in {
+			in[i] = math.Max(in[i], 0)
+		}
+	}
+	if a.Structure == model.Parallel {
+		in = slices.Concat(crossed, in)
+	}
+	return logit + linear(in, &w.Output)[0]
+}
+
+func linear(x []float64, l *model.Linear) []float64 {
+	y := make([]float64, l.Out)
+	for o := range y {
+		y[o] = float64(l.Bias[o])
+		for i, v := range x {
+			y[o] += v * float64(l.Weight[o*l.In+i])
+		}
+	}
+	return y
+}
+
+// cross returns the output of the cross layers, x itself if there are none.
+func cross(a *model.Architecture, w *model.Weights, x []float64) []float64 {
+	out := slices.Clone(x)
+	for l := range w.Mix {
+		out = mix(a, w.Gates, &w.Mix[l], x, out)
+	}
+	for l := range w.Cross {
+		for i, z := range linear(out, &w.Cross[l]) {
+			out[i] += x[i] * z
+		}
+	}
+	return out
+}
+
+// mix is one DCN-Mix layer: from x0 = x and the layer's input to its output.
+func mix(a *model.Architecture, gates []float32, layer *model.MixLayer, x, in []float64) []float64 {
+	players := len(x)
+	out := slices.Clone(in)
+	for k := range a.Experts {
+		gate := 0.0
+		low, mid := make([]float64, a.Rank), make([]float64, a.Rank)
+		for i, v := range in {
+			gate += v * float64(gates[k*players+i])
+			for r := range low {
+				low[r] += v * float64(layer.V[(k*players+i)*a.Rank+r])
+			}
+		}
+		for q := range low {
+			low[q] = math.Tanh(low[q])
+			for r := range mid {
+				mid[r] += low[q] * float64(layer.C[(k*a.Rank+q)*a.Rank+r])
+			}
+		}
+		for r := range mid {
+			mid[r] = math.Tanh(mid[r])
+		}
+		for i := range out {
+			u := float64(layer.Bias[i])
+			for r := range mid {
+				u += mid[r] * float64(layer.U[(k*a.Rank+r)*players+i])
+			}
+			out[i] += gate * x[i] * u
+		}
+	}
+	return out
+}
+
+// Calibrated returns a model of random weights whose hidden units are active, in
+// each layer, in the given share of the states of walks of random rows, and the
+// baseline of those walks: 0, or something like the entries.
+func Calibrated(a model.Architecture, active float64, zero bool) (*model.Model, []float32) {
+	w := Weights(a, 1)
+	for i := range w.Embedding {
+		w.Embedding[i] *= 0.3
+	}
+	for l := range w.Mix { // at the scale of a trained model
+		for i := range w.Mix[l].U {
+			w.Mix[l].U[i] *= float32(2 / math.Sqrt(float64(a.Experts*a.Rank)))
+		}
+	}
+	for i := range w.Gates {
+		w.Gates[i] /= float32(math.Sqrt(float64(a.Players())))
+	}
+	r := rand.New(rand.NewPCG(2, 2))
+	baseline := make([]float32, a.Players())
+	for i := range baseline {
+		if !zero {
+			baseline[i] = w.Embedding[r.IntN(len(w.Embedding))]
+		}
+	}
+	const samples = 300
+	rows := Rows(a, samples, 7)
+	states := make([][]float64, samples)
+	for s := range states {
+		x := make([]float64, a.Players())
+		present := r.Float64()
+		for i := range x {
+			x[i] = float64(baseline[i])
+			if r.Float64() < present {
+				x[i] = float64(w.Embedding[int(rows.Row(s)[i/a.Dim])*a.Dim+i%a.Dim])
+			}
+		}
+		if a.Structure != model.Parallel {
+			x = cross(&a, &w, x)
+		}
+		states[s] = x
+	}
+	for l := range w.Hidden {
+		calibrate(&w.Hidden[l], states, active)
+	}
+	m, err := model.New(a, w)
+	if err != nil {
+		panic(err)
+	}
+	return m, baseline
+}
+
+// calibrate shifts the biases of a layer and replaces the states by its output.
+func calibrate(l *model.Linear, states [][]float64, active float64) {
+	clear(l.Bias)
+	for s := range states {
+		states[s] = linear(states[s], l)
+	}
+	column := make([]float64, len(states))
+	for o := range l.Out {
+		for s := range states {
+			column[s] = states[s][o]
+		}
+		slices.Sort(column)
+		l.Bias[o] = float32(-column[int(float64(len(column))*(1-active))])
+		for s := range states {
+			states[s][o] = math.Max(0, states[s][o]+float64(l.Bias[o]))
+		}
+	}
+}
