@@ -55,4 +55,4 @@ golden: ## make the goldens anew (needs Debian's python3-torch)
 ci: ## what CI runs
 	bash .ci/run
 
-.PHONY: help build test race levels generate long fuzz lint fmt kernels transcripts golden ci
+.PHONY: help build test race levels generate long fuzz bench lint fmt kernels transcripts golden ci

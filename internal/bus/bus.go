@@ -15,12 +15,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
+
+	"shaver/internal/fault"
 )
 
 // Sentinels of this package.
@@ -78,6 +82,12 @@ func (c *Config) options() ([]nats.Option, error) {
 		options = append(options, nats.InProcessServer(c.Server.server))
 	case c.URL == "":
 		return nil, errors.New("bus: no address of a NATS server")
+	}
+	for address := range strings.SplitSeq(c.URL, ",") {
+		scheme, _, ok := strings.Cut(strings.TrimSpace(address), "://")
+		if ok && !slices.Contains([]string{"nats", "tls", "ws", "wss"}, scheme) { // the client would wait for it for ever
+			return nil, fault.Usagef("address %q of NATS: it begins with nats:// or tls://", address)
+		}
 	}
 	if c.CredsFile != "" {
 		options = append(options, nats.UserCredentials(c.CredsFile))
