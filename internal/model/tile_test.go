@@ -140,6 +140,46 @@ func deepFM(t testing.TB, fields int, active float64) (*model.Model, *model.Rows
 	return m, modeltest.Rows(a, 64, 1), baseline
 }
 
+// crossed returns a model with three cross layers (DCNv2: two) whose state grows
+// little, its rows, and a baseline: 0, or unlike the entries.
+func crossed(t testing.TB, kind string, fields int, zero bool) (*model.Model, *model.Rows, []float32) {
+	a := model.Architecture{Kind: model.DCNv2, FieldDims: slices.Repeat([]int{50}, fields), Dim: 16, Hidden: []int{400, 400, 400}, CrossLayers: 2}
+	switch kind {
+	case "dcn-mix":
+		a.Kind, a.CrossLayers, a.Experts, a.Rank = model.DCNMix, 3, 4, 64
+	case "dcnv2-stacked":
+		a.Structure = model.Stacked
+	default:
+		a.Structure = model.Parallel
+	}
+	w := modeltest.Weights(a, 1)
+	for i := range w.Embedding {
+		w.Embedding[i] *= .3
+	}
+	shrink := func(v []float32, by float32) {
+		for i := range v {
+			v[i] *= by
+		}
+	}
+	shrink(w.Gates, .3)
+	for l := range w.Mix {
+		shrink(w.Mix[l].U, .2)
+		shrink(w.Mix[l].C, .3)
+	}
+	baseline := make([]float32, a.Players())
+	if !zero {
+		r := rand.New(rand.NewPCG(2, 2))
+		for i := range baseline {
+			baseline[i] = w.Embedding[r.IntN(len(w.Embedding))]
+		}
+	}
+	m, err := model.New(a, calibrated(w, a, .4, baseline))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m, modeltest.Rows(a, 64, 1), baseline
+}
+
 // calibrated shifts each hidden unit's bias so that it is active in the given
 // share of random rows' states with a random share of entries present.
 func calibrated(w model.Weights, a model.Architecture, active float64, baseline []float32) model.Weights {
