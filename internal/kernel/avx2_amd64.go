@@ -36,10 +36,10 @@ func prefetchAVX2(w *float32, wStride int, rows *int32, n int)
 
 // product6AVX2 is the loop of Outputs.Product for 6 units. wStride is in bytes; n is the
 // length of list; panels, at most 3, are the states' sixteens; floor is 0 for ReLU,
-// otherwise -Inf.
+// otherwise -Inf. next is a hint: the weights of the units to come.
 //
 //go:noescape
-func product6AVX2(out *float32, in *float32, w *float32, wStride int, bias *float32, units *int32, list *int32, n int, panels int, floor float32)
+func product6AVX2(out *float32, in *float32, w *float32, wStride int, bias *float32, units *int32, list *int32, n int, panels int, floor float32, next *[8]*float32)
 
 // crossAVX2 is the loop of Cross; n, the length of list, is at least 1.
 //

@@ -442,9 +442,9 @@ line:
 	JNZ        row
 	RET
 
-// func product6AVX2(out *float32, in *float32, w *float32, wStride int, bias *float32, units *int32, list *int32, n int, panels int, floor float32)
+// func product6AVX2(out *float32, in *float32, w *float32, wStride int, bias *float32, units *int32, list *int32, n int, panels int, floor float32, next *[8]*float32)
 // Requires: AVX, FMA3
-TEXT ·product6AVX2(SB), NOSPLIT, $0-76
+TEXT ·product6AVX2(SB), NOSPLIT, $0-88
 	MOVQ    units+40(FP), AX
 	MOVQ    wStride+24(FP), CX
 	MOVQ    w+16(FP), DX

@@ -33,7 +33,7 @@ func accelerated() (faster []*level) {
 type (
 	layerFunc     func(out *float32, outStride int, in *float32, inStride int, w *float32, panelStride int, bias *float32, list *int32, n int, panels int, floor float32, mask *uint64, maskByte int)
 	stepsFunc     func(out *float32, outStride int, pre *float32, w *float32, wStride int, rows *int32, a *float32, n int, panels int, floor float32, mask *uint64)
-	productFunc   func(out *float32, in *float32, w *float32, wStride int, bias *float32, units *int32, list *int32, n int, panels int, floor float32)
+	productFunc   func(out *float32, in *float32, w *float32, wStride int, bias *float32, units *int32, list *int32, n int, panels int, floor float32, next *[8]*float32)
 	crossFunc     func(out *float32, x *float32, x0 *float32, z *float32, list *int32, n int)
 	tanhFunc      func(out *float32, in *float32, scale *float32, n int)
 	transposeFunc func(out *float32, outStride int, in *float32, inStride int, n int)
@@ -86,6 +86,7 @@ func productWith(f productFunc, group int) func(m *Outputs, out, in Block, state
 	return func(m *Outputs, out, in Block, states int, units, list []int32, floor float32) {
 		panels := (states + Columns - 1) / Columns
 		var last [8]int32
+		var next [8]*float32
 		for u := 0; u < len(units); u += group {
 			these := units[u:]
 			if len(these) < group {
@@ -95,7 +96,10 @@ func productWith(f productFunc, group int) func(m *Outputs, out, in Block, state
 				}
 				these = last[:]
 			}
-			f(&out[0], first(in), first(m.weight), m.In*4, &m.bias[0], &these[0], first(list), len(list), panels, floor)
+			for i := range next {
+				next[i] = first(m.weight[int(units[min(u+group+i%group, len(units)-1)])*m.In:])
+			}
+			f(&out[0], first(in), first(m.weight), m.In*4, &m.bias[0], &these[0], first(list), len(list), panels, floor, &next)
 		}
 	}
 }

@@ -22,10 +22,10 @@ func timesState(k reg.GPVirtual) {
 // product writes product<units><suffix>, the function of kernel.level.product.
 func (g *generator) product(units int) {
 	name := fmt.Sprintf("product%d%s", units, g.suffix)
-	build.TEXT(name, build.NOSPLIT, "func(out *float32, in *float32, w *float32, wStride int, bias *float32, units *int32, list *int32, n int, panels int, floor float32)")
+	build.TEXT(name, build.NOSPLIT, "func(out *float32, in *float32, w *float32, wStride int, bias *float32, units *int32, list *int32, n int, panels int, floor float32, next *[8]*float32)")
 	build.Doc(fmt.Sprintf("%s is the loop of Outputs.Product for %d units. wStride is in bytes; n is the", name, units),
 		"length of list; panels, at most 3, are the states' sixteens; floor is 0 for ReLU,",
-		"otherwise -Inf.")
+		"otherwise -Inf. next is a hint: the weights of the units to come.")
 	build.Pragma("noescape")
 	numbers, stride, w := argument("units"), argument("wStride"), argument("w")
 	row := make([]reg.GPVirtual, units) // of the weights, by unit
@@ -79,6 +79,10 @@ func (g *generator) productPanels(panels int, row []reg.GPVirtual, in reg.GPVirt
 	build.JZ(operand.LabelRef("store" + id))
 	build.LEAQ(operand.Mem{Base: list, Index: n, Scale: 4}, list)
 	build.NEGQ(n)
+	var next reg.GPVirtual
+	if g.ahead > 0 {
+		next = argument("next")
+	}
 	build.Label("k" + id)
 	k, at := build.GP64(), build.GP64()
 	build.MOVL(operand.Mem{Base: list, Index: n, Scale: 4}, k.As32())
@@ -94,6 +98,13 @@ func (g *generator) productPanels(panels int, row []reg.GPVirtual, in reg.GPVirt
 		for p := range panels {
 			build.PREFETCHT0(operand.Mem{Base: in, Index: at, Scale: 1, Disp: p * panelBytes})
 		}
+		// The weights are read once per block, from beyond the core's own cache.
+		// While 16 inputs pass, a cache line of each, so do 8 hints.
+		build.MOVL(k.As32(), at.As32())
+		build.SHRL(operand.Imm(1), at.As32())
+		build.ANDL(operand.Imm(7), at.As32())
+		build.MOVQ(operand.Mem{Base: next, Index: at, Scale: 8}, at)
+		build.PREFETCHT1(operand.Mem{Base: at, Index: k, Scale: 4})
 	}
 	for t := range row {
 		w := g.vector()
