@@ -57,5 +57,10 @@ func tanhAVX2(out *float32, in *float32, scale *float32, n int)
 //go:noescape
 func transposeAVX2(out *float32, outStride int, in *float32, inStride int, n int)
 
+// setAVX2 is the loop of Mask.Set for whole panels, into a mask of zeros; rows and panels are at least 1.
+//
+//go:noescape
+func setAVX2(mask *uint64, in *float32, stride int, rows int, panels int)
+
 // fmaAVX2 does n times 96 products and sums in registers, none waiting for the one before.
 func fmaAVX2(n int)

@@ -1172,6 +1172,46 @@ square:
 	VZEROUPPER
 	RET
 
+// func setAVX2(mask *uint64, in *float32, stride int, rows int, panels int)
+// Requires: AVX
+TEXT ·setAVX2(SB), NOSPLIT, $0-40
+	MOVQ in+8(FP), AX
+	MOVQ stride+16(FP), CX
+
+panel:
+	MOVQ   rows+24(FP), BX
+	MOVQ   AX, DX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+
+row:
+	VMOVUPS   (DX), Y2
+	VORPS     Y2, Y0, Y0
+	VMOVUPS   32(DX), Y2
+	VORPS     Y2, Y1, Y1
+	ADDQ      CX, DX
+	DECQ      BX
+	JNZ       row
+	MOVQ      mask+0(FP), DX
+	TESTQ     DX, DX
+	JZ        masked
+	VXORPS    Y2, Y2, Y2
+	VCMPPS    $0x04, Y2, Y0, Y0
+	VMOVMSKPS Y0, BX
+	ORB       BL, (DX)
+	VCMPPS    $0x04, Y2, Y1, Y0
+	VMOVMSKPS Y0, BX
+	ORB       BL, 1(DX)
+	ADDQ      $0x00000002, DX
+	MOVQ      DX, mask+0(FP)
+
+masked:
+	ADDQ $0x00000040, AX
+	DECQ panels+32(FP)
+	JNZ  panel
+	VZEROUPPER
+	RET
+
 // func fmaAVX2(n int)
 // Requires: AVX, FMA3
 TEXT ·fmaAVX2(SB), NOSPLIT, $0-8

@@ -57,6 +57,11 @@ func tanhAVX512(out *float32, in *float32, scale *float32, n int)
 //go:noescape
 func transposeAVX512(out *float32, outStride int, in *float32, inStride int, n int)
 
+// setAVX512 is the loop of Mask.Set for whole panels, into a mask of zeros; rows and panels are at least 1.
+//
+//go:noescape
+func setAVX512(mask *uint64, in *float32, stride int, rows int, panels int)
+
 // listAVX512 writes the columns whose bit is set, ascending, and returns how many. dst has room for
 // 64*words+16; what lies beyond those written is overwritten.
 //

@@ -1738,6 +1738,40 @@ square:
 	VZEROUPPER
 	RET
 
+// func setAVX512(mask *uint64, in *float32, stride int, rows int, panels int)
+// Requires: AVX, AVX512F
+TEXT ·setAVX512(SB), NOSPLIT, $0-40
+	MOVQ in+8(FP), AX
+	MOVQ stride+16(FP), CX
+
+panel:
+	MOVQ   rows+24(FP), BX
+	MOVQ   AX, DX
+	VPXORD Z0, Z0, Z0
+
+row:
+	VMOVUPS (DX), Z1
+	VPORD   Z1, Z0, Z0
+	ADDQ    CX, DX
+	DECQ    BX
+	JNZ     row
+	MOVQ    mask+0(FP), DX
+	TESTQ   DX, DX
+	JZ      masked
+	VPXORD  Z2, Z2, Z2
+	VCMPPS  $0x04, Z2, Z0, K1
+	KMOVW   K1, BX
+	ORW     BX, (DX)
+	ADDQ    $0x00000002, DX
+	MOVQ    DX, mask+0(FP)
+
+masked:
+	ADDQ $0x00000040, AX
+	DECQ panels+32(FP)
+	JNZ  panel
+	VZEROUPPER
+	RET
+
 // func listAVX512(dst *int32, mask *uint64, words int) int
 // Requires: AVX, AVX512F, POPCNT
 TEXT ·listAVX512(SB), NOSPLIT, $0-32

@@ -312,6 +312,29 @@ func TestListIsItsDefinition(t *testing.T) {
 	})
 }
 
+func TestSetIsItsDefinition(t *testing.T) {
+	everyLevel(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(19, 20))
+		for _, width := range lengths {
+			for rows := 1; rows < 14; rows++ {
+				x, _ := guarded(r, rows, width, .9)
+				mask, want := NewMask(width), NewMask(width)
+				mask[0] = math.MaxUint64
+				for i := range rows {
+					for o, v := range x.Row(i)[:width] {
+						if v != 0 {
+							want[o/64] |= 1 << (o % 64)
+						}
+					}
+				}
+				if mask.Set(x, rows, width); !slices.Equal(mask, want) {
+					t.Fatalf("rows %d width %d: mask %b, want %b", rows, width, mask, want)
+				}
+			}
+		}
+	})
+}
+
 func TestCallersBugsPanic(t *testing.T) {
 	m, rows := NewMatrix(make([]float32, 6), nil, 2, 3), NewRows(make([]float32, 6), 2, 3)
 	tile := NewTile(1, 3)

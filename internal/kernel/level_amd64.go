@@ -19,14 +19,14 @@ func accelerated() (faster []*level) {
 		faster = append(faster, &level{
 			name: "avx512", rows: 8, layer: layer.run, steps: stepsWith(stepsAVX512), prefetch: prefetchWith(prefetchAVX512),
 			list: compress, dot: dotWith(dotAVX512), fma: fmaAVX512, flop: 12 * 16 * 2,
-			product: productWith(product8AVX512, 8), cross: crossWith(crossAVX512), tanh: tanhWith(tanhAVX512), transpose: transposeWith(transposeAVX512, 16),
+			product: productWith(product8AVX512, 8), cross: crossWith(crossAVX512), tanh: tanhWith(tanhAVX512), transpose: transposeWith(transposeAVX512, 16), set: setWith(setAVX512),
 		})
 	}
 	layer := assembled{group: 1, tile: 6, call: [13]layerFunc{3: layer3AVX2, 6: layer6AVX2}}
 	return append(faster, &level{
 		name: "avx2", rows: 6, layer: layer.run, steps: stepsWith(stepsAVX2), prefetch: prefetchWith(prefetchAVX2),
 		list: listPortable, dot: dotWith(dotAVX2), fma: fmaAVX2, flop: 12 * 8 * 2,
-		product: productWith(product6AVX2, 6), cross: crossWith(crossAVX2), tanh: tanhWith(tanhAVX2), transpose: transposeWith(transposeAVX2, 8),
+		product: productWith(product6AVX2, 6), cross: crossWith(crossAVX2), tanh: tanhWith(tanhAVX2), transpose: transposeWith(transposeAVX2, 8), set: setWith(setAVX2),
 	})
 }
 
@@ -120,6 +120,10 @@ func transposeWith(f transposeFunc, side int) func(out []float32, outStride int,
 			f(&out[t], outStride*4, &in[t*inStride], inStride*4, columns/side)
 		}
 	}
+}
+
+func setWith(f func(mask *uint64, in *float32, stride int, rows int, panels int)) func(m Mask, t Tile, rows, panels int) {
+	return func(m Mask, t Tile, rows, panels int) { f(&m[0], &t.Values[0], t.Stride*4, rows, panels) }
 }
 
 // compress is List into a list that has room for what listAVX512 overwrites.

@@ -306,3 +306,34 @@ func (g *generator) exchange(v []reg.VecVirtual) []reg.VecVirtual {
 	}
 	return out
 }
+
+// set writes set<suffix>, the function of kernel.level.set.
+func (g *generator) set() {
+	name := "set" + g.suffix
+	build.TEXT(name, build.NOSPLIT, "func(mask *uint64, in *float32, stride int, rows int, panels int)")
+	build.Doc(name + " is the loop of Mask.Set for whole panels, into a mask of zeros; rows and panels are at least 1.")
+	build.Pragma("noescape")
+	in, stride := argument("in"), argument("stride")
+	build.Label("panel")
+	p, n := build.GP64(), argument("rows")
+	build.MOVQ(in, p)
+	seen := g.vectors(g.perPanel())
+	for _, v := range seen {
+		g.zero(v)
+	}
+	build.Label("row")
+	for i, v := range seen {
+		x := g.vector()
+		build.VMOVUPS(operand.Mem{Base: p, Disp: i * g.bytes}, x)
+		g.or(x, v, v)
+	}
+	build.ADDQ(stride, p)
+	build.DECQ(n)
+	build.JNZ(operand.LabelRef("row"))
+	g.orMask(seen, "")
+	build.ADDQ(operand.U32(panelBytes), in)
+	build.DECQ(stack("panels"))
+	build.JNZ(operand.LabelRef("panel"))
+	build.VZEROUPPER()
+	build.RET()
+}
