@@ -14,16 +14,6 @@ import (
 // papers, sharing nothing with the package.
 func reference(m *model.Model, row []int32, x []float64) float64 {
 	a, w := m.Architecture, m.Weights
-	linear := func(x []float64, l *model.Linear) []float64 {
-		y := make([]float64, l.Out)
-		for o := range y {
-			y[o] = float64(l.Bias[o])
-			for i, v := range x {
-				y[o] += v * float64(l.Weight[o*l.In+i])
-			}
-		}
-		return y
-	}
 	mlp := func(x []float64) []float64 {
 		for l := range w.Hidden {
 			x = linear(x, &w.Hidden[l])
@@ -48,6 +38,31 @@ func reference(m *model.Model, row []int32, x []float64) float64 {
 			}
 		}
 	}
+	cross := crossState(&a, &w, x)
+	switch {
+	case a.Kind == model.FM:
+		return logit
+	case a.Structure == model.Parallel:
+		return logit + linear(append(cross, mlp(x)...), &w.Output)[0]
+	default:
+		return logit + linear(mlp(cross), &w.Output)[0]
+	}
+}
+
+// linear is a linear layer in float64.
+func linear(x []float64, l *model.Linear) []float64 {
+	y := make([]float64, l.Out)
+	for o := range y {
+		y[o] = float64(l.Bias[o])
+		for i, v := range x {
+			y[o] += v * float64(l.Weight[o*l.In+i])
+		}
+	}
+	return y
+}
+
+// crossState returns what the cross layers make of x, in float64.
+func crossState(a *model.Architecture, w *model.Weights, x []float64) []float64 {
 	cross := append([]float64{}, x...)
 	for l := range w.Mix {
 		mix := &w.Mix[l]
@@ -83,14 +98,7 @@ func reference(m *model.Model, row []int32, x []float64) float64 {
 			cross[i] += x[i] * z[i]
 		}
 	}
-	switch {
-	case a.Kind == model.FM:
-		return logit
-	case a.Structure == model.Parallel:
-		return logit + linear(append(cross, mlp(x)...), &w.Output)[0]
-	default:
-		return logit + linear(mlp(cross), &w.Output)[0]
-	}
+	return cross
 }
 
 func embed(m *model.Model, row []int32) []float64 {

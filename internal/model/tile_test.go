@@ -1,6 +1,7 @@
 package model_test
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -183,7 +184,10 @@ func crossed(t testing.TB, kind string, fields int, zero bool) (*model.Model, *m
 // calibrated shifts each hidden unit's bias so that it is active in the given
 // share of random rows' states with a random share of entries present.
 func calibrated(w model.Weights, a model.Architecture, active float64, baseline []float32) model.Weights {
-	const samples = 500
+	samples := 500
+	if a.CrossLayers > 0 { // whose float64 reference is slow
+		samples = 120
+	}
 	r := rand.New(rand.NewPCG(3, 3))
 	rows := modeltest.Rows(a, samples, 7)
 	x := make([][]float32, samples)
@@ -193,6 +197,17 @@ func calibrated(w model.Weights, a model.Architecture, active float64, baseline 
 		for p := range x[i] {
 			if r.Float64() < present {
 				x[i][p] = w.Embedding[int(rows.Row(i)[p/a.Dim])*a.Dim+p%a.Dim]
+			}
+		}
+	}
+	if a.CrossLayers > 0 && a.Structure != model.Parallel {
+		for i := range x {
+			state := make([]float64, len(x[i]))
+			for p, v := range x[i] {
+				state[p] = float64(v)
+			}
+			for p, v := range crossState(&a, &w, state) {
+				x[i][p] = float32(v)
 			}
 		}
 	}
@@ -225,16 +240,76 @@ func calibrated(w model.Weights, a model.Architecture, active float64, baseline 
 // At full size too, the steps of walks agree with float64.
 func TestWalkAtFullSize(t *testing.T) {
 	m, rows, baseline := deepFM(t, 39, .4)
+	agrees(t, m, rows, baseline, 3, 20)
+	for _, kind := range []string{"dcn-mix", "dcnv2-stacked", "dcnv2-parallel"} {
+		for _, zero := range []bool{false, true} {
+			m, rows, baseline := crossed(t, kind, 39, zero)
+			agrees(t, m, rows, baseline, 1, 60)
+		}
+	}
+}
+
+// Cross layers over several blocks, the last of which is short, at each step; from
+// baselines of which none, some or all are 0, or all but entries that are 0
+// themselves.
+func TestCrossWalkInBlocks(t *testing.T) {
+	for name, a := range modeltest.Architectures() {
+		if a.CrossLayers == 0 {
+			continue
+		}
+		a.FieldDims, a.Dim, a.Hidden[0] = slices.Repeat([]int{3}, 13), 9, 37
+		w := modeltest.Weights(a, 4)
+		for i := range w.Embedding {
+			w.Embedding[i] *= .5
+		}
+		for l := range w.Cross {
+			for i := range w.Cross[l].Weight {
+				w.Cross[l].Weight[i] *= .3
+			}
+		}
+		for i := range w.Gates {
+			w.Gates[i] *= .3
+		}
+		for i := 4; i < len(w.Embedding); i += 11 {
+			w.Embedding[i] = 0
+		}
+		m, err := model.New(a, w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, zeros := range []int{0, 1, 2, 3} {
+			baseline := make([]float32, m.Players())
+			for p := range baseline {
+				if zeros < 3 && p%3 >= zeros {
+					baseline[p] = float32(p%5-2) * .1
+				}
+			}
+			t.Run(fmt.Sprintf("%s/%d", name, zeros), func(t *testing.T) {
+				agrees(t, m, modeltest.Rows(a, 8, 3), baseline, 8, 1)
+			})
+		}
+	}
+}
+
+// agrees walks the first n rows and compares one of so many steps and the one after
+// with float64.
+func agrees(t *testing.T, m *model.Model, rows *model.Rows, baseline []float32, n, every int) {
+	t.Helper()
 	r := rand.New(rand.NewPCG(1, 1))
 	probe := m.NewProbe(baseline)
 	order, logits := make([]int32, m.Players()), make([]float64, m.Players()+1)
 	worst, worstDifference := 0.0, 0.0
-	for i := range 3 {
+	for i := range n {
 		probe.Reset(rows.Row(i))
 		for k, p := range r.Perm(m.Players()) {
 			order[k] = int32(p)
 		}
 		probe.Walk(order, logits)
+		if i%2 == 0 { // whatever else the probe did before
+			if end := logits[len(order)]; math.Abs(probe.Full()-end) > 5e-6*max(1, math.Abs(end)) {
+				t.Errorf("the walk ends at %v, Full is %v", end, probe.Full())
+			}
+		}
 		entries := embed(m, rows.Row(i))
 		x := make([]float64, len(baseline))
 		for p, b := range baseline {
@@ -245,18 +320,19 @@ func TestWalkAtFullSize(t *testing.T) {
 			if k > 0 {
 				x[order[k-1]] = entries[order[k-1]]
 			}
-			if k%20 > 1 {
+			if k%every > 1 {
 				continue
 			}
 			want := reference(m, rows.Row(i), x)
-			worst = max(worst, math.Abs(logits[k]-want))
-			if k%20 == 1 {
-				worstDifference = max(worstDifference, math.Abs(logits[k]-logits[k-1]-(want-before)))
+			size := max(1, math.Abs(want))
+			worst = max(worst, math.Abs(logits[k]-want)/size)
+			if k > 0 && (k%every == 1 || every == 1) {
+				worstDifference = max(worstDifference, math.Abs(logits[k]-logits[k-1]-(want-before))/size)
 			}
 			before = want
 		}
 	}
-	t.Logf("%s: logits of about %.1f off by at most %.2g, differences by %.2g", kernel.Name(), logits[0], worst, worstDifference)
+	t.Logf("%s: logits from %.1f to %.1f off by at most %.2g, differences by %.2g", kernel.Name(), logits[0], logits[len(order)], worst, worstDifference)
 	if worst > 5e-6 || worstDifference > 5e-6 {
 		t.Errorf("logits off by %g, their differences by %g", worst, worstDifference)
 	}
