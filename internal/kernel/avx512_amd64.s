@@ -1177,9 +1177,9 @@ done:
 	VZEROUPPER
 	RET
 
-// func crossAVX512(out *float32, x *float32, x0 *float32, z *float32, list *int32, n int)
+// func crossAVX512(out *float32, x *float32, x0 *float32, z *float32, list *int32, n int, panels int)
 // Requires: AVX, AVX512F
-TEXT ·crossAVX512(SB), NOSPLIT, $0-48
+TEXT ·crossAVX512(SB), NOSPLIT, $0-56
 	MOVQ out+0(FP), AX
 	MOVQ x+8(FP), CX
 	MOVQ x0+16(FP), DX
@@ -1190,29 +1190,27 @@ TEXT ·crossAVX512(SB), NOSPLIT, $0-48
 	NEGQ DI
 
 element:
-	MOVL        (SI)(DI*4), R8
-	LEAQ        (R8)(R8*2), R8
-	SHLQ        $0x06, R8
+	MOVL (SI)(DI*4), R8
+	LEAQ (R8)(R8*2), R8
+	SHLQ $0x06, R8
+	MOVQ panels+48(FP), R9
+
+panel:
 	VMOVUPS     (CX)(R8*1), Z0
 	VMOVUPS     (DX)(R8*1), Z1
 	VFMADD231PS (BX)(R8*1), Z1, Z0
 	VMOVUPS     Z0, (AX)(R8*1)
-	VMOVUPS     64(CX)(R8*1), Z0
-	VMOVUPS     64(DX)(R8*1), Z1
-	VFMADD231PS 64(BX)(R8*1), Z1, Z0
-	VMOVUPS     Z0, 64(AX)(R8*1)
-	VMOVUPS     128(CX)(R8*1), Z0
-	VMOVUPS     128(DX)(R8*1), Z1
-	VFMADD231PS 128(BX)(R8*1), Z1, Z0
-	VMOVUPS     Z0, 128(AX)(R8*1)
+	ADDQ        $0x00000040, R8
+	DECQ        R9
+	JNZ         panel
 	INCQ        DI
 	JNZ         element
 	VZEROUPPER
 	RET
 
-// func tanhAVX512(out *float32, in *float32, scale *float32, n int)
+// func tanhAVX512(out *float32, in *float32, scale *float32, n int, panels int)
 // Requires: AVX, AVX512F
-TEXT ·tanhAVX512(SB), NOSPLIT, $0-32
+TEXT ·tanhAVX512(SB), NOSPLIT, $0-40
 	MOVQ    out+0(FP), AX
 	MOVQ    in+8(FP), CX
 	MOVQ    scale+16(FP), DX
@@ -1233,7 +1231,11 @@ TEXT ·tanhAVX512(SB), NOSPLIT, $0-32
 	VMOVUPS tanhMagnitude<>+0(SB), Z13
 
 element:
-	VMOVUPS     (CX), Z14
+	MOVQ panels+32(FP), DI
+	XORQ SI, SI
+
+panel:
+	VMOVUPS     (CX)(SI*1), Z14
 	VPANDD      Z14, Z13, Z15
 	VCMPPS      $0x05, Z0, Z15, K1
 	VMOVAPS.Z   Z14, K1, Z14
@@ -1262,79 +1264,14 @@ element:
 	VDIVPS      Z17, Z18, Z18
 	VPANDND     Z14, Z13, Z14
 	VPORD       Z14, Z18, Z18
-	VMULPS      (DX), Z18, Z18
+	VMULPS      (DX)(SI*1), Z18, Z18
 	VPANDD      Z18, Z13, Z14
 	VCMPPS      $0x05, Z0, Z14, K1
 	VMOVAPS.Z   Z18, K1, Z18
-	VMOVUPS     Z18, (AX)
-	VMOVUPS     64(CX), Z14
-	VPANDD      Z14, Z13, Z15
-	VCMPPS      $0x05, Z0, Z15, K1
-	VMOVAPS.Z   Z14, K1, Z14
-	VPANDD      Z14, Z13, Z15
-	VADDPS      Z15, Z15, Z15
-	VMINPS      Z15, Z1, Z15
-	VMULPS      Z2, Z15, Z16
-	VRNDSCALEPS $0x08, Z16, Z16
-	VMOVAPS     Z15, Z15
-	VFMADD231PS Z3, Z16, Z15
-	VFMADD231PS Z4, Z16, Z15
-	VMOVUPS     Z5, Z17
-	VFMADD213PS Z6, Z15, Z17
-	VFMADD213PS Z7, Z15, Z17
-	VFMADD213PS Z8, Z15, Z17
-	VFMADD213PS Z9, Z15, Z17
-	VFMADD213PS Z10, Z15, Z17
-	VMULPS      Z15, Z15, Z18
-	VFMADD213PS Z15, Z18, Z17
-	VCVTPS2DQ   Z16, Z16
-	VPSLLD      $0x17, Z16, Z16
-	VPADDD      Z11, Z16, Z16
-	VSUBPS      Z11, Z16, Z18
-	VFMADD231PS Z16, Z17, Z18
-	VADDPS      Z12, Z18, Z17
-	VDIVPS      Z17, Z18, Z18
-	VPANDND     Z14, Z13, Z14
-	VPORD       Z14, Z18, Z18
-	VMULPS      64(DX), Z18, Z18
-	VPANDD      Z18, Z13, Z14
-	VCMPPS      $0x05, Z0, Z14, K1
-	VMOVAPS.Z   Z18, K1, Z18
-	VMOVUPS     Z18, 64(AX)
-	VMOVUPS     128(CX), Z14
-	VPANDD      Z14, Z13, Z15
-	VCMPPS      $0x05, Z0, Z15, K1
-	VMOVAPS.Z   Z14, K1, Z14
-	VPANDD      Z14, Z13, Z15
-	VADDPS      Z15, Z15, Z15
-	VMINPS      Z15, Z1, Z15
-	VMULPS      Z2, Z15, Z16
-	VRNDSCALEPS $0x08, Z16, Z16
-	VMOVAPS     Z15, Z15
-	VFMADD231PS Z3, Z16, Z15
-	VFMADD231PS Z4, Z16, Z15
-	VMOVUPS     Z5, Z17
-	VFMADD213PS Z6, Z15, Z17
-	VFMADD213PS Z7, Z15, Z17
-	VFMADD213PS Z8, Z15, Z17
-	VFMADD213PS Z9, Z15, Z17
-	VFMADD213PS Z10, Z15, Z17
-	VMULPS      Z15, Z15, Z18
-	VFMADD213PS Z15, Z18, Z17
-	VCVTPS2DQ   Z16, Z16
-	VPSLLD      $0x17, Z16, Z16
-	VPADDD      Z11, Z16, Z16
-	VSUBPS      Z11, Z16, Z18
-	VFMADD231PS Z16, Z17, Z18
-	VADDPS      Z12, Z18, Z17
-	VDIVPS      Z17, Z18, Z18
-	VPANDND     Z14, Z13, Z14
-	VPORD       Z14, Z18, Z18
-	VMULPS      128(DX), Z18, Z18
-	VPANDD      Z18, Z13, Z14
-	VCMPPS      $0x05, Z0, Z14, K1
-	VMOVAPS.Z   Z18, K1, Z18
-	VMOVUPS     Z18, 128(AX)
+	VMOVUPS     Z18, (AX)(SI*1)
+	ADDQ        $0x00000040, SI
+	DECQ        DI
+	JNZ         panel
 	ADDQ        $0x000000c0, CX
 	ADDQ        $0x000000c0, AX
 	DECQ        BX

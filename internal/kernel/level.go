@@ -20,8 +20,8 @@ type level struct {
 
 	// of Blocks; units and list are not empty
 	product   func(m *Outputs, out, in Block, states int, units, list []int32, floor float32)
-	cross     func(out, x, x0, z Block, list []int32)
-	tanh      func(out, in, scale []float32)
+	cross     func(out, x, x0, z Block, panels int, list []int32)
+	tanh      func(out, in, scale []float32, panels int)
 	transpose func(out []float32, outStride int, in []float32, inStride, rows, columns int)
 
 	fma  func(n int) // n*flop floating point operations in registers; nil if unknown

@@ -34,8 +34,8 @@ type (
 	layerFunc     func(out *float32, outStride int, in *float32, inStride int, w *float32, panelStride int, bias *float32, list *int32, n int, panels int, floor float32, mask *uint64, maskByte int)
 	stepsFunc     func(out *float32, outStride int, pre *float32, w *float32, wStride int, rows *int32, a *float32, n int, panels int, floor float32, mask *uint64)
 	productFunc   func(out *float32, in *float32, w *float32, wStride int, bias *float32, units *int32, list *int32, n int, panels int, floor float32, next *[8]*float32)
-	crossFunc     func(out *float32, x *float32, x0 *float32, z *float32, list *int32, n int)
-	tanhFunc      func(out *float32, in *float32, scale *float32, n int)
+	crossFunc     func(out *float32, x *float32, x0 *float32, z *float32, list *int32, n int, panels int)
+	tanhFunc      func(out *float32, in *float32, scale *float32, n int, panels int)
 	transposeFunc func(out *float32, outStride int, in *float32, inStride int, n int)
 	dotFunc       func(dst *[Columns]float32, x *float32, w *float32, panels int)
 )
@@ -104,13 +104,15 @@ func productWith(f productFunc, group int) func(m *Outputs, out, in Block, state
 	}
 }
 
-func crossWith(f crossFunc) func(out, x, x0, z Block, list []int32) {
-	return func(out, x, x0, z Block, list []int32) { f(&out[0], &x[0], &x0[0], &z[0], &list[0], len(list)) }
+func crossWith(f crossFunc) func(out, x, x0, z Block, panels int, list []int32) {
+	return func(out, x, x0, z Block, panels int, list []int32) {
+		f(&out[0], &x[0], &x0[0], &z[0], &list[0], len(list), panels)
+	}
 }
 
-func tanhWith(f tanhFunc) func(out, in, scale []float32) {
-	return func(out, in, scale []float32) {
-		f(&out[0], &in[0], &scale[0], len(in)/States)
+func tanhWith(f tanhFunc) func(out, in, scale []float32, panels int) {
+	return func(out, in, scale []float32, panels int) {
+		f(&out[0], &in[0], &scale[0], len(in)/States, panels)
 	}
 }
 

@@ -134,8 +134,8 @@ func (g *generator) productPanels(panels int, row []reg.GPVirtual, in reg.GPVirt
 // cross writes cross<suffix>, the function of kernel.level.cross.
 func (g *generator) cross() {
 	name := "cross" + g.suffix
-	build.TEXT(name, build.NOSPLIT, "func(out *float32, x *float32, x0 *float32, z *float32, list *int32, n int)")
-	build.Doc(name + " is the loop of Cross; n, the length of list, is at least 1.")
+	build.TEXT(name, build.NOSPLIT, "func(out *float32, x *float32, x0 *float32, z *float32, list *int32, n int, panels int)")
+	build.Doc(name + " is the loop of Cross; n, the length of list, and panels, the states' sixteens, are at least 1.")
 	build.Pragma("noescape")
 	out, x, x0, z := argument("out"), argument("x"), argument("x0"), argument("z")
 	list, n := argument("list"), argument("n")
@@ -145,7 +145,9 @@ func (g *generator) cross() {
 	k := build.GP64()
 	build.MOVL(operand.Mem{Base: list, Index: n, Scale: 4}, k.As32())
 	timesState(k)
-	for v := range 3 * g.perPanel() {
+	panels := argument("panels")
+	build.Label("panel")
+	for v := range g.perPanel() {
 		at := func(base reg.Register) operand.Mem {
 			return operand.Mem{Base: base, Index: k, Scale: 1, Disp: v * g.bytes}
 		}
@@ -155,6 +157,9 @@ func (g *generator) cross() {
 		build.VFMADD231PS(at(z), factor, sum)
 		build.VMOVUPS(sum, at(out))
 	}
+	build.ADDQ(operand.U32(panelBytes), k)
+	build.DECQ(panels)
+	build.JNZ(operand.LabelRef("panel"))
 	build.INCQ(n)
 	build.JNZ(operand.LabelRef("element"))
 	build.VZEROUPPER()
@@ -174,8 +179,8 @@ func everyLane(name string, bits uint32) operand.Mem {
 // constants are those of tanhPortable, in package kernel.
 func (g *generator) tanh() {
 	name := "tanh" + g.suffix
-	build.TEXT(name, build.NOSPLIT, "func(out *float32, in *float32, scale *float32, n int)")
-	build.Doc(name + " is the loop of Tanh for n elements of 48 states, at least 1.")
+	build.TEXT(name, build.NOSPLIT, "func(out *float32, in *float32, scale *float32, n int, panels int)")
+	build.Doc(name + " is the loop of Tanh; n and panels, the states' sixteens, are at least 1.")
 	build.Pragma("noescape")
 	constant := func(name string, v float64) reg.VecVirtual {
 		c := g.vector()
@@ -197,8 +202,13 @@ func (g *generator) tanh() {
 	magnitude := g.vector()
 	build.VMOVUPS(everyLane("tanhMagnitude", 1<<31-1), magnitude)
 	build.Label("element")
-	for v := range 3 * g.perPanel() {
-		at := func(base reg.Register) operand.Mem { return operand.Mem{Base: base, Disp: v * g.bytes} }
+	offset, panels := build.GP64(), argument("panels")
+	build.XORQ(offset, offset)
+	build.Label("panel")
+	for v := range g.perPanel() {
+		at := func(base reg.Register) operand.Mem {
+			return operand.Mem{Base: base, Index: offset, Scale: 1, Disp: v * g.bytes}
+		}
 		x, y, e, r, q, s := g.vector(), g.vector(), g.vector(), g.vector(), g.vector(), g.vector()
 		build.VMOVUPS(at(in), x)
 		g.flush(x, magnitude, tiny)
@@ -229,6 +239,9 @@ func (g *generator) tanh() {
 		g.flush(s, magnitude, tiny)
 		build.VMOVUPS(s, at(out))
 	}
+	build.ADDQ(operand.U32(panelBytes), offset)
+	build.DECQ(panels)
+	build.JNZ(operand.LabelRef("panel"))
 	build.ADDQ(operand.U32(stateBytes), in)
 	build.ADDQ(operand.U32(stateBytes), out)
 	build.DECQ(n)
