@@ -39,7 +39,10 @@ func TestLogitsDependOnTheRowAlone(t *testing.T) {
 // stays at Empty.
 func TestNullPlayersOfAWalk(t *testing.T) {
 	a := model.Architecture{Kind: model.DCNv2, FieldDims: slices.Repeat([]int{3}, 13), Dim: 5, Hidden: []int{37, 21}, CrossLayers: 1, Structure: model.Parallel}
-	for _, a := range []model.Architecture{a, {Kind: model.DeepFM, FieldDims: a.FieldDims, Dim: 5, Hidden: a.Hidden}} {
+	stacked, mix := a, a
+	stacked.Structure = model.Stacked
+	mix.Kind, mix.Structure, mix.CrossLayers, mix.Experts, mix.Rank = model.DCNMix, "", 2, 2, 7
+	for _, a := range []model.Architecture{a, stacked, mix, {Kind: model.DeepFM, FieldDims: a.FieldDims, Dim: 5, Hidden: a.Hidden}} {
 		w := modeltest.Weights(a, 3)
 		players := a.Players()
 		unread := func(p int) bool { return p%a.Dim == 2 }
@@ -67,7 +70,22 @@ func TestNullPlayersOfAWalk(t *testing.T) {
 			}
 			for o := range players {
 				if unread(o) {
-					w.Cross[l].Bias[o], w.Output.Weight[o] = 0, 0
+					w.Cross[l].Bias[o] = 0
+				}
+				if unread(o) && a.Structure == model.Parallel {
+					w.Output.Weight[o] = 0
+				}
+			}
+		}
+		for i := range w.Gates {
+			if unread(i % players) {
+				w.Gates[i] = 0
+			}
+		}
+		for l := range w.Mix {
+			for i := range w.Mix[l].V {
+				if unread(i / a.Rank % players) {
+					w.Mix[l].V[i] = 0
 				}
 			}
 		}
