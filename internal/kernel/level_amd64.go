@@ -96,9 +96,10 @@ func productWith(f productFunc, group int) func(m *Outputs, out, in Block, state
 				}
 				these = last[:]
 			}
-			for i := range next {
-				next[i] = first(m.weight[int(units[min(u+group+i%group, len(units)-1)])*m.In:])
+			for i := range group {
+				next[i] = first(m.weight[int(units[min(u+group+i, len(units)-1)])*m.In:])
 			}
+			copy(next[group:], next[:])
 			f(&out[0], first(in), first(m.weight), m.In*4, &m.bias[0], &these[0], first(list), len(list), panels, floor, &next)
 		}
 	}
