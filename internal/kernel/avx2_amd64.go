@@ -36,26 +36,31 @@ func prefetchAVX2(w *float32, wStride int, rows *int32, n int)
 
 // product6AVX2 is the loop of Outputs.Product for 6 units. wStride is in bytes; n is the
 // length of list; panels, at most 3, are the states' sixteens; floor is 0 for ReLU,
-// otherwise -Inf.
+// otherwise -Inf. next is a hint: the weights of the units to come.
 //
 //go:noescape
-func product6AVX2(out *float32, in *float32, w *float32, wStride int, bias *float32, units *int32, list *int32, n int, panels int, floor float32)
+func product6AVX2(out *float32, in *float32, w *float32, wStride int, bias *float32, units *int32, list *int32, n int, panels int, floor float32, next *[8]*float32)
 
-// crossAVX2 is the loop of Cross; n, the length of list, is at least 1.
+// crossAVX2 is the loop of Cross; n, the length of list, and panels, the states' sixteens, are at least 1.
 //
 //go:noescape
-func crossAVX2(out *float32, x *float32, x0 *float32, z *float32, list *int32, n int)
+func crossAVX2(out *float32, x *float32, x0 *float32, z *float32, list *int32, n int, panels int)
 
-// tanhAVX2 is the loop of Tanh for n elements of 48 states, at least 1.
+// tanhAVX2 is the loop of Tanh; n and panels, the states' sixteens, are at least 1.
 //
 //go:noescape
-func tanhAVX2(out *float32, in *float32, scale *float32, n int)
+func tanhAVX2(out *float32, in *float32, scale *float32, n int, panels int)
 
 // transposeAVX2 transposes n squares of 8 elements a side, each 8 columns right of the one
 // before in in, and as many rows further down in out. Strides are in bytes.
 //
 //go:noescape
 func transposeAVX2(out *float32, outStride int, in *float32, inStride int, n int)
+
+// setAVX2 is the loop of Mask.Set for whole panels, into a mask of zeros; rows and panels are at least 1.
+//
+//go:noescape
+func setAVX2(mask *uint64, in *float32, stride int, rows int, panels int)
 
 // fmaAVX2 does n times 96 products and sums in registers, none waiting for the one before.
 func fmaAVX2(n int)

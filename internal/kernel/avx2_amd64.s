@@ -442,9 +442,9 @@ line:
 	JNZ        row
 	RET
 
-// func product6AVX2(out *float32, in *float32, w *float32, wStride int, bias *float32, units *int32, list *int32, n int, panels int, floor float32)
+// func product6AVX2(out *float32, in *float32, w *float32, wStride int, bias *float32, units *int32, list *int32, n int, panels int, floor float32, next *[8]*float32)
 // Requires: AVX, FMA3
-TEXT ·product6AVX2(SB), NOSPLIT, $0-76
+TEXT ·product6AVX2(SB), NOSPLIT, $0-88
 	MOVQ    units+40(FP), AX
 	MOVQ    wStride+24(FP), CX
 	MOVQ    w+16(FP), DX
@@ -580,9 +580,9 @@ done:
 	VZEROUPPER
 	RET
 
-// func crossAVX2(out *float32, x *float32, x0 *float32, z *float32, list *int32, n int)
+// func crossAVX2(out *float32, x *float32, x0 *float32, z *float32, list *int32, n int, panels int)
 // Requires: AVX, FMA3
-TEXT ·crossAVX2(SB), NOSPLIT, $0-48
+TEXT ·crossAVX2(SB), NOSPLIT, $0-56
 	MOVQ out+0(FP), AX
 	MOVQ x+8(FP), CX
 	MOVQ x0+16(FP), DX
@@ -593,9 +593,12 @@ TEXT ·crossAVX2(SB), NOSPLIT, $0-48
 	NEGQ DI
 
 element:
-	MOVL        (SI)(DI*4), R8
-	LEAQ        (R8)(R8*2), R8
-	SHLQ        $0x06, R8
+	MOVL (SI)(DI*4), R8
+	LEAQ (R8)(R8*2), R8
+	SHLQ $0x06, R8
+	MOVQ panels+48(FP), R9
+
+panel:
 	VMOVUPS     (CX)(R8*1), Y0
 	VMOVUPS     (DX)(R8*1), Y1
 	VFMADD231PS (BX)(R8*1), Y1, Y0
@@ -604,30 +607,17 @@ element:
 	VMOVUPS     32(DX)(R8*1), Y1
 	VFMADD231PS 32(BX)(R8*1), Y1, Y0
 	VMOVUPS     Y0, 32(AX)(R8*1)
-	VMOVUPS     64(CX)(R8*1), Y0
-	VMOVUPS     64(DX)(R8*1), Y1
-	VFMADD231PS 64(BX)(R8*1), Y1, Y0
-	VMOVUPS     Y0, 64(AX)(R8*1)
-	VMOVUPS     96(CX)(R8*1), Y0
-	VMOVUPS     96(DX)(R8*1), Y1
-	VFMADD231PS 96(BX)(R8*1), Y1, Y0
-	VMOVUPS     Y0, 96(AX)(R8*1)
-	VMOVUPS     128(CX)(R8*1), Y0
-	VMOVUPS     128(DX)(R8*1), Y1
-	VFMADD231PS 128(BX)(R8*1), Y1, Y0
-	VMOVUPS     Y0, 128(AX)(R8*1)
-	VMOVUPS     160(CX)(R8*1), Y0
-	VMOVUPS     160(DX)(R8*1), Y1
-	VFMADD231PS 160(BX)(R8*1), Y1, Y0
-	VMOVUPS     Y0, 160(AX)(R8*1)
+	ADDQ        $0x00000040, R8
+	DECQ        R9
+	JNZ         panel
 	INCQ        DI
 	JNZ         element
 	VZEROUPPER
 	RET
 
-// func tanhAVX2(out *float32, in *float32, scale *float32, n int)
+// func tanhAVX2(out *float32, in *float32, scale *float32, n int, panels int)
 // Requires: AVX, AVX2, FMA3
-TEXT ·tanhAVX2(SB), NOSPLIT, $0-32
+TEXT ·tanhAVX2(SB), NOSPLIT, $0-40
 	MOVQ    out+0(FP), AX
 	MOVQ    in+8(FP), CX
 	MOVQ    scale+16(FP), DX
@@ -637,7 +627,11 @@ TEXT ·tanhAVX2(SB), NOSPLIT, $0-32
 	VMOVUPS tanhMagnitude<>+0(SB), Y2
 
 element:
-	VMOVUPS     (CX), Y3
+	MOVQ panels+32(FP), DI
+	XORQ SI, SI
+
+panel:
+	VMOVUPS     (CX)(SI*1), Y3
 	VANDPS      Y3, Y2, Y4
 	VCMPPS      $0x05, tanhTiny<>+0(SB), Y4, Y4
 	VANDPS      Y4, Y3, Y3
@@ -666,12 +660,12 @@ element:
 	VDIVPS      Y6, Y7, Y7
 	VANDNPS     Y3, Y2, Y3
 	VORPS       Y3, Y7, Y7
-	VMULPS      (DX), Y7, Y7
+	VMULPS      (DX)(SI*1), Y7, Y7
 	VANDPS      Y7, Y2, Y3
 	VCMPPS      $0x05, tanhTiny<>+0(SB), Y3, Y3
 	VANDPS      Y3, Y7, Y7
-	VMOVUPS     Y7, (AX)
-	VMOVUPS     32(CX), Y3
+	VMOVUPS     Y7, (AX)(SI*1)
+	VMOVUPS     32(CX)(SI*1), Y3
 	VANDPS      Y3, Y2, Y4
 	VCMPPS      $0x05, tanhTiny<>+0(SB), Y4, Y4
 	VANDPS      Y4, Y3, Y3
@@ -700,147 +694,14 @@ element:
 	VDIVPS      Y6, Y7, Y7
 	VANDNPS     Y3, Y2, Y3
 	VORPS       Y3, Y7, Y7
-	VMULPS      32(DX), Y7, Y7
+	VMULPS      32(DX)(SI*1), Y7, Y7
 	VANDPS      Y7, Y2, Y3
 	VCMPPS      $0x05, tanhTiny<>+0(SB), Y3, Y3
 	VANDPS      Y3, Y7, Y7
-	VMOVUPS     Y7, 32(AX)
-	VMOVUPS     64(CX), Y3
-	VANDPS      Y3, Y2, Y4
-	VCMPPS      $0x05, tanhTiny<>+0(SB), Y4, Y4
-	VANDPS      Y4, Y3, Y3
-	VANDPS      Y3, Y2, Y4
-	VADDPS      Y4, Y4, Y4
-	VMINPS      Y4, Y0, Y4
-	VMULPS      tanhLog2e<>+0(SB), Y4, Y5
-	VROUNDPS    $0x08, Y5, Y5
-	VMOVAPS     Y4, Y4
-	VFMADD231PS tanhHigh<>+0(SB), Y5, Y4
-	VFMADD231PS tanhLow<>+0(SB), Y5, Y4
-	VMOVUPS     tanhP7<>+0(SB), Y6
-	VFMADD213PS tanhP6<>+0(SB), Y4, Y6
-	VFMADD213PS tanhP5<>+0(SB), Y4, Y6
-	VFMADD213PS tanhP4<>+0(SB), Y4, Y6
-	VFMADD213PS tanhP3<>+0(SB), Y4, Y6
-	VFMADD213PS tanhP2<>+0(SB), Y4, Y6
-	VMULPS      Y4, Y4, Y7
-	VFMADD213PS Y4, Y7, Y6
-	VCVTPS2DQ   Y5, Y5
-	VPSLLD      $0x17, Y5, Y5
-	VPADDD      Y1, Y5, Y5
-	VSUBPS      Y1, Y5, Y7
-	VFMADD231PS Y5, Y6, Y7
-	VADDPS      tanhTwo<>+0(SB), Y7, Y6
-	VDIVPS      Y6, Y7, Y7
-	VANDNPS     Y3, Y2, Y3
-	VORPS       Y3, Y7, Y7
-	VMULPS      64(DX), Y7, Y7
-	VANDPS      Y7, Y2, Y3
-	VCMPPS      $0x05, tanhTiny<>+0(SB), Y3, Y3
-	VANDPS      Y3, Y7, Y7
-	VMOVUPS     Y7, 64(AX)
-	VMOVUPS     96(CX), Y3
-	VANDPS      Y3, Y2, Y4
-	VCMPPS      $0x05, tanhTiny<>+0(SB), Y4, Y4
-	VANDPS      Y4, Y3, Y3
-	VANDPS      Y3, Y2, Y4
-	VADDPS      Y4, Y4, Y4
-	VMINPS      Y4, Y0, Y4
-	VMULPS      tanhLog2e<>+0(SB), Y4, Y5
-	VROUNDPS    $0x08, Y5, Y5
-	VMOVAPS     Y4, Y4
-	VFMADD231PS tanhHigh<>+0(SB), Y5, Y4
-	VFMADD231PS tanhLow<>+0(SB), Y5, Y4
-	VMOVUPS     tanhP7<>+0(SB), Y6
-	VFMADD213PS tanhP6<>+0(SB), Y4, Y6
-	VFMADD213PS tanhP5<>+0(SB), Y4, Y6
-	VFMADD213PS tanhP4<>+0(SB), Y4, Y6
-	VFMADD213PS tanhP3<>+0(SB), Y4, Y6
-	VFMADD213PS tanhP2<>+0(SB), Y4, Y6
-	VMULPS      Y4, Y4, Y7
-	VFMADD213PS Y4, Y7, Y6
-	VCVTPS2DQ   Y5, Y5
-	VPSLLD      $0x17, Y5, Y5
-	VPADDD      Y1, Y5, Y5
-	VSUBPS      Y1, Y5, Y7
-	VFMADD231PS Y5, Y6, Y7
-	VADDPS      tanhTwo<>+0(SB), Y7, Y6
-	VDIVPS      Y6, Y7, Y7
-	VANDNPS     Y3, Y2, Y3
-	VORPS       Y3, Y7, Y7
-	VMULPS      96(DX), Y7, Y7
-	VANDPS      Y7, Y2, Y3
-	VCMPPS      $0x05, tanhTiny<>+0(SB), Y3, Y3
-	VANDPS      Y3, Y7, Y7
-	VMOVUPS     Y7, 96(AX)
-	VMOVUPS     128(CX), Y3
-	VANDPS      Y3, Y2, Y4
-	VCMPPS      $0x05, tanhTiny<>+0(SB), Y4, Y4
-	VANDPS      Y4, Y3, Y3
-	VANDPS      Y3, Y2, Y4
-	VADDPS      Y4, Y4, Y4
-	VMINPS      Y4, Y0, Y4
-	VMULPS      tanhLog2e<>+0(SB), Y4, Y5
-	VROUNDPS    $0x08, Y5, Y5
-	VMOVAPS     Y4, Y4
-	VFMADD231PS tanhHigh<>+0(SB), Y5, Y4
-	VFMADD231PS tanhLow<>+0(SB), Y5, Y4
-	VMOVUPS     tanhP7<>+0(SB), Y6
-	VFMADD213PS tanhP6<>+0(SB), Y4, Y6
-	VFMADD213PS tanhP5<>+0(SB), Y4, Y6
-	VFMADD213PS tanhP4<>+0(SB), Y4, Y6
-	VFMADD213PS tanhP3<>+0(SB), Y4, Y6
-	VFMADD213PS tanhP2<>+0(SB), Y4, Y6
-	VMULPS      Y4, Y4, Y7
-	VFMADD213PS Y4, Y7, Y6
-	VCVTPS2DQ   Y5, Y5
-	VPSLLD      $0x17, Y5, Y5
-	VPADDD      Y1, Y5, Y5
-	VSUBPS      Y1, Y5, Y7
-	VFMADD231PS Y5, Y6, Y7
-	VADDPS      tanhTwo<>+0(SB), Y7, Y6
-	VDIVPS      Y6, Y7, Y7
-	VANDNPS     Y3, Y2, Y3
-	VORPS       Y3, Y7, Y7
-	VMULPS      128(DX), Y7, Y7
-	VANDPS      Y7, Y2, Y3
-	VCMPPS      $0x05, tanhTiny<>+0(SB), Y3, Y3
-	VANDPS      Y3, Y7, Y7
-	VMOVUPS     Y7, 128(AX)
-	VMOVUPS     160(CX), Y3
-	VANDPS      Y3, Y2, Y4
-	VCMPPS      $0x05, tanhTiny<>+0(SB), Y4, Y4
-	VANDPS      Y4, Y3, Y3
-	VANDPS      Y3, Y2, Y4
-	VADDPS      Y4, Y4, Y4
-	VMINPS      Y4, Y0, Y4
-	VMULPS      tanhLog2e<>+0(SB), Y4, Y5
-	VROUNDPS    $0x08, Y5, Y5
-	VMOVAPS     Y4, Y4
-	VFMADD231PS tanhHigh<>+0(SB), Y5, Y4
-	VFMADD231PS tanhLow<>+0(SB), Y5, Y4
-	VMOVUPS     tanhP7<>+0(SB), Y6
-	VFMADD213PS tanhP6<>+0(SB), Y4, Y6
-	VFMADD213PS tanhP5<>+0(SB), Y4, Y6
-	VFMADD213PS tanhP4<>+0(SB), Y4, Y6
-	VFMADD213PS tanhP3<>+0(SB), Y4, Y6
-	VFMADD213PS tanhP2<>+0(SB), Y4, Y6
-	VMULPS      Y4, Y4, Y7
-	VFMADD213PS Y4, Y7, Y6
-	VCVTPS2DQ   Y5, Y5
-	VPSLLD      $0x17, Y5, Y5
-	VPADDD      Y1, Y5, Y5
-	VSUBPS      Y1, Y5, Y7
-	VFMADD231PS Y5, Y6, Y7
-	VADDPS      tanhTwo<>+0(SB), Y7, Y6
-	VDIVPS      Y6, Y7, Y7
-	VANDNPS     Y3, Y2, Y3
-	VORPS       Y3, Y7, Y7
-	VMULPS      160(DX), Y7, Y7
-	VANDPS      Y7, Y2, Y3
-	VCMPPS      $0x05, tanhTiny<>+0(SB), Y3, Y3
-	VANDPS      Y3, Y7, Y7
-	VMOVUPS     Y7, 160(AX)
+	VMOVUPS     Y7, 32(AX)(SI*1)
+	ADDQ        $0x00000040, SI
+	DECQ        DI
+	JNZ         panel
 	ADDQ        $0x000000c0, CX
 	ADDQ        $0x000000c0, AX
 	DECQ        BX
@@ -1169,6 +1030,46 @@ square:
 	ADDQ       $0x00000020, DX
 	DECQ       SI
 	JNZ        square
+	VZEROUPPER
+	RET
+
+// func setAVX2(mask *uint64, in *float32, stride int, rows int, panels int)
+// Requires: AVX
+TEXT ·setAVX2(SB), NOSPLIT, $0-40
+	MOVQ in+8(FP), AX
+	MOVQ stride+16(FP), CX
+
+panel:
+	MOVQ   rows+24(FP), BX
+	MOVQ   AX, DX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+
+row:
+	VMOVUPS   (DX), Y2
+	VORPS     Y2, Y0, Y0
+	VMOVUPS   32(DX), Y2
+	VORPS     Y2, Y1, Y1
+	ADDQ      CX, DX
+	DECQ      BX
+	JNZ       row
+	MOVQ      mask+0(FP), DX
+	TESTQ     DX, DX
+	JZ        masked
+	VXORPS    Y2, Y2, Y2
+	VCMPPS    $0x04, Y2, Y0, Y0
+	VMOVMSKPS Y0, BX
+	ORB       BL, (DX)
+	VCMPPS    $0x04, Y2, Y1, Y0
+	VMOVMSKPS Y0, BX
+	ORB       BL, 1(DX)
+	ADDQ      $0x00000002, DX
+	MOVQ      DX, mask+0(FP)
+
+masked:
+	ADDQ $0x00000040, AX
+	DECQ panels+32(FP)
+	JNZ  panel
 	VZEROUPPER
 	RET
 

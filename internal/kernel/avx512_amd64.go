@@ -36,26 +36,31 @@ func prefetchAVX512(w *float32, wStride int, rows *int32, n int)
 
 // product8AVX512 is the loop of Outputs.Product for 8 units. wStride is in bytes; n is the
 // length of list; panels, at most 3, are the states' sixteens; floor is 0 for ReLU,
-// otherwise -Inf.
+// otherwise -Inf. next is a hint: the weights of the units to come.
 //
 //go:noescape
-func product8AVX512(out *float32, in *float32, w *float32, wStride int, bias *float32, units *int32, list *int32, n int, panels int, floor float32)
+func product8AVX512(out *float32, in *float32, w *float32, wStride int, bias *float32, units *int32, list *int32, n int, panels int, floor float32, next *[8]*float32)
 
-// crossAVX512 is the loop of Cross; n, the length of list, is at least 1.
+// crossAVX512 is the loop of Cross; n, the length of list, and panels, the states' sixteens, are at least 1.
 //
 //go:noescape
-func crossAVX512(out *float32, x *float32, x0 *float32, z *float32, list *int32, n int)
+func crossAVX512(out *float32, x *float32, x0 *float32, z *float32, list *int32, n int, panels int)
 
-// tanhAVX512 is the loop of Tanh for n elements of 48 states, at least 1.
+// tanhAVX512 is the loop of Tanh; n and panels, the states' sixteens, are at least 1.
 //
 //go:noescape
-func tanhAVX512(out *float32, in *float32, scale *float32, n int)
+func tanhAVX512(out *float32, in *float32, scale *float32, n int, panels int)
 
 // transposeAVX512 transposes n squares of 16 elements a side, each 16 columns right of the one
 // before in in, and as many rows further down in out. Strides are in bytes.
 //
 //go:noescape
 func transposeAVX512(out *float32, outStride int, in *float32, inStride int, n int)
+
+// setAVX512 is the loop of Mask.Set for whole panels, into a mask of zeros; rows and panels are at least 1.
+//
+//go:noescape
+func setAVX512(mask *uint64, in *float32, stride int, rows int, panels int)
 
 // listAVX512 writes the columns whose bit is set, ascending, and returns how many. dst has room for
 // 64*words+16; what lies beyond those written is overwritten.

@@ -82,19 +82,20 @@ func (m *Outputs) Product(out, in Block, states int, units, list []int32, relu b
 	}
 }
 
-// Cross is what ends a cross layer: for k in list, which is ascending, and all t
+// Cross is what ends a cross layer: for k in list, which is ascending, and t <
+// states
 //
 //	out[k][t] = x[k][t] + x0[k][t] * z[k][t]
 //
 // out may be x.
-func Cross(out, x, x0, z Block, list []int32) {
-	if len(list) == 0 {
+func Cross(out, x, x0, z Block, states int, list []int32) {
+	if len(list) == 0 || states < 1 {
 		return
 	}
-	if list[0] < 0 || int(list[len(list)-1]) >= min(len(out), len(x), len(x0), len(z))/States {
-		panic("kernel: Cross: list does not fit the blocks")
+	if states > States || list[0] < 0 || int(list[len(list)-1]) >= min(len(out), len(x), len(x0), len(z))/States {
+		panic("kernel: Cross: states or list do not fit the blocks")
 	}
-	current.cross(out, x, x0, z, list)
+	current.cross(out, x, x0, z, (states+Columns-1)/Columns, list)
 }
 
 // Tiny is where Tanh takes numbers for 0. What they add vanishes in float32 beside
@@ -106,18 +107,21 @@ const Tiny = 1.0 / (1 << 60)
 // ones is the scale of Tanh without one.
 var ones = slices.Repeat([]float32{1}, States)
 
-// Tanh sets the first n elements of out to tanh of in's, times scale, which has
-// one element, or is nil for 1. Hyperbolic tangents are off by at most 1e-7, and 2.5 ulp. What is
+// Tanh sets the first n elements of out's states to tanh of in's, times scale,
+// which has one element, or is nil for 1. Hyperbolic tangents are off by at most 1e-7, and 2.5 ulp. What is
 // less than Tiny in magnitude, before or after, becomes 0. NaN stays NaN. out may
 // be in.
-func Tanh(out, in Block, n int, scale Block) {
-	if n < 1 {
+func Tanh(out, in Block, states, n int, scale Block) {
+	if n < 1 || states < 1 {
 		return
 	}
 	if scale == nil {
 		scale = ones
 	}
-	current.tanh(out[:n*States], in[:n*States], scale[:States])
+	if states > States {
+		panic("kernel: Tanh: a block has 1 to 48 states")
+	}
+	current.tanh(out[:n*States], in[:n*States], scale[:States], (states+Columns-1)/Columns)
 }
 
 // ToBlock sets the first n elements of the first states of out, and any others up
@@ -166,18 +170,20 @@ func productPortable(m *Outputs, out, in Block, states int, units, list []int32,
 	}
 }
 
-func crossPortable(out, x, x0, z Block, list []int32) {
+func crossPortable(out, x, x0, z Block, panels int, list []int32) {
 	for _, k := range list {
 		o, a, b, c := out.Element(int(k)), x.Element(int(k)), x0.Element(int(k)), z.Element(int(k))
-		for t := range o {
+		for t := range panels * Columns {
 			o[t] = a[t] + float32(b[t]*c[t])
 		}
 	}
 }
 
-func tanhPortable(out, in, scale []float32) {
-	for i, v := range in {
-		out[i] = flush(float32(hyperbolic(v) * scale[i%States]))
+func tanhPortable(out, in, scale []float32, panels int) {
+	for i := 0; i < len(in); i += States {
+		for t := range panels * Columns {
+			out[i+t] = flush(float32(hyperbolic(in[i+t]) * scale[t]))
+		}
 	}
 }
 

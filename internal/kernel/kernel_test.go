@@ -29,52 +29,11 @@ func intact(t *testing.T, whole []float32) {
 	}
 }
 
-// Affine and Axpy equal the loops of their doc comments, to the bit.
-func TestAffineIsItsDefinition(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
-	for in := range 10 {
-		for out := range 35 {
-			guard, y := fill(r, out)
-			_, x := fill(r, in)
-			_, w := fill(r, in*out)
-			_, b := fill(r, out)
-			Affine(y, x, w, b)
-			for o := range out {
-				want := b[o]
-				for i := range in {
-					if x[i] != 0 {
-						want += float32(x[i] * w[i*out+o])
-					}
-				}
-				if math.Float32bits(y[o]) != math.Float32bits(want) {
-					t.Fatalf("in %d out %d: y[%d] = %v, want %v", in, out, o, y[o], want)
-				}
-			}
-			intact(t, guard)
-		}
-	}
-}
-
 func TestPackTransposes(t *testing.T) {
 	packed := Pack([]float32{1, 2, 3, 4, 5, 6}, 3, 2)
 	for i, want := range []float32{1, 4, 2, 5, 3, 6} {
 		if packed[i] != want {
 			t.Fatalf("packed %v", packed)
 		}
-	}
-}
-
-func BenchmarkAffine400(b *testing.B) {
-	r := rand.New(rand.NewPCG(1, 2))
-	x, w, y := make([]float32, 400), make([]float32, 400*400), make([]float32, 400)
-	for i := range w {
-		w[i] = r.Float32()
-	}
-	for i := range x {
-		x[i] = 1
-	}
-	b.SetBytes(int64(len(w) * 4))
-	for b.Loop() {
-		Affine(y, x, w, x)
 	}
 }

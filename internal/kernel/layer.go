@@ -57,13 +57,16 @@ func (m Mask) List(list []int32) []int32 {
 // Set sets bit o where some of the first rows rows of t is not 0 in column o, for
 // o < width, and clears the others.
 func (m Mask) Set(t Tile, rows, width int) {
+	switch {
+	case rows < 1 || Pad(width) > t.Stride || len(t.Values) < rows*t.Stride:
+		panic("kernel: Set: tile is too small")
+	case len(m)*64 < Pad(width):
+		panic("kernel: Set: mask is too short")
+	}
 	clear(m)
-	for i := range rows {
-		for o, v := range t.Row(i)[:width] {
-			if v != 0 {
-				m[o/64] |= 1 << (o % 64)
-			}
-		}
+	if width > 0 {
+		current.set(m, t, rows, Pad(width)/Columns)
+		m.cut(width)
 	}
 }
 

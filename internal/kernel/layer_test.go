@@ -312,8 +312,32 @@ func TestListIsItsDefinition(t *testing.T) {
 	})
 }
 
+func TestSetIsItsDefinition(t *testing.T) {
+	everyLevel(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(19, 20))
+		for _, width := range lengths {
+			for rows := 1; rows < 14; rows++ {
+				x, _ := guarded(r, rows, width, .9)
+				mask, want := NewMask(width), NewMask(width)
+				mask[0] = math.MaxUint64
+				for i := range rows {
+					for o, v := range x.Row(i)[:width] {
+						if v != 0 {
+							want[o/64] |= 1 << (o % 64)
+						}
+					}
+				}
+				if mask.Set(x, rows, width); !slices.Equal(mask, want) {
+					t.Fatalf("rows %d width %d: mask %b, want %b", rows, width, mask, want)
+				}
+			}
+		}
+	})
+}
+
 func TestCallersBugsPanic(t *testing.T) {
 	m, rows := NewMatrix(make([]float32, 6), nil, 2, 3), NewRows(make([]float32, 6), 2, 3)
+	outputs, block := NewOutputs(make([]float32, 6), nil, 2, 3), NewBlock(3)
 	tile := NewTile(1, 3)
 	pre := make([]float32, 16)
 	for name, call := range map[string]func(){
@@ -324,6 +348,16 @@ func TestCallersBugsPanic(t *testing.T) {
 		"step":      func() { rows.Steps(tile, pre, []int32{2}, []float32{1}, true, nil) },
 		"pre":       func() { rows.Steps(tile, pre[1:], []int32{1}, []float32{1}, true, nil) },
 		"step rows": func() { rows.Steps(tile, pre, make([]int32, 13), make([]float32, 13), true, nil) },
+		"states":    func() { outputs.Product(block, block, 49, nil, nil, false) },
+		"inputs":    func() { outputs.Product(block, block, 1, nil, []int32{2}, false) },
+		"units":     func() { outputs.Product(block, block, 1, []int32{3}, nil, false) },
+		"block":     func() { outputs.Product(block[:2*States], block, 1, nil, nil, false) },
+		"cross":     func() { Cross(block, block, block, block[:States], 1, []int32{1}) },
+		"tanh":      func() { Tanh(block, block, 49, 1, nil) },
+		"to block":  func() { ToBlock(block, tile, 13, 3) },
+		"to tile":   func() { ToTile(tile, block, 13, 3) },
+		"set":       func() { NewMask(3).Set(tile, 13, 3) },
+		"set width": func() { NewMask(3).Set(tile, 1, 17) },
 	} {
 		func() {
 			defer func() {

@@ -15,12 +15,13 @@ type level struct {
 	// prefetch is a hint that may do nothing. row is not empty.
 	prefetch func(m *Rows, row []int32)
 	list     func(m Mask, list []int32) []int32
+	set      func(m Mask, t Tile, rows, panels int) // of a mask of zeros
 	dot      func(x, y []float32) float64
 
 	// of Blocks; units and list are not empty
 	product   func(m *Outputs, out, in Block, states int, units, list []int32, floor float32)
-	cross     func(out, x, x0, z Block, list []int32)
-	tanh      func(out, in, scale []float32)
+	cross     func(out, x, x0, z Block, panels int, list []int32)
+	tanh      func(out, in, scale []float32, panels int)
 	transpose func(out []float32, outStride int, in []float32, inStride, rows, columns int)
 
 	fma  func(n int) // n*flop floating point operations in registers; nil if unknown
@@ -34,7 +35,7 @@ var current = levels()[0]
 // GODEBUG=cpu.avx512f=off and cpu.avx2=off take the faster ones away, and so does
 // the build tag purego.
 func levels() []*level {
-	return append(accelerated(), &level{name: portableName(), rows: 4, layer: layerPortable, steps: stepsPortable, prefetch: func(*Rows, []int32) {}, list: listPortable, dot: dotPortable,
+	return append(accelerated(), &level{name: portableName(), rows: 4, layer: layerPortable, steps: stepsPortable, prefetch: func(*Rows, []int32) {}, list: listPortable, set: setPortable, dot: dotPortable,
 		product: productPortable, cross: crossPortable, tanh: tanhPortable, transpose: transposePortable})
 }
 

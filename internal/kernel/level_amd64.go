@@ -19,23 +19,23 @@ func accelerated() (faster []*level) {
 		faster = append(faster, &level{
 			name: "avx512", rows: 8, layer: layer.run, steps: stepsWith(stepsAVX512), prefetch: prefetchWith(prefetchAVX512),
 			list: compress, dot: dotWith(dotAVX512), fma: fmaAVX512, flop: 12 * 16 * 2,
-			product: productWith(product8AVX512, 8), cross: crossWith(crossAVX512), tanh: tanhWith(tanhAVX512), transpose: transposeWith(transposeAVX512, 16),
+			product: productWith(product8AVX512, 8), cross: crossWith(crossAVX512), tanh: tanhWith(tanhAVX512), transpose: transposeWith(transposeAVX512, 16), set: setWith(setAVX512),
 		})
 	}
 	layer := assembled{group: 1, tile: 6, call: [13]layerFunc{3: layer3AVX2, 6: layer6AVX2}}
 	return append(faster, &level{
 		name: "avx2", rows: 6, layer: layer.run, steps: stepsWith(stepsAVX2), prefetch: prefetchWith(prefetchAVX2),
 		list: listPortable, dot: dotWith(dotAVX2), fma: fmaAVX2, flop: 12 * 8 * 2,
-		product: productWith(product6AVX2, 6), cross: crossWith(crossAVX2), tanh: tanhWith(tanhAVX2), transpose: transposeWith(transposeAVX2, 8),
+		product: productWith(product6AVX2, 6), cross: crossWith(crossAVX2), tanh: tanhWith(tanhAVX2), transpose: transposeWith(transposeAVX2, 8), set: setWith(setAVX2),
 	})
 }
 
 type (
 	layerFunc     func(out *float32, outStride int, in *float32, inStride int, w *float32, panelStride int, bias *float32, list *int32, n int, panels int, floor float32, mask *uint64, maskByte int)
 	stepsFunc     func(out *float32, outStride int, pre *float32, w *float32, wStride int, rows *int32, a *float32, n int, panels int, floor float32, mask *uint64)
-	productFunc   func(out *float32, in *float32, w *float32, wStride int, bias *float32, units *int32, list *int32, n int, panels int, floor float32)
-	crossFunc     func(out *float32, x *float32, x0 *float32, z *float32, list *int32, n int)
-	tanhFunc      func(out *float32, in *float32, scale *float32, n int)
+	productFunc   func(out *float32, in *float32, w *float32, wStride int, bias *float32, units *int32, list *int32, n int, panels int, floor float32, next *[8]*float32)
+	crossFunc     func(out *float32, x *float32, x0 *float32, z *float32, list *int32, n int, panels int)
+	tanhFunc      func(out *float32, in *float32, scale *float32, n int, panels int)
 	transposeFunc func(out *float32, outStride int, in *float32, inStride int, n int)
 	dotFunc       func(dst *[Columns]float32, x *float32, w *float32, panels int)
 )
@@ -86,6 +86,7 @@ func productWith(f productFunc, group int) func(m *Outputs, out, in Block, state
 	return func(m *Outputs, out, in Block, states int, units, list []int32, floor float32) {
 		panels := (states + Columns - 1) / Columns
 		var last [8]int32
+		var next [8]*float32
 		for u := 0; u < len(units); u += group {
 			these := units[u:]
 			if len(these) < group {
@@ -95,18 +96,24 @@ func productWith(f productFunc, group int) func(m *Outputs, out, in Block, state
 				}
 				these = last[:]
 			}
-			f(&out[0], first(in), first(m.weight), m.In*4, &m.bias[0], &these[0], first(list), len(list), panels, floor)
+			for i := range group {
+				next[i] = first(m.weight[int(units[min(u+group+i, len(units)-1)])*m.In:])
+			}
+			copy(next[group:], next[:])
+			f(&out[0], first(in), first(m.weight), m.In*4, &m.bias[0], &these[0], first(list), len(list), panels, floor, &next)
 		}
 	}
 }
 
-func crossWith(f crossFunc) func(out, x, x0, z Block, list []int32) {
-	return func(out, x, x0, z Block, list []int32) { f(&out[0], &x[0], &x0[0], &z[0], &list[0], len(list)) }
+func crossWith(f crossFunc) func(out, x, x0, z Block, panels int, list []int32) {
+	return func(out, x, x0, z Block, panels int, list []int32) {
+		f(&out[0], &x[0], &x0[0], &z[0], &list[0], len(list), panels)
+	}
 }
 
-func tanhWith(f tanhFunc) func(out, in, scale []float32) {
-	return func(out, in, scale []float32) {
-		f(&out[0], &in[0], &scale[0], len(in)/States)
+func tanhWith(f tanhFunc) func(out, in, scale []float32, panels int) {
+	return func(out, in, scale []float32, panels int) {
+		f(&out[0], &in[0], &scale[0], len(in)/States, panels)
 	}
 }
 
@@ -116,6 +123,10 @@ func transposeWith(f transposeFunc, side int) func(out []float32, outStride int,
 			f(&out[t], outStride*4, &in[t*inStride], inStride*4, columns/side)
 		}
 	}
+}
+
+func setWith(f func(mask *uint64, in *float32, stride int, rows int, panels int)) func(m Mask, t Tile, rows, panels int) {
+	return func(m Mask, t Tile, rows, panels int) { f(&m[0], &t.Values[0], t.Stride*4, rows, panels) }
 }
 
 // compress is List into a list that has room for what listAVX512 overwrites.

@@ -59,6 +59,16 @@ func stepsPortable(m *Rows, out Tile, pre []float32, row []int32, change []float
 	}
 }
 
+func setPortable(m Mask, t Tile, rows, panels int) {
+	for i := range rows {
+		for o, v := range t.Row(i)[:panels*Columns] {
+			if v != 0 {
+				m[o/64] |= 1 << (o % 64)
+			}
+		}
+	}
+}
+
 func listPortable(m Mask, list []int32) []int32 {
 	for i, word := range m {
 		for ; word != 0; word &= word - 1 {

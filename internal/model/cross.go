@@ -119,12 +119,12 @@ func (b *block) layers(n int) {
 			if l > 0 {
 				layer.Product(b.z, x, n, b.active, b.active, false)
 			}
-			kernel.Cross(b.x, x, b.x0, b.z, b.active)
+			kernel.Cross(b.x, x, b.x0, b.z, n, b.active)
 			x = b.x
 		}
 	}
 	if b.h.crossOutput != nil {
-		b.sum()
+		b.sum(n)
 	}
 }
 
@@ -136,28 +136,29 @@ func (b *block) mixLayer(layer *mixStage, x kernel.Block, first bool, n int) {
 		layer.inner.Product(b.inner, x, n, nil, b.active, false)
 	}
 	rank, vectors := layer.c[0].In, len(layer.c)*layer.c[0].In
-	kernel.Tanh(b.low, b.inner, vectors, nil)
+	kernel.Tanh(b.low, b.inner, n, vectors, nil)
 	sum := b.mid.Element(vectors)
-	clear(sum)
+	clear(sum[:n])
 	for k, c := range layer.c {
 		mid, gate := b.mid.From(k*rank), b.inner.Element(vectors+k)
 		c.Product(mid, b.low.From(k*rank), n, nil, nil, false)
-		kernel.Tanh(mid, mid, rank, gate)
-		for t, g := range gate {
+		kernel.Tanh(mid, mid, n, rank, gate)
+		for t, g := range gate[:n] {
 			sum[t] += g
 		}
 	}
 	layer.u.Product(b.z, b.mid, n, b.active, nil, false)
-	kernel.Cross(b.x, x, b.x0, b.z, b.active)
+	kernel.Cross(b.x, x, b.x0, b.z, n, b.active)
 }
 
 // sum sets output to the product of x with the cross layers' output weights.
-func (b *block) sum() {
-	clear(b.output)
+func (b *block) sum(n int) {
+	output := b.output[:n]
+	clear(output)
 	for _, p := range b.active {
 		w := float64(b.h.crossOutput[p])
-		for t, v := range b.x.Element(int(p)) {
-			b.output[t] += float64(w * float64(v))
+		for t, v := range b.x.Element(int(p))[:n] {
+			output[t] += float64(w * float64(v))
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package model_test
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -38,7 +39,10 @@ func TestLogitsDependOnTheRowAlone(t *testing.T) {
 // stays at Empty.
 func TestNullPlayersOfAWalk(t *testing.T) {
 	a := model.Architecture{Kind: model.DCNv2, FieldDims: slices.Repeat([]int{3}, 13), Dim: 5, Hidden: []int{37, 21}, CrossLayers: 1, Structure: model.Parallel}
-	for _, a := range []model.Architecture{a, {Kind: model.DeepFM, FieldDims: a.FieldDims, Dim: 5, Hidden: a.Hidden}} {
+	stacked, mix := a, a
+	stacked.Structure = model.Stacked
+	mix.Kind, mix.Structure, mix.CrossLayers, mix.Experts, mix.Rank = model.DCNMix, "", 2, 2, 7
+	for _, a := range []model.Architecture{a, stacked, mix, {Kind: model.DeepFM, FieldDims: a.FieldDims, Dim: 5, Hidden: a.Hidden}} {
 		w := modeltest.Weights(a, 3)
 		players := a.Players()
 		unread := func(p int) bool { return p%a.Dim == 2 }
@@ -66,7 +70,22 @@ func TestNullPlayersOfAWalk(t *testing.T) {
 			}
 			for o := range players {
 				if unread(o) {
-					w.Cross[l].Bias[o], w.Output.Weight[o] = 0, 0
+					w.Cross[l].Bias[o] = 0
+				}
+				if unread(o) && a.Structure == model.Parallel {
+					w.Output.Weight[o] = 0
+				}
+			}
+		}
+		for i := range w.Gates {
+			if unread(i % players) {
+				w.Gates[i] = 0
+			}
+		}
+		for l := range w.Mix {
+			for i := range w.Mix[l].V {
+				if unread(i / a.Rank % players) {
+					w.Mix[l].V[i] = 0
 				}
 			}
 		}
@@ -128,19 +147,95 @@ func deepFM(fields int, active float64) (*model.Model, *model.Rows, []float32) {
 	return m, modeltest.Rows(a, 64, 1), baseline
 }
 
+// crossed returns the same of a model with cross layers: two of DCNv2, or three of
+// DCN-Mix.
+func crossed(kind string, fields int, zero bool) (*model.Model, *model.Rows, []float32) {
+	a := model.Architecture{Kind: model.DCNv2, FieldDims: slices.Repeat([]int{50}, fields), Dim: 16, Hidden: []int{400, 400, 400}, CrossLayers: 2}
+	switch kind {
+	case "dcn-mix":
+		a.Kind, a.CrossLayers, a.Experts, a.Rank = model.DCNMix, 3, 4, 64
+	case "dcnv2-stacked":
+		a.Structure = model.Stacked
+	default:
+		a.Structure = model.Parallel
+	}
+	m, baseline := modeltest.Calibrated(a, .4, zero)
+	return m, modeltest.Rows(a, 64, 1), baseline
+}
+
 // At full size too, the steps of walks agree with float64.
 func TestWalkAtFullSize(t *testing.T) {
 	m, rows, baseline := deepFM(39, .4)
+	agrees(t, m, rows, baseline, 3, 20)
+	for _, kind := range []string{"dcn-mix", "dcnv2-stacked", "dcnv2-parallel"} {
+		for _, zero := range []bool{false, true} {
+			m, rows, baseline := crossed(kind, 39, zero)
+			agrees(t, m, rows, baseline, 1, 60)
+		}
+	}
+}
+
+// Cross layers over several blocks, the last of which is short, at each step; from
+// baselines of which none, some or all are 0, or all but entries that are 0
+// themselves.
+func TestCrossWalkInBlocks(t *testing.T) {
+	for name, a := range modeltest.Architectures() {
+		if a.CrossLayers == 0 {
+			continue
+		}
+		a.FieldDims, a.Dim, a.Hidden[0] = slices.Repeat([]int{3}, 13), 9, 37
+		w := modeltest.Weights(a, 4)
+		for i := range w.Embedding {
+			w.Embedding[i] *= .5
+		}
+		for l := range w.Cross {
+			for i := range w.Cross[l].Weight {
+				w.Cross[l].Weight[i] *= .3
+			}
+		}
+		for i := range w.Gates {
+			w.Gates[i] *= .3
+		}
+		for i := 4; i < len(w.Embedding); i += 11 {
+			w.Embedding[i] = 0
+		}
+		m, err := model.New(a, w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, zeros := range []int{0, 1, 2, 3} {
+			baseline := make([]float32, m.Players())
+			for p := range baseline {
+				if zeros < 3 && p%3 >= zeros {
+					baseline[p] = float32(p%5-2) * .1
+				}
+			}
+			t.Run(fmt.Sprintf("%s/%d", name, zeros), func(t *testing.T) {
+				agrees(t, m, modeltest.Rows(a, 8, 3), baseline, 8, 1)
+			})
+		}
+	}
+}
+
+// agrees walks the first n rows and compares one of so many steps and the one after
+// with float64.
+func agrees(t *testing.T, m *model.Model, rows *model.Rows, baseline []float32, n, every int) {
+	t.Helper()
 	r := rand.New(rand.NewPCG(1, 1))
 	probe := m.NewProbe(baseline)
 	order, logits := make([]int32, m.Players()), make([]float64, m.Players()+1)
 	worst, worstDifference := 0.0, 0.0
-	for i := range 3 {
+	for i := range n {
 		probe.Reset(rows.Row(i))
 		for k, p := range r.Perm(m.Players()) {
 			order[k] = int32(p)
 		}
 		probe.Walk(order, logits)
+		if i%2 == 0 { // whatever else the probe did before
+			if end := logits[len(order)]; math.Abs(probe.Full()-end) > 5e-6*max(1, math.Abs(end)) {
+				t.Errorf("the walk ends at %v, Full is %v", end, probe.Full())
+			}
+		}
 		entries := embed(m, rows.Row(i))
 		x := make([]float64, len(baseline))
 		for p, b := range baseline {
@@ -151,18 +246,19 @@ func TestWalkAtFullSize(t *testing.T) {
 			if k > 0 {
 				x[order[k-1]] = entries[order[k-1]]
 			}
-			if k%20 > 1 {
+			if k%every > 1 {
 				continue
 			}
 			want := reference(m, rows.Row(i), x)
-			worst = max(worst, math.Abs(logits[k]-want))
-			if k%20 == 1 {
-				worstDifference = max(worstDifference, math.Abs(logits[k]-logits[k-1]-(want-before)))
+			size := max(1, math.Abs(want))
+			worst = max(worst, math.Abs(logits[k]-want)/size)
+			if k > 0 && (k%every == 1 || every == 1) {
+				worstDifference = max(worstDifference, math.Abs(logits[k]-logits[k-1]-(want-before))/size)
 			}
 			before = want
 		}
 	}
-	t.Logf("%s: logits of about %.1f off by at most %.2g, differences by %.2g", kernel.Name(), logits[0], worst, worstDifference)
+	t.Logf("%s: logits from %.1f to %.1f off by at most %.2g, differences by %.2g", kernel.Name(), logits[0], logits[len(order)], worst, worstDifference)
 	if worst > 5e-6 || worstDifference > 5e-6 {
 		t.Errorf("logits off by %g, their differences by %g", worst, worstDifference)
 	}

@@ -22,10 +22,10 @@ func timesState(k reg.GPVirtual) {
 // product writes product<units><suffix>, the function of kernel.level.product.
 func (g *generator) product(units int) {
 	name := fmt.Sprintf("product%d%s", units, g.suffix)
-	build.TEXT(name, build.NOSPLIT, "func(out *float32, in *float32, w *float32, wStride int, bias *float32, units *int32, list *int32, n int, panels int, floor float32)")
+	build.TEXT(name, build.NOSPLIT, "func(out *float32, in *float32, w *float32, wStride int, bias *float32, units *int32, list *int32, n int, panels int, floor float32, next *[8]*float32)")
 	build.Doc(fmt.Sprintf("%s is the loop of Outputs.Product for %d units. wStride is in bytes; n is the", name, units),
 		"length of list; panels, at most 3, are the states' sixteens; floor is 0 for ReLU,",
-		"otherwise -Inf.")
+		"otherwise -Inf. next is a hint: the weights of the units to come.")
 	build.Pragma("noescape")
 	numbers, stride, w := argument("units"), argument("wStride"), argument("w")
 	row := make([]reg.GPVirtual, units) // of the weights, by unit
@@ -79,6 +79,10 @@ func (g *generator) productPanels(panels int, row []reg.GPVirtual, in reg.GPVirt
 	build.JZ(operand.LabelRef("store" + id))
 	build.LEAQ(operand.Mem{Base: list, Index: n, Scale: 4}, list)
 	build.NEGQ(n)
+	var next reg.GPVirtual
+	if g.ahead > 0 {
+		next = argument("next")
+	}
 	build.Label("k" + id)
 	k, at := build.GP64(), build.GP64()
 	build.MOVL(operand.Mem{Base: list, Index: n, Scale: 4}, k.As32())
@@ -94,6 +98,13 @@ func (g *generator) productPanels(panels int, row []reg.GPVirtual, in reg.GPVirt
 		for p := range panels {
 			build.PREFETCHT0(operand.Mem{Base: in, Index: at, Scale: 1, Disp: p * panelBytes})
 		}
+		// The weights are read once per block, from beyond the core's own cache.
+		// While 16 inputs pass, a cache line of each, so do 8 hints.
+		build.MOVL(k.As32(), at.As32())
+		build.SHRL(operand.Imm(1), at.As32())
+		build.ANDL(operand.Imm(7), at.As32())
+		build.MOVQ(operand.Mem{Base: next, Index: at, Scale: 8}, at)
+		build.PREFETCHT1(operand.Mem{Base: at, Index: k, Scale: 4})
 	}
 	for t := range row {
 		w := g.vector()
@@ -123,8 +134,8 @@ func (g *generator) productPanels(panels int, row []reg.GPVirtual, in reg.GPVirt
 // cross writes cross<suffix>, the function of kernel.level.cross.
 func (g *generator) cross() {
 	name := "cross" + g.suffix
-	build.TEXT(name, build.NOSPLIT, "func(out *float32, x *float32, x0 *float32, z *float32, list *int32, n int)")
-	build.Doc(name + " is the loop of Cross; n, the length of list, is at least 1.")
+	build.TEXT(name, build.NOSPLIT, "func(out *float32, x *float32, x0 *float32, z *float32, list *int32, n int, panels int)")
+	build.Doc(name + " is the loop of Cross; n, the length of list, and panels, the states' sixteens, are at least 1.")
 	build.Pragma("noescape")
 	out, x, x0, z := argument("out"), argument("x"), argument("x0"), argument("z")
 	list, n := argument("list"), argument("n")
@@ -134,7 +145,9 @@ func (g *generator) cross() {
 	k := build.GP64()
 	build.MOVL(operand.Mem{Base: list, Index: n, Scale: 4}, k.As32())
 	timesState(k)
-	for v := range 3 * g.perPanel() {
+	panels := argument("panels")
+	build.Label("panel")
+	for v := range g.perPanel() {
 		at := func(base reg.Register) operand.Mem {
 			return operand.Mem{Base: base, Index: k, Scale: 1, Disp: v * g.bytes}
 		}
@@ -144,6 +157,9 @@ func (g *generator) cross() {
 		build.VFMADD231PS(at(z), factor, sum)
 		build.VMOVUPS(sum, at(out))
 	}
+	build.ADDQ(operand.U32(panelBytes), k)
+	build.DECQ(panels)
+	build.JNZ(operand.LabelRef("panel"))
 	build.INCQ(n)
 	build.JNZ(operand.LabelRef("element"))
 	build.VZEROUPPER()
@@ -163,8 +179,8 @@ func everyLane(name string, bits uint32) operand.Mem {
 // constants are those of tanhPortable, in package kernel.
 func (g *generator) tanh() {
 	name := "tanh" + g.suffix
-	build.TEXT(name, build.NOSPLIT, "func(out *float32, in *float32, scale *float32, n int)")
-	build.Doc(name + " is the loop of Tanh for n elements of 48 states, at least 1.")
+	build.TEXT(name, build.NOSPLIT, "func(out *float32, in *float32, scale *float32, n int, panels int)")
+	build.Doc(name + " is the loop of Tanh; n and panels, the states' sixteens, are at least 1.")
 	build.Pragma("noescape")
 	constant := func(name string, v float64) reg.VecVirtual {
 		c := g.vector()
@@ -186,8 +202,13 @@ func (g *generator) tanh() {
 	magnitude := g.vector()
 	build.VMOVUPS(everyLane("tanhMagnitude", 1<<31-1), magnitude)
 	build.Label("element")
-	for v := range 3 * g.perPanel() {
-		at := func(base reg.Register) operand.Mem { return operand.Mem{Base: base, Disp: v * g.bytes} }
+	offset, panels := build.GP64(), argument("panels")
+	build.XORQ(offset, offset)
+	build.Label("panel")
+	for v := range g.perPanel() {
+		at := func(base reg.Register) operand.Mem {
+			return operand.Mem{Base: base, Index: offset, Scale: 1, Disp: v * g.bytes}
+		}
 		x, y, e, r, q, s := g.vector(), g.vector(), g.vector(), g.vector(), g.vector(), g.vector()
 		build.VMOVUPS(at(in), x)
 		g.flush(x, magnitude, tiny)
@@ -218,6 +239,9 @@ func (g *generator) tanh() {
 		g.flush(s, magnitude, tiny)
 		build.VMOVUPS(s, at(out))
 	}
+	build.ADDQ(operand.U32(panelBytes), offset)
+	build.DECQ(panels)
+	build.JNZ(operand.LabelRef("panel"))
 	build.ADDQ(operand.U32(stateBytes), in)
 	build.ADDQ(operand.U32(stateBytes), out)
 	build.DECQ(n)
@@ -294,4 +318,35 @@ func (g *generator) exchange(v []reg.VecVirtual) []reg.VecVirtual {
 		build.VSHUFF32X4(operand.Imm(0xdd), y, b, out[12+c])
 	}
 	return out
+}
+
+// set writes set<suffix>, the function of kernel.level.set.
+func (g *generator) set() {
+	name := "set" + g.suffix
+	build.TEXT(name, build.NOSPLIT, "func(mask *uint64, in *float32, stride int, rows int, panels int)")
+	build.Doc(name + " is the loop of Mask.Set for whole panels, into a mask of zeros; rows and panels are at least 1.")
+	build.Pragma("noescape")
+	in, stride := argument("in"), argument("stride")
+	build.Label("panel")
+	p, n := build.GP64(), argument("rows")
+	build.MOVQ(in, p)
+	seen := g.vectors(g.perPanel())
+	for _, v := range seen {
+		g.zero(v)
+	}
+	build.Label("row")
+	for i, v := range seen {
+		x := g.vector()
+		build.VMOVUPS(operand.Mem{Base: p, Disp: i * g.bytes}, x)
+		g.or(x, v, v)
+	}
+	build.ADDQ(stride, p)
+	build.DECQ(n)
+	build.JNZ(operand.LabelRef("row"))
+	g.orMask(seen, "")
+	build.ADDQ(operand.U32(panelBytes), in)
+	build.DECQ(stack("panels"))
+	build.JNZ(operand.LabelRef("panel"))
+	build.VZEROUPPER()
+	build.RET()
 }

@@ -38,6 +38,7 @@ func main() {
 	g.cross()
 	g.tanh()
 	g.transpose()
+	g.set()
 	if *level == "avx512" {
 		g.list()
 	}

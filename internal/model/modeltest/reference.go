@@ -128,7 +128,10 @@ func Calibrated(a model.Architecture, active float64, zero bool) (*model.Model, 
 			baseline[i] = w.Embedding[r.IntN(len(w.Embedding))]
 		}
 	}
-	const samples = 300
+	samples := 300
+	if a.CrossLayers > 0 { // which take long in float64
+		samples = 100
+	}
 	rows := Rows(a, samples, 7)
 	states := make([][]float64, samples)
 	for s := range states {
