@@ -16,6 +16,7 @@ race: ## the tests under the race detector
 
 levels: ## what is computed by kernels, at each level that this machine has
 	go test $(NUMERIC)
+	GODEBUG=cpu.amxtile=off go test $(NUMERIC)
 	GODEBUG=cpu.avx512f=off go test $(NUMERIC)
 	GODEBUG=cpu.avx2=off go test $(NUMERIC)
 	go test -tags purego $(NUMERIC)

@@ -28,9 +28,10 @@ func (b Block) Element(k int) []float32 { return b[k*States : (k+1)*States] }
 type Outputs struct {
 	In, Out int
 	weight  []float32 // [Out, In]
-	bias    []float32 // [Out]
+	bias    []float32 // [Pad(Out)]
 	inputs  []int32   // 0 ... In-1
 	outputs []int32   // 0 ... Out-1
+	digits  *digits   // for levels that use them; else nil
 }
 
 // NewOutputs returns the layer with the given weight, [out, in], which it keeps,
@@ -39,13 +40,16 @@ func NewOutputs(weight, bias []float32, in, out int) *Outputs {
 	if len(weight) != in*out || (bias != nil && len(bias) != out) {
 		panic("kernel: NewOutputs: weight or bias has the wrong length")
 	}
-	m := &Outputs{In: in, Out: out, weight: weight, bias: make([]float32, out), inputs: make([]int32, in, in+listAhead), outputs: make([]int32, out)}
+	m := &Outputs{In: in, Out: out, weight: weight, bias: make([]float32, Pad(out)), inputs: make([]int32, in, in+listAhead), outputs: make([]int32, out)}
 	copy(m.bias, bias)
 	for i := range m.inputs {
 		m.inputs[i] = int32(i)
 	}
 	for i := range m.outputs {
 		m.outputs[i] = int32(i)
+	}
+	if current.digits {
+		m.digits = newDigits(weight, in, out, false)
 	}
 	return m
 }

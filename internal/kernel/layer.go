@@ -34,10 +34,14 @@ func NewTile(rows, width int) Tile {
 // Row returns row t, of Stride elements.
 func (t Tile) Row(i int) []float32 { return t.Values[i*t.Stride : (i+1)*t.Stride] }
 
-// TileRows returns the number of rows that Layer takes at once, at most 12. Fewer
+// TileRows returns the number of rows that Layer takes at once, at most 16. Fewer
 // rows waste what the others could have done; more are taken in turns, which is
 // as fast for dense layers, but their common list is longer.
 func TileRows() int { return current.rows }
+
+// Lists reports whether Layer is the faster for a list of the inputs that are not 0:
+// otherwise masks and lists of active units are of no use.
+func Lists() bool { return !current.digits }
 
 // Mask holds a bit per column.
 type Mask []uint64
@@ -95,6 +99,7 @@ type Matrix struct {
 	panels  []float32 // [Pad(Out)/16, In, 16], columns beyond Out 0
 	bias    []float32 // [Pad(Out)]
 	all     []int32   // 0 ... In-1
+	digits  *digits   // for levels that use them; else nil
 }
 
 // NewMatrix packs a layer from its weight, [out, in], and bias, [out]; a nil bias
@@ -112,6 +117,9 @@ func NewMatrix(weight, bias []float32, in, out int) *Matrix {
 	copy(m.bias, bias)
 	for i := range m.all {
 		m.all[i] = int32(i)
+	}
+	if current.digits {
+		m.digits = newDigits(weight, in, out, true)
 	}
 	return m
 }

@@ -24,6 +24,8 @@ type level struct {
 	tanh      func(out, in, scale []float32, panels int)
 	transpose func(out []float32, outStride int, in []float32, inStride, rows, columns int)
 
+	digits bool // whether layer and product go by digits, which are packed if so
+
 	fma  func(n int) // n*flop floating point operations in registers; nil if unknown
 	flop int
 }
@@ -32,8 +34,8 @@ type level struct {
 var current = levels()[0]
 
 // levels returns the implementations that this machine can run, fastest first.
-// GODEBUG=cpu.avx512f=off and cpu.avx2=off take the faster ones away, and so does
-// the build tag purego.
+// GODEBUG=cpu.amxtile=off, cpu.avx512f=off and cpu.avx2=off take the faster ones
+// away, and so does the build tag purego.
 func levels() []*level {
 	return append(accelerated(), &level{name: portableName(), rows: 4, layer: layerPortable, steps: stepsPortable, prefetch: func(*Rows, []int32) {}, list: listPortable, set: setPortable, dot: dotPortable,
 		product: productPortable, cross: crossPortable, tanh: tanhPortable, transpose: transposePortable})

@@ -4,6 +4,7 @@ package kernel
 
 import "golang.org/x/sys/cpu"
 
+//go:generate go -C _asm run . -level amx -out ../amx_amd64.s -stubs ../amx_amd64.go -pkg kernel
 //go:generate go -C _asm run . -level avx512 -out ../avx512_amd64.s -stubs ../avx512_amd64.go -pkg kernel
 //go:generate go -C _asm run . -level avx2 -out ../avx2_amd64.s -stubs ../avx2_amd64.go -pkg kernel
 
@@ -15,12 +16,19 @@ func accelerated() (faster []*level) {
 		return nil
 	}
 	if x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL {
-		layer := assembled{group: 3, tile: 8, call: [13]layerFunc{4: layer4AVX512, 8: layer8AVX512}}
-		faster = append(faster, &level{
-			name: "avx512", rows: 8, layer: layer.run, steps: stepsWith(stepsAVX512), prefetch: prefetchWith(prefetchAVX512),
+		wide := level{
+			name: "avx512", rows: 8, layer: layerAVX512.run, steps: stepsWith(stepsAVX512), prefetch: prefetchWith(prefetchAVX512),
 			list: compress, dot: dotWith(dotAVX512), fma: fmaAVX512, flop: 12 * 16 * 2,
-			product: productWith(product8AVX512, 8), cross: crossWith(crossAVX512), tanh: tanhWith(tanhAVX512), transpose: transposeWith(transposeAVX512, 16), set: setWith(setAVX512),
-		})
+			product: productAVX512, cross: crossWith(crossAVX512), tanh: tanhWith(tanhAVX512), transpose: transposeWith(transposeAVX512, 16), set: setWith(setAVX512),
+		}
+		if permitAMX() {
+			tiles := wide
+			tiles.name, tiles.rows, tiles.digits = "amx", Columns, true
+			tiles.layer, tiles.product = layerTiles, productTiles
+			tiles.fma, tiles.flop = peakAMX, 65536*2/6 // six products of bytes make one of numbers
+			faster = append(faster, &tiles)
+		}
+		faster = append(faster, &wide)
 	}
 	layer := assembled{group: 1, tile: 6, call: [13]layerFunc{3: layer3AVX2, 6: layer6AVX2}}
 	return append(faster, &level{
@@ -29,6 +37,12 @@ func accelerated() (faster []*level) {
 		product: productWith(product6AVX2, 6), cross: crossWith(crossAVX2), tanh: tanhWith(tanhAVX2), transpose: transposeWith(transposeAVX2, 8), set: setWith(setAVX2),
 	})
 }
+
+// What AVX-512 does also where AMX cannot.
+var (
+	layerAVX512   = assembled{group: 3, tile: 8, call: [13]layerFunc{4: layer4AVX512, 8: layer8AVX512}}
+	productAVX512 = productWith(product8AVX512, 8)
+)
 
 type (
 	layerFunc     func(out *float32, outStride int, in *float32, inStride int, w *float32, panelStride int, bias *float32, list *int32, n int, panels int, floor float32, mask *uint64, maskByte int)

@@ -50,9 +50,11 @@ func (m *Model) NewProbe(baseline []float32) *Probe {
 	}
 	s := p.scorer.s
 	s.begin(p.emptyPre, baseline)
-	s.put(0, baseline)
-	s.logits(p.scorer.slots[:1])
-	p.emptyNetwork = p.scorer.slots[0]
+	p.pre.copyFrom(p.emptyPre)
+	s.start(baseline)
+	slot := p.scorer.slots[:1] // after a step that changes nothing
+	s.stepLogits(slot, p.pre, &steps{player: []int32{0}, change: []float32{0}, x: baseline})
+	p.emptyNetwork = slot[0]
 	p.emptySum.set(baseline)
 	return p
 }

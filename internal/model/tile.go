@@ -16,8 +16,8 @@ type tile struct {
 	block *block      // the cross part; nil if the head has none
 
 	// the MLP, kernel.TileRows() states at once
-	a, b   []float32 // activations of two consecutive layers; a holds the latest
-	mask   kernel.Mask
+	a, b   []float32   // activations of two consecutive layers; a holds the latest
+	mask   kernel.Mask // of active units, and their list; nil if lists are of no use
 	list   []int32
 	player []int32   // begin's nonzero entries
 	value  []float32 // theirs
@@ -49,7 +49,9 @@ func newTile(h *head) *tile {
 		}
 	}
 	s.a, s.b = kernel.NewTile(kernel.TileRows(), widest).Values, kernel.NewTile(kernel.TileRows(), widest).Values
-	s.mask, s.list = kernel.NewMask(widest), kernel.NewList(widest)
+	if kernel.Lists() {
+		s.mask, s.list = kernel.NewMask(widest), kernel.NewList(widest)
+	}
 	if h.kind != FM {
 		s.in = newStates(h.players)
 		s.player, s.value = make([]int32, 0, h.players), make([]float32, 0, h.players)
@@ -149,24 +151,41 @@ func (s *tile) stepLogits(dst []float64, p pre, walk *steps) {
 // deepLogits is stepLogits of an MLP that reads x0, for a tile of steps.
 func (s *tile) deepLogits(dst []float64, p pre, player []int32, change []float32, next []int32) {
 	width := s.h.layers[0].Out
-	mask := s.mask[:(width+63)/64]
+	mask := s.maskOf(width)
 	in := kernel.Tile{Values: s.a, Stride: kernel.Pad(width)}
 	s.h.deep.Steps(in, p.deep, player, change, true, mask)
 	s.h.deep.Prefetch(next)
+	s.mlp(dst, in, s.listOf(mask), s.h.layers[1:])
+}
+
+// maskOf returns a mask of so many units, nil if lists are of no use.
+func (s *tile) maskOf(width int) kernel.Mask {
+	if s.mask == nil {
+		return nil
+	}
+	return s.mask[:(width+63)/64]
+}
+
+// listOf returns the list of a mask, which the next overwrites; nil for nil.
+func (s *tile) listOf(mask kernel.Mask) []int32 {
+	if mask == nil {
+		return nil
+	}
 	s.list = mask.List(s.list[:0])
-	s.mlp(dst, in, s.list, s.h.layers[1:])
+	return s.list
 }
 
 // stackedLogits is the MLP on the block's cross state.
 func (s *tile) stackedLogits(dst []float64) {
 	in := s.block.mlpInput(len(dst))
-	mask := s.mask[:(s.h.stacked.Out+63)/64]
+	mask := s.maskOf(s.h.stacked.Out)
 	for from := 0; from < len(dst); from += kernel.TileRows() {
 		part := dst[from:min(from+kernel.TileRows(), len(dst))]
 		tile := rowsFrom(in, from)
-		mask.Set(tile, len(part), s.h.stacked.Out)
-		s.list = mask.List(s.list[:0])
-		s.mlp(part, tile, s.list, s.h.layers)
+		if mask != nil {
+			mask.Set(tile, len(part), s.h.stacked.Out)
+		}
+		s.mlp(part, tile, s.listOf(mask), s.h.layers)
 	}
 }
 
@@ -192,10 +211,9 @@ func (s *tile) mlp(dst []float64, in kernel.Tile, list []int32, layers []*kernel
 			in = out
 			break
 		}
-		mask := s.mask[:(l.Out+63)/64]
+		mask := s.maskOf(l.Out)
 		l.Layer(out, in, len(dst), list, true, mask)
-		s.list = mask.List(s.list[:0])
-		in, list = out, s.list
+		in, list = out, s.listOf(mask)
 	}
 	for i := range dst {
 		dst[i] = float64(s.h.bias)

@@ -131,7 +131,7 @@ func TestNullPlayersOfAWalk(t *testing.T) {
 		probe.Reset(rows.Row(1))
 		probe.Walk(order, logits)
 		for k, v := range logits {
-			if v != probe.Empty() || v != probe.Full() {
+			if full := probe.Full(); v != probe.Empty() || v != full && (kernel.Lists() || math.Abs(v-full) > 1e-6*max(1, math.Abs(v))) { // steps do not go by digits
 				t.Fatalf("%s: step %d of a walk of null players: %v, Empty %v, Full %v", a.Kind, k, v, probe.Empty(), probe.Full())
 			}
 		}

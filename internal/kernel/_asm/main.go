@@ -15,17 +15,21 @@ import (
 )
 
 func main() {
-	level := flag.String("level", "", "avx512 or avx2")
+	level := flag.String("level", "", "amx, avx512 or avx2")
 	build.Constraint(buildtags.Term("!purego").ToConstraint())
 	var g generator
 	flag.Parse()
 	switch *level {
+	case "amx":
+		amx()
+		build.Generate()
+		return
 	case "avx512":
 		g = avx512()
 	case "avx2":
 		g = avx2()
 	default:
-		fmt.Fprintln(os.Stderr, "asm: -level is avx512 or avx2")
+		fmt.Fprintln(os.Stderr, "asm: -level is amx, avx512 or avx2")
 		os.Exit(2)
 	}
 	for _, rows := range g.rows {

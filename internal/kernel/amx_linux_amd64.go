@@ -1,0 +1,20 @@
+//go:build !purego
+
+package kernel
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/cpu"
+)
+
+// permitAMX asks the system to save and restore the processor's tiles, which it
+// does for a process that wants it. Go's signal stacks have room for them.
+func permitAMX() bool {
+	if x := &cpu.X86; !x.HasAMXTile || !x.HasAMXInt8 || !x.HasAVX512VBMI {
+		return false
+	}
+	const permit, tileData = 0x1023, 18 // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+	_, _, failed := syscall.RawSyscall(syscall.SYS_ARCH_PRCTL, permit, tileData, 0)
+	return failed == 0
+}
