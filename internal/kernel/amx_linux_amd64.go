@@ -3,9 +3,8 @@
 package kernel
 
 import (
-	"syscall"
-
 	"golang.org/x/sys/cpu"
+	"golang.org/x/sys/unix"
 )
 
 // permitAMX asks the system to save and restore the processor's tiles, which it
@@ -15,6 +14,6 @@ func permitAMX() bool {
 		return false
 	}
 	const permit, tileData = 0x1023, 18 // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
-	_, _, failed := syscall.RawSyscall(syscall.SYS_ARCH_PRCTL, permit, tileData, 0)
+	_, _, failed := unix.RawSyscall(unix.SYS_ARCH_PRCTL, permit, tileData, 0)
 	return failed == 0
 }
