@@ -1,0 +1,236 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"shaver/internal/checkpoint"
+	"shaver/internal/kernel"
+	"shaver/internal/model"
+	"shaver/internal/model/modeltest"
+	"shaver/internal/prune"
+	"shaver/internal/shapley"
+	"shaver/internal/tally"
+)
+
+// turn is what one process measures, of the kernels' level that it has.
+type turn struct {
+	Kernel   string  `json:"kernel"`
+	Peak     float64 `json:"peak"` // floating point operations a second
+	Layers   []share `json:"layers"`
+	Lines    []line  `json:"lines"`
+	TwoCores float64 `json:"two_cores"` // rows a second of two cores for one core's
+}
+
+// share is a kernel's share of the peak that was measured beside it.
+type share struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+}
+
+// line is a line of the table.
+type line struct {
+	Name string   `json:"name"`
+	Peer peerName `json:"peer"`
+	Rate float64  `json:"rate"` // rows a second and core
+}
+
+// bench is a model that rows are walked through.
+type bench struct {
+	name string
+	game shapley.Game
+	rows *model.Rows
+	peer string // its kind; "" = none
+	wide bool   // two cores are compared with one
+	rate float64
+}
+
+var once = shapley.Options{Estimator: shapley.Permutation, Passes: 1, Seed: 1}
+
+func printTurn(checkpoints, only string) error {
+	lines, err := shapes(checkpoints)
+	if err != nil {
+		return err
+	}
+	t := turn{Kernel: kernel.Name(), Peak: peak()}
+	for _, b := range lines {
+		if b.wide {
+			if t.TwoCores, err = b.twoCores(); err != nil {
+				return err
+			}
+		}
+	}
+	runtime.GOMAXPROCS(1)
+	for _, b := range lines {
+		if !strings.Contains(b.name, only) {
+			continue
+		}
+		if err := b.measure(); err != nil {
+			return fmt.Errorf("%s: %w", b.name, err)
+		}
+		name := peerName{Kind: b.peer, Players: b.game.Model.Players()}
+		t.Lines = append(t.Lines, line{Name: b.name, Peer: name, Rate: b.rate})
+	}
+	for _, l := range newLayers() {
+		t.Layers = append(t.Layers, share{l.name, l.share()})
+	}
+	return json.NewEncoder(os.Stdout).Encode(t)
+}
+
+// shapes makes the lines: P = 624, 352 and 176 of 16 columns each, an MLP of
+// 400-400-400, random weights.
+func shapes(checkpoints string) ([]*bench, error) {
+	var lines []*bench
+	for _, fields := range []int{39, 22, 11} {
+		a := model.Architecture{Kind: model.DeepFM, FieldDims: slices.Repeat([]int{50}, fields), Dim: 16, Hidden: []int{400, 400, 400}}
+		for _, active := range []float64{.4, .2, .6} {
+			lines = append(lines, &bench{name: fmt.Sprintf("DeepFM, P = %d, %.0f%% active", a.Players(), 100*active),
+				game: game(modeltest.Calibrated(a, active, false)), rows: modeltest.Rows(a, 64, 1), peer: "deepfm", wide: fields == 39 && active == .4})
+		}
+		a.Kind, a.CrossLayers, a.Experts, a.Rank = model.DCNMix, 3, 4, 64
+		for _, zero := range []bool{false, true} {
+			name := fmt.Sprintf("DCN-Mix, P = %d, 40%% active", a.Players())
+			if zero {
+				name += ", zero baseline"
+			}
+			lines = append(lines, &bench{name: name, game: game(modeltest.Calibrated(a, .4, zero)), rows: modeltest.Rows(a, 64, 1), peer: "dcn-mix"})
+		}
+	}
+	for path := range strings.SplitSeq(checkpoints, ",") {
+		if path == "" {
+			continue
+		}
+		ck, err := checkpoint.Read(path)
+		if err != nil {
+			return nil, err
+		}
+		m, err := ck.Model()
+		if err != nil {
+			return nil, err
+		}
+		baseline, _, err := prune.Baseline(prune.Codebook, &m.Architecture, m.Weights.Embedding, make([]int64, m.Features()))
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, &bench{name: fmt.Sprintf("%s, P = %d", filepath.Base(path), m.Players()),
+			game: game(m, baseline), rows: modeltest.Rows(m.Architecture, 64, 1)})
+	}
+	return lines, nil
+}
+
+func game(m *model.Model, baseline []float32) shapley.Game {
+	return shapley.Game{Model: m, Baseline: baseline}
+}
+
+// measure estimates rows for about half a second: orders, walks, losses, sums.
+func (b *bench) measure() error {
+	rows, start, done := 1, cpuTime(), 0
+	for cpuTime()-start < 500*time.Millisecond {
+		part := b.rows.Slice(0, min(rows, b.rows.Len()))
+		begun := cpuTime()
+		if _, err := shapley.Estimate(context.Background(), b.game, once, tally.RowToRow, &part, 1, nil); err != nil {
+			return err
+		}
+		if rows == 1 { // warm up, and learn how many take long enough
+			rows = int(200*time.Millisecond/max(cpuTime()-begun, time.Millisecond)) + 2
+			start = cpuTime()
+			continue
+		}
+		done += part.Len()
+	}
+	b.rate = float64(done) / (cpuTime() - start).Seconds()
+	return nil
+}
+
+// twoCores compares the time that two cores take with one core's.
+func (b *bench) twoCores() (float64, error) {
+	rows := b.rows.Slice(0, b.rows.Len())
+	for range 3 { // enough for two goroutines to end at about the same time
+		rows.Label, rows.Number, rows.Features = append(rows.Label, rows.Label...), append(rows.Number, rows.Number...), append(rows.Features, rows.Features...)
+	}
+	var took [3]time.Duration
+	for threads := range took {
+		if threads == 0 {
+			continue
+		}
+		start := time.Now()
+		if _, err := shapley.Estimate(context.Background(), b.game, once, tally.RowToRow, &rows, threads, nil); err != nil {
+			return 0, err
+		}
+		took[threads] = time.Since(start)
+	}
+	return took[1].Seconds() / took[2].Seconds(), nil
+}
+
+// layer is a product as a walk's tile has it: a tile of rows by 400 x 400.
+type layer struct {
+	name    string
+	matrix  *kernel.Matrix
+	in, out kernel.Tile
+	list    []int32
+}
+
+func newLayers() []*layer {
+	const width = 400
+	weights := make([]float32, width*width)
+	for i := range weights {
+		weights[i] = float32(i%7) - 3
+	}
+	var layers []*layer
+	for _, percent := range []int{100, 40} {
+		l := &layer{name: fmt.Sprintf("%d x %d x %d, %d%% of the inputs listed", kernel.TileRows(), width, width, percent),
+			matrix: kernel.NewMatrix(weights, nil, width, width), in: kernel.NewTile(kernel.TileRows(), width), out: kernel.NewTile(kernel.TileRows(), width),
+			list: kernel.NewList(width)}
+		for k := range width {
+			if k*percent/100 != (k+1)*percent/100 {
+				l.list = append(l.list, int32(k))
+			}
+		}
+		layers = append(layers, l)
+	}
+	return layers
+}
+
+// share measures the product, and the peak beside it.
+func (l *layer) share() float64 {
+	const times = 3000
+	rows := kernel.TileRows()
+	start := cpuTime()
+	for range times {
+		l.matrix.Layer(l.out, l.in, rows, l.list, true, nil)
+	}
+	rate := float64(times*2*rows*len(l.list)*400) / (cpuTime() - start).Seconds()
+	if best := peak(); best > 0 {
+		return rate / best
+	}
+	return 0
+}
+
+// peak returns the floating point operations a second of which this core is capable.
+func peak() float64 {
+	start := cpuTime()
+	done := kernel.Peak(2e9)
+	if done == 0 {
+		return 0
+	}
+	return float64(done) / (cpuTime() - start).Seconds()
+}
+
+// cpuTime returns the processor time that this process has used.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
