@@ -431,3 +431,50 @@ func TestGeneratedFilesAreCurrent(t *testing.T) {
 		}
 	}
 }
+
+// Digits are weights, off by at most 2^-23 of the output's largest; what they cannot
+// hold has none.
+func TestDigits(t *testing.T) {
+	r := rand.New(rand.NewPCG(21, 22))
+	const in, out = 129, 35
+	weight := normal(r, in*out)
+	clear(weight[in : 2*in])
+	weight[2*in] = 1e30
+	for _, columns := range []bool{false, true} {
+		d := newDigits(weight, in, out, columns)
+		for o := range out {
+			largest := slices.Max(absolute(weight[o*in : (o+1)*in]))
+			for i := range in {
+				tile := (o/Columns*d.blocks + i/digitBlock) * 3 * Columns * digitBlock
+				at := tile + o%Columns*digitBlock + i%digitBlock
+				if columns {
+					at = tile + i%digitBlock/4*digitBlock + o%Columns*4 + i%4
+				}
+				got := float64(d.rest[o])
+				if columns || i < in-1 {
+					got = 0
+					for digit := range 3 {
+						got = got*256 + float64(d.values[at+digit*Columns*digitBlock])
+					}
+					got *= float64(d.scale[o]) / (1 << 16)
+				}
+				if want := float64(weight[o*in+i]); math.Abs(got-want) > largest/(1<<23) {
+					t.Fatalf("columns %t: weight %d of output %d is %v, want %v", columns, i, o, got, want)
+				}
+			}
+		}
+	}
+	for _, shape := range [][2]int{{0, 3}, {3, 0}, {digitInputs + 1, 1}} {
+		if newDigits(make([]float32, shape[0]*shape[1]), shape[0], shape[1], true) != nil {
+			t.Errorf("%v has digits", shape)
+		}
+	}
+	everyLevel(t, func(t *testing.T) { // which still has products
+		m := NewMatrix(slices.Repeat([]float32{1}, digitInputs+1), nil, digitInputs+1, 1)
+		x, y := NewTile(1, m.In), NewTile(1, 1)
+		copy(x.Values, slices.Repeat([]float32{1}, m.In))
+		if m.Layer(y, x, 1, nil, false, nil); y.Values[0] != digitInputs+1 {
+			t.Errorf("the sum of %d ones is %v", m.In, y.Values[0])
+		}
+	})
+}
