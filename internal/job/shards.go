@@ -33,3 +33,6 @@ func (s Shards) Len() (n int) {
 	}
 	return n
 }
+
+// Remove takes out shard, for which there must be room.
+func (s Shards) Remove(shard int) { s[shard/8] &^= 1 << (shard % 8) }

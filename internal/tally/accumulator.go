@@ -81,6 +81,44 @@ func addTo(sums []int64, carries map[int]int64, at int, x int64) {
 	}
 }
 
+// State is all that an accumulator holds, for storing it.
+type State struct {
+	Rows                  int64
+	LossFull, LossEmpty   [2]int64 // multiple of 2^64, and what is added to it
+	Count, Sum, Square    []int64
+	CarrySum, CarrySquare map[int]int64 // by entry: multiples of 2^64 to add
+}
+
+// State returns what a holds. The slices and maps are a's own.
+func (a *Accumulator) State() State {
+	return State{a.rows, [2]int64{a.lossFull.carry, a.lossFull.low}, [2]int64{a.lossEmpty.carry, a.lossEmpty.low},
+		a.count, a.sum, a.square, a.carrySum, a.carrySquare}
+}
+
+// Restore gives a, which must be empty, the rows, losses and carries of a State.
+// The caller fills the slices of a.State, which has the same lengths for a table
+// of the same size. It reports what no accumulator has.
+func (a *Accumulator) Restore(s State) error {
+	for _, carries := range []map[int]int64{s.CarrySum, s.CarrySquare} {
+		for at := range carries {
+			if at < 0 || at >= len(a.sum) {
+				return fmt.Errorf("a carry for entry %d of %d", at, len(a.sum))
+			}
+		}
+	}
+	for f, n := range a.count {
+		if n < 0 || n > s.Rows {
+			return fmt.Errorf("feature %d occurs in %d of %d rows", f, n, s.Rows)
+		}
+	}
+	if s.LossFull[0] < 0 || s.LossEmpty[0] < 0 || s.Rows < 0 {
+		return fmt.Errorf("negative losses or %d rows", s.Rows)
+	}
+	a.rows, a.carrySum, a.carrySquare = s.Rows, s.CarrySum, s.CarrySquare
+	a.lossFull, a.lossEmpty = wide{s.LossFull[0], s.LossFull[1]}, wide{s.LossEmpty[0], s.LossEmpty[1]}
+	return nil
+}
+
 // Rows returns how many rows were merged.
 func (a *Accumulator) Rows() int64 { return a.rows }
 
