@@ -258,6 +258,9 @@ func (c *chunker) send(chunk []byte) error {
 	}
 	c.sum.Write(chunk)
 	c.size += int64(len(chunk))
+	if c.b.onBlob != nil {
+		c.b.onBlob(true, len(chunk))
+	}
 	return c.b.request("put chunk", func() error {
 		// Never let the library send a chunk again: it would come late.
 		future, err := c.b.js.PublishAsync(chunkPrefix+c.token, chunk, jetstream.WithRetryAttempts(0))
@@ -394,6 +397,9 @@ func (b *Bus) readChunks(ctx context.Context, o *object, f func(chunk []byte) er
 				return fault.Inputf("blob %s: %w: more than its %d bytes are stored", o.Name, ErrCorrupt, o.Size)
 			}
 			sum.Write(chunk)
+			if b.onBlob != nil {
+				b.onBlob(false, len(chunk))
+			}
 			if err := f(chunk); err != nil {
 				return err
 			}

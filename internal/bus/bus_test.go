@@ -165,7 +165,7 @@ func TestServerRefuses(t *testing.T) {
 func TestConnectRefuses(t *testing.T) {
 	s := startServer(t, ServerConfig{})
 	for name, c := range map[string]Config{
-		"nothing": {}, "both": {URL: "nats://127.0.0.1:1", Server: s}, "creds": {URL: "nats://127.0.0.1:1", CredsFile: "absent.creds"},
+		"nothing": {}, "both": {URL: "nats://127.0.0.1:1", Server: s}, "creds": {URL: "nats://127.0.0.1:1", Access: Access{Creds: "absent.creds"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)

@@ -33,7 +33,8 @@ type Queue struct {
 	// Window is how many tasks are stored at once, those in work included;
 	// PublishTask waits for room. Less than two a worker leaves workers idle.
 	Window int
-	// Replicas is how many servers hold each message: 1, or 3 in a cluster.
+	// Replicas is how many servers hold each message at least: 1, or 3 in a
+	// cluster. Streams that have more keep them.
 	Replicas int
 }
 
@@ -83,6 +84,9 @@ func (b *Bus) Setup(ctx context.Context, q Queue, kernels ...string) error {
 	}
 	for _, config := range q.streams() {
 		err := b.call(ctx, "set up "+config.Name, func(ctx context.Context) error {
+			if s, err := b.js.Stream(ctx, config.Name); err == nil {
+				config.Replicas = max(config.Replicas, s.CachedInfo().Config.Replicas)
+			}
 			_, err := b.js.CreateOrUpdateStream(ctx, config)
 			return raced(err)
 		})

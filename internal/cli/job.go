@@ -29,8 +29,7 @@ import (
 // no address, on a server embedded in this process.
 type Job struct {
 	coordinator.Config
-	NATS    string
-	Creds   string
+	Connection
 	Workers int // in this process; 0 = one if the server is embedded, else none
 }
 
@@ -162,7 +161,7 @@ func (j *Job) workers() int {
 func (j *Job) server() (connect func(ctx context.Context, name string) (*bus.Bus, error), end func(), err error) {
 	if j.NATS != "" {
 		return func(ctx context.Context, name string) (*bus.Bus, error) {
-			return bus.Connect(ctx, bus.Config{URL: j.NATS, CredsFile: j.Creds, Name: name, Log: j.Log})
+			return j.connect(ctx, roleCoordinator, name, j.Log)
 		}, func() {}, nil
 	}
 	dir, err := os.MkdirTemp("", "shaver-*")
@@ -176,7 +175,7 @@ func (j *Job) server() (connect func(ctx context.Context, name string) (*bus.Bus
 		return nil, nil, err
 	}
 	return func(ctx context.Context, name string) (*bus.Bus, error) {
-			return bus.Connect(ctx, bus.Config{Server: server, Name: name, Log: quiet})
+			return bus.Connect(ctx, bus.Config{Server: server, Name: name, Log: quiet, OnBlob: j.OnBlob})
 		}, func() {
 			server.Shutdown()
 			os.RemoveAll(dir)

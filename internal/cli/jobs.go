@@ -20,8 +20,8 @@ import (
 
 // jobOptions are those of all commands that look after jobs.
 type jobOptions struct {
-	nats, creds string
-	output      Output
+	connection Connection
+	output     Output
 }
 
 // JobCommands are the commands under "shaver job". There is none that resumes a
@@ -47,7 +47,10 @@ func (o *jobOptions) command(use, short, long string, run func(ctx context.Conte
 			if err := Required(c, "nats"); err != nil {
 				return err
 			}
-			b, err := bus.Connect(c.Context(), bus.Config{URL: o.nats, CredsFile: o.creds, Name: "shaver job", Log: zap.NewNop()})
+			if err := o.connection.check(); err != nil {
+				return err
+			}
+			b, err := o.connection.connect(c.Context(), roleOperator, "shaver job", zap.NewNop())
 			if err != nil {
 				return err
 			}
@@ -63,8 +66,7 @@ func (o *jobOptions) command(use, short, long string, run func(ctx context.Conte
 			}
 		},
 	}
-	c.Flags().StringVar(&o.nats, "nats", "", "URL of the NATS server with JetStream where the job is stored")
-	c.Flags().StringVar(&o.creds, "creds", "", "credentials file for --nats")
+	o.connection.Flags(c, "")
 	o.output.Flag(c)
 	return c
 }

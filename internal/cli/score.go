@@ -71,8 +71,12 @@ without them.
 	f.Float64Var(&o.job.Sample, "sample", 1, "portion of the rows to score, drawn without replacement")
 	f.Int64Var(&o.job.RowsPerShard, "rows-per-shard", 0, "rows a task (default a sixteenth of the rows, at most 4096)")
 	f.StringVar(&o.job.Out, "out", "", "scores file to write")
-	f.StringVar(&o.job.NATS, "nats", "", "URL of a NATS server with JetStream, where workers wait (default one inside this process)")
-	f.StringVar(&o.job.Creds, "creds", "", "credentials file for --nats")
+	without := " (default one inside this process)"
+	if cluster {
+		without = ""
+	}
+	o.job.Connection.Flags(c, without)
+	f.IntVar(&o.job.Queue.Replicas, "replicas", bus.DefaultQueue.Replicas, "servers of --nats that hold each message: 1, or 3 in a cluster; streams that have more keep them")
 	f.IntVar(&o.job.Workers, "workers", 0, "workers in this process, which share its cores (default 1, with --nats 0)")
 	f.DurationVar(&o.job.Queue.Lease, "lease", bus.DefaultQueue.Lease, "how long a worker may be silent before its shard goes to another")
 	f.BoolVar(&o.job.AllowQuarantined, "allow-quarantined", false, "finish without the shards that cannot be computed, with exit code 4")
@@ -90,8 +94,13 @@ func (o *scoreOptions) run(c *cobra.Command) error {
 	if o.job.Workers < 0 || o.job.RowsPerShard < 0 {
 		return fault.Usagef("--workers and --rows-per-shard are not negative")
 	}
-	if o.job.Creds != "" && o.job.NATS == "" {
-		return fault.Usagef("--creds is for --nats, which is not given")
+	if err := o.job.Connection.check(); err != nil {
+		return err
+	}
+	if r := o.job.Queue.Replicas; r != 1 && r != 3 {
+		return fault.Usagef("--replicas %d: 1 or 3", r)
+	} else if r > 1 && o.job.NATS == "" {
+		return fault.Usagef("--replicas 3 is for --nats, which is not given")
 	}
 	if o.job.SaveEvery <= 0 {
 		return fault.Usagef("--checkpoint-every %v: more than 0", o.job.SaveEvery)

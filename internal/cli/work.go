@@ -9,15 +9,15 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
-	"shaver/internal/bus"
 	"shaver/internal/fault"
 	"shaver/internal/worker"
 )
 
 type workOptions struct {
-	nats, creds, name, log string
-	threads                int
-	verbose                bool
+	connection Connection
+	name, log  string
+	threads    int
+	verbose    bool
 }
 
 // WorkCommand is the program that a cluster runs as worker.
@@ -42,8 +42,7 @@ second one leaves at once, and the task goes to another worker.
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&o.nats, "nats", "", "URL of a NATS server with JetStream")
-	f.StringVar(&o.creds, "creds", "", "credentials file for --nats")
+	o.connection.Flags(c, "")
 	f.StringVar(&o.name, "name", "", "name in results and logs (default host and process)")
 	f.IntVar(&o.threads, "threads", runtime.GOMAXPROCS(0), "goroutines that compute a task")
 	f.StringVar(&o.log, "log", "text", "form of the log on stderr: text or json")
@@ -54,6 +53,9 @@ second one leaves at once, and the task goes to another worker.
 func (o *workOptions) run(ctx context.Context) error {
 	if o.threads < 1 {
 		return fault.Usagef("--threads is at least 1")
+	}
+	if err := o.connection.check(); err != nil {
+		return err
 	}
 	log, err := Logger(o.log, o.verbose)
 	if err != nil {
@@ -66,7 +68,7 @@ func (o *workOptions) run(ctx context.Context) error {
 		}
 		o.name = fmt.Sprintf("%s-%d", host, os.Getpid())
 	}
-	b, err := bus.Connect(ctx, bus.Config{URL: o.nats, CredsFile: o.creds, Name: o.name, Log: log})
+	b, err := o.connection.connect(ctx, roleWorker, o.name, log)
 	if err != nil {
 		return err
 	}
