@@ -30,6 +30,7 @@ import (
 type Job struct {
 	coordinator.Config
 	Connection
+	Metrics Metrics
 	Workers int // in this process; 0 = one if the server is embedded, else none
 }
 
@@ -63,6 +64,12 @@ func (j *Job) Run(ctx context.Context) (*Report, error) {
 		return nil, fmt.Errorf("cannot write %s: %w", j.Out, err)
 	}
 	start, cpu := time.Now(), cpuTime()
+	if err := j.Metrics.start(j.Log); err != nil {
+		return nil, err
+	}
+	defer j.Metrics.stop()
+	j.OnBlob = j.Metrics.onBlob()
+	j.Metrics.lead(&j.Config)
 	connect, end, err := j.server()
 	if err != nil {
 		return nil, err
@@ -73,6 +80,7 @@ func (j *Job) Run(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	defer b.Close()
+	j.Metrics.connected(b)
 
 	running, stop := context.WithCancel(ctx)
 	defer stop()
@@ -98,7 +106,7 @@ func (j *Job) Run(ctx context.Context) (*Report, error) {
 				return err
 			}
 			defer own.Close()
-			return worker.Run(running, nil, worker.Config{
+			config := worker.Config{
 				Bus: own, Name: fmt.Sprintf("local-%d", i+1), Threads: max(1, runtime.GOMAXPROCS(0)/workers), Models: &models, Log: j.Log,
 				OnRows: func(n int) {
 					select {
@@ -107,7 +115,9 @@ func (j *Job) Run(ctx context.Context) (*Report, error) {
 					case <-running.Done(): // ours never started; the rows were another job's
 					}
 				},
-			})
+			}
+			j.Metrics.work(&config)
+			return worker.Run(running, nil, config)
 		})
 	}
 	var outcome *coordinator.Outcome

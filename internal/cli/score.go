@@ -76,6 +76,7 @@ without them.
 		without = ""
 	}
 	o.job.Connection.Flags(c, without)
+	o.job.Metrics.Flag(c)
 	f.IntVar(&o.job.Queue.Replicas, "replicas", bus.DefaultQueue.Replicas, "servers of --nats that hold each message: 1, or 3 in a cluster; streams that have more keep them")
 	f.IntVar(&o.job.Workers, "workers", 0, "workers in this process, which share its cores (default 1, with --nats 0)")
 	f.DurationVar(&o.job.Queue.Lease, "lease", bus.DefaultQueue.Lease, "how long a worker may be silent before its shard goes to another")

@@ -15,6 +15,7 @@ import (
 
 type workOptions struct {
 	connection Connection
+	metrics    Metrics
 	name, log  string
 	threads    int
 	verbose    bool
@@ -43,6 +44,7 @@ second one leaves at once, and the task goes to another worker.
 	}
 	f := c.Flags()
 	o.connection.Flags(c, "")
+	o.metrics.Flag(c)
 	f.StringVar(&o.name, "name", "", "name in results and logs (default host and process)")
 	f.IntVar(&o.threads, "threads", runtime.GOMAXPROCS(0), "goroutines that compute a task")
 	f.StringVar(&o.log, "log", "text", "form of the log on stderr: text or json")
@@ -68,16 +70,22 @@ func (o *workOptions) run(ctx context.Context) error {
 		}
 		o.name = fmt.Sprintf("%s-%d", host, os.Getpid())
 	}
+	if err := o.metrics.start(log); err != nil {
+		return err
+	}
+	defer o.metrics.stop()
+	o.connection.OnBlob = o.metrics.onBlob()
 	b, err := o.connection.connect(ctx, roleWorker, o.name, log)
 	if err != nil {
 		return err
 	}
 	defer b.Close()
+	o.metrics.connected(b)
 	log.Info("worker ready", zap.String("name", o.name), zap.Int("threads", o.threads))
 	// The first signal, which ends ctx, only drains; the second ends the process.
-	err = worker.Run(context.WithoutCancel(ctx), ctx.Done(), worker.Config{
-		Bus: b, Name: o.name, Threads: o.threads, Models: new(worker.Models), CPU: cpuTime, Log: log,
-	})
+	config := worker.Config{Bus: b, Name: o.name, Threads: o.threads, Models: new(worker.Models), CPU: cpuTime, Log: log}
+	o.metrics.work(&config)
+	err = worker.Run(context.WithoutCancel(ctx), ctx.Done(), config)
 	if err == nil {
 		log.Info("drained")
 		return ErrDrained

@@ -48,6 +48,10 @@ type Config struct {
 	// nil = not.
 	OnStart  func(spec job.Spec, plan job.Plan, merged int64)
 	OnMerged func(rows int64)
+	// OnLag is called after each merge with the time since its result was stored,
+	// OnProgress every two seconds and at the end; nil = not.
+	OnLag      func(time.Duration)
+	OnProgress func(bus.Progress)
 }
 
 // Outcome is a finished job.

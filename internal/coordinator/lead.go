@@ -163,7 +163,11 @@ func (r *run) loop(ctx context.Context, events <-chan bus.Event, published <-cha
 			end, err = r.step(ctx, job.Published{Shard: index})
 		case e := <-events:
 			r.pace.heard = time.Now()
+			merged := r.shards.Len()
 			end, err = r.step(ctx, r.eventOf(e))
+			if r.OnLag != nil && r.shards.Len() > merged {
+				r.OnLag(time.Since(e.Stored))
+			}
 		case <-tick.C:
 			end, err = r.tick(ctx)
 		}
@@ -377,6 +381,9 @@ func (r *run) tell(ctx context.Context, state, waiting string) {
 	p.RowsTotal, p.Shards, p.ShardsTotal, p.Open, p.Quarantined = r.plan.Rows, c.Merged, c.Shards, c.Open, c.Quarantined
 	if slices.Contains([]string{bus.Finished, bus.Failed, bus.Cancelled}, state) {
 		p.Left = 0
+	}
+	if r.OnProgress != nil {
+		r.OnProgress(p)
 	}
 	if err := r.bus.SetProgress(short, p); err != nil {
 		r.log.Debug("progress not stored", zap.Error(err))

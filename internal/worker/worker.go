@@ -29,8 +29,22 @@ type Config struct {
 	Models  *Models              // may be shared by the workers of a process
 	CPU     func() time.Duration // CPU time of this process so far; nil = somebody else counts it
 	OnRows  func(rows int)       // called as rows are computed, from any goroutine; nil = not
-	Log     *zap.Logger
+	// OnTask is called when a task has left this worker, with how; nil = not.
+	OnTask func(task *job.Task, outcome Outcome, try int, took time.Duration)
+	Log    *zap.Logger
 }
+
+// Outcome is how a task left a worker.
+type Outcome string
+
+// The outcomes.
+const (
+	Done        Outcome = "done"        // its result is stored, or another worker's was
+	Over        Outcome = "over"        // its job is
+	Abandoned   Outcome = "abandoned"   // this worker had to end
+	Quarantined Outcome = "quarantined" // set aside for good
+	Failed      Outcome = "failed"      // it will be tried again
+)
 
 // The most that a reference may claim before anything is read.
 const (
@@ -69,6 +83,10 @@ func Run(ctx context.Context, drain <-chan struct{}, c Config) error {
 // the worker must end.
 func (c *Config) task(ctx context.Context, d *bus.Delivery) error {
 	log := c.Log.With(zap.String("job", d.Task.Job), zap.Int("shard", d.Task.Shard), zap.Int("try", d.Try))
+	outcome, begun := Done, time.Now()
+	if c.OnTask != nil {
+		defer func() { c.OnTask(&d.Task, outcome, d.Try, time.Since(begun)) }()
+	}
 	var steps atomic.Int64 // grows as the task gets on
 	computing, stop := context.WithCancelCause(ctx)
 	beating := make(chan struct{})
@@ -83,6 +101,7 @@ func (c *Config) task(ctx context.Context, d *bus.Delivery) error {
 	<-beating
 	switch {
 	case over:
+		outcome = Over
 		log.Info("the job is over: nobody waits for its task")
 		_ = d.Done(ctx) // it is deleted already, or will be
 		return nil
@@ -92,15 +111,18 @@ func (c *Config) task(ctx context.Context, d *bus.Delivery) error {
 		}
 		return nil
 	case ctx.Err() != nil:
+		outcome = Abandoned
 		release(d, 0)
 		return ctx.Err()
 	case fault.IsInput(err) || d.Last():
+		outcome = Quarantined
 		log.Error("task set aside", zap.Error(err))
 		if err := d.Quarantine(ctx, err.Error(), fault.IsInput(err)); err != nil {
 			log.Warn("cannot set the task aside: it comes again", zap.Error(err))
 		}
 		return nil
 	default:
+		outcome = Failed
 		log.Warn("task failed, it will be tried again", zap.Error(err))
 		release(d, time.Second)
 		return nil
