@@ -18,11 +18,44 @@ import (
 )
 
 type scoreOptions struct {
+	jobFlags
+	job     Job
+	output  Output
+	log     string
+	verbose bool
+}
+
+// jobFlags say which job, for the commands that run or plan one.
+type jobFlags struct {
 	model, dataset string
-	job            Job
-	output         Output
-	log            string
-	verbose        bool
+	config         coordinator.Config
+}
+
+func (o *jobFlags) add(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&o.model, "model", "", "checkpoint: .pth or safetensors")
+	f.StringVar(&o.dataset, "dataset", "", "dataset folder, made by shaver dataset import")
+	f.StringVar(&o.config.Baseline, "baseline", prune.Zero, "what a dropped entry reads: "+strings.Join(prune.Baselines(), " or "))
+	f.StringVar(&o.config.Options.Estimator, "estimator", shapley.Permutation, fmt.Sprintf("%s, or %s (at most %d players a row)", shapley.Permutation, shapley.Exact, shapley.MaxExactPlayers))
+	f.IntVar(&o.config.Options.Passes, "passes", 1, "random orders per row")
+	f.Uint64Var(&o.config.Options.Seed, "seed", 1, "seed of everything random")
+	f.StringSliceVar(&o.config.Splits, "splits", []string{dataset.Train, dataset.Val}, "splits to score")
+	f.Float64Var(&o.config.Sample, "sample", 1, "portion of the rows to score, drawn without replacement")
+	f.Int64Var(&o.config.RowsPerShard, "rows-per-shard", 0, "rows a task (default about a minute of work; see shaver plan)")
+}
+
+// fill opens what the flags name and sets it, with what else they say, in c.
+func (o *jobFlags) fill(c *coordinator.Config) (err error) {
+	if o.config.RowsPerShard < 0 {
+		return fault.Usagef("--rows-per-shard %d: not negative", o.config.RowsPerShard)
+	}
+	from := &o.config
+	c.Baseline, c.Options, c.Splits, c.Sample, c.RowsPerShard = from.Baseline, from.Options, from.Splits, from.Sample, from.RowsPerShard
+	if c.Checkpoint, err = checkpoint.Read(o.model); err != nil {
+		return err
+	}
+	c.Dataset, err = dataset.Open(o.dataset)
+	return err
 }
 
 // ScoreCommand is "shaver score" and, with cluster, the program that a cluster
@@ -61,15 +94,7 @@ without them.
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&o.model, "model", "", "checkpoint: .pth or safetensors")
-	f.StringVar(&o.dataset, "dataset", "", "dataset folder, made by shaver dataset import")
-	f.StringVar(&o.job.Baseline, "baseline", prune.Zero, "what a dropped entry reads: "+strings.Join(prune.Baselines(), " or "))
-	f.StringVar(&o.job.Options.Estimator, "estimator", shapley.Permutation, fmt.Sprintf("%s, or %s (at most %d players a row)", shapley.Permutation, shapley.Exact, shapley.MaxExactPlayers))
-	f.IntVar(&o.job.Options.Passes, "passes", 1, "random orders per row")
-	f.Uint64Var(&o.job.Options.Seed, "seed", 1, "seed of everything random")
-	f.StringSliceVar(&o.job.Splits, "splits", []string{dataset.Train, dataset.Val}, "splits to score")
-	f.Float64Var(&o.job.Sample, "sample", 1, "portion of the rows to score, drawn without replacement")
-	f.Int64Var(&o.job.RowsPerShard, "rows-per-shard", 0, "rows a task (default a sixteenth of the rows, at most 4096)")
+	o.jobFlags.add(c)
 	f.StringVar(&o.job.Out, "out", "", "scores file to write")
 	without := " (default one inside this process)"
 	if cluster {
@@ -92,8 +117,8 @@ func (o *scoreOptions) run(c *cobra.Command) error {
 	if err := o.output.Check(); err != nil {
 		return err
 	}
-	if o.job.Workers < 0 || o.job.RowsPerShard < 0 {
-		return fault.Usagef("--workers and --rows-per-shard are not negative")
+	if o.job.Workers < 0 {
+		return fault.Usagef("--workers %d: not negative", o.job.Workers)
 	}
 	if err := o.job.Connection.check(); err != nil {
 		return err
@@ -113,10 +138,7 @@ func (o *scoreOptions) run(c *cobra.Command) error {
 	if o.job.Log, err = Logger(o.log, o.verbose); err != nil {
 		return err
 	}
-	if o.job.Checkpoint, err = checkpoint.Read(o.model); err != nil {
-		return err
-	}
-	if o.job.Dataset, err = dataset.Open(o.dataset); err != nil {
+	if err := o.fill(&o.job.Config); err != nil {
 		return err
 	}
 	report, err := o.job.Run(c.Context())

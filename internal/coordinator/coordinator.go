@@ -32,7 +32,7 @@ type Config struct {
 	Sample       float64  // portion of their rows, (0, 1]
 	Baseline     string
 	Options      shapley.Options
-	RowsPerShard int64  // 0 = a sixteenth of the rows, at most 4096
+	RowsPerShard int64  // 0 = about a minute's work of a worker like this machine; see job.Sizing
 	Out          string // the scores file
 
 	// AllowQuarantined finishes a job without the shards that cannot be computed.
@@ -92,6 +92,9 @@ func Run(ctx context.Context, b *bus.Bus, c Config) (*Outcome, error) {
 	}
 	if outcome, err := r.existing(ctx); outcome != nil || err != nil {
 		return outcome, err
+	}
+	if err := r.choose(ctx); err != nil {
+		return nil, err
 	}
 	if err := r.submit(ctx); err != nil {
 		return nil, err

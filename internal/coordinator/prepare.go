@@ -53,7 +53,7 @@ func newRun(b *bus.Bus, c *Config) (*run, error) {
 	r.sample = shard.NewSample(rows, c.Sample, c.Options.Seed)
 	r.plan = job.Plan{Rows: r.sample.Keep, RowsPerShard: c.RowsPerShard}
 	if r.plan.RowsPerShard == 0 {
-		r.plan.RowsPerShard = min(4096, (r.plan.Rows+15)/16)
+		r.plan.RowsPerShard = (&job.Sizing{Rows: r.plan.Rows}).RowsPerShard() // choose may do better
 	}
 	return r, nil
 }
