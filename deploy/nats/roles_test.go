@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -26,8 +28,6 @@ import (
 	"shaver/internal/model"
 	"shaver/internal/planted"
 )
-
-var roles = []string{"coordinator", "worker", "operator"}
 
 // site is a folder with certificates, configuration files and the roles' seeds.
 type site struct {
@@ -47,19 +47,20 @@ func (s *site) write(name string, data []byte) {
 func newSite(t *testing.T) *site {
 	t.Helper()
 	s := &site{t, t.TempDir()}
-	if err := os.Mkdir(s.file("tls"), 0o700); err != nil {
+	// As deploy/nats/keys/main.go says.
+	if out, err := exec.CommandContext(t.Context(), "go", "run", "./keys", "--out", s.file("secrets")).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if info, err := os.Stat(s.file("secrets")); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o700 {
+		t.Errorf("others may enter the folder of secrets: %v, %v", info, err)
+	}
+	env, err := os.ReadFile(s.file("secrets/nkeys.env"))
+	if err != nil {
 		t.Fatal(err)
 	}
-	s.certificates()
-	for _, role := range roles {
-		pair, err := nkeys.CreateUser()
-		if err != nil {
-			t.Fatal(err)
-		}
-		seed, _ := pair.Seed()
-		public, _ := pair.PublicKey()
-		s.write(role+".nk", seed)
-		t.Setenv(strings.ToUpper(role)+"_NKEY", public)
+	for line := range strings.Lines(string(env)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		t.Setenv(name, value)
 	}
 	return s
 }
@@ -71,7 +72,7 @@ func (s *site) start(config, name string, change *strings.Replacer) *server.Serv
 	if err := os.Mkdir(home, 0o700); err != nil {
 		s.t.Fatal(err)
 	}
-	paths := strings.NewReplacer("/etc/nats/tls", filepath.ToSlash(s.file("tls")), "/data", filepath.ToSlash(home)+"/data", "0.0.0.0:4222", "127.0.0.1:-1")
+	paths := strings.NewReplacer("/etc/nats/tls", filepath.ToSlash(s.file("secrets")), "/data", filepath.ToSlash(home)+"/data", "0.0.0.0:4222", "127.0.0.1:-1")
 	for _, file := range []string{"roles.conf", "server.conf", "cluster.conf"} {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -110,7 +111,7 @@ func ready(t *testing.T, ns *server.Server) string {
 
 // flags are those of a role.
 func (s *site) flags(url, role string) []string {
-	return []string{"--nats", url, "--nkey", s.file(role + ".nk"), "--tlsca", s.file("tls/ca.crt")}
+	return []string{"--nats", url, "--nkey", s.file("secrets/" + role + ".nk"), "--tlsca", s.file("secrets/ca.crt")}
 }
 
 // run runs a program's command and returns what it printed.
@@ -244,12 +245,12 @@ func (s *site) cancelled(url string, job []string) {
 // refused checks that the server takes nothing on these subjects from the role,
 // and gives it nothing but its inbox.
 func (s *site) refused(t *testing.T, url, role string, subjects []string) {
-	seed, err := nats.NkeyOptionFromSeed(s.file(role + ".nk"))
+	seed, err := nats.NkeyOptionFromSeed(s.file("secrets/" + role + ".nk"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	complaints := make(chan error, 100)
-	nc, err := nats.Connect(url, seed, nats.RootCAs(s.file("tls/ca.crt")), nats.CustomInboxPrefix("_INBOX."+role),
+	nc, err := nats.Connect(url, seed, nats.RootCAs(s.file("secrets/ca.crt")), nats.CustomInboxPrefix("_INBOX."+role),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { complaints <- err }))
 	if err != nil {
 		t.Fatal(err)
@@ -287,7 +288,7 @@ func (s *site) refused(t *testing.T, url, role string, subjects []string) {
 func TestStrangers(t *testing.T) {
 	s := newSite(t)
 	url := ready(t, s.start("server.conf", "nats-0", strings.NewReplacer()))
-	ca := nats.RootCAs(s.file("tls/ca.crt"))
+	ca := nats.RootCAs(s.file("secrets/ca.crt"))
 	stranger, err := nkeys.CreateUser()
 	if err != nil {
 		t.Fatal(err)
