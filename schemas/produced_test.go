@@ -117,7 +117,7 @@ func TestJob(t *testing.T) {
 		return b
 	}
 	out := filepath.Join(t.TempDir(), "scores.arrow")
-	config := cli.Job{NATS: server.URL(), Config: coordinator.Config{
+	config := cli.Job{Connection: cli.Connection{NATS: server.URL()}, Config: coordinator.Config{
 		Checkpoint: p.Checkpoint, Dataset: d, Splits: []string{dataset.Train, dataset.Val}, Sample: 1, Baseline: prune.Codebook,
 		Options: shapley.Options{Estimator: shapley.Permutation, Passes: 2, Seed: 1}, RowsPerShard: 64,
 		Out: out, Queue: bus.DefaultQueue, Log: zap.NewNop(),

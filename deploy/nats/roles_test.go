@@ -199,6 +199,11 @@ func TestRoles(t *testing.T) {
 		t.Errorf("jobs after the job: %q, %v", out, err)
 	}
 	s.cancelled(url, job)
+	// A program with another role's key says what it may not do, and does not hang.
+	_, err := run(t.Context(), cli.ScoreCommand("coordinator", true), append(append(s.flags(url, "operator"), "--out", s.file("no.arrow")), job...)...)
+	if err == nil || !strings.Contains(strings.ToLower(err.Error()), "permissions violation") {
+		t.Errorf("a coordinator with the operator's key: %v", err)
+	}
 	for role, refused := range map[string][]string{
 		"coordinator": {"$JS.API.STREAM.DELETE.SHAVER_TASKS", "$JS.API.CONSUMER.DELETE.SHAVER_TASKS.workers-x", "$JS.API.CONSUMER.MSG.NEXT.SHAVER_TASKS.workers-x",
 			"shaver.result.x.0", "$JS.ACK.SHAVER_TASKS.x", "anything"},

@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -65,6 +66,7 @@ type Bus struct {
 
 	around func(what string, request func() error) error
 	onBlob func(sent bool, bytes int)
+	denied *atomic.Pointer[denial]
 
 	mu      sync.Mutex
 	streams map[string]jetstream.Stream // handles by name
@@ -117,7 +119,8 @@ func Connect(ctx context.Context, c Config) (*Bus, error) {
 		return nil, err
 	}
 	connected, closed := make(chan struct{}, 1), make(chan struct{})
-	options = append(options, watch(c.Server != nil, log, connected, closed)...)
+	denied := new(atomic.Pointer[denial])
+	options = append(options, watch(c.Server != nil, log, connected, closed, denied)...)
 	nc, err := nats.Connect(c.URL, options...)
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS: %w", err)
@@ -143,11 +146,18 @@ func Connect(ctx context.Context, c Config) (*Bus, error) {
 		nc.Close()
 		return nil, fmt.Errorf("connect to NATS: %w", err)
 	}
-	return &Bus{nc: nc, js: js, name: c.Name, log: log, around: c.Around, onBlob: c.OnBlob, streams: map[string]jetstream.Stream{}}, nil
+	return &Bus{nc: nc, js: js, name: c.Name, log: log, around: c.Around, onBlob: c.OnBlob, denied: denied, streams: map[string]jetstream.Stream{}}, nil
+}
+
+// denial is what the server last refused us for want of permission. It says so
+// beside the request, which seems to get no answer.
+type denial struct {
+	at    time.Time
+	cause error
 }
 
 // watch writes one log line a change of the connection's state.
-func watch(embedded bool, log *zap.Logger, connected chan<- struct{}, closed chan<- struct{}) []nats.Option {
+func watch(embedded bool, log *zap.Logger, connected chan<- struct{}, closed chan<- struct{}, denied *atomic.Pointer[denial]) []nats.Option {
 	server := func(nc *nats.Conn) zap.Field {
 		if embedded {
 			return zap.String("server", "embedded")
@@ -175,6 +185,9 @@ func watch(embedded bool, log *zap.Logger, connected chan<- struct{}, closed cha
 			log.Info("NATS server is leaving", server(nc))
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			if errors.Is(err, nats.ErrPermissionViolation) {
+				denied.Store(&denial{time.Now(), err})
+			}
 			log.Warn("NATS connection", zap.Error(err))
 		}),
 		nats.ClosedHandler(func(nc *nats.Conn) {

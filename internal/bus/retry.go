@@ -157,10 +157,10 @@ func ended(ctx context.Context, what string, cause error) error {
 
 // again runs f until it succeeds or fails for good, or ctx ends.
 func (b *Bus) again(ctx context.Context, what string, f func() error) error {
-	p := b.pauser(what)
+	p, begun := b.pauser(what), time.Now()
 	for {
 		err := f()
-		switch {
+		switch denied := b.denied.Load(); {
 		case err == nil:
 			p.worked()
 			return nil
@@ -168,6 +168,8 @@ func (b *Bus) again(ctx context.Context, what string, f func() error) error {
 			return ended(ctx, what, err)
 		case b.nc.IsClosed():
 			return fmt.Errorf("%s: %w", what, ErrClosed)
+		case denied != nil && denied.at.After(begun): // waiting does not help
+			return fmt.Errorf("%s: %w", what, denied.cause)
 		case !transient(err):
 			return fmt.Errorf("%s: %w", what, err)
 		}
