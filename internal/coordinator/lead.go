@@ -163,7 +163,9 @@ func (r *run) loop(ctx context.Context, events <-chan bus.Event, published <-cha
 			end, err = r.step(ctx, job.Published{Shard: index})
 		case e := <-events:
 			r.pace.heard = time.Now()
-			end, err = r.step(ctx, r.eventOf(e))
+			if end, err = r.step(ctx, r.eventOf(e)); end == nil && err == nil {
+				end, err = r.due(ctx)
+			}
 		case <-tick.C:
 			end, err = r.tick(ctx)
 		}
@@ -191,16 +193,10 @@ func (r *run) tick(ctx context.Context) (end job.Action, err error) {
 	if cancelled, err := r.bus.IsCancelled(short, r.id); err == nil && cancelled {
 		return r.step(ctx, job.Cancelled{})
 	}
-	every := r.SaveEvery
-	if every == 0 {
-		every = saveEvery
+	if end, err = r.due(ctx); end != nil || err != nil {
+		return end, err
 	}
 	now := time.Now()
-	if now.Sub(r.pace.saved) >= max(every, 20*r.pace.took) {
-		if end, err = r.step(ctx, job.Due{}); end != nil || err != nil {
-			return end, err
-		}
-	}
 	quiet := now.Sub(r.pace.heard) >= quietAfter && now.Sub(r.pace.looked) >= quietAfter
 	if quiet || len(r.machine.Quarantined()) > 0 { // which may be put back
 		if end, err = r.look(ctx); end != nil || err != nil {
@@ -219,6 +215,18 @@ func (r *run) tick(ctx context.Context) (end job.Action, err error) {
 	}
 	r.tell(ctx, state, fmt.Sprintf("results of %d tasks, from workers with kernel %s", c.Open, r.spec.Kernel))
 	return nil, nil
+}
+
+// due has a checkpoint made when it is time.
+func (r *run) due(ctx context.Context) (end job.Action, err error) {
+	every := r.SaveEvery
+	if every == 0 {
+		every = saveEvery
+	}
+	if time.Since(r.pace.saved) < max(every, 20*r.pace.took) {
+		return nil, nil
+	}
+	return r.step(ctx, job.Due{})
 }
 
 // look tells the machine what is stored.
