@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -52,8 +53,18 @@ func (i *injection) around(what string, request func() error) error {
 // that ends the process, with a time-out, or with an answer that is lost after
 // the request was done, the scores are the same bytes and nothing is left.
 func TestEveryRequestFails(t *testing.T) {
-	for _, how := range []string{"error", "time-out", "lost answer"} {
-		t.Run(how, func(t *testing.T) {
+	for _, part := range []struct {
+		how   string
+		first int64
+	}{{"error", 1}, {"error", 2}, {"error", 3}, {"error", 4}, {"time-out", 1}, {"lost answer", 1}} {
+		how, step := part.how, int64(1)
+		if how == "error" { // the slow one, as something is started anew
+			step = 4
+		}
+		if testing.Short() {
+			step *= 7
+		}
+		t.Run(fmt.Sprint(how, " from ", part.first), func(t *testing.T) {
 			t.Parallel() // most of the time is waiting
 			b := newBench(t)
 			b.config.Log = zap.NewNop()
@@ -61,12 +72,8 @@ func TestEveryRequestFails(t *testing.T) {
 			b.config.Queue.Lease = 500 * time.Millisecond
 			b.config.SaveEvery = time.Nanosecond // a checkpoint after the first
 			want, requests := b.faulty(&injection{})
-			step := int64(1)
-			if testing.Short() {
-				step = 7
-			}
 			seen := map[string]bool{}
-			for at := int64(1); at <= requests; at += step {
+			for at := part.first; at <= requests; at += step {
 				i := &injection{at: at, how: how}
 				got, _ := b.faulty(i)
 				if i.hit.Load() == nil { // a run with fewer requests
