@@ -47,11 +47,9 @@ func (r *run) resume(ctx context.Context) error {
 	stored := r.claim.Lead.Checkpoint
 	if stored != nil {
 		begun := time.Now()
-		err := r.bus.GetInto(ctx, *stored, maxSumsBytes, func(in io.Reader) (err error) {
-			r.merged = nil // one copy at a time
-			r.merged, err = readMerged(in, r.id, features, dim, &r.plan)
-			return err
-		})
+		r.merged = nil // one copy at a time
+		var err error
+		r.merged, err = r.load(ctx, *stored, features, dim)
 		switch {
 		case errors.Is(err, bus.ErrNotFound) || fault.IsInput(err):
 			r.log.Warn("the checkpoint is lost: the job begins again", zap.Error(err))
@@ -352,9 +350,7 @@ func (r *run) save(ctx context.Context) (end job.Action, err error) {
 	var blob job.Blob
 	for {
 		number++
-		blob, err = r.bus.PutFrom(ctx, bus.CheckpointName(r.id, r.claim.Lead.Epoch, number), func(w io.Writer) error {
-			return r.write(w, r.id, &r.plan)
-		}, nil)
+		blob, err = r.store(ctx, r.claim.Lead.Epoch, number)
 		if !errors.Is(err, bus.ErrConflict) { // else of a life before this one
 			break
 		}
@@ -373,6 +369,23 @@ func (r *run) save(ctx context.Context) (end job.Action, err error) {
 	r.meter.saved = now
 	r.log.Debug("checkpoint", zap.Int("shards", r.shards.Len()), zap.Int64("bytes", blob.Bytes), zap.Duration("took", r.pace.took))
 	return r.step(ctx, job.Saved{})
+}
+
+// store stores the sums under a checkpoint's name.
+func (r *run) store(ctx context.Context, epoch, number int64) (job.Blob, error) {
+	return r.bus.PutFrom(ctx, bus.CheckpointName(r.id, epoch, number), func(w io.Writer) error {
+		return r.write(w, r.id, &r.plan)
+	}, nil)
+}
+
+// load reads a checkpoint.
+func (r *run) load(ctx context.Context, blob job.Blob, features, dim int) (m *merged, err error) {
+	err = r.bus.GetInto(ctx, blob, maxSumsBytes, func(in io.Reader) (err error) {
+		m = nil
+		m, err = readMerged(in, r.id, features, dim, &r.plan)
+		return err
+	})
+	return m, err
 }
 
 // tell stores the job's progress, if that can be done at once.
