@@ -5,9 +5,12 @@ package coordinator
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"go.uber.org/zap"
@@ -258,9 +261,10 @@ func (r *run) submit(ctx context.Context) error {
 		}
 	}
 	r.log.Debug("claimed", zap.Int64("epoch", r.claim.Lead.Epoch))
-	var err error
-	r.modelBlob, r.baselineBlob, err = r.supply(ctx)
-	return err
+	sum := sha256.Sum256(shapley.EncodeBaseline(r.baseline))
+	r.modelBlob = job.Blob{Name: bus.ModelName(r.spec.Model), Bytes: r.Config.Checkpoint.Size(), SHA256: r.spec.Model}
+	r.baselineBlob = job.Blob{Name: bus.BaselineName(r.id), Bytes: int64(4 * len(r.baseline)), SHA256: hex.EncodeToString(sum[:])}
+	return r.supply(ctx)
 }
 
 // register stores the specification and the plan, unless they are there, and
@@ -284,19 +288,26 @@ func (r *run) register(ctx context.Context) (job.Plan, error) {
 // supply stores what all tasks need, and the specification, unless they are
 // there: a cleanup of an earlier coordinator that was slow may delete them under
 // our hands.
-func (r *run) supply(ctx context.Context) (model, baseline job.Blob, err error) {
+func (r *run) supply(ctx context.Context) error {
 	plan, err := r.register(ctx)
 	if err != nil {
-		return model, baseline, err
+		return err
 	}
 	if plan != r.plan {
-		return model, baseline, fmt.Errorf("job %s: it was begun anew with other shards: %w", r.id, bus.ErrFenced)
+		return fmt.Errorf("job %s: it was begun anew with other shards: %w", r.id, bus.ErrFenced)
 	}
-	if model, err = r.bus.Put(ctx, bus.ModelName(r.spec.Model), r.Config.Checkpoint.Canonical()); err != nil {
-		return model, baseline, err
+	_, err = r.bus.PutFrom(ctx, r.modelBlob.Name, func(w io.Writer) error {
+		_, err := r.Config.Checkpoint.WriteTo(w)
+		return err
+	}, &r.modelBlob)
+	if err != nil {
+		return err
 	}
-	baseline, err = r.bus.Put(ctx, bus.BaselineName(r.id), shapley.EncodeBaseline(r.baseline))
-	return model, baseline, err
+	_, err = r.bus.PutFrom(ctx, r.baselineBlob.Name, func(w io.Writer) error {
+		_, err := w.Write(shapley.EncodeBaseline(r.baseline))
+		return err
+	}, &r.baselineBlob)
+	return err
 }
 
 // outcome normalises the sums.

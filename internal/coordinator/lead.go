@@ -229,7 +229,7 @@ func (r *run) due(ctx context.Context) (end job.Action, err error) {
 
 // look tells the machine what is stored.
 func (r *run) look(ctx context.Context) (job.Action, error) {
-	if _, _, err := r.supply(ctx); err != nil {
+	if err := r.supply(ctx); err != nil {
 		return nil, err
 	}
 	inventory, err := r.bus.Inventory(ctx, r.id, r.spec.Kernel)
