@@ -18,6 +18,8 @@ type workOptions struct {
 	metrics    Metrics
 	name, log  string
 	threads    int
+	cache      string
+	cacheSize  int64
 	verbose    bool
 }
 
@@ -47,6 +49,8 @@ second one leaves at once, and the task goes to another worker.
 	o.metrics.Flag(c)
 	f.StringVar(&o.name, "name", "", "name in results and logs (default host and process)")
 	f.IntVar(&o.threads, "threads", runtime.GOMAXPROCS(0), "goroutines that compute a task")
+	f.StringVar(&o.cache, "cache", "", "folder that keeps models by their digest, to be shared by workers (default none)")
+	f.Int64Var(&o.cacheSize, "cache-size", 16, "GiB that --cache may hold; the least recently used models go")
 	f.StringVar(&o.log, "log", "text", "form of the log on stderr: text or json")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "log more")
 	return c
@@ -59,9 +63,16 @@ func (o *workOptions) run(ctx context.Context) error {
 	if err := o.connection.check(); err != nil {
 		return err
 	}
+	if o.cacheSize < 1 || o.cacheSize > 1<<20 {
+		return fault.Usagef("--cache-size is from 1 to %d", 1<<20)
+	}
 	log, err := Logger(o.log, o.verbose)
 	if err != nil {
 		return err
+	}
+	models := new(worker.Models)
+	if o.cache != "" {
+		models.Cache = &worker.Cache{Dir: o.cache, Bytes: o.cacheSize << 30, Log: log}
 	}
 	if o.name == "" {
 		host, err := os.Hostname()
@@ -83,7 +94,7 @@ func (o *workOptions) run(ctx context.Context) error {
 	o.metrics.connected(b)
 	log.Info("worker ready", zap.String("name", o.name), zap.Int("threads", o.threads))
 	// The first signal, which ends ctx, only drains; the second ends the process.
-	config := worker.Config{Bus: b, Name: o.name, Threads: o.threads, Models: new(worker.Models), CPU: cpuTime, Log: log}
+	config := worker.Config{Bus: b, Name: o.name, Threads: o.threads, Models: models, CPU: cpuTime, Log: log}
 	o.metrics.work(&config)
 	err = worker.Run(context.WithoutCancel(ctx), ctx.Done(), config)
 	if err == nil {

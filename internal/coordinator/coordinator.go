@@ -5,9 +5,12 @@ package coordinator
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"go.uber.org/zap"
@@ -56,7 +59,7 @@ type Config struct {
 
 // Outcome is a finished job.
 type Outcome struct {
-	Scores   scores.File
+	Scores   scores.File    // without Phi and SE, which are in the file
 	Plan     job.Plan       // zero if the scores were there already
 	Workers  map[string]int // shards by the worker that computed them
 	CPU      float64        // core-seconds that workers of other processes report
@@ -65,7 +68,8 @@ type Outcome struct {
 	Quarantined []job.Quarantine
 }
 
-// Sentinels of this package; bus.ErrFenced is another way in which Run ends.
+// Sentinels of this package; bus.ErrFenced and bus.ErrEnded are other ways in
+// which Run ends.
 var (
 	// ErrCancelled says that somebody cancelled the job: nothing of it is kept.
 	ErrCancelled = errors.New("the job was cancelled")
@@ -102,6 +106,7 @@ func Run(ctx context.Context, b *bus.Bus, c Config) (*Outcome, error) {
 	if err := r.resume(ctx); err != nil {
 		return nil, err
 	}
+	r.tell(ctx, bus.Running, "")
 	if c.OnStart != nil {
 		c.OnStart(r.spec, r.plan, r.sums.Rows())
 	}
@@ -131,7 +136,11 @@ func (r *run) end(ctx context.Context, end job.Action) (*Outcome, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := scores.Write(r.Out, &outcome.Scores); err != nil {
+		spread := outcome.Scores.Spread
+		err = scores.WriteFrom(r.Out, &outcome.Scores, func(feature int, phi, se []float64) {
+			r.sums.Values(feature, r.Options.Passes, spread, phi, se)
+		})
+		if err != nil {
 			return nil, err
 		}
 		r.tell(ctx, bus.Finished, "")
@@ -143,7 +152,7 @@ func (r *run) end(ctx context.Context, end job.Action) (*Outcome, error) {
 // finish deletes everything of the job, unless somebody else leads it now.
 func (r *run) finish(ctx context.Context) error {
 	err := r.claim.End(ctx)
-	if errors.Is(err, bus.ErrFenced) {
+	if errors.Is(err, bus.ErrFenced) || errors.Is(err, bus.ErrEnded) {
 		r.log.Warn("a newer coordinator leads this job: what is stored of it is left to that")
 		return nil
 	}
@@ -250,10 +259,10 @@ func (r *run) submit(ctx context.Context) error {
 		if err := r.bus.Settle(ctx, r.id); err != nil {
 			return err
 		}
-		if err := r.register(ctx); err != nil {
+		var err error
+		if r.plan, err = r.register(ctx); err != nil {
 			return err
 		}
-		var err error
 		if r.claim, err = r.bus.Claim(ctx, r.id); err != nil {
 			return err
 		}
@@ -265,38 +274,47 @@ func (r *run) submit(ctx context.Context) error {
 		}
 	}
 	r.log.Debug("claimed", zap.Int64("epoch", r.claim.Lead.Epoch))
+	if err := r.claim.Check(ctx); err != nil { // it ended between the two
+		return err
+	}
+	sum := sha256.Sum256(shapley.EncodeBaseline(r.baseline))
+	r.modelBlob = job.Blob{Name: bus.ModelName(r.spec.Model), Bytes: r.Config.Checkpoint.Size(), SHA256: r.spec.Model}
+	r.baselineBlob = job.Blob{Name: bus.BaselineName(r.id), Bytes: int64(4 * len(r.baseline)), SHA256: hex.EncodeToString(sum[:])}
 	return r.supply(ctx)
 }
 
-// register stores the specification, unless it is there, and takes its plan.
-func (r *run) register(ctx context.Context) error {
+// register stores the specification and the plan, unless they are there, and
+// returns the plan that is.
+func (r *run) register(ctx context.Context) (job.Plan, error) {
 	ours, err := json.Marshal(job.Submission{Spec: r.spec, Plan: r.plan})
 	if err != nil {
-		return err
+		return job.Plan{}, err
 	}
 	stored, err := r.bus.CreateSpec(ctx, r.id, ours)
 	if err != nil {
-		return err
+		return job.Plan{}, err
 	}
 	var s job.Submission
 	if err := json.Unmarshal(stored, &s); err != nil || s.Spec.ID() != r.id || s.Plan.Rows != r.plan.Rows || s.Plan.RowsPerShard < 1 {
-		return fmt.Errorf("job %s: what is stored as its specification is not one", r.id)
+		return job.Plan{}, fmt.Errorf("job %s: what is stored as its specification is not one", r.id)
 	}
-	r.plan = s.Plan
-	return nil
+	return s.Plan, nil
 }
 
-// supply stores what all tasks need, and the specification: a cleanup of an
-// earlier coordinator that was slow may delete them under our hands.
+// supply stores what all tasks need, unless it is there: another job that ends as
+// this one begins may delete the model.
 func (r *run) supply(ctx context.Context) error {
-	if err := r.register(ctx); err != nil {
+	_, err := r.bus.PutFrom(ctx, r.modelBlob.Name, func(w io.Writer) error {
+		_, err := r.Config.Checkpoint.WriteTo(w)
+		return err
+	}, &r.modelBlob)
+	if err != nil {
 		return err
 	}
-	var err error
-	if r.modelBlob, err = r.bus.Put(ctx, bus.ModelName(r.spec.Model), r.Config.Checkpoint.Canonical()); err != nil {
+	_, err = r.bus.PutFrom(ctx, r.baselineBlob.Name, func(w io.Writer) error {
+		_, err := w.Write(shapley.EncodeBaseline(r.baseline))
 		return err
-	}
-	r.baselineBlob, err = r.bus.Put(ctx, bus.BaselineName(r.id), shapley.EncodeBaseline(r.baseline))
+	}, &r.baselineBlob)
 	return err
 }
 
@@ -306,7 +324,7 @@ func (r *run) outcome(aside []job.Quarantine) (*Outcome, error) {
 		return nil, quarantineError(r.id, aside, &r.plan)
 	}
 	spread := r.Options.Spread(r.Sample < 1)
-	result, err := r.sums.Result(r.Options.Passes, spread)
+	result, err := r.sums.Check(r.Options.Passes)
 	if err != nil {
 		return nil, fmt.Errorf("job %s: %w", r.id, err)
 	}

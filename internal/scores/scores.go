@@ -46,6 +46,15 @@ const (
 
 // Write writes f to path.
 func Write(path string, f *File) error {
+	return WriteFrom(path, f, func(feature int, phi, se []float64) {
+		copy(phi, f.Phi[feature*f.Dim:])
+		copy(se, f.SE[feature*f.Dim:])
+	})
+}
+
+// WriteFrom is Write for an f without Phi and SE: it calls values with each
+// feature, in order, and with phi and se of length d to fill.
+func WriteFrom(path string, f *File, values func(feature int, phi, se []float64)) error {
 	spec, err := json.Marshal(f.Spec)
 	if err != nil {
 		return err
@@ -61,7 +70,7 @@ func Write(path string, f *File) error {
 		keyEfficiencyError: number(f.EfficiencyError), keySpread: string(f.Spread), keyQuarantined: strconv.FormatInt(f.QuarantinedRows, 10),
 	}
 	return atomicfile.Write(path, func(w io.Writer) error {
-		return arrowio.WriteScores(w, f.Fields, f.FieldDims, &f.Scores, meta)
+		return arrowio.WriteScoresFrom(w, f.Fields, f.FieldDims, f.Dim, f.Count, values, meta)
 	})
 }
 

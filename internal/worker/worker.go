@@ -174,12 +174,12 @@ func (c *Config) compute(ctx context.Context, d *bus.Delivery, steps *atomic.Int
 	if name := kernel.Name(); t.Spec.Kernel != name { // not with the subject of its kernel
 		return fmt.Errorf("the job is computed by kernel %s, this worker has %s", t.Spec.Kernel, name)
 	}
-	game, err := c.game(ctx, t)
+	game, err := c.game(ctx, t, steps)
 	if err != nil {
 		return err
 	}
 	steps.Add(1)
-	data, err := c.Bus.Get(ctx, t.Data, maxShardBytes)
+	data, err := fetch(ctx, c.Bus, t.Data, maxShardBytes, steps)
 	if err != nil {
 		return err
 	}
@@ -260,8 +260,8 @@ func (c *Config) open(ctx context.Context, id string, within time.Duration) (boo
 }
 
 // game fetches the model and the baseline of a task.
-func (c *Config) game(ctx context.Context, t *job.Task) (shapley.Game, error) {
-	m, err := c.Models.get(ctx, c.Bus, t.Model)
+func (c *Config) game(ctx context.Context, t *job.Task, steps *atomic.Int64) (shapley.Game, error) {
+	m, err := c.Models.get(ctx, c.Bus, t.Model, steps)
 	if err != nil {
 		return shapley.Game{}, err
 	}
