@@ -28,11 +28,13 @@ prunes the table by it to any budget, and measures what that cost.
 		quickstartCommand(),
 		group("model", "Look at checkpoints", modelInspectCommand()),
 		group("dataset", "Make and look at datasets", group("import", "Make a dataset", importCSVCommand()), datasetInspectCommand()),
+		cli.PlanCommand(),
 		cli.ScoreCommand("score", false),
 		group("scores", "Look at scores", scoresInspectCommand(), scoresExportCommand()),
 		pruneCommand(),
 		evaluateCommand(),
 		sweepCommand(),
+		group("job", "Look after jobs of a cluster", cli.JobCommands()...),
 	)
 	return root
 }

@@ -14,45 +14,158 @@ import (
 
 const root = "../.." // of the repository
 
+// compose is what we use of the form of a compose file; a key that is not here is
+// misspelt, or to be added.
+type compose struct {
+	Name     string
+	Confined yaml.Node `yaml:"x-confined"` // checked where they are merged in
+	NATS     yaml.Node `yaml:"x-nats"`
+	Services map[string]struct {
+		Image       string
+		Build       string
+		Entrypoint  []string
+		Command     []string
+		WorkingDir  string `yaml:"working_dir"`
+		Environment map[string]string
+		EnvFile     []string `yaml:"env_file"`
+		Configs     []mounted
+		Secrets     []mounted
+		Volumes     []string
+		Ports       []string
+		Networks    map[string]struct{ Aliases []string }
+		DependsOn   []string `yaml:"depends_on"`
+		Profiles    []string
+		Restart     string
+		StopGrace   string   `yaml:"stop_grace_period"`
+		ReadOnly    bool     `yaml:"read_only"`
+		CapDrop     []string `yaml:"cap_drop"`
+		SecurityOpt []string `yaml:"security_opt"`
+		CPUs        string   `yaml:"cpus"`
+		MemLimit    string   `yaml:"mem_limit"`
+		Deploy      struct{ Replicas string }
+	}
+	Volumes map[string]struct{}
+	Configs map[string]struct{ File string }
+	Secrets map[string]struct{ File string }
+}
+
+// mounted is a config or secret in a service: its name, or more.
+type mounted struct{ Source, Target string }
+
+func (m *mounted) UnmarshalYAML(n *yaml.Node) error {
+	if n.Kind == yaml.ScalarNode {
+		m.Source, m.Target = n.Value, "/run/secrets/"+n.Value
+		return nil
+	}
+	var long struct{ Source, Target string }
+	err := n.Decode(&long)
+	*m = mounted(long)
+	return err
+}
+
 func TestCompose(t *testing.T) {
-	file := filepath.Join(root, "docker-compose.yml")
-	var content map[string]any
-	if err := yaml.Unmarshal([]byte(read(t, file)), &content); err != nil {
+	text := read(t, filepath.Join(root, "docker-compose.yml"))
+	var c compose
+	strict := yaml.NewDecoder(strings.NewReader(text))
+	strict.KnownFields(true)
+	if err := strict.Decode(&c); err != nil {
 		t.Fatal(err)
 	}
-	n := node(content)
-	for name := range n.in("services") {
-		s := n.in("services", name)
-		want := ownImage
-		if name == "nats" {
+	aliases := map[string]bool{}
+	for name, s := range c.Services {
+		want, isNATS := ownImage, strings.HasPrefix(name, "nats-")
+		if isNATS {
 			want = natsImage
+			if s.Environment["NATS_NAME"] != name || !slices.Contains(s.Volumes, name+":/data") {
+				t.Errorf("service %s: name %q, volumes %v", name, s.Environment["NATS_NAME"], s.Volumes)
+			}
 		}
-		if s.text("image") != want {
-			t.Errorf("service %s: image %q", name, s.text("image"))
+		if s.Image != want {
+			t.Errorf("service %s: image %q", name, s.Image)
 		}
-		for _, port := range s.texts("ports") {
+		for _, port := range s.Ports {
 			if !strings.HasPrefix(port, "127.0.0.1:") {
 				t.Errorf("service %s: port %s is open to others", name, port)
 			}
 		}
-		if s.at("read_only") != true || !slices.Equal(s.texts("cap_drop"), []string{"ALL"}) || !slices.Contains(s.texts("security_opt"), "no-new-privileges:true") {
+		if !s.ReadOnly || !slices.Equal(s.CapDrop, []string{"ALL"}) || !slices.Contains(s.SecurityOpt, "no-new-privileges:true") {
 			t.Errorf("service %s is not confined", name)
 		}
-		if name != "nats" {
-			entry := s.texts("entrypoint")
-			args := slices.DeleteFunc(slices.Concat(entry[1:], s.texts("command")), func(arg string) bool { return arg == "--help" })
-			checkCommand(t, "service "+name, entry[0], args)
+		for _, other := range s.DependsOn {
+			if _, ok := c.Services[other]; !ok {
+				t.Errorf("service %s depends on %s", name, other)
+			}
+		}
+		inside := map[string]bool{} // files that are mounted
+		for _, m := range s.Configs {
+			inside[m.Target] = c.Configs[m.Source].File != ""
+		}
+		for _, m := range s.Secrets {
+			inside[m.Target] = c.Secrets[m.Source].File != ""
+		}
+		for _, n := range s.Networks {
+			for _, alias := range n.Aliases {
+				aliases[alias] = true
+			}
+		}
+		if isNATS {
+			for _, file := range regexp.MustCompile(`/etc/nats/tls/[\w.]+`).FindAllString(read(t, natsFolder+"/cluster.conf")+read(t, natsFolder+"/server.conf"), -1) {
+				if !inside[file] {
+					t.Errorf("service %s: %s is not mounted", name, file)
+				}
+			}
+			continue
+		}
+		args := slices.DeleteFunc(slices.Concat(s.Entrypoint[1:], s.Command), func(arg string) bool { return arg == "--help" })
+		for _, arg := range args {
+			if strings.HasPrefix(arg, "/run/") && !inside[arg] {
+				t.Errorf("service %s: %s is not mounted", name, arg)
+			}
+		}
+		checkCommand(t, "service "+name, s.Entrypoint[0], args)
+	}
+	for _, name := range append(routes(t), "nats") {
+		if !aliases[name] {
+			t.Errorf("no server is called %s", name)
+		}
+	}
+	for _, f := range c.Configs {
+		if _, err := os.Stat(filepath.Join(root, f.File)); err != nil {
+			t.Error(err)
+		}
+	}
+	made := read(t, natsFolder+"/keys/main.go")
+	for name, f := range c.Secrets {
+		if file := filepath.Base(f.File); !strings.Contains(made, file) && !strings.Contains(made, `"`+strings.TrimSuffix(file, ".nk")+`"`) {
+			t.Errorf("secret %s: nobody makes %s", name, f.File)
 		}
 	}
 	// The example in its head.
-	example := regexp.MustCompile(`run --rm --user \S+ coordinator \\\n# +(--.*)\n`).FindStringSubmatch(strings.ReplaceAll(read(t, file), `"$(id -u):$(id -g)"`, "me"))
+	example := regexp.MustCompile(`run --rm --user \S+ coordinator \\\n# +(--.*)\n`).FindStringSubmatch(strings.ReplaceAll(text, `"$(id -u):$(id -g)"`, "me"))
 	if example == nil {
 		t.Fatal("the file does not say how to run a job")
 	}
 	checkCommand(t, "example", "/bin/coordinator", append(strings.Fields(example[1]), "--nats=x"), "model", "dataset", "out")
-	if _, err := os.Stat(filepath.Join(root, n.text("configs", "nats", "file"))); err != nil {
-		t.Error(err)
+}
+
+const natsFolder = "../nats"
+
+// routes returns the names by which the servers of a cluster know each other.
+func routes(t *testing.T) (names []string) {
+	t.Helper()
+	for _, m := range regexp.MustCompile(`tls://([\w.-]+):6222`).FindAllStringSubmatch(read(t, natsFolder+"/cluster.conf"), -1) {
+		names = append(names, m[1])
 	}
+	if len(names) != 3 {
+		t.Fatalf("routes %v", names)
+	}
+	made := read(t, natsFolder+"/keys/main.go")
+	for _, name := range names {
+		if !strings.Contains(made, name) {
+			t.Errorf("certificates are not for %s", name)
+		}
+	}
+	return names
 }
 
 // TestVersions checks images against go.mod: the language, and the server whose

@@ -87,7 +87,7 @@ func read(t testing.TB, file string) string {
 func manifests(t *testing.T) []document {
 	t.Helper()
 	var all []document
-	err := filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
+	each := func(file string, entry fs.DirEntry, err error) error {
 		if err != nil || filepath.Ext(file) != ".yaml" {
 			return err
 		}
@@ -101,9 +101,11 @@ func manifests(t *testing.T) []document {
 			}
 			all = append(all, document{file, n})
 		}
-	})
-	if err != nil {
-		t.Fatal(err)
+	}
+	for _, folder := range []string{".", natsFolder} {
+		if err := filepath.WalkDir(folder, each); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if len(all) < 10 {
 		t.Fatalf("%d documents", len(all))
@@ -133,6 +135,13 @@ func checkCommand(t *testing.T, where, program string, args []string, required .
 		c, required = cli.WorkCommand("worker"), append(required, "nats")
 	case "/bin/coordinator":
 		c, required = cli.ScoreCommand("coordinator", true), append(required, "nats")
+	case "/bin/shaver":
+		at := slices.IndexFunc(cli.JobCommands(), func(c *cobra.Command) bool { return len(args) > 1 && args[0] == "job" && args[1] == c.Name() })
+		if at < 0 {
+			t.Errorf("%s: no command %v", where, args)
+			return
+		}
+		c, required, args = cli.JobCommands()[at], append(required, "nats"), args[2:]
 	default:
 		t.Errorf("%s: program %q is not in the image", where, program)
 		return
@@ -182,6 +191,7 @@ func TestPods(t *testing.T) {
 					}
 					checkCommand(t, c.text("name"), command[0], c.texts("args"), job...)
 				}
+				checkConnection(t, spec, c)
 			}
 		})
 	}
@@ -193,6 +203,7 @@ func TestPods(t *testing.T) {
 // checkPod checks what the restricted profile of pod security asks of a pod.
 func checkPod(t *testing.T, spec node) {
 	t.Helper()
+	readme := read(t, "README.md")
 	if spec.at("securityContext", "runAsNonRoot") != true || spec.at("securityContext", "runAsUser") != 65532 ||
 		spec.text("securityContext", "seccompProfile", "type") != "RuntimeDefault" {
 		t.Errorf("security context of the pod: %v", spec.in("securityContext"))
@@ -204,13 +215,56 @@ func checkPod(t *testing.T, spec node) {
 		t.Errorf("grace period of %d seconds", seconds)
 	}
 	for _, v := range spec.list("volumes") {
-		if v.in("configMap") == nil && v.in("persistentVolumeClaim") == nil && v.in("emptyDir") == nil {
+		secret := v.text("secret", "secretName")
+		if secret != "" && (!strings.Contains(readme, "secret generic "+secret+" ") || v.at("secret", "defaultMode") != 0o440) {
+			t.Errorf("secret %s: README.md does not say how to make it, or everybody may read it", secret)
+		}
+		if secret == "" && v.in("configMap") == nil && v.in("persistentVolumeClaim") == nil && v.in("emptyDir") == nil {
 			t.Errorf("volume %v", v)
 		}
 	}
 	for _, key := range []string{"hostNetwork", "hostPID", "hostIPC", "initContainers"} {
 		if spec.at(key) != nil {
 			t.Errorf("the pod has %s", key)
+		}
+	}
+}
+
+// checkConnection checks that a client speaks TLS, says who it is by a mounted
+// file, and can be asked for its health.
+func checkConnection(t *testing.T, spec, c node) {
+	t.Helper()
+	args := c.texts("args")
+	mounts := map[string]string{} // folder -> volume
+	for _, m := range c.list("volumeMounts") {
+		mounts[m.text("mountPath")] = m.text("name")
+	}
+	for _, flag := range []string{"--nkey=", "--tlsca="} {
+		at := slices.IndexFunc(args, func(arg string) bool { return strings.HasPrefix(arg, flag) })
+		if at < 0 {
+			t.Errorf("no %s", flag)
+			continue
+		}
+		volume := mounts[filepath.Dir(strings.TrimPrefix(args[at], flag))]
+		found := slices.ContainsFunc(spec.list("volumes"), func(v node) bool {
+			return v.text("name") == volume && v.text("secret", "secretName") == "nats-"+c.text("name")
+		})
+		if !found {
+			t.Errorf("%s is not in the role's secret", args[at])
+		}
+	}
+	if !slices.Contains(args, "--nats=tls://nats:4222") || !slices.Contains(args, "--metrics=0.0.0.0:9090") {
+		t.Errorf("arguments %v", args)
+	}
+	if slices.Contains(args, "--replicas=3") != (c.text("name") == "coordinator") {
+		t.Errorf("replicas: arguments %v", args)
+	}
+	if ports := c.list("ports"); len(ports) != 1 || ports[0].at("containerPort") != 9090 || ports[0].text("name") != "metrics" {
+		t.Errorf("ports %v", ports)
+	}
+	for probe, path := range map[string]string{"readinessProbe": "/readyz", "livenessProbe": "/healthz"} {
+		if c.text(probe, "httpGet", "path") != path || c.text(probe, "httpGet", "port") != "metrics" {
+			t.Errorf("%s: %v", probe, c.in(probe))
 		}
 	}
 }
@@ -360,7 +414,7 @@ func checkKustomization(t *testing.T, d *document) {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
-		if e.Name() != "kustomization.yaml" && !slices.Contains(files, e.Name()) {
+		if filepath.Ext(e.Name()) != ".go" && !e.IsDir() && e.Name() != "kustomization.yaml" && !slices.Contains(files, e.Name()) {
 			t.Errorf("%s does not use %s", d.file, e.Name())
 		}
 	}

@@ -15,16 +15,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
-
-	"shaver/internal/fault"
 )
 
 // Sentinels of this package.
@@ -44,11 +41,20 @@ var (
 
 // Config says where the server is. Exactly one of URL and Server is set.
 type Config struct {
-	URL       string      // nats:// or tls://, several separated by commas
-	Server    *Server     // embedded: connect inside the process, without a socket
-	CredsFile string      // credentials (.creds) for URL; "" = none
-	Name      string      // of this client, for people: in server logs and in quarantines
-	Log       *zap.Logger // nil = silent
+	URL    string  // nats:// or tls://, several separated by commas
+	Server *Server // embedded: connect inside the process, without a socket
+	Access Access  // to URL
+	// Role is coordinator, worker or operator. Answers come to an inbox of the
+	// role, so that a server can keep one role from reading another's.
+	Role string
+	Name string      // of this client, for people: in server logs and in quarantines
+	Log  *zap.Logger // nil = silent
+	// OnBlob is called with the bytes of each chunk of a blob that was sent or
+	// received, from any goroutine; nil = not.
+	OnBlob func(sent bool, bytes int)
+	// Around stands around every request to the server, to make it fail or its
+	// answer be lost in tests; nil = not.
+	Around func(what string, request func() error) error
 }
 
 // Bus is a connection. It reconnects for ever and is safe for concurrent use.
@@ -57,6 +63,10 @@ type Bus struct {
 	js   jetstream.JetStream
 	name string
 	log  *zap.Logger
+
+	around func(what string, request func() error) error
+	onBlob func(sent bool, bytes int)
+	denied *atomic.Pointer[denial]
 
 	mu      sync.Mutex
 	streams map[string]jetstream.Stream // handles by name
@@ -76,23 +86,25 @@ func (c *Config) options() ([]nats.Option, error) {
 		nats.ReconnectBufSize(-1),
 	}
 	switch {
-	case c.Server != nil && (c.URL != "" || c.CredsFile != ""):
-		return nil, errors.New("bus: both an embedded server and an address or credentials are given")
+	case c.Server != nil && (c.URL != "" || c.Access != Access{}):
+		return nil, errors.New("bus: both an embedded server and an address or access to one are given")
 	case c.Server != nil:
 		options = append(options, nats.InProcessServer(c.Server.server))
 	case c.URL == "":
 		return nil, errors.New("bus: no address of a NATS server")
 	}
-	for address := range strings.SplitSeq(c.URL, ",") {
-		scheme, _, ok := strings.Cut(strings.TrimSpace(address), "://")
-		if ok && !slices.Contains([]string{"nats", "tls", "ws", "wss"}, scheme) { // the client would wait for it for ever
-			return nil, fault.Usagef("address %q of NATS: it begins with nats:// or tls://", address)
-		}
+	if c.Role != "" {
+		options = append(options, nats.CustomInboxPrefix("_INBOX."+c.Role))
 	}
-	if c.CredsFile != "" {
-		options = append(options, nats.UserCredentials(c.CredsFile))
+	inAddress, err := addresses(c.URL)
+	if err != nil {
+		return nil, err
 	}
-	return options, nil
+	if err := c.Access.validate(inAddress); err != nil {
+		return nil, err
+	}
+	access, err := c.Access.options()
+	return append(options, access...), err
 }
 
 // Connect returns once the connection stands. A server that is not there yet is
@@ -107,7 +119,8 @@ func Connect(ctx context.Context, c Config) (*Bus, error) {
 		return nil, err
 	}
 	connected, closed := make(chan struct{}, 1), make(chan struct{})
-	options = append(options, watch(c.Server != nil, log, connected, closed)...)
+	denied := new(atomic.Pointer[denial])
+	options = append(options, watch(c.Server != nil, log, connected, closed, denied)...)
 	nc, err := nats.Connect(c.URL, options...)
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS: %w", err)
@@ -133,11 +146,18 @@ func Connect(ctx context.Context, c Config) (*Bus, error) {
 		nc.Close()
 		return nil, fmt.Errorf("connect to NATS: %w", err)
 	}
-	return &Bus{nc: nc, js: js, name: c.Name, log: log, streams: map[string]jetstream.Stream{}}, nil
+	return &Bus{nc: nc, js: js, name: c.Name, log: log, around: c.Around, onBlob: c.OnBlob, denied: denied, streams: map[string]jetstream.Stream{}}, nil
+}
+
+// denial is what the server last refused us for want of permission. It says so
+// beside the request, which seems to get no answer.
+type denial struct {
+	at    time.Time
+	cause error
 }
 
 // watch writes one log line a change of the connection's state.
-func watch(embedded bool, log *zap.Logger, connected chan<- struct{}, closed chan<- struct{}) []nats.Option {
+func watch(embedded bool, log *zap.Logger, connected chan<- struct{}, closed chan<- struct{}, denied *atomic.Pointer[denial]) []nats.Option {
 	server := func(nc *nats.Conn) zap.Field {
 		if embedded {
 			return zap.String("server", "embedded")
@@ -165,6 +185,9 @@ func watch(embedded bool, log *zap.Logger, connected chan<- struct{}, closed cha
 			log.Info("NATS server is leaving", server(nc))
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			if errors.Is(err, nats.ErrPermissionViolation) {
+				denied.Store(&denial{time.Now(), err})
+			}
 			log.Warn("NATS connection", zap.Error(err))
 		}),
 		nats.ClosedHandler(func(nc *nats.Conn) {
@@ -172,6 +195,14 @@ func watch(embedded bool, log *zap.Logger, connected chan<- struct{}, closed cha
 			close(closed)
 		}),
 	}
+}
+
+// Ready returns nil while the connection stands.
+func (b *Bus) Ready() error {
+	if !b.nc.IsConnected() {
+		return errors.New("not connected to NATS")
+	}
+	return nil
 }
 
 // Close ends the connection; calls in progress return ErrClosed.

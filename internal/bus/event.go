@@ -41,6 +41,7 @@ func (b *Bus) PublishResult(ctx context.Context, r job.Result) (won bool, err er
 // Event is what became of a shard. Exactly one of the pointers and Err is set.
 type Event struct {
 	Shard      int
+	Stored     time.Time // when, by the server's clock
 	Result     *job.Result
 	Quarantine *job.Quarantine
 	// Err says that the stored message is malformed, so that the shard has
@@ -68,6 +69,9 @@ func (b *Bus) Events(ctx context.Context, jobID string, f func(Event) error) err
 				}
 				e := read(msg.Subject(), msg.Data())
 				e.Shard = shard
+				if about, err := msg.Metadata(); err == nil {
+					e.Stored = about.Timestamp
+				}
 				one.Lock()
 				defer one.Unlock()
 				if ctx.Err() != nil {
@@ -141,10 +145,14 @@ func (b *Bus) follow(ctx context.Context, stream, filter string, batch int, f fu
 
 func (b *Bus) followOnce(ctx context.Context, stream, filter string, batch int, next *uint64, f func(jetstream.Msg) error) error {
 	short, cancel := context.WithTimeout(ctx, callTimeout)
-	consumer, err := b.js.CreateConsumer(short, stream, jetstream.ConsumerConfig{
-		Name: nuid.Next(), FilterSubject: filter, AckPolicy: jetstream.AckNonePolicy,
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: *next,
-		MemoryStorage: true, Replicas: 1, InactiveThreshold: readerLifetime,
+	var consumer jetstream.Consumer
+	err := b.request("read "+filter, func() (err error) {
+		consumer, err = b.js.CreateConsumer(short, stream, jetstream.ConsumerConfig{
+			Name: nuid.Next(), FilterSubject: filter, AckPolicy: jetstream.AckNonePolicy,
+			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: *next,
+			MemoryStorage: true, Replicas: 1, InactiveThreshold: readerLifetime,
+		})
+		return err
 	})
 	cancel()
 	if err != nil {

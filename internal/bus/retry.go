@@ -157,10 +157,10 @@ func ended(ctx context.Context, what string, cause error) error {
 
 // again runs f until it succeeds or fails for good, or ctx ends.
 func (b *Bus) again(ctx context.Context, what string, f func() error) error {
-	p := b.pauser(what)
+	p, begun := b.pauser(what), time.Now()
 	for {
 		err := f()
-		switch {
+		switch denied := b.denied.Load(); {
 		case err == nil:
 			p.worked()
 			return nil
@@ -168,6 +168,8 @@ func (b *Bus) again(ctx context.Context, what string, f func() error) error {
 			return ended(ctx, what, err)
 		case b.nc.IsClosed():
 			return fmt.Errorf("%s: %w", what, ErrClosed)
+		case denied != nil && denied.at.After(begun): // waiting does not help
+			return fmt.Errorf("%s: %w", what, denied.cause)
 		case !transient(err):
 			return fmt.Errorf("%s: %w", what, err)
 		}
@@ -182,8 +184,16 @@ func (b *Bus) call(ctx context.Context, what string, f func(context.Context) err
 	return b.again(ctx, what, func() error {
 		short, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
-		return f(short)
+		return b.request(what, func() error { return f(short) })
 	})
+}
+
+// request runs one request to the server; a test may stand around it.
+func (b *Bus) request(what string, f func() error) error {
+	if b.around == nil {
+		return f()
+	}
+	return b.around(what, f)
 }
 
 // storeOnce stores body under subject unless the subject holds a message:

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -29,8 +30,8 @@ import (
 // no address, on a server embedded in this process.
 type Job struct {
 	coordinator.Config
-	NATS    string
-	Creds   string
+	Connection
+	Metrics Metrics
 	Workers int // in this process; 0 = one if the server is embedded, else none
 }
 
@@ -47,7 +48,8 @@ type Report struct {
 	Digests         Digests        `json:"digests"`
 	Shards          int            `json:"shards"`
 	RowsPerShard    int64          `json:"rows_per_shard"`
-	Workers         map[string]int `json:"workers"` // shards computed by each
+	Workers         map[string]int `json:"workers"`          // shards computed by each
+	QuarantinedRows int64          `json:"quarantined_rows"` // missing, in shards that cannot be computed
 }
 
 // Digests are SHA-256, in hexadecimal.
@@ -63,6 +65,12 @@ func (j *Job) Run(ctx context.Context) (*Report, error) {
 		return nil, fmt.Errorf("cannot write %s: %w", j.Out, err)
 	}
 	start, cpu := time.Now(), cpuTime()
+	if err := j.Metrics.start(j.Log); err != nil {
+		return nil, err
+	}
+	defer j.Metrics.stop()
+	j.OnBlob = j.Metrics.onBlob()
+	j.Metrics.lead(&j.Config)
 	connect, end, err := j.server()
 	if err != nil {
 		return nil, err
@@ -73,20 +81,28 @@ func (j *Job) Run(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	defer b.Close()
+	j.Metrics.connected(b)
 
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	group, running := errgroup.WithContext(running)
 	var progress *Progress
+	var resumed int64
 	started := make(chan struct{})
-	j.OnStart = func(spec job.Spec, plan job.Plan) {
-		j.Log.Info("scoring", zap.String("job", spec.ID()), zap.Int64("rows", plan.Rows), zap.Int("shards", plan.Shards()), zap.String("kernel", spec.Kernel))
-		progress = NewProgress("score", "rows", plan.Rows)
+	j.OnStart = func(spec job.Spec, plan job.Plan, merged int64) {
+		j.Log.Info("scoring", zap.String("job", spec.ID()), zap.Int64("rows", plan.Rows), zap.Int64("merged", merged), zap.Int("shards", plan.Shards()), zap.String("kernel", spec.Kernel))
+		// Rows that were merged before count neither as work nor as speed.
+		progress, resumed = NewProgress("score", "rows", plan.Rows-merged), merged
 		close(started)
 	}
 	workers := j.workers()
+	if workers == 0 && os.Getenv("GOGC") == "" {
+		// Nearly all memory is the sums, which have no pointers: collecting often
+		// costs next to nothing, and keeps what is thrown away small beside them.
+		debug.SetGCPercent(10)
+	}
 	if workers == 0 {
-		j.OnMerged = func(rows int64) { progress.Set(rows) }
+		j.OnMerged = func(rows int64) { progress.Set(rows - resumed) }
 	}
 	var models worker.Models
 	for i := range workers {
@@ -96,7 +112,7 @@ func (j *Job) Run(ctx context.Context) (*Report, error) {
 				return err
 			}
 			defer own.Close()
-			return worker.Run(running, nil, worker.Config{
+			config := worker.Config{
 				Bus: own, Name: fmt.Sprintf("local-%d", i+1), Threads: max(1, runtime.GOMAXPROCS(0)/workers), Models: &models, Log: j.Log,
 				OnRows: func(n int) {
 					select {
@@ -105,7 +121,9 @@ func (j *Job) Run(ctx context.Context) (*Report, error) {
 					case <-running.Done(): // ours never started; the rows were another job's
 					}
 				},
-			})
+			}
+			j.Metrics.work(&config)
+			return worker.Run(running, nil, config)
 		})
 	}
 	var outcome *coordinator.Outcome
@@ -127,9 +145,24 @@ func (j *Job) Run(ctx context.Context) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	path := strings.TrimSuffix(j.Out, filepath.Ext(j.Out)) + ".job.json"
+	if outcome.Existing {
+		return report.former(path), nil
+	}
 	report.Seconds = time.Since(start).Seconds()
 	report.CPUSeconds = (cpuTime() - cpu).Seconds() + outcome.CPU
-	return report, report.write(strings.TrimSuffix(j.Out, filepath.Ext(j.Out)) + ".job.json")
+	return report, report.write(path)
+}
+
+// former returns the report of the run that wrote the scores, if it is still
+// there, and else r.
+func (r *Report) former(path string) *Report {
+	text, err := os.ReadFile(path)
+	var former Report
+	if err != nil || json.Unmarshal(text, &former) != nil || former.Digests != r.Digests {
+		return r
+	}
+	return &former
 }
 
 func (j *Job) workers() int {
@@ -144,7 +177,7 @@ func (j *Job) workers() int {
 func (j *Job) server() (connect func(ctx context.Context, name string) (*bus.Bus, error), end func(), err error) {
 	if j.NATS != "" {
 		return func(ctx context.Context, name string) (*bus.Bus, error) {
-			return bus.Connect(ctx, bus.Config{URL: j.NATS, CredsFile: j.Creds, Name: name, Log: j.Log})
+			return j.connect(ctx, roleCoordinator, name, j.Log)
 		}, func() {}, nil
 	}
 	dir, err := os.MkdirTemp("", "shaver-*")
@@ -158,7 +191,7 @@ func (j *Job) server() (connect func(ctx context.Context, name string) (*bus.Bus
 		return nil, nil, err
 	}
 	return func(ctx context.Context, name string) (*bus.Bus, error) {
-			return bus.Connect(ctx, bus.Config{Server: server, Name: name, Log: quiet})
+			return bus.Connect(ctx, bus.Config{Server: server, Name: name, Log: quiet, OnBlob: j.OnBlob})
 		}, func() {
 			server.Shutdown()
 			os.RemoveAll(dir)
@@ -176,12 +209,16 @@ func newReport(o *coordinator.Outcome, path string) (*Report, error) {
 		return nil, err
 	}
 	s := &o.Scores
-	return &Report{
+	r := &Report{
 		Job: s.Spec.ID(), Rows: s.Rows, Kernel: s.Spec.Kernel,
 		LossFull: s.LossFull, LossEmpty: s.LossEmpty, EfficiencyError: s.EfficiencyError,
-		Digests: Digests{s.Spec.Model, s.Spec.Dataset, hex.EncodeToString(digest.Sum(nil))},
-		Shards:  o.Plan.Shards(), RowsPerShard: o.Plan.RowsPerShard, Workers: o.Workers,
-	}, nil
+		Digests:      Digests{s.Spec.Model, s.Spec.Dataset, hex.EncodeToString(digest.Sum(nil))},
+		RowsPerShard: o.Plan.RowsPerShard, Workers: o.Workers, QuarantinedRows: s.QuarantinedRows,
+	}
+	if !o.Existing {
+		r.Shards = o.Plan.Shards()
+	}
+	return r, nil
 }
 
 func (r *Report) write(path string) error {

@@ -18,11 +18,44 @@ import (
 )
 
 type scoreOptions struct {
+	jobFlags
+	job     Job
+	output  Output
+	log     string
+	verbose bool
+}
+
+// jobFlags say which job, for the commands that run or plan one.
+type jobFlags struct {
 	model, dataset string
-	job            Job
-	output         Output
-	log            string
-	verbose        bool
+	config         coordinator.Config
+}
+
+func (o *jobFlags) add(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&o.model, "model", "", "checkpoint: .pth or safetensors")
+	f.StringVar(&o.dataset, "dataset", "", "dataset folder, made by shaver dataset import")
+	f.StringVar(&o.config.Baseline, "baseline", prune.Zero, "what a dropped entry reads: "+strings.Join(prune.Baselines(), " or "))
+	f.StringVar(&o.config.Options.Estimator, "estimator", shapley.Permutation, fmt.Sprintf("%s, or %s (at most %d players a row)", shapley.Permutation, shapley.Exact, shapley.MaxExactPlayers))
+	f.IntVar(&o.config.Options.Passes, "passes", 1, "random orders per row")
+	f.Uint64Var(&o.config.Options.Seed, "seed", 1, "seed of everything random")
+	f.StringSliceVar(&o.config.Splits, "splits", []string{dataset.Train, dataset.Val}, "splits to score")
+	f.Float64Var(&o.config.Sample, "sample", 1, "portion of the rows to score, drawn without replacement")
+	f.Int64Var(&o.config.RowsPerShard, "rows-per-shard", 0, "rows a task (default about a minute of work; see shaver plan)")
+}
+
+// fill opens what the flags name and sets it, with what else they say, in c.
+func (o *jobFlags) fill(c *coordinator.Config) (err error) {
+	if o.config.RowsPerShard < 0 {
+		return fault.Usagef("--rows-per-shard %d: not negative", o.config.RowsPerShard)
+	}
+	from := &o.config
+	c.Baseline, c.Options, c.Splits, c.Sample, c.RowsPerShard = from.Baseline, from.Options, from.Splits, from.Sample, from.RowsPerShard
+	if c.Checkpoint, err = checkpoint.Read(o.model); err != nil {
+		return err
+	}
+	c.Dataset, err = dataset.Open(o.dataset)
+	return err
 }
 
 // ScoreCommand is "shaver score" and, with cluster, the program that a cluster
@@ -37,8 +70,15 @@ func ScoreCommand(use string, cluster bool) *cobra.Command {
 NAME.job.json tells what the run took.
 
 The scores file of a job has the same bytes for any number of workers, any
---rows-per-shard, and any number of workers that die. Submitting a job again
-that was cut off resumes it, if its server kept what was done.
+--rows-per-shard, and any number of workers and coordinators that die. Submitting
+a job again that was cut off resumes it, if its server kept what was done; one
+whose scores are at --out already returns at once. Of two coordinators of a job
+the newer one leads, and the older one leaves.
+
+A shard that cannot be computed is set aside, and the job goes on. At its end it
+fails, and its state is kept: "shaver job quarantine" tells why and puts shards
+back, and submitting the job again computes them; or --allow-quarantined finishes
+without them.
 
 ` + ExitHelp,
 		Args: Args(cobra.NoArgs),
@@ -54,20 +94,19 @@ that was cut off resumes it, if its server kept what was done.
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&o.model, "model", "", "checkpoint: .pth or safetensors")
-	f.StringVar(&o.dataset, "dataset", "", "dataset folder, made by shaver dataset import")
-	f.StringVar(&o.job.Baseline, "baseline", prune.Zero, "what a dropped entry reads: "+strings.Join(prune.Baselines(), " or "))
-	f.StringVar(&o.job.Options.Estimator, "estimator", shapley.Permutation, fmt.Sprintf("%s, or %s (at most %d players a row)", shapley.Permutation, shapley.Exact, shapley.MaxExactPlayers))
-	f.IntVar(&o.job.Options.Passes, "passes", 1, "random orders per row")
-	f.Uint64Var(&o.job.Options.Seed, "seed", 1, "seed of everything random")
-	f.StringSliceVar(&o.job.Splits, "splits", []string{dataset.Train, dataset.Val}, "splits to score")
-	f.Float64Var(&o.job.Sample, "sample", 1, "portion of the rows to score, drawn without replacement")
-	f.Int64Var(&o.job.RowsPerShard, "rows-per-shard", 0, "rows a task (default a sixteenth of the rows, at most 4096)")
+	o.jobFlags.add(c)
 	f.StringVar(&o.job.Out, "out", "", "scores file to write")
-	f.StringVar(&o.job.NATS, "nats", "", "URL of a NATS server with JetStream, where workers wait (default one inside this process)")
-	f.StringVar(&o.job.Creds, "creds", "", "credentials file for --nats")
+	without := " (default one inside this process)"
+	if cluster {
+		without = ""
+	}
+	o.job.Connection.Flags(c, without)
+	o.job.Metrics.Flag(c)
+	f.IntVar(&o.job.Queue.Replicas, "replicas", bus.DefaultQueue.Replicas, "servers of --nats that hold each message: 1, or 3 in a cluster; streams that have more keep them")
 	f.IntVar(&o.job.Workers, "workers", 0, "workers in this process, which share its cores (default 1, with --nats 0)")
 	f.DurationVar(&o.job.Queue.Lease, "lease", bus.DefaultQueue.Lease, "how long a worker may be silent before its shard goes to another")
+	f.BoolVar(&o.job.AllowQuarantined, "allow-quarantined", false, "finish without the shards that cannot be computed, with exit code 4")
+	f.DurationVar(&o.job.SaveEvery, "checkpoint-every", 30*time.Second, "time between checkpoints of the sums")
 	f.StringVar(&o.log, "log", "text", "form of the log on stderr: text or json")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "log more")
 	o.output.Flag(c)
@@ -78,11 +117,19 @@ func (o *scoreOptions) run(c *cobra.Command) error {
 	if err := o.output.Check(); err != nil {
 		return err
 	}
-	if o.job.Workers < 0 || o.job.RowsPerShard < 0 {
-		return fault.Usagef("--workers and --rows-per-shard are not negative")
+	if o.job.Workers < 0 {
+		return fault.Usagef("--workers %d: not negative", o.job.Workers)
 	}
-	if o.job.Creds != "" && o.job.NATS == "" {
-		return fault.Usagef("--creds is for --nats, which is not given")
+	if err := o.job.Connection.check(); err != nil {
+		return err
+	}
+	if r := o.job.Queue.Replicas; r != 1 && r != 3 {
+		return fault.Usagef("--replicas %d: 1 or 3", r)
+	} else if r > 1 && o.job.NATS == "" {
+		return fault.Usagef("--replicas 3 is for --nats, which is not given")
+	}
+	if o.job.SaveEvery <= 0 {
+		return fault.Usagef("--checkpoint-every %v: more than 0", o.job.SaveEvery)
 	}
 	if o.job.Queue.Lease < 100*time.Millisecond {
 		return fault.Usagef("--lease %v: at least 100ms", o.job.Queue.Lease)
@@ -91,25 +138,35 @@ func (o *scoreOptions) run(c *cobra.Command) error {
 	if o.job.Log, err = Logger(o.log, o.verbose); err != nil {
 		return err
 	}
-	if o.job.Checkpoint, err = checkpoint.Read(o.model); err != nil {
-		return err
-	}
-	if o.job.Dataset, err = dataset.Open(o.dataset); err != nil {
+	if err := o.fill(&o.job.Config); err != nil {
 		return err
 	}
 	report, err := o.job.Run(c.Context())
 	if err != nil {
 		return err
 	}
-	return o.output.Print(c.OutOrStdout(), report, func(w io.Writer) { report.table(w, o.job.Out) })
+	if err := o.output.Print(c.OutOrStdout(), report, func(w io.Writer) { report.table(w, o.job.Out) }); err != nil {
+		return err
+	}
+	if report.QuarantinedRows > 0 {
+		return fmt.Errorf("%w: %d rows are missing", ErrIncomplete, report.QuarantinedRows)
+	}
+	return nil
 }
 
 // table writes the report for people.
 func (r *Report) table(w io.Writer, path string) {
 	fmt.Fprintf(w, "scores\t%s\n", path)
 	fmt.Fprintf(w, "job\t%s\n", r.Job)
-	fmt.Fprintf(w, "rows\t%d\t%.0f/s\n", r.Rows, float64(r.Rows)/r.Seconds)
-	fmt.Fprintf(w, "seconds\t%.1f\t%.1f of CPU\n", r.Seconds, r.CPUSeconds)
+	if r.Seconds > 0 {
+		fmt.Fprintf(w, "rows\t%d\t%.0f/s\n", r.Rows, float64(r.Rows)/r.Seconds)
+		fmt.Fprintf(w, "seconds\t%.1f\t%.1f of CPU\n", r.Seconds, r.CPUSeconds)
+	} else { // of another run, whose report is gone
+		fmt.Fprintf(w, "rows\t%d\n", r.Rows)
+	}
+	if r.QuarantinedRows > 0 {
+		fmt.Fprintf(w, "quarantined\t%d rows\n", r.QuarantinedRows)
+	}
 	fmt.Fprintf(w, "kernel\t%s\n", r.Kernel)
 	fmt.Fprintf(w, "mean loss\t%.6f\t%.6f with everything dropped\n", r.LossFull, r.LossEmpty)
 	fmt.Fprintf(w, "efficiency error\t%.3g\n", r.EfficiencyError)

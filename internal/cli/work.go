@@ -9,15 +9,18 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
-	"shaver/internal/bus"
 	"shaver/internal/fault"
 	"shaver/internal/worker"
 )
 
 type workOptions struct {
-	nats, creds, name, log string
-	threads                int
-	verbose                bool
+	connection Connection
+	metrics    Metrics
+	name, log  string
+	threads    int
+	cache      string
+	cacheSize  int64
+	verbose    bool
 }
 
 // WorkCommand is the program that a cluster runs as worker.
@@ -42,10 +45,12 @@ second one leaves at once, and the task goes to another worker.
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&o.nats, "nats", "", "URL of a NATS server with JetStream")
-	f.StringVar(&o.creds, "creds", "", "credentials file for --nats")
+	o.connection.Flags(c, "")
+	o.metrics.Flag(c)
 	f.StringVar(&o.name, "name", "", "name in results and logs (default host and process)")
 	f.IntVar(&o.threads, "threads", runtime.GOMAXPROCS(0), "goroutines that compute a task")
+	f.StringVar(&o.cache, "cache", "", "folder that keeps models by their digest, to be shared by workers (default none)")
+	f.Int64Var(&o.cacheSize, "cache-size", 16, "GiB that --cache may hold; the least recently used models go")
 	f.StringVar(&o.log, "log", "text", "form of the log on stderr: text or json")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "log more")
 	return c
@@ -55,9 +60,19 @@ func (o *workOptions) run(ctx context.Context) error {
 	if o.threads < 1 {
 		return fault.Usagef("--threads is at least 1")
 	}
+	if err := o.connection.check(); err != nil {
+		return err
+	}
+	if o.cacheSize < 1 || o.cacheSize > 1<<20 {
+		return fault.Usagef("--cache-size is from 1 to %d", 1<<20)
+	}
 	log, err := Logger(o.log, o.verbose)
 	if err != nil {
 		return err
+	}
+	models := new(worker.Models)
+	if o.cache != "" {
+		models.Cache = &worker.Cache{Dir: o.cache, Bytes: o.cacheSize << 30, Log: log}
 	}
 	if o.name == "" {
 		host, err := os.Hostname()
@@ -66,16 +81,22 @@ func (o *workOptions) run(ctx context.Context) error {
 		}
 		o.name = fmt.Sprintf("%s-%d", host, os.Getpid())
 	}
-	b, err := bus.Connect(ctx, bus.Config{URL: o.nats, CredsFile: o.creds, Name: o.name, Log: log})
+	if err := o.metrics.start(log); err != nil {
+		return err
+	}
+	defer o.metrics.stop()
+	o.connection.OnBlob = o.metrics.onBlob()
+	b, err := o.connection.connect(ctx, roleWorker, o.name, log)
 	if err != nil {
 		return err
 	}
 	defer b.Close()
+	o.metrics.connected(b)
 	log.Info("worker ready", zap.String("name", o.name), zap.Int("threads", o.threads))
 	// The first signal, which ends ctx, only drains; the second ends the process.
-	err = worker.Run(context.WithoutCancel(ctx), ctx.Done(), worker.Config{
-		Bus: b, Name: o.name, Threads: o.threads, Models: new(worker.Models), CPU: cpuTime, Log: log,
-	})
+	config := worker.Config{Bus: b, Name: o.name, Threads: o.threads, Models: models, CPU: cpuTime, Log: log}
+	o.metrics.work(&config)
+	err = worker.Run(context.WithoutCancel(ctx), ctx.Done(), config)
 	if err == nil {
 		log.Info("drained")
 		return ErrDrained

@@ -1,0 +1,308 @@
+package deploy_test
+
+import (
+	"bytes"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// What we use of the types of Kubernetes. k8s.io/api weighs more than this whole
+// project; so the fields are here, and one that is misspelt, or not of its type,
+// is an error. A new field is added here after a look at the reference.
+type (
+	labels map[string]string
+
+	metadata struct {
+		Name        string
+		Labels      labels
+		Annotations labels
+	}
+	selector struct {
+		MatchLabels      labels `yaml:"matchLabels"`
+		MatchExpressions []struct {
+			Key      string
+			Operator string
+			Values   []string
+		} `yaml:"matchExpressions"`
+	}
+	keyRef struct {
+		Name string
+		Key  string
+	}
+	envVar struct {
+		Name      string
+		Value     string
+		ValueFrom struct {
+			FieldRef struct {
+				FieldPath string `yaml:"fieldPath"`
+			} `yaml:"fieldRef"`
+			ResourceFieldRef struct{ Resource string } `yaml:"resourceFieldRef"`
+			SecretKeyRef     keyRef                    `yaml:"secretKeyRef"`
+		} `yaml:"valueFrom"`
+	}
+	probe struct {
+		HTTPGet          struct{ Path, Port string } `yaml:"httpGet"`
+		PeriodSeconds    int                         `yaml:"periodSeconds"`
+		TimeoutSeconds   int                         `yaml:"timeoutSeconds"`
+		FailureThreshold int                         `yaml:"failureThreshold"`
+	}
+	amounts   struct{ CPU, Memory, Storage string }
+	container struct {
+		Name, Image   string
+		Command, Args []string
+		Ports         []struct {
+			Name          string
+			ContainerPort int `yaml:"containerPort"`
+		}
+		Env             []envVar
+		Resources       struct{ Limits, Requests amounts }
+		StartupProbe    *probe `yaml:"startupProbe"`
+		ReadinessProbe  *probe `yaml:"readinessProbe"`
+		LivenessProbe   *probe `yaml:"livenessProbe"`
+		SecurityContext struct {
+			AllowPrivilegeEscalation *bool `yaml:"allowPrivilegeEscalation"`
+			ReadOnlyRootFilesystem   *bool `yaml:"readOnlyRootFilesystem"`
+			Capabilities             struct{ Drop []string }
+		} `yaml:"securityContext"`
+		VolumeMounts []struct {
+			Name      string
+			MountPath string `yaml:"mountPath"`
+			ReadOnly  bool   `yaml:"readOnly"`
+		} `yaml:"volumeMounts"`
+	}
+	volume struct {
+		Name                  string
+		ConfigMap             struct{ Name string } `yaml:"configMap"`
+		EmptyDir              *struct{}             `yaml:"emptyDir"`
+		PersistentVolumeClaim struct {
+			ClaimName string `yaml:"claimName"`
+		} `yaml:"persistentVolumeClaim"`
+		Secret struct {
+			SecretName  string `yaml:"secretName"`
+			DefaultMode int    `yaml:"defaultMode"`
+		}
+	}
+	podSpec struct {
+		RestartPolicy                 string `yaml:"restartPolicy"`
+		AutomountServiceAccountToken  *bool  `yaml:"automountServiceAccountToken"`
+		EnableServiceLinks            *bool  `yaml:"enableServiceLinks"`
+		TerminationGracePeriodSeconds int    `yaml:"terminationGracePeriodSeconds"`
+		SecurityContext               struct {
+			RunAsNonRoot        *bool                 `yaml:"runAsNonRoot"`
+			RunAsUser           int                   `yaml:"runAsUser"`
+			RunAsGroup          int                   `yaml:"runAsGroup"`
+			FSGroup             int                   `yaml:"fsGroup"`
+			FSGroupChangePolicy string                `yaml:"fsGroupChangePolicy"`
+			SeccompProfile      struct{ Type string } `yaml:"seccompProfile"`
+		} `yaml:"securityContext"`
+		TopologySpreadConstraints []struct {
+			MaxSkew           int      `yaml:"maxSkew"`
+			TopologyKey       string   `yaml:"topologyKey"`
+			WhenUnsatisfiable string   `yaml:"whenUnsatisfiable"`
+			LabelSelector     selector `yaml:"labelSelector"`
+		} `yaml:"topologySpreadConstraints"`
+		Containers []container
+		Volumes    []volume
+	}
+	template struct {
+		Metadata metadata
+		Spec     podSpec
+	}
+	claimSpec struct {
+		AccessModes []string                   `yaml:"accessModes"`
+		Resources   struct{ Requests amounts } `yaml:"resources"`
+	}
+	jobSpec struct {
+		Completions             *int
+		Parallelism             *int
+		Suspend                 *bool
+		BackoffLimit            *int   `yaml:"backoffLimit"`
+		ActiveDeadlineSeconds   *int   `yaml:"activeDeadlineSeconds"`
+		TTLSecondsAfterFinished *int   `yaml:"ttlSecondsAfterFinished"`
+		PodReplacementPolicy    string `yaml:"podReplacementPolicy"`
+		PodFailurePolicy        struct {
+			Rules []struct {
+				Action      string
+				OnExitCodes struct {
+					ContainerName string `yaml:"containerName"`
+					Operator      string
+					Values        []int
+				} `yaml:"onExitCodes"`
+				OnPodConditions []struct{ Type, Status string } `yaml:"onPodConditions"`
+			}
+		} `yaml:"podFailurePolicy"`
+		Template template
+	}
+	peers struct {
+		From, To []struct {
+			PodSelector       *selector `yaml:"podSelector"`
+			NamespaceSelector *selector `yaml:"namespaceSelector"`
+		}
+		Ports []struct {
+			Protocol string
+			Port     int
+		}
+	}
+)
+
+// kinds are the documents that we have: apiVersion and kind, and the form.
+var kinds = map[string]func() any{
+	"v1 Service": of[struct {
+		ClusterIP                string `yaml:"clusterIP"`
+		PublishNotReadyAddresses bool   `yaml:"publishNotReadyAddresses"`
+		Selector                 labels
+		Ports                    []struct {
+			Name       string
+			Port       int
+			TargetPort string `yaml:"targetPort"`
+		}
+	}],
+	"v1 PersistentVolumeClaim": of[claimSpec],
+	"apps/v1 StatefulSet": of[struct {
+		ServiceName          string `yaml:"serviceName"`
+		Replicas             int
+		PodManagementPolicy  string `yaml:"podManagementPolicy"`
+		Selector             selector
+		Template             template
+		VolumeClaimTemplates []struct {
+			Metadata metadata
+			Spec     claimSpec
+		} `yaml:"volumeClaimTemplates"`
+	}],
+	"apps/v1 Deployment": of[struct {
+		Replicas int
+		Strategy struct{ Type string }
+		Selector selector
+		Template template
+	}],
+	"batch/v1 Job": of[jobSpec],
+	"batch/v1 CronJob": of[struct {
+		Schedule                   string
+		TimeZone                   string                 `yaml:"timeZone"`
+		ConcurrencyPolicy          string                 `yaml:"concurrencyPolicy"`
+		StartingDeadlineSeconds    int                    `yaml:"startingDeadlineSeconds"`
+		SuccessfulJobsHistoryLimit int                    `yaml:"successfulJobsHistoryLimit"`
+		FailedJobsHistoryLimit     int                    `yaml:"failedJobsHistoryLimit"`
+		JobTemplate                struct{ Spec jobSpec } `yaml:"jobTemplate"`
+	}],
+	"policy/v1 PodDisruptionBudget": of[struct {
+		MaxUnavailable int `yaml:"maxUnavailable"`
+		Selector       selector
+	}],
+	"networking.k8s.io/v1 NetworkPolicy": of[struct {
+		PodSelector     selector `yaml:"podSelector"`
+		PolicyTypes     []string `yaml:"policyTypes"`
+		Ingress, Egress []peers
+	}],
+}
+
+// manifest is a document of one kind.
+type manifest[spec any] struct {
+	APIVersion string `yaml:"apiVersion"`
+	Kind       string
+	Metadata   metadata
+	Spec       spec
+}
+
+func of[spec any]() any { return new(manifest[spec]) }
+
+func strictly(t *testing.T, d *document) error {
+	t.Helper()
+	body, err := yaml.Marshal(map[string]any(d.node))
+	if err != nil {
+		t.Fatal(err)
+	}
+	form := kinds[d.text("apiVersion")+" "+d.text("kind")]
+	if form == nil {
+		t.Fatalf("%s is of no known kind: %s", d.name(), d.text("apiVersion"))
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(body))
+	decoder.KnownFields(true)
+	return decoder.Decode(form())
+}
+
+// No field is misspelt, in the wrong place or of the wrong type.
+func TestStrict(t *testing.T) {
+	for _, d := range manifests(t) {
+		if d.text("kind") == "Kustomization" {
+			continue
+		}
+		if err := strictly(t, &d); err != nil {
+			t.Errorf("%s: %v", d.name(), err)
+		}
+	}
+}
+
+// TestStrict would notice.
+func TestStrictRefuses(t *testing.T) {
+	for _, bad := range []string{
+		"apiVersion: batch/v1\nkind: Job\nspec: {backofflimit: 3}",
+		"apiVersion: batch/v1\nkind: Job\nspec: {template: {spec: {restartPolicy: Never, container: []}}}",
+		"apiVersion: batch/v1\nkind: CronJob\nspec: {schedule: x, startingDeadlineSeconds: soon}",
+	} {
+		var n map[string]any
+		if err := yaml.Unmarshal([]byte(bad), &n); err != nil {
+			t.Fatal(err)
+		}
+		if err := strictly(t, &document{"test", n}); err == nil {
+			t.Errorf("%q passes", bad)
+		}
+	}
+}
+
+// What an API server refuses beyond types, as far as we use it.
+func TestValues(t *testing.T) {
+	allowed := map[string][]string{
+		"restartPolicy": {"Always", "Never"}, "concurrencyPolicy": {"Forbid"}, "podReplacementPolicy": {"Failed"}, "podManagementPolicy": {"Parallel"},
+		"action": {"Ignore", "FailJob"}, "whenUnsatisfiable": {"ScheduleAnyway"}, "fsGroupChangePolicy": {"OnRootMismatch"}, "protocol": {"TCP", "UDP"},
+		"operator": {"In"}, "clusterIP": {"None"},
+	}
+	// Minute, hour and the rest: numbers or stars.
+	cron := regexp.MustCompile(`^([0-5]?\d|\*) ([01]?\d|2[0-3]|\*) \S+ \S+ \S+$`)
+	var walk func(where string, v any)
+	walk = func(where string, v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			for key, value := range v {
+				if s, ok := value.(string); ok {
+					if want, known := allowed[key]; known && !slices.Contains(want, s) {
+						t.Errorf("%s: %s %q", where, key, s)
+					}
+					if key == "schedule" && !cron.MatchString(s) {
+						t.Errorf("%s: schedule %q", where, s)
+					}
+				}
+				walk(where+"."+key, value)
+			}
+		case []any:
+			for _, item := range v {
+				walk(where, item)
+			}
+		}
+	}
+	for _, d := range manifests(t) {
+		walk(d.name(), map[string]any(d.node))
+		// At most 63 of lower case, digits and dashes.
+		if name := d.text("metadata", "name"); d.text("kind") != "Kustomization" && !regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`).MatchString(name) {
+			t.Errorf("%s: name %q", d.file, name)
+		}
+		for _, c := range d.template().list("spec", "containers") {
+			mounted := map[string]bool{}
+			for _, v := range d.template().list("spec", "volumes") {
+				mounted[v.text("name")] = true
+			}
+			for _, v := range d.list("spec", "volumeClaimTemplates") {
+				mounted[v.text("metadata", "name")] = true
+			}
+			for _, m := range c.list("volumeMounts") {
+				if !mounted[m.text("name")] || !strings.HasPrefix(m.text("mountPath"), "/") {
+					t.Errorf("%s: mount %v", d.name(), m)
+				}
+			}
+		}
+	}
+}

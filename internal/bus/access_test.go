@@ -1,0 +1,242 @@
+package bus
+
+import (
+	"context"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nkeys"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"shaver/internal/fault"
+)
+
+const secret = "s3cret:of%the/test"
+
+func secretFile(t *testing.T, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "secret")
+	must(t, os.WriteFile(path, []byte(content), 0o600))
+	return path
+}
+
+// guarded starts a server that lets in whom options say.
+func guarded(t *testing.T, options *server.Options) string {
+	t.Helper()
+	options.Host, options.Port, options.NoSigs, options.NoLog = "127.0.0.1", server.RANDOM_PORT, true, true
+	ns, err := server.NewServer(options)
+	must(t, err)
+	ns.Start()
+	t.Cleanup(func() {
+		ns.Shutdown()
+		ns.WaitForShutdown()
+	})
+	if !ns.ReadyForConnections(10 * time.Second) {
+		t.Fatal("not ready")
+	}
+	return ns.Addr().String()
+}
+
+// withPassword is a server for the user me.
+func withPassword(t *testing.T) (host string) {
+	return guarded(t, &server.Options{Users: []*server.User{{Username: "me", Password: secret}}})
+}
+
+// journal is what a logger wrote. Safe for concurrent use.
+type journal struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
+}
+
+// await waits until the text is there.
+func (j *journal) await(t *testing.T, text string) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !strings.Contains(j.String(), text); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("no %q in the log %s", text, j)
+		}
+	}
+}
+
+func logged() (*zap.Logger, *journal) {
+	out := new(journal)
+	return zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(out), zapcore.DebugLevel)), out
+}
+
+// Every way to say who we are works, and no word of what is secret is logged.
+func TestAccess(t *testing.T) {
+	host := withPassword(t)
+	quoted := url.UserPassword("me", secret).String()
+	credsHost, creds := operated(t)
+	for name, c := range map[string]Config{
+		"user file":       {URL: "nats://" + host, Access: Access{UserFile: secretFile(t, "me:"+secret+"\n")}},
+		"address":         {URL: "nats://" + quoted + "@" + host},
+		"several servers": {URL: "nats://" + quoted + "@127.0.0.1:1, nats://" + quoted + "@" + host},
+		"credentials":     {URL: "nats://" + credsHost, Access: Access{Creds: creds}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log, out := logged()
+			c.Log, c.Name, c.Role = log, "test", "worker"
+			b := connect(t, c)
+			must(t, b.Ready())
+			b.Close()
+			if b.Ready() == nil {
+				t.Error("a closed connection is ready")
+			}
+			out.await(t, "connected to NATS")
+			out.await(t, "closed the connection")
+			seed, err := os.ReadFile(creds)
+			must(t, err)
+			wantNoSecret(t, out.String(), quoted, string(seed))
+		})
+	}
+}
+
+// wantNoSecret checks a text for what is secret, in every spelling.
+func wantNoSecret(t *testing.T, text string, more ...string) {
+	t.Helper()
+	for _, word := range append(more, secret, url.QueryEscape(secret), url.PathEscape(secret), "s3cret") {
+		if strings.Contains(text, word) {
+			t.Errorf("a secret was told: %s", text)
+		}
+	}
+}
+
+// operated is a server of operator mode, and the credentials file of a user.
+func operated(t *testing.T) (host, creds string) {
+	t.Helper()
+	pair := func(create func() (nkeys.KeyPair, error)) (nkeys.KeyPair, string) {
+		p, err := create()
+		must(t, err)
+		public, err := p.PublicKey()
+		must(t, err)
+		return p, public
+	}
+	operatorKey, operatorID := pair(nkeys.CreateOperator)
+	accountKey, accountID := pair(nkeys.CreateAccount)
+	userKey, userID := pair(nkeys.CreateUser)
+	operator, err := jwt.NewOperatorClaims(operatorID).Encode(operatorKey)
+	must(t, err)
+	trusted, err := jwt.DecodeOperatorClaims(operator)
+	must(t, err)
+	account, err := jwt.NewAccountClaims(accountID).Encode(operatorKey)
+	must(t, err)
+	user, err := jwt.NewUserClaims(userID).Encode(accountKey)
+	must(t, err)
+	seed, err := userKey.Seed()
+	must(t, err)
+	file, err := jwt.FormatUserConfig(user, seed)
+	must(t, err)
+	resolver := new(server.MemAccResolver)
+	must(t, resolver.Store(accountID, account))
+	return guarded(t, &server.Options{TrustedOperators: []*jwt.OperatorClaims{trusted}, AccountResolver: resolver}), secretFile(t, string(file))
+}
+
+// A password file may be replaced while we run: the next connection reads it.
+func TestUserFileIsReadAgain(t *testing.T) {
+	file := secretFile(t, "me:old")
+	options := func(password string) *server.Options {
+		return &server.Options{Users: []*server.User{{Username: "me", Password: password}}}
+	}
+	a := Access{UserFile: file}
+	b := connect(t, Config{URL: "nats://" + guarded(t, options("old")), Access: a})
+	b.Close()
+	must(t, os.WriteFile(file, []byte("me:new"), 0o600))
+	connect(t, Config{URL: "nats://" + guarded(t, options("new")), Access: a})
+}
+
+// A server that refuses us is an error soon, with no secret in it.
+func TestAccessRefused(t *testing.T) {
+	host := withPassword(t)
+	for name, c := range map[string]Config{
+		"nobody":         {URL: "nats://" + host},
+		"wrong password": {URL: "nats://" + host, Access: Access{UserFile: secretFile(t, "me:s3cret")}},
+		"in the address": {URL: "nats://me:s3cret@" + host},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			log, out := logged()
+			c.Log = log
+			b, err := Connect(ctx, c)
+			if err == nil {
+				b.Close()
+				t.Fatal("let in")
+			}
+			if ctx.Err() != nil || !strings.Contains(err.Error(), "Authorization") {
+				t.Errorf("error %v", err)
+			}
+			wantNoSecret(t, err.Error()+out.String())
+		})
+	}
+}
+
+func TestAccessFiles(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "missing")
+	junk := secretFile(t, "s3cret\nof two lines\n")
+	plain := "nats://127.0.0.1:1"
+	for name, test := range map[string]struct {
+		url         string
+		access      Access
+		usage, file bool
+	}{
+		"no creds":                {plain, Access{Creds: missing}, false, true},
+		"creds are none":          {plain, Access{Creds: junk}, false, true},
+		"a folder":                {plain, Access{Creds: t.TempDir()}, false, true},
+		"no nkey":                 {plain, Access{NKey: missing}, false, true},
+		"nkey is none":            {plain, Access{NKey: junk}, false, true},
+		"no user file":            {plain, Access{UserFile: missing}, false, true},
+		"user file is none":       {plain, Access{UserFile: junk}, false, true},
+		"no authority":            {plain, Access{TLSCA: missing}, false, true},
+		"authority is none":       {plain, Access{TLSCA: junk}, false, true},
+		"no certificate":          {plain, Access{TLSCert: missing, TLSKey: junk}, false, true},
+		"certificate is none":     {plain, Access{TLSCert: junk, TLSKey: junk}, false, true},
+		"certificate, no key":     {plain, Access{TLSCert: junk}, true, false},
+		"two of us":               {plain, Access{Creds: junk, NKey: junk}, true, false},
+		"also in the address":     {"nats://me:s3cret@h:1", Access{UserFile: junk}, true, false},
+		"scheme":                  {"http://me:s3cret@h:1", Access{}, true, false},
+		"password not encoded":    {"nats://me:s3cret /x@h:1", Access{}, true, false},
+		"password with a wrong %": {"nats://me:s3cret%zz@h:1", Access{}, true, false},
+		"no scheme":               {"me:s3cret%zz@h:1", Access{}, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer cancel()
+			b, err := Connect(ctx, Config{URL: test.url, Access: test.access})
+			if err == nil {
+				b.Close()
+				t.Fatal("taken")
+			}
+			if ctx.Err() != nil {
+				t.Fatalf("waited: %v", err)
+			}
+			wantNoSecret(t, err.Error())
+			if fault.IsUsage(err) != test.usage {
+				t.Errorf("usage %v: %v", !test.usage, err)
+			}
+			if test.file && !strings.Contains(err.Error(), os.TempDir()) {
+				t.Errorf("it names no file: %v", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,53 @@
+package bus
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// listening returns the addresses, in the kernel's spelling, on which this
+// process waits for TCP connections.
+func listening(t *testing.T) []string {
+	t.Helper()
+	mine := map[string]bool{}
+	files, err := os.ReadDir("/proc/self/fd")
+	must(t, err)
+	for _, f := range files {
+		if target, err := os.Readlink("/proc/self/fd/" + f.Name()); err == nil {
+			mine[target] = true
+		}
+	}
+	var all []string
+	for _, table := range []string{"tcp", "tcp6"} {
+		text, err := os.ReadFile("/proc/self/net/" + table)
+		if os.IsNotExist(err) {
+			continue
+		}
+		must(t, err)
+		for line := range strings.Lines(string(text)) {
+			column := strings.Fields(line)
+			if len(column) > 9 && column[3] == "0A" && mine[fmt.Sprintf("socket:[%s]", column[9])] {
+				all = append(all, column[1])
+			}
+		}
+	}
+	return all
+}
+
+// The embedded server has no socket unless it is asked for one.
+func TestNoListener(t *testing.T) {
+	if before := listening(t); len(before) != 0 {
+		t.Fatalf("listening before: %v", before)
+	}
+	s := startServer(t, ServerConfig{})
+	connect(t, Config{Server: s})
+	if found := listening(t); len(found) != 0 {
+		t.Errorf("the embedded server listens on %v", found)
+	}
+	startServer(t, ServerConfig{Listen: "127.0.0.1:0"})
+	if found := listening(t); len(found) != 1 || !strings.HasPrefix(found[0], "0100007F:") {
+		t.Errorf("asked for 127.0.0.1, the server listens on %v", found)
+	}
+}

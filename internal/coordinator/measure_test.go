@@ -1,0 +1,53 @@
+package coordinator_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"shaver/internal/coordinator"
+	"shaver/internal/shapley"
+)
+
+// What is measured is of the job that Run would run, and ends in time.
+func TestMeasure(t *testing.T) {
+	b := newBench(t)
+	for _, within := range []time.Duration{0, 200 * time.Millisecond} {
+		e, err := coordinator.Measure(t.Context(), b.config, 2, within)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Plan.Rows != 300 || e.Plan.RowsPerShard != 25 || e.PerSecond() <= 0 || e.SampleRows < 1 {
+			t.Errorf("within %v: %+v", within, e)
+		}
+		// 14 features, all of which occur in 300 rows; 8 columns at most.
+		if all := e.Distinct(300); all < 10 || all > 14 {
+			t.Errorf("%v features in all rows", all)
+		}
+		if small, large := e.PartialBytes(1), e.PartialBytes(300); small <= 0 || small >= large {
+			t.Errorf("partials of %d and %d bytes", small, large)
+		}
+		if e.ShardBytes(300) <= e.ShardBytes(25) || e.ModelBytes == 0 {
+			t.Errorf("shards of %d and %d bytes", e.ShardBytes(25), e.ShardBytes(300))
+		}
+	}
+}
+
+// A row that takes longer than there is time for: one is computed, not none.
+func TestMeasureSlowRows(t *testing.T) {
+	b := newBench(t)
+	b.config.Options = shapley.Options{Estimator: shapley.Permutation, Passes: 1 << 15, Seed: 1}
+	e, err := coordinator.Measure(t.Context(), b.config, 1, time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.SampleRows < 1 || e.SampleRows > 24 || e.SampleFeatures > 0 && e.SampleRows < 24 {
+		t.Errorf("%d rows, %d features", e.SampleRows, e.SampleFeatures)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := coordinator.Measure(ctx, b.config, 1, time.Minute); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}

@@ -1,0 +1,83 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"shaver/internal/fault"
+)
+
+// Server answers three questions on a port: /healthz, whether the process lives;
+// /readyz, whether it can do its work now; /metrics, what it did.
+type Server struct {
+	listener net.Listener
+	http     *http.Server
+	ended    chan struct{}
+	ready    atomic.Pointer[func() error]
+}
+
+// Serve begins to answer on address, HOST:PORT or :PORT; without a host it is
+// 127.0.0.1, so that only this machine can ask. Until SetReady the process is not
+// ready.
+func Serve(address string, s *Set) (*Server, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || port == "" {
+		return nil, fault.Usagef("address %q for metrics: expected HOST:PORT or :PORT", address)
+	}
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	listener, err := net.Listen("tcp", net.JoinHostPort(host, port))
+	if err != nil {
+		return nil, fmt.Errorf("listen for metrics: %w", err)
+	}
+	m := &Server{listener: listener, ended: make(chan struct{})}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if err := m.isReady(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	})
+	mux.Handle("GET /metrics", promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 2}))
+	m.http = &http.Server{
+		Handler: mux, ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+	}
+	go func() {
+		defer close(m.ended)
+		_ = m.http.Serve(listener) // Stop ends it
+	}()
+	return m, nil
+}
+
+// SetReady has /readyz ask f, from any goroutine.
+func (m *Server) SetReady(f func() error) { m.ready.Store(&f) }
+
+func (m *Server) isReady() error {
+	if f := m.ready.Load(); f != nil {
+		return (*f)()
+	}
+	return errors.New("starting")
+}
+
+// Addr returns where it answers.
+func (m *Server) Addr() string { return m.listener.Addr().String() }
+
+// Stop ends the answering, after a moment for answers under way.
+func (m *Server) Stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if m.http.Shutdown(ctx) != nil {
+		_ = m.http.Close()
+	}
+	<-m.ended
+}
