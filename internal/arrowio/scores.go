@@ -163,25 +163,11 @@ func ReadScores(r io.Reader) (fields []string, sizes []int, s *tally.Scores, met
 		return fail(err)
 	}
 	defer in.close()
-	for key, into := range map[string]any{keyFields: &fields, keySizes: &sizes} {
-		if err := json.Unmarshal([]byte(in.meta[key]), into); err != nil {
-			return fail(fault.Inputf("the metadata %q is not the array it should be: %w", key, err))
-		}
-	}
-	if err := checkSizes(fields, sizes); err != nil {
-		return fail(fault.Inputf("%w", err))
-	}
-	dim, err := in.integer(keyDim)
+	fields, sizes, dim, err := scoresHead(in)
 	if err != nil {
 		return fail(err)
 	}
-	if dim < 1 || dim > 1<<16 {
-		return fail(fault.Inputf("the metadata %q is %d, expected 1 to 65536", keyDim, dim))
-	}
-	if err := in.expect(scoresColumns(int(dim))...); err != nil {
-		return fail(err)
-	}
-	s = &tally.Scores{Dim: int(dim)}
+	s = &tally.Scores{Dim: dim}
 	at := place{}
 	for err == nil {
 		err = in.next(func(record arrow.Record) error { return appendScores(s, &at, fields, sizes, record) })
@@ -195,10 +181,46 @@ func ReadScores(r io.Reader) (fields []string, sizes []int, s *tally.Scores, met
 	if err := checkScores(fields, sizes, s); err != nil {
 		return fail(err)
 	}
-	for _, key := range scoresReserved {
-		delete(in.meta, key)
+	return fields, sizes, s, otherMeta(in), nil
+}
+
+// ReadScoresHead reads what stands before the scores, and not them: fields, sizes,
+// columns, and the metadata of WriteScores.
+func ReadScoresHead(r io.Reader) (fields []string, sizes []int, dim int, meta map[string]string, err error) {
+	in, err := newReader(r, ScoresVersion, false)
+	if err != nil {
+		return nil, nil, 0, nil, err
 	}
-	return fields, sizes, s, in.meta, nil
+	defer in.close()
+	fields, sizes, dim, err = scoresHead(in)
+	return fields, sizes, dim, otherMeta(in), err
+}
+
+func otherMeta(in *reader) map[string]string {
+	meta := maps.Clone(in.meta)
+	for _, key := range scoresReserved {
+		delete(meta, key)
+	}
+	return meta
+}
+
+func scoresHead(in *reader) (fields []string, sizes []int, dim int, err error) {
+	for key, into := range map[string]any{keyFields: &fields, keySizes: &sizes} {
+		if err := json.Unmarshal([]byte(in.meta[key]), into); err != nil {
+			return nil, nil, 0, fault.Inputf("the metadata %q is not the array it should be: %w", key, err)
+		}
+	}
+	if err := checkSizes(fields, sizes); err != nil {
+		return nil, nil, 0, fault.Inputf("%w", err)
+	}
+	d, err := in.integer(keyDim)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	if d < 1 || d > 1<<16 {
+		return nil, nil, 0, fault.Inputf("the metadata %q is %d, expected 1 to 65536", keyDim, d)
+	}
+	return fields, sizes, int(d), in.expect(scoresColumns(int(d))...)
 }
 
 // appendScores adds one batch, and checks that it goes on where at is.

@@ -168,7 +168,7 @@ func (r *run) finish(ctx context.Context) error {
 // existing returns the job's scores if they are at Out, all of them, and deletes
 // what is left of a job that could not do so itself.
 func (r *run) existing(ctx context.Context) (*Outcome, error) {
-	file, err := scores.Read(r.Out)
+	file, err := scores.ReadHead(r.Out)
 	if err != nil || file.Spec.ID() != r.id || file.QuarantinedRows > 0 {
 		return nil, nil
 	}

@@ -27,6 +27,7 @@ const (
 	quietAfter = 10 * time.Second // without an event the coordinator looks what is stored
 	logEvery   = 30 * time.Second // while no result comes
 	saveEvery  = 30 * time.Second
+	tellEvery  = 5 * time.Second // while a checkpoint is stored
 	briefly    = 4 * time.Second // for what can wait until the next tick
 )
 
@@ -378,10 +379,21 @@ func (r *run) save(ctx context.Context) (end job.Action, err error) {
 
 // store stores the sums under a checkpoint's name.
 func (r *run) store(ctx context.Context, epoch, number int64) (job.Blob, error) {
+	told := time.Now()
 	return r.bus.PutFrom(ctx, bus.CheckpointName(r.id, epoch, number), func(w io.Writer) error {
-		return r.write(w, r.id, &r.plan)
+		return r.write(writerFunc(func(p []byte) (int, error) {
+			if time.Since(told) >= tellEvery { // it is large: somebody may take us for dead
+				told = time.Now()
+				r.tell(ctx, bus.Running, "its checkpoint")
+			}
+			return w.Write(p)
+		}), r.id, &r.plan)
 	}, nil)
 }
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 // load reads a checkpoint.
 func (r *run) load(ctx context.Context, blob job.Blob, features, dim int) (m *merged, err error) {

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"bytes"
+	"io"
 	"math"
 	"os"
 	"reflect"
@@ -131,7 +132,7 @@ func TestSizeOfKDD(t *testing.T) {
 		r.shards.Add(int(seed))
 	}
 	begun := time.Now()
-	blob, err := r.store(t.Context(), 1, 1)
+	blob, err := b.PutFrom(t.Context(), bus.CheckpointName(testJob, 1, 1), func(w io.Writer) error { return r.write(w, testJob, &testPlan) }, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
