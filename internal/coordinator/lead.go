@@ -312,6 +312,7 @@ func (r *run) merge(ctx context.Context, result job.Result) (end job.Action, err
 	r.cpu += result.CPU
 	r.shards.Add(result.Shard)
 	r.meter.add(&result, time.Now())
+	r.log.Debug("merged", zap.Int("shard", result.Shard))
 	if r.OnMerged != nil {
 		r.OnMerged(r.sums.Rows())
 	}
