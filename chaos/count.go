@@ -60,6 +60,7 @@ func (w *watcher) line(text []byte) {
 	var entry struct {
 		Message string `json:"msg"`
 		Try     int    `json:"try"`
+		Why     string `json:"why"`
 	}
 	if json.Unmarshal(text, &entry) != nil {
 		return
@@ -77,7 +78,11 @@ func (w *watcher) line(text []byte) {
 	case "another worker was faster", "ignored":
 		w.counts.Duplicates++
 	case "result thrown away":
-		w.counts.Thrown++
+		if entry.Why == "the shard is in the checkpoint" {
+			w.counts.Duplicates++
+		} else {
+			w.counts.Thrown++
+		}
 	case "lease lost: another worker may compute the task too":
 		w.counts.Leases++
 	case "resumed":

@@ -47,7 +47,7 @@ func newFixture(ctx context.Context, dir, bin string, work time.Duration) (*fixt
 	if err := quietly(exec.CommandContext(ctx, f.program("shaver"), "quickstart", "--rows", strconv.Itoa(rows), "--out", f.data)); err != nil {
 		return nil, err
 	}
-	const few = 8
+	const few = 32 // enough that the program's start counts little
 	f.passes = few
 	cpu, err := f.score(ctx, "sample.arrow")
 	if err != nil {

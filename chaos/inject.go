@@ -147,25 +147,27 @@ func (r *run) pause(faulting context.Context, s *slot, f fault) (bool, error) {
 func (r *run) fillStream(ctx, faulting context.Context, f fault) (bool, error) {
 	r.quota.Lock()
 	defer r.quota.Unlock()
-	set := func(room int64) error {
-		return again(ctx, func(ctx context.Context) error {
+	set := func(room int64) (there bool, err error) {
+		err = again(ctx, func(ctx context.Context) error {
 			err := r.store.quota(ctx, room)
-			if errors.Is(err, errNothing) {
-				return nil
+			if there = !errors.Is(err, errNothing); there {
+				return err
 			}
-			return err
+			return nil
 		})
+		return there, err
 	}
 	if faulting.Err() != nil {
 		return false, nil
 	}
-	if err := set(1 + int64(f.Pick%(64<<10))); err != nil {
+	if there, err := set(1 + int64(f.Pick%(64<<10))); err != nil || !there {
 		return false, err
 	}
 	r.diary.note("%s: for %v", f.Kind, f.Length)
 	wait(faulting, f.Length)
 	r.diary.note("%s: room again", f.Kind)
-	return true, set(0)
+	_, err := set(0)
+	return true, err
 }
 
 // fillNode starts a node again on a disk without room, and gives it room later

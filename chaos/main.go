@@ -39,7 +39,7 @@ func main() {
 	flag.IntVar(&o.choice.nodes, "nodes", 0, "NATS nodes, 1 or 3 (default drawn)")
 	flag.IntVar(&o.choice.budget, "faults", 10, "faults a run; those after the job's end do not happen")
 	only := flag.String("only", "", "draw only these faults, separated by commas: "+kindNames())
-	flag.DurationVar(&o.work, "work", 8*time.Second, "how long the job takes the workers without faults")
+	flag.DurationVar(&o.work, "work", 10*time.Second, "how long the job takes the workers without faults")
 	flag.DurationVar(&o.limit, "limit", 3*time.Minute, "a run that takes longer hangs, and has failed")
 	flag.StringVar(&o.bin, "bin", "", "folder of programs to test (default built from this tree)")
 	flag.StringVar(&o.out, "o", "", "file for the results in JSON")

@@ -54,7 +54,7 @@ func (n *node) configure(room int64) error {
 		// Clients know no way but the one through their link.
 		fmt.Fprintf(&b, "cluster { name: chaos, listen: %q, no_advertise: true, routes: [", n.route)
 		for _, route := range n.routes {
-			fmt.Fprintf(&b, " %q", "nats-route://"+route)
+			fmt.Fprintf(&b, " %q,", "nats-route://"+route)
 		}
 		b.WriteString(" ] }\n")
 	}

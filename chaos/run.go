@@ -343,7 +343,7 @@ func (r *run) lastWords() string {
 		}
 		fmt.Fprintf(&b, "-- %s:\n", p.name)
 		for _, line := range p.tail() {
-			fmt.Fprintf(&b, "   %s\n", line)
+			fmt.Fprintf(&b, "   %s\n", line[:min(len(line), 400)])
 		}
 	}
 	return b.String()
