@@ -214,7 +214,7 @@ func TestRefuse(t *testing.T) {
 	}
 	task := func() map[string]any {
 		return map[string]any{"job": digest[:20], "shard": 0, "spec": spec(), "rows": 1,
-			"data": blob("shard/" + digest[:20] + "/0"), "model": blob("model/" + digest), "baseline": blob("baseline/" + digest)}
+			"data": blob("shard/" + digest[:20] + "/0"), "model": blob("model/" + digest), "baseline": blob("baseline/" + digest[:20])}
 	}
 	for _, c := range []struct {
 		name   string

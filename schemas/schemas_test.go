@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
@@ -181,8 +182,16 @@ func (w *walker) compare(at string, schema map[string]any, of reflect.Type) {
 	}
 	if of.Kind() == reflect.Pointer {
 		of = of.Elem()
+		if choices, ok := schema["anyOf"].([]any); ok && len(choices) == 2 { // or null
+			schema = choices[1].(map[string]any)
+			w.compare(at, schema, of)
+			return
+		}
 	}
 	want := kindOf(of)
+	if of == reflect.TypeFor[time.Time]() {
+		want = "string"
+	}
 	if got := typeOf(schema); got != want {
 		w.t.Errorf("%s has the type %q in the schema, %q in the code (%v)", at, got, want, of)
 		return

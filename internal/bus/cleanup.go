@@ -240,3 +240,17 @@ func (b *Bus) owners(ctx context.Context) (owners, models map[string]bool, err e
 	}
 	return owners, models, err
 }
+
+// Stored returns the subjects that hold messages, of all streams, and how many.
+// There is none while no job is stored.
+func (b *Bus) Stored(ctx context.Context) (map[string]uint64, error) {
+	all := map[string]uint64{}
+	for _, stream := range []string{tasksStream, resultsStream, quarantineStream, blobStream, jobStream} {
+		held, err := b.subjects(ctx, "list what is stored", stream, ">")
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(all, held)
+	}
+	return all, nil
+}

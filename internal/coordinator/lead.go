@@ -47,11 +47,9 @@ func (r *run) resume(ctx context.Context) error {
 	stored := r.claim.Lead.Checkpoint
 	if stored != nil {
 		begun := time.Now()
-		err := r.bus.GetInto(ctx, *stored, maxSumsBytes, func(in io.Reader) (err error) {
-			r.merged = nil // one copy at a time
-			r.merged, err = readMerged(in, r.id, features, dim, &r.plan)
-			return err
-		})
+		r.merged = nil // one copy at a time
+		var err error
+		r.merged, err = r.load(ctx, *stored, features, dim)
 		switch {
 		case errors.Is(err, bus.ErrNotFound) || fault.IsInput(err):
 			r.log.Warn("the checkpoint is lost: the job begins again", zap.Error(err))
@@ -163,7 +161,9 @@ func (r *run) loop(ctx context.Context, events <-chan bus.Event, published <-cha
 			end, err = r.step(ctx, job.Published{Shard: index})
 		case e := <-events:
 			r.pace.heard = time.Now()
-			end, err = r.step(ctx, r.eventOf(e))
+			if end, err = r.step(ctx, r.eventOf(e)); end == nil && err == nil {
+				end, err = r.due(ctx)
+			}
 		case <-tick.C:
 			end, err = r.tick(ctx)
 		}
@@ -191,16 +191,10 @@ func (r *run) tick(ctx context.Context) (end job.Action, err error) {
 	if cancelled, err := r.bus.IsCancelled(short, r.id); err == nil && cancelled {
 		return r.step(ctx, job.Cancelled{})
 	}
-	every := r.SaveEvery
-	if every == 0 {
-		every = saveEvery
+	if end, err = r.due(ctx); end != nil || err != nil {
+		return end, err
 	}
 	now := time.Now()
-	if now.Sub(r.pace.saved) >= max(every, 20*r.pace.took) {
-		if end, err = r.step(ctx, job.Due{}); end != nil || err != nil {
-			return end, err
-		}
-	}
 	quiet := now.Sub(r.pace.heard) >= quietAfter && now.Sub(r.pace.looked) >= quietAfter
 	if quiet || len(r.machine.Quarantined()) > 0 { // which may be put back
 		if end, err = r.look(ctx); end != nil || err != nil {
@@ -219,6 +213,18 @@ func (r *run) tick(ctx context.Context) (end job.Action, err error) {
 	}
 	r.tell(ctx, state, fmt.Sprintf("results of %d tasks, from workers with kernel %s", c.Open, r.spec.Kernel))
 	return nil, nil
+}
+
+// due has a checkpoint made when it is time.
+func (r *run) due(ctx context.Context) (end job.Action, err error) {
+	every := r.SaveEvery
+	if every == 0 {
+		every = saveEvery
+	}
+	if time.Since(r.pace.saved) < max(every, 20*r.pace.took) {
+		return nil, nil
+	}
+	return r.step(ctx, job.Due{})
 }
 
 // look tells the machine what is stored.
@@ -345,9 +351,7 @@ func (r *run) save(ctx context.Context) (end job.Action, err error) {
 	var blob job.Blob
 	for {
 		number++
-		blob, err = r.bus.PutFrom(ctx, bus.CheckpointName(r.id, r.claim.Lead.Epoch, number), func(w io.Writer) error {
-			return r.write(w, r.id, &r.plan)
-		}, nil)
+		blob, err = r.store(ctx, r.claim.Lead.Epoch, number)
 		if !errors.Is(err, bus.ErrConflict) { // else of a life before this one
 			break
 		}
@@ -366,6 +370,23 @@ func (r *run) save(ctx context.Context) (end job.Action, err error) {
 	r.meter.saved = now
 	r.log.Debug("checkpoint", zap.Int("shards", r.shards.Len()), zap.Int64("bytes", blob.Bytes), zap.Duration("took", r.pace.took))
 	return r.step(ctx, job.Saved{})
+}
+
+// store stores the sums under a checkpoint's name.
+func (r *run) store(ctx context.Context, epoch, number int64) (job.Blob, error) {
+	return r.bus.PutFrom(ctx, bus.CheckpointName(r.id, epoch, number), func(w io.Writer) error {
+		return r.write(w, r.id, &r.plan)
+	}, nil)
+}
+
+// load reads a checkpoint.
+func (r *run) load(ctx context.Context, blob job.Blob, features, dim int) (m *merged, err error) {
+	err = r.bus.GetInto(ctx, blob, maxSumsBytes, func(in io.Reader) (err error) {
+		m = nil
+		m, err = readMerged(in, r.id, features, dim, &r.plan)
+		return err
+	})
+	return m, err
 }
 
 // tell stores the job's progress, if that can be done at once.

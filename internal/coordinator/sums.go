@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -28,35 +27,34 @@ func newMerged(features, dim, shards int) *merged {
 }
 
 // The form of a checkpoint: the magic text; the length of the header as a uint32
-// and the header, in JSON; counts, sums and squares; the carries of sums and of
-// squares as pairs of entry and multiple of 2^64. Everything is an int64,
-// little-endian.
+// and the header, in JSON; the count of each feature; of each feature d sums and
+// then d squares; and as pairs the cells of those that left int64, and the
+// multiples of 2^64 to add. Everything is an int64, little-endian.
 const (
 	sumsMagic = "shaver.checkpoint/1\n"
 	maxHeader = 16 << 20
 )
 
 type sumsHeader struct {
-	Job         string         `json:"job"`
-	Features    int            `json:"features"`
-	Dim         int            `json:"dim"`
-	ShardCount  int            `json:"shard_count"`
-	Shards      job.Shards     `json:"shards"` // a bit each, in base64
-	Rows        int64          `json:"rows"`
-	LossFull    [2]int64       `json:"loss_full"`  // multiple of 2^64, and what is added to it
-	LossEmpty   [2]int64       `json:"loss_empty"` // the same
-	CarrySum    int            `json:"carry_sum"`  // number of carries
-	CarrySquare int            `json:"carry_square"`
-	Workers     map[string]int `json:"workers"`
-	CPU         float64        `json:"cpu"`
+	Job        string         `json:"job"`
+	Features   int            `json:"features"`
+	Dim        int            `json:"dim"`
+	ShardCount int            `json:"shard_count"`
+	Shards     job.Shards     `json:"shards"` // a bit each, in base64
+	Rows       int64          `json:"rows"`
+	LossFull   [2]int64       `json:"loss_full"`  // multiple of 2^64, and what is added to it
+	LossEmpty  [2]int64       `json:"loss_empty"` // the same
+	Carries    int            `json:"carries"`    // number of pairs
+	Workers    map[string]int `json:"workers"`
+	CPU        float64        `json:"cpu"`
 }
 
 // write writes the checkpoint of a job to w. It holds no copy of the sums.
 func (m *merged) write(w io.Writer, id string, plan *job.Plan) error {
 	s := m.sums.State()
 	header, err := json.Marshal(sumsHeader{
-		Job: id, Features: len(s.Count), Dim: len(s.Sum) / len(s.Count), ShardCount: plan.Shards(), Shards: m.shards, Rows: s.Rows, LossFull: s.LossFull,
-		LossEmpty: s.LossEmpty, CarrySum: len(s.CarrySum), CarrySquare: len(s.CarrySquare), Workers: m.workers, CPU: m.cpu,
+		Job: id, Features: len(s.Count), Dim: len(s.Cells) / 2 / len(s.Count), ShardCount: plan.Shards(), Shards: m.shards, Rows: s.Rows, LossFull: s.LossFull,
+		LossEmpty: s.LossEmpty, Carries: len(s.Carries), Workers: m.workers, CPU: m.cpu,
 	})
 	if err != nil {
 		return err
@@ -64,7 +62,7 @@ func (m *merged) write(w io.Writer, id string, plan *job.Plan) error {
 	if _, err := w.Write(slices.Concat([]byte(sumsMagic), binary.LittleEndian.AppendUint32(nil, uint32(len(header))), header)); err != nil {
 		return err
 	}
-	for _, values := range [][]int64{s.Count, s.Sum, s.Square, pairs(s.CarrySum), pairs(s.CarrySquare)} {
+	for _, values := range [][]int64{s.Count, s.Cells, pairs(s.Carries)} {
 		if err := writeInts(w, values); err != nil {
 			return err
 		}
@@ -129,8 +127,8 @@ func readMerged(r io.Reader, id string, features, dim int, plan *job.Plan) (*mer
 		return nil, fault.Inputf("not a checkpoint of this program")
 	}
 	var text bytes.Buffer
-	if n, err := io.Copy(&text, io.LimitReader(r, int64(length))); err != nil || n < int64(length) {
-		return nil, short(errors.Join(err, io.ErrUnexpectedEOF))
+	if _, err := io.CopyN(&text, r, int64(length)); err != nil {
+		return nil, short(err)
 	}
 	var h sumsHeader
 	d := json.NewDecoder(&text)
@@ -146,13 +144,13 @@ func readMerged(r io.Reader, id string, features, dim int, plan *job.Plan) (*mer
 	maps.Copy(m.workers, h.Workers)
 	m.cpu = h.CPU
 	s := m.sums.State()
-	for _, into := range [][]int64{s.Count, s.Sum, s.Square} {
+	for _, into := range [][]int64{s.Count, s.Cells} {
 		if err := readInts(r, into); err != nil {
 			return nil, err
 		}
 	}
 	s.Rows, s.LossFull, s.LossEmpty = h.Rows, h.LossFull, h.LossEmpty
-	if err := errors.Join(readCarries(r, h.CarrySum, s.CarrySum), readCarries(r, h.CarrySquare, s.CarrySquare)); err != nil {
+	if err := readCarries(r, h.Carries, s.Carries); err != nil {
 		return nil, err
 	}
 	if n, err := io.ReadFull(r, head[:1]); n != 0 || err != io.EOF {
@@ -172,8 +170,8 @@ func (h *sumsHeader) check(id string, features, dim int, plan *job.Plan) error {
 		return fmt.Errorf("of a table of %d x %d, expected %d x %d", h.Features, h.Dim, features, dim)
 	case h.ShardCount != plan.Shards() || len(h.Shards) != len(job.NewShards(h.ShardCount)):
 		return fmt.Errorf("of %d shards, expected %d", h.ShardCount, plan.Shards())
-	case h.CarrySum < 0 || h.CarrySquare < 0 || h.CarrySum > features*dim || h.CarrySquare > features*dim:
-		return fmt.Errorf("%d and %d carries of %d entries", h.CarrySum, h.CarrySquare, features*dim)
+	case h.Carries < 0 || h.Carries > 2*features*dim:
+		return fmt.Errorf("%d carries of %d cells", h.Carries, 2*features*dim)
 	case !(h.CPU >= 0):
 		return fmt.Errorf("%v core-seconds", h.CPU)
 	}
@@ -197,7 +195,7 @@ func readCarries(r io.Reader, n int, into map[int]int64) error {
 			return err
 		}
 		if _, twice := into[int(pair[0])]; twice {
-			return fault.Inputf("the checkpoint has two carries for entry %d", pair[0])
+			return fault.Inputf("the checkpoint has two carries for cell %d", pair[0])
 		}
 		into[int(pair[0])] = pair[1]
 	}
