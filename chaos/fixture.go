@@ -38,7 +38,7 @@ func newFixture(ctx context.Context, dir, bin string, work time.Duration) (*fixt
 	f := &fixture{bin: bin, data: filepath.Join(dir, "data")}
 	if f.bin == "" {
 		f.bin = filepath.Join(dir, "bin")
-		build := exec.CommandContext(ctx, "go", "build", "-o", f.bin+string(filepath.Separator), "./cmd/shaver", "./cmd/coordinator", "./cmd/worker", natsServer)
+		build := exec.CommandContext(ctx, "go", "build", "-o", f.bin+string(filepath.Separator), "shaver/cmd/shaver", "shaver/cmd/coordinator", "shaver/cmd/worker", natsServer)
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if err := quietly(build); err != nil {
 			return nil, err
