@@ -5,9 +5,12 @@ package coordinator
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"go.uber.org/zap"
@@ -243,10 +246,10 @@ func (r *run) submit(ctx context.Context) error {
 		if err := r.bus.Settle(ctx, r.id); err != nil {
 			return err
 		}
-		if err := r.register(ctx); err != nil {
+		var err error
+		if r.plan, err = r.register(ctx); err != nil {
 			return err
 		}
-		var err error
 		if r.claim, err = r.bus.Claim(ctx, r.id); err != nil {
 			return err
 		}
@@ -258,38 +261,52 @@ func (r *run) submit(ctx context.Context) error {
 		}
 	}
 	r.log.Debug("claimed", zap.Int64("epoch", r.claim.Lead.Epoch))
+	sum := sha256.Sum256(shapley.EncodeBaseline(r.baseline))
+	r.modelBlob = job.Blob{Name: bus.ModelName(r.spec.Model), Bytes: r.Config.Checkpoint.Size(), SHA256: r.spec.Model}
+	r.baselineBlob = job.Blob{Name: bus.BaselineName(r.id), Bytes: int64(4 * len(r.baseline)), SHA256: hex.EncodeToString(sum[:])}
 	return r.supply(ctx)
 }
 
-// register stores the specification, unless it is there, and takes its plan.
-func (r *run) register(ctx context.Context) error {
+// register stores the specification and the plan, unless they are there, and
+// returns the plan that is.
+func (r *run) register(ctx context.Context) (job.Plan, error) {
 	ours, err := json.Marshal(job.Submission{Spec: r.spec, Plan: r.plan})
 	if err != nil {
-		return err
+		return job.Plan{}, err
 	}
 	stored, err := r.bus.CreateSpec(ctx, r.id, ours)
 	if err != nil {
-		return err
+		return job.Plan{}, err
 	}
 	var s job.Submission
 	if err := json.Unmarshal(stored, &s); err != nil || s.Spec.ID() != r.id || s.Plan.Rows != r.plan.Rows || s.Plan.RowsPerShard < 1 {
-		return fmt.Errorf("job %s: what is stored as its specification is not one", r.id)
+		return job.Plan{}, fmt.Errorf("job %s: what is stored as its specification is not one", r.id)
 	}
-	r.plan = s.Plan
-	return nil
+	return s.Plan, nil
 }
 
-// supply stores what all tasks need, and the specification: a cleanup of an
-// earlier coordinator that was slow may delete them under our hands.
+// supply stores what all tasks need, and the specification, unless they are
+// there: a cleanup of an earlier coordinator that was slow may delete them under
+// our hands.
 func (r *run) supply(ctx context.Context) error {
-	if err := r.register(ctx); err != nil {
+	plan, err := r.register(ctx)
+	if err != nil {
 		return err
 	}
-	var err error
-	if r.modelBlob, err = r.bus.Put(ctx, bus.ModelName(r.spec.Model), r.Config.Checkpoint.Canonical()); err != nil {
+	if plan != r.plan {
+		return fmt.Errorf("job %s: it was begun anew with other shards: %w", r.id, bus.ErrFenced)
+	}
+	_, err = r.bus.PutFrom(ctx, r.modelBlob.Name, func(w io.Writer) error {
+		_, err := r.Config.Checkpoint.WriteTo(w)
+		return err
+	}, &r.modelBlob)
+	if err != nil {
 		return err
 	}
-	r.baselineBlob, err = r.bus.Put(ctx, bus.BaselineName(r.id), shapley.EncodeBaseline(r.baseline))
+	_, err = r.bus.PutFrom(ctx, r.baselineBlob.Name, func(w io.Writer) error {
+		_, err := w.Write(shapley.EncodeBaseline(r.baseline))
+		return err
+	}, &r.baselineBlob)
 	return err
 }
 
