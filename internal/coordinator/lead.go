@@ -161,6 +161,11 @@ func (r *run) loop(ctx context.Context, events <-chan bus.Event, published <-cha
 			end, err = r.step(ctx, job.Published{Shard: index})
 		case e := <-events:
 			r.pace.heard = time.Now()
+			if e.Quarantine != nil && e.Quarantine.Lost { // whoever saw that has deleted it
+				if err := r.supply(ctx); err != nil {
+					return nil, err
+				}
+			}
 			if end, err = r.step(ctx, r.eventOf(e)); end == nil && err == nil {
 				end, err = r.due(ctx)
 			}

@@ -1,12 +1,9 @@
 package worker
 
 import (
-	"context"
 	"sync"
 
-	"shaver/internal/bus"
 	"shaver/internal/checkpoint"
-	"shaver/internal/job"
 	"shaver/internal/model"
 )
 
@@ -18,18 +15,19 @@ type Models struct {
 	model  *model.Model
 }
 
-// get returns the model of a blob, fetching it if it is another than the last.
-func (s *Models) get(ctx context.Context, b *bus.Bus, blob job.Blob) (*model.Model, error) {
+// get returns the model of a digest; fetch reads it if it is another than the
+// last.
+func (s *Models) get(digest string, fetch func() ([]byte, error)) (*model.Model, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.digest == blob.SHA256 {
+	if s.digest == digest {
 		return s.model, nil
 	}
-	data, err := b.Get(ctx, blob, maxModelBytes)
+	data, err := fetch()
 	if err != nil {
 		return nil, err
 	}
-	ck, err := checkpoint.Parse(blob.Name, data)
+	ck, err := checkpoint.Parse("model "+digest, data)
 	if err != nil {
 		return nil, err
 	}
@@ -37,6 +35,6 @@ func (s *Models) get(ctx context.Context, b *bus.Bus, blob job.Blob) (*model.Mod
 	if err != nil {
 		return nil, err
 	}
-	s.digest, s.model = blob.SHA256, m
+	s.digest, s.model = digest, m
 	return m, nil
 }

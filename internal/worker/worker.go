@@ -94,17 +94,57 @@ func (c *Config) task(ctx context.Context, d *bus.Delivery) error {
 	case ctx.Err() != nil:
 		release(d, 0)
 		return ctx.Err()
+	case errors.Is(err, errLost):
+		log.Warn("the task waits for what it needs", zap.Error(err))
+		c.aside(ctx, d, log, d.Lost(ctx, err.Error()))
+		return nil
 	case fault.IsInput(err) || d.Last():
 		log.Error("task set aside", zap.Error(err))
-		if err := d.Quarantine(ctx, err.Error(), fault.IsInput(err)); err != nil {
-			log.Warn("cannot set the task aside: it comes again", zap.Error(err))
-		}
+		c.aside(ctx, d, log, d.Quarantine(ctx, err.Error(), fault.IsInput(err)))
 		return nil
 	default:
 		log.Warn("task failed, it will be tried again", zap.Error(err))
 		release(d, time.Second)
 		return nil
 	}
+}
+
+// aside looks after a task that was set aside, or was not: err says so. What is
+// stored of a job that is over would stay for ever.
+func (c *Config) aside(ctx context.Context, d *bus.Delivery, log *zap.Logger, err error) {
+	if err != nil {
+		log.Warn("cannot set the task aside: it comes again", zap.Error(err))
+	}
+	open, err := c.open(ctx, d.Task.Job, 0)
+	if err == nil && !open {
+		err = c.Bus.DeleteQuarantine(ctx, d.Task.Job, d.Task.Shard)
+	}
+	if err != nil {
+		log.Warn("a quarantine may stay though its job is over", zap.Error(err))
+	}
+}
+
+// errLost says that a blob which a task needs is missing or corrupt.
+var errLost = errors.New("it has to be stored again")
+
+// get reads a blob that a task needs. One that is corrupt is deleted, so that the
+// coordinator can store it again: that is errLost, and no bad input.
+func (c *Config) get(ctx context.Context, t *job.Task, blob job.Blob, limit int64) ([]byte, error) {
+	data, err := c.Bus.Get(ctx, blob, limit)
+	if !errors.Is(err, bus.ErrCorrupt) && !errors.Is(err, bus.ErrNotFound) {
+		return data, err
+	}
+	if open, err := c.open(ctx, t.Job, 0); err != nil {
+		return nil, err
+	} else if !open {
+		return nil, errOver
+	}
+	if errors.Is(err, bus.ErrCorrupt) {
+		if err := c.Bus.Delete(ctx, blob.Name); err != nil {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("%w: %v", errLost, err)
 }
 
 // release gives a task back, unless the lease is in doubt. The worker may be
@@ -157,7 +197,7 @@ func (c *Config) compute(ctx context.Context, d *bus.Delivery, steps *atomic.Int
 		return err
 	}
 	steps.Add(1)
-	data, err := c.Bus.Get(ctx, t.Data, maxShardBytes)
+	data, err := c.get(ctx, t, t.Data, maxShardBytes)
 	if err != nil {
 		return err
 	}
@@ -239,11 +279,13 @@ func (c *Config) open(ctx context.Context, id string, within time.Duration) (boo
 
 // game fetches the model and the baseline of a task.
 func (c *Config) game(ctx context.Context, t *job.Task) (shapley.Game, error) {
-	m, err := c.Models.get(ctx, c.Bus, t.Model)
+	m, err := c.Models.get(t.Model.SHA256, func() ([]byte, error) {
+		return c.get(ctx, t, t.Model, maxModelBytes)
+	})
 	if err != nil {
 		return shapley.Game{}, err
 	}
-	data, err := c.Bus.Get(ctx, t.Baseline, maxShardBytes)
+	data, err := c.get(ctx, t, t.Baseline, maxShardBytes)
 	if err != nil {
 		return shapley.Game{}, err
 	}
