@@ -117,6 +117,7 @@ func (r *run) term(ctx, faulting context.Context, s *slot, f fault) (bool, error
 		return false, nil
 	}
 	r.diary.note("%s: %s", f.Kind, l.name)
+	<-l.said // before it listens for signals they have their usual effect
 	l.wanted.Store(true)
 	l.term()
 	if err := r.drained(ctx, l); err != nil {

@@ -19,6 +19,7 @@ type process struct {
 	cmd  *exec.Cmd
 	born time.Time
 	done chan struct{} // closed when it has ended and all its output is here
+	said chan struct{} // closed when it has written a line, or ended
 
 	mu   sync.Mutex
 	last []string // its last lines
@@ -34,7 +35,7 @@ func start(dir, name string, line func(text []byte), program string, args ...str
 	if err != nil {
 		return nil, err
 	}
-	p := &process{name: name, cmd: exec.Command(program, args...), born: time.Now(), done: make(chan struct{})}
+	p := &process{name: name, cmd: exec.Command(program, args...), born: time.Now(), done: make(chan struct{}), said: make(chan struct{})}
 	p.cmd.SysProcAttr = ownGroup()
 	output, input, err := os.Pipe()
 	if err != nil {
@@ -56,7 +57,11 @@ func start(dir, name string, line func(text []byte), program string, args ...str
 func (p *process) follow(output io.ReadCloser, log io.WriteCloser, line func([]byte)) {
 	lines := bufio.NewScanner(output)
 	lines.Buffer(nil, 1<<20)
+	var first sync.Once
+	speak := func() { first.Do(func() { close(p.said) }) }
+	defer speak()
 	for lines.Scan() {
+		speak()
 		_, _ = log.Write(append(lines.Bytes(), '\n'))
 		p.mu.Lock()
 		p.last = append(p.last, lines.Text())

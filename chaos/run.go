@@ -260,6 +260,7 @@ func (r *run) lead(ctx context.Context) error {
 func (r *run) judge(ctx context.Context) error {
 	for _, s := range r.workers {
 		l := s.now.Load()
+		<-l.said
 		l.wanted.Store(true)
 		l.term()
 	}
