@@ -14,8 +14,13 @@ import (
 	"shaver/internal/job"
 )
 
-// ErrFenced says that a newer coordinator leads the job.
-var ErrFenced = errors.New("a newer coordinator leads this job")
+// Why a claim is worth nothing any more.
+var (
+	// ErrFenced says that a newer coordinator leads the job.
+	ErrFenced = errors.New("a newer coordinator leads this job")
+	// ErrEnded says that the job was ended, and deleted, by somebody else.
+	ErrEnded = errors.New("somebody else ended this job, it is no longer stored")
+)
 
 // Claim is the right to lead a job, until somebody else claims it. It is for one
 // goroutine.
@@ -97,8 +102,11 @@ func (c *Claim) replace(ctx context.Context, next job.Lead) error {
 			msg, seen := c.b.last(ctx, what, jobStream, on)
 			switch {
 			case errors.Is(seen, jetstream.ErrMsgNotFound):
-				c.sequence = 0 // deleted by somebody who took the job for over
-				return errAgain{seen}
+				if c.Lead.Job == "" { // it went as we claimed it
+					c.sequence = 0
+					return errAgain{seen}
+				}
+				return ErrEnded
 			case seen != nil:
 				return seen
 			case !bytes.Equal(msg.Data, body): // else it is ours, the answer was lost
@@ -128,13 +136,22 @@ func (c *Claim) End(ctx context.Context) error {
 	return c.replace(ctx, next)
 }
 
-// Check returns ErrFenced if somebody else claimed the job.
+// Check returns ErrFenced if somebody else claimed the job, and ErrEnded if it is
+// no longer stored, or only parts of it are.
 func (c *Claim) Check(ctx context.Context) error {
 	lead, _, err := c.b.lead(ctx, c.Lead.Job)
-	if err == nil && lead != nil && lead.Owner != c.Lead.Owner {
+	if err != nil {
+		return err
+	}
+	if lead != nil && lead.Owner != c.Lead.Owner {
 		return fmt.Errorf("job %s: %w (%s, epoch %d; this one has epoch %d)", c.Lead.Job, ErrFenced, lead.Owner, lead.Epoch, c.Lead.Epoch)
 	}
-	return err
+	if open, err := c.b.IsOpen(ctx, c.Lead.Job); err != nil {
+		return err
+	} else if lead == nil || !open {
+		return fmt.Errorf("job %s: %w", c.Lead.Job, ErrEnded)
+	}
+	return nil
 }
 
 // key returns the value of a key, nil if it has none.

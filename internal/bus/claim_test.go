@@ -14,6 +14,8 @@ import (
 // A newer claim fences the older one, whatever that does next.
 func TestClaim(t *testing.T) {
 	b := newBus(t, testQueue)
+	_, err := b.CreateSpec(t.Context(), testJob, []byte("{}"))
+	must(t, err)
 	first, err := b.Claim(t.Context(), testJob)
 	must(t, err)
 	blob := job.Blob{Name: CheckpointName(testJob, 1, 1), Bytes: 3, SHA256: digest("a")}
@@ -34,14 +36,18 @@ func TestClaim(t *testing.T) {
 	must(t, second.Check(t.Context()))
 	must(t, second.Point(t.Context(), 1, blob))
 	must(t, second.Point(t.Context(), 1, blob)) // as after an answer that was lost
-	// Deleted under our hands by a cleanup of somebody slow.
-	must(t, b.purge(t.Context(), "test", jobStream, leadKey(testJob)))
-	must(t, second.Check(t.Context()))
 	must(t, second.End(t.Context()))
 	third, err := b.Claim(t.Context(), testJob)
 	must(t, err)
 	if !third.Lead.Ending || third.Lead.Epoch != 3 {
 		t.Errorf("the third claim has %+v", third.Lead)
+	}
+	must(t, b.Cleanup(t.Context(), testJob))
+	if err := third.Check(t.Context()); !errors.Is(err, ErrEnded) {
+		t.Errorf("check of a job that was ended: %v", err)
+	}
+	if err := third.Point(t.Context(), 1, blob); !errors.Is(err, ErrEnded) {
+		t.Errorf("checkpoint of a job that was ended: %v", err)
 	}
 	_, err = b.js.Publish(t.Context(), leadKey(testJob), []byte(`{"job":1}`))
 	must(t, err)

@@ -145,8 +145,12 @@ func jobWatchCommand() *cobra.Command {
 		})
 }
 
-// cancelPatience is how long a coordinator may take to end a cancelled job.
-const cancelPatience = 20 * time.Second
+// How long a coordinator may take to end a cancelled job: one that leads it, and
+// one that may be about to.
+const (
+	cancelPatience = 20 * time.Second
+	startPatience  = 6 * time.Second
+)
 
 func jobCancelCommand() *cobra.Command {
 	o := &jobOptions{}
@@ -166,7 +170,7 @@ func jobCancelCommand() *cobra.Command {
 // awaitEnd waits until a cancelled job is gone, and ends it itself if no
 // coordinator does.
 func awaitEnd(ctx context.Context, b *bus.Bus, id string) error {
-	for end := time.Now().Add(cancelPatience); ; {
+	for begun := time.Now(); ; {
 		s, err := b.JobStatus(ctx, id)
 		if errors.Is(err, bus.ErrNoJob) {
 			return nil
@@ -174,8 +178,11 @@ func awaitEnd(ctx context.Context, b *bus.Bus, id string) error {
 		if err != nil {
 			return err
 		}
-		led := slices.Contains([]string{bus.Running, bus.Stalled, bus.Cancelled}, s.Progress.State)
-		if !led || time.Now().After(end) {
+		patience := startPatience
+		if slices.Contains([]string{bus.Running, bus.Stalled, bus.Cancelled}, s.Progress.State) {
+			patience = cancelPatience
+		}
+		if s.Progress.State == bus.Failed || time.Since(begun) > patience {
 			claim, err := b.Claim(ctx, id)
 			if err != nil {
 				return err

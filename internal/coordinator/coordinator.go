@@ -65,7 +65,8 @@ type Outcome struct {
 	Quarantined []job.Quarantine
 }
 
-// Sentinels of this package; bus.ErrFenced is another way in which Run ends.
+// Sentinels of this package; bus.ErrFenced and bus.ErrEnded are other ways in
+// which Run ends.
 var (
 	// ErrCancelled says that somebody cancelled the job: nothing of it is kept.
 	ErrCancelled = errors.New("the job was cancelled")
@@ -122,6 +123,7 @@ func once(ctx context.Context, b *bus.Bus, c Config) (*Outcome, error) {
 	if err := r.resume(ctx); err != nil {
 		return nil, err
 	}
+	r.tell(ctx, bus.Running, "")
 	if c.OnStart != nil {
 		c.OnStart(r.spec, r.plan, r.sums.Rows())
 	}
@@ -163,7 +165,7 @@ func (r *run) end(ctx context.Context, end job.Action) (*Outcome, error) {
 // finish deletes everything of the job, unless somebody else leads it now.
 func (r *run) finish(ctx context.Context) error {
 	err := r.claim.End(ctx)
-	if errors.Is(err, bus.ErrFenced) {
+	if errors.Is(err, bus.ErrFenced) || errors.Is(err, bus.ErrEnded) {
 		r.log.Warn("a newer coordinator leads this job: what is stored of it is left to that")
 		return nil
 	}
@@ -285,6 +287,9 @@ func (r *run) submit(ctx context.Context) error {
 		}
 	}
 	r.log.Debug("claimed", zap.Int64("epoch", r.claim.Lead.Epoch))
+	if err := r.claim.Check(ctx); err != nil { // it ended between the two
+		return err
+	}
 	sum := sha256.Sum256(shapley.EncodeBaseline(r.baseline))
 	r.modelBlob = job.Blob{Name: bus.ModelName(r.spec.Model), Bytes: r.Config.Checkpoint.Size(), SHA256: r.spec.Model}
 	r.baselineBlob = job.Blob{Name: bus.BaselineName(r.id), Bytes: int64(4 * len(r.baseline)), SHA256: hex.EncodeToString(sum[:])}
@@ -309,18 +314,10 @@ func (r *run) register(ctx context.Context) (job.Plan, error) {
 	return s.Plan, nil
 }
 
-// supply stores what all tasks need, and the specification, unless they are
-// there: a cleanup of an earlier coordinator that was slow may delete them under
-// our hands.
+// supply stores what all tasks need, unless it is there: another job that ends as
+// this one begins may delete the model.
 func (r *run) supply(ctx context.Context) error {
-	plan, err := r.register(ctx)
-	if err != nil {
-		return err
-	}
-	if plan != r.plan {
-		return fmt.Errorf("job %s: it was begun anew with other shards: %w", r.id, bus.ErrFenced)
-	}
-	_, err = r.bus.PutFrom(ctx, r.modelBlob.Name, func(w io.Writer) error {
+	_, err := r.bus.PutFrom(ctx, r.modelBlob.Name, func(w io.Writer) error {
 		_, err := r.Config.Checkpoint.WriteTo(w)
 		return err
 	}, &r.modelBlob)

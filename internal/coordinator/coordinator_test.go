@@ -70,7 +70,9 @@ func newBench(t *testing.T) *bench {
 	return &bench{t: t, server: server, config: coordinator.Config{
 		Checkpoint: p.Checkpoint, Dataset: d, Splits: []string{"train", "val"}, Sample: 1, Baseline: prune.Codebook,
 		Options: shapley.Options{Estimator: shapley.Permutation, Passes: 3, Seed: 1}, RowsPerShard: 25,
-		Out: filepath.Join(t.TempDir(), "scores.arrow"), Queue: bus.DefaultQueue, Log: zaptest.NewLogger(t),
+		Out: filepath.Join(t.TempDir(), "scores.arrow"), Log: zaptest.NewLogger(t),
+		// A task on its way to a worker that ends is lost for as long as a lease.
+		Queue: bus.Queue{Lease: 2 * time.Second, Window: 4096, Replicas: 1},
 	}}
 }
 

@@ -190,7 +190,7 @@ func (r *run) eventOf(e bus.Event) job.Event {
 func (r *run) tick(ctx context.Context) (end job.Action, err error) {
 	short, cancel := context.WithTimeout(ctx, briefly)
 	defer cancel()
-	if err := r.claim.Check(short); errors.Is(err, bus.ErrFenced) {
+	if err := r.claim.Check(short); errors.Is(err, bus.ErrFenced) || errors.Is(err, bus.ErrEnded) {
 		return nil, err
 	}
 	if cancelled, err := r.bus.IsCancelled(short, r.id); err == nil && cancelled {
