@@ -69,6 +69,8 @@ func (r *run) fault(ctx, faulting context.Context, f fault) (happened bool, err 
 		return r.spoil(faulting, slices.Concat(r.workers, r.leaders[:1])[int(f.Pick)%(workers+1)], f)
 	case corruptPartial, corruptShard, corruptCheckpoint, corruptModel:
 		return r.corrupt(faulting, f)
+	case loseStream:
+		return r.loseStream(ctx, faulting, f)
 	case rival:
 		return r.rival(faulting)
 	}
@@ -242,6 +244,20 @@ func (r *run) corrupt(faulting context.Context, f fault) (bool, error) {
 		}
 		wait(faulting, 20*time.Millisecond)
 	}
+}
+
+// loseStream deletes a stream, as a node does that cannot read its own files.
+func (r *run) loseStream(ctx, faulting context.Context, f fault) (bool, error) {
+	var name string
+	err := again(faulting, func(ctx context.Context) (err error) {
+		name, err = r.store.pick(ctx, f.Pick)
+		return err
+	})
+	if err != nil || name == "" {
+		return false, nil
+	}
+	r.diary.note("%s: %s", f.Kind, name)
+	return true, again(ctx, func(ctx context.Context) error { return r.store.lose(ctx, name) })
 }
 
 // rival starts a second coordinator.

@@ -31,7 +31,8 @@ const (
 	corruptShard      kind = "corrupt-shard"
 	corruptCheckpoint kind = "corrupt-checkpoint"
 	corruptModel      kind = "corrupt-model"
-	rival             kind = "rival" // a second coordinator of the job
+	loseStream        kind = "lose-stream" // all that one of them held
+	rival             kind = "rival"       // a second coordinator of the job
 )
 
 // law is how often a fault is drawn, beside the others, and how long it lasts:
@@ -62,6 +63,7 @@ var laws = []law{
 	{corruptShard, 5, 0, 0},
 	{corruptCheckpoint, 3, 0, 0},
 	{corruptModel, 2, 0, 0},
+	{loseStream, 2, 0, 0},
 	{rival, 6, 0, 0},
 }
 

@@ -114,6 +114,26 @@ func (s *store) states(ctx context.Context) (map[string]jetstream.StreamState, e
 	return held, list.Err()
 }
 
+// pick returns the name of the pick-th stream, "" if there is none; not the one
+// of the jobs: without that a job is one that somebody ended.
+func (s *store) pick(ctx context.Context, pick uint32) (string, error) {
+	held, err := s.states(ctx)
+	delete(held, "KV_SHAVER_JOBS")
+	if err != nil || len(held) == 0 {
+		return "", err
+	}
+	names := slices.Sorted(maps.Keys(held))
+	return names[int(pick)%len(names)], nil
+}
+
+// lose deletes a stream.
+func (s *store) lose(ctx context.Context, name string) error {
+	if err := s.js.DeleteStream(ctx, name); !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return err
+	}
+	return nil
+}
+
 // bytes is what all streams hold.
 func (s *store) bytes(ctx context.Context) (n int64, err error) {
 	held, err := s.states(ctx)

@@ -131,7 +131,7 @@ var errLost = errors.New("it has to be stored again")
 // coordinator can store it again: that is errLost, and no bad input.
 func (c *Config) get(ctx context.Context, t *job.Task, blob job.Blob, limit int64) ([]byte, error) {
 	data, err := c.Bus.Get(ctx, blob, limit)
-	if !errors.Is(err, bus.ErrCorrupt) && !errors.Is(err, bus.ErrNotFound) {
+	if !errors.Is(err, bus.ErrCorrupt) && !errors.Is(err, bus.ErrNotFound) && !bus.IsGone(err) {
 		return data, err
 	}
 	if open, err := c.open(ctx, t.Job, 0); err != nil {
