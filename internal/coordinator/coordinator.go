@@ -56,7 +56,7 @@ type Config struct {
 
 // Outcome is a finished job.
 type Outcome struct {
-	Scores   scores.File
+	Scores   scores.File    // without Phi and SE, which are in the file
 	Plan     job.Plan       // zero if the scores were there already
 	Workers  map[string]int // shards by the worker that computed them
 	CPU      float64        // core-seconds that workers of other processes report
@@ -153,7 +153,11 @@ func (r *run) end(ctx context.Context, end job.Action) (*Outcome, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := scores.Write(r.Out, &outcome.Scores); err != nil {
+		spread := outcome.Scores.Spread
+		err = scores.WriteFrom(r.Out, &outcome.Scores, func(feature int, phi, se []float64) {
+			r.sums.Values(feature, r.Options.Passes, spread, phi, se)
+		})
+		if err != nil {
 			return nil, err
 		}
 		r.tell(ctx, bus.Finished, "")
@@ -181,7 +185,7 @@ func (r *run) finish(ctx context.Context) error {
 // existing returns the job's scores if they are at Out, all of them, and deletes
 // what is left of a job that could not do so itself.
 func (r *run) existing(ctx context.Context) (*Outcome, error) {
-	file, err := scores.Read(r.Out)
+	file, err := scores.ReadHead(r.Out)
 	if err != nil || file.Spec.ID() != r.id || file.QuarantinedRows > 0 {
 		return nil, nil
 	}
@@ -337,7 +341,7 @@ func (r *run) outcome(aside []job.Quarantine) (*Outcome, error) {
 		return nil, quarantineError(r.id, aside, &r.plan)
 	}
 	spread := r.Options.Spread(r.Sample < 1)
-	result, err := r.sums.Result(r.Options.Passes, spread)
+	result, err := r.sums.Check(r.Options.Passes)
 	if err != nil {
 		return nil, fmt.Errorf("job %s: %w", r.id, err)
 	}

@@ -157,23 +157,51 @@ const EfficiencyTolerance = 1e-5
 // The two losses were computed from scratch, beside the contributions, so that a
 // larger difference than EfficiencyTolerance means wrong or lost work: an error.
 func (a *Accumulator) Result(passes int, spread Spread) (*Result, error) {
+	r, err := a.Check(passes)
+	if err != nil {
+		return nil, err
+	}
+	r.Phi, r.SE = make([]float64, len(a.cells)/2), make([]float64, len(a.cells)/2)
+	for f := range a.features {
+		a.Values(f, passes, spread, r.Phi[f*a.dim:(f+1)*a.dim], r.SE[f*a.dim:(f+1)*a.dim])
+	}
+	return r, nil
+}
+
+// Values writes the scores of a feature, and their standard errors, into phi and
+// se, of length d: what Result has of it, for those who do not hold them all.
+func (a *Accumulator) Values(feature, passes int, spread Spread, phi, se []float64) {
+	rows := float64(a.rows)
+	draws := rows * float64(passes)
+	for c := range a.dim {
+		at := 2*feature*a.dim + c
+		sum := wide{a.carries[at], a.cells[at]}.float() * LossUnit
+		square := wide{a.carries[at+a.dim], a.cells[at+a.dim]}.float() * SquareUnit
+		phi[c] = sum / draws
+		se[c] = standardError(spread, sum, square, rows, float64(passes))
+	}
+}
+
+// Check is Result without Phi and SE.
+func (a *Accumulator) Check(passes int) (*Result, error) {
 	if a.rows == 0 {
 		return nil, fmt.Errorf("no row was scored")
 	}
 	draws := float64(a.rows) * float64(passes)
 	r := &Result{
-		Scores: Scores{Dim: a.dim, Count: a.count, Phi: make([]float64, len(a.cells)/2), SE: make([]float64, len(a.cells)/2)},
+		Scores: Scores{Dim: a.dim, Count: a.count},
 		Rows:   a.rows, LossFull: a.lossFull.float() * LossUnit / float64(a.rows), LossEmpty: a.lossEmpty.float() * LossUnit / float64(a.rows),
 	}
 	var total wide
-	for i := range r.Phi {
-		at := i/a.dim*2*a.dim + i%a.dim
-		sum := wide{a.carries[at], a.cells[at]}
-		square := wide{a.carries[at+a.dim], a.cells[at+a.dim]}
-		total.add(sum.low)
-		total.carry += sum.carry
-		r.Phi[i] = sum.float() * LossUnit / draws
-		r.SE[i] = standardError(spread, sum.float()*LossUnit, square.float()*SquareUnit, float64(a.rows), float64(passes))
+	for from := 0; from < len(a.cells); from += 2 * a.dim {
+		for _, sum := range a.cells[from : from+a.dim] {
+			total.add(sum)
+		}
+	}
+	for at, carry := range a.carries {
+		if at%(2*a.dim) < a.dim { // of a sum
+			total.carry += carry
+		}
 	}
 	want := new(big.Int).Sub(a.lossEmpty.big(), a.lossFull.big())
 	want.Mul(want, big.NewInt(int64(passes)))

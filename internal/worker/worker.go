@@ -127,24 +127,25 @@ func (c *Config) aside(ctx context.Context, d *bus.Delivery, log *zap.Logger, er
 // errLost says that a blob which a task needs is missing or corrupt.
 var errLost = errors.New("it has to be stored again")
 
-// get reads a blob that a task needs. One that is corrupt is deleted, so that the
-// coordinator can store it again: that is errLost, and no bad input.
-func (c *Config) get(ctx context.Context, t *job.Task, blob job.Blob, limit int64) ([]byte, error) {
-	data, err := c.Bus.Get(ctx, blob, limit)
-	if !errors.Is(err, bus.ErrCorrupt) && !errors.Is(err, bus.ErrNotFound) && !bus.IsGone(err) {
-		return data, err
+// lost looks at the error of reading a blob that a task needs. One that is
+// corrupt is deleted, so that the coordinator can store it again: that is errLost,
+// and no bad input.
+func (c *Config) lost(ctx context.Context, t *job.Task, blob job.Blob, err error) error {
+	corrupt := errors.Is(err, bus.ErrCorrupt)
+	if !corrupt && !errors.Is(err, bus.ErrNotFound) && !bus.IsGone(err) {
+		return err
 	}
 	if open, err := c.open(ctx, t.Job, 0); err != nil {
-		return nil, err
+		return err
 	} else if !open {
-		return nil, errOver
+		return errOver
 	}
-	if errors.Is(err, bus.ErrCorrupt) {
+	if corrupt {
 		if err := c.Bus.Delete(ctx, blob.Name); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return nil, fmt.Errorf("%w: %v", errLost, err)
+	return fmt.Errorf("%w: %v", errLost, err)
 }
 
 // release gives a task back, unless the lease is in doubt. The worker may be
@@ -192,14 +193,14 @@ func (c *Config) compute(ctx context.Context, d *bus.Delivery, steps *atomic.Int
 	if name := kernel.Name(); t.Spec.Kernel != name { // not with the subject of its kernel
 		return fmt.Errorf("the job is computed by kernel %s, this worker has %s", t.Spec.Kernel, name)
 	}
-	game, err := c.game(ctx, t)
+	game, err := c.game(ctx, t, steps)
 	if err != nil {
 		return err
 	}
 	steps.Add(1)
-	data, err := c.get(ctx, t, t.Data, maxShardBytes)
+	data, err := fetch(ctx, c.Bus, t.Data, maxShardBytes, steps)
 	if err != nil {
-		return err
+		return c.lost(ctx, t, t.Data, err)
 	}
 	rows, err := shard.Open(data, game.Model.FieldDims, t.Rows)
 	if err != nil {
@@ -278,16 +279,14 @@ func (c *Config) open(ctx context.Context, id string, within time.Duration) (boo
 }
 
 // game fetches the model and the baseline of a task.
-func (c *Config) game(ctx context.Context, t *job.Task) (shapley.Game, error) {
-	m, err := c.Models.get(t.Model.SHA256, func() ([]byte, error) {
-		return c.get(ctx, t, t.Model, maxModelBytes)
-	})
+func (c *Config) game(ctx context.Context, t *job.Task, steps *atomic.Int64) (shapley.Game, error) {
+	m, err := c.Models.get(ctx, c.Bus, t.Model, steps)
 	if err != nil {
-		return shapley.Game{}, err
+		return shapley.Game{}, c.lost(ctx, t, t.Model, err)
 	}
-	data, err := c.get(ctx, t, t.Baseline, maxShardBytes)
+	data, err := c.Bus.Get(ctx, t.Baseline, maxShardBytes)
 	if err != nil {
-		return shapley.Game{}, err
+		return shapley.Game{}, c.lost(ctx, t, t.Baseline, err)
 	}
 	baseline, err := shapley.DecodeBaseline(data, m.Players())
 	if err != nil {
