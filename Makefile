@@ -27,6 +27,12 @@ generate: ## the kernels' assembly
 long: ## the tests that take minutes too
 	SHAVER_LONG=1 go test -timeout 60m -count 1 ./cmd/shaver
 
+chaos: ## 100 runs of a cluster whose parts are killed, stopped, cut off, filled up (an hour)
+	go run ./chaos -seed 1 -runs 100 $(CHAOSFLAGS)
+
+chaos-short: ## four of them, as CI does
+	go run ./chaos -seed 1 -runs 4 $(CHAOSFLAGS)
+
 fuzz: ## every fuzz test for FUZZTIME (20s)
 	@go list ./... | while read -r pkg; do \
 	  go test -list '^Fuzz' $$pkg | grep '^Fuzz' | while read -r name; do \
@@ -56,4 +62,4 @@ golden: ## make the goldens anew (needs Debian's python3-torch)
 ci: ## what CI runs
 	bash .ci/run
 
-.PHONY: help build test race levels generate long fuzz bench lint fmt kernels transcripts golden ci
+.PHONY: help build test race levels generate long chaos chaos-short fuzz bench lint fmt kernels transcripts golden ci

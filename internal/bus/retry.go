@@ -32,6 +32,7 @@ const (
 	codeNameInUse            jetstream.ErrorCode = 10058 // two set up at once
 	codeWrongLast            jetstream.ErrorCode = 10071 // the subject holds a message
 	codeStoreFailed          jetstream.ErrorCode = 10077 // the window is full
+	codeNoPeers              jetstream.ErrorCode = 10005 // too few nodes are there, as far as the leader knows
 	codeWrongLastInFlight    jetstream.ErrorCode = 10164 // another write is in flight, nothing is stored yet
 )
 
@@ -72,7 +73,7 @@ func transient(err error) bool {
 		switch e.ErrorCode {
 		case codeNotEnabledForAccount, codeClusterRequired, codeNoAccount, codeUnsupported:
 			return false
-		case codeWrongLastInFlight:
+		case codeWrongLastInFlight, codeNoPeers:
 			return true
 		}
 		return e.Code == 503 || e.Code == 429 || e.Code == 408
@@ -90,6 +91,10 @@ func missing(err error) bool {
 	return errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrConsumerNotFound) ||
 		errors.Is(err, jetstream.ErrBucketNotFound)
 }
+
+// IsGone reports whether err says that what Setup made is not there any more: a
+// server that was killed at a wrong moment may have lost it.
+func IsGone(err error) bool { return missing(err) }
 
 // pauser spaces the tries of one call.
 type pauser struct {

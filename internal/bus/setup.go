@@ -77,7 +77,8 @@ func (q *Queue) streams() []jetstream.StreamConfig {
 // Setup makes the streams, or brings them to this window and lease, and a
 // consumer for the tasks of each of the kernels. Doing it twice, or two at once,
 // is harmless; tasks beyond a narrower window stay. Coordinators call it; workers
-// wait until it was done for their kernel.
+// wait until it was done for their kernel. A stream that is deleted meanwhile is
+// an error (IsGone).
 func (b *Bus) Setup(ctx context.Context, q Queue, kernels ...string) error {
 	if err := q.validate(); err != nil {
 		return err
@@ -106,6 +107,9 @@ func (b *Bus) Setup(ctx context.Context, q Queue, kernels ...string) error {
 				// out of reach.
 				MaxAckPending: max(q.Window, 1<<16),
 			})
+			if errors.Is(err, jetstream.ErrStreamNotFound) { // it was there: no waiting brings it back
+				return err
+			}
 			return raced(err)
 		})
 		if err != nil {

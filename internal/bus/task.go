@@ -250,7 +250,16 @@ func (d *Delivery) Last() bool { return d.Try >= maxTries }
 // then. input says that the bytes are to blame, so that trying again does not
 // help.
 func (d *Delivery) Quarantine(ctx context.Context, reason string, input bool) error {
-	q := job.Quarantine{Job: d.Task.Job, Shard: d.Task.Shard, Reason: reason, Input: input, Worker: d.b.name}
+	return d.aside(ctx, job.Quarantine{Reason: reason, Input: input})
+}
+
+// Lost removes the task until the coordinator has stored again what it needs.
+func (d *Delivery) Lost(ctx context.Context, reason string) error {
+	return d.aside(ctx, job.Quarantine{Reason: reason, Lost: true})
+}
+
+func (d *Delivery) aside(ctx context.Context, q job.Quarantine) error {
+	q.Job, q.Shard, q.Worker = d.Task.Job, d.Task.Shard, d.b.name
 	if err := d.b.SetAside(ctx, q); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -83,7 +84,30 @@ var (
 // alive: that ends with bus.ErrFenced. When ctx ends before, or this process, the
 // next coordinator goes on from the last checkpoint and the results that came
 // since. A job whose scores are at Out already is not run.
+//
+// When the server has lost a stream the job begins again from what is left.
 func Run(ctx context.Context, b *bus.Bus, c Config) (*Outcome, error) {
+	if start := c.OnStart; start != nil {
+		var first sync.Once
+		c.OnStart = func(spec job.Spec, plan job.Plan, merged int64) {
+			first.Do(func() { start(spec, plan, merged) })
+		}
+	}
+	for {
+		outcome, err := once(ctx, b, c)
+		if !bus.IsGone(err) {
+			return outcome, err
+		}
+		c.Log.Error("the server has lost what it held: setting it up again", zap.Error(err))
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func once(ctx context.Context, b *bus.Bus, c Config) (*Outcome, error) {
 	r, err := newRun(b, &c)
 	if err != nil {
 		return nil, err

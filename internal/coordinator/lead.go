@@ -162,6 +162,11 @@ func (r *run) loop(ctx context.Context, events <-chan bus.Event, published <-cha
 			end, err = r.step(ctx, job.Published{Shard: index})
 		case e := <-events:
 			r.pace.heard = time.Now()
+			if e.Quarantine != nil && e.Quarantine.Lost { // whoever saw that has deleted it
+				if err := r.supply(ctx); err != nil {
+					return nil, err
+				}
+			}
 			merged := r.shards.Len()
 			end, err = r.step(ctx, r.eventOf(e))
 			if r.OnLag != nil && r.shards.Len() > merged {
@@ -324,6 +329,7 @@ func (r *run) merge(ctx context.Context, result job.Result) (end job.Action, err
 	r.cpu += result.CPU
 	r.shards.Add(result.Shard)
 	r.meter.add(&result, time.Now())
+	r.log.Debug("merged", zap.Int("shard", result.Shard))
 	if r.OnMerged != nil {
 		r.OnMerged(r.sums.Rows())
 	}

@@ -54,7 +54,8 @@ type (
 	Withdraw struct{ Shard int }
 	// SetAside stores a quarantine, and deletes the shard's task.
 	SetAside struct{ Quarantine Quarantine }
-	// Readmit deletes the quarantine of a shard that was computed after all.
+	// Readmit deletes the quarantine of a shard that was computed after all, or
+	// is to be.
 	Readmit struct{ Shard int }
 	// Note says that a shard was set aside; it is for people.
 	Note struct{ Quarantine Quarantine }

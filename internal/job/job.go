@@ -70,12 +70,14 @@ type Result struct {
 }
 
 // Quarantine sets a task aside: its shard or its model cannot be computed, and
-// trying again would fail the same way.
+// trying again would fail the same way; or, with Lost, what it needs is not
+// stored as it was, and the coordinator has to store it again first.
 type Quarantine struct {
 	Job    string `json:"job"`
 	Shard  int    `json:"shard"`
 	Reason string `json:"reason"` // one line: which row or tensor, and why
 	Input  bool   `json:"input"`  // the input is to blame; else it was tried too often
+	Lost   bool   `json:"lost,omitempty"`
 	Worker string `json:"worker"`
 }
 

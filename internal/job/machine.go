@@ -227,6 +227,9 @@ func (m *Machine) quarantine(q Quarantine) []Action {
 	case quarantined:
 		return []Action{Ignore{q.Shard, "set aside already"}}
 	}
+	if q.Lost {
+		return append([]Action{Readmit{q.Shard}, Withdraw{q.Shard}}, m.retry(q.Shard, q.Reason)...)
+	}
 	m.set(q.Shard, quarantined)
 	m.reasons[q.Shard] = q
 	return []Action{Note{q}}

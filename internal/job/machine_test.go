@@ -59,6 +59,8 @@ func TestTranscripts(t *testing.T) {
 				return describe(m.Step(Saved{}))
 			case "quarantine":
 				return describe(m.Step(Quarantine{Shard: shard, Reason: d.Input, Input: true}))
+			case "lost":
+				return describe(m.Step(Quarantine{Shard: shard, Reason: d.Input, Lost: true}))
 			case "cancelled":
 				return describe(m.Step(Cancelled{}))
 			case "counts":

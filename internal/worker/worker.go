@@ -114,12 +114,14 @@ func (c *Config) task(ctx context.Context, d *bus.Delivery) error {
 		outcome = Abandoned
 		release(d, 0)
 		return ctx.Err()
+	case errors.Is(err, errLost):
+		log.Warn("the task waits for what it needs", zap.Error(err))
+		c.aside(ctx, d, log, d.Lost(ctx, err.Error()))
+		return nil
 	case fault.IsInput(err) || d.Last():
 		outcome = Quarantined
 		log.Error("task set aside", zap.Error(err))
-		if err := d.Quarantine(ctx, err.Error(), fault.IsInput(err)); err != nil {
-			log.Warn("cannot set the task aside: it comes again", zap.Error(err))
-		}
+		c.aside(ctx, d, log, d.Quarantine(ctx, err.Error(), fault.IsInput(err)))
 		return nil
 	default:
 		outcome = Failed
@@ -127,6 +129,45 @@ func (c *Config) task(ctx context.Context, d *bus.Delivery) error {
 		release(d, time.Second)
 		return nil
 	}
+}
+
+// aside looks after a task that was set aside, or was not: err says so. What is
+// stored of a job that is over would stay for ever.
+func (c *Config) aside(ctx context.Context, d *bus.Delivery, log *zap.Logger, err error) {
+	if err != nil {
+		log.Warn("cannot set the task aside: it comes again", zap.Error(err))
+	}
+	open, err := c.open(ctx, d.Task.Job, 0)
+	if err == nil && !open {
+		err = c.Bus.DeleteQuarantine(ctx, d.Task.Job, d.Task.Shard)
+	}
+	if err != nil {
+		log.Warn("a quarantine may stay though its job is over", zap.Error(err))
+	}
+}
+
+// errLost says that a blob which a task needs is missing or corrupt.
+var errLost = errors.New("it has to be stored again")
+
+// lost looks at the error of reading a blob that a task needs. One that is
+// corrupt is deleted, so that the coordinator can store it again: that is errLost,
+// and no bad input.
+func (c *Config) lost(ctx context.Context, t *job.Task, blob job.Blob, err error) error {
+	corrupt := errors.Is(err, bus.ErrCorrupt)
+	if !corrupt && !errors.Is(err, bus.ErrNotFound) && !bus.IsGone(err) {
+		return err
+	}
+	if open, err := c.open(ctx, t.Job, 0); err != nil {
+		return err
+	} else if !open {
+		return errOver
+	}
+	if corrupt {
+		if err := c.Bus.Delete(ctx, blob.Name); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: %v", errLost, err)
 }
 
 // release gives a task back, unless the lease is in doubt. The worker may be
@@ -181,7 +222,7 @@ func (c *Config) compute(ctx context.Context, d *bus.Delivery, steps *atomic.Int
 	steps.Add(1)
 	data, err := fetch(ctx, c.Bus, t.Data, maxShardBytes, steps)
 	if err != nil {
-		return err
+		return c.lost(ctx, t, t.Data, err)
 	}
 	rows, err := shard.Open(data, game.Model.FieldDims, t.Rows)
 	if err != nil {
@@ -263,11 +304,11 @@ func (c *Config) open(ctx context.Context, id string, within time.Duration) (boo
 func (c *Config) game(ctx context.Context, t *job.Task, steps *atomic.Int64) (shapley.Game, error) {
 	m, err := c.Models.get(ctx, c.Bus, t.Model, steps)
 	if err != nil {
-		return shapley.Game{}, err
+		return shapley.Game{}, c.lost(ctx, t, t.Model, err)
 	}
 	data, err := c.Bus.Get(ctx, t.Baseline, maxShardBytes)
 	if err != nil {
-		return shapley.Game{}, err
+		return shapley.Game{}, c.lost(ctx, t, t.Baseline, err)
 	}
 	baseline, err := shapley.DecodeBaseline(data, m.Players())
 	if err != nil {

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"time"
+)
+
+// natsServer is the module whose main package is the server; its version is
+// go.mod's.
+const natsServer = "github.com/nats-io/nats-server/v2"
+
+// rows and rowsPerShard make some 90 shards of the train and val splits.
+const (
+	rows         = 6000
+	rowsPerShard = 60
+	workers      = 4
+)
+
+// fixture is what all runs share: programs, a model, a dataset, and the scores
+// as a run without faults has them.
+type fixture struct {
+	bin       string // folder of the programs
+	data      string // folder of model, dataset and reference
+	passes    int
+	reference []byte
+}
+
+// newFixture builds and makes it all in dir. bin is a folder of programs that
+// are there already, or "". work is how long the workers take without faults.
+func newFixture(ctx context.Context, dir, bin string, work time.Duration) (*fixture, error) {
+	f := &fixture{bin: bin, data: filepath.Join(dir, "data")}
+	if f.bin == "" {
+		f.bin = filepath.Join(dir, "bin")
+		build := exec.CommandContext(ctx, "go", "build", "-o", f.bin+string(filepath.Separator), "shaver/cmd/shaver", "shaver/cmd/coordinator", "shaver/cmd/worker", natsServer)
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if err := quietly(build); err != nil {
+			return nil, err
+		}
+	}
+	if err := quietly(exec.CommandContext(ctx, f.program("shaver"), "quickstart", "--rows", strconv.Itoa(rows), "--out", f.data)); err != nil {
+		return nil, err
+	}
+	const few = 32 // enough that the program's start counts little
+	f.passes = few
+	cpu, err := f.score(ctx, "sample.arrow")
+	if err != nil {
+		return nil, err
+	}
+	cores := min(workers, runtime.NumCPU())
+	f.passes = max(1, int(few*work.Seconds()*float64(cores)/cpu))
+	if _, err := f.score(ctx, "reference.arrow"); err != nil {
+		return nil, err
+	}
+	f.reference, err = os.ReadFile(filepath.Join(f.data, "reference.arrow"))
+	return f, err
+}
+
+func (f *fixture) program(name string) string { return filepath.Join(f.bin, name) }
+
+// job is what says which job it is.
+func (f *fixture) job() []string {
+	return []string{
+		"--model", filepath.Join(f.data, "model.safetensors"), "--dataset", filepath.Join(f.data, "dataset"), "--baseline", "codebook",
+		"--passes", strconv.Itoa(f.passes), "--rows-per-shard", strconv.Itoa(rowsPerShard),
+	}
+}
+
+// score runs the job inside one process, and returns the core-seconds it took.
+func (f *fixture) score(ctx context.Context, name string) (cpu float64, err error) {
+	out := filepath.Join(f.data, name)
+	args := append([]string{"score", "-o", "json", "--out", out}, f.job()...)
+	c := exec.CommandContext(ctx, f.program("shaver"), args...)
+	text, err := c.Output()
+	if err != nil {
+		if exit, ok := err.(*exec.ExitError); ok {
+			return 0, fmt.Errorf("shaver score: %w\n%s", err, exit.Stderr)
+		}
+		return 0, err
+	}
+	var report struct {
+		CPU float64 `json:"cpu_seconds"`
+	}
+	if err := json.Unmarshal(text, &report); err != nil || report.CPU <= 0 {
+		return 0, fmt.Errorf("shaver score: report %q: %v", text, err)
+	}
+	return report.CPU, nil
+}
+
+// quietly runs a command, whose output is shown if it fails.
+func quietly(c *exec.Cmd) error {
+	if text, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("%v: %w\n%s", c.Args, err, text)
+	}
+	return nil
+}

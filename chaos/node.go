@@ -1,0 +1,101 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// node is a NATS server: its address, its folder, and its process, which comes
+// and goes.
+type node struct {
+	name    string
+	client  string // address of clients
+	route   string // address of other nodes
+	dir     string // of its store
+	config  string // file
+	program string
+	routes  []string // of all nodes
+}
+
+// plenty is more than a run stores.
+const plenty = 8 << 30
+
+// newNodes makes the files of n nodes in dir.
+func newNodes(program, dir string, n int) ([]*node, error) {
+	addresses, err := freeAddresses(2 * n)
+	if err != nil {
+		return nil, err
+	}
+	var nodes []*node
+	for i := range n {
+		name := fmt.Sprintf("node-%d", i+1)
+		nodes = append(nodes, &node{
+			name: name, client: addresses[i], route: addresses[n+i], program: program,
+			dir: filepath.Join(dir, name), config: filepath.Join(dir, name+".conf"), routes: addresses[n:],
+		})
+		if err := nodes[i].configure(plenty); err != nil {
+			return nil, err
+		}
+	}
+	return nodes, nil
+}
+
+// configure writes the node's configuration, with so much room on its disk.
+func (n *node) configure(room int64) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "server_name: %q\nlisten: %q\n", n.name, n.client)
+	fmt.Fprintf(&b, "jetstream { store_dir: %q, sync_interval: always, max_file_store: %d, max_memory_store: %d }\n", n.dir, room, 1<<30)
+	if len(n.routes) > 1 {
+		// Clients know no way but the one through their link.
+		fmt.Fprintf(&b, "cluster { name: chaos, listen: %q, no_advertise: true, routes: [", n.route)
+		for _, route := range n.routes {
+			fmt.Fprintf(&b, " %q,", "nats-route://"+route)
+		}
+		b.WriteString(" ] }\n")
+	}
+	return os.WriteFile(n.config, []byte(b.String()), 0o600)
+}
+
+// start starts the node's process.
+func (n *node) start(dir string) (*process, error) {
+	return start(dir, n.name, nil, n.program, "--config", n.config)
+}
+
+// freeAddresses returns addresses on which nobody listens. Their ports are below
+// those that the system gives to outgoing connections, so that they stay free
+// while a node is away.
+func freeAddresses(n int) ([]string, error) {
+	var found []string
+	var held []net.Listener
+	defer func() {
+		for _, l := range held {
+			l.Close()
+		}
+	}()
+	for range 200 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000)))
+		if err != nil {
+			continue
+		}
+		held, found = append(held, l), append(found, l.Addr().String())
+		if len(found) == n {
+			return found, nil
+		}
+	}
+	return nil, fmt.Errorf("no %d free ports", n)
+}
+
+// listening reports whether anybody listens at the address. It asks by calling:
+// to listen itself would be in the way of a node that begins.
+func listening(address string) bool {
+	c, err := net.DialTimeout("tcp", address, time.Second)
+	if err == nil {
+		c.Close()
+	}
+	return err == nil
+}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestSameSeedSameRun(t *testing.T) {
+	c := choice{budget: 20}
+	a, b, other := draw(7, c), draw(7, c), draw(8, c)
+	if !reflect.DeepEqual(a, b) {
+		t.Errorf("seed 7 drew\n%s\nand\n%s", a.text(), b.text())
+	}
+	if reflect.DeepEqual(a.Faults, other.Faults) {
+		t.Error("seeds 7 and 8 drew the same faults")
+	}
+}
+
+// Over many seeds each fault is drawn as often as its weight says, within its
+// bounds, and one node as often as three.
+func TestLawsAreKept(t *testing.T) {
+	const seeds, budget = 2000, 10
+	bounds, weights, total := map[kind]law{}, map[kind]int{}, 0
+	for _, l := range laws {
+		bounds[l.kind] = l
+		total += l.weight
+	}
+	three := 0
+	for seed := range uint64(seeds) {
+		p := draw(seed, choice{budget: budget})
+		if p.Nodes == 3 {
+			three++
+		} else if p.Nodes != 1 {
+			t.Fatalf("seed %d: %d nodes", seed, p.Nodes)
+		}
+		last := time.Duration(0)
+		for _, f := range p.Faults {
+			weights[f.Kind]++
+			if l := bounds[f.Kind]; f.Length < l.low || f.Length > l.high || f.At < last {
+				t.Fatalf("seed %d: %v after %v, outside %v", seed, f, last, l)
+			}
+			last = f.At
+		}
+	}
+	if three < seeds*45/100 || three > seeds*55/100 {
+		t.Errorf("%d of %d runs have three nodes", three, seeds)
+	}
+	for _, l := range laws {
+		want := float64(seeds*budget*l.weight) / float64(total)
+		if found := float64(weights[l.kind]); found < 0.8*want || found > 1.2*want {
+			t.Errorf("%s was drawn %v times, expected some %.0f", l.kind, found, want)
+		}
+	}
+}
+
+func TestOnlyWhatWasAskedFor(t *testing.T) {
+	only, err := parseKinds("rival,kill-node")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := draw(3, choice{nodes: 3, budget: 50, only: only})
+	seen := map[kind]bool{}
+	for _, f := range p.Faults {
+		seen[f.Kind] = true
+	}
+	if want := map[kind]bool{rival: true, killNode: true}; !reflect.DeepEqual(seen, want) || p.Nodes != 3 {
+		t.Errorf("drew %v with %d nodes", seen, p.Nodes)
+	}
+	if _, err := parseKinds("kill-node,kil-worker"); err == nil || !strings.Contains(err.Error(), `"kil-worker"`) {
+		t.Errorf("a fault that does not exist: %v", err)
+	}
+}

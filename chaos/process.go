@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// process is a running program, in a process group of its own. Its output goes
+// to a file, line by line past a listener.
+type process struct {
+	name string
+	cmd  *exec.Cmd
+	born time.Time
+	done chan struct{} // closed when it has ended and all its output is here
+	said chan struct{} // closed when it has written a line, or ended
+
+	mu   sync.Mutex
+	last []string // its last lines
+}
+
+// lastLines is how many lines of a process a failure shows.
+const lastLines = 8
+
+// start starts a program; each line it writes goes to NAME.log in dir and to
+// line, in order.
+func start(dir, name string, line func(text []byte), program string, args ...string) (*process, error) {
+	log, err := os.OpenFile(filepath.Join(dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	p := &process{name: name, cmd: exec.Command(program, args...), born: time.Now(), done: make(chan struct{}), said: make(chan struct{})}
+	p.cmd.SysProcAttr = ownGroup()
+	output, input, err := os.Pipe()
+	if err != nil {
+		log.Close()
+		return nil, err
+	}
+	p.cmd.Stdout, p.cmd.Stderr = input, input
+	err = p.cmd.Start()
+	input.Close()
+	if err != nil {
+		output.Close()
+		log.Close()
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	go p.follow(output, log, line)
+	return p, nil
+}
+
+func (p *process) follow(output io.ReadCloser, log io.WriteCloser, line func([]byte)) {
+	lines := bufio.NewScanner(output)
+	lines.Buffer(nil, 1<<20)
+	var first sync.Once
+	speak := func() { first.Do(func() { close(p.said) }) }
+	defer speak()
+	for lines.Scan() {
+		speak()
+		_, _ = log.Write(append(lines.Bytes(), '\n'))
+		p.mu.Lock()
+		p.last = append(p.last, lines.Text())
+		p.last = p.last[max(0, len(p.last)-lastLines):]
+		p.mu.Unlock()
+		if line != nil {
+			line(lines.Bytes())
+		}
+	}
+	_, _ = io.Copy(log, output) // after a line beyond all measure
+	output.Close()
+	_ = p.cmd.Wait() // how it ended is in ProcessState
+	fmt.Fprintf(log, "-- %v\n", p.cmd.ProcessState)
+	log.Close()
+	close(p.done)
+}
+
+// tail returns the last lines of the process.
+func (p *process) tail() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]string(nil), p.last...)
+}
+
+// alive reports whether the process has not ended.
+func (p *process) alive() bool {
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// kill ends the process's group at once and returns when it is gone.
+func (p *process) kill() {
+	if p.alive() {
+		killGroup(p.cmd.Process.Pid) // an error says that it has ended
+	}
+	<-p.done
+}
+
+// code returns the exit code, -1 after a signal, once the process has ended.
+func (p *process) code() int {
+	<-p.done
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// await waits for the end of the process.
+func (p *process) await(ctx context.Context, bound time.Duration) error {
+	timer := time.NewTimer(bound)
+	defer timer.Stop()
+	select {
+	case <-p.done:
+		return nil
+	case <-timer.C:
+		return fmt.Errorf("%s still runs after %v", p.name, bound)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,74 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A process's lines are told and kept, and killing it kills what it started.
+func TestProcess(t *testing.T) {
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		t.Skip(err)
+	}
+	dir, told := t.TempDir(), make(chan string, 10)
+	p, err := start(dir, "p", func(text []byte) { told <- string(text) }, sh, "-c", "echo one; echo two >&2; sleep 600 & wait")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"one", "two"} {
+		if got := <-told; got != want {
+			t.Errorf("told %q, expected %q", got, want)
+		}
+	}
+	if !p.alive() {
+		t.Error("it has ended")
+	}
+	if err := p.await(t.Context(), time.Millisecond); err == nil || !strings.Contains(err.Error(), "p still runs") {
+		t.Errorf("await: %v", err)
+	}
+	p.kill()
+	pid := p.cmd.Process.Pid
+	if p.alive() || p.code() != -1 {
+		t.Errorf("after kill: alive %v, code %d", p.alive(), p.code())
+	}
+	for end := time.Now().Add(10 * time.Second); groupLeft(pid) && time.Now().Before(end); { // its parent is not us
+		time.Sleep(time.Millisecond)
+	}
+	if groupLeft(pid) {
+		t.Error("a child is left")
+	}
+	log, err := os.ReadFile(filepath.Join(dir, "p.log"))
+	if err != nil || string(log) != "one\ntwo\n-- signal: killed\n" {
+		t.Errorf("log %q, %v", log, err)
+	}
+}
+
+// Signals reach it, and its exit code is told.
+func TestProcessLeaves(t *testing.T) {
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		t.Skip(err)
+	}
+	told := make(chan string, 1)
+	p, err := start(t.TempDir(), "p", func(text []byte) { told <- string(text) }, sh, "-c", "trap 'exit 75' TERM; echo ready; while :; do sleep 0.01; done")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.kill()
+	<-told
+	p.term()
+	if code := p.code(); code != 75 {
+		t.Errorf("exit code %d", code)
+	}
+	if err := syscall.Kill(p.cmd.Process.Pid, 0); err == nil {
+		t.Error("it is there")
+	}
+}

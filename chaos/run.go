@@ -1,0 +1,351 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"shaver/internal/cli"
+)
+
+// slot is a place for a process that comes and goes. Whoever does something to
+// it holds mu meanwhile.
+type slot struct {
+	name string
+	link *link
+
+	mu   sync.Mutex
+	life int
+	now  atomic.Pointer[life] // nil before the first
+}
+
+// life is one process of a slot.
+type life struct {
+	*process
+	slot   *slot
+	wanted atomic.Bool // its end is
+}
+
+// run is one job, its cluster, and what is done to them.
+type run struct {
+	plan    plan
+	fixture *fixture
+	dir     string // of logs, stores and scores
+	diary   *diary
+	watch   *watcher
+	store   *store
+	nodes   []*node
+	servers []*slot // a node's process is in the slot of the same index
+	workers []*slot
+	leaders []*slot    // coordinators: the job's, and its rival
+	left    chan *life // coordinators that have left
+	quota   sync.Mutex
+
+	stop context.CancelCauseFunc // ends the run with a reason
+
+	mu   sync.Mutex
+	all  []*process
+	live int // coordinators that are there or will come again
+	over bool
+}
+
+// scores is where the run's job writes.
+func (r *run) scores() string { return filepath.Join(r.dir, "scores.arrow") }
+
+// do runs the job through the faults and judges what is left. It ends all that
+// it starts.
+func (r *run) do(ctx context.Context, limit time.Duration) (err error) {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	r.stop = stop
+	timer := time.AfterFunc(limit, func() { stop(fmt.Errorf("the run has not ended after %v", limit)) })
+	defer timer.Stop()
+	defer func() {
+		if cause := context.Cause(ctx); cause != nil && err != nil {
+			err = cause // what came of it is of no interest
+		}
+		if err != nil {
+			err = fmt.Errorf("%w\n%s", err, r.lastWords())
+		}
+		err = errors.Join(err, r.end())
+	}()
+	if err := r.build(ctx); err != nil {
+		return err
+	}
+	if err := r.lead(ctx); err != nil {
+		return err
+	}
+	return r.judge(ctx)
+}
+
+// build starts the nodes, waits for them, and starts everybody else.
+func (r *run) build(ctx context.Context) (err error) {
+	if r.nodes, err = newNodes(r.fixture.program("nats-server"), r.dir, r.plan.Nodes); err != nil {
+		return err
+	}
+	var addresses []string
+	for _, n := range r.nodes {
+		s := &slot{name: n.name}
+		r.servers, addresses = append(r.servers, s), append(addresses, n.client)
+		if err := r.startNode(len(r.servers) - 1); err != nil {
+			return err
+		}
+	}
+	if r.store, err = openStore(r.nodes); err != nil {
+		return err
+	}
+	if err := r.store.ready(ctx, r.plan.Nodes); err != nil {
+		return fmt.Errorf("nodes: %w", err)
+	}
+	place := func(name string) (*slot, error) {
+		l, err := newLink(addresses)
+		return &slot{name: name, link: l}, err
+	}
+	for i := range workers {
+		s, err := place(fmt.Sprintf("worker-%d", i+1))
+		if err != nil {
+			return err
+		}
+		r.workers = append(r.workers, s)
+		if err := r.startWorker(s); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{"coordinator", "rival"} {
+		s, err := place(name)
+		if err != nil {
+			return err
+		}
+		r.leaders = append(r.leaders, s)
+	}
+	return nil
+}
+
+// begin gives a slot its next process.
+func (r *run) begin(s *slot, p *process, err error) (*life, error) {
+	if err != nil {
+		return nil, err
+	}
+	l := &life{process: p, slot: s}
+	s.life++
+	s.now.Store(l)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = append(r.all, p)
+	return l, nil
+}
+
+// mustStay ends the run if the life ends and nobody wanted that.
+func (r *run) mustStay(l *life) {
+	<-l.done
+	if !l.wanted.Load() {
+		r.stop(fmt.Errorf("%s left of itself: %v", l.name, l.cmd.ProcessState))
+	}
+}
+
+func (r *run) startNode(i int) error {
+	s := r.servers[i]
+	p, err := r.nodes[i].start(r.dir)
+	l, err := r.begin(s, p, err)
+	if err == nil {
+		go r.mustStay(l)
+	}
+	return err
+}
+
+func (r *run) startWorker(s *slot) error {
+	name := fmt.Sprintf("%s.%d", s.name, s.life+1)
+	p, err := start(r.dir, name, r.watch.line, r.fixture.program("worker"),
+		"--nats", s.link.url(), "--name", name, "--threads", "1", "--log", "json", "-v")
+	l, err := r.begin(s, p, err)
+	if err == nil {
+		go r.mustStay(l)
+	}
+	return err
+}
+
+func (r *run) startCoordinator(s *slot) error {
+	args := append([]string{"--nats", s.link.url(), "--replicas", fmt.Sprint(r.plan.Nodes), "--out", r.scores(),
+		"--lease", lease.String(), "--checkpoint-every", "1s", "--log", "json", "-v"}, r.fixture.job()...)
+	p, err := start(r.dir, fmt.Sprintf("%s.%d", s.name, s.life+1), r.watch.line, r.fixture.program("coordinator"), args...)
+	l, err := r.begin(s, p, err)
+	if err == nil {
+		go func() {
+			<-l.done
+			r.left <- l
+		}()
+	}
+	return err
+}
+
+// enter counts one more coordinator; false says that it comes too late.
+func (r *run) enter() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.over {
+		r.live++
+	}
+	return !r.over
+}
+
+// leave counts one less, and reports whether that was the last.
+func (r *run) leave() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.live--
+	r.over = r.live == 0
+	return r.over
+}
+
+// fenced is what a coordinator says that leaves for a newer one.
+const fenced = "a newer coordinator leads this job"
+
+// lead submits the job, lets the faults loose, and returns when the job is done
+// and nobody leads it any more.
+func (r *run) lead(ctx context.Context) error {
+	r.watch.begin()
+	r.diary.begin()
+	r.enter()
+	if err := r.startCoordinator(r.leaders[0]); err != nil {
+		return err
+	}
+	faulting, calm := context.WithCancel(ctx)
+	defer calm()
+	faults := make(chan struct{})
+	go func() {
+		defer close(faults)
+		r.inject(ctx, faulting)
+	}()
+	finished := false
+	for over := false; !over; {
+		var l *life
+		select {
+		case l = <-r.left:
+		case <-ctx.Done():
+			<-faults
+			return context.Cause(ctx)
+		}
+		last := strings.Join(l.tail(), "\n")
+		switch code := l.code(); {
+		case code < 0 && l.wanted.Load(): // and comes again
+			continue
+		case code == cli.ExitDone:
+			r.diary.note("%s is done", l.name)
+			finished = true
+			calm()
+		case strings.Contains(last, fenced):
+			r.diary.note("%s left for a newer one", l.name)
+			r.watch.fenced()
+		default:
+			r.stop(fmt.Errorf("%s left with exit code %d", l.name, code))
+		}
+		over = r.leave()
+	}
+	<-faults
+	if !finished {
+		return errors.New("every coordinator has left, and the job is not done")
+	}
+	return context.Cause(ctx)
+}
+
+// judge looks whether the job left what it should, and nothing else.
+func (r *run) judge(ctx context.Context) error {
+	for _, s := range r.workers {
+		l := s.now.Load()
+		<-l.said
+		l.wanted.Store(true)
+		l.term()
+	}
+	for _, s := range r.workers {
+		if err := r.drained(ctx, s.now.Load()); err != nil {
+			return err
+		}
+	}
+	got, err := os.ReadFile(r.scores())
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(got, r.fixture.reference) {
+		return fmt.Errorf("%s has other bytes than the run without faults", r.scores())
+	}
+	var left []string
+	err = again(ctx, func(ctx context.Context) (err error) {
+		left, err = r.store.leftovers(ctx)
+		return err
+	})
+	if err == nil && len(left) > 0 {
+		err = fmt.Errorf("the job left something behind:\n%s", strings.Join(left, "\n"))
+	}
+	return err
+}
+
+// patience is how long a worker that was asked to leave may take.
+const patience = 90 * time.Second
+
+// drained waits until a worker that was asked to leave has done so in order.
+func (r *run) drained(ctx context.Context, l *life) error {
+	if err := l.await(ctx, patience); err != nil {
+		return err
+	}
+	if code := l.code(); code != cli.ExitDrained {
+		return fmt.Errorf("%s left with exit code %d after SIGTERM, expected %d", l.name, code, cli.ExitDrained)
+	}
+	return nil
+}
+
+// end ends what still runs, and looks whether anything does afterwards.
+func (r *run) end() error {
+	for _, s := range slices.Concat(r.servers, r.workers, r.leaders) {
+		if l := s.now.Load(); l != nil {
+			l.wanted.Store(true)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range r.all {
+		p.kill()
+	}
+	if r.store != nil {
+		r.store.close()
+	}
+	for _, s := range slices.Concat(r.workers, r.leaders) {
+		s.link.close()
+	}
+	var err error
+	for _, p := range r.all {
+		if groupLeft(p.cmd.Process.Pid) {
+			err = errors.Join(err, fmt.Errorf("%s has left processes behind", p.name))
+		}
+	}
+	for _, n := range r.nodes {
+		if listening(n.client) || listening(n.route) {
+			err = errors.Join(err, fmt.Errorf("somebody still listens where %s did", n.name))
+		}
+	}
+	return err
+}
+
+// lastWords says what everything was waiting for.
+func (r *run) lastWords() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var b strings.Builder
+	for _, p := range r.all {
+		if !p.alive() && p.code() < 0 {
+			continue // killed
+		}
+		fmt.Fprintf(&b, "-- %s:\n", p.name)
+		for _, line := range p.tail() {
+			fmt.Fprintf(&b, "   %s\n", line[:min(len(line), 400)])
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+)
+
+// result is what became of one run.
+type result struct {
+	Seed    uint64       `json:"seed"`
+	Nodes   int          `json:"nodes"`
+	Seconds float64      `json:"seconds"` // with building the cluster and taking it down
+	Faults  map[kind]int `json:"faults"`  // that came about
+	Missed  int          `json:"missed"`  // that found nothing, or came after the job's end
+	Counts  counts       `json:"counts"`
+	Stall   float64      `json:"stall"` // the longest stretch without a merged shard, seconds
+	Failure string       `json:"failure,omitempty"`
+	Logs    string       `json:"logs,omitempty"` // folder, if it was kept
+}
+
+// line is the result for people.
+func (r *result) line() string {
+	var faults []string
+	for _, k := range slices.Sorted(maps.Keys(r.Faults)) {
+		faults = append(faults, fmt.Sprintf("%s %d", k, r.Faults[k]))
+	}
+	s := fmt.Sprintf("seed %d: %d nodes, %.1f s; %s; %d missed; %d redelivered, %d duplicates refused, longest stall %.1f s",
+		r.Seed, r.Nodes, r.Seconds, strings.Join(faults, ", "), r.Missed, r.Counts.Redelivered, r.Counts.Duplicates, r.Stall)
+	if r.Failure != "" {
+		s += "\nFAILED: " + strings.TrimRight(r.Failure, "\n")
+	}
+	if r.Logs != "" {
+		s += "\nlogs in " + r.Logs
+	}
+	return s + "\n"
+}
+
+// summary is a campaign.
+type summary struct {
+	Runs    int          `json:"runs"`
+	Failed  int          `json:"failed"`
+	Three   int          `json:"three"` // runs with three nodes
+	Seconds float64      `json:"seconds"`
+	Faults  map[kind]int `json:"faults"`
+	Counts  counts       `json:"counts"`
+	Stall   float64      `json:"stall"`   // the longest of all runs
+	Stalled uint64       `json:"stalled"` // the seed of that run
+	Results []result     `json:"results"`
+}
+
+func summarise(results []result) *summary {
+	s := &summary{Runs: len(results), Faults: map[kind]int{}, Results: results}
+	for _, r := range results {
+		s.Seconds += r.Seconds
+		s.Counts.add(r.Counts)
+		if r.Failure != "" {
+			s.Failed++
+		}
+		if r.Nodes == 3 {
+			s.Three++
+		}
+		if r.Stall > s.Stall {
+			s.Stall, s.Stalled = r.Stall, r.Seed
+		}
+		for k, n := range r.Faults {
+			s.Faults[k] += n
+		}
+	}
+	return s
+}
+
+// markdown is the summary for docs/reliability.md.
+func (s *summary) markdown() string {
+	var b strings.Builder
+	if s.Runs == 0 {
+		return "no run ended\n"
+	}
+	first, last := s.Results[0].Seed, s.Results[s.Runs-1].Seed
+	fmt.Fprintf(&b, "Seeds %d to %d: %d runs, %d of them with one NATS node and %d with three, in %.0f minutes; **%d failed**.\n\n",
+		first, last, s.Runs, s.Runs-s.Three, s.Three, s.Seconds/60, s.Failed)
+	b.WriteString("| | |\n|---|---|\n")
+	total := 0
+	for _, l := range laws {
+		if n := s.Faults[l.kind]; n > 0 {
+			fmt.Fprintf(&b, "| %s | %d |\n", l.kind, n)
+			total += n
+		}
+	}
+	c := s.Counts
+	for _, row := range []struct {
+		what string
+		n    int
+	}{
+		{"**faults in all**", total}, {"shards merged", c.Merged}, {"tasks redelivered", c.Redelivered}, {"duplicate results refused", c.Duplicates},
+		{"results thrown away", c.Thrown}, {"leases that ended", c.Leases}, {"checkpoints", c.Checkpoints},
+		{"coordinators resumed from one", c.Resumed}, {"coordinators fenced", c.Fenced},
+	} {
+		fmt.Fprintf(&b, "| %s | %d |\n", row.what, row.n)
+	}
+	fmt.Fprintf(&b, "| longest stall | %.1f s (seed %d) |\n", s.Stall, s.Stalled)
+	return b.String()
+}
+
+func (s *summary) write(file string) error {
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(text, '\n'), 0o644)
+}
