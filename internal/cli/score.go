@@ -105,7 +105,6 @@ without them.
 	f.IntVar(&o.job.Queue.Replicas, "replicas", bus.DefaultQueue.Replicas, "servers of --nats that hold each message: 1, or 3 in a cluster; streams that have more keep them")
 	f.IntVar(&o.job.Workers, "workers", 0, "workers in this process, which share its cores (default 1, with --nats 0)")
 	f.DurationVar(&o.job.Queue.Lease, "lease", bus.DefaultQueue.Lease, "how long a worker may be silent before its shard goes to another")
-	f.IntVar(&o.job.Queue.Replicas, "replicas", bus.DefaultQueue.Replicas, "servers of --nats that keep each message: 1, or 3 or 5 of a cluster")
 	f.BoolVar(&o.job.AllowQuarantined, "allow-quarantined", false, "finish without the shards that cannot be computed, with exit code 4")
 	f.DurationVar(&o.job.SaveEvery, "checkpoint-every", 30*time.Second, "time between checkpoints of the sums")
 	f.StringVar(&o.log, "log", "text", "form of the log on stderr: text or json")
@@ -128,9 +127,6 @@ func (o *scoreOptions) run(c *cobra.Command) error {
 		return fault.Usagef("--replicas %d: 1 or 3", r)
 	} else if r > 1 && o.job.NATS == "" {
 		return fault.Usagef("--replicas 3 is for --nats, which is not given")
-	}
-	if n := o.job.Queue.Replicas; n != 1 && (o.job.NATS == "" || n != 3 && n != 5) {
-		return fault.Usagef("--replicas %d: 1, or with --nats 3 or 5", n)
 	}
 	if o.job.SaveEvery <= 0 {
 		return fault.Usagef("--checkpoint-every %v: more than 0", o.job.SaveEvery)
