@@ -205,9 +205,6 @@ func (r *run) leave() bool {
 	return r.over
 }
 
-// fenced is what a coordinator says that leaves for a newer one.
-const fenced = "a newer coordinator leads this job"
-
 // lead submits the job, lets the faults loose, and returns when the job is done
 // and nobody leads it any more.
 func (r *run) lead(ctx context.Context) error {
@@ -233,7 +230,6 @@ func (r *run) lead(ctx context.Context) error {
 			<-faults
 			return context.Cause(ctx)
 		}
-		last := strings.Join(l.tail(), "\n")
 		switch code := l.code(); {
 		case code < 0 && l.wanted.Load(): // and comes again
 			continue
@@ -241,7 +237,7 @@ func (r *run) lead(ctx context.Context) error {
 			r.diary.note("%s is done", l.name)
 			finished = true
 			calm()
-		case strings.Contains(last, fenced):
+		case code == cli.ExitFenced:
 			r.diary.note("%s left for a newer one", l.name)
 			r.watch.fenced()
 		default:

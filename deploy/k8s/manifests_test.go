@@ -322,7 +322,9 @@ func TestJobs(t *testing.T) {
 		jobs++
 		container := spec.list("template", "spec", "containers")[0].text("name")
 		want := map[string]string{strconv.Itoa(cli.ExitUsage): "FailJob", strconv.Itoa(cli.ExitBadInput): "FailJob"}
-		if container == "worker" {
+		if container == "coordinator" {
+			want[strconv.Itoa(cli.ExitFenced)] = "FailJob"
+		} else {
 			want[strconv.Itoa(cli.ExitDrained)] = "Ignore"
 			if spec.at("completions") != nil {
 				t.Errorf("%s: a Job of workers has no number of completions", d.name())

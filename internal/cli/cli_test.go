@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/fault"
+	"shaver/internal/kernel"
 )
 
 func TestExitCode(t *testing.T) {
@@ -125,5 +126,20 @@ func TestProgressLines(t *testing.T) {
 	p.SetOf(108_000, 36_000)
 	if text := out.String(); !strings.HasSuffix(text, "\nscore: 108000 of 36000 rows, 30/s, 0s left\n") {
 		t.Errorf("printed %q", text)
+	}
+}
+
+// --kernel takes the levels of this machine, and nothing else.
+func TestKernelFlag(t *testing.T) {
+	was := kernel.Name()
+	defer kernel.Use(was)
+	for _, name := range append(kernel.Names(), was) {
+		c := WorkCommand("worker")
+		if err := c.ParseFlags([]string{"--kernel", name}); err != nil || kernel.Name() != name {
+			t.Errorf("--kernel %s: %v, and %s runs", name, err, kernel.Name())
+		}
+	}
+	if err := WorkCommand("worker").ParseFlags([]string{"--kernel", "abacus"}); err == nil || !strings.Contains(err.Error(), was) || kernel.Name() != was {
+		t.Errorf("an unknown kernel: %v, and %s runs", err, kernel.Name())
 	}
 }

@@ -42,6 +42,7 @@ func (o *jobFlags) add(c *cobra.Command) {
 	f.StringSliceVar(&o.config.Splits, "splits", []string{dataset.Train, dataset.Val}, "splits to score")
 	f.Float64Var(&o.config.Sample, "sample", 1, "portion of the rows to score, drawn without replacement")
 	f.Int64Var(&o.config.RowsPerShard, "rows-per-shard", 0, "rows a task (default about a minute of work; see shaver plan)")
+	kernelFlag(c)
 }
 
 // fill opens what the flags name and sets it, with what else they say, in c.

@@ -47,6 +47,7 @@ second one leaves at once, and the task goes to another worker.
 	f := c.Flags()
 	o.connection.Flags(c, "")
 	o.metrics.Flag(c)
+	kernelFlag(c)
 	f.StringVar(&o.name, "name", "", "name in results and logs (default host and process)")
 	f.IntVar(&o.threads, "threads", runtime.GOMAXPROCS(0), "goroutines that compute a task")
 	f.StringVar(&o.cache, "cache", "", "folder that keeps models by their digest, to be shared by workers (default none)")

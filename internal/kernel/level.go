@@ -41,6 +41,28 @@ func levels() []*level {
 		product: productPortable, cross: crossPortable, tanh: tanhPortable, transpose: transposePortable})
 }
 
+// Names returns the names of the levels that this machine can run, fastest first.
+func Names() []string {
+	var names []string
+	for _, l := range levels() {
+		names = append(names, l.name)
+	}
+	return names
+}
+
+// Use chooses a level by its name; without it the fastest runs. It is for the
+// beginning of a process, before anything is packed, and for machines that are to
+// give the same bits as slower ones. It reports whether this machine has the level.
+func Use(name string) bool {
+	for _, l := range levels() {
+		if l.name == name {
+			current = l
+			return true
+		}
+	}
+	return false
+}
+
 // Name identifies the arithmetic: two machines with the same Name give the same
 // bits. It is part of every job's identity. The processor is in the portable
 // level's because math.Exp, which the losses need, has its own code per
