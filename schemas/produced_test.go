@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"shaver/internal/bus"
+	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
@@ -118,7 +119,7 @@ func TestJob(t *testing.T) {
 	}
 	out := filepath.Join(t.TempDir(), "scores.arrow")
 	config := cli.Job{Connection: cli.Connection{NATS: server.URL()}, Config: coordinator.Config{
-		Checkpoint: p.Checkpoint, Dataset: d, Splits: []string{dataset.Train, dataset.Val}, Sample: 1, Baseline: prune.Codebook,
+		Open: func() (*checkpoint.Checkpoint, error) { return p.Checkpoint, nil }, Dataset: d, Splits: []string{dataset.Train, dataset.Val}, Sample: 1, Baseline: prune.Codebook,
 		Options: shapley.Options{Estimator: shapley.Permutation, Passes: 2, Seed: 1}, RowsPerShard: 64,
 		Out: out, Queue: bus.DefaultQueue, Log: zap.NewNop(),
 	}}

@@ -131,16 +131,12 @@ func (o *quickstartOptions) score(ctx context.Context, file func(string) string)
 	if err != nil {
 		return nil, err
 	}
-	ck, err := checkpoint.Read(file("model.safetensors"))
-	if err != nil {
-		return nil, err
-	}
 	d, err := dataset.Open(file("dataset"))
 	if err != nil {
 		return nil, err
 	}
 	job := cli.Job{Config: coordinator.Config{
-		Checkpoint: ck, Dataset: d, Splits: []string{dataset.Train, dataset.Val}, Sample: 1, Baseline: prune.Codebook,
+		Open: func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(file("model.safetensors")) }, Dataset: d, Splits: []string{dataset.Train, dataset.Val}, Sample: 1, Baseline: prune.Codebook,
 		Options: shapley.Options{Estimator: shapley.Permutation, Passes: 1, Seed: o.seed},
 		Out:     file("scores.arrow"), Queue: bus.DefaultQueue, Log: log,
 	}}

@@ -52,9 +52,7 @@ func (o *jobFlags) fill(c *coordinator.Config) (err error) {
 	}
 	from := &o.config
 	c.Baseline, c.Options, c.Splits, c.Sample, c.RowsPerShard = from.Baseline, from.Options, from.Splits, from.Sample, from.RowsPerShard
-	if c.Checkpoint, err = checkpoint.Read(o.model); err != nil {
-		return err
-	}
+	c.Open = func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(o.model) }
 	c.Dataset, err = dataset.Open(o.dataset)
 	return err
 }

@@ -17,6 +17,7 @@ import (
 
 	"shaver/internal/arrowio"
 	"shaver/internal/bus"
+	"shaver/internal/checkpoint"
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
 	"shaver/internal/job"
@@ -82,7 +83,7 @@ func ceiling(t *testing.T, shards, features int) {
 	defer b.Close()
 	begun := time.Now()
 	outcome, err := coordinator.Run(ctx, b, coordinator.Config{
-		Checkpoint: p.Checkpoint, Dataset: d, Splits: []string{"train", "val"}, Sample: 1, Baseline: prune.Zero,
+		Open: func() (*checkpoint.Checkpoint, error) { return p.Checkpoint, nil }, Dataset: d, Splits: []string{"train", "val"}, Sample: 1, Baseline: prune.Zero,
 		Options: shapley.Options{Estimator: shapley.Permutation, Passes: 1, Seed: 1}, RowsPerShard: 1,
 		Out: filepath.Join(dir, "scores.arrow"), Queue: bus.DefaultQueue, Log: zap.NewNop(),
 	})

@@ -29,8 +29,10 @@ import (
 
 // Config is a job and what it runs on.
 type Config struct {
-	Checkpoint *checkpoint.Checkpoint
-	Dataset    *dataset.Dataset
+	// Open reads the model's checkpoint. What it returns is let go once it is stored
+	// for the workers, and read again if the server loses it.
+	Open    func() (*checkpoint.Checkpoint, error)
+	Dataset *dataset.Dataset
 
 	Splits       []string // to score; those that the dataset has
 	Sample       float64  // portion of their rows, (0, 1]
@@ -258,13 +260,15 @@ type run struct {
 	*Config
 	bus      *bus.Bus
 	log      *zap.Logger
-	model    *model.Model
+	arch     *model.Architecture
 	baseline []float32
 	sample   shard.Sample
 	spec     job.Spec
 	plan     job.Plan
 	id       string
 
+	checkpoint              *checkpoint.Checkpoint // nil after submit
+	model                   *model.Model           // its model; nil after submit
 	modelBlob, baselineBlob job.Blob
 	claim                   *bus.Claim
 	machine                 *job.Machine
@@ -302,9 +306,13 @@ func (r *run) submit(ctx context.Context) error {
 		return err
 	}
 	sum := sha256.Sum256(shapley.EncodeBaseline(r.baseline))
-	r.modelBlob = job.Blob{Name: bus.ModelName(r.spec.Model), Bytes: r.Config.Checkpoint.Size(), SHA256: r.spec.Model}
+	r.modelBlob = job.Blob{Name: bus.ModelName(r.spec.Model), Bytes: r.checkpoint.Size(), SHA256: r.spec.Model}
 	r.baselineBlob = job.Blob{Name: bus.BaselineName(r.id), Bytes: int64(4 * len(r.baseline)), SHA256: hex.EncodeToString(sum[:])}
-	return r.supply(ctx)
+	if err := r.supply(ctx); err != nil {
+		return err
+	}
+	r.checkpoint, r.model = nil, nil // before the sums take their room
+	return nil
 }
 
 // register stores the specification and the plan, unless they are there, and
@@ -329,7 +337,17 @@ func (r *run) register(ctx context.Context) (job.Plan, error) {
 // this one begins may delete the model.
 func (r *run) supply(ctx context.Context) error {
 	_, err := r.bus.PutFrom(ctx, r.modelBlob.Name, func(w io.Writer) error {
-		_, err := r.Config.Checkpoint.WriteTo(w)
+		ck := r.checkpoint
+		if ck == nil {
+			var err error
+			if ck, err = r.Open(); err != nil {
+				return err
+			}
+			if digest := ck.Digest(); digest != r.spec.Model {
+				return fault.Inputf("the model was changed while its job runs: its digest was %s and is %s", r.spec.Model, digest)
+			}
+		}
+		_, err := ck.WriteTo(w)
 		return err
 	}, &r.modelBlob)
 	if err != nil {
@@ -353,7 +371,7 @@ func (r *run) outcome(aside []job.Quarantine) (*Outcome, error) {
 		return nil, fmt.Errorf("job %s: %w", r.id, err)
 	}
 	return &Outcome{
-		Scores: scores.File{Fields: r.Dataset.Fields(), FieldDims: r.model.FieldDims, Spec: r.spec, Baseline: r.baseline, Spread: spread,
+		Scores: scores.File{Fields: r.Dataset.Fields(), FieldDims: r.arch.FieldDims, Spec: r.spec, Baseline: r.baseline, Spread: spread,
 			QuarantinedRows: missing(aside, &r.plan), Result: *result},
 		Plan:        r.plan,
 		Workers:     r.workers,

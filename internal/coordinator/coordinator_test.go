@@ -68,7 +68,7 @@ func newBench(t *testing.T) *bench {
 		t.Fatal(err)
 	}
 	return &bench{t: t, server: server, config: coordinator.Config{
-		Checkpoint: p.Checkpoint, Dataset: d, Splits: []string{"train", "val"}, Sample: 1, Baseline: prune.Codebook,
+		Open: func() (*checkpoint.Checkpoint, error) { return p.Checkpoint, nil }, Dataset: d, Splits: []string{"train", "val"}, Sample: 1, Baseline: prune.Codebook,
 		Options: shapley.Options{Estimator: shapley.Permutation, Passes: 3, Seed: 1}, RowsPerShard: 25,
 		Out: filepath.Join(t.TempDir(), "scores.arrow"), Log: zaptest.NewLogger(t),
 		// A task on its way to a worker that ends is lost for as long as a lease.
@@ -163,7 +163,10 @@ func TestResume(t *testing.T) {
 // and leaves nothing behind that would stop another try.
 func TestFailedTaskEndsTheJob(t *testing.T) {
 	b := newBench(t)
-	good := b.config.Checkpoint
+	good, err := b.config.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
 	bias := good.Tensors["_last_fc.bias"]
 	bias.Data = []byte{0, 0, 0, 0x7e} // 4e37
 	broken := *good
@@ -172,7 +175,7 @@ func TestFailedTaskEndsTheJob(t *testing.T) {
 		broken.Tensors[key] = tensor
 	}
 	broken.Tensors["_last_fc.bias"] = bias
-	b.config.Checkpoint = &broken
+	b.config.Open = func() (*checkpoint.Checkpoint, error) { return &broken, nil }
 	for range 2 {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		_, err := b.run(ctx, 2)
@@ -181,7 +184,7 @@ func TestFailedTaskEndsTheJob(t *testing.T) {
 			t.Fatalf("error %v", err)
 		}
 	}
-	b.config.Checkpoint = good
+	b.config.Open = func() (*checkpoint.Checkpoint, error) { return good, nil }
 	if _, err := b.run(t.Context(), 1); err != nil {
 		t.Errorf("the next job: %v", err)
 	}

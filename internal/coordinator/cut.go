@@ -94,7 +94,7 @@ func (r *run) cut(ctx context.Context, published chan<- int) error {
 			from = index + 1
 			return index, err
 		}
-		if err := shard.Cut(ctx, source, r.Dataset.Fields(), r.model.FieldDims, r.sample, r.plan, next, emit); err != nil {
+		if err := shard.Cut(ctx, source, r.Dataset.Fields(), r.arch.FieldDims, r.sample, r.plan, next, emit); err != nil {
 			return err
 		}
 	}

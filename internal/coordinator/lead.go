@@ -43,7 +43,7 @@ type pace struct {
 // resume loads the checkpoint, and deletes what it covers. One that is missing
 // or is none means that nothing is merged.
 func (r *run) resume(ctx context.Context) error {
-	features, dim := r.model.Features(), r.model.Dim
+	features, dim := r.arch.Features(), r.arch.Dim
 	r.merged = newMerged(features, dim, r.plan.Shards())
 	stored := r.claim.Lead.Checkpoint
 	if stored != nil {
@@ -341,7 +341,7 @@ func (r *run) add(ctx context.Context, result *job.Result) error {
 	if err != nil {
 		return err
 	}
-	partial, err := arrowio.DecodePartial(data, r.model.Features(), r.model.Dim)
+	partial, err := arrowio.DecodePartial(data, r.arch.Features(), r.arch.Dim)
 	if err != nil {
 		return fmt.Errorf("partial %s: %w", result.Partial.Name, err)
 	}

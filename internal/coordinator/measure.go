@@ -119,7 +119,7 @@ func (r *run) measure(ctx context.Context, threads int, within time.Duration) (*
 		return nil, err
 	}
 	e := &Estimate{Spec: r.spec, Plan: r.plan, Players: r.model.Players(), Threads: threads, allRows: r.sample.Rows,
-		ModelBytes: r.Config.Checkpoint.Size(), Features: r.model.Features(), Dim: r.model.Dim}
+		ModelBytes: r.checkpoint.Size(), Features: r.model.Features(), Dim: r.model.Dim}
 	if e.occurrences, err = r.occurrences(); err != nil {
 		return nil, err
 	}

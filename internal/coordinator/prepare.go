@@ -19,9 +19,14 @@ import (
 func newRun(b *bus.Bus, c *Config) (*run, error) {
 	r := &run{Config: c, bus: b}
 	var err error
-	if r.model, err = c.Checkpoint.Model(); err != nil {
+	if r.checkpoint, err = c.Open(); err != nil {
 		return nil, err
 	}
+	if r.model, err = r.checkpoint.Model(); err != nil {
+		return nil, err
+	}
+	arch := r.model.Architecture
+	r.arch = &arch
 	if err := c.Dataset.CheckModel(&r.model.Architecture); err != nil {
 		return nil, err
 	}
@@ -45,7 +50,7 @@ func newRun(b *bus.Bus, c *Config) (*run, error) {
 		rows += c.Dataset.Rows(split)
 	}
 	r.spec = job.Spec{
-		Version: job.SpecVersion, Model: c.Checkpoint.Digest(), Dataset: c.Dataset.Digest(), Splits: r.Splits, Sample: c.Sample, Baseline: c.Baseline,
+		Version: job.SpecVersion, Model: r.checkpoint.Digest(), Dataset: c.Dataset.Digest(), Splits: r.Splits, Sample: c.Sample, Baseline: c.Baseline,
 		Estimator: c.Options.Estimator, Passes: c.Options.Passes, Seed: c.Options.Seed, Kernel: kernel.Name(),
 	}
 	r.id = r.spec.ID()
