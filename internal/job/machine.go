@@ -196,7 +196,7 @@ func (m *Machine) unusable(e Unusable) []Action {
 	case saved:
 		return []Action{Discard{e.Shard, e.Partial, "the shard is in the checkpoint"}}
 	}
-	discard := Discard{e.Shard, e.Partial, e.Why}
+	discard := Discard(e)
 	return append([]Action{discard}, m.retry(e.Shard, "its result is unusable: "+e.Why)...)
 }
 

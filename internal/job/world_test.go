@@ -15,13 +15,12 @@ type world struct {
 	plan   Plan
 	limits Limits
 
-	tasks     map[int]bool
-	results   map[int]Result
-	aside     map[int]Quarantine
-	partials  map[string]bool
-	attempt   int
-	saveds    int
-	published map[int]int
+	tasks    map[int]bool
+	results  map[int]Result
+	aside    map[int]Quarantine
+	partials map[string]bool
+	attempt  int
+	saveds   int
 
 	bad map[int]bool // shards whose task cannot be computed
 
@@ -87,7 +86,7 @@ func (w *world) do(a Action) bool {
 			return w.step(Unusable{a.Result.Shard, a.Result.Partial.Name, "missing"})
 		}
 		w.sums[a.Result.Shard]++
-		return w.step(Merged{a.Result})
+		return w.step(Merged(a))
 	case Save:
 		w.saveds++
 		w.kept, w.done = maps.Clone(w.sums), w.m.Merged()
