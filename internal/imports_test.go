@@ -44,7 +44,7 @@ planted:                checkpoint model random
 
 # the job; bus is the only importer of NATS
 bus:                    fault job github.com/nats-io go.uber.org/zap golang.org/x/sync
-worker:                 arrowio bus checkpoint fault job kernel model shapley shard go.uber.org/zap
+worker:                 arrowio atomicfile bus checkpoint fault job kernel model shapley shard go.uber.org/zap
 coordinator:            arrowio bus checkpoint dataset fault job kernel model prune scores shapley shard tally go.uber.org/zap golang.org/x/sync
 
 # what people and clusters run

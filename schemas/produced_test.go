@@ -17,6 +17,7 @@ import (
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
 	"shaver/internal/job"
+	"shaver/internal/kernel"
 	"shaver/internal/model"
 	"shaver/internal/planted"
 	"shaver/internal/prune"
@@ -126,7 +127,7 @@ func TestJob(t *testing.T) {
 
 	// One task is kept back, so that the job cannot end before we have looked.
 	tap := connect("tap")
-	kept, err := tap.NextTask(ctx)
+	kept, err := tap.NextTask(ctx, kernel.Name())
 	if err != nil {
 		t.Fatal(errors.Join(err, group.Wait()))
 	}
@@ -177,11 +178,11 @@ func quarantine(t *testing.T, b *bus.Bus, task job.Task) {
 	if err := b.PublishTask(t.Context(), task); err != nil {
 		t.Fatal(err)
 	}
-	d, err := b.NextTask(t.Context())
+	d, err := b.NextTask(t.Context(), task.Spec.Kernel)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Quarantine(t.Context(), "row 7: the loss is NaN"); err != nil {
+	if err := d.Quarantine(t.Context(), "row 7: the loss is NaN", true); err != nil {
 		t.Fatal(err)
 	}
 	if e := first(t, t.Context(), b, task.Job); e.Quarantine != nil {
@@ -213,7 +214,7 @@ func TestRefuse(t *testing.T) {
 	}
 	task := func() map[string]any {
 		return map[string]any{"job": digest[:20], "shard": 0, "spec": spec(), "rows": 1,
-			"data": blob("shard/" + digest[:20] + "/0"), "model": blob("model/" + digest), "baseline": blob("baseline/" + digest)}
+			"data": blob("shard/" + digest[:20] + "/0"), "model": blob("model/" + digest), "baseline": blob("baseline/" + digest[:20])}
 	}
 	for _, c := range []struct {
 		name   string

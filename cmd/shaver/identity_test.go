@@ -16,6 +16,7 @@ import (
 	"shaver/internal/bus"
 	"shaver/internal/cli"
 	"shaver/internal/job"
+	"shaver/internal/kernel"
 )
 
 // plantedJob makes a model and rows, and returns the flags that name them.
@@ -273,9 +274,8 @@ func wantNothingLeft(t *testing.T, url, id string, partials []job.Blob) {
 			t.Errorf("blob %s: %v, expected %v", blob.Name, err, bus.ErrNotFound)
 		}
 	}
-	stall, err := b.Stalled(t.Context(), id)
-	if err != nil || stall.Dead != 0 {
-		t.Errorf("%d tasks are left that no worker gets (%v)", stall.Dead, err)
+	if left, err := b.Inventory(t.Context(), id, kernel.Name()); err != nil || len(left.Tasks)+len(left.Results)+len(left.Quarantined) != 0 {
+		t.Errorf("%v is left (%v)", left, err)
 	}
 	mine := []byte(`{"a job that was":"not there"}`)
 	if stored, err := b.CreateSpec(t.Context(), id, mine); err != nil || string(stored) != string(mine) {

@@ -33,6 +33,7 @@ prunes the table by it to any budget, and measures what that cost.
 		pruneCommand(),
 		evaluateCommand(),
 		sweepCommand(),
+		group("job", "Look after jobs of a cluster", cli.JobCommands()...),
 	)
 	return root
 }

@@ -105,8 +105,28 @@ func (m *messages) read(p []byte) error {
 	return nil
 }
 
-// readGrowing reads n bytes into buffer, growing it only as bytes arrive.
+// held is a reader of bytes that are all there, which messages need not copy.
+type held struct{ data []byte }
+
+func (h *held) Read(p []byte) (int, error) {
+	if len(h.data) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, h.data)
+	h.data = h.data[n:]
+	return n, nil
+}
+
+// readGrowing reads n bytes into buffer, growing it only as bytes arrive. Bytes
+// that are held are returned as they are.
 func (m *messages) readGrowing(buffer []byte, n int64) ([]byte, error) {
+	if h, ok := m.r.(*held); ok && len(m.head) == 0 {
+		if n > int64(len(h.data)) {
+			return nil, errTruncated
+		}
+		buffer, h.data = h.data[:n:n], h.data[n:]
+		return buffer, nil
+	}
 	const step = 1 << 20
 	buffer = buffer[:0]
 	for left := n; left > 0; {
@@ -382,6 +402,15 @@ func (f flat) lengthAt(i int) int {
 		return 0
 	}
 	return f.VectorLen(flatbuffers.UOffsetT(at))
+}
+
+// pairAt is element k of a vector of structs of two int64 in slot i.
+func (f flat) pairAt(i, k int) (first, second int64, err error) {
+	if k >= f.lengthAt(i) {
+		return 0, 0, fmt.Errorf("a vector has no element %d", k)
+	}
+	at := f.Vector(flatbuffers.UOffsetT(f.Offset(slot(i)))) + flatbuffers.UOffsetT(k)*16
+	return f.GetInt64(at), f.GetInt64(at + 8), nil
 }
 
 func (f flat) elementAt(i, k int) (flat, error) {

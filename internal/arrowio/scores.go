@@ -47,17 +47,25 @@ func checkScores(fields []string, sizes []int, s *tally.Scores) error {
 	feature := 0
 	for j, size := range sizes {
 		for id := range size {
-			if s.Count[feature] < 0 {
-				return fault.Inputf("field %d (%s), id %d: count is %d", j, fields[j], id, s.Count[feature])
-			}
-			for c := range s.Dim {
-				phi, se := s.Phi[feature*s.Dim+c], s.SE[feature*s.Dim+c]
-				if !(math.Abs(phi) <= math.MaxFloat64) || !(se >= 0 && se <= math.MaxFloat64) {
-					return fault.Inputf("field %d (%s), id %d, column %d: phi is %v and se %v: expected finite values, se at least 0",
-						j, fields[j], id, c, phi, se)
-				}
+			at := feature * s.Dim
+			if err := checkScore(j, fields[j], id, s.Count[feature], s.Phi[at:at+s.Dim], s.SE[at:at+s.Dim]); err != nil {
+				return err
 			}
 			feature++
+		}
+	}
+	return nil
+}
+
+// checkScore reports what the scores of no feature can be.
+func checkScore(field int, name string, id int, count int64, phi, se []float64) error {
+	if count < 0 {
+		return fault.Inputf("field %d (%s), id %d: count is %d", field, name, id, count)
+	}
+	for c := range phi {
+		if !(math.Abs(phi[c]) <= math.MaxFloat64) || !(se[c] >= 0 && se[c] <= math.MaxFloat64) {
+			return fault.Inputf("field %d (%s), id %d, column %d: phi is %v and se %v: expected finite values, se at least 0",
+				field, name, id, c, phi[c], se[c])
 		}
 	}
 	return nil
@@ -85,29 +93,48 @@ func WriteScores(w io.Writer, fields []string, sizes []int, s *tally.Scores, met
 	if err := checkScores(fields, sizes, s); err != nil {
 		return err
 	}
-	metadata := scoresMetadata(fields, sizes, s.Dim, meta)
-	out, err := newFileWriter(w, arrow.NewSchema(scoresColumns(s.Dim), &metadata))
+	return WriteScoresFrom(w, fields, sizes, s.Dim, s.Count, func(feature int, phi, se []float64) {
+		copy(phi, s.Phi[feature*s.Dim:])
+		copy(se, s.SE[feature*s.Dim:])
+	}, meta)
+}
+
+// WriteScoresFrom is WriteScores for scores that nobody holds: it calls values
+// with each feature, in order, and with phi and se of length d to fill. The
+// sizes sum to the length of count. An error may come after something was
+// written.
+func WriteScoresFrom(w io.Writer, fields []string, sizes []int, dim int, count []int64, values func(feature int, phi, se []float64), meta map[string]string) error {
+	if err := checkSizes(fields, sizes); err != nil {
+		return fault.Inputf("%w", err)
+	}
+	metadata := scoresMetadata(fields, sizes, dim, meta)
+	out, err := newFileWriter(w, arrow.NewSchema(scoresColumns(dim), &metadata))
 	if err != nil {
 		return err
 	}
 	at := place{}
-	step := max(1, batchEntries/s.Dim)
+	step := min(max(1, batchEntries/dim), len(count))
+	phi, se := make([]float64, step*dim), make([]float64, step*dim)
 	var ids []int32
-	for from := 0; from < len(s.Count); from += step {
-		to := min(from+step, len(s.Count))
+	for from := 0; from < len(count); from += step {
+		to := min(from+step, len(count))
 		ids = ids[:0]
 		names := array.NewStringBuilder(memory.DefaultAllocator) // released by nobody: the memory is Go's
 		for len(ids) < to-from {
 			field, first, end := at.run(sizes, to-from-len(ids))
 			for id := first; id < end; id++ {
+				i := len(ids)
+				p, e := phi[i*dim:(i+1)*dim], se[i*dim:(i+1)*dim]
+				values(from+i, p, e)
+				if err := checkScore(field, fields[field], id, count[from+i], p, e); err != nil {
+					return err
+				}
 				names.Append(fields[field])
 				ids = append(ids, int32(id))
 			}
 		}
-		entries := func(values []float64) arrow.Array {
-			return lists(float64s(values[from*s.Dim:to*s.Dim]), s.Dim)
-		}
-		if err := out.write(to-from, names.NewArray(), int32s(ids), int64s(s.Count[from:to]), entries(s.Phi), entries(s.SE)); err != nil {
+		entries := func(values []float64) arrow.Array { return lists(float64s(values[:(to-from)*dim]), dim) }
+		if err := out.write(to-from, names.NewArray(), int32s(ids), int64s(count[from:to]), entries(phi), entries(se)); err != nil {
 			return err
 		}
 	}
@@ -136,25 +163,11 @@ func ReadScores(r io.Reader) (fields []string, sizes []int, s *tally.Scores, met
 		return fail(err)
 	}
 	defer in.close()
-	for key, into := range map[string]any{keyFields: &fields, keySizes: &sizes} {
-		if err := json.Unmarshal([]byte(in.meta[key]), into); err != nil {
-			return fail(fault.Inputf("the metadata %q is not the array it should be: %w", key, err))
-		}
-	}
-	if err := checkSizes(fields, sizes); err != nil {
-		return fail(fault.Inputf("%w", err))
-	}
-	dim, err := in.integer(keyDim)
+	fields, sizes, dim, err := scoresHead(in)
 	if err != nil {
 		return fail(err)
 	}
-	if dim < 1 || dim > 1<<16 {
-		return fail(fault.Inputf("the metadata %q is %d, expected 1 to 65536", keyDim, dim))
-	}
-	if err := in.expect(scoresColumns(int(dim))...); err != nil {
-		return fail(err)
-	}
-	s = &tally.Scores{Dim: int(dim)}
+	s = &tally.Scores{Dim: dim}
 	at := place{}
 	for err == nil {
 		err = in.next(func(record arrow.Record) error { return appendScores(s, &at, fields, sizes, record) })
@@ -168,10 +181,46 @@ func ReadScores(r io.Reader) (fields []string, sizes []int, s *tally.Scores, met
 	if err := checkScores(fields, sizes, s); err != nil {
 		return fail(err)
 	}
-	for _, key := range scoresReserved {
-		delete(in.meta, key)
+	return fields, sizes, s, otherMeta(in), nil
+}
+
+// ReadScoresHead reads what stands before the scores, and not them: fields, sizes,
+// columns, and the metadata of WriteScores.
+func ReadScoresHead(r io.Reader) (fields []string, sizes []int, dim int, meta map[string]string, err error) {
+	in, err := newReader(r, ScoresVersion, false)
+	if err != nil {
+		return nil, nil, 0, nil, err
 	}
-	return fields, sizes, s, in.meta, nil
+	defer in.close()
+	fields, sizes, dim, err = scoresHead(in)
+	return fields, sizes, dim, otherMeta(in), err
+}
+
+func otherMeta(in *reader) map[string]string {
+	meta := maps.Clone(in.meta)
+	for _, key := range scoresReserved {
+		delete(meta, key)
+	}
+	return meta
+}
+
+func scoresHead(in *reader) (fields []string, sizes []int, dim int, err error) {
+	for key, into := range map[string]any{keyFields: &fields, keySizes: &sizes} {
+		if err := json.Unmarshal([]byte(in.meta[key]), into); err != nil {
+			return nil, nil, 0, fault.Inputf("the metadata %q is not the array it should be: %w", key, err)
+		}
+	}
+	if err := checkSizes(fields, sizes); err != nil {
+		return nil, nil, 0, fault.Inputf("%w", err)
+	}
+	d, err := in.integer(keyDim)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	if d < 1 || d > 1<<16 {
+		return nil, nil, 0, fault.Inputf("the metadata %q is %d, expected 1 to 65536", keyDim, d)
+	}
+	return fields, sizes, int(d), in.expect(scoresColumns(int(d))...)
 }
 
 // appendScores adds one batch, and checks that it goes on where at is.

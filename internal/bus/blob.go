@@ -8,7 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
+	"hash"
+	"io"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -77,7 +79,7 @@ func (b *Bus) object(ctx context.Context, name string) (*object, error) {
 		return nil, err
 	}
 	o := &object{sequence: msg.Sequence}
-	if err := json.Unmarshal(msg.Data, &o.ObjectInfo); err != nil || o.Name != name || !isAttempt(o.NUID) {
+	if err := json.Unmarshal(msg.Data, &o.ObjectInfo); err != nil || o.Name != name || !isToken(o.NUID) {
 		return nil, fault.Inputf("blob %s: %w: its description is malformed", name, ErrCorrupt)
 	}
 	if !o.Deleted && o.Chunks > 0 {
@@ -94,48 +96,64 @@ func (b *Bus) object(ctx context.Context, name string) (*object, error) {
 // Put stores data under name and returns the reference to it. The same bytes
 // under the same name are stored once; other bytes there are ErrConflict.
 func (b *Bus) Put(ctx context.Context, name string, data []byte) (job.Blob, error) {
+	sum := sha256.Sum256(data)
+	blob := job.Blob{Name: name, Bytes: int64(len(data)), SHA256: hex.EncodeToString(sum[:])}
+	_, err := b.PutFrom(ctx, name, func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	}, &blob)
+	return blob, err
+}
+
+// PutFrom stores what source writes, without holding it, and returns the
+// reference to it. When a try fails source is called again, and must write the
+// same. Where known says what source is going to write, nothing is sent if that
+// is stored already; else anything stored under the name is ErrConflict.
+func (b *Bus) PutFrom(ctx context.Context, name string, source func(io.Writer) error, known *job.Blob) (blob job.Blob, err error) {
 	if !isName(name) {
 		return job.Blob{}, fmt.Errorf("put blob: name %q is none of ours", name)
 	}
-	sum := sha256.Sum256(data)
-	blob := job.Blob{Name: name, Bytes: int64(len(data)), SHA256: hex.EncodeToString(sum[:])}
-	err := b.again(ctx, "put blob "+name, func() error { return b.put(ctx, blob, data) })
+	err = b.again(ctx, "put blob "+name, func() error {
+		blob, err = b.put(ctx, name, source, known)
+		return err
+	})
 	if err != nil {
 		return job.Blob{}, err
 	}
 	return blob, nil
 }
 
-func (b *Bus) put(ctx context.Context, blob job.Blob, data []byte) error {
-	there, err := b.object(ctx, blob.Name)
+func (b *Bus) put(ctx context.Context, name string, source func(io.Writer) error, known *job.Blob) (blob job.Blob, err error) {
+	there, err := b.object(ctx, name)
 	expect := uint64(0)
 	switch {
 	case errors.Is(err, ErrNotFound):
 	case err != nil:
-		return err
+		return blob, err
 	case !there.Deleted && there.whole():
-		if !there.is(blob) {
-			return ErrConflict
+		if known == nil || !there.is(*known) {
+			return blob, ErrConflict
 		}
-		return nil
+		return *known, nil
 	default: // a tombstone, or what a delete that did not finish left
 		expect = there.sequence
 	}
-	token := nuid.Next()
-	if err := b.putChunks(ctx, token, data); err != nil {
+	token := newToken(name)
+	sum, size, err := b.putChunks(ctx, token, source)
+	if err != nil {
 		b.sweep(ctx, token)
-		return err
+		return blob, err
 	}
-	sum, _ := hex.DecodeString(blob.SHA256)
+	blob = job.Blob{Name: name, Bytes: size, SHA256: hex.EncodeToString(sum)}
 	body, err := json.Marshal(jetstream.ObjectInfo{
-		ObjectMeta: jetstream.ObjectMeta{Name: blob.Name, Opts: &jetstream.ObjectMetaOptions{ChunkSize: chunkBytes}},
-		Bucket:     blobBucket, NUID: token, Size: uint64(len(data)), Chunks: uint32(chunks(blob.Bytes)), Digest: digestText(sum),
+		ObjectMeta: jetstream.ObjectMeta{Name: name, Opts: &jetstream.ObjectMetaOptions{ChunkSize: chunkBytes}},
+		Bucket:     blobBucket, NUID: token, Size: uint64(size), Chunks: uint32(chunks(size)), Digest: digestText(sum),
 	})
 	if err != nil {
 		panic("bus: object info does not marshal: " + err.Error())
 	}
-	err = b.call(ctx, "name blob "+blob.Name, func(ctx context.Context) error {
-		msg := nats.NewMsg(metaSubject(blob.Name))
+	err = b.call(ctx, "name blob "+name, func(ctx context.Context) error {
+		msg := nats.NewMsg(metaSubject(name))
 		msg.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject) // a tombstone goes
 		msg.Data = body
 		_, err := b.js.PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(expect), jetstream.WithRetryAttempts(0))
@@ -145,66 +163,127 @@ func (b *Bus) put(ctx context.Context, blob job.Blob, data []byte) error {
 		if err == nil && expect > 0 {
 			b.sweep(ctx, there.NUID)
 		}
-		return err
+		return blob, err
 	}
 	// Somebody named the blob first: another, or an earlier try of ours whose
 	// answer was lost.
-	now, err := b.object(ctx, blob.Name)
+	now, err := b.object(ctx, name)
 	if err == nil && now.NUID == token {
-		return nil
+		return blob, nil
 	}
 	if err == nil || errors.Is(err, ErrNotFound) {
 		b.sweep(ctx, token)
-		return errAgain{ErrConflict} // look again at what is there
+		return blob, errAgain{ErrConflict} // look again at what is there
 	}
-	return err
+	return blob, err
 }
 
-// putChunks sends the chunks in order, a bounded number ahead of the answers.
-func (b *Bus) putChunks(ctx context.Context, token string, data []byte) error {
-	var under []jetstream.PubAckFuture
-	last := uint64(0)
-	settle := func() error {
-		first := under[0]
-		under = under[1:]
-		select {
-		case ack := <-first.Ok():
-			if ack.Sequence <= last {
-				return errAgain{errors.New("chunks were stored out of order")}
-			}
-			last = ack.Sequence
-			return nil
-		case err := <-first.Err():
-			return err
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+// A blob's chunks are under a token that says whose they are, so that those of
+// a program that died before it named them are found.
+func newToken(name string) string { return ownerOf(name) + "." + nuid.Next() }
+
+func isToken(token string) bool {
+	owner, rest, ok := strings.Cut(token, ".")
+	return ok && isHex(owner, ownerDigits) && isAttempt(rest)
+}
+
+// chunker is a writer that sends chunks in order, a bounded number ahead of the
+// answers.
+type chunker struct {
+	ctx   context.Context
+	b     *Bus
+	token string
+	chunk []byte // that is not full
+	under []jetstream.PubAckFuture
+	last  uint64 // sequence of the last chunk that is stored
+	sum   hash.Hash
+	size  int64
+}
+
+func (b *Bus) putChunks(ctx context.Context, token string, source func(io.Writer) error) (sum []byte, size int64, err error) {
+	c := &chunker{ctx: ctx, b: b, token: token, sum: sha256.New()}
 	// What is still under way after a failure would be stored after the sweep.
 	defer func() {
-		for len(under) > 0 && ctx.Err() == nil {
-			_ = settle()
+		for len(c.under) > 0 && ctx.Err() == nil {
+			_ = c.settle()
 		}
 	}()
-	for chunk := range slices.Chunk(data, chunkBytes) {
-		if len(under) == chunkWindow {
-			if err := settle(); err != nil {
-				return err
+	if err := source(c); err != nil {
+		return nil, 0, err
+	}
+	if len(c.chunk) > 0 {
+		if err := c.send(c.chunk); err != nil {
+			return nil, 0, err
+		}
+	}
+	for len(c.under) > 0 {
+		if err := c.settle(); err != nil {
+			return nil, 0, err
+		}
+	}
+	return c.sum.Sum(nil), c.size, nil
+}
+
+func (c *chunker) Write(p []byte) (int, error) {
+	n := len(p)
+	for len(p) > 0 {
+		if len(c.chunk) == 0 && len(p) >= chunkBytes { // no copy
+			if err := c.send(p[:chunkBytes]); err != nil {
+				return 0, err
 			}
+			p = p[chunkBytes:]
+			continue
 		}
+		if c.chunk == nil {
+			c.chunk = make([]byte, 0, min(chunkBytes, max(n, 4096)))
+		}
+		part := min(len(p), chunkBytes-len(c.chunk))
+		c.chunk, p = append(c.chunk, p[:part]...), p[part:]
+		if len(c.chunk) == chunkBytes {
+			if err := c.send(c.chunk); err != nil {
+				return 0, err
+			}
+			c.chunk = c.chunk[:0]
+		}
+	}
+	return n, nil
+}
+
+// send sends a chunk; its memory is the caller's again when it returns.
+func (c *chunker) send(chunk []byte) error {
+	if len(c.under) == chunkWindow {
+		if err := c.settle(); err != nil {
+			return err
+		}
+	}
+	c.sum.Write(chunk)
+	c.size += int64(len(chunk))
+	return c.b.request("put chunk", func() error {
 		// Never let the library send a chunk again: it would come late.
-		future, err := b.js.PublishAsync(chunkPrefix+token, chunk, jetstream.WithRetryAttempts(0))
-		if err != nil {
-			return err
+		future, err := c.b.js.PublishAsync(chunkPrefix+c.token, chunk, jetstream.WithRetryAttempts(0))
+		if err == nil {
+			c.under = append(c.under, future)
 		}
-		under = append(under, future)
-	}
-	for len(under) > 0 {
-		if err := settle(); err != nil {
-			return err
+		return err
+	})
+}
+
+// settle waits for the answer to the first chunk under way.
+func (c *chunker) settle() error {
+	first := c.under[0]
+	c.under = c.under[1:]
+	select {
+	case ack := <-first.Ok():
+		if ack.Sequence <= c.last {
+			return errAgain{errors.New("chunks were stored out of order")}
 		}
+		c.last = ack.Sequence
+		return nil
+	case err := <-first.Err():
+		return err
+	case <-c.ctx.Done():
+		return c.ctx.Err()
 	}
-	return nil
 }
 
 // sweep deletes chunks that no name points to, as well as it can.
@@ -220,83 +299,122 @@ func (b *Bus) sweep(ctx context.Context, token string) {
 // Get returns the blob's bytes, checked against the reference, the caller's to
 // keep. More than limit bytes are an error before anything is read. A blob that
 // is not there is ErrNotFound, one that is not what the reference says is
-// ErrCorrupt. The time it may take grows with its size.
-func (b *Bus) Get(ctx context.Context, blob job.Blob, limit int64) ([]byte, error) {
-	if err := checkBlob(blob, isName(blob.Name), "one of ours"); err != nil {
-		return nil, fault.Inputf("get blob: %w", err)
+// ErrCorrupt. The time that a try may take grows with its size.
+func (b *Bus) Get(ctx context.Context, blob job.Blob, limit int64) (data []byte, err error) {
+	err = b.read(ctx, blob, limit, func(o *object) error {
+		data = make([]byte, 0, o.Size) // the chunks for it are there
+		return b.readChunks(ctx, o, func(chunk []byte) error {
+			data = append(data, chunk...)
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, err
 	}
-	if blob.Bytes > limit {
-		return nil, fault.Inputf("blob %s: %d bytes, expected at most %d", blob.Name, blob.Bytes, limit)
-	}
-	ctx, cancel := context.WithTimeout(ctx, blobTimeout(blob.Bytes))
-	defer cancel()
-	var data []byte
-	err := b.again(ctx, "get blob "+blob.Name, func() (err error) {
-		data, err = b.get(ctx, blob)
+	return data, nil
+}
+
+// GetInto is Get for a blob that nobody holds: it calls into with a reader of its
+// bytes, which are checked against the reference only when all were read. When a
+// try fails into is called again with another reader. What it made of the bytes
+// counts when GetInto returns without error.
+func (b *Bus) GetInto(ctx context.Context, blob job.Blob, limit int64, into func(io.Reader) error) error {
+	return b.read(ctx, blob, limit, func(o *object) error {
+		in, out := io.Pipe()
+		done := make(chan error, 1)
+		go func() {
+			err := into(in)
+			if err == nil {
+				_, err = io.Copy(io.Discard, in) // the digest is of all bytes
+			}
+			in.CloseWithError(err) // nil is io.ErrClosedPipe
+			done <- err
+		}()
+		err := b.readChunks(ctx, o, func(chunk []byte) error {
+			_, err := out.Write(chunk)
+			return err
+		})
+		out.CloseWithError(err) // nil is io.EOF
+		if wrong := <-done; err == nil {
+			err = wrong
+		}
 		return err
 	})
-	return data, err
+}
+
+// read checks the reference and what is stored, and calls f to read the object.
+func (b *Bus) read(ctx context.Context, blob job.Blob, limit int64, f func(*object) error) error {
+	if err := checkBlob(blob, isName(blob.Name), "one of ours"); err != nil {
+		return fault.Inputf("get blob: %w", err)
+	}
+	if blob.Bytes > limit {
+		return fault.Inputf("blob %s: %d bytes, expected at most %d", blob.Name, blob.Bytes, limit)
+	}
+	return b.again(ctx, "get blob "+blob.Name, func() error {
+		ctx, cancel := context.WithTimeout(ctx, blobTimeout(blob.Bytes)) // of a try
+		defer cancel()
+		o, err := b.object(ctx, blob.Name)
+		switch {
+		case err != nil:
+			return err
+		case o.Deleted:
+			return fmt.Errorf("blob %s: %w", blob.Name, ErrNotFound)
+		case !o.is(blob):
+			return corrupt(blob, "%d bytes with digest %s are stored, expected %d with SHA-256 %s", o.Size, o.Digest, blob.Bytes, blob.SHA256)
+		case !o.whole():
+			return corrupt(blob, "%d chunks of %d are stored", o.held, chunks(blob.Bytes))
+		}
+		return f(o)
+	})
 }
 
 func corrupt(blob job.Blob, format string, args ...any) error {
 	return fault.Inputf("blob %s: %w: %s", blob.Name, ErrCorrupt, fmt.Sprintf(format, args...))
 }
 
-func (b *Bus) get(ctx context.Context, blob job.Blob) ([]byte, error) {
-	o, err := b.object(ctx, blob.Name)
-	switch {
-	case err != nil:
-		return nil, err
-	case o.Deleted:
-		return nil, fmt.Errorf("blob %s: %w", blob.Name, ErrNotFound)
-	case !o.is(blob):
-		return nil, corrupt(blob, "%d bytes with digest %s are stored, expected %d with SHA-256 %s", o.Size, o.Digest, blob.Bytes, blob.SHA256)
-	case !o.whole():
-		return nil, corrupt(blob, "%d chunks of %d are stored", o.held, chunks(blob.Bytes))
-	}
-	data, err := b.readChunks(ctx, o)
-	if err != nil {
-		return nil, err
-	}
-	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != blob.SHA256 {
-		return nil, corrupt(blob, "its bytes have SHA-256 %x, expected %s", sum, blob.SHA256)
-	}
-	return data, nil
-}
-
 // errWhole ends the reading of chunks.
 var errWhole = errors.New("all chunks are read")
 
-// readChunks reads the object's chunks. When none comes for a while it gives
-// up, to look whether the object is still there.
-func (b *Bus) readChunks(ctx context.Context, o *object) ([]byte, error) {
-	data := make([]byte, 0, o.Size) // the chunks for it are there
-	if o.Size == 0 {
-		return data, nil
-	}
+// readChunks calls f with the object's chunks, in order, and checks its digest.
+// When none comes for a while it gives up, to look whether the object is still
+// there.
+func (b *Bus) readChunks(ctx context.Context, o *object, f func(chunk []byte) error) error {
+	sum, size := sha256.New(), uint64(0)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stuck := errAgain{fmt.Errorf("no chunk for %v", idleTimeout)}
 	idle := time.AfterFunc(idleTimeout, func() { cancel(stuck) })
 	defer idle.Stop()
-	err := b.follow(ctx, blobStream, chunkPrefix+o.NUID, chunkWindow, func(msg jetstream.Msg) error {
-		idle.Reset(idleTimeout)
-		if len(data)+len(msg.Data()) > int(o.Size) {
-			return fault.Inputf("blob %s: %w: more than its %d bytes are stored", o.Name, ErrCorrupt, o.Size)
-		}
-		data = append(data, msg.Data()...)
-		if len(data) == int(o.Size) {
-			return errWhole
-		}
-		return nil
-	})
+	err := errWhole
+	if o.Size > 0 {
+		err = b.follow(ctx, blobStream, chunkPrefix+o.NUID, chunkWindow, func(msg jetstream.Msg) error {
+			idle.Reset(blobTimeout(0)) // f has its own pace
+			chunk := msg.Data()
+			if size += uint64(len(chunk)); size > o.Size {
+				return fault.Inputf("blob %s: %w: more than its %d bytes are stored", o.Name, ErrCorrupt, o.Size)
+			}
+			sum.Write(chunk)
+			if err := f(chunk); err != nil {
+				return err
+			}
+			if size == o.Size {
+				return errWhole
+			}
+			idle.Reset(idleTimeout)
+			return nil
+		})
+	}
 	switch {
 	case errors.Is(err, errWhole):
-		return data, nil
 	case context.Cause(ctx) == error(stuck):
-		return nil, stuck
+		return stuck
+	default:
+		return err
 	}
-	return nil, err
+	if found := digestText(sum.Sum(nil)); found != o.Digest {
+		return fault.Inputf("blob %s: %w: its bytes have the digest %s, expected %s", o.Name, ErrCorrupt, found, o.Digest)
+	}
+	return nil
 }
 
 // Delete removes the blob of that name, if there is one, and every trace of it.
@@ -319,7 +437,7 @@ func (b *Bus) delete(ctx context.Context, name string) error {
 		return err
 	}
 	var info jetstream.ObjectInfo
-	if err := json.Unmarshal(msg.Data, &info); err == nil && isAttempt(info.NUID) {
+	if err := json.Unmarshal(msg.Data, &info); err == nil && isToken(info.NUID) {
 		if err := b.purge(ctx, what, blobStream, chunkPrefix+info.NUID); err != nil {
 			return err
 		}

@@ -227,7 +227,7 @@ func TestCleanup(t *testing.T) {
 		for d.Task.Job != id { // the rest of the first job's
 			d = next(t, b)
 		}
-		must(t, d.Quarantine(t.Context(), "because"))
+		must(t, d.Quarantine(t.Context(), "because", true))
 		next(t, b) // in a worker's hands
 		return id
 	}

@@ -49,6 +49,9 @@ type Config struct {
 	CredsFile string      // credentials (.creds) for URL; "" = none
 	Name      string      // of this client, for people: in server logs and in quarantines
 	Log       *zap.Logger // nil = silent
+	// Around stands around every request to the server, to make it fail or its
+	// answer be lost in tests; nil = not.
+	Around func(what string, request func() error) error
 }
 
 // Bus is a connection. It reconnects for ever and is safe for concurrent use.
@@ -57,6 +60,8 @@ type Bus struct {
 	js   jetstream.JetStream
 	name string
 	log  *zap.Logger
+
+	around func(what string, request func() error) error
 
 	mu      sync.Mutex
 	streams map[string]jetstream.Stream // handles by name
@@ -133,7 +138,7 @@ func Connect(ctx context.Context, c Config) (*Bus, error) {
 		nc.Close()
 		return nil, fmt.Errorf("connect to NATS: %w", err)
 	}
-	return &Bus{nc: nc, js: js, name: c.Name, log: log, streams: map[string]jetstream.Stream{}}, nil
+	return &Bus{nc: nc, js: js, name: c.Name, log: log, around: c.Around, streams: map[string]jetstream.Stream{}}, nil
 }
 
 // watch writes one log line a change of the connection's state.

@@ -31,6 +31,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// testKernel is that of all tasks of these tests.
+const testKernel = "portable"
+
 var testQueue = Queue{Lease: time.Minute, Window: 100, Replicas: 1}
 
 func startServer(t testing.TB, c ServerConfig) *Server {
@@ -68,7 +71,7 @@ func newBus(t testing.TB, q Queue) *Bus {
 
 func setUp(t testing.TB, b *Bus, q Queue) {
 	t.Helper()
-	if err := b.Setup(t.Context(), q); err != nil {
+	if err := b.Setup(t.Context(), q, testKernel); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -78,16 +81,16 @@ func digest(c string) string { return strings.Repeat(c, 64) }
 // newTask returns a valid task; seed makes the job.
 func newTask(seed uint64, shard int) job.Task {
 	spec := job.Spec{Version: job.SpecVersion, Model: digest("a"), Dataset: digest("b"), Splits: []string{"train"},
-		Sample: 1, Baseline: "zero", Estimator: "permutation", Passes: 4, Seed: seed, Kernel: "portable"}
+		Sample: 1, Baseline: "zero", Estimator: "permutation", Passes: 4, Seed: seed, Kernel: testKernel}
 	id := spec.ID()
 	return job.Task{Job: id, Shard: shard, Spec: spec, Rows: 1000,
 		Data:     job.Blob{Name: ShardName(id, shard), Bytes: 10, SHA256: digest("c")},
 		Model:    job.Blob{Name: ModelName(digest("a")), Bytes: 20, SHA256: digest("a")},
-		Baseline: job.Blob{Name: BaselineName(digest("d")), Bytes: 0, SHA256: digest("d")}}
+		Baseline: job.Blob{Name: BaselineName(id), Bytes: 0, SHA256: digest("d")}}
 }
 
 func newResult(t job.Task, attempt string) job.Result {
-	return job.Result{Job: t.Job, Shard: t.Shard, Rows: t.Rows, Kernel: "portable", Worker: "w-" + attempt, Seconds: 0.5, CPU: 1,
+	return job.Result{Job: t.Job, Shard: t.Shard, Rows: t.Rows, Kernel: testKernel, Worker: "w-" + attempt, Seconds: 0.5, CPU: 1,
 		Partial: job.Blob{Name: PartialName(t.Job, t.Shard, attempt), Bytes: 5, SHA256: digest("e")}}
 }
 
@@ -104,7 +107,7 @@ func next(t testing.TB, b *Bus) *Delivery {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 	defer cancel()
-	d, err := b.NextTask(ctx)
+	d, err := b.NextTask(ctx, testKernel)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +196,9 @@ func TestSetup(t *testing.T) {
 	done := make(chan error)
 	for i := range 4 { // coordinators at once
 		b := connect(t, Config{Server: s})
-		go func() { done <- b.Setup(t.Context(), Queue{Lease: time.Minute, Window: 10 + i, Replicas: 1}) }()
+		go func() {
+			done <- b.Setup(t.Context(), Queue{Lease: time.Minute, Window: 10 + i, Replicas: 1}, testKernel)
+		}()
 	}
 	for range 4 {
 		must(t, <-done)
@@ -226,7 +231,7 @@ func TestWorkerWaitsForSetup(t *testing.T) {
 	worker, coordinator := connect(t, Config{Server: s, Log: zap.New(core)}), connect(t, Config{Server: s})
 	got := make(chan int)
 	go func() {
-		d, err := worker.NextTask(t.Context())
+		d, err := worker.NextTask(t.Context(), testKernel)
 		if err != nil {
 			t.Error(err)
 			close(got)
@@ -300,14 +305,14 @@ func TestCancel(t *testing.T) {
 	d := next(t, b)
 	next(t, b)
 	calls := map[string]func(context.Context) error{
-		"NextTask":    func(ctx context.Context) error { _, err := b.NextTask(ctx); return err },
+		"NextTask":    func(ctx context.Context) error { _, err := b.NextTask(ctx, testKernel); return err },
 		"PublishTask": func(ctx context.Context) error { return b.PublishTask(ctx, newTask(1, 2)) },
 		"Events": func(ctx context.Context) error {
 			return b.Events(ctx, newTask(1, 0).Job, func(Event) error { return nil })
 		},
 	}
 	gone := map[string]func(context.Context) error{
-		"Setup": func(ctx context.Context) error { return b.Setup(ctx, testQueue) },
+		"Setup": func(ctx context.Context) error { return b.Setup(ctx, testQueue, testKernel) },
 		"PublishResult": func(ctx context.Context) error {
 			_, err := b.PublishResult(ctx, newResult(d.Task, d.Attempt))
 			return err

@@ -141,10 +141,14 @@ func (b *Bus) follow(ctx context.Context, stream, filter string, batch int, f fu
 
 func (b *Bus) followOnce(ctx context.Context, stream, filter string, batch int, next *uint64, f func(jetstream.Msg) error) error {
 	short, cancel := context.WithTimeout(ctx, callTimeout)
-	consumer, err := b.js.CreateConsumer(short, stream, jetstream.ConsumerConfig{
-		Name: nuid.Next(), FilterSubject: filter, AckPolicy: jetstream.AckNonePolicy,
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: *next,
-		MemoryStorage: true, Replicas: 1, InactiveThreshold: readerLifetime,
+	var consumer jetstream.Consumer
+	err := b.request("read "+filter, func() (err error) {
+		consumer, err = b.js.CreateConsumer(short, stream, jetstream.ConsumerConfig{
+			Name: nuid.Next(), FilterSubject: filter, AckPolicy: jetstream.AckNonePolicy,
+			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: *next,
+			MemoryStorage: true, Replicas: 1, InactiveThreshold: readerLifetime,
+		})
+		return err
 	})
 	cancel()
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 	"shaver/internal/job"
 )
 
-// Subjects are prefix + job + "." + shard.
+// Subjects are prefix + job + "." + shard; those of tasks have the kernel and a
+// dot before the job, so that a worker asks only for what it can compute.
 const (
 	taskPrefix       = "shaver.task."
 	resultPrefix     = "shaver.result."
@@ -42,6 +43,26 @@ func parseSubject(prefix, s string) (jobID string, shard int, ok bool) {
 	return jobID, shard, err == nil && isShard(shard) && strconv.Itoa(shard) == digits
 }
 
+func taskSubject(kernel, jobID string, shard int) string {
+	return subject(taskPrefix+kernel+".", jobID, shard)
+}
+
+// parseTask is the inverse of taskSubject.
+func parseTask(s string) (kernel, jobID string, shard int, ok bool) {
+	rest, ok := strings.CutPrefix(s, taskPrefix)
+	kernel, rest, found := strings.Cut(rest, ".")
+	if !ok || !found || !isKernel(kernel) {
+		return "", "", 0, false
+	}
+	jobID, shard, ok = parseSubject("", rest)
+	return kernel, jobID, shard, ok
+}
+
+// isKernel reports whether a kernel's name may be part of a subject.
+func isKernel(name string) bool {
+	return name != "" && len(name) <= 64 && strings.Trim(name, "0123456789abcdefghijklmnopqrstuvwxyz-") == ""
+}
+
 func isHex(s string, digits int) bool {
 	return len(s) == digits && strings.Trim(s, "0123456789abcdef") == ""
 }
@@ -63,8 +84,13 @@ func checkJob(id string) error {
 // ModelName names a model's file by the SHA-256 of its bytes.
 func ModelName(sha256 string) string { return "model/" + sha256 }
 
-// BaselineName names a baseline by the SHA-256 of its bytes.
-func BaselineName(sha256 string) string { return "baseline/" + sha256 }
+// BaselineName names a job's baseline.
+func BaselineName(jobID string) string { return "baseline/" + jobID }
+
+// CheckpointName names a checkpoint of the coordinator with the given epoch.
+func CheckpointName(jobID string, epoch, number int64) string {
+	return fmt.Sprintf("checkpoint/%s/%d/%d", jobID, epoch, number)
+}
 
 // ShardName names a job's shard.
 func ShardName(jobID string, shard int) string { return fmt.Sprintf("shard/%s/%d", jobID, shard) }
@@ -74,11 +100,25 @@ func PartialName(jobID string, shard int, attempt string) string {
 	return fmt.Sprintf("partial/%s/%d/%s", jobID, shard, attempt)
 }
 
-// isName reports whether one of the four functions above gives this name.
+// ownerDigits is how much of a model's digest, or all of a job's id, stands in
+// the subjects of a blob's chunks.
+const ownerDigits = 20
+
+// ownerOf returns whose a blob is: the job's id, or the first digits of the
+// model's digest.
+func ownerOf(name string) string {
+	_, rest, _ := strings.Cut(name, "/")
+	return rest[:min(ownerDigits, len(rest))]
+}
+
+// isName reports whether one of the functions above gives this name.
 func isName(name string) bool {
 	kind, rest, _ := strings.Cut(name, "/")
-	if kind == "model" || kind == "baseline" {
+	switch kind {
+	case "model":
 		return isHex(rest, 64)
+	case "baseline":
+		return isJob(rest)
 	}
 	jobID, rest, _ := strings.Cut(rest, "/")
 	switch kind {
@@ -89,8 +129,16 @@ func isName(name string) bool {
 		digits, attempt, _ := strings.Cut(rest, "/")
 		_, _, ok := parseSubject("", jobID+"."+digits)
 		return ok && isAttempt(attempt)
+	case "checkpoint":
+		epoch, number, _ := strings.Cut(rest, "/")
+		return isJob(jobID) && isNumber(epoch) && isNumber(number)
 	}
 	return false
+}
+
+func isNumber(s string) bool {
+	n, err := strconv.ParseInt(s, 10, 64)
+	return err == nil && n >= 0 && strconv.FormatInt(n, 10) == s
 }
 
 func isAttempt(s string) bool {
@@ -134,6 +182,9 @@ func checkTask(t *job.Task) error {
 	if t.Rows < 1 {
 		return fmt.Errorf("%d rows", t.Rows)
 	}
+	if !isKernel(t.Spec.Kernel) {
+		return fmt.Errorf("kernel %q", t.Spec.Kernel)
+	}
 	if id := t.Spec.ID(); id != t.Job {
 		return fmt.Errorf("spec of job %s in a task of job %q", id, t.Job)
 	}
@@ -141,7 +192,7 @@ func checkTask(t *job.Task) error {
 		checkIdentity(t.Job, t.Shard),
 		checkBlob(t.Data, t.Data.Name == ShardName(t.Job, t.Shard), ShardName(t.Job, t.Shard)),
 		checkBlob(t.Model, t.Model.Name == ModelName(t.Model.SHA256), "model/ and its SHA-256"),
-		checkBlob(t.Baseline, t.Baseline.Name == BaselineName(t.Baseline.SHA256), "baseline/ and its SHA-256"))
+		checkBlob(t.Baseline, t.Baseline.Name == BaselineName(t.Job), BaselineName(t.Job)))
 }
 
 func checkResult(r *job.Result) error {
@@ -215,8 +266,8 @@ func encodeQuarantine(q job.Quarantine) ([]byte, error) {
 
 // misplaced reports a body that speaks of another job or shard than the
 // subject under which it came.
-func misplaced(on string, prefix, jobID string, shard int) error {
-	if want := subject(prefix, jobID, shard); want != on {
+func misplaced(on, want string) error {
+	if want != on {
 		return fmt.Errorf("body of %s", want)
 	}
 	return nil
@@ -225,7 +276,7 @@ func misplaced(on string, prefix, jobID string, shard int) error {
 func decodeTask(on string, body []byte) (job.Task, error) {
 	t, err := decode(checkTask, body)
 	if err == nil {
-		err = misplaced(on, taskPrefix, t.Job, t.Shard)
+		err = misplaced(on, taskSubject(t.Spec.Kernel, t.Job, t.Shard))
 	}
 	return t, malformed("task", on, err)
 }
@@ -233,7 +284,7 @@ func decodeTask(on string, body []byte) (job.Task, error) {
 func decodeResult(on string, body []byte) (job.Result, error) {
 	r, err := decode(checkResult, body)
 	if err == nil {
-		err = misplaced(on, resultPrefix, r.Job, r.Shard)
+		err = misplaced(on, subject(resultPrefix, r.Job, r.Shard))
 	}
 	return r, malformed("result", on, err)
 }
@@ -241,7 +292,7 @@ func decodeResult(on string, body []byte) (job.Result, error) {
 func decodeQuarantine(on string, body []byte) (job.Quarantine, error) {
 	q, err := decode(checkQuarantine, body)
 	if err == nil {
-		err = misplaced(on, quarantinePrefix, q.Job, q.Shard)
+		err = misplaced(on, subject(quarantinePrefix, q.Job, q.Shard))
 	}
 	return q, malformed("quarantine", on, err)
 }

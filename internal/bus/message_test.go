@@ -12,15 +12,25 @@ import (
 
 func TestSubjects(t *testing.T) {
 	for _, shard := range []int{0, 7, math.MaxInt32} {
-		id, got, ok := parseSubject(taskPrefix, subject(taskPrefix, testJob, shard))
+		id, got, ok := parseSubject(resultPrefix, subject(resultPrefix, testJob, shard))
 		if id != testJob || got != shard || !ok {
 			t.Errorf("%d came back as %s, %d, %v", shard, id, got, ok)
 		}
+		kernel, id, got, ok := parseTask(taskSubject("avx2-fma", testJob, shard))
+		if kernel != "avx2-fma" || id != testJob || got != shard || !ok {
+			t.Errorf("%d came back as %s, %s, %d, %v", shard, kernel, id, got, ok)
+		}
 	}
-	for _, s := range []string{"", "shaver.task.", taskPrefix + testJob, taskPrefix + testJob + ".", taskPrefix + testJob + ".01",
-		taskPrefix + testJob + ".-1", taskPrefix + testJob + ".+1", taskPrefix + testJob + ".2147483648", taskPrefix + testJob + ".1.2",
-		taskPrefix + "abc.1", taskPrefix + strings.ToUpper(testJob) + "x.1", resultPrefix + testJob + ".1"} {
-		if id, shard, ok := parseSubject(taskPrefix, s); ok {
+	for _, s := range []string{"", "shaver.task.", taskPrefix + testJob, taskPrefix + testJob + ".1", taskPrefix + "k." + testJob + ".01", taskPrefix + "." + testJob + ".1",
+		taskPrefix + "a.b." + testJob + ".1", taskPrefix + "K." + testJob + ".1", taskPrefix + "k.abc.1", taskPrefix + "k." + testJob + ".1.2", resultPrefix + testJob + ".1"} {
+		if kernel, id, shard, ok := parseTask(s); ok {
+			t.Errorf("%q was read as %s, %s, %d", s, kernel, id, shard)
+		}
+	}
+	for _, s := range []string{"", "shaver.result.", resultPrefix + testJob, resultPrefix + testJob + ".", resultPrefix + testJob + ".01",
+		resultPrefix + testJob + ".-1", resultPrefix + testJob + ".+1", resultPrefix + testJob + ".2147483648", resultPrefix + testJob + ".1.2",
+		resultPrefix + "abc.1", resultPrefix + strings.ToUpper(testJob) + "x.1", quarantinePrefix + testJob + ".1"} {
+		if id, shard, ok := parseSubject(resultPrefix, s); ok {
 			t.Errorf("%q was read as %s, %d", s, id, shard)
 		}
 	}
@@ -28,7 +38,7 @@ func TestSubjects(t *testing.T) {
 
 func TestDecodeTaskRefuses(t *testing.T) {
 	task := newTask(1, 3)
-	on := subject(taskPrefix, task.Job, 3)
+	on := taskSubject(testKernel, task.Job, 3)
 	good, err := encodeTask(task)
 	must(t, err)
 	if _, err := decodeTask(on, good); err != nil {
@@ -59,8 +69,9 @@ func TestDecodeTaskRefuses(t *testing.T) {
 		"digest":         {on, swap(digest("c"), digest("C"))},
 		"blob name":      {on, swap(`/3"`, `/4"`)},
 		"other model":    {on, swap("model/aa", "model/ba")},
-		"other shard":    {subject(taskPrefix, task.Job, 4), good},
-		"other job":      {subject(taskPrefix, newTask(2, 3).Job, 3), good},
+		"other shard":    {taskSubject(testKernel, task.Job, 4), good},
+		"other job":      {taskSubject(testKernel, newTask(2, 3).Job, 3), good},
+		"other kernel":   {taskSubject("k", task.Job, 3), good},
 		"other kind":     {subject(resultPrefix, task.Job, 3), good},
 	}
 	for name, test := range tests {

@@ -182,8 +182,16 @@ func (b *Bus) call(ctx context.Context, what string, f func(context.Context) err
 	return b.again(ctx, what, func() error {
 		short, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
-		return f(short)
+		return b.request(what, func() error { return f(short) })
 	})
+}
+
+// request runs one request to the server; a test may stand around it.
+func (b *Bus) request(what string, f func() error) error {
+	if b.around == nil {
+		return f()
+	}
+	return b.around(what, f)
 }
 
 // storeOnce stores body under subject unless the subject holds a message:

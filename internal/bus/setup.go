@@ -13,15 +13,17 @@ const (
 	tasksStream      = "SHAVER_TASKS"
 	resultsStream    = "SHAVER_RESULTS"
 	quarantineStream = "SHAVER_QUARANTINE"
-	workers          = "workers" // the consumer that all workers share
+	workersPrefix    = "workers-" // and a kernel: the consumer that all its workers share
 	blobBucket       = "SHAVER_BLOBS"
 	blobStream       = "OBJ_" + blobBucket
 	jobBucket        = "SHAVER_JOBS"
 	jobStream        = "KV_" + jobBucket
 )
 
-// maxDeliver is how many workers may die over a task before it is left alone.
-const maxDeliver = 5
+// maxTries is how many workers may die or fail over a task. The next one that
+// gets it sets it aside. The server itself hands a task out without a bound: a
+// task at such a bound stays stored, and nobody hears of it.
+const maxTries = 8
 
 // Queue says how tasks are handed out, to the workers of all jobs alike.
 type Queue struct {
@@ -55,7 +57,7 @@ func (q *Queue) validate() error {
 // to be missing.
 func (q *Queue) streams() []jetstream.StreamConfig {
 	streams := []jetstream.StreamConfig{
-		{Name: tasksStream, Subjects: []string{taskPrefix + "*.*"}, Retention: jetstream.WorkQueuePolicy,
+		{Name: tasksStream, Subjects: []string{taskPrefix + "*.*.*"}, Retention: jetstream.WorkQueuePolicy,
 			Discard: jetstream.DiscardNew, DiscardNewPerSubject: true, MaxMsgsPerSubject: 1, MaxMsgs: int64(q.Window)},
 		{Name: resultsStream, Subjects: []string{resultPrefix + "*.*"}},
 		{Name: quarantineStream, Subjects: []string{quarantinePrefix + "*.*"}},
@@ -71,10 +73,11 @@ func (q *Queue) streams() []jetstream.StreamConfig {
 	return streams
 }
 
-// Setup makes the streams, or brings them to this window and lease. Doing it
-// twice, or two at once, is harmless; tasks beyond a narrower window stay.
-// Coordinators call it; workers wait until it was done.
-func (b *Bus) Setup(ctx context.Context, q Queue) error {
+// Setup makes the streams, or brings them to this window and lease, and a
+// consumer for the tasks of each of the kernels. Doing it twice, or two at once,
+// is harmless; tasks beyond a narrower window stay. Coordinators call it; workers
+// wait until it was done for their kernel.
+func (b *Bus) Setup(ctx context.Context, q Queue, kernels ...string) error {
 	if err := q.validate(); err != nil {
 		return err
 	}
@@ -87,16 +90,25 @@ func (b *Bus) Setup(ctx context.Context, q Queue) error {
 			return err
 		}
 	}
-	return b.call(ctx, "set up consumer "+workers, func(ctx context.Context) error {
-		_, err := b.js.CreateOrUpdateConsumer(ctx, tasksStream, jetstream.ConsumerConfig{
-			Durable: workers, FilterSubject: taskPrefix + ">", AckPolicy: jetstream.AckExplicitPolicy,
-			AckWait: q.Lease, MaxDeliver: maxDeliver,
-			// At this bound delivery to all workers stops in silence: keep it
-			// out of reach.
-			MaxAckPending: max(q.Window, 1<<16),
+	for _, kernel := range kernels {
+		if !isKernel(kernel) {
+			return fmt.Errorf("bus: kernel %q", kernel)
+		}
+		err := b.call(ctx, "set up consumer "+workersPrefix+kernel, func(ctx context.Context) error {
+			_, err := b.js.CreateOrUpdateConsumer(ctx, tasksStream, jetstream.ConsumerConfig{
+				Durable: workersPrefix + kernel, FilterSubject: taskPrefix + kernel + ".>", AckPolicy: jetstream.AckExplicitPolicy,
+				AckWait: q.Lease, MaxDeliver: -1,
+				// At this bound delivery to all workers stops in silence: keep it
+				// out of reach.
+				MaxAckPending: max(q.Window, 1<<16),
+			})
+			return raced(err)
 		})
-		return raced(err)
-	})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // raced makes another's setup at the same moment a reason to look again.

@@ -23,7 +23,7 @@ func (b *Bus) PublishTask(ctx context.Context, t job.Task) error {
 	if err != nil {
 		return fmt.Errorf("task %s/%d: %w", t.Job, t.Shard, err)
 	}
-	on := subject(taskPrefix, t.Job, t.Shard)
+	on := taskSubject(t.Spec.Kernel, t.Job, t.Shard)
 	stored, err := b.storeOnce(ctx, "publish task "+on, tasksStream, on, body)
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound): // it was there and is done
@@ -50,16 +50,16 @@ type Delivery struct {
 	until time.Time // the lease is surely ours until then
 }
 
-// NextTask returns the next task, as soon as there is one. While the streams
-// are not set up it waits. A malformed task is set aside, not returned. A task
-// that was on its way when ctx ended is delivered again after its lease.
-func (b *Bus) NextTask(ctx context.Context) (*Delivery, error) {
+// NextTask returns the next task of the kernel, as soon as there is one. While the
+// streams are not set up for it, it waits. A malformed task is set aside, not returned, and so
+// is one that was tried too often. A task that was on its way when ctx ended is delivered again after its lease.
+func (b *Bus) NextTask(ctx context.Context, kernel string) (*Delivery, error) {
 	p := b.pauser("next task")
 	for {
 		if ctx.Err() != nil {
 			return nil, ended(ctx, "next task", nil)
 		}
-		d, err := b.fetch(ctx)
+		d, err := b.fetch(ctx, kernel)
 		switch {
 		case d != nil:
 			return d, nil
@@ -81,10 +81,14 @@ func (b *Bus) NextTask(ctx context.Context) (*Delivery, error) {
 
 // fetch asks for one task and waits a few seconds. It returns neither task nor
 // error if there was none.
-func (b *Bus) fetch(ctx context.Context) (*Delivery, error) {
+func (b *Bus) fetch(ctx context.Context, kernel string) (*Delivery, error) {
 	short, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	consumer, err := b.js.Consumer(short, tasksStream, workers) // each time: the lease may change
+	var consumer jetstream.Consumer
+	err := b.request("look up consumer", func() (err error) {
+		consumer, err = b.js.Consumer(short, tasksStream, workersPrefix+kernel) // each time: the lease may change
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +97,11 @@ func (b *Bus) fetch(ctx context.Context) (*Delivery, error) {
 	deadline, _ := wait.Deadline()
 	// The server's heartbeats tell a request that was lost with a connection
 	// from a queue that is empty.
-	batch, err := consumer.Fetch(1, jetstream.FetchContext(wait), jetstream.FetchHeartbeat(max(time.Until(deadline)/4, time.Millisecond)))
+	var batch jetstream.MessageBatch
+	err = b.request("fetch", func() (err error) {
+		batch, err = consumer.Fetch(1, jetstream.FetchContext(wait), jetstream.FetchHeartbeat(max(time.Until(deadline)/4, time.Millisecond)))
+		return err
+	})
 	if err != nil {
 		if errors.Is(err, jetstream.ErrInvalidOption) { // it refuses a deadline that is about to pass
 			<-wait.Done()
@@ -120,17 +128,22 @@ func (b *Bus) deliver(ctx context.Context, msg jetstream.Msg, lease time.Duratio
 		return nil, err
 	}
 	d.Try = int(about.NumDelivered)
-	if d.Task, err = decodeTask(msg.Subject(), msg.Data()); err == nil {
+	d.Task, err = decodeTask(msg.Subject(), msg.Data())
+	if err == nil && d.Try <= maxTries {
 		return d, nil
 	}
-	b.log.Error("task set aside", zap.Error(err))
+	input := err != nil
+	if !input {
+		err = fmt.Errorf("given up after %d tries: workers died, lost their lease or gave up over it; their logs say why", maxTries)
+	}
+	b.log.Error("task set aside", zap.String("subject", msg.Subject()), zap.Error(err))
 	// The body is not to be trusted, the subject says whose it is.
-	jobID, shard, ok := parseSubject(taskPrefix, msg.Subject())
+	_, jobID, shard, ok := parseTask(msg.Subject())
 	if !ok {
 		return nil, d.finish(ctx, "set aside "+msg.Subject(), term)
 	}
 	d.Task.Job, d.Task.Shard = jobID, shard
-	return nil, d.Quarantine(ctx, err.Error())
+	return nil, d.Quarantine(ctx, err.Error(), input)
 }
 
 // What a worker says of its task.
@@ -198,7 +211,7 @@ func (d *Delivery) Heartbeat(ctx context.Context) error {
 }
 
 // Release gives the task back, to be delivered again after delay. It counts as
-// one of the five deliveries of a task. With the lease lost it does nothing and
+// one of the tries of a task. With the lease lost it does nothing and
 // returns ErrLeaseLost. It is tried once: a second try might hit the worker that
 // the first one gave the task to, and without any the lease runs out.
 func (d *Delivery) Release(ctx context.Context, delay time.Duration) error {
@@ -213,7 +226,11 @@ func (d *Delivery) Release(ctx context.Context, delay time.Duration) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, min(left, callTimeout))
 	defer cancel()
-	if _, err := d.b.nc.RequestWithContext(ctx, d.reply, []byte(word)); err != nil {
+	err := d.b.request(what, func() error {
+		_, err := d.b.nc.RequestWithContext(ctx, d.reply, []byte(word))
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil
@@ -226,18 +243,30 @@ func (d *Delivery) Done(ctx context.Context) error {
 	return d.finish(ctx, fmt.Sprintf("acknowledge task %s/%d", d.Task.Job, d.Task.Shard), ack)
 }
 
-// Quarantine sets the task aside for a reason that trying again does not
-// change: it stores that first, and removes the task then.
-func (d *Delivery) Quarantine(ctx context.Context, reason string) error {
-	q := job.Quarantine{Job: d.Task.Job, Shard: d.Task.Shard, Reason: reason, Worker: d.b.name}
+// Last reports whether another failure of the task would be one too many.
+func (d *Delivery) Last() bool { return d.Try >= maxTries }
+
+// Quarantine sets the task aside: it stores that first, and removes the task
+// then. input says that the bytes are to blame, so that trying again does not
+// help.
+func (d *Delivery) Quarantine(ctx context.Context, reason string, input bool) error {
+	q := job.Quarantine{Job: d.Task.Job, Shard: d.Task.Shard, Reason: reason, Input: input, Worker: d.b.name}
+	if err := d.b.SetAside(ctx, q); err != nil {
+		return err
+	}
+	return d.finish(ctx, fmt.Sprintf("set aside task %s/%d", q.Job, q.Shard), term)
+}
+
+// SetAside stores the quarantine of a shard, unless it has one.
+func (b *Bus) SetAside(ctx context.Context, q job.Quarantine) error {
 	body, err := encodeQuarantine(q)
 	if err != nil {
 		return fmt.Errorf("quarantine: %w", err)
 	}
 	on := subject(quarantinePrefix, q.Job, q.Shard)
-	_, err = d.b.storeOnce(ctx, "publish quarantine "+on, quarantineStream, on, body)
-	if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
-		return err
+	_, err = b.storeOnce(ctx, "publish quarantine "+on, quarantineStream, on, body)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil
 	}
-	return d.finish(ctx, "set aside task "+on, term)
+	return err
 }

@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
+	"shaver/internal/fault"
 	"shaver/internal/job"
 )
 
@@ -90,7 +93,7 @@ func TestLease(t *testing.T) {
 	kept := next(t, b)
 	again := make(chan *Delivery, 1)
 	go func() {
-		if d, err := b.NextTask(t.Context()); err == nil {
+		if d, err := b.NextTask(t.Context(), testKernel); err == nil {
 			again <- d
 		}
 	}()
@@ -126,55 +129,85 @@ func TestLease(t *testing.T) {
 	must(t, kept.Done(t.Context()))
 }
 
-func TestStalled(t *testing.T) {
-	b := newBus(t, Queue{Lease: 100 * time.Millisecond, Window: 10, Replicas: 1})
-	mine, other := newTask(1, 4), newTask(2, 0)
+// A task over which workers die as often as is allowed is set aside by the next
+// one, and can be put back.
+func TestTriedTooOften(t *testing.T) {
+	b := newBus(t, testQueue)
+	mine, other := newTask(1, 4), newTask(1, 5)
 	publish(t, b, mine)
-	for try := range maxDeliver { // five workers die over it
-		if d := next(t, b); d.Try != try+1 {
-			t.Fatalf("try %d, expected %d", d.Try, try+1)
+	for try := range maxTries {
+		d := next(t, b)
+		if d.Try != try+1 || d.Last() != (try+1 == maxTries) {
+			t.Fatalf("try %d, expected %d; last: %v", d.Try, try+1, d.Last())
 		}
+		must(t, d.Release(t.Context(), 0))
 	}
-	idle, cancel := context.WithCancel(t.Context())
+	publish(t, b, other)
+	d := next(t, b)
+	if d.Task.Shard != 5 {
+		t.Errorf("shard %d was delivered at try %d", d.Task.Shard, d.Try)
+	}
+	aside, err := b.Quarantined(t.Context(), mine.Job)
+	must(t, err)
+	if len(aside) != 1 || aside[0].Shard != 4 || aside[0].Input || !strings.Contains(aside[0].Reason, "8 tries") {
+		t.Errorf("%+v", aside)
+	}
+	inv, err := b.Inventory(t.Context(), mine.Job, testKernel)
+	if must(t, err); fmt.Sprint(inv) != "{[5] [] [4] []}" {
+		t.Errorf("inventory %v", inv)
+	}
+	if _, err := b.Retry(t.Context(), mine.Job, 5); !fault.IsInput(err) {
+		t.Errorf("a shard that is not set aside: %v", err)
+	}
+	if n, err := b.Retry(t.Context(), mine.Job); n != 1 || err != nil {
+		t.Errorf("%d put back, %v", n, err)
+	}
+	publish(t, b, mine)
+	if d := next(t, b); d.Task.Shard != 4 || d.Try != 1 {
+		t.Errorf("shard %d, try %d", d.Task.Shard, d.Try)
+	}
+}
+
+// A task that the consumer has lost is seen as stuck, one in work is not.
+func TestStuck(t *testing.T) {
+	b := newBus(t, testQueue)
+	task := newTask(1, 0)
+	publish(t, b, task)
+	stuck := func() []int {
+		inv, err := b.Inventory(t.Context(), task.Job, testKernel)
+		must(t, err)
+		return inv.Stuck
+	}
+	if s := stuck(); len(s) != 0 {
+		t.Errorf("a task that waits is stuck: %v", s)
+	}
+	d := next(t, b)
+	if s := stuck(); len(s) != 0 {
+		t.Errorf("a task in work is stuck: %v", s)
+	}
+	must(t, b.js.DeleteConsumer(t.Context(), tasksStream, workersPrefix+testKernel))
+	_, err := b.js.CreateConsumer(t.Context(), tasksStream, jetstream.ConsumerConfig{Durable: workersPrefix + testKernel, FilterSubject: taskPrefix + testKernel + ".none.0", AckPolicy: jetstream.AckExplicitPolicy})
+	must(t, err)
+	if s := stuck(); !slices.Equal(s, []int{0}) {
+		t.Errorf("a lost task of attempt %s is not stuck: %v", d.Attempt, s)
+	}
+}
+
+// A worker gets tasks of its own kernel only.
+func TestKernels(t *testing.T) {
+	b := newBus(t, testQueue)
+	must(t, b.Setup(t.Context(), testQueue, "other"))
+	publish(t, b, newTask(1, 0))
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	got := make(chan *Delivery, 10)
-	go func() {
-		for {
-			d, err := b.NextTask(idle)
-			if err != nil {
-				close(got)
-				return
-			}
-			got <- d
-		}
-	}()
-	var stall Stall
-	for end := time.Now().Add(10 * time.Second); stall.Dead == 0; time.Sleep(20 * time.Millisecond) {
-		var err error
-		if stall, err = b.Stalled(t.Context(), mine.Job); err != nil || time.Now().After(end) {
-			t.Fatalf("no stall: %v", err)
-		}
+	if d, err := b.NextTask(ctx, "other"); err == nil {
+		t.Errorf("%+v was delivered to another kernel", d.Task)
 	}
-	if stall.Dead != 1 || !stall.Sure || !slices.Equal(stall.Shards, []int{4}) {
-		t.Errorf("%+v", stall)
+	if d := next(t, b); d.Try != 1 {
+		t.Errorf("try %d", d.Try)
 	}
-	cancel()
-	for d := range got {
-		t.Errorf("delivered a sixth time: %+v", d)
-	}
-	publish(t, b, other, newTask(1, 5)) // never handed out: not suspect
-	if stall, err := b.Stalled(t.Context(), other.Job); err != nil || stall.Dead != 1 || len(stall.Shards) != 0 {
-		t.Errorf("other job: %+v, %v", stall, err)
-	}
-	must(t, b.DeleteTask(t.Context(), mine.Job, 4))
-	if stall, err := b.Stalled(t.Context(), mine.Job); err != nil || stall.Dead != 0 {
-		t.Errorf("after the delete: %+v, %v", stall, err)
-	}
-	publish(t, b, mine) // and it can come again
-	for range 3 {
-		if d := next(t, b); d.Try != 1 {
-			t.Errorf("shard %d, try %d", d.Task.Shard, d.Try)
-		}
+	if err := b.Setup(t.Context(), testQueue, "a.b"); err == nil {
+		t.Error("a kernel's name with a dot was taken")
 	}
 }
 
@@ -182,18 +215,18 @@ func TestQuarantine(t *testing.T) {
 	b := newBus(t, testQueue)
 	good, bad := newTask(1, 0), newTask(1, 1)
 	publish(t, b, good)
-	must(t, next(t, b).Quarantine(t.Context(), "row 7:\nfield 3 \xff is out of range"))
+	must(t, next(t, b).Quarantine(t.Context(), "row 7:\nfield 3 \xff is out of range", true))
 	// A task that is none is set aside by the bus.
-	_, err := b.js.Publish(t.Context(), subject(taskPrefix, bad.Job, 1), []byte(`{"job":1}`))
+	_, err := b.js.Publish(t.Context(), taskSubject(testKernel, bad.Job, 1), []byte(`{"job":1}`))
 	must(t, err)
-	_, err = b.js.Publish(t.Context(), taskPrefix+"x.01", []byte(`{}`))
+	_, err = b.js.Publish(t.Context(), taskPrefix+testKernel+".x.01", []byte(`{}`))
 	must(t, err)
 	publish(t, b, newTask(1, 2))
 	if d := next(t, b); d.Task.Shard != 2 {
 		t.Errorf("shard %d was delivered", d.Task.Shard)
 	}
 	all := events(t, b, good.Job, 2)
-	want := job.Quarantine{Job: good.Job, Reason: "row 7: field 3 ? is out of range", Worker: "test"}
+	want := job.Quarantine{Job: good.Job, Reason: "row 7: field 3 ? is out of range", Input: true, Worker: "test"}
 	if all[0].Quarantine == nil || *all[0].Quarantine != want {
 		t.Errorf("got %+v, expected %+v", all[0].Quarantine, want)
 	}

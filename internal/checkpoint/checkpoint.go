@@ -182,6 +182,12 @@ func (c *Checkpoint) Canonical() []byte {
 	return buffer.Bytes()
 }
 
+// WriteTo writes Canonical to w, without making it.
+func (c *Checkpoint) WriteTo(w io.Writer) (int64, error) { return c.canonical().WriteTo(w) }
+
+// Size returns the length of Canonical.
+func (c *Checkpoint) Size() int64 { return c.canonical().size() }
+
 // Digest returns the SHA-256 of Canonical, in hexadecimal, without making it.
 func (c *Checkpoint) Digest() string {
 	sum := sha256.New()

@@ -20,25 +20,31 @@ import (
 	"go.uber.org/zap/zapcore"
 	"golang.org/x/term"
 
+	"shaver/internal/coordinator"
 	"shaver/internal/fault"
 )
 
 // Exit codes. They are stable: scripts and Kubernetes act on them.
 const (
-	ExitDone      = 0
-	ExitFailed    = 1
-	ExitUsage     = 2
-	ExitBadInput  = 42  // do not retry
-	ExitDrained   = 75  // a worker that was asked to leave: replace it
-	ExitCancelled = 130 // Ctrl-C
+	ExitDone       = 0
+	ExitFailed     = 1
+	ExitUsage      = 2
+	ExitIncomplete = 4   // finished without quarantined shards
+	ExitBadInput   = 42  // do not retry
+	ExitDrained    = 75  // a worker that was asked to leave: replace it
+	ExitCancelled  = 130 // Ctrl-C
 )
 
 // ExitHelp documents the codes in the help of every program.
 const ExitHelp = `Exit codes: 0 done, 1 failed (trying again may help), 2 wrong usage,
-42 bad input (trying again does not help), 75 worker drained, 130 cancelled.`
+4 finished without quarantined shards, 42 bad input (trying again does not help),
+75 worker drained, 130 cancelled.`
 
 // ErrDrained ends a worker that was asked to leave and did so in order.
 var ErrDrained = errors.New("drained")
+
+// ErrIncomplete ends a job that finished without its quarantined shards.
+var ErrIncomplete = errors.New("finished without quarantined shards")
 
 // Main runs a program's root command with the process's arguments, and returns
 // its exit code. Ctrl-C and SIGTERM cancel the command's context; a second one
@@ -67,8 +73,10 @@ func exitCode(ctx context.Context, err error) int {
 		return ExitDone
 	case errors.Is(err, ErrDrained):
 		return ExitDrained
-	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+	case ctx.Err() != nil && errors.Is(err, context.Canceled), errors.Is(err, coordinator.ErrCancelled):
 		return ExitCancelled
+	case errors.Is(err, ErrIncomplete):
+		return ExitIncomplete
 	case fault.IsUsage(err):
 		return ExitUsage
 	case fault.IsInput(err), errors.Is(err, fs.ErrNotExist):

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -47,7 +48,8 @@ type Report struct {
 	Digests         Digests        `json:"digests"`
 	Shards          int            `json:"shards"`
 	RowsPerShard    int64          `json:"rows_per_shard"`
-	Workers         map[string]int `json:"workers"` // shards computed by each
+	Workers         map[string]int `json:"workers"`          // shards computed by each
+	QuarantinedRows int64          `json:"quarantined_rows"` // missing, in shards that cannot be computed
 }
 
 // Digests are SHA-256, in hexadecimal.
@@ -78,15 +80,22 @@ func (j *Job) Run(ctx context.Context) (*Report, error) {
 	defer stop()
 	group, running := errgroup.WithContext(running)
 	var progress *Progress
+	var resumed int64
 	started := make(chan struct{})
-	j.OnStart = func(spec job.Spec, plan job.Plan) {
-		j.Log.Info("scoring", zap.String("job", spec.ID()), zap.Int64("rows", plan.Rows), zap.Int("shards", plan.Shards()), zap.String("kernel", spec.Kernel))
-		progress = NewProgress("score", "rows", plan.Rows)
+	j.OnStart = func(spec job.Spec, plan job.Plan, merged int64) {
+		j.Log.Info("scoring", zap.String("job", spec.ID()), zap.Int64("rows", plan.Rows), zap.Int64("merged", merged), zap.Int("shards", plan.Shards()), zap.String("kernel", spec.Kernel))
+		// Rows that were merged before count neither as work nor as speed.
+		progress, resumed = NewProgress("score", "rows", plan.Rows-merged), merged
 		close(started)
 	}
 	workers := j.workers()
+	if workers == 0 && os.Getenv("GOGC") == "" {
+		// Nearly all memory is the sums, which have no pointers: collecting often
+		// costs next to nothing, and keeps what is thrown away small beside them.
+		debug.SetGCPercent(10)
+	}
 	if workers == 0 {
-		j.OnMerged = func(rows int64) { progress.Set(rows) }
+		j.OnMerged = func(rows int64) { progress.Set(rows - resumed) }
 	}
 	var models worker.Models
 	for i := range workers {
@@ -127,9 +136,24 @@ func (j *Job) Run(ctx context.Context) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	path := strings.TrimSuffix(j.Out, filepath.Ext(j.Out)) + ".job.json"
+	if outcome.Existing {
+		return report.former(path), nil
+	}
 	report.Seconds = time.Since(start).Seconds()
 	report.CPUSeconds = (cpuTime() - cpu).Seconds() + outcome.CPU
-	return report, report.write(strings.TrimSuffix(j.Out, filepath.Ext(j.Out)) + ".job.json")
+	return report, report.write(path)
+}
+
+// former returns the report of the run that wrote the scores, if it is still
+// there, and else r.
+func (r *Report) former(path string) *Report {
+	text, err := os.ReadFile(path)
+	var former Report
+	if err != nil || json.Unmarshal(text, &former) != nil || former.Digests != r.Digests {
+		return r
+	}
+	return &former
 }
 
 func (j *Job) workers() int {
@@ -176,12 +200,16 @@ func newReport(o *coordinator.Outcome, path string) (*Report, error) {
 		return nil, err
 	}
 	s := &o.Scores
-	return &Report{
+	r := &Report{
 		Job: s.Spec.ID(), Rows: s.Rows, Kernel: s.Spec.Kernel,
 		LossFull: s.LossFull, LossEmpty: s.LossEmpty, EfficiencyError: s.EfficiencyError,
-		Digests: Digests{s.Spec.Model, s.Spec.Dataset, hex.EncodeToString(digest.Sum(nil))},
-		Shards:  o.Plan.Shards(), RowsPerShard: o.Plan.RowsPerShard, Workers: o.Workers,
-	}, nil
+		Digests:      Digests{s.Spec.Model, s.Spec.Dataset, hex.EncodeToString(digest.Sum(nil))},
+		RowsPerShard: o.Plan.RowsPerShard, Workers: o.Workers, QuarantinedRows: s.QuarantinedRows,
+	}
+	if !o.Existing {
+		r.Shards = o.Plan.Shards()
+	}
+	return r, nil
 }
 
 func (r *Report) write(path string) error {

@@ -37,8 +37,15 @@ func ScoreCommand(use string, cluster bool) *cobra.Command {
 NAME.job.json tells what the run took.
 
 The scores file of a job has the same bytes for any number of workers, any
---rows-per-shard, and any number of workers that die. Submitting a job again
-that was cut off resumes it, if its server kept what was done.
+--rows-per-shard, and any number of workers and coordinators that die. Submitting
+a job again that was cut off resumes it, if its server kept what was done; one
+whose scores are at --out already returns at once. Of two coordinators of a job
+the newer one leads, and the older one leaves.
+
+A shard that cannot be computed is set aside, and the job goes on. At its end it
+fails, and its state is kept: "shaver job quarantine" tells why and puts shards
+back, and submitting the job again computes them; or --allow-quarantined finishes
+without them.
 
 ` + ExitHelp,
 		Args: Args(cobra.NoArgs),
@@ -68,6 +75,8 @@ that was cut off resumes it, if its server kept what was done.
 	f.StringVar(&o.job.Creds, "creds", "", "credentials file for --nats")
 	f.IntVar(&o.job.Workers, "workers", 0, "workers in this process, which share its cores (default 1, with --nats 0)")
 	f.DurationVar(&o.job.Queue.Lease, "lease", bus.DefaultQueue.Lease, "how long a worker may be silent before its shard goes to another")
+	f.BoolVar(&o.job.AllowQuarantined, "allow-quarantined", false, "finish without the shards that cannot be computed, with exit code 4")
+	f.DurationVar(&o.job.SaveEvery, "checkpoint-every", 30*time.Second, "time between checkpoints of the sums")
 	f.StringVar(&o.log, "log", "text", "form of the log on stderr: text or json")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "log more")
 	o.output.Flag(c)
@@ -83,6 +92,9 @@ func (o *scoreOptions) run(c *cobra.Command) error {
 	}
 	if o.job.Creds != "" && o.job.NATS == "" {
 		return fault.Usagef("--creds is for --nats, which is not given")
+	}
+	if o.job.SaveEvery <= 0 {
+		return fault.Usagef("--checkpoint-every %v: more than 0", o.job.SaveEvery)
 	}
 	if o.job.Queue.Lease < 100*time.Millisecond {
 		return fault.Usagef("--lease %v: at least 100ms", o.job.Queue.Lease)
@@ -101,15 +113,28 @@ func (o *scoreOptions) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return o.output.Print(c.OutOrStdout(), report, func(w io.Writer) { report.table(w, o.job.Out) })
+	if err := o.output.Print(c.OutOrStdout(), report, func(w io.Writer) { report.table(w, o.job.Out) }); err != nil {
+		return err
+	}
+	if report.QuarantinedRows > 0 {
+		return fmt.Errorf("%w: %d rows are missing", ErrIncomplete, report.QuarantinedRows)
+	}
+	return nil
 }
 
 // table writes the report for people.
 func (r *Report) table(w io.Writer, path string) {
 	fmt.Fprintf(w, "scores\t%s\n", path)
 	fmt.Fprintf(w, "job\t%s\n", r.Job)
-	fmt.Fprintf(w, "rows\t%d\t%.0f/s\n", r.Rows, float64(r.Rows)/r.Seconds)
-	fmt.Fprintf(w, "seconds\t%.1f\t%.1f of CPU\n", r.Seconds, r.CPUSeconds)
+	if r.Seconds > 0 {
+		fmt.Fprintf(w, "rows\t%d\t%.0f/s\n", r.Rows, float64(r.Rows)/r.Seconds)
+		fmt.Fprintf(w, "seconds\t%.1f\t%.1f of CPU\n", r.Seconds, r.CPUSeconds)
+	} else { // of another run, whose report is gone
+		fmt.Fprintf(w, "rows\t%d\n", r.Rows)
+	}
+	if r.QuarantinedRows > 0 {
+		fmt.Fprintf(w, "quarantined\t%d rows\n", r.QuarantinedRows)
+	}
 	fmt.Fprintf(w, "kernel\t%s\n", r.Kernel)
 	fmt.Fprintf(w, "mean loss\t%.6f\t%.6f with everything dropped\n", r.LossFull, r.LossEmpty)
 	fmt.Fprintf(w, "efficiency error\t%.3g\n", r.EfficiencyError)

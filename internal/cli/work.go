@@ -17,6 +17,8 @@ import (
 type workOptions struct {
 	nats, creds, name, log string
 	threads                int
+	cache                  string
+	cacheSize              int64
 	verbose                bool
 }
 
@@ -46,6 +48,8 @@ second one leaves at once, and the task goes to another worker.
 	f.StringVar(&o.creds, "creds", "", "credentials file for --nats")
 	f.StringVar(&o.name, "name", "", "name in results and logs (default host and process)")
 	f.IntVar(&o.threads, "threads", runtime.GOMAXPROCS(0), "goroutines that compute a task")
+	f.StringVar(&o.cache, "cache", "", "folder that keeps models by their digest, to be shared by workers (default none)")
+	f.Int64Var(&o.cacheSize, "cache-size", 16, "GiB that --cache may hold; the least recently used models go")
 	f.StringVar(&o.log, "log", "text", "form of the log on stderr: text or json")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "log more")
 	return c
@@ -55,9 +59,16 @@ func (o *workOptions) run(ctx context.Context) error {
 	if o.threads < 1 {
 		return fault.Usagef("--threads is at least 1")
 	}
+	if o.cacheSize < 1 || o.cacheSize > 1<<20 {
+		return fault.Usagef("--cache-size is from 1 to %d", 1<<20)
+	}
 	log, err := Logger(o.log, o.verbose)
 	if err != nil {
 		return err
+	}
+	models := new(worker.Models)
+	if o.cache != "" {
+		models.Cache = &worker.Cache{Dir: o.cache, Bytes: o.cacheSize << 30, Log: log}
 	}
 	if o.name == "" {
 		host, err := os.Hostname()
@@ -74,7 +85,7 @@ func (o *workOptions) run(ctx context.Context) error {
 	log.Info("worker ready", zap.String("name", o.name), zap.Int("threads", o.threads))
 	// The first signal, which ends ctx, only drains; the second ends the process.
 	err = worker.Run(context.WithoutCancel(ctx), ctx.Done(), worker.Config{
-		Bus: b, Name: o.name, Threads: o.threads, Models: new(worker.Models), CPU: cpuTime, Log: log,
+		Bus: b, Name: o.name, Threads: o.threads, Models: models, CPU: cpuTime, Log: log,
 	})
 	if err == nil {
 		log.Info("drained")

@@ -10,26 +10,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
+	"io"
 	"time"
 
 	"go.uber.org/zap"
-	"golang.org/x/sync/errgroup"
 
-	"shaver/internal/arrowio"
 	"shaver/internal/bus"
 	"shaver/internal/checkpoint"
 	"shaver/internal/dataset"
 	"shaver/internal/fault"
 	"shaver/internal/job"
-	"shaver/internal/kernel"
 	"shaver/internal/model"
-	"shaver/internal/prune"
 	"shaver/internal/scores"
 	"shaver/internal/shapley"
 	"shaver/internal/shard"
-	"shaver/internal/tally"
 )
 
 // Config is a job and what it runs on.
@@ -44,58 +38,189 @@ type Config struct {
 	RowsPerShard int64  // 0 = a sixteenth of the rows, at most 4096
 	Out          string // the scores file
 
+	// AllowQuarantined finishes a job without the shards that cannot be computed.
+	AllowQuarantined bool
+	// SaveEvery is the time between checkpoints, if there is something new; 0 = 30 s.
+	// They take a twentieth of the time at most.
+	SaveEvery time.Duration
+
 	Queue bus.Queue
 	Log   *zap.Logger
-	// OnStart is called once with what is about to run, OnMerged after each
-	// shard with the rows merged so far; nil = not.
-	OnStart  func(spec job.Spec, plan job.Plan)
+	// OnStart is called once with what is about to run, and how many rows of it
+	// are merged already; OnMerged after each shard with the rows merged so far;
+	// nil = not.
+	OnStart  func(spec job.Spec, plan job.Plan, merged int64)
 	OnMerged func(rows int64)
 }
 
 // Outcome is a finished job.
 type Outcome struct {
-	Scores  scores.File
-	Plan    job.Plan
-	Workers map[string]int // shards by the worker that computed them
-	CPU     float64        // core-seconds that workers of other processes report
+	Scores   scores.File    // without Phi and SE, which are in the file
+	Plan     job.Plan       // zero if the scores were there already
+	Workers  map[string]int // shards by the worker that computed them
+	CPU      float64        // core-seconds that workers of other processes report
+	Existing bool           // the scores were there already, nothing was computed
+	// Quarantined are the shards that are missing, which AllowQuarantined allows.
+	Quarantined []job.Quarantine
 }
 
-// Run runs the job to its end on b, and writes the scores file. It resumes what an earlier run of the same
-// job left: results that are stored are merged, not computed again. When ctx
-// ends before, that is what is left.
+// Sentinels of this package; bus.ErrFenced and bus.ErrEnded are other ways in
+// which Run ends.
+var (
+	// ErrCancelled says that somebody cancelled the job: nothing of it is kept.
+	ErrCancelled = errors.New("the job was cancelled")
+	// ErrQuarantined says that shards cannot be computed. All others are merged
+	// and in the checkpoint, which is kept. It is bad input if one of them is.
+	ErrQuarantined = errors.New("shards are quarantined")
+)
+
+// Run runs the job to its end on b, and writes the scores file. It resumes what
+// an earlier coordinator of the same job left, and fences one that is still
+// alive: that ends with bus.ErrFenced. When ctx ends before, or this process, the
+// next coordinator goes on from the last checkpoint and the results that came
+// since. A job whose scores are at Out already is not run.
 func Run(ctx context.Context, b *bus.Bus, c Config) (*Outcome, error) {
 	r, err := newRun(b, &c)
 	if err != nil {
 		return nil, err
 	}
+	if err := b.Setup(ctx, r.Queue, r.spec.Kernel); err != nil {
+		return nil, err
+	}
+	if err := b.Sweep(ctx); err != nil {
+		return nil, err
+	}
+	if outcome, err := r.existing(ctx); outcome != nil || err != nil {
+		return outcome, err
+	}
 	if err := r.submit(ctx); err != nil {
 		return nil, err
 	}
+	if err := r.resume(ctx); err != nil {
+		return nil, err
+	}
+	r.tell(ctx, bus.Running, "")
 	if c.OnStart != nil {
-		c.OnStart(r.spec, r.plan)
+		c.OnStart(r.spec, r.plan, r.sums.Rows())
 	}
-	failed := r.lead(ctx)
-	if failed != nil && !errors.Is(failed, errFailed) {
-		return nil, failed
+	end, err := r.lead(ctx)
+	if err != nil {
+		return nil, err
 	}
-	var outcome *Outcome
-	if failed == nil {
-		if outcome, err = r.outcome(); err != nil {
-			return nil, err
-		}
-		if err := scores.Write(c.Out, &outcome.Scores); err != nil {
-			return nil, err
-		}
-	}
-	if err := b.Cleanup(ctx, r.id); err != nil {
-		return nil, fmt.Errorf("job %s: clean up: %w", r.id, err)
-	}
-	return outcome, failed
+	return r.end(ctx, end)
 }
 
-// errFailed marks a job whose tasks cannot be computed: running it again with
-// the same input ends the same way.
-var errFailed = errors.New("the job failed")
+// end does what is left when the machine has ended.
+func (r *run) end(ctx context.Context, end job.Action) (*Outcome, error) {
+	switch end := end.(type) {
+	case job.Fail:
+		err := quarantineError(r.id, end.Quarantined, &r.plan)
+		r.tell(ctx, bus.Failed, err.Error())
+		return nil, err
+	case job.Stop:
+		r.log.Info("cancelled")
+		r.tell(ctx, bus.Cancelled, "")
+		return nil, errors.Join(r.finish(ctx), fmt.Errorf("job %s: %w", r.id, ErrCancelled))
+	case job.Finish:
+		if err := r.claim.Check(ctx); err != nil {
+			return nil, err
+		}
+		outcome, err := r.outcome(end.Quarantined)
+		if err != nil {
+			return nil, err
+		}
+		spread := outcome.Scores.Spread
+		err = scores.WriteFrom(r.Out, &outcome.Scores, func(feature int, phi, se []float64) {
+			r.sums.Values(feature, r.Options.Passes, spread, phi, se)
+		})
+		if err != nil {
+			return nil, err
+		}
+		r.tell(ctx, bus.Finished, "")
+		return outcome, r.finish(ctx)
+	}
+	panic(fmt.Sprintf("coordinator: the job ended by %T", end))
+}
+
+// finish deletes everything of the job, unless somebody else leads it now.
+func (r *run) finish(ctx context.Context) error {
+	err := r.claim.End(ctx)
+	if errors.Is(err, bus.ErrFenced) || errors.Is(err, bus.ErrEnded) {
+		r.log.Warn("a newer coordinator leads this job: what is stored of it is left to that")
+		return nil
+	}
+	if err == nil {
+		err = r.bus.Cleanup(ctx, r.id)
+	}
+	if err != nil {
+		return fmt.Errorf("job %s: clean up: %w", r.id, err)
+	}
+	return nil
+}
+
+// existing returns the job's scores if they are at Out, all of them, and deletes
+// what is left of a job that could not do so itself.
+func (r *run) existing(ctx context.Context) (*Outcome, error) {
+	file, err := scores.ReadHead(r.Out)
+	if err != nil || file.Spec.ID() != r.id || file.QuarantinedRows > 0 {
+		return nil, nil
+	}
+	r.log.Info("the scores of this job are there already", zap.String("file", r.Out))
+	return &Outcome{Scores: *file, Existing: true, Workers: map[string]int{}}, r.leftover(ctx)
+}
+
+// leftover deletes what is left of the job, whose scores are there, unless
+// somebody else runs it, perhaps to write them elsewhere.
+func (r *run) leftover(ctx context.Context) error {
+	var first bus.Status
+	for look := 0; ; look++ {
+		s, err := r.bus.JobStatus(ctx, r.id)
+		led := s.Progress.State == bus.Running || s.Progress.State == bus.Stalled
+		switch {
+		case errors.Is(err, bus.ErrNoJob):
+			return r.bus.Settle(ctx, r.id)
+		case err != nil:
+			return err
+		case !led:
+			if r.claim, err = r.bus.Claim(ctx, r.id); err != nil {
+				return err
+			}
+			return r.finish(ctx)
+		case look == 0:
+			first = s
+		case !s.Progress.Updated.Equal(first.Progress.Updated):
+			return nil
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// quarantineError says what is missing, by the first shard of bad input.
+func quarantineError(id string, aside []job.Quarantine, plan *job.Plan) error {
+	first := &aside[0]
+	for i := range aside {
+		if aside[i].Input && !first.Input {
+			first = &aside[i]
+		}
+	}
+	err := fmt.Errorf("job %s: %d of %d %w (%d rows), all others are merged: shard %d: %s", id, len(aside), plan.Shards(), ErrQuarantined, missing(aside, plan), first.Shard, first.Reason)
+	if first.Input {
+		return fault.Inputf("%w", err)
+	}
+	return err
+}
+
+// missing returns the rows of shards.
+func missing(aside []job.Quarantine, plan *job.Plan) (rows int64) {
+	for _, q := range aside {
+		rows += plan.ShardRows(q.Shard)
+	}
+	return rows
+}
 
 // run is one job in work.
 type run struct {
@@ -110,312 +235,98 @@ type run struct {
 	id       string
 
 	modelBlob, baselineBlob job.Blob
+	claim                   *bus.Claim
 	machine                 *job.Machine
-	sums                    *tally.Accumulator
-	workers                 map[string]int
-	cpu                     float64
+	*merged
+	orders  *orders
+	cleaner *cleaner
+	renew   chan struct{} // asks for all events again
+	pace    pace
+	meter   meter
 }
 
-// newRun checks that everything fits together, before anything is sent.
-func newRun(b *bus.Bus, c *Config) (*run, error) {
-	r := &run{Config: c, bus: b, workers: map[string]int{}}
-	var err error
-	if r.model, err = c.Checkpoint.Model(); err != nil {
-		return nil, err
-	}
-	if err := c.Dataset.CheckModel(&r.model.Architecture); err != nil {
-		return nil, err
-	}
-	if err := c.Options.Validate(1); err != nil { // wrong for any model
-		return nil, fault.Usagef("%w", err)
-	}
-	if err := c.Options.Validate(r.model.Players()); err != nil {
-		return nil, fault.Inputf("%w", err)
-	}
-	if !(c.Sample > 0 && c.Sample <= 1) {
-		return nil, fault.Usagef("sample %v is outside (0, 1]", c.Sample)
-	}
-	if r.baseline, err = r.codebook(); err != nil {
-		return nil, err
-	}
-	if r.Splits, err = c.splits(); err != nil {
-		return nil, err
-	}
-	rows := int64(0)
-	for _, split := range r.Splits {
-		rows += c.Dataset.Rows(split)
-	}
-	r.spec = job.Spec{
-		Version: job.SpecVersion, Model: c.Checkpoint.Digest(), Dataset: c.Dataset.Digest(), Splits: r.Splits, Sample: c.Sample, Baseline: c.Baseline,
-		Estimator: c.Options.Estimator, Passes: c.Options.Passes, Seed: c.Options.Seed, Kernel: kernel.Name(),
-	}
-	r.id = r.spec.ID()
-	r.log = c.Log.With(zap.String("job", r.id))
-	r.sample = shard.NewSample(rows, c.Sample, c.Options.Seed)
-	r.plan = job.Plan{Rows: r.sample.Keep, RowsPerShard: c.RowsPerShard}
-	if r.plan.RowsPerShard == 0 {
-		r.plan.RowsPerShard = min(4096, (r.plan.Rows+15)/16)
-	}
-	return r, nil
-}
-
-// having returns those of the named splits that the dataset has, in its order.
-func having(d *dataset.Dataset, names ...string) []string {
-	return slices.DeleteFunc(d.SplitNames(), func(name string) bool { return !slices.Contains(names, name) })
-}
-
-// splits returns the splits to score. One that the dataset lacks is left out,
-// and said.
-func (c *Config) splits() ([]string, error) {
-	known := []string{dataset.Train, dataset.Val, dataset.Test}
-	for _, name := range c.Splits {
-		if !slices.Contains(known, name) {
-			return nil, fault.Usagef("split %q: the splits are %s", name, strings.Join(known, ", "))
-		}
-	}
-	splits := having(c.Dataset, c.Splits...)
-	if len(splits) == 0 {
-		return nil, fault.Inputf("the dataset has none of the splits %s, only %s", strings.Join(c.Splits, ", "), strings.Join(c.Dataset.SplitNames(), ", "))
-	}
-	for _, name := range c.Splits {
-		if !slices.Contains(splits, name) {
-			c.Log.Warn("the dataset has no such split: it is left out", zap.String("split", name))
-		}
-	}
-	return splits, nil
-}
-
-// codebook returns the job's baseline; frequencies are those of train and val.
-func (r *run) codebook() ([]float32, error) {
-	var counts []int64
-	if r.Baseline == prune.Codebook {
-		var err error
-		if counts, err = r.Dataset.Frequencies(having(r.Dataset, dataset.Train, dataset.Val)...); err != nil {
-			return nil, err
-		}
-	}
-	baseline, unseen, err := prune.Baseline(r.Baseline, &r.model.Architecture, r.model.Weights.Embedding, counts)
-	if err != nil {
-		return nil, fault.Usagef("%w", err)
-	}
-	for _, j := range unseen {
-		r.Log.Warn("no row has a value of this field: its codebook entry is the plain mean", zap.String("field", r.Dataset.Fields()[j]))
-	}
-	return baseline, nil
-}
-
-// submit stores the specification, the model and the baseline. A plan that an
-// earlier submission of the same job stored wins over ours.
+// submit stores the specification and claims the job. A plan that an earlier
+// submission of the same job stored wins over ours.
 func (r *run) submit(ctx context.Context) error {
-	if err := r.bus.Setup(ctx, r.Queue); err != nil {
+	for {
+		if err := r.bus.Settle(ctx, r.id); err != nil {
+			return err
+		}
+		var err error
+		if r.plan, err = r.register(ctx); err != nil {
+			return err
+		}
+		if r.claim, err = r.bus.Claim(ctx, r.id); err != nil {
+			return err
+		}
+		if !r.claim.Lead.Ending {
+			break
+		}
+		if err := r.bus.Cleanup(ctx, r.id); err != nil { // its owner began to, and we fenced it
+			return err
+		}
+	}
+	r.log.Debug("claimed", zap.Int64("epoch", r.claim.Lead.Epoch))
+	if err := r.claim.Check(ctx); err != nil { // it ended between the two
 		return err
 	}
-	type submission struct {
-		Spec job.Spec `json:"spec"`
-		Plan job.Plan `json:"plan"`
-	}
-	ours, err := json.Marshal(submission{r.spec, r.plan})
+	sum := sha256.Sum256(shapley.EncodeBaseline(r.baseline))
+	r.modelBlob = job.Blob{Name: bus.ModelName(r.spec.Model), Bytes: r.Config.Checkpoint.Size(), SHA256: r.spec.Model}
+	r.baselineBlob = job.Blob{Name: bus.BaselineName(r.id), Bytes: int64(4 * len(r.baseline)), SHA256: hex.EncodeToString(sum[:])}
+	return r.supply(ctx)
+}
+
+// register stores the specification and the plan, unless they are there, and
+// returns the plan that is.
+func (r *run) register(ctx context.Context) (job.Plan, error) {
+	ours, err := json.Marshal(job.Submission{Spec: r.spec, Plan: r.plan})
 	if err != nil {
-		return err
+		return job.Plan{}, err
 	}
 	stored, err := r.bus.CreateSpec(ctx, r.id, ours)
 	if err != nil {
-		return err
+		return job.Plan{}, err
 	}
-	var s submission
+	var s job.Submission
 	if err := json.Unmarshal(stored, &s); err != nil || s.Spec.ID() != r.id || s.Plan.Rows != r.plan.Rows || s.Plan.RowsPerShard < 1 {
-		return fmt.Errorf("job %s: what is stored as its specification is not one", r.id)
+		return job.Plan{}, fmt.Errorf("job %s: what is stored as its specification is not one", r.id)
 	}
-	r.plan = s.Plan
-	if r.modelBlob, err = r.put(ctx, bus.ModelName, r.Checkpoint.Canonical()); err != nil {
+	return s.Plan, nil
+}
+
+// supply stores what all tasks need, unless it is there: another job that ends as
+// this one begins may delete the model.
+func (r *run) supply(ctx context.Context) error {
+	_, err := r.bus.PutFrom(ctx, r.modelBlob.Name, func(w io.Writer) error {
+		_, err := r.Config.Checkpoint.WriteTo(w)
+		return err
+	}, &r.modelBlob)
+	if err != nil {
 		return err
 	}
-	r.baselineBlob, err = r.put(ctx, bus.BaselineName, shapley.EncodeBaseline(r.baseline))
+	_, err = r.bus.PutFrom(ctx, r.baselineBlob.Name, func(w io.Writer) error {
+		_, err := w.Write(shapley.EncodeBaseline(r.baseline))
+		return err
+	}, &r.baselineBlob)
 	return err
 }
 
-func (r *run) put(ctx context.Context, name func(sha256 string) string, data []byte) (job.Blob, error) {
-	sum := sha256.Sum256(data)
-	return r.bus.Put(ctx, name(hex.EncodeToString(sum[:])), data)
-}
-
-// shardsAhead is how many shards are published and not merged at a time: enough
-// for a large cluster, and a bound on what the blob store holds.
-const shardsAhead = 1024
-
-// lead feeds the machine until the job ends. An error that wraps errFailed ends
-// the job for good.
-func (r *run) lead(ctx context.Context) error {
-	r.machine = job.NewMachine(&r.spec, r.plan, shardsAhead)
-	r.sums = tally.NewAccumulator(r.model.Features(), r.model.Dim)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	group, ctx := errgroup.WithContext(ctx)
-	events := make(chan bus.Event)
-	wanted := make(chan int, r.plan.Shards()) // all of them fit: it never blocks the loop
-	group.Go(func() error {
-		return r.bus.Events(ctx, r.id, func(e bus.Event) error {
-			select {
-			case events <- e:
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		})
-	})
-	group.Go(func() error { return r.cut(ctx, wanted) })
-	ended := errors.New("ended")
-	group.Go(func() error {
-		if err := r.loop(ctx, events, wanted); err != nil {
-			return err
-		}
-		return ended
-	})
-	if err := group.Wait(); !errors.Is(err, ended) {
-		return err
-	}
-	return nil
-}
-
-// loop takes events and does what the machine says. What an earlier coordinator
-// of the job left comes first, so that it is not published again.
-func (r *run) loop(ctx context.Context, events <-chan bus.Event, wanted chan int) error {
-	queued, err := r.bus.Queued(ctx, r.id) // before the results, so that no task is in neither
-	if err != nil {
-		return err
-	}
-	for _, index := range queued {
-		r.machine.Step(job.Queued{Shard: index})
-	}
-	stored, err := r.bus.Stored(ctx, r.id)
-	if err != nil {
-		return err
-	}
-	watch := time.NewTicker(stallEvery)
-	defer watch.Stop()
-	var stall stallWatch
-	for told := 0; ; {
-		var actions []job.Action
-		if told == stored {
-			actions = r.machine.Start()
-			told++ // once
-		} else {
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-watch.C:
-				if err := stall.look(ctx, r); err != nil {
-					return err
-				}
-				continue
-			case e := <-events:
-				told++
-				stall = stallWatch{}
-				watch.Reset(stallEvery)
-				if e.Err != nil {
-					return fmt.Errorf("shard %d: what is stored as its result is not one: %w", e.Shard, e.Err)
-				}
-				actions = r.machine.Step(eventOf(e))
-			}
-		}
-		finished, err := r.do(ctx, actions, wanted)
-		if finished || err != nil {
-			return err
-		}
-	}
-}
-
-func eventOf(e bus.Event) job.Event {
-	if e.Result != nil {
-		return *e.Result
-	}
-	return *e.Quarantine
-}
-
-// do carries out actions; finished says that the job is complete.
-func (r *run) do(ctx context.Context, actions []job.Action, wanted chan int) (finished bool, err error) {
-	for _, action := range actions {
-		switch a := action.(type) {
-		case job.Publish:
-			wanted <- a.Shard
-		case job.Merge:
-			if err := r.merge(ctx, &a.Result); err != nil {
-				return false, fmt.Errorf("shard %d: %w", a.Result.Shard, err)
-			}
-		case job.Ignore:
-			r.log.Debug("ignored", zap.Int("shard", a.Shard), zap.String("why", a.Why))
-		case job.Fail:
-			return false, fault.Inputf("%w: %s", errFailed, a.Reason)
-		case job.Finish:
-			return true, nil
-		}
-	}
-	return false, nil
-}
-
-// maxPartialBytes is the most that a partial's reference may claim.
-const maxPartialBytes = 8 << 30
-
-// merge adds the partial of a result.
-func (r *run) merge(ctx context.Context, result *job.Result) error {
-	data, err := r.bus.Get(ctx, result.Partial, maxPartialBytes)
-	if err != nil {
-		return err
-	}
-	partial, err := arrowio.DecodePartial(data, r.model.Features(), r.model.Dim)
-	if err != nil {
-		return fmt.Errorf("partial %s: %w", result.Partial.Name, err)
-	}
-	if partial.Rows != result.Rows {
-		return fmt.Errorf("partial %s has %d rows, its result says %d", result.Partial.Name, partial.Rows, result.Rows)
-	}
-	if err := r.sums.Merge(partial); err != nil {
-		return fmt.Errorf("partial %s: %w", result.Partial.Name, err)
-	}
-	r.workers[result.Worker]++
-	r.cpu += result.CPU
-	if r.OnMerged != nil {
-		r.OnMerged(r.sums.Rows())
-	}
-	return nil
-}
-
-// cut reads the dataset and publishes the wanted shards.
-func (r *run) cut(ctx context.Context, wanted chan int) error {
-	source := func(ctx context.Context, each func(*model.Rows) error) error {
-		return r.Dataset.Scan(ctx, r.Splits, 4096, each)
-	}
-	next := func(ctx context.Context) (int, error) {
-		select {
-		case index := <-wanted:
-			return index, nil
-		case <-ctx.Done():
-			return 0, ctx.Err()
-		}
-	}
-	return shard.Cut(ctx, source, r.Dataset.Fields(), r.model.FieldDims, r.sample, r.plan, next,
-		func(ctx context.Context, index int, data []byte) error {
-			blob, err := r.bus.Put(ctx, bus.ShardName(r.id, index), data)
-			if err != nil {
-				return err
-			}
-			return r.bus.PublishTask(ctx, job.Task{
-				Job: r.id, Shard: index, Spec: r.spec, Rows: r.plan.ShardRows(index), Data: blob, Model: r.modelBlob, Baseline: r.baselineBlob,
-			})
-		})
-}
-
 // outcome normalises the sums.
-func (r *run) outcome() (*Outcome, error) {
+func (r *run) outcome(aside []job.Quarantine) (*Outcome, error) {
+	if r.sums.Rows() == 0 {
+		return nil, quarantineError(r.id, aside, &r.plan)
+	}
 	spread := r.Options.Spread(r.Sample < 1)
-	result, err := r.sums.Result(r.Options.Passes, spread)
+	result, err := r.sums.Check(r.Options.Passes)
 	if err != nil {
 		return nil, fmt.Errorf("job %s: %w", r.id, err)
 	}
 	return &Outcome{
-		Scores:  scores.File{Fields: r.Dataset.Fields(), FieldDims: r.model.FieldDims, Spec: r.spec, Baseline: r.baseline, Spread: spread, Result: *result},
-		Plan:    r.plan,
-		Workers: r.workers,
-		CPU:     r.cpu,
+		Scores: scores.File{Fields: r.Dataset.Fields(), FieldDims: r.model.FieldDims, Spec: r.spec, Baseline: r.baseline, Spread: spread,
+			QuarantinedRows: missing(aside, &r.plan), Result: *result},
+		Plan:        r.plan,
+		Workers:     r.workers,
+		CPU:         r.cpu,
+		Quarantined: aside,
 	}, nil
 }

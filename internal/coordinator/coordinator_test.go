@@ -70,7 +70,9 @@ func newBench(t *testing.T) *bench {
 	return &bench{t: t, server: server, config: coordinator.Config{
 		Checkpoint: p.Checkpoint, Dataset: d, Splits: []string{"train", "val"}, Sample: 1, Baseline: prune.Codebook,
 		Options: shapley.Options{Estimator: shapley.Permutation, Passes: 3, Seed: 1}, RowsPerShard: 25,
-		Out: filepath.Join(t.TempDir(), "scores.arrow"), Queue: bus.DefaultQueue, Log: zaptest.NewLogger(t),
+		Out: filepath.Join(t.TempDir(), "scores.arrow"), Log: zaptest.NewLogger(t),
+		// A task on its way to a worker that ends is lost for as long as a lease.
+		Queue: bus.Queue{Lease: 2 * time.Second, Window: 4096, Replicas: 1},
 	}}
 }
 
@@ -82,28 +84,32 @@ func (b *bench) connect(ctx context.Context, name string) *bus.Bus {
 	return c
 }
 
+// work computes tasks until ctx ends.
+func (b *bench) work(ctx context.Context) {
+	own := b.connect(ctx, "worker")
+	defer own.Close()
+	err := worker.Run(ctx, nil, worker.Config{
+		Bus: own, Name: "w", Threads: 1, Models: new(worker.Models), Log: b.config.Log,
+		OnRows: func(n int) { b.rows.Add(int64(n)) },
+	})
+	if err != nil && !errors.Is(err, context.Canceled) {
+		b.t.Error(err)
+	}
+}
+
 // run runs the job with the given number of workers and returns its scores file.
 func (b *bench) run(ctx context.Context, workers int) ([]byte, error) {
 	b.t.Helper()
 	working, stop := context.WithCancel(ctx)
-	group, working := errgroup.WithContext(working)
-	for i := range workers {
-		group.Go(func() error {
-			own := b.connect(working, fmt.Sprint("worker ", i))
-			defer own.Close()
-			return worker.Run(working, nil, worker.Config{
-				Bus: own, Name: fmt.Sprint(i), Threads: 1, Models: new(worker.Models), Log: b.config.Log,
-				OnRows: func(n int) { b.rows.Add(int64(n)) },
-			})
-		})
+	var group errgroup.Group
+	for range workers {
+		group.Go(func() error { b.work(working); return nil })
 	}
 	own := b.connect(ctx, "coordinator")
 	defer own.Close()
 	_, err := coordinator.Run(ctx, own, b.config)
 	stop()
-	if ended := group.Wait(); ended != nil && !errors.Is(ended, context.Canceled) {
-		b.t.Error(ended)
-	}
+	_ = group.Wait()
 	if err != nil {
 		return nil, err
 	}

@@ -75,5 +75,20 @@ type Quarantine struct {
 	Job    string `json:"job"`
 	Shard  int    `json:"shard"`
 	Reason string `json:"reason"` // one line: which row or tensor, and why
+	Input  bool   `json:"input"`  // the input is to blame; else it was tried too often
 	Worker string `json:"worker"`
+}
+
+// Plan is how a job is cut into tasks. It does not change the scores.
+type Plan struct {
+	Rows         int64 `json:"rows"`           // rows to score
+	RowsPerShard int64 `json:"rows_per_shard"` // the last shard may have fewer
+}
+
+// Shards returns the number of shards.
+func (p *Plan) Shards() int { return int((p.Rows + p.RowsPerShard - 1) / p.RowsPerShard) }
+
+// ShardRows returns the number of rows of a shard.
+func (p *Plan) ShardRows(shard int) int64 {
+	return min(p.RowsPerShard, p.Rows-int64(shard)*p.RowsPerShard)
 }

@@ -1,149 +1,370 @@
 package job
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
-// Plan is how a job is cut into tasks. It does not change the scores.
-type Plan struct {
-	Rows         int64 `json:"rows"`           // rows to score
-	RowsPerShard int64 `json:"rows_per_shard"` // the last shard may have fewer
+// Limits bound what a job has under way.
+type Limits struct {
+	Window    int   // shards published and not merged, at least 1
+	Held      int64 // bytes of partials that these may come to, by the largest so far; 0 = no bound
+	SaveEvery int   // merged shards after which the sums are saved, at least 1
+	SaveBytes int64 // bytes of their partials after which they are saved too; 0 = no bound
+	Tries     int   // results of a shard that may turn out unusable before it is set aside, at least 1
+	// AllowQuarantined finishes without the shards that cannot be computed.
+	AllowQuarantined bool
 }
 
-// Shards returns the number of shards.
-func (p *Plan) Shards() int { return int((p.Rows + p.RowsPerShard - 1) / p.RowsPerShard) }
+// The states of a shard.
+type state uint8
 
-// ShardRows returns the number of rows of a shard.
-func (p *Plan) ShardRows(shard int) int64 {
-	return min(p.RowsPerShard, p.Rows-int64(shard)*p.RowsPerShard)
-}
-
-// Event is something that happened to a job: a Result or a Quarantine arrived,
-// or, before Start, a task was found Queued.
-type Event any
-
-// Queued says that an earlier coordinator's task of the shard is in the queue.
-type Queued struct{ Shard int }
-
-// Action is something the coordinator must do, in order.
-type Action any
-
-// The actions.
-type (
-	// Publish asks for the task of a shard to be cut and published.
-	Publish struct{ Shard int }
-	// Merge asks for the partial of a result to be fetched and added.
-	Merge struct{ Result Result }
-	// Ignore says why an event changes nothing; it is for the log.
-	Ignore struct {
-		Shard int
-		Why   string
-	}
-	// Fail ends the job: a task cannot be computed.
-	Fail struct{ Reason string }
-	// Finish ends the job: every shard was merged.
-	Finish struct{}
+const (
+	todo        state = iota
+	wanted            // Publish was asked for
+	open              // its task or result is stored
+	merging           // Merge was asked for
+	merged            // in the sums, not in a checkpoint
+	saved             // in a checkpoint
+	quarantined       // set aside
 )
 
 // Machine leads a job from its plan to its end. It publishes shards in order,
-// at most window of them ahead of their results, and merges each shard once,
-// whatever arrives, how often and in which order. It is for one goroutine.
+// within Limits, and merges each shard once, whatever arrives, how often and in
+// which order, and whoever led the job before. It is for one goroutine.
+//
+// The checkpoint is the only authority. What is stored on the bus is looked at
+// (Inventory) and never believed to be complete: a shard that is found nowhere
+// twice in a row is published again.
 type Machine struct {
-	spec           *Spec
-	plan           Plan
-	window         int
-	merged         []bool
-	queued         []bool // the task is stored: it need not be published
-	next           int    // first shard that was not published
-	open           int    // published and not merged
-	left           int    // not merged
-	started, ended bool
+	spec    *Spec
+	plan    Plan
+	limits  Limits
+	state   []state
+	tries   []uint8
+	doubt   []uint8 // inventories in a row that did not fit the state
+	reasons map[int]Quarantine
+	next    int   // first shard that was never published
+	again   []int // shards to be published again, before next
+	count   [quarantined + 1]int
+	unsaved []Result // merged since the last checkpoint
+	held    int64    // bytes of their partials
+	largest int64    // bytes of the largest partial so far
+	saving  bool     // Save was asked for
+	started bool     // the first inventory was taken
+	asked   bool     // all is settled but for a last look
+	ended   bool
 }
 
-// NewMachine returns the state of a job that has not begun. window is at least 1.
-func NewMachine(spec *Spec, plan Plan, window int) *Machine {
-	if window < 1 || plan.Rows < 1 || plan.RowsPerShard < 1 {
-		panic(fmt.Sprintf("job: NewMachine: window %d, plan %+v", window, plan))
+// NewMachine returns a job of which the given shards are in a checkpoint. It
+// publishes nothing before the first Inventory.
+func NewMachine(spec *Spec, plan Plan, limits Limits, done Shards) *Machine {
+	if limits.Window < 1 || limits.SaveEvery < 1 || limits.Tries < 1 || plan.Rows < 1 || plan.RowsPerShard < 1 {
+		panic(fmt.Sprintf("job: NewMachine: limits %+v, plan %+v", limits, plan))
 	}
-	return &Machine{spec: spec, plan: plan, window: window, merged: make([]bool, plan.Shards()), queued: make([]bool, plan.Shards()), left: plan.Shards()}
-}
-
-// Start begins to publish, and returns the first actions. What an earlier
-// coordinator left comes first: shards of its tasks and results are not published.
-func (m *Machine) Start() []Action {
-	m.started = true
-	if m.ended {
-		return nil
+	n := plan.Shards()
+	m := &Machine{spec: spec, plan: plan, limits: limits, state: make([]state, n), tries: make([]uint8, n), doubt: make([]uint8, n), reasons: map[int]Quarantine{}}
+	m.count[todo] = n
+	for shard := range n {
+		if done.Has(shard) {
+			m.set(shard, saved)
+		}
 	}
-	return m.publish(nil)
+	return m
 }
 
-// Waiting returns the number of shards that are published and not merged, and of
-// those that are not merged at all: what the job waits for.
-func (m *Machine) Waiting() (open, left int) { return m.open, m.left }
+func (m *Machine) set(shard int, s state) {
+	m.count[m.state[shard]]--
+	m.count[s]++
+	m.state[shard], m.doubt[shard] = s, 0
+	if s != quarantined {
+		delete(m.reasons, shard)
+	}
+}
 
-// Step takes in one event and returns what follows from it.
+// Merged returns the shards in the sums: what a checkpoint has to say of them.
+func (m *Machine) Merged() Shards {
+	set := NewShards(len(m.state))
+	for shard, s := range m.state {
+		if s == merged || s == saved {
+			set.Add(shard)
+		}
+	}
+	return set
+}
+
+// Counts is how far a job has got, in shards.
+type Counts struct {
+	Shards      int // in all
+	Merged      int // in the sums
+	Open        int // asked for or stored, and not merged
+	Quarantined int
+}
+
+// Counts returns how far the job has got.
+func (m *Machine) Counts() Counts {
+	c := &m.count
+	return Counts{len(m.state), c[merged] + c[saved], c[wanted] + c[open] + c[merging], c[quarantined]}
+}
+
+// Quarantined returns the shards that are set aside, and why, in order.
+func (m *Machine) Quarantined() []Quarantine {
+	var all []Quarantine
+	for shard, s := range m.state {
+		if s == quarantined {
+			all = append(all, m.reasons[shard])
+		}
+	}
+	return all
+}
+
+// Step takes in one event and returns what follows from it, in order. A
+// coordinator does that, and tells the outcome where an action says so, before
+// it feeds the next event.
 func (m *Machine) Step(e Event) []Action {
 	if m.ended {
 		return nil
 	}
-	switch e := e.(type) {
-	case Queued:
-		if m.started {
-			panic("job: Step: Queued after Start")
-		}
-		if e.Shard < 0 || e.Shard >= len(m.queued) {
-			return []Action{Ignore{e.Shard, fmt.Sprintf("task of an unknown shard; the job has %d", len(m.queued))}}
-		}
-		m.queued[e.Shard] = true
-		return nil
-	case Result:
-		return m.result(e)
-	case Quarantine:
-		if e.Shard < 0 || e.Shard >= len(m.merged) || m.merged[e.Shard] {
-			return []Action{Ignore{e.Shard, "quarantined, but merged or unknown"}}
-		}
-		m.ended = true
-		return []Action{Fail{fmt.Sprintf("shard %d: %s", e.Shard, e.Reason)}}
+	var actions []Action
+	if shard, named := shardOf(e); named && (shard < 0 || shard >= len(m.state)) {
+		return []Action{Ignore{shard, fmt.Sprintf("unknown shard; the job has %d", len(m.state))}}
 	}
-	panic(fmt.Sprintf("job: Step: unknown event %T", e))
+	switch e := e.(type) {
+	case Inventory:
+		actions = m.inventory(e)
+	case Published:
+		if m.state[e.Shard] == wanted {
+			m.set(e.Shard, open)
+		}
+	case Result:
+		actions = m.result(e)
+	case Unusable:
+		actions = m.unusable(e)
+	case Merged:
+		m.merge(e.Result)
+	case Quarantine:
+		actions = m.quarantine(e)
+	case Due:
+		actions = m.save()
+	case Saved:
+		actions = m.saved()
+	case Cancelled:
+		m.ended = true
+		return []Action{Stop{}}
+	default:
+		panic(fmt.Sprintf("job: Step: unknown event %T", e))
+	}
+	return m.proceed(actions)
 }
 
 func (m *Machine) result(r Result) []Action {
-	switch {
-	case r.Shard < 0 || r.Shard >= len(m.merged):
-		return []Action{Ignore{r.Shard, fmt.Sprintf("result of an unknown shard; the job has %d", len(m.merged))}}
-	case m.merged[r.Shard]:
+	switch m.state[r.Shard] {
+	case merging, merged:
 		return []Action{Ignore{r.Shard, "result was merged already"}}
+	case saved:
+		return []Action{Discard{r.Shard, r.Partial.Name, "the shard is in the checkpoint"}}
+	}
+	switch {
 	case r.Rows != m.plan.ShardRows(r.Shard):
-		m.ended = true
-		return []Action{Fail{fmt.Sprintf("shard %d: its result has %d rows, the shard %d", r.Shard, r.Rows, m.plan.ShardRows(r.Shard))}}
+		return m.unusable(Unusable{r.Shard, r.Partial.Name, fmt.Sprintf("its result has %d rows, the shard %d", r.Rows, m.plan.ShardRows(r.Shard))})
 	case r.Kernel != m.spec.Kernel:
-		m.ended = true
-		return []Action{Fail{fmt.Sprintf("shard %d: its result was computed by kernel %s, the job's is %s", r.Shard, r.Kernel, m.spec.Kernel)}}
+		return m.unusable(Unusable{r.Shard, r.Partial.Name, fmt.Sprintf("its result was computed by kernel %s, the job's is %s", r.Kernel, m.spec.Kernel)})
 	}
-	m.merged[r.Shard] = true
-	m.left--
-	if r.Shard < m.next {
-		m.open--
+	var actions []Action
+	if m.state[r.Shard] == quarantined { // by a worker less lucky
+		actions = append(actions, Readmit{r.Shard})
 	}
-	actions := []Action{Merge{r}}
-	if m.left == 0 {
-		m.ended = true
-		return append(actions, Finish{})
-	}
-	return m.publish(actions)
+	m.set(r.Shard, merging)
+	m.largest = max(m.largest, r.Partial.Bytes)
+	return append(actions, Merge{r})
 }
 
-// publish appends what the window allows, but for shards that an earlier
-// coordinator's results or tasks cover.
-func (m *Machine) publish(actions []Action) []Action {
-	for m.started && m.next < len(m.merged) && m.open < m.window {
-		if !m.merged[m.next] {
-			m.open++
-			if !m.queued[m.next] {
-				actions = append(actions, Publish{m.next})
+func (m *Machine) merge(r Result) {
+	if m.state[r.Shard] != merging {
+		panic(fmt.Sprintf("job: Step: shard %d merged unasked", r.Shard))
+	}
+	m.set(r.Shard, merged)
+	m.unsaved = append(m.unsaved, r)
+	m.held += r.Partial.Bytes
+}
+
+// unusable throws a result away and has its shard computed anew, so often.
+func (m *Machine) unusable(e Unusable) []Action {
+	switch m.state[e.Shard] {
+	case merged:
+		return []Action{Ignore{e.Shard, "merged, and its result became unreadable"}}
+	case saved:
+		return []Action{Discard{e.Shard, e.Partial, "the shard is in the checkpoint"}}
+	}
+	discard := Discard{e.Shard, e.Partial, e.Why}
+	return append([]Action{discard}, m.retry(e.Shard, "its result is unusable: "+e.Why)...)
+}
+
+// retry has a shard published again, or sets it aside after too many tries.
+func (m *Machine) retry(shard int, why string) []Action {
+	m.tries[shard]++
+	if int(m.tries[shard]) < m.limits.Tries {
+		m.republish(shard)
+		return nil
+	}
+	q := Quarantine{Shard: shard, Reason: fmt.Sprintf("given up after %d tries: %s", m.tries[shard], why), Worker: "coordinator"}
+	m.set(shard, quarantined)
+	m.reasons[shard] = q
+	return []Action{SetAside{q}}
+}
+
+func (m *Machine) republish(shard int) {
+	m.set(shard, todo)
+	if shard < m.next && !slices.Contains(m.again, shard) {
+		m.again = append(m.again, shard)
+	}
+}
+
+func (m *Machine) quarantine(q Quarantine) []Action {
+	switch m.state[q.Shard] {
+	case merging, merged, saved:
+		return []Action{Readmit{q.Shard}}
+	case quarantined:
+		return []Action{Ignore{q.Shard, "set aside already"}}
+	}
+	m.set(q.Shard, quarantined)
+	m.reasons[q.Shard] = q
+	return []Action{Note{q}}
+}
+
+// inventory compares what is stored with what should be.
+func (m *Machine) inventory(inv Inventory) []Action {
+	n := len(m.state)
+	tasks, results, aside, stuck := shardsOf(n, inv.Tasks), shardsOf(n, inv.Results), shardsOf(n, inv.Quarantined), shardsOf(n, inv.Stuck)
+	var actions []Action
+	reread := false
+	for shard, s := range m.state {
+		task, told := tasks.Has(shard), results.Has(shard) || aside.Has(shard)
+		switch {
+		case (s == todo || s == wanted) && (task || told):
+			m.set(shard, open)
+		case s == quarantined && !aside.Has(shard): // put back by hand
+			m.tries[shard] = 0
+			m.republish(shard)
+		case s == saved && task: // of somebody slower
+			actions = append(actions, Withdraw{shard})
+		case s == saved: // a result there will be told, and discarded
+			reread = m.twice(shard, results.Has(shard)) || reread
+		case s == open && told:
+			reread = m.twice(shard, true) || reread
+		case s == open && !task:
+			if m.twice(shard, true) {
+				m.republish(shard)
 			}
+		case s == open && m.twice(shard, stuck.Has(shard)):
+			actions = append(actions, Withdraw{shard})
+			actions = append(actions, m.retry(shard, "its task is stored, but nobody gets it")...)
 		}
-		m.next++
+	}
+	m.started = true
+	if reread {
+		actions = append(actions, Reread{})
+	}
+	if m.asked && m.settled() {
+		return append(actions, m.end()...)
+	}
+	return actions
+}
+
+// twice notes whether an inventory did not fit a shard's state, and reports the
+// second such in a row: what is stored changes while it is listed.
+func (m *Machine) twice(shard int, doubtful bool) bool {
+	if !doubtful {
+		m.doubt[shard] = 0
+		return false
+	}
+	m.doubt[shard]++
+	if m.doubt[shard] < 2 {
+		return false
+	}
+	m.doubt[shard] = 0
+	return true
+}
+
+func (m *Machine) save() []Action {
+	if len(m.unsaved) == 0 || m.saving {
+		return nil
+	}
+	m.saving = true
+	return []Action{Save{}}
+}
+
+func (m *Machine) saved() []Action {
+	if !m.saving {
+		panic("job: Step: saved unasked")
+	}
+	for _, r := range m.unsaved {
+		m.set(r.Shard, saved)
+	}
+	clear := Clear{m.unsaved}
+	m.unsaved, m.held, m.saving = nil, 0, false
+	return []Action{clear}
+}
+
+// settled reports whether no shard is left that could still be merged.
+func (m *Machine) settled() bool {
+	return m.count[merged]+m.count[saved]+m.count[quarantined] == len(m.state)
+}
+
+// proceed appends what is due whatever happened: the end, a checkpoint, tasks.
+func (m *Machine) proceed(actions []Action) []Action {
+	switch {
+	case m.ended || !m.started || m.saving:
+		return actions
+	case !m.settled():
+		m.asked = false
+		if len(m.unsaved) >= m.limits.SaveEvery || m.limits.SaveBytes > 0 && m.held >= m.limits.SaveBytes {
+			actions = append(actions, m.save()...)
+		}
+		return m.publish(actions)
+	case m.count[quarantined] == 0:
+		return append(actions, m.end()...)
+	case len(m.unsaved) > 0: // the state is kept, whatever the end is
+		return append(actions, m.save()...)
+	case !m.asked: // somebody may have put shards back
+		m.asked = true
+		return append(actions, Look{})
+	}
+	return actions
+}
+
+func (m *Machine) end() []Action {
+	m.ended = true
+	aside := m.Quarantined()
+	if len(aside) > 0 && !m.limits.AllowQuarantined {
+		return []Action{Fail{aside}}
+	}
+	return []Action{Finish{aside}}
+}
+
+// window returns how many shards may be under way.
+func (m *Machine) window() int {
+	if m.limits.Held == 0 || m.largest == 0 {
+		return m.limits.Window
+	}
+	return min(m.limits.Window, int(max(2, m.limits.Held/m.largest)))
+}
+
+// publish appends what the window allows.
+func (m *Machine) publish(actions []Action) []Action {
+	window := m.window()
+	for m.count[wanted]+m.count[open]+m.count[merging] < window {
+		shard := m.next
+		if len(m.again) > 0 {
+			shard, m.again = m.again[0], m.again[1:]
+		} else if m.next++; shard >= len(m.state) {
+			m.next = len(m.state)
+			break
+		}
+		if m.state[shard] == todo {
+			m.set(shard, wanted)
+			actions = append(actions, Publish{shard})
+		}
 	}
 	return actions
 }

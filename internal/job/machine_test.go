@@ -2,53 +2,89 @@ package job
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/cockroachdb/datadriven"
-	"pgregory.net/rapid"
 )
 
 // Transcripts: each command is an event, its output the actions that follow.
 // Run with -rewrite to write the outputs anew, and read the difference.
 func TestTranscripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
-		var m *Machine
+		m, plan, done := (*Machine)(nil), Plan{}, Shards(nil)
+		limits := Limits{SaveEvery: 100, Tries: 3}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
-			var shard, window int
-			var plan Plan
-			rows, kernel := int64(-1), "k1"
+			var shard, attempt int
+			rows, kernel, bytes := int64(-1), "k1", int64(10)
+			d.MaybeScanArgs(t, "shard", &shard)
+			d.MaybeScanArgs(t, "attempt", &attempt)
+			partial := fmt.Sprintf("partial/%d/%d", shard, attempt)
 			switch d.Cmd {
 			case "job":
 				d.ScanArgs(t, "rows", &plan.Rows)
 				d.ScanArgs(t, "per-shard", &plan.RowsPerShard)
-				d.ScanArgs(t, "window", &window)
-				m = NewMachine(&Spec{Kernel: "k1"}, plan, window)
+				d.ScanArgs(t, "window", &limits.Window)
+				d.MaybeScanArgs(t, "held", &limits.Held)
+				d.MaybeScanArgs(t, "save-every", &limits.SaveEvery)
+				d.MaybeScanArgs(t, "save-bytes", &limits.SaveBytes)
+				limits.AllowQuarantined = d.HasArg("allow-quarantined")
+				m = NewMachine(&Spec{Kernel: "k1"}, plan, limits, nil)
 				return fmt.Sprintf("%d shards\n", plan.Shards())
-			case "queued":
-				d.ScanArgs(t, "shard", &shard)
-				return describe(m.Step(Queued{shard}))
-			case "start":
-				return describe(m.Start())
+			case "crash": // and another coordinator takes over
+				m = NewMachine(&Spec{Kernel: "k1"}, plan, limits, done)
+				return fmt.Sprintf("%d shards are in the checkpoint\n", done.Len())
+			case "inventory":
+				return describe(m.Step(Inventory{list(d, "tasks"), list(d, "results"), list(d, "quarantined"), list(d, "stuck")}))
+			case "published":
+				return describe(m.Step(Published{shard}))
 			case "result":
-				d.ScanArgs(t, "shard", &shard)
 				d.MaybeScanArgs(t, "rows", &rows)
 				d.MaybeScanArgs(t, "kernel", &kernel)
+				d.MaybeScanArgs(t, "bytes", &bytes)
 				if rows < 0 {
-					rows = m.plan.ShardRows(shard)
+					rows = plan.ShardRows(shard)
 				}
-				return describe(m.Step(Result{Shard: shard, Rows: rows, Kernel: kernel}))
+				return describe(m.Step(Result{Shard: shard, Rows: rows, Kernel: kernel, Partial: Blob{Name: partial, Bytes: bytes}}))
+			case "merged":
+				d.MaybeScanArgs(t, "bytes", &bytes)
+				return describe(m.Step(Merged{Result{Shard: shard, Partial: Blob{Name: partial, Bytes: bytes}}}))
+			case "unusable":
+				return describe(m.Step(Unusable{shard, partial, d.Input}))
+			case "due":
+				return describe(m.Step(Due{}))
+			case "saved":
+				done = m.Merged()
+				return describe(m.Step(Saved{}))
 			case "quarantine":
-				d.ScanArgs(t, "shard", &shard)
-				return describe(m.Step(Quarantine{Shard: shard, Reason: d.Input}))
-			case "waiting":
-				open, left := m.Waiting()
-				return fmt.Sprintf("%d published, %d of %d not merged\n", open, left, m.plan.Shards())
+				return describe(m.Step(Quarantine{Shard: shard, Reason: d.Input, Input: true}))
+			case "cancelled":
+				return describe(m.Step(Cancelled{}))
+			case "counts":
+				c := m.Counts()
+				return fmt.Sprintf("%d shards, %d merged, %d open, %d quarantined\n", c.Shards, c.Merged, c.Open, c.Quarantined)
 			}
 			d.Fatalf(t, "unknown command %s", d.Cmd)
 			return ""
 		})
 	})
+}
+
+func list(d *datadriven.TestData, name string) (shards []int) {
+	for _, arg := range d.CmdArgs {
+		if arg.Key != name {
+			continue
+		}
+		for _, text := range arg.Vals {
+			shard, err := strconv.Atoi(text)
+			if err != nil {
+				panic(err)
+			}
+			shards = append(shards, shard)
+		}
+	}
+	return shards
 }
 
 func describe(actions []Action) string {
@@ -59,75 +95,42 @@ func describe(actions []Action) string {
 			fmt.Fprintf(&out, "publish %d\n", a.Shard)
 		case Merge:
 			fmt.Fprintf(&out, "merge %d\n", a.Result.Shard)
+		case Save:
+			fmt.Fprintln(&out, "save")
+		case Clear:
+			for _, r := range a.Results {
+				fmt.Fprintf(&out, "clear %d %s\n", r.Shard, r.Partial.Name)
+			}
+		case Discard:
+			fmt.Fprintf(&out, "discard %d %s: %s\n", a.Shard, a.Partial, a.Why)
+		case Withdraw:
+			fmt.Fprintf(&out, "withdraw %d\n", a.Shard)
+		case SetAside:
+			fmt.Fprintf(&out, "set aside %d: %s\n", a.Quarantine.Shard, a.Quarantine.Reason)
+		case Readmit:
+			fmt.Fprintf(&out, "readmit %d\n", a.Shard)
+		case Note:
+			fmt.Fprintf(&out, "note %d: %s\n", a.Quarantine.Shard, a.Quarantine.Reason)
+		case Reread:
+			fmt.Fprintln(&out, "reread")
+		case Look:
+			fmt.Fprintln(&out, "look")
 		case Ignore:
 			fmt.Fprintf(&out, "ignore %d: %s\n", a.Shard, a.Why)
 		case Fail:
-			fmt.Fprintf(&out, "fail: %s\n", a.Reason)
+			fmt.Fprintf(&out, "fail without %d\n", len(a.Quarantined))
 		case Finish:
-			fmt.Fprintln(&out, "finish")
+			fmt.Fprintf(&out, "finish without %d\n", len(a.Quarantined))
+		case Stop:
+			fmt.Fprintln(&out, "stop")
+		default:
+			fmt.Fprintf(&out, "%T?\n", a)
 		}
 	}
 	if out.Len() == 0 {
 		return "nothing\n"
 	}
 	return out.String()
-}
-
-// Whatever order results come in and however often, every shard is published at
-// most once, merged exactly once, the window holds, and the job finishes.
-func TestEveryShardIsMergedOnce(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		plan := Plan{Rows: rapid.Int64Range(1, 40).Draw(t, "rows"), RowsPerShard: rapid.Int64Range(1, 9).Draw(t, "per shard")}
-		window := rapid.IntRange(1, 5).Draw(t, "window")
-		m := NewMachine(&Spec{Kernel: "k"}, plan, window)
-		published, merged, finished := map[int]bool{}, map[int]bool{}, false
-		var inFlight []int
-		take := func(actions []Action) {
-			for _, a := range actions {
-				switch a := a.(type) {
-				case Publish:
-					if published[a.Shard] {
-						t.Fatalf("shard %d published twice", a.Shard)
-					}
-					published[a.Shard] = true
-					inFlight = append(inFlight, a.Shard)
-				case Merge:
-					if merged[a.Result.Shard] {
-						t.Fatalf("shard %d merged twice", a.Result.Shard)
-					}
-					merged[a.Result.Shard] = true
-				case Fail:
-					t.Fatal(a.Reason)
-				case Finish:
-					finished = true
-				}
-			}
-		}
-		for shard := range plan.Shards() { // of an earlier coordinator
-			if rapid.IntRange(0, 3).Draw(t, "stored") == 0 {
-				take(m.Step(Result{Shard: shard, Rows: plan.ShardRows(shard), Kernel: "k"}))
-			}
-		}
-		stored := len(merged)
-		take(m.Start())
-		for !finished {
-			if open, left := m.Waiting(); open > window || open < 1 || left != plan.Shards()-len(merged) {
-				t.Fatalf("window %d, open %d, left %d", window, open, left)
-			}
-			shard := rapid.SampledFrom(inFlight).Draw(t, "shard")
-			take(m.Step(Result{Shard: shard, Rows: plan.ShardRows(shard), Kernel: "k"}))
-		}
-		if len(published)+stored != plan.Shards() {
-			t.Fatalf("%d shards were stored, and %d of %d published", stored, len(published), plan.Shards())
-		}
-		rows := int64(0)
-		for shard := range merged {
-			rows += plan.ShardRows(shard)
-		}
-		if rows != plan.Rows {
-			t.Fatalf("merged %d of %d rows", rows, plan.Rows)
-		}
-	})
 }
 
 // The same specification is the same job; any other is another.

@@ -26,6 +26,9 @@ type File struct {
 	Spec      job.Spec
 	Baseline  []float32    // what a dropped entry reads, [m, d]
 	Spread    tally.Spread // what the standard errors say
+	// QuarantinedRows is how many rows are missing, because they could not be
+	// computed and the job was allowed to finish without them.
+	QuarantinedRows int64
 	tally.Result
 }
 
@@ -38,10 +41,20 @@ const (
 	keyLossEmpty       = "shaver.loss_empty"
 	keyEfficiencyError = "shaver.efficiency_error"
 	keySpread          = "shaver.standard_error"
+	keyQuarantined     = "shaver.quarantined_rows"
 )
 
 // Write writes f to path.
 func Write(path string, f *File) error {
+	return WriteFrom(path, f, func(feature int, phi, se []float64) {
+		copy(phi, f.Phi[feature*f.Dim:])
+		copy(se, f.SE[feature*f.Dim:])
+	})
+}
+
+// WriteFrom is Write for an f without Phi and SE: it calls values with each
+// feature, in order, and with phi and se of length d to fill.
+func WriteFrom(path string, f *File, values func(feature int, phi, se []float64)) error {
 	spec, err := json.Marshal(f.Spec)
 	if err != nil {
 		return err
@@ -54,16 +67,30 @@ func Write(path string, f *File) error {
 	meta := map[string]string{
 		keySpec: string(spec), keyBaseline: string(baseline), keyRows: strconv.FormatInt(f.Rows, 10),
 		keyLossFull: number(f.LossFull), keyLossEmpty: number(f.LossEmpty),
-		keyEfficiencyError: number(f.EfficiencyError), keySpread: string(f.Spread),
+		keyEfficiencyError: number(f.EfficiencyError), keySpread: string(f.Spread), keyQuarantined: strconv.FormatInt(f.QuarantinedRows, 10),
 	}
 	return atomicfile.Write(path, func(w io.Writer) error {
-		return arrowio.WriteScores(w, f.Fields, f.FieldDims, &f.Scores, meta)
+		return arrowio.WriteScoresFrom(w, f.Fields, f.FieldDims, f.Dim, f.Count, values, meta)
 	})
 }
 
 // Read reads the scores file at path. An error that the bytes are to blame for
 // is bad input and names the file.
-func Read(path string) (*File, error) {
+func Read(path string) (*File, error) { return read(path, decode) }
+
+// ReadHead is Read without Count, Phi and SE, which are not looked at: for a file
+// of any size at no cost.
+func ReadHead(path string) (*File, error) {
+	return read(path, func(r io.Reader) (*File, error) {
+		fields, sizes, dim, meta, err := arrowio.ReadScoresHead(r)
+		if err != nil {
+			return nil, err
+		}
+		return fileOf(fields, sizes, &tally.Scores{Dim: dim}, meta)
+	})
+}
+
+func read(path string, decode func(io.Reader) (*File, error)) (*File, error) {
 	in, err := os.Open(path)
 	if err != nil {
 		return nil, fault.Inputf("scores: %w", err)
@@ -81,7 +108,11 @@ func decode(r io.Reader) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &File{Fields: fields, FieldDims: sizes, Spread: tally.Spread(meta[keySpread]), Result: tally.Result{Scores: *s}}
+	return fileOf(fields, sizes, s, meta)
+}
+
+func fileOf(fields []string, sizes []int, s *tally.Scores, meta map[string]string) (f *File, err error) {
+	f = &File{Fields: fields, FieldDims: sizes, Spread: tally.Spread(meta[keySpread]), Result: tally.Result{Scores: *s}}
 	if err := json.Unmarshal([]byte(meta[keySpec]), &f.Spec); err != nil {
 		return nil, fmt.Errorf("metadata %s: %w", keySpec, err)
 	}
@@ -96,6 +127,9 @@ func decode(r io.Reader) (*File, error) {
 	}
 	if f.Rows, err = strconv.ParseInt(meta[keyRows], 10, 64); err != nil {
 		return nil, fmt.Errorf("metadata %s: %w", keyRows, err)
+	}
+	if f.QuarantinedRows, err = strconv.ParseInt(meta[keyQuarantined], 10, 64); err != nil || f.QuarantinedRows < 0 {
+		return nil, fmt.Errorf("metadata %s is %q, expected a number of rows", keyQuarantined, meta[keyQuarantined])
 	}
 	for key, to := range map[string]*float64{keyLossFull: &f.LossFull, keyLossEmpty: &f.LossEmpty, keyEfficiencyError: &f.EfficiencyError} {
 		if *to, err = strconv.ParseFloat(meta[key], 64); err != nil {

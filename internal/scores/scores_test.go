@@ -51,6 +51,15 @@ func TestRoundTrip(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("read %+v, want %+v", got, want)
 	}
+	want.QuarantinedRows = 3
+	if err := Write(filepath.Join(dir, "three"), want); err != nil {
+		t.Fatal(err)
+	}
+	head, err := ReadHead(filepath.Join(dir, "three"))
+	want.Count, want.Phi, want.SE = nil, nil, nil
+	if err != nil || !reflect.DeepEqual(head, want) {
+		t.Errorf("head %+v, want %+v, %v", head, want, err)
+	}
 }
 
 func TestReadRefusals(t *testing.T) {

@@ -13,9 +13,8 @@ type Accumulator struct {
 	rows                int64
 	lossFull, lossEmpty wide
 	count               []int64
-	sum, square         []int64
-	carrySum            map[int]int64 // entry -> multiples of 2^64 to add to sum
-	carrySquare         map[int]int64
+	cells               []int64       // of each feature d sums and then d squares: merging is bound by memory
+	carries             map[int]int64 // cell -> multiples of 2^64 to add
 }
 
 // wide is the integer carry * 2^64 + low.
@@ -49,8 +48,7 @@ func NewAccumulator(features, dim int) *Accumulator {
 	return &Accumulator{
 		features: features, dim: dim,
 		count: make([]int64, features),
-		sum:   make([]int64, features*dim), square: make([]int64, features*dim),
-		carrySum: map[int]int64{}, carrySquare: map[int]int64{},
+		cells: make([]int64, 2*features*dim), carries: map[int]int64{},
 	}
 }
 
@@ -62,23 +60,78 @@ func (a *Accumulator) Merge(p *Partial) error {
 	a.rows += p.Rows
 	a.lossFull.add(p.LossFull)
 	a.lossEmpty.add(p.LossEmpty)
+	dim := a.dim
 	for i, f := range p.Features {
 		a.count[f] += p.Count[i]
-		for c := range a.dim {
-			into, from := int(f)*a.dim+c, i*a.dim+c
-			addTo(a.sum, a.carrySum, into, p.Sum[from])
-			addTo(a.square, a.carrySquare, into, p.Square[from])
+		from, into := i*dim, 2*int(f)*dim
+		if addAll(a.cells[into:into+dim], p.Sum[from:from+dim]) {
+			carry(a.carries, into, a.cells[into:into+dim], p.Sum[from:from+dim])
+		}
+		if into += dim; addAll(a.cells[into:into+dim], p.Square[from:from+dim]) {
+			carry(a.carries, into, a.cells[into:into+dim], p.Square[from:from+dim])
 		}
 	}
 	return nil
 }
 
-func addTo(sums []int64, carries map[int]int64, at int, x int64) {
-	sum, ok := add(sums[at], x)
-	sums[at] = sum
-	if !ok {
-		carries[at] += carryOf(x)
+// addAll adds x to sums and reports whether one of them left int64. Merging is
+// bound by memory: there is no branch in the way of the next feature's.
+func addAll(sums, x []int64) (left bool) {
+	sums = sums[:len(x)]
+	over := int64(0)
+	for c, v := range x {
+		before := sums[c]
+		sum := before + v
+		sums[c] = sum
+		over |= (before ^ sum) & (v ^ sum)
 	}
+	return over < 0
+}
+
+// carry notes which of the sums, from cell at on, left int64 as x was added.
+func carry(carries map[int]int64, at int, sums, x []int64) {
+	for c, v := range x {
+		if _, ok := add(sums[c]-v, v); !ok {
+			carries[at+c] += carryOf(v)
+		}
+	}
+}
+
+// State is all that an accumulator holds, for storing it.
+type State struct {
+	Rows                int64
+	LossFull, LossEmpty [2]int64 // multiple of 2^64, and what is added to it
+	Count               []int64
+	Cells               []int64       // of each feature d sums and then d squares
+	Carries             map[int]int64 // by cell: multiples of 2^64 to add
+}
+
+// State returns what a holds. The slices and maps are a's own.
+func (a *Accumulator) State() State {
+	return State{a.rows, [2]int64{a.lossFull.carry, a.lossFull.low}, [2]int64{a.lossEmpty.carry, a.lossEmpty.low},
+		a.count, a.cells, a.carries}
+}
+
+// Restore gives a, which must be empty, the rows, losses and carries of a State.
+// The caller fills the slices of a.State, which has the same lengths for a table
+// of the same size. It reports what no accumulator has.
+func (a *Accumulator) Restore(s State) error {
+	for at := range s.Carries {
+		if at < 0 || at >= len(a.cells) {
+			return fmt.Errorf("a carry for cell %d of %d", at, len(a.cells))
+		}
+	}
+	for f, n := range a.count {
+		if n < 0 || n > s.Rows {
+			return fmt.Errorf("feature %d occurs in %d of %d rows", f, n, s.Rows)
+		}
+	}
+	if s.LossFull[0] < 0 || s.LossEmpty[0] < 0 || s.Rows < 0 {
+		return fmt.Errorf("negative losses or %d rows", s.Rows)
+	}
+	a.rows, a.carries = s.Rows, s.Carries
+	a.lossFull, a.lossEmpty = wide{s.LossFull[0], s.LossFull[1]}, wide{s.LossEmpty[0], s.LossEmpty[1]}
+	return nil
 }
 
 // Rows returns how many rows were merged.
@@ -104,22 +157,51 @@ const EfficiencyTolerance = 1e-5
 // The two losses were computed from scratch, beside the contributions, so that a
 // larger difference than EfficiencyTolerance means wrong or lost work: an error.
 func (a *Accumulator) Result(passes int, spread Spread) (*Result, error) {
+	r, err := a.Check(passes)
+	if err != nil {
+		return nil, err
+	}
+	r.Phi, r.SE = make([]float64, len(a.cells)/2), make([]float64, len(a.cells)/2)
+	for f := range a.features {
+		a.Values(f, passes, spread, r.Phi[f*a.dim:(f+1)*a.dim], r.SE[f*a.dim:(f+1)*a.dim])
+	}
+	return r, nil
+}
+
+// Values writes the scores of a feature, and their standard errors, into phi and
+// se, of length d: what Result has of it, for those who do not hold them all.
+func (a *Accumulator) Values(feature, passes int, spread Spread, phi, se []float64) {
+	rows := float64(a.rows)
+	draws := rows * float64(passes)
+	for c := range a.dim {
+		at := 2*feature*a.dim + c
+		sum := wide{a.carries[at], a.cells[at]}.float() * LossUnit
+		square := wide{a.carries[at+a.dim], a.cells[at+a.dim]}.float() * SquareUnit
+		phi[c] = sum / draws
+		se[c] = standardError(spread, sum, square, rows, float64(passes))
+	}
+}
+
+// Check is Result without Phi and SE.
+func (a *Accumulator) Check(passes int) (*Result, error) {
 	if a.rows == 0 {
 		return nil, fmt.Errorf("no row was scored")
 	}
 	draws := float64(a.rows) * float64(passes)
 	r := &Result{
-		Scores: Scores{Dim: a.dim, Count: a.count, Phi: make([]float64, len(a.sum)), SE: make([]float64, len(a.sum))},
+		Scores: Scores{Dim: a.dim, Count: a.count},
 		Rows:   a.rows, LossFull: a.lossFull.float() * LossUnit / float64(a.rows), LossEmpty: a.lossEmpty.float() * LossUnit / float64(a.rows),
 	}
 	var total wide
-	for i := range a.sum {
-		sum := wide{a.carrySum[i], a.sum[i]}
-		square := wide{a.carrySquare[i], a.square[i]}
-		total.add(sum.low)
-		total.carry += sum.carry
-		r.Phi[i] = sum.float() * LossUnit / draws
-		r.SE[i] = standardError(spread, sum.float()*LossUnit, square.float()*SquareUnit, float64(a.rows), float64(passes))
+	for from := 0; from < len(a.cells); from += 2 * a.dim {
+		for _, sum := range a.cells[from : from+a.dim] {
+			total.add(sum)
+		}
+	}
+	for at, carry := range a.carries {
+		if at%(2*a.dim) < a.dim { // of a sum
+			total.carry += carry
+		}
 	}
 	want := new(big.Int).Sub(a.lossEmpty.big(), a.lossFull.big())
 	want.Mul(want, big.NewInt(int64(passes)))

@@ -42,7 +42,12 @@ func (p *Partial) Validate(features, dim int) error {
 		}
 		previous = f
 	}
-	if i := slices.IndexFunc(p.Square, func(s int64) bool { return s < 0 }); i >= 0 {
+	signs := int64(0)
+	for _, s := range p.Square {
+		signs |= s
+	}
+	if signs < 0 {
+		i := slices.IndexFunc(p.Square, func(s int64) bool { return s < 0 })
 		return fmt.Errorf("partial has a negative square for feature %d", p.Features[i/dim])
 	}
 	return nil

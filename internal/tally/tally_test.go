@@ -45,7 +45,9 @@ func TestWideSumsAreExact(t *testing.T) {
 		for _, x := range terms {
 			want.Add(want, big.NewInt(x))
 			w.add(x)
-			addTo(sums, carries, 0, x)
+			if addAll(sums, []int64{x}) {
+				carry(carries, 0, sums, []int64{x})
+			}
 		}
 		if w.big().Cmp(want) != 0 || (wide{carries[0], sums[0]}) != w {
 			t.Fatalf("sum %s and %v, want %s", w.big(), wide{carries[0], sums[0]}, want)

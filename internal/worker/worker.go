@@ -52,7 +52,7 @@ func Run(ctx context.Context, drain <-chan struct{}, c Config) error {
 		}
 	}()
 	for {
-		d, err := c.Bus.NextTask(waiting)
+		d, err := c.Bus.NextTask(waiting, kernel.Name())
 		if err != nil {
 			if waiting.Err() != nil && ctx.Err() == nil {
 				return nil
@@ -70,17 +70,22 @@ func Run(ctx context.Context, drain <-chan struct{}, c Config) error {
 func (c *Config) task(ctx context.Context, d *bus.Delivery) error {
 	log := c.Log.With(zap.String("job", d.Task.Job), zap.Int("shard", d.Task.Shard), zap.Int("try", d.Try))
 	var steps atomic.Int64 // grows as the task gets on
-	computing, stop := context.WithCancel(ctx)
+	computing, stop := context.WithCancelCause(ctx)
 	beating := make(chan struct{})
 	go func() {
 		defer close(beating)
-		beat(computing, d, &steps, log)
+		c.beat(computing, stop, d, &steps, log)
 	}()
 	log.Debug("task begun", zap.Int64("rows", d.Task.Rows))
 	err := c.compute(computing, d, &steps, log)
-	stop()
+	over := errors.Is(err, errOver) || errors.Is(context.Cause(computing), errOver)
+	stop(nil)
 	<-beating
 	switch {
+	case over:
+		log.Info("the job is over: nobody waits for its task")
+		_ = d.Done(ctx) // it is deleted already, or will be
+		return nil
 	case err == nil:
 		if err := d.Done(ctx); err != nil {
 			log.Warn("task done, but not acknowledged: it may be computed again in vain", zap.Error(err))
@@ -89,9 +94,9 @@ func (c *Config) task(ctx context.Context, d *bus.Delivery) error {
 	case ctx.Err() != nil:
 		release(d, 0)
 		return ctx.Err()
-	case fault.IsInput(err):
+	case fault.IsInput(err) || d.Last():
 		log.Error("task set aside", zap.Error(err))
-		if err := d.Quarantine(ctx, err.Error()); err != nil {
+		if err := d.Quarantine(ctx, err.Error(), fault.IsInput(err)); err != nil {
 			log.Warn("cannot set the task aside: it comes again", zap.Error(err))
 		}
 		return nil
@@ -110,9 +115,12 @@ func release(d *bus.Delivery, delay time.Duration) {
 	_ = d.Release(ctx, delay) // without it the lease runs out
 }
 
+// errOver ends the computing of a task whose job is over.
+var errOver = errors.New("the job is over")
+
 // beat renews the lease as long as the task gets on: a computation that hangs
-// goes to another worker.
-func beat(ctx context.Context, d *bus.Delivery, steps *atomic.Int64, log *zap.Logger) {
+// goes to another worker. It stops one whose job is over.
+func (c *Config) beat(ctx context.Context, stop context.CancelCauseFunc, d *bus.Delivery, steps *atomic.Int64, log *zap.Logger) {
 	tick := time.NewTicker(d.Lease / 4)
 	defer tick.Stop()
 	for last := int64(-1); ; {
@@ -120,6 +128,10 @@ func beat(ctx context.Context, d *bus.Delivery, steps *atomic.Int64, log *zap.Lo
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+		}
+		if open, err := c.open(ctx, d.Task.Job, d.Lease/4); err == nil && !open {
+			stop(errOver)
+			return
 		}
 		if now := steps.Load(); now == last {
 			continue
@@ -137,15 +149,15 @@ func beat(ctx context.Context, d *bus.Delivery, steps *atomic.Int64, log *zap.Lo
 // no other try would cure.
 func (c *Config) compute(ctx context.Context, d *bus.Delivery, steps *atomic.Int64, log *zap.Logger) error {
 	t := &d.Task
-	if name := kernel.Name(); t.Spec.Kernel != name {
+	if name := kernel.Name(); t.Spec.Kernel != name { // not with the subject of its kernel
 		return fmt.Errorf("the job is computed by kernel %s, this worker has %s", t.Spec.Kernel, name)
 	}
-	game, err := c.game(ctx, t)
+	game, err := c.game(ctx, t, steps)
 	if err != nil {
 		return err
 	}
 	steps.Add(1)
-	data, err := c.Bus.Get(ctx, t.Data, maxShardBytes)
+	data, err := fetch(ctx, c.Bus, t.Data, maxShardBytes, steps)
 	if err != nil {
 		return err
 	}
@@ -180,6 +192,13 @@ func (c *Config) compute(ctx context.Context, d *bus.Delivery, steps *atomic.Int
 	if c.CPU != nil {
 		result.CPU = (c.CPU() - cpu).Seconds()
 	}
+	// What is stored after a job is over would stay for ever: look before, and
+	// after, as its cleaning up may have gone by in between.
+	if open, err := c.open(ctx, t.Job, 0); err != nil {
+		return err
+	} else if !open {
+		return errOver
+	}
 	if result.Partial, err = c.Bus.Put(ctx, bus.PartialName(t.Job, t.Shard, d.Attempt), encoded.Bytes()); err != nil {
 		return err
 	}
@@ -188,7 +207,19 @@ func (c *Config) compute(ctx context.Context, d *bus.Delivery, steps *atomic.Int
 	if err != nil {
 		return err
 	}
-	if !won {
+	open, err := c.open(ctx, t.Job, 0)
+	switch {
+	case err != nil:
+		return err
+	case !open && won:
+		if err := c.Bus.DeleteResult(ctx, t.Job, t.Shard); err != nil {
+			return err
+		}
+		if err := c.Bus.Delete(ctx, result.Partial.Name); err != nil {
+			return err
+		}
+		return errOver
+	case !won:
 		log.Info("another worker was faster")
 		return c.Bus.Delete(ctx, result.Partial.Name)
 	}
@@ -196,9 +227,19 @@ func (c *Config) compute(ctx context.Context, d *bus.Delivery, steps *atomic.Int
 	return nil
 }
 
+// open reports whether the job is still there, within the given time, if any.
+func (c *Config) open(ctx context.Context, id string, within time.Duration) (bool, error) {
+	if within > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, within)
+		defer cancel()
+	}
+	return c.Bus.IsOpen(ctx, id)
+}
+
 // game fetches the model and the baseline of a task.
-func (c *Config) game(ctx context.Context, t *job.Task) (shapley.Game, error) {
-	m, err := c.Models.get(ctx, c.Bus, t.Model)
+func (c *Config) game(ctx context.Context, t *job.Task, steps *atomic.Int64) (shapley.Game, error) {
+	m, err := c.Models.get(ctx, c.Bus, t.Model, steps)
 	if err != nil {
 		return shapley.Game{}, err
 	}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"shaver/internal/bus"
+	"shaver/internal/cli"
+	"shaver/internal/job"
+	"shaver/internal/kernel"
+)
+
+// TestJobCommands: a job on a server is listed, watched, cancelled, and goes on
+// after a quarantine.
+func TestJobCommands(t *testing.T) {
+	l := longJob(t)
+	url, id := natsServer(t), l.report.Job
+	t.Run("cancel", func(t *testing.T) { testCancel(t, l, url, id) })
+	t.Run("quarantine", func(t *testing.T) { testQuarantine(t, l, url, id) })
+}
+
+func testCancel(t *testing.T, l *long, url, id string) {
+	coordinator := l.coordinate(t, url, filepath.Join(t.TempDir(), "s.arrow"))
+	coordinator.await("scoring", 1)
+	var listed []bus.Status
+	shaver(t, &listed, "job", "list", "--nats", url)
+	if len(listed) != 1 || listed[0].ID != id || listed[0].Plan.Shards() != longShards {
+		t.Fatalf("listed are %+v", listed)
+	}
+	watch := exec.CommandContext(t.Context(), "shaver", "job", "watch", id, "--nats", url, "-o", "json")
+	stdout, err := watch.StdoutPipe()
+	if err == nil {
+		err = watch.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := 0
+	for lines := bufio.NewScanner(stdout); lines.Scan(); events++ {
+		var p bus.Progress
+		if err := json.Unmarshal(lines.Bytes(), &p); err != nil || p.Job != id {
+			t.Errorf("event %q: %v", lines.Text(), err)
+		}
+		if events == 0 {
+			shaver(t, nil, "job", "cancel", id, "--nats", url)
+		}
+	}
+	if err := watch.Wait(); err != nil || events == 0 {
+		t.Errorf("watching ended with %v after %d events", err, events)
+	}
+	coordinator.wantExit(cli.ExitCancelled)
+	shaver(t, &listed, "job", "list", "--nats", url)
+	if len(listed) != 0 {
+		t.Errorf("after the end %+v", listed)
+	}
+	wantNothingLeft(t, url, id, nil)
+	b := connect(t, url) // it wrote its own specification
+	if err := b.Cleanup(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func testQuarantine(t *testing.T, l *long, url, id string) {
+	out := filepath.Join(t.TempDir(), "s.arrow")
+	coordinator := l.coordinate(t, url, out)
+	d, err := connect(t, url).NextTask(t.Context(), kernel.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Quarantine(t.Context(), "row 7: the loss is NaN", true); err != nil {
+		t.Fatal(err)
+	}
+	startWorker(t, url, "worker")
+	coordinator.wantExit(cli.ExitBadInput)
+	var aside []job.Quarantine
+	shaver(t, &aside, "job", "quarantine", id, "--nats", url)
+	if len(aside) != 1 || aside[0].Shard != d.Task.Shard || aside[0].Reason != "row 7: the loss is NaN" {
+		t.Errorf("set aside are %+v", aside)
+	}
+	var status bus.Status
+	shaver(t, &status, "job", "status", id, "--nats", url)
+	if status.Progress.State != bus.Failed || status.Progress.Shards != longShards-1 {
+		t.Errorf("%+v", status.Progress)
+	}
+	shaver(t, nil, "job", "quarantine", id, "--retry", "--nats", url)
+	l.coordinate(t, url, out).wantExit(cli.ExitDone)
+	wantSameFile(t, out, l.reference)
+	l.coordinate(t, url, out).wantExit(cli.ExitDone) // at once
+	wantSameFile(t, out, l.reference)
+}

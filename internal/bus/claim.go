@@ -1,0 +1,175 @@
+package bus
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+
+	"shaver/internal/job"
+)
+
+// Why a claim is worth nothing any more.
+var (
+	// ErrFenced says that a newer coordinator leads the job.
+	ErrFenced = errors.New("a newer coordinator leads this job")
+	// ErrEnded says that the job was ended, and deleted, by somebody else.
+	ErrEnded = errors.New("somebody else ended this job, it is no longer stored")
+)
+
+// Claim is the right to lead a job, until somebody else claims it. It is for one
+// goroutine.
+type Claim struct {
+	Lead job.Lead // as it is stored
+
+	b        *Bus
+	sequence uint64 // of the message that says so
+}
+
+func leadKey(jobID string) string { return jobPrefix + jobID + ".checkpoint" }
+
+// lead returns who leads the job, nil if nobody ever did, and the
+// message that says so.
+func (b *Bus) lead(ctx context.Context, jobID string) (*job.Lead, *jetstream.RawStreamMsg, error) {
+	msg, err := b.key(ctx, "look up the leader of job "+jobID, leadKey(jobID))
+	if err != nil || msg == nil {
+		return nil, nil, err
+	}
+	lead, err := decode(checkLead, msg.Data)
+	if err != nil {
+		return nil, nil, malformed("checkpoint", leadKey(jobID), err)
+	}
+	return &lead, msg, nil
+}
+
+func checkLead(l *job.Lead) error {
+	if !isJob(l.Job) || l.Epoch < 1 || l.Number < 0 {
+		return fmt.Errorf("job %q, epoch %d, number %d", l.Job, l.Epoch, l.Number)
+	}
+	if l.Checkpoint == nil {
+		return nil
+	}
+	return checkBlob(*l.Checkpoint, isName(l.Checkpoint.Name), "one of ours")
+}
+
+// Claim takes the job over from whoever leads it, and keeps its checkpoint.
+func (b *Bus) Claim(ctx context.Context, jobID string) (*Claim, error) {
+	if err := checkJob(jobID); err != nil {
+		return nil, err
+	}
+	c := &Claim{b: b}
+	owner := tidy(b.name) + " " + nuid.Next()
+	for {
+		lead, msg, err := b.lead(ctx, jobID)
+		if err != nil {
+			return nil, err
+		}
+		next, expect := job.Lead{Job: jobID, Epoch: 1, Owner: owner}, uint64(0)
+		if lead != nil {
+			next.Epoch, next.Checkpoint, next.Ending = lead.Epoch+1, lead.Checkpoint, lead.Ending
+			expect = msg.Sequence
+		}
+		c.sequence = expect
+		if err := c.replace(ctx, next); !errors.Is(err, ErrFenced) {
+			return c, err
+		} // somebody was faster
+	}
+}
+
+// replace stores another record in place of ours.
+func (c *Claim) replace(ctx context.Context, next job.Lead) error {
+	body, err := json.Marshal(next)
+	if err != nil {
+		return err
+	}
+	on := leadKey(next.Job)
+	what := "store the checkpoint of job " + next.Job
+	return c.b.again(ctx, what, func() error {
+		var stored uint64
+		err := c.b.call(ctx, what, func(ctx context.Context) error {
+			ack, err := c.b.js.PublishMsg(ctx, &nats.Msg{Subject: on, Data: body}, jetstream.WithExpectLastSequencePerSubject(c.sequence), jetstream.WithRetryAttempts(0))
+			if err == nil {
+				stored = ack.Sequence
+			}
+			return err
+		})
+		if isCode(err, codeWrongLast) {
+			msg, seen := c.b.last(ctx, what, jobStream, on)
+			switch {
+			case errors.Is(seen, jetstream.ErrMsgNotFound):
+				if c.Lead.Job == "" { // it went as we claimed it
+					c.sequence = 0
+					return errAgain{seen}
+				}
+				return ErrEnded
+			case seen != nil:
+				return seen
+			case !bytes.Equal(msg.Data, body): // else it is ours, the answer was lost
+				return ErrFenced
+			}
+			stored, err = msg.Sequence, nil
+		}
+		if err == nil {
+			c.sequence, c.Lead = stored, next
+		}
+		return err
+	})
+}
+
+// Point makes blob the job's checkpoint. On ErrFenced it is not.
+func (c *Claim) Point(ctx context.Context, number int64, blob job.Blob) error {
+	next := c.Lead
+	next.Number, next.Checkpoint = number, &blob
+	return c.replace(ctx, next)
+}
+
+// End says that everything of the job is about to be deleted. On ErrFenced
+// somebody else goes on with it.
+func (c *Claim) End(ctx context.Context) error {
+	next := c.Lead
+	next.Ending = true
+	return c.replace(ctx, next)
+}
+
+// Check returns ErrFenced if somebody else claimed the job, and ErrEnded if it is
+// no longer stored, or only parts of it are.
+func (c *Claim) Check(ctx context.Context) error {
+	lead, _, err := c.b.lead(ctx, c.Lead.Job)
+	if err != nil {
+		return err
+	}
+	if lead != nil && lead.Owner != c.Lead.Owner {
+		return fmt.Errorf("job %s: %w (%s, epoch %d; this one has epoch %d)", c.Lead.Job, ErrFenced, lead.Owner, lead.Epoch, c.Lead.Epoch)
+	}
+	if open, err := c.b.IsOpen(ctx, c.Lead.Job); err != nil {
+		return err
+	} else if lead == nil || !open {
+		return fmt.Errorf("job %s: %w", c.Lead.Job, ErrEnded)
+	}
+	return nil
+}
+
+// key returns the value of a key, nil if it has none.
+func (b *Bus) key(ctx context.Context, what, on string) (*jetstream.RawStreamMsg, error) {
+	msg, err := b.last(ctx, what, jobStream, on)
+	if errors.Is(err, jetstream.ErrMsgNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, nil
+	}
+	if err != nil || msg.Header.Get("KV-Operation") != "" { // a marker that the nats command leaves
+		return nil, err
+	}
+	return msg, nil
+}
+
+// set gives a key a value, whatever it was.
+func (b *Bus) set(ctx context.Context, what, on string, body []byte) error {
+	return b.call(ctx, what, func(ctx context.Context) error {
+		_, err := b.js.Publish(ctx, on, body, jetstream.WithRetryAttempts(0))
+		return err
+	})
+}

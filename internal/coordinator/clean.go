@@ -1,0 +1,98 @@
+package coordinator
+
+import (
+	"context"
+	"sync"
+
+	"shaver/internal/bus"
+	"shaver/internal/job"
+)
+
+// cleaner deletes what checkpoints have made superfluous, beside everything else.
+type cleaner struct {
+	bus  *bus.Bus
+	id   string
+	more chan struct{} // holds one when there may be work
+
+	mu      sync.Mutex
+	results []job.Result
+	blobs   []string
+	idle    *sync.Cond // of mu: signalled when there is no work left
+	busy    bool
+	ended   bool // run has returned
+}
+
+func newCleaner(b *bus.Bus, id string) *cleaner {
+	c := &cleaner{bus: b, id: id, more: make(chan struct{}, 1)}
+	c.idle = sync.NewCond(&c.mu)
+	return c
+}
+
+// add has the results and the blobs deleted; it never blocks.
+func (c *cleaner) add(results []job.Result, blobs ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.results, c.blobs = append(c.results, results...), append(c.blobs, blobs...)
+	c.busy = true
+	select {
+	case c.more <- struct{}{}:
+	default:
+	}
+}
+
+// run works until ctx ends.
+func (c *cleaner) run(ctx context.Context) error {
+	defer func() { // nobody waits for what is not done any more
+		c.mu.Lock()
+		c.ended = true
+		c.idle.Broadcast()
+		c.mu.Unlock()
+	}()
+	for {
+		c.mu.Lock()
+		results, blobs := c.results, c.blobs
+		c.results, c.blobs = nil, nil
+		if len(results)+len(blobs) == 0 {
+			c.busy = false
+			c.idle.Broadcast()
+		}
+		c.mu.Unlock()
+		for i := range results {
+			if err := c.result(ctx, &results[i]); err != nil {
+				return err
+			}
+		}
+		for _, name := range blobs {
+			if err := c.bus.Delete(ctx, name); err != nil {
+				return err
+			}
+		}
+		if len(results)+len(blobs) > 0 {
+			continue
+		}
+		select {
+		case <-c.more:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (c *cleaner) result(ctx context.Context, r *job.Result) error {
+	if err := c.bus.DeleteResult(ctx, c.id, r.Shard); err != nil {
+		return err
+	}
+	if err := c.bus.Delete(ctx, r.Partial.Name); err != nil {
+		return err
+	}
+	return c.bus.Delete(ctx, bus.ShardName(c.id, r.Shard))
+}
+
+// wait returns when all is done that was asked for, or run has ended.
+func (c *cleaner) wait() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.busy && !c.ended {
+		c.idle.Wait()
+	}
+}

@@ -1,0 +1,102 @@
+package coordinator
+
+import (
+	"context"
+	"sync"
+
+	"shaver/internal/bus"
+	"shaver/internal/job"
+	"shaver/internal/model"
+	"shaver/internal/shard"
+)
+
+// orders are the shards that are to be cut and published.
+type orders struct {
+	mu     sync.Mutex
+	shards job.Shards
+	count  int
+	more   chan struct{} // holds one when count is not 0
+}
+
+func newOrders(shards int) *orders {
+	return &orders{shards: job.NewShards(shards), more: make(chan struct{}, 1)}
+}
+
+// add orders a shard; it never blocks.
+func (o *orders) add(index int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.shards.Has(index) {
+		o.shards.Add(index)
+		o.count++
+	}
+	select {
+	case o.more <- struct{}{}:
+	default:
+	}
+}
+
+// next takes the first ordered shard from the given one on. It waits while
+// nothing is ordered, and returns -1 if only earlier ones are: the dataset is to
+// be read from its beginning then.
+func (o *orders) next(ctx context.Context, from int) (int, error) {
+	for {
+		o.mu.Lock()
+		waiting := o.count == 0
+		for index := from; !waiting && index < 8*len(o.shards); index++ {
+			if o.shards.Has(index) {
+				o.shards.Remove(index)
+				o.count--
+				o.mu.Unlock()
+				return index, nil
+			}
+		}
+		o.mu.Unlock()
+		if !waiting {
+			return -1, nil
+		}
+		select {
+		case <-o.more:
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+}
+
+// cut reads the dataset, and publishes what is ordered, until ctx ends. It tells
+// what is stored.
+func (r *run) cut(ctx context.Context, published chan<- int) error {
+	source := func(ctx context.Context, each func(*model.Rows) error) error {
+		return r.Dataset.Scan(ctx, r.Splits, 4096, each)
+	}
+	emit := func(ctx context.Context, index int, data []byte) error {
+		blob, err := r.bus.Put(ctx, bus.ShardName(r.id, index), data)
+		if err != nil {
+			return err
+		}
+		err = r.bus.PublishTask(ctx, job.Task{
+			Job: r.id, Shard: index, Spec: r.spec, Rows: r.plan.ShardRows(index), Data: blob, Model: r.modelBlob, Baseline: r.baselineBlob,
+		})
+		if err != nil {
+			return err
+		}
+		select {
+		case published <- index:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	for ctx.Err() == nil {
+		from := 0
+		next := func(ctx context.Context) (int, error) {
+			index, err := r.orders.next(ctx, from)
+			from = index + 1
+			return index, err
+		}
+		if err := shard.Cut(ctx, source, r.Dataset.Fields(), r.model.FieldDims, r.sample, r.plan, next, emit); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}

@@ -1,0 +1,52 @@
+package coordinator
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+
+	"shaver/internal/arrowio"
+	"shaver/internal/tally"
+)
+
+// partialOf returns the partial of a table of features x dim in which about one
+// in every occurs.
+func partialOf(features, dim, every int, seed uint64) *tally.Partial {
+	r := rand.New(rand.NewPCG(seed, 0))
+	p := &tally.Partial{Dim: dim, Rows: 1 << 16, LossFull: 1 << 40, LossEmpty: 1 << 41}
+	for f := r.IntN(every); f < features; f += 1 + r.IntN(2*every-1) {
+		p.Features = append(p.Features, int32(f))
+		p.Count = append(p.Count, 1+r.Int64N(100))
+		for range dim {
+			p.Sum = append(p.Sum, r.Int64N(1<<40)-1<<39)
+			p.Square = append(p.Square, r.Int64N(1<<40))
+		}
+	}
+	return p
+}
+
+// BenchmarkMerge decodes, checks and adds a partial of about 151,000 of KDD's
+// features, 41 MB: bytes a second on one core.
+func BenchmarkMerge(b *testing.B) {
+	const features, dim = 6_019_761, 16
+	var partials [][]byte
+	for seed := range uint64(2) {
+		var data bytes.Buffer
+		if err := arrowio.EncodePartial(&data, partialOf(features, dim, 40, seed)); err != nil {
+			b.Fatal(err)
+		}
+		partials = append(partials, data.Bytes())
+	}
+	sums := tally.NewAccumulator(features, dim)
+	for b.Loop() {
+		data := partials[b.N%2]
+		p, err := arrowio.DecodePartial(data, features, dim)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := sums.Merge(p); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.SetBytes(int64(len(partials[0])))
+}

@@ -1,0 +1,104 @@
+package coordinator
+
+import (
+	"slices"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"shaver/internal/bus"
+	"shaver/internal/dataset"
+	"shaver/internal/fault"
+	"shaver/internal/job"
+	"shaver/internal/kernel"
+	"shaver/internal/prune"
+	"shaver/internal/shard"
+)
+
+// newRun checks that everything fits together, before anything is sent.
+func newRun(b *bus.Bus, c *Config) (*run, error) {
+	r := &run{Config: c, bus: b}
+	var err error
+	if r.model, err = c.Checkpoint.Model(); err != nil {
+		return nil, err
+	}
+	if err := c.Dataset.CheckModel(&r.model.Architecture); err != nil {
+		return nil, err
+	}
+	if err := c.Options.Validate(1); err != nil { // wrong for any model
+		return nil, fault.Usagef("%w", err)
+	}
+	if err := c.Options.Validate(r.model.Players()); err != nil {
+		return nil, fault.Inputf("%w", err)
+	}
+	if !(c.Sample > 0 && c.Sample <= 1) {
+		return nil, fault.Usagef("sample %v is outside (0, 1]", c.Sample)
+	}
+	if r.baseline, err = r.codebook(); err != nil {
+		return nil, err
+	}
+	if r.Splits, err = c.splits(); err != nil {
+		return nil, err
+	}
+	rows := int64(0)
+	for _, split := range r.Splits {
+		rows += c.Dataset.Rows(split)
+	}
+	r.spec = job.Spec{
+		Version: job.SpecVersion, Model: c.Checkpoint.Digest(), Dataset: c.Dataset.Digest(), Splits: r.Splits, Sample: c.Sample, Baseline: c.Baseline,
+		Estimator: c.Options.Estimator, Passes: c.Options.Passes, Seed: c.Options.Seed, Kernel: kernel.Name(),
+	}
+	r.id = r.spec.ID()
+	r.log = c.Log.With(zap.String("job", r.id))
+	r.sample = shard.NewSample(rows, c.Sample, c.Options.Seed)
+	r.plan = job.Plan{Rows: r.sample.Keep, RowsPerShard: c.RowsPerShard}
+	if r.plan.RowsPerShard == 0 {
+		r.plan.RowsPerShard = min(4096, (r.plan.Rows+15)/16)
+	}
+	return r, nil
+}
+
+// having returns those of the named splits that the dataset has, in its order.
+func having(d *dataset.Dataset, names ...string) []string {
+	return slices.DeleteFunc(d.SplitNames(), func(name string) bool { return !slices.Contains(names, name) })
+}
+
+// splits returns the splits to score. One that the dataset lacks is left out,
+// and said.
+func (c *Config) splits() ([]string, error) {
+	known := []string{dataset.Train, dataset.Val, dataset.Test}
+	for _, name := range c.Splits {
+		if !slices.Contains(known, name) {
+			return nil, fault.Usagef("split %q: the splits are %s", name, strings.Join(known, ", "))
+		}
+	}
+	splits := having(c.Dataset, c.Splits...)
+	if len(splits) == 0 {
+		return nil, fault.Inputf("the dataset has none of the splits %s, only %s", strings.Join(c.Splits, ", "), strings.Join(c.Dataset.SplitNames(), ", "))
+	}
+	for _, name := range c.Splits {
+		if !slices.Contains(splits, name) {
+			c.Log.Warn("the dataset has no such split: it is left out", zap.String("split", name))
+		}
+	}
+	return splits, nil
+}
+
+// codebook returns the job's baseline; frequencies are those of train and val.
+func (r *run) codebook() ([]float32, error) {
+	var counts []int64
+	if r.Baseline == prune.Codebook {
+		var err error
+		if counts, err = r.Dataset.Frequencies(having(r.Dataset, dataset.Train, dataset.Val)...); err != nil {
+			return nil, err
+		}
+	}
+	baseline, unseen, err := prune.Baseline(r.Baseline, &r.model.Architecture, r.model.Weights.Embedding, counts)
+	if err != nil {
+		return nil, fault.Usagef("%w", err)
+	}
+	for _, j := range unseen {
+		r.Log.Warn("no row has a value of this field: its codebook entry is the plain mean", zap.String("field", r.Dataset.Fields()[j]))
+	}
+	return baseline, nil
+}

@@ -1,0 +1,203 @@
+package coordinator
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"shaver/internal/fault"
+	"shaver/internal/job"
+	"shaver/internal/tally"
+)
+
+// merged is what a job has merged so far: the content of a checkpoint.
+type merged struct {
+	sums    *tally.Accumulator
+	shards  job.Shards
+	workers map[string]int // shards by the worker that computed them
+	cpu     float64        // core-seconds of workers of other processes
+}
+
+func newMerged(features, dim, shards int) *merged {
+	return &merged{sums: tally.NewAccumulator(features, dim), shards: job.NewShards(shards), workers: map[string]int{}}
+}
+
+// The form of a checkpoint: the magic text; the length of the header as a uint32
+// and the header, in JSON; the count of each feature; of each feature d sums and
+// then d squares; and as pairs the cells of those that left int64, and the
+// multiples of 2^64 to add. Everything is an int64, little-endian.
+const (
+	sumsMagic = "shaver.checkpoint/1\n"
+	maxHeader = 16 << 20
+)
+
+type sumsHeader struct {
+	Job        string         `json:"job"`
+	Features   int            `json:"features"`
+	Dim        int            `json:"dim"`
+	ShardCount int            `json:"shard_count"`
+	Shards     job.Shards     `json:"shards"` // a bit each, in base64
+	Rows       int64          `json:"rows"`
+	LossFull   [2]int64       `json:"loss_full"`  // multiple of 2^64, and what is added to it
+	LossEmpty  [2]int64       `json:"loss_empty"` // the same
+	Carries    int            `json:"carries"`    // number of pairs
+	Workers    map[string]int `json:"workers"`
+	CPU        float64        `json:"cpu"`
+}
+
+// write writes the checkpoint of a job to w. It holds no copy of the sums.
+func (m *merged) write(w io.Writer, id string, plan *job.Plan) error {
+	s := m.sums.State()
+	header, err := json.Marshal(sumsHeader{
+		Job: id, Features: len(s.Count), Dim: len(s.Cells) / 2 / len(s.Count), ShardCount: plan.Shards(), Shards: m.shards, Rows: s.Rows, LossFull: s.LossFull,
+		LossEmpty: s.LossEmpty, Carries: len(s.Carries), Workers: m.workers, CPU: m.cpu,
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write(slices.Concat([]byte(sumsMagic), binary.LittleEndian.AppendUint32(nil, uint32(len(header))), header)); err != nil {
+		return err
+	}
+	for _, values := range [][]int64{s.Count, s.Cells, pairs(s.Carries)} {
+		if err := writeInts(w, values); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func pairs(carries map[int]int64) (list []int64) {
+	for _, at := range slices.Sorted(maps.Keys(carries)) {
+		list = append(list, int64(at), carries[at])
+	}
+	return list
+}
+
+// step is how many integers are turned into bytes at once.
+const step = 1 << 16
+
+func writeInts(w io.Writer, values []int64) error {
+	buffer := make([]byte, 0, 8*min(step, len(values)))
+	for part := range slices.Chunk(values, step) {
+		buffer = buffer[:8*len(part)]
+		for i, v := range part {
+			binary.LittleEndian.PutUint64(buffer[8*i:], uint64(v))
+		}
+		if _, err := w.Write(buffer); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func readInts(r io.Reader, into []int64) error {
+	buffer := make([]byte, 8*min(step, len(into)))
+	for part := range slices.Chunk(into, step) {
+		buffer = buffer[:8*len(part)]
+		if _, err := io.ReadFull(r, buffer); err != nil {
+			return short(err)
+		}
+		for i := range part {
+			part[i] = int64(binary.LittleEndian.Uint64(buffer[8*i:]))
+		}
+	}
+	return nil
+}
+
+// short makes bad input of bytes that end early, and passes other errors on.
+func short(err error) error {
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return fault.Inputf("the checkpoint ends early")
+	}
+	return err
+}
+
+// readMerged reads the checkpoint of a job. What the bytes do wrong is bad input.
+func readMerged(r io.Reader, id string, features, dim int, plan *job.Plan) (*merged, error) {
+	head := make([]byte, len(sumsMagic)+4)
+	if _, err := io.ReadFull(r, head); err != nil {
+		return nil, short(err)
+	}
+	length := binary.LittleEndian.Uint32(head[len(sumsMagic):])
+	if string(head[:len(sumsMagic)]) != sumsMagic || length > maxHeader {
+		return nil, fault.Inputf("not a checkpoint of this program")
+	}
+	var text bytes.Buffer
+	if _, err := io.CopyN(&text, r, int64(length)); err != nil {
+		return nil, short(err)
+	}
+	var h sumsHeader
+	d := json.NewDecoder(&text)
+	d.DisallowUnknownFields()
+	if err := d.Decode(&h); err != nil {
+		return nil, fault.Inputf("the checkpoint's header: %w", err)
+	}
+	if err := h.check(id, features, dim, plan); err != nil {
+		return nil, fault.Inputf("the checkpoint: %w", err)
+	}
+	m := newMerged(features, dim, plan.Shards())
+	copy(m.shards, h.Shards)
+	maps.Copy(m.workers, h.Workers)
+	m.cpu = h.CPU
+	s := m.sums.State()
+	for _, into := range [][]int64{s.Count, s.Cells} {
+		if err := readInts(r, into); err != nil {
+			return nil, err
+		}
+	}
+	s.Rows, s.LossFull, s.LossEmpty = h.Rows, h.LossFull, h.LossEmpty
+	if err := readCarries(r, h.Carries, s.Carries); err != nil {
+		return nil, err
+	}
+	if n, err := io.ReadFull(r, head[:1]); n != 0 || err != io.EOF {
+		return nil, fault.Inputf("the checkpoint has bytes behind its end")
+	}
+	if err := m.sums.Restore(s); err != nil {
+		return nil, fault.Inputf("the checkpoint: %w", err)
+	}
+	return m, nil
+}
+
+func (h *sumsHeader) check(id string, features, dim int, plan *job.Plan) error {
+	switch {
+	case h.Job != id:
+		return fmt.Errorf("of job %q, expected %s", h.Job, id)
+	case h.Features != features || h.Dim != dim:
+		return fmt.Errorf("of a table of %d x %d, expected %d x %d", h.Features, h.Dim, features, dim)
+	case h.ShardCount != plan.Shards() || len(h.Shards) != len(job.NewShards(h.ShardCount)):
+		return fmt.Errorf("of %d shards, expected %d", h.ShardCount, plan.Shards())
+	case h.Carries < 0 || h.Carries > 2*features*dim:
+		return fmt.Errorf("%d carries of %d cells", h.Carries, 2*features*dim)
+	case !(h.CPU >= 0):
+		return fmt.Errorf("%v core-seconds", h.CPU)
+	}
+	rows, set := int64(0), 0
+	for shard := range plan.Shards() {
+		if h.Shards.Has(shard) {
+			rows += plan.ShardRows(shard)
+			set++
+		}
+	}
+	if rows != h.Rows || set != h.Shards.Len() {
+		return fmt.Errorf("%d rows, its %d shards have %d", h.Rows, set, rows)
+	}
+	return nil
+}
+
+func readCarries(r io.Reader, n int, into map[int]int64) error {
+	pair := make([]int64, 2)
+	for range n {
+		if err := readInts(r, pair); err != nil {
+			return err
+		}
+		if _, twice := into[int(pair[0])]; twice {
+			return fault.Inputf("the checkpoint has two carries for cell %d", pair[0])
+		}
+		into[int(pair[0])] = pair[1]
+	}
+	return nil
+}

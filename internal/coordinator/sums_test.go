@@ -1,0 +1,150 @@
+package coordinator
+
+import (
+	"bytes"
+	"io"
+	"math"
+	"os"
+	"reflect"
+	"testing"
+	"time"
+
+	"shaver/internal/bus"
+	"shaver/internal/fault"
+	"shaver/internal/job"
+	"shaver/internal/tally"
+)
+
+const testJob = "0123456789abcdef0123"
+
+var testPlan = job.Plan{Rows: 10, RowsPerShard: 3}
+
+// exampleOf returns sums of one shard, of which some left int64.
+func exampleOf(t testing.TB) *merged {
+	m := newMerged(7, 2, testPlan.Shards())
+	p := &tally.Partial{Dim: 2, Rows: 3, LossFull: math.MaxInt64, LossEmpty: 5, Features: []int32{1, 6}, Count: []int64{3, 1},
+		Sum: []int64{math.MaxInt64, -4, math.MinInt64, 8}, Square: []int64{math.MaxInt64, 2, 3, 4}}
+	for range 2 {
+		if err := m.sums.Merge(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.shards.Add(1)
+	m.shards.Add(2)
+	m.workers["w"], m.cpu = 2, 1.5
+	return m
+}
+
+func encoded(t testing.TB, m *merged) []byte {
+	var out bytes.Buffer
+	if err := m.write(&out, testJob, &testPlan); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func TestCheckpointRoundTrip(t *testing.T) {
+	m := exampleOf(t)
+	data := encoded(t, m)
+	back, err := readMerged(bytes.NewReader(data), testJob, 7, 2, &testPlan)
+	if err != nil || !reflect.DeepEqual(back, m) {
+		t.Fatalf("%+v, %v", back, err)
+	}
+	if len(m.sums.State().Carries) == 0 {
+		t.Error("no sum left int64: the test proves less")
+	}
+	for n := range data {
+		if _, err := readMerged(bytes.NewReader(data[:n]), testJob, 7, 2, &testPlan); !fault.IsInput(err) {
+			t.Fatalf("the first %d bytes: %v", n, err)
+		}
+	}
+	other := job.Plan{Rows: 10, RowsPerShard: 4}
+	for name, read := range map[string]func() error{
+		"more bytes": func() error {
+			_, err := readMerged(bytes.NewReader(append(bytes.Clone(data), 0)), testJob, 7, 2, &testPlan)
+			return err
+		},
+		"other job":   func() error { _, err := readMerged(bytes.NewReader(data), "x", 7, 2, &testPlan); return err },
+		"other table": func() error { _, err := readMerged(bytes.NewReader(data), testJob, 8, 2, &testPlan); return err },
+		"other plan":  func() error { _, err := readMerged(bytes.NewReader(data), testJob, 7, 2, &other); return err },
+		"other shards": func() error {
+			_, err := readMerged(bytes.NewReader(bytes.Replace(data, []byte(`"rows":6`), []byte(`"rows":9`), 1)), testJob, 7, 2, &testPlan)
+			return err
+		},
+	} {
+		if err := read(); !fault.IsInput(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Whatever the bytes are, a checkpoint that is taken is written back as the same
+// one.
+func FuzzCheckpoint(f *testing.F) {
+	f.Add(encoded(f, exampleOf(f)))
+	f.Add(encoded(f, newMerged(7, 2, testPlan.Shards())))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m, err := readMerged(bytes.NewReader(data), testJob, 7, 2, &testPlan)
+		if err != nil {
+			if !fault.IsInput(err) {
+				t.Fatal(err)
+			}
+			return
+		}
+		back, err := readMerged(bytes.NewReader(encoded(t, m)), testJob, 7, 2, &testPlan)
+		if err != nil || !reflect.DeepEqual(back, m) {
+			t.Fatalf("%+v and %+v, %v", back, m, err)
+		}
+	})
+}
+
+// TestSizeOfKDD measures a checkpoint at KDD's size, over the bus: 6,019,761
+// features of 16 columns. It takes some seconds and 3 GB of disk: SHAVER_LARGE=1.
+func TestSizeOfKDD(t *testing.T) {
+	if os.Getenv("SHAVER_LARGE") == "" {
+		t.Skip("SHAVER_LARGE is not set")
+	}
+	const features, dim = 6_019_761, 16
+	server, err := bus.StartServer(bus.ServerConfig{StoreDir: t.TempDir(), Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Shutdown()
+	b, err := bus.Connect(t.Context(), bus.Config{URL: server.URL(), Name: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if err := b.Setup(t.Context(), bus.DefaultQueue); err != nil {
+		t.Fatal(err)
+	}
+	r := &run{Config: &Config{}, bus: b, id: testJob, plan: testPlan}
+	r.merged = newMerged(features, dim, testPlan.Shards())
+	for seed := range uint64(3) {
+		p := partialOf(features, dim, 40, seed)
+		p.Rows = 3
+		for i := range p.Count {
+			p.Count[i] = 1
+		}
+		if err := r.sums.Merge(p); err != nil {
+			t.Fatal(err)
+		}
+		r.shards.Add(int(seed))
+	}
+	begun := time.Now()
+	blob, err := b.PutFrom(t.Context(), bus.CheckpointName(testJob, 1, 1), func(w io.Writer) error { return r.write(w, testJob, &testPlan) }, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := time.Since(begun)
+	want := r.sums.State().Cells
+	begun = time.Now()
+	loaded, err := r.load(t.Context(), blob, features, dim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("checkpoint of %.2f GB: stored in %v, loaded in %v; the sums are %.2f GB", float64(blob.Bytes)/1e9, stored, time.Since(begun), float64(16*features*dim)/1e9)
+	if !reflect.DeepEqual(loaded.sums.State().Cells, want) {
+		t.Error("other sums came back")
+	}
+}

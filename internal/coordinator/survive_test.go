@@ -1,0 +1,216 @@
+package coordinator_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"shaver/internal/bus"
+	"shaver/internal/coordinator"
+	"shaver/internal/job"
+	"shaver/internal/worker"
+)
+
+var errInjected = errors.New("injected")
+
+// injection fails the at-th request, counted over all connections.
+type injection struct {
+	at    int64
+	how   string
+	count atomic.Int64
+	hit   atomic.Pointer[string]
+}
+
+func (i *injection) around(what string, request func() error) error {
+	if i.count.Add(1) != i.at {
+		return request()
+	}
+	i.hit.Store(&what)
+	switch i.how {
+	case "error":
+		return errInjected
+	case "time-out":
+		return context.DeadlineExceeded
+	}
+	if err := request(); err != nil { // its answer is lost
+		return err
+	}
+	return context.DeadlineExceeded
+}
+
+// TestEveryRequestFails: whichever request to the server fails, with an error
+// that ends the process, with a time-out, or with an answer that is lost after
+// the request was done, the scores are the same bytes and nothing is left.
+func TestEveryRequestFails(t *testing.T) {
+	for _, part := range []struct {
+		how   string
+		first int64
+	}{{"error", 1}, {"error", 2}, {"error", 3}, {"error", 4}, {"time-out", 1}, {"lost answer", 1}} {
+		how, step := part.how, int64(1)
+		if how == "error" { // the slow one, as something is started anew
+			step = 4
+		}
+		if testing.Short() {
+			step *= 7
+		}
+		t.Run(fmt.Sprint(how, " from ", part.first), func(t *testing.T) {
+			t.Parallel() // most of the time is waiting
+			b := newBench(t)
+			b.config.Log = zap.NewNop()
+			b.config.RowsPerShard = 100 // three shards
+			b.config.Queue.Lease = 500 * time.Millisecond
+			b.config.SaveEvery = time.Nanosecond // a checkpoint after the first
+			want, requests := b.faulty(&injection{})
+			seen := map[string]bool{}
+			for at := part.first; at <= requests; at += step {
+				i := &injection{at: at, how: how}
+				got, _ := b.faulty(i)
+				if i.hit.Load() == nil { // a run with fewer requests
+					continue
+				}
+				seen[strings.Fields(*i.hit.Load())[0]] = true
+				if t.Failed() || !bytes.Equal(got, want) {
+					t.Fatalf("request %d (%s): same bytes: %v", at, *i.hit.Load(), bytes.Equal(got, want))
+				}
+			}
+			t.Logf("%d requests, among them %v", requests, slices.Sorted(maps.Keys(seen)))
+		})
+	}
+}
+
+// faulty runs the job with one worker, starting anew what ends with the injected
+// error, and returns the scores and the number of requests.
+func (b *bench) faulty(i *injection) ([]byte, int64) {
+	b.t.Helper()
+	if err := os.Remove(b.config.Out); err != nil && !errors.Is(err, os.ErrNotExist) {
+		b.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(b.t.Context(), 30*time.Second)
+	defer cancel()
+	working, stop := context.WithCancel(ctx)
+	var group errgroup.Group
+	group.Go(func() error {
+		return again(func() error {
+			own := b.connectThrough(working, "worker", i)
+			defer own.Close()
+			return worker.Run(working, nil, worker.Config{Bus: own, Name: "w", Threads: 1, Models: new(worker.Models), Log: b.config.Log})
+		})
+	})
+	err := again(func() error {
+		own := b.connectThrough(ctx, "coordinator", i)
+		defer own.Close()
+		_, err := coordinator.Run(ctx, own, b.config)
+		return err
+	})
+	stop()
+	if ended := group.Wait(); !errors.Is(ended, context.Canceled) {
+		b.t.Errorf("the worker ended with %v", ended)
+	}
+	if err != nil {
+		b.t.Errorf("%s at request %d: %v", i.how, i.at, err)
+		return nil, 0
+	}
+	b.wantNothing()
+	data, err := os.ReadFile(b.config.Out)
+	if err != nil {
+		b.t.Error(err)
+	}
+	return data, i.count.Load()
+}
+
+func again(run func() error) error {
+	for {
+		if err := run(); !errors.Is(err, errInjected) {
+			return err
+		}
+	}
+}
+
+func (b *bench) connectThrough(ctx context.Context, name string, i *injection) *bus.Bus {
+	c, err := bus.Connect(ctx, bus.Config{Server: b.server, Name: name, Around: i.around})
+	if err != nil {
+		b.t.Error(err)
+	}
+	return c
+}
+
+// wantNothing checks that no message is left in any stream.
+func (b *bench) wantNothing() {
+	b.t.Helper()
+	c := b.connect(b.t.Context(), "test")
+	defer c.Close()
+	if held, err := c.Stored(b.t.Context()); err != nil || len(held) > 0 {
+		b.t.Errorf("left are %v, %v", held, err)
+	}
+}
+
+// Of two coordinators of a job the newer one leads. The older one says so and
+// leaves; the bytes are the same.
+func TestTwoCoordinators(t *testing.T) {
+	b := newBench(t)
+	want, err := b.run(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(b.config.Out); err != nil {
+		t.Fatal(err)
+	}
+	older, newer := b.config, b.config
+	older.Out = b.config.Out + ".older"
+	claimed := make(chan struct{})
+	newer.OnStart = func(job.Spec, job.Plan, int64) { close(claimed) }
+	first := b.connect(t.Context(), "older")
+	defer first.Close()
+	second := b.connect(t.Context(), "newer")
+	defer second.Close()
+	began, ended := make(chan struct{}), make(chan error, 1)
+	older.OnStart = func(job.Spec, job.Plan, int64) { close(began) }
+	go func() {
+		_, err := coordinator.Run(t.Context(), first, older)
+		ended <- err
+	}()
+	<-began
+	var group errgroup.Group
+	group.Go(func() error {
+		_, err := coordinator.Run(t.Context(), second, newer)
+		return err
+	})
+	<-claimed
+	if err := <-ended; !errors.Is(err, bus.ErrFenced) || !strings.Contains(err.Error(), "newer coordinator leads this job (newer ") {
+		t.Errorf("the older one ended with %v", err)
+	}
+	working, stop := context.WithCancel(t.Context())
+	group.Go(func() error {
+		own := b.connect(working, "worker")
+		defer own.Close()
+		return worker.Run(working, nil, worker.Config{Bus: own, Name: "w", Threads: 1, Models: new(worker.Models), Log: b.config.Log, OnRows: func(int) {}})
+	})
+	for {
+		if got, err := os.ReadFile(b.config.Out); err == nil {
+			if !bytes.Equal(got, want) {
+				t.Error("other bytes")
+			}
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	stop()
+	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if _, err := os.Stat(older.Out); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the older one wrote scores: %v", err)
+	}
+	b.wantNothing()
+}

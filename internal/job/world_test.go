@@ -1,0 +1,223 @@
+package job
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// world is a bus and its workers, and a coordinator that may die between any
+// two actions.
+type world struct {
+	*rapid.T
+	plan   Plan
+	limits Limits
+
+	tasks     map[int]bool
+	results   map[int]Result
+	aside     map[int]Quarantine
+	partials  map[string]bool
+	attempt   int
+	saveds    int
+	published map[int]int
+
+	bad map[int]bool // shards whose task cannot be computed
+
+	// Of the checkpoint: how often each shard is in the sums.
+	kept map[int]int
+	done Shards
+
+	// Of the coordinator.
+	m      *Machine
+	sums   map[int]int
+	inbox  []Event
+	queue  []int // to be published
+	ended  Action
+	deaths int
+}
+
+func (w *world) begin() {
+	w.m = NewMachine(&Spec{Kernel: "k"}, w.plan, w.limits, w.done)
+	w.sums, w.inbox, w.queue = maps.Clone(w.kept), nil, nil
+	w.reread()
+	w.step(w.inventory())
+}
+
+func (w *world) reread() {
+	w.inbox = nil
+	for _, shard := range slices.Sorted(maps.Keys(w.results)) {
+		w.inbox = append(w.inbox, w.results[shard])
+	}
+	for _, shard := range slices.Sorted(maps.Keys(w.aside)) {
+		w.inbox = append(w.inbox, w.aside[shard])
+	}
+}
+
+func (w *world) inventory() Inventory {
+	return Inventory{Tasks: slices.Sorted(maps.Keys(w.tasks)), Results: slices.Sorted(maps.Keys(w.results)), Quarantined: slices.Sorted(maps.Keys(w.aside))}
+}
+
+// step feeds an event and does what follows. It reports false if the coordinator
+// died over it.
+func (w *world) step(e Event) bool {
+	for _, a := range w.m.Step(e) {
+		if w.deaths > 0 && rapid.IntRange(0, 9).Draw(w.T, "dies") == 0 {
+			w.deaths--
+			w.begin()
+			return false
+		}
+		if !w.do(a) {
+			return false
+		}
+	}
+	return true
+}
+
+func (w *world) do(a Action) bool {
+	switch a := a.(type) {
+	case Publish:
+		if open := w.m.Counts().Open; open > w.limits.Window {
+			w.Fatalf("shard %d is published with %d open", a.Shard, open)
+		}
+		w.queue = append(w.queue, a.Shard)
+	case Merge:
+		if !w.partials[a.Result.Partial.Name] {
+			return w.step(Unusable{a.Result.Shard, a.Result.Partial.Name, "missing"})
+		}
+		w.sums[a.Result.Shard]++
+		return w.step(Merged{a.Result})
+	case Save:
+		w.saveds++
+		w.kept, w.done = maps.Clone(w.sums), w.m.Merged()
+		if len(w.kept) != w.done.Len() {
+			w.Fatalf("the checkpoint has %d shards in its sums and %d in its set", len(w.kept), w.done.Len())
+		}
+		return w.step(Saved{})
+	case Clear:
+		for _, r := range a.Results {
+			w.remove(r.Shard, r.Partial.Name)
+		}
+	case Discard:
+		w.remove(a.Shard, a.Partial)
+	case Withdraw:
+		delete(w.tasks, a.Shard)
+	case SetAside:
+		w.aside[a.Quarantine.Shard] = a.Quarantine
+		delete(w.tasks, a.Quarantine.Shard)
+	case Readmit:
+		delete(w.aside, a.Shard)
+	case Reread:
+		w.reread()
+	case Look:
+		return w.step(w.inventory())
+	case Fail, Finish:
+		w.ended = a
+	}
+	return true
+}
+
+func (w *world) remove(shard int, partial string) {
+	delete(w.results, shard)
+	delete(w.partials, partial)
+}
+
+// work has a worker take a task: it may die before or after the result, or
+// find another's.
+func (w *world) work(shard int) {
+	switch how := rapid.IntRange(0, 9).Draw(w.T, "worker"); {
+	case how == 0: // dies
+	case w.bad[shard]:
+		w.aside[shard] = Quarantine{Shard: shard, Reason: "bad", Input: true}
+		w.inbox = append(w.inbox, w.aside[shard])
+		delete(w.tasks, shard)
+	default:
+		w.attempt++
+		name := partialOf(shard, w.attempt)
+		if _, there := w.results[shard]; !there {
+			r := Result{Shard: shard, Rows: w.plan.ShardRows(shard), Kernel: "k", Partial: Blob{Name: name, Bytes: 10}}
+			w.results[shard] = r
+			w.partials[name] = how != 1 // or it is lost
+			w.inbox = append(w.inbox, r)
+		}
+		if how != 2 { // else the acknowledgement is lost, and the task comes again
+			delete(w.tasks, shard)
+		}
+	}
+}
+
+func partialOf(shard, attempt int) string {
+	return string(rune('a'+shard)) + string(rune('A'+attempt%50))
+}
+
+// Whoever dies whenever, every shard is in the sums once at the end, or set
+// aside for its own reasons.
+func TestEveryShardIsMergedOnce(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := &world{T: t, tasks: map[int]bool{}, results: map[int]Result{}, aside: map[int]Quarantine{}, partials: map[string]bool{}, kept: map[int]int{}, bad: map[int]bool{},
+			plan: Plan{Rows: rapid.Int64Range(1, 40).Draw(t, "rows"), RowsPerShard: rapid.Int64Range(3, 9).Draw(t, "per shard")},
+			limits: Limits{Window: rapid.IntRange(1, 5).Draw(t, "window"), SaveEvery: rapid.IntRange(1, 5).Draw(t, "save every"), Tries: 50,
+				AllowQuarantined: rapid.Bool().Draw(t, "allow")},
+			deaths: rapid.IntRange(0, 6).Draw(t, "deaths")}
+		for shard := range w.plan.Shards() {
+			w.bad[shard] = rapid.IntRange(0, 15).Draw(t, "bad") == 0
+		}
+		w.begin()
+		for steps := 0; w.ended == nil; steps++ {
+			if steps > 5000 {
+				t.Fatalf("no end: %+v", w.m.Counts())
+			}
+			switch rapid.IntRange(0, 5).Draw(t, "next") {
+			case 0, 1:
+				if len(w.inbox) > 0 {
+					e := w.inbox[0]
+					w.inbox = w.inbox[1:]
+					w.step(e)
+				}
+			case 2:
+				if len(w.queue) > 0 {
+					shard := w.queue[0]
+					w.queue = w.queue[1:]
+					w.tasks[shard] = true
+					w.step(Published{shard})
+				}
+			case 3:
+				if len(w.tasks) > 0 {
+					w.work(rapid.SampledFrom(slices.Sorted(maps.Keys(w.tasks))).Draw(t, "task"))
+				}
+			case 4:
+				w.step(Due{})
+			case 5:
+				w.step(w.inventory())
+			}
+		}
+		w.check()
+	})
+}
+
+func (w *world) check() {
+	missing := 0
+	for shard := range w.plan.Shards() {
+		switch n := w.sums[shard]; {
+		case n == 1 && !w.bad[shard]:
+		case n == 0 && w.bad[shard]:
+			missing++
+		default:
+			w.Fatalf("shard %d is in the sums %d times (bad: %v)", shard, n, w.bad[shard])
+		}
+	}
+	switch end := w.ended.(type) {
+	case Finish:
+		if len(end.Quarantined) != missing || missing > 0 && !w.limits.AllowQuarantined {
+			w.Fatalf("finished without %d, %d are bad", len(end.Quarantined), missing)
+		}
+	case Fail:
+		if len(end.Quarantined) != missing || missing == 0 || w.limits.AllowQuarantined {
+			w.Fatalf("failed without %d, %d are bad", len(end.Quarantined), missing)
+		}
+		if w.done.Len() != w.plan.Shards()-missing {
+			w.Fatalf("failed, and the checkpoint has %d shards of %d", w.done.Len(), w.plan.Shards()-missing)
+		}
+	}
+}

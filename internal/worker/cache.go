@@ -1,0 +1,116 @@
+package worker
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"shaver/internal/atomicfile"
+	"shaver/internal/job"
+)
+
+// Cache keeps models in a folder, by their digest, so that a worker that starts
+// again, and others on the same machine, need not fetch them. A nil Cache keeps
+// nothing. Whatever is wrong with it is only logged.
+type Cache struct {
+	Dir   string
+	Bytes int64 // the least recently used go when it holds more
+	Log   *zap.Logger
+}
+
+const (
+	cached = ".model"
+	// abandoned is how old a file is that a process left half-written.
+	abandoned = time.Hour
+)
+
+func (c *Cache) path(blob job.Blob) string { return filepath.Join(c.Dir, blob.SHA256+cached) }
+
+// get returns the blob's bytes, nil if they are not there. They are checked.
+func (c *Cache) get(blob job.Blob) []byte {
+	if c == nil {
+		return nil
+	}
+	path := c.path(blob)
+	info, err := os.Stat(path)
+	if err != nil || info.Size() != blob.Bytes {
+		return nil
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		c.Log.Warn("model cache", zap.Error(err))
+		return nil
+	}
+	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != blob.SHA256 {
+		c.Log.Warn("model cache: a file is damaged and thrown away", zap.String("file", path))
+		_ = os.Remove(path)
+		return nil
+	}
+	now := time.Now()
+	_ = os.Chtimes(path, now, now) // it was used
+	return data
+}
+
+// put keeps the blob, whose bytes are data, and makes room for it.
+func (c *Cache) put(blob job.Blob, data []byte) {
+	if c == nil || blob.Bytes > c.Bytes {
+		return
+	}
+	if err := c.store(blob, data); err != nil {
+		c.Log.Warn("model cache", zap.Error(err))
+	}
+}
+
+func (c *Cache) store(blob job.Blob, data []byte) error {
+	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+		return err
+	}
+	if err := c.evict(c.Bytes - blob.Bytes); err != nil {
+		return err
+	}
+	return atomicfile.Write(c.path(blob), func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	})
+}
+
+// evict deletes models until those that are left take at most so many bytes.
+func (c *Cache) evict(most int64) error {
+	entries, err := os.ReadDir(c.Dir)
+	if err != nil {
+		return err
+	}
+	var models []os.FileInfo
+	total := int64(0)
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil {
+			continue // another worker deleted it
+		}
+		switch name := e.Name(); {
+		case strings.HasSuffix(name, cached):
+			models = append(models, info)
+			total += info.Size()
+		case strings.Contains(name, cached+".") && time.Since(info.ModTime()) > abandoned:
+			_ = os.Remove(filepath.Join(c.Dir, name))
+		}
+	}
+	slices.SortFunc(models, func(a, b os.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
+	for _, info := range models {
+		if total <= most {
+			break
+		}
+		if err := os.Remove(filepath.Join(c.Dir, info.Name())); err != nil && !os.IsNotExist(err) {
+			return err
+		}
+		total -= info.Size()
+	}
+	return nil
+}
