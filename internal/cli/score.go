@@ -64,8 +64,10 @@ without them.
 	f.StringVar(&o.model, "model", "", "checkpoint: .pth or safetensors")
 	f.StringVar(&o.dataset, "dataset", "", "dataset folder, made by shaver dataset import")
 	f.StringVar(&o.job.Baseline, "baseline", prune.Zero, "what a dropped entry reads: "+strings.Join(prune.Baselines(), " or "))
-	f.StringVar(&o.job.Options.Estimator, "estimator", shapley.Permutation, fmt.Sprintf("%s, or %s (at most %d players a row)", shapley.Permutation, shapley.Exact, shapley.MaxExactPlayers))
-	f.IntVar(&o.job.Options.Passes, "passes", 1, "random orders per row")
+	f.StringVar(&o.job.Options.Estimator, "estimator", shapley.Permutation, fmt.Sprintf("%s, %s, %s, or %s (at most %d players a row)", shapley.Permutation, shapley.Antithetic, shapley.Multilinear, shapley.Exact, shapley.MaxExactPlayers))
+	f.IntVar(&o.job.Options.Passes, "passes", 1, fmt.Sprintf("random orders per row; for %s, each also backwards", shapley.Antithetic))
+	f.IntVar(&o.job.Options.Draws, "draws", 0, fmt.Sprintf("for %s: sets of present players per row, even (default %d)", shapley.Multilinear, shapley.DefaultDraws))
+	f.StringVar(&o.job.Options.Endpoints, "endpoints", "", fmt.Sprintf("for %s: %s, or %s, which has less bias, more noise, and needs 4 draws (default %s)", shapley.Multilinear, shapley.Plain, shapley.Balanced, shapley.Plain))
 	f.Uint64Var(&o.job.Options.Seed, "seed", 1, "seed of everything random")
 	f.StringSliceVar(&o.job.Splits, "splits", []string{dataset.Train, dataset.Val}, "splits to score")
 	f.Float64Var(&o.job.Sample, "sample", 1, "portion of the rows to score, drawn without replacement")
@@ -90,6 +92,7 @@ func (o *scoreOptions) run(c *cobra.Command) error {
 	if o.job.Workers < 0 || o.job.RowsPerShard < 0 {
 		return fault.Usagef("--workers and --rows-per-shard are not negative")
 	}
+	o.job.Options.SetDefaults()
 	if o.job.Creds != "" && o.job.NATS == "" {
 		return fault.Usagef("--creds is for --nats, which is not given")
 	}
@@ -137,5 +140,14 @@ func (r *Report) table(w io.Writer, path string) {
 	}
 	fmt.Fprintf(w, "kernel\t%s\n", r.Kernel)
 	fmt.Fprintf(w, "mean loss\t%.6f\t%.6f with everything dropped\n", r.LossFull, r.LossEmpty)
-	fmt.Fprintf(w, "efficiency error\t%.3g\n", r.EfficiencyError)
+	fmt.Fprintf(w, "efficiency error\t%.3g%s\n", r.EfficiencyError, expected(r.EfficiencyExpected))
+}
+
+// expected says in a table how large an efficiency error is to be expected, of
+// estimators that have one.
+func expected(error float64) string {
+	if error == 0 {
+		return ""
+	}
+	return fmt.Sprintf("\t%.3g expected", error)
 }

@@ -28,7 +28,7 @@ func play(t testing.TB, game shapley.Game, o shapley.Options, rows *model.Rows) 
 	if err := a.Merge(p); err != nil {
 		t.Fatal(err)
 	}
-	r, err := a.Result(o.Passes, o.Spread(false))
+	r, err := a.Result(o.Tally(false))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestEfficiencyOfEveryRow(t *testing.T) {
 		m := modeltest.Random(t, a, 3)
 		game := shapley.Game{Model: m, Baseline: baseline(m)}
 		rows := modeltest.Rows(a, 25, 3)
-		for _, o := range []shapley.Options{{Estimator: shapley.Permutation, Passes: 1, Seed: 4}, {Estimator: shapley.Permutation, Passes: 3, Seed: 4}, {Estimator: shapley.Exact, Passes: 1}} {
+		for _, o := range []shapley.Options{{Estimator: shapley.Permutation, Passes: 1, Seed: 4}, {Estimator: shapley.Permutation, Passes: 3, Seed: 4}, {Estimator: shapley.Antithetic, Passes: 2, Seed: 4}, {Estimator: shapley.Exact, Passes: 1}} {
 			for i := range rows.Len() {
 				row := rows.Slice(i, i+1)
 				p, err := shapley.Estimate(t.Context(), game, o, o.Spread(false), &row, 1, nil)
@@ -68,8 +68,8 @@ func TestEfficiencyOfEveryRow(t *testing.T) {
 				for _, s := range p.Sum {
 					sum += s
 				}
-				off := float64(sum-int64(o.Passes)*(p.LossEmpty-p.LossFull)) * tally.LossUnit
-				if math.Abs(off) > 2e-6*float64(o.Passes) {
+				off := float64(sum-int64(o.Tally(false).Walks)*(p.LossEmpty-p.LossFull)) * tally.LossUnit
+				if math.Abs(off) > 2e-6*float64(o.Tally(false).Walks) {
 					t.Errorf("%s, %s x%d, row %d: %g nat off", name, o.Estimator, o.Passes, i, off)
 				}
 			}
@@ -277,7 +277,7 @@ func TestSumsDoNotDependOnGrouping(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		got, err := acc.Result(o.Passes, o.Spread(false))
+		got, err := acc.Result(o.Tally(false))
 		if err != nil {
 			t.Fatal(err)
 		}
