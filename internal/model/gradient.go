@@ -13,7 +13,7 @@ const gradientStates = 4 * kernel.States
 // Gradient computes the logits of many states at once, and their derivatives by
 // each entry of the embedding. A state is a row with any embedding in place of its
 // own. Results depend on nothing but the state, to the bit; logits are those of a
-// Scorer. At the kinks of ReLU a unit counts as inactive. It is for one goroutine,
+// Scorer, but for the rounding of FM's term, in float64. At the kinks of ReLU a unit counts as inactive. It is for one goroutine,
 // and allocates nothing after NewGradient.
 //
 // Its use: Set some slots, from 0 on, then Logits or Slopes.
@@ -23,7 +23,8 @@ type Gradient struct {
 	x        kernel.Tile // of each slot, [size, D]
 	slope    kernel.Tile // [size, D]
 	constant []float64   // of each slot
-	sum      pairSum
+	column   []float64   // FM's sums over fields, [d]
+	square   []float64   // and of squares, [d]
 
 	units []kernel.Tile   // of each hidden layer, after ReLU
 	back  [2]kernel.Tile  // derivatives by the units of two consecutive layers
@@ -83,7 +84,7 @@ func transposeMix(a *Architecture, gates []float32, layer *MixLayer) transposedM
 // NewGradient returns a gradient of m. The first one of a model takes as much
 // memory again as the network's weights, which all share.
 func (m *Model) NewGradient() *Gradient {
-	g := &Gradient{m: m, size: gradientStates, sum: newPairSum(m), by: m.head.transposed()}
+	g := &Gradient{m: m, size: gradientStates, column: make([]float64, m.Dim), square: make([]float64, m.Dim), by: m.head.transposed()}
 	if m.head.first != nil {
 		g.size = kernel.States
 		g.cross = newCrossGradient(m.head, g.by)
@@ -155,20 +156,33 @@ func (g *Gradient) beside(i int, slopes bool) float64 {
 		return g.constant[i]
 	}
 	x := g.x.Row(i)[:g.m.Players()]
-	g.sum.set(x)
+	column, square := g.column, g.square[:len(g.column)]
+	clear(column)
+	clear(square)
+	for from := 0; from < len(x); from += len(column) {
+		for c, v := range x[from:][:len(column)] {
+			e := float64(v)
+			column[c] += e
+			square[c] += float64(e * e)
+		}
+	}
+	sum := 0.0
+	for c, total := range column {
+		sum += float64(total*total) - square[c]
+	}
 	if slopes {
 		slope := g.slope.Row(i)
 		if g.m.Kind == FM {
 			clear(slope)
 		}
-		for from := 0; from < len(x); from += len(g.sum.column) {
-			part, entries := slope[from:][:len(g.sum.column)], x[from:]
-			for c, total := range g.sum.column {
+		for from := 0; from < len(x); from += len(column) {
+			part, entries := slope[from:][:len(column)], x[from:][:len(column)]
+			for c, total := range column {
 				part[c] = float32(float64(part[c]) + (total - float64(entries[c])))
 			}
 		}
 	}
-	return g.constant[i] + g.sum.value()
+	return g.constant[i] + sum/2
 }
 
 // mlp sets units.

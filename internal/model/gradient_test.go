@@ -99,7 +99,8 @@ func TestSlopesAgainstDifferences(t *testing.T) {
 }
 
 // A state's results depend on the state alone, to the bit: not on its slot, nor on
-// what lies in the others. Logits are a Scorer's.
+// what lies in the others. Logits are a Scorer's,
+// but for FM's term in float64.
 func TestSlopesDependOnTheStateAlone(t *testing.T) {
 	for name, a := range modeltest.Architectures() {
 		m := modeltest.Random(t, a, 2)
@@ -119,7 +120,7 @@ func TestSlopesDependOnTheStateAlone(t *testing.T) {
 			m.Embed(g.Set(i, rows.Row(i)), rows.Row(i))
 		}
 		g.Logits(logits)
-		if !slices.Equal(logits, want) {
+		if !slices.EqualFunc(logits, want, func(a, b float64) bool { return math.Abs(a-b) <= 1e-14*(1+math.Abs(b)) }) {
 			t.Errorf("%s: a Gradient's logits are not a Scorer's", name)
 		}
 	}
