@@ -140,12 +140,12 @@ func (r *Report) table(w io.Writer, path string) {
 	}
 	fmt.Fprintf(w, "kernel\t%s\n", r.Kernel)
 	fmt.Fprintf(w, "mean loss\t%.6f\t%.6f with everything dropped\n", r.LossFull, r.LossEmpty)
-	fmt.Fprintf(w, "efficiency error\t%.3g%s\n", r.EfficiencyError, expected(r.EfficiencyExpected))
+	fmt.Fprintf(w, "efficiency error\t%.3g%s\n", r.EfficiencyError, Expected(r.EfficiencyExpected))
 }
 
-// expected says in a table how large an efficiency error is to be expected, of
+// Expected says in a table how large an efficiency error is to be expected, of
 // estimators that have one.
-func expected(error float64) string {
+func Expected(error float64) string {
 	if error == 0 {
 		return ""
 	}
