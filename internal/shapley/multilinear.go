@@ -48,6 +48,7 @@ type multilinear struct {
 	total    []float64 // sum of T over pairs, in LossUnits, [rows, D]
 	weighed  []float64 // balanced: sum of w*T, [rows, D]
 	weight   []float64 // balanced: sum of w, [rows, D]
+	t        []float64 // T of one row's pair, [D]
 	failed   []error   // [rows]
 }
 
@@ -56,7 +57,7 @@ func newMultilinear(game Game, options Options) *multilinear {
 	rows := gradient.States() / 2
 	m := &multilinear{
 		game: game, options: options, gradient: gradient, logits: make([]float64, gradient.States()), words: (players + 63) / 64,
-		q: make([]float64, rows), entries: make([]float32, rows*players), total: make([]float64, rows*players), failed: make([]error, rows),
+		q: make([]float64, rows), entries: make([]float32, rows*players), total: make([]float64, rows*players), t: make([]float64, players), failed: make([]error, rows),
 	}
 	m.mask = make([]uint64, rows*m.words)
 	if options.Endpoints == Balanced {
@@ -126,28 +127,52 @@ func (m *multilinear) take(r int, label uint8) {
 			m.failed[r] = fmt.Errorf("with some entries present: %w", err)
 		}
 	}
-	baseline := m.game.Baseline
-	players := len(baseline)
+	players := len(m.game.Baseline)
 	from, to := r*players, (r+1)*players
-	entries, total := m.entries[from:to], m.total[from:to]
-	set, rest := m.gradient.Slope(2 * r)[:players], m.gradient.Slope(2*r + 1)[:players]
 	a, b := newCurve(m.logits[2*r], label), newCurve(m.logits[2*r+1], label)
-	mask := m.maskOf(r)
-	sign := [2]float64{-1, 1}
-	balanced := m.weighed != nil
-	var weight [2]float64
-	if balanced {
-		weight = balance(m.q[r])
+	mask, t := m.maskOf(r), m.t
+	pairs(t, &a, &b, mask, m.game.Baseline, m.entries[from:to], m.gradient.Slope(2*r), m.gradient.Slope(2*r+1))
+	total := m.total[from:to]
+	for i, v := range t {
+		total[i] += v
 	}
-	for i, v := range baseline {
-		in := mask[i/64] >> (i % 64) & 1
-		delta := float64(entries[i]) - float64(v)
-		t := (a.contribution(float64(set[i])*delta, sign[in]) + b.contribution(float64(rest[i])*delta, -sign[in])) / 2
-		total[i] += t
-		if balanced {
-			m.weighed[from+i] += float64(weight[in] * t)
-			m.weight[from+i] += weight[in]
+	if m.weighed == nil {
+		return
+	}
+	share, weighed, weight := balance(m.q[r]), m.weighed[from:to], m.weight[from:to]
+	for i, v := range t {
+		w := share[mask[i/64]>>(i%64)&1]
+		weighed[i] += float64(w * v)
+		weight[i] += w
+	}
+}
+
+// pairs sets t to the mean of two contributions of each player: to the states that a
+// and b are of, of which it is present in a's if mask says so, else in b's. slopeA
+// and slopeB are the derivatives.
+func pairs(t []float64, a, b *curve, mask []uint64, baseline, entries, slopeA, slopeB []float32) {
+	a0, a1, a2, a3, a4, a5 := a.a[0], a.a[1], a.a[2], a.a[3], a.a[4], a.a[5]
+	b0, b1, b2, b3, b4, b5 := b.a[0], b.a[1], b.a[2], b.a[3], b.a[4], b.a[5]
+	baseline, entries, slopeA, slopeB = baseline[:len(t)], entries[:len(t)], slopeA[:len(t)], slopeB[:len(t)]
+	bits := uint64(0)
+	for i := range t {
+		if i%64 == 0 {
+			bits = mask[i/64]
 		}
+		in := bits & 1
+		bits >>= 1
+		delta := float64(entries[i]) - float64(baseline[i])
+		u, v := float64(slopeA[i])*delta, float64(slopeB[i])*delta
+		x, y := u*u, v*v
+		if !(x <= nearest*nearest && y <= nearest*nearest) {
+			sign := float64(2*int(in) - 1)
+			t[i] = (a.contribution(u, sign) + b.contribution(v, -sign)) / 2
+			continue
+		}
+		odd := float64(u*(a0+float64(x*(a2+float64(x*a4))))) + float64(v*(b0+float64(y*(b2+float64(y*b4)))))
+		even := float64(x*(a1+float64(x*(a3+float64(x*a5))))) - float64(y*(b1+float64(y*(b3+float64(y*b5)))))
+		even = math.Float64frombits(math.Float64bits(even) ^ (1-in)<<63) // the sign that contribution has
+		t[i] = (even - odd) / 2
 	}
 }
 
