@@ -17,8 +17,8 @@ import (
 
 // TestFlightsMultilinear measures the bias of the multilinear estimator on trained
 // models: its distance, with so many draws that its own noise is small, from many
-// walks of the same rows, less what the walks' standard errors explain. It takes a
-// minute.
+// walks of the same rows, less what the walks' standard errors explain. It takes three
+// minutes.
 func TestFlightsMultilinear(t *testing.T) {
 	if os.Getenv("SHAVER_LONG") != "1" {
 		t.Skip("SHAVER_LONG is not 1")
@@ -36,8 +36,8 @@ func TestFlightsMultilinear(t *testing.T) {
 		name   string
 		rows   int
 		passes int
-		worst  float64 // twice what docs/estimators.md says
-	}{{"deepfm", 200, 150, .08}, {"dcn-mix", 48, 100, .16}} {
+		worst  float64 // of plain end points
+	}{{"deepfm", 200, 150, .3}, {"dcn-mix", 48, 100, .25}} {
 		ck, err := checkpoint.Read(filepath.Join(flights, c.name+".pth"))
 		if err != nil {
 			t.Fatal(err)
@@ -61,8 +61,8 @@ func TestFlightsMultilinear(t *testing.T) {
 				t.Logf("%s, %s, %s: bias %.2f%%; efficiency error %.3g, %.3g expected, %.3g to explain", c.name, baseline, endpoints, 100*bias[endpoints],
 					found.EfficiencyError, found.EfficiencyExpected, found.LossEmpty-found.LossFull)
 			}
-			if bias[shapley.Plain] > c.worst {
-				t.Errorf("%s, %s: expected at most %g%%", c.name, baseline, 100*c.worst)
+			if !(bias[shapley.Plain] <= c.worst) || !(bias[shapley.Balanced] < bias[shapley.Plain]/1.5) {
+				t.Errorf("%s, %s: expected at most %g%%, and less by a third with balanced end points", c.name, baseline, 100*c.worst)
 			}
 		}
 	}
