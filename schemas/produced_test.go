@@ -213,6 +213,11 @@ func TestRefuse(t *testing.T) {
 		return map[string]any{"version": 1, "model": digest, "dataset": digest, "splits": []string{"train"}, "sample": 1,
 			"baseline": "zero", "estimator": "permutation", "passes": 2, "seed": uint64(1<<64 - 1), "kernel": "portable-amd64"}
 	}
+	multilinear := func() map[string]any {
+		s := spec()
+		s["estimator"], s["passes"], s["draws"], s["endpoints"] = "multilinear", 1, 4, "balanced"
+		return s
+	}
 	task := func() map[string]any {
 		return map[string]any{"job": digest[:20], "shard": 0, "spec": spec(), "rows": 1,
 			"data": blob("shard/" + digest[:20] + "/0"), "model": blob("model/" + digest), "baseline": blob("baseline/" + digest[:20])}
@@ -231,6 +236,12 @@ func TestRefuse(t *testing.T) {
 		{"spec.v1.json", spec(), "passes", 0},
 		{"spec.v1.json", spec(), "seed", -1},
 		{"spec.v1.json", spec(), "estimator", "exact"}, // of two passes
+		{"spec.v1.json", spec(), "draws", 2},           // of walks
+		{"spec.v1.json", spec(), "endpoints", "plain"},
+		{"spec.v1.json", multilinear(), "passes", 2},
+		{"spec.v1.json", multilinear(), "draws", 3},
+		{"spec.v1.json", multilinear(), "draws", 2}, // too few for balanced
+		{"spec.v1.json", multilinear(), "endpoints", ""},
 		{"task.v1.json", task(), "shard", 1.5},
 		{"task.v1.json", task(), "rows", 0},
 		{"task.v1.json", task(), "data", blob("model/" + digest)},

@@ -31,6 +31,7 @@ type form struct {
 		Key   string `json:"key"`
 		Const string `json:"const,omitempty"` // the value, or
 		Value string `json:"value,omitempty"` // what it is
+		When  string `json:"when,omitempty"`
 	} `json:"metadata"`
 	Tensors []struct {
 		Name  string `json:"name"`

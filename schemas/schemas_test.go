@@ -319,7 +319,7 @@ func TestNames(t *testing.T) {
 		want []string
 	}{
 		{"baselines", texts(property("spec.v1.json", "properties", "baseline")["enum"]), prune.Baselines()},
-		{"estimators", texts(property("spec.v1.json", "properties", "estimator")["enum"]), []string{shapley.Permutation, shapley.Exact}},
+		{"estimators", texts(property("spec.v1.json", "properties", "estimator")["enum"]), shapley.Estimators()},
 		{"kinds", texts(property("architecture.v1.json", "properties", "kind")["enum"]),
 			[]string{string(model.FM), string(model.DeepFM), string(model.DCNMix), string(model.DCNv2)}},
 		{"structures", texts(property("architecture.v1.json", "properties", "structure")["enum"]), []string{model.Stacked, model.Parallel}},

@@ -17,6 +17,7 @@ import (
 	"shaver/internal/model"
 	"shaver/internal/prune"
 	"shaver/internal/scores"
+	"shaver/internal/shapley"
 	"shaver/internal/tally"
 )
 
@@ -106,13 +107,15 @@ func testGolden(t *testing.T, name string) {
 			}
 		}
 
-		shaver(t, &report, "score", "--model", name+".pth", "--dataset", file("rows"), "--splits", "train",
-			"--baseline", baseline, "--passes", strconv.Itoa(goldenPasses), "--out", file("permutation.arrow"))
-		found = readScores(t, file("permutation.arrow"))
-		if found.Spread != tally.WithinRow {
-			t.Fatalf("%s: the standard errors are %s, expected %s", baseline, found.Spread, tally.WithinRow)
+		for estimator, passes := range map[string]int{shapley.Permutation: goldenPasses, shapley.Antithetic: goldenPasses / 2} {
+			shaver(t, &report, "score", "--model", name+".pth", "--dataset", file("rows"), "--splits", "train",
+				"--baseline", baseline, "--estimator", estimator, "--passes", strconv.Itoa(passes), "--out", file("walks.arrow"))
+			found = readScores(t, file("walks.arrow"))
+			if found.Spread != tally.WithinRow {
+				t.Fatalf("%s: the standard errors are %s, expected %s", baseline, found.Spread, tally.WithinRow)
+			}
+			wantWithin(t, baseline+", "+estimator, found, exact)
 		}
-		wantWithin(t, baseline, found, exact)
 	}
 }
 

@@ -21,18 +21,19 @@ import (
 
 // scoresFacts is what "scores inspect" prints.
 type scoresFacts struct {
-	Job             string        `json:"job"`
-	Spec            job.Spec      `json:"spec"`
-	Rows            int64         `json:"rows"`
-	Features        int           `json:"features"`
-	Dim             int           `json:"dim"`
-	LossFull        float64       `json:"loss_full"`
-	LossEmpty       float64       `json:"loss_empty"`
-	EfficiencyError float64       `json:"efficiency_error"`
-	StandardError   tally.Spread  `json:"standard_error"`
-	MaxSE           float64       `json:"max_se"`
-	Convergence     float64       `json:"convergence"` // largest standard error / (largest - smallest phi); the paper stops below 0.01
-	Fields          []fieldScores `json:"fields"`
+	Job                string        `json:"job"`
+	Spec               job.Spec      `json:"spec"`
+	Rows               int64         `json:"rows"`
+	Features           int           `json:"features"`
+	Dim                int           `json:"dim"`
+	LossFull           float64       `json:"loss_full"`
+	LossEmpty          float64       `json:"loss_empty"`
+	EfficiencyError    float64       `json:"efficiency_error"`
+	EfficiencyExpected float64       `json:"efficiency_expected,omitempty"` // of estimators without the identity
+	StandardError      tally.Spread  `json:"standard_error"`
+	MaxSE              float64       `json:"max_se"`
+	Convergence        float64       `json:"convergence"` // largest standard error / (largest - smallest phi); the paper stops below 0.01
+	Fields             []fieldScores `json:"fields"`
 }
 
 // fieldScores is about the entries of one field.
@@ -69,7 +70,7 @@ func scoresInspectCommand() *cobra.Command {
 func inspectScores(f *scores.File) *scoresFacts {
 	s := &scoresFacts{
 		Job: f.Spec.ID(), Spec: f.Spec, Rows: f.Rows, Features: len(f.Count), Dim: f.Dim,
-		LossFull: f.LossFull, LossEmpty: f.LossEmpty, EfficiencyError: f.EfficiencyError, StandardError: f.Spread,
+		LossFull: f.LossFull, LossEmpty: f.LossEmpty, EfficiencyError: f.EfficiencyError, EfficiencyExpected: f.EfficiencyExpected, StandardError: f.Spread,
 		MaxSE: slices.Max(f.SE),
 	}
 	if width := slices.Max(f.Phi) - slices.Min(f.Phi); width > 0 {
@@ -95,11 +96,15 @@ func inspectScores(f *scores.File) *scoresFacts {
 
 func (s *scoresFacts) table(w io.Writer) {
 	fmt.Fprintf(w, "job\t%s\n", s.Job)
-	fmt.Fprintf(w, "estimator\t%s\t%d passes, seed %d, baseline %s\n", s.Spec.Estimator, s.Spec.Passes, s.Spec.Seed, s.Spec.Baseline)
+	effort := fmt.Sprintf("%d passes", s.Spec.Passes)
+	if s.Spec.Draws > 0 {
+		effort = fmt.Sprintf("%d draws, %s end points", s.Spec.Draws, s.Spec.Endpoints)
+	}
+	fmt.Fprintf(w, "estimator\t%s\t%s, seed %d, baseline %s\n", s.Spec.Estimator, effort, s.Spec.Seed, s.Spec.Baseline)
 	fmt.Fprintf(w, "rows\t%d\t%v, sample %g\n", s.Rows, s.Spec.Splits, s.Spec.Sample)
 	fmt.Fprintf(w, "table\t%d x %d\n", s.Features, s.Dim)
 	fmt.Fprintf(w, "mean loss\t%.6f\t%.6f with everything dropped\n", s.LossFull, s.LossEmpty)
-	fmt.Fprintf(w, "efficiency error\t%.3g\n", s.EfficiencyError)
+	fmt.Fprintf(w, "efficiency error\t%.3g%s\n", s.EfficiencyError, cli.Expected(s.EfficiencyExpected))
 	fmt.Fprintf(w, "standard error\t%.3g at most\t%s; %.4f of the scores' range\n", s.MaxSE, s.StandardError, s.Convergence)
 	fmt.Fprintf(w, "kernel\t%s\n\nFIELD\tFEATURES\tSEEN\tSUM OF PHI\tSUM OF |PHI|\n", s.Spec.Kernel)
 	for _, f := range s.Fields {

@@ -33,7 +33,7 @@ const schemaDim = 4
 // arrowForm is what a .arrow.json in package schemas says.
 type arrowForm struct {
 	Container, Compression string
-	Metadata               []struct{ Key, Const string }
+	Metadata               []struct{ Key, Const, When string }
 	Columns                []struct {
 		Name, Type string
 		Nullable   bool
@@ -65,15 +65,18 @@ func written(t *testing.T) map[string][]byte {
 		Sum: make([]int64, schemaDim), Square: make([]int64, schemaDim),
 	}))
 	entries := make([]float64, 5*schemaDim)
-	file := filepath.Join(t.TempDir(), "scores.arrow")
-	ok(scores.Write(file, &scores.File{
-		Fields: schemaFields, FieldDims: schemaSizes, Spec: job.Spec{Version: job.SpecVersion}, Baseline: make([]float32, 2*schemaDim),
-		Spread: tally.RowToRow, Result: tally.Result{Scores: tally.Scores{Dim: schemaDim, Count: make([]int64, 5), Phi: entries, SE: entries}},
-	}))
-	whole, err := os.ReadFile(file)
-	ok(err)
+	whole := func(expected float64) []byte {
+		file := filepath.Join(t.TempDir(), "scores.arrow")
+		ok(scores.Write(file, &scores.File{
+			Fields: schemaFields, FieldDims: schemaSizes, Spec: job.Spec{Version: job.SpecVersion}, Baseline: make([]float32, 2*schemaDim), Spread: tally.RowToRow,
+			Result: tally.Result{EfficiencyExpected: expected, Scores: tally.Scores{Dim: schemaDim, Count: make([]int64, 5), Phi: entries, SE: entries}},
+		}))
+		data, err := os.ReadFile(file)
+		ok(err)
+		return data
+	}
 	return map[string][]byte{
-		"rows": rows(false), "rows/shards": rows(true), "frequencies": frequencies.Bytes(), "partial": partial.Bytes(), "scores": whole,
+		"rows": rows(false), "rows/shards": rows(true), "frequencies": frequencies.Bytes(), "partial": partial.Bytes(), "scores": whole(0), "scores/multilinear": whole(1),
 	}
 }
 
@@ -104,7 +107,7 @@ func TestSchemas(t *testing.T) {
 			if got, want := columnsOf(schema), form.columns(variant); !slices.Equal(got, want) {
 				t.Errorf("columns\n%s\nthe form says\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 			}
-			form.compareMetadata(t, schema.Metadata())
+			form.compareMetadata(t, variant, schema.Metadata())
 		})
 	}
 }
@@ -144,7 +147,7 @@ func columnsOf(schema *arrow.Schema) []string {
 }
 
 // columns returns what the form says of a file of ours; variant is what some
-// columns have as their condition.
+// columns and metadata have as their condition.
 func (f *arrowForm) columns(variant string) []string {
 	repeated := map[string][]string{"{field}": schemaFields, "{split}": schemaSplits}
 	var columns []string
@@ -163,10 +166,13 @@ func (f *arrowForm) columns(variant string) []string {
 	return columns
 }
 
-func (f *arrowForm) compareMetadata(t *testing.T, got arrow.Metadata) {
+func (f *arrowForm) compareMetadata(t *testing.T, variant string, got arrow.Metadata) {
 	t.Helper()
 	var keys []string
 	for _, m := range f.Metadata {
+		if m.When != "" && m.When != variant {
+			continue
+		}
 		keys = append(keys, m.Key)
 		if value, _ := got.GetValue(m.Key); m.Const != "" && value != m.Const {
 			t.Errorf("metadata %s is %q, the form says %q", m.Key, value, m.Const)

@@ -31,7 +31,7 @@ const (
 	ExitFailed     = 1
 	ExitUsage      = 2
 	ExitIncomplete = 4   // finished without quarantined shards
-	ExitFenced     = 5   // a newer coordinator leads the job: leave it alone
+	ExitFenced     = 5   // somebody else leads or has ended the job: leave it alone
 	ExitBadInput   = 42  // do not retry
 	ExitDrained    = 75  // a worker that was asked to leave: replace it
 	ExitCancelled  = 130 // Ctrl-C
@@ -39,7 +39,7 @@ const (
 
 // ExitHelp documents the codes in the help of every program.
 const ExitHelp = `Exit codes: 0 done, 1 failed (trying again may help), 2 wrong usage,
-4 finished without quarantined shards, 5 a newer coordinator leads the job,
+4 finished without quarantined shards, 5 somebody else leads or has ended the job,
 42 bad input (trying again does not help), 75 worker drained, 130 cancelled.`
 
 // ErrDrained ends a worker that was asked to leave and did so in order.
@@ -79,7 +79,7 @@ func exitCode(ctx context.Context, err error) int {
 		return ExitCancelled
 	case errors.Is(err, ErrIncomplete):
 		return ExitIncomplete
-	case errors.Is(err, bus.ErrFenced):
+	case errors.Is(err, bus.ErrFenced), errors.Is(err, bus.ErrEnded):
 		return ExitFenced
 	case fault.IsUsage(err):
 		return ExitUsage

@@ -116,7 +116,11 @@ func statusTable(w io.Writer, s *bus.Status) {
 	}
 	fmt.Fprintf(w, "rows\t%d of %d\t%.0f/s\t%s left\n", p.Rows, p.RowsTotal, p.Rate, left(p))
 	fmt.Fprintf(w, "shards\t%d of %d\t%d open\t%d quarantined\n", p.Shards, p.ShardsTotal, p.Open, p.Quarantined)
-	fmt.Fprintf(w, "estimator\t%s\t%d passes\n", s.Spec.Estimator, s.Spec.Passes)
+	fmt.Fprintf(w, "estimator\t%s\t%d passes", s.Spec.Estimator, s.Spec.Passes)
+	if s.Spec.Draws > 0 {
+		fmt.Fprintf(w, ", %d draws, %s end points", s.Spec.Draws, s.Spec.Endpoints)
+	}
+	fmt.Fprintln(w)
 	fmt.Fprintf(w, "kernel\t%s\n", s.Spec.Kernel)
 	if p.Epoch > 0 {
 		fmt.Fprintf(w, "coordinator\tepoch %d\tsince %s\n", p.Epoch, p.Started.Format(time.DateTime))

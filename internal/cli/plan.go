@@ -19,7 +19,7 @@ type Forecast struct {
 	Job               string   `json:"job"`
 	Kernel            string   `json:"kernel"`
 	Rows              int64    `json:"rows"`
-	Walks             int64    `json:"walks"`   // 0 of the exact estimator
+	Walks             int64    `json:"walks"`   // 0 of estimators without
 	Players           int      `json:"players"` // of a row
 	Measured          Measured `json:"measured"`
 	RowsPerCore       float64  `json:"rows_per_core_second"`
@@ -72,9 +72,8 @@ func forecast(e *coordinator.Estimate, cores int) *Forecast {
 		BytesFromWorkers:  shards * e.PartialBytes(rows),
 		CoordinatorMemory: 16*int64(e.Features)*int64(e.Dim) + coordinatorBase,
 	}
-	if e.Spec.Estimator != shapley.Exact {
-		f.Walks = plan.Rows * int64(e.Spec.Passes)
-	}
+	options := shapley.Options{Estimator: e.Spec.Estimator, Passes: e.Spec.Passes}
+	f.Walks = plan.Rows * int64(options.Walks())
 	// The model's file and the model; a shard and its rows; the sums of each
 	// thread with an index of the table, joined, and encoded.
 	threads := int64(e.Threads)

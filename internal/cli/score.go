@@ -36,8 +36,10 @@ func (o *jobFlags) add(c *cobra.Command) {
 	f.StringVar(&o.model, "model", "", "checkpoint: .pth or safetensors")
 	f.StringVar(&o.dataset, "dataset", "", "dataset folder, made by shaver dataset import")
 	f.StringVar(&o.config.Baseline, "baseline", prune.Zero, "what a dropped entry reads: "+strings.Join(prune.Baselines(), " or "))
-	f.StringVar(&o.config.Options.Estimator, "estimator", shapley.Permutation, fmt.Sprintf("%s, or %s (at most %d players a row)", shapley.Permutation, shapley.Exact, shapley.MaxExactPlayers))
-	f.IntVar(&o.config.Options.Passes, "passes", 1, "random orders per row")
+	f.StringVar(&o.config.Options.Estimator, "estimator", shapley.Permutation, fmt.Sprintf("%s, %s, %s, or %s (at most %d players a row)", shapley.Permutation, shapley.Antithetic, shapley.Multilinear, shapley.Exact, shapley.MaxExactPlayers))
+	f.IntVar(&o.config.Options.Passes, "passes", 1, fmt.Sprintf("random orders per row; for %s, each also backwards", shapley.Antithetic))
+	f.IntVar(&o.config.Options.Draws, "draws", 0, fmt.Sprintf("for %s: sets of present players per row, even (default %d)", shapley.Multilinear, shapley.DefaultDraws))
+	f.StringVar(&o.config.Options.Endpoints, "endpoints", "", fmt.Sprintf("for %s: %s, or %s, which has less bias, more noise, and needs 4 draws (default %s)", shapley.Multilinear, shapley.Plain, shapley.Balanced, shapley.Plain))
 	f.Uint64Var(&o.config.Options.Seed, "seed", 1, "seed of everything random")
 	f.StringSliceVar(&o.config.Splits, "splits", []string{dataset.Train, dataset.Val}, "splits to score")
 	f.Float64Var(&o.config.Sample, "sample", 1, "portion of the rows to score, drawn without replacement")
@@ -51,8 +53,18 @@ func (o *jobFlags) fill(c *coordinator.Config) (err error) {
 		return fault.Usagef("--rows-per-shard %d: not negative", o.config.RowsPerShard)
 	}
 	from := &o.config
+	from.Options.SetDefaults()
 	c.Baseline, c.Options, c.Splits, c.Sample, c.RowsPerShard = from.Baseline, from.Options, from.Splits, from.Sample, from.RowsPerShard
-	c.Open = func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(o.model) }
+	first, err := checkpoint.Read(o.model)
+	if err != nil {
+		return err
+	}
+	c.Open = func() (ck *checkpoint.Checkpoint, err error) {
+		if ck, first = first, nil; ck == nil {
+			return checkpoint.Read(o.model)
+		}
+		return ck, nil
+	}
 	c.Dataset, err = dataset.Open(o.dataset)
 	return err
 }
@@ -168,5 +180,14 @@ func (r *Report) table(w io.Writer, path string) {
 	}
 	fmt.Fprintf(w, "kernel\t%s\n", r.Kernel)
 	fmt.Fprintf(w, "mean loss\t%.6f\t%.6f with everything dropped\n", r.LossFull, r.LossEmpty)
-	fmt.Fprintf(w, "efficiency error\t%.3g\n", r.EfficiencyError)
+	fmt.Fprintf(w, "efficiency error\t%.3g%s\n", r.EfficiencyError, Expected(r.EfficiencyExpected))
+}
+
+// Expected says in a table how large an efficiency error is to be expected, of
+// estimators that have one.
+func Expected(error float64) string {
+	if error == 0 {
+		return ""
+	}
+	return fmt.Sprintf("\t%.3g expected", error)
 }

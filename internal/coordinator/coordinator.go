@@ -162,9 +162,9 @@ func (r *run) end(ctx context.Context, end job.Action) (*Outcome, error) {
 		if err != nil {
 			return nil, err
 		}
-		spread := outcome.Scores.Spread
+		estimate := r.Options.Tally(r.Sample < 1)
 		err = scores.WriteFrom(r.Out, &outcome.Scores, func(feature int, phi, se []float64) {
-			r.sums.Values(feature, r.Options.Passes, spread, phi, se)
+			r.sums.Values(feature, estimate, phi, se)
 		})
 		if err != nil {
 			return nil, err
@@ -365,13 +365,13 @@ func (r *run) outcome(aside []job.Quarantine) (*Outcome, error) {
 	if r.sums.Rows() == 0 {
 		return nil, quarantineError(r.id, aside, &r.plan)
 	}
-	spread := r.Options.Spread(r.Sample < 1)
-	result, err := r.sums.Check(r.Options.Passes)
+	estimate := r.Options.Tally(r.Sample < 1)
+	result, err := r.sums.Check(estimate)
 	if err != nil {
 		return nil, fmt.Errorf("job %s: %w", r.id, err)
 	}
 	return &Outcome{
-		Scores: scores.File{Fields: r.Dataset.Fields(), FieldDims: r.arch.FieldDims, Spec: r.spec, Baseline: r.baseline, Spread: spread,
+		Scores: scores.File{Fields: r.Dataset.Fields(), FieldDims: r.arch.FieldDims, Spec: r.spec, Baseline: r.baseline, Spread: estimate.Spread,
 			QuarantinedRows: missing(aside, &r.plan), Result: *result},
 		Plan:        r.plan,
 		Workers:     r.workers,

@@ -51,7 +51,7 @@ func newRun(b *bus.Bus, c *Config) (*run, error) {
 	}
 	r.spec = job.Spec{
 		Version: job.SpecVersion, Model: r.checkpoint.Digest(), Dataset: c.Dataset.Digest(), Splits: r.Splits, Sample: c.Sample, Baseline: c.Baseline,
-		Estimator: c.Options.Estimator, Passes: c.Options.Passes, Seed: c.Options.Seed, Kernel: kernel.Name(),
+		Estimator: c.Options.Estimator, Passes: c.Options.Passes, Draws: c.Options.Draws, Endpoints: c.Options.Endpoints, Seed: c.Options.Seed, Kernel: kernel.Name(),
 	}
 	r.id = r.spec.ID()
 	r.log = c.Log.With(zap.String("job", r.id))

@@ -12,14 +12,16 @@ import (
 // Spec is everything that decides the bytes of a job's scores, and nothing
 // else: no worker count, no shard size, no address.
 type Spec struct {
-	Version   int      `json:"version"`   // of this form; see SpecVersion
-	Model     string   `json:"model"`     // SHA-256 of the model's canonical bytes
-	Dataset   string   `json:"dataset"`   // SHA-256 of the dataset's manifest
-	Splits    []string `json:"splits"`    // in the dataset's order
-	Sample    float64  `json:"sample"`    // portion of the rows, (0, 1]
-	Baseline  string   `json:"baseline"`  // what stands in for a dropped entry: zero or codebook
-	Estimator string   `json:"estimator"` // permutation or exact
-	Passes    int      `json:"passes"`    // walks a row; 1 for exact
+	Version   int      `json:"version"`             // of this form; see SpecVersion
+	Model     string   `json:"model"`               // SHA-256 of the model's canonical bytes
+	Dataset   string   `json:"dataset"`             // SHA-256 of the dataset's manifest
+	Splits    []string `json:"splits"`              // in the dataset's order
+	Sample    float64  `json:"sample"`              // portion of the rows, (0, 1]
+	Baseline  string   `json:"baseline"`            // what stands in for a dropped entry: zero or codebook
+	Estimator string   `json:"estimator"`           // one of shapley.Estimators
+	Passes    int      `json:"passes"`              // random orders a row; 1 for multilinear and exact
+	Draws     int      `json:"draws,omitempty"`     // of multilinear only; see shapley.Options
+	Endpoints string   `json:"endpoints,omitempty"` // the same
 	Seed      uint64   `json:"seed"`
 	Kernel    string   `json:"kernel"` // float32 kernels that compute it; others give other last bits
 }

@@ -142,11 +142,15 @@ func TestIdentity(t *testing.T) {
 	if base.ID() != same.ID() || len(base.ID()) != 20 {
 		t.Errorf("%s and %s", base.ID(), same.ID())
 	}
+	if before := "6d27f4d89a27de0c6ef0"; base.ID() != before { // draws and endpoints came later
+		t.Errorf("the identity of a job of walks is %s, was %s", base.ID(), before)
+	}
 	for name, change := range map[string]func(*Spec){
 		"model": func(s *Spec) { s.Model = "n" }, "dataset": func(s *Spec) { s.Dataset = "e" },
 		"splits": func(s *Spec) { s.Splits = []string{"train", "val"} }, "sample": func(s *Spec) { s.Sample = 0.5 },
 		"baseline": func(s *Spec) { s.Baseline = "codebook" }, "estimator": func(s *Spec) { s.Estimator = "exact" },
 		"passes": func(s *Spec) { s.Passes = 2 }, "seed": func(s *Spec) { s.Seed = 2 }, "kernel": func(s *Spec) { s.Kernel = "l" },
+		"draws": func(s *Spec) { s.Draws = 2 }, "endpoints": func(s *Spec) { s.Endpoints = "plain" },
 	} {
 		other := base
 		change(&other)

@@ -1,6 +1,10 @@
 package model
 
-import "shaver/internal/kernel"
+import (
+	"sync"
+
+	"shaver/internal/kernel"
+)
 
 // head is a model's network, packed for evaluation. It has a cross part (DCN-Mix,
 // DCNv2) and an MLP (all but FM). Either may read the row's embedding x0; the
@@ -24,6 +28,8 @@ type head struct {
 	layers  []*kernel.Matrix // ReLU after each; without the first one if that is stacked
 	output  []float32        // [last layer's width]
 	bias    float32
+
+	transposed func() *transposedHead // made once, when derivatives are asked for
 }
 
 // mixStage is one DCN-Mix cross layer.
@@ -36,6 +42,7 @@ type mixStage struct {
 // newHead packs the network's weights.
 func newHead(a *Architecture, w *Weights) *head {
 	h := &head{kind: a.Kind, players: a.Players(), output: w.Output.Weight}
+	h.transposed = sync.OnceValue(func() *transposedHead { return newTransposedHead(a, w) })
 	if a.Kind == FM {
 		return h
 	}

@@ -18,6 +18,7 @@ const (
 	Sample     Purpose = 2 // which rows of a dataset are scored: index row
 	Split      Purpose = 3 // which split an imported row belongs to: index row
 	Quickstart Purpose = 4 // the planted model and its rows: indices of the quickstart's choice
+	Mask       Purpose = 5 // which of a row's players are present in a draw: indices row, pair of draws
 )
 
 // Stream is the sequence of numbers at one address. It is a small value, cheap
@@ -75,6 +76,26 @@ func (s *Stream) Permute(order []int32) {
 		j := int(s.Below(uint64(i + 1)))
 		order[i] = order[j]
 		order[j] = int32(i)
+	}
+}
+
+// Coins sets the first n bits of words, bit i%64 of word i/64, each to 1 with
+// probability q/2^64, exactly, and the rest of the last word to anything. Bits of
+// 64 random numbers are compared with those of q side by side, the highest first,
+// until all 64 comparisons are decided, which takes some 8 of them.
+func (s *Stream) Coins(words []uint64, n int, q uint64) {
+	for w := range words[:(n+63)/64] {
+		ones, open := uint64(0), ^uint64(0)
+		for rest := q; rest != 0 && open != 0; rest <<= 1 {
+			bits := s.Uint64()
+			if rest>>63 == 1 {
+				ones |= open &^ bits
+				open &= bits
+			} else {
+				open &^= bits
+			}
+		}
+		words[w] = ones
 	}
 }
 

@@ -87,3 +87,35 @@ func BenchmarkPermute624(b *testing.B) {
 		s.Permute(order)
 	}
 }
+
+// Coins have their probability, each on its own, and do not go together.
+func TestCoins(t *testing.T) {
+	const n, draws = 130, 4000
+	for _, q := range []float64{0, 1.0 / 1024, 0.3, 0.5, 0.9375} {
+		s := At(7, Mask, 1, uint64(q*1024))
+		words := make([]uint64, 3)
+		count, both := make([]float64, n), make([]float64, n)
+		for range draws {
+			s.Coins(words, n, uint64(q*(1<<53))<<11)
+			before := false
+			for i := range n {
+				one := words[i/64]>>(i%64)&1 == 1
+				if one {
+					count[i]++
+					if before {
+						both[i]++
+					}
+				}
+				before = one
+			}
+		}
+		for i := range n {
+			if sd := math.Sqrt(q * (1 - q) * draws); math.Abs(count[i]-q*draws) > 5*sd {
+				t.Errorf("q = %g: coin %d is 1 in %g of %d draws", q, i, count[i], draws)
+			}
+			if pair := q * q; i > 0 && math.Abs(both[i]-pair*draws) > 3+5*math.Sqrt(pair*draws) {
+				t.Errorf("q = %g: coins %d and the one before are both 1 in %g of %d draws", q, i, both[i], draws)
+			}
+		}
+	}
+}

@@ -34,14 +34,15 @@ type File struct {
 
 // Metadata keys, beside those that arrowio writes.
 const (
-	keySpec            = "shaver.spec"
-	keyBaseline        = "shaver.baseline"
-	keyRows            = "shaver.rows"
-	keyLossFull        = "shaver.loss_full"
-	keyLossEmpty       = "shaver.loss_empty"
-	keyEfficiencyError = "shaver.efficiency_error"
-	keySpread          = "shaver.standard_error"
-	keyQuarantined     = "shaver.quarantined_rows"
+	keySpec               = "shaver.spec"
+	keyBaseline           = "shaver.baseline"
+	keyRows               = "shaver.rows"
+	keyLossFull           = "shaver.loss_full"
+	keyLossEmpty          = "shaver.loss_empty"
+	keyEfficiencyError    = "shaver.efficiency_error"
+	keyEfficiencyExpected = "shaver.efficiency_expected"
+	keySpread             = "shaver.standard_error"
+	keyQuarantined        = "shaver.quarantined_rows"
 )
 
 // Write writes f to path.
@@ -68,6 +69,9 @@ func WriteFrom(path string, f *File, values func(feature int, phi, se []float64)
 		keySpec: string(spec), keyBaseline: string(baseline), keyRows: strconv.FormatInt(f.Rows, 10),
 		keyLossFull: number(f.LossFull), keyLossEmpty: number(f.LossEmpty),
 		keyEfficiencyError: number(f.EfficiencyError), keySpread: string(f.Spread), keyQuarantined: strconv.FormatInt(f.QuarantinedRows, 10),
+	}
+	if f.EfficiencyExpected != 0 {
+		meta[keyEfficiencyExpected] = number(f.EfficiencyExpected)
 	}
 	return atomicfile.Write(path, func(w io.Writer) error {
 		return arrowio.WriteScoresFrom(w, f.Fields, f.FieldDims, f.Dim, f.Count, values, meta)
@@ -134,6 +138,11 @@ func fileOf(fields []string, sizes []int, s *tally.Scores, meta map[string]strin
 	for key, to := range map[string]*float64{keyLossFull: &f.LossFull, keyLossEmpty: &f.LossEmpty, keyEfficiencyError: &f.EfficiencyError} {
 		if *to, err = strconv.ParseFloat(meta[key], 64); err != nil {
 			return nil, fmt.Errorf("metadata %s: %w", key, err)
+		}
+	}
+	if text := meta[keyEfficiencyExpected]; text != "" {
+		if f.EfficiencyExpected, err = strconv.ParseFloat(text, 64); err != nil {
+			return nil, fmt.Errorf("metadata %s: %w", keyEfficiencyExpected, err)
 		}
 	}
 	return f, nil

@@ -24,7 +24,7 @@ func example() *File {
 		Spread:   tally.RowToRow,
 		Result: tally.Result{
 			Scores: tally.Scores{Dim: 2, Count: []int64{3, 0, 4}, Phi: []float64{0.1, -2e-9, 0, 0, 1. / 3, 5}, SE: []float64{1, 2, 0, 0, 3, 4}},
-			Rows:   4, LossFull: 0.4, LossEmpty: 0.7, EfficiencyError: 1e-10,
+			Rows:   4, LossFull: 0.4, LossEmpty: 0.7, EfficiencyError: 1e-10, EfficiencyExpected: 2e-3,
 		},
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -23,8 +24,23 @@ import (
 // The estimators.
 const (
 	Permutation = "permutation" // Algorithm 1 of the paper: random orders, the loss after each step
+	Antithetic  = "antithetic"  // each order, and the same backwards
+	Multilinear = "multilinear" // derivatives at random sets of present players; see multilinear
 	Exact       = "exact"       // all 2^(m*d) coalitions
 )
+
+// Estimators returns all of them.
+func Estimators() []string { return []string{Permutation, Antithetic, Multilinear, Exact} }
+
+// How Multilinear weighs its draws.
+const (
+	Plain    = "plain"    // all alike
+	Balanced = "balanced" // as if each player were present in every second one; needs four draws
+)
+
+// DefaultDraws is what most rows' time is best spent on: more rows are worth more
+// than more draws.
+const DefaultDraws = 2
 
 // MaxExactPlayers bounds the game that Exact enumerates: 2^20 forward passes a row.
 const MaxExactPlayers = 20
@@ -38,23 +54,71 @@ type Game struct {
 // Options chooses an estimator.
 type Options struct {
 	Estimator string
-	Passes    int    // random orders per row, at least 1; exact has 1
-	Seed      uint64 // of the orders, which are keyed by (seed, row number, pass)
+	Passes    int    // independent estimates per row, at least 1: an order; for Antithetic an order and its reverse. Multilinear and Exact have 1
+	Draws     int    // Multilinear: sets of present players per row, even; 0 for others
+	Endpoints string // Multilinear: Plain or Balanced; empty for others
+	Seed      uint64 // of orders, keyed by (seed, row number, pass), and sets, by (seed, row number, pair)
+}
+
+// SetDefaults sets what Multilinear needs and is not set.
+func (o *Options) SetDefaults() {
+	if o.Estimator != Multilinear {
+		return
+	}
+	if o.Draws == 0 {
+		o.Draws = DefaultDraws
+	}
+	if o.Endpoints == "" {
+		o.Endpoints = Plain
+	}
 }
 
 // Validate reports what cannot be run on rows of the given number of players.
 func (o *Options) Validate(players int) error {
 	switch {
-	case o.Estimator != Permutation && o.Estimator != Exact:
-		return fmt.Errorf("estimator %q: the estimators are %s and %s", o.Estimator, Permutation, Exact)
+	case !slices.Contains(Estimators(), o.Estimator):
+		return fmt.Errorf("estimator %q: the estimators are %s", o.Estimator, strings.Join(Estimators(), ", "))
 	case o.Passes < 1 || o.Passes > 1<<20:
 		return fmt.Errorf("%d passes: a row takes 1 to %d", o.Passes, 1<<20)
 	case o.Estimator == Exact && o.Passes != 1:
 		return fmt.Errorf("%d passes: the exact estimator takes 1, which has no error to average out", o.Passes)
 	case o.Estimator == Exact && players > MaxExactPlayers:
 		return fmt.Errorf("a row has %d players: the exact estimator evaluates 2^players coalitions and takes at most %d; use %s", players, MaxExactPlayers, Permutation)
+	case o.Estimator != Multilinear && (o.Draws != 0 || o.Endpoints != ""):
+		return fmt.Errorf("draws and endpoints are of the %s estimator, not of %s", Multilinear, o.Estimator)
+	case o.Estimator != Multilinear:
+		return nil
+	case o.Passes != 1:
+		return fmt.Errorf("%d passes: the %s estimator takes 1, with more draws", o.Passes, Multilinear)
+	case o.Draws < 2 || o.Draws%2 != 0 || o.Draws > MaxDraws:
+		return fmt.Errorf("%d draws: a row takes an even number from 2 to %d", o.Draws, MaxDraws)
+	case o.Endpoints != Plain && o.Endpoints != Balanced:
+		return fmt.Errorf("endpoints %q: they are %s or %s", o.Endpoints, Plain, Balanced)
+	case o.Endpoints == Balanced && o.Draws < 4:
+		return fmt.Errorf("%d draws: %s endpoints compare a pair of draws with others, and need 4 or more", o.Draws, Balanced)
 	}
 	return nil
+}
+
+// Tally returns what a job's sums are, for one that scores all rows of the dataset
+// or a sample of them.
+func (o *Options) Tally(sampled bool) tally.Estimate {
+	e := tally.Estimate{Walks: o.Passes, Spread: o.Spread(sampled), Efficient: o.Estimator != Multilinear}
+	if o.Estimator == Antithetic {
+		e.Walks *= 2
+	}
+	return e
+}
+
+// Walks returns how many walks a row takes; 0 for estimators without.
+func (o *Options) Walks() int {
+	switch o.Estimator {
+	case Permutation:
+		return o.Passes
+	case Antithetic:
+		return 2 * o.Passes
+	}
+	return 0
 }
 
 // Spread returns what the squares of a partial hold. Two or more passes over
@@ -75,16 +139,20 @@ func Estimate(ctx context.Context, game Game, options Options, spread tally.Spre
 	if err := options.Validate(game.Model.Players()); err != nil {
 		return nil, err
 	}
-	const chunk = 24 // rows a goroutine takes at a time, and scores at once: a multiple of the kernels' tiles
+	first := newWorker(game, options, spread)
+	chunk := first.chunk()
 	var next atomic.Int64
 	workers := make([]*worker, max(1, min(threads, (rows.Len()+chunk-1)/chunk)))
 	group, ctx := errgroup.WithContext(ctx)
 	for i := range workers {
-		w := newWorker(game, options, spread)
+		w := first
+		if i > 0 {
+			w = newWorker(game, options, spread)
+		}
 		workers[i] = w
 		group.Go(func() error {
 			for {
-				to := int(next.Add(chunk))
+				to := int(next.Add(int64(chunk)))
 				from := to - chunk
 				if from >= rows.Len() {
 					return nil
@@ -119,8 +187,12 @@ type worker struct {
 	losses  []int64   // the same, in LossUnits
 	sum     []int64   // of the row's contributions over passes, [D]
 	square  []int64   // see tally.Spread, [D]
-	squares []float64 // of single contributions over passes, in squared LossUnits, [D]
-	exact   *coalitions
+	squares []float64 // of what each pass says, over passes, in squared LossUnits, [D]
+
+	// of one estimator each, else nil
+	exact       *coalitions
+	multilinear *multilinear
+	pair        []int64 // of an order's and its reverse's contributions, [D]
 }
 
 func newWorker(game Game, options Options, spread tally.Spread) *worker {
@@ -133,10 +205,24 @@ func newWorker(game Game, options Options, spread tally.Spread) *worker {
 		order:   make([]int32, players), logits: make([]float64, players+1), losses: make([]int64, players+1),
 		sum: make([]int64, players), square: make([]int64, players), squares: make([]float64, players),
 	}
-	if options.Estimator == Exact {
+	switch options.Estimator {
+	case Exact:
 		w.exact = newCoalitions(players)
+	case Multilinear:
+		w.multilinear = newMultilinear(game, options)
+	case Antithetic:
+		w.pair = make([]int64, players)
 	}
 	return w
+}
+
+// chunk returns how many rows a goroutine takes at a time, and scores at once: a
+// multiple of the kernels' tiles.
+func (w *worker) chunk() int {
+	if w.multilinear != nil {
+		return w.multilinear.rows()
+	}
+	return 24
 }
 
 // batch plays some rows, in order, up to the first that has an error.
@@ -150,12 +236,19 @@ func (w *worker) batch(ctx context.Context, rows *model.Rows, progress func(rows
 		}
 	}
 	w.full = slices.Grow(w.full[:0], rows.Len())[:rows.Len()]
-	w.scorer.Logits(w.full, rows)
+	if w.multilinear != nil {
+		w.multilinear.fullLogits(w.full, rows)
+		if err := w.multilinear.play(ctx, rows); err != nil {
+			return err
+		}
+	} else {
+		w.scorer.Logits(w.full, rows)
+	}
 	for r := range rows.Len() {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := w.row(rows.Number[r], rows.Label[r], rows.Row(r), w.full[r]); err != nil {
+		if err := w.row(rows, r, w.full[r]); err != nil {
 			return fmt.Errorf("row %d: %w", rows.Number[r], err)
 		}
 		if progress != nil {
@@ -165,9 +258,10 @@ func (w *worker) batch(ctx context.Context, rows *model.Rows, progress func(rows
 	return invalid
 }
 
-// row plays one row, whose logit with nothing dropped is given, and adds it to
-// the builder.
-func (w *worker) row(number int64, label uint8, features []int32, logit float64) error {
+// row plays one row of a batch, whose logit with nothing dropped is given, and adds
+// it to the builder.
+func (w *worker) row(rows *model.Rows, r int, logit float64) error {
+	label, features := rows.Label[r], rows.Row(r)
 	w.probe.Reset(features)
 	full, err := loss(logit, label)
 	if err != nil {
@@ -177,11 +271,13 @@ func (w *worker) row(number int64, label uint8, features []int32, logit float64)
 	if err != nil {
 		return fmt.Errorf("with everything dropped: %w", err)
 	}
-	if w.exact != nil {
+	switch {
+	case w.exact != nil:
 		err = w.exact.values(w.sum, w.probe, label)
-		clear(w.squares)
-	} else {
-		err = w.walks(number, label)
+	case w.multilinear != nil:
+		err = w.multilinear.values(w.sum, r)
+	default:
+		err = w.walks(rows.Number[r], label)
 	}
 	if err != nil {
 		return err
@@ -194,28 +290,53 @@ func (w *worker) row(number int64, label uint8, features []int32, logit float64)
 }
 
 // walks runs Algorithm 1 on the row: per pass one uniform random order of its
-// players. Read backwards the entries of a walk are dropped one by one from the
-// full row; the probe lets them appear from the baseline, which visits the same
-// states.
+// players, and for Antithetic the same backwards. Read backwards the entries of a
+// walk are dropped one by one from the full row; the probe lets them appear from
+// the baseline, which visits the same states.
 func (w *worker) walks(number int64, label uint8) error {
 	clear(w.sum)
 	clear(w.squares)
 	for pass := range w.options.Passes {
 		stream := random.At(w.options.Seed, random.Order, uint64(number), uint64(pass))
 		stream.Permute(w.order)
-		w.probe.Walk(w.order, w.logits)
-		for k, logit := range w.logits {
-			var err error
-			if k > 0 && logit == w.logits[k-1] {
-				w.losses[k] = w.losses[k-1]
-			} else if w.losses[k], err = loss(logit, label); err != nil {
-				return fmt.Errorf("with %d of %d entries present: %w", k, len(w.order), err)
+		if err := w.walk(label); err != nil {
+			return err
+		}
+		if w.pair == nil {
+			for k, player := range w.order {
+				w.add(player, w.losses[k]-w.losses[k+1])
 			}
+			continue
 		}
 		for k, player := range w.order {
-			x := w.losses[k] - w.losses[k+1]
-			w.sum[player] += x
-			w.squares[player] += float64(float64(x) * float64(x))
+			w.pair[player] = w.losses[k] - w.losses[k+1]
+		}
+		slices.Reverse(w.order)
+		if err := w.walk(label); err != nil {
+			return err
+		}
+		for k, player := range w.order {
+			w.add(player, w.pair[player]+w.losses[k]-w.losses[k+1])
+		}
+	}
+	return nil
+}
+
+// add counts what one pass says of a player.
+func (w *worker) add(player int32, x int64) {
+	w.sum[player] += x
+	w.squares[player] += float64(float64(x) * float64(x))
+}
+
+// walk sets losses to those of the states of order.
+func (w *worker) walk(label uint8) error {
+	w.probe.Walk(w.order, w.logits)
+	for k, logit := range w.logits {
+		var err error
+		if k > 0 && logit == w.logits[k-1] {
+			w.losses[k] = w.losses[k-1]
+		} else if w.losses[k], err = loss(logit, label); err != nil {
+			return fmt.Errorf("with %d of %d entries present: %w", k, len(w.order), err)
 		}
 	}
 	return nil

@@ -28,7 +28,7 @@ func play(t testing.TB, game shapley.Game, o shapley.Options, rows *model.Rows) 
 	if err := a.Merge(p); err != nil {
 		t.Fatal(err)
 	}
-	r, err := a.Result(o.Passes, o.Spread(false))
+	r, err := a.Result(o.Tally(false))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestEfficiencyOfEveryRow(t *testing.T) {
 		m := modeltest.Random(t, a, 3)
 		game := shapley.Game{Model: m, Baseline: baseline(m)}
 		rows := modeltest.Rows(a, 25, 3)
-		for _, o := range []shapley.Options{{Estimator: shapley.Permutation, Passes: 1, Seed: 4}, {Estimator: shapley.Permutation, Passes: 3, Seed: 4}, {Estimator: shapley.Exact, Passes: 1}} {
+		for _, o := range []shapley.Options{{Estimator: shapley.Permutation, Passes: 1, Seed: 4}, {Estimator: shapley.Permutation, Passes: 3, Seed: 4}, {Estimator: shapley.Antithetic, Passes: 2, Seed: 4}, {Estimator: shapley.Exact, Passes: 1}} {
 			for i := range rows.Len() {
 				row := rows.Slice(i, i+1)
 				p, err := shapley.Estimate(t.Context(), game, o, o.Spread(false), &row, 1, nil)
@@ -68,8 +68,8 @@ func TestEfficiencyOfEveryRow(t *testing.T) {
 				for _, s := range p.Sum {
 					sum += s
 				}
-				off := float64(sum-int64(o.Passes)*(p.LossEmpty-p.LossFull)) * tally.LossUnit
-				if math.Abs(off) > 2e-6*float64(o.Passes) {
+				off := float64(sum-int64(o.Tally(false).Walks)*(p.LossEmpty-p.LossFull)) * tally.LossUnit
+				if math.Abs(off) > 2e-6*float64(o.Tally(false).Walks) {
 					t.Errorf("%s, %s x%d, row %d: %g nat off", name, o.Estimator, o.Passes, i, off)
 				}
 			}
@@ -98,8 +98,10 @@ func TestNullPlayer(t *testing.T) {
 	if game.Model, err = model.New(game.Model.Architecture, w); err != nil {
 		t.Fatal(err)
 	}
-	for _, estimator := range []string{shapley.Permutation, shapley.Exact} {
-		r := play(t, game, shapley.Options{Estimator: estimator, Passes: 1, Seed: 1}, rows)
+	for _, estimator := range shapley.Estimators() {
+		o := shapley.Options{Estimator: estimator, Passes: 1, Seed: 1}
+		o.SetDefaults()
+		r := play(t, game, o, rows)
 		if phi := r.Phi[feature*2+column]; phi != 0 {
 			t.Errorf("%s: a null player has the value %g", estimator, phi)
 		}
@@ -189,6 +191,12 @@ func TestTheorem1(t *testing.T) {
 // what the standard errors say, from two passes a row on; with one pass, whose
 // standard errors count the rows' differences too, it is at most that.
 func TestStandardErrorsAreHonest(t *testing.T) {
+	for _, estimator := range []string{shapley.Permutation, shapley.Antithetic} {
+		t.Run(estimator, func(t *testing.T) { honest(t, estimator) })
+	}
+}
+
+func honest(t *testing.T, estimator string) {
 	game, rows := small(t, 6)
 	exact := play(t, game, shapley.Options{Estimator: shapley.Exact, Passes: 1}, rows)
 	const seeds = 300
@@ -197,7 +205,7 @@ func TestStandardErrorsAreHonest(t *testing.T) {
 		squares := make([]float64, len(exact.Phi)) // of the standard errors
 		beyond, entries := 0, 0
 		for seed := range uint64(seeds) {
-			r := play(t, game, shapley.Options{Estimator: shapley.Permutation, Passes: passes, Seed: seed}, rows)
+			r := play(t, game, shapley.Options{Estimator: estimator, Passes: passes, Seed: seed}, rows)
 			for i, phi := range r.Phi {
 				if r.Count[i/2] == 0 {
 					continue
@@ -259,11 +267,22 @@ func TestRowToRowErrorsCoverThePopulation(t *testing.T) {
 
 // The partial depends on neither threads nor the grouping of rows.
 func TestSumsDoNotDependOnGrouping(t *testing.T) {
-	a := modeltest.Architectures()["dcn-mix"]
+	for _, o := range []shapley.Options{
+		{Estimator: shapley.Permutation, Passes: 2, Seed: 11},
+		{Estimator: shapley.Antithetic, Passes: 2, Seed: 11},
+		{Estimator: shapley.Multilinear, Passes: 1, Draws: 2, Endpoints: shapley.Plain, Seed: 11},
+		{Estimator: shapley.Multilinear, Passes: 1, Draws: 4, Endpoints: shapley.Balanced, Seed: 11},
+	} {
+		for name, a := range modeltest.Architectures() {
+			grouping(t, name, a, o)
+		}
+	}
+}
+
+func grouping(t *testing.T, name string, a model.Architecture, o shapley.Options) {
 	m := modeltest.Random(t, a, 1)
 	game := shapley.Game{Model: m, Baseline: baseline(m)}
-	rows := modeltest.Rows(a, 100, 1)
-	o := shapley.Options{Estimator: shapley.Permutation, Passes: 2, Seed: 11}
+	rows := modeltest.Rows(a, 250, 1)
 	want := play(t, game, o, rows)
 	for _, cut := range []int{1, 7, 33, 100} {
 		acc := tally.NewAccumulator(a.Features(), a.Dim)
@@ -277,12 +296,12 @@ func TestSumsDoNotDependOnGrouping(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		got, err := acc.Result(o.Passes, o.Spread(false))
+		got, err := acc.Result(o.Tally(false))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if !reflect.DeepEqual(got, want) {
-			t.Errorf("shards of %d rows give other sums", cut)
+			t.Errorf("%s, %s: shards of %d rows give other sums", name, o.Estimator, cut)
 		}
 	}
 }
@@ -299,18 +318,21 @@ func TestEstimateRefusals(t *testing.T) {
 	}
 	big := modeltest.Random(t, model.Architecture{Kind: model.FM, FieldDims: []int{2, 2, 2}, Dim: 7}, 1)
 	walk := shapley.Options{Estimator: shapley.Permutation, Passes: 1}
+	fast := shapley.Options{Estimator: shapley.Multilinear, Passes: 1, Draws: 2, Endpoints: shapley.Plain}
 	for name, c := range map[string]struct {
 		game shapley.Game
 		o    shapley.Options
 		rows *model.Rows
 		want string
 	}{
-		"unknown":      {game, shapley.Options{Estimator: "magic", Passes: 1}, rows, "the estimators are"},
-		"no passes":    {game, shapley.Options{Estimator: shapley.Permutation}, rows, "0 passes"},
-		"exact passes": {game, shapley.Options{Estimator: shapley.Exact, Passes: 2}, rows, "takes 1"},
-		"too big":      {shapley.Game{Model: big, Baseline: make([]float32, 21)}, shapley.Options{Estimator: shapley.Exact, Passes: 1}, rows, "21 players"},
-		"bad id":       {game, walk, bad, "row 17: field 1 has global id 99"},
-		"infinite":     {shapley.Game{Model: broken, Baseline: game.Baseline}, walk, rows, "row 0: with nothing dropped: the logit is 1.0000000150474662e+30"},
+		"unknown":        {game, shapley.Options{Estimator: "magic", Passes: 1}, rows, "the estimators are"},
+		"no passes":      {game, shapley.Options{Estimator: shapley.Permutation}, rows, "0 passes"},
+		"exact passes":   {game, shapley.Options{Estimator: shapley.Exact, Passes: 2}, rows, "takes 1"},
+		"too big":        {shapley.Game{Model: big, Baseline: make([]float32, 21)}, shapley.Options{Estimator: shapley.Exact, Passes: 1}, rows, "21 players"},
+		"bad id":         {game, walk, bad, "row 17: field 1 has global id 99"},
+		"bad id, fast":   {game, fast, bad, "row 17: field 1 has global id 99"},
+		"infinite, fast": {shapley.Game{Model: broken, Baseline: game.Baseline}, fast, rows, "row 0: with nothing dropped: the logit is 1.0000000150474662e+30"},
+		"infinite":       {shapley.Game{Model: broken, Baseline: game.Baseline}, walk, rows, "row 0: with nothing dropped: the logit is 1.0000000150474662e+30"},
 	} {
 		_, err := shapley.Estimate(t.Context(), c.game, c.o, tally.RowToRow, c.rows, 1, nil)
 		if err == nil || !strings.Contains(err.Error(), c.want) {

@@ -2,6 +2,7 @@ package tally
 
 import (
 	"fmt"
+	"math"
 	"math/big"
 )
 
@@ -144,6 +145,11 @@ type Result struct {
 	LossFull        float64 // mean loss with nothing dropped, nat
 	LossEmpty       float64 // mean loss with everything dropped, nat
 	EfficiencyError float64 // |sum of all phi - (LossEmpty - LossFull)|, nat
+	// EfficiencyExpected is, for estimators whose rows do not satisfy the
+	// efficiency identity, the error that the standard errors would explain: the
+	// root of the sum of their squares, as if entries erred independently of each
+	// other. What is far beyond it is bias. It is 0 for the other estimators.
+	EfficiencyExpected float64
 }
 
 // EfficiencyTolerance is the most that the scores may sum off LossEmpty -
@@ -151,43 +157,51 @@ type Result struct {
 // of a walk stay two orders below it.
 const EfficiencyTolerance = 1e-5
 
-// Result normalises: every sum is divided by rows and passes (Algorithm 1
+// Estimate says what an estimator's sums are.
+type Estimate struct {
+	Walks     int    // contributions in a row's sum of a player
+	Spread    Spread // what squares are
+	Efficient bool   // whether a row's sums add up to its loss with everything dropped minus that with nothing dropped, times Walks
+}
+
+// Result normalises: every sum is divided by rows and walks (Algorithm 1
 // divides by all rows, not by those in which a feature occurs). It checks the
 // efficiency identity, sum of phi = LossEmpty - LossFull, on the exact integers.
-// The two losses were computed from scratch, beside the contributions, so that a
-// larger difference than EfficiencyTolerance means wrong or lost work: an error.
-func (a *Accumulator) Result(passes int, spread Spread) (*Result, error) {
-	r, err := a.Check(passes)
+// The two losses were computed from scratch, beside the contributions, so that for
+// an estimator that is efficient a larger difference than EfficiencyTolerance means
+// wrong or lost work: an error.
+func (a *Accumulator) Result(e Estimate) (*Result, error) {
+	r, err := a.Check(e)
 	if err != nil {
 		return nil, err
 	}
 	r.Phi, r.SE = make([]float64, len(a.cells)/2), make([]float64, len(a.cells)/2)
 	for f := range a.features {
-		a.Values(f, passes, spread, r.Phi[f*a.dim:(f+1)*a.dim], r.SE[f*a.dim:(f+1)*a.dim])
+		a.Values(f, e, r.Phi[f*a.dim:(f+1)*a.dim], r.SE[f*a.dim:(f+1)*a.dim])
 	}
 	return r, nil
 }
 
 // Values writes the scores of a feature, and their standard errors, into phi and
 // se, of length d: what Result has of it, for those who do not hold them all.
-func (a *Accumulator) Values(feature, passes int, spread Spread, phi, se []float64) {
+func (a *Accumulator) Values(feature int, e Estimate, phi, se []float64) {
 	rows := float64(a.rows)
-	draws := rows * float64(passes)
+	draws := rows * float64(e.Walks)
 	for c := range a.dim {
 		at := 2*feature*a.dim + c
 		sum := wide{a.carries[at], a.cells[at]}.float() * LossUnit
 		square := wide{a.carries[at+a.dim], a.cells[at+a.dim]}.float() * SquareUnit
 		phi[c] = sum / draws
-		se[c] = standardError(spread, sum, square, rows, float64(passes))
+		se[c] = standardError(e.Spread, sum, square, rows, float64(e.Walks))
 	}
 }
 
 // Check is Result without Phi and SE.
-func (a *Accumulator) Check(passes int) (*Result, error) {
+func (a *Accumulator) Check(e Estimate) (*Result, error) {
 	if a.rows == 0 {
 		return nil, fmt.Errorf("no row was scored")
 	}
-	draws := float64(a.rows) * float64(passes)
+	draws := float64(a.rows) * float64(e.Walks)
 	r := &Result{
 		Scores: Scores{Dim: a.dim, Count: a.count},
 		Rows:   a.rows, LossFull: a.lossFull.float() * LossUnit / float64(a.rows), LossEmpty: a.lossEmpty.float() * LossUnit / float64(a.rows),
@@ -204,12 +218,29 @@ func (a *Accumulator) Check(passes int) (*Result, error) {
 		}
 	}
 	want := new(big.Int).Sub(a.lossEmpty.big(), a.lossFull.big())
-	want.Mul(want, big.NewInt(int64(passes)))
+	want.Mul(want, big.NewInt(int64(e.Walks)))
 	difference, _ := new(big.Float).SetInt(want.Sub(total.big(), want).Abs(want)).Float64()
 	r.EfficiencyError = difference * LossUnit / draws
+	if !e.Efficient {
+		r.EfficiencyExpected = a.expected(e)
+		return r, nil
+	}
 	if allowed := EfficiencyTolerance * (1 + r.LossFull + r.LossEmpty); r.EfficiencyError > allowed {
 		return nil, fmt.Errorf("efficiency identity violated: over %d rows the scores sum to %g nat off mean loss empty %g - full %g; at most %g is rounding",
 			a.rows, r.EfficiencyError, r.LossEmpty, r.LossFull, allowed)
 	}
 	return r, nil
+}
+
+// expected returns Result's EfficiencyExpected.
+func (a *Accumulator) expected(e Estimate) float64 {
+	variance := 0.0
+	phi, se := make([]float64, a.dim), make([]float64, a.dim)
+	for f := range a.features {
+		a.Values(f, e, phi, se)
+		for _, s := range se {
+			variance += float64(s * s)
+		}
+	}
+	return math.Sqrt(variance)
 }

@@ -164,10 +164,10 @@ const (
 )
 
 // standardError returns the standard error of phi from the sum and the square
-// sum of an entry, both in nat, over the given rows and passes.
-func standardError(spread Spread, sum, square, rows, passes float64) float64 {
+// sum of an entry, both in nat, over the given rows and walks.
+func standardError(spread Spread, sum, square, rows, walks float64) float64 {
 	if spread == RowToRow {
 		square -= sum * sum / rows
 	}
-	return math.Sqrt(max(square, 0)) / (rows * passes)
+	return math.Sqrt(max(square, 0)) / (rows * walks)
 }

@@ -87,7 +87,7 @@ func TestMergeDoesNotDependOnOrder(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		result, err := a.Result(1, RowToRow)
+		result, err := a.Result(Estimate{1, RowToRow, true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +107,7 @@ func TestEfficiencyCatchesWrongSums(t *testing.T) {
 	if err := a.Merge(p); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.Result(1, RowToRow); err == nil || !strings.Contains(err.Error(), "efficiency identity violated") {
+	if _, err := a.Result(Estimate{1, RowToRow, true}); err == nil || !strings.Contains(err.Error(), "efficiency identity violated") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -126,7 +126,7 @@ func TestResultNormalises(t *testing.T) {
 	if err := a.Merge(p); err != nil {
 		t.Fatal(err)
 	}
-	r, err := a.Result(1, RowToRow)
+	r, err := a.Result(Estimate{1, RowToRow, true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"shaver/internal/checkpoint"
+	"shaver/internal/dataset"
+	"shaver/internal/model"
+	"shaver/internal/prune"
+	"shaver/internal/shapley"
+	"shaver/internal/tally"
+)
+
+// TestFlightsMultilinear measures the bias of the multilinear estimator on trained
+// models: its distance, with so many draws that its own noise is small, from many
+// walks of the same rows, less what the walks' standard errors explain. It takes three
+// minutes.
+func TestFlightsMultilinear(t *testing.T) {
+	if os.Getenv("SHAVER_LONG") != "1" {
+		t.Skip("SHAVER_LONG is not 1")
+	}
+	flights, dir := importFlights(t)
+	d, err := dataset.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts, err := d.Frequencies(dataset.Train, dataset.Val)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name   string
+		rows   int
+		passes int
+		worst  float64 // of plain end points
+	}{{"deepfm", 200, 150, .3}, {"dcn-mix", 48, 100, .25}} {
+		ck, err := checkpoint.Read(filepath.Join(flights, c.name+".pth"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := ck.Model()
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows := firstRows(t, d, c.rows)
+		for _, baseline := range prune.Baselines() {
+			base, _, err := prune.Baseline(baseline, &m.Architecture, m.Weights.Embedding, counts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			game := shapley.Game{Model: m, Baseline: base}
+			want := estimate(t, game, shapley.Options{Estimator: shapley.Antithetic, Passes: c.passes, Seed: 1}, rows)
+			bias := map[string]float64{}
+			for _, endpoints := range []string{shapley.Plain, shapley.Balanced} {
+				found := estimate(t, game, shapley.Options{Estimator: shapley.Multilinear, Passes: 1, Draws: 1024, Endpoints: endpoints, Seed: 1}, rows)
+				bias[endpoints] = distance(found, want)
+				t.Logf("%s, %s, %s: bias %.2f%%; efficiency error %.3g, %.3g expected, %.3g to explain", c.name, baseline, endpoints, 100*bias[endpoints],
+					found.EfficiencyError, found.EfficiencyExpected, found.LossEmpty-found.LossFull)
+			}
+			if !(bias[shapley.Plain] <= c.worst) || !(bias[shapley.Balanced] < bias[shapley.Plain]/1.5) {
+				t.Errorf("%s, %s: expected at most %g%%, and less by a third with balanced end points", c.name, baseline, 100*c.worst)
+			}
+		}
+	}
+}
+
+// distance returns how far two results are apart, relative to the second, less what
+// the second's standard errors explain; in the root mean square.
+func distance(found, want *tally.Result) float64 {
+	off, size := 0.0, 0.0
+	for i, phi := range want.Phi {
+		off += (found.Phi[i]-phi)*(found.Phi[i]-phi) - want.SE[i]*want.SE[i]
+		size += phi * phi
+	}
+	return math.Sqrt(max(0, off) / size)
+}
+
+func estimate(t *testing.T, game shapley.Game, o shapley.Options, rows *model.Rows) *tally.Result {
+	t.Helper()
+	p, err := shapley.Estimate(t.Context(), game, o, o.Spread(false), rows, 2, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := tally.NewAccumulator(game.Model.Features(), game.Model.Dim)
+	if err := a.Merge(p); err != nil {
+		t.Fatal(err)
+	}
+	r, err := a.Result(o.Tally(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// firstRows returns the first n rows of the training split.
+func firstRows(t *testing.T, d *dataset.Dataset, n int) *model.Rows {
+	t.Helper()
+	all := &model.Rows{Fields: len(d.Fields())}
+	enough := errors.New("enough")
+	err := d.Scan(t.Context(), []string{dataset.Train}, n, func(rows *model.Rows) error {
+		all.Number, all.Label, all.Features = append(all.Number, rows.Number...), append(all.Label, rows.Label...), append(all.Features, rows.Features...)
+		return enough
+	})
+	if !errors.Is(err, enough) || all.Len() != n {
+		t.Fatalf("%d rows: %v", all.Len(), err)
+	}
+	return all
+}

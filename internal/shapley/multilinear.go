@@ -1,0 +1,203 @@
+package shapley
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"shaver/internal/model"
+	"shaver/internal/random"
+	"shaver/internal/tally"
+)
+
+// MaxDraws bounds Options.Draws.
+const MaxDraws = 1 << 16
+
+// leastQ is the least probability that the weights of balanced end points divide
+// by, so that a player who is rarely present does not weigh without bound.
+const leastQ = 0.06
+
+// multilinear plays rows by the multilinear estimator. The Shapley value is the
+// integral over q in (0, 1) of the expected contribution of a player to a set of
+// the others that holds each with probability q. A draw is a set S; one derivative
+// of the logit f by the whole embedding gives every player's contribution to it,
+// as if the logit were linear in that player's entry:
+//
+//	present: l(f - g*delta) - l(f)    dropped: l(f) - l(f + g*delta)
+//
+// where l is the loss, exactly; g the derivative by the player's entry; and delta
+// the entry minus its baseline. Draws come in pairs, a set and its complement, whose
+// mean is T: pair k of n has its q in the k-th of n equal strata of (0, 1/2).
+//
+// Plain end points take the mean of T over the pairs, so that states in which a
+// player is present weigh q, in place of the half that they should. Balanced ones
+// weigh T's distance from m, the mean over the row's other pairs:
+//
+//	m + w*(T - m), w = 1/(2*max(q, leastQ)) if present in S, else (1 - q/(2*max(q, leastQ)))/(1-q)
+//
+// w is 1 on average, for every q.
+type multilinear struct {
+	game     Game
+	options  Options
+	gradient *model.Gradient
+	logits   []float64 // [gradient.States]
+	mask     []uint64  // a row's players present in S, a bit each, [rows, words]
+	words    int       // of a row's mask
+	q        []float64 // [rows]
+	entries  []float32 // [rows, D]
+	total    []float64 // sum of T over pairs, in LossUnits, [rows, D]
+	weighed  []float64 // balanced: sum of w*T, [rows, D]
+	weight   []float64 // balanced: sum of w, [rows, D]
+	t        []float64 // T of one row's pair, [D]
+	failed   []error   // [rows]
+}
+
+func newMultilinear(game Game, options Options) *multilinear {
+	gradient, players := game.Model.NewGradient(), game.Model.Players()
+	rows := gradient.States() / 2
+	m := &multilinear{
+		game: game, options: options, gradient: gradient, logits: make([]float64, gradient.States()), words: (players + 63) / 64,
+		q: make([]float64, rows), entries: make([]float32, rows*players), total: make([]float64, rows*players), t: make([]float64, players), failed: make([]error, rows),
+	}
+	m.mask = make([]uint64, rows*m.words)
+	if options.Endpoints == Balanced {
+		m.weighed, m.weight = make([]float64, rows*players), make([]float64, rows*players)
+	}
+	return m
+}
+
+// rows returns how many rows play takes at most.
+func (m *multilinear) rows() int { return len(m.q) }
+
+// fullLogits sets dst to the logits of the rows with nothing dropped.
+func (m *multilinear) fullLogits(dst []float64, rows *model.Rows) {
+	for i := range dst {
+		m.game.Model.Embed(m.gradient.Set(i, rows.Row(i)), rows.Row(i))
+	}
+	m.gradient.Logits(dst)
+}
+
+// play sets the totals of all rows, and failed where a row has no values.
+func (m *multilinear) play(ctx context.Context, rows *model.Rows) error {
+	n, players := rows.Len(), m.game.Model.Players()
+	for r := range n {
+		m.game.Model.Embed(m.entries[r*players:(r+1)*players], rows.Row(r))
+	}
+	clear(m.total)
+	clear(m.weighed)
+	clear(m.weight)
+	clear(m.failed)
+	for pair := range m.options.Draws / 2 {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		for r := range n {
+			m.draw(r, pair, rows)
+		}
+		m.gradient.Slopes(m.logits[:2*n])
+		for r := range n {
+			m.take(r, rows.Label[r])
+		}
+	}
+	return nil
+}
+
+// draw puts S of row r and pair k into slot 2r, its complement into 2r+1.
+func (m *multilinear) draw(r, pair int, rows *model.Rows) {
+	stream := random.At(m.options.Seed, random.Mask, uint64(rows.Number[r]), uint64(pair))
+	m.q[r] = (float64(pair) + stream.Float64()) / float64(m.options.Draws)
+	baseline := m.game.Baseline
+	mask, entries := m.maskOf(r), m.entries[r*len(baseline):][:len(baseline)]
+	stream.Coins(mask, len(baseline), uint64(math.Ldexp(m.q[r], 64)))
+	set, rest := m.gradient.Set(2*r, rows.Row(r))[:len(baseline)], m.gradient.Set(2*r+1, rows.Row(r))[:len(baseline)]
+	for i, v := range baseline { // without a branch, which would be a guess each time
+		in := -uint32(mask[i/64] >> (i % 64) & 1)
+		b, e := math.Float32bits(v), math.Float32bits(entries[i])
+		swap := (b ^ e) & in
+		set[i], rest[i] = math.Float32frombits(b^swap), math.Float32frombits(e^swap)
+	}
+}
+
+func (m *multilinear) maskOf(r int) []uint64 { return m.mask[r*m.words : (r+1)*m.words] }
+
+// take adds T of row r's pair to its totals.
+func (m *multilinear) take(r int, label uint8) {
+	for _, logit := range m.logits[2*r : 2*r+2] {
+		if _, err := loss(logit, label); err != nil && m.failed[r] == nil {
+			m.failed[r] = fmt.Errorf("with some entries present: %w", err)
+		}
+	}
+	players := len(m.game.Baseline)
+	from, to := r*players, (r+1)*players
+	a, b := newCurve(m.logits[2*r], label), newCurve(m.logits[2*r+1], label)
+	mask, t := m.maskOf(r), m.t
+	pairs(t, &a, &b, mask, m.game.Baseline, m.entries[from:to], m.gradient.Slope(2*r), m.gradient.Slope(2*r+1))
+	total := m.total[from:to]
+	for i, v := range t {
+		total[i] += v
+	}
+	if m.weighed == nil {
+		return
+	}
+	share, weighed, weight := balance(m.q[r]), m.weighed[from:to], m.weight[from:to]
+	for i, v := range t {
+		w := share[mask[i/64]>>(i%64)&1]
+		weighed[i] += float64(w * v)
+		weight[i] += w
+	}
+}
+
+// pairs sets t to the mean of two contributions of each player: to the states that a
+// and b are of, of which it is present in a's if mask says so, else in b's. slopeA
+// and slopeB are the derivatives.
+func pairs(t []float64, a, b *curve, mask []uint64, baseline, entries, slopeA, slopeB []float32) {
+	a0, a1, a2, a3, a4, a5 := a.a[0], a.a[1], a.a[2], a.a[3], a.a[4], a.a[5]
+	b0, b1, b2, b3, b4, b5 := b.a[0], b.a[1], b.a[2], b.a[3], b.a[4], b.a[5]
+	baseline, entries, slopeA, slopeB = baseline[:len(t)], entries[:len(t)], slopeA[:len(t)], slopeB[:len(t)]
+	bits := uint64(0)
+	for i := range t {
+		if i%64 == 0 {
+			bits = mask[i/64]
+		}
+		in := bits & 1
+		bits >>= 1
+		delta := float64(entries[i]) - float64(baseline[i])
+		u, v := float64(slopeA[i])*delta, float64(slopeB[i])*delta
+		x, y := u*u, v*v
+		if !(x <= nearest*nearest && y <= nearest*nearest) {
+			sign := float64(2*int(in) - 1)
+			t[i] = (a.contribution(u, sign) + b.contribution(v, -sign)) / 2
+			continue
+		}
+		odd := float64(u*(a0+float64(x*(a2+float64(x*a4))))) + float64(v*(b0+float64(y*(b2+float64(y*b4)))))
+		even := float64(x*(a1+float64(x*(a3+float64(x*a5))))) - float64(y*(b1+float64(y*(b3+float64(y*b5)))))
+		even = math.Float64frombits(math.Float64bits(even) ^ (1-in)<<63) // the sign that contribution has
+		t[i] = (even - odd) / 2
+	}
+}
+
+// balance returns the weight of a player who is not in S, and of one who is.
+func balance(q float64) [2]float64 {
+	in := 1 / (2 * max(q, leastQ))
+	return [2]float64{(1 - float64(q*in)) / (1 - q), in}
+}
+
+// values sets phi to row r's values in LossUnits, or reports why it has none.
+func (m *multilinear) values(phi []int64, r int) error {
+	if m.failed[r] != nil {
+		return m.failed[r]
+	}
+	n, from := float64(m.options.Draws/2), r*len(phi)
+	for i := range phi {
+		total := m.total[from+i]
+		value := total / n
+		if m.weighed != nil {
+			value += (m.weighed[from+i] - float64(value*m.weight[from+i])) / (n - 1)
+		}
+		if !(math.Abs(value) <= tally.MaxLoss/tally.LossUnit) {
+			return fmt.Errorf("player %d has the value %g nat, of which no working model is capable", i, value*tally.LossUnit)
+		}
+		phi[i] = int64(math.RoundToEven(value))
+	}
+	return nil
+}

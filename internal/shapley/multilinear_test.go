@@ -1,0 +1,196 @@
+package shapley_test
+
+import (
+	"math"
+	"math/bits"
+	"slices"
+	"strings"
+	"testing"
+
+	"gonum.org/v1/gonum/stat"
+
+	"shaver/internal/model"
+	"shaver/internal/model/modeltest"
+	"shaver/internal/shapley"
+)
+
+// expectation computes what the multilinear estimator is the mean of, on one row:
+// in float64, by all sets of players and by differences of the formulas' logits.
+// density is of q in (0, 1/2), for a player who is in S, or is not.
+func expectation(g shapley.Game, row []int32, label uint8, weight func(q float64, in bool) float64) []float64 {
+	m, players := g.Model, g.Model.Players()
+	entries, x := make([]float32, players), make([]float64, players)
+	m.Embed(entries, row)
+	logit := func() float64 { return modeltest.Logit(&m.Architecture, &m.Weights, row, x) }
+	contribution := make([][]float64, 1<<players) // of each set and player
+	for set := range contribution {
+		for i := range x {
+			if x[i] = float64(g.Baseline[i]); set>>i&1 == 1 {
+				x[i] = float64(entries[i])
+			}
+		}
+		f := logit()
+		contribution[set] = make([]float64, players)
+		for i := range x {
+			const h = 1e-6
+			v := x[i]
+			x[i] = v + h
+			up := logit()
+			x[i] = v - h
+			u := (up - logit()) / (2 * h) * float64(entries[i]-g.Baseline[i])
+			x[i] = v
+			if set>>i&1 == 1 {
+				contribution[set][i] = model.Loss(f-u, label) - model.Loss(f, label)
+			} else {
+				contribution[set][i] = model.Loss(f, label) - model.Loss(f+u, label)
+			}
+		}
+	}
+	const steps = 400 // of the midpoint rule
+	phi := make([]float64, players)
+	for step := range steps {
+		q := (float64(step) + .5) / (2 * steps)
+		for set := range contribution {
+			size := bits.OnesCount(uint(set))
+			p := math.Pow(q, float64(size)) * math.Pow(1-q, float64(players-size)) / steps
+			for i := range phi {
+				pair := (contribution[set][i] + contribution[len(contribution)-1-set][i]) / 2
+				phi[i] += p * weight(q, set>>i&1 == 1) * pair
+			}
+		}
+	}
+	return phi
+}
+
+// The estimator centres on its expectation, within 4 standard errors over many
+// seeds, for plain and for balanced end points and any number of draws.
+func TestMultilinearCentresOnItsExpectation(t *testing.T) {
+	weights := map[string]func(q float64, in bool) float64{
+		shapley.Plain: func(float64, bool) float64 { return 1 },
+		shapley.Balanced: func(q float64, in bool) float64 {
+			if in {
+				return 1 / (2 * max(q, .06))
+			}
+			return (1 - q/(2*max(q, .06))) / (1 - q)
+		},
+	}
+	for name, a := range modeltest.Architectures() {
+		a.FieldDims, a.Dim = []int{2, 2, 2}, 2
+		m := modeltest.Random(t, a, 6)
+		game := shapley.Game{Model: m, Baseline: baseline(m)}
+		rows := modeltest.Rows(a, 1, 6)
+		for _, o := range []shapley.Options{{Draws: 2, Endpoints: shapley.Plain}, {Draws: 6, Endpoints: shapley.Plain}, {Draws: 4, Endpoints: shapley.Balanced}, {Draws: 8, Endpoints: shapley.Balanced}} {
+			o.Estimator, o.Passes = shapley.Multilinear, 1
+			want := expectation(game, rows.Row(0), rows.Label[0], weights[o.Endpoints])
+			const seeds = 600
+			found := make([][]float64, len(want))
+			for o.Seed = range uint64(seeds) {
+				r := play(t, game, o, rows)
+				for i := range want {
+					found[i] = append(found[i], r.Phi[int(rows.Row(0)[i/2])*2+i%2])
+				}
+			}
+			for i, v := range found {
+				mean, sd := stat.MeanStdDev(v, nil)
+				if off := math.Abs(mean - want[i]); off > 4.5*sd/math.Sqrt(seeds)+2e-5 {
+					t.Errorf("%s, %d draws, %s: player %d is %g on average, expected %g; spread %g", name, o.Draws, o.Endpoints, i, mean, want[i], sd)
+				}
+			}
+		}
+	}
+}
+
+// In an FM the logit is linear in every entry, so that there is no bias: over seeds
+// the estimates centre on the exact values.
+func TestMultilinearIsUnbiasedForFM(t *testing.T) {
+	a := modeltest.Architectures()["fm"]
+	m := modeltest.Random(t, a, 6)
+	game := shapley.Game{Model: m, Baseline: baseline(m)}
+	rows := modeltest.Rows(a, 6, 6)
+	exact := play(t, game, shapley.Options{Estimator: shapley.Exact, Passes: 1}, rows)
+	for _, o := range []shapley.Options{{Draws: 2, Endpoints: shapley.Plain}, {Draws: 8, Endpoints: shapley.Balanced}} {
+		o.Estimator, o.Passes = shapley.Multilinear, 1
+		centres(t, game, o, rows, exact.Phi, 400)
+	}
+}
+
+// A walk and its reverse centre on the exact values, and have less variance than
+// two walks.
+func TestAntithetic(t *testing.T) {
+	game, rows := small(t, 6)
+	exact := play(t, game, shapley.Options{Estimator: shapley.Exact, Passes: 1}, rows)
+	pairs := centres(t, game, shapley.Options{Estimator: shapley.Antithetic, Passes: 1}, rows, exact.Phi, 500)
+	walks := centres(t, game, shapley.Options{Estimator: shapley.Permutation, Passes: 2}, rows, exact.Phi, 500)
+	t.Logf("the variance of two walks is %.2f that of a walk and its reverse", walks/pairs)
+	if pairs > walks {
+		t.Errorf("variance %g, that of two walks is %g", pairs, walks)
+	}
+}
+
+// centres compares the mean over seeds with what it should be, and returns the sum
+// of variances.
+func centres(t *testing.T, game shapley.Game, o shapley.Options, rows *model.Rows, want []float64, seeds int) float64 {
+	t.Helper()
+	found := make([][]float64, len(want))
+	for seed := range seeds {
+		o.Seed = uint64(seed)
+		for i, phi := range play(t, game, o, rows).Phi {
+			found[i] = append(found[i], phi)
+		}
+	}
+	variance := 0.0
+	for i, v := range found {
+		mean, sd := stat.MeanStdDev(v, nil)
+		variance += sd * sd
+		if off := math.Abs(mean - want[i]); off > 4*sd/math.Sqrt(float64(seeds))+1e-7 {
+			t.Errorf("%s, %d draws: entry %d is %g on average, expected %g; spread %g", o.Estimator, o.Draws, i, mean, want[i], sd)
+		}
+	}
+	return variance
+}
+
+// An estimate that is not efficient says how far it is off, and what to expect.
+func TestResidual(t *testing.T) {
+	game, rows := small(t, 6)
+	o := shapley.Options{Estimator: shapley.Multilinear, Passes: 1, Draws: 2, Endpoints: shapley.Plain, Seed: 1}
+	r := play(t, game, o, rows)
+	sum, squares := 0.0, 0.0
+	for i, phi := range r.Phi {
+		sum += phi
+		squares += r.SE[i] * r.SE[i]
+	}
+	if want := math.Abs(sum - (r.LossEmpty - r.LossFull)); want < 1e-4 || math.Abs(r.EfficiencyError-want) > 1e-9 {
+		t.Errorf("efficiency error %g, expected %g", r.EfficiencyError, want)
+	}
+	if want := math.Sqrt(squares); math.Abs(r.EfficiencyExpected-want) > 1e-12 {
+		t.Errorf("expected efficiency error %g, the standard errors give %g", r.EfficiencyExpected, want)
+	}
+}
+
+func TestMultilinearOptions(t *testing.T) {
+	good := shapley.Options{Estimator: shapley.Multilinear, Passes: 1, Draws: 4, Endpoints: shapley.Balanced}
+	if err := good.Validate(1); err != nil {
+		t.Error(err)
+	}
+	set := shapley.Options{Estimator: shapley.Multilinear, Passes: 1}
+	if set.SetDefaults(); set.Draws != 2 || set.Endpoints != shapley.Plain {
+		t.Errorf("defaults %+v", set)
+	}
+	for want, change := range map[string]func(*shapley.Options){
+		"3 draws":                func(o *shapley.Options) { o.Draws = 3 },
+		"0 draws":                func(o *shapley.Options) { o.Draws = 0 },
+		"need 4":                 func(o *shapley.Options) { o.Draws = 2 },
+		`endpoints "x"`:          func(o *shapley.Options) { o.Endpoints = "x" },
+		"2 passes":               func(o *shapley.Options) { o.Passes = 2 },
+		"are of the multilinear": func(o *shapley.Options) { o.Estimator = shapley.Antithetic },
+		"estimators are permutation, antithetic, multilinear, exact": func(o *shapley.Options) { o.Estimator = "x" },
+	} {
+		o := good
+		if change(&o); o.Validate(1) == nil || !strings.Contains(o.Validate(1).Error(), want) {
+			t.Errorf("%+v: %v, want %q", o, o.Validate(1), want)
+		}
+	}
+	if !slices.Contains(shapley.Estimators(), shapley.Multilinear) {
+		t.Error("not in the list")
+	}
+}
