@@ -88,7 +88,10 @@ func (o *workOptions) run(ctx context.Context) error {
 	defer o.metrics.stop()
 	o.connection.OnBlob = o.metrics.onBlob()
 	b, err := o.connection.connect(ctx, roleWorker, o.name, log)
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil: // asked to leave before it had anything in work
+		return ErrDrained
+	case err != nil:
 		return err
 	}
 	defer b.Close()
