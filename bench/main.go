@@ -19,16 +19,14 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+
+	"shaver/internal/kernel"
 )
 
-// levelSettings turn levels of the kernels off, from the fastest on; the Go runtime
-// warns that it does not know the first.
-var levelSettings = []string{"", "cpu.amxtile=off", "cpu.avx512f=off"}
-
-// level is one level of the kernels: turns of a process that has it.
+// level is one level of the kernels: turns of processes that use it.
 type level struct {
-	setting string
-	turns   []turn
+	name  string
+	turns []turn
 }
 
 func main() {
@@ -37,11 +35,11 @@ func main() {
 	script := flag.String("peer", "bench/peer/walk.py", "the peer")
 	checkpoints := flag.String("checkpoints", "", "checkpoints to measure too, separated by commas")
 	only := flag.String("only", "", "lines whose name holds this")
-	one := flag.Bool("turn", false, "measure one turn of one level, and print it as JSON")
+	one := flag.String("turn", "", "measure one turn of this level, and print it as JSON")
 	flag.Parse()
 	var err error
-	if *one {
-		err = printTurn(*checkpoints, *only)
+	if *one != "" {
+		err = printTurn(*one, *checkpoints, *only)
 	} else {
 		err = run(*rounds, *python, *script, *checkpoints, *only)
 	}
@@ -53,21 +51,19 @@ func main() {
 
 func run(rounds int, python, script, checkpoints, only string) error {
 	var levels []*level
-	for _, setting := range levelSettings {
-		levels = append(levels, &level{setting: setting})
+	names := kernel.Names()
+	for _, name := range names[:max(1, len(names)-1)] { // the portable one would take minutes a line
+		levels = append(levels, &level{name: name})
 	}
 	var peers []*peer
 	for round := range rounds {
 		for _, l := range levels {
-			fmt.Fprintf(os.Stderr, "round %d: kernels %s\n", round+1, l.setting)
-			t, err := runTurn(l.setting, checkpoints, only)
+			fmt.Fprintf(os.Stderr, "round %d: kernel %s\n", round+1, l.name)
+			t, err := runTurn(l.name, checkpoints, only)
 			if err != nil {
 				return err
 			}
 			l.turns = append(l.turns, *t)
-		}
-		if round == 0 { // settings that turn off what this machine lacks
-			levels = slices.CompactFunc(levels, func(a, b *level) bool { return a.turns[0].Kernel == b.turns[0].Kernel })
 		}
 		if round == 0 && python != "" {
 			peers = peersOf(levels[0].turns[0].Lines)
@@ -84,22 +80,21 @@ func run(rounds int, python, script, checkpoints, only string) error {
 }
 
 // runTurn runs a process of one level.
-func runTurn(setting, checkpoints, only string) (*turn, error) {
+func runTurn(name, checkpoints, only string) (*turn, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	c := exec.Command(program, "-turn", "-checkpoints", checkpoints, "-only", only)
-	c.Env = append(os.Environ(), "GODEBUG="+setting)
+	c := exec.Command(program, "-turn", name, "-checkpoints", checkpoints, "-only", only)
 	var errors bytes.Buffer
 	c.Stderr = &errors
 	out, err := c.Output()
 	if err != nil {
-		return nil, fmt.Errorf("turn with GODEBUG=%s: %w: %s", setting, err, errors.String())
+		return nil, fmt.Errorf("turn of kernel %s: %w: %s", name, err, errors.String())
 	}
 	t := new(turn)
 	if err := json.Unmarshal(out, t); err != nil {
-		return nil, fmt.Errorf("turn with GODEBUG=%s printed %q: %w", setting, out, err)
+		return nil, fmt.Errorf("turn of kernel %s printed %q: %w", name, out, err)
 	}
 	if len(t.Lines) == 0 {
 		return nil, fmt.Errorf("no line's name holds %q", only)
@@ -109,7 +104,7 @@ func runTurn(setting, checkpoints, only string) (*turn, error) {
 
 func report(levels []*level, peers []*peer) {
 	for _, l := range levels {
-		fmt.Printf("- kernel %s, %d rounds: peak of this core %.0f GFLOP/s", l.turns[0].Kernel, len(l.turns), l.median(func(t *turn) float64 { return t.Peak })/1e9)
+		fmt.Printf("- kernel %s, %d rounds: peak of this core %.0f GFLOP/s", l.name, len(l.turns), l.median(func(t *turn) float64 { return t.Peak })/1e9)
 		for i, s := range l.turns[0].Layers {
 			fmt.Printf("; Layer %s: %.0f%% of it", s.Name, 100*l.median(func(t *turn) float64 { return t.Layers[i].Value }))
 		}
@@ -117,7 +112,7 @@ func report(levels []*level, peers []*peer) {
 	}
 	fmt.Print("\n| rows/s and core |")
 	for _, l := range levels {
-		fmt.Printf(" %s |", l.turns[0].Kernel)
+		fmt.Printf(" %s |", l.name)
 	}
 	fmt.Println(" PyTorch |", "\n|---|"+strings.Repeat("---|", len(levels)+1))
 	for i, line := range levels[0].turns[0].Lines {

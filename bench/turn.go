@@ -23,9 +23,8 @@ import (
 	"shaver/internal/tally"
 )
 
-// turn is what one process measures, of the kernels' level that it has.
+// turn is what one process measures, of one level of the kernels.
 type turn struct {
-	Kernel   string  `json:"kernel"`
 	Peak     float64 `json:"peak"` // floating point operations a second
 	Layers   []share `json:"layers"`
 	Lines    []line  `json:"lines"`
@@ -57,12 +56,15 @@ type bench struct {
 
 var once = shapley.Options{Estimator: shapley.Permutation, Passes: 1, Seed: 1}
 
-func printTurn(checkpoints, only string) error {
+func printTurn(level, checkpoints, only string) error {
+	if !kernel.Use(level) {
+		return fmt.Errorf("this machine has no kernel %s", level)
+	}
 	lines, err := shapes(checkpoints)
 	if err != nil {
 		return err
 	}
-	t := turn{Kernel: kernel.Name(), Peak: peak()}
+	t := turn{Peak: peak()}
 	for _, b := range lines {
 		if b.wide {
 			if t.TwoCores, err = b.twoCores(); err != nil {

@@ -4,9 +4,9 @@ import "math"
 
 // digits is a matrix as fixed-point numbers, for levels that multiply bytes: a
 // weight is scale[output] * (high*2^16 + middle*2^8 + low), each digit from -128 to
-// 127. Together they are off by at most 2^-24 of the output's largest weight.
+// 127. Together they are off by at most 2^-23.9 of the output's largest weight.
 type digits struct {
-	values []int8    // [Pad(Out)/16, blocks, 3 (high, middle, low), 16, 64]; see rows and columns
+	values []int8    // [Pad(Out)/16, blocks, 3 (high, middle, low), 16, 64]; see newDigits
 	scale  []float32 // [Pad(Out)], with the 2^16 that sums of products lack
 	inputs []uint16  // a bit per input, 16 to an element: those that some output reads
 	each   []uint16  // the same, 0xffff or 0 per input
