@@ -297,6 +297,8 @@ func (r *run) do(ctx context.Context, action job.Action) (end job.Action, err er
 		}
 	case job.Look:
 		return r.look(ctx)
+	case job.Judge:
+		return r.judge(ctx, a.Round)
 	case job.Ignore:
 		r.log.Debug("ignored", zap.Int("shard", a.Shard), zap.String("why", a.Why))
 	case job.Fail:
@@ -348,6 +350,7 @@ func (r *run) add(ctx context.Context, result *job.Result) error {
 	if partial.Rows != result.Rows {
 		return fault.Inputf("partial %s has %d rows, its result says %d", result.Partial.Name, partial.Rows, result.Rows)
 	}
+	r.turn(result.Shard)
 	if err := r.sums.Merge(partial); err != nil {
 		return fault.Inputf("partial %s: %w", result.Partial.Name, err)
 	}

@@ -30,6 +30,14 @@ type Spec struct {
 // SpecVersion changes when the same spec would give other bytes.
 const SpecVersion = 2
 
+// TaskPasses returns how many passes over its rows a task has.
+func (s *Spec) TaskPasses() int {
+	if s.Until != nil {
+		return 1
+	}
+	return s.Passes
+}
+
 // ID returns the job's identity: 20 hexadecimal digits of the SHA-256 of the
 // spec's JSON. The same job submitted twice has the same ID.
 func (s *Spec) ID() string {
