@@ -38,6 +38,7 @@ type Config struct {
 
 	Splits       []string // to score; those that the dataset has
 	Sample       float64  // portion of their rows, (0, 1]
+	MaxRows      int64    // in place of Sample: so many rows, or all if there are fewer; 0 = by Sample
 	Baseline     string
 	Options      shapley.Options
 	Until        *job.Until // when to end before all rows and passes are done; nil = never

@@ -361,6 +361,7 @@ func (r *run) add(ctx context.Context, result *job.Result) error {
 // points to it.
 func (r *run) save(ctx context.Context) (end job.Action, err error) {
 	begun, old := time.Now(), r.claim.Lead.Checkpoint
+	r.seconds = r.elapsed()
 	number := r.claim.Lead.Number
 	var blob job.Blob
 	for {
@@ -381,6 +382,7 @@ func (r *run) save(ctx context.Context) (end job.Action, err error) {
 	}
 	now := time.Now()
 	r.pace.saved, r.pace.took = now, now.Sub(begun)
+	r.seconds += r.pace.took.Seconds()
 	r.meter.saved = now
 	r.log.Debug("checkpoint", zap.Int("shards", r.shards.Len()), zap.Int64("bytes", blob.Bytes), zap.Duration("took", r.pace.took))
 	return r.step(ctx, job.Saved{})

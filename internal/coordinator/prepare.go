@@ -54,6 +54,9 @@ func newRun(b *bus.Bus, c *Config) (*run, error) {
 	for _, split := range r.Splits {
 		rows += c.Dataset.Rows(split)
 	}
+	if c.MaxRows > 0 {
+		c.Sample = min(1, float64(c.MaxRows)/float64(rows))
+	}
 	r.spec = job.Spec{
 		Version: job.SpecVersion, Model: r.checkpoint.Digest(), Dataset: c.Dataset.Digest(), Splits: r.Splits, Sample: c.Sample, Baseline: c.Baseline,
 		Estimator: c.Options.Estimator, Passes: c.Options.Passes, Draws: c.Options.Draws, Endpoints: c.Options.Endpoints, Seed: c.Options.Seed, Kernel: kernel.Name(), Until: c.Until,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"math"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -160,18 +161,28 @@ func (r *run) late(round int) bool {
 	if r.Until.Seconds == 0 {
 		return false
 	}
-	perRow := r.elapsed().Seconds() / float64(max(1, r.sums.Rows()))
-	return r.elapsed().Seconds()+float64(perRow*float64(r.plan.Rounds[round+1].Rows)) > r.Until.Seconds
+	elapsed := r.elapsed()
+	perRow := elapsed / float64(max(1, r.sums.Rows()))
+	return elapsed+float64(perRow*float64(r.plan.Rounds[round+1].Rows)) > r.Until.Seconds
 }
 
+// elapsed returns for how many seconds the job was led, by whomever.
+func (r *run) elapsed() float64 { return r.seconds + time.Since(r.pace.saved).Seconds() }
+
 // values writes what is told of a feature. The sums of a job with Until count a row
-// again in each pass, as if it were another row: as one it is drawn once, which the
-// standard error to the population's value has to bear.
+// again in each pass, as if it were another row. For the rows' own value that gives
+// an upper bound of the standard error. But where the rows are a sample they are
+// drawn once, whatever the passes, and the bound is that of one pass.
 func (r *run) values(feature int, into tally.Values) {
 	r.sums.Values(feature, r.estimate(), into)
-	if r.stopped != nil {
-		for c := range into.PopulationSE {
-			into.PopulationSE[c] *= float32(math.Sqrt(float64(r.stopped.Passes)))
+	if r.stopped == nil || r.stopped.Passes == 1 {
+		return
+	}
+	root := float32(math.Sqrt(float64(r.stopped.Passes)))
+	for c := range into.PopulationSE {
+		into.PopulationSE[c] *= root
+		if r.sample.Keep < r.sample.Rows {
+			into.SE[c] *= root
 		}
 	}
 }

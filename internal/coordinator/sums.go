@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"time"
 
 	"shaver/internal/fault"
 	"shaver/internal/job"
@@ -22,15 +21,11 @@ type merged struct {
 	workers map[string]int // shards by the worker that computed them
 	cpu     float64        // core-seconds of workers of other processes
 	half    *half          // with job.Overlap, from the second round on; else nil
-	led     time.Duration  // by coordinators before this one
-	begun   time.Time      // of this one
+	seconds float64        // for which the job was led, up to the checkpoint
 }
 
-// elapsed returns for how long the job was led.
-func (m *merged) elapsed() time.Duration { return m.led + time.Since(m.begun) }
-
 func newMerged(features, dim int, within bool, shards int) *merged {
-	return &merged{sums: tally.NewAccumulator(features, dim, within), shards: job.NewShards(shards), workers: map[string]int{}, begun: time.Now()}
+	return &merged{sums: tally.NewAccumulator(features, dim, within), shards: job.NewShards(shards), workers: map[string]int{}}
 }
 
 // within reports whether the job's partials have variances within rows.
@@ -70,7 +65,7 @@ func (m *merged) write(w io.Writer, id string, plan *job.Plan) error {
 	header, err := json.Marshal(sumsHeader{
 		Job: id, Features: len(s.Count), Dim: s.Dim, Lists: s.Lists, ShardCount: plan.Shards(), Shards: m.shards, Rows: s.Rows, LossFull: s.LossFull,
 		LossEmpty: s.LossEmpty, ResidualSquare: s.ResidualSquare, Carries: len(s.Carries), Workers: m.workers, CPU: m.cpu,
-		Seconds: m.elapsed().Seconds(), HalfRows: m.half.size(),
+		Seconds: m.seconds, HalfRows: m.half.size(),
 	})
 	if err != nil {
 		return err
@@ -161,7 +156,7 @@ func readMerged(r io.Reader, id string, features, dim int, within bool, plan *jo
 	m := newMerged(features, dim, within, plan.Shards())
 	copy(m.shards, h.Shards)
 	maps.Copy(m.workers, h.Workers)
-	m.cpu = h.CPU
+	m.cpu, m.seconds = h.CPU, h.Seconds
 	s := m.sums.State()
 	for _, into := range [][]int64{s.Count, s.Cells} {
 		if err := readInts(r, into); err != nil {
@@ -172,7 +167,6 @@ func readMerged(r io.Reader, id string, features, dim int, within bool, plan *jo
 	if err := readCarries(r, h.Carries, s.Carries); err != nil {
 		return nil, err
 	}
-	m.led = time.Duration(h.Seconds * float64(time.Second))
 	if h.HalfRows > 0 {
 		var err error
 		if m.half, err = readHalf(r, h.HalfRows, features*dim); err != nil {

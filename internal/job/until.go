@@ -33,11 +33,11 @@ type Until struct {
 // MaxUntilPasses bounds the passes of a job with Until, whose plan has a round each.
 const MaxUntilPasses = 256
 
-// The bounds if none is asked for.
+// What Until has if nothing else is asked for.
 const (
-	paperBound   = 0.01
-	overlapBound = 0.95
-	atSparsity   = 0.9
+	PaperBound   = 0.01
+	OverlapBound = 0.95
+	AtSparsity   = 0.9
 )
 
 // SetDefaults sets what Rule needs and is not set.
@@ -45,14 +45,14 @@ func (u *Until) SetDefaults() {
 	switch u.Rule {
 	case Paper:
 		if u.Bound == 0 {
-			u.Bound = paperBound
+			u.Bound = PaperBound
 		}
 	case Overlap:
 		if u.Bound == 0 {
-			u.Bound = overlapBound
+			u.Bound = OverlapBound
 		}
 		if u.Sparsity == 0 {
-			u.Sparsity = atSparsity
+			u.Sparsity = AtSparsity
 		}
 	}
 }
