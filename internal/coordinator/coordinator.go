@@ -25,6 +25,7 @@ import (
 	"shaver/internal/scores"
 	"shaver/internal/shapley"
 	"shaver/internal/shard"
+	"shaver/internal/tally"
 )
 
 // Config is a job and what it runs on.
@@ -174,9 +175,9 @@ func (r *run) end(ctx context.Context, end job.Action) (*Outcome, error) {
 		if err != nil {
 			return nil, err
 		}
-		estimate := r.Options.Tally(r.Sample < 1)
-		err = scores.WriteFrom(r.Out, &outcome.Scores, func(feature int, phi, se []float64) {
-			r.sums.Values(feature, estimate, phi, se)
+		estimate := r.Options.Tally(r.sample.Rows)
+		err = scores.WriteFrom(r.Out, &outcome.Scores, func(feature int, into tally.Values) {
+			r.sums.Values(feature, estimate, into)
 		})
 		if err != nil {
 			return nil, err
@@ -377,13 +378,13 @@ func (r *run) outcome(aside []job.Quarantine) (*Outcome, error) {
 	if r.sums.Rows() == 0 {
 		return nil, quarantineError(r.id, aside, &r.plan)
 	}
-	estimate := r.Options.Tally(r.Sample < 1)
+	estimate := r.Options.Tally(r.sample.Rows)
 	result, err := r.sums.Check(estimate)
 	if err != nil {
 		return nil, fmt.Errorf("job %s: %w", r.id, err)
 	}
 	return &Outcome{
-		Scores: scores.File{Fields: r.Dataset.Fields(), FieldDims: r.arch.FieldDims, Spec: r.spec, Baseline: r.baseline, Spread: estimate.Spread,
+		Scores: scores.File{Fields: r.Dataset.Fields(), FieldDims: r.arch.FieldDims, Spec: r.spec, Baseline: r.baseline, DatasetRows: r.sample.Rows,
 			QuarantinedRows: missing(aside, &r.plan), Result: *result},
 		Plan:        r.plan,
 		Workers:     r.workers,

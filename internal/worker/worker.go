@@ -240,7 +240,7 @@ func (c *Config) compute(ctx context.Context, d *bus.Delivery, steps *atomic.Int
 		cpu = c.CPU()
 	}
 	options := shapley.Options{Estimator: t.Spec.Estimator, Passes: t.Spec.Passes, Draws: t.Spec.Draws, Endpoints: t.Spec.Endpoints, Seed: t.Spec.Seed}
-	partial, err := shapley.Estimate(ctx, game, options, options.Spread(t.Spec.Sample < 1), rows, c.Threads, func(n int) {
+	partial, err := shapley.Estimate(ctx, game, options, rows, c.Threads, func(n int) {
 		steps.Add(int64(n))
 		if c.OnRows != nil {
 			c.OnRows(n)
