@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,6 +14,7 @@ import (
 	"shaver/internal/dataset"
 	"shaver/internal/evaluate"
 	"shaver/internal/fault"
+	"shaver/internal/model"
 	"shaver/internal/prune"
 	"shaver/internal/scores"
 )
@@ -57,7 +59,8 @@ func sweepCommand() *cobra.Command {
 
 With --select the methods are measured on the validation split, and only the one
 that has the highest AUC there is measured on --split, at each sparsity. (LogLoss
-can be repaired by calibrating the logits again; AUC cannot.)
+can be repaired by calibrating the logits again; AUC cannot.) Use scores of the
+training split alone: those of validation rows know their labels.
 
 ` + cli.ExitHelp,
 		Args: cli.Args(cobra.NoArgs),
@@ -68,7 +71,7 @@ can be repaired by calibrating the logits again; AUC cannot.)
 			if err := o.output.Check(); err != nil {
 				return err
 			}
-			if !c.Flags().Changed("aggregate") && o.choose {
+			if !c.Flags().Changed("aggregate") && o.choose && o.rank == prune.Abs {
 				o.aggregates = scores.Aggregates()
 			}
 			points, err := o.sweep(c.Context())
@@ -94,9 +97,6 @@ can be repaired by calibrating the logits again; AUC cannot.)
 // sweep measures every method at every sparsity, or with choose the one that is
 // best on the validation split.
 func (o *sweepOptions) sweep(ctx context.Context) ([]point, error) {
-	if o.choose && o.split == dataset.Val {
-		return nil, fault.Usagef("--select chooses on the split %s: --split %s would measure what it was chosen for", dataset.Val, o.split)
-	}
 	p, err := openPruner(o.model, o.scores)
 	if err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func (o *sweepOptions) sweep(ctx context.Context) ([]point, error) {
 	work := b.rows * int64(len(candidates))
 	var validation *bench
 	if o.choose {
-		if validation, err = openBench(o.dataset, dataset.Val, m); err != nil {
+		if validation, err = o.validation(p, m); err != nil {
 			return nil, err
 		}
 		work = b.rows + validation.rows*int64(len(candidates))
@@ -151,6 +151,21 @@ func (o *sweepOptions) sweep(ctx context.Context) ([]point, error) {
 		}
 	}
 	return points, nil
+}
+
+// validation opens the split to choose on.
+func (o *sweepOptions) validation(p *pruner, m *model.Model) (*bench, error) {
+	if o.split == dataset.Val {
+		return nil, fault.Usagef("--select chooses on the split %s: --split %s would measure what it was chosen for", dataset.Val, o.split)
+	}
+	if slices.Contains(p.scores.Spec.Splits, dataset.Val) {
+		log, err := cli.Logger("text", false)
+		if err != nil {
+			return nil, err
+		}
+		log.Warn("the scores know the labels of the validation rows, which flatters the aggregate sum: to select, score with --splits train")
+	}
+	return openBench(o.dataset, dataset.Val, m)
 }
 
 // candidates returns the methods to compare.
