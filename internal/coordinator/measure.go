@@ -62,8 +62,15 @@ func (e *Estimate) PartialBytes(rows int64) int64 {
 	return e.partialHead + int64(e.Distinct(rows)*float64(12+e.sumsBytes()))
 }
 
-// SumsBytes returns the memory of the coordinator's sums.
-func (e *Estimate) SumsBytes() int64 { return int64(e.Features) * int64(8+e.sumsBytes()) }
+// SumsBytes returns the memory of the coordinator's sums, with the two halves that a
+// rule may compare.
+func (e *Estimate) SumsBytes() int64 {
+	feature := 8 + e.sumsBytes()
+	if u := e.Spec.Until; u != nil && u.Rule == job.Overlap {
+		feature += 16 * e.Dim
+	}
+	return int64(e.Features) * int64(feature)
+}
 
 // sumsBytes returns the bytes of a feature's sums.
 func (e *Estimate) sumsBytes() int { return 8 * e.lists * e.Dim }
