@@ -5,6 +5,8 @@ package main
 import (
 	"image/color"
 	"io"
+	"math"
+	"strconv"
 	"strings"
 
 	"gonum.org/v1/plot"
@@ -36,12 +38,12 @@ func draw(results []*result, file string) error {
 			if i == 0 {
 				p.Title.Text = r.name
 			} else {
-				p.X.Label.Text = "seconds of a core, a thousand rows"
+				p.X.Label.Text = "core-seconds a thousand rows"
 			}
 			if j == 0 {
 				p.Y.Label.Text = figure.name
-				if i == 0 {
-					p.Legend.Top = true
+				if i == 0 { // room for the legend, right of the curves
+					p.Legend.Top, p.X.Max = true, 60*p.X.Max
 				}
 			} else {
 				p.Legend = plot.NewLegend()
@@ -50,7 +52,7 @@ func draw(results []*result, file string) error {
 		}
 	}
 	grid[1][0].Legend = plot.NewLegend()
-	width := vg.Length(len(results)) * 7 * vg.Centimeter
+	width := vg.Length(len(results)) * 8 * vg.Centimeter
 	canvas := vgsvg.New(width, 14*vg.Centimeter)
 	tiles := plotdraw.Tiles{Rows: 2, Cols: len(results), PadX: vg.Millimeter * 4, PadY: vg.Millimeter * 4, PadTop: vg.Millimeter * 2, PadBottom: vg.Millimeter * 2, PadLeft: vg.Millimeter * 2, PadRight: vg.Millimeter * 4}
 	for i, row := range plot.Align(grid, tiles, plotdraw.New(canvas)) {
@@ -64,11 +66,23 @@ func draw(results []*result, file string) error {
 	})
 }
 
+// ticks are 1, 2 and 5 times the powers of ten.
+func ticks(from, to float64) (all []plot.Tick) {
+	for unit := math.Pow(10, math.Floor(math.Log10(from))); unit <= to; unit *= 10 {
+		for _, m := range []float64{1, 2, 5} {
+			if v := m * unit; v >= from && v <= to {
+				all = append(all, plot.Tick{Value: v, Label: strconv.FormatFloat(v, 'g', 3, 64)})
+			}
+		}
+	}
+	return all
+}
+
 // panel draws the curves of a result.
 func panel(r *result, of func(*point) float64) (*plot.Plot, error) {
 	p := plot.New()
 	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
-	p.X.Tick.Marker, p.Y.Tick.Marker = plot.LogTicks{Prec: -1}, plot.LogTicks{Prec: -1}
+	p.X.Tick.Marker, p.Y.Tick.Marker = plot.TickerFunc(ticks), plot.TickerFunc(ticks)
 	p.Add(plotter.NewGrid())
 	for c, points := range r.points {
 		var line plotter.XYs
