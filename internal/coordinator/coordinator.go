@@ -115,6 +115,18 @@ func once(ctx context.Context, b *bus.Bus, c Config) (*Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
+	outcome, err := r.all(ctx)
+	if errors.Is(err, bus.ErrFenced) || errors.Is(err, bus.ErrEnded) { // we may have been late with what we stored
+		if err := b.Leave(ctx, r.id, r.spec.Model); err != nil {
+			r.log.Warn("something of the job may stay though it is over", zap.Error(err))
+		}
+	}
+	return outcome, err
+}
+
+// all goes through the whole job.
+func (r *run) all(ctx context.Context) (*Outcome, error) {
+	b := r.bus
 	if err := b.Setup(ctx, r.Queue, r.spec.Kernel); err != nil {
 		return nil, err
 	}
@@ -134,8 +146,8 @@ func once(ctx context.Context, b *bus.Bus, c Config) (*Outcome, error) {
 		return nil, err
 	}
 	r.tell(ctx, bus.Running, "")
-	if c.OnStart != nil {
-		c.OnStart(r.spec, r.plan, r.sums.Rows())
+	if r.OnStart != nil {
+		r.OnStart(r.spec, r.plan, r.sums.Rows())
 	}
 	end, err := r.lead(ctx)
 	if err != nil {
