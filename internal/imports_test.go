@@ -27,11 +27,13 @@ atomicfile:
 
 # the pure core: no file, no network, no clock
 kernel:                 pure golang.org/x/sys
+quantize:               pure
 model:                  pure kernel
 tally:                  pure
 shapley:                pure model random tally golang.org/x/sync
-prune:                  pure model
+prune:                  pure model quantize random
 evaluate:               pure model golang.org/x/sync
+sweep:                  pure evaluate job model prune scores
 job:                    pure
 
 # files; arrowio is the only importer of Arrow
