@@ -33,7 +33,6 @@ tally:                  pure
 shapley:                pure model random tally golang.org/x/sync
 prune:                  pure model quantize random
 evaluate:               pure model golang.org/x/sync
-sweep:                  pure evaluate job model prune scores
 job:                    pure
 
 # files; arrowio is the only importer of Arrow
@@ -43,6 +42,10 @@ dataset:                arrowio atomicfile fault model random github.com/klauspo
 scores:                 arrowio atomicfile fault job model tally
 shard:                  arrowio job model random
 planted:                checkpoint model random
+
+# what pruning costs; picture is the only importer of gonum/plot
+sweep:                  evaluate fault model prune scores shapley
+picture:                atomicfile fault sweep gonum.org/v1/plot
 
 # the job; bus is the only importer of NATS
 bus:                    fault job github.com/nats-io go.uber.org/zap golang.org/x/sync

@@ -31,7 +31,8 @@ type Predictions struct {
 }
 
 // Predict computes m's logits of the rows of source, on the given number of
-// goroutines. The result does not depend on their number. An error names the row.
+// goroutines. The result does not depend on their number. It keeps 9 bytes a row. An
+// error names the row.
 func Predict(ctx context.Context, m *model.Model, source Source, threads int) (*Predictions, error) {
 	scorers := make([]*model.Scorer, max(1, threads))
 	for i := range scorers {
@@ -85,15 +86,6 @@ func (p *Predictions) LogLoss(c Calibration) float64 {
 		loss += model.Loss(c.Apply(logit), p.Labels[i])
 	}
 	return loss / float64(len(p.Logits))
-}
-
-// Model measures m on the rows of source; see Predict. It keeps 9 bytes a row.
-func Model(ctx context.Context, m *model.Model, source Source, threads int) (Metrics, error) {
-	p, err := Predict(ctx, m, source, threads)
-	if err != nil {
-		return Metrics{}, err
-	}
-	return p.Metrics(), nil
 }
 
 // AUC returns the probability that a random positive row has a higher logit than
