@@ -29,7 +29,7 @@ atomicfile:
 kernel:                 pure golang.org/x/sys
 quantize:               pure
 model:                  pure kernel
-tally:                  pure
+tally:                  pure gonum.org/v1/gonum
 shapley:                pure model random tally golang.org/x/sync
 prune:                  pure model quantize random
 evaluate:               pure model golang.org/x/sync
@@ -39,7 +39,7 @@ job:                    pure
 checkpoint:             atomicfile fault model
 arrowio:                fault model tally github.com/apache/arrow/go/v17 github.com/google/flatbuffers github.com/klauspost/compress
 dataset:                arrowio atomicfile fault model random github.com/klauspost/compress golang.org/x/sync
-scores:                 arrowio atomicfile fault job model tally
+scores:                 arrowio atomicfile fault job model shapley tally
 shard:                  arrowio job model random
 planted:                checkpoint model random
 

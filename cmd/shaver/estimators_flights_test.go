@@ -81,6 +81,12 @@ func distance(found, want *tally.Result) float64 {
 
 func estimate(t *testing.T, game shapley.Game, o shapley.Options, rows *model.Rows) *tally.Result {
 	t.Helper()
+	return estimateOf(t, game, o, rows, rows.Len())
+}
+
+// estimateOf is estimate for rows that are a sample of so many.
+func estimateOf(t *testing.T, game shapley.Game, o shapley.Options, rows *model.Rows, of int) *tally.Result {
+	t.Helper()
 	p, err := shapley.Estimate(t.Context(), game, o, rows, 2, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +95,7 @@ func estimate(t *testing.T, game shapley.Game, o shapley.Options, rows *model.Ro
 	if err := a.Merge(p); err != nil {
 		t.Fatal(err)
 	}
-	r, err := a.Result(o.Tally(int64(rows.Len())))
+	r, err := a.Result(o.Tally(int64(of)))
 	if err != nil {
 		t.Fatal(err)
 	}

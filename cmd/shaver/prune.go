@@ -159,7 +159,7 @@ func (o *pruneOptions) mask(c *cobra.Command, p *pruner) ([]bool, error) {
 	a, s := &p.checkpoint.Architecture, p.scores[0]
 	drop, err := budget.Drop(a, s.Spec.Baseline, p.checkpoint.CompactSize)
 	if err != nil {
-		return nil, fault.Usagef("--%s: %w", budget.Unit, err)
+		return nil, fault.Usagef("--%w", err)
 	}
 	order, err := sweep.Order(s, o.aggregate, o.rank, p.table)
 	if err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -56,7 +57,8 @@ baselines, the other methods are measured with each.
 
 With --select the methods are measured on the validation split, and only the one
 that has the highest AUC there is measured on --split, at each budget. (LogLoss
-can be repaired by calibrating the logits again; AUC cannot.)
+can be repaired by calibrating the logits again; AUC cannot.) Use scores of the
+training split alone: those of validation rows know their labels.
 
 With -o json the result is one document of the form sweep.v1.json.
 
@@ -66,7 +68,7 @@ With -o json the result is one document of the form sweep.v1.json.
 			if err := cli.Required(c, "model", "scores", "dataset"); err != nil {
 				return err
 			}
-			if !c.Flags().Changed("aggregate") && o.choose {
+			if !c.Flags().Changed("aggregate") && o.choose && o.rank == prune.Abs {
 				o.aggregates = scores.Aggregates()
 			}
 			return o.run(c)
@@ -125,9 +127,6 @@ func (o *sweepOptions) run(c *cobra.Command) error {
 
 // sweep measures every method at every budget.
 func (o *sweepOptions) sweep(ctx context.Context) (*sweep.Document, error) {
-	if (o.choose || o.calibrate) && o.split == dataset.Val {
-		return nil, fault.Usagef("--select and --calibrate use the split %s: --split %s would measure what was fitted to it", dataset.Val, o.split)
-	}
 	budgets, err := o.budgets()
 	if err != nil {
 		return nil, err
@@ -156,11 +155,9 @@ func (o *sweepOptions) sweep(ctx context.Context) (*sweep.Document, error) {
 		return nil, err
 	}
 	config := sweep.Config{Model: m, Methods: methods, Budgets: budgets, Calibrate: o.calibrate, Select: o.choose}
-	validation := &bench{}
-	if o.calibrate || o.choose {
-		if validation, err = openBench(o.dataset, dataset.Val, m); err != nil {
-			return nil, err
-		}
+	validation, err := o.validation(p, m)
+	if err != nil {
+		return nil, err
 	}
 	measured, validated := config.Work()
 	progress := cli.NewProgress("sweep", "rows", int64(measured)*b.rows+int64(validated)*validation.rows)
@@ -172,6 +169,24 @@ func (o *sweepOptions) sweep(ctx context.Context) (*sweep.Document, error) {
 	}
 	config.Predict, config.Validate = on(b), on(validation)
 	return document, config.Run(ctx, document)
+}
+
+// validation opens the split to choose and calibrate on, if that is asked for.
+func (o *sweepOptions) validation(p *pruner, m *model.Model) (*bench, error) {
+	if !o.choose && !o.calibrate {
+		return &bench{}, nil
+	}
+	if o.split == dataset.Val {
+		return nil, fault.Usagef("--select chooses on the split %s, and --calibrate fits to it: --split %s would measure what it was chosen for", dataset.Val, o.split)
+	}
+	if o.choose && slices.ContainsFunc(p.scores, func(s *scores.File) bool { return slices.Contains(s.Spec.Splits, dataset.Val) }) {
+		log, err := cli.Logger("text", false)
+		if err != nil {
+			return nil, err
+		}
+		log.Warn("the scores know the labels of the validation rows, which flatters the aggregate sum: to select, score with --splits train")
+	}
+	return openBench(o.dataset, dataset.Val, m)
 }
 
 func (o *sweepOptions) budgets() ([]prune.Budget, error) {

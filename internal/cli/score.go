@@ -189,5 +189,5 @@ func StandardError(error float64) string {
 	if error == 0 {
 		return ""
 	}
-	return fmt.Sprintf("\tstandard error %.2g; beyond two of it is bias", error)
+	return fmt.Sprintf("\tstandard error %.2g", error)
 }

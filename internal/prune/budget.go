@@ -24,24 +24,28 @@ type Budget struct {
 	Amount float64 // sparsity, or a whole number
 }
 
-// Drop returns how many entries of a table have to be dropped. baseline is the
-// name; size returns the bytes of the file that keeps so many entries, and does not
+// Drop returns how many entries of a table have to be dropped, or an error that
+// begins with the unit. baseline is the name; size returns the bytes of the file that keeps so many entries, and does not
 // fall as they rise.
 func (b Budget) Drop(a *model.Architecture, baseline string, size func(kept int) int64) (int, error) {
 	entries := a.Parameters()
 	switch b.Unit {
 	case Sparsity:
-		return Dropped(entries, b.Amount)
+		drop, err := Dropped(entries, b.Amount)
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", b.Unit, err)
+		}
+		return drop, nil
 	case Kept:
 		least := Parameters(a, entries, baseline)
 		if b.Amount < float64(least) {
-			return 0, fmt.Errorf("%g parameters: the codebook alone has %d", b.Amount, least)
+			return 0, fmt.Errorf("%s %.0f: the codebook alone has %d", b.Unit, b.Amount, least)
 		}
 		return max(0, entries-int(min(b.Amount, float64(entries+least))-float64(least))), nil
 	case Bytes:
 		drop := sort.Search(entries+1, func(drop int) bool { return float64(size(entries-drop)) <= b.Amount })
 		if drop > entries {
-			return 0, fmt.Errorf("%.0f bytes: the model without any embedding entry takes %d", b.Amount, size(0))
+			return 0, fmt.Errorf("%s %.0f: the model without any embedding entry takes %d", b.Unit, b.Amount, size(0))
 		}
 		return drop, nil
 	}

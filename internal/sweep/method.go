@@ -162,7 +162,7 @@ func (o *ordered) Cut(b prune.Budget) (Point, []float32, error) {
 func (o *ordered) mask(b prune.Budget) ([]bool, error) {
 	drop, err := b.Drop(o.table.Architecture, o.like.Baseline, o.table.Size)
 	if err != nil {
-		return nil, fault.Usagef("%w", err)
+		return nil, fault.Usagef("budget --%w", err)
 	}
 	if drop > o.most {
 		return nil, fault.Usagef("%s %v drops %d entries: with what is to be kept, %d of %d may be dropped", b.Unit, b.Amount, drop, o.most, len(o.order))

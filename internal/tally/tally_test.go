@@ -347,3 +347,18 @@ func BenchmarkMerge(b *testing.B) {
 		}
 	}
 }
+
+// Rows of 39 fields and 16 columns, whose features are all there already.
+func BenchmarkAddRow(b *testing.B) {
+	const fields, dim = 39, 16
+	features, sum := make([]int32, fields), make([]int64, fields*dim)
+	for i := range sum {
+		features[i/dim], sum[i] = int32(i/dim), int64(i-300)<<20
+	}
+	builder := NewBuilder(fields, dim, 1, false)
+	for b.Loop() {
+		if err := builder.AddRow(1<<34, 1<<35, features, sum, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
