@@ -254,3 +254,22 @@ func TestRound(t *testing.T) {
 		}
 	}
 }
+
+// Paper, RQ5: bins of equal numbers of features by frequency, and what is kept of each.
+func TestBins(t *testing.T) {
+	a := &model.Architecture{FieldDims: []int{5, 2}, Dim: 2}
+	counts := []int64{9, 1, 5, 1, 0, 7, 8}
+	mask := make([]bool, 14)
+	mask[0], mask[2], mask[3], mask[8], mask[13] = true, true, true, true, true // of features 0, 1, 1, 4, 6
+	got := Bins(a, counts, mask, 3)
+	// The rarest first: features 4 | 1, 3 | 2, 0, and 5 | 6.
+	want := [][]Bin{
+		{{1, 0, 0, 1, 1}, {2, 1, 1, 2, 1}, {2, 5, 9, 3, 1.5}},
+		{{1, 7, 7, 2, 2}, {1, 8, 8, 1, 1}},
+	}
+	for j := range want {
+		if !slices.Equal(got[j], want[j]) {
+			t.Errorf("field %d: %+v, expected %+v", j, got[j], want[j])
+		}
+	}
+}
