@@ -142,10 +142,10 @@ func level(p *plot.Plot, y float64) plot.Thumbnailer {
 	return f
 }
 
-// inks differ for most people who see few colours too (Okabe and Ito).
+// inks differ for most people who see few colours too (Okabe and Ito, and brown).
 var inks = []color.RGBA{
 	{0, 114, 178, 255}, {213, 94, 0, 255}, {0, 158, 115, 255}, {204, 121, 167, 255},
-	{86, 180, 233, 255}, {230, 159, 0, 255}, {120, 120, 120, 255}, {0, 0, 0, 255},
+	{86, 180, 233, 255}, {230, 159, 0, 255}, {120, 120, 120, 255}, {0, 0, 0, 255}, {140, 86, 75, 255},
 }
 
 var glyphs = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}, draw.CrossGlyph{}, draw.PlusGlyph{}, draw.RingGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}}
