@@ -32,7 +32,7 @@ func table(t *testing.T, estimator string) (*model.Model, *Table, *scores.File) 
 	counts := make([]int64, m.Features())
 	return m, &Table{
 		Architecture: &m.Architecture, Names: []string{"a", "b", "c"}, Entries: m.Weights.Embedding, Form: prune.Float32,
-		Counts: func() ([]int64, error) { return counts, nil }, Size: func(kept int) int64 { return int64(kept) },
+		Counts: func() ([]int64, error) { return counts, nil }, Size: func(mask []bool) int64 { return int64(len(mask)) },
 	}, f
 }
 
