@@ -105,6 +105,10 @@ func panelsOf(d *sweep.Document) *panels {
 		})
 		p.legend.Legend.Add(s.Label, drawn...)
 	}
+	for _, panel := range []*plot.Plot{p.auc, p.loss} { // no mark on the edge
+		room := (panel.Y.Max - panel.Y.Min) / 30
+		panel.Y.Min, panel.Y.Max = panel.Y.Min-room, panel.Y.Max+room
+	}
 	return p
 }
 
