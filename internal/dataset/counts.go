@@ -44,12 +44,12 @@ const recordName = "counts.json"
 
 // record says which files are counted, in which runs.
 type record struct {
-	Import  string        `json:"import"` // digest of what decides the counts, but for the files
-	Files   []countedFile `json:"files"`
-	Rows    uint64        `json:"rows"`  // positions, bad rows included
-	Train   int64         `json:"train"` // rows of train
-	Runs    []string      `json:"runs"`  // names in the folder
-	Made    int           `json:"made"`  // groups
+	Import string        `json:"import"` // digest of what decides the counts, but for the files
+	Files  []countedFile `json:"files"`
+	Rows   uint64        `json:"rows"`  // positions, bad rows included
+	Train  int64         `json:"train"` // rows of train
+	Runs   []string      `json:"runs"`  // names in the folder
+	Made   int           `json:"made"`  // groups
 }
 
 type countedFile struct {
