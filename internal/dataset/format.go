@@ -124,11 +124,26 @@ func (f Format) layout(names []string) (*layout, error) {
 type rowParser struct {
 	*layout
 	values [][]byte
-	text   []byte // of the values that are not cells
+	text   []byte       // of the values that are not cells
+	small  [1000][]byte // values of the integers below 1000, which most are
 }
 
 func newRowParser(l *layout) *rowParser {
-	return &rowParser{layout: l, values: make([][]byte, len(l.pick))}
+	p := &rowParser{layout: l, values: make([][]byte, len(l.pick))}
+	for x := range p.small {
+		if l.rule != nil {
+			p.small[x] = strconv.AppendInt(nil, l.value(int64(x)), 10)
+		}
+	}
+	return p
+}
+
+// value is the number that stands for one of Criteo's integers.
+func (l *layout) value(x int64) int64 {
+	if x > 2 {
+		return l.rule(x)
+	}
+	return x - 2
 }
 
 // parse returns a row's label and its fields' values, valid until the next call,
@@ -191,16 +206,25 @@ func (p *rowParser) number(cell []byte) ([]byte, error) {
 	if len(cell) == 0 {
 		return null, nil
 	}
+	if len(cell) <= 3 {
+		x := 0
+		for _, c := range cell {
+			digit := int(c) - '0'
+			if digit < 0 || digit > 9 {
+				x = -1
+				break
+			}
+			x = 10*x + digit
+		}
+		if x >= 0 {
+			return p.small[x], nil
+		}
+	}
 	x, err := strconv.ParseInt(string(cell), 10, 64)
 	if err != nil || cell[0] == '+' || x < math.MinInt64+2 {
 		return nil, fmt.Errorf("%q is not an integer", clip(string(cell)))
 	}
-	if x > 2 {
-		x = p.rule(x)
-	} else {
-		x -= 2
-	}
 	start := len(p.text)
-	p.text = strconv.AppendInt(p.text, x, 10)
+	p.text = strconv.AppendInt(p.text, p.value(x), 10)
 	return p.text[start:len(p.text):len(p.text)], nil
 }

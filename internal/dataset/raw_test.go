@@ -18,7 +18,7 @@ import (
 )
 
 // bruteForce encodes raw records, header first, by the rule in so many words.
-func bruteForce(records [][]string, label string, minCount int, seed uint64) (sizes []int, values [][]string, rows map[string][][]int32, labels map[string][]uint8) {
+func bruteForce(records [][]string, label string, minCount int, seed uint64, all bool) (sizes []int, values [][]string, rows map[string][][]int32, labels map[string][]uint8) {
 	at := slices.Index(records[0], label)
 	split := func(i int) string {
 		stream := random.At(seed, random.Split, uint64(i), 0)
@@ -39,7 +39,7 @@ func bruteForce(records [][]string, label string, minCount int, seed uint64) (si
 		}
 		counts := map[string]int{}
 		for i, record := range records[1:] {
-			if split(i) == Train {
+			if all || split(i) == Train {
 				counts[record[column]]++
 			}
 		}
@@ -62,9 +62,9 @@ func bruteForce(records [][]string, label string, minCount int, seed uint64) (si
 	return sizes, values, rows, labels
 }
 
-func checkBruteForce(t *testing.T, d *Dataset, records [][]string, label string, minCount int, seed uint64) {
+func checkBruteForce(t *testing.T, d *Dataset, records [][]string, label string, minCount int, seed uint64, all bool) {
 	t.Helper()
-	sizes, values, rows, labels := bruteForce(records, label, minCount, seed)
+	sizes, values, rows, labels := bruteForce(records, label, minCount, seed, all)
 	if !slices.Equal(d.FieldDims(), sizes) {
 		t.Fatalf("sizes %v, want %v", d.FieldDims(), sizes)
 	}
@@ -110,7 +110,7 @@ func TestImportRawFlights(t *testing.T) {
 	if d.Digest() != summary.Digest {
 		t.Error("the summary is not of this dataset")
 	}
-	checkBruteForce(t, d, records, "label", 2, 11)
+	checkBruteForce(t, d, records, "label", 2, 11, false)
 	// Their split is another one, but nearly all values occur often.
 	_, sizes := vocabularyOfFlights(t)
 	for j, size := range d.FieldDims() {
@@ -155,7 +155,7 @@ func TestImportRawOddValues(t *testing.T) {
 				t.Fatal(err)
 			}
 			d := open(t, config.Out)
-			checkBruteForce(t, d, records, "click", int(max(minCount, 1)), 2)
+			checkBruteForce(t, d, records, "click", int(max(minCount, 1)), 2, false)
 			// The same rows cut into files give the same rows.
 			lines := strings.SplitAfter(text, "\n")
 			if comma {
@@ -166,7 +166,7 @@ func TestImportRawOddValues(t *testing.T) {
 			if _, err := ImportRaw(t.Context(), config); err != nil {
 				t.Fatal(err)
 			}
-			checkBruteForce(t, open(t, config.Out), records, "click", int(max(minCount, 1)), 2)
+			checkBruteForce(t, open(t, config.Out), records, "click", int(max(minCount, 1)), 2, false)
 		}
 	}
 }
