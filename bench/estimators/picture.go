@@ -55,7 +55,10 @@ func draw(results []*result, file string) error {
 	width := vg.Length(len(results)) * 8 * vg.Centimeter
 	canvas := vgsvg.New(width, 14*vg.Centimeter)
 	tiles := plotdraw.Tiles{Rows: 2, Cols: len(results), PadX: vg.Millimeter * 4, PadY: vg.Millimeter * 4, PadTop: vg.Millimeter * 2, PadBottom: vg.Millimeter * 2, PadLeft: vg.Millimeter * 2, PadRight: vg.Millimeter * 4}
-	for i, row := range plot.Align(grid, tiles, plotdraw.New(canvas)) {
+	paper := plotdraw.New(canvas)
+	paper.SetColor(color.White)
+	paper.Fill(paper.Rectangle.Path())
+	for i, row := range plot.Align(grid, tiles, paper) {
 		for j, c := range row {
 			grid[i][j].Draw(c)
 		}
