@@ -40,6 +40,9 @@ func curves() []curve {
 // repeats is how often each point is measured, with seeds of its own.
 const repeats = 3
 
+// leastSeconds is how long each point is timed at least.
+const leastSeconds = 0.2
+
 // referencePasses are antithetic: 64 walks a row.
 const referencePasses = 32
 
@@ -85,14 +88,18 @@ func measure(name string, game shapley.Game, rows *model.Rows, seconds float64) 
 		var points []point
 		for _, o := range c.options {
 			p := point{options: o}
-			for seed := range uint64(repeats) {
-				o.Seed = 2 + seed
+			runs, total := 0, 0.0
+			for ; runs < repeats || total < leastSeconds; runs++ {
+				o.Seed = uint64(2 + runs)
 				found, cpu, err := estimate(game, o, &some)
 				if err != nil {
 					return nil, err
 				}
-				p.add(found.phi, reference, cpu)
+				if total += cpu; runs < repeats {
+					p.add(found.phi, reference)
+				}
 			}
+			p.cpu = total / float64(runs)
 			points = append(points, p)
 		}
 		r.points = append(r.points, points)
@@ -101,10 +108,9 @@ func measure(name string, game shapley.Game, rows *model.Rows, seconds float64) 
 }
 
 // add adds a repeat to the means.
-func (p *point) add(phi []float64, reference *values, cpu float64) {
+func (p *point) add(phi []float64, reference *values) {
 	off := compare.RelativeRMS(phi, reference.phi)
 	noise := norm(reference.se) / norm(reference.phi)
-	p.cpu += cpu / repeats
 	p.spearman += compare.Spearman(phi, reference.phi) / repeats
 	p.rms += math.Sqrt(max(0, off*off-noise*noise)) / repeats
 	p.overlap += compare.Overlap(phi, reference.phi, overlapAt) / repeats
