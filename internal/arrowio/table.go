@@ -52,6 +52,7 @@ func OpenTable(path string) (*Table, error) {
 	var head [4]byte
 	n, err := f.ReadAt(head[:], 0)
 	switch {
+	case err != nil && err != io.EOF:
 	case n == 0:
 		err = fault.Inputf("the file is empty")
 	case string(head[:n]) == "PAR1":
