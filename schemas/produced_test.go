@@ -17,6 +17,7 @@ import (
 	"shaver/internal/cli"
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
+	"shaver/internal/evaluate"
 	"shaver/internal/job"
 	"shaver/internal/kernel"
 	"shaver/internal/model"
@@ -24,6 +25,7 @@ import (
 	"shaver/internal/prune"
 	"shaver/internal/scores"
 	"shaver/internal/shapley"
+	"shaver/internal/sweep"
 	"shaver/internal/worker"
 )
 
@@ -99,6 +101,13 @@ func TestDatasets(t *testing.T) {
 // TestJob runs a job on a server and looks at everything that it writes.
 // Messages are seen decoded: bus takes only bytes that encoding them again gives.
 func TestJob(t *testing.T) {
+	t.Run("in one round", func(t *testing.T) { testJob(t, nil) })
+	t.Run("in rounds", func(t *testing.T) {
+		testJob(t, &job.Until{Rule: job.Overlap, Bound: .999, Sparsity: .5, Seconds: 1000})
+	})
+}
+
+func testJob(t *testing.T, until *job.Until) {
 	p := small(t)
 	d, err := dataset.Open(imported(t, p, 300))
 	if err != nil {
@@ -120,7 +129,7 @@ func TestJob(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "scores.arrow")
 	config := cli.Job{Connection: cli.Connection{NATS: server.URL()}, Config: coordinator.Config{
 		Open: func() (*checkpoint.Checkpoint, error) { return p.Checkpoint, nil }, Dataset: d, Splits: []string{dataset.Train, dataset.Val}, Sample: 1, Baseline: prune.Codebook,
-		Options: shapley.Options{Estimator: shapley.Permutation, Passes: 2, Seed: 1}, RowsPerShard: 64,
+		Options: shapley.Options{Estimator: shapley.Permutation, Passes: 2, Seed: 1}, Until: until, RowsPerShard: 64,
 		Out: out, Queue: bus.DefaultQueue, Log: zap.NewNop(),
 	}}
 	group, ctx := errgroup.WithContext(t.Context())
@@ -160,6 +169,9 @@ func TestJob(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	if report, err := scores.ReadHead(out); err != nil || (report.Stopped != nil) != (until != nil) {
+		t.Errorf("stopped: %+v, %v", report.Stopped, err)
+	}
 	report, err := os.ReadFile(filepath.Join(filepath.Dir(out), "scores.job.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -170,7 +182,43 @@ func TestJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	accept(t, "spec.v1.json", marshal(t, s.Spec))
+	swept(t, p, d, s)
 	quarantine(t, tap, kept.Task)
+}
+
+// swept sweeps by the scores and all methods that need none.
+func swept(t *testing.T, p *planted.Planted, d *dataset.Dataset, s *scores.File) {
+	t.Helper()
+	m := p.Model
+	table := &sweep.Table{Architecture: &m.Architecture, Names: s.Fields, Entries: m.Weights.Embedding, Form: prune.Float16,
+		Counts: func() ([]int64, error) { return d.Frequencies(dataset.Train, dataset.Val) }}
+	method, err := table.ByScores(s, 0, scores.RMS, prune.Abs)
+	methods := []sweep.Method{method}
+	for _, name := range sweep.Rivals() {
+		if err == nil {
+			method, err = table.Rival(name, s.Spec.Baseline, s.Baseline, 1)
+			methods = append(methods, method)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	predict := func(split string) func(context.Context, *model.Model) (*evaluate.Predictions, error) {
+		return func(ctx context.Context, m *model.Model) (*evaluate.Predictions, error) {
+			return evaluate.Predict(ctx, m, func(ctx context.Context, each func(*model.Rows) error) error {
+				return d.Scan(ctx, []string{split}, 100, each)
+			}, 1)
+		}
+	}
+	found := &sweep.Document{Version: sweep.Version, Model: s.Spec.Model, Dataset: s.Spec.Dataset, Kind: string(m.Kind), Split: dataset.Test, Rows: d.Rows(dataset.Test),
+		Features: m.Features(), Entries: m.Parameters(), Sources: []sweep.Source{sweep.SourceOf(s)}}
+	for _, choose := range []bool{false, true} {
+		config := sweep.Config{Model: m, Methods: methods, Budgets: []prune.Budget{{Unit: prune.Sparsity, Amount: .5}}, Calibrate: true, Select: choose, Predict: predict(dataset.Test), Validate: predict(dataset.Val)}
+		if err := config.Run(t.Context(), found); err != nil {
+			t.Fatal(err)
+		}
+	}
+	accept(t, "sweep.v1.json", marshal(t, found))
 }
 
 // quarantine publishes a task and sets it aside.
@@ -210,7 +258,7 @@ func TestRefuse(t *testing.T) {
 		return map[string]any{"name": name, "bytes": 1, "sha256": digest}
 	}
 	spec := func() map[string]any {
-		return map[string]any{"version": 1, "model": digest, "dataset": digest, "splits": []string{"train"}, "sample": 1,
+		return map[string]any{"version": 2, "model": digest, "dataset": digest, "splits": []string{"train"}, "sample": 1,
 			"baseline": "zero", "estimator": "permutation", "passes": 2, "seed": uint64(1<<64 - 1), "kernel": "portable-amd64"}
 	}
 	multilinear := func() map[string]any {
@@ -218,6 +266,17 @@ func TestRefuse(t *testing.T) {
 		s["estimator"], s["passes"], s["draws"], s["endpoints"] = "multilinear", 1, 4, "balanced"
 		return s
 	}
+	until := func(what map[string]any) map[string]any {
+		s := spec()
+		s["until"] = map[string]any{"rule": "overlap", "bound": .9, "sparsity": .5, "seconds": 60}
+		return map[string]any{"spec": s, "plan": map[string]any{"rows": 20, "rows_per_shard": 5, "rounds": []any{what}}}
+	}
+	ruled := func(change map[string]any) map[string]any {
+		s := spec()
+		s["until"] = change
+		return s
+	}
+	round := map[string]any{"rows": 10, "pass": 0}
 	task := func() map[string]any {
 		return map[string]any{"job": digest[:20], "shard": 0, "spec": spec(), "rows": 1,
 			"data": blob("shard/" + digest[:20] + "/0"), "model": blob("model/" + digest), "baseline": blob("baseline/" + digest[:20])}
@@ -228,7 +287,7 @@ func TestRefuse(t *testing.T) {
 		key    string
 		change any
 	}{
-		{"spec.v1.json", spec(), "version", 2},
+		{"spec.v1.json", spec(), "version", 1},
 		{"spec.v1.json", spec(), "model", digest[:63]},
 		{"spec.v1.json", spec(), "splits", []string{"val", "train"}},
 		{"spec.v1.json", spec(), "splits", []string{}},
@@ -242,6 +301,16 @@ func TestRefuse(t *testing.T) {
 		{"spec.v1.json", multilinear(), "draws", 3},
 		{"spec.v1.json", multilinear(), "draws", 2}, // too few for balanced
 		{"spec.v1.json", multilinear(), "endpoints", ""},
+		{"spec.v1.json", spec(), "until", map[string]any{}},
+		{"spec.v1.json", spec(), "until", map[string]any{"rule": "paper"}},
+		{"spec.v1.json", spec(), "until", map[string]any{"bound": .1}},
+		{"spec.v1.json", spec(), "until", map[string]any{"rule": "ranks", "bound": .1}},
+		{"spec.v1.json", spec(), "until", map[string]any{"rule": "overlap", "bound": .9}},
+		{"spec.v1.json", spec(), "until", map[string]any{"rule": "paper", "bound": .1, "sparsity": .5}},
+		{"spec.v1.json", ruled(map[string]any{"rule": "paper", "bound": .1}), "until", map[string]any{"rule": "paper", "bound": 1}},
+		{"submission.v1.json", until(round), "plan", map[string]any{"rows": 20, "rows_per_shard": 5, "rounds": []any{}}},
+		{"submission.v1.json", until(round), "plan", map[string]any{"rows": 20, "rows_per_shard": 5, "rounds": []any{map[string]any{"rows": 5, "pass": 256}}}},
+		{"task.v1.json", task(), "pass", 0},
 		{"task.v1.json", task(), "shard", 1.5},
 		{"task.v1.json", task(), "rows", 0},
 		{"task.v1.json", task(), "data", blob("model/" + digest)},

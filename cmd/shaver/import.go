@@ -107,7 +107,7 @@ func (o *rawOptions) config(c *cobra.Command, run *importRun, format dataset.For
 	case o.counted != dataset.CountTrain && o.counted != dataset.CountAll:
 		return config, fault.Usagef("--counted %s: %s or %s", o.counted, dataset.CountTrain, dataset.CountAll)
 	case o.memory < 16<<20:
-		return config, fault.Usagef("--memory %v: at least 16MiB", o.memory)
+		return config, fault.Usagef("--memory %v: at least 16MiB", &o.memory)
 	}
 	for _, name := range []string{"min-count", "counted"} {
 		if o.vocabulary != "" && c.Flags().Changed(name) {

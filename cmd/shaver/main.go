@@ -30,10 +30,11 @@ prunes the table by it to any budget, and measures what that cost.
 		group("dataset", "Make and look at datasets", group("import", "Make a dataset", importCommands()...), datasetInspectCommand()),
 		cli.PlanCommand(),
 		cli.ScoreCommand("score", false),
-		group("scores", "Look at scores", scoresInspectCommand(), scoresExportCommand()),
+		group("scores", "Look at scores", scoresInspectCommand(), scoresExportCommand(), scoresFrequencyCommand()),
 		pruneCommand(),
 		evaluateCommand(),
 		sweepCommand(),
+		studyCommand(),
 		group("job", "Look after jobs of a cluster", cli.JobCommands()...),
 	)
 	return root
