@@ -71,7 +71,7 @@ func (o *importRun) run(c *cobra.Command, do func(show dataset.Progress) (*datas
 	}
 	for j, n := range summary.Unseen {
 		if n > 0 {
-			fmt.Fprintf(c.ErrOrStderr(), "field %s: %d rows have a value that is not in the vocabulary\n", summary.Fields[j].Name, n)
+			fmt.Fprintf(c.ErrOrStderr(), "field %s: rows whose value is not in the vocabulary: %d\n", summary.Fields[j].Name, n)
 		}
 	}
 	facts, err := dataset.Inspect(o.out, 0)
