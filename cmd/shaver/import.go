@@ -106,8 +106,8 @@ func (o *rawOptions) config(c *cobra.Command, run *importRun, format dataset.For
 		return config, fault.Usagef("--min-count %d: at least 1", o.minCount)
 	case o.counted != dataset.CountTrain && o.counted != dataset.CountAll:
 		return config, fault.Usagef("--counted %s: %s or %s", o.counted, dataset.CountTrain, dataset.CountAll)
-	case o.memory < 16<<20:
-		return config, fault.Usagef("--memory %v: at least 16MiB", &o.memory)
+	case o.memory < 128<<20:
+		return config, fault.Usagef("--memory %v: at least 128MiB", &o.memory)
 	}
 	for _, name := range []string{"min-count", "counted"} {
 		if o.vocabulary != "" && c.Flags().Changed(name) {

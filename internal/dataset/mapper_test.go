@@ -144,7 +144,7 @@ func TestImportTables(t *testing.T) {
 	checkBruteForce(t, open(t, config.Out), records, "label", 1, 4, false)
 
 	const n = 150_000 // three row groups
-	scores := &tally.Scores{Dim: 1, Count: make([]int64, n), Phi: make([]float64, n), SE: make([]float64, n)}
+	scores := &tally.Scores{Dim: 1, Count: make([]int64, n), Values: tally.NewValues(n)}
 	records = [][]string{{"label", "count", "field"}}
 	sizes := []int{7, n - 7}
 	for i := range n {
@@ -165,7 +165,7 @@ func TestImportTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	if err := arrowio.WriteScoresParquet(file, []string{"x", "y"}, sizes, scores, nil); err != nil {
+	if err := arrowio.WriteScoresParquet(file, []string{"x", "y"}, sizes, scores, func(int64) (float64, float64) { return 2, 2 }, nil); err != nil {
 		t.Fatal(err)
 	}
 	format = Tables()
@@ -183,7 +183,7 @@ func TestImportTables(t *testing.T) {
 		want   string
 	}{
 		{Tables(), []string{path}, "scores.parquet: no column \"label\" for the label"},
-		{Format{Label: "id", tables: true}, []string{path}, "column \"phi_0\" is of DOUBLE, expected strings or integers"},
+		{Format{Label: "id", tables: true}, []string{path}, "column \"t\" is of DOUBLE, expected strings or integers"},
 		{Format{Label: "id", tables: true, Columns: []Column{{Name: "nope"}}}, []string{path}, "no column \"nope\""},
 		{Format{Label: "id", tables: true, Columns: []Column{{Name: "count"}}}, []string{path}, "row 2: label is \"2\", expected 0 or 1"},
 		{Tables(), []string{write(t, "")}, "the file is empty"},
