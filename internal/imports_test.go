@@ -41,6 +41,7 @@ dataset:                arrowio atomicfile fault model random github.com/klauspo
 scores:                 arrowio atomicfile fault job model tally
 shard:                  arrowio job model random
 planted:                checkpoint model random
+synth:                  fault random github.com/klauspost/compress golang.org/x/sync
 
 # the job; bus is the only importer of NATS
 bus:                    fault job github.com/nats-io go.uber.org/zap golang.org/x/sync
@@ -52,7 +53,7 @@ metrics:                fault github.com/prometheus/client_golang
 
 # what people and clusters run
 cli:                    atomicfile bus checkpoint coordinator dataset fault job kernel metrics prune shapley worker github.com/spf13/cobra github.com/schollz/progressbar/v3 go.uber.org/zap golang.org/x/sync golang.org/x/sys golang.org/x/term
-cmd/shaver:             arrowio atomicfile bus checkpoint cli coordinator dataset evaluate fault job model planted prune scores shapley tally github.com/spf13/cobra
+cmd/shaver:             arrowio atomicfile bus checkpoint cli coordinator dataset evaluate fault job model planted prune scores shapley synth tally github.com/spf13/cobra
 cmd/coordinator:        cli
 cmd/worker:             cli
 
