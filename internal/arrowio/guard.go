@@ -25,6 +25,7 @@ type messages struct {
 	allocator  *limited
 	file       bool // Arrow's file format; else the stream format
 	schema     bool // the schema was read
+	described  bool // meta is the next message's
 	done       bool
 	failure    error  // of r, other than running out
 	head       []byte // first bytes of a stream, already read
@@ -149,32 +150,72 @@ func (m *messages) readGrowing(buffer []byte, n int64) ([]byte, error) {
 // Message returns the next message, io.EOF after the end-of-stream marker and
 // all that has to follow it. It is valid until the next call.
 func (m *messages) Message() (*ipc.Message, error) {
+	if err := m.describe(); err != nil {
+		return nil, err
+	}
+	m.described = false
+	return m.checked()
+}
+
+// describe reads the next message's description, unless it is read already.
+func (m *messages) describe() error {
 	if m.done {
-		return nil, io.EOF
+		return io.EOF
+	}
+	if m.described {
+		return nil
 	}
 	var word [4]byte
 	if err := m.read(word[:]); err != nil {
-		return nil, err
+		return err
 	}
 	if binary.LittleEndian.Uint32(word[:]) != math.MaxUint32 {
-		return nil, errors.New("expected the start of an Arrow message")
+		return errors.New("expected the start of an Arrow message")
 	}
 	if err := m.read(word[:]); err != nil {
-		return nil, err
+		return err
 	}
 	length := binary.LittleEndian.Uint32(word[:])
 	if length == 0 {
 		m.done = true
-		return nil, m.end()
+		return m.end()
 	}
 	if length > maxMeta {
-		return nil, fmt.Errorf("a message's description takes %d bytes, expected at most %d", length, maxMeta)
+		return fmt.Errorf("a message's description takes %d bytes, expected at most %d", length, maxMeta)
 	}
 	var err error
-	if m.meta, err = m.readGrowing(m.meta, int64(length)); err != nil {
-		return nil, err
+	m.meta, err = m.readGrowing(m.meta, int64(length))
+	m.described = err == nil
+	return err
+}
+
+// skip passes over the next message if it is a batch of at most most rows, and
+// says whether it did, and how many. It checks nothing else.
+func (m *messages) skip(most int64) (rows int64, ok bool, err error) {
+	if err := m.describe(); err != nil {
+		return 0, false, err
 	}
-	return m.checked()
+	root := table(m.meta, flatbuffers.GetUOffsetT(m.meta))
+	batch, ok := root.tableAt(2)
+	if !ok || ipc.MessageType(root.byteAt(1)) != ipc.MessageRecordBatch {
+		return 0, false, nil
+	}
+	rows, length := batch.int64At(0), root.int64At(3)
+	if rows < 0 || rows > most || length < 0 {
+		return 0, false, nil
+	}
+	m.described = false
+	if s, ok := m.r.(io.Seeker); ok {
+		if _, err := s.Seek(length, io.SeekCurrent); err != nil {
+			m.failure = err
+			return 0, false, err
+		}
+		return rows, true, nil // where there is no more, the next read says so
+	}
+	if _, err := io.CopyN(io.Discard, m.r, length); err != nil {
+		return 0, false, m.failed(err)
+	}
+	return rows, true, nil
 }
 
 // checked reads the body and checks description and body.
