@@ -45,7 +45,7 @@ synth:                  fault random github.com/klauspost/compress golang.org/x/
 
 # the job; bus is the only importer of NATS
 bus:                    fault job github.com/nats-io go.uber.org/zap golang.org/x/sync
-worker:                 arrowio atomicfile bus checkpoint fault job kernel model shapley shard go.uber.org/zap
+worker:                 arrowio atomicfile bus checkpoint dataset fault job kernel model shapley shard go.uber.org/zap
 coordinator:            arrowio bus checkpoint dataset fault job kernel model prune scores shapley shard tally go.uber.org/zap golang.org/x/sync
 
 # what a process tells of itself; the only importer of Prometheus

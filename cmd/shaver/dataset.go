@@ -167,7 +167,8 @@ func datasetInspectCommand() *cobra.Command {
 }
 
 func datasetTable(w io.Writer, facts *dataset.Inspection) {
-	fmt.Fprintf(w, "rows\t%d\t%d features, %d fields\n", facts.Rows, facts.Features, len(facts.Fields))
+	fmt.Fprintf(w, "fields\t%d\t%d features\n", len(facts.Fields), facts.Features)
+	fmt.Fprintf(w, "rows\t%d\t%.2f%% positive\n", facts.Rows, 100*facts.LabelRate)
 	for _, s := range facts.Splits {
 		fmt.Fprintf(w, "%s\t%d\t%.2f%% positive\n", s.Name, s.Rows, 100*s.LabelRate)
 	}

@@ -39,6 +39,7 @@ type Config struct {
 	Baseline     string
 	Options      shapley.Options
 	RowsPerShard int64  // 0 = about a minute's work of a worker like this machine; see job.Sizing
+	InPlace      bool   // shards do not travel: workers have the dataset in their stores
 	Out          string // the scores file
 
 	// AllowQuarantined finishes a job without the shards that cannot be computed.

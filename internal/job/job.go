@@ -47,16 +47,25 @@ type Blob struct {
 	SHA256 string `json:"sha256"` // hexadecimal
 }
 
+// Place says which of a dataset's rows are a shard, for workers that have the
+// dataset: those of the sample from the row Seen of the job's splits on.
+type Place struct {
+	Seen   int64  `json:"seen"`   // rows of the splits that come before
+	Kept   int64  `json:"kept"`   // how many of these are in the sample
+	SHA256 string `json:"sha256"` // of the shard's rows, hexadecimal; see shard.Digest
+}
+
 // Task is the unit of work, of retry and of identity: all passes over the rows
 // of one shard.
 type Task struct {
 	Job      string `json:"job"`
 	Shard    int    `json:"shard"`
 	Spec     Spec   `json:"spec"`
-	Rows     int64  `json:"rows"`     // of the shard
-	Data     Blob   `json:"data"`     // the shard
-	Model    Blob   `json:"model"`    // the whole checkpoint, as safetensors
-	Baseline Blob   `json:"baseline"` // m*d little-endian float32
+	Rows     int64  `json:"rows"`           // of the shard
+	Data     Blob   `json:"data,omitzero"`  // the shard; or:
+	Place    Place  `json:"place,omitzero"` // where it is, of a plan with InPlace
+	Model    Blob   `json:"model"`          // the whole checkpoint, as safetensors
+	Baseline Blob   `json:"baseline"`       // m*d little-endian float32
 }
 
 // Result is the manifest of a finished task.
@@ -87,6 +96,8 @@ type Quarantine struct {
 type Plan struct {
 	Rows         int64 `json:"rows"`           // rows to score
 	RowsPerShard int64 `json:"rows_per_shard"` // the last shard may have fewer
+	// InPlace says that shards do not travel: workers read the rows from the dataset.
+	InPlace bool `json:"in_place,omitempty"`
 }
 
 // Shards returns the number of shards.

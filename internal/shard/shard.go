@@ -6,6 +6,9 @@ package shard
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -35,12 +38,19 @@ func NewSample(rows int64, portion float64, seed uint64) Sample {
 	return Sample{rows, min(rows, max(1, int64(math.Round(portion*float64(rows))))), seed}
 }
 
+// Piece is a shard that was cut: its rows, and where they were, but for the digest.
+type Piece struct {
+	Index int
+	Place job.Place
+	Rows  *model.Rows
+}
+
 // Cut reads the rows of source once and cuts the sampled ones by plan. next
 // returns the shards that are wanted, ascending, and a negative number when no
-// more are; it may block. Each of them goes to emit, whose argument is its own.
-func Cut(ctx context.Context, source Source, fields []string, sizes []int, sample Sample, plan job.Plan,
-	next func(context.Context) (int, error), emit func(ctx context.Context, shard int, data []byte) error) error {
-	c := cutter{fields: fields, sizes: sizes, sample: sample, plan: plan, next: next, emit: emit}
+// more are; it may block. Each of them goes to emit, which must not keep it.
+func Cut(ctx context.Context, source Source, sample Sample, plan job.Plan,
+	next func(context.Context) (int, error), emit func(context.Context, *Piece) error) error {
+	c := cutter{picker: picker{Sample: sample}, plan: plan, wanted: next, emit: emit}
 	if err := c.advance(ctx); err != nil {
 		return ignore(err, errEnough)
 	}
@@ -61,21 +71,18 @@ func ignore(err, target error) error {
 }
 
 type cutter struct {
-	fields []string
-	sizes  []int
-	sample Sample
+	picker
 	plan   job.Plan
-	next   func(context.Context) (int, error)
-	emit   func(context.Context, int, []byte) error
+	wanted func(context.Context) (int, error)
+	emit   func(context.Context, *Piece) error
 
-	seen int64 // rows read
-	kept int64 // rows in the sample so far
-	want int   // shard in the making, or the next one that is wanted
-	rows model.Rows
+	want  int // shard in the making, or the next one that is wanted
+	place job.Place
+	rows  model.Rows
 }
 
 func (c *cutter) advance(ctx context.Context) error {
-	want, err := c.next(ctx)
+	want, err := c.wanted(ctx)
 	if err == nil && want < 0 {
 		err = errEnough
 	}
@@ -85,26 +92,23 @@ func (c *cutter) advance(ctx context.Context) error {
 
 // add takes the rows of a batch that are sampled and belong to a wanted shard.
 func (c *cutter) add(ctx context.Context, rows *model.Rows) error {
-	c.rows.Fields = rows.Fields
 	for i := range rows.Len() {
-		if !c.chosen() {
+		index, chosen := c.picker.next()
+		if !chosen {
 			continue
 		}
 		at := c.kept - 1
 		if int(at/c.plan.RowsPerShard) != c.want {
 			continue
 		}
-		c.rows.Number = append(c.rows.Number, rows.Number[i])
-		c.rows.Label = append(c.rows.Label, rows.Label[i])
-		c.rows.Features = append(c.rows.Features, rows.Row(i)...)
+		if c.rows.Len() == 0 {
+			c.place = job.Place{Seen: index, Kept: at}
+		}
+		take(&c.rows, rows, i)
 		if int64(c.rows.Len()) < c.plan.ShardRows(c.want) {
 			continue
 		}
-		data, err := Encode(c.fields, c.sizes, &c.rows)
-		if err != nil {
-			return err
-		}
-		if err := c.emit(ctx, c.want, data); err != nil {
+		if err := c.emit(ctx, &Piece{c.want, c.place, &c.rows}); err != nil {
 			return err
 		}
 		c.rows.Reset()
@@ -115,22 +119,86 @@ func (c *cutter) add(ctx context.Context, rows *model.Rows) error {
 	return nil
 }
 
-// chosen decides on the next row: with the probability that it is one of those
-// that are still to be kept among those still to come (Knuth, The Art of Computer
-// Programming, vol. 2, 3.4.2, algorithm S), which keeps exactly Keep.
-func (c *cutter) chosen() bool {
-	index := c.seen
-	c.seen++
-	left := c.sample.Rows - index
-	need := c.sample.Keep - c.kept
-	if need < left {
-		stream := random.At(c.sample.Seed, random.Sample, uint64(index), 0)
-		if int64(stream.Below(uint64(max(left, 1)))) >= need {
-			return false
+// take appends row i of from to rows.
+func take(rows, from *model.Rows, i int) {
+	rows.Fields = from.Fields
+	rows.Number = append(rows.Number, from.Number[i])
+	rows.Label = append(rows.Label, from.Label[i])
+	rows.Features = append(rows.Features, from.Row(i)...)
+}
+
+// Collect is Cut for one shard of so many rows where place says, of a source that
+// begins there: at the row place.Seen of the splits. Rows that are not those of
+// place's digest, or too few, are an error.
+func Collect(ctx context.Context, source Source, sample Sample, place job.Place, want int64) (*model.Rows, error) {
+	p := picker{sample, place.Seen, place.Kept}
+	all := &model.Rows{}
+	err := source(ctx, func(rows *model.Rows) error {
+		for i := range rows.Len() {
+			if _, chosen := p.next(); !chosen {
+				continue
+			}
+			if take(all, rows, i); int64(all.Len()) == want {
+				return errEnough
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		return nil, fmt.Errorf("only %d of %d rows are there", all.Len(), want)
+	}
+	if err := ignore(err, errEnough); err != nil {
+		return nil, err
+	}
+	if Digest(all) != place.SHA256 {
+		return nil, errors.New("the rows are not the shard's: they have another digest")
+	}
+	return all, nil
+}
+
+// Digest returns the SHA-256 of rows, in hexadecimal: of the number (64 bits), the
+// label (8) and the features' global ids (32 each) of one after the other, all
+// little-endian.
+func Digest(rows *model.Rows) string {
+	digest := sha256.New()
+	var buffer []byte
+	for i := range rows.Len() {
+		buffer = append(binary.LittleEndian.AppendUint64(buffer, uint64(rows.Number[i])), rows.Label[i])
+		for _, feature := range rows.Row(i) {
+			buffer = binary.LittleEndian.AppendUint32(buffer, uint32(feature))
+		}
+		if len(buffer) >= 1<<15 {
+			digest.Write(buffer)
+			buffer = buffer[:0]
 		}
 	}
-	c.kept++
-	return true
+	digest.Write(buffer)
+	return hex.EncodeToString(digest.Sum(nil))
+}
+
+// picker goes through the rows.
+type picker struct {
+	Sample
+	seen int64 // rows so far
+	kept int64 // of them in the sample
+}
+
+// next decides on the next row: with the probability that it is one of those
+// that are still to be kept among those still to come (Knuth, The Art of Computer
+// Programming, vol. 2, 3.4.2, algorithm S), which keeps exactly Keep.
+func (p *picker) next() (index int64, chosen bool) {
+	index = p.seen
+	p.seen++
+	left := p.Rows - index
+	need := p.Keep - p.kept
+	if need < left {
+		stream := random.At(p.Seed, random.Sample, uint64(index), 0)
+		if int64(stream.Below(uint64(max(left, 1)))) >= need {
+			return index, false
+		}
+	}
+	p.kept++
+	return index, true
 }
 
 // Encode returns rows as a shard.
