@@ -189,35 +189,6 @@ func (m *messages) describe() error {
 	return err
 }
 
-// skip passes over the next message if it is a batch of at most most rows, and
-// says whether it did, and how many. It checks nothing else.
-func (m *messages) skip(most int64) (rows int64, ok bool, err error) {
-	if err := m.describe(); err != nil {
-		return 0, false, err
-	}
-	root := table(m.meta, flatbuffers.GetUOffsetT(m.meta))
-	batch, ok := root.tableAt(2)
-	if !ok || ipc.MessageType(root.byteAt(1)) != ipc.MessageRecordBatch {
-		return 0, false, nil
-	}
-	rows, length := batch.int64At(0), root.int64At(3)
-	if rows < 0 || rows > most || length < 0 {
-		return 0, false, nil
-	}
-	m.described = false
-	if s, ok := m.r.(io.Seeker); ok {
-		if _, err := s.Seek(length, io.SeekCurrent); err != nil {
-			m.failure = err
-			return 0, false, err
-		}
-		return rows, true, nil // where there is no more, the next read says so
-	}
-	if _, err := io.CopyN(io.Discard, m.r, length); err != nil {
-		return 0, false, m.failed(err)
-	}
-	return rows, true, nil
-}
-
 // checked reads the body and checks description and body.
 func (m *messages) checked() (*ipc.Message, error) {
 	root := table(m.meta, flatbuffers.GetUOffsetT(m.meta))

@@ -235,27 +235,6 @@ func (r *RowReader) Next(rows *model.Rows) error {
 	}
 }
 
-// Skip passes over whole batches, of at most rows rows together, and returns how
-// many rows these have; what of the next batch is too much, or of no batch, is left
-// for Next. Bodies that are passed over are neither checked nor, if the underlying
-// reader is an io.Seeker, read.
-func (r *RowReader) Skip(rows int64) (skipped int64, err error) {
-	err = r.r.try(func() error {
-		for {
-			n, ok, err := r.r.messages.skip(rows - skipped)
-			if err == io.EOF || err == nil && !ok {
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-			skipped += n
-			r.rows += n
-		}
-	})
-	return skipped, err
-}
-
 func (r *RowReader) fill(rows *model.Rows, record arrow.Record) error {
 	n := int(record.NumRows())
 	if n > RowsBatch {

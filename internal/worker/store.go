@@ -45,7 +45,7 @@ func OpenStore(text string) (*Store, error) {
 }
 
 // Close frees the store.
-func (s *Store) Close() error { return s.root.Close() }
+func (s *Store) Close() { _ = s.root.Close() }
 
 // Dataset returns the dataset with the given digest.
 func (s *Store) Dataset(digest string) (*dataset.Dataset, error) {
