@@ -28,7 +28,7 @@ atomicfile:
 # the pure core: no file, no network, no clock
 kernel:                 pure golang.org/x/sys
 model:                  pure kernel
-tally:                  pure
+tally:                  pure gonum.org/v1/gonum
 shapley:                pure model random tally golang.org/x/sync
 prune:                  pure model
 evaluate:               pure model golang.org/x/sync
@@ -38,7 +38,7 @@ job:                    pure
 checkpoint:             atomicfile fault model
 arrowio:                fault model tally github.com/apache/arrow/go/v17 github.com/google/flatbuffers github.com/klauspost/compress
 dataset:                arrowio atomicfile fault model random github.com/klauspost/compress golang.org/x/sync
-scores:                 arrowio atomicfile fault job model tally
+scores:                 arrowio atomicfile fault job model shapley tally
 shard:                  arrowio job model random
 planted:                checkpoint model random
 synth:                  fault random github.com/klauspost/compress golang.org/x/sync

@@ -224,7 +224,7 @@ func TestRefuse(t *testing.T) {
 		return map[string]any{"name": name, "bytes": 1, "sha256": digest}
 	}
 	spec := func() map[string]any {
-		return map[string]any{"version": 1, "model": digest, "dataset": digest, "splits": []string{"train"}, "sample": 1,
+		return map[string]any{"version": 2, "model": digest, "dataset": digest, "splits": []string{"train"}, "sample": 1,
 			"baseline": "zero", "estimator": "permutation", "passes": 2, "seed": uint64(1<<64 - 1), "kernel": "portable-amd64"}
 	}
 	multilinear := func() map[string]any {
@@ -242,7 +242,7 @@ func TestRefuse(t *testing.T) {
 		key    string
 		change any
 	}{
-		{"spec.v1.json", spec(), "version", 2},
+		{"spec.v1.json", spec(), "version", 1},
 		{"spec.v1.json", spec(), "model", digest[:63]},
 		{"spec.v1.json", spec(), "splits", []string{"val", "train"}},
 		{"spec.v1.json", spec(), "splits", []string{}},

@@ -181,14 +181,14 @@ func (r *Report) table(w io.Writer, path string) {
 	}
 	fmt.Fprintf(w, "kernel\t%s\n", r.Kernel)
 	fmt.Fprintf(w, "mean loss\t%.6f\t%.6f with everything dropped\n", r.LossFull, r.LossEmpty)
-	fmt.Fprintf(w, "efficiency error\t%.3g%s\n", r.EfficiencyError, Expected(r.EfficiencyExpected))
+	fmt.Fprintf(w, "efficiency error\t%.3g%s\n", r.EfficiencyError, StandardError(r.EfficiencySE))
 }
 
-// Expected says in a table how large an efficiency error is to be expected, of
-// estimators that have one.
-func Expected(error float64) string {
+// StandardError says in a table how sure an efficiency error is, of estimators for
+// which that is told.
+func StandardError(error float64) string {
 	if error == 0 {
 		return ""
 	}
-	return fmt.Sprintf("\t%.3g expected", error)
+	return fmt.Sprintf("\tstandard error %.2g", error)
 }

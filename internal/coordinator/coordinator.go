@@ -25,6 +25,7 @@ import (
 	"shaver/internal/scores"
 	"shaver/internal/shapley"
 	"shaver/internal/shard"
+	"shaver/internal/tally"
 )
 
 // Config is a job and what it runs on.
@@ -115,6 +116,18 @@ func once(ctx context.Context, b *bus.Bus, c Config) (*Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
+	outcome, err := r.all(ctx)
+	if errors.Is(err, bus.ErrFenced) || errors.Is(err, bus.ErrEnded) { // we may have been late with what we stored
+		if err := b.Leave(ctx, r.id, r.spec.Model); err != nil {
+			r.log.Warn("something of the job may stay though it is over", zap.Error(err))
+		}
+	}
+	return outcome, err
+}
+
+// all goes through the whole job.
+func (r *run) all(ctx context.Context) (*Outcome, error) {
+	b := r.bus
 	if err := b.Setup(ctx, r.Queue, r.spec.Kernel); err != nil {
 		return nil, err
 	}
@@ -134,8 +147,8 @@ func once(ctx context.Context, b *bus.Bus, c Config) (*Outcome, error) {
 		return nil, err
 	}
 	r.tell(ctx, bus.Running, "")
-	if c.OnStart != nil {
-		c.OnStart(r.spec, r.plan, r.sums.Rows())
+	if r.OnStart != nil {
+		r.OnStart(r.spec, r.plan, r.sums.Rows())
 	}
 	end, err := r.lead(ctx)
 	if err != nil {
@@ -163,9 +176,9 @@ func (r *run) end(ctx context.Context, end job.Action) (*Outcome, error) {
 		if err != nil {
 			return nil, err
 		}
-		estimate := r.Options.Tally(r.Sample < 1)
-		err = scores.WriteFrom(r.Out, &outcome.Scores, func(feature int, phi, se []float64) {
-			r.sums.Values(feature, estimate, phi, se)
+		estimate := r.Options.Tally(r.sample.Rows)
+		err = scores.WriteFrom(r.Out, &outcome.Scores, func(feature int, into tally.Values) {
+			r.sums.Values(feature, estimate, into)
 		})
 		if err != nil {
 			return nil, err
@@ -366,13 +379,13 @@ func (r *run) outcome(aside []job.Quarantine) (*Outcome, error) {
 	if r.sums.Rows() == 0 {
 		return nil, quarantineError(r.id, aside, &r.plan)
 	}
-	estimate := r.Options.Tally(r.Sample < 1)
+	estimate := r.Options.Tally(r.sample.Rows)
 	result, err := r.sums.Check(estimate)
 	if err != nil {
 		return nil, fmt.Errorf("job %s: %w", r.id, err)
 	}
 	return &Outcome{
-		Scores: scores.File{Fields: r.Dataset.Fields(), FieldDims: r.arch.FieldDims, Spec: r.spec, Baseline: r.baseline, Spread: estimate.Spread,
+		Scores: scores.File{Fields: r.Dataset.Fields(), FieldDims: r.arch.FieldDims, Spec: r.spec, Baseline: r.baseline, DatasetRows: r.sample.Rows,
 			QuarantinedRows: missing(aside, &r.plan), Result: *result},
 		Plan:        r.plan,
 		Workers:     r.workers,

@@ -44,7 +44,7 @@ type pace struct {
 // or is none means that nothing is merged.
 func (r *run) resume(ctx context.Context) error {
 	features, dim := r.arch.Features(), r.arch.Dim
-	r.merged = newMerged(features, dim, r.plan.Shards())
+	r.merged = newMerged(features, dim, r.within(), r.plan.Shards())
 	stored := r.claim.Lead.Checkpoint
 	if stored != nil {
 		begun := time.Now()
@@ -54,7 +54,7 @@ func (r *run) resume(ctx context.Context) error {
 		switch {
 		case errors.Is(err, bus.ErrNotFound) || fault.IsInput(err):
 			r.log.Warn("the checkpoint is lost: the job begins again", zap.Error(err))
-			r.merged = newMerged(features, dim, r.plan.Shards())
+			r.merged = newMerged(features, dim, r.within(), r.plan.Shards())
 		case err != nil:
 			return fmt.Errorf("job %s: %w", r.id, err)
 		default:
@@ -350,7 +350,7 @@ func (r *run) add(ctx context.Context, result *job.Result) error {
 	if err != nil {
 		return err
 	}
-	partial, err := arrowio.DecodePartial(data, r.arch.Features(), r.arch.Dim)
+	partial, err := arrowio.DecodePartial(data, r.arch.Features(), r.arch.Dim, r.within())
 	if err != nil {
 		return fmt.Errorf("partial %s: %w", result.Partial.Name, err)
 	}
@@ -414,7 +414,7 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 func (r *run) load(ctx context.Context, blob job.Blob, features, dim int) (m *merged, err error) {
 	err = r.bus.GetInto(ctx, blob, maxSumsBytes, func(in io.Reader) (err error) {
 		m = nil
-		m, err = readMerged(in, r.id, features, dim, &r.plan)
+		m, err = readMerged(in, r.id, features, dim, r.within(), &r.plan)
 		return err
 	})
 	return m, err

@@ -36,6 +36,7 @@ type Estimate struct {
 	Features   int   // of the table
 	Dim        int
 
+	lists       int   // of a partial's sums
 	allRows     int64 // of the splits
 	rowBytes    float64
 	partialHead int64
@@ -54,11 +55,17 @@ func (e *Estimate) ShardBytes(rows int64) int64 { return int64(e.rowBytes * floa
 func (e *Estimate) Distinct(rows int64) float64 { return job.Distinct(e.occurrences, e.allRows, rows) }
 
 // PartialBytes returns the expected size of the partial of so many rows: an id,
-// a count, and two sums a column for each feature, uncompressed, and what a
+// a count, and some sums a column for each feature, uncompressed, and what a
 // partial that was encoded had beside them.
 func (e *Estimate) PartialBytes(rows int64) int64 {
-	return e.partialHead + int64(e.Distinct(rows)*float64(12+16*e.Dim))
+	return e.partialHead + int64(e.Distinct(rows)*float64(12+e.sumsBytes()))
 }
+
+// SumsBytes returns the memory of the coordinator's sums.
+func (e *Estimate) SumsBytes() int64 { return int64(e.Features) * int64(8+e.sumsBytes()) }
+
+// sumsBytes returns the bytes of a feature's sums.
+func (e *Estimate) sumsBytes() int { return 8 * e.lists * e.Dim }
 
 // maxSampleRows bounds what is read and computed to measure.
 const maxSampleRows = 1 << 16
@@ -119,7 +126,7 @@ func (r *run) measure(ctx context.Context, threads int, within time.Duration) (*
 		return nil, err
 	}
 	e := &Estimate{Spec: r.spec, Plan: r.plan, Players: r.model.Players(), Threads: threads, allRows: r.sample.Rows,
-		ModelBytes: r.checkpoint.Size(), Features: r.model.Features(), Dim: r.model.Dim}
+		ModelBytes: r.checkpoint.Size(), Features: r.model.Features(), Dim: r.model.Dim, lists: tally.Lists(r.within())}
 	if e.occurrences, err = r.occurrences(); err != nil {
 		return nil, err
 	}
@@ -157,7 +164,7 @@ func (e *Estimate) compute(ctx context.Context, r *run, rows *model.Rows, within
 	defer stop()
 	var done atomic.Int64
 	begun := time.Now()
-	partial, err := shapley.Estimate(timed, shapley.Game{Model: r.model, Baseline: r.baseline}, r.Options, r.Options.Spread(r.Sample < 1), rows, e.Threads, func(n int) {
+	partial, err := shapley.Estimate(timed, shapley.Game{Model: r.model, Baseline: r.baseline}, r.Options, rows, e.Threads, func(n int) {
 		done.Add(int64(n))
 		if time.Since(begun) > within {
 			stop()
@@ -177,7 +184,7 @@ func (e *Estimate) weigh(partial *tally.Partial) error {
 		return err
 	}
 	e.SampleFeatures = len(partial.Features)
-	e.partialHead = max(0, int64(encoded.Len())-int64(len(partial.Features)*(12+16*e.Dim)))
+	e.partialHead = max(0, int64(encoded.Len())-int64(len(partial.Features)*(12+e.sumsBytes())))
 	return nil
 }
 

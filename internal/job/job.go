@@ -27,7 +27,7 @@ type Spec struct {
 }
 
 // SpecVersion changes when the same spec would give other bytes.
-const SpecVersion = 1
+const SpecVersion = 2
 
 // ID returns the job's identity: 20 hexadecimal digits of the SHA-256 of the
 // spec's JSON. The same job submitted twice has the same ID.
