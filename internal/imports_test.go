@@ -29,6 +29,7 @@ atomicfile:
 kernel:                 pure golang.org/x/sys
 model:                  pure kernel
 tally:                  pure gonum.org/v1/gonum
+compare:                pure gonum.org/v1/gonum
 shapley:                pure model random tally golang.org/x/sync
 prune:                  pure model
 evaluate:               pure model golang.org/x/sync
@@ -46,13 +47,13 @@ synth:                  fault random github.com/klauspost/compress golang.org/x/
 # the job; bus is the only importer of NATS
 bus:                    fault job github.com/nats-io go.uber.org/zap golang.org/x/sync
 worker:                 arrowio atomicfile bus checkpoint dataset fault job kernel model shapley shard go.uber.org/zap
-coordinator:            arrowio bus checkpoint dataset fault job kernel model prune scores shapley shard tally go.uber.org/zap golang.org/x/sync
+coordinator:            arrowio bus checkpoint compare dataset fault job kernel model prune scores shapley shard tally go.uber.org/zap golang.org/x/sync
 
 # what a process tells of itself; the only importer of Prometheus
 metrics:                fault github.com/prometheus/client_golang
 
 # what people and clusters run
-cli:                    atomicfile bus checkpoint coordinator dataset fault job kernel metrics prune shapley worker github.com/spf13/cobra github.com/schollz/progressbar/v3 go.uber.org/zap golang.org/x/sync golang.org/x/sys golang.org/x/term
+cli:                    atomicfile bus checkpoint coordinator dataset fault job kernel metrics prune scores shapley worker github.com/spf13/cobra github.com/schollz/progressbar/v3 go.uber.org/zap golang.org/x/sync golang.org/x/sys golang.org/x/term
 cmd/shaver:             arrowio atomicfile bus checkpoint cli coordinator dataset evaluate fault job model planted prune scores shapley synth tally github.com/spf13/cobra
 cmd/coordinator:        cli
 cmd/worker:             cli

@@ -203,7 +203,7 @@ func checkRows(t *job.Task) error {
 		return checkBlob(t.Data, t.Data.Name == ShardName(t.Job, t.Shard), ShardName(t.Job, t.Shard))
 	case t.Data != job.Blob{}:
 		return errors.New("both a shard and the place of one")
-	case p.Kept < 0 || p.Seen < p.Kept || !isHex(p.SHA256, 64):
+	case p.Kept < 0 || p.Seen < p.Kept || !isHex(p.SHA256, 64) || p.Portions < 0 || p.Portions > 64 || p.Portion < 0 || p.Portion >= max(1, p.Portions):
 		return fmt.Errorf("place %+v", *p)
 	}
 	return nil

@@ -96,6 +96,9 @@ func TestRowsOfTask(t *testing.T) {
 		"neither":       {func(t *job.Task) { t.Data = job.Blob{} }, false},
 		"kept negative": {func(t *job.Task) { t.Data, t.Place = job.Blob{}, place; t.Place.Kept = -1 }, false},
 		"kept more":     {func(t *job.Task) { t.Data, t.Place = job.Blob{}, place; t.Place.Kept = 8 }, false},
+		"a portion":     {func(t *job.Task) { t.Data, t.Place = job.Blob{}, place; t.Place.Portion, t.Place.Portions = 2, 3 }, true},
+		"no portion":    {func(t *job.Task) { t.Data, t.Place = job.Blob{}, place; t.Place.Portion, t.Place.Portions = 3, 3 }, false},
+		"portion alone": {func(t *job.Task) { t.Data, t.Place = job.Blob{}, place; t.Place.Portion = 1 }, false},
 		"no digest":     {func(t *job.Task) { t.Data, t.Place = job.Blob{}, place; t.Place.SHA256 = "" }, false},
 	} {
 		task := newTask(1, 3)

@@ -71,12 +71,12 @@ func (b *bench) runInPlace(stores ...string) (scores []byte, travelled map[strin
 	return scores, travelled
 }
 
-// Rows that are read in place give the bytes that shards give, for a sample too, and
-// no shard travels but to workers that do not have the dataset as it was.
+// Rows that are read in place give the bytes that shards give, for a sample and for
+// rounds too, and no shard travels but to workers that do not have the dataset as it was.
 func TestInPlace(t *testing.T) {
 	b := newBench(t)
-	for _, portion := range []float64{1, .4} {
-		b.config.Sample = portion
+	for portion, until := range map[float64]*job.Until{1: nil, .4: nil, .9: {Rule: job.Overlap, Bound: .9, Sparsity: .5}} {
+		b.config.Sample, b.config.Until = portion, until
 		_ = os.Remove(b.config.Out)
 		want, err := b.run(t.Context(), 1)
 		if err != nil {

@@ -45,12 +45,38 @@ type Piece struct {
 	Rows  *model.Rows
 }
 
+// Rounds returns the rounds of a job with job.Until: the sampled rows in so many
+// portions, 1 for all at once, by their seeded hash; then further passes over them.
+func (s Sample) Rounds(portions, passes int) []job.Round {
+	rounds := make([]job.Round, portions, portions+passes-1)
+	picker := picker{Sample: s}
+	for picker.seen < s.Rows {
+		if index, chosen := picker.next(); chosen {
+			rounds[s.portion(index, portions)].Rows++
+		}
+	}
+	for pass := 1; pass < passes; pass++ {
+		rounds = append(rounds, job.Round{Rows: s.Keep, Pass: pass})
+	}
+	return rounds
+}
+
+// portion returns to which of so many portions a row belongs.
+func (s Sample) portion(index int64, portions int) int {
+	if portions == 1 {
+		return 0
+	}
+	stream := random.At(s.Seed, random.Portion, uint64(index), 0)
+	return job.Portion(stream.Uint64(), portions)
+}
+
 // Cut reads the rows of source once and cuts the sampled ones by plan. next
-// returns the shards that are wanted, ascending, and a negative number when no
-// more are; it may block. Each of them goes to emit, which must not keep it.
+// returns the shards that are wanted, ascending and of one round, and a negative
+// number when no more are; it may block. Each of them goes to emit, which must not
+// keep it.
 func Cut(ctx context.Context, source Source, sample Sample, plan job.Plan,
 	next func(context.Context) (int, error), emit func(context.Context, *Piece) error) error {
-	c := cutter{picker: picker{Sample: sample}, plan: plan, wanted: next, emit: emit}
+	c := cutter{picker: picker{Sample: sample}, plan: plan, portions: plan.Portions(), wanted: next, emit: emit}
 	if err := c.advance(ctx); err != nil {
 		return ignore(err, errEnough)
 	}
@@ -72,13 +98,17 @@ func ignore(err, target error) error {
 
 type cutter struct {
 	picker
-	plan   job.Plan
-	wanted func(context.Context) (int, error)
-	emit   func(context.Context, *Piece) error
+	plan     job.Plan
+	portions int
+	wanted   func(context.Context) (int, error)
+	emit     func(context.Context, *Piece) error
 
-	want  int // shard in the making, or the next one that is wanted
-	place job.Place
-	rows  model.Rows
+	at       int64 // rows of the round so far
+	want     int   // shard in the making, or the next one that is wanted
+	round    int   // its round, and rows of it
+	from, to int64
+	place    job.Place
+	rows     model.Rows
 }
 
 func (c *cutter) advance(ctx context.Context) error {
@@ -86,26 +116,30 @@ func (c *cutter) advance(ctx context.Context) error {
 	if err == nil && want < 0 {
 		err = errEnough
 	}
+	if err != nil {
+		return err
+	}
 	c.want = want
-	return err
+	c.round, c.from, c.to = c.plan.Locate(want)
+	return nil
 }
 
 // add takes the rows of a batch that are sampled and belong to a wanted shard.
 func (c *cutter) add(ctx context.Context, rows *model.Rows) error {
 	for i := range rows.Len() {
 		index, chosen := c.picker.next()
-		if !chosen {
+		if !chosen || c.round < c.portions && c.portion(index, c.portions) != c.round {
 			continue
 		}
-		at := c.kept - 1
-		if int(at/c.plan.RowsPerShard) != c.want {
+		c.at++
+		if c.at <= c.from {
 			continue
 		}
 		if c.rows.Len() == 0 {
-			c.place = job.Place{Seen: index, Kept: at}
+			c.place = c.placeOf(index)
 		}
 		take(&c.rows, rows, i)
-		if int64(c.rows.Len()) < c.plan.ShardRows(c.want) {
+		if c.at < c.to {
 			continue
 		}
 		if err := c.emit(ctx, &Piece{c.want, c.place, &c.rows}); err != nil {
@@ -117,6 +151,16 @@ func (c *cutter) add(ctx context.Context, rows *model.Rows) error {
 		}
 	}
 	return nil
+}
+
+// placeOf returns the place of a shard whose first row, which was just chosen, has
+// the given index.
+func (c *cutter) placeOf(index int64) job.Place {
+	place := job.Place{Seen: index, Kept: c.kept - 1}
+	if c.round < c.portions && c.portions > 1 {
+		place.Portion, place.Portions = c.round, c.portions
+	}
+	return place
 }
 
 // take appends row i of from to rows.
@@ -135,7 +179,8 @@ func Collect(ctx context.Context, source Source, sample Sample, place job.Place,
 	all := &model.Rows{}
 	err := source(ctx, func(rows *model.Rows) error {
 		for i := range rows.Len() {
-			if _, chosen := p.next(); !chosen {
+			index, chosen := p.next()
+			if !chosen || place.Portions > 0 && p.portion(index, place.Portions) != place.Portion {
 				continue
 			}
 			if take(all, rows, i); int64(all.Len()) == want {

@@ -3,6 +3,7 @@ package shard
 import (
 	"context"
 	"errors"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -33,7 +34,7 @@ func from(rows *model.Rows, batch int) Source {
 	}
 }
 
-// cutAll cuts the shards that want lists and opens them again.
+// cutAll cuts the shards that want lists, and collects them where they are.
 func cutAll(t interface{ Fatal(...any) }, rows *model.Rows, batch int, sample Sample, plan job.Plan, want []int) map[int]*model.Rows {
 	shards := map[int]*model.Rows{}
 	next := func(context.Context) (int, error) {
@@ -46,19 +47,13 @@ func cutAll(t interface{ Fatal(...any) }, rows *model.Rows, batch int, sample Sa
 	}
 	err := Cut(context.Background(), from(rows, batch), sample, plan, next,
 		func(ctx context.Context, piece *Piece) error {
-			data, err := Encode(fields, architecture.FieldDims, piece.Rows)
-			if err != nil {
-				return err
-			}
-			n := plan.ShardRows(piece.Index)
-			if shards[piece.Index], err = Open(data, architecture.FieldDims, n); err != nil {
-				return err
-			}
+			r := piece.Rows
+			shards[piece.Index] = &model.Rows{Fields: r.Fields, Number: slices.Clone(r.Number), Label: slices.Clone(r.Label), Features: slices.Clone(r.Features)}
 			// Whoever has all rows finds the same ones.
 			place := piece.Place
-			place.SHA256 = Digest(piece.Rows)
+			place.SHA256 = Digest(r)
 			rest := rows.Slice(int(place.Seen), rows.Len())
-			collected, err := Collect(ctx, from(&rest, batch), sample, place, n)
+			collected, err := Collect(ctx, from(&rest, batch), sample, place, plan.ShardRows(piece.Index))
 			if err == nil && !reflect.DeepEqual(collected, shards[piece.Index]) {
 				err = errors.New("other rows were collected than were cut")
 			}
@@ -83,6 +78,13 @@ func TestCut(t *testing.T) {
 		if int64(whole.Len()) != sample.Keep || !slices.IsSorted(whole.Number) {
 			t.Fatalf("sample of %d has rows %v", sample.Keep, whole.Number)
 		}
+		data, err := Encode(fields, architecture.FieldDims, whole)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if back, err := Open(data, architecture.FieldDims, sample.Keep); err != nil || !reflect.DeepEqual(back, whole) {
+			t.Fatalf("opened %+v, %v; encoded was %+v", back, err, whole)
+		}
 		plan := job.Plan{Rows: sample.Keep, RowsPerShard: rapid.Int64Range(1, 20).Draw(t, "per shard")}
 		var want []int
 		for i := range plan.Shards() {
@@ -102,6 +104,45 @@ func TestCut(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The rounds of the first pass are disjoint and together the sample; each later one
+// is the sample. What is in a shard does not depend on what else is cut.
+func TestCutRounds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rows := modeltest.Rows(architecture, rapid.IntRange(1, 200).Draw(t, "rows"), 1)
+		sample := NewSample(int64(rows.Len()), rapid.Float64Range(0.3, 1).Draw(t, "portion"), rapid.Uint64().Draw(t, "seed"))
+		whole := cutAll(t, rows, rows.Len(), sample, job.Plan{Rows: sample.Keep, RowsPerShard: sample.Keep}, []int{0})[0]
+		portions := rapid.IntRange(1, 4).Draw(t, "portions")
+		plan := job.Plan{RowsPerShard: rapid.Int64Range(1, 20).Draw(t, "per shard"), Rounds: sample.Rounds(portions, 3)}
+		for round := range plan.Rounds {
+			var want []int
+			for shard := range plan.Shards() {
+				if in, _, _ := plan.Locate(shard); in == round {
+					want = append(want, shard)
+				}
+			}
+			if len(want) > 0 {
+				checkRound(t, cutAll(t, rows, 7, sample, plan, slices.Clone(want)), whole, plan, round, sample)
+			}
+		}
+	})
+}
+
+// checkRound checks the shards of a round, all of which are given.
+func checkRound(t *rapid.T, shards map[int]*model.Rows, whole *model.Rows, plan job.Plan, round int, sample Sample) {
+	var got, expect []int64
+	for _, shard := range slices.Sorted(maps.Keys(shards)) {
+		got = append(got, shards[shard].Number...)
+	}
+	for _, number := range whole.Number {
+		if round >= plan.Portions() || sample.portion(number, plan.Portions()) == round { // numbers are indices here
+			expect = append(expect, number)
+		}
+	}
+	if !slices.Equal(got, expect) || int64(len(got)) != plan.Rounds[round].Rows {
+		t.Fatalf("round %d of %+v has rows %v, expected %v", round, plan, got, expect)
+	}
 }
 
 // Every row is as likely as any other to be in the sample.
