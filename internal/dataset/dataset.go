@@ -45,17 +45,19 @@ func openFolder(in folder) (*Dataset, error) {
 		info, err := d.stat(f.File)
 		switch {
 		case os.IsNotExist(err):
-			return nil, fault.Inputf("%s is missing", d.path(f.File))
+			return nil, fault.Inputf("%s is missing", d.path(f))
 		case err != nil:
 			return nil, err
 		case !info.Mode().IsRegular() || info.Size() != f.Bytes:
-			return nil, fault.Inputf("%s has %d bytes, %s says %d", d.path(f.File), info.Size(), ManifestName, f.Bytes)
+			return nil, fault.Inputf("%s has %d bytes, %s says %d", d.path(f), info.Size(), ManifestName, f.Bytes)
 		}
 	}
 	sum := sha256.Sum256(data)
 	d.digest = hex.EncodeToString(sum[:])
 	return d, nil
 }
+
+func (d *Dataset) path(f File) string { return d.folder.path(f.File) }
 
 // Digest returns the dataset's identity: the SHA-256 of its manifest, as
 // hexadecimal digits.
@@ -141,7 +143,7 @@ func (d *Dataset) Frequencies(splits ...string) ([]int64, error) {
 	if err != nil {
 		return nil, err
 	}
-	path := d.path(d.Manifest.Frequencies.File)
+	path := d.path(d.Manifest.Frequencies)
 	data, err := d.readFile(d.Manifest.Frequencies)
 	if err != nil {
 		return nil, err
@@ -170,11 +172,11 @@ func (d *Dataset) readFile(f File) ([]byte, error) {
 	defer file.Close()
 	data, err := io.ReadAll(io.LimitReader(file, f.Bytes+1))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", d.path(f.File), err)
+		return nil, fmt.Errorf("%s: %w", d.path(f), err)
 	}
 	sum := sha256.Sum256(data)
 	if hex.EncodeToString(sum[:]) != f.SHA256 {
-		return nil, corrupt(d.path(f.File))
+		return nil, corrupt(d.path(f))
 	}
 	return data, nil
 }

@@ -64,7 +64,7 @@ func (r *Reader) Next(rows *model.Rows) error {
 
 // next is Next for one split.
 func (r *Reader) next(split *Split, rows *model.Rows) error {
-	path := r.d.path(split.File.File)
+	path := r.d.path(split.File)
 	if r.file == nil {
 		if err := r.open(split, path); err != nil {
 			return err

@@ -109,7 +109,7 @@ func (d *Dataset) Vocabulary(field int) ([]string, error) {
 		err = fault.Inputf("%d values, the field has size %d", len(values), d.Manifest.Fields[field].Size)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", d.path(f.File), err)
+		return nil, fmt.Errorf("%s: %w", d.path(f), err)
 	}
 	return values, nil
 }
