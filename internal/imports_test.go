@@ -27,11 +27,12 @@ atomicfile:
 
 # the pure core: no file, no network, no clock
 kernel:                 pure golang.org/x/sys
+quantize:               pure
 model:                  pure kernel
 tally:                  pure gonum.org/v1/gonum
 compare:                pure gonum.org/v1/gonum
 shapley:                pure model random tally golang.org/x/sync
-prune:                  pure model
+prune:                  pure model quantize random
 evaluate:               pure model golang.org/x/sync
 job:                    pure
 
@@ -44,6 +45,10 @@ shard:                  arrowio job model random
 planted:                checkpoint model random
 synth:                  fault random github.com/klauspost/compress golang.org/x/sync
 
+# what pruning costs; picture is the only importer of gonum/plot
+sweep:                  evaluate fault model prune scores shapley
+picture:                atomicfile fault sweep gonum.org/v1/plot
+
 # the job; bus is the only importer of NATS
 bus:                    fault job github.com/nats-io go.uber.org/zap golang.org/x/sync
 worker:                 arrowio atomicfile bus checkpoint dataset fault job kernel model shapley shard go.uber.org/zap
@@ -54,7 +59,7 @@ metrics:                fault github.com/prometheus/client_golang
 
 # what people and clusters run
 cli:                    atomicfile bus checkpoint coordinator dataset fault job kernel metrics prune scores shapley worker github.com/spf13/cobra github.com/schollz/progressbar/v3 go.uber.org/zap golang.org/x/sync golang.org/x/sys golang.org/x/term
-cmd/shaver:             arrowio atomicfile bus checkpoint cli coordinator dataset evaluate fault job model planted prune scores shapley synth tally github.com/spf13/cobra
+cmd/shaver:             arrowio atomicfile bus checkpoint cli coordinator dataset evaluate fault job model picture planted prune scores shapley sweep synth tally github.com/spf13/cobra
 cmd/coordinator:        cli
 cmd/worker:             cli
 

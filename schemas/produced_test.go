@@ -18,6 +18,7 @@ import (
 	"shaver/internal/cli"
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
+	"shaver/internal/evaluate"
 	"shaver/internal/job"
 	"shaver/internal/kernel"
 	"shaver/internal/model"
@@ -25,6 +26,7 @@ import (
 	"shaver/internal/prune"
 	"shaver/internal/scores"
 	"shaver/internal/shapley"
+	"shaver/internal/sweep"
 	"shaver/internal/worker"
 )
 
@@ -194,7 +196,43 @@ func testJob(t *testing.T, until *job.Until) {
 		t.Fatal(err)
 	}
 	accept(t, "spec.v1.json", marshal(t, s.Spec))
+	swept(t, p, d, s)
 	quarantine(t, tap, kept.Task)
+}
+
+// swept sweeps by the scores and all methods that need none.
+func swept(t *testing.T, p *planted.Planted, d *dataset.Dataset, s *scores.File) {
+	t.Helper()
+	m := p.Model
+	table := &sweep.Table{Architecture: &m.Architecture, Names: s.Fields, Entries: m.Weights.Embedding, Form: prune.Float16,
+		Counts: func() ([]int64, error) { return d.Frequencies(dataset.Train, dataset.Val) }}
+	method, err := table.ByScores(s, 0, scores.RMS, prune.Abs)
+	methods := []sweep.Method{method}
+	for _, name := range sweep.Rivals() {
+		if err == nil {
+			method, err = table.Rival(name, s.Spec.Baseline, s.Baseline, 1)
+			methods = append(methods, method)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	predict := func(split string) func(context.Context, *model.Model) (*evaluate.Predictions, error) {
+		return func(ctx context.Context, m *model.Model) (*evaluate.Predictions, error) {
+			return evaluate.Predict(ctx, m, func(ctx context.Context, each func(*model.Rows) error) error {
+				return d.Scan(ctx, []string{split}, 100, each)
+			}, 1)
+		}
+	}
+	found := &sweep.Document{Version: sweep.Version, Model: s.Spec.Model, Dataset: s.Spec.Dataset, Kind: string(m.Kind), Split: dataset.Test, Rows: d.Rows(dataset.Test),
+		Features: m.Features(), Entries: m.Parameters(), Sources: []sweep.Source{sweep.SourceOf(s)}}
+	for _, choose := range []bool{false, true} {
+		config := sweep.Config{Model: m, Methods: methods, Budgets: []prune.Budget{{Unit: prune.Sparsity, Amount: .5}}, Calibrate: true, Select: choose, Predict: predict(dataset.Test), Validate: predict(dataset.Val)}
+		if err := config.Run(t.Context(), found); err != nil {
+			t.Fatal(err)
+		}
+	}
+	accept(t, "sweep.v1.json", marshal(t, found))
 }
 
 // quarantine publishes a task and sets it aside.

@@ -40,7 +40,7 @@ func (o *jobFlags) add(c *cobra.Command) {
 	f.StringVar(&o.model, "model", "", "checkpoint: .pth or safetensors")
 	f.StringVar(&o.dataset, "dataset", "", "dataset folder, made by shaver dataset import")
 	f.StringVar(&o.config.Baseline, "baseline", prune.Zero, "what a dropped entry reads: "+strings.Join(prune.Baselines(), " or "))
-	f.StringVar(&o.config.Options.Estimator, "estimator", shapley.Permutation, fmt.Sprintf("%s, %s, %s, or %s (at most %d players a row)", shapley.Permutation, shapley.Antithetic, shapley.Multilinear, shapley.Exact, shapley.MaxExactPlayers))
+	f.StringVar(&o.config.Options.Estimator, "estimator", shapley.Permutation, fmt.Sprintf("%s, %s, %s, %s (at most %d players a row), or %s, which is no Shapley value but its rival", shapley.Permutation, shapley.Antithetic, shapley.Multilinear, shapley.Exact, shapley.MaxExactPlayers, shapley.Taylor))
 	f.IntVar(&o.config.Options.Passes, "passes", 1, fmt.Sprintf("random orders per row, with --until at most; for %s, each also backwards", shapley.Antithetic))
 	f.IntVar(&o.config.Options.Draws, "draws", 0, fmt.Sprintf("for %s: sets of present players per row, even (default %d)", shapley.Multilinear, shapley.DefaultDraws))
 	f.StringVar(&o.config.Options.Endpoints, "endpoints", "", fmt.Sprintf("for %s: %s, or %s, which has less bias, more noise, and needs 4 draws (default %s)", shapley.Multilinear, shapley.Plain, shapley.Balanced, shapley.Plain))

@@ -19,7 +19,7 @@ type Spec struct {
 	Sample    float64  `json:"sample"`              // portion of the rows, (0, 1]
 	Baseline  string   `json:"baseline"`            // what stands in for a dropped entry: zero or codebook
 	Estimator string   `json:"estimator"`           // one of shapley.Estimators
-	Passes    int      `json:"passes"`              // random orders a row, with Until at most; 1 for multilinear and exact
+	Passes    int      `json:"passes"`              // random orders a row, with Until at most; 1 for multilinear, exact and taylor
 	Draws     int      `json:"draws,omitempty"`     // of multilinear only; see shapley.Options
 	Endpoints string   `json:"endpoints,omitempty"` // the same
 	Seed      uint64   `json:"seed"`
