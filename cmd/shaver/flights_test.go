@@ -52,7 +52,7 @@ func TestFlightsPruning(t *testing.T) {
 	out := t.TempDir()
 	modelFile, scoresFile := filepath.Join(flights, "deepfm.pth"), filepath.Join(out, "s.arrow")
 	var report cli.Report
-	shaver(t, &report, "score", "--model", modelFile, "--dataset", dir, "--sample", sample, "--seed", "1", "--out", scoresFile)
+	shaver(t, &report, "score", "--model", modelFile, "--dataset", dir, "--baseline", "codebook", "--sample", sample, "--seed", "1", "--out", scoresFile)
 	t.Logf("scored %d rows in %.1f s, %.1f of CPU; mean loss %.4f, %.4f empty; efficiency error %.2g",
 		report.Rows, report.Seconds, report.CPUSeconds, report.LossFull, report.LossEmpty, report.EfficiencyError)
 
@@ -67,7 +67,7 @@ func TestFlightsPruning(t *testing.T) {
 	shaver(t, &measured, "evaluate", "--model", pruned, "--dataset", dir)
 
 	var found sweep.Document
-	shaver(t, &found, "sweep", "--model", modelFile, "--scores", scoresFile, "--dataset", dir, "--sparsities", "0.9,0.95")
+	shaver(t, &found, "sweep", "--model", modelFile, "--scores", scoresFile, "--dataset", dir, "--sparsities", "0.9,0.95", "--calibrate")
 	points := found.Points
 	if err := beats(points, 0); err != nil {
 		t.Error(err)
@@ -76,7 +76,19 @@ func TestFlightsPruning(t *testing.T) {
 		t.Errorf("the sweep has AUC %v and LogLoss %v at 0.9, the pruned file %v and %v", *at.AUC, at.LogLoss, *measured.AUC, measured.LogLoss)
 	}
 	for _, p := range points {
-		t.Logf("sparsity %g, %s: AUC %.4f, LogLoss %.4f", p.Sparsity, p.Method, *p.AUC, p.LogLoss)
+		t.Logf("sparsity %g, %s: AUC %.4f, LogLoss %.4f, calibrated %.4f", p.Sparsity, p.Method, *p.AUC, p.LogLoss, *p.CalibratedLogLoss)
+	}
+
+	// Calibration is in the weights, of a DeepFM in the table too, and helps on rows it
+	// was not fitted to; the codebook follows the table.
+	for _, form := range []string{"--dense=true", "--dense=false"} {
+		calibrated := filepath.Join(out, "calibrated.safetensors")
+		shaver(t, nil, "prune", "--model", modelFile, "--scores", scoresFile, "--sparsity", "0.9", "--calibrate", "--dataset", dir, form, "--out", calibrated)
+		shaver(t, &measured, "evaluate", "--model", calibrated, "--dataset", dir)
+		want := *points[0].CalibratedLogLoss
+		if !(math.Abs(measured.LogLoss-want) <= 1e-6) || !(math.Abs(*measured.AUC-*points[0].AUC) <= 1e-5) || !(want < points[0].LogLoss-.002) {
+			t.Errorf("%s: calibrated to LogLoss %v and AUC %v, the sweep has %v (%v before) and %v", form, measured.LogLoss, *measured.AUC, want, points[0].LogLoss, *points[0].AUC)
+		}
 	}
 }
 
