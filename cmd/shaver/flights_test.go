@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"shaver/internal/cli"
@@ -114,4 +115,40 @@ func beats(points []sweep.Point, margin float64) error {
 		return fmt.Errorf("nothing was compared")
 	}
 	return nil
+}
+
+// TestFlightsMethods holds the figures of docs/methods.md: the aggregate rms, whose
+// LogLoss calibration repairs, leads at 99%.
+func TestFlightsMethods(t *testing.T) {
+	if os.Getenv("SHAVER_LONG") != "1" {
+		t.Skip("SHAVER_LONG is not 1")
+	}
+	flights, dir := importFlights(t)
+	out, modelFile := t.TempDir(), filepath.Join(flights, "deepfm.pth")
+	var files []string
+	for _, estimator := range []string{"multilinear", "taylor"} {
+		file := filepath.Join(out, estimator+".arrow")
+		shaver(t, nil, "score", "--model", modelFile, "--dataset", dir, "--baseline", "codebook", "--estimator", estimator, "--out", file)
+		files = append(files, file)
+	}
+	var found sweep.Document
+	shaver(t, &found, "sweep", "--model", modelFile, "--scores", strings.Join(files, ","), "--dataset", dir, "--sparsities", "0.99", "--aggregate", "sum,rms", "--methods", "all", "--calibrate")
+	want := map[string][3]float64{ // AUC, LogLoss, calibrated
+		"shapley": {.7569, .4746, .4685}, "shapley-rms": {.7783, .4703, .4487}, "taylor": {.7606, .4788, .4622}, "taylor-rms": {.7729, .4771, .4513},
+		sweep.Magnitude: {.6758, .7555, .5270}, sweep.Frequency: {.7556, .4805, .4664}, sweep.Random: {.6910, .7811, .5086}, "ptq4": {.7903, .4400, .4370}, "ptq8": {.7917, .4412, .4361},
+	}
+	for _, p := range found.Points {
+		w, ok := want[p.Method]
+		if !ok {
+			continue
+		}
+		delete(want, p.Method)
+		t.Logf("%s: AUC %.4f, LogLoss %.4f, calibrated %.4f", p.Method, *p.AUC, p.LogLoss, *p.CalibratedLogLoss)
+		if math.Abs(*p.AUC-w[0]) > .001 || math.Abs(p.LogLoss-w[1]) > .001 || math.Abs(*p.CalibratedLogLoss-w[2]) > .001 {
+			t.Errorf("%s: expected %v within .001", p.Method, w)
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("not measured: %v", want)
+	}
 }
