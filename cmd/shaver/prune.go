@@ -20,7 +20,7 @@ type pruneOptions struct {
 	sparsity                 float64
 	parameters               int
 	bytes                    int64
-	dense                    bool
+	form                     formOptions
 	output                   cli.Output
 }
 
@@ -48,8 +48,9 @@ func pruneCommand() *cobra.Command {
 counted) or --bytes (of the file). Dropped entries read what they read in the
 scores' job: zero, or the field's codebook value.
 
-The file is compact: what is kept, and where. With --dense it is an ordinary
-state dict under the original keys, which load_state_dict takes.
+The file is compact: what is kept, and where; --values says in how many bits.
+With --dense it is an ordinary state dict under the original keys, which
+load_state_dict takes.
 
 ` + cli.ExitHelp,
 		Args: cli.Args(cobra.NoArgs),
@@ -68,7 +69,7 @@ state dict under the original keys, which load_state_dict takes.
 	f.IntVar(&o.parameters, "parameters", 0, "budget: parameters to keep")
 	f.Int64Var(&o.bytes, "bytes", 0, "budget: bytes of the compact file")
 	f.StringVar(&o.rank, "rank", prune.Abs, "order of the scores: "+strings.Join(prune.Ranks(), " or "))
-	f.BoolVar(&o.dense, "dense", false, "write an ordinary state dict")
+	o.form.flags(c)
 	o.output.Flag(c)
 	return c
 }
@@ -83,7 +84,10 @@ func (o *pruneOptions) run(c *cobra.Command) error {
 	if budgets != 1 {
 		return fault.Usagef("shaver prune needs one of --sparsity, --parameters and --bytes")
 	}
-	if o.dense && c.Flags().Changed("bytes") {
+	if err := o.form.check(c); err != nil {
+		return err
+	}
+	if o.form.dense && c.Flags().Changed("bytes") {
 		return fault.Usagef("--bytes is a budget of the compact file: a dense one is as large as the model")
 	}
 	if err := o.output.Check(); err != nil {
@@ -97,7 +101,7 @@ func (o *pruneOptions) run(c *cobra.Command) error {
 	if err != nil {
 		return fault.Usagef("%w", err)
 	}
-	drop, err := o.budget(c, p)
+	drop, err := o.budget(c, p, order)
 	if err != nil {
 		return err
 	}
@@ -108,10 +112,10 @@ func (o *pruneOptions) run(c *cobra.Command) error {
 		Entries: a.Parameters(), Dropped: drop, Kept: a.Parameters() - drop,
 		Parameters: prune.Parameters(a, drop, p.scores.Spec.Baseline), DenseBytes: p.checkpoint.DenseSize(),
 	}
-	if o.dense {
+	if o.form.dense {
 		result.Bytes, err = checkpoint.WriteDense(o.out, p.checkpoint.WithEmbedding(prune.Table(a, p.table, mask, p.scores.Baseline)))
 	} else {
-		result.Bytes, err = checkpoint.WriteCompact(o.out, p.checkpoint, mask, p.scores.Baseline)
+		result.Bytes, err = checkpoint.WriteCompact(o.out, p.checkpoint, mask, p.scores.Baseline, o.form.stored())
 	}
 	if err != nil {
 		return err
@@ -124,8 +128,8 @@ func (o *pruneOptions) run(c *cobra.Command) error {
 	})
 }
 
-// budget returns how many entries to drop.
-func (o *pruneOptions) budget(c *cobra.Command, p *pruner) (int, error) {
+// budget returns how many entries to drop, the first ones of order.
+func (o *pruneOptions) budget(c *cobra.Command, p *pruner, order []int32) (int, error) {
 	a := &p.checkpoint.Architecture
 	entries := a.Parameters()
 	switch {
@@ -136,10 +140,13 @@ func (o *pruneOptions) budget(c *cobra.Command, p *pruner) (int, error) {
 		}
 		return max(0, entries-(o.parameters-least)), nil
 	case c.Flags().Changed("bytes"):
-		// The file's size depends on the number of kept entries only, and rises with it.
-		drop := sort.Search(entries+1, func(drop int) bool { return p.checkpoint.CompactSize(entries-drop) <= o.bytes })
+		size := func(drop int) int64 { return p.checkpoint.CompactSize(prune.Mask(order, drop), o.form.stored()) }
+		if size(0) <= o.bytes { // a table that keeps everything may be smaller than one that drops little
+			return 0, nil
+		}
+		drop := sort.Search(entries+1, func(drop int) bool { return size(drop) <= o.bytes })
 		if drop > entries {
-			return 0, fault.Usagef("--bytes %d: the model without any embedding entry takes %d", o.bytes, p.checkpoint.CompactSize(0))
+			return 0, fault.Usagef("--bytes %d: the model without any embedding entry takes %d", o.bytes, size(entries))
 		}
 		return drop, nil
 	}
