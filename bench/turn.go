@@ -20,7 +20,6 @@ import (
 	"shaver/internal/model/modeltest"
 	"shaver/internal/prune"
 	"shaver/internal/shapley"
-	"shaver/internal/tally"
 )
 
 // turn is what one process measures, of one level of the kernels.
@@ -140,7 +139,7 @@ func (b *bench) measure() error {
 	for cpuTime()-start < 500*time.Millisecond {
 		part := b.rows.Slice(0, min(rows, b.rows.Len()))
 		begun := cpuTime()
-		if _, err := shapley.Estimate(context.Background(), b.game, once, tally.RowToRow, &part, 1, nil); err != nil {
+		if _, err := shapley.Estimate(context.Background(), b.game, once, &part, 1, nil); err != nil {
 			return err
 		}
 		if rows == 1 { // warm up, and learn how many take long enough
@@ -166,7 +165,7 @@ func (b *bench) twoCores() (float64, error) {
 			continue
 		}
 		start := time.Now()
-		if _, err := shapley.Estimate(context.Background(), b.game, once, tally.RowToRow, &rows, threads, nil); err != nil {
+		if _, err := shapley.Estimate(context.Background(), b.game, once, &rows, threads, nil); err != nil {
 			return 0, err
 		}
 		took[threads] = time.Since(start)

@@ -28,7 +28,8 @@ atomicfile:
 # the pure core: no file, no network, no clock
 kernel:                 pure golang.org/x/sys
 model:                  pure kernel
-tally:                  pure
+tally:                  pure gonum.org/v1/gonum
+compare:                pure gonum.org/v1/gonum
 shapley:                pure model random tally golang.org/x/sync
 prune:                  pure model
 evaluate:               pure model golang.org/x/sync
@@ -39,20 +40,20 @@ compact:                pure
 checkpoint:             atomicfile compact fault model
 arrowio:                fault model tally github.com/apache/arrow/go/v17 github.com/google/flatbuffers github.com/klauspost/compress
 dataset:                arrowio atomicfile fault model random github.com/klauspost/compress golang.org/x/sync
-scores:                 arrowio atomicfile fault job model tally
+scores:                 arrowio atomicfile fault job model shapley tally
 shard:                  arrowio job model random
 planted:                checkpoint model random
 
 # the job; bus is the only importer of NATS
 bus:                    fault job github.com/nats-io go.uber.org/zap golang.org/x/sync
 worker:                 arrowio atomicfile bus checkpoint fault job kernel model shapley shard go.uber.org/zap
-coordinator:            arrowio bus checkpoint dataset fault job kernel model prune scores shapley shard tally go.uber.org/zap golang.org/x/sync
+coordinator:            arrowio bus checkpoint compare dataset fault job kernel model prune scores shapley shard tally go.uber.org/zap golang.org/x/sync
 
 # what a process tells of itself; the only importer of Prometheus
 metrics:                fault github.com/prometheus/client_golang
 
 # what people and clusters run
-cli:                    atomicfile bus checkpoint coordinator dataset fault job kernel metrics prune shapley worker github.com/spf13/cobra github.com/schollz/progressbar/v3 go.uber.org/zap golang.org/x/sync golang.org/x/sys golang.org/x/term
+cli:                    atomicfile bus checkpoint coordinator dataset fault job kernel metrics prune scores shapley worker github.com/spf13/cobra github.com/schollz/progressbar/v3 go.uber.org/zap golang.org/x/sync golang.org/x/sys golang.org/x/term
 cmd/shaver:             arrowio atomicfile bus checkpoint cli compact coordinator dataset evaluate fault job model planted prune scores shapley tally github.com/spf13/cobra
 cmd/coordinator:        cli
 cmd/worker:             cli

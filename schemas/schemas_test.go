@@ -331,7 +331,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("%s: schema %v, code %v", c.what, c.got, c.want)
 		}
 	}
-	if got := property("spec.v1.json", "properties", "version")["const"]; got != json.Number("1") || job.SpecVersion != 1 {
+	if got := property("spec.v1.json", "properties", "version")["const"]; got != json.Number("2") || job.SpecVersion != 2 {
 		t.Errorf("version of the specification: schema %v, code %d", got, job.SpecVersion)
 	}
 	if got := property("dataset.v1.json", "properties", "version")["const"]; got != dataset.Version {

@@ -58,8 +58,8 @@ func TestFlightsMultilinear(t *testing.T) {
 			for _, endpoints := range []string{shapley.Plain, shapley.Balanced} {
 				found := estimate(t, game, shapley.Options{Estimator: shapley.Multilinear, Passes: 1, Draws: 1024, Endpoints: endpoints, Seed: 1}, rows)
 				bias[endpoints] = distance(found, want)
-				t.Logf("%s, %s, %s: bias %.2f%%; efficiency error %.3g, %.3g expected, %.3g to explain", c.name, baseline, endpoints, 100*bias[endpoints],
-					found.EfficiencyError, found.EfficiencyExpected, found.LossEmpty-found.LossFull)
+				t.Logf("%s, %s, %s: bias %.2f%%; efficiency error %.3g, standard error %.2g, %.3g to explain", c.name, baseline, endpoints, 100*bias[endpoints],
+					found.EfficiencyError, found.EfficiencySE, found.LossEmpty-found.LossFull)
 			}
 			if !(bias[shapley.Plain] <= c.worst) || !(bias[shapley.Balanced] < bias[shapley.Plain]/1.5) {
 				t.Errorf("%s, %s: expected at most %g%%, and less by a third with balanced end points", c.name, baseline, 100*c.worst)
@@ -73,7 +73,7 @@ func TestFlightsMultilinear(t *testing.T) {
 func distance(found, want *tally.Result) float64 {
 	off, size := 0.0, 0.0
 	for i, phi := range want.Phi {
-		off += (found.Phi[i]-phi)*(found.Phi[i]-phi) - want.SE[i]*want.SE[i]
+		off += (found.Phi[i]-phi)*(found.Phi[i]-phi) - float64(want.SE[i])*float64(want.SE[i])
 		size += phi * phi
 	}
 	return math.Sqrt(max(0, off) / size)
@@ -81,15 +81,21 @@ func distance(found, want *tally.Result) float64 {
 
 func estimate(t *testing.T, game shapley.Game, o shapley.Options, rows *model.Rows) *tally.Result {
 	t.Helper()
-	p, err := shapley.Estimate(t.Context(), game, o, o.Spread(false), rows, 2, nil)
+	return estimateOf(t, game, o, rows, rows.Len())
+}
+
+// estimateOf is estimate for rows that are a sample of so many.
+func estimateOf(t *testing.T, game shapley.Game, o shapley.Options, rows *model.Rows, of int) *tally.Result {
+	t.Helper()
+	p, err := shapley.Estimate(t.Context(), game, o, rows, 2, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := tally.NewAccumulator(game.Model.Features(), game.Model.Dim)
+	a := tally.NewAccumulator(game.Model.Features(), game.Model.Dim, o.Passes > 1)
 	if err := a.Merge(p); err != nil {
 		t.Fatal(err)
 	}
-	r, err := a.Result(o.Tally(false))
+	r, err := a.Result(o.Tally(int64(of)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,7 @@ func testBias(t *testing.T, name string, worst float64) {
 				}
 			}
 			bias := math.Sqrt(off / size)
-			t.Logf("%s, %s: bias %.2f%%; efficiency error %.3g, %.3g expected", baseline, endpoints, 100*bias, r.EfficiencyError, r.EfficiencyExpected)
+			t.Logf("%s, %s: bias %.2f%%; efficiency error %.3g, standard error %.2g", baseline, endpoints, 100*bias, r.EfficiencyError, r.EfficiencySE)
 			if worst > 0 && !(bias <= worst) {
 				t.Errorf("%s, %s: expected a bias of at most %g%%", baseline, endpoints, 100*worst)
 			}

@@ -16,18 +16,19 @@ import (
 )
 
 type pruneOptions struct {
-	model, scores, out, rank string
-	sparsity                 float64
-	parameters               int
-	bytes                    int64
-	form                     formOptions
-	output                   cli.Output
+	model, scores, out, aggregate, rank string
+	sparsity                            float64
+	parameters                          int
+	bytes                               int64
+	form                                formOptions
+	output                              cli.Output
 }
 
 // pruning is what "prune" prints.
 type pruning struct {
 	Out        string  `json:"out"`
 	Baseline   string  `json:"baseline"`
+	Aggregate  string  `json:"aggregate"`
 	Rank       string  `json:"rank"`
 	Sparsity   float64 `json:"sparsity"` // dropped / entries
 	Entries    int     `json:"entries"`
@@ -68,7 +69,8 @@ load_state_dict takes.
 	f.Float64Var(&o.sparsity, "sparsity", 0, "budget: portion of the entries to drop")
 	f.IntVar(&o.parameters, "parameters", 0, "budget: parameters to keep")
 	f.Int64Var(&o.bytes, "bytes", 0, "budget: bytes of the compact file")
-	f.StringVar(&o.rank, "rank", prune.Abs, "order of the scores: "+strings.Join(prune.Ranks(), " or "))
+	f.StringVar(&o.aggregate, "aggregate", scores.Sum, "what of the scores to rank by: "+strings.Join(scores.Aggregates(), ", "))
+	f.StringVar(&o.rank, "rank", prune.Abs, rankHelp())
 	o.form.flags(c)
 	o.output.Flag(c)
 	return c
@@ -97,9 +99,9 @@ func (o *pruneOptions) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	order, err := prune.Order(o.rank, p.scores.Phi, p.table)
+	order, err := p.order(o.aggregate, o.rank)
 	if err != nil {
-		return fault.Usagef("%w", err)
+		return err
 	}
 	drop, err := o.budget(c, p, order)
 	if err != nil {
@@ -108,7 +110,7 @@ func (o *pruneOptions) run(c *cobra.Command) error {
 	mask := prune.Mask(order, drop)
 	a := &p.checkpoint.Architecture
 	result := pruning{
-		Out: o.out, Baseline: p.scores.Spec.Baseline, Rank: o.rank, Sparsity: float64(drop) / float64(a.Parameters()),
+		Out: o.out, Baseline: p.scores.Spec.Baseline, Aggregate: o.aggregate, Rank: o.rank, Sparsity: float64(drop) / float64(a.Parameters()),
 		Entries: a.Parameters(), Dropped: drop, Kept: a.Parameters() - drop,
 		Parameters: prune.Parameters(a, drop, p.scores.Spec.Baseline), DenseBytes: p.checkpoint.DenseSize(),
 	}
@@ -162,6 +164,26 @@ type pruner struct {
 	checkpoint *checkpoint.Checkpoint
 	scores     *scores.File
 	table      []float32 // [n, d]
+}
+
+func rankHelp() string {
+	return "order of the sums: " + strings.Join(prune.Ranks(), " or ") + ", by size or by value"
+}
+
+// order returns the entries, least worth first, by the aggregate of their scores.
+func (p *pruner) order(aggregate, rank string) ([]int32, error) {
+	if rank == prune.Signed && aggregate != scores.Sum {
+		return nil, fault.Usagef("--rank %s is of --aggregate %s: %s has no signs", rank, scores.Sum, aggregate)
+	}
+	values, err := p.scores.Aggregate(aggregate)
+	if err != nil {
+		return nil, fault.Usagef("--aggregate: %w", err)
+	}
+	order, err := prune.Order(rank, values, p.table)
+	if err != nil {
+		return nil, fault.Usagef("%w", err)
+	}
+	return order, nil
 }
 
 // openPruner reads both and checks that they belong together.

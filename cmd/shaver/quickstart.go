@@ -22,6 +22,7 @@ import (
 	"shaver/internal/model"
 	"shaver/internal/planted"
 	"shaver/internal/prune"
+	"shaver/internal/scores"
 	"shaver/internal/shapley"
 )
 
@@ -109,7 +110,7 @@ func (o *quickstartOptions) run(c *cobra.Command) error {
 	say("4. prune and measure on the test split")
 	sweep := sweepOptions{
 		model: file("model.safetensors"), scores: file("scores.arrow"), dataset: file("dataset"), split: dataset.Test,
-		rank: prune.Abs, sparsities: []float64{0, .5, .8, .9, .95},
+		aggregates: []string{scores.Sum}, rank: prune.Abs, sparsities: []float64{0, .5, .8, .9, .95},
 	}
 	points, err := sweep.sweep(c.Context())
 	if err != nil {

@@ -21,19 +21,23 @@ import (
 
 // scoresFacts is what "scores inspect" prints.
 type scoresFacts struct {
-	Job                string        `json:"job"`
-	Spec               job.Spec      `json:"spec"`
-	Rows               int64         `json:"rows"`
-	Features           int           `json:"features"`
-	Dim                int           `json:"dim"`
-	LossFull           float64       `json:"loss_full"`
-	LossEmpty          float64       `json:"loss_empty"`
-	EfficiencyError    float64       `json:"efficiency_error"`
-	EfficiencyExpected float64       `json:"efficiency_expected,omitempty"` // of estimators without the identity
-	StandardError      tally.Spread  `json:"standard_error"`
-	MaxSE              float64       `json:"max_se"`
-	Convergence        float64       `json:"convergence"` // largest standard error / (largest - smallest phi); the paper stops below 0.01
-	Fields             []fieldScores `json:"fields"`
+	Job             string          `json:"job"`
+	Spec            job.Spec        `json:"spec"`
+	Rows            int64           `json:"rows"`
+	DatasetRows     int64           `json:"dataset_rows"`
+	Features        int             `json:"features"`
+	Dim             int             `json:"dim"`
+	LossFull        float64         `json:"loss_full"`
+	LossEmpty       float64         `json:"loss_empty"`
+	EfficiencyError float64         `json:"efficiency_error"`
+	EfficiencySE    float64         `json:"efficiency_se,omitempty"` // of estimators without the identity
+	StandardError   string          `json:"standard_error"`          // whether those of the dataset's values are estimates or upper bounds
+	MaxSE           float64         `json:"max_se"`
+	MaxPopulationSE float64         `json:"max_se_population"`
+	Convergence     float64         `json:"convergence"`       // max_se / (largest - smallest phi); the paper stops below 0.01
+	Stopped         *scores.Stopped `json:"stopped,omitempty"` // of a job with a rule to stop by
+	NoInterval      int             `json:"no_interval"`       // features that occur, but in too few rows for intervals
+	Fields          []fieldScores   `json:"fields"`
 }
 
 // fieldScores is about the entries of one field.
@@ -69,9 +73,14 @@ func scoresInspectCommand() *cobra.Command {
 
 func inspectScores(f *scores.File) *scoresFacts {
 	s := &scoresFacts{
-		Job: f.Spec.ID(), Spec: f.Spec, Rows: f.Rows, Features: len(f.Count), Dim: f.Dim,
-		LossFull: f.LossFull, LossEmpty: f.LossEmpty, EfficiencyError: f.EfficiencyError, EfficiencyExpected: f.EfficiencyExpected, StandardError: f.Spread,
-		MaxSE: slices.Max(f.SE),
+		Job: f.Spec.ID(), Spec: f.Spec, Rows: f.Rows, DatasetRows: f.DatasetRows, Features: len(f.Count), Dim: f.Dim,
+		LossFull: f.LossFull, LossEmpty: f.LossEmpty, EfficiencyError: f.EfficiencyError, EfficiencySE: f.EfficiencySE, StandardError: f.StandardError(), Stopped: f.Stopped,
+		MaxSE: float64(slices.Max(f.SE)), MaxPopulationSE: float64(slices.Max(f.PopulationSE)),
+	}
+	for _, count := range f.Count {
+		if count > 0 && count < tally.LeastRows {
+			s.NoInterval++
+		}
 	}
 	if width := slices.Max(f.Phi) - slices.Min(f.Phi); width > 0 {
 		s.Convergence = s.MaxSE / width
@@ -101,11 +110,22 @@ func (s *scoresFacts) table(w io.Writer) {
 		effort = fmt.Sprintf("%d draws, %s end points", s.Spec.Draws, s.Spec.Endpoints)
 	}
 	fmt.Fprintf(w, "estimator\t%s\t%s, seed %d, baseline %s\n", s.Spec.Estimator, effort, s.Spec.Seed, s.Spec.Baseline)
-	fmt.Fprintf(w, "rows\t%d\t%v, sample %g\n", s.Rows, s.Spec.Splits, s.Spec.Sample)
+	fmt.Fprintf(w, "rows\t%d\tof %d of %v\n", s.Rows, s.DatasetRows, s.Spec.Splits)
+	if s.Stopped != nil {
+		converged := "converged"
+		if !s.Stopped.Converged {
+			converged = "not converged"
+		}
+		fmt.Fprintf(w, "stopped\t%s\t%s\n", converged, cli.Ended(s.Stopped, s.Spec.Until))
+	}
 	fmt.Fprintf(w, "table\t%d x %d\n", s.Features, s.Dim)
 	fmt.Fprintf(w, "mean loss\t%.6f\t%.6f with everything dropped\n", s.LossFull, s.LossEmpty)
-	fmt.Fprintf(w, "efficiency error\t%.3g%s\n", s.EfficiencyError, cli.Expected(s.EfficiencyExpected))
-	fmt.Fprintf(w, "standard error\t%.3g at most\t%s; %.4f of the scores' range\n", s.MaxSE, s.StandardError, s.Convergence)
+	fmt.Fprintf(w, "efficiency error\t%.3g%s\n", s.EfficiencyError, cli.StandardError(s.EfficiencySE))
+	fmt.Fprintf(w, "standard error\t%.3g at most\tof the dataset's own values, %s; %.4f of the scores' range\n", s.MaxSE, s.StandardError, s.Convergence)
+	fmt.Fprintf(w, "\t%.3g at most\tof the population's\n", s.MaxPopulationSE)
+	if s.NoInterval > 0 {
+		fmt.Fprintf(w, "no intervals\t%d\tfeatures in fewer than %d rows\n", s.NoInterval, tally.LeastRows)
+	}
 	fmt.Fprintf(w, "kernel\t%s\n\nFIELD\tFEATURES\tSEEN\tSUM OF PHI\tSUM OF |PHI|\n", s.Spec.Kernel)
 	for _, f := range s.Fields {
 		fmt.Fprintf(w, "%s\t%d\t%d\t%+.6f\t%.6f\n", f.Name, f.Features, f.Seen, f.Sum, f.SumAbs)
@@ -116,8 +136,16 @@ func scoresExportCommand() *cobra.Command {
 	var format, out string
 	c := &cobra.Command{
 		Use:   "export FILE",
-		Short: "Write scores as CSV or Parquet: field, id, count, phi_0.., se_0.., in the order of global ids",
-		Args:  cli.Args(cobra.ExactArgs(1)),
+		Short: "Write scores as CSV or Parquet: a line for each feature, in the order of global ids",
+		Long: fmt.Sprintf(`Write scores as CSV or Parquet: a line for each feature, in the order of global
+ids, with field, id, count, t, t_population, and of each column c of the table
+phi_c, abs_c, rms_c, se_c and se_population_c.
+
+phi_c give or take t*se_c is a 95%% interval for the dataset's own value, and
+t_population*se_population_c for that of the population its rows come from.
+Features in fewer than %d rows have none: t is empty, or NaN in Parquet. The bias
+of the multilinear estimator is not in the intervals.`, tally.LeastRows),
+		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			var write func(io.Writer, *scores.File) error
 			switch format {
@@ -125,7 +153,7 @@ func scoresExportCommand() *cobra.Command {
 				write = writeCSV
 			case "parquet":
 				write = func(w io.Writer, f *scores.File) error {
-					return arrowio.WriteScoresParquet(w, f.Fields, f.FieldDims, &f.Scores, nil)
+					return arrowio.WriteScoresParquet(w, f.Fields, f.FieldDims, &f.Scores, f.Interval, nil)
 				}
 			default:
 				return fault.Usagef("--format %s: the formats are csv and parquet", format)
@@ -147,8 +175,8 @@ func scoresExportCommand() *cobra.Command {
 
 func writeCSV(to io.Writer, f *scores.File) error {
 	w := csv.NewWriter(to)
-	record := []string{"field", "id", "count"}
-	for _, name := range []string{"phi_", "se_"} {
+	record := []string{"field", "id", "count", "t", "t_population"}
+	for _, name := range []string{"phi_", "abs_", "rms_", "se_", "se_population_"} {
 		for c := range f.Dim {
 			record = append(record, name+strconv.Itoa(c))
 		}
@@ -157,10 +185,23 @@ func writeCSV(to io.Writer, f *scores.File) error {
 	feature := 0
 	for j, size := range f.FieldDims {
 		for id := range size {
-			record = append(record[:0], f.Fields[j], strconv.Itoa(id), strconv.FormatInt(f.Count[feature], 10))
-			for _, values := range [][]float64{f.Phi, f.SE} {
-				for _, v := range values[feature*f.Dim : (feature+1)*f.Dim] {
-					record = append(record, strconv.FormatFloat(v, 'g', -1, 64))
+			count := f.Count[feature]
+			record = append(record[:0], f.Fields[j], strconv.Itoa(id), strconv.FormatInt(count, 10))
+			dataset, population := f.Interval(count)
+			for _, t := range []float64{dataset, population} {
+				text := ""
+				if !math.IsNaN(t) {
+					text = strconv.FormatFloat(t, 'g', 6, 64)
+				}
+				record = append(record, text)
+			}
+			v := f.Part(feature*f.Dim, (feature+1)*f.Dim)
+			for _, phi := range v.Phi {
+				record = append(record, strconv.FormatFloat(phi, 'g', -1, 64))
+			}
+			for _, values := range [][]float32{v.Abs, v.RMS, v.SE, v.PopulationSE} {
+				for _, x := range values {
+					record = append(record, strconv.FormatFloat(float64(x), 'g', -1, 32))
 				}
 			}
 			_ = w.Write(record)

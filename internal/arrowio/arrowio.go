@@ -32,8 +32,8 @@ import (
 // Versions of the forms, in the schema's metadata under "version".
 const (
 	RowsVersion        = "shaver.rows/1"
-	PartialVersion     = "shaver.partial/1"
-	ScoresVersion      = "shaver.scores/1"
+	PartialVersion     = "shaver.partial/2"
+	ScoresVersion      = "shaver.scores/2"
 	FrequenciesVersion = "shaver.frequencies/1"
 )
 
@@ -120,6 +120,10 @@ func int64s(values []int64) arrow.Array {
 
 func float64s(values []float64) arrow.Array {
 	return column(arrow.PrimitiveTypes.Float64, len(values), arrow.Float64Traits.CastToBytes(values))
+}
+
+func float32s(values []float32) arrow.Array {
+	return column(arrow.PrimitiveTypes.Float32, len(values), arrow.Float32Traits.CastToBytes(values))
 }
 
 func uint8s(values []uint8) arrow.Array {

@@ -19,13 +19,15 @@ import (
 const parquetGroup = 1 << 16
 
 // WriteScoresParquet writes what WriteScores writes as Parquet, for tools that
-// prefer it: flat columns field, id, count, phi_0, ..., phi_{d-1}, se_0, ...,
-// se_{d-1}; the metadata as key-value metadata. Nothing of ours reads it back.
-// The same arguments give the same bytes.
+// prefer it: flat columns field, id, count, t and t_population, phi_0, ...,
+// phi_{d-1}, abs_0, ..., and so on; the metadata as key-value metadata. t are the
+// standard errors in half a 95% interval, as interval says of a feature's count:
+// NaN without one. Nothing of ours reads it back. The same arguments give the same
+// bytes.
 //
 // It uses the low-level writer: the one for Arrow records (pqarrow) would bring
 // all of gRPC into every binary.
-func WriteScoresParquet(w io.Writer, fields []string, sizes []int, s *tally.Scores, meta map[string]string) error {
+func WriteScoresParquet(w io.Writer, fields []string, sizes []int, s *tally.Scores, interval func(count int64) (dataset, population float64), meta map[string]string) error {
 	if err := checkScores(fields, sizes, s); err != nil {
 		return err
 	}
@@ -47,7 +49,7 @@ func WriteScoresParquet(w io.Writer, fields []string, sizes []int, s *tally.Scor
 	}
 	at := place{}
 	for from := 0; from < len(s.Count); from += parquetGroup {
-		if err := writeGroup(out.AppendRowGroup(), fields, sizes, s, from, min(from+parquetGroup, len(s.Count)), &at); err != nil {
+		if err := writeGroup(out.AppendRowGroup(), fields, sizes, s, interval, from, min(from+parquetGroup, len(s.Count)), &at); err != nil {
 			return errors.Join(err, out.Close())
 		}
 	}
@@ -59,18 +61,22 @@ func parquetSchema(dim int) (*schema.GroupNode, error) {
 	if err != nil {
 		return nil, err
 	}
-	columns := schema.FieldList{name,
-		schema.NewInt32Node("id", parquet.Repetitions.Required, -1), schema.NewInt64Node("count", parquet.Repetitions.Required, -1)}
-	for _, prefix := range []string{"phi", "se"} {
+	once := parquet.Repetitions.Required
+	columns := schema.FieldList{name, schema.NewInt32Node("id", once, -1), schema.NewInt64Node("count", once, -1),
+		schema.NewFloat64Node("t", once, -1), schema.NewFloat64Node("t_population", once, -1)}
+	for c := range dim {
+		columns = append(columns, schema.NewFloat64Node(fmt.Sprintf("phi_%d", c), once, -1))
+	}
+	for _, prefix := range narrowNames {
 		for c := range dim {
-			columns = append(columns, schema.NewFloat64Node(fmt.Sprintf("%s_%d", prefix, c), parquet.Repetitions.Required, -1))
+			columns = append(columns, schema.NewFloat32Node(fmt.Sprintf("%s_%d", prefix, c), once, -1))
 		}
 	}
 	return schema.NewGroupNode("schema", parquet.Repetitions.Required, columns, -1)
 }
 
 // writeGroup writes features [from, to), which start at the place at.
-func writeGroup(group file.SerialRowGroupWriter, fields []string, sizes []int, s *tally.Scores, from, to int, at *place) error {
+func writeGroup(group file.SerialRowGroupWriter, fields []string, sizes []int, s *tally.Scores, interval func(int64) (float64, float64), from, to int, at *place) error {
 	names, ids := make([]parquet.ByteArray, 0, to-from), make([]int32, 0, to-from)
 	for len(ids) < to-from {
 		field, first, end := at.run(sizes, to-from-len(ids))
@@ -87,18 +93,39 @@ func writeGroup(group file.SerialRowGroupWriter, fields []string, sizes []int, s
 	if err := writeColumn(group, s.Count[from:to]); err != nil {
 		return err
 	}
-	values := make([]float64, to-from)
-	for _, entries := range [][]float64{s.Phi, s.SE} {
-		for c := range s.Dim {
-			for i := range values {
-				values[i] = entries[(from+i)*s.Dim+c]
-			}
-			if err := writeColumn(group, values); err != nil {
-				return err
-			}
+	t, population := make([]float64, to-from), make([]float64, to-from)
+	for i, count := range s.Count[from:to] {
+		t[i], population[i] = interval(count)
+	}
+	if err := writeColumn(group, t); err != nil {
+		return err
+	}
+	if err := writeColumn(group, population); err != nil {
+		return err
+	}
+	if err := writeEntries(group, s.Phi, s.Dim, from, to); err != nil {
+		return err
+	}
+	for _, values := range narrow(&s.Values) {
+		if err := writeEntries(group, *values, s.Dim, from, to); err != nil {
+			return err
 		}
 	}
 	return group.Close()
+}
+
+// writeEntries writes the d columns of [n, d] values, for features [from, to).
+func writeEntries[T any](group file.SerialRowGroupWriter, entries []T, dim, from, to int) error {
+	values := make([]T, to-from)
+	for c := range dim {
+		for i := range values {
+			values[i] = entries[(from+i)*dim+c]
+		}
+		if err := writeColumn(group, values); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func writeColumn[T any](group file.SerialRowGroupWriter, values []T) error {

@@ -14,54 +14,62 @@ import (
 )
 
 // batchEntries is how many entries (features times columns) of a partial or of
-// scores a record batch holds: 2 MiB for each of the two lists.
+// scores a record batch holds: 2 MiB for a list of 8 bytes each.
 const batchEntries = 1 << 18
 
 // Metadata of a partial, decimal integers.
 const (
-	keyRows      = "rows"
-	keyLossFull  = "loss_full"
-	keyLossEmpty = "loss_empty"
-	keyDim       = "dim"
+	keyRows           = "rows"
+	keyLossFull       = "loss_full"
+	keyLossEmpty      = "loss_empty"
+	keyResidualSquare = "residual_square"
+	keyDim            = "dim"
 )
 
-func partialColumns(dim int) []arrow.Field {
+func partialColumns(dim int, within bool) []arrow.Field {
 	int64s := arrow.PrimitiveTypes.Int64
-	return []arrow.Field{
-		{Name: "feature", Type: arrow.PrimitiveTypes.Int32},
-		{Name: "count", Type: int64s},
-		{Name: "sum", Type: listOf(int64s, dim)},
-		{Name: "square", Type: listOf(int64s, dim)},
+	columns := []arrow.Field{{Name: "feature", Type: arrow.PrimitiveTypes.Int32}, {Name: "count", Type: int64s}}
+	for _, name := range []string{"sum", "abs", "square", "within"}[:tally.Lists(within)] {
+		columns = append(columns, arrow.Field{Name: name, Type: listOf(int64s, dim)})
 	}
+	return columns
 }
 
 // EncodePartial writes p, which must be valid, to w in Arrow's stream format,
 // uncompressed and in one batch, so that it is read without being copied.
 func EncodePartial(w io.Writer, p *tally.Partial) error {
 	metadata := arrow.NewMetadata(
-		[]string{keyVersion, keyRows, keyLossFull, keyLossEmpty, keyDim},
-		[]string{PartialVersion, decimal(p.Rows), decimal(p.LossFull), decimal(p.LossEmpty), decimal(int64(p.Dim))})
-	out := newStreamWriter(w, arrow.NewSchema(partialColumns(p.Dim), &metadata))
+		[]string{keyVersion, keyRows, keyLossFull, keyLossEmpty, keyResidualSquare, keyDim},
+		[]string{PartialVersion, decimal(p.Rows), decimal(p.LossFull), decimal(p.LossEmpty), decimal(p.ResidualSquare), decimal(int64(p.Dim))})
+	out := newStreamWriter(w, arrow.NewSchema(partialColumns(p.Dim, p.Within != nil), &metadata))
 	if len(p.Features) > 0 {
-		err := out.write(len(p.Features), int32s(p.Features), int64s(p.Count), lists(int64s(p.Sum), p.Dim), lists(int64s(p.Square), p.Dim))
-		if err != nil {
+		columns := []arrow.Array{int32s(p.Features), int64s(p.Count), lists(int64s(p.Sum), p.Dim), lists(int64s(p.Abs), p.Dim), lists(int64s(p.Square), p.Dim)}
+		if p.Within != nil {
+			columns = append(columns, lists(int64s(p.Within), p.Dim))
+		}
+		if err := out.write(len(p.Features), columns...); err != nil {
 			return err
 		}
 	}
 	return out.close()
 }
 
-// DecodePartial reads a partial of a table of features x dim, and validates it.
-// The partial may share the memory of data.
-func DecodePartial(data []byte, features, dim int) (*tally.Partial, error) {
+// DecodePartial reads a partial of a table of features x dim, with or without
+// variances within rows, and validates it. The partial may share the memory of data.
+func DecodePartial(data []byte, features, dim int, within bool) (*tally.Partial, error) {
 	r, err := newReader(&held{data: data}, PartialVersion, false)
 	if err != nil {
 		return nil, err
 	}
 	defer r.close()
-	p := &tally.Partial{Dim: dim, Features: []int32{}, Count: []int64{}, Sum: []int64{}, Square: []int64{}}
+	p := &tally.Partial{Dim: dim, Features: []int32{}, Count: []int64{}, Sum: []int64{}, Abs: []int64{}, Square: []int64{}}
+	if within {
+		p.Within = []int64{}
+	}
 	var got int64
-	for key, into := range map[string]*int64{keyRows: &p.Rows, keyLossFull: &p.LossFull, keyLossEmpty: &p.LossEmpty, keyDim: &got} {
+	for key, into := range map[string]*int64{
+		keyRows: &p.Rows, keyLossFull: &p.LossFull, keyLossEmpty: &p.LossEmpty, keyResidualSquare: &p.ResidualSquare, keyDim: &got,
+	} {
 		if *into, err = r.integer(key); err != nil {
 			return nil, err
 		}
@@ -69,7 +77,7 @@ func DecodePartial(data []byte, features, dim int) (*tally.Partial, error) {
 	if got != int64(dim) {
 		return nil, fault.Inputf("partial has %d columns, the model has %d", got, dim)
 	}
-	if err := r.expect(partialColumns(dim)...); err != nil {
+	if err := r.expect(partialColumns(dim, within)...); err != nil {
 		return nil, err
 	}
 	for {
@@ -81,7 +89,7 @@ func DecodePartial(data []byte, features, dim int) (*tally.Partial, error) {
 			return nil, err
 		}
 	}
-	if err := p.Validate(features, dim); err != nil {
+	if err := p.Validate(features, dim, within); err != nil {
 		return nil, fault.Inputf("%w", err)
 	}
 	return p, nil
@@ -102,32 +110,46 @@ func (m *messages) partialBatch(p *tally.Partial) error {
 		return errTruncated
 	}
 	entries := rows * int64(p.Dim)
+	lists := []*[]int64{&p.Sum, &p.Abs, &p.Square, &p.Within}[:tally.Lists(p.Within != nil)]
 	// Of each column, and of a list's values: how many, how many are null; then
 	// whether they are, which is left out if none is, and the values.
-	for i, want := range []int64{rows, rows, rows, entries, rows, entries} {
+	nodes := 2 + 2*len(lists)
+	for i := range nodes {
+		want := rows
+		if i >= 2 && i%2 == 1 {
+			want = entries
+		}
 		length, nulls, err := batch.pairAt(1, i)
 		if err != nil || length != want || nulls != 0 {
 			return fmt.Errorf("a column has %d values of which %d are null, expected %d and none (%v)", length, nulls, want, err)
 		}
 	}
-	if n := batch.lengthAt(1); n != 6 {
-		return fmt.Errorf("a batch has %d columns and lists, expected 6", n)
+	if n := batch.lengthAt(1); n != nodes {
+		return fmt.Errorf("a batch has %d columns and lists, expected %d", n, nodes)
 	}
-	var values [4][]byte
-	for column, c := range []struct {
-		buffer int
-		bytes  int64
-	}{{1, 4 * rows}, {3, 8 * rows}, {6, 8 * entries}, {9, 8 * entries}} {
-		offset, length, err := batch.pairAt(2, c.buffer)
-		if err != nil || offset < 0 || offset%8 != 0 || length < c.bytes || offset > int64(len(m.body)) || c.bytes > int64(len(m.body))-offset {
-			return fmt.Errorf("column %d of a batch lies outside it", column)
+	values := func(buffer int, bytes int64) ([]byte, error) {
+		offset, length, err := batch.pairAt(2, buffer)
+		if err != nil || offset < 0 || offset%8 != 0 || length < bytes || offset > int64(len(m.body)) || bytes > int64(len(m.body))-offset {
+			return nil, fmt.Errorf("buffer %d of a batch lies outside it", buffer)
 		}
-		values[column] = m.body[offset : offset+c.bytes : offset+c.bytes]
+		return m.body[offset : offset+bytes : offset+bytes], nil
 	}
-	p.Features = join(p.Features, arrow.Int32Traits.CastFromBytes(values[0]))
-	p.Count = join(p.Count, arrow.Int64Traits.CastFromBytes(values[1]))
-	p.Sum = join(p.Sum, arrow.Int64Traits.CastFromBytes(values[2]))
-	p.Square = join(p.Square, arrow.Int64Traits.CastFromBytes(values[3]))
+	features, err := values(1, 4*rows)
+	if err != nil {
+		return err
+	}
+	p.Features = join(p.Features, arrow.Int32Traits.CastFromBytes(features))
+	for i, into := range append([]*[]int64{&p.Count}, lists...) {
+		buffer, bytes := 3+3*i, 8*entries // a list has whether it is null, whether its values are, and these
+		if i == 0 {
+			bytes = 8 * rows
+		}
+		data, err := values(buffer, bytes)
+		if err != nil {
+			return err
+		}
+		*into = join(*into, arrow.Int64Traits.CastFromBytes(data))
+	}
 	return nil
 }
 

@@ -11,15 +11,22 @@ import (
 	"shaver/internal/tally"
 )
 
-func randomPartial(features, dim int) *tally.Partial {
+func randomPartial(features, dim int, within bool) *tally.Partial {
 	random := rand.New(rand.NewPCG(2, uint64(features)))
-	p := &tally.Partial{Dim: dim, Rows: 1000, LossFull: 1, LossEmpty: math.MaxInt64, Features: []int32{}, Count: []int64{}, Sum: []int64{}, Square: []int64{}}
+	p := &tally.Partial{Dim: dim, Rows: 1000, LossFull: 1, LossEmpty: math.MaxInt64, ResidualSquare: 7,
+		Features: []int32{}, Count: []int64{}, Sum: []int64{}, Abs: []int64{}, Square: []int64{}}
+	if within {
+		p.Within = []int64{}
+	}
 	for f := range features {
 		p.Features = append(p.Features, int32(2*f))
 		p.Count = append(p.Count, random.Int64N(1000)+1)
 		for range dim {
 			p.Sum = append(p.Sum, int64(random.Uint64())>>random.IntN(60))
-			p.Square = append(p.Square, random.Int64())
+			p.Abs, p.Square = append(p.Abs, random.Int64()), append(p.Square, random.Int64())
+			if within {
+				p.Within = append(p.Within, random.Int64())
+			}
 		}
 	}
 	return p
@@ -35,13 +42,16 @@ func encodePartial(t testing.TB, p *tally.Partial) []byte {
 }
 
 func TestPartialRoundTrip(t *testing.T) {
-	for _, c := range []struct{ features, dim int }{{0, 3}, {1, 1}, {100, 16}, {batchEntries/16 + 1, 16}, {3, batchEntries / 4}} {
-		p := randomPartial(c.features, c.dim)
+	for _, c := range []struct {
+		features, dim int
+		within        bool
+	}{{0, 3, false}, {0, 3, true}, {1, 1, true}, {100, 16, false}, {batchEntries/16 + 1, 16, true}, {3, batchEntries / 4, false}} {
+		p := randomPartial(c.features, c.dim, c.within)
 		data := encodePartial(t, p)
 		if !bytes.Equal(data, encodePartial(t, p)) {
 			t.Errorf("%v: two encodings differ", c)
 		}
-		got, err := DecodePartial(data, 2*c.features+1, c.dim)
+		got, err := DecodePartial(data, 2*c.features+1, c.dim, c.within)
 		if err != nil {
 			if c.dim > 1<<16 && fault.IsInput(err) {
 				continue
@@ -55,10 +65,10 @@ func TestPartialRoundTrip(t *testing.T) {
 }
 
 func TestDecodePartialRefuses(t *testing.T) {
-	good := randomPartial(10, 4)
+	good := randomPartial(10, 4, true)
 	data := encodePartial(t, good)
 	change := func(f func(p *tally.Partial)) []byte {
-		p := randomPartial(10, 4)
+		p := randomPartial(10, 4, true)
 		f(p)
 		return encodePartial(t, p)
 	}
@@ -72,19 +82,21 @@ func TestDecodePartialRefuses(t *testing.T) {
 		{"features", data, 10, 4, "partial has feature 10 after 8: ids ascend and are below 10"},
 		{"order", change(func(p *tally.Partial) { p.Features[3] = p.Features[2] }), 20, 4, "ids ascend"},
 		{"count", change(func(p *tally.Partial) { p.Count[3] = 1001 }), 20, 4, "feature 6 in 1001 of 1000 rows"},
-		{"square", change(func(p *tally.Partial) { p.Square[5] = -1 }), 20, 4, "negative square for feature 2"},
+		{"square", change(func(p *tally.Partial) { p.Square[5] = -1 }), 20, 4, "negative sum of what is not negative for feature 2"},
+		{"residual", change(func(p *tally.Partial) { p.ResidualSquare = -1 }), 20, 4, "negative square of residuals"},
+		{"one pass", encodePartial(t, randomPartial(10, 4, false)), 20, 4, "the schema has 5 columns, expected 6"},
 		{"rows", change(func(p *tally.Partial) { p.Rows = 0 }), 20, 4, "partial of 0 rows"},
 		{"form", encodeRows(t, randomRows(3, 0), true, 3), 20, 4, `version is "shaver.rows/1"`},
 		{"trailing", append(bytes.Clone(data), 0), 20, 4, "bytes after the end"},
 		{"empty", nil, 20, 4, "the data end early"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := DecodePartial(c.data, c.features, c.dim)
+			_, err := DecodePartial(c.data, c.features, c.dim, true)
 			wantInput(t, err, c.want)
 		})
 	}
 	for n := range data {
-		if _, err := DecodePartial(data[:n], 20, 4); !fault.IsInput(err) {
+		if _, err := DecodePartial(data[:n], 20, 4, true); !fault.IsInput(err) {
 			t.Fatalf("the first %d of %d bytes: %v", n, len(data), err)
 		}
 	}
@@ -92,10 +104,10 @@ func TestDecodePartialRefuses(t *testing.T) {
 
 // A single changed bit gives bad input or a valid partial, never a panic.
 func TestDecodePartialOnChangedBits(t *testing.T) {
-	data := encodePartial(t, randomPartial(3, 2))
+	data := encodePartial(t, randomPartial(3, 2, true))
 	for bit := range 8 * len(data) {
 		data[bit/8] ^= 1 << (bit % 8)
-		if p, err := DecodePartial(data, 10, 2); err != nil && !fault.IsInput(err) || err == nil && p.Validate(10, 2) != nil {
+		if p, err := DecodePartial(data, 10, 2, true); err != nil && !fault.IsInput(err) || err == nil && p.Validate(10, 2, true) != nil {
 			t.Fatalf("bit %d: %v", bit, err)
 		}
 		data[bit/8] ^= 1 << (bit % 8)
@@ -103,25 +115,28 @@ func TestDecodePartialOnChangedBits(t *testing.T) {
 }
 
 func FuzzPartial(f *testing.F) {
-	f.Add(encodePartial(f, randomPartial(0, 2)))
-	f.Add(encodePartial(f, randomPartial(5, 2)))
+	f.Add(encodePartial(f, randomPartial(0, 2, true)))
+	f.Add(encodePartial(f, randomPartial(5, 2, true)))
+	f.Add(encodePartial(f, randomPartial(5, 2, false)))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		p, err := DecodePartial(data, 10, 2)
-		if err != nil {
-			if !fault.IsInput(err) {
-				t.Fatalf("not bad input: %v", err)
+		for _, within := range []bool{false, true} {
+			p, err := DecodePartial(data, 10, 2, within)
+			if err != nil {
+				if !fault.IsInput(err) {
+					t.Fatalf("not bad input: %v", err)
+				}
+				continue
 			}
-			return
-		}
-		again, err := DecodePartial(encodePartial(t, p), 10, 2)
-		if err != nil || !reflect.DeepEqual(again, p) {
-			t.Fatalf("did not survive: %v", err)
+			again, err := DecodePartial(encodePartial(t, p), 10, 2, within)
+			if err != nil || !reflect.DeepEqual(again, p) {
+				t.Fatalf("did not survive: %v", err)
+			}
 		}
 	})
 }
 
 func BenchmarkPartial(b *testing.B) {
-	p := randomPartial(200_000, 16)
+	p := randomPartial(200_000, 16, false)
 	data := encodePartial(b, p)
 	b.Run("encode", func(b *testing.B) {
 		b.SetBytes(int64(len(data)))
@@ -136,7 +151,7 @@ func BenchmarkPartial(b *testing.B) {
 	b.Run("decode", func(b *testing.B) {
 		b.SetBytes(int64(len(data)))
 		for b.Loop() {
-			if _, err := DecodePartial(data, 400_000, 16); err != nil {
+			if _, err := DecodePartial(data, 400_000, 16, false); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -30,6 +30,9 @@ var (
 
 const schemaDim = 4
 
+// latest is each form's version.
+var latest = map[string]string{"rows": ".v1", "frequencies": ".v1", "partial": ".v2", "scores": ".v2"}
+
 // arrowForm is what a .arrow.json in package schemas says.
 type arrowForm struct {
 	Container, Compression string
@@ -58,25 +61,28 @@ func written(t *testing.T) map[string][]byte {
 		ok(w.Close())
 		return out.Bytes()
 	}
-	var frequencies, partial bytes.Buffer
+	var frequencies bytes.Buffer
 	ok(arrowio.WriteFrequencies(&frequencies, schemaSplits, [][]int64{{1, 2, 3, 4, 5}, {0, 0, 0, 0, 1}}))
-	ok(arrowio.EncodePartial(&partial, &tally.Partial{
-		Dim: schemaDim, Rows: 2, LossFull: 1, LossEmpty: 2, Features: []int32{1}, Count: []int64{2},
-		Sum: make([]int64, schemaDim), Square: make([]int64, schemaDim),
-	}))
-	entries := make([]float64, 5*schemaDim)
-	whole := func(expected float64) []byte {
+	partial := func(within []int64) []byte {
+		var out bytes.Buffer
+		sums := make([]int64, schemaDim)
+		ok(arrowio.EncodePartial(&out, &tally.Partial{
+			Dim: schemaDim, Rows: 2, LossFull: 1, LossEmpty: 2, Features: []int32{1}, Count: []int64{2}, Sum: sums, Abs: sums, Square: sums, Within: within,
+		}))
+		return out.Bytes()
+	}
+	whole := func(se float64) []byte {
 		file := filepath.Join(t.TempDir(), "scores.arrow")
 		ok(scores.Write(file, &scores.File{
-			Fields: schemaFields, FieldDims: schemaSizes, Spec: job.Spec{Version: job.SpecVersion}, Baseline: make([]float32, 2*schemaDim), Spread: tally.RowToRow,
-			Result: tally.Result{EfficiencyExpected: expected, Scores: tally.Scores{Dim: schemaDim, Count: make([]int64, 5), Phi: entries, SE: entries}},
+			Fields: schemaFields, FieldDims: schemaSizes, Spec: job.Spec{Version: job.SpecVersion}, Baseline: make([]float32, 2*schemaDim),
+			Result: tally.Result{EfficiencySE: se, Scores: tally.Scores{Dim: schemaDim, Count: make([]int64, 5), Values: tally.NewValues(5 * schemaDim)}},
 		}))
 		data, err := os.ReadFile(file)
 		ok(err)
 		return data
 	}
 	return map[string][]byte{
-		"rows": rows(false), "rows/shards": rows(true), "frequencies": frequencies.Bytes(), "partial": partial.Bytes(), "scores": whole(0), "scores/multilinear": whole(1),
+		"rows": rows(false), "rows/shards": rows(true), "frequencies": frequencies.Bytes(), "partial": partial(nil), "partial/passes": partial(make([]int64, schemaDim)), "scores": whole(0), "scores/multilinear": whole(1),
 	}
 }
 
@@ -85,7 +91,7 @@ func TestSchemas(t *testing.T) {
 	for name, data := range written(t) {
 		t.Run(name, func(t *testing.T) {
 			kind, variant, _ := strings.Cut(name, "/")
-			text, err := schemas.Files.ReadFile(kind + ".v1.arrow.json")
+			text, err := schemas.Files.ReadFile(kind + latest[kind] + ".arrow.json")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -21,14 +21,25 @@ const keyFields = "fields" // JSON array of names
 var scoresReserved = []string{keyVersion, keyFields, keySizes, keyDim}
 
 func scoresColumns(dim int) []arrow.Field {
-	float64s := arrow.PrimitiveTypes.Float64
-	return []arrow.Field{
+	columns := []arrow.Field{
 		{Name: "field", Type: arrow.BinaryTypes.String},
 		{Name: "id", Type: arrow.PrimitiveTypes.Int32},
 		{Name: "count", Type: arrow.PrimitiveTypes.Int64},
-		{Name: "phi", Type: listOf(float64s, dim)},
-		{Name: "se", Type: listOf(float64s, dim)},
+		{Name: "phi", Type: listOf(arrow.PrimitiveTypes.Float64, dim)},
 	}
+	for _, name := range narrowNames {
+		columns = append(columns, arrow.Field{Name: name, Type: listOf(arrow.PrimitiveTypes.Float32, dim)})
+	}
+	return columns
+}
+
+// narrowNames are the columns beside phi, which are float32: they say how large or
+// how sure phi is.
+var narrowNames = [...]string{"abs", "rms", "se", "se_population"}
+
+// narrow returns v's columns of these names.
+func narrow(v *tally.Values) [4]*[]float32 {
+	return [...]*[]float32{&v.Abs, &v.RMS, &v.SE, &v.PopulationSE}
 }
 
 // checkScores reports what no scores of the given fields can have. It panics on
@@ -41,14 +52,17 @@ func checkScores(fields []string, sizes []int, s *tally.Scores) error {
 	for _, size := range sizes {
 		n += size
 	}
-	if s.Dim < 1 || len(s.Count) != n || len(s.Phi) != n*s.Dim || len(s.SE) != n*s.Dim {
+	fits := s.Dim >= 1 && len(s.Count) == n && len(s.Phi) == n*s.Dim
+	for _, values := range narrow(&s.Values) {
+		fits = fits && len(*values) == n*s.Dim
+	}
+	if !fits {
 		panic("arrowio: scores do not fit the fields")
 	}
 	feature := 0
 	for j, size := range sizes {
 		for id := range size {
-			at := feature * s.Dim
-			if err := checkScore(j, fields[j], id, s.Count[feature], s.Phi[at:at+s.Dim], s.SE[at:at+s.Dim]); err != nil {
+			if err := checkScore(j, fields[j], id, s.Count[feature], s.Part(feature*s.Dim, (feature+1)*s.Dim)); err != nil {
 				return err
 			}
 			feature++
@@ -58,14 +72,20 @@ func checkScores(fields []string, sizes []int, s *tally.Scores) error {
 }
 
 // checkScore reports what the scores of no feature can be.
-func checkScore(field int, name string, id int, count int64, phi, se []float64) error {
+func checkScore(field int, name string, id int, count int64, v tally.Values) error {
 	if count < 0 {
 		return fault.Inputf("field %d (%s), id %d: count is %d", field, name, id, count)
 	}
-	for c := range phi {
-		if !(math.Abs(phi[c]) <= math.MaxFloat64) || !(se[c] >= 0 && se[c] <= math.MaxFloat64) {
-			return fault.Inputf("field %d (%s), id %d, column %d: phi is %v and se %v: expected finite values, se at least 0",
-				field, name, id, c, phi[c], se[c])
+	for c, phi := range v.Phi {
+		if !(math.Abs(phi) <= math.MaxFloat64) {
+			return fault.Inputf("field %d (%s), id %d, column %d: phi is %v, expected a finite value", field, name, id, c, phi)
+		}
+	}
+	for i, values := range narrow(&v) {
+		for c, x := range *values {
+			if !(x >= 0 && x <= math.MaxFloat32) {
+				return fault.Inputf("field %d (%s), id %d, column %d: %s is %v, expected a finite value, at least 0", field, name, id, c, narrowNames[i], x)
+			}
 		}
 	}
 	return nil
@@ -93,17 +113,13 @@ func WriteScores(w io.Writer, fields []string, sizes []int, s *tally.Scores, met
 	if err := checkScores(fields, sizes, s); err != nil {
 		return err
 	}
-	return WriteScoresFrom(w, fields, sizes, s.Dim, s.Count, func(feature int, phi, se []float64) {
-		copy(phi, s.Phi[feature*s.Dim:])
-		copy(se, s.SE[feature*s.Dim:])
-	}, meta)
+	return WriteScoresFrom(w, fields, sizes, s.Dim, s.Count, s.Feature, meta)
 }
 
 // WriteScoresFrom is WriteScores for scores that nobody holds: it calls values
-// with each feature, in order, and with phi and se of length d to fill. The
-// sizes sum to the length of count. An error may come after something was
-// written.
-func WriteScoresFrom(w io.Writer, fields []string, sizes []int, dim int, count []int64, values func(feature int, phi, se []float64), meta map[string]string) error {
+// with each feature, in order, and with d entries to fill. The sizes sum to the
+// length of count. An error may come after something was written.
+func WriteScoresFrom(w io.Writer, fields []string, sizes []int, dim int, count []int64, values func(feature int, into tally.Values), meta map[string]string) error {
 	if err := checkSizes(fields, sizes); err != nil {
 		return fault.Inputf("%w", err)
 	}
@@ -114,7 +130,7 @@ func WriteScoresFrom(w io.Writer, fields []string, sizes []int, dim int, count [
 	}
 	at := place{}
 	step := min(max(1, batchEntries/dim), len(count))
-	phi, se := make([]float64, step*dim), make([]float64, step*dim)
+	entries := tally.NewValues(step * dim)
 	var ids []int32
 	for from := 0; from < len(count); from += step {
 		to := min(from+step, len(count))
@@ -124,17 +140,20 @@ func WriteScoresFrom(w io.Writer, fields []string, sizes []int, dim int, count [
 			field, first, end := at.run(sizes, to-from-len(ids))
 			for id := first; id < end; id++ {
 				i := len(ids)
-				p, e := phi[i*dim:(i+1)*dim], se[i*dim:(i+1)*dim]
-				values(from+i, p, e)
-				if err := checkScore(field, fields[field], id, count[from+i], p, e); err != nil {
+				part := entries.Part(i*dim, (i+1)*dim)
+				values(from+i, part)
+				if err := checkScore(field, fields[field], id, count[from+i], part); err != nil {
 					return err
 				}
 				names.Append(fields[field])
 				ids = append(ids, int32(id))
 			}
 		}
-		entries := func(values []float64) arrow.Array { return lists(float64s(values[:(to-from)*dim]), dim) }
-		if err := out.write(to-from, names.NewArray(), int32s(ids), int64s(count[from:to]), entries(phi), entries(se)); err != nil {
+		columns := []arrow.Array{names.NewArray(), int32s(ids), int64s(count[from:to]), lists(float64s(entries.Phi[:(to-from)*dim]), dim)}
+		for _, values := range narrow(&entries) {
+			columns = append(columns, lists(float32s((*values)[:(to-from)*dim]), dim))
+		}
+		if err := out.write(to-from, columns...); err != nil {
 			return err
 		}
 	}
@@ -240,6 +259,8 @@ func appendScores(s *tally.Scores, at *place, fields []string, sizes []int, reco
 	}
 	s.Count = append(s.Count, record.Column(2).(*array.Int64).Int64Values()...)
 	s.Phi = append(s.Phi, listValues[*array.Float64](record.Column(3)).Float64Values()...)
-	s.SE = append(s.SE, listValues[*array.Float64](record.Column(4)).Float64Values()...)
+	for i, values := range narrow(&s.Values) {
+		*values = append(*values, listValues[*array.Float32](record.Column(4+i)).Float32Values()...)
+	}
 	return nil
 }

@@ -22,12 +22,12 @@ func randomScores(sizes []int, dim int) *tally.Scores {
 		n += size
 	}
 	random := rand.New(rand.NewPCG(3, uint64(n)))
-	s := &tally.Scores{Dim: dim, Count: make([]int64, n), Phi: make([]float64, n*dim), SE: make([]float64, n*dim)}
+	s := &tally.Scores{Dim: dim, Count: make([]int64, n), Values: tally.NewValues(n * dim)}
 	for i := range s.Count {
 		s.Count[i] = random.Int64N(100)
 	}
 	for i := range s.Phi {
-		s.Phi[i], s.SE[i] = random.NormFloat64(), random.Float64()
+		s.Phi[i], s.Abs[i], s.RMS[i], s.SE[i], s.PopulationSE[i] = random.NormFloat64(), random.Float32(), random.Float32(), random.Float32(), random.Float32()
 	}
 	return s
 }
@@ -70,13 +70,15 @@ func TestScoresRefuse(t *testing.T) {
 	}{
 		{"NaN", func(s *tally.Scores) { s.Phi[2*2+1] = math.NaN() }, "field 1 (b), id 0, column 1: phi is NaN"},
 		{"infinity", func(s *tally.Scores) { s.Phi[0] = math.Inf(-1) }, "field 0 (a), id 0, column 0: phi is -Inf"},
-		{"error", func(s *tally.Scores) { s.SE[9] = -1 }, "field 1 (b), id 2, column 1"},
+		{"error", func(s *tally.Scores) { s.SE[9] = -1 }, "field 1 (b), id 2, column 1: se is -1"},
+		{"population", func(s *tally.Scores) { s.PopulationSE[9] = float32(math.Inf(1)) }, "field 1 (b), id 2, column 1: se_population is +Inf"},
+		{"rms", func(s *tally.Scores) { s.RMS[0] = float32(math.NaN()) }, "field 0 (a), id 0, column 0: rms is NaN"},
 		{"count", func(s *tally.Scores) { s.Count[1] = -1 }, "field 0 (a), id 1: count is -1"},
 	} {
 		s := randomScores(sizes, 2)
 		c.change(s)
 		wantInput(t, WriteScores(&bytes.Buffer{}, fields, sizes, s, nil), c.want)
-		wantInput(t, WriteScoresParquet(&bytes.Buffer{}, fields, sizes, s, nil), c.want)
+		wantInput(t, WriteScoresParquet(&bytes.Buffer{}, fields, sizes, s, interval, nil), c.want)
 	}
 	data := encodeScores(t, fields, sizes, randomScores(sizes, 2))
 	for n := range data {
@@ -94,12 +96,20 @@ func TestScoresRefuse(t *testing.T) {
 	wantInput(t, err, "the scores end before field 1 (b), id 3")
 }
 
+// interval has none for few rows.
+func interval(count int64) (dataset, population float64) {
+	if count < 3 {
+		return math.NaN(), math.NaN()
+	}
+	return float64(count), 2 * float64(count)
+}
+
 func TestScoresParquet(t *testing.T) {
 	sizes := []int{5, parquetGroup, 3}
 	s := randomScores(sizes, 2)
 	var out, again bytes.Buffer
 	for _, w := range []*bytes.Buffer{&out, &again} {
-		if err := WriteScoresParquet(w, testFields, sizes, s, testMeta); err != nil {
+		if err := WriteScoresParquet(w, testFields, sizes, s, interval, testMeta); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -114,7 +124,7 @@ func TestScoresParquet(t *testing.T) {
 	if v := r.MetaData().KeyValueMetadata().FindValue("kernel"); v == nil || *v != "portable" {
 		t.Errorf("metadata %v", r.MetaData().KeyValueMetadata())
 	}
-	got := &tally.Scores{Dim: 2, Phi: make([]float64, len(s.Phi)), SE: make([]float64, len(s.SE))}
+	got := &tally.Scores{Dim: 2, Values: tally.NewValues(len(s.Phi))}
 	row := 0
 	for g := range r.NumRowGroups() {
 		group := r.RowGroup(g)
@@ -143,8 +153,22 @@ func TestScoresParquet(t *testing.T) {
 			if _, _, err := column(3+c).(*file.Float64ColumnChunkReader).ReadBatch(int64(n), values, nil, nil); err != nil {
 				t.Fatal(err)
 			}
-			into := [][]float64{got.Phi, got.SE}[c/2]
 			for i, v := range values {
+				dataset, population := interval(counts[i])
+				if want := []float64{dataset, population}; c >= 2 {
+					got.Phi[(row+i)*2+c-2] = v
+				} else if v != want[c] && !(math.IsNaN(v) && math.IsNaN(want[c])) {
+					t.Fatalf("t is %v for %d rows, expected %v", v, counts[i], want)
+				}
+			}
+		}
+		small := make([]float32, n)
+		for c := range 8 {
+			if _, _, err := column(7+c).(*file.Float32ColumnChunkReader).ReadBatch(int64(n), small, nil, nil); err != nil {
+				t.Fatal(err)
+			}
+			into := *narrow(&got.Values)[c/2]
+			for i, v := range small {
 				into[(row+i)*2+c%2] = v
 			}
 		}

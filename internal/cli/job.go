@@ -23,6 +23,7 @@ import (
 	"shaver/internal/bus"
 	"shaver/internal/coordinator"
 	"shaver/internal/job"
+	"shaver/internal/scores"
 	"shaver/internal/worker"
 )
 
@@ -45,13 +46,16 @@ type Report struct {
 	LossFull        float64 `json:"loss_full"`        // mean loss with nothing dropped, nat
 	LossEmpty       float64 `json:"loss_empty"`       // mean loss with everything dropped, nat
 	EfficiencyError float64 `json:"efficiency_error"` // how far the scores sum off their difference, nat
-	// How far the standard errors would explain; of estimators without the efficiency identity.
-	EfficiencyExpected float64        `json:"efficiency_expected,omitempty"`
-	Digests            Digests        `json:"digests"`
-	Shards             int            `json:"shards"`
-	RowsPerShard       int64          `json:"rows_per_shard"`
-	Workers            map[string]int `json:"workers"`          // shards computed by each
-	QuarantinedRows    int64          `json:"quarantined_rows"` // missing, in shards that cannot be computed
+	// Its standard error, of estimators without the efficiency identity: what is
+	// beyond two of it is bias.
+	EfficiencySE    float64        `json:"efficiency_se,omitempty"`
+	Digests         Digests        `json:"digests"`
+	Shards          int            `json:"shards"`
+	RowsPerShard    int64          `json:"rows_per_shard"`
+	Workers         map[string]int `json:"workers"`          // shards computed by each
+	QuarantinedRows int64          `json:"quarantined_rows"` // missing, in shards that cannot be computed
+	// How a job with a rule to stop by, or with a time, ended.
+	Stopped *scores.Stopped `json:"stopped,omitempty"`
 }
 
 // Digests are SHA-256, in hexadecimal.
@@ -213,9 +217,9 @@ func newReport(o *coordinator.Outcome, path string) (*Report, error) {
 	s := &o.Scores
 	r := &Report{
 		Job: s.Spec.ID(), Rows: s.Rows, Kernel: s.Spec.Kernel,
-		LossFull: s.LossFull, LossEmpty: s.LossEmpty, EfficiencyError: s.EfficiencyError, EfficiencyExpected: s.EfficiencyExpected,
+		LossFull: s.LossFull, LossEmpty: s.LossEmpty, EfficiencyError: s.EfficiencyError, EfficiencySE: s.EfficiencySE,
 		Digests:      Digests{s.Spec.Model, s.Spec.Dataset, hex.EncodeToString(digest.Sum(nil))},
-		RowsPerShard: o.Plan.RowsPerShard, Workers: o.Workers, QuarantinedRows: s.QuarantinedRows,
+		RowsPerShard: o.Plan.RowsPerShard, Workers: o.Workers, QuarantinedRows: s.QuarantinedRows, Stopped: s.Stopped,
 	}
 	if !o.Existing {
 		r.Shards = o.Plan.Shards()

@@ -70,9 +70,9 @@ func forecast(e *coordinator.Estimate, cores int) *Forecast {
 		ShardBytes: e.ShardBytes(rows), PartialBytes: e.PartialBytes(rows), PartialFeatures: int64(e.Distinct(rows)),
 		BytesToWorkers:    e.ShardBytes(plan.Rows) + e.ModelBytes*int64(workers),
 		BytesFromWorkers:  shards * e.PartialBytes(rows),
-		CoordinatorMemory: 16*int64(e.Features)*int64(e.Dim) + coordinatorBase,
+		CoordinatorMemory: e.SumsBytes() + coordinatorBase,
 	}
-	options := shapley.Options{Estimator: e.Spec.Estimator, Passes: e.Spec.Passes}
+	options := shapley.Options{Estimator: e.Spec.Estimator, Passes: e.Spec.TaskPasses()}
 	f.Walks = plan.Rows * int64(options.Walks())
 	// The model's file and the model; a shard and its rows; the sums of each
 	// thread with an index of the table, joined, and encoded.

@@ -7,8 +7,8 @@ import (
 )
 
 // Table is a compact table, for any number of goroutines at once. It keeps the
-// Parts' bytes, which nobody may change, and beside them an index of less than a
-// byte for each listed row, and a bit for every hundred rows that are not.
+// Parts' bytes, which nobody may change, and beside them an index, of a bit for
+// each row if d <= 16.
 type Table struct {
 	dim    int
 	values Values
@@ -21,17 +21,21 @@ type field struct {
 	Field
 	size, dim int
 	first     int       // global id of its first row
+	layout    layout    // of Form, for the hot path
+	width     int       // bytes of columns: of a row's bitmap, or of a column's number
+	ends      uint64    // of 8 bytes of the form columns, the bits that end rows
+	step      int       // numbers in 8 bytes of the form columns
+	endShift  int       // 2^endShift bits a number
 	codebook  []float32 // [d]
 	present   []byte    // nil if all rows are listed
-	ranks     []uint32  // listed rows before each block of rankRows
 	columns   []byte
-	starts    []uint32 // kept entries before each block of 1<<shift listed rows
-	shift     int
+	blocks    []block // of 1<<shift rows
+	shift     int     // at most 6
 	values    reader
 }
 
-// rankRows is how many bits of present a rank covers: a cache line's.
-const rankRows = 512
+// block is some consecutive rows of a field: what is before them.
+type block struct{ rows, kept uint32 }
 
 // New returns the table that parts hold, of fields of the given sizes and d
 // columns, after checking every index and value in it. It takes memory in
@@ -85,19 +89,33 @@ func (f *field) take(rest *Parts, v Values, steps []float32) error {
 	if err != nil {
 		return err
 	}
-	if rows > 0 {
-		if err := f.index(present); err != nil {
-			return err
+	switch f.Form {
+	case None:
+		f.layout = nothing
+		return nil
+	case Dense:
+		f.layout = everything
+		return nil
+	case Bitmap:
+		f.layout, f.width = bitmaps, bitBytes(f.dim)
+	case Columns:
+		f.layout, f.width, f.ends, f.step, f.endShift = columnLists, 1, 0x8080808080808080, 8, 3
+		if columnBytes(f.dim) == 2 {
+			f.width, f.ends, f.step, f.endShift = 2, 0x8000800080008000, 4, 4
 		}
 	}
-	switch f.Form {
-	case Bitmap:
-		return f.indexBitmap()
-	case Columns:
-		return f.indexColumns()
-	}
-	return nil
+	return f.index(present)
 }
+
+// layout is a Form that is quick to compare.
+type layout uint8
+
+const (
+	nothing layout = iota
+	everything
+	bitmaps
+	columnLists
+)
 
 // check checks the field's numbers, without any bytes.
 func (f *field) check() error {
@@ -124,75 +142,85 @@ func (f *field) check() error {
 	return nil
 }
 
-// index ranks the listed rows.
+// index checks the structure and finds its blocks.
 func (f *field) index(present []byte) error {
-	f.present = present
-	f.ranks = make([]uint32, 0, f.size/rankRows+1)
-	total := 0
-	for at := 0; at < len(present); at += rankRows / 8 {
-		f.ranks = append(f.ranks, uint32(total))
-		total += ones(present[at:min(at+rankRows/8, len(present))])
+	if len(present) > 0 {
+		f.present = present
+		if spare := len(present)*8 - f.size; spare > 0 && present[len(present)-1]>>(8-spare) != 0 {
+			return fmt.Errorf("rows has bits set after the field's %d rows", f.size)
+		}
+		if total := ones(present, 0, len(present)); total != f.Rows {
+			return fmt.Errorf("rows lists %d rows, expected %d", total, f.Rows)
+		}
 	}
-	if spare := len(present)*8 - f.size; spare > 0 && present[len(present)-1]>>(8-spare) != 0 {
-		return fmt.Errorf("rows has bits set after the field's %d rows", f.size)
+	walk := f.walkColumns
+	bytes := f.Kept * f.width / f.size // of a row
+	if f.layout == bitmaps {
+		walk, bytes = f.walkBitmaps, f.width
 	}
-	if total != f.Rows {
-		return fmt.Errorf("rows lists %d rows, expected %d", total, f.Rows)
+	for f.shift = 6; f.shift > 0 && bytes<<f.shift > 128; { // to go through, at most
+		f.shift--
+	}
+	f.blocks = make([]block, 0, f.size>>f.shift+1)
+	rows, kept := 0, 0
+	for i := 0; i < f.size; i += 1 << f.shift {
+		f.blocks = append(f.blocks, block{uint32(rows), uint32(kept)})
+		end := rows + f.listed(i, min(i+1<<f.shift, f.size))
+		var err error
+		if kept, err = walk(rows, end, kept); err != nil {
+			return err
+		}
+		rows = end
+	}
+	if kept != f.Kept {
+		return fmt.Errorf("columns keeps %d entries, expected %d", kept, f.Kept)
 	}
 	return nil
 }
 
-func (f *field) indexBitmap() error {
-	width := bitBytes(f.dim)
-	for f.shift = 0; width<<(f.shift+1) <= 64; {
-		f.shift++ // a block is at most a cache line
+// listed counts the listed rows from row from until to, of one block.
+func (f *field) listed(from, to int) int {
+	if f.present == nil {
+		return to - from
 	}
-	f.starts = make([]uint32, 0, f.Rows>>f.shift+1)
-	block := width << f.shift
-	total := 0
-	for at := 0; at < len(f.columns); at += block {
-		f.starts = append(f.starts, uint32(total))
-		total += ones(f.columns[at:min(at+block, len(f.columns))])
-	}
+	return bits.OnesCount64(load(f.present, from/64*8) >> (from % 64) << (64 - (to - from)))
+}
+
+// walkBitmaps checks the listed rows from row until end, and returns how many
+// entries are kept before end if there are kept before row.
+func (f *field) walkBitmaps(row, end, kept int) (int, error) {
+	width := f.width
 	if spare := 8*width - f.dim; spare > 0 {
-		for at := width - 1; at < len(f.columns); at += width {
-			if f.columns[at]>>(8-spare) != 0 {
-				return fmt.Errorf("columns has bits set after the %d columns of listed row %d", f.dim, at/width)
+		for r := row; r < end; r++ {
+			if f.columns[(r+1)*width-1]>>(8-spare) != 0 {
+				return 0, fmt.Errorf("columns has bits set after the %d columns of listed row %d", f.dim, r)
 			}
 		}
 	}
-	if total != f.Kept {
-		return fmt.Errorf("columns keeps %d entries, expected %d", total, f.Kept)
-	}
-	return nil
+	return kept + ones(f.columns, row*width, end*width), nil
 }
 
-func (f *field) indexColumns() error {
-	f.shift = 5
-	f.starts = make([]uint32, 0, f.Rows>>f.shift+1)
-	row, previous := 0, -1
-	for i := range f.Kept {
-		if previous < 0 && row&(1<<f.shift-1) == 0 {
-			f.starts = append(f.starts, uint32(i))
+// walkColumns is walkBitmaps for the form columns.
+func (f *field) walkColumns(row, end, kept int) (int, error) {
+	for previous := -1; row < end; kept++ {
+		if kept == f.Kept {
+			return 0, fmt.Errorf("columns ends in listed row %d of %d", row, f.Rows)
 		}
-		column, last := f.column(i)
+		column, last := f.column(kept)
 		if column <= previous || column >= f.dim {
-			return fmt.Errorf("columns has %d after %d in listed row %d: they rise and are below %d", column, previous, row, f.dim)
+			return 0, fmt.Errorf("columns has %d after %d in listed row %d: they rise and are below %d", column, previous, row, f.dim)
 		}
 		if previous = column; last {
 			row, previous = row+1, -1
 		}
 	}
-	if row != f.Rows || previous >= 0 {
-		return fmt.Errorf("columns ends %d rows, expected %d", row, f.Rows)
-	}
-	return nil
+	return kept, nil
 }
 
 // column returns the column of kept entry i, of the form columns, and whether it
 // is the last of its row.
 func (f *field) column(i int) (column int, last bool) {
-	if f.dim <= 1<<7 {
+	if f.width == 1 {
 		c := f.columns[i]
 		return int(c & 0x7f), c&0x80 != 0
 	}
@@ -254,96 +282,20 @@ func (t *Table) Rows(each func(x []float32, dropped []bool)) {
 		structure.values = reader{} // all of which is 1
 		for i := range f.size {
 			copy(x, f.codebook)
-			f.fill(x, i)
+			var p place
+			listed := f.find(&p, i) == 1
+			if listed {
+				f.seek(&p)
+				f.fill(x, &p)
+			}
 			clear(kept)
-			structure.fill(kept, i)
+			if listed {
+				structure.fill(kept, &p)
+			}
 			for c, one := range kept {
 				dropped[c] = one == 0
 			}
 			each(x, dropped)
 		}
 	}
-}
-
-// Embed writes the embedding of a row of the model, [m*d], to x. features are one
-// global id of each field. It is what a model.Table does.
-func (t *Table) Embed(x []float32, features []int32) {
-	for j, id := range features {
-		f := &t.fields[j]
-		part := x[j*t.dim : (j+1)*t.dim]
-		copy(part, f.codebook)
-		f.fill(part, int(id)-f.first)
-	}
-}
-
-// fill writes the kept entries of row i to x, [d].
-func (f *field) fill(x []float32, i int) {
-	switch f.Form {
-	case None:
-		return
-	case Dense:
-		for c := range x {
-			x[c] = f.values.at(i*f.dim + c)
-		}
-		return
-	}
-	if f.present != nil {
-		if f.present[i/8]>>(i%8)&1 == 0 {
-			return
-		}
-		i = f.rank(i)
-	}
-	if f.Form == Bitmap {
-		f.fillBitmap(x, i)
-	} else {
-		f.fillColumns(x, i)
-	}
-}
-
-// rank returns how many rows before row i are listed.
-func (f *field) rank(i int) int {
-	at := i / rankRows * (rankRows / 8)
-	return int(f.ranks[i/rankRows]) + ones(f.present[at:i/8]) + bits.OnesCount8(f.present[i/8]&(1<<(i%8)-1))
-}
-
-// fillBitmap is fill for the listed row r.
-func (f *field) fillBitmap(x []float32, r int) {
-	width := bitBytes(f.dim)
-	block := r >> f.shift
-	kept := int(f.starts[block]) + ones(f.columns[block<<f.shift*width:r*width])
-	for k, b := range f.columns[r*width : (r+1)*width] {
-		for ; b != 0; b &= b - 1 {
-			x[8*k+bits.TrailingZeros8(b)] = f.values.at(kept)
-			kept++
-		}
-	}
-}
-
-// fillColumns is fill for the listed row r.
-func (f *field) fillColumns(x []float32, r int) {
-	kept := int(f.starts[r>>f.shift])
-	for before := r & (1<<f.shift - 1); before > 0; kept++ {
-		if _, last := f.column(kept); last {
-			before--
-		}
-	}
-	for {
-		column, last := f.column(kept)
-		x[column] = f.values.at(kept)
-		if kept++; last {
-			return
-		}
-	}
-}
-
-// ones counts the bits that are set.
-func ones(data []byte) int {
-	n := 0
-	for ; len(data) >= 8; data = data[8:] {
-		n += bits.OnesCount64(binary.LittleEndian.Uint64(data))
-	}
-	for _, b := range data {
-		n += bits.OnesCount8(b)
-	}
-	return n
 }

@@ -117,14 +117,14 @@ func (v Values) appendValues(data []byte, table []float32, dropped []bool, first
 
 // reader reads a field's values. Of no Values, all are 1.
 type reader struct {
-	values Values
+	size   int // bytes of a value
 	data   []byte
 	levels *[256]float32 // of Int8
 }
 
 // newReader checks that the values are finite.
 func newReader(v Values, data []byte, steps []float32) (reader, error) {
-	r := reader{values: v, data: data}
+	r := reader{size: v.Size(), data: data}
 	switch v {
 	case Float32:
 		for i := 0; i < len(data); i += 4 {
@@ -149,12 +149,12 @@ func newReader(v Values, data []byte, steps []float32) (reader, error) {
 
 // at returns value i.
 func (r *reader) at(i int) float32 {
-	switch r.values {
-	case Float32:
+	switch r.size {
+	case 4:
 		return math.Float32frombits(binary.LittleEndian.Uint32(r.data[4*i:]))
-	case Float16:
+	case 2:
 		return fromHalf(binary.LittleEndian.Uint16(r.data[2*i:]))
-	case Int8:
+	case 1:
 		return r.levels[r.data[i]]
 	}
 	return 1

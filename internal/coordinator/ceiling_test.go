@@ -103,7 +103,8 @@ func ceiling(t *testing.T, shards, features int) {
 // idle returns the partial of one row in which all features occur and nothing
 // contributes.
 func idle(t *testing.T, features, dim int) []byte {
-	p := &tally.Partial{Dim: dim, Rows: 1, Sum: make([]int64, features*dim), Square: make([]int64, features*dim)}
+	zero := make([]int64, features*dim)
+	p := &tally.Partial{Dim: dim, Rows: 1, Sum: zero, Abs: zero, Square: zero}
 	for f := range features {
 		p.Features, p.Count = append(p.Features, int32(f)), append(p.Count, 1)
 	}

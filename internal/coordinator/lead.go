@@ -44,7 +44,7 @@ type pace struct {
 // or is none means that nothing is merged.
 func (r *run) resume(ctx context.Context) error {
 	features, dim := r.arch.Features(), r.arch.Dim
-	r.merged = newMerged(features, dim, r.plan.Shards())
+	r.merged = newMerged(features, dim, r.within(), r.plan.Shards())
 	stored := r.claim.Lead.Checkpoint
 	if stored != nil {
 		begun := time.Now()
@@ -54,7 +54,7 @@ func (r *run) resume(ctx context.Context) error {
 		switch {
 		case errors.Is(err, bus.ErrNotFound) || fault.IsInput(err):
 			r.log.Warn("the checkpoint is lost: the job begins again", zap.Error(err))
-			r.merged = newMerged(features, dim, r.plan.Shards())
+			r.merged = newMerged(features, dim, r.within(), r.plan.Shards())
 		case err != nil:
 			return fmt.Errorf("job %s: %w", r.id, err)
 		default:
@@ -297,6 +297,8 @@ func (r *run) do(ctx context.Context, action job.Action) (end job.Action, err er
 		}
 	case job.Look:
 		return r.look(ctx)
+	case job.Judge:
+		return r.judge(ctx, a.Round)
 	case job.Ignore:
 		r.log.Debug("ignored", zap.Int("shard", a.Shard), zap.String("why", a.Why))
 	case job.Fail:
@@ -341,13 +343,14 @@ func (r *run) add(ctx context.Context, result *job.Result) error {
 	if err != nil {
 		return err
 	}
-	partial, err := arrowio.DecodePartial(data, r.arch.Features(), r.arch.Dim)
+	partial, err := arrowio.DecodePartial(data, r.arch.Features(), r.arch.Dim, r.within())
 	if err != nil {
 		return fmt.Errorf("partial %s: %w", result.Partial.Name, err)
 	}
 	if partial.Rows != result.Rows {
 		return fault.Inputf("partial %s has %d rows, its result says %d", result.Partial.Name, partial.Rows, result.Rows)
 	}
+	r.turn(result.Shard)
 	if err := r.sums.Merge(partial); err != nil {
 		return fault.Inputf("partial %s: %w", result.Partial.Name, err)
 	}
@@ -358,6 +361,7 @@ func (r *run) add(ctx context.Context, result *job.Result) error {
 // points to it.
 func (r *run) save(ctx context.Context) (end job.Action, err error) {
 	begun, old := time.Now(), r.claim.Lead.Checkpoint
+	r.seconds = r.elapsed()
 	number := r.claim.Lead.Number
 	var blob job.Blob
 	for {
@@ -378,6 +382,7 @@ func (r *run) save(ctx context.Context) (end job.Action, err error) {
 	}
 	now := time.Now()
 	r.pace.saved, r.pace.took = now, now.Sub(begun)
+	r.seconds += r.pace.took.Seconds()
 	r.meter.saved = now
 	r.log.Debug("checkpoint", zap.Int("shards", r.shards.Len()), zap.Int64("bytes", blob.Bytes), zap.Duration("took", r.pace.took))
 	return r.step(ctx, job.Saved{})
@@ -405,7 +410,7 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 func (r *run) load(ctx context.Context, blob job.Blob, features, dim int) (m *merged, err error) {
 	err = r.bus.GetInto(ctx, blob, maxSumsBytes, func(in io.Reader) (err error) {
 		m = nil
-		m, err = readMerged(in, r.id, features, dim, &r.plan)
+		m, err = readMerged(in, r.id, features, dim, r.within(), &r.plan)
 		return err
 	})
 	return m, err

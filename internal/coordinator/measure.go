@@ -36,7 +36,9 @@ type Estimate struct {
 	Features   int   // of the table
 	Dim        int
 
+	lists       int   // of a partial's sums
 	allRows     int64 // of the splits
+	scored      int64 // of them
 	rowBytes    float64
 	partialHead int64
 	occurrences []job.Occurrence
@@ -54,11 +56,24 @@ func (e *Estimate) ShardBytes(rows int64) int64 { return int64(e.rowBytes * floa
 func (e *Estimate) Distinct(rows int64) float64 { return job.Distinct(e.occurrences, e.allRows, rows) }
 
 // PartialBytes returns the expected size of the partial of so many rows: an id,
-// a count, and two sums a column for each feature, uncompressed, and what a
+// a count, and some sums a column for each feature, uncompressed, and what a
 // partial that was encoded had beside them.
 func (e *Estimate) PartialBytes(rows int64) int64 {
-	return e.partialHead + int64(e.Distinct(rows)*float64(12+16*e.Dim))
+	return e.partialHead + int64(e.Distinct(rows)*float64(12+e.sumsBytes()))
 }
+
+// SumsBytes returns the memory of the coordinator's sums, with the two halves that a
+// rule may compare.
+func (e *Estimate) SumsBytes() int64 {
+	feature := 8 + e.sumsBytes()
+	if u := e.Spec.Until; u != nil && u.Rule == job.Overlap {
+		feature += 16 * e.Dim
+	}
+	return int64(e.Features) * int64(feature)
+}
+
+// sumsBytes returns the bytes of a feature's sums.
+func (e *Estimate) sumsBytes() int { return 8 * e.lists * e.Dim }
 
 // maxSampleRows bounds what is read and computed to measure.
 const maxSampleRows = 1 << 16
@@ -82,7 +97,7 @@ func Measure(ctx context.Context, c Config, threads int, within time.Duration) (
 }
 
 func (e *Estimate) sizing() *job.Sizing {
-	return &job.Sizing{Rows: e.Plan.Rows, PerSecond: e.PerSecond(), PartialBytes: e.PartialBytes}
+	return &job.Sizing{Rows: e.scored, PerSecond: e.PerSecond(), PartialBytes: e.PartialBytes}
 }
 
 // chooseWithin is how long a job may be delayed to choose the size of its shards.
@@ -92,7 +107,7 @@ const chooseWithin = 500 * time.Millisecond
 // like this machine. A small job is not measured, one that is stored keeps its
 // plan.
 func (r *run) choose(ctx context.Context) error {
-	size := job.Sizing{Rows: r.plan.Rows}
+	size := job.Sizing{Rows: r.sample.Keep}
 	if r.RowsPerShard > 0 || size.Sized() {
 		return nil
 	}
@@ -118,8 +133,8 @@ func (r *run) measure(ctx context.Context, threads int, within time.Duration) (*
 	if err != nil {
 		return nil, err
 	}
-	e := &Estimate{Spec: r.spec, Plan: r.plan, Players: r.model.Players(), Threads: threads, allRows: r.sample.Rows,
-		ModelBytes: r.checkpoint.Size(), Features: r.model.Features(), Dim: r.model.Dim}
+	e := &Estimate{Spec: r.spec, Plan: r.plan, Players: r.model.Players(), Threads: threads, allRows: r.sample.Rows, scored: r.sample.Keep,
+		ModelBytes: r.checkpoint.Size(), Features: r.model.Features(), Dim: r.model.Dim, lists: tally.Lists(r.within())}
 	if e.occurrences, err = r.occurrences(); err != nil {
 		return nil, err
 	}
@@ -157,7 +172,7 @@ func (e *Estimate) compute(ctx context.Context, r *run, rows *model.Rows, within
 	defer stop()
 	var done atomic.Int64
 	begun := time.Now()
-	partial, err := shapley.Estimate(timed, shapley.Game{Model: r.model, Baseline: r.baseline}, r.Options, r.Options.Spread(r.Sample < 1), rows, e.Threads, func(n int) {
+	partial, err := shapley.Estimate(timed, shapley.Game{Model: r.model, Baseline: r.baseline}, r.Options, rows, e.Threads, func(n int) {
 		done.Add(int64(n))
 		if time.Since(begun) > within {
 			stop()
@@ -177,7 +192,7 @@ func (e *Estimate) weigh(partial *tally.Partial) error {
 		return err
 	}
 	e.SampleFeatures = len(partial.Features)
-	e.partialHead = max(0, int64(encoded.Len())-int64(len(partial.Features)*(12+16*e.Dim)))
+	e.partialHead = max(0, int64(encoded.Len())-int64(len(partial.Features)*(12+e.sumsBytes())))
 	return nil
 }
 
@@ -189,7 +204,7 @@ func (r *run) firstRows(ctx context.Context) (*model.Rows, error) {
 		all.Number = append(all.Number, rows.Number...)
 		all.Label = append(all.Label, rows.Label...)
 		all.Features = append(all.Features, rows.Features...)
-		if all.Len() >= min(maxSampleRows, int(r.plan.Rows)) {
+		if all.Len() >= min(maxSampleRows, int(r.sample.Keep)) {
 			return enough
 		}
 		return nil

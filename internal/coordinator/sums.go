@@ -20,41 +20,52 @@ type merged struct {
 	shards  job.Shards
 	workers map[string]int // shards by the worker that computed them
 	cpu     float64        // core-seconds of workers of other processes
+	half    *half          // with job.Overlap, from the second round on; else nil
+	seconds float64        // for which the job was led, up to the checkpoint
 }
 
-func newMerged(features, dim, shards int) *merged {
-	return &merged{sums: tally.NewAccumulator(features, dim), shards: job.NewShards(shards), workers: map[string]int{}}
+func newMerged(features, dim int, within bool, shards int) *merged {
+	return &merged{sums: tally.NewAccumulator(features, dim, within), shards: job.NewShards(shards), workers: map[string]int{}}
 }
+
+// within reports whether the job's partials have variances within rows.
+func (r *run) within() bool { return r.Options.Tally(r.sample.Rows).Within() }
 
 // The form of a checkpoint: the magic text; the length of the header as a uint32
-// and the header, in JSON; the count of each feature; of each feature d sums and
-// then d squares; and as pairs the cells of those that left int64, and the
-// multiples of 2^64 to add. Everything is an int64, little-endian.
+// and the header, in JSON; the count of each feature; of each feature d values of
+// each list (see tally.Partial); and as pairs the cells of those that left int64,
+// and the multiples of 2^64 to add. Everything is an int64, little-endian. If the
+// header says so, the sums of the first half follow, a float64 an entry.
 const (
-	sumsMagic = "shaver.checkpoint/1\n"
+	sumsMagic = "shaver.checkpoint/2\n"
 	maxHeader = 16 << 20
 )
 
 type sumsHeader struct {
-	Job        string         `json:"job"`
-	Features   int            `json:"features"`
-	Dim        int            `json:"dim"`
-	ShardCount int            `json:"shard_count"`
-	Shards     job.Shards     `json:"shards"` // a bit each, in base64
-	Rows       int64          `json:"rows"`
-	LossFull   [2]int64       `json:"loss_full"`  // multiple of 2^64, and what is added to it
-	LossEmpty  [2]int64       `json:"loss_empty"` // the same
-	Carries    int            `json:"carries"`    // number of pairs
-	Workers    map[string]int `json:"workers"`
-	CPU        float64        `json:"cpu"`
+	Job            string         `json:"job"`
+	Features       int            `json:"features"`
+	Dim            int            `json:"dim"`
+	Lists          int            `json:"lists"`
+	ShardCount     int            `json:"shard_count"`
+	Shards         job.Shards     `json:"shards"` // a bit each, in base64
+	Rows           int64          `json:"rows"`
+	LossFull       [2]int64       `json:"loss_full"`       // multiple of 2^64, and what is added to it
+	LossEmpty      [2]int64       `json:"loss_empty"`      // the same
+	ResidualSquare [2]int64       `json:"residual_square"` // the same
+	Carries        int            `json:"carries"`         // number of pairs
+	Workers        map[string]int `json:"workers"`
+	CPU            float64        `json:"cpu"`
+	Seconds        float64        `json:"seconds"`   // for which it was led
+	HalfRows       int64          `json:"half_rows"` // 0 = there is no first half
 }
 
 // write writes the checkpoint of a job to w. It holds no copy of the sums.
 func (m *merged) write(w io.Writer, id string, plan *job.Plan) error {
 	s := m.sums.State()
 	header, err := json.Marshal(sumsHeader{
-		Job: id, Features: len(s.Count), Dim: len(s.Cells) / 2 / len(s.Count), ShardCount: plan.Shards(), Shards: m.shards, Rows: s.Rows, LossFull: s.LossFull,
-		LossEmpty: s.LossEmpty, Carries: len(s.Carries), Workers: m.workers, CPU: m.cpu,
+		Job: id, Features: len(s.Count), Dim: s.Dim, Lists: s.Lists, ShardCount: plan.Shards(), Shards: m.shards, Rows: s.Rows, LossFull: s.LossFull,
+		LossEmpty: s.LossEmpty, ResidualSquare: s.ResidualSquare, Carries: len(s.Carries), Workers: m.workers, CPU: m.cpu,
+		Seconds: m.seconds, HalfRows: m.half.size(),
 	})
 	if err != nil {
 		return err
@@ -66,6 +77,9 @@ func (m *merged) write(w io.Writer, id string, plan *job.Plan) error {
 		if err := writeInts(w, values); err != nil {
 			return err
 		}
+	}
+	if m.half != nil {
+		return m.half.write(w)
 	}
 	return nil
 }
@@ -117,7 +131,7 @@ func short(err error) error {
 }
 
 // readMerged reads the checkpoint of a job. What the bytes do wrong is bad input.
-func readMerged(r io.Reader, id string, features, dim int, plan *job.Plan) (*merged, error) {
+func readMerged(r io.Reader, id string, features, dim int, within bool, plan *job.Plan) (*merged, error) {
 	head := make([]byte, len(sumsMagic)+4)
 	if _, err := io.ReadFull(r, head); err != nil {
 		return nil, short(err)
@@ -136,22 +150,28 @@ func readMerged(r io.Reader, id string, features, dim int, plan *job.Plan) (*mer
 	if err := d.Decode(&h); err != nil {
 		return nil, fault.Inputf("the checkpoint's header: %w", err)
 	}
-	if err := h.check(id, features, dim, plan); err != nil {
+	if err := h.check(id, features, dim, tally.Lists(within), plan); err != nil {
 		return nil, fault.Inputf("the checkpoint: %w", err)
 	}
-	m := newMerged(features, dim, plan.Shards())
+	m := newMerged(features, dim, within, plan.Shards())
 	copy(m.shards, h.Shards)
 	maps.Copy(m.workers, h.Workers)
-	m.cpu = h.CPU
+	m.cpu, m.seconds = h.CPU, h.Seconds
 	s := m.sums.State()
 	for _, into := range [][]int64{s.Count, s.Cells} {
 		if err := readInts(r, into); err != nil {
 			return nil, err
 		}
 	}
-	s.Rows, s.LossFull, s.LossEmpty = h.Rows, h.LossFull, h.LossEmpty
+	s.Rows, s.LossFull, s.LossEmpty, s.ResidualSquare = h.Rows, h.LossFull, h.LossEmpty, h.ResidualSquare
 	if err := readCarries(r, h.Carries, s.Carries); err != nil {
 		return nil, err
+	}
+	if h.HalfRows > 0 {
+		var err error
+		if m.half, err = readHalf(r, h.HalfRows, features*dim); err != nil {
+			return nil, err
+		}
 	}
 	if n, err := io.ReadFull(r, head[:1]); n != 0 || err != io.EOF {
 		return nil, fault.Inputf("the checkpoint has bytes behind its end")
@@ -162,18 +182,24 @@ func readMerged(r io.Reader, id string, features, dim int, plan *job.Plan) (*mer
 	return m, nil
 }
 
-func (h *sumsHeader) check(id string, features, dim int, plan *job.Plan) error {
+func (h *sumsHeader) check(id string, features, dim, lists int, plan *job.Plan) error {
 	switch {
 	case h.Job != id:
 		return fmt.Errorf("of job %q, expected %s", h.Job, id)
 	case h.Features != features || h.Dim != dim:
 		return fmt.Errorf("of a table of %d x %d, expected %d x %d", h.Features, h.Dim, features, dim)
+	case h.Lists != lists:
+		return fmt.Errorf("of %d lists of sums, expected %d", h.Lists, lists)
 	case h.ShardCount != plan.Shards() || len(h.Shards) != len(job.NewShards(h.ShardCount)):
 		return fmt.Errorf("of %d shards, expected %d", h.ShardCount, plan.Shards())
-	case h.Carries < 0 || h.Carries > 2*features*dim:
-		return fmt.Errorf("%d carries of %d cells", h.Carries, 2*features*dim)
+	case h.Carries < 0 || h.Carries > lists*features*dim:
+		return fmt.Errorf("%d carries of %d cells", h.Carries, lists*features*dim)
 	case !(h.CPU >= 0):
 		return fmt.Errorf("%v core-seconds", h.CPU)
+	case !(h.Seconds >= 0 && h.Seconds < 1e9):
+		return fmt.Errorf("led for %v seconds", h.Seconds)
+	case h.HalfRows < 0 || h.HalfRows > h.Rows:
+		return fmt.Errorf("a first half of %d of %d rows", h.HalfRows, h.Rows)
 	}
 	rows, set := int64(0), 0
 	for shard := range plan.Shards() {

@@ -10,12 +10,14 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 
 	"shaver/internal/arrowio"
 	"shaver/internal/atomicfile"
 	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/model"
+	"shaver/internal/shapley"
 	"shaver/internal/tally"
 )
 
@@ -24,38 +26,112 @@ type File struct {
 	Fields    []string // names, [m]
 	FieldDims []int    // [m]
 	Spec      job.Spec
-	Baseline  []float32    // what a dropped entry reads, [m, d]
-	Spread    tally.Spread // what the standard errors say
+	Baseline  []float32 // what a dropped entry reads, [m, d]
+	// DatasetRows is how many rows the splits have: those scored are all of them, or
+	// a sample.
+	DatasetRows int64
 	// QuarantinedRows is how many rows are missing, because they could not be
 	// computed and the job was allowed to finish without them.
 	QuarantinedRows int64
+	Stopped         *Stopped // how the job ended, if it had Until in its specification; else nil
 	tally.Result
 }
 
+// Stopped says how a job ended that was to end when a rule is met, or a time is over.
+type Stopped struct {
+	Rounds    int      `json:"rounds"`           // that were computed
+	Passes    int      `json:"passes"`           // over the rows that are scored
+	Converged bool     `json:"converged"`        // the rule is met; without one, all was done in time
+	Reason    string   `json:"reason"`           // RuleMet, TimeOver or AllDone
+	Figure    *float64 `json:"figure,omitempty"` // what the rule looks at, if it did so in the last round
+}
+
+// Why a job ended.
+const (
+	RuleMet  = "rule" // the rule is met
+	TimeOver = "time" // the next round would have ended too late
+	AllDone  = "all"  // all rows and passes are done
+)
+
 // Metadata keys, beside those that arrowio writes.
 const (
-	keySpec               = "shaver.spec"
-	keyBaseline           = "shaver.baseline"
-	keyRows               = "shaver.rows"
-	keyLossFull           = "shaver.loss_full"
-	keyLossEmpty          = "shaver.loss_empty"
-	keyEfficiencyError    = "shaver.efficiency_error"
-	keyEfficiencyExpected = "shaver.efficiency_expected"
-	keySpread             = "shaver.standard_error"
-	keyQuarantined        = "shaver.quarantined_rows"
+	keySpec            = "shaver.spec"
+	keyBaseline        = "shaver.baseline"
+	keyRows            = "shaver.rows"
+	keyDatasetRows     = "shaver.dataset_rows"
+	keyLossFull        = "shaver.loss_full"
+	keyLossEmpty       = "shaver.loss_empty"
+	keyEfficiencyError = "shaver.efficiency_error"
+	keyEfficiencySE    = "shaver.efficiency_se"
+	keyStandardError   = "shaver.standard_error"
+	keyQuarantined     = "shaver.quarantined_rows"
+	keyStopped         = "shaver.stopped"
 )
+
+// What a file's standard errors of the dataset's own values are.
+const (
+	Estimated  = "estimate"
+	UpperBound = "upper bound" // as no variance within rows is told
+)
+
+// The aggregates: what of an entry's contributions over rows ranks it.
+const (
+	Sum = "sum" // their mean, phi, as in the paper
+	Abs = "abs" // the mean of their absolute values
+	RMS = "rms" // the root of the mean of their squares
+)
+
+// Aggregates lists the names.
+func Aggregates() []string { return []string{Sum, Abs, RMS} }
+
+// Aggregate returns the entries' values of the named aggregate, [n, d]. Those of
+// Sum are f's own.
+func (f *File) Aggregate(name string) ([]float64, error) {
+	var narrow []float32
+	switch name {
+	case Sum:
+		return f.Phi, nil
+	case Abs:
+		narrow = f.Abs
+	case RMS:
+		narrow = f.RMS
+	default:
+		return nil, fmt.Errorf("aggregate %q: the aggregates are %s", name, strings.Join(Aggregates(), ", "))
+	}
+	values := make([]float64, len(narrow))
+	for i, v := range narrow {
+		values[i] = float64(v)
+	}
+	return values, nil
+}
+
+// Estimate says what f's values are estimates of.
+func (f *File) Estimate() tally.Estimate {
+	o := shapley.Options{Estimator: f.Spec.Estimator, Passes: f.Spec.TaskPasses()}
+	return o.Tally(f.DatasetRows)
+}
+
+// Interval is tally.Estimate.Interval, for a feature that occurs in count rows.
+func (f *File) Interval(count int64) (dataset, population float64) {
+	return f.Estimate().Interval(count, f.Rows)
+}
+
+// StandardError says what the standard errors of the dataset's own values are.
+func (f *File) StandardError() string {
+	if f.Estimate().Bound() {
+		return UpperBound
+	}
+	return Estimated
+}
 
 // Write writes f to path.
 func Write(path string, f *File) error {
-	return WriteFrom(path, f, func(feature int, phi, se []float64) {
-		copy(phi, f.Phi[feature*f.Dim:])
-		copy(se, f.SE[feature*f.Dim:])
-	})
+	return WriteFrom(path, f, f.Feature)
 }
 
-// WriteFrom is Write for an f without Phi and SE: it calls values with each
-// feature, in order, and with phi and se of length d to fill.
-func WriteFrom(path string, f *File, values func(feature int, phi, se []float64)) error {
+// WriteFrom is Write for an f without Values: it calls values with each feature, in
+// order, and with d entries to fill.
+func WriteFrom(path string, f *File, values func(feature int, into tally.Values)) error {
 	spec, err := json.Marshal(f.Spec)
 	if err != nil {
 		return err
@@ -68,10 +144,18 @@ func WriteFrom(path string, f *File, values func(feature int, phi, se []float64)
 	meta := map[string]string{
 		keySpec: string(spec), keyBaseline: string(baseline), keyRows: strconv.FormatInt(f.Rows, 10),
 		keyLossFull: number(f.LossFull), keyLossEmpty: number(f.LossEmpty),
-		keyEfficiencyError: number(f.EfficiencyError), keySpread: string(f.Spread), keyQuarantined: strconv.FormatInt(f.QuarantinedRows, 10),
+		keyEfficiencyError: number(f.EfficiencyError), keyStandardError: f.StandardError(),
+		keyQuarantined: strconv.FormatInt(f.QuarantinedRows, 10), keyDatasetRows: strconv.FormatInt(f.DatasetRows, 10),
 	}
-	if f.EfficiencyExpected != 0 {
-		meta[keyEfficiencyExpected] = number(f.EfficiencyExpected)
+	if f.EfficiencySE != 0 {
+		meta[keyEfficiencySE] = number(f.EfficiencySE)
+	}
+	if f.Stopped != nil {
+		stopped, err := json.Marshal(f.Stopped)
+		if err != nil {
+			return err
+		}
+		meta[keyStopped] = string(stopped)
 	}
 	return atomicfile.Write(path, func(w io.Writer) error {
 		return arrowio.WriteScoresFrom(w, f.Fields, f.FieldDims, f.Dim, f.Count, values, meta)
@@ -82,7 +166,7 @@ func WriteFrom(path string, f *File, values func(feature int, phi, se []float64)
 // is bad input and names the file.
 func Read(path string) (*File, error) { return read(path, decode) }
 
-// ReadHead is Read without Count, Phi and SE, which are not looked at: for a file
+// ReadHead is Read without Count and Values, which are not looked at: for a file
 // of any size at no cost.
 func ReadHead(path string) (*File, error) {
 	return read(path, func(r io.Reader) (*File, error) {
@@ -116,7 +200,7 @@ func decode(r io.Reader) (*File, error) {
 }
 
 func fileOf(fields []string, sizes []int, s *tally.Scores, meta map[string]string) (f *File, err error) {
-	f = &File{Fields: fields, FieldDims: sizes, Spread: tally.Spread(meta[keySpread]), Result: tally.Result{Scores: *s}}
+	f = &File{Fields: fields, FieldDims: sizes, Result: tally.Result{Scores: *s}}
 	if err := json.Unmarshal([]byte(meta[keySpec]), &f.Spec); err != nil {
 		return nil, fmt.Errorf("metadata %s: %w", keySpec, err)
 	}
@@ -135,15 +219,29 @@ func fileOf(fields []string, sizes []int, s *tally.Scores, meta map[string]strin
 	if f.QuarantinedRows, err = strconv.ParseInt(meta[keyQuarantined], 10, 64); err != nil || f.QuarantinedRows < 0 {
 		return nil, fmt.Errorf("metadata %s is %q, expected a number of rows", keyQuarantined, meta[keyQuarantined])
 	}
+	if f.DatasetRows, err = strconv.ParseInt(meta[keyDatasetRows], 10, 64); err != nil || f.DatasetRows < f.Rows {
+		return nil, fmt.Errorf("metadata %s is %q, expected a number of rows, at least %d", keyDatasetRows, meta[keyDatasetRows], f.Rows)
+	}
+	if found, want := meta[keyStandardError], f.StandardError(); found != want {
+		return nil, fmt.Errorf("metadata %s is %q, its job has %q", keyStandardError, found, want)
+	}
 	for key, to := range map[string]*float64{keyLossFull: &f.LossFull, keyLossEmpty: &f.LossEmpty, keyEfficiencyError: &f.EfficiencyError} {
 		if *to, err = strconv.ParseFloat(meta[key], 64); err != nil {
 			return nil, fmt.Errorf("metadata %s: %w", key, err)
 		}
 	}
-	if text := meta[keyEfficiencyExpected]; text != "" {
-		if f.EfficiencyExpected, err = strconv.ParseFloat(text, 64); err != nil {
-			return nil, fmt.Errorf("metadata %s: %w", keyEfficiencyExpected, err)
+	if text := meta[keyEfficiencySE]; text != "" {
+		if f.EfficiencySE, err = strconv.ParseFloat(text, 64); err != nil {
+			return nil, fmt.Errorf("metadata %s: %w", keyEfficiencySE, err)
 		}
+	}
+	if text := meta[keyStopped]; text != "" {
+		if err := json.Unmarshal([]byte(text), &f.Stopped); err != nil {
+			return nil, fmt.Errorf("metadata %s: %w", keyStopped, err)
+		}
+	}
+	if (f.Stopped != nil) != (f.Spec.Until != nil) || f.Stopped != nil && f.Stopped.Passes < 1 {
+		return nil, fmt.Errorf("metadata %s is %q, which does not fit its specification", keyStopped, meta[keyStopped])
 	}
 	return f, nil
 }

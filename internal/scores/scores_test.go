@@ -1,9 +1,11 @@
 package scores
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,11 +22,14 @@ func example() *File {
 			Version: job.SpecVersion, Model: "m", Dataset: "d", Splits: []string{"train"}, Sample: 0.5,
 			Baseline: "codebook", Estimator: "permutation", Passes: 2, Seed: 7, Kernel: "k",
 		},
-		Baseline: []float32{0.1, -2, 3e-9, 4},
-		Spread:   tally.RowToRow,
+		Baseline:    []float32{0.1, -2, 3e-9, 4},
+		DatasetRows: 8,
 		Result: tally.Result{
-			Scores: tally.Scores{Dim: 2, Count: []int64{3, 0, 4}, Phi: []float64{0.1, -2e-9, 0, 0, 1. / 3, 5}, SE: []float64{1, 2, 0, 0, 3, 4}},
-			Rows:   4, LossFull: 0.4, LossEmpty: 0.7, EfficiencyError: 1e-10, EfficiencyExpected: 2e-3,
+			Scores: tally.Scores{Dim: 2, Count: []int64{3, 0, 4}, Values: tally.Values{
+				Phi: []float64{0.1, -2e-9, 0, 0, 1. / 3, 5}, Abs: []float32{1, 2, 0, 0, 3, 4}, RMS: []float32{2, 3, 0, 0, 4, 5},
+				SE: []float32{.1, .2, 0, 0, .3, .4}, PopulationSE: []float32{.2, .3, 0, 0, .4, .5},
+			}},
+			Rows: 4, LossFull: 0.4, LossEmpty: 0.7, EfficiencyError: 1e-10, EfficiencySE: 2e-3,
 		},
 	}
 }
@@ -56,7 +61,7 @@ func TestRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	head, err := ReadHead(filepath.Join(dir, "three"))
-	want.Count, want.Phi, want.SE = nil, nil, nil
+	want.Count, want.Values = nil, tally.Values{}
 	if err != nil || !reflect.DeepEqual(head, want) {
 		t.Errorf("head %+v, want %+v, %v", head, want, err)
 	}
@@ -74,9 +79,11 @@ func TestReadRefusals(t *testing.T) {
 	}
 	version := example()
 	version.Spec.Version++
+	portion := example()
+	portion.DatasetRows = 3
 	short := example()
 	short.Baseline = short.Baseline[1:]
-	for name, f := range map[string]*File{"version": version, "baseline": short} {
+	for name, f := range map[string]*File{"version": version, "baseline": short, "portion": portion} {
 		if err := Write(filepath.Join(dir, name), f); err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +94,7 @@ func TestReadRefusals(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"version": "has version 2", "baseline": "baseline has 3 values", "truncated": "truncated is not a scores file",
+		"version": "has version 3", "portion": `shaver.dataset_rows is "3", expected a number of rows, at least 4`, "baseline": "baseline has 3 values", "truncated": "truncated is not a scores file",
 		"empty": "empty is not a scores file", "other": "other is not a scores file", "missing": "missing",
 	} {
 		if _, err := Read(filepath.Join(dir, name)); !fault.IsInput(err) || !strings.Contains(err.Error(), want) {
@@ -106,5 +113,39 @@ func TestCheckModel(t *testing.T) {
 	}
 	if err := example().CheckModel(&model.Architecture{FieldDims: []int{2, 2}, Dim: 2}, "m"); !fault.IsInput(err) {
 		t.Errorf("another table: %v", err)
+	}
+}
+
+func TestAggregates(t *testing.T) {
+	f := example()
+	for name, want := range map[string][]float64{Sum: f.Phi, Abs: {1, 2, 0, 0, 3, 4}, RMS: {2, 3, 0, 0, 4, 5}} {
+		if got, err := f.Aggregate(name); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+	if _, err := f.Aggregate("max"); err == nil || !strings.Contains(err.Error(), `aggregate "max": the aggregates are sum, abs, rms`) {
+		t.Error(err)
+	}
+}
+
+// What the standard errors are follows from the job.
+func TestStandardErrors(t *testing.T) {
+	f := example()
+	if got := f.StandardError(); got != Estimated {
+		t.Errorf("two passes: %s", got)
+	}
+	if dataset, population := f.Interval(8); dataset != population || math.Abs(dataset-2.3646) > 1e-4 {
+		t.Errorf("of a sample, 8 rows: %v and %v, expected Student's t of 7 degrees", dataset, population)
+	}
+	f.Spec.Passes = 1
+	if got := f.StandardError(); got != UpperBound {
+		t.Errorf("one pass: %s", got)
+	}
+	f.Spec.Estimator = "exact"
+	if got := f.StandardError(); got != Estimated {
+		t.Errorf("exact: %s", got)
+	}
+	if dataset, population := f.Interval(tally.LeastRows - 1); !math.IsNaN(dataset) || !math.IsNaN(population) {
+		t.Errorf("few rows: %v and %v", dataset, population)
 	}
 }

@@ -25,7 +25,7 @@ func BenchmarkEstimate(b *testing.B) {
 	for _, threads := range slices.Compact([]int{1, runtime.NumCPU()}) {
 		b.Run(map[bool]string{true: "one", false: "all"}[threads == 1], func(b *testing.B) {
 			for b.Loop() {
-				if _, err := shapley.Estimate(context.Background(), game, options, options.Spread(false), rows, threads, nil); err != nil {
+				if _, err := shapley.Estimate(context.Background(), game, options, rows, threads, nil); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -58,7 +58,7 @@ func BenchmarkMultilinear(b *testing.B) {
 				var rates, peaks []float64
 				for b.Loop() {
 					start := time.Now()
-					if _, err := shapley.Estimate(context.Background(), game, o, o.Spread(false), rows, 1, nil); err != nil {
+					if _, err := shapley.Estimate(context.Background(), game, o, rows, 1, nil); err != nil {
 						b.Fatal(err)
 					}
 					rates = append(rates, float64(n)/time.Since(start).Seconds())

@@ -55,6 +55,7 @@ type Game struct {
 type Options struct {
 	Estimator string
 	Passes    int    // independent estimates per row, at least 1: an order; for Antithetic an order and its reverse. Multilinear and Exact have 1
+	First     int    // the number of the first pass, 0 but where passes are told apart
 	Draws     int    // Multilinear: sets of present players per row, even; 0 for others
 	Endpoints string // Multilinear: Plain or Balanced; empty for others
 	Seed      uint64 // of orders, keyed by (seed, row number, pass), and sets, by (seed, row number, pair)
@@ -100,10 +101,10 @@ func (o *Options) Validate(players int) error {
 	return nil
 }
 
-// Tally returns what a job's sums are, for one that scores all rows of the dataset
-// or a sample of them.
-func (o *Options) Tally(sampled bool) tally.Estimate {
-	e := tally.Estimate{Walks: o.Passes, Spread: o.Spread(sampled), Efficient: o.Estimator != Multilinear}
+// Tally returns what a job's sums are, for a dataset of so many rows, all of which
+// or a sample of which is scored.
+func (o *Options) Tally(rows int64) tally.Estimate {
+	e := tally.Estimate{Passes: o.Passes, Walks: o.Passes, Rows: rows, Exact: o.Estimator == Exact, Efficient: o.Estimator != Multilinear}
 	if o.Estimator == Antithetic {
 		e.Walks *= 2
 	}
@@ -121,25 +122,15 @@ func (o *Options) Walks() int {
 	return 0
 }
 
-// Spread returns what the squares of a partial hold. Two or more passes over
-// every row of the dataset tell the variance within rows, which is all the error
-// there is; one pass, or a sample of the rows, needs the variance between rows.
-func (o *Options) Spread(sampled bool) tally.Spread {
-	if !sampled && (o.Passes > 1 || o.Estimator == Exact) {
-		return tally.WithinRow
-	}
-	return tally.RowToRow
-}
-
 // Estimate plays the games of all rows, on the given number of goroutines, and
-// returns their sums, which depend on nothing but its first five arguments.
+// returns their sums, which depend on nothing but game, options and rows.
 // progress, if not nil, is called with the number of rows that were done since it
 // was last, from any goroutine. An error names the row.
-func Estimate(ctx context.Context, game Game, options Options, spread tally.Spread, rows *model.Rows, threads int, progress func(rows int)) (*tally.Partial, error) {
+func Estimate(ctx context.Context, game Game, options Options, rows *model.Rows, threads int, progress func(rows int)) (*tally.Partial, error) {
 	if err := options.Validate(game.Model.Players()); err != nil {
 		return nil, err
 	}
-	first := newWorker(game, options, spread)
+	first := newWorker(game, options)
 	chunk := first.chunk()
 	var next atomic.Int64
 	workers := make([]*worker, max(1, min(threads, (rows.Len()+chunk-1)/chunk)))
@@ -147,7 +138,7 @@ func Estimate(ctx context.Context, game Game, options Options, spread tally.Spre
 	for i := range workers {
 		w := first
 		if i > 0 {
-			w = newWorker(game, options, spread)
+			w = newWorker(game, options)
 		}
 		workers[i] = w
 		group.Go(func() error {
@@ -177,7 +168,6 @@ func Estimate(ctx context.Context, game Game, options Options, spread tally.Spre
 type worker struct {
 	game    Game
 	options Options
-	spread  tally.Spread
 	scorer  *model.Scorer
 	probe   *model.Probe
 	full    []float64 // the batch's logits with nothing dropped
@@ -186,8 +176,8 @@ type worker struct {
 	logits  []float64 // of a walk's states, [D+1]
 	losses  []int64   // the same, in LossUnits
 	sum     []int64   // of the row's contributions over passes, [D]
-	square  []int64   // see tally.Spread, [D]
-	squares []float64 // of what each pass says, over passes, in squared LossUnits, [D]
+	squares []float64 // of what each pass says, over passes, in squared LossUnits, [D]; nil if there is one
+	within  []int64   // the variance of sum that follows, in SquareUnits, [D]; nil if there is one pass
 
 	// of one estimator each, else nil
 	exact       *coalitions
@@ -195,15 +185,18 @@ type worker struct {
 	pair        []int64 // of an order's and its reverse's contributions, [D]
 }
 
-func newWorker(game Game, options Options, spread tally.Spread) *worker {
-	players := game.Model.Players()
+func newWorker(game Game, options Options) *worker {
+	players, sums := game.Model.Players(), options.Tally(0)
 	w := &worker{
-		game: game, options: options, spread: spread,
+		game: game, options: options,
 		scorer:  game.Model.NewScorer(),
 		probe:   game.Model.NewProbe(game.Baseline),
-		builder: tally.NewBuilder(game.Model.Features(), game.Model.Dim),
+		builder: tally.NewBuilder(game.Model.Features(), game.Model.Dim, sums.Walks, sums.Within()),
 		order:   make([]int32, players), logits: make([]float64, players+1), losses: make([]int64, players+1),
-		sum: make([]int64, players), square: make([]int64, players), squares: make([]float64, players),
+		sum: make([]int64, players),
+	}
+	if sums.Within() {
+		w.squares, w.within = make([]float64, players), make([]int64, players)
 	}
 	switch options.Estimator {
 	case Exact:
@@ -282,11 +275,10 @@ func (w *worker) row(rows *model.Rows, r int, logit float64) error {
 	if err != nil {
 		return err
 	}
-	if err := w.spreads(); err != nil {
+	if err := w.variances(); err != nil {
 		return err
 	}
-	w.builder.AddRow(full, empty, features, w.sum, w.square)
-	return nil
+	return w.builder.AddRow(full, empty, features, w.sum, w.within)
 }
 
 // walks runs Algorithm 1 on the row: per pass one uniform random order of its
@@ -297,7 +289,7 @@ func (w *worker) walks(number int64, label uint8) error {
 	clear(w.sum)
 	clear(w.squares)
 	for pass := range w.options.Passes {
-		stream := random.At(w.options.Seed, random.Order, uint64(number), uint64(pass))
+		stream := random.At(w.options.Seed, random.Order, uint64(number), uint64(w.options.First+pass))
 		stream.Permute(w.order)
 		if err := w.walk(label); err != nil {
 			return err
@@ -325,7 +317,9 @@ func (w *worker) walks(number int64, label uint8) error {
 // add counts what one pass says of a player.
 func (w *worker) add(player int32, x int64) {
 	w.sum[player] += x
-	w.squares[player] += float64(float64(x) * float64(x))
+	if w.squares != nil {
+		w.squares[player] += float64(float64(x) * float64(x))
+	}
 }
 
 // walk sets losses to those of the states of order.
@@ -342,30 +336,18 @@ func (w *worker) walk(label uint8) error {
 	return nil
 }
 
-// spreads sets square from sum and squares.
-func (w *worker) spreads() error {
-	for i, sum := range w.sum {
+// variances sets within from sum and squares: an estimate, without bias, of the
+// variance of the sum of a row's n passes, n/(n-1) * (squares - sum^2/n).
+func (w *worker) variances() error {
+	n := float64(w.options.Passes)
+	for i := range w.within {
+		sum := float64(w.sum[i])
 		var ok bool
-		if w.spread == tally.RowToRow {
-			w.square[i], ok = tally.Square(sum)
-		} else {
-			w.square[i], ok = tally.Variance(varianceOfSum(float64(sum), w.squares[i], w.options))
-		}
-		if !ok {
-			return fmt.Errorf("the contributions of player %d reach %g nat: their squares overflow", i, math.Abs(float64(sum))*tally.LossUnit)
+		if w.within[i], ok = tally.Variance(max(0, (w.squares[i]-float64(sum*sum)/n)*n/(n-1))); !ok {
+			return fmt.Errorf("the contributions of player %d reach %g nat: their variances overflow", i, math.Abs(sum)*tally.LossUnit)
 		}
 	}
 	return nil
-}
-
-// varianceOfSum estimates, without bias, the variance of the sum of a row's n
-// draws from the draws' sum and sum of squares: n/(n-1) * (squares - sum^2/n).
-func varianceOfSum(sum, squares float64, options Options) float64 {
-	if options.Estimator == Exact {
-		return 0
-	}
-	n := float64(options.Passes)
-	return max(0, (squares-float64(sum*sum)/n)*n/(n-1))
 }
 
 // loss returns the loss of a logit in LossUnits, or an error for one that no

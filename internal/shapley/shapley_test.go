@@ -20,15 +20,21 @@ import (
 // play runs an estimator over rows and returns its normalised result.
 func play(t testing.TB, game shapley.Game, o shapley.Options, rows *model.Rows) *tally.Result {
 	t.Helper()
-	p, err := shapley.Estimate(t.Context(), game, o, o.Spread(false), rows, 2, nil)
+	return playOf(t, game, o, rows, rows.Len())
+}
+
+// playOf is play for rows that are a sample of so many.
+func playOf(t testing.TB, game shapley.Game, o shapley.Options, rows *model.Rows, of int) *tally.Result {
+	t.Helper()
+	p, err := shapley.Estimate(t.Context(), game, o, rows, 2, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := tally.NewAccumulator(game.Model.Features(), game.Model.Dim)
+	a := tally.NewAccumulator(game.Model.Features(), game.Model.Dim, o.Passes > 1)
 	if err := a.Merge(p); err != nil {
 		t.Fatal(err)
 	}
-	r, err := a.Result(o.Tally(false))
+	r, err := a.Result(o.Tally(int64(of)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +66,7 @@ func TestEfficiencyOfEveryRow(t *testing.T) {
 		for _, o := range []shapley.Options{{Estimator: shapley.Permutation, Passes: 1, Seed: 4}, {Estimator: shapley.Permutation, Passes: 3, Seed: 4}, {Estimator: shapley.Antithetic, Passes: 2, Seed: 4}, {Estimator: shapley.Exact, Passes: 1}} {
 			for i := range rows.Len() {
 				row := rows.Slice(i, i+1)
-				p, err := shapley.Estimate(t.Context(), game, o, o.Spread(false), &row, 1, nil)
+				p, err := shapley.Estimate(t.Context(), game, o, &row, 1, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -68,8 +74,9 @@ func TestEfficiencyOfEveryRow(t *testing.T) {
 				for _, s := range p.Sum {
 					sum += s
 				}
-				off := float64(sum-int64(o.Tally(false).Walks)*(p.LossEmpty-p.LossFull)) * tally.LossUnit
-				if math.Abs(off) > 2e-6*float64(o.Tally(false).Walks) {
+				walks := o.Tally(1).Walks
+				off := float64(sum-int64(walks)*(p.LossEmpty-p.LossFull)) * tally.LossUnit
+				if math.Abs(off) > 2e-6*float64(walks) {
 					t.Errorf("%s, %s x%d, row %d: %g nat off", name, o.Estimator, o.Passes, i, off)
 				}
 			}
@@ -211,9 +218,9 @@ func honest(t *testing.T, estimator string) {
 					continue
 				}
 				off[i] = append(off[i], phi-exact.Phi[i])
-				squares[i] += r.SE[i] * r.SE[i]
+				squares[i] += float64(r.SE[i]) * float64(r.SE[i])
 				entries++
-				if math.Abs(phi-exact.Phi[i]) > 4*r.SE[i] {
+				if math.Abs(phi-exact.Phi[i]) > 4*float64(r.SE[i]) {
 					beyond++
 				}
 			}
@@ -255,7 +262,7 @@ func TestRowToRowErrorsCoverThePopulation(t *testing.T) {
 		sample := population.Slice(from, from+size)
 		r := play(t, game, shapley.Options{Estimator: shapley.Permutation, Passes: 1, Seed: 3}, &sample)
 		for i, phi := range r.Phi {
-			z[i] = append(z[i], (phi-truth.Phi[i])/r.SE[i])
+			z[i] = append(z[i], (phi-truth.Phi[i])/float64(r.PopulationSE[i]))
 		}
 	}
 	for i, z := range z {
@@ -285,10 +292,10 @@ func grouping(t *testing.T, name string, a model.Architecture, o shapley.Options
 	rows := modeltest.Rows(a, 250, 1)
 	want := play(t, game, o, rows)
 	for _, cut := range []int{1, 7, 33, 100} {
-		acc := tally.NewAccumulator(a.Features(), a.Dim)
+		acc := tally.NewAccumulator(a.Features(), a.Dim, o.Passes > 1)
 		for to := rows.Len(); to > 0; to -= cut { // backwards
 			part := rows.Slice(max(0, to-cut), to)
-			p, err := shapley.Estimate(t.Context(), game, o, o.Spread(false), &part, cut%4, nil)
+			p, err := shapley.Estimate(t.Context(), game, o, &part, cut%4, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -296,7 +303,7 @@ func grouping(t *testing.T, name string, a model.Architecture, o shapley.Options
 				t.Fatal(err)
 			}
 		}
-		got, err := acc.Result(o.Tally(false))
+		got, err := acc.Result(o.Tally(int64(rows.Len())))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -334,14 +341,14 @@ func TestEstimateRefusals(t *testing.T) {
 		"infinite, fast": {shapley.Game{Model: broken, Baseline: game.Baseline}, fast, rows, "row 0: with nothing dropped: the logit is 1.0000000150474662e+30"},
 		"infinite":       {shapley.Game{Model: broken, Baseline: game.Baseline}, walk, rows, "row 0: with nothing dropped: the logit is 1.0000000150474662e+30"},
 	} {
-		_, err := shapley.Estimate(t.Context(), c.game, c.o, tally.RowToRow, c.rows, 1, nil)
+		_, err := shapley.Estimate(t.Context(), c.game, c.o, c.rows, 1, nil)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want %q", name, err, c.want)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := shapley.Estimate(ctx, game, walk, tally.RowToRow, rows, 2, nil); !errors.Is(err, context.Canceled) {
+	if _, err := shapley.Estimate(ctx, game, walk, rows, 2, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 }

@@ -11,7 +11,6 @@ package tally
 import (
 	"errors"
 	"math"
-	"math/bits"
 )
 
 // LossUnit is the resolution of a loss, 2^-36 nat (1.5e-11): a hundred thousand
@@ -39,19 +38,15 @@ func Loss(loss float64) (int64, bool) {
 	return int64(math.RoundToEven(loss * (1 << 36))), true
 }
 
-// Square returns the square of a contribution x, given in multiples of LossUnit,
-// in multiples of SquareUnit, rounded half up. It reports false if it overflows,
-// which |x| of 724 nat or more do.
-func Square(x int64) (int64, bool) {
-	magnitude := uint64(max(x, -x))
-	hi, lo := bits.Mul64(magnitude, magnitude)
-	const shift = 2*36 - 44
-	lo, carry := bits.Add64(lo, 1<<(shift-1), 0)
-	hi += carry
-	if hi >= 1<<(shift-1) {
-		return 0, false
-	}
-	return int64(hi<<(64-shift) | lo>>shift), true
+// largest is what a row's mean contribution over its walks may reach, in LossUnits:
+// the square of 725 nat leaves int64.
+const largest = 724 << 36
+
+// square returns the square of x times scale, in LossUnits and at most largest, in
+// SquareUnits.
+func square(x int64, scale float64) int64 {
+	v := float64(float64(x) * scale)
+	return int64(float64(float64(v*v)*(LossUnit*LossUnit/SquareUnit)) + .5)
 }
 
 // Variance returns a variance in squared LossUnits as a multiple of SquareUnit,

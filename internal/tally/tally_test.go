@@ -5,6 +5,7 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,15 +23,18 @@ func TestLoss(t *testing.T) {
 	}
 }
 
-// Square agrees with big integers: (x^2 + 2^27) >> 28.
-func TestSquareIsRoundedHalfUp(t *testing.T) {
+// A square is off by half a unit, and by what a float64 does not hold.
+func TestSquare(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		x := rapid.Int64Range(-1<<57, 1<<57).Draw(t, "x")
-		want := new(big.Int).Mul(big.NewInt(x), big.NewInt(x))
-		want.Add(want, big.NewInt(1<<27)).Rsh(want, 28)
-		got, ok := Square(x)
-		if ok != want.IsInt64() || ok && got != want.Int64() {
-			t.Fatalf("square of %d: %d %v, want %s", x, got, ok, want)
+		walks := rapid.Int64Range(1, 1000).Draw(t, "walks")
+		limit := largest * walks
+		x := rapid.Int64Range(-limit, limit).Draw(t, "x")
+		want := new(big.Rat).SetFrac(big.NewInt(x), big.NewInt(walks))
+		want.Mul(want, want).Mul(want, big.NewRat(1, 1<<28))
+		off, _ := new(big.Rat).Sub(want, new(big.Rat).SetInt64(square(x, 1/float64(walks)))).Float64()
+		exact, _ := want.Float64()
+		if math.Abs(off) > .5+exact*0x1p-50 {
+			t.Fatalf("the square of %d / %d is off by %g of %g units", x, walks, off, exact)
 		}
 	})
 }
@@ -55,19 +59,23 @@ func TestWideSumsAreExact(t *testing.T) {
 	})
 }
 
+var twoPasses = Estimate{Passes: 2, Walks: 2, Rows: 36, Efficient: true}
+
 // random builds the partial of n random rows over 3 fields of 4 features, d = 2.
 func random(r *rand.Rand, n int) *Partial {
-	b := NewBuilder(12, 2)
+	b := NewBuilder(12, 2, 2, true)
 	for range n {
 		features := []int32{r.Int32N(4), 4 + r.Int32N(4), 8 + r.Int32N(4)}
-		sum, square := make([]int64, 6), make([]int64, 6)
+		sum, within := make([]int64, 6), make([]int64, 6)
 		total := int64(0)
 		for i := range sum {
-			sum[i] = r.Int64N(1<<40) - 1<<39
-			square[i], _ = Square(sum[i])
+			sum[i] = 2 * (r.Int64N(1<<40) - 1<<39)
+			within[i] = r.Int64N(1 << 40)
 			total += sum[i]
 		}
-		b.AddRow(1<<45, 1<<45+total, features, sum, square)
+		if err := b.AddRow(1<<45, 1<<45+total/2, features, sum, within); err != nil {
+			panic(err)
+		}
 	}
 	p, err := b.Partial()
 	if err != nil {
@@ -81,13 +89,13 @@ func TestMergeDoesNotDependOnOrder(t *testing.T) {
 	parts := []*Partial{random(r, 5), random(r, 1), random(r, 30)}
 	var first *Result
 	for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 0, 2}} {
-		a := NewAccumulator(12, 2)
+		a := NewAccumulator(12, 2, true)
 		for _, i := range order {
 			if err := a.Merge(parts[i]); err != nil {
 				t.Fatal(err)
 			}
 		}
-		result, err := a.Result(Estimate{1, RowToRow, true})
+		result, err := a.Result(twoPasses)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,49 +111,201 @@ func TestMergeDoesNotDependOnOrder(t *testing.T) {
 func TestEfficiencyCatchesWrongSums(t *testing.T) {
 	p := random(rand.New(rand.NewPCG(1, 2)), 10)
 	p.Sum[3] += int64(100 * EfficiencyTolerance * 4000 * 10 / LossUnit) // losses are some 1,000 nat
-	a := NewAccumulator(12, 2)
+	a := NewAccumulator(12, 2, true)
 	if err := a.Merge(p); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.Result(Estimate{1, RowToRow, true}); err == nil || !strings.Contains(err.Error(), "efficiency identity violated") {
+	if _, err := a.Result(twoPasses); err == nil || !strings.Contains(err.Error(), "efficiency identity violated") {
 		t.Errorf("error %v", err)
 	}
 }
 
+// Whatever the rows, the builder's sums are what they are called, and joining two
+// builders is as good as one.
+func TestBuilderSums(t *testing.T) {
+	const walks = 3
+	rapid.Check(t, func(t *rapid.T) {
+		one, other, all := NewBuilder(4, 1, walks, true), NewBuilder(4, 1, walks, true), NewBuilder(4, 1, walks, true)
+		var want [4][4]int64
+		residuals := int64(0)
+		rows := rapid.IntRange(1, 20).Draw(t, "rows")
+		for i := range rows {
+			f := []int32{rapid.Int32Range(0, 1).Draw(t, "a"), rapid.Int32Range(2, 3).Draw(t, "b")}
+			x := rapid.SliceOfN(rapid.Int64Range(-1<<40, 1<<40), 2, 2).Draw(t, "x")
+			within := rapid.SliceOfN(rapid.Int64Range(0, 1<<40), 2, 2).Draw(t, "within")
+			full, empty := rapid.Int64Range(0, 1<<38).Draw(t, "full"), rapid.Int64Range(0, 1<<38).Draw(t, "empty")
+			for j, f := range f {
+				for list, v := range []int64{x[j], max(x[j], -x[j]), square(x[j], 1./walks), within[j]} {
+					want[list][f] += v
+				}
+			}
+			residuals += square(x[0]+x[1]-walks*(empty-full), 1./walks)
+			part := one
+			if i%3 == 1 {
+				part = other
+			}
+			for _, b := range []*Builder{part, all} {
+				if err := b.AddRow(full, empty, f, x, within); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		one.Join(other)
+		p, err := one.Partial()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if q, err := all.Partial(); err != nil || !reflect.DeepEqual(p, q) {
+			t.Fatalf("joined %+v, in one %+v, %v", p, q, err)
+		}
+		for list, values := range p.lists() {
+			for i, f := range p.Features {
+				if values[i] != want[list][f] {
+					t.Fatalf("list %d of feature %d is %d, expected %d", list, f, values[i], want[list][f])
+				}
+			}
+		}
+		if p.ResidualSquare != residuals || p.Rows != int64(rows) {
+			t.Fatalf("%d rows with the residuals %d, expected %d with %d", p.Rows, p.ResidualSquare, rows, residuals)
+		}
+	})
+}
+
+// Two rows of 10, a contribution of 1 nat and none: mean .5, variance between rows
+// .5; that within rows is .2 in the first and 0 in the second.
 func TestResultNormalises(t *testing.T) {
-	b := NewBuilder(2, 1)
-	one := int64(1 << 36) // 1 nat
-	square, _ := Square(one)
-	b.AddRow(one, 2*one, []int32{0}, []int64{one}, []int64{square})
-	b.AddRow(one, one, []int32{1}, []int64{0}, []int64{0})
+	const one = 1 << 36 // nat
+	within := math.RoundToEven(4 * .2 / SquareUnit)
+	for _, c := range []struct {
+		within            bool
+		estimate          Estimate
+		variance, between float64 // of the mean
+	}{
+		{false, Estimate{Passes: 1, Walks: 1, Rows: 10, Efficient: true}, .25, .25},
+		{false, Estimate{Passes: 1, Walks: 1, Rows: 10, Efficient: true, Exact: true}, .25 * .8, .25},
+		{false, Estimate{Passes: 1, Walks: 1, Rows: 2, Efficient: true, Exact: true}, 0, .25},
+		{true, Estimate{Passes: 2, Walks: 2, Rows: 10, Efficient: true}, .25*.8 + .2*.1/2, .25},
+		{true, Estimate{Passes: 2, Walks: 2, Rows: 2, Efficient: true}, .1 / 2, .25},
+	} {
+		walks := int64(c.estimate.Walks)
+		b := NewBuilder(2, 1, c.estimate.Walks, c.within)
+		var first, second []int64
+		if c.within {
+			first, second = []int64{int64(within)}, []int64{0}
+		}
+		for _, err := range []error{b.AddRow(one, 2*one, []int32{0}, []int64{walks * one}, first), b.AddRow(one, one, []int32{1}, []int64{0}, second)} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		p, err := b.Partial()
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := NewAccumulator(2, 1, c.within)
+		if err := a.Merge(p); err != nil {
+			t.Fatal(err)
+		}
+		r, err := a.Result(c.estimate)
+		if err != nil {
+			t.Fatal(err)
+		}
+		near := func(got float32, want float64) bool { return math.Abs(float64(got)-want) < 1e-7 }
+		if r.Phi[0] != .5 || !near(r.Abs[0], .5) || !near(r.RMS[0], math.Sqrt(.5)) || !near(r.SE[0], math.Sqrt(c.variance)) || !near(r.PopulationSE[0], math.Sqrt(c.between)) {
+			t.Errorf("%+v: %+v, expected the variances %v and %v", c.estimate, r.Values, c.variance, c.between)
+		}
+		if r.Phi[1] != 0 || r.Abs[1] != 0 || r.RMS[1] != 0 || r.SE[1] != 0 || r.PopulationSE[1] != 0 {
+			t.Errorf("%+v: %+v, of a feature that contributes nothing", c.estimate, r.Values)
+		}
+		phi := make([]float64, 1)
+		if a.Values(0, c.estimate, Values{Phi: phi}); phi[0] != .5 {
+			t.Errorf("%+v: phi alone is %v", c.estimate, phi)
+		}
+		if r.LossFull != 1 || r.LossEmpty != 1.5 || r.EfficiencyError != 0 || r.EfficiencySE != 0 || r.Rows != 2 {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+// Rows that sum 1 and 3 nat off: 2 on average, with a variance of 2.
+func TestResidual(t *testing.T) {
+	const one = 1 << 36
+	b := NewBuilder(1, 1, 1, false)
+	for _, x := range []int64{2 * one, 4 * one} {
+		if err := b.AddRow(one, 2*one, []int32{0}, []int64{x}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
 	p, err := b.Partial()
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := NewAccumulator(2, 1)
+	a := NewAccumulator(1, 1, false)
 	if err := a.Merge(p); err != nil {
 		t.Fatal(err)
 	}
-	r, err := a.Result(Estimate{1, RowToRow, true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Contributions 1 and 0: mean .5, variance of one .25, of the mean .125.
-	if r.Phi[0] != 0.5 || math.Abs(r.SE[0]-math.Sqrt(.125)) > 1e-12 || r.Phi[1] != 0 || r.SE[1] != 0 {
-		t.Errorf("phi %v, se %v", r.Phi, r.SE)
-	}
-	if r.LossFull != 1 || r.LossEmpty != 1.5 || r.EfficiencyError != 0 || r.Rows != 2 {
-		t.Errorf("%+v", r)
+	r, err := a.Result(Estimate{Passes: 1, Walks: 1, Rows: 2})
+	if err != nil || r.EfficiencyError != 2 || math.Abs(r.EfficiencySE-1) > 1e-12 {
+		t.Errorf("%+v, %v", r, err)
 	}
 }
 
-func TestPartialOverflowIsAnError(t *testing.T) {
-	b := NewBuilder(1, 1)
-	for range 3 {
-		b.AddRow(0, 0, []int32{0}, []int64{0}, []int64{math.MaxInt64 / 2})
+func TestIntervals(t *testing.T) {
+	e := Estimate{Passes: 4, Walks: 8, Rows: 100}
+	for _, c := range []struct {
+		count, rows         int64
+		dataset, population float64
+	}{
+		{4, 100, math.NaN(), math.NaN()},
+		{5, 100, 2.5706, 2.7764},       // 5 and 4 degrees
+		{5, 99, 2.7764, 2.7764},        // of a sample
+		{1 << 40, 100, 1.9600, 1.9600}, // normal
+	} {
+		dataset, population := e.Interval(c.count, c.rows)
+		near := func(got, want float64) bool { return math.Abs(got-want) < 5e-5 || math.IsNaN(got) && math.IsNaN(want) }
+		if !near(dataset, c.dataset) || !near(population, c.population) {
+			t.Errorf("%d of %d rows: %v and %v, expected %v and %v", c.count, c.rows, dataset, population, c.dataset, c.population)
+		}
 	}
-	if _, err := b.Partial(); err != ErrOverflow {
-		t.Errorf("error %v", err)
+}
+
+func TestOverflows(t *testing.T) {
+	const large = math.MaxInt64 / 2
+	sums := NewBuilder(1, 1, 1, true)
+	for range 3 {
+		if err := sums.AddRow(0, 0, []int32{0}, []int64{0}, []int64{large}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := sums.Partial(); err != ErrOverflow {
+		t.Errorf("sums: %v", err)
+	}
+	joined, other := NewBuilder(1, 1, 1, true), NewBuilder(1, 1, 1, true)
+	for range 2 {
+		for _, b := range []*Builder{joined, other} {
+			if err := b.AddRow(0, 0, []int32{0}, []int64{0}, []int64{large}); err != nil {
+				t.Fatal(err)
+			}
+			joined, other = other, joined
+		}
+	}
+	if joined.Join(other); !joined.failed {
+		t.Error("joined sums overflow unnoticed")
+	}
+	squares := NewBuilder(1, 1, 1, false) // 512 nat: each square is a 32nd of what there is room for
+	for range 33 {
+		if err := squares.AddRow(0, 1<<45, []int32{0}, []int64{1 << 45}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := squares.Partial(); err != ErrOverflow {
+		t.Errorf("squares: %v", err)
+	}
+	if err := NewBuilder(2, 1, 1, false).AddRow(0, 0, []int32{0, 1}, []int64{1, -1 << 46}, nil); err == nil || !strings.Contains(err.Error(), "player 1 reach 1024 nat") {
+		t.Errorf("a square: %v", err)
+	}
+	if err := NewBuilder(1, 1, 1, false).AddRow(0, 1<<46, []int32{0}, []int64{0}, nil); err == nil || !strings.Contains(err.Error(), "sum -1024 nat off") {
+		t.Errorf("a residual: %v", err)
 	}
 }
 
@@ -158,11 +318,15 @@ func TestValidateRefuses(t *testing.T) {
 		"order":           func(p *Partial) { p.Features[1] = p.Features[0] },
 		"range":           func(p *Partial) { p.Features[len(p.Features)-1] = 12 },
 		"count":           func(p *Partial) { p.Count[0] = p.Rows + 1 },
+		"negative abs":    func(p *Partial) { p.Abs[2] = -1 },
 		"negative square": func(p *Partial) { p.Square[2] = -1 },
+		"negative within": func(p *Partial) { p.Within[2] = -1 },
+		"one pass":        func(p *Partial) { p.Within = nil },
+		"residual":        func(p *Partial) { p.ResidualSquare = -1 },
 	} {
 		p := random(rand.New(rand.NewPCG(4, 4)), 20)
 		spoil(p)
-		a := NewAccumulator(12, 2)
+		a := NewAccumulator(12, 2, true)
 		if err := a.Merge(p); err == nil {
 			t.Errorf("%s: merged", name)
 		}
@@ -174,14 +338,30 @@ func TestValidateRefuses(t *testing.T) {
 
 func BenchmarkMerge(b *testing.B) {
 	const features, dim = 50_000, 16
-	p := &Partial{Dim: dim, Rows: 1, Features: make([]int32, features), Count: make([]int64, features), Sum: make([]int64, features*dim), Square: make([]int64, features*dim)}
+	zero := make([]int64, features*dim)
+	p := &Partial{Dim: dim, Rows: 1, Features: make([]int32, features), Count: make([]int64, features), Sum: zero, Abs: slices.Clone(zero), Square: slices.Clone(zero)}
 	for i := range p.Features {
 		p.Features[i], p.Count[i] = int32(2*i), 1
 	}
-	a := NewAccumulator(2*features, dim)
-	b.SetBytes(features * (4 + 8 + 16*dim))
+	a := NewAccumulator(2*features, dim, false)
+	b.SetBytes(features * (4 + 8 + 24*dim))
 	for b.Loop() {
 		if err := a.Merge(p); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// Rows of 39 fields and 16 columns, whose features are all there already.
+func BenchmarkAddRow(b *testing.B) {
+	const fields, dim = 39, 16
+	features, sum := make([]int32, fields), make([]int64, fields*dim)
+	for i := range sum {
+		features[i/dim], sum[i] = int32(i/dim), int64(i-300)<<20
+	}
+	builder := NewBuilder(fields, dim, 1, false)
+	for b.Loop() {
+		if err := builder.AddRow(1<<34, 1<<35, features, sum, nil); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"shaver/internal/checkpoint"
+	"shaver/internal/dataset"
+	"shaver/internal/model"
+	"shaver/internal/prune"
+	"shaver/internal/shapley"
+	"shaver/internal/tally"
+)
+
+// TestGoldenIntervals checks 95% intervals against the exact values of the golden
+// models, over many seeds: the dataset's own values by all rows and by a sample of
+// them; and the population's, which for rows drawn with replacement is the golden's
+// dataset.
+func TestGoldenIntervals(t *testing.T) {
+	run := func(dir string) func(*testing.T) {
+		return func(t *testing.T) {
+			models, err := filepath.Glob(filepath.Join(dir, "*.pth"))
+			if err != nil || len(models) < 6 {
+				t.Fatalf("%d models in %s (%v)", len(models), dir, err)
+			}
+			held := map[string][2]int{}
+			for _, path := range models {
+				goldenIntervals(t, strings.TrimSuffix(path, ".pth"), held)
+			}
+			for what, v := range held {
+				share := float64(v[0]) / float64(v[1])
+				if t.Logf("%s: %.1f%% of %d", what, 100*share, v[1]); share < .93 || share > .97 {
+					t.Errorf("%s: 95%% intervals hold %.1f%% of the values", what, 100*share)
+				}
+			}
+		}
+	}
+	t.Run("own", run(goldenDir))
+	t.Run("shared", func(t *testing.T) { run(shared(t, "golden"))(t) })
+}
+
+// goldenIntervals adds to held how many intervals hold their value, and how many
+// there are.
+func goldenIntervals(t *testing.T, name string, held map[string][2]int) {
+	t.Helper()
+	var want golden
+	readJSON(t, name+".json", &want)
+	ck, err := checkpoint.Read(name + ".pth")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := ck.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := goldenRows(t, name+".rows.csv", m.Fields())
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, baseline := range slices.Sorted(maps.Keys(want.Exact)) {
+		base, _, err := prune.Baseline(baseline, &m.Architecture, m.Weights.Embedding, want.Frequencies)
+		if err != nil {
+			t.Fatal(err)
+		}
+		game, exact := shapley.Game{Model: m, Baseline: base}, slices.Concat(want.Exact[baseline]...)
+		for seed := range uint64(25) {
+			for _, passes := range []int{2, 4} {
+				o := shapley.Options{Estimator: shapley.Permutation, Passes: passes, Seed: seed}
+				add := func(what string, picked *model.Rows, of int, population bool) {
+					found := estimateOf(t, game, o, picked, of)
+					holds(held, fmt.Sprintf("%s, passes %d", what, passes), found, exact, o.Tally(int64(of)), population)
+				}
+				add("dataset", rows, rows.Len(), false)
+				add("dataset, half of the rows", pick(rows, r.Perm(rows.Len())[:rows.Len()/2]), rows.Len(), false)
+				drawn := make([]int, 200)
+				for i := range drawn {
+					drawn[i] = r.IntN(rows.Len())
+				}
+				add("population", pick(rows, drawn), len(drawn), true)
+			}
+		}
+	}
+}
+
+// pick returns the rows at these positions, numbered anew.
+func pick(rows *model.Rows, at []int) *model.Rows {
+	picked := &model.Rows{Fields: rows.Fields}
+	for number, i := range at {
+		picked.Number, picked.Label = append(picked.Number, int64(number)), append(picked.Label, rows.Label[i])
+		picked.Features = append(picked.Features, rows.Row(i)...)
+	}
+	return picked
+}
+
+// holds counts the intervals that hold the values, and all, in held.
+func holds(held map[string][2]int, what string, found *tally.Result, values []float64, e tally.Estimate, population bool) {
+	v := held[what]
+	for i, phi := range found.Phi {
+		t, of := e.Interval(found.Count[i/found.Dim], found.Rows)
+		se := found.SE[i]
+		if population {
+			t, se = of, found.PopulationSE[i]
+		}
+		if math.IsNaN(t) {
+			continue
+		}
+		if v[1]++; math.Abs(phi-values[i]) <= t*float64(se)+exactTolerance/float64(found.Rows) {
+			v[0]++
+		}
+	}
+	held[what] = v
+}
+
+// TestFlightsIntervals does the same for a trained model, with walks in place of
+// exact values: the dataset's values of 400 rows, against 150 antithetic passes of
+// them; and the values of all rows by a sample of 3,000, against a walk of each row.
+// There, intervals of rare features are wider than they need be. It takes five
+// minutes.
+func TestFlightsIntervals(t *testing.T) {
+	if os.Getenv("SHAVER_LONG") != "1" {
+		t.Skip("SHAVER_LONG is not 1")
+	}
+	flights, dir := importFlights(t)
+	d, err := dataset.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts, err := d.Frequencies(dataset.Train)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ck, err := checkpoint.Read(filepath.Join(flights, "deepfm.pth"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := ck.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, _, err := prune.Baseline(prune.Codebook, &m.Architecture, m.Weights.Embedding, counts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	game := shapley.Game{Model: m, Baseline: base}
+	all := &model.Rows{Fields: len(d.Fields())}
+	if err := d.Scan(t.Context(), []string{dataset.Train}, 4096, func(rows *model.Rows) error {
+		all.Number, all.Label, all.Features = append(all.Number, rows.Number...), append(all.Label, rows.Label...), append(all.Features, rows.Features...)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	few := pick(all, r.Perm(all.Len())[:400])
+	truth := estimate(t, game, shapley.Options{Estimator: shapley.Antithetic, Passes: 150, Seed: 99}, few)
+	whole := estimate(t, game, shapley.Options{Estimator: shapley.Permutation, Passes: 1, Seed: 99}, all)
+	held := map[string][2]int{}
+	for seed := range uint64(5) {
+		for _, passes := range []int{2, 4} {
+			o := shapley.Options{Estimator: shapley.Permutation, Passes: passes, Seed: seed}
+			holds(held, fmt.Sprintf("dataset, passes %d", passes), estimate(t, game, o, few), truth.Phi, o.Tally(int64(few.Len())), false)
+			sample := estimateOf(t, game, o, pick(all, r.Perm(all.Len())[:3000]), all.Len())
+			holds(held, fmt.Sprintf("dataset, a sample, passes %d", passes), sample, whole.Phi, o.Tally(int64(all.Len())), false)
+		}
+	}
+	for what, v := range held {
+		share := float64(v[0]) / float64(v[1])
+		if t.Logf("%s: %.1f%% of %d", what, 100*share, v[1]); share < .94 {
+			t.Errorf("%s: 95%% intervals hold %.1f%%", what, 100*share)
+		}
+	}
+}

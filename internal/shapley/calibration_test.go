@@ -1,0 +1,154 @@
+package shapley_test
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"shaver/internal/model"
+	"shaver/internal/model/modeltest"
+	"shaver/internal/shapley"
+	"shaver/internal/tally"
+)
+
+// population is a distribution of rows whose values are known: all rows that there
+// are, each with its probability and its exact values.
+type population struct {
+	game    shapley.Game
+	rows    *model.Rows
+	until   []float64   // sum of the probabilities up to each row
+	exact   [][]float64 // of each row, [D], nat
+	average []float64   // over the distribution, [n, d]
+}
+
+// newPopulation returns one in which features are as unlike in frequency as in click
+// logs, and the label depends on them.
+func newPopulation(t *testing.T, a model.Architecture) *population {
+	a.FieldDims, a.Dim = []int{12, 6, 20}, 2
+	m := modeltest.Random(t, a, 6)
+	p := &population{game: shapley.Game{Model: m, Baseline: baseline(m)}, rows: &model.Rows{Fields: 3}, average: make([]float64, a.Parameters())}
+	weights, total := []float64{}, 0.0
+	offsets := a.Offsets()
+	for at := range 2 * 12 * 6 * 20 {
+		i, j, k, label := at/2%12, at/24%6, at/144, at%2
+		p.rows.Number = append(p.rows.Number, int64(at))
+		p.rows.Label = append(p.rows.Label, uint8(label))
+		p.rows.Features = append(p.rows.Features, offsets[0]+int32(i), offsets[1]+int32(j), offsets[2]+int32(k))
+		share := 1 / (1 + math.Exp(float64((7*i+5*j+3*k)%5)-1.5))
+		if label == 0 {
+			share = 1 - share
+		}
+		weights = append(weights, share/float64((i+1)*(j+1))/math.Pow(float64(k+1), 1.3))
+		total += weights[at]
+	}
+	sum := 0.0
+	for at, weight := range weights {
+		sum += weight / total
+		p.until = append(p.until, sum)
+		one := p.rows.Slice(at, at+1)
+		partial, err := shapley.Estimate(t.Context(), p.game, shapley.Options{Estimator: shapley.Exact, Passes: 1}, &one, 1, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		exact := make([]float64, a.Players())
+		for i, units := range partial.Sum { // features ascend, as the fields do
+			exact[i] = float64(units) * tally.LossUnit
+			p.average[int(one.Features[i/2])*2+i%2] += weight / total * exact[i]
+		}
+		p.exact = append(p.exact, exact)
+	}
+	return p
+}
+
+// draw returns n rows, and the average of their exact values.
+func (p *population) draw(r *rand.Rand, n int) (rows *model.Rows, average []float64) {
+	rows, average = &model.Rows{Fields: p.rows.Fields}, make([]float64, len(p.average))
+	for number := range n {
+		at, _ := slices.BinarySearch(p.until, r.Float64())
+		at = min(at, len(p.until)-1)
+		rows.Number = append(rows.Number, int64(number))
+		rows.Label = append(rows.Label, p.rows.Label[at])
+		rows.Features = append(rows.Features, p.rows.Row(at)...)
+		for i, v := range p.exact[at] {
+			average[int(p.rows.Row(at)[i/2])*2+i%2] += v / float64(n)
+		}
+	}
+	return rows, average
+}
+
+// coverage counts how often values lie in their intervals, by what they are of and
+// by how often the feature occurs.
+type coverage map[string][2]int
+
+func (c coverage) add(what string, count int64, off float64, se float32, t float64) {
+	if math.IsNaN(t) {
+		return
+	}
+	class := "5 to 9 rows"
+	switch {
+	case count >= 40:
+		class = "40 rows and more"
+	case count >= 10:
+		class = "10 to 39 rows"
+	}
+	for _, key := range []string{what, what + ", " + class} {
+		v := c[key]
+		if v[1]++; math.Abs(off) <= t*float64(se)+1e-7 { // float32
+			v[0]++
+		}
+		c[key] = v
+	}
+}
+
+// Over many seeds, models, samples and entries, 95% intervals hold 93% to 97% of the
+// exact values: for the dataset's own values of all rows and of a sample, and for the
+// population's; and for rare features as for others, from the least number of rows
+// on that have intervals.
+func TestIntervalsAreCalibrated(t *testing.T) {
+	found := coverage{}
+	r := rand.New(rand.NewPCG(1, 2))
+	const rows, sampled, seeds = 500, 200, 30
+	architectures := modeltest.Architectures()
+	for _, name := range slices.Sorted(maps.Keys(architectures)) { // so that draws are the same each time
+		p := newPopulation(t, architectures[name])
+		for seed := range uint64(seeds) {
+			all, average := p.draw(r, rows)
+			for _, passes := range []int{1, 2, 4} {
+				o := shapley.Options{Estimator: shapley.Permutation, Passes: passes, Seed: seed}
+				result := play(t, p.game, o, all)
+				for i, phi := range result.Phi {
+					count := result.Count[i/2]
+					dataset, population := o.Tally(rows).Interval(count, rows)
+					found.add(fmt.Sprintf("population, passes %d", passes), count, phi-p.average[i], result.PopulationSE[i], population)
+					if passes > 1 {
+						found.add(fmt.Sprintf("dataset, passes %d", passes), count, phi-average[i], result.SE[i], dataset)
+					}
+				}
+			}
+			sample := &model.Rows{Fields: all.Fields}
+			for _, at := range r.Perm(rows)[:sampled] {
+				sample.Number, sample.Label = append(sample.Number, int64(at)), append(sample.Label, all.Label[at])
+				sample.Features = append(sample.Features, all.Row(at)...)
+			}
+			o := shapley.Options{Estimator: shapley.Antithetic, Passes: 2, Seed: seed}
+			result := playOf(t, p.game, o, sample, rows)
+			for i, phi := range result.Phi {
+				count := result.Count[i/2]
+				dataset, _ := o.Tally(rows).Interval(count, sampled)
+				found.add("dataset, a sample", count, phi-average[i], result.SE[i], dataset)
+			}
+		}
+	}
+	if len(found) != 24 {
+		t.Fatalf("%d classes, expected 24", len(found))
+	}
+	for what, v := range found {
+		share := float64(v[0]) / float64(v[1])
+		if t.Logf("%s: %.1f%% of %d", what, 100*share, v[1]); share < .93 || share > .97 {
+			t.Errorf("%s: 95%% intervals hold %.1f%%", what, 100*share)
+		}
+	}
+}
