@@ -15,6 +15,7 @@ import (
 	"shaver/internal/bus"
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
+	"shaver/internal/compact"
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
 	"shaver/internal/evaluate"
@@ -190,7 +191,7 @@ func testJob(t *testing.T, until *job.Until) {
 func swept(t *testing.T, p *planted.Planted, d *dataset.Dataset, s *scores.File) {
 	t.Helper()
 	m := p.Model
-	table := &sweep.Table{Architecture: &m.Architecture, Names: s.Fields, Entries: m.Weights.Embedding, Form: prune.Float16,
+	table := &sweep.Table{Architecture: &m.Architecture, Names: s.Fields, Entries: m.Weights.Embedding, Values: compact.Float16,
 		Counts: func() ([]int64, error) { return d.Frequencies(dataset.Train, dataset.Val) }}
 	method, err := table.ByScores(s, 0, scores.RMS, prune.Abs)
 	methods := []sweep.Method{method}
