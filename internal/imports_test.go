@@ -40,7 +40,9 @@ compact:                pure
 # files; arrowio is the only importer of Arrow
 checkpoint:             atomicfile compact fault model
 arrowio:                fault model tally github.com/apache/arrow/go/v17 github.com/google/flatbuffers github.com/klauspost/compress
-dataset:                arrowio atomicfile fault model random github.com/klauspost/compress golang.org/x/sync
+rawtext:                fault github.com/klauspost/compress
+vocabulary:             arrowio fault rawtext
+dataset:                arrowio atomicfile fault model random rawtext vocabulary golang.org/x/sync
 scores:                 arrowio atomicfile fault job model shapley tally
 shard:                  arrowio job model random
 planted:                checkpoint model random

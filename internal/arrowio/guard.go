@@ -24,8 +24,9 @@ type messages struct {
 	compressed bool // batches may be compressed
 	foreign    bool // a table of people's own: other flat types, dictionaries and LZ4 too; batches are not reused
 	allocator  *limited
-	file       bool // Arrow's file format; else the stream format
-	schema     bool // the schema was read
+	file       bool              // Arrow's file format; else the stream format
+	limit      *io.LimitedReader // of a foreign file, r: it ends where the footer begins, with or without a marker
+	schema     bool              // the schema was read
 	done       bool
 	failure    error  // of r, other than running out
 	head       []byte // first bytes of a stream, already read
@@ -153,6 +154,10 @@ func (m *messages) Message() (*ipc.Message, error) {
 	if m.done {
 		return nil, io.EOF
 	}
+	if m.limit != nil && m.limit.N == 0 {
+		m.done = true
+		return nil, io.EOF
+	}
 	var word [4]byte
 	if err := m.read(word[:]); err != nil {
 		return nil, err
@@ -166,6 +171,9 @@ func (m *messages) Message() (*ipc.Message, error) {
 	length := binary.LittleEndian.Uint32(word[:])
 	if length == 0 {
 		m.done = true
+		if m.limit != nil {
+			return nil, io.EOF
+		}
 		return nil, m.end()
 	}
 	if length > maxMeta {
