@@ -16,6 +16,7 @@ import (
 	"shaver/internal/bus"
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
+	"shaver/internal/compact"
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
 	"shaver/internal/evaluate"
@@ -209,7 +210,7 @@ func testJob(t *testing.T, given coordinator.Config) {
 func swept(t *testing.T, p *planted.Planted, d *dataset.Dataset, s *scores.File) {
 	t.Helper()
 	m := p.Model
-	table := &sweep.Table{Architecture: &m.Architecture, Names: s.Fields, Entries: m.Weights.Embedding, Form: prune.Float16,
+	table := &sweep.Table{Architecture: &m.Architecture, Names: s.Fields, Entries: m.Weights.Embedding, Values: compact.Float16,
 		Counts: func() ([]int64, error) { return d.Frequencies(dataset.Train, dataset.Val) }}
 	method, err := table.ByScores(s, 0, scores.RMS, prune.Abs)
 	methods := []sweep.Method{method}
