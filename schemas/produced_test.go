@@ -3,6 +3,7 @@ package schemas_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"shaver/internal/bus"
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
+	"shaver/internal/compact"
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
 	"shaver/internal/evaluate"
@@ -69,8 +71,21 @@ func TestDatasets(t *testing.T) {
 		}
 		return text
 	}
+	inspection := func(dir string) []byte {
+		facts, err := dataset.Inspect(dir, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(facts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
 	t.Run("encoded, drawn", func(t *testing.T) {
-		accept(t, "dataset.v1.json", manifest(imported(t, small(t), 200)))
+		dir := imported(t, small(t), 200)
+		accept(t, "dataset.v1.json", manifest(dir))
+		accept(t, "inspection.v1.json", inspection(dir))
 	})
 	t.Run("raw", func(t *testing.T) {
 		file, out := filepath.Join(t.TempDir(), "rows.tsv"), filepath.Join(t.TempDir(), "dataset")
@@ -195,7 +210,7 @@ func testJob(t *testing.T, given coordinator.Config) {
 func swept(t *testing.T, p *planted.Planted, d *dataset.Dataset, s *scores.File) {
 	t.Helper()
 	m := p.Model
-	table := &sweep.Table{Architecture: &m.Architecture, Names: s.Fields, Entries: m.Weights.Embedding, Form: prune.Float16,
+	table := &sweep.Table{Architecture: &m.Architecture, Names: s.Fields, Entries: m.Weights.Embedding, Values: compact.Float16,
 		Counts: func() ([]int64, error) { return d.Frequencies(dataset.Train, dataset.Val) }}
 	method, err := table.ByScores(s, 0, scores.RMS, prune.Abs)
 	methods := []sweep.Method{method}
