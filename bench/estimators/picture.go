@@ -26,6 +26,7 @@ var glyphs = []plotdraw.GlyphDrawer{plotdraw.CircleGlyph{}, plotdraw.SquareGlyph
 // draw draws, for each result, the errors in ranks and in values by time.
 func draw(results []*result, file string) error {
 	grid := make([][]*plot.Plot, 2)
+	var legend *plot.Plot // a panel of its own
 	for i, figure := range []struct {
 		name string
 		of   func(*point) float64
@@ -42,25 +43,28 @@ func draw(results []*result, file string) error {
 			}
 			if j == 0 {
 				p.Y.Label.Text = figure.name
-				if i == 0 { // room for the legend, right of the curves
-					p.Legend.Top, p.X.Max = true, 60*p.X.Max
-				}
-			} else {
-				p.Legend = plot.NewLegend()
 			}
+			if legend == nil {
+				legend = plot.New()
+				legend.HideAxes()
+				legend.Legend, legend.Legend.Left, legend.Legend.Top = p.Legend, true, true
+			}
+			p.Legend = plot.NewLegend()
 			grid[i] = append(grid[i], p)
 		}
 	}
-	grid[1][0].Legend = plot.NewLegend()
-	width := vg.Length(len(results)) * 8 * vg.Centimeter
+	grid[0], grid[1] = append(grid[0], legend), append(grid[1], nil)
+	width := vg.Length(len(results)+1) * 7 * vg.Centimeter
 	canvas := vgsvg.New(width, 14*vg.Centimeter)
-	tiles := plotdraw.Tiles{Rows: 2, Cols: len(results), PadX: vg.Millimeter * 4, PadY: vg.Millimeter * 4, PadTop: vg.Millimeter * 2, PadBottom: vg.Millimeter * 2, PadLeft: vg.Millimeter * 2, PadRight: vg.Millimeter * 4}
+	tiles := plotdraw.Tiles{Rows: 2, Cols: len(results) + 1, PadX: vg.Millimeter * 4, PadY: vg.Millimeter * 4, PadTop: vg.Millimeter * 2, PadBottom: vg.Millimeter * 2, PadLeft: vg.Millimeter * 2, PadRight: 3 * vg.Centimeter} // where the legend goes on
 	paper := plotdraw.New(canvas)
 	paper.SetColor(color.White)
 	paper.Fill(paper.Rectangle.Path())
 	for i, row := range plot.Align(grid, tiles, paper) {
 		for j, c := range row {
-			grid[i][j].Draw(c)
+			if grid[i][j] != nil {
+				grid[i][j].Draw(c)
+			}
 		}
 	}
 	return atomicfile.Write(file, func(w io.Writer) error {
