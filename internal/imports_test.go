@@ -46,6 +46,7 @@ dataset:                arrowio atomicfile fault model random rawtext vocabulary
 scores:                 arrowio atomicfile fault job model shapley tally
 shard:                  arrowio job model random
 planted:                checkpoint model random
+synth:                  fault random github.com/klauspost/compress golang.org/x/sync
 
 # what pruning costs; picture is the only importer of gonum/plot
 sweep:                  compact evaluate fault model prune scores shapley
@@ -53,7 +54,7 @@ picture:                atomicfile fault sweep gonum.org/v1/plot
 
 # the job; bus is the only importer of NATS
 bus:                    fault job github.com/nats-io go.uber.org/zap golang.org/x/sync
-worker:                 arrowio atomicfile bus checkpoint fault job kernel model shapley shard go.uber.org/zap
+worker:                 arrowio atomicfile bus checkpoint dataset fault job kernel model shapley shard go.uber.org/zap
 coordinator:            arrowio bus checkpoint compare dataset fault job kernel model prune scores shapley shard tally go.uber.org/zap golang.org/x/sync
 
 # what a process tells of itself; the only importer of Prometheus
@@ -61,7 +62,7 @@ metrics:                fault github.com/prometheus/client_golang
 
 # what people and clusters run
 cli:                    atomicfile bus checkpoint coordinator dataset fault job kernel metrics prune scores shapley worker github.com/spf13/cobra github.com/schollz/progressbar/v3 go.uber.org/zap golang.org/x/sync golang.org/x/sys golang.org/x/term
-cmd/shaver:             arrowio atomicfile bus checkpoint cli compact coordinator dataset evaluate fault job model picture planted prune scores shapley sweep tally github.com/spf13/cobra
+cmd/shaver:             arrowio atomicfile bus checkpoint cli compact coordinator dataset evaluate fault job model picture planted prune scores shapley sweep synth tally github.com/spf13/cobra
 cmd/coordinator:        cli
 cmd/worker:             cli
 

@@ -3,6 +3,7 @@ package schemas_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -70,8 +71,21 @@ func TestDatasets(t *testing.T) {
 		}
 		return text
 	}
+	inspection := func(dir string) []byte {
+		facts, err := dataset.Inspect(dir, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(facts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
 	t.Run("encoded, drawn", func(t *testing.T) {
-		accept(t, "dataset.v1.json", manifest(imported(t, small(t), 200)))
+		dir := imported(t, small(t), 200)
+		accept(t, "dataset.v1.json", manifest(dir))
+		accept(t, "inspection.v1.json", inspection(dir))
 	})
 	t.Run("raw", func(t *testing.T) {
 		file, out := filepath.Join(t.TempDir(), "rows.tsv"), filepath.Join(t.TempDir(), "dataset")

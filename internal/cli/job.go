@@ -24,6 +24,7 @@ import (
 	"shaver/internal/atomicfile"
 	"shaver/internal/bus"
 	"shaver/internal/coordinator"
+	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/scores"
 	"shaver/internal/worker"
@@ -36,6 +37,9 @@ type Job struct {
 	Connection
 	Metrics Metrics
 	Workers int // in this process; 0 = one if the server is embedded, else none
+	// Store is where workers read the dataset in place, as dir:PATH (worker.OpenStore);
+	// "" = its shards travel.
+	Store string
 }
 
 // Report is what a job came to. It is printed, and written beside the scores.
@@ -75,6 +79,13 @@ func (j *Job) Run(ctx context.Context) (*Report, error) {
 		return nil, fmt.Errorf("cannot write %s: %w", j.Out, err)
 	}
 	start, cpu := time.Now(), cpuTime()
+	store, err := j.store()
+	if err != nil {
+		return nil, err
+	}
+	if store != nil {
+		defer store.Close()
+	}
 	if err := j.Metrics.start(j.Log); err != nil {
 		return nil, err
 	}
@@ -127,7 +138,7 @@ func (j *Job) Run(ctx context.Context) (*Report, error) {
 			}
 			defer own.Close()
 			config := worker.Config{
-				Bus: own, Name: fmt.Sprintf("local-%d", i+1), Threads: max(1, runtime.GOMAXPROCS(0)/workers), Models: &models, Log: j.Log,
+				Bus: own, Name: fmt.Sprintf("local-%d", i+1), Threads: max(1, runtime.GOMAXPROCS(0)/workers), Models: &models, Store: store, Log: j.Log,
 				OnRows: func(n int) {
 					select {
 					case <-started:
@@ -166,6 +177,23 @@ func (j *Job) Run(ctx context.Context) (*Report, error) {
 	report.Seconds = time.Since(start).Seconds()
 	report.CPUSeconds = (cpuTime() - cpu).Seconds() + outcome.CPU
 	return report, report.write(path)
+}
+
+// store opens the store, nil if there is none, in which the dataset must be.
+func (j *Job) store() (*worker.Store, error) {
+	if j.Store == "" {
+		return nil, nil
+	}
+	store, err := worker.OpenStore(j.Store)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := store.Dataset(j.Dataset.Digest()); err != nil {
+		store.Close()
+		return nil, fault.Usagef("--store has to hold --dataset, or a copy: %w", err)
+	}
+	j.InPlace = true
+	return store, nil
 }
 
 // former returns the report of the run that wrote the scores, if it is still

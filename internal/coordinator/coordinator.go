@@ -46,6 +46,7 @@ type Config struct {
 	// against full walks, when its scores are there; 0 = it is not.
 	Audit        float64
 	RowsPerShard int64  // 0 = about a minute's work of a worker like this machine; see job.Sizing
+	InPlace      bool   // shards do not travel: workers have the dataset in their stores
 	Out          string // the scores file
 
 	// AllowQuarantined finishes a job without the shards that cannot be computed.

@@ -69,7 +69,7 @@ func newRun(b *bus.Bus, c *Config) (*run, error) {
 	r.id = r.spec.ID()
 	r.log = c.Log.With(zap.String("job", r.id))
 	r.sample = shard.NewSample(rows, c.Sample, c.Options.Seed)
-	r.plan = job.Plan{Rows: r.sample.Keep, RowsPerShard: c.RowsPerShard}
+	r.plan = job.Plan{Rows: r.sample.Keep, RowsPerShard: c.RowsPerShard, InPlace: c.InPlace}
 	if c.Until != nil {
 		portions := 1
 		if c.Until.Portioned() {
