@@ -61,15 +61,10 @@ func (f *field) find(p *place, i int) int {
 		p.row, p.kept = i, i*f.dim
 		return 1
 	}
-	first := i >> f.shift << f.shift
-	p.before = i - first
-	listed := 1
-	if f.present != nil {
-		word := load(f.present, i/64*8)
-		listed = int(word >> (i % 64) & 1)
-		p.before = bits.OnesCount64(word & (1<<(i%64) - 1) >> (first % 64))
-	}
-	b := f.blocks[i>>f.shift]
+	b := &f.blocks[i>>f.shift]
+	bit := i & (1<<f.shift - 1)
+	listed := int(b.listed >> bit & 1)
+	p.before = bits.OnesCount64(b.listed & (1<<bit - 1))
 	p.row, p.kept = int(b.rows)+p.before, int(b.kept)
 	at := p.kept
 	if f.layout == bitmaps {
