@@ -27,11 +27,12 @@ atomicfile:
 
 # the pure core: no file, no network, no clock
 kernel:                 pure golang.org/x/sys
+quantize:               pure
 model:                  pure kernel
 tally:                  pure gonum.org/v1/gonum
 compare:                pure gonum.org/v1/gonum
 shapley:                pure model random tally golang.org/x/sync
-prune:                  pure model
+prune:                  pure model quantize random
 evaluate:               pure model golang.org/x/sync
 job:                    pure
 compact:                pure
@@ -39,14 +40,21 @@ compact:                pure
 # files; arrowio is the only importer of Arrow
 checkpoint:             atomicfile compact fault model
 arrowio:                fault model tally github.com/apache/arrow/go/v17 github.com/google/flatbuffers github.com/klauspost/compress
-dataset:                arrowio atomicfile fault model random github.com/klauspost/compress golang.org/x/sync
+rawtext:                fault github.com/klauspost/compress
+vocabulary:             arrowio fault rawtext
+dataset:                arrowio atomicfile fault model random rawtext vocabulary golang.org/x/sync
 scores:                 arrowio atomicfile fault job model shapley tally
 shard:                  arrowio job model random
 planted:                checkpoint model random
+synth:                  fault random github.com/klauspost/compress golang.org/x/sync
+
+# what pruning costs; picture is the only importer of gonum/plot
+sweep:                  evaluate fault model prune scores shapley
+picture:                atomicfile fault sweep gonum.org/v1/plot
 
 # the job; bus is the only importer of NATS
 bus:                    fault job github.com/nats-io go.uber.org/zap golang.org/x/sync
-worker:                 arrowio atomicfile bus checkpoint fault job kernel model shapley shard go.uber.org/zap
+worker:                 arrowio atomicfile bus checkpoint dataset fault job kernel model shapley shard go.uber.org/zap
 coordinator:            arrowio bus checkpoint compare dataset fault job kernel model prune scores shapley shard tally go.uber.org/zap golang.org/x/sync
 
 # what a process tells of itself; the only importer of Prometheus
@@ -54,7 +62,7 @@ metrics:                fault github.com/prometheus/client_golang
 
 # what people and clusters run
 cli:                    atomicfile bus checkpoint coordinator dataset fault job kernel metrics prune scores shapley worker github.com/spf13/cobra github.com/schollz/progressbar/v3 go.uber.org/zap golang.org/x/sync golang.org/x/sys golang.org/x/term
-cmd/shaver:             arrowio atomicfile bus checkpoint cli compact coordinator dataset evaluate fault job model planted prune scores shapley tally github.com/spf13/cobra
+cmd/shaver:             arrowio atomicfile bus checkpoint cli compact coordinator dataset evaluate fault job model picture planted prune scores shapley sweep synth tally github.com/spf13/cobra
 cmd/coordinator:        cli
 cmd/worker:             cli
 

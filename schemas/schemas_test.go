@@ -22,6 +22,7 @@ import (
 	"shaver/internal/model/modeltest"
 	"shaver/internal/prune"
 	"shaver/internal/shapley"
+	"shaver/internal/sweep"
 	"shaver/schemas"
 )
 
@@ -30,6 +31,7 @@ var pinned = map[string]reflect.Type{
 	"architecture.v1.json": reflect.TypeFor[model.Architecture](),
 	"blob.v1.json":         reflect.TypeFor[job.Blob](),
 	"dataset.v1.json":      reflect.TypeFor[dataset.Manifest](),
+	"inspection.v1.json":   reflect.TypeFor[dataset.Inspection](),
 	"lead.v1.json":         reflect.TypeFor[job.Lead](),
 	"plan.v1.json":         reflect.TypeFor[job.Plan](),
 	"progress.v1.json":     reflect.TypeFor[bus.Progress](),
@@ -38,6 +40,7 @@ var pinned = map[string]reflect.Type{
 	"result.v1.json":       reflect.TypeFor[job.Result](),
 	"spec.v1.json":         reflect.TypeFor[job.Spec](),
 	"submission.v1.json":   reflect.TypeFor[job.Submission](),
+	"sweep.v1.json":        reflect.TypeFor[sweep.Document](),
 	"task.v1.json":         reflect.TypeFor[job.Task](),
 }
 
@@ -320,11 +323,17 @@ func TestNames(t *testing.T) {
 	}{
 		{"baselines", texts(property("spec.v1.json", "properties", "baseline")["enum"]), prune.Baselines()},
 		{"estimators", texts(property("spec.v1.json", "properties", "estimator")["enum"]), shapley.Estimators()},
+		{"estimators of a sweep", texts(property("sweep.v1.json", "$defs", "source", "properties", "estimator")["enum"]), shapley.Estimators()},
+		{"baselines of a sweep", texts(property("sweep.v1.json", "$defs", "point", "properties", "baseline")["enum"]), prune.Baselines()},
+		{"kinds of a sweep", texts(property("sweep.v1.json", "properties", "kind")["enum"]), texts(property("architecture.v1.json", "properties", "kind")["enum"])},
 		{"kinds", texts(property("architecture.v1.json", "properties", "kind")["enum"]),
 			[]string{string(model.FM), string(model.DeepFM), string(model.DCNMix), string(model.DCNv2)}},
 		{"structures", texts(property("architecture.v1.json", "properties", "structure")["enum"]), []string{model.Stacked, model.Parallel}},
 		{"splits", texts(property("dataset.v1.json", "properties", "splits", "items", "properties", "name")["enum"]),
 			[]string{dataset.Train, dataset.Val, dataset.Test}},
+		{"splits of inspections", texts(property("inspection.v1.json", "properties", "splits", "items", "properties", "name")["enum"]),
+			[]string{dataset.Train, dataset.Val, dataset.Test}},
+		{"forms of ids of inspections", texts(property("inspection.v1.json", "properties", "ids")["enum"]), []string{dataset.LocalIDs, dataset.GlobalIDs, dataset.RawStrings}},
 		{"forms of ids", texts(property("dataset.v1.json", "properties", "ids")["enum"]), []string{dataset.LocalIDs, dataset.GlobalIDs, dataset.RawStrings}},
 	} {
 		if !slices.Equal(c.got, c.want) {

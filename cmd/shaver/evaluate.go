@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math"
 	"runtime"
 
 	"github.com/spf13/cobra"
@@ -15,6 +14,7 @@ import (
 	"shaver/internal/evaluate"
 	"shaver/internal/fault"
 	"shaver/internal/model"
+	"shaver/internal/sweep"
 )
 
 // evaluation is what "evaluate" prints.
@@ -48,12 +48,13 @@ func evaluateCommand() *cobra.Command {
 				return err
 			}
 			progress := cli.NewProgress("evaluate", "rows", bench.rows)
-			metrics, err := bench.measure(c.Context(), m, progress)
+			predictions, err := bench.predict(c.Context(), m, progress)
 			progress.End()
 			if err != nil {
 				return err
 			}
-			e := evaluation{split, metrics.Rows, defined(metrics.AUC), metrics.LogLoss}
+			metrics := predictions.Metrics()
+			e := evaluation{split, metrics.Rows, sweep.Defined(metrics.AUC), metrics.LogLoss}
 			return out.Print(c.OutOrStdout(), e, func(w io.Writer) {
 				fmt.Fprintf(w, "%s\t%d rows\nAUC\t%.6f\nLogLoss\t%.6f\n", e.Split, e.Rows, metrics.AUC, e.LogLoss)
 			})
@@ -75,14 +76,6 @@ func readModel(path string) (*checkpoint.Checkpoint, *model.Model, error) {
 	}
 	m, err := ck.Model()
 	return ck, m, err
-}
-
-// defined returns v, or nil for NaN, which JSON does not have.
-func defined(v float64) *float64 {
-	if math.IsNaN(v) {
-		return nil
-	}
-	return &v
 }
 
 // bench measures models on one split of a dataset.
@@ -108,13 +101,13 @@ func openBench(dir, split string, m *model.Model) (*bench, error) {
 	return &bench{d, split, rows}, nil
 }
 
-// measure measures m on all cores, and counts the rows in progress.
-func (b *bench) measure(ctx context.Context, m *model.Model, progress *cli.Progress) (evaluate.Metrics, error) {
+// predict predicts the split on all cores, and counts the rows in progress.
+func (b *bench) predict(ctx context.Context, m *model.Model, progress *cli.Progress) (*evaluate.Predictions, error) {
 	source := func(ctx context.Context, each func(*model.Rows) error) error {
 		return b.dataset.Scan(ctx, []string{b.split}, 4096, func(rows *model.Rows) error {
 			progress.Add(int64(rows.Len()))
 			return each(rows)
 		})
 	}
-	return evaluate.Model(ctx, m, source, runtime.GOMAXPROCS(0))
+	return evaluate.Predict(ctx, m, source, runtime.GOMAXPROCS(0))
 }

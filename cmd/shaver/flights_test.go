@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"shaver/internal/cli"
+	"shaver/internal/sweep"
 )
 
 // importFlights makes the dataset of the real flights, or skips the test.
@@ -65,8 +66,9 @@ func TestFlightsPruning(t *testing.T) {
 	var measured evaluation
 	shaver(t, &measured, "evaluate", "--model", pruned, "--dataset", dir)
 
-	var points []point
-	shaver(t, &points, "sweep", "--model", modelFile, "--scores", scoresFile, "--dataset", dir, "--sparsities", "0.9,0.95")
+	var found sweep.Document
+	shaver(t, &found, "sweep", "--model", modelFile, "--scores", scoresFile, "--dataset", dir, "--sparsities", "0.9,0.95")
+	points := found.Points
 	if err := beats(points, 0); err != nil {
 		t.Error(err)
 	}
@@ -78,19 +80,19 @@ func TestFlightsPruning(t *testing.T) {
 	}
 }
 
-// beats reports the first sparsity above 0 at which Shapley values do not lead
+// beats reports the first sparsity at which Shapley values do not lead
 // magnitude by more than margin in AUC.
-func beats(points []point, margin float64) error {
+func beats(points []sweep.Point, margin float64) error {
 	auc := map[string]float64{}
 	for _, p := range points {
 		auc[fmt.Sprint(p.Method, p.Sparsity)] = *p.AUC
 	}
 	compared := 0
 	for _, p := range points {
-		if p.Sparsity == 0 || p.Method != shapleyMethod {
+		if p.Method != sweep.ByShapley {
 			continue
 		}
-		rival, ok := auc[fmt.Sprint(magnitudeMethod, p.Sparsity)]
+		rival, ok := auc[fmt.Sprint(sweep.Magnitude, p.Sparsity)]
 		if !ok || !(*p.AUC > rival+margin) {
 			return fmt.Errorf("sparsity %g: AUC %.4f by Shapley values, %.4f by magnitude, expected a lead of %g", p.Sparsity, *p.AUC, rival, margin)
 		}

@@ -27,13 +27,14 @@ prunes the table by it to any budget, and measures what that cost.
 	root.AddCommand(
 		quickstartCommand(),
 		group("model", "Look at checkpoints, convert them", modelInspectCommand(), modelConvertCommand()),
-		group("dataset", "Make and look at datasets", group("import", "Make a dataset", importCSVCommand()), datasetInspectCommand()),
+		group("dataset", "Make and look at datasets", group("import", "Make a dataset", importCommands()...), datasetInspectCommand(), datasetSynthCommand()),
 		cli.PlanCommand(),
 		cli.ScoreCommand("score", false),
-		group("scores", "Look at scores", scoresInspectCommand(), scoresExportCommand()),
+		group("scores", "Look at scores", scoresInspectCommand(), scoresExportCommand(), scoresFrequencyCommand()),
 		pruneCommand(),
 		evaluateCommand(),
 		sweepCommand(),
+		studyCommand(),
 		group("job", "Look after jobs of a cluster", cli.JobCommands()...),
 	)
 	return root

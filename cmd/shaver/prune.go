@@ -3,23 +3,28 @@ package main
 import (
 	"fmt"
 	"io"
-	"sort"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
+	"shaver/internal/dataset"
+	"shaver/internal/evaluate"
 	"shaver/internal/fault"
 	"shaver/internal/prune"
 	"shaver/internal/scores"
+	"shaver/internal/sweep"
 )
 
 type pruneOptions struct {
 	model, scores, out, aggregate, rank string
 	sparsity                            float64
-	parameters                          int
-	bytes                               int64
+	parameters, bytes                   int64
+	keep                                prune.Keep
+	calibrate                           bool
+	dataset                             string
 	form                                formOptions
 	output                              cli.Output
 }
@@ -35,8 +40,12 @@ type pruning struct {
 	Dropped    int     `json:"dropped"`
 	Kept       int     `json:"kept"`
 	Parameters int     `json:"parameters"` // kept, and the codebook's if there is one
-	Bytes      int64   `json:"bytes"`
-	DenseBytes int64   `json:"dense_bytes"` // of the unpruned model as safetensors
+	Features   int     `json:"features"`
+	// EmptyFeatures have no entry that is kept.
+	EmptyFeatures int                   `json:"empty_features"`
+	Calibration   *evaluate.Calibration `json:"calibration,omitempty"`
+	Bytes         int64                 `json:"bytes"`
+	DenseBytes    int64                 `json:"dense_bytes"` // of the unpruned model as safetensors
 }
 
 func pruneCommand() *cobra.Command {
@@ -53,6 +62,11 @@ The file is compact: what is kept, and where; --values says in how many bits.
 With --dense it is an ordinary state dict under the original keys, which
 load_state_dict takes.
 
+Pruning moves the logits. --calibrate repairs what two numbers can: LogLoss falls,
+AUC stays. They are folded into the weights, so that whoever loads the file need
+not know; of FM and DeepFM, whose pairwise term has no weights of its own, that
+multiplies the table too.
+
 ` + cli.ExitHelp,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -67,10 +81,13 @@ load_state_dict takes.
 	f.StringVar(&o.scores, "scores", "", "its scores")
 	f.StringVar(&o.out, "out", "", "file to write, safetensors")
 	f.Float64Var(&o.sparsity, "sparsity", 0, "budget: portion of the entries to drop")
-	f.IntVar(&o.parameters, "parameters", 0, "budget: parameters to keep")
+	f.Int64Var(&o.parameters, "parameters", 0, "budget: parameters to keep")
 	f.Int64Var(&o.bytes, "bytes", 0, "budget: bytes of the compact file")
 	f.StringVar(&o.aggregate, "aggregate", scores.Sum, "what of the scores to rank by: "+strings.Join(scores.Aggregates(), ", "))
 	f.StringVar(&o.rank, "rank", prune.Abs, rankHelp())
+	keepFlags(c, &o.keep)
+	f.BoolVar(&o.calibrate, "calibrate", false, "fit the logits anew, a*logit + b, on the validation split of --dataset, and fold that into the weights")
+	f.StringVar(&o.dataset, "dataset", "", "dataset folder, for --calibrate")
 	o.form.flags(c)
 	o.output.Flag(c)
 	return c
@@ -78,7 +95,7 @@ load_state_dict takes.
 
 func (o *pruneOptions) run(c *cobra.Command) error {
 	budgets := 0
-	for _, name := range []string{"sparsity", "parameters", "bytes"} {
+	for _, name := range []string{prune.Sparsity, prune.Kept, prune.Bytes} {
 		if c.Flags().Changed(name) {
 			budgets++
 		}
@@ -92,6 +109,9 @@ func (o *pruneOptions) run(c *cobra.Command) error {
 	if o.form.dense && c.Flags().Changed("bytes") {
 		return fault.Usagef("--bytes is a budget of the compact file: a dense one is as large as the model")
 	}
+	if o.calibrate != c.Flags().Changed("dataset") {
+		return fault.Usagef("--calibrate and --dataset belong together")
+	}
 	if err := o.output.Check(); err != nil {
 		return err
 	}
@@ -99,109 +119,116 @@ func (o *pruneOptions) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	order, err := p.order(o.aggregate, o.rank)
+	mask, err := o.mask(c, p)
 	if err != nil {
 		return err
 	}
-	drop, err := o.budget(c, p, order)
-	if err != nil {
-		return err
-	}
-	mask := prune.Mask(order, drop)
-	a := &p.checkpoint.Architecture
+	a, baseline := &p.checkpoint.Architecture, p.scores[0].Spec.Baseline
 	result := pruning{
-		Out: o.out, Baseline: p.scores.Spec.Baseline, Aggregate: o.aggregate, Rank: o.rank, Sparsity: float64(drop) / float64(a.Parameters()),
-		Entries: a.Parameters(), Dropped: drop, Kept: a.Parameters() - drop,
-		Parameters: prune.Parameters(a, drop, p.scores.Spec.Baseline), DenseBytes: p.checkpoint.DenseSize(),
+		Out: o.out, Baseline: baseline, Aggregate: o.aggregate, Rank: o.rank,
+		Entries: a.Parameters(), Features: a.Features(), EmptyFeatures: prune.EmptyFeatures(a, mask), DenseBytes: p.checkpoint.DenseSize(),
 	}
-	if o.form.dense {
-		result.Bytes, err = checkpoint.WriteDense(o.out, p.checkpoint.WithEmbedding(prune.Table(a, p.table, mask, p.scores.Baseline)))
-	} else {
-		result.Bytes, err = checkpoint.WriteCompact(o.out, p.checkpoint, mask, p.scores.Baseline, o.form.stored())
+	for _, gone := range mask {
+		if gone {
+			result.Dropped++
+		}
 	}
-	if err != nil {
+	result.Kept = result.Entries - result.Dropped
+	result.Sparsity = float64(result.Dropped) / float64(result.Entries)
+	result.Parameters = prune.Parameters(a, result.Dropped, baseline)
+	if result.Bytes, result.Calibration, err = o.write(c, p, mask); err != nil {
 		return err
 	}
 	return o.output.Print(c.OutOrStdout(), result, func(w io.Writer) {
 		fmt.Fprintf(w, "pruned\t%s\n", result.Out)
 		fmt.Fprintf(w, "dropped\t%d of %d\tentries read %s\n", result.Dropped, result.Entries, result.Baseline)
 		fmt.Fprintf(w, "parameters\t%d\n", result.Parameters)
+		fmt.Fprintf(w, "empty features\t%d of %d\thave no entry that is kept\n", result.EmptyFeatures, result.Features)
+		if k := result.Calibration; k != nil {
+			fmt.Fprintf(w, "calibrated\tlogit * %.4f %+.4f\tis in the weights\n", k.Scale, k.Offset)
+		}
 		fmt.Fprintf(w, "bytes\t%d\t%.1f%% of the dense model\n", result.Bytes, 100*float64(result.Bytes)/float64(result.DenseBytes))
 	})
 }
 
-// budget returns how many entries to drop, the first ones of order.
-func (o *pruneOptions) budget(c *cobra.Command, p *pruner, order []int32) (int, error) {
-	a := &p.checkpoint.Architecture
-	entries := a.Parameters()
+// mask returns what to drop.
+func (o *pruneOptions) mask(c *cobra.Command, p *pruner) ([]bool, error) {
+	budget := prune.Budget{Unit: prune.Sparsity, Amount: o.sparsity}
 	switch {
-	case c.Flags().Changed("parameters"):
-		least := prune.Parameters(a, entries, p.scores.Spec.Baseline)
-		if o.parameters < least {
-			return 0, fault.Usagef("--parameters %d: the codebook alone has %d", o.parameters, least)
-		}
-		return max(0, entries-(o.parameters-least)), nil
-	case c.Flags().Changed("bytes"):
-		size := func(drop int) int64 { return p.checkpoint.CompactSize(prune.Mask(order, drop), o.form.stored()) }
-		if size(0) <= o.bytes { // a table that keeps everything may be smaller than one that drops little
-			return 0, nil
-		}
-		drop := sort.Search(entries+1, func(drop int) bool { return size(drop) <= o.bytes })
-		if drop > entries {
-			return 0, fault.Usagef("--bytes %d: the model without any embedding entry takes %d", o.bytes, size(entries))
-		}
-		return drop, nil
+	case c.Flags().Changed(prune.Kept):
+		budget = prune.Budget{Unit: prune.Kept, Amount: float64(o.parameters)}
+	case c.Flags().Changed(prune.Bytes):
+		budget = prune.Budget{Unit: prune.Bytes, Amount: float64(o.bytes)}
 	}
-	drop, err := prune.Dropped(entries, o.sparsity)
+	a, s := &p.checkpoint.Architecture, p.scores[0]
+	order, err := sweep.Order(s, o.aggregate, o.rank, p.table)
 	if err != nil {
-		return 0, fault.Usagef("--sparsity: %w", err)
+		return nil, err
 	}
-	return drop, nil
+	order, most, err := o.keep.Apply(a, s.Fields, order)
+	if err != nil {
+		return nil, fault.Usagef("--protect, --field-minimum: %w", err)
+	}
+	size := func(drop int) int64 { return p.checkpoint.CompactSize(prune.Mask(order, drop), o.form.stored()) }
+	drop, err := budget.Drop(a, s.Spec.Baseline, size)
+	if err != nil {
+		return nil, fault.Usagef("--%w", err)
+	}
+	if drop > most {
+		return nil, fault.Usagef("--%s %v drops %d entries: --protect and --field-minimum allow %d of %d", budget.Unit, budget.Amount, drop, most, len(order))
+	}
+	return prune.Mask(order, drop), nil
 }
 
-// pruner is a model and the scores that were computed for it.
-type pruner struct {
-	checkpoint *checkpoint.Checkpoint
-	scores     *scores.File
-	table      []float32 // [n, d]
+// write writes the pruned model and returns its bytes, and its calibration if it has
+// one.
+func (o *pruneOptions) write(c *cobra.Command, p *pruner, mask []bool) (bytes int64, calibration *evaluate.Calibration, err error) {
+	ck, baseline := p.checkpoint, p.scores[0].Baseline
+	if o.calibrate {
+		if calibration, err = o.calibration(c, p, mask); err != nil {
+			return 0, nil, err
+		}
+		calibrated, factor, err := ck.Calibrated(calibration.Scale, calibration.Offset)
+		if err != nil {
+			return 0, nil, err
+		}
+		ck, baseline = calibrated, slices.Clone(baseline)
+		for i := range baseline {
+			baseline[i] *= factor
+		}
+	}
+	if !o.form.dense {
+		bytes, err = checkpoint.WriteCompact(o.out, ck, mask, baseline, o.form.stored())
+		return bytes, calibration, err
+	}
+	table, err := ck.Embedding()
+	if err != nil {
+		return 0, nil, err
+	}
+	bytes, err = checkpoint.WriteDense(o.out, ck.WithEmbedding(prune.Table(&ck.Architecture, table, mask, baseline)))
+	return bytes, calibration, err
+}
+
+// calibration fits the pruned model's on the validation split.
+func (o *pruneOptions) calibration(c *cobra.Command, p *pruner, mask []bool) (*evaluate.Calibration, error) {
+	m, err := p.checkpoint.Model()
+	if err != nil {
+		return nil, err
+	}
+	b, err := openBench(o.dataset, dataset.Val, m)
+	if err != nil {
+		return nil, err
+	}
+	progress := cli.NewProgress("calibrate", "rows", b.rows)
+	defer progress.End()
+	predictions, err := b.predict(c.Context(), m.WithEmbedding(prune.Table(&m.Architecture, p.table, mask, p.scores[0].Baseline)), progress)
+	if err != nil {
+		return nil, err
+	}
+	calibration := evaluate.Calibrate(predictions)
+	return &calibration, nil
 }
 
 func rankHelp() string {
 	return "order of the sums: " + strings.Join(prune.Ranks(), " or ") + ", by size or by value"
-}
-
-// order returns the entries, least worth first, by the aggregate of their scores.
-func (p *pruner) order(aggregate, rank string) ([]int32, error) {
-	if rank == prune.Signed && aggregate != scores.Sum {
-		return nil, fault.Usagef("--rank %s is of --aggregate %s: %s has no signs", rank, scores.Sum, aggregate)
-	}
-	values, err := p.scores.Aggregate(aggregate)
-	if err != nil {
-		return nil, fault.Usagef("--aggregate: %w", err)
-	}
-	order, err := prune.Order(rank, values, p.table)
-	if err != nil {
-		return nil, fault.Usagef("%w", err)
-	}
-	return order, nil
-}
-
-// openPruner reads both and checks that they belong together.
-func openPruner(modelFile, scoresFile string) (*pruner, error) {
-	ck, err := checkpoint.Read(modelFile)
-	if err != nil {
-		return nil, err
-	}
-	s, err := scores.Read(scoresFile)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.CheckModel(&ck.Architecture, ck.Digest()); err != nil {
-		return nil, fmt.Errorf("%s and %s: %w", scoresFile, modelFile, err)
-	}
-	table, err := ck.Embedding()
-	if err != nil {
-		return nil, err
-	}
-	return &pruner{ck, s, table}, nil
 }

@@ -24,6 +24,7 @@ import (
 	"shaver/internal/prune"
 	"shaver/internal/scores"
 	"shaver/internal/shapley"
+	"shaver/internal/sweep"
 )
 
 type quickstartOptions struct {
@@ -108,15 +109,16 @@ func (o *quickstartOptions) run(c *cobra.Command) error {
 	say("   %d rows in %.1f s, efficiency error %g", report.Rows, report.Seconds, report.EfficiencyError)
 
 	say("4. prune and measure on the test split")
-	sweep := sweepOptions{
-		model: file("model.safetensors"), scores: file("scores.arrow"), dataset: file("dataset"), split: dataset.Test,
-		aggregates: []string{scores.Sum}, rank: prune.Abs, sparsities: []float64{0, .5, .8, .9, .95},
+	compare := sweepOptions{
+		model: file("model.safetensors"), scores: []string{file("scores.arrow")}, dataset: file("dataset"), split: dataset.Test,
+		aggregates: []string{scores.Sum}, rank: prune.Abs, sparsities: []float64{.5, .8, .9, .95},
+		methods: []string{sweep.Magnitude}, values: []string{prune.Float32},
 	}
-	points, err := sweep.sweep(c.Context())
+	found, err := compare.sweep(c.Context())
 	if err != nil {
 		return err
 	}
-	if err := o.output.Print(c.OutOrStdout(), points, func(w io.Writer) { sweepTable(w, points) }); err != nil {
+	if err := o.output.Print(c.OutOrStdout(), found, found.Table); err != nil {
 		return err
 	}
 	say("done in %.0f s", time.Since(start).Seconds())

@@ -8,14 +8,16 @@ import (
 	"testing"
 
 	"shaver/internal/cli"
+	"shaver/internal/sweep"
 )
 
 // TestQuickstart: the whole flow on planted data, where half of the columns are
 // of no use and only the loss can tell.
 func TestQuickstart(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "q")
-	var points []point
-	shaver(t, &points, "quickstart", "--rows", "8000", "--out", out)
+	var found sweep.Document
+	shaver(t, &found, "quickstart", "--rows", "8000", "--out", out)
+	points := found.Points
 	if err := beats(points, 0.03); err != nil {
 		t.Error(err)
 	}
@@ -23,8 +25,8 @@ func TestQuickstart(t *testing.T) {
 		t.Logf("sparsity %g, %s: AUC %.4f, LogLoss %.4f", p.Sparsity, p.Method, *p.AUC, p.LogLoss)
 	}
 	// Half of the table is of no use: dropping it costs nothing to speak of.
-	if full, half := *points[0].AUC, *points[2].AUC; points[2].Sparsity != 0.5 || half < full-0.005 {
-		t.Errorf("AUC %.4f at sparsity %g, %.4f unpruned: expected a loss below 0.005", half, points[2].Sparsity, full)
+	if full, half := *found.Unpruned.AUC, *points[0].AUC; points[0].Sparsity != 0.5 || half < full-0.005 {
+		t.Errorf("AUC %.4f at sparsity %g, %.4f unpruned: expected a loss below 0.005", half, points[0].Sparsity, full)
 	}
 	wantFiles(t, out, "dataset", "model.safetensors", "rows.csv", "scores.arrow", "scores.job.json")
 
@@ -51,8 +53,8 @@ func TestQuickstartTemporary(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if lines := strings.Split(strings.TrimSpace(string(stdout)), "\n"); len(lines) != 11 || !strings.HasPrefix(lines[0], "SPARSITY") {
-		t.Errorf("stdout is no table of 10 lines and a header: %q", lines)
+	if lines := strings.Split(strings.TrimSpace(string(stdout)), "\n"); len(lines) != 10 || !strings.HasPrefix(lines[0], "SPARSITY") {
+		t.Errorf("stdout is no table of 9 lines and a header: %q", lines)
 	}
 	wantFiles(t, temporary)
 }

@@ -27,6 +27,7 @@ import (
 //	refused CODE PROGRAM ARG...  the same, and it says why in exactly one line
 //	json FILE PATH VALUE [TOLERANCE]  compare a value of a JSON file, as in .fields[0].name
 //	same FILE PATH FILE PATH     compare two of them
+//	near FILE PATH FILE PATH TOLERANCE  the same, of numbers
 //	zip OUT NAME TEXT            a zip file with one entry; TEXT is a Go string's inside
 //	patch IN OUT ENTRY OLD NEW   replace the first OLD in an entry of a zip file; @N = at byte N
 //	truncate IN OUT PORTION      the first bytes of a file
@@ -45,7 +46,7 @@ func TestScripts(t *testing.T) {
 			return os.CopyFS(filepath.Join(env.WorkDir, "golden"), os.DirFS(golden))
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "refused": refused, "json": jsonIs, "same": same,
+			"exits": exits, "refused": refused, "json": jsonIs, "same": same, "near": near,
 			"zip": makeZip, "patch": patch, "truncate": truncate, "flip": flip, "keys": keys,
 		},
 	})
@@ -101,6 +102,17 @@ func jsonIs(ts *testscript.TestScript, neg bool, args []string) {
 func same(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, neg, args, 4, "same FILE PATH FILE PATH")
 	if a, b := jsonAt(ts, args[0], args[1]), jsonAt(ts, args[2], args[3]); !reflect.DeepEqual(a, b) {
+		ts.Fatalf("%s of %s is %v, %s of %s is %v", args[1], args[0], a, args[3], args[2], b)
+	}
+}
+
+func near(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg, args, 5, "near FILE PATH FILE PATH TOLERANCE")
+	tolerance, err := strconv.ParseFloat(args[4], 64)
+	ts.Check(err)
+	a, isA := jsonAt(ts, args[0], args[1]).(float64)
+	b, isB := jsonAt(ts, args[2], args[3]).(float64)
+	if !isA || !isB || !(math.Abs(a-b) <= tolerance) {
 		ts.Fatalf("%s of %s is %v, %s of %s is %v", args[1], args[0], a, args[3], args[2], b)
 	}
 }

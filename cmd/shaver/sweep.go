@@ -3,64 +3,65 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"math"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
+	"shaver/internal/compact"
 	"shaver/internal/dataset"
 	"shaver/internal/evaluate"
 	"shaver/internal/fault"
 	"shaver/internal/model"
+	"shaver/internal/picture"
 	"shaver/internal/prune"
 	"shaver/internal/scores"
+	"shaver/internal/sweep"
 )
-
-// point is one line of a sweep: a method at a sparsity.
-type point struct {
-	Method     string   `json:"method"`
-	Sparsity   float64  `json:"sparsity"`
-	Parameters int      `json:"parameters"` // kept, and the codebook's if there is one
-	AUC        *float64 `json:"auc"`        // null if all labels are the same
-	LogLoss    float64  `json:"log_loss"`
-	// ValidationAUC is what the method was chosen for, if it was.
-	ValidationAUC *float64 `json:"validation_auc,omitempty"`
-}
-
-// The methods that a sweep compares.
-const (
-	shapleyMethod   = "shapley"   // by the scores; with the aggregate behind it, if that is not their sum
-	magnitudeMethod = "magnitude" // by |weight| (MagPrune)
-)
-
-// candidate is a method, and the order in which it drops the entries.
-type candidate struct {
-	method string
-	order  []int32
-}
 
 type sweepOptions struct {
-	model, scores, dataset, split, rank string
-	aggregates                          []string
-	sparsities                          []float64
-	choose                              bool
-	output                              cli.Output
+	model, dataset, split string
+	scores                []string
+	aggregates            []string
+	rank                  string
+	methods, values       []string
+	seed                  uint64
+	keep                  prune.Keep
+	sparsities            []float64
+	parameters, bytes     []int64
+	calibrate, choose     bool
+	picture               string
+	output                cli.Output
 }
 
 func sweepCommand() *cobra.Command {
 	var o sweepOptions
 	c := &cobra.Command{
 		Use:   "sweep",
-		Short: "Prune to several sparsities and measure each, beside pruning by magnitude",
-		Long: `Prune to several sparsities, by several methods, and measure each on --split.
+		Short: "Prune to several budgets by several methods, and measure each",
+		Long: `Prune to several budgets, by several methods, and measure each on --split.
+
+Each file of --scores is a method for each --aggregate: shapley, shapley-abs,
+shapley-rms; or taylor, taylor-abs, taylor-rms for the estimator of that name.
+Files that differ in their seed alone are repeats: the table and the picture have
+their mean, and how far the farthest of them is from it. Beside them stand the
+--methods that need no scores:
+  magnitude    drops the least |weight| (MagPrune)
+  random       drops in an order drawn by --seed: the floor
+  frequency    drops the least |weight - baseline| * sqrt(occurrences)
+  ptq4, 8, 16  keeps all entries in so many bits, which counts as a sparsity of
+               1 - bits/32; one grid a table, a field (ptq8-field) or a row (ptq8-row)
+A dropped entry reads what it read in the scores' job; with scores of both
+baselines, the other methods are measured with each.
 
 With --select the methods are measured on the validation split, and only the one
-that has the highest AUC there is measured on --split, at each sparsity. (LogLoss
+that has the highest AUC there is measured on --split, at each budget. (LogLoss
 can be repaired by calibrating the logits again; AUC cannot.) Use scores of the
 training split alone: those of validation rows know their labels.
+
+With -o json the result is one document of the form sweep.v1.json.
 
 ` + cli.ExitHelp,
 		Args: cli.Args(cobra.NoArgs),
@@ -68,36 +69,70 @@ training split alone: those of validation rows know their labels.
 			if err := cli.Required(c, "model", "scores", "dataset"); err != nil {
 				return err
 			}
-			if err := o.output.Check(); err != nil {
-				return err
-			}
 			if !c.Flags().Changed("aggregate") && o.choose && o.rank == prune.Abs {
 				o.aggregates = scores.Aggregates()
 			}
-			points, err := o.sweep(c.Context())
-			if err != nil {
-				return err
-			}
-			return o.output.Print(c.OutOrStdout(), points, func(w io.Writer) { sweepTable(w, points) })
+			return o.run(c)
 		},
 	}
 	f := c.Flags()
 	f.StringVar(&o.model, "model", "", "the checkpoint that was scored")
-	f.StringVar(&o.scores, "scores", "", "its scores")
+	f.StringSliceVar(&o.scores, "scores", nil, "its scores; several files are compared")
 	f.StringVar(&o.dataset, "dataset", "", "dataset folder")
-	f.StringVar(&o.split, "split", dataset.Test, "split to measure on")
-	f.Float64SliceVar(&o.sparsities, "sparsities", []float64{0, .5, .8, .9, .95, .99}, "portions of the entries to drop")
+	o.flags(c)
+	f.StringSliceVar(&o.values, "values", []string{prune.Float32}, "how kept entries are stored: "+strings.Join(prune.Forms(), ", ")+"; several are compared")
+	f.Int64SliceVar(&o.parameters, "parameters", nil, "budgets in parameters to keep, in place of --sparsities")
+	f.Int64SliceVar(&o.bytes, "bytes", nil, "budgets in bytes of the compact file of float32, in place of --sparsities")
 	f.StringVar(&o.rank, "rank", prune.Abs, rankHelp())
 	f.StringSliceVar(&o.aggregates, "aggregate", []string{scores.Sum}, "aggregates of the scores to compare: "+strings.Join(scores.Aggregates(), ", ")+"; with --select all, unless given")
-	f.BoolVar(&o.choose, "select", false, "at each sparsity, measure only the method that is best on the validation split")
-	o.output.Flag(c)
+	f.BoolVar(&o.choose, "select", false, "at each budget, measure only the method that is best on the validation split")
+	keepFlags(c, &o.keep)
 	return c
 }
 
-// sweep measures every method at every sparsity, or with choose the one that is
-// best on the validation split.
-func (o *sweepOptions) sweep(ctx context.Context) ([]point, error) {
-	p, err := openPruner(o.model, o.scores)
+// flags are those that "study" has too.
+func (o *sweepOptions) flags(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&o.split, "split", dataset.Test, "split to measure on")
+	f.Float64SliceVar(&o.sparsities, "sparsities", []float64{.5, .8, .9, .95, .99}, "portions of the entries to drop")
+	f.StringSliceVar(&o.methods, "methods", []string{sweep.Magnitude}, "what to compare with: all, or any of "+strings.Join(sweep.Rivals(), ", "))
+	f.Uint64Var(&o.seed, "seed", 1, "seed of everything random")
+	f.BoolVar(&o.calibrate, "calibrate", false, "also measure LogLoss with logits calibrated on the validation split")
+	f.StringVar(&o.picture, "picture", "", "file to draw AUC and LogLoss in: "+strings.Join(picture.Formats(), ", "))
+	o.output.Flag(c)
+}
+
+func keepFlags(c *cobra.Command, k *prune.Keep) {
+	c.Flags().StringSliceVar(&k.Fields, "protect", nil, "fields of which nothing is dropped")
+	c.Flags().Float64Var(&k.Minimum, "field-minimum", 0, "portion of each field's entries to keep at least, its best")
+}
+
+func (o *sweepOptions) run(c *cobra.Command) error {
+	if err := o.output.Check(); err != nil {
+		return err
+	}
+	if err := picture.Check(o.picture); err != nil {
+		return err
+	}
+	d, err := o.sweep(c.Context())
+	if err != nil {
+		return err
+	}
+	if o.picture != "" {
+		if err := picture.Write(o.picture, d); err != nil {
+			return err
+		}
+	}
+	return o.output.Print(c.OutOrStdout(), d, d.Table)
+}
+
+// sweep measures every method at every budget.
+func (o *sweepOptions) sweep(ctx context.Context) (*sweep.Document, error) {
+	budgets, err := o.budgets()
+	if err != nil {
+		return nil, err
+	}
+	p, err := openPruner(o.model, o.scores...)
 	if err != nil {
 		return nil, err
 	}
@@ -109,56 +144,43 @@ func (o *sweepOptions) sweep(ctx context.Context) ([]point, error) {
 	if err != nil {
 		return nil, err
 	}
-	candidates, err := o.candidates(p)
+	document := &sweep.Document{
+		Version: sweep.Version, Model: p.checkpoint.Digest(), Dataset: b.dataset.Digest(), Kind: string(m.Kind), Split: o.split, Rows: b.rows,
+		Features: m.Features(), Entries: m.Parameters(), Points: []sweep.Point{},
+	}
+	for _, s := range p.scores {
+		document.Sources = append(document.Sources, sweep.SourceOf(s))
+	}
+	methods, err := o.compared(p, b.dataset)
 	if err != nil {
 		return nil, err
 	}
-	work := b.rows * int64(len(candidates))
-	var validation *bench
-	if o.choose {
-		if validation, err = o.validation(p, m); err != nil {
-			return nil, err
-		}
-		work = b.rows + validation.rows*int64(len(candidates))
+	config := sweep.Config{Model: m, Methods: methods, Budgets: budgets, Calibrate: o.calibrate, Select: o.choose}
+	validation, err := o.validation(p, m)
+	if err != nil {
+		return nil, err
 	}
-	progress := cli.NewProgress("sweep", "rows", work*int64(len(o.sparsities)))
+	measured, validated := config.Work()
+	progress := cli.NewProgress("sweep", "rows", int64(measured)*b.rows+int64(validated)*validation.rows)
 	defer progress.End()
-	var points []point
-	for _, sparsity := range o.sparsities {
-		drop, err := prune.Dropped(m.Parameters(), sparsity)
-		if err != nil {
-			return nil, fault.Usagef("--sparsities: %w", err)
-		}
-		measure := func(on *bench, c candidate) (evaluate.Metrics, error) {
-			table := prune.Table(&m.Architecture, p.table, prune.Mask(c.order, drop), p.scores.Baseline)
-			return on.measure(ctx, m.WithEmbedding(table), progress)
-		}
-		measured := candidates
-		var best *float64
-		if o.choose {
-			chosen, auc, err := choose(candidates, func(c candidate) (evaluate.Metrics, error) { return measure(validation, c) })
-			if err != nil {
-				return nil, err
-			}
-			measured, best = []candidate{chosen}, &auc
-		}
-		for _, c := range measured {
-			metrics, err := measure(b, c)
-			if err != nil {
-				return nil, err
-			}
-			points = append(points, point{c.method, sparsity, prune.Parameters(&m.Architecture, drop, p.scores.Spec.Baseline), defined(metrics.AUC), metrics.LogLoss, best})
+	on := func(b *bench) func(context.Context, *model.Model) (*evaluate.Predictions, error) {
+		return func(ctx context.Context, m *model.Model) (*evaluate.Predictions, error) {
+			return b.predict(ctx, m, progress)
 		}
 	}
-	return points, nil
+	config.Predict, config.Validate = on(b), on(validation)
+	return document, config.Run(ctx, document)
 }
 
-// validation opens the split to choose on.
+// validation opens the split to choose and calibrate on, if that is asked for.
 func (o *sweepOptions) validation(p *pruner, m *model.Model) (*bench, error) {
-	if o.split == dataset.Val {
-		return nil, fault.Usagef("--select chooses on the split %s: --split %s would measure what it was chosen for", dataset.Val, o.split)
+	if !o.choose && !o.calibrate {
+		return &bench{}, nil
 	}
-	if slices.Contains(p.scores.Spec.Splits, dataset.Val) {
+	if o.split == dataset.Val {
+		return nil, fault.Usagef("--select chooses on the split %s, and --calibrate fits to it: --split %s would measure what it was chosen for", dataset.Val, o.split)
+	}
+	if o.choose && slices.ContainsFunc(p.scores, func(s *scores.File) bool { return slices.Contains(s.Spec.Splits, dataset.Val) }) {
 		log, err := cli.Logger("text", false)
 		if err != nil {
 			return nil, err
@@ -168,56 +190,119 @@ func (o *sweepOptions) validation(p *pruner, m *model.Model) (*bench, error) {
 	return openBench(o.dataset, dataset.Val, m)
 }
 
-// candidates returns the methods to compare.
-func (o *sweepOptions) candidates(p *pruner) ([]candidate, error) {
-	var all []candidate
-	for _, aggregate := range o.aggregates {
-		order, err := p.order(aggregate, o.rank)
+func (o *sweepOptions) budgets() ([]prune.Budget, error) {
+	var all []prune.Budget
+	switch {
+	case len(o.parameters) > 0 && len(o.bytes) > 0:
+		return nil, fault.Usagef("--parameters and --bytes are budgets both: give one")
+	case len(o.parameters) > 0:
+		for _, n := range o.parameters {
+			all = append(all, prune.Budget{Unit: prune.Kept, Amount: float64(n)})
+		}
+	case len(o.bytes) > 0:
+		for _, n := range o.bytes {
+			all = append(all, prune.Budget{Unit: prune.Bytes, Amount: float64(n)})
+		}
+	default:
+		for _, t := range o.sparsities {
+			if !(t >= 0 && t <= 1) {
+				return nil, fault.Usagef("--sparsities: sparsity %v is outside [0, 1]", t)
+			}
+			all = append(all, prune.Budget{Unit: prune.Sparsity, Amount: t})
+		}
+	}
+	return all, nil
+}
+
+// compared returns the methods to compare.
+func (o *sweepOptions) compared(p *pruner, d *dataset.Dataset) (all []sweep.Method, err error) {
+	add := func(m sweep.Method, failed error) {
+		if err == nil {
+			all, err = append(all, m), failed
+		}
+	}
+	rivals := o.methods
+	if len(rivals) == 1 && rivals[0] == "all" {
+		rivals = sweep.Rivals()
+	}
+	for at, form := range o.values {
+		t, failed := p.tableOf(d, o.keep, form)
+		if failed != nil {
+			return nil, failed
+		}
+		for source, s := range p.scores {
+			for _, aggregate := range o.aggregates {
+				add(t.ByScores(s, source, aggregate, o.rank))
+			}
+		}
+		seen := map[string]bool{} // baselines
+		for _, s := range p.scores {
+			for _, name := range rivals {
+				if ptq := strings.HasPrefix(name, "ptq"); !seen[s.Spec.Baseline] && !(ptq && (at > 0 || len(seen) > 0)) {
+					add(t.Rival(name, s.Spec.Baseline, s.Baseline, o.seed))
+				}
+			}
+			seen[s.Spec.Baseline] = true
+		}
+	}
+	return all, err
+}
+
+// tableOf returns what methods start from; dropped entries are those that keep
+// allows.
+func (p *pruner) tableOf(d *dataset.Dataset, keep prune.Keep, form string) (*sweep.Table, error) {
+	if prune.Bits(form) == 32 && form != prune.Float32 {
+		return nil, fault.Usagef("--values %q: expected any of %s", form, strings.Join(prune.Forms(), ", "))
+	}
+	return &sweep.Table{
+		Architecture: &p.checkpoint.Architecture, Names: p.scores[0].Fields, Entries: p.table, Size: p.size, Keep: keep, Form: form,
+		Counts: func() ([]int64, error) { return occurrences(d) },
+	}, nil
+}
+
+// occurrences returns those of each feature in train and val, as far as there are.
+func occurrences(d *dataset.Dataset) ([]int64, error) {
+	var splits []string
+	for _, name := range d.SplitNames() {
+		if name != dataset.Test {
+			splits = append(splits, name)
+		}
+	}
+	if len(splits) == 0 {
+		return nil, fault.Inputf("the dataset has no split %s or %s whose occurrences count", dataset.Train, dataset.Val)
+	}
+	return d.Frequencies(splits...)
+}
+
+// pruner is a model and the scores that were computed for it.
+type pruner struct {
+	checkpoint *checkpoint.Checkpoint
+	scores     []*scores.File
+	table      []float32 // [n, d]
+}
+
+// openPruner reads them and checks that they belong together.
+func openPruner(modelFile string, scoresFiles ...string) (*pruner, error) {
+	ck, err := checkpoint.Read(modelFile)
+	if err != nil {
+		return nil, err
+	}
+	p := &pruner{checkpoint: ck}
+	digest := ck.Digest()
+	for _, file := range scoresFiles {
+		s, err := scores.Read(file)
 		if err != nil {
 			return nil, err
 		}
-		method := shapleyMethod
-		if aggregate != scores.Sum {
-			method += "-" + aggregate
+		if err := s.CheckModel(&ck.Architecture, digest); err != nil {
+			return nil, fmt.Errorf("%s and %s: %w", file, modelFile, err)
 		}
-		all = append(all, candidate{method, order})
+		p.scores = append(p.scores, s)
 	}
-	order, err := prune.Order(prune.Abs, prune.Magnitude(p.table), p.table)
-	return append(all, candidate{magnitudeMethod, order}), err
+	p.table, err = ck.Embedding()
+	return p, err
 }
 
-// choose returns the candidate with the highest AUC, the first of several.
-func choose(candidates []candidate, measure func(candidate) (evaluate.Metrics, error)) (best candidate, auc float64, err error) {
-	auc = math.Inf(-1)
-	for _, c := range candidates {
-		metrics, err := measure(c)
-		if err != nil {
-			return best, 0, err
-		}
-		if math.IsNaN(metrics.AUC) {
-			return best, 0, fault.Inputf("all labels of the split %s are the same: there is no AUC to choose by", dataset.Val)
-		}
-		if metrics.AUC > auc {
-			best, auc = c, metrics.AUC
-		}
-	}
-	return best, auc, nil
-}
-
-func sweepTable(w io.Writer, points []point) {
-	header := "SPARSITY\tPARAMETERS\tMETHOD\tAUC\tLOGLOSS"
-	if len(points) > 0 && points[0].ValidationAUC != nil {
-		header += "\tVALIDATION AUC"
-	}
-	fmt.Fprintln(w, header)
-	for _, p := range points {
-		auc, chosen := "-", ""
-		if p.AUC != nil {
-			auc = fmt.Sprintf("%.4f", *p.AUC)
-		}
-		if p.ValidationAUC != nil {
-			chosen = fmt.Sprintf("\t%.4f", *p.ValidationAUC)
-		}
-		fmt.Fprintf(w, "%g\t%d\t%s\t%s\t%.4f%s\n", p.Sparsity, p.Parameters, p.Method, auc, p.LogLoss, chosen)
-	}
-}
+// size returns the bytes of the compact file that drops what mask says, and keeps
+// float32.
+func (p *pruner) size(mask []bool) int64 { return p.checkpoint.CompactSize(mask, compact.Float32) }

@@ -24,21 +24,25 @@ type Metrics struct {
 // error or the rows end. The function does not keep a batch.
 type Source func(ctx context.Context, each func(*model.Rows) error) error
 
-// Model measures m on the rows of source, on the given number of goroutines. The
-// result does not depend on their number. It keeps 9 bytes a row. An error names
-// the row.
-func Model(ctx context.Context, m *model.Model, source Source, threads int) (Metrics, error) {
+// Predictions are what a model says of rows, and what is true.
+type Predictions struct {
+	Logits []float64
+	Labels []uint8
+}
+
+// Predict computes m's logits of the rows of source, on the given number of
+// goroutines. The result does not depend on their number. It keeps 9 bytes a row. An
+// error names the row.
+func Predict(ctx context.Context, m *model.Model, source Source, threads int) (*Predictions, error) {
 	scorers := make([]*model.Scorer, max(1, threads))
 	for i := range scorers {
 		scorers[i] = m.NewScorer()
 	}
-	var logits []float64
-	var labels []uint8
-	loss := 0.0
+	p := &Predictions{}
 	err := source(ctx, func(rows *model.Rows) error {
-		from := len(logits)
-		logits = slices.Grow(logits, rows.Len())[:from+rows.Len()]
-		labels = append(labels, rows.Label...)
+		from := len(p.Logits)
+		p.Logits = slices.Grow(p.Logits, rows.Len())[:from+rows.Len()]
+		p.Labels = append(p.Labels, rows.Label...)
 		var group errgroup.Group
 		share := (rows.Len() + len(scorers) - 1) / len(scorers)
 		for i, scorer := range scorers {
@@ -50,25 +54,38 @@ func Model(ctx context.Context, m *model.Model, source Source, threads int) (Met
 						return fmt.Errorf("row %d: %w", part.Number[r], err)
 					}
 				}
-				scorer.Logits(logits[from+first:from+end], &part)
+				scorer.Logits(p.Logits[from+first:from+end], &part)
 				return nil
 			})
 		}
 		if err := group.Wait(); err != nil {
 			return err
 		}
-		for i, logit := range logits[from:] {
+		for i, logit := range p.Logits[from:] {
 			if math.IsNaN(logit) || math.IsInf(logit, 0) {
 				return fmt.Errorf("row %d: the logit is %g", rows.Number[i], logit)
 			}
-			loss += model.Loss(logit, rows.Label[i])
 		}
 		return nil
 	})
 	if err != nil {
-		return Metrics{}, err
+		return nil, err
 	}
-	return Metrics{int64(len(logits)), AUC(logits, labels), loss / float64(len(logits))}, nil
+	return p, nil
+}
+
+// Metrics returns what the predictions reach.
+func (p *Predictions) Metrics() Metrics {
+	return Metrics{int64(len(p.Logits)), AUC(p.Logits, p.Labels), p.LogLoss(Calibration{Scale: 1})}
+}
+
+// LogLoss returns the mean loss of the calibrated logits, nat.
+func (p *Predictions) LogLoss(c Calibration) float64 {
+	loss := 0.0
+	for i, logit := range p.Logits {
+		loss += model.Loss(c.Apply(logit), p.Labels[i])
+	}
+	return loss / float64(len(p.Logits))
 }
 
 // AUC returns the probability that a random positive row has a higher logit than

@@ -57,7 +57,7 @@ func batches(rows *model.Rows, size int) Source {
 	}
 }
 
-func TestModelDoesNotDependOnThreads(t *testing.T) {
+func TestPredictDoesNotDependOnThreads(t *testing.T) {
 	a := modeltest.Architectures()["deepfm"]
 	m := modeltest.Random(t, a, 1)
 	rows := modeltest.Rows(a, 101, 1)
@@ -70,14 +70,17 @@ func TestModelDoesNotDependOnThreads(t *testing.T) {
 	want.LogLoss /= 101
 	for _, threads := range []int{1, 2, 7} {
 		for _, size := range []int{1, 10, 101} {
-			got, err := Model(t.Context(), m, batches(rows, size), threads)
-			if err != nil || got != want {
-				t.Errorf("%d threads, batches of %d: %+v %v, want %+v", threads, size, got, err, want)
+			p, err := Predict(t.Context(), m, batches(rows, size), threads)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := p.Metrics(); got != want {
+				t.Errorf("%d threads, batches of %d: %+v, want %+v", threads, size, got, want)
 			}
 		}
 	}
 	rows.Features[3*50] = 77
-	if _, err := Model(t.Context(), m, batches(rows, 20), 2); err == nil || !strings.Contains(err.Error(), "row 50: field 0 has global id 77") {
+	if _, err := Predict(t.Context(), m, batches(rows, 20), 2); err == nil || !strings.Contains(err.Error(), "row 50: field 0 has global id 77") {
 		t.Errorf("bad row: %v", err)
 	}
 }

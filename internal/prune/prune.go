@@ -1,15 +1,13 @@
 // Package prune turns scores into a pruned table: scores -> order -> mask ->
 // table. One order serves every budget. It also holds the baselines that stand
-// in for dropped entries, and the paper's rival, magnitude.
+// in for dropped entries, the orders of the rivals, and PTQ.
 package prune
 
 import (
 	"cmp"
 	"fmt"
 	"math"
-	"math/big"
 	"slices"
-	"strconv"
 
 	"shaver/internal/model"
 )
@@ -110,26 +108,6 @@ func Order(rank string, scores []float64, weights []float32) ([]int32, error) {
 	return order, nil
 }
 
-// Magnitude returns the scores of MagPrune: |weight|.
-func Magnitude(weights []float32) []float64 {
-	scores := make([]float64, len(weights))
-	for i, w := range weights {
-		scores[i] = math.Abs(float64(w))
-	}
-	return scores
-}
-
-// Dropped returns how many of the given number of entries a sparsity drops:
-// floor(entries * sparsity), the product taken in decimal, as it was typed.
-func Dropped(entries int, sparsity float64) (int, error) {
-	if !(sparsity >= 0 && sparsity <= 1) {
-		return 0, fmt.Errorf("sparsity %v is outside [0, 1]", sparsity)
-	}
-	exact, _ := new(big.Rat).SetString(strconv.FormatFloat(sparsity, 'g', -1, 64))
-	exact.Mul(exact, new(big.Rat).SetInt64(int64(entries)))
-	return int(new(big.Int).Quo(exact.Num(), exact.Denom()).Int64()), nil
-}
-
 // Mask returns which entries are dropped, true = dropped, when the first drop of
 // order are.
 func Mask(order []int32, drop int) []bool {
@@ -156,14 +134,4 @@ func Table(a *model.Architecture, table []float32, mask []bool, baseline []float
 		}
 	}
 	return pruned
-}
-
-// Parameters returns how many parameters a pruned table counts: the kept
-// entries, and the codebook's m*d if that is the baseline.
-func Parameters(a *model.Architecture, drop int, baseline string) int {
-	kept := a.Parameters() - drop
-	if baseline == Codebook {
-		kept += a.Players()
-	}
-	return kept
 }

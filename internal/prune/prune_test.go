@@ -120,3 +120,156 @@ func TestTable(t *testing.T) {
 		t.Error("the input was changed")
 	}
 }
+
+// A budget in any unit is met, and one entry more would not be.
+func TestBudgets(t *testing.T) {
+	a := &model.Architecture{FieldDims: []int{30, 20}, Dim: 4}
+	size := func(drop int) int64 { return 100 + 5*int64(200-drop) }
+	for _, c := range []struct {
+		budget   Budget
+		baseline string
+		want     int
+	}{
+		{Budget{Sparsity, .5}, Zero, 100}, {Budget{Kept, 60}, Zero, 140}, {Budget{Kept, 60}, Codebook, 148},
+		{Budget{Kept, 1e9}, Codebook, 0}, {Budget{Kept, 8}, Codebook, 200}, {Budget{Kept, 0}, Zero, 200},
+		{Budget{Bytes, 604}, Zero, 100}, {Budget{Bytes, 605}, Zero, 99}, {Budget{Bytes, 1e12}, Zero, 0},
+	} {
+		if got, err := c.budget.Drop(a, c.baseline, size); err != nil || got != c.want {
+			t.Errorf("%+v, %s: %d, %v, expected %d", c.budget, c.baseline, got, err, c.want)
+		}
+	}
+	for want, b := range map[string]Budget{"outside [0, 1]": {Sparsity, 2}, "codebook alone has 8": {Kept, 7}, "takes 100": {Bytes, 99}} {
+		if _, err := b.Drop(a, Codebook, size); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v", b, err)
+		}
+	}
+}
+
+// What is to be kept is kept at every number of drops up to the most; the rest is
+// dropped in the order as it was.
+func TestKeep(t *testing.T) {
+	a := &model.Architecture{FieldDims: []int{3, 2, 4}, Dim: 2}
+	names := []string{"x", "y", "z"}
+	rapid.Check(t, func(t *rapid.T) {
+		scores := rapid.SliceOfN(rapid.Float64Range(0, 1), 18, 18).Draw(t, "scores")
+		order, err := Order(Abs, scores, make([]float32, 18))
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := Keep{Minimum: rapid.Float64Range(0, 1).Draw(t, "minimum")}
+		if rapid.Bool().Draw(t, "protect") {
+			k.Fields = []string{"y"}
+		}
+		got, most, err := k.Apply(a, names, order)
+		if err != nil {
+			t.Fatal(err)
+		}
+		least := []int{int(math.Ceil(6 * k.Minimum)), int(math.Ceil(4 * k.Minimum)), int(math.Ceil(8 * k.Minimum))}
+		if k.Fields != nil {
+			least[1] = 4
+		}
+		if want := 18 - least[0] - least[1] - least[2]; most != want {
+			t.Fatalf("at most %d, expected %d", most, want)
+		}
+		drop := rapid.IntRange(0, most).Draw(t, "drop")
+		mask := Mask(got, drop)
+		for j, part := range [][]bool{mask[:6], mask[6:10], mask[10:]} {
+			kept := 0
+			for _, gone := range part {
+				if !gone {
+					kept++
+				}
+			}
+			if kept < least[j] {
+				t.Fatalf("field %d keeps %d, expected at least %d", j, kept, least[j])
+			}
+		}
+		for k := 1; k < most; k++ {
+			if slices.Index(order, got[k-1]) > slices.Index(order, got[k]) {
+				t.Fatal("the order has changed")
+			}
+		}
+		sorted := slices.Clone(got)
+		if slices.Sort(sorted); sorted[0] != 0 || sorted[17] != 17 || len(slices.Compact(sorted)) != 18 {
+			t.Fatalf("no order of all entries: %v", got)
+		}
+	})
+	if _, _, err := (Keep{Fields: []string{"w"}}).Apply(a, names, nil); err == nil || !strings.Contains(err.Error(), "x, y, z") {
+		t.Error(err)
+	}
+	if _, _, err := (Keep{Minimum: 1.5}).Apply(a, names, nil); err == nil {
+		t.Error("a minimum of 1.5 accepted")
+	}
+}
+
+func TestEmptyFeatures(t *testing.T) {
+	a := &model.Architecture{FieldDims: []int{2, 1}, Dim: 2}
+	if got := EmptyFeatures(a, []bool{true, true, false, true, true, true}); got != 2 {
+		t.Errorf("%d features have nothing, expected 2", got)
+	}
+}
+
+func TestFrequency(t *testing.T) {
+	a := &model.Architecture{FieldDims: []int{2, 1}, Dim: 1}
+	got := Frequency(a, []float32{3, -1, 2}, []float32{1, 4}, []int64{4, 9, 0})
+	if want := []float64{4, 6, 0}; !slices.Equal(got, want) {
+		t.Errorf("%v, expected %v", got, want)
+	}
+}
+
+func TestRandomIsSeeded(t *testing.T) {
+	a, b := Random(1000, 1), Random(1000, 2)
+	if slices.Equal(a, b) || !slices.Equal(a, Random(1000, 1)) || slices.Min(a) < 0 || slices.Max(a) >= 1 {
+		t.Error("random scores are not those of their seed, in [0, 1)")
+	}
+}
+
+// PTQ with more grids errs less, each entry by half its grid's step at most.
+func TestQuantize(t *testing.T) {
+	a := &model.Architecture{FieldDims: []int{2, 1}, Dim: 2}
+	table := []float32{0, 1, 100, 103, -7, 9000}
+	for per, steps := range map[string][]float64{PerTable: {9007, 9007, 9007}, PerField: {103, 103, 9007}, PerRow: {1, 3, 9007}} {
+		for i, v := range Quantize(a, table, 4, per) {
+			if off := math.Abs(float64(v - table[i])); off > steps[i/2]/15/2*(1+1e-6) {
+				t.Errorf("per %s, entry %d: off by %g of a step %g", per, i, off, steps[i/2]/15)
+			}
+		}
+	}
+}
+
+// Dropped entries stay what they are, kept ones are rounded.
+func TestRound(t *testing.T) {
+	a := &model.Architecture{FieldDims: []int{2, 1}, Dim: 2}
+	table := []float32{0.1, 5000.3, 0.7, 0.3333, 1.1, 2.2}
+	mask := []bool{false, true, false, false, false, false}
+	for form, most := range map[string]float64{Float32: 0, Float16: 0.001, Int8: 1.1 / 255 / 2 * 1.0001} {
+		got := slices.Clone(table)
+		Round(a, got, mask, form)
+		worst := 0.0
+		for i, v := range got {
+			worst = max(worst, math.Abs(float64(v-table[i])))
+		}
+		if got[1] != table[1] || worst > most || (worst == 0) != (form == Float32) {
+			t.Errorf("%s: off by %g, expected at most %g; dropped entry %v", form, worst, most, got[1])
+		}
+	}
+}
+
+// Paper, RQ5: bins of equal numbers of features by frequency, and what is kept of each.
+func TestBins(t *testing.T) {
+	a := &model.Architecture{FieldDims: []int{5, 2}, Dim: 2}
+	counts := []int64{9, 1, 5, 1, 0, 7, 8}
+	mask := make([]bool, 14)
+	mask[0], mask[2], mask[3], mask[8], mask[13] = true, true, true, true, true // of features 0, 1, 1, 4, 6
+	got := Bins(a, counts, mask, 3)
+	// The rarest first: features 4 | 1, 3 | 2, 0, and 5 | 6.
+	want := [][]Bin{
+		{{1, 0, 0, 1, 1}, {2, 1, 1, 2, 1}, {2, 5, 9, 3, 1.5}},
+		{{1, 7, 7, 2, 2}, {1, 8, 8, 1, 1}},
+	}
+	for j := range want {
+		if !slices.Equal(got[j], want[j]) {
+			t.Errorf("field %d: %+v, expected %+v", j, got[j], want[j])
+		}
+	}
+}

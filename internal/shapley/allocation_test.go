@@ -18,8 +18,7 @@ func TestMultilinearDoesNotAllocate(t *testing.T) {
 			rows, phi := modeltest.Rows(a, m.rows(), 2), make([]int64, a.Players())
 			full := make([]float64, m.rows())
 			if n := testing.AllocsPerRun(3, func() {
-				m.fullLogits(full, rows)
-				if err := m.play(t.Context(), rows); err != nil {
+				if err := m.play(t.Context(), full, rows); err != nil {
 					t.Fatal(err)
 				}
 				for r := range rows.Len() {

@@ -7,7 +7,6 @@ import (
 
 	"shaver/internal/model"
 	"shaver/internal/random"
-	"shaver/internal/tally"
 )
 
 // MaxDraws bounds Options.Draws.
@@ -66,7 +65,6 @@ func newMultilinear(game Game, options Options) *multilinear {
 	return m
 }
 
-// rows returns how many rows play takes at most.
 func (m *multilinear) rows() int { return len(m.q) }
 
 // fullLogits sets dst to the logits of the rows with nothing dropped.
@@ -78,7 +76,8 @@ func (m *multilinear) fullLogits(dst []float64, rows *model.Rows) {
 }
 
 // play sets the totals of all rows, and failed where a row has no values.
-func (m *multilinear) play(ctx context.Context, rows *model.Rows) error {
+func (m *multilinear) play(ctx context.Context, full []float64, rows *model.Rows) error {
+	m.fullLogits(full, rows)
 	n, players := rows.Len(), m.game.Model.Players()
 	for r := range n {
 		m.game.Model.Embed(m.entries[r*players:(r+1)*players], rows.Row(r))
@@ -182,7 +181,6 @@ func balance(q float64) [2]float64 {
 	return [2]float64{(1 - float64(q*in)) / (1 - q), in}
 }
 
-// values sets phi to row r's values in LossUnits, or reports why it has none.
 func (m *multilinear) values(phi []int64, r int) error {
 	if m.failed[r] != nil {
 		return m.failed[r]
@@ -194,10 +192,9 @@ func (m *multilinear) values(phi []int64, r int) error {
 		if m.weighed != nil {
 			value += (m.weighed[from+i] - float64(value*m.weight[from+i])) / (n - 1)
 		}
-		if !(math.Abs(value) <= tally.MaxLoss/tally.LossUnit) {
-			return fmt.Errorf("player %d has the value %g nat, of which no working model is capable", i, value*tally.LossUnit)
+		if err := round(&phi[i], value, i); err != nil {
+			return err
 		}
-		phi[i] = int64(math.RoundToEven(value))
 	}
 	return nil
 }

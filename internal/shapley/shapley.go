@@ -27,10 +27,11 @@ const (
 	Antithetic  = "antithetic"  // each order, and the same backwards
 	Multilinear = "multilinear" // derivatives at random sets of present players; see multilinear
 	Exact       = "exact"       // all 2^(m*d) coalitions
+	Taylor      = "taylor"      // no Shapley values: derivatives of the loss at the full row; see taylor
 )
 
 // Estimators returns all of them.
-func Estimators() []string { return []string{Permutation, Antithetic, Multilinear, Exact} }
+func Estimators() []string { return []string{Permutation, Antithetic, Multilinear, Exact, Taylor} }
 
 // How Multilinear weighs its draws.
 const (
@@ -54,7 +55,7 @@ type Game struct {
 // Options chooses an estimator.
 type Options struct {
 	Estimator string
-	Passes    int    // independent estimates per row, at least 1: an order; for Antithetic an order and its reverse. Multilinear and Exact have 1
+	Passes    int    // independent estimates per row, at least 1: an order; for Antithetic an order and its reverse. Multilinear, Exact and Taylor have 1
 	First     int    // the number of the first pass, 0 but where passes are told apart
 	Draws     int    // Multilinear: sets of present players per row, even; 0 for others
 	Endpoints string // Multilinear: Plain or Balanced; empty for others
@@ -81,8 +82,8 @@ func (o *Options) Validate(players int) error {
 		return fmt.Errorf("estimator %q: the estimators are %s", o.Estimator, strings.Join(Estimators(), ", "))
 	case o.Passes < 1 || o.Passes > 1<<20:
 		return fmt.Errorf("%d passes: a row takes 1 to %d", o.Passes, 1<<20)
-	case o.Estimator == Exact && o.Passes != 1:
-		return fmt.Errorf("%d passes: the exact estimator takes 1, which has no error to average out", o.Passes)
+	case o.precise() && o.Passes != 1:
+		return fmt.Errorf("%d passes: the %s estimator takes 1, which has no error to average out", o.Passes, o.Estimator)
 	case o.Estimator == Exact && players > MaxExactPlayers:
 		return fmt.Errorf("a row has %d players: the exact estimator evaluates 2^players coalitions and takes at most %d; use %s", players, MaxExactPlayers, Permutation)
 	case o.Estimator != Multilinear && (o.Draws != 0 || o.Endpoints != ""):
@@ -101,10 +102,13 @@ func (o *Options) Validate(players int) error {
 	return nil
 }
 
+// precise reports whether a row's values have no random error.
+func (o *Options) precise() bool { return o.Estimator == Exact || o.Estimator == Taylor }
+
 // Tally returns what a job's sums are, for a dataset of so many rows, all of which
 // or a sample of which is scored.
 func (o *Options) Tally(rows int64) tally.Estimate {
-	e := tally.Estimate{Passes: o.Passes, Walks: o.Passes, Rows: rows, Exact: o.Estimator == Exact, Efficient: o.Estimator != Multilinear}
+	e := tally.Estimate{Passes: o.Passes, Walks: o.Passes, Rows: rows, Exact: o.precise(), Efficient: o.Estimator != Multilinear && o.Estimator != Taylor}
 	if o.Estimator == Antithetic {
 		e.Walks *= 2
 	}
@@ -181,7 +185,7 @@ type worker struct {
 
 	// of one estimator each, else nil
 	exact       *coalitions
-	multilinear *multilinear
+	derivatives byDerivative
 	pair        []int64 // of an order's and its reverse's contributions, [D]
 }
 
@@ -202,7 +206,9 @@ func newWorker(game Game, options Options) *worker {
 	case Exact:
 		w.exact = newCoalitions(players)
 	case Multilinear:
-		w.multilinear = newMultilinear(game, options)
+		w.derivatives = newMultilinear(game, options)
+	case Taylor:
+		w.derivatives = newTaylor(game)
 	case Antithetic:
 		w.pair = make([]int64, players)
 	}
@@ -212,8 +218,8 @@ func newWorker(game Game, options Options) *worker {
 // chunk returns how many rows a goroutine takes at a time, and scores at once: a
 // multiple of the kernels' tiles.
 func (w *worker) chunk() int {
-	if w.multilinear != nil {
-		return w.multilinear.rows()
+	if w.derivatives != nil {
+		return w.derivatives.rows()
 	}
 	return 24
 }
@@ -229,9 +235,8 @@ func (w *worker) batch(ctx context.Context, rows *model.Rows, progress func(rows
 		}
 	}
 	w.full = slices.Grow(w.full[:0], rows.Len())[:rows.Len()]
-	if w.multilinear != nil {
-		w.multilinear.fullLogits(w.full, rows)
-		if err := w.multilinear.play(ctx, rows); err != nil {
+	if w.derivatives != nil {
+		if err := w.derivatives.play(ctx, w.full, rows); err != nil {
 			return err
 		}
 	} else {
@@ -267,8 +272,8 @@ func (w *worker) row(rows *model.Rows, r int, logit float64) error {
 	switch {
 	case w.exact != nil:
 		err = w.exact.values(w.sum, w.probe, label)
-	case w.multilinear != nil:
-		err = w.multilinear.values(w.sum, r)
+	case w.derivatives != nil:
+		err = w.derivatives.values(w.sum, r)
 	default:
 		err = w.walks(rows.Number[r], label)
 	}

@@ -279,6 +279,7 @@ func TestSumsDoNotDependOnGrouping(t *testing.T) {
 		{Estimator: shapley.Antithetic, Passes: 2, Seed: 11},
 		{Estimator: shapley.Multilinear, Passes: 1, Draws: 2, Endpoints: shapley.Plain, Seed: 11},
 		{Estimator: shapley.Multilinear, Passes: 1, Draws: 4, Endpoints: shapley.Balanced, Seed: 11},
+		{Estimator: shapley.Taylor, Passes: 1},
 	} {
 		for name, a := range modeltest.Architectures() {
 			grouping(t, name, a, o)

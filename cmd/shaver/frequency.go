@@ -1,0 +1,201 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"shaver/internal/cli"
+	"shaver/internal/dataset"
+	"shaver/internal/fault"
+	"shaver/internal/model"
+	"shaver/internal/prune"
+	"shaver/internal/scores"
+	"shaver/internal/sweep"
+)
+
+// frequencyView is what "scores frequency" prints.
+type frequencyView struct {
+	Aggregate string           `json:"aggregate"`
+	Sparsity  float64          `json:"sparsity"`
+	Rows      int64            `json:"rows"` // that occurrences are counted in
+	Dim       int              `json:"dim"`
+	All       []prune.Bin      `json:"all"` // over the features of all fields
+	Fields    []fieldFrequency `json:"fields"`
+}
+
+// fieldFrequency is about one field.
+type fieldFrequency struct {
+	Name   string         `json:"name"`
+	Bins   []prune.Bin    `json:"bins"` // rarest features first
+	Top    []featureValue `json:"top"`  // most valuable first
+	Bottom []featureValue `json:"bottom"`
+}
+
+// featureValue is a feature that occurs.
+type featureValue struct {
+	ID    int     `json:"id"`              // within its field
+	Name  string  `json:"value,omitempty"` // from the vocabulary, if there is one
+	Count int64   `json:"count"`           // rows
+	Worth float64 `json:"worth"`           // sum of the aggregate over its entries, nat
+	Kept  int     `json:"kept"`            // entries
+}
+
+type frequencyOptions struct {
+	model, scores, dataset, aggregate, rank string
+	sparsity                                float64
+	bins, top                               int
+	output                                  cli.Output
+}
+
+func scoresFrequencyCommand() *cobra.Command {
+	var o frequencyOptions
+	c := &cobra.Command{
+		Use:   "frequency",
+		Short: "Say how much of frequent and of rare features a sparsity keeps, and which are worth most and least",
+		Long: `Divide the features of each field, by how often they occur in the rows that were
+scored, into bins of equal numbers, and say how many entries of each bin's features
+are kept at --sparsity; and which features of each field are worth most and least,
+by the sum over their entries, of those that occur. With --dataset, they are called
+what its vocabulary calls them; "(other)" stands for all values without an id.
+
+` + cli.ExitHelp,
+		Args: cli.Args(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := cli.Required(c, "model", "scores"); err != nil {
+				return err
+			}
+			if err := o.output.Check(); err != nil {
+				return err
+			}
+			v, err := o.view()
+			if err != nil {
+				return err
+			}
+			return o.output.Print(c.OutOrStdout(), v, v.table)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.model, "model", "", "the checkpoint that was scored")
+	f.StringVar(&o.scores, "scores", "", "its scores")
+	f.StringVar(&o.dataset, "dataset", "", "dataset folder, for its vocabulary")
+	f.Float64Var(&o.sparsity, "sparsity", .5, "portion of the entries to drop")
+	f.IntVar(&o.bins, "bins", 3, "bins of a field")
+	f.IntVar(&o.top, "top", 3, "features of a field to name at either end")
+	f.StringVar(&o.aggregate, "aggregate", scores.Sum, "what of the scores to rank by: "+strings.Join(scores.Aggregates(), ", "))
+	f.StringVar(&o.rank, "rank", prune.Abs, rankHelp())
+	o.output.Flag(c)
+	return c
+}
+
+func (o *frequencyOptions) view() (*frequencyView, error) {
+	if o.bins < 1 || o.top < 0 {
+		return nil, fault.Usagef("--bins %d, --top %d: at least 1 bin, and no fewer than 0 features", o.bins, o.top)
+	}
+	p, err := openPruner(o.model, o.scores)
+	if err != nil {
+		return nil, err
+	}
+	a, s := &p.checkpoint.Architecture, p.scores[0]
+	drop, err := prune.Dropped(a.Parameters(), o.sparsity)
+	if err != nil {
+		return nil, fault.Usagef("--sparsity: %w", err)
+	}
+	order, err := sweep.Order(s, o.aggregate, o.rank, p.table)
+	if err != nil {
+		return nil, err
+	}
+	values, err := s.Aggregate(o.aggregate)
+	if err != nil {
+		return nil, err
+	}
+	name, err := o.names(p)
+	if err != nil {
+		return nil, err
+	}
+	mask := prune.Mask(order, drop)
+	v := &frequencyView{Aggregate: o.aggregate, Sparsity: o.sparsity, Rows: s.Rows, Dim: a.Dim}
+	v.All = prune.Bins(&model.Architecture{FieldDims: []int{a.Features()}, Dim: a.Dim}, s.Count, mask, o.bins)[0]
+	first := 0
+	for j, bins := range prune.Bins(a, s.Count, mask, o.bins) {
+		var features []featureValue
+		for id := range a.FieldDims[j] {
+			if f := (featureValue{ID: id, Count: s.Count[first+id]}); f.Count > 0 {
+				for i := (first + id) * a.Dim; i < (first+id+1)*a.Dim; i++ {
+					f.Worth += values[i]
+					if !mask[i] {
+						f.Kept++
+					}
+				}
+				features = append(features, f)
+			}
+		}
+		first += a.FieldDims[j]
+		slices.SortFunc(features, func(x, y featureValue) int { return cmp.Or(-cmp.Compare(x.Worth, y.Worth), cmp.Compare(x.ID, y.ID)) })
+		for i := range features {
+			features[i].Name = name(j, features[i].ID)
+		}
+		top := min(o.top, len(features))
+		v.Fields = append(v.Fields, fieldFrequency{s.Fields[j], bins, append([]featureValue{}, features[:top]...), append([]featureValue{}, features[max(top, len(features)-o.top):]...)})
+	}
+	return v, nil
+}
+
+// names returns what the values of fields are called; "" if nobody knows.
+func (o *frequencyOptions) names(p *pruner) (func(field, id int) string, error) {
+	if o.dataset == "" {
+		return func(int, int) string { return "" }, nil
+	}
+	d, err := dataset.Open(o.dataset)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.CheckModel(&p.checkpoint.Architecture); err != nil {
+		return nil, err
+	}
+	vocabulary := make([][]string, p.checkpoint.Architecture.Fields())
+	for j := range vocabulary {
+		if vocabulary[j], err = d.Vocabulary(j); err != nil {
+			return nil, err
+		}
+	}
+	return func(field, id int) string {
+		switch words := vocabulary[field]; {
+		case words == nil:
+			return ""
+		case id < len(words):
+			return words[id]
+		}
+		return "(other)"
+	}, nil
+}
+
+func (v *frequencyView) table(w io.Writer) {
+	fmt.Fprintf(w, "FIELD\tFEATURES\tOCCURRENCES\tKEPT OF %d\n", v.Dim)
+	lines := func(name string, bins []prune.Bin) {
+		for _, b := range bins {
+			fmt.Fprintf(w, "%s\t%d\t%d to %d\t%.2f\n", name, b.Features, b.Least, b.Most, b.Mean)
+		}
+	}
+	lines("(all)", v.All)
+	for _, f := range v.Fields {
+		lines(f.Name, f.Bins)
+	}
+	fmt.Fprintln(w, "\nFIELD\tFEATURE\tOCCURRENCES\tWORTH\tKEPT")
+	for _, f := range v.Fields {
+		for _, list := range [][]featureValue{f.Top, f.Bottom} {
+			for _, x := range list {
+				called := strconv.Itoa(x.ID)
+				if x.Name != "" {
+					called = strconv.Quote(x.Name)
+				}
+				fmt.Fprintf(w, "%s\t%s\t%d\t%+.3g\t%d\n", f.Name, called, x.Count, x.Worth, x.Kept)
+			}
+		}
+	}
+}

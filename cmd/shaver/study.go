@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"shaver/internal/bus"
+	"shaver/internal/checkpoint"
+	"shaver/internal/cli"
+	"shaver/internal/coordinator"
+	"shaver/internal/dataset"
+	"shaver/internal/fault"
+	"shaver/internal/picture"
+	"shaver/internal/prune"
+	"shaver/internal/scores"
+	"shaver/internal/shapley"
+)
+
+type studyOptions struct {
+	sweepOptions
+	baseline, out string
+	options       shapley.Options
+	portions      []float64
+	seeds         []uint64
+}
+
+func studyCommand() *cobra.Command {
+	o := studyOptions{sweepOptions: sweepOptions{values: []string{prune.Float32}, aggregates: []string{scores.Sum}, rank: prune.Abs}}
+	var seeds []uint
+	c := &cobra.Command{
+		Use:   "study",
+		Short: "Score growing portions of the rows and sweep each: how many rows the ranking needs",
+		Long: `Run a job on each of --portions of the rows of train and val, on a server inside
+this process, and sweep over the budgets with each. The scores stay in --out, where
+a study that was cut off finds those of jobs that it had finished.
+
+Several --seeds are repeats, of the sample as well: what is printed and drawn is
+their mean, and how far the farthest of them is from it.
+
+` + cli.ExitHelp,
+		Args: cli.Args(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := cli.Required(c, "model", "dataset", "out"); err != nil {
+				return err
+			}
+			for _, seed := range seeds {
+				o.seeds = append(o.seeds, uint64(seed))
+			}
+			return o.run(c)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.model, "model", "", "checkpoint: .pth or safetensors")
+	f.StringVar(&o.dataset, "dataset", "", "dataset folder")
+	f.StringVar(&o.out, "out", "", "folder for the scores")
+	f.Float64SliceVar(&o.portions, "portions", []float64{.001, .01, .1, 1}, "portions of the rows to score")
+	f.UintSliceVar(&seeds, "seeds", []uint{1}, "seeds of jobs")
+	f.StringVar(&o.baseline, "baseline", prune.Codebook, "what a dropped entry reads: zero or codebook")
+	f.StringVar(&o.options.Estimator, "estimator", shapley.Multilinear, "how to score; see shaver score")
+	o.flags(c)
+	return c
+}
+
+func (o *studyOptions) run(c *cobra.Command) error {
+	if err := o.output.Check(); err != nil {
+		return err
+	}
+	if err := picture.Check(o.picture); err != nil {
+		return err
+	}
+	if len(o.portions) == 0 || len(o.seeds) == 0 {
+		return fault.Usagef("--portions and --seeds have at least one value each")
+	}
+	o.options.Passes = 1
+	o.options.SetDefaults()
+	if err := os.MkdirAll(o.out, 0o755); err != nil {
+		return fault.Usagef("--out: %w", err)
+	}
+	for _, portion := range o.portions {
+		for _, seed := range o.seeds {
+			file := filepath.Join(o.out, fmt.Sprintf("%s-%s-%g-%d.arrow", o.options.Estimator, o.baseline, portion, seed))
+			if err := o.score(c.Context(), file, portion, seed); err != nil {
+				return err
+			}
+			o.scores = append(o.scores, file)
+		}
+	}
+	return o.sweepOptions.run(c)
+}
+
+// score runs one job; one whose scores are there already ends at once.
+func (o *studyOptions) score(ctx context.Context, file string, portion float64, seed uint64) error {
+	log, err := cli.Logger("text", false)
+	if err != nil {
+		return err
+	}
+	d, err := dataset.Open(o.dataset)
+	if err != nil {
+		return err
+	}
+	options := o.options
+	options.Seed = seed
+	job := cli.Job{Config: coordinator.Config{
+		Open: func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(o.model) }, Dataset: d, Splits: []string{dataset.Train, dataset.Val},
+		Sample: portion, Baseline: o.baseline, Options: options, Out: file, Queue: bus.DefaultQueue, Log: log,
+	}}
+	_, err = job.Run(ctx)
+	return err
+}

@@ -1,0 +1,73 @@
+package checkpoint
+
+import (
+	"math"
+	"path/filepath"
+	"testing"
+
+	"shaver/internal/fault"
+)
+
+// Every architecture's logits become scale*z + offset, also where an entry reads a
+// baseline that was multiplied as the table was.
+func TestCalibrated(t *testing.T) {
+	paths, err := filepath.Glob(filepath.Join("..", "..", "testdata", "golden", "*.pth"))
+	if err != nil || len(paths) < 6 {
+		t.Fatalf("%d goldens: %v", len(paths), err)
+	}
+	for _, path := range paths {
+		c, err := Read(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		baseline := make([]float32, c.Architecture.Players())
+		for i := range baseline {
+			baseline[i] = float32(i)/16 - .3
+		}
+		logits := func(c *Checkpoint, baseline []float32) (all []float64) {
+			table, err := c.Embedding()
+			if err != nil {
+				t.Fatal(err)
+			}
+			copy(table, baseline[:c.Architecture.Dim]) // feature 0 is dropped
+			m, err := c.WithEmbedding(table).Model()
+			if err != nil {
+				t.Fatal(err)
+			}
+			offsets := m.Offsets()
+			for id := range 3 {
+				row := make([]int, m.Fields())
+				for j := range row {
+					row[j] = int(offsets[j]) + id%m.FieldDims[j]
+				}
+				all = append(all, logit(m, row))
+			}
+			return all
+		}
+		before := logits(c, baseline)
+		for _, by := range [][2]float64{{.3, -1.5}, {2, .25}, {1, 0}} {
+			calibrated, table, err := c.Calibrated(by[0], by[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if again, err := Parse("again", calibrated.Canonical()); err != nil || again.Digest() != calibrated.Digest() {
+				t.Errorf("%s: what was written reads as something else: %v", path, err)
+			}
+			scaled := make([]float32, len(baseline))
+			for i, v := range baseline {
+				scaled[i] = table * v
+			}
+			for i, got := range logits(calibrated, scaled) {
+				if want := by[0]*before[i] + by[1]; math.Abs(got-want) > 2e-6*(1+math.Abs(want)) {
+					t.Errorf("%s by %v, row %d: %.8f, expected %.8f", path, by, i, got, want)
+				}
+			}
+		}
+		if again := logits(c, baseline); again[0] != before[0] {
+			t.Errorf("%s: the checkpoint itself has changed", path)
+		}
+		if _, _, err := c.Calibrated(1e300, 0); !fault.IsInput(err) {
+			t.Errorf("%s: calibrated out of float32: %v", path, err)
+		}
+	}
+}

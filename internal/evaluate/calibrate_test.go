@@ -1,0 +1,77 @@
+package evaluate
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// drawn returns n rows whose labels are drawn from scale*z + offset.
+func drawn(n int, scale, offset float64) *Predictions {
+	r := rand.New(rand.NewPCG(1, 2))
+	p := &Predictions{}
+	for range n {
+		z := 2 * r.NormFloat64()
+		label := uint8(0)
+		if r.Float64() < 1/(1+math.Exp(-(scale*z+offset))) {
+			label = 1
+		}
+		p.Logits, p.Labels = append(p.Logits, z), append(p.Labels, label)
+	}
+	return p
+}
+
+func TestCalibrateFindsWhatLabelsAreDrawnFrom(t *testing.T) {
+	for _, want := range []Calibration{{1, 0}, {0.3, -2}, {2.5, 1}, {0.05, 0.4}} {
+		p := drawn(40_000, want.Scale, want.Offset)
+		got := Calibrate(p)
+		if math.Abs(got.Scale-want.Scale) > .05*max(.5, want.Scale) || math.Abs(got.Offset-want.Offset) > .06 {
+			t.Errorf("%+v, expected %+v", got, want)
+		}
+		if before, after := p.LogLoss(Calibration{Scale: 1}), p.LogLoss(got); after > before+1e-6 {
+			t.Errorf("%+v: loss %g before, %g after", want, before, after)
+		}
+	}
+}
+
+// No point near what is found has a smaller loss, the scale is above 0 and all is
+// finite: also of labels told apart, of one kind, and of equal logits.
+func TestCalibrationIsTheMinimum(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 30).Draw(t, "n")
+		p := &Predictions{}
+		for range n {
+			p.Logits = append(p.Logits, float64(rapid.IntRange(-40, 40).Draw(t, "logit"))/4)
+			p.Labels = append(p.Labels, uint8(rapid.IntRange(0, 1).Draw(t, "label")))
+		}
+		c := Calibrate(p)
+		if !(c.Scale >= leastScale) || math.IsInf(c.Scale, 0) || math.IsNaN(c.Offset) || math.IsInf(c.Offset, 0) {
+			t.Fatalf("%+v", c)
+		}
+		positives := 0.0
+		for _, label := range p.Labels {
+			positives += float64(label)
+		}
+		f := fit{p, [2]float64{1 / (float64(n) - positives + 2), (positives + 1) / (positives + 2)}}
+		for _, step := range [][2]float64{{1, 0}, {-1, 0}, {0, 1}, {0, -1}, {1, 1}, {1, -1}, {-1, 1}, {-1, -1}} {
+			near := Calibration{c.Scale + 1e-3*step[0], c.Offset + 1e-3*step[1]}
+			if near.Scale >= leastScale && f.loss(near) < f.loss(c)-1e-7 {
+				t.Fatalf("%+v has the loss %.9f, %+v has %.9f", c, f.loss(c), near, f.loss(near))
+			}
+		}
+	})
+}
+
+func TestCalibrationKeepsTheOrder(t *testing.T) {
+	p := drawn(2000, .4, 1)
+	c := Calibrate(p)
+	calibrated := make([]float64, len(p.Logits))
+	for i, z := range p.Logits {
+		calibrated[i] = c.Apply(z)
+	}
+	if got, want := AUC(calibrated, p.Labels), AUC(p.Logits, p.Labels); got != want {
+		t.Errorf("AUC %v, %v before", got, want)
+	}
+}

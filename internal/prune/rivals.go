@@ -1,0 +1,149 @@
+package prune
+
+import (
+	"math"
+	"slices"
+
+	"shaver/internal/model"
+	"shaver/internal/quantize"
+	"shaver/internal/random"
+)
+
+// Magnitude returns the scores of MagPrune: |weight|.
+func Magnitude(weights []float32) []float64 {
+	scores := make([]float64, len(weights))
+	for i, w := range weights {
+		scores[i] = math.Abs(float64(w))
+	}
+	return scores
+}
+
+// Random returns n scores drawn from [0, 1) by the seed: the floor under every
+// method.
+func Random(n int, seed uint64) []float64 {
+	stream := random.At(seed, random.Floor, 0, 0)
+	scores := make([]float64, n)
+	for i := range scores {
+		scores[i] = stream.Float64()
+	}
+	return scores
+}
+
+// Frequency returns |weight - baseline| * sqrt(occurrences of the feature): by how
+// much dropping an entry moves it, in the root mean square over rows. baseline is
+// [m, d], counts [n].
+func Frequency(a *model.Architecture, weights, baseline []float32, counts []int64) []float64 {
+	if len(counts) != a.Features() {
+		panic("prune: Frequency: counts have the wrong length")
+	}
+	scores := make([]float64, len(weights))
+	i := 0
+	for j, size := range a.FieldDims {
+		for range size {
+			root := math.Sqrt(float64(counts[i/a.Dim]))
+			for _, b := range baseline[j*a.Dim : (j+1)*a.Dim] {
+				scores[i] = math.Abs(float64(weights[i])-float64(b)) * root
+				i++
+			}
+		}
+	}
+	return scores
+}
+
+// What shares a grid in PTQ.
+const (
+	PerTable = "table" // all entries, as in the paper
+	PerField = "field"
+	PerRow   = "row" // a feature's
+)
+
+// Quantize returns a copy of the table as it reads after PTQ to so many bits. The
+// number of grids is 1, m or n.
+func Quantize(a *model.Architecture, table []float32, bits int, per string) []float32 {
+	switch per {
+	case PerTable:
+		return quantized(slices.Values([]int{len(table)}), table, bits)
+	case PerField:
+		return quantized(func(yield func(int) bool) {
+			for _, size := range a.FieldDims {
+				if !yield(size * a.Dim) {
+					return
+				}
+			}
+		}, table, bits)
+	case PerRow:
+		return quantized(slices.Values(slices.Repeat([]int{a.Dim}, a.Features())), table, bits)
+	}
+	panic("prune: Quantize: per " + per)
+}
+
+// quantized puts consecutive parts of the table, of the given lengths, each on a
+// grid of its own.
+func quantized(lengths func(yield func(int) bool), table []float32, bits int) []float32 {
+	out := slices.Clone(table)
+	from := 0
+	for n := range lengths {
+		part := out[from : from+n]
+		grid := quantize.NewGrid(part, bits)
+		for i, v := range part {
+			part[i] = grid.Round(v)
+		}
+		from += n
+	}
+	return out
+}
+
+// How kept entries are stored.
+const (
+	Float32 = "float32"
+	Float16 = "float16"
+	Int8    = "int8" // PTQ to 8 bits, a grid for the kept entries of each field
+)
+
+// Forms lists the names.
+func Forms() []string { return []string{Float32, Float16, Int8} }
+
+// Bits returns how many bits a kept entry takes.
+func Bits(form string) int {
+	switch form {
+	case Float16:
+		return 16
+	case Int8:
+		return 8
+	}
+	return 32
+}
+
+// Round rounds the entries of table that mask does not drop to the form, in place.
+func Round(a *model.Architecture, table []float32, mask []bool, form string) {
+	switch form {
+	case Float32:
+	case Float16:
+		for i := range table {
+			if !mask[i] {
+				table[i] = quantize.Float16(table[i])
+			}
+		}
+	case Int8:
+		from := 0
+		var kept []float32
+		for _, size := range a.FieldDims {
+			to := from + size*a.Dim
+			kept = kept[:0]
+			for i := from; i < to; i++ {
+				if !mask[i] {
+					kept = append(kept, table[i])
+				}
+			}
+			grid := quantize.NewGrid(kept, 8)
+			for i := from; i < to; i++ {
+				if !mask[i] {
+					table[i] = grid.Round(table[i])
+				}
+			}
+			from = to
+		}
+	default:
+		panic("prune: Round: form " + form)
+	}
+}

@@ -1,0 +1,77 @@
+package shapley
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"shaver/internal/model"
+	"shaver/internal/tally"
+)
+
+// byDerivative computes many rows at once, from derivatives of the logit.
+type byDerivative interface {
+	// rows returns how many rows play takes at most.
+	rows() int
+	// play computes the rows, and sets full to their logits with nothing dropped.
+	play(ctx context.Context, full []float64, rows *model.Rows) error
+	// values sets phi to what row r of the last play says of its players, in
+	// LossUnits, or reports why it says nothing.
+	values(phi []int64, r int) error
+}
+
+// taylor takes the loss for linear around the full row: a player's contribution is
+// -(dl/df)*g*delta, with l the loss, f the logit, g the derivative of f by the
+// player's entry, and delta the entry minus its baseline. With the baseline zero
+// that is minus gradient times weight, as in the paper's rival of that name.
+type taylor struct {
+	game     Game
+	gradient *model.Gradient
+	phi      []float64 // in LossUnits, [rows, D]
+}
+
+func newTaylor(game Game) *taylor {
+	g := game.Model.NewGradient()
+	return &taylor{game, g, make([]float64, g.States()*game.Model.Players())}
+}
+
+func (t *taylor) rows() int { return t.gradient.States() }
+
+func (t *taylor) play(_ context.Context, full []float64, rows *model.Rows) error {
+	baseline := t.game.Baseline
+	for r := range full {
+		entries := t.gradient.Set(r, rows.Row(r))
+		t.game.Model.Embed(entries, rows.Row(r))
+		phi := t.phi[r*len(baseline):]
+		for i, b := range baseline {
+			phi[i] = float64(entries[i]) - float64(b)
+		}
+	}
+	t.gradient.Slopes(full)
+	for r, logit := range full {
+		curve := newCurve(logit, rows.Label[r])
+		slope, phi := t.gradient.Slope(r), t.phi[r*len(baseline):][:len(baseline)]
+		for i, g := range slope {
+			phi[i] *= -curve.a[0] * float64(g)
+		}
+	}
+	return nil
+}
+
+func (t *taylor) values(phi []int64, r int) error {
+	for i := range phi {
+		if err := round(&phi[i], t.phi[r*len(phi)+i], i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// round sets phi to a player's value in LossUnits.
+func round(phi *int64, value float64, player int) error {
+	if !(math.Abs(value) <= tally.MaxLoss/tally.LossUnit) {
+		return fmt.Errorf("player %d has the value %g nat, of which no working model is capable", player, value*tally.LossUnit)
+	}
+	*phi = int64(math.RoundToEven(value))
+	return nil
+}

@@ -1,0 +1,58 @@
+package shapley_test
+
+import (
+	"math"
+	"testing"
+
+	"shaver/internal/model"
+	"shaver/internal/model/modeltest"
+	"shaver/internal/shapley"
+)
+
+// Paper, the rival Taylor: minus the loss's derivative at the full row times the
+// entry less its baseline; here by differences of the formulas' loss, in float64.
+func TestTaylor(t *testing.T) {
+	for name, a := range modeltest.Architectures() {
+		m := modeltest.Random(t, a, 4)
+		rows := modeltest.Rows(a, 30, 4)
+		zero := make([]float32, m.Players())
+		for _, base := range [][]float32{zero, baseline(m)} {
+			game := shapley.Game{Model: m, Baseline: base}
+			found := play(t, game, shapley.Options{Estimator: shapley.Taylor, Passes: 1}, rows)
+			want, size := make([]float64, a.Parameters()), make([]float64, a.Parameters())
+			entries, x := make([]float32, m.Players()), make([]float64, m.Players())
+			for r := range rows.Len() {
+				m.Embed(entries, rows.Row(r))
+				for i, e := range entries {
+					x[i] = float64(e)
+				}
+				loss := func() float64 {
+					return model.Loss(modeltest.Logit(&m.Architecture, &m.Weights, rows.Row(r), x), rows.Label[r])
+				}
+				for i := range x {
+					const h = 1e-6
+					v := x[i]
+					x[i] = v + h
+					up := loss()
+					x[i] = v - h
+					slope := (up - loss()) / (2 * h)
+					x[i] = v
+					phi := -slope * (v - float64(base[i])) / float64(rows.Len())
+					at := int(rows.Row(r)[i/a.Dim])*a.Dim + i%a.Dim
+					want[at] += phi
+					size[at] += math.Abs(phi)
+				}
+			}
+			for i, phi := range want {
+				if math.Abs(found.Phi[i]-phi) > 1e-5+1e-4*size[i] || math.Abs(float64(found.Abs[i])-size[i]) > 1e-5+1e-4*size[i] {
+					t.Fatalf("%s, entry %d: %g, absolute %g, expected %g and %g", name, i, found.Phi[i], found.Abs[i], phi, size[i])
+				}
+			}
+			for i, se := range found.SE {
+				if se != 0 {
+					t.Fatalf("%s, entry %d: standard error %g of a value that has none", name, i, se)
+				}
+			}
+		}
+	}
+}

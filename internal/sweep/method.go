@@ -1,0 +1,205 @@
+package sweep
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"shaver/internal/fault"
+	"shaver/internal/model"
+	"shaver/internal/prune"
+	"shaver/internal/scores"
+	"shaver/internal/shapley"
+)
+
+// Method is a single-shot way to a smaller table.
+type Method interface {
+	// Own returns the budgets at which alone the method has a table; nil = any.
+	Own() []prune.Budget
+	// Cut returns the table at a budget, and its point without what is measured.
+	Cut(prune.Budget) (Point, []float32, error)
+}
+
+// Table is the table that methods make smaller, and what they may need for it.
+type Table struct {
+	Architecture *model.Architecture
+	Names        []string                // of the fields
+	Entries      []float32               // [n, d]
+	Counts       func() ([]int64, error) // occurrences of features in train and val, [n]
+	Size         func(mask []bool) int64 // bytes of the file
+	Keep         prune.Keep              // what no method drops
+	Form         string                  // of kept entries; one of prune.Forms
+}
+
+// Methods that rank by scores are named after their estimator: ByShapley for all of
+// Shapley values, ByTaylor; and, but for sums, after the aggregate: shapley-abs.
+const (
+	ByShapley = "shapley"
+	ByTaylor  = "taylor"
+)
+
+// The rivals, which need no scores.
+const (
+	Magnitude = "magnitude" // |weight| (MagPrune)
+	Random    = "random"
+	Frequency = "frequency" // see prune.Frequency
+)
+
+var ptqBits = []int{4, 8, 16}
+
+// Rivals lists the methods that need no scores: three orders, and PTQ with a grid
+// for the table (ptq8), for each field (ptq8-field) or each row (ptq8-row).
+func Rivals() []string {
+	all := []string{Magnitude, Random, Frequency}
+	for _, per := range []string{"", "-" + prune.PerField, "-" + prune.PerRow} {
+		for _, bits := range ptqBits {
+			all = append(all, fmt.Sprintf("ptq%d%s", bits, per))
+		}
+	}
+	return all
+}
+
+// ByScores returns the method that drops by an aggregate of the scores. source is
+// their index among the document's.
+func (t *Table) ByScores(f *scores.File, source int, aggregate, rank string) (Method, error) {
+	name := ByShapley
+	if f.Spec.Estimator == shapley.Taylor {
+		name = ByTaylor
+	}
+	if aggregate != scores.Sum {
+		name += "-" + aggregate
+	}
+	order, err := Order(f, aggregate, rank, t.Entries)
+	if err != nil {
+		return nil, err
+	}
+	return t.ordered(Point{Method: name, Source: &source, Baseline: f.Spec.Baseline}, f.Baseline, order)
+}
+
+// Order returns the entries, least worth first, by an aggregate of their scores.
+func Order(f *scores.File, aggregate, rank string, entries []float32) ([]int32, error) {
+	if rank == prune.Signed && aggregate != scores.Sum {
+		return nil, fault.Usagef("--rank %s is of --aggregate %s: %s has no signs", rank, scores.Sum, aggregate)
+	}
+	values, err := f.Aggregate(aggregate)
+	if err != nil {
+		return nil, fault.Usagef("--aggregate: %w", err)
+	}
+	order, err := prune.Order(rank, values, entries)
+	if err != nil {
+		return nil, fault.Usagef("%w", err)
+	}
+	return order, nil
+}
+
+// Rival returns the method of that name; a dropped entry reads baseline, [m, d], of
+// the given name. The seed is that of Random.
+func (t *Table) Rival(name, baselineName string, baseline []float32, seed uint64) (Method, error) {
+	var values []float64
+	switch name {
+	case Magnitude:
+		values = prune.Magnitude(t.Entries)
+	case Random:
+		values = prune.Random(len(t.Entries), seed)
+	case Frequency:
+		counts, err := t.Counts()
+		if err != nil {
+			return nil, err
+		}
+		values = prune.Frequency(t.Architecture, t.Entries, baseline, counts)
+	default:
+		return t.ptq(name)
+	}
+	order, err := prune.Order(prune.Abs, values, t.Entries)
+	if err != nil {
+		return nil, err
+	}
+	return t.ordered(Point{Method: name, Baseline: baselineName}, baseline, order)
+}
+
+// ordered is a method that drops entries in an order.
+type ordered struct {
+	table    *Table
+	like     Point // method, source, baseline, form
+	baseline []float32
+	order    []int32
+	most     int // entries that may be dropped
+}
+
+func (t *Table) ordered(like Point, baseline []float32, order []int32) (Method, error) {
+	order, most, err := t.Keep.Apply(t.Architecture, t.Names, order)
+	if err != nil {
+		return nil, fault.Usagef("%w", err)
+	}
+	like.Values, like.Bits = t.Form, prune.Bits(t.Form)
+	return &ordered{t, like, baseline, order, most}, nil
+}
+
+func (o *ordered) Own() []prune.Budget { return nil }
+
+func (o *ordered) Cut(b prune.Budget) (Point, []float32, error) {
+	mask, err := o.mask(b)
+	if err != nil {
+		return Point{}, nil, err
+	}
+	a, p := o.table.Architecture, o.like
+	table := prune.Table(a, o.table.Entries, mask, o.baseline)
+	prune.Round(a, table, mask, p.Values)
+	drop := 0
+	for _, gone := range mask {
+		if gone {
+			drop++
+		}
+	}
+	p.Sparsity = float64(drop) / float64(len(mask))
+	if b.Unit == prune.Sparsity {
+		p.Sparsity = b.Amount
+	}
+	p.Parameters, p.EmptyFeatures = prune.Parameters(a, drop, p.Baseline), prune.EmptyFeatures(a, mask)
+	return p, table, nil
+}
+
+func (o *ordered) mask(b prune.Budget) ([]bool, error) {
+	size := func(drop int) int64 { return o.table.Size(prune.Mask(o.order, drop)) }
+	drop, err := b.Drop(o.table.Architecture, o.like.Baseline, size)
+	if err != nil {
+		return nil, fault.Usagef("budget --%w", err)
+	}
+	if drop > o.most {
+		return nil, fault.Usagef("%s %v drops %d entries: with what is to be kept, %d of %d may be dropped", b.Unit, b.Amount, drop, o.most, len(o.order))
+	}
+	return prune.Mask(o.order, drop), nil
+}
+
+// rounded is PTQ: every entry stays, in fewer bits.
+type rounded struct {
+	table *Table
+	name  string
+	bits  int
+	per   string
+}
+
+func (t *Table) ptq(name string) (Method, error) {
+	if !slices.Contains(Rivals(), name) {
+		return nil, fault.Usagef("method %q: the methods are %s", name, strings.Join(Rivals(), ", "))
+	}
+	r := &rounded{table: t, name: name, per: prune.PerTable}
+	if _, per, ok := strings.Cut(name, "-"); ok {
+		r.per = per
+	}
+	if _, err := fmt.Sscanf(name, "ptq%d", &r.bits); err != nil {
+		panic("sweep: rival " + name)
+	}
+	return r, nil
+}
+
+// Own is what PTQ counts as: 1 - bits/32 of the table is saved.
+func (r *rounded) Own() []prune.Budget {
+	return []prune.Budget{{Unit: prune.Sparsity, Amount: 1 - float64(r.bits)/32}}
+}
+
+func (r *rounded) Cut(b prune.Budget) (Point, []float32, error) {
+	t := r.table
+	p := Point{Method: r.name, Baseline: prune.Zero, Values: fmt.Sprintf("int%d", r.bits), Bits: r.bits, Sparsity: b.Amount, Parameters: len(t.Entries)}
+	return p, prune.Quantize(t.Architecture, t.Entries, r.bits, r.per), nil
+}
