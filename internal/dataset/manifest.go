@@ -90,12 +90,12 @@ type Division struct {
 
 const maxManifest = 64 << 20
 
-// readManifest reads and checks dir's manifest, and returns its bytes too.
-func readManifest(dir string) (*Manifest, []byte, error) {
-	path := filepath.Join(dir, ManifestName)
-	file, err := os.Open(path)
+// readManifest reads and checks the folder's manifest, and returns its bytes too.
+func readManifest(f folder) (*Manifest, []byte, error) {
+	path := f.path(ManifestName)
+	file, err := f.open(ManifestName)
 	if os.IsNotExist(err) {
-		return nil, nil, fault.Inputf("%s is no dataset: it has no %s", dir, ManifestName)
+		return nil, nil, fault.Inputf("%s is no dataset: it has no %s", filepath.Dir(path), ManifestName)
 	}
 	if err != nil {
 		return nil, nil, err
