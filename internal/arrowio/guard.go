@@ -24,9 +24,10 @@ type messages struct {
 	compressed bool // batches may be compressed
 	foreign    bool // a table of people's own: other flat types, dictionaries and LZ4 too; batches are not reused
 	allocator  *limited
-	file       bool // Arrow's file format; else the stream format
-	schema     bool // the schema was read
-	described  bool // meta is the next message's
+	file       bool              // Arrow's file format; else the stream format
+	limit      *io.LimitedReader // of a foreign file, r: it ends where the footer begins, with or without a marker
+	schema     bool              // the schema was read
+	described  bool              // meta is the next message's
 	done       bool
 	failure    error  // of r, other than running out
 	head       []byte // first bytes of a stream, already read
@@ -166,6 +167,10 @@ func (m *messages) describe() error {
 	if m.described {
 		return nil
 	}
+	if m.limit != nil && m.limit.N == 0 {
+		m.done = true
+		return io.EOF
+	}
 	var word [4]byte
 	if err := m.read(word[:]); err != nil {
 		return err
@@ -179,6 +184,9 @@ func (m *messages) describe() error {
 	length := binary.LittleEndian.Uint32(word[:])
 	if length == 0 {
 		m.done = true
+		if m.limit != nil {
+			return io.EOF
+		}
 		return m.end()
 	}
 	if length > maxMeta {

@@ -13,6 +13,8 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -60,6 +62,8 @@ type Report struct {
 	QuarantinedRows int64          `json:"quarantined_rows"` // missing, in shards that cannot be computed
 	// How a job with a rule to stop by, or with a time, ended.
 	Stopped *scores.Stopped `json:"stopped,omitempty"`
+	// What the audit found.
+	Audit *scores.Audit `json:"audit,omitempty"`
 }
 
 // Digests are SHA-256, in hexadecimal.
@@ -103,14 +107,18 @@ func (j *Job) Run(ctx context.Context) (*Report, error) {
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	group, running := errgroup.WithContext(running)
-	var progress *Progress
+	var progress atomic.Pointer[Progress] // of the job that runs: an audit has several
 	var resumed int64
+	var once sync.Once
 	started := make(chan struct{})
 	j.OnStart = func(spec job.Spec, plan job.Plan, merged int64) {
 		j.Log.Info("scoring", zap.String("job", spec.ID()), zap.Int64("rows", plan.Rows), zap.Int64("merged", merged), zap.Int("shards", plan.Shards()), zap.String("kernel", spec.Kernel))
 		// Rows that were merged before count neither as work nor as speed.
-		progress, resumed = NewProgress("score", "rows", plan.Rows-merged), merged
-		close(started)
+		resumed = merged
+		if last := progress.Swap(NewProgress("score", "rows", plan.Rows-merged)); last != nil {
+			last.End()
+		}
+		once.Do(func() { close(started) })
 	}
 	workers := j.workers()
 	if workers == 0 && os.Getenv("GOGC") == "" {
@@ -119,7 +127,7 @@ func (j *Job) Run(ctx context.Context) (*Report, error) {
 		debug.SetGCPercent(10)
 	}
 	if workers == 0 {
-		j.OnMerged = func(rows int64) { progress.Set(rows - resumed) }
+		j.OnMerged = func(rows int64) { progress.Load().Set(rows - resumed) }
 	}
 	var models worker.Models
 	for i := range workers {
@@ -134,7 +142,7 @@ func (j *Job) Run(ctx context.Context) (*Report, error) {
 				OnRows: func(n int) {
 					select {
 					case <-started:
-						progress.Add(int64(n))
+						progress.Load().Add(int64(n))
 					case <-running.Done(): // ours never started; the rows were another job's
 					}
 				},
@@ -152,8 +160,8 @@ func (j *Job) Run(ctx context.Context) (*Report, error) {
 		return finished // which ends the workers
 	})
 	err = group.Wait()
-	if progress != nil {
-		progress.End()
+	if last := progress.Load(); last != nil {
+		last.End()
 	}
 	if !errors.Is(err, finished) {
 		return nil, err
@@ -247,7 +255,7 @@ func newReport(o *coordinator.Outcome, path string) (*Report, error) {
 		Job: s.Spec.ID(), Rows: s.Rows, Kernel: s.Spec.Kernel,
 		LossFull: s.LossFull, LossEmpty: s.LossEmpty, EfficiencyError: s.EfficiencyError, EfficiencySE: s.EfficiencySE,
 		Digests:      Digests{s.Spec.Model, s.Spec.Dataset, hex.EncodeToString(digest.Sum(nil))},
-		RowsPerShard: o.Plan.RowsPerShard, Workers: o.Workers, QuarantinedRows: s.QuarantinedRows, Stopped: s.Stopped,
+		RowsPerShard: o.Plan.RowsPerShard, Workers: o.Workers, QuarantinedRows: s.QuarantinedRows, Stopped: s.Stopped, Audit: s.Audit,
 	}
 	if !o.Existing {
 		r.Shards = o.Plan.Shards()

@@ -132,6 +132,7 @@ so, and the exit code is 3.
 	f := c.Flags()
 	o.jobFlags.add(c)
 	f.StringVar(&o.job.Out, "out", "", "scores file to write")
+	f.Float64Var(&o.job.Audit, "audit", 0, fmt.Sprintf("for %s: hold it against full walks, and %s end points against %s, on this portion of the rows (0.01, say), and write that into the scores", shapley.Multilinear, shapley.Plain, shapley.Balanced))
 	without := " (default one inside this process)"
 	if cluster {
 		without = ""
@@ -222,6 +223,9 @@ func (r *Report) table(w io.Writer, path string, until *job.Until) {
 	}
 	if r.Stopped != nil {
 		fmt.Fprintf(w, "stopped\t%s\n", Ended(r.Stopped, until))
+	}
+	if r.Audit != nil {
+		AuditTable(w, r.Audit)
 	}
 	fmt.Fprintf(w, "kernel\t%s\n", r.Kernel)
 	fmt.Fprintf(w, "mean loss\t%.6f\t%.6f with everything dropped\n", r.LossFull, r.LossEmpty)

@@ -25,6 +25,7 @@ type Spec struct {
 	Seed      uint64   `json:"seed"`
 	Kernel    string   `json:"kernel"`          // float32 kernels that compute it; others give other last bits
 	Until     *Until   `json:"until,omitempty"` // nil = all rows and passes, in one round
+	Audit     float64  `json:"audit,omitempty"` // portion of the rows on which multilinear is held against walks; 0 = none
 }
 
 // SpecVersion changes when the same spec would give other bytes.
