@@ -30,6 +30,7 @@ kernel:                 pure golang.org/x/sys
 quantize:               pure
 model:                  pure kernel
 tally:                  pure gonum.org/v1/gonum
+compare:                pure gonum.org/v1/gonum
 shapley:                pure model random tally golang.org/x/sync
 prune:                  pure model quantize random
 evaluate:               pure model golang.org/x/sync
@@ -43,21 +44,23 @@ scores:                 arrowio atomicfile fault job model shapley tally
 shard:                  arrowio job model random
 planted:                checkpoint model random
 
-# what pruning costs; picture is the only importer of gonum/plot
+# what pruning costs; picture is the only importer of gonum/plot, and report, which
+# needs no file but is not pure as scores and picture know them, makes a page of facts
 sweep:                  evaluate fault model prune scores shapley
 picture:                atomicfile fault sweep gonum.org/v1/plot
+report:                 fault model picture prune scores sweep
 
 # the job; bus is the only importer of NATS
 bus:                    fault job github.com/nats-io go.uber.org/zap golang.org/x/sync
 worker:                 arrowio atomicfile bus checkpoint fault job kernel model shapley shard go.uber.org/zap
-coordinator:            arrowio bus checkpoint dataset fault job kernel model prune scores shapley shard tally go.uber.org/zap golang.org/x/sync
+coordinator:            arrowio bus checkpoint compare dataset fault job kernel model prune scores shapley shard tally go.uber.org/zap golang.org/x/sync
 
 # what a process tells of itself; the only importer of Prometheus
 metrics:                fault github.com/prometheus/client_golang
 
 # what people and clusters run
-cli:                    atomicfile bus checkpoint coordinator dataset fault job kernel metrics prune shapley worker github.com/spf13/cobra github.com/schollz/progressbar/v3 go.uber.org/zap golang.org/x/sync golang.org/x/sys golang.org/x/term
-cmd/shaver:             arrowio atomicfile bus checkpoint cli coordinator dataset evaluate fault job model picture planted prune scores shapley sweep tally github.com/spf13/cobra
+cli:                    atomicfile bus checkpoint coordinator dataset fault job kernel metrics prune scores shapley worker github.com/spf13/cobra github.com/schollz/progressbar/v3 go.uber.org/zap golang.org/x/sync golang.org/x/sys golang.org/x/term
+cmd/shaver:             arrowio atomicfile bus checkpoint cli coordinator dataset evaluate fault job model picture planted prune report scores shapley sweep tally github.com/spf13/cobra
 cmd/coordinator:        cli
 cmd/worker:             cli
 

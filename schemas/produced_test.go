@@ -101,6 +101,13 @@ func TestDatasets(t *testing.T) {
 // TestJob runs a job on a server and looks at everything that it writes.
 // Messages are seen decoded: bus takes only bytes that encoding them again gives.
 func TestJob(t *testing.T) {
+	t.Run("in one round", func(t *testing.T) { testJob(t, nil) })
+	t.Run("in rounds", func(t *testing.T) {
+		testJob(t, &job.Until{Rule: job.Overlap, Bound: .999, Sparsity: .5, Seconds: 1000})
+	})
+}
+
+func testJob(t *testing.T, until *job.Until) {
 	p := small(t)
 	d, err := dataset.Open(imported(t, p, 300))
 	if err != nil {
@@ -122,7 +129,7 @@ func TestJob(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "scores.arrow")
 	config := cli.Job{Connection: cli.Connection{NATS: server.URL()}, Config: coordinator.Config{
 		Open: func() (*checkpoint.Checkpoint, error) { return p.Checkpoint, nil }, Dataset: d, Splits: []string{dataset.Train, dataset.Val}, Sample: 1, Baseline: prune.Codebook,
-		Options: shapley.Options{Estimator: shapley.Permutation, Passes: 2, Seed: 1}, RowsPerShard: 64,
+		Options: shapley.Options{Estimator: shapley.Permutation, Passes: 2, Seed: 1}, Until: until, RowsPerShard: 64,
 		Out: out, Queue: bus.DefaultQueue, Log: zap.NewNop(),
 	}}
 	group, ctx := errgroup.WithContext(t.Context())
@@ -162,6 +169,9 @@ func TestJob(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	if report, err := scores.ReadHead(out); err != nil || (report.Stopped != nil) != (until != nil) {
+		t.Errorf("stopped: %+v, %v", report.Stopped, err)
+	}
 	report, err := os.ReadFile(filepath.Join(filepath.Dir(out), "scores.job.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -256,6 +266,17 @@ func TestRefuse(t *testing.T) {
 		s["estimator"], s["passes"], s["draws"], s["endpoints"] = "multilinear", 1, 4, "balanced"
 		return s
 	}
+	until := func(what map[string]any) map[string]any {
+		s := spec()
+		s["until"] = map[string]any{"rule": "overlap", "bound": .9, "sparsity": .5, "seconds": 60}
+		return map[string]any{"spec": s, "plan": map[string]any{"rows": 20, "rows_per_shard": 5, "rounds": []any{what}}}
+	}
+	ruled := func(change map[string]any) map[string]any {
+		s := spec()
+		s["until"] = change
+		return s
+	}
+	round := map[string]any{"rows": 10, "pass": 0}
 	task := func() map[string]any {
 		return map[string]any{"job": digest[:20], "shard": 0, "spec": spec(), "rows": 1,
 			"data": blob("shard/" + digest[:20] + "/0"), "model": blob("model/" + digest), "baseline": blob("baseline/" + digest[:20])}
@@ -280,6 +301,16 @@ func TestRefuse(t *testing.T) {
 		{"spec.v1.json", multilinear(), "draws", 3},
 		{"spec.v1.json", multilinear(), "draws", 2}, // too few for balanced
 		{"spec.v1.json", multilinear(), "endpoints", ""},
+		{"spec.v1.json", spec(), "until", map[string]any{}},
+		{"spec.v1.json", spec(), "until", map[string]any{"rule": "paper"}},
+		{"spec.v1.json", spec(), "until", map[string]any{"bound": .1}},
+		{"spec.v1.json", spec(), "until", map[string]any{"rule": "ranks", "bound": .1}},
+		{"spec.v1.json", spec(), "until", map[string]any{"rule": "overlap", "bound": .9}},
+		{"spec.v1.json", spec(), "until", map[string]any{"rule": "paper", "bound": .1, "sparsity": .5}},
+		{"spec.v1.json", ruled(map[string]any{"rule": "paper", "bound": .1}), "until", map[string]any{"rule": "paper", "bound": 1}},
+		{"submission.v1.json", until(round), "plan", map[string]any{"rows": 20, "rows_per_shard": 5, "rounds": []any{}}},
+		{"submission.v1.json", until(round), "plan", map[string]any{"rows": 20, "rows_per_shard": 5, "rounds": []any{map[string]any{"rows": 5, "pass": 256}}}},
+		{"task.v1.json", task(), "pass", 0},
 		{"task.v1.json", task(), "shard", 1.5},
 		{"task.v1.json", task(), "rows", 0},
 		{"task.v1.json", task(), "data", blob("model/" + digest)},

@@ -5,12 +5,14 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"shaver/internal/checkpoint"
+	"shaver/internal/dataset"
 	"shaver/internal/model"
 	"shaver/internal/prune"
 	"shaver/internal/shapley"
@@ -66,35 +68,20 @@ func goldenIntervals(t *testing.T, name string, held map[string][2]int) {
 			t.Fatal(err)
 		}
 		game, exact := shapley.Game{Model: m, Baseline: base}, slices.Concat(want.Exact[baseline]...)
-		add := func(what string, found *tally.Result, se []float32, interval func(count int64) float64) {
-			v := held[what]
-			for i, phi := range found.Phi {
-				if t := interval(found.Count[i/m.Dim]); !math.IsNaN(t) {
-					if v[1]++; math.Abs(phi-exact[i]) <= t*float64(se[i])+exactTolerance {
-						v[0]++
-					}
-				}
-			}
-			held[what] = v
-		}
 		for seed := range uint64(25) {
 			for _, passes := range []int{2, 4} {
 				o := shapley.Options{Estimator: shapley.Permutation, Passes: passes, Seed: seed}
-				dataset := func(n, of int) func(int64) float64 {
-					return func(count int64) float64 { t, _ := o.Tally(int64(of)).Interval(count, int64(n)); return t }
+				add := func(what string, picked *model.Rows, of int, population bool) {
+					found := estimateOf(t, game, o, picked, of)
+					holds(held, fmt.Sprintf("%s, passes %d", what, passes), found, exact, o.Tally(int64(of)), population)
 				}
-				population := func(count int64) float64 { _, t := o.Tally(0).Interval(count, 0); return t }
-				all := estimateOf(t, game, o, rows, rows.Len())
-				add(fmt.Sprintf("dataset, passes %d", passes), all, all.SE, dataset(rows.Len(), rows.Len()))
-				half := rows.Len() / 2
-				part := estimateOf(t, game, o, pick(rows, r.Perm(rows.Len())[:half]), rows.Len())
-				add(fmt.Sprintf("dataset, half of the rows, passes %d", passes), part, part.SE, dataset(half, rows.Len()))
-				again := make([]int, 200)
-				for i := range again {
-					again[i] = r.IntN(rows.Len())
+				add("dataset", rows, rows.Len(), false)
+				add("dataset, half of the rows", pick(rows, r.Perm(rows.Len())[:rows.Len()/2]), rows.Len(), false)
+				drawn := make([]int, 200)
+				for i := range drawn {
+					drawn[i] = r.IntN(rows.Len())
 				}
-				drawn := estimateOf(t, game, o, pick(rows, again), len(again))
-				add(fmt.Sprintf("population, passes %d", passes), drawn, drawn.PopulationSE, population)
+				add("population", pick(rows, drawn), len(drawn), true)
 			}
 		}
 	}
@@ -108,4 +95,82 @@ func pick(rows *model.Rows, at []int) *model.Rows {
 		picked.Features = append(picked.Features, rows.Row(i)...)
 	}
 	return picked
+}
+
+// holds counts the intervals that hold the values, and all, in held.
+func holds(held map[string][2]int, what string, found *tally.Result, values []float64, e tally.Estimate, population bool) {
+	v := held[what]
+	for i, phi := range found.Phi {
+		t, of := e.Interval(found.Count[i/found.Dim], found.Rows)
+		se := found.SE[i]
+		if population {
+			t, se = of, found.PopulationSE[i]
+		}
+		if math.IsNaN(t) {
+			continue
+		}
+		if v[1]++; math.Abs(phi-values[i]) <= t*float64(se)+exactTolerance/float64(found.Rows) {
+			v[0]++
+		}
+	}
+	held[what] = v
+}
+
+// TestFlightsIntervals does the same for a trained model, with walks in place of
+// exact values: the dataset's values of 400 rows, against 150 antithetic passes of
+// them; and the values of all rows by a sample of 3,000, against a walk of each row.
+// There, intervals of rare features are wider than they need be. It takes five
+// minutes.
+func TestFlightsIntervals(t *testing.T) {
+	if os.Getenv("SHAVER_LONG") != "1" {
+		t.Skip("SHAVER_LONG is not 1")
+	}
+	flights, dir := importFlights(t)
+	d, err := dataset.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts, err := d.Frequencies(dataset.Train)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ck, err := checkpoint.Read(filepath.Join(flights, "deepfm.pth"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := ck.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, _, err := prune.Baseline(prune.Codebook, &m.Architecture, m.Weights.Embedding, counts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	game := shapley.Game{Model: m, Baseline: base}
+	all := &model.Rows{Fields: len(d.Fields())}
+	if err := d.Scan(t.Context(), []string{dataset.Train}, 4096, func(rows *model.Rows) error {
+		all.Number, all.Label, all.Features = append(all.Number, rows.Number...), append(all.Label, rows.Label...), append(all.Features, rows.Features...)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	few := pick(all, r.Perm(all.Len())[:400])
+	truth := estimate(t, game, shapley.Options{Estimator: shapley.Antithetic, Passes: 150, Seed: 99}, few)
+	whole := estimate(t, game, shapley.Options{Estimator: shapley.Permutation, Passes: 1, Seed: 99}, all)
+	held := map[string][2]int{}
+	for seed := range uint64(5) {
+		for _, passes := range []int{2, 4} {
+			o := shapley.Options{Estimator: shapley.Permutation, Passes: passes, Seed: seed}
+			holds(held, fmt.Sprintf("dataset, passes %d", passes), estimate(t, game, o, few), truth.Phi, o.Tally(int64(few.Len())), false)
+			sample := estimateOf(t, game, o, pick(all, r.Perm(all.Len())[:3000]), all.Len())
+			holds(held, fmt.Sprintf("dataset, a sample, passes %d", passes), sample, whole.Phi, o.Tally(int64(all.Len())), false)
+		}
+	}
+	for what, v := range held {
+		share := float64(v[0]) / float64(v[1])
+		if t.Logf("%s: %.1f%% of %d", what, 100*share, v[1]); share < .94 {
+			t.Errorf("%s: 95%% intervals hold %.1f%%", what, 100*share)
+		}
+	}
 }

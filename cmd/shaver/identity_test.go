@@ -27,11 +27,12 @@ func plantedJob(t *testing.T, rows int) (dir string, flags []string) {
 	return dir, []string{"--model", filepath.Join(dir, "model.safetensors"), "--dataset", filepath.Join(dir, "dataset")}
 }
 
-// jobs are specifications that between them use every source of randomness and
-// both kinds of standard errors.
+// jobs are specifications that between them use every source of randomness, both
+// kinds of standard errors, and rounds.
 var jobs = map[string][]string{
 	"sample": {"--baseline", "codebook", "--sample", "0.7", "--seed", "3"},
 	"passes": {"--passes", "3"},
+	"rounds": {"--passes", "4", "--until", "overlap", "--bound", "0.999", "--sparsity", "0.5"}, // ends after two portions of the rows and a second pass
 }
 
 var shardSizes = []string{"37", "150", "5000"}

@@ -157,10 +157,6 @@ func (o *pruneOptions) mask(c *cobra.Command, p *pruner) ([]bool, error) {
 		budget = prune.Budget{Unit: prune.Bytes, Amount: float64(o.bytes)}
 	}
 	a, s := &p.checkpoint.Architecture, p.scores[0]
-	drop, err := budget.Drop(a, s.Spec.Baseline, p.checkpoint.CompactSize)
-	if err != nil {
-		return nil, fault.Usagef("--%w", err)
-	}
 	order, err := sweep.Order(s, o.aggregate, o.rank, p.table)
 	if err != nil {
 		return nil, err
@@ -168,6 +164,11 @@ func (o *pruneOptions) mask(c *cobra.Command, p *pruner) ([]bool, error) {
 	order, most, err := o.keep.Apply(a, s.Fields, order)
 	if err != nil {
 		return nil, fault.Usagef("--protect, --field-minimum: %w", err)
+	}
+	size := func(drop int) int64 { return p.size(prune.Mask(order, drop)) }
+	drop, err := budget.Drop(a, s.Spec.Baseline, size)
+	if err != nil {
+		return nil, fault.Usagef("--%w", err)
 	}
 	if drop > most {
 		return nil, fault.Usagef("--%s %v drops %d entries: --protect and --field-minimum allow %d of %d", budget.Unit, budget.Amount, drop, most, len(order))

@@ -21,22 +21,23 @@ import (
 
 // scoresFacts is what "scores inspect" prints.
 type scoresFacts struct {
-	Job             string        `json:"job"`
-	Spec            job.Spec      `json:"spec"`
-	Rows            int64         `json:"rows"`
-	DatasetRows     int64         `json:"dataset_rows"`
-	Features        int           `json:"features"`
-	Dim             int           `json:"dim"`
-	LossFull        float64       `json:"loss_full"`
-	LossEmpty       float64       `json:"loss_empty"`
-	EfficiencyError float64       `json:"efficiency_error"`
-	EfficiencySE    float64       `json:"efficiency_se,omitempty"` // of estimators without the identity
-	StandardError   string        `json:"standard_error"`          // whether those of the dataset's values are estimates or upper bounds
-	MaxSE           float64       `json:"max_se"`
-	MaxPopulationSE float64       `json:"max_se_population"`
-	Convergence     float64       `json:"convergence"` // max_se / (largest - smallest phi); the paper stops below 0.01
-	NoInterval      int           `json:"no_interval"` // features that occur, but in too few rows for intervals
-	Fields          []fieldScores `json:"fields"`
+	Job             string          `json:"job"`
+	Spec            job.Spec        `json:"spec"`
+	Rows            int64           `json:"rows"`
+	DatasetRows     int64           `json:"dataset_rows"`
+	Features        int             `json:"features"`
+	Dim             int             `json:"dim"`
+	LossFull        float64         `json:"loss_full"`
+	LossEmpty       float64         `json:"loss_empty"`
+	EfficiencyError float64         `json:"efficiency_error"`
+	EfficiencySE    float64         `json:"efficiency_se,omitempty"` // of estimators without the identity
+	StandardError   string          `json:"standard_error"`          // whether those of the dataset's values are estimates or upper bounds
+	MaxSE           float64         `json:"max_se"`
+	MaxPopulationSE float64         `json:"max_se_population"`
+	Convergence     float64         `json:"convergence"`       // max_se / (largest - smallest phi); the paper stops below 0.01
+	Stopped         *scores.Stopped `json:"stopped,omitempty"` // of a job with a rule to stop by
+	NoInterval      int             `json:"no_interval"`       // features that occur, but in too few rows for intervals
+	Fields          []fieldScores   `json:"fields"`
 }
 
 // fieldScores is about the entries of one field.
@@ -73,7 +74,7 @@ func scoresInspectCommand() *cobra.Command {
 func inspectScores(f *scores.File) *scoresFacts {
 	s := &scoresFacts{
 		Job: f.Spec.ID(), Spec: f.Spec, Rows: f.Rows, DatasetRows: f.DatasetRows, Features: len(f.Count), Dim: f.Dim,
-		LossFull: f.LossFull, LossEmpty: f.LossEmpty, EfficiencyError: f.EfficiencyError, EfficiencySE: f.EfficiencySE, StandardError: f.StandardError(),
+		LossFull: f.LossFull, LossEmpty: f.LossEmpty, EfficiencyError: f.EfficiencyError, EfficiencySE: f.EfficiencySE, StandardError: f.StandardError(), Stopped: f.Stopped,
 		MaxSE: float64(slices.Max(f.SE)), MaxPopulationSE: float64(slices.Max(f.PopulationSE)),
 	}
 	for _, count := range f.Count {
@@ -110,6 +111,13 @@ func (s *scoresFacts) table(w io.Writer) {
 	}
 	fmt.Fprintf(w, "estimator\t%s\t%s, seed %d, baseline %s\n", s.Spec.Estimator, effort, s.Spec.Seed, s.Spec.Baseline)
 	fmt.Fprintf(w, "rows\t%d\tof %d of %v\n", s.Rows, s.DatasetRows, s.Spec.Splits)
+	if s.Stopped != nil {
+		converged := "converged"
+		if !s.Stopped.Converged {
+			converged = "not converged"
+		}
+		fmt.Fprintf(w, "stopped\t%s\t%s\n", converged, cli.Ended(s.Stopped, s.Spec.Until))
+	}
 	fmt.Fprintf(w, "table\t%d x %d\n", s.Features, s.Dim)
 	fmt.Fprintf(w, "mean loss\t%.6f\t%.6f with everything dropped\n", s.LossFull, s.LossEmpty)
 	fmt.Fprintf(w, "efficiency error\t%.3g%s\n", s.EfficiencyError, cli.StandardError(s.EfficiencySE))

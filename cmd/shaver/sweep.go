@@ -254,7 +254,7 @@ func (p *pruner) tableOf(d *dataset.Dataset, keep prune.Keep, form string) (*swe
 		return nil, fault.Usagef("--values %q: expected any of %s", form, strings.Join(prune.Forms(), ", "))
 	}
 	return &sweep.Table{
-		Architecture: &p.checkpoint.Architecture, Names: p.scores[0].Fields, Entries: p.table, Size: p.checkpoint.CompactSize, Keep: keep, Form: form,
+		Architecture: &p.checkpoint.Architecture, Names: p.scores[0].Fields, Entries: p.table, Size: p.size, Keep: keep, Form: form,
 		Counts: func() ([]int64, error) { return occurrences(d) },
 	}, nil
 }
@@ -300,4 +300,15 @@ func openPruner(modelFile string, scoresFiles ...string) (*pruner, error) {
 	}
 	p.table, err = ck.Embedding()
 	return p, err
+}
+
+// size returns the bytes of the compact file that drops what mask says.
+func (p *pruner) size(mask []bool) int64 {
+	kept := 0
+	for _, gone := range mask {
+		if !gone {
+			kept++
+		}
+	}
+	return p.checkpoint.CompactSize(kept)
 }

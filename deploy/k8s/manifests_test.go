@@ -323,7 +323,7 @@ func TestJobs(t *testing.T) {
 		container := spec.list("template", "spec", "containers")[0].text("name")
 		want := map[string]string{strconv.Itoa(cli.ExitUsage): "FailJob", strconv.Itoa(cli.ExitBadInput): "FailJob"}
 		if container == "coordinator" {
-			want[strconv.Itoa(cli.ExitFenced)] = "FailJob"
+			want[strconv.Itoa(cli.ExitFenced)], want[strconv.Itoa(cli.ExitUnconverged)] = "FailJob", "FailJob"
 		} else {
 			want[strconv.Itoa(cli.ExitDrained)] = "Ignore"
 			if spec.at("completions") != nil {

@@ -163,6 +163,9 @@ func (b *Bus) put(ctx context.Context, name string, source func(io.Writer) error
 		if err == nil && expect > 0 {
 			b.sweep(ctx, there.NUID)
 		}
+		if err == nil {
+			b.sweepStrays(ctx)
+		}
 		return blob, err
 	}
 	// Somebody named the blob first: another, or an earlier try of ours whose
@@ -289,14 +292,39 @@ func (c *chunker) settle() error {
 	}
 }
 
-// sweep deletes chunks that no name points to, as well as it can.
+// sweep deletes chunks that no name points to, as well as it can. What a slow or
+// broken connection still carries is stored later: sweepStrays looks once more.
 func (b *Bus) sweep(ctx context.Context, token string) {
+	b.mu.Lock()
+	b.strays = append(b.strays, token)
+	b.mu.Unlock()
 	if !b.nc.IsConnected() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
 	_ = b.purge(ctx, "sweep chunks", blobStream, chunkPrefix+token)
+}
+
+// sweepStrays deletes once more what was swept, now that the server answers.
+func (b *Bus) sweepStrays(ctx context.Context) {
+	b.mu.Lock()
+	strays := b.strays
+	b.strays = nil
+	b.mu.Unlock()
+	if len(strays) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	defer cancel()
+	for i, token := range strays {
+		if err := b.purge(ctx, "sweep chunks", blobStream, chunkPrefix+token); err != nil {
+			b.mu.Lock()
+			b.strays = append(b.strays, strays[i:]...)
+			b.mu.Unlock()
+			return
+		}
+	}
 }
 
 // Get returns the blob's bytes, checked against the reference, the caller's to

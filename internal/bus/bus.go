@@ -70,6 +70,7 @@ type Bus struct {
 
 	mu      sync.Mutex
 	streams map[string]jetstream.Stream // handles by name
+	strays  []string                    // tokens of chunks that were swept, and may have come since
 }
 
 func (c *Config) options() ([]nats.Option, error) {
@@ -206,7 +207,12 @@ func (b *Bus) Ready() error {
 }
 
 // Close ends the connection; calls in progress return ErrClosed.
-func (b *Bus) Close() { b.nc.Close() }
+func (b *Bus) Close() {
+	if b.nc.IsConnected() {
+		b.sweepStrays(context.Background())
+	}
+	b.nc.Close()
+}
 
 // stream returns a handle of the stream, asking the server once.
 func (b *Bus) stream(ctx context.Context, name string) (jetstream.Stream, error) {

@@ -74,6 +74,24 @@ func (b *Bus) Settle(ctx context.Context, jobID string) error {
 	return b.Cleanup(ctx, jobID)
 }
 
+// Leave deletes what a coordinator that was fenced may have stored of the job, and
+// of its model, after another one ended it. A job that goes on keeps everything: it
+// is cleaned up at its end.
+func (b *Bus) Leave(ctx context.Context, jobID, model string) error {
+	what := "leave job " + jobID
+	if err := b.Settle(ctx, jobID); err != nil {
+		return err
+	}
+	jobs, _, err := b.living(ctx, what)
+	if err != nil || jobs[jobID] {
+		return err
+	}
+	if err := b.clear(ctx, what, jobID); err != nil {
+		return err
+	}
+	return errors.Join(b.dropModel(ctx, what, model), b.purge(ctx, what, jobStream, jobPrefix+jobID+".progress"))
+}
+
 // settling is how long another's cleanup is waited for.
 const settling = 4 * time.Second
 

@@ -27,26 +27,32 @@ import (
 
 // Exit codes. They are stable: scripts and Kubernetes act on them.
 const (
-	ExitDone       = 0
-	ExitFailed     = 1
-	ExitUsage      = 2
-	ExitIncomplete = 4   // finished without quarantined shards
-	ExitFenced     = 5   // somebody else leads or has ended the job: leave it alone
-	ExitBadInput   = 42  // do not retry
-	ExitDrained    = 75  // a worker that was asked to leave: replace it
-	ExitCancelled  = 130 // Ctrl-C
+	ExitDone        = 0
+	ExitFailed      = 1
+	ExitUsage       = 2
+	ExitUnconverged = 3   // the scores are written, and the rule to stop by is not met
+	ExitIncomplete  = 4   // finished without quarantined shards
+	ExitFenced      = 5   // somebody else leads or has ended the job: leave it alone
+	ExitBadInput    = 42  // do not retry
+	ExitDrained     = 75  // a worker that was asked to leave: replace it
+	ExitCancelled   = 130 // Ctrl-C
 )
 
 // ExitHelp documents the codes in the help of every program.
 const ExitHelp = `Exit codes: 0 done, 1 failed (trying again may help), 2 wrong usage,
-4 finished without quarantined shards, 5 somebody else leads or has ended the job,
-42 bad input (trying again does not help), 75 worker drained, 130 cancelled.`
+3 scores written but not converged, 4 finished without quarantined shards,
+5 somebody else leads or has ended the job, 42 bad input (trying again does not
+help), 75 worker drained, 130 cancelled.`
 
 // ErrDrained ends a worker that was asked to leave and did so in order.
 var ErrDrained = errors.New("drained")
 
 // ErrIncomplete ends a job that finished without its quarantined shards.
 var ErrIncomplete = errors.New("finished without quarantined shards")
+
+// ErrUnconverged ends a job that wrote its scores before its rule to stop by was
+// met, or its time was over before all was done.
+var ErrUnconverged = errors.New("not converged")
 
 // Main runs a program's root command with the process's arguments, and returns
 // its exit code. Ctrl-C and SIGTERM cancel the command's context; a second one
@@ -77,6 +83,8 @@ func exitCode(ctx context.Context, err error) int {
 		return ExitDrained
 	case ctx.Err() != nil && errors.Is(err, context.Canceled), errors.Is(err, coordinator.ErrCancelled):
 		return ExitCancelled
+	case errors.Is(err, ErrUnconverged):
+		return ExitUnconverged
 	case errors.Is(err, ErrIncomplete):
 		return ExitIncomplete
 	case errors.Is(err, bus.ErrFenced), errors.Is(err, bus.ErrEnded):

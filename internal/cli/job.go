@@ -23,6 +23,7 @@ import (
 	"shaver/internal/bus"
 	"shaver/internal/coordinator"
 	"shaver/internal/job"
+	"shaver/internal/scores"
 	"shaver/internal/worker"
 )
 
@@ -53,6 +54,8 @@ type Report struct {
 	RowsPerShard    int64          `json:"rows_per_shard"`
 	Workers         map[string]int `json:"workers"`          // shards computed by each
 	QuarantinedRows int64          `json:"quarantined_rows"` // missing, in shards that cannot be computed
+	// How a job with a rule to stop by, or with a time, ended.
+	Stopped *scores.Stopped `json:"stopped,omitempty"`
 }
 
 // Digests are SHA-256, in hexadecimal.
@@ -216,7 +219,7 @@ func newReport(o *coordinator.Outcome, path string) (*Report, error) {
 		Job: s.Spec.ID(), Rows: s.Rows, Kernel: s.Spec.Kernel,
 		LossFull: s.LossFull, LossEmpty: s.LossEmpty, EfficiencyError: s.EfficiencyError, EfficiencySE: s.EfficiencySE,
 		Digests:      Digests{s.Spec.Model, s.Spec.Dataset, hex.EncodeToString(digest.Sum(nil))},
-		RowsPerShard: o.Plan.RowsPerShard, Workers: o.Workers, QuarantinedRows: s.QuarantinedRows,
+		RowsPerShard: o.Plan.RowsPerShard, Workers: o.Workers, QuarantinedRows: s.QuarantinedRows, Stopped: s.Stopped,
 	}
 	if !o.Existing {
 		r.Shards = o.Plan.Shards()

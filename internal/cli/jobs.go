@@ -117,6 +117,9 @@ func statusTable(w io.Writer, s *bus.Status) {
 	fmt.Fprintf(w, "rows\t%d of %d\t%.0f/s\t%s left\n", p.Rows, p.RowsTotal, p.Rate, left(p))
 	fmt.Fprintf(w, "shards\t%d of %d\t%d open\t%d quarantined\n", p.Shards, p.ShardsTotal, p.Open, p.Quarantined)
 	fmt.Fprintf(w, "estimator\t%s\t%d passes", s.Spec.Estimator, s.Spec.Passes)
+	if s.Spec.Until != nil {
+		fmt.Fprint(w, " at most")
+	}
 	if s.Spec.Draws > 0 {
 		fmt.Fprintf(w, ", %d draws, %s end points", s.Spec.Draws, s.Spec.Endpoints)
 	}

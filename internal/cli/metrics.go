@@ -75,7 +75,7 @@ func (m *Metrics) work(c *worker.Config) {
 	c.OnTask = func(t *job.Task, outcome worker.Outcome, try int, took time.Duration) {
 		walks := int64(0)
 		if outcome == worker.Done {
-			options := shapley.Options{Estimator: t.Spec.Estimator, Passes: t.Spec.Passes}
+			options := shapley.Options{Estimator: t.Spec.Estimator, Passes: t.Spec.TaskPasses()}
 			walks = t.Rows * int64(options.Walks())
 		}
 		m.set.Task(string(outcome), try, walks, took)

@@ -72,7 +72,7 @@ func forecast(e *coordinator.Estimate, cores int) *Forecast {
 		BytesFromWorkers:  shards * e.PartialBytes(rows),
 		CoordinatorMemory: e.SumsBytes() + coordinatorBase,
 	}
-	options := shapley.Options{Estimator: e.Spec.Estimator, Passes: e.Spec.Passes}
+	options := shapley.Options{Estimator: e.Spec.Estimator, Passes: e.Spec.TaskPasses()}
 	f.Walks = plan.Rows * int64(options.Walks())
 	// The model's file and the model; a shard and its rows; the sums of each
 	// thread with an index of the table, joined, and encoded.

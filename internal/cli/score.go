@@ -13,7 +13,9 @@ import (
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
 	"shaver/internal/fault"
+	"shaver/internal/job"
 	"shaver/internal/prune"
+	"shaver/internal/scores"
 	"shaver/internal/shapley"
 )
 
@@ -29,6 +31,8 @@ type scoreOptions struct {
 type jobFlags struct {
 	model, dataset string
 	config         coordinator.Config
+	until          job.Until
+	maxTime        time.Duration
 }
 
 func (o *jobFlags) add(c *cobra.Command) {
@@ -37,12 +41,17 @@ func (o *jobFlags) add(c *cobra.Command) {
 	f.StringVar(&o.dataset, "dataset", "", "dataset folder, made by shaver dataset import")
 	f.StringVar(&o.config.Baseline, "baseline", prune.Zero, "what a dropped entry reads: "+strings.Join(prune.Baselines(), " or "))
 	f.StringVar(&o.config.Options.Estimator, "estimator", shapley.Permutation, fmt.Sprintf("%s, %s, %s, %s (at most %d players a row), or %s, which is no Shapley value but its rival", shapley.Permutation, shapley.Antithetic, shapley.Multilinear, shapley.Exact, shapley.MaxExactPlayers, shapley.Taylor))
-	f.IntVar(&o.config.Options.Passes, "passes", 1, fmt.Sprintf("random orders per row; for %s, each also backwards", shapley.Antithetic))
+	f.IntVar(&o.config.Options.Passes, "passes", 1, fmt.Sprintf("random orders per row, with --until at most; for %s, each also backwards", shapley.Antithetic))
 	f.IntVar(&o.config.Options.Draws, "draws", 0, fmt.Sprintf("for %s: sets of present players per row, even (default %d)", shapley.Multilinear, shapley.DefaultDraws))
 	f.StringVar(&o.config.Options.Endpoints, "endpoints", "", fmt.Sprintf("for %s: %s, or %s, which has less bias, more noise, and needs 4 draws (default %s)", shapley.Multilinear, shapley.Plain, shapley.Balanced, shapley.Plain))
 	f.Uint64Var(&o.config.Options.Seed, "seed", 1, "seed of everything random")
 	f.StringSliceVar(&o.config.Splits, "splits", []string{dataset.Train, dataset.Val}, "splits to score")
 	f.Float64Var(&o.config.Sample, "sample", 1, "portion of the rows to score, drawn without replacement")
+	f.Int64Var(&o.config.MaxRows, "max-rows", 0, "in place of --sample: so many rows at most")
+	f.StringVar(&o.until.Rule, "until", "", fmt.Sprintf("end when a rule is met: %s (largest standard error / range of the values below --bound) or %s (of the entries kept at --sparsity, by two halves of the work, above --bound)", job.Paper, job.Overlap))
+	f.Float64Var(&o.until.Bound, "bound", 0, fmt.Sprintf("of --until (default %g for %s, %g for %s)", job.PaperBound, job.Paper, job.OverlapBound, job.Overlap))
+	f.Float64Var(&o.until.Sparsity, "sparsity", 0, fmt.Sprintf("of --until %s: the portion of the entries that pruning drops (default %g)", job.Overlap, job.AtSparsity))
+	f.DurationVar(&o.maxTime, "max-time", 0, "begin no round that would end later, by the rate so far (default no bound)")
 	f.Int64Var(&o.config.RowsPerShard, "rows-per-shard", 0, "rows a task (default about a minute of work; see shaver plan)")
 	kernelFlag(c)
 }
@@ -53,8 +62,18 @@ func (o *jobFlags) fill(c *coordinator.Config) (err error) {
 		return fault.Usagef("--rows-per-shard %d: not negative", o.config.RowsPerShard)
 	}
 	from := &o.config
+	if from.MaxRows < 0 {
+		return fault.Usagef("--max-rows %d: not negative", from.MaxRows)
+	}
+	if from.MaxRows > 0 && from.Sample != 1 {
+		return fault.Usagef("--max-rows is in place of --sample: one of the two")
+	}
 	from.Options.SetDefaults()
-	c.Baseline, c.Options, c.Splits, c.Sample, c.RowsPerShard = from.Baseline, from.Options, from.Splits, from.Sample, from.RowsPerShard
+	c.Baseline, c.Options, c.Splits, c.Sample, c.MaxRows, c.RowsPerShard = from.Baseline, from.Options, from.Splits, from.Sample, from.MaxRows, from.RowsPerShard
+	if o.until.Seconds = o.maxTime.Seconds(); o.until != (job.Until{}) {
+		o.until.SetDefaults()
+		c.Until = &o.until
+	}
 	first, err := checkpoint.Read(o.model)
 	if err != nil {
 		return err
@@ -90,6 +109,12 @@ A shard that cannot be computed is set aside, and the job goes on. At its end it
 fails, and its state is kept: "shaver job quarantine" tells why and puts shards
 back, and submitting the job again computes them; or --allow-quarantined finishes
 without them.
+
+With --until or --max-time the job runs in rounds, each as much work as all
+before together: portions of the rows, then further passes over all of them, up to
+--passes. After a round it ends if the rule is met, or the next one would take too
+long. If it ends otherwise, it has not converged: the scores are written and say
+so, and the exit code is 3.
 
 ` + ExitHelp,
 		Args: Args(cobra.NoArgs),
@@ -156,17 +181,33 @@ func (o *scoreOptions) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if err := o.output.Print(c.OutOrStdout(), report, func(w io.Writer) { report.table(w, o.job.Out) }); err != nil {
+	if err := o.output.Print(c.OutOrStdout(), report, func(w io.Writer) { report.table(w, o.job.Out, o.job.Until) }); err != nil {
 		return err
 	}
 	if report.QuarantinedRows > 0 {
 		return fmt.Errorf("%w: %d rows are missing", ErrIncomplete, report.QuarantinedRows)
 	}
+	if s := report.Stopped; s != nil && !s.Converged {
+		return fmt.Errorf("%w: %s", ErrUnconverged, Ended(s, o.job.Until))
+	}
 	return nil
 }
 
+// Ended says how a job ended that might have ended earlier.
+func Ended(s *scores.Stopped, until *job.Until) string {
+	why := map[string]string{scores.RuleMet: "the rule is met", scores.TimeOver: "the time is over", scores.AllDone: "all rows and passes are done"}[s.Reason]
+	text := fmt.Sprintf("%s after %d rounds", why, s.Rounds)
+	if s.Passes > 1 {
+		text += fmt.Sprintf(", %d passes", s.Passes)
+	}
+	if s.Figure != nil {
+		text += fmt.Sprintf("; %s %.3g, bound %g", until.Rule, *s.Figure, until.Bound)
+	}
+	return text
+}
+
 // table writes the report for people.
-func (r *Report) table(w io.Writer, path string) {
+func (r *Report) table(w io.Writer, path string, until *job.Until) {
 	fmt.Fprintf(w, "scores\t%s\n", path)
 	fmt.Fprintf(w, "job\t%s\n", r.Job)
 	if r.Seconds > 0 {
@@ -177,6 +218,9 @@ func (r *Report) table(w io.Writer, path string) {
 	}
 	if r.QuarantinedRows > 0 {
 		fmt.Fprintf(w, "quarantined\t%d rows\n", r.QuarantinedRows)
+	}
+	if r.Stopped != nil {
+		fmt.Fprintf(w, "stopped\t%s\n", Ended(r.Stopped, until))
 	}
 	fmt.Fprintf(w, "kernel\t%s\n", r.Kernel)
 	fmt.Fprintf(w, "mean loss\t%.6f\t%.6f with everything dropped\n", r.LossFull, r.LossEmpty)

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -37,10 +38,12 @@ type Config struct {
 
 	Splits       []string // to score; those that the dataset has
 	Sample       float64  // portion of their rows, (0, 1]
+	MaxRows      int64    // in place of Sample: so many rows, or all if there are fewer; 0 = by Sample
 	Baseline     string
 	Options      shapley.Options
-	RowsPerShard int64  // 0 = about a minute's work of a worker like this machine; see job.Sizing
-	Out          string // the scores file
+	Until        *job.Until // when to end before all rows and passes are done; nil = never
+	RowsPerShard int64      // 0 = about a minute's work of a worker like this machine; see job.Sizing
+	Out          string     // the scores file
 
 	// AllowQuarantined finishes a job without the shards that cannot be computed.
 	AllowQuarantined bool
@@ -115,6 +118,18 @@ func once(ctx context.Context, b *bus.Bus, c Config) (*Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
+	outcome, err := r.all(ctx)
+	if errors.Is(err, bus.ErrFenced) || errors.Is(err, bus.ErrEnded) { // we may have been late with what we stored
+		if err := b.Leave(ctx, r.id, r.spec.Model); err != nil {
+			r.log.Warn("something of the job may stay though it is over", zap.Error(err))
+		}
+	}
+	return outcome, err
+}
+
+// all goes through the whole job.
+func (r *run) all(ctx context.Context) (*Outcome, error) {
+	b := r.bus
 	if err := b.Setup(ctx, r.Queue, r.spec.Kernel); err != nil {
 		return nil, err
 	}
@@ -134,8 +149,8 @@ func once(ctx context.Context, b *bus.Bus, c Config) (*Outcome, error) {
 		return nil, err
 	}
 	r.tell(ctx, bus.Running, "")
-	if c.OnStart != nil {
-		c.OnStart(r.spec, r.plan, r.sums.Rows())
+	if r.OnStart != nil {
+		r.OnStart(r.spec, r.plan, r.sums.Rows())
 	}
 	end, err := r.lead(ctx)
 	if err != nil {
@@ -163,11 +178,7 @@ func (r *run) end(ctx context.Context, end job.Action) (*Outcome, error) {
 		if err != nil {
 			return nil, err
 		}
-		estimate := r.Options.Tally(r.sample.Rows)
-		err = scores.WriteFrom(r.Out, &outcome.Scores, func(feature int, into tally.Values) {
-			r.sums.Values(feature, estimate, into)
-		})
-		if err != nil {
+		if err = scores.WriteFrom(r.Out, &outcome.Scores, r.values); err != nil {
 			return nil, err
 		}
 		r.tell(ctx, bus.Finished, "")
@@ -279,6 +290,7 @@ type run struct {
 	renew   chan struct{} // asks for all events again
 	pace    pace
 	meter   meter
+	stopped *scores.Stopped // by the last judgement, with Until
 }
 
 // submit stores the specification and claims the job. A plan that an earlier
@@ -328,7 +340,7 @@ func (r *run) register(ctx context.Context) (job.Plan, error) {
 		return job.Plan{}, err
 	}
 	var s job.Submission
-	if err := json.Unmarshal(stored, &s); err != nil || s.Spec.ID() != r.id || s.Plan.Rows != r.plan.Rows || s.Plan.RowsPerShard < 1 {
+	if err := json.Unmarshal(stored, &s); err != nil || s.Spec.ID() != r.id || s.Plan.Rows != r.plan.Rows || s.Plan.RowsPerShard < 1 || !slices.Equal(s.Plan.Rounds, r.plan.Rounds) {
 		return job.Plan{}, fmt.Errorf("job %s: what is stored as its specification is not one", r.id)
 	}
 	return s.Plan, nil
@@ -366,17 +378,21 @@ func (r *run) outcome(aside []job.Quarantine) (*Outcome, error) {
 	if r.sums.Rows() == 0 {
 		return nil, quarantineError(r.id, aside, &r.plan)
 	}
-	estimate := r.Options.Tally(r.sample.Rows)
-	result, err := r.sums.Check(estimate)
+	result, err := r.sums.Check(r.estimate())
 	if err != nil {
 		return nil, fmt.Errorf("job %s: %w", r.id, err)
 	}
-	return &Outcome{
+	outcome := &Outcome{
 		Scores: scores.File{Fields: r.Dataset.Fields(), FieldDims: r.arch.FieldDims, Spec: r.spec, Baseline: r.baseline, DatasetRows: r.sample.Rows,
-			QuarantinedRows: missing(aside, &r.plan), Result: *result},
+			QuarantinedRows: missing(aside, &r.plan), Stopped: r.stopped, Result: *result},
 		Plan:        r.plan,
 		Workers:     r.workers,
 		CPU:         r.cpu,
 		Quarantined: aside,
-	}, nil
+	}
+	r.perPass(&outcome.Scores)
+	return outcome, nil
 }
+
+// estimate says what the sums are.
+func (r *run) estimate() tally.Estimate { return r.Options.Tally(r.sample.Rows) }

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -21,9 +22,11 @@ import (
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
 	"shaver/internal/fault"
+	"shaver/internal/job"
 	"shaver/internal/model"
 	"shaver/internal/planted"
 	"shaver/internal/prune"
+	"shaver/internal/scores"
 	"shaver/internal/shapley"
 	"shaver/internal/worker"
 )
@@ -156,6 +159,93 @@ func TestResume(t *testing.T) {
 	// result and been cut off before it could say so.
 	if n := b.rows.Load(); n > 150+2*25 {
 		t.Errorf("the second run computed %d rows of 300, half were done", n)
+	}
+}
+
+// A job in rounds ends after the same one, wherever it was cut off: in a round, at
+// its end, or as the next one begins. Its rule is met after two portions of the rows
+// and four passes; what it keeps of the first half is in the checkpoint.
+func TestResumeInRounds(t *testing.T) {
+	b := newBench(t)
+	b.config.Until = &job.Until{Rule: job.Overlap, Bound: .9, Sparsity: .5}
+	b.config.Options.Passes = 9
+	b.config.SaveEvery = time.Nanosecond
+	want, err := b.run(t.Context(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, err := scores.ReadHead(b.config.Out)
+	if err != nil || head.Stopped.Reason != scores.RuleMet || head.Stopped.Passes < 2 || head.Stopped.Passes == 9 || head.Rows != 300 {
+		t.Fatalf("%+v of %d rows, %v: the test proves less", head.Stopped, head.Rows, err)
+	}
+	total := b.rows.Load()
+	for at := int64(1); at < total; at += total/6 + 1 {
+		if err := os.Remove(b.config.Out); err != nil {
+			t.Fatal(err)
+		}
+		cut, cancel := context.WithCancel(t.Context())
+		b.config.OnMerged = func(rows int64) {
+			if rows >= at {
+				cancel()
+			}
+		}
+		if _, err := b.run(cut, 2); !errors.Is(err, context.Canceled) {
+			t.Fatalf("cut off after %d rows: %v", at, err)
+		}
+		b.config.OnMerged = nil
+		if got, err := b.run(t.Context(), 1); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("cut off after %d rows of %d: the same bytes: %v, %v", at, total, bytes.Equal(got, want), err)
+		}
+	}
+}
+
+// Time that is over ends a job after a round, and it says so.
+func TestTimeIsOver(t *testing.T) {
+	b := newBench(t)
+	b.config.Until = &job.Until{Seconds: 1e-6}
+	if _, err := b.run(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	f, err := scores.Read(b.config.Out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := scores.Stopped{Rounds: 1, Passes: 1, Reason: scores.TimeOver}
+	if *f.Stopped != want || f.Rows < 100 || f.Rows > 200 {
+		t.Errorf("%+v after %d rows of 300", f.Stopped, f.Rows)
+	}
+}
+
+// A row counts once, whatever the passes over it, and the errors of a sample are
+// those of its rows.
+func TestPassesInRounds(t *testing.T) {
+	b := newBench(t)
+	counts := map[int][]int64{}
+	errors := map[int]*scores.File{}
+	b.config.Sample = .9
+	for _, passes := range []int{1, 4} {
+		b.config.Until = &job.Until{Rule: job.Paper, Bound: 1e-6}
+		b.config.Options.Passes = passes
+		b.config.Out = filepath.Join(t.TempDir(), "s.arrow")
+		if _, err := b.run(t.Context(), 2); err != nil {
+			t.Fatal(err)
+		}
+		f, err := scores.Read(b.config.Out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Rows != 270 || f.Stopped.Passes != passes || f.Stopped.Converged || f.Stopped.Figure == nil {
+			t.Errorf("%d rows, %+v", f.Rows, f.Stopped)
+		}
+		counts[passes], errors[passes] = f.Count, f
+	}
+	if !slices.Equal(counts[1], counts[4]) {
+		t.Errorf("counts %v, after four passes %v", counts[1], counts[4])
+	}
+	for i := range errors[4].SE {
+		if errors[4].SE[i] < errors[1].SE[i]/4 || errors[4].PopulationSE[i] < errors[1].PopulationSE[i]/4 {
+			t.Errorf("entry %d: standard error %g, after four passes over the same sample %g", i, errors[1].SE[i], errors[4].SE[i])
+		}
 	}
 }
 

@@ -36,14 +36,14 @@ func (o *orders) add(index int) {
 	}
 }
 
-// next takes the first ordered shard from the given one on. It waits while
-// nothing is ordered, and returns -1 if only earlier ones are: the dataset is to
-// be read from its beginning then.
-func (o *orders) next(ctx context.Context, from int) (int, error) {
+// next takes the first ordered shard of [from, to). It waits while nothing is
+// ordered, and returns -1 if only others are: the dataset is to be read from its
+// beginning then.
+func (o *orders) next(ctx context.Context, from, to int) (int, error) {
 	for {
 		o.mu.Lock()
 		waiting := o.count == 0
-		for index := from; !waiting && index < 8*len(o.shards); index++ {
+		for index := from; !waiting && index < to; index++ {
 			if o.shards.Has(index) {
 				o.shards.Remove(index)
 				o.count--
@@ -74,8 +74,9 @@ func (r *run) cut(ctx context.Context, published chan<- int) error {
 		if err != nil {
 			return err
 		}
+		round, _, _ := r.plan.Locate(index)
 		err = r.bus.PublishTask(ctx, job.Task{
-			Job: r.id, Shard: index, Spec: r.spec, Rows: r.plan.ShardRows(index), Data: blob, Model: r.modelBlob, Baseline: r.baselineBlob,
+			Job: r.id, Shard: index, Spec: r.spec, Pass: r.plan.Passes(round) - 1, Rows: r.plan.ShardRows(index), Data: blob, Model: r.modelBlob, Baseline: r.baselineBlob,
 		})
 		if err != nil {
 			return err
@@ -88,10 +89,13 @@ func (r *run) cut(ctx context.Context, published chan<- int) error {
 		}
 	}
 	for ctx.Err() == nil {
-		from := 0
+		from, to := 0, r.plan.Shards()
 		next := func(ctx context.Context) (int, error) {
-			index, err := r.orders.next(ctx, from)
-			from = index + 1
+			index, err := r.orders.next(ctx, from, to)
+			if err == nil && index >= 0 {
+				round, _, _ := r.plan.Locate(index)
+				from, to = index+1, r.plan.End(round) // the next reading is for other rounds
+			}
 			return index, err
 		}
 		if err := shard.Cut(ctx, source, r.Dataset.Fields(), r.arch.FieldDims, r.sample, r.plan, next, emit); err != nil {

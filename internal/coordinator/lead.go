@@ -297,6 +297,8 @@ func (r *run) do(ctx context.Context, action job.Action) (end job.Action, err er
 		}
 	case job.Look:
 		return r.look(ctx)
+	case job.Judge:
+		return r.judge(ctx, a.Round)
 	case job.Ignore:
 		r.log.Debug("ignored", zap.Int("shard", a.Shard), zap.String("why", a.Why))
 	case job.Fail:
@@ -348,6 +350,7 @@ func (r *run) add(ctx context.Context, result *job.Result) error {
 	if partial.Rows != result.Rows {
 		return fault.Inputf("partial %s has %d rows, its result says %d", result.Partial.Name, partial.Rows, result.Rows)
 	}
+	r.turn(result.Shard)
 	if err := r.sums.Merge(partial); err != nil {
 		return fault.Inputf("partial %s: %w", result.Partial.Name, err)
 	}
@@ -358,6 +361,7 @@ func (r *run) add(ctx context.Context, result *job.Result) error {
 // points to it.
 func (r *run) save(ctx context.Context) (end job.Action, err error) {
 	begun, old := time.Now(), r.claim.Lead.Checkpoint
+	r.seconds = r.elapsed()
 	number := r.claim.Lead.Number
 	var blob job.Blob
 	for {
@@ -378,6 +382,7 @@ func (r *run) save(ctx context.Context) (end job.Action, err error) {
 	}
 	now := time.Now()
 	r.pace.saved, r.pace.took = now, now.Sub(begun)
+	r.seconds += r.pace.took.Seconds()
 	r.meter.saved = now
 	r.log.Debug("checkpoint", zap.Int("shards", r.shards.Len()), zap.Int64("bytes", blob.Bytes), zap.Duration("took", r.pace.took))
 	return r.step(ctx, job.Saved{})

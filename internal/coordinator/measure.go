@@ -38,6 +38,7 @@ type Estimate struct {
 
 	lists       int   // of a partial's sums
 	allRows     int64 // of the splits
+	scored      int64 // of them
 	rowBytes    float64
 	partialHead int64
 	occurrences []job.Occurrence
@@ -61,8 +62,15 @@ func (e *Estimate) PartialBytes(rows int64) int64 {
 	return e.partialHead + int64(e.Distinct(rows)*float64(12+e.sumsBytes()))
 }
 
-// SumsBytes returns the memory of the coordinator's sums.
-func (e *Estimate) SumsBytes() int64 { return int64(e.Features) * int64(8+e.sumsBytes()) }
+// SumsBytes returns the memory of the coordinator's sums, with the two halves that a
+// rule may compare.
+func (e *Estimate) SumsBytes() int64 {
+	feature := 8 + e.sumsBytes()
+	if u := e.Spec.Until; u != nil && u.Rule == job.Overlap {
+		feature += 16 * e.Dim
+	}
+	return int64(e.Features) * int64(feature)
+}
 
 // sumsBytes returns the bytes of a feature's sums.
 func (e *Estimate) sumsBytes() int { return 8 * e.lists * e.Dim }
@@ -89,7 +97,7 @@ func Measure(ctx context.Context, c Config, threads int, within time.Duration) (
 }
 
 func (e *Estimate) sizing() *job.Sizing {
-	return &job.Sizing{Rows: e.Plan.Rows, PerSecond: e.PerSecond(), PartialBytes: e.PartialBytes}
+	return &job.Sizing{Rows: e.scored, PerSecond: e.PerSecond(), PartialBytes: e.PartialBytes}
 }
 
 // chooseWithin is how long a job may be delayed to choose the size of its shards.
@@ -99,7 +107,7 @@ const chooseWithin = 500 * time.Millisecond
 // like this machine. A small job is not measured, one that is stored keeps its
 // plan.
 func (r *run) choose(ctx context.Context) error {
-	size := job.Sizing{Rows: r.plan.Rows}
+	size := job.Sizing{Rows: r.sample.Keep}
 	if r.RowsPerShard > 0 || size.Sized() {
 		return nil
 	}
@@ -125,7 +133,7 @@ func (r *run) measure(ctx context.Context, threads int, within time.Duration) (*
 	if err != nil {
 		return nil, err
 	}
-	e := &Estimate{Spec: r.spec, Plan: r.plan, Players: r.model.Players(), Threads: threads, allRows: r.sample.Rows,
+	e := &Estimate{Spec: r.spec, Plan: r.plan, Players: r.model.Players(), Threads: threads, allRows: r.sample.Rows, scored: r.sample.Keep,
 		ModelBytes: r.checkpoint.Size(), Features: r.model.Features(), Dim: r.model.Dim, lists: tally.Lists(r.within())}
 	if e.occurrences, err = r.occurrences(); err != nil {
 		return nil, err
@@ -196,7 +204,7 @@ func (r *run) firstRows(ctx context.Context) (*model.Rows, error) {
 		all.Number = append(all.Number, rows.Number...)
 		all.Label = append(all.Label, rows.Label...)
 		all.Features = append(all.Features, rows.Features...)
-		if all.Len() >= min(maxSampleRows, int(r.plan.Rows)) {
+		if all.Len() >= min(maxSampleRows, int(r.sample.Keep)) {
 			return enough
 		}
 		return nil

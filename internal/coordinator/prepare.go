@@ -39,6 +39,11 @@ func newRun(b *bus.Bus, c *Config) (*run, error) {
 	if !(c.Sample > 0 && c.Sample <= 1) {
 		return nil, fault.Usagef("sample %v is outside (0, 1]", c.Sample)
 	}
+	if c.Until != nil {
+		if err := c.Until.Validate(c.Options.Passes); err != nil {
+			return nil, fault.Usagef("%w", err)
+		}
+	}
 	if r.baseline, err = r.codebook(); err != nil {
 		return nil, err
 	}
@@ -49,16 +54,28 @@ func newRun(b *bus.Bus, c *Config) (*run, error) {
 	for _, split := range r.Splits {
 		rows += c.Dataset.Rows(split)
 	}
+	if c.MaxRows > 0 {
+		c.Sample = min(1, float64(c.MaxRows)/float64(rows))
+	}
 	r.spec = job.Spec{
 		Version: job.SpecVersion, Model: r.checkpoint.Digest(), Dataset: c.Dataset.Digest(), Splits: r.Splits, Sample: c.Sample, Baseline: c.Baseline,
-		Estimator: c.Options.Estimator, Passes: c.Options.Passes, Draws: c.Options.Draws, Endpoints: c.Options.Endpoints, Seed: c.Options.Seed, Kernel: kernel.Name(),
+		Estimator: c.Options.Estimator, Passes: c.Options.Passes, Draws: c.Options.Draws, Endpoints: c.Options.Endpoints, Seed: c.Options.Seed, Kernel: kernel.Name(), Until: c.Until,
 	}
+	c.Options.Passes = r.spec.TaskPasses()
 	r.id = r.spec.ID()
 	r.log = c.Log.With(zap.String("job", r.id))
 	r.sample = shard.NewSample(rows, c.Sample, c.Options.Seed)
 	r.plan = job.Plan{Rows: r.sample.Keep, RowsPerShard: c.RowsPerShard}
+	if c.Until != nil {
+		portions := 1
+		if c.Until.Portioned() {
+			portions = job.Portions(r.sample.Keep)
+		}
+		r.plan.Rows *= int64(r.spec.Passes)
+		r.plan.Rounds = r.sample.Rounds(portions, r.spec.Passes)
+	}
 	if r.plan.RowsPerShard == 0 {
-		r.plan.RowsPerShard = (&job.Sizing{Rows: r.plan.Rows}).RowsPerShard() // choose may do better
+		r.plan.RowsPerShard = (&job.Sizing{Rows: r.sample.Keep}).RowsPerShard() // choose may do better
 	}
 	return r, nil
 }

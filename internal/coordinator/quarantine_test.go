@@ -198,5 +198,6 @@ func TestResumeFromCheckpoint(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	same("without checkpoint and partials", 300, 300)
+	// A worker may be at a task again whose useless result is still stored: once more.
+	same("without checkpoint and partials", 300, 325)
 }

@@ -20,6 +20,8 @@ type merged struct {
 	shards  job.Shards
 	workers map[string]int // shards by the worker that computed them
 	cpu     float64        // core-seconds of workers of other processes
+	half    *half          // with job.Overlap, from the second round on; else nil
+	seconds float64        // for which the job was led, up to the checkpoint
 }
 
 func newMerged(features, dim int, within bool, shards int) *merged {
@@ -32,7 +34,8 @@ func (r *run) within() bool { return r.Options.Tally(r.sample.Rows).Within() }
 // The form of a checkpoint: the magic text; the length of the header as a uint32
 // and the header, in JSON; the count of each feature; of each feature d values of
 // each list (see tally.Partial); and as pairs the cells of those that left int64,
-// and the multiples of 2^64 to add. Everything is an int64, little-endian.
+// and the multiples of 2^64 to add. Everything is an int64, little-endian. If the
+// header says so, the sums of the first half follow, a float64 an entry.
 const (
 	sumsMagic = "shaver.checkpoint/2\n"
 	maxHeader = 16 << 20
@@ -52,6 +55,8 @@ type sumsHeader struct {
 	Carries        int            `json:"carries"`         // number of pairs
 	Workers        map[string]int `json:"workers"`
 	CPU            float64        `json:"cpu"`
+	Seconds        float64        `json:"seconds"`   // for which it was led
+	HalfRows       int64          `json:"half_rows"` // 0 = there is no first half
 }
 
 // write writes the checkpoint of a job to w. It holds no copy of the sums.
@@ -60,6 +65,7 @@ func (m *merged) write(w io.Writer, id string, plan *job.Plan) error {
 	header, err := json.Marshal(sumsHeader{
 		Job: id, Features: len(s.Count), Dim: s.Dim, Lists: s.Lists, ShardCount: plan.Shards(), Shards: m.shards, Rows: s.Rows, LossFull: s.LossFull,
 		LossEmpty: s.LossEmpty, ResidualSquare: s.ResidualSquare, Carries: len(s.Carries), Workers: m.workers, CPU: m.cpu,
+		Seconds: m.seconds, HalfRows: m.half.size(),
 	})
 	if err != nil {
 		return err
@@ -71,6 +77,9 @@ func (m *merged) write(w io.Writer, id string, plan *job.Plan) error {
 		if err := writeInts(w, values); err != nil {
 			return err
 		}
+	}
+	if m.half != nil {
+		return m.half.write(w)
 	}
 	return nil
 }
@@ -147,7 +156,7 @@ func readMerged(r io.Reader, id string, features, dim int, within bool, plan *jo
 	m := newMerged(features, dim, within, plan.Shards())
 	copy(m.shards, h.Shards)
 	maps.Copy(m.workers, h.Workers)
-	m.cpu = h.CPU
+	m.cpu, m.seconds = h.CPU, h.Seconds
 	s := m.sums.State()
 	for _, into := range [][]int64{s.Count, s.Cells} {
 		if err := readInts(r, into); err != nil {
@@ -157,6 +166,12 @@ func readMerged(r io.Reader, id string, features, dim int, within bool, plan *jo
 	s.Rows, s.LossFull, s.LossEmpty, s.ResidualSquare = h.Rows, h.LossFull, h.LossEmpty, h.ResidualSquare
 	if err := readCarries(r, h.Carries, s.Carries); err != nil {
 		return nil, err
+	}
+	if h.HalfRows > 0 {
+		var err error
+		if m.half, err = readHalf(r, h.HalfRows, features*dim); err != nil {
+			return nil, err
+		}
 	}
 	if n, err := io.ReadFull(r, head[:1]); n != 0 || err != io.EOF {
 		return nil, fault.Inputf("the checkpoint has bytes behind its end")
@@ -181,6 +196,10 @@ func (h *sumsHeader) check(id string, features, dim, lists int, plan *job.Plan) 
 		return fmt.Errorf("%d carries of %d cells", h.Carries, lists*features*dim)
 	case !(h.CPU >= 0):
 		return fmt.Errorf("%v core-seconds", h.CPU)
+	case !(h.Seconds >= 0 && h.Seconds < 1e9):
+		return fmt.Errorf("led for %v seconds", h.Seconds)
+	case h.HalfRows < 0 || h.HalfRows > h.Rows:
+		return fmt.Errorf("a first half of %d of %d rows", h.HalfRows, h.Rows)
 	}
 	rows, set := int64(0), 0
 	for shard := range plan.Shards() {

@@ -31,7 +31,9 @@ func exampleOf(t testing.TB) *merged {
 	}
 	m.shards.Add(1)
 	m.shards.Add(2)
-	m.workers["w"], m.cpu = 2, 1.5
+	m.workers["w"], m.cpu, m.seconds = 2, 1.5, 2.5
+	m.half = &half{3, make([]float64, 14)}
+	m.half.sums[1], m.half.sums[13] = -2.5, 1e-9
 	return m
 }
 

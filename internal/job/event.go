@@ -27,6 +27,9 @@ type (
 	Due struct{}
 	// Saved says that the checkpoint that Save asked for is stored.
 	Saved struct{}
+	// Judged says whether the round is to be followed by another, after Judge. It
+	// must not be after the last.
+	Judged struct{ More bool }
 	// Cancelled says that the job is no longer wanted.
 	Cancelled struct{}
 )
@@ -63,6 +66,9 @@ type (
 	Reread struct{}
 	// Look asks for an Inventory now.
 	Look struct{}
+	// Judge asks whether to go on, with the sums of the rounds up to and with the
+	// given one, and of no other: Judged follows. Only plans with rounds have it.
+	Judge struct{ Round int }
 	// Ignore says why an event changes nothing; it is for the log.
 	Ignore struct {
 		Shard int
@@ -71,7 +77,7 @@ type (
 	// Fail ends the job, whose state is kept: all that can be computed is in the
 	// checkpoint, these shards cannot.
 	Fail struct{ Quarantined []Quarantine }
-	// Finish ends the job: every shard is merged but these.
+	// Finish ends the job: every shard of its rounds is merged but these.
 	Finish struct{ Quarantined []Quarantine }
 	// Stop ends the job, of which nothing is kept.
 	Stop struct{}

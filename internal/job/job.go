@@ -19,15 +19,24 @@ type Spec struct {
 	Sample    float64  `json:"sample"`              // portion of the rows, (0, 1]
 	Baseline  string   `json:"baseline"`            // what stands in for a dropped entry: zero or codebook
 	Estimator string   `json:"estimator"`           // one of shapley.Estimators
-	Passes    int      `json:"passes"`              // random orders a row; 1 for multilinear, exact and taylor
+	Passes    int      `json:"passes"`              // random orders a row, with Until at most; 1 for multilinear, exact and taylor
 	Draws     int      `json:"draws,omitempty"`     // of multilinear only; see shapley.Options
 	Endpoints string   `json:"endpoints,omitempty"` // the same
 	Seed      uint64   `json:"seed"`
-	Kernel    string   `json:"kernel"` // float32 kernels that compute it; others give other last bits
+	Kernel    string   `json:"kernel"`          // float32 kernels that compute it; others give other last bits
+	Until     *Until   `json:"until,omitempty"` // nil = all rows and passes, in one round
 }
 
 // SpecVersion changes when the same spec would give other bytes.
 const SpecVersion = 2
+
+// TaskPasses returns how many passes over its rows a task has.
+func (s *Spec) TaskPasses() int {
+	if s.Until != nil {
+		return 1
+	}
+	return s.Passes
+}
 
 // ID returns the job's identity: 20 hexadecimal digits of the SHA-256 of the
 // spec's JSON. The same job submitted twice has the same ID.
@@ -48,15 +57,16 @@ type Blob struct {
 }
 
 // Task is the unit of work, of retry and of identity: all passes over the rows
-// of one shard.
+// of one shard, or, of a job with Until, one pass.
 type Task struct {
 	Job      string `json:"job"`
 	Shard    int    `json:"shard"`
 	Spec     Spec   `json:"spec"`
-	Rows     int64  `json:"rows"`     // of the shard
-	Data     Blob   `json:"data"`     // the shard
-	Model    Blob   `json:"model"`    // the whole checkpoint, as safetensors
-	Baseline Blob   `json:"baseline"` // m*d little-endian float32
+	Pass     int    `json:"pass,omitempty"` // with Until: which pass over the rows
+	Rows     int64  `json:"rows"`           // of the shard
+	Data     Blob   `json:"data"`           // the shard
+	Model    Blob   `json:"model"`          // the whole checkpoint, as safetensors
+	Baseline Blob   `json:"baseline"`       // m*d little-endian float32
 }
 
 // Result is the manifest of a finished task.
@@ -81,18 +91,4 @@ type Quarantine struct {
 	Input  bool   `json:"input"`  // the input is to blame; else it was tried too often
 	Lost   bool   `json:"lost,omitempty"`
 	Worker string `json:"worker"`
-}
-
-// Plan is how a job is cut into tasks. It does not change the scores.
-type Plan struct {
-	Rows         int64 `json:"rows"`           // rows to score
-	RowsPerShard int64 `json:"rows_per_shard"` // the last shard may have fewer
-}
-
-// Shards returns the number of shards.
-func (p *Plan) Shards() int { return int((p.Rows + p.RowsPerShard - 1) / p.RowsPerShard) }
-
-// ShardRows returns the number of rows of a shard.
-func (p *Plan) ShardRows(shard int) int64 {
-	return min(p.RowsPerShard, p.Rows-int64(shard)*p.RowsPerShard)
 }

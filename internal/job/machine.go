@@ -36,6 +36,10 @@ const (
 // The checkpoint is the only authority. What is stored on the bus is looked at
 // (Inventory) and never believed to be complete: a shard that is found nowhere
 // twice in a row is published again.
+//
+// A plan with rounds is led through one after the other: nothing of a round is
+// published or merged before the rounds before it are, and Judge was answered. So
+// what Judge decides on is a matter of the plan alone.
 type Machine struct {
 	spec    *Spec
 	plan    Plan
@@ -51,7 +55,11 @@ type Machine struct {
 	held    int64    // bytes of their partials
 	largest int64    // bytes of the largest partial so far
 	saving  bool     // Save was asked for
-	started bool     // the first inventory was taken
+	round   int      // that is computed
+	limit   int      // shards of it and of the rounds before
+	early   bool     // something of a later round was told, and ignored
+	judging bool     // Judge was asked for
+	started bool     // the round's first inventory was taken
 	asked   bool     // all is settled but for a last look
 	ended   bool
 }
@@ -65,6 +73,8 @@ func NewMachine(spec *Spec, plan Plan, limits Limits, done Shards) *Machine {
 	n := plan.Shards()
 	m := &Machine{spec: spec, plan: plan, limits: limits, state: make([]state, n), tries: make([]uint8, n), doubt: make([]uint8, n), reasons: map[int]Quarantine{}}
 	m.count[todo] = n
+	m.round = plan.RoundOf(done)
+	m.limit = plan.End(m.round)
 	for shard := range n {
 		if done.Has(shard) {
 			m.set(shard, saved)
@@ -128,6 +138,9 @@ func (m *Machine) Step(e Event) []Action {
 	var actions []Action
 	if shard, named := shardOf(e); named && (shard < 0 || shard >= len(m.state)) {
 		return []Action{Ignore{shard, fmt.Sprintf("unknown shard; the job has %d", len(m.state))}}
+	} else if named && shard >= m.limit {
+		m.early = true
+		return []Action{Ignore{shard, "its round has not begun"}}
 	}
 	switch e := e.(type) {
 	case Inventory:
@@ -148,6 +161,8 @@ func (m *Machine) Step(e Event) []Action {
 		actions = m.save()
 	case Saved:
 		actions = m.saved()
+	case Judged:
+		actions = m.judged(e)
 	case Cancelled:
 		m.ended = true
 		return []Action{Stop{}}
@@ -241,7 +256,7 @@ func (m *Machine) inventory(inv Inventory) []Action {
 	tasks, results, aside, stuck := shardsOf(n, inv.Tasks), shardsOf(n, inv.Results), shardsOf(n, inv.Quarantined), shardsOf(n, inv.Stuck)
 	var actions []Action
 	reread := false
-	for shard, s := range m.state {
+	for shard, s := range m.state[:m.limit] {
 		task, told := tasks.Has(shard), results.Has(shard) || aside.Has(shard)
 		switch {
 		case (s == todo || s == wanted) && (task || told):
@@ -309,15 +324,15 @@ func (m *Machine) saved() []Action {
 	return []Action{clear}
 }
 
-// settled reports whether no shard is left that could still be merged.
+// settled reports whether no shard of the round is left that could still be merged.
 func (m *Machine) settled() bool {
-	return m.count[merged]+m.count[saved]+m.count[quarantined] == len(m.state)
+	return m.count[merged]+m.count[saved]+m.count[quarantined] == m.limit
 }
 
 // proceed appends what is due whatever happened: the end, a checkpoint, tasks.
 func (m *Machine) proceed(actions []Action) []Action {
 	switch {
-	case m.ended || !m.started || m.saving:
+	case m.ended || !m.started || m.saving || m.judging:
 		return actions
 	case !m.settled():
 		m.asked = false
@@ -336,13 +351,39 @@ func (m *Machine) proceed(actions []Action) []Action {
 	return actions
 }
 
+// end ends the round, and the job if nothing is to be decided.
 func (m *Machine) end() []Action {
-	m.ended = true
 	aside := m.Quarantined()
 	if len(aside) > 0 && !m.limits.AllowQuarantined {
+		m.ended = true
 		return []Action{Fail{aside}}
 	}
+	if m.plan.Rounds != nil {
+		m.judging = true
+		return []Action{Judge{m.round}}
+	}
+	m.ended = true
 	return []Action{Finish{aside}}
+}
+
+// judged ends the job, or begins the next round: by looking what is stored of it,
+// by an older coordinator's doing.
+func (m *Machine) judged(e Judged) []Action {
+	if !m.judging || e.More && m.round == len(m.plan.Rounds)-1 {
+		panic(fmt.Sprintf("job: Step: %+v in round %d of %d", e, m.round, len(m.plan.Rounds)))
+	}
+	if !e.More {
+		m.ended = true
+		return []Action{Finish{m.Quarantined()}}
+	}
+	m.round++
+	m.limit = m.plan.End(m.round)
+	actions := []Action{Look{}}
+	if m.early {
+		actions = append(actions, Reread{})
+	}
+	m.judging, m.asked, m.started, m.early = false, false, false, false
+	return actions
 }
 
 // window returns how many shards may be under way.
@@ -360,8 +401,8 @@ func (m *Machine) publish(actions []Action) []Action {
 		shard := m.next
 		if len(m.again) > 0 {
 			shard, m.again = m.again[0], m.again[1:]
-		} else if m.next++; shard >= len(m.state) {
-			m.next = len(m.state)
+		} else if m.next++; shard >= m.limit {
+			m.next = m.limit
 			break
 		}
 		if m.state[shard] == todo {

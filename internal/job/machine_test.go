@@ -23,7 +23,12 @@ func TestTranscripts(t *testing.T) {
 			partial := fmt.Sprintf("partial/%d/%d", shard, attempt)
 			switch d.Cmd {
 			case "job":
-				d.ScanArgs(t, "rows", &plan.Rows)
+				plan = Plan{}
+				for _, rows := range list(d, "rounds") { // passes over the same rows
+					plan.Rounds = append(plan.Rounds, Round{Rows: int64(rows), Pass: len(plan.Rounds)})
+					plan.Rows += int64(rows)
+				}
+				d.MaybeScanArgs(t, "rows", &plan.Rows)
 				d.ScanArgs(t, "per-shard", &plan.RowsPerShard)
 				d.ScanArgs(t, "window", &limits.Window)
 				d.MaybeScanArgs(t, "held", &limits.Held)
@@ -43,7 +48,7 @@ func TestTranscripts(t *testing.T) {
 				d.MaybeScanArgs(t, "rows", &rows)
 				d.MaybeScanArgs(t, "kernel", &kernel)
 				d.MaybeScanArgs(t, "bytes", &bytes)
-				if rows < 0 {
+				if rows < 0 && shard < plan.Shards() {
 					rows = plan.ShardRows(shard)
 				}
 				return describe(m.Step(Result{Shard: shard, Rows: rows, Kernel: kernel, Partial: Blob{Name: partial, Bytes: bytes}}))
@@ -57,6 +62,8 @@ func TestTranscripts(t *testing.T) {
 			case "saved":
 				done = m.Merged()
 				return describe(m.Step(Saved{}))
+			case "judged":
+				return describe(m.Step(Judged{More: d.HasArg("more")}))
 			case "quarantine":
 				return describe(m.Step(Quarantine{Shard: shard, Reason: d.Input, Input: true}))
 			case "lost":
@@ -119,6 +126,8 @@ func describe(actions []Action) string {
 			fmt.Fprintln(&out, "look")
 		case Ignore:
 			fmt.Fprintf(&out, "ignore %d: %s\n", a.Shard, a.Why)
+		case Judge:
+			fmt.Fprintf(&out, "judge round %d\n", a.Round)
 		case Fail:
 			fmt.Fprintf(&out, "fail without %d\n", len(a.Quarantined))
 		case Finish:
@@ -150,6 +159,7 @@ func TestIdentity(t *testing.T) {
 		"splits": func(s *Spec) { s.Splits = []string{"train", "val"} }, "sample": func(s *Spec) { s.Sample = 0.5 },
 		"baseline": func(s *Spec) { s.Baseline = "codebook" }, "estimator": func(s *Spec) { s.Estimator = "exact" },
 		"passes": func(s *Spec) { s.Passes = 2 }, "seed": func(s *Spec) { s.Seed = 2 }, "kernel": func(s *Spec) { s.Kernel = "l" },
+		"until": func(s *Spec) { s.Until = &Until{Rule: Paper, Bound: .01} },
 		"draws": func(s *Spec) { s.Draws = 2 }, "endpoints": func(s *Spec) { s.Endpoints = "plain" },
 	} {
 		other := base

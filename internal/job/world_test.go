@@ -22,7 +22,8 @@ type world struct {
 	attempt  int
 	saveds   int
 
-	bad map[int]bool // shards whose task cannot be computed
+	bad  map[int]bool // shards whose task cannot be computed
+	last int          // the round after which the job is to end
 
 	// Of the checkpoint: how often each shard is in the sums.
 	kept map[int]int
@@ -111,10 +112,25 @@ func (w *world) do(a Action) bool {
 		w.reread()
 	case Look:
 		return w.step(w.inventory())
+	case Judge:
+		w.judge(a.Round)
+		return w.step(Judged{More: a.Round < w.last})
 	case Fail, Finish:
 		w.ended = a
 	}
 	return true
+}
+
+// judge checks that the sums are those of the rounds up to one, whoever led before.
+func (w *world) judge(round int) {
+	for shard := range w.plan.Shards() {
+		switch r, _, _ := w.plan.Locate(shard); {
+		case r > round && w.sums[shard] > 0:
+			w.Fatalf("round %d is judged with shard %d of round %d", round, shard, r)
+		case r <= round && w.sums[shard] != 1 && !w.bad[shard]:
+			w.Fatalf("round %d is judged with shard %d of round %d in the sums %d times", round, shard, r, w.sums[shard])
+		}
+	}
 }
 
 func (w *world) remove(shard int, partial string) {
@@ -159,6 +175,15 @@ func TestEveryShardIsMergedOnce(t *testing.T) {
 			limits: Limits{Window: rapid.IntRange(1, 5).Draw(t, "window"), SaveEvery: rapid.IntRange(1, 5).Draw(t, "save every"), Tries: 50,
 				AllowQuarantined: rapid.Bool().Draw(t, "allow")},
 			deaths: rapid.IntRange(0, 6).Draw(t, "deaths")}
+		if n := rapid.IntRange(0, 4).Draw(t, "rounds"); n > 0 {
+			w.plan.Rows = 0
+			for i := range n {
+				round := Round{Rows: rapid.Int64Range(int64(max(0, 1-i)), 25).Draw(t, "rows"), Pass: max(0, i-1)}
+				w.plan.Rounds = append(w.plan.Rounds, round)
+				w.plan.Rows += round.Rows
+			}
+			w.last = rapid.IntRange(0, n-1).Draw(t, "last")
+		}
 		for shard := range w.plan.Shards() {
 			w.bad[shard] = rapid.IntRange(0, 15).Draw(t, "bad") == 0
 		}
@@ -196,8 +221,11 @@ func TestEveryShardIsMergedOnce(t *testing.T) {
 }
 
 func (w *world) check() {
-	missing := 0
-	for shard := range w.plan.Shards() {
+	missing, last := 0, w.last
+	if fail, ok := w.ended.(Fail); ok && len(fail.Quarantined) > 0 { // in the first round that lacks some
+		last, _, _ = w.plan.Locate(fail.Quarantined[0].Shard)
+	}
+	for shard := range w.plan.End(last) {
 		switch n := w.sums[shard]; {
 		case n == 1 && !w.bad[shard]:
 		case n == 0 && w.bad[shard]:
@@ -215,8 +243,8 @@ func (w *world) check() {
 		if len(end.Quarantined) != missing || missing == 0 || w.limits.AllowQuarantined {
 			w.Fatalf("failed without %d, %d are bad", len(end.Quarantined), missing)
 		}
-		if w.done.Len() != w.plan.Shards()-missing {
-			w.Fatalf("failed, and the checkpoint has %d shards of %d", w.done.Len(), w.plan.Shards()-missing)
+		if w.done.Len() != w.plan.End(last)-missing {
+			w.Fatalf("failed, and the checkpoint has %d shards of %d", w.done.Len(), w.plan.End(last)-missing)
 		}
 	}
 }

@@ -25,9 +25,10 @@ type Budget struct {
 }
 
 // Drop returns how many entries of a table have to be dropped, or an error that
-// begins with the unit. baseline is the name; size returns the bytes of the file that keeps so many entries, and does not
-// fall as they rise.
-func (b Budget) Drop(a *model.Architecture, baseline string, size func(kept int) int64) (int, error) {
+// begins with the unit. baseline is the name; size returns the bytes of the file
+// when so many entries are dropped, and falls with them, but that a file that
+// drops nothing may be small again.
+func (b Budget) Drop(a *model.Architecture, baseline string, size func(drop int) int64) (int, error) {
 	entries := a.Parameters()
 	switch b.Unit {
 	case Sparsity:
@@ -43,9 +44,13 @@ func (b Budget) Drop(a *model.Architecture, baseline string, size func(kept int)
 		}
 		return max(0, entries-int(min(b.Amount, float64(entries+least))-float64(least))), nil
 	case Bytes:
-		drop := sort.Search(entries+1, func(drop int) bool { return float64(size(entries-drop)) <= b.Amount })
+		fits := func(drop int) bool { return float64(size(drop)) <= b.Amount }
+		if fits(0) {
+			return 0, nil
+		}
+		drop := sort.Search(entries+1, fits)
 		if drop > entries {
-			return 0, fmt.Errorf("%s %.0f: the model without any embedding entry takes %d", b.Unit, b.Amount, size(0))
+			return 0, fmt.Errorf("%s %.0f: the model without any embedding entry takes %d", b.Unit, b.Amount, size(entries))
 		}
 		return drop, nil
 	}

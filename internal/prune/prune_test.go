@@ -124,7 +124,7 @@ func TestTable(t *testing.T) {
 // A budget in any unit is met, and one entry more would not be.
 func TestBudgets(t *testing.T) {
 	a := &model.Architecture{FieldDims: []int{30, 20}, Dim: 4}
-	size := func(kept int) int64 { return 100 + 5*int64(kept) }
+	size := func(drop int) int64 { return 100 + 5*int64(200-drop) }
 	for _, c := range []struct {
 		budget   Budget
 		baseline string

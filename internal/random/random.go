@@ -19,6 +19,7 @@ const (
 	Split      Purpose = 3 // which split an imported row belongs to: index row
 	Quickstart Purpose = 4 // the planted model and its rows: indices of the quickstart's choice
 	Mask       Purpose = 5 // which of a row's players are present in a draw: indices row, pair of draws
+	Portion    Purpose = 6 // in which round of its first pass a job that may stop early has a row: index row
 	Floor      Purpose = 9 // scores of entries that nothing is known of: indices 0, 0
 )
 

@@ -33,8 +33,25 @@ type File struct {
 	// QuarantinedRows is how many rows are missing, because they could not be
 	// computed and the job was allowed to finish without them.
 	QuarantinedRows int64
+	Stopped         *Stopped // how the job ended, if it had Until in its specification; else nil
 	tally.Result
 }
+
+// Stopped says how a job ended that was to end when a rule is met, or a time is over.
+type Stopped struct {
+	Rounds    int      `json:"rounds"`           // that were computed
+	Passes    int      `json:"passes"`           // over the rows that are scored
+	Converged bool     `json:"converged"`        // the rule is met; without one, all was done in time
+	Reason    string   `json:"reason"`           // RuleMet, TimeOver or AllDone
+	Figure    *float64 `json:"figure,omitempty"` // what the rule looks at, if it did so in the last round
+}
+
+// Why a job ended.
+const (
+	RuleMet  = "rule" // the rule is met
+	TimeOver = "time" // the next round would have ended too late
+	AllDone  = "all"  // all rows and passes are done
+)
 
 // Metadata keys, beside those that arrowio writes.
 const (
@@ -48,6 +65,7 @@ const (
 	keyEfficiencySE    = "shaver.efficiency_se"
 	keyStandardError   = "shaver.standard_error"
 	keyQuarantined     = "shaver.quarantined_rows"
+	keyStopped         = "shaver.stopped"
 )
 
 // What a file's standard errors of the dataset's own values are.
@@ -89,7 +107,7 @@ func (f *File) Aggregate(name string) ([]float64, error) {
 
 // Estimate says what f's values are estimates of.
 func (f *File) Estimate() tally.Estimate {
-	o := shapley.Options{Estimator: f.Spec.Estimator, Passes: f.Spec.Passes}
+	o := shapley.Options{Estimator: f.Spec.Estimator, Passes: f.Spec.TaskPasses()}
 	return o.Tally(f.DatasetRows)
 }
 
@@ -131,6 +149,13 @@ func WriteFrom(path string, f *File, values func(feature int, into tally.Values)
 	}
 	if f.EfficiencySE != 0 {
 		meta[keyEfficiencySE] = number(f.EfficiencySE)
+	}
+	if f.Stopped != nil {
+		stopped, err := json.Marshal(f.Stopped)
+		if err != nil {
+			return err
+		}
+		meta[keyStopped] = string(stopped)
 	}
 	return atomicfile.Write(path, func(w io.Writer) error {
 		return arrowio.WriteScoresFrom(w, f.Fields, f.FieldDims, f.Dim, f.Count, values, meta)
@@ -209,6 +234,14 @@ func fileOf(fields []string, sizes []int, s *tally.Scores, meta map[string]strin
 		if f.EfficiencySE, err = strconv.ParseFloat(text, 64); err != nil {
 			return nil, fmt.Errorf("metadata %s: %w", keyEfficiencySE, err)
 		}
+	}
+	if text := meta[keyStopped]; text != "" {
+		if err := json.Unmarshal([]byte(text), &f.Stopped); err != nil {
+			return nil, fmt.Errorf("metadata %s: %w", keyStopped, err)
+		}
+	}
+	if (f.Stopped != nil) != (f.Spec.Until != nil) || f.Stopped != nil && f.Stopped.Passes < 1 {
+		return nil, fmt.Errorf("metadata %s is %q, which does not fit its specification", keyStopped, meta[keyStopped])
 	}
 	return f, nil
 }

@@ -56,6 +56,7 @@ type Game struct {
 type Options struct {
 	Estimator string
 	Passes    int    // independent estimates per row, at least 1: an order; for Antithetic an order and its reverse. Multilinear, Exact and Taylor have 1
+	First     int    // the number of the first pass, 0 but where passes are told apart
 	Draws     int    // Multilinear: sets of present players per row, even; 0 for others
 	Endpoints string // Multilinear: Plain or Balanced; empty for others
 	Seed      uint64 // of orders, keyed by (seed, row number, pass), and sets, by (seed, row number, pair)
@@ -293,7 +294,7 @@ func (w *worker) walks(number int64, label uint8) error {
 	clear(w.sum)
 	clear(w.squares)
 	for pass := range w.options.Passes {
-		stream := random.At(w.options.Seed, random.Order, uint64(number), uint64(pass))
+		stream := random.At(w.options.Seed, random.Order, uint64(number), uint64(w.options.First+pass))
 		stream.Permute(w.order)
 		if err := w.walk(label); err != nil {
 			return err

@@ -35,12 +35,38 @@ func NewSample(rows int64, portion float64, seed uint64) Sample {
 	return Sample{rows, min(rows, max(1, int64(math.Round(portion*float64(rows))))), seed}
 }
 
+// Rounds returns the rounds of a job with job.Until: the sampled rows in so many
+// portions, 1 for all at once, by their seeded hash; then further passes over them.
+func (s Sample) Rounds(portions, passes int) []job.Round {
+	rounds := make([]job.Round, portions, portions+passes-1)
+	picker := picker{Sample: s}
+	for picker.seen < s.Rows {
+		if index, chosen := picker.next(); chosen {
+			rounds[s.portion(index, portions)].Rows++
+		}
+	}
+	for pass := 1; pass < passes; pass++ {
+		rounds = append(rounds, job.Round{Rows: s.Keep, Pass: pass})
+	}
+	return rounds
+}
+
+// portion returns to which of so many portions a row belongs.
+func (s Sample) portion(index int64, portions int) int {
+	if portions == 1 {
+		return 0
+	}
+	stream := random.At(s.Seed, random.Portion, uint64(index), 0)
+	return job.Portion(stream.Uint64(), portions)
+}
+
 // Cut reads the rows of source once and cuts the sampled ones by plan. next
-// returns the shards that are wanted, ascending, and a negative number when no
-// more are; it may block. Each of them goes to emit, whose argument is its own.
+// returns the shards that are wanted, ascending and of one round, and a negative
+// number when no more are; it may block. Each of them goes to emit, whose argument
+// is its own.
 func Cut(ctx context.Context, source Source, fields []string, sizes []int, sample Sample, plan job.Plan,
 	next func(context.Context) (int, error), emit func(ctx context.Context, shard int, data []byte) error) error {
-	c := cutter{fields: fields, sizes: sizes, sample: sample, plan: plan, next: next, emit: emit}
+	c := cutter{fields: fields, sizes: sizes, picker: picker{Sample: sample}, plan: plan, portions: plan.Portions(), wanted: next, emit: emit}
 	if err := c.advance(ctx); err != nil {
 		return ignore(err, errEnough)
 	}
@@ -63,41 +89,48 @@ func ignore(err, target error) error {
 type cutter struct {
 	fields []string
 	sizes  []int
-	sample Sample
-	plan   job.Plan
-	next   func(context.Context) (int, error)
-	emit   func(context.Context, int, []byte) error
+	picker
+	plan     job.Plan
+	portions int
+	wanted   func(context.Context) (int, error)
+	emit     func(context.Context, int, []byte) error
 
-	seen int64 // rows read
-	kept int64 // rows in the sample so far
-	want int   // shard in the making, or the next one that is wanted
-	rows model.Rows
+	at       int64 // rows of the round so far
+	want     int   // shard in the making, or the next one that is wanted
+	round    int   // its round, and rows of it
+	from, to int64
+	rows     model.Rows
 }
 
 func (c *cutter) advance(ctx context.Context) error {
-	want, err := c.next(ctx)
+	want, err := c.wanted(ctx)
 	if err == nil && want < 0 {
 		err = errEnough
 	}
+	if err != nil {
+		return err
+	}
 	c.want = want
-	return err
+	c.round, c.from, c.to = c.plan.Locate(want)
+	return nil
 }
 
 // add takes the rows of a batch that are sampled and belong to a wanted shard.
 func (c *cutter) add(ctx context.Context, rows *model.Rows) error {
 	c.rows.Fields = rows.Fields
 	for i := range rows.Len() {
-		if !c.chosen() {
+		index, chosen := c.picker.next()
+		if !chosen || c.round < c.portions && c.portion(index, c.portions) != c.round {
 			continue
 		}
-		at := c.kept - 1
-		if int(at/c.plan.RowsPerShard) != c.want {
+		c.at++
+		if c.at <= c.from {
 			continue
 		}
 		c.rows.Number = append(c.rows.Number, rows.Number[i])
 		c.rows.Label = append(c.rows.Label, rows.Label[i])
 		c.rows.Features = append(c.rows.Features, rows.Row(i)...)
-		if int64(c.rows.Len()) < c.plan.ShardRows(c.want) {
+		if c.at < c.to {
 			continue
 		}
 		data, err := Encode(c.fields, c.sizes, &c.rows)
@@ -115,22 +148,29 @@ func (c *cutter) add(ctx context.Context, rows *model.Rows) error {
 	return nil
 }
 
-// chosen decides on the next row: with the probability that it is one of those
+// picker goes through the rows.
+type picker struct {
+	Sample
+	seen int64 // rows so far
+	kept int64 // of them in the sample
+}
+
+// next decides on the next row: with the probability that it is one of those
 // that are still to be kept among those still to come (Knuth, The Art of Computer
 // Programming, vol. 2, 3.4.2, algorithm S), which keeps exactly Keep.
-func (c *cutter) chosen() bool {
-	index := c.seen
-	c.seen++
-	left := c.sample.Rows - index
-	need := c.sample.Keep - c.kept
+func (p *picker) next() (index int64, chosen bool) {
+	index = p.seen
+	p.seen++
+	left := p.Rows - index
+	need := p.Keep - p.kept
 	if need < left {
-		stream := random.At(c.sample.Seed, random.Sample, uint64(index), 0)
+		stream := random.At(p.Seed, random.Sample, uint64(index), 0)
 		if int64(stream.Below(uint64(max(left, 1)))) >= need {
-			return false
+			return index, false
 		}
 	}
-	c.kept++
-	return true
+	p.kept++
+	return index, true
 }
 
 // Encode returns rows as a shard.

@@ -3,6 +3,7 @@ package shard
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -87,6 +88,45 @@ func TestCut(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The rounds of the first pass are disjoint and together the sample; each later one
+// is the sample. What is in a shard does not depend on what else is cut.
+func TestCutRounds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rows := modeltest.Rows(architecture, rapid.IntRange(1, 200).Draw(t, "rows"), 1)
+		sample := NewSample(int64(rows.Len()), rapid.Float64Range(0.3, 1).Draw(t, "portion"), rapid.Uint64().Draw(t, "seed"))
+		whole := cutAll(t, rows, rows.Len(), sample, job.Plan{Rows: sample.Keep, RowsPerShard: sample.Keep}, []int{0})[0]
+		portions := rapid.IntRange(1, 4).Draw(t, "portions")
+		plan := job.Plan{RowsPerShard: rapid.Int64Range(1, 20).Draw(t, "per shard"), Rounds: sample.Rounds(portions, 3)}
+		for round := range plan.Rounds {
+			var want []int
+			for shard := range plan.Shards() {
+				if in, _, _ := plan.Locate(shard); in == round {
+					want = append(want, shard)
+				}
+			}
+			if len(want) > 0 {
+				checkRound(t, cutAll(t, rows, 7, sample, plan, slices.Clone(want)), whole, plan, round, sample)
+			}
+		}
+	})
+}
+
+// checkRound checks the shards of a round, all of which are given.
+func checkRound(t *rapid.T, shards map[int]*model.Rows, whole *model.Rows, plan job.Plan, round int, sample Sample) {
+	var got, expect []int64
+	for _, shard := range slices.Sorted(maps.Keys(shards)) {
+		got = append(got, shards[shard].Number...)
+	}
+	for _, number := range whole.Number {
+		if round >= plan.Portions() || sample.portion(number, plan.Portions()) == round { // numbers are indices here
+			expect = append(expect, number)
+		}
+	}
+	if !slices.Equal(got, expect) || int64(len(got)) != plan.Rounds[round].Rows {
+		t.Fatalf("round %d of %+v has rows %v, expected %v", round, plan, got, expect)
+	}
 }
 
 // Every row is as likely as any other to be in the sample.

@@ -26,7 +26,7 @@ type Table struct {
 	Names        []string                // of the fields
 	Entries      []float32               // [n, d]
 	Counts       func() ([]int64, error) // occurrences of features in train and val, [n]
-	Size         func(kept int) int64    // bytes of the file that keeps so many entries
+	Size         func(mask []bool) int64 // bytes of the file
 	Keep         prune.Keep              // what no method drops
 	Form         string                  // of kept entries; one of prune.Forms
 }
@@ -160,7 +160,8 @@ func (o *ordered) Cut(b prune.Budget) (Point, []float32, error) {
 }
 
 func (o *ordered) mask(b prune.Budget) ([]bool, error) {
-	drop, err := b.Drop(o.table.Architecture, o.like.Baseline, o.table.Size)
+	size := func(drop int) int64 { return o.table.Size(prune.Mask(o.order, drop)) }
+	drop, err := b.Drop(o.table.Architecture, o.like.Baseline, size)
 	if err != nil {
 		return nil, fault.Usagef("budget --%w", err)
 	}

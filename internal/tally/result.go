@@ -85,28 +85,34 @@ func (a *Accumulator) Result(e Estimate) (*Result, error) {
 // hold them all: what Result has of it.
 func (a *Accumulator) Values(feature int, e Estimate, v Values) {
 	rows, walks := float64(a.rows), float64(e.Walks)
-	cell := func(list, c int, unit float64) float64 {
-		at := (feature*a.lists+list)*a.dim + c
-		return wide{a.carries[at], a.cells[at]}.float() * unit
+	put := func(into []float32, c int, value float64) {
+		if into != nil {
+			into[c] = float32(value)
+		}
 	}
 	for c := range a.dim {
-		sum, abs, square, within := cell(0, c, LossUnit)/walks, cell(1, c, LossUnit)/walks, cell(2, c, SquareUnit), 0.0
+		at := feature*a.lists*a.dim + c
+		sum, square, within := a.cell(at)*LossUnit/walks, a.cell(at+2*a.dim)*SquareUnit, 0.0
 		if a.lists == Lists(true) {
-			within = cell(3, c, SquareUnit) / (walks * walks)
+			within = a.cell(at+3*a.dim) * SquareUnit / (walks * walks)
 		}
-		dataset, population := e.errors(rows, sum, square, within)
 		if v.Phi != nil {
 			v.Phi[c] = sum / rows
 		}
-		for _, told := range []struct {
-			into  []float32
-			value float64
-		}{{v.Abs, abs / rows}, {v.RMS, math.Sqrt(square / rows)}, {v.SE, dataset}, {v.PopulationSE, population}} {
-			if told.into != nil {
-				told.into[c] = float32(told.value)
-			}
-		}
+		dataset, population := e.errors(rows, sum, square, within)
+		put(v.Abs, c, a.cell(at+a.dim)*LossUnit/walks/rows)
+		put(v.RMS, c, math.Sqrt(square/rows))
+		put(v.SE, c, dataset)
+		put(v.PopulationSE, c, population)
 	}
+}
+
+// cell returns the sum in a cell.
+func (a *Accumulator) cell(at int) float64 {
+	if len(a.carries) == 0 {
+		return float64(a.cells[at])
+	}
+	return wide{a.carries[at], a.cells[at]}.float()
 }
 
 // Check is Result without Values.

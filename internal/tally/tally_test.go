@@ -217,6 +217,10 @@ func TestResultNormalises(t *testing.T) {
 		if r.Phi[1] != 0 || r.Abs[1] != 0 || r.RMS[1] != 0 || r.SE[1] != 0 || r.PopulationSE[1] != 0 {
 			t.Errorf("%+v: %+v, of a feature that contributes nothing", c.estimate, r.Values)
 		}
+		phi := make([]float64, 1)
+		if a.Values(0, c.estimate, Values{Phi: phi}); phi[0] != .5 {
+			t.Errorf("%+v: phi alone is %v", c.estimate, phi)
+		}
 		if r.LossFull != 1 || r.LossEmpty != 1.5 || r.EfficiencyError != 0 || r.EfficiencySE != 0 || r.Rows != 2 {
 			t.Errorf("%+v", r)
 		}

@@ -95,7 +95,10 @@ func (c *Config) task(ctx context.Context, d *bus.Delivery) error {
 		c.beat(computing, stop, d, &steps, log)
 	}()
 	log.Debug("task begun", zap.Int64("rows", d.Task.Rows))
-	err := c.compute(computing, d, &steps, log)
+	done, err := c.compute(computing, d, &steps)
+	if err == nil {
+		err = c.store(ctx, d, done, log)
+	}
 	over := errors.Is(err, errOver) || errors.Is(context.Cause(computing), errOver)
 	stop(nil)
 	<-beating
@@ -170,10 +173,13 @@ func (c *Config) lost(ctx context.Context, t *job.Task, blob job.Blob, err error
 	return fmt.Errorf("%w: %v", errLost, err)
 }
 
+// aMoment is what a worker that ends takes for tidying up.
+const aMoment = 2 * time.Second
+
 // release gives a task back, unless the lease is in doubt. The worker may be
 // ending, so that it has its own deadline.
 func release(d *bus.Delivery, delay time.Duration) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), aMoment)
 	defer cancel()
 	_ = d.Release(ctx, delay) // without it the lease runs out
 }
@@ -208,25 +214,24 @@ func (c *Config) beat(ctx context.Context, stop context.CancelCauseFunc, d *bus.
 	}
 }
 
-// compute runs the task and stores its result. Bad bytes are bad input, which
-// no other try would cure.
-func (c *Config) compute(ctx context.Context, d *bus.Delivery, steps *atomic.Int64, log *zap.Logger) error {
+// compute runs the task. Bad bytes are bad input, which no other try would cure.
+func (c *Config) compute(ctx context.Context, d *bus.Delivery, steps *atomic.Int64) (*computed, error) {
 	t := &d.Task
 	if name := kernel.Name(); t.Spec.Kernel != name { // not with the subject of its kernel
-		return fmt.Errorf("the job is computed by kernel %s, this worker has %s", t.Spec.Kernel, name)
+		return nil, fmt.Errorf("the job is computed by kernel %s, this worker has %s", t.Spec.Kernel, name)
 	}
 	game, err := c.game(ctx, t, steps)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	steps.Add(1)
 	data, err := fetch(ctx, c.Bus, t.Data, maxShardBytes, steps)
 	if err != nil {
-		return c.lost(ctx, t, t.Data, err)
+		return nil, c.lost(ctx, t, t.Data, err)
 	}
 	rows, err := shard.Open(data, game.Model.FieldDims, t.Rows)
 	if err != nil {
-		return fault.Inputf("shard %s: %w", t.Data.Name, err)
+		return nil, fault.Inputf("shard %s: %w", t.Data.Name, err)
 	}
 	steps.Add(1)
 
@@ -234,7 +239,7 @@ func (c *Config) compute(ctx context.Context, d *bus.Delivery, steps *atomic.Int
 	if c.CPU != nil {
 		cpu = c.CPU()
 	}
-	options := shapley.Options{Estimator: t.Spec.Estimator, Passes: t.Spec.Passes, Draws: t.Spec.Draws, Endpoints: t.Spec.Endpoints, Seed: t.Spec.Seed}
+	options := shapley.Options{Estimator: t.Spec.Estimator, Passes: t.Spec.TaskPasses(), First: t.Pass, Draws: t.Spec.Draws, Endpoints: t.Spec.Endpoints, Seed: t.Spec.Seed}
 	partial, err := shapley.Estimate(ctx, game, options, rows, c.Threads, func(n int) {
 		steps.Add(int64(n))
 		if c.OnRows != nil {
@@ -242,52 +247,81 @@ func (c *Config) compute(ctx context.Context, d *bus.Delivery, steps *atomic.Int
 		}
 	})
 	if ctx.Err() != nil {
-		return ctx.Err()
+		return nil, ctx.Err()
 	}
 	if err != nil {
-		return fault.Inputf("%w", err)
+		return nil, fault.Inputf("%w", err)
 	}
 	var encoded bytes.Buffer
 	if err := arrowio.EncodePartial(&encoded, partial); err != nil {
-		return err
+		return nil, err
 	}
-	result := job.Result{Job: t.Job, Shard: t.Shard, Rows: t.Rows, Kernel: t.Spec.Kernel, Worker: c.Name, Seconds: time.Since(start).Seconds()}
+	result := &job.Result{Job: t.Job, Shard: t.Shard, Rows: t.Rows, Kernel: t.Spec.Kernel, Worker: c.Name, Seconds: time.Since(start).Seconds()}
 	if c.CPU != nil {
 		result.CPU = (c.CPU() - cpu).Seconds()
 	}
-	// What is stored after a job is over would stay for ever: look before, and
-	// after, as its cleaning up may have gone by in between.
+	steps.Add(1)
+	return &computed{result, encoded.Bytes()}, nil
+}
+
+// computed is a task's partial, and its result but for the reference to that.
+type computed struct {
+	result  *job.Result
+	partial []byte
+}
+
+// store stores what was computed. What is stored of a job that is over would stay
+// for ever: it looks before, and after, as the job's cleaning up may have gone by
+// in between. So it is not to be interrupted when the job ends.
+func (c *Config) store(ctx context.Context, d *bus.Delivery, done *computed, log *zap.Logger) (err error) {
+	t, result := &d.Task, done.result
 	if open, err := c.open(ctx, t.Job, 0); err != nil {
 		return err
 	} else if !open {
 		return errOver
 	}
-	if result.Partial, err = c.Bus.Put(ctx, bus.PartialName(t.Job, t.Shard, d.Attempt), encoded.Bytes()); err != nil {
+	name := bus.PartialName(t.Job, t.Shard, d.Attempt)
+	defer func() {
+		if err != nil {
+			err = c.takeBack(ctx, t, name, err)
+		}
+	}()
+	if result.Partial, err = c.Bus.Put(ctx, name, done.partial); err != nil {
 		return err
 	}
-	steps.Add(1)
-	won, err := c.Bus.PublishResult(ctx, result)
+	won, err := c.Bus.PublishResult(ctx, *result)
 	if err != nil {
 		return err
 	}
-	open, err := c.open(ctx, t.Job, 0)
-	switch {
-	case err != nil:
+	if open, err := c.open(ctx, t.Job, 0); err != nil {
 		return err
-	case !open && won:
-		if err := c.Bus.DeleteResult(ctx, t.Job, t.Shard); err != nil {
-			return err
-		}
-		if err := c.Bus.Delete(ctx, result.Partial.Name); err != nil {
-			return err
-		}
+	} else if !open {
 		return errOver
-	case !won:
+	}
+	if !won {
 		log.Info("another worker was faster")
-		return c.Bus.Delete(ctx, result.Partial.Name)
+		return c.Bus.Delete(ctx, name)
 	}
 	log.Debug("task done", zap.Int64("rows", t.Rows), zap.Float64("seconds", result.Seconds))
 	return nil
+}
+
+// takeBack deletes what store has left, for why, if the job is over. A worker that
+// has to end at once gives it a moment.
+func (c *Config) takeBack(ctx context.Context, t *job.Task, partial string, why error) error {
+	if ctx.Err() != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), aMoment)
+		defer cancel()
+	}
+	open, err := c.open(ctx, t.Job, 0)
+	if open || err != nil {
+		return why
+	}
+	if err := errors.Join(c.Bus.DeleteResult(ctx, t.Job, t.Shard), c.Bus.Delete(ctx, partial)); err != nil {
+		c.Log.Warn("a partial may stay though its job is over", zap.String("job", t.Job), zap.Int("shard", t.Shard), zap.Error(err))
+	}
+	return errOver
 }
 
 // open reports whether the job is still there, within the given time, if any.

@@ -1,0 +1,111 @@
+package compare
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func near(a, b, tolerance float64) bool { return math.Abs(a-b) <= tolerance }
+
+func TestRelativeRMS(t *testing.T) {
+	if got := RelativeRMS([]float64{3, 4, 1}, []float64{3, 4, 0}); !near(got, .2, 1e-15) {
+		t.Errorf("%g", got)
+	}
+}
+
+// The noise of two estimates of 10,000 values is ten times their bias of 20%, and is
+// not counted as bias.
+func TestRelativeBiasIsWithoutNoise(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	var values, reference [2][]float64
+	for range 10_000 {
+		truth := r.NormFloat64()
+		for half := range 2 {
+			values[half] = append(values[half], 1.2*truth+2*r.NormFloat64())
+			reference[half] = append(reference[half], truth+2*r.NormFloat64())
+		}
+	}
+	if got := RelativeBias(values, reference); !near(got, .2, .15) {
+		t.Errorf("bias %g, expected .2", got)
+	}
+	if got := RelativeRMS(values[0], reference[0]); got < 1 {
+		t.Errorf("with noise it is %g", got)
+	}
+	if got := RelativeBias(reference, reference); got != 0 {
+		t.Errorf("of the references themselves: %g", got)
+	}
+}
+
+func TestSpearman(t *testing.T) {
+	for _, c := range []struct {
+		a, b []float64
+		want float64
+	}{
+		{[]float64{1, -2, 3}, []float64{-10, 20, 30}, 1},
+		{[]float64{1, 2, 3}, []float64{3, 2, -1}, -1},
+		{[]float64{0, 0, 1}, []float64{0, 0, 5}, 1},
+		{[]float64{1, 1, 2, 3}, []float64{1, 2, 2, 3}, pearson([]float64{.5, .5, 2, 3}, []float64{0, 1.5, 1.5, 3})},
+	} {
+		if got := Spearman(c.a, c.b); !near(got, c.want, 1e-14) {
+			t.Errorf("%v and %v: %g, expected %g", c.a, c.b, got, c.want)
+		}
+	}
+}
+
+func pearson(a, b []float64) float64 {
+	var ab, aa, bb float64
+	for i := range a {
+		x, y := a[i]-1.5, b[i]-1.5
+		ab, aa, bb = ab+x*y, aa+x*x, bb+y*y
+	}
+	return ab / math.Sqrt(aa*bb)
+}
+
+// Overlap agrees with sets made by sorting.
+func TestOverlapIsThatOfSortedSets(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 40).Draw(t, "n")
+		value := rapid.OneOf(rapid.SampledFrom([]float64{0, 1, -1, 2, math.Copysign(0, -1)}), rapid.Float64())
+		a, b := rapid.SliceOfN(value, n, n).Draw(t, "a"), rapid.SliceOfN(value, n, n).Draw(t, "b")
+		sparsity := rapid.Float64Range(0, 1).Draw(t, "sparsity")
+		keep := n - int(float64(n)*sparsity)
+		inA, inB := kept(a, keep), kept(b, keep)
+		both := 0
+		for i := range inA {
+			if inB[i] {
+				both++
+			}
+		}
+		want := 1.
+		if len(inA)+len(inB) > 0 {
+			want = float64(both) / float64(max(len(inA), len(inB)))
+		}
+		if got := Overlap(a, b, sparsity); got != want {
+			t.Fatalf("overlap %g, expected %g", got, want)
+		}
+	})
+}
+
+func kept(values []float64, keep int) map[int]bool {
+	order := make([]int, len(values))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int {
+		if x, y := math.Abs(values[i]), math.Abs(values[j]); x != y {
+			return map[bool]int{true: -1, false: 1}[x < y]
+		}
+		return i - j
+	})
+	set := map[int]bool{}
+	for _, i := range order[len(order)-keep:] {
+		if values[i] != 0 {
+			set[i] = true
+		}
+	}
+	return set
+}

@@ -1,0 +1,96 @@
+package job
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// The shards of a plan are the rows of its rounds, in order and without gaps.
+func TestShardsAreTheRowsOfTheRounds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := Plan{RowsPerShard: rapid.Int64Range(1, 50).Draw(t, "per shard")}
+		rounds := []Round{}
+		for i := range rapid.IntRange(1, 6).Draw(t, "rounds") {
+			rounds = append(rounds, Round{Rows: rapid.Int64Range(0, 300).Draw(t, "rows"), Pass: i})
+			p.Rows += rounds[i].Rows
+		}
+		if len(rounds) > 1 || rapid.Bool().Draw(t, "ruled") {
+			p.Rounds = rounds
+		}
+		shard := 0
+		for round, r := range rounds {
+			for at := int64(0); at < r.Rows; shard++ {
+				in, from, to := p.Locate(shard)
+				if in != round || from != at || to <= from || to-from > p.RowsPerShard || to-from != p.ShardRows(shard) {
+					t.Fatalf("shard %d is [%d, %d) of round %d, expected %d of round %d", shard, from, to, in, at, round)
+				}
+				at = to
+			}
+			if p.End(round) != shard {
+				t.Fatalf("round %d ends with %d shards, expected %d", round, p.End(round), shard)
+			}
+		}
+		if p.Shards() != shard {
+			t.Fatalf("%d shards, expected %d", p.Shards(), shard)
+		}
+	})
+}
+
+// Portions are a half, a quarter, and so on, and the first is as large as the second.
+func TestPortionsDouble(t *testing.T) {
+	for _, c := range []struct {
+		rows     int64
+		portions int
+	}{{1, 2}, {8191, 2}, {16384, 3}, {294611, 7}, {45_840_617, 7}} {
+		if n := Portions(c.rows); n != c.portions {
+			t.Errorf("%d rows have %d portions, expected %d", c.rows, n, c.portions)
+		}
+	}
+	for portions := 1; portions <= 7; portions++ {
+		count := make([]int, portions)
+		for i := range uint64(128) {
+			count[Portion(i<<57, portions)]++
+		}
+		want := 128 >> (portions - 1)
+		for portion, n := range count {
+			if portion > 1 {
+				want *= 2
+			}
+			if n != want {
+				t.Errorf("portion %d of %d has %d of 128 hashes, expected %d", portion, portions, n, want)
+			}
+		}
+	}
+}
+
+// Work doubles with each portion and each power of two of passes: only there two
+// halves of it can be compared.
+func TestDoubles(t *testing.T) {
+	p := Plan{Rows: 1, RowsPerShard: 1, Rounds: []Round{{1, 0}, {1, 0}, {2, 0}, {4, 1}, {4, 2}, {4, 3}, {4, 4}}}
+	for round, want := range []bool{false, true, true, true, false, true, false} {
+		if p.Doubles(round) != want {
+			t.Errorf("round %d: %v", round, !want)
+		}
+	}
+}
+
+func TestUntilRefusals(t *testing.T) {
+	for name, u := range map[string]Until{
+		"rule": {Rule: "ranks", Bound: .5}, "bound without rule": {Bound: .5, Seconds: 1}, "sparsity of paper": {Rule: Paper, Bound: .5, Sparsity: .5},
+		"bound": {Rule: Paper, Bound: 1}, "sparsity": {Rule: Overlap, Bound: .5, Sparsity: 1}, "nothing": {}, "time": {Seconds: -1},
+	} {
+		if u.Validate(1) == nil {
+			t.Errorf("%s: %+v is valid", name, u)
+		}
+	}
+	for _, u := range []Until{{Rule: Paper}, {Rule: Overlap}, {Seconds: 1}, {Rule: Overlap, Bound: .5, Sparsity: .99, Seconds: 3}} {
+		u.SetDefaults()
+		if err := u.Validate(MaxUntilPasses); err != nil {
+			t.Errorf("%+v: %v", u, err)
+		}
+		if u.Validate(MaxUntilPasses+1) == nil {
+			t.Errorf("%+v takes any number of passes", u)
+		}
+	}
+}

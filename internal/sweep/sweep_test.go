@@ -1,0 +1,238 @@
+package sweep
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"shaver/internal/evaluate"
+	"shaver/internal/fault"
+	"shaver/internal/job"
+	"shaver/internal/model"
+	"shaver/internal/model/modeltest"
+	"shaver/internal/prune"
+	"shaver/internal/scores"
+	"shaver/internal/tally"
+)
+
+// table returns a small model and what methods start from, with scores of the given
+// estimator that rank entries by their position.
+func table(t *testing.T, estimator string) (*model.Model, *Table, *scores.File) {
+	t.Helper()
+	m := modeltest.Random(t, modeltest.Architectures()["deepfm"], 1)
+	f := &scores.File{Spec: job.Spec{Estimator: estimator, Baseline: prune.Codebook, Passes: 1, Sample: 1}, Baseline: make([]float32, m.Players())}
+	f.Scores = tally.Scores{Dim: m.Dim, Values: tally.NewValues(m.Parameters())}
+	for i := range f.Phi {
+		f.Phi[i], f.RMS[i] = float64(i), float32(-i)
+		f.RMS[i] = float32(m.Parameters() - i)
+	}
+	counts := make([]int64, m.Features())
+	return m, &Table{
+		Architecture: &m.Architecture, Names: []string{"a", "b", "c"}, Entries: m.Weights.Embedding, Form: prune.Float32,
+		Counts: func() ([]int64, error) { return counts, nil }, Size: func(mask []bool) int64 { return int64(len(mask)) },
+	}, f
+}
+
+// Scores drop what they rank least, under the name of their estimator and
+// aggregate, and what is protected stays.
+func TestByScores(t *testing.T) {
+	m, start, f := table(t, "permutation")
+	const source = 3
+	method, err := start.ByScores(f, source, scores.Sum, prune.Abs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	half := prune.Budget{Unit: prune.Sparsity, Amount: .5}
+	p, entries, err := method.Cut(half)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := m.Parameters()
+	for i, v := range entries {
+		if gone := i < n/2; (v == 0) != gone {
+			t.Errorf("entry %d of %d reads %v", i, n, v)
+		}
+	}
+	want := Point{Method: "shapley", Source: p.Source, Baseline: prune.Codebook, Values: prune.Float32, Bits: 32, Sparsity: .5, Parameters: n/2 + m.Players(), EmptyFeatures: n / 2 / m.Dim}
+	if p != want || *p.Source != source {
+		t.Errorf("%+v of source %d, expected %+v", p, *p.Source, want)
+	}
+
+	f.Spec.Estimator = "taylor"
+	start.Keep, start.Form = prune.Keep{Fields: []string{"c"}}, prune.Int8
+	method, err = start.ByScores(f, source, scores.RMS, prune.Abs) // the other way round
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, entries, err = method.Cut(half); err != nil {
+		t.Fatal(err)
+	}
+	if p.Method != "taylor-rms" || p.Bits != 8 || slices.Contains(entries[7*m.Dim:], 0) || p.EmptyFeatures == 0 {
+		t.Errorf("%+v, %v", p, entries)
+	}
+	if _, _, err := method.Cut(prune.Budget{Unit: prune.Sparsity, Amount: .9}); !fault.IsUsage(err) || !strings.Contains(err.Error(), "21 of 36 may be dropped") {
+		t.Error(err)
+	}
+	if _, err := start.ByScores(f, source, scores.RMS, prune.Signed); !fault.IsUsage(err) {
+		t.Error(err)
+	}
+}
+
+// Every rival has a table at its budgets, and no two the same.
+func TestRivals(t *testing.T) {
+	_, start, f := table(t, "permutation")
+	seen := map[string]string{}
+	for _, name := range Rivals() {
+		m, err := start.Rival(name, f.Spec.Baseline, f.Baseline, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		budgets := m.Own()
+		if budgets == nil {
+			budgets = []prune.Budget{{Unit: prune.Sparsity, Amount: .5}}
+		}
+		p, entries, err := m.Cut(budgets[0])
+		if err != nil || p.Method != name || p.Source != nil {
+			t.Errorf("%s: %+v, %v", name, p, err)
+		}
+		key := ""
+		for _, v := range entries {
+			key += string(rune(int32(math.Float32bits(v)>>12))) + " "
+		}
+		if name == Frequency { // as nothing occurs, all tie, and the least weights go
+			if key != seen[Magnitude] {
+				t.Error("frequency without occurrences is not magnitude")
+			}
+			continue
+		}
+		for other, k := range seen {
+			if k == key && !strings.HasPrefix(name, "ptq16") && !strings.HasPrefix(name, "ptq8") {
+				t.Errorf("%s and %s give the same table", name, other)
+			}
+		}
+		seen[name] = key
+		if strings.HasPrefix(name, "ptq") && p.Sparsity != 1-float64(p.Bits)/32 {
+			t.Errorf("%s counts as %g of %d bits", name, p.Sparsity, p.Bits)
+		}
+	}
+	if _, err := start.Rival("best", f.Spec.Baseline, f.Baseline, 1); !fault.IsUsage(err) {
+		t.Error(err)
+	}
+}
+
+// fake is a method whose model is told by its first entry.
+type fake struct {
+	name string
+	mark float32
+	own  []prune.Budget
+}
+
+func (f fake) Own() []prune.Budget { return f.own }
+
+func (f fake) Cut(b prune.Budget) (Point, []float32, error) {
+	return Point{Method: f.name, Sparsity: b.Amount}, append([]float32{f.mark}, make([]float32, 35)...), nil
+}
+
+// predicting returns logits that separate the labels for a share of rows that the
+// table's first entry says.
+func predicting(_ context.Context, m *model.Model) (*evaluate.Predictions, error) {
+	p := &evaluate.Predictions{}
+	for i := range 10 {
+		logit := float64(i)
+		if i >= int(m.Weights.Embedding[0]) {
+			logit = -logit
+		}
+		p.Logits, p.Labels = append(p.Logits, logit), append(p.Labels, uint8(i/5))
+	}
+	return p, nil
+}
+
+func TestRun(t *testing.T) {
+	m := modeltest.Random(t, modeltest.Architectures()["deepfm"], 1)
+	c := Config{Model: m, Predict: predicting, Validate: predicting, Calibrate: true}
+	budgets := []prune.Budget{{Unit: prune.Sparsity, Amount: .5}, {Unit: prune.Sparsity, Amount: .9}}
+	c.Methods, c.Budgets = []Method{fake{"a", 6, nil}, fake{"p", 9, budgets[:1]}, fake{"b", 10, nil}, fake{"c", 10, nil}}, budgets
+	var all Document
+	if err := c.Run(t.Context(), &all); err != nil {
+		t.Fatal(err)
+	}
+	if got := methods(&all); got != "a b c a b c p" {
+		t.Errorf("methods %s", got)
+	}
+	if n, validated := c.Work(); n != 8 || validated != 8 {
+		t.Errorf("%d and %d predictions are announced", n, validated)
+	}
+	for _, p := range all.Points {
+		if p.Calibration == nil || *p.CalibratedLogLoss > p.LogLoss {
+			t.Errorf("%s: calibrated %+v from %g", p.Method, p.Measure, p.LogLoss)
+		}
+	}
+	c.Select, c.Calibrate = true, false
+	var chosen Document
+	if err := c.Run(t.Context(), &chosen); err != nil {
+		t.Fatal(err)
+	}
+	if got := methods(&chosen); got != "b b p" {
+		t.Errorf("chosen %s, expected the first of the best", got)
+	}
+	if n, validated := c.Work(); n != 4 || validated != 6 {
+		t.Errorf("%d and %d predictions are announced", n, validated)
+	}
+	if p := chosen.Points[0]; *p.ValidationAUC != 1 || p.Calibration != nil || chosen.Points[2].ValidationAUC != nil {
+		t.Errorf("%+v", chosen.Points)
+	}
+	broken := errors.New("broken")
+	c.Validate = func(context.Context, *model.Model) (*evaluate.Predictions, error) { return nil, broken }
+	if err := c.Run(t.Context(), &chosen); !errors.Is(err, broken) {
+		t.Error(err)
+	}
+	c.Validate = func(context.Context, *model.Model) (*evaluate.Predictions, error) {
+		return &evaluate.Predictions{Logits: []float64{1}, Labels: []uint8{1}}, nil
+	}
+	if err := c.Run(t.Context(), &chosen); !fault.IsInput(err) {
+		t.Errorf("one label to choose by: %v", err)
+	}
+}
+
+func methods(d *Document) string {
+	var names []string
+	for _, p := range d.Points {
+		names = append(names, p.Method)
+	}
+	return strings.Join(names, " ")
+}
+
+// Repeats are one series with their mean and deviation; what else differs is named.
+func TestSeries(t *testing.T) {
+	value := func(v float64) *float64 { return &v }
+	at := func(i int) *int { return &i }
+	d := &Document{Sources: []Source{{Estimator: "multilinear", Sample: 1, Seed: 1}, {Estimator: "multilinear", Sample: 1, Seed: 2}, {Estimator: "permutation", Sample: .1, Seed: 1}}}
+	add := func(method string, source *int, values string, sparsity, auc float64) {
+		d.Points = append(d.Points, Point{Method: method, Source: source, Baseline: prune.Zero, Values: values, Sparsity: sparsity, Measure: Measure{AUC: value(auc), LogLoss: .5}})
+	}
+	add("shapley", at(0), prune.Float32, .5, .7)
+	add("shapley", at(1), prune.Float32, .5, .8)
+	add("shapley", at(2), prune.Float32, .5, .6)
+	add("magnitude", nil, prune.Float32, .5, .6)
+	add("magnitude", nil, prune.Int8, .5, .5)
+	add("shapley", at(0), prune.Float32, .9, .4)
+	series := d.Series()
+	var labels []string
+	for _, s := range series {
+		labels = append(labels, s.Label)
+	}
+	if want := []string{"shapley, multilinear, 1 of the rows", "shapley, permutation, 0.1 of the rows", "magnitude, float32", "magnitude, int8"}; !slices.Equal(labels, want) {
+		t.Errorf("labels %q, expected %q", labels, want)
+	}
+	if p := series[0].Points; len(p) != 2 || p[0].AUC.String() != "0.7500±0.0500" || p[1].AUC.String() != "0.4000" || !math.IsNaN(p[0].Calibrated.Mean) {
+		t.Errorf("points %+v", series[0].Points)
+	}
+	var text strings.Builder
+	d.Table(&text)
+	if lines := strings.Split(strings.TrimSpace(text.String()), "\n"); len(lines) != 7 || !strings.Contains(lines[2], "0.7500±0.0500") || !strings.HasPrefix(lines[6], "0.9\t") {
+		t.Errorf("table\n%s", text.String())
+	}
+}
