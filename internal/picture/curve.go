@@ -1,6 +1,7 @@
 package picture
 
 import (
+	"fmt"
 	"image/color"
 	"math"
 	"strconv"
@@ -20,16 +21,15 @@ var inks = []color.RGBA{
 	{107, 68, 35, 255}, {94, 60, 153, 255}, {117, 117, 117, 255}, {0, 0, 0, 255},
 }
 
-var glyphs = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}, draw.CrossGlyph{}, draw.PlusGlyph{}, draw.RingGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}}
-
 var dashes = [][]vg.Length{nil, {vg.Points(5), vg.Points(2)}, {vg.Points(1.5), vg.Points(1.5)}, {vg.Points(6), vg.Points(2), vg.Points(1.5), vg.Points(2)}}
 
-// styles returns how curve i is drawn: of 32 no two have both glyph and dashes in
+// styles returns how curve i is drawn: of 64 no two have both glyph and dashes in
 // common, so that they differ without colour.
 func styles(i int) (draw.GlyphStyle, draw.LineStyle) {
-	ink := inks[i%len(inks)]
+	round := i / len(glyphs)
+	ink := inks[(i+round)%len(inks)]
 	return draw.GlyphStyle{Color: ink, Radius: vg.Points(3), Shape: glyphs[i%len(glyphs)]},
-		draw.LineStyle{Color: ink, Width: vg.Points(1.3), Dashes: dashes[(i+i/len(glyphs))%len(dashes)]}
+		draw.LineStyle{Color: ink, Width: vg.Points(1.3), Dashes: dashes[(i+round)%len(dashes)]}
 }
 
 // points are a curve with the deviations of its repeats.
@@ -82,13 +82,17 @@ func level(p *plot.Plot, y float64) plot.Thumbnailer {
 	return f
 }
 
-// budgets makes x the sparsity.
-func budgets(p *plot.Plot) {
+// budgets makes x the sparsity, up to the given one at least.
+func budgets(p *plot.Plot, most float64) {
 	p.X.Label.Text = "sparsity: portion of the entries dropped"
-	p.X.Min, p.X.Max = 0, at(.999)
+	p.X.Min, p.X.Max = 0, at(most)
 	var ticks []plot.Tick
 	for _, t := range []float64{0, .5, .8, .9, .95, .99, .999} {
 		ticks = append(ticks, plot.Tick{Value: at(t), Label: strconv.FormatFloat(t, 'g', -1, 64)})
+		if t >= most {
+			p.X.Max = at(t)
+			break
+		}
 	}
 	p.X.Tick.Marker = plot.ConstantTicks(ticks)
 }
@@ -103,7 +107,7 @@ func decades(p *plot.Plot) {
 	step := math.Ceil((p.Y.Max - p.Y.Min) / 8)
 	var ticks []plot.Tick
 	for y := p.Y.Min; y <= p.Y.Max; y += max(step, 1) {
-		ticks = append(ticks, plot.Tick{Value: y, Label: strconv.FormatFloat(math.Pow(10, y), 'g', -1, 64)})
+		ticks = append(ticks, plot.Tick{Value: y, Label: fmt.Sprintf("1e%.0f", y)})
 	}
 	p.Y.Tick.Marker = plot.ConstantTicks(ticks)
 }

@@ -13,7 +13,6 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgimg"
-	"gonum.org/v1/plot/vg/vgsvg"
 
 	"shaver/internal/atomicfile"
 	"shaver/internal/fault"
@@ -58,6 +57,7 @@ type key struct {
 const (
 	panelWidth  = 14 * vg.Centimeter
 	panelHeight = 10 * vg.Centimeter
+	inlineWidth = 12 * vg.Centimeter // of a panel on a page, which may be a phone's
 	legendWidth = 6 * vg.Centimeter
 	keyHeight   = 6 * vg.Millimeter
 	margin      = 4 * vg.Millimeter // the last tick's label stands out
@@ -70,22 +70,21 @@ func (p *Picture) Write(path string) error {
 	height := max(p.height, keyHeight*vg.Length(len(p.keys))+2*margin)
 	switch filepath.Ext(path) {
 	case ".svg":
-		canvas := vgsvg.New(width, height)
+		canvas := newVector(width, height)
 		p.draw(draw.New(canvas))
-		return write(path, canvas)
+		return atomicfile.Write(path, func(w io.Writer) error {
+			_, err := io.WriteString(w, canvas.document())
+			return err
+		})
 	case ".png":
 		canvas := vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(144))
 		p.draw(draw.New(canvas))
-		return write(path, vgimg.PngCanvas{Canvas: canvas})
+		return atomicfile.Write(path, func(w io.Writer) error {
+			_, err := vgimg.PngCanvas{Canvas: canvas}.WriteTo(w)
+			return err
+		})
 	}
 	panic("picture: Write: " + path)
-}
-
-func write(path string, canvas io.WriterTo) error {
-	return atomicfile.Write(path, func(w io.Writer) error {
-		_, err := canvas.WriteTo(w)
-		return err
-	})
 }
 
 func (p *Picture) draw(c draw.Canvas) {

@@ -28,7 +28,7 @@ func Fields(fields, wholes []string, shares [][]float64) *Picture {
 	p.Y.Tick.Marker = plot.ConstantTicks(ticks)
 	pic := &Picture{Name: "fields", height: vg.Length(m)*vg.Points(15) + 3*vg.Centimeter, panels: []panel{{p, "Shares of the fields, in percent"}}}
 	// Shapes that leave what they lie on visible.
-	for k, shape := range []draw.GlyphDrawer{draw.RingGlyph{}, draw.CrossGlyph{}, draw.BoxGlyph{}}[:len(wholes)] {
+	for k, shape := range []draw.GlyphDrawer{draw.RingGlyph{}, draw.CrossGlyph{}, draw.SquareGlyph{}}[:len(wholes)] {
 		var list plotter.XYs
 		for j, share := range shares[k] {
 			list = append(list, plotter.XY{X: 100 * share, Y: float64(m - 1 - j)})
@@ -44,7 +44,7 @@ func Fields(fields, wholes []string, shares [][]float64) *Picture {
 // Frequency shows the mean number of kept entries of a feature, of dim, in bins of
 // features from rare to frequent; a curve's X are the bins' numbers.
 func Frequency(dim int, bins []string, curves []Curve) *Picture {
-	p := grid("What is kept of rare and of frequent features", "features in bins of equal numbers, by the rows they occur in", fmt.Sprintf("kept entries a feature, of %d", dim))
+	p := grid("What is kept of rare and of frequent features", "features, by how often they occur", fmt.Sprintf("kept entries a feature, of %d", dim))
 	var ticks []plot.Tick
 	for i, name := range bins {
 		ticks = append(ticks, plot.Tick{Value: float64(i), Label: name})
@@ -60,7 +60,7 @@ func Frequency(dim int, bins []string, curves []Curve) *Picture {
 // logarithms; values that are not positive are left out.
 func Cut(label string, curves []Curve) *Picture {
 	p := grid("The value at the cut", "", label)
-	budgets(p)
+	budgets(p, .999)
 	var logs []Curve
 	for _, c := range curves {
 		l := Curve{Label: c.Label}

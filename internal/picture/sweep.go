@@ -18,8 +18,12 @@ func Sweep(d *sweep.Document) *Picture {
 	}
 	title := d.Kind + ", " + d.Split + " split"
 	auc, loss := grid(title, "", "AUC"), grid(title, "", name+", nat")
-	budgets(auc)
-	budgets(loss)
+	most := 0.0
+	for i := range d.Points {
+		most = max(most, d.Points[i].Sparsity)
+	}
+	budgets(auc, most)
+	budgets(loss, most)
 	p := &Picture{Name: "sweep", height: panelHeight, panels: []panel{{auc, "AUC against sparsity, by method"}, {loss, name + " in nat against sparsity, by method"}}}
 	p.keys = append(p.keys, key{"unpruned", []plot.Thumbnailer{level(loss, full)}})
 	if d.Unpruned.AUC != nil {

@@ -80,7 +80,7 @@ func (m *metric) table(series []sweep.Series) metricTable {
 	}
 	slices.Sort(t.Sparsities)
 	t.Sparsities = slices.Compact(t.Sparsities)
-	best := make([]float64, len(t.Sparsities))
+	best, measured := make([]float64, len(t.Sparsities)), make([]int, len(t.Sparsities))
 	for k := range best {
 		best[k] = math.Inf(-1)
 	}
@@ -93,12 +93,15 @@ func (m *metric) table(series []sweep.Series) metricTable {
 		}
 	}
 	for i := range series {
-		each(&series[i], func(k int, v sweep.Spread) { best[k] = max(best[k], m.sign*v.Mean) })
+		each(&series[i], func(k int, v sweep.Spread) {
+			best[k] = max(best[k], m.sign*v.Mean)
+			measured[k]++
+		})
 	}
 	for i := range series {
 		row := metricRow{series[i].Label, make([]metricCell, len(best))}
 		each(&series[i], func(k int, v sweep.Spread) {
-			cell := metricCell{Text: fmt.Sprintf("%.4f", v.Mean), Best: m.sign*v.Mean == best[k]}
+			cell := metricCell{Text: fmt.Sprintf("%.4f", v.Mean), Best: measured[k] > 1 && m.sign*v.Mean == best[k]}
 			if v.Off > 0 {
 				cell.Off = fmt.Sprintf("±%.4f", v.Off)
 			}

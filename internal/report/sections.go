@@ -159,6 +159,14 @@ func (f *Facts) certaintyOf(found *findings, show draws) *certaintySection {
 // errors are the standard errors of the values.
 func (f *Facts) errors() []fact {
 	s := f.Scores
+	var all []fact
+	if f.Ended != "" {
+		converged := "not converged"
+		if s.Stopped.Converged {
+			converged = "converged"
+		}
+		all = append(all, fact{"ended", converged, f.Ended})
+	}
 	var se, population float32
 	least, most := math.Inf(1), math.Inf(-1)
 	for i, phi := range s.Phi {
@@ -169,10 +177,9 @@ func (f *Facts) errors() []fact {
 	if s.StandardError() == scores.UpperBound {
 		note += "; an upper bound, as one pass does not tell how much of it is the estimator's own noise"
 	}
-	all := []fact{
-		{"largest standard error", value(float64(se)) + " nat", note},
-		{"", value(float64(population)) + " nat", "about the values of the population that the rows come from"},
-	}
+	all = append(all,
+		fact{"largest standard error", value(float64(se)) + " nat", note},
+		fact{"", value(float64(population)) + " nat", "about the values of the population that the rows come from"})
 	if most > least {
 		all = append(all, fact{"of the values' range", number(float64(se) / (most - least)), "the paper stops below 0.01"})
 	}
