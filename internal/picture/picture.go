@@ -61,6 +61,7 @@ const (
 	legendWidth = 6 * vg.Centimeter
 	keyHeight   = 6 * vg.Millimeter
 	margin      = 4 * vg.Millimeter // the last tick's label stands out
+	edge        = vg.Millimeter     // letters of another typeface may be higher
 )
 
 // Write draws the picture into a file of a format that Check takes: the panels on

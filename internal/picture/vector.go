@@ -59,7 +59,7 @@ type Key struct{ Label, SVG string }
 func (p *Picture) Inline() (panels []string, keys []Key) {
 	for _, panel := range p.panels {
 		v := newVector(inlineWidth, p.height)
-		panel.Draw(draw.Crop(draw.New(v), 0, -margin, 0, 0))
+		panel.Draw(draw.Crop(draw.New(v), edge, -margin, edge, -edge))
 		panels = append(panels, v.element("plot", fmt.Sprintf(`role="img" aria-label="%s"`, html.EscapeString(panel.about))))
 	}
 	for _, k := range p.keys {
