@@ -1,144 +1,16 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
 	"shaver/internal/dataset"
 	"shaver/internal/fault"
 )
-
-type importOptions struct {
-	ids              string
-	train, val, test []string
-	model            string
-	sizes            []int
-	raw              []string
-	label            string
-	minCount         int64
-	split            string
-	seed             uint64
-	onBadRow, out    string
-	output           cli.Output
-}
-
-func importCSVCommand() *cobra.Command {
-	var o importOptions
-	c := &cobra.Command{
-		Use:   "csv",
-		Short: "Make a dataset from CSV or TSV: encoded ids, or raw strings",
-		Long: `Make a dataset from CSV or TSV files; .gz and .zst are accepted.
-
-Encoded rows are a label (0 or 1) and one id per field; ids count from 0 within
-their field (--ids local) or over all fields (--ids global). Name a file per
-split, or one --train file and a --split ratio.
-
-  shaver dataset import csv --ids local --train F [--val F] [--test F] [--model F | --field-sizes 2,2,3] --out DIR
-  shaver dataset import csv --ids global --train F --split 8:1:1 --model F --out DIR
-
-Raw strings are a label column and one column per field, with a header. Values
-with at least --min-count rows of the train split get ids in byte order; the
-last id of a field stands for all others.
-
-  shaver dataset import csv --raw F --label NAME --min-count N --split 8:1:1 --seed N --out DIR
-
-` + cli.ExitHelp,
-		Args: cli.Args(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			if err := cli.Required(c, "out"); err != nil {
-				return err
-			}
-			return o.run(c)
-		},
-	}
-	f := c.Flags()
-	f.StringVar(&o.ids, "ids", dataset.LocalIDs, "how ids count: local or global")
-	f.StringSliceVar(&o.train, "train", nil, "files of encoded rows of the train split")
-	f.StringSliceVar(&o.val, "val", nil, "files of the val split")
-	f.StringSliceVar(&o.test, "test", nil, "files of the test split")
-	f.StringVar(&o.model, "model", "", "checkpoint whose field sizes the rows must fit")
-	f.IntSliceVar(&o.sizes, "field-sizes", nil, "features of each field (default the largest local id + 1)")
-	f.StringSliceVar(&o.raw, "raw", nil, "files of raw strings")
-	f.StringVar(&o.label, "label", "label", "name of the label column of --raw")
-	f.Int64Var(&o.minCount, "min-count", 2, "rows of the train split that a raw value needs to get an id of its own")
-	f.StringVar(&o.split, "split", "", "draw rows into train:val:test (--raw: default 8:1:1)")
-	f.Uint64Var(&o.seed, "seed", 1, "seed of the draw")
-	f.StringVar(&o.onBadRow, "on-bad-row", dataset.Fail, "what a row that is none does: fail, or skip it and count")
-	f.StringVar(&o.out, "out", "", "folder to make")
-	o.output.Flag(c)
-	return c
-}
-
-func (o *importOptions) run(c *cobra.Command) error {
-	if err := o.output.Check(); err != nil {
-		return err
-	}
-	switch {
-	case o.onBadRow != dataset.Fail && o.onBadRow != dataset.Skip:
-		return fault.Usagef("--on-bad-row %s: %s or %s", o.onBadRow, dataset.Fail, dataset.Skip)
-	case o.ids != dataset.LocalIDs && o.ids != dataset.GlobalIDs:
-		return fault.Usagef("--ids %s: %s or %s", o.ids, dataset.LocalIDs, dataset.GlobalIDs)
-	case (len(o.raw) > 0) == (len(o.train) > 0):
-		return fault.Usagef("%s needs --train (encoded rows) or --raw (strings), and not both", c.CommandPath())
-	case len(o.sizes) > 0 && o.model != "":
-		return fault.Usagef("--model and --field-sizes both give the field sizes: give one")
-	case o.minCount < 1:
-		return fault.Usagef("--min-count %d: at least 1", o.minCount)
-	}
-	kind, others := "--train", []string{"label", "min-count"}
-	if len(o.raw) > 0 {
-		kind, others = "--raw", []string{"ids", "val", "test", "model", "field-sizes"}
-	}
-	for _, name := range others {
-		if c.Flags().Changed(name) {
-			return fault.Usagef("--%s does not go with %s", name, kind)
-		}
-	}
-	progress := cli.NewProgress("import", "bytes", 1)
-	show := func(_, read, total int64) { progress.SetOf(read, total) }
-	summary, err := o.importRows(c.Context(), show)
-	progress.End()
-	if err != nil {
-		return err
-	}
-	for _, message := range summary.Bad {
-		fmt.Fprintln(c.ErrOrStderr(), "skipped:", message)
-	}
-	if summary.Skipped > 0 {
-		fmt.Fprintf(c.ErrOrStderr(), "skipped %d bad rows in all\n", summary.Skipped)
-	}
-	facts, err := dataset.Inspect(o.out, 0)
-	if err != nil {
-		return err
-	}
-	return o.output.Print(c.OutOrStdout(), facts, func(w io.Writer) { datasetTable(w, facts) })
-}
-
-func (o *importOptions) importRows(ctx context.Context, show dataset.Progress) (*dataset.Summary, error) {
-	if len(o.raw) > 0 {
-		return dataset.ImportRaw(ctx, dataset.RawConfig{
-			Files: o.raw, Label: o.label, MinCount: o.minCount, Split: o.split, Seed: o.seed, OnBadRow: o.onBadRow, Out: o.out, Progress: show,
-		})
-	}
-	config := dataset.EncodedConfig{
-		Train: o.train, Val: o.val, Test: o.test, Split: o.split, Seed: o.seed, Sizes: o.sizes,
-		Global: o.ids == dataset.GlobalIDs, OnBadRow: o.onBadRow, Out: o.out, Progress: show,
-	}
-	if o.model != "" {
-		ck, err := checkpoint.Read(o.model)
-		if err != nil {
-			return nil, err
-		}
-		config.Sizes = ck.Architecture.FieldDims
-	}
-	return dataset.ImportEncoded(ctx, config)
-}
 
 func datasetInspectCommand() *cobra.Command {
 	var out cli.Output

@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"shaver/internal/cli"
@@ -52,7 +53,7 @@ func TestFlightsPruning(t *testing.T) {
 	out := t.TempDir()
 	modelFile, scoresFile := filepath.Join(flights, "deepfm.pth"), filepath.Join(out, "s.arrow")
 	var report cli.Report
-	shaver(t, &report, "score", "--model", modelFile, "--dataset", dir, "--sample", sample, "--seed", "1", "--out", scoresFile)
+	shaver(t, &report, "score", "--model", modelFile, "--dataset", dir, "--baseline", "codebook", "--sample", sample, "--seed", "1", "--out", scoresFile)
 	t.Logf("scored %d rows in %.1f s, %.1f of CPU; mean loss %.4f, %.4f empty; efficiency error %.2g",
 		report.Rows, report.Seconds, report.CPUSeconds, report.LossFull, report.LossEmpty, report.EfficiencyError)
 
@@ -67,7 +68,7 @@ func TestFlightsPruning(t *testing.T) {
 	shaver(t, &measured, "evaluate", "--model", pruned, "--dataset", dir)
 
 	var found sweep.Document
-	shaver(t, &found, "sweep", "--model", modelFile, "--scores", scoresFile, "--dataset", dir, "--sparsities", "0.9,0.95")
+	shaver(t, &found, "sweep", "--model", modelFile, "--scores", scoresFile, "--dataset", dir, "--sparsities", "0.9,0.95", "--calibrate")
 	points := found.Points
 	if err := beats(points, 0); err != nil {
 		t.Error(err)
@@ -76,7 +77,19 @@ func TestFlightsPruning(t *testing.T) {
 		t.Errorf("the sweep has AUC %v and LogLoss %v at 0.9, the pruned file %v and %v", *at.AUC, at.LogLoss, *measured.AUC, measured.LogLoss)
 	}
 	for _, p := range points {
-		t.Logf("sparsity %g, %s: AUC %.4f, LogLoss %.4f", p.Sparsity, p.Method, *p.AUC, p.LogLoss)
+		t.Logf("sparsity %g, %s: AUC %.4f, LogLoss %.4f, calibrated %.4f", p.Sparsity, p.Method, *p.AUC, p.LogLoss, *p.CalibratedLogLoss)
+	}
+
+	// Calibration is in the weights, of a DeepFM in the table too, and helps on rows it
+	// was not fitted to; the codebook follows the table.
+	for _, form := range []string{"--dense=true", "--dense=false"} {
+		calibrated := filepath.Join(out, "calibrated.safetensors")
+		shaver(t, nil, "prune", "--model", modelFile, "--scores", scoresFile, "--sparsity", "0.9", "--calibrate", "--dataset", dir, form, "--out", calibrated)
+		shaver(t, &measured, "evaluate", "--model", calibrated, "--dataset", dir)
+		want := *points[0].CalibratedLogLoss
+		if !(math.Abs(measured.LogLoss-want) <= 1e-6) || !(math.Abs(*measured.AUC-*points[0].AUC) <= 1e-5) || !(want < points[0].LogLoss-.002) {
+			t.Errorf("%s: calibrated to LogLoss %v and AUC %v, the sweep has %v (%v before) and %v", form, measured.LogLoss, *measured.AUC, want, points[0].LogLoss, *points[0].AUC)
+		}
 	}
 }
 
@@ -102,4 +115,40 @@ func beats(points []sweep.Point, margin float64) error {
 		return fmt.Errorf("nothing was compared")
 	}
 	return nil
+}
+
+// TestFlightsMethods holds the figures of docs/methods.md: the aggregate rms, whose
+// LogLoss calibration repairs, leads at 99%.
+func TestFlightsMethods(t *testing.T) {
+	if os.Getenv("SHAVER_LONG") != "1" {
+		t.Skip("SHAVER_LONG is not 1")
+	}
+	flights, dir := importFlights(t)
+	out, modelFile := t.TempDir(), filepath.Join(flights, "deepfm.pth")
+	var files []string
+	for _, estimator := range []string{"multilinear", "taylor"} {
+		file := filepath.Join(out, estimator+".arrow")
+		shaver(t, nil, "score", "--model", modelFile, "--dataset", dir, "--baseline", "codebook", "--estimator", estimator, "--out", file)
+		files = append(files, file)
+	}
+	var found sweep.Document
+	shaver(t, &found, "sweep", "--model", modelFile, "--scores", strings.Join(files, ","), "--dataset", dir, "--sparsities", "0.99", "--aggregate", "sum,rms", "--methods", "all", "--calibrate")
+	want := map[string][3]float64{ // AUC, LogLoss, calibrated
+		"shapley": {.7569, .4746, .4685}, "shapley-rms": {.7783, .4703, .4487}, "taylor": {.7606, .4788, .4622}, "taylor-rms": {.7729, .4771, .4513},
+		sweep.Magnitude: {.6758, .7555, .5270}, sweep.Frequency: {.7556, .4805, .4664}, sweep.Random: {.6910, .7811, .5086}, "ptq4": {.7903, .4400, .4370}, "ptq8": {.7917, .4412, .4361},
+	}
+	for _, p := range found.Points {
+		w, ok := want[p.Method]
+		if !ok {
+			continue
+		}
+		delete(want, p.Method)
+		t.Logf("%s: AUC %.4f, LogLoss %.4f, calibrated %.4f", p.Method, *p.AUC, p.LogLoss, *p.CalibratedLogLoss)
+		if math.Abs(*p.AUC-w[0]) > .001 || math.Abs(p.LogLoss-w[1]) > .001 || math.Abs(*p.CalibratedLogLoss-w[2]) > .001 {
+			t.Errorf("%s: expected %v within .001", p.Method, w)
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("not measured: %v", want)
+	}
 }

@@ -27,7 +27,7 @@ prunes the table by it to any budget, and measures what that cost.
 	root.AddCommand(
 		quickstartCommand(),
 		group("model", "Look at checkpoints", modelInspectCommand()),
-		group("dataset", "Make and look at datasets", group("import", "Make a dataset", importCSVCommand()), datasetInspectCommand()),
+		group("dataset", "Make and look at datasets", group("import", "Make a dataset", importCommands()...), datasetInspectCommand()),
 		cli.PlanCommand(),
 		cli.ScoreCommand("score", false),
 		group("scores", "Look at scores", scoresInspectCommand(), scoresExportCommand(), scoresFrequencyCommand()),

@@ -22,6 +22,7 @@ import (
 type messages struct {
 	r          io.Reader
 	compressed bool // batches may be compressed
+	foreign    bool // a table of people's own: other flat types, dictionaries and LZ4 too; batches are not reused
 	allocator  *limited
 	file       bool // Arrow's file format; else the stream format
 	schema     bool // the schema was read
@@ -170,6 +171,9 @@ func (m *messages) Message() (*ipc.Message, error) {
 	if length > maxMeta {
 		return nil, fmt.Errorf("a message's description takes %d bytes, expected at most %d", length, maxMeta)
 	}
+	if m.foreign {
+		m.meta, m.body = nil, nil
+	}
 	var err error
 	if m.meta, err = m.readGrowing(m.meta, int64(length)); err != nil {
 		return nil, err
@@ -195,9 +199,13 @@ func (m *messages) checked() (*ipc.Message, error) {
 		err = errors.New("a message without header")
 	case !m.schema && kind == ipc.MessageSchema:
 		m.schema = true
-		err = checkSchema(header, len(m.meta))
+		err = checkSchema(header, len(m.meta), m.foreign)
 	case m.schema && kind == ipc.MessageRecordBatch:
 		err = m.checkBatch(header)
+	case m.schema && m.foreign && kind == ipc.MessageDictionaryBatch:
+		if batch, ok := header.tableAt(1); ok {
+			err = m.checkBatch(batch)
+		}
 	default:
 		err = fmt.Errorf("unexpected message of type %v", kind)
 	}
@@ -236,8 +244,9 @@ func (m *messages) end() error {
 }
 
 // checkSchema accepts schemas of at most one level of nesting and of the types
-// that our forms use. length is that of the message.
-func checkSchema(schema flat, length int) error {
+// that our forms use; foreign ones are flat, of any types. length is that of the
+// message.
+func checkSchema(schema flat, length int, foreign bool) error {
 	if schema.int16At(0) != 0 {
 		return errors.New("the data are big-endian")
 	}
@@ -251,7 +260,7 @@ func checkSchema(schema flat, length int) error {
 			return err
 		}
 		children := field.lengthAt(5)
-		if children > 1 {
+		if children > 1 || children > 0 && foreign {
 			return fmt.Errorf("column %d is nested", i)
 		}
 		if children == 1 {
@@ -264,10 +273,17 @@ func checkSchema(schema flat, length int) error {
 			}
 			text += child.lengthAt(0)
 		}
-		if !field.plain() {
+		if !foreign && !field.plain() {
 			return fmt.Errorf("column %d is of an unexpected type", i)
 		}
 		text += field.lengthAt(0)
+		for k := range field.lengthAt(6) {
+			pair, err := field.elementAt(6, k)
+			if err != nil {
+				return err
+			}
+			text += pair.lengthAt(0) + pair.lengthAt(1)
+		}
 	}
 	for i := range schema.lengthAt(2) {
 		pair, err := schema.elementAt(2, i)
@@ -307,7 +323,11 @@ func (m *messages) checkBatch(batch flat) error {
 	if !m.compressed {
 		return errors.New("a batch is compressed, expected it plain")
 	}
-	if codec := compression.byteAt(0); codec != 1 {
+	codec := compression.byteAt(0)
+	if codec == 0 && m.foreign {
+		return nil // the blocks of LZ4 are small
+	}
+	if codec != 1 {
 		return fmt.Errorf("a batch is compressed with codec %d, expected 1 (zstd)", codec)
 	}
 	vector := batch.Offset(slot(2))

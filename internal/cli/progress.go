@@ -22,6 +22,7 @@ type Progress struct {
 	done  int64
 	start time.Time
 	next  time.Time
+	note  string
 	bar   *progressbar.ProgressBar // nil when stderr is no terminal
 }
 
@@ -66,6 +67,16 @@ func (p *Progress) SetOf(done, total int64) {
 	p.set(done)
 }
 
+// Note shows a short text beside the count from now on.
+func (p *Progress) Note(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.note = ", " + text
+	if p.bar != nil {
+		p.bar.Describe(p.what + ": " + text)
+	}
+}
+
 func (p *Progress) set(done int64) {
 	p.done = done
 	if p.bar != nil {
@@ -79,7 +90,7 @@ func (p *Progress) set(done int64) {
 	p.next = now.Add(lineEvery)
 	rate := float64(done) / now.Sub(p.start).Seconds()
 	left := time.Duration(float64(p.total-done) / rate * float64(time.Second)).Round(time.Second)
-	fmt.Fprintf(p.out, "%s: %d of %d %s, %.0f/s, %s left\n", p.what, done, p.total, p.unit, rate, max(left, 0))
+	fmt.Fprintf(p.out, "%s: %d of %d %s, %.0f/s%s, %s left\n", p.what, done, p.total, p.unit, rate, p.note, max(left, 0))
 }
 
 // End removes the bar.

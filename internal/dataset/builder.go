@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -58,9 +59,8 @@ func checkOut(out string) error {
 	return nil
 }
 
-// newBuilder starts a dataset of the given fields and splits (see splitNames),
-// to appear at out.
-func newBuilder(out string, fields []string, sizes []int, splits []string) (*builder, error) {
+// newBuilder starts a dataset, to appear at out.
+func newBuilder(out string) (*builder, error) {
 	if err := checkOut(out); err != nil {
 		return nil, err
 	}
@@ -69,18 +69,17 @@ func newBuilder(out string, fields []string, sizes []int, splits []string) (*bui
 	if err != nil {
 		return nil, err
 	}
-	b := &builder{out: out, dir: dir, fields: fields, sizes: sizes}
-	if err := b.start(splits); err != nil {
+	b := &builder{out: out, dir: dir}
+	if err := os.Chmod(b.dir, 0o755); err != nil { // MkdirTemp lets only us in
 		b.abort()
 		return nil, err
 	}
 	return b, nil
 }
 
-func (b *builder) start(splits []string) error {
-	if err := os.Chmod(b.dir, 0o755); err != nil { // MkdirTemp lets only us in
-		return err
-	}
+// start says which fields and splits (see splitNames) there are.
+func (b *builder) start(fields []string, sizes []int, splits []string) error {
+	b.fields, b.sizes = fields, sizes
 	features := 0
 	for _, size := range b.sizes {
 		features += size
@@ -97,6 +96,19 @@ func (b *builder) start(splits []string) error {
 		}
 	}
 	return nil
+}
+
+// append appends rows, of valid global ids, to the split of the given position.
+func (b *builder) append(split int, rows *model.Rows) error {
+	s := b.splits[split]
+	s.total += int64(rows.Len())
+	for _, label := range rows.Label {
+		s.positive += int64(label)
+	}
+	for _, g := range rows.Features {
+		s.counts[g]++
+	}
+	return s.rows.Append(rows)
 }
 
 // add appends a row, of valid global ids, to the split of the given position.
@@ -203,7 +215,7 @@ type digestFile struct {
 }
 
 func (b *builder) create(name string) (*digestFile, error) {
-	file, err := os.OpenFile(filepath.Join(b.dir, filepath.FromSlash(name)), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	file, err := os.OpenFile(b.join(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return nil, err
 	}
@@ -217,9 +229,10 @@ func (f *digestFile) Write(p []byte) (int, error) {
 	return n, err
 }
 
-func (b *builder) mkdir(name string) error { return os.Mkdir(filepath.Join(b.dir, name), 0o755) }
+// join returns the path of a name in the folder.
+func (b *builder) join(name string) string { return filepath.Join(b.dir, filepath.FromSlash(name)) }
 
-func (b *builder) sync(name string) error { return atomicfile.SyncFolder(filepath.Join(b.dir, name)) }
+func (b *builder) sync(name string) error { return atomicfile.SyncFolder(b.join(name)) }
 
 // finish makes the file durable and closes it.
 func (f *digestFile) finish() (File, error) {
@@ -228,3 +241,16 @@ func (f *digestFile) finish() (File, error) {
 	}
 	return File{f.name, hex.EncodeToString(f.digest.Sum(nil)), f.bytes}, nil
 }
+
+// digestReader takes the digest of what is read from a file.
+type digestReader struct {
+	io.Reader
+	digest hash.Hash
+}
+
+func newDigestReader(r io.Reader) *digestReader {
+	digest := sha256.New()
+	return &digestReader{io.TeeReader(r, digest), digest}
+}
+
+func (r *digestReader) sum() string { return hex.EncodeToString(r.digest.Sum(nil)) }

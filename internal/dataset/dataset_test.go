@@ -155,22 +155,3 @@ func FuzzManifest(f *testing.F) {
 		}
 	})
 }
-
-func FuzzVocabulary(f *testing.F) {
-	f.Add([]byte("a\\\\\nb\\t\\n\\r\n"))
-	f.Add([]byte("\n"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		values, err := parseVocabulary(data)
-		if err != nil {
-			return
-		}
-		var out strings.Builder
-		for _, value := range values {
-			out.WriteString(escaper.Replace(value) + "\n")
-		}
-		again, err := parseVocabulary([]byte(out.String()))
-		if err != nil || !reflect.DeepEqual(again, values) {
-			t.Errorf("%q became %q, %v", values, again, err)
-		}
-	})
-}

@@ -10,6 +10,7 @@ import (
 
 	"shaver/internal/arrowio"
 	"shaver/internal/fault"
+	"shaver/internal/rawtext"
 )
 
 // EncodedConfig says what ImportEncoded reads: text files, plain, gzip or zstd,
@@ -95,11 +96,14 @@ func ImportEncoded(ctx context.Context, config EncodedConfig) (*Summary, error) 
 	if err != nil {
 		return nil, err
 	}
-	b, err := newBuilder(config.Out, e.header.columns[1:], sizes, splits)
+	b, err := newBuilder(config.Out)
 	if err != nil {
 		return nil, err
 	}
 	defer b.abort()
+	if err := b.start(e.header.columns[1:], sizes, splits); err != nil {
+		return nil, err
+	}
 	if err := e.pass(sizes, b.add); err != nil {
 		return nil, err
 	}
@@ -125,12 +129,12 @@ func (p *passes) commit(b *builder, m *Manifest, r *ratio) (*Summary, error) {
 
 // sizes returns the features of each field, given or counted. It sets e.header.
 func (e *encodedImport) sizes() ([]int, error) {
-	first, err := openSource(e.groups[0].files[0])
+	first, err := rawtext.Open(e.groups[0].files[0])
 	if err != nil {
 		return nil, err
 	}
 	e.header, err = e.readHeader(first)
-	first.close()
+	first.Close()
 	if err != nil {
 		return nil, err
 	}
@@ -159,13 +163,13 @@ func (e *encodedImport) sizes() ([]int, error) {
 
 // readHeader reads the first line of s, and checks that it is like that of the
 // files before.
-func (e *encodedImport) readHeader(s *source) (*header, error) {
-	line, long, err := s.next()
+func (e *encodedImport) readHeader(s *rawtext.Source) (*header, error) {
+	line, long, err := s.Next()
 	if err == io.EOF {
-		return nil, fault.Inputf("%s: the file is empty", s.path)
+		return nil, fault.Inputf("%s: the file is empty", s.Path)
 	}
 	if err == nil && long {
-		err = s.tooLong()
+		err = s.TooLong()
 	}
 	if err != nil {
 		return nil, err
@@ -175,16 +179,16 @@ func (e *encodedImport) readHeader(s *source) (*header, error) {
 		err = arrowio.CheckFields(h.columns[1:])
 	}
 	if err != nil {
-		return nil, s.errorf(1, "%w", err)
+		return nil, s.Errorf(1, "%w", err)
 	}
 	switch first := e.header; {
 	case first == nil:
 	case first.named != h.named:
-		return nil, s.errorf(1, "of the files, some have a header and some do not")
+		return nil, s.Errorf(1, "of the files, some have a header and some do not")
 	case len(first.columns) != len(h.columns):
-		return nil, s.errorf(1, "%d columns, the files before have %d", len(h.columns), len(first.columns))
+		return nil, s.Errorf(1, "%d columns, the files before have %d", len(h.columns), len(first.columns))
 	case !slices.Equal(first.columns, h.columns):
-		return nil, s.errorf(1, "the header %q is not that of the files before, %q", h.columns, first.columns)
+		return nil, s.Errorf(1, "the header %q is not that of the files before, %q", h.columns, first.columns)
 	}
 	return h, nil
 }
@@ -204,25 +208,25 @@ func (e *encodedImport) pass(sizes []int, visit func(split int, label uint8, fea
 }
 
 func (e *encodedImport) file(path string, split int, sizes []int, visit func(int, uint8, []int32) error) error {
-	s, err := openSource(path)
+	s, err := rawtext.Open(path)
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	h, err := e.readHeader(s)
 	if err != nil {
 		return err
 	}
 	if !h.named { // the first line is a row: read it again
-		s.close()
-		if s, err = openSource(path); err != nil {
+		s.Close()
+		if s, err = rawtext.Open(path); err != nil {
 			return err
 		}
-		defer s.close()
+		defer s.Close()
 	}
 	p := newParser(h, sizes, e.config.Global)
 	for row := uint64(0); ; row++ {
-		line, long, err := s.next()
+		line, long, err := s.Next()
 		if err == io.EOF {
 			if row == 0 {
 				return fault.Inputf("%s: the file has a header and no rows", path)
@@ -241,12 +245,12 @@ func (e *encodedImport) file(path string, split int, sizes []int, visit func(int
 	}
 }
 
-func (e *encodedImport) row(s *source, p *parser, line []byte, long bool, split int, visit func(int, uint8, []int32) error) error {
+func (e *encodedImport) row(s *rawtext.Source, p *parser, line []byte, long bool, split int, visit func(int, uint8, []int32) error) error {
 	if err := e.tick(s); err != nil {
 		return err
 	}
 	if long {
-		return e.reject(s.tooLong(), 1)
+		return e.reject(s.TooLong(), 1)
 	}
 	label, ok := p.parse(line)
 	if ok {
@@ -256,5 +260,5 @@ func (e *encodedImport) row(s *source, p *parser, line []byte, long bool, split 
 	if why == nil {
 		why = errors.New("not a row")
 	}
-	return e.reject(s.errorf(s.line, "%w", why), 1)
+	return e.reject(s.Errorf(s.Line, "%w", why), 1)
 }

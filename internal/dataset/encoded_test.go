@@ -17,6 +17,7 @@ import (
 
 	"shaver/internal/fault"
 	"shaver/internal/model"
+	"shaver/internal/rawtext"
 )
 
 const small = "label,a,b\n1,0,2\n0,3,1\n1,1,0\n"
@@ -76,7 +77,7 @@ func TestImportEncodedForms(t *testing.T) {
 }
 
 func TestImportEncodedRefuses(t *testing.T) {
-	long := "label,a\n0,1\n0," + strings.Repeat("1", maxLine)
+	long := "label,a\n0,1\n0," + strings.Repeat("1", rawtext.MaxLine)
 	for _, c := range []struct {
 		name, text string
 		config     EncodedConfig

@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"path/filepath"
 	"strconv"
 	"strings"
 
 	"shaver/internal/fault"
 	"shaver/internal/random"
+	"shaver/internal/rawtext"
 )
 
 // What to do with lines that are no valid rows.
@@ -24,6 +26,7 @@ type Summary struct {
 	Manifest
 	Digest string   // of the new dataset
 	Bad    []string // messages of the first lines left out
+	Unseen []int64  // with a vocabulary that was brought: rows whose value is not in it, by field
 }
 
 // Progress is called now and then with the rows read so far and the bytes, of
@@ -56,7 +59,10 @@ func newPasses(ctx context.Context, policy string, progress Progress, paths []st
 	}
 	p := &passes{ctx: ctx, policy: policy, progress: progress, seen: map[string]File{}}
 	for _, path := range paths {
-		size, err := sourceSize(path)
+		size, err := int64(0), error(nil) // nobody knows standard input's
+		if path != Stdin {
+			size, err = rawtext.Size(path)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -82,31 +88,36 @@ func (p *passes) reject(err error, lines int) error {
 }
 
 // tick counts a row that was read from s.
-func (p *passes) tick(s *source) error {
+func (p *passes) tick(s *rawtext.Source) error {
 	p.rows++
 	if p.rows%4096 != 0 {
 		return nil
 	}
 	if p.progress != nil && p.rows%(1<<16) == 0 {
-		p.progress(p.rows, p.done+s.raw.read, p.total)
+		p.progress(p.rows, p.done+s.Read(), p.total)
 	}
 	return p.ctx.Err()
 }
 
 // finish ends the reading of a file.
-func (p *passes) finish(s *source) error {
-	file, err := s.describe()
+func (p *passes) finish(s *rawtext.Source) error {
+	digest, size, err := s.Digest()
 	if err != nil {
 		return err
 	}
-	if before, ok := p.seen[s.path]; ok && before != file {
-		return fmt.Errorf("%s changed while it was read", s.path)
+	return p.ended(s.Path, File{filepath.Base(s.Path), digest, size})
+}
+
+// ended notes the file that was at path, which must be the same in every pass.
+func (p *passes) ended(path string, file File) error {
+	if before, ok := p.seen[path]; ok && before != file {
+		return fmt.Errorf("%s changed while it was read", path)
 	}
-	p.seen[s.path] = file
+	p.seen[path] = file
 	p.sources = append(p.sources, file)
 	p.done += file.Bytes
 	if p.progress != nil {
-		p.progress(p.rows, p.done, p.total)
+		p.progress(p.rows, p.done, max(p.done, p.total))
 	}
 	return p.ctx.Err()
 }

@@ -1,45 +1,16 @@
 package dataset
 
 import (
-	"bytes"
 	"fmt"
+	"os"
 	"path"
-	"slices"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
+
 	"shaver/internal/fault"
+	"shaver/internal/vocabulary"
 )
-
-// A vocabulary file has one line for each value of a field that has an id of
-// its own: line k (from 0) is the value of local id k, its backslashes, tabs,
-// line feeds and carriage returns written as \\, \t, \n and \r. All other
-// values, and those of rows outside train that train never has, share the
-// field's last id, which has no line.
-
-var escaper = strings.NewReplacer(`\`, `\\`, "\t", `\t`, "\n", `\n`, "\r", `\r`)
-
-func unescape(line string) (string, error) {
-	if !strings.Contains(line, `\`) {
-		return line, nil
-	}
-	var out strings.Builder
-	for i := 0; i < len(line); i++ {
-		c := line[i]
-		if c == '\\' {
-			i++
-			at := -1
-			if i < len(line) {
-				at = strings.IndexByte(`\tnr`, line[i])
-			}
-			if at < 0 {
-				return "", fmt.Errorf(`a backslash is not followed by \, t, n or r`)
-			}
-			c = "\\\t\n\r"[at]
-		}
-		out.WriteByte(c)
-	}
-	return out.String(), nil
-}
 
 // vocabularyFile is the name of a field's file.
 func vocabularyFile(field int, name string) string {
@@ -52,44 +23,42 @@ func vocabularyFile(field int, name string) string {
 	return path.Join("vocabulary", fmt.Sprintf("%d-%s.txt", field, clean[:min(len(clean), 64)]))
 }
 
-// kept returns the values that get an id of their own, in the order of ids:
-// those that occur in at least minCount rows of train, in byte order.
-func kept(counts map[string]int64, minCount int64) []string {
-	var values []string
-	for value, count := range counts {
-		if count >= minCount {
-			values = append(values, value)
-		}
+// writeVocabulary writes the fields' files, several at a time, and fills
+// m.Vocabulary. each calls visit with the values of a field in the order of their
+// ids. It returns the number of values of each field.
+func (b *builder) writeVocabulary(m *Manifest, fields []string, workers int, each func(field int, visit func(value []byte) error) error) ([]int, error) {
+	if err := os.Mkdir(b.join("vocabulary"), 0o755); err != nil {
+		return nil, err
 	}
-	slices.Sort(values)
-	return values
-}
-
-// writeVocabulary writes the files and fills m.Vocabulary.
-func (b *builder) writeVocabulary(m *Manifest, values [][]string) error {
-	if err := b.mkdir("vocabulary"); err != nil {
-		return err
-	}
-	for j, name := range b.fields {
-		f, err := b.create(vocabularyFile(j, name))
-		if err != nil {
-			return err
-		}
-		for _, value := range values[j] {
-			if _, err := escaper.WriteString(f, value); err != nil {
+	m.Vocabulary = make([]File, len(fields))
+	counts := make([]int, len(fields))
+	var g errgroup.Group
+	g.SetLimit(workers)
+	for j, name := range fields {
+		g.Go(func() error {
+			f, err := b.create(vocabularyFile(j, name))
+			if err != nil {
 				return err
 			}
-			if _, err := f.Write([]byte{'\n'}); err != nil {
+			var line []byte
+			err = each(j, func(value []byte) error {
+				counts[j]++
+				line = vocabulary.AppendLine(line[:0], value)
+				_, err := f.Write(line)
+				return err
+			})
+			if err != nil {
+				f.file.Close()
 				return err
 			}
-		}
-		file, err := f.finish()
-		if err != nil {
+			m.Vocabulary[j], err = f.finish()
 			return err
-		}
-		m.Vocabulary = append(m.Vocabulary, file)
+		})
 	}
-	return b.sync("vocabulary")
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	return counts, b.sync("vocabulary")
 }
 
 // Vocabulary returns the values behind the ids of a field, all but the last id:
@@ -104,7 +73,7 @@ func (d *Dataset) Vocabulary(field int) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	values, err := parseVocabulary(data)
+	values, err := vocabulary.ParseText(data)
 	if err == nil && len(values) != d.Manifest.Fields[field].Size-1 {
 		err = fault.Inputf("%d values, the field has size %d", len(values), d.Manifest.Fields[field].Size)
 	}
@@ -114,61 +83,57 @@ func (d *Dataset) Vocabulary(field int) ([]string, error) {
 	return values, nil
 }
 
-func parseVocabulary(data []byte) ([]string, error) {
-	values := []string{}
-	for number := 1; len(data) > 0; number++ {
-		line, rest, ok := bytes.Cut(data, []byte{'\n'})
-		if !ok {
-			return nil, fault.Inputf("line %d has no end", number)
-		}
-		value, err := unescape(string(line))
+// ReadVocabulary reads a mapper: a dataset's folder, or a file (see
+// vocabulary.Read).
+func ReadVocabulary(path string) (*vocabulary.Mapper, error) {
+	if info, err := os.Stat(path); err != nil || !info.IsDir() {
+		return vocabulary.Read(path)
+	}
+	d, err := Open(path)
+	if err != nil {
+		return nil, err
+	}
+	if d.Manifest.Vocabulary == nil {
+		return nil, fault.Inputf("%s has no vocabulary: its ids were made elsewhere", path)
+	}
+	m := &vocabulary.Mapper{Names: d.Fields()}
+	for j, f := range d.Manifest.Vocabulary {
+		field, err := d.readField(f, d.Manifest.Fields[j].Size)
 		if err != nil {
-			return nil, fault.Inputf("line %d: %w", number, err)
+			return nil, err
 		}
-		if n := len(values); n > 0 && values[n-1] >= value {
-			return nil, fault.Inputf("line %d: values ascend in byte order", number)
-		}
-		values, data = append(values, value), rest
+		m.Fields = append(m.Fields, field)
 	}
-	return values, nil
+	return m, nil
 }
 
-// encoder maps the strings of a row to global ids.
-type encoder struct {
-	ids     []map[string]int32 // by field, global
-	last    []int32            // by field, global id of all other values
-	sizes   []int
-	values  [][]string
-	feature []int32 // of the current row
+// readField reads a field's file, and checks its digest.
+func (d *Dataset) readField(f File, size int) (*vocabulary.Field, error) {
+	file, err := os.Open(d.path(f))
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	check := newDigestReader(file)
+	field, err := vocabulary.ReadField(check, min(size-1, int(f.Bytes)), f.Bytes)
+	if err == nil && check.sum() != f.SHA256 {
+		return nil, corrupt(d.path(f))
+	}
+	if err == nil && field.Size() != size {
+		err = fault.Inputf("%d values, the field has size %d", field.Size()-1, size)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", d.path(f), err)
+	}
+	return field, nil
 }
 
-// newEncoder makes the vocabulary; it takes counts apart.
-func newEncoder(counts []map[string]int64, minCount int64) *encoder {
-	e := &encoder{feature: make([]int32, len(counts))}
-	next := int32(0)
-	for j := range counts {
-		values := kept(counts[j], minCount)
-		counts[j] = nil
-		ids := make(map[string]int32, len(values))
-		for k, value := range values {
-			ids[value] = next + int32(k)
-		}
-		next += int32(len(values))
-		e.ids, e.last = append(e.ids, ids), append(e.last, next)
-		next++
-		e.sizes, e.values = append(e.sizes, len(values)+1), append(e.values, values)
+// loadField reads a field's file that was just written.
+func (b *builder) loadField(f File, values int) (*vocabulary.Field, error) {
+	file, err := os.Open(b.join(f.File))
+	if err != nil {
+		return nil, err
 	}
-	return e
-}
-
-// encode returns the global ids of a row's values, valid until the next call.
-func (e *encoder) encode(values [][]byte) []int32 {
-	for j, value := range values {
-		id, ok := e.ids[j][string(value)]
-		if !ok {
-			id = e.last[j]
-		}
-		e.feature[j] = id
-	}
-	return e.feature
+	defer file.Close()
+	return vocabulary.ReadField(file, values, f.Bytes)
 }

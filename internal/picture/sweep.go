@@ -42,6 +42,10 @@ func Sweep(d *sweep.Document) *Picture {
 		}
 		p.keys = append(p.keys, key{s.Label, drawn})
 	}
+	for _, panel := range p.panels { // no mark on the edge
+		room := (panel.Y.Max - panel.Y.Min) / 30
+		panel.Y.Min, panel.Y.Max = panel.Y.Min-room, panel.Y.Max+room
+	}
 	return p
 }
 

@@ -1,0 +1,398 @@
+package arrowio
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+
+	"github.com/apache/arrow/go/v17/parquet"
+	"github.com/apache/arrow/go/v17/parquet/file"
+	"github.com/apache/arrow/go/v17/parquet/metadata"
+	"github.com/apache/arrow/go/v17/parquet/schema"
+
+	"shaver/internal/fault"
+)
+
+// Table reads the columns of a Parquet file or an Arrow IPC file or stream of
+// strings, dictionaries of strings, integers and truth values. It is for one
+// goroutine; its parts are for any.
+type Table struct {
+	path    string
+	file    *os.File
+	columns []string
+	chosen  []int
+	rows    int64 // in the parts before
+	parquet *parquetTable
+	ipc     *ipcTable
+}
+
+// Part is some consecutive rows of a table: a row group, or a record batch.
+type Part struct {
+	Row   int64 // position of the first row, from 0
+	Len   int   // rows
+	Read  int64 // bytes of the file up to its end, about
+	cells func(visit func(cells [][]byte) error) error
+}
+
+// tableMemory bounds what a part takes at a time, in bytes.
+const tableMemory = 1 << 30
+
+// OpenTable opens a table by its first bytes, with all columns chosen. Close it.
+func OpenTable(path string) (*Table, error) {
+	f, err := os.Open(path)
+	if os.IsNotExist(err) {
+		return nil, fault.Inputf("%s: no such file", path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	t := &Table{path: path, file: f}
+	var head [4]byte
+	n, err := f.ReadAt(head[:], 0)
+	switch {
+	case n == 0:
+		err = fault.Inputf("the file is empty")
+	case string(head[:n]) == "PAR1":
+		err = t.openParquet()
+	default:
+		err = t.openIPC()
+	}
+	if err == nil && len(t.columns) == 0 {
+		err = fault.Inputf("the file has no columns")
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	for i := range t.columns {
+		t.chosen = append(t.chosen, i)
+	}
+	return t, nil
+}
+
+// Columns returns the names of the columns of the file.
+func (t *Table) Columns() []string { return t.columns }
+
+// Choose says which columns the parts have, in which order. That one is missing,
+// or of another type than Table reads, is bad input.
+func (t *Table) Choose(names []string) error {
+	t.chosen = nil
+	for _, name := range names {
+		at := slices.Index(t.columns, name)
+		if at < 0 {
+			return fault.Inputf("%s: no column %q: the columns are %q", t.path, name, t.columns)
+		}
+		var kind string
+		if t.parquet != nil {
+			kind = t.parquet.unfit(at)
+		} else {
+			kind = t.ipc.unfit(at)
+		}
+		if kind != "" {
+			return fault.Inputf("%s: column %q is of %s, expected strings or integers", t.path, name, kind)
+		}
+		t.chosen = append(t.chosen, at)
+	}
+	return nil
+}
+
+// Next returns the next part; io.EOF after the last one.
+func (t *Table) Next() (*Part, error) {
+	var p *Part
+	err := guarded(func() (err error) {
+		if t.parquet != nil {
+			p, err = t.parquet.next(t.chosen)
+		} else {
+			p, err = t.ipc.next(t.chosen)
+		}
+		return err
+	})
+	if err != nil {
+		if err != io.EOF {
+			err = fmt.Errorf("%s: after row %d: %w", t.path, t.rows, err)
+		}
+		return nil, err
+	}
+	p.Row = t.rows
+	t.rows += int64(p.Len)
+	return p, nil
+}
+
+// Rows calls visit with the cells of each row, one a chosen column, valid until
+// it returns. A missing value is an empty cell.
+func (p *Part) Rows(visit func(cells [][]byte) error) error {
+	var visiting error
+	err := guarded(func() error {
+		return p.cells(func(cells [][]byte) error {
+			visiting = visit(cells)
+			return visiting
+		})
+	})
+	if visiting != nil {
+		return visiting
+	}
+	return err
+}
+
+// Close closes the file. Parts stay of use.
+func (t *Table) Close() {
+	if t.ipc != nil {
+		t.ipc.close()
+	}
+	t.file.Close()
+}
+
+// guarded makes bad input of f's errors and panics.
+func guarded(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fault.Inputf("malformed data: %v", p)
+		}
+	}()
+	err = f()
+	if err == nil || err == io.EOF || fault.IsInput(err) {
+		return err
+	}
+	return fault.Inputf("%w", err)
+}
+
+// parquetTable reads row groups, each through a reader of its own, so that they
+// can be read side by side.
+type parquetTable struct {
+	path   string
+	size   int64
+	meta   *metadata.FileMetaData
+	groups int
+	group  int // the next one
+	read   int64
+}
+
+func (t *Table) openParquet() error {
+	info, err := t.file.Stat()
+	if err != nil {
+		return err
+	}
+	p := &parquetTable{path: t.path, size: info.Size()}
+	t.parquet = p
+	return guarded(func() error {
+		r, err := p.reader(t.file)
+		if err != nil {
+			return err
+		}
+		p.meta, p.groups = r.MetaData(), r.NumRowGroups()
+		if n := p.meta.Schema.NumColumns(); n > maxColumns {
+			return fault.Inputf("%d columns, at most %d", n, maxColumns)
+		}
+		for i := range p.meta.Schema.NumColumns() {
+			t.columns = append(t.columns, p.meta.Schema.Column(i).Path())
+		}
+		return nil
+	})
+}
+
+func (p *parquetTable) reader(f *os.File) (*file.Reader, error) {
+	properties := parquet.NewReaderProperties(&limited{limit: tableMemory})
+	properties.BufferedStreamEnabled = true
+	properties.BufferSize = 1 << 16
+	options := []file.ReadOption{file.WithReadProps(properties)}
+	if p.meta != nil {
+		options = append(options, file.WithMetadata(p.meta))
+	}
+	return file.NewParquetReader(io.NewSectionReader(f, 0, p.size), options...)
+}
+
+// unfit names the type of a column that cannot be read.
+func (p *parquetTable) unfit(column int) string {
+	c := p.meta.Schema.Column(column)
+	if c.MaxRepetitionLevel() > 0 || c.MaxDefinitionLevel() > 1 {
+		return "lists or structures"
+	}
+	if _, decimal := c.LogicalType().(schema.DecimalLogicalType); decimal {
+		return "decimals"
+	}
+	switch c.PhysicalType() {
+	case parquet.Types.Boolean, parquet.Types.Int32, parquet.Types.Int64, parquet.Types.ByteArray:
+		return ""
+	}
+	return c.PhysicalType().String()
+}
+
+func (p *parquetTable) next(chosen []int) (*Part, error) {
+	if p.group == p.groups {
+		return nil, io.EOF
+	}
+	group := p.group
+	p.group++
+	meta := p.meta.RowGroup(group)
+	rows := meta.NumRows()
+	if rows < 0 || rows > 1<<31-1 {
+		return nil, fmt.Errorf("row group %d has %d rows", group, rows)
+	}
+	p.read = min(p.size, p.read+meta.TotalCompressedSize())
+	return &Part{Len: int(rows), Read: p.read, cells: func(visit func([][]byte) error) error {
+		return p.rows(group, int(rows), chosen, visit)
+	}}, nil
+}
+
+// parquetBatch rows are decoded at a time.
+const parquetBatch = 1024
+
+func (p *parquetTable) rows(group, rows int, chosen []int, visit func(cells [][]byte) error) error {
+	f, err := os.Open(p.path) // the table may be closed by now
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	r, err := p.reader(f)
+	if err != nil {
+		return err
+	}
+	columns := make([]*parquetColumn, len(chosen))
+	for k, i := range chosen {
+		chunk, err := r.RowGroup(group).Column(i)
+		if err != nil {
+			return err
+		}
+		columns[k] = newParquetColumn(chunk)
+	}
+	cells := make([][]byte, len(chosen))
+	for done := 0; done < rows; {
+		n := min(parquetBatch, rows-done)
+		for _, c := range columns {
+			if err := c.read(n); err != nil {
+				return fmt.Errorf("row group %d, column %q: %w", group, c.chunk.Descriptor().Path(), err)
+			}
+		}
+		for i := range n {
+			for k, c := range columns {
+				cells[k] = c.cells[i]
+			}
+			if err := visit(cells); err != nil {
+				return err
+			}
+		}
+		done += n
+	}
+	return nil
+}
+
+// parquetColumn decodes a column chunk into cells.
+type parquetColumn struct {
+	chunk    file.ColumnChunkReader
+	optional bool
+	unsigned bool
+	defined  [parquetBatch]int16
+	cells    [parquetBatch][]byte
+	text     []byte // of integers
+	ends     [parquetBatch]int
+	bools    []bool
+	int32s   []int32
+	int64s   []int64
+	bytes    []parquet.ByteArray
+}
+
+func newParquetColumn(chunk file.ColumnChunkReader) *parquetColumn {
+	d := chunk.Descriptor()
+	c := &parquetColumn{chunk: chunk, optional: d.MaxDefinitionLevel() > 0}
+	if kind, ok := d.LogicalType().(schema.IntLogicalType); ok {
+		c.unsigned = !kind.IsSigned()
+	}
+	switch chunk.(type) {
+	case *file.BooleanColumnChunkReader:
+		c.bools = make([]bool, parquetBatch)
+	case *file.Int32ColumnChunkReader:
+		c.int32s = make([]int32, parquetBatch)
+	case *file.Int64ColumnChunkReader:
+		c.int64s = make([]int64, parquetBatch)
+	case *file.ByteArrayColumnChunkReader:
+		c.bytes = make([]parquet.ByteArray, parquetBatch)
+	}
+	return c
+}
+
+// read decodes the next n cells.
+func (c *parquetColumn) read(n int) error {
+	total, values := int64(0), 0
+	for int(total) < n { // a batch ends with its page's values of a dictionary
+		t, v, err := c.batch(n, int(total), values)
+		if err != nil {
+			return err
+		}
+		if t == 0 {
+			return errTruncated
+		}
+		total, values = total+t, values+v
+	}
+	c.format(values)
+	value := 0
+	for i := range n {
+		c.cells[i] = nil
+		if !c.optional || c.defined[i] > 0 {
+			c.cells[i] = c.cell(value)
+			value++
+		}
+	}
+	if value != values {
+		return fmt.Errorf("%d values, expected %d", values, value)
+	}
+	return nil
+}
+
+func (c *parquetColumn) batch(n, rows, values int) (int64, int, error) {
+	want, defined := int64(n-rows), c.defined[rows:n]
+	if !c.optional {
+		defined = nil
+	}
+	switch chunk := c.chunk.(type) {
+	case *file.BooleanColumnChunkReader:
+		return chunk.ReadBatch(want, c.bools[values:], defined, nil)
+	case *file.Int32ColumnChunkReader:
+		return chunk.ReadBatch(want, c.int32s[values:], defined, nil)
+	case *file.Int64ColumnChunkReader:
+		return chunk.ReadBatch(want, c.int64s[values:], defined, nil)
+	case *file.ByteArrayColumnChunkReader:
+		return chunk.ReadBatch(want, c.bytes[values:], defined, nil)
+	}
+	return 0, 0, fmt.Errorf("unexpected type %v", c.chunk.Type())
+}
+
+// format writes the first n integers as text.
+func (c *parquetColumn) format(n int) {
+	c.text = c.text[:0]
+	for i := range n {
+		switch {
+		case c.int32s != nil && c.unsigned:
+			c.text = strconv.AppendUint(c.text, uint64(uint32(c.int32s[i])), 10)
+		case c.int32s != nil:
+			c.text = strconv.AppendInt(c.text, int64(c.int32s[i]), 10)
+		case c.int64s != nil && c.unsigned:
+			c.text = strconv.AppendUint(c.text, uint64(c.int64s[i]), 10)
+		case c.int64s != nil:
+			c.text = strconv.AppendInt(c.text, c.int64s[i], 10)
+		case c.bools != nil:
+			c.text = append(c.text, truth(c.bools[i]))
+		}
+		c.ends[i] = len(c.text)
+	}
+}
+
+// cell returns value i of those that read decoded.
+func (c *parquetColumn) cell(i int) []byte {
+	if c.bytes != nil {
+		return c.bytes[i]
+	}
+	start := 0
+	if i > 0 {
+		start = c.ends[i-1]
+	}
+	return c.text[start:c.ends[i]]
+}
+
+func truth(b bool) byte {
+	if b {
+		return '1'
+	}
+	return '0'
+}

@@ -1,0 +1,177 @@
+package arrowio
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/ipc"
+)
+
+// ipcTable reads record batches front to back, through the same guard as our own
+// forms.
+type ipcTable struct {
+	messages *messages
+	reader   *ipc.Reader
+	read     *counted
+}
+
+// counted counts the bytes that were read.
+type counted struct {
+	io.Reader
+	n int64
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.n += int64(n)
+	return n, err
+}
+
+func (t *Table) openIPC() error {
+	read := &counted{Reader: t.file}
+	m := &messages{r: bufio.NewReaderSize(read, 1<<18), compressed: true, foreign: true, allocator: &limited{limit: tableMemory}}
+	t.ipc = &ipcTable{messages: m, read: read}
+	return guarded(func() error {
+		if err := m.start(); err != nil {
+			return err
+		}
+		var err error
+		if t.ipc.reader, err = ipc.NewReaderFromMessageReader(m, ipc.WithAllocator(m.allocator)); err != nil {
+			return fmt.Errorf("neither Parquet nor Arrow: %w", err)
+		}
+		for _, f := range t.ipc.reader.Schema().Fields() {
+			t.columns = append(t.columns, f.Name)
+		}
+		return nil
+	})
+}
+
+func (t *ipcTable) unfit(column int) string {
+	kind := t.reader.Schema().Field(column).Type
+	if d, ok := kind.(*arrow.DictionaryType); ok {
+		kind = d.ValueType
+	}
+	switch kind.ID() {
+	case arrow.STRING, arrow.LARGE_STRING, arrow.BINARY, arrow.LARGE_BINARY, arrow.BOOL,
+		arrow.INT8, arrow.INT16, arrow.INT32, arrow.INT64, arrow.UINT8, arrow.UINT16, arrow.UINT32, arrow.UINT64:
+		return ""
+	}
+	return kind.String()
+}
+
+// next copies the next batch's cells out of Arrow's memory.
+func (t *ipcTable) next(chosen []int) (*Part, error) {
+	if !t.reader.Next() {
+		if err := t.reader.Err(); err != nil {
+			return nil, err
+		}
+		return nil, io.EOF
+	}
+	record := t.reader.Record()
+	n := int(record.NumRows())
+	columns := make([]textColumn, len(chosen))
+	for k, i := range chosen {
+		column := record.Column(i)
+		if column.Len() != n {
+			return nil, fmt.Errorf("column %q has %d values, the batch %d rows", record.ColumnName(i), column.Len(), n)
+		}
+		write, err := cellWriter(column)
+		if err != nil {
+			return nil, fmt.Errorf("column %q: %w", record.ColumnName(i), err)
+		}
+		c := &columns[k]
+		c.ends = make([]int, n)
+		for row := range n {
+			if column.IsValid(row) {
+				c.text = write(c.text, row)
+			}
+			c.ends[row] = len(c.text)
+		}
+	}
+	return &Part{Len: n, Read: t.read.n, cells: func(visit func([][]byte) error) error {
+		cells := make([][]byte, len(columns))
+		for row := range n {
+			for k := range columns {
+				cells[k] = columns[k].cell(row)
+			}
+			if err := visit(cells); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}, nil
+}
+
+func (t *ipcTable) close() {
+	if t.reader != nil {
+		t.reader.Release()
+	}
+}
+
+// textColumn is a column's cells, one behind the other.
+type textColumn struct {
+	text []byte
+	ends []int
+}
+
+func (c *textColumn) cell(i int) []byte {
+	start := 0
+	if i > 0 {
+		start = c.ends[i-1]
+	}
+	return c.text[start:c.ends[i]]
+}
+
+// cellWriter returns what appends the text of an array's value, which is not null.
+func cellWriter(column arrow.Array) (func(text []byte, row int) []byte, error) {
+	switch a := column.(type) {
+	case *array.String:
+		return func(text []byte, row int) []byte { return append(text, a.Value(row)...) }, nil
+	case *array.LargeString:
+		return func(text []byte, row int) []byte { return append(text, a.Value(row)...) }, nil
+	case *array.Binary:
+		return func(text []byte, row int) []byte { return append(text, a.Value(row)...) }, nil
+	case *array.LargeBinary:
+		return func(text []byte, row int) []byte { return append(text, a.Value(row)...) }, nil
+	case *array.Boolean:
+		return func(text []byte, row int) []byte { return append(text, truth(a.Value(row))) }, nil
+	case *array.Int8:
+		return signed(a.Int8Values()), nil
+	case *array.Int16:
+		return signed(a.Int16Values()), nil
+	case *array.Int32:
+		return signed(a.Int32Values()), nil
+	case *array.Int64:
+		return signed(a.Int64Values()), nil
+	case *array.Uint8:
+		return unsigned(a.Uint8Values()), nil
+	case *array.Uint16:
+		return unsigned(a.Uint16Values()), nil
+	case *array.Uint32:
+		return unsigned(a.Uint32Values()), nil
+	case *array.Uint64:
+		return unsigned(a.Uint64Values()), nil
+	case *array.Dictionary:
+		values := a.Dictionary()
+		write, err := cellWriter(values)
+		return func(text []byte, row int) []byte {
+			if at := a.GetValueIndex(row); values.IsValid(at) {
+				return write(text, at)
+			}
+			return text
+		}, err
+	}
+	return nil, fmt.Errorf("unexpected type %v", column.DataType())
+}
+
+func signed[T int8 | int16 | int32 | int64](values []T) func([]byte, int) []byte {
+	return func(text []byte, row int) []byte { return strconv.AppendInt(text, int64(values[row]), 10) }
+}
+
+func unsigned[T uint8 | uint16 | uint32 | uint64](values []T) func([]byte, int) []byte {
+	return func(text []byte, row int) []byte { return strconv.AppendUint(text, uint64(values[row]), 10) }
+}

@@ -1,0 +1,235 @@
+package dataset
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"shaver/internal/atomicfile"
+	"shaver/internal/fault"
+	"shaver/internal/vocabulary"
+)
+
+// Counting goes by groups of whole files of some size. After each, what was
+// counted is in runs, and a record says so, from which the same import goes on
+// should it end early.
+
+// keepEvery bytes of files are a group.
+var keepEvery int64 = 256 << 20 // a variable for tests
+
+// countsFolder is where the counts of an import to out lie while it runs.
+func countsFolder(out string) string {
+	out = filepath.Clean(out)
+	return filepath.Join(filepath.Dir(out), "."+filepath.Base(out)+".counts")
+}
+
+// KeptCounts returns the folder of the counts that an import to out left behind
+// when it ended early, "" if there is none. The same import goes on from them;
+// who does not want that deletes it.
+func KeptCounts(out string) string {
+	folder := countsFolder(out)
+	if _, err := os.Stat(filepath.Join(folder, recordName)); err != nil {
+		return ""
+	}
+	return folder
+}
+
+const recordName = "counts.json"
+
+// record says which files are counted, in which runs.
+type record struct {
+	Import string        `json:"import"` // digest of what decides the counts, but for the files
+	Files  []countedFile `json:"files"`
+	Rows   uint64        `json:"rows"`  // positions, bad rows included
+	Train  int64         `json:"train"` // rows of train
+	Runs   []string      `json:"runs"`  // names in the folder
+	Made   int           `json:"made"`  // groups
+}
+
+type countedFile struct {
+	Path     string `json:"path"`
+	Modified int64  `json:"modified"` // nanoseconds since 1970
+	File
+}
+
+// identity is the digest of what decides the counts.
+func (r *rawImport) identity() string {
+	c := r.config
+	text := fmt.Sprintf("%q %q %q %v %d %q %d %s %s", r.layout.names, r.layout.fields, r.layout.label(), r.layout.pick, r.layout.From, c.Split, c.Seed, c.Counted, r.policy)
+	if r.layout.rule != nil {
+		for x := int64(3); x < 100; x++ { // a rule is what it does
+			text += fmt.Sprintf(" %d", r.layout.rule(x))
+		}
+	}
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+// keepStdin writes what standard input yields to a file, to be read twice.
+func (r *rawImport) keepStdin() error {
+	if !slices.Contains(r.paths, Stdin) {
+		return nil
+	}
+	if err := os.MkdirAll(r.folder, 0o755); err != nil {
+		return err
+	}
+	path := filepath.Join(r.folder, "stdin")
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	in := interruptible(r.ctx, r.config.Stdin)
+	defer in.Close()
+	size, err := io.Copy(file, in)
+	if err != nil {
+		return fmt.Errorf("standard input: %w", err)
+	}
+	r.spool = path
+	r.total += 2 * size
+	return nil
+}
+
+// count is the first pass. It returns the runs of all files, and whether what is
+// in the folder is worth keeping if the import ends early.
+func (r *rawImport) count() (runs []string, kept bool, err error) {
+	if err := os.MkdirAll(r.folder, 0o755); err != nil {
+		return nil, false, err
+	}
+	rec := r.resume()
+	kept = len(rec.Files) > 0
+	r.passes.begin()
+	for first := len(rec.Files); first < len(r.paths); {
+		last, size := first, int64(0)
+		for ; last < len(r.paths) && size < keepEvery; last++ {
+			if info, err := os.Stat(r.paths[last]); err == nil {
+				size += info.Size()
+			}
+		}
+		if err := r.countGroup(rec, first, last); err != nil {
+			return nil, kept, err
+		}
+		if size >= keepEvery && r.spool == "" {
+			if err := r.save(rec); err != nil {
+				return nil, kept, err
+			}
+			kept = true
+		}
+		first = last
+	}
+	if rec.Train == 0 {
+		return nil, kept, fault.Inputf("the split %s has no rows", Train)
+	}
+	for _, name := range rec.Runs {
+		runs = append(runs, filepath.Join(r.folder, name))
+	}
+	return runs, kept, nil
+}
+
+// countGroup counts the files [first, last) into runs.
+func (r *rawImport) countGroup(rec *record, first, last int) error {
+	// What is not the tables' is for blocks of rows and for garbage.
+	limit := r.config.Memory / 2 / int64(r.workers)
+	counters, scanners := make([]*vocabulary.Counter, r.workers), make([]*scanner, r.workers)
+	for i := range counters {
+		counters[i] = vocabulary.NewCounter(r.folder, fmt.Sprintf("%d-%d", rec.Made, i), len(r.layout.fields), limit)
+		scanners[i] = r.newScanner()
+	}
+	all := r.config.Counted == CountAll
+	work := func(worker int, s *stretch) error {
+		return scanners[worker].scan(s, func(row uint64, _ uint8, values [][]byte) error {
+			train := r.ratio.draw(row) == 0
+			if train {
+				s.train++
+			}
+			if train || all {
+				return counters[worker].Add(values)
+			}
+			return nil
+		})
+	}
+	var err error
+	sources := len(r.sources)
+	rec.Rows, err = r.pass(first, last, rec.Rows, work, func(s *stretch) error { rec.Train += s.train; return nil })
+	if err != nil {
+		return err
+	}
+	for _, c := range counters {
+		if err := c.Flush(); err != nil {
+			return err
+		}
+		for _, run := range c.Runs() {
+			rec.Runs = append(rec.Runs, filepath.Base(run))
+		}
+	}
+	rec.Made++
+	for k, file := range r.sources[sources:] {
+		counted := countedFile{Path: r.paths[first+k], File: file}
+		if info, err := os.Stat(counted.Path); err == nil {
+			counted.Modified = info.ModTime().UnixNano()
+		}
+		rec.Files = append(rec.Files, counted)
+	}
+	return nil
+}
+
+// save makes the record durable.
+func (r *rawImport) save(rec *record) error {
+	rec.Import = r.identity()
+	text, err := json.Marshal(rec)
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(filepath.Join(r.folder, recordName), func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err
+	})
+}
+
+// resume returns the record of an earlier import that counted some of the same
+// files, or an empty one in an empty folder. The files' digests are checked when
+// the last pass reads them.
+func (r *rawImport) resume() *record {
+	rec := &record{}
+	text, err := os.ReadFile(filepath.Join(r.folder, recordName))
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err == nil && decoder.Decode(rec) == nil && r.fits(rec) {
+		for _, f := range rec.Files {
+			r.seen[f.Path] = f.File
+			r.done += f.Bytes
+		}
+		return rec
+	}
+	entries, _ := os.ReadDir(r.folder)
+	for _, e := range entries {
+		if path := filepath.Join(r.folder, e.Name()); path != r.spool {
+			os.RemoveAll(path)
+		}
+	}
+	return &record{}
+}
+
+func (r *rawImport) fits(rec *record) bool {
+	if rec.Import != r.identity() || len(rec.Files) > len(r.paths) {
+		return false
+	}
+	for k, f := range rec.Files {
+		info, err := os.Stat(f.Path)
+		if err != nil || f.Path != r.paths[k] || info.Size() != f.Bytes || info.ModTime().UnixNano() != f.Modified {
+			return false
+		}
+	}
+	for _, name := range rec.Runs {
+		if _, err := os.Stat(filepath.Join(r.folder, filepath.Base(name))); err != nil {
+			return false
+		}
+	}
+	return true
+}

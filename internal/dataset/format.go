@@ -1,0 +1,230 @@
+package dataset
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+
+	"shaver/internal/arrowio"
+	"shaver/internal/fault"
+)
+
+// Names of the rules by which Criteo's integers become values.
+const (
+	LnSquared = "ln-squared" // the public code's: floor(ln(x)^2) above 2; the one that gives the paper's n
+	Log2      = "log2"       // the paper's: ceil(log2 x) above 2
+)
+
+// Format says what raw files look like, and how their columns become a label and
+// fields. The zero value is that of tables with a header or a schema, all whose
+// columns but the one named "label" are fields.
+type Format struct {
+	Label   string   // name of the label's column; "" is "label"
+	From    int64    // label 1 is an integer of at least From; 0: labels are 0 and 1
+	Columns []Column // fields, in this order; none: every column but the label's
+	columns []string // of files without header, or what the header must be
+	headed  bool     // there is a header although columns are known
+	comma   bool     // with columns: separated by commas, without quotes; else tabs
+	drop    string   // a column that is no field
+	integer int      // so many fields are Criteo's integers
+	rule    func(int64) int64
+	tables  bool // Parquet and Arrow, and not text
+}
+
+// Column chooses a column as a field, under another name or its own ("").
+type Column struct{ Name, As string }
+
+// Criteo is the format of the display advertising challenge: tab-separated, no
+// header, a label, 13 integers and 26 strings, all of which may be empty. An
+// integer x above 2 has the value of the rule, another one x-2, and an empty one
+// NULL.
+func Criteo(rule string) (Format, error) {
+	f := Format{columns: []string{"label"}, integer: 13}
+	for i := range 13 {
+		f.columns = append(f.columns, "I"+strconv.Itoa(i+1))
+	}
+	for i := range 26 {
+		f.columns = append(f.columns, "C"+strconv.Itoa(i+1))
+	}
+	switch rule {
+	case LnSquared:
+		f.rule = func(x int64) int64 { l := math.Log(float64(x)); return int64(l * l) }
+	case Log2:
+		f.rule = func(x int64) int64 { return int64(bits.Len64(uint64(x - 1))) }
+	default:
+		return f, fault.Usagef("the rule of integers is %q, expected %s or %s", rule, LnSquared, Log2)
+	}
+	return f, nil
+}
+
+// Avazu is the format of the click-through rate challenge: comma-separated, with
+// header, the label "click"; the column "id" is dropped.
+func Avazu() Format {
+	return Format{Label: "click", headed: true, comma: true, drop: "id", columns: []string{
+		"id", "click", "hour", "C1", "banner_pos", "site_id", "site_domain", "site_category", "app_id", "app_domain", "app_category",
+		"device_id", "device_ip", "device_model", "device_type", "device_conn_type", "C14", "C15", "C16", "C17", "C18", "C19", "C20", "C21"}}
+}
+
+// KDD is the format of the KDD Cup 2012, track 2: tab-separated, no header. The
+// label is 1 if there was a click; the other 11 columns are fields.
+func KDD() Format {
+	return Format{Label: "clicks", From: 1, columns: []string{
+		"clicks", "impressions", "display_url", "ad", "advertiser", "depth", "position", "query", "keyword", "title", "description", "user"}}
+}
+
+// Tables is the format of Parquet files and Arrow IPC files.
+func Tables() Format { return Format{tables: true} }
+
+// layout is a format applied to the columns of files.
+type layout struct {
+	Format
+	names  []string // of all columns
+	at     int      // column of the label
+	fields []string
+	pick   []int // the column of each field
+}
+
+func (f Format) label() string { return cmp.Or(f.Label, "label") }
+
+func (f Format) layout(names []string) (*layout, error) {
+	l := &layout{Format: f, names: names, at: slices.Index(names, f.label())}
+	if l.at < 0 {
+		return nil, fmt.Errorf("no column %q for the label: the columns are %q", f.label(), names)
+	}
+	if f.Columns == nil {
+		for i, name := range names {
+			if i != l.at && name != f.drop {
+				l.fields, l.pick = append(l.fields, name), append(l.pick, i)
+			}
+		}
+	}
+	for _, c := range f.Columns {
+		at := slices.Index(names, c.Name)
+		if at < 0 {
+			return nil, fmt.Errorf("no column %q: the columns are %q", c.Name, names)
+		}
+		if c.As == "" {
+			c.As = c.Name
+		}
+		l.fields, l.pick = append(l.fields, c.As), append(l.pick, at)
+	}
+	if len(l.fields) == 0 {
+		return nil, errors.New("no column is a field")
+	}
+	return l, arrowio.CheckFields(l.fields)
+}
+
+// rowParser makes rows of cells. It is for one goroutine.
+type rowParser struct {
+	*layout
+	values [][]byte
+	text   []byte       // of the values that are not cells
+	small  [1000][]byte // values of the integers below 1000, which most are
+}
+
+func newRowParser(l *layout) *rowParser {
+	p := &rowParser{layout: l, values: make([][]byte, len(l.pick))}
+	for x := range p.small {
+		if l.rule != nil {
+			p.small[x] = strconv.AppendInt(nil, l.value(int64(x)), 10)
+		}
+	}
+	return p
+}
+
+// value is the number that stands for one of Criteo's integers.
+func (l *layout) value(x int64) int64 {
+	if x > 2 {
+		return l.rule(x)
+	}
+	return x - 2
+}
+
+// parse returns a row's label and its fields' values, valid until the next call,
+// or why the cells are no row; odd says that there may be bytes in them that are
+// in no value.
+func (p *rowParser) parse(cells [][]byte, odd bool) (uint8, [][]byte, error) {
+	if len(cells) != len(p.names) {
+		if len(cells) == 1 && len(cells[0]) == 0 {
+			return 0, nil, errors.New("the line is empty")
+		}
+		return 0, nil, fmt.Errorf("%d columns, expected %d", len(cells), len(p.names))
+	}
+	if odd {
+		for i, cell := range cells {
+			if bytes.IndexByte(cell, 0) >= 0 {
+				return 0, nil, fmt.Errorf("column %d (%s): NUL byte", i, p.names[i])
+			}
+			if !utf8.Valid(cell) {
+				return 0, nil, fmt.Errorf("column %d (%s): %q is not UTF-8", i, p.names[i], clip(string(cell)))
+			}
+		}
+	}
+	label, err := p.parseLabel(cells[p.at])
+	if err != nil {
+		return 0, nil, err
+	}
+	for j, at := range p.pick {
+		p.values[j] = cells[at]
+	}
+	p.text = p.text[:0]
+	for j := range p.integer {
+		if p.values[j], err = p.number(p.values[j]); err != nil {
+			return 0, nil, fmt.Errorf("column %d (%s): %w", p.pick[j], p.fields[j], err)
+		}
+	}
+	return label, p.values, nil
+}
+
+func (p *rowParser) parseLabel(cell []byte) (uint8, error) {
+	if p.From == 0 {
+		if len(cell) == 1 && cell[0]&^1 == '0' {
+			return cell[0] & 1, nil
+		}
+		return 0, fmt.Errorf("label is %q, expected 0 or 1", clip(string(cell)))
+	}
+	x, err := strconv.ParseInt(string(cell), 10, 64)
+	switch {
+	case err != nil || x < 0:
+		return 0, fmt.Errorf("label is %q, expected a count", clip(string(cell)))
+	case x >= p.From:
+		return 1, nil
+	}
+	return 0, nil
+}
+
+var null = []byte("NULL")
+
+// number returns the value of an integer.
+func (p *rowParser) number(cell []byte) ([]byte, error) {
+	if len(cell) == 0 {
+		return null, nil
+	}
+	if len(cell) <= 3 {
+		x := 0
+		for _, c := range cell {
+			digit := int(c) - '0'
+			if digit < 0 || digit > 9 {
+				x = -1
+				break
+			}
+			x = 10*x + digit
+		}
+		if x >= 0 {
+			return p.small[x], nil
+		}
+	}
+	x, err := strconv.ParseInt(string(cell), 10, 64)
+	if err != nil || cell[0] == '+' || x < math.MinInt64+2 {
+		return nil, fmt.Errorf("%q is not an integer", clip(string(cell)))
+	}
+	start := len(p.text)
+	p.text = strconv.AppendInt(p.text, p.value(x), 10)
+	return p.text[start:len(p.text):len(p.text)], nil
+}

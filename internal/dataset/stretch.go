@@ -1,0 +1,230 @@
+package dataset
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"shaver/internal/arrowio"
+	"shaver/internal/fault"
+	"shaver/internal/model"
+	"shaver/internal/rawtext"
+)
+
+// stretch is some consecutive rows of one input file: what one goroutine does at
+// a time, and what it found.
+type stretch struct {
+	path  string
+	row   uint64 // position of the first row, over all files
+	rows  int
+	read  int64         // bytes of the file that were read by now
+	text  rawtext.Block // one of the two
+	table *arrowio.Part
+	end   *File // instead of rows: the file ended, and is this
+	done  chan struct{}
+
+	// results
+	err     error // ends the import
+	train   int64 // rows of train
+	skipped int64
+	bad     []string // the first messages
+	splits  []model.Rows
+}
+
+func (s *stretch) reset() {
+	s.end, s.err, s.train, s.skipped, s.bad = nil, nil, 0, 0, nil
+	for k := range s.splits {
+		s.splits[k].Reset()
+	}
+}
+
+// input yields a file's stretches in order: rows, read, text or table.
+type input interface {
+	next(s *stretch) error // io.EOF after the last one
+	describe() (File, error)
+	close()
+}
+
+// textInput is a file of lines.
+type textInput struct {
+	source *rawtext.Source
+	blocks *rawtext.Blocks
+	name   string
+}
+
+func (in *textInput) next(s *stretch) error {
+	if err := in.blocks.Next(&s.text); err != nil {
+		return err
+	}
+	s.rows, s.read = s.text.Rows, s.text.Read
+	return nil
+}
+
+func (in *textInput) describe() (File, error) {
+	digest, size, err := in.source.Digest()
+	return File{in.name, digest, size}, err
+}
+
+func (in *textInput) close() { in.source.Close() }
+
+// open opens an input file, and checks that its columns are those of the files
+// before.
+func (r *rawImport) open(path string) (input, error) {
+	if in := r.opened; in != nil {
+		r.opened = nil
+		return in, nil
+	}
+	if r.config.Format.tables {
+		return r.openTable(path)
+	}
+	source, err := r.source(path)
+	if err != nil {
+		return nil, err
+	}
+	in := &textInput{source: source, name: filepath.Base(display(path))}
+	if err := r.begin(in); err != nil {
+		in.close()
+		return nil, err
+	}
+	return in, nil
+}
+
+// begin reads a text file's header, if it has one, and sets r.layout.
+func (r *rawImport) begin(in *textInput) error {
+	f := r.config.Format
+	var err error
+	if in.blocks, err = rawtext.NewBlocks(in.source); err != nil {
+		return err
+	}
+	names, comma := f.columns, f.comma
+	if f.columns == nil || f.headed {
+		line, err := in.blocks.Header()
+		if err != nil {
+			return err
+		}
+		h, err := readHeader(line, false)
+		if err != nil {
+			return in.source.Errorf(1, "%w", err)
+		}
+		if f.headed && !slices.Equal(h.columns, f.columns) {
+			return in.source.Errorf(1, "the header is %q, expected %q", h.columns, f.columns)
+		}
+		names, comma = h.columns, h.separator == ','
+	}
+	if err := r.setLayout(names, comma); err != nil {
+		return in.source.Errorf(1, "%w", err)
+	}
+	in.blocks.Quotes = f.columns == nil && comma
+	return nil
+}
+
+func (r *rawImport) setLayout(names []string, comma bool) error {
+	if r.layout != nil {
+		if !slices.Equal(names, r.layout.names) || comma != r.layout.comma {
+			return fmt.Errorf("the header %q is not that of the files before, %q", names, r.layout.names)
+		}
+		return nil
+	}
+	f := r.config.Format
+	f.comma = comma
+	l, err := f.layout(names)
+	if err == nil {
+		r.layout = l
+	}
+	return err
+}
+
+// scanner takes stretches apart. It is for one goroutine.
+type scanner struct {
+	r       *rawImport
+	parser  *rowParser
+	records rawtext.Records
+}
+
+func (r *rawImport) newScanner() *scanner {
+	separator := byte('\t')
+	if r.layout.comma {
+		separator = ','
+	}
+	return &scanner{r: r, parser: newRowParser(r.layout),
+		records: rawtext.Records{Separator: separator, Quotes: r.layout.comma && r.layout.columns == nil}}
+}
+
+// scan calls visit with each row's position over all files, label and values,
+// which are valid until it returns. It deals with bad rows.
+func (c *scanner) scan(s *stretch, visit func(row uint64, label uint8, values [][]byte) error) error {
+	if s.table != nil {
+		return c.scanTable(s, visit)
+	}
+	c.records.Reset(&s.text)
+	for row := s.row; ; row++ {
+		cells, err := c.records.Next()
+		if err == io.EOF {
+			return nil
+		}
+		var label uint8
+		var values [][]byte
+		if err == nil {
+			label, values, err = c.parser.parse(cells, c.records.Odd)
+		}
+		if err == nil {
+			err = visit(row, label, values)
+		} else {
+			err = c.reject(s, fault.Inputf("%s:%d: %w", s.path, c.records.Line, err), c.records.Lines)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// reject deals with a bad row of the given number of lines: it returns the error
+// if it ends the import.
+func (c *scanner) reject(s *stretch, err error, lines int) error {
+	if c.r.policy == Fail {
+		return err
+	}
+	s.skipped += int64(lines)
+	if len(s.bad) < keptMessages {
+		s.bad = append(s.bad, err.Error())
+	}
+	return nil
+}
+
+// source opens a file of lines.
+func (r *rawImport) source(path string) (*rawtext.Source, error) {
+	switch {
+	case path != Stdin:
+		return rawtext.Open(path)
+	case r.spool == "":
+		return rawtext.New(display(path), interruptible(r.ctx, r.config.Stdin))
+	}
+	file, err := os.Open(r.spool)
+	if err != nil {
+		return nil, err
+	}
+	return rawtext.New(display(path), file)
+}
+
+// display is a file's name in messages.
+func display(path string) string {
+	if path == Stdin {
+		return "stdin"
+	}
+	return path
+}
+
+// interruptible returns what r yields, until ctx ends.
+func interruptible(ctx context.Context, r io.Reader) io.ReadCloser {
+	out, in := io.Pipe()
+	stop := context.AfterFunc(ctx, func() { out.CloseWithError(ctx.Err()) })
+	go func() { // ends with r, or at the first write after the reader's end
+		defer stop()
+		_, err := io.Copy(in, r)
+		in.CloseWithError(err)
+	}()
+	return out
+}

@@ -1,0 +1,102 @@
+package dataset
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"shaver/internal/arrowio"
+	"shaver/internal/fault"
+)
+
+// tableInput is a Parquet or Arrow file.
+type tableInput struct {
+	path  string
+	table *arrowio.Table
+}
+
+// openTable opens a file of a table, of which only the columns are read that the
+// format needs.
+func (r *rawImport) openTable(path string) (input, error) {
+	t, err := arrowio.OpenTable(path)
+	if err != nil {
+		return nil, err
+	}
+	names := t.Columns()
+	if f := r.config.Format; f.Columns != nil {
+		names = []string{f.label()}
+		for _, c := range f.Columns {
+			if !slices.Contains(names, c.Name) {
+				names = append(names, c.Name)
+			}
+		}
+	}
+	if err = t.Choose(names); err == nil {
+		if err = r.setLayout(names, false); err != nil {
+			err = fault.Inputf("%s: %w", path, err)
+		}
+	}
+	if err != nil {
+		t.Close()
+		return nil, err
+	}
+	return &tableInput{path, t}, nil
+}
+
+func (in *tableInput) next(s *stretch) error {
+	var err error
+	if s.table, err = in.table.Next(); err == nil {
+		s.rows, s.read = s.table.Len, s.table.Read
+	}
+	return err
+}
+
+// describe reads the file once more, as tables are not read front to back.
+func (in *tableInput) describe() (File, error) {
+	file, err := os.Open(in.path)
+	if err != nil {
+		return File{}, err
+	}
+	defer file.Close()
+	digest := sha256.New()
+	size, err := io.Copy(digest, file)
+	if err != nil {
+		return File{}, fmt.Errorf("%s: %w", in.path, err)
+	}
+	return File{filepath.Base(in.path), hex.EncodeToString(digest.Sum(nil)), size}, nil
+}
+
+func (in *tableInput) close() { in.table.Close() }
+
+// scanTable is scan for a table's part.
+func (c *scanner) scanTable(s *stretch, visit func(row uint64, label uint8, values [][]byte) error) error {
+	i := int64(0)
+	err := s.table.Rows(func(cells [][]byte) error {
+		row := s.row + uint64(i)
+		label, values, err := c.parser.parse(cells, true)
+		if err == nil {
+			err = visit(row, label, values)
+		} else {
+			err = c.reject(s, fault.Inputf("%s: row %d: %w", s.path, s.table.Row+i, err), 1)
+		}
+		i++
+		if err != nil {
+			return stop{err}
+		}
+		return nil
+	})
+	if s, ok := err.(stop); ok {
+		return s.error
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.path, err)
+	}
+	return nil
+}
+
+// stop tells an error of ours from one of the file.
+type stop struct{ error }

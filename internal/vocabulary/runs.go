@@ -1,0 +1,257 @@
+package vocabulary
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+)
+
+// A run has for each field its values in byte order, each as its length + 1, its
+// bytes and its count, and then a 0; and in the end the position of each field's
+// first value and the number of fields, as uint64. Numbers within are varints. A
+// run is read by the process that wrote it or, when an import is taken up again,
+// by its successor.
+
+type runWriter struct {
+	path   string
+	file   *os.File
+	out    *bufio.Writer
+	at     uint64
+	starts []uint64
+	buffer []byte
+}
+
+func createRun(path string, fields int) (*runWriter, error) {
+	file, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	return &runWriter{path: path, file: file, out: bufio.NewWriterSize(file, 1<<18), starts: make([]uint64, 0, fields)}, nil
+}
+
+func (w *runWriter) begin() { w.starts = append(w.starts, w.at) }
+
+// add writes a value of the current field.
+func (w *runWriter) add(value []byte, count int64) error {
+	w.buffer = binary.AppendUvarint(w.buffer[:0], uint64(len(value))+1)
+	w.buffer = append(w.buffer, value...)
+	return w.write(binary.AppendUvarint(w.buffer, uint64(count)))
+}
+
+func (w *runWriter) end() error { return w.write([]byte{0}) }
+
+func (w *runWriter) write(data []byte) error {
+	n, err := w.out.Write(data)
+	w.at += uint64(n)
+	return err
+}
+
+// table writes a field; it takes the table apart.
+func (w *runWriter) table(t *table) error {
+	w.begin()
+	slots := slices.DeleteFunc(t.slots, func(s slot) bool { return s.number == 0 })
+	slices.SortFunc(slots, func(x, y slot) int { return t.compare(&x, &y) })
+	var value []byte
+	for i := range slots {
+		value = t.append(value[:0], &slots[i])
+		if err := w.add(value, slots[i].number); err != nil {
+			return err
+		}
+	}
+	return w.end()
+}
+
+func (w *runWriter) close() error {
+	for _, start := range w.starts {
+		w.buffer = binary.LittleEndian.AppendUint64(w.buffer[:0], start)
+		if _, err := w.out.Write(w.buffer); err != nil {
+			w.abort()
+			return err
+		}
+	}
+	w.buffer = binary.LittleEndian.AppendUint64(w.buffer[:0], uint64(len(w.starts)))
+	_, err := w.out.Write(w.buffer)
+	if err = errors.Join(err, w.out.Flush(), w.file.Close()); err != nil {
+		os.Remove(w.path)
+	}
+	return err
+}
+
+func (w *runWriter) abort() {
+	w.file.Close()
+	os.Remove(w.path)
+}
+
+// cursor reads one field of a run.
+type cursor struct {
+	path  string
+	file  *os.File
+	in    *bufio.Reader
+	value []byte
+	count int64
+}
+
+// cursorBuffer bytes are read ahead of each run.
+const cursorBuffer = 1 << 16
+
+func openCursor(path string, field, fields int) (*cursor, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	c := &cursor{path: path, file: file}
+	var foot [16]byte
+	info, err := file.Stat()
+	if err == nil {
+		_, err = file.ReadAt(foot[:8], info.Size()-int64(fields+1-field)*8)
+	}
+	if err == nil {
+		_, err = file.ReadAt(foot[8:], info.Size()-8)
+	}
+	if err == nil && binary.LittleEndian.Uint64(foot[8:]) != uint64(fields) {
+		err = errors.New("it is of other fields")
+	}
+	if err != nil {
+		file.Close()
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	start := int64(binary.LittleEndian.Uint64(foot[:]))
+	c.in = bufio.NewReaderSize(io.NewSectionReader(file, start, info.Size()-start), cursorBuffer)
+	return c, nil
+}
+
+// next goes on to the next value; false after the last one.
+func (c *cursor) next() (bool, error) {
+	n, err := binary.ReadUvarint(c.in)
+	if err == nil && n == 0 {
+		return false, nil
+	}
+	if err == nil && n > maxValue {
+		err = errors.New("a value is too long")
+	}
+	if err == nil {
+		c.value = slices.Grow(c.value[:0], int(n)-1)[:n-1]
+		_, err = io.ReadFull(c.in, c.value)
+	}
+	var count uint64
+	if err == nil {
+		count, err = binary.ReadUvarint(c.in)
+	}
+	if err != nil {
+		return false, fmt.Errorf("%s is not whole: %w", c.path, err)
+	}
+	c.count = int64(count)
+	return true, nil
+}
+
+// maxValue bounds a value, in bytes.
+const maxValue = 1 << 20
+
+// merge calls visit with each value of a field over all runs, in byte order, and
+// the sum of its counts. The value is valid until visit returns.
+func merge(runs []string, field, fields int, visit func(value []byte, count int64) error) error {
+	heap := make([]*cursor, 0, len(runs))
+	defer func() {
+		for _, c := range heap {
+			c.file.Close()
+		}
+	}()
+	for _, path := range runs {
+		c, err := openCursor(path, field, fields)
+		if err != nil {
+			return err
+		}
+		heap = append(heap, c)
+		more, err := c.next()
+		if err != nil {
+			return err
+		}
+		if !more {
+			c.file.Close()
+			heap = heap[:len(heap)-1]
+		}
+	}
+	for i := len(heap)/2 - 1; i >= 0; i-- {
+		sift(heap, i)
+	}
+	var value []byte
+	for len(heap) > 0 {
+		value = append(value[:0], heap[0].value...)
+		count := int64(0)
+		for len(heap) > 0 && bytes.Equal(heap[0].value, value) {
+			count += heap[0].count
+			more, err := heap[0].next()
+			if err != nil {
+				return err
+			}
+			if !more {
+				heap[0].file.Close()
+				heap[0] = heap[len(heap)-1]
+				heap = heap[:len(heap)-1]
+			}
+			sift(heap, 0)
+		}
+		if err := visit(value, count); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sift moves heap[i] down to where no child is less.
+func sift(heap []*cursor, i int) {
+	for {
+		child := 2*i + 1
+		if child >= len(heap) {
+			return
+		}
+		if child+1 < len(heap) && bytes.Compare(heap[child+1].value, heap[child].value) < 0 {
+			child++
+		}
+		if bytes.Compare(heap[i].value, heap[child].value) <= 0 {
+			return
+		}
+		heap[i], heap[child] = heap[child], heap[i]
+		i = child
+	}
+}
+
+// joinRuns makes one run of several, which it removes.
+func joinRuns(path string, runs []string, fields int) error {
+	w, err := createRun(path, fields)
+	if err != nil {
+		return err
+	}
+	for j := range fields {
+		w.begin()
+		if err := errors.Join(merge(runs, j, fields, w.add), w.end()); err != nil {
+			w.abort()
+			return err
+		}
+	}
+	if err := w.close(); err != nil {
+		return err
+	}
+	for _, run := range runs {
+		if err := os.Remove(run); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Merge calls visit with each value of a field that all runs together counted at
+// least minCount times, in byte order. The value is valid until visit returns.
+func Merge(runs []string, field, fields int, minCount int64, visit func(value []byte) error) error {
+	return merge(runs, field, fields, func(value []byte, count int64) error {
+		if count < minCount {
+			return nil
+		}
+		return visit(value)
+	})
+}

@@ -1,0 +1,176 @@
+// Package vocabulary makes the ids of a field's values: it counts the values of
+// many rows in bounded memory (Counter, Merge), and maps values to ids (Field,
+// Read). A field's ids are its kept values in byte order, from 0, or the order
+// of somebody's mapper; the id after the last stands for all other values.
+package vocabulary
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"hash/maphash"
+	"math/bits"
+)
+
+// slot holds a value and its number. Values of up to 15 bytes are in the slot: a
+// is bytes 0 to 7, b bytes 8 to 14 and the length, big-endian, so that comparing
+// a, b compares the values. Of longer ones a is the same, and b their position
+// in the arena and the mark long.
+type slot struct {
+	a, b   uint64
+	number int64 // 0: the slot is free
+}
+
+const (
+	slotBytes = 24
+	short     = 15
+	long      = 0xff
+)
+
+// table is a hash table from values to numbers above 0, without a pointer for
+// each value. The zero value is an empty one.
+type table struct {
+	slots []slot
+	used  int
+	arena []byte // length (4 bytes) and bytes of each long value
+}
+
+// pack returns the first two words of a short value's slot, or of a long one's
+// with no position.
+func pack(value []byte) (a, b uint64) {
+	n := len(value)
+	switch {
+	case n > short:
+		return binary.BigEndian.Uint64(value), long
+	case n >= 8:
+		return binary.BigEndian.Uint64(value), binary.BigEndian.Uint64(value[n-8:])<<(8*(16-n)) | uint64(n)
+	case n >= 4:
+		return uint64(binary.BigEndian.Uint32(value))<<32 | uint64(binary.BigEndian.Uint32(value[n-4:]))<<(8*(8-n)), uint64(n)
+	case n > 0:
+		for i, c := range value {
+			a |= uint64(c) << (56 - 8*i)
+		}
+	}
+	return a, uint64(n)
+}
+
+var seed = maphash.MakeSeed()
+
+var seeds = [2]uint64{maphash.String(seed, "a"), maphash.String(seed, "b")}
+
+// hash of a packed value; the order of slots follows from it, and no result does.
+func hash(value []byte, a, b uint64) uint64 {
+	if b == long {
+		return maphash.Bytes(seed, value)
+	}
+	high, low := bits.Mul64(a^seeds[0], b^seeds[1])
+	high, low = bits.Mul64(high^low^seeds[1], a^0x9E3779B97F4A7C15)
+	return high ^ low
+}
+
+// find returns the slot of a value, or the free one where it belongs. There is
+// at least one free slot.
+func (t *table) find(value []byte, a, b uint64) *slot {
+	at, _ := bits.Mul64(hash(value, a, b), uint64(len(t.slots)))
+	for i := int(at); ; i++ {
+		if i == len(t.slots) {
+			i = 0
+		}
+		s := &t.slots[i]
+		if s.number == 0 || s.a == a && (s.b == b && b != long || b == long && s.b&long == long && bytes.Equal(t.stored(s), value)) {
+			return s
+		}
+	}
+}
+
+// stored returns the bytes of a long value.
+func (t *table) stored(s *slot) []byte {
+	at := s.b >> 8
+	n := uint64(binary.LittleEndian.Uint32(t.arena[at:]))
+	return t.arena[at+4 : at+4+n]
+}
+
+// append appends the bytes of a slot's value to buffer.
+func (t *table) append(buffer []byte, s *slot) []byte {
+	if s.b&long == long {
+		return append(buffer, t.stored(s)...)
+	}
+	n := int(s.b & 0xff)
+	var word [16]byte
+	binary.BigEndian.PutUint64(word[:], s.a)
+	binary.BigEndian.PutUint64(word[8:], s.b)
+	return append(buffer, word[:n]...)
+}
+
+// compare is the order of the values' bytes.
+func (t *table) compare(x, y *slot) int {
+	if x.a != y.a || x.b&long != long && y.b&long != long {
+		return cmp.Or(cmp.Compare(x.a, y.a), cmp.Compare(x.b, y.b))
+	}
+	return bytes.Compare(t.append(nil, x), t.append(nil, y))
+}
+
+// need returns how many bytes more the table takes if the value is inserted, and
+// the slots it then has.
+func (t *table) need(value []byte) (more, slots int) {
+	slots = len(t.slots)
+	if 4*(t.used+1) > 3*slots {
+		slots = max(16, 2*slots)
+		more = slots * slotBytes // beside the old ones, for a moment
+	}
+	if len(value) > short {
+		if n := len(t.arena) + 4 + len(value); n > cap(t.arena) {
+			more += max(n, 2*cap(t.arena))
+		}
+	}
+	return more, slots
+}
+
+// insert adds a value that is not there, with its number, in a table of at least
+// the given slots.
+func (t *table) insert(value []byte, a, b uint64, number int64, slots int) {
+	if slots > len(t.slots) {
+		t.grow(slots)
+	}
+	s := t.find(value, a, b)
+	if b == long {
+		at := len(t.arena)
+		if n := at + 4 + len(value); n > cap(t.arena) {
+			grown := make([]byte, at, max(n, 2*cap(t.arena)))
+			copy(grown, t.arena)
+			t.arena = grown
+		}
+		t.arena = binary.LittleEndian.AppendUint32(t.arena, uint32(len(value)))
+		t.arena = append(t.arena, value...)
+		b |= uint64(at) << 8
+	}
+	*s = slot{a, b, number}
+	t.used++
+}
+
+func (t *table) grow(slots int) {
+	old := t.slots
+	t.slots = make([]slot, slots)
+	for i := range old {
+		s := &old[i]
+		if s.number == 0 {
+			continue
+		}
+		b := s.b
+		var value []byte
+		if b&long == long {
+			b, value = long, t.stored(s)
+		}
+		at, _ := bits.Mul64(hash(value, s.a, b), uint64(slots))
+		i := int(at)
+		for t.slots[i].number != 0 {
+			if i++; i == slots {
+				i = 0
+			}
+		}
+		t.slots[i] = *s
+	}
+}
+
+// bytes returns the memory of the table.
+func (t *table) bytes() int { return len(t.slots)*slotBytes + cap(t.arena) }
