@@ -18,18 +18,17 @@ import (
 // colours, too.
 var inks = []color.RGBA{
 	{0, 114, 178, 255}, {213, 94, 0, 255}, {0, 138, 99, 255}, {184, 87, 143, 255},
-	{107, 68, 35, 255}, {94, 60, 153, 255}, {117, 117, 117, 255}, {0, 0, 0, 255},
+	{107, 68, 35, 255}, {94, 60, 153, 255}, {117, 117, 117, 255}, {0, 0, 0, 255}, {138, 120, 0, 255},
 }
 
 var dashes = [][]vg.Length{nil, {vg.Points(5), vg.Points(2)}, {vg.Points(1.5), vg.Points(1.5)}, {vg.Points(6), vg.Points(2), vg.Points(1.5), vg.Points(2)}}
 
-// styles returns how curve i is drawn: of 64 no two have both glyph and dashes in
+// styles returns how curve i is drawn: of 32 no two have both glyph and dashes in
 // common, so that they differ without colour.
 func styles(i int) (draw.GlyphStyle, draw.LineStyle) {
-	round := i / len(glyphs)
-	ink := inks[(i+round)%len(inks)]
+	ink := inks[i%len(inks)]
 	return draw.GlyphStyle{Color: ink, Radius: vg.Points(3), Shape: glyphs[i%len(glyphs)]},
-		draw.LineStyle{Color: ink, Width: vg.Points(1.3), Dashes: dashes[(i+round)%len(dashes)]}
+		draw.LineStyle{Color: ink, Width: vg.Points(1.3), Dashes: dashes[(i+i/8)%len(dashes)]}
 }
 
 // points are a curve with the deviations of its repeats.

@@ -78,12 +78,12 @@ func Cut(label string, curves []Curve) *Picture {
 }
 
 // add draws curves and gives each a key.
-func (pic *Picture) add(p *plot.Plot, curves []Curve, marked bool) {
+func (p *Picture) add(on *plot.Plot, curves []Curve, marked bool) {
 	for i, c := range curves {
 		var list points
 		for k, x := range c.X {
 			list.add(x, c.Y[k], 0)
 		}
-		pic.keys = append(pic.keys, key{c.Label, curve(p, i, &list, marked)})
+		p.keys = append(p.keys, key{c.Label, curve(on, i, &list, marked)})
 	}
 }
