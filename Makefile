@@ -43,6 +43,9 @@ fuzz: ## every fuzz test for FUZZTIME (20s)
 bench: ## walks beside this core's FMA peak and PyTorch (wants python3-torch, libopenblas0-pthread)
 	@go run ./bench $(BENCHFLAGS)
 
+estimators: ## the estimators at equal error, by processor time (some ten minutes), and docs/estimators.svg
+	@go run ./bench/estimators -picture docs/estimators.svg $(ESTIMATORSFLAGS)
+
 lint: ## golangci-lint, which must be installed
 	golangci-lint run ./...
 
@@ -63,4 +66,4 @@ golden: ## make the goldens anew (needs Debian's python3-torch)
 ci: ## what CI runs
 	bash .ci/run
 
-.PHONY: help build test race levels generate long chaos chaos-short fuzz bench lint fmt kernels transcripts golden ci
+.PHONY: help build test race levels generate long chaos chaos-short fuzz bench estimators lint fmt kernels transcripts golden ci

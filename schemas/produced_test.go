@@ -3,6 +3,7 @@ package schemas_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"shaver/internal/bus"
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
+	"shaver/internal/compact"
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
 	"shaver/internal/evaluate"
@@ -69,8 +71,21 @@ func TestDatasets(t *testing.T) {
 		}
 		return text
 	}
+	inspection := func(dir string) []byte {
+		facts, err := dataset.Inspect(dir, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(facts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
 	t.Run("encoded, drawn", func(t *testing.T) {
-		accept(t, "dataset.v1.json", manifest(imported(t, small(t), 200)))
+		dir := imported(t, small(t), 200)
+		accept(t, "dataset.v1.json", manifest(dir))
+		accept(t, "inspection.v1.json", inspection(dir))
 	})
 	t.Run("raw", func(t *testing.T) {
 		file, out := filepath.Join(t.TempDir(), "rows.tsv"), filepath.Join(t.TempDir(), "dataset")
@@ -101,13 +116,18 @@ func TestDatasets(t *testing.T) {
 // TestJob runs a job on a server and looks at everything that it writes.
 // Messages are seen decoded: bus takes only bytes that encoding them again gives.
 func TestJob(t *testing.T) {
-	t.Run("in one round", func(t *testing.T) { testJob(t, nil) })
+	walks := shapley.Options{Estimator: shapley.Permutation, Passes: 2, Seed: 1}
+	multilinear := shapley.Options{Estimator: shapley.Multilinear, Passes: 1, Seed: 1}
+	multilinear.SetDefaults()
+	t.Run("in one round", func(t *testing.T) { testJob(t, coordinator.Config{Options: walks}) })
 	t.Run("in rounds", func(t *testing.T) {
-		testJob(t, &job.Until{Rule: job.Overlap, Bound: .999, Sparsity: .5, Seconds: 1000})
+		testJob(t, coordinator.Config{Options: walks, Until: &job.Until{Rule: job.Overlap, Bound: .999, Sparsity: .5, Seconds: 1000}})
 	})
+	t.Run("audited", func(t *testing.T) { testJob(t, coordinator.Config{Options: multilinear, Audit: .5}) })
 }
 
-func testJob(t *testing.T, until *job.Until) {
+// testJob runs a job whose options are given.
+func testJob(t *testing.T, given coordinator.Config) {
 	p := small(t)
 	d, err := dataset.Open(imported(t, p, 300))
 	if err != nil {
@@ -129,7 +149,7 @@ func testJob(t *testing.T, until *job.Until) {
 	out := filepath.Join(t.TempDir(), "scores.arrow")
 	config := cli.Job{Connection: cli.Connection{NATS: server.URL()}, Config: coordinator.Config{
 		Open: func() (*checkpoint.Checkpoint, error) { return p.Checkpoint, nil }, Dataset: d, Splits: []string{dataset.Train, dataset.Val}, Sample: 1, Baseline: prune.Codebook,
-		Options: shapley.Options{Estimator: shapley.Permutation, Passes: 2, Seed: 1}, Until: until, RowsPerShard: 64,
+		Options: given.Options, Until: given.Until, Audit: given.Audit, RowsPerShard: 64,
 		Out: out, Queue: bus.DefaultQueue, Log: zap.NewNop(),
 	}}
 	group, ctx := errgroup.WithContext(t.Context())
@@ -169,8 +189,8 @@ func testJob(t *testing.T, until *job.Until) {
 		t.Fatal(err)
 	}
 
-	if report, err := scores.ReadHead(out); err != nil || (report.Stopped != nil) != (until != nil) {
-		t.Errorf("stopped: %+v, %v", report.Stopped, err)
+	if report, err := scores.ReadHead(out); err != nil || (report.Stopped != nil) != (given.Until != nil) || (report.Audit != nil) != (given.Audit > 0) {
+		t.Errorf("stopped: %+v, audit: %+v, %v", report.Stopped, report.Audit, err)
 	}
 	report, err := os.ReadFile(filepath.Join(filepath.Dir(out), "scores.job.json"))
 	if err != nil {
@@ -190,7 +210,7 @@ func testJob(t *testing.T, until *job.Until) {
 func swept(t *testing.T, p *planted.Planted, d *dataset.Dataset, s *scores.File) {
 	t.Helper()
 	m := p.Model
-	table := &sweep.Table{Architecture: &m.Architecture, Names: s.Fields, Entries: m.Weights.Embedding, Form: prune.Float16,
+	table := &sweep.Table{Architecture: &m.Architecture, Names: s.Fields, Entries: m.Weights.Embedding, Values: compact.Float16,
 		Counts: func() ([]int64, error) { return d.Frequencies(dataset.Train, dataset.Val) }}
 	method, err := table.ByScores(s, 0, scores.RMS, prune.Abs)
 	methods := []sweep.Method{method}
@@ -297,6 +317,8 @@ func TestRefuse(t *testing.T) {
 		{"spec.v1.json", spec(), "estimator", "exact"}, // of two passes
 		{"spec.v1.json", spec(), "draws", 2},           // of walks
 		{"spec.v1.json", spec(), "endpoints", "plain"},
+		{"spec.v1.json", spec(), "audit", .5},
+		{"spec.v1.json", multilinear(), "audit", 0},
 		{"spec.v1.json", multilinear(), "passes", 2},
 		{"spec.v1.json", multilinear(), "draws", 3},
 		{"spec.v1.json", multilinear(), "draws", 2}, // too few for balanced

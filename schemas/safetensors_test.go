@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"shaver/internal/checkpoint"
+	"shaver/internal/compact"
 	"shaver/internal/model"
 	"shaver/internal/planted"
 	"shaver/schemas"
@@ -69,7 +70,7 @@ func TestForms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"compact.v1.safetensors.json", "frequencies.v1.arrow.json", "model.v1.safetensors.json",
+	want := []string{"compact.v2.safetensors.json", "frequencies.v1.arrow.json", "model.v1.safetensors.json",
 		"partial.v2.arrow.json", "rows.v1.arrow.json", "scores.v2.arrow.json"}
 	if !slices.Equal(names, want) {
 		t.Errorf("forms %v, expected %v", names, want)
@@ -164,56 +165,80 @@ func TestDense(t *testing.T) {
 	}
 }
 
-// TestCompact writes compact models of both structures and of both types that an
-// index may have, and compares them with the form.
+// TestCompact writes compact models with every form and type of values, and
+// compares them with the form.
 func TestCompact(t *testing.T) {
-	f := readForm(t, "compact.v1.safetensors.json")
+	f := readForm(t, "compact.v2.safetensors.json")
 	for _, c := range []struct {
-		d, keepEvery int
-		structure    string
+		d, keepEvery  int
+		values        compact.Values
+		dtype         string
+		first, second compact.Form
 	}{
-		{4, 2, "bitmap"}, {32, 40, "csr"}, {255, 200, "csr"}, {256, 200, "csr"}, {257, 200, "csr"},
+		{4, 2, compact.Float32, "F32", compact.Bitmap, compact.Bitmap},
+		{4, 1, compact.Float16, "F16", compact.Dense, compact.Dense},
+		{32, 40, compact.Int8, "U8", compact.Columns, compact.Columns},
+		{128, 511, compact.Float32, "F32", compact.Columns, compact.None},
+		{257, 200, compact.Float16, "F16", compact.Columns, compact.Columns},
 	} {
-		t.Run(fmt.Sprintf("d=%d/%s", c.d, c.structure), func(t *testing.T) {
+		t.Run(fmt.Sprintf("d=%d/%s", c.d, c.values), func(t *testing.T) {
 			p := wide(t, c.d)
 			a := &p.Checkpoint.Architecture
 			dropped := make([]bool, a.Parameters())
-			kept := 0
 			for i := range dropped {
-				if dropped[i] = i%c.keepEvery != 0; !dropped[i] {
-					kept++
-				}
+				dropped[i] = i%c.keepEvery != 0
 			}
 			file := filepath.Join(t.TempDir(), "pruned.safetensors")
-			if _, err := checkpoint.WriteCompact(file, p.Checkpoint, dropped, make([]float32, a.Players())); err != nil {
+			if _, err := checkpoint.WriteCompact(file, p.Checkpoint, dropped, make([]float32, a.Players()), c.values); err != nil {
 				t.Fatal(err)
 			}
 			metadata, tensors := header(t, file)
 			f.compareMetadata(t, metadata)
-			if metadata["shaver.structure"] != c.structure {
-				t.Fatalf("structure %s, expected %s", metadata["shaver.structure"], c.structure)
+			var fields []compact.Field
+			if err := json.Unmarshal([]byte(metadata["shaver.fields"]), &fields); err != nil {
+				t.Fatal(err)
 			}
-			f.compareTensors(t, a, kept, c.structure, p.Checkpoint, tensors)
+			if len(fields) != 2 || fields[0].Form != c.first || fields[1].Form != c.second {
+				t.Fatalf("fields %v, expected the forms %s and %s", fields, c.first, c.second)
+			}
+			f.compareTensors(t, a, fields, c.dtype, p.Checkpoint, tensors)
 		})
 	}
 }
 
-func (f *form) compareTensors(t *testing.T, a *model.Architecture, kept int, structure string, c *checkpoint.Checkpoint, got map[string]tensor) {
+// compareTensors takes the sizes in bytes from the words of the form.
+func (f *form) compareTensors(t *testing.T, a *model.Architecture, fields []compact.Field, values string, c *checkpoint.Checkpoint, got map[string]tensor) {
 	t.Helper()
-	n, m, d := a.Features(), a.Fields(), a.Dim
-	shapes := map[string][]int{"[kept]": {kept}, "[m, d]": {m, d}, "[n]": {n}, "[ceil(n*d/8)]": {(n*d + 7) / 8}}
+	m, d := a.Fields(), a.Dim
+	kept, rows, columns := 0, 0, 0
+	for j, field := range fields {
+		kept += field.Kept
+		listing := field.Form == compact.Bitmap || field.Form == compact.Columns
+		if listing && field.Rows < a.FieldDims[j] {
+			rows += (a.FieldDims[j] + 7) / 8
+		}
+		switch {
+		case field.Form == compact.Bitmap:
+			columns += field.Rows * ((d + 7) / 8)
+		case field.Form == compact.Columns && d <= 128:
+			columns += field.Kept
+		case field.Form == compact.Columns:
+			columns += 2 * field.Kept
+		}
+	}
+	shapes := map[string][]int{"shaver.values": {kept}, "shaver.codebook": {m, d}, "shaver.steps": {m, 2}, "shaver.rows": {rows}, "shaver.columns": {columns}}
 	left := maps.Clone(got)
 	for _, want := range f.Tensors {
-		if want.Each != "" || want.When != "" && want.When != structure {
+		if want.Each != "" || want.When != "" && want.When != values {
 			continue
 		}
 		found, ok := left[want.Name]
 		delete(left, want.Name)
-		if shape, known := shapes[want.Shape]; !ok || !known || !slices.Equal(found.Shape, shape) {
-			t.Errorf("tensor %s has shape %v in the file, %s in the form", want.Name, found.Shape, want.Shape)
+		if !ok || !slices.Equal(found.Shape, shapes[want.Name]) {
+			t.Errorf("tensor %s has shape %v in the file, expected %v", want.Name, found.Shape, shapes[want.Name])
 		}
-		if dtype := resolve(t, want.DType, d); found.DType != dtype {
-			t.Errorf("tensor %s has type %s in the file, %s in the form for d = %d", want.Name, found.DType, dtype, d)
+		if !strings.Contains(want.DType, found.DType) || want.Name == "shaver.values" && found.DType != values {
+			t.Errorf("tensor %s has type %s in the file, %s in the form", want.Name, found.DType, want.DType)
 		}
 	}
 	for key, found := range left {
@@ -225,22 +250,4 @@ func (f *form) compareTensors(t *testing.T, a *model.Architecture, kept int, str
 	if want := len(c.Tensors) - 1; len(left) != want {
 		t.Errorf("%d tensors of the state dict, expected %d", len(left), want)
 	}
-}
-
-// resolve returns the type that the form gives for d columns: a name, or "X if
-// d <= N, else Y".
-func resolve(t *testing.T, text string, d int) string {
-	t.Helper()
-	if !strings.Contains(text, " ") {
-		return text
-	}
-	var small, large string
-	var most int
-	if _, err := fmt.Sscanf(text, "%s if d <= %d, else %s", &small, &most, &large); err != nil {
-		t.Fatalf("type %q: %v", text, err)
-	}
-	if d <= most {
-		return small
-	}
-	return large
 }

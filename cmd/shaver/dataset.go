@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -39,7 +40,8 @@ func datasetInspectCommand() *cobra.Command {
 }
 
 func datasetTable(w io.Writer, facts *dataset.Inspection) {
-	fmt.Fprintf(w, "rows\t%d\t%d features, %d fields\n", facts.Rows, facts.Features, len(facts.Fields))
+	fmt.Fprintf(w, "fields\t%d\t%d features\n", len(facts.Fields), facts.Features)
+	fmt.Fprintf(w, "rows\t%d\t%.2f%% positive\n", facts.Rows, 100*facts.LabelRate)
 	for _, s := range facts.Splits {
 		fmt.Fprintf(w, "%s\t%d\t%.2f%% positive\n", s.Name, s.Rows, 100*s.LabelRate)
 	}
@@ -55,10 +57,13 @@ func datasetTable(w io.Writer, facts *dataset.Inspection) {
 		var most []string
 		for _, v := range f.Top {
 			name := fmt.Sprint(v.ID)
-			if v.Value != nil {
-				name = *v.Value
+			switch {
+			case v.Value != nil:
+				name = strconv.Quote(*v.Value)
+			case f.OOV != nil:
+				name = "others"
 			}
-			most = append(most, fmt.Sprintf("%q %.1f%%", name, 100*v.Share))
+			most = append(most, fmt.Sprintf("%s %.1f%%", name, 100*v.Share))
 		}
 		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\n", f.Name, f.Size, f.Seen, oov, strings.Join(most, ", "))
 	}

@@ -71,7 +71,7 @@ func (o *importRun) run(c *cobra.Command, do func(show dataset.Progress) (*datas
 	}
 	for j, n := range summary.Unseen {
 		if n > 0 {
-			fmt.Fprintf(c.ErrOrStderr(), "field %s: %d rows have a value that is not in the vocabulary\n", summary.Fields[j].Name, n)
+			fmt.Fprintf(c.ErrOrStderr(), "field %s: rows whose value is not in the vocabulary: %d\n", summary.Fields[j].Name, n)
 		}
 	}
 	facts, err := dataset.Inspect(o.out, 0)
@@ -106,8 +106,8 @@ func (o *rawOptions) config(c *cobra.Command, run *importRun, format dataset.For
 		return config, fault.Usagef("--min-count %d: at least 1", o.minCount)
 	case o.counted != dataset.CountTrain && o.counted != dataset.CountAll:
 		return config, fault.Usagef("--counted %s: %s or %s", o.counted, dataset.CountTrain, dataset.CountAll)
-	case o.memory < 16<<20:
-		return config, fault.Usagef("--memory %v: at least 16MiB", o.memory)
+	case o.memory < 128<<20:
+		return config, fault.Usagef("--memory %v: at least 128MiB", &o.memory)
 	}
 	for _, name := range []string{"min-count", "counted"} {
 		if o.vocabulary != "" && c.Flags().Changed(name) {

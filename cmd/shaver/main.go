@@ -26,8 +26,8 @@ prunes the table by it to any budget, and measures what that cost.
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(
 		quickstartCommand(),
-		group("model", "Look at checkpoints", modelInspectCommand()),
-		group("dataset", "Make and look at datasets", group("import", "Make a dataset", importCommands()...), datasetInspectCommand()),
+		group("model", "Look at checkpoints, convert them", modelInspectCommand(), modelConvertCommand()),
+		group("dataset", "Make and look at datasets", group("import", "Make a dataset", importCommands()...), datasetInspectCommand(), datasetSynthCommand()),
 		cli.PlanCommand(),
 		cli.ScoreCommand("score", false),
 		group("scores", "Look at scores", scoresInspectCommand(), scoresExportCommand(), scoresFrequencyCommand()),

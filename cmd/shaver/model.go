@@ -8,6 +8,7 @@ import (
 
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
+	"shaver/internal/compact"
 	"shaver/internal/model"
 )
 
@@ -27,8 +28,19 @@ type modelFacts struct {
 	Structure    string     `json:"structure,omitempty"`
 	EmbeddingKey string     `json:"embedding_key"`
 	Tensors      int        `json:"tensors"`
-	Kept         *int       `json:"kept,omitempty"` // entries that a compact file keeps
 	Digest       string     `json:"digest"`
+
+	// of a compact file
+	Kept   *int           `json:"kept,omitempty"`   // entries
+	Values compact.Values `json:"values,omitempty"` // how they are stored
+	Stored []storedField  `json:"stored,omitempty"` // by field
+}
+
+// storedField is how a compact file stores a field.
+type storedField struct {
+	compact.Field
+	Bytes int      `json:"bytes"`           // of values and structure
+	Error *float64 `json:"error,omitempty"` // int8: the most that a value can have moved
 }
 
 func modelInspectCommand() *cobra.Command {
@@ -64,8 +76,20 @@ func inspectModel(ck *checkpoint.Checkpoint) *modelFacts {
 		Experts: a.Experts, Rank: a.Rank, Structure: a.Structure,
 		EmbeddingKey: ck.EmbeddingKey, Tensors: len(ck.Keys), Digest: ck.Digest(),
 	}
-	if ck.Compact {
-		f.Kept = &ck.Kept
+	if ck.Compact == nil {
+		return f
+	}
+	kept := ck.Compact.Kept()
+	f.Kept, f.Values = &kept, ck.Compact.Values()
+	steps := ck.Compact.Steps()
+	for j, stored := range ck.Compact.Fields() {
+		rows, columns := stored.Sizes(a.FieldDims[j], a.Dim)
+		s := storedField{Field: stored, Bytes: rows + columns + stored.Kept*f.Values.Size()}
+		if steps != nil {
+			half := float64(steps[j]) / 2
+			s.Error = &half
+		}
+		f.Stored = append(f.Stored, s)
 	}
 	return f
 }
@@ -75,7 +99,10 @@ func (f *modelFacts) table(w io.Writer) {
 	fmt.Fprintf(w, "fields\t%d\t%v\n", f.Fields, f.FieldDims)
 	fmt.Fprintf(w, "embedding\t%d x %d\t%d parameters, %d players a row\n", f.Features, f.Dim, f.Parameters, f.Players)
 	if f.Kept != nil {
-		fmt.Fprintf(w, "pruned\t%d kept\n", *f.Kept)
+		fmt.Fprintf(w, "pruned\t%d kept\t%s values\n", *f.Kept, f.Values)
+	}
+	for j, s := range f.Stored {
+		fmt.Fprintf(w, "field %d\t%d of %d kept\t%s, %d rows, %d bytes\n", j, s.Kept, f.FieldDims[j]*f.Dim, s.Form, s.Rows, s.Bytes)
 	}
 	if len(f.Hidden) > 0 {
 		fmt.Fprintf(w, "hidden layers\t%v\n", f.Hidden)

@@ -25,7 +25,7 @@ type pruneOptions struct {
 	keep                                prune.Keep
 	calibrate                           bool
 	dataset                             string
-	dense                               bool
+	form                                formOptions
 	output                              cli.Output
 }
 
@@ -58,8 +58,9 @@ func pruneCommand() *cobra.Command {
 counted) or --bytes (of the file). Dropped entries read what they read in the
 scores' job: zero, or the field's codebook value.
 
-The file is compact: what is kept, and where. With --dense it is an ordinary
-state dict under the original keys, which load_state_dict takes.
+The file is compact: what is kept, and where; --values says in how many bits.
+With --dense it is an ordinary state dict under the original keys, which
+load_state_dict takes.
 
 Pruning moves the logits. --calibrate repairs what two numbers can: LogLoss falls,
 AUC stays. They are folded into the weights, so that whoever loads the file need
@@ -87,7 +88,7 @@ multiplies the table too.
 	keepFlags(c, &o.keep)
 	f.BoolVar(&o.calibrate, "calibrate", false, "fit the logits anew, a*logit + b, on the validation split of --dataset, and fold that into the weights")
 	f.StringVar(&o.dataset, "dataset", "", "dataset folder, for --calibrate")
-	f.BoolVar(&o.dense, "dense", false, "write an ordinary state dict")
+	o.form.flags(c)
 	o.output.Flag(c)
 	return c
 }
@@ -102,7 +103,10 @@ func (o *pruneOptions) run(c *cobra.Command) error {
 	if budgets != 1 {
 		return fault.Usagef("shaver prune needs one of --sparsity, --parameters and --bytes")
 	}
-	if o.dense && c.Flags().Changed("bytes") {
+	if err := o.form.check(c); err != nil {
+		return err
+	}
+	if o.form.dense && c.Flags().Changed("bytes") {
 		return fault.Usagef("--bytes is a budget of the compact file: a dense one is as large as the model")
 	}
 	if o.calibrate != c.Flags().Changed("dataset") {
@@ -165,7 +169,7 @@ func (o *pruneOptions) mask(c *cobra.Command, p *pruner) ([]bool, error) {
 	if err != nil {
 		return nil, fault.Usagef("--protect, --field-minimum: %w", err)
 	}
-	size := func(drop int) int64 { return p.size(prune.Mask(order, drop)) }
+	size := func(drop int) int64 { return p.checkpoint.CompactSize(prune.Mask(order, drop), o.form.stored()) }
 	drop, err := budget.Drop(a, s.Spec.Baseline, size)
 	if err != nil {
 		return nil, fault.Usagef("--%w", err)
@@ -193,8 +197,8 @@ func (o *pruneOptions) write(c *cobra.Command, p *pruner, mask []bool) (bytes in
 			baseline[i] *= factor
 		}
 	}
-	if !o.dense {
-		bytes, err = checkpoint.WriteCompact(o.out, ck, mask, baseline)
+	if !o.form.dense {
+		bytes, err = checkpoint.WriteCompact(o.out, ck, mask, baseline, o.form.stored())
 		return bytes, calibration, err
 	}
 	table, err := ck.Embedding()

@@ -16,6 +16,7 @@ import (
 	"shaver/internal/bus"
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
+	"shaver/internal/compact"
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
 	"shaver/internal/fault"
@@ -112,7 +113,7 @@ func (o *quickstartOptions) run(c *cobra.Command) error {
 	compare := sweepOptions{
 		model: file("model.safetensors"), scores: []string{file("scores.arrow")}, dataset: file("dataset"), split: dataset.Test,
 		aggregates: []string{scores.Sum}, rank: prune.Abs, sparsities: []float64{.5, .8, .9, .95},
-		methods: []string{sweep.Magnitude}, values: []string{prune.Float32},
+		methods: []string{sweep.Magnitude}, values: []string{string(compact.Float32)},
 	}
 	found, err := compare.sweep(c.Context())
 	if err != nil {

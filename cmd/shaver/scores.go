@@ -36,6 +36,7 @@ type scoresFacts struct {
 	MaxPopulationSE float64         `json:"max_se_population"`
 	Convergence     float64         `json:"convergence"`       // max_se / (largest - smallest phi); the paper stops below 0.01
 	Stopped         *scores.Stopped `json:"stopped,omitempty"` // of a job with a rule to stop by
+	Audit           *scores.Audit   `json:"audit,omitempty"`   // of a multilinear job
 	NoInterval      int             `json:"no_interval"`       // features that occur, but in too few rows for intervals
 	Fields          []fieldScores   `json:"fields"`
 }
@@ -74,7 +75,7 @@ func scoresInspectCommand() *cobra.Command {
 func inspectScores(f *scores.File) *scoresFacts {
 	s := &scoresFacts{
 		Job: f.Spec.ID(), Spec: f.Spec, Rows: f.Rows, DatasetRows: f.DatasetRows, Features: len(f.Count), Dim: f.Dim,
-		LossFull: f.LossFull, LossEmpty: f.LossEmpty, EfficiencyError: f.EfficiencyError, EfficiencySE: f.EfficiencySE, StandardError: f.StandardError(), Stopped: f.Stopped,
+		LossFull: f.LossFull, LossEmpty: f.LossEmpty, EfficiencyError: f.EfficiencyError, EfficiencySE: f.EfficiencySE, StandardError: f.StandardError(), Stopped: f.Stopped, Audit: f.Audit,
 		MaxSE: float64(slices.Max(f.SE)), MaxPopulationSE: float64(slices.Max(f.PopulationSE)),
 	}
 	for _, count := range f.Count {
@@ -125,6 +126,11 @@ func (s *scoresFacts) table(w io.Writer) {
 	fmt.Fprintf(w, "\t%.3g at most\tof the population's\n", s.MaxPopulationSE)
 	if s.NoInterval > 0 {
 		fmt.Fprintf(w, "no intervals\t%d\tfeatures in fewer than %d rows\n", s.NoInterval, tally.LeastRows)
+	}
+	if s.Audit != nil {
+		cli.AuditTable(w, s.Audit)
+	} else if s.Spec.Audit > 0 {
+		fmt.Fprintln(w, "audit\tnot done: score the job again")
 	}
 	fmt.Fprintf(w, "kernel\t%s\n\nFIELD\tFEATURES\tSEEN\tSUM OF PHI\tSUM OF |PHI|\n", s.Spec.Kernel)
 	for _, f := range s.Fields {

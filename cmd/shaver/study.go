@@ -11,6 +11,7 @@ import (
 	"shaver/internal/bus"
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
+	"shaver/internal/compact"
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
 	"shaver/internal/fault"
@@ -29,7 +30,7 @@ type studyOptions struct {
 }
 
 func studyCommand() *cobra.Command {
-	o := studyOptions{sweepOptions: sweepOptions{values: []string{prune.Float32}, aggregates: []string{scores.Sum}, rank: prune.Abs}}
+	o := studyOptions{sweepOptions: sweepOptions{values: []string{string(compact.Float32)}, aggregates: []string{scores.Sum}, rank: prune.Abs}}
 	var seeds []uint
 	c := &cobra.Command{
 		Use:   "study",

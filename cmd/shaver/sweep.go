@@ -10,6 +10,7 @@ import (
 
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
+	"shaver/internal/compact"
 	"shaver/internal/dataset"
 	"shaver/internal/evaluate"
 	"shaver/internal/fault"
@@ -79,9 +80,9 @@ With -o json the result is one document of the form sweep.v1.json.
 	f.StringSliceVar(&o.scores, "scores", nil, "its scores; several files are compared")
 	f.StringVar(&o.dataset, "dataset", "", "dataset folder")
 	o.flags(c)
-	f.StringSliceVar(&o.values, "values", []string{prune.Float32}, "how kept entries are stored: "+strings.Join(prune.Forms(), ", ")+"; several are compared")
+	f.StringSliceVar(&o.values, "values", []string{string(compact.Float32)}, "how the compact file stores kept values: "+valuesHelp()+"; several are compared")
 	f.Int64SliceVar(&o.parameters, "parameters", nil, "budgets in parameters to keep, in place of --sparsities")
-	f.Int64SliceVar(&o.bytes, "bytes", nil, "budgets in bytes of the compact file of float32, in place of --sparsities")
+	f.Int64SliceVar(&o.bytes, "bytes", nil, "budgets in bytes of the compact file, in place of --sparsities")
 	f.StringVar(&o.rank, "rank", prune.Abs, rankHelp())
 	f.StringSliceVar(&o.aggregates, "aggregate", []string{scores.Sum}, "aggregates of the scores to compare: "+strings.Join(scores.Aggregates(), ", ")+"; with --select all, unless given")
 	f.BoolVar(&o.choose, "select", false, "at each budget, measure only the method that is best on the validation split")
@@ -224,8 +225,8 @@ func (o *sweepOptions) compared(p *pruner, d *dataset.Dataset) (all []sweep.Meth
 	if len(rivals) == 1 && rivals[0] == "all" {
 		rivals = sweep.Rivals()
 	}
-	for at, form := range o.values {
-		t, failed := p.tableOf(d, o.keep, form)
+	for at, values := range o.values {
+		t, failed := p.tableOf(d, o.keep, values)
 		if failed != nil {
 			return nil, failed
 		}
@@ -249,13 +250,15 @@ func (o *sweepOptions) compared(p *pruner, d *dataset.Dataset) (all []sweep.Meth
 
 // tableOf returns what methods start from; dropped entries are those that keep
 // allows.
-func (p *pruner) tableOf(d *dataset.Dataset, keep prune.Keep, form string) (*sweep.Table, error) {
-	if prune.Bits(form) == 32 && form != prune.Float32 {
-		return nil, fault.Usagef("--values %q: expected any of %s", form, strings.Join(prune.Forms(), ", "))
+func (p *pruner) tableOf(d *dataset.Dataset, keep prune.Keep, values string) (*sweep.Table, error) {
+	v := compact.Values(values)
+	if v.Size() == 0 {
+		return nil, fault.Usagef("--values %q: expected any of %s", values, valuesHelp())
 	}
 	return &sweep.Table{
-		Architecture: &p.checkpoint.Architecture, Names: p.scores[0].Fields, Entries: p.table, Size: p.size, Keep: keep, Form: form,
+		Architecture: &p.checkpoint.Architecture, Names: p.scores[0].Fields, Entries: p.table, Keep: keep, Values: v,
 		Counts: func() ([]int64, error) { return occurrences(d) },
+		Size:   func(mask []bool) int64 { return p.checkpoint.CompactSize(mask, v) },
 	}, nil
 }
 
@@ -300,15 +303,4 @@ func openPruner(modelFile string, scoresFiles ...string) (*pruner, error) {
 	}
 	p.table, err = ck.Embedding()
 	return p, err
-}
-
-// size returns the bytes of the compact file that drops what mask says.
-func (p *pruner) size(mask []bool) int64 {
-	kept := 0
-	for _, gone := range mask {
-		if !gone {
-			kept++
-		}
-	}
-	return p.checkpoint.CompactSize(kept)
 }

@@ -24,8 +24,10 @@ type messages struct {
 	compressed bool // batches may be compressed
 	foreign    bool // a table of people's own: other flat types, dictionaries and LZ4 too; batches are not reused
 	allocator  *limited
-	file       bool // Arrow's file format; else the stream format
-	schema     bool // the schema was read
+	file       bool              // Arrow's file format; else the stream format
+	limit      *io.LimitedReader // of a foreign file, r: it ends where the footer begins, with or without a marker
+	schema     bool              // the schema was read
+	described  bool              // meta is the next message's
 	done       bool
 	failure    error  // of r, other than running out
 	head       []byte // first bytes of a stream, already read
@@ -150,35 +152,53 @@ func (m *messages) readGrowing(buffer []byte, n int64) ([]byte, error) {
 // Message returns the next message, io.EOF after the end-of-stream marker and
 // all that has to follow it. It is valid until the next call.
 func (m *messages) Message() (*ipc.Message, error) {
+	if err := m.describe(); err != nil {
+		return nil, err
+	}
+	m.described = false
+	return m.checked()
+}
+
+// describe reads the next message's description, unless it is read already.
+func (m *messages) describe() error {
 	if m.done {
-		return nil, io.EOF
+		return io.EOF
+	}
+	if m.described {
+		return nil
+	}
+	if m.limit != nil && m.limit.N == 0 {
+		m.done = true
+		return io.EOF
 	}
 	var word [4]byte
 	if err := m.read(word[:]); err != nil {
-		return nil, err
+		return err
 	}
 	if binary.LittleEndian.Uint32(word[:]) != math.MaxUint32 {
-		return nil, errors.New("expected the start of an Arrow message")
+		return errors.New("expected the start of an Arrow message")
 	}
 	if err := m.read(word[:]); err != nil {
-		return nil, err
+		return err
 	}
 	length := binary.LittleEndian.Uint32(word[:])
 	if length == 0 {
 		m.done = true
-		return nil, m.end()
+		if m.limit != nil {
+			return io.EOF
+		}
+		return m.end()
 	}
 	if length > maxMeta {
-		return nil, fmt.Errorf("a message's description takes %d bytes, expected at most %d", length, maxMeta)
+		return fmt.Errorf("a message's description takes %d bytes, expected at most %d", length, maxMeta)
 	}
 	if m.foreign {
 		m.meta, m.body = nil, nil
 	}
 	var err error
-	if m.meta, err = m.readGrowing(m.meta, int64(length)); err != nil {
-		return nil, err
-	}
-	return m.checked()
+	m.meta, err = m.readGrowing(m.meta, int64(length))
+	m.described = err == nil
+	return err
 }
 
 // checked reads the body and checks description and body.

@@ -285,6 +285,13 @@ func FuzzRows(f *testing.F) {
 			}
 			return
 		}
+		for _, skip := range []int64{1, int64(rows.Len()) / 2, int64(rows.Len())} {
+			for _, in := range []io.Reader{bytes.NewReader(data), onlyReader{bytes.NewReader(data)}} {
+				if err := sameAfterSkip(in, rows, skip); err != nil {
+					t.Fatalf("%d rows skipped: %v", skip, err)
+				}
+			}
+		}
 		var out bytes.Buffer
 		w, err := NewRowWriter(&out, r.Fields(), r.Sizes(), r.Numbered())
 		if err != nil {
@@ -317,4 +324,69 @@ func BenchmarkRows(b *testing.B) {
 		}
 		b.ReportMetric(float64(b.N*rows.Len())/b.Elapsed().Seconds(), "rows/s")
 	})
+}
+
+// onlyReader is no io.Seeker.
+type onlyReader struct{ io.Reader }
+
+// sameAfterSkip checks that what Skip leaves of in is the end of all.
+func sameAfterSkip(in io.Reader, all *model.Rows, rows int64) error {
+	r, err := NewRowReader(in)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	skipped, err := r.Skip(rows)
+	if err != nil || skipped > rows {
+		return fmt.Errorf("%d skipped of %d: %w", skipped, rows, err)
+	}
+	var batch model.Rows
+	for at := int(skipped); ; at += batch.Len() {
+		err := r.Next(&batch)
+		if err == io.EOF && at == all.Len() {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		want := all.Slice(at, min(at+batch.Len(), all.Len()))
+		if !slices.Equal(batch.Number, want.Number) || !slices.Equal(batch.Label, want.Label) || !slices.Equal(batch.Features, want.Features) {
+			return fmt.Errorf("other rows from %d", at)
+		}
+	}
+}
+
+// Skip passes over whole batches only, and seeks where it can.
+func TestSkip(t *testing.T) {
+	const n = 2*RowsBatch + 100
+	all := randomRows(n, 0)
+	data := encodeRows(t, all, false, n)
+	for rows, want := range map[int64]int64{0: 0, RowsBatch - 1: 0, RowsBatch: RowsBatch, RowsBatch + 1: RowsBatch, 2 * RowsBatch: 2 * RowsBatch, n: n, n + 1: n} {
+		r, err := NewRowReader(bytes.NewReader(data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := r.Skip(rows); got != want || err != nil {
+			t.Errorf("skip %d rows: %d %v, expected %d", rows, got, err, want)
+		}
+		if err := sameAfterSkip(bytes.NewReader(data), all, rows); err != nil {
+			t.Errorf("skip %d rows: %v", rows, err)
+		}
+	}
+	// A body that is passed over is not looked at; what ends early is told.
+	broken := slices.Clone(data)
+	for i := 40_000; i < 60_000; i++ {
+		broken[i] ^= 0x55
+	}
+	if err := sameAfterSkip(bytes.NewReader(broken), all, RowsBatch); err != nil {
+		t.Errorf("damage in what is skipped: %v", err)
+	}
+	if err := sameAfterSkip(bytes.NewReader(broken), all, RowsBatch-1); !fault.IsInput(err) {
+		t.Errorf("damage in what is read: %v", err)
+	}
+	for _, in := range []io.Reader{bytes.NewReader(data[:60_000]), onlyReader{bytes.NewReader(data[:60_000])}} {
+		if err := sameAfterSkip(in, all, n); !fault.IsInput(err) {
+			t.Errorf("a file that ends in what is skipped: %v", err)
+		}
+	}
 }

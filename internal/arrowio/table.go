@@ -52,6 +52,7 @@ func OpenTable(path string) (*Table, error) {
 	var head [4]byte
 	n, err := f.ReadAt(head[:], 0)
 	switch {
+	case err != nil && err != io.EOF:
 	case n == 0:
 		err = fault.Inputf("the file is empty")
 	case string(head[:n]) == "PAR1":
@@ -158,8 +159,8 @@ func guarded(f func() error) (err error) {
 	return fault.Inputf("%w", err)
 }
 
-// parquetTable reads row groups, each through a reader of its own, so that they
-// can be read side by side.
+// parquetTable reads row groups, each with the file opened anew, so that they can
+// be read side by side.
 type parquetTable struct {
 	path   string
 	size   int64
@@ -177,7 +178,7 @@ func (t *Table) openParquet() error {
 	p := &parquetTable{path: t.path, size: info.Size()}
 	t.parquet = p
 	return guarded(func() error {
-		r, err := p.reader(t.file)
+		r, err := file.NewParquetReader(io.NewSectionReader(t.file, 0, p.size))
 		if err != nil {
 			return err
 		}
@@ -192,24 +193,13 @@ func (t *Table) openParquet() error {
 	})
 }
 
-func (p *parquetTable) reader(f *os.File) (*file.Reader, error) {
-	properties := parquet.NewReaderProperties(&limited{limit: tableMemory})
-	properties.BufferedStreamEnabled = true
-	properties.BufferSize = 1 << 16
-	options := []file.ReadOption{file.WithReadProps(properties)}
-	if p.meta != nil {
-		options = append(options, file.WithMetadata(p.meta))
-	}
-	return file.NewParquetReader(io.NewSectionReader(f, 0, p.size), options...)
-}
-
 // unfit names the type of a column that cannot be read.
 func (p *parquetTable) unfit(column int) string {
 	c := p.meta.Schema.Column(column)
 	if c.MaxRepetitionLevel() > 0 || c.MaxDefinitionLevel() > 1 {
 		return "lists or structures"
 	}
-	if _, decimal := c.LogicalType().(schema.DecimalLogicalType); decimal {
+	if c.ConvertedType() == schema.ConvertedTypes.Decimal {
 		return "decimals"
 	}
 	switch c.PhysicalType() {
@@ -245,13 +235,9 @@ func (p *parquetTable) rows(group, rows int, chosen []int, visit func(cells [][]
 		return err
 	}
 	defer f.Close()
-	r, err := p.reader(f)
-	if err != nil {
-		return err
-	}
 	columns := make([]*parquetColumn, len(chosen))
 	for k, i := range chosen {
-		chunk, err := r.RowGroup(group).Column(i)
+		chunk, err := p.chunk(f, group, i)
 		if err != nil {
 			return err
 		}
@@ -296,7 +282,7 @@ type parquetColumn struct {
 func newParquetColumn(chunk file.ColumnChunkReader) *parquetColumn {
 	d := chunk.Descriptor()
 	c := &parquetColumn{chunk: chunk, optional: d.MaxDefinitionLevel() > 0}
-	if kind, ok := d.LogicalType().(schema.IntLogicalType); ok {
+	if kind, ok := d.LogicalType().(interface{ IsSigned() bool }); ok {
 		c.unsigned = !kind.IsSigned()
 	}
 	switch chunk.(type) {

@@ -2,13 +2,17 @@ package arrowio
 
 import (
 	"bufio"
+	"encoding/binary"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/ipc"
+
+	"shaver/internal/fault"
 )
 
 // ipcTable reads record batches front to back, through the same guard as our own
@@ -35,6 +39,14 @@ func (t *Table) openIPC() error {
 	read := &counted{Reader: t.file}
 	m := &messages{r: bufio.NewReaderSize(read, 1<<18), compressed: true, foreign: true, allocator: &limited{limit: tableMemory}}
 	t.ipc = &ipcTable{messages: m, read: read}
+	footer, err := footerStart(t.file)
+	if err != nil {
+		return err
+	}
+	if footer > 0 {
+		m.limit = &io.LimitedReader{R: m.r, N: footer}
+		m.r = m.limit
+	}
 	return guarded(func() error {
 		if err := m.start(); err != nil {
 			return err
@@ -48,6 +60,31 @@ func (t *Table) openIPC() error {
 		}
 		return nil
 	})
+}
+
+// footerStart returns where the footer of a file begins; 0 for a stream. Of the
+// footer no more is read: batches follow one another.
+func footerStart(f *os.File) (int64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	var head [8]byte
+	if n, err := f.ReadAt(head[:], 0); n < len(head) || string(head[:]) != magic {
+		if err == io.EOF || err == nil {
+			return 0, nil
+		}
+		return 0, err
+	}
+	var tail [10]byte
+	if _, err := f.ReadAt(tail[:], info.Size()-int64(len(tail))); err != nil {
+		return 0, fault.Inputf("%w", errTruncated)
+	}
+	start := info.Size() - int64(len(tail)) - int64(binary.LittleEndian.Uint32(tail[:]))
+	if string(tail[4:]) != magic[:6] || start < int64(len(magic)) {
+		return 0, fault.Inputf("%w", errTruncated)
+	}
+	return start, nil
 }
 
 func (t *ipcTable) unfit(column int) string {

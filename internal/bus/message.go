@@ -190,9 +190,23 @@ func checkTask(t *job.Task) error {
 	}
 	return cmp.Or(
 		checkIdentity(t.Job, t.Shard),
-		checkBlob(t.Data, t.Data.Name == ShardName(t.Job, t.Shard), ShardName(t.Job, t.Shard)),
+		checkRows(t),
 		checkBlob(t.Model, t.Model.Name == ModelName(t.Model.SHA256), "model/ and its SHA-256"),
 		checkBlob(t.Baseline, t.Baseline.Name == BaselineName(t.Job), BaselineName(t.Job)))
+}
+
+// checkRows checks that a task names its rows in one of the two ways.
+func checkRows(t *job.Task) error {
+	p := &t.Place
+	switch {
+	case *p == job.Place{}:
+		return checkBlob(t.Data, t.Data.Name == ShardName(t.Job, t.Shard), ShardName(t.Job, t.Shard))
+	case t.Data != job.Blob{}:
+		return errors.New("both a shard and the place of one")
+	case p.Kept < 0 || p.Seen < p.Kept || !isHex(p.SHA256, 64) || p.Portions < 0 || p.Portions > 64 || p.Portion < 0 || p.Portion >= max(1, p.Portions):
+		return fmt.Errorf("place %+v", *p)
+	}
+	return nil
 }
 
 func checkResult(r *job.Result) error {

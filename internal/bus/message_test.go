@@ -83,6 +83,39 @@ func TestDecodeTaskRefuses(t *testing.T) {
 	}
 }
 
+// A task names its rows in one of two ways.
+func TestRowsOfTask(t *testing.T) {
+	place := job.Place{Seen: 7, Kept: 7, SHA256: digest("d")}
+	for name, c := range map[string]struct {
+		spoil func(*job.Task)
+		good  bool
+	}{
+		"data":          {func(*job.Task) {}, true},
+		"place":         {func(t *job.Task) { t.Data, t.Place = job.Blob{}, place }, true},
+		"both":          {func(t *job.Task) { t.Place = place }, false},
+		"neither":       {func(t *job.Task) { t.Data = job.Blob{} }, false},
+		"kept negative": {func(t *job.Task) { t.Data, t.Place = job.Blob{}, place; t.Place.Kept = -1 }, false},
+		"kept more":     {func(t *job.Task) { t.Data, t.Place = job.Blob{}, place; t.Place.Kept = 8 }, false},
+		"a portion":     {func(t *job.Task) { t.Data, t.Place = job.Blob{}, place; t.Place.Portion, t.Place.Portions = 2, 3 }, true},
+		"no portion":    {func(t *job.Task) { t.Data, t.Place = job.Blob{}, place; t.Place.Portion, t.Place.Portions = 3, 3 }, false},
+		"portion alone": {func(t *job.Task) { t.Data, t.Place = job.Blob{}, place; t.Place.Portion = 1 }, false},
+		"no digest":     {func(t *job.Task) { t.Data, t.Place = job.Blob{}, place; t.Place.SHA256 = "" }, false},
+	} {
+		task := newTask(1, 3)
+		c.spoil(&task)
+		body, err := encodeTask(task)
+		if (err == nil) != c.good {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err != nil {
+			continue
+		}
+		if back, err := decodeTask(taskSubject(testKernel, task.Job, 3), body); err != nil || back.Data != task.Data || back.Place != task.Place {
+			t.Errorf("%s: came back as %+v, %v", name, back, err)
+		}
+	}
+}
+
 func TestEncodeRefuses(t *testing.T) {
 	task := newTask(1, 3)
 	task.Spec.Splits = []string{"\xff"}

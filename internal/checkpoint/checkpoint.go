@@ -16,6 +16,7 @@ import (
 	"os"
 	"slices"
 
+	"shaver/internal/compact"
 	"shaver/internal/fault"
 	"shaver/internal/model"
 )
@@ -35,11 +36,9 @@ type Checkpoint struct {
 	Keys         []string
 	Tensors      map[string]Tensor
 	EmbeddingKey string // of the [n, d] table in Tensors
-	// Compact says that the file was a pruned one in compact form. Tensors holds
-	// the whole table, and Kept says how many of its entries the file kept. Kept
-	// is -1 otherwise.
-	Compact bool
-	Kept    int
+	// Compact is the table of a file in compact form, and nil otherwise. Tensors
+	// holds the whole table all the same.
+	Compact *compact.Table
 
 	name string // of the file, for errors
 }
@@ -79,23 +78,53 @@ func Read(path string) (*Checkpoint, error) {
 // Parse reads a checkpoint from data, which it keeps: nobody may change data
 // afterwards. name stands for the file in errors. There is no file beside it.
 func Parse(name string, data []byte) (*Checkpoint, error) {
-	nothing := func() (*statement, error) { return nil, nil }
 	if isZip(data) {
-		return readPTH(name, bytes.NewReader(data), int64(len(data)), nothing)
+		return readPTH(name, bytes.NewReader(data), int64(len(data)), nothingBeside)
 	}
-	return readSafetensors(name, data, nothing)
+	return readSafetensors(name, data, nothingBeside)
 }
 
 func isZip(data []byte) bool {
 	return bytes.HasPrefix(data, []byte("PK\x03\x04")) || bytes.HasPrefix(data, []byte("PK\x05\x06"))
 }
 
+func nothingBeside() (*statement, error) { return nil, nil }
+
+// ParseModel reads a safetensors file, dense or compact, as the model it
+// describes. The model shares data's memory, which nobody may change, and a
+// compact table is not inflated: beside data the model takes what its network
+// does. There is no file beside it.
+func ParseModel(name string, data []byte) (*model.Model, error) {
+	if isZip(data) {
+		return nil, fault.Inputf("%s is a .pth file: expected safetensors, which shaver model convert makes of it", name)
+	}
+	c, err := parseState(name, data, nothingBeside)
+	if err != nil {
+		return nil, err
+	}
+	return c.Model()
+}
+
 func readSafetensors(name string, data []byte, beside lookup) (*Checkpoint, error) {
+	c, err := parseState(name, data, beside)
+	if err != nil {
+		return nil, err
+	}
+	if c.Compact != nil {
+		if err := c.inflate(int64(len(data))); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// parseState reads a safetensors file. A compact table is not in Tensors' data.
+func parseState(name string, data []byte, beside lookup) (*Checkpoint, error) {
 	entries, metadata, err := parseSafetensors(name, data)
 	if err != nil {
 		return nil, err
 	}
-	c := &Checkpoint{Tensors: map[string]Tensor{}, Kept: -1, name: name}
+	c := &Checkpoint{Tensors: map[string]Tensor{}, name: name}
 	for _, e := range entries {
 		c.add(e.key, e.Tensor)
 	}
@@ -108,12 +137,15 @@ func readSafetensors(name string, data []byte, beside lookup) (*Checkpoint, erro
 		said = append(said, s)
 	}
 	if _, ok := metadata[metaCompact]; ok {
-		if err := c.inflate(metadata, int64(len(data))); err != nil {
+		if err := c.takeCompact(metadata); err != nil {
 			return nil, fault.Inputf("%s: compact form: %w", name, err)
 		}
 	}
 	if err := c.recognise(said, nil, beside); err != nil {
 		return nil, err
+	}
+	if key := metadata[metaEmbeddingKey]; c.Compact != nil && key != c.EmbeddingKey {
+		return nil, c.inputf("compact form: metadata %s is %s, and the table's key is %s", metaEmbeddingKey, quote(key), c.EmbeddingKey)
 	}
 	return c, nil
 }
@@ -152,7 +184,7 @@ func (c *Checkpoint) WithEmbedding(table []float32) *Checkpoint {
 		panic(fmt.Sprintf("checkpoint: table of %d entries for shape %s", len(table), shapeText(old.Shape)))
 	}
 	changed := *c
-	changed.Compact, changed.Kept = false, -1
+	changed.Compact = nil
 	changed.Tensors = make(map[string]Tensor, len(c.Tensors))
 	for key, t := range c.Tensors {
 		changed.Tensors[key] = t

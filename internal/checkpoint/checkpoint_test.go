@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/compact"
 	"shaver/internal/model"
 )
 
@@ -128,7 +129,7 @@ func checkRoundTrips(t *testing.T, c *Checkpoint) {
 		t.Fatal(err)
 	}
 	checkSame(t, dense, c)
-	if dense.Compact || dense.Kept != -1 {
+	if dense.Compact != nil {
 		t.Error("a dense file reads as compact")
 	}
 	a := &c.Architecture
@@ -190,22 +191,62 @@ func checkCompact(t *testing.T, c *Checkpoint, dropped []bool, baseline []float3
 	}
 	want := c.WithEmbedding(table)
 	path := filepath.Join(t.TempDir(), "c.safetensors")
-	n, err := WriteCompact(path, c, dropped, baseline)
+	n, err := WriteCompact(path, c, dropped, baseline, compact.Float32)
 	if err != nil {
 		t.Fatal(err)
 	}
 	info, err := os.Stat(path)
-	if err != nil || info.Size() != n || c.CompactSize(kept) != n {
-		t.Errorf("compact file of %d bytes, reported %d, planned %d: %v", info.Size(), n, c.CompactSize(kept), err)
+	if err != nil || info.Size() != n || c.CompactSize(dropped, compact.Float32) != n {
+		t.Errorf("compact file of %d bytes, reported %d, planned %d: %v", info.Size(), n, c.CompactSize(dropped, compact.Float32), err)
 	}
 	got, err := Read(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !got.Compact || got.Kept != kept {
-		t.Errorf("compact %v with %d kept, want true with %d", got.Compact, got.Kept, kept)
+	if got.Compact == nil {
+		t.Fatal("not compact")
+	}
+	if got.Compact.Kept() != kept {
+		t.Fatalf("compact with %d kept, want %d", got.Compact.Kept(), kept)
+	}
+	mask, book, err := got.Pruned()
+	if err != nil || !slices.Equal(mask, dropped) || !slices.Equal(book, baseline) {
+		t.Errorf("another mask or codebook came back: %v", err)
 	}
 	checkSame(t, got, want)
+	checkModel(t, path, want)
+}
+
+// checkModel scores rows with a compact file as it is, and with the pruned dense
+// checkpoint.
+func checkModel(t *testing.T, path string, want *Checkpoint) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	small, err := ParseModel(path, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dense, err := want.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := &model.Rows{Fields: dense.Fields()}
+	offsets := dense.Offsets()
+	for i := range 20 {
+		rows.Number, rows.Label = append(rows.Number, int64(i)), append(rows.Label, 0)
+		for j, size := range dense.FieldDims {
+			rows.Features = append(rows.Features, offsets[j]+int32(i*7919%size))
+		}
+	}
+	a, b := make([]float64, rows.Len()), make([]float64, rows.Len())
+	small.NewScorer().Logits(a, rows)
+	dense.NewScorer().Logits(b, rows)
+	if small.Weights.Embedding != nil || !slices.Equal(a, b) {
+		t.Errorf("logits of the compact file %v, of the pruned dense model %v", a, b)
+	}
 }
 
 // testdata/make.py wrote these with PyTorch; the values follow its formula.

@@ -4,9 +4,11 @@ import (
 	"maps"
 	"math"
 	"path/filepath"
-	"strconv"
+	"slices"
+	"strings"
 	"testing"
 
+	"shaver/internal/compact"
 	"shaver/internal/model"
 )
 
@@ -30,13 +32,20 @@ func fmOf(t *testing.T, n, dim int) *Checkpoint {
 	return c
 }
 
-// Both structures give back the pruned table at every sparsity and width, with
-// kept zeros kept, and the file's size is known before.
+// every returns a mask that keeps every gap-th of n entries.
+func every(n, gap int) []bool {
+	dropped := make([]bool, n)
+	for i := range dropped {
+		dropped[i] = i%gap != 0
+	}
+	return dropped
+}
+
+// A compact file gives back the pruned table and its logits at every sparsity and
+// width, with kept zeros kept, and its size is known before.
 func TestCompact(t *testing.T) {
-	structures := map[string]int{}
-	for _, dim := range []int{1, 3, 8, 16, 255, 256, 300} {
+	for _, dim := range []int{1, 3, 8, 16, 128, 129, 300} {
 		c := fmOf(t, 40, dim)
-		previous := int64(0)
 		for _, kept := range []int{0, 1, 2, dim, 39, 40 * dim / 8, 40*dim - 1, 40 * dim} {
 			dropped := make([]bool, 40*dim)
 			for i := range dropped {
@@ -46,49 +55,78 @@ func TestCompact(t *testing.T) {
 			for i := range baseline {
 				baseline[i] = float32(math.Copysign(float64(i), -1))
 			}
-			f, err := c.compact(dropped, baseline)
-			if err != nil {
-				t.Fatal(err)
-			}
-			structures[f.metadata[metaStructure]]++
 			checkCompact(t, c, dropped, baseline, min(kept, len(dropped)))
 		}
-		for kept := range 40*dim + 1 {
-			size := c.CompactSize(kept)
-			if size < previous {
-				t.Fatalf("%d columns: %d bytes for %d kept, %d for fewer", dim, size, kept, previous)
-			}
-			previous = size
-			if kept > 500 {
-				break
-			}
+	}
+}
+
+// A dense file of a pruned table is as small again when it is made compact.
+func TestPrunedOfDense(t *testing.T) {
+	c := fmOf(t, 400, 16)
+	table, err := c.Embedding()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dropped := every(6400, 20)
+	for i, gone := range dropped {
+		if gone {
+			table[i] = 0.25
+		} else {
+			table[i] = float32(i)
 		}
 	}
-	if structures[structureCSR] == 0 || structures[structureBitmap] == 0 {
-		t.Errorf("structures used: %v", structures)
+	dense := c.WithEmbedding(table)
+	mask, baseline, err := dense.Pruned()
+	if err != nil {
+		t.Fatal(err)
 	}
+	for i := 16; i < len(mask); i++ { // the first field has one row, in which nothing repeats
+		if mask[i] != dropped[i] {
+			t.Fatalf("entry %d dropped %v", i, mask[i])
+		}
+	}
+	checkCompact(t, dense, mask, baseline, 16+(6400-16)/20)
+}
+
+// Values that are stored with fewer bits come back as they were written, and
+// converting them again loses nothing more.
+func TestCompactValues(t *testing.T) {
+	c := fmOf(t, 400, 16)
+	for _, v := range compact.AllValues() {
+		path := filepath.Join(t.TempDir(), "m")
+		if _, err := WriteCompact(path, c, every(6400, 3), make([]float32, 32), v); err != nil {
+			t.Fatal(err)
+		}
+		got, err := Read(path)
+		if err != nil || got.Compact.Values() != v {
+			t.Fatalf("%s: %v", v, err)
+		}
+		checkModel(t, path, got)
+	}
+	table, err := c.Embedding()
+	if err != nil {
+		t.Fatal(err)
+	}
+	table[33] = 1e6
+	_, err = WriteCompact("", c.WithEmbedding(table), make([]bool, 6400), make([]float32, 32), compact.Float16)
+	wantInput(t, err, "fm: field 1: row 2 has the value 1e+06 in column 1: float16 reaches 65504")
 }
 
 func TestCompactRefuses(t *testing.T) {
 	c := fmOf(t, 400, 16)
-	for name, gap := range map[string]int{structureBitmap: 2, structureCSR: 200} {
-		dropped := make([]bool, 6400)
-		for i := range dropped {
-			dropped[i] = i%gap != 0
-		}
-		f, err := c.compact(dropped, make([]float32, 32))
+	for form, gap := range map[compact.Form]int{compact.Bitmap: 2, compact.Columns: 101} {
+		f, err := c.compact(every(6400, gap), make([]float32, 32), compact.Float32)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if f.metadata[metaStructure] != name {
-			t.Fatalf("structure %s, want %s", f.metadata[metaStructure], name)
+		if !strings.Contains(f.metadata[metaFields], string(form)) {
+			t.Fatalf("fields %s, want a %s", f.metadata[metaFields], form)
 		}
 		for key, test := range map[string]struct{ value, want string }{
-			metaCompact:      {"2", "version"},
+			metaCompact:      {"1", "version"},
 			metaEmbeddingKey: {"fc.weight", "tensor fc.weight is there beside"},
-			metaStructure:    {"coo", `is "coo", expected csr or bitmap`},
-			metaKept:         {strconv.Itoa(59), "shaver."},
-			metaArchitecture: {`{"field_dims":[1,1000000],"dim":65536}`, "claims a table"},
+			metaFields:       {`[{"form":"none"}]`, "1 fields"},
+			metaArchitecture: {`{"field_dims":[1,1000000],"dim":70000}`, "dim is 70000"},
 		} {
 			metadata := maps.Clone(f.metadata)
 			metadata[key] = test.value
@@ -96,15 +134,16 @@ func TestCompactRefuses(t *testing.T) {
 			wantInput(t, err, "m: compact form: ", test.want)
 		}
 		for _, e := range f.entries {
-			own := e.key == tensorBitmap || e.key == tensorCounts || e.key == tensorColumns
-			if !own {
+			if e.key != tensorRows && e.key != tensorColumns {
 				continue
 			}
 			for at := range e.Data {
 				saved := e.Data[at]
-				e.Data[at] = 0xff
+				if e.Data[at] = 0xff; saved == 0xff {
+					continue
+				}
 				if _, err := Parse("m", fileBytes(f.entries, f.metadata)); err == nil {
-					t.Errorf("%s: no error with byte %d of %s damaged", name, at, e.key)
+					t.Errorf("%s: no error with byte %d of %s damaged", form, at, e.key)
 				}
 				e.Data[at] = saved
 			}
@@ -112,16 +151,40 @@ func TestCompactRefuses(t *testing.T) {
 	}
 	baseline := make([]float32, 32)
 	baseline[17] = float32(math.NaN())
-	_, err := WriteCompact(filepath.Join(t.TempDir(), "m"), c, make([]bool, 6400), baseline)
+	_, err := WriteCompact(filepath.Join(t.TempDir(), "m"), c, make([]bool, 6400), baseline, compact.Float32)
 	wantInput(t, err, "fm: the baseline of field 1 has the value NaN in column 1")
+}
+
+// A file that claims a table thousands of times as large is not inflated, but a
+// model that does not inflate it is.
+func TestCompactBomb(t *testing.T) {
+	c, err := Parse("m", fileBytes(sampleEntries("dcn-mix"), map[string]string{
+		metaArchitecture: string(mustMarshal(sampleArchitecture("dcn-mix"))),
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := c.compact(slices.Repeat([]bool{true}, 18), make([]float32, 6), compact.Float32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.metadata[metaArchitecture] = strings.Replace(f.metadata[metaArchitecture], "[2,3,4]", "[2,3,2000000]", 1)
+	data := fileBytes(f.entries, f.metadata)
+	_, err = Parse("m", data)
+	wantInput(t, err, "m: compact form: claims a table of 2000005 rows and 2 columns in a file of ")
+	m, err := ParseModel("m", data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scoreLast(m)
 }
 
 func TestCallersBugs(t *testing.T) {
 	c := fmOf(t, 4, 2)
 	for name, call := range map[string]func(){
 		"table": func() { c.WithEmbedding(make([]float32, 7)) },
-		"mask":  func() { _, _ = WriteCompact("", c, make([]bool, 7), make([]float32, 4)) },
-		"kept":  func() { c.CompactSize(9) },
+		"mask":  func() { _, _ = WriteCompact("", c, make([]bool, 7), make([]float32, 4), compact.Float32) },
+		"size":  func() { c.CompactSize(make([]bool, 9), compact.Float32) },
 	} {
 		func() {
 			defer func() {

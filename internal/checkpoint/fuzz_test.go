@@ -6,7 +6,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"shaver/internal/compact"
 	"shaver/internal/fault"
+	"shaver/internal/model"
 )
 
 func seedPickles(f *testing.F) {
@@ -87,22 +89,37 @@ func FuzzParse(f *testing.F) {
 			f.Fatal(err)
 		}
 		f.Add(c.Canonical())
-		for _, gap := range []int{2, 13} {
-			dropped := make([]bool, c.Architecture.Parameters())
-			for i := range dropped {
-				dropped[i] = i%gap != 0
-			}
-			compact, err := c.compact(dropped, make([]float32, c.Architecture.Players()))
+		for i, gap := range []int{1, 2, 13} {
+			small, err := c.compact(every(c.Architecture.Parameters(), gap), make([]float32, c.Architecture.Players()), compact.AllValues()[i])
 			if err != nil {
 				f.Fatal(err)
 			}
-			f.Add(fileBytes(compact.entries, compact.metadata))
+			f.Add(fileBytes(small.entries, small.metadata))
 		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, err := Parse("m", data)
 		checkFuzzed(t, c, err)
+		m, err := ParseModel("m", data)
+		if err != nil {
+			if !fault.IsInput(err) {
+				t.Fatalf("not an input error: %v", err)
+			}
+			return
+		}
+		if m.Parameters() < 1<<20 && m.Players() < 1<<12 {
+			scoreLast(m)
+		}
 	})
+}
+
+// scoreLast scores a row of the last features, which have the largest indices.
+func scoreLast(m *model.Model) {
+	rows := &model.Rows{Fields: m.Fields(), Number: []int64{0}, Label: []uint8{0}}
+	for j, first := range m.Offsets() {
+		rows.Features = append(rows.Features, first+int32(m.FieldDims[j])-1)
+	}
+	m.NewScorer().Logits(make([]float64, 1), rows)
 }
 
 // checkFuzzed: an error is about the input; a checkpoint is the same after being

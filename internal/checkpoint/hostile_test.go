@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/compact"
 	"shaver/internal/fault"
 )
 
@@ -148,16 +149,12 @@ func TestDamaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	files["canonical"] = c.Canonical()
-	for _, step := range []int{2, 13} {
-		dropped := make([]bool, c.Architecture.Parameters())
-		for i := range dropped {
-			dropped[i] = i%step != 0
-		}
-		f, err := c.compact(dropped, make([]float32, c.Architecture.Players()))
+	for i, gap := range []int{1, 2, 13} {
+		f, err := c.compact(every(c.Architecture.Parameters(), gap), make([]float32, c.Architecture.Players()), compact.AllValues()[i])
 		if err != nil {
 			t.Fatal(err)
 		}
-		files["compact "+f.metadata[metaStructure]] = fileBytes(f.entries, f.metadata)
+		files["compact "+string(compact.AllValues()[i])] = fileBytes(f.entries, f.metadata)
 	}
 	for name, data := range files {
 		for n := range len(data) {
@@ -169,6 +166,11 @@ func TestDamaged(t *testing.T) {
 			changed[n] ^= 1 << (n % 8)
 			if c, err := Parse(name, changed); err == nil {
 				_, _ = c.Model()
+			} else if !fault.IsInput(err) {
+				t.Fatalf("%s with byte %d changed: error %v", name, n, err)
+			}
+			if m, err := ParseModel(name, changed); err == nil {
+				scoreLast(m)
 			} else if !fault.IsInput(err) {
 				t.Fatalf("%s with byte %d changed: error %v", name, n, err)
 			}

@@ -9,7 +9,8 @@ import (
 
 // Model returns the model that c describes, BatchNorm folded into the linear
 // layers. It shares the memory of c's float32 tensors. A value that is NaN or
-// infinite is an input error that names tensor and position.
+// infinite is an input error that names tensor and position. Weights.Embedding is
+// nil only for ParseModel.
 func (c *Checkpoint) Model() (*model.Model, error) {
 	s, err := c.seek()
 	if err != nil {
@@ -21,8 +22,12 @@ func (c *Checkpoint) Model() (*model.Model, error) {
 	}
 	r := &weightReader{c: c}
 	w := model.Weights{
-		Embedding: r.values(l.embedding), FirstOrder: r.values(l.firstOrder),
-		Output: r.linear(l.output), Gates: r.values(l.gates),
+		FirstOrder: r.values(l.firstOrder),
+		Output:     r.linear(l.output), Gates: r.values(l.gates),
+	}
+	small := c.Compact != nil && c.Tensors[l.embedding].Data == nil
+	if !small {
+		w.Embedding = r.values(l.embedding)
 	}
 	if bias := r.values(l.bias); len(bias) == 1 {
 		w.Bias = bias[0]
@@ -39,7 +44,12 @@ func (c *Checkpoint) Model() (*model.Model, error) {
 	if r.err != nil {
 		return nil, r.err
 	}
-	m, err := model.New(l.Architecture, w)
+	var m *model.Model
+	if small {
+		m, err = model.NewWithTable(l.Architecture, w, c.Compact)
+	} else {
+		m, err = model.New(l.Architecture, w)
+	}
 	if err != nil { // what folding made infinite
 		return nil, fault.Inputf("%s: %w", c.name, err)
 	}

@@ -40,7 +40,7 @@ func readPTH(name string, r io.ReaderAt, size int64, beside lookup) (*Checkpoint
 			}
 		}
 	}
-	c := &Checkpoint{Tensors: map[string]Tensor{}, Kept: -1, name: name}
+	c := &Checkpoint{Tensors: map[string]Tensor{}, name: name}
 	if err := a.fill(c, states); err != nil {
 		return nil, err
 	}

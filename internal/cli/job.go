@@ -13,6 +13,8 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -22,6 +24,7 @@ import (
 	"shaver/internal/atomicfile"
 	"shaver/internal/bus"
 	"shaver/internal/coordinator"
+	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/scores"
 	"shaver/internal/worker"
@@ -34,6 +37,9 @@ type Job struct {
 	Connection
 	Metrics Metrics
 	Workers int // in this process; 0 = one if the server is embedded, else none
+	// Store is where workers read the dataset in place, as dir:PATH (worker.OpenStore);
+	// "" = its shards travel.
+	Store string
 }
 
 // Report is what a job came to. It is printed, and written beside the scores.
@@ -56,6 +62,8 @@ type Report struct {
 	QuarantinedRows int64          `json:"quarantined_rows"` // missing, in shards that cannot be computed
 	// How a job with a rule to stop by, or with a time, ended.
 	Stopped *scores.Stopped `json:"stopped,omitempty"`
+	// What the audit found.
+	Audit *scores.Audit `json:"audit,omitempty"`
 }
 
 // Digests are SHA-256, in hexadecimal.
@@ -71,6 +79,13 @@ func (j *Job) Run(ctx context.Context) (*Report, error) {
 		return nil, fmt.Errorf("cannot write %s: %w", j.Out, err)
 	}
 	start, cpu := time.Now(), cpuTime()
+	store, err := j.store()
+	if err != nil {
+		return nil, err
+	}
+	if store != nil {
+		defer store.Close()
+	}
 	if err := j.Metrics.start(j.Log); err != nil {
 		return nil, err
 	}
@@ -92,14 +107,18 @@ func (j *Job) Run(ctx context.Context) (*Report, error) {
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	group, running := errgroup.WithContext(running)
-	var progress *Progress
+	var progress atomic.Pointer[Progress] // of the job that runs: an audit has several
 	var resumed int64
+	var once sync.Once
 	started := make(chan struct{})
 	j.OnStart = func(spec job.Spec, plan job.Plan, merged int64) {
 		j.Log.Info("scoring", zap.String("job", spec.ID()), zap.Int64("rows", plan.Rows), zap.Int64("merged", merged), zap.Int("shards", plan.Shards()), zap.String("kernel", spec.Kernel))
 		// Rows that were merged before count neither as work nor as speed.
-		progress, resumed = NewProgress("score", "rows", plan.Rows-merged), merged
-		close(started)
+		resumed = merged
+		if last := progress.Swap(NewProgress("score", "rows", plan.Rows-merged)); last != nil {
+			last.End()
+		}
+		once.Do(func() { close(started) })
 	}
 	workers := j.workers()
 	if workers == 0 && os.Getenv("GOGC") == "" {
@@ -108,7 +127,7 @@ func (j *Job) Run(ctx context.Context) (*Report, error) {
 		debug.SetGCPercent(10)
 	}
 	if workers == 0 {
-		j.OnMerged = func(rows int64) { progress.Set(rows - resumed) }
+		j.OnMerged = func(rows int64) { progress.Load().Set(rows - resumed) }
 	}
 	var models worker.Models
 	for i := range workers {
@@ -119,11 +138,11 @@ func (j *Job) Run(ctx context.Context) (*Report, error) {
 			}
 			defer own.Close()
 			config := worker.Config{
-				Bus: own, Name: fmt.Sprintf("local-%d", i+1), Threads: max(1, runtime.GOMAXPROCS(0)/workers), Models: &models, Log: j.Log,
+				Bus: own, Name: fmt.Sprintf("local-%d", i+1), Threads: max(1, runtime.GOMAXPROCS(0)/workers), Models: &models, Store: store, Log: j.Log,
 				OnRows: func(n int) {
 					select {
 					case <-started:
-						progress.Add(int64(n))
+						progress.Load().Add(int64(n))
 					case <-running.Done(): // ours never started; the rows were another job's
 					}
 				},
@@ -141,8 +160,8 @@ func (j *Job) Run(ctx context.Context) (*Report, error) {
 		return finished // which ends the workers
 	})
 	err = group.Wait()
-	if progress != nil {
-		progress.End()
+	if last := progress.Load(); last != nil {
+		last.End()
 	}
 	if !errors.Is(err, finished) {
 		return nil, err
@@ -163,6 +182,23 @@ func (j *Job) Run(ctx context.Context) (*Report, error) {
 // ReportPath returns where the report stands of a run that wrote the scores at path.
 func ReportPath(path string) string {
 	return strings.TrimSuffix(path, filepath.Ext(path)) + ".job.json"
+}
+
+// store opens the store, nil if there is none, in which the dataset must be.
+func (j *Job) store() (*worker.Store, error) {
+	if j.Store == "" {
+		return nil, nil
+	}
+	store, err := worker.OpenStore(j.Store)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := store.Dataset(j.Dataset.Digest()); err != nil {
+		store.Close()
+		return nil, fault.Usagef("--store has to hold --dataset, or a copy: %w", err)
+	}
+	j.InPlace = true
+	return store, nil
 }
 
 // former returns the report of the run that wrote the scores, if it is still
@@ -224,7 +260,7 @@ func newReport(o *coordinator.Outcome, path string) (*Report, error) {
 		Job: s.Spec.ID(), Rows: s.Rows, Kernel: s.Spec.Kernel,
 		LossFull: s.LossFull, LossEmpty: s.LossEmpty, EfficiencyError: s.EfficiencyError, EfficiencySE: s.EfficiencySE,
 		Digests:      Digests{s.Spec.Model, s.Spec.Dataset, hex.EncodeToString(digest.Sum(nil))},
-		RowsPerShard: o.Plan.RowsPerShard, Workers: o.Workers, QuarantinedRows: s.QuarantinedRows, Stopped: s.Stopped,
+		RowsPerShard: o.Plan.RowsPerShard, Workers: o.Workers, QuarantinedRows: s.QuarantinedRows, Stopped: s.Stopped, Audit: s.Audit,
 	}
 	if !o.Existing {
 		r.Shards = o.Plan.Shards()

@@ -18,9 +18,10 @@ import (
 type Forecast struct {
 	Job               string   `json:"job"`
 	Kernel            string   `json:"kernel"`
-	Rows              int64    `json:"rows"`
-	Walks             int64    `json:"walks"`   // 0 of estimators without
-	Players           int      `json:"players"` // of a row
+	Rows              int64    `json:"rows"`             // with rounds at most, and again in each pass
+	Rounds            int      `json:"rounds,omitempty"` // of a job that may stop early, after each of them
+	Walks             int64    `json:"walks"`            // 0 of estimators without
+	Players           int      `json:"players"`          // of a row
 	Measured          Measured `json:"measured"`
 	RowsPerCore       float64  `json:"rows_per_core_second"`
 	CoreHours         float64  `json:"core_hours"`
@@ -60,7 +61,7 @@ func forecast(e *coordinator.Estimate, cores int) *Forecast {
 	shards, workers := int64(plan.Shards()), (cores+e.Threads-1)/e.Threads
 	rounds := (shards + int64(workers) - 1) / int64(workers)
 	f := &Forecast{
-		Job: e.Spec.ID(), Kernel: e.Spec.Kernel, Rows: plan.Rows, Players: e.Players,
+		Job: e.Spec.ID(), Kernel: e.Spec.Kernel, Rows: plan.Rows, Rounds: len(plan.Rounds), Players: e.Players,
 		Measured:    Measured{Rows: e.SampleRows, Seconds: e.SampleTook.Seconds(), Threads: e.Threads, Features: e.SampleFeatures, Expected: int64(e.Distinct(e.SampleRows))},
 		RowsPerCore: perCore, CoreHours: float64(plan.Rows) / perCore / 3600,
 		Cores: cores, Workers: workers,
@@ -150,6 +151,9 @@ func (f *Forecast) table(w io.Writer) {
 	m := &f.Measured
 	fmt.Fprintf(w, "job\t%s\tkernel %s\n", f.Job, f.Kernel)
 	fmt.Fprintf(w, "rows\t%d\t%d walks of %d players\n", f.Rows, f.Walks, f.Players)
+	if f.Rounds > 0 {
+		fmt.Fprintf(w, "rounds\t%d\tat most: what follows is of all of them\n", f.Rounds)
+	}
 	fmt.Fprintf(w, "rows a second and core\t%.3g\tmeasured on %d rows in %.1f s, %d threads\n", f.RowsPerCore, m.Rows, m.Seconds, m.Threads)
 	fmt.Fprintf(w, "core-hours\t%.3g\n", f.CoreHours)
 	fmt.Fprintf(w, "time\t%v\ton %d cores, %d workers\n", time.Duration(f.Seconds*float64(time.Second)).Round(time.Second), f.Cores, f.Workers)

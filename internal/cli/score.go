@@ -132,6 +132,7 @@ so, and the exit code is 3.
 	f := c.Flags()
 	o.jobFlags.add(c)
 	f.StringVar(&o.job.Out, "out", "", "scores file to write")
+	f.Float64Var(&o.job.Audit, "audit", 0, fmt.Sprintf("for %s: hold it against full walks, and %s end points against %s, on this portion of the rows (0.01, say), and write that into the scores", shapley.Multilinear, shapley.Plain, shapley.Balanced))
 	without := " (default one inside this process)"
 	if cluster {
 		without = ""
@@ -139,6 +140,7 @@ so, and the exit code is 3.
 	o.job.Connection.Flags(c, without)
 	o.job.Metrics.Flag(c)
 	f.IntVar(&o.job.Queue.Replicas, "replicas", bus.DefaultQueue.Replicas, "servers of --nats that hold each message: 1, or 3 in a cluster; streams that have more keep them")
+	f.StringVar(&o.job.Store, "store", "", "dir:PATH = workers have --dataset too, there or in a folder of it, with the same flag: shards do not travel (default they do)")
 	f.IntVar(&o.job.Workers, "workers", 0, "workers in this process, which share its cores (default 1, with --nats 0)")
 	f.DurationVar(&o.job.Queue.Lease, "lease", bus.DefaultQueue.Lease, "how long a worker may be silent before its shard goes to another")
 	f.BoolVar(&o.job.AllowQuarantined, "allow-quarantined", false, "finish without the shards that cannot be computed, with exit code 4")
@@ -221,6 +223,9 @@ func (r *Report) table(w io.Writer, path string, until *job.Until) {
 	}
 	if r.Stopped != nil {
 		fmt.Fprintf(w, "stopped\t%s\n", Ended(r.Stopped, until))
+	}
+	if r.Audit != nil {
+		AuditTable(w, r.Audit)
 	}
 	fmt.Fprintf(w, "kernel\t%s\n", r.Kernel)
 	fmt.Fprintf(w, "mean loss\t%.6f\t%.6f with everything dropped\n", r.LossFull, r.LossEmpty)

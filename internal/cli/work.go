@@ -20,6 +20,7 @@ type workOptions struct {
 	threads    int
 	cache      string
 	cacheSize  int64
+	store      string
 	verbose    bool
 }
 
@@ -52,6 +53,7 @@ second one leaves at once, and the task goes to another worker.
 	f.IntVar(&o.threads, "threads", runtime.GOMAXPROCS(0), "goroutines that compute a task")
 	f.StringVar(&o.cache, "cache", "", "folder that keeps models by their digest, to be shared by workers (default none)")
 	f.Int64Var(&o.cacheSize, "cache-size", 16, "GiB that --cache may hold; the least recently used models go")
+	f.StringVar(&o.store, "store", "", "dir:PATH = a folder that holds datasets, for jobs whose coordinator has --store: rows are read there (default none)")
 	f.StringVar(&o.log, "log", "text", "form of the log on stderr: text or json")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "log more")
 	return c
@@ -74,6 +76,13 @@ func (o *workOptions) run(ctx context.Context) error {
 	models := new(worker.Models)
 	if o.cache != "" {
 		models.Cache = &worker.Cache{Dir: o.cache, Bytes: o.cacheSize << 30, Log: log}
+	}
+	var store *worker.Store
+	if o.store != "" {
+		if store, err = worker.OpenStore(o.store); err != nil {
+			return err
+		}
+		defer store.Close()
 	}
 	if o.name == "" {
 		host, err := os.Hostname()
@@ -98,7 +107,7 @@ func (o *workOptions) run(ctx context.Context) error {
 	o.metrics.connected(b)
 	log.Info("worker ready", zap.String("name", o.name), zap.Int("threads", o.threads))
 	// The first signal, which ends ctx, only drains; the second ends the process.
-	config := worker.Config{Bus: b, Name: o.name, Threads: o.threads, Models: models, CPU: cpuTime, Log: log}
+	config := worker.Config{Bus: b, Name: o.name, Threads: o.threads, Models: models, Store: store, CPU: cpuTime, Log: log}
 	o.metrics.work(&config)
 	err = worker.Run(context.WithoutCancel(ctx), ctx.Done(), config)
 	if err == nil {

@@ -24,18 +24,21 @@ func RelativeRMS(values, reference []float64) float64 {
 // estimated twice, independently, such as from two samples. The product of the two
 // differences of an entry is, on average, the square of its bias, as the noise of
 // one does not know of the other's; and the product of the references is the square
-// of the value. Where noise hides a bias, it is 0. It is NaN if the references do
-// not agree in anything.
-func RelativeBias(values, reference [2][]float64) float64 {
-	var bias, size float64
+// of the value. Where noise hides a bias, it is 0. noise is what two standard errors of
+// the sum of those products would look like: a bias that is not above it may be none.
+// Both are NaN if the references do not agree in anything.
+func RelativeBias(values, reference [2][]float64) (bias, noise float64) {
+	var sum, squares, size float64
 	for i, r := range reference[0] {
-		bias += float64((values[0][i] - r) * (values[1][i] - reference[1][i]))
+		product := float64((values[0][i] - r) * (values[1][i] - reference[1][i]))
+		sum += product
+		squares += float64(product * product)
 		size += float64(r * reference[1][i])
 	}
 	if size <= 0 {
-		return math.NaN()
+		return math.NaN(), math.NaN()
 	}
-	return math.Sqrt(max(0, bias) / size)
+	return math.Sqrt(max(0, sum) / size), math.Sqrt(2 * math.Sqrt(squares) / size)
 }
 
 // Spearman returns the rank correlation of the magnitudes of two estimates. Equal

@@ -36,14 +36,18 @@ type Config struct {
 	Open    func() (*checkpoint.Checkpoint, error)
 	Dataset *dataset.Dataset
 
-	Splits       []string // to score; those that the dataset has
-	Sample       float64  // portion of their rows, (0, 1]
-	MaxRows      int64    // in place of Sample: so many rows, or all if there are fewer; 0 = by Sample
-	Baseline     string
-	Options      shapley.Options
-	Until        *job.Until // when to end before all rows and passes are done; nil = never
-	RowsPerShard int64      // 0 = about a minute's work of a worker like this machine; see job.Sizing
-	Out          string     // the scores file
+	Splits   []string // to score; those that the dataset has
+	Sample   float64  // portion of their rows, (0, 1]
+	MaxRows  int64    // in place of Sample: so many rows, or all if there are fewer; 0 = by Sample
+	Baseline string
+	Options  shapley.Options
+	Until    *job.Until // when to end before all rows and passes are done; nil = never
+	// Audit is the portion of the scored rows on which a multilinear job is held
+	// against full walks, when its scores are there; 0 = it is not.
+	Audit        float64
+	RowsPerShard int64  // 0 = about a minute's work of a worker like this machine; see job.Sizing
+	InPlace      bool   // shards do not travel: workers have the dataset in their stores
+	Out          string // the scores file
 
 	// AllowQuarantined finishes a job without the shards that cannot be computed.
 	AllowQuarantined bool
@@ -53,8 +57,8 @@ type Config struct {
 
 	Queue bus.Queue
 	Log   *zap.Logger
-	// OnStart is called once with what is about to run, and how many rows of it
-	// are merged already; OnMerged after each shard with the rows merged so far;
+	// OnStart is called with what is about to run, and how many rows of it are merged
+	// already: once, and once for each job of an audit. OnMerged is called after each shard with the rows merged so far;
 	// nil = not.
 	OnStart  func(spec job.Spec, plan job.Plan, merged int64)
 	OnMerged func(rows int64)
@@ -62,6 +66,8 @@ type Config struct {
 	// OnProgress every two seconds and at the end; nil = not.
 	OnLag      func(time.Duration)
 	OnProgress func(bus.Progress)
+
+	collect func(*run) // takes the values in place of the scores file; nil = no
 }
 
 // Outcome is a finished job.
@@ -92,7 +98,20 @@ var (
 // since. A job whose scores are at Out already is not run.
 //
 // When the server has lost a stream the job begins again from what is left.
+//
+// The audit comes when the scores are written, and is then written into them: a job
+// that is cut off in between has scores without it, and does no more than that when
+// it is run again.
 func Run(ctx context.Context, b *bus.Bus, c Config) (*Outcome, error) {
+	outcome, err := one(ctx, b, c)
+	if err == nil && c.Audit > 0 && outcome.Scores.Audit == nil {
+		err = audited(ctx, b, &c, outcome)
+	}
+	return outcome, err
+}
+
+// one is Run without the audit.
+func one(ctx context.Context, b *bus.Bus, c Config) (*Outcome, error) {
 	if start := c.OnStart; start != nil {
 		var first sync.Once
 		c.OnStart = func(spec job.Spec, plan job.Plan, merged int64) {
@@ -178,7 +197,9 @@ func (r *run) end(ctx context.Context, end job.Action) (*Outcome, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err = scores.WriteFrom(r.Out, &outcome.Scores, r.values); err != nil {
+		if r.collect != nil {
+			r.collect(r)
+		} else if err = scores.WriteFrom(r.Out, &outcome.Scores, r.values); err != nil {
 			return nil, err
 		}
 		r.tell(ctx, bus.Finished, "")
@@ -206,6 +227,9 @@ func (r *run) finish(ctx context.Context) error {
 // existing returns the job's scores if they are at Out, all of them, and deletes
 // what is left of a job that could not do so itself.
 func (r *run) existing(ctx context.Context) (*Outcome, error) {
+	if r.collect != nil {
+		return nil, nil
+	}
 	file, err := scores.ReadHead(r.Out)
 	if err != nil || file.Spec.ID() != r.id || file.QuarantinedRows > 0 {
 		return nil, nil

@@ -35,6 +35,7 @@ import (
 type bench struct {
 	t      *testing.T
 	server *bus.Server
+	folder string // of the dataset
 	config coordinator.Config
 	rows   atomic.Int64 // computed by all workers so far
 }
@@ -70,7 +71,7 @@ func newBench(t *testing.T) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &bench{t: t, server: server, config: coordinator.Config{
+	return &bench{t: t, server: server, folder: config.Out, config: coordinator.Config{
 		Open: func() (*checkpoint.Checkpoint, error) { return p.Checkpoint, nil }, Dataset: d, Splits: []string{"train", "val"}, Sample: 1, Baseline: prune.Codebook,
 		Options: shapley.Options{Estimator: shapley.Permutation, Passes: 3, Seed: 1}, RowsPerShard: 25,
 		Out: filepath.Join(t.TempDir(), "scores.arrow"), Log: zaptest.NewLogger(t),

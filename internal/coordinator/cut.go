@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"shaver/internal/bus"
@@ -14,12 +15,13 @@ import (
 type orders struct {
 	mu     sync.Mutex
 	shards job.Shards
+	travel job.Shards // those that some worker could not read in place
 	count  int
 	more   chan struct{} // holds one when count is not 0
 }
 
 func newOrders(shards int) *orders {
-	return &orders{shards: job.NewShards(shards), more: make(chan struct{}, 1)}
+	return &orders{shards: job.NewShards(shards), travel: job.NewShards(shards), more: make(chan struct{}, 1)}
 }
 
 // add orders a shard; it never blocks.
@@ -34,6 +36,20 @@ func (o *orders) add(index int) {
 	case o.more <- struct{}{}:
 	default:
 	}
+}
+
+// send notes that a shard is to travel, whatever the plan says.
+func (o *orders) send(index int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.travel.Add(index)
+}
+
+// travels reports whether it is.
+func (o *orders) travels(index int) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.travel.Has(index)
 }
 
 // next takes the first ordered shard of [from, to). It waits while nothing is
@@ -69,20 +85,12 @@ func (r *run) cut(ctx context.Context, published chan<- int) error {
 	source := func(ctx context.Context, each func(*model.Rows) error) error {
 		return r.Dataset.Scan(ctx, r.Splits, 4096, each)
 	}
-	emit := func(ctx context.Context, index int, data []byte) error {
-		blob, err := r.bus.Put(ctx, bus.ShardName(r.id, index), data)
-		if err != nil {
-			return err
-		}
-		round, _, _ := r.plan.Locate(index)
-		err = r.bus.PublishTask(ctx, job.Task{
-			Job: r.id, Shard: index, Spec: r.spec, Pass: r.plan.Passes(round) - 1, Rows: r.plan.ShardRows(index), Data: blob, Model: r.modelBlob, Baseline: r.baselineBlob,
-		})
-		if err != nil {
+	emit := func(ctx context.Context, piece *shard.Piece) error {
+		if err := r.publish(ctx, piece); err != nil {
 			return err
 		}
 		select {
-		case published <- index:
+		case published <- piece.Index:
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()
@@ -98,9 +106,34 @@ func (r *run) cut(ctx context.Context, published chan<- int) error {
 			}
 			return index, err
 		}
-		if err := shard.Cut(ctx, source, r.Dataset.Fields(), r.arch.FieldDims, r.sample, r.plan, next, emit); err != nil {
+		if err := shard.Cut(ctx, source, r.sample, r.plan, next, emit); err != nil {
 			return err
 		}
 	}
 	return ctx.Err()
+}
+
+// publish stores a shard, unless workers read it in place, and then its task.
+func (r *run) publish(ctx context.Context, piece *shard.Piece) error {
+	round, _, _ := r.plan.Locate(piece.Index)
+	task := job.Task{
+		Job: r.id, Shard: piece.Index, Spec: r.spec, Pass: r.plan.Passes(round) - 1, Rows: r.plan.ShardRows(piece.Index), Model: r.modelBlob, Baseline: r.baselineBlob,
+	}
+	if r.plan.InPlace && !r.orders.travels(piece.Index) {
+		task.Place = piece.Place
+		task.Place.SHA256 = shard.Digest(piece.Rows)
+	} else {
+		data, err := shard.Encode(r.Dataset.Fields(), r.arch.FieldDims, piece.Rows)
+		if err != nil {
+			return err
+		}
+		if task.Data, err = r.bus.Put(ctx, bus.ShardName(r.id, piece.Index), data); err != nil {
+			return err
+		}
+	}
+	err := r.bus.PublishTask(ctx, task)
+	if r.plan.InPlace && errors.Is(err, bus.ErrConflict) { // another coordinator's task, which names the same rows the other way
+		return nil
+	}
+	return err
 }

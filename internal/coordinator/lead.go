@@ -166,6 +166,7 @@ func (r *run) loop(ctx context.Context, events <-chan bus.Event, published <-cha
 				if err := r.supply(ctx); err != nil {
 					return nil, err
 				}
+				r.send(e.Quarantine)
 			}
 			merged := r.shards.Len()
 			end, err = r.step(ctx, r.eventOf(e))
@@ -180,6 +181,14 @@ func (r *run) loop(ctx context.Context, events <-chan bus.Event, published <-cha
 		}
 	}
 	return end, err
+}
+
+// send has the shard travel that some worker could not read in place.
+func (r *run) send(q *job.Quarantine) {
+	if r.plan.InPlace && q.Shard >= 0 && q.Shard < r.plan.Shards() {
+		r.log.Warn("a shard has to travel", zap.Int("shard", q.Shard), zap.String("to", q.Worker), zap.String("why", q.Reason))
+		r.orders.send(q.Shard)
+	}
 }
 
 func (r *run) eventOf(e bus.Event) job.Event {

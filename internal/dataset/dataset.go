@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"shaver/internal/arrowio"
@@ -20,14 +19,20 @@ import (
 // goroutines may use it at once.
 type Dataset struct {
 	Manifest
-	dir    string
+	folder
 	digest string
 }
 
 // Open reads the manifest of the dataset in dir, and checks that every file is
 // there and has its size. The files' digests are checked when they are read.
-func Open(dir string) (*Dataset, error) {
-	m, data, err := readManifest(dir)
+func Open(dir string) (*Dataset, error) { return openFolder(folder{dir: dir}) }
+
+// OpenIn is Open for a folder below root, of which no file outside root is ever
+// opened. root must stay open.
+func OpenIn(root *os.Root, dir string) (*Dataset, error) { return openFolder(folder{root, dir}) }
+
+func openFolder(in folder) (*Dataset, error) {
+	m, data, err := readManifest(in)
 	if err != nil {
 		return nil, err
 	}
@@ -35,9 +40,9 @@ func Open(dir string) (*Dataset, error) {
 	for _, s := range m.Splits {
 		files = append(files, s.File)
 	}
-	d := &Dataset{Manifest: *m, dir: dir}
+	d := &Dataset{Manifest: *m, folder: in}
 	for _, f := range files {
-		info, err := os.Stat(d.path(f))
+		info, err := d.stat(f.File)
 		switch {
 		case os.IsNotExist(err):
 			return nil, fault.Inputf("%s is missing", d.path(f))
@@ -52,7 +57,7 @@ func Open(dir string) (*Dataset, error) {
 	return d, nil
 }
 
-func (d *Dataset) path(f File) string { return filepath.Join(d.dir, filepath.FromSlash(f.File)) }
+func (d *Dataset) path(f File) string { return d.folder.path(f.File) }
 
 // Digest returns the dataset's identity: the SHA-256 of its manifest, as
 // hexadecimal digits.
@@ -160,7 +165,7 @@ func (d *Dataset) Frequencies(splits ...string) ([]int64, error) {
 
 // readFile reads one of the folder's small files and checks its digest.
 func (d *Dataset) readFile(f File) ([]byte, error) {
-	file, err := os.Open(d.path(f))
+	file, err := d.open(f.File)
 	if err != nil {
 		return nil, err
 	}
@@ -200,14 +205,23 @@ func (d *Dataset) CheckModel(a *model.Architecture) error {
 // not depend on which splits are chosen. visit must not keep the batch. Scan
 // ends with visit's first error, or ctx's.
 func (d *Dataset) Scan(ctx context.Context, splits []string, batch int, visit func(rows *model.Rows) error) error {
-	if batch < 1 {
-		panic("dataset: batches have at least one row")
+	return d.ScanFrom(ctx, splits, 0, batch, visit)
+}
+
+// ScanFrom is Scan without the first rows of the splits, so many of them. It does
+// not read what comes before, and therefore checks no digest of a file that it
+// does not read from its beginning: whoever calls it knows otherwise which rows
+// these have to be.
+func (d *Dataset) ScanFrom(ctx context.Context, splits []string, first int64, batch int, visit func(rows *model.Rows) error) error {
+	if batch < 1 || first < 0 {
+		panic("dataset: batches have at least one row, and none comes before the first")
 	}
 	r, err := d.NewReader(splits...)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
+	r.skip = first
 	var rows model.Rows
 	for {
 		if err := r.Next(&rows); err == io.EOF {

@@ -7,13 +7,15 @@ import (
 
 // Inspection is what people want to know of a dataset.
 type Inspection struct {
-	Digest   string       `json:"digest"`
-	IDs      string       `json:"ids"`
-	Rows     int64        `json:"rows"`
-	Skipped  int64        `json:"skipped"`
-	Features int          `json:"features"`
-	Splits   []SplitFacts `json:"splits"`
-	Fields   []FieldFacts `json:"fields"`
+	Digest    string       `json:"digest"`
+	IDs       string       `json:"ids"`
+	Rows      int64        `json:"rows"`
+	Positives int64        `json:"positives"`
+	LabelRate float64      `json:"label_rate"` // positives / rows
+	Skipped   int64        `json:"skipped"`
+	Features  int          `json:"features"`
+	Splits    []SplitFacts `json:"splits"`
+	Fields    []FieldFacts `json:"fields"`
 }
 
 // SplitFacts is about one split.
@@ -56,8 +58,10 @@ func Inspect(dir string, top int) (*Inspection, error) {
 	facts := &Inspection{Digest: d.Digest(), IDs: d.IDs, Skipped: d.Skipped, Features: d.Features()}
 	for _, s := range d.Splits {
 		facts.Rows += s.Rows
+		facts.Positives += s.Positives
 		facts.Splits = append(facts.Splits, SplitFacts{s.Name, s.Rows, s.Positives, float64(s.Positives) / float64(s.Rows)})
 	}
+	facts.LabelRate = float64(facts.Positives) / float64(facts.Rows)
 	for j, f := range d.Manifest.Fields {
 		values, err := d.Vocabulary(j)
 		if err != nil {
@@ -71,21 +75,26 @@ func Inspect(dir string, top int) (*Inspection, error) {
 
 func fieldFacts(f Field, counts []int64, values []string, rows int64, top int) FieldFacts {
 	facts := FieldFacts{Name: f.Name, Size: f.Size, Top: []ValueFacts{}}
-	var order []int
+	best := make([]int, 0, min(top, f.Size)+1) // ids, the most frequent first
 	for id, count := range counts {
-		if count > 0 {
-			order = append(order, id)
+		if count == 0 {
+			continue
 		}
+		facts.Seen++
+		if len(best) == top && (top == 0 || counts[best[top-1]] >= count) {
+			continue
+		}
+		at, _ := slices.BinarySearchFunc(best, count, func(other int, count int64) int {
+			return cmp.Or(cmp.Compare(count, counts[other]), -1) // behind its equals
+		})
+		best = slices.Insert(best, at, id)
+		best = best[:min(top, len(best))]
 	}
-	facts.Seen = len(order)
 	if values != nil {
 		share := float64(counts[f.Size-1]) / float64(rows)
 		facts.OOV = &share
 	}
-	slices.SortFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
-	})
-	for _, id := range order[:min(top, len(order))] {
+	for _, id := range best {
 		v := ValueFacts{ID: id, Rows: counts[id], Share: float64(counts[id]) / float64(rows)}
 		if id < len(values) {
 			v.Value = &values[id]

@@ -1,5 +1,6 @@
-// Package dataset keeps encoded rows in a folder: made once from CSV or from raw
-// strings, then read front to back as often as needed.
+// Package dataset keeps encoded rows in a folder: made once from encoded rows
+// (ImportEncoded) or from raw values (ImportRaw), then read front to back as often
+// as needed.
 //
 // The folder holds dataset.json (the Manifest), one Arrow file for each split
 // (train.arrow, val.arrow, test.arrow; those that exist), frequencies.arrow,
@@ -56,7 +57,7 @@ type Manifest struct {
 	Sources     []File    `json:"sources"`              // what was imported: base names, in the order of reading
 	IDs         string    `json:"ids"`                  // LocalIDs, GlobalIDs or RawStrings
 	Division    *Division `json:"division,omitempty"`   // if the splits were drawn here
-	MinCount    int64     `json:"min_count,omitempty"`  // RawStrings: rarer values share the field's last id
+	MinCount    int64     `json:"min_count,omitempty"`  // RawStrings, if the vocabulary was made here: rarer values share the field's last id
 	Skipped     int64     `json:"skipped"`              // lines that were no valid rows and were left out
 }
 
@@ -89,12 +90,12 @@ type Division struct {
 
 const maxManifest = 64 << 20
 
-// readManifest reads and checks dir's manifest, and returns its bytes too.
-func readManifest(dir string) (*Manifest, []byte, error) {
-	path := filepath.Join(dir, ManifestName)
-	file, err := os.Open(path)
+// readManifest reads and checks the folder's manifest, and returns its bytes too.
+func readManifest(f folder) (*Manifest, []byte, error) {
+	path := f.path(ManifestName)
+	file, err := f.open(ManifestName)
 	if os.IsNotExist(err) {
-		return nil, nil, fault.Inputf("%s is no dataset: it has no %s", dir, ManifestName)
+		return nil, nil, fault.Inputf("%s is no dataset: it has no %s", filepath.Dir(path), ManifestName)
 	}
 	if err != nil {
 		return nil, nil, err

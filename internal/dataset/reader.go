@@ -24,8 +24,9 @@ type Reader struct {
 	first  int64 // row number of its first row
 	read   int64 // rows of it that were read
 	labels int64 // of these, of label 1
+	skip   int64 // rows to pass over before the next one
 	file   *os.File
-	digest hash.Hash
+	digest hash.Hash // nil if the file's beginning was passed over
 	rows   *arrowio.RowReader
 }
 
@@ -46,7 +47,11 @@ func (d *Dataset) NewReader(splits ...string) (*Reader, error) {
 func (r *Reader) Next(rows *model.Rows) error {
 	for ; r.split < len(r.d.Splits); r.split++ {
 		split := &r.d.Splits[r.split]
-		if r.chosen[r.split] {
+		switch {
+		case !r.chosen[r.split]:
+		case r.file == nil && r.skip >= split.Rows:
+			r.skip -= split.Rows
+		default:
 			err := r.next(split, rows)
 			if err != io.EOF {
 				return err
@@ -65,34 +70,50 @@ func (r *Reader) next(split *Split, rows *model.Rows) error {
 			return err
 		}
 	}
-	err := r.rows.Next(rows)
-	switch {
-	case err == io.EOF:
-		defer r.Close()
-		return r.check(split, path)
-	case err != nil:
-		return fmt.Errorf("%s: %w", path, err)
+	for {
+		err := r.rows.Next(rows)
+		switch {
+		case err == io.EOF:
+			defer r.Close()
+			return r.check(split, path)
+		case err != nil:
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		r.read += int64(rows.Len())
+		for i, label := range rows.Label {
+			rows.Number[i] += r.first
+			r.labels += int64(label)
+		}
+		if r.read > split.Rows {
+			return fault.Inputf("%s has more than the %d rows that %s says", path, split.Rows, ManifestName)
+		}
+		passed := min(r.skip, int64(rows.Len()))
+		r.skip -= passed
+		*rows = rows.Slice(int(passed), rows.Len())
+		if rows.Len() > 0 {
+			return nil
+		}
 	}
-	r.read += int64(rows.Len())
-	for i, label := range rows.Label {
-		rows.Number[i] += r.first
-		r.labels += int64(label)
-	}
-	if r.read > split.Rows {
-		return fault.Inputf("%s has more than the %d rows that %s says", path, split.Rows, ManifestName)
-	}
-	return nil
 }
 
 func (r *Reader) open(split *Split, path string) error {
-	file, err := os.Open(path)
+	file, err := r.d.open(split.File.File)
 	if err != nil {
 		return err
 	}
-	r.file, r.digest, r.read, r.labels = file, sha256.New(), 0, 0
-	r.rows, err = arrowio.NewRowReader(bufio.NewReaderSize(io.TeeReader(file, r.digest), 1<<18))
+	r.file, r.digest, r.read, r.labels = file, nil, 0, 0
+	var in io.Reader = newSeeker(file)
+	if r.skip == 0 {
+		r.digest = sha256.New()
+		in = bufio.NewReaderSize(io.TeeReader(file, r.digest), 1<<18)
+	}
+	r.rows, err = arrowio.NewRowReader(in)
 	if err == nil && (r.rows.Numbered() || !slices.Equal(r.rows.Fields(), r.d.Fields()) || !slices.Equal(r.rows.Sizes(), r.d.FieldDims())) {
 		err = fault.Inputf("the fields are not those of %s", ManifestName)
+	}
+	if err == nil && r.skip > 0 {
+		r.read, err = r.rows.Skip(r.skip)
+		r.skip -= r.read
 	}
 	if err != nil {
 		r.Close()
@@ -101,8 +122,15 @@ func (r *Reader) open(split *Split, path string) error {
 	return nil
 }
 
-// check is for the end of a file: the reader has read every byte of it.
+// check is for the end of a file: the reader has read every byte of it, unless its
+// beginning was passed over.
 func (r *Reader) check(split *Split, path string) error {
+	if r.digest == nil {
+		if r.read != split.Rows {
+			return fault.Inputf("%s has %d rows; %s says %d", path, r.read, ManifestName, split.Rows)
+		}
+		return io.EOF
+	}
 	if hex.EncodeToString(r.digest.Sum(nil)) != split.SHA256 {
 		return corrupt(path)
 	}

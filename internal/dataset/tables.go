@@ -35,10 +35,10 @@ func (r *rawImport) openTable(path string) (input, error) {
 			}
 		}
 	}
-	if err = t.Choose(names); err == nil {
-		if err = r.setLayout(names, false); err != nil {
-			err = fault.Inputf("%s: %w", path, err)
-		}
+	if err = r.setLayout(names, false); err != nil {
+		err = fault.Inputf("%s: %w", path, err)
+	} else {
+		err = t.Choose(names)
 	}
 	if err != nil {
 		t.Close()

@@ -25,6 +25,7 @@ type Spec struct {
 	Seed      uint64   `json:"seed"`
 	Kernel    string   `json:"kernel"`          // float32 kernels that compute it; others give other last bits
 	Until     *Until   `json:"until,omitempty"` // nil = all rows and passes, in one round
+	Audit     float64  `json:"audit,omitempty"` // portion of the rows on which multilinear is held against walks; 0 = none
 }
 
 // SpecVersion changes when the same spec would give other bytes.
@@ -56,6 +57,17 @@ type Blob struct {
 	SHA256 string `json:"sha256"` // hexadecimal
 }
 
+// Place says which of a dataset's rows are a shard, for workers that have the
+// dataset: those of the sample from the row Seen of the job's splits on.
+type Place struct {
+	Seen   int64  `json:"seen"`   // rows of the splits that come before
+	Kept   int64  `json:"kept"`   // how many of these are in the sample
+	SHA256 string `json:"sha256"` // of the shard's rows, hexadecimal; see shard.Digest
+	// Of a round that has a portion of the rows: which, of how many; see job.Portion.
+	Portion  int `json:"portion,omitempty"`
+	Portions int `json:"portions,omitempty"`
+}
+
 // Task is the unit of work, of retry and of identity: all passes over the rows
 // of one shard, or, of a job with Until, one pass.
 type Task struct {
@@ -64,7 +76,8 @@ type Task struct {
 	Spec     Spec   `json:"spec"`
 	Pass     int    `json:"pass,omitempty"` // with Until: which pass over the rows
 	Rows     int64  `json:"rows"`           // of the shard
-	Data     Blob   `json:"data"`           // the shard
+	Data     Blob   `json:"data,omitzero"`  // the shard; or:
+	Place    Place  `json:"place,omitzero"` // where it is, of a plan with InPlace
 	Model    Blob   `json:"model"`          // the whole checkpoint, as safetensors
 	Baseline Blob   `json:"baseline"`       // m*d little-endian float32
 }

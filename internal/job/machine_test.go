@@ -159,7 +159,7 @@ func TestIdentity(t *testing.T) {
 		"splits": func(s *Spec) { s.Splits = []string{"train", "val"} }, "sample": func(s *Spec) { s.Sample = 0.5 },
 		"baseline": func(s *Spec) { s.Baseline = "codebook" }, "estimator": func(s *Spec) { s.Estimator = "exact" },
 		"passes": func(s *Spec) { s.Passes = 2 }, "seed": func(s *Spec) { s.Seed = 2 }, "kernel": func(s *Spec) { s.Kernel = "l" },
-		"until": func(s *Spec) { s.Until = &Until{Rule: Paper, Bound: .01} },
+		"audit": func(s *Spec) { s.Audit = .01 }, "until": func(s *Spec) { s.Until = &Until{Rule: Paper, Bound: .01} },
 		"draws": func(s *Spec) { s.Draws = 2 }, "endpoints": func(s *Spec) { s.Endpoints = "plain" },
 	} {
 		other := base

@@ -10,6 +10,8 @@ type Plan struct {
 	Rows         int64   `json:"rows"`             // rows to score; with rounds at most, and again in each pass
 	RowsPerShard int64   `json:"rows_per_shard"`   // the last shard, and those of small rounds, may have fewer
 	Rounds       []Round `json:"rounds,omitempty"` // of a job with Until; nil = one round of all rows and passes
+	// InPlace says that shards do not travel: workers read the rows from the dataset.
+	InPlace bool `json:"in_place,omitempty"`
 }
 
 // Round is what a job with Until computes before it decides whether to go on: one

@@ -10,20 +10,42 @@ import (
 type Model struct {
 	Architecture
 	Weights Weights
+	table   Table // nil if Weights has the embedding
 	head    *head
 	offsets []int32
+}
+
+// Table gives rows their embeddings out of another form than [Features, Dim]
+// float32. It serves any number of goroutines at once.
+type Table interface {
+	// Embed writes the embedding of a row, [D], to x. The features, one global id of
+	// each field, have passed CheckRow.
+	Embed(x []float32, features []int32)
 }
 
 // New checks that the weights fit the architecture and are finite, and returns
 // the model. It keeps the slices.
 func New(a Architecture, w Weights) (*Model, error) {
+	return newModel(a, w, nil)
+}
+
+// NewWithTable is New for a model whose embedding is only in t, of a's shape:
+// Weights.Embedding is nil, then and later.
+func NewWithTable(a Architecture, w Weights, t Table) (*Model, error) {
+	if w.Embedding != nil || t == nil {
+		panic("model: NewWithTable: expected one embedding")
+	}
+	return newModel(a, w, t)
+}
+
+func newModel(a Architecture, w Weights, t Table) (*Model, error) {
 	if err := a.Validate(); err != nil {
 		return nil, err
 	}
-	if err := w.check(&a); err != nil {
+	if err := w.check(&a, t == nil); err != nil {
 		return nil, err
 	}
-	m := &Model{Architecture: a, Weights: w, offsets: a.Offsets()}
+	m := &Model{Architecture: a, Weights: w, table: t, offsets: a.Offsets()}
 	m.head = newHead(&a, &w)
 	return m, nil
 }
@@ -35,7 +57,7 @@ func (m *Model) WithEmbedding(table []float32) *Model {
 		panic("model: WithEmbedding: table has the wrong length")
 	}
 	other := *m
-	other.Weights.Embedding = table
+	other.Weights.Embedding, other.table = table, nil
 	return &other
 }
 
@@ -55,6 +77,10 @@ func (m *Model) CheckRow(features []int32) error {
 
 // Embed writes the embedding of a row, [D], to x.
 func (m *Model) Embed(x []float32, features []int32) {
+	if m.table != nil {
+		m.table.Embed(x, features)
+		return
+	}
 	for j, f := range features {
 		copy(x[j*m.Dim:(j+1)*m.Dim], m.Weights.Embedding[int(f)*m.Dim:])
 	}

@@ -28,7 +28,7 @@ type MixLayer struct {
 // Weights are the numbers of a model, BatchNorm already folded into the linear
 // layers. Which of them a kind has follows from its Architecture.
 type Weights struct {
-	Embedding  []float32  // [Features, Dim]: the players of the whole game
+	Embedding  []float32  // [Features, Dim]: the players of the whole game; nil for NewWithTable
 	FirstOrder []float32  // [Features]; FM and DeepFM. Never dropped, never counted
 	Bias       float32    // FM and DeepFM
 	Hidden     []Linear   // the MLP's hidden layers, ReLU after each
@@ -54,8 +54,8 @@ func FoldBatchNorm(l Linear, gamma, beta, mean, variance []float32) Linear {
 }
 
 // check returns an error that names the first weight of w that has the wrong
-// length for a, or is NaN or infinite.
-func (w *Weights) check(a *Architecture) error {
+// length for a, or is NaN or infinite. embedding says whether w has one.
+func (w *Weights) check(a *Architecture, embedding bool) error {
 	var err error
 	has := func(name string, values []float32, want int) {
 		if err != nil {
@@ -80,7 +80,9 @@ func (w *Weights) check(a *Architecture) error {
 		has(name+" bias", l.Bias, out)
 	}
 	players := a.Players()
-	has("embedding", w.Embedding, a.Parameters())
+	if embedding {
+		has("embedding", w.Embedding, a.Parameters())
+	}
 	has("bias", []float32{w.Bias}, 1)
 	if a.Kind == FM || a.Kind == DeepFM {
 		has("first-order weight", w.FirstOrder, a.Features())

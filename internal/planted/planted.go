@@ -54,7 +54,7 @@ func New(c Config) (*Planted, error) {
 		p.zipf = append(p.zipf, newZipf(size))
 	}
 	tensors := p.tensors(&a)
-	p.Checkpoint = &checkpoint.Checkpoint{Architecture: a, Tensors: map[string]checkpoint.Tensor{}, EmbeddingKey: "embedding.weight", Kept: -1}
+	p.Checkpoint = &checkpoint.Checkpoint{Architecture: a, Tensors: map[string]checkpoint.Tensor{}, EmbeddingKey: "embedding.weight"}
 	for _, t := range tensors {
 		p.Checkpoint.Keys = append(p.Checkpoint.Keys, t.key)
 		p.Checkpoint.Tensors[t.key] = checkpoint.Tensor{DType: checkpoint.F32, Shape: t.shape, Data: littleEndian(t.values)}

@@ -237,24 +237,6 @@ func TestQuantize(t *testing.T) {
 	}
 }
 
-// Dropped entries stay what they are, kept ones are rounded.
-func TestRound(t *testing.T) {
-	a := &model.Architecture{FieldDims: []int{2, 1}, Dim: 2}
-	table := []float32{0.1, 5000.3, 0.7, 0.3333, 1.1, 2.2}
-	mask := []bool{false, true, false, false, false, false}
-	for form, most := range map[string]float64{Float32: 0, Float16: 0.001, Int8: 1.1 / 255 / 2 * 1.0001} {
-		got := slices.Clone(table)
-		Round(a, got, mask, form)
-		worst := 0.0
-		for i, v := range got {
-			worst = max(worst, math.Abs(float64(v-table[i])))
-		}
-		if got[1] != table[1] || worst > most || (worst == 0) != (form == Float32) {
-			t.Errorf("%s: off by %g, expected at most %g; dropped entry %v", form, worst, most, got[1])
-		}
-	}
-}
-
 // Paper, RQ5: bins of equal numbers of features by frequency, and what is kept of each.
 func TestBins(t *testing.T) {
 	a := &model.Architecture{FieldDims: []int{5, 2}, Dim: 2}

@@ -1,5 +1,5 @@
 // Package quantize stores numbers in fewer bits: on a grid between the least and
-// the greatest of them (PTQ, post-training quantization), or as float16.
+// the greatest of them (PTQ, post-training quantization).
 package quantize
 
 import (
@@ -60,20 +60,3 @@ func (g Grid) Number(level int64) float64 {
 
 // Round returns what v reads after it was stored on the grid.
 func (g Grid) Round(v float32) float32 { return float32(g.Number(g.Level(v))) }
-
-// Float16 returns what v, which is finite, reads after it was stored as an IEEE 754
-// half: the nearest one, of two the even one. Beyond the greatest half, 65504, it is
-// that.
-func Float16(v float32) float32 {
-	const (
-		greatest = 65504
-		least    = 1.0 / (1 << 24) // the unit of halves without exponent
-		digits   = 11
-	)
-	x := math.Abs(float64(v))
-	unit := least
-	if _, exponent := math.Frexp(x); x > 0 {
-		unit = max(unit, math.Ldexp(1, exponent-digits))
-	}
-	return float32(math.Copysign(min(math.RoundToEven(x/unit)*unit, greatest), float64(v)))
-}

@@ -75,35 +75,3 @@ func TestConstantsStay(t *testing.T) {
 		}
 	}
 }
-
-// All halves are their own; between two neighbours the nearest is taken, in the
-// middle the even one.
-func TestFloat16(t *testing.T) {
-	half := func(bits int) float64 { // IEEE 754
-		exponent, digits := bits>>10, float64(bits&1023)
-		if exponent == 0 {
-			return math.Ldexp(digits, -24)
-		}
-		return math.Ldexp(1024+digits, exponent-25)
-	}
-	const last = 31<<10 - 1
-	for bits := range last {
-		a, b := half(bits), half(bits+1)
-		even := a
-		if bits%2 == 1 {
-			even = b
-		}
-		middle := (a + b) / 2
-		for v, want := range map[float64]float64{a: a, middle: even, a + (b-a)/4: a, b - (b-a)/4: b} {
-			if got := Float16(float32(v)); float64(got) != want {
-				t.Fatalf("%g reads %g, expected %g", v, got, want)
-			}
-			if got := Float16(float32(-v)); float64(got) != -want {
-				t.Fatalf("%g reads %g, expected %g", -v, got, -want)
-			}
-		}
-	}
-	if got := Float16(1e9); got != 65504 {
-		t.Errorf("1e9 reads %g", got)
-	}
-}

@@ -20,6 +20,7 @@ const (
 	Quickstart Purpose = 4 // the planted model and its rows: indices of the quickstart's choice
 	Mask       Purpose = 5 // which of a row's players are present in a draw: indices row, pair of draws
 	Portion    Purpose = 6 // in which round of its first pass a job that may stop early has a row: index row
+	Synthetic  Purpose = 8 // raw click logs that follow a planted law: indices row, kind of stream
 	Floor      Purpose = 9 // scores of entries that nothing is known of: indices 0, 0
 )
 

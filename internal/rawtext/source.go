@@ -182,6 +182,16 @@ func (s *Source) Close() {
 	s.raw.file.Close()
 }
 
-// Content returns the bytes of the file, decompressed; it is an alternative to
-// Next.
-func (s *Source) Content() io.Reader { return s.lines }
+// Content returns the bytes of the file, decompressed, for those who do not call
+// Next. Its errors are bad input, but the file's own.
+func (s *Source) Content() io.Reader { return content{s} }
+
+type content struct{ s *Source }
+
+func (c content) Read(p []byte) (int, error) {
+	n, err := c.s.lines.Read(p)
+	if err != nil && err != io.EOF && c.s.raw.failure == nil {
+		err = fault.Inputf("the compressed data are broken: %w", err)
+	}
+	return n, err
+}

@@ -160,6 +160,13 @@ func TestParts(t *testing.T) {
 	if !has("not converged <small>the time is over after 3 rounds</small>") {
 		t.Error("it does not say how the job ended")
 	}
+	bias := .125
+	f.Scores.Audit = &scores.Audit{Rows: 2400, Entries: 99, RelativeBias: &bias, Overlaps: []scores.Overlap{{Sparsity: .9, Overlap: .75, Walks: .5}}}
+	for _, text := range []string{"2,400 rows <small>99 entries", "0.125 <small>relative", "up to undefined may", "overlap at 0.9", "0.750 <small>of what is kept; walks with walks: 0.500"} {
+		if !has(text) {
+			t.Errorf("of the audit no %q", text)
+		}
+	}
 	f.Aggregate = scores.RMS
 	if has("unsure of the kept") || !has("rms of the entry at the cut") {
 		t.Error("there are intervals of an aggregate that has no standard errors")

@@ -183,5 +183,28 @@ func (f *Facts) errors() []fact {
 	if most > least {
 		all = append(all, fact{"of the values' range", number(float64(se) / (most - least)), "the paper stops below 0.01"})
 	}
+	return append(all, f.audit()...)
+}
+
+// audit is how the values compare with those of walks, if that is known.
+func (f *Facts) audit() []fact {
+	a := f.Scores.Audit
+	if a == nil {
+		return nil
+	}
+	figure := func(v *float64) string {
+		if v == nil {
+			return "undefined"
+		}
+		return fmt.Sprintf("%.3f", *v)
+	}
+	all := []fact{
+		{"audit", count(a.Rows) + " rows", count(a.Entries) + " entries, against walks"},
+		{"bias", figure(a.RelativeBias), "relative to the values, without noise; up to " + figure(a.BiasNoise) + " may be chance"},
+		{"Spearman", figure(a.Spearman), "of the ranks; walks on half of the rows with walks on the others: " + figure(a.WalksSpearman)},
+	}
+	for _, o := range a.Overlaps {
+		all = append(all, fact{"overlap at " + number(o.Sparsity), fmt.Sprintf("%.3f", o.Overlap), fmt.Sprintf("of what is kept; walks with walks: %.3f", o.Walks)})
+	}
 	return all
 }

@@ -33,6 +33,7 @@ type File struct {
 	// QuarantinedRows is how many rows are missing, because they could not be
 	// computed and the job was allowed to finish without them.
 	QuarantinedRows int64
+	Audit           *Audit   // how the values compare with those of walks; nil = not known (yet)
 	Stopped         *Stopped // how the job ended, if it had Until in its specification; else nil
 	tally.Result
 }
@@ -66,6 +67,7 @@ const (
 	keyStandardError   = "shaver.standard_error"
 	keyQuarantined     = "shaver.quarantined_rows"
 	keyStopped         = "shaver.stopped"
+	keyAudit           = "shaver.audit"
 )
 
 // What a file's standard errors of the dataset's own values are.
@@ -150,12 +152,14 @@ func WriteFrom(path string, f *File, values func(feature int, into tally.Values)
 	if f.EfficiencySE != 0 {
 		meta[keyEfficiencySE] = number(f.EfficiencySE)
 	}
-	if f.Stopped != nil {
-		stopped, err := json.Marshal(f.Stopped)
+	for key, value := range map[string]any{keyStopped: f.Stopped, keyAudit: f.Audit} {
+		text, err := json.Marshal(value)
 		if err != nil {
 			return err
 		}
-		meta[keyStopped] = string(stopped)
+		if string(text) != "null" {
+			meta[key] = string(text)
+		}
 	}
 	return atomicfile.Write(path, func(w io.Writer) error {
 		return arrowio.WriteScoresFrom(w, f.Fields, f.FieldDims, f.Dim, f.Count, values, meta)
@@ -235,9 +239,11 @@ func fileOf(fields []string, sizes []int, s *tally.Scores, meta map[string]strin
 			return nil, fmt.Errorf("metadata %s: %w", keyEfficiencySE, err)
 		}
 	}
-	if text := meta[keyStopped]; text != "" {
-		if err := json.Unmarshal([]byte(text), &f.Stopped); err != nil {
-			return nil, fmt.Errorf("metadata %s: %w", keyStopped, err)
+	for key, into := range map[string]any{keyStopped: &f.Stopped, keyAudit: &f.Audit} {
+		if text := meta[key]; text != "" {
+			if err := json.Unmarshal([]byte(text), into); err != nil {
+				return nil, fmt.Errorf("metadata %s: %w", key, err)
+			}
 		}
 	}
 	if (f.Stopped != nil) != (f.Spec.Until != nil) || f.Stopped != nil && f.Stopped.Passes < 1 {

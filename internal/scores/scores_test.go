@@ -57,6 +57,8 @@ func TestRoundTrip(t *testing.T) {
 		t.Errorf("read %+v, want %+v", got, want)
 	}
 	want.QuarantinedRows = 3
+	want.Spec.Until, want.Stopped = &job.Until{Rule: job.Paper, Bound: .1}, &Stopped{Rounds: 2, Passes: 2, Reason: AllDone, Figure: Figure(.2)}
+	want.Audit = &Audit{Rows: 3, Entries: 4, RelativeRMS: Figure(.1), Spearman: Figure(math.NaN()), Overlaps: []Overlap{{.5, .6, .7}}}
 	if err := Write(filepath.Join(dir, "three"), want); err != nil {
 		t.Fatal(err)
 	}

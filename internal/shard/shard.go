@@ -6,6 +6,9 @@ package shard
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -35,6 +38,13 @@ func NewSample(rows int64, portion float64, seed uint64) Sample {
 	return Sample{rows, min(rows, max(1, int64(math.Round(portion*float64(rows))))), seed}
 }
 
+// Piece is a shard that was cut: its rows, and where they were, but for the digest.
+type Piece struct {
+	Index int
+	Place job.Place
+	Rows  *model.Rows
+}
+
 // Rounds returns the rounds of a job with job.Until: the sampled rows in so many
 // portions, 1 for all at once, by their seeded hash; then further passes over them.
 func (s Sample) Rounds(portions, passes int) []job.Round {
@@ -62,11 +72,11 @@ func (s Sample) portion(index int64, portions int) int {
 
 // Cut reads the rows of source once and cuts the sampled ones by plan. next
 // returns the shards that are wanted, ascending and of one round, and a negative
-// number when no more are; it may block. Each of them goes to emit, whose argument
-// is its own.
-func Cut(ctx context.Context, source Source, fields []string, sizes []int, sample Sample, plan job.Plan,
-	next func(context.Context) (int, error), emit func(ctx context.Context, shard int, data []byte) error) error {
-	c := cutter{fields: fields, sizes: sizes, picker: picker{Sample: sample}, plan: plan, portions: plan.Portions(), wanted: next, emit: emit}
+// number when no more are; it may block. Each of them goes to emit, which must not
+// keep it.
+func Cut(ctx context.Context, source Source, sample Sample, plan job.Plan,
+	next func(context.Context) (int, error), emit func(context.Context, *Piece) error) error {
+	c := cutter{picker: picker{Sample: sample}, plan: plan, portions: plan.Portions(), wanted: next, emit: emit}
 	if err := c.advance(ctx); err != nil {
 		return ignore(err, errEnough)
 	}
@@ -87,18 +97,17 @@ func ignore(err, target error) error {
 }
 
 type cutter struct {
-	fields []string
-	sizes  []int
 	picker
 	plan     job.Plan
 	portions int
 	wanted   func(context.Context) (int, error)
-	emit     func(context.Context, int, []byte) error
+	emit     func(context.Context, *Piece) error
 
 	at       int64 // rows of the round so far
 	want     int   // shard in the making, or the next one that is wanted
 	round    int   // its round, and rows of it
 	from, to int64
+	place    job.Place
 	rows     model.Rows
 }
 
@@ -117,7 +126,6 @@ func (c *cutter) advance(ctx context.Context) error {
 
 // add takes the rows of a batch that are sampled and belong to a wanted shard.
 func (c *cutter) add(ctx context.Context, rows *model.Rows) error {
-	c.rows.Fields = rows.Fields
 	for i := range rows.Len() {
 		index, chosen := c.picker.next()
 		if !chosen || c.round < c.portions && c.portion(index, c.portions) != c.round {
@@ -127,17 +135,14 @@ func (c *cutter) add(ctx context.Context, rows *model.Rows) error {
 		if c.at <= c.from {
 			continue
 		}
-		c.rows.Number = append(c.rows.Number, rows.Number[i])
-		c.rows.Label = append(c.rows.Label, rows.Label[i])
-		c.rows.Features = append(c.rows.Features, rows.Row(i)...)
+		if c.rows.Len() == 0 {
+			c.place = c.placeOf(index)
+		}
+		take(&c.rows, rows, i)
 		if c.at < c.to {
 			continue
 		}
-		data, err := Encode(c.fields, c.sizes, &c.rows)
-		if err != nil {
-			return err
-		}
-		if err := c.emit(ctx, c.want, data); err != nil {
+		if err := c.emit(ctx, &Piece{c.want, c.place, &c.rows}); err != nil {
 			return err
 		}
 		c.rows.Reset()
@@ -146,6 +151,74 @@ func (c *cutter) add(ctx context.Context, rows *model.Rows) error {
 		}
 	}
 	return nil
+}
+
+// placeOf returns the place of a shard whose first row, which was just chosen, has
+// the given index.
+func (c *cutter) placeOf(index int64) job.Place {
+	place := job.Place{Seen: index, Kept: c.kept - 1}
+	if c.round < c.portions && c.portions > 1 {
+		place.Portion, place.Portions = c.round, c.portions
+	}
+	return place
+}
+
+// take appends row i of from to rows.
+func take(rows, from *model.Rows, i int) {
+	rows.Fields = from.Fields
+	rows.Number = append(rows.Number, from.Number[i])
+	rows.Label = append(rows.Label, from.Label[i])
+	rows.Features = append(rows.Features, from.Row(i)...)
+}
+
+// Collect is Cut for one shard of so many rows where place says, of a source that
+// begins there: at the row place.Seen of the splits. Rows that are not those of
+// place's digest, or too few, are an error.
+func Collect(ctx context.Context, source Source, sample Sample, place job.Place, want int64) (*model.Rows, error) {
+	p := picker{sample, place.Seen, place.Kept}
+	all := &model.Rows{}
+	err := source(ctx, func(rows *model.Rows) error {
+		for i := range rows.Len() {
+			index, chosen := p.next()
+			if !chosen || place.Portions > 0 && p.portion(index, place.Portions) != place.Portion {
+				continue
+			}
+			if take(all, rows, i); int64(all.Len()) == want {
+				return errEnough
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		return nil, fmt.Errorf("only %d of %d rows are there", all.Len(), want)
+	}
+	if err := ignore(err, errEnough); err != nil {
+		return nil, err
+	}
+	if Digest(all) != place.SHA256 {
+		return nil, errors.New("the rows are not the shard's: they have another digest")
+	}
+	return all, nil
+}
+
+// Digest returns the SHA-256 of rows, in hexadecimal: of the number (64 bits), the
+// label (8) and the features' global ids (32 each) of one after the other, all
+// little-endian.
+func Digest(rows *model.Rows) string {
+	digest := sha256.New()
+	var buffer []byte
+	for i := range rows.Len() {
+		buffer = append(binary.LittleEndian.AppendUint64(buffer, uint64(rows.Number[i])), rows.Label[i])
+		for _, feature := range rows.Row(i) {
+			buffer = binary.LittleEndian.AppendUint32(buffer, uint32(feature))
+		}
+		if len(buffer) >= 1<<15 {
+			digest.Write(buffer)
+			buffer = buffer[:0]
+		}
+	}
+	digest.Write(buffer)
+	return hex.EncodeToString(digest.Sum(nil))
 }
 
 // picker goes through the rows.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -33,7 +34,7 @@ func from(rows *model.Rows, batch int) Source {
 	}
 }
 
-// cutAll cuts the shards that want lists and opens them again.
+// cutAll cuts the shards that want lists, and collects them where they are.
 func cutAll(t interface{ Fatal(...any) }, rows *model.Rows, batch int, sample Sample, plan job.Plan, want []int) map[int]*model.Rows {
 	shards := map[int]*model.Rows{}
 	next := func(context.Context) (int, error) {
@@ -44,10 +45,18 @@ func cutAll(t interface{ Fatal(...any) }, rows *model.Rows, batch int, sample Sa
 		want = want[1:]
 		return first, nil
 	}
-	err := Cut(context.Background(), from(rows, batch), fields, architecture.FieldDims, sample, plan, next,
-		func(_ context.Context, index int, data []byte) error {
-			opened, err := Open(data, architecture.FieldDims, plan.ShardRows(index))
-			shards[index] = opened
+	err := Cut(context.Background(), from(rows, batch), sample, plan, next,
+		func(ctx context.Context, piece *Piece) error {
+			r := piece.Rows
+			shards[piece.Index] = &model.Rows{Fields: r.Fields, Number: slices.Clone(r.Number), Label: slices.Clone(r.Label), Features: slices.Clone(r.Features)}
+			// Whoever has all rows finds the same ones.
+			place := piece.Place
+			place.SHA256 = Digest(r)
+			rest := rows.Slice(int(place.Seen), rows.Len())
+			collected, err := Collect(ctx, from(&rest, batch), sample, place, plan.ShardRows(piece.Index))
+			if err == nil && !reflect.DeepEqual(collected, shards[piece.Index]) {
+				err = errors.New("other rows were collected than were cut")
+			}
 			return err
 		})
 	if err != nil {
@@ -68,6 +77,13 @@ func TestCut(t *testing.T) {
 		whole := cutAll(t, rows, rows.Len(), sample, job.Plan{Rows: sample.Keep, RowsPerShard: sample.Keep}, []int{0})[0]
 		if int64(whole.Len()) != sample.Keep || !slices.IsSorted(whole.Number) {
 			t.Fatalf("sample of %d has rows %v", sample.Keep, whole.Number)
+		}
+		data, err := Encode(fields, architecture.FieldDims, whole)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if back, err := Open(data, architecture.FieldDims, sample.Keep); err != nil || !reflect.DeepEqual(back, whole) {
+			t.Fatalf("opened %+v, %v; encoded was %+v", back, err, whole)
 		}
 		plan := job.Plan{Rows: sample.Keep, RowsPerShard: rapid.Int64Range(1, 20).Draw(t, "per shard")}
 		var want []int
@@ -151,17 +167,60 @@ func TestCutRefusals(t *testing.T) {
 	rows := modeltest.Rows(architecture, 10, 1)
 	plan := job.Plan{Rows: 20, RowsPerShard: 20}
 	next := func(context.Context) (int, error) { return 0, nil }
-	emit := func(context.Context, int, []byte) error { return nil }
-	err := Cut(t.Context(), from(rows, 5), fields, architecture.FieldDims, NewSample(20, 1, 1), plan, next, emit)
+	emit := func(context.Context, *Piece) error { return nil }
+	err := Cut(t.Context(), from(rows, 5), NewSample(20, 1, 1), plan, next, emit)
 	if err == nil || !strings.Contains(err.Error(), "ended after 10 rows, 20 were expected") {
 		t.Errorf("short dataset: %v", err)
 	}
 	broken := errors.New("broken")
 	plan = job.Plan{Rows: 10, RowsPerShard: 10}
-	err = Cut(t.Context(), from(rows, 5), fields, architecture.FieldDims, NewSample(10, 1, 1), plan, next,
-		func(context.Context, int, []byte) error { return broken })
+	err = Cut(t.Context(), from(rows, 5), NewSample(10, 1, 1), plan, next, func(context.Context, *Piece) error { return broken })
 	if !errors.Is(err, broken) {
 		t.Errorf("emit failed: %v", err)
+	}
+}
+
+// Rows of another dataset, sample or place are refused: they have another digest, or
+// there are too few.
+func TestCollectRefusals(t *testing.T) {
+	rows, kept := modeltest.Rows(architecture, 40, 1), NewSample(40, .5, 1)
+	var at job.Place
+	wanted := []int{1, -1}
+	next := func(context.Context) (index int, err error) {
+		index, wanted = wanted[0], wanted[1:]
+		return index, nil
+	}
+	err := Cut(t.Context(), from(rows, 9), kept, job.Plan{Rows: 20, RowsPerShard: 8}, next, func(_ context.Context, p *Piece) error {
+		at = p.Place
+		at.SHA256 = Digest(p.Rows)
+		return nil
+	})
+	if err != nil || at.Kept != 8 || at.Seen < 8 {
+		t.Fatalf("shard 1 is at %+v: %v", at, err)
+	}
+	first := int(at.Seen) // a row of the shard
+	const other = "another digest"
+	for what, c := range map[string]struct {
+		change func(rows *model.Rows, sample *Sample, place *job.Place, want *int64)
+		err    string
+	}{
+		"nothing":         {func(*model.Rows, *Sample, *job.Place, *int64) {}, ""},
+		"a label":         {func(rows *model.Rows, _ *Sample, _ *job.Place, _ *int64) { rows.Label[first] ^= 1 }, other},
+		"a feature":       {func(rows *model.Rows, _ *Sample, _ *job.Place, _ *int64) { rows.Row(first)[1] ^= 1 }, other},
+		"a number":        {func(rows *model.Rows, _ *Sample, _ *job.Place, _ *int64) { rows.Number[first] += 1000 }, other},
+		"the seed":        {func(_ *model.Rows, sample *Sample, _ *job.Place, _ *int64) { sample.Seed++ }, other},
+		"the place":       {func(_ *model.Rows, _ *Sample, place *job.Place, _ *int64) { place.Seen++; place.Kept++ }, other},
+		"fewer rows":      {func(_ *model.Rows, _ *Sample, _ *job.Place, want *int64) { *want = 7 }, other},
+		"more than there": {func(_ *model.Rows, _ *Sample, _ *job.Place, want *int64) { *want = 13 }, "only 12 of 13 rows"},
+	} {
+		changed := model.Rows{Fields: rows.Fields, Number: slices.Clone(rows.Number), Label: slices.Clone(rows.Label), Features: slices.Clone(rows.Features)}
+		sample, place, want := kept, at, int64(8)
+		c.change(&changed, &sample, &place, &want)
+		rest := changed.Slice(int(place.Seen), changed.Len())
+		_, err := Collect(t.Context(), from(&rest, 7), sample, place, want)
+		if c.err == "" && err != nil || c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)) {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 }
 

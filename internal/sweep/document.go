@@ -38,21 +38,22 @@ type Measure struct {
 
 // Source is a scores file that methods rank by.
 type Source struct {
-	Job       string  `json:"job"`
-	Estimator string  `json:"estimator"`
-	Passes    int     `json:"passes"`
-	Draws     int     `json:"draws,omitempty"`
-	Endpoints string  `json:"endpoints,omitempty"`
-	Baseline  string  `json:"baseline"`
-	Sample    float64 `json:"sample"` // portion of the rows
-	Rows      int64   `json:"rows"`
-	Seed      uint64  `json:"seed"`
+	Job       string   `json:"job"`
+	Estimator string   `json:"estimator"`
+	Passes    int      `json:"passes"`
+	Draws     int      `json:"draws,omitempty"`
+	Endpoints string   `json:"endpoints,omitempty"`
+	Baseline  string   `json:"baseline"`
+	Splits    []string `json:"splits"` // whose rows
+	Sample    float64  `json:"sample"` // portion of them
+	Rows      int64    `json:"rows"`
+	Seed      uint64   `json:"seed"`
 }
 
 // SourceOf says which scores f are.
 func SourceOf(f *scores.File) Source {
 	s := &f.Spec
-	return Source{s.ID(), s.Estimator, s.Passes, s.Draws, s.Endpoints, s.Baseline, s.Sample, f.Rows, s.Seed}
+	return Source{s.ID(), s.Estimator, s.Passes, s.Draws, s.Endpoints, s.Baseline, s.Splits, s.Sample, f.Rows, s.Seed}
 }
 
 // Point is a method at a budget.

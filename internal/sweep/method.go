@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"shaver/internal/compact"
 	"shaver/internal/fault"
 	"shaver/internal/model"
 	"shaver/internal/prune"
@@ -28,7 +29,7 @@ type Table struct {
 	Counts       func() ([]int64, error) // occurrences of features in train and val, [n]
 	Size         func(mask []bool) int64 // bytes of the file
 	Keep         prune.Keep              // what no method drops
-	Form         string                  // of kept entries; one of prune.Forms
+	Values       compact.Values          // how kept entries are stored
 }
 
 // Methods that rank by scores are named after their estimator: ByShapley for all of
@@ -131,7 +132,7 @@ func (t *Table) ordered(like Point, baseline []float32, order []int32) (Method, 
 	if err != nil {
 		return nil, fault.Usagef("%w", err)
 	}
-	like.Values, like.Bits = t.Form, prune.Bits(t.Form)
+	like.Values, like.Bits = string(t.Values), 8*t.Values.Size()
 	return &ordered{t, like, baseline, order, most}, nil
 }
 
@@ -144,7 +145,11 @@ func (o *ordered) Cut(b prune.Budget) (Point, []float32, error) {
 	}
 	a, p := o.table.Architecture, o.like
 	table := prune.Table(a, o.table.Entries, mask, o.baseline)
-	prune.Round(a, table, mask, p.Values)
+	if o.table.Values != compact.Float32 {
+		if table, err = o.stored(table, mask); err != nil {
+			return Point{}, nil, err
+		}
+	}
 	drop := 0
 	for _, gone := range mask {
 		if gone {
@@ -157,6 +162,22 @@ func (o *ordered) Cut(b prune.Budget) (Point, []float32, error) {
 	}
 	p.Parameters, p.EmptyFeatures = prune.Parameters(a, drop, p.Baseline), prune.EmptyFeatures(a, mask)
 	return p, table, nil
+}
+
+// stored returns the pruned table as it reads from the compact file.
+func (o *ordered) stored(table []float32, mask []bool) ([]float32, error) {
+	a := o.table.Architecture
+	parts, err := compact.Encode(a.FieldDims, a.Dim, table, mask, o.baseline, o.table.Values)
+	if err != nil { // a value that these bits do not hold
+		return nil, fault.Inputf("as %s: %w", o.table.Values, err)
+	}
+	file, err := compact.New(a.FieldDims, a.Dim, o.table.Values, parts)
+	if err != nil {
+		return nil, err
+	}
+	table = table[:0]
+	file.Rows(func(row []float32, _ []bool) { table = append(table, row...) })
+	return table, nil
 }
 
 func (o *ordered) mask(b prune.Budget) ([]bool, error) {

@@ -11,7 +11,7 @@ import (
 )
 
 const parsed = `{"version":"shaver.sweep/1","model":"ab","dataset":"cd","kind":"fm","split":"test","rows":10,"features":3,"entries":6,` +
-	`"unpruned":{"auc":0.75,"log_loss":0.5},"sources":[{"job":"x","estimator":"taylor","passes":1,"baseline":"zero","sample":1,"rows":20,"seed":1}],` +
+	`"unpruned":{"auc":0.75,"log_loss":0.5},"sources":[{"job":"x","estimator":"taylor","passes":1,"baseline":"zero","splits":["train"],"sample":1,"rows":20,"seed":1}],` +
 	`"points":[{"method":"taylor","source":0,"baseline":"zero","values":"float32","bits":32,"sparsity":0.5,"parameters":3,"empty_features":1,"auc":null,"log_loss":0.6,"calibration":{"scale":1,"offset":0},"calibrated_log_loss":0.55},` +
 	`{"method":"ptq8","baseline":"zero","values":"int8","bits":8,"sparsity":0.75,"parameters":6,"empty_features":0,"auc":0.7,"log_loss":0.6}]}`
 

@@ -112,8 +112,8 @@ func (d *Document) mean(points []int) Mean {
 }
 
 // Label names a point's method as far as the document has others like it: by its
-// baseline, how kept entries are stored, and for one that ranks by scores the
-// estimator and the portion of the rows.
+// baseline, how kept entries are stored, and for one that ranks by scores all of
+// their job but the seed.
 func (d *Document) Label(p *Point) string {
 	parts := []string{p.Method}
 	differ := func(of func(*Point) string) bool {
@@ -124,14 +124,19 @@ func (d *Document) Label(p *Point) string {
 		}
 		return false
 	}
-	if p.Source != nil {
-		estimator := func(q *Point) string { return d.Sources[*q.Source].Estimator }
-		if differ(estimator) {
-			parts = append(parts, estimator(p))
-		}
-		portion := func(q *Point) string { return fmt.Sprintf("%g of the rows", d.Sources[*q.Source].Sample) }
-		if differ(portion) {
-			parts = append(parts, portion(p))
+	if p.Source != nil { // those of one method all have one
+		for _, of := range []func(*Source) string{
+			func(s *Source) string { return s.Estimator },
+			func(s *Source) string { return fmt.Sprintf("%d passes", s.Passes) },
+			func(s *Source) string { return fmt.Sprintf("%d draws", s.Draws) },
+			func(s *Source) string { return s.Endpoints },
+			func(s *Source) string { return strings.Join(s.Splits, " and ") },
+			func(s *Source) string { return fmt.Sprintf("%g of the rows", s.Sample) },
+		} {
+			told := func(q *Point) string { return of(&d.Sources[*q.Source]) }
+			if text := told(p); differ(told) && text != "" {
+				parts = append(parts, text)
+			}
 		}
 	}
 	for _, of := range []func(*Point) string{func(q *Point) string { return q.Baseline }, func(q *Point) string { return q.Values }} {

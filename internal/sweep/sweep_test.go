@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/compact"
 	"shaver/internal/evaluate"
 	"shaver/internal/fault"
 	"shaver/internal/job"
@@ -31,7 +32,7 @@ func table(t *testing.T, estimator string) (*model.Model, *Table, *scores.File) 
 	}
 	counts := make([]int64, m.Features())
 	return m, &Table{
-		Architecture: &m.Architecture, Names: []string{"a", "b", "c"}, Entries: m.Weights.Embedding, Form: prune.Float32,
+		Architecture: &m.Architecture, Names: []string{"a", "b", "c"}, Entries: m.Weights.Embedding, Values: compact.Float32,
 		Counts: func() ([]int64, error) { return counts, nil }, Size: func(mask []bool) int64 { return int64(len(mask)) },
 	}, f
 }
@@ -56,13 +57,13 @@ func TestByScores(t *testing.T) {
 			t.Errorf("entry %d of %d reads %v", i, n, v)
 		}
 	}
-	want := Point{Method: "shapley", Source: p.Source, Baseline: prune.Codebook, Values: prune.Float32, Bits: 32, Sparsity: .5, Parameters: n/2 + m.Players(), EmptyFeatures: n / 2 / m.Dim}
+	want := Point{Method: "shapley", Source: p.Source, Baseline: prune.Codebook, Values: "float32", Bits: 32, Sparsity: .5, Parameters: n/2 + m.Players(), EmptyFeatures: n / 2 / m.Dim}
 	if p != want || *p.Source != source {
 		t.Errorf("%+v of source %d, expected %+v", p, *p.Source, want)
 	}
 
 	f.Spec.Estimator = "taylor"
-	start.Keep, start.Form = prune.Keep{Fields: []string{"c"}}, prune.Int8
+	start.Keep, start.Values = prune.Keep{Fields: []string{"c"}}, compact.Int8
 	method, err = start.ByScores(f, source, scores.RMS, prune.Abs) // the other way round
 	if err != nil {
 		t.Fatal(err)
@@ -209,22 +210,23 @@ func methods(d *Document) string {
 func TestSeries(t *testing.T) {
 	value := func(v float64) *float64 { return &v }
 	at := func(i int) *int { return &i }
-	d := &Document{Sources: []Source{{Estimator: "multilinear", Sample: 1, Seed: 1}, {Estimator: "multilinear", Sample: 1, Seed: 2}, {Estimator: "permutation", Sample: .1, Seed: 1}}}
+	both := []string{"train", "val"}
+	d := &Document{Sources: []Source{{Estimator: "multilinear", Splits: both, Sample: 1, Seed: 1}, {Estimator: "multilinear", Splits: both, Sample: 1, Seed: 2}, {Estimator: "permutation", Splits: both[:1], Sample: .1, Seed: 1}}}
 	add := func(method string, source *int, values string, sparsity, auc float64) {
 		d.Points = append(d.Points, Point{Method: method, Source: source, Baseline: prune.Zero, Values: values, Sparsity: sparsity, Measure: Measure{AUC: value(auc), LogLoss: .5}})
 	}
-	add("shapley", at(0), prune.Float32, .5, .7)
-	add("shapley", at(1), prune.Float32, .5, .8)
-	add("shapley", at(2), prune.Float32, .5, .6)
-	add("magnitude", nil, prune.Float32, .5, .6)
-	add("magnitude", nil, prune.Int8, .5, .5)
-	add("shapley", at(0), prune.Float32, .9, .4)
+	add("shapley", at(0), "float32", .5, .7)
+	add("shapley", at(1), "float32", .5, .8)
+	add("shapley", at(2), "float32", .5, .6)
+	add("magnitude", nil, "float32", .5, .6)
+	add("magnitude", nil, "int8", .5, .5)
+	add("shapley", at(0), "float32", .9, .4)
 	series := d.Series()
 	var labels []string
 	for _, s := range series {
 		labels = append(labels, s.Label)
 	}
-	if want := []string{"shapley, multilinear, 1 of the rows", "shapley, permutation, 0.1 of the rows", "magnitude, float32", "magnitude, int8"}; !slices.Equal(labels, want) {
+	if want := []string{"shapley, multilinear, train and val, 1 of the rows", "shapley, permutation, train, 0.1 of the rows", "magnitude, float32", "magnitude, int8"}; !slices.Equal(labels, want) {
 		t.Errorf("labels %q, expected %q", labels, want)
 	}
 	if p := series[0].Points; len(p) != 2 || p[0].AUC.String() != "0.7500±0.0500" || p[1].AUC.String() != "0.4000" || !math.IsNaN(p[0].Calibrated.Mean) {

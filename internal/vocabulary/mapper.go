@@ -46,10 +46,10 @@ func Read(path string) (*Mapper, error) {
 	default:
 		return nil, fault.Inputf("%s: a vocabulary is a dataset's folder, or a .csv, .json, .parquet or .arrow file", path)
 	}
-	if err == nil {
-		err = m.check()
-	}
 	if err != nil {
+		return nil, err
+	}
+	if err := m.check(); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return m, nil
@@ -69,14 +69,17 @@ func (m *Mapper) Choose(names []string) ([]*Field, error) {
 	return fields, nil
 }
 
-// readText opens a file for read. Errors that say nothing else are bad input.
+// readText opens a file for read.
 func (m *Mapper) readText(path string, read func(io.Reader) error) error {
 	s, err := rawtext.Open(path)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	return read(s.Content())
+	if err := read(s.Content()); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
 }
 
 // add gives a value of a field its id.
@@ -260,7 +263,7 @@ func (m *Mapper) readTable(path string) error {
 				err = m.add(string(cells[0]), cells[1], id)
 			}
 			if err != nil {
-				return fmt.Errorf("row %d: %w", row, err)
+				return fmt.Errorf("%s: row %d: %w", path, row, err)
 			}
 			row++
 			return nil

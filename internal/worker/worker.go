@@ -17,6 +17,7 @@ import (
 	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/kernel"
+	"shaver/internal/model"
 	"shaver/internal/shapley"
 	"shaver/internal/shard"
 )
@@ -27,6 +28,7 @@ type Config struct {
 	Name    string               // for people, in results and logs
 	Threads int                  // goroutines that compute one task
 	Models  *Models              // may be shared by the workers of a process
+	Store   *Store               // datasets whose rows are read in place; nil = none
 	CPU     func() time.Duration // CPU time of this process so far; nil = somebody else counts it
 	OnRows  func(rows int)       // called as rows are computed, from any goroutine; nil = not
 	// OnTask is called when a task has left this worker, with how; nil = not.
@@ -149,7 +151,8 @@ func (c *Config) aside(ctx context.Context, d *bus.Delivery, log *zap.Logger, er
 	}
 }
 
-// errLost says that a blob which a task needs is missing or corrupt.
+// errLost says that a blob which a task needs is missing or corrupt, or that its
+// rows, which should be in the store, are.
 var errLost = errors.New("it has to be stored again")
 
 // lost looks at the error of reading a blob that a task needs. One that is
@@ -225,13 +228,9 @@ func (c *Config) compute(ctx context.Context, d *bus.Delivery, steps *atomic.Int
 		return nil, err
 	}
 	steps.Add(1)
-	data, err := fetch(ctx, c.Bus, t.Data, maxShardBytes, steps)
+	rows, err := c.rows(ctx, t, &game.Model.Architecture, steps)
 	if err != nil {
-		return nil, c.lost(ctx, t, t.Data, err)
-	}
-	rows, err := shard.Open(data, game.Model.FieldDims, t.Rows)
-	if err != nil {
-		return nil, fault.Inputf("shard %s: %w", t.Data.Name, err)
+		return nil, err
 	}
 	steps.Add(1)
 
@@ -332,6 +331,27 @@ func (c *Config) open(ctx context.Context, id string, within time.Duration) (boo
 		defer cancel()
 	}
 	return c.Bus.IsOpen(ctx, id)
+}
+
+// rows fetches the rows of a task, or reads them where they are. What cannot be read
+// there has to travel, whatever the reason.
+func (c *Config) rows(ctx context.Context, t *job.Task, a *model.Architecture, steps *atomic.Int64) (*model.Rows, error) {
+	if t.Data == (job.Blob{}) {
+		rows, err := c.Store.rows(ctx, t, a, steps)
+		if err != nil && ctx.Err() == nil {
+			err = fmt.Errorf("%w, as this worker cannot read it in place: %v", errLost, err)
+		}
+		return rows, err
+	}
+	data, err := fetch(ctx, c.Bus, t.Data, maxShardBytes, steps)
+	if err != nil {
+		return nil, c.lost(ctx, t, t.Data, err)
+	}
+	rows, err := shard.Open(data, a.FieldDims, t.Rows)
+	if err != nil {
+		return nil, fault.Inputf("shard %s: %w", t.Data.Name, err)
+	}
+	return rows, nil
 }
 
 // game fetches the model and the baseline of a task.

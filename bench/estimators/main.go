@@ -1,0 +1,150 @@
+//go:build unix
+
+// Command estimators compares the estimators at equal error. On some rows of a
+// model it plays so many walks that their mean is nearly exact, holds against that
+// what each estimator finds with more and more effort, by the processor time that it
+// took, and tells in what time each is as accurate as one and as four walks a row. It
+// prints tables in Markdown, and draws a picture.
+//
+// The models are the flights checkpoints, if they are there, and the one of shaver
+// quickstart; each with both baselines.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"shaver/internal/checkpoint"
+	"shaver/internal/dataset"
+	"shaver/internal/kernel"
+	"shaver/internal/model"
+	"shaver/internal/planted"
+	"shaver/internal/prune"
+	"shaver/internal/shapley"
+)
+
+func main() {
+	flights := flag.String("flights", "../shared/data/flights", "folder of the flights data and checkpoints")
+	seconds := flag.Float64("seconds", 15, "processor time of each reference, about: it decides the number of rows")
+	picture := flag.String("picture", "", "SVG file to draw")
+	flag.Parse()
+	if err := run(*flights, *seconds, *picture); err != nil {
+		fmt.Fprintln(os.Stderr, "estimators:", err)
+		os.Exit(1)
+	}
+}
+
+// set is a model and rows for it.
+type set struct {
+	name   string
+	model  *model.Model
+	rows   *model.Rows
+	counts []int64 // of the features, for the codebook
+}
+
+func run(flights string, seconds float64, picture string) error {
+	sets, err := flightsSets(flights)
+	if err != nil {
+		return err
+	}
+	planted, err := plantedSet()
+	if err != nil {
+		return err
+	}
+	var results []*result
+	for _, s := range append(sets, planted) {
+		for _, baseline := range prune.Baselines() {
+			entries, _, err := prune.Baseline(baseline, &s.model.Architecture, s.model.Weights.Embedding, s.counts)
+			if err != nil {
+				return err
+			}
+			name := s.name + ", " + baseline
+			fmt.Fprintln(os.Stderr, name)
+			r, err := measure(name, shapley.Game{Model: s.model, Baseline: entries}, s.rows, seconds)
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			results = append(results, r)
+		}
+	}
+	fmt.Printf("Kernel %s.\n", kernel.Name())
+	report(results)
+	if picture != "" {
+		return draw(results, picture)
+	}
+	return nil
+}
+
+// flightsSets returns the flights checkpoints with rows drawn from train; none if
+// the folder is not there.
+func flightsSets(dir string) ([]set, error) {
+	if _, err := os.Stat(dir); err != nil {
+		fmt.Fprintln(os.Stderr, "without flights:", err)
+		return nil, nil
+	}
+	temporary, err := os.MkdirTemp("", "shaver-estimators-*")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(temporary)
+	file := func(name string) string { return filepath.Join(dir, name) }
+	var sets []set
+	for _, name := range []string{"deepfm", "dcn-mix"} {
+		ck, err := checkpoint.Read(file(name + ".pth"))
+		if err != nil {
+			return nil, err
+		}
+		m, err := ck.Model()
+		if err != nil {
+			return nil, err
+		}
+		sets = append(sets, set{name: map[string]string{"deepfm": "DeepFM", "dcn-mix": "DCN-Mix"}[name], model: m})
+	}
+	config := dataset.EncodedConfig{Train: []string{file("train.csv.gz")}, Val: []string{file("val.csv.gz")}, Sizes: sets[0].model.FieldDims, Out: filepath.Join(temporary, "rows")}
+	if _, err := dataset.ImportEncoded(context.Background(), config); err != nil {
+		return nil, err
+	}
+	d, err := dataset.Open(config.Out)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := every(d, 50)
+	if err != nil {
+		return nil, err
+	}
+	counts, err := d.Frequencies(dataset.Train, dataset.Val)
+	for i := range sets {
+		sets[i].rows, sets[i].counts = rows, counts
+	}
+	return sets, err
+}
+
+// every returns each nth row of train.
+func every(d *dataset.Dataset, n int64) (*model.Rows, error) {
+	all := &model.Rows{Fields: len(d.Fields())}
+	err := d.Scan(context.Background(), []string{dataset.Train}, 4096, func(rows *model.Rows) error {
+		for i := range rows.Len() {
+			if rows.Number[i]%n == 0 {
+				all.Number, all.Label, all.Features = append(all.Number, rows.Number[i]), append(all.Label, rows.Label[i]), append(all.Features, rows.Row(i)...)
+			}
+		}
+		return nil
+	})
+	return all, err
+}
+
+func plantedSet() (set, error) {
+	p, err := planted.New(planted.Default)
+	if err != nil {
+		return set{}, err
+	}
+	s := set{name: "planted", model: p.Model, rows: &model.Rows{}, counts: make([]int64, p.Model.Features())}
+	p.Rows(s.rows, 0, 20_000)
+	for _, feature := range s.rows.Features {
+		s.counts[feature]++
+	}
+	return s, nil
+}

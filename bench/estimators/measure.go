@@ -1,0 +1,161 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"math"
+	"syscall"
+
+	"shaver/internal/compare"
+	"shaver/internal/model"
+	"shaver/internal/shapley"
+	"shaver/internal/tally"
+)
+
+// curve is an estimator with growing effort.
+type curve struct {
+	name    string
+	options []shapley.Options
+}
+
+func curves() []curve {
+	var walks, pairs, plain, balanced []shapley.Options
+	for _, passes := range []int{1, 2, 4, 8} {
+		walks = append(walks, shapley.Options{Estimator: shapley.Permutation, Passes: passes})
+		if passes < 8 {
+			pairs = append(pairs, shapley.Options{Estimator: shapley.Antithetic, Passes: passes})
+		}
+	}
+	for _, draws := range []int{2, 4, 8, 16, 32} {
+		o := shapley.Options{Estimator: shapley.Multilinear, Passes: 1, Draws: draws, Endpoints: shapley.Plain}
+		plain = append(plain, o)
+		if o.Endpoints = shapley.Balanced; draws >= 4 {
+			balanced = append(balanced, o)
+		}
+	}
+	return []curve{{"permutation", walks}, {"antithetic", pairs}, {"multilinear, plain", plain}, {"multilinear, balanced", balanced}}
+}
+
+// repeats is how often each point is measured, with seeds of its own.
+const repeats = 3
+
+// leastSeconds is how long each point is timed at least.
+const leastSeconds = 0.2
+
+// referencePasses are antithetic: 64 walks a row.
+const referencePasses = 32
+
+// point is what some effort came to, in the mean over repeats.
+type point struct {
+	options  shapley.Options
+	cpu      float64 // seconds
+	spearman float64 // of |phi| with the reference, over the entries that occur
+	rms      float64 // relative root mean square of the error, less what the reference's own noise explains
+	overlap  float64 // of the sets kept at overlapAt
+}
+
+const overlapAt = 0.9
+
+// result is a model's points, by curve.
+type result struct {
+	name    string
+	rows    int
+	entries int
+	noise   float64 // of the reference, relative
+	curves  []curve
+	points  [][]point
+}
+
+// values are those of entries that occur.
+type values struct{ phi, se []float64 }
+
+func measure(name string, game shapley.Game, rows *model.Rows, seconds float64) (*result, error) {
+	few := rows.Slice(0, min(100, rows.Len()))
+	_, took, err := estimate(game, shapley.Options{Estimator: shapley.Permutation, Passes: 1, Seed: 1}, &few)
+	if err != nil {
+		return nil, err
+	}
+	perWalk := took / float64(few.Len())
+	n := min(rows.Len(), max(100, int(seconds/(2*referencePasses*perWalk))))
+	some := rows.Slice(0, n)
+	reference, _, err := estimate(game, shapley.Options{Estimator: shapley.Antithetic, Passes: referencePasses, Seed: 1}, &some)
+	if err != nil {
+		return nil, err
+	}
+	r := &result{name: name, rows: n, entries: len(reference.phi), curves: curves(), noise: norm(reference.se) / norm(reference.phi)}
+	for _, c := range r.curves {
+		var points []point
+		for _, o := range c.options {
+			p := point{options: o}
+			runs, total := 0, 0.0
+			for ; runs < repeats || total < leastSeconds; runs++ {
+				o.Seed = uint64(2 + runs)
+				found, cpu, err := estimate(game, o, &some)
+				if err != nil {
+					return nil, err
+				}
+				if total += cpu; runs < repeats {
+					p.add(found.phi, reference)
+				}
+			}
+			p.cpu = total / float64(runs)
+			points = append(points, p)
+		}
+		r.points = append(r.points, points)
+	}
+	return r, nil
+}
+
+// add adds a repeat to the means.
+func (p *point) add(phi []float64, reference *values) {
+	off := compare.RelativeRMS(phi, reference.phi)
+	noise := norm(reference.se) / norm(reference.phi)
+	p.spearman += compare.Spearman(phi, reference.phi) / repeats
+	p.rms += math.Sqrt(max(0, off*off-noise*noise)) / repeats
+	p.overlap += compare.Overlap(phi, reference.phi, overlapAt) / repeats
+}
+
+func norm(values []float64) float64 {
+	sum := 0.0
+	for _, v := range values {
+		sum += v * v
+	}
+	return math.Sqrt(sum)
+}
+
+// estimate returns the values of the entries that occur in the rows, with standard
+// errors about the rows' own, and the processor time that it took, on one thread.
+func estimate(game shapley.Game, o shapley.Options, rows *model.Rows) (*values, float64, error) {
+	begun := cpuTime()
+	p, err := shapley.Estimate(context.Background(), game, o, rows, 1, nil)
+	took := cpuTime() - begun
+	if err != nil {
+		return nil, 0, err
+	}
+	sums := tally.NewAccumulator(game.Model.Features(), game.Model.Dim, o.Passes > 1)
+	if err := sums.Merge(p); err != nil {
+		return nil, 0, err
+	}
+	r, err := sums.Result(o.Tally(int64(rows.Len())))
+	if err != nil {
+		return nil, 0, err
+	}
+	found := new(values)
+	for i, phi := range r.Phi {
+		if r.Count[i/r.Dim] > 0 {
+			found.phi, found.se = append(found.phi, phi), append(found.se, float64(r.SE[i]))
+		}
+	}
+	return found, took, nil
+}
+
+// cpuTime returns the processor time of this process so far, in seconds.
+func cpuTime() float64 {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic("estimators: " + err.Error())
+	}
+	seconds := func(t syscall.Timeval) float64 { return float64(t.Sec) + float64(t.Usec)/1e6 }
+	return seconds(u.Utime) + seconds(u.Stime)
+}

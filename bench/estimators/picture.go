@@ -1,0 +1,106 @@
+//go:build unix
+
+package main
+
+import (
+	"image/color"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	plotdraw "gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
+
+	"shaver/internal/atomicfile"
+)
+
+// colours of the curves, told apart by people who do not see all of them, too.
+var colours = []color.RGBA{{0, 114, 178, 255}, {86, 180, 233, 255}, {213, 94, 0, 255}, {230, 159, 0, 255}}
+
+var glyphs = []plotdraw.GlyphDrawer{plotdraw.CircleGlyph{}, plotdraw.SquareGlyph{}, plotdraw.TriangleGlyph{}, plotdraw.PyramidGlyph{}}
+
+// draw draws, for each result, the errors in ranks and in values by time.
+func draw(results []*result, file string) error {
+	grid := make([][]*plot.Plot, 2)
+	for i, figure := range []struct {
+		name string
+		of   func(*point) float64
+	}{{"1 - Spearman", func(p *point) float64 { return 1 - p.spearman }}, {"relative RMS error", func(p *point) float64 { return p.rms }}} {
+		for j, r := range results {
+			p, err := panel(r, figure.of)
+			if err != nil {
+				return err
+			}
+			if i == 0 {
+				p.Title.Text = r.name
+			} else {
+				p.X.Label.Text = "core-seconds a thousand rows"
+			}
+			if j == 0 {
+				p.Y.Label.Text = figure.name
+				if i == 0 { // room for the legend, right of the curves
+					p.Legend.Top, p.X.Max = true, 60*p.X.Max
+				}
+			} else {
+				p.Legend = plot.NewLegend()
+			}
+			grid[i] = append(grid[i], p)
+		}
+	}
+	grid[1][0].Legend = plot.NewLegend()
+	width := vg.Length(len(results)) * 8 * vg.Centimeter
+	canvas := vgsvg.New(width, 14*vg.Centimeter)
+	tiles := plotdraw.Tiles{Rows: 2, Cols: len(results), PadX: vg.Millimeter * 4, PadY: vg.Millimeter * 4, PadTop: vg.Millimeter * 2, PadBottom: vg.Millimeter * 2, PadLeft: vg.Millimeter * 2, PadRight: vg.Millimeter * 4}
+	paper := plotdraw.New(canvas)
+	paper.SetColor(color.White)
+	paper.Fill(paper.Rectangle.Path())
+	for i, row := range plot.Align(grid, tiles, paper) {
+		for j, c := range row {
+			grid[i][j].Draw(c)
+		}
+	}
+	return atomicfile.Write(file, func(w io.Writer) error {
+		_, err := canvas.WriteTo(w)
+		return err
+	})
+}
+
+// ticks are 1, 2 and 5 times the powers of ten.
+func ticks(from, to float64) (all []plot.Tick) {
+	for unit := math.Pow(10, math.Floor(math.Log10(from))); unit <= to; unit *= 10 {
+		for _, m := range []float64{1, 2, 5} {
+			if v := m * unit; v >= from && v <= to {
+				all = append(all, plot.Tick{Value: v, Label: strconv.FormatFloat(v, 'g', 3, 64)})
+			}
+		}
+	}
+	return all
+}
+
+// panel draws the curves of a result.
+func panel(r *result, of func(*point) float64) (*plot.Plot, error) {
+	p := plot.New()
+	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
+	p.X.Tick.Marker, p.Y.Tick.Marker = plot.TickerFunc(ticks), plot.TickerFunc(ticks)
+	p.Add(plotter.NewGrid())
+	for c, points := range r.points {
+		var line plotter.XYs
+		for _, q := range points {
+			if y := of(&q); y > 0 { // what has no logarithm is left out
+				line = append(line, plotter.XY{X: q.cpu / float64(r.rows) * 1000, Y: y})
+			}
+		}
+		l, s, err := plotter.NewLinePoints(line)
+		if err != nil {
+			return nil, err
+		}
+		l.Color, s.Color, s.Shape, s.Radius = colours[c], colours[c], glyphs[c], vg.Points(3)
+		p.Add(l, s)
+		p.Legend.Add(strings.ReplaceAll(r.curves[c].name, "multilinear, ", "multilinear "), l, s)
+	}
+	return p, nil
+}

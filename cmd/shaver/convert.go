@@ -1,0 +1,119 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"shaver/internal/checkpoint"
+	"shaver/internal/cli"
+	"shaver/internal/compact"
+	"shaver/internal/fault"
+)
+
+// formOptions say in which form a model is written.
+type formOptions struct {
+	dense  bool
+	values string
+}
+
+func (o *formOptions) flags(c *cobra.Command) {
+	c.Flags().BoolVar(&o.dense, "dense", false, "write an ordinary state dict")
+	c.Flags().StringVar(&o.values, "values", string(compact.Float32), "how the compact file stores kept values: "+valuesHelp())
+}
+
+func valuesHelp() string {
+	var names []string
+	for _, v := range compact.AllValues() {
+		names = append(names, string(v))
+	}
+	return strings.Join(names, ", ")
+}
+
+func (o *formOptions) check(c *cobra.Command) error {
+	if o.stored().Size() == 0 {
+		return fault.Usagef("--values %q: expected one of %v", o.values, compact.AllValues())
+	}
+	if o.dense && c.Flags().Changed("values") {
+		return fault.Usagef("--values is about the compact file: a dense one has float32")
+	}
+	return nil
+}
+
+func (o *formOptions) stored() compact.Values { return compact.Values(o.values) }
+
+// conversion is what "model convert" prints.
+type conversion struct {
+	Out        string `json:"out"`
+	Entries    int    `json:"entries"`
+	Kept       int    `json:"kept"`
+	Bytes      int64  `json:"bytes"`
+	DenseBytes int64  `json:"dense_bytes"` // of the same model as a dense file
+}
+
+func modelConvertCommand() *cobra.Command {
+	var form formOptions
+	var out cli.Output
+	c := &cobra.Command{
+		Use:   "convert IN OUT",
+		Short: "Write a checkpoint in another form: compact or dense",
+		Long: `Write the model of IN, a .pth or safetensors file, compact or dense, to OUT as
+safetensors: compact, or with --dense an ordinary state dict under the original
+keys, which load_state_dict takes.
+
+A compact file says what was dropped. A dense one does not: there the value that
+fills most of a field's column is taken for what dropped entries read. Either way
+the table reads the same afterwards, to the bit, unless --values stores less.
+
+` + cli.ExitHelp,
+		Args: cli.Args(cobra.ExactArgs(2)),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := out.Check(); err != nil {
+				return err
+			}
+			if err := form.check(c); err != nil {
+				return err
+			}
+			result, err := form.convert(args[0], args[1])
+			if err != nil {
+				return err
+			}
+			return out.Print(c.OutOrStdout(), result, func(w io.Writer) {
+				fmt.Fprintf(w, "converted\t%s\n", result.Out)
+				fmt.Fprintf(w, "kept\t%d of %d entries\n", result.Kept, result.Entries)
+				fmt.Fprintf(w, "bytes\t%d\t%.1f%% of the dense model\n", result.Bytes, 100*float64(result.Bytes)/float64(result.DenseBytes))
+			})
+		},
+	}
+	form.flags(c)
+	out.Flag(c)
+	return c
+}
+
+func (o *formOptions) convert(in, out string) (*conversion, error) {
+	ck, err := checkpoint.Read(in)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := ck.Model(); err != nil { // every tensor is there, fits, and is finite
+		return nil, err
+	}
+	dropped, baseline, err := ck.Pruned()
+	if err != nil {
+		return nil, err
+	}
+	result := &conversion{Out: out, Entries: len(dropped), DenseBytes: ck.DenseSize()}
+	for _, gone := range dropped {
+		if !gone {
+			result.Kept++
+		}
+	}
+	if o.dense {
+		result.Bytes, err = checkpoint.WriteDense(out, ck)
+	} else {
+		result.Bytes, err = checkpoint.WriteCompact(out, ck, dropped, baseline, o.stored())
+	}
+	return result, err
+}

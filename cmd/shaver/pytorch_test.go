@@ -1,0 +1,78 @@
+package main
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"shaver/internal/checkpoint"
+)
+
+// TestPyTorchLoads runs the lines of README's that load a dense file into a
+// PyTorch model, with the parameters that the checkpoint came from.
+func TestPyTorchLoads(t *testing.T) {
+	python := pythonWithTorch(t)
+	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, lines, ok := strings.Cut(string(readme), "```python\n")
+	lines, _, end := strings.Cut(lines, "```")
+	if !ok || !end || strings.Count(strings.TrimSpace(lines), "\n") != 1 {
+		t.Fatalf("README has no two lines of Python: %q", lines)
+	}
+	lines = strings.ReplaceAll(strings.TrimSpace(lines), "\n   ", "\n")
+	script, err := filepath.Abs(filepath.Join("testdata", "python", "load.py"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"deepfm", "dcn-mix", "dcnv2-parallel"} {
+		original, err := filepath.Abs(filepath.Join(goldenDir, name+".pth"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := t.TempDir()
+		file := func(name string) string { return filepath.Join(dir, name) }
+		shaver(t, nil, "dataset", "import", "csv", "--ids", "global", "--train", filepath.Join(goldenDir, name+".rows.csv"), "--model", original, "--out", file("rows"))
+		shaver(t, nil, "score", "--model", original, "--dataset", file("rows"), "--splits", "train", "--baseline", "codebook", "--out", file("s.arrow"))
+		shaver(t, nil, "prune", "--model", original, "--scores", file("s.arrow"), "--sparsity", "0.6", "--out", file("pruned.safetensors"))
+		shaver(t, nil, "model", "convert", file("pruned.safetensors"), file("dense.safetensors"), "--dense")
+		out, err := exec.Command(python, script, original, lines, dir).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v: %s", name, err, out)
+		}
+		got := map[string]string{}
+		for line := range strings.Lines(string(out)) {
+			key, sum, _ := strings.Cut(strings.TrimSpace(line), " ")
+			got[key] = sum
+		}
+		pruned, err := checkpoint.Read(file("pruned.safetensors"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]string{}
+		for key, tensor := range pruned.Tensors {
+			want[key] = fmt.Sprintf("%x", sha256.Sum256(tensor.Data))
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("%s: PyTorch's model holds %v, the file %v", name, got, want)
+		}
+	}
+}
+
+// pythonWithTorch returns a Python that has PyTorch, Debian's first.
+func pythonWithTorch(t *testing.T) string {
+	t.Helper()
+	tried := []string{"/usr/bin/python3", "python3"}
+	i := slices.IndexFunc(tried, func(python string) bool { return exec.Command(python, "-c", "import torch").Run() == nil })
+	if i < 0 {
+		t.Skip("no Python with PyTorch: apt-get install python3-torch")
+	}
+	return tried[i]
+}

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+
+	"shaver/internal/cli"
+)
+
+// A worker reads rows in its store; one whose store has nothing gets them over
+// NATS. The bytes are the same.
+func TestStore(t *testing.T) {
+	dir, common := plantedJob(t, 400)
+	reference := filepath.Join(dir, "reference.arrow")
+	shaver(t, nil, slices.Concat([]string{"score", "--out", reference}, common)...)
+	for store, travels := range map[string]bool{dir: false, t.TempDir(): true} {
+		url, out := natsServer(t), filepath.Join(t.TempDir(), "s.arrow")
+		worker := start(t, nil, "worker", "--nats", url, "--store", "dir:"+store, "-v", "--log", "json")
+		coordinator := start(t, nil, "coordinator", slices.Concat([]string{"--nats", url, "--out", out, "--store", "dir:" + dir, "--rows-per-shard", "100", "--log", "json"}, common)...)
+		coordinator.wantExit(cli.ExitDone)
+		worker.signal(syscall.SIGTERM)
+		worker.wantExit(cli.ExitDrained)
+		wantSameFile(t, out, reference)
+		waited, sent := len(worker.having("the task waits for what it needs")), len(coordinator.having("a shard has to travel"))
+		if (waited > 0) != travels || (sent > 0) != travels {
+			t.Errorf("store %s: the worker waited for %d shards, the coordinator sent %d; expected some: %v", store, waited, sent, travels)
+		}
+	}
+}

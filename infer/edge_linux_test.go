@@ -1,0 +1,300 @@
+package infer_test
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sys/unix"
+
+	"shaver/infer"
+	"shaver/internal/checkpoint"
+	"shaver/internal/compact"
+	"shaver/internal/model"
+)
+
+// kdd is DCN-Mix at the size of KDD (REFERENCE: sizes): 6,019,761 features in 11
+// fields, of which the paper does not tell the sizes.
+func kdd() model.Architecture {
+	return model.Architecture{
+		Kind: model.DCNMix, Dim: 16, Hidden: []int{400, 400, 400}, CrossLayers: 3, Experts: 4, Rank: 64,
+		FieldDims: []int{100, 20_000, 300_000, 14_000, 4, 4, 1_200_000, 500_000, 800_000, 700_000, 2_485_653},
+	}
+}
+
+// random returns a checkpoint of a DCN-Mix with random weights.
+func random(a model.Architecture) *checkpoint.Checkpoint {
+	r := rand.New(rand.NewPCG(5, 6))
+	c := &checkpoint.Checkpoint{Architecture: a, Tensors: map[string]checkpoint.Tensor{}, EmbeddingKey: "embedding.weight"}
+	add := func(key string, scale float64, shape ...int) {
+		n := 1
+		for _, size := range shape {
+			n *= size
+		}
+		data := make([]byte, 0, 4*n)
+		for range n {
+			data = binary.LittleEndian.AppendUint32(data, math.Float32bits(float32(scale*r.NormFloat64())))
+		}
+		c.Keys = append(c.Keys, key)
+		c.Tensors[key] = checkpoint.Tensor{DType: checkpoint.F32, Shape: shape, Data: data}
+	}
+	d := a.Players()
+	add("embedding.weight", 0.1, a.Features(), a.Dim)
+	for l := range a.CrossLayers {
+		add(fmt.Sprintf("cross_head.U.%d", l), 0.1, a.Experts, a.Rank, d)
+		add(fmt.Sprintf("cross_head.C.%d", l), 0.1, a.Experts, a.Rank, a.Rank)
+		add(fmt.Sprintf("cross_head.V.%d", l), 0.1, a.Experts, d, a.Rank)
+		add(fmt.Sprintf("cross_head.biases.%d", l), 0.1, 1, d)
+	}
+	add("cross_head.gates", 0.1, a.Experts, d, 1)
+	in := d
+	for i, out := range append(slices.Clone(a.Hidden), 1) {
+		add(fmt.Sprintf("_dnn.%d.weight", 3*i), 1/math.Sqrt(float64(in)), out, in)
+		add(fmt.Sprintf("_dnn.%d.bias", 3*i), 0.1, out)
+		in = out
+	}
+	return c
+}
+
+// skewed drops the portion t of the entries. The chance to be kept falls with a
+// feature's rank in its field, as it does when frequent features are worth more.
+func skewed(a *model.Architecture, t float64) []bool {
+	chance := func(rank int, scale float64) float64 { return min(1, scale*math.Pow(float64(rank+1), -0.8)) }
+	low, high := 0.0, 1e9
+	for range 60 {
+		scale, kept := math.Sqrt(max(low, 1e-9)*high), 0.0
+		for _, size := range a.FieldDims {
+			for i := range size {
+				kept += chance(i, scale)
+			}
+		}
+		if kept > (1-t)*float64(a.Features()) {
+			high = scale
+		} else {
+			low = scale
+		}
+	}
+	r := rand.New(rand.NewPCG(7, 8))
+	dropped := make([]bool, 0, a.Parameters())
+	for _, size := range a.FieldDims {
+		for i := range size {
+			p := chance(i, low)
+			for range a.Dim {
+				dropped = append(dropped, r.Float64() >= p)
+			}
+		}
+	}
+	return dropped
+}
+
+// serving is what a process measured that opened a file and scored batches.
+type serving struct {
+	Before, Resident int64         // bytes, before Open and in the end
+	Open, First      time.Duration // with nothing of the file in memory
+	Batch            time.Duration // of 64 rows, once all is warm: the median
+}
+
+const (
+	edgeFile  = "SHAVER_EDGE" // path of the model that a child process serves
+	batchRows = 64
+)
+
+// TestEdgeServe is the child process of TestEdge.
+func TestEdgeServe(t *testing.T) {
+	path := os.Getenv(edgeFile)
+	if path == "" {
+		t.Skip("TestEdge runs it")
+	}
+	s := serving{Before: resident(t)}
+	start := time.Now()
+	m, err := infer.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	s.Open = time.Since(start)
+	ids, _ := rowsOf(m.Sizes(), 200*batchRows)
+	fields := len(m.Sizes())
+	dst := make([]float64, batchRows)
+	var times []time.Duration
+	for pass := range 5 {
+		for from := 0; from < len(ids); from += batchRows * fields {
+			start := time.Now()
+			if err := m.Logits(dst, ids[from:from+batchRows*fields]); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(start); pass > 0 {
+				times = append(times, took)
+			} else if from == 0 {
+				s.First = took
+			}
+		}
+	}
+	slices.Sort(times)
+	s.Batch = times[len(times)/2]
+	// Every page that serving can touch, as after days of it: no form has fewer than
+	// 64 rows on a page.
+	sizes := m.Sizes()
+	widest := slices.Max(sizes)
+	for first := 0; first < widest; first += 32 * batchRows {
+		for i := range batchRows {
+			for j, size := range sizes {
+				ids[i*fields+j] = int32((first + 32*i) % size)
+			}
+		}
+		if err := m.Logits(dst, ids[:batchRows*fields]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Resident = resident(t)
+	if err := json.NewEncoder(os.Stdout).Encode(s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// resident returns the bytes of this process in memory, pages of files included.
+func resident(t *testing.T) int64 {
+	text, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if kib, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			n, err := strconv.ParseInt(strings.Fields(kib)[0], 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n << 10
+		}
+	}
+	t.Fatal("no VmRSS")
+	return 0
+}
+
+// serve lets a child process serve the model, with one thread and nothing of the
+// file in the system's cache.
+func serve(t *testing.T, path string) *serving {
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
+		t.Fatal(err)
+	}
+	child := exec.Command(os.Args[0], "-test.run=^TestEdgeServe$")
+	child.Env = append(os.Environ(), edgeFile+"="+path, "GOMAXPROCS=1")
+	out, err := child.CombinedOutput()
+	s := &serving{}
+	if err == nil {
+		err = json.Unmarshal(out[:max(0, strings.IndexByte(string(out), '\n'))], s)
+	}
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return s
+}
+
+// zstdSize returns the bytes of the file under zstd at its default level.
+func zstdSize(t *testing.T, path string) int64 {
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var n counter
+	w, err := zstd.NewWriter(&n, zstd.WithEncoderConcurrency(1))
+	if err == nil {
+		if _, err = io.Copy(w, f); err == nil {
+			err = w.Close()
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int64(n)
+}
+
+type counter int64
+
+func (c *counter) Write(p []byte) (int, error) { *c += counter(len(p)); return len(p), nil }
+
+// TestEdge measures the paper's edge table: bytes on disk, compressed and
+// resident, and how fast one thread serves batches of 64 rows, at KDD's size. It
+// takes some minutes, 2 GB of memory and 1 GB of disk.
+func TestEdge(t *testing.T) {
+	if os.Getenv("SHAVER_LARGE") == "" {
+		t.Skip("SHAVER_LARGE=1 runs it")
+	}
+	a := kdd()
+	if a.Features() != 6_019_761 {
+		t.Fatalf("%d features", a.Features())
+	}
+	c := random(a)
+	path := filepath.Join(t.TempDir(), "m.safetensors")
+	table := float64(4 * a.Parameters())
+	line := func(name string, bytes int64) *serving {
+		s := serve(t, path)
+		t.Logf("| %s | %.1f | %.2f%% | %.1f | %.1f | %.0f | %.1f | %.2f |", name, float64(bytes)/(1<<20), 100*float64(bytes)/table,
+			float64(zstdSize(t, path))/(1<<20), float64(s.Resident-s.Before)/(1<<20),
+			s.Open.Seconds()*1e3, s.First.Seconds()*1e3, s.Batch.Seconds()*1e3)
+		return s
+	}
+	bytes, err := checkpoint.WriteDense(path, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dense := line("dense", bytes)
+	zero := make([]float32, a.Players())
+	pruned, err := c.Embedding()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, gone := range mask(a.Parameters(), 0.95) {
+		if gone {
+			pruned[i] = 0
+		}
+	}
+	if bytes, err = checkpoint.WriteDense(path, c.WithEmbedding(pruned)); err != nil {
+		t.Fatal(err)
+	}
+	line("dense, 0.95 of it 0", bytes)
+	masks := map[string]func(sparsity float64) []bool{
+		"even":   func(sparsity float64) []bool { return mask(a.Parameters(), sparsity) },
+		"skewed": func(sparsity float64) []bool { return skewed(&a, sparsity) },
+	}
+	for _, name := range []string{"even", "skewed"} {
+		for _, sparsity := range []float64{0.8, 0.9, 0.95, 0.99} {
+			dropped := masks[name](sparsity)
+			bytes, err := checkpoint.WriteCompact(path, c, dropped, zero, compact.Float32)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := line(fmt.Sprintf("%s, %g", name, sparsity), bytes)
+			if sparsity == 0.95 && float64(bytes) >= 0.08*table {
+				t.Errorf("%s: %d bytes at t = .95", name, bytes)
+			}
+			if grown := s.Resident - s.Before; grown > 2*bytes+(16<<20) {
+				t.Errorf("%s at %g: %d bytes resident for a file of %d", name, sparsity, grown, bytes)
+			}
+			if sparsity >= 0.9 && s.Batch > dense.Batch+dense.Batch/10 {
+				t.Errorf("%s at %g: a batch takes %v, with the dense model %v", name, sparsity, s.Batch, dense.Batch)
+			}
+		}
+	}
+}

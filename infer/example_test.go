@@ -1,0 +1,58 @@
+package infer_test
+
+import (
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+
+	"shaver/infer"
+	"shaver/internal/checkpoint"
+	"shaver/internal/compact"
+)
+
+// Two rows are scored with a pruned model.
+func Example() {
+	path := pruned() // as "shaver prune --out" writes it
+	defer os.RemoveAll(filepath.Dir(path))
+
+	m, err := infer.Open(path)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+
+	fmt.Println("features of each field:", m.Sizes())
+	logits := make([]float64, 2)
+	if err := m.Logits(logits, []int32{0, 1, 2 /* the second row: */, 2, 3, 1}); err != nil {
+		log.Fatal(err)
+	}
+	for _, logit := range logits {
+		fmt.Printf("logit %.4f, probability %.4f\n", logit, infer.Probability(logit))
+	}
+	// Output:
+	// features of each field: [3 4 3]
+	// logit 0.1567, probability 0.5391
+	// logit 0.3864, probability 0.5954
+}
+
+// pruned writes a golden model without every other entry.
+func pruned() string {
+	c, err := checkpoint.Read(filepath.Join("..", "testdata", "golden", "fm.pth"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "shaver-infer-*")
+	if err != nil {
+		log.Fatal(err)
+	}
+	dropped := make([]bool, c.Architecture.Parameters())
+	for i := range dropped {
+		dropped[i] = i%2 == 1
+	}
+	path := filepath.Join(dir, "pruned.safetensors")
+	if _, err := checkpoint.WriteCompact(path, c, dropped, make([]float32, c.Architecture.Players()), compact.Float32); err != nil {
+		log.Fatal(err)
+	}
+	return path
+}

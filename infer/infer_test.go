@@ -1,0 +1,260 @@
+package infer_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"shaver/infer"
+	"shaver/internal/checkpoint"
+	"shaver/internal/compact"
+	"shaver/internal/fault"
+	"shaver/internal/model"
+)
+
+// read reads a golden checkpoint.
+func read(t testing.TB, name string) *checkpoint.Checkpoint {
+	t.Helper()
+	c, err := checkpoint.Read(filepath.Join("..", "testdata", "golden", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// mask drops each of n entries with the chance t.
+func mask(n int, t float64) []bool {
+	r := rand.New(rand.NewPCG(1, 2))
+	dropped := make([]bool, n)
+	for i := range dropped {
+		dropped[i] = r.Float64() < t
+	}
+	return dropped
+}
+
+// write writes c compact, and returns the path and the dense checkpoint that the
+// file stands for.
+func write(t testing.TB, c *checkpoint.Checkpoint, dropped []bool, baseline []float32, v compact.Values) (string, *checkpoint.Checkpoint) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "compact.safetensors")
+	if _, err := checkpoint.WriteCompact(path, c, dropped, baseline, v); err != nil {
+		t.Fatal(err)
+	}
+	inflated, err := checkpoint.Read(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v != compact.Float32 {
+		return path, inflated
+	}
+	table, err := c.Embedding()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &c.Architecture
+	at := 0
+	for j, size := range a.FieldDims {
+		for range size {
+			for column := range a.Dim {
+				if dropped[at] {
+					table[at] = baseline[j*a.Dim+column]
+				}
+				at++
+			}
+		}
+	}
+	return path, c.WithEmbedding(table)
+}
+
+// rowsOf returns n random rows, by local and by global ids.
+func rowsOf(sizes []int, n int) ([]int32, *model.Rows) {
+	r := rand.New(rand.NewPCG(3, 4))
+	var local []int32
+	rows := &model.Rows{Fields: len(sizes), Number: make([]int64, n), Label: make([]uint8, n)}
+	offsets := model.Offsets(sizes)
+	for range n {
+		for j, size := range sizes {
+			local = append(local, r.Int32N(int32(size)))
+			rows.Features = append(rows.Features, local[len(local)-1]+offsets[j])
+		}
+	}
+	return local, rows
+}
+
+// checkLogits compares the file's logits with those of the dense checkpoint.
+func checkLogits(t *testing.T, path string, dense *checkpoint.Checkpoint) {
+	t.Helper()
+	want, err := dense.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := infer.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	ids, rows := rowsOf(m.Sizes(), 150)
+	a, b := make([]float64, rows.Len()), make([]float64, rows.Len())
+	if err := m.Logits(a, ids); err != nil {
+		t.Fatal(err)
+	}
+	want.NewScorer().Logits(b, rows)
+	if !slices.Equal(a, b) {
+		t.Errorf("logits of the compact file %v, of the pruned dense model %v", a, b)
+	}
+}
+
+// Every kind of model gives the logits of its pruned dense table, to the bit, at
+// any sparsity, with both baselines and all forms of values.
+func TestSameLogits(t *testing.T) {
+	names, err := filepath.Glob("../testdata/golden/*.pth")
+	if err != nil || len(names) < 5 {
+		t.Fatalf("goldens %v (%v)", names, err)
+	}
+	for _, name := range names {
+		c := read(t, filepath.Base(name))
+		a := &c.Architecture
+		zero, book := make([]float32, a.Players()), make([]float32, a.Players())
+		for i := range book {
+			book[i] = float32(i%5)/8 - 0.25
+		}
+		for _, sparsity := range []float64{0, 0.3, 0.9, 1} {
+			for _, baseline := range [][]float32{zero, book} {
+				for _, v := range compact.AllValues() {
+					path, dense := write(t, c, mask(a.Parameters(), sparsity), baseline, v)
+					checkLogits(t, path, dense)
+				}
+			}
+		}
+		dense := filepath.Join(t.TempDir(), "dense.safetensors")
+		if _, err := checkpoint.WriteDense(dense, c); err != nil {
+			t.Fatal(err)
+		}
+		checkLogits(t, dense, c)
+	}
+}
+
+// A compact table of flights takes less than 8% of the dense one at t = .95, its
+// kept entries anywhere.
+func TestFlights(t *testing.T) {
+	for _, name := range []string{"deepfm.pth", "dcn-mix.pth"} {
+		path := filepath.Join("..", "..", "shared", "data", "flights", name)
+		if _, err := os.Stat(path); err != nil {
+			if os.Getenv("CI") == "true" {
+				t.Fatalf("missing on CI: %v", err)
+			}
+			t.Skip(err)
+		}
+		c, err := checkpoint.Read(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := &c.Architecture
+		baseline := make([]float32, a.Players())
+		for i := range baseline {
+			baseline[i] = float32(i%5)/80 - 0.025
+		}
+		dropped := mask(a.Parameters(), 0.95)
+		for _, v := range compact.AllValues() {
+			file, dense := write(t, c, dropped, baseline, v)
+			checkLogits(t, file, dense)
+			table := 4 * a.Parameters()
+			bytes := c.CompactSize(dropped, v) - (c.DenseSize() - int64(table))
+			t.Logf("%s, %s: %d bytes for the table, %.2f%% of %d", name, v, bytes, 100*float64(bytes)/float64(table), table)
+			if float64(bytes) > 0.08*float64(table) {
+				t.Errorf("%s, %s: %d bytes for a table of %d", name, v, bytes, table)
+			}
+		}
+	}
+}
+
+// Many goroutines score with one model and get the same logits, and Close waits
+// for them.
+func TestConcurrent(t *testing.T) {
+	c := read(t, "dcn-mix.pth")
+	path, dense := write(t, c, mask(c.Architecture.Parameters(), 0.5), make([]float32, c.Architecture.Players()), compact.Float32)
+	m, err := infer.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, rows := rowsOf(m.Sizes(), 100)
+	want := make([]float64, 100)
+	reference, err := dense.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reference.NewScorer().Logits(want, rows)
+	var group sync.WaitGroup
+	begun := make(chan struct{}, 8)
+	for range 8 {
+		group.Go(func() {
+			got := make([]float64, 100)
+			for i := 0; ; i++ {
+				err := m.Logits(got, ids)
+				if errors.Is(err, infer.ErrClosed) && i > 0 {
+					return
+				}
+				if err != nil || !slices.Equal(got, want) {
+					t.Errorf("logits %v (%v), want %v", got, err, want)
+					return
+				}
+				if i == 0 {
+					begun <- struct{}{}
+				}
+			}
+		})
+	}
+	for range 8 {
+		<-begun
+	}
+	if err := m.Close(); err != nil {
+		t.Error(err)
+	}
+	group.Wait()
+	if err := m.Close(); err != nil {
+		t.Errorf("closing twice: %v", err)
+	}
+}
+
+func TestRefuses(t *testing.T) {
+	c := read(t, "deepfm.pth")
+	path, _ := write(t, c, mask(c.Architecture.Parameters(), 0.5), make([]float32, c.Architecture.Players()), compact.Float32)
+	m, err := infer.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	sizes := m.Sizes()
+	ids, _ := rowsOf(sizes, 2)
+	dst := []float64{7, 7}
+	for name, test := range map[string]struct {
+		spoil func(ids []int32) []int32
+		want  string
+	}{
+		"short":    {func(ids []int32) []int32 { return ids[1:] }, fmt.Sprintf("%d ids for 2 rows of %d fields", len(ids)-1, len(sizes))},
+		"negative": {func(ids []int32) []int32 { ids[1] = -1; return ids }, fmt.Sprintf("row 0 has the id -1 in field 1: expected 0 to %d", sizes[1]-1)},
+		"large":    {func(ids []int32) []int32 { ids[len(sizes)] = int32(sizes[0]); return ids }, fmt.Sprintf("row 1 has the id %d in field 0", sizes[0])},
+	} {
+		err := m.Logits(dst, test.spoil(slices.Clone(ids)))
+		if err == nil || !fault.IsInput(err) || !strings.Contains(err.Error(), test.want) || dst[0] != 7 || dst[1] != 7 {
+			t.Errorf("%s: error %v, want %q; logits %v", name, err, test.want, dst)
+		}
+	}
+	empty := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{empty, t.TempDir(), filepath.Join("..", "testdata", "golden", "deepfm.pth")} {
+		if _, err := infer.Open(path); err == nil {
+			t.Errorf("%s: no error", path)
+		} else if path != empty && strings.HasSuffix(path, ".pth") && !strings.Contains(err.Error(), "shaver model convert") {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}

@@ -1,0 +1,17 @@
+//go:build !unix
+
+package infer
+
+import "os"
+
+// mapping is a file's bytes, in memory.
+type mapping struct{ data []byte }
+
+func openMapping(path string) (*mapping, error) {
+	data, err := os.ReadFile(path)
+	return &mapping{data}, err
+}
+
+func (m *mapping) forget() error { return nil }
+
+func (m *mapping) close() error { return nil }

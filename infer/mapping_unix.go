@@ -1,0 +1,41 @@
+//go:build unix
+
+package infer
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"shaver/internal/fault"
+)
+
+// mapping is a file's bytes, read-only.
+type mapping struct{ data []byte }
+
+func openMapping(path string) (*mapping, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() == 0 {
+		return nil, fault.Inputf("%s is not a regular file with something in it: expected a safetensors file", path)
+	}
+	data, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("mapping %s: %w", path, err)
+	}
+	return &mapping{data}, nil
+}
+
+// forget gives up the resident pages: what is needed again comes back from the
+// file, or from the system's cache of it.
+func (m *mapping) forget() error { return unix.Madvise(m.data, unix.MADV_DONTNEED) }
+
+func (m *mapping) close() error { return unix.Munmap(m.data) }

@@ -1,0 +1,58 @@
+package arrowio
+
+import (
+	"io"
+
+	"github.com/apache/arrow/go/v17/arrow/ipc"
+	flatbuffers "github.com/google/flatbuffers/go"
+)
+
+// Skip passes over whole batches, of at most rows rows together, and returns how
+// many rows these have; what of the next batch is too much, or of no batch, is left
+// for Next. Bodies that are passed over are neither checked nor, if the underlying
+// reader is an io.Seeker, read.
+func (r *RowReader) Skip(rows int64) (skipped int64, err error) {
+	err = r.r.try(func() error {
+		for {
+			n, ok, err := r.r.messages.skip(rows - skipped)
+			if err == io.EOF || err == nil && !ok {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			skipped += n
+			r.rows += n
+		}
+	})
+	return skipped, err
+}
+
+// skip passes over the next message if it is a batch of at most most rows, and
+// says whether it did, and how many. It checks nothing else.
+func (m *messages) skip(most int64) (rows int64, ok bool, err error) {
+	if err := m.describe(); err != nil {
+		return 0, false, err
+	}
+	root := table(m.meta, flatbuffers.GetUOffsetT(m.meta))
+	batch, ok := root.tableAt(2)
+	if !ok || ipc.MessageType(root.byteAt(1)) != ipc.MessageRecordBatch {
+		return 0, false, nil
+	}
+	rows, length := batch.int64At(0), root.int64At(3)
+	if rows < 0 || rows > most || length < 0 {
+		return 0, false, nil
+	}
+	m.described = false
+	if s, ok := m.r.(io.Seeker); ok {
+		if _, err := s.Seek(length, io.SeekCurrent); err != nil {
+			m.failure = err
+			return 0, false, err
+		}
+		return rows, true, nil // where there is no more, the next read says so
+	}
+	if _, err := io.CopyN(io.Discard, m.r, length); err != nil {
+		return 0, false, m.failed(err)
+	}
+	return rows, true, nil
+}

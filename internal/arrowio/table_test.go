@@ -1,0 +1,292 @@
+package arrowio
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/ipc"
+	"github.com/apache/arrow/go/v17/arrow/memory"
+	"github.com/apache/arrow/go/v17/parquet"
+	"github.com/apache/arrow/go/v17/parquet/compress"
+	"github.com/apache/arrow/go/v17/parquet/file"
+	"github.com/apache/arrow/go/v17/parquet/schema"
+
+	"shaver/internal/fault"
+)
+
+// tableOf reads a file whole, with the parts' sizes.
+func tableOf(data []byte, path string, names ...string) (rows [][]string, parts []int, err error) {
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		return nil, nil, err
+	}
+	table, err := OpenTable(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer table.Close()
+	if names == nil {
+		names = table.Columns()
+	}
+	if err := table.Choose(names); err != nil {
+		return nil, nil, err
+	}
+	for {
+		part, err := table.Next()
+		if err == io.EOF {
+			return rows, parts, nil
+		}
+		if err != nil {
+			return rows, parts, err
+		}
+		if part.Row != int64(len(rows)) {
+			return nil, nil, fmt.Errorf("a part begins with row %d, there were %d", part.Row, len(rows))
+		}
+		err = part.Rows(func(cells [][]byte) error {
+			row := make([]string, len(cells))
+			for k, cell := range cells {
+				row[k] = string(cell)
+			}
+			rows = append(rows, row)
+			return nil
+		})
+		if err != nil {
+			return rows, parts, err
+		}
+		if parts = append(parts, part.Len); int(part.Row)+part.Len != len(rows) {
+			return nil, nil, fmt.Errorf("%d rows, the part says %d", len(rows), int(part.Row)+part.Len)
+		}
+	}
+}
+
+// ipcTableBytes is a table of all types, in two batches, and its rows.
+func ipcTableBytes(t testing.TB, stream bool, options ...ipc.Option) ([]byte, [][]string) {
+	t.Helper()
+	types := []arrow.DataType{arrow.BinaryTypes.String, arrow.BinaryTypes.LargeString, arrow.BinaryTypes.Binary, arrow.FixedWidthTypes.Boolean,
+		arrow.PrimitiveTypes.Int8, arrow.PrimitiveTypes.Uint8, arrow.PrimitiveTypes.Int64, arrow.PrimitiveTypes.Uint64,
+		&arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int16, ValueType: arrow.BinaryTypes.String}}
+	var fields []arrow.Field
+	for i, kind := range types {
+		fields = append(fields, arrow.Field{Name: fmt.Sprint("c", i), Type: kind, Nullable: true, Metadata: arrow.NewMetadata([]string{"PARQUET:field_id"}, []string{fmt.Sprint(i)})})
+	}
+	s := arrow.NewSchema(fields, nil)
+	options = append(options, ipc.WithSchema(s))
+	var out bytes.Buffer
+	var w interface {
+		Write(arrow.Record) error
+		Close() error
+	}
+	if stream {
+		w = ipc.NewWriter(&out, options...)
+	} else {
+		var err error
+		if w, err = ipc.NewFileWriter(&sink{w: &out}, options...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	builder := array.NewRecordBuilder(memory.DefaultAllocator, s)
+	var want [][]string
+	for batch := range 2 {
+		for i := range 700 {
+			row := []string{"", "", "", "", "", "", "", "", ""}
+			for k, field := range builder.Fields() {
+				if (i+k)%5 == 0 {
+					field.AppendNull()
+					continue
+				}
+				cell := fmt.Sprint(i*31%120 + batch + 1)
+				if k == 3 {
+					cell = fmt.Sprint(i % 2)
+				}
+				if k == 4 || k == 6 {
+					cell = "-" + cell
+				}
+				if k == 8 && !stream { // a file has one dictionary a column
+					cell = fmt.Sprint(i % 120)
+				}
+				if k == 7 {
+					cell = "18446744073709551615"
+				}
+				if b, ok := field.(*array.BinaryBuilder); ok {
+					b.Append([]byte(cell))
+				} else if err := field.AppendValueFromString(cell); err != nil {
+					t.Fatal(err)
+				}
+				row[k] = cell
+			}
+			want = append(want, row)
+		}
+		if err := w.Write(builder.NewRecord()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes(), want
+}
+
+func TestTableOfArrow(t *testing.T) {
+	for name, options := range map[string][]ipc.Option{"plain": nil, "zstd": {ipc.WithZstd()}, "lz4": {ipc.WithLZ4()}} {
+		for _, stream := range []bool{true, false} {
+			data, want := ipcTableBytes(t, stream, append(options, ipc.WithDictionaryDeltas(stream))...)
+			got, parts, err := tableOf(data, filepath.Join(t.TempDir(), "x.arrow"))
+			if err != nil || !reflect.DeepEqual(parts, []int{700, 700}) {
+				t.Errorf("%s, stream %t: parts %v, %v", name, stream, parts, err)
+				continue
+			}
+			for i := range want {
+				if !reflect.DeepEqual(got[i], want[i]) {
+					t.Fatalf("%s, stream %t: row %d is %q, want %q", name, stream, i, got[i], want[i])
+				}
+			}
+		}
+	}
+}
+
+// parquetTableBytes is a table of optional and required columns.
+func parquetTableBytes(t testing.TB, codec compress.Compression) ([]byte, [][]string) {
+	t.Helper()
+	ok := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	unsigned, err := schema.NewPrimitiveNodeLogical("u", parquet.Repetitions.Required, schema.NewIntLogicalType(32, false), parquet.Types.Int32, 0, -1)
+	ok(err)
+	root, err := schema.NewGroupNode("schema", parquet.Repetitions.Required, schema.FieldList{
+		schema.NewByteArrayNode("s", parquet.Repetitions.Optional, -1), schema.NewInt64Node("i", parquet.Repetitions.Optional, -1),
+		unsigned, schema.NewBooleanNode("b", parquet.Repetitions.Required, -1), schema.NewFloat64Node("f", parquet.Repetitions.Required, -1),
+	}, -1)
+	ok(err)
+	var out bytes.Buffer
+	w := file.NewParquetWriter(struct{ io.Writer }{&out}, root, file.WithWriterProps(parquet.NewWriterProperties(
+		parquet.WithCompression(codec), parquet.WithDataPageSize(2000), parquet.WithDictionaryPageSizeLimit(3000))))
+	var want [][]string
+	for group, n := range []int{2500, 1, 1024} {
+		var strings []parquet.ByteArray
+		var int64s []int64
+		var int32s []int32
+		var bools []bool
+		var defined [2][]int16
+		for i := range n {
+			row := []string{"", "", fmt.Sprint(uint32(i) - 1), fmt.Sprint(i % 2)}
+			int32s, bools = append(int32s, int32(i)-1), append(bools, i%2 == 1)
+			for k, every := range []int{3, 7} {
+				if i%every == 0 {
+					defined[k] = append(defined[k], 0)
+					continue
+				}
+				defined[k] = append(defined[k], 1)
+				if k == 0 {
+					row[0] = fmt.Sprintf("value %d of %d", i*i, group)
+					strings = append(strings, parquet.ByteArray(row[0]))
+				} else {
+					row[1] = fmt.Sprint(-i)
+					int64s = append(int64s, int64(-i))
+				}
+			}
+			want = append(want, row)
+		}
+		g := w.AppendRowGroup()
+		next := func() file.ColumnChunkWriter {
+			c, err := g.NextColumn()
+			ok(err)
+			return c
+		}
+		c := next()
+		_, err := c.(*file.ByteArrayColumnChunkWriter).WriteBatch(strings, defined[0], nil)
+		ok(err)
+		ok(c.Close())
+		c = next()
+		_, err = c.(*file.Int64ColumnChunkWriter).WriteBatch(int64s, defined[1], nil)
+		ok(err)
+		ok(c.Close())
+		ok(writeNext(next(), int32s))
+		c = next()
+		_, err = c.(*file.BooleanColumnChunkWriter).WriteBatch(bools, nil, nil)
+		ok(err)
+		ok(c.Close())
+		ok(writeNext(next(), make([]float64, n)))
+		ok(g.Close())
+	}
+	ok(w.Close())
+	return out.Bytes(), want
+}
+
+func writeNext[T any](c file.ColumnChunkWriter, values []T) error {
+	_, err := c.(interface {
+		WriteBatch([]T, []int16, []int16) (int64, error)
+	}).WriteBatch(values, nil, nil)
+	if err != nil {
+		return err
+	}
+	return c.Close()
+}
+
+func TestTableOfParquet(t *testing.T) {
+	for _, codec := range []compress.Compression{compress.Codecs.Uncompressed, compress.Codecs.Snappy, compress.Codecs.Zstd, compress.Codecs.Gzip} {
+		data, want := parquetTableBytes(t, codec)
+		path := filepath.Join(t.TempDir(), "x.parquet")
+		got, parts, err := tableOf(data, path, "s", "i", "u", "b")
+		if err != nil || !reflect.DeepEqual(parts, []int{2500, 1, 1024}) {
+			t.Fatalf("%v: parts %v, %v", codec, parts, err)
+		}
+		for i := range want {
+			if !reflect.DeepEqual(got[i], want[i]) {
+				t.Fatalf("%v: row %d is %q, want %q", codec, i, got[i], want[i])
+			}
+		}
+		if got, _, err := tableOf(data, path, "b", "s"); err != nil || got[4][0] != want[4][3] || got[4][1] != want[4][0] {
+			t.Errorf("two columns, in another order: %q, %v", got[4], err)
+		}
+		if _, _, err := tableOf(data, path); !fault.IsInput(err) || !strings.Contains(err.Error(), `column "f" is of DOUBLE`) {
+			t.Errorf("a column of floats: %v", err)
+		}
+		for cut := range 60 {
+			_, _, err := tableOf(data[:len(data)*cut/60], path, "s", "i", "u", "b")
+			if !fault.IsInput(err) || !strings.Contains(err.Error(), path) && cut > 0 {
+				t.Errorf("%d of %d bytes: %v", len(data)*cut/60, len(data), err)
+			}
+		}
+	}
+}
+
+// Whatever the bytes are, a table is rows of its columns, or bad input.
+func FuzzTable(f *testing.F) {
+	small := func(data []byte) {
+		if len(data) < 1<<16 {
+			f.Add(data)
+		}
+	}
+	for _, options := range [][]ipc.Option{nil, {ipc.WithZstd()}, {ipc.WithLZ4()}} {
+		data, _ := ipcTableBytes(f, true, options...)
+		small(data)
+	}
+	for _, codec := range []compress.Compression{compress.Codecs.Uncompressed, compress.Codecs.Snappy} {
+		data, _ := parquetTableBytes(f, codec)
+		small(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		path := filepath.Join(t.TempDir(), "x")
+		rows, parts, err := tableOf(data, path)
+		if err != nil && !fault.IsInput(err) {
+			t.Errorf("not bad input: %v", err)
+		}
+		sum := 0
+		for _, n := range parts {
+			sum += n
+		}
+		if err == nil && sum != len(rows) {
+			t.Errorf("%d rows in parts of %v", len(rows), parts)
+		}
+	})
+}

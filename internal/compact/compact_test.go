@@ -1,0 +1,272 @@
+package compact
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// sample is a pruned table.
+type sample struct {
+	sizes    []int
+	dim      int
+	table    []float32
+	dropped  []bool
+	codebook []float32
+}
+
+// draw draws a table with empty, full and mixed fields and rows, zeros of both
+// signs among its values, and any number of columns.
+func draw(t *rapid.T) *sample {
+	s := &sample{dim: rapid.SampledFrom([]int{1, 2, 7, 8, 9, 16, 33, 127, 128, 129, 300}).Draw(t, "dim")}
+	value := rapid.OneOf(rapid.Float32Range(-3, 3), rapid.SampledFrom([]float32{0, float32(math.Copysign(0, -1)), 1e-7, 65504}))
+	for range rapid.IntRange(1, 4).Draw(t, "fields") {
+		size := rapid.IntRange(1, 1+3000/s.dim).Draw(t, "size")
+		s.sizes = append(s.sizes, size)
+		filled, kept := rapid.Float64Range(0, 1).Draw(t, "rows filled"), rapid.Float64Range(0, 1).Draw(t, "kept in them")
+		seed := rapid.Uint64().Draw(t, "seed")
+		chance := func(p float64) bool {
+			seed = seed*6364136223846793005 + 1442695040888963407
+			return float64(seed>>11)/(1<<53) < p
+		}
+		all, none := rapid.IntRange(0, 9).Draw(t, "all") == 0, rapid.IntRange(0, 9).Draw(t, "none") == 0
+		pool := rapid.SliceOfN(value, 17, 17).Draw(t, "values")
+		for i := range size {
+			row := chance(filled)
+			for c := range s.dim {
+				s.dropped = append(s.dropped, none || !all && !(row && chance(kept)))
+				s.table = append(s.table, pool[(i*s.dim+c)%len(pool)])
+			}
+		}
+	}
+	s.codebook = rapid.SliceOfN(value, len(s.sizes)*s.dim, len(s.sizes)*s.dim).Draw(t, "codebook")
+	return s
+}
+
+func (s *sample) encode(t rapid.TB, v Values) (*Parts, *Table) {
+	parts, err := Encode(s.sizes, s.dim, s.table, s.dropped, s.codebook, v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := New(s.sizes, s.dim, v, parts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parts, table
+}
+
+// check compares a table with what was encoded: dropped entries to the bit, kept
+// ones within what Values says, of float32 to the bit too.
+func (s *sample) check(t rapid.TB, table *Table) {
+	field, end, row := 0, s.sizes[0], 0
+	x := make([]float32, len(s.sizes)*s.dim)
+	features := make([]int32, len(s.sizes))
+	table.Rows(func(read []float32, dropped []bool) {
+		for ; row == end; end += s.sizes[field] {
+			field++
+		}
+		first := int32(0)
+		for j, size := range s.sizes {
+			features[j] = first
+			first += int32(size)
+		}
+		features[field] = int32(row)
+		table.Embed(x, features)
+		if own := x[field*s.dim : (field+1)*s.dim]; !slices.EqualFunc(own, read, sameBits) {
+			t.Fatalf("row %d: Embed gives %v, Rows %v", row, own, read)
+		}
+		for c := range s.dim {
+			i := row*s.dim + c
+			if dropped[c] != s.dropped[i] {
+				t.Fatalf("row %d, column %d: dropped %v", row, c, dropped[c])
+			}
+			want, most := s.codebook[field*s.dim+c], 0.0
+			if !dropped[c] {
+				want = s.table[i]
+				most = s.error(table, field, want)
+			}
+			if err := math.Abs(float64(read[c]) - float64(want)); err > most || most == 0 && !sameBits(read[c], want) {
+				t.Fatalf("row %d, column %d reads %v, written %v: %g away, at most %g", row, c, read[c], want, err, most)
+			}
+		}
+		row++
+	})
+	if row*s.dim != len(s.table) {
+		t.Fatalf("%d rows", row)
+	}
+}
+
+func sameBits(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }
+
+// error is the most that the documentation of Values allows.
+func (s *sample) error(table *Table, field int, v float32) float64 {
+	size := math.Abs(float64(v))
+	switch table.Values() {
+	case Float16:
+		if size < 0x1p-14 {
+			return 0x1p-25
+		}
+		return size * 0x1p-11
+	case Int8:
+		return float64(table.Steps()[field])/2 + size*0x1p-23 + math.SmallestNonzeroFloat32
+	}
+	return 0
+}
+
+func TestRoundTrip(t *testing.T) {
+	forms := map[Form]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		s := draw(t)
+		for _, v := range AllValues() {
+			parts, table := s.encode(t, v)
+			s.check(t, table)
+			for _, f := range parts.Fields {
+				forms[f.Form]++
+			}
+		}
+	})
+	for _, form := range []Form{None, Dense, Bitmap, Columns} {
+		if forms[form] == 0 {
+			t.Errorf("no field was stored as %s: %v", form, forms)
+		}
+	}
+}
+
+// The widest tables: columns of two bytes end at 32768, where bitmaps go on.
+func TestWide(t *testing.T) {
+	for dim, form := range map[int]Form{32768: Columns, 32769: Bitmap, 65536: Bitmap} {
+		s := &sample{sizes: []int{1, 3}, dim: dim, table: make([]float32, 4*dim), dropped: make([]bool, 4*dim), codebook: make([]float32, 2*dim)}
+		for i := range s.dropped {
+			s.table[i] = float32(i)
+			s.dropped[i] = i != dim-1 && i != 4*dim-1 && i != 3*dim
+		}
+		s.codebook[dim] = -1
+		parts, table := s.encode(t, Float32)
+		if got := parts.Fields[1].Form; got != form {
+			t.Errorf("%d columns are stored as %s, want %s", dim, got, form)
+		}
+		s.check(t, table)
+	}
+}
+
+// A row of which nothing is kept costs a bit, whatever the number of columns, as
+// long as MaxInflation allows it.
+func TestEmptyRows(t *testing.T) {
+	const size, dim = 80_000, 16
+	dropped := slices.Repeat([]bool{true}, size*dim)
+	for i := range 100 {
+		dropped[i*12801] = false
+	}
+	f := Plan([]int{size}, dim, dropped)[0]
+	if rows, columns := f.Sizes(size, dim); f.Form != Columns || rows != size/8 || columns != 100 {
+		t.Errorf("%+v takes %d bytes for rows and %d for columns", f, rows, columns)
+	}
+	for _, dim := range []int{16, 64, 1024} {
+		dropped := slices.Repeat([]bool{true}, 1000*dim)
+		dropped[5*dim] = false
+		sizes := []int{500, 400, 100}
+		bytes := 0
+		for j, f := range Plan(sizes, dim, dropped) {
+			bytes += f.bytes(sizes[j], dim) + f.Kept
+		}
+		if 4*1000*dim > MaxInflation*bytes {
+			t.Errorf("%d columns: %d bytes for a table of %d", dim, bytes, 4*1000*dim)
+		}
+	}
+}
+
+func TestEncodeRefuses(t *testing.T) {
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	for name, test := range map[string]struct {
+		table, codebook []float32
+		values          Values
+		want            string
+	}{
+		"NaN":      {[]float32{0, 0, 0, nan}, []float32{0, 0}, Float32, "row 1 has the value NaN in column 1"},
+		"codebook": {[]float32{0, 0, 0, 0}, []float32{0, inf}, Int8, "the baseline of field 0 has the value +Inf in column 1"},
+		"half":     {[]float32{0, 65519, -65520, 0}, []float32{0, 0}, Float16, "row 1 has the value -65520 in column 0: float16 reaches 65504"},
+	} {
+		_, err := Encode([]int{2}, 2, test.table, make([]bool, 4), test.codebook, test.values)
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: error %v, want %q", name, err, test.want)
+		}
+	}
+	if _, err := Encode([]int{2}, 2, []float32{0, nan, 1, 2}, []bool{false, true, false, false}, []float32{0, 0}, Float32); err != nil {
+		t.Errorf("a NaN that is dropped: %v", err)
+	}
+}
+
+// Find loses nothing of any table, and finds what was dropped where most was.
+func TestFind(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := draw(t)
+		_, table := s.encode(t, Float32)
+		var dense []float32
+		table.Rows(func(x []float32, _ []bool) { dense = append(dense, x...) })
+		found := &sample{sizes: s.sizes, dim: s.dim, table: dense}
+		found.dropped, found.codebook = Find(s.sizes, s.dim, dense)
+		_, again := found.encode(t, Float32)
+		i := 0
+		again.Rows(func(x []float32, _ []bool) {
+			if !slices.EqualFunc(x, dense[i:i+s.dim], sameBits) {
+				t.Fatalf("row %d reads %v, was %v", i/s.dim, x, dense[i:i+s.dim])
+			}
+			i += s.dim
+		})
+	})
+}
+
+// Int8 keeps its word where a field has one value, the widest range, or the
+// narrowest.
+func TestSteps(t *testing.T) {
+	for _, table := range [][]float32{
+		{5, 5, 5}, {-math.MaxFloat32, 1, math.MaxFloat32}, {0, math.SmallestNonzeroFloat32, 0}, {1, math.Nextafter32(1, 2), 1},
+		{0, 1e-44, 7e-45},
+	} {
+		s := &sample{sizes: []int{3}, dim: 1, table: table, dropped: make([]bool, 3), codebook: []float32{0}}
+		_, read := s.encode(t, Int8)
+		s.check(t, read)
+	}
+}
+
+// New takes any bytes for a table it can read, or for an error.
+func FuzzNew(f *testing.F) {
+	f.Add([]byte{0xff, 1}, []byte{1, 2, 0x83, 4, 0x85}, []byte("valuesvaluesvaluesva"), uint8(2), uint16(9), uint16(3), uint16(2), uint16(5), uint16(16))
+	f.Add([]byte{}, []byte{0xff, 0xff, 0x0f, 0x0f}, []byte("valuesvaluesvaluesva"), uint8(1), uint16(2), uint16(2), uint16(2), uint16(20), uint16(16))
+	f.Fuzz(func(t *testing.T, rows, columns, values []byte, form uint8, size, other, listed, kept, dim uint16) {
+		sizes := []int{int(size), int(other)}
+		if size == 0 || other == 0 || dim == 0 {
+			return
+		}
+		forms := []Form{None, Bitmap, Columns, Dense}
+		v := AllValues()[int(form/16)%3]
+		parts := &Parts{
+			Fields: []Field{{forms[form%4], int(listed), int(kept)}, {forms[form/4%4], int(other), int(other) * int(dim)}},
+			Rows:   rows, Columns: columns, Values: values, Codebook: make([]float32, 2*int(dim)), Steps: []float32{0, 1, -1, 0.5},
+		}
+		if forms[form/4%4] == None {
+			parts.Fields[1] = Field{Form: None}
+		}
+		table, err := New(sizes, int(dim), v, parts)
+		if err != nil {
+			return
+		}
+		kept0 := 0
+		table.Rows(func(x []float32, dropped []bool) {
+			for c, gone := range dropped {
+				if !gone {
+					kept0++
+				}
+				if !finite(x[c]) {
+					t.Fatalf("reads %v", x)
+				}
+			}
+		})
+		if kept0 != table.Kept() {
+			t.Fatalf("%d entries are kept, the fields say %d", kept0, table.Kept())
+		}
+	})
+}

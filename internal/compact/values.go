@@ -1,0 +1,161 @@
+package compact
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+)
+
+// Values is how kept values are stored.
+type Values string
+
+// How kept values are stored, and how far one that is read can be from the one
+// that was written.
+const (
+	Float32 Values = "float32" // as they are, to the bit
+	Float16 Values = "float16" // to nearest: 2^-11 of the value, and 2^-25 below 2^-14; at most 65504
+	Int8    Values = "int8"    // 256 even steps from a field's least to its greatest: half a step, and what float32 rounds
+)
+
+// AllValues lists them.
+func AllValues() []Values { return []Values{Float32, Float16, Int8} }
+
+// Size returns the bytes of one value, or 0 for none of the constants.
+func (v Values) Size() int {
+	switch v {
+	case Float32:
+		return 4
+	case Float16:
+		return 2
+	case Int8:
+		return 1
+	}
+	return 0
+}
+
+func finite(v float32) bool { return math.Float32bits(v)&0x7f800000 != 0x7f800000 }
+
+// toHalf returns the binary16 number nearest to v, ties to even; infinity where
+// that leaves the range.
+func toHalf(v float32) uint16 {
+	b := math.Float32bits(v)
+	sign, b := uint16(b>>16)&0x8000, b&0x7fffffff
+	switch {
+	case b >= 0x47800000: // 65536
+		return sign | 0x7c00
+	case b >= 0x38800000: // 2^-14, the least normal number
+		b -= 0x38000000 // the exponents' biases differ by 112
+		return sign | uint16((b+0xfff+b>>13&1)>>13)
+	}
+	return sign | uint16(math.RoundToEven(float64(math.Float32frombits(b))*(1<<24)))
+}
+
+// fromHalf returns the value of a finite binary16 number.
+func fromHalf(h uint16) float32 {
+	v := math.Float32frombits(uint32(h&0x7fff)<<13) * 0x1p112
+	return math.Float32frombits(math.Float32bits(v) | uint32(h&0x8000)<<16)
+}
+
+// steps returns the origin and step of values: 255 steps reach from the least to
+// the greatest. least and greatest are finite.
+func steps(least, greatest float32) (origin, step float32) {
+	reach := float64(greatest) - float64(least)
+	step = float32(reach / 255)
+	if float64(step)*255 < reach {
+		step = math.Nextafter32(step, math.MaxFloat32)
+	}
+	return least, step
+}
+
+// levels returns what the 256 numbers of an Int8 field read. Rounding does not
+// take them beyond what a float32 holds.
+func levels(origin, step float32) *[256]float32 {
+	var l [256]float32
+	for q := range l {
+		l[q] = float32(min(float64(origin)+float64(step)*float64(q), math.MaxFloat32))
+	}
+	return &l
+}
+
+// appendValues appends one field's kept values, and for Int8 returns its origin
+// and step. first is the entry at which the field begins, for errors.
+func (v Values) appendValues(data []byte, table []float32, dropped []bool, first, dim int) (_ []byte, origin, step float32, err error) {
+	if v == Int8 {
+		least, greatest := float32(math.Inf(1)), float32(math.Inf(-1))
+		for i, gone := range dropped {
+			if !gone {
+				least, greatest = min(least, table[i]), max(greatest, table[i])
+			}
+		}
+		if least <= greatest {
+			origin, step = steps(least, greatest)
+		}
+	}
+	for i, gone := range dropped {
+		if gone {
+			continue
+		}
+		switch e := table[i]; v {
+		case Float32:
+			data = binary.LittleEndian.AppendUint32(data, math.Float32bits(e))
+		case Float16:
+			h := toHalf(e)
+			if h&0x7c00 == 0x7c00 {
+				return nil, 0, 0, fmt.Errorf("row %d has the value %v in column %d: float16 reaches 65504", (first+i)/dim, e, i%dim)
+			}
+			data = binary.LittleEndian.AppendUint16(data, h)
+		case Int8:
+			q := 0.0
+			if step > 0 {
+				q = math.RoundToEven((float64(e) - float64(origin)) / float64(step))
+			}
+			data = append(data, byte(q))
+		}
+	}
+	return data, origin, step, nil
+}
+
+// reader reads a field's values. Of no Values, all are 1.
+type reader struct {
+	size   int // bytes of a value
+	data   []byte
+	levels *[256]float32 // of Int8
+}
+
+// newReader checks that the values are finite.
+func newReader(v Values, data []byte, steps []float32) (reader, error) {
+	r := reader{size: v.Size(), data: data}
+	switch v {
+	case Float32:
+		for i := 0; i < len(data); i += 4 {
+			if e := math.Float32frombits(binary.LittleEndian.Uint32(data[i:])); !finite(e) {
+				return r, fmt.Errorf("kept value %d is %v: values are finite", i/4, e)
+			}
+		}
+	case Float16:
+		for i := 0; i < len(data); i += 2 {
+			if binary.LittleEndian.Uint16(data[i:])&0x7c00 == 0x7c00 {
+				return r, fmt.Errorf("kept value %d is infinite or NaN: values are finite", i/2)
+			}
+		}
+	case Int8:
+		if !finite(steps[0]) || !finite(steps[1]) || steps[1] < 0 {
+			return r, fmt.Errorf("the origin is %v and the step %v: both are finite, a step is not negative", steps[0], steps[1])
+		}
+		r.levels = levels(steps[0], steps[1])
+	}
+	return r, nil
+}
+
+// at returns value i.
+func (r *reader) at(i int) float32 {
+	switch r.size {
+	case 4:
+		return math.Float32frombits(binary.LittleEndian.Uint32(r.data[4*i:]))
+	case 2:
+		return fromHalf(binary.LittleEndian.Uint16(r.data[2*i:]))
+	case 1:
+		return r.levels[r.data[i]]
+	}
+	return 1
+}

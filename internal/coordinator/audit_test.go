@@ -1,0 +1,52 @@
+package coordinator_test
+
+import (
+	"bytes"
+	"os"
+	"testing"
+
+	"shaver/internal/scores"
+	"shaver/internal/shapley"
+)
+
+// An audit is part of the scores' bytes, whatever it ran on; a job that was cut off
+// before it does it when it is run again.
+func TestAudit(t *testing.T) {
+	b := newBench(t)
+	b.config.Options = shapley.Options{Estimator: shapley.Multilinear, Passes: 1, Seed: 1}
+	b.config.Options.SetDefaults()
+	b.config.Audit = .5
+	want, err := b.run(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := scores.Read(b.config.Out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := f.Audit
+	if a == nil || a.Rows != 150 || f.Rows != 300 || a.RelativeRMS == nil || *a.RelativeRMS <= 0 || len(a.Overlaps) != 5 {
+		t.Fatalf("audit %+v of %d rows", a, f.Rows)
+	}
+	again := func(what string) {
+		t.Helper()
+		if got, err := b.run(t.Context(), 2); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s: the same bytes: %v, %v", what, bytes.Equal(got, want), err)
+		}
+		b.wantNothing()
+	}
+	f.Audit = nil
+	if err := scores.Write(b.config.Out, f); err != nil {
+		t.Fatal(err)
+	}
+	b.rows.Store(0)
+	again("cut off before the audit")
+	if n := b.rows.Load(); n != 3*150 {
+		t.Errorf("the audit alone computed %d rows", n)
+	}
+	if err := os.Remove(b.config.Out); err != nil {
+		t.Fatal(err)
+	}
+	b.config.RowsPerShard = 7
+	again("with other shards")
+}

@@ -1,0 +1,123 @@
+package coordinator_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+
+	"shaver/internal/coordinator"
+	"shaver/internal/job"
+	"shaver/internal/worker"
+)
+
+// runInPlace runs the job in place with a worker for each store, "" = without one,
+// and returns its scores and the names of the shards that travelled.
+func (b *bench) runInPlace(stores ...string) (scores []byte, travelled map[string]bool) {
+	b.t.Helper()
+	_ = os.Remove(b.config.Out)
+	working, stop := context.WithCancel(b.t.Context())
+	defer stop()
+	var group errgroup.Group
+	for _, path := range stores {
+		var store *worker.Store
+		if path != "" {
+			var err error
+			if store, err = worker.OpenStore("dir:" + path); err != nil {
+				b.t.Fatal(err)
+			}
+			defer store.Close()
+		}
+		group.Go(func() error {
+			own := b.connect(working, "worker")
+			defer own.Close()
+			_ = worker.Run(working, nil, worker.Config{Bus: own, Name: "w", Threads: 1, Models: new(worker.Models), Store: store, Log: b.config.Log})
+			return nil
+		})
+	}
+	own := b.connect(b.t.Context(), "coordinator")
+	defer own.Close()
+	config := b.config
+	config.InPlace = true
+	travelled = map[string]bool{}
+	var id string
+	config.OnStart = func(spec job.Spec, plan job.Plan, _ int64) {
+		id = spec.ID()
+		if !plan.InPlace {
+			b.t.Error("the plan forgot that shards stay in place")
+		}
+	}
+	config.OnMerged = func(int64) {
+		names, err := own.Blobs(b.t.Context(), id, "shard")
+		if err != nil {
+			b.t.Error(err)
+		}
+		for _, name := range names {
+			travelled[name] = true
+		}
+	}
+	if _, err := coordinator.Run(b.t.Context(), own, config); err != nil {
+		b.t.Fatal(err)
+	}
+	stop()
+	_ = group.Wait()
+	scores, err := os.ReadFile(config.Out)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return scores, travelled
+}
+
+// Rows that are read in place give the bytes that shards give, for a sample and for
+// rounds too, and no shard travels but to workers that do not have the dataset as it was.
+func TestInPlace(t *testing.T) {
+	b := newBench(t)
+	for portion, until := range map[float64]*job.Until{1: nil, .4: nil, .9: {Rule: job.Overlap, Bound: .9, Sparsity: .5}} {
+		b.config.Sample, b.config.Until = portion, until
+		_ = os.Remove(b.config.Out)
+		want, err := b.run(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, travelled := b.runInPlace(b.folder, filepath.Dir(b.folder))
+		if !bytes.Equal(got, want) {
+			t.Errorf("sample %v: other scores in place", portion)
+		}
+		if len(travelled) > 0 {
+			t.Errorf("sample %v: shards %v travelled", portion, travelled)
+		}
+		broken := t.TempDir()
+		if err := os.CopyFS(broken, os.DirFS(b.folder)); err != nil {
+			t.Fatal(err)
+		}
+		spoil(t, filepath.Join(broken, "train.arrow"))
+		for what, store := range map[string]string{"without a store": "", "an empty store": t.TempDir(), "a damaged copy": broken} {
+			got, travelled := b.runInPlace(store)
+			if !bytes.Equal(got, want) {
+				t.Errorf("sample %v, %s: other scores", portion, what)
+			}
+			if len(travelled) == 0 {
+				t.Errorf("sample %v, %s: no shard travelled", portion, what)
+			}
+			if got, _ := b.runInPlace(store, b.folder); !bytes.Equal(got, want) {
+				t.Errorf("sample %v, a worker with a good store and one with %s: other scores", portion, what)
+			}
+		}
+	}
+}
+
+// spoil changes a byte in the middle of a file.
+func spoil(t *testing.T, path string) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[len(data)/2] ^= 1
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

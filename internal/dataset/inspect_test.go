@@ -1,0 +1,33 @@
+package dataset
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// The most frequent features come in the order that sorting gives.
+func TestTop(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	for range 200 {
+		counts, order := make([]int64, 1+random.IntN(30)), []int{}
+		for id := range counts {
+			if counts[id] = random.Int64N(6); counts[id] > 0 {
+				order = append(order, id)
+			}
+		}
+		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(counts[b], counts[a]) })
+		for _, top := range []int{0, 1, 3, 40} {
+			facts := fieldFacts(Field{"f", len(counts)}, counts, nil, 100, top)
+			if facts.Seen != len(order) || len(facts.Top) != min(top, len(order)) {
+				t.Fatalf("%v: seen %d, %d of %d most frequent", counts, facts.Seen, len(facts.Top), top)
+			}
+			for i, v := range facts.Top {
+				if v.ID != order[i] || v.Rows != counts[v.ID] || v.Share != float64(v.Rows)/100 {
+					t.Fatalf("%v: the most frequent are %+v, expected %v", counts, facts.Top, order)
+				}
+			}
+		}
+	}
+}

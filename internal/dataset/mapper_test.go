@@ -1,0 +1,199 @@
+package dataset
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"shaver/internal/arrowio"
+	"shaver/internal/tally"
+)
+
+// With the vocabulary of a dataset, the same rows become the same dataset, and
+// rows of another day get the same ids; values that are not in it are counted.
+func TestFrozenVocabulary(t *testing.T) {
+	s := shapes(t, 1500, "criteo")[0]
+	dir := t.TempDir()
+	config := RawConfig{Format: s.format, Files: s.files(t, 1, plain), MinCount: 10, Out: filepath.Join(dir, "made")}
+	if _, err := ImportRaw(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	made := open(t, config.Out)
+	var err error
+	if config.Vocabulary, err = ReadVocabulary(config.Out); err != nil {
+		t.Fatal(err)
+	}
+	config.Sizes, config.Out = made.FieldDims(), filepath.Join(dir, "again")
+	summary, err := ImportRaw(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := open(t, config.Out)
+	if again.MinCount != 0 || !reflect.DeepEqual(again.Splits, made.Splits) || !reflect.DeepEqual(again.Manifest.Vocabulary, made.Manifest.Vocabulary) || again.Manifest.Frequencies != made.Manifest.Frequencies {
+		t.Errorf("%+v\nis not\n%+v", again.Manifest, made.Manifest)
+	}
+	all, err := made.Frequencies()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for j, at := 0, 0; j < len(made.FieldDims()); j++ {
+		at += made.FieldDims()[j]
+		if summary.Unseen[j] != all[at-1] {
+			t.Errorf("field %d: %d unseen values, want %d", j, summary.Unseen[j], all[at-1])
+		}
+	}
+	// Another day, by a mapper in a file, whose order is not ours.
+	var text strings.Builder
+	text.WriteString("field,value,id\n")
+	ids := make([]map[string]int, len(made.FieldDims()))
+	for j, name := range made.Fields() {
+		values, err := made.Vocabulary(j)
+		if err != nil {
+			t.Fatal(err)
+		}
+		slices.Reverse(values)
+		ids[j] = map[string]int{}
+		for id, value := range values {
+			fmt.Fprintf(&text, "%s,%s,%d\n", name, value, id)
+			ids[j][value] = id
+		}
+	}
+	path := filepath.Join(dir, "mapper.csv")
+	if err := os.WriteFile(path, []byte(text.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if config.Vocabulary, err = ReadVocabulary(path); err != nil {
+		t.Fatal(err)
+	}
+	day := shapes(t, 1700, "criteo")[0]
+	config.Files, config.Out, config.Split = day.files(t, 3, plain), filepath.Join(dir, "day"), "1:0:0"
+	if summary, err = ImportRaw(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	rows := rowsOf(t, open(t, config.Out), 10_000)
+	unseen := make([]int64, len(ids))
+	for i, record := range day.records[1:] {
+		at := 0
+		for j, value := range record[1:] {
+			id, ok := ids[j][value]
+			if !ok {
+				id = made.FieldDims()[j] - 1
+				unseen[j]++
+			}
+			if got := rows.Row(i)[j]; int(got) != at+id {
+				t.Fatalf("row %d, field %d: %q has the id %d, want %d", i, j, value, got, at+id)
+			}
+			at += made.FieldDims()[j]
+		}
+	}
+	if !slices.Equal(unseen, summary.Unseen) {
+		t.Errorf("unseen %v, want %v", summary.Unseen, unseen)
+	}
+	// Other sizes than the model's are refused with both numbers.
+	config.Out, config.Sizes = filepath.Join(dir, "x"), slices.Clone(config.Sizes)
+	config.Sizes[4]++
+	_, err = ImportRaw(t.Context(), config)
+	size := made.FieldDims()[4]
+	wantInput(t, err, fmt.Sprintf("field 4 (I5) has %d values and so %d features, the model has %d", size-1, size, size+1))
+	config.Sizes = config.Sizes[:38]
+	_, err = ImportRaw(t.Context(), config)
+	wantInput(t, err, "the model")
+	config.Sizes, config.Format = nil, KDD()
+	config.Files = shapes(t, 10, "kdd")[0].files(t, 1, plain)
+	_, err = ImportRaw(t.Context(), config)
+	wantInput(t, err, `the vocabulary has no field "impressions"`)
+	_, err = ReadVocabulary(t.TempDir())
+	wantInput(t, err, "is no dataset")
+}
+
+// The mapper that flights' model was trained with.
+func TestFlightsMapper(t *testing.T) {
+	fields, sizes := vocabularyOfFlights(t)
+	m, err := ReadVocabulary(shared(t, "data", "flights", "vocabulary.json.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(t.TempDir(), "x")
+	_, err = ImportRaw(t.Context(), RawConfig{Files: []string{shared(t, "data", "flights", "flights.raw.tsv.gz")}, Vocabulary: m, Sizes: sizes, Split: "1:0:0", Out: out})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := open(t, out); !slices.Equal(d.Fields(), fields) || !slices.Equal(d.FieldDims(), sizes) {
+		t.Errorf("fields %v, sizes %v", d.Fields(), d.FieldDims())
+	}
+}
+
+// Our own files of rows are Arrow tables, our scores are Parquet.
+func TestImportTables(t *testing.T) {
+	s := smallDataset(t)
+	rows := rowsOf(t, s, 1000, Train)
+	records := [][]string{{"label", "a", "bee"}}
+	for i := range rows.Len() {
+		records = append(records, []string{fmt.Sprint(rows.Label[i]), fmt.Sprint(rows.Row(i)[0]), fmt.Sprint(int(rows.Row(i)[1]) - s.FieldDims()[0])})
+	}
+	format := Tables()
+	format.Columns = []Column{{Name: "a"}, {Name: "b", As: "bee"}}
+	config := RawConfig{Format: format, Files: []string{filepath.Join(s.dir, "train.arrow")}, Out: filepath.Join(t.TempDir(), "x"), Workers: 2, Seed: 4}
+	if _, err := ImportRaw(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	checkBruteForce(t, open(t, config.Out), records, "label", 1, 4, false)
+
+	const n = 150_000 // three row groups
+	scores := &tally.Scores{Dim: 1, Count: make([]int64, n), Values: tally.NewValues(n)}
+	records = [][]string{{"label", "count", "field"}}
+	sizes := []int{7, n - 7}
+	for i := range n {
+		scores.Count[i] = int64(i % 300)
+		name, id := "x", i
+		if i >= 7 {
+			name, id = "y", i-7
+		}
+		label := "0"
+		if id >= 5 {
+			label = "1"
+		}
+		records = append(records, []string{label, fmt.Sprint(i % 300), name})
+	}
+	path := filepath.Join(t.TempDir(), "scores.parquet")
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if err := arrowio.WriteScoresParquet(file, []string{"x", "y"}, sizes, scores, func(int64) (float64, float64) { return 2, 2 }, nil); err != nil {
+		t.Fatal(err)
+	}
+	format = Tables()
+	format.Label, format.From, format.Columns = "id", 5, []Column{{Name: "count"}, {Name: "field"}}
+	for workers := range 2 {
+		config = RawConfig{Format: format, Files: []string{path}, MinCount: 2, Out: filepath.Join(t.TempDir(), "x"), Workers: workers + 1, Seed: 4}
+		if _, err := ImportRaw(t.Context(), config); err != nil {
+			t.Fatal(err)
+		}
+		checkBruteForce(t, open(t, config.Out), records, "label", 2, 4, false)
+	}
+	for _, c := range []struct {
+		format Format
+		files  []string
+		want   string
+	}{
+		{Tables(), []string{path}, "scores.parquet: no column \"label\" for the label"},
+		{Format{Label: "id", tables: true}, []string{path}, "column \"t\" is of DOUBLE, expected strings or integers"},
+		{Format{Label: "id", tables: true, Columns: []Column{{Name: "nope"}}}, []string{path}, "no column \"nope\""},
+		{Format{Label: "id", tables: true, Columns: []Column{{Name: "count"}}}, []string{path}, "row 2: label is \"2\", expected 0 or 1"},
+		{Tables(), []string{write(t, "")}, "the file is empty"},
+		{Tables(), []string{write(t, "label,a\n0,1\n")}, "expected the start of an Arrow message"},
+	} {
+		config := RawConfig{Format: c.format, Files: c.files, Out: filepath.Join(t.TempDir(), "x")}
+		_, err := ImportRaw(t.Context(), config)
+		wantInput(t, err, c.want)
+		wantNothing(t, config.Out)
+	}
+	_, err = ImportRaw(t.Context(), RawConfig{Format: Tables(), Files: []string{Stdin}, Out: filepath.Join(t.TempDir(), "x")})
+	wantUsage(t, err, "not from standard input")
+}

@@ -1,0 +1,265 @@
+package synth
+
+import (
+	"math"
+	"math/bits"
+	"strconv"
+
+	"shaver/internal/random"
+)
+
+// Logits are integers, multiples of 1/unit, so that labels do not depend on how a
+// machine rounds.
+const (
+	unit      = 1 << 10
+	maxLogit  = 8 * unit // the table ends here; further ones are rounded to it
+	mainSD    = 1.1      // standard deviation of the sum of the columns' effects
+	pairSD    = .6       // and of the pairs'
+	calibrate = 1 << 13  // rows that the intercept is found on
+)
+
+// law is a shape with a seed: what a row with a number is.
+//
+//	P(label = 1) = 1 / (1 + exp(-(intercept + sum of effects)))
+//
+// The effect of a value is a keyed hash of (column, value) with a normal
+// distribution, nearly, so there is no table of them.
+type law struct {
+	shape     *shape
+	seed      uint64
+	rows      int64
+	key       uint64
+	columns   []lawOf
+	pairs     []pair
+	intercept int64
+	clicks    []uint32 // P(label = 1) by logit from -maxLogit up, in multiples of 2^-32
+}
+
+// lawOf is the law of one column.
+type lawOf struct {
+	column
+	key   uint64
+	scale int64
+	// Ranks come by octaves, 2^e to 2^(e+1)-1, whose weights are those of Zipf's law,
+	// and are equally likely within one. Outcome 0 is the missing value, outcome e+1
+	// octave e: bounds are cumulative, in multiples of 2^-32, and guide has the first
+	// outcome that the highest byte of a draw leaves possible.
+	bounds []uint64
+	widths []uint64
+	guide  [256]uint8
+}
+
+// pair is an effect of two columns' values together.
+type pair struct {
+	a, b  int
+	key   uint64
+	scale int64
+}
+
+func newLaw(s *shape, rows int64, seed uint64) *law {
+	l := &law{shape: s, seed: seed, rows: rows}
+	stream := random.At(seed, random.Synthetic, 0, keys)
+	l.key = stream.Uint64()
+	weights, sum := make([]float64, len(s.columns)), 0.0
+	for j := range s.columns {
+		l.columns = append(l.columns, lawOf{column: s.columns[j], key: stream.Uint64()})
+		weights[j] = .25 + 1.5*stream.Float64() // some columns matter more
+		sum += weights[j] * weights[j]
+	}
+	for j := range l.columns {
+		l.columns[j].divide()
+		l.columns[j].scale = scale(mainSD * weights[j] / math.Sqrt(sum))
+	}
+	for _, p := range s.pairs {
+		l.pairs = append(l.pairs, pair{p[0], p[1], stream.Uint64(), scale(pairSD / math.Sqrt(float64(len(s.pairs))))})
+	}
+	l.clicks = make([]uint32, 2*maxLogit+1)
+	for i := range l.clicks {
+		l.clicks[i] = uint32(math.Round(math.Ldexp(1/(1+math.Exp(-float64(i-maxLogit)/unit)), 32)))
+	}
+	l.setIntercept()
+	return l
+}
+
+// The streams of a seed: of rows, of keys, of the rows for the intercept.
+const (
+	draws = iota
+	keys
+	trial
+)
+
+// divide lays out the octaves.
+func (c *lawOf) divide() {
+	s := c.exponent
+	if s == 0 {
+		s = 1
+	}
+	var weights []float64
+	total := 0.0
+	for low := uint64(1); low <= uint64(c.values); low *= 2 {
+		width := min(low, uint64(c.values)-low+1)
+		c.widths = append(c.widths, width)
+		weight := power(low, low+width, s)
+		weights = append(weights, weight)
+		total += weight
+	}
+	part := c.missing
+	c.bounds = []uint64{uint64(math.Ldexp(part, 32))}
+	for _, weight := range weights {
+		part += (1 - c.missing) * weight / total
+		c.bounds = append(c.bounds, uint64(math.Ldexp(part, 32)))
+	}
+	c.bounds[len(c.bounds)-1] = 1 << 32
+	outcome := 0
+	for top := range c.guide {
+		for uint64(top)<<24 >= c.bounds[outcome] {
+			outcome++
+		}
+		c.guide[top] = uint8(outcome)
+	}
+}
+
+// power returns the sum of k^-s over [from, to), by an integral where there are
+// many.
+func power(from, to uint64, s float64) (sum float64) {
+	if to-from <= 1<<10 {
+		for k := from; k < to; k++ {
+			sum += math.Pow(float64(k), -s)
+		}
+		return sum
+	}
+	a, b := float64(from)-.5, float64(to)-.5
+	if s == 1 {
+		return math.Log(b / a)
+	}
+	return (math.Pow(b, 1-s) - math.Pow(a, 1-s)) / (1 - s)
+}
+
+// draw returns the rank that 64 random bits stand for.
+func (c *lawOf) draw(random uint64) uint32 {
+	outcome := c.guide[random>>56]
+	for random>>32 >= c.bounds[outcome] {
+		outcome++
+	}
+	if outcome == 0 {
+		return 0
+	}
+	octave := outcome - 1
+	return uint32(1<<octave + (random&math.MaxUint32)*c.widths[octave]>>32)
+}
+
+// effect is what the value does to the logit.
+func (c *lawOf) effect(rank uint32) int64 {
+	if c.counts {
+		rank = uint32(bits.Len32(rank))
+	}
+	return effect(c.key+uint64(rank), c.scale)
+}
+
+// append writes the value of a rank.
+func (c *lawOf) append(to []byte, rank uint32) []byte {
+	switch c.form {
+	case hex:
+		const digits = "0123456789abcdef"
+		v := scramble(rank ^ uint32(c.key))
+		return append(to, digits[v>>28], digits[v>>24&15], digits[v>>20&15], digits[v>>16&15], digits[v>>12&15], digits[v>>8&15], digits[v>>4&15], digits[v&15])
+	case hashed:
+		return strconv.AppendUint(to, mix(c.key+uint64(rank)), 10)
+	}
+	return strconv.AppendInt(to, c.base+int64(rank)-1, 10)
+}
+
+// scale makes effects of a standard deviation.
+func scale(sd float64) int64 {
+	const four = 37837.2 // standard deviation of the sum of four uniform 16-bit numbers
+	return int64(math.Round(sd * unit / four * (1 << 16)))
+}
+
+// effect returns a hash of x that is nearly normal: the sum of its four 16-bit
+// parts.
+func effect(x uint64, scale int64) int64 {
+	h := mix(x)
+	sum := int64(h&0xffff + h>>16&0xffff + h>>32&0xffff + h>>48)
+	return ((sum - 2*0xffff) * scale) >> 16
+}
+
+// mix is a bijection of 64 bits (the finalizer of SplitMix64).
+func mix(x uint64) uint64 {
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// scramble is a bijection of 32 bits (the finalizer of MurmurHash3).
+func scramble(x uint32) uint32 {
+	x = (x ^ x>>16) * 0x85ebca6b
+	x = (x ^ x>>13) * 0xc2b2ae35
+	return x ^ x>>16
+}
+
+// draw fills r with the row of the given number, from the streams of one kind,
+// and returns its logit without the intercept.
+func (l *law) draw(r *row, number int64, kind uint64) (logit int64, label uint32) {
+	stream := random.At(l.seed, random.Synthetic, uint64(number), kind)
+	r.number = number
+	r.ranks = r.ranks[:0]
+	for j := range l.columns {
+		r.ranks = append(r.ranks, l.columns[j].draw(stream.Uint64()))
+	}
+	last := stream.Uint64()
+	r.spare = uint32(last)
+	if l.shape.settle != nil {
+		l.shape.settle(r.ranks, number, l.rows)
+	}
+	for j, rank := range r.ranks {
+		logit += l.columns[j].effect(rank)
+	}
+	for _, p := range l.pairs {
+		both := uint64(r.ranks[p.a])<<32 | uint64(r.ranks[p.b])
+		logit += effect(p.key+mix(both), p.scale)
+	}
+	return logit, uint32(last >> 32)
+}
+
+// row fills r with the row of the given number.
+func (l *law) row(r *row, number int64) {
+	logit, label := l.draw(r, number, draws)
+	r.label = 0
+	if label < l.click(logit+l.intercept) {
+		r.label = 1
+	}
+}
+
+// click returns P(label = 1) at a logit.
+func (l *law) click(logit int64) uint32 {
+	return l.clicks[max(0, min(2*maxLogit, logit+maxLogit))]
+}
+
+// setIntercept finds the intercept with which the shape's share of rows has a
+// click, on rows of their own.
+func (l *law) setIntercept() {
+	var r row
+	logits := make([]int64, calibrate)
+	for i := range logits {
+		number := uint64(l.rows) * uint64(i) / calibrate
+		if l.rows > math.MaxInt64/calibrate {
+			number = uint64(l.rows) / calibrate * uint64(i)
+		}
+		// Few rows have few numbers: the trial rows are numbered past them.
+		logits[i], _ = l.draw(&r, int64(number), trial+uint64(i))
+	}
+	low, high := int64(-2*maxLogit), int64(2*maxLogit)
+	for low < high {
+		middle := (low + high) >> 1
+		sum := uint64(0)
+		for _, logit := range logits {
+			sum += uint64(l.click(logit + middle))
+		}
+		if float64(sum) < l.shape.rate*calibrate*(1<<32) {
+			low = middle + 1
+		} else {
+			high = middle
+		}
+	}
+	l.intercept = low
+}

@@ -1,0 +1,183 @@
+// Package synth writes raw click logs as Criteo, Avazu and KDD Cup 2012 track 2
+// published them, of any size: for tests, benchmarks and demonstrations of what
+// reads them. Values follow Zipf's law over the cardinalities of the real files,
+// independently between columns; labels are drawn from a planted logistic model.
+//
+// A row depends on nothing but the seed, its number and, in Avazu's form, whose
+// rows are in the order of time, the number of rows.
+package synth
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sync/errgroup"
+
+	"shaver/internal/fault"
+)
+
+// Compressions of the bytes.
+const (
+	Plain = ""
+	Gzip  = "gzip"
+	Zstd  = "zstd"
+)
+
+// Config says what to write.
+type Config struct {
+	Shape       string // one of Shapes
+	Rows        int64  // at least 1
+	Seed        uint64
+	Compression string         // Plain, Gzip or Zstd
+	Threads     int            // goroutines, at least 1; the bytes do not depend on them
+	OnRows      func(rows int) // called as rows are written; nil = not
+}
+
+// Facts are about what was written.
+type Facts struct {
+	Rows      int64 `json:"rows"`
+	Positives int64 `json:"positives"` // rows with a click
+	Bytes     int64 `json:"bytes"`     // before they are compressed
+}
+
+// chunkRows are generated, and compressed, in one piece: a gzip member or zstd
+// frame each.
+const chunkRows = 8192
+
+// Write writes the log to w. Memory is a few chunks a goroutine. It ends with w's
+// first error, or ctx's.
+func Write(ctx context.Context, w io.Writer, c Config) (Facts, error) {
+	if !slices.Contains(Shapes(), c.Shape) {
+		return Facts{}, fault.Usagef("shape %q: one of %s", c.Shape, strings.Join(Shapes(), ", "))
+	}
+	if c.Rows < 1 {
+		return Facts{}, fault.Usagef("%d rows: at least 1", c.Rows)
+	}
+	if c.Threads < 1 {
+		panic(fmt.Sprintf("synth: %d threads", c.Threads))
+	}
+	l := newLaw(shapes[c.Shape], c.Rows, c.Seed)
+	group, ctx := errgroup.WithContext(ctx)
+	lanes := make([]lane, c.Threads)
+	for i := range lanes {
+		lanes[i] = lane{full: make(chan chunk), free: make(chan chunk, 2)}
+		group.Go(func() error { return lanes[i].fill(ctx, l, &c, int64(i)) })
+	}
+	var facts Facts
+	group.Go(func() (err error) {
+		facts, err = collect(ctx, w, lanes, &c)
+		return err
+	})
+	return facts, group.Wait()
+}
+
+func (c *Config) chunks() int64 { return (c.Rows-1)/chunkRows + 1 }
+
+// chunk is a run of rows.
+type chunk struct {
+	Facts
+	text []byte
+	data []byte // what is written: text, or text compressed
+}
+
+// lane carries every chunk of one goroutine: the k-th of lanes has the chunks k, k +
+// lanes, ...
+type lane struct {
+	full chan chunk
+	free chan chunk // for their memory
+}
+
+func (n *lane) fill(ctx context.Context, l *law, c *Config, first int64) error {
+	compress, err := compressor(c.Compression)
+	if err != nil {
+		return err
+	}
+	for k := first; k < c.chunks(); k += int64(c.Threads) {
+		var next chunk
+		select {
+		case next = <-n.free:
+		default:
+		}
+		next.make(l, k)
+		if next.data, err = compress(next.data[:0], next.text); err != nil {
+			return err
+		}
+		select {
+		case n.full <- next:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// make fills a chunk with the rows of number k.
+func (k *chunk) make(l *law, number int64) {
+	k.text, k.Facts = k.text[:0], Facts{}
+	if number == 0 {
+		k.text = append(k.text, l.shape.header...)
+	}
+	var r row
+	from := number * chunkRows
+	for i := from; i < l.rows && i-from < chunkRows; i++ {
+		l.row(&r, i)
+		k.text = l.shape.write(k.text, l, &r)
+		k.Rows++
+		k.Positives += int64(r.label)
+	}
+	k.Bytes = int64(len(k.text))
+}
+
+// collect writes the chunks in order.
+func collect(ctx context.Context, w io.Writer, lanes []lane, c *Config) (Facts, error) {
+	var sum Facts
+	for k := range c.chunks() {
+		from := &lanes[k%int64(len(lanes))]
+		select {
+		case next := <-from.full:
+			if _, err := w.Write(next.data); err != nil {
+				return sum, err
+			}
+			sum.Rows, sum.Positives, sum.Bytes = sum.Rows+next.Rows, sum.Positives+next.Positives, sum.Bytes+next.Bytes
+			if c.OnRows != nil {
+				c.OnRows(int(next.Rows))
+			}
+			select {
+			case from.free <- next:
+			default:
+			}
+		case <-ctx.Done():
+			return sum, ctx.Err()
+		}
+	}
+	return sum, nil
+}
+
+// compressor returns a function that appends compressed text to a slice.
+func compressor(kind string) (func(to, text []byte) ([]byte, error), error) {
+	switch kind {
+	case Plain:
+		return func(_, text []byte) ([]byte, error) { return text, nil }, nil
+	case Gzip:
+		w, err := gzip.NewWriterLevel(nil, gzip.BestSpeed)
+		return func(to, text []byte) ([]byte, error) {
+			out := bytes.NewBuffer(to)
+			w.Reset(out)
+			_, err := w.Write(text)
+			if err == nil {
+				err = w.Close()
+			}
+			return out.Bytes(), err
+		}, err
+	case Zstd:
+		w, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
+		return func(to, text []byte) ([]byte, error) { return w.EncodeAll(text, to), nil }, err
+	}
+	panic("synth: unknown compression " + kind)
+}

@@ -1,0 +1,226 @@
+package vocabulary
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// odd values: of every length around the border of a slot, with the same
+// beginnings and ends, and with bytes that padding could be taken for.
+func oddValues() []string {
+	values := []string{"", "\x00", "\x00\x00", "a", "a\x00"}
+	for n := range 40 {
+		values = append(values, strings.Repeat("x", n)+"a", strings.Repeat("x", n)+"b", "p"+strings.Repeat("\x00", n), "q"+strings.Repeat("\xff", n), strings.Repeat("y", 8)+strings.Repeat("z", n))
+	}
+	slices.Sort(values)
+	return slices.Compact(values)
+}
+
+func TestPackIsOrder(t *testing.T) {
+	values := oddValues()
+	table := &table{}
+	var slots []slot
+	for i, value := range values {
+		a, b := pack([]byte(value))
+		_, n := table.need([]byte(value))
+		table.insert([]byte(value), a, b, int64(i+1), n)
+		slots = append(slots, *table.find([]byte(value), a, b))
+	}
+	for i := range slots {
+		a, b := pack([]byte(values[i]))
+		if s := table.find([]byte(values[i]), a, b); s.number != int64(i+1) {
+			t.Errorf("%q has number %d, want %d", values[i], s.number, i+1)
+		}
+		if got := table.append(nil, &slots[i]); string(got) != values[i] {
+			t.Errorf("%q came back as %q", values[i], got)
+		}
+		for j := range slots {
+			if got, want := table.compare(&slots[i], &slots[j]), strings.Compare(values[i], values[j]); got != want {
+				t.Errorf("compare(%q, %q) = %d, want %d", values[i], values[j], got, want)
+			}
+		}
+	}
+}
+
+// Counters of any memory, merged, count what one map counts.
+func TestCountersMerge(t *testing.T) {
+	const rows, fields = 20_000, 3
+	for _, c := range []struct {
+		limit    int64
+		counters int
+		runs     int // at least so many in all
+	}{{1 << 30, 1, 1}, {1, 1, 5}, {1, 3, 6}} {
+		folder := t.TempDir()
+		counters := make([]*Counter, c.counters)
+		for i := range counters {
+			counters[i] = NewCounter(folder, fmt.Sprint(i), fields, c.limit)
+		}
+		r := rand.New(rand.NewPCG(1, 1))
+		odd := oddValues()
+		want := [fields]map[string]int64{{}, {}, {}}
+		for range rows {
+			values := make([][]byte, fields)
+			for j := range values {
+				values[j] = fmt.Appendf(nil, "%0*d", 5+8*j, r.IntN(1+r.IntN(9000)))
+				if r.IntN(3) == 0 {
+					values[j] = []byte(odd[r.IntN(len(odd))])
+				}
+				want[j][string(values[j])]++
+			}
+			if err := counters[r.IntN(len(counters))].Add(values); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var runs []string
+		for _, counter := range counters {
+			if err := counter.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			runs = append(runs, counter.Runs()...)
+		}
+		if len(runs) < c.runs {
+			t.Errorf("%d bytes: %d runs, at least %d are expected", c.limit, len(runs), c.runs)
+		}
+		if err := joinRuns(filepath.Join(folder, "all"), runs, fields); err != nil {
+			t.Fatal(err)
+		}
+		if entries, err := os.ReadDir(folder); err != nil || len(entries) != 1 {
+			t.Errorf("after joining there are %v, %v", entries, err)
+		}
+		for j := range fields {
+			for _, minCount := range []int64{1, 4} {
+				var got []string
+				err := Merge([]string{filepath.Join(folder, "all")}, j, fields, minCount, func(value []byte) error {
+					got = append(got, string(value))
+					return nil
+				})
+				wanted := maps.Clone(want[j])
+				maps.DeleteFunc(wanted, func(_ string, n int64) bool { return n < minCount })
+				if err != nil || !slices.Equal(got, slices.Sorted(maps.Keys(wanted))) {
+					t.Errorf("field %d, %d: %d values, %d are expected, %v", j, minCount, len(got), len(wanted), err)
+				}
+			}
+		}
+	}
+}
+
+// A counter joins its own runs before they are too many to be open at once.
+func TestCounterJoins(t *testing.T) {
+	c := NewCounter(t.TempDir(), "c", 1, 1<<20)
+	for i := range fanIn + 3 {
+		if err := c.Add([][]byte{[]byte("always")}); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Add([][]byte{fmt.Append(nil, i)}); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(c.Runs()); n != 4 {
+		t.Errorf("%d runs", n)
+	}
+	counts := map[string]int64{}
+	if err := merge(c.Runs(), 0, 1, func(value []byte, count int64) error { counts[string(value)] = count; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if len(counts) != fanIn+4 || counts["always"] != fanIn+3 || counts["7"] != 1 {
+		t.Errorf("%v", counts)
+	}
+}
+
+// A run that is not whole is told, not taken for a short one.
+func TestBrokenRun(t *testing.T) {
+	folder := t.TempDir()
+	c := NewCounter(folder, "c", 2, 1<<20)
+	for i := range 100 {
+		if err := c.Add([][]byte{fmt.Append(nil, i), fmt.Append(nil, i*i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	path := c.Runs()[0]
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cut := range []int{0, 5, 23, 24, 100, len(data) - 1} {
+		if err := os.WriteFile(path, data[:cut], 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := merge([]string{path}, 1, 2, func([]byte, int64) error { return nil }); err == nil {
+			t.Errorf("a run of %d of %d bytes is taken", cut, len(data))
+		}
+	}
+}
+
+func TestField(t *testing.T) {
+	values := []string{"b", "a", "", "tab\t", "line\nend\r", `back\slash`, strings.Repeat("long", 100), "é"}
+	var text []byte
+	for _, value := range values {
+		text = AppendLine(text, []byte(value))
+	}
+	f, err := ReadField(bytes.NewReader(text), len(values), int64(len(text)))
+	if err != nil || f.Size() != len(values)+1 {
+		t.Fatalf("size %d, %v", f.Size(), err)
+	}
+	for id, value := range values {
+		if got := f.ID([]byte(value)); got != int32(id) {
+			t.Errorf("%q has id %d, want %d", value, got, id)
+		}
+	}
+	if got := f.ID([]byte("other")); got != int32(len(values)) {
+		t.Errorf("an unknown value has id %d", got)
+	}
+	var back []string
+	if err := f.Each(func(value []byte) error { back = append(back, string(value)); return nil }); err != nil || !slices.Equal(back, values) {
+		t.Errorf("values %q, %v", back, err)
+	}
+	if parsed, err := ParseText(text); err != nil || !slices.Equal(parsed, values) {
+		t.Errorf("parsed %q, %v", parsed, err)
+	}
+	for text, want := range map[string]string{"a\na\n": `line 2: the value "a" is there already`, "a\nb": "line 2 has no end", "a\\x\n": "line 1: a backslash"} {
+		if _, err := ReadField(strings.NewReader(text), 2, 4); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", text, err)
+		}
+		if _, err := ParseText([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// What is read as a vocabulary file is what would be written.
+func FuzzText(f *testing.F) {
+	f.Add([]byte("a\\\\\nb\\t\\n\\r\n"))
+	f.Add([]byte("\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		values, err := ParseText(data)
+		field, fieldErr := ReadField(bytes.NewReader(data), 0, 0)
+		if (err == nil) != (fieldErr == nil) {
+			t.Fatalf("%q: as a list %v, as a field %v", data, err, fieldErr)
+		}
+		if err != nil {
+			return
+		}
+		var out []byte
+		for id, value := range values {
+			out = AppendLine(out, []byte(value))
+			if field.ID([]byte(value)) != int32(id) {
+				t.Errorf("%q has the id %d, want %d", value, field.ID([]byte(value)), id)
+			}
+		}
+		if again, err := ParseText(out); err != nil || !slices.Equal(again, values) {
+			t.Errorf("%q became %q, %v", values, again, err)
+		}
+	})
+}

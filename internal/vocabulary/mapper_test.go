@@ -1,0 +1,123 @@
+package vocabulary
+
+import (
+	"compress/gzip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"shaver/internal/fault"
+)
+
+func mapperFile(t testing.TB, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if strings.HasSuffix(name, ".gz") {
+		w := gzip.NewWriter(f)
+		defer w.Close()
+		_, err = w.Write([]byte(text))
+	} else {
+		_, err = f.WriteString(text)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestMappers(t *testing.T) {
+	for _, c := range []struct{ name, text string }{
+		{"m.csv", "field,value,id\nsite,b,0\nad,7,1\nsite,\"a,c\",1\nad,,0\n"},
+		{"m.csv.gz", "field,value,id\r\nsite,b,0\r\nsite,\"a,c\",1\r\nad,7,1\r\nad,,0\r\n"},
+		{"m.json", `{"site": {"a,c": 1, "b": 0}, "ad": {"": 0, "7": 1}}`},
+		{"m.json", `{"site": ["b", "a,c"], "ad": ["", 7]}`},
+		{"m.json.gz", `{"fields": ["site"], "oov": "last", "vocabulary": {"site": ["b", "a,c"], "ad": {"7": 1, "": 0}}}`},
+	} {
+		m, err := Read(mapperFile(t, c.name, c.text))
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		fields, err := m.Choose([]string{"ad", "site"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for value, want := range map[string][2]int32{"b": {2, 0}, "a,c": {2, 1}, "7": {1, 2}, "": {0, 2}, "x": {2, 2}} {
+			if got := [2]int32{fields[0].ID([]byte(value)), fields[1].ID([]byte(value))}; got != want {
+				t.Errorf("%s: %q has the ids %v, want %v", c.name, value, got, want)
+			}
+		}
+		if _, err := m.Choose([]string{"ad", "user"}); !fault.IsInput(err) || !strings.Contains(err.Error(), `no field "user"`) {
+			t.Errorf("a missing field: %v", err)
+		}
+	}
+}
+
+func TestMappersRefused(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"m.csv", "", "expected the header"},
+		{"m.csv", "field,id,value\n", "expected the header"},
+		{"m.csv", "field,value,id\n", "the vocabulary is empty"},
+		{"m.csv", "field,value,id\na,x,0\na,y,2\n", "field a has 2 values and the id 2: ids count from 0 without a gap"},
+		{"m.csv", "field,value,id\na,x,0\na,y,0\n", "field a has two values of the id 0"},
+		{"m.csv", "field,value,id\na,x,0\na,x,1\n", `line 3: field a: the value "x" is there twice`},
+		{"m.csv", "field,value,id\na,x,-1\n", "line 2: field a: the value \"x\" has the id -1"},
+		{"m.csv", "field,value,id\na,x,1.5\n", `line 2: the id "1.5" is not an integer`},
+		{"m.csv", "field,value,id\na,x\n", "wrong number of fields"},
+		{"m.json", "[]", "not a JSON object"},
+		{"m.json", "{}", "the vocabulary is empty"},
+		{"m.json", `{"a": 3}`, "field a: expected an object or a list"},
+		{"m.json", `{"a": {"x": "y"}}`, "is not an integer"},
+		{"m.json", `{"a": [["x"]]}`, "is not a value"},
+		{"m.json", `{"a": {"x": 0}`, "not a JSON object"},
+		{"m.txt", "", "a vocabulary is"},
+		{"m.parquet", "PAR1", "file too small"},
+		{"m.csv.gz.json", "\x1f\x8b", "compressed data are broken"},
+	} {
+		path := mapperFile(t, c.name, c.text)
+		if _, err := Read(path); !fault.IsInput(err) || !strings.Contains(err.Error(), c.want) || strings.Count(err.Error(), path) != 1 {
+			t.Errorf("%s %q: %v", c.name, c.text, err)
+		}
+	}
+	if _, err := Read(filepath.Join(t.TempDir(), "none.csv")); !fault.IsInput(err) {
+		t.Errorf("a missing file: %v", err)
+	}
+}
+
+// A mapper that is read has ids without a gap.
+func FuzzMapper(f *testing.F) {
+	f.Add([]byte("field,value,id\na,x,0\n"), true)
+	f.Add([]byte(`{"vocabulary": {"a": {"x": 0}, "b": ["y"]}}`), false)
+	f.Fuzz(func(t *testing.T, data []byte, isCSV bool) {
+		name := "m.json"
+		if isCSV {
+			name = "m.csv"
+		}
+		m, err := Read(mapperFile(t, name, string(data)))
+		if err != nil {
+			if !fault.IsInput(err) {
+				t.Errorf("not bad input: %v", err)
+			}
+			return
+		}
+		for j, field := range m.Fields {
+			id := int32(0)
+			err := field.Each(func(value []byte) error {
+				if got := field.ID(value); got != id {
+					t.Errorf("field %s: %q has the id %d, expected %d", m.Names[j], value, got, id)
+				}
+				id++
+				return nil
+			})
+			if err != nil || int(id) != field.Size()-1 {
+				t.Errorf("%d values of a field of size %d, %v", id, field.Size(), err)
+			}
+		}
+	})
+}

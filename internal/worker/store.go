@@ -1,0 +1,122 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"shaver/internal/dataset"
+	"shaver/internal/fault"
+	"shaver/internal/job"
+	"shaver/internal/model"
+	"shaver/internal/shard"
+)
+
+// Store is a folder that holds a dataset, or folders with one each: on a volume
+// that the coordinator has too. Tasks name datasets by digest, never by path, and
+// nothing outside the folder is read, whatever symbolic links it has. Safe for
+// concurrent use.
+type Store struct {
+	root *os.Root
+
+	mu    sync.Mutex
+	found map[string]*dataset.Dataset // by digest
+}
+
+// storeKind stands before the path of a store.
+const storeKind = "dir:"
+
+// OpenStore returns the store that text names, as dir:PATH. Close it.
+func OpenStore(text string) (*Store, error) {
+	path, ok := strings.CutPrefix(text, storeKind)
+	if !ok || path == "" {
+		return nil, fault.Usagef("store %q: expected %sPATH", text, storeKind)
+	}
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return nil, fault.Usagef("store %s: %w", text, err)
+	}
+	return &Store{root: root, found: map[string]*dataset.Dataset{}}, nil
+}
+
+// Close frees the store.
+func (s *Store) Close() { _ = s.root.Close() }
+
+// Dataset returns the dataset with the given digest.
+func (s *Store) Dataset(digest string) (*dataset.Dataset, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d := s.found[digest]; d != nil {
+		return d, nil
+	}
+	entries, err := fs.ReadDir(s.root.FS(), ".")
+	if err != nil {
+		return nil, fmt.Errorf("store %s: %w", s.root.Name(), err)
+	}
+	folders := []string{"."}
+	for _, e := range entries {
+		folders = append(folders, e.Name())
+	}
+	var broken error // a dataset that may be the one
+	for _, folder := range folders {
+		if _, err := s.root.Stat(folder + "/" + dataset.ManifestName); err != nil {
+			continue
+		}
+		d, err := dataset.OpenIn(s.root, folder)
+		if err != nil {
+			broken = errors.Join(broken, err)
+			continue
+		}
+		if d.Digest() == digest {
+			s.found[digest] = d
+			return d, nil
+		}
+	}
+	if broken != nil {
+		return nil, fmt.Errorf("store %s: no dataset %s, and not all can be read: %w", s.root.Name(), digest, broken)
+	}
+	return nil, fmt.Errorf("store %s: no dataset %s, neither there nor in a folder of it", s.root.Name(), digest)
+}
+
+// forget makes the next task look for the dataset again.
+func (s *Store) forget(digest string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.found, digest)
+}
+
+// rows reads the rows of a task and checks them by their digest. steps grows as it
+// gets on. s may be nil.
+func (s *Store) rows(ctx context.Context, t *job.Task, a *model.Architecture, steps *atomic.Int64) (*model.Rows, error) {
+	if s == nil {
+		return nil, errors.New("there is no store")
+	}
+	d, err := s.Dataset(t.Spec.Dataset)
+	if err == nil {
+		err = d.CheckModel(a)
+	}
+	if err != nil {
+		return nil, err
+	}
+	total := int64(0)
+	for _, split := range t.Spec.Splits {
+		total += d.Rows(split)
+	}
+	source := func(ctx context.Context, each func(*model.Rows) error) error {
+		return d.ScanFrom(ctx, t.Spec.Splits, t.Place.Seen, 1<<14, func(rows *model.Rows) error {
+			steps.Add(1)
+			return each(rows)
+		})
+	}
+	rows, err := shard.Collect(ctx, source, shard.NewSample(total, t.Spec.Sample, t.Spec.Seed), t.Place, t.Rows)
+	if err != nil {
+		s.forget(t.Spec.Dataset)
+		return nil, fmt.Errorf("store %s: dataset %s from row %d on: %w", s.root.Name(), t.Spec.Dataset, t.Place.Seen, err)
+	}
+	return rows, nil
+}
