@@ -8,6 +8,10 @@ import (
 	"shaver/internal/fault"
 )
 
+// mostPoints bounds what a document can ask for: to label each point, Series looks at
+// all of them.
+const mostPoints = 10_000
+
 // Parse reads a document of Version. What it returns has at least one point, every
 // point's source among its sources, and sparsities in [0, 1]; everything else is bad
 // input.
@@ -30,8 +34,8 @@ func Parse(data []byte) (*Document, error) {
 	if _, err := decoder.Token(); err != io.EOF {
 		return nil, fault.Inputf("there is more behind the document")
 	}
-	if len(d.Points) == 0 {
-		return nil, fault.Inputf("it has no points")
+	if len(d.Points) == 0 || len(d.Points) > mostPoints {
+		return nil, fault.Inputf("it has %d points, expected 1 to %d", len(d.Points), mostPoints)
 	}
 	for i := range d.Points {
 		p := &d.Points[i]

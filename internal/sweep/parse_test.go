@@ -42,8 +42,11 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: %v, expected %q", c.new, err, c.want)
 		}
 	}
-	if _, err := Parse([]byte(`{"version":"shaver.sweep/1"}`)); !fault.IsInput(err) {
-		t.Error(err)
+	for points, want := range map[int]string{0: "it has 0 points, expected 1 to 10000", 10_001: "it has 10001 points, expected 1 to 10000"} {
+		text := `{"version":"shaver.sweep/1","points":[` + strings.TrimSuffix(strings.Repeat("{},", points), ",") + `]}`
+		if _, err := Parse([]byte(text)); !fault.IsInput(err) || err.Error() != want {
+			t.Errorf("%d points: %v", points, err)
+		}
 	}
 }
 
