@@ -150,7 +150,7 @@ func (f *Facts) cut(found *findings, mask []bool, drop int) cutFinding {
 			continue // it is worth 0, and that is sure
 		}
 		t := interval(count)
-		switch unsure := math.Abs(math.Abs(v)-c.value) <= t*float64(s.SE[i]); {
+		switch unsure := math.Abs(math.Abs(v)-c.value) < t*float64(s.SE[i]); {
 		case math.IsNaN(t):
 			c.unknown++
 		case unsure && mask[i]:
