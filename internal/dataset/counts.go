@@ -79,8 +79,8 @@ func (r *rawImport) keepStdin() error {
 	if err := os.MkdirAll(r.folder, 0o755); err != nil {
 		return err
 	}
-	path := filepath.Join(r.folder, "stdin")
-	file, err := os.Create(path)
+	r.spool = filepath.Join(r.folder, "stdin")
+	file, err := os.Create(r.spool)
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,6 @@ func (r *rawImport) keepStdin() error {
 	if err != nil {
 		return fmt.Errorf("standard input: %w", err)
 	}
-	r.spool = path
 	r.total += 2 * size
 	return nil
 }

@@ -151,10 +151,12 @@ func (r *rawImport) frozen(b *builder) (*Summary, error) {
 
 // counted encodes by the vocabulary that it makes.
 func (r *rawImport) counted(b *builder) (s *Summary, err error) {
-	kept := false
+	kept := KeptCounts(r.config.Out) != "" // an earlier import's, until count has had a look
 	defer func() {
 		if err == nil || !kept {
 			os.RemoveAll(r.folder)
+		} else if r.spool != "" {
+			os.Remove(r.spool)
 		}
 	}()
 	if err := r.keepStdin(); err != nil {
