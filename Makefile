@@ -56,8 +56,9 @@ fmt: ## format, tidy
 kernels: ## how fast the kernels and walks are, beside the processor's FMA peak
 	go test -run '^$$' -bench . ./internal/kernel ./internal/model
 
-transcripts: ## write the job's transcripts anew; read the difference
+transcripts: ## write the job's transcripts and the report's page anew; read the difference
 	go test ./internal/job -rewrite
+	go test ./internal/report -rewrite
 
 golden: ## make the goldens anew (needs Debian's python3-torch)
 	/usr/bin/python3 testdata/golden/make.py

@@ -48,9 +48,11 @@ shard:                  arrowio job model random
 planted:                checkpoint model random
 synth:                  fault random github.com/klauspost/compress golang.org/x/sync
 
-# what pruning costs; picture is the only importer of gonum/plot
+# what pruning costs; picture is the only importer of gonum/plot, and report, which
+# needs no file but is not pure as scores and picture know them, makes a page of facts
 sweep:                  compact evaluate fault model prune scores shapley
 picture:                atomicfile fault sweep gonum.org/v1/plot
+report:                 fault model picture prune scores sweep
 
 # the job; bus is the only importer of NATS
 bus:                    fault job github.com/nats-io go.uber.org/zap golang.org/x/sync
@@ -62,7 +64,7 @@ metrics:                fault github.com/prometheus/client_golang
 
 # what people and clusters run
 cli:                    atomicfile bus checkpoint coordinator dataset fault job kernel metrics prune scores shapley worker github.com/spf13/cobra github.com/schollz/progressbar/v3 go.uber.org/zap golang.org/x/sync golang.org/x/sys golang.org/x/term
-cmd/shaver:             arrowio atomicfile bus checkpoint cli compact coordinator dataset evaluate fault job model picture planted prune scores shapley sweep synth tally github.com/spf13/cobra
+cmd/shaver:             arrowio atomicfile bus checkpoint cli compact coordinator dataset evaluate fault job model picture planted prune report scores shapley sweep synth tally github.com/spf13/cobra
 cmd/coordinator:        cli
 cmd/worker:             cli
 

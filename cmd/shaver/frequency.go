@@ -101,6 +101,11 @@ func (o *frequencyOptions) view() (*frequencyView, error) {
 	if err != nil {
 		return nil, err
 	}
+	return o.of(p)
+}
+
+// of looks at the first scores.
+func (o *frequencyOptions) of(p *pruner) (*frequencyView, error) {
 	a, s := &p.checkpoint.Architecture, p.scores[0]
 	drop, err := prune.Dropped(a.Parameters(), o.sparsity)
 	if err != nil {

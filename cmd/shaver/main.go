@@ -35,6 +35,7 @@ prunes the table by it to any budget, and measures what that cost.
 		evaluateCommand(),
 		sweepCommand(),
 		studyCommand(),
+		reportCommand(),
 		group("job", "Look after jobs of a cluster", cli.JobCommands()...),
 	)
 	return root

@@ -119,7 +119,7 @@ func (o *sweepOptions) run(c *cobra.Command) error {
 		return err
 	}
 	if o.picture != "" {
-		if err := picture.Write(o.picture, d); err != nil {
+		if err := picture.Sweep(d).Write(o.picture); err != nil {
 			return err
 		}
 	}

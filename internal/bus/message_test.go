@@ -2,6 +2,7 @@ package bus
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -62,7 +63,7 @@ func TestDecodeTaskRefuses(t *testing.T) {
 		"twice":          {on, swap(`"shard":3`, `"shard":3,"shard":3`)},
 		"spelling":       {on, swap(`"shard"`, `"Shard"`)},
 		"missing":        {on, swap(`"shard":3,`, ``)},
-		"version":        {on, swap(`"version":1`, `"version":2`)},
+		"version":        {on, swap(fmt.Sprintf(`"version":%d`, job.SpecVersion), `"version":99`)},
 		"other spec":     {on, swap(`"seed":1`, `"seed":2`)},
 		"no rows":        {on, swap(`"rows":1000`, `"rows":0`)},
 		"negative bytes": {on, swap(`"bytes":10`, `"bytes":-10`)},

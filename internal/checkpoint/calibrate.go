@@ -29,7 +29,7 @@ func (c *Checkpoint) Calibrated(scale, offset float64) (calibrated *Checkpoint, 
 		return nil, 0, err
 	}
 	changed := *c
-	changed.Tensors = maps.Clone(c.Tensors)
+	changed.Tensors, changed.Compact = maps.Clone(c.Tensors), nil
 	f := folder{from: c, to: &changed}
 	table = 1
 	f.affine(l.output.weight, scale, 0)

@@ -170,13 +170,18 @@ func (j *Job) Run(ctx context.Context) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	path := strings.TrimSuffix(j.Out, filepath.Ext(j.Out)) + ".job.json"
+	path := ReportPath(j.Out)
 	if outcome.Existing {
 		return report.former(path), nil
 	}
 	report.Seconds = time.Since(start).Seconds()
 	report.CPUSeconds = (cpuTime() - cpu).Seconds() + outcome.CPU
 	return report, report.write(path)
+}
+
+// ReportPath returns where the report stands of a run that wrote the scores at path.
+func ReportPath(path string) string {
+	return strings.TrimSuffix(path, filepath.Ext(path)) + ".job.json"
 }
 
 // store opens the store, nil if there is none, in which the dataset must be.

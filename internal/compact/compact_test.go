@@ -26,7 +26,8 @@ func draw(t *rapid.T) *sample {
 	for range rapid.IntRange(1, 4).Draw(t, "fields") {
 		size := rapid.IntRange(1, 1+3000/s.dim).Draw(t, "size")
 		s.sizes = append(s.sizes, size)
-		filled, kept := rapid.Float64Range(0, 1).Draw(t, "rows filled"), rapid.Float64Range(0, 1).Draw(t, "kept in them")
+		chances := rapid.SampledFrom([]float64{0.01, 0.05, 0.2, 0.6, 0.95, 1})
+		filled, kept := chances.Draw(t, "rows filled"), chances.Draw(t, "kept in them")
 		seed := rapid.Uint64().Draw(t, "seed")
 		chance := func(p float64) bool {
 			seed = seed*6364136223846793005 + 1442695040888963407

@@ -5,38 +5,45 @@ import (
 	"math/bits"
 )
 
-// together is how many fields Embed looks up at once. Each look-up is a chain of
-// loads that miss the caches: the chains of several run side by side. Which rows
-// are listed is random, so nothing branches on it.
-const together = 16
+// together is how many look-ups Embed does at once. Each is a chain of loads that
+// miss the caches: those of many run side by side. Which rows are listed is
+// random, so nothing branches on it.
+const together = 64
 
-// Embed writes the embedding of a row of the model, [m*d], to x. features are one
-// global id of each field. It is what a model.Table does.
+// Embed writes the embeddings of some rows of the model, [rows, m*d], to x.
+// features are global ids, [rows, m], field by field. It is what a model.Table
+// does.
 func (t *Table) Embed(x []float32, features []int32) {
 	var places [together]place
+	field := 0
 	for from := 0; from < len(features); from += together {
-		fields := t.fields[from:min(from+together, len(features))]
 		n := 0
-		for k := range fields {
-			f := &fields[k]
-			copy(x[(from+k)*t.dim:(from+k+1)*t.dim], f.codebook)
-			places[n].field = k
-			n += f.find(&places[n], int(features[from+k])-f.first)
+		for k, id := range features[from:min(from+together, len(features))] {
+			f := &t.fields[field]
+			if field++; field == len(t.fields) {
+				field = 0
+			}
+			at := (from + k) * t.dim
+			copy(x[at:at+t.dim], f.codebook)
+			p := &places[n]
+			p.field, p.at = f, at
+			n += f.find(p, int(id)-f.first)
 		}
 		found := places[:n]
 		for i := range found {
-			fields[found[i].field].seek(&found[i])
+			found[i].field.seek(&found[i])
 		}
 		for i := range found {
-			k := found[i].field
-			fields[k].fill(x[(from+k)*t.dim:(from+k+1)*t.dim], &found[i])
+			p := &found[i]
+			p.field.fill(x[p.at:p.at+t.dim], p)
 		}
 	}
 }
 
 // place is where the kept entries of a row are.
 type place struct {
-	field  int
+	field  *field
+	at     int    // of its embedding in x
 	row    int    // listed row
 	before int    // listed rows of its block before it
 	kept   int    // its first kept entry
@@ -54,21 +61,16 @@ func (f *field) find(p *place, i int) int {
 		p.row, p.kept = i, i*f.dim
 		return 1
 	}
-	first := i >> f.shift << f.shift
-	p.before = i - first
-	listed := 1
-	if f.present != nil {
-		word := load(f.present, i/64*8)
-		listed = int(word >> (i % 64) & 1)
-		p.before = bits.OnesCount64(word & (1<<(i%64) - 1) >> (first % 64))
-	}
-	b := f.blocks[i>>f.shift]
+	b := &f.blocks[i>>f.shift]
+	bit := i & (1<<f.shift - 1)
+	listed := int(b.listed >> bit & 1)
+	p.before = bits.OnesCount64(b.listed & (1<<bit - 1))
 	p.row, p.kept = int(b.rows)+p.before, int(b.kept)
+	at := p.kept
 	if f.layout == bitmaps {
-		p.word = load(f.columns, int(b.rows)*f.width)
-	} else {
-		p.word = load(f.columns, p.kept*f.width)
+		at = int(b.rows)
 	}
+	p.word = load(f.columns, at*f.width*listed) // of a row that is not listed, what the caches have
 	return listed
 }
 

@@ -7,8 +7,8 @@ import (
 )
 
 // Table is a compact table, for any number of goroutines at once. It keeps the
-// Parts' bytes, which nobody may change, and beside them an index, of a bit for
-// each row if d <= 16.
+// Parts' bytes, which nobody may change, and beside them an index, of two bits
+// for each row if d <= 16, in place of which Parts' Rows are not read any more.
 type Table struct {
 	dim    int
 	values Values
@@ -27,15 +27,17 @@ type field struct {
 	step      int       // numbers in 8 bytes of the form columns
 	endShift  int       // 2^endShift bits a number
 	codebook  []float32 // [d]
-	present   []byte    // nil if all rows are listed
 	columns   []byte
 	blocks    []block // of 1<<shift rows
 	shift     int     // at most 6
 	values    reader
 }
 
-// block is some consecutive rows of a field: what is before them.
-type block struct{ rows, kept uint32 }
+// block is some consecutive rows of a field.
+type block struct {
+	listed     uint64 // bit i is 1 if its row i is listed
+	rows, kept uint32 // listed rows and kept entries before it
+}
 
 // New returns the table that parts hold, of fields of the given sizes and d
 // columns, after checking every index and value in it. It takes memory in
@@ -145,7 +147,6 @@ func (f *field) check() error {
 // index checks the structure and finds its blocks.
 func (f *field) index(present []byte) error {
 	if len(present) > 0 {
-		f.present = present
 		if spare := len(present)*8 - f.size; spare > 0 && present[len(present)-1]>>(8-spare) != 0 {
 			return fmt.Errorf("rows has bits set after the field's %d rows", f.size)
 		}
@@ -164,8 +165,9 @@ func (f *field) index(present []byte) error {
 	f.blocks = make([]block, 0, f.size>>f.shift+1)
 	rows, kept := 0, 0
 	for i := 0; i < f.size; i += 1 << f.shift {
-		f.blocks = append(f.blocks, block{uint32(rows), uint32(kept)})
-		end := rows + f.listed(i, min(i+1<<f.shift, f.size))
+		listed := listedRows(present, i, min(i+1<<f.shift, f.size))
+		f.blocks = append(f.blocks, block{listed, uint32(rows), uint32(kept)})
+		end := rows + bits.OnesCount64(listed)
 		var err error
 		if kept, err = walk(rows, end, kept); err != nil {
 			return err
@@ -178,12 +180,14 @@ func (f *field) index(present []byte) error {
 	return nil
 }
 
-// listed counts the listed rows from row from until to, of one block.
-func (f *field) listed(from, to int) int {
-	if f.present == nil {
-		return to - from
+// listedRows returns a bit for each row from row from until to, of one block: all
+// 1 if present is empty.
+func listedRows(present []byte, from, to int) uint64 {
+	word := ^uint64(0)
+	if len(present) > 0 {
+		word = load(present, from/64*8) >> (from % 64)
 	}
-	return bits.OnesCount64(load(f.present, from/64*8) >> (from % 64) << (64 - (to - from)))
+	return word << (64 - (to - from)) >> (64 - (to - from))
 }
 
 // walkBitmaps checks the listed rows from row until end, and returns how many

@@ -36,7 +36,7 @@ const MaxUntilPasses = 256
 // What Until has if nothing else is asked for.
 const (
 	PaperBound   = 0.01
-	OverlapBound = 0.95
+	OverlapBound = 0.8
 	AtSparsity   = 0.9
 )
 

@@ -18,8 +18,8 @@ type Model struct {
 // Table gives rows their embeddings out of another form than [Features, Dim]
 // float32. It serves any number of goroutines at once.
 type Table interface {
-	// Embed writes the embedding of a row, [D], to x. The features, one global id of
-	// each field, have passed CheckRow.
+	// Embed writes the embeddings of some rows, [rows, D], to x. The features, global
+	// ids, [rows, m], have passed CheckRow.
 	Embed(x []float32, features []int32)
 }
 
@@ -75,7 +75,8 @@ func (m *Model) CheckRow(features []int32) error {
 	return nil
 }
 
-// Embed writes the embedding of a row, [D], to x.
+// Embed writes the embedding of a row, [D], to x, or of more, [rows, D], whose
+// features follow each other.
 func (m *Model) Embed(x []float32, features []int32) {
 	if m.table != nil {
 		m.table.Embed(x, features)
@@ -110,7 +111,7 @@ func Loss(logit float64, label uint8) float64 {
 type Scorer struct {
 	m     *Model
 	s     *tile
-	x     []float32 // [D]
+	x     []float32 // embeddings of a tile's rows, [size, D]
 	sum   pairSum
 	slots []float64 // the network's logits, of a tile's size
 }
@@ -118,7 +119,7 @@ type Scorer struct {
 // NewScorer returns a scorer of m.
 func (m *Model) NewScorer() *Scorer {
 	t := newTile(m.head)
-	return &Scorer{m: m, s: t, x: make([]float32, m.Players()), sum: newPairSum(m), slots: make([]float64, t.size)}
+	return &Scorer{m: m, s: t, x: make([]float32, t.size*m.Players()), sum: newPairSum(m), slots: make([]float64, t.size)}
 }
 
 // Logits sets dst[i] to the logit of row i, which depends on nothing but the row,
@@ -126,11 +127,12 @@ func (m *Model) NewScorer() *Scorer {
 func (s *Scorer) Logits(dst []float64, rows *Rows) {
 	for from := 0; from < rows.Len(); from += len(s.slots) {
 		slots := s.slots[:min(len(s.slots), rows.Len()-from)]
+		players := s.m.Players()
+		s.m.Embed(s.x, rows.Features[from*rows.Fields:(from+len(slots))*rows.Fields])
 		for i := range slots {
-			row := rows.Row(from + i)
-			s.m.Embed(s.x, row)
-			dst[from+i] = s.beside(row, s.x)
-			s.s.put(i, s.x)
+			x := s.x[i*players : (i+1)*players]
+			dst[from+i] = s.beside(rows.Row(from+i), x)
+			s.s.put(i, x)
 		}
 		s.s.logits(slots)
 		for i, v := range slots {

@@ -37,7 +37,7 @@ func TestPictures(t *testing.T) {
 		if err := Check(path); err != nil {
 			t.Fatal(err)
 		}
-		if err := Write(path, document()); err != nil {
+		if err := Sweep(document()).Write(path); err != nil {
 			t.Fatal(err)
 		}
 		data, err := os.ReadFile(path)
@@ -87,5 +87,54 @@ func TestPictures(t *testing.T) {
 	}
 	if err := Check("a.gif"); !fault.IsUsage(err) {
 		t.Error(err)
+	}
+}
+
+// No two of 32 curves look the same to who sees no colours.
+func TestStyles(t *testing.T) {
+	seen := map[string]int{}
+	for i := range 32 {
+		glyph, line := styles(i)
+		look := fmt.Sprintf("%T %v %v", glyph.Shape, glyph.Shape, line.Dashes)
+		if other, ok := seen[look]; ok {
+			t.Errorf("curves %d and %d are both drawn %s", other, i, look)
+		}
+		seen[look] = i
+	}
+}
+
+// On a page a picture has no background and no colour or typeface of its own, and
+// texts cannot outgrow their places.
+func TestInline(t *testing.T) {
+	panels, keys := Sweep(document()).Inline()
+	if len(panels) != 2 || len(keys) != 4 {
+		t.Fatalf("%d panels, %d keys", len(panels), len(keys))
+	}
+	for _, svg := range append(panels, keys[1].SVG) {
+		for _, unwanted := range []string{"#FFFFFF", "font-family", "<?xml", "http", "fill:#", "stroke:#"} {
+			if strings.Contains(svg, unwanted) {
+				t.Errorf("there is %q in %.200s", unwanted, svg)
+			}
+		}
+		if err := xml.Unmarshal([]byte(svg), new(struct{})); err != nil {
+			t.Errorf("%v in %.200s", err, svg)
+		}
+	}
+	if texts, long := strings.Count(panels[0], "<text "), strings.Count(panels[0], "textLength="); texts < 8 || long != texts {
+		t.Errorf("%d texts, %d of them of a known length", texts, long)
+	}
+	p := Fields([]string{"<a>\n" + strings.Repeat("x", 50), "b\xff"}, []string{"of all"}, [][]float64{{.5, .5}})
+	panels, _ = p.Inline()
+	if !strings.Contains(panels[0], ">&lt;a&gt; xxxxxxxxxxxxx…<") || !strings.Contains(panels[0], ">b?<") {
+		t.Errorf("names in %s", panels[0])
+	}
+	// Nothing to show is no reason to fail, and neither is one number for all.
+	for _, p := range []*Picture{
+		Cut("nat", []Curve{{"none", nil, nil}}), Cut("nat", []Curve{{"same", []float64{0, .5}, []float64{.1, .1}}}), Cut("nat", []Curve{{"zero", []float64{0}, []float64{0}}}),
+		Frequency(1, []string{"all"}, []Curve{{"one", []float64{0}, []float64{1}}}),
+	} {
+		if panels, keys := p.Inline(); len(panels) != 1 || len(keys) != 1 || strings.Contains(panels[0], "NaN") || strings.Contains(panels[0], "Inf") {
+			t.Errorf("%d panels, %d keys: %s", len(panels), len(keys), panels)
+		}
 	}
 }

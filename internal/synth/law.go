@@ -63,6 +63,9 @@ func newLaw(s *shape, rows int64, seed uint64) *law {
 	weights, sum := make([]float64, len(s.columns)), 0.0
 	for j := range s.columns {
 		l.columns = append(l.columns, lawOf{column: s.columns[j], key: stream.Uint64()})
+		if l.columns[j].exponent == 0 {
+			l.columns[j].exponent = s.exponent
+		}
 		weights[j] = .25 + 1.5*stream.Float64() // some columns matter more
 		sum += weights[j] * weights[j]
 	}
@@ -90,16 +93,12 @@ const (
 
 // divide lays out the octaves.
 func (c *lawOf) divide() {
-	s := c.exponent
-	if s == 0 {
-		s = 1
-	}
 	var weights []float64
 	total := 0.0
 	for low := uint64(1); low <= uint64(c.values); low *= 2 {
 		width := min(low, uint64(c.values)-low+1)
 		c.widths = append(c.widths, width)
-		weight := power(low, low+width, s)
+		weight := power(low, low+width, c.exponent)
 		weights = append(weights, weight)
 		total += weight
 	}

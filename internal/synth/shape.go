@@ -21,18 +21,20 @@ type column struct {
 	form     form
 	values   uint32
 	missing  float64 // share of rows
-	exponent float64 // s of Zipf's law, weight of rank k = k^-s; 0 = 1
+	exponent float64 // s of Zipf's law, weight of rank k = k^-s; 0 = the shape's
 	base     int64   // of form number: what rank 1 is written as
 	counts   bool    // an integer whose size matters, not its identity: effects go by its binary logarithm
 }
 
 // shape is one raw form. The cardinalities and the shares of missing values are
-// those that are published of the real files.
+// those that are published of the real files; the exponents are such that a log of
+// the real length has as many values frequent enough for an id as the paper says.
 type shape struct {
-	rate    float64 // share of rows with a click
-	columns []column
-	pairs   [][2]int // columns whose values have an effect together
-	header  string
+	rate     float64 // share of rows with a click
+	exponent float64 // of columns that have none of their own
+	columns  []column
+	pairs    [][2]int // columns whose values have an effect together
+	header   string
 	// settle changes what depends on more than its own draw, before effects are
 	// looked up: where the row stands among all of them, and other columns.
 	settle func(ranks []uint32, row, rows int64)
@@ -56,7 +58,8 @@ func Shapes() []string { return []string{"criteo", "avazu", "kdd"} }
 // criteo is the Kaggle display advertising challenge: label, 13 integers, 26
 // hexadecimal strings; tabs, no header, missing values empty.
 var criteo = &shape{
-	rate: .2562,
+	rate:     .2562,
+	exponent: 1.134,
 	columns: []column{
 		{name: "I1", values: 5776, missing: .454, counts: true},
 		{name: "I2", values: 257678, base: -3, counts: true},
@@ -117,7 +120,8 @@ const hours = 240
 // avazu is the Kaggle click-through rate challenge: commas, a header, an id for
 // each row, and rows in the order of time.
 var avazu = &shape{
-	rate: .1698,
+	rate:     .1698,
+	exponent: 1,
 	columns: []column{
 		{name: "hour", values: hours},
 		{name: "C1", values: 7, base: 1005, exponent: 3},
@@ -128,8 +132,8 @@ var avazu = &shape{
 		{name: "app_id", form: hex, values: 8552, exponent: 1.3},
 		{name: "app_domain", form: hex, values: 559, exponent: 1.5},
 		{name: "app_category", form: hex, values: 36, exponent: 1.3},
-		{name: "device_id", form: hex, values: 2686408},
-		{name: "device_ip", form: hex, values: 6729486, exponent: .8},
+		{name: "device_id", form: hex, values: 2686408, exponent: 1.1},
+		{name: "device_ip", form: hex, values: 6729486, exponent: .9},
 		{name: "device_model", form: hex, values: 8251},
 		{name: "device_type", values: 5, base: 1, exponent: 3},
 		{name: "device_conn_type", values: 4, base: 0, exponent: 2.5},
@@ -167,7 +171,8 @@ func twoDigits(to []byte, n uint32) []byte { return append(to, byte('0'+n/10), b
 // kdd is the training file of KDD Cup 2012 track 2: clicks, impressions and ten
 // identifiers; tabs, no header.
 var kdd = &shape{
-	rate: .0445,
+	rate:     .0445,
+	exponent: .99,
 	columns: []column{
 		{name: "display URL", form: hashed, values: 26273},
 		{name: "ad", values: 641707, base: 3000001},

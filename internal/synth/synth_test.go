@@ -222,14 +222,10 @@ func auc(yes, no []float64) float64 {
 // Draws follow the weights k^-s of the ranks k, octave by octave, and miss the
 // share that is missing; every rank can be drawn and none beyond.
 func TestDraws(t *testing.T) {
-	for _, c := range []column{{values: 1}, {values: 5, missing: .3}, {values: 1000, exponent: 1.5}, {values: 8, exponent: .5}, {values: 24122076, missing: .1}} {
+	for _, c := range []column{{values: 1, exponent: 1}, {values: 5, missing: .3, exponent: 1}, {values: 1000, exponent: 1.5}, {values: 8, exponent: .5}, {values: 24122076, missing: .1, exponent: 1}} {
 		t.Run(fmt.Sprint(c.values), func(t *testing.T) {
 			of := lawOf{column: c}
 			of.divide()
-			s := max(c.exponent, 1)
-			if c.exponent > 0 {
-				s = c.exponent
-			}
 			const n = 200_000
 			found := make([]float64, 34)
 			largest := uint32(0)
@@ -247,7 +243,7 @@ func TestDraws(t *testing.T) {
 				if k == next {
 					octave, next = octave+1, 2*next
 				}
-				weight := math.Pow(float64(k), -s)
+				weight := math.Pow(float64(k), -c.exponent)
 				want[octave] += weight
 				total += weight
 			}
@@ -268,6 +264,44 @@ func TestDraws(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A log of the real length has about as many features as the paper says: values
+// that are frequent enough for an id, and one a field for all others.
+func TestFeatures(t *testing.T) {
+	for name, c := range map[string]struct {
+		rows     float64
+		minCount int
+		features float64
+	}{"criteo": {45_840_617, 10, 1_086_810}, "avazu": {40_428_967, 2, 4_428_511}, "kdd": {149_639_105, 10, 6_019_761}} {
+		l := newLaw(shapes[name], 10, 1)
+		total := 0.0
+		for j := range l.columns {
+			of := &l.columns[j]
+			if of.counts {
+				total += 50 // after the rule for numbers; next to nothing
+				continue
+			}
+			total++
+			for octave, width := range of.widths {
+				share := float64(of.bounds[octave+1]-of.bounds[octave]) / (1 << 32) / float64(width)
+				total += float64(width) * atLeast(c.minCount, c.rows*share)
+			}
+		}
+		if math.Abs(total/c.features-1) > .01 {
+			t.Errorf("%s: %.0f features, expected %.0f", name, total, c.features)
+		}
+	}
+}
+
+// atLeast returns the probability that a Poisson variable is n or more.
+func atLeast(n int, mean float64) float64 {
+	term, below := math.Exp(-mean), 0.0
+	for i := range n {
+		below += term
+		term *= mean / float64(i+1)
+	}
+	return 1 - below
 }
 
 // Ranks of a column have values of their own.

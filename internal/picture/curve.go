@@ -1,0 +1,126 @@
+package picture
+
+import (
+	"fmt"
+	"image/color"
+	"math"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// inks stand out from white by at least 3 to 1, and differ for people who see few
+// colours, too.
+var inks = []color.RGBA{
+	{0, 114, 178, 255}, {213, 94, 0, 255}, {0, 138, 99, 255}, {184, 87, 143, 255},
+	{107, 68, 35, 255}, {94, 60, 153, 255}, {117, 117, 117, 255}, {0, 0, 0, 255}, {138, 120, 0, 255},
+}
+
+var dashes = [][]vg.Length{nil, {vg.Points(5), vg.Points(2)}, {vg.Points(1.5), vg.Points(1.5)}, {vg.Points(6), vg.Points(2), vg.Points(1.5), vg.Points(2)}}
+
+// styles returns how curve i is drawn: of 32 no two have both glyph and dashes in
+// common, so that they differ without colour.
+func styles(i int) (draw.GlyphStyle, draw.LineStyle) {
+	ink := inks[i%len(inks)]
+	return draw.GlyphStyle{Color: ink, Radius: vg.Points(3), Shape: glyphs[i%len(glyphs)]},
+		draw.LineStyle{Color: ink, Width: vg.Points(1.3), Dashes: dashes[(i+i/8)%len(dashes)]}
+}
+
+// points are a curve with the deviations of its repeats.
+type points struct {
+	plotter.XYs
+	off []float64
+}
+
+func (p *points) YError(i int) (float64, float64) { return p.off[i], p.off[i] }
+
+func (p *points) add(x, y, off float64) {
+	p.XYs, p.off = append(p.XYs, plotter.XY{X: x, Y: y}), append(p.off, off)
+}
+
+// curve draws curve i, with a glyph at each point or without, and returns how, for
+// its key. One without points has no key.
+func curve(p *plot.Plot, i int, list *points, marked bool) (drawn []plot.Thumbnailer) {
+	if len(list.XYs) == 0 {
+		return nil
+	}
+	glyph, line := styles(i)
+	if len(list.XYs) > 1 {
+		c := &plotter.Line{XYs: list.XYs, LineStyle: line}
+		p.Add(c)
+		drawn = append(drawn, c)
+	}
+	if marked || len(list.XYs) == 1 {
+		s := &plotter.Scatter{XYs: list.XYs, GlyphStyle: glyph}
+		p.Add(s)
+		drawn = append(drawn, s)
+	}
+	for _, off := range list.off {
+		if off > 0 {
+			if b, err := plotter.NewYErrorBars(list); err == nil { // fails on values that are not finite only
+				b.Color = line.Color
+				p.Add(b)
+			}
+			break
+		}
+	}
+	return drawn
+}
+
+// level draws a line at y.
+func level(p *plot.Plot, y float64) plot.Thumbnailer {
+	f := plotter.NewFunction(func(float64) float64 { return y })
+	f.Color, f.Dashes, f.Samples = color.Gray{110}, []vg.Length{vg.Points(4), vg.Points(3)}, 2
+	p.Add(f)
+	p.Y.Min, p.Y.Max = min(p.Y.Min, y), max(p.Y.Max, y)
+	return f
+}
+
+// budgets makes x the sparsity, up to the given one at least.
+func budgets(p *plot.Plot, most float64) {
+	p.X.Label.Text = "sparsity: portion of the entries dropped"
+	p.X.Min, p.X.Max = 0, at(most)
+	var ticks []plot.Tick
+	for _, t := range []float64{0, .5, .8, .9, .95, .99, .999} {
+		ticks = append(ticks, plot.Tick{Value: at(t), Label: strconv.FormatFloat(t, 'g', -1, 64)})
+		if t >= most {
+			p.X.Max = at(t)
+			break
+		}
+	}
+	p.X.Tick.Marker = plot.ConstantTicks(ticks)
+}
+
+// at is where a sparsity stands: what is kept counts, by its logarithm, since there
+// is little to see below one half.
+func at(sparsity float64) float64 { return -math.Log10(max(1-sparsity, 1e-4)) }
+
+// decades makes y a logarithm to the base 10.
+func decades(p *plot.Plot) {
+	p.Y.Min, p.Y.Max = math.Floor(p.Y.Min), math.Ceil(p.Y.Max)
+	step := math.Ceil((p.Y.Max - p.Y.Min) / 8)
+	var ticks []plot.Tick
+	for y := p.Y.Min; y <= p.Y.Max; y += max(step, 1) {
+		ticks = append(ticks, plot.Tick{Value: y, Label: fmt.Sprintf("1e%.0f", y)})
+	}
+	p.Y.Tick.Marker = plot.ConstantTicks(ticks)
+}
+
+// short cuts a foreign name to what fits beside an axis, on one line.
+func short(name string) string {
+	name = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(name, "?"))
+	if runes := []rune(name); len(runes) > 18 {
+		return string(runes[:17]) + "…"
+	}
+	return name
+}

@@ -1,0 +1,89 @@
+package picture
+
+import (
+	"fmt"
+	"math"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// Curve is y over x.
+type Curve struct {
+	Label string
+	X, Y  []float64
+}
+
+// Fields shows shares, in [0, 1], of each field of each of several wholes: shares is
+// [wholes][m], the first field on top.
+func Fields(fields, wholes []string, shares [][]float64) *Picture {
+	p := grid("Shares of the fields", "share, %", "")
+	m := len(fields)
+	var ticks []plot.Tick
+	for j, name := range fields {
+		ticks = append(ticks, plot.Tick{Value: float64(m - 1 - j), Label: short(name)})
+	}
+	p.Y.Tick.Marker = plot.ConstantTicks(ticks)
+	pic := &Picture{Name: "fields", height: vg.Length(m)*vg.Points(15) + 3*vg.Centimeter, panels: []panel{{p, "Shares of the fields, in percent"}}}
+	// Shapes that leave what they lie on visible.
+	for k, shape := range []draw.GlyphDrawer{draw.RingGlyph{}, draw.CrossGlyph{}, draw.SquareGlyph{}}[:len(wholes)] {
+		var list plotter.XYs
+		for j, share := range shares[k] {
+			list = append(list, plotter.XY{X: 100 * share, Y: float64(m - 1 - j)})
+		}
+		s := &plotter.Scatter{XYs: list, GlyphStyle: draw.GlyphStyle{Color: inks[k], Radius: vg.Points(3.5), Shape: shape}}
+		p.Add(s)
+		pic.keys = append(pic.keys, key{wholes[k], []plot.Thumbnailer{s}})
+	}
+	p.X.Min, p.Y.Min, p.Y.Max = 0, -.5, float64(m)-.5
+	return pic
+}
+
+// Frequency shows the mean number of kept entries of a feature, of dim, in bins of
+// features from rare to frequent; a curve's X are the bins' numbers.
+func Frequency(dim int, bins []string, curves []Curve) *Picture {
+	p := grid("What is kept of rare and of frequent features", "features, by how often they occur", fmt.Sprintf("kept entries a feature, of %d", dim))
+	var ticks []plot.Tick
+	for i, name := range bins {
+		ticks = append(ticks, plot.Tick{Value: float64(i), Label: name})
+	}
+	p.X.Tick.Marker = plot.ConstantTicks(ticks)
+	pic := &Picture{Name: "frequency", height: panelHeight, panels: []panel{{p, "Kept entries a feature, by how often features occur"}}}
+	pic.add(p, curves, true)
+	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = -.4, float64(len(bins))-.6, 0, float64(dim)
+	return pic
+}
+
+// Cut shows values, in nat, over the sparsity at which they stand, by their
+// logarithms; values that are not positive are left out.
+func Cut(label string, curves []Curve) *Picture {
+	p := grid("The value at the cut", "", label)
+	budgets(p, .999)
+	var logs []Curve
+	for _, c := range curves {
+		l := Curve{Label: c.Label}
+		for i, y := range c.Y {
+			if y > 0 {
+				l.X, l.Y = append(l.X, at(c.X[i])), append(l.Y, math.Log10(y))
+			}
+		}
+		logs = append(logs, l)
+	}
+	pic := &Picture{Name: "cut", height: panelHeight, panels: []panel{{p, "Value of the entry at the cut against sparsity, and how sure it is"}}}
+	pic.add(p, logs, false)
+	decades(p)
+	return pic
+}
+
+// add draws curves and gives each a key.
+func (p *Picture) add(on *plot.Plot, curves []Curve, marked bool) {
+	for i, c := range curves {
+		var list points
+		for k, x := range c.X {
+			list.add(x, c.Y[k], 0)
+		}
+		p.keys = append(p.keys, key{c.Label, curve(on, i, &list, marked)})
+	}
+}

@@ -1,0 +1,61 @@
+package picture
+
+import (
+	"math"
+
+	"gonum.org/v1/plot"
+
+	"shaver/internal/sweep"
+)
+
+// Sweep is AUC on the left and LogLoss on the right against sparsity, calibrated if
+// the document has that; a curve for each of its series.
+func Sweep(d *sweep.Document) *Picture {
+	calibrated := d.Unpruned.CalibratedLogLoss != nil
+	full, name := d.Unpruned.LogLoss, "LogLoss"
+	if calibrated {
+		full, name = *d.Unpruned.CalibratedLogLoss, "LogLoss, calibrated"
+	}
+	title := d.Kind + ", " + d.Split + " split"
+	auc, loss := grid(title, "", "AUC"), grid(title, "", name+", nat")
+	most := 0.0
+	for i := range d.Points {
+		most = max(most, d.Points[i].Sparsity)
+	}
+	budgets(auc, most)
+	budgets(loss, most)
+	p := &Picture{Name: "sweep", height: panelHeight, panels: []panel{{auc, "AUC against sparsity, by method"}, {loss, name + " in nat against sparsity, by method"}}}
+	p.keys = append(p.keys, key{"unpruned", []plot.Thumbnailer{level(loss, full)}})
+	if d.Unpruned.AUC != nil {
+		level(auc, *d.Unpruned.AUC)
+	}
+	for i, s := range d.Series() {
+		drawn := curve(auc, i, spreads(&s, func(m *sweep.Mean) sweep.Spread { return m.AUC }), true)
+		also := curve(loss, i, spreads(&s, func(m *sweep.Mean) sweep.Spread {
+			if calibrated {
+				return m.Calibrated
+			}
+			return m.LogLoss
+		}), true)
+		if drawn == nil {
+			drawn = also
+		}
+		p.keys = append(p.keys, key{s.Label, drawn})
+	}
+	for _, panel := range p.panels { // no mark on the edge
+		room := (panel.Y.Max - panel.Y.Min) / 30
+		panel.Y.Min, panel.Y.Max = panel.Y.Min-room, panel.Y.Max+room
+	}
+	return p
+}
+
+// spreads returns a series' points as far as they are defined.
+func spreads(s *sweep.Series, of func(*sweep.Mean) sweep.Spread) *points {
+	var list points
+	for k := range s.Points {
+		if v := of(&s.Points[k]); !math.IsNaN(v.Mean) {
+			list.add(at(s.Points[k].Sparsity), v.Mean, v.Off)
+		}
+	}
+	return &list
+}

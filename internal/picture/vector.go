@@ -1,0 +1,91 @@
+package picture
+
+import (
+	"bytes"
+	"fmt"
+	"html"
+	"regexp"
+	"strings"
+
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
+)
+
+// vector is an SVG canvas that says how long each text is, so that what shows it has
+// no other typeface run into something.
+type vector struct {
+	*vgsvg.Canvas
+	lengths []vg.Length
+}
+
+func newVector(width, height vg.Length) *vector { return &vector{Canvas: vgsvg.New(width, height)} }
+
+func (v *vector) FillString(face font.Face, at vg.Point, text string) {
+	v.lengths = append(v.lengths, face.Width(text))
+	v.Canvas.FillString(face, at, text)
+}
+
+// document returns what was drawn, as a file.
+func (v *vector) document() string {
+	var drawn bytes.Buffer
+	if _, err := v.WriteTo(&drawn); err != nil {
+		panic("picture: a buffer that cannot be written: " + err.Error())
+	}
+	texts := strings.Split(drawn.String(), "<text ") // a text's own < is escaped
+	if len(texts) != len(v.lengths)+1 {
+		panic("picture: vgsvg writes texts otherwise than expected")
+	}
+	var out strings.Builder
+	out.WriteString(texts[0])
+	for i, text := range texts[1:] {
+		out.WriteString("<text ")
+		if length := v.lengths[i].Points(); length > 0 {
+			fmt.Fprintf(&out, `textLength="%.5g" lengthAdjust="spacingAndGlyphs" `, length)
+		}
+		out.WriteString(text)
+	}
+	return out.String()
+}
+
+// Key is what a curve is, and how it looks: an svg element.
+type Key struct{ Label, SVG string }
+
+// Inline returns the panels as svg elements for a page, and their keys apart, so that
+// these flow with its text. The elements have no background and take the page's
+// colour and typeface; their other colours are variables of the page's style,
+// --ink-RRGGBB, which default to what they are on white. All text is escaped.
+func (p *Picture) Inline() (panels []string, keys []Key) {
+	for _, panel := range p.panels {
+		v := newVector(inlineWidth, p.height)
+		panel.Draw(draw.Crop(draw.New(v), edge, -margin, edge, -edge))
+		panels = append(panels, v.element("plot", fmt.Sprintf(`role="img" aria-label="%s"`, html.EscapeString(panel.about))))
+	}
+	for _, k := range p.keys {
+		v := newVector(vg.Points(26), vg.Points(10))
+		c := draw.New(v)
+		for _, thumb := range k.thumbs {
+			thumb.Thumbnail(&c)
+		}
+		keys = append(keys, Key{k.label, v.element("key", `aria-hidden="true"`)})
+	}
+	return panels, keys
+}
+
+var (
+	styled = regexp.MustCompile(`style="[^"]*"`)
+	colour = regexp.MustCompile(`#([0-9A-F]{6})`)
+	faces  = regexp.MustCompile(`font-(family|variant|weight|style):[^;"]*;?`)
+)
+
+// element returns what was drawn, as a part of a page.
+func (v *vector) element(class, attributes string) string {
+	_, document, _ := strings.Cut(v.document(), "<svg ")
+	_, body, _ := strings.Cut(document, ">")
+	body = styled.ReplaceAllStringFunc(body, func(style string) string {
+		return colour.ReplaceAllString(faces.ReplaceAllString(style, ""), "var(--ink-$1,#$1)")
+	})
+	width, height := v.Size()
+	return fmt.Sprintf(`<svg class="%s" viewBox="0 0 %.5g %.5g" %s>%s`, class, width.Points(), height.Points(), attributes, strings.TrimSpace(body))
+}

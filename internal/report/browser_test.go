@@ -1,0 +1,186 @@
+package report
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"html"
+	"image/color"
+	"image/png"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// browser is chromium: the test is skipped without, and fails on CI.
+type browser struct {
+	path, dir string
+}
+
+func newBrowser(t *testing.T) *browser {
+	t.Helper()
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatalf("missing on CI: %v", err)
+		}
+		t.Skip(err)
+	}
+	dir, err := os.MkdirTemp("", "shaver-browser-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) }) // its helpers may still be writing: what is left is in a temporary folder
+	return &browser{path, dir}
+}
+
+// run loads a page and returns what chromium prints. What the page complains of fails
+// the test.
+func (b *browser) run(t *testing.T, page string, flags ...string) []byte {
+	t.Helper()
+	file := filepath.Join(b.dir, "page.html")
+	if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c := exec.CommandContext(ctx, b.path, append([]string{
+		"--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking", "--no-first-run", "--hide-scrollbars",
+		"--enable-logging=stderr", "--user-data-dir=" + filepath.Join(b.dir, "profile"), "--window-size=1200,2400",
+	}, append(flags, "file://"+filepath.ToSlash(file))...)...)
+	c.WaitDelay = 10 * time.Second
+	var out, log bytes.Buffer
+	c.Stdout, c.Stderr = &out, &log
+	if err := c.Run(); err != nil {
+		t.Fatalf("%v\n%s", err, &log)
+	}
+	for line := range strings.Lines(log.String()) {
+		if strings.Contains(line, "CONSOLE") {
+			t.Error(line)
+		}
+	}
+	return out.Bytes()
+}
+
+// layout is what a script finds out about a page.
+type layout struct {
+	Width, Client, Scroll int
+	Plots                 int
+	Texts                 int
+	Overlaps              []string // pairs of texts of a picture
+	Outside               []string // texts beyond their picture
+	Runaway               []string // elements beyond the window that nothing lets scroll
+}
+
+// measure is run within a copy of the page, as the page itself allows no script.
+const measure = `<script>
+const root = document.documentElement, found = {Width: innerWidth, Client: root.clientWidth, Scroll: root.scrollWidth, Plots: 0, Texts: 0, Overlaps: [], Outside: [], Runaway: []};
+for (const d of document.querySelectorAll("details")) d.open = true;
+for (const plot of document.querySelectorAll("svg.plot")) {
+  const frame = plot.getBoundingClientRect();
+  if (frame.width > 200 && frame.height > 100) found.Plots++;
+  const texts = [...plot.querySelectorAll("text")].map(t => [t.textContent, t.getBoundingClientRect()]);
+  found.Texts += texts.length;
+  texts.forEach(([name, a], i) => {
+    if (a.left < frame.left - 1 || a.right > frame.right + 1 || a.top < frame.top - 1 || a.bottom > frame.bottom + 1) found.Outside.push(name);
+    // The box of a line of text is a third higher than its letters.
+    for (const [other, b] of texts.slice(i + 1)) {
+      const width = Math.min(a.right, b.right) - Math.max(a.left, b.left), height = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+      if (width > .5 && height > .34 * Math.min(a.height, b.height)) found.Overlaps.push(name + " | " + other);
+    }
+  });
+}
+for (const e of document.querySelectorAll("body *")) {
+  if (!e.closest(".wide") && e.getBoundingClientRect().right > root.clientWidth + 1) found.Runaway.push(e.tagName);
+}
+found.Scroll = root.scrollWidth;
+const out = parent.document.createElement("pre");
+out.id = "found";
+out.textContent = JSON.stringify(found);
+parent.document.body.append(out);
+</script></body>`
+
+// framed shows a page in a window of any width, which chromium's own have not.
+func framed(page string, width int) string {
+	return fmt.Sprintf(`<!DOCTYPE html><body><iframe style="width:%dpx;height:2400px;border:0" srcdoc="%s"></iframe></body>`, width, html.EscapeString(page))
+}
+
+var (
+	policyTag = regexp.MustCompile(`<meta http-equiv="Content-Security-Policy"[^>]*>\n`)
+	foundTag  = regexp.MustCompile(`(?s)<pre id="found">(.*?)</pre>`)
+)
+
+// TestBrowser looks at the page as a desk and a phone show it.
+func TestBrowser(t *testing.T) {
+	b := newBrowser(t)
+	r, err := Write(facts())
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(r.HTML)
+	open := policyTag.ReplaceAllString(page, "")
+	if open == page {
+		t.Fatal("the page has no policy")
+	}
+	open = strings.Replace(open, "</body>", measure, 1)
+	for _, width := range []int{1200, 390} {
+		dom := b.run(t, framed(open, width), "--dump-dom")
+		text := foundTag.FindSubmatch(dom)
+		if text == nil {
+			t.Fatalf("nothing was found out:\n%.2000s", dom)
+		}
+		var found layout
+		if err := json.Unmarshal([]byte(html.UnescapeString(string(text[1]))), &found); err != nil {
+			t.Fatal(err)
+		}
+		if found.Width != width || found.Scroll > found.Client || found.Plots != 5 || found.Texts < 40 || len(found.Runaway) > 0 {
+			t.Errorf("at width %d: %+v", width, found)
+		}
+		if len(found.Overlaps) > 0 || len(found.Outside) > 0 {
+			t.Errorf("at width %d texts overlap: %q; are outside of their picture: %q", width, found.Overlaps, found.Outside)
+		}
+	}
+	for _, dark := range []bool{false, true} {
+		image := filepath.Join(b.dir, "page.png")
+		flags := []string{"--screenshot=" + image}
+		if dark {
+			flags = append(flags, "--blink-settings=preferredColorScheme=0")
+		}
+		b.run(t, page, flags...)
+		checkImage(t, image, dark)
+	}
+}
+
+// checkImage looks at the paper, and whether something is on it in each of the first
+// inks.
+func checkImage(t *testing.T, path string, dark bool) {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	image, err := png.Decode(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pixels := map[color.RGBA]int{}
+	for y := range image.Bounds().Dy() {
+		for x := range image.Bounds().Dx() {
+			r, g, b, a := image.At(x, y).RGBA()
+			pixels[color.RGBA{uint8(r >> 8), uint8(g >> 8), uint8(b >> 8), uint8(a >> 8)}]++
+		}
+	}
+	paper, ink := color.RGBA{0xff, 0xff, 0xff, 255}, color.RGBA{0x00, 0x72, 0xb2, 255}
+	if dark {
+		paper, ink = color.RGBA{0x15, 0x18, 0x1b, 255}, color.RGBA{0x56, 0xb4, 0xe9, 255}
+	}
+	if total := image.Bounds().Dx() * image.Bounds().Dy(); image.Bounds().Dx() != 1200 || pixels[paper] < total/2 || pixels[ink] < 50 {
+		t.Errorf("dark %v: %v, %d pixels of paper, %d of ink", dark, image.Bounds(), pixels[paper], pixels[ink])
+	}
+}

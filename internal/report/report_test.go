@@ -1,0 +1,342 @@
+package report
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"shaver/internal/fault"
+	"shaver/internal/job"
+	"shaver/internal/model"
+	"shaver/internal/picture"
+	"shaver/internal/scores"
+	"shaver/internal/sweep"
+	"shaver/internal/tally"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write testdata/report.html anew")
+
+const hostile = `<script>alert("1")</script>`
+
+// facts are of three fields of 4, 3 and 2 features and 2 columns: entry i is worth
+// (i+1) * 1e-5, with a standard error of a third of that, but that the features of
+// the last field are worth least and that the first feature never occurs.
+func facts() *Facts {
+	s := &scores.File{
+		Fields: []string{hostile, "a name that is much too long\nfor an axis, " + strings.Repeat("x", 100), "C"}, FieldDims: []int{4, 3, 2}, DatasetRows: 1200, QuarantinedRows: 7,
+		Baseline: make([]float32, 6),
+		Spec: job.Spec{
+			Version: job.SpecVersion, Model: strings.Repeat("ab", 32), Dataset: strings.Repeat("cd", 32), Splits: []string{"train", "val"}, Sample: 1, Baseline: "zero",
+			Estimator: "permutation", Passes: 2, Seed: 5, Kernel: "portable-amd64",
+		},
+	}
+	s.Result = tally.Result{Rows: 1193, LossFull: .4, LossEmpty: .5, EfficiencyError: 3.25e-10}
+	s.Scores = tally.Scores{Dim: 2, Count: []int64{0, 3, 40, 1150, 300, 400, 493, 1000, 193}, Values: tally.NewValues(18)}
+	for i := range s.Phi {
+		v := 1e-5 * float64(i+1)
+		switch {
+		case i < 2:
+			v = 0
+		case i >= 14:
+			v = -1e-6 * float64(i)
+		}
+		s.Phi[i], s.Abs[i], s.RMS[i] = v, float32(2*math.Abs(v)), float32(3*math.Abs(v))
+		s.SE[i], s.PopulationSE[i] = float32(math.Abs(v)/3), float32(math.Abs(v)/2)
+	}
+	f := &Facts{
+		Architecture: &model.Architecture{Kind: model.FM, FieldDims: s.FieldDims, Dim: 2}, Entries: make([]float32, 18), Scores: s, Digest: strings.Repeat("ef", 32),
+		Aggregate: scores.Sum, Run: &Run{Seconds: 90, CPUSeconds: 7200, Shards: 1234, Workers: 3},
+		Ends: []Ends{{Top: []Feature{{"<b>", 40, 1e-4}}, Bottom: []Feature{{"id 1", 3, 7e-5}}}, {}, {}},
+	}
+	f.Sweep = swept(s.Spec.ID())
+	return f
+}
+
+// swept is a sweep of two repeats, the first of which is the job's, and rivals.
+func swept(id string) *sweep.Document {
+	d := &sweep.Document{
+		Version: sweep.Version, Model: strings.Repeat("ab", 32), Kind: "fm", Split: "test", Rows: 1000, Features: 9, Entries: 18,
+		Sources: []sweep.Source{{Job: id, Estimator: "permutation", Sample: 1, Seed: 5}, {Job: "another", Estimator: "permutation", Sample: 1, Seed: 6}},
+	}
+	measure := func(auc, loss float64) sweep.Measure {
+		calibrated := loss - .01
+		return sweep.Measure{AUC: &auc, LogLoss: loss, CalibratedLogLoss: &calibrated}
+	}
+	d.Unpruned = measure(.81, .4)
+	add := func(p sweep.Point, sparsity, auc, loss float64) {
+		p.Sparsity, p.Parameters, p.Measure = sparsity, 18-int(18*sparsity), measure(auc, loss)
+		d.Points = append(d.Points, p)
+	}
+	for k, t := range []float64{.5, .9} {
+		for source := range 2 {
+			add(sweep.Point{Method: "shapley", Source: &source, EmptyFeatures: 4 * k}, t, .8-.02*float64(k)+.002*float64(source), .41+.02*float64(k))
+		}
+		add(sweep.Point{Method: "magnitude"}, t, .75-.1*float64(k), .45+.1*float64(k))
+	}
+	add(sweep.Point{Method: "ptq8"}, .75, .805, .402)
+	return d
+}
+
+func TestGolden(t *testing.T) {
+	r, err := Write(facts())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := Write(facts()); err != nil || !bytes.Equal(again.HTML, r.HTML) {
+		t.Errorf("the same facts give other bytes (%v)", err)
+	}
+	path := filepath.Join("testdata", "report.html")
+	if *rewrite {
+		if err := os.WriteFile(path, r.HTML, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(r.HTML, want) {
+		t.Errorf("the page is not %s: look at it, and at the difference, and run this test with -rewrite", path)
+	}
+	if len(r.Pictures) != 4 {
+		t.Errorf("%d pictures", len(r.Pictures))
+	}
+}
+
+// A page needs nothing from elsewhere, runs nothing, and names are only text.
+func TestForeign(t *testing.T) {
+	r, err := Write(facts())
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(r.HTML)
+	for _, pattern := range []string{`<script`, `<b>`, `\bon\w+=`, `https?:`, `\burl\(`, `@import`, `\bsrc=`, `<iframe`, `<object`, `ZgotmplZ`} {
+		if found := regexp.MustCompile(pattern).FindString(page); found != "" {
+			t.Errorf("the page has %q", found)
+		}
+	}
+	for _, link := range regexp.MustCompile(`href="[^"]*"`).FindAllString(page, -1) {
+		if link != `href="data:,"` {
+			t.Errorf("the page has %s", link)
+		}
+	}
+	if strings.Count(page, `&lt;script&gt;alert(`) < 4 { // three tables, and the picture, which cuts it short
+		t.Error("a field is missing")
+	}
+}
+
+// Without a sweep, what the job took, a rule or names, the page leaves out what needs
+// them; with a rule, it says how the job ended.
+func TestParts(t *testing.T) {
+	f := facts()
+	has := func(text string) bool {
+		t.Helper()
+		r, err := Write(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Contains(string(r.HTML), text)
+	}
+	for _, text := range []string{"What pruning costs", "core-hours", "worth most and least", "unsure of the kept"} {
+		if !has(text) {
+			t.Errorf("no %q", text)
+		}
+	}
+	f.Sweep, f.Run, f.Ends = nil, nil, nil
+	for _, text := range []string{"What pruning costs", "core-hours", "worth most and least", "not converged"} {
+		if has(text) {
+			t.Errorf("%q of nothing", text)
+		}
+	}
+	f.Scores.Stopped, f.Ended = &scores.Stopped{}, "the time is over after 3 rounds"
+	if !has("not converged <small>the time is over after 3 rounds</small>") {
+		t.Error("it does not say how the job ended")
+	}
+	bias := .125
+	f.Scores.Audit = &scores.Audit{Rows: 2400, Entries: 99, RelativeBias: &bias, Overlaps: []scores.Overlap{{Sparsity: .9, Overlap: .75, Walks: .5}}}
+	for _, text := range []string{"2,400 rows <small>99 entries", "0.125 <small>relative", "up to undefined may", "overlap at 0.9", "0.750 <small>of what is kept; walks with walks: 0.500"} {
+		if !has(text) {
+			t.Errorf("of the audit no %q", text)
+		}
+	}
+	f.Aggregate = scores.RMS
+	if has("unsure of the kept") || !has("rms of the entry at the cut") {
+		t.Error("there are intervals of an aggregate that has no standard errors")
+	}
+}
+
+// Everything may be kept or dropped, and nothing may have been measured.
+func TestExtremes(t *testing.T) {
+	f := facts()
+	for i := range f.Sweep.Points {
+		p := &f.Sweep.Points[i]
+		p.Sparsity, p.AUC = float64(i%2), nil
+	}
+	f.Sweep.Unpruned.AUC = nil
+	clear(f.Scores.Phi)
+	clear(f.Scores.SE)
+	r, err := Write(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"NaN", "Inf", "<h3>AUC</h3>"} {
+		if strings.Contains(string(r.HTML), text) {
+			t.Errorf("there is %q on the page", text)
+		}
+	}
+	if !strings.Contains(string(r.HTML), "<td>-</td>") {
+		t.Error("an AUC that is not defined is not left out")
+	}
+}
+
+func TestCheck(t *testing.T) {
+	f := facts()
+	if err := f.Check(); err != nil {
+		t.Error(err)
+	}
+	f.Sweep.Sources = f.Sweep.Sources[1:]
+	if err := f.Check(); !fault.IsInput(err) || !strings.HasSuffix(err.Error(), "but of another") {
+		t.Error(err)
+	}
+	f.Sweep.Model = strings.Repeat("12", 32)
+	if err := f.Check(); !fault.IsInput(err) || !strings.HasPrefix(err.Error(), "the sweep is of another model") {
+		t.Error(err)
+	}
+}
+
+// The shares and what is unsure, counted by hand: by |phi| ascending the entries are
+// 0, 1 (0), 14..17 (1.4e-5 to 1.7e-5), and 2..13 (3e-5 to 1.4e-4).
+func TestAnalyse(t *testing.T) {
+	f := facts()
+	found, err := analyse(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fmt.Sprint(found.sparsities) != "[0.5 0.9]" || found.reference() != 0 {
+		t.Errorf("sparsities %v", found.sparsities)
+	}
+	// At .5 nine stay, 5..13; at .9 two, 12 and 13.
+	for j, want := range [][]int{{3, 0}, {6, 2}, {0, 0}} {
+		if got := found.fields[j]; fmt.Sprint(got.kept) != fmt.Sprint(want) {
+			t.Errorf("field %d keeps %v, expected %v", j, got.kept, want)
+		}
+	}
+	if first := found.fields[0]; first.seen != 3 || math.Abs(first.sum-33e-5) > 1e-12 {
+		t.Errorf("%+v", first)
+	}
+	if fmt.Sprint(found.byWorth()) != "[1 0 2]" {
+		t.Errorf("order of fields %v", found.byWorth())
+	}
+	// The rarest third of the features are 0, 1, 2, of which 2 keeps its second entry.
+	if b := found.bins[0][0]; b.Features != 3 || b.Least != 0 || b.Most != 40 || b.Kept != 1 {
+		t.Errorf("rarest third: %+v", b)
+	}
+	// The cut at .5 is 6e-5. Feature 1, entries 2 and 3, has no interval. With the
+	// quantiles for the counts a half width is about .65 of the value, so that all from
+	// 6e-5/1.65 = 3.6e-5 to 6e-5/.35 = 1.7e-4 reach it: entry 4 of the dropped, and all
+	// that are kept.
+	cut := found.cuts[0]
+	if cut.kept != 9 || math.Abs(cut.value-6e-5) > 1e-12 || cut.unknown != 2 || cut.unsureKept != 9 || cut.unsureDropped != 1 {
+		t.Errorf("at .5: %+v", cut)
+	}
+	f.Sweep = nil
+	if found, err := analyse(f); err != nil || len(found.cuts) != len(Sparsities) {
+		t.Errorf("without a sweep: %v, %v", found.sparsities, err)
+	}
+}
+
+func TestText(t *testing.T) {
+	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", -1234567: "-1,234,567"} {
+		if got := count(n); got != want {
+			t.Errorf("%d is written %s", n, got)
+		}
+	}
+	for p, want := range map[float64]string{0: "0%", .0004: "<0.1%", .0123: "1.2%", .5: "50%", 1: "100%"} {
+		if got := percent(p); got != want {
+			t.Errorf("%g is written %s", p, got)
+		}
+	}
+	for s, want := range map[float64]string{3: "3 s", 150: "2.5 min", 36000: "10 h"} {
+		if got := duration(s); got != want {
+			t.Errorf("%g s is written %s", s, got)
+		}
+	}
+}
+
+// Everything stands out from the page, in light and in dark: text by 4.5 to 1, what
+// is drawn by 3 to 1 (WCAG 2, 1.4.3 and 1.4.11). The grid only guides.
+func TestContrast(t *testing.T) {
+	light, dark, ok := strings.Cut(styleText, "@media (prefers-color-scheme: dark)")
+	if !ok {
+		t.Fatal("no dark colours")
+	}
+	variables := func(css string) map[string]string {
+		found := map[string]string{}
+		for _, m := range regexp.MustCompile(`--([\w-]+): (#[0-9a-f]{6});`).FindAllStringSubmatch(css, -1) {
+			found[m[1]] = m[2]
+		}
+		return found
+	}
+	r, err := Write(facts())
+	if err != nil {
+		t.Fatal(err)
+	}
+	panels, _ := picture.Frequency(1, []string{"all"}, slices.Repeat([]picture.Curve{{Label: "a", X: []float64{0, 1}, Y: []float64{0, 1}}}, 16)).Inline()
+	drawn := string(r.HTML) + panels[0] // with all inks
+	for _, scheme := range []struct {
+		name      string
+		variables map[string]string
+	}{{"light", variables(light)}, {"dark", variables(dark)}} {
+		paper := scheme.variables["paper"]
+		for _, name := range []string{"text", "quiet"} {
+			if c := contrast(t, scheme.variables[name], paper); c < 4.5 {
+				t.Errorf("%s: %s has a contrast of %.1f", scheme.name, name, c)
+			}
+		}
+		inks := map[string]bool{}
+		for _, m := range regexp.MustCompile(`var\(--(ink-[0-9A-F]{6}),(#[0-9A-F]{6})\)`).FindAllStringSubmatch(drawn, -1) {
+			ink, known := scheme.variables[m[1]]
+			if !known {
+				if ink = m[2]; scheme.name == "dark" {
+					t.Errorf("dark: no --%s", m[1])
+				}
+			}
+			if c := contrast(t, ink, paper); c < 3 && m[1] != "ink-E1E1E1" {
+				t.Errorf("%s: %s (%s) has a contrast of %.1f", scheme.name, m[1], ink, c)
+			}
+			inks[m[1]] = true
+		}
+		if len(inks) < 10 {
+			t.Errorf("only %d inks", len(inks))
+		}
+	}
+}
+
+// contrast is WCAG's, of two colours #rrggbb.
+func contrast(t *testing.T, a, b string) float64 {
+	t.Helper()
+	luminance := func(colour string) float64 {
+		v, err := strconv.ParseUint(strings.TrimPrefix(colour, "#"), 16, 32)
+		if err != nil || len(colour) != 7 {
+			t.Fatalf("colour %q", colour)
+		}
+		channel := func(shift int) float64 {
+			c := float64(v>>shift&255) / 255
+			if c <= .04045 {
+				return c / 12.92
+			}
+			return math.Pow((c+.055)/1.055, 2.4)
+		}
+		return .2126*channel(16) + .7152*channel(8) + .0722*channel(0)
+	}
+	x, y := luminance(a), luminance(b)
+	return (max(x, y) + .05) / (min(x, y) + .05)
+}

@@ -1,0 +1,67 @@
+package sweep
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+
+	"shaver/internal/fault"
+)
+
+// mostPoints bounds what a document can ask for: to label each point, Series looks at
+// all of them.
+const mostPoints = 10_000
+
+// Parse reads a document of Version. What it returns has at least one point, every
+// point's source among its sources, and sparsities in [0, 1]; everything else is bad
+// input.
+func Parse(data []byte) (*Document, error) {
+	var head struct {
+		Version string `json:"version"`
+	}
+	if err := json.Unmarshal(data, &head); err != nil {
+		return nil, fault.Inputf("not the JSON of shaver sweep -o json: %w", err)
+	}
+	if head.Version != Version {
+		return nil, fault.Inputf("its version is %q, this program reads %s", head.Version, Version)
+	}
+	var d Document
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&d); err != nil {
+		return nil, fault.Inputf("not the JSON of shaver sweep -o json: %w", err)
+	}
+	if _, err := decoder.Token(); err != io.EOF {
+		return nil, fault.Inputf("there is more behind the document")
+	}
+	if len(d.Points) == 0 || len(d.Points) > mostPoints {
+		return nil, fault.Inputf("it has %d points, expected 1 to %d", len(d.Points), mostPoints)
+	}
+	for i := range d.Points {
+		p := &d.Points[i]
+		if p.Source != nil && (*p.Source < 0 || *p.Source >= len(d.Sources)) {
+			return nil, fault.Inputf("point %d: source %d is none of its %d sources", i, *p.Source, len(d.Sources))
+		}
+		if !(p.Sparsity >= 0 && p.Sparsity <= 1) {
+			return nil, fault.Inputf("point %d: sparsity %v is outside [0, 1]", i, p.Sparsity)
+		}
+		if err := p.check(); err != nil {
+			return nil, fault.Inputf("point %d: %w", i, err)
+		}
+	}
+	if err := d.Unpruned.check(); err != nil {
+		return nil, fault.Inputf("unpruned: %w", err)
+	}
+	return &d, nil
+}
+
+// check reports what no measure can be.
+func (m *Measure) check() error {
+	if m.AUC != nil && !(*m.AUC >= 0 && *m.AUC <= 1) {
+		return fault.Inputf("an AUC of %v is outside [0, 1]", *m.AUC)
+	}
+	if m.LogLoss < 0 || m.CalibratedLogLoss != nil && *m.CalibratedLogLoss < 0 {
+		return fault.Inputf("a LogLoss is negative")
+	}
+	return nil
+}
