@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -369,6 +370,16 @@ func TestStandardInput(t *testing.T) {
 	_, err := ImportRaw(t.Context(), config)
 	wantInput(t, err, "stdin:1: 2 columns")
 	wantNothing(t, config.Out)
+	// A bad row ends the import, although more may come for ever.
+	if config.Vocabulary, err = ReadVocabulary(filepath.Join(dir, "a")); err != nil {
+		t.Fatal(err)
+	}
+	stream, in := io.Pipe()
+	go in.Write([]byte(strings.Repeat("1\t2\n", 1<<20)))
+	defer stream.Close()
+	config.Stdin = stream
+	_, err = ImportRaw(t.Context(), config)
+	wantInput(t, err, "stdin:1: 2 columns")
 	config.Files = []string{Stdin, Stdin}
 	_, err = ImportRaw(t.Context(), config)
 	wantUsage(t, err, "once")

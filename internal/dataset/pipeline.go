@@ -53,6 +53,7 @@ func (r *rawImport) pass(first, last int, row uint64, work func(worker int, s *s
 				return ctx.Err()
 			}
 			if err := r.take(s, collect); err != nil {
+				r.cancel()
 				return err
 			}
 			s.reset()

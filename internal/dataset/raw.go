@@ -79,6 +79,7 @@ type rawImport struct {
 	paths   []string
 	layout  *layout // set by look
 	opened  input   // the first file, until it is read
+	cancel  func()  // ends ctx: a reader that waits for standard input, too
 	folder  string  // of counts and spool
 	spool   string  // what Stdin yielded, if it is kept
 }
@@ -103,6 +104,8 @@ func ImportRaw(ctx context.Context, config RawConfig) (*Summary, error) {
 	if config.Vocabulary != nil {
 		times = 1
 	}
+	ctx, r.cancel = context.WithCancel(ctx)
+	defer r.cancel()
 	if r.passes, err = newPasses(ctx, config.OnBadRow, config.Progress, config.Files, times); err != nil {
 		return nil, err
 	}
