@@ -217,6 +217,24 @@ func TestTimeIsOver(t *testing.T) {
 	}
 }
 
+// A job of one row ends with that, though the first portion may be empty.
+func TestTimeIsOverBeforeTheFirstRow(t *testing.T) {
+	b := newBench(t)
+	b.config.Until, b.config.MaxRows = &job.Until{Seconds: 1e-6}, 1
+	rounds := map[int]bool{}
+	for seed := uint64(1); len(rounds) < 2; seed++ {
+		b.config.Options.Seed = seed
+		if _, err := b.run(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		f, err := scores.ReadHead(b.config.Out)
+		if err != nil || f.Rows != 1 || seed > 20 {
+			t.Fatalf("seed %d: %d rows, %v", seed, f.Rows, err)
+		}
+		rounds[f.Stopped.Rounds] = true
+	}
+}
+
 // A row counts once, whatever the passes over it, and the errors of a sample are
 // those of its rows.
 func TestPassesInRounds(t *testing.T) {

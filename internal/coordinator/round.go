@@ -154,13 +154,13 @@ func (r *run) spread() (float64, bool) {
 }
 
 // late reports whether the round after the given one would end after the time that
-// the job has, by the rate so far.
+// the job has, by the rate so far: no row has none, and is no end of a job.
 func (r *run) late(round int) bool {
-	if r.Until.Seconds == 0 {
+	if r.Until.Seconds == 0 || r.sums.Rows() == 0 {
 		return false
 	}
 	elapsed := r.elapsed()
-	perRow := elapsed / float64(max(1, r.sums.Rows()))
+	perRow := elapsed / float64(r.sums.Rows())
 	return elapsed+float64(perRow*float64(r.plan.Rounds[round+1].Rows)) > r.Until.Seconds
 }
 
