@@ -8,13 +8,13 @@ import (
 	"shaver/internal/fault"
 )
 
-// mostPoints bounds what a document can ask for: to label each point, Series looks at
+// mostPoints bounds what a document can ask for: to label what differs, Series looks at
 // all of them.
 const mostPoints = 10_000
 
 // Parse reads a document of Version. What it returns has at least one point, every
-// point's source among its sources, and sparsities in [0, 1]; everything else is bad
-// input.
+// point's source among its sources, a source for all points of a method or for none,
+// and sparsities in [0, 1]; everything else is bad input.
 func Parse(data []byte) (*Document, error) {
 	var head struct {
 		Version string `json:"version"`
@@ -37,8 +37,13 @@ func Parse(data []byte) (*Document, error) {
 	if len(d.Points) == 0 || len(d.Points) > mostPoints {
 		return nil, fault.Inputf("it has %d points, expected 1 to %d", len(d.Points), mostPoints)
 	}
+	ranks := map[string]bool{} // of a method, by scores
 	for i := range d.Points {
 		p := &d.Points[i]
+		if by, ok := ranks[p.Method]; ok && by != (p.Source != nil) {
+			return nil, fault.Inputf("point %d: of method %q some points have a source and some have none", i, p.Method)
+		}
+		ranks[p.Method] = p.Source != nil
 		if p.Source != nil && (*p.Source < 0 || *p.Source >= len(d.Sources)) {
 			return nil, fault.Inputf("point %d: source %d is none of its %d sources", i, *p.Source, len(d.Sources))
 		}
