@@ -58,12 +58,17 @@ func (b Budget) Drop(a *model.Architecture, baseline string, size func(drop int)
 }
 
 // Dropped returns how many of the given number of entries a sparsity drops:
-// floor(entries * sparsity), the product taken in decimal, as it was typed.
+// floor(entries * sparsity), the product taken in decimal, as it was typed. One that
+// is float64(drop)/float64(entries), as of another budget, drops so many again.
 func Dropped(entries int, sparsity float64) (int, error) {
 	if !(sparsity >= 0 && sparsity <= 1) {
 		return 0, fmt.Errorf("sparsity %v is outside [0, 1]", sparsity)
 	}
-	return portion(entries, sparsity, false), nil
+	drop := portion(entries, sparsity, false)
+	if float64(drop+1)/float64(entries) == sparsity {
+		drop++
+	}
+	return drop, nil
 }
 
 // portion returns n * p, the product taken in decimal, rounded down or up.
