@@ -60,13 +60,23 @@ func Parse(data []byte) (*Document, error) {
 	return &d, nil
 }
 
+// mostLoss is beyond every loss of float32 weights. A picture's axis up to the largest
+// float64 would never be drawn.
+const mostLoss = 1e100
+
 // check reports what no measure can be.
 func (m *Measure) check() error {
 	if m.AUC != nil && !(*m.AUC >= 0 && *m.AUC <= 1) {
 		return fault.Inputf("an AUC of %v is outside [0, 1]", *m.AUC)
 	}
-	if m.LogLoss < 0 || m.CalibratedLogLoss != nil && *m.CalibratedLogLoss < 0 {
-		return fault.Inputf("a LogLoss is negative")
+	losses := []float64{m.LogLoss}
+	if m.CalibratedLogLoss != nil {
+		losses = append(losses, *m.CalibratedLogLoss)
+	}
+	for _, loss := range losses {
+		if !(loss >= 0 && loss <= mostLoss) {
+			return fault.Inputf("a LogLoss of %v is outside [0, %g]", loss, mostLoss)
+		}
 	}
 	return nil
 }
