@@ -141,7 +141,12 @@ func (d *Document) Label(p *Point) string {
 		for _, of := range []func(*Source) string{
 			func(s *Source) string { return s.Estimator },
 			func(s *Source) string { return fmt.Sprintf("%d passes", s.Passes) },
-			func(s *Source) string { return fmt.Sprintf("%d draws", s.Draws) },
+			func(s *Source) string {
+				if s.Draws == 0 { // of an estimator that has none
+					return ""
+				}
+				return fmt.Sprintf("%d draws", s.Draws)
+			},
 			func(s *Source) string { return s.Endpoints },
 			func(s *Source) string { return strings.Join(s.Splits, " and ") },
 			func(s *Source) string { return fmt.Sprintf("%g of the rows", s.Sample) },
