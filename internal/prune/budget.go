@@ -27,7 +27,8 @@ type Budget struct {
 // Drop returns how many entries of a table have to be dropped, or an error that
 // begins with the unit. baseline is the name; size returns the bytes of the file
 // when so many entries are dropped, and falls with them, but that a file that
-// drops nothing may be small again.
+// drops nothing may be small again. Where else it rises, more may be dropped than
+// the bytes ask for.
 func (b Budget) Drop(a *model.Architecture, baseline string, size func(drop int) int64) (int, error) {
 	entries := a.Parameters()
 	switch b.Unit {
