@@ -168,10 +168,14 @@ var errTooLong = fmt.Errorf("the line is longer than %d bytes", MaxLine)
 func (s *Source) Read() int64 { return s.raw.read }
 
 // Digest returns the file's SHA-256, as hexadecimal digits, and its size, once
-// Next returned io.EOF.
+// Next returned io.EOF. Bytes that came since are of no row that was read: then it
+// is an error.
 func (s *Source) Digest() (digest string, size int64, err error) {
-	if _, err := io.Copy(io.Discard, &s.raw); err != nil {
+	switch more, err := io.Copy(io.Discard, &s.raw); {
+	case err != nil:
 		return "", 0, fmt.Errorf("%s: %w", s.Path, err)
+	case more > 0:
+		return "", 0, fmt.Errorf("%s grew while it was read", s.Path)
 	}
 	return hex.EncodeToString(s.raw.digest.Sum(nil)), s.raw.read, nil
 }
