@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"shaver/internal/arrowio"
@@ -156,8 +157,8 @@ func (m *Mapper) readCSV(r io.Reader) error {
 }
 
 func parseID(text string) (int64, error) {
-	var id int64
-	if err := json.Unmarshal([]byte(text), &id); err != nil {
+	id, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
 		return 0, fault.Inputf("the id %q is not an integer", text)
 	}
 	return id, nil

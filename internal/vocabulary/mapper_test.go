@@ -69,6 +69,7 @@ func TestMappersRefused(t *testing.T) {
 		{"m.csv", "field,value,id\na,x,0\na,x,1\n", `line 3: field a: the value "x" is there twice`},
 		{"m.csv", "field,value,id\na,x,-1\n", "line 2: field a: the value \"x\" has the id -1"},
 		{"m.csv", "field,value,id\na,x,1.5\n", `line 2: the id "1.5" is not an integer`},
+		{"m.csv", "field,value,id\na,x,null\n", `line 2: the id "null" is not an integer`},
 		{"m.csv", "field,value,id\na,x\n", "wrong number of fields"},
 		{"m.json", "[]", "not a JSON object"},
 		{"m.json", "{}", "the vocabulary is empty"},
