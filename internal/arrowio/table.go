@@ -37,7 +37,7 @@ type Part struct {
 }
 
 // tableMemory bounds what a part takes at a time, in bytes.
-const tableMemory = 1 << 30
+var tableMemory = 1 << 30 // a variable for tests
 
 // OpenTable opens a table by its first bytes, with all columns chosen. Close it.
 func OpenTable(path string) (*Table, error) {

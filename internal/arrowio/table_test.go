@@ -260,6 +260,35 @@ func TestTableOfParquet(t *testing.T) {
 	}
 }
 
+// A dictionary makes many long cells of a short file: they are refused before
+// they take the memory.
+func TestTableOfLongDictionary(t *testing.T) {
+	defer func(before int) { tableMemory = before }(tableMemory)
+	tableMemory = 8 << 20
+	kind := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}
+	s := arrow.NewSchema([]arrow.Field{{Name: "a", Type: kind}}, nil)
+	builder := array.NewRecordBuilder(memory.DefaultAllocator, s)
+	const long = 64 << 10
+	value := strings.Repeat("x", long)
+	for range tableMemory/long + 1 {
+		if err := builder.Field(0).(*array.BinaryDictionaryBuilder).AppendString(value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out bytes.Buffer
+	w := ipc.NewWriter(&out, ipc.WithSchema(s))
+	if err := w.Write(builder.NewRecord()); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := tableOf(out.Bytes(), filepath.Join(t.TempDir(), "x.arrow"))
+	if !fault.IsInput(err) || !strings.Contains(err.Error(), "values take more than") {
+		t.Errorf("a dictionary of long values: %v", err)
+	}
+}
+
 // Whatever the bytes are, a table is rows of its columns, or bad input.
 func FuzzTable(f *testing.F) {
 	small := func(data []byte) {

@@ -13,6 +13,7 @@ import (
 
 	"shaver/internal/arrowio"
 	"shaver/internal/fault"
+	"shaver/internal/rawtext"
 )
 
 // Names of the rules by which Criteo's integers become values.
@@ -158,6 +159,9 @@ func (p *rowParser) parse(cells [][]byte, odd bool) (uint8, [][]byte, error) {
 	}
 	if odd {
 		for i, cell := range cells {
+			if len(cell) >= rawtext.MaxLine { // a table's; lines are shorter
+				return 0, nil, fmt.Errorf("column %d (%s): a value of %d bytes, expected fewer than %d", i, p.names[i], len(cell), rawtext.MaxLine)
+			}
 			if bytes.IndexByte(cell, 0) >= 0 {
 				return 0, nil, fmt.Errorf("column %d (%s): NUL byte", i, p.names[i])
 			}
