@@ -77,13 +77,16 @@ func OpenTable(path string) (*Table, error) {
 func (t *Table) Columns() []string { return t.columns }
 
 // Choose says which columns the parts have, in which order. That one is missing,
-// or of another type than Table reads, is bad input.
+// there twice, or of another type than Table reads, is bad input.
 func (t *Table) Choose(names []string) error {
 	t.chosen = nil
 	for _, name := range names {
 		at := slices.Index(t.columns, name)
 		if at < 0 {
 			return fault.Inputf("%s: no column %q: the columns are %q", t.path, name, t.columns)
+		}
+		if slices.Contains(t.columns[at+1:], name) {
+			return fault.Inputf("%s: two columns %q: the columns are %q", t.path, name, t.columns)
 		}
 		var kind string
 		if t.parquet != nil {

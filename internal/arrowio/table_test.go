@@ -260,6 +260,19 @@ func TestTableOfParquet(t *testing.T) {
 	}
 }
 
+// Nobody could tell which of two columns of one name is meant.
+func TestTableOfTwoColumnsOfOneName(t *testing.T) {
+	s := arrow.NewSchema([]arrow.Field{{Name: "a", Type: arrow.BinaryTypes.String}, {Name: "a", Type: arrow.BinaryTypes.String}}, nil)
+	var out bytes.Buffer
+	if err := ipc.NewWriter(&out, ipc.WithSchema(s)).Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := tableOf(out.Bytes(), filepath.Join(t.TempDir(), "x.arrow"), "a")
+	if !fault.IsInput(err) || !strings.Contains(err.Error(), `x.arrow: two columns "a"`) {
+		t.Errorf("two columns of one name: %v", err)
+	}
+}
+
 // A dictionary makes many long cells of a short file: they are refused before
 // they take the memory.
 func TestTableOfLongDictionary(t *testing.T) {

@@ -197,6 +197,8 @@ func TestImportRawRefuses(t *testing.T) {
 		{"empty", "", "the file is empty"},
 		{"header only", "label,a\n", "a header and no rows"},
 		{"no label", "click,a\n0,1\n", `rows.csv:1: no column "label" for the label`},
+		{"two labels", "label,a,label\n0,x,0\n", `rows.csv:1: two columns "label" for the label`},
+		{"name in Latin 1", "label,caf\xe9\n" + good[8:], `rows.csv:1: field 0 has the name "caf\xe9", which is not UTF-8`},
 		{"one column", "label\n0\n", "rows.csv:1: 1 column"},
 		{"name", "label,a,row\n0,1,1\n", `rows.csv:1: field 1 has the name "row"`},
 		{"columns", good + "0,1,2\n", "rows.csv:202: 3 columns, expected 2"},
@@ -215,6 +217,8 @@ func TestImportRawRefuses(t *testing.T) {
 		})
 	}
 	out := filepath.Join(t.TempDir(), "x")
+	_, err := ImportRaw(t.Context(), RawConfig{Files: []string{write(t, "label,a,a\n0,x,y\n")}, Format: Format{Columns: []Column{{Name: "a"}}}, Out: out})
+	wantInput(t, err, `rows.csv:1: two columns "a"`)
 	summary, err := ImportRaw(t.Context(), RawConfig{Files: []string{write(t, good+"0,\"b\n\",c\n2,y\n")}, OnBadRow: Skip, Out: out})
 	if err != nil || summary.Skipped != 3 || len(summary.Bad) != 2 {
 		t.Errorf("skipped %+v, %v", summary, err)
