@@ -1,8 +1,10 @@
 package arrowio
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strconv"
@@ -148,7 +150,8 @@ func (t *Table) Close() {
 	t.file.Close()
 }
 
-// guarded makes bad input of f's errors and panics.
+// guarded makes bad input of f's errors and panics, but for those of the file
+// system, which may pass.
 func guarded(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -156,7 +159,7 @@ func guarded(f func() error) (err error) {
 		}
 	}()
 	err = f()
-	if err == nil || err == io.EOF || fault.IsInput(err) {
+	if err == nil || err == io.EOF || fault.IsInput(err) || errors.As(err, new(*fs.PathError)) {
 		return err
 	}
 	return fault.Inputf("%w", err)

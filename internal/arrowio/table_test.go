@@ -2,6 +2,7 @@ package arrowio
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -270,6 +271,33 @@ func TestTableOfTwoColumnsOfOneName(t *testing.T) {
 	_, _, err := tableOf(out.Bytes(), filepath.Join(t.TempDir(), "x.arrow"), "a")
 	if !fault.IsInput(err) || !strings.Contains(err.Error(), `x.arrow: two columns "a"`) {
 		t.Errorf("two columns of one name: %v", err)
+	}
+}
+
+// That a file cannot be opened again is not its bytes' fault.
+func TestTableThatGoesAway(t *testing.T) {
+	data, _ := parquetTableBytes(t, compress.Codecs.Snappy)
+	path := filepath.Join(t.TempDir(), "x.parquet")
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	table, err := OpenTable(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	if err := table.Choose([]string{"s"}); err != nil {
+		t.Fatal(err)
+	}
+	part, err := table.Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := part.Rows(func([][]byte) error { return nil }); !errors.Is(err, os.ErrNotExist) || fault.IsInput(err) {
+		t.Errorf("a file that is gone: %v", err)
 	}
 }
 
