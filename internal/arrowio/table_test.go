@@ -172,7 +172,7 @@ func parquetTableBytes(t testing.TB, codec compress.Compression) ([]byte, [][]st
 	w := file.NewParquetWriter(struct{ io.Writer }{&out}, root, file.WithWriterProps(parquet.NewWriterProperties(
 		parquet.WithCompression(codec), parquet.WithDataPageSize(2000), parquet.WithDictionaryPageSizeLimit(3000))))
 	var want [][]string
-	for group, n := range []int{2500, 1, 1024} {
+	for group, n := range []int{2500, 0, 1, 1024} {
 		var strings []parquet.ByteArray
 		var int64s []int64
 		var int32s []int32
@@ -238,7 +238,7 @@ func TestTableOfParquet(t *testing.T) {
 		data, want := parquetTableBytes(t, codec)
 		path := filepath.Join(t.TempDir(), "x.parquet")
 		got, parts, err := tableOf(data, path, "s", "i", "u", "b")
-		if err != nil || !reflect.DeepEqual(parts, []int{2500, 1, 1024}) {
+		if err != nil || !reflect.DeepEqual(parts, []int{2500, 0, 1, 1024}) {
 			t.Fatalf("%v: parts %v, %v", codec, parts, err)
 		}
 		for i := range want {
