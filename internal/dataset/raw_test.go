@@ -3,7 +3,9 @@ package dataset
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -222,6 +224,31 @@ func TestImportRawRefuses(t *testing.T) {
 	summary, err := ImportRaw(t.Context(), RawConfig{Files: []string{write(t, good+"0,\"b\n\",c\n2,y\n")}, OnBadRow: Skip, Out: out})
 	if err != nil || summary.Skipped != 3 || len(summary.Bad) != 2 {
 		t.Errorf("skipped %+v, %v", summary, err)
+	}
+}
+
+// Millions of values are merged between the passes: that ends with ctx too.
+func TestWriteVocabularyStops(t *testing.T) {
+	b, err := newBuilder(filepath.Join(t.TempDir(), "x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.abort()
+	ctx, cancel := context.WithCancel(t.Context())
+	values := 0
+	_, err = b.writeVocabulary(ctx, &Manifest{}, []string{"a"}, 1, func(_ int, visit func([]byte) error) error {
+		for ; values < 1_000_000; values++ {
+			if values == 5000 {
+				cancel()
+			}
+			if err := visit(fmt.Append(nil, values)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if !errors.Is(err, context.Canceled) || values > 10_000 {
+		t.Errorf("after %d values: %v", values, err)
 	}
 }
 
