@@ -99,7 +99,7 @@ func (s *Source) decompress() error {
 	switch {
 	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
 		content, err = gzip.NewReader(raw)
-	case bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}):
+	case isZstd(head):
 		var decoder *zstd.Decoder
 		// 128 MiB is the largest window that the zstd command uses unasked.
 		decoder, err = zstd.NewReader(raw, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(128<<20))
@@ -115,6 +115,12 @@ func (s *Source) decompress() error {
 	}
 	s.lines = bufio.NewReaderSize(content, MaxLine)
 	return nil
+}
+
+// isZstd tells zstd by its first four bytes: those of a frame, or of one that is
+// passed over, with which pzstd begins.
+func isZstd(head []byte) bool {
+	return bytes.Equal(head, []byte{0x28, 0xb5, 0x2f, 0xfd}) || len(head) == 4 && head[0]&0xf0 == 0x50 && bytes.Equal(head[1:], []byte{0x2a, 0x4d, 0x18})
 }
 
 // failed says where reading failed, and whose fault it is.

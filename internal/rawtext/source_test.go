@@ -1,9 +1,13 @@
 package rawtext
 
 import (
+	"bytes"
+	"compress/gzip"
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/klauspost/compress/zstd"
 )
 
 // growing is a file that gets more bytes after its end was read.
@@ -21,6 +25,42 @@ func (g *growing) Read(p []byte) (int, error) {
 	n := copy(p, part)
 	g.parts[0] = part[n:]
 	return n, nil
+}
+
+// Several members or frames are one text, and a frame to be passed over none.
+func TestManyFrames(t *testing.T) {
+	zipped := func(text string) string {
+		var out bytes.Buffer
+		w := gzip.NewWriter(&out)
+		if _, err := io.WriteString(w, text); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	encoder, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	frame := func(text string) string { return string(encoder.EncodeAll([]byte(text), nil)) }
+	skipped := "\x5f\x2a\x4d\x18\x04\x00\x00\x00abcd"
+	for _, data := range []string{
+		zipped("a\nb") + zipped("") + zipped("c\n"),
+		frame("a\nb") + frame("c\n"),
+		skipped + frame("a\nb") + skipped + frame("c\n") + skipped,
+	} {
+		s, err := New("x", io.NopCloser(strings.NewReader(data)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(s.Content())
+		if err != nil || string(text) != "a\nbc\n" {
+			t.Errorf("%q, %v", text, err)
+		}
+		s.Close()
+	}
 }
 
 func TestGrowingFile(t *testing.T) {
