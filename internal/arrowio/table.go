@@ -313,6 +313,9 @@ func (c *parquetColumn) read(n int) error {
 			return err
 		}
 		if t == 0 {
+			if err := c.chunk.Err(); err != nil && !errors.Is(err, io.EOF) {
+				return err
+			}
 			return errTruncated
 		}
 		total, values = total+t, values+v

@@ -274,6 +274,19 @@ func TestTableOfTwoColumnsOfOneName(t *testing.T) {
 	}
 }
 
+// What is wrong with a page is told, and not that the data end there.
+func TestTableOfBadPage(t *testing.T) {
+	data, _ := parquetTableBytes(t, compress.Codecs.Uncompressed)
+	if data[4] != 0x15 || data[6] != 0x15 {
+		t.Fatalf("the file does not begin with a page: % x", data[:8])
+	}
+	data[7] |= 1 // of its size, which becomes negative
+	_, _, err := tableOf(data, filepath.Join(t.TempDir(), "x.parquet"), "s")
+	if !fault.IsInput(err) || !strings.Contains(err.Error(), `row group 0, column "s": a page's size is -`) {
+		t.Errorf("a page of negative size: %v", err)
+	}
+}
+
 // That a file cannot be opened again is not its bytes' fault.
 func TestTableThatGoesAway(t *testing.T) {
 	data, _ := parquetTableBytes(t, compress.Codecs.Snappy)
