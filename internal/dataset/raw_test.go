@@ -270,6 +270,24 @@ func TestInspect(t *testing.T) {
 		*f.Top[0].Value != "y" || f.Top[0].ID != 1 || f.Top[0].Rows != 80 || *f.Top[1].Value != "x" {
 		t.Errorf("%+v", f)
 	}
+	// Without values to show, the vocabulary, which may be large, is not read.
+	path := filepath.Join(out, "vocabulary", "0-a.txt")
+	values, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, bytes.ToUpper(values), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if facts, err = Inspect(out, 0); err != nil || facts.Fields[0].OOV == nil || *facts.Fields[0].OOV != 1.0/121 {
+		t.Errorf("%+v, %v", facts, err)
+	}
+	if _, err := Inspect(out, 1); err == nil {
+		t.Error("a corrupt vocabulary is taken")
+	}
+	if err := os.WriteFile(path, values, 0o644); err != nil {
+		t.Fatal(err)
+	}
 	if facts, err = Inspect(out, 9); err != nil || len(facts.Fields[0].Top) != 3 || facts.Fields[0].Top[2].Value != nil {
 		t.Errorf("%+v, %v", facts, err)
 	}
