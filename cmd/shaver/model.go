@@ -48,7 +48,31 @@ func modelInspectCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "inspect FILE",
 		Short: "Say what a checkpoint is: architecture, sizes, digest",
-		Args:  cli.Args(cobra.ExactArgs(1)),
+		Long: `Say what a checkpoint is: architecture, sizes, digest.
+
+The names and shapes of its tensors tell, of m fields, n features over all fields,
+and d columns. Prefixes "module." and "_orig_mod." do not count.
+
+  all      embedding.weight [n, d]; offsets [1, m], if it is there
+  fm       fc.weight [n, 1], _bias [1]
+  deepfm   those of fm; an MLP in _deep_branch, whose last layer gives the logit
+  dcn-mix  cross_head.U.0 [experts, rank, m*d], cross_head.C.0 [experts, rank, rank],
+           cross_head.V.0 [experts, m*d, rank], cross_head.biases.0 [1, m*d], and
+           so on for .1, ...; cross_head.gates [experts, m*d, 1]; an MLP in _dnn,
+           whose last layer gives the logit
+  dcnv2    linear layers cross_head.layers.0, ...; an MLP in _dnn, of hidden layers
+           alone; the linear layer _last_fc
+
+An MLP is an nn.Sequential of Linear, BatchNorm1d (or none), ReLU, Dropout (or
+none), and again. What a state dict does not tell, above all the activation, is
+taken to be like this: evaluate has to find the LogLoss that PyTorch finds.
+Layers with other names are renamed as they are saved:
+
+  state = {k.replace("mlp.", "_deep_branch."): v for k, v in model.state_dict().items()}
+  torch.save({"state_dict": state, "field_dims": [7, 120, 3]}, "model.pth")
+
+` + cli.ExitHelp,
+		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := out.Check(); err != nil {
 				return err

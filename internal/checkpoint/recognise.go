@@ -87,6 +87,9 @@ type seeker struct {
 	err    error
 }
 
+// namesHelp tells people whose layers have other names where ours are listed.
+const namesHelp = "shaver model inspect --help says what each model's tensors are called"
+
 // groupDepth is the number of dots in the longest group we look for.
 const groupDepth = 3
 
@@ -143,7 +146,7 @@ func (s *seeker) take(name string, shape ...int) string {
 	}
 	key, ok := s.keys[name]
 	if !ok {
-		s.fail("tensor %s is missing, expected shape %s", name, shapeText(shape))
+		s.fail("tensor %s is missing, expected shape %s: %s", name, shapeText(shape), namesHelp)
 		return ""
 	}
 	s.used[name] = true
@@ -206,7 +209,7 @@ func (s *seeker) layout(dims []int) (*layout, error) {
 			s.mlp(l, "_deep_branch.", true)
 		}
 	default:
-		s.fail("is no model we know: expected the tensors of an FM or DeepFM (fc.weight), DCN-Mix (cross_head.U.0) or DCNv2 (cross_head.layers.0.weight)")
+		s.fail("is no model we know: expected the tensors of an FM or DeepFM (fc.weight), DCN-Mix (cross_head.U.0) or DCNv2 (cross_head.layers.0.weight): " + namesHelp)
 	}
 	s.checkOffsets(l)
 	s.checkLeft()
@@ -291,17 +294,19 @@ func (s *seeker) linear(prefix string, in, out int) linearKeys {
 }
 
 // mlp takes the layers of an nn.Sequential under prefix: Linear, BatchNorm if
-// there is one, ReLU, Dropout, and again. The last Linear gives the logit, or
-// all are hidden.
+// there is one, ReLU, Dropout if there is one, and again. The last Linear gives
+// the logit, or all are hidden.
 func (s *seeker) mlp(l *layout, prefix string, toLogit bool) {
 	in := l.Players()
 	for i := 0; s.err == nil; {
 		name := prefix + strconv.Itoa(i) + "."
 		norm := prefix + strconv.Itoa(i+1) + "."
 		hasNorm := s.hasGroup(norm)
-		i += 3
-		if hasNorm {
+		if i += 2; hasNorm {
 			i++
+		}
+		if !s.hasGroup(prefix + strconv.Itoa(i) + ".") {
+			i++ // a Dropout, which has no tensors, or the end
 		}
 		more := s.hasGroup(prefix + strconv.Itoa(i) + ".")
 		if toLogit && !more {
@@ -392,7 +397,7 @@ func (s *seeker) checkLeft() {
 	}
 	for _, key := range s.c.Keys {
 		if !s.used[names[key]] {
-			s.fail("tensor %s of shape %s belongs to no layer we know, and may change what the model computes", key, shapeText(s.c.Tensors[key].Shape))
+			s.fail("tensor %s of shape %s belongs to no layer we know, and may change what the model computes: %s", key, shapeText(s.c.Tensors[key].Shape), namesHelp)
 			return
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -82,6 +83,38 @@ func TestErrorsNameTensors(t *testing.T) {
 	wide := Tensor{F64, []int{2}, binary.LittleEndian.AppendUint64(make([]byte, 8), math.Float64bits(1e300))}
 	_, err := wide.Float32s()
 	wantInput(t, err, "has the value 1e+300 at position [1]")
+}
+
+// An nn.Sequential without Dropout numbers its layers otherwise, and is the same
+// model.
+func TestMLPWithoutDropout(t *testing.T) {
+	for kind, rename := range map[string]*strings.Replacer{
+		"deepfm":         strings.NewReplacer("_deep_branch.4.", "_deep_branch.3."),
+		"dcn-mix":        strings.NewReplacer("_dnn.4.", "_dnn.3."),
+		"dcnv2-stacked":  strings.NewReplacer("_dnn.3.", "_dnn.2."),
+		"dcnv2-parallel": strings.NewReplacer("_dnn.3.", "_dnn.2."),
+	} {
+		entries := append(sampleEntries(kind), offsetsOf(0, 2, 5))
+		want, err := Parse("m", fileBytes(entries, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		renamed := 0
+		for i, e := range entries {
+			if entries[i].key = rename.Replace(e.key); entries[i].key != e.key {
+				renamed++
+			}
+		}
+		c, err := Parse("m", fileBytes(entries, nil))
+		if err != nil || renamed != 2 {
+			t.Fatalf("%s: %d renamed, error %v", kind, renamed, err)
+		}
+		wantModel, err1 := want.Model()
+		m, err2 := c.Model()
+		if err1 != nil || err2 != nil || !reflect.DeepEqual(m.Weights, wantModel.Weights) || !reflect.DeepEqual(c.Architecture, want.Architecture) {
+			t.Errorf("%s: another model; errors %v, %v", kind, err1, err2)
+		}
+	}
 }
 
 func TestPrefixes(t *testing.T) {
