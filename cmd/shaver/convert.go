@@ -76,6 +76,9 @@ the table reads the same afterwards, to the bit, unless --values stores less.
 			if err := form.check(c); err != nil {
 				return err
 			}
+			if err := cli.CheckOut(args[1], args[0]); err != nil {
+				return err
+			}
 			result, err := form.convert(args[0], args[1])
 			if err != nil {
 				return err

@@ -115,6 +115,9 @@ func (o *pruneOptions) run(c *cobra.Command) error {
 	if err := o.output.Check(); err != nil {
 		return err
 	}
+	if err := cli.CheckOut(o.out, o.model, o.scores); err != nil {
+		return err
+	}
 	p, err := openPruner(o.model, o.scores)
 	if err != nil {
 		return err

@@ -78,6 +78,9 @@ page's pictures as files, too.
 }
 
 func (o *reportOptions) run(c *cobra.Command) error {
+	if err := cli.CheckOut(o.out, o.model, o.scores, o.sweep); err != nil {
+		return err
+	}
 	facts, err := o.facts()
 	if err != nil {
 		return err

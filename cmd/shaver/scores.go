@@ -164,6 +164,11 @@ of the multilinear estimator is not in the intervals.`, tally.LeastRows),
 			default:
 				return fault.Usagef("--format %s: the formats are csv and parquet", format)
 			}
+			if out != "" {
+				if err := cli.CheckOut(out, args[0]); err != nil {
+					return err
+				}
+			}
 			f, err := scores.Read(args[0])
 			if err != nil {
 				return err

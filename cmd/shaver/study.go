@@ -15,7 +15,6 @@ import (
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
 	"shaver/internal/fault"
-	"shaver/internal/picture"
 	"shaver/internal/prune"
 	"shaver/internal/scores"
 	"shaver/internal/shapley"
@@ -67,17 +66,22 @@ their mean, and how far the farthest of them is from it.
 }
 
 func (o *studyOptions) run(c *cobra.Command) error {
-	if err := o.output.Check(); err != nil {
-		return err
-	}
-	if err := picture.Check(o.picture); err != nil {
+	if err := o.check(); err != nil {
 		return err
 	}
 	if len(o.portions) == 0 || len(o.seeds) == 0 {
 		return fault.Usagef("--portions and --seeds have at least one value each")
 	}
+	for _, portion := range o.portions {
+		if !(portion > 0 && portion <= 1) {
+			return fault.Usagef("--portions: %v is outside (0, 1]", portion)
+		}
+	}
 	o.options.Passes = 1
 	o.options.SetDefaults()
+	if err := o.sweepable(); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(o.out, 0o755); err != nil {
 		return fault.Usagef("--out: %w", err)
 	}
@@ -91,6 +95,23 @@ func (o *studyOptions) run(c *cobra.Command) error {
 		}
 	}
 	return o.sweepOptions.run(c)
+}
+
+// sweepable returns what the sweep at the end would fail for, before the jobs.
+func (o *studyOptions) sweepable() error {
+	ck, err := checkpoint.Read(o.model)
+	if err != nil {
+		return err
+	}
+	m, err := ck.Model()
+	if err != nil {
+		return err
+	}
+	if _, err := openBench(o.dataset, o.split, m); err != nil {
+		return err
+	}
+	_, err = o.validation(&pruner{}, m)
+	return err
 }
 
 // score runs one job; one whose scores are there already ends at once.

@@ -72,6 +72,9 @@ With -o json the result is one document of the form sweep.v1.json.
 			if !c.Flags().Changed("aggregate") && o.choose && o.rank == prune.Abs {
 				o.aggregates = scores.Aggregates()
 			}
+			if c.Flags().Changed("sparsities") && len(o.parameters)+len(o.bytes) > 0 {
+				return fault.Usagef("--sparsities, --parameters and --bytes are all budgets: give one")
+			}
 			return o.run(c)
 		},
 	}
@@ -107,11 +110,28 @@ func keepFlags(c *cobra.Command, k *prune.Keep) {
 	c.Flags().Float64Var(&k.Minimum, "field-minimum", 0, "portion of each field's entries to keep at least, its best")
 }
 
-func (o *sweepOptions) run(c *cobra.Command) error {
+// check finds what is wrong with the flags before anything is computed.
+func (o *sweepOptions) check() error {
 	if err := o.output.Check(); err != nil {
 		return err
 	}
 	if err := picture.Check(o.picture); err != nil {
+		return err
+	}
+	if o.picture != "" {
+		if err := cli.CheckOut(o.picture); err != nil {
+			return err
+		}
+	}
+	if _, err := o.rivals(); err != nil {
+		return err
+	}
+	_, err := o.budgets()
+	return err
+}
+
+func (o *sweepOptions) run(c *cobra.Command) error {
+	if err := o.check(); err != nil {
 		return err
 	}
 	d, err := o.sweep(c.Context())
@@ -212,6 +232,20 @@ func (o *sweepOptions) budgets() ([]prune.Budget, error) {
 	return all, nil
 }
 
+// rivals returns the methods without scores to compare with.
+func (o *sweepOptions) rivals() ([]string, error) {
+	all := sweep.Rivals()
+	if len(o.methods) == 1 && o.methods[0] == "all" {
+		return all, nil
+	}
+	for _, name := range o.methods {
+		if !slices.Contains(all, name) {
+			return nil, fault.Usagef("--methods: %q is none: they are all, or any of %s", name, strings.Join(all, ", "))
+		}
+	}
+	return o.methods, nil
+}
+
 // compared returns the methods to compare.
 func (o *sweepOptions) compared(p *pruner, d *dataset.Dataset) (all []sweep.Method, err error) {
 	add := func(m sweep.Method, failed error) {
@@ -219,9 +253,9 @@ func (o *sweepOptions) compared(p *pruner, d *dataset.Dataset) (all []sweep.Meth
 			all, err = append(all, m), failed
 		}
 	}
-	rivals := o.methods
-	if len(rivals) == 1 && rivals[0] == "all" {
-		rivals = sweep.Rivals()
+	rivals, err := o.rivals()
+	if err != nil {
+		return nil, err
 	}
 	for at, values := range o.values {
 		t, failed := p.tableOf(d, o.keep, values)

@@ -73,6 +73,9 @@ func (o *synthOptions) run(c *cobra.Command) error {
 	case strings.HasSuffix(o.out, ".zst"):
 		o.config.Compression = synth.Zstd
 	}
+	if err := cli.CheckOut(o.out); err != nil {
+		return err
+	}
 	facts, err := o.write(c.Context())
 	if err != nil {
 		return err

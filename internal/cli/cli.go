@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"text/tabwriter"
 
@@ -116,6 +117,31 @@ func Required(c *cobra.Command, flags ...string) error {
 		}
 	}
 	return nil
+}
+
+// CheckOut returns an error unless a file can be written at path, in place of none of
+// the inputs. Commands call it before they begin with what may take hours. Writing is
+// by a new file that takes the name (atomicfile), so it would not spare a device.
+func CheckOut(path string, inputs ...string) error {
+	if there, err := os.Stat(path); err == nil {
+		if !there.Mode().IsRegular() {
+			return fault.Usagef("cannot write %s: it is there and no ordinary file", path)
+		}
+		for _, input := range inputs {
+			if given, err := os.Stat(input); err == nil && os.SameFile(there, given) {
+				return fault.Usagef("cannot write %s: it is what is to be read: name another file", path)
+			}
+		}
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp")
+	if err != nil {
+		var at *fs.PathError
+		if errors.As(err, &at) {
+			err = at.Err // without the temporary name
+		}
+		return fmt.Errorf("cannot write %s: %w", path, err)
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
 // Output is a command's -o flag.

@@ -75,8 +75,8 @@ type Digests struct {
 
 // Run runs the job to its end. Beside the scores file it writes NAME.job.json.
 func (j *Job) Run(ctx context.Context) (*Report, error) {
-	if _, err := os.Stat(filepath.Dir(j.Out)); err != nil {
-		return nil, fmt.Errorf("cannot write %s: %w", j.Out, err)
+	if err := CheckOut(j.Out); err != nil {
+		return nil, err
 	}
 	start, cpu := time.Now(), cpuTime()
 	store, err := j.store()

@@ -172,6 +172,9 @@ func (o *scoreOptions) run(c *cobra.Command) error {
 	if o.job.Queue.Lease < 100*time.Millisecond {
 		return fault.Usagef("--lease %v: at least 100ms", o.job.Queue.Lease)
 	}
+	if err := CheckOut(o.job.Out, o.model); err != nil {
+		return err
+	}
 	var err error
 	if o.job.Log, err = Logger(o.log, o.verbose); err != nil {
 		return err
