@@ -59,7 +59,7 @@ the other half are as large and of no use.
 	return c
 }
 
-func (o *quickstartOptions) run(c *cobra.Command) error {
+func (o *quickstartOptions) run(c *cobra.Command) (err error) {
 	if err := o.output.Check(); err != nil {
 		return err
 	}
@@ -74,8 +74,15 @@ func (o *quickstartOptions) run(c *cobra.Command) error {
 		}
 		defer os.RemoveAll(temporary)
 		dir = temporary
-	} else if err := os.Mkdir(dir, 0o755); err != nil {
-		return fault.Usagef("--out: %w", err)
+	} else {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return fault.Usagef("--out: %w", err)
+		}
+		defer func() {
+			if err != nil { // or the same command would find its folder there
+				_ = os.RemoveAll(dir)
+			}
+		}()
 	}
 	say := func(format string, args ...any) { fmt.Fprintf(c.ErrOrStderr(), format+"\n", args...) }
 	start := time.Now()
@@ -107,7 +114,7 @@ func (o *quickstartOptions) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	say("   %d rows in %.1f s, efficiency error %g", report.Rows, report.Seconds, report.EfficiencyError)
+	say("   %d rows in %.1f s, efficiency error %.2g", report.Rows, report.Seconds, report.EfficiencyError)
 
 	say("4. prune and measure on the test split")
 	compare := sweepOptions{

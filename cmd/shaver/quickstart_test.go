@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -72,4 +73,30 @@ func wantSameFile(t *testing.T, found, want string) {
 	if string(a) != string(b) {
 		t.Errorf("%s (%d bytes) differs from %s (%d bytes)", found, len(a), want, len(b))
 	}
+}
+
+// TestQuickstartCancelled: Ctrl-C leaves no folder, so that the same command can
+// be given again.
+func TestQuickstartCancelled(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "q")
+	c := exec.CommandContext(t.Context(), "shaver", "quickstart", "--rows", "200000", "--out", out)
+	stderr, err := c.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(stderr)
+	for lines.Scan() && !strings.HasPrefix(lines.Text(), "2. ") {
+	}
+	if err := c.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	for lines.Scan() {
+	}
+	if err := c.Wait(); c.ProcessState.ExitCode() != cli.ExitCancelled {
+		t.Errorf("ended with %v", err)
+	}
+	wantFiles(t, filepath.Dir(out))
 }
