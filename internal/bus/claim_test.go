@@ -110,6 +110,17 @@ func TestGetInto(t *testing.T) {
 	}
 }
 
+// A server that no coordinator has ever seen has no jobs, and says so.
+func TestNoJobs(t *testing.T) {
+	b := connect(t, Config{Server: startServer(t, ServerConfig{}), Name: "test"})
+	if all, err := b.Jobs(t.Context()); err != nil || len(all) != 0 {
+		t.Errorf("%v, %v", all, err)
+	}
+	if _, err := b.JobStatus(t.Context(), testJob); !errors.Is(err, ErrNoJob) {
+		t.Errorf("no job: %v", err)
+	}
+}
+
 func TestStatus(t *testing.T) {
 	b := newBus(t, testQueue)
 	if _, err := b.JobStatus(t.Context(), testJob); !errors.Is(err, ErrNoJob) {

@@ -75,7 +75,7 @@ var ErrNoJob = errors.New("no such job")
 // scores are.
 func (b *Bus) Jobs(ctx context.Context) ([]Status, error) {
 	held, err := b.subjects(ctx, "list jobs", jobStream, jobPrefix+"*.spec")
-	if err != nil {
+	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) { // no job was ever submitted there
 		return nil, err
 	}
 	all := []Status{}
