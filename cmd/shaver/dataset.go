@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -48,7 +49,12 @@ func datasetTable(w io.Writer, facts *dataset.Inspection) {
 	if facts.Skipped > 0 {
 		fmt.Fprintf(w, "skipped\t%d\n", facts.Skipped)
 	}
-	fmt.Fprintf(w, "digest\t%s\n\nFIELD\tSIZE\tSEEN\tOOV\tMOST FREQUENT\n", facts.Digest)
+	fmt.Fprintf(w, "digest\t%s\n\nFIELD\tSIZE\tSEEN\tOOV", facts.Digest)
+	named := slices.ContainsFunc(facts.Fields, func(f dataset.FieldFacts) bool { return len(f.Top) > 0 })
+	if named {
+		fmt.Fprint(w, "\tMOST FREQUENT")
+	}
+	fmt.Fprintln(w)
 	for _, f := range facts.Fields {
 		oov := "-"
 		if f.OOV != nil {
@@ -65,6 +71,10 @@ func datasetTable(w io.Writer, facts *dataset.Inspection) {
 			}
 			most = append(most, fmt.Sprintf("%s %.1f%%", name, 100*v.Share))
 		}
-		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\n", f.Name, f.Size, f.Seen, oov, strings.Join(most, ", "))
+		fmt.Fprintf(w, "%s\t%d\t%d\t%s", f.Name, f.Size, f.Seen, oov)
+		if named {
+			fmt.Fprintf(w, "\t%s", strings.Join(most, ", "))
+		}
+		fmt.Fprintln(w)
 	}
 }

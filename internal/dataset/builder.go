@@ -144,7 +144,7 @@ func (b *builder) commit(m *Manifest) error {
 	var counts [][]int64
 	for _, s := range b.splits {
 		if s.total == 0 {
-			return fault.Inputf("the split %s has no rows", s.name)
+			return fault.Inputf("the split %s has no rows: give more, or leave it out", s.name)
 		}
 		if err := errors.Join(s.flush(), s.rows.Close()); err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
+	"math"
 	"slices"
 
 	"shaver/internal/arrowio"
@@ -38,7 +39,7 @@ func (c *EncodedConfig) validate() error {
 	case c.Split != "" && (len(c.Train) != 1 || len(c.Val) > 0 || len(c.Test) > 0):
 		return fault.Usagef("a split ratio is for one file with all rows")
 	case c.Global && c.Sizes == nil:
-		return fault.Usagef("global ids need the sizes of the fields: a model's, or a list")
+		return fault.Usagef("global ids need the sizes of the fields: --model or --field-sizes")
 	}
 	return checkOut(c.Out)
 }
@@ -140,11 +141,12 @@ func (e *encodedImport) sizes() ([]int, error) {
 	}
 	fields := e.header.columns[1:]
 	sizes := e.config.Sizes
+	least := slices.Repeat([]int{math.MaxInt}, len(fields)) // id of each
 	if sizes == nil {
 		sizes = make([]int, len(fields))
 		err := e.pass(nil, func(_ int, _ uint8, ids []int32) error {
 			for j, id := range ids {
-				sizes[j] = max(sizes[j], int(id)+1)
+				sizes[j], least[j] = max(sizes[j], int(id)+1), min(least[j], int(id))
 			}
 			return nil
 		})
@@ -160,14 +162,19 @@ func (e *encodedImport) sizes() ([]int, error) {
 	}
 	err = checkTotal(fields, sizes)
 	if err == nil && e.config.Sizes == nil {
-		err = e.plausible(fields, sizes)
+		err = e.plausible(fields, sizes, least)
 	}
 	return sizes, err
 }
 
 // plausible refuses counted sizes for which a few bytes of input would take all
-// memory: one wrong id does that.
-func (e *encodedImport) plausible(fields []string, sizes []int) error {
+// memory: one wrong id does that; and those of ids that count over all fields, where
+// each field begins above the one before.
+func (e *encodedImport) plausible(fields []string, sizes, least []int) error {
+	if above := ascending(sizes, least); above && len(fields) > 2 && e.rows >= 100 {
+		return fault.Inputf("%s: each field's ids are above those of the field before, like ids that count over all fields: give --ids global and --model or --field-sizes; or --field-sizes, if they do count within their field",
+			e.groups[0].files[0])
+	}
 	sum, largest := int64(0), 0
 	for j, size := range sizes {
 		sum += int64(size)
@@ -180,6 +187,16 @@ func (e *encodedImport) plausible(fields []string, sizes []int) error {
 			largest, fields[largest], sizes[largest]-1, e.rows)
 	}
 	return nil
+}
+
+// ascending reports whether each field's least id is above the ids of the field before.
+func ascending(sizes, least []int) bool {
+	for j := 1; j < len(sizes); j++ {
+		if least[j] < sizes[j-1] {
+			return false
+		}
+	}
+	return true
 }
 
 // readHeader reads the first line of s, and checks that it is like that of the
@@ -196,6 +213,11 @@ func (e *encodedImport) readHeader(s *rawtext.Source) (*header, error) {
 		return nil, err
 	}
 	h, err := readHeader(line, true)
+	if err == nil && h.named {
+		if at := slices.Index(h.columns, "label"); at > 0 {
+			err = fault.Inputf("the first column is the label: here that is %q, and \"label\" is column %d", h.columns[0], at+1)
+		}
+	}
 	if err == nil {
 		err = arrowio.CheckFields(h.columns[1:])
 	}

@@ -109,6 +109,8 @@ func TestImportEncodedRefuses(t *testing.T) {
 		{"broken zstd", zstded(t, small+strings.Repeat("1,2,2\n", 50))[:30], EncodedConfig{}, "compressed data are broken"},
 		{"other compressed", "PK\x03\x04\x00\x00", EncodedConfig{}, "NUL byte"},
 		{"empty split", small, EncodedConfig{Split: "1:0:1000000", Seed: 3}, "the split train has no rows"},
+		{"label elsewhere", "a,b,label\n0,0,1\n", EncodedConfig{}, `rows.csv:1: the first column is the label: here that is "a", and "label" is column 3`},
+		{"global taken for local", "label,a,b,c\n" + strings.Repeat("1,0,2,4\n0,1,3,5\n", 50), EncodedConfig{}, "ids that count over all fields: give --ids global and"},
 		{"nothing left", "label,a\n0,x\n", EncodedConfig{OnBadRow: Skip}, "no valid rows"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

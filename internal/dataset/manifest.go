@@ -12,6 +12,7 @@ package dataset
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -19,6 +20,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"shaver/internal/arrowio"
 	"shaver/internal/fault"
@@ -94,7 +96,7 @@ const maxManifest = 64 << 20
 func readManifest(f folder) (*Manifest, []byte, error) {
 	path := f.path(ManifestName)
 	file, err := f.open(ManifestName)
-	if os.IsNotExist(err) {
+	if os.IsNotExist(err) || errors.Is(err, syscall.ENOTDIR) {
 		return nil, nil, fault.Inputf("%s is no dataset: it has no %s", filepath.Dir(path), ManifestName)
 	}
 	if err != nil {
