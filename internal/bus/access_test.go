@@ -2,6 +2,8 @@ package bus
 
 import (
 	"context"
+	"errors"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -110,6 +112,27 @@ func TestAccess(t *testing.T) {
 			wantNoSecret(t, out.String(), quoted, string(seed))
 		})
 	}
+}
+
+// Who waits for a server is told for which, and why it is not there.
+func TestWaitingSaysWhy(t *testing.T) {
+	port, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	host := port.Addr().String()
+	must(t, port.Close())
+	log, out := logged()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := Connect(ctx, Config{URL: "nats://" + url.UserPassword("me", secret).String() + "@" + host, Log: log})
+		ended <- err
+	}()
+	out.await(t, `waiting for the NATS server","error":"dial tcp `+host)
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), host) {
+		t.Errorf("error %v", err)
+	}
+	wantNoSecret(t, out.String())
 }
 
 // wantNoSecret checks a text for what is secret, in every spelling.

@@ -122,6 +122,14 @@ func Connect(ctx context.Context, c Config) (*Bus, error) {
 	connected, closed := make(chan struct{}, 1), make(chan struct{})
 	denied := new(atomic.Pointer[denial])
 	options = append(options, watch(c.Server != nil, log, connected, closed, denied)...)
+	refused := new(atomic.Pointer[error]) // why the last try to connect failed
+	options = append(options, nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { refused.Store(&err) }))
+	reason := func(nc *nats.Conn) error {
+		if last := refused.Load(); last != nil {
+			return *last
+		}
+		return nc.LastError()
+	}
 	nc, err := nats.Connect(c.URL, options...)
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS: %w", err)
@@ -132,12 +140,12 @@ func Connect(ctx context.Context, c Config) (*Bus, error) {
 		select {
 		case <-connected:
 		case <-wait.C:
-			log.Warn("waiting for the NATS server", zap.Error(nc.LastError()))
+			log.Warn("waiting for the NATS server", zap.Error(reason(nc)))
 			wait.Reset(logEvery)
 		case <-closed:
 			return nil, fmt.Errorf("connect to NATS: %w", cmp.Or(nc.LastError(), nats.ErrConnectionClosed))
 		case <-ctx.Done():
-			last := nc.LastError()
+			last := reason(nc)
 			nc.Close()
 			return nil, fmt.Errorf("connect to NATS: %w (%v)", ctx.Err(), cmp.Or(last, nats.ErrNoServers))
 		}
