@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -122,6 +123,13 @@ func (o *rawOptions) config(c *cobra.Command, run *importRun, format dataset.For
 		if config.Vocabulary, err = dataset.ReadVocabulary(o.vocabulary); err != nil {
 			return config, err
 		}
+		if info, err := os.Stat(o.vocabulary); err == nil && info.IsDir() && c.Flags().Lookup("columns") != nil && format.Columns == nil {
+			// Another night's log, whose columns may stand in another order: the fields
+			// are the earlier dataset's.
+			for _, name := range config.Vocabulary.Names {
+				config.Format.Columns = append(config.Format.Columns, dataset.Column{Name: name})
+			}
+		}
 	}
 	if o.model != "" {
 		ck, err := checkpoint.Read(o.model)
@@ -239,7 +247,7 @@ func (o *columnOptions) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&o.label, "label", "label", "name of the label column")
 	f.Int64Var(&o.from, "label-from", 0, "label 1 is a count of at least this; 0: labels are 0 and 1")
-	f.StringSliceVar(&o.columns, "columns", nil, "columns that are fields, in this order, each NAME or NAME=FIELD (default all but the label)")
+	f.StringSliceVar(&o.columns, "columns", nil, "columns that are fields, in this order, each NAME or NAME=FIELD (default the fields of the dataset that --vocabulary names, or all but the label)")
 }
 
 func (o *columnOptions) set(f *dataset.Format) error {

@@ -89,7 +89,11 @@ func (d *Dataset) Vocabulary(field int) ([]string, error) {
 // ReadVocabulary reads a mapper: a dataset's folder, or a file (see
 // vocabulary.Read).
 func ReadVocabulary(path string) (*vocabulary.Mapper, error) {
-	if info, err := os.Stat(path); err != nil || !info.IsDir() {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("the vocabulary: %w", err)
+	}
+	if !info.IsDir() {
 		return vocabulary.Read(path)
 	}
 	d, err := Open(path)
