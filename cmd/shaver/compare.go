@@ -68,7 +68,7 @@ features that occur in the rows of both count.
 		},
 	}
 	c.Flags().StringVar(&aggregate, "aggregate", scores.Sum, "which aggregate to compare: "+strings.Join(scores.Aggregates(), ", "))
-	c.Flags().Float64SliceVar(&sparsities, "sparsities", []float64{.5, .8, .9, .95, .99}, "where to compare what is kept")
+	portionsFlag(c, &sparsities, "sparsities", []float64{.5, .8, .9, .95, .99}, "`portions` of the entries to drop, at which to compare what is kept")
 	out.Flag(c)
 	return c
 }

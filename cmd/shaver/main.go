@@ -3,7 +3,9 @@
 package main
 
 import (
+	"cmp"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -38,7 +40,18 @@ prunes the table by it to any budget, and measures what that cost.
 		reportCommand(),
 		group("job", "Look after jobs of a cluster", cli.JobCommands()...),
 	)
+	tellExitCodes(root)
 	return root
+}
+
+// tellExitCodes adds them to the help of each command below c that works.
+func tellExitCodes(c *cobra.Command) {
+	for _, sub := range c.Commands() {
+		tellExitCodes(sub)
+	}
+	if !c.HasSubCommands() && !strings.Contains(c.Long, cli.ExitHelp) {
+		c.Long = cmp.Or(c.Long, c.Short+".") + "\n\n" + cli.ExitHelp
+	}
 }
 
 // group is a command that only holds others.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -84,8 +85,9 @@ With -o json the result is one document of the form sweep.v1.json.
 	f.StringVar(&o.dataset, "dataset", "", "dataset folder")
 	o.flags(c)
 	f.StringSliceVar(&o.values, "values", []string{string(compact.Float32)}, "how the compact file stores kept values: "+valuesHelp()+"; several are compared")
-	f.Int64SliceVar(&o.parameters, "parameters", nil, "budgets in parameters to keep, in place of --sparsities")
-	f.Int64SliceVar(&o.bytes, "bytes", nil, "budgets in bytes of the compact file, in place of --sparsities")
+	f.Int64SliceVar(&o.parameters, "parameters", nil, "`budgets` in parameters to keep, in place of --sparsities")
+	f.Int64SliceVar(&o.bytes, "bytes", nil, "`budgets` in bytes of the compact file, in place of --sparsities")
+	f.Lookup("parameters").DefValue, f.Lookup("bytes").DefValue = "", "" // "[]" is no default to show
 	f.StringVar(&o.rank, "rank", prune.Abs, rankHelp())
 	f.StringSliceVar(&o.aggregates, "aggregate", []string{scores.Sum}, "aggregates of the scores to compare: "+strings.Join(scores.Aggregates(), ", ")+"; with --select all, unless given")
 	f.BoolVar(&o.choose, "select", false, "at each budget, measure only the method that is best on the validation split")
@@ -93,11 +95,22 @@ With -o json the result is one document of the form sweep.v1.json.
 	return c
 }
 
+// portionsFlag adds a flag of several portions, whose default is shown as people type
+// it.
+func portionsFlag(c *cobra.Command, to *[]float64, name string, portions []float64, usage string) {
+	c.Flags().Float64SliceVar(to, name, portions, usage)
+	text := make([]string, len(portions))
+	for i, portion := range portions {
+		text[i] = strconv.FormatFloat(portion, 'g', -1, 64)
+	}
+	c.Flags().Lookup(name).DefValue = strings.Join(text, ",")
+}
+
 // flags are those that "study" has too.
 func (o *sweepOptions) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&o.split, "split", dataset.Test, "split to measure on")
-	f.Float64SliceVar(&o.sparsities, "sparsities", []float64{.5, .8, .9, .95, .99}, "portions of the entries to drop")
+	portionsFlag(c, &o.sparsities, "sparsities", []float64{.5, .8, .9, .95, .99}, "`portions` of the entries to drop")
 	f.StringSliceVar(&o.methods, "methods", []string{sweep.Magnitude}, "what to compare with: all, or any of "+strings.Join(sweep.Rivals(), ", "))
 	f.Uint64Var(&o.seed, "seed", 1, "seed of everything random")
 	f.BoolVar(&o.calibrate, "calibrate", false, "also measure LogLoss with logits calibrated on the validation split")

@@ -39,7 +39,7 @@ func (o *jobOptions) command(use, short, long string, run func(ctx context.Conte
 		args = cobra.ExactArgs(1)
 	}
 	c := &cobra.Command{
-		Use: use, Short: short, Long: strings.TrimSpace(short + ".\n\n" + long + "\n\n" + ExitHelp), Args: Args(args),
+		Use: use, Short: short, Long: strings.TrimSpace(short+".\n\n"+long) + "\n\n" + ExitHelp, Args: Args(args),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := o.output.Check(); err != nil {
 				return err
