@@ -53,12 +53,21 @@ func duration(seconds float64) string {
 	return fmt.Sprintf("%.3g h", seconds/3600)
 }
 
+// coreTime is what a run cost: in core-hours, or in seconds where those would be a
+// number nobody reads.
+func coreTime(seconds float64, note string) fact {
+	if seconds < 36 {
+		return fact{"core-seconds", fmt.Sprintf("%.3g", seconds), note}
+	}
+	return fact{"core-hours", fmt.Sprintf("%.3g", seconds/3600), note}
+}
+
 // summary is what stands first.
 func (f *Facts) summary() []fact {
 	s := f.Scores
 	all := []fact{{"rows scored", count(s.Rows), ""}, {"entries", count(len(s.Phi)), ""}}
 	if f.Run != nil {
-		all = append(all, fact{"core-hours", fmt.Sprintf("%.3g", f.Run.CPUSeconds/3600), ""})
+		all = append(all, coreTime(f.Run.CPUSeconds, ""))
 	}
 	if d := f.Sweep; d != nil {
 		if d.Unpruned.AUC != nil {
@@ -96,7 +105,7 @@ func (f *Facts) job() []fact {
 		fact{"efficiency error", value(s.EfficiencyError) + " nat", off})
 	if r := f.Run; r != nil {
 		all = append(all,
-			fact{"core-hours", fmt.Sprintf("%.3g", r.CPUSeconds/3600), duration(r.CPUSeconds) + " of CPU within " + duration(r.Seconds)},
+			coreTime(r.CPUSeconds, duration(r.CPUSeconds)+" of CPU within "+duration(r.Seconds)),
 			fact{"shards", count(r.Shards), fmt.Sprintf("workers: %d", r.Workers)})
 	}
 	return append(all,
