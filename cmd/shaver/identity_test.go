@@ -171,6 +171,9 @@ func testDrainedWorker(t *testing.T, l *long) {
 	if done := leaving.having("task done"); len(done) != 1 || done[0].Shard != last.Shard {
 		t.Errorf("the worker had begun shard %d and finished %v", last.Shard, done)
 	}
+	if len(leaving.having("leaving after the task in work; a second signal leaves at once")) != 1 {
+		t.Error("the worker does not say what it waits for")
+	}
 	if len(leaving.having("drained")) != 1 {
 		t.Error("the worker does not say that it drained")
 	}
