@@ -256,7 +256,7 @@ func (p *pruner) tableOf(d *dataset.Dataset, keep prune.Keep, values string) (*s
 	return &sweep.Table{
 		Architecture: &p.checkpoint.Architecture, Names: p.scores[0].Fields, Entries: p.table, Keep: keep, Values: v,
 		Counts: func() ([]int64, error) { return occurrences(d) },
-		Size:   func(mask []bool) int64 { return p.checkpoint.CompactSize(mask, v) },
+		Fit:    func(order []int32, bytes int64) (int, error) { return p.checkpoint.CompactDrop(order, v, bytes) },
 	}, nil
 }
 

@@ -179,6 +179,25 @@ func TestEmptyRows(t *testing.T) {
 	}
 }
 
+// A planner's tables are Plan's, and their bytes are those of Parts.
+func TestPlanner(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := draw(t)
+		p := NewPlanner(s.sizes, s.dim)
+		for i, gone := range s.dropped {
+			if gone {
+				p.Drop(i)
+			}
+		}
+		for _, v := range AllValues() {
+			parts, _ := s.encode(t, v)
+			if bytes := len(parts.Rows) + len(parts.Columns) + len(parts.Values); p.Bytes(v) != bytes || !slices.Equal(p.Fields(), parts.Fields) {
+				t.Fatalf("%+v with %d bytes, expected %+v with %d", p.Fields(), p.Bytes(v), parts.Fields, bytes)
+			}
+		}
+	})
+}
+
 func TestEncodeRefuses(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	for name, test := range map[string]struct {
