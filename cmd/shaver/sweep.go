@@ -145,6 +145,7 @@ func (o *sweepOptions) sweep(ctx context.Context) (*sweep.Document, error) {
 	document := &sweep.Document{
 		Version: sweep.Version, Model: p.checkpoint.Digest(), Dataset: b.dataset.Digest(), Kind: string(m.Kind), Split: o.split, Rows: b.rows,
 		Features: m.Features(), Entries: m.Parameters(), Points: []sweep.Point{},
+		Settings: &sweep.Settings{Rank: o.rank, Protect: o.keep.Fields, FieldMinimum: o.keep.Minimum, Seed: o.seed},
 	}
 	for _, s := range p.scores {
 		document.Sources = append(document.Sources, sweep.SourceOf(s))
