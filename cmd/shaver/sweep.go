@@ -126,6 +126,14 @@ func (o *sweepOptions) run(c *cobra.Command) error {
 
 // sweep measures every method at every budget.
 func (o *sweepOptions) sweep(ctx context.Context) (*sweep.Document, error) {
+	switch {
+	case len(o.scores) == 0:
+		return nil, fault.Usagef("--scores is empty: it names at least one file")
+	case len(o.values) == 0:
+		return nil, fault.Usagef("--values is empty: expected any of %s", valuesHelp())
+	case len(o.methods) == 0 && len(o.aggregates) == 0:
+		return nil, fault.Usagef("--methods and --aggregate are both empty: there is nothing to compare")
+	}
 	budgets, err := o.budgets()
 	if err != nil {
 		return nil, err
