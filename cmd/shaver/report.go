@@ -194,6 +194,9 @@ func readRun(scoresFile, digest string) (*report.Run, error) {
 	if r.Digests.Scores != digest {
 		return nil, fault.Inputf("%s is of other scores: their digest is %.12s, that of %s %.12s", path, r.Digests.Scores, scoresFile, digest)
 	}
+	if r.Shards == 0 { // the run that computed the scores told nothing
+		return nil, nil
+	}
 	return &report.Run{Seconds: r.Seconds, CPUSeconds: r.CPUSeconds, Shards: r.Shards, Workers: len(r.Workers)}, nil
 }
 

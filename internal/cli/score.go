@@ -212,10 +212,10 @@ func Ended(s *scores.Stopped, until *job.Until) string {
 func (r *Report) table(w io.Writer, path string, until *job.Until) {
 	fmt.Fprintf(w, "scores\t%s\n", path)
 	fmt.Fprintf(w, "job\t%s\n", r.Job)
-	if r.Seconds > 0 {
+	if r.Shards > 0 {
 		fmt.Fprintf(w, "rows\t%d\t%.0f/s\n", r.Rows, float64(r.Rows)/r.Seconds)
 		fmt.Fprintf(w, "seconds\t%.1f\t%.1f of CPU\n", r.Seconds, r.CPUSeconds)
-	} else { // of another run, whose report is gone
+	} else { // of another run, which told nothing
 		fmt.Fprintf(w, "rows\t%d\n", r.Rows)
 	}
 	if r.QuarantinedRows > 0 {
