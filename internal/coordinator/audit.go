@@ -58,8 +58,8 @@ const (
 )
 
 // audited runs the audit of a job whose scores are at c.Out, and writes it into
-// them. Two samples of half the portion each are scored by each estimator, as jobs
-// of their own.
+// them. Two samples of the splits' rows, of half the portion each, are scored by each
+// estimator, as jobs of their own.
 func audited(ctx context.Context, b *bus.Bus, c *Config, outcome *Outcome) error {
 	s := &outcome.Scores
 	var jobs [estimators][2]found
