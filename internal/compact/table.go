@@ -28,8 +28,10 @@ type field struct {
 	endShift  int       // 2^endShift bits a number
 	codebook  []float32 // [d]
 	columns   []byte
-	blocks    []block // of 1<<shift rows
-	shift     int     // at most 6
+	blocks    []block  // of 1<<shift rows
+	shift     int      // at most 6
+	listing   []uint64 // of a narrow table: the word of each 32 rows, nil if groups has all of them
+	groups    []group  // of a narrow table
 	values    reader
 }
 
@@ -144,7 +146,7 @@ func (f *field) check() error {
 	return nil
 }
 
-// index checks the structure and finds its blocks.
+// index checks the structure and makes the field's index.
 func (f *field) index(present []byte) error {
 	if len(present) > 0 {
 		if spare := len(present)*8 - f.size; spare > 0 && present[len(present)-1]>>(8-spare) != 0 {
@@ -159,23 +161,30 @@ func (f *field) index(present []byte) error {
 	if f.layout == bitmaps {
 		walk, bytes = f.walkBitmaps, f.width
 	}
-	for f.shift = 6; f.shift > 0 && bytes<<f.shift > 128; { // to go through, at most
-		f.shift--
-	}
-	f.blocks = make([]block, 0, f.size>>f.shift+1)
 	rows, kept := 0, 0
-	for i := 0; i < f.size; i += 1 << f.shift {
-		listed := listedRows(present, i, min(i+1<<f.shift, f.size))
-		f.blocks = append(f.blocks, block{listed, uint32(rows), uint32(kept)})
-		end := rows + bits.OnesCount64(listed)
-		var err error
-		if kept, err = walk(rows, end, kept); err != nil {
-			return err
+	var err error
+	if f.dim <= maxNarrow {
+		kept, err = walk(0, f.Rows, 0)
+	} else {
+		for f.shift = 6; f.shift > 0 && bytes<<f.shift > 128; { // to go through, at most
+			f.shift--
 		}
-		rows = end
+		f.blocks = make([]block, 0, f.size>>f.shift+1)
+		for i := 0; err == nil && i < f.size; i += 1 << f.shift {
+			listed := listedRows(present, i, min(i+1<<f.shift, f.size))
+			f.blocks = append(f.blocks, block{listed, uint32(rows), uint32(kept)})
+			end := rows + bits.OnesCount64(listed)
+			kept, err = walk(rows, end, kept)
+			rows = end
+		}
 	}
-	if kept != f.Kept {
+	switch {
+	case err != nil:
+		return err
+	case kept != f.Kept:
 		return fmt.Errorf("columns keeps %d entries, expected %d", kept, f.Kept)
+	case f.dim <= maxNarrow:
+		f.indexNarrow(present)
 	}
 	return nil
 }
@@ -286,16 +295,9 @@ func (t *Table) Rows(each func(x []float32, dropped []bool)) {
 		structure.values = reader{} // all of which is 1
 		for i := range f.size {
 			copy(x, f.codebook)
-			var p place
-			listed := f.find(&p, i) == 1
-			if listed {
-				f.seek(&p)
-				f.fill(x, &p)
-			}
+			f.read(x, i)
 			clear(kept)
-			if listed {
-				structure.fill(kept, &p)
-			}
+			structure.read(kept, i)
 			for c, one := range kept {
 				dropped[c] = one == 0
 			}
