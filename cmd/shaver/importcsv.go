@@ -55,7 +55,7 @@ Raw strings are a label column and one column per field, with a header; the file
 	f.StringSliceVar(&o.val, "val", nil, "files of the val split")
 	f.StringSliceVar(&o.test, "test", nil, "files of the test split")
 	f.StringVar(&o.raw.model, "model", "", "checkpoint whose field sizes the rows must fit")
-	f.IntSliceVar(&o.sizes, "field-sizes", nil, "features of each field (default the largest local id + 1)")
+	f.IntSliceVar(&o.sizes, "field-sizes", nil, "features of each field (default the largest local id + 1, if that is plausible)")
 	f.StringSliceVar(&o.files, "raw", nil, "files of raw strings")
 	return c
 }

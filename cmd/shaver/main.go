@@ -30,7 +30,7 @@ prunes the table by it to any budget, and measures what that cost.
 		group("dataset", "Make and look at datasets", group("import", "Make a dataset", importCommands()...), datasetInspectCommand(), datasetSynthCommand()),
 		cli.PlanCommand(),
 		cli.ScoreCommand("score", false),
-		group("scores", "Look at scores", scoresInspectCommand(), scoresExportCommand(), scoresFrequencyCommand()),
+		group("scores", "Look at scores", scoresInspectCommand(), scoresExportCommand(), scoresCompareCommand(), scoresFrequencyCommand()),
 		pruneCommand(),
 		evaluateCommand(),
 		sweepCommand(),

@@ -169,7 +169,13 @@ func (o *pruneOptions) mask(c *cobra.Command, p *pruner) ([]bool, error) {
 	if err != nil {
 		return nil, fault.Usagef("--protect, --field-minimum: %w", err)
 	}
-	size := func(drop int) int64 { return p.checkpoint.CompactSize(prune.Mask(order, drop), o.form.stored()) }
+	written := p.checkpoint
+	if o.calibrate { // which makes weights float32, whatever they were
+		if written, _, err = written.Calibrated(1, 0); err != nil {
+			return nil, err
+		}
+	}
+	size := func(drop int) int64 { return written.CompactSize(prune.Mask(order, drop), o.form.stored()) }
 	drop, err := budget.Drop(a, s.Spec.Baseline, size)
 	if err != nil {
 		return nil, fault.Usagef("--%w", err)
@@ -209,9 +215,14 @@ func (o *pruneOptions) write(c *cobra.Command, p *pruner, mask []bool) (bytes in
 	return bytes, calibration, err
 }
 
-// calibration fits the pruned model's on the validation split.
+// calibration fits the pruned model's on the validation split, with its values as the
+// file stores them.
 func (o *pruneOptions) calibration(c *cobra.Command, p *pruner, mask []bool) (*evaluate.Calibration, error) {
 	m, err := p.checkpoint.Model()
+	if err != nil {
+		return nil, err
+	}
+	table, err := sweep.Pruned(&m.Architecture, p.table, mask, p.scores[0].Baseline, o.form.stored())
 	if err != nil {
 		return nil, err
 	}
@@ -221,7 +232,7 @@ func (o *pruneOptions) calibration(c *cobra.Command, p *pruner, mask []bool) (*e
 	}
 	progress := cli.NewProgress("calibrate", "rows", b.rows)
 	defer progress.End()
-	predictions, err := b.predict(c.Context(), m.WithEmbedding(prune.Table(&m.Architecture, p.table, mask, p.scores[0].Baseline)), progress)
+	predictions, err := b.predict(c.Context(), m.WithEmbedding(table), progress)
 	if err != nil {
 		return nil, err
 	}

@@ -118,12 +118,10 @@ func (o *sweepOptions) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if o.picture != "" {
-		if err := picture.Sweep(d).Write(o.picture); err != nil {
-			return err
-		}
+	if err := o.output.Print(c.OutOrStdout(), d, d.Table); err != nil || o.picture == "" {
+		return err
 	}
-	return o.output.Print(c.OutOrStdout(), d, d.Table)
+	return picture.Sweep(d).Write(o.picture)
 }
 
 // sweep measures every method at every budget.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
@@ -28,13 +29,15 @@ const (
 const keySizes = "sizes" // JSON array
 
 // CheckFields reports the first field name that no file of rows can have: names
-// are distinct and not empty, and neither "label" nor "row".
+// are UTF-8, distinct and not empty, and neither "label" nor "row".
 func CheckFields(fields []string) error {
 	seen := make(map[string]int, len(fields))
 	for j, name := range fields {
 		switch before, ok := seen[name]; {
 		case name == "":
 			return fmt.Errorf("field %d has an empty name", j)
+		case !utf8.ValidString(name):
+			return fmt.Errorf("field %d has the name %q, which is not UTF-8", j, name)
 		case name == rowColumn || name == labelColumn:
 			return fmt.Errorf("field %d has the name %q, which is another column's: rename it", j, name)
 		case ok:

@@ -1,8 +1,10 @@
 package arrowio
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strconv"
@@ -37,7 +39,7 @@ type Part struct {
 }
 
 // tableMemory bounds what a part takes at a time, in bytes.
-const tableMemory = 1 << 30
+var tableMemory = 1 << 30 // a variable for tests
 
 // OpenTable opens a table by its first bytes, with all columns chosen. Close it.
 func OpenTable(path string) (*Table, error) {
@@ -77,13 +79,16 @@ func OpenTable(path string) (*Table, error) {
 func (t *Table) Columns() []string { return t.columns }
 
 // Choose says which columns the parts have, in which order. That one is missing,
-// or of another type than Table reads, is bad input.
+// there twice, or of another type than Table reads, is bad input.
 func (t *Table) Choose(names []string) error {
 	t.chosen = nil
 	for _, name := range names {
 		at := slices.Index(t.columns, name)
 		if at < 0 {
 			return fault.Inputf("%s: no column %q: the columns are %q", t.path, name, t.columns)
+		}
+		if slices.Contains(t.columns[at+1:], name) {
+			return fault.Inputf("%s: two columns %q: the columns are %q", t.path, name, t.columns)
 		}
 		var kind string
 		if t.parquet != nil {
@@ -145,7 +150,8 @@ func (t *Table) Close() {
 	t.file.Close()
 }
 
-// guarded makes bad input of f's errors and panics.
+// guarded makes bad input of f's errors and panics, but for those of the file
+// system, which may pass.
 func guarded(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -153,7 +159,7 @@ func guarded(f func() error) (err error) {
 		}
 	}()
 	err = f()
-	if err == nil || err == io.EOF || fault.IsInput(err) {
+	if err == nil || err == io.EOF || fault.IsInput(err) || errors.As(err, new(*fs.PathError)) {
 		return err
 	}
 	return fault.Inputf("%w", err)
@@ -307,6 +313,9 @@ func (c *parquetColumn) read(n int) error {
 			return err
 		}
 		if t == 0 {
+			if err := c.chunk.Err(); err != nil && !errors.Is(err, io.EOF) {
+				return err
+			}
 			return errTruncated
 		}
 		total, values = total+t, values+v

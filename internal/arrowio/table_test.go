@@ -2,6 +2,7 @@ package arrowio
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -171,7 +172,7 @@ func parquetTableBytes(t testing.TB, codec compress.Compression) ([]byte, [][]st
 	w := file.NewParquetWriter(struct{ io.Writer }{&out}, root, file.WithWriterProps(parquet.NewWriterProperties(
 		parquet.WithCompression(codec), parquet.WithDataPageSize(2000), parquet.WithDictionaryPageSizeLimit(3000))))
 	var want [][]string
-	for group, n := range []int{2500, 1, 1024} {
+	for group, n := range []int{2500, 0, 1, 1024} {
 		var strings []parquet.ByteArray
 		var int64s []int64
 		var int32s []int32
@@ -237,7 +238,7 @@ func TestTableOfParquet(t *testing.T) {
 		data, want := parquetTableBytes(t, codec)
 		path := filepath.Join(t.TempDir(), "x.parquet")
 		got, parts, err := tableOf(data, path, "s", "i", "u", "b")
-		if err != nil || !reflect.DeepEqual(parts, []int{2500, 1, 1024}) {
+		if err != nil || !reflect.DeepEqual(parts, []int{2500, 0, 1, 1024}) {
 			t.Fatalf("%v: parts %v, %v", codec, parts, err)
 		}
 		for i := range want {
@@ -257,6 +258,88 @@ func TestTableOfParquet(t *testing.T) {
 				t.Errorf("%d of %d bytes: %v", len(data)*cut/60, len(data), err)
 			}
 		}
+	}
+}
+
+// Nobody could tell which of two columns of one name is meant.
+func TestTableOfTwoColumnsOfOneName(t *testing.T) {
+	s := arrow.NewSchema([]arrow.Field{{Name: "a", Type: arrow.BinaryTypes.String}, {Name: "a", Type: arrow.BinaryTypes.String}}, nil)
+	var out bytes.Buffer
+	if err := ipc.NewWriter(&out, ipc.WithSchema(s)).Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := tableOf(out.Bytes(), filepath.Join(t.TempDir(), "x.arrow"), "a")
+	if !fault.IsInput(err) || !strings.Contains(err.Error(), `x.arrow: two columns "a"`) {
+		t.Errorf("two columns of one name: %v", err)
+	}
+}
+
+// What is wrong with a page is told, and not that the data end there.
+func TestTableOfBadPage(t *testing.T) {
+	data, _ := parquetTableBytes(t, compress.Codecs.Uncompressed)
+	if data[4] != 0x15 || data[6] != 0x15 {
+		t.Fatalf("the file does not begin with a page: % x", data[:8])
+	}
+	data[7] |= 1 // of its size, which becomes negative
+	_, _, err := tableOf(data, filepath.Join(t.TempDir(), "x.parquet"), "s")
+	if !fault.IsInput(err) || !strings.Contains(err.Error(), `row group 0, column "s": a page's size is -`) {
+		t.Errorf("a page of negative size: %v", err)
+	}
+}
+
+// That a file cannot be opened again is not its bytes' fault.
+func TestTableThatGoesAway(t *testing.T) {
+	data, _ := parquetTableBytes(t, compress.Codecs.Snappy)
+	path := filepath.Join(t.TempDir(), "x.parquet")
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	table, err := OpenTable(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	if err := table.Choose([]string{"s"}); err != nil {
+		t.Fatal(err)
+	}
+	part, err := table.Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := part.Rows(func([][]byte) error { return nil }); !errors.Is(err, os.ErrNotExist) || fault.IsInput(err) {
+		t.Errorf("a file that is gone: %v", err)
+	}
+}
+
+// A dictionary makes many long cells of a short file: they are refused before
+// they take the memory.
+func TestTableOfLongDictionary(t *testing.T) {
+	defer func(before int) { tableMemory = before }(tableMemory)
+	tableMemory = 8 << 20
+	kind := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}
+	s := arrow.NewSchema([]arrow.Field{{Name: "a", Type: kind}}, nil)
+	builder := array.NewRecordBuilder(memory.DefaultAllocator, s)
+	const long = 64 << 10
+	value := strings.Repeat("x", long)
+	for range tableMemory/long + 1 {
+		if err := builder.Field(0).(*array.BinaryDictionaryBuilder).AppendString(value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out bytes.Buffer
+	w := ipc.NewWriter(&out, ipc.WithSchema(s))
+	if err := w.Write(builder.NewRecord()); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := tableOf(out.Bytes(), filepath.Join(t.TempDir(), "x.arrow"))
+	if !fault.IsInput(err) || !strings.Contains(err.Error(), "values take more than") {
+		t.Errorf("a dictionary of long values: %v", err)
 	}
 }
 

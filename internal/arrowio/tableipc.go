@@ -110,7 +110,10 @@ func (t *ipcTable) next(chosen []int) (*Part, error) {
 	}
 	record := t.reader.Record()
 	n := int(record.NumRows())
-	columns := make([]textColumn, len(chosen))
+	if n > tableMemory/endBytes/len(chosen) {
+		return nil, fmt.Errorf("a batch has %d rows of %d columns, which is more than are read at a time: write smaller batches", n, len(chosen))
+	}
+	columns, left := make([]textColumn, len(chosen)), tableMemory
 	for k, i := range chosen {
 		column := record.Column(i)
 		if column.Len() != n {
@@ -126,8 +129,11 @@ func (t *ipcTable) next(chosen []int) (*Part, error) {
 			if column.IsValid(row) {
 				c.text = write(c.text, row)
 			}
-			c.ends[row] = len(c.text)
+			if c.ends[row] = len(c.text); len(c.text) > left { // a dictionary's values may be short in the file, and here many
+				return nil, fmt.Errorf("a batch's values take more than %d bytes: write smaller batches", tableMemory)
+			}
 		}
+		left -= len(c.text)
 	}
 	return &Part{Len: n, Read: t.read.n, cells: func(visit func([][]byte) error) error {
 		cells := make([][]byte, len(columns))
@@ -154,6 +160,9 @@ type textColumn struct {
 	text []byte
 	ends []int
 }
+
+// endBytes is the memory of an element of ends.
+const endBytes = 8
 
 func (c *textColumn) cell(i int) []byte {
 	start := 0

@@ -62,7 +62,8 @@ func (c *Checkpoint) compactFile(fields []compact.Field, v compact.Values) *file
 
 // CompactSize returns the exact bytes of the file that WriteCompact writes when
 // the given entries, [n*d], are dropped. Dropping one more makes it smaller by
-// its value, but can cost a field that kept everything its structure.
+// its value, but can cost a field that kept everything its structure, and a table
+// that keeps next to nothing what compact.MaxInflation asks for.
 func (c *Checkpoint) CompactSize(dropped []bool, v compact.Values) int64 {
 	a := &c.Architecture
 	if len(dropped) != a.Parameters() {

@@ -17,7 +17,11 @@ import (
 // both is in it.
 func RelativeRMS(values, reference []float64) float64 {
 	same(values, reference)
-	return floats.Distance(values, reference, 2) / floats.Norm(reference, 2)
+	size := floats.Norm(reference, 2)
+	if size == 0 {
+		return math.NaN()
+	}
+	return floats.Distance(values, reference, 2) / size
 }
 
 // RelativeBias is RelativeRMS without the noise: of values and references that were

@@ -15,6 +15,9 @@ func TestRelativeRMS(t *testing.T) {
 	if got := RelativeRMS([]float64{3, 4, 1}, []float64{3, 4, 0}); !near(got, .2, 1e-15) {
 		t.Errorf("%g", got)
 	}
+	if got := RelativeRMS([]float64{1, 0}, []float64{0, 0}); !math.IsNaN(got) {
+		t.Errorf("relative to nothing: %g", got)
+	}
 }
 
 // The noise of two estimates of 10,000 values is ten times their bias of 20%, and is

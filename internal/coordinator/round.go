@@ -64,28 +64,26 @@ func readHalf(r io.Reader, rows int64, entries int) (*half, error) {
 
 // turn is called before a shard is merged. The first of a round finds the sums of
 // the rounds before, of which the rule may want to keep some: so what is kept
-// follows from what is merged, for whoever leads.
+// follows from what is merged, for whoever leads. No row is no half: the first
+// portion of very few rows may be empty, or all of it in quarantine.
 func (r *run) turn(shard int) {
 	if r.Until == nil || r.Until.Rule != job.Overlap {
 		return
 	}
 	before := r.plan.RoundOf(r.shards)
 	now, _, _ := r.plan.Locate(shard)
-	if now > before && (before == 0 || r.plan.Doubles(before)) {
+	if r.sums.Rows() > 0 && now > before && (before == 0 || r.plan.Doubles(before)) {
 		r.half = &half{r.sums.Rows(), r.totals()}
 	}
 }
 
-// totals returns phi * rows of all entries.
+// totals returns phi * rows of all entries. What did not occur since has the same
+// total: none at all in the second half.
 func (r *run) totals() []float64 {
-	dim, rows := r.arch.Dim, float64(r.sums.Rows())
+	dim := r.arch.Dim
 	totals := make([]float64, r.arch.Features()*dim)
 	for f := range r.arch.Features() {
-		phi := totals[f*dim : (f+1)*dim]
-		r.sums.Values(f, r.estimate(), tally.Values{Phi: phi})
-		for c := range phi {
-			phi[c] = float64(phi[c] * rows)
-		}
+		r.sums.Totals(f, r.estimate(), totals[f*dim:(f+1)*dim])
 	}
 	return totals
 }
@@ -156,13 +154,13 @@ func (r *run) spread() (float64, bool) {
 }
 
 // late reports whether the round after the given one would end after the time that
-// the job has, by the rate so far.
+// the job has, by the rate so far: no row has none, and is no end of a job.
 func (r *run) late(round int) bool {
-	if r.Until.Seconds == 0 {
+	if r.Until.Seconds == 0 || r.sums.Rows() == 0 {
 		return false
 	}
 	elapsed := r.elapsed()
-	perRow := elapsed / float64(max(1, r.sums.Rows()))
+	perRow := elapsed / float64(r.sums.Rows())
 	return elapsed+float64(perRow*float64(r.plan.Rounds[round+1].Rows)) > r.Until.Seconds
 }
 
@@ -187,14 +185,15 @@ func (r *run) values(feature int, into tally.Values) {
 	}
 }
 
-// perPass has each row count once that f's sums count in each pass.
+// perPass has each row count once that f's sums count in each pass. A row that lacks
+// a pass is missing.
 func (r *run) perPass(f *scores.File) {
 	if r.stopped == nil || r.stopped.Passes == 1 {
 		return
 	}
 	passes := int64(r.stopped.Passes)
 	f.Rows /= passes
-	f.QuarantinedRows /= passes
+	f.QuarantinedRows = (f.QuarantinedRows + passes - 1) / passes
 	count := make([]int64, len(f.Count))
 	for i, n := range f.Count {
 		count[i] = n / passes

@@ -128,7 +128,8 @@ func (r *rawImport) count() (runs []string, kept bool, err error) {
 	for _, name := range rec.Runs {
 		runs = append(runs, filepath.Join(r.folder, name))
 	}
-	return runs, kept, nil
+	runs, err = vocabulary.Gather(r.folder, "gathered", runs, len(r.layout.fields))
+	return runs, kept, err
 }
 
 // countGroup counts the files [first, last) into runs.

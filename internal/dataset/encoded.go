@@ -24,7 +24,7 @@ type EncodedConfig struct {
 	Test     []string // none: no test split
 	Split    string   // "8:1:1": draw the rows of Train's one file into train, val, test
 	Seed     uint64   // of the draw
-	Sizes    []int    // features of each field; nil: largest id + 1, at the cost of a second pass
+	Sizes    []int    // features of each field; nil: largest id + 1, if that is plausible, at the cost of a second pass
 	Global   bool     // ids count over all fields (then Sizes are needed), not within each
 	OnBadRow string   // Fail (also "") or Skip
 	Out      string   // the dataset's folder, which must not exist or be empty
@@ -158,7 +158,28 @@ func (e *encodedImport) sizes() ([]int, error) {
 	if len(sizes) != len(fields) {
 		return nil, fault.Inputf("%s:1: %d fields, expected %d", e.groups[0].files[0], len(fields), len(sizes))
 	}
-	return sizes, checkTotal(fields, sizes)
+	err = checkTotal(fields, sizes)
+	if err == nil && e.config.Sizes == nil {
+		err = e.plausible(fields, sizes)
+	}
+	return sizes, err
+}
+
+// plausible refuses counted sizes for which a few bytes of input would take all
+// memory: one wrong id does that.
+func (e *encodedImport) plausible(fields []string, sizes []int) error {
+	sum, largest := int64(0), 0
+	for j, size := range sizes {
+		sum += int64(size)
+		if size > sizes[largest] {
+			largest = j
+		}
+	}
+	if sum > 1<<24+100*e.rows*int64(len(fields)) {
+		return fault.Inputf("field %d (%s): the largest id is %d, in %d rows: if that is right, say how many features each field has",
+			largest, fields[largest], sizes[largest]-1, e.rows)
+	}
+	return nil
 }
 
 // readHeader reads the first line of s, and checks that it is like that of the

@@ -190,6 +190,18 @@ func TestImportEncodedUsage(t *testing.T) {
 	wantInput(t, err, "none.csv: no such file")
 }
 
+// One wrong id must not take all memory; who says so may have as many features.
+func TestImportEncodedImplausibleID(t *testing.T) {
+	config := EncodedConfig{Train: []string{write(t, "label,a,b\n0,5,1\n1,3,17000000\n")}, Out: filepath.Join(t.TempDir(), "dataset")}
+	_, err := ImportEncoded(t.Context(), config)
+	wantInput(t, err, "field 1 (b): the largest id is 17000000, in 2 rows")
+	wantNothing(t, config.Out)
+	config.Sizes = []int{6, 17_000_001}
+	if _, err := ImportEncoded(t.Context(), config); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestImportEncodedSkips(t *testing.T) {
 	var text strings.Builder
 	text.WriteString("label,a\n")

@@ -13,6 +13,7 @@ import (
 
 	"shaver/internal/arrowio"
 	"shaver/internal/fault"
+	"shaver/internal/rawtext"
 )
 
 // Names of the rules by which Criteo's integers become values.
@@ -93,9 +94,10 @@ type layout struct {
 func (f Format) label() string { return cmp.Or(f.Label, "label") }
 
 func (f Format) layout(names []string) (*layout, error) {
-	l := &layout{Format: f, names: names, at: slices.Index(names, f.label())}
-	if l.at < 0 {
-		return nil, fmt.Errorf("no column %q for the label: the columns are %q", f.label(), names)
+	l := &layout{Format: f, names: names}
+	var err error
+	if l.at, err = column(names, f.label(), " for the label"); err != nil {
+		return nil, err
 	}
 	if f.Columns == nil {
 		for i, name := range names {
@@ -105,9 +107,9 @@ func (f Format) layout(names []string) (*layout, error) {
 		}
 	}
 	for _, c := range f.Columns {
-		at := slices.Index(names, c.Name)
-		if at < 0 {
-			return nil, fmt.Errorf("no column %q: the columns are %q", c.Name, names)
+		at, err := column(names, c.Name, "")
+		if err != nil {
+			return nil, err
 		}
 		if c.As == "" {
 			c.As = c.Name
@@ -118,6 +120,18 @@ func (f Format) layout(names []string) (*layout, error) {
 		return nil, errors.New("no column is a field")
 	}
 	return l, arrowio.CheckFields(l.fields)
+}
+
+// column returns the position of the one column of a name; what says what for.
+func column(names []string, name, what string) (int, error) {
+	at := slices.Index(names, name)
+	if at < 0 {
+		return 0, fmt.Errorf("no column %q%s: the columns are %q", name, what, names)
+	}
+	if slices.Contains(names[at+1:], name) {
+		return 0, fmt.Errorf("two columns %q%s: the columns are %q", name, what, names)
+	}
+	return at, nil
 }
 
 // rowParser makes rows of cells. It is for one goroutine.
@@ -158,6 +172,9 @@ func (p *rowParser) parse(cells [][]byte, odd bool) (uint8, [][]byte, error) {
 	}
 	if odd {
 		for i, cell := range cells {
+			if len(cell) >= rawtext.MaxLine { // a table's; lines are shorter
+				return 0, nil, fmt.Errorf("column %d (%s): a value of %d bytes, expected fewer than %d", i, p.names[i], len(cell), rawtext.MaxLine)
+			}
 			if bytes.IndexByte(cell, 0) >= 0 {
 				return 0, nil, fmt.Errorf("column %d (%s): NUL byte", i, p.names[i])
 			}

@@ -402,6 +402,27 @@ func TestMemoryTooSmall(t *testing.T) {
 	wantNothing(t, out)
 }
 
+// Many files have many runs, which are merged a few at a time.
+func TestManyFiles(t *testing.T) {
+	defer func(before int64) { keepEvery = before }(keepEvery)
+	keepEvery = 1
+	s := shapes(t, 1000, "kdd")[0]
+	var all []string
+	for _, n := range []int{1, 70} {
+		out := filepath.Join(t.TempDir(), "x")
+		if _, err := ImportRaw(t.Context(), RawConfig{Format: s.format, Files: s.files(t, n, plain), Workers: 2, Out: out}); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, contents(t, out))
+		if entries, err := os.ReadDir(filepath.Dir(out)); err != nil || len(entries) != 1 {
+			t.Errorf("beside the dataset there are %v, %v", entries, err)
+		}
+	}
+	if all[0] != all[1] {
+		t.Error("70 files give another dataset than one")
+	}
+}
+
 // An import that ends early goes on from the files that were counted whole.
 func TestImportGoesOn(t *testing.T) {
 	defer func(before int64) { keepEvery = before }(keepEvery)

@@ -45,7 +45,7 @@ type ValueFacts struct {
 
 // Inspect opens the dataset in dir and returns the facts, with the given number
 // of most frequent features of each field (the lower id first among equals). It
-// reads the frequencies and the vocabulary, and no rows.
+// reads the frequencies, the vocabulary if top is not 0, and no rows.
 func Inspect(dir string, top int) (*Inspection, error) {
 	d, err := Open(dir)
 	if err != nil {
@@ -63,11 +63,18 @@ func Inspect(dir string, top int) (*Inspection, error) {
 	}
 	facts.LabelRate = float64(facts.Positives) / float64(facts.Rows)
 	for j, f := range d.Manifest.Fields {
-		values, err := d.Vocabulary(j)
-		if err != nil {
-			return nil, err
+		var values []string
+		if top > 0 {
+			if values, err = d.Vocabulary(j); err != nil {
+				return nil, err
+			}
 		}
-		facts.Fields = append(facts.Fields, fieldFacts(f, counts[:f.Size], values, facts.Rows, top))
+		of := fieldFacts(f, counts[:f.Size], values, facts.Rows, top)
+		if d.Manifest.Vocabulary != nil {
+			share := float64(counts[f.Size-1]) / float64(facts.Rows)
+			of.OOV = &share
+		}
+		facts.Fields = append(facts.Fields, of)
 		counts = counts[f.Size:]
 	}
 	return facts, nil
@@ -89,10 +96,6 @@ func fieldFacts(f Field, counts []int64, values []string, rows int64, top int) F
 		})
 		best = slices.Insert(best, at, id)
 		best = best[:min(top, len(best))]
-	}
-	if values != nil {
-		share := float64(counts[f.Size-1]) / float64(rows)
-		facts.OOV = &share
 	}
 	for _, id := range best {
 		v := ValueFacts{ID: id, Rows: counts[id], Share: float64(counts[id]) / float64(rows)}

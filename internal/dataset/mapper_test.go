@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"shaver/internal/arrowio"
+	"shaver/internal/rawtext"
 	"shaver/internal/tally"
 )
 
@@ -124,6 +125,33 @@ func TestFlightsMapper(t *testing.T) {
 	}
 	if d := open(t, out); !slices.Equal(d.Fields(), fields) || !slices.Equal(d.FieldDims(), sizes) {
 		t.Errorf("fields %v, sizes %v", d.Fields(), d.FieldDims())
+	}
+}
+
+// A value of a table may be longer than a line of text: it is a bad row, as no
+// vocabulary holds it.
+func TestImportTableOfLongValue(t *testing.T) {
+	names := []string{strings.Repeat("x", rawtext.MaxLine-1), strings.Repeat("y", rawtext.MaxLine)}
+	sizes := []int{200, 3}
+	scores := &tally.Scores{Dim: 1, Count: make([]int64, 203), Values: tally.NewValues(203)}
+	path := filepath.Join(t.TempDir(), "x.parquet")
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if err := arrowio.WriteScoresParquet(file, names, sizes, scores, func(int64) (float64, float64) { return 2, 2 }, nil); err != nil {
+		t.Fatal(err)
+	}
+	format := Tables()
+	format.Label, format.From, format.Columns = "id", 5, []Column{{Name: "field"}}
+	config := RawConfig{Format: format, Files: []string{path}, Out: filepath.Join(t.TempDir(), "x")}
+	_, err = ImportRaw(t.Context(), config)
+	wantInput(t, err, "x.parquet: row 200: column 1 (field): a value of 1048576 bytes, expected fewer than 1048576")
+	config.OnBadRow = Skip
+	summary, err := ImportRaw(t.Context(), config)
+	if err != nil || summary.Skipped != 3 {
+		t.Errorf("skipped %v, %v", summary, err)
 	}
 }
 

@@ -145,7 +145,7 @@ func (r *rawImport) frozen(b *builder) (*Summary, error) {
 		return nil, err
 	}
 	m := Manifest{IDs: RawStrings}
-	_, err = b.writeVocabulary(&m, r.layout.fields, r.workers, func(j int, visit func([]byte) error) error { return fields[j].Each(visit) })
+	_, err = b.writeVocabulary(r.ctx, &m, r.layout.fields, r.workers, func(j int, visit func([]byte) error) error { return fields[j].Each(visit) })
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +174,7 @@ func (r *rawImport) counted(b *builder) (s *Summary, err error) {
 	}
 	m := Manifest{IDs: RawStrings, MinCount: r.config.MinCount}
 	names := r.layout.fields
-	counts, err := b.writeVocabulary(&m, names, r.workers, func(j int, visit func([]byte) error) error {
+	counts, err := b.writeVocabulary(r.ctx, &m, names, r.workers, func(j int, visit func([]byte) error) error {
 		return vocabulary.Merge(runs, j, len(names), r.config.MinCount, visit)
 	})
 	if err != nil {

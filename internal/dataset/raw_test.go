@@ -3,7 +3,9 @@ package dataset
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -197,6 +199,8 @@ func TestImportRawRefuses(t *testing.T) {
 		{"empty", "", "the file is empty"},
 		{"header only", "label,a\n", "a header and no rows"},
 		{"no label", "click,a\n0,1\n", `rows.csv:1: no column "label" for the label`},
+		{"two labels", "label,a,label\n0,x,0\n", `rows.csv:1: two columns "label" for the label`},
+		{"name in Latin 1", "label,caf\xe9\n" + good[8:], `rows.csv:1: field 0 has the name "caf\xe9", which is not UTF-8`},
 		{"one column", "label\n0\n", "rows.csv:1: 1 column"},
 		{"name", "label,a,row\n0,1,1\n", `rows.csv:1: field 1 has the name "row"`},
 		{"columns", good + "0,1,2\n", "rows.csv:202: 3 columns, expected 2"},
@@ -215,9 +219,36 @@ func TestImportRawRefuses(t *testing.T) {
 		})
 	}
 	out := filepath.Join(t.TempDir(), "x")
+	_, err := ImportRaw(t.Context(), RawConfig{Files: []string{write(t, "label,a,a\n0,x,y\n")}, Format: Format{Columns: []Column{{Name: "a"}}}, Out: out})
+	wantInput(t, err, `rows.csv:1: two columns "a"`)
 	summary, err := ImportRaw(t.Context(), RawConfig{Files: []string{write(t, good+"0,\"b\n\",c\n2,y\n")}, OnBadRow: Skip, Out: out})
 	if err != nil || summary.Skipped != 3 || len(summary.Bad) != 2 {
 		t.Errorf("skipped %+v, %v", summary, err)
+	}
+}
+
+// Millions of values are merged between the passes: that ends with ctx too.
+func TestWriteVocabularyStops(t *testing.T) {
+	b, err := newBuilder(filepath.Join(t.TempDir(), "x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.abort()
+	ctx, cancel := context.WithCancel(t.Context())
+	values := 0
+	_, err = b.writeVocabulary(ctx, &Manifest{}, []string{"a"}, 1, func(_ int, visit func([]byte) error) error {
+		for ; values < 1_000_000; values++ {
+			if values == 5000 {
+				cancel()
+			}
+			if err := visit(fmt.Append(nil, values)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if !errors.Is(err, context.Canceled) || values > 10_000 {
+		t.Errorf("after %d values: %v", values, err)
 	}
 }
 
@@ -238,6 +269,24 @@ func TestInspect(t *testing.T) {
 	if f.Name != "a" || f.Size != 3 || f.Seen != 3 || f.OOV == nil || *f.OOV != 1.0/121 || len(f.Top) != 2 ||
 		*f.Top[0].Value != "y" || f.Top[0].ID != 1 || f.Top[0].Rows != 80 || *f.Top[1].Value != "x" {
 		t.Errorf("%+v", f)
+	}
+	// Without values to show, the vocabulary, which may be large, is not read.
+	path := filepath.Join(out, "vocabulary", "0-a.txt")
+	values, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, bytes.ToUpper(values), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if facts, err = Inspect(out, 0); err != nil || facts.Fields[0].OOV == nil || *facts.Fields[0].OOV != 1.0/121 {
+		t.Errorf("%+v, %v", facts, err)
+	}
+	if _, err := Inspect(out, 1); err == nil {
+		t.Error("a corrupt vocabulary is taken")
+	}
+	if err := os.WriteFile(path, values, 0o644); err != nil {
+		t.Fatal(err)
 	}
 	if facts, err = Inspect(out, 9); err != nil || len(facts.Fields[0].Top) != 3 || facts.Fields[0].Top[2].Value != nil {
 		t.Errorf("%+v, %v", facts, err)

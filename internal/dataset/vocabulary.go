@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path"
@@ -25,8 +26,8 @@ func vocabularyFile(field int, name string) string {
 
 // writeVocabulary writes the fields' files, several at a time, and fills
 // m.Vocabulary. each calls visit with the values of a field in the order of their
-// ids. It returns the number of values of each field.
-func (b *builder) writeVocabulary(m *Manifest, fields []string, workers int, each func(field int, visit func(value []byte) error) error) ([]int, error) {
+// ids. It returns the number of values of each field, and ends with ctx.
+func (b *builder) writeVocabulary(ctx context.Context, m *Manifest, fields []string, workers int, each func(field int, visit func(value []byte) error) error) ([]int, error) {
 	if err := os.Mkdir(b.join("vocabulary"), 0o755); err != nil {
 		return nil, err
 	}
@@ -42,7 +43,9 @@ func (b *builder) writeVocabulary(m *Manifest, fields []string, workers int, eac
 			}
 			var line []byte
 			err = each(j, func(value []byte) error {
-				counts[j]++
+				if counts[j]++; counts[j]%4096 == 0 && ctx.Err() != nil {
+					return ctx.Err()
+				}
 				line = vocabulary.AppendLine(line[:0], value)
 				_, err := f.Write(line)
 				return err

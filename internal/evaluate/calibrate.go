@@ -27,11 +27,32 @@ func Calibrate(p *Predictions) Calibration {
 		positives += float64(label)
 	}
 	f := fit{p: p, target: [2]float64{1 / (float64(len(p.Labels)) - positives + 2), (positives + 1) / (positives + 2)}}
-	c := f.minimum(Calibration{Scale: 1}, true)
+	c := f.minimum(start(p.Logits), true)
 	if !(c.Scale >= leastScale) {
 		c = f.minimum(Calibration{Scale: leastScale, Offset: c.Offset}, false)
 	}
 	return c
+}
+
+// start returns where to begin: at the logits as they are, unless some are so far from
+// 0 that the loss has no curvature there for Newton's steps to go by; then at logits of
+// mean 0 and a standard deviation of 1 at most.
+func start(logits []float64) Calibration {
+	const far = 30
+	mean, square := 0.0, 0.0
+	for _, z := range logits {
+		mean += z / float64(len(logits))
+	}
+	saturated := false
+	for _, z := range logits {
+		square += float64((z-mean)*(z-mean)) / float64(len(logits))
+		saturated = saturated || math.Abs(z) > far
+	}
+	if !saturated {
+		return Calibration{Scale: 1}
+	}
+	scale := 1 / max(math.Sqrt(square), 1)
+	return Calibration{scale, -float64(scale * mean)}
 }
 
 // fit is the calibration of predictions, whose labels 0 and 1 count as target.

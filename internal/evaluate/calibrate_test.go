@@ -37,13 +37,15 @@ func TestCalibrateFindsWhatLabelsAreDrawnFrom(t *testing.T) {
 }
 
 // No point near what is found has a smaller loss, the scale is above 0 and all is
-// finite: also of labels told apart, of one kind, and of equal logits.
+// finite: also of labels told apart, of one kind, of equal logits, and of logits where
+// a probability is 0 or 1 in float64.
 func TestCalibrationIsTheMinimum(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 30).Draw(t, "n")
+		off := rapid.SampledFrom([]float64{0, 0, 0, -100, 700}).Draw(t, "off")
 		p := &Predictions{}
 		for range n {
-			p.Logits = append(p.Logits, float64(rapid.IntRange(-40, 40).Draw(t, "logit"))/4)
+			p.Logits = append(p.Logits, off+float64(rapid.IntRange(-40, 40).Draw(t, "logit"))/4)
 			p.Labels = append(p.Labels, uint8(rapid.IntRange(0, 1).Draw(t, "label")))
 		}
 		c := Calibrate(p)

@@ -111,14 +111,19 @@ func decades(p *plot.Plot) {
 	p.Y.Tick.Marker = plot.ConstantTicks(ticks)
 }
 
-// short cuts a foreign name to what fits beside an axis, on one line.
-func short(name string) string {
-	name = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
+// plain puts a foreign text on one line, of characters that XML has.
+func plain(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || r == 0xfffe || r == 0xffff {
 			return ' '
 		}
 		return r
-	}, strings.ToValidUTF8(name, "?"))
+	}, strings.ToValidUTF8(text, "?"))
+}
+
+// short cuts a foreign name to what fits beside an axis.
+func short(name string) string {
+	name = plain(name)
 	if runes := []rune(name); len(runes) > 18 {
 		return string(runes[:17]) + "…"
 	}

@@ -27,7 +27,7 @@ func document() *sweep.Document {
 	}
 	return &sweep.Document{Kind: d.Kind, Split: d.Split, Unpruned: d.Unpruned, Sources: d.Sources, Points: append(d.Points,
 		sweep.Point{Method: "ptq8", Sparsity: .75, Measure: sweep.Measure{AUC: value(.8), LogLoss: .45}},
-		sweep.Point{Method: "none <&>", Sparsity: 1, Measure: sweep.Measure{LogLoss: .7}})}
+		sweep.Point{Method: "none\x00<&>\uffff", Sparsity: 1, Measure: sweep.Measure{LogLoss: .7}})}
 }
 
 func TestPictures(t *testing.T) {

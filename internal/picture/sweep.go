@@ -16,7 +16,7 @@ func Sweep(d *sweep.Document) *Picture {
 	if calibrated {
 		full, name = *d.Unpruned.CalibratedLogLoss, "LogLoss, calibrated"
 	}
-	title := d.Kind + ", " + d.Split + " split"
+	title := plain(d.Kind + ", " + d.Split + " split")
 	auc, loss := grid(title, "", "AUC"), grid(title, "", name+", nat")
 	most := 0.0
 	for i := range d.Points {
@@ -40,7 +40,7 @@ func Sweep(d *sweep.Document) *Picture {
 		if drawn == nil {
 			drawn = also
 		}
-		p.keys = append(p.keys, key{s.Label, drawn})
+		p.keys = append(p.keys, key{plain(s.Label), drawn})
 	}
 	for _, panel := range p.panels { // no mark on the edge
 		room := (panel.Y.Max - panel.Y.Min) / 30

@@ -27,7 +27,8 @@ type Budget struct {
 // Drop returns how many entries of a table have to be dropped, or an error that
 // begins with the unit. baseline is the name; size returns the bytes of the file
 // when so many entries are dropped, and falls with them, but that a file that
-// drops nothing may be small again.
+// drops nothing may be small again. Where else it rises, more may be dropped than
+// the bytes ask for.
 func (b Budget) Drop(a *model.Architecture, baseline string, size func(drop int) int64) (int, error) {
 	entries := a.Parameters()
 	switch b.Unit {
@@ -58,12 +59,17 @@ func (b Budget) Drop(a *model.Architecture, baseline string, size func(drop int)
 }
 
 // Dropped returns how many of the given number of entries a sparsity drops:
-// floor(entries * sparsity), the product taken in decimal, as it was typed.
+// floor(entries * sparsity), the product taken in decimal, as it was typed. One that
+// is float64(drop)/float64(entries), as of another budget, drops so many again.
 func Dropped(entries int, sparsity float64) (int, error) {
 	if !(sparsity >= 0 && sparsity <= 1) {
 		return 0, fmt.Errorf("sparsity %v is outside [0, 1]", sparsity)
 	}
-	return portion(entries, sparsity, false), nil
+	drop := portion(entries, sparsity, false)
+	if float64(drop+1)/float64(entries) == sparsity {
+		drop++
+	}
+	return drop, nil
 }
 
 // portion returns n * p, the product taken in decimal, rounded down or up.

@@ -38,6 +38,11 @@ func TestDroppedIsExactInDecimal(t *testing.T) {
 			t.Errorf("%d at %v: %d, %v", c.entries, c.sparsity, got, err)
 		}
 	}
+	for drop := range 12_509 {
+		if got, err := Dropped(12_508, float64(drop)/12_508); err != nil || got != drop {
+			t.Fatalf("%d of 12508: %d, %v", drop, got, err)
+		}
+	}
 	for _, bad := range []float64{-0.1, 1.1, math.NaN()} {
 		if _, err := Dropped(10, bad); err == nil {
 			t.Errorf("sparsity %v accepted", bad)

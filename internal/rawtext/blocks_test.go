@@ -145,7 +145,7 @@ func FuzzRecords(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		if bytes.HasPrefix(text, []byte("\x1f\x8b")) || bytes.HasPrefix(text, []byte("\x28\xb5\x2f\xfd")) {
+		if bytes.HasPrefix(text, []byte("\x1f\x8b")) || len(text) >= 4 && isZstd(text[:4]) {
 			return
 		}
 		got, _, err := records(t, string(text), ',', true)

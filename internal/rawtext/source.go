@@ -99,7 +99,7 @@ func (s *Source) decompress() error {
 	switch {
 	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
 		content, err = gzip.NewReader(raw)
-	case bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}):
+	case isZstd(head):
 		var decoder *zstd.Decoder
 		// 128 MiB is the largest window that the zstd command uses unasked.
 		decoder, err = zstd.NewReader(raw, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(128<<20))
@@ -115,6 +115,12 @@ func (s *Source) decompress() error {
 	}
 	s.lines = bufio.NewReaderSize(content, MaxLine)
 	return nil
+}
+
+// isZstd tells zstd by its first four bytes: those of a frame, or of one that is
+// passed over, with which pzstd begins.
+func isZstd(head []byte) bool {
+	return bytes.Equal(head, []byte{0x28, 0xb5, 0x2f, 0xfd}) || len(head) == 4 && head[0]&0xf0 == 0x50 && bytes.Equal(head[1:], []byte{0x2a, 0x4d, 0x18})
 }
 
 // failed says where reading failed, and whose fault it is.
@@ -168,10 +174,14 @@ var errTooLong = fmt.Errorf("the line is longer than %d bytes", MaxLine)
 func (s *Source) Read() int64 { return s.raw.read }
 
 // Digest returns the file's SHA-256, as hexadecimal digits, and its size, once
-// Next returned io.EOF.
+// Next returned io.EOF. Bytes that came since are of no row that was read: then it
+// is an error.
 func (s *Source) Digest() (digest string, size int64, err error) {
-	if _, err := io.Copy(io.Discard, &s.raw); err != nil {
+	switch more, err := io.Copy(io.Discard, &s.raw); {
+	case err != nil:
 		return "", 0, fmt.Errorf("%s: %w", s.Path, err)
+	case more > 0:
+		return "", 0, fmt.Errorf("%s grew while it was read", s.Path)
 	}
 	return hex.EncodeToString(s.raw.digest.Sum(nil)), s.raw.read, nil
 }

@@ -38,9 +38,13 @@ type Overlap struct {
 var AuditSparsities = []float64{0.5, 0.8, 0.9, 0.95, 0.99}
 
 // Differ reports whether end points matter: their difference is above EndpointsBound,
-// and more than noise.
+// and more than noise, if that is known.
 func (a *Audit) Differ() bool {
-	return a.Endpoints != nil && *a.Endpoints > max(EndpointsBound, *a.EndpointsNoise)
+	noise := 0.0
+	if a.EndpointsNoise != nil {
+		noise = *a.EndpointsNoise
+	}
+	return a.Endpoints != nil && *a.Endpoints > max(EndpointsBound, noise)
 }
 
 // EndpointsBound is the most that Audit.Endpoints may be of values to be quoted.

@@ -151,3 +151,15 @@ func TestStandardErrors(t *testing.T) {
 		t.Errorf("few rows: %v and %v", dataset, population)
 	}
 }
+
+// A file may lack any figure of an audit.
+func TestDiffer(t *testing.T) {
+	for _, c := range []struct {
+		endpoints, noise *float64
+		want             bool
+	}{{nil, nil, false}, {Figure(.2), nil, true}, {Figure(.2), Figure(.1), true}, {Figure(.2), Figure(.3), false}, {Figure(.05), Figure(.01), false}} {
+		if a := (&Audit{Endpoints: c.endpoints, EndpointsNoise: c.noise}); a.Differ() != c.want {
+			t.Errorf("%+v differ: %v", a, a.Differ())
+		}
+	}
+}

@@ -144,11 +144,9 @@ func (o *ordered) Cut(b prune.Budget) (Point, []float32, error) {
 		return Point{}, nil, err
 	}
 	a, p := o.table.Architecture, o.like
-	table := prune.Table(a, o.table.Entries, mask, o.baseline)
-	if o.table.Values != compact.Float32 {
-		if table, err = o.stored(table, mask); err != nil {
-			return Point{}, nil, err
-		}
+	table, err := Pruned(a, o.table.Entries, mask, o.baseline, o.table.Values)
+	if err != nil {
+		return Point{}, nil, err
 	}
 	drop := 0
 	for _, gone := range mask {
@@ -164,14 +162,18 @@ func (o *ordered) Cut(b prune.Budget) (Point, []float32, error) {
 	return p, table, nil
 }
 
-// stored returns the pruned table as it reads from the compact file.
-func (o *ordered) stored(table []float32, mask []bool) ([]float32, error) {
-	a := o.table.Architecture
-	parts, err := compact.Encode(a.FieldDims, a.Dim, table, mask, o.baseline, o.table.Values)
-	if err != nil { // a value that these bits do not hold
-		return nil, fault.Inputf("as %s: %w", o.table.Values, err)
+// Pruned returns the table, [n, d], as it reads from the compact file: dropped entries
+// their baseline, [m, d], and kept ones what is stored of them.
+func Pruned(a *model.Architecture, entries []float32, mask []bool, baseline []float32, values compact.Values) ([]float32, error) {
+	table := prune.Table(a, entries, mask, baseline)
+	if values == compact.Float32 {
+		return table, nil
 	}
-	file, err := compact.New(a.FieldDims, a.Dim, o.table.Values, parts)
+	parts, err := compact.Encode(a.FieldDims, a.Dim, table, mask, baseline, values)
+	if err != nil { // a value that these bits do not hold
+		return nil, fault.Inputf("as %s: %w", values, err)
+	}
+	file, err := compact.New(a.FieldDims, a.Dim, values, parts)
 	if err != nil {
 		return nil, err
 	}

@@ -8,13 +8,13 @@ import (
 	"shaver/internal/fault"
 )
 
-// mostPoints bounds what a document can ask for: to label each point, Series looks at
+// mostPoints bounds what a document can ask for: to label what differs, Series looks at
 // all of them.
 const mostPoints = 10_000
 
 // Parse reads a document of Version. What it returns has at least one point, every
-// point's source among its sources, and sparsities in [0, 1]; everything else is bad
-// input.
+// point's source among its sources, a source for all points of a method or for none,
+// and sparsities in [0, 1]; everything else is bad input.
 func Parse(data []byte) (*Document, error) {
 	var head struct {
 		Version string `json:"version"`
@@ -37,8 +37,13 @@ func Parse(data []byte) (*Document, error) {
 	if len(d.Points) == 0 || len(d.Points) > mostPoints {
 		return nil, fault.Inputf("it has %d points, expected 1 to %d", len(d.Points), mostPoints)
 	}
+	ranks := map[string]bool{} // of a method, by scores
 	for i := range d.Points {
 		p := &d.Points[i]
+		if by, ok := ranks[p.Method]; ok && by != (p.Source != nil) {
+			return nil, fault.Inputf("point %d: of method %q some points have a source and some have none", i, p.Method)
+		}
+		ranks[p.Method] = p.Source != nil
 		if p.Source != nil && (*p.Source < 0 || *p.Source >= len(d.Sources)) {
 			return nil, fault.Inputf("point %d: source %d is none of its %d sources", i, *p.Source, len(d.Sources))
 		}
@@ -55,13 +60,23 @@ func Parse(data []byte) (*Document, error) {
 	return &d, nil
 }
 
+// mostLoss is beyond every loss of float32 weights. A picture's axis up to the largest
+// float64 would never be drawn.
+const mostLoss = 1e100
+
 // check reports what no measure can be.
 func (m *Measure) check() error {
 	if m.AUC != nil && !(*m.AUC >= 0 && *m.AUC <= 1) {
 		return fault.Inputf("an AUC of %v is outside [0, 1]", *m.AUC)
 	}
-	if m.LogLoss < 0 || m.CalibratedLogLoss != nil && *m.CalibratedLogLoss < 0 {
-		return fault.Inputf("a LogLoss is negative")
+	losses := []float64{m.LogLoss}
+	if m.CalibratedLogLoss != nil {
+		losses = append(losses, *m.CalibratedLogLoss)
+	}
+	for _, loss := range losses {
+		if !(loss >= 0 && loss <= mostLoss) {
+			return fault.Inputf("a LogLoss of %v is outside [0, %g]", loss, mostLoss)
+		}
 	}
 	return nil
 }

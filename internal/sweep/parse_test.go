@@ -28,10 +28,12 @@ func TestParse(t *testing.T) {
 		{`shaver.sweep/1`, `shaver.sweep/2`, `its version is "shaver.sweep/2", this program reads shaver.sweep/1`},
 		{`"source":0`, `"source":1`, `point 0: source 1 is none of its 1 sources`},
 		{`"source":0`, `"source":-1`, `point 0: source -1 is none of its 1 sources`},
+		{`"method":"ptq8"`, `"method":"taylor"`, `point 1: of method "taylor" some points have a source and some have none`},
 		{`"sparsity":0.75`, `"sparsity":1.5`, `point 1: sparsity 1.5 is outside [0, 1]`},
 		{`"auc":0.7,`, `"auc":7,`, `point 1: an AUC of 7 is outside [0, 1]`},
-		{`"calibrated_log_loss":0.55`, `"calibrated_log_loss":-1`, `point 0: a LogLoss is negative`},
-		{`{"auc":0.75,"log_loss":0.5}`, `{"auc":0.75,"log_loss":-0.5}`, `unpruned: a LogLoss is negative`},
+		{`"calibrated_log_loss":0.55`, `"calibrated_log_loss":-1`, `point 0: a LogLoss of -1 is outside [0, 1e+100]`},
+		{`{"auc":0.75,"log_loss":0.5}`, `{"auc":0.75,"log_loss":-0.5}`, `unpruned: a LogLoss of -0.5 is outside [0, 1e+100]`},
+		{`{"auc":0.75,"log_loss":0.5}`, `{"auc":0.75,"log_loss":1e308}`, `unpruned: a LogLoss of 1e+308 is outside [0, 1e+100]`},
 		{`"rows":10`, `"lines":10`, `unknown field "lines"`},
 		{`"log_loss":0.6}]}`, `"log_loss":0.6}]}{}`, `not the JSON of shaver sweep`},
 		{`"points":[`, `"points":[]}`, `not the JSON of shaver sweep`},
@@ -54,6 +56,7 @@ func TestParse(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(parsed))
 	f.Add([]byte(`{"version":"shaver.sweep/1","points":[{"sparsity":1}]}`))
+	f.Add([]byte(`{"version":"shaver.sweep/1","sources":[{}],"points":[{"source":0},{}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		d, err := Parse(data)
 		if err != nil {

@@ -63,10 +63,23 @@ func (d *Document) Series() []Series {
 	var order []string
 	groups := map[string][]*[]int{} // of points
 	at := map[place]*[]int{}
+	type like struct { // all that Label looks at
+		method, baseline, values string
+		source                   int
+	}
+	labels := map[like]string{}
 	for i := range d.Points {
 		p := &d.Points[i]
-		label := d.Label(p)
-		if _, ok := groups[label]; !ok {
+		alike := like{p.Method, p.Baseline, p.Values, -1}
+		if p.Source != nil {
+			alike.source = *p.Source
+		}
+		label, ok := labels[alike]
+		if !ok {
+			label = d.Label(p)
+			labels[alike] = label
+		}
+		if groups[label] == nil {
 			order = append(order, label)
 		}
 		here := place{label, p.Sparsity, p.Parameters}
@@ -128,7 +141,12 @@ func (d *Document) Label(p *Point) string {
 		for _, of := range []func(*Source) string{
 			func(s *Source) string { return s.Estimator },
 			func(s *Source) string { return fmt.Sprintf("%d passes", s.Passes) },
-			func(s *Source) string { return fmt.Sprintf("%d draws", s.Draws) },
+			func(s *Source) string {
+				if s.Draws == 0 { // of an estimator that has none
+					return ""
+				}
+				return fmt.Sprintf("%d draws", s.Draws)
+			},
 			func(s *Source) string { return s.Endpoints },
 			func(s *Source) string { return strings.Join(s.Splits, " and ") },
 			func(s *Source) string { return fmt.Sprintf("%g of the rows", s.Sample) },

@@ -211,7 +211,7 @@ func TestSeries(t *testing.T) {
 	value := func(v float64) *float64 { return &v }
 	at := func(i int) *int { return &i }
 	both := []string{"train", "val"}
-	d := &Document{Sources: []Source{{Estimator: "multilinear", Splits: both, Sample: 1, Seed: 1}, {Estimator: "multilinear", Splits: both, Sample: 1, Seed: 2}, {Estimator: "permutation", Splits: both[:1], Sample: .1, Seed: 1}}}
+	d := &Document{Sources: []Source{{Estimator: "multilinear", Draws: 8, Splits: both, Sample: 1, Seed: 1}, {Estimator: "multilinear", Draws: 8, Splits: both, Sample: 1, Seed: 2}, {Estimator: "permutation", Splits: both[:1], Sample: .1, Seed: 1}}}
 	add := func(method string, source *int, values string, sparsity, auc float64) {
 		d.Points = append(d.Points, Point{Method: method, Source: source, Baseline: prune.Zero, Values: values, Sparsity: sparsity, Measure: Measure{AUC: value(auc), LogLoss: .5}})
 	}
@@ -226,7 +226,7 @@ func TestSeries(t *testing.T) {
 	for _, s := range series {
 		labels = append(labels, s.Label)
 	}
-	if want := []string{"shapley, multilinear, train and val, 1 of the rows", "shapley, permutation, train, 0.1 of the rows", "magnitude, float32", "magnitude, int8"}; !slices.Equal(labels, want) {
+	if want := []string{"shapley, multilinear, 8 draws, train and val, 1 of the rows", "shapley, permutation, train, 0.1 of the rows", "magnitude, float32", "magnitude, int8"}; !slices.Equal(labels, want) {
 		t.Errorf("labels %q, expected %q", labels, want)
 	}
 	if p := series[0].Points; len(p) != 2 || p[0].AUC.String() != "0.7500±0.0500" || p[1].AUC.String() != "0.4000" || !math.IsNaN(p[0].Calibrated.Mean) {

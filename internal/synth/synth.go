@@ -74,7 +74,8 @@ func Write(ctx context.Context, w io.Writer, c Config) (Facts, error) {
 		facts, err = collect(ctx, w, lanes, &c)
 		return err
 	})
-	return facts, group.Wait()
+	err := group.Wait()
+	return facts, err
 }
 
 func (c *Config) chunks() int64 { return (c.Rows-1)/chunkRows + 1 }

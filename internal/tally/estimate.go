@@ -65,7 +65,7 @@ func (e Estimate) Interval(count, rows int64) (dataset, population float64) {
 	if !e.Within() || rows < e.Rows {
 		return population, population
 	}
-	return quantile(float64(count*int64(e.Passes-1)) / 3), population
+	return quantile(float64(count) * float64(e.Passes-1) / 3), population
 }
 
 // quantile returns the value of Student's t beyond which 2.5% lie. From a million

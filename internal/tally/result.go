@@ -107,6 +107,14 @@ func (a *Accumulator) Values(feature int, e Estimate, v Values) {
 	}
 }
 
+// Totals writes the sums over rows of the mean contributions of a feature's players
+// into totals, [d]: Phi times the rows. They are the same until the feature occurs again.
+func (a *Accumulator) Totals(feature int, e Estimate, totals []float64) {
+	for c := range totals {
+		totals[c] = a.cell(feature*a.lists*a.dim+c) * LossUnit / float64(e.Walks)
+	}
+}
+
 // cell returns the sum in a cell.
 func (a *Accumulator) cell(at int) float64 {
 	if len(a.carries) == 0 {

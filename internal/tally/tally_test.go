@@ -269,6 +269,14 @@ func TestIntervals(t *testing.T) {
 	}
 }
 
+// Files may claim any number of passes.
+func TestIntervalOfManyPasses(t *testing.T) {
+	e := Estimate{Passes: 1 << 62, Walks: 1, Rows: 100}
+	if dataset, _ := e.Interval(7, 100); math.Abs(dataset-1.96) > 5e-5 {
+		t.Errorf("%v standard errors, expected the normal's", dataset)
+	}
+}
+
 func TestOverflows(t *testing.T) {
 	const large = math.MaxInt64 / 2
 	sums := NewBuilder(1, 1, 1, true)

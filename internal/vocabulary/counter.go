@@ -62,7 +62,8 @@ func (c *Counter) insert(t *table, value []byte, a, b uint64) error {
 	return nil
 }
 
-// fanIn is how many runs are merged at a time: each has a file open and a buffer.
+// fanIn is how many runs are merged at a time: each has a file open and a buffer,
+// and fields are merged side by side.
 const fanIn = 64
 
 // Flush writes what was counted to a run and forgets it.

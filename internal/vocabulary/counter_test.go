@@ -137,6 +137,49 @@ func TestCounterJoins(t *testing.T) {
 	}
 }
 
+// However many runs there are, few are merged at once, and the given ones stay.
+func TestGather(t *testing.T) {
+	for _, n := range []int{1, fanIn, fanIn + 1, 2*fanIn + 5, fanIn * fanIn} {
+		folder := t.TempDir()
+		var runs []string
+		for i := range n {
+			c := NewCounter(folder, fmt.Sprint("c", i), 2, 1<<20)
+			if err := c.Add([][]byte{[]byte("always"), fmt.Append(nil, i%300)}); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			runs = append(runs, c.Runs()...)
+		}
+		few, err := Gather(folder, "few", runs, 2)
+		if err != nil || len(few) > fanIn {
+			t.Fatalf("%d runs of %d, %v", len(few), n, err)
+		}
+		for field, values := range []int{1, min(n, 300)} {
+			counts, sum := map[string]int64{}, int64(0)
+			err := merge(few, field, 2, func(value []byte, count int64) error { counts[string(value)] = count; sum += count; return nil })
+			if err != nil || len(counts) != values || sum != int64(n) {
+				t.Errorf("%d runs: %d values in %d rows, %v", n, len(counts), sum, err)
+			}
+		}
+		files := slices.Clone(runs)
+		for _, path := range few {
+			if !slices.Contains(runs, path) {
+				files = append(files, path)
+			}
+		}
+		if entries, err := os.ReadDir(folder); err != nil || len(entries) != len(files) {
+			t.Errorf("%d runs: %d files, expected %d, %v", n, len(entries), len(files), err)
+		}
+		for _, path := range files {
+			if _, err := os.Stat(path); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
 // A run that is not whole is told, not taken for a short one.
 func TestBrokenRun(t *testing.T) {
 	folder := t.TempDir()

@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"shaver/internal/arrowio"
@@ -16,8 +17,8 @@ import (
 	"shaver/internal/rawtext"
 )
 
-// Mapper is a vocabulary that somebody brought: fields in the order of their
-// first value in the file.
+// Mapper is a vocabulary that somebody brought: fields in the order in which the
+// file names them first.
 type Mapper struct {
 	Names  []string
 	Fields []*Field
@@ -82,15 +83,22 @@ func (m *Mapper) readText(path string, read func(io.Reader) error) error {
 	return nil
 }
 
+// field returns the position of a field, which is new if there is none of its name.
+func (m *Mapper) field(name string) int {
+	if last := len(m.Names) - 1; last >= 0 && m.Names[last] == name {
+		return last
+	}
+	j := slices.Index(m.Names, name)
+	if j < 0 {
+		j = len(m.Names)
+		m.Names, m.Fields = append(m.Names, name), append(m.Fields, &Field{})
+	}
+	return j
+}
+
 // add gives a value of a field its id.
 func (m *Mapper) add(field string, value []byte, id int64) error {
-	j := len(m.Names) - 1
-	if j < 0 || m.Names[j] != field {
-		if j = slices.Index(m.Names, field); j < 0 {
-			j = len(m.Names)
-			m.Names, m.Fields = append(m.Names, field), append(m.Fields, &Field{})
-		}
-	}
+	j := m.field(field)
 	switch {
 	case id < 0 || id >= math.MaxInt32:
 		return fault.Inputf("field %s: the value %q has the id %d, ids count from 0", field, value, id)
@@ -156,8 +164,8 @@ func (m *Mapper) readCSV(r io.Reader) error {
 }
 
 func parseID(text string) (int64, error) {
-	var id int64
-	if err := json.Unmarshal([]byte(text), &id); err != nil {
+	id, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
 		return 0, fault.Inputf("the id %q is not an integer", text)
 	}
 	return id, nil
@@ -202,6 +210,7 @@ func (m *Mapper) readFields(in *json.Decoder) error {
 		if open != json.Delim('{') && open != json.Delim('[') {
 			return fmt.Errorf("field %v: expected an object or a list of values, found %v", name, open)
 		}
+		m.field(name.(string)) // it may have no values
 		if err := m.readValues(in, name.(string), open == json.Delim('[')); err != nil {
 			return err
 		}

@@ -59,6 +59,19 @@ func TestMappers(t *testing.T) {
 	}
 }
 
+// All rows of a field without values get its one id.
+func TestMapperOfNoValues(t *testing.T) {
+	for _, text := range []string{`{"a": ["x"], "b": []}`, `{"a": {"x": 0}, "b": {}}`} {
+		m, err := Read(mapperFile(t, "m.json", text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if fields, err := m.Choose([]string{"b", "a"}); err != nil || fields[0].Size() != 1 || fields[0].ID([]byte("x")) != 0 || fields[1].Size() != 2 {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 func TestMappersRefused(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"m.csv", "", "expected the header"},
@@ -69,6 +82,7 @@ func TestMappersRefused(t *testing.T) {
 		{"m.csv", "field,value,id\na,x,0\na,x,1\n", `line 3: field a: the value "x" is there twice`},
 		{"m.csv", "field,value,id\na,x,-1\n", "line 2: field a: the value \"x\" has the id -1"},
 		{"m.csv", "field,value,id\na,x,1.5\n", `line 2: the id "1.5" is not an integer`},
+		{"m.csv", "field,value,id\na,x,null\n", `line 2: the id "null" is not an integer`},
 		{"m.csv", "field,value,id\na,x\n", "wrong number of fields"},
 		{"m.json", "[]", "not a JSON object"},
 		{"m.json", "{}", "the vocabulary is empty"},

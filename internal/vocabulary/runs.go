@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 )
 
@@ -223,6 +224,19 @@ func sift(heap []*cursor, i int) {
 
 // joinRuns makes one run of several, which it removes.
 func joinRuns(path string, runs []string, fields int) error {
+	if err := addRuns(path, runs, fields); err != nil {
+		return err
+	}
+	for _, run := range runs {
+		if err := os.Remove(run); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addRuns makes one run of several.
+func addRuns(path string, runs []string, fields int) error {
 	w, err := createRun(path, fields)
 	if err != nil {
 		return err
@@ -234,15 +248,29 @@ func joinRuns(path string, runs []string, fields int) error {
 			return err
 		}
 	}
-	if err := w.close(); err != nil {
-		return err
-	}
-	for _, run := range runs {
-		if err := os.Remove(run); err != nil {
-			return err
+	return w.close()
+}
+
+// Gather returns runs that together say what the given ones say, and are few
+// enough to be merged at once, for several fields at a time. Those that it makes
+// are NAME-0, NAME-1, ... in the folder; it removes none of the given ones.
+func Gather(folder, name string, runs []string, fields int) ([]string, error) {
+	given := len(runs)
+	for made := 0; len(runs) > fanIn; made++ {
+		n := min(fanIn, len(runs)-fanIn+1)
+		path := filepath.Join(folder, fmt.Sprintf("%s-%d", name, made))
+		if err := addRuns(path, runs[:n], fields); err != nil {
+			return nil, err
 		}
+		for _, run := range runs[min(n, given):n] {
+			if err := os.Remove(run); err != nil {
+				return nil, err
+			}
+		}
+		given -= min(n, given)
+		runs = append(slices.Clone(runs[n:]), path)
 	}
-	return nil
+	return runs, nil
 }
 
 // Merge calls visit with each value of a field that all runs together counted at

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"shaver/internal/cli"
+	"shaver/internal/compare"
+	"shaver/internal/fault"
+	"shaver/internal/scores"
+	"shaver/internal/sweep"
+)
+
+// comparison is what "scores compare" prints: of the entries of features that
+// occur in the rows of both jobs.
+type comparison struct {
+	Aggregate   string         `json:"aggregate"`
+	Entries     int            `json:"entries"`
+	RelativeRMS *float64       `json:"relative_rms"` // of the difference, to the second file's; null if all of that are 0
+	Spearman    *float64       `json:"spearman"`     // of the magnitudes; null if all are equal
+	Overlap     []overlapAt    `json:"overlap"`
+	Differ      []specMismatch `json:"differ"` // what the two jobs do not have in common
+}
+
+type overlapAt struct {
+	Sparsity float64 `json:"sparsity"`
+	Portion  float64 `json:"portion"` // of the entries that one keeps, kept by the other too
+}
+
+type specMismatch struct {
+	Name string `json:"name"`
+	A    string `json:"a"`
+	B    string `json:"b"`
+}
+
+func scoresCompareCommand() *cobra.Command {
+	var out cli.Output
+	var aggregate string
+	var sparsities []float64
+	c := &cobra.Command{
+		Use:   "compare A B",
+		Short: "Say how far two scores files agree: last night's and tonight's, or two estimators'",
+		Long: `Say how far the scores of A agree with those of B, of a table of the same size:
+the difference relative to B, the rank correlation of the magnitudes, and which
+portion of what pruning by one keeps is kept by the other. Only entries of
+features that occur in the rows of both count.
+
+` + cli.ExitHelp,
+		Args: cli.Args(cobra.ExactArgs(2)),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := out.Check(); err != nil {
+				return err
+			}
+			for _, t := range sparsities {
+				if !(t >= 0 && t <= 1) {
+					return fault.Usagef("--sparsities: sparsity %v is outside [0, 1]", t)
+				}
+			}
+			result, err := compareScores(args[0], args[1], aggregate, sparsities)
+			if err != nil {
+				return err
+			}
+			return out.Print(c.OutOrStdout(), result, result.table)
+		},
+	}
+	c.Flags().StringVar(&aggregate, "aggregate", scores.Sum, "which aggregate to compare: "+strings.Join(scores.Aggregates(), ", "))
+	c.Flags().Float64SliceVar(&sparsities, "sparsities", []float64{.5, .8, .9, .95, .99}, "where to compare what is kept")
+	out.Flag(c)
+	return c
+}
+
+func compareScores(fileA, fileB, aggregate string, sparsities []float64) (*comparison, error) {
+	a, err := scores.Read(fileA)
+	if err != nil {
+		return nil, err
+	}
+	b, err := scores.Read(fileB)
+	if err != nil {
+		return nil, err
+	}
+	if !slices.Equal(a.FieldDims, b.FieldDims) || a.Dim != b.Dim {
+		return nil, fault.Inputf("%s is of fields of %v features x %d, %s of %v x %d: expected tables of one size", fileA, a.FieldDims, a.Dim, fileB, b.FieldDims, b.Dim)
+	}
+	x, err := a.Aggregate(aggregate)
+	if err != nil {
+		return nil, fault.Usagef("--%w", err)
+	}
+	y, err := b.Aggregate(aggregate)
+	if err != nil {
+		return nil, fault.Usagef("--%w", err)
+	}
+	var left, right []float64
+	for f := range a.Count {
+		if a.Count[f] > 0 && b.Count[f] > 0 {
+			left = append(left, x[f*a.Dim:(f+1)*a.Dim]...)
+			right = append(right, y[f*a.Dim:(f+1)*a.Dim]...)
+		}
+	}
+	if len(left) == 0 {
+		return nil, fault.Inputf("%s and %s: no feature occurs in the rows of both", fileA, fileB)
+	}
+	r := &comparison{
+		Aggregate: aggregate, Entries: len(left), Differ: mismatches(a, b),
+		RelativeRMS: sweep.Defined(compare.RelativeRMS(left, right)), Spearman: sweep.Defined(compare.Spearman(left, right)),
+	}
+	for _, t := range sparsities {
+		r.Overlap = append(r.Overlap, overlapAt{t, compare.Overlap(left, right, t)})
+	}
+	return r, nil
+}
+
+// mismatches lists in what two jobs differ that makes their scores differ.
+func mismatches(a, b *scores.File) (list []specMismatch) {
+	x, y := &a.Spec, &b.Spec
+	for _, of := range []struct{ name, a, b string }{
+		{"model", x.Model[:min(12, len(x.Model))], y.Model[:min(12, len(y.Model))]},
+		{"dataset", x.Dataset[:min(12, len(x.Dataset))], y.Dataset[:min(12, len(y.Dataset))]},
+		{"splits", strings.Join(x.Splits, ","), strings.Join(y.Splits, ",")},
+		{"rows", fmt.Sprint(a.Rows), fmt.Sprint(b.Rows)},
+		{"baseline", x.Baseline, y.Baseline},
+		{"estimator", x.Estimator, y.Estimator},
+		{"passes", fmt.Sprint(x.Passes), fmt.Sprint(y.Passes)},
+		{"draws", fmt.Sprint(x.Draws), fmt.Sprint(y.Draws)},
+		{"end points", x.Endpoints, y.Endpoints},
+		{"seed", fmt.Sprint(x.Seed), fmt.Sprint(y.Seed)},
+		{"kernel", x.Kernel, y.Kernel},
+	} {
+		if of.a != of.b {
+			list = append(list, specMismatch{of.name, of.a, of.b})
+		}
+	}
+	return list
+}
+
+func (r *comparison) table(w io.Writer) {
+	number := func(v *float64, format string) string {
+		if v == nil {
+			return "-"
+		}
+		return fmt.Sprintf(format, *v)
+	}
+	for _, d := range r.Differ {
+		fmt.Fprintf(w, "%s\t%s\t%s\n", d.Name, d.A, d.B)
+	}
+	fmt.Fprintf(w, "entries\t%d\n", r.Entries)
+	fmt.Fprintf(w, "relative RMS\t%s\n", number(r.RelativeRMS, "%.4f"))
+	fmt.Fprintf(w, "Spearman\t%s\n", number(r.Spearman, "%.4f"))
+	for _, o := range r.Overlap {
+		fmt.Fprintf(w, "kept by both\t%.4f\tat sparsity %g\n", o.Portion, o.Sparsity)
+	}
+}

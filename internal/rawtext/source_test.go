@@ -1,0 +1,90 @@
+package rawtext
+
+import (
+	"bytes"
+	"compress/gzip"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// growing is a file that gets more bytes after its end was read.
+type growing struct{ parts []string }
+
+func (g *growing) Read(p []byte) (int, error) {
+	if len(g.parts) == 0 {
+		return 0, io.EOF
+	}
+	part := g.parts[0]
+	if part == "" {
+		g.parts = g.parts[1:]
+		return 0, io.EOF
+	}
+	n := copy(p, part)
+	g.parts[0] = part[n:]
+	return n, nil
+}
+
+// Several members or frames are one text, and a frame to be passed over none.
+func TestManyFrames(t *testing.T) {
+	zipped := func(text string) string {
+		var out bytes.Buffer
+		w := gzip.NewWriter(&out)
+		if _, err := io.WriteString(w, text); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	encoder, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	frame := func(text string) string { return string(encoder.EncodeAll([]byte(text), nil)) }
+	skipped := "\x5f\x2a\x4d\x18\x04\x00\x00\x00abcd"
+	for _, data := range []string{
+		zipped("a\nb") + zipped("") + zipped("c\n"),
+		frame("a\nb") + frame("c\n"),
+		skipped + frame("a\nb") + skipped + frame("c\n") + skipped,
+	} {
+		s, err := New("x", io.NopCloser(strings.NewReader(data)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(s.Content())
+		if err != nil || string(text) != "a\nbc\n" {
+			t.Errorf("%q, %v", text, err)
+		}
+		s.Close()
+	}
+}
+
+func TestGrowingFile(t *testing.T) {
+	for _, c := range []struct {
+		parts []string
+		want  string
+	}{
+		{[]string{"a\nb\n", ""}, ""},
+		{[]string{"a\nb\n", "c\n"}, "x grew while it was read"},
+	} {
+		s, err := New("x", io.NopCloser(&growing{c.parts}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := 0
+		for ; err == nil; lines++ {
+			_, _, err = s.Next()
+		}
+		_, size, err := s.Digest()
+		if c.want == "" && (err != nil || size != 4 || lines != 3) {
+			t.Errorf("%d bytes, %d lines, %v", size, lines, err)
+		}
+		if c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("a file that grew: %v", err)
+		}
+	}
+}
