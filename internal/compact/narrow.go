@@ -108,17 +108,16 @@ func (f *field) locate(i int) (mask uint16, kept int) {
 // again if there are no more.
 func (r *reader) expand(x []float32, mask uint64, kept int, first float32) {
 	x[bits.TrailingZeros64(mask)] = first
-	for {
-		for range 3 {
-			rest := mask & (mask - 1)
-			more := (rest | -rest) >> 63 // 1 if rest is not 0
-			mask = rest | mask&(more-1)
-			kept += int(more)
-			x[bits.TrailingZeros64(mask)] = r.at(kept)
-		}
-		if mask&(mask-1) == 0 {
-			return
-		}
+	for range 3 {
+		rest := mask & (mask - 1)
+		more := (rest | -rest) >> 63 // 1 if rest is not 0
+		mask = rest | mask&(more-1)
+		kept += int(more)
+		x[bits.TrailingZeros64(mask)] = r.at(kept)
+	}
+	for mask &= mask - 1; mask != 0; mask &= mask - 1 {
+		kept++
+		x[bits.TrailingZeros64(mask)] = r.at(kept)
 	}
 }
 
