@@ -119,7 +119,7 @@ func (f *field) seekColumns(p *place) {
 func (f *field) read(x []float32, i int) {
 	if f.groups != nil {
 		if mask, kept := f.locate(i); mask != 0 {
-			f.values.expand(x, uint64(mask), kept, f.values.at(kept))
+			f.values.expand(x, mask, kept)
 		}
 		return
 	}
@@ -134,9 +134,7 @@ func (f *field) read(x []float32, i int) {
 func (f *field) fill(x []float32, p *place) {
 	switch f.layout {
 	case everything:
-		for c := range x {
-			x[c] = f.values.at(p.kept + c)
-		}
+		f.values.row(x, p.kept)
 	case bitmaps:
 		kept := p.kept
 		for k, b := range f.columns[p.row*f.width : (p.row+1)*f.width] {

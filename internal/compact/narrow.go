@@ -3,6 +3,8 @@ package compact
 import (
 	"math"
 	"math/bits"
+
+	"shaver/internal/kernel"
 )
 
 // maxNarrow is the most columns of a narrow table. What is kept of its rows are the
@@ -11,21 +13,25 @@ import (
 const maxNarrow = 16
 
 // grouped is how many rows a group has.
-const grouped = 6
+const grouped = 4
 
-// group is some consecutive rows: in the lowest 32 bits the field's kept entries
-// before them, then their masks.
-type group [2]uint64
+// group is some consecutive rows.
+type group struct {
+	kept  uint32    // the field's kept entries before them
+	masks [2]uint32 // 16 bits a row
+}
 
 // set sets the mask of row i, which is 0.
-func (g *group) set(i int, mask uint16) { g[(i+2)/4] |= uint64(mask) << ((i + 2) % 4 * 16) }
+func (g *group) set(i int, mask uint16) { g.masks[i/2] |= uint32(mask) << (i % 2 * 16) }
 
-// row returns the mask of row i, and the field's kept entries before it. Shifts by
-// 64 or more, also where the number of bits is below 0, give 0.
-func (g *group) row(i uint32) (mask uint16, before uint32) {
-	at, first, rest := 16*i, g[0]>>32, g[1]
-	n := bits.OnesCount64(first&(1<<at-1)) + bits.OnesCount64(rest<<(96-at))
-	return uint16(first>>at | rest>>(at-32)), uint32(g[0]) + uint32(n)
+// word returns the masks, 16 bits a row.
+func (g *group) word() uint64 { return uint64(g.masks[0]) | uint64(g.masks[1])<<32 }
+
+// row returns the mask of row i of a group with the given masks, and how many
+// entries the rows before it keep.
+func row(masks uint64, i uint32) (mask uint16, before int) {
+	at := i % grouped * 16
+	return uint16(masks >> at), bits.OnesCount64(masks & (1<<at - 1))
 }
 
 // indexNarrow is index for a narrow table, of a structure that is checked. Groups
@@ -36,7 +42,7 @@ func (f *field) indexNarrow(present []byte) {
 	if some {
 		f.listing, grouping = make([]uint64, 0, (f.size+31)/32), f.Rows
 	}
-	f.groups = make([]group, (grouping+grouped-1)/grouped)
+	f.groups = make([]group, grouping/grouped+1) // one too many at most, for the rank of rows that are not listed
 	rows, kept := 0, 0
 	for i := range f.size {
 		if some && i%32 == 0 {
@@ -50,7 +56,7 @@ func (f *field) indexNarrow(present []byte) {
 		}
 		g := &f.groups[at/grouped]
 		if at%grouped == 0 {
-			g[0] = uint64(kept)
+			g.kept = uint32(kept)
 		}
 		if listed {
 			mask := f.mask(rows, kept)
@@ -94,30 +100,31 @@ func rank(word uint64, i uint32) (row uint32, listed int) {
 
 // locate returns the mask of row i, and its first kept entry.
 func (f *field) locate(i int) (mask uint16, kept int) {
-	row, listed := rank(f.word(i), uint32(i))
+	at, listed := rank(f.word(i), uint32(i))
 	if listed == 0 {
 		return 0, 0
 	}
-	mask, before := f.groups[row/grouped].row(row % grouped)
-	return mask, int(before)
+	g := &f.groups[at/grouped]
+	mask, before := row(g.word(), at)
+	return mask, int(g.kept) + before
 }
 
-// expand writes the kept entries of a row to x, [d]. Values are those from kept on,
-// of which first is the first, and mask is not 0. Most rows keep few entries, and
-// how many is random: so it writes four times before it branches, the last entry
-// again if there are no more.
-func (r *reader) expand(x []float32, mask uint64, kept int, first float32) {
-	x[bits.TrailingZeros64(mask)] = first
+// expand writes the kept entries of a row, which are those from kept on, to x, [d].
+// mask is not 0. Most rows keep few entries, and how many is random: so it writes
+// four times before it branches, the last entry again if there are no more.
+func (r *reader) expand(x []float32, mask uint16, kept int) {
+	rest := uint64(mask)
+	x[bits.TrailingZeros64(rest)] = r.at(kept)
 	for range 3 {
-		rest := mask & (mask - 1)
-		more := (rest | -rest) >> 63 // 1 if rest is not 0
-		mask = rest | mask&(more-1)
+		next := rest & (rest - 1)
+		more := (next | -next) >> 63 // 1 if next is not 0
+		rest = next | rest&(more-1)
 		kept += int(more)
-		x[bits.TrailingZeros64(mask)] = r.at(kept)
+		x[bits.TrailingZeros64(rest)] = r.at(kept)
 	}
-	for mask &= mask - 1; mask != 0; mask &= mask - 1 {
+	for rest &= rest - 1; rest != 0; rest &= rest - 1 {
 		kept++
-		x[bits.TrailingZeros64(mask)] = r.at(kept)
+		x[bits.TrailingZeros64(rest)] = r.at(kept)
 	}
 }
 
@@ -127,87 +134,95 @@ const atOnce = 176
 // lookup is how far embedNarrow is with a row.
 type lookup struct {
 	field *field
-	group group   // its group, before that the word of its row in the first
-	at    int     // of its embedding in x
-	row   uint32  // of the field, then of the groups
-	kept  uint32  // its first kept entry
-	first float32 // and the value of that
-	mask  uint16
+	word  uint64 // of its row, then the masks of its group
+	kept  uint32 // its group's
+	row   uint32 // of the field, then of the groups
+	at    int    // of its embedding in x
 }
 
-// embedNarrow is Embed for a narrow table. It takes three loads to find what is
-// kept of a row, of which each needs the one before, and all miss the caches. So
-// it goes over the rows once for every load, and does little else with it: the
-// processor then has as many of them under way as it can.
+// embedNarrow is Embed for a narrow table. It takes three loads to read a row, of
+// which each needs the one before, and all miss the caches. So it goes over the
+// rows once for every load, and does little else with it: the processor then has
+// as many of them under way as it can.
 func (t *Table) embedNarrow(x []float32, features []int32) {
+	for row := 0; row < len(features)*t.dim; row += len(t.codebook) {
+		copy(x[row:], t.codebook)
+	}
 	var lookups [atOnce]lookup
+	var found [atOnce]kernel.Part
 	for from := 0; from < len(features); from += atOnce {
-		rows := features[from:min(from+atOnce, len(features))]
-		found := lookups[:t.begin(&lookups, x, rows, from)]
-		found = t.list(found, x)
-		for i := range found {
-			l := &found[i]
-			l.group = l.field.groups[l.row/grouped]
+		n := t.begin(&lookups, x, features[from:min(from+atOnce, len(features))], from)
+		n = listed(lookups[:n])
+		for i := range n {
+			l := &lookups[i]
+			g := &l.field.groups[l.row/grouped]
+			l.word, l.kept = g.word(), g.kept
 		}
-		found = masks(found)
-		for i := range found {
-			l := &found[i]
-			l.first = l.field.values.at(int(l.kept))
-		}
-		for i := range found {
-			l := &found[i]
-			l.field.values.expand(x[l.at:l.at+t.dim], uint64(l.mask), int(l.kept), l.first)
-		}
+		n = masks(&found, lookups[:n])
+		t.expand(x, lookups[:n], found[:n])
 	}
 }
 
 // begin loads the words of features, which are from that of number from on, and
-// returns how many have one. It writes the embeddings of the others to x.
+// returns how many have one. Of the others it writes what is kept to x.
 func (t *Table) begin(lookups *[atOnce]lookup, x []float32, features []int32, from int) int {
-	n, j := 0, from%len(t.fields)
-	for k, id := range features {
+	n, j, at := 0, from%len(t.fields), from*t.dim
+	for _, id := range features {
 		f := &t.fields[j]
-		if j++; j == len(t.fields) {
-			j = 0
-		}
-		i, at := int(id)-f.first, (from+k)*t.dim
+		i := int(id) - f.first
 		switch f.layout {
 		case nothing:
-			copy(x[at:at+t.dim], f.codebook)
 		case everything:
-			f.read(x[at:at+t.dim], i)
+			f.values.row(x[at:at+t.dim], i*t.dim)
 		default:
 			l := &lookups[n]
-			l.field, l.at, l.row, l.group[0] = f, at, uint32(i), f.word(i)
+			l.field, l.at, l.row, l.word = f, at, uint32(i), f.word(i)
 			n++
+		}
+		at += t.dim
+		if j++; j == len(t.fields) {
+			j = 0
 		}
 	}
 	return n
 }
 
-// list writes the codebook to x, and returns the look-ups whose rows are listed.
-func (t *Table) list(lookups []lookup, x []float32) []lookup {
+// listed loads the groups of the look-ups whose rows are listed, and returns how
+// many that are: they come first.
+func listed(lookups []lookup) int {
 	n := 0
 	for i := range lookups {
-		l := &lookups[i]
-		copy(x[l.at:l.at+t.dim], l.field.codebook)
-		row, listed := rank(l.group[0], l.row)
-		to := &lookups[n]
-		to.field, to.at, to.row = l.field, l.at, row
+		l, to := &lookups[i], &lookups[n]
+		f, at := l.field, l.at
+		row, listed := rank(l.word, l.row)
+		to.field, to.at, to.row = f, at, row
 		n += listed
 	}
-	return lookups[:n]
+	return n
 }
 
-// masks returns the look-ups of whose rows something is kept.
-func masks(lookups []lookup) []lookup {
+// masks finds what is kept of the look-ups' rows, and returns of how many that is
+// something: those come first.
+func masks(found *[atOnce]kernel.Part, lookups []lookup) int {
 	n := 0
 	for i := range lookups {
 		l := &lookups[i]
-		mask, kept := l.group.row(l.row % grouped)
-		to := &lookups[n]
-		to.field, to.at, to.mask, to.kept = l.field, l.at, mask, kept
+		mask, before := row(l.word, l.row)
+		lookups[n].field = l.field
+		found[n] = kernel.Part{To: l.at, From: l.field.before + int(l.kept) + before, Mask: mask}
 		n += int((uint32(mask) + math.MaxUint16) >> 16)
 	}
-	return lookups[:n]
+	return n
+}
+
+// expand writes what was found of the look-ups' rows to x.
+func (t *Table) expand(x []float32, lookups []lookup, found []kernel.Part) {
+	if t.values == Float32 {
+		kernel.Expand(x, t.entries, found)
+		return
+	}
+	for i := range found {
+		p, f := &found[i], lookups[i].field
+		f.values.expand(x[p.To:p.To+t.dim], p.Mask, p.From-f.before)
+	}
 }

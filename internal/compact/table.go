@@ -4,16 +4,21 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/bits"
+	"slices"
 )
 
 // Table is a compact table, for any number of goroutines at once. It keeps the
-// Parts' bytes, which nobody may change, and beside them an index, of two bits
-// for each row if d <= 16, in place of which Parts' Rows are not read any more.
+// Parts' bytes, which nobody may change, and beside them an index. If d <= 16 that
+// has three bytes for each listed row, or for each row of a field that lists most,
+// and two bits for each of the others; after New, it stands in place of Parts' Rows
+// and Columns.
 type Table struct {
-	dim    int
-	values Values
-	steps  []float32 // for Int8, [m, 2]
-	fields []field
+	dim      int
+	values   Values
+	steps    []float32 // for Int8, [m, 2]
+	fields   []field
+	codebook []float32 // [m, d]
+	entries  []byte    // all kept values
 }
 
 // field is one field of a Table.
@@ -21,6 +26,7 @@ type field struct {
 	Field
 	size, dim int
 	first     int       // global id of its first row
+	before    int       // kept entries of the fields before it
 	layout    layout    // of Form, for the hot path
 	width     int       // bytes of columns: of a row's bitmap, or of a column's number
 	ends      uint64    // of 8 bytes of the form columns, the bits that end rows
@@ -53,12 +59,12 @@ func New(sizes []int, dim int, v Values, parts *Parts) (*Table, error) {
 			return nil, fmt.Errorf("the codebook has the value %v in field %d, column %d: values are finite", e, i/dim, i%dim)
 		}
 	}
-	t := &Table{dim: dim, values: v, steps: parts.Steps, fields: make([]field, len(sizes))}
+	t := &Table{dim: dim, values: v, steps: parts.Steps, fields: make([]field, len(sizes)), codebook: parts.Codebook, entries: parts.Values}
 	rest := *parts
-	first := 0
+	first, before := 0, 0
 	for j, size := range sizes {
 		f := &t.fields[j]
-		*f = field{Field: parts.Fields[j], size: size, dim: dim, first: first, codebook: parts.Codebook[j*dim : (j+1)*dim]}
+		*f = field{Field: parts.Fields[j], size: size, dim: dim, first: first, before: before, codebook: parts.Codebook[j*dim : (j+1)*dim]}
 		var steps []float32
 		if v == Int8 {
 			steps = parts.Steps[2*j : 2*j+2]
@@ -67,6 +73,7 @@ func New(sizes []int, dim int, v Values, parts *Parts) (*Table, error) {
 			return nil, fmt.Errorf("field %d: %w", j, err)
 		}
 		first += size
+		before += f.Kept
 	}
 	if len(rest.Rows)+len(rest.Columns)+len(rest.Values) > 0 {
 		return nil, fmt.Errorf("%d bytes of rows, %d of columns and %d of values belong to no field", len(rest.Rows), len(rest.Columns), len(rest.Values))
@@ -265,11 +272,7 @@ func (t *Table) Kept() int {
 // Codebook returns what dropped entries read, [m, d], in memory that the caller
 // owns.
 func (t *Table) Codebook() []float32 {
-	var codebook []float32
-	for j := range t.fields {
-		codebook = append(codebook, t.fields[j].codebook...)
-	}
-	return codebook
+	return slices.Clone(t.codebook)
 }
 
 // Steps returns the distance of the values that each field can read, for Int8,

@@ -158,3 +158,17 @@ func (r *reader) at(i int) float32 {
 	}
 	return 1
 }
+
+// row writes the values from i on to x.
+func (r *reader) row(x []float32, i int) {
+	if r.size == 4 {
+		data := r.data[4*i : 4*(i+len(x))]
+		for c := range x {
+			x[c] = math.Float32frombits(binary.LittleEndian.Uint32(data[4*c:]))
+		}
+		return
+	}
+	for c := range x {
+		x[c] = r.at(i + c)
+	}
+}
