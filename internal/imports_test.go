@@ -35,7 +35,7 @@ prune:                  pure model quantize random
 compare:                pure prune gonum.org/v1/gonum
 evaluate:               pure model golang.org/x/sync
 job:                    pure
-compact:                pure
+compact:                pure kernel
 
 # files; arrowio is the only importer of Arrow
 checkpoint:             atomicfile compact fault model
