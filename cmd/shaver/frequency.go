@@ -194,6 +194,9 @@ func (v *frequencyView) table(w io.Writer) {
 	for _, f := range v.Fields {
 		lines(f.Name, f.Bins)
 	}
+	if !slices.ContainsFunc(v.Fields, func(f fieldFrequency) bool { return len(f.Top) > 0 }) {
+		return // --top 0
+	}
 	fmt.Fprintln(w, "\nFIELD\tFEATURE\tOCCURRENCES\tWORTH\tKEPT")
 	for _, f := range v.Fields {
 		for _, list := range [][]featureValue{f.Top, f.Bottom} {

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -119,7 +120,7 @@ func inspectModel(ck *checkpoint.Checkpoint) *modelFacts {
 }
 
 func (f *modelFacts) table(w io.Writer) {
-	fmt.Fprintf(w, "architecture\t%s %s\n", f.Architecture, f.Structure)
+	fmt.Fprintf(w, "architecture\t%s\n", strings.TrimSpace(fmt.Sprint(f.Architecture, " ", f.Structure)))
 	fmt.Fprintf(w, "fields\t%d\t%v\n", f.Fields, f.FieldDims)
 	fmt.Fprintf(w, "embedding\t%d x %d\t%d parameters, %d players a row\n", f.Features, f.Dim, f.Parameters, f.Players)
 	if f.Kept != nil {

@@ -281,7 +281,7 @@ func checkSchema(schema flat, length int, foreign bool) error {
 		}
 		children := field.lengthAt(5)
 		if children > 1 || children > 0 && foreign {
-			return fmt.Errorf("column %d is nested", i)
+			return fmt.Errorf("column %d is nested: expected one value a row", i)
 		}
 		if children == 1 {
 			child, err := field.elementAt(5, 0)

@@ -53,6 +53,9 @@ func (t *Table) openIPC() error {
 		}
 		var err error
 		if t.ipc.reader, err = ipc.NewReaderFromMessageReader(m, ipc.WithAllocator(m.allocator)); err != nil {
+			if footer > 0 { // its first bytes are those of a file
+				return fmt.Errorf("as an Arrow file: %w", err)
+			}
 			return fmt.Errorf("neither Parquet nor Arrow: %w", err)
 		}
 		for _, f := range t.ipc.reader.Schema().Fields() {
