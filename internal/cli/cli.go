@@ -101,7 +101,9 @@ func exitCode(ctx context.Context, err error) int {
 // Args makes cobra's check of positional arguments wrong usage.
 func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
-		if err := check(c, args); err != nil {
+		if err := check(c, args); err != nil && c.HasSubCommands() {
+			return fault.Usagef("%w: %s --help lists them", err, c.CommandPath())
+		} else if err != nil {
 			return fault.Usagef("%w (%s)", err, c.UseLine())
 		}
 		return nil
