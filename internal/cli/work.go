@@ -109,7 +109,6 @@ func (o *workOptions) run(ctx context.Context) error {
 	// The first signal, which ends ctx, only drains; the second ends the process.
 	config := worker.Config{Bus: b, Name: o.name, Threads: o.threads, Models: models, Store: store, CPU: cpuTime, Log: log}
 	o.metrics.work(&config)
-	defer context.AfterFunc(ctx, func() { log.Info("leaving after the task in work; a second signal leaves at once") })()
 	err = worker.Run(context.WithoutCancel(ctx), ctx.Done(), config)
 	if err == nil {
 		log.Info("drained")

@@ -75,7 +75,14 @@ func Run(ctx context.Context, drain <-chan struct{}, c Config) error {
 			}
 			return err
 		}
-		if err := c.task(ctx, d); err != nil {
+		quiet := context.AfterFunc(waiting, func() {
+			if ctx.Err() == nil {
+				c.Log.Info("leaving after the task in work; a second signal leaves at once", zap.String("job", d.Task.Job), zap.Int("shard", d.Task.Shard))
+			}
+		})
+		err = c.task(ctx, d)
+		quiet()
+		if err != nil {
 			return err
 		}
 	}
