@@ -227,6 +227,42 @@ func TestResultNormalises(t *testing.T) {
 	}
 }
 
+// One row of 10 says nothing of how rows differ: not that they do not.
+func TestOneRow(t *testing.T) {
+	const one = 1 << 36 // nat
+	for _, c := range []struct {
+		estimate            Estimate
+		dataset, population float64
+	}{
+		{Estimate{Passes: 1, Walks: 1, Rows: 10}, 3, 3},
+		{Estimate{Passes: 1, Walks: 1, Rows: 10, Exact: true}, 3 * math.Sqrt(.9), 3},
+		{Estimate{Passes: 1, Walks: 1, Rows: 1, Exact: true}, 0, 3}, // it is the dataset
+	} {
+		b := NewBuilder(1, 1, 1, false)
+		if err := b.AddRow(one, 2*one, []int32{0}, []int64{-3 * one}, nil); err != nil {
+			t.Fatal(err)
+		}
+		p, err := b.Partial()
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := NewAccumulator(1, 1, false)
+		if err := a.Merge(p); err != nil {
+			t.Fatal(err)
+		}
+		r, err := a.Result(c.estimate)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if math.Abs(float64(r.SE[0])-c.dataset) > 1e-6 || math.Abs(float64(r.PopulationSE[0])-c.population) > 1e-6 {
+			t.Errorf("%+v: the standard errors are %v and %v, expected %v and %v", c.estimate, r.SE[0], r.PopulationSE[0], c.dataset, c.population)
+		}
+		if r.EfficiencySE < r.EfficiencyError {
+			t.Errorf("%+v: the efficiency error %v has the standard error %v", c.estimate, r.EfficiencyError, r.EfficiencySE)
+		}
+	}
+}
+
 // Rows that sum 1 and 3 nat off: 2 on average, with a variance of 2.
 func TestResidual(t *testing.T) {
 	const one = 1 << 36
