@@ -353,6 +353,49 @@ func TestOverflows(t *testing.T) {
 	}
 }
 
+// Of rows like those of a partial as many fit as it says, and no more, whichever sum
+// is the largest.
+func TestCapacity(t *testing.T) {
+	const one = 1 << 36 // nat
+	for name, c := range map[string]struct {
+		full, empty, x, within int64
+		want                   float64
+	}{
+		"loss":     {1000 * one, 1000 * one, 0, 0, (1 << 27) / 1000.},
+		"square":   {0, 64 * one, 64 * one, 0, 128},
+		"within":   {0, 0, 0, 1 << 60, 8},
+		"residual": {0, 64 * one, 0, 0, 128},
+		"nothing":  {0, 0, 0, 0, math.Inf(1)},
+	} {
+		rows := func(n int) (*Partial, error) {
+			b := NewBuilder(1, 1, 1, true)
+			for range n {
+				if err := b.AddRow(c.full, c.empty, []int32{0}, []int64{c.x}, []int64{c.within}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return b.Partial()
+		}
+		p, err := rows(3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := p.Capacity()
+		if got != c.want && !(math.Abs(got-c.want) < 1e-9*c.want) {
+			t.Errorf("%s: %v rows, expected %v", name, got, c.want)
+		}
+		if math.IsInf(c.want, 1) {
+			continue
+		}
+		if _, err := rows(int(c.want) - 1); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := rows(int(c.want) + 1); err != ErrOverflow {
+			t.Errorf("%s: error %v, expected an overflow", name, err)
+		}
+	}
+}
+
 func TestValidateRefuses(t *testing.T) {
 	for name, spoil := range map[string]func(*Partial){
 		"columns":         func(p *Partial) { p.Dim = 3 },
