@@ -62,11 +62,16 @@ func Read(path string) (*Checkpoint, error) {
 	if !info.Mode().IsRegular() {
 		return nil, fault.Inputf("%s is not a regular file: expected a .pth or safetensors file", path)
 	}
-	magic := make([]byte, 4)
-	if n, err := f.ReadAt(magic, 0); err != nil && err != io.EOF {
+	head := make([]byte, 8)
+	n, err := f.ReadAt(head, 0)
+	if err != nil && err != io.EOF {
 		return nil, err
-	} else if isZip(magic[:n]) {
+	}
+	if isZip(head[:n]) {
 		return readPTH(path, f, info.Size(), besideFile(path))
+	}
+	if _, err := headerLength(path, head[:n], info.Size()); err != nil { // before all of what may be a log is read
+		return nil, err
 	}
 	data := make([]byte, info.Size())
 	if _, err := io.ReadFull(f, data); err != nil {

@@ -3,9 +3,11 @@ package checkpoint
 import (
 	"archive/zip"
 	"encoding/binary"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -165,6 +167,23 @@ func TestHostileArchives(t *testing.T) {
 	data[strings.Index(string(data), empty)+2] ^= 1
 	_, err := Parse("model.pth", data)
 	wantInput(t, err, "damaged", "checksum")
+}
+
+// A large file that is no model, such as a log, is refused by its first bytes.
+func TestLargeFileOfAnotherKind(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log.tsv")
+	const size = 64 << 20
+	if err := errors.Join(os.WriteFile(path, []byte("label\tuser\titem\n"), 0o600), os.Truncate(path, size)); err != nil {
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := Read(path)
+	runtime.ReadMemStats(&after)
+	wantInput(t, err, "log.tsv is neither a .pth nor a whole safetensors file", "67108856 follow")
+	if took := after.TotalAlloc - before.TotalAlloc; took > size/64 {
+		t.Errorf("it took %d bytes of memory to see that", took)
+	}
 }
 
 // Cut anywhere, a file is an error; with any byte changed it is no panic.
