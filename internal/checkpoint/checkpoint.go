@@ -50,18 +50,18 @@ type Checkpoint struct {
 // holds the fields of model.Architecture, at least field_dims; else from the
 // buffer "offsets".
 func Read(path string) (*Checkpoint, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
+	info, err := os.Stat(path) // before a pipe is opened, which waits for a writer
 	if err != nil {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
 		return nil, fault.Inputf("%s is not a regular file: expected a .pth or safetensors file", path)
 	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
 	head := make([]byte, 8)
 	n, err := f.ReadAt(head, 0)
 	if err != nil && err != io.EOF {
