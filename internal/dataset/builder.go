@@ -98,17 +98,35 @@ func (b *builder) start(fields []string, sizes []int, splits []string) error {
 	return nil
 }
 
-// append appends rows, of valid global ids, to the split of the given position.
-func (b *builder) append(split int, rows *model.Rows) error {
+// columns are rows by columns: labels, and for each field local ids.
+type columns struct {
+	label []uint8
+	ids   [][]int32
+}
+
+func (c *columns) reset() {
+	c.label = c.label[:0]
+	for j := range c.ids {
+		c.ids[j] = c.ids[j][:0]
+	}
+}
+
+// append appends rows, of valid ids, to the split of the given position.
+func (b *builder) append(split int, rows *columns) error {
 	s := b.splits[split]
-	s.total += int64(rows.Len())
-	for _, label := range rows.Label {
+	s.total += int64(len(rows.label))
+	for _, label := range rows.label {
 		s.positive += int64(label)
 	}
-	for _, g := range rows.Features {
-		s.counts[g]++
+	offset := 0
+	for j, ids := range rows.ids {
+		counts := s.counts[offset : offset+b.sizes[j]]
+		for _, id := range ids {
+			counts[id]++
+		}
+		offset += b.sizes[j]
 	}
-	return s.rows.Append(rows)
+	return s.rows.AppendColumns(rows.label, rows.ids)
 }
 
 // add appends a row, of valid global ids, to the split of the given position.

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
+
 	"shaver/internal/atomicfile"
 	"shaver/internal/fault"
 	"shaver/internal/vocabulary"
@@ -129,6 +131,7 @@ func (r *rawImport) count() (runs []string, kept bool, err error) {
 		runs = append(runs, filepath.Join(r.folder, name))
 	}
 	runs, err = vocabulary.Gather(r.folder, "gathered", runs, len(r.layout.fields))
+	r.end()
 	return runs, kept, err
 }
 
@@ -160,10 +163,14 @@ func (r *rawImport) countGroup(rec *record, first, last int) error {
 	if err != nil {
 		return err
 	}
+	var g errgroup.Group
 	for _, c := range counters {
-		if err := c.Flush(); err != nil {
-			return err
-		}
+		g.Go(c.Flush)
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	for _, c := range counters {
 		for _, run := range c.Runs() {
 			rec.Runs = append(rec.Runs, filepath.Base(run))
 		}

@@ -139,14 +139,14 @@ type rowParser struct {
 	*layout
 	values [][]byte
 	text   []byte       // of the values that are not cells
-	small  [1000][]byte // values of the integers below 1000, which most are
+	small  [1000][]byte // values of the integers below 1000, which most are, each of 16 bytes of memory: see vocabulary's pack
 }
 
 func newRowParser(l *layout) *rowParser {
 	p := &rowParser{layout: l, values: make([][]byte, len(l.pick))}
 	for x := range p.small {
 		if l.rule != nil {
-			p.small[x] = strconv.AppendInt(nil, l.value(int64(x)), 10)
+			p.small[x] = strconv.AppendInt(make([]byte, 0, 16), l.value(int64(x)), 10)
 		}
 	}
 	return p

@@ -238,19 +238,19 @@ func (r *rawImport) encode(b *builder, m *Manifest, fields []*vocabulary.Field) 
 	r.passes.begin()
 	offsets := model.Offsets(sizes)
 	scanners := make([]*scanner, r.workers)
+	lookups := make([]*vocabulary.Lookup, r.workers)
 	work := func(worker int, s *stretch) error {
 		if scanners[worker] == nil {
 			scanners[worker] = r.newScanner()
+			lookups[worker] = vocabulary.NewLookup(fields)
 		}
 		for len(s.splits) < len(names) {
-			s.splits = append(s.splits, model.Rows{Fields: len(fields)})
+			s.splits = append(s.splits, columns{ids: make([][]int32, len(fields))})
 		}
 		return scanners[worker].scan(s, func(row uint64, label uint8, values [][]byte) error {
 			rows := &s.splits[r.ratio.draw(row)]
-			rows.Label = append(rows.Label, label)
-			for j, value := range values {
-				rows.Features = append(rows.Features, offsets[j]+fields[j].ID(value))
-			}
+			rows.label = append(rows.label, label)
+			lookups[worker].Append(rows.ids, values)
 			return nil
 		})
 	}

@@ -10,7 +10,6 @@ import (
 
 	"shaver/internal/arrowio"
 	"shaver/internal/fault"
-	"shaver/internal/model"
 	"shaver/internal/rawtext"
 )
 
@@ -31,13 +30,13 @@ type stretch struct {
 	train   int64 // rows of train
 	skipped int64
 	bad     []string // the first messages
-	splits  []model.Rows
+	splits  []columns
 }
 
 func (s *stretch) reset() {
 	s.end, s.err, s.train, s.skipped, s.bad = nil, nil, 0, 0, nil
 	for k := range s.splits {
-		s.splits[k].Reset()
+		s.splits[k].reset()
 	}
 }
 
