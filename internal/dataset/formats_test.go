@@ -431,7 +431,8 @@ func TestImportGoesOn(t *testing.T) {
 	files := s.files(t, 5, plain)
 	whole, out := filepath.Join(t.TempDir(), "x"), filepath.Join(t.TempDir(), "x")
 	config := RawConfig{Format: s.format, Files: files, MinCount: 5, Out: whole}
-	if _, err := ImportRaw(t.Context(), config); err != nil {
+	first, err := ImportRaw(t.Context(), config)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if KeptCounts(whole) != "" {
@@ -473,8 +474,15 @@ func TestImportGoesOn(t *testing.T) {
 		t.Errorf("the second start began with byte %d", first)
 	}
 	config.Progress = nil
-	if _, err := ImportRaw(t.Context(), config); err != nil {
+	third, err := ImportRaw(t.Context(), config)
+	if err != nil {
 		t.Fatal(err)
+	}
+	for k, want := range [][2]int64{{size(files), size(files)}, {0, size(files)}} {
+		p := []*Summary{first, third}[k].Passes
+		if len(p) != 2 || p[0].Bytes != want[0] || p[1].Bytes != want[1] || p[1].Time <= 0 {
+			t.Errorf("start %d: passes %v, want bytes %v", 1+2*k, p, want)
+		}
 	}
 	if folderBytes(t, whole) != folderBytes(t, out) || KeptCounts(out) != "" {
 		t.Error("the third start gives another dataset")
