@@ -72,7 +72,7 @@ func (in *textInput) close() { in.source.Close() }
 // open opens an input file, and checks that its columns are those of the files
 // before.
 func (r *rawImport) open(path string) (input, error) {
-	if in := r.opened; in != nil {
+	if in := r.opened; in != nil && path == r.paths[0] { // an import that goes on begins with another
 		r.opened = nil
 		return in, nil
 	}
