@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -41,6 +42,18 @@ func KeptCounts(out string) string {
 	}
 	return folder
 }
+
+// lockCounts keeps other imports to out, in whatever process, from the folder of
+// the counts.
+func (r *rawImport) lockCounts() (unlock func(), err error) {
+	unlock, err = lock(r.folder + ".lock")
+	if err == errLocked {
+		return nil, fault.Usagef("another import to %s is at work: wait for its end, or name another folder", r.config.Out)
+	}
+	return unlock, err
+}
+
+var errLocked = errors.New("locked")
 
 const recordName = "counts.json"
 

@@ -423,6 +423,43 @@ func TestManyFiles(t *testing.T) {
 	}
 }
 
+// Of two imports to one folder at a time, the second is refused and does not
+// touch what the first one counts.
+func TestImportIsAlone(t *testing.T) {
+	s := shapes(t, 500, "kdd")[0]
+	stream, in := io.Pipe()
+	out := filepath.Join(t.TempDir(), "x")
+	first := make(chan error, 1)
+	go func() {
+		_, err := ImportRaw(t.Context(), RawConfig{Format: s.format, Files: []string{Stdin}, Stdin: stream, Out: out})
+		stream.CloseWithError(err)
+		first <- err
+	}()
+	if _, err := io.WriteString(in, s.lines[0]); err != nil { // it has begun to read
+		t.Fatal(err)
+	}
+	config := RawConfig{Format: s.format, Files: s.files(t, 1, plain), Out: out}
+	_, err := ImportRaw(t.Context(), config)
+	wantUsage(t, err, "another import to "+out+" is at work")
+	if _, err := io.WriteString(in, strings.Join(s.lines[1:], "")); err != nil {
+		t.Fatal(err)
+	}
+	in.Close()
+	if err := <-first; err != nil {
+		t.Fatal(err)
+	}
+	if entries, err := os.ReadDir(filepath.Dir(out)); err != nil || len(entries) != 1 {
+		t.Errorf("beside the dataset: %v, %v", entries, err)
+	}
+	config.Out = filepath.Join(t.TempDir(), "y")
+	if _, err := ImportRaw(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	if contents(t, config.Out) != contents(t, out) {
+		t.Error("the first import made another dataset than one alone")
+	}
+}
+
 // An import that ends early goes on from the files that were counted whole.
 func TestImportGoesOn(t *testing.T) {
 	defer func(before int64) { keepEvery = before }(keepEvery)

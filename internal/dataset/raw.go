@@ -153,7 +153,12 @@ func (r *rawImport) frozen(b *builder) (*Summary, error) {
 }
 
 // counted encodes by the vocabulary that it makes.
-func (r *rawImport) counted(b *builder) (s *Summary, err error) {
+func (r *rawImport) counted(b *builder) (_ *Summary, err error) {
+	unlock, err := r.lockCounts()
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 	kept := KeptCounts(r.config.Out) != "" // an earlier import's, until count has had a look
 	defer func() {
 		if err == nil || !kept {
