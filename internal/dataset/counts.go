@@ -63,8 +63,14 @@ type record struct {
 	Files  []countedFile `json:"files"`
 	Rows   uint64        `json:"rows"`  // positions, bad rows included
 	Train  int64         `json:"train"` // rows of train
-	Runs   []string      `json:"runs"`  // names in the folder
-	Made   int           `json:"made"`  // groups
+	Runs   []countedRun  `json:"runs"`
+	Made   int           `json:"made"` // groups
+	synced int           // of Runs, the first so many are on the disk
+}
+
+type countedRun struct {
+	Name  string `json:"name"` // in the folder
+	Bytes int64  `json:"bytes"`
 }
 
 type countedFile struct {
@@ -140,8 +146,8 @@ func (r *rawImport) count() (runs []string, kept bool, err error) {
 	if rec.Train == 0 {
 		return nil, kept, fault.Inputf("the split %s has no rows", Train)
 	}
-	for _, name := range rec.Runs {
-		runs = append(runs, filepath.Join(r.folder, name))
+	for _, run := range rec.Runs {
+		runs = append(runs, filepath.Join(r.folder, run.Name))
 	}
 	runs, err = vocabulary.Gather(r.folder, "gathered", runs, len(r.layout.fields))
 	r.end()
@@ -184,8 +190,12 @@ func (r *rawImport) countGroup(rec *record, first, last int) error {
 		return err
 	}
 	for _, c := range counters {
-		for _, run := range c.Runs() {
-			rec.Runs = append(rec.Runs, filepath.Base(run))
+		for _, path := range c.Runs() {
+			info, err := os.Stat(path)
+			if err != nil {
+				return err
+			}
+			rec.Runs = append(rec.Runs, countedRun{filepath.Base(path), info.Size()})
 		}
 	}
 	rec.Made++
@@ -199,8 +209,17 @@ func (r *rawImport) countGroup(rec *record, first, last int) error {
 	return nil
 }
 
-// save makes the record durable.
+// save makes the record durable, and before it the runs that it names.
 func (r *rawImport) save(rec *record) error {
+	for _, run := range rec.Runs[rec.synced:] {
+		if err := syncFile(filepath.Join(r.folder, run.Name)); err != nil {
+			return err
+		}
+	}
+	if err := atomicfile.SyncFolder(r.folder); err != nil {
+		return err
+	}
+	rec.synced = len(rec.Runs)
 	rec.Import = r.identity()
 	text, err := json.Marshal(rec)
 	if err != nil {
@@ -210,6 +229,14 @@ func (r *rawImport) save(rec *record) error {
 		_, err := w.Write(text)
 		return err
 	})
+}
+
+func syncFile(path string) error {
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.Sync(), file.Close())
 }
 
 // resume returns the record of an earlier import that counted some of the same
@@ -225,6 +252,7 @@ func (r *rawImport) resume() *record {
 			r.seen[f.Path] = f.File
 			r.done += f.Bytes
 		}
+		rec.synced = len(rec.Runs)
 		return rec
 	}
 	entries, _ := os.ReadDir(r.folder)
@@ -246,8 +274,9 @@ func (r *rawImport) fits(rec *record) bool {
 			return false
 		}
 	}
-	for _, name := range rec.Runs {
-		if _, err := os.Stat(filepath.Join(r.folder, filepath.Base(name))); err != nil {
+	for _, run := range rec.Runs {
+		info, err := os.Stat(filepath.Join(r.folder, filepath.Base(run.Name)))
+		if err != nil || info.Size() != run.Bytes {
 			return false
 		}
 	}

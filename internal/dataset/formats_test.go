@@ -524,8 +524,17 @@ func TestImportGoesOn(t *testing.T) {
 	if folderBytes(t, whole) != folderBytes(t, out) || KeptCounts(out) != "" {
 		t.Error("the third start gives another dataset")
 	}
-	// Another seed, or another file, begins anew.
+	// Another seed or file, or a run that is not whole, begins anew.
 	for k, change := range []func(){
+		func() {
+			runs, err := filepath.Glob(filepath.Join(countsFolder(config.Out), "2-*"))
+			if err != nil || len(runs) == 0 {
+				t.Fatal(runs, err)
+			}
+			if err := os.Truncate(runs[0], 10); err != nil {
+				t.Fatal(err)
+			}
+		},
 		func() { config.Seed = 99 },
 		func() {
 			if err := os.WriteFile(files[0], []byte(s.lines[0]), 0o644); err != nil {
