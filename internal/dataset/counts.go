@@ -79,17 +79,27 @@ type countedFile struct {
 	File
 }
 
-// identity is the digest of what decides the counts.
+// countsVersion is raised when the same files and configuration begin to give
+// other counts, or records or runs to have another form.
+const countsVersion = "shaver.counts/2"
+
+// identity is the digest of what decides the counts, but for the files.
 func (r *rawImport) identity() string {
-	c := r.config
-	text := fmt.Sprintf("%q %q %q %v %d %q %d %s %s", r.layout.names, r.layout.fields, r.layout.label(), r.layout.pick, r.layout.From, c.Split, c.Seed, c.Counted, r.policy)
-	if r.layout.rule != nil {
-		for x := int64(3); x < 100; x++ { // a rule is what it does
-			text += fmt.Sprintf(" %d", r.layout.rule(x))
-		}
+	digest := sha256.New()
+	l, c := r.layout, r.config
+	for _, part := range []struct {
+		name  string
+		value any
+	}{
+		{"version", countsVersion},
+		{"columns", l.names}, {"comma", l.comma}, {"tables", l.tables},
+		{"label", l.names[l.at]}, {"from", l.From},
+		{"fields", l.fields}, {"pick", l.pick}, {"integers", l.integer}, {"rule", l.numbers},
+		{"split", c.Split}, {"seed", c.Seed}, {"counted", c.Counted}, {"policy", r.policy},
+	} {
+		fmt.Fprintf(digest, "%s %#v\n", part.name, part.value) // texts are quoted: no value reaches into the next
 	}
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:])
+	return hex.EncodeToString(digest.Sum(nil))
 }
 
 // keepStdin writes what standard input yields to a file, to be read twice.

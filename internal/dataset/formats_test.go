@@ -423,6 +423,53 @@ func TestManyFiles(t *testing.T) {
 	}
 }
 
+// Whatever decides the counts is in the identity of an import, and no two
+// configurations share one.
+func TestIdentityOfCounts(t *testing.T) {
+	identity := func(change func(f *Format, c *RawConfig, names []string) []string) string {
+		f, err := Criteo(LnSquared)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config := RawConfig{Split: "8:1:1", Seed: 1, Counted: CountTrain, OnBadRow: Fail}
+		names := change(&f, &config, slices.Clone(f.columns))
+		config.Format = f
+		l, err := f.layout(names)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return (&rawImport{passes: &passes{policy: config.OnBadRow}, config: config, layout: l}).identity()
+	}
+	same := func(_ *Format, _ *RawConfig, names []string) []string { return names }
+	seen := map[string]int{identity(same): -1}
+	for k, change := range []func(f *Format, c *RawConfig, names []string) []string{
+		func(f *Format, _ *RawConfig, names []string) []string { *f, _ = Criteo(Log2); return names },
+		func(f *Format, _ *RawConfig, names []string) []string { f.From = 1; return names },
+		func(f *Format, _ *RawConfig, names []string) []string { f.comma = true; return names },
+		func(f *Format, _ *RawConfig, names []string) []string { f.tables = true; return names },
+		func(f *Format, _ *RawConfig, names []string) []string { f.integer = 12; return names },
+		func(f *Format, _ *RawConfig, names []string) []string { f.drop = "C1"; return names },
+		func(f *Format, _ *RawConfig, names []string) []string { f.Label = "I1"; names[0] = "x"; return names },
+		func(f *Format, _ *RawConfig, names []string) []string { names[5] = "x"; return names },
+		func(_ *Format, _ *RawConfig, names []string) []string { return append(names, "x", "y") },
+		func(_ *Format, _ *RawConfig, names []string) []string { return append(names, `x" "y`) },
+		func(_ *Format, _ *RawConfig, names []string) []string { return append(names, "x\", \"y") },
+		func(_ *Format, c *RawConfig, names []string) []string { c.Split = "8:1:2"; return names },
+		func(_ *Format, c *RawConfig, names []string) []string { c.Seed = 2; return names },
+		func(_ *Format, c *RawConfig, names []string) []string { c.Counted = CountAll; return names },
+		func(_ *Format, c *RawConfig, names []string) []string { c.OnBadRow = Skip; return names },
+	} {
+		id := identity(change)
+		if before, ok := seen[id]; ok {
+			t.Errorf("changes %d and %d have the same identity", before, k)
+		}
+		seen[id] = k
+		if id != identity(change) {
+			t.Errorf("change %d has two identities", k)
+		}
+	}
+}
+
 // Of two imports to one folder at a time, the second is refused and does not
 // touch what the first one counts.
 func TestImportIsAlone(t *testing.T) {
