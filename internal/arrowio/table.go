@@ -38,7 +38,10 @@ type Part struct {
 	cells func(visit func(cells [][]byte) error) error
 }
 
-// tableMemory bounds what a part takes at a time, in bytes.
+// tableMemory bounds, in bytes, what the pages of a row group take at a time, all
+// columns together; and of a record batch what decompressing it takes, and once
+// more what the copy of its cells takes. Parts that are read side by side take as
+// much each.
 var tableMemory = 1 << 30 // a variable for tests
 
 // OpenTable opens a table by its first bytes, with all columns chosen. Close it.
@@ -241,9 +244,9 @@ func (p *parquetTable) rows(group, rows int, chosen []int, visit func(cells [][]
 		return err
 	}
 	defer f.Close()
-	columns := make([]*parquetColumn, len(chosen))
+	columns, memory := make([]*parquetColumn, len(chosen)), int64(tableMemory)
 	for k, i := range chosen {
-		chunk, err := p.chunk(f, group, i)
+		chunk, err := p.chunk(f, group, rows, i, &memory)
 		if err != nil {
 			return err
 		}
