@@ -3,7 +3,9 @@ package arrowio
 import (
 	"bufio"
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +15,7 @@ import (
 	"sort"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
@@ -361,7 +364,7 @@ func TestTableOfUnevenColumns(t *testing.T) {
 	}
 	defer table.Close()
 	for _, rows := range []int{2499, 2501} {
-		err := table.parquet.rows(0, rows, []int{0}, func([][]byte) error { return nil })
+		err := table.parquet.rows(table.file, 0, rows, []int{0}, func([][]byte) error { return nil })
 		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf(`row group 0 has %d rows, and its column "s" 2500 values`, rows)) {
 			t.Errorf("%d rows: %v", rows, err)
 		}
@@ -392,6 +395,64 @@ func TestTableThatGoesAway(t *testing.T) {
 	}
 	if err := part.Rows(func([][]byte) error { return nil }); !errors.Is(err, os.ErrNotExist) || fault.IsInput(err) {
 		t.Errorf("a file that is gone: %v", err)
+	}
+}
+
+// A file that is replaced, or written to, between its opening and the last byte
+// that is read is an error that says so, and no bad input.
+func TestTableThatChanges(t *testing.T) {
+	parquet, _ := parquetTableBytes(t, compress.Codecs.Snappy)
+	arrow, _ := ipcTableBytes(t, false)
+	for name, data := range map[string][]byte{"x.parquet": parquet, "x.arrow": arrow} {
+		for how, change := range map[string]func(path string) error{
+			"replaced": func(path string) error {
+				if err := os.WriteFile(path+".new", data, 0o644); err != nil {
+					return err
+				}
+				return os.Rename(path+".new", path)
+			},
+			"grown":   func(path string) error { return os.WriteFile(path, append(data[:len(data):len(data)], 0), 0o644) },
+			"written": func(path string) error { return os.Chtimes(path, time.Time{}, time.Unix(1, 0)) },
+		} {
+			path := filepath.Join(t.TempDir(), name)
+			if err := os.WriteFile(path, data, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			table, err := OpenTable(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer table.Close()
+			if err := table.Choose(table.Columns()[:1]); err != nil {
+				t.Fatal(err)
+			}
+			part, err := table.Next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum := sha256.Sum256(data)
+			if digest, size, err := table.Digest(); err != nil || size != int64(len(data)) || digest != hex.EncodeToString(sum[:]) {
+				t.Errorf("%s: digest %s of %d bytes, %v", name, digest, size, err)
+			}
+			first := true // the change comes while the part is read
+			err = part.Rows(func([][]byte) error {
+				if first {
+					first = false
+					return change(path)
+				}
+				return nil
+			})
+			changedRows := name == "x.parquet" && how != "replaced" // the open file is the old one; a batch's cells are in memory
+			if changedRows != errors.Is(err, errChanged) || !changedRows && err != nil || fault.IsInput(err) {
+				t.Errorf("%s %s while a part is read: %v", name, how, err)
+			}
+			if err = part.Rows(func([][]byte) error { return nil }); name == "x.parquet" && !errors.Is(err, errChanged) {
+				t.Errorf("%s %s before a part is read: %v", name, how, err)
+			}
+			if _, _, err := table.Digest(); !errors.Is(err, errChanged) || fault.IsInput(err) || strings.Count(err.Error(), path) != 1 {
+				t.Errorf("%s %s before the digest: %v", name, how, err)
+			}
+		}
 	}
 }
 
