@@ -126,7 +126,7 @@ func (o *rawOptions) config(c *cobra.Command, run *importRun, format dataset.For
 		OnBadRow: run.onBadRow, Memory: int64(o.memory), Out: run.out, Progress: show,
 	}
 	if o.vocabulary != "" {
-		if config.Vocabulary, err = dataset.ReadVocabulary(o.vocabulary); err != nil {
+		if config.Vocabulary, err = dataset.ReadVocabulary(o.vocabulary, int64(o.memory)); err != nil {
 			return config, err
 		}
 	}
