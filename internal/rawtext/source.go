@@ -197,7 +197,7 @@ func (s *Source) Close() {
 // own.
 func (s *Source) Content() io.Reader {
 	if head, _ := s.lines.Peek(len(mark)); bytes.Equal(head, mark) {
-		s.lines.Discard(len(mark))
+		_, _ = s.lines.Discard(len(mark)) // they are in the buffer
 	}
 	return content{s}
 }
