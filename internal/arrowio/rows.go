@@ -28,11 +28,6 @@ const (
 
 const keySizes = "sizes" // JSON array
 
-// compressors of a RowWriter work side by side, each on a column, whose bytes do
-// not depend on which of them it meets. Each holds some 18 MiB once it worked, of
-// which it touches a tenth.
-const compressors = 2
-
 // CheckFields reports the first field name that no file of rows can have: names
 // are UTF-8, distinct and not empty, and neither "label" nor "row".
 func CheckFields(fields []string) error {
@@ -86,8 +81,10 @@ type RowWriter struct {
 }
 
 // NewRowWriter returns a writer to w of rows of the given fields and sizes;
-// numbered says whether each row carries its number (shards do).
-func NewRowWriter(w io.Writer, fields []string, sizes []int, numbered bool) (*RowWriter, error) {
+// numbered says whether each row carries its number (shards do). So many
+// compressors, at least one, work side by side, each on a column, whose bytes do
+// not depend on which of them it meets; each holds some 18 MiB once it worked.
+func NewRowWriter(w io.Writer, fields []string, sizes []int, numbered bool, compressors int) (*RowWriter, error) {
 	if err := checkSizes(fields, sizes); err != nil {
 		return nil, fault.Inputf("%w", err)
 	}

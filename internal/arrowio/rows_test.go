@@ -43,7 +43,7 @@ func randomRows(n int, first int64) *model.Rows {
 func encodeRows(t testing.TB, rows *model.Rows, numbered bool, step int) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	w, err := NewRowWriter(&out, testFields, testSizes, numbered)
+	w, err := NewRowWriter(&out, testFields, testSizes, numbered, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func TestRowWriterRefuses(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			rows := randomRows(4, 10)
 			c.change(rows)
-			w, err := NewRowWriter(io.Discard, testFields, testSizes, true)
+			w, err := NewRowWriter(io.Discard, testFields, testSizes, true, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -185,7 +185,7 @@ func TestRowWriterRefuses(t *testing.T) {
 		{[]string{""}, []int{1}, "empty name"},
 		{[]string{"\xff"}, []int{1}, "not UTF-8"},
 	} {
-		_, err := NewRowWriter(io.Discard, c.fields, c.sizes, false)
+		_, err := NewRowWriter(io.Discard, c.fields, c.sizes, false, 1)
 		wantInput(t, err, c.want)
 	}
 }
@@ -293,7 +293,7 @@ func FuzzRows(f *testing.F) {
 			}
 		}
 		var out bytes.Buffer
-		w, err := NewRowWriter(&out, r.Fields(), r.Sizes(), r.Numbered())
+		w, err := NewRowWriter(&out, r.Fields(), r.Sizes(), r.Numbered(), 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -391,7 +391,7 @@ func TestSkip(t *testing.T) {
 	}
 }
 
-// Columns, in whatever pieces, and on however many cores, give the bytes of the
+// Columns, in whatever pieces, on however many cores and compressors, give the bytes of the
 // same rows.
 func TestAppendColumns(t *testing.T) {
 	rows := randomRows(2*RowsBatch+1000, 0)
@@ -403,9 +403,9 @@ func TestAppendColumns(t *testing.T) {
 		}
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	for _, step := range []int{rows.Len(), 1000, RowsBatch} {
+	for k, step := range []int{rows.Len(), 1000, RowsBatch} {
 		var out bytes.Buffer
-		w, err := NewRowWriter(&out, testFields, testSizes, false)
+		w, err := NewRowWriter(&out, testFields, testSizes, false, k+1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -432,7 +432,7 @@ func TestAppendColumnsRefuses(t *testing.T) {
 		{[]uint8{0, 1}, [][]int32{{0, 0}, {0, 1}, {0, 0}}, "row 4: field 1 (date): local id 1 is outside [0,1)"},
 		{[]uint8{0, 1}, [][]int32{{-1, 0}, {0, 0}, {0, 0}}, "row 3: field 0 (carrier): local id -1 is outside [0,5)"},
 	} {
-		w, err := NewRowWriter(io.Discard, testFields, testSizes, false)
+		w, err := NewRowWriter(io.Discard, testFields, testSizes, false, 1)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -77,8 +77,9 @@ func newBuilder(out string) (*builder, error) {
 	return b, nil
 }
 
-// start says which fields and splits (see splitNames) there are.
-func (b *builder) start(fields []string, sizes []int, splits []string) error {
+// start says which fields and splits (see splitNames) there are, and how many
+// compressors of train's rows, by far the most, work side by side.
+func (b *builder) start(fields []string, sizes []int, splits []string, compressors int) error {
 	b.fields, b.sizes = fields, sizes
 	features := 0
 	for _, size := range b.sizes {
@@ -91,7 +92,10 @@ func (b *builder) start(fields []string, sizes []int, splits []string) error {
 		}
 		s := &splitBuilder{name: name, file: file, pending: model.Rows{Fields: len(b.fields)}, counts: make([]int64, features)}
 		b.splits = append(b.splits, s)
-		if s.rows, err = arrowio.NewRowWriter(file, b.fields, b.sizes, false); err != nil {
+		if name != Train {
+			compressors = 1
+		}
+		if s.rows, err = arrowio.NewRowWriter(file, b.fields, b.sizes, false, compressors); err != nil {
 			return err
 		}
 	}

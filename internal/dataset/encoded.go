@@ -101,7 +101,7 @@ func ImportEncoded(ctx context.Context, config EncodedConfig) (*Summary, error) 
 		return nil, err
 	}
 	defer b.abort()
-	if err := b.start(e.header.columns[1:], sizes, splits); err != nil {
+	if err := b.start(e.header.columns[1:], sizes, splits, 1); err != nil {
 		return nil, err
 	}
 	if err := e.pass(sizes, b.add); err != nil {

@@ -237,7 +237,11 @@ func (r *rawImport) encode(b *builder, m *Manifest, fields []*vocabulary.Field) 
 		sizes[j] = f.Size()
 	}
 	names := r.ratio.splits()
-	if err := b.start(r.layout.fields, sizes, names); err != nil {
+	compressors := 1
+	if r.config.Memory >= 256<<20 { // with one, workers wait for it
+		compressors = 2
+	}
+	if err := b.start(r.layout.fields, sizes, names, compressors); err != nil {
 		return nil, err
 	}
 	r.passes.begin()
