@@ -62,7 +62,7 @@ type record struct {
 	Import string        `json:"import"` // digest of what decides the counts, but for the files
 	Files  []countedFile `json:"files"`
 	Rows   uint64        `json:"rows"`  // positions, bad rows included
-	Train  int64         `json:"train"` // rows of train
+	Train  int64         `json:"train"` // rows of train, or, if all rows count, at least one if there is one
 	Runs   []countedRun  `json:"runs"`
 	Made   int           `json:"made"` // groups
 	synced int           // of Runs, the first so many are on the disk
@@ -176,14 +176,14 @@ func (r *rawImport) countGroup(rec *record, first, last int) error {
 	all := r.config.Counted == CountAll
 	work := func(worker int, s *stretch) error {
 		return scanners[worker].scan(s, func(row uint64, _ uint8, values [][]byte) error {
-			train := r.ratio.draw(row) == 0
-			if train {
-				s.train++
+			if !all || s.train == 0 { // of all rows, it is enough to know that one is train's
+				if r.ratio.draw(row) == 0 {
+					s.train++
+				} else if !all {
+					return nil
+				}
 			}
-			if train || all {
-				return counters[worker].Add(values)
-			}
-			return nil
+			return counters[worker].Add(values)
 		})
 	}
 	var err error

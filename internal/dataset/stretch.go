@@ -27,7 +27,7 @@ type stretch struct {
 
 	// results
 	err     error // ends the import
-	train   int64 // rows of train
+	train   int64 // see record
 	skipped int64
 	bad     []string // the first messages
 	splits  []columns

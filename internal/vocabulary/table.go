@@ -121,15 +121,22 @@ func (t *table) append(buffer []byte, s *slot) []byte {
 
 // compare is the order of the values' bytes.
 func (t *table) compare(x, y *slot) int {
+	if x.a == y.a && (x.b&long == long || y.b&long == long) {
+		return bytes.Compare(t.append(nil, x), t.append(nil, y))
+	}
+	return compareShort(*x, *y)
+}
+
+// compareShort is compare where the values are short, or differ in the first eight
+// bytes. Sorting is most of what a Flush does.
+func compareShort(x, y slot) int {
 	switch {
 	case x.a < y.a:
 		return -1
 	case x.a > y.a:
 		return 1
-	case x.b&long != long && y.b&long != long:
-		return cmp.Compare(x.b, y.b)
 	}
-	return bytes.Compare(t.append(nil, x), t.append(nil, y))
+	return cmp.Compare(x.b, y.b)
 }
 
 // need returns how many bytes more the table takes if the value is inserted, and
