@@ -30,12 +30,12 @@ kernel:                 pure golang.org/x/sys
 quantize:               pure
 model:                  pure kernel
 tally:                  pure gonum.org/v1/gonum
-compare:                pure gonum.org/v1/gonum
 shapley:                pure model random tally golang.org/x/sync
 prune:                  pure model quantize random
+compare:                pure prune gonum.org/v1/gonum
 evaluate:               pure model golang.org/x/sync
 job:                    pure
-compact:                pure
+compact:                pure kernel
 
 # files; arrowio is the only importer of Arrow
 checkpoint:             atomicfile compact fault model

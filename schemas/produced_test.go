@@ -231,7 +231,8 @@ func swept(t *testing.T, p *planted.Planted, d *dataset.Dataset, s *scores.File)
 		}
 	}
 	found := &sweep.Document{Version: sweep.Version, Model: s.Spec.Model, Dataset: s.Spec.Dataset, Kind: string(m.Kind), Split: dataset.Test, Rows: d.Rows(dataset.Test),
-		Features: m.Features(), Entries: m.Parameters(), Sources: []sweep.Source{sweep.SourceOf(s)}}
+		Features: m.Features(), Entries: m.Parameters(), Sources: []sweep.Source{sweep.SourceOf(s)},
+		Settings: &sweep.Settings{Rank: prune.Abs, Protect: s.Fields[:1], FieldMinimum: .1, Seed: 1}}
 	for _, choose := range []bool{false, true} {
 		config := sweep.Config{Model: m, Methods: methods, Budgets: []prune.Budget{{Unit: prune.Sparsity, Amount: .5}}, Calibrate: true, Select: choose, Predict: predict(dataset.Test), Validate: predict(dataset.Val)}
 		if err := config.Run(t.Context(), found); err != nil {

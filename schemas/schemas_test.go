@@ -325,6 +325,7 @@ func TestNames(t *testing.T) {
 		{"estimators", texts(property("spec.v1.json", "properties", "estimator")["enum"]), shapley.Estimators()},
 		{"estimators of a sweep", texts(property("sweep.v1.json", "$defs", "source", "properties", "estimator")["enum"]), shapley.Estimators()},
 		{"baselines of a sweep", texts(property("sweep.v1.json", "$defs", "point", "properties", "baseline")["enum"]), prune.Baselines()},
+		{"ranks of a sweep", texts(property("sweep.v1.json", "properties", "settings", "properties", "rank")["enum"]), prune.Ranks()},
 		{"kinds of a sweep", texts(property("sweep.v1.json", "properties", "kind")["enum"]), texts(property("architecture.v1.json", "properties", "kind")["enum"])},
 		{"kinds", texts(property("architecture.v1.json", "properties", "kind")["enum"]),
 			[]string{string(model.FM), string(model.DeepFM), string(model.DCNMix), string(model.DCNv2)}},

@@ -12,10 +12,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 
 	"shaver/internal/checkpoint"
 	"shaver/internal/dataset"
@@ -31,7 +34,13 @@ func main() {
 	seconds := flag.Float64("seconds", 15, "processor time of each reference, about: it decides the number of rows")
 	picture := flag.String("picture", "", "SVG file to draw")
 	flag.Parse()
-	if err := run(*flights, *seconds, *picture); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, *flights, *seconds, *picture)
+	stop()
+	switch {
+	case errors.Is(err, context.Canceled):
+		os.Exit(130)
+	case err != nil:
 		fmt.Fprintln(os.Stderr, "estimators:", err)
 		os.Exit(1)
 	}
@@ -45,8 +54,8 @@ type set struct {
 	counts []int64 // of the features, for the codebook
 }
 
-func run(flights string, seconds float64, picture string) error {
-	sets, err := flightsSets(flights)
+func run(ctx context.Context, flights string, seconds float64, picture string) error {
+	sets, err := flightsSets(ctx, flights)
 	if err != nil {
 		return err
 	}
@@ -63,7 +72,7 @@ func run(flights string, seconds float64, picture string) error {
 			}
 			name := s.name + ", " + baseline
 			fmt.Fprintln(os.Stderr, name)
-			r, err := measure(name, shapley.Game{Model: s.model, Baseline: entries}, s.rows, seconds)
+			r, err := measure(ctx, name, shapley.Game{Model: s.model, Baseline: entries}, s.rows, seconds)
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
@@ -80,7 +89,7 @@ func run(flights string, seconds float64, picture string) error {
 
 // flightsSets returns the flights checkpoints with rows drawn from train; none if
 // the folder is not there.
-func flightsSets(dir string) ([]set, error) {
+func flightsSets(ctx context.Context, dir string) ([]set, error) {
 	if _, err := os.Stat(dir); err != nil {
 		fmt.Fprintln(os.Stderr, "without flights:", err)
 		return nil, nil
@@ -104,14 +113,14 @@ func flightsSets(dir string) ([]set, error) {
 		sets = append(sets, set{name: map[string]string{"deepfm": "DeepFM", "dcn-mix": "DCN-Mix"}[name], model: m})
 	}
 	config := dataset.EncodedConfig{Train: []string{file("train.csv.gz")}, Val: []string{file("val.csv.gz")}, Sizes: sets[0].model.FieldDims, Out: filepath.Join(temporary, "rows")}
-	if _, err := dataset.ImportEncoded(context.Background(), config); err != nil {
+	if _, err := dataset.ImportEncoded(ctx, config); err != nil {
 		return nil, err
 	}
 	d, err := dataset.Open(config.Out)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := every(d, 50)
+	rows, err := every(ctx, d, 50)
 	if err != nil {
 		return nil, err
 	}
@@ -123,9 +132,9 @@ func flightsSets(dir string) ([]set, error) {
 }
 
 // every returns each nth row of train.
-func every(d *dataset.Dataset, n int64) (*model.Rows, error) {
+func every(ctx context.Context, d *dataset.Dataset, n int64) (*model.Rows, error) {
 	all := &model.Rows{Fields: len(d.Fields())}
-	err := d.Scan(context.Background(), []string{dataset.Train}, 4096, func(rows *model.Rows) error {
+	err := d.Scan(ctx, []string{dataset.Train}, 4096, func(rows *model.Rows) error {
 		for i := range rows.Len() {
 			if rows.Number[i]%n == 0 {
 				all.Number, all.Label, all.Features = append(all.Number, rows.Number[i]), append(all.Label, rows.Label[i]), append(all.Features, rows.Row(i)...)

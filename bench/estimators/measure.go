@@ -70,16 +70,16 @@ type result struct {
 // values are those of entries that occur.
 type values struct{ phi, se []float64 }
 
-func measure(name string, game shapley.Game, rows *model.Rows, seconds float64) (*result, error) {
+func measure(ctx context.Context, name string, game shapley.Game, rows *model.Rows, seconds float64) (*result, error) {
 	few := rows.Slice(0, min(100, rows.Len()))
-	_, took, err := estimate(game, shapley.Options{Estimator: shapley.Permutation, Passes: 1, Seed: 1}, &few)
+	_, took, err := estimate(ctx, game, shapley.Options{Estimator: shapley.Permutation, Passes: 1, Seed: 1}, &few)
 	if err != nil {
 		return nil, err
 	}
 	perWalk := took / float64(few.Len())
 	n := min(rows.Len(), max(100, int(seconds/(2*referencePasses*perWalk))))
 	some := rows.Slice(0, n)
-	reference, _, err := estimate(game, shapley.Options{Estimator: shapley.Antithetic, Passes: referencePasses, Seed: 1}, &some)
+	reference, _, err := estimate(ctx, game, shapley.Options{Estimator: shapley.Antithetic, Passes: referencePasses, Seed: 1}, &some)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func measure(name string, game shapley.Game, rows *model.Rows, seconds float64) 
 			runs, total := 0, 0.0
 			for ; runs < repeats || total < leastSeconds; runs++ {
 				o.Seed = uint64(2 + runs)
-				found, cpu, err := estimate(game, o, &some)
+				found, cpu, err := estimate(ctx, game, o, &some)
 				if err != nil {
 					return nil, err
 				}
@@ -126,9 +126,9 @@ func norm(values []float64) float64 {
 
 // estimate returns the values of the entries that occur in the rows, with standard
 // errors about the rows' own, and the processor time that it took, on one thread.
-func estimate(game shapley.Game, o shapley.Options, rows *model.Rows) (*values, float64, error) {
+func estimate(ctx context.Context, game shapley.Game, o shapley.Options, rows *model.Rows) (*values, float64, error) {
 	begun := cpuTime()
-	p, err := shapley.Estimate(context.Background(), game, o, rows, 1, nil)
+	p, err := shapley.Estimate(ctx, game, o, rows, 1, nil)
 	took := cpuTime() - begun
 	if err != nil {
 		return nil, 0, err

@@ -83,7 +83,7 @@ what its vocabulary calls them; "(other)" stands for all values without an id.
 	f := c.Flags()
 	f.StringVar(&o.model, "model", "", "the checkpoint that was scored")
 	f.StringVar(&o.scores, "scores", "", "its scores")
-	f.StringVar(&o.dataset, "dataset", "", "dataset folder, for its vocabulary")
+	f.StringVar(&o.dataset, "dataset", "", "the dataset that was scored, for its vocabulary")
 	f.Float64Var(&o.sparsity, "sparsity", .5, "portion of the entries to drop")
 	f.IntVar(&o.bins, "bins", 3, "bins of a field")
 	f.IntVar(&o.top, "top", 3, "features of a field to name at either end")
@@ -162,6 +162,9 @@ func (o *frequencyOptions) names(p *pruner) (func(field, id int) string, error) 
 	}
 	if err := d.CheckModel(&p.checkpoint.Architecture); err != nil {
 		return nil, err
+	}
+	if err := p.scores[0].CheckDataset(d.Digest()); err != nil {
+		return nil, fmt.Errorf("%s: %w", o.dataset, err)
 	}
 	vocabulary := make([][]string, p.checkpoint.Architecture.Fields())
 	for j := range vocabulary {

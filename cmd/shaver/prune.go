@@ -55,8 +55,9 @@ func pruneCommand() *cobra.Command {
 		Short: "Drop the least valuable entries of a model's embedding table, down to a budget",
 		Long: `Drop the entries of --model whose --scores are least, down to one budget:
 --sparsity (portion of entries to drop), --parameters (to keep, the codebook
-counted) or --bytes (of the file). Dropped entries read what they read in the
-scores' job: zero, or the field's codebook value.
+counted) or --bytes (of the file: the fewest entries whose drop makes it fit).
+Dropped entries read what they read in the scores' job: zero, or the field's
+codebook value.
 
 The file is compact: what is kept, and where; --values says in how many bits.
 With --dense it is an ordinary state dict under the original keys, which
@@ -175,8 +176,8 @@ func (o *pruneOptions) mask(c *cobra.Command, p *pruner) ([]bool, error) {
 			return nil, err
 		}
 	}
-	size := func(drop int) int64 { return written.CompactSize(prune.Mask(order, drop), o.form.stored()) }
-	drop, err := budget.Drop(a, s.Spec.Baseline, size)
+	fit := func(bytes int64) (int, error) { return written.CompactDrop(order, o.form.stored(), bytes) }
+	drop, err := budget.Drop(a, s.Spec.Baseline, fit)
 	if err != nil {
 		return nil, fault.Usagef("--%w", err)
 	}

@@ -69,7 +69,7 @@ page's pictures as files, too.
 	f.StringVar(&o.model, "model", "", "the checkpoint that was scored")
 	f.StringVar(&o.scores, "scores", "", "its scores")
 	f.StringVar(&o.sweep, "sweep", "", "what \"shaver sweep -o json\" found with them")
-	f.StringVar(&o.dataset, "dataset", "", "dataset folder, for its vocabulary")
+	f.StringVar(&o.dataset, "dataset", "", "the dataset that was scored, for its vocabulary")
 	f.StringVar(&o.aggregate, "aggregate", scores.Sum, "what of the scores ranks entries: "+strings.Join(scores.Aggregates(), ", "))
 	f.StringVar(&o.out, "out", "", "file to write, HTML")
 	f.StringVar(&o.pictures, "pictures", "", "folder to write the pictures into as "+strings.Join(picture.Formats(), " and "))
@@ -193,6 +193,9 @@ func readRun(scoresFile, digest string) (*report.Run, error) {
 	}
 	if r.Digests.Scores != digest {
 		return nil, fault.Inputf("%s is of other scores: their digest is %.12s, that of %s %.12s", path, r.Digests.Scores, scoresFile, digest)
+	}
+	if r.Shards == 0 { // the run that computed the scores told nothing
+		return nil, nil
 	}
 	return &report.Run{Seconds: r.Seconds, CPUSeconds: r.CPUSeconds, Shards: r.Shards, Workers: len(r.Workers)}, nil
 }

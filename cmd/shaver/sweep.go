@@ -126,6 +126,14 @@ func (o *sweepOptions) run(c *cobra.Command) error {
 
 // sweep measures every method at every budget.
 func (o *sweepOptions) sweep(ctx context.Context) (*sweep.Document, error) {
+	switch {
+	case len(o.scores) == 0:
+		return nil, fault.Usagef("--scores is empty: it names at least one file")
+	case len(o.values) == 0:
+		return nil, fault.Usagef("--values is empty: expected any of %s", valuesHelp())
+	case len(o.methods) == 0 && len(o.aggregates) == 0:
+		return nil, fault.Usagef("--methods and --aggregate are both empty: there is nothing to compare")
+	}
 	budgets, err := o.budgets()
 	if err != nil {
 		return nil, err
@@ -145,6 +153,7 @@ func (o *sweepOptions) sweep(ctx context.Context) (*sweep.Document, error) {
 	document := &sweep.Document{
 		Version: sweep.Version, Model: p.checkpoint.Digest(), Dataset: b.dataset.Digest(), Kind: string(m.Kind), Split: o.split, Rows: b.rows,
 		Features: m.Features(), Entries: m.Parameters(), Points: []sweep.Point{},
+		Settings: &sweep.Settings{Rank: o.rank, Protect: o.keep.Fields, FieldMinimum: o.keep.Minimum, Seed: o.seed},
 	}
 	for _, s := range p.scores {
 		document.Sources = append(document.Sources, sweep.SourceOf(s))
@@ -256,7 +265,7 @@ func (p *pruner) tableOf(d *dataset.Dataset, keep prune.Keep, values string) (*s
 	return &sweep.Table{
 		Architecture: &p.checkpoint.Architecture, Names: p.scores[0].Fields, Entries: p.table, Keep: keep, Values: v,
 		Counts: func() ([]int64, error) { return occurrences(d) },
-		Size:   func(mask []bool) int64 { return p.checkpoint.CompactSize(mask, v) },
+		Fit:    func(order []int32, bytes int64) (int, error) { return p.checkpoint.CompactDrop(order, v, bytes) },
 	}, nil
 }
 

@@ -17,7 +17,7 @@ import (
 
 // What is wrong with a page is told, and not that the data end there.
 func TestTableOfBadPage(t *testing.T) {
-	data, _ := parquetTableBytes(t, compress.Codecs.Uncompressed)
+	data, _ := parquetTableBytes(t, tableGroups, compress.Codecs.Uncompressed)
 	if data[4] != 0x15 || data[6] != 0x15 {
 		t.Fatalf("the file does not begin with a page: % x", data[:8])
 	}
@@ -69,7 +69,7 @@ func TestPageHeaders(t *testing.T) {
 // All columns of a row group share its memory.
 func TestTableOfManyPages(t *testing.T) {
 	defer func(before int) { tableMemory = before }(tableMemory)
-	data, _ := parquetTableBytes(t, compress.Codecs.Snappy)
+	data, _ := parquetTableBytes(t, tableGroups, compress.Codecs.Snappy)
 	path := filepath.Join(t.TempDir(), "x.parquet")
 	least := func(names ...string) int {
 		return sort.Search(1<<20, func(memory int) bool {
@@ -88,7 +88,7 @@ func TestTableOfManyPages(t *testing.T) {
 
 // A column of more or fewer values than rows is not filled up from elsewhere.
 func TestTableOfUnevenColumns(t *testing.T) {
-	data, _ := parquetTableBytes(t, compress.Codecs.Snappy)
+	data, _ := parquetTableBytes(t, tableGroups, compress.Codecs.Snappy)
 	path := filepath.Join(t.TempDir(), "x.parquet")
 	if err := os.WriteFile(path, data, 0o644); err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"strings"
 
 	"shaver/internal/compact"
@@ -60,16 +61,31 @@ func (c *Checkpoint) compactFile(fields []compact.Field, v compact.Values) *file
 	})
 }
 
-// CompactSize returns the exact bytes of the file that WriteCompact writes when
-// the given entries, [n*d], are dropped. Dropping one more makes it smaller by
-// its value, but can cost a field that kept everything its structure, and a table
-// that keeps next to nothing what compact.MaxInflation asks for.
-func (c *Checkpoint) CompactSize(dropped []bool, v compact.Values) int64 {
+// CompactDrop returns how many entries, taken from the front of order, [n*d], have to
+// be dropped at least for the file that WriteCompact writes, with values stored as v,
+// to have no more than the given bytes; or an error that says how large it is without
+// any. Every number below is looked at: the file is not always smaller the more is
+// dropped, as a field that kept everything has no structure, but one that lacks an
+// entry has, and as a table that keeps next to nothing has to be as large as
+// compact.MaxInflation asks for.
+func (c *Checkpoint) CompactDrop(order []int32, v compact.Values, bytes int64) (int, error) {
 	a := &c.Architecture
-	if len(dropped) != a.Parameters() {
-		panic(fmt.Sprintf("checkpoint: mask of %d entries for a table of %d", len(dropped), a.Parameters()))
+	if len(order) != a.Parameters() {
+		panic(fmt.Sprintf("checkpoint: order of %d entries for a table of %d", len(order), a.Parameters()))
 	}
-	return c.compactFile(compact.Plan(a.FieldDims, a.Dim, dropped), v).size()
+	planner := compact.NewPlanner(a.FieldDims, a.Dim)
+	// No file has fewer bytes than floor beside those of the planner: no other has a
+	// shorter header.
+	floor := c.compactFile(slices.Repeat([]compact.Field{{Form: compact.None}}, a.Fields()), v).size()
+	for drop := 0; ; drop++ {
+		if floor+int64(planner.Bytes(v)) <= bytes && c.compactFile(planner.Fields(), v).size() <= bytes {
+			return drop, nil
+		}
+		if drop == len(order) {
+			return 0, fmt.Errorf("the model without any embedding entry takes %d", c.compactFile(planner.Fields(), v).size())
+		}
+		planner.Drop(int(order[drop]))
+	}
 }
 
 // DenseSize returns the exact bytes of the file that WriteDense writes.

@@ -42,7 +42,7 @@ func every(n, gap int) []bool {
 }
 
 // A compact file gives back the pruned table and its logits at every sparsity and
-// width, with kept zeros kept, and its size is known before.
+// width, with kept zeros kept.
 func TestCompact(t *testing.T) {
 	for _, dim := range []int{1, 3, 8, 16, 128, 129, 300} {
 		c := fmOf(t, 40, dim)
@@ -57,6 +57,55 @@ func TestCompact(t *testing.T) {
 			}
 			checkCompact(t, c, dropped, baseline, min(kept, len(dropped)))
 		}
+	}
+}
+
+// The least number of drops whose file fits is found at every size that a file has,
+// and one below, where files that have more dropped are larger, too.
+func TestCompactDrop(t *testing.T) {
+	rises := 0
+	for _, dim := range []int{1, 2, 16, 64} {
+		rows := 200 / dim
+		if dim == 64 {
+			rows = 60 // so that the last files are as large as MaxInflation asks for
+		}
+		c := fmOf(t, rows, dim)
+		n := rows * dim
+		order := make([]int32, n)
+		for i := range order {
+			order[i] = int32(i * 7919 % n) // 7919 is prime to every length here
+		}
+		for _, v := range compact.AllValues() {
+			sizes := make([]int64, n+1)
+			dropped := make([]bool, n)
+			for drop := range sizes {
+				f, err := c.compact(dropped, make([]float32, 2*dim), v)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if sizes[drop] = f.size(); drop > 0 && sizes[drop] > sizes[drop-1] {
+					rises++
+				}
+				if drop < n {
+					dropped[order[drop]] = true
+				}
+			}
+			for at := 0; at <= n; at += max(1, n/200) {
+				for _, bytes := range []int64{sizes[at], sizes[at] - 1} {
+					want := slices.IndexFunc(sizes, func(size int64) bool { return size <= bytes })
+					if got, err := c.CompactDrop(order, v, bytes); want >= 0 && got != want || (err != nil) != (want < 0) {
+						t.Fatalf("%d columns, %s: for %d bytes %d are dropped (%v), expected %d", dim, v, bytes, got, err, want)
+					}
+				}
+			}
+		}
+	}
+	if rises < 20 {
+		t.Errorf("only %d times a file was larger than the one before", rises)
+	}
+	_, err := fmOf(t, 4, 2).CompactDrop(make([]int32, 8), compact.Float32, 10)
+	if err == nil || !strings.Contains(err.Error(), "without any embedding entry takes ") {
+		t.Error(err)
 	}
 }
 
@@ -184,7 +233,7 @@ func TestCallersBugs(t *testing.T) {
 	for name, call := range map[string]func(){
 		"table": func() { c.WithEmbedding(make([]float32, 7)) },
 		"mask":  func() { _, _ = WriteCompact("", c, make([]bool, 7), make([]float32, 4), compact.Float32) },
-		"size":  func() { c.CompactSize(make([]bool, 9), compact.Float32) },
+		"order": func() { _, _ = c.CompactDrop(make([]int32, 9), compact.Float32, 0) },
 	} {
 		func() {
 			defer func() {

@@ -56,7 +56,7 @@ type Report struct {
 	// beyond two of it is bias.
 	EfficiencySE    float64        `json:"efficiency_se,omitempty"`
 	Digests         Digests        `json:"digests"`
-	Shards          int            `json:"shards"`
+	Shards          int            `json:"shards"` // 0, and no workers: an earlier run wrote the scores, and was cut off before it told
 	RowsPerShard    int64          `json:"rows_per_shard"`
 	Workers         map[string]int `json:"workers"`          // shards computed by each
 	QuarantinedRows int64          `json:"quarantined_rows"` // missing, in shards that cannot be computed
@@ -73,7 +73,8 @@ type Digests struct {
 	Scores  string `json:"scores"`
 }
 
-// Run runs the job to its end. Beside the scores file it writes NAME.job.json.
+// Run runs the job to its end. Beside the scores file it writes NAME.job.json, if
+// that of an earlier run, which wrote the scores, is not there.
 func (j *Job) Run(ctx context.Context) (*Report, error) {
 	if _, err := os.Stat(filepath.Dir(j.Out)); err != nil {
 		return nil, fmt.Errorf("cannot write %s: %w", j.Out, err)
@@ -172,7 +173,9 @@ func (j *Job) Run(ctx context.Context) (*Report, error) {
 	}
 	path := ReportPath(j.Out)
 	if outcome.Existing {
-		return report.former(path), nil
+		if former := report.former(path); former != nil {
+			return former, nil
+		}
 	}
 	report.Seconds = time.Since(start).Seconds()
 	report.CPUSeconds = (cpuTime() - cpu).Seconds() + outcome.CPU
@@ -201,13 +204,13 @@ func (j *Job) store() (*worker.Store, error) {
 	return store, nil
 }
 
-// former returns the report of the run that wrote the scores, if it is still
-// there, and else r.
+// former returns the report of an earlier run of the same scores, nil if it is not
+// there: that run was cut off before it wrote it.
 func (r *Report) former(path string) *Report {
 	text, err := os.ReadFile(path)
 	var former Report
 	if err != nil || json.Unmarshal(text, &former) != nil || former.Digests != r.Digests {
-		return r
+		return nil
 	}
 	return &former
 }

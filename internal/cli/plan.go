@@ -25,9 +25,11 @@ type Forecast struct {
 	Measured          Measured `json:"measured"`
 	RowsPerCore       float64  `json:"rows_per_core_second"`
 	CoreHours         float64  `json:"core_hours"`
+	AuditRows         int64    `json:"audit_rows,omitempty"`       // which its three estimators compute each
+	AuditCoreHours    float64  `json:"audit_core_hours,omitempty"` // beside the job's
 	Cores             int      `json:"cores"`
 	Workers           int      `json:"workers"` // of so many threads as were measured
-	Seconds           float64  `json:"seconds"` // of the whole job on these cores
+	Seconds           float64  `json:"seconds"` // of the whole job on these cores, and of its audit
 	Shards            int      `json:"shards"`
 	RowsPerShard      int64    `json:"rows_per_shard"`
 	SecondsPerShard   float64  `json:"seconds_per_shard"` // of a worker
@@ -64,6 +66,7 @@ func forecast(e *coordinator.Estimate, cores int) *Forecast {
 		Job: e.Spec.ID(), Kernel: e.Spec.Kernel, Rows: plan.Rows, Rounds: len(plan.Rounds), Players: e.Players,
 		Measured:    Measured{Rows: e.SampleRows, Seconds: e.SampleTook.Seconds(), Threads: e.Threads, Features: e.SampleFeatures, Expected: int64(e.Distinct(e.SampleRows))},
 		RowsPerCore: perCore, CoreHours: float64(plan.Rows) / perCore / 3600,
+		AuditRows: e.AuditRows, AuditCoreHours: e.AuditTook.Hours() * float64(e.Threads),
 		Cores: cores, Workers: workers,
 		// The last round keeps some workers waiting for others.
 		Seconds: float64(plan.Rows) / (perCore * float64(cores)) * max(1, float64(rounds*int64(workers))/float64(shards)),
@@ -73,6 +76,7 @@ func forecast(e *coordinator.Estimate, cores int) *Forecast {
 		BytesFromWorkers:  shards * e.PartialBytes(rows),
 		CoordinatorMemory: e.SumsBytes() + coordinatorBase,
 	}
+	f.Seconds += f.AuditCoreHours * 3600 / float64(cores)
 	options := shapley.Options{Estimator: e.Spec.Estimator, Passes: e.Spec.TaskPasses()}
 	f.Walks = plan.Rows * int64(options.Walks())
 	// The model's file and the model; a shard and its rows; the sums of each
@@ -98,7 +102,7 @@ func PlanCommand() *cobra.Command {
 		Use:   "plan",
 		Short: "Tell what a job will cost, before anything is started",
 		Long: `Tell what a job will cost, by computing some of its rows for about five seconds
-on this machine; cores elsewhere are taken to be as fast.
+on this machine, ten with --audit; cores elsewhere are taken to be as fast.
 
 The size of shards is what one takes that was encoded. The size of partials
 follows how many features a shard has: that is computed from how often each
@@ -156,6 +160,9 @@ func (f *Forecast) table(w io.Writer) {
 	}
 	fmt.Fprintf(w, "rows a second and core\t%.3g\tmeasured on %d rows in %.1f s, %d threads\n", f.RowsPerCore, m.Rows, m.Seconds, m.Threads)
 	fmt.Fprintf(w, "core-hours\t%.3g\n", f.CoreHours)
+	if f.AuditRows > 0 {
+		fmt.Fprintf(w, "audit\t%.3g\tcore-hours beside them, %d rows by each of three estimators\n", f.AuditCoreHours, f.AuditRows)
+	}
 	fmt.Fprintf(w, "time\t%v\ton %d cores, %d workers\n", time.Duration(f.Seconds*float64(time.Second)).Round(time.Second), f.Cores, f.Workers)
 	fmt.Fprintf(w, "shards\t%d\tof %d rows, %.3g s each\n", f.Shards, f.RowsPerShard, f.SecondsPerShard)
 	fmt.Fprintf(w, "a shard\t%s\tits partial %s, %d features\n", size(f.ShardBytes), size(f.PartialBytes), f.PartialFeatures)

@@ -52,6 +52,7 @@ func (o *jobFlags) add(c *cobra.Command) {
 	f.Float64Var(&o.until.Bound, "bound", 0, fmt.Sprintf("of --until (default %g for %s, %g for %s)", job.PaperBound, job.Paper, job.OverlapBound, job.Overlap))
 	f.Float64Var(&o.until.Sparsity, "sparsity", 0, fmt.Sprintf("of --until %s: the portion of the entries that pruning drops (default %g)", job.Overlap, job.AtSparsity))
 	f.DurationVar(&o.maxTime, "max-time", 0, "begin no round that would end later, by the rate so far (default no bound)")
+	f.Float64Var(&o.config.Audit, "audit", 0, fmt.Sprintf("for %s: hold it against full walks, and %s end points against %s, on as many rows of the splits as this portion (0.01, say) of those scored, and write that into the scores", shapley.Multilinear, shapley.Plain, shapley.Balanced))
 	f.Int64Var(&o.config.RowsPerShard, "rows-per-shard", 0, "rows a task (default about a minute of work; see shaver plan)")
 	kernelFlag(c)
 }
@@ -69,7 +70,7 @@ func (o *jobFlags) fill(c *coordinator.Config) (err error) {
 		return fault.Usagef("--max-rows is in place of --sample: one of the two")
 	}
 	from.Options.SetDefaults()
-	c.Baseline, c.Options, c.Splits, c.Sample, c.MaxRows, c.RowsPerShard = from.Baseline, from.Options, from.Splits, from.Sample, from.MaxRows, from.RowsPerShard
+	c.Baseline, c.Options, c.Splits, c.Sample, c.MaxRows, c.Audit, c.RowsPerShard = from.Baseline, from.Options, from.Splits, from.Sample, from.MaxRows, from.Audit, from.RowsPerShard
 	if o.until.Seconds = o.maxTime.Seconds(); o.until != (job.Until{}) {
 		o.until.SetDefaults()
 		c.Until = &o.until
@@ -132,7 +133,6 @@ so, and the exit code is 3.
 	f := c.Flags()
 	o.jobFlags.add(c)
 	f.StringVar(&o.job.Out, "out", "", "scores file to write")
-	f.Float64Var(&o.job.Audit, "audit", 0, fmt.Sprintf("for %s: hold it against full walks, and %s end points against %s, on this portion of the rows (0.01, say), and write that into the scores", shapley.Multilinear, shapley.Plain, shapley.Balanced))
 	without := " (default one inside this process)"
 	if cluster {
 		without = ""
@@ -212,10 +212,10 @@ func Ended(s *scores.Stopped, until *job.Until) string {
 func (r *Report) table(w io.Writer, path string, until *job.Until) {
 	fmt.Fprintf(w, "scores\t%s\n", path)
 	fmt.Fprintf(w, "job\t%s\n", r.Job)
-	if r.Seconds > 0 {
+	if r.Shards > 0 {
 		fmt.Fprintf(w, "rows\t%d\t%.0f/s\n", r.Rows, float64(r.Rows)/r.Seconds)
 		fmt.Fprintf(w, "seconds\t%.1f\t%.1f of CPU\n", r.Seconds, r.CPUSeconds)
-	} else { // of another run, whose report is gone
+	} else { // of another run, which told nothing
 		fmt.Fprintf(w, "rows\t%d\n", r.Rows)
 	}
 	if r.QuarantinedRows > 0 {

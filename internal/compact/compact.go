@@ -120,17 +120,27 @@ func smallest(size, dim, kept, occupied int) Field {
 // than MaxInflation allows, the first fields are stored as bitmaps of all rows.
 func Plan(sizes []int, dim int, dropped []bool) []Field {
 	fields := make([]Field, len(sizes))
-	table, parts := 0, 0
+	parts := 0
 	for j, size := range sizes {
 		n := size * dim
 		fields[j] = smallest(size, dim, kept(dropped[:n]), occupied(dropped[:n], dim))
 		dropped = dropped[n:]
-		table += 4 * n
 		parts += fields[j].bytes(size, dim) + fields[j].Kept
+	}
+	pad(fields, sizes, dim, parts)
+	return fields
+}
+
+// pad stores the first fields as bitmaps of all rows, as many as MaxInflation asks
+// for. parts are the bytes of the fields if a value had one.
+func pad(fields []Field, sizes []int, dim, parts int) {
+	table := 0
+	for _, size := range sizes {
+		table += 4 * size * dim
 	}
 	for j, size := range sizes {
 		if table <= MaxInflation*parts {
-			break
+			return
 		}
 		if fields[j].Form != Dense {
 			parts -= fields[j].bytes(size, dim)
@@ -138,7 +148,6 @@ func Plan(sizes []int, dim int, dropped []bool) []Field {
 			parts += fields[j].bytes(size, dim)
 		}
 	}
-	return fields
 }
 
 // kept counts the entries that are not dropped.

@@ -63,6 +63,7 @@ func (s *sample) encode(t rapid.TB, v Values) (*Parts, *Table) {
 // ones within what Values says, of float32 to the bit too.
 func (s *sample) check(t rapid.TB, table *Table) {
 	field, end, row := 0, s.sizes[0], 0
+	var whole []float32
 	x := make([]float32, len(s.sizes)*s.dim)
 	features := make([]int32, len(s.sizes))
 	table.Rows(func(read []float32, dropped []bool) {
@@ -75,6 +76,7 @@ func (s *sample) check(t rapid.TB, table *Table) {
 			first += int32(size)
 		}
 		features[field] = int32(row)
+		whole = append(whole, read...)
 		table.Embed(x, features)
 		if own := x[field*s.dim : (field+1)*s.dim]; !slices.EqualFunc(own, read, sameBits) {
 			t.Fatalf("row %d: Embed gives %v, Rows %v", row, own, read)
@@ -97,6 +99,27 @@ func (s *sample) check(t rapid.TB, table *Table) {
 	})
 	if row*s.dim != len(s.table) {
 		t.Fatalf("%d rows", row)
+	}
+	s.checkMany(t, table, whole)
+}
+
+// checkMany compares what many rows of the model read at once with whole, [n, d].
+func (s *sample) checkMany(t rapid.TB, table *Table, whole []float32) {
+	const rows = 150
+	features := make([]int32, 0, rows*len(s.sizes))
+	for i := range rows {
+		first := 0
+		for j, size := range s.sizes {
+			features = append(features, int32(first+i*(2*j+7)%size))
+			first += size
+		}
+	}
+	x := make([]float32, len(features)*s.dim)
+	table.Embed(x, features)
+	for i, f := range features {
+		if got, want := x[i*s.dim:(i+1)*s.dim], whole[int(f)*s.dim:(int(f)+1)*s.dim]; !slices.EqualFunc(got, want, sameBits) {
+			t.Fatalf("feature %d, number %d of a batch, reads %v: alone %v", f, i, got, want)
+		}
 	}
 }
 
@@ -179,6 +202,25 @@ func TestEmptyRows(t *testing.T) {
 	}
 }
 
+// A planner's tables are Plan's, and their bytes are those of Parts.
+func TestPlanner(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := draw(t)
+		p := NewPlanner(s.sizes, s.dim)
+		for i, gone := range s.dropped {
+			if gone {
+				p.Drop(i)
+			}
+		}
+		for _, v := range AllValues() {
+			parts, _ := s.encode(t, v)
+			if bytes := len(parts.Rows) + len(parts.Columns) + len(parts.Values); p.Bytes(v) != bytes || !slices.Equal(p.Fields(), parts.Fields) {
+				t.Fatalf("%+v with %d bytes, expected %+v with %d", p.Fields(), p.Bytes(v), parts.Fields, bytes)
+			}
+		}
+	})
+}
+
 func TestEncodeRefuses(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	for name, test := range map[string]struct {
@@ -256,7 +298,11 @@ func FuzzNew(f *testing.F) {
 			return
 		}
 		kept0 := 0
+		var whole []float32
 		table.Rows(func(x []float32, dropped []bool) {
+			if len(whole) < 1<<20 {
+				whole = append(whole, x...)
+			}
 			for c, gone := range dropped {
 				if !gone {
 					kept0++
@@ -268,6 +314,9 @@ func FuzzNew(f *testing.F) {
 		})
 		if kept0 != table.Kept() {
 			t.Fatalf("%d entries are kept, the fields say %d", kept0, table.Kept())
+		}
+		if len(whole) == (int(size)+int(other))*int(dim) {
+			(&sample{sizes: sizes, dim: int(dim)}).checkMany(t, table, whole)
 		}
 	})
 }

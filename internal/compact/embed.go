@@ -14,6 +14,10 @@ const together = 64
 // features are global ids, [rows, m], field by field. It is what a model.Table
 // does.
 func (t *Table) Embed(x []float32, features []int32) {
+	if t.dim <= maxNarrow {
+		t.embedNarrow(x, features)
+		return
+	}
 	var places [together]place
 	field := 0
 	for from := 0; from < len(features); from += together {
@@ -111,13 +115,26 @@ func (f *field) seekColumns(p *place) {
 	p.kept += bits.TrailingZeros64(reached&f.ends)>>f.endShift + 1
 }
 
+// read writes the kept entries of row i to x, [d].
+func (f *field) read(x []float32, i int) {
+	if f.groups != nil {
+		if mask, kept := f.locate(i); mask != 0 {
+			f.values.expand(x, mask, kept)
+		}
+		return
+	}
+	var p place
+	if f.find(&p, i) == 1 {
+		f.seek(&p)
+		f.fill(x, &p)
+	}
+}
+
 // fill writes the kept entries at p to x, [d].
 func (f *field) fill(x []float32, p *place) {
 	switch f.layout {
 	case everything:
-		for c := range x {
-			x[c] = f.values.at(p.kept + c)
-		}
+		f.values.row(x, p.kept)
 	case bitmaps:
 		kept := p.kept
 		for k, b := range f.columns[p.row*f.width : (p.row+1)*f.width] {

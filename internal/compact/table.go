@@ -4,16 +4,21 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/bits"
+	"slices"
 )
 
 // Table is a compact table, for any number of goroutines at once. It keeps the
-// Parts' bytes, which nobody may change, and beside them an index, of two bits
-// for each row if d <= 16, in place of which Parts' Rows are not read any more.
+// Parts' bytes, which nobody may change, and beside them an index. If d <= 16 that
+// has three bytes for each listed row, or for each row of a field that lists most,
+// and two bits for each of the others; after New, it stands in place of Parts' Rows
+// and Columns.
 type Table struct {
-	dim    int
-	values Values
-	steps  []float32 // for Int8, [m, 2]
-	fields []field
+	dim      int
+	values   Values
+	steps    []float32 // for Int8, [m, 2]
+	fields   []field
+	codebook []float32 // [m, d]
+	entries  []byte    // all kept values
 }
 
 // field is one field of a Table.
@@ -21,6 +26,7 @@ type field struct {
 	Field
 	size, dim int
 	first     int       // global id of its first row
+	before    int       // kept entries of the fields before it
 	layout    layout    // of Form, for the hot path
 	width     int       // bytes of columns: of a row's bitmap, or of a column's number
 	ends      uint64    // of 8 bytes of the form columns, the bits that end rows
@@ -28,8 +34,10 @@ type field struct {
 	endShift  int       // 2^endShift bits a number
 	codebook  []float32 // [d]
 	columns   []byte
-	blocks    []block // of 1<<shift rows
-	shift     int     // at most 6
+	blocks    []block  // of 1<<shift rows
+	shift     int      // at most 6
+	listing   []uint64 // of a narrow table: the word of each 32 rows, nil if groups has all of them
+	groups    []group  // of a narrow table
 	values    reader
 }
 
@@ -51,12 +59,12 @@ func New(sizes []int, dim int, v Values, parts *Parts) (*Table, error) {
 			return nil, fmt.Errorf("the codebook has the value %v in field %d, column %d: values are finite", e, i/dim, i%dim)
 		}
 	}
-	t := &Table{dim: dim, values: v, steps: parts.Steps, fields: make([]field, len(sizes))}
+	t := &Table{dim: dim, values: v, steps: parts.Steps, fields: make([]field, len(sizes)), codebook: parts.Codebook, entries: parts.Values}
 	rest := *parts
-	first := 0
+	first, before := 0, 0
 	for j, size := range sizes {
 		f := &t.fields[j]
-		*f = field{Field: parts.Fields[j], size: size, dim: dim, first: first, codebook: parts.Codebook[j*dim : (j+1)*dim]}
+		*f = field{Field: parts.Fields[j], size: size, dim: dim, first: first, before: before, codebook: parts.Codebook[j*dim : (j+1)*dim]}
 		var steps []float32
 		if v == Int8 {
 			steps = parts.Steps[2*j : 2*j+2]
@@ -65,6 +73,7 @@ func New(sizes []int, dim int, v Values, parts *Parts) (*Table, error) {
 			return nil, fmt.Errorf("field %d: %w", j, err)
 		}
 		first += size
+		before += f.Kept
 	}
 	if len(rest.Rows)+len(rest.Columns)+len(rest.Values) > 0 {
 		return nil, fmt.Errorf("%d bytes of rows, %d of columns and %d of values belong to no field", len(rest.Rows), len(rest.Columns), len(rest.Values))
@@ -144,7 +153,7 @@ func (f *field) check() error {
 	return nil
 }
 
-// index checks the structure and finds its blocks.
+// index checks the structure and makes the field's index.
 func (f *field) index(present []byte) error {
 	if len(present) > 0 {
 		if spare := len(present)*8 - f.size; spare > 0 && present[len(present)-1]>>(8-spare) != 0 {
@@ -159,23 +168,30 @@ func (f *field) index(present []byte) error {
 	if f.layout == bitmaps {
 		walk, bytes = f.walkBitmaps, f.width
 	}
-	for f.shift = 6; f.shift > 0 && bytes<<f.shift > 128; { // to go through, at most
-		f.shift--
-	}
-	f.blocks = make([]block, 0, f.size>>f.shift+1)
 	rows, kept := 0, 0
-	for i := 0; i < f.size; i += 1 << f.shift {
-		listed := listedRows(present, i, min(i+1<<f.shift, f.size))
-		f.blocks = append(f.blocks, block{listed, uint32(rows), uint32(kept)})
-		end := rows + bits.OnesCount64(listed)
-		var err error
-		if kept, err = walk(rows, end, kept); err != nil {
-			return err
+	var err error
+	if f.dim <= maxNarrow {
+		kept, err = walk(0, f.Rows, 0)
+	} else {
+		for f.shift = 6; f.shift > 0 && bytes<<f.shift > 128; { // to go through, at most
+			f.shift--
 		}
-		rows = end
+		f.blocks = make([]block, 0, f.size>>f.shift+1)
+		for i := 0; err == nil && i < f.size; i += 1 << f.shift {
+			listed := listedRows(present, i, min(i+1<<f.shift, f.size))
+			f.blocks = append(f.blocks, block{listed, uint32(rows), uint32(kept)})
+			end := rows + bits.OnesCount64(listed)
+			kept, err = walk(rows, end, kept)
+			rows = end
+		}
 	}
-	if kept != f.Kept {
+	switch {
+	case err != nil:
+		return err
+	case kept != f.Kept:
 		return fmt.Errorf("columns keeps %d entries, expected %d", kept, f.Kept)
+	case f.dim <= maxNarrow:
+		f.indexNarrow(present)
 	}
 	return nil
 }
@@ -256,11 +272,7 @@ func (t *Table) Kept() int {
 // Codebook returns what dropped entries read, [m, d], in memory that the caller
 // owns.
 func (t *Table) Codebook() []float32 {
-	var codebook []float32
-	for j := range t.fields {
-		codebook = append(codebook, t.fields[j].codebook...)
-	}
-	return codebook
+	return slices.Clone(t.codebook)
 }
 
 // Steps returns the distance of the values that each field can read, for Int8,
@@ -286,16 +298,9 @@ func (t *Table) Rows(each func(x []float32, dropped []bool)) {
 		structure.values = reader{} // all of which is 1
 		for i := range f.size {
 			copy(x, f.codebook)
-			var p place
-			listed := f.find(&p, i) == 1
-			if listed {
-				f.seek(&p)
-				f.fill(x, &p)
-			}
+			f.read(x, i)
 			clear(kept)
-			if listed {
-				structure.fill(kept, &p)
-			}
+			structure.read(kept, i)
 			for c, one := range kept {
 				dropped[c] = one == 0
 			}

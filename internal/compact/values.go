@@ -52,8 +52,7 @@ func toHalf(v float32) uint16 {
 
 // fromHalf returns the value of a finite binary16 number.
 func fromHalf(h uint16) float32 {
-	v := math.Float32frombits(uint32(h&0x7fff)<<13) * 0x1p112
-	return math.Float32frombits(math.Float32bits(v) | uint32(h&0x8000)<<16)
+	return math.Float32frombits(uint32(h&0x8000)<<16|uint32(h&0x7fff)<<13) * 0x1p112
 }
 
 // steps returns the origin and step of values: 255 steps reach from the least to
@@ -147,7 +146,7 @@ func newReader(v Values, data []byte, steps []float32) (reader, error) {
 	return r, nil
 }
 
-// at returns value i.
+// at returns value i. It is short enough to be inlined.
 func (r *reader) at(i int) float32 {
 	switch r.size {
 	case 4:
@@ -158,4 +157,18 @@ func (r *reader) at(i int) float32 {
 		return r.levels[r.data[i]]
 	}
 	return 1
+}
+
+// row writes the values from i on to x.
+func (r *reader) row(x []float32, i int) {
+	if r.size == 4 {
+		data := r.data[4*i : 4*(i+len(x))]
+		for c := range x {
+			x[c] = math.Float32frombits(binary.LittleEndian.Uint32(data[4*c:]))
+		}
+		return
+	}
+	for c := range x {
+		x[c] = r.at(i + c)
+	}
 }

@@ -10,6 +10,8 @@ import (
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat"
+
+	"shaver/internal/prune"
 )
 
 // RelativeRMS returns the root mean square of values - reference relative to that
@@ -74,14 +76,18 @@ func ranks(values []float64) []float64 {
 }
 
 // Overlap returns which portion of what pruning to a sparsity keeps by one estimate
-// is kept by the other too. Kept are the len(a) - floor(len(a) * sparsity) entries of
+// is kept by the other too. Kept are all but prune.Dropped of the entries, those of
 // the largest magnitude; of equal ones those that come last, as in pruning; but none
 // of value 0, of which nothing is known: if there are fewer others, fewer are kept.
 // It is of the larger of the two sets, and 1 if both are empty. NaN sorts nowhere
-// and must not occur.
+// and must not occur, and the sparsity is in [0, 1].
 func Overlap(a, b []float64, sparsity float64) float64 {
 	same(a, b)
-	keep := len(a) - int(math.Floor(float64(len(a))*sparsity))
+	drop, err := prune.Dropped(len(a), sparsity)
+	if err != nil {
+		panic("compare: Overlap: " + err.Error())
+	}
+	keep := len(a) - drop
 	fromA, fromB := newCut(a, keep), newCut(b, keep)
 	var both, inA, inB int
 	for i := range a {

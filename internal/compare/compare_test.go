@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"shaver/internal/prune"
 )
 
 func near(a, b, tolerance float64) bool { return math.Abs(a-b) <= tolerance }
@@ -75,7 +77,11 @@ func TestOverlapIsThatOfSortedSets(t *testing.T) {
 		value := rapid.OneOf(rapid.SampledFrom([]float64{0, 1, -1, 2, math.Copysign(0, -1)}), rapid.Float64())
 		a, b := rapid.SliceOfN(value, n, n).Draw(t, "a"), rapid.SliceOfN(value, n, n).Draw(t, "b")
 		sparsity := rapid.Float64Range(0, 1).Draw(t, "sparsity")
-		keep := n - int(float64(n)*sparsity)
+		drop, err := prune.Dropped(n, sparsity)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keep := n - drop
 		inA, inB := kept(a, keep), kept(b, keep)
 		both := 0
 		for i := range inA {
@@ -91,6 +97,19 @@ func TestOverlapIsThatOfSortedSets(t *testing.T) {
 			t.Fatalf("overlap %g, expected %g", got, want)
 		}
 	})
+}
+
+// 100 entries less 29 % of them are 71, as in pruning: 100 * 0.29 is less than 29 in
+// binary, which would keep 72.
+func TestOverlapKeepsWhatPruningKeeps(t *testing.T) {
+	a, b := make([]float64, 100), make([]float64, 100)
+	for i := range a {
+		a[i], b[i] = float64(i+1), float64(i+1)
+	}
+	a[28] = 30.5 // in place of the next one
+	if got := Overlap(a, b, .29); got != 70./71 {
+		t.Errorf("overlap %g", got)
+	}
 }
 
 func kept(values []float64, keep int) map[int]bool {

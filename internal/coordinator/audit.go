@@ -58,18 +58,14 @@ const (
 )
 
 // audited runs the audit of a job whose scores are at c.Out, and writes it into
-// them. Two samples of half the portion each are scored by each estimator, as jobs
-// of their own.
+// them. Two samples of the splits' rows, of half the portion each, are scored by each
+// estimator, as jobs of their own.
 func audited(ctx context.Context, b *bus.Bus, c *Config, outcome *Outcome) error {
 	s := &outcome.Scores
-	portion := c.Audit * float64(s.Rows) / float64(s.DatasetRows)
 	var jobs [estimators][2]found
 	for half := range 2 {
 		for estimator := range estimators {
-			sub := *c
-			sub.Options = auditOptions(c.Options, estimator)
-			sub.Options.Seed += uint64(1 + half)
-			sub.Sample, sub.MaxRows, sub.Until, sub.Audit, sub.Out = portion/2, 0, nil, 0, ""
+			sub := c.auditJob(estimator, half, float64(s.Rows)/float64(s.DatasetRows))
 			sub.collect = jobs[estimator][half].collect
 			c.Log.Info("audit", zap.String("estimator", sub.Options.Estimator), zap.String("endpoints", sub.Options.Endpoints), zap.Int("sample", half+1))
 			o, err := one(ctx, b, sub)
@@ -89,6 +85,16 @@ func audited(ctx context.Context, b *bus.Bus, c *Config, outcome *Outcome) error
 	}
 	file.Audit = s.Audit
 	return scores.Write(c.Out, file)
+}
+
+// auditJob returns a job of the audit of c, which scored a portion of the rows of its
+// splits.
+func (c *Config) auditJob(estimator, half int, scored float64) Config {
+	sub := *c
+	sub.Options = auditOptions(c.Options, estimator)
+	sub.Options.Seed += uint64(1 + half)
+	sub.Sample, sub.MaxRows, sub.Until, sub.Audit, sub.Out = c.Audit*scored/2, 0, nil, 0, ""
+	return sub
 }
 
 func auditOptions(o shapley.Options, estimator int) shapley.Options {

@@ -3,8 +3,10 @@ package coordinator_test
 import (
 	"bytes"
 	"os"
+	"slices"
 	"testing"
 
+	"shaver/internal/job"
 	"shaver/internal/scores"
 	"shaver/internal/shapley"
 )
@@ -49,4 +51,29 @@ func TestAudit(t *testing.T) {
 	}
 	b.config.RowsPerShard = 7
 	again("with other shards")
+}
+
+// The rows of an audit are of the job's splits, and so many as its portion of those
+// that were scored.
+func TestAuditOfSample(t *testing.T) {
+	b := newBench(t)
+	b.config.Options = shapley.Options{Estimator: shapley.Multilinear, Passes: 1, Seed: 1}
+	b.config.Options.SetDefaults()
+	b.config.Splits, b.config.MaxRows, b.config.Audit = []string{"train"}, 100, .5
+	jobs := 0
+	b.config.OnStart = func(spec job.Spec, plan job.Plan, _ int64) {
+		if jobs++; jobs > 1 && (plan.Rows != 25 || !slices.Equal(spec.Splits, []string{"train"}) || spec.Audit != 0) {
+			t.Errorf("a job of the audit computes %d rows of %v", plan.Rows, spec.Splits)
+		}
+	}
+	if _, err := b.run(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	f, err := scores.Read(b.config.Out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if jobs != 1+2*3 || f.Rows != 100 || f.Audit == nil || f.Audit.Rows != 50 {
+		t.Errorf("%d jobs; audit %+v of %d rows", jobs, f.Audit, f.Rows)
+	}
 }

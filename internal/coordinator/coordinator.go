@@ -42,8 +42,10 @@ type Config struct {
 	Baseline string
 	Options  shapley.Options
 	Until    *job.Until // when to end before all rows and passes are done; nil = never
-	// Audit is the portion of the scored rows on which a multilinear job is held
-	// against full walks, when its scores are there; 0 = it is not.
+	// Audit says on how many rows a multilinear job is held against full walks, when
+	// its scores are there: as a portion of those it scored; 0 = it is not. They are
+	// drawn anew from all rows of the splits, as every estimator of the audit, the
+	// job's own too, computes them anyway: of a job that scores a sample, others.
 	Audit        float64
 	RowsPerShard int64  // 0 = about a minute's work of a worker like this machine; see job.Sizing
 	InPlace      bool   // shards do not travel: workers have the dataset in their stores

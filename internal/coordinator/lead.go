@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -44,22 +45,24 @@ type pace struct {
 // or is none means that nothing is merged.
 func (r *run) resume(ctx context.Context) error {
 	features, dim := r.arch.Features(), r.arch.Dim
-	r.merged = newMerged(features, dim, r.within(), r.plan.Shards())
-	stored := r.claim.Lead.Checkpoint
-	if stored != nil {
+	r.merged = nil       // one copy at a time
+	debug.FreeOSMemory() // nor beside what the model took, which is not needed any more
+	if stored := r.claim.Lead.Checkpoint; stored != nil {
 		begun := time.Now()
-		r.merged = nil // one copy at a time
 		var err error
 		r.merged, err = r.load(ctx, *stored, features, dim)
 		switch {
 		case errors.Is(err, bus.ErrNotFound) || fault.IsInput(err):
 			r.log.Warn("the checkpoint is lost: the job begins again", zap.Error(err))
-			r.merged = newMerged(features, dim, r.within(), r.plan.Shards())
+			r.merged = nil
 		case err != nil:
 			return fmt.Errorf("job %s: %w", r.id, err)
 		default:
 			r.log.Info("resumed", zap.Int("shards", r.shards.Len()), zap.Int64("rows", r.sums.Rows()), zap.Int64("epoch", r.claim.Lead.Epoch), zap.Duration("took", time.Since(begun)))
 		}
+	}
+	if r.merged == nil {
+		r.merged = newMerged(features, dim, r.within(), r.plan.Shards())
 	}
 	r.machine = job.NewMachine(&r.spec, r.plan, r.limits(), r.shards)
 	r.orders, r.cleaner, r.renew = newOrders(r.plan.Shards()), newCleaner(r.bus, r.id), make(chan struct{}, 1)

@@ -32,6 +32,9 @@ type Estimate struct {
 	SampleFeatures int           // that occur in them; 0 = it did not get that far
 	Threads        int
 
+	AuditRows int64         // of both samples of the audit; 0 = there is none
+	AuditTook time.Duration // that the audit will take on all Threads
+
 	ModelBytes int64 // of its file
 	Features   int   // of the table
 	Dim        int
@@ -78,8 +81,9 @@ func (e *Estimate) sumsBytes() int { return 8 * e.lists * e.Dim }
 // maxSampleRows bounds what is read and computed to measure.
 const maxSampleRows = 1 << 16
 
-// Measure measures what the job would cost, in about the given time, and plans
-// it as Run would with workers of so many threads. It sends and stores nothing.
+// Measure measures what the job would cost, in about the given time, twice that with an
+// audit, and plans it as Run would with workers of so many threads. It sends and stores
+// nothing.
 func Measure(ctx context.Context, c Config, threads int, within time.Duration) (*Estimate, error) {
 	r, err := newRun(nil, &c)
 	if err != nil {
@@ -93,7 +97,30 @@ func Measure(ctx context.Context, c Config, threads int, within time.Duration) (
 		r.plan.RowsPerShard = e.sizing().RowsPerShard()
 	}
 	e.Plan = r.plan
-	return e, nil
+	if c.Audit > 0 {
+		err = e.measureAudit(ctx, &c, within/2)
+	}
+	return e, err
+}
+
+// measureAudit measures its estimators, but for the job's own.
+func (e *Estimate) measureAudit(ctx context.Context, c *Config, within time.Duration) error {
+	perRow := 1 / e.PerSecond()
+	for _, estimator := range []int{byWalks, otherwise} {
+		sub := c.auditJob(estimator, 0, float64(e.scored)/float64(e.allRows))
+		r, err := newRun(nil, &sub)
+		if err != nil {
+			return err
+		}
+		measured, err := r.measure(ctx, e.Threads, within)
+		if err != nil {
+			return err
+		}
+		perRow += 1 / measured.PerSecond()
+		e.AuditRows = 2 * r.sample.Keep
+	}
+	e.AuditTook = time.Duration(float64(e.AuditRows) * perRow * float64(time.Second))
+	return nil
 }
 
 func (e *Estimate) sizing() *job.Sizing {

@@ -34,6 +34,21 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
+// With an audit, it is told how long that takes, on so many rows.
+func TestMeasureAudit(t *testing.T) {
+	b := newBench(t)
+	b.config.Options = shapley.Options{Estimator: shapley.Multilinear, Passes: 1, Seed: 1}
+	b.config.Options.SetDefaults()
+	b.config.Audit, b.config.MaxRows = .5, 100
+	e, err := coordinator.Measure(t.Context(), b.config, 1, 100*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if alone := time.Duration(50 / e.PerSecond() * float64(time.Second)); e.AuditRows != 50 || e.AuditTook <= alone || e.Spec.Audit != .5 {
+		t.Errorf("an audit of %d rows takes %v; the job's estimator alone takes %v", e.AuditRows, e.AuditTook, alone)
+	}
+}
+
 // A row that takes longer than there is time for: one is computed, not none.
 func TestMeasureSlowRows(t *testing.T) {
 	b := newBench(t)

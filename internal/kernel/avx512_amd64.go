@@ -68,5 +68,10 @@ func setAVX512(mask *uint64, in *float32, stride int, rows int, panels int)
 //go:noescape
 func listAVX512(dst *int32, mask *uint64, words int) int
 
+// expandAVX512 expands n parts, at least 1, of which part is the first's To.
+//
+//go:noescape
+func expandAVX512(x *float32, values *byte, part *int, n int)
+
 // fmaAVX512 does n times 192 products and sums in registers, none waiting for the one before.
 func fmaAVX512(n int)

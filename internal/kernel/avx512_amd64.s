@@ -1773,6 +1773,27 @@ DATA sixteen<>+56(SB)/4, $0x00000010
 DATA sixteen<>+60(SB)/4, $0x00000010
 GLOBL sixteen<>(SB), RODATA|NOPTR, $64
 
+// func expandAVX512(x *float32, values *byte, part *int, n int)
+// Requires: AVX, AVX512F
+TEXT ·expandAVX512(SB), NOSPLIT, $0-32
+	MOVQ x+0(FP), AX
+	MOVQ values+8(FP), CX
+	MOVQ part+16(FP), DX
+	MOVQ n+24(FP), BX
+
+part:
+	MOVQ        (DX), SI
+	MOVQ        8(DX), DI
+	MOVWLZX     16(DX), R8
+	KMOVW       R8, K1
+	VEXPANDPS.Z (CX)(DI*4), K1, Z0
+	VMOVUPS     Z0, K1, (AX)(SI*4)
+	ADDQ        $0x18, DX
+	DECQ        BX
+	JNZ         part
+	VZEROUPPER
+	RET
+
 // func fmaAVX512(n int)
 // Requires: AVX, AVX512F
 TEXT ·fmaAVX512(SB), NOSPLIT, $0-8

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"encoding/binary"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -311,6 +312,45 @@ func TestDotIsItsDefinition(t *testing.T) {
 	})
 }
 
+func TestExpandIsItsDefinition(t *testing.T) {
+	everyLevel(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(23, 24))
+		for n := range 40 {
+			gx, x := fill(r, 16*n)
+			values := make([]byte, 4*8*n+3) // from an odd address, with some bytes too many
+			for i := range values {
+				values[i] = byte(r.IntN(256))
+			}
+			values = values[min(1, n):]
+			want, parts, from := slices.Clone(x), []Part(nil), 0
+			for i := range n {
+				p := Part{To: 16 * i, From: from, Mask: uint16(r.Uint32() & r.Uint32())}
+				for o := range 16 {
+					if p.Mask>>o&1 == 1 && from < 8*n-1 {
+						want[16*i+o] = math.Float32frombits(binary.LittleEndian.Uint32(values[4*from:]))
+						from++
+					} else {
+						p.Mask &^= 1 << o
+					}
+				}
+				parts = append(parts, p)
+			}
+			if n > 0 { // the last value, to the last element
+				parts = append(parts, Part{To: 16*n - 1, From: 8*n - 1, Mask: 1})
+				want[16*n-1] = math.Float32frombits(binary.LittleEndian.Uint32(values[4*(8*n-1):]))
+			}
+			r.Shuffle(n, func(i, j int) { parts[i], parts[j] = parts[j], parts[i] })
+			Expand(x, values, parts)
+			for i := range x {
+				if math.Float32bits(x[i]) != math.Float32bits(want[i]) {
+					t.Fatalf("%d parts: element %d is %v, want %v", n, i, x[i], want[i])
+				}
+			}
+			intact(t, gx)
+		}
+	})
+}
+
 func TestListIsItsDefinition(t *testing.T) {
 	everyLevel(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(9, 10))
@@ -370,23 +410,28 @@ func TestCallersBugsPanic(t *testing.T) {
 	tile := NewTile(1, 3)
 	pre := make([]float32, 16)
 	for name, call := range map[string]func(){
-		"rows":      func() { m.Layer(tile, tile, 13, nil, true, nil) },
-		"list":      func() { m.Layer(tile, tile, 1, []int32{2}, true, nil) },
-		"mask":      func() { m.Layer(tile, tile, 1, nil, true, Mask{}) },
-		"short":     func() { m.Layer(tile, Tile{tile.Values[1:], 16}, 1, nil, true, nil) },
-		"step":      func() { rows.Steps(tile, pre, []int32{2}, []float32{1}, true, nil) },
-		"pre":       func() { rows.Steps(tile, pre[1:], []int32{1}, []float32{1}, true, nil) },
-		"step rows": func() { rows.Steps(tile, pre, make([]int32, 13), make([]float32, 13), true, nil) },
-		"states":    func() { outputs.Product(block, block, 49, nil, nil, false) },
-		"inputs":    func() { outputs.Product(block, block, 1, nil, []int32{2}, false) },
-		"units":     func() { outputs.Product(block, block, 1, []int32{3}, nil, false) },
-		"block":     func() { outputs.Product(block[:2*States], block, 1, nil, nil, false) },
-		"cross":     func() { Cross(block, block, block, block[:States], 1, []int32{1}) },
-		"tanh":      func() { Tanh(block, block, 49, 1, nil) },
-		"to block":  func() { ToBlock(block, tile, 13, 3) },
-		"to tile":   func() { ToTile(tile, block, 13, 3) },
-		"set":       func() { NewMask(3).Set(tile, 13, 3) },
-		"set width": func() { NewMask(3).Set(tile, 1, 17) },
+		"rows":        func() { m.Layer(tile, tile, 13, nil, true, nil) },
+		"list":        func() { m.Layer(tile, tile, 1, []int32{2}, true, nil) },
+		"mask":        func() { m.Layer(tile, tile, 1, nil, true, Mask{}) },
+		"short":       func() { m.Layer(tile, Tile{tile.Values[1:], 16}, 1, nil, true, nil) },
+		"step":        func() { rows.Steps(tile, pre, []int32{2}, []float32{1}, true, nil) },
+		"pre":         func() { rows.Steps(tile, pre[1:], []int32{1}, []float32{1}, true, nil) },
+		"step rows":   func() { rows.Steps(tile, pre, make([]int32, 13), make([]float32, 13), true, nil) },
+		"states":      func() { outputs.Product(block, block, 49, nil, nil, false) },
+		"inputs":      func() { outputs.Product(block, block, 1, nil, []int32{2}, false) },
+		"units":       func() { outputs.Product(block, block, 1, []int32{3}, nil, false) },
+		"block":       func() { outputs.Product(block[:2*States], block, 1, nil, nil, false) },
+		"cross":       func() { Cross(block, block, block, block[:States], 1, []int32{1}) },
+		"tanh":        func() { Tanh(block, block, 49, 1, nil) },
+		"to block":    func() { ToBlock(block, tile, 13, 3) },
+		"to tile":     func() { ToTile(tile, block, 13, 3) },
+		"to":          func() { Expand(pre, make([]byte, 8), []Part{{To: 15, Mask: 2}}) },
+		"to, below":   func() { Expand(pre, make([]byte, 8), []Part{{To: -1, Mask: 2}}) },
+		"from":        func() { Expand(pre, make([]byte, 11), []Part{{From: 1, Mask: 3}}) },
+		"from, below": func() { Expand(pre, make([]byte, 8), []Part{{From: -1, Mask: 1}}) },
+		"far":         func() { Expand(pre, make([]byte, 8), []Part{{From: math.MaxInt, Mask: 1}}) },
+		"set":         func() { NewMask(3).Set(tile, 13, 3) },
+		"set width":   func() { NewMask(3).Set(tile, 1, 17) },
 	} {
 		func() {
 			defer func() {

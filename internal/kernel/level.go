@@ -17,6 +17,7 @@ type level struct {
 	list     func(m Mask, list []int32) []int32
 	set      func(m Mask, t Tile, rows, panels int) // of a mask of zeros
 	dot      func(x, y []float32) float64
+	expand   func(x []float32, values []byte, parts []Part) // none is empty
 
 	// of Blocks; units and list are not empty
 	product   func(m *Outputs, out, in Block, states int, units, list []int32, floor float32)
@@ -37,7 +38,7 @@ var current = levels()[0]
 // GODEBUG=cpu.amxtile=off, cpu.avx512f=off and cpu.avx2=off take the faster ones
 // away, and so does the build tag purego.
 func levels() []*level {
-	return append(accelerated(), &level{name: portableName(), rows: 4, layer: layerPortable, steps: stepsPortable, prefetch: func(*Rows, []int32) {}, list: listPortable, set: setPortable, dot: dotPortable,
+	return append(accelerated(), &level{name: portableName(), rows: 4, layer: layerPortable, steps: stepsPortable, prefetch: func(*Rows, []int32) {}, list: listPortable, set: setPortable, dot: dotPortable, expand: expandPortable,
 		product: productPortable, cross: crossPortable, tanh: tanhPortable, transpose: transposePortable})
 }
 

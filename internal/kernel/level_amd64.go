@@ -18,7 +18,7 @@ func accelerated() (faster []*level) {
 	if x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL {
 		wide := level{
 			name: "avx512", rows: 8, layer: layerAVX512.run, steps: stepsWith(stepsAVX512), prefetch: prefetchWith(prefetchAVX512),
-			list: compress, dot: dotWith(dotAVX512), fma: fmaAVX512, flop: 12 * 16 * 2,
+			list: compress, dot: dotWith(dotAVX512), expand: expand, fma: fmaAVX512, flop: 12 * 16 * 2,
 			product: productAVX512, cross: crossWith(crossAVX512), tanh: tanhWith(tanhAVX512), transpose: transposeWith(transposeAVX512, 16), set: setWith(setAVX512),
 		}
 		if permitAMX() {
@@ -33,7 +33,7 @@ func accelerated() (faster []*level) {
 	layer := assembled{group: 1, tile: 6, call: [13]layerFunc{3: layer3AVX2, 6: layer6AVX2}}
 	return append(faster, &level{
 		name: "avx2", rows: 6, layer: layer.run, steps: stepsWith(stepsAVX2), prefetch: prefetchWith(prefetchAVX2),
-		list: listPortable, dot: dotWith(dotAVX2), fma: fmaAVX2, flop: 12 * 8 * 2,
+		list: listPortable, dot: dotWith(dotAVX2), expand: expandPortable, fma: fmaAVX2, flop: 12 * 8 * 2,
 		product: productWith(product6AVX2, 6), cross: crossWith(crossAVX2), tanh: tanhWith(tanhAVX2), transpose: transposeWith(transposeAVX2, 8), set: setWith(setAVX2),
 	})
 }
@@ -151,6 +151,10 @@ func compress(m Mask, list []int32) []int32 {
 	}
 	list = list[:n+listRoom(m)]
 	return list[:n+listAVX512(&list[n], &m[0], len(m))]
+}
+
+func expand(x []float32, values []byte, parts []Part) {
+	expandAVX512(&x[0], &values[0], &parts[0].To, len(parts))
 }
 
 func dotWith(f dotFunc) func(x, y []float32) float64 {

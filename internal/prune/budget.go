@@ -2,9 +2,9 @@ package prune
 
 import (
 	"fmt"
+	"math"
 	"math/big"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 
@@ -25,11 +25,9 @@ type Budget struct {
 }
 
 // Drop returns how many entries of a table have to be dropped, or an error that
-// begins with the unit. baseline is the name; size returns the bytes of the file
-// when so many entries are dropped, and falls with them, but that a file that
-// drops nothing may be small again. Where else it rises, more may be dropped than
-// the bytes ask for.
-func (b Budget) Drop(a *model.Architecture, baseline string, size func(drop int) int64) (int, error) {
+// begins with the unit. baseline is the name; fit returns how many have to be dropped
+// at least for the file to have no more than so many bytes.
+func (b Budget) Drop(a *model.Architecture, baseline string, fit func(bytes int64) (drop int, err error)) (int, error) {
 	entries := a.Parameters()
 	switch b.Unit {
 	case Sparsity:
@@ -45,13 +43,9 @@ func (b Budget) Drop(a *model.Architecture, baseline string, size func(drop int)
 		}
 		return max(0, entries-int(min(b.Amount, float64(entries+least))-float64(least))), nil
 	case Bytes:
-		fits := func(drop int) bool { return float64(size(drop)) <= b.Amount }
-		if fits(0) {
-			return 0, nil
-		}
-		drop := sort.Search(entries+1, fits)
-		if drop > entries {
-			return 0, fmt.Errorf("%s %.0f: the model without any embedding entry takes %d", b.Unit, b.Amount, size(entries))
+		drop, err := fit(int64(min(b.Amount, math.MaxInt64/2)))
+		if err != nil {
+			return 0, fmt.Errorf("%s %.0f: %w", b.Unit, b.Amount, err)
 		}
 		return drop, nil
 	}

@@ -1,6 +1,7 @@
 package prune
 
 import (
+	"errors"
 	"math"
 	"slices"
 	"strings"
@@ -129,7 +130,12 @@ func TestTable(t *testing.T) {
 // A budget in any unit is met, and one entry more would not be.
 func TestBudgets(t *testing.T) {
 	a := &model.Architecture{FieldDims: []int{30, 20}, Dim: 4}
-	size := func(drop int) int64 { return 100 + 5*int64(200-drop) }
+	fit := func(bytes int64) (int, error) {
+		if bytes < 100 {
+			return 0, errors.New("nothing fits")
+		}
+		return max(0, 200-int((bytes-100)/5)), nil
+	}
 	for _, c := range []struct {
 		budget   Budget
 		baseline string
@@ -139,12 +145,12 @@ func TestBudgets(t *testing.T) {
 		{Budget{Kept, 1e9}, Codebook, 0}, {Budget{Kept, 8}, Codebook, 200}, {Budget{Kept, 0}, Zero, 200},
 		{Budget{Bytes, 604}, Zero, 100}, {Budget{Bytes, 605}, Zero, 99}, {Budget{Bytes, 1e12}, Zero, 0},
 	} {
-		if got, err := c.budget.Drop(a, c.baseline, size); err != nil || got != c.want {
+		if got, err := c.budget.Drop(a, c.baseline, fit); err != nil || got != c.want {
 			t.Errorf("%+v, %s: %d, %v, expected %d", c.budget, c.baseline, got, err, c.want)
 		}
 	}
-	for want, b := range map[string]Budget{"outside [0, 1]": {Sparsity, 2}, "codebook alone has 8": {Kept, 7}, "takes 100": {Bytes, 99}} {
-		if _, err := b.Drop(a, Codebook, size); err == nil || !strings.Contains(err.Error(), want) {
+	for want, b := range map[string]Budget{"outside [0, 1]": {Sparsity, 2}, "codebook alone has 8": {Kept, 7}, "bytes 99: nothing fits": {Bytes, 99}} {
+		if _, err := b.Drop(a, Codebook, fit); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v", b, err)
 		}
 	}

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"shaver/internal/picture"
+	"shaver/internal/prune"
 	"shaver/internal/sweep"
 )
 
@@ -14,6 +16,7 @@ type sweepSection struct {
 	Figure     figure
 	Split      string
 	Rows       int64
+	Settings   string
 	Repeats    bool // a point may be the mean of several
 	Tables     []metricTable
 	Calibrated bool
@@ -52,7 +55,7 @@ type metric struct {
 
 func sweepOf(d *sweep.Document, show draws) *sweepSection {
 	series := d.Series()
-	s := &sweepSection{Figure: show(picture.Sweep(d)), Split: d.Split, Rows: d.Rows, Calibrated: d.Unpruned.CalibratedLogLoss != nil}
+	s := &sweepSection{Figure: show(picture.Sweep(d)), Split: d.Split, Rows: d.Rows, Settings: settings(d.Settings), Calibrated: d.Unpruned.CalibratedLogLoss != nil}
 	for _, m := range []metric{
 		{"AUC", 1, d.Unpruned.AUC, func(m *sweep.Mean) sweep.Spread { return m.AUC }},
 		{"LogLoss, nat", -1, &d.Unpruned.LogLoss, func(m *sweep.Mean) sweep.Spread { return m.LogLoss }},
@@ -69,6 +72,24 @@ func sweepOf(d *sweep.Document, show draws) *sweepSection {
 		}
 	}
 	return s
+}
+
+// settings says what all methods were asked for, as far as it is known.
+func settings(s *sweep.Settings) string {
+	if s == nil {
+		return ""
+	}
+	text := "Scores rank entries by their size."
+	if s.Rank == prune.Signed {
+		text = "Scores rank entries by their signed value."
+	}
+	if len(s.Protect) > 0 {
+		text += " Nothing is dropped of " + strings.Join(s.Protect, ", ") + "."
+	}
+	if s.FieldMinimum > 0 {
+		text += " Each field keeps at least " + number(100*s.FieldMinimum) + "% of its entries."
+	}
+	return text
 }
 
 func (m *metric) table(series []sweep.Series) metricTable {

@@ -64,7 +64,8 @@ func facts() *Facts {
 func swept(id string) *sweep.Document {
 	d := &sweep.Document{
 		Version: sweep.Version, Model: strings.Repeat("ab", 32), Kind: "fm", Split: "test", Rows: 1000, Features: 9, Entries: 18,
-		Sources: []sweep.Source{{Job: id, Estimator: "permutation", Sample: 1, Seed: 5}, {Job: "another", Estimator: "permutation", Sample: 1, Seed: 6}},
+		Settings: &sweep.Settings{Rank: "signed", Protect: []string{hostile}, FieldMinimum: .125},
+		Sources:  []sweep.Source{{Job: id, Estimator: "permutation", Sample: 1, Seed: 5}, {Job: "another", Estimator: "permutation", Sample: 1, Seed: 6}},
 	}
 	measure := func(auc, loss float64) sweep.Measure {
 		calibrated := loss - .01
@@ -145,7 +146,7 @@ func TestParts(t *testing.T) {
 		}
 		return strings.Contains(string(r.HTML), text)
 	}
-	for _, text := range []string{"What pruning costs", "core-hours", "worth most and least", "unsure of the kept"} {
+	for _, text := range []string{"What pruning costs", "core-hours", "worth most and least", "unsure of the kept", "by their signed value. Nothing is dropped of &lt;script&gt;", "at least 12.5% of its"} {
 		if !has(text) {
 			t.Errorf("no %q", text)
 		}

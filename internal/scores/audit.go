@@ -3,7 +3,7 @@ package scores
 import "math"
 
 // Audit holds the values of a multilinear job against full walks, on a sample of
-// its rows, of the entries that occur in them. The sample is two, drawn
+// the rows of its splits, of the entries that occur in them. The sample is two, drawn
 // independently: what both say is not noise. A figure that noise leaves undefined
 // is null.
 type Audit struct {

@@ -252,6 +252,15 @@ func fileOf(fields []string, sizes []int, s *tally.Scores, meta map[string]strin
 	return f, nil
 }
 
+// CheckDataset returns bad input unless f was computed from the dataset with the
+// given digest: one with fields of the same sizes may mean other values by its ids.
+func (f *File) CheckDataset(digest string) error {
+	if f.Spec.Dataset != digest {
+		return fault.Inputf("the scores were computed from another dataset: its digest is %.12s, this one's %.12s", f.Spec.Dataset, digest)
+	}
+	return nil
+}
+
 // CheckModel returns bad input unless f was computed for the model with the
 // given architecture and digest.
 func (f *File) CheckModel(a *model.Architecture, digest string) error {

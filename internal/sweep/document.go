@@ -13,17 +13,27 @@ const Version = "shaver.sweep/1"
 
 // Document is what a sweep found. A loss is in nat.
 type Document struct {
-	Version  string   `json:"version"`
-	Model    string   `json:"model"`   // SHA-256 of the model that was pruned
-	Dataset  string   `json:"dataset"` // SHA-256 of the dataset's manifest
-	Kind     string   `json:"kind"`    // of the architecture
-	Split    string   `json:"split"`   // that was measured on
-	Rows     int64    `json:"rows"`    // of it
-	Features int      `json:"features"`
-	Entries  int      `json:"entries"` // of the table
-	Unpruned Measure  `json:"unpruned"`
-	Sources  []Source `json:"sources"` // scores files
-	Points   []Point  `json:"points"`
+	Version  string `json:"version"`
+	Model    string `json:"model"`   // SHA-256 of the model that was pruned
+	Dataset  string `json:"dataset"` // SHA-256 of the dataset's manifest
+	Kind     string `json:"kind"`    // of the architecture
+	Split    string `json:"split"`   // that was measured on
+	Rows     int64  `json:"rows"`    // of it
+	Features int    `json:"features"`
+	Entries  int    `json:"entries"` // of the table
+	// Settings are nil in documents of programs that did not tell them.
+	Settings *Settings `json:"settings,omitempty"`
+	Unpruned Measure   `json:"unpruned"`
+	Sources  []Source  `json:"sources"` // scores files
+	Points   []Point   `json:"points"`
+}
+
+// Settings are what all methods were asked for, and points do not tell.
+type Settings struct {
+	Rank         string   `json:"rank"`                    // order of the sums: one of prune.Ranks
+	Protect      []string `json:"protect,omitempty"`       // fields of which nothing is dropped
+	FieldMinimum float64  `json:"field_minimum,omitempty"` // portion of each field's entries that stays at least
+	Seed         uint64   `json:"seed"`                    // of Random
 }
 
 // Measure is what a table reaches.

@@ -27,9 +27,11 @@ type Table struct {
 	Names        []string                // of the fields
 	Entries      []float32               // [n, d]
 	Counts       func() ([]int64, error) // occurrences of features in train and val, [n]
-	Size         func(mask []bool) int64 // bytes of the file
-	Keep         prune.Keep              // what no method drops
-	Values       compact.Values          // how kept entries are stored
+	// Fit returns how many entries, taken from the front of order, have to be dropped
+	// at least for the file to have no more than so many bytes.
+	Fit    func(order []int32, bytes int64) (drop int, err error)
+	Keep   prune.Keep     // what no method drops
+	Values compact.Values // how kept entries are stored
 }
 
 // Methods that rank by scores are named after their estimator: ByShapley for all of
@@ -183,8 +185,8 @@ func Pruned(a *model.Architecture, entries []float32, mask []bool, baseline []fl
 }
 
 func (o *ordered) mask(b prune.Budget) ([]bool, error) {
-	size := func(drop int) int64 { return o.table.Size(prune.Mask(o.order, drop)) }
-	drop, err := b.Drop(o.table.Architecture, o.like.Baseline, size)
+	fit := func(bytes int64) (int, error) { return o.table.Fit(o.order, bytes) }
+	drop, err := b.Drop(o.table.Architecture, o.like.Baseline, fit)
 	if err != nil {
 		return nil, fault.Usagef("budget --%w", err)
 	}

@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"slices"
+	"strings"
 
 	"shaver/internal/fault"
+	"shaver/internal/prune"
 )
 
 // mostPoints bounds what a document can ask for: to label what differs, Series looks at
@@ -14,7 +17,7 @@ const mostPoints = 10_000
 
 // Parse reads a document of Version. What it returns has at least one point, every
 // point's source among its sources, a source for all points of a method or for none,
-// and sparsities in [0, 1]; everything else is bad input.
+// sparsities in [0, 1], and settings that there are; everything else is bad input.
 func Parse(data []byte) (*Document, error) {
 	var head struct {
 		Version string `json:"version"`
@@ -52,6 +55,14 @@ func Parse(data []byte) (*Document, error) {
 		}
 		if err := p.check(); err != nil {
 			return nil, fault.Inputf("point %d: %w", i, err)
+		}
+	}
+	if s := d.Settings; s != nil {
+		if !slices.Contains(prune.Ranks(), s.Rank) {
+			return nil, fault.Inputf("settings: rank %q: the ranks are %s", s.Rank, strings.Join(prune.Ranks(), " and "))
+		}
+		if !(s.FieldMinimum >= 0 && s.FieldMinimum <= 1) {
+			return nil, fault.Inputf("settings: a field's minimum of %v is outside [0, 1]", s.FieldMinimum)
 		}
 	}
 	if err := d.Unpruned.check(); err != nil {

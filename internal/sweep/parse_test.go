@@ -11,7 +11,7 @@ import (
 )
 
 const parsed = `{"version":"shaver.sweep/1","model":"ab","dataset":"cd","kind":"fm","split":"test","rows":10,"features":3,"entries":6,` +
-	`"unpruned":{"auc":0.75,"log_loss":0.5},"sources":[{"job":"x","estimator":"taylor","passes":1,"baseline":"zero","splits":["train"],"sample":1,"rows":20,"seed":1}],` +
+	`"settings":{"rank":"abs","protect":["a"],"field_minimum":0.1,"seed":3},"unpruned":{"auc":0.75,"log_loss":0.5},"sources":[{"job":"x","estimator":"taylor","passes":1,"baseline":"zero","splits":["train"],"sample":1,"rows":20,"seed":1}],` +
 	`"points":[{"method":"taylor","source":0,"baseline":"zero","values":"float32","bits":32,"sparsity":0.5,"parameters":3,"empty_features":1,"auc":null,"log_loss":0.6,"calibration":{"scale":1,"offset":0},"calibrated_log_loss":0.55},` +
 	`{"method":"ptq8","baseline":"zero","values":"int8","bits":8,"sparsity":0.75,"parameters":6,"empty_features":0,"auc":0.7,"log_loss":0.6}]}`
 
@@ -34,6 +34,8 @@ func TestParse(t *testing.T) {
 		{`"calibrated_log_loss":0.55`, `"calibrated_log_loss":-1`, `point 0: a LogLoss of -1 is outside [0, 1e+100]`},
 		{`{"auc":0.75,"log_loss":0.5}`, `{"auc":0.75,"log_loss":-0.5}`, `unpruned: a LogLoss of -0.5 is outside [0, 1e+100]`},
 		{`{"auc":0.75,"log_loss":0.5}`, `{"auc":0.75,"log_loss":1e308}`, `unpruned: a LogLoss of 1e+308 is outside [0, 1e+100]`},
+		{`"rank":"abs"`, `"rank":"best"`, `settings: rank "best": the ranks are abs and signed`},
+		{`"field_minimum":0.1`, `"field_minimum":1.1`, `settings: a field's minimum of 1.1 is outside [0, 1]`},
 		{`"rows":10`, `"lines":10`, `unknown field "lines"`},
 		{`"log_loss":0.6}]}`, `"log_loss":0.6}]}{}`, `not the JSON of shaver sweep`},
 		{`"points":[`, `"points":[]}`, `not the JSON of shaver sweep`},

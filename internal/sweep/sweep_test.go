@@ -33,7 +33,7 @@ func table(t *testing.T, estimator string) (*model.Model, *Table, *scores.File) 
 	counts := make([]int64, m.Features())
 	return m, &Table{
 		Architecture: &m.Architecture, Names: []string{"a", "b", "c"}, Entries: m.Weights.Embedding, Values: compact.Float32,
-		Counts: func() ([]int64, error) { return counts, nil }, Size: func(mask []bool) int64 { return int64(len(mask)) },
+		Counts: func() ([]int64, error) { return counts, nil },
 	}, f
 }
 

@@ -45,6 +45,7 @@ func main() {
 	g.set()
 	if *level == "avx512" {
 		g.list()
+		g.expand()
 	}
 	g.fma()
 	build.Generate()

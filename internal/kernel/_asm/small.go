@@ -107,6 +107,28 @@ func (g *generator) list() {
 	build.RET()
 }
 
+// expand writes expandAVX512: one instruction spreads the values of a part over its
+// mask, and reads no more of them than that has bits.
+func (g *generator) expand() {
+	build.TEXT("expandAVX512", build.NOSPLIT, "func(x *float32, values *byte, part *int, n int)")
+	build.Doc("expandAVX512 expands n parts, at least 1, of which part is the first's To.")
+	build.Pragma("noescape")
+	x, values, part, n := argument("x"), argument("values"), argument("part"), argument("n")
+	build.Label("part")
+	to, from, mask, k, z := build.GP64(), build.GP64(), build.GP64(), build.K(), build.ZMM()
+	build.MOVQ(operand.Mem{Base: part}, to)
+	build.MOVQ(operand.Mem{Base: part, Disp: 8}, from)
+	build.MOVWLZX(operand.Mem{Base: part, Disp: 16}, mask.As32())
+	build.KMOVW(mask.As32(), k)
+	build.VEXPANDPS_Z(operand.Mem{Base: values, Index: from, Scale: 4}, k, z)
+	build.VMOVUPS(z, k, operand.Mem{Base: x, Index: to, Scale: 4})
+	build.ADDQ(operand.Imm(24), part)
+	build.DECQ(n)
+	build.JNZ(operand.LabelRef("part"))
+	build.VZEROUPPER()
+	build.RET()
+}
+
 // numbers returns a constant of 16 lanes.
 func numbers(name string, lane func(i int) uint32) operand.Mem {
 	m := build.GLOBL(name, attr.RODATA|attr.NOPTR)
