@@ -87,10 +87,10 @@ func (d *Dataset) Vocabulary(field int) ([]string, error) {
 }
 
 // ReadVocabulary reads a mapper: a dataset's folder, or a file (see
-// vocabulary.Read).
-func ReadVocabulary(path string) (*vocabulary.Mapper, error) {
+// vocabulary.Read) that may take so many bytes of memory.
+func ReadVocabulary(path string, memory int64) (*vocabulary.Mapper, error) {
 	if info, err := os.Stat(path); err != nil || !info.IsDir() {
-		return vocabulary.Read(path)
+		return vocabulary.Read(path, memory)
 	}
 	d, err := Open(path)
 	if err != nil {
