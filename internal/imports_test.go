@@ -49,10 +49,11 @@ planted:                checkpoint model random
 synth:                  fault random github.com/klauspost/compress golang.org/x/sync
 
 # what pruning costs; picture is the only importer of gonum/plot, and report, which
-# needs no file but is not pure as scores and picture know them, makes a page of facts
+# needs no file but is not pure as scores, dataset and picture know them, makes a page
+# of facts: a job's, or those that dataset says of itself
 sweep:                  compact evaluate fault model prune scores shapley
 picture:                atomicfile fault sweep gonum.org/v1/plot
-report:                 fault model picture prune scores sweep
+report:                 dataset fault model picture prune scores sweep
 
 # the job; bus is the only importer of NATS
 bus:                    fault job github.com/nats-io go.uber.org/zap golang.org/x/sync

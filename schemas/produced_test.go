@@ -85,7 +85,7 @@ func TestDatasets(t *testing.T) {
 	t.Run("encoded, drawn", func(t *testing.T) {
 		dir := imported(t, small(t), 200)
 		accept(t, "dataset.v1.json", manifest(dir))
-		accept(t, "inspection.v1.json", inspection(dir))
+		accept(t, "inspection.v2.json", inspection(dir))
 	})
 	t.Run("raw", func(t *testing.T) {
 		file, out := filepath.Join(t.TempDir(), "rows.tsv"), filepath.Join(t.TempDir(), "dataset")

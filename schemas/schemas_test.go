@@ -31,7 +31,7 @@ var pinned = map[string]reflect.Type{
 	"architecture.v1.json": reflect.TypeFor[model.Architecture](),
 	"blob.v1.json":         reflect.TypeFor[job.Blob](),
 	"dataset.v1.json":      reflect.TypeFor[dataset.Manifest](),
-	"inspection.v1.json":   reflect.TypeFor[dataset.Inspection](),
+	"inspection.v2.json":   reflect.TypeFor[dataset.Inspection](),
 	"lead.v1.json":         reflect.TypeFor[job.Lead](),
 	"plan.v1.json":         reflect.TypeFor[job.Plan](),
 	"progress.v1.json":     reflect.TypeFor[bus.Progress](),
@@ -332,9 +332,9 @@ func TestNames(t *testing.T) {
 		{"structures", texts(property("architecture.v1.json", "properties", "structure")["enum"]), []string{model.Stacked, model.Parallel}},
 		{"splits", texts(property("dataset.v1.json", "properties", "splits", "items", "properties", "name")["enum"]),
 			[]string{dataset.Train, dataset.Val, dataset.Test}},
-		{"splits of inspections", texts(property("inspection.v1.json", "properties", "splits", "items", "properties", "name")["enum"]),
+		{"splits of inspections", texts(property("inspection.v2.json", "properties", "splits", "items", "properties", "name")["enum"]),
 			[]string{dataset.Train, dataset.Val, dataset.Test}},
-		{"forms of ids of inspections", texts(property("inspection.v1.json", "properties", "ids")["enum"]), []string{dataset.LocalIDs, dataset.GlobalIDs, dataset.RawStrings}},
+		{"forms of ids of inspections", texts(property("inspection.v2.json", "properties", "ids")["enum"]), []string{dataset.LocalIDs, dataset.GlobalIDs, dataset.RawStrings}},
 		{"forms of ids", texts(property("dataset.v1.json", "properties", "ids")["enum"]), []string{dataset.LocalIDs, dataset.GlobalIDs, dataset.RawStrings}},
 	} {
 		if !slices.Equal(c.got, c.want) {

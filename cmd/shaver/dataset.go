@@ -9,18 +9,29 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/internal/atomicfile"
 	"shaver/internal/cli"
 	"shaver/internal/dataset"
 	"shaver/internal/fault"
+	"shaver/internal/report"
 )
 
 func datasetInspectCommand() *cobra.Command {
 	var out cli.Output
 	var top int
+	var html string
 	c := &cobra.Command{
 		Use:   "inspect DIR",
 		Short: "Say what a dataset holds: rows, label rate, fields and their most frequent values",
-		Args:  cli.Args(cobra.ExactArgs(1)),
+		Long: `Say what a dataset holds: rows and label rate of each split, and of each field its
+features, how many of them occur, the share of rows whose value is not in the
+vocabulary (OOV), and the most frequent values. It reads no rows.
+
+--html writes that as one page, too, which needs neither a network nor a script; there,
+and with -o json, is also how few features have half of the rows and more.
+
+` + cli.ExitHelp,
+		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := out.Check(); err != nil {
 				return err
@@ -28,14 +39,29 @@ func datasetInspectCommand() *cobra.Command {
 			if top < 0 {
 				return fault.Usagef("--top %d: not negative", top)
 			}
+			if html != "" {
+				if err := cli.CheckOut(html); err != nil {
+					return err
+				}
+			}
 			facts, err := dataset.Inspect(args[0], top)
 			if err != nil {
 				return err
+			}
+			if html != "" {
+				page, err := report.Dataset(facts)
+				if err != nil {
+					return err
+				}
+				if err := atomicfile.Write(html, func(w io.Writer) error { _, err := w.Write(page); return err }); err != nil {
+					return err
+				}
 			}
 			return out.Print(c.OutOrStdout(), facts, func(w io.Writer) { datasetTable(w, facts) })
 		},
 	}
 	c.Flags().IntVar(&top, "top", 3, "most frequent values of each field to show")
+	c.Flags().StringVar(&html, "html", "", "file to write it to as a page, too, HTML")
 	out.Flag(c)
 	return c
 }

@@ -75,6 +75,13 @@ func (o *importRun) run(c *cobra.Command, do func(show dataset.Progress) (*datas
 			fmt.Fprintf(c.ErrOrStderr(), "field %s: rows whose value is not in the vocabulary: %d\n", summary.Fields[j].Name, n)
 		}
 	}
+	for i, pass := range summary.Passes {
+		seconds := pass.Time.Seconds()
+		if pass.Bytes < mega { // a rate says nothing
+			continue
+		}
+		fmt.Fprintf(c.ErrOrStderr(), "pass %d: %d MB in %.1f s, %.0f MB/s\n", i+1, pass.Bytes/mega, seconds, float64(pass.Bytes)/mega/seconds)
+	}
 	facts, err := dataset.Inspect(o.out, 0)
 	if err != nil {
 		return err
@@ -120,7 +127,7 @@ func (o *rawOptions) config(c *cobra.Command, run *importRun, format dataset.For
 		OnBadRow: run.onBadRow, Memory: int64(o.memory), Out: run.out, Progress: show,
 	}
 	if o.vocabulary != "" {
-		if config.Vocabulary, err = dataset.ReadVocabulary(o.vocabulary); err != nil {
+		if config.Vocabulary, err = dataset.ReadVocabulary(o.vocabulary, int64(o.memory)); err != nil {
 			return config, err
 		}
 		if info, err := os.Stat(o.vocabulary); err == nil && info.IsDir() && c.Flags().Lookup("columns") != nil && format.Columns == nil {

@@ -240,6 +240,9 @@ func (o *pruneOptions) calibration(c *cobra.Command, p *pruner, mask []bool) (*e
 	if err != nil {
 		return nil, err
 	}
+	if predictions.OneKind() {
+		return nil, fault.Inputf("all labels of the validation split are the same: there is nothing to calibrate by")
+	}
 	calibration := evaluate.Calibrate(predictions)
 	return &calibration, nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"sync"
 
@@ -20,30 +21,107 @@ const maxPage = 256 << 20
 // room for what a page's header claims: so it looks at the header before.
 type pageStream struct {
 	*bufio.Reader
-	left int64 // bytes of the chunk that were not taken
+	left   int64  // bytes of the chunk that were not taken
+	memory *int64 // bytes that the part's columns may still take together
+	page   int64  // taken of memory: for the largest page
+	dict   int64  // and for the dictionary
 }
 
-// Peek is called where a page begins.
+// pageHeader is what of a page's header asks for memory.
+type pageHeader struct {
+	dictionary       bool
+	size, compressed int64
+	values           int64 // of a dictionary
+}
+
+// Peek is called where a page begins, for one page maybe several times.
 func (s *pageStream) Peek(n int) ([]byte, error) {
-	view, err := s.Reader.Peek(int(min(int64(n), s.left, int64(s.Size()))))
-	if err != nil && err != io.EOF {
+	view, err := s.peek(n)
+	if err != nil || len(view) == 0 { // the chunk's end
 		return view, err
 	}
-	rest := view
-	for i, name := range []string{"type", "size", "compressed size"} {
-		if len(view) == 0 {
-			return view, nil // the chunk's end
+	start, err := s.peek(64) // the library looks at 16 bytes first
+	if err != nil {
+		return nil, err
+	}
+	h, err := parsePageHeader(start)
+	if err != nil {
+		return nil, err
+	}
+	if h.size > maxPage || h.compressed > min(maxPage, s.left) {
+		return nil, fmt.Errorf("a page of %d bytes, %d compressed: %d bytes are left, and a page has at most %d", h.size, h.compressed, s.left, maxPage)
+	}
+	need := &s.page
+	bytes := h.size + 2*h.compressed // a buffer that grows
+	if h.dictionary {
+		need = &s.dict
+		bytes = h.size + h.values*sliceBytes // it stays, and so do its values
+		if h.values > h.size/4 {
+			return nil, fmt.Errorf("a dictionary of %d values in %d bytes", h.values, h.size)
 		}
-		if len(rest) == 0 || rest[0] != 0x15 { // the next field, an integer of 32 bits, in Thrift's compact form
-			return nil, errors.New("a page's header is malformed")
+	}
+	if more := bytes - *need; more > 0 {
+		if more > *s.memory {
+			return nil, fmt.Errorf("the pages of a row group take more than %d bytes at a time: write smaller pages, or choose fewer columns", tableMemory)
 		}
-		value, n := binary.Varint(rest[1:])
-		if n <= 0 || i > 0 && (value < 0 || value > maxPage) || i == 2 && value > s.left {
-			return nil, fmt.Errorf("a page's %s is %d; %d bytes are left, and a page has at most %d", name, value, s.left, maxPage)
-		}
-		rest = rest[1+n:]
+		*s.memory -= more
+		*need = bytes
 	}
 	return view, nil
+}
+
+// sliceBytes is the memory of a parquet.ByteArray without its bytes.
+const sliceBytes = 24
+
+// peek returns the next n bytes, or fewer at the chunk's end.
+func (s *pageStream) peek(n int) ([]byte, error) {
+	view, err := s.Reader.Peek(int(min(int64(n), s.left, int64(s.Size()))))
+	if err == io.EOF {
+		err = nil
+	}
+	return view, err
+}
+
+var errPageHeader = errors.New("a page's header is malformed")
+
+// parsePageHeader reads the beginning of a header in Thrift's compact form, where
+// 0x15 is before an integer that is the next field, and 0xnc before a structure n
+// fields on.
+func parsePageHeader(data []byte) (pageHeader, error) {
+	var kind int64
+	var h pageHeader
+	integer := func(to *int64) bool {
+		if len(data) == 0 || data[0] != 0x15 {
+			return false
+		}
+		value, n := binary.Varint(data[1:])
+		if n <= 0 || value < 0 || value > math.MaxInt32 {
+			return false
+		}
+		*to, data = value, data[1+n:]
+		return true
+	}
+	if !integer(&kind) || !integer(&h.size) || !integer(&h.compressed) {
+		return h, errPageHeader
+	}
+	if h.dictionary = kind == 2; !h.dictionary {
+		return h, nil
+	}
+	structure := byte(0x4c)
+	if len(data) > 0 && data[0] == 0x15 { // a checksum, of any value
+		_, n := binary.Varint(data[1:])
+		if n <= 0 {
+			return h, errPageHeader
+		}
+		structure, data = 0x3c, data[1+n:]
+	}
+	if len(data) == 0 || data[0] != structure {
+		return h, errPageHeader
+	}
+	if data = data[1:]; !integer(&h.values) {
+		return h, errPageHeader
+	}
+	return h, nil
 }
 
 func (s *pageStream) Discard(n int) (int, error) {
@@ -61,8 +139,9 @@ func (s *pageStream) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// chunk returns a reader of a column of a row group.
-func (p *parquetTable) chunk(f *os.File, group, column int) (file.ColumnChunkReader, error) {
+// chunk returns a reader of a column of a row group of so many rows, which takes
+// from memory what its pages need.
+func (p *parquetTable) chunk(f *os.File, group, rows, column int, memory *int64) (file.ColumnChunkReader, error) {
 	meta, err := p.meta.RowGroup(group).ColumnChunk(column)
 	if err != nil {
 		return nil, err
@@ -74,7 +153,10 @@ func (p *parquetTable) chunk(f *os.File, group, column int) (file.ColumnChunkRea
 	if start < 0 || size < 0 || start > p.size || size > p.size-start || meta.CryptoMetadata() != nil {
 		return nil, fmt.Errorf("a column of %d bytes at %d is encrypted or outside the file", size, start)
 	}
-	stream := &pageStream{bufio.NewReaderSize(io.NewSectionReader(f, start, size), 1<<16), size}
+	if n := meta.NumValues(); n != int64(rows) { // a missing value counts as one
+		return nil, fmt.Errorf("row group %d has %d rows, and its column %q %d values", group, rows, p.meta.Schema.Column(column).Path(), n)
+	}
+	stream := &pageStream{Reader: bufio.NewReaderSize(io.NewSectionReader(f, start, size), 1<<16), left: size, memory: memory}
 	allocator := &limited{limit: tableMemory}
 	pages, err := file.NewPageReader(stream, meta.NumValues(), meta.Compression(), allocator, nil)
 	if err != nil {

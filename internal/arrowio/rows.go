@@ -81,15 +81,17 @@ type RowWriter struct {
 }
 
 // NewRowWriter returns a writer to w of rows of the given fields and sizes;
-// numbered says whether each row carries its number (shards do).
-func NewRowWriter(w io.Writer, fields []string, sizes []int, numbered bool) (*RowWriter, error) {
+// numbered says whether each row carries its number (shards do). So many
+// compressors, at least one, work side by side, each on a column, whose bytes do
+// not depend on which of them it meets; each holds some 18 MiB once it worked.
+func NewRowWriter(w io.Writer, fields []string, sizes []int, numbered bool, compressors int) (*RowWriter, error) {
 	if err := checkSizes(fields, sizes); err != nil {
 		return nil, fault.Inputf("%w", err)
 	}
 	if err := CheckFields(fields); err != nil {
 		return nil, fault.Inputf("%w", err)
 	}
-	out, err := newFileWriter(w, rowsSchema(fields, sizes, numbered), ipc.WithZstd())
+	out, err := newFileWriter(w, rowsSchema(fields, sizes, numbered), ipc.WithZstd(), ipc.WithCompressConcurrency(compressors))
 	if err != nil {
 		return nil, err
 	}
@@ -133,6 +135,49 @@ func (w *RowWriter) Append(rows *model.Rows) error {
 				return err
 			}
 		}
+	}
+	return nil
+}
+
+// AppendColumns adds rows that have no numbers: their labels, and for each field
+// the local ids. It copies them, and checks them as Append does.
+func (w *RowWriter) AppendColumns(label []uint8, ids [][]int32) error {
+	if w.numbered || len(ids) != len(w.fields) {
+		panic(fmt.Sprintf("arrowio: %d columns without numbers for a writer of %d fields, numbered: %v", len(ids), len(w.fields), w.numbered))
+	}
+	for from := 0; from < len(label); {
+		to := min(len(label), from+RowsBatch-len(w.label))
+		if err := w.appendColumns(label[from:to], ids, from, to); err != nil {
+			return err
+		}
+		w.rows += int64(to - from)
+		w.last = w.rows - 1
+		from = to
+		if len(w.label) == RowsBatch {
+			if err := w.flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// appendColumns adds rows [from, to) of ids, which fit the batch, and their labels.
+func (w *RowWriter) appendColumns(label []uint8, ids [][]int32, from, to int) error {
+	for i, label := range label {
+		if label > 1 {
+			return fault.Inputf("row %d: label is %d, expected 0 or 1", w.rows+int64(i), label)
+		}
+	}
+	w.label = append(w.label, label...)
+	for j, column := range ids {
+		size := uint32(w.sizes[j])
+		for i, id := range column[from:to] {
+			if uint32(id) >= size {
+				return fault.Inputf("row %d: field %d (%s): local id %d is outside [0,%d)", w.rows+int64(i), j, w.fields[j], id, size)
+			}
+		}
+		w.ids[j] = append(w.ids[j], column[from:to]...)
 	}
 	return nil
 }

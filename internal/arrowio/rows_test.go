@@ -43,7 +43,7 @@ func randomRows(n int, first int64) *model.Rows {
 func encodeRows(t testing.TB, rows *model.Rows, numbered bool, step int) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	w, err := NewRowWriter(&out, testFields, testSizes, numbered)
+	w, err := NewRowWriter(&out, testFields, testSizes, numbered, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func TestRowWriterRefuses(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			rows := randomRows(4, 10)
 			c.change(rows)
-			w, err := NewRowWriter(io.Discard, testFields, testSizes, true)
+			w, err := NewRowWriter(io.Discard, testFields, testSizes, true, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -185,7 +185,7 @@ func TestRowWriterRefuses(t *testing.T) {
 		{[]string{""}, []int{1}, "empty name"},
 		{[]string{"\xff"}, []int{1}, "not UTF-8"},
 	} {
-		_, err := NewRowWriter(io.Discard, c.fields, c.sizes, false)
+		_, err := NewRowWriter(io.Discard, c.fields, c.sizes, false, 1)
 		wantInput(t, err, c.want)
 	}
 }
@@ -293,7 +293,7 @@ func FuzzRows(f *testing.F) {
 			}
 		}
 		var out bytes.Buffer
-		w, err := NewRowWriter(&out, r.Fields(), r.Sizes(), r.Numbered())
+		w, err := NewRowWriter(&out, r.Fields(), r.Sizes(), r.Numbered(), 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -387,6 +387,60 @@ func TestSkip(t *testing.T) {
 	for _, in := range []io.Reader{bytes.NewReader(data[:60_000]), onlyReader{bytes.NewReader(data[:60_000])}} {
 		if err := sameAfterSkip(in, all, n); !fault.IsInput(err) {
 			t.Errorf("a file that ends in what is skipped: %v", err)
+		}
+	}
+}
+
+// Columns, in whatever pieces, on however many cores and compressors, give the bytes of the
+// same rows.
+func TestAppendColumns(t *testing.T) {
+	rows := randomRows(2*RowsBatch+1000, 0)
+	want := encodeRows(t, rows, false, rows.Len())
+	ids := make([][]int32, len(testSizes))
+	for i := range rows.Len() {
+		for j, offset := range model.Offsets(testSizes) {
+			ids[j] = append(ids[j], rows.Row(i)[j]-offset)
+		}
+	}
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	for k, step := range []int{rows.Len(), 1000, RowsBatch} {
+		var out bytes.Buffer
+		w, err := NewRowWriter(&out, testFields, testSizes, false, k+1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for from := 0; from < rows.Len(); from += step {
+			to := min(from+step, rows.Len())
+			if err := w.AppendColumns(rows.Label[from:to], [][]int32{ids[0][from:to], ids[1][from:to], ids[2][from:to]}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Close(); err != nil || !bytes.Equal(out.Bytes(), want) {
+			t.Errorf("in steps of %d: other bytes, %v", step, err)
+		}
+		runtime.GOMAXPROCS(4)
+	}
+}
+
+func TestAppendColumnsRefuses(t *testing.T) {
+	for _, c := range []struct {
+		label []uint8
+		ids   [][]int32
+		want  string
+	}{
+		{[]uint8{0, 2}, [][]int32{{0, 0}, {0, 0}, {0, 0}}, "row 4: label is 2"},
+		{[]uint8{0, 1}, [][]int32{{0, 0}, {0, 1}, {0, 0}}, "row 4: field 1 (date): local id 1 is outside [0,1)"},
+		{[]uint8{0, 1}, [][]int32{{-1, 0}, {0, 0}, {0, 0}}, "row 3: field 0 (carrier): local id -1 is outside [0,5)"},
+	} {
+		w, err := NewRowWriter(io.Discard, testFields, testSizes, false, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.AppendColumns([]uint8{1, 1, 1}, [][]int32{{0, 1, 4}, {0, 0, 0}, {1, 2, 3}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.AppendColumns(c.label, c.ids); !fault.IsInput(err) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v, want %q", err, c.want)
 		}
 	}
 }

@@ -1,6 +1,8 @@
 package arrowio
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -23,6 +25,7 @@ import (
 type Table struct {
 	path    string
 	file    *os.File
+	info    os.FileInfo // of file, when it was opened
 	columns []string
 	chosen  []int
 	rows    int64 // in the parts before
@@ -38,7 +41,10 @@ type Part struct {
 	cells func(visit func(cells [][]byte) error) error
 }
 
-// tableMemory bounds what a part takes at a time, in bytes.
+// tableMemory bounds, in bytes, what the pages of a row group take at a time, all
+// columns together; and of a record batch what decompressing it takes, and once
+// more what the copy of its cells takes. Parts that are read side by side take as
+// much each.
 var tableMemory = 1 << 30 // a variable for tests
 
 // OpenTable opens a table by its first bytes, with all columns chosen. Close it.
@@ -52,7 +58,10 @@ func OpenTable(path string) (*Table, error) {
 	}
 	t := &Table{path: path, file: f}
 	var head [4]byte
-	n, err := f.ReadAt(head[:], 0)
+	n := 0
+	if t.info, err = f.Stat(); err == nil {
+		n, err = f.ReadAt(head[:], 0)
+	}
 	switch {
 	case err != nil && err != io.EOF:
 	case n == 0:
@@ -142,6 +151,49 @@ func (p *Part) Rows(visit func(cells [][]byte) error) error {
 	return err
 }
 
+// reopen opens the file once more, for read, which no other file is to take the
+// place of, and which nobody is to write to until read is done.
+func reopen(path string, was os.FileInfo, read func(f *os.File) error) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := unchanged(path, was, f); err != nil {
+		return err
+	}
+	if err := read(f); err != nil {
+		if changed := unchanged(path, was, f); changed != nil { // rather than what this made of the bytes
+			return changed
+		}
+		return err
+	}
+	return unchanged(path, was, f)
+}
+
+var errChanged = errors.New("it changed while it was read")
+
+// unchanged returns an error if f is not the file that it was, or was written to.
+func unchanged(path string, was os.FileInfo, f *os.File) error {
+	is, err := f.Stat()
+	if err == nil && (!os.SameFile(is, was) || is.Size() != was.Size() || !is.ModTime().Equal(was.ModTime())) {
+		err = &fs.PathError{Op: "read", Path: path, Err: errChanged}
+	}
+	return err
+}
+
+// Digest returns the SHA-256 of the file, as hexadecimal digits, and its size. Like
+// the reading of parts, it fails if the file is not the one that was opened, or was
+// written to since.
+func (t *Table) Digest() (digest string, size int64, err error) {
+	hash := sha256.New()
+	err = reopen(t.path, t.info, func(f *os.File) error {
+		size, err = io.Copy(hash, f)
+		return err
+	})
+	return hex.EncodeToString(hash.Sum(nil)), size, err
+}
+
 // Close closes the file. Parts stay of use.
 func (t *Table) Close() {
 	if t.ipc != nil {
@@ -170,6 +222,7 @@ func guarded(f func() error) (err error) {
 type parquetTable struct {
 	path   string
 	size   int64
+	info   os.FileInfo
 	meta   *metadata.FileMetaData
 	groups int
 	group  int // the next one
@@ -177,11 +230,7 @@ type parquetTable struct {
 }
 
 func (t *Table) openParquet() error {
-	info, err := t.file.Stat()
-	if err != nil {
-		return err
-	}
-	p := &parquetTable{path: t.path, size: info.Size()}
+	p := &parquetTable{path: t.path, size: t.info.Size(), info: t.info}
 	t.parquet = p
 	return guarded(func() error {
 		r, err := file.NewParquetReader(io.NewSectionReader(t.file, 0, p.size))
@@ -228,22 +277,17 @@ func (p *parquetTable) next(chosen []int) (*Part, error) {
 	}
 	p.read = min(p.size, p.read+meta.TotalCompressedSize())
 	return &Part{Len: int(rows), Read: p.read, cells: func(visit func([][]byte) error) error {
-		return p.rows(group, int(rows), chosen, visit)
+		return reopen(p.path, p.info, func(f *os.File) error { return p.rows(f, group, int(rows), chosen, visit) }) // the table may be closed by now
 	}}, nil
 }
 
 // parquetBatch rows are decoded at a time.
 const parquetBatch = 1024
 
-func (p *parquetTable) rows(group, rows int, chosen []int, visit func(cells [][]byte) error) error {
-	f, err := os.Open(p.path) // the table may be closed by now
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	columns := make([]*parquetColumn, len(chosen))
+func (p *parquetTable) rows(f *os.File, group, rows int, chosen []int, visit func(cells [][]byte) error) error {
+	columns, memory := make([]*parquetColumn, len(chosen)), int64(tableMemory)
 	for k, i := range chosen {
-		chunk, err := p.chunk(f, group, i)
+		chunk, err := p.chunk(f, group, rows, i, &memory)
 		if err != nil {
 			return err
 		}

@@ -2,6 +2,8 @@ package arrowio
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +12,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
@@ -277,19 +280,6 @@ func TestTableOfTwoColumnsOfOneName(t *testing.T) {
 	}
 }
 
-// What is wrong with a page is told, and not that the data end there.
-func TestTableOfBadPage(t *testing.T) {
-	data, _ := parquetTableBytes(t, tableGroups, compress.Codecs.Uncompressed)
-	if data[4] != 0x15 || data[6] != 0x15 {
-		t.Fatalf("the file does not begin with a page: % x", data[:8])
-	}
-	data[7] |= 1 // of its size, which becomes negative
-	_, _, err := tableOf(data, filepath.Join(t.TempDir(), "x.parquet"), "s")
-	if !fault.IsInput(err) || !strings.Contains(err.Error(), `row group 0, column "s": a page's size is -`) {
-		t.Errorf("a page of negative size: %v", err)
-	}
-}
-
 // That a file cannot be opened again is not its bytes' fault.
 func TestTableThatGoesAway(t *testing.T) {
 	data, _ := parquetTableBytes(t, tableGroups, compress.Codecs.Snappy)
@@ -314,6 +304,64 @@ func TestTableThatGoesAway(t *testing.T) {
 	}
 	if err := part.Rows(func([][]byte) error { return nil }); !errors.Is(err, os.ErrNotExist) || fault.IsInput(err) {
 		t.Errorf("a file that is gone: %v", err)
+	}
+}
+
+// A file that is replaced, or written to, between its opening and the last byte
+// that is read is an error that says so, and no bad input.
+func TestTableThatChanges(t *testing.T) {
+	parquet, _ := parquetTableBytes(t, tableGroups, compress.Codecs.Snappy)
+	arrow, _ := ipcTableBytes(t, 700, false)
+	for name, data := range map[string][]byte{"x.parquet": parquet, "x.arrow": arrow} {
+		for how, change := range map[string]func(path string) error{
+			"replaced": func(path string) error {
+				if err := os.WriteFile(path+".new", data, 0o644); err != nil {
+					return err
+				}
+				return os.Rename(path+".new", path)
+			},
+			"grown":   func(path string) error { return os.WriteFile(path, append(data[:len(data):len(data)], 0), 0o644) },
+			"written": func(path string) error { return os.Chtimes(path, time.Time{}, time.Unix(1, 0)) },
+		} {
+			path := filepath.Join(t.TempDir(), name)
+			if err := os.WriteFile(path, data, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			table, err := OpenTable(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer table.Close()
+			if err := table.Choose(table.Columns()[:1]); err != nil {
+				t.Fatal(err)
+			}
+			part, err := table.Next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum := sha256.Sum256(data)
+			if digest, size, err := table.Digest(); err != nil || size != int64(len(data)) || digest != hex.EncodeToString(sum[:]) {
+				t.Errorf("%s: digest %s of %d bytes, %v", name, digest, size, err)
+			}
+			first := true // the change comes while the part is read
+			err = part.Rows(func([][]byte) error {
+				if first {
+					first = false
+					return change(path)
+				}
+				return nil
+			})
+			changedRows := name == "x.parquet" && how != "replaced" // the open file is the old one; a batch's cells are in memory
+			if changedRows != errors.Is(err, errChanged) || !changedRows && err != nil || fault.IsInput(err) {
+				t.Errorf("%s %s while a part is read: %v", name, how, err)
+			}
+			if err = part.Rows(func([][]byte) error { return nil }); name == "x.parquet" && !errors.Is(err, errChanged) {
+				t.Errorf("%s %s before a part is read: %v", name, how, err)
+			}
+			if _, _, err := table.Digest(); !errors.Is(err, errChanged) || fault.IsInput(err) || strings.Count(err.Error(), path) != 1 {
+				t.Errorf("%s %s before the digest: %v", name, how, err)
+			}
+		}
 	}
 }
 

@@ -50,23 +50,28 @@ type Checkpoint struct {
 // holds the fields of model.Architecture, at least field_dims; else from the
 // buffer "offsets".
 func Read(path string) (*Checkpoint, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
+	info, err := os.Stat(path) // before a pipe is opened, which waits for a writer
 	if err != nil {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
 		return nil, fault.Inputf("%s is not a regular file: expected a .pth or safetensors file", path)
 	}
-	magic := make([]byte, 4)
-	if n, err := f.ReadAt(magic, 0); err != nil && err != io.EOF {
+	f, err := os.Open(path)
+	if err != nil {
 		return nil, err
-	} else if isZip(magic[:n]) {
+	}
+	defer f.Close()
+	head := make([]byte, 8)
+	n, err := f.ReadAt(head, 0)
+	if err != nil && err != io.EOF {
+		return nil, err
+	}
+	if isZip(head[:n]) {
 		return readPTH(path, f, info.Size(), besideFile(path))
+	}
+	if _, err := headerLength(path, head[:n], info.Size()); err != nil { // before all of what may be a log is read
+		return nil, err
 	}
 	data := make([]byte, info.Size())
 	if _, err := io.ReadFull(f, data); err != nil {

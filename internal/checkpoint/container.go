@@ -30,11 +30,15 @@ func (u *unpickler) container(op byte) bool {
 		}
 		u.made(items)
 	case opTuple:
-		u.made(tuple(slices.Clone(u.popMark())))
+		if items := u.popMark(); u.hold(len(items)) {
+			u.made(tuple(slices.Clone(items)))
+		}
 	case opEmptyList:
 		u.made(&list{})
 	case opList:
-		u.made(&list{slices.Clone(u.popMark())})
+		if items := u.popMark(); u.hold(len(items)) {
+			u.made(&list{slices.Clone(items)})
+		}
 	case opAppend:
 		u.append([]any{u.pop()})
 	case opAppends:
@@ -70,7 +74,9 @@ func (u *unpickler) append(items []any) {
 		u.fail("appends at byte %d to %s", u.at, describe(top))
 		return
 	}
-	l.items = append(l.items, items...)
+	if u.hold(len(items)) {
+		l.items = append(l.items, items...)
+	}
 }
 
 // set adds pairs, key and value alternating, to into, which must be a dict.
@@ -85,6 +91,9 @@ func (u *unpickler) set(into any, pairs []any) {
 	}
 	if len(pairs)%2 != 0 {
 		u.fail("sets a key without a value at byte %d", u.at)
+		return
+	}
+	if !u.hold(len(pairs)) {
 		return
 	}
 	for i := 0; i < len(pairs); i += 2 {

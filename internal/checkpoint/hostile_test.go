@@ -3,9 +3,11 @@ package checkpoint
 import (
 	"archive/zip"
 	"encoding/binary"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -73,6 +75,39 @@ func TestHostilePickles(t *testing.T) {
 	}
 }
 
+// Values that are all the same compress a thousandfold, and take 16 bytes each.
+func TestHostileItems(t *testing.T) {
+	const enough = maxItems/1000 + 1
+	nones := strings.Repeat("N", 1000)
+	for name, body := range map[string]string{
+		"append":    "]" + strings.Repeat("Na", maxItems+1),
+		"appends":   "]" + strings.Repeat("("+nones+"e", enough),
+		"list":      strings.Repeat("("+nones+"l0", enough),
+		"tuple":     strings.Repeat("("+nones+"t0", enough),
+		"dict":      strings.Repeat("("+nones+"d0", enough),
+		"set item":  "}" + strings.Repeat("NNs", maxItems/2+1),
+		"set items": "}" + strings.Repeat("("+nones+"u", enough),
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Parse("model.pth", zipBytes(t, zip.Deflate, "m/data.pkl", "\x80\x02"+body+"."))
+			wantInput(t, err, "model.pth: data.pkl has lists, tuples and dicts of more than 4194304 values")
+		})
+	}
+}
+
+// So do the elements of a vector.
+func TestHostileFieldDims(t *testing.T) {
+	zeros := strings.Repeat("\x00", maxFields+1)
+	vector := []any{named("numpy.core.numeric _frombuffer"), opMark, []byte{opBytes, 1, 0, 1, 0}, []byte(zeros),
+		named("numpy dtype"), "u1", []byte{opTuple1}, opReduce, maxFields + 1, []byte{opTuple1}, "C", opTuple, opReduce}
+	tensor := tensorParts("ByteStorage", "0", maxFields+1, 0, []int{maxFields + 1}, []int{1})
+	for _, dims := range [][]any{vector, tensor} {
+		parts := append(append([]any{opEmptyDict, "state_dict", opEmptyDict, opSetItem, "field_dims"}, dims...), opSetItem)
+		_, err := Parse("model.pth", zipBytes(t, zip.Store, "m/data.pkl", pickled(parts...), "m/data/0", zeros))
+		wantInput(t, err, "model.pth: field_dims has 65537 values, expected at most 65536")
+	}
+}
+
 // A tensor cannot claim more than its storage, a storage not more than the file.
 func TestHostileTensors(t *testing.T) {
 	const huge = 1 << 40
@@ -132,6 +167,23 @@ func TestHostileArchives(t *testing.T) {
 	data[strings.Index(string(data), empty)+2] ^= 1
 	_, err := Parse("model.pth", data)
 	wantInput(t, err, "damaged", "checksum")
+}
+
+// A large file that is no model, such as a log, is refused by its first bytes.
+func TestLargeFileOfAnotherKind(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log.tsv")
+	const size = 64 << 20
+	if err := errors.Join(os.WriteFile(path, []byte("label\tuser\titem\n"), 0o600), os.Truncate(path, size)); err != nil {
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := Read(path)
+	runtime.ReadMemStats(&after)
+	wantInput(t, err, "log.tsv is neither a .pth nor a whole safetensors file", "67108856 follow")
+	if took := after.TotalAlloc - before.TotalAlloc; took > size/64 {
+		t.Errorf("it took %d bytes of memory to see that", took)
+	}
 }
 
 // Cut anywhere, a file is an error; with any byte changed it is no panic.

@@ -35,8 +35,13 @@ func (d *dict) get(key string) (any, bool) {
 
 // maxValues bounds, each on its own, the stack, the marks, the memo and the
 // number of containers, some hundred times what a real checkpoint needs. One
-// byte of pickle can make a container, so its length alone bounds too little.
-const maxValues = 1 << 20
+// byte of pickle can make a container, so its length alone bounds too little: it
+// may be compressed a thousandfold. maxItems bounds what is in all containers
+// together, which takes 16 bytes for two of pickle.
+const (
+	maxValues = 1 << 20
+	maxItems  = 4 * maxValues
+)
 
 // unpickler runs the opcodes of pickle protocols 2 to 5 that describe data. It
 // imports and calls nothing. Its first failure stays in err.
@@ -48,12 +53,13 @@ type unpickler struct {
 	marks      []int // heights of the stack
 	memo       map[uint64]any
 	containers int
+	items      int // of all containers
 	decoded    int // bytes made by _codecs.encode
 	err        error
 }
 
-// unpickle returns the object that data describes. It needs memory in
-// proportion to data; the object may contain itself.
+// unpickle returns the object that data describes. Beside data it needs some
+// hundreds of megabytes at most (maxItems); the object may contain itself.
 func unpickle(name string, data []byte) (any, error) {
 	u := &unpickler{name: name, data: data, memo: map[uint64]any{}}
 	if len(data) < 2 || data[0] != opProto || data[1] < 2 || data[1] > 5 {
@@ -178,6 +184,14 @@ func (u *unpickler) made(v any) {
 		u.fail("has more than %d lists, tuples and dicts", maxValues)
 	}
 	u.push(v)
+}
+
+// hold counts n items that a container is to get, and fails if there are too many.
+func (u *unpickler) hold(n int) bool {
+	if u.items += n; u.items > maxItems {
+		u.fail("has lists, tuples and dicts of more than %d values together", maxItems)
+	}
+	return u.err == nil
 }
 
 // floor returns the height below which values belong to an outer mark.

@@ -94,6 +94,9 @@ func (a *archive) fieldDims(top *dict) ([]statement, error) {
 		if t, err = a.tensor(ref); err == nil && len(t.Shape) != 1 {
 			err = fault.Inputf("is a tensor of shape %s, expected one dimension", shapeText(t.Shape))
 		}
+		if n := t.Elements(); err == nil && n > maxFields {
+			err = tooMany(n)
+		}
 		if err == nil {
 			dims, err = t.ints()
 		}

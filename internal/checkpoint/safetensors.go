@@ -33,19 +33,29 @@ type header struct {
 	Offsets [2]int `json:"data_offsets"`
 }
 
+// headerLength returns the bytes of the header of a file of so many bytes, of which
+// the first are head: eight at least, if it has as many.
+func headerLength(name string, head []byte, size int64) (uint64, error) {
+	if size < 8 || len(head) < 8 {
+		return 0, fault.Inputf("%s has %d bytes: neither a .pth nor a safetensors file", name, size)
+	}
+	length := binary.LittleEndian.Uint64(head)
+	if length <= uint64(size-8) && length <= maxHeader {
+		return length, nil
+	}
+	if head[0] == opProto && head[1] >= 2 && head[1] <= 5 {
+		return 0, fault.Inputf("%s is a pickle outside a zip file, as torch.save wrote before 1.6: load it and save it again with a current torch", name)
+	}
+	return 0, fault.Inputf("%s is neither a .pth nor a whole safetensors file: its header would have %d bytes, and %d follow", name, length, size-8)
+}
+
 // parseSafetensors returns the tensors, in the header's order, and the metadata.
 // The tensors share data's memory. Like the reference it refuses holes,
 // overlaps and bytes that belong to no tensor.
 func parseSafetensors(name string, data []byte) ([]entry, map[string]string, error) {
-	if len(data) < 8 {
-		return nil, nil, fault.Inputf("%s has %d bytes: neither a .pth nor a safetensors file", name, len(data))
-	}
-	length := binary.LittleEndian.Uint64(data)
-	if length > uint64(len(data)-8) || length > maxHeader {
-		if data[0] == opProto && data[1] >= 2 && data[1] <= 5 {
-			return nil, nil, fault.Inputf("%s is a pickle outside a zip file, as torch.save wrote before 1.6: load it and save it again with a current torch", name)
-		}
-		return nil, nil, fault.Inputf("%s is neither a .pth nor a whole safetensors file: its header would have %d bytes, and %d follow", name, length, len(data)-8)
+	length, err := headerLength(name, data, int64(len(data)))
+	if err != nil {
+		return nil, nil, err
 	}
 	text, body := data[8:8+length], data[8+length:]
 	entries, places, metadata, err := parseHeader(text)

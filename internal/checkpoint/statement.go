@@ -151,6 +151,14 @@ func configStatement(config *dict, kind model.Kind) (*statement, error) {
 	return s, err
 }
 
+// maxFields bounds the numbers that are read out of a vector for field sizes or
+// widths, as its bytes may be compressed: some hundred times what a model has.
+const maxFields = 1 << 16
+
+func tooMany(values int) error {
+	return fault.Inputf("has %d values, expected at most %d", values, maxFields)
+}
+
 // intList returns a list, tuple or numpy vector of whole numbers.
 func intList(v any) ([]int, error) {
 	var items []any
@@ -160,6 +168,9 @@ func intList(v any) ([]int, error) {
 	case tuple:
 		items = v
 	case *ndarray:
+		if len(v.shape) == 1 && v.shape[0] > maxFields {
+			return nil, tooMany(v.shape[0])
+		}
 		vector, ok := v.items()
 		if !ok {
 			return nil, fault.Inputf("is a numpy array of %d dimensions, expected 1", len(v.shape))

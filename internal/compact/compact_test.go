@@ -176,6 +176,29 @@ func TestWide(t *testing.T) {
 	}
 }
 
+// Reading embeddings makes no garbage, whatever the width and the values.
+func TestEmbedAllocatesNothing(t *testing.T) {
+	const rows = 300
+	for _, dim := range []int{maxNarrow, maxNarrow + 1} {
+		sizes := []int{400, 30}
+		s := &sample{sizes: sizes, dim: dim, table: make([]float32, 430*dim), dropped: make([]bool, 430*dim), codebook: make([]float32, 2*dim)}
+		for i := range s.dropped {
+			s.dropped[i] = i%7 != 0
+		}
+		features := make([]int32, 0, 2*rows)
+		for i := range int32(rows) {
+			features = append(features, i, 400+i%30)
+		}
+		x := make([]float32, 2*rows*dim)
+		for _, v := range AllValues() {
+			_, table := s.encode(t, v)
+			if n := testing.AllocsPerRun(50, func() { table.Embed(x, features) }); n > 0 {
+				t.Errorf("%d columns of %s: %v allocations", dim, v, n)
+			}
+		}
+	}
+}
+
 // A row of which nothing is kept costs a bit, whatever the number of columns, as
 // long as MaxInflation allows it.
 func TestEmptyRows(t *testing.T) {

@@ -3,6 +3,7 @@ package compact
 import (
 	"math"
 	"math/bits"
+	"sync"
 
 	"shaver/internal/kernel"
 )
@@ -140,6 +141,14 @@ type lookup struct {
 	at    int    // of its embedding in x
 }
 
+// scratch is the memory of one call of embedNarrow.
+type scratch struct {
+	lookups [atOnce]lookup
+	found   [atOnce]kernel.Part
+}
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
 // embedNarrow is Embed for a narrow table. It takes three loads to read a row, of
 // which each needs the one before, and all miss the caches. So it goes over the
 // rows once for every load, and does little else with it: the processor then has
@@ -148,18 +157,18 @@ func (t *Table) embedNarrow(x []float32, features []int32) {
 	for row := 0; row < len(features)*t.dim; row += len(t.codebook) {
 		copy(x[row:], t.codebook)
 	}
-	var lookups [atOnce]lookup
-	var found [atOnce]kernel.Part
+	s := scratches.Get().(*scratch)
+	defer scratches.Put(s)
 	for from := 0; from < len(features); from += atOnce {
-		n := t.begin(&lookups, x, features[from:min(from+atOnce, len(features))], from)
-		n = listed(lookups[:n])
+		n := t.begin(&s.lookups, x, features[from:min(from+atOnce, len(features))], from)
+		n = listed(s.lookups[:n])
 		for i := range n {
-			l := &lookups[i]
+			l := &s.lookups[i]
 			g := &l.field.groups[l.row/grouped]
 			l.word, l.kept = g.word(), g.kept
 		}
-		n = masks(&found, lookups[:n])
-		t.expand(x, lookups[:n], found[:n])
+		n = masks(&s.found, s.lookups[:n])
+		t.expand(x, s.lookups[:n], s.found[:n])
 	}
 }
 

@@ -369,6 +369,9 @@ func (r *run) register(ctx context.Context) (job.Plan, error) {
 	if err := json.Unmarshal(stored, &s); err != nil || s.Spec.ID() != r.id || s.Plan.Rows != r.plan.Rows || s.Plan.RowsPerShard < 1 || !slices.Equal(s.Plan.Rounds, r.plan.Rounds) {
 		return job.Plan{}, fmt.Errorf("job %s: what is stored as its specification is not one", r.id)
 	}
+	if r.RowsPerShard > 0 && s.Plan.RowsPerShard != r.RowsPerShard {
+		r.log.Warn("the job keeps the shards that it was first cut into: cancel it for others", zap.Int64("rows a shard", s.Plan.RowsPerShard))
+	}
 	return s.Plan, nil
 }
 

@@ -14,7 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest"
+	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sync/errgroup"
 
 	"shaver/internal/bus"
@@ -149,9 +151,14 @@ func TestResume(t *testing.T) {
 	b.rows.Store(0)
 	b.config.OnMerged = nil
 	b.config.RowsPerShard = 7 // the plan that was stored wins
+	core, logged := observer.New(zap.WarnLevel)
+	b.config.Log = zap.New(core)
 	got, err := b.run(t.Context(), 1)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if logged.FilterMessageSnippet("first cut into").FilterField(zap.Int64("rows a shard", 25)).Len() != 1 {
+		t.Errorf("nothing is said of the shards: %v", logged.All())
 	}
 	if !bytes.Equal(got, want) {
 		t.Error("a job that was resumed has other bytes")

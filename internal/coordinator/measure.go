@@ -44,6 +44,7 @@ type Estimate struct {
 	scored      int64 // of them
 	rowBytes    float64
 	partialHead int64
+	capacity    float64 // rows that a partial has room for; 0 = not known
 	occurrences []job.Occurrence
 }
 
@@ -124,7 +125,7 @@ func (e *Estimate) measureAudit(ctx context.Context, c *Config, within time.Dura
 }
 
 func (e *Estimate) sizing() *job.Sizing {
-	return &job.Sizing{Rows: e.scored, PerSecond: e.PerSecond(), PartialBytes: e.PartialBytes}
+	return &job.Sizing{Rows: e.scored, PerSecond: e.PerSecond(), PartialBytes: e.PartialBytes, Capacity: e.capacity}
 }
 
 // chooseWithin is how long a job may be delayed to choose the size of its shards.
@@ -175,6 +176,9 @@ func (r *run) measure(ctx context.Context, threads int, within time.Duration) (*
 	for n := min(rows.Len(), 24*threads); ; {
 		part := rows.Slice(0, n)
 		partial, err := e.compute(ctx, r, &part, within-time.Since(begun))
+		if errors.Is(err, tally.ErrOverflow) && e.capacity > 0 { // how fast rows are computed is known all the same
+			return e, nil
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -212,13 +216,13 @@ func (e *Estimate) compute(ctx context.Context, r *run, rows *model.Rows, within
 	return partial, nil
 }
 
-// weigh notes what a partial takes.
+// weigh notes what a partial takes, and has room for.
 func (e *Estimate) weigh(partial *tally.Partial) error {
 	var encoded bytes.Buffer
 	if err := arrowio.EncodePartial(&encoded, partial); err != nil {
 		return err
 	}
-	e.SampleFeatures = len(partial.Features)
+	e.SampleFeatures, e.capacity = len(partial.Features), partial.Capacity()
 	e.partialHead = max(0, int64(encoded.Len())-int64(len(partial.Features)*(12+e.sumsBytes())))
 	return nil
 }

@@ -3,9 +3,12 @@ package coordinator_test
 import (
 	"context"
 	"errors"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	"shaver/internal/checkpoint"
 	"shaver/internal/coordinator"
 	"shaver/internal/shapley"
 )
@@ -64,5 +67,38 @@ func TestMeasureSlowRows(t *testing.T) {
 	cancel()
 	if _, err := coordinator.Measure(ctx, b.config, 1, time.Minute); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
+	}
+}
+
+// Where losses are large a partial has room for few rows: fewer than are measured
+// here, and fewer than a sixteenth of the job.
+func TestMeasureLargeLosses(t *testing.T) {
+	for _, scale := range []float64{200, 330} {
+		b := newBench(t)
+		plain, err := b.config.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		loud, _, err := plain.Calibrated(scale, 20*scale)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.config.Open = func() (*checkpoint.Checkpoint, error) { return loud, nil }
+		b.config.RowsPerShard = 0
+		e, err := coordinator.Measure(t.Context(), b.config, 2, 200*time.Millisecond)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Plan.RowsPerShard >= 19 || e.PerSecond() <= 0 {
+			t.Errorf("scale %v: %d rows a shard, %v a second", scale, e.Plan.RowsPerShard, e.PerSecond())
+		}
+		b.config.RowsPerShard = e.Plan.RowsPerShard
+		if _, err := b.run(t.Context(), 1); err != nil {
+			t.Errorf("scale %v, %d rows a shard: %v", scale, b.config.RowsPerShard, err)
+		}
+		b.config.RowsPerShard, b.config.Out = 300, filepath.Join(t.TempDir(), "again.arrow")
+		if _, err := b.run(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "--rows-per-shard") {
+			t.Errorf("scale %v: error %v, expected an overflow", scale, err)
+		}
 	}
 }

@@ -77,8 +77,9 @@ func newBuilder(out string) (*builder, error) {
 	return b, nil
 }
 
-// start says which fields and splits (see splitNames) there are.
-func (b *builder) start(fields []string, sizes []int, splits []string) error {
+// start says which fields and splits (see splitNames) there are, and how many
+// compressors of train's rows, by far the most, work side by side.
+func (b *builder) start(fields []string, sizes []int, splits []string, compressors int) error {
 	b.fields, b.sizes = fields, sizes
 	features := 0
 	for _, size := range b.sizes {
@@ -91,24 +92,45 @@ func (b *builder) start(fields []string, sizes []int, splits []string) error {
 		}
 		s := &splitBuilder{name: name, file: file, pending: model.Rows{Fields: len(b.fields)}, counts: make([]int64, features)}
 		b.splits = append(b.splits, s)
-		if s.rows, err = arrowio.NewRowWriter(file, b.fields, b.sizes, false); err != nil {
+		if name != Train {
+			compressors = 1
+		}
+		if s.rows, err = arrowio.NewRowWriter(file, b.fields, b.sizes, false, compressors); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// append appends rows, of valid global ids, to the split of the given position.
-func (b *builder) append(split int, rows *model.Rows) error {
+// columns are rows by columns: labels, and for each field local ids.
+type columns struct {
+	label []uint8
+	ids   [][]int32
+}
+
+func (c *columns) reset() {
+	c.label = c.label[:0]
+	for j := range c.ids {
+		c.ids[j] = c.ids[j][:0]
+	}
+}
+
+// append appends rows, of valid ids, to the split of the given position.
+func (b *builder) append(split int, rows *columns) error {
 	s := b.splits[split]
-	s.total += int64(rows.Len())
-	for _, label := range rows.Label {
+	s.total += int64(len(rows.label))
+	for _, label := range rows.label {
 		s.positive += int64(label)
 	}
-	for _, g := range rows.Features {
-		s.counts[g]++
+	offset := 0
+	for j, ids := range rows.ids {
+		counts := s.counts[offset : offset+b.sizes[j]]
+		for _, id := range ids {
+			counts[id]++
+		}
+		offset += b.sizes[j]
 	}
-	return s.rows.Append(rows)
+	return s.rows.AppendColumns(rows.label, rows.ids)
 }
 
 // add appends a row, of valid global ids, to the split of the given position.

@@ -5,11 +5,14 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
+
+	"golang.org/x/sync/errgroup"
 
 	"shaver/internal/atomicfile"
 	"shaver/internal/fault"
@@ -40,6 +43,18 @@ func KeptCounts(out string) string {
 	return folder
 }
 
+// lockCounts keeps other imports to out, in whatever process, from the folder of
+// the counts.
+func (r *rawImport) lockCounts() (unlock func(), err error) {
+	unlock, err = lock(r.folder + ".lock")
+	if err == errLocked {
+		return nil, fault.Usagef("another import to %s is at work: wait for its end, or name another folder", r.config.Out)
+	}
+	return unlock, err
+}
+
+var errLocked = errors.New("locked")
+
 const recordName = "counts.json"
 
 // record says which files are counted, in which runs.
@@ -47,9 +62,15 @@ type record struct {
 	Import string        `json:"import"` // digest of what decides the counts, but for the files
 	Files  []countedFile `json:"files"`
 	Rows   uint64        `json:"rows"`  // positions, bad rows included
-	Train  int64         `json:"train"` // rows of train
-	Runs   []string      `json:"runs"`  // names in the folder
-	Made   int           `json:"made"`  // groups
+	Train  int64         `json:"train"` // rows of train, or, if all rows count, at least one if there is one
+	Runs   []countedRun  `json:"runs"`
+	Made   int           `json:"made"` // groups
+	synced int           // of Runs, the first so many are on the disk
+}
+
+type countedRun struct {
+	Name  string `json:"name"` // in the folder
+	Bytes int64  `json:"bytes"`
 }
 
 type countedFile struct {
@@ -58,17 +79,27 @@ type countedFile struct {
 	File
 }
 
-// identity is the digest of what decides the counts.
+// countsVersion is raised when the same files and configuration begin to give
+// other counts, or records or runs to have another form.
+const countsVersion = "shaver.counts/2"
+
+// identity is the digest of what decides the counts, but for the files.
 func (r *rawImport) identity() string {
-	c := r.config
-	text := fmt.Sprintf("%q %q %q %v %d %q %d %s %s", r.layout.names, r.layout.fields, r.layout.label(), r.layout.pick, r.layout.From, c.Split, c.Seed, c.Counted, r.policy)
-	if r.layout.rule != nil {
-		for x := int64(3); x < 100; x++ { // a rule is what it does
-			text += fmt.Sprintf(" %d", r.layout.rule(x))
-		}
+	digest := sha256.New()
+	l, c := r.layout, r.config
+	for _, part := range []struct {
+		name  string
+		value any
+	}{
+		{"version", countsVersion},
+		{"columns", l.names}, {"comma", l.comma}, {"tables", l.tables},
+		{"label", l.names[l.at]}, {"from", l.From},
+		{"fields", l.fields}, {"pick", l.pick}, {"integers", l.integer}, {"rule", l.numbers},
+		{"split", c.Split}, {"seed", c.Seed}, {"counted", c.Counted}, {"policy", r.policy},
+	} {
+		fmt.Fprintf(digest, "%s %#v\n", part.name, part.value) // texts are quoted: no value reaches into the next
 	}
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:])
+	return hex.EncodeToString(digest.Sum(nil))
 }
 
 // keepStdin writes what standard input yields to a file, to be read twice.
@@ -125,10 +156,11 @@ func (r *rawImport) count() (runs []string, kept bool, err error) {
 	if rec.Train == 0 {
 		return nil, kept, fault.Inputf("the split %s has no rows", Train)
 	}
-	for _, name := range rec.Runs {
-		runs = append(runs, filepath.Join(r.folder, name))
+	for _, run := range rec.Runs {
+		runs = append(runs, filepath.Join(r.folder, run.Name))
 	}
 	runs, err = vocabulary.Gather(r.folder, "gathered", runs, len(r.layout.fields))
+	r.end()
 	return runs, kept, err
 }
 
@@ -144,14 +176,14 @@ func (r *rawImport) countGroup(rec *record, first, last int) error {
 	all := r.config.Counted == CountAll
 	work := func(worker int, s *stretch) error {
 		return scanners[worker].scan(s, func(row uint64, _ uint8, values [][]byte) error {
-			train := r.ratio.draw(row) == 0
-			if train {
-				s.train++
+			if !all || s.train == 0 { // of all rows, it is enough to know that one is train's
+				if r.ratio.draw(row) == 0 {
+					s.train++
+				} else if !all {
+					return nil
+				}
 			}
-			if train || all {
-				return counters[worker].Add(values)
-			}
-			return nil
+			return counters[worker].Add(values)
 		})
 	}
 	var err error
@@ -160,12 +192,20 @@ func (r *rawImport) countGroup(rec *record, first, last int) error {
 	if err != nil {
 		return err
 	}
+	var g errgroup.Group
 	for _, c := range counters {
-		if err := c.Flush(); err != nil {
-			return err
-		}
-		for _, run := range c.Runs() {
-			rec.Runs = append(rec.Runs, filepath.Base(run))
+		g.Go(c.Flush)
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	for _, c := range counters {
+		for _, path := range c.Runs() {
+			info, err := os.Stat(path)
+			if err != nil {
+				return err
+			}
+			rec.Runs = append(rec.Runs, countedRun{filepath.Base(path), info.Size()})
 		}
 	}
 	rec.Made++
@@ -179,8 +219,17 @@ func (r *rawImport) countGroup(rec *record, first, last int) error {
 	return nil
 }
 
-// save makes the record durable.
+// save makes the record durable, and before it the runs that it names.
 func (r *rawImport) save(rec *record) error {
+	for _, run := range rec.Runs[rec.synced:] {
+		if err := syncFile(filepath.Join(r.folder, run.Name)); err != nil {
+			return err
+		}
+	}
+	if err := atomicfile.SyncFolder(r.folder); err != nil {
+		return err
+	}
+	rec.synced = len(rec.Runs)
 	rec.Import = r.identity()
 	text, err := json.Marshal(rec)
 	if err != nil {
@@ -190,6 +239,14 @@ func (r *rawImport) save(rec *record) error {
 		_, err := w.Write(text)
 		return err
 	})
+}
+
+func syncFile(path string) error {
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.Sync(), file.Close())
 }
 
 // resume returns the record of an earlier import that counted some of the same
@@ -205,6 +262,7 @@ func (r *rawImport) resume() *record {
 			r.seen[f.Path] = f.File
 			r.done += f.Bytes
 		}
+		rec.synced = len(rec.Runs)
 		return rec
 	}
 	entries, _ := os.ReadDir(r.folder)
@@ -226,8 +284,9 @@ func (r *rawImport) fits(rec *record) bool {
 			return false
 		}
 	}
-	for _, name := range rec.Runs {
-		if _, err := os.Stat(filepath.Join(r.folder, filepath.Base(name))); err != nil {
+	for _, run := range rec.Runs {
+		info, err := os.Stat(filepath.Join(r.folder, filepath.Base(run.Name)))
+		if err != nil || info.Size() != run.Bytes {
 			return false
 		}
 	}

@@ -102,7 +102,7 @@ func ImportEncoded(ctx context.Context, config EncodedConfig) (*Summary, error) 
 		return nil, err
 	}
 	defer b.abort()
-	if err := b.start(e.header.columns[1:], sizes, splits); err != nil {
+	if err := b.start(e.header.columns[1:], sizes, splits, 1); err != nil {
 		return nil, err
 	}
 	if err := e.pass(sizes, b.add); err != nil {
@@ -124,8 +124,9 @@ func (p *passes) commit(b *builder, m *Manifest, r *ratio) (*Summary, error) {
 	if err := b.commit(m); err != nil {
 		return nil, err
 	}
+	p.end()
 	sum := sha256.Sum256(m.marshal())
-	return &Summary{Manifest: *m, Digest: hex.EncodeToString(sum[:]), Bad: p.bad}, nil
+	return &Summary{Manifest: *m, Digest: hex.EncodeToString(sum[:]), Bad: p.bad, Passes: p.ended}, nil
 }
 
 // sizes returns the features of each field, given or counted. It sets e.header.
@@ -153,6 +154,7 @@ func (e *encodedImport) sizes() ([]int, error) {
 		if err != nil {
 			return nil, err
 		}
+		e.end()
 		if sizes[0] == 0 {
 			return nil, fault.Inputf("%s: no valid rows", e.groups[0].files[0])
 		}

@@ -34,6 +34,7 @@ type Format struct {
 	comma   bool     // with columns: separated by commas, without quotes; else tabs
 	drop    string   // a column that is no field
 	integer int      // so many fields are Criteo's integers
+	numbers string   // the rule's name
 	rule    func(int64) int64
 	tables  bool // Parquet and Arrow, and not text
 }
@@ -46,7 +47,7 @@ type Column struct{ Name, As string }
 // integer x above 2 has the value of the rule, another one x-2, and an empty one
 // NULL.
 func Criteo(rule string) (Format, error) {
-	f := Format{columns: []string{"label"}, integer: 13}
+	f := Format{columns: []string{"label"}, integer: 13, numbers: rule}
 	for i := range 13 {
 		f.columns = append(f.columns, "I"+strconv.Itoa(i+1))
 	}
@@ -139,14 +140,14 @@ type rowParser struct {
 	*layout
 	values [][]byte
 	text   []byte       // of the values that are not cells
-	small  [1000][]byte // values of the integers below 1000, which most are
+	small  [1000][]byte // values of the integers below 1000, which most are, each of 16 bytes of memory: see vocabulary's pack
 }
 
 func newRowParser(l *layout) *rowParser {
 	p := &rowParser{layout: l, values: make([][]byte, len(l.pick))}
 	for x := range p.small {
 		if l.rule != nil {
-			p.small[x] = strconv.AppendInt(nil, l.value(int64(x)), 10)
+			p.small[x] = strconv.AppendInt(make([]byte, 0, 16), l.value(int64(x)), 10)
 		}
 	}
 	return p

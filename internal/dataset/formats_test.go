@@ -2,8 +2,6 @@ package dataset
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -355,7 +353,7 @@ func TestStandardInput(t *testing.T) {
 		}
 		config.Stdin, config.Out = strings.NewReader(text), filepath.Join(t.TempDir(), "c")
 		var err error
-		if config.Vocabulary, err = ReadVocabulary(filepath.Join(dir, "a")); err != nil {
+		if config.Vocabulary, err = ReadVocabulary(filepath.Join(dir, "a"), DefaultMemory); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := ImportRaw(t.Context(), config); err != nil {
@@ -371,7 +369,7 @@ func TestStandardInput(t *testing.T) {
 	wantInput(t, err, "stdin:1: 2 columns")
 	wantNothing(t, config.Out)
 	// A bad row ends the import, although more may come for ever.
-	if config.Vocabulary, err = ReadVocabulary(filepath.Join(dir, "a")); err != nil {
+	if config.Vocabulary, err = ReadVocabulary(filepath.Join(dir, "a"), DefaultMemory); err != nil {
 		t.Fatal(err)
 	}
 	stream, in := io.Pipe()
@@ -420,80 +418,5 @@ func TestManyFiles(t *testing.T) {
 	}
 	if all[0] != all[1] {
 		t.Error("70 files give another dataset than one")
-	}
-}
-
-// An import that ends early goes on from the files that were counted whole.
-func TestImportGoesOn(t *testing.T) {
-	defer func(before int64) { keepEvery = before }(keepEvery)
-	keepEvery = 1
-	s := shapes(t, 3000, "criteo")[0]
-	files := s.files(t, 5, plain)
-	whole, out := filepath.Join(t.TempDir(), "x"), filepath.Join(t.TempDir(), "x")
-	config := RawConfig{Format: s.format, Files: files, MinCount: 5, Out: whole}
-	if _, err := ImportRaw(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
-	if KeptCounts(whole) != "" {
-		t.Error("counts are kept after the import")
-	}
-	size := func(files []string) (sum int64) {
-		for _, path := range files {
-			info, err := os.Stat(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			sum += info.Size()
-		}
-		return sum
-	}
-	config.Out = out
-	stopAt := func(bytes int64) (first int64) {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		first = -1
-		config.Progress = func(_, read, _ int64) {
-			if first < 0 {
-				first = read
-			}
-			if read >= bytes {
-				cancel()
-			}
-		}
-		if _, err := ImportRaw(ctx, config); !errors.Is(err, context.Canceled) {
-			t.Fatalf("cancelled: %v", err)
-		}
-		return first
-	}
-	stopAt(size(files[:3]) + 1) // in the fourth file
-	if KeptCounts(out) == "" {
-		t.Fatal("nothing is kept")
-	}
-	if first := stopAt(size(files) + 1); first <= size(files[:3]) { // in the second pass
-		t.Errorf("the second start began with byte %d", first)
-	}
-	config.Progress = nil
-	if _, err := ImportRaw(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
-	if folderBytes(t, whole) != folderBytes(t, out) || KeptCounts(out) != "" {
-		t.Error("the third start gives another dataset")
-	}
-	// Another seed, or another file, begins anew.
-	for k, change := range []func(){
-		func() { config.Seed = 99 },
-		func() {
-			if err := os.WriteFile(files[0], []byte(s.lines[0]), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		},
-	} {
-		config.Out = filepath.Join(t.TempDir(), "y")
-		stopAt(size(files[:3]) + 1)
-		change()
-		if first := stopAt(1); first > size(files[:1]) {
-			t.Errorf("change %d: the second start began with byte %d", k, first)
-		}
-		os.RemoveAll(countsFolder(config.Out))
 	}
 }

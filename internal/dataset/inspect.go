@@ -33,6 +33,19 @@ type FieldFacts struct {
 	Seen int          `json:"seen"`          // features that occur
 	OOV  *float64     `json:"oov,omitempty"` // share of rows with the last id; only with a vocabulary
 	Top  []ValueFacts `json:"top"`           // the most frequent features
+	// Concentration says by how few features how much is held, for each of Held.
+	Concentration []HeldFacts `json:"concentration"`
+}
+
+// Held are the shares of the rows of which an inspection says how few features have
+// them.
+var Held = []float64{.5, .9, .99}
+
+// HeldFacts are the fewest features of a field that have a share of the rows, or
+// more.
+type HeldFacts struct {
+	Share    float64 `json:"share"` // of all rows
+	Features int     `json:"features"`
 }
 
 // ValueFacts is about one feature.
@@ -74,6 +87,7 @@ func Inspect(dir string, top int) (*Inspection, error) {
 			share := float64(counts[f.Size-1]) / float64(facts.Rows)
 			of.OOV = &share
 		}
+		of.Concentration = concentration(counts[:f.Size], facts.Rows)
 		facts.Fields = append(facts.Fields, of)
 		counts = counts[f.Size:]
 	}
@@ -103,6 +117,22 @@ func fieldFacts(f Field, counts []int64, values []string, rows int64, top int) F
 			v.Value = &values[id]
 		}
 		facts.Top = append(facts.Top, v)
+	}
+	return facts
+}
+
+// concentration sorts the counts, which add up to rows, and finds how few of them
+// have each share of Held.
+func concentration(counts []int64, rows int64) []HeldFacts {
+	slices.Sort(counts)
+	var facts []HeldFacts
+	sum, n := int64(0), 0
+	for _, share := range Held {
+		for float64(sum) < share*float64(rows) && n < len(counts) {
+			n++
+			sum += counts[len(counts)-n]
+		}
+		facts = append(facts, HeldFacts{share, n})
 	}
 	return facts
 }

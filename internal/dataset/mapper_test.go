@@ -8,8 +8,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"shaver/internal/arrowio"
+	"shaver/internal/fault"
 	"shaver/internal/rawtext"
 	"shaver/internal/tally"
 )
@@ -25,7 +27,7 @@ func TestFrozenVocabulary(t *testing.T) {
 	}
 	made := open(t, config.Out)
 	var err error
-	if config.Vocabulary, err = ReadVocabulary(config.Out); err != nil {
+	if config.Vocabulary, err = ReadVocabulary(config.Out, DefaultMemory); err != nil {
 		t.Fatal(err)
 	}
 	config.Sizes, config.Out = made.FieldDims(), filepath.Join(dir, "again")
@@ -67,7 +69,7 @@ func TestFrozenVocabulary(t *testing.T) {
 	if err := os.WriteFile(path, []byte(text.String()), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if config.Vocabulary, err = ReadVocabulary(path); err != nil {
+	if config.Vocabulary, err = ReadVocabulary(path, DefaultMemory); err != nil {
 		t.Fatal(err)
 	}
 	day := shapes(t, 1700, "criteo")[0]
@@ -107,14 +109,14 @@ func TestFrozenVocabulary(t *testing.T) {
 	config.Files = shapes(t, 10, "kdd")[0].files(t, 1, plain)
 	_, err = ImportRaw(t.Context(), config)
 	wantInput(t, err, `the vocabulary has no field "impressions"`)
-	_, err = ReadVocabulary(t.TempDir())
+	_, err = ReadVocabulary(t.TempDir(), DefaultMemory)
 	wantInput(t, err, "is no dataset")
 }
 
 // The mapper that flights' model was trained with.
 func TestFlightsMapper(t *testing.T) {
 	fields, sizes := vocabularyOfFlights(t)
-	m, err := ReadVocabulary(shared(t, "data", "flights", "vocabulary.json.gz"))
+	m, err := ReadVocabulary(shared(t, "data", "flights", "vocabulary.json.gz"), DefaultMemory)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,6 +207,20 @@ func TestImportTables(t *testing.T) {
 		}
 		checkBruteForce(t, open(t, config.Out), records, "label", 2, 4, false)
 	}
+	// One pass: what it read of the file before it changed is of no digest.
+	if config.Vocabulary, err = ReadVocabulary(config.Out, DefaultMemory); err != nil {
+		t.Fatal(err)
+	}
+	config.Workers, config.Out = 1, filepath.Join(t.TempDir(), "x")
+	config.Progress = func(int64, int64, int64) { // after the first row group; the third one is not read yet
+		if err := os.Chtimes(path, time.Time{}, time.Unix(1, 0)); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := ImportRaw(t.Context(), config); err == nil || fault.IsInput(err) || !strings.Contains(err.Error(), "it changed while it was read") {
+		t.Errorf("a file that changes: %v", err)
+	}
+	wantNothing(t, config.Out)
 	for _, c := range []struct {
 		format Format
 		files  []string

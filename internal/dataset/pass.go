@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"shaver/internal/fault"
 	"shaver/internal/random"
@@ -27,6 +28,13 @@ type Summary struct {
 	Digest string   // of the new dataset
 	Bad    []string // messages of the first lines left out
 	Unseen []int64  // with a vocabulary that was brought: rows whose value is not in it, by field
+	Passes []Pass   // over the input, in their order; the last one wrote the dataset
+}
+
+// Pass is how long a pass took.
+type Pass struct {
+	Bytes int64 // of input files, as they lie on disk; without those that an earlier import had counted
+	Time  time.Duration
 }
 
 // Progress is called now and then with the rows read so far and the bytes, of
@@ -42,11 +50,14 @@ type passes struct {
 	total    int64
 	rows     int64
 	seen     map[string]File // by path: a file must not change between passes
+	ended    []Pass
 
 	// of the current pass
 	skipped int64
 	bad     []string
 	sources []File
+	start   time.Time
+	before  int64 // what done was
 }
 
 func newPasses(ctx context.Context, policy string, progress Progress, paths []string, times int) (*passes, error) {
@@ -72,7 +83,13 @@ func newPasses(ctx context.Context, policy string, progress Progress, paths []st
 }
 
 // begin starts a pass: only the last one's counts stay.
-func (p *passes) begin() { p.skipped, p.bad, p.sources = 0, nil, nil }
+func (p *passes) begin() {
+	p.skipped, p.bad, p.sources = 0, nil, nil
+	p.start, p.before = time.Now(), p.done
+}
+
+// end ends a pass.
+func (p *passes) end() { p.ended = append(p.ended, Pass{p.done - p.before, time.Since(p.start)}) }
 
 // reject deals with a bad row of the given number of lines: it returns the
 // error if it ends the import.
@@ -105,11 +122,11 @@ func (p *passes) finish(s *rawtext.Source) error {
 	if err != nil {
 		return err
 	}
-	return p.ended(s.Path, File{filepath.Base(s.Path), digest, size})
+	return p.note(s.Path, File{filepath.Base(s.Path), digest, size})
 }
 
-// ended notes the file that was at path, which must be the same in every pass.
-func (p *passes) ended(path string, file File) error {
+// note notes the file that was at path, which must be the same in every pass.
+func (p *passes) note(path string, file File) error {
 	if before, ok := p.seen[path]; ok && before != file {
 		return fmt.Errorf("%s changed while it was read", path)
 	}

@@ -126,7 +126,7 @@ func (r *rawImport) take(s *stretch, collect func(s *stretch) error) error {
 		return s.err
 	}
 	if s.end != nil {
-		return r.ended(s.path, *s.end)
+		return r.note(s.path, *s.end)
 	}
 	if err := collect(s); err != nil {
 		return err

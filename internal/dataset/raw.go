@@ -153,7 +153,12 @@ func (r *rawImport) frozen(b *builder) (*Summary, error) {
 }
 
 // counted encodes by the vocabulary that it makes.
-func (r *rawImport) counted(b *builder) (s *Summary, err error) {
+func (r *rawImport) counted(b *builder) (_ *Summary, err error) {
+	unlock, err := r.lockCounts()
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 	kept := KeptCounts(r.config.Out) != "" // an earlier import's, until count has had a look
 	defer func() {
 		if err == nil || !kept {
@@ -232,25 +237,29 @@ func (r *rawImport) encode(b *builder, m *Manifest, fields []*vocabulary.Field) 
 		sizes[j] = f.Size()
 	}
 	names := r.ratio.splits()
-	if err := b.start(r.layout.fields, sizes, names); err != nil {
+	compressors := 1
+	if r.config.Memory >= 256<<20 { // with one, workers wait for it
+		compressors = 2
+	}
+	if err := b.start(r.layout.fields, sizes, names, compressors); err != nil {
 		return nil, err
 	}
 	r.passes.begin()
 	offsets := model.Offsets(sizes)
 	scanners := make([]*scanner, r.workers)
+	lookups := make([]*vocabulary.Lookup, r.workers)
 	work := func(worker int, s *stretch) error {
 		if scanners[worker] == nil {
 			scanners[worker] = r.newScanner()
+			lookups[worker] = vocabulary.NewLookup(fields)
 		}
 		for len(s.splits) < len(names) {
-			s.splits = append(s.splits, model.Rows{Fields: len(fields)})
+			s.splits = append(s.splits, columns{ids: make([][]int32, len(fields))})
 		}
 		return scanners[worker].scan(s, func(row uint64, label uint8, values [][]byte) error {
 			rows := &s.splits[r.ratio.draw(row)]
-			rows.Label = append(rows.Label, label)
-			for j, value := range values {
-				rows.Features = append(rows.Features, offsets[j]+fields[j].ID(value))
-			}
+			rows.label = append(rows.label, label)
+			lookups[worker].Append(rows.ids, values)
 			return nil
 		})
 	}

@@ -270,6 +270,9 @@ func TestInspect(t *testing.T) {
 		*f.Top[0].Value != "y" || f.Top[0].ID != 1 || f.Top[0].Rows != 80 || *f.Top[1].Value != "x" {
 		t.Errorf("%+v", f)
 	}
+	if want := []HeldFacts{{.5, 1}, {.9, 2}, {.99, 2}}; !slices.Equal(f.Concentration, want) { // 80, 40 and 1 of 121
+		t.Errorf("%v, expected %v", f.Concentration, want)
+	}
 	// Without values to show, the vocabulary, which may be large, is not read.
 	path := filepath.Join(out, "vocabulary", "0-a.txt")
 	values, err := os.ReadFile(path)
@@ -290,5 +293,24 @@ func TestInspect(t *testing.T) {
 	}
 	if facts, err = Inspect(out, 9); err != nil || len(facts.Fields[0].Top) != 3 || facts.Fields[0].Top[2].Value != nil {
 		t.Errorf("%+v, %v", facts, err)
+	}
+}
+
+func TestConcentration(t *testing.T) {
+	for _, c := range []struct {
+		counts []int64
+		want   []int
+	}{
+		{[]int64{7}, []int{1, 1, 1}}, {[]int64{0, 5, 0, 5}, []int{1, 2, 2}}, {[]int64{1, 1, 1, 1}, []int{2, 4, 4}}, {[]int64{9, 1, 989, 1}, []int{1, 1, 2}},
+	} {
+		rows := int64(0)
+		for _, n := range c.counts {
+			rows += n
+		}
+		for k, held := range concentration(slices.Clone(c.counts), rows) {
+			if held.Share != Held[k] || held.Features != c.want[k] {
+				t.Errorf("%v: %d have %v of the rows, expected %d", c.counts, held.Features, held.Share, c.want[k])
+			}
+		}
 	}
 }

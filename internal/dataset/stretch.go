@@ -10,7 +10,6 @@ import (
 
 	"shaver/internal/arrowio"
 	"shaver/internal/fault"
-	"shaver/internal/model"
 	"shaver/internal/rawtext"
 )
 
@@ -28,16 +27,16 @@ type stretch struct {
 
 	// results
 	err     error // ends the import
-	train   int64 // rows of train
+	train   int64 // see record
 	skipped int64
 	bad     []string // the first messages
-	splits  []model.Rows
+	splits  []columns
 }
 
 func (s *stretch) reset() {
 	s.end, s.err, s.train, s.skipped, s.bad = nil, nil, 0, 0, nil
 	for k := range s.splits {
-		s.splits[k].Reset()
+		s.splits[k].reset()
 	}
 }
 
@@ -73,7 +72,7 @@ func (in *textInput) close() { in.source.Close() }
 // open opens an input file, and checks that its columns are those of the files
 // before.
 func (r *rawImport) open(path string) (input, error) {
-	if in := r.opened; in != nil {
+	if in := r.opened; in != nil && path == r.paths[0] { // an import that goes on begins with another
 		r.opened = nil
 		return in, nil
 	}

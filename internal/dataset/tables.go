@@ -1,11 +1,7 @@
 package dataset
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -57,17 +53,8 @@ func (in *tableInput) next(s *stretch) error {
 
 // describe reads the file once more, as tables are not read front to back.
 func (in *tableInput) describe() (File, error) {
-	file, err := os.Open(in.path)
-	if err != nil {
-		return File{}, err
-	}
-	defer file.Close()
-	digest := sha256.New()
-	size, err := io.Copy(digest, file)
-	if err != nil {
-		return File{}, fmt.Errorf("%s: %w", in.path, err)
-	}
-	return File{filepath.Base(in.path), hex.EncodeToString(digest.Sum(nil)), size}, nil
+	digest, size, err := in.table.Digest()
+	return File{filepath.Base(in.path), digest, size}, err
 }
 
 func (in *tableInput) close() { in.table.Close() }

@@ -87,14 +87,14 @@ func (d *Dataset) Vocabulary(field int) ([]string, error) {
 }
 
 // ReadVocabulary reads a mapper: a dataset's folder, or a file (see
-// vocabulary.Read).
-func ReadVocabulary(path string) (*vocabulary.Mapper, error) {
+// vocabulary.Read) that may take so many bytes of memory.
+func ReadVocabulary(path string, memory int64) (*vocabulary.Mapper, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, fmt.Errorf("the vocabulary: %w", err)
 	}
 	if !info.IsDir() {
-		return vocabulary.Read(path)
+		return vocabulary.Read(path, memory)
 	}
 	d, err := Open(path)
 	if err != nil {

@@ -74,6 +74,12 @@ func Predict(ctx context.Context, m *model.Model, source Source, threads int) (*
 	return p, nil
 }
 
+// OneKind reports whether all labels are the same: then there is no AUC, and a
+// calibration would say nothing but that.
+func (p *Predictions) OneKind() bool {
+	return !slices.ContainsFunc(p.Labels, func(label uint8) bool { return label != p.Labels[0] })
+}
+
 // Metrics returns what the predictions reach.
 func (p *Predictions) Metrics() Metrics {
 	return Metrics{int64(len(p.Logits)), AUC(p.Logits, p.Labels), p.LogLoss(Calibration{Scale: 1})}

@@ -45,6 +45,16 @@ func TestAUCIsItsDefinition(t *testing.T) {
 	})
 }
 
+func TestOneKind(t *testing.T) {
+	for want, all := range map[bool][][]uint8{true: {{}, {0}, {1, 1, 1}}, false: {{0, 1}, {1, 1, 0}}} {
+		for _, labels := range all {
+			if got := (&Predictions{Labels: labels}).OneKind(); got != want {
+				t.Errorf("%v: %t", labels, got)
+			}
+		}
+	}
+}
+
 func batches(rows *model.Rows, size int) Source {
 	return func(_ context.Context, each func(*model.Rows) error) error {
 		for from := 0; from < rows.Len(); from += size {

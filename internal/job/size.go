@@ -7,11 +7,13 @@ import (
 
 // What a shard should be: about a minute of work, so that handing it out costs
 // nothing beside it and losing it costs little; not so many rows that its partial
-// is a burden to store and to merge; and not so many that there are too few
-// shards to share.
+// is a burden to store and to merge; not so many that its sums may overflow, though
+// its losses be several times those of the rows measured; and not so many that there
+// are too few shards to share.
 const (
 	shardSeconds = 60
 	partialBound = 256 << 20
+	lossesLarger = 8
 	shardsLeast  = 16
 )
 
@@ -20,6 +22,7 @@ type Sizing struct {
 	Rows         int64                  // of the job
 	PerSecond    float64                // rows a second of one worker; 0 = not known, which leaves the other bounds
 	PartialBytes func(rows int64) int64 // of a shard of so many rows; ascending; nil = not known
+	Capacity     float64                // rows like those measured whose sums fit a partial; 0 = not known
 }
 
 // Sized reports whether the job is so small that its rows a shard follow from
@@ -31,6 +34,9 @@ func (s *Sizing) RowsPerShard() int64 {
 	rows := (s.Rows + shardsLeast - 1) / shardsLeast
 	if s.PerSecond > 0 {
 		rows = min(rows, int64(s.PerSecond*shardSeconds))
+	}
+	if s.Capacity > 0 {
+		rows = int64(min(float64(rows), s.Capacity/lossesLarger))
 	}
 	if s.PartialBytes != nil {
 		over := sort.Search(int(rows), func(r int) bool { return s.PartialBytes(int64(r)+1) > partialBound })

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -41,6 +42,23 @@ func TestLevelsOfThisMachine(t *testing.T) {
 		if has && !slices.Contains(names, level) {
 			t.Errorf("the processor has %s, which no test runs", level)
 		}
+	}
+}
+
+// Losses of builds for GOAMD64=v3 and later differ in their last bits.
+func TestNameTellsTheBuild(t *testing.T) {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		t.Skip("the binary does not say how it was built")
+	}
+	fused := slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "GOAMD64" && s.Value >= "v3" })
+	for _, name := range append(Names(), Name()) {
+		if strings.HasSuffix(name, "-v3") != fused {
+			t.Errorf("level %s, and the build is fused: %t", name, fused)
+		}
+	}
+	if !Use(Name()) {
+		t.Errorf("level %s is not known", Name())
 	}
 }
 

@@ -46,7 +46,7 @@ func levels() []*level {
 func Names() []string {
 	var names []string
 	for _, l := range levels() {
-		names = append(names, l.name)
+		names = append(names, l.name+built)
 	}
 	return names
 }
@@ -56,7 +56,7 @@ func Names() []string {
 // give the same bits as slower ones. It reports whether this machine has the level.
 func Use(name string) bool {
 	for _, l := range levels() {
-		if l.name == name {
+		if l.name+built == name {
 			current = l
 			return true
 		}
@@ -67,8 +67,9 @@ func Use(name string) bool {
 // Name identifies the arithmetic: two machines with the same Name give the same
 // bits. It is part of every job's identity. The processor is in the portable
 // level's because math.Exp, which the losses need, has its own code per
-// architecture, and on amd64 another for processors without FMA.
-func Name() string { return current.name }
+// architecture, and on amd64 another for processors without FMA; and in each level's
+// whether the build is one for GOAMD64=v3, which computes math.Log1p another way.
+func Name() string { return current.name + built }
 
 // Peak does floating point operations in registers, about n, and returns how
 // many: what the processor could do at best, for benchmarks. The portable level

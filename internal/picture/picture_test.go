@@ -128,10 +128,17 @@ func TestInline(t *testing.T) {
 	if !strings.Contains(panels[0], ">&lt;a&gt; xxxxxxxxxxxxx…<") || !strings.Contains(panels[0], ">b?<") {
 		t.Errorf("names in %s", panels[0])
 	}
+	// Numbers of features stand by their logarithms, up to a whole power of ten.
+	p = Concentration([]string{"a", "b"}, []string{"half", "all"}, [][]int{{1, 3}, {1, 1_000_001}})
+	panels, keys = p.Inline()
+	if len(keys) != 2 || !strings.Contains(panels[0], ">1<") || !strings.Contains(panels[0], ">10k<") || !strings.Contains(panels[0], ">10M<") || strings.Contains(panels[0], ">100M<") {
+		t.Errorf("%d keys, %s", len(keys), panels[0])
+	}
 	// Nothing to show is no reason to fail, and neither is one number for all.
 	for _, p := range []*Picture{
 		Cut("nat", []Curve{{"none", nil, nil}}), Cut("nat", []Curve{{"same", []float64{0, .5}, []float64{.1, .1}}}), Cut("nat", []Curve{{"zero", []float64{0}, []float64{0}}}),
 		Frequency(1, []string{"all"}, []Curve{{"one", []float64{0}, []float64{1}}}),
+		Concentration([]string{"one"}, []string{"all"}, [][]int{{1}}),
 	} {
 		if panels, keys := p.Inline(); len(panels) != 1 || len(keys) != 1 || strings.Contains(panels[0], "NaN") || strings.Contains(panels[0], "Inf") {
 			t.Errorf("%d panels, %d keys: %s", len(panels), len(keys), panels)

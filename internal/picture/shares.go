@@ -20,24 +20,48 @@ type Curve struct {
 // [wholes][m], the first field on top.
 func Fields(fields, wholes []string, shares [][]float64) *Picture {
 	p := grid("Shares of the fields", "share, %", "")
+	pic := dots(p, fields, wholes, func(k, j int) float64 { return 100 * shares[k][j] })
+	pic.Name, pic.panels[0].about = "fields", "Shares of the fields, in percent"
+	p.X.Min = 0
+	return pic
+}
+
+// Concentration shows how few features of each field have how much: features is
+// [wholes][m], from 1 on, the first field on top.
+func Concentration(fields, wholes []string, features [][]int) *Picture {
+	p := grid("How few features have how much of the rows", "features, the most frequent ones", "")
+	pic := dots(p, fields, wholes, func(k, j int) float64 { return math.Log10(float64(max(features[k][j], 1))) })
+	pic.Name, pic.panels[0].about = "concentration", "How few features of each field have how much of the rows"
+	var ticks []plot.Tick
+	for x, label := range []string{"1", "10", "100", "1k", "10k", "100k", "1M", "10M", "100M", "1G"} {
+		ticks = append(ticks, plot.Tick{Value: float64(x), Label: label})
+	}
+	p.X.Tick.Marker = plot.ConstantTicks(ticks)
+	p.X.Min, p.X.Max = 0, max(math.Ceil(p.X.Max), 1)
+	return pic
+}
+
+// dots draws a line for each field, the first on top, and on it x(k, j) of each whole
+// k of field j.
+func dots(p *plot.Plot, fields, wholes []string, x func(k, j int) float64) *Picture {
 	m := len(fields)
 	var ticks []plot.Tick
 	for j, name := range fields {
 		ticks = append(ticks, plot.Tick{Value: float64(m - 1 - j), Label: short(name)})
 	}
 	p.Y.Tick.Marker = plot.ConstantTicks(ticks)
-	pic := &Picture{Name: "fields", height: vg.Length(m)*vg.Points(15) + 3*vg.Centimeter, panels: []panel{{p, "Shares of the fields, in percent"}}}
+	pic := &Picture{height: vg.Length(m)*vg.Points(15) + 3*vg.Centimeter, panels: []panel{{Plot: p}}}
 	// Shapes that leave what they lie on visible.
-	for k, shape := range []draw.GlyphDrawer{draw.RingGlyph{}, draw.CrossGlyph{}, draw.SquareGlyph{}}[:len(wholes)] {
+	for k, shape := range []draw.GlyphDrawer{draw.RingGlyph{}, draw.CrossGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}}[:len(wholes)] {
 		var list plotter.XYs
-		for j, share := range shares[k] {
-			list = append(list, plotter.XY{X: 100 * share, Y: float64(m - 1 - j)})
+		for j := range fields {
+			list = append(list, plotter.XY{X: x(k, j), Y: float64(m - 1 - j)})
 		}
 		s := &plotter.Scatter{XYs: list, GlyphStyle: draw.GlyphStyle{Color: inks[k], Radius: vg.Points(3.5), Shape: shape}}
 		p.Add(s)
 		pic.keys = append(pic.keys, key{wholes[k], []plot.Thumbnailer{s}})
 	}
-	p.X.Min, p.Y.Min, p.Y.Max = 0, -.5, float64(m)-.5
+	p.Y.Min, p.Y.Max = -.5, float64(m)-.5
 	return pic
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/csv"
 	"io"
+	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strings"
@@ -102,6 +103,20 @@ func TestLongLines(t *testing.T) {
 			if err != nil || !slices.Equal(flat, c.want) || lines[len(lines)-1] != c.line {
 				t.Errorf("%.20q (%d bytes): %.20q in lines %v, %v", c.text, len(c.text), flat, lines, err)
 			}
+		}
+	}
+}
+
+func TestSplit(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for n := range 2000 {
+		// Bytes beside a separator in value, or the same but for the highest bit.
+		line := make([]byte, random.IntN(60))
+		for i := range line {
+			line[i] = "\t\t\x00\x01\x08\x0a\x89\xff\x80a"[random.IntN(10)]
+		}
+		if got, want := split(nil, line, '\t'), bytes.Split(line, []byte{'\t'}); !reflect.DeepEqual(got, want) {
+			t.Fatalf("%d: %q is %q, want %q", n, line, got, want)
 		}
 	}
 }

@@ -192,9 +192,15 @@ func (s *Source) Close() {
 	s.raw.file.Close()
 }
 
-// Content returns the bytes of the file, decompressed, for those who do not call
-// Next. Its errors are bad input, but the file's own.
-func (s *Source) Content() io.Reader { return content{s} }
+// Content returns the bytes of the file, decompressed and without a byte order
+// mark, for those who do not call Next. Its errors are bad input, but the file's
+// own.
+func (s *Source) Content() io.Reader {
+	if head, _ := s.lines.Peek(len(mark)); bytes.Equal(head, mark) {
+		_, _ = s.lines.Discard(len(mark)) // they are in the buffer
+	}
+	return content{s}
+}
 
 type content struct{ s *Source }
 

@@ -75,11 +75,12 @@ type layout struct {
 	Overlaps              []string // pairs of texts of a picture
 	Outside               []string // texts beyond their picture
 	Runaway               []string // elements beyond the window that nothing lets scroll
+	Spilled               []string // values whose share is not right of their name, within their line
 }
 
 // measure is run within a copy of the page, as the page itself allows no script.
 const measure = `<script>
-const root = document.documentElement, found = {Width: innerWidth, Client: root.clientWidth, Scroll: root.scrollWidth, Plots: 0, Texts: 0, Overlaps: [], Outside: [], Runaway: []};
+const root = document.documentElement, found = {Width: innerWidth, Client: root.clientWidth, Scroll: root.scrollWidth, Plots: 0, Texts: 0, Overlaps: [], Outside: [], Runaway: [], Spilled: []};
 for (const d of document.querySelectorAll("details")) d.open = true;
 for (const plot of document.querySelectorAll("svg.plot")) {
   const frame = plot.getBoundingClientRect();
@@ -98,6 +99,10 @@ for (const plot of document.querySelectorAll("svg.plot")) {
 for (const e of document.querySelectorAll("body *")) {
   if (!e.closest(".wide") && e.getBoundingClientRect().right > root.clientWidth + 1) found.Runaway.push(e.tagName);
 }
+for (const line of document.querySelectorAll(".values li")) {
+  const [name, rows, share] = [...line.children].map(e => e.getBoundingClientRect()), box = line.getBoundingClientRect();
+  if (name.left < box.left - 1 || name.right > rows.left || rows.right > share.left || share.right > box.right + 1 || box.height > 200) found.Spilled.push(line.textContent);
+}
 found.Scroll = root.scrollWidth;
 const out = parent.document.createElement("pre");
 out.id = "found";
@@ -115,14 +120,30 @@ var (
 	foundTag  = regexp.MustCompile(`(?s)<pre id="found">(.*?)</pre>`)
 )
 
-// TestBrowser looks at the page as a desk and a phone show it.
+// TestBrowser looks at the pages as a desk and a phone show them.
 func TestBrowser(t *testing.T) {
 	b := newBrowser(t)
 	r, err := Write(facts())
 	if err != nil {
 		t.Fatal(err)
 	}
-	page := string(r.HTML)
+	inspected, err := Dataset(inspection())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range []struct {
+		name         string
+		html         []byte
+		plots, texts int
+	}{{"report", r.HTML, 5, 40}, {"dataset", inspected, 1, 10}} {
+		t.Run(page.name, func(t *testing.T) { b.look(t, string(page.html), page.plots, page.texts) })
+	}
+}
+
+// look shows a page with so many plots, and so many texts in them or more, at two
+// widths, by day and by night.
+func (b *browser) look(t *testing.T, page string, plots, texts int) {
+	t.Helper()
 	open := policyTag.ReplaceAllString(page, "")
 	if open == page {
 		t.Fatal("the page has no policy")
@@ -138,11 +159,14 @@ func TestBrowser(t *testing.T) {
 		if err := json.Unmarshal([]byte(html.UnescapeString(string(text[1]))), &found); err != nil {
 			t.Fatal(err)
 		}
-		if found.Width != width || found.Scroll > found.Client || found.Plots != 5 || found.Texts < 40 || len(found.Runaway) > 0 {
+		if found.Width != width || found.Scroll > found.Client || found.Plots != plots || found.Texts < texts || len(found.Runaway) > 0 {
 			t.Errorf("at width %d: %+v", width, found)
 		}
 		if len(found.Overlaps) > 0 || len(found.Outside) > 0 {
 			t.Errorf("at width %d texts overlap: %q; are outside of their picture: %q", width, found.Overlaps, found.Outside)
+		}
+		if len(found.Spilled) > 0 {
+			t.Errorf("at width %d lines of values run out of theirs: %q", width, found.Spilled)
 		}
 	}
 	for _, dark := range []bool{false, true} {

@@ -1,14 +1,11 @@
-// Package report writes what a job found and what pruning by it costs as one HTML
-// page that needs nothing beside it: no network, no script, no other file. The same
-// facts give the same bytes.
+// Package report writes what a job found and what pruning by it costs, or what a
+// dataset holds, as one HTML page that needs nothing beside it: no network, no script,
+// no other file. The same facts give the same bytes.
 package report
 
 import (
-	"bytes"
 	_ "embed"
 	"fmt"
-	"html/template"
-	"reflect"
 	"strings"
 
 	"shaver/internal/fault"
@@ -76,22 +73,14 @@ type Report struct {
 	Pictures []*picture.Picture
 }
 
-var (
-	//go:embed page.html
-	pageText string
-	//go:embed page.css
-	styleText string
-)
+//go:embed job.html
+var jobText string
 
-var page = template.Must(template.New("page").Funcs(template.FuncMap{
-	"count": func(n any) string { return count(reflect.ValueOf(n).Int()) }, "percent": percent, "number": number, "value": value, "worth": func(v float64) string { return fmt.Sprintf("%+.3g", v) },
-}).Parse(pageText))
+var jobPage = pageOf(jobText)
 
 // document is what the page's template reads.
 type document struct {
-	Style     template.CSS
-	Title     string
-	Summary   []fact
+	frame
 	Sweep     *sweepSection
 	Fields    *fieldsSection
 	Frequency *frequencySection
@@ -100,39 +89,13 @@ type document struct {
 	Job       []fact
 }
 
-// fact is a line of a list.
-type fact struct{ Name, Value, Note string }
-
-// figure is a picture on the page.
-type figure struct {
-	Panels []template.HTML
-	Keys   []figureKey
-}
-
-type figureKey struct {
-	Label string
-	Shape template.HTML
-}
-
-func figureOf(p *picture.Picture) figure {
-	panels, keys := p.Inline()
-	var f figure
-	for _, svg := range panels {
-		f.Panels = append(f.Panels, template.HTML(svg)) // escaped by picture
-	}
-	for _, k := range keys {
-		f.Keys = append(f.Keys, figureKey{k.Label, template.HTML(k.SVG)})
-	}
-	return f
-}
-
 // Write returns the report of facts that Check takes.
 func Write(f *Facts) (*Report, error) {
 	found, err := analyse(f)
 	if err != nil {
 		return nil, err
 	}
-	d := document{Style: template.CSS(styleText), Title: f.title(), Summary: f.summary(), Job: f.job()}
+	d := document{frame: frame{Title: f.title(), Summary: f.summary()}, Job: f.job()}
 	var pictures []*picture.Picture
 	show := func(p *picture.Picture) figure {
 		pictures = append(pictures, p)
@@ -145,11 +108,11 @@ func Write(f *Facts) (*Report, error) {
 	for j, e := range f.Ends {
 		d.Ends = append(d.Ends, endsRow{f.Scores.Fields[j], e})
 	}
-	var html bytes.Buffer
-	if err := page.Execute(&html, &d); err != nil {
+	html, err := render(jobPage, &d)
+	if err != nil {
 		return nil, err
 	}
-	return &Report{html.Bytes(), pictures}, nil
+	return &Report{html, pictures}, nil
 }
 
 type endsRow struct {

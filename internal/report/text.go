@@ -31,6 +31,9 @@ func percent(p float64) string {
 	return "<0.1%"
 }
 
+// rate writes a portion of which small differences count.
+func rate(p float64) string { return fmt.Sprintf("%.2f%%", 100*p) }
+
 // number writes four digits, as sparsities and ratios have.
 func number(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) }
 

@@ -216,7 +216,7 @@ func newWorker(game Game, options Options) *worker {
 }
 
 // chunk returns how many rows a goroutine takes at a time, and scores at once: a
-// multiple of the kernels' tiles.
+// multiple of the kernels' tiles, but for AMX, whose second one is half full.
 func (w *worker) chunk() int {
 	if w.derivatives != nil {
 		return w.derivatives.rows()

@@ -249,7 +249,7 @@ func (p *picker) next() (index int64, chosen bool) {
 // Encode returns rows as a shard.
 func Encode(fields []string, sizes []int, rows *model.Rows) ([]byte, error) {
 	var data bytes.Buffer
-	w, err := arrowio.NewRowWriter(&data, fields, sizes, true)
+	w, err := arrowio.NewRowWriter(&data, fields, sizes, true, 1)
 	if err != nil {
 		return nil, err
 	}

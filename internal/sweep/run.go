@@ -106,6 +106,9 @@ func (c *Config) measure(ctx context.Context, m *model.Model) (Measure, error) {
 		if err != nil {
 			return Measure{}, err
 		}
+		if validation.OneKind() {
+			return Measure{}, fault.Inputf("all labels of the validation split are the same: there is nothing to calibrate by")
+		}
 		calibration := evaluate.Calibrate(validation)
 		loss := p.LogLoss(calibration)
 		found.Calibration, found.CalibratedLogLoss = &calibration, &loss
@@ -126,11 +129,10 @@ func (c *Config) choose(ctx context.Context, methods []Method, b prune.Budget) (
 		if err != nil {
 			return nil, 0, err
 		}
-		found := evaluate.AUC(p.Logits, p.Labels)
-		if math.IsNaN(found) {
+		if p.OneKind() {
 			return nil, 0, fault.Inputf("all labels of the validation split are the same: there is no AUC to choose by")
 		}
-		if found > auc {
+		if found := evaluate.AUC(p.Logits, p.Labels); found > auc {
 			best, auc = m, found
 		}
 	}

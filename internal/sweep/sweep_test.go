@@ -196,6 +196,9 @@ func TestRun(t *testing.T) {
 	if err := c.Run(t.Context(), &chosen); !fault.IsInput(err) {
 		t.Errorf("one label to choose by: %v", err)
 	}
+	if c.Select, c.Calibrate = false, true; !fault.IsInput(c.Run(t.Context(), &chosen)) {
+		t.Error("one label to calibrate by")
+	}
 }
 
 func methods(d *Document) string {

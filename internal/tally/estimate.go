@@ -33,9 +33,14 @@ func (e Estimate) Within() bool { return e.Passes > 1 }
 func (e Estimate) Bound() bool { return !e.Exact && !e.Within() }
 
 // errors returns the standard errors of the mean of c over n rows, from the sums
-// over them of c, of its square, and of its variance about the row's own value.
+// over them of c, of its square, and of its variance about the row's own value. One
+// row tells no variance between rows: its square stands for it, so that its value is
+// as uncertain as it is large, and not certain.
 func (e Estimate) errors(n, sum, square, within float64) (dataset, population float64) {
-	between := max(0, square-float64(sum*sum)/n) / max(1, n-1)
+	between := square
+	if n > 1 {
+		between = max(0, square-float64(sum*sum)/n) / (n - 1)
+	}
 	population = math.Sqrt(between / n)
 	if e.Bound() {
 		return population, population

@@ -81,6 +81,19 @@ func (p *Partial) Validate(features, dim int, within bool) error {
 	return nil
 }
 
+// Capacity returns how many rows like p's have sums that fit one partial: of more
+// comes ErrOverflow. It is +Inf for rows without any loss.
+func (p *Partial) Capacity() float64 {
+	largest := max(p.LossFull, p.LossEmpty, p.ResidualSquare)
+	lists := p.lists()
+	for _, list := range lists[1:] { // |x| is at least x
+		for _, sum := range list {
+			largest = max(largest, sum)
+		}
+	}
+	return float64(p.Rows) / float64(largest) * math.MaxInt64
+}
+
 // Builder collects a Partial row by row. It is for one goroutine; builders of
 // several are joined with Join.
 type Builder struct {

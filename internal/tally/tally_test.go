@@ -227,6 +227,42 @@ func TestResultNormalises(t *testing.T) {
 	}
 }
 
+// One row of 10 says nothing of how rows differ: not that they do not.
+func TestOneRow(t *testing.T) {
+	const one = 1 << 36 // nat
+	for _, c := range []struct {
+		estimate            Estimate
+		dataset, population float64
+	}{
+		{Estimate{Passes: 1, Walks: 1, Rows: 10}, 3, 3},
+		{Estimate{Passes: 1, Walks: 1, Rows: 10, Exact: true}, 3 * math.Sqrt(.9), 3},
+		{Estimate{Passes: 1, Walks: 1, Rows: 1, Exact: true}, 0, 3}, // it is the dataset
+	} {
+		b := NewBuilder(1, 1, 1, false)
+		if err := b.AddRow(one, 2*one, []int32{0}, []int64{-3 * one}, nil); err != nil {
+			t.Fatal(err)
+		}
+		p, err := b.Partial()
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := NewAccumulator(1, 1, false)
+		if err := a.Merge(p); err != nil {
+			t.Fatal(err)
+		}
+		r, err := a.Result(c.estimate)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if math.Abs(float64(r.SE[0])-c.dataset) > 1e-6 || math.Abs(float64(r.PopulationSE[0])-c.population) > 1e-6 {
+			t.Errorf("%+v: the standard errors are %v and %v, expected %v and %v", c.estimate, r.SE[0], r.PopulationSE[0], c.dataset, c.population)
+		}
+		if r.EfficiencySE < r.EfficiencyError {
+			t.Errorf("%+v: the efficiency error %v has the standard error %v", c.estimate, r.EfficiencyError, r.EfficiencySE)
+		}
+	}
+}
+
 // Rows that sum 1 and 3 nat off: 2 on average, with a variance of 2.
 func TestResidual(t *testing.T) {
 	const one = 1 << 36
@@ -314,6 +350,49 @@ func TestOverflows(t *testing.T) {
 	}
 	if err := NewBuilder(1, 1, 1, false).AddRow(0, 1<<46, []int32{0}, []int64{0}, nil); err == nil || !strings.Contains(err.Error(), "sum -1024 nat off") {
 		t.Errorf("a residual: %v", err)
+	}
+}
+
+// Of rows like those of a partial as many fit as it says, and no more, whichever sum
+// is the largest.
+func TestCapacity(t *testing.T) {
+	const one = 1 << 36 // nat
+	for name, c := range map[string]struct {
+		full, empty, x, within int64
+		want                   float64
+	}{
+		"loss":     {1000 * one, 1000 * one, 0, 0, (1 << 27) / 1000.},
+		"square":   {0, 64 * one, 64 * one, 0, 128},
+		"within":   {0, 0, 0, 1 << 60, 8},
+		"residual": {0, 64 * one, 0, 0, 128},
+		"nothing":  {0, 0, 0, 0, math.Inf(1)},
+	} {
+		rows := func(n int) (*Partial, error) {
+			b := NewBuilder(1, 1, 1, true)
+			for range n {
+				if err := b.AddRow(c.full, c.empty, []int32{0}, []int64{c.x}, []int64{c.within}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return b.Partial()
+		}
+		p, err := rows(3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := p.Capacity()
+		if got != c.want && !(math.Abs(got-c.want) < 1e-9*c.want) {
+			t.Errorf("%s: %v rows, expected %v", name, got, c.want)
+		}
+		if math.IsInf(c.want, 1) {
+			continue
+		}
+		if _, err := rows(int(c.want) - 1); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := rows(int(c.want) + 1); err != ErrOverflow {
+			t.Errorf("%s: error %v, expected an overflow", name, err)
+		}
 	}
 }
 

@@ -23,6 +23,18 @@ func oddValues() []string {
 	return slices.Compact(values)
 }
 
+// What lies behind a value in memory does not change how it is packed.
+func TestPackSeesTheValueOnly(t *testing.T) {
+	for _, value := range oddValues() {
+		a, b := pack([]byte(value)[:len(value):len(value)])
+		for _, behind := range []string{strings.Repeat("\xff", 16), strings.Repeat("\x00", 16), "x"} {
+			if a2, b2 := pack([]byte(value + behind)[:len(value)]); a2 != a || b2 != b {
+				t.Errorf("%q is %x %x, before %q %x %x", value, a, b, behind, a2, b2)
+			}
+		}
+	}
+}
+
 func TestPackIsOrder(t *testing.T) {
 	values := oddValues()
 	table := &table{}
@@ -207,6 +219,38 @@ func TestBrokenRun(t *testing.T) {
 	}
 }
 
+// idOf looks a value up.
+func idOf(f *Field, value string) int32 {
+	ids := make([][]int32, 1)
+	NewLookup([]*Field{f}).Append(ids, [][]byte{[]byte(value)})
+	return ids[0][0]
+}
+
+// Rows that come one after the other do not change each other's ids, in fields
+// full and empty.
+func TestLookupOfRows(t *testing.T) {
+	values := oddValues()
+	a, b := &Field{}, &Field{}
+	for i, value := range values {
+		if i%2 == 0 {
+			a.add([]byte(value), int64(i/2))
+		} else {
+			b.add([]byte(value), int64(i/2))
+		}
+	}
+	l, ids := NewLookup([]*Field{a, {}, b}), make([][]int32, 3)
+	for i, value := range values {
+		l.Append(ids, [][]byte{[]byte(value), []byte(value), []byte(value)})
+		want := []int32{int32(i / 2), 0, int32(b.Size() - 1)}
+		if i%2 == 1 {
+			want = []int32{int32(a.Size() - 1), 0, int32(i / 2)}
+		}
+		if got := []int32{ids[0][i], ids[1][i], ids[2][i]}; !slices.Equal(got, want) {
+			t.Errorf("%q has the ids %v, want %v", value, got, want)
+		}
+	}
+}
+
 func TestField(t *testing.T) {
 	values := []string{"b", "a", "", "tab\t", "line\nend\r", `back\slash`, strings.Repeat("long", 100), "é"}
 	var text []byte
@@ -218,11 +262,11 @@ func TestField(t *testing.T) {
 		t.Fatalf("size %d, %v", f.Size(), err)
 	}
 	for id, value := range values {
-		if got := f.ID([]byte(value)); got != int32(id) {
+		if got := idOf(f, value); got != int32(id) {
 			t.Errorf("%q has id %d, want %d", value, got, id)
 		}
 	}
-	if got := f.ID([]byte("other")); got != int32(len(values)) {
+	if got := idOf(f, "other"); got != int32(len(values)) {
 		t.Errorf("an unknown value has id %d", got)
 	}
 	var back []string
@@ -258,8 +302,8 @@ func FuzzText(f *testing.F) {
 		var out []byte
 		for id, value := range values {
 			out = AppendLine(out, []byte(value))
-			if field.ID([]byte(value)) != int32(id) {
-				t.Errorf("%q has the id %d, want %d", value, field.ID([]byte(value)), id)
+			if idOf(field, value) != int32(id) {
+				t.Errorf("%q has the id %d, want %d", value, idOf(field, value), id)
 			}
 		}
 		if again, err := ParseText(out); err != nil || !slices.Equal(again, values) {

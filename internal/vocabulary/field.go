@@ -29,17 +29,6 @@ func FieldBytes(values, textBytes int64) int64 {
 	return (values+values/3+2)*slotBytes + max(0, textBytes-values*(short+1))
 }
 
-// ID returns the local id of a value.
-func (f *Field) ID(value []byte) int32 {
-	if len(f.values.slots) > 0 {
-		a, b := pack(value)
-		if s := f.values.find(value, a, b); s.number > 0 {
-			return int32(s.number - 1)
-		}
-	}
-	return int32(f.values.used)
-}
-
 // Size returns the number of features: of the values, and the one of all others.
 func (f *Field) Size() int { return f.values.used + 1 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -22,7 +21,18 @@ import (
 type Mapper struct {
 	Names  []string
 	Fields []*Field
+	left   int64 // bytes that its values may still take
+	memory int64 // allowed in all
 }
+
+// Parts of the memory that a mapper may take.
+const (
+	valuesPart = 2 // the half, for the values
+	textPart   = 8 // an eighth, for the text of JSON, which is held whole and copied
+)
+
+// maxFields bounds the fields of a mapper; no file of rows has as many.
+const maxFields = 1 << 14
 
 // Read reads a mapper from a file, whose name tells its form, and which may be
 // compressed (.gz, .zst) but for tables:
@@ -34,8 +44,11 @@ type Mapper struct {
 //
 // The ids of a field count from 0 without a gap; the one after the last is for
 // all other values, and is not in the file. Anything else is bad input.
-func Read(path string) (*Mapper, error) {
-	m := &Mapper{}
+//
+// It takes at most about memory bytes, however far a compressed file expands: that
+// it does not do with them is wrong usage.
+func Read(path string, memory int64) (*Mapper, error) {
+	m := &Mapper{left: memory / valuesPart, memory: memory}
 	var err error
 	switch plain := strings.TrimSuffix(strings.TrimSuffix(path, ".gz"), ".zst"); {
 	case strings.HasSuffix(path, ".parquet"), strings.HasSuffix(path, ".arrow"):
@@ -71,40 +84,62 @@ func (m *Mapper) Choose(names []string) ([]*Field, error) {
 }
 
 // readText opens a file for read.
-func (m *Mapper) readText(path string, read func(io.Reader) error) error {
+func (m *Mapper) readText(path string, read func(*rawtext.Source) error) error {
 	s, err := rawtext.Open(path)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	if err := read(s.Content()); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return nil
+	return read(s)
 }
 
 // field returns the position of a field, which is new if there is none of its name.
-func (m *Mapper) field(name string) int {
+func (m *Mapper) field(name string) (int, error) {
 	if last := len(m.Names) - 1; last >= 0 && m.Names[last] == name {
-		return last
+		return last, nil
 	}
 	j := slices.Index(m.Names, name)
 	if j < 0 {
 		j = len(m.Names)
+		if j == maxFields {
+			return 0, fault.Inputf("more than %d fields", maxFields)
+		}
+		if err := m.take(int64(len(name))); err != nil {
+			return 0, err
+		}
 		m.Names, m.Fields = append(m.Names, name), append(m.Fields, &Field{})
 	}
-	return j
+	return j, nil
+}
+
+// take takes bytes of memory.
+func (m *Mapper) take(bytes int64) error {
+	if bytes > m.left {
+		return fault.Usagef("the vocabulary's values take more than %d MiB, the half of the memory that is allowed: allow more", m.memory/valuesPart>>20)
+	}
+	m.left -= bytes
+	return nil
 }
 
 // add gives a value of a field its id.
 func (m *Mapper) add(field string, value []byte, id int64) error {
-	j := m.field(field)
+	j, err := m.field(field)
+	if err != nil {
+		return err
+	}
+	f := m.Fields[j]
+	before := f.values.bytes()
+	more, _ := f.values.need(value) // while a table grows, the old one is there too
+	if err := m.take(int64(more)); err != nil {
+		return err
+	}
+	defer func() { m.left += int64(more) - int64(f.values.bytes()-before) }()
 	switch {
 	case id < 0 || id >= math.MaxInt32:
 		return fault.Inputf("field %s: the value %q has the id %d, ids count from 0", field, value, id)
 	case len(value) >= maxValue:
 		return fault.Inputf("field %s: a value of %d bytes", field, len(value))
-	case !m.Fields[j].add(value, id):
+	case !f.add(value, id):
 		return fault.Inputf("field %s: the value %q is there twice", field, value)
 	}
 	return nil
@@ -134,31 +169,54 @@ func (m *Mapper) check() error {
 
 var mapperColumns = []string{"field", "value", "id"}
 
-func (m *Mapper) readCSV(r io.Reader) error {
-	in := csv.NewReader(r)
-	in.ReuseRecord = true
-	header, err := in.Read()
-	if err != nil || !slices.Equal(header, mapperColumns) {
-		return fault.Inputf("line 1 is %q, expected the header %q", header, mapperColumns)
+func (m *Mapper) readCSV(s *rawtext.Source) error {
+	blocks, err := rawtext.NewBlocks(s)
+	if err != nil {
+		return err
 	}
+	blocks.Quotes = true
+	line, err := blocks.Header()
+	if err != nil {
+		return err
+	}
+	if header, err := csv.NewReader(bytes.NewReader(line)).Read(); err != nil || !slices.Equal(header, mapperColumns) {
+		return s.Errorf(1, "the line is %q, expected the header %q", line[:min(len(line), 100)], mapperColumns)
+	}
+	var block rawtext.Block
+	records := rawtext.Records{Separator: ',', Quotes: true}
 	for {
-		record, err := in.Read()
-		if err == io.EOF {
+		if err := blocks.Next(&block); err == io.EOF {
 			return nil
-		}
-		if p := (*csv.ParseError)(nil); errors.As(err, &p) {
-			return fault.Inputf("%w", err)
-		}
-		if err != nil {
+		} else if err != nil {
 			return err
 		}
-		line, _ := in.FieldPos(0)
-		id, err := parseID(record[2])
+		records.Reset(&block)
+		if err := m.readRecords(s, &records); err != nil {
+			return err
+		}
+	}
+}
+
+// readRecords reads the lines of a block of CSV.
+func (m *Mapper) readRecords(s *rawtext.Source, records *rawtext.Records) error {
+	for {
+		record, err := records.Next()
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return s.Errorf(records.Line, "%w", err)
+		case len(record) == 1 && len(record[0]) == 0:
+			continue
+		case len(record) != len(mapperColumns):
+			return s.Errorf(records.Line, "%d columns, expected %d", len(record), len(mapperColumns))
+		}
+		id, err := parseID(string(record[2]))
 		if err == nil {
-			err = m.add(record[0], []byte(record[1]), id)
+			err = m.add(string(record[0]), record[1], id)
 		}
 		if err != nil {
-			return fmt.Errorf("line %d: %w", line, err)
+			return fmt.Errorf("%s:%d: %w", s.Path, records.Line, err)
 		}
 	}
 }
@@ -171,11 +229,22 @@ func parseID(text string) (int64, error) {
 	return id, nil
 }
 
-func (m *Mapper) readJSON(r io.Reader) error {
-	data, err := io.ReadAll(r)
-	if err != nil {
-		return err
+func (m *Mapper) readJSON(s *rawtext.Source) error {
+	most := m.memory / textPart
+	data, err := io.ReadAll(io.LimitReader(s.Content(), most+1))
+	if err == nil && int64(len(data)) > most {
+		err = fault.Usagef("the text has more than %d MiB, an eighth of the memory that is allowed: allow more, or bring CSV", most>>20)
 	}
+	if err == nil {
+		err = m.parseJSON(data)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.Path, err)
+	}
+	return nil
+}
+
+func (m *Mapper) parseJSON(data []byte) error {
 	var top map[string]json.RawMessage
 	if err := json.Unmarshal(data, &top); err != nil {
 		return fault.Inputf("not a JSON object: %w", err)
@@ -185,7 +254,7 @@ func (m *Mapper) readJSON(r io.Reader) error {
 	}
 	in := json.NewDecoder(bytes.NewReader(data))
 	in.UseNumber()
-	if err := m.readFields(in); err != nil && !fault.IsInput(err) {
+	if err := m.readFields(in); err != nil && !fault.IsInput(err) && !fault.IsUsage(err) {
 		return fault.Inputf("%w", err)
 	} else if err != nil {
 		return err
@@ -210,7 +279,9 @@ func (m *Mapper) readFields(in *json.Decoder) error {
 		if open != json.Delim('{') && open != json.Delim('[') {
 			return fmt.Errorf("field %v: expected an object or a list of values, found %v", name, open)
 		}
-		m.field(name.(string)) // it may have no values
+		if _, err := m.field(name.(string)); err != nil { // it may have no values
+			return err
+		}
 		if err := m.readValues(in, name.(string), open == json.Delim('[')); err != nil {
 			return err
 		}

@@ -2,13 +2,17 @@ package vocabulary
 
 import (
 	"compress/gzip"
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
 	"shaver/internal/fault"
 )
+
+const plenty = 1 << 30
 
 func mapperFile(t testing.TB, name, text string) string {
 	t.Helper()
@@ -35,11 +39,12 @@ func TestMappers(t *testing.T) {
 	for _, c := range []struct{ name, text string }{
 		{"m.csv", "field,value,id\nsite,b,0\nad,7,1\nsite,\"a,c\",1\nad,,0\n"},
 		{"m.csv.gz", "field,value,id\r\nsite,b,0\r\nsite,\"a,c\",1\r\nad,7,1\r\nad,,0\r\n"},
-		{"m.json", `{"site": {"a,c": 1, "b": 0}, "ad": {"": 0, "7": 1}}`},
+		{"m.csv", "\xef\xbb\xbffield,value,id\r\n\r\nsite,b,0\nad,7,1\nsite,\"a,c\",1\nad,,0"},
+		{"m.json", "\xef\xbb\xbf" + `{"site": {"a,c": 1, "b": 0}, "ad": {"": 0, "7": 1}}`},
 		{"m.json", `{"site": ["b", "a,c"], "ad": ["", 7]}`},
 		{"m.json.gz", `{"fields": ["site"], "oov": "last", "vocabulary": {"site": ["b", "a,c"], "ad": {"7": 1, "": 0}}}`},
 	} {
-		m, err := Read(mapperFile(t, c.name, c.text))
+		m, err := Read(mapperFile(t, c.name, c.text), plenty)
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 			continue
@@ -49,7 +54,7 @@ func TestMappers(t *testing.T) {
 			t.Fatal(err)
 		}
 		for value, want := range map[string][2]int32{"b": {2, 0}, "a,c": {2, 1}, "7": {1, 2}, "": {0, 2}, "x": {2, 2}} {
-			if got := [2]int32{fields[0].ID([]byte(value)), fields[1].ID([]byte(value))}; got != want {
+			if got := [2]int32{idOf(fields[0], value), idOf(fields[1], value)}; got != want {
 				t.Errorf("%s: %q has the ids %v, want %v", c.name, value, got, want)
 			}
 		}
@@ -62,11 +67,11 @@ func TestMappers(t *testing.T) {
 // All rows of a field without values get its one id.
 func TestMapperOfNoValues(t *testing.T) {
 	for _, text := range []string{`{"a": ["x"], "b": []}`, `{"a": {"x": 0}, "b": {}}`} {
-		m, err := Read(mapperFile(t, "m.json", text))
+		m, err := Read(mapperFile(t, "m.json", text), plenty)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if fields, err := m.Choose([]string{"b", "a"}); err != nil || fields[0].Size() != 1 || fields[0].ID([]byte("x")) != 0 || fields[1].Size() != 2 {
+		if fields, err := m.Choose([]string{"b", "a"}); err != nil || fields[0].Size() != 1 || idOf(fields[0], "x") != 0 || fields[1].Size() != 2 {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -74,16 +79,20 @@ func TestMapperOfNoValues(t *testing.T) {
 
 func TestMappersRefused(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
-		{"m.csv", "", "expected the header"},
+		{"m.csv", "", "the file is empty"},
 		{"m.csv", "field,id,value\n", "expected the header"},
 		{"m.csv", "field,value,id\n", "the vocabulary is empty"},
 		{"m.csv", "field,value,id\na,x,0\na,y,2\n", "field a has 2 values and the id 2: ids count from 0 without a gap"},
 		{"m.csv", "field,value,id\na,x,0\na,y,0\n", "field a has two values of the id 0"},
-		{"m.csv", "field,value,id\na,x,0\na,x,1\n", `line 3: field a: the value "x" is there twice`},
-		{"m.csv", "field,value,id\na,x,-1\n", "line 2: field a: the value \"x\" has the id -1"},
-		{"m.csv", "field,value,id\na,x,1.5\n", `line 2: the id "1.5" is not an integer`},
-		{"m.csv", "field,value,id\na,x,null\n", `line 2: the id "null" is not an integer`},
-		{"m.csv", "field,value,id\na,x\n", "wrong number of fields"},
+		{"m.csv", "field,value,id\na,x,0\na,x,1\n", `m.csv:3: field a: the value "x" is there twice`},
+		{"m.csv", "field,value,id\na,x,-1\n", "m.csv:2: field a: the value \"x\" has the id -1"},
+		{"m.csv", "field,value,id\na,x,1.5\n", `m.csv:2: the id "1.5" is not an integer`},
+		{"m.csv", "field,value,id\na,x,null\n", `m.csv:2: the id "null" is not an integer`},
+		{"m.csv", "field,value,id\na,x\n", "m.csv:2: 2 columns, expected 3"},
+		{"m.csv", "field,value,id\na,\"x\n\",0\na,y\n", "m.csv:4: 2 columns, expected 3"},
+		{"m.csv", "field,value,id\na,\"x", "m.csv:2: a quote is opened"},
+		{"m.csv", "field,value,id\na,x\"y,0\n", "m.csv:2: a quote is opened"},
+		{"m.csv", "field,value,id\na,x\"y\",0\n", "m.csv:2: not CSV"},
 		{"m.json", "[]", "not a JSON object"},
 		{"m.json", "{}", "the vocabulary is empty"},
 		{"m.json", `{"a": 3}`, "field a: expected an object or a list"},
@@ -95,11 +104,11 @@ func TestMappersRefused(t *testing.T) {
 		{"m.csv.gz.json", "\x1f\x8b", "compressed data are broken"},
 	} {
 		path := mapperFile(t, c.name, c.text)
-		if _, err := Read(path); !fault.IsInput(err) || !strings.Contains(err.Error(), c.want) || strings.Count(err.Error(), path) != 1 {
+		if _, err := Read(path, plenty); !fault.IsInput(err) || !strings.Contains(err.Error(), c.want) || strings.Count(err.Error(), path) != 1 {
 			t.Errorf("%s %q: %v", c.name, c.text, err)
 		}
 	}
-	if _, err := Read(filepath.Join(t.TempDir(), "none.csv")); !fault.IsInput(err) {
+	if _, err := Read(filepath.Join(t.TempDir(), "none.csv"), plenty); !fault.IsInput(err) {
 		t.Errorf("a missing file: %v", err)
 	}
 }
@@ -113,7 +122,7 @@ func FuzzMapper(f *testing.F) {
 		if isCSV {
 			name = "m.csv"
 		}
-		m, err := Read(mapperFile(t, name, string(data)))
+		m, err := Read(mapperFile(t, name, string(data)), plenty)
 		if err != nil {
 			if !fault.IsInput(err) {
 				t.Errorf("not bad input: %v", err)
@@ -123,7 +132,7 @@ func FuzzMapper(f *testing.F) {
 		for j, field := range m.Fields {
 			id := int32(0)
 			err := field.Each(func(value []byte) error {
-				if got := field.ID(value); got != id {
+				if got := idOf(field, string(value)); got != id {
 					t.Errorf("field %s: %q has the id %d, expected %d", m.Names[j], value, got, id)
 				}
 				id++
@@ -134,4 +143,44 @@ func FuzzMapper(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A short file that expands without end takes no more memory than is told, and
+// says so.
+func TestMapperBombs(t *testing.T) {
+	const memory = 16 << 20
+	var values strings.Builder
+	values.WriteString("field,value,id\n")
+	for i := range 400_000 {
+		fmt.Fprintf(&values, "a,%d,%d\n", i, i)
+	}
+	long := strings.Repeat("x", 64<<20)
+	for _, c := range []struct{ name, text, want string }{
+		{"m.csv.gz", values.String(), "the vocabulary's values take more than 8 MiB"},
+		{"m.json.gz", `{"a": ["` + long + `"]}`, "the text has more than 2 MiB"},
+		{"m.json.gz", long, "the text has more than 2 MiB"},
+		{"m.json.gz", "{" + strings.Repeat(`"aaaa": [], `, 100_000) + `"a": ["` + strings.Repeat(`","`, 200_000) + `"]}`, "is there twice"},
+		{"m.csv.gz", "field,value,id\na," + long + ",0\n", "longer than"},
+		{"m.csv.gz", "field,value,id\na,\"" + strings.Repeat("x\n", 32<<20) + "\",0\n", "a quote is opened"},
+		{"m.csv.gz", long, "longer than"},
+	} {
+		path := mapperFile(t, c.name, c.text)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := Read(path, memory)
+		runtime.ReadMemStats(&after)
+		if !fault.IsUsage(err) && !fault.IsInput(err) || !strings.Contains(fmt.Sprint(err), c.want) || strings.Count(err.Error(), path) != 1 {
+			t.Errorf("%s %.20q: %v", c.name, c.text, err)
+		}
+		if got := after.TotalAlloc - before.TotalAlloc; got > 4*memory { // more than is held at a time
+			t.Errorf("%s %.20q: %d MiB were taken", c.name, c.text, got>>20)
+		}
+	}
+	fields := make([]string, maxFields+1)
+	for i := range fields {
+		fields[i] = fmt.Sprintf(`"%d": []`, i)
+	}
+	if _, err := Read(mapperFile(t, "m.json", "{"+strings.Join(fields, ",")+"}"), plenty); !fault.IsInput(err) || !strings.Contains(err.Error(), "more than 16384 fields") {
+		t.Errorf("many fields: %v", err)
+	}
 }

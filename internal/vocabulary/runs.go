@@ -56,7 +56,11 @@ func (w *runWriter) write(data []byte) error {
 func (w *runWriter) table(t *table) error {
 	w.begin()
 	slots := slices.DeleteFunc(t.slots, func(s slot) bool { return s.number == 0 })
-	slices.SortFunc(slots, func(x, y slot) int { return t.compare(&x, &y) })
+	if len(t.arena) == 0 {
+		slices.SortFunc(slots, compareShort)
+	} else {
+		slices.SortFunc(slots, func(x, y slot) int { return t.compare(&x, &y) })
+	}
 	var value []byte
 	for i := range slots {
 		value = t.append(value[:0], &slots[i])

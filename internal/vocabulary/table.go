@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"hash/maphash"
+	"math"
 	"math/bits"
 )
 
@@ -40,6 +41,12 @@ type table struct {
 func pack(value []byte) (a, b uint64) {
 	n := len(value)
 	switch {
+	case n <= short && cap(value) >= 16: // without a branch on n: what is behind the value is read too, and dropped
+		word := value[:16]
+		first := min(n, 8)
+		a = binary.BigEndian.Uint64(word) &^ (math.MaxUint64 >> (8 * first))
+		b = binary.BigEndian.Uint64(word[8:]) &^ (math.MaxUint64 >> (8 * (n - first)))
+		return a, b | uint64(n)
 	case n > short:
 		return binary.BigEndian.Uint64(value), long
 	case n >= 8:
@@ -71,8 +78,18 @@ func hash(value []byte, a, b uint64) uint64 {
 // find returns the slot of a value, or the free one where it belongs. There is
 // at least one free slot.
 func (t *table) find(value []byte, a, b uint64) *slot {
+	return t.search(value, a, b, t.home(value, a, b))
+}
+
+// home returns where the search for a value begins.
+func (t *table) home(value []byte, a, b uint64) int {
 	at, _ := bits.Mul64(hash(value, a, b), uint64(len(t.slots)))
-	for i := int(at); ; i++ {
+	return int(at)
+}
+
+// search is find, from the value's home.
+func (t *table) search(value []byte, a, b uint64, at int) *slot {
+	for i := at; ; i++ {
 		if i == len(t.slots) {
 			i = 0
 		}
@@ -104,10 +121,22 @@ func (t *table) append(buffer []byte, s *slot) []byte {
 
 // compare is the order of the values' bytes.
 func (t *table) compare(x, y *slot) int {
-	if x.a != y.a || x.b&long != long && y.b&long != long {
-		return cmp.Or(cmp.Compare(x.a, y.a), cmp.Compare(x.b, y.b))
+	if x.a == y.a && (x.b&long == long || y.b&long == long) {
+		return bytes.Compare(t.append(nil, x), t.append(nil, y))
 	}
-	return bytes.Compare(t.append(nil, x), t.append(nil, y))
+	return compareShort(*x, *y)
+}
+
+// compareShort is compare where the values are short, or differ in the first eight
+// bytes. Sorting is most of what a Flush does.
+func compareShort(x, y slot) int {
+	switch {
+	case x.a < y.a:
+		return -1
+	case x.a > y.a:
+		return 1
+	}
+	return cmp.Compare(x.b, y.b)
 }
 
 // need returns how many bytes more the table takes if the value is inserted, and

@@ -1,0 +1,29 @@
+//go:build unix
+
+package checkpoint
+
+import (
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A pipe that nobody writes to is refused: to open it would wait for ever.
+func TestPipe(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "model.pth")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused := make(chan error, 1)
+	go func() {
+		_, err := Read(path)
+		refused <- err
+	}()
+	select {
+	case err := <-refused:
+		wantInput(t, err, "model.pth is not a regular file")
+	case <-time.After(10 * time.Second):
+		t.Fatal("it is waited for")
+	}
+}

@@ -1,0 +1,188 @@
+package dataset
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Whatever decides the counts is in the identity of an import, and no two
+// configurations share one.
+func TestIdentityOfCounts(t *testing.T) {
+	identity := func(change func(f *Format, c *RawConfig, names []string) []string) string {
+		f, err := Criteo(LnSquared)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config := RawConfig{Split: "8:1:1", Seed: 1, Counted: CountTrain, OnBadRow: Fail}
+		names := change(&f, &config, slices.Clone(f.columns))
+		config.Format = f
+		l, err := f.layout(names)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return (&rawImport{passes: &passes{policy: config.OnBadRow}, config: config, layout: l}).identity()
+	}
+	same := func(_ *Format, _ *RawConfig, names []string) []string { return names }
+	seen := map[string]int{identity(same): -1}
+	for k, change := range []func(f *Format, c *RawConfig, names []string) []string{
+		func(f *Format, _ *RawConfig, names []string) []string { *f, _ = Criteo(Log2); return names },
+		func(f *Format, _ *RawConfig, names []string) []string { f.From = 1; return names },
+		func(f *Format, _ *RawConfig, names []string) []string { f.comma = true; return names },
+		func(f *Format, _ *RawConfig, names []string) []string { f.tables = true; return names },
+		func(f *Format, _ *RawConfig, names []string) []string { f.integer = 12; return names },
+		func(f *Format, _ *RawConfig, names []string) []string { f.drop = "C1"; return names },
+		func(f *Format, _ *RawConfig, names []string) []string { f.Label = "I1"; names[0] = "x"; return names },
+		func(f *Format, _ *RawConfig, names []string) []string { names[5] = "x"; return names },
+		func(_ *Format, _ *RawConfig, names []string) []string { return append(names, "x", "y") },
+		func(_ *Format, _ *RawConfig, names []string) []string { return append(names, `x" "y`) },
+		func(_ *Format, _ *RawConfig, names []string) []string { return append(names, "x\", \"y") },
+		func(_ *Format, c *RawConfig, names []string) []string { c.Split = "8:1:2"; return names },
+		func(_ *Format, c *RawConfig, names []string) []string { c.Seed = 2; return names },
+		func(_ *Format, c *RawConfig, names []string) []string { c.Counted = CountAll; return names },
+		func(_ *Format, c *RawConfig, names []string) []string { c.OnBadRow = Skip; return names },
+	} {
+		id := identity(change)
+		if before, ok := seen[id]; ok {
+			t.Errorf("changes %d and %d have the same identity", before, k)
+		}
+		seen[id] = k
+		if id != identity(change) {
+			t.Errorf("change %d has two identities", k)
+		}
+	}
+}
+
+// Of two imports to one folder at a time, the second is refused and does not
+// touch what the first one counts.
+func TestImportIsAlone(t *testing.T) {
+	s := shapes(t, 500, "kdd")[0]
+	stream, in := io.Pipe()
+	out := filepath.Join(t.TempDir(), "x")
+	first := make(chan error, 1)
+	go func() {
+		_, err := ImportRaw(t.Context(), RawConfig{Format: s.format, Files: []string{Stdin}, Stdin: stream, Out: out})
+		stream.CloseWithError(err)
+		first <- err
+	}()
+	if _, err := io.WriteString(in, s.lines[0]); err != nil { // it has begun to read
+		t.Fatal(err)
+	}
+	config := RawConfig{Format: s.format, Files: s.files(t, 1, plain), Out: out}
+	_, err := ImportRaw(t.Context(), config)
+	wantUsage(t, err, "another import to "+out+" is at work")
+	if _, err := io.WriteString(in, strings.Join(s.lines[1:], "")); err != nil {
+		t.Fatal(err)
+	}
+	in.Close()
+	if err := <-first; err != nil {
+		t.Fatal(err)
+	}
+	if entries, err := os.ReadDir(filepath.Dir(out)); err != nil || len(entries) != 1 {
+		t.Errorf("beside the dataset: %v, %v", entries, err)
+	}
+	config.Out = filepath.Join(t.TempDir(), "y")
+	if _, err := ImportRaw(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	if contents(t, config.Out) != contents(t, out) {
+		t.Error("the first import made another dataset than one alone")
+	}
+}
+
+// An import that ends early goes on from the files that were counted whole.
+func TestImportGoesOn(t *testing.T) {
+	defer func(before int64) { keepEvery = before }(keepEvery)
+	keepEvery = 1
+	s := shapes(t, 3000, "criteo")[0]
+	files := s.files(t, 5, plain)
+	whole, out := filepath.Join(t.TempDir(), "x"), filepath.Join(t.TempDir(), "x")
+	config := RawConfig{Format: s.format, Files: files, MinCount: 5, Out: whole}
+	first, err := ImportRaw(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if KeptCounts(whole) != "" {
+		t.Error("counts are kept after the import")
+	}
+	size := func(files []string) (sum int64) {
+		for _, path := range files {
+			info, err := os.Stat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum += info.Size()
+		}
+		return sum
+	}
+	config.Out = out
+	stopAt := func(bytes int64) (first int64) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		first = -1
+		config.Progress = func(_, read, _ int64) {
+			if first < 0 {
+				first = read
+			}
+			if read >= bytes {
+				cancel()
+			}
+		}
+		if _, err := ImportRaw(ctx, config); !errors.Is(err, context.Canceled) {
+			t.Fatalf("cancelled: %v", err)
+		}
+		return first
+	}
+	stopAt(size(files[:3]) + 1) // in the fourth file
+	if KeptCounts(out) == "" {
+		t.Fatal("nothing is kept")
+	}
+	if first := stopAt(size(files) + 1); first <= size(files[:3]) { // in the second pass
+		t.Errorf("the second start began with byte %d", first)
+	}
+	config.Progress = nil
+	third, err := ImportRaw(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k, want := range [][2]int64{{size(files), size(files)}, {0, size(files)}} {
+		p := []*Summary{first, third}[k].Passes
+		if len(p) != 2 || p[0].Bytes != want[0] || p[1].Bytes != want[1] || p[1].Time <= 0 {
+			t.Errorf("start %d: passes %v, want bytes %v", 1+2*k, p, want)
+		}
+	}
+	if folderBytes(t, whole) != folderBytes(t, out) || KeptCounts(out) != "" {
+		t.Error("the third start gives another dataset")
+	}
+	// Another seed or file, or a run that is not whole, begins anew.
+	for k, change := range []func(){
+		func() {
+			runs, err := filepath.Glob(filepath.Join(countsFolder(config.Out), "2-*"))
+			if err != nil || len(runs) == 0 {
+				t.Fatal(runs, err)
+			}
+			if err := os.Truncate(runs[0], 10); err != nil {
+				t.Fatal(err)
+			}
+		},
+		func() { config.Seed = 99 },
+		func() {
+			if err := os.WriteFile(files[0], []byte(s.lines[0]), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		config.Out = filepath.Join(t.TempDir(), "y")
+		stopAt(size(files[:3]) + 1)
+		change()
+		if first := stopAt(1); first > size(files[:1]) {
+			t.Errorf("change %d: the second start began with byte %d", k, first)
+		}
+		os.RemoveAll(countsFolder(config.Out))
+	}
+}

@@ -1,0 +1,34 @@
+//go:build unix
+
+package dataset
+
+import (
+	"errors"
+	"os"
+	"syscall"
+)
+
+// lock takes the file at path for this process, until unlock, which removes it, or
+// the process ends; errLocked means that somebody has it. A file system without
+// locks is believed to have one user.
+func lock(path string) (unlock func(), err error) {
+	for {
+		file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+		if err != nil {
+			return nil, err
+		}
+		switch err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
+		case errors.Is(err, syscall.EWOULDBLOCK):
+			file.Close()
+			return nil, errLocked
+		case err != nil && !errors.Is(err, errors.ErrUnsupported):
+			file.Close()
+			return nil, &os.PathError{Op: "lock", Path: path, Err: err}
+		}
+		held, err := file.Stat()
+		if now, gone := os.Stat(path); err == nil && gone == nil && os.SameFile(held, now) {
+			return func() { os.Remove(path); file.Close() }, nil
+		}
+		file.Close() // who had it removed it meanwhile
+	}
+}

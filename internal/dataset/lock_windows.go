@@ -1,0 +1,29 @@
+package dataset
+
+import (
+	"errors"
+	"os"
+	"syscall"
+)
+
+// lock takes the file at path for this process, until unlock or its end, with
+// which the file is gone; errLocked means that somebody has it.
+func lock(path string) (unlock func(), err error) {
+	const (
+		deleteAccess     = 0x00010000
+		deleteOnClose    = 0x04000000
+		sharingViolation = syscall.Errno(32)
+	)
+	name, err := syscall.UTF16PtrFromString(path)
+	if err != nil {
+		return nil, err
+	}
+	handle, err := syscall.CreateFile(name, syscall.GENERIC_WRITE|deleteAccess, 0, nil, syscall.OPEN_ALWAYS, syscall.FILE_ATTRIBUTE_NORMAL|deleteOnClose, 0)
+	if errors.Is(err, sharingViolation) {
+		return nil, errLocked
+	}
+	if err != nil {
+		return nil, &os.PathError{Op: "lock", Path: path, Err: err}
+	}
+	return func() { syscall.CloseHandle(handle) }, nil
+}

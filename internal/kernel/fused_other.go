@@ -1,0 +1,5 @@
+//go:build !amd64.v3
+
+package kernel
+
+const built = ""

@@ -1,0 +1,151 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"unicode"
+
+	"shaver/internal/dataset"
+)
+
+// nasty are values that a log may have and a page should not mind.
+var nasty = []string{
+	hostile, "", " ", "a\x00b\x1b[31m\r\nc", "\u202eturned round\u2066", "\u2069\u2069closed", "שלום עולם", "\xff\xfe", `back\slash "quoted"`, "Z" + strings.Repeat("\u0334\u0352", 200),
+	strings.Repeat("w", 100_000) + "end", strings.Repeat("\U0010ffff", 500), strings.Repeat("﷽", 40), strings.Repeat("漢", 60), "</li></ol><style>*{display:none}", "{{.}}",
+}
+
+// inspection is of 1,000 rows and four fields: one of nasty values under a nasty name,
+// one most of whose rows have other values, one with a vocabulary of which a part never
+// occurs, and one all of whose values are in the vocabulary.
+func inspection() *dataset.Inspection {
+	share := func(v float64) *float64 { return &v }
+	held := func(features ...int) (all []dataset.HeldFacts) {
+		for k, n := range features {
+			all = append(all, dataset.HeldFacts{Share: dataset.Held[k], Features: n})
+		}
+		return all
+	}
+	other := dataset.ValueFacts{ID: 8, Rows: 640, Share: .64}
+	facts := &dataset.Inspection{
+		Digest: strings.Repeat("ab", 32), IDs: dataset.RawStrings, Rows: 1000, Positives: 44, LabelRate: .044, Skipped: 3, Features: 60_031,
+		Splits: []dataset.SplitFacts{{Name: "train", Rows: 900, Positives: 40, LabelRate: 40. / 900}, {Name: "test", Rows: 100, Positives: 4, LabelRate: .04}},
+		Fields: []dataset.FieldFacts{
+			{Name: hostile + "\u202e\x00" + strings.Repeat("x", 300), Size: 17, Seen: 17, OOV: share(.1), Concentration: held(3, 14, 17)},
+			{Name: "rare", Size: 9, Seen: 9, OOV: share(.64), Top: []dataset.ValueFacts{other}, Concentration: held(1, 4, 8)},
+			{Name: "brought", Size: 60_000, Seen: 700, OOV: share(.2499), Concentration: held(200, 600, 690)},
+			{Name: "whole", Size: 5, Seen: 4, OOV: share(0), Concentration: held(1, 2, 4)},
+		},
+	}
+	for id, value := range nasty {
+		facts.Fields[0].Top = append(facts.Fields[0].Top, dataset.ValueFacts{ID: id, Value: &value, Rows: int64(60 - id), Share: float64(60-id) / 1000})
+	}
+	return facts
+}
+
+func TestOneLine(t *testing.T) {
+	a, b := strings.Repeat("a", 50), strings.Repeat("b", 25)
+	for text, want := range map[string]string{
+		"": "", "ü": "ü", a + b: a + b, a + "x" + b: a + "…" + b, a + "\xff\xff" + b: a + "…" + b, strings.Repeat("\x00", 20): strings.Repeat(`\x00`, 12) + "…" + strings.Repeat(`\x00`, 6),
+		strings.Repeat("\xe6\xbc", 40): strings.Repeat(`\xe6\xbc`, 6) + "…" + strings.Repeat(`\xe6\xbc`, 3), "\u00a0\u2028\t": `\u00a0\u2028\t`,
+	} {
+		if got := oneLine(text); got != want {
+			t.Errorf("%q is written %s, expected %s", text, got, want)
+		}
+	}
+}
+
+func TestDatasetGolden(t *testing.T) {
+	page, err := Dataset(inspection())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := Dataset(inspection()); err != nil || !bytes.Equal(again, page) {
+		t.Errorf("the same facts give other bytes (%v)", err)
+	}
+	golden(t, "dataset.html", page)
+}
+
+// Values are only text, short, and without a character that cannot be seen.
+func TestDatasetForeign(t *testing.T) {
+	data, err := Dataset(inspection())
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(data)
+	needsNothing(t, page)
+	if len(page) > 100_000 {
+		t.Errorf("%d bytes", len(page))
+	}
+	for _, r := range page {
+		if r != '\n' && r != '\t' && !unicode.IsPrint(r) || r == unicode.ReplacementChar {
+			t.Errorf("the page has %U", r)
+		}
+	}
+	for _, text := range []string{
+		`<bdi>&#34;&#34;</bdi>`, `a\x00b\x1b[31m\r\nc`, `\u202eturned round\u2066`, `&#34;שלום עולם&#34;`, `&#34;\xff\xfe&#34;`, `&#34;{{.}}&#34;`, "www…www", "wend&#34;",
+		`<h3>&lt;script&gt;alert(\&#34;1\&#34;)&lt;/script&gt;\u202e\x00xxx`,
+	} {
+		if !strings.Contains(page, text) {
+			t.Errorf("the page has no %s", text)
+		}
+	}
+}
+
+// What stands out does, and the page says why; nothing else does.
+func TestDatasetMarks(t *testing.T) {
+	facts := inspection()
+	has := func(text string) bool {
+		t.Helper()
+		page, err := Dataset(facts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Contains(string(page), text)
+	}
+	for _, text := range []string{
+		"<mark>64.00%</mark>", "<mark>59,300 never</mark>", "<td>24.99%</td>", "<td>4</td><td>0.00%</td>", "Marked: fields of which 25% of the rows", "features that occur in no row", `<bdi class="note">others</bdi><small>640</small><span>64%</span>`,
+		"have 99% of the rows", "background-size: 64.00% 3px", "<dt>skipped</dt><dd>3 <small>lines",
+	} {
+		if !has(text) {
+			t.Errorf("no %q", text)
+		}
+	}
+	facts.Fields, facts.Skipped = facts.Fields[3:], 0
+	for _, text := range []string{"<mark>", "Marked", "skipped", "Most frequent values"} {
+		if has(text) {
+			t.Errorf("%q of nothing", text)
+		}
+	}
+	// Ids of a file have no names, and no others.
+	facts.IDs = dataset.LocalIDs
+	facts.Fields[0].OOV, facts.Fields[0].Top = nil, []dataset.ValueFacts{{ID: 3, Rows: 500, Share: .5}}
+	if has("OOV") || !has("<mark>1 never</mark>") || !has("<bdi>3</bdi>") || !has("1 field</h1>") {
+		t.Error("of ids the page is not right")
+	}
+}
+
+// The page of what the JSON says is the page of what was inspected.
+func TestDatasetFromJSON(t *testing.T) {
+	facts := inspection()
+	for i := range facts.Fields[0].Top { // JSON has valid UTF-8 only
+		value := strings.ToValidUTF8(*facts.Fields[0].Top[i].Value, "?")
+		facts.Fields[0].Top[i].Value = &value
+	}
+	text, err := json.Marshal(facts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read dataset.Inspection
+	if err := json.Unmarshal(text, &read); err != nil {
+		t.Fatal(err)
+	}
+	want, err := Dataset(facts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if page, err := Dataset(&read); err != nil || !bytes.Equal(page, want) {
+		t.Errorf("another page (%v)", err)
+	}
+}
