@@ -176,10 +176,12 @@ func (o *frequencyOptions) names(p *pruner) (func(field, id int) string, error) 
 		switch words := vocabulary[field]; {
 		case words == nil:
 			return ""
+		case id == d.Manifest.Fields[field].OOVID():
+			return "(other)"
 		case id < len(words):
 			return words[id]
 		}
-		return "(other)"
+		return ""
 	}, nil
 }
 

@@ -75,6 +75,11 @@ func (o *importRun) run(c *cobra.Command, do func(show dataset.Progress) (*datas
 			fmt.Fprintf(c.ErrOrStderr(), "field %s: rows whose value is not in the vocabulary: %d\n", summary.Fields[j].Name, n)
 		}
 	}
+	for j, n := range summary.Reserved {
+		if n > 0 {
+			fmt.Fprintf(c.ErrOrStderr(), "field %s: ids that the vocabulary has for no value: %d of %d\n", summary.Fields[j].Name, n, summary.Fields[j].Size)
+		}
+	}
 	for i, pass := range summary.Passes {
 		seconds := pass.Time.Seconds()
 		if pass.Bytes < mega { // a rate says nothing
@@ -94,6 +99,7 @@ type rawOptions struct {
 	minCount   int64
 	counted    string
 	vocabulary string
+	oov        string
 	model      string
 	memory     byteSize
 }
@@ -104,6 +110,7 @@ func (o *rawOptions) flags(c *cobra.Command, minCount int64, counted string) {
 	f.Int64Var(&o.minCount, "min-count", minCount, "rows that a value needs to get an id of its own")
 	f.StringVar(&o.counted, "counted", counted, "rows that --min-count is about: train, or all")
 	f.StringVar(&o.vocabulary, "vocabulary", "", "ids to use instead of making them: a dataset's folder, or a .csv, .json, .parquet or .arrow file of field, value, id")
+	f.StringVar(&o.oov, "oov", "", "with --vocabulary FILE, the id in each field of values that are not in it: last, the one after the largest; id=N, which no value has; value=TEXT, that of this value, as value=<unk>; or none: such a row is a bad one (default last)")
 	f.Var(&o.memory, "memory", "memory to stay under")
 }
 
@@ -117,6 +124,9 @@ func (o *rawOptions) config(c *cobra.Command, run *importRun, format dataset.For
 	case o.memory < 128<<20:
 		return config, fault.Usagef("--memory %v: at least 128MiB", &o.memory)
 	}
+	if o.oov != "" && o.vocabulary == "" {
+		return config, fault.Usagef("--oov says which id of --vocabulary is that of unseen values: there is no --vocabulary")
+	}
 	for _, name := range []string{"min-count", "counted"} {
 		if o.vocabulary != "" && c.Flags().Changed(name) {
 			return config, fault.Usagef("--%s is for a vocabulary that is made, not for --vocabulary", name)
@@ -127,7 +137,7 @@ func (o *rawOptions) config(c *cobra.Command, run *importRun, format dataset.For
 		OnBadRow: run.onBadRow, Memory: int64(o.memory), Out: run.out, Progress: show,
 	}
 	if o.vocabulary != "" {
-		if config.Vocabulary, err = dataset.ReadVocabulary(o.vocabulary, int64(o.memory)); err != nil {
+		if config.Vocabulary, err = dataset.ReadVocabulary(o.vocabulary, int64(o.memory), o.oov); err != nil {
 			return config, err
 		}
 		if info, err := os.Stat(o.vocabulary); err == nil && info.IsDir() && c.Flags().Lookup("columns") != nil && format.Columns == nil {
@@ -169,8 +179,9 @@ byte order, the last id of a field stands for all others. Ids, and what split a
 row is drawn into, do not depend on how the rows are cut into files, on --memory
 or on the number of cores. With --vocabulary the ids are those of an earlier
 dataset or of the model's own mapper, in one pass; values that are not in it get
-the last id and are counted. With --model, fields of other sizes than the
-checkpoint's are refused.
+the id that --oov says and are counted. With --model, fields of other sizes than
+the checkpoint's are refused; a mapper may then have ids that no value has, as 0
+for padding, which never occur.
 
 `
 

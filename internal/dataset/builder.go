@@ -25,6 +25,7 @@ type builder struct {
 	dir    string // "" once it is gone or committed
 	fields []string
 	sizes  []int
+	oov    []int           // ids of unseen values, with a vocabulary; -1: there is none
 	splits []*splitBuilder // those that exist, in the manifest's order
 }
 
@@ -160,7 +161,11 @@ func (s *splitBuilder) flush() error {
 func (b *builder) commit(m *Manifest) error {
 	m.Version = Version
 	for j, name := range b.fields {
-		m.Fields = append(m.Fields, Field{name, b.sizes[j]})
+		f := Field{Name: name, Size: b.sizes[j]}
+		if b.oov != nil && b.oov[j] != f.Size-1 {
+			f.OOV = &b.oov[j]
+		}
+		m.Fields = append(m.Fields, f)
 	}
 	var names []string
 	var counts [][]int64

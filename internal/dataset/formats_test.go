@@ -353,7 +353,7 @@ func TestStandardInput(t *testing.T) {
 		}
 		config.Stdin, config.Out = strings.NewReader(text), filepath.Join(t.TempDir(), "c")
 		var err error
-		if config.Vocabulary, err = ReadVocabulary(filepath.Join(dir, "a"), DefaultMemory); err != nil {
+		if config.Vocabulary, err = ReadVocabulary(filepath.Join(dir, "a"), DefaultMemory, ""); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := ImportRaw(t.Context(), config); err != nil {
@@ -369,7 +369,7 @@ func TestStandardInput(t *testing.T) {
 	wantInput(t, err, "stdin:1: 2 columns")
 	wantNothing(t, config.Out)
 	// A bad row ends the import, although more may come for ever.
-	if config.Vocabulary, err = ReadVocabulary(filepath.Join(dir, "a"), DefaultMemory); err != nil {
+	if config.Vocabulary, err = ReadVocabulary(filepath.Join(dir, "a"), DefaultMemory, ""); err != nil {
 		t.Fatal(err)
 	}
 	stream, in := io.Pipe()

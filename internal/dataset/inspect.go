@@ -31,7 +31,7 @@ type FieldFacts struct {
 	Name string       `json:"name"`
 	Size int          `json:"size"`
 	Seen int          `json:"seen"`          // features that occur
-	OOV  *float64     `json:"oov,omitempty"` // share of rows with the last id; only with a vocabulary
+	OOV  *float64     `json:"oov,omitempty"` // share of rows with the id of unseen values; only with a vocabulary that has one
 	Top  []ValueFacts `json:"top"`           // the most frequent features
 	// Concentration says by how few features how much is held, for each of Held.
 	Concentration []HeldFacts `json:"concentration"`
@@ -51,7 +51,7 @@ type HeldFacts struct {
 // ValueFacts is about one feature.
 type ValueFacts struct {
 	ID    int     `json:"id"`              // local
-	Value *string `json:"value,omitempty"` // with a vocabulary; none for the last id, which stands for all other values
+	Value *string `json:"value,omitempty"` // with a vocabulary; none for the id of unseen values
 	Rows  int64   `json:"rows"`
 	Share float64 `json:"share"` // of all rows
 }
@@ -83,8 +83,8 @@ func Inspect(dir string, top int) (*Inspection, error) {
 			}
 		}
 		of := fieldFacts(f, counts[:f.Size], values, facts.Rows, top)
-		if d.Manifest.Vocabulary != nil {
-			share := float64(counts[f.Size-1]) / float64(facts.Rows)
+		if id := f.OOVID(); d.Manifest.Vocabulary != nil && id >= 0 {
+			share := float64(counts[id]) / float64(facts.Rows)
 			of.OOV = &share
 		}
 		of.Concentration = concentration(counts[:f.Size], facts.Rows)
@@ -113,7 +113,7 @@ func fieldFacts(f Field, counts []int64, values []string, rows int64, top int) F
 	}
 	for _, id := range best {
 		v := ValueFacts{ID: id, Rows: counts[id], Share: float64(counts[id]) / float64(rows)}
-		if id < len(values) {
+		if id < len(values) && id != f.OOVID() {
 			v.Value = &values[id]
 		}
 		facts.Top = append(facts.Top, v)

@@ -19,7 +19,7 @@ func TestTop(t *testing.T) {
 		}
 		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(counts[b], counts[a]) })
 		for _, top := range []int{0, 1, 3, 40} {
-			facts := fieldFacts(Field{"f", len(counts)}, counts, nil, 100, top)
+			facts := fieldFacts(Field{Name: "f", Size: len(counts)}, counts, nil, 100, top)
 			if facts.Seen != len(order) || len(facts.Top) != min(top, len(order)) {
 				t.Fatalf("%v: seen %d, %d of %d most frequent", counts, facts.Seen, len(facts.Top), top)
 			}

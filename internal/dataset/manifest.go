@@ -59,7 +59,7 @@ type Manifest struct {
 	Sources     []File    `json:"sources"`              // what was imported: base names, in the order of reading
 	IDs         string    `json:"ids"`                  // LocalIDs, GlobalIDs or RawStrings
 	Division    *Division `json:"division,omitempty"`   // if the splits were drawn here
-	MinCount    int64     `json:"min_count,omitempty"`  // RawStrings, if the vocabulary was made here: rarer values share the field's last id
+	MinCount    int64     `json:"min_count,omitempty"`  // RawStrings, if the vocabulary was made here: rarer values get the unseen ones' id
 	Skipped     int64     `json:"skipped"`              // lines that were no valid rows and were left out
 }
 
@@ -67,6 +67,16 @@ type Manifest struct {
 type Field struct {
 	Name string `json:"name"`
 	Size int    `json:"size"`
+	OOV  *int   `json:"oov,omitempty"` // with a vocabulary, the id of unseen values if it is not the last; -1: there is none
+}
+
+// OOVID returns the id of unseen values, those without an id of their own, -1 if
+// there is none. It says nothing if there is no vocabulary.
+func (f Field) OOVID() int {
+	if f.OOV == nil {
+		return f.Size - 1
+	}
+	return *f.OOV
 }
 
 // Split is one split and its file.
@@ -156,6 +166,9 @@ func (m *Manifest) validate() error {
 			return fmt.Errorf("field %d (%s) has size %d after %d features: sizes are at least 1 and sum to less than 2^31", j, f.Name, f.Size, features)
 		}
 		features += f.Size
+		if f.OOV != nil && (len(m.Vocabulary) == 0 || *f.OOV < -1 || *f.OOV >= f.Size-1) {
+			return fmt.Errorf("field %d (%s) has the id %d for unseen values: that is one before the last of %d, or -1, in a dataset with a vocabulary", j, f.Name, *f.OOV, f.Size)
+		}
 	}
 	if len(m.Fields) == 0 {
 		return fmt.Errorf("no fields")
@@ -180,7 +193,7 @@ func (m *Manifest) validate() error {
 		rows += s.Rows
 		files = append(files, s.File)
 	}
-	if n := len(m.Vocabulary); n != 0 && n != len(m.Fields) {
+	if n := len(m.Vocabulary); m.Vocabulary != nil && n != len(m.Fields) {
 		return fmt.Errorf("vocabulary of %d fields, the dataset has %d", n, len(m.Fields))
 	}
 	for _, f := range files {

@@ -27,7 +27,7 @@ func TestFrozenVocabulary(t *testing.T) {
 	}
 	made := open(t, config.Out)
 	var err error
-	if config.Vocabulary, err = ReadVocabulary(config.Out, DefaultMemory); err != nil {
+	if config.Vocabulary, err = ReadVocabulary(config.Out, DefaultMemory, ""); err != nil {
 		t.Fatal(err)
 	}
 	config.Sizes, config.Out = made.FieldDims(), filepath.Join(dir, "again")
@@ -69,7 +69,7 @@ func TestFrozenVocabulary(t *testing.T) {
 	if err := os.WriteFile(path, []byte(text.String()), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if config.Vocabulary, err = ReadVocabulary(path, DefaultMemory); err != nil {
+	if config.Vocabulary, err = ReadVocabulary(path, DefaultMemory, ""); err != nil {
 		t.Fatal(err)
 	}
 	day := shapes(t, 1700, "criteo")[0]
@@ -109,14 +109,14 @@ func TestFrozenVocabulary(t *testing.T) {
 	config.Files = shapes(t, 10, "kdd")[0].files(t, 1, plain)
 	_, err = ImportRaw(t.Context(), config)
 	wantInput(t, err, `the vocabulary has no field "impressions"`)
-	_, err = ReadVocabulary(t.TempDir(), DefaultMemory)
+	_, err = ReadVocabulary(t.TempDir(), DefaultMemory, "")
 	wantInput(t, err, "is no dataset")
 }
 
 // The mapper that flights' model was trained with.
 func TestFlightsMapper(t *testing.T) {
 	fields, sizes := vocabularyOfFlights(t)
-	m, err := ReadVocabulary(shared(t, "data", "flights", "vocabulary.json.gz"), DefaultMemory)
+	m, err := ReadVocabulary(shared(t, "data", "flights", "vocabulary.json.gz"), DefaultMemory, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +208,7 @@ func TestImportTables(t *testing.T) {
 		checkBruteForce(t, open(t, config.Out), records, "label", 2, 4, false)
 	}
 	// One pass: what it read of the file before it changed is of no digest.
-	if config.Vocabulary, err = ReadVocabulary(config.Out, DefaultMemory); err != nil {
+	if config.Vocabulary, err = ReadVocabulary(config.Out, DefaultMemory, ""); err != nil {
 		t.Fatal(err)
 	}
 	config.Workers, config.Out = 1, filepath.Join(t.TempDir(), "x")

@@ -25,10 +25,11 @@ const keptMessages = 5
 // Summary is what an import did.
 type Summary struct {
 	Manifest
-	Digest string   // of the new dataset
-	Bad    []string // messages of the first lines left out
-	Unseen []int64  // with a vocabulary that was brought: rows whose value is not in it, by field
-	Passes []Pass   // over the input, in their order; the last one wrote the dataset
+	Digest   string   // of the new dataset
+	Bad      []string // messages of the first lines left out
+	Unseen   []int64  // with a vocabulary that was brought: rows with the id of unseen values, by field
+	Reserved []int    // with such a vocabulary: ids that no value can get, by field
+	Passes   []Pass   // over the input, in their order; the last one wrote the dataset
 }
 
 // Pass is how long a pass took.

@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"runtime"
@@ -32,7 +33,7 @@ type RawConfig struct {
 	MinCount   int64              // a value in fewer rows gets the field's last id; below 1 is 1
 	Counted    string             // CountTrain (also "") or CountAll
 	Vocabulary *vocabulary.Mapper // if set, ids are these, and nothing is counted
-	Sizes      []int              // if set, what the fields' sizes must be: a model's
+	Sizes      []int              // if set, what the fields' sizes must be: a model's. A Vocabulary may leave ids unused
 	Split      string             // train:val:test; "" is "8:1:1"
 	Seed       uint64             // of the split
 	OnBadRow   string             // Fail (also "") or Skip; a bad record of several lines counts all of them
@@ -137,7 +138,10 @@ func (r *rawImport) frozen(b *builder) (*Summary, error) {
 	if err := r.look(); err != nil {
 		return nil, err
 	}
-	fields, err := r.config.Vocabulary.Choose(r.layout.fields)
+	if want := r.config.Sizes; want != nil && len(want) != len(r.layout.fields) {
+		return nil, r.otherFields()
+	}
+	fields, err := r.config.Vocabulary.Choose(r.layout.fields, r.config.Sizes)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +149,7 @@ func (r *rawImport) frozen(b *builder) (*Summary, error) {
 		return nil, err
 	}
 	m := Manifest{IDs: RawStrings}
-	_, err = b.writeVocabulary(r.ctx, &m, r.layout.fields, r.workers, func(j int, visit func([]byte) error) error { return fields[j].Each(visit) })
+	_, err = b.writeVocabulary(r.ctx, &m, r.layout.fields, r.workers, func(j int, visit func([]byte, bool) error) error { return fields[j].Each(visit) })
 	if err != nil {
 		return nil, err
 	}
@@ -179,8 +183,8 @@ func (r *rawImport) counted(b *builder) (_ *Summary, err error) {
 	}
 	m := Manifest{IDs: RawStrings, MinCount: r.config.MinCount}
 	names := r.layout.fields
-	counts, err := b.writeVocabulary(r.ctx, &m, names, r.workers, func(j int, visit func([]byte) error) error {
-		return vocabulary.Merge(runs, j, len(names), r.config.MinCount, visit)
+	counts, err := b.writeVocabulary(r.ctx, &m, names, r.workers, func(j int, visit func([]byte, bool) error) error {
+		return vocabulary.Merge(runs, j, len(names), r.config.MinCount, func(value []byte) error { return visit(value, true) })
 	})
 	if err != nil {
 		return nil, err
@@ -220,14 +224,24 @@ func (r *rawImport) checkSizes(fields []*vocabulary.Field) error {
 	sizes := make([]int, len(fields))
 	for j, f := range fields {
 		sizes[j] = f.Size()
-		if want != nil && j < len(want) && sizes[j] != want[j] {
-			return fault.Inputf("field %d (%s) has %d values and so %d features, the model has %d", j, r.layout.fields[j], sizes[j]-1, sizes[j], want[j])
+		if want == nil || j >= len(want) || sizes[j] == want[j] {
+			continue
 		}
+		values := ""
+		if f.OOV() == f.Size()-1 && f.Reserved() == 0 {
+			values = fmt.Sprintf("%d values and so ", f.Size()-1)
+		}
+		return fault.Inputf("field %d (%s) has %s%d features, the model has %d", j, r.layout.fields[j], values, sizes[j], want[j])
 	}
 	if want != nil && len(want) != len(fields) {
-		return fault.Inputf("the rows have %d fields and the model %d", len(fields), len(want))
+		return r.otherFields()
 	}
 	return checkTotal(r.layout.fields, sizes)
+}
+
+// otherFields says that the model has another number of fields.
+func (r *rawImport) otherFields() error {
+	return fault.Inputf("the rows have %d fields and the model %d", len(r.layout.fields), len(r.config.Sizes))
 }
 
 // encode is the last pass.
@@ -235,6 +249,7 @@ func (r *rawImport) encode(b *builder, m *Manifest, fields []*vocabulary.Field) 
 	sizes := make([]int, len(fields))
 	for j, f := range fields {
 		sizes[j] = f.Size()
+		b.oov = append(b.oov, f.OOV())
 	}
 	names := r.ratio.splits()
 	compressors := 1
@@ -258,8 +273,10 @@ func (r *rawImport) encode(b *builder, m *Manifest, fields []*vocabulary.Field) 
 		}
 		return scanners[worker].scan(s, func(row uint64, label uint8, values [][]byte) error {
 			rows := &s.splits[r.ratio.draw(row)]
+			if j := lookups[worker].Append(rows.ids, values); j >= 0 {
+				return badRow{fmt.Errorf("field %d (%s): the value %q is not in the vocabulary, which has no id for such values", j, r.layout.fields[j], values[j][:min(len(values[j]), 100)])}
+			}
 			rows.label = append(rows.label, label)
-			lookups[worker].Append(rows.ids, values)
 			return nil
 		})
 	}
@@ -279,9 +296,12 @@ func (r *rawImport) encode(b *builder, m *Manifest, fields []*vocabulary.Field) 
 		for j, f := range fields {
 			unseen := int64(0)
 			for _, s := range b.splits {
-				unseen += s.counts[int(offsets[j])+f.Size()-1]
+				if f.OOV() >= 0 {
+					unseen += s.counts[int(offsets[j])+f.OOV()]
+				}
 			}
 			summary.Unseen = append(summary.Unseen, unseen)
+			summary.Reserved = append(summary.Reserved, f.Reserved())
 		}
 	}
 	return summary, err

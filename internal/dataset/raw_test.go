@@ -236,12 +236,12 @@ func TestWriteVocabularyStops(t *testing.T) {
 	defer b.abort()
 	ctx, cancel := context.WithCancel(t.Context())
 	values := 0
-	_, err = b.writeVocabulary(ctx, &Manifest{}, []string{"a"}, 1, func(_ int, visit func([]byte) error) error {
+	_, err = b.writeVocabulary(ctx, &Manifest{}, []string{"a"}, 1, func(_ int, visit func([]byte, bool) error) error {
 		for ; values < 1_000_000; values++ {
 			if values == 5000 {
 				cancel()
 			}
-			if err := visit(fmt.Append(nil, values)); err != nil {
+			if err := visit(fmt.Append(nil, values), true); err != nil {
 				return err
 			}
 		}

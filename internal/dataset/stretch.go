@@ -152,6 +152,11 @@ func (r *rawImport) newScanner() *scanner {
 		records: rawtext.Records{Separator: separator, Quotes: r.layout.comma && r.layout.columns == nil}}
 }
 
+// badRow is a visit's error that does not end the import, but makes the row a bad one.
+type badRow struct{ error }
+
+func isBad(err error) bool { _, bad := err.(badRow); return bad }
+
 // scan calls visit with each row's position over all files, label and values,
 // which are valid until it returns. It deals with bad rows.
 func (c *scanner) scan(s *stretch, visit func(row uint64, label uint8, values [][]byte) error) error {
@@ -170,8 +175,11 @@ func (c *scanner) scan(s *stretch, visit func(row uint64, label uint8, values []
 			label, values, err = c.parser.parse(cells, c.records.Odd)
 		}
 		if err == nil {
-			err = visit(row, label, values)
-		} else {
+			if err = visit(row, label, values); err != nil && !isBad(err) {
+				return err
+			}
+		}
+		if err != nil {
 			err = c.reject(s, fault.Inputf("%s:%d: %w", s.path, c.records.Line, err), c.records.Lines)
 		}
 		if err != nil {

@@ -65,9 +65,12 @@ func (c *scanner) scanTable(s *stretch, visit func(row uint64, label uint8, valu
 	err := s.table.Rows(func(cells [][]byte) error {
 		row := s.row + uint64(i)
 		label, values, err := c.parser.parse(cells, true)
-		if err == nil {
+		bad := err != nil
+		if !bad {
 			err = visit(row, label, values)
-		} else {
+			bad = isBad(err)
+		}
+		if bad {
 			err = c.reject(s, fault.Inputf("%s: row %d: %w", s.path, s.table.Row+i, err), 1)
 		}
 		i++

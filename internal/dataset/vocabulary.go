@@ -25,9 +25,10 @@ func vocabularyFile(field int, name string) string {
 }
 
 // writeVocabulary writes the fields' files, several at a time, and fills
-// m.Vocabulary. each calls visit with the values of a field in the order of their
-// ids. It returns the number of values of each field, and ends with ctx.
-func (b *builder) writeVocabulary(ctx context.Context, m *Manifest, fields []string, workers int, each func(field int, visit func(value []byte) error) error) ([]int, error) {
+// m.Vocabulary. each calls visit with the ids of a field that have a line, in their
+// order, as vocabulary.Field.Each does. It returns the number of lines of each field,
+// and ends with ctx.
+func (b *builder) writeVocabulary(ctx context.Context, m *Manifest, fields []string, workers int, each func(field int, visit func(value []byte, has bool) error) error) ([]int, error) {
 	if err := os.Mkdir(b.join("vocabulary"), 0o755); err != nil {
 		return nil, err
 	}
@@ -42,11 +43,15 @@ func (b *builder) writeVocabulary(ctx context.Context, m *Manifest, fields []str
 				return err
 			}
 			var line []byte
-			err = each(j, func(value []byte) error {
+			err = each(j, func(value []byte, has bool) error {
 				if counts[j]++; counts[j]%4096 == 0 && ctx.Err() != nil {
 					return ctx.Err()
 				}
-				line = vocabulary.AppendLine(line[:0], value)
+				if line = line[:0]; has {
+					line = vocabulary.AppendLine(line, value)
+				} else {
+					line = append(line, vocabulary.NoLine...)
+				}
 				_, err := f.Write(line)
 				return err
 			})
@@ -64,9 +69,9 @@ func (b *builder) writeVocabulary(ctx context.Context, m *Manifest, fields []str
 	return counts, b.sync("vocabulary")
 }
 
-// Vocabulary returns the values behind the ids of a field, all but the last id:
-// that one stands for every other value. It returns nil if the ids were not
-// made here.
+// Vocabulary returns the values behind the ids of a field, "" for ids that have
+// none: that of unseen values (Field.OOVID), and those of no row. Behind the last
+// value there may be ids without one. It returns nil if the ids were not made here.
 func (d *Dataset) Vocabulary(field int) ([]string, error) {
 	if d.Manifest.Vocabulary == nil {
 		return nil, nil
@@ -76,10 +81,8 @@ func (d *Dataset) Vocabulary(field int) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	values, err := vocabulary.ParseText(data)
-	if err == nil && len(values) != d.Manifest.Fields[field].Size-1 {
-		err = fault.Inputf("%d values, the field has size %d", len(values), d.Manifest.Fields[field].Size)
-	}
+	of := d.Manifest.Fields[field]
+	values, err := vocabulary.ParseText(data, of.Size, of.OOVID())
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", d.path(f), err)
 	}
@@ -87,14 +90,18 @@ func (d *Dataset) Vocabulary(field int) ([]string, error) {
 }
 
 // ReadVocabulary reads a mapper: a dataset's folder, or a file (see
-// vocabulary.Read) that may take so many bytes of memory.
-func ReadVocabulary(path string, memory int64) (*vocabulary.Mapper, error) {
+// vocabulary.Read) that may take so many bytes of memory, and whose ids of unseen
+// values are those that oov says. A dataset has its own, and oov is "".
+func ReadVocabulary(path string, memory int64, oov string) (*vocabulary.Mapper, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, fmt.Errorf("the vocabulary: %w", err)
 	}
 	if !info.IsDir() {
-		return vocabulary.Read(path, memory)
+		return vocabulary.Read(path, memory, oov)
+	}
+	if oov != "" {
+		return nil, fault.Usagef("--oov is for a mapper in a file: the dataset %s has its own ids of unseen values", path)
 	}
 	d, err := Open(path)
 	if err != nil {
@@ -105,7 +112,7 @@ func ReadVocabulary(path string, memory int64) (*vocabulary.Mapper, error) {
 	}
 	m := &vocabulary.Mapper{Names: d.Fields()}
 	for j, f := range d.Manifest.Vocabulary {
-		field, err := d.readField(f, d.Manifest.Fields[j].Size)
+		field, err := d.readField(f, d.Manifest.Fields[j])
 		if err != nil {
 			return nil, err
 		}
@@ -115,19 +122,16 @@ func ReadVocabulary(path string, memory int64) (*vocabulary.Mapper, error) {
 }
 
 // readField reads a field's file, and checks its digest.
-func (d *Dataset) readField(f File, size int) (*vocabulary.Field, error) {
+func (d *Dataset) readField(f File, of Field) (*vocabulary.Field, error) {
 	file, err := os.Open(d.path(f))
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
 	check := newDigestReader(file)
-	field, err := vocabulary.ReadField(check, min(size-1, int(f.Bytes)), f.Bytes)
+	field, err := vocabulary.ReadField(check, of.Size, of.OOVID(), f.Bytes)
 	if err == nil && check.sum() != f.SHA256 {
 		return nil, corrupt(d.path(f))
-	}
-	if err == nil && field.Size() != size {
-		err = fault.Inputf("%d values, the field has size %d", field.Size()-1, size)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", d.path(f), err)
@@ -142,5 +146,5 @@ func (b *builder) loadField(f File, values int) (*vocabulary.Field, error) {
 		return nil, err
 	}
 	defer file.Close()
-	return vocabulary.ReadField(file, values, f.Bytes)
+	return vocabulary.ReadField(file, values+1, values, f.Bytes)
 }

@@ -219,10 +219,12 @@ func TestBrokenRun(t *testing.T) {
 	}
 }
 
-// idOf looks a value up.
+// idOf looks a value up; -1 if it has no id.
 func idOf(f *Field, value string) int32 {
 	ids := make([][]int32, 1)
-	NewLookup([]*Field{f}).Append(ids, [][]byte{[]byte(value)})
+	if NewLookup([]*Field{f}).Append(ids, [][]byte{[]byte(value)}) == 0 {
+		return -1
+	}
 	return ids[0][0]
 }
 
@@ -238,6 +240,8 @@ func TestLookupOfRows(t *testing.T) {
 			b.add([]byte(value), int64(i/2))
 		}
 	}
+	a.size, a.oov = a.values.used+1, a.values.used
+	b.size, b.oov = b.values.used+1, b.values.used
 	l, ids := NewLookup([]*Field{a, {}, b}), make([][]int32, 3)
 	for i, value := range values {
 		l.Append(ids, [][]byte{[]byte(value), []byte(value), []byte(value)})
@@ -257,7 +261,7 @@ func TestField(t *testing.T) {
 	for _, value := range values {
 		text = AppendLine(text, []byte(value))
 	}
-	f, err := ReadField(bytes.NewReader(text), len(values), int64(len(text)))
+	f, err := ReadField(bytes.NewReader(text), len(values)+1, len(values), int64(len(text)))
 	if err != nil || f.Size() != len(values)+1 {
 		t.Fatalf("size %d, %v", f.Size(), err)
 	}
@@ -270,17 +274,18 @@ func TestField(t *testing.T) {
 		t.Errorf("an unknown value has id %d", got)
 	}
 	var back []string
-	if err := f.Each(func(value []byte) error { back = append(back, string(value)); return nil }); err != nil || !slices.Equal(back, values) {
+	if err := f.Each(func(value []byte, _ bool) error { back = append(back, string(value)); return nil }); err != nil || !slices.Equal(back, values) {
 		t.Errorf("values %q, %v", back, err)
 	}
-	if parsed, err := ParseText(text); err != nil || !slices.Equal(parsed, values) {
+	if parsed, err := ParseText(text, len(values)+1, len(values)); err != nil || !slices.Equal(parsed, values) {
 		t.Errorf("parsed %q, %v", parsed, err)
 	}
-	for text, want := range map[string]string{"a\na\n": `line 2: the value "a" is there already`, "a\nb": "line 2 has no end", "a\\x\n": "line 1: a backslash"} {
-		if _, err := ReadField(strings.NewReader(text), 2, 4); err == nil || !strings.Contains(err.Error(), want) {
+	for text, want := range map[string]string{"a\na\n": `line 2: the value "a" is there already`, "a\nb": "line 2 has no end", "a\\x\n": "line 1: a backslash",
+		"a\n": "1 lines, expected 2, as the field has size 3", "a\nb\nc\n": "more than 2 lines, the field has size 3"} {
+		if _, err := ReadField(strings.NewReader(text), 3, 2, 4); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", text, err)
 		}
-		if _, err := ParseText([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := ParseText([]byte(text), 3, 2); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
@@ -288,11 +293,17 @@ func TestField(t *testing.T) {
 
 // What is read as a vocabulary file is what would be written.
 func FuzzText(f *testing.F) {
-	f.Add([]byte("a\\\\\nb\\t\\n\\r\n"))
-	f.Add([]byte("\n"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		values, err := ParseText(data)
-		field, fieldErr := ReadField(bytes.NewReader(data), 0, 0)
+	f.Add([]byte("a\\\\\nb\\t\\n\\r\n"), -2)
+	f.Add([]byte("\n"), -2)
+	f.Add([]byte("\\-\na\n\\-\nb\n"), 0)
+	f.Add([]byte("a\n"), -1)
+	f.Fuzz(func(t *testing.T, data []byte, oov int) {
+		size := bytes.Count(data, []byte("\n"))
+		if oov < -1 || oov >= size-1 {
+			size, oov = size+1, size
+		}
+		values, err := ParseText(data, size, oov)
+		field, fieldErr := ReadField(bytes.NewReader(data), size, oov, 0)
 		if (err == nil) != (fieldErr == nil) {
 			t.Fatalf("%q: as a list %v, as a field %v", data, err, fieldErr)
 		}
@@ -300,13 +311,26 @@ func FuzzText(f *testing.F) {
 			return
 		}
 		var out []byte
-		for id, value := range values {
-			out = AppendLine(out, []byte(value))
-			if idOf(field, value) != int32(id) {
-				t.Errorf("%q has the id %d, want %d", value, idOf(field, value), id)
+		reserved, id := 0, 0
+		field.Each(func(value []byte, has bool) error {
+			switch {
+			case !has:
+				out = append(out, NoLine...)
+				if id != oov {
+					reserved++
+				}
+			case idOf(field, string(value)) != int32(id) || string(value) != values[id]:
+				t.Errorf("%q has the id %d, want %d of %q", value, idOf(field, string(value)), id, values)
+			default:
+				out = AppendLine(out, value)
 			}
+			id++
+			return nil
+		})
+		if reserved != field.Reserved() {
+			t.Errorf("%d ids are reserved, want %d", field.Reserved(), reserved)
 		}
-		if again, err := ParseText(out); err != nil || !slices.Equal(again, values) {
+		if again, err := ParseText(out, size, oov); err != nil || !slices.Equal(again, values) {
 			t.Errorf("%q became %q, %v", values, again, err)
 		}
 	})

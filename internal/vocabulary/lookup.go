@@ -19,10 +19,11 @@ type key struct {
 // NewLookup returns a Lookup of rows of these fields.
 func NewLookup(fields []*Field) *Lookup { return &Lookup{fields, make([]key, len(fields))} }
 
-// Append appends to ids[j] the local id of values[j], for every field j. All
-// tables are asked before any answer is looked at: the processor then waits for
+// Append appends to ids[j] the local id of values[j], for every field j, and returns
+// -1. If there is no id for one of them, not even that of unseen values, it appends
+// nothing and returns its j. All tables are asked before any answer is looked at: the processor then waits for
 // several places in memory at once, and not for one after the other.
-func (l *Lookup) Append(ids [][]int32, values [][]byte) {
+func (l *Lookup) Append(ids [][]int32, values [][]byte) (without int) {
 	if len(values) != len(l.fields) || len(ids) != len(l.fields) {
 		panic(fmt.Sprintf("vocabulary: %d values and %d columns for %d fields", len(values), len(ids), len(l.fields)))
 	}
@@ -40,9 +41,15 @@ func (l *Lookup) Append(ids [][]int32, values [][]byte) {
 		if number > 0 && (k.b == long || k.first.a != k.a || k.first.b != k.b) {
 			number = t.search(value, k.a, k.b, k.at).number
 		}
-		if number == 0 { // one of the others
-			number = int64(t.used) + 1
+		if number == 0 { // unseen
+			if number = int64(l.fields[j].oov) + 1; number == 0 {
+				for i := range j {
+					ids[i] = ids[i][:len(ids[i])-1]
+				}
+				return j
+			}
 		}
 		ids[j] = append(ids[j], int32(number-1))
 	}
+	return -1
 }

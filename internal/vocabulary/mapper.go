@@ -20,9 +20,11 @@ import (
 // file names them first.
 type Mapper struct {
 	Names  []string
-	Fields []*Field
-	left   int64 // bytes that its values may still take
-	memory int64 // allowed in all
+	Fields []*Field // of a file, without size: Choose decides it
+	path   string   // "": it is no file
+	oov    oov      // of a file
+	left   int64    // bytes that its values may still take
+	memory int64    // allowed in all
 }
 
 // Parts of the memory that a mapper may take.
@@ -42,14 +44,18 @@ const maxFields = 1 << 14
 //     either of them alone or under the key "vocabulary";
 //   - .parquet, .arrow: the columns field, value and id.
 //
-// The ids of a field count from 0 without a gap; the one after the last is for
-// all other values, and is not in the file. Anything else is bad input.
+// oov says which id of each field unseen values get: last (also ""), the one after
+// the largest, which is not in the file; id=N, one that is no value's; value=TEXT,
+// that of this value; or none, no id at all.
 //
 // It takes at most about memory bytes, however far a compressed file expands: that
 // it does not do with them is wrong usage.
-func Read(path string, memory int64) (*Mapper, error) {
-	m := &Mapper{left: memory / valuesPart, memory: memory}
+func Read(path string, memory int64, oov string) (*Mapper, error) {
+	m := &Mapper{path: path, left: memory / valuesPart, memory: memory}
 	var err error
+	if m.oov, err = parseOOV(oov); err != nil {
+		return nil, err
+	}
 	switch plain := strings.TrimSuffix(strings.TrimSuffix(path, ".gz"), ".zst"); {
 	case strings.HasSuffix(path, ".parquet"), strings.HasSuffix(path, ".arrow"):
 		err = m.readTable(path)
@@ -63,15 +69,19 @@ func Read(path string, memory int64) (*Mapper, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := m.check(); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	if len(m.Names) == 0 {
+		return nil, fault.Inputf("%s: the vocabulary is empty", path)
 	}
 	return m, nil
 }
 
-// Choose returns the fields of the given names, in this order; that one of them
-// is missing is bad input.
-func (m *Mapper) Choose(names []string) ([]*Field, error) {
+// Choose returns the fields of the given names, in this order, of the given sizes,
+// a model's, or (nil) of those that their ids need. A field that is missing is bad
+// input, and so is one of a file whose ids are none of such a field: two values of
+// one id, more ids than the size, fewer with the unseen values' id after the largest,
+// or, without sizes, ids that no value has. The fields are the mapper's own: the next
+// Choose may change them.
+func (m *Mapper) Choose(names []string, sizes []int) ([]*Field, error) {
 	fields := make([]*Field, len(names))
 	for j, name := range names {
 		at := slices.Index(m.Names, name)
@@ -79,6 +89,16 @@ func (m *Mapper) Choose(names []string) ([]*Field, error) {
 			return nil, fault.Inputf("the vocabulary has no field %q: it has %q", name, m.Names)
 		}
 		fields[j] = m.Fields[at]
+		if m.path == "" {
+			continue
+		}
+		want := 0
+		if sizes != nil {
+			want = sizes[j]
+		}
+		if err := fields[j].fit(m.oov, j, name, want); err != nil {
+			return nil, fmt.Errorf("%s: %w", m.path, err)
+		}
 	}
 	return fields, nil
 }
@@ -141,28 +161,6 @@ func (m *Mapper) add(field string, value []byte, id int64) error {
 		return fault.Inputf("field %s: a value of %d bytes", field, len(value))
 	case !f.add(value, id):
 		return fault.Inputf("field %s: the value %q is there twice", field, value)
-	}
-	return nil
-}
-
-// check sees to it that the ids of each field are 0, 1, ... without a gap.
-func (m *Mapper) check() error {
-	if len(m.Names) == 0 {
-		return fault.Inputf("the vocabulary is empty")
-	}
-	for j, f := range m.Fields {
-		seen := make([]bool, f.values.used)
-		for _, s := range f.values.slots {
-			switch id := s.number - 1; {
-			case id < 0:
-			case id >= int64(len(seen)):
-				return fault.Inputf("field %s has %d values and the id %d: ids count from 0 without a gap", m.Names[j], len(seen), id)
-			case seen[id]:
-				return fault.Inputf("field %s has two values of the id %d", m.Names[j], id)
-			default:
-				seen[id] = true
-			}
-		}
 	}
 	return nil
 }

@@ -44,12 +44,12 @@ func TestMappers(t *testing.T) {
 		{"m.json", `{"site": ["b", "a,c"], "ad": ["", 7]}`},
 		{"m.json.gz", `{"fields": ["site"], "oov": "last", "vocabulary": {"site": ["b", "a,c"], "ad": {"7": 1, "": 0}}}`},
 	} {
-		m, err := Read(mapperFile(t, c.name, c.text), plenty)
+		m, err := Read(mapperFile(t, c.name, c.text), plenty, "")
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
-		fields, err := m.Choose([]string{"ad", "site"})
+		fields, err := m.Choose([]string{"ad", "site"}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,7 +58,7 @@ func TestMappers(t *testing.T) {
 				t.Errorf("%s: %q has the ids %v, want %v", c.name, value, got, want)
 			}
 		}
-		if _, err := m.Choose([]string{"ad", "user"}); !fault.IsInput(err) || !strings.Contains(err.Error(), `no field "user"`) {
+		if _, err := m.Choose([]string{"ad", "user"}, nil); !fault.IsInput(err) || !strings.Contains(err.Error(), `no field "user"`) {
 			t.Errorf("a missing field: %v", err)
 		}
 	}
@@ -67,11 +67,11 @@ func TestMappers(t *testing.T) {
 // All rows of a field without values get its one id.
 func TestMapperOfNoValues(t *testing.T) {
 	for _, text := range []string{`{"a": ["x"], "b": []}`, `{"a": {"x": 0}, "b": {}}`} {
-		m, err := Read(mapperFile(t, "m.json", text), plenty)
+		m, err := Read(mapperFile(t, "m.json", text), plenty, "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if fields, err := m.Choose([]string{"b", "a"}); err != nil || fields[0].Size() != 1 || idOf(fields[0], "x") != 0 || fields[1].Size() != 2 {
+		if fields, err := m.Choose([]string{"b", "a"}, nil); err != nil || fields[0].Size() != 1 || idOf(fields[0], "x") != 0 || fields[1].Size() != 2 {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -82,7 +82,7 @@ func TestMappersRefused(t *testing.T) {
 		{"m.csv", "", "the file is empty"},
 		{"m.csv", "field,id,value\n", "expected the header"},
 		{"m.csv", "field,value,id\n", "the vocabulary is empty"},
-		{"m.csv", "field,value,id\na,x,0\na,y,2\n", "field a has 2 values and the id 2: ids count from 0 without a gap"},
+		{"m.csv", "field,value,id\na,x,0\na,y,2\n", "field a has 2 values and the id 2: ids count from 0 without a gap, or --oov says"},
 		{"m.csv", "field,value,id\na,x,0\na,y,0\n", "field a has two values of the id 0"},
 		{"m.csv", "field,value,id\na,x,0\na,x,1\n", `m.csv:3: field a: the value "x" is there twice`},
 		{"m.csv", "field,value,id\na,x,-1\n", "m.csv:2: field a: the value \"x\" has the id -1"},
@@ -104,42 +104,62 @@ func TestMappersRefused(t *testing.T) {
 		{"m.csv.gz.json", "\x1f\x8b", "compressed data are broken"},
 	} {
 		path := mapperFile(t, c.name, c.text)
-		if _, err := Read(path, plenty); !fault.IsInput(err) || !strings.Contains(err.Error(), c.want) || strings.Count(err.Error(), path) != 1 {
+		if _, err := readWhole(path); !fault.IsInput(err) || !strings.Contains(err.Error(), c.want) || strings.Count(err.Error(), path) != 1 {
 			t.Errorf("%s %q: %v", c.name, c.text, err)
 		}
 	}
-	if _, err := Read(filepath.Join(t.TempDir(), "none.csv"), plenty); !fault.IsInput(err) {
+	if _, err := Read(filepath.Join(t.TempDir(), "none.csv"), plenty, ""); !fault.IsInput(err) {
 		t.Errorf("a missing file: %v", err)
 	}
 }
 
-// A mapper that is read has ids without a gap.
+// readWhole reads a mapper and chooses all of its fields.
+func readWhole(path string) (*Mapper, error) {
+	m, err := Read(path, plenty, "")
+	if err == nil {
+		_, err = m.Choose(m.Names, nil)
+	}
+	return m, err
+}
+
+// The values of a mapper that is read have the ids that Each says, and all other
+// values the one that --oov says.
 func FuzzMapper(f *testing.F) {
-	f.Add([]byte("field,value,id\na,x,0\n"), true)
-	f.Add([]byte(`{"vocabulary": {"a": {"x": 0}, "b": ["y"]}}`), false)
-	f.Fuzz(func(t *testing.T, data []byte, isCSV bool) {
+	f.Add([]byte("field,value,id\na,x,0\n"), true, "")
+	f.Add([]byte("field,value,id\na,x,1\na,y,2\n"), true, "id=0")
+	f.Add([]byte(`{"vocabulary": {"a": {"x": 0}, "b": ["y", "x"]}}`), false, "value=x")
+	f.Fuzz(func(t *testing.T, data []byte, isCSV bool, oov string) {
 		name := "m.json"
 		if isCSV {
 			name = "m.csv"
 		}
-		m, err := Read(mapperFile(t, name, string(data)), plenty)
+		m, err := Read(mapperFile(t, name, string(data)), plenty, oov)
+		if err == nil {
+			_, err = m.Choose(m.Names, nil)
+		}
 		if err != nil {
-			if !fault.IsInput(err) {
+			if !fault.IsInput(err) && !fault.IsUsage(err) {
 				t.Errorf("not bad input: %v", err)
 			}
 			return
 		}
 		for j, field := range m.Fields {
-			id := int32(0)
-			err := field.Each(func(value []byte) error {
-				if got := idOf(field, string(value)); got != id {
-					t.Errorf("field %s: %q has the id %d, expected %d", m.Names[j], value, got, id)
+			id, without := int32(0), 0
+			err := field.Each(func(value []byte, has bool) error {
+				if has && idOf(field, string(value)) != id {
+					t.Errorf("field %s: %q has the id %d, expected %d", m.Names[j], value, idOf(field, string(value)), id)
+				}
+				if !has {
+					without++
 				}
 				id++
 				return nil
 			})
-			if err != nil || int(id) != field.Size()-1 {
-				t.Errorf("%d values of a field of size %d, %v", id, field.Size(), err)
+			if err != nil || field.Reserved() != 0 || int(id) != lines(field.Size(), field.OOV()) || without != int(id)-field.Size()+min(1, field.OOV()+1) {
+				t.Errorf("%d ids, %d without a value, of a field of size %d, %v", id, without, field.Size(), err)
+			}
+			if got := idOf(field, strings.Repeat("unseen", 1<<18)); int(got) != field.OOV() { // longer than values are
+				t.Errorf("unseen values have the id %d, expected %d", got, field.OOV())
 			}
 		}
 	})
@@ -167,7 +187,7 @@ func TestMapperBombs(t *testing.T) {
 		path := mapperFile(t, c.name, c.text)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		_, err := Read(path, memory)
+		_, err := Read(path, memory, "")
 		runtime.ReadMemStats(&after)
 		if !fault.IsUsage(err) && !fault.IsInput(err) || !strings.Contains(fmt.Sprint(err), c.want) || strings.Count(err.Error(), path) != 1 {
 			t.Errorf("%s %.20q: %v", c.name, c.text, err)
@@ -180,7 +200,7 @@ func TestMapperBombs(t *testing.T) {
 	for i := range fields {
 		fields[i] = fmt.Sprintf(`"%d": []`, i)
 	}
-	if _, err := Read(mapperFile(t, "m.json", "{"+strings.Join(fields, ",")+"}"), plenty); !fault.IsInput(err) || !strings.Contains(err.Error(), "more than 16384 fields") {
+	if _, err := Read(mapperFile(t, "m.json", "{"+strings.Join(fields, ",")+"}"), plenty, ""); !fault.IsInput(err) || !strings.Contains(err.Error(), "more than 16384 fields") {
 		t.Errorf("many fields: %v", err)
 	}
 }

@@ -1,7 +1,7 @@
 // Package vocabulary makes the ids of a field's values: it counts the values of
 // many rows in bounded memory (Counter, Merge), and maps values to ids (Field,
-// Read). A field's ids are its kept values in byte order, from 0, or the order
-// of somebody's mapper; the id after the last stands for all other values.
+// Read). A field's ids are its kept values in byte order, from 0, and the one after
+// the last for all other values; or those of somebody's mapper.
 package vocabulary
 
 import (

@@ -1,0 +1,101 @@
+package vocabulary
+
+import (
+	"strings"
+	"testing"
+
+	"shaver/internal/fault"
+)
+
+// Every way in which mappers number their values: the ids are theirs.
+func TestFits(t *testing.T) {
+	const none = -1
+	for _, c := range []struct {
+		oov, field     string
+		want           int // the model's size; 0: there is none
+		size, reserved int
+		ids            map[string]int32
+	}{
+		{"", `{"x": 0, "y": 1}`, 0, 3, 0, map[string]int32{"x": 0, "y": 1, "?": 2}},
+		{"last", `["x", "y"]`, 3, 3, 0, map[string]int32{"x": 0, "y": 1, "?": 2}},
+		{"last", `{"x": 3, "y": 1}`, 5, 5, 2, map[string]int32{"x": 3, "y": 1, "?": 4}}, // 0 is for padding
+		{"id=0", `{"x": 2, "y": 1}`, 0, 3, 0, map[string]int32{"x": 2, "y": 1, "?": 0}},
+		{"id=1", `{"x": 2, "y": 3}`, 4, 4, 1, map[string]int32{"x": 2, "y": 3, "?": 1}}, // 0 is for padding, 1 for unseen
+		{"id=2", `{"x": 0, "y": 1}`, 0, 3, 0, map[string]int32{"x": 0, "y": 1, "?": 2}},
+		{"id=2", `{"x": 0, "y": 1}`, 6, 6, 3, map[string]int32{"x": 0, "y": 1, "?": 2}}, // more behind it
+		{"id=0", `{}`, 0, 1, 0, map[string]int32{"?": 0}},
+		{"value=<unk>", `{"x": 2, "<unk>": 1, "y": 0}`, 3, 3, 0, map[string]int32{"x": 2, "y": 0, "?": 1, "<unk>": 1}},
+		{"value=<unk>", `["<unk>", "x"]`, 0, 2, 0, map[string]int32{"x": 1, "?": 0, "<unk>": 0}},
+		{"value=", `{"x": 2, "": 3}`, 6, 6, 4, map[string]int32{"x": 2, "?": 3, "": 3}},
+		{"none", `["x", "y"]`, 0, 2, 0, map[string]int32{"x": 0, "y": 1, "?": none}},
+		{"none", `{"y": 1}`, 4, 4, 3, map[string]int32{"y": 1, "?": none}},
+	} {
+		m, err := Read(mapperFile(t, "m.json", `{"a": `+c.field+`}`), plenty, c.oov)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sizes []int
+		if c.want > 0 {
+			sizes = []int{c.want}
+		}
+		fields, err := m.Choose(m.Names, sizes)
+		if err != nil {
+			t.Errorf("%s %s: %v", c.oov, c.field, err)
+			continue
+		}
+		f := fields[0]
+		if f.Size() != c.size || f.Reserved() != c.reserved || f.OOV() != int(c.ids["?"]) {
+			t.Errorf("%s %s: size %d, %d reserved, unseen values have %d", c.oov, c.field, f.Size(), f.Reserved(), f.OOV())
+		}
+		for value, want := range c.ids {
+			if got := idOf(f, value); got != want {
+				t.Errorf("%s %s: %q has the id %d, want %d", c.oov, c.field, value, got, want)
+			}
+		}
+	}
+}
+
+// A mapper whose ids may not be what is said of them is refused.
+func TestFitsRefused(t *testing.T) {
+	for _, c := range []struct {
+		oov, field string
+		want       int
+		text       string
+	}{
+		{"", `{"x": 1, "y": 2}`, 3, "field 0 (a) has ids to 3 and so 4 features, the model has 3: if unseen values do not have the id after the largest, say which with --oov"},
+		{"", `["x", "y"]`, 2, "field 0 (a) has 2 values and so 3 features, the model has 2: if unseen"},
+		{"", `["x", "y"]`, 4, "field 0 (a) has 2 values and so 3 features, the model has 4: if unseen"},
+		{"", `{"x": 1, "y": 2}`, 0, "field a has 2 values and the id 2: ids count from 0 without a gap"},
+		{"", `{"x": 0, "y": 2147483646}`, 0, "field a has 2 values and the id 2147483646"},
+		{"id=0", `["x", "y"]`, 0, `field a: the id 0, which is to be that of unseen values, is that of "x": if this stands for them, say --oov value=TEXT`},
+		{"id=0", `{"x": 1, "y": 2}`, 2, "field 0 (a) has 2 values and so 3 features, the model has 2"},
+		{"id=0", `{"x": 1, "y": 3}`, 0, "field a has 2 values and ids to 3: some id is no value's"},
+		{"id=9", `["x", "y"]`, 0, "field a has 2 values and ids to 9: some id is no value's"},
+		{"id=9", `["x", "y"]`, 9, "field 0 (a) has ids to 9 and so 10 features, the model has 9"},
+		{"value=<unk>", `["x", "y"]`, 3, `field a has no value "<unk>", whose id is to be that of unseen values`},
+		{"value=<unk>", `{}`, 0, `field a has no value "<unk>"`},
+		{"value=x", `["x", "y"]`, 1, "field 0 (a) has 1 values and so 2 features, the model has 1"},
+		{"value=x", `{"x": 0, "y": 0, "z": 1}`, 4, "field a has two values of the id 0"},
+		{"none", `["x", "y"]`, 1, "field 0 (a) has 2 values and so 2 features, the model has 1"},
+		{"none", `{"x": 1}`, 0, "field a has 1 values and ids to 1: some id is no value's"},
+		{"none", `{"x": 0, "y": 0}`, 5, "field a has two values of the id 0"},
+	} {
+		path := mapperFile(t, "m.json", `{"a": `+c.field+`}`)
+		m, err := Read(path, plenty, c.oov)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sizes []int
+		if c.want > 0 {
+			sizes = []int{c.want}
+		}
+		if _, err = m.Choose(m.Names, sizes); !fault.IsInput(err) || !strings.Contains(err.Error(), c.text) || strings.Count(err.Error(), path) != 1 {
+			t.Errorf("%s %s: %v", c.oov, c.field, err)
+		}
+	}
+	for _, text := range []string{"first", "id", "id=", "id=-1", "id=x", "id=2147483647", "value", "0", "none=", "last="} {
+		if _, err := Read("no.json", plenty, text); !fault.IsUsage(err) || !strings.Contains(err.Error(), "expected last, id=N, value=TEXT or none") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
