@@ -88,6 +88,9 @@ func TestManifestRefuses(t *testing.T) {
 		{`"file": "val.arrow"`, `"file": "/val.arrow"`, "names stay in the folder"},
 		{`"skipped": 0`, `"skipped": 0, "more": 1`, "more"},
 		{`"version"`, `version`, "not JSON"},
+		{`"size": 4`, `"size": 4, "oov": 3`, "field 0 (a) has the id 3 for unseen values: that is one before the last of 4, or -1, in a dataset with a vocabulary"},
+		{`"size": 4`, `"size": 4, "oov": -2`, "field 0 (a) has the id -2 for unseen values"},
+		{`"skipped"`, `"vocabulary": [], "skipped"`, "vocabulary of 0 fields"},
 	} {
 		text := strings.Replace(string(good), c.old, c.new, 1)
 		if text == string(good) {
@@ -96,6 +99,13 @@ func TestManifestRefuses(t *testing.T) {
 		_, err := parseManifest([]byte(text))
 		wantInput(t, err, c.want)
 	}
+	m, err := parseManifest([]byte(strings.Replace(string(good), `"size": 4`, `"size": 4, "oov": 0`, 1)))
+	if err != nil || m.Fields[0].OOVID() != 0 || m.Fields[1].OOVID() != m.Fields[1].Size-1 {
+		t.Fatalf("ids of unseen values: %v", err)
+	}
+	m.Vocabulary = nil
+	_, err = parseManifest(m.marshal())
+	wantInput(t, err, "field 0 (a) has the id 0 for unseen values")
 }
 
 func TestReaderAndScanAgree(t *testing.T) {
@@ -140,7 +150,9 @@ func TestScanStops(t *testing.T) {
 
 // A manifest that parses is one that we could have written.
 func FuzzManifest(f *testing.F) {
-	f.Add(smallDataset(f).marshal())
+	good := string(smallDataset(f).marshal())
+	f.Add([]byte(good))
+	f.Add([]byte(strings.Replace(good, `"size": 4`, `"size": 4, "oov": -1`, 1)))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		m, err := parseManifest(data)
 		if err != nil {
