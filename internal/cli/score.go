@@ -201,7 +201,7 @@ func (o *scoreOptions) run(c *cobra.Command) error {
 // Ended says how a job ended that might have ended earlier.
 func Ended(s *scores.Stopped, until *job.Until) string {
 	why := map[string]string{scores.RuleMet: "the rule is met", scores.TimeOver: "the time is over", scores.AllDone: "all rows and passes are done"}[s.Reason]
-	text := fmt.Sprintf("%s after %d rounds", why, s.Rounds)
+	text := why + " after " + counted(s.Rounds, "round", "rounds")
 	if s.Passes > 1 {
 		text += fmt.Sprintf(", %d passes", s.Passes)
 	}
