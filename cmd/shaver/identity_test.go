@@ -212,21 +212,57 @@ func testKilledCoordinator(t *testing.T, l *long) {
 	wantNothingLeft(t, url, l.report.Job, nil)
 }
 
-// testInterrupted: Ctrl-C ends an embedded job at once, with nothing left of it.
+// testInterrupted: Ctrl-C ends an embedded job at once, and so does a kill. The same
+// command goes on with what is done, waits for no lease (a minute), and leaves nothing beside the scores; another
+// job of the same file begins anew.
 func testInterrupted(t *testing.T, l *long) {
-	out, temporary := t.TempDir(), t.TempDir()
-	p := start(t, []string{"TMPDIR=" + temporary}, "shaver",
-		slices.Concat([]string{"score", "--out", filepath.Join(out, "s.arrow"), "--log", "json", "-v", "--workers", "2"}, l.flags)...)
-	p.await("task begun", 2)
-	p.signal(os.Interrupt)
-	p.wantExit(cli.ExitCancelled)
-	if last := p.log[len(p.log)-1]; last != "shaver: cancelled" {
+	dir, temporary := t.TempDir(), t.TempDir()
+	out := filepath.Join(dir, "s.arrow")
+	run := func(more ...string) *process {
+		return start(t, []string{"TMPDIR=" + temporary}, "shaver", slices.Concat([]string{"score", "--out", out, "--log", "json", "-v"}, l.flags, more)...)
+	}
+	first := run()
+	first.await("task done", 2)
+	second := run()
+	second.wantExit(cli.ExitUsage)
+	if last := second.log[len(second.log)-1]; !strings.Contains(last, "another job that writes "+out+" is at work") {
+		t.Errorf("a second one at the same time says %q", last)
+	}
+	first.signal(os.Interrupt)
+	first.wantExit(cli.ExitCancelled)
+	if last := first.log[len(first.log)-1]; last != "shaver: cancelled" {
 		t.Errorf("its last words are %q", last)
 	}
-	if len(p.having("task done")) == longShards {
-		t.Error("the job was done before it was interrupted: it proves nothing")
+	if len(first.having("what is done is kept: the same command goes on from there")) != 1 {
+		t.Error("it does not say how to go on")
 	}
-	wantFiles(t, out)
+	wantFiles(t, dir, ".s.arrow.job")
+
+	third := run()
+	third.await("task done", 1)
+	third.signal(syscall.SIGKILL)
+	third.wantExit(-1)
+	fourth := run()
+	fourth.wantExit(cli.ExitDone)
+	wantSameFile(t, out, l.reference)
+	done := len(first.having("task done")) + len(third.having("task done"))
+	if again := len(fourth.having("task begun")); again > longShards-done+1 {
+		t.Errorf("%d tasks were done before, and %d of %d begun again", done, again, longShards)
+	}
+	wantFiles(t, dir, "s.arrow", "s.job.json")
+
+	fifth := run("--seed", "77")
+	fifth.await("task done", 1)
+	fifth.signal(os.Interrupt)
+	fifth.wantExit(cli.ExitCancelled)
+	os.Remove(out)
+	sixth := run()
+	sixth.wantExit(cli.ExitDone)
+	wantSameFile(t, out, l.reference)
+	if begun := len(sixth.having("task begun")); begun != longShards {
+		t.Errorf("%d tasks were begun of a job of %d, none of which was done", begun, longShards)
+	}
+	wantFiles(t, dir, "s.arrow", "s.job.json")
 	wantFiles(t, temporary)
 }
 

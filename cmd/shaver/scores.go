@@ -106,11 +106,7 @@ func inspectScores(f *scores.File) *scoresFacts {
 
 func (s *scoresFacts) table(w io.Writer) {
 	fmt.Fprintf(w, "job\t%s\n", s.Job)
-	effort := fmt.Sprintf("%d passes", s.Spec.Passes)
-	if s.Spec.Draws > 0 {
-		effort = fmt.Sprintf("%d draws, %s end points", s.Spec.Draws, s.Spec.Endpoints)
-	}
-	fmt.Fprintf(w, "estimator\t%s\t%s, seed %d, baseline %s\n", s.Spec.Estimator, effort, s.Spec.Seed, s.Spec.Baseline)
+	fmt.Fprintf(w, "estimator\t%s\t%s, seed %d, baseline %s\n", s.Spec.Estimator, cli.Effort(&s.Spec), s.Spec.Seed, s.Spec.Baseline)
 	fmt.Fprintf(w, "rows\t%d\tof %d of %v\n", s.Rows, s.DatasetRows, s.Spec.Splits)
 	if s.Stopped != nil {
 		converged := "converged"

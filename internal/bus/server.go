@@ -21,7 +21,7 @@ type ServerConfig struct {
 	Listen   string // host:port, port 0 = any free one; "" = only connections inside the process
 	// SyncAlways makes every acknowledged write survive a power failure.
 	// Without it writes of the last two minutes may be lost, which is right
-	// for a folder that is thrown away with the job.
+	// for a folder of one job, which computes again what is missing.
 	SyncAlways bool
 	Log        *zap.Logger // warnings and errors of the server; nil = silent
 }

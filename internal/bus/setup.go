@@ -119,6 +119,28 @@ func (b *Bus) Setup(ctx context.Context, q Queue, kernels ...string) error {
 	return nil
 }
 
+// Recall makes every task that is with a worker one to be handed out again. It is
+// for a server whose former workers are known to be gone, before Setup: nobody
+// need then wait until their leases end.
+func (b *Bus) Recall(ctx context.Context) error {
+	return b.call(ctx, "recall tasks", func(ctx context.Context) error {
+		stream, err := b.js.Stream(ctx, tasksStream)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		names := stream.ConsumerNames(ctx)
+		for name := range names.Name() {
+			if err := stream.DeleteConsumer(ctx, name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+				return err
+			}
+		}
+		return names.Err()
+	})
+}
+
 // raced makes another's setup at the same moment a reason to look again.
 func raced(err error) error {
 	if isCode(err, codeNameInUse) || errors.Is(err, jetstream.ErrConsumerExists) ||

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 	"golang.org/x/sync/errgroup"
 
 	"shaver/internal/atomicfile"
@@ -75,7 +74,7 @@ type Digests struct {
 
 // Run runs the job to its end. Beside the scores file it writes NAME.job.json, if
 // that of an earlier run, which wrote the scores, is not there.
-func (j *Job) Run(ctx context.Context) (*Report, error) {
+func (j *Job) Run(ctx context.Context) (report *Report, err error) {
 	if err := CheckOut(j.Out); err != nil {
 		return nil, err
 	}
@@ -93,11 +92,11 @@ func (j *Job) Run(ctx context.Context) (*Report, error) {
 	defer j.Metrics.stop()
 	j.OnBlob = j.Metrics.onBlob()
 	j.Metrics.lead(&j.Config)
-	connect, end, err := j.server()
+	connect, end, err := j.server(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer end()
+	defer func() { end(err) }()
 	b, err := connect(ctx, "coordinator")
 	if err != nil {
 		return nil, err
@@ -167,7 +166,7 @@ func (j *Job) Run(ctx context.Context) (*Report, error) {
 	if !errors.Is(err, finished) {
 		return nil, err
 	}
-	report, err := newReport(outcome, j.Out)
+	report, err = newReport(outcome, j.Out)
 	if err != nil {
 		return nil, err
 	}
@@ -223,29 +222,14 @@ func (j *Job) workers() int {
 }
 
 // server returns how to connect to the job's server, and how to end it if it is
-// ours.
-func (j *Job) server() (connect func(ctx context.Context, name string) (*bus.Bus, error), end func(), err error) {
-	if j.NATS != "" {
-		return func(ctx context.Context, name string) (*bus.Bus, error) {
-			return j.connect(ctx, roleCoordinator, name, j.Log)
-		}, func() {}, nil
-	}
-	dir, err := os.MkdirTemp("", "shaver-*")
-	if err != nil {
-		return nil, nil, err
-	}
-	quiet := j.Log.WithOptions(zap.IncreaseLevel(zapcore.WarnLevel)) // nobody wonders whether this server is there
-	server, err := bus.StartServer(bus.ServerConfig{StoreDir: dir, Log: quiet})
-	if err != nil {
-		os.RemoveAll(dir)
-		return nil, nil, err
+// ours, which is told how the job ended.
+func (j *Job) server(ctx context.Context) (connect func(ctx context.Context, name string) (*bus.Bus, error), end func(err error), err error) {
+	if j.NATS == "" {
+		return j.local(ctx)
 	}
 	return func(ctx context.Context, name string) (*bus.Bus, error) {
-			return bus.Connect(ctx, bus.Config{Server: server, Name: name, Log: quiet, OnBlob: j.OnBlob})
-		}, func() {
-			server.Shutdown()
-			os.RemoveAll(dir)
-		}, nil
+		return j.connect(ctx, roleCoordinator, name, j.Log)
+	}, func(error) {}, nil
 }
 
 func newReport(o *coordinator.Outcome, path string) (*Report, error) {

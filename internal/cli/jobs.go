@@ -116,14 +116,7 @@ func statusTable(w io.Writer, s *bus.Status) {
 	}
 	fmt.Fprintf(w, "rows\t%d of %d\t%.0f/s\t%s left\n", p.Rows, p.RowsTotal, p.Rate, left(p))
 	fmt.Fprintf(w, "shards\t%d of %d\t%d open\t%d quarantined\n", p.Shards, p.ShardsTotal, p.Open, p.Quarantined)
-	fmt.Fprintf(w, "estimator\t%s\t%d passes", s.Spec.Estimator, s.Spec.Passes)
-	if s.Spec.Until != nil {
-		fmt.Fprint(w, " at most")
-	}
-	if s.Spec.Draws > 0 {
-		fmt.Fprintf(w, ", %d draws, %s end points", s.Spec.Draws, s.Spec.Endpoints)
-	}
-	fmt.Fprintln(w)
+	fmt.Fprintf(w, "estimator\t%s\t%s\n", s.Spec.Estimator, Effort(&s.Spec))
 	fmt.Fprintf(w, "kernel\t%s\n", s.Spec.Kernel)
 	if p.Epoch > 0 {
 		fmt.Fprintf(w, "coordinator\tepoch %d\tsince %s\n", p.Epoch, p.Started.Format(time.DateTime))
@@ -249,4 +242,23 @@ func quarantineTable(w io.Writer, aside []job.Quarantine) {
 		}
 		fmt.Fprintf(w, "%d\t%s\t%s\t%s\n", q.Shard, kind, q.Worker, q.Reason)
 	}
+}
+
+// Effort says how much of its estimator a job gives each row.
+func Effort(s *job.Spec) string {
+	effort := counted(s.Passes, "pass", "passes")
+	if s.Draws > 0 {
+		effort += fmt.Sprintf(" of %d draws, %s end points", s.Draws, s.Endpoints)
+	}
+	if s.Until != nil {
+		effort += " at most"
+	}
+	return effort
+}
+
+func counted(n int, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprint(n, " ", more)
 }

@@ -101,9 +101,10 @@ func ScoreCommand(use string, cluster bool) *cobra.Command {
 NAME.job.json tells what the run took.
 
 The scores file of a job has the same bytes for any number of workers, any
---rows-per-shard, and any number of workers and coordinators that die. Submitting
-a job again that was cut off resumes it, if its server kept what was done; one
-whose scores are at --out already returns at once. Of two coordinators of a job
+--rows-per-shard, and any number of workers and coordinators that die. The same
+command resumes a job that was cut off: from what its server holds, or, without
+--nats, the folder .NAME.job beside --out, which is deleted at the end. One whose
+scores are at --out already returns at once. Of two coordinators of a job
 the newer one leads, and the older one leaves.
 
 A shard that cannot be computed is set aside, and the job goes on. At its end it
@@ -201,7 +202,7 @@ func (o *scoreOptions) run(c *cobra.Command) error {
 // Ended says how a job ended that might have ended earlier.
 func Ended(s *scores.Stopped, until *job.Until) string {
 	why := map[string]string{scores.RuleMet: "the rule is met", scores.TimeOver: "the time is over", scores.AllDone: "all rows and passes are done"}[s.Reason]
-	text := fmt.Sprintf("%s after %d rounds", why, s.Rounds)
+	text := why + " after " + counted(s.Rounds, "round", "rounds")
 	if s.Passes > 1 {
 		text += fmt.Sprintf(", %d passes", s.Passes)
 	}

@@ -84,6 +84,16 @@ func newRun(b *bus.Bus, c *Config) (*run, error) {
 	return r, nil
 }
 
+// JobID returns the id that the job of c has, without starting it.
+func JobID(c Config) (string, error) {
+	c.Log = zap.NewNop() // what it warns of, Run will
+	r, err := newRun(nil, &c)
+	if err != nil {
+		return "", err
+	}
+	return r.id, nil
+}
+
 // having returns those of the named splits that the dataset has, in its order.
 func having(d *dataset.Dataset, names ...string) []string {
 	return slices.DeleteFunc(d.SplitNames(), func(name string) bool { return !slices.Contains(names, name) })

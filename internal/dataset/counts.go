@@ -16,6 +16,7 @@ import (
 
 	"shaver/internal/atomicfile"
 	"shaver/internal/fault"
+	"shaver/internal/filelock"
 	"shaver/internal/vocabulary"
 )
 
@@ -46,14 +47,12 @@ func KeptCounts(out string) string {
 // lockCounts keeps other imports to out, in whatever process, from the folder of
 // the counts.
 func (r *rawImport) lockCounts() (unlock func(), err error) {
-	unlock, err = lock(r.folder + ".lock")
-	if err == errLocked {
+	unlock, err = filelock.Lock(r.folder + ".lock")
+	if errors.Is(err, filelock.ErrLocked) {
 		return nil, fault.Usagef("another import to %s is at work: wait for its end, or name another folder", r.config.Out)
 	}
 	return unlock, err
 }
-
-var errLocked = errors.New("locked")
 
 const recordName = "counts.json"
 

@@ -1,6 +1,6 @@
 //go:build unix
 
-package dataset
+package filelock
 
 import (
 	"errors"
@@ -8,10 +8,10 @@ import (
 	"syscall"
 )
 
-// lock takes the file at path for this process, until unlock, which removes it, or
-// the process ends; errLocked means that somebody has it. A file system without
+// Lock takes the file at path for this process, until unlock, which removes it, or
+// the process ends; ErrLocked means that somebody has it. A file system without
 // locks is believed to have one user.
-func lock(path string) (unlock func(), err error) {
+func Lock(path string) (unlock func(), err error) {
 	for {
 		file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 		if err != nil {
@@ -20,7 +20,7 @@ func lock(path string) (unlock func(), err error) {
 		switch err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
 		case errors.Is(err, syscall.EWOULDBLOCK):
 			file.Close()
-			return nil, errLocked
+			return nil, ErrLocked
 		case err != nil && !errors.Is(err, errors.ErrUnsupported):
 			file.Close()
 			return nil, &os.PathError{Op: "lock", Path: path, Err: err}

@@ -1,4 +1,4 @@
-package dataset
+package filelock
 
 import (
 	"errors"
@@ -6,9 +6,9 @@ import (
 	"syscall"
 )
 
-// lock takes the file at path for this process, until unlock or its end, with
-// which the file is gone; errLocked means that somebody has it.
-func lock(path string) (unlock func(), err error) {
+// Lock takes the file at path for this process, until unlock or its end, with
+// which the file is gone; ErrLocked means that somebody has it.
+func Lock(path string) (unlock func(), err error) {
 	const (
 		deleteAccess     = 0x00010000
 		deleteOnClose    = 0x04000000
@@ -20,7 +20,7 @@ func lock(path string) (unlock func(), err error) {
 	}
 	handle, err := syscall.CreateFile(name, syscall.GENERIC_WRITE|deleteAccess, 0, nil, syscall.OPEN_ALWAYS, syscall.FILE_ATTRIBUTE_NORMAL|deleteOnClose, 0)
 	if errors.Is(err, sharingViolation) {
-		return nil, errLocked
+		return nil, ErrLocked
 	}
 	if err != nil {
 		return nil, &os.PathError{Op: "lock", Path: path, Err: err}

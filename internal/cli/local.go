@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"shaver/internal/bus"
+	"shaver/internal/coordinator"
+	"shaver/internal/fault"
+	"shaver/internal/filelock"
+)
+
+// local starts a server inside this process, on a hidden folder beside the scores,
+// .NAME.job, which is locked. The folder is deleted at the job's end; but a job that
+// was cut off finds there what it has done, and one that failed in a way that may
+// pass.
+func (j *Job) local(ctx context.Context) (connect func(ctx context.Context, name string) (*bus.Bus, error), end func(err error), err error) {
+	dir := filepath.Join(filepath.Dir(j.Out), "."+filepath.Base(j.Out)+".job")
+	unlock, err := filelock.Lock(dir + ".lock")
+	if errors.Is(err, filelock.ErrLocked) {
+		return nil, nil, fault.Usagef("another job that writes %s is at work: wait for its end, or name another file", j.Out)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() {
+		if err != nil {
+			unlock()
+		}
+	}()
+	id, err := coordinator.JobID(j.Config)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := belong(dir, id); err != nil {
+		return nil, nil, err
+	}
+	quiet := j.Log.WithOptions(zap.IncreaseLevel(zapcore.WarnLevel)) // nobody wonders whether this server is there
+	server, err := bus.StartServer(bus.ServerConfig{StoreDir: dir, Log: quiet})
+	if err != nil {
+		return nil, nil, err
+	}
+	connect = func(ctx context.Context, name string) (*bus.Bus, error) {
+		return bus.Connect(ctx, bus.Config{Server: server, Name: name, Log: quiet, OnBlob: j.OnBlob})
+	}
+	if err := recall(ctx, connect); err != nil {
+		server.Shutdown()
+		return nil, nil, err
+	}
+	return connect, func(err error) {
+		server.Shutdown()
+		if err == nil || fault.IsInput(err) || fault.IsUsage(err) {
+			os.RemoveAll(dir)
+		} else {
+			j.Log.Info("what is done is kept: the same command goes on from there", zap.String("folder", dir))
+		}
+		unlock()
+	}, nil
+}
+
+// recall makes tasks those of nobody: who had them, ended with the process before.
+func recall(ctx context.Context, connect func(ctx context.Context, name string) (*bus.Bus, error)) error {
+	b, err := connect(ctx, "coordinator")
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	return b.Recall(ctx)
+}
+
+// belong makes dir the folder of the job: empty, if it is another's, or is not there.
+func belong(dir, id string) error {
+	path := filepath.Join(dir, "job")
+	if text, err := os.ReadFile(path); err == nil && string(text) == id {
+		return nil
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(path, []byte(id), 0o600)
+}

@@ -1,0 +1,60 @@
+package filelock
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+func TestLock(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	unlock, err := Lock(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Lock(path); !errors.Is(err, ErrLocked) {
+		t.Fatalf("a second one: %v", err)
+	}
+	unlock()
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the file stays: %v", err)
+	}
+	if unlock, err = Lock(path); err != nil {
+		t.Fatal(err)
+	}
+	unlock()
+	if _, err := Lock(filepath.Join(path, "nowhere", "lock")); err == nil || errors.Is(err, ErrLocked) {
+		t.Errorf("in a folder that is not there: %v", err)
+	}
+}
+
+// Never two have it, also while those who had it remove the file.
+func TestLockOfMany(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	var holders, turns atomic.Int32
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for turns.Load() < 200 {
+				unlock, err := Lock(path)
+				if errors.Is(err, ErrLocked) {
+					continue
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if holders.Add(1) != 1 {
+					t.Error("two have the lock")
+				}
+				turns.Add(1)
+				holders.Add(-1)
+				unlock()
+			}
+		})
+	}
+	all.Wait()
+}
