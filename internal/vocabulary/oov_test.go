@@ -67,7 +67,7 @@ func TestFitsRefused(t *testing.T) {
 		{"", `["x", "y"]`, 4, "field 0 (a) has 2 values and so 3 features, the model has 4: if unseen"},
 		{"", `{"x": 1, "y": 2}`, 0, "field a has 2 values and the id 2: ids count from 0 without a gap"},
 		{"", `{"x": 0, "y": 2147483646}`, 0, "field a has 2 values and the id 2147483646"},
-		{"id=0", `["x", "y"]`, 0, `field a: the id 0, which is to be that of unseen values, is that of "x": if this stands for them, say --oov value=TEXT`},
+		{"id=0", `["x", "y"]`, 0, `field a: the id 0, which is to be that of unseen values, is that of "x": if this value stands for them, say --oov value=TEXT`},
 		{"id=0", `{"x": 1, "y": 2}`, 2, "field 0 (a) has 2 values and so 3 features, the model has 2"},
 		{"id=0", `{"x": 1, "y": 3}`, 0, "field a has 2 values and ids to 3: some id is no value's"},
 		{"id=9", `["x", "y"]`, 0, "field a has 2 values and ids to 9: some id is no value's"},
