@@ -169,6 +169,9 @@ func (p *rowParser) parse(cells [][]byte, odd bool) (uint8, [][]byte, error) {
 		if len(cells) == 1 && len(cells[0]) == 0 {
 			return 0, nil, errors.New("the line is empty")
 		}
+		if len(cells) == 1 {
+			return 0, nil, fmt.Errorf("one column, expected %d: is something else between its values than this format has (--help)?", len(p.names))
+		}
 		return 0, nil, fmt.Errorf("%d columns, expected %d", len(cells), len(p.names))
 	}
 	if odd {

@@ -328,7 +328,7 @@ func TestFirstBadRowWins(t *testing.T) {
 	for range 3 {
 		out := filepath.Join(t.TempDir(), "x")
 		_, err := ImportRaw(t.Context(), RawConfig{Format: s.format, Files: s.files(t, 1, plain), Workers: 4, Out: out})
-		wantInput(t, err, "part-0:9001: 1 columns")
+		wantInput(t, err, "part-0:9001: one column")
 	}
 }
 
