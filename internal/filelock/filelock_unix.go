@@ -21,7 +21,10 @@ func Lock(path string) (unlock func(), err error) {
 		case errors.Is(err, syscall.EWOULDBLOCK):
 			file.Close()
 			return nil, ErrLocked
-		case err != nil && !errors.Is(err, errors.ErrUnsupported):
+		case errors.Is(err, syscall.EINTR): // by a signal, on a network's file system
+			file.Close()
+			continue
+		case err != nil && !lockless(err):
 			file.Close()
 			return nil, &os.PathError{Op: "lock", Path: path, Err: err}
 		}
@@ -31,4 +34,10 @@ func Lock(path string) (unlock func(), err error) {
 		}
 		file.Close() // who had it removed it meanwhile
 	}
+}
+
+// lockless reports whether a file system has no locks: NFS says so in its own way
+// where nothing hands them out.
+func lockless(err error) bool {
+	return errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.ENOLCK)
 }
