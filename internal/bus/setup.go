@@ -119,10 +119,23 @@ func (b *Bus) Setup(ctx context.Context, q Queue, kernels ...string) error {
 	return nil
 }
 
-// Recall makes every task that is with a worker one to be handed out again. It is
-// for a server whose former workers are known to be gone, before Setup: nobody
-// need then wait until their leases end.
+// Recall makes every task that is with a worker, or set aside, one to be handed out
+// again. It is for a server whose former workers are known to be gone, before Setup:
+// nobody need then wait until their leases end.
 func (b *Bus) Recall(ctx context.Context) error {
+	err := b.call(ctx, "put back what is set aside", func(ctx context.Context) error {
+		stream, err := b.js.Stream(ctx, quarantineStream)
+		if err == nil {
+			err = stream.Purge(ctx)
+		}
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
 	return b.call(ctx, "recall tasks", func(ctx context.Context) error {
 		stream, err := b.js.Stream(ctx, tasksStream)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {

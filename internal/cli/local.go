@@ -17,8 +17,8 @@ import (
 
 // local starts a server inside this process, on a hidden folder beside the scores,
 // .NAME.job, which is locked. The folder is deleted at the job's end; but a job that
-// was cut off finds there what it has done, and one that failed in a way that may
-// pass.
+// was cut off finds there what it has done, and so does one that failed in a way that
+// may pass, or for want of some shards, without which it may be finished.
 func (j *Job) local(ctx context.Context) (connect func(ctx context.Context, name string) (*bus.Bus, error), end func(err error), err error) {
 	dir := filepath.Join(filepath.Dir(j.Out), "."+filepath.Base(j.Out)+".job")
 	unlock, err := filelock.Lock(dir + ".lock")
@@ -54,7 +54,8 @@ func (j *Job) local(ctx context.Context) (connect func(ctx context.Context, name
 	}
 	return connect, func(err error) {
 		server.Shutdown()
-		if err == nil || fault.IsInput(err) || fault.IsUsage(err) {
+		wrong := (fault.IsInput(err) || fault.IsUsage(err)) && !errors.Is(err, coordinator.ErrQuarantined)
+		if err == nil || wrong {
 			os.RemoveAll(dir)
 		} else {
 			j.Log.Info("what is done is kept: the same command goes on from there", zap.String("folder", dir))
@@ -63,7 +64,8 @@ func (j *Job) local(ctx context.Context) (connect func(ctx context.Context, name
 	}, nil
 }
 
-// recall makes tasks those of nobody: who had them, ended with the process before.
+// recall makes tasks those of nobody, as who had them ended with the process before,
+// and those that were set aside too, as nobody else can put them back.
 func recall(ctx context.Context, connect func(ctx context.Context, name string) (*bus.Bus, error)) error {
 	b, err := connect(ctx, "coordinator")
 	if err != nil {

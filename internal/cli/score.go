@@ -109,8 +109,8 @@ the newer one leads, and the older one leaves.
 
 A shard that cannot be computed is set aside, and the job goes on. At its end it
 fails, and its state is kept: "shaver job quarantine" tells why and puts shards
-back, and submitting the job again computes them; or --allow-quarantined finishes
-without them.
+back, as the same command does without --nats, and submitting the job again
+computes them; or --allow-quarantined finishes without them.
 
 With --until or --max-time the job runs in rounds, each as much work as all
 before together: portions of the rows, then further passes over all of them, up to

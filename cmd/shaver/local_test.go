@@ -1,0 +1,79 @@
+package main
+
+import (
+	"encoding/binary"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"shaver/internal/checkpoint"
+	"shaver/internal/cli"
+	"shaver/internal/dataset"
+)
+
+// overflowing writes a copy of the model with an entry so large that the losses of
+// some row of the dataset, and of no other, are no numbers.
+func overflowing(t *testing.T, dir string) (path string) {
+	t.Helper()
+	d, err := dataset.Open(filepath.Join(dir, "dataset"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts, err := d.Frequencies(dataset.Train, dataset.Val)
+	if err != nil {
+		t.Fatal(err)
+	}
+	feature := slices.Index(counts, 1)
+	ck, err := checkpoint.Read(filepath.Join(dir, "model.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, dim := ck.Tensors[ck.EmbeddingKey], ck.Architecture.Dim
+	table.Data = slices.Clone(table.Data)
+	for k := range dim {
+		binary.LittleEndian.PutUint32(table.Data[4*(feature*dim+k):], math.Float32bits(3e38))
+	}
+	ck.Tensors[ck.EmbeddingKey] = table
+	path = filepath.Join(dir, "overflowing.safetensors")
+	if _, err := checkpoint.WriteDense(path, ck); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestLocalQuarantine: without --nats, too, a job is kept of which a shard cannot be
+// computed. Nobody but the same command can put that back; or finish without it, for
+// which the others are not computed again.
+func TestLocalQuarantine(t *testing.T) {
+	dir, _ := plantedJob(t, 400)
+	flags := []string{"--model", overflowing(t, dir), "--dataset", filepath.Join(dir, "dataset"), "--rows-per-shard", "40", "--log", "json", "-v"}
+	run := func(out string, more ...string) *process {
+		return start(t, nil, "shaver", slices.Concat([]string{"score", "--out", out}, flags, more)...)
+	}
+	folder := t.TempDir()
+	out := filepath.Join(folder, "s.arrow")
+	first := run(out)
+	first.wantExit(cli.ExitBadInput)
+	if done := len(first.having("task done")); done < 5 {
+		t.Fatalf("%d tasks were done", done)
+	}
+	wantFiles(t, folder, ".s.arrow.job")
+	second := run(out)
+	second.wantExit(cli.ExitBadInput)
+	third := run(out, "--allow-quarantined")
+	third.wantExit(cli.ExitIncomplete)
+	for _, p := range []*process{second, third} {
+		if begun := len(p.having("task begun")); begun != 1 {
+			t.Errorf("%d tasks were begun again, one was set aside", begun)
+		}
+	}
+	wantFiles(t, folder, "s.arrow", "s.job.json")
+	whole := filepath.Join(t.TempDir(), "s.arrow")
+	run(whole, "--allow-quarantined").wantExit(cli.ExitIncomplete)
+	wantSameFile(t, out, whole)
+	if _, err := os.Stat(filepath.Join(filepath.Dir(whole), ".s.arrow.job")); !os.IsNotExist(err) {
+		t.Errorf("the folder stays: %v", err)
+	}
+}
