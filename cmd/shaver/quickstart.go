@@ -150,7 +150,7 @@ func (o *quickstartOptions) score(ctx context.Context, file func(string) string)
 		Open: func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(file("model.safetensors")) }, Dataset: d, Splits: []string{dataset.Train, dataset.Val}, Sample: 1, Baseline: prune.Codebook,
 		Options: shapley.Options{Estimator: shapley.Permutation, Passes: 1, Seed: o.seed},
 		Out:     file("scores.arrow"), Queue: bus.DefaultQueue, Log: log,
-	}}
+	}, Once: true}
 	return job.Run(ctx)
 }
 

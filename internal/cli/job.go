@@ -39,6 +39,9 @@ type Job struct {
 	// Store is where workers read the dataset in place, as dir:PATH (worker.OpenStore);
 	// "" = its shards travel.
 	Store string
+	// Once says that nobody is going to run the job again: without NATS nothing of it
+	// is kept, however it ends.
+	Once bool
 }
 
 // Report is what a job came to. It is printed, and written beside the scores.

@@ -55,7 +55,7 @@ func (j *Job) local(ctx context.Context) (connect func(ctx context.Context, name
 	return connect, func(err error) {
 		server.Shutdown()
 		wrong := (fault.IsInput(err) || fault.IsUsage(err)) && !errors.Is(err, coordinator.ErrQuarantined)
-		if err == nil || wrong {
+		if err == nil || wrong || j.Once {
 			os.RemoveAll(dir)
 		} else {
 			j.Log.Info("what is done is kept: the same command goes on from there", zap.String("folder", dir))
