@@ -259,6 +259,9 @@ func testInterrupted(t *testing.T, l *long) {
 	sixth := run()
 	sixth.wantExit(cli.ExitDone)
 	wantSameFile(t, out, l.reference)
+	if len(sixth.having("what another job with this --out had done is thrown away")) != 1 {
+		t.Error("it does not say what is lost")
+	}
 	if begun := len(sixth.having("task begun")); begun != longShards {
 		t.Errorf("%d tasks were begun of a job of %d, none of which was done", begun, longShards)
 	}

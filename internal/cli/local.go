@@ -37,7 +37,7 @@ func (j *Job) local(ctx context.Context) (connect func(ctx context.Context, name
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := belong(dir, id); err != nil {
+	if err := j.belong(dir, id); err != nil {
 		return nil, nil, err
 	}
 	quiet := j.Log.WithOptions(zap.IncreaseLevel(zapcore.WarnLevel)) // nobody wonders whether this server is there
@@ -56,7 +56,7 @@ func (j *Job) local(ctx context.Context) (connect func(ctx context.Context, name
 		server.Shutdown()
 		wrong := (fault.IsInput(err) || fault.IsUsage(err)) && !errors.Is(err, coordinator.ErrQuarantined)
 		if err == nil || wrong || j.Once {
-			os.RemoveAll(dir)
+			_ = discard(dir)
 		} else {
 			j.Log.Info("what is done is kept: the same command goes on from there", zap.String("folder", dir))
 		}
@@ -75,17 +75,30 @@ func recall(ctx context.Context, connect func(ctx context.Context, name string) 
 	return b.Recall(ctx)
 }
 
+// owner is the file of a job's folder that has the job's id.
+const owner = "job"
+
 // belong makes dir the folder of the job: empty, if it is another's, or is not there.
-func belong(dir, id string) error {
-	path := filepath.Join(dir, "job")
-	if text, err := os.ReadFile(path); err == nil && string(text) == id {
+func (j *Job) belong(dir, id string) error {
+	path := filepath.Join(dir, owner)
+	switch text, err := os.ReadFile(path); {
+	case err == nil && string(text) == id:
 		return nil
+	case err == nil:
+		j.Log.Warn("what another job with this --out had done is thrown away", zap.String("job", string(text)))
 	}
-	if err := os.RemoveAll(dir); err != nil {
+	if err := discard(dir); err != nil {
 		return err
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
 	}
 	return os.WriteFile(path, []byte(id), 0o600)
+}
+
+// discard deletes a job's folder, and first what says whose it is: nobody goes on from
+// what is left if this is cut off.
+func discard(dir string) error {
+	_ = os.Remove(filepath.Join(dir, owner)) // if it fails, so does what follows
+	return os.RemoveAll(dir)
 }
