@@ -250,6 +250,10 @@ func testInterrupted(t *testing.T, l *long) {
 		t.Errorf("%d tasks were done before, and %d of %d begun again", done, again, longShards)
 	}
 	wantFiles(t, dir, "s.arrow", "s.job.json")
+	var report cli.Report
+	if readJSON(t, filepath.Join(dir, "s.job.json"), &report); !report.Resumed || l.report.Resumed {
+		t.Errorf("that a run went on is told as %v, and of one that did not %v", report.Resumed, l.report.Resumed)
+	}
 
 	fifth := run("--seed", "77")
 	fifth.await("task done", 1)

@@ -200,7 +200,7 @@ func readRun(scoresFile, digest string) (*report.Run, error) {
 	if r.Shards == 0 { // the run that computed the scores told nothing
 		return nil, nil
 	}
-	return &report.Run{Seconds: r.Seconds, CPUSeconds: r.CPUSeconds, Shards: r.Shards, Workers: len(r.Workers)}, nil
+	return &report.Run{Seconds: r.Seconds, CPUSeconds: r.CPUSeconds, Resumed: r.Resumed, Shards: r.Shards, Workers: len(r.Workers)}, nil
 }
 
 func readSweep(path string) (*sweep.Document, error) {

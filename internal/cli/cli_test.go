@@ -143,3 +143,17 @@ func TestKernelFlag(t *testing.T) {
 		t.Errorf("an unknown kernel: %v, and %s runs", err, kernel.Name())
 	}
 }
+
+// Rows of an earlier run make no rate of this one's seconds.
+func TestReportOfResumed(t *testing.T) {
+	for resumed, want := range map[bool]string{
+		false: "rows\t90\t45/s\nseconds\t2.0\t3.0 of CPU\n",
+		true:  "rows\t90\nseconds\t2.0\t3.0 of CPU, and what an earlier run took that was cut off\n",
+	} {
+		var out bytes.Buffer
+		(&Report{Rows: 90, Seconds: 2, CPUSeconds: 3, Shards: 1, Resumed: resumed}).table(&out, "s.arrow", nil)
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%v: %q, want %q in it", resumed, &out, want)
+		}
+	}
+}

@@ -46,10 +46,13 @@ type Job struct {
 
 // Report is what a job came to. It is printed, and written beside the scores.
 type Report struct {
-	Job             string  `json:"job"`
-	Rows            int64   `json:"rows"`
-	Seconds         float64 `json:"seconds"`
-	CPUSeconds      float64 `json:"cpu_seconds"` // of this process and of the workers elsewhere
+	Job        string  `json:"job"`
+	Rows       int64   `json:"rows"`
+	Seconds    float64 `json:"seconds"`
+	CPUSeconds float64 `json:"cpu_seconds"` // of this process and of the workers elsewhere
+	// An earlier run of the job was cut off: what that took is not in Seconds, nor in
+	// CPUSeconds but for workers elsewhere.
+	Resumed         bool    `json:"resumed,omitempty"`
 	Kernel          string  `json:"kernel"`
 	LossFull        float64 `json:"loss_full"`        // mean loss with nothing dropped, nat
 	LossEmpty       float64 `json:"loss_empty"`       // mean loss with everything dropped, nat
@@ -250,7 +253,7 @@ func newReport(o *coordinator.Outcome, path string) (*Report, error) {
 		Job: s.Spec.ID(), Rows: s.Rows, Kernel: s.Spec.Kernel,
 		LossFull: s.LossFull, LossEmpty: s.LossEmpty, EfficiencyError: s.EfficiencyError, EfficiencySE: s.EfficiencySE,
 		Digests:      Digests{s.Spec.Model, s.Spec.Dataset, hex.EncodeToString(digest.Sum(nil))},
-		RowsPerShard: o.Plan.RowsPerShard, Workers: o.Workers, QuarantinedRows: s.QuarantinedRows, Stopped: s.Stopped, Audit: s.Audit,
+		RowsPerShard: o.Plan.RowsPerShard, Workers: o.Workers, QuarantinedRows: s.QuarantinedRows, Resumed: o.Resumed, Stopped: s.Stopped, Audit: s.Audit,
 	}
 	if !o.Existing {
 		r.Shards = o.Plan.Shards()

@@ -216,11 +216,15 @@ func Ended(s *scores.Stopped, until *job.Until) string {
 func (r *Report) table(w io.Writer, path string, until *job.Until) {
 	fmt.Fprintf(w, "scores\t%s\n", path)
 	fmt.Fprintf(w, "job\t%s\n", r.Job)
-	if r.Shards > 0 {
+	switch {
+	case r.Shards == 0: // of another run, which told nothing
+		fmt.Fprintf(w, "rows\t%d\n", r.Rows)
+	case r.Resumed: // some rows are another run's
+		fmt.Fprintf(w, "rows\t%d\n", r.Rows)
+		fmt.Fprintf(w, "seconds\t%.1f\t%.1f of CPU, and what an earlier run took that was cut off\n", r.Seconds, r.CPUSeconds)
+	default:
 		fmt.Fprintf(w, "rows\t%d\t%.0f/s\n", r.Rows, float64(r.Rows)/r.Seconds)
 		fmt.Fprintf(w, "seconds\t%.1f\t%.1f of CPU\n", r.Seconds, r.CPUSeconds)
-	} else { // of another run, which told nothing
-		fmt.Fprintf(w, "rows\t%d\n", r.Rows)
 	}
 	if r.QuarantinedRows > 0 {
 		fmt.Fprintf(w, "quarantined\t%d rows\n", r.QuarantinedRows)

@@ -79,6 +79,7 @@ type Outcome struct {
 	Workers  map[string]int // shards by the worker that computed them
 	CPU      float64        // core-seconds that workers of other processes report
 	Existing bool           // the scores were there already, nothing was computed
+	Resumed  bool           // an earlier coordinator had begun
 	// Quarantined are the shards that are missing, which AllowQuarantined allows.
 	Quarantined []job.Quarantine
 }
@@ -417,6 +418,7 @@ func (r *run) outcome(aside []job.Quarantine) (*Outcome, error) {
 		Plan:        r.plan,
 		Workers:     r.workers,
 		CPU:         r.cpu,
+		Resumed:     r.claim.Lead.Epoch > 1,
 		Quarantined: aside,
 	}
 	r.perPass(&outcome.Scores)

@@ -31,6 +31,7 @@ type Facts struct {
 // Run is what a job took.
 type Run struct {
 	Seconds, CPUSeconds float64
+	Resumed             bool // and what a run took before that was cut off
 	Shards, Workers     int
 }
 

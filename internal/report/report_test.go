@@ -162,6 +162,13 @@ func TestParts(t *testing.T) {
 			t.Errorf("no %q", text)
 		}
 	}
+	const more = "and what an earlier run took that was cut off"
+	if has(more) {
+		t.Errorf("%q of a run that did not go on", more)
+	}
+	if f.Run.Resumed = true; !has(more) {
+		t.Errorf("no %q", more)
+	}
 	f.Sweep, f.Run, f.Ends = nil, nil, nil
 	for _, text := range []string{"What pruning costs", "core-hours", "worth most and least", "not converged"} {
 		if has(text) {

@@ -70,7 +70,11 @@ func (f *Facts) summary() []fact {
 	s := f.Scores
 	all := []fact{{"rows scored", count(s.Rows), ""}, {"entries", count(len(s.Phi)), ""}}
 	if f.Run != nil {
-		all = append(all, coreTime(f.Run.CPUSeconds, ""))
+		note := ""
+		if f.Run.Resumed {
+			note = "at least"
+		}
+		all = append(all, coreTime(f.Run.CPUSeconds, note))
 	}
 	if d := f.Sweep; d != nil {
 		if d.Unpruned.AUC != nil {
@@ -107,8 +111,12 @@ func (f *Facts) job() []fact {
 		fact{"mean loss", fmt.Sprintf("%.6f nat", s.LossFull), fmt.Sprintf("%.6f nat with everything dropped", s.LossEmpty)},
 		fact{"efficiency error", value(s.EfficiencyError) + " nat", off})
 	if r := f.Run; r != nil {
+		took := duration(r.CPUSeconds) + " of CPU within " + duration(r.Seconds)
+		if r.Resumed {
+			took += ", and what an earlier run took that was cut off"
+		}
 		all = append(all,
-			coreTime(r.CPUSeconds, duration(r.CPUSeconds)+" of CPU within "+duration(r.Seconds)),
+			coreTime(r.CPUSeconds, took),
 			fact{"shards", count(r.Shards), fmt.Sprintf("workers: %d", r.Workers)})
 	}
 	return append(all,
