@@ -73,12 +73,17 @@ func draw(results []*result, file string) error {
 	})
 }
 
-// ticks are 1, 2 and 5 times the powers of ten.
+// ticks are 1, 2 and 5 times the powers of ten. Over more than a decade there is no
+// room for the names of all: the powers have theirs.
 func ticks(from, to float64) (all []plot.Tick) {
 	for unit := math.Pow(10, math.Floor(math.Log10(from))); unit <= to; unit *= 10 {
 		for _, m := range []float64{1, 2, 5} {
 			if v := m * unit; v >= from && v <= to {
-				all = append(all, plot.Tick{Value: v, Label: strconv.FormatFloat(v, 'g', 3, 64)})
+				tick := plot.Tick{Value: v}
+				if m == 1 || to < 10*from {
+					tick.Label = strconv.FormatFloat(v, 'g', 3, 64)
+				}
+				all = append(all, tick)
 			}
 		}
 	}

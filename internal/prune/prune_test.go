@@ -1,8 +1,10 @@
 package prune
 
 import (
+	"cmp"
 	"errors"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -81,6 +83,45 @@ func TestOrderBreaksTies(t *testing.T) {
 	}
 	if _, err := Order("best", scores, weights); err == nil {
 		t.Error("unknown rank accepted")
+	}
+}
+
+// The order is that of comparing entries, also where many are alike, or nearly, and
+// for numbers that are none.
+func TestOrderIsByComparison(t *testing.T) {
+	odd := []float64{0, math.Copysign(0, -1), 1, math.Nextafter(1, 2), -1, math.Nextafter(-1, 0), math.SmallestNonzeroFloat64, -math.SmallestNonzeroFloat64,
+		math.MaxFloat64, -math.MaxFloat64, math.Inf(1), math.Inf(-1), math.NaN(), math.Copysign(math.NaN(), -1)}
+	rapid.Check(t, func(t *rapid.T) {
+		value := rapid.OneOf(rapid.SampledFrom(odd), rapid.Float64(), rapid.Float64Range(1, 1+0x1p-18))
+		scores := rapid.SliceOfN(value, 0, 200).Draw(t, "scores")
+		weights := rapid.SliceOfN(rapid.SampledFrom([]float32{0, 1, -1, 2}), len(scores), len(scores)).Draw(t, "weights")
+		for rank, worth := range map[string]func(x float64) float64{Abs: math.Abs, Signed: func(x float64) float64 { return x }} {
+			want := make([]int32, len(scores))
+			for i := range want {
+				want[i] = int32(i)
+			}
+			slices.SortStableFunc(want, func(i, j int32) int {
+				return cmp.Or(cmp.Compare(worth(scores[i]), worth(scores[j])), cmp.Compare(math.Abs(float64(weights[i])), math.Abs(float64(weights[j]))))
+			})
+			if got, err := Order(rank, scores, weights); err != nil || !slices.Equal(got, want) {
+				t.Fatalf("%s: %v, %v, want %v", rank, got, err, want)
+			}
+		}
+	})
+}
+
+func BenchmarkOrder(b *testing.B) {
+	r := rand.New(rand.NewPCG(1, 2))
+	scores, weights := make([]float64, 1<<20), make([]float32, 1<<20)
+	for i := range scores {
+		if weights[i] = r.Float32(); r.IntN(4) > 0 {
+			scores[i] = math.Exp(3*r.NormFloat64()) * r.NormFloat64()
+		}
+	}
+	for b.Loop() {
+		if _, err := Order(Abs, scores, weights); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 
