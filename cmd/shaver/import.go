@@ -58,7 +58,7 @@ func (o *importRun) run(c *cobra.Command, do func(show dataset.Progress) (*datas
 		progress.SetOf(read/mega, max(total/mega, 1))
 	})
 	progress.End()
-	if kept := dataset.KeptCounts(o.out); err != nil && kept != "" {
+	if kept := dataset.KeptCounts(o.out); err != nil && !fault.IsUsage(err) && kept != "" { // an import that was refused kept nothing
 		fmt.Fprintf(c.ErrOrStderr(), "what was counted of whole files is kept in %s: the same command goes on from there\n", kept)
 	}
 	if err != nil {
