@@ -236,7 +236,7 @@ func testInterrupted(t *testing.T, l *long) {
 	if len(first.having("what is done is kept: the same command goes on from there")) != 1 {
 		t.Error("it does not say how to go on")
 	}
-	wantFiles(t, dir, ".s.arrow.job")
+	wantFiles(t, dir, ".s.job")
 
 	third := run()
 	third.await("task done", 1)

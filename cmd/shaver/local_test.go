@@ -59,7 +59,7 @@ func TestLocalQuarantine(t *testing.T) {
 	if done := len(first.having("task done")); done < 5 {
 		t.Fatalf("%d tasks were done", done)
 	}
-	wantFiles(t, folder, ".s.arrow.job")
+	wantFiles(t, folder, ".s.job")
 	second := run(out)
 	second.wantExit(cli.ExitBadInput)
 	third := run(out, "--allow-quarantined")
@@ -73,7 +73,7 @@ func TestLocalQuarantine(t *testing.T) {
 	whole := filepath.Join(t.TempDir(), "s.arrow")
 	run(whole, "--allow-quarantined").wantExit(cli.ExitIncomplete)
 	wantSameFile(t, out, whole)
-	if _, err := os.Stat(filepath.Join(filepath.Dir(whole), ".s.arrow.job")); !os.IsNotExist(err) {
+	if _, err := os.Stat(filepath.Join(filepath.Dir(whole), ".s.job")); !os.IsNotExist(err) {
 		t.Errorf("the folder stays: %v", err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -20,7 +21,7 @@ import (
 // was cut off finds there what it has done, and so does one that failed in a way that
 // may pass, or for want of some shards, without which it may be finished.
 func (j *Job) local(ctx context.Context) (connect func(ctx context.Context, name string) (*bus.Bus, error), end func(err error), err error) {
-	dir := filepath.Join(filepath.Dir(j.Out), "."+filepath.Base(j.Out)+".job")
+	dir := filepath.Join(filepath.Dir(j.Out), "."+strings.TrimSuffix(filepath.Base(ReportPath(j.Out)), ".json"))
 	unlock, err := filelock.Lock(dir + ".lock")
 	if errors.Is(err, filelock.ErrLocked) {
 		return nil, nil, fault.Usagef("another job that writes %s is at work: wait for its end, or name another file", j.Out)
