@@ -36,9 +36,9 @@ func row(masks uint64, i uint32) (mask uint16, before int) {
 }
 
 // indexNarrow is index for a narrow table, of a structure that is checked. Groups
-// have all rows where most are listed, else those.
+// have the listed rows, or all where that takes little more, as it saves a load.
 func (f *field) indexNarrow(present []byte) {
-	some := f.Rows < f.size*3/4
+	some := f.Rows < f.size*3/8
 	grouping := f.size
 	if some {
 		f.listing, grouping = make([]uint64, 0, (f.size+31)/32), f.Rows

@@ -9,8 +9,8 @@ import (
 
 // Table is a compact table, for any number of goroutines at once. It keeps the
 // Parts' bytes, which nobody may change, and beside them an index. If d <= 16 that
-// has three bytes for each listed row, or for each row of a field that lists most,
-// and two bits for each of the others; after New, it stands in place of Parts' Rows
+// has three bytes for each listed row, or for each row of a field that lists three
+// in eight or more, and two bits for each of the others; after New, it stands in place of Parts' Rows
 // and Columns.
 type Table struct {
 	dim      int
