@@ -169,7 +169,7 @@ func TestFlights(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			bytes := info.Size() - (c.DenseSize() - int64(table))
+			bytes := info.Size() - (c.Size() - int64(table))
 			t.Logf("%s, %s: %d bytes for the table, %.2f%% of %d", name, v, bytes, 100*float64(bytes)/float64(table), table)
 			if float64(bytes) > 0.08*float64(table) {
 				t.Errorf("%s, %s: %d bytes for a table of %d", name, v, bytes, table)

@@ -107,7 +107,7 @@ func (o *formOptions) convert(in, out string) (*conversion, error) {
 	if err != nil {
 		return nil, err
 	}
-	result := &conversion{Out: out, Entries: len(dropped), DenseBytes: ck.DenseSize()}
+	result := &conversion{Out: out, Entries: len(dropped), DenseBytes: ck.Size()}
 	for _, gone := range dropped {
 		if !gone {
 			result.Kept++

@@ -130,7 +130,7 @@ func (o *pruneOptions) run(c *cobra.Command) error {
 	a, baseline := &p.checkpoint.Architecture, p.scores[0].Spec.Baseline
 	result := pruning{
 		Out: o.out, Baseline: baseline, Aggregate: o.aggregate, Rank: o.rank,
-		Entries: a.Parameters(), Features: a.Features(), EmptyFeatures: prune.EmptyFeatures(a, mask), DenseBytes: p.checkpoint.DenseSize(),
+		Entries: a.Parameters(), Features: a.Features(), EmptyFeatures: prune.EmptyFeatures(a, mask), DenseBytes: p.checkpoint.Size(),
 	}
 	for _, gone := range mask {
 		if gone {

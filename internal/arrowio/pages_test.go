@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"encoding/binary"
 	"fmt"
-	"os"
 	"path/filepath"
 	"sort"
 	"strings"
@@ -88,16 +87,7 @@ func TestTableOfManyPages(t *testing.T) {
 
 // A column of more or fewer values than rows is not filled up from elsewhere.
 func TestTableOfUnevenColumns(t *testing.T) {
-	data, _ := parquetTableBytes(t, tableGroups, compress.Codecs.Snappy)
-	path := filepath.Join(t.TempDir(), "x.parquet")
-	if err := os.WriteFile(path, data, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	table, err := OpenTable(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer table.Close()
+	table, _ := openParquet(t)
 	for _, rows := range []int{2499, 2501} {
 		err := table.parquet.rows(table.file, 0, rows, []int{0}, func([][]byte) error { return nil })
 		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf(`row group 0 has %d rows, and its column "s" 2500 values`, rows)) {

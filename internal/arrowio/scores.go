@@ -105,21 +105,13 @@ func (p *place) run(sizes []int, n int) (field, from, to int) {
 	return field, from, to
 }
 
-// WriteScores writes the scores of all features in global order, in Arrow's
-// file format, uncompressed. meta goes into the schema's metadata; the keys
-// version, fields, sizes and dim are taken. The same arguments give the same
-// bytes.
-func WriteScores(w io.Writer, fields []string, sizes []int, s *tally.Scores, meta map[string]string) error {
-	if err := checkScores(fields, sizes, s); err != nil {
-		return err
-	}
-	return WriteScoresFrom(w, fields, sizes, s.Dim, s.Count, s.Feature, meta)
-}
-
-// WriteScoresFrom is WriteScores for scores that nobody holds: it calls values
-// with each feature, in order, and with d entries to fill. The sizes sum to the
-// length of count. An error may come after something was written.
-func WriteScoresFrom(w io.Writer, fields []string, sizes []int, dim int, count []int64, values func(feature int, into tally.Values), meta map[string]string) error {
+// WriteScores writes the scores of all features in global order, in Arrow's file
+// format, uncompressed. It calls values with each feature, in order, and with d
+// entries to fill, so that nobody need hold them all. The sizes sum to the length of
+// count. meta goes into the schema's metadata; the keys version, fields, sizes and
+// dim are taken. The same arguments give the same bytes. An error may come after
+// something was written.
+func WriteScores(w io.Writer, fields []string, sizes []int, dim int, count []int64, values func(feature int, into tally.Values), meta map[string]string) error {
 	if err := checkSizes(fields, sizes); err != nil {
 		return fault.Inputf("%w", err)
 	}

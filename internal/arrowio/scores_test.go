@@ -2,6 +2,7 @@ package arrowio
 
 import (
 	"bytes"
+	"io"
 	"math"
 	"math/rand/v2"
 	"reflect"
@@ -35,7 +36,7 @@ func randomScores(sizes []int, dim int) *tally.Scores {
 func encodeScores(t testing.TB, fields []string, sizes []int, s *tally.Scores) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	if err := WriteScores(&out, fields, sizes, s, testMeta); err != nil {
+	if err := writeScores(&out, fields, sizes, s, testMeta); err != nil {
 		t.Fatal(err)
 	}
 	return out.Bytes()
@@ -77,7 +78,7 @@ func TestScoresRefuse(t *testing.T) {
 	} {
 		s := randomScores(sizes, 2)
 		c.change(s)
-		wantInput(t, WriteScores(&bytes.Buffer{}, fields, sizes, s, nil), c.want)
+		wantInput(t, writeScores(&bytes.Buffer{}, fields, sizes, s, nil), c.want)
 		wantInput(t, WriteScoresParquet(&bytes.Buffer{}, fields, sizes, s, interval, nil), c.want)
 	}
 	data := encodeScores(t, fields, sizes, randomScores(sizes, 2))
@@ -216,7 +217,7 @@ func FuzzScores(f *testing.F) {
 			return
 		}
 		var out bytes.Buffer
-		if err := WriteScores(&out, fields, sizes, s, meta); err != nil {
+		if err := writeScores(&out, fields, sizes, s, meta); err != nil {
 			t.Fatal(err)
 		}
 		_, _, again, _, err := ReadScores(&out)
@@ -224,4 +225,9 @@ func FuzzScores(f *testing.F) {
 			t.Fatalf("did not survive: %v", err)
 		}
 	})
+}
+
+// writeScores writes scores that are held.
+func writeScores(w io.Writer, fields []string, sizes []int, s *tally.Scores, meta map[string]string) error {
+	return WriteScores(w, fields, sizes, s.Dim, s.Count, s.Feature, meta)
 }

@@ -282,16 +282,7 @@ func TestTableOfTwoColumnsOfOneName(t *testing.T) {
 
 // That a file cannot be opened again is not its bytes' fault.
 func TestTableThatGoesAway(t *testing.T) {
-	data, _ := parquetTableBytes(t, tableGroups, compress.Codecs.Snappy)
-	path := filepath.Join(t.TempDir(), "x.parquet")
-	if err := os.WriteFile(path, data, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	table, err := OpenTable(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer table.Close()
+	table, path := openParquet(t)
 	if err := table.Choose([]string{"s"}); err != nil {
 		t.Fatal(err)
 	}
@@ -470,4 +461,19 @@ func scanFit(path string, most int, enough error) error {
 			return fmt.Errorf("%d rows, the part says %d", rows, int(part.Row)+part.Len)
 		}
 	}
+}
+
+// openParquet opens a Parquet file of parquetTableBytes until the test's end.
+func openParquet(t *testing.T) (table *Table, path string) {
+	data, _ := parquetTableBytes(t, tableGroups, compress.Codecs.Snappy)
+	path = filepath.Join(t.TempDir(), "x.parquet")
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	table, err := OpenTable(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { table.Close() })
+	return table, path
 }

@@ -198,7 +198,11 @@ func (c *Checkpoint) WithEmbedding(table []float32) *Checkpoint {
 	return &changed
 }
 
-// canonical is the file of Canonical, before it is laid out.
+// canonical returns c as one safetensors file, before it is laid out: every tensor
+// under its own key and with its own type, and the architecture in the metadata. It
+// depends on nothing else: the same state dict gives the same bytes, whatever file
+// it came from. The tensors lie by falling width of their elements, then by key,
+// which keeps each aligned.
 func (c *Checkpoint) canonical() *file {
 	return newFile(c.Tensors, map[string]string{
 		metaFormat:       "pt",
@@ -206,33 +210,20 @@ func (c *Checkpoint) canonical() *file {
 	})
 }
 
-// Canonical returns c as one safetensors file: every tensor under its own key
-// and with its own type, and the architecture in the metadata. It depends on
-// nothing else: the same state dict gives the same bytes, whatever file it came
-// from. The tensors lie by falling width of their elements, then by key, which
-// keeps each aligned.
-func (c *Checkpoint) Canonical() []byte {
-	f := c.canonical()
-	var buffer bytes.Buffer
-	buffer.Grow(int(f.size()))
-	_, _ = f.WriteTo(&buffer) // a Buffer does not fail
-	return buffer.Bytes()
-}
-
-// WriteTo writes Canonical to w, without making it.
+// WriteTo writes the canonical file, of Size bytes, to w, without holding it.
 func (c *Checkpoint) WriteTo(w io.Writer) (int64, error) { return c.canonical().WriteTo(w) }
 
-// Size returns the length of Canonical.
+// Size returns the length of the canonical file, which WriteDense writes.
 func (c *Checkpoint) Size() int64 { return c.canonical().size() }
 
-// Digest returns the SHA-256 of Canonical, in hexadecimal, without making it.
+// Digest returns the SHA-256 of the canonical file, in hexadecimal.
 func (c *Checkpoint) Digest() string {
 	sum := sha256.New()
 	_, _ = c.canonical().WriteTo(sum) // a hash does not fail
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// WriteDense writes Canonical to path, whole or not at all, and returns its
+// WriteDense writes the canonical file to path, whole or not at all, and returns its
 // bytes. PyTorch users load it with safetensors.torch.load_file and
 // load_state_dict.
 func WriteDense(path string, c *Checkpoint) (int64, error) {

@@ -88,9 +88,6 @@ func (c *Checkpoint) CompactDrop(order []int32, v compact.Values, bytes int64) (
 	}
 }
 
-// DenseSize returns the exact bytes of the file that WriteDense writes.
-func (c *Checkpoint) DenseSize() int64 { return c.canonical().size() }
-
 // WriteCompact writes c, pruned, to path in compact form, whole or not at all,
 // and returns its bytes. dropped, of length n*d, is true for the entries that
 // are gone; baseline, of length m*d, is what they read as. Kept entries come

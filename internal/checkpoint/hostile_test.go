@@ -200,7 +200,7 @@ func TestDamaged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files["canonical"] = c.Canonical()
+	files["canonical"] = canonical(c)
 	for i, gap := range []int{1, 2, 13} {
 		f, err := c.compact(every(c.Architecture.Parameters(), gap), make([]float32, c.Architecture.Players()), compact.AllValues()[i])
 		if err != nil {

@@ -214,3 +214,10 @@ func wantInput(t testing.TB, err error, texts ...string) {
 		t.Errorf("error %q is not one line", err)
 	}
 }
+
+// canonical returns the bytes of c's canonical file.
+func canonical(c *Checkpoint) []byte {
+	var data bytes.Buffer
+	_, _ = c.WriteTo(&data) // a Buffer does not fail
+	return data.Bytes()
+}

@@ -57,7 +57,9 @@ func (j *Job) local(ctx context.Context) (connect func(ctx context.Context, name
 		server.Shutdown()
 		wrong := (fault.IsInput(err) || fault.IsUsage(err)) && !errors.Is(err, coordinator.ErrQuarantined)
 		if err == nil || wrong || j.Once {
-			_ = discard(dir)
+			if err := discard(dir); err != nil {
+				j.Log.Warn("the job is over, and its folder stays", zap.Error(err))
+			}
 		} else {
 			j.Log.Info("what is done is kept: the same command goes on from there", zap.String("folder", dir))
 		}

@@ -125,17 +125,6 @@ func (d *Dataset) Rows(split string) int64 {
 	return 0
 }
 
-// Positives returns the number of rows of label 1 of a split, 0 if there is none
-// of that name.
-func (d *Dataset) Positives(split string) int64 {
-	for _, s := range d.Splits {
-		if s.Name == split {
-			return s.Positives
-		}
-	}
-	return 0
-}
-
 // Frequencies returns in how many rows of the splits (none named: of all) each
 // feature occurs, [n] by global id.
 func (d *Dataset) Frequencies(splits ...string) ([]int64, error) {

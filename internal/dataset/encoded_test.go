@@ -65,8 +65,8 @@ func TestImportEncodedForms(t *testing.T) {
 			if d.Digest() != summary.Digest || !reflect.DeepEqual(d.Manifest, summary.Manifest) {
 				t.Errorf("the summary is not of this dataset")
 			}
-			if d.Rows(Train) != 3 || d.Positives(Train) != 2 || d.Rows(Val) != 0 {
-				t.Errorf("%d rows, %d positives", d.Rows(Train), d.Positives(Train))
+			if d.Rows(Train) != 3 || d.Splits[0].Name != Train || d.Splits[0].Positives != 2 || d.Rows(Val) != 0 {
+				t.Errorf("splits %+v", d.Splits)
 			}
 			counts, err := d.Frequencies()
 			if err != nil || !slices.Equal(counts, []int64{1, 1, 0, 1, 1, 1, 1}) {

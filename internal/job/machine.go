@@ -92,17 +92,6 @@ func (m *Machine) set(shard int, s state) {
 	}
 }
 
-// Merged returns the shards in the sums: what a checkpoint has to say of them.
-func (m *Machine) Merged() Shards {
-	set := NewShards(len(m.state))
-	for shard, s := range m.state {
-		if s == merged || s == saved {
-			set.Add(shard)
-		}
-	}
-	return set
-}
-
 // Counts is how far a job has got, in shards.
 type Counts struct {
 	Shards      int // in all

@@ -90,7 +90,7 @@ func (w *world) do(a Action) bool {
 		return w.step(Merged(a))
 	case Save:
 		w.saveds++
-		w.kept, w.done = maps.Clone(w.sums), w.m.Merged()
+		w.kept, w.done = maps.Clone(w.sums), sums(w.m)
 		if len(w.kept) != w.done.Len() {
 			w.Fatalf("the checkpoint has %d shards in its sums and %d in its set", len(w.kept), w.done.Len())
 		}

@@ -162,7 +162,7 @@ func WriteFrom(path string, f *File, values func(feature int, into tally.Values)
 		}
 	}
 	return atomicfile.Write(path, func(w io.Writer) error {
-		return arrowio.WriteScoresFrom(w, f.Fields, f.FieldDims, f.Dim, f.Count, values, meta)
+		return arrowio.WriteScores(w, f.Fields, f.FieldDims, f.Dim, f.Count, values, meta)
 	})
 }
 
