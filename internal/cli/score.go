@@ -102,15 +102,15 @@ NAME.job.json tells what the run took.
 
 The scores file of a job has the same bytes for any number of workers, any
 --rows-per-shard, and any number of workers and coordinators that die. The same
-command resumes a job that was cut off: from what its server holds, or, without
---nats, the folder .NAME.job beside --out, which is deleted at the end. One whose
-scores are at --out already returns at once. Of two coordinators of a job
-the newer one leads, and the older one leaves.
+command resumes a job that was cut off, from what its server holds; that of shaver
+score without --nats is in the folder .NAME.job beside --out, until the job's end.
+A job whose scores are at --out already returns at once. Of two coordinators of a
+job the newer one leads, and the older one leaves.
 
 A shard that cannot be computed is set aside, and the job goes on. At its end it
 fails, and its state is kept: "shaver job quarantine" tells why and puts shards
-back, as the same command does without --nats, and submitting the job again
-computes them; or --allow-quarantined finishes without them.
+back, and submitting the job again computes them; shaver score without --nats does
+both when it is run again. Or --allow-quarantined finishes without them.
 
 With --until or --max-time the job runs in rounds, each as much work as all
 before together: portions of the rows, then further passes over all of them, up to
