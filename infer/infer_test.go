@@ -40,7 +40,7 @@ func mask(n int, t float64) []bool {
 
 // write writes c compact, and returns the path and the dense checkpoint that the
 // file stands for.
-func write(t testing.TB, c *checkpoint.Checkpoint, dropped []bool, baseline []float32, v compact.Values) (string, *checkpoint.Checkpoint) {
+func write(t testing.TB, c *checkpoint.Checkpoint, dropped []bool, baseline []float32, v compact.Encoding) (string, *checkpoint.Checkpoint) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "compact.safetensors")
 	if _, err := checkpoint.WriteCompact(path, c, dropped, baseline, v); err != nil {
@@ -126,7 +126,7 @@ func TestSameLogits(t *testing.T) {
 		}
 		for _, sparsity := range []float64{0, 0.3, 0.9, 1} {
 			for _, baseline := range [][]float32{zero, book} {
-				for _, v := range compact.AllValues() {
+				for _, v := range compact.Encodings() {
 					path, dense := write(t, c, mask(a.Parameters(), sparsity), baseline, v)
 					checkLogits(t, path, dense)
 				}
@@ -161,7 +161,7 @@ func TestFlights(t *testing.T) {
 			baseline[i] = float32(i%5)/80 - 0.025
 		}
 		dropped := mask(a.Parameters(), 0.95)
-		for _, v := range compact.AllValues() {
+		for _, v := range compact.Encodings() {
 			file, dense := write(t, c, dropped, baseline, v)
 			checkLogits(t, file, dense)
 			table := 4 * a.Parameters()

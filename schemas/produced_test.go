@@ -210,7 +210,7 @@ func testJob(t *testing.T, given coordinator.Config) {
 func swept(t *testing.T, p *planted.Planted, d *dataset.Dataset, s *scores.File) {
 	t.Helper()
 	m := p.Model
-	table := &sweep.Table{Architecture: &m.Architecture, Names: s.Fields, Entries: m.Weights.Embedding, Values: compact.Float16,
+	table := &sweep.Unpruned{Architecture: &m.Architecture, Names: s.Fields, Entries: m.Weights.Embedding, Values: compact.Float16,
 		Counts: func() ([]int64, error) { return d.Frequencies(dataset.Train, dataset.Val) }}
 	method, err := table.ByScores(s, 0, scores.RMS, prune.Abs)
 	methods := []sweep.Method{method}
@@ -231,7 +231,7 @@ func swept(t *testing.T, p *planted.Planted, d *dataset.Dataset, s *scores.File)
 		}
 	}
 	found := &sweep.Document{Version: sweep.Version, Model: s.Spec.Model, Dataset: s.Spec.Dataset, Kind: string(m.Kind), Split: dataset.Test, Rows: d.Rows(dataset.Test),
-		Features: m.Features(), Entries: m.Parameters(), Sources: []sweep.Source{sweep.SourceOf(s)},
+		Features: m.Features(), Entries: m.Parameters(), Sources: []sweep.ScoresFile{sweep.NewScoresFile(s)},
 		Settings: &sweep.Settings{Rank: prune.Abs, Protect: s.Fields[:1], FieldMinimum: .1, Seed: 1}}
 	for _, choose := range []bool{false, true} {
 		config := sweep.Config{Model: m, Methods: methods, Budgets: []prune.Budget{{Unit: prune.Sparsity, Amount: .5}}, Calibrate: true, Select: choose, Predict: predict(dataset.Test), Validate: predict(dataset.Val)}

@@ -171,7 +171,7 @@ func TestCompact(t *testing.T) {
 	f := readForm(t, "compact.v2.safetensors.json")
 	for _, c := range []struct {
 		d, keepEvery  int
-		values        compact.Values
+		values        compact.Encoding
 		dtype         string
 		first, second compact.Form
 	}{

@@ -98,7 +98,7 @@ func pick(rows *model.Rows, at []int) *model.Rows {
 }
 
 // holds counts the intervals that hold the values, and all, in held.
-func holds(held map[string][2]int, what string, found *tally.Result, values []float64, e tally.Estimate, population bool) {
+func holds(held map[string][2]int, what string, found *tally.Result, values []float64, e tally.Sampling, population bool) {
 	v := held[what]
 	for i, phi := range found.Phi {
 		t, of := e.Interval(found.Count[i/found.Dim], found.Rows)

@@ -26,7 +26,7 @@ func (o *formOptions) flags(c *cobra.Command) {
 
 func valuesHelp() string {
 	var names []string
-	for _, v := range compact.AllValues() {
+	for _, v := range compact.Encodings() {
 		names = append(names, string(v))
 	}
 	return strings.Join(names, ", ")
@@ -34,7 +34,7 @@ func valuesHelp() string {
 
 func (o *formOptions) check(c *cobra.Command) error {
 	if o.stored().Size() == 0 {
-		return fault.Usagef("--values %q: expected one of %v", o.values, compact.AllValues())
+		return fault.Usagef("--values %q: expected one of %v", o.values, compact.Encodings())
 	}
 	if o.dense && c.Flags().Changed("values") {
 		return fault.Usagef("--values is about the compact file: a dense one has float32")
@@ -42,7 +42,7 @@ func (o *formOptions) check(c *cobra.Command) error {
 	return nil
 }
 
-func (o *formOptions) stored() compact.Values { return compact.Values(o.values) }
+func (o *formOptions) stored() compact.Encoding { return compact.Encoding(o.values) }
 
 // conversion is what "model convert" prints.
 type conversion struct {

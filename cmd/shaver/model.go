@@ -32,9 +32,9 @@ type modelFacts struct {
 	Digest       string     `json:"digest"`
 
 	// of a compact file
-	Kept   *int           `json:"kept,omitempty"`   // entries
-	Values compact.Values `json:"values,omitempty"` // how they are stored
-	Stored []storedField  `json:"stored,omitempty"` // by field
+	Kept   *int             `json:"kept,omitempty"`   // entries
+	Values compact.Encoding `json:"values,omitempty"` // how they are stored
+	Stored []storedField    `json:"stored,omitempty"` // by field
 }
 
 // storedField is how a compact file stores a field.
@@ -105,7 +105,7 @@ func inspectModel(ck *checkpoint.Checkpoint) *modelFacts {
 		return f
 	}
 	kept := ck.Compact.Kept()
-	f.Kept, f.Values = &kept, ck.Compact.Values()
+	f.Kept, f.Values = &kept, ck.Compact.Encoding()
 	steps := ck.Compact.Steps()
 	for j, stored := range ck.Compact.Fields() {
 		rows, columns := stored.Sizes(a.FieldDims[j], a.Dim)

@@ -215,7 +215,7 @@ func (o *pruneOptions) write(c *cobra.Command, p *pruner, mask []bool) (bytes in
 	if err != nil {
 		return 0, nil, err
 	}
-	bytes, err = checkpoint.WriteDense(o.out, ck.WithEmbedding(prune.Table(&ck.Architecture, table, mask, baseline)))
+	bytes, err = checkpoint.WriteDense(o.out, ck.WithEmbedding(prune.Apply(&ck.Architecture, table, mask, baseline)))
 	return bytes, calibration, err
 }
 

@@ -126,7 +126,7 @@ func (o *quickstartOptions) run(c *cobra.Command) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := o.output.Print(c.OutOrStdout(), found, found.Table); err != nil {
+	if err := o.output.Print(c.OutOrStdout(), found, found.WriteTable); err != nil {
 		return err
 	}
 	say("done in %.0f s", time.Since(start).Seconds())

@@ -151,7 +151,7 @@ func (o *sweepOptions) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if err := o.output.Print(c.OutOrStdout(), d, d.Table); err != nil || o.picture == "" {
+	if err := o.output.Print(c.OutOrStdout(), d, d.WriteTable); err != nil || o.picture == "" {
 		return err
 	}
 	return picture.Sweep(d).Write(o.picture)
@@ -189,7 +189,7 @@ func (o *sweepOptions) sweep(ctx context.Context) (*sweep.Document, error) {
 		Settings: &sweep.Settings{Rank: o.rank, Protect: o.keep.Fields, FieldMinimum: o.keep.Minimum, Seed: o.seed},
 	}
 	for _, s := range p.scores {
-		document.Sources = append(document.Sources, sweep.SourceOf(s))
+		document.Sources = append(document.Sources, sweep.NewScoresFile(s))
 	}
 	methods, err := o.compared(p, b.dataset)
 	if err != nil {
@@ -304,12 +304,12 @@ func (o *sweepOptions) compared(p *pruner, d *dataset.Dataset) (all []sweep.Meth
 
 // tableOf returns what methods start from; dropped entries are those that keep
 // allows.
-func (p *pruner) tableOf(d *dataset.Dataset, keep prune.Keep, values string) (*sweep.Table, error) {
-	v := compact.Values(values)
+func (p *pruner) tableOf(d *dataset.Dataset, keep prune.Keep, values string) (*sweep.Unpruned, error) {
+	v := compact.Encoding(values)
 	if v.Size() == 0 {
 		return nil, fault.Usagef("--values %q: expected any of %s", values, valuesHelp())
 	}
-	return &sweep.Table{
+	return &sweep.Unpruned{
 		Architecture: &p.checkpoint.Architecture, Names: p.scores[0].Fields, Entries: p.table, Keep: keep, Values: v,
 		Counts: func() ([]int64, error) { return occurrences(d) },
 		Fit:    func(order []int32, bytes int64) (int, error) { return p.checkpoint.CompactDrop(order, v, bytes) },

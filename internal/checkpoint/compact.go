@@ -32,11 +32,11 @@ const (
 )
 
 // valueTypes are the tensor types of compact.Values.
-var valueTypes = map[compact.Values]DType{compact.Float32: F32, compact.Float16: F16, compact.Int8: U8}
+var valueTypes = map[compact.Encoding]DType{compact.Float32: F32, compact.Float16: F16, compact.Int8: U8}
 
 // compactFile is the compact file of c with the given fields. Tensors of the
 // table have no data yet.
-func (c *Checkpoint) compactFile(fields []compact.Field, v compact.Values) *file {
+func (c *Checkpoint) compactFile(fields []compact.Field, v compact.Encoding) *file {
 	a := &c.Architecture
 	rows, columns, kept := 0, 0, 0
 	for j, f := range fields {
@@ -68,7 +68,7 @@ func (c *Checkpoint) compactFile(fields []compact.Field, v compact.Values) *file
 // dropped, as a field that kept everything has no structure, but one that lacks an
 // entry has, and as a table that keeps next to nothing has to be as large as
 // compact.MaxInflation asks for.
-func (c *Checkpoint) CompactDrop(order []int32, v compact.Values, bytes int64) (int, error) {
+func (c *Checkpoint) CompactDrop(order []int32, v compact.Encoding, bytes int64) (int, error) {
 	a := &c.Architecture
 	if len(order) != a.Parameters() {
 		panic(fmt.Sprintf("checkpoint: order of %d entries for a table of %d", len(order), a.Parameters()))
@@ -92,7 +92,7 @@ func (c *Checkpoint) CompactDrop(order []int32, v compact.Values, bytes int64) (
 // and returns its bytes. dropped, of length n*d, is true for the entries that
 // are gone; baseline, of length m*d, is what they read as. Kept entries come
 // from c's table, and are stored as v. One that v cannot hold is an input error.
-func WriteCompact(path string, c *Checkpoint, dropped []bool, baseline []float32, v compact.Values) (int64, error) {
+func WriteCompact(path string, c *Checkpoint, dropped []bool, baseline []float32, v compact.Encoding) (int64, error) {
 	f, err := c.compact(dropped, baseline, v)
 	if err != nil {
 		return 0, err
@@ -100,7 +100,7 @@ func WriteCompact(path string, c *Checkpoint, dropped []bool, baseline []float32
 	return writeWhole(path, f)
 }
 
-func (c *Checkpoint) compact(dropped []bool, baseline []float32, v compact.Values) (*file, error) {
+func (c *Checkpoint) compact(dropped []bool, baseline []float32, v compact.Encoding) (*file, error) {
 	a := &c.Architecture
 	table, err := c.floats(c.EmbeddingKey)
 	if err != nil {

@@ -75,7 +75,7 @@ func TestCompactDrop(t *testing.T) {
 		for i := range order {
 			order[i] = int32(i * 7919 % n) // 7919 is prime to every length here
 		}
-		for _, v := range compact.AllValues() {
+		for _, v := range compact.Encodings() {
 			sizes := make([]int64, n+1)
 			dropped := make([]bool, n)
 			for drop := range sizes {
@@ -141,13 +141,13 @@ func TestPrunedOfDense(t *testing.T) {
 // converting them again loses nothing more.
 func TestCompactValues(t *testing.T) {
 	c := fmOf(t, 400, 16)
-	for _, v := range compact.AllValues() {
+	for _, v := range compact.Encodings() {
 		path := filepath.Join(t.TempDir(), "m")
 		if _, err := WriteCompact(path, c, every(6400, 3), make([]float32, 32), v); err != nil {
 			t.Fatal(err)
 		}
 		got, err := Read(path)
-		if err != nil || got.Compact.Values() != v {
+		if err != nil || got.Compact.Encoding() != v {
 			t.Fatalf("%s: %v", v, err)
 		}
 		checkModel(t, path, got)

@@ -90,7 +90,7 @@ func FuzzParse(f *testing.F) {
 		}
 		f.Add(canonical(c))
 		for i, gap := range []int{1, 2, 13} {
-			small, err := c.compact(every(c.Architecture.Parameters(), gap), make([]float32, c.Architecture.Players()), compact.AllValues()[i])
+			small, err := c.compact(every(c.Architecture.Parameters(), gap), make([]float32, c.Architecture.Players()), compact.Encodings()[i])
 			if err != nil {
 				f.Fatal(err)
 			}

@@ -202,11 +202,11 @@ func TestDamaged(t *testing.T) {
 	}
 	files["canonical"] = canonical(c)
 	for i, gap := range []int{1, 2, 13} {
-		f, err := c.compact(every(c.Architecture.Parameters(), gap), make([]float32, c.Architecture.Players()), compact.AllValues()[i])
+		f, err := c.compact(every(c.Architecture.Parameters(), gap), make([]float32, c.Architecture.Players()), compact.Encodings()[i])
 		if err != nil {
 			t.Fatal(err)
 		}
-		files["compact "+string(compact.AllValues()[i])] = fileBytes(f.entries, f.metadata)
+		files["compact "+string(compact.Encodings()[i])] = fileBytes(f.entries, f.metadata)
 	}
 	for name, data := range files {
 		for n := range len(data) {

@@ -46,7 +46,7 @@ func (c *Checkpoint) Model() (*model.Model, error) {
 	}
 	var m *model.Model
 	if small {
-		m, err = model.NewWithTable(l.Architecture, w, c.Compact)
+		m, err = model.NewWithEmbedder(l.Architecture, w, c.Compact)
 	} else {
 		m, err = model.New(l.Architecture, w)
 	}

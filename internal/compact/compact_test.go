@@ -47,7 +47,7 @@ func draw(t *rapid.T) *sample {
 	return s
 }
 
-func (s *sample) encode(t rapid.TB, v Values) (*Parts, *Table) {
+func (s *sample) encode(t rapid.TB, v Encoding) (*Parts, *Table) {
 	parts, err := Encode(s.sizes, s.dim, s.table, s.dropped, s.codebook, v)
 	if err != nil {
 		t.Fatal(err)
@@ -128,7 +128,7 @@ func sameBits(a, b float32) bool { return math.Float32bits(a) == math.Float32bit
 // error is the most that the documentation of Values allows.
 func (s *sample) error(table *Table, field int, v float32) float64 {
 	size := math.Abs(float64(v))
-	switch table.Values() {
+	switch table.Encoding() {
 	case Float16:
 		if size < 0x1p-14 {
 			return 0x1p-25
@@ -144,7 +144,7 @@ func TestRoundTrip(t *testing.T) {
 	forms := map[Form]int{}
 	rapid.Check(t, func(t *rapid.T) {
 		s := draw(t)
-		for _, v := range AllValues() {
+		for _, v := range Encodings() {
 			parts, table := s.encode(t, v)
 			s.check(t, table)
 			for _, f := range parts.Fields {
@@ -190,7 +190,7 @@ func TestEmbedAllocatesNothing(t *testing.T) {
 			features = append(features, i, 400+i%30)
 		}
 		x := make([]float32, 2*rows*dim)
-		for _, v := range AllValues() {
+		for _, v := range Encodings() {
 			_, table := s.encode(t, v)
 			if n := testing.AllocsPerRun(50, func() { table.Embed(x, features) }); n > 0 {
 				t.Errorf("%d columns of %s: %v allocations", dim, v, n)
@@ -235,7 +235,7 @@ func TestPlanner(t *testing.T) {
 				p.Drop(i)
 			}
 		}
-		for _, v := range AllValues() {
+		for _, v := range Encodings() {
 			parts, _ := s.encode(t, v)
 			if bytes := len(parts.Rows) + len(parts.Columns) + len(parts.Values); p.Bytes(v) != bytes || !slices.Equal(p.Fields(), parts.Fields) {
 				t.Fatalf("%+v with %d bytes, expected %+v with %d", p.Fields(), p.Bytes(v), parts.Fields, bytes)
@@ -248,7 +248,7 @@ func TestEncodeRefuses(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	for name, test := range map[string]struct {
 		table, codebook []float32
-		values          Values
+		values          Encoding
 		want            string
 	}{
 		"NaN":      {[]float32{0, 0, 0, nan}, []float32{0, 0}, Float32, "row 1 has the value NaN in column 1"},
@@ -308,7 +308,7 @@ func FuzzNew(f *testing.F) {
 			return
 		}
 		forms := []Form{None, Bitmap, Columns, Dense}
-		v := AllValues()[int(form/16)%3]
+		v := Encodings()[int(form/16)%3]
 		parts := &Parts{
 			Fields: []Field{{forms[form%4], int(listed), int(kept)}, {forms[form/4%4], int(other), int(other) * int(dim)}},
 			Rows:   rows, Columns: columns, Values: values, Codebook: make([]float32, 2*int(dim)), Steps: []float32{0, 1, -1, 0.5},

@@ -11,7 +11,7 @@ import (
 // dropped is true for the entries that are gone, which read codebook, [m, d]. A
 // value that is not finite, or that v cannot hold, is an error that names its
 // row, a global id, and column. Codebook is shared, not copied.
-func Encode(sizes []int, dim int, table []float32, dropped []bool, codebook []float32, v Values) (*Parts, error) {
+func Encode(sizes []int, dim int, table []float32, dropped []bool, codebook []float32, v Encoding) (*Parts, error) {
 	if len(table) != len(dropped) || len(codebook) != len(sizes)*dim || v.Size() == 0 {
 		panic(fmt.Sprintf("compact: Encode: table of %d, mask of %d, codebook of %d entries as %q", len(table), len(dropped), len(codebook), v))
 	}

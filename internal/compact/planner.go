@@ -55,7 +55,7 @@ func (p *Planner) Fields() []Field {
 }
 
 // Bytes returns how many Parts have of Rows, Columns and Values.
-func (p *Planner) Bytes(v Values) int {
+func (p *Planner) Bytes(v Encoding) int {
 	parts := p.parts
 	if 4*p.dim*len(p.left) > MaxInflation*(p.parts+p.kept) {
 		parts = 0

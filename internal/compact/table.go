@@ -14,7 +14,7 @@ import (
 // and Columns.
 type Table struct {
 	dim      int
-	values   Values
+	values   Encoding
 	steps    []float32 // for Int8, [m, 2]
 	fields   []field
 	codebook []float32 // [m, d]
@@ -50,7 +50,7 @@ type block struct {
 // New returns the table that parts hold, of fields of the given sizes and d
 // columns, after checking every index and value in it. It takes memory in
 // proportion to parts, whatever the sizes claim.
-func New(sizes []int, dim int, v Values, parts *Parts) (*Table, error) {
+func New(sizes []int, dim int, v Encoding, parts *Parts) (*Table, error) {
 	if len(parts.Fields) != len(sizes) || len(parts.Codebook) != len(sizes)*dim || v == Int8 && len(parts.Steps) != 2*len(sizes) || v.Size() == 0 {
 		return nil, fmt.Errorf("%d fields, a codebook of %d and steps of %d values: expected %d fields of %d columns", len(parts.Fields), len(parts.Codebook), len(parts.Steps), len(sizes), dim)
 	}
@@ -82,7 +82,7 @@ func New(sizes []int, dim int, v Values, parts *Parts) (*Table, error) {
 }
 
 // take takes the field's bytes from the front of rest, and checks them.
-func (f *field) take(rest *Parts, v Values, steps []float32) error {
+func (f *field) take(rest *Parts, v Encoding, steps []float32) error {
 	if err := f.check(); err != nil {
 		return err
 	}
@@ -248,8 +248,8 @@ func (f *field) column(i int) (column int, last bool) {
 	return int(c & 0x7fff), c&0x8000 != 0
 }
 
-// Values returns how values are stored.
-func (t *Table) Values() Values { return t.values }
+// Encoding returns how values are stored.
+func (t *Table) Encoding() Encoding { return t.values }
 
 // Fields returns how each field is stored.
 func (t *Table) Fields() []Field {

@@ -426,4 +426,4 @@ func (r *run) outcome(aside []job.Quarantine) (*Outcome, error) {
 }
 
 // estimate says what the sums are.
-func (r *run) estimate() tally.Estimate { return r.Options.Tally(r.sample.Rows) }
+func (r *run) estimate() tally.Sampling { return r.Options.Tally(r.sample.Rows) }

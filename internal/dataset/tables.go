@@ -12,13 +12,13 @@ import (
 // tableInput is a Parquet or Arrow file.
 type tableInput struct {
 	path  string
-	table *arrowio.Table
+	table *arrowio.ColumnFile
 }
 
 // openTable opens a file of a table, of which only the columns are read that the
 // format needs.
 func (r *rawImport) openTable(path string) (input, error) {
-	t, err := arrowio.OpenTable(path)
+	t, err := arrowio.OpenColumnFile(path)
 	if err != nil {
 		return nil, err
 	}

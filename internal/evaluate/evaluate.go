@@ -20,10 +20,6 @@ type Metrics struct {
 	LogLoss float64 `json:"log_loss"` // mean loss, nat
 }
 
-// Source hands batches of rows to a function, in row order, until it returns an
-// error or the rows end. The function does not keep a batch.
-type Source func(ctx context.Context, each func(*model.Rows) error) error
-
 // Predictions are what a model says of rows, and what is true.
 type Predictions struct {
 	Logits []float64
@@ -33,7 +29,7 @@ type Predictions struct {
 // Predict computes m's logits of the rows of source, on the given number of
 // goroutines. The result does not depend on their number. It keeps 9 bytes a row. An
 // error names the row.
-func Predict(ctx context.Context, m *model.Model, source Source, threads int) (*Predictions, error) {
+func Predict(ctx context.Context, m *model.Model, source model.RowSource, threads int) (*Predictions, error) {
 	scorers := make([]*model.Scorer, max(1, threads))
 	for i := range scorers {
 		scorers[i] = m.NewScorer()

@@ -55,7 +55,7 @@ func TestOneKind(t *testing.T) {
 	}
 }
 
-func batches(rows *model.Rows, size int) Source {
+func batches(rows *model.Rows, size int) model.RowSource {
 	return func(_ context.Context, each func(*model.Rows) error) error {
 		for from := 0; from < rows.Len(); from += size {
 			part := rows.Slice(from, min(from+size, rows.Len()))

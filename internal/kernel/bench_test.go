@@ -90,7 +90,7 @@ func BenchmarkSteps400(b *testing.B) {
 	benchEveryLevel(b, func(b *testing.B) (int, func()) {
 		r := rand.New(rand.NewPCG(1, 2))
 		n := TileRows()
-		m := NewRows(normal(r, 624*400), 624, 400)
+		m := NewRowMatrix(normal(r, 624*400), 624, 400)
 		y, mask, pre := NewTile(n, 400), NewMask(400), make([]float32, 400)
 		row, change := make([]int32, n), make([]float32, n)
 		order, next := r.Perm(624), 0

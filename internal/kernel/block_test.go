@@ -87,7 +87,7 @@ func TestProductOfOneState(t *testing.T) {
 		r := rand.New(rand.NewPCG(13, 14))
 		const in, out = 75, 37
 		weight, bias := normal(r, in*out), normal(r, out)
-		m, steps := NewOutputs(weight, bias, in, out), NewRows(weight, in, out)
+		m, steps := NewOutputs(weight, bias, in, out), NewRowMatrix(weight, in, out)
 		x, _ := guardedBlock(r, in)
 		for i := range x {
 			if r.IntN(2) == 0 {

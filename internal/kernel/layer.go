@@ -169,18 +169,18 @@ func (m *Matrix) Layer(out, in Tile, rows int, list []int32, relu bool, mask Mas
 	}
 }
 
-// Rows is a matrix packed for Steps: row after row.
-type Rows struct {
+// RowMatrix is a matrix packed for Steps: row after row.
+type RowMatrix struct {
 	In, Out int
 	values  []float32 // [In, Pad(Out)]
 }
 
-// NewRows packs a weight, [out, in].
-func NewRows(weight []float32, in, out int) *Rows {
+// NewRowMatrix packs a weight, [out, in].
+func NewRowMatrix(weight []float32, in, out int) *RowMatrix {
 	if len(weight) != in*out {
 		panic("kernel: NewRows: weight has the wrong length")
 	}
-	m := &Rows{In: in, Out: out, values: make([]float32, in*Pad(out))}
+	m := &RowMatrix{In: in, Out: out, values: make([]float32, in*Pad(out))}
 	for o := range out {
 		for i := range in {
 			m.values[i*Pad(out)+o] = weight[o*in+i]
@@ -197,7 +197,7 @@ func NewRows(weight []float32, in, out int) *Rows {
 //
 // for all o < Pad(m.Out), which is what pre has. mask is as in Layer, exactly. A
 // stride of 0 keeps the last step's output only.
-func (m *Rows) Steps(out Tile, pre []float32, row []int32, change []float32, relu bool, mask Mask) {
+func (m *RowMatrix) Steps(out Tile, pre []float32, row []int32, change []float32, relu bool, mask Mask) {
 	width := Pad(m.Out)
 	switch {
 	case len(pre) != width || len(row) != len(change):
@@ -220,7 +220,7 @@ func (m *Rows) Steps(out Tile, pre []float32, row []int32, change []float32, rel
 }
 
 // Prefetch asks for rows that Steps will soon read. It is a hint.
-func (m *Rows) Prefetch(row []int32) {
+func (m *RowMatrix) Prefetch(row []int32) {
 	if len(row) > 0 && m.Out > 0 {
 		current.prefetch(m, row)
 	}

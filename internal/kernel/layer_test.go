@@ -244,7 +244,7 @@ func TestStepsIsItsDefinition(t *testing.T) {
 			for _, n := range []int{0, 1, 2, 5, 6, 7, 12, 13} {
 				const in = 14
 				weight, bias := normal(r, in*out), normal(r, out)
-				m := NewRows(weight, in, out)
+				m := NewRowMatrix(weight, in, out)
 				relu := r.IntN(2) == 0
 				tile, whole := guarded(r, max(1, n), out, 0)
 				pre := make([]float32, Pad(out))
@@ -305,7 +305,7 @@ func TestNaNAndInfinityStay(t *testing.T) {
 			t.Errorf("after Layer: %v, mask %b", y.Values[:64], mask)
 		}
 		pre := make([]float32, 16)
-		NewRows([]float32{1, 0, 0, 1}, 2, 2).Steps(y, pre, []int32{0}, []float32{nan}, true, mask)
+		NewRowMatrix([]float32{1, 0, 0, 1}, 2, 2).Steps(y, pre, []int32{0}, []float32{nan}, true, mask)
 		if y.Row(0)[0] == y.Row(0)[0] || mask[0]&^3 != 0 {
 			t.Errorf("after Steps: %v", y.Row(0))
 		}
@@ -313,7 +313,7 @@ func TestNaNAndInfinityStay(t *testing.T) {
 }
 
 func TestCallersBugsPanic(t *testing.T) {
-	m, rows := NewMatrix(make([]float32, 6), nil, 2, 3), NewRows(make([]float32, 6), 2, 3)
+	m, rows := NewMatrix(make([]float32, 6), nil, 2, 3), NewRowMatrix(make([]float32, 6), 2, 3)
 	outputs, block := NewOutputs(make([]float32, 6), nil, 2, 3), NewBlock(3)
 	tile := NewTile(1, 3)
 	pre := make([]float32, 16)

@@ -11,9 +11,9 @@ type level struct {
 	name  string
 	rows  int // of a tile
 	layer func(m *Matrix, out, in Tile, rows int, list []int32, floor float32, mask Mask)
-	steps func(m *Rows, out Tile, pre []float32, row []int32, change []float32, floor float32, mask Mask)
+	steps func(m *RowMatrix, out Tile, pre []float32, row []int32, change []float32, floor float32, mask Mask)
 	// prefetch is a hint that may do nothing. row is not empty.
-	prefetch func(m *Rows, row []int32)
+	prefetch func(m *RowMatrix, row []int32)
 	list     func(m Mask, list []int32) []int32
 	set      func(m Mask, t Tile, rows, panels int) // of a mask of zeros
 	dot      func(x, y []float32) float64
@@ -38,7 +38,7 @@ var current = levels()[0]
 // GODEBUG=cpu.amxtile=off, cpu.avx512f=off and cpu.avx2=off take the faster ones
 // away, and so does the build tag purego.
 func levels() []*level {
-	return append(accelerated(), &level{name: portableName(), rows: 4, layer: layerPortable, steps: stepsPortable, prefetch: func(*Rows, []int32) {}, list: listPortable, set: setPortable, dot: dotPortable, expand: expandPortable,
+	return append(accelerated(), &level{name: portableName(), rows: 4, layer: layerPortable, steps: stepsPortable, prefetch: func(*RowMatrix, []int32) {}, list: listPortable, set: setPortable, dot: dotPortable, expand: expandPortable,
 		product: productPortable, cross: crossPortable, tanh: tanhPortable, transpose: transposePortable})
 }
 

@@ -84,14 +84,14 @@ func (a *assembled) panels(m *Matrix, out, in Tile, t, rows, p, n int, list []in
 		first(m.panels[p*m.In*Columns:]), m.In*Columns*4, &m.bias[p*Columns], first(list), len(list), n, floor, first(mask), p*2)
 }
 
-func stepsWith(f stepsFunc) func(m *Rows, out Tile, pre []float32, row []int32, change []float32, floor float32, mask Mask) {
-	return func(m *Rows, out Tile, pre []float32, row []int32, change []float32, floor float32, mask Mask) {
+func stepsWith(f stepsFunc) func(m *RowMatrix, out Tile, pre []float32, row []int32, change []float32, floor float32, mask Mask) {
+	return func(m *RowMatrix, out Tile, pre []float32, row []int32, change []float32, floor float32, mask Mask) {
 		f(&out.Values[0], out.Stride*4, &pre[0], &m.values[0], len(pre)*4, &row[0], &change[0], len(row), len(pre)/Columns, floor, first(mask))
 	}
 }
 
-func prefetchWith(f func(w *float32, wStride int, rows *int32, n int)) func(m *Rows, row []int32) {
-	return func(m *Rows, row []int32) { f(&m.values[0], Pad(m.Out)*4, &row[0], len(row)) }
+func prefetchWith(f func(w *float32, wStride int, rows *int32, n int)) func(m *RowMatrix, row []int32) {
+	return func(m *RowMatrix, row []int32) { f(&m.values[0], Pad(m.Out)*4, &row[0], len(row)) }
 }
 
 // productWith goes through the units some at a time. The last few are filled up

@@ -50,7 +50,7 @@ func clamp(row []float32, column int, floor float32, mask Mask) {
 	}
 }
 
-func stepsPortable(m *Rows, out Tile, pre []float32, row []int32, change []float32, floor float32, mask Mask) {
+func stepsPortable(m *RowMatrix, out Tile, pre []float32, row []int32, change []float32, floor float32, mask Mask) {
 	for t, i := range row {
 		Axpy(pre, change[t], m.values[int(i)*len(pre):(int(i)+1)*len(pre)])
 		h := out.Values[t*out.Stride:][:len(pre)]

@@ -15,18 +15,18 @@ type head struct {
 	players int // D
 
 	// the cross part; none for FM and DeepFM
-	first       *kernel.Rows // the first cross layer's linear map
-	firstBias   []float32    // its bias, padded
+	first       *kernel.RowMatrix // the first cross layer's linear map
+	firstBias   []float32         // its bias, padded
 	mix         []mixStage
 	cross       []*kernel.Outputs // DCNv2
 	crossOutput []float32         // [D]; DCNv2 in parallel, whose output layer reads the cross layers' output too
 
 	// the MLP; none for FM
-	deep    *kernel.Rows     // the first layer, if it reads x0
-	begins  []float32        // its bias, padded
-	stacked *kernel.Outputs  // the first layer, if it reads the cross layers' output
-	layers  []*kernel.Matrix // ReLU after each; without the first one if that is stacked
-	output  []float32        // [last layer's width]
+	deep    *kernel.RowMatrix // the first layer, if it reads x0
+	begins  []float32         // its bias, padded
+	stacked *kernel.Outputs   // the first layer, if it reads the cross layers' output
+	layers  []*kernel.Matrix  // ReLU after each; without the first one if that is stacked
+	output  []float32         // [last layer's width]
 	bias    float32
 
 	transposed func() *transposedHead // made once, when derivatives are asked for
@@ -81,10 +81,10 @@ func packOutputs(l *Linear) *kernel.Outputs {
 }
 
 // packRows returns a layer for walks, and its padded bias.
-func packRows(l *Linear) (*kernel.Rows, []float32) {
+func packRows(l *Linear) (*kernel.RowMatrix, []float32) {
 	bias := make([]float32, kernel.Pad(l.Out))
 	copy(bias, l.Bias)
-	return kernel.NewRows(l.Weight, l.In, l.Out), bias
+	return kernel.NewRowMatrix(l.Weight, l.In, l.Out), bias
 }
 
 // mixInner returns V of every expert, then the gates, [experts*rank + experts, D].

@@ -10,14 +10,14 @@ import (
 type Model struct {
 	Architecture
 	Weights Weights
-	table   Table // nil if Weights has the embedding
+	table   Embedder // nil if Weights has the embedding
 	head    *head
 	offsets []int32
 }
 
-// Table gives rows their embeddings out of another form than [Features, Dim]
+// Embedder gives rows their embeddings out of another form than [Features, Dim]
 // float32. It serves any number of goroutines at once.
-type Table interface {
+type Embedder interface {
 	// Embed writes the embeddings of some rows, [rows, D], to x. The features, global
 	// ids, [rows, m], have passed CheckRow.
 	Embed(x []float32, features []int32)
@@ -29,16 +29,16 @@ func New(a Architecture, w Weights) (*Model, error) {
 	return newModel(a, w, nil)
 }
 
-// NewWithTable is New for a model whose embedding is only in t, of a's shape:
+// NewWithEmbedder is New for a model whose embedding is only in t, of a's shape:
 // Weights.Embedding is nil, then and later.
-func NewWithTable(a Architecture, w Weights, t Table) (*Model, error) {
+func NewWithEmbedder(a Architecture, w Weights, t Embedder) (*Model, error) {
 	if w.Embedding != nil || t == nil {
 		panic("model: NewWithTable: expected one embedding")
 	}
 	return newModel(a, w, t)
 }
 
-func newModel(a Architecture, w Weights, t Table) (*Model, error) {
+func newModel(a Architecture, w Weights, t Embedder) (*Model, error) {
 	if err := a.Validate(); err != nil {
 		return nil, err
 	}

@@ -1,8 +1,14 @@
 package model
 
-// Rows is a batch of encoded rows: what every estimator and every evaluation
-// reads. Readers reuse the slices from batch to batch; who keeps a batch
-// copies it.
+import "context"
+
+// RowSource passes batches of rows to each, in the order of their global numbers,
+// until the rows end or each returns an error, which it returns. A batch is valid
+// only until each returns.
+type RowSource func(ctx context.Context, each func(*Rows) error) error
+
+// Rows is a batch of encoded rows, as estimators and evaluation read them. Readers
+// reuse the slices for the next batch. A caller that keeps a batch must copy it.
 type Rows struct {
 	Fields   int     // m
 	Number   []int64 // global row number in the dataset, the key of everything random about the row

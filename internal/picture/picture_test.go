@@ -18,7 +18,7 @@ import (
 
 // document has two repeats, a method at one point, and one whose AUC is not defined.
 func document() *sweep.Document {
-	d := &sweep.Document{Kind: "deepfm", Split: "test", Unpruned: sweep.Measure{LogLoss: .44}, Sources: []sweep.Source{{Seed: 1}, {Seed: 2}}}
+	d := &sweep.Document{Kind: "deepfm", Split: "test", Unpruned: sweep.Measure{LogLoss: .44}, Sources: []sweep.ScoresFile{{Seed: 1}, {Seed: 2}}}
 	value := func(v float64) *float64 { return &v }
 	d.Unpruned.AUC = value(.8)
 	for i, auc := range []float64{.79, .78, .6, .59} {

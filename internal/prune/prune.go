@@ -173,9 +173,9 @@ func Mask(order []int32, drop int) []bool {
 	return mask
 }
 
-// Table returns a copy of the model's embedding table in which dropped entries
+// Apply returns a copy of the model's embedding table in which dropped entries
 // read their baseline, [m, d].
-func Table(a *model.Architecture, table []float32, mask []bool, baseline []float32) []float32 {
+func Apply(a *model.Architecture, table []float32, mask []bool, baseline []float32) []float32 {
 	pruned := slices.Clone(table)
 	i := 0
 	for j, size := range a.FieldDims {

@@ -159,7 +159,7 @@ func TestMasks(t *testing.T) {
 func TestTable(t *testing.T) {
 	a := &model.Architecture{FieldDims: []int{2, 1}, Dim: 2}
 	table := []float32{1, 2, 3, 4, 5, 6}
-	got := Table(a, table, []bool{true, false, false, true, true, true}, []float32{10, 20, 30, 40})
+	got := Apply(a, table, []bool{true, false, false, true, true, true}, []float32{10, 20, 30, 40})
 	if want := []float32{10, 2, 3, 20, 30, 40}; !slices.Equal(got, want) {
 		t.Errorf("table %v, want %v", got, want)
 	}

@@ -65,7 +65,7 @@ func swept(id string) *sweep.Document {
 	d := &sweep.Document{
 		Version: sweep.Version, Model: strings.Repeat("ab", 32), Kind: "fm", Split: "test", Rows: 1000, Features: 9, Entries: 18,
 		Settings: &sweep.Settings{Rank: "signed", Protect: []string{hostile}, FieldMinimum: .125},
-		Sources:  []sweep.Source{{Job: id, Estimator: "permutation", Sample: 1, Seed: 5}, {Job: "another", Estimator: "permutation", Sample: 1, Seed: 6}},
+		Sources:  []sweep.ScoresFile{{Job: id, Estimator: "permutation", Sample: 1, Seed: 5}, {Job: "another", Estimator: "permutation", Sample: 1, Seed: 6}},
 	}
 	measure := func(auc, loss float64) sweep.Measure {
 		calibrated := loss - .01

@@ -108,7 +108,7 @@ func (f *File) Aggregate(name string) ([]float64, error) {
 }
 
 // Estimate says what f's values are estimates of.
-func (f *File) Estimate() tally.Estimate {
+func (f *File) Estimate() tally.Sampling {
 	o := shapley.Options{Estimator: f.Spec.Estimator, Passes: f.Spec.TaskPasses()}
 	return o.Tally(f.DatasetRows)
 }

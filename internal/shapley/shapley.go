@@ -107,8 +107,8 @@ func (o *Options) precise() bool { return o.Estimator == Exact || o.Estimator ==
 
 // Tally returns what a job's sums are, for a dataset of so many rows, all of which
 // or a sample of which is scored.
-func (o *Options) Tally(rows int64) tally.Estimate {
-	e := tally.Estimate{Passes: o.Passes, Walks: o.Passes, Rows: rows, Exact: o.precise(), Efficient: o.Estimator != Multilinear && o.Estimator != Taylor}
+func (o *Options) Tally(rows int64) tally.Sampling {
+	e := tally.Sampling{Passes: o.Passes, Walks: o.Passes, Rows: rows, Exact: o.precise(), Efficient: o.Estimator != Multilinear && o.Estimator != Taylor}
 	if o.Estimator == Antithetic {
 		e.Walks *= 2
 	}

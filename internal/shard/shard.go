@@ -21,10 +21,6 @@ import (
 	"shaver/internal/random"
 )
 
-// Source hands all rows of the chosen splits, in order of their global numbers
-// and in batches, to a function, until it returns an error.
-type Source func(ctx context.Context, each func(*model.Rows) error) error
-
 // Sample chooses rows without replacement: Keep of Rows.
 type Sample struct {
 	Rows int64
@@ -74,7 +70,7 @@ func (s Sample) portion(index int64, portions int) int {
 // returns the shards that are wanted, ascending and of one round, and a negative
 // number when no more are; it may block. Each of them goes to emit, which must not
 // keep it.
-func Cut(ctx context.Context, source Source, sample Sample, plan job.Plan,
+func Cut(ctx context.Context, source model.RowSource, sample Sample, plan job.Plan,
 	next func(context.Context) (int, error), emit func(context.Context, *Piece) error) error {
 	c := cutter{picker: picker{Sample: sample}, plan: plan, portions: plan.Portions(), wanted: next, emit: emit}
 	if err := c.advance(ctx); err != nil {
@@ -174,7 +170,7 @@ func take(rows, from *model.Rows, i int) {
 // Collect is Cut for one shard of so many rows where place says, of a source that
 // begins there: at the row place.Seen of the splits. Rows that are not those of
 // place's digest, or too few, are an error.
-func Collect(ctx context.Context, source Source, sample Sample, place job.Place, want int64) (*model.Rows, error) {
+func Collect(ctx context.Context, source model.RowSource, sample Sample, place job.Place, want int64) (*model.Rows, error) {
 	p := picker{sample, place.Seen, place.Kept}
 	all := &model.Rows{}
 	err := source(ctx, func(rows *model.Rows) error {

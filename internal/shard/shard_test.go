@@ -22,7 +22,7 @@ var (
 )
 
 // from hands rows over in batches of the given size.
-func from(rows *model.Rows, batch int) Source {
+func from(rows *model.Rows, batch int) model.RowSource {
 	return func(ctx context.Context, each func(*model.Rows) error) error {
 		for i := 0; i < rows.Len(); i += batch {
 			part := rows.Slice(i, min(i+batch, rows.Len()))

@@ -22,10 +22,10 @@ type Document struct {
 	Features int    `json:"features"`
 	Entries  int    `json:"entries"` // of the table
 	// Settings are nil in documents of programs that did not tell them.
-	Settings *Settings `json:"settings,omitempty"`
-	Unpruned Measure   `json:"unpruned"`
-	Sources  []Source  `json:"sources"` // scores files
-	Points   []Point   `json:"points"`
+	Settings *Settings    `json:"settings,omitempty"`
+	Unpruned Measure      `json:"unpruned"`
+	Sources  []ScoresFile `json:"sources"` // scores files
+	Points   []Point      `json:"points"`
 }
 
 // Settings are what all methods were asked for, and points do not tell.
@@ -46,8 +46,8 @@ type Measure struct {
 	CalibratedLogLoss *float64              `json:"calibrated_log_loss,omitempty"`
 }
 
-// Source is a scores file that methods rank by.
-type Source struct {
+// ScoresFile is a scores file that methods rank by.
+type ScoresFile struct {
 	Job       string   `json:"job"`
 	Estimator string   `json:"estimator"`
 	Passes    int      `json:"passes"`
@@ -60,10 +60,10 @@ type Source struct {
 	Seed      uint64   `json:"seed"`
 }
 
-// SourceOf says which scores f are.
-func SourceOf(f *scores.File) Source {
+// NewScoresFile says which scores f are.
+func NewScoresFile(f *scores.File) ScoresFile {
 	s := &f.Spec
-	return Source{s.ID(), s.Estimator, s.Passes, s.Draws, s.Endpoints, s.Baseline, s.Splits, s.Sample, f.Rows, s.Seed}
+	return ScoresFile{s.ID(), s.Estimator, s.Passes, s.Draws, s.Endpoints, s.Baseline, s.Splits, s.Sample, f.Rows, s.Seed}
 }
 
 // Point is a method at a budget.

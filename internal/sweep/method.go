@@ -21,8 +21,8 @@ type Method interface {
 	Cut(prune.Budget) (Point, []float32, error)
 }
 
-// Table is the table that methods make smaller, and what they may need for it.
-type Table struct {
+// Unpruned is the table that methods make smaller, and what they may need for it.
+type Unpruned struct {
 	Architecture *model.Architecture
 	Names        []string                // of the fields
 	Entries      []float32               // [n, d]
@@ -30,8 +30,8 @@ type Table struct {
 	// Fit returns how many entries, taken from the front of order, have to be dropped
 	// at least for the file to have no more than so many bytes.
 	Fit    func(order []int32, bytes int64) (drop int, err error)
-	Keep   prune.Keep     // what no method drops
-	Values compact.Values // how kept entries are stored
+	Keep   prune.Keep       // what no method drops
+	Values compact.Encoding // how kept entries are stored
 }
 
 // Methods that rank by scores are named after their estimator: ByShapley for all of
@@ -64,7 +64,7 @@ func Rivals() []string {
 
 // ByScores returns the method that drops by an aggregate of the scores. source is
 // their index among the document's.
-func (t *Table) ByScores(f *scores.File, source int, aggregate, rank string) (Method, error) {
+func (t *Unpruned) ByScores(f *scores.File, source int, aggregate, rank string) (Method, error) {
 	name := ByShapley
 	if f.Spec.Estimator == shapley.Taylor {
 		name = ByTaylor
@@ -97,7 +97,7 @@ func Order(f *scores.File, aggregate, rank string, entries []float32) ([]int32, 
 
 // Rival returns the method of that name; a dropped entry reads baseline, [m, d], of
 // the given name. The seed is that of Random.
-func (t *Table) Rival(name, baselineName string, baseline []float32, seed uint64) (Method, error) {
+func (t *Unpruned) Rival(name, baselineName string, baseline []float32, seed uint64) (Method, error) {
 	var values []float64
 	switch name {
 	case Magnitude:
@@ -122,14 +122,14 @@ func (t *Table) Rival(name, baselineName string, baseline []float32, seed uint64
 
 // ordered is a method that drops entries in an order.
 type ordered struct {
-	table    *Table
+	table    *Unpruned
 	like     Point // method, source, baseline, form
 	baseline []float32
 	order    []int32
 	most     int // entries that may be dropped
 }
 
-func (t *Table) ordered(like Point, baseline []float32, order []int32) (Method, error) {
+func (t *Unpruned) ordered(like Point, baseline []float32, order []int32) (Method, error) {
 	order, most, err := t.Keep.Apply(t.Architecture, t.Names, order)
 	if err != nil {
 		return nil, fault.Usagef("%w", err)
@@ -166,8 +166,8 @@ func (o *ordered) Cut(b prune.Budget) (Point, []float32, error) {
 
 // Pruned returns the table, [n, d], as it reads from the compact file: dropped entries
 // their baseline, [m, d], and kept ones what is stored of them.
-func Pruned(a *model.Architecture, entries []float32, mask []bool, baseline []float32, values compact.Values) ([]float32, error) {
-	table := prune.Table(a, entries, mask, baseline)
+func Pruned(a *model.Architecture, entries []float32, mask []bool, baseline []float32, values compact.Encoding) ([]float32, error) {
+	table := prune.Apply(a, entries, mask, baseline)
 	if values == compact.Float32 {
 		return table, nil
 	}
@@ -198,13 +198,13 @@ func (o *ordered) mask(b prune.Budget) ([]bool, error) {
 
 // rounded is PTQ: every entry stays, in fewer bits.
 type rounded struct {
-	table *Table
+	table *Unpruned
 	name  string
 	bits  int
 	per   string
 }
 
-func (t *Table) ptq(name string) (Method, error) {
+func (t *Unpruned) ptq(name string) (Method, error) {
 	if !slices.Contains(Rivals(), name) {
 		return nil, fault.Usagef("method %q: the methods are %s", name, strings.Join(Rivals(), ", "))
 	}

@@ -74,7 +74,7 @@ func FuzzParse(f *testing.F) {
 		if points == 0 || points > len(d.Points) {
 			t.Fatalf("%d points are %d", len(d.Points), points)
 		}
-		d.Table(io.Discard)
+		d.WriteTable(io.Discard)
 		first, err := json.Marshal(d)
 		if err != nil {
 			t.Fatal(err)

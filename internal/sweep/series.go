@@ -138,18 +138,18 @@ func (d *Document) Label(p *Point) string {
 		return false
 	}
 	if p.Source != nil { // those of one method all have one
-		for _, of := range []func(*Source) string{
-			func(s *Source) string { return s.Estimator },
-			func(s *Source) string { return fmt.Sprintf("%d passes", s.Passes) },
-			func(s *Source) string {
+		for _, of := range []func(*ScoresFile) string{
+			func(s *ScoresFile) string { return s.Estimator },
+			func(s *ScoresFile) string { return fmt.Sprintf("%d passes", s.Passes) },
+			func(s *ScoresFile) string {
 				if s.Draws == 0 { // of an estimator that has none
 					return ""
 				}
 				return fmt.Sprintf("%d draws", s.Draws)
 			},
-			func(s *Source) string { return s.Endpoints },
-			func(s *Source) string { return strings.Join(s.Splits, " and ") },
-			func(s *Source) string { return fmt.Sprintf("%g of the rows", s.Sample) },
+			func(s *ScoresFile) string { return s.Endpoints },
+			func(s *ScoresFile) string { return strings.Join(s.Splits, " and ") },
+			func(s *ScoresFile) string { return fmt.Sprintf("%g of the rows", s.Sample) },
 		} {
 			told := func(q *Point) string { return of(&d.Sources[*q.Source]) }
 			if text := told(p); differ(told) && text != "" {
@@ -165,8 +165,8 @@ func (d *Document) Label(p *Point) string {
 	return strings.Join(parts, ", ")
 }
 
-// Table writes the document for people, columns separated by tabs.
-func (d *Document) Table(w io.Writer) {
+// WriteTable writes the document for people, columns separated by tabs.
+func (d *Document) WriteTable(w io.Writer) {
 	calibrated, chosen := false, false
 	for i := range d.Points {
 		calibrated = calibrated || d.Points[i].Calibration != nil

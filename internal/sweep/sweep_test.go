@@ -21,7 +21,7 @@ import (
 
 // table returns a small model and what methods start from, with scores of the given
 // estimator that rank entries by their position.
-func table(t *testing.T, estimator string) (*model.Model, *Table, *scores.File) {
+func table(t *testing.T, estimator string) (*model.Model, *Unpruned, *scores.File) {
 	t.Helper()
 	m := modeltest.Random(t, modeltest.Architectures()["deepfm"], 1)
 	f := &scores.File{Spec: job.Spec{Estimator: estimator, Baseline: prune.Codebook, Passes: 1, Sample: 1}, Baseline: make([]float32, m.Players())}
@@ -31,7 +31,7 @@ func table(t *testing.T, estimator string) (*model.Model, *Table, *scores.File) 
 		f.RMS[i] = float32(m.Parameters() - i)
 	}
 	counts := make([]int64, m.Features())
-	return m, &Table{
+	return m, &Unpruned{
 		Architecture: &m.Architecture, Names: []string{"a", "b", "c"}, Entries: m.Weights.Embedding, Values: compact.Float32,
 		Counts: func() ([]int64, error) { return counts, nil },
 	}, f
@@ -214,7 +214,7 @@ func TestSeries(t *testing.T) {
 	value := func(v float64) *float64 { return &v }
 	at := func(i int) *int { return &i }
 	both := []string{"train", "val"}
-	d := &Document{Sources: []Source{{Estimator: "multilinear", Draws: 8, Splits: both, Sample: 1, Seed: 1}, {Estimator: "multilinear", Draws: 8, Splits: both, Sample: 1, Seed: 2}, {Estimator: "permutation", Splits: both[:1], Sample: .1, Seed: 1}}}
+	d := &Document{Sources: []ScoresFile{{Estimator: "multilinear", Draws: 8, Splits: both, Sample: 1, Seed: 1}, {Estimator: "multilinear", Draws: 8, Splits: both, Sample: 1, Seed: 2}, {Estimator: "permutation", Splits: both[:1], Sample: .1, Seed: 1}}}
 	add := func(method string, source *int, values string, sparsity, auc float64) {
 		d.Points = append(d.Points, Point{Method: method, Source: source, Baseline: prune.Zero, Values: values, Sparsity: sparsity, Measure: Measure{AUC: value(auc), LogLoss: .5}})
 	}
@@ -236,7 +236,7 @@ func TestSeries(t *testing.T) {
 		t.Errorf("points %+v", series[0].Points)
 	}
 	var text strings.Builder
-	d.Table(&text)
+	d.WriteTable(&text)
 	if lines := strings.Split(strings.TrimSpace(text.String()), "\n"); len(lines) != 7 || !strings.Contains(lines[2], "0.7500±0.0500") || !strings.HasPrefix(lines[6], "0.9\t") {
 		t.Errorf("table\n%s", text.String())
 	}

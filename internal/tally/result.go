@@ -69,7 +69,7 @@ const EfficiencyTolerance = 1e-5
 // The two losses were computed from scratch, beside the contributions, so that for
 // an estimator that is efficient a larger difference than EfficiencyTolerance means
 // wrong or lost work: an error.
-func (a *Accumulator) Result(e Estimate) (*Result, error) {
+func (a *Accumulator) Result(e Sampling) (*Result, error) {
 	r, err := a.Check(e)
 	if err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func (a *Accumulator) Result(e Estimate) (*Result, error) {
 
 // Values writes what is told of a feature's entries into v, for those who do not
 // hold them all: what Result has of it.
-func (a *Accumulator) Values(feature int, e Estimate, v Values) {
+func (a *Accumulator) Values(feature int, e Sampling, v Values) {
 	rows, walks := float64(a.rows), float64(e.Walks)
 	put := func(into []float32, c int, value float64) {
 		if into != nil {
@@ -109,7 +109,7 @@ func (a *Accumulator) Values(feature int, e Estimate, v Values) {
 
 // Totals writes the sums over rows of the mean contributions of a feature's players
 // into totals, [d]: Phi times the rows. They are the same until the feature occurs again.
-func (a *Accumulator) Totals(feature int, e Estimate, totals []float64) {
+func (a *Accumulator) Totals(feature int, e Sampling, totals []float64) {
 	for c := range totals {
 		totals[c] = a.cell(feature*a.lists*a.dim+c) * LossUnit / float64(e.Walks)
 	}
@@ -124,7 +124,7 @@ func (a *Accumulator) cell(at int) float64 {
 }
 
 // Check is Result without Values.
-func (a *Accumulator) Check(e Estimate) (*Result, error) {
+func (a *Accumulator) Check(e Sampling) (*Result, error) {
 	if a.rows == 0 {
 		return nil, fmt.Errorf("no row was scored")
 	}

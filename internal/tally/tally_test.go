@@ -59,7 +59,7 @@ func TestWideSumsAreExact(t *testing.T) {
 	})
 }
 
-var twoPasses = Estimate{Passes: 2, Walks: 2, Rows: 36, Efficient: true}
+var twoPasses = Sampling{Passes: 2, Walks: 2, Rows: 36, Efficient: true}
 
 // random builds the partial of n random rows over 3 fields of 4 features, d = 2.
 func random(r *rand.Rand, n int) *Partial {
@@ -178,14 +178,14 @@ func TestResultNormalises(t *testing.T) {
 	within := math.RoundToEven(4 * .2 / SquareUnit)
 	for _, c := range []struct {
 		within            bool
-		estimate          Estimate
+		estimate          Sampling
 		variance, between float64 // of the mean
 	}{
-		{false, Estimate{Passes: 1, Walks: 1, Rows: 10, Efficient: true}, .25, .25},
-		{false, Estimate{Passes: 1, Walks: 1, Rows: 10, Efficient: true, Exact: true}, .25 * .8, .25},
-		{false, Estimate{Passes: 1, Walks: 1, Rows: 2, Efficient: true, Exact: true}, 0, .25},
-		{true, Estimate{Passes: 2, Walks: 2, Rows: 10, Efficient: true}, .25*.8 + .2*.1/2, .25},
-		{true, Estimate{Passes: 2, Walks: 2, Rows: 2, Efficient: true}, .1 / 2, .25},
+		{false, Sampling{Passes: 1, Walks: 1, Rows: 10, Efficient: true}, .25, .25},
+		{false, Sampling{Passes: 1, Walks: 1, Rows: 10, Efficient: true, Exact: true}, .25 * .8, .25},
+		{false, Sampling{Passes: 1, Walks: 1, Rows: 2, Efficient: true, Exact: true}, 0, .25},
+		{true, Sampling{Passes: 2, Walks: 2, Rows: 10, Efficient: true}, .25*.8 + .2*.1/2, .25},
+		{true, Sampling{Passes: 2, Walks: 2, Rows: 2, Efficient: true}, .1 / 2, .25},
 	} {
 		walks := int64(c.estimate.Walks)
 		b := NewBuilder(2, 1, c.estimate.Walks, c.within)
@@ -231,12 +231,12 @@ func TestResultNormalises(t *testing.T) {
 func TestOneRow(t *testing.T) {
 	const one = 1 << 36 // nat
 	for _, c := range []struct {
-		estimate            Estimate
+		estimate            Sampling
 		dataset, population float64
 	}{
-		{Estimate{Passes: 1, Walks: 1, Rows: 10}, 3, 3},
-		{Estimate{Passes: 1, Walks: 1, Rows: 10, Exact: true}, 3 * math.Sqrt(.9), 3},
-		{Estimate{Passes: 1, Walks: 1, Rows: 1, Exact: true}, 0, 3}, // it is the dataset
+		{Sampling{Passes: 1, Walks: 1, Rows: 10}, 3, 3},
+		{Sampling{Passes: 1, Walks: 1, Rows: 10, Exact: true}, 3 * math.Sqrt(.9), 3},
+		{Sampling{Passes: 1, Walks: 1, Rows: 1, Exact: true}, 0, 3}, // it is the dataset
 	} {
 		b := NewBuilder(1, 1, 1, false)
 		if err := b.AddRow(one, 2*one, []int32{0}, []int64{-3 * one}, nil); err != nil {
@@ -280,14 +280,14 @@ func TestResidual(t *testing.T) {
 	if err := a.Merge(p); err != nil {
 		t.Fatal(err)
 	}
-	r, err := a.Result(Estimate{Passes: 1, Walks: 1, Rows: 2})
+	r, err := a.Result(Sampling{Passes: 1, Walks: 1, Rows: 2})
 	if err != nil || r.EfficiencyError != 2 || math.Abs(r.EfficiencySE-1) > 1e-12 {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
 
 func TestIntervals(t *testing.T) {
-	e := Estimate{Passes: 4, Walks: 8, Rows: 100}
+	e := Sampling{Passes: 4, Walks: 8, Rows: 100}
 	for _, c := range []struct {
 		count, rows         int64
 		dataset, population float64
@@ -307,7 +307,7 @@ func TestIntervals(t *testing.T) {
 
 // Files may claim any number of passes.
 func TestIntervalOfManyPasses(t *testing.T) {
-	e := Estimate{Passes: 1 << 62, Walks: 1, Rows: 100}
+	e := Sampling{Passes: 1 << 62, Walks: 1, Rows: 100}
 	if dataset, _ := e.Interval(7, 100); math.Abs(dataset-1.96) > 5e-5 {
 		t.Errorf("%v standard errors, expected the normal's", dataset)
 	}

@@ -318,7 +318,7 @@ func (m *Mapper) readValues(in *json.Decoder, field string, list bool) error {
 }
 
 func (m *Mapper) readTable(path string) error {
-	t, err := arrowio.OpenTable(path)
+	t, err := arrowio.OpenColumnFile(path)
 	if err != nil {
 		return err
 	}

@@ -6,22 +6,22 @@ import (
 	"math"
 )
 
-// Values is how kept values are stored.
-type Values string
+// Encoding is how kept values are stored.
+type Encoding string
 
 // How kept values are stored, and how far one that is read can be from the one
 // that was written.
 const (
-	Float32 Values = "float32" // as they are, to the bit
-	Float16 Values = "float16" // to nearest: 2^-11 of the value, and 2^-25 below 2^-14; at most 65504
-	Int8    Values = "int8"    // 256 even steps from a field's least to its greatest: half a step, and what float32 rounds
+	Float32 Encoding = "float32" // as they are, to the bit
+	Float16 Encoding = "float16" // to nearest: 2^-11 of the value, and 2^-25 below 2^-14; at most 65504
+	Int8    Encoding = "int8"    // 256 even steps from a field's least to its greatest: half a step, and what float32 rounds
 )
 
-// AllValues lists them.
-func AllValues() []Values { return []Values{Float32, Float16, Int8} }
+// Encodings lists them.
+func Encodings() []Encoding { return []Encoding{Float32, Float16, Int8} }
 
 // Size returns the bytes of one value, or 0 for none of the constants.
-func (v Values) Size() int {
+func (v Encoding) Size() int {
 	switch v {
 	case Float32:
 		return 4
@@ -78,7 +78,7 @@ func levels(origin, step float32) *[256]float32 {
 
 // appendValues appends one field's kept values, and for Int8 returns its origin
 // and step. first is the entry at which the field begins, for errors.
-func (v Values) appendValues(data []byte, table []float32, dropped []bool, first, dim int) (_ []byte, origin, step float32, err error) {
+func (v Encoding) appendValues(data []byte, table []float32, dropped []bool, first, dim int) (_ []byte, origin, step float32, err error) {
 	if v == Int8 {
 		least, greatest := float32(math.Inf(1)), float32(math.Inf(-1))
 		for i, gone := range dropped {
@@ -122,7 +122,7 @@ type reader struct {
 }
 
 // newReader checks that the values are finite.
-func newReader(v Values, data []byte, steps []float32) (reader, error) {
+func newReader(v Encoding, data []byte, steps []float32) (reader, error) {
 	r := reader{size: v.Size(), data: data}
 	switch v {
 	case Float32:

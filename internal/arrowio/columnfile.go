@@ -19,10 +19,10 @@ import (
 	"shaver/internal/fault"
 )
 
-// Table reads the columns of a Parquet file or an Arrow IPC file or stream of
+// ColumnFile reads the columns of a Parquet file or an Arrow IPC file or stream of
 // strings, dictionaries of strings, integers and truth values. It is for one
 // goroutine; its parts are for any.
-type Table struct {
+type ColumnFile struct {
 	path    string
 	file    *os.File
 	info    os.FileInfo // of file, when it was opened
@@ -47,8 +47,8 @@ type Part struct {
 // much each.
 var tableMemory = 1 << 30 // a variable for tests
 
-// OpenTable opens a table by its first bytes, with all columns chosen. Close it.
-func OpenTable(path string) (*Table, error) {
+// OpenColumnFile opens a table by its first bytes, with all columns chosen. Close it.
+func OpenColumnFile(path string) (*ColumnFile, error) {
 	f, err := os.Open(path)
 	if os.IsNotExist(err) {
 		return nil, fault.Inputf("%s: no such file", path)
@@ -56,7 +56,7 @@ func OpenTable(path string) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Table{path: path, file: f}
+	t := &ColumnFile{path: path, file: f}
 	var head [4]byte
 	n := 0
 	if t.info, err = f.Stat(); err == nil {
@@ -85,11 +85,11 @@ func OpenTable(path string) (*Table, error) {
 }
 
 // Columns returns the names of the columns of the file.
-func (t *Table) Columns() []string { return t.columns }
+func (t *ColumnFile) Columns() []string { return t.columns }
 
 // Choose says which columns the parts have, in which order. That one is missing,
 // there twice, or of another type than Table reads, is bad input.
-func (t *Table) Choose(names []string) error {
+func (t *ColumnFile) Choose(names []string) error {
 	t.chosen = nil
 	for _, name := range names {
 		at := slices.Index(t.columns, name)
@@ -114,7 +114,7 @@ func (t *Table) Choose(names []string) error {
 }
 
 // Next returns the next part; io.EOF after the last one.
-func (t *Table) Next() (*Part, error) {
+func (t *ColumnFile) Next() (*Part, error) {
 	var p *Part
 	err := guarded(func() (err error) {
 		if t.parquet != nil {
@@ -185,7 +185,7 @@ func unchanged(path string, was os.FileInfo, f *os.File) error {
 // Digest returns the SHA-256 of the file, as hexadecimal digits, and its size. Like
 // the reading of parts, it fails if the file is not the one that was opened, or was
 // written to since.
-func (t *Table) Digest() (digest string, size int64, err error) {
+func (t *ColumnFile) Digest() (digest string, size int64, err error) {
 	hash := sha256.New()
 	err = reopen(t.path, t.info, func(f *os.File) error {
 		size, err = io.Copy(hash, f)
@@ -195,7 +195,7 @@ func (t *Table) Digest() (digest string, size int64, err error) {
 }
 
 // Close closes the file. Parts stay of use.
-func (t *Table) Close() {
+func (t *ColumnFile) Close() {
 	if t.ipc != nil {
 		t.ipc.close()
 	}
@@ -229,7 +229,7 @@ type parquetTable struct {
 	read   int64
 }
 
-func (t *Table) openParquet() error {
+func (t *ColumnFile) openParquet() error {
 	p := &parquetTable{path: t.path, size: t.info.Size(), info: t.info}
 	t.parquet = p
 	return guarded(func() error {

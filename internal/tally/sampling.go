@@ -6,7 +6,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Estimate says what an estimator's sums are, and of what they are a sample.
+// Sampling says what an estimator's sums are, and of what they are a sample.
 //
 // Of N rows of the dataset n are scored, a portion f = n/N drawn at random. Let s2
 // be the variance between rows of the mean contribution c, and w the mean over rows
@@ -17,7 +17,7 @@ import (
 //	((1-f)*s2 + f*w)/n      about the dataset's own value
 //
 // If w is not told, the first is an upper bound of the second, and stands for it.
-type Estimate struct {
+type Sampling struct {
 	Passes    int   // independent estimates of a row
 	Walks     int   // contributions in a row's sum of a player: Passes, or twice as many if a pass has two walks
 	Rows      int64 // N
@@ -27,16 +27,16 @@ type Estimate struct {
 
 // Within reports whether the sums have Partial.Within, the variances that two or
 // more passes tell.
-func (e Estimate) Within() bool { return e.Passes > 1 }
+func (e Sampling) Within() bool { return e.Passes > 1 }
 
 // Bound reports whether SE is an upper bound: w is not told.
-func (e Estimate) Bound() bool { return !e.Exact && !e.Within() }
+func (e Sampling) Bound() bool { return !e.Exact && !e.Within() }
 
 // errors returns the standard errors of the mean of c over n rows, from the sums
 // over them of c, of its square, and of its variance about the row's own value. One
 // row tells no variance between rows: its square stands for it, so that its value is
 // as uncertain as it is large, and not certain.
-func (e Estimate) errors(n, sum, square, within float64) (dataset, population float64) {
+func (e Sampling) errors(n, sum, square, within float64) (dataset, population float64) {
 	between := square
 	if n > 1 {
 		between = max(0, square-float64(sum*sum)/n) / (n - 1)
@@ -62,7 +62,7 @@ const LeastRows = 5
 // rows would have count * (Passes - 1), if the passes of a row were normal and rows
 // alike; they are neither, and a third of it is what intervals that hold turn out
 // to need (docs/estimators.md).
-func (e Estimate) Interval(count, rows int64) (dataset, population float64) {
+func (e Sampling) Interval(count, rows int64) (dataset, population float64) {
 	if count < LeastRows {
 		return math.NaN(), math.NaN()
 	}

@@ -31,7 +31,7 @@ func tableOf(data []byte, path string, names ...string) (rows [][]string, parts 
 	if err := os.WriteFile(path, data, 0o644); err != nil {
 		return nil, nil, err
 	}
-	table, err := OpenTable(path)
+	table, err := OpenColumnFile(path)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -318,7 +318,7 @@ func TestTableThatChanges(t *testing.T) {
 			if err := os.WriteFile(path, data, 0o644); err != nil {
 				t.Fatal(err)
 			}
-			table, err := OpenTable(path)
+			table, err := OpenColumnFile(path)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -416,7 +416,7 @@ func FuzzTable(f *testing.F) {
 // scanFit reads the columns of a table that can be read, and returns enough after so
 // many rows.
 func scanFit(path string, most int, enough error) error {
-	table, err := OpenTable(path)
+	table, err := OpenColumnFile(path)
 	if err != nil {
 		return err
 	}
@@ -464,13 +464,13 @@ func scanFit(path string, most int, enough error) error {
 }
 
 // openParquet opens a Parquet file of parquetTableBytes until the test's end.
-func openParquet(t *testing.T) (table *Table, path string) {
+func openParquet(t *testing.T) (table *ColumnFile, path string) {
 	data, _ := parquetTableBytes(t, tableGroups, compress.Codecs.Snappy)
 	path = filepath.Join(t.TempDir(), "x.parquet")
 	if err := os.WriteFile(path, data, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	table, err := OpenTable(path)
+	table, err := OpenColumnFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (t *Table) openIPC() error {
+func (t *ColumnFile) openIPC() error {
 	read := &counted{Reader: t.file}
 	m := &messages{r: bufio.NewReaderSize(read, 1<<18), compressed: true, foreign: true, allocator: &limited{limit: tableMemory}}
 	t.ipc = &ipcTable{messages: m, read: read}
