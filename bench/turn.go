@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"shaver/internal/checkpoint"
+	"shaver/internal/estimator"
 	"shaver/internal/kernel"
 	"shaver/internal/model"
 	"shaver/internal/model/modeltest"
@@ -53,7 +54,7 @@ type bench struct {
 	rate float64
 }
 
-var once = shapley.Options{Estimator: shapley.Permutation, Passes: 1, Seed: 1}
+var once = shapley.Options{Options: estimator.Options{Estimator: estimator.Permutation, Passes: 1}, Seed: 1}
 
 func printTurn(level, checkpoints, only string) error {
 	if !kernel.Use(level) {

@@ -17,11 +17,11 @@ import (
 	"shaver/internal/bus"
 	"shaver/internal/cli"
 	"shaver/internal/dataset"
+	"shaver/internal/estimator"
 	"shaver/internal/job"
 	"shaver/internal/model"
 	"shaver/internal/model/modeltest"
 	"shaver/internal/prune"
-	"shaver/internal/shapley"
 	"shaver/internal/sweep"
 	"shaver/schemas"
 )
@@ -322,8 +322,8 @@ func TestNames(t *testing.T) {
 		want []string
 	}{
 		{"baselines", texts(property("spec.v1.json", "properties", "baseline")["enum"]), prune.Baselines()},
-		{"estimators", texts(property("spec.v1.json", "properties", "estimator")["enum"]), shapley.Estimators()},
-		{"estimators of a sweep", texts(property("sweep.v1.json", "$defs", "source", "properties", "estimator")["enum"]), shapley.Estimators()},
+		{"estimators", texts(property("spec.v1.json", "properties", "estimator")["enum"]), estimator.Names()},
+		{"estimators of a sweep", texts(property("sweep.v1.json", "$defs", "source", "properties", "estimator")["enum"]), estimator.Names()},
 		{"baselines of a sweep", texts(property("sweep.v1.json", "$defs", "point", "properties", "baseline")["enum"]), prune.Baselines()},
 		{"ranks of a sweep", texts(property("sweep.v1.json", "properties", "settings", "properties", "rank")["enum"]), prune.Ranks()},
 		{"kinds of a sweep", texts(property("sweep.v1.json", "properties", "kind")["enum"]), texts(property("architecture.v1.json", "properties", "kind")["enum"])},

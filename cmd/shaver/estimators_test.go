@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"shaver/internal/checkpoint"
+	"shaver/internal/estimator"
 	"shaver/internal/prune"
 	"shaver/internal/shapley"
 )
@@ -53,9 +54,9 @@ func testBias(t *testing.T, name string, worst float64) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, endpoints := range []string{shapley.Plain, shapley.Balanced} {
+		for _, endpoints := range []string{estimator.Plain, estimator.Balanced} {
 			r := estimate(t, shapley.Game{Model: m, Baseline: base},
-				shapley.Options{Estimator: shapley.Multilinear, Passes: 1, Draws: 2048, Endpoints: endpoints, Seed: 1}, rows)
+				shapley.Options{Options: estimator.Options{Estimator: estimator.Multilinear, Passes: 1, Draws: 2048, Endpoints: endpoints}, Seed: 1}, rows)
 			off, size, i := 0.0, 0.0, 0
 			for _, feature := range exact {
 				for _, phi := range feature {

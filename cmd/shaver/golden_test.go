@@ -14,10 +14,10 @@ import (
 
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
+	"shaver/internal/estimator"
 	"shaver/internal/model"
 	"shaver/internal/prune"
 	"shaver/internal/scores"
-	"shaver/internal/shapley"
 )
 
 // golden is NAME.json: what an independent program found, in float64.
@@ -106,11 +106,11 @@ func testGolden(t *testing.T, name string) {
 			}
 		}
 
-		for estimator, passes := range map[string]int{shapley.Permutation: goldenPasses, shapley.Antithetic: goldenPasses / 2} {
+		for by, passes := range map[string]int{estimator.Permutation: goldenPasses, estimator.Antithetic: goldenPasses / 2} {
 			shaver(t, &report, "score", "--model", name+".pth", "--dataset", file("rows"), "--splits", "train",
-				"--baseline", baseline, "--estimator", estimator, "--passes", strconv.Itoa(passes), "--out", file("walks.arrow"))
+				"--baseline", baseline, "--estimator", by, "--passes", strconv.Itoa(passes), "--out", file("walks.arrow"))
 			found = readScores(t, file("walks.arrow"))
-			wantWithin(t, baseline+", "+estimator, found, exact)
+			wantWithin(t, baseline+", "+by, found, exact)
 		}
 	}
 }

@@ -19,12 +19,12 @@ import (
 	"shaver/internal/compact"
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
+	"shaver/internal/estimator"
 	"shaver/internal/fault"
 	"shaver/internal/model"
 	"shaver/internal/planted"
 	"shaver/internal/prune"
 	"shaver/internal/scores"
-	"shaver/internal/shapley"
 	"shaver/internal/sweep"
 )
 
@@ -148,8 +148,8 @@ func (o *quickstartOptions) score(ctx context.Context, file func(string) string)
 	}
 	job := cli.Job{Config: coordinator.Config{
 		Open: func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(file("model.safetensors")) }, Dataset: d, Splits: []string{dataset.Train, dataset.Val}, Sample: 1, Baseline: prune.Codebook,
-		Options: shapley.Options{Estimator: shapley.Permutation, Passes: 1, Seed: o.seed},
-		Out:     file("scores.arrow"), Queue: bus.DefaultQueue, Log: log,
+		Options: estimator.Options{Estimator: estimator.Permutation, Passes: 1}, Seed: o.seed,
+		Out: file("scores.arrow"), Queue: bus.DefaultQueue, Log: log,
 	}, Once: true}
 	return job.Run(ctx)
 }

@@ -14,16 +14,16 @@ import (
 	"shaver/internal/compact"
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
+	"shaver/internal/estimator"
 	"shaver/internal/fault"
 	"shaver/internal/prune"
 	"shaver/internal/scores"
-	"shaver/internal/shapley"
 )
 
 type studyOptions struct {
 	sweepOptions
 	baseline, out string
-	options       shapley.Options
+	options       estimator.Options
 	portions      []float64
 	seeds         []uint64
 }
@@ -60,7 +60,7 @@ their mean, and how far the farthest of them is from it.
 	portionsFlag(c, &o.portions, "portions", []float64{.001, .01, .1, 1}, "`portions` of the rows to score")
 	f.UintSliceVar(&seeds, "seeds", []uint{1}, "`seeds` of jobs")
 	f.StringVar(&o.baseline, "baseline", prune.Codebook, "what a dropped entry reads: zero or codebook")
-	f.StringVar(&o.options.Estimator, "estimator", shapley.Multilinear, "how to score; see shaver score")
+	f.StringVar(&o.options.Estimator, "estimator", estimator.Multilinear, "how to score; see shaver score")
 	o.flags(c)
 	return c
 }
@@ -124,11 +124,9 @@ func (o *studyOptions) score(ctx context.Context, file string, portion float64, 
 	if err != nil {
 		return err
 	}
-	options := o.options
-	options.Seed = seed
 	job := cli.Job{Config: coordinator.Config{
 		Open: func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(o.model) }, Dataset: d, Splits: []string{dataset.Train, dataset.Val},
-		Sample: portion, Baseline: o.baseline, Options: options, Out: file, Queue: bus.DefaultQueue, Log: log,
+		Sample: portion, Baseline: o.baseline, Options: o.options, Seed: seed, Out: file, Queue: bus.DefaultQueue, Log: log,
 	}}
 	_, err = job.Run(ctx)
 	return err

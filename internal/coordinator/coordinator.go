@@ -20,6 +20,7 @@ import (
 	"shaver/internal/bus"
 	"shaver/internal/checkpoint"
 	"shaver/internal/dataset"
+	"shaver/internal/estimator"
 	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/model"
@@ -40,7 +41,8 @@ type Config struct {
 	Sample   float64  // portion of their rows, (0, 1]
 	MaxRows  int64    // in place of Sample: so many rows, or all if there are fewer; 0 = by Sample
 	Baseline string
-	Options  shapley.Options
+	Options  estimator.Options
+	Seed     uint64     // of everything random
 	Until    *job.Until // when to end before all rows and passes are done; nil = never
 	// Audit says on how many rows a multilinear job is held against full walks, when
 	// its scores are there: as a portion of those it scored; 0 = it is not. They are
@@ -426,4 +428,4 @@ func (r *run) outcome(aside []job.Quarantine) (*Outcome, error) {
 }
 
 // estimate says what the sums are.
-func (r *run) estimate() tally.Sampling { return r.Options.Tally(r.sample.Rows) }
+func (r *run) estimate() tally.Sampling { return tally.NewSampling(r.Options, r.sample.Rows) }

@@ -8,11 +8,11 @@ import (
 
 	"shaver/internal/bus"
 	"shaver/internal/dataset"
+	"shaver/internal/estimator"
 	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/kernel"
 	"shaver/internal/prune"
-	"shaver/internal/shapley"
 	"shaver/internal/shard"
 )
 
@@ -40,8 +40,8 @@ func newRun(b *bus.Bus, c *Config) (*run, error) {
 	if !(c.Sample > 0 && c.Sample <= 1) {
 		return nil, fault.Usagef("sample %v is outside (0, 1]", c.Sample)
 	}
-	if c.Audit != 0 && (!(c.Audit > 0 && c.Audit <= 1) || c.Options.Estimator != shapley.Multilinear) {
-		return nil, fault.Usagef("an audit of a portion of %v of the rows, by %s: it is of the %s estimator, and the portion in (0, 1]", c.Audit, c.Options.Estimator, shapley.Multilinear)
+	if c.Audit != 0 && (!(c.Audit > 0 && c.Audit <= 1) || !c.Options.Traits().Draws) {
+		return nil, fault.Usagef("an audit of a portion of %v of the rows, by %s: it is of the %s estimator, and the portion in (0, 1]", c.Audit, c.Options.Estimator, estimator.Multilinear)
 	}
 	if c.Until != nil {
 		if err := c.Until.Validate(c.Options.Passes); err != nil {
@@ -63,12 +63,12 @@ func newRun(b *bus.Bus, c *Config) (*run, error) {
 	}
 	r.spec = job.Spec{
 		Version: job.SpecVersion, Model: r.checkpoint.Digest(), Dataset: c.Dataset.Digest(), Splits: r.Splits, Sample: c.Sample, Baseline: c.Baseline,
-		Estimator: c.Options.Estimator, Passes: c.Options.Passes, Draws: c.Options.Draws, Endpoints: c.Options.Endpoints, Seed: c.Options.Seed, Kernel: kernel.Name(), Until: c.Until, Audit: c.Audit,
+		Options: c.Options, Seed: c.Seed, Kernel: kernel.Name(), Until: c.Until, Audit: c.Audit,
 	}
-	c.Options.Passes = r.spec.TaskPasses()
+	c.Options = r.spec.TaskOptions()
 	r.id = r.spec.ID()
 	r.log = c.Log.With(zap.String("job", r.id))
-	r.sample = shard.NewSample(rows, c.Sample, c.Options.Seed)
+	r.sample = shard.NewSample(rows, c.Sample, c.Seed)
 	r.plan = job.Plan{Rows: r.sample.Keep, RowsPerShard: c.RowsPerShard, InPlace: c.InPlace}
 	if c.Until != nil {
 		portions := 1

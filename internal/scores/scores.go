@@ -17,7 +17,6 @@ import (
 	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/model"
-	"shaver/internal/shapley"
 	"shaver/internal/tally"
 )
 
@@ -109,8 +108,7 @@ func (f *File) Aggregate(name string) ([]float64, error) {
 
 // Estimate says what f's values are estimates of.
 func (f *File) Estimate() tally.Sampling {
-	o := shapley.Options{Estimator: f.Spec.Estimator, Passes: f.Spec.TaskPasses()}
-	return o.Tally(f.DatasetRows)
+	return tally.NewSampling(f.Spec.TaskOptions(), f.DatasetRows)
 }
 
 // Interval is tally.Estimate.Interval, for a feature that occurs in count rows.

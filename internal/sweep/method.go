@@ -10,7 +10,6 @@ import (
 	"shaver/internal/model"
 	"shaver/internal/prune"
 	"shaver/internal/scores"
-	"shaver/internal/shapley"
 )
 
 // Method is a single-shot way to a smaller table.
@@ -34,12 +33,10 @@ type Unpruned struct {
 	Values compact.Encoding // how kept entries are stored
 }
 
-// Methods that rank by scores are named after their estimator: ByShapley for all of
-// Shapley values, ByTaylor; and, but for sums, after the aggregate: shapley-abs.
-const (
-	ByShapley = "shapley"
-	ByTaylor  = "taylor"
-)
+// ByShapley is the method that ranks by Shapley values, of any estimator. Other
+// scores have a method named after their estimator. An aggregate other than the sum
+// is part of the name: shapley-abs.
+const ByShapley = "shapley"
 
 // The rivals, which need no scores.
 const (
@@ -65,9 +62,9 @@ func Rivals() []string {
 // ByScores returns the method that drops by an aggregate of the scores. source is
 // their index among the document's.
 func (t *Unpruned) ByScores(f *scores.File, source int, aggregate, rank string) (Method, error) {
-	name := ByShapley
-	if f.Spec.Estimator == shapley.Taylor {
-		name = ByTaylor
+	name := f.Spec.Estimator
+	if f.Spec.Traits().Shapley {
+		name = ByShapley
 	}
 	if aggregate != scores.Sum {
 		name += "-" + aggregate

@@ -245,7 +245,7 @@ func (c *Config) compute(ctx context.Context, d *bus.Delivery, steps *atomic.Int
 	if c.CPU != nil {
 		cpu = c.CPU()
 	}
-	options := shapley.Options{Estimator: t.Spec.Estimator, Passes: t.Spec.TaskPasses(), First: t.Pass, Draws: t.Spec.Draws, Endpoints: t.Spec.Endpoints, Seed: t.Spec.Seed}
+	options := shapley.Options{Options: t.Spec.TaskOptions(), Seed: t.Spec.Seed, First: t.Pass}
 	partial, err := shapley.Estimate(ctx, game, options, rows, c.Threads, func(n int) {
 		steps.Add(int64(n))
 		if c.OnRows != nil {
