@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"shaver/internal/baseline"
 	"shaver/internal/bus"
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
@@ -148,7 +149,7 @@ func testJob(t *testing.T, given coordinator.Config) {
 	}
 	out := filepath.Join(t.TempDir(), "scores.arrow")
 	config := cli.Job{Connection: cli.Connection{NATS: server.URL()}, Config: coordinator.Config{
-		Open: func() (*checkpoint.Checkpoint, error) { return p.Checkpoint, nil }, Dataset: d, Splits: []string{dataset.Train, dataset.Val}, Sample: 1, Baseline: prune.Codebook,
+		Open: func() (*checkpoint.Checkpoint, error) { return p.Checkpoint, nil }, Dataset: d, Splits: []string{dataset.Train, dataset.Val}, Sample: 1, Baseline: baseline.Codebook,
 		Options: given.Options, Seed: 1, Until: given.Until, Audit: given.Audit, RowsPerShard: 64,
 		Out: out, Queue: bus.DefaultQueue, Log: zap.NewNop(),
 	}}

@@ -11,11 +11,11 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/baseline"
 	"shaver/internal/checkpoint"
 	"shaver/internal/dataset"
 	"shaver/internal/estimator"
 	"shaver/internal/model"
-	"shaver/internal/prune"
 	"shaver/internal/shapley"
 	"shaver/internal/tally"
 )
@@ -63,12 +63,12 @@ func goldenIntervals(t *testing.T, name string, held map[string][2]int) {
 	}
 	rows := goldenRows(t, name+".rows.csv", m.Fields())
 	r := rand.New(rand.NewPCG(1, 2))
-	for _, baseline := range slices.Sorted(maps.Keys(want.Exact)) {
-		base, _, err := prune.Baseline(baseline, &m.Architecture, m.Weights.Embedding, want.Frequencies)
+	for _, kind := range slices.Sorted(maps.Keys(want.Exact)) {
+		base, _, err := baseline.Of(kind, &m.Architecture, m.Weights.Embedding, want.Frequencies)
 		if err != nil {
 			t.Fatal(err)
 		}
-		game, exact := shapley.Game{Model: m, Baseline: base}, slices.Concat(want.Exact[baseline]...)
+		game, exact := shapley.Game{Model: m, Baseline: base}, slices.Concat(want.Exact[kind]...)
 		for seed := range uint64(25) {
 			for _, passes := range []int{2, 4} {
 				o := shapley.Options{Options: estimator.Options{Estimator: estimator.Permutation, Passes: passes}, Seed: seed}
@@ -143,7 +143,7 @@ func TestFlightsIntervals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	base, _, err := prune.Baseline(prune.Codebook, &m.Architecture, m.Weights.Embedding, counts)
+	base, _, err := baseline.Of(baseline.Codebook, &m.Architecture, m.Weights.Embedding, counts)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,11 +7,11 @@ import (
 	"path/filepath"
 	"testing"
 
+	"shaver/internal/baseline"
 	"shaver/internal/checkpoint"
 	"shaver/internal/dataset"
 	"shaver/internal/estimator"
 	"shaver/internal/model"
-	"shaver/internal/prune"
 	"shaver/internal/shapley"
 	"shaver/internal/tally"
 )
@@ -48,8 +48,8 @@ func TestFlightsMultilinear(t *testing.T) {
 			t.Fatal(err)
 		}
 		rows := firstRows(t, d, c.rows)
-		for _, baseline := range prune.Baselines() {
-			base, _, err := prune.Baseline(baseline, &m.Architecture, m.Weights.Embedding, counts)
+		for _, kind := range baseline.Names() {
+			base, _, err := baseline.Of(kind, &m.Architecture, m.Weights.Embedding, counts)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -59,11 +59,11 @@ func TestFlightsMultilinear(t *testing.T) {
 			for _, endpoints := range []string{estimator.Plain, estimator.Balanced} {
 				found := estimate(t, game, shapley.Options{Options: estimator.Options{Estimator: estimator.Multilinear, Passes: 1, Draws: 1024, Endpoints: endpoints}, Seed: 1}, rows)
 				bias[endpoints] = distance(found, want)
-				t.Logf("%s, %s, %s: bias %.2f%%; efficiency error %.3g, standard error %.2g, %.3g to explain", c.name, baseline, endpoints, 100*bias[endpoints],
+				t.Logf("%s, %s, %s: bias %.2f%%; efficiency error %.3g, standard error %.2g, %.3g to explain", c.name, kind, endpoints, 100*bias[endpoints],
 					found.EfficiencyError, found.EfficiencySE, found.LossEmpty-found.LossFull)
 			}
 			if !(bias[estimator.Plain] <= c.worst) || !(bias[estimator.Balanced] < bias[estimator.Plain]/1.5) {
-				t.Errorf("%s, %s: expected at most %g%%, and less by a third with balanced end points", c.name, baseline, 100*c.worst)
+				t.Errorf("%s, %s: expected at most %g%%, and less by a third with balanced end points", c.name, kind, 100*c.worst)
 			}
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"shaver/internal/model"
 	"shaver/internal/prune"
 	"shaver/internal/scores"
+	"shaver/internal/sparsity"
 	"shaver/internal/sweep"
 )
 
@@ -107,7 +108,7 @@ func (o *frequencyOptions) view() (*frequencyView, error) {
 // of looks at the first scores.
 func (o *frequencyOptions) of(p *pruner) (*frequencyView, error) {
 	a, s := &p.checkpoint.Architecture, p.scores[0]
-	drop, err := prune.Dropped(a.Parameters(), o.sparsity)
+	drop, err := sparsity.Dropped(a.Parameters(), o.sparsity)
 	if err != nil {
 		return nil, fault.Usagef("--sparsity: %w", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/atomicfile"
+	"shaver/internal/baseline"
 	"shaver/internal/bus"
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
@@ -147,7 +148,7 @@ func (o *quickstartOptions) score(ctx context.Context, file func(string) string)
 		return nil, err
 	}
 	job := cli.Job{Config: coordinator.Config{
-		Open: func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(file("model.safetensors")) }, Dataset: d, Splits: []string{dataset.Train, dataset.Val}, Sample: 1, Baseline: prune.Codebook,
+		Open: func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(file("model.safetensors")) }, Dataset: d, Splits: []string{dataset.Train, dataset.Val}, Sample: 1, Baseline: baseline.Codebook,
 		Options: estimator.Options{Estimator: estimator.Permutation, Passes: 1}, Seed: o.seed,
 		Out: file("scores.arrow"), Queue: bus.DefaultQueue, Log: log,
 	}, Once: true}

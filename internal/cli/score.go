@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/internal/baseline"
 	"shaver/internal/bus"
 	"shaver/internal/checkpoint"
 	"shaver/internal/coordinator"
@@ -15,7 +16,6 @@ import (
 	"shaver/internal/estimator"
 	"shaver/internal/fault"
 	"shaver/internal/job"
-	"shaver/internal/prune"
 	"shaver/internal/scores"
 )
 
@@ -39,7 +39,7 @@ func (o *jobFlags) add(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&o.model, "model", "", "checkpoint: .pth or safetensors")
 	f.StringVar(&o.dataset, "dataset", "", "dataset folder, made by shaver dataset import")
-	f.StringVar(&o.config.Baseline, "baseline", prune.Zero, "what a dropped entry reads: "+strings.Join(prune.Baselines(), " or "))
+	f.StringVar(&o.config.Baseline, "baseline", baseline.Zero, "what a dropped entry reads: "+strings.Join(baseline.Names(), " or "))
 	f.StringVar(&o.config.Options.Estimator, "estimator", estimator.Permutation, estimator.Help())
 	f.IntVar(&o.config.Options.Passes, "passes", 1, fmt.Sprintf("random orders per row, with --until at most; for %s, each also backwards", estimator.Antithetic))
 	f.IntVar(&o.config.Options.Draws, "draws", 0, fmt.Sprintf("for %s: sets of present players per row, even (default %d)", estimator.Multilinear, estimator.DefaultDraws))

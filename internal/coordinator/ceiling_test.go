@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"shaver/internal/arrowio"
+	"shaver/internal/baseline"
 	"shaver/internal/bus"
 	"shaver/internal/checkpoint"
 	"shaver/internal/coordinator"
@@ -24,7 +25,6 @@ import (
 	"shaver/internal/job"
 	"shaver/internal/kernel"
 	"shaver/internal/planted"
-	"shaver/internal/prune"
 	"shaver/internal/tally"
 )
 
@@ -83,7 +83,7 @@ func ceiling(t *testing.T, shards, features int) {
 	defer b.Close()
 	begun := time.Now()
 	outcome, err := coordinator.Run(ctx, b, coordinator.Config{
-		Open: func() (*checkpoint.Checkpoint, error) { return p.Checkpoint, nil }, Dataset: d, Splits: []string{"train", "val"}, Sample: 1, Baseline: prune.Zero,
+		Open: func() (*checkpoint.Checkpoint, error) { return p.Checkpoint, nil }, Dataset: d, Splits: []string{"train", "val"}, Sample: 1, Baseline: baseline.Zero,
 		Options: estimator.Options{Estimator: estimator.Permutation, Passes: 1}, Seed: 1, RowsPerShard: 1,
 		Out: filepath.Join(dir, "scores.arrow"), Queue: bus.DefaultQueue, Log: zap.NewNop(),
 	})

@@ -17,6 +17,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"shaver/internal/baseline"
 	"shaver/internal/bus"
 	"shaver/internal/checkpoint"
 	"shaver/internal/dataset"
@@ -25,7 +26,6 @@ import (
 	"shaver/internal/job"
 	"shaver/internal/model"
 	"shaver/internal/scores"
-	"shaver/internal/shapley"
 	"shaver/internal/shard"
 	"shaver/internal/tally"
 )
@@ -347,7 +347,7 @@ func (r *run) submit(ctx context.Context) error {
 	if err := r.claim.Check(ctx); err != nil { // it ended between the two
 		return err
 	}
-	sum := sha256.Sum256(shapley.EncodeBaseline(r.baseline))
+	sum := sha256.Sum256(baseline.Encode(r.baseline))
 	r.modelBlob = job.Blob{Name: bus.ModelName(r.spec.Model), Bytes: r.checkpoint.Size(), SHA256: r.spec.Model}
 	r.baselineBlob = job.Blob{Name: bus.BaselineName(r.id), Bytes: int64(4 * len(r.baseline)), SHA256: hex.EncodeToString(sum[:])}
 	if err := r.supply(ctx); err != nil {
@@ -399,7 +399,7 @@ func (r *run) supply(ctx context.Context) error {
 		return err
 	}
 	_, err = r.bus.PutFrom(ctx, r.baselineBlob.Name, func(w io.Writer) error {
-		_, err := w.Write(shapley.EncodeBaseline(r.baseline))
+		_, err := w.Write(baseline.Encode(r.baseline))
 		return err
 	}, &r.baselineBlob)
 	return err

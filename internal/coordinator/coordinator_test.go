@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sync/errgroup"
 
+	"shaver/internal/baseline"
 	"shaver/internal/bus"
 	"shaver/internal/checkpoint"
 	"shaver/internal/coordinator"
@@ -28,7 +29,6 @@ import (
 	"shaver/internal/job"
 	"shaver/internal/model"
 	"shaver/internal/planted"
-	"shaver/internal/prune"
 	"shaver/internal/scores"
 	"shaver/internal/worker"
 )
@@ -74,7 +74,7 @@ func newBench(t *testing.T) *bench {
 		t.Fatal(err)
 	}
 	return &bench{t: t, server: server, folder: config.Out, config: coordinator.Config{
-		Open: func() (*checkpoint.Checkpoint, error) { return p.Checkpoint, nil }, Dataset: d, Splits: []string{"train", "val"}, Sample: 1, Baseline: prune.Codebook,
+		Open: func() (*checkpoint.Checkpoint, error) { return p.Checkpoint, nil }, Dataset: d, Splits: []string{"train", "val"}, Sample: 1, Baseline: baseline.Codebook,
 		Options: estimator.Options{Estimator: estimator.Permutation, Passes: 3}, Seed: 1, RowsPerShard: 25,
 		Out: filepath.Join(t.TempDir(), "scores.arrow"), Log: zaptest.NewLogger(t),
 		// A task on its way to a worker that ends is lost for as long as a lease.

@@ -6,13 +6,13 @@ import (
 
 	"go.uber.org/zap"
 
+	"shaver/internal/baseline"
 	"shaver/internal/bus"
 	"shaver/internal/dataset"
 	"shaver/internal/estimator"
 	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/kernel"
-	"shaver/internal/prune"
 	"shaver/internal/shard"
 )
 
@@ -123,18 +123,18 @@ func (c *Config) splits() ([]string, error) {
 // codebook returns the job's baseline; frequencies are those of train and val.
 func (r *run) codebook() ([]float32, error) {
 	var counts []int64
-	if r.Baseline == prune.Codebook {
+	if r.Baseline == baseline.Codebook {
 		var err error
 		if counts, err = r.Dataset.Frequencies(having(r.Dataset, dataset.Train, dataset.Val)...); err != nil {
 			return nil, err
 		}
 	}
-	baseline, unseen, err := prune.Baseline(r.Baseline, &r.model.Architecture, r.model.Weights.Embedding, counts)
+	values, unseen, err := baseline.Of(r.Baseline, &r.model.Architecture, r.model.Weights.Embedding, counts)
 	if err != nil {
 		return nil, fault.Usagef("%w", err)
 	}
 	for _, j := range unseen {
 		r.Log.Warn("no row has a value of this field: its codebook entry is the plain mean", zap.String("field", r.Dataset.Fields()[j]))
 	}
-	return baseline, nil
+	return values, nil
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"shaver/internal/baseline"
 	"shaver/internal/compact"
 	"shaver/internal/fault"
 	"shaver/internal/model"
@@ -222,6 +223,6 @@ func (r *rounded) Own() []prune.Budget {
 
 func (r *rounded) Cut(b prune.Budget) (Point, []float32, error) {
 	t := r.table
-	p := Point{Method: r.name, Baseline: prune.Zero, Values: fmt.Sprintf("int%d", r.bits), Bits: r.bits, Sparsity: b.Amount, Parameters: len(t.Entries)}
+	p := Point{Method: r.name, Baseline: baseline.Zero, Values: fmt.Sprintf("int%d", r.bits), Bits: r.bits, Sparsity: b.Amount, Parameters: len(t.Entries)}
 	return p, prune.Quantize(t.Architecture, t.Entries, r.bits, r.per), nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/baseline"
 	"shaver/internal/compact"
 	"shaver/internal/estimator"
 	"shaver/internal/evaluate"
@@ -25,7 +26,7 @@ import (
 func table(t *testing.T, by string) (*model.Model, *Unpruned, *scores.File) {
 	t.Helper()
 	m := modeltest.Random(t, modeltest.Architectures()["deepfm"], 1)
-	f := &scores.File{Spec: job.Spec{Options: estimator.Options{Estimator: by, Passes: 1}, Baseline: prune.Codebook, Sample: 1}, Baseline: make([]float32, m.Players())}
+	f := &scores.File{Spec: job.Spec{Options: estimator.Options{Estimator: by, Passes: 1}, Baseline: baseline.Codebook, Sample: 1}, Baseline: make([]float32, m.Players())}
 	f.Scores = tally.Scores{Dim: m.Dim, Values: tally.NewValues(m.Parameters())}
 	for i := range f.Phi {
 		f.Phi[i], f.RMS[i] = float64(i), float32(-i)
@@ -58,7 +59,7 @@ func TestByScores(t *testing.T) {
 			t.Errorf("entry %d of %d reads %v", i, n, v)
 		}
 	}
-	want := Point{Method: "shapley", Source: p.Source, Baseline: prune.Codebook, Values: "float32", Bits: 32, Sparsity: .5, Parameters: n/2 + m.Players(), EmptyFeatures: n / 2 / m.Dim}
+	want := Point{Method: "shapley", Source: p.Source, Baseline: baseline.Codebook, Values: "float32", Bits: 32, Sparsity: .5, Parameters: n/2 + m.Players(), EmptyFeatures: n / 2 / m.Dim}
 	if p != want || *p.Source != source {
 		t.Errorf("%+v of source %d, expected %+v", p, *p.Source, want)
 	}
@@ -221,7 +222,7 @@ func TestSeries(t *testing.T) {
 		{Options: estimator.Options{Estimator: "permutation"}, Seed: 1, Splits: both[:1], Sample: .1},
 	}}
 	add := func(method string, source *int, values string, sparsity, auc float64) {
-		d.Points = append(d.Points, Point{Method: method, Source: source, Baseline: prune.Zero, Values: values, Sparsity: sparsity, Measure: Measure{AUC: value(auc), LogLoss: .5}})
+		d.Points = append(d.Points, Point{Method: method, Source: source, Baseline: baseline.Zero, Values: values, Sparsity: sparsity, Measure: Measure{AUC: value(auc), LogLoss: .5}})
 	}
 	add("shapley", at(0), "float32", .5, .7)
 	add("shapley", at(1), "float32", .5, .8)

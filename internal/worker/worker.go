@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"shaver/internal/arrowio"
+	"shaver/internal/baseline"
 	"shaver/internal/bus"
 	"shaver/internal/fault"
 	"shaver/internal/job"
@@ -371,9 +372,9 @@ func (c *Config) game(ctx context.Context, t *job.Task, steps *atomic.Int64) (sh
 	if err != nil {
 		return shapley.Game{}, c.lost(ctx, t, t.Baseline, err)
 	}
-	baseline, err := shapley.DecodeBaseline(data, m.Players())
+	values, err := baseline.Decode(data, m.Players())
 	if err != nil {
 		return shapley.Game{}, fault.Inputf("baseline %s: %w", t.Baseline.Name, err)
 	}
-	return shapley.Game{Model: m, Baseline: baseline}, nil
+	return shapley.Game{Model: m, Baseline: values}, nil
 }
