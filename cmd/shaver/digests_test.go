@@ -37,7 +37,7 @@ type digestCase struct {
 	model   string   // a model of testdata/golden
 	flags   []string // of shaver score
 	exit    int      // expected exit code
-	kernels int      // how many kernels run it, the fastest first, unless all are asked for
+	kernels int      // how many kernels run it, the fastest first, without SHAVER_LONG=1
 }
 
 // Each model of testdata/golden has an architecture, except that two are DeepFM.
@@ -127,8 +127,8 @@ func digestCases() []digestCase {
 // testdata/digests.json. Each kernel has its own records, because it rounds in its
 // own way. To save time, the fastest kernel of the machine runs each estimator with
 // each model and one of the baselines, and all options; other kernels run some of
-// that. SHAVER_LONG=1 runs all cases with all kernels. On amd64 a kernel without
-// records is an error. Other processors have no records, and skip the test.
+// that. SHAVER_LONG=1 runs all cases with all kernels. A kernel without records is
+// skipped, but on amd64 at least one kernel has to have them.
 //
 // The flag -rewrite runs all cases with all of the machine's kernels and writes their
 // records; it keeps those of other kernels. There are three reasons to use it:
@@ -151,22 +151,22 @@ func TestDigests(t *testing.T) {
 		shaver(t, nil, "dataset", "import", "csv", "--ids", "global", "--train", golden+".rows.csv", "--model", golden+".pth", "--split", "2:1:1", "--out", filepath.Join(dir, model))
 	}
 	cases := digestCases()
-	for i, level := range kernel.Names() {
+	checked := 0 // kernels with records
+	for _, level := range kernel.Names() {
 		t.Run(level, func(t *testing.T) {
 			want := records[level]
 			if *rewrite {
 				records[level] = writeDigests(t, level, dir, cases)
 				return
 			}
-			if want == nil && runtime.GOARCH != "amd64" {
-				t.Skipf("%s has no records of %s", digestsFile, level)
-			}
 			if want == nil {
-				t.Fatalf("%s has no records of %s: see the comment of TestDigests", digestsFile, level)
+				t.Skipf("%s has no records of %s: see the comment of TestDigests", digestsFile, level)
 			}
 			wantCases(t, want, cases)
+			faster := checked
+			checked++
 			for _, c := range cases {
-				if i >= c.kernels && os.Getenv("SHAVER_LONG") != "1" {
+				if faster >= c.kernels && os.Getenv("SHAVER_LONG") != "1" {
 					continue
 				}
 				t.Run(c.name, func(t *testing.T) {
@@ -181,6 +181,9 @@ func TestDigests(t *testing.T) {
 				})
 			}
 		})
+	}
+	if checked == 0 && !*rewrite && runtime.GOARCH == "amd64" {
+		t.Errorf("%s has no records of any kernel of this machine", digestsFile)
 	}
 	if *rewrite && !t.Failed() {
 		data, err := json.MarshalIndent(records, "", "\t")
