@@ -67,7 +67,7 @@ features that occur in the rows of both count.
 			return out.Print(c.OutOrStdout(), result, result.table)
 		},
 	}
-	c.Flags().StringVar(&aggregate, "aggregate", scores.Sum, "which aggregate to compare: "+strings.Join(scores.Aggregates(), ", "))
+	c.Flags().StringVar(&aggregate, "aggregate", scores.Sum, "which aggregate to compare: "+scores.AggregateHelp())
 	portionsFlag(c, &sparsities, "sparsities", []float64{.5, .8, .9, .95, .99}, "`portions` of the entries to drop, at which to compare what is kept")
 	out.Flag(c)
 	return c
@@ -87,11 +87,11 @@ func compareScores(fileA, fileB, aggregate string, sparsities []float64) (*compa
 	}
 	x, err := a.Aggregate(aggregate)
 	if err != nil {
-		return nil, fault.Usagef("--%w", err)
+		return nil, fault.Usagef("%w", err)
 	}
 	y, err := b.Aggregate(aggregate)
 	if err != nil {
-		return nil, fault.Usagef("--%w", err)
+		return nil, fault.Usagef("%w", err)
 	}
 	var left, right []float64
 	for f := range a.Count {

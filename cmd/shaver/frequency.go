@@ -6,7 +6,6 @@ import (
 	"io"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -88,7 +87,7 @@ what its vocabulary calls them; "(other)" stands for all values without an id.
 	f.Float64Var(&o.sparsity, "sparsity", .5, "portion of the entries to drop")
 	f.IntVar(&o.bins, "bins", 3, "bins of a field")
 	f.IntVar(&o.top, "top", 3, "features of a field to name at either end")
-	f.StringVar(&o.aggregate, "aggregate", scores.Sum, "what of the scores to rank by: "+strings.Join(scores.Aggregates(), ", "))
+	f.StringVar(&o.aggregate, "aggregate", scores.Sum, "what of the scores to rank by: "+scores.AggregateHelp())
 	f.StringVar(&o.rank, "rank", prune.Abs, rankHelp())
 	o.output.Flag(c)
 	return c

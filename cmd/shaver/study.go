@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -60,7 +61,7 @@ their mean, and how far the farthest of them is from it.
 	f.StringVar(&o.out, "out", "", "folder for the scores")
 	portionsFlag(c, &o.portions, "portions", []float64{.001, .01, .1, 1}, "`portions` of the rows to score")
 	f.UintSliceVar(&seeds, "seeds", []uint{1}, "`seeds` of jobs")
-	f.StringVar(&o.baseline, "baseline", baseline.Codebook, "what a dropped entry reads: zero or codebook")
+	f.StringVar(&o.baseline, "baseline", baseline.Codebook, "what a dropped entry reads: "+strings.Join(baseline.Names(), " or "))
 	f.StringVar(&o.options.Estimator, "estimator", estimator.Multilinear, "how to score; see shaver score")
 	o.flags(c)
 	return c
