@@ -31,11 +31,7 @@ func (b Budget) Drop(a *model.Architecture, baseline string, fit func(bytes int6
 	entries := a.Parameters()
 	switch b.Unit {
 	case Sparsity:
-		drop, err := sparsity.Dropped(entries, b.Amount)
-		if err != nil {
-			return 0, fmt.Errorf("%s: %w", b.Unit, err)
-		}
-		return drop, nil
+		return sparsity.Dropped(entries, b.Amount)
 	case Kept:
 		least := Parameters(a, entries, baseline)
 		if b.Amount < float64(least) {

@@ -80,11 +80,11 @@ func (t *Unpruned) ByScores(f *scores.File, source int, aggregate, rank string) 
 // Order returns the entries, least worth first, by an aggregate of their scores.
 func Order(f *scores.File, aggregate, rank string, entries []float32) ([]int32, error) {
 	if rank == prune.Signed && aggregate != scores.Sum {
-		return nil, fault.Usagef("--rank %s is of --aggregate %s: %s has no signs", rank, scores.Sum, aggregate)
+		return nil, fault.Usagef("rank %s needs the aggregate %s: %s has no signs", rank, scores.Sum, aggregate)
 	}
 	values, err := f.Aggregate(aggregate)
 	if err != nil {
-		return nil, fault.Usagef("--aggregate: %w", err)
+		return nil, fault.Usagef("%w", err)
 	}
 	order, err := prune.Order(rank, values, entries)
 	if err != nil {
@@ -186,7 +186,7 @@ func (o *ordered) mask(b prune.Budget) ([]bool, error) {
 	fit := func(bytes int64) (int, error) { return o.table.Fit(o.order, bytes) }
 	drop, err := b.Drop(o.table.Architecture, o.like.Baseline, fit)
 	if err != nil {
-		return nil, fault.Usagef("budget --%w", err)
+		return nil, fault.Usagef("budget: %w", err)
 	}
 	if drop > o.most {
 		return nil, fault.Usagef("%s %v drops %d entries: with what is to be kept, %d of %d may be dropped", b.Unit, b.Amount, drop, o.most, len(o.order))
