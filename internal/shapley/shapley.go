@@ -2,7 +2,7 @@
 // out. The game of a row has one player per embedding entry that the row
 // activates; a dropped player's entry reads its baseline. A contribution is the
 // loss without the player minus the loss with it, so that a useful player's is
-// above 0 (REFERENCE: value). Every other entry of the table is a null player
+// above 0, as in the paper's algorithm 1. Every other entry of the table is a null player
 // of the row (the paper's theorem 1), which is why m*d players suffice.
 package shapley
 
