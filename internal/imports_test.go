@@ -164,7 +164,7 @@ func checkFile(t *testing.T, file, name string, list []string, used map[string]b
 			t.Fatal(err)
 		}
 		ours, isOurs := strings.CutPrefix(imported, "shaver/")
-		permission := -1
+		var permission int
 		switch {
 		case imported == "C":
 			t.Errorf("%s: cgo", file)
