@@ -15,7 +15,7 @@ import (
 type Purpose uint64
 
 // The purposes. Their numbers are part of every job's identity, so never reuse one.
-// Number 7 was used by an earlier version.
+// Number 7 is not in use.
 const (
 	Order      Purpose = 1 // order in which a row's players are dropped; indices: row, pass
 	Sample     Purpose = 2 // which rows of a dataset are scored; index: row
