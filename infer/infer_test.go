@@ -243,7 +243,7 @@ func TestRefuses(t *testing.T) {
 	}{
 		"short":    {func(ids []int32) []int32 { return ids[1:] }, fmt.Sprintf("%d ids for 2 rows of %d fields", len(ids)-1, len(sizes))},
 		"negative": {func(ids []int32) []int32 { ids[1] = -1; return ids }, fmt.Sprintf("row 0 has id -1 in field 1: expected 0 to %d", sizes[1]-1)},
-		"large":    {func(ids []int32) []int32 { ids[len(sizes)] = int32(sizes[0]); return ids }, fmt.Sprintf("row 1 has the id %d in field 0", sizes[0])},
+		"large":    {func(ids []int32) []int32 { ids[len(sizes)] = int32(sizes[0]); return ids }, fmt.Sprintf("row 1 has id %d in field 0", sizes[0])},
 	} {
 		err := m.Logits(dst, test.spoil(slices.Clone(ids)))
 		if err == nil || !fault.IsInput(err) || !strings.Contains(err.Error(), test.want) || dst[0] != 7 || dst[1] != 7 {

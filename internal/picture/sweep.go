@@ -8,8 +8,8 @@ import (
 	"shaver/internal/sweep"
 )
 
-// Sweep is AUC on the left and LogLoss on the right against sparsity, calibrated if
-// the document has that; a curve for each of its series.
+// Sweep shows AUC on the left and LogLoss on the right against sparsity, with one curve
+// per series. LogLoss is calibrated if the document has calibrated values.
 func Sweep(d *sweep.Document) *Picture {
 	calibrated := d.Unpruned.CalibratedLogLoss != nil
 	full, name := d.Unpruned.LogLoss, "LogLoss"
@@ -42,14 +42,14 @@ func Sweep(d *sweep.Document) *Picture {
 		}
 		p.keys = append(p.keys, key{plain(s.Label), drawn})
 	}
-	for _, panel := range p.panels { // no mark on the edge
+	for _, panel := range p.panels { // keep marks off the edge
 		room := (panel.Y.Max - panel.Y.Min) / 30
 		panel.Y.Min, panel.Y.Max = panel.Y.Min-room, panel.Y.Max+room
 	}
 	return p
 }
 
-// spreads returns a series' points as far as they are defined.
+// spreads returns those points of a series whose value is defined.
 func spreads(s *sweep.Series, of func(*sweep.Mean) sweep.Spread) *points {
 	var list points
 	for k := range s.Points {
