@@ -155,20 +155,20 @@ func TestEdgeServe(t *testing.T) {
 	defer dense.Close()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	s.Even, s.EvenDense = inTurn(t, m, dense, kept)
+	s.Even, s.EvenDense = alternate(t, m, dense, kept)
 	r := rand.New(rand.NewPCG(9, 9))
 	for i := range kept { // density r^-0.8 of rank r
 		kept[i] = int32(float64(sizes[i%fields]) * math.Pow(r.Float64(), 5))
 	}
-	s.Skewed, s.SkewedDense = inTurn(t, m, dense, kept)
+	s.Skewed, s.SkewedDense = alternate(t, m, dense, kept)
 	if err := json.NewEncoder(os.Stdout).Encode(s); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// inTurn returns the median times of batches with both models. It alternates which model
-// comes first, because the second one finds the ids in the caches.
-func inTurn(t *testing.T, m, dense *infer.Model, ids []int32) (time.Duration, time.Duration) {
+// alternate returns the median times of batches with both models. It alternates which
+// model comes first, because the second one finds the ids in the caches.
+func alternate(t *testing.T, m, dense *infer.Model, ids []int32) (time.Duration, time.Duration) {
 	var times, denseTimes []time.Duration
 	step := batchRows * len(m.Sizes())
 	for turn := range 8 {

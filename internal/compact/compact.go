@@ -93,8 +93,8 @@ func (f Field) bytes(size, dim int) int {
 	return rows + columns
 }
 
-// smallest returns the smallest form of a field in which kept entries are kept, in
-// occupied of its rows.
+// smallest returns the smallest form of a field with size rows and dim columns. kept is
+// the number of its kept entries, and occupied the number of rows that have one.
 func smallest(size, dim, kept, occupied int) Field {
 	switch kept {
 	case 0:
@@ -131,9 +131,8 @@ func Plan(sizes []int, dim int, dropped []bool) []Field {
 	return fields
 }
 
-// pad stores as many fields, from the first on, as bitmaps of all rows as are needed to
-// satisfy MaxInflation. parts is the number of bytes of all fields, with one byte per
-// value.
+// pad changes fields to bitmaps of all rows, from the first on, until MaxInflation is
+// satisfied. parts is the number of bytes of all fields, with one byte per value.
 func pad(fields []Field, sizes []int, dim, parts int) {
 	table := 0
 	for _, size := range sizes {

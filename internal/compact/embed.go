@@ -5,10 +5,10 @@ import (
 	"math/bits"
 )
 
-// together is the number of look-ups that Embed interleaves. Each look-up is a chain of
+// embedBatch is the number of look-ups that Embed interleaves. Each look-up is a chain of
 // loads that miss the caches; the chains of different look-ups run in parallel. Whether a
 // row is listed is random, so no branch depends on it.
-const together = 64
+const embedBatch = 64
 
 // Embed writes the embeddings of some rows of the model, [rows, m*d], to x. features
 // holds their global ids, [rows, m]. Embed implements model.Embedder.
@@ -17,11 +17,11 @@ func (t *Table) Embed(x []float32, features []int32) {
 		t.embedNarrow(x, features)
 		return
 	}
-	var places [together]place
+	var places [embedBatch]place
 	field := 0
-	for from := 0; from < len(features); from += together {
+	for from := 0; from < len(features); from += embedBatch {
 		n := 0
-		for k, id := range features[from:min(from+together, len(features))] {
+		for k, id := range features[from:min(from+embedBatch, len(features))] {
 			f := &t.fields[field]
 			if field++; field == len(t.fields) {
 				field = 0

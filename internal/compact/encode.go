@@ -97,8 +97,8 @@ func (p *Parts) appendColumns(dropped []bool) {
 	p.Columns[len(p.Columns)-1] |= 0x80
 }
 
-// sampled is the maximal number of rows of a column that Find examines.
-const sampled = 1024
+// sampleRows is the maximal number of rows of a column that Find examines.
+const sampleRows = 1024
 
 // Find reconstructs which entries of a dense table, [n, d], were dropped, because a dense
 // table does not store it. For each column of a field, Find takes the most frequent value
@@ -113,7 +113,7 @@ func Find(sizes []int, dim int, table []float32) (dropped []bool, codebook []flo
 		entries, mask := table[first:first+size*dim], dropped[first:first+size*dim]
 		line := codebook[j*dim : (j+1)*dim]
 		for c := range dim {
-			value, repeated := most(entries, c, dim)
+			value, repeated := mostFrequent(entries, c, dim)
 			if !repeated {
 				continue
 			}
@@ -132,11 +132,12 @@ func Find(sizes []int, dim int, table []float32) (dropped []bool, codebook []flo
 	return dropped, codebook
 }
 
-// most returns the most frequent value in a sample of column c, and whether it occurs at
-// least twice. Of equally frequent values it returns the one with the smaller bits.
-func most(entries []float32, c, dim int) (value float32, repeated bool) {
+// mostFrequent returns the most frequent value in a sample of column c, and whether it
+// occurs at least twice. Of equally frequent values it returns the one with the smaller
+// bits.
+func mostFrequent(entries []float32, c, dim int) (value float32, repeated bool) {
 	size := len(entries) / dim
-	stride := (size + sampled - 1) / sampled
+	stride := (size + sampleRows - 1) / sampleRows
 	var found []uint32
 	for i := 0; i < size; i += stride {
 		found = append(found, math.Float32bits(entries[i*dim+c]))

@@ -13,8 +13,8 @@ import (
 // replaces the blocks and columns of every field, whatever its form.
 const maxNarrow = 16
 
-// grouped is the number of rows in a group.
-const grouped = 4
+// groupRows is the number of rows in a group.
+const groupRows = 4
 
 // group describes consecutive rows of a field.
 type group struct {
@@ -31,7 +31,7 @@ func (g *group) word() uint64 { return uint64(g.masks[0]) | uint64(g.masks[1])<<
 // row returns the mask of row i of a group, and the number of entries that earlier rows
 // of the group keep. masks is the result of word.
 func row(masks uint64, i uint32) (mask uint16, before int) {
-	at := i % grouped * 16
+	at := i % groupRows * 16
 	return uint16(masks >> at), bits.OnesCount64(masks & (1<<at - 1))
 }
 
@@ -44,7 +44,7 @@ func (f *field) indexNarrow(present []byte) {
 	if some {
 		f.listing, grouping = make([]uint64, 0, (f.size+31)/32), f.Rows
 	}
-	f.groups = make([]group, grouping/grouped+1) // rank may return a row one past the end for a row that is not listed
+	f.groups = make([]group, grouping/groupRows+1) // rank may return a row one past the end for a row that is not listed
 	rows, kept := 0, 0
 	for i := range f.size {
 		if some && i%32 == 0 {
@@ -56,13 +56,13 @@ func (f *field) indexNarrow(present []byte) {
 				continue
 			}
 		}
-		g := &f.groups[at/grouped]
-		if at%grouped == 0 {
+		g := &f.groups[at/groupRows]
+		if at%groupRows == 0 {
 			g.kept = uint32(kept)
 		}
 		if listed {
 			mask := f.mask(rows, kept)
-			g.set(at%grouped, mask)
+			g.set(at%groupRows, mask)
 			rows, kept = rows+1, kept+bits.OnesCount16(mask)
 		}
 	}
@@ -106,7 +106,7 @@ func (f *field) locate(i int) (mask uint16, kept int) {
 	if listed == 0 {
 		return 0, 0
 	}
-	g := &f.groups[at/grouped]
+	g := &f.groups[at/groupRows]
 	mask, before := row(g.word(), at)
 	return mask, int(g.kept) + before
 }
@@ -131,9 +131,9 @@ func (r *reader) expand(x []float32, mask uint16, kept int) {
 	}
 }
 
-// atOnce is the number of look-ups that embedNarrow interleaves. It equals 16 rows of
+// narrowBatch is the number of look-ups that embedNarrow interleaves. It equals 16 rows of
 // KDD.
-const atOnce = 176
+const narrowBatch = 176
 
 // lookup is the state of one look-up of embedNarrow.
 type lookup struct {
@@ -146,8 +146,8 @@ type lookup struct {
 
 // scratch is temporary memory for one call of embedNarrow.
 type scratch struct {
-	lookups [atOnce]lookup
-	found   [atOnce]kernel.Part
+	lookups [narrowBatch]lookup
+	found   [narrowBatch]kernel.Part
 }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
@@ -162,12 +162,12 @@ func (t *Table) embedNarrow(x []float32, features []int32) {
 	}
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
-	for from := 0; from < len(features); from += atOnce {
-		n := t.begin(&s.lookups, x, features[from:min(from+atOnce, len(features))], from)
+	for from := 0; from < len(features); from += narrowBatch {
+		n := t.begin(&s.lookups, x, features[from:min(from+narrowBatch, len(features))], from)
 		n = listed(s.lookups[:n])
 		for i := range n {
 			l := &s.lookups[i]
-			g := &l.field.groups[l.row/grouped]
+			g := &l.field.groups[l.row/groupRows]
 			l.word, l.kept = g.word(), g.kept
 		}
 		n = masks(&s.found, s.lookups[:n])
@@ -178,7 +178,7 @@ func (t *Table) embedNarrow(x []float32, features []int32) {
 // begin loads the words of the given features, of which the first has number from. It
 // returns the number of look-ups that need further loads. For fields stored as none or
 // dense it writes to x directly.
-func (t *Table) begin(lookups *[atOnce]lookup, x []float32, features []int32, from int) int {
+func (t *Table) begin(lookups *[narrowBatch]lookup, x []float32, features []int32, from int) int {
 	n, j, at := 0, from%len(t.fields), from*t.dim
 	for _, id := range features {
 		f := &t.fields[j]
@@ -216,7 +216,7 @@ func listed(lookups []lookup) int {
 
 // masks finds the kept entries of each look-up's row. It moves the rows that have any to
 // the front and returns their number.
-func masks(found *[atOnce]kernel.Part, lookups []lookup) int {
+func masks(found *[narrowBatch]kernel.Part, lookups []lookup) int {
 	n := 0
 	for i := range lookups {
 		l := &lookups[i]

@@ -10,10 +10,10 @@ import (
 // Table is a compact table. Any number of goroutines may use it at once. It keeps the
 // bytes of Parts, which must not be changed.
 //
-// A Table has an index in addition. If d <= 16, the index takes three bytes per listed
-// row and two bits per other row. A field that lists at least 3/8 of its rows takes three
-// bytes for every row instead. This index replaces Parts.Rows and Parts.Columns after
-// New.
+// New also builds an index. If d <= 16, the index takes three bytes per listed row and
+// two bits per other row. A field that lists at least 3/8 of its rows takes three bytes
+// for every row instead. After New, this index is used in place of Parts.Rows and
+// Parts.Columns.
 type Table struct {
 	dim      int
 	values   Encoding

@@ -18,7 +18,7 @@ import (
 // mean square of reference. It is 0 if both are equal, and NaN if reference is all 0. The
 // result includes the noise of both estimates.
 func RelativeRMS(values, reference []float64) float64 {
-	same(values, reference)
+	checkLengths(values, reference)
 	size := floats.Norm(reference, 2)
 	if size == 0 {
 		return math.NaN()
@@ -53,7 +53,7 @@ func RelativeBias(values, reference [2][]float64) (bias, noise float64) {
 // magnitudes share their mean rank. The result is NaN if all magnitudes of an estimate
 // are equal.
 func Spearman(a, b []float64) float64 {
-	same(a, b)
+	checkLengths(a, b)
 	return stat.Correlation(ranks(a), ranks(b), nil)
 }
 
@@ -87,7 +87,7 @@ func ranks(values []float64) []float64 {
 // never keeps an entry whose value is 0, because nothing is known about it; a set may
 // therefore be smaller. The values must not be NaN, and the sparsity must be in [0, 1].
 func Overlap(a, b []float64, sparsity float64) float64 {
-	same(a, b)
+	checkLengths(a, b)
 	drop, err := prune.Dropped(len(a), sparsity)
 	if err != nil {
 		panic("compare: Overlap: " + err.Error())
@@ -152,7 +152,7 @@ func (c *cut) keeps(v float64) int {
 	return 1
 }
 
-func same(a, b []float64) {
+func checkLengths(a, b []float64) {
 	if len(a) != len(b) {
 		panic(fmt.Sprintf("compare: estimates have %d and %d values", len(a), len(b)))
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 // Lock locks the file at path and creates it if necessary. The lock is held until unlock
-// is called or the process ends. Either removes the file. If somebody else holds the
+// is called or the process ends. In both cases the file is removed. If somebody else holds the
 // lock, Lock returns ErrLocked.
 func Lock(path string) (unlock func(), err error) {
 	const (

@@ -129,9 +129,8 @@ func Tanh(out, in Block, states, n int, scale Block) {
 	current.tanh(out[:n*States], in[:n*States], scale[:States], (states+Columns-1)/Columns)
 }
 
-// ToBlock copies the first n elements of the first states rows of a tile to a block:
-// out[k][t] = in[t][k]. It also copies what follows them, up to the next multiple of 16
-// in both directions.
+// ToBlock copies a tile to a block: out[k][t] = in[t][k] for k < n and t < states. It
+// rounds n and states up to multiples of 16 and also copies the additional elements.
 func ToBlock(out Block, in Tile, states, n int) {
 	states, n = Pad(states), Pad(n)
 	if states > States || n > in.Stride || len(in.Values) < states*in.Stride || len(out) < n*States {

@@ -16,8 +16,9 @@ func guardedBlock(r *rand.Rand, n int) (Block, []float32) {
 	return b, whole
 }
 
-// some returns a random ascending list of numbers below n, with capacity for prefetching.
-func some(r *rand.Rand, n int) []int32 {
+// randomList returns a random ascending list of numbers below n, with capacity for
+// prefetching.
+func randomList(r *rand.Rand, n int) []int32 {
 	list := NewList(n)
 	for k := range n {
 		if r.IntN(3) > 0 {
@@ -38,7 +39,7 @@ func TestProductIsItsDefinition(t *testing.T) {
 				y, after := guardedBlock(r, out)
 				old := slices.Clone(y)
 				states, relu := 1+r.IntN(States), r.IntN(2) == 0
-				units, list := some(r, out), some(r, in)
+				units, list := randomList(r, out), randomList(r, in)
 				switch r.IntN(4) {
 				case 0:
 					units, list = nil, nil

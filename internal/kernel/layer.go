@@ -9,9 +9,9 @@ import (
 // stride of a tile is a multiple of it.
 const Columns = 16
 
-// rounded is the unit to which the number of rows in a tile's memory is rounded up. The
-// functions of every level compute a multiple of 3 or 4 rows.
-const rounded = 12
+// rowMultiple is the unit to which the number of rows in a tile's memory is rounded up.
+// The functions of every level compute a multiple of 3 or 4 rows.
+const rowMultiple = 12
 
 // Pad returns n rounded up to a multiple of Columns.
 func Pad(n int) int { return (n + Columns - 1) / Columns * Columns }
@@ -27,7 +27,7 @@ type Tile struct {
 // NewTile returns a tile of zeros.
 func NewTile(rows, width int) Tile {
 	stride := Pad(width)
-	rows = (rows + rounded - 1) / rounded * rounded
+	rows = (rows + rowMultiple - 1) / rowMultiple * rowMultiple
 	return Tile{make([]float32, rows*stride), stride}
 }
 
@@ -39,8 +39,8 @@ func (t Tile) Row(i int) []float32 { return t.Values[i*t.Stride : (i+1)*t.Stride
 // which is as fast for dense layers, but the list that all rows share is longer.
 func TileRows() int { return current.rows }
 
-// Lists reports whether Layer is faster with a list of the inputs that are not 0. If it
-// is not, masks and lists of active units are useless.
+// Lists reports whether Layer is faster with a list of the nonzero inputs. If Lists
+// returns false, masks and lists of active units are useless.
 func Lists() bool { return !current.digits }
 
 // Mask holds one bit per column.
@@ -59,8 +59,8 @@ func (m Mask) List(list []int32) []int32 {
 	return current.list(m, list)
 }
 
-// Set sets bit o of m, for o < width, if column o of t is not 0 in at least one of the
-// first rows rows. It clears all other bits.
+// Set sets bit o of m, for o < width, if column o of t is not 0 in at least one of rows
+// [0, rows). It clears all other bits.
 func (m Mask) Set(t Tile, rows, width int) {
 	switch {
 	case rows < 1 || Pad(width) > t.Stride || len(t.Values) < rows*t.Stride:
@@ -135,7 +135,7 @@ func floor(relu bool) float32 {
 	return float32(math.Inf(-1))
 }
 
-// Layer computes the first rows rows of out from those of in, for all o < Pad(m.Out):
+// Layer computes rows [0, rows) of out from those of in, for all o < Pad(m.Out):
 //
 //	out[t][o] = m.bias[o]; for k in list: out[t][o] += in[t][k] * m[k][o]
 //	if relu: out[t][o] = max(out[t][o], 0)
@@ -154,7 +154,7 @@ func (m *Matrix) Layer(out, in Tile, rows int, list []int32, relu bool, mask Mas
 	if list == nil {
 		list = m.all
 	}
-	memory := (rows + rounded - 1) / rounded * rounded
+	memory := (rows + rowMultiple - 1) / rowMultiple * rowMultiple
 	width := Pad(m.Out)
 	switch {
 	case rows < 1 || in.Stride < m.In || out.Stride < width || len(in.Values) < memory*in.Stride || len(out.Values) < memory*out.Stride:

@@ -204,7 +204,7 @@ func layerOnce(t *testing.T, r *rand.Rand, m *Matrix, weight, bias []float32, ro
 		}
 	}
 	for i, word := range mask {
-		if word&active[i] != active[i] || rows%rounded == 0 && word != active[i] {
+		if word&active[i] != active[i] || rows%rowMultiple == 0 && word != active[i] {
 			t.Fatalf("in %d out %d rows %d: mask %b, want %b", m.In, m.Out, rows, word, active[i])
 		}
 	}

@@ -76,7 +76,7 @@ func (a *assembled) run(m *Matrix, out, in Tile, rows int, list []int32, floor f
 	}
 }
 
-// panels computes n panels beginning at p, for rows rows beginning at t.
+// panels computes panels [p, p+n) for rows [t, t+rows).
 func (a *assembled) panels(m *Matrix, out, in Tile, t, rows, p, n int, list []int32, floor float32, mask Mask) {
 	for a.call[rows] == nil {
 		rows++
@@ -95,8 +95,8 @@ func prefetchWith(f func(w *float32, wStride int, rows *int32, n int)) func(m *R
 	return func(m *RowMatrix, row []int32) { f(&m.values[0], Pad(m.Out)*4, &row[0], len(row)) }
 }
 
-// productWith computes the units in groups of group. If the last group is incomplete, it
-// repeats the last unit to fill the group.
+// productWith returns a product that computes group units at a time. If the last group is
+// incomplete, it is filled with copies of the last unit.
 func productWith(f productFunc, group int) func(m *Outputs, out, in Block, states int, units, list []int32, floor float32) {
 	return func(m *Outputs, out, in Block, states int, units, list []int32, floor float32) {
 		panels := (states + Columns - 1) / Columns

@@ -10,16 +10,16 @@ func layerPortable(m *Matrix, out, in Tile, rows int, list []int32, floor float3
 		panel, bias := m.panels[p*m.In:(p+Columns)*m.In], m.bias[p:p+Columns]
 		for t := range rows {
 			row := out.Row(t)[p : p+Columns]
-			half(row[:8], in.Row(t)[:m.In], panel, bias[:8], list)
-			half(row[8:], in.Row(t)[:m.In], panel[min(8, len(panel)):], bias[8:], list)
+			halfPanel(row[:8], in.Row(t)[:m.In], panel, bias[:8], list)
+			halfPanel(row[8:], in.Row(t)[:m.In], panel[min(8, len(panel)):], bias[8:], list)
 			clamp(row, p, floor, mask)
 		}
 	}
 }
 
-// half computes 8 columns of a panel for one row. w[0] is the first of these columns.
+// halfPanel computes 8 columns of a panel for one row. w[0] is the first of these columns.
 // Eight sums fit in the registers of any processor.
-func half(out, in, w, bias []float32, list []int32) {
+func halfPanel(out, in, w, bias []float32, list []int32) {
 	_, _ = out[7], bias[7]
 	a0, a1, a2, a3, a4, a5, a6, a7 := bias[0], bias[1], bias[2], bias[3], bias[4], bias[5], bias[6], bias[7]
 	for _, k := range list {

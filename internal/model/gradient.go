@@ -229,7 +229,7 @@ func (g *Gradient) mlpBack(n int) {
 	}
 }
 
-// inactive sets d to 0 where unit is at most 0. It keeps d where unit is NaN.
+// inactive sets d to 0 where unit is at most 0. It keeps d where unit is above 0 or NaN.
 func inactive(d, unit []float32) {
 	unit = unit[:len(d)]
 	for o, v := range unit {

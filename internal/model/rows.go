@@ -2,9 +2,9 @@ package model
 
 import "context"
 
-// RowSource passes batches of rows to each, in ascending order of their global numbers.
-// It stops at the end of the rows or if each returns an error, and returns that error. A
-// batch is valid only until each returns.
+// RowSource calls each with batches of rows, in ascending order of their global numbers.
+// It stops when the rows end or when each returns an error, which it then returns. A batch
+// is valid only until each returns.
 type RowSource func(ctx context.Context, each func(*Rows) error) error
 
 // Rows is a batch of encoded rows, as estimators and evaluation read them. A reader

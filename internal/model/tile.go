@@ -203,7 +203,7 @@ func rowsFrom(t kernel.Tile, i int) kernel.Tile {
 }
 
 // mlp runs layers on a tile and sets dst to the logits. list holds the active columns of
-// in. in must not be in s.b.
+// the input tile, whose memory must not be s.b.
 func (s *tile) mlp(dst []float64, in kernel.Tile, list []int32, layers []*kernel.Matrix) {
 	for i, l := range layers {
 		out := kernel.Tile{Values: s.b, Stride: kernel.Pad(l.Out)}

@@ -217,8 +217,8 @@ func TestCrossWalkInBlocks(t *testing.T) {
 	}
 }
 
-// checkWalk walks the first n rows. At every every-th step and the one after it, it
-// compares the logit with float64.
+// checkWalk walks the first n rows. It compares the logits with float64 after the steps k
+// with k%every at most 1.
 func checkWalk(t *testing.T, m *model.Model, rows *model.Rows, baseline []float32, n, every int) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(1, 1))

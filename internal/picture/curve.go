@@ -72,8 +72,8 @@ func curve(p *plot.Plot, i int, list *points, marked bool) (drawn []plot.Thumbna
 	return drawn
 }
 
-// level draws a horizontal line at y.
-func level(p *plot.Plot, y float64) plot.Thumbnailer {
+// horizontal draws a dashed horizontal line at y, for a key.
+func horizontal(p *plot.Plot, y float64) plot.Thumbnailer {
 	f := plotter.NewFunction(func(float64) float64 { return y })
 	f.Color, f.Dashes, f.Samples = color.Gray{110}, []vg.Length{vg.Points(4), vg.Points(3)}, 2
 	p.Add(f)
@@ -81,27 +81,27 @@ func level(p *plot.Plot, y float64) plot.Thumbnailer {
 	return f
 }
 
-// budgets makes x the sparsity, up to at least most.
-func budgets(p *plot.Plot, most float64) {
+// sparsityAxis makes the x axis one of sparsity, from 0 to at least most.
+func sparsityAxis(p *plot.Plot, most float64) {
 	p.X.Label.Text = "sparsity: portion of the entries dropped"
-	p.X.Min, p.X.Max = 0, at(most)
+	p.X.Min, p.X.Max = 0, position(most)
 	var ticks []plot.Tick
 	for _, t := range []float64{0, .5, .8, .9, .95, .99, .999} {
-		ticks = append(ticks, plot.Tick{Value: at(t), Label: strconv.FormatFloat(t, 'g', -1, 64)})
+		ticks = append(ticks, plot.Tick{Value: position(t), Label: strconv.FormatFloat(t, 'g', -1, 64)})
 		if t >= most {
-			p.X.Max = at(t)
+			p.X.Max = position(t)
 			break
 		}
 	}
 	p.X.Tick.Marker = plot.ConstantTicks(ticks)
 }
 
-// at returns the x of a sparsity: the negative logarithm of the portion that is kept. A
-// linear axis would show too much of low sparsities, where little happens.
-func at(sparsity float64) float64 { return -math.Log10(max(1-sparsity, 1e-4)) }
+// position returns the x of a sparsity: the negative logarithm of the portion that is
+// kept. A linear axis would show too much of low sparsities, where little happens.
+func position(sparsity float64) float64 { return -math.Log10(max(1-sparsity, 1e-4)) }
 
-// decades labels the y axis as powers of ten. The values of y are logarithms.
-func decades(p *plot.Plot) {
+// logAxis labels the y axis as powers of ten. The values of y are logarithms.
+func logAxis(p *plot.Plot) {
 	p.Y.Min, p.Y.Max = math.Floor(p.Y.Min), math.Ceil(p.Y.Max)
 	step := math.Ceil((p.Y.Max - p.Y.Min) / 8)
 	var ticks []plot.Tick

@@ -85,20 +85,20 @@ func Frequency(dim int, bins []string, curves []Curve) *Picture {
 // is logarithmic; values that are not positive are omitted.
 func Cut(label string, curves []Curve) *Picture {
 	p := grid("The value at the cut", "", label)
-	budgets(p, .999)
+	sparsityAxis(p, .999)
 	var logs []Curve
 	for _, c := range curves {
 		l := Curve{Label: c.Label}
 		for i, y := range c.Y {
 			if y > 0 {
-				l.X, l.Y = append(l.X, at(c.X[i])), append(l.Y, math.Log10(y))
+				l.X, l.Y = append(l.X, position(c.X[i])), append(l.Y, math.Log10(y))
 			}
 		}
 		logs = append(logs, l)
 	}
 	pic := &Picture{Name: "cut", height: panelHeight, panels: []panel{{p, "Value of the entry at the cut against sparsity, with its uncertainty"}}}
 	pic.add(p, logs, false)
-	decades(p)
+	logAxis(p)
 	return pic
 }
 

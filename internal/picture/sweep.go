@@ -22,12 +22,12 @@ func Sweep(d *sweep.Document) *Picture {
 	for i := range d.Points {
 		most = max(most, d.Points[i].Sparsity)
 	}
-	budgets(auc, most)
-	budgets(loss, most)
+	sparsityAxis(auc, most)
+	sparsityAxis(loss, most)
 	p := &Picture{Name: "sweep", height: panelHeight, panels: []panel{{auc, "AUC against sparsity, by method"}, {loss, name + " in nat against sparsity, by method"}}}
-	p.keys = append(p.keys, key{"unpruned", []plot.Thumbnailer{level(loss, full)}})
+	p.keys = append(p.keys, key{"unpruned", []plot.Thumbnailer{horizontal(loss, full)}})
 	if d.Unpruned.AUC != nil {
-		level(auc, *d.Unpruned.AUC)
+		horizontal(auc, *d.Unpruned.AUC)
 	}
 	for i, s := range d.Series() {
 		drawn := curve(auc, i, spreads(&s, func(m *sweep.Mean) sweep.Spread { return m.AUC }), true)
@@ -54,7 +54,7 @@ func spreads(s *sweep.Series, of func(*sweep.Mean) sweep.Spread) *points {
 	var list points
 	for k := range s.Points {
 		if v := of(&s.Points[k]); !math.IsNaN(v.Mean) {
-			list.add(at(s.Points[k].Sparsity), v.Mean, v.Off)
+			list.add(position(s.Points[k].Sparsity), v.Mean, v.Off)
 		}
 	}
 	return &list

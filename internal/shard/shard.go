@@ -188,7 +188,7 @@ func Collect(ctx context.Context, source model.RowSource, sample Sample, place j
 		return nil
 	})
 	if err == nil {
-		return nil, fmt.Errorf("the dataset ended after %d of %d rows", all.Len(), want)
+		return nil, fmt.Errorf("the dataset has only %d of %d rows at the shard's place", all.Len(), want)
 	}
 	if err := ignore(err, errEnough); err != nil {
 		return nil, err

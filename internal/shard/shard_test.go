@@ -213,7 +213,7 @@ func TestCollectRefusals(t *testing.T) {
 		"the seed":        {func(_ *model.Rows, sample *Sample, _ *job.Place, _ *int64) { sample.Seed++ }, other},
 		"the place":       {func(_ *model.Rows, _ *Sample, place *job.Place, _ *int64) { place.Seen++; place.Kept++ }, other},
 		"fewer rows":      {func(_ *model.Rows, _ *Sample, _ *job.Place, want *int64) { *want = 7 }, other},
-		"more than there": {func(_ *model.Rows, _ *Sample, _ *job.Place, want *int64) { *want = 13 }, "ended after 12 of 13 rows"},
+		"more than there": {func(_ *model.Rows, _ *Sample, _ *job.Place, want *int64) { *want = 13 }, "only 12 of 13 rows"},
 	} {
 		changed := model.Rows{Fields: rows.Fields, Number: slices.Clone(rows.Number), Label: slices.Clone(rows.Label), Features: slices.Clone(rows.Features)}
 		sample, place, want := kept, at, int64(8)

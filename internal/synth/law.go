@@ -29,14 +29,14 @@ type law struct {
 	seed      uint64
 	rows      int64
 	key       uint64
-	columns   []lawOf
+	columns   []columnLaw
 	pairs     []pair
 	intercept int64
 	clicks    []uint32 // P(label = 1) in multiples of 2^-32, by logit from -maxLogit on
 }
 
-// lawOf is the law of one column.
-type lawOf struct {
+// columnLaw is the law of one column.
+type columnLaw struct {
 	column
 	key   uint64
 	scale int64
@@ -63,7 +63,7 @@ func newLaw(s *shape, rows int64, seed uint64) *law {
 	l.key = stream.Uint64()
 	weights, sum := make([]float64, len(s.columns)), 0.0
 	for j := range s.columns {
-		l.columns = append(l.columns, lawOf{column: s.columns[j], key: stream.Uint64()})
+		l.columns = append(l.columns, columnLaw{column: s.columns[j], key: stream.Uint64()})
 		if l.columns[j].exponent == 0 {
 			l.columns[j].exponent = s.exponent
 		}
@@ -94,7 +94,7 @@ const (
 )
 
 // divide computes bounds, widths and guide.
-func (c *lawOf) divide() {
+func (c *columnLaw) divide() {
 	var weights []float64
 	total := 0.0
 	for low := uint64(1); low <= uint64(c.values); low *= 2 {
@@ -137,7 +137,7 @@ func power(from, to uint64, s float64) (sum float64) {
 }
 
 // draw returns the rank for 64 random bits.
-func (c *lawOf) draw(random uint64) uint32 {
+func (c *columnLaw) draw(random uint64) uint32 {
 	outcome := c.guide[random>>56]
 	for random>>32 >= c.bounds[outcome] {
 		outcome++
@@ -150,15 +150,15 @@ func (c *lawOf) draw(random uint64) uint32 {
 }
 
 // effect returns the effect of a rank's value on the logit.
-func (c *lawOf) effect(rank uint32) int64 {
+func (c *columnLaw) effect(rank uint32) int64 {
 	if c.counts {
 		rank = uint32(bits.Len32(rank))
 	}
 	return effect(c.key+uint64(rank), c.scale)
 }
 
-// append appends the value of a rank to to.
-func (c *lawOf) append(to []byte, rank uint32) []byte {
+// append appends the text of a rank's value to the slice to.
+func (c *columnLaw) append(to []byte, rank uint32) []byte {
 	switch c.form {
 	case hex:
 		const digits = "0123456789abcdef"

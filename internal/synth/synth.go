@@ -118,7 +118,7 @@ func (n *lane) fill(ctx context.Context, l *law, c *Config, first int64) error {
 	return nil
 }
 
-// make fills k with the rows of chunk number.
+// make fills k with the rows of the chunk that has the given number.
 func (k *chunk) make(l *law, number int64) {
 	k.text, k.Facts = k.text[:0], Facts{}
 	if number == 0 {

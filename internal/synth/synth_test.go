@@ -224,7 +224,7 @@ func auc(yes, no []float64) float64 {
 func TestDraws(t *testing.T) {
 	for _, c := range []column{{values: 1, exponent: 1}, {values: 5, missing: .3, exponent: 1}, {values: 1000, exponent: 1.5}, {values: 8, exponent: .5}, {values: 24122076, missing: .1, exponent: 1}} {
 		t.Run(fmt.Sprint(c.values), func(t *testing.T) {
-			of := lawOf{column: c}
+			of := columnLaw{column: c}
 			of.divide()
 			const n = 200_000
 			found := make([]float64, 34)

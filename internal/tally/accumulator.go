@@ -136,7 +136,7 @@ func (a *Accumulator) Restore(s State) error {
 		}
 	}
 	if s.LossFull[0] < 0 || s.LossEmpty[0] < 0 || s.ResidualSquare[0] < 0 || s.Rows < 0 {
-		return fmt.Errorf("the sums of losses or squares are negative, or the number of rows is: %d", s.Rows)
+		return fmt.Errorf("negative sum of losses or squares, or negative number of rows %d", s.Rows)
 	}
 	wide := func(pair [2]int64) wide { return wide{pair[0], pair[1]} }
 	a.rows, a.carries = s.Rows, s.Carries

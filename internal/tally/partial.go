@@ -110,7 +110,7 @@ type Builder struct {
 // NewBuilder returns an empty builder for a table of features x dim entries. Each row has
 // the given number of walks. within states whether the partial has Within.
 func NewBuilder(features, dim, walks int, within bool) *Builder {
-	b := &Builder{dim: dim, lists: Lists(within), walks: int64(walks), scale: 1 / float64(walks), limit: largest * min(int64(walks), math.MaxInt64/largest), head: Partial{Dim: dim}, slot: make([]int32, features)}
+	b := &Builder{dim: dim, lists: Lists(within), walks: int64(walks), scale: 1 / float64(walks), limit: maxContribution * min(int64(walks), math.MaxInt64/maxContribution), head: Partial{Dim: dim}, slot: make([]int32, features)}
 	for i := range b.slot {
 		b.slot[i] = -1
 	}

@@ -38,12 +38,12 @@ func Loss(loss float64) (int64, bool) {
 	return int64(math.RoundToEven(loss * (1 << 36))), true
 }
 
-// largest is the upper bound, in LossUnits, of the magnitude of a row's mean contribution
-// over its walks. The square of 725 nat overflows int64.
-const largest = 724 << 36
+// maxContribution is the upper bound, in LossUnits, of the magnitude of a row's mean
+// contribution over its walks. The square of 725 nat overflows int64.
+const maxContribution = 724 << 36
 
-// square returns (x*scale)^2 in SquareUnits. x*scale is in LossUnits and at most largest
-// in magnitude.
+// square returns (x*scale)^2 in SquareUnits. x*scale is in LossUnits and at most
+// maxContribution in magnitude.
 func square(x int64, scale float64) int64 {
 	v := float64(float64(x) * scale)
 	return int64(float64(float64(v*v)*(LossUnit*LossUnit/SquareUnit)) + .5)

@@ -27,7 +27,7 @@ func TestLoss(t *testing.T) {
 func TestSquare(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		walks := rapid.Int64Range(1, 1000).Draw(t, "walks")
-		limit := largest * walks
+		limit := maxContribution * walks
 		x := rapid.Int64Range(-limit, limit).Draw(t, "x")
 		want := new(big.Rat).SetFrac(big.NewInt(x), big.NewInt(walks))
 		want.Mul(want, want).Mul(want, big.NewRat(1, 1<<28))

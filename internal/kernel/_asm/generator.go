@@ -219,7 +219,7 @@ func (g *generator) layerPanels(rows, panels int, in reg.GPVirtual, strides rows
 	}
 	if g.ahead > 0 {
 		// The hardware cannot predict the jumps of a list. Past the end of the list this
-		// reads arbitrary memory and prefetches an arbitrary address, which is harmless.
+		// reads unused capacity and prefetches an arbitrary address, which is harmless.
 		build.MOVL(operand.Mem{Base: list, Index: n, Scale: 4, Disp: 4 * g.ahead}, k.As32())
 		build.SHLQ(operand.Imm(6), k)
 		for v := 0; v < width; v += g.perPanel() {
