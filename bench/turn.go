@@ -30,14 +30,14 @@ type turn struct {
 	TwoCores float64 `json:"two_cores"` // speed of two cores relative to one
 }
 
-// share is the share of the peak that a kernel reaches. The peak is measured right after
-// it.
+// share is the fraction of the core's peak that a kernel reaches. The peak is measured
+// right after the kernel.
 type share struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
 }
 
-// line is a line of the table.
+// line is one line of the printed table.
 type line struct {
 	Name string   `json:"name"`
 	Peer peerName `json:"peer"`
@@ -157,7 +157,7 @@ func (b *bench) measure() error {
 // twoCores returns how many times as fast two cores are as one.
 func (b *bench) twoCores() (float64, error) {
 	rows := b.rows.Slice(0, b.rows.Len())
-	for range 3 { // so many rows that two goroutines end at about the same time
+	for range 3 { // enough rows for two goroutines to end at about the same time
 		rows.Label, rows.Number, rows.Features = append(rows.Label, rows.Label...), append(rows.Number, rows.Number...), append(rows.Features, rows.Features...)
 	}
 	var took [3]time.Duration

@@ -7,7 +7,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// The server accepts the configurations and reads from them what was meant.
+// The server accepts the configurations and understands them as intended.
 func TestNodeConfigurations(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		nodes, err := newNodes("nats-server", t.TempDir(), n)

@@ -36,9 +36,9 @@ const (
 	rival             kind = "rival"       // a second coordinator leads the job
 )
 
-// law says how often a kind of fault is drawn and how long such a fault lasts. It lasts
-// until the process is restarted or continued, or until the storage or the link is as
-// before.
+// law says how often a kind of fault is drawn and how long such a fault lasts. A fault
+// ends when the process is restarted or continued, or when the storage or the link works
+// again.
 type law struct {
 	kind      kind
 	weight    int           // relative frequency

@@ -15,8 +15,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// The names of docs/formats.md for stored blobs. This program bypasses internal/bus on
-// purpose. It reads what is stored, and damages it, as a foreign program would.
+// The names under which blobs are stored, as docs/formats.md gives them. This program
+// bypasses internal/bus on purpose. It reads what is stored, and damages it, as a foreign
+// program would.
 const (
 	blobStream  = "OBJ_SHAVER_BLOBS"
 	chunkPrefix = "$O.SHAVER_BLOBS.C."
@@ -114,8 +115,8 @@ func (s *store) states(ctx context.Context) (map[string]jetstream.StreamState, e
 	return held, list.Err()
 }
 
-// pick returns the name of the pick-th stream, or "" if there is none. It never picks the
-// stream of the jobs, because a job without its record counts as ended.
+// pick returns the name of the pick-th stream, or "" if no stream exists. It never picks
+// the stream of the jobs, because a job without its record counts as ended.
 func (s *store) pick(ctx context.Context, pick uint32) (string, error) {
 	held, err := s.states(ctx)
 	delete(held, "KV_SHAVER_JOBS")
@@ -255,8 +256,8 @@ func chunksOf(ctx context.Context, stream jetstream.Stream, token string) (chunk
 	}
 }
 
-// overwrite replaces the chunks of a blob, either all of them or none. Leftover chunks
-// would not be the fault of the tested programs.
+// overwrite replaces the chunks of a blob. It always completes, because chunks that it
+// left behind would look like a fault of the tested programs.
 func (s *store) overwrite(stream jetstream.Stream, name, at string, chunks [][]byte) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()

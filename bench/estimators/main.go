@@ -1,11 +1,11 @@
 //go:build unix
 
-// Command estimators compares the estimators at equal error. On some rows of a model it
-// first computes a reference, which is the mean of so many walks that it is nearly exact.
-// Then it runs each estimator with increasing effort and compares its values and its
-// processor time with the reference. From these it estimates the time in which each
-// estimator is as accurate as one walk and as four walks per row. It prints tables in
-// Markdown and draws a picture.
+// Command estimators compares the estimators at equal error. For some rows of a model it
+// first computes a nearly exact reference, the mean over very many walks. Then it runs
+// each estimator with increasing effort, and records the error of its values and its
+// processor time. From these it estimates the time in which each estimator is as accurate
+// as one walk and as four walks per row. It prints tables in Markdown and draws a
+// picture.
 //
 // The models are the flights checkpoints, if they exist, and the model of shaver
 // quickstart, each with both baselines.

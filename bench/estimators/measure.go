@@ -40,7 +40,7 @@ func curves() []curve {
 // repeats is the number of measurements of each point. Each one has its own seed.
 const repeats = 3
 
-// leastSeconds is the least processor time of a point in seconds.
+// leastSeconds is the minimum processor time spent on each point, in seconds.
 const leastSeconds = 0.2
 
 // referencePasses are antithetic passes, so the reference has 64 walks per row.
@@ -124,9 +124,9 @@ func norm(values []float64) float64 {
 	return math.Sqrt(sum)
 }
 
-// estimate returns the values of the entries that occur in the rows. The standard errors
-// are about the value of these rows themselves. It also returns the processor time in
-// seconds, on one thread.
+// estimate returns the values of the entries that occur in the rows. Their standard
+// errors refer to these rows only, not to a larger dataset. It also returns the processor
+// time in seconds, on one thread.
 func estimate(ctx context.Context, game shapley.Game, o shapley.Options, rows *model.Rows) (*values, float64, error) {
 	begun := cpuTime()
 	p, err := shapley.Estimate(ctx, game, o, rows, 1, nil)

@@ -363,7 +363,7 @@ func TestJobs(t *testing.T) {
 // TestReferences checks that everything to which a document refers exists.
 func TestReferences(t *testing.T) {
 	all := manifests(t)
-	labelled := map[string]bool{} // by the name of the pods
+	labelled := map[string]bool{} // names of all pods
 	for _, d := range all {
 		if template := d.template(); template != nil {
 			label := template.text("metadata", "labels", "app.kubernetes.io/name")

@@ -256,8 +256,8 @@ func TestStrictRefuses(t *testing.T) {
 	}
 }
 
-// The values that we use are among those that an API server accepts, which the types do
-// not show.
+// The manifests use only values that an API server accepts. The types above do not check
+// that.
 func TestValues(t *testing.T) {
 	allowed := map[string][]string{
 		"restartPolicy": {"Always", "Never"}, "concurrencyPolicy": {"Forbid"}, "podReplacementPolicy": {"Failed"}, "podManagementPolicy": {"Parallel"},

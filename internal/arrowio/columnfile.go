@@ -164,7 +164,7 @@ func reopen(path string, was os.FileInfo, read func(f *os.File) error) error {
 		return err
 	}
 	if err := read(f); err != nil {
-		if changed := unchanged(path, was, f); changed != nil { // this error explains what read made of the bytes
+		if changed := unchanged(path, was, f); changed != nil { // the change explains the error of read
 			return changed
 		}
 		return err
@@ -205,7 +205,7 @@ func (t *ColumnFile) Close() {
 }
 
 // guarded turns f's panics and errors into bad input, except errors of the file system,
-// which may pass.
+// which may be temporary.
 func guarded(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

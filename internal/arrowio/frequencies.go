@@ -11,7 +11,7 @@ import (
 
 // WriteFrequencies writes how many rows of each split contain each feature. counts is
 // [splits][features]. The file has one int64 column per split, with the split's name, and
-// line g is for global id g. It panics if the lengths do not match.
+// row g holds the counts of global id g. It panics if the lengths do not match.
 func WriteFrequencies(w io.Writer, splits []string, counts [][]int64) error {
 	if len(splits) == 0 || len(splits) != len(counts) {
 		panic("arrowio: WriteFrequencies: expected one column of counts per split")

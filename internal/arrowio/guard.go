@@ -17,8 +17,8 @@ import (
 // messages stands between the bytes and Arrow's library, which trusts what it reads. The
 // library allocates what a length claims. It follows a schema's references to any depth,
 // even in a circle. It copies a string as often as it is referred to. It accepts any
-// window size of a zstd frame. messages lets through only such messages for flat schemas
-// as our writers and other common ones produce.
+// window size of a zstd frame. Therefore messages lets through only what our writers and
+// other common writers produce for flat schemas.
 type messages struct {
 	r          io.Reader
 	compressed bool // batches may be compressed
@@ -438,7 +438,8 @@ func (f flat) tableAt(i int) (flat, bool) {
 	return table(f.Bytes, f.Indirect(f.Pos+flatbuffers.UOffsetT(at))), true
 }
 
-// lengthAt returns the length of the vector or string in slot i, or 0 if there is none.
+// lengthAt returns the length of the vector or string in slot i, or 0 if the slot is
+// empty.
 func (f flat) lengthAt(i int) int {
 	at := f.Offset(slot(i))
 	if at == 0 {

@@ -20,13 +20,14 @@ const parquetGroup = 1 << 16
 
 // WriteScoresParquet writes the content of WriteScores as Parquet, for tools that prefer
 // it. The columns are flat: field, id, count, t and t_population, phi_0, ..., phi_{d-1},
-// abs_0, ..., and so on. The metadata become key-value metadata. t and t_population are
-// the factors by which the standard errors are multiplied to give half a 95% interval.
-// interval returns them for a feature's count, NaN if there is no interval. No program of
-// ours reads the file. The same arguments give the same bytes.
+// abs_0, ..., and so on. The metadata become key-value metadata. A standard error times
+// its factor is half the width of a 95% interval; the factor of se is t, and that of
+// se_population is t_population. interval returns both factors for a feature's count, or
+// NaN if there is no interval. None of our programs reads the file. The same arguments
+// give the same bytes.
 //
-// It uses the low-level writer, because the writer for Arrow records (pqarrow) would link
-// all of gRPC into every binary.
+// WriteScoresParquet uses the low-level writer, because the writer for Arrow records
+// (pqarrow) would link all of gRPC into every binary.
 func WriteScoresParquet(w io.Writer, fields []string, sizes []int, s *tally.Scores, interval func(count int64) (dataset, population float64), meta map[string]string) error {
 	if err := checkScores(fields, sizes, s); err != nil {
 		return err

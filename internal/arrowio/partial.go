@@ -111,9 +111,8 @@ func (m *messages) partialBatch(p *tally.Partial) error {
 	}
 	entries := rows * int64(p.Dim)
 	lists := []*[]int64{&p.Sum, &p.Abs, &p.Square, &p.Within}[:tally.Lists(p.Within != nil)]
-	// There is a node for each column and one for the values of each list. A node holds
-	// the number of values and the number of nulls. Each is followed by a bitmap of the
-	// nulls, which is empty if there are none, and by the values.
+	// A batch has a node for each column, and one more for the values of each list. A
+	// node holds the number of values and the number of nulls.
 	nodes := 2 + 2*len(lists)
 	for i := range nodes {
 		want := rows

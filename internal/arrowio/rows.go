@@ -102,8 +102,8 @@ func NewRowWriter(w io.Writer, fields []string, sizes []int, numbered bool, comp
 }
 
 // Append adds copies of rows, whose features are global ids. It checks labels, ids and,
-// if numbered, that row numbers ascend. If it returns an error, the named row and those
-// after it were not added completely, and the writer must not be used again.
+// if numbered, that row numbers ascend. If it returns an error, it added no row after the
+// named one, and the writer must not be used again.
 func (w *RowWriter) Append(rows *model.Rows) error {
 	m := len(w.fields)
 	if rows.Fields != m {

@@ -59,7 +59,7 @@ func encodeRows(t testing.TB, rows *model.Rows, numbered bool, step int) []byte 
 	return out.Bytes()
 }
 
-// decodeRows reads everything and checks the promises of every reader.
+// decodeRows reads everything and checks what every reader guarantees.
 func decodeRows(r io.Reader) (*RowReader, *model.Rows, error) {
 	rr, err := NewRowReader(r)
 	if err != nil {
@@ -272,7 +272,8 @@ type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// What parses keeps the reader's promises, and does not change when it is written again.
+// A file that parses satisfies the reader's guarantees and does not change when it is
+// written again.
 func FuzzRows(f *testing.F) {
 	f.Add(encodeRows(f, randomRows(3, 0), false, 3))
 	f.Add(encodeRows(f, randomRows(40, 7), true, 40))

@@ -90,11 +90,11 @@ func checkScore(field int, name string, id int, count int64, v tally.Values) err
 	return nil
 }
 
-// place is a position in the global order of features. It is advanced by runs of ids that
-// belong to one field and one batch.
+// place is a position in the global order of features.
 type place struct{ field, id int }
 
-// run returns the field and the ids [from, to) of the next features, at most n of them.
+// run returns the field and the ids [from, to) of the next features, and moves the
+// position behind them. They are at most n features of a single field.
 func (p *place) run(sizes []int, n int) (field, from, to int) {
 	field, from = p.field, p.id
 	to = min(from+n, sizes[field])
@@ -108,8 +108,8 @@ func (p *place) run(sizes []int, n int) (field, from, to int) {
 // uncompressed. The sizes must sum to the length of count. For each feature, in order,
 // WriteScores calls values with d entries to fill, so the caller need not hold all
 // values. meta is added to the schema's metadata. Its keys must not be version, fields,
-// sizes or dim. The same arguments give the same bytes. On an error part of the file may
-// have been written.
+// sizes or dim. The same arguments give the same bytes. After an error, part of the file
+// may have been written.
 func WriteScores(w io.Writer, fields []string, sizes []int, dim int, count []int64, values func(feature int, into tally.Values), meta map[string]string) error {
 	if err := checkSizes(fields, sizes); err != nil {
 		return fault.Inputf("%w", err)

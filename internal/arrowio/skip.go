@@ -28,8 +28,8 @@ func (r *RowReader) Skip(rows int64) (skipped int64, err error) {
 	return skipped, err
 }
 
-// skip skips the next message if it is a batch of at most most rows. It returns the
-// number of rows, and whether it skipped the batch. It checks nothing else.
+// skip skips the next message if it is a batch with no more than most rows. It returns
+// the number of rows, and whether it skipped the batch. It checks nothing else.
 func (m *messages) skip(most int64) (rows int64, ok bool, err error) {
 	if err := m.describe(); err != nil {
 		return 0, false, err

@@ -16,10 +16,10 @@ import (
 	"shaver/internal/fault"
 )
 
-// Access says how a client and a server come to trust each other. Every field is the name
-// of a file, or "" for none. At most one of Creds, NKey and UserFile is set. The files
-// are read again at every reconnect, so their content may be replaced. Their content
-// appears in no log line and in no error.
+// Access holds the credentials of a client and the certificates that it trusts. Every
+// field is the name of a file, or "" for none. At most one of Creds, NKey and UserFile is
+// set. The files are read again at every reconnect, so their content may be replaced.
+// Their content appears in no log line and in no error.
 type Access struct {
 	Creds    string // JWT and nkey seed, as nsc writes them (.creds)
 	NKey     string // nkey seed of a user
@@ -114,8 +114,8 @@ func (a *Access) tls() (options []nats.Option, err error) {
 	return options, nil
 }
 
-// validate reports settings that exclude or need each other. inAddress says that the
-// address holds a user.
+// validate returns an error for settings that exclude each other or lack a counterpart.
+// inAddress says that the address holds a user.
 func (a *Access) validate(inAddress bool) error {
 	users := 0
 	for _, given := range []bool{a.Creds != "", a.NKey != "", a.UserFile != "", inAddress} {

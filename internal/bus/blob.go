@@ -34,7 +34,7 @@ const (
 	chunkWindow = 32        // largest number of unacknowledged chunks
 	idleTimeout = 5 * time.Second
 	baseTimeout = 30 * time.Second
-	bytesPerSec = 4 << 20 // slowest transfer that is not taken for stuck
+	bytesPerSec = 4 << 20 // bytes per second; a slower transfer counts as stuck
 )
 
 // blobTimeout returns how long reading a blob of that size may take in all.
@@ -53,7 +53,7 @@ func digestText(sum []byte) string { return "SHA-256=" + base64.URLEncoding.Enco
 // object is the stored description of a blob, and what the store holds of it.
 type object struct {
 	jetstream.ObjectInfo
-	sequence uint64 // of the message with the description
+	sequence uint64 // number, in the stream, of the message with the description
 	held     uint64 // number of stored chunks
 }
 
@@ -168,8 +168,8 @@ func (b *Bus) put(ctx context.Context, name string, source func(io.Writer) error
 		}
 		return blob, err
 	}
-	// The blob got its name first from somebody else, or from an earlier attempt of ours
-	// whose answer was lost.
+	// The blob got its name first from somebody else, or from our earlier attempt, whose
+	// answer was lost.
 	now, err := b.object(ctx, name)
 	if err == nil && now.NUID == token {
 		return blob, nil
@@ -182,7 +182,7 @@ func (b *Bus) put(ctx context.Context, name string, source func(io.Writer) error
 }
 
 // newToken returns a token for a blob's chunks. The token begins with the blob's owner,
-// so that chunks can be found whose program died before it named them.
+// so that chunks can be found even if their program died before it named them.
 func newToken(name string) string { return ownerOf(name) + "." + nuid.Next() }
 
 func isToken(token string) bool {
@@ -190,14 +190,14 @@ func isToken(token string) bool {
 	return ok && isHex(owner, ownerDigits) && isAttempt(rest)
 }
 
-// chunker is a writer that sends chunks in order. A bounded number of them is not yet
-// acknowledged.
+// chunker is a writer that sends chunks in order. At most chunkWindow of them are
+// unacknowledged at any time.
 type chunker struct {
 	ctx     context.Context
 	b       *Bus
 	token   string
 	chunk   []byte                   // the chunk being filled
-	pending []jetstream.PubAckFuture // of the chunks sent and not yet acknowledged
+	pending []jetstream.PubAckFuture // one for each unacknowledged chunk
 	last    uint64                   // sequence of the last acknowledged chunk
 	sum     hash.Hash
 	size    int64
@@ -348,9 +348,9 @@ func (b *Bus) Get(ctx context.Context, blob job.Blob, limit int64) (data []byte,
 }
 
 // GetInto is like Get, but does not hold the whole blob in memory. It calls into with a
-// reader of the bytes. They are checked against the reference only after all of them were
-// read, so what into made of them counts only if GetInto returns nil. After a failed
-// attempt GetInto calls into again with another reader.
+// reader of the bytes, which are checked against the reference only after all of them
+// were read. The results of into are therefore valid only if GetInto returns nil. After a
+// failed attempt GetInto calls into again with another reader.
 func (b *Bus) GetInto(ctx context.Context, blob job.Blob, limit int64, into func(io.Reader) error) error {
 	return b.read(ctx, blob, limit, func(o *object) error {
 		in, out := io.Pipe()

@@ -1,14 +1,14 @@
-// Package bus carries a job's tasks, results, quarantines and blobs over NATS
-// JetStream. It is the only importer of NATS, the embedded server included.
+// Package bus carries a job's tasks, results, quarantines and blobs over NATS JetStream.
+// It is the only importer of NATS, the embedded server included.
 //
 // Messages are small and refer to write-once blobs. A shard's result is stored once, by a
 // conditional publish, before its task is acknowledged. Everything else
 // (acknowledgements, leases, the limit on stored tasks) only saves work.
 //
-// Every request to the server has its own short deadline. A request that fails for a
-// reason that may pass (no leader, no answer, too many stored tasks, a lost connection)
-// is repeated for as long as the caller's context lives. A log line says what the bus is
-// waiting for.
+// Every request to the server has its own short deadline. If a request fails for a
+// temporary reason (no leader, no answer, too many stored tasks, a lost connection), the
+// bus repeats it for as long as the caller's context lives. A log line says what the bus
+// is waiting for.
 package bus
 
 import (

@@ -28,7 +28,7 @@ type Claim struct {
 	Lead job.Lead // the stored record
 
 	b        *Bus
-	sequence uint64 // of the message with Lead
+	sequence uint64 // number, in the stream, of the message with Lead
 }
 
 func leadKey(jobID string) string { return jobPrefix + jobID + ".checkpoint" }

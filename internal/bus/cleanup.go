@@ -76,8 +76,8 @@ func (b *Bus) Settle(ctx context.Context, jobID string) error {
 }
 
 // Leave deletes what a fenced coordinator may have stored for the job and its model after
-// another coordinator ended the job. If the job is still running it keeps everything, and
-// its end cleans up.
+// another coordinator ended the job. If the job still runs, Leave deletes nothing,
+// because the end of the job does.
 func (b *Bus) Leave(ctx context.Context, jobID, model string) error {
 	what := "leave job " + jobID
 	if err := b.Settle(ctx, jobID); err != nil {

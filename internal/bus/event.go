@@ -31,8 +31,7 @@ func (b *Bus) PublishResult(ctx context.Context, r job.Result) (won bool, err er
 		if errors.Is(err, jetstream.ErrMsgNotFound) { // it was deleted before we could read it
 			return errAgain{err}
 		}
-		// The stored result may come from an earlier request of ours whose answer was
-		// lost.
+		// The stored result may come from our earlier request, whose answer was lost.
 		won = stored == nil || bytes.Equal(stored.Data, body)
 		return err
 	})
@@ -103,7 +102,7 @@ func (b *Bus) Events(ctx context.Context, jobID string, f func(Event) error) err
 const (
 	eventBatch     = 256
 	idleHeartbeat  = time.Second     // the server's heartbeat to a reader; after two missing ones the reader is lost
-	readerLifetime = time.Minute     // the server deletes a reader that is not used for so long
+	readerLifetime = time.Minute     // after this time without use the server deletes a reader
 	cleanupTimeout = 1 * time.Second // for deletes that are only tidiness and must not delay the caller
 )
 

@@ -53,7 +53,7 @@ type errAgain struct{ error }
 
 func (e errAgain) Unwrap() error { return e.error }
 
-// passing are the errors of the client library that may pass.
+// passing are the temporary errors of the client library.
 var passing = []error{
 	context.DeadlineExceeded, nats.ErrTimeout, nats.ErrNoResponders, nats.ErrDisconnected, nats.ErrReconnectBufExceeded,
 	nats.ErrStaleConnection, jetstream.ErrNoStreamResponse, jetstream.ErrNoHeartbeat, jetstream.ErrConsumerDeleted,
@@ -102,7 +102,7 @@ type pauser struct {
 	log    *zap.Logger
 	what   string
 	next   time.Duration
-	since  time.Time // of the first of the present series of failures
+	since  time.Time // time of the first failure in the present series
 	logged time.Time
 }
 

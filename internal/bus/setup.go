@@ -103,8 +103,8 @@ func (b *Bus) Setup(ctx context.Context, q Queue, kernels ...string) error {
 			_, err := b.js.CreateOrUpdateConsumer(ctx, tasksStream, jetstream.ConsumerConfig{
 				Durable: workersPrefix + kernel, FilterSubject: taskPrefix + kernel + ".>", AckPolicy: jetstream.AckExplicitPolicy,
 				AckWait: q.Lease, MaxDeliver: -1,
-				// At this limit the server stops delivery to all workers without a
-				// message, so it is set too high to be reached.
+				// At this limit the server stops delivery to all workers without notice,
+				// so it is set too high to be reached.
 				MaxAckPending: max(q.Window, 1<<16),
 			})
 			if errors.Is(err, jetstream.ErrStreamNotFound) { // the stream existed a moment ago, and waiting does not bring it back
@@ -121,7 +121,7 @@ func (b *Bus) Setup(ctx context.Context, q Queue, kernels ...string) error {
 
 // Recall makes every task available again, whether a worker holds it or it is
 // quarantined. It is meant for a server whose former workers are known to be gone, and is
-// called before Setup. Nobody has to wait then until the old leases end.
+// called before Setup. No task then has to wait for the end of an old lease.
 func (b *Bus) Recall(ctx context.Context) error {
 	err := b.call(ctx, "put back quarantined tasks", func(ctx context.Context) error {
 		stream, err := b.js.Stream(ctx, quarantineStream)

@@ -80,7 +80,7 @@ func (b *Bus) NextTask(ctx context.Context, kernel string) (*Delivery, error) {
 	}
 }
 
-// fetch asks for one task and waits a few seconds. If there is none it returns nil and no
+// fetch asks for one task and waits a few seconds. If no task comes it returns nil and no
 // error.
 func (b *Bus) fetch(ctx context.Context, kernel string) (*Delivery, error) {
 	short, cancel := context.WithTimeout(ctx, callTimeout)
@@ -245,7 +245,7 @@ func (d *Delivery) Done(ctx context.Context) error {
 	return d.finish(ctx, fmt.Sprintf("acknowledge task %s/%d", d.Task.Job, d.Task.Shard), ack)
 }
 
-// Last reports whether this is the last try at which the task may fail.
+// Last reports whether this is the task's last try.
 func (d *Delivery) Last() bool { return d.Try >= maxTries }
 
 // Quarantine stores a quarantine for the task and then removes the task. input says that

@@ -157,7 +157,7 @@ func TestTriedTooOften(t *testing.T) {
 		t.Errorf("inventory %v", inv)
 	}
 	if _, err := b.Retry(t.Context(), mine.Job, 5); !fault.IsInput(err) {
-		t.Errorf("a shard that is not set aside: %v", err)
+		t.Errorf("a shard that is not quarantined: %v", err)
 	}
 	if n, err := b.Retry(t.Context(), mine.Job); n != 1 || err != nil {
 		t.Errorf("%d put back, %v", n, err)
@@ -258,7 +258,7 @@ func TestRecall(t *testing.T) {
 	}
 	aside, err := b.Quarantined(t.Context(), testJob)
 	if must(t, err); len(aside) != 0 {
-		t.Errorf("set aside are %+v", aside)
+		t.Errorf("unexpected quarantines %+v", aside)
 	}
 }
 

@@ -17,8 +17,8 @@ const (
 	// maxGrowth times the file's size plus growthSlack, in bytes.
 	maxGrowth   = 64
 	growthSlack = 64 << 20
-	// smallTensor is the number of elements up to which a tensor may have more elements
-	// than its storage, which a stride of 0 makes possible.
+	// A tensor may have more elements than its storage, because a stride may be 0.
+	// smallTensor is the largest number of elements of such a tensor.
 	smallTensor = 1 << 16
 )
 

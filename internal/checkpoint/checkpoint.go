@@ -69,7 +69,7 @@ func Read(path string) (*Checkpoint, error) {
 		return nil, err
 	}
 	if isZip(head[:n]) {
-		return readPTH(path, f, info.Size(), besideFile(path))
+		return readPTH(path, f, info.Size(), sidecarFile(path))
 	}
 	if _, err := headerLength(path, head[:n], info.Size()); err != nil { // before the whole of a large file of another kind is read
 		return nil, err
@@ -78,23 +78,23 @@ func Read(path string) (*Checkpoint, error) {
 	if _, err := io.ReadFull(f, data); err != nil {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
-	return readSafetensors(path, data, besideFile(path))
+	return readSafetensors(path, data, sidecarFile(path))
 }
 
 // Parse reads a checkpoint from data and keeps data, which must not be changed
 // afterwards. name stands for the file in errors. Parse looks for no JSON file.
 func Parse(name string, data []byte) (*Checkpoint, error) {
 	if isZip(data) {
-		return readPTH(name, bytes.NewReader(data), int64(len(data)), nothingBeside)
+		return readPTH(name, bytes.NewReader(data), int64(len(data)), noSidecar)
 	}
-	return readSafetensors(name, data, nothingBeside)
+	return readSafetensors(name, data, noSidecar)
 }
 
 func isZip(data []byte) bool {
 	return bytes.HasPrefix(data, []byte("PK\x03\x04")) || bytes.HasPrefix(data, []byte("PK\x05\x06"))
 }
 
-func nothingBeside() (*statement, error) { return nil, nil }
+func noSidecar() (*statement, error) { return nil, nil }
 
 // ParseModel reads a safetensors file, dense or compact, and returns its model. The model
 // shares data's memory, which must not be changed. A compact table is not inflated, so
@@ -104,15 +104,15 @@ func ParseModel(name string, data []byte) (*model.Model, error) {
 	if isZip(data) {
 		return nil, fault.Inputf("%s is a .pth file: expected safetensors; shaver model convert converts it", name)
 	}
-	c, err := parseState(name, data, nothingBeside)
+	c, err := parseState(name, data, noSidecar)
 	if err != nil {
 		return nil, err
 	}
 	return c.Model()
 }
 
-func readSafetensors(name string, data []byte, beside lookup) (*Checkpoint, error) {
-	c, err := parseState(name, data, beside)
+func readSafetensors(name string, data []byte, sidecar lookup) (*Checkpoint, error) {
+	c, err := parseState(name, data, sidecar)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func readSafetensors(name string, data []byte, beside lookup) (*Checkpoint, erro
 }
 
 // parseState reads a safetensors file. It leaves a compact table without data in Tensors.
-func parseState(name string, data []byte, beside lookup) (*Checkpoint, error) {
+func parseState(name string, data []byte, sidecar lookup) (*Checkpoint, error) {
 	entries, metadata, err := parseSafetensors(name, data)
 	if err != nil {
 		return nil, err
@@ -147,7 +147,7 @@ func parseState(name string, data []byte, beside lookup) (*Checkpoint, error) {
 			return nil, fault.Inputf("%s: compact form: %w", name, err)
 		}
 	}
-	if err := c.recognise(said, nil, beside); err != nil {
+	if err := c.recognise(said, nil, sidecar); err != nil {
 		return nil, err
 	}
 	if key := metadata[metaEmbeddingKey]; c.Compact != nil && key != c.EmbeddingKey {

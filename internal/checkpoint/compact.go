@@ -146,7 +146,7 @@ func (c *Checkpoint) Pruned() (dropped []bool, baseline []float32, err error) {
 // them by the table's tensor, without data.
 func (c *Checkpoint) takeCompact(metadata map[string]string) error {
 	if v := metadata[metaCompact]; v != compactVersion {
-		return fault.Inputf("version %s, this program reads version %s", quote(v), compactVersion)
+		return fault.Inputf("version %s, expected %s", quote(v), compactVersion)
 	}
 	var s statement
 	if err := unmarshalArchitecture(metadata, &s); err != nil {

@@ -98,7 +98,7 @@ func (u *unpickler) arguments() tuple {
 	return args
 }
 
-// refuse fails because the pickle calls a function that is not on the list.
+// refuse fails with an error that names the function that the pickle calls.
 func (u *unpickler) refuse(function any) {
 	name := describe(function)
 	if g, ok := function.(global); ok && isIdentifier(string(g)) {

@@ -9,7 +9,7 @@ import (
 
 // readPTH reads a file of torch.save. The file holds a state dict, or a dict with a state
 // dict under "state_dict" and possibly model_config and field_dims.
-func readPTH(name string, r io.ReaderAt, size int64, beside lookup) (*Checkpoint, error) {
+func readPTH(name string, r io.ReaderAt, size int64, sidecar lookup) (*Checkpoint, error) {
 	a, err := openArchive(name, r, size)
 	if err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ func readPTH(name string, r io.ReaderAt, size int64, beside lookup) (*Checkpoint
 	if err := a.fill(c, states); err != nil {
 		return nil, err
 	}
-	if err := c.recognise(said, config, beside); err != nil {
+	if err := c.recognise(said, config, sidecar); err != nil {
 		return nil, err
 	}
 	return c, nil

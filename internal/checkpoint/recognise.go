@@ -30,9 +30,9 @@ type linearKeys struct {
 type mixKeys struct{ u, c, v, bias string }
 
 // recognise finds the architecture from the tensors and checks what said and config state
-// about it. Field sizes come from said, otherwise from beside, otherwise from the
+// about it. Field sizes come from said, otherwise from sidecar, otherwise from the
 // offsets.
-func (c *Checkpoint) recognise(said []statement, config *dict, beside lookup) error {
+func (c *Checkpoint) recognise(said []statement, config *dict, sidecar lookup) error {
 	s, err := c.seek()
 	if err != nil {
 		return err
@@ -44,7 +44,7 @@ func (c *Checkpoint) recognise(said []statement, config *dict, beside lookup) er
 		}
 	}
 	if dims == nil {
-		found, err := beside()
+		found, err := sidecar()
 		if err != nil {
 			return err
 		}
@@ -416,7 +416,7 @@ func (s *seeker) dimsMissing() error {
 		s.take(table, anySize, anySize)
 		return s.err
 	}
-	paths := besidePaths(s.c.name)
+	paths := sidecarPaths(s.c.name)
 	return fault.Inputf("%s does not say its field sizes: write %s with a line like {\"field_dims\": [1000, 20, 7]}, one size per field, summing to the %d rows of tensor %s",
 		s.c.name, filepath.Base(paths[len(paths)-1]), shape[0], s.keys[table])
 }

@@ -169,7 +169,7 @@ func TestFieldSizes(t *testing.T) {
 	}
 }
 
-func TestFileBeside(t *testing.T) {
+func TestSidecar(t *testing.T) {
 	for name, test := range map[string]struct {
 		files map[string]string
 		want  string

@@ -28,7 +28,7 @@ func shared(t testing.TB, elements ...string) string {
 	return path
 }
 
-// sampleDims are the fields of all samples: 9 features, and 2 columns.
+// sampleDims are the field sizes of all samples. Their tables have 9 rows and 2 columns.
 var sampleDims = []int{2, 3, 4}
 
 // sampleEntries returns a small state dict of every kind.

@@ -39,8 +39,8 @@ func unmarshalArchitecture(metadata map[string]string, s *statement) error {
 	return nil
 }
 
-// lookup looks for a statement with field sizes outside the file. It returns nil if there
-// is none.
+// lookup looks for a statement with field sizes outside the file. It returns nil if it
+// finds nothing.
 type lookup func() (*statement, error)
 
 // check returns an error for the first part of s that contradicts the recognised layout.
@@ -191,10 +191,10 @@ func intList(v any) ([]int, error) {
 	return values, nil
 }
 
-// besideFile looks for a statement in the JSON files next to path.
-func besideFile(path string) lookup {
+// sidecarFile looks for a statement in the JSON files next to path.
+func sidecarFile(path string) lookup {
 	return func() (*statement, error) {
-		for _, candidate := range besidePaths(path) {
+		for _, candidate := range sidecarPaths(path) {
 			text, err := readSmall(candidate)
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
@@ -214,8 +214,8 @@ func besideFile(path string) lookup {
 	}
 }
 
-// besidePaths returns where a JSON file about path may be, the likelier path first.
-func besidePaths(path string) []string {
+// sidecarPaths returns where a JSON file about path may be, the likelier path first.
+func sidecarPaths(path string) []string {
 	extension := filepath.Ext(path)
 	if extension == "" || extension == filepath.Base(path) {
 		return []string{path + ".json"}

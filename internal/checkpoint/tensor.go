@@ -145,8 +145,7 @@ func (t Tensor) reader() func(i int) float64 {
 	return nil
 }
 
-// intReader is like reader, but for types of whole numbers. For all other types it
-// returns nil.
+// intReader is reader for types of whole numbers. For all other types it returns nil.
 func (t Tensor) intReader() func(i int) int64 {
 	data, le := t.Data, binary.LittleEndian
 	switch t.DType {

@@ -70,7 +70,8 @@ type (
 	// Look asks for an Inventory now.
 	Look struct{}
 	// Judge asks whether to continue. The sums hold exactly the rounds up to and
-	// including the given one. Judged answers it. Only plans with rounds cause it.
+	// including the given one. Judged answers it. Only a job whose plan has rounds needs
+	// it.
 	Judge struct{ Round int }
 	// Ignore says why an event changes nothing. It is for the log.
 	Ignore struct {

@@ -12,7 +12,7 @@ import (
 // Spec is everything that decides the bytes of a job's scores, and nothing
 // else: no worker count, no shard size, no address.
 type Spec struct {
-	Version   int      `json:"version"`             // of this form; see SpecVersion
+	Version   int      `json:"version"`             // version of this form, see SpecVersion
 	Model     string   `json:"model"`               // SHA-256 of the model's canonical bytes
 	Dataset   string   `json:"dataset"`             // SHA-256 of the dataset's manifest
 	Splits    []string `json:"splits"`              // in the dataset's order
@@ -57,8 +57,8 @@ type Blob struct {
 	SHA256 string `json:"sha256"` // hexadecimal
 }
 
-// Place tells a worker that has the dataset which of its rows are a shard. They are rows
-// of the sample, beginning at row Seen of the job's splits.
+// Place says which rows of the dataset are a shard, for workers that have the dataset.
+// They are rows of the sample, beginning at row Seen of the job's splits.
 type Place struct {
 	Seen   int64  `json:"seen"`   // number of rows of the splits before the shard
 	Kept   int64  `json:"kept"`   // number of those rows that are in the sample

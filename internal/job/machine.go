@@ -7,7 +7,7 @@ import (
 
 // Limits bounds the work of a job that is in progress.
 type Limits struct {
-	Window    int   // shards published and not merged, at least 1
+	Window    int   // most shards published and not merged, at least 1
 	Held      int64 // bytes that the partials of these shards may have, judged by the largest partial so far; 0 = no bound
 	SaveEvery int   // number of merged shards after which the sums are saved, at least 1
 	SaveBytes int64 // bytes of partials since the last checkpoint after which the sums are also saved; 0 = no bound
@@ -119,8 +119,8 @@ func (m *Machine) Quarantined() []Quarantine {
 }
 
 // Step handles one event and returns the actions that follow from it, in order. The
-// coordinator must carry out all of them before the next event, and must pass the outcome
-// of an action to Step if the action asks for one.
+// coordinator carries them out, and passes the outcome of an action to Step if the action
+// asks for one. Only then may it pass any other event.
 func (m *Machine) Step(e Event) []Action {
 	if m.ended {
 		return nil
@@ -193,7 +193,8 @@ func (m *Machine) merge(r Result) {
 	m.held += r.Partial.Bytes
 }
 
-// unusable discards a result and lets its shard be computed again, until Limits.Tries.
+// unusable discards a result. Its shard is computed again, unless it had Limits.Tries
+// tries.
 func (m *Machine) unusable(e Unusable) []Action {
 	switch m.state[e.Shard] {
 	case merged:

@@ -35,10 +35,10 @@ func Portions(rows int64) int {
 	return min(max(bits.Len64(uint64(rows/portionRows)), leastPortions), mostPortions)
 }
 
-// Portion returns the portion, of the given number of portions (at least 1), to which a
-// row with the given uniform hash belongs. It is the last one with probability 1/2, the
-// one before with 1/4, and so on. The first portion has the same probability as the
-// second.
+// Portion returns the index of the portion to which a row belongs. hash is the row's
+// uniform hash, and portions, at least 1, the number of portions. The last portion has
+// probability 1/2, the one before it 1/4, and so on. The first portion has the same
+// probability as the second.
 func Portion(hash uint64, portions int) int {
 	return max(0, bits.Len64(hash)-(65-portions))
 }

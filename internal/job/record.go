@@ -1,8 +1,8 @@
 package job
 
 // Lead is the record of who leads a job and what is merged. It is the value of the key
-// JOB.checkpoint and is replaced only by compare-and-set. A coordinator that finds
-// another one's record there is fenced, and its sums no longer count.
+// JOB.checkpoint and is replaced only by compare-and-set. A coordinator that finds the
+// record of another coordinator is fenced, and its sums no longer count.
 type Lead struct {
 	Job        string `json:"job"`
 	Epoch      int64  `json:"epoch"`      // increased by each coordinator that takes the job over

@@ -6,10 +6,9 @@ import (
 )
 
 // A shard should be about a minute of work. Handing it out then costs little in
-// comparison, and so does losing it. A shard should not have so many rows that its
-// partial is costly to store and merge, or that its sums may overflow even if its losses
-// are several times as large as the measured ones. And a job should have enough shards
-// for all workers.
+// comparison, and so does losing it. Its partial should be cheap to store and merge. Its
+// sums should not overflow even if its losses are several times as large as the measured
+// ones. And a job should have enough shards for all workers.
 const (
 	shardSeconds = 60
 	partialBound = 256 << 20

@@ -60,7 +60,7 @@ func (w *world) inventory() Inventory {
 }
 
 // step handles an event and carries out the actions that follow. It reports false if the
-// coordinator died meanwhile.
+// coordinator died in between.
 func (w *world) step(e Event) bool {
 	for _, a := range w.m.Step(e) {
 		if w.deaths > 0 && rapid.IntRange(0, 9).Draw(w.T, "dies") == 0 {
