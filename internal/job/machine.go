@@ -117,9 +117,9 @@ func (m *Machine) Quarantined() []Quarantine {
 	return all
 }
 
-// Step takes in one event and returns what follows from it, in order. A
-// coordinator does that, and tells the outcome where an action says so, before
-// it feeds the next event.
+// Step takes one event and returns the actions that follow from it. The caller
+// performs them in order. It then feeds the outcomes of those that have one, in the
+// same order, and performs what follows from these, before it feeds any other event.
 func (m *Machine) Step(e Event) []Action {
 	if m.ended {
 		return nil
