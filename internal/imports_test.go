@@ -59,6 +59,8 @@ report:                 dataset fault model picture prune scores sweep
 # the job; bus is the only importer of NATS
 bus:                    fault job github.com/nats-io go.uber.org/zap golang.org/x/sync
 worker:                 arrowio atomicfile bus checkpoint dataset fault job kernel model shapley shard go.uber.org/zap
+prepare:                checkpoint dataset fault job kernel model prune shapley shard tally go.uber.org/zap
+forecast:               arrowio job model prepare shapley shard tally go.uber.org/zap
 coordinator:            arrowio bus checkpoint compare dataset fault job kernel model prune scores shapley shard tally go.uber.org/zap golang.org/x/sync
 
 # what a process tells of itself; the only importer of Prometheus
@@ -77,6 +79,7 @@ infer:                  checkpoint fault model golang.org/x/sys
 chaos:                  cli github.com/nats-io/nats.go
 
 # for tests of other packages
+prepare/preparetest:    checkpoint dataset model planted prepare prune shapley
 model/modeltest:        model
 `
 
