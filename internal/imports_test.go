@@ -61,14 +61,15 @@ bus:                    fault job github.com/nats-io go.uber.org/zap golang.org/
 worker:                 arrowio atomicfile bus checkpoint dataset fault job kernel model shapley shard go.uber.org/zap
 prepare:                checkpoint dataset fault job kernel model prune shapley shard tally go.uber.org/zap
 forecast:               arrowio job model prepare shapley shard tally go.uber.org/zap
-coordinator:            arrowio bus checkpoint compare dataset fault job kernel model prune scores shapley shard tally go.uber.org/zap golang.org/x/sync
+coordinator:            arrowio bus checkpoint compare fault forecast job prepare scores shapley shard tally go.uber.org/zap golang.org/x/sync
+audit:                  bus compare coordinator prepare scores shapley tally go.uber.org/zap
 
 # what a process tells of itself; the only importer of Prometheus
 metrics:                fault github.com/prometheus/client_golang
 
 # what people and clusters run
-cli:                    atomicfile bus checkpoint coordinator dataset fault filelock job kernel metrics prune scores shapley worker github.com/spf13/cobra github.com/schollz/progressbar/v3 go.uber.org/zap golang.org/x/sync golang.org/x/sys golang.org/x/term
-cmd/shaver:             arrowio atomicfile bus checkpoint cli compact compare coordinator dataset evaluate fault job model picture planted prune report scores shapley sweep synth tally github.com/spf13/cobra
+cli:                    atomicfile audit bus checkpoint coordinator dataset fault filelock forecast job kernel metrics prepare prune scores shapley worker github.com/spf13/cobra github.com/schollz/progressbar/v3 go.uber.org/zap golang.org/x/sync golang.org/x/sys golang.org/x/term
+cmd/shaver:             arrowio atomicfile bus checkpoint cli compact compare coordinator dataset evaluate fault job model picture planted prepare prune report scores shapley sweep synth tally github.com/spf13/cobra
 cmd/coordinator:        cli
 cmd/worker:             cli
 
