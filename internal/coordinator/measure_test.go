@@ -97,7 +97,7 @@ func TestMeasureLargeLosses(t *testing.T) {
 			t.Errorf("scale %v, %d rows a shard: %v", scale, b.config.RowsPerShard, err)
 		}
 		b.config.RowsPerShard, b.config.Out = 300, filepath.Join(t.TempDir(), "again.arrow")
-		if _, err := b.run(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "--rows-per-shard") {
+		if _, err := b.run(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "fewer rows per shard") {
 			t.Errorf("scale %v: error %v, expected an overflow", scale, err)
 		}
 	}
