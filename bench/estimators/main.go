@@ -6,8 +6,8 @@
 // took, and tells in what time each is as accurate as one and as four walks a row. It
 // prints tables in Markdown, and draws a picture.
 //
-// The models are the flights checkpoints, if they are there, and the one of shaver
-// quickstart; each with both baselines.
+// The models are the flights checkpoints in the folder of -flights, and the one of
+// shaver quickstart; each with both baselines.
 package main
 
 import (
@@ -30,10 +30,14 @@ import (
 )
 
 func main() {
-	flights := flag.String("flights", "../shared/data/flights", "folder of the flights data and checkpoints")
+	flights := flag.String("flights", "", "folder of the flights data and checkpoints (required)")
 	seconds := flag.Float64("seconds", 15, "processor time of each reference, about: it decides the number of rows")
 	picture := flag.String("picture", "", "SVG file to draw")
 	flag.Parse()
+	if *flights == "" {
+		fmt.Fprintln(os.Stderr, "estimators: expected -flights FOLDER, the folder of the flights data and checkpoints")
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, *flights, *seconds, *picture)
 	stop()
@@ -87,13 +91,8 @@ func run(ctx context.Context, flights string, seconds float64, picture string) e
 	return nil
 }
 
-// flightsSets returns the flights checkpoints with rows drawn from train; none if
-// the folder is not there.
+// flightsSets returns the flights checkpoints with rows drawn from train.
 func flightsSets(ctx context.Context, dir string) ([]set, error) {
-	if _, err := os.Stat(dir); err != nil {
-		fmt.Fprintln(os.Stderr, "without flights:", err)
-		return nil, nil
-	}
 	temporary, err := os.MkdirTemp("", "shaver-estimators-*")
 	if err != nil {
 		return nil, err

@@ -10,9 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
-
 	"shaver/internal/estimator"
 	"shaver/internal/job"
 )
@@ -228,8 +225,8 @@ func TestSetup(t *testing.T) {
 // A worker that starts before any coordinator waits, says so, and goes on.
 func TestWorkerWaitsForSetup(t *testing.T) {
 	s := startServer(t, ServerConfig{})
-	core, logs := observer.New(zap.WarnLevel)
-	worker, coordinator := connect(t, Config{Server: s, Log: zap.New(core)}), connect(t, Config{Server: s})
+	log, out := logged()
+	worker, coordinator := connect(t, Config{Server: s, Log: log}), connect(t, Config{Server: s})
 	got := make(chan int)
 	go func() {
 		d, err := worker.NextTask(t.Context(), testKernel)
@@ -240,11 +237,7 @@ func TestWorkerWaitsForSetup(t *testing.T) {
 		}
 		got <- d.Task.Shard
 	}()
-	for end := time.Now().Add(10 * time.Second); logs.FilterMessage("waiting").Len() == 0; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("no log line")
-		}
-	}
+	out.await(t, `"msg":"waiting"`)
 	setUp(t, coordinator, testQueue)
 	publish(t, coordinator, newTask(1, 7))
 	if shard := <-got; shard != 7 {
