@@ -87,8 +87,8 @@ prepare/preparetest:    baseline checkpoint dataset estimator model planted prep
 model/modeltest:        model
 
 # measurements, for developers
-bench:                  checkpoint kernel model model/modeltest baseline estimator shapley
-bench/estimators:       atomicfile checkpoint compare dataset kernel model planted baseline estimator shapley tally gonum.org/v1/plot
+bench:                  baseline checkpoint estimator kernel model model/modeltest shapley
+bench/estimators:       atomicfile baseline checkpoint compare dataset estimator kernel model planted shapley tally gonum.org/v1/plot
 
 # tools and tests of what is not code; some have nothing but tests
 deploy/k8s:
