@@ -29,14 +29,16 @@ filelock:
 
 # the pure core: no file, no network, no clock
 kernel:                 pure golang.org/x/sys
-quantize:               pure
+sparsity:               pure
+estimator:              pure
 model:                  pure kernel
-tally:                  pure gonum.org/v1/gonum
-shapley:                pure model random tally golang.org/x/sync
-prune:                  pure model quantize random
-compare:                pure prune gonum.org/v1/gonum
+tally:                  pure estimator gonum.org/v1/gonum
+shapley:                pure estimator model random tally golang.org/x/sync
+baseline:               pure model
+prune:                  pure baseline model random sparsity
+compare:                pure sparsity gonum.org/v1/gonum
 evaluate:               pure model golang.org/x/sync
-job:                    pure
+job:                    pure estimator
 compact:                pure kernel
 
 # files; arrowio is the only importer of Arrow
@@ -45,7 +47,7 @@ arrowio:                fault model tally github.com/apache/arrow/go/v17 github.
 rawtext:                fault github.com/klauspost/compress
 vocabulary:             arrowio fault rawtext
 dataset:                arrowio atomicfile fault filelock model random rawtext vocabulary golang.org/x/sync
-scores:                 arrowio atomicfile fault job model shapley tally
+scores:                 arrowio atomicfile fault job model tally
 shard:                  arrowio job model random
 planted:                checkpoint model random
 synth:                  fault random github.com/klauspost/compress golang.org/x/sync
@@ -53,21 +55,21 @@ synth:                  fault random github.com/klauspost/compress golang.org/x/
 # what pruning costs; picture is the only importer of gonum/plot, and report, which
 # needs no file but is not pure as scores, dataset and picture know them, makes a page
 # of facts: a job's, or those that dataset says of itself
-sweep:                  compact evaluate fault model prune scores shapley
+sweep:                  baseline compact estimator evaluate fault model prune scores
 picture:                atomicfile fault sweep gonum.org/v1/plot
-report:                 dataset fault model picture prune scores sweep
+report:                 dataset fault model picture prune scores sparsity sweep
 
 # the job; bus is the only importer of NATS
 bus:                    fault job github.com/nats-io go.uber.org/zap golang.org/x/sync
-worker:                 arrowio atomicfile bus checkpoint dataset fault job kernel model shapley shard go.uber.org/zap
-coordinator:            arrowio bus checkpoint compare dataset fault job kernel model prune scores shapley shard tally go.uber.org/zap golang.org/x/sync
+worker:                 arrowio atomicfile baseline bus checkpoint dataset fault job kernel model shapley shard go.uber.org/zap
+coordinator:            arrowio baseline bus checkpoint compare dataset estimator fault job kernel model scores shapley shard tally go.uber.org/zap golang.org/x/sync
 
 # what a process tells of itself; the only importer of Prometheus
 metrics:                fault github.com/prometheus/client_golang
 
 # what people and clusters run
-cli:                    atomicfile bus checkpoint coordinator dataset fault filelock job kernel metrics prune scores shapley worker github.com/spf13/cobra github.com/schollz/progressbar/v3 go.uber.org/zap golang.org/x/sync golang.org/x/sys golang.org/x/term
-cmd/shaver:             arrowio atomicfile bus checkpoint cli compact compare coordinator dataset evaluate fault job model picture planted prune report scores shapley sweep synth tally github.com/spf13/cobra
+cli:                    atomicfile baseline bus checkpoint coordinator dataset estimator fault filelock job kernel metrics scores worker github.com/spf13/cobra github.com/schollz/progressbar/v3 go.uber.org/zap golang.org/x/sync golang.org/x/sys golang.org/x/term
+cmd/shaver:             arrowio atomicfile baseline bus checkpoint cli compact compare coordinator dataset estimator evaluate fault job model picture planted prune report scores sparsity sweep synth tally github.com/spf13/cobra
 cmd/coordinator:        cli
 cmd/worker:             cli
 
@@ -81,8 +83,8 @@ chaos:                  cli github.com/nats-io/nats.go
 model/modeltest:        model
 
 # measurements, for developers
-bench:                  checkpoint kernel model model/modeltest prune shapley
-bench/estimators:       atomicfile checkpoint compare dataset kernel model planted prune shapley tally gonum.org/v1/plot
+bench:                  baseline checkpoint estimator kernel model model/modeltest shapley
+bench/estimators:       atomicfile baseline checkpoint compare dataset estimator kernel model planted shapley tally gonum.org/v1/plot
 
 # tools and tests of what is not code; some have nothing but tests
 deploy/k8s:

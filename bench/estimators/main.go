@@ -20,12 +20,12 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"shaver/internal/baseline"
 	"shaver/internal/checkpoint"
 	"shaver/internal/dataset"
 	"shaver/internal/kernel"
 	"shaver/internal/model"
 	"shaver/internal/planted"
-	"shaver/internal/prune"
 	"shaver/internal/shapley"
 )
 
@@ -69,12 +69,12 @@ func run(ctx context.Context, flights string, seconds float64, picture string) e
 	}
 	var results []*result
 	for _, s := range append(sets, planted) {
-		for _, baseline := range prune.Baselines() {
-			entries, _, err := prune.Baseline(baseline, &s.model.Architecture, s.model.Weights.Embedding, s.counts)
+		for _, kind := range baseline.Names() {
+			entries, _, err := baseline.Of(kind, &s.model.Architecture, s.model.Weights.Embedding, s.counts)
 			if err != nil {
 				return err
 			}
-			name := s.name + ", " + baseline
+			name := s.name + ", " + kind
 			fmt.Fprintln(os.Stderr, name)
 			r, err := measure(ctx, name, shapley.Game{Model: s.model, Baseline: entries}, s.rows, seconds)
 			if err != nil {

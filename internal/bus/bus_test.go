@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"shaver/internal/estimator"
 	"shaver/internal/job"
 )
 
@@ -78,7 +79,7 @@ func digest(c string) string { return strings.Repeat(c, 64) }
 // newTask returns a valid task; seed makes the job.
 func newTask(seed uint64, shard int) job.Task {
 	spec := job.Spec{Version: job.SpecVersion, Model: digest("a"), Dataset: digest("b"), Splits: []string{"train"},
-		Sample: 1, Baseline: "zero", Estimator: "permutation", Passes: 4, Seed: seed, Kernel: testKernel}
+		Sample: 1, Baseline: "zero", Options: estimator.Options{Estimator: "permutation", Passes: 4}, Seed: seed, Kernel: testKernel}
 	id := spec.ID()
 	return job.Task{Job: id, Shard: shard, Spec: spec, Rows: 1000,
 		Data:     job.Blob{Name: ShardName(id, shard), Bytes: 10, SHA256: digest("c")},

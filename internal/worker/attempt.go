@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"shaver/internal/arrowio"
+	"shaver/internal/baseline"
 	"shaver/internal/bus"
 	"shaver/internal/fault"
 	"shaver/internal/job"
@@ -203,7 +204,7 @@ func (a *attempt) compute(ctx context.Context) (*computed, error) {
 	if a.CPU != nil {
 		cpu = a.CPU()
 	}
-	options := shapley.Options{Estimator: t.Spec.Estimator, Passes: t.Spec.TaskPasses(), First: t.Pass, Draws: t.Spec.Draws, Endpoints: t.Spec.Endpoints, Seed: t.Spec.Seed}
+	options := shapley.Options{Options: t.Spec.TaskOptions(), Seed: t.Spec.Seed, First: t.Pass}
 	partial, err := shapley.Estimate(ctx, game, options, rows, a.Threads, func(n int) {
 		a.steps.Add(int64(n))
 		if a.OnRows != nil {
@@ -245,11 +246,11 @@ func (a *attempt) game(ctx context.Context) (shapley.Game, error) {
 	if err != nil {
 		return shapley.Game{}, a.lost(ctx, t.Baseline, err)
 	}
-	baseline, err := shapley.DecodeBaseline(data, m.Players())
+	values, err := baseline.Decode(data, m.Players())
 	if err != nil {
 		return shapley.Game{}, fault.Inputf("baseline %s: %w", t.Baseline.Name, err)
 	}
-	return shapley.Game{Model: m, Baseline: baseline}, nil
+	return shapley.Game{Model: m, Baseline: values}, nil
 }
 
 // rows fetches the rows of the task, or reads them in place. If they cannot be read

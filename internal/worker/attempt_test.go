@@ -15,13 +15,14 @@ import (
 
 	"go.uber.org/zap"
 
+	"shaver/internal/baseline"
 	"shaver/internal/bus"
+	"shaver/internal/estimator"
 	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/kernel"
 	"shaver/internal/model"
 	"shaver/internal/planted"
-	"shaver/internal/shapley"
 	"shaver/internal/shard"
 )
 
@@ -160,11 +161,11 @@ func newTask(t *testing.T) (*fakeBus, *bus.Delivery) {
 		t.Fatal(err)
 	}
 	f := &fakeBus{hooks: map[string]func(context.Context) error{}, blobs: map[string][]byte{
-		"model": weights.Bytes(), "baseline": shapley.EncodeBaseline(make([]float32, p.Model.Players())), "shard": data,
+		"model": weights.Bytes(), "baseline": baseline.Encode(make([]float32, p.Model.Players())), "shard": data,
 	}}
 	return f, &bus.Delivery{Try: 1, Attempt: "attempt", Lease: time.Minute, Task: job.Task{
 		Job: testJob, Shard: 5, Rows: 4,
-		Spec:  job.Spec{Estimator: shapley.Permutation, Passes: 1, Kernel: kernel.Name()},
+		Spec:  job.Spec{Options: estimator.Options{Estimator: estimator.Permutation, Passes: 1}, Kernel: kernel.Name()},
 		Model: f.reference("model"), Baseline: f.reference("baseline"), Data: f.reference("shard"),
 	}}
 }
