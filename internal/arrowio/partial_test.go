@@ -79,13 +79,13 @@ func TestDecodePartialRefuses(t *testing.T) {
 		want          string
 	}{
 		{"dim", data, 20, 5, "partial has 4 columns, the model has 5"},
-		{"features", data, 10, 4, "partial has feature 10 after 8: ids ascend and are below 10"},
-		{"order", change(func(p *tally.Partial) { p.Features[3] = p.Features[2] }), 20, 4, "ids ascend"},
+		{"features", data, 10, 4, "partial has feature 10 after 8: ids must ascend and be below 10"},
+		{"order", change(func(p *tally.Partial) { p.Features[3] = p.Features[2] }), 20, 4, "ids must ascend"},
 		{"count", change(func(p *tally.Partial) { p.Count[3] = 1001 }), 20, 4, "feature 6 in 1001 of 1000 rows"},
-		{"square", change(func(p *tally.Partial) { p.Square[5] = -1 }), 20, 4, "negative sum of what is not negative for feature 2"},
-		{"residual", change(func(p *tally.Partial) { p.ResidualSquare = -1 }), 20, 4, "negative square of residuals"},
+		{"square", change(func(p *tally.Partial) { p.Square[5] = -1 }), 20, 4, "negative sum in list 2 for feature 2"},
+		{"residual", change(func(p *tally.Partial) { p.ResidualSquare = -1 }), 20, 4, "negative sum of squared residuals"},
 		{"one pass", encodePartial(t, randomPartial(10, 4, false)), 20, 4, "the schema has 5 columns, expected 6"},
-		{"rows", change(func(p *tally.Partial) { p.Rows = 0 }), 20, 4, "partial of 0 rows"},
+		{"rows", change(func(p *tally.Partial) { p.Rows = 0 }), 20, 4, "partial has 0 rows"},
 		{"form", encodeRows(t, randomRows(3, 0), true, 3), 20, 4, `version is "shaver.rows/1"`},
 		{"trailing", append(bytes.Clone(data), 0), 20, 4, "bytes after the end"},
 		{"empty", nil, 20, 4, "the data end early"},

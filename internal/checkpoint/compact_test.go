@@ -158,7 +158,7 @@ func TestCompactValues(t *testing.T) {
 	}
 	table[33] = 1e6
 	_, err = WriteCompact("", c.WithEmbedding(table), make([]bool, 6400), make([]float32, 32), compact.Float16)
-	wantInput(t, err, "fm: field 1: row 2 has the value 1e+06 in column 1: float16 reaches 65504")
+	wantInput(t, err, "fm: field 1: row 2 has the value 1e+06 in column 1: float16 holds magnitudes up to 65504")
 }
 
 func TestCompactRefuses(t *testing.T) {
