@@ -15,7 +15,7 @@ import (
 )
 
 // policy is the import order. There is a line for every package of the module. A
-// line lists what the package may import of ours, without internal/, and of other
+// line lists what the package may import of this module, without internal/, and of other
 // modules, of whose path the first part is enough. The package must import all of
 // it. The standard library is free, except that pure packages do not import the
 // packages of impure. Tests may import anything. Changing a line is changing the
