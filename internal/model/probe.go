@@ -18,8 +18,6 @@ type Probe struct {
 	row      []int32
 	entries  []float32 // [D], the row's embedding
 	constant float64
-	full     float64 // logit with every entry present; valid if known
-	known    bool
 
 	// The current walk.
 	x   []float32
@@ -64,16 +62,6 @@ func (p *Probe) Reset(row []int32) {
 	p.row = row
 	p.m.Embed(p.entries, row)
 	p.constant = p.m.constant(row)
-	p.known = false
-}
-
-// Full returns the row's logit with nothing dropped. It equals the result of a Scorer.
-// For many rows a Scorer is several times faster.
-func (p *Probe) Full() float64 {
-	if !p.known {
-		p.full, p.known = p.scorer.logit(p.row, p.entries), true
-	}
-	return p.full
 }
 
 // Empty returns the row's logit with everything dropped.
@@ -81,8 +69,8 @@ func (p *Probe) Empty() float64 { return p.constant + p.emptySum.value() + p.emp
 
 // Walk lets the D entries of the row appear in the given order of players. It sets
 // logits[k] to the logit with the first k of them present; logits has D+1 elements. The
-// first equals Empty. The last equals Full up to the rounding of the updates. An entry
-// that equals its baseline leaves the logit unchanged to the last bit.
+// first equals Empty. The last equals the row's logit up to the rounding of the updates.
+// An entry that equals its baseline leaves the logit unchanged to the last bit.
 func (p *Probe) Walk(order []int32, logits []float64) {
 	copy(p.x, p.baseline)
 	p.pre.copyFrom(p.emptyPre)
@@ -125,7 +113,8 @@ func (p *Probe) gather(order []int32, from int) (to int) {
 }
 
 // Coalition returns the logit with exactly the given players present. It is computed from
-// scratch. present has D elements.
+// scratch. present has D elements. With all players present the result equals that of a
+// Scorer to the last bit.
 func (p *Probe) Coalition(present []bool) float64 {
 	for i, in := range present {
 		if in {

@@ -4,6 +4,8 @@ import (
 	"math"
 
 	"gonum.org/v1/gonum/stat/distuv"
+
+	"shaver/internal/estimator"
 )
 
 // Sampling describes how an estimator samples: how often it estimates each row, and from
@@ -24,6 +26,13 @@ type Sampling struct {
 	Rows      int64 // N, the number of rows of the dataset
 	Exact     bool  // whether a row's values have no error: w = 0
 	Efficient bool  // whether a row's sums add up to Walks * (its loss with everything dropped - its loss with nothing dropped)
+}
+
+// NewSampling describes the sums of an estimator for a dataset of the given number of
+// rows. A job scores all of these rows or a sample of them.
+func NewSampling(o estimator.Options, rows int64) Sampling {
+	t := o.Traits()
+	return Sampling{Passes: o.Passes, Walks: o.Passes * max(1, t.WalksPerPass), Rows: rows, Exact: t.Exact, Efficient: t.Efficient}
 }
 
 // Within reports whether partials have Within, the variances within rows. They need at
