@@ -83,8 +83,8 @@ chaos:                  cli github.com/nats-io/nats.go
 model/modeltest:        model
 
 # measurements, for developers
-bench:                  checkpoint kernel model model/modeltest prune shapley
-bench/estimators:       atomicfile checkpoint compare dataset kernel model planted prune shapley tally gonum.org/v1/plot
+bench:                  baseline checkpoint estimator kernel model model/modeltest shapley
+bench/estimators:       atomicfile baseline checkpoint compare dataset estimator kernel model planted shapley tally gonum.org/v1/plot
 
 # tools and tests of what is not code; some have nothing but tests
 deploy/k8s:
