@@ -43,7 +43,8 @@ checkpoint:             atomicfile compact fault model
 arrowio:                fault model tally github.com/apache/arrow/go/v17 github.com/google/flatbuffers github.com/klauspost/compress
 rawtext:                fault github.com/klauspost/compress
 vocabulary:             arrowio fault rawtext
-dataset:                arrowio atomicfile fault filelock model random rawtext vocabulary golang.org/x/sync
+dataset:                arrowio fault model vocabulary
+ingest:                 arrowio atomicfile dataset fault filelock model random rawtext vocabulary golang.org/x/sync
 scores:                 arrowio atomicfile fault job model shapley tally
 shard:                  arrowio job model random
 planted:                checkpoint model random
@@ -66,7 +67,7 @@ metrics:                fault github.com/prometheus/client_golang
 
 # what people and clusters run
 cli:                    atomicfile bus checkpoint coordinator dataset fault filelock job kernel metrics prune scores shapley worker github.com/spf13/cobra github.com/schollz/progressbar/v3 go.uber.org/zap golang.org/x/sync golang.org/x/sys golang.org/x/term
-cmd/shaver:             arrowio atomicfile bus checkpoint cli compact compare coordinator dataset evaluate fault job model picture planted prune report scores shapley sweep synth tally github.com/spf13/cobra
+cmd/shaver:             arrowio atomicfile bus checkpoint cli compact compare coordinator dataset evaluate fault ingest job model picture planted prune report scores shapley sweep synth tally github.com/spf13/cobra
 cmd/coordinator:        cli
 cmd/worker:             cli
 

@@ -20,6 +20,7 @@ import (
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
 	"shaver/internal/fault"
+	"shaver/internal/ingest"
 	"shaver/internal/model"
 	"shaver/internal/planted"
 	"shaver/internal/prune"
@@ -103,7 +104,7 @@ func (o *quickstartOptions) run(c *cobra.Command) (err error) {
 	}
 
 	say("2. import the rows, split 8:1:1")
-	if _, err := dataset.ImportEncoded(c.Context(), dataset.EncodedConfig{
+	if _, err := ingest.ImportEncoded(c.Context(), ingest.EncodedConfig{
 		Train: []string{file("rows.csv")}, Split: "8:1:1", Seed: o.seed, Sizes: config.FieldDims, Out: file("dataset"),
 	}); err != nil {
 		return err

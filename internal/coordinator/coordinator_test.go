@@ -24,6 +24,7 @@ import (
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
 	"shaver/internal/fault"
+	"shaver/internal/ingest"
 	"shaver/internal/job"
 	"shaver/internal/model"
 	"shaver/internal/planted"
@@ -65,8 +66,8 @@ func newBench(t *testing.T) *bench {
 	if err := os.WriteFile(file, []byte(csv.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	config := dataset.EncodedConfig{Train: []string{file}, Sizes: p.FieldDims, Global: true, Out: filepath.Join(dir, "dataset")}
-	if _, err := dataset.ImportEncoded(t.Context(), config); err != nil {
+	config := ingest.EncodedConfig{Train: []string{file}, Sizes: p.FieldDims, Global: true, Out: filepath.Join(dir, "dataset")}
+	if _, err := ingest.ImportEncoded(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
 	d, err := dataset.Open(config.Out)

@@ -1,12 +1,9 @@
-// Package dataset keeps encoded rows in a folder: made once from encoded rows
-// (ImportEncoded) or from raw values (ImportRaw), then read front to back as often
-// as needed.
+// Package dataset reads encoded rows from a folder, which package ingest made.
 //
 // The folder holds dataset.json (the Manifest), one Arrow file for each split
 // (train.arrow, val.arrow, test.arrow; those that exist), frequencies.arrow,
 // and vocabulary/ if the ids were made here from strings. It holds neither
-// paths nor times: the same input and seed give the same bytes. It appears
-// whole or not at all.
+// paths nor times: the same input and seed give the same bytes.
 package dataset
 
 import (
@@ -39,7 +36,8 @@ const (
 	Test  = "test"
 )
 
-var splitNames = []string{Train, Val, Test}
+// SplitNames are all splits, in this order.
+var SplitNames = []string{Train, Val, Test}
 
 // Forms of the ids that were imported.
 const (
@@ -149,7 +147,8 @@ func parseManifest(data []byte) (*Manifest, error) {
 	return m, nil
 }
 
-func (m *Manifest) marshal() []byte {
+// Marshal returns the JSON of the manifest, as it is in the folder.
+func (m *Manifest) Marshal() []byte {
 	text, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
 		panic("dataset: manifest does not marshal: " + err.Error())
@@ -182,7 +181,7 @@ func (m *Manifest) validate() error {
 	files := slices.Concat([]File{m.Frequencies}, m.Vocabulary)
 	previous, rows := -1, int64(0)
 	for _, s := range m.Splits {
-		at := slices.Index(splitNames, s.Name)
+		at := slices.Index(SplitNames, s.Name)
 		if at <= previous {
 			return fmt.Errorf("split %q: splits are train, val and test, in this order", s.Name)
 		}

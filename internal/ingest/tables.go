@@ -1,4 +1,4 @@
-package dataset
+package ingest
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"shaver/internal/arrowio"
+	"shaver/internal/dataset"
 	"shaver/internal/fault"
 )
 
@@ -52,9 +53,9 @@ func (in *tableInput) next(s *stretch) error {
 }
 
 // describe reads the file once more, as tables are not read front to back.
-func (in *tableInput) describe() (File, error) {
+func (in *tableInput) describe() (dataset.File, error) {
 	digest, size, err := in.table.Digest()
-	return File{filepath.Base(in.path), digest, size}, err
+	return dataset.File{File: filepath.Base(in.path), SHA256: digest, Bytes: size}, err
 }
 
 func (in *tableInput) close() { in.table.Close() }

@@ -1,4 +1,4 @@
-package dataset
+package ingest
 
 import (
 	"bytes"
@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"shaver/internal/atomicfile"
+	"shaver/internal/dataset"
 	"shaver/internal/fault"
 	"shaver/internal/filelock"
 	"shaver/internal/vocabulary"
@@ -75,7 +76,7 @@ type countedRun struct {
 type countedFile struct {
 	Path     string `json:"path"`
 	Modified int64  `json:"modified"` // nanoseconds since 1970
-	File
+	dataset.File
 }
 
 // countsVersion is raised when the same files and configuration begin to give
@@ -153,7 +154,7 @@ func (r *rawImport) count() (runs []string, kept bool, err error) {
 		first = last
 	}
 	if rec.Train == 0 {
-		return nil, kept, fault.Inputf("the split %s has no rows", Train)
+		return nil, kept, fault.Inputf("the split %s has no rows", dataset.Train)
 	}
 	for _, run := range rec.Runs {
 		runs = append(runs, filepath.Join(r.folder, run.Name))

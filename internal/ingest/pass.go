@@ -1,4 +1,4 @@
-package dataset
+package ingest
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"shaver/internal/dataset"
 	"shaver/internal/fault"
 	"shaver/internal/random"
 	"shaver/internal/rawtext"
@@ -24,7 +25,7 @@ const keptMessages = 5
 
 // Summary is what an import did.
 type Summary struct {
-	Manifest
+	dataset.Manifest
 	Digest   string   // of the new dataset
 	Bad      []string // messages of the first lines left out
 	Unseen   []int64  // with a vocabulary that was brought: rows with the id of unseen values, by field
@@ -50,13 +51,13 @@ type passes struct {
 	done     int64 // bytes of files that were read to their end
 	total    int64
 	rows     int64
-	seen     map[string]File // by path: a file must not change between passes
+	seen     map[string]dataset.File // by path: a file must not change between passes
 	ended    []Pass
 
 	// of the current pass
 	skipped int64
 	bad     []string
-	sources []File
+	sources []dataset.File
 	start   time.Time
 	before  int64 // what done was
 }
@@ -69,7 +70,7 @@ func newPasses(ctx context.Context, policy string, progress Progress, paths []st
 	default:
 		return nil, fault.Usagef("on a bad row: %q, expected %s or %s", policy, Fail, Skip)
 	}
-	p := &passes{ctx: ctx, policy: policy, progress: progress, seen: map[string]File{}}
+	p := &passes{ctx: ctx, policy: policy, progress: progress, seen: map[string]dataset.File{}}
 	for _, path := range paths {
 		size, err := int64(0), error(nil) // nobody knows standard input's
 		if path != Stdin {
@@ -123,11 +124,11 @@ func (p *passes) finish(s *rawtext.Source) error {
 	if err != nil {
 		return err
 	}
-	return p.note(s.Path, File{filepath.Base(s.Path), digest, size})
+	return p.note(s.Path, dataset.File{File: filepath.Base(s.Path), SHA256: digest, Bytes: size})
 }
 
 // note notes the file that was at path, which must be the same in every pass.
-func (p *passes) note(path string, file File) error {
+func (p *passes) note(path string, file dataset.File) error {
 	if before, ok := p.seen[path]; ok && before != file {
 		return fmt.Errorf("%s changed while it was read", path)
 	}
@@ -142,7 +143,7 @@ func (p *passes) note(path string, file File) error {
 
 // ratio is how rows are drawn into train, val and test.
 type ratio struct {
-	Division
+	dataset.Division
 	parts [3]uint64
 	total uint64
 }
@@ -150,7 +151,7 @@ type ratio struct {
 // parseRatio reads "8:1:1": whole numbers, of which val's and test's may be 0.
 func parseRatio(text string, seed uint64) (*ratio, error) {
 	parts := strings.Split(text, ":")
-	r := &ratio{Division: Division{text, seed}}
+	r := &ratio{Division: dataset.Division{Ratio: text, Seed: seed}}
 	for k, part := range parts {
 		n, err := strconv.ParseUint(part, 10, 32)
 		if err != nil || len(parts) != 3 || k == 0 && n == 0 {
@@ -167,7 +168,7 @@ func (r *ratio) splits() []string {
 	var names []string
 	for k, part := range r.parts {
 		if part > 0 {
-			names = append(names, splitNames[k])
+			names = append(names, dataset.SplitNames[k])
 		}
 	}
 	return names

@@ -1,4 +1,7 @@
-package dataset
+// Package ingest makes a dataset, which package dataset reads: of encoded rows
+// (ImportEncoded) or of raw values (ImportRaw). The dataset's folder appears whole
+// or not at all.
+package ingest
 
 import (
 	"context"
@@ -8,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 
+	"shaver/internal/dataset"
 	"shaver/internal/fault"
 	"shaver/internal/model"
 	"shaver/internal/vocabulary"
@@ -148,7 +152,7 @@ func (r *rawImport) frozen(b *builder) (*Summary, error) {
 	if err := r.checkSizes(fields); err != nil {
 		return nil, err
 	}
-	m := Manifest{IDs: RawStrings}
+	m := dataset.Manifest{IDs: dataset.RawStrings}
 	_, err = b.writeVocabulary(r.ctx, &m, r.layout.fields, r.workers, func(j int, visit func([]byte, bool) error) error { return fields[j].Each(visit) })
 	if err != nil {
 		return nil, err
@@ -181,7 +185,7 @@ func (r *rawImport) counted(b *builder) (_ *Summary, err error) {
 	if err != nil {
 		return nil, err
 	}
-	m := Manifest{IDs: RawStrings, MinCount: r.config.MinCount}
+	m := dataset.Manifest{IDs: dataset.RawStrings, MinCount: r.config.MinCount}
 	names := r.layout.fields
 	counts, err := b.writeVocabulary(r.ctx, &m, names, r.workers, func(j int, visit func([]byte, bool) error) error {
 		return vocabulary.Merge(runs, j, len(names), r.config.MinCount, func(value []byte) error { return visit(value, true) })
@@ -205,7 +209,7 @@ func (r *rawImport) counted(b *builder) (_ *Summary, err error) {
 }
 
 // checkMemory refuses a vocabulary that does not fit.
-func (r *rawImport) checkMemory(m *Manifest, counts []int) error {
+func (r *rawImport) checkMemory(m *dataset.Manifest, counts []int) error {
 	need, values := int64(0), int64(0)
 	for j, n := range counts {
 		need += vocabulary.FieldBytes(int64(n), m.Vocabulary[j].Bytes) + int64(n+1)*8*int64(len(r.ratio.splits()))
@@ -245,7 +249,7 @@ func (r *rawImport) otherFields() error {
 }
 
 // encode is the last pass.
-func (r *rawImport) encode(b *builder, m *Manifest, fields []*vocabulary.Field) (*Summary, error) {
+func (r *rawImport) encode(b *builder, m *dataset.Manifest, fields []*vocabulary.Field) (*Summary, error) {
 	sizes := make([]int, len(fields))
 	for j, f := range fields {
 		sizes[j] = f.Size()

@@ -1,4 +1,4 @@
-package dataset
+package ingest
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/dataset"
 	"shaver/internal/rawtext"
 )
 
@@ -137,9 +138,9 @@ func contents(t testing.TB, dir string) string {
 	d := open(t, dir)
 	d.Sources = nil
 	all := folderBytes(t, dir)
-	at := strings.Index(all, ManifestName+"\n")
+	at := strings.Index(all, dataset.ManifestName+"\n")
 	end := at + strings.Index(all[at:], "\n}\n")
-	return all[:at] + string(d.marshal()) + all[end:]
+	return all[:at] + string(d.Marshal()) + all[end:]
 }
 
 // Every shape's ids are those of the obvious encoder, and its bytes are the same

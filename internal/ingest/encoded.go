@@ -1,4 +1,4 @@
-package dataset
+package ingest
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"shaver/internal/arrowio"
+	"shaver/internal/dataset"
 	"shaver/internal/fault"
 	"shaver/internal/rawtext"
 )
@@ -66,12 +67,12 @@ func ImportEncoded(ctx context.Context, config EncodedConfig) (*Summary, error) 
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	e := &encodedImport{config: config, groups: []group{{Train, config.Train}}}
+	e := &encodedImport{config: config, groups: []group{{dataset.Train, config.Train}}}
 	if len(config.Val) > 0 {
-		e.groups = append(e.groups, group{Val, config.Val})
+		e.groups = append(e.groups, group{dataset.Val, config.Val})
 	}
 	if len(config.Test) > 0 {
-		e.groups = append(e.groups, group{Test, config.Test})
+		e.groups = append(e.groups, group{dataset.Test, config.Test})
 	}
 	splits := make([]string, 0, 3)
 	var paths []string
@@ -108,15 +109,15 @@ func ImportEncoded(ctx context.Context, config EncodedConfig) (*Summary, error) 
 	if err := e.pass(sizes, b.add); err != nil {
 		return nil, err
 	}
-	m := Manifest{IDs: LocalIDs}
+	m := dataset.Manifest{IDs: dataset.LocalIDs}
 	if config.Global {
-		m.IDs = GlobalIDs
+		m.IDs = dataset.GlobalIDs
 	}
 	return e.commit(b, &m, e.ratio)
 }
 
 // commit ends the last pass: it publishes the dataset.
-func (p *passes) commit(b *builder, m *Manifest, r *ratio) (*Summary, error) {
+func (p *passes) commit(b *builder, m *dataset.Manifest, r *ratio) (*Summary, error) {
 	m.Sources, m.Skipped = p.sources, p.skipped
 	if r != nil {
 		m.Division = &r.Division
@@ -125,7 +126,7 @@ func (p *passes) commit(b *builder, m *Manifest, r *ratio) (*Summary, error) {
 		return nil, err
 	}
 	p.end()
-	sum := sha256.Sum256(m.marshal())
+	sum := sha256.Sum256(m.Marshal())
 	return &Summary{Manifest: *m, Digest: hex.EncodeToString(sum[:]), Bad: p.bad, Passes: p.ended}, nil
 }
 

@@ -1,4 +1,4 @@
-package dataset
+package ingest
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"shaver/internal/arrowio"
+	"shaver/internal/dataset"
 	"shaver/internal/fault"
 	"shaver/internal/rawtext"
 )
@@ -22,7 +23,7 @@ type stretch struct {
 	read  int64         // bytes of the file that were read by now
 	text  rawtext.Block // one of the two
 	table *arrowio.Part
-	end   *File // instead of rows: the file ended, and is this
+	end   *dataset.File // instead of rows: the file ended, and is this
 	done  chan struct{}
 
 	// results
@@ -43,7 +44,7 @@ func (s *stretch) reset() {
 // input yields a file's stretches in order: rows, read, text or table.
 type input interface {
 	next(s *stretch) error // io.EOF after the last one
-	describe() (File, error)
+	describe() (dataset.File, error)
 	close()
 }
 
@@ -62,9 +63,9 @@ func (in *textInput) next(s *stretch) error {
 	return nil
 }
 
-func (in *textInput) describe() (File, error) {
+func (in *textInput) describe() (dataset.File, error) {
 	digest, size, err := in.source.Digest()
-	return File{in.name, digest, size}, err
+	return dataset.File{File: in.name, SHA256: digest, Bytes: size}, err
 }
 
 func (in *textInput) close() { in.source.Close() }
