@@ -18,7 +18,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"unicode/utf8"
 
 	"github.com/apache/arrow/go/v17/arrow"
@@ -27,6 +26,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"shaver/internal/fault"
+	"shaver/internal/model"
 )
 
 // Versions of the forms, in the schema's metadata under "version".
@@ -149,23 +149,18 @@ func listOf(kind arrow.DataType, dim int) arrow.DataType {
 	return arrow.FixedSizeListOfNonNullable(int32(dim), kind)
 }
 
-// checkSizes reports the first field that cannot be: names are UTF-8, sizes at
-// least 1, and they sum to less than 2^31.
+// checkSizes reports the first field with a name that is not UTF-8, or with a size
+// that model.CheckSizes refuses.
 func checkSizes(fields []string, sizes []int) error {
 	if len(fields) == 0 || len(fields) != len(sizes) {
 		return fmt.Errorf("%d fields and %d sizes: there is one size a field, and at least one field", len(fields), len(sizes))
 	}
-	features := 0
-	for j, size := range sizes {
-		if !utf8.ValidString(fields[j]) {
-			return fmt.Errorf("field %d has the name %q, which is not UTF-8", j, fields[j])
+	for j, name := range fields {
+		if !utf8.ValidString(name) {
+			return fmt.Errorf("field %d has the name %q, which is not UTF-8", j, name)
 		}
-		if size < 1 || size > math.MaxInt32-features {
-			return fmt.Errorf("field %d (%s) has size %d after %d features: sizes are at least 1 and sum to less than 2^31", j, fields[j], size, features)
-		}
-		features += size
 	}
-	return nil
+	return model.CheckSizes(fields, sizes)
 }
 
 // toJSON is for metadata whose marshalling cannot fail.

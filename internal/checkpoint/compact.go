@@ -11,6 +11,7 @@ import (
 
 	"shaver/internal/compact"
 	"shaver/internal/fault"
+	"shaver/internal/model"
 )
 
 // The compact form of a pruned model is a safetensors file in which these
@@ -160,11 +161,11 @@ func (c *Checkpoint) takeCompact(metadata map[string]string) error {
 	if _, ok := c.Tensors[key]; ok {
 		return fault.Inputf("tensor %s is there beside the compact form of it", key)
 	}
+	if err := model.CheckSizes(nil, s.FieldDims); err != nil {
+		return fault.Inputf("field_dims: %w", err)
+	}
 	rows, dim := 0, *s.Dim
 	for _, size := range s.FieldDims {
-		if size < 1 || size > math.MaxInt32-rows {
-			return fault.Inputf("field_dims %s: sizes are at least 1 and sum to less than 2^31", sizesText(s.FieldDims))
-		}
 		rows += size
 	}
 	if dim < 1 || dim > 1<<16 {

@@ -21,6 +21,7 @@ import (
 
 	"shaver/internal/arrowio"
 	"shaver/internal/fault"
+	"shaver/internal/model"
 )
 
 // Version of the manifest's form.
@@ -157,20 +158,18 @@ func (m *Manifest) Marshal() []byte {
 }
 
 func (m *Manifest) validate() error {
-	names := make([]string, len(m.Fields))
-	features := 0
+	names, sizes := make([]string, len(m.Fields)), make([]int, len(m.Fields))
 	for j, f := range m.Fields {
-		names[j] = f.Name
-		if f.Size < 1 || f.Size > math.MaxInt32-features {
-			return fmt.Errorf("field %d (%s) has size %d after %d features: sizes are at least 1 and sum to less than 2^31", j, f.Name, f.Size, features)
-		}
-		features += f.Size
+		names[j], sizes[j] = f.Name, f.Size
 		if f.OOV != nil && (len(m.Vocabulary) == 0 || *f.OOV < -1 || *f.OOV >= f.Size-1) {
 			return fmt.Errorf("field %d (%s) has the id %d for unseen values: that is one before the last of %d, or -1, in a dataset with a vocabulary", j, f.Name, *f.OOV, f.Size)
 		}
 	}
 	if len(m.Fields) == 0 {
 		return fmt.Errorf("no fields")
+	}
+	if err := model.CheckSizes(names, sizes); err != nil {
+		return err
 	}
 	if err := arrowio.CheckFields(names); err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"shaver/internal/arrowio"
 	"shaver/internal/dataset"
 	"shaver/internal/fault"
+	"shaver/internal/model"
 	"shaver/internal/rawtext"
 )
 
@@ -163,8 +164,10 @@ func (e *encodedImport) sizes() ([]int, error) {
 	if len(sizes) != len(fields) {
 		return nil, fault.Inputf("%s:1: %d fields, expected %d", e.groups[0].files[0], len(fields), len(sizes))
 	}
-	err = checkTotal(fields, sizes)
-	if err == nil && e.config.Sizes == nil {
+	if err := model.CheckSizes(fields, sizes); err != nil {
+		return nil, fault.Inputf("%w", err)
+	}
+	if e.config.Sizes == nil {
 		err = e.plausible(fields, sizes, least)
 	}
 	return sizes, err

@@ -3,7 +3,6 @@ package ingest
 import (
 	"context"
 	"fmt"
-	"math"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -193,16 +192,4 @@ func (r *ratio) draw(row uint64) int {
 		k++
 	}
 	return k
-}
-
-// checkTotal reports the first size at which the global ids leave int32.
-func checkTotal(fields []string, sizes []int) error {
-	features := 0
-	for j, size := range sizes {
-		if size < 1 || size > math.MaxInt32-features {
-			return fault.Inputf("field %d (%s) has size %d after %d features: sizes are at least 1 and sum to less than 2^31", j, fields[j], size, features)
-		}
-		features += size
-	}
-	return nil
 }

@@ -240,7 +240,10 @@ func (r *rawImport) checkSizes(fields []*vocabulary.Field) error {
 	if want != nil && len(want) != len(fields) {
 		return r.otherFields()
 	}
-	return checkTotal(r.layout.fields, sizes)
+	if err := model.CheckSizes(r.layout.fields, sizes); err != nil {
+		return fault.Inputf("%w", err)
+	}
+	return nil
 }
 
 // otherFields says that the model has another number of fields.

@@ -124,7 +124,7 @@ func TestNewRefusesWhatDoesNotFit(t *testing.T) {
 		"short":       {"dcn-mix", func(_ *model.Architecture, w *model.Weights) { w.Mix[1].V = w.Mix[1].V[1:] }, "cross layer 1 V has 35 values"},
 		"layers":      {"dcnv2-stacked", func(_ *model.Architecture, w *model.Weights) { w.Cross = w.Cross[1:] }, "2 hidden and 1 cross layers"},
 		"structure":   {"dcnv2-stacked", func(a *model.Architecture, _ *model.Weights) { a.Structure = "Stack" }, "structure is"},
-		"empty field": {"fm", func(a *model.Architecture, _ *model.Weights) { a.FieldDims = []int{2, 0} }, "field_dims[1] is 0"},
+		"empty field": {"fm", func(a *model.Architecture, _ *model.Weights) { a.FieldDims = []int{2, 0} }, "field_dims: field 1 has size 0"},
 		"too many":    {"fm", func(a *model.Architecture, _ *model.Weights) { a.FieldDims = []int{math.MaxInt32, 1} }, "less than 2^31"},
 		"rank":        {"deepfm", func(a *model.Architecture, _ *model.Weights) { a.Rank = 3 }, "no cross layers"},
 		"no rank":     {"dcn-mix", func(a *model.Architecture, _ *model.Weights) { a.Rank = 0 }, "experts and a rank"},
