@@ -81,12 +81,12 @@ func (o *importRun) run(c *cobra.Command, do func(show ingest.Progress) (*ingest
 			fmt.Fprintf(c.ErrOrStderr(), "field %s: ids that the vocabulary has for no value: %d of %d\n", summary.Fields[j].Name, n, summary.Fields[j].Size)
 		}
 	}
-	for i, pass := range summary.Passes {
-		seconds := pass.Time.Seconds()
-		if pass.Bytes < mega { // a rate says nothing
+	for i, scan := range summary.Scans {
+		seconds := scan.Time.Seconds()
+		if scan.Bytes < mega { // a rate says nothing
 			continue
 		}
-		fmt.Fprintf(c.ErrOrStderr(), "pass %d: %d MB in %.1f s, %.0f MB/s\n", i+1, pass.Bytes/mega, seconds, float64(pass.Bytes)/mega/seconds)
+		fmt.Fprintf(c.ErrOrStderr(), "scan %d: %d MB in %.1f s, %.0f MB/s\n", i+1, scan.Bytes/mega, seconds, float64(scan.Bytes)/mega/seconds)
 	}
 	facts, err := dataset.Inspect(o.out, 0)
 	if err != nil {
@@ -175,11 +175,11 @@ func (o *rawOptions) importRaw(c *cobra.Command, run *importRun, format ingest.F
 	})
 }
 
-const rawHelp = `Ids are made in two passes: values with at least --min-count rows get ids in
+const rawHelp = `Ids are made in two scans of the files: values with at least --min-count rows get ids in
 byte order, the last id of a field stands for all others. Ids, and what split a
 row is drawn into, do not depend on how the rows are cut into files, on --memory
 or on the number of cores. With --vocabulary the ids are those of an earlier
-dataset or of the model's own mapper, in one pass; values that are not in it get
+dataset or of the model's own mapper, in one scan; values that are not in it get
 the id that --oov says and are counted. With --model, fields of other sizes than
 the checkpoint's are refused; a mapper may then have ids that no value has, as 0
 for padding, which never occur.

@@ -21,20 +21,20 @@ import (
 
 // ColumnFile reads the columns of a Parquet file or an Arrow IPC file or stream of
 // strings, dictionaries of strings, integers and truth values. It is for one
-// goroutine; its parts are for any.
+// goroutine; its blocks are for any.
 type ColumnFile struct {
 	path    string
 	file    *os.File
 	info    os.FileInfo // of file, when it was opened
 	columns []string
 	chosen  []int
-	rows    int64 // in the parts before
+	rows    int64 // in the blocks before
 	parquet *parquetTable
 	ipc     *ipcTable
 }
 
-// Part is some consecutive rows of a table: a row group, or a record batch.
-type Part struct {
+// ColumnBlock is consecutive rows of a table: a row group or a record batch.
+type ColumnBlock struct {
 	Row   int64 // position of the first row, from 0
 	Len   int   // rows
 	Read  int64 // bytes of the file up to its end, about
@@ -43,7 +43,7 @@ type Part struct {
 
 // tableMemory bounds, in bytes, what the pages of a row group take at a time, all
 // columns together; and of a record batch what decompressing it takes, and once
-// more what the copy of its cells takes. Parts that are read side by side take as
+// more what the copy of its cells takes. Blocks that are read side by side take as
 // much each.
 var tableMemory = 1 << 30 // a variable for tests
 
@@ -87,7 +87,7 @@ func OpenColumnFile(path string) (*ColumnFile, error) {
 // Columns returns the names of the columns of the file.
 func (t *ColumnFile) Columns() []string { return t.columns }
 
-// Choose says which columns the parts have, in which order. That one is missing,
+// Choose says which columns the blocks have, in which order. That one is missing,
 // there twice, or of another type than Table reads, is bad input.
 func (t *ColumnFile) Choose(names []string) error {
 	t.chosen = nil
@@ -113,9 +113,9 @@ func (t *ColumnFile) Choose(names []string) error {
 	return nil
 }
 
-// Next returns the next part; io.EOF after the last one.
-func (t *ColumnFile) Next() (*Part, error) {
-	var p *Part
+// Next returns the next block; io.EOF after the last one.
+func (t *ColumnFile) Next() (*ColumnBlock, error) {
+	var p *ColumnBlock
 	err := guarded(func() (err error) {
 		if t.parquet != nil {
 			p, err = t.parquet.next(t.chosen)
@@ -137,7 +137,7 @@ func (t *ColumnFile) Next() (*Part, error) {
 
 // Rows calls visit with the cells of each row, one a chosen column, valid until
 // it returns. A missing value is an empty cell.
-func (p *Part) Rows(visit func(cells [][]byte) error) error {
+func (p *ColumnBlock) Rows(visit func(cells [][]byte) error) error {
 	var visiting error
 	err := guarded(func() error {
 		return p.cells(func(cells [][]byte) error {
@@ -183,7 +183,7 @@ func unchanged(path string, was os.FileInfo, f *os.File) error {
 }
 
 // Digest returns the SHA-256 of the file, as hexadecimal digits, and its size. Like
-// the reading of parts, it fails if the file is not the one that was opened, or was
+// the reading of blocks, it fails if the file is not the one that was opened, or was
 // written to since.
 func (t *ColumnFile) Digest() (digest string, size int64, err error) {
 	hash := sha256.New()
@@ -264,7 +264,7 @@ func (p *parquetTable) unfit(column int) string {
 	return c.PhysicalType().String()
 }
 
-func (p *parquetTable) next(chosen []int) (*Part, error) {
+func (p *parquetTable) next(chosen []int) (*ColumnBlock, error) {
 	if p.group == p.groups {
 		return nil, io.EOF
 	}
@@ -276,7 +276,7 @@ func (p *parquetTable) next(chosen []int) (*Part, error) {
 		return nil, fmt.Errorf("row group %d has %d rows", group, rows)
 	}
 	p.read = min(p.size, p.read+meta.TotalCompressedSize())
-	return &Part{Len: int(rows), Read: p.read, cells: func(visit func([][]byte) error) error {
+	return &ColumnBlock{Len: int(rows), Read: p.read, cells: func(visit func([][]byte) error) error {
 		return reopen(p.path, p.info, func(f *os.File) error { return p.rows(f, group, int(rows), chosen, visit) }) // the table may be closed by now
 	}}, nil
 }

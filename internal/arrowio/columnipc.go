@@ -104,7 +104,7 @@ func (t *ipcTable) unfit(column int) string {
 }
 
 // next copies the next batch's cells out of Arrow's memory.
-func (t *ipcTable) next(chosen []int) (*Part, error) {
+func (t *ipcTable) next(chosen []int) (*ColumnBlock, error) {
 	if !t.reader.Next() {
 		if err := t.reader.Err(); err != nil {
 			return nil, err
@@ -138,7 +138,7 @@ func (t *ipcTable) next(chosen []int) (*Part, error) {
 		}
 		left -= len(c.text)
 	}
-	return &Part{Len: n, Read: t.read.n, cells: func(visit func([][]byte) error) error {
+	return &ColumnBlock{Len: n, Read: t.read.n, cells: func(visit func([][]byte) error) error {
 		cells := make([][]byte, len(columns))
 		for row := range n {
 			for k := range columns {

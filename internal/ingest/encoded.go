@@ -27,7 +27,7 @@ type EncodedConfig struct {
 	Test     []string // none: no test split
 	Split    string   // "8:1:1": draw the rows of Train's one file into train, val, test
 	Seed     uint64   // of the draw
-	Sizes    []int    // features of each field; nil: largest id + 1, if that is plausible, at the cost of a second pass
+	Sizes    []int    // features of each field; nil: largest id + 1, if that is plausible, which takes a second scan
 	Global   bool     // ids count over all fields (then Sizes are needed), not within each
 	OnBadRow string   // Fail (also "") or Skip
 	Out      string   // the dataset's folder, which must not exist or be empty
@@ -54,7 +54,7 @@ type group struct {
 
 // encodedImport is one run of ImportEncoded.
 type encodedImport struct {
-	*passes
+	*scans
 	config EncodedConfig
 	groups []group
 	ratio  *ratio // nil: each group is a split
@@ -92,7 +92,7 @@ func ImportEncoded(ctx context.Context, config EncodedConfig) (*Summary, error) 
 	if config.Sizes == nil {
 		times = 2
 	}
-	if e.passes, err = newPasses(ctx, config.OnBadRow, config.Progress, paths, times); err != nil {
+	if e.scans, err = newScans(ctx, config.OnBadRow, config.Progress, paths, times); err != nil {
 		return nil, err
 	}
 	sizes, err := e.sizes()
@@ -107,7 +107,7 @@ func ImportEncoded(ctx context.Context, config EncodedConfig) (*Summary, error) 
 	if err := b.start(e.header.columns[1:], sizes, splits, 1); err != nil {
 		return nil, err
 	}
-	if err := e.pass(sizes, b.add); err != nil {
+	if err := e.scan(sizes, b.add); err != nil {
 		return nil, err
 	}
 	m := dataset.Manifest{IDs: dataset.LocalIDs}
@@ -117,9 +117,9 @@ func ImportEncoded(ctx context.Context, config EncodedConfig) (*Summary, error) 
 	return e.commit(b, &m, e.ratio)
 }
 
-// commit ends the last pass: it publishes the dataset.
-func (p *passes) commit(b *builder, m *dataset.Manifest, r *ratio) (*Summary, error) {
-	m.Sources, m.Skipped = p.sources, p.skipped
+// commit ends the last scan and publishes the dataset.
+func (p *scans) commit(b *builder, m *dataset.Manifest, r *ratio) (*Summary, error) {
+	m.Sources, m.Skipped = p.sources, p.bad.lines
 	if r != nil {
 		m.Division = &r.Division
 	}
@@ -128,7 +128,7 @@ func (p *passes) commit(b *builder, m *dataset.Manifest, r *ratio) (*Summary, er
 	}
 	p.end()
 	sum := sha256.Sum256(m.Marshal())
-	return &Summary{Manifest: *m, Digest: hex.EncodeToString(sum[:]), Bad: p.bad, Passes: p.ended}, nil
+	return &Summary{Manifest: *m, Digest: hex.EncodeToString(sum[:]), Bad: p.bad.messages, Scans: p.ended}, nil
 }
 
 // sizes returns the features of each field, given or counted. It sets e.header.
@@ -147,7 +147,7 @@ func (e *encodedImport) sizes() ([]int, error) {
 	least := slices.Repeat([]int{math.MaxInt}, len(fields)) // id of each
 	if sizes == nil {
 		sizes = make([]int, len(fields))
-		err := e.pass(nil, func(_ int, _ uint8, ids []int32) error {
+		err := e.scan(nil, func(_ int, _ uint8, ids []int32) error {
 			for j, id := range ids {
 				sizes[j], least[j] = max(sizes[j], int(id)+1), min(least[j], int(id))
 			}
@@ -242,9 +242,9 @@ func (e *encodedImport) readHeader(s *rawtext.Source) (*header, error) {
 	return h, nil
 }
 
-// pass reads all rows and calls visit with the position of their split in the
+// scan reads all rows and calls visit with the position of their split in the
 // builder's, and their ids: global ones if sizes are given, else local.
-func (e *encodedImport) pass(sizes []int, visit func(split int, label uint8, features []int32) error) error {
+func (e *encodedImport) scan(sizes []int, visit func(split int, label uint8, features []int32) error) error {
 	e.begin()
 	for k, g := range e.groups {
 		for _, path := range g.files {
@@ -299,7 +299,7 @@ func (e *encodedImport) row(s *rawtext.Source, p *parser, line []byte, long bool
 		return err
 	}
 	if long {
-		return e.reject(s.TooLong(), 1)
+		return e.bad.reject(s.TooLong(), 1)
 	}
 	label, ok := p.parse(line)
 	if ok {
@@ -309,5 +309,5 @@ func (e *encodedImport) row(s *rawtext.Source, p *parser, line []byte, long bool
 	if why == nil {
 		why = errors.New("not a row")
 	}
-	return e.reject(s.Errorf(s.Line, "%w", why), 1)
+	return e.bad.reject(s.Errorf(s.Line, "%w", why), 1)
 }

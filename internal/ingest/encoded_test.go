@@ -276,7 +276,7 @@ func TestImportStops(t *testing.T) {
 	progress := func(rows, read, total int64) {
 		calls++
 		last = [3]int64{rows, read, total}
-		if calls == 6 { // in the second pass
+		if calls == 6 { // in the second scan
 			cancel()
 		}
 	}
@@ -420,18 +420,18 @@ func BenchmarkImport(b *testing.B) {
 	b.ReportMetric(261_876*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
 }
 
-// BenchmarkPass is BenchmarkImport without writing: decompression and parsing.
-func BenchmarkPass(b *testing.B) {
+// BenchmarkScan is BenchmarkImport without writing: decompression and parsing.
+func BenchmarkScan(b *testing.B) {
 	_, sizes := vocabularyOfFlights(b)
 	path := shared(b, "data", "flights", "train.csv.gz")
 	e := &encodedImport{groups: []group{{dataset.Train, []string{path}}}}
 	var err error
-	if e.passes, err = newPasses(b.Context(), Fail, nil, nil, 1); err != nil {
+	if e.scans, err = newScans(b.Context(), Fail, nil, nil, 1); err != nil {
 		b.Fatal(err)
 	}
 	rows := 0
 	for b.Loop() {
-		err := e.pass(sizes, func(int, uint8, []int32) error { rows++; return nil })
+		err := e.scan(sizes, func(int, uint8, []int32) error { rows++; return nil })
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -361,7 +361,7 @@ func TestStandardInput(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(fileOf(t, config.Out, "train.arrow"), fileOf(t, dir, "a/train.arrow")) {
-			t.Error("with a vocabulary, in one pass, the rows are others")
+			t.Error("with a vocabulary, in one scan, the rows are others")
 		}
 		config.Vocabulary = nil
 	}
@@ -401,15 +401,13 @@ func TestMemoryTooSmall(t *testing.T) {
 	wantNothing(t, out)
 }
 
-// Many files have many runs, which are merged a few at a time.
+// Many files have many spills, which are merged a few at a time.
 func TestManyFiles(t *testing.T) {
-	defer func(before int64) { keepEvery = before }(keepEvery)
-	keepEvery = 1
 	s := shapes(t, 1000, "kdd")[0]
 	var all []string
 	for _, n := range []int{1, 70} {
 		out := filepath.Join(t.TempDir(), "x")
-		if _, err := ImportRaw(t.Context(), RawConfig{Format: s.format, Files: s.files(t, n, plain), Workers: 2, Out: out}); err != nil {
+		if _, err := ImportRaw(t.Context(), RawConfig{Format: s.format, Files: s.files(t, n, plain), KeepEvery: 1, Workers: 2, Out: out}); err != nil {
 			t.Fatal(err)
 		}
 		all = append(all, contents(t, out))

@@ -209,7 +209,7 @@ func TestImportTables(t *testing.T) {
 		}
 		checkBruteForce(t, open(t, config.Out), records, "label", 2, 4, false)
 	}
-	// One pass: what it read of the file before it changed is of no digest.
+	// One scan: what it read of the file before it changed is of no digest.
 	if config.Vocabulary, err = ReadVocabulary(config.Out, DefaultMemory, ""); err != nil {
 		t.Fatal(err)
 	}

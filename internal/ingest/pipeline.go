@@ -9,24 +9,24 @@ import (
 	"shaver/internal/fault"
 )
 
-// pass reads the files [first, last), in order; row is the position of their
-// first row. Workers do the stretches, several at a time; collect gets them in
+// scan reads the files [first, last), in order; row is the position of their
+// first row. Workers parse several blocks at a time; collect gets the blocks in
 // order, one at a time. It returns the position after the last row. Of several
-// errors, the one that comes first in the input wins.
-func (r *rawImport) pass(first, last int, row uint64, work func(worker int, s *stretch) error, collect func(s *stretch) error) (uint64, error) {
+// errors, it returns the one that comes first in the input.
+func (r *rawImport) scan(first, last int, row uint64, work func(worker int, b *block) error, collect func(b *block) error) (uint64, error) {
 	g, ctx := errgroup.WithContext(r.ctx)
 	depth := 2*r.workers + 2
 	if r.config.Format.tables {
-		depth = r.workers + 1 // a stretch is a row group, which may be large
+		depth = r.workers + 1 // a block is a row group, which may be large
 	}
-	todo, order, free := make(chan *stretch), make(chan *stretch, depth), make(chan *stretch, depth)
+	todo, order, free := make(chan *block), make(chan *block, depth), make(chan *block, depth)
 	for range depth {
-		free <- &stretch{done: make(chan struct{}, 1)}
+		free <- &block{done: make(chan struct{}, 1), bad: badRows{policy: r.bad.policy}}
 	}
 	g.Go(func() error {
 		defer close(todo)
 		defer close(order)
-		emit := func(s *stretch) bool { return send(ctx, order, s) && send(ctx, todo, s) }
+		emit := func(b *block) bool { return send(ctx, order, b) && send(ctx, todo, b) }
 		for _, path := range r.paths[first:last] {
 			if !r.readFile(ctx, path, &row, free, emit) {
 				break
@@ -36,28 +36,28 @@ func (r *rawImport) pass(first, last int, row uint64, work func(worker int, s *s
 	})
 	for worker := range r.workers {
 		g.Go(func() error {
-			for s := range todo {
-				if s.err == nil && s.end == nil {
-					s.err = work(worker, s)
+			for b := range todo {
+				if b.err == nil && b.end == nil {
+					b.err = work(worker, b)
 				}
-				s.done <- struct{}{}
+				b.done <- struct{}{}
 			}
 			return nil
 		})
 	}
 	g.Go(func() error {
-		for s := range order {
+		for b := range order {
 			select {
-			case <-s.done:
+			case <-b.done:
 			case <-ctx.Done():
 				return ctx.Err()
 			}
-			if err := r.take(s, collect); err != nil {
+			if err := r.take(b, collect); err != nil {
 				r.cancel()
 				return err
 			}
-			s.reset()
-			free <- s
+			b.reset()
+			free <- b
 		}
 		return ctx.Err()
 	})
@@ -65,49 +65,49 @@ func (r *rawImport) pass(first, last int, row uint64, work func(worker int, s *s
 	return row, err
 }
 
-func send(ctx context.Context, to chan<- *stretch, s *stretch) bool {
+func send(ctx context.Context, to chan<- *block, b *block) bool {
 	select {
-	case to <- s:
+	case to <- b:
 		return true
 	case <-ctx.Done():
 		return false
 	}
 }
 
-// readFile emits a file's stretches, and then one that says how the file ended;
-// false if that is the end of all.
-func (r *rawImport) readFile(ctx context.Context, path string, row *uint64, free <-chan *stretch, emit func(*stretch) bool) bool {
+// readFile emits the blocks of a file, and then one that says how the file ended.
+// It returns false if no other file is to be read.
+func (r *rawImport) readFile(ctx context.Context, path string, row *uint64, free <-chan *block, emit func(*block) bool) bool {
 	begin := *row
 	in, err := r.open(path)
 	if err == nil {
 		defer in.close()
 	}
 	for {
-		var s *stretch
+		var b *block
 		select {
-		case s = <-free:
+		case b = <-free:
 		case <-ctx.Done():
 			return false
 		}
-		s.path, s.row, s.rows = display(path), *row, 0
+		b.path, b.row, b.rows = display(path), *row, 0
 		if err == nil {
-			err = in.next(s)
+			err = in.next(b)
 		}
 		if err == io.EOF && *row == begin {
 			err = r.noRows(path)
 		}
 		if err == io.EOF {
 			file, err := in.describe()
-			s.end, s.err = &file, err
-			return emit(s) && err == nil
+			b.end, b.err = &file, err
+			return emit(b) && err == nil
 		}
 		if err != nil {
-			s.err = err
-			emit(s)
+			b.err = err
+			emit(b)
 			return false
 		}
-		*row += uint64(s.rows)
-		if !emit(s) {
+		*row += uint64(b.rows)
+		if !emit(b) {
 			return false
 		}
 	}
@@ -120,22 +120,21 @@ func (r *rawImport) noRows(path string) error {
 	return fault.Inputf("%s: the file is empty", display(path))
 }
 
-// take collects a stretch.
-func (r *rawImport) take(s *stretch, collect func(s *stretch) error) error {
-	if s.err != nil {
-		return s.err
+// take collects a block.
+func (r *rawImport) take(b *block, collect func(b *block) error) error {
+	if b.err != nil {
+		return b.err
 	}
-	if s.end != nil {
-		return r.note(s.path, *s.end)
+	if b.end != nil {
+		return r.note(b.path, *b.end)
 	}
-	if err := collect(s); err != nil {
+	if err := collect(b); err != nil {
 		return err
 	}
-	r.skipped += s.skipped
-	r.bad = append(r.bad, s.bad[:min(len(s.bad), keptMessages-len(r.bad))]...)
-	r.rows += int64(s.rows)
+	r.bad.add(&b.bad)
+	r.rows += int64(b.rows)
 	if r.progress != nil {
-		r.progress(r.rows, r.done+s.read, r.total)
+		r.progress(r.rows, r.done+b.read, r.total)
 	}
 	return r.ctx.Err()
 }

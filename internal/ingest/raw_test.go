@@ -228,7 +228,7 @@ func TestImportRawRefuses(t *testing.T) {
 	}
 }
 
-// Millions of values are merged between the passes: that ends with ctx too.
+// Millions of values are merged between the scans: that ends with ctx too.
 func TestWriteVocabularyStops(t *testing.T) {
 	b, err := newBuilder(filepath.Join(t.TempDir(), "x"))
 	if err != nil {

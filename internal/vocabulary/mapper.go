@@ -327,15 +327,15 @@ func (m *Mapper) readTable(path string) error {
 		return err
 	}
 	for {
-		part, err := t.Next()
+		block, err := t.Next()
 		if err == io.EOF {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		row := part.Row
-		err = part.Rows(func(cells [][]byte) error {
+		row := block.Row
+		err = block.Rows(func(cells [][]byte) error {
 			id, err := parseID(string(cells[2]))
 			if err == nil {
 				err = m.add(string(cells[0]), cells[1], id)
