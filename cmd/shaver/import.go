@@ -169,10 +169,27 @@ func (o *rawOptions) importRaw(c *cobra.Command, run *importRun, format ingest.F
 	return run.run(c, func(show ingest.Progress) (*ingest.Summary, error) {
 		config, err := o.config(c, run, format, files, show)
 		if err != nil {
-			return nil, err
+			return nil, withFlags(err, "--model")
 		}
-		return ingest.ImportRaw(c.Context(), config)
+		summary, err := ingest.ImportRaw(c.Context(), config)
+		return summary, withFlags(err, "--model")
 	})
+}
+
+// withFlags adds to an error about settings the flags that set them. sizes are the
+// command's flags for the sizes of the fields.
+func withFlags(err error, sizes string) error {
+	var flags []string
+	for _, name := range fault.Settings(err) {
+		flags = append(flags, map[string]string{
+			ingest.IDsSetting: "--ids", ingest.SizesSetting: sizes, ingest.SplitSetting: "--split", ingest.MemorySetting: "--memory",
+			ingest.MinCountSetting: "--min-count", ingest.NumbersSetting: "--numbers", ingest.UnseenSetting: "--oov",
+		}[name])
+	}
+	if len(flags) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w (%s)", err, strings.Join(flags, ", "))
 }
 
 const rawHelp = `Ids are made in two scans of the files: values with at least --min-count rows get ids in
@@ -195,7 +212,7 @@ func rawCommand(use, short, long string, minCount int64, counted string, more fu
 		RunE: func(c *cobra.Command, files []string) error {
 			f, err := format()
 			if err != nil {
-				return err
+				return withFlags(err, "--model")
 			}
 			return raw.importRaw(c, &run, f, files)
 		},

@@ -106,5 +106,6 @@ func (o *csvOptions) importEncoded(ctx context.Context, show ingest.Progress) (*
 		}
 		config.Sizes = ck.Architecture.FieldDims
 	}
-	return ingest.ImportEncoded(ctx, config)
+	summary, err := ingest.ImportEncoded(ctx, config)
+	return summary, withFlags(err, "--model or --field-sizes")
 }

@@ -41,7 +41,7 @@ func (c *EncodedConfig) validate() error {
 	case c.Split != "" && (len(c.Train) != 1 || len(c.Val) > 0 || len(c.Test) > 0):
 		return fault.Usagef("a split ratio is for one file with all rows")
 	case c.Global && c.Sizes == nil:
-		return fault.Usagef("global ids need the sizes of the fields: --model or --field-sizes")
+		return fault.Setting(fault.Usagef("global ids need the sizes of the fields"), SizesSetting)
 	}
 	return checkOut(c.Out)
 }
@@ -178,8 +178,8 @@ func (e *encodedImport) sizes() ([]int, error) {
 // each field begins above the one before.
 func (e *encodedImport) plausible(fields []string, sizes, least []int) error {
 	if above := ascending(sizes, least); above && len(fields) > 2 && e.rows >= 100 {
-		return fault.Inputf("%s: each field's ids are above those of the field before, like ids that count over all fields: give --ids global and --model or --field-sizes; or --field-sizes, if they do count within their field",
-			e.groups[0].files[0])
+		return fault.Setting(fault.Inputf("%s: each field's ids are above those of the field before, as global ids are: give the sizes of the fields, and say whether the ids are global",
+			e.groups[0].files[0]), IDsSetting, SizesSetting)
 	}
 	sum, largest := int64(0), 0
 	for j, size := range sizes {
@@ -189,8 +189,8 @@ func (e *encodedImport) plausible(fields []string, sizes, least []int) error {
 		}
 	}
 	if sum > 1<<24+100*e.rows*int64(len(fields)) {
-		return fault.Inputf("field %d (%s): the largest id is %d, in %d rows: if that is right, say how many features each field has",
-			largest, fields[largest], sizes[largest]-1, e.rows)
+		return fault.Setting(fault.Inputf("field %d (%s): the largest id is %d, in %d rows: if that is right, give the sizes of the fields",
+			largest, fields[largest], sizes[largest]-1, e.rows), SizesSetting)
 	}
 	return nil
 }

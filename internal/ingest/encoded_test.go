@@ -111,7 +111,7 @@ func TestImportEncodedRefuses(t *testing.T) {
 		{"other compressed", "PK\x03\x04\x00\x00", EncodedConfig{}, "NUL byte"},
 		{"empty split", small, EncodedConfig{Split: "1:0:1000000", Seed: 3}, "the split train has no rows"},
 		{"label elsewhere", "a,b,label\n0,0,1\n", EncodedConfig{}, `rows.csv:1: the first column is the label: here that is "a", and "label" is column 3`},
-		{"global taken for local", "label,a,b,c\n" + strings.Repeat("1,0,2,4\n0,1,3,5\n", 50), EncodedConfig{}, "ids that count over all fields: give --ids global and"},
+		{"global taken for local", "label,a,b,c\n" + strings.Repeat("1,0,2,4\n0,1,3,5\n", 50), EncodedConfig{}, "as global ids are: give the sizes of the fields"},
 		{"nothing left", "label,a\n0,x\n", EncodedConfig{OnBadRow: Skip}, "no valid rows"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

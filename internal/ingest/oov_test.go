@@ -201,5 +201,5 @@ func TestNoIDForUnseen(t *testing.T) {
 	wantInput(t, err, "train.arrow: row 0: field 0 ("+name+"): the value ")
 
 	_, err = ReadVocabulary(table, DefaultMemory, "none")
-	wantUsage(t, err, "--oov is for a mapper in a file")
+	wantUsage(t, err, "the id of unseen values is chosen for a mapper in a file")
 }

@@ -223,8 +223,8 @@ func (r *rawImport) checkMemory(m *dataset.Manifest, counts []int) error {
 		values += int64(n)
 	}
 	if need > r.config.Memory {
-		return fault.Usagef("the %d values that are kept need %d MiB of memory, and %d MiB are allowed: allow more, or demand a higher count",
-			values, need>>20, r.config.Memory>>20)
+		return fault.Setting(fault.Usagef("the %d values that are kept need %d MiB of memory, and %d MiB are allowed: allow more, or keep fewer values by a higher count",
+			values, need>>20, r.config.Memory>>20), MemorySetting, MinCountSetting)
 	}
 	return nil
 }

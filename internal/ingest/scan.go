@@ -12,6 +12,7 @@ import (
 	"shaver/internal/fault"
 	"shaver/internal/random"
 	"shaver/internal/rawtext"
+	"shaver/internal/vocabulary"
 )
 
 // Summary is what an import did.
@@ -29,6 +30,17 @@ type Scan struct {
 	Bytes int64 // of input files, as they lie on disk; without those that an earlier import had counted
 	Time  time.Duration
 }
+
+// Settings that errors name (see fault.Setting), besides those of vocabulary.
+const (
+	IDsSetting      = "ids" // EncodedConfig.Global
+	SizesSetting    = vocabulary.SizesSetting
+	SplitSetting    = "split"
+	MemorySetting   = vocabulary.MemorySetting
+	MinCountSetting = "min count"
+	NumbersSetting  = "numbers"                // the rule of Criteo
+	UnseenSetting   = vocabulary.UnseenSetting // the oov of ReadVocabulary
+)
 
 // Progress is called now and then with the rows read so far and the bytes, of
 // all input files as they lie on disk and of all scans of them.
@@ -129,7 +141,7 @@ func parseRatio(text string, seed uint64) (*ratio, error) {
 	for k, part := range parts {
 		n, err := strconv.ParseUint(part, 10, 32)
 		if err != nil || len(parts) != 3 || k == 0 && n == 0 {
-			return nil, fault.Usagef("split is %q, expected train:val:test in whole numbers, as in 8:1:1", text)
+			return nil, fault.Setting(fault.Usagef("split is %q, expected train:val:test in whole numbers, as in 8:1:1", text), SplitSetting)
 		}
 		r.parts[k] = n
 		r.total += n

@@ -82,7 +82,7 @@ func ReadVocabulary(path string, memory int64, oov string) (*vocabulary.Mapper, 
 		return vocabulary.Read(path, memory, oov)
 	}
 	if oov != "" {
-		return nil, fault.Usagef("--oov is for a mapper in a file: the dataset %s has its own ids of unseen values", path)
+		return nil, fault.Setting(fault.Usagef("the id of unseen values is chosen for a mapper in a file: the dataset %s has its own", path), UnseenSetting)
 	}
 	d, err := dataset.Open(path)
 	if err != nil {
