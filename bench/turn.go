@@ -14,11 +14,12 @@ import (
 	"syscall"
 	"time"
 
+	"shaver/internal/baseline"
 	"shaver/internal/checkpoint"
+	"shaver/internal/estimator"
 	"shaver/internal/kernel"
 	"shaver/internal/model"
 	"shaver/internal/model/modeltest"
-	"shaver/internal/prune"
 	"shaver/internal/shapley"
 )
 
@@ -53,7 +54,7 @@ type bench struct {
 	rate float64
 }
 
-var once = shapley.Options{Estimator: shapley.Permutation, Passes: 1, Seed: 1}
+var once = shapley.Options{Options: estimator.Options{Estimator: estimator.Permutation, Passes: 1}, Seed: 1}
 
 func printTurn(level, checkpoints, only string) error {
 	if !kernel.Use(level) {
@@ -119,12 +120,12 @@ func shapes(checkpoints string) ([]*bench, error) {
 		if err != nil {
 			return nil, err
 		}
-		baseline, _, err := prune.Baseline(prune.Codebook, &m.Architecture, m.Weights.Embedding, make([]int64, m.Features()))
+		values, _, err := baseline.Of(baseline.Codebook, &m.Architecture, m.Weights.Embedding, make([]int64, m.Features()))
 		if err != nil {
 			return nil, err
 		}
 		lines = append(lines, &bench{name: fmt.Sprintf("%s, P = %d", filepath.Base(path), m.Players()),
-			game: game(m, baseline), rows: modeltest.Rows(m.Architecture, 64, 1)})
+			game: game(m, values), rows: modeltest.Rows(m.Architecture, 64, 1)})
 	}
 	return lines, nil
 }

@@ -26,8 +26,8 @@ import (
 	"shaver/internal/model"
 )
 
-// kdd is DCN-Mix at the size of KDD (REFERENCE: sizes): 6,019,761 features in 11
-// fields, of which the paper does not tell the sizes.
+// kdd is DCN-Mix at the size that the paper gives for KDD: 6,019,761 features in 11
+// fields. The paper does not give the sizes of the fields.
 func kdd() model.Architecture {
 	return model.Architecture{
 		Kind: model.DCNMix, Dim: 16, Hidden: []int{400, 400, 400}, CrossLayers: 3, Experts: 4, Rank: 64,

@@ -13,12 +13,14 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"shaver/internal/baseline"
 	"shaver/internal/bus"
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
 	"shaver/internal/compact"
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
+	"shaver/internal/estimator"
 	"shaver/internal/evaluate"
 	"shaver/internal/ingest"
 	"shaver/internal/job"
@@ -27,7 +29,6 @@ import (
 	"shaver/internal/planted"
 	"shaver/internal/prune"
 	"shaver/internal/scores"
-	"shaver/internal/shapley"
 	"shaver/internal/sweep"
 	"shaver/internal/worker"
 )
@@ -117,8 +118,8 @@ func TestDatasets(t *testing.T) {
 // TestJob runs a job on a server and looks at everything that it writes.
 // Messages are seen decoded: bus takes only bytes that encoding them again gives.
 func TestJob(t *testing.T) {
-	walks := shapley.Options{Estimator: shapley.Permutation, Passes: 2, Seed: 1}
-	multilinear := shapley.Options{Estimator: shapley.Multilinear, Passes: 1, Seed: 1}
+	walks := estimator.Options{Estimator: estimator.Permutation, Passes: 2}
+	multilinear := estimator.Options{Estimator: estimator.Multilinear, Passes: 1}
 	multilinear.SetDefaults()
 	t.Run("in one round", func(t *testing.T) { testJob(t, coordinator.Config{Options: walks}) })
 	t.Run("in rounds", func(t *testing.T) {
@@ -149,8 +150,8 @@ func testJob(t *testing.T, given coordinator.Config) {
 	}
 	out := filepath.Join(t.TempDir(), "scores.arrow")
 	config := cli.Job{Connection: cli.Connection{NATS: server.URL()}, Config: coordinator.Config{
-		Open: func() (*checkpoint.Checkpoint, error) { return p.Checkpoint, nil }, Dataset: d, Splits: []string{dataset.Train, dataset.Val}, Sample: 1, Baseline: prune.Codebook,
-		Options: given.Options, Until: given.Until, Audit: given.Audit, RowsPerShard: 64,
+		Open: func() (*checkpoint.Checkpoint, error) { return p.Checkpoint, nil }, Dataset: d, Splits: []string{dataset.Train, dataset.Val}, Sample: 1, Baseline: baseline.Codebook,
+		Options: given.Options, Seed: 1, Until: given.Until, Audit: given.Audit, RowsPerShard: 64,
 		Out: out, Queue: bus.DefaultQueue, Log: zap.NewNop(),
 	}}
 	group, ctx := errgroup.WithContext(t.Context())

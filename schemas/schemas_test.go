@@ -14,14 +14,15 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"shaver/internal/baseline"
 	"shaver/internal/bus"
 	"shaver/internal/cli"
 	"shaver/internal/dataset"
+	"shaver/internal/estimator"
 	"shaver/internal/job"
 	"shaver/internal/model"
 	"shaver/internal/model/modeltest"
 	"shaver/internal/prune"
-	"shaver/internal/shapley"
 	"shaver/internal/sweep"
 	"shaver/schemas"
 )
@@ -321,10 +322,10 @@ func TestNames(t *testing.T) {
 		got  []string
 		want []string
 	}{
-		{"baselines", texts(property("spec.v1.json", "properties", "baseline")["enum"]), prune.Baselines()},
-		{"estimators", texts(property("spec.v1.json", "properties", "estimator")["enum"]), shapley.Estimators()},
-		{"estimators of a sweep", texts(property("sweep.v1.json", "$defs", "source", "properties", "estimator")["enum"]), shapley.Estimators()},
-		{"baselines of a sweep", texts(property("sweep.v1.json", "$defs", "point", "properties", "baseline")["enum"]), prune.Baselines()},
+		{"baselines", texts(property("spec.v1.json", "properties", "baseline")["enum"]), baseline.Names()},
+		{"estimators", texts(property("spec.v1.json", "properties", "estimator")["enum"]), estimator.Names()},
+		{"estimators of a sweep", texts(property("sweep.v1.json", "$defs", "source", "properties", "estimator")["enum"]), estimator.Names()},
+		{"baselines of a sweep", texts(property("sweep.v1.json", "$defs", "point", "properties", "baseline")["enum"]), baseline.Names()},
 		{"ranks of a sweep", texts(property("sweep.v1.json", "properties", "settings", "properties", "rank")["enum"]), prune.Ranks()},
 		{"kinds of a sweep", texts(property("sweep.v1.json", "properties", "kind")["enum"]), texts(property("architecture.v1.json", "properties", "kind")["enum"])},
 		{"kinds", texts(property("architecture.v1.json", "properties", "kind")["enum"]),

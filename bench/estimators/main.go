@@ -6,8 +6,8 @@
 // took, and tells in what time each is as accurate as one and as four walks a row. It
 // prints tables in Markdown, and draws a picture.
 //
-// The models are the flights checkpoints, if they are there, and the one of shaver
-// quickstart; each with both baselines.
+// The models are the flights checkpoints in the folder of -flights, and the one of
+// shaver quickstart; each with both baselines.
 package main
 
 import (
@@ -20,21 +20,25 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"shaver/internal/baseline"
 	"shaver/internal/checkpoint"
 	"shaver/internal/dataset"
 	"shaver/internal/ingest"
 	"shaver/internal/kernel"
 	"shaver/internal/model"
 	"shaver/internal/planted"
-	"shaver/internal/prune"
 	"shaver/internal/shapley"
 )
 
 func main() {
-	flights := flag.String("flights", "../shared/data/flights", "folder of the flights data and checkpoints")
+	flights := flag.String("flights", "", "folder of the flights data and checkpoints (required)")
 	seconds := flag.Float64("seconds", 15, "processor time of each reference, about: it decides the number of rows")
 	picture := flag.String("picture", "", "SVG file to draw")
 	flag.Parse()
+	if *flights == "" {
+		fmt.Fprintln(os.Stderr, "estimators: expected -flights FOLDER, the folder of the flights data and checkpoints")
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, *flights, *seconds, *picture)
 	stop()
@@ -66,12 +70,12 @@ func run(ctx context.Context, flights string, seconds float64, picture string) e
 	}
 	var results []*result
 	for _, s := range append(sets, planted) {
-		for _, baseline := range prune.Baselines() {
-			entries, _, err := prune.Baseline(baseline, &s.model.Architecture, s.model.Weights.Embedding, s.counts)
+		for _, kind := range baseline.Names() {
+			entries, _, err := baseline.Of(kind, &s.model.Architecture, s.model.Weights.Embedding, s.counts)
 			if err != nil {
 				return err
 			}
-			name := s.name + ", " + baseline
+			name := s.name + ", " + kind
 			fmt.Fprintln(os.Stderr, name)
 			r, err := measure(ctx, name, shapley.Game{Model: s.model, Baseline: entries}, s.rows, seconds)
 			if err != nil {
@@ -88,13 +92,8 @@ func run(ctx context.Context, flights string, seconds float64, picture string) e
 	return nil
 }
 
-// flightsSets returns the flights checkpoints with rows drawn from train; none if
-// the folder is not there.
+// flightsSets returns the flights checkpoints with rows drawn from train.
 func flightsSets(ctx context.Context, dir string) ([]set, error) {
-	if _, err := os.Stat(dir); err != nil {
-		fmt.Fprintln(os.Stderr, "without flights:", err)
-		return nil, nil
-	}
 	temporary, err := os.MkdirTemp("", "shaver-estimators-*")
 	if err != nil {
 		return nil, err

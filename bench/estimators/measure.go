@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"shaver/internal/compare"
+	"shaver/internal/estimator"
 	"shaver/internal/model"
 	"shaver/internal/shapley"
 	"shaver/internal/tally"
@@ -22,15 +23,15 @@ type curve struct {
 func curves() []curve {
 	var walks, pairs, plain, balanced []shapley.Options
 	for _, passes := range []int{1, 2, 4, 8} {
-		walks = append(walks, shapley.Options{Estimator: shapley.Permutation, Passes: passes})
+		walks = append(walks, shapley.Options{Options: estimator.Options{Estimator: estimator.Permutation, Passes: passes}})
 		if passes < 8 {
-			pairs = append(pairs, shapley.Options{Estimator: shapley.Antithetic, Passes: passes})
+			pairs = append(pairs, shapley.Options{Options: estimator.Options{Estimator: estimator.Antithetic, Passes: passes}})
 		}
 	}
 	for _, draws := range []int{2, 4, 8, 16, 32} {
-		o := shapley.Options{Estimator: shapley.Multilinear, Passes: 1, Draws: draws, Endpoints: shapley.Plain}
+		o := shapley.Options{Options: estimator.Options{Estimator: estimator.Multilinear, Passes: 1, Draws: draws, Endpoints: estimator.Plain}}
 		plain = append(plain, o)
-		if o.Endpoints = shapley.Balanced; draws >= 4 {
+		if o.Endpoints = estimator.Balanced; draws >= 4 {
 			balanced = append(balanced, o)
 		}
 	}
@@ -72,14 +73,14 @@ type values struct{ phi, se []float64 }
 
 func measure(ctx context.Context, name string, game shapley.Game, rows *model.Rows, seconds float64) (*result, error) {
 	few := rows.Slice(0, min(100, rows.Len()))
-	_, took, err := estimate(ctx, game, shapley.Options{Estimator: shapley.Permutation, Passes: 1, Seed: 1}, &few)
+	_, took, err := estimate(ctx, game, shapley.Options{Options: estimator.Options{Estimator: estimator.Permutation, Passes: 1}, Seed: 1}, &few)
 	if err != nil {
 		return nil, err
 	}
 	perWalk := took / float64(few.Len())
 	n := min(rows.Len(), max(100, int(seconds/(2*referencePasses*perWalk))))
 	some := rows.Slice(0, n)
-	reference, _, err := estimate(ctx, game, shapley.Options{Estimator: shapley.Antithetic, Passes: referencePasses, Seed: 1}, &some)
+	reference, _, err := estimate(ctx, game, shapley.Options{Options: estimator.Options{Estimator: estimator.Antithetic, Passes: referencePasses}, Seed: 1}, &some)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +138,7 @@ func estimate(ctx context.Context, game shapley.Game, o shapley.Options, rows *m
 	if err := sums.Merge(p); err != nil {
 		return nil, 0, err
 	}
-	r, err := sums.Result(o.Tally(int64(rows.Len())))
+	r, err := sums.Result(tally.NewSampling(o.Options, int64(rows.Len())))
 	if err != nil {
 		return nil, 0, err
 	}

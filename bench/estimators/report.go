@@ -44,7 +44,7 @@ func names(curves []curve) (all []string) {
 }
 
 func effort(o shapley.Options) string {
-	if o.Estimator == shapley.Multilinear {
+	if o.Draws > 0 {
 		return fmt.Sprintf("%s, K = %d, %s", o.Estimator, o.Draws, o.Endpoints)
 	}
 	return fmt.Sprintf("%s, %d", o.Estimator, o.Passes)

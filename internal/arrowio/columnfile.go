@@ -24,6 +24,7 @@ import (
 // goroutine; its blocks are for any.
 type ColumnFile struct {
 	path    string
+	memory  int // see blockMemory
 	file    *os.File
 	info    os.FileInfo // of file, when it was opened
 	columns []string
@@ -41,14 +42,18 @@ type ColumnBlock struct {
 	cells func(visit func(cells [][]byte) error) error
 }
 
-// tableMemory bounds, in bytes, what the pages of a row group take at a time, all
-// columns together; and of a record batch what decompressing it takes, and once
-// more what the copy of its cells takes. Blocks that are read side by side take as
-// much each.
-var tableMemory = 1 << 30 // a variable for tests
+// blockMemory bounds, in bytes, what the pages of a row group take at a time, all
+// columns together. Of a record batch it bounds what decompressing it takes, and
+// again what the copy of its cells takes. Each of several blocks that are read side
+// by side may take as much.
+const blockMemory = 1 << 30
 
-// OpenColumnFile opens a table by its first bytes, with all columns chosen. Close it.
-func OpenColumnFile(path string) (*ColumnFile, error) {
+// OpenColumnFile opens a table and chooses all columns. It recognises the format by the
+// first bytes. The caller must close the table.
+func OpenColumnFile(path string) (*ColumnFile, error) { return openColumnFile(path, blockMemory) }
+
+// openColumnFile is OpenColumnFile with another bound than blockMemory.
+func openColumnFile(path string, memory int) (*ColumnFile, error) {
 	f, err := os.Open(path)
 	if os.IsNotExist(err) {
 		return nil, fault.Inputf("%s: no such file", path)
@@ -56,7 +61,7 @@ func OpenColumnFile(path string) (*ColumnFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &ColumnFile{path: path, file: f}
+	t := &ColumnFile{path: path, memory: memory, file: f}
 	var head [4]byte
 	n := 0
 	if t.info, err = f.Stat(); err == nil {
@@ -221,6 +226,7 @@ func guarded(f func() error) (err error) {
 // be read side by side.
 type parquetTable struct {
 	path   string
+	memory int // see blockMemory
 	size   int64
 	info   os.FileInfo
 	meta   *metadata.FileMetaData
@@ -230,7 +236,7 @@ type parquetTable struct {
 }
 
 func (t *ColumnFile) openParquet() error {
-	p := &parquetTable{path: t.path, size: t.info.Size(), info: t.info}
+	p := &parquetTable{path: t.path, memory: t.memory, size: t.info.Size(), info: t.info}
 	t.parquet = p
 	return guarded(func() error {
 		r, err := file.NewParquetReader(io.NewSectionReader(t.file, 0, p.size))
@@ -285,7 +291,7 @@ func (p *parquetTable) next(chosen []int) (*ColumnBlock, error) {
 const parquetBatch = 1024
 
 func (p *parquetTable) rows(f *os.File, group, rows int, chosen []int, visit func(cells [][]byte) error) error {
-	columns, memory := make([]*parquetColumn, len(chosen)), int64(tableMemory)
+	columns, memory := make([]*parquetColumn, len(chosen)), int64(p.memory)
 	for k, i := range chosen {
 		chunk, err := p.chunk(f, group, rows, i, &memory)
 		if err != nil {

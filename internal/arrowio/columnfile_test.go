@@ -28,10 +28,15 @@ import (
 
 // tableOf reads a file whole, with the blocks' sizes.
 func tableOf(data []byte, path string, names ...string) (rows [][]string, blocks []int, err error) {
+	return tableWithin(blockMemory, data, path, names...)
+}
+
+// tableWithin is tableOf with a bound on the memory of a block.
+func tableWithin(memory int, data []byte, path string, names ...string) (rows [][]string, blocks []int, err error) {
 	if err := os.WriteFile(path, data, 0o644); err != nil {
 		return nil, nil, err
 	}
-	table, err := OpenColumnFile(path)
+	table, err := openColumnFile(path, memory)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -359,14 +364,13 @@ func TestTableThatChanges(t *testing.T) {
 // A dictionary makes many long cells of a short file: they are refused before
 // they take the memory.
 func TestTableOfLongDictionary(t *testing.T) {
-	defer func(before int) { tableMemory = before }(tableMemory)
-	tableMemory = 8 << 20
+	const bound = 8 << 20
 	kind := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}
 	s := arrow.NewSchema([]arrow.Field{{Name: "a", Type: kind}}, nil)
 	builder := array.NewRecordBuilder(memory.DefaultAllocator, s)
 	const long = 64 << 10
 	value := strings.Repeat("x", long)
-	for range tableMemory/long + 1 {
+	for range bound/long + 1 {
 		if err := builder.Field(0).(*array.BinaryDictionaryBuilder).AppendString(value); err != nil {
 			t.Fatal(err)
 		}
@@ -379,7 +383,7 @@ func TestTableOfLongDictionary(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err := tableOf(out.Bytes(), filepath.Join(t.TempDir(), "x.arrow"))
+	_, _, err := tableWithin(bound, out.Bytes(), filepath.Join(t.TempDir(), "x.arrow"))
 	if !fault.IsInput(err) || !strings.Contains(err.Error(), "values take more than") {
 		t.Errorf("a dictionary of long values: %v", err)
 	}
@@ -388,9 +392,6 @@ func TestTableOfLongDictionary(t *testing.T) {
 // Whatever the bytes are, a table is rows of its columns, or bad input. Small files
 // and bounds make it quick.
 func FuzzTable(f *testing.F) {
-	before := tableMemory
-	f.Cleanup(func() { tableMemory = before })
-	tableMemory = 1 << 20
 	for _, options := range [][]ipc.Option{nil, {ipc.WithZstd()}, {ipc.WithLZ4()}} {
 		for _, stream := range []bool{false, true} {
 			data, _ := ipcTableBytes(f, 5, stream, options...)
@@ -416,7 +417,7 @@ func FuzzTable(f *testing.F) {
 // scanFit reads the columns of a table that can be read, and returns enough after so
 // many rows.
 func scanFit(path string, most int, enough error) error {
-	table, err := OpenColumnFile(path)
+	table, err := openColumnFile(path, 1<<20)
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 // ipcTable reads record batches front to back, through the same guard as our own
 // forms.
 type ipcTable struct {
+	memory   int // see blockMemory
 	messages *messages
 	reader   *ipc.Reader
 	read     *counted
@@ -37,8 +38,8 @@ func (c *counted) Read(p []byte) (int, error) {
 
 func (t *ColumnFile) openIPC() error {
 	read := &counted{Reader: t.file}
-	m := &messages{r: bufio.NewReaderSize(read, 1<<18), compressed: true, foreign: true, allocator: &limited{limit: tableMemory}}
-	t.ipc = &ipcTable{messages: m, read: read}
+	m := &messages{r: bufio.NewReaderSize(read, 1<<18), compressed: true, foreign: true, allocator: &limited{limit: t.memory}}
+	t.ipc = &ipcTable{memory: t.memory, messages: m, read: read}
 	footer, err := footerStart(t.file)
 	if err != nil {
 		return err
@@ -113,10 +114,10 @@ func (t *ipcTable) next(chosen []int) (*ColumnBlock, error) {
 	}
 	record := t.reader.Record()
 	n := int(record.NumRows())
-	if n > tableMemory/endBytes/len(chosen) {
+	if n > t.memory/endBytes/len(chosen) {
 		return nil, fmt.Errorf("a batch has %d rows of %d columns, which is more than are read at a time: write smaller batches", n, len(chosen))
 	}
-	columns, left := make([]textColumn, len(chosen)), tableMemory
+	columns, left := make([]textColumn, len(chosen)), t.memory
 	for k, i := range chosen {
 		column := record.Column(i)
 		if column.Len() != n {
@@ -133,7 +134,7 @@ func (t *ipcTable) next(chosen []int) (*ColumnBlock, error) {
 				c.text = write(c.text, row)
 			}
 			if c.ends[row] = len(c.text); len(c.text) > left { // a dictionary's values may be short in the file, and here many
-				return nil, fmt.Errorf("a batch's values take more than %d bytes: write smaller batches", tableMemory)
+				return nil, fmt.Errorf("a batch's values take more than %d bytes: write smaller batches", t.memory)
 			}
 		}
 		left -= len(c.text)

@@ -22,7 +22,8 @@ const maxPage = 256 << 20
 type pageStream struct {
 	*bufio.Reader
 	left   int64  // bytes of the chunk that were not taken
-	memory *int64 // bytes that the part's columns may still take together
+	memory *int64 // bytes that the block's columns may still take together
+	limit  int    // what they may take in all
 	page   int64  // taken of memory: for the largest page
 	dict   int64  // and for the dictionary
 }
@@ -62,7 +63,7 @@ func (s *pageStream) Peek(n int) ([]byte, error) {
 	}
 	if more := bytes - *need; more > 0 {
 		if more > *s.memory {
-			return nil, fmt.Errorf("the pages of a row group take more than %d bytes at a time: write smaller pages, or choose fewer columns", tableMemory)
+			return nil, fmt.Errorf("the pages of a row group take more than %d bytes at a time: write smaller pages, or choose fewer columns", s.limit)
 		}
 		*s.memory -= more
 		*need = bytes
@@ -156,8 +157,8 @@ func (p *parquetTable) chunk(f *os.File, group, rows, column int, memory *int64)
 	if n := meta.NumValues(); n != int64(rows) { // a missing value counts as one
 		return nil, fmt.Errorf("row group %d has %d rows, and its column %q %d values", group, rows, p.meta.Schema.Column(column).Path(), n)
 	}
-	stream := &pageStream{Reader: bufio.NewReaderSize(io.NewSectionReader(f, start, size), 1<<16), left: size, memory: memory}
-	allocator := &limited{limit: tableMemory}
+	stream := &pageStream{Reader: bufio.NewReaderSize(io.NewSectionReader(f, start, size), 1<<16), left: size, memory: memory, limit: p.memory}
+	allocator := &limited{limit: p.memory}
 	pages, err := file.NewPageReader(stream, meta.NumValues(), meta.Compression(), allocator, nil)
 	if err != nil {
 		return nil, err

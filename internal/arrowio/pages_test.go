@@ -67,13 +67,11 @@ func TestPageHeaders(t *testing.T) {
 
 // All columns of a row group share its memory.
 func TestTableOfManyPages(t *testing.T) {
-	defer func(before int) { tableMemory = before }(tableMemory)
 	data, _ := parquetTableBytes(t, tableGroups, compress.Codecs.Snappy)
 	path := filepath.Join(t.TempDir(), "x.parquet")
 	least := func(names ...string) int {
 		return sort.Search(1<<20, func(memory int) bool {
-			tableMemory = memory
-			_, _, err := tableOf(data, path, names...)
+			_, _, err := tableWithin(memory, data, path, names...)
 			if err != nil && !strings.Contains(err.Error(), "write smaller pages") {
 				t.Fatal(err)
 			}

@@ -52,15 +52,20 @@ func withPassword(t *testing.T) (host string) {
 	return guarded(t, &server.Options{Users: []*server.User{{Username: "me", Password: secret}}})
 }
 
-// journal is what a logger wrote. Safe for concurrent use.
+// journal collects what a logger writes. It is safe for concurrent use.
 type journal struct {
-	mu   sync.Mutex
-	text strings.Builder
+	mu      sync.Mutex
+	text    strings.Builder
+	written chan struct{} // closed by the next Write; nil if nobody waits for it
 }
 
 func (j *journal) Write(p []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if j.written != nil {
+		close(j.written)
+		j.written = nil
+	}
 	return j.text.Write(p)
 }
 
@@ -70,14 +75,31 @@ func (j *journal) String() string {
 	return j.text.String()
 }
 
-// await waits until the text is there.
+// await waits until the log contains the text.
 func (j *journal) await(t *testing.T, text string) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !strings.Contains(j.String(), text); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
+	for end := time.After(10 * time.Second); ; {
+		found, written := j.look(text)
+		if found {
+			return
+		}
+		select {
+		case <-written:
+		case <-end:
 			t.Fatalf("no %q in the log %s", text, j)
 		}
 	}
+}
+
+// look reports whether the log contains the text, and returns a channel that the next
+// Write closes.
+func (j *journal) look(text string) (found bool, written <-chan struct{}) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.written == nil {
+		j.written = make(chan struct{})
+	}
+	return strings.Contains(j.text.String(), text), j.written
 }
 
 func logged() (*zap.Logger, *journal) {

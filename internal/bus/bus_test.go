@@ -10,9 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
-
+	"shaver/internal/estimator"
 	"shaver/internal/job"
 )
 
@@ -81,7 +79,7 @@ func digest(c string) string { return strings.Repeat(c, 64) }
 // newTask returns a valid task; seed makes the job.
 func newTask(seed uint64, shard int) job.Task {
 	spec := job.Spec{Version: job.SpecVersion, Model: digest("a"), Dataset: digest("b"), Splits: []string{"train"},
-		Sample: 1, Baseline: "zero", Estimator: "permutation", Passes: 4, Seed: seed, Kernel: testKernel}
+		Sample: 1, Baseline: "zero", Options: estimator.Options{Estimator: "permutation", Passes: 4}, Seed: seed, Kernel: testKernel}
 	id := spec.ID()
 	return job.Task{Job: id, Shard: shard, Spec: spec, Rows: 1000,
 		Data:     job.Blob{Name: ShardName(id, shard), Bytes: 10, SHA256: digest("c")},
@@ -227,8 +225,8 @@ func TestSetup(t *testing.T) {
 // A worker that starts before any coordinator waits, says so, and goes on.
 func TestWorkerWaitsForSetup(t *testing.T) {
 	s := startServer(t, ServerConfig{})
-	core, logs := observer.New(zap.WarnLevel)
-	worker, coordinator := connect(t, Config{Server: s, Log: zap.New(core)}), connect(t, Config{Server: s})
+	log, out := logged()
+	worker, coordinator := connect(t, Config{Server: s, Log: log}), connect(t, Config{Server: s})
 	got := make(chan int)
 	go func() {
 		d, err := worker.NextTask(t.Context(), testKernel)
@@ -239,11 +237,7 @@ func TestWorkerWaitsForSetup(t *testing.T) {
 		}
 		got <- d.Task.Shard
 	}()
-	for end := time.Now().Add(10 * time.Second); logs.FilterMessage("waiting").Len() == 0; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("no log line")
-		}
-	}
+	out.await(t, `"msg":"waiting"`)
 	setUp(t, coordinator, testQueue)
 	publish(t, coordinator, newTask(1, 7))
 	if shard := <-got; shard != 7 {

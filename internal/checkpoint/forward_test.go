@@ -6,8 +6,8 @@ import (
 	"shaver/internal/model"
 )
 
-// logit is the forward pass of REFERENCE.md in float64, written from the page
-// and not for speed, so that goldens prove that every weight is in its place.
+// logit is the forward pass of the paper's published code, in float64. It is written
+// from the formulas and not for speed, so goldens prove that every weight is in its place.
 func logit(m *model.Model, features []int) float64 {
 	d, players := m.Dim, m.Players()
 	x := make([]float64, 0, players)

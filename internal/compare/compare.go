@@ -11,7 +11,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat"
 
-	"shaver/internal/prune"
+	"shaver/internal/sparsity"
 )
 
 // RelativeRMS returns the root mean square of values - reference relative to that
@@ -75,15 +75,15 @@ func ranks(values []float64) []float64 {
 	return ranks
 }
 
-// Overlap returns which portion of what pruning to a sparsity keeps by one estimate
-// is kept by the other too. Kept are all but prune.Dropped of the entries, those of
+// Overlap returns which portion of what pruning to sparsity at keeps by one estimate
+// is kept by the other too. Kept are all but sparsity.Dropped of the entries, those of
 // the largest magnitude; of equal ones those that come last, as in pruning; but none
 // of value 0, of which nothing is known: if there are fewer others, fewer are kept.
 // It is of the larger of the two sets, and 1 if both are empty. NaN sorts nowhere
-// and must not occur, and the sparsity is in [0, 1].
-func Overlap(a, b []float64, sparsity float64) float64 {
+// and must not occur, and at is in [0, 1].
+func Overlap(a, b []float64, at float64) float64 {
 	same(a, b)
-	drop, err := prune.Dropped(len(a), sparsity)
+	drop, err := sparsity.Dropped(len(a), at)
 	if err != nil {
 		panic("compare: Overlap: " + err.Error())
 	}

@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"shaver/internal/prune"
+	"shaver/internal/sparsity"
 )
 
 func near(a, b, tolerance float64) bool { return math.Abs(a-b) <= tolerance }
@@ -76,8 +76,8 @@ func TestOverlapIsThatOfSortedSets(t *testing.T) {
 		n := rapid.IntRange(1, 40).Draw(t, "n")
 		value := rapid.OneOf(rapid.SampledFrom([]float64{0, 1, -1, 2, math.Copysign(0, -1)}), rapid.Float64())
 		a, b := rapid.SliceOfN(value, n, n).Draw(t, "a"), rapid.SliceOfN(value, n, n).Draw(t, "b")
-		sparsity := rapid.Float64Range(0, 1).Draw(t, "sparsity")
-		drop, err := prune.Dropped(n, sparsity)
+		at := rapid.Float64Range(0, 1).Draw(t, "sparsity")
+		drop, err := sparsity.Dropped(n, at)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +93,7 @@ func TestOverlapIsThatOfSortedSets(t *testing.T) {
 		if len(inA)+len(inB) > 0 {
 			want = float64(both) / float64(max(len(inA), len(inB)))
 		}
-		if got := Overlap(a, b, sparsity); got != want {
+		if got := Overlap(a, b, at); got != want {
 			t.Fatalf("overlap %g, expected %g", got, want)
 		}
 	})

@@ -43,7 +43,8 @@ type (
 	Publish struct{ Shard int }
 	// Merge asks for the partial of a result to be added: Merged or Unusable follows.
 	Merge struct{ Result Result }
-	// Save asks for a checkpoint of the sums and of Machine.Merged: Saved follows.
+	// Save asks for a checkpoint of the sums and of which shards are in them; Saved
+	// follows.
 	Save struct{}
 	// Clear deletes what a checkpoint has made superfluous: results, partials, shards.
 	Clear struct{ Results []Result }

@@ -7,36 +7,38 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+
+	"shaver/internal/estimator"
 )
 
 // Spec is everything that decides the bytes of a job's scores, and nothing
 // else: no worker count, no shard size, no address.
 type Spec struct {
-	Version   int      `json:"version"`             // of this form; see SpecVersion
-	Model     string   `json:"model"`               // SHA-256 of the model's canonical bytes
-	Dataset   string   `json:"dataset"`             // SHA-256 of the dataset's manifest
-	Splits    []string `json:"splits"`              // in the dataset's order
-	Sample    float64  `json:"sample"`              // portion of the rows, (0, 1]
-	Baseline  string   `json:"baseline"`            // what stands in for a dropped entry: zero or codebook
-	Estimator string   `json:"estimator"`           // one of shapley.Estimators
-	Passes    int      `json:"passes"`              // random orders a row, with Until at most; 1 for multilinear, exact and taylor
-	Draws     int      `json:"draws,omitempty"`     // of multilinear only; see shapley.Options
-	Endpoints string   `json:"endpoints,omitempty"` // the same
-	Seed      uint64   `json:"seed"`
-	Kernel    string   `json:"kernel"`          // float32 kernels that compute it; others give other last bits
-	Until     *Until   `json:"until,omitempty"` // nil = all rows and passes, in one round
-	Audit     float64  `json:"audit,omitempty"` // portion of the rows on which multilinear is held against walks; 0 = none
+	Version  int      `json:"version"`  // of this form; see SpecVersion
+	Model    string   `json:"model"`    // SHA-256 of the model's canonical bytes
+	Dataset  string   `json:"dataset"`  // SHA-256 of the dataset's manifest
+	Splits   []string `json:"splits"`   // in the dataset's order
+	Sample   float64  `json:"sample"`   // portion of the rows, (0, 1]
+	Baseline string   `json:"baseline"` // what stands in for a dropped entry: zero or codebook
+
+	estimator.Options // with Until, Passes is the most that are computed
+
+	Seed   uint64  `json:"seed"`
+	Kernel string  `json:"kernel"`          // float32 kernels that compute it; others give other last bits
+	Until  *Until  `json:"until,omitempty"` // nil = all rows and passes, in one round
+	Audit  float64 `json:"audit,omitempty"` // portion of the rows on which multilinear is held against walks; 0 = none
 }
 
 // SpecVersion changes when the same spec would give other bytes.
 const SpecVersion = 2
 
-// TaskPasses returns how many passes over its rows a task has.
-func (s *Spec) TaskPasses() int {
+// TaskOptions returns the options of a task: with Until it is one pass.
+func (s *Spec) TaskOptions() estimator.Options {
+	o := s.Options
 	if s.Until != nil {
-		return 1
+		o.Passes = 1
 	}
-	return s.Passes
+	return o
 }
 
 // ID returns the job's identity: 20 hexadecimal digits of the SHA-256 of the

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/datadriven"
+
+	"shaver/internal/estimator"
 )
 
 // Transcripts: each command is an event, its output the actions that follow.
@@ -146,7 +148,7 @@ func describe(actions []Action) string {
 
 // The same specification is the same job; any other is another.
 func TestIdentity(t *testing.T) {
-	base := Spec{Version: SpecVersion, Model: "m", Dataset: "d", Splits: []string{"train"}, Sample: 1, Baseline: "zero", Estimator: "permutation", Passes: 1, Seed: 1, Kernel: "k"}
+	base := Spec{Version: SpecVersion, Model: "m", Dataset: "d", Splits: []string{"train"}, Sample: 1, Baseline: "zero", Options: estimator.Options{Estimator: "permutation", Passes: 1}, Seed: 1, Kernel: "k"}
 	same := base
 	if base.ID() != same.ID() || len(base.ID()) != 20 {
 		t.Errorf("%s and %s", base.ID(), same.ID())

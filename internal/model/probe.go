@@ -18,8 +18,6 @@ type Probe struct {
 	row      []int32
 	entries  []float32 // its embedding, [D]
 	constant float64
-	full     float64 // logit with every entry present, if known
-	known    bool
 
 	// the walk
 	x   []float32
@@ -64,16 +62,6 @@ func (p *Probe) Reset(row []int32) {
 	p.row = row
 	p.m.Embed(p.entries, row)
 	p.constant = p.m.constant(row)
-	p.known = false
-}
-
-// Full returns the row's logit with nothing dropped, as a Scorer gives it.
-// Of many rows, a Scorer computes it several times faster.
-func (p *Probe) Full() float64 {
-	if !p.known {
-		p.full, p.known = p.scorer.logit(p.row, p.entries), true
-	}
-	return p.full
 }
 
 // Empty returns the row's logit with everything dropped.
@@ -81,8 +69,8 @@ func (p *Probe) Empty() float64 { return p.constant + p.emptySum.value() + p.emp
 
 // Walk lets the row's entries appear in the given order of its D players, and
 // sets logits[k] to the logit with the first k of them present; logits has
-// D+1 elements. It begins at Empty and ends at Full but for the rounding of its
-// updates. An entry that equals its baseline changes nothing, to the bit.
+// D+1 elements. It begins at Empty and ends at the row's logit, but for the rounding
+// of its updates. An entry that equals its baseline changes nothing, to the bit.
 func (p *Probe) Walk(order []int32, logits []float64) {
 	copy(p.x, p.baseline)
 	p.pre.copyFrom(p.emptyPre)
@@ -125,7 +113,7 @@ func (p *Probe) gather(order []int32, from int) (to int) {
 }
 
 // Coalition returns the logit with exactly the given players present, computed
-// from scratch; present has D elements.
+// from scratch; present has D elements. With all of them it is a Scorer's, to the bit.
 func (p *Probe) Coalition(present []bool) float64 {
 	for i, in := range present {
 		if in {

@@ -12,8 +12,8 @@ import (
 	"shaver/internal/model/modeltest"
 )
 
-// A row's logit does not depend on the batch, and a Probe's Full and Coalition are
-// a Scorer's, to the bit.
+// A row's logit does not depend on the batch, and a Probe's Coalition of all
+// players is a Scorer's, to the bit.
 func TestLogitsDependOnTheRowAlone(t *testing.T) {
 	for name, a := range modeltest.Architectures() {
 		m := modeltest.Random(t, a, 2)
@@ -27,8 +27,8 @@ func TestLogitsDependOnTheRowAlone(t *testing.T) {
 			one := rows.Slice(i, i+1)
 			scorer.Logits(alone, &one)
 			probe.Reset(rows.Row(i))
-			if alone[0] != want || probe.Full() != want || probe.Coalition(all) != want {
-				t.Errorf("%s: row %d: %v in the batch, %v alone, %v and %v by a probe", name, i, want, alone[0], probe.Full(), probe.Coalition(all))
+			if alone[0] != want || probe.Coalition(all) != want {
+				t.Errorf("%s: row %d: %v in the batch, %v alone, %v by a probe", name, i, want, alone[0], probe.Coalition(all))
 			}
 		}
 	}
@@ -130,9 +130,10 @@ func TestNullPlayersOfAWalk(t *testing.T) {
 		probe = m.NewProbe(x)
 		probe.Reset(rows.Row(1))
 		probe.Walk(order, logits)
+		all := slices.Repeat([]bool{true}, players)
 		for k, v := range logits {
-			if full := probe.Full(); v != probe.Empty() || v != full && (kernel.Lists() || math.Abs(v-full) > 1e-6*max(1, math.Abs(v))) { // steps do not go by digits
-				t.Fatalf("%s: step %d of a walk of null players: %v, Empty %v, Full %v", a.Kind, k, v, probe.Empty(), probe.Full())
+			if full := probe.Coalition(all); v != probe.Empty() || v != full && (kernel.Lists() || math.Abs(v-full) > 1e-6*max(1, math.Abs(v))) { // steps do not go by digits
+				t.Fatalf("%s: step %d of a walk of null players: %v, Empty %v, all present %v", a.Kind, k, v, probe.Empty(), full)
 			}
 		}
 	}
@@ -224,6 +225,7 @@ func agrees(t *testing.T, m *model.Model, rows *model.Rows, baseline []float32, 
 	r := rand.New(rand.NewPCG(1, 1))
 	probe := m.NewProbe(baseline)
 	order, logits := make([]int32, m.Players()), make([]float64, m.Players()+1)
+	all := slices.Repeat([]bool{true}, m.Players())
 	worst, worstDifference := 0.0, 0.0
 	for i := range n {
 		probe.Reset(rows.Row(i))
@@ -232,8 +234,8 @@ func agrees(t *testing.T, m *model.Model, rows *model.Rows, baseline []float32, 
 		}
 		probe.Walk(order, logits)
 		if i%2 == 0 { // whatever else the probe did before
-			if end := logits[len(order)]; math.Abs(probe.Full()-end) > 5e-6*max(1, math.Abs(end)) {
-				t.Errorf("the walk ends at %v, Full is %v", end, probe.Full())
+			if end, full := logits[len(order)], probe.Coalition(all); math.Abs(full-end) > 5e-6*max(1, math.Abs(end)) {
+				t.Errorf("the walk ends at %v, with all present it is %v", end, full)
 			}
 		}
 		entries := embed(m, rows.Row(i))

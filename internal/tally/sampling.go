@@ -4,6 +4,8 @@ import (
 	"math"
 
 	"gonum.org/v1/gonum/stat/distuv"
+
+	"shaver/internal/estimator"
 )
 
 // Sampling says what an estimator's sums are, and of what they are a sample.
@@ -23,6 +25,13 @@ type Sampling struct {
 	Rows      int64 // N
 	Exact     bool  // a row's values have no error: w = 0
 	Efficient bool  // a row's sums add up to its loss with everything dropped minus that with nothing dropped, times Walks
+}
+
+// NewSampling returns what the sums of an estimator are, for a dataset of the given
+// number of rows, all of which or a sample of which is scored.
+func NewSampling(o estimator.Options, rows int64) Sampling {
+	t := o.Traits()
+	return Sampling{Passes: o.Passes, Walks: o.Passes * max(1, t.WalksPerPass), Rows: rows, Exact: t.Exact, Efficient: t.Efficient}
 }
 
 // Within reports whether the sums have Partial.Within, the variances that two or

@@ -27,7 +27,7 @@ const MaxLoss = 1 << 20
 // ErrOverflow says that the sums of one partial left the range of int64: the
 // average over its rows of a loss exceeds 2^27 / rows nat, or the average of a
 // square exceeds 2^19 / rows. Fewer rows a shard help; see Partial.Capacity.
-var ErrOverflow = errors.New("the losses of so many rows overflow the sums of one shard: cut smaller ones (--rows-per-shard)")
+var ErrOverflow = errors.New("the losses of so many rows overflow the sums of one shard: put fewer rows in a shard")
 
 // Loss returns loss, in nat, as a multiple of LossUnit. It reports false if loss
 // is NaN or outside [0, MaxLoss].
