@@ -10,8 +10,8 @@ import (
 	"shaver/internal/model/modeltest"
 )
 
-// reference computes the logit of one row in float64, from the formulas of the
-// papers, sharing nothing with the package.
+// reference computes the logit of one row in float64 from the formulas of the papers. It
+// shares no code with the package.
 func reference(m *model.Model, row []int32, x []float64) float64 {
 	return modeltest.Logit(&m.Architecture, &m.Weights, row, x)
 }
@@ -44,8 +44,8 @@ func TestScorerAgainstFormulas(t *testing.T) {
 	}
 }
 
-// At every step of a walk the incremental logit equals full recomputation, in
-// float64 by the formulas and in float32 by the package.
+// At every step of a walk, the incremental logit equals a full recomputation: in float64
+// by the formulas and in float32 by the package.
 func TestWalkAgainstRecomputation(t *testing.T) {
 	for name, a := range modeltest.Architectures() {
 		t.Run(name, func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestNewRefusesWhatDoesNotFit(t *testing.T) {
 		"too many":    {"fm", func(a *model.Architecture, _ *model.Weights) { a.FieldDims = []int{math.MaxInt32, 1} }, "less than 2^31"},
 		"rank":        {"deepfm", func(a *model.Architecture, _ *model.Weights) { a.Rank = 3 }, "no cross layers"},
 		"no rank":     {"dcn-mix", func(a *model.Architecture, _ *model.Weights) { a.Rank = 0 }, "experts and a rank"},
-		"negative":    {"dcn-mix", func(a *model.Architecture, _ *model.Weights) { a.Experts = -1 }, "not negative"},
+		"negative":    {"dcn-mix", func(a *model.Architecture, _ *model.Weights) { a.Experts = -1 }, "must not be negative"},
 		"kind":        {"fm", func(a *model.Architecture, _ *model.Weights) { a.Kind = "xdeepfm" }, "kind is"},
 	} {
 		a := architectures[c.kind]
