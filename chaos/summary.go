@@ -96,7 +96,7 @@ func (s *summary) markdown() string {
 		n    int
 	}{
 		{"**faults in all**", total}, {"shards merged", c.Merged}, {"tasks redelivered", c.Redelivered}, {"duplicate results refused", c.Duplicates},
-		{"results discarded", c.Thrown}, {"leases lost", c.Leases}, {"checkpoints", c.Checkpoints},
+		{"results discarded", c.Thrown}, {"leases that ran out", c.Leases}, {"checkpoints", c.Checkpoints},
 		{"coordinators resumed from a checkpoint", c.Resumed}, {"coordinators fenced", c.Fenced},
 	} {
 		fmt.Fprintf(&b, "| %s | %d |\n", row.what, row.n)

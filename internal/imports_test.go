@@ -15,7 +15,7 @@ import (
 )
 
 // policy is the import order. There is a line for every package of the module. A
-// line lists what the package may import of ours, without internal/, and of other
+// line lists what the package may import of this module, without internal/, and of other
 // modules, of whose path the first part is enough. The package must import all of
 // it. The standard library is free, except that pure packages do not import the
 // packages of impure. Tests may import anything. Changing a line is changing the
@@ -87,8 +87,8 @@ prepare/preparetest:    baseline checkpoint dataset estimator model planted prep
 model/modeltest:        model
 
 # measurements, for developers
-bench:                  checkpoint kernel model model/modeltest baseline estimator shapley
-bench/estimators:       atomicfile checkpoint compare dataset kernel model planted baseline estimator shapley tally gonum.org/v1/plot
+bench:                  baseline checkpoint estimator kernel model model/modeltest shapley
+bench/estimators:       atomicfile baseline checkpoint compare dataset estimator kernel model planted shapley tally gonum.org/v1/plot
 
 # tools and tests of what is not code; some have nothing but tests
 deploy/k8s:

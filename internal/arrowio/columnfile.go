@@ -42,10 +42,10 @@ type Part struct {
 	cells func(visit func(cells [][]byte) error) error
 }
 
-// partMemory bounds, in bytes, what the pages of a row group take at a time, all
-// columns together. Of a record batch it bounds what decompressing it takes, and
-// again what the copy of its cells takes. Each of several parts that are read side
-// by side may take as much.
+// partMemory bounds the memory of a part, in bytes. For a row group it bounds the pages
+// that are held at a time, all columns together. For a record batch it bounds the
+// decompressed batch, and separately the copy of its cells. Parts that are read
+// concurrently may each take as much.
 const partMemory = 1 << 30
 
 // OpenColumnFile opens a table and chooses all columns. It recognises the format by the

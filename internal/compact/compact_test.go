@@ -119,7 +119,7 @@ func (s *sample) checkMany(t rapid.TB, table *Table, whole []float32) {
 	table.Embed(x, features)
 	for i, f := range features {
 		if got, want := x[i*s.dim:(i+1)*s.dim], whole[int(f)*s.dim:(int(f)+1)*s.dim]; !slices.EqualFunc(got, want, sameBits) {
-			t.Fatalf("feature %d, number %d of a batch, reads %v: alone %v", f, i, got, want)
+			t.Fatalf("feature %d, number %d of a batch, reads %v, but %v when read alone", f, i, got, want)
 		}
 	}
 }

@@ -56,7 +56,7 @@ func TestSpearman(t *testing.T) {
 		{[]float64{1, 1, 2, 3}, []float64{1, 2, 2, 3}, pearson([]float64{.5, .5, 2, 3}, []float64{0, 1.5, 1.5, 3})},
 	} {
 		if got := Spearman(c.a, c.b); !near(got, c.want, 1e-14) {
-			t.Errorf("%v and %v: %g, expected %g", c.a, c.b, got, c.want)
+			t.Errorf("Spearman of %v and %v is %g, expected %g", c.a, c.b, got, c.want)
 		}
 	}
 }

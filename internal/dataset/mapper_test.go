@@ -217,7 +217,7 @@ func TestImportTables(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := ImportRaw(t.Context(), config); err == nil || fault.IsInput(err) || !strings.Contains(err.Error(), "it changed while it was read") {
+	if _, err := ImportRaw(t.Context(), config); err == nil || fault.IsInput(err) || !strings.Contains(err.Error(), "changed while it was read") {
 		t.Errorf("a file that changes: %v", err)
 	}
 	wantNothing(t, config.Out)

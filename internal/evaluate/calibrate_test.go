@@ -75,6 +75,6 @@ func TestCalibrationKeepsTheOrder(t *testing.T) {
 		calibrated[i] = c.Apply(z)
 	}
 	if got, want := AUC(calibrated, p.Labels), AUC(p.Logits, p.Labels); got != want {
-		t.Errorf("AUC %v, %v before", got, want)
+		t.Errorf("AUC is %v after calibration, %v before", got, want)
 	}
 }

@@ -37,7 +37,7 @@ func TestAUCIsItsDefinition(t *testing.T) {
 		got := AUC(logits, labels)
 		if pairs == 0 {
 			if !math.IsNaN(got) {
-				t.Fatalf("one class only: %v", got)
+				t.Fatalf("AUC of one class is %v, want NaN", got)
 			}
 		} else if math.Abs(got-won/pairs) > 1e-12 {
 			t.Fatalf("auc %v, want %v", got, won/pairs)
@@ -91,6 +91,6 @@ func TestPredictDoesNotDependOnThreads(t *testing.T) {
 	}
 	rows.Features[3*50] = 77
 	if _, err := Predict(t.Context(), m, batches(rows, 20), 2); err == nil || !strings.Contains(err.Error(), "row 50: field 0 has global id 77") {
-		t.Errorf("bad row: %v", err)
+		t.Errorf("error for a bad row: %v", err)
 	}
 }

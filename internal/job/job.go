@@ -17,9 +17,9 @@ type Spec struct {
 	Version  int      `json:"version"`  // version of this form, see SpecVersion
 	Model    string   `json:"model"`    // SHA-256 of the model's canonical bytes
 	Dataset  string   `json:"dataset"`  // SHA-256 of the dataset's manifest
-	Splits   []string `json:"splits"`   // in the dataset's order
-	Sample   float64  `json:"sample"`   // portion of the rows, (0, 1]
-	Baseline string   `json:"baseline"` // what stands in for a dropped entry: zero or codebook
+	Splits   []string `json:"splits"`   // names of the scored splits, in the dataset's order
+	Sample   float64  `json:"sample"`   // scored portion of the rows, (0, 1]
+	Baseline string   `json:"baseline"` // what a dropped entry reads: zero or codebook
 
 	estimator.Options // with Until, Passes is the largest number of passes
 

@@ -57,7 +57,7 @@ func TestProductIsItsDefinition(t *testing.T) {
 				for u := range out {
 					if units != nil && !slices.Contains(units, int32(u)) {
 						if !slices.Equal(y.Element(u), Block(old).Element(u)) {
-							t.Fatalf("unit %d changed", u)
+							t.Fatalf("Product changed unit %d, which is not in the list", u)
 						}
 						continue
 					}
@@ -199,14 +199,14 @@ func TestTanhOfSpecialValues(t *testing.T) {
 		got := tanhs([]float32{0, negative, inf, -inf, Tiny / 2, -Tiny / 2, 1e-45, -1e-40, Tiny, -Tiny, 30, -1e38, nan}, 1)
 		want := []float32{0, 0, 1, -1, 0, 0, 0, 0, Tiny, -Tiny, 1, -1}
 		if !slices.Equal(got[:12], want) || got[12] == got[12] {
-			t.Errorf("tanh: %v, want %v and NaN", got, want)
+			t.Errorf("tanh is %v, want %v and NaN", got, want)
 		}
 		got = tanhs([]float32{0, 30, -30, 1e-10, nan}, 1e-9)
 		if want := []float32{0, 1e-9, -1e-9, 0}; !slices.Equal(got[:4], want) || got[4] == got[4] {
-			t.Errorf("tanh times 1e-9: %v, want %v and NaN", got, want)
+			t.Errorf("tanh times 1e-9 is %v, want %v and NaN", got, want)
 		}
 		if got = tanhs([]float32{1}, nan); got[0] == got[0] {
-			t.Errorf("tanh times NaN: %v", got)
+			t.Errorf("tanh times NaN is %v, want NaN", got)
 		}
 	})
 }
@@ -223,7 +223,7 @@ func TestToBlockAndBack(t *testing.T) {
 				for s := range states {
 					for k := range n {
 						if b.Element(k)[s] != x.Row(s)[k] {
-							t.Fatalf("n %d state %d: element %d", n, s, k)
+							t.Fatalf("n %d state %d: ToBlock copied a wrong element %d", n, s, k)
 						}
 					}
 				}
@@ -232,7 +232,7 @@ func TestToBlockAndBack(t *testing.T) {
 				guardsHold(t, whole)
 				for s := range states {
 					if !slices.Equal(y.Row(s)[:n], x.Row(s)[:n]) {
-						t.Fatalf("n %d state %d", n, s)
+						t.Fatalf("n %d state %d: ToTile of ToBlock changed the row", n, s)
 					}
 				}
 			}

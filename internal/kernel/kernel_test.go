@@ -33,7 +33,7 @@ func TestPackTransposes(t *testing.T) {
 	packed := Pack([]float32{1, 2, 3, 4, 5, 6}, 3, 2)
 	for i, want := range []float32{1, 4, 2, 5, 3, 6} {
 		if packed[i] != want {
-			t.Fatalf("packed %v", packed)
+			t.Fatalf("Pack returned %v", packed)
 		}
 	}
 }

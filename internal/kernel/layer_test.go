@@ -191,7 +191,7 @@ func layerOnce(t *testing.T, r *rand.Rand, m *Matrix, weight, bias []float32, ro
 			got := y.Row(row)[o]
 			near(t, got, want, size, len(list), byDigits(xs, absolute(weight[o*m.In:(o+1)*m.In])))
 			if relu && got < 0 {
-				t.Fatalf("%v after ReLU", got)
+				t.Fatalf("output %v after ReLU", got)
 			}
 			if got != 0 {
 				active[o/64] |= 1 << (o % 64)
@@ -199,7 +199,7 @@ func layerOnce(t *testing.T, r *rand.Rand, m *Matrix, weight, bias []float32, ro
 		}
 		for _, v := range y.Row(row)[m.Out:Pad(m.Out)] {
 			if v != 0 {
-				t.Fatalf("padding is %v", v)
+				t.Fatalf("padding is %v, want 0", v)
 			}
 		}
 	}
@@ -231,7 +231,7 @@ func TestRowsAreIndependent(t *testing.T) {
 			}
 			m.Layer(alone, one, 1, mask.List([]int32{}), true, nil)
 			if !slices.Equal(alone.Row(0), together.Row(t0)) {
-				t.Fatalf("row %d", t0)
+				t.Fatalf("row %d: output alone differs from output with other rows", t0)
 			}
 		}
 	})
@@ -421,7 +421,7 @@ func TestDigits(t *testing.T) {
 	}
 	for _, shape := range [][2]int{{0, 3}, {3, 0}, {digitInputs + 1, 1}} {
 		if newDigits(make([]float32, shape[0]*shape[1]), shape[0], shape[1], true) != nil {
-			t.Errorf("%v has digits", shape)
+			t.Errorf("a matrix of shape %v has digits, want none", shape)
 		}
 	}
 	everyLevel(t, func(t *testing.T) { // Layer works without digits as well

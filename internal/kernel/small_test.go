@@ -30,7 +30,7 @@ func TestExpandIsItsDefinition(t *testing.T) {
 		r := rand.New(rand.NewPCG(23, 24))
 		for n := range 40 {
 			gx, x := fill(r, 16*n)
-			values := make([]byte, 4*8*n+3) // from an odd address, with some bytes too many
+			values := make([]byte, 4*8*n+3) // three more bytes than needed, read from an odd address
 			for i := range values {
 				values[i] = byte(r.IntN(256))
 			}
@@ -48,7 +48,7 @@ func TestExpandIsItsDefinition(t *testing.T) {
 				}
 				parts = append(parts, p)
 			}
-			if n > 0 { // the last value, to the last element
+			if n > 0 { // copy the last value to the last element
 				parts = append(parts, Part{To: 16*n - 1, From: 8*n - 1, Mask: 1})
 				want[16*n-1] = math.Float32frombits(binary.LittleEndian.Uint32(values[4*(8*n-1):]))
 			}
@@ -82,11 +82,11 @@ func TestListIsItsDefinition(t *testing.T) {
 				memory := slices.Repeat([]int32{-1}, room+11)
 				memory[0] = -7
 				if got := mask.List(memory[: 1 : room+1]); !slices.Equal(got, want) {
-					t.Fatalf("mask %b: %v, want %v", mask, got, want)
+					t.Fatalf("List of mask %b is %v, want %v", mask, got, want)
 				}
 				for _, v := range memory[room+1:] {
 					if v != -1 {
-						t.Fatal("wrote beyond its room")
+						t.Fatal("List wrote beyond the capacity")
 					}
 				}
 			}

@@ -182,7 +182,7 @@ func TestSlopesOfNullPlayers(t *testing.T) {
 			}
 		}
 		if moved < rows.Len()/2 { // some rows have no active unit
-			t.Errorf("%s: all derivatives are 0 in all but %d rows", name, moved)
+			t.Errorf("%s: only %d rows have a derivative that is not 0", name, moved)
 		}
 	}
 }

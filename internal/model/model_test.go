@@ -107,7 +107,7 @@ func TestWalkDoesNotAllocate(t *testing.T) {
 			order[i] = int32(i)
 		}
 		if n := testing.AllocsPerRun(10, func() { probe.Reset(rows.Row(0)); probe.Walk(order, logits) }); n > 0 {
-			t.Errorf("%s: %v allocations a walk", name, n)
+			t.Errorf("%s: %v allocations per walk", name, n)
 		}
 	}
 }
@@ -147,7 +147,7 @@ func TestCheckRow(t *testing.T) {
 	}
 	for _, row := range [][]int32{{4, 4, 11}, {3, 3, 11}, {3, 4, 12}, {3, 4}, {-1, 4, 8}} {
 		if m.CheckRow(row) == nil {
-			t.Errorf("row %v passed", row)
+			t.Errorf("CheckRow accepts row %v", row)
 		}
 	}
 }
@@ -170,6 +170,6 @@ func TestFoldBatchNorm(t *testing.T) {
 	// 4 * (2x + 3 - 6) / sqrt(8 + 1e-5) + 5
 	scale := 4 / math.Sqrt(8+1e-5)
 	if math.Abs(float64(f.Weight[0])-2*scale) > 1e-6 || math.Abs(float64(f.Bias[0])-(5-3*scale)) > 1e-6 {
-		t.Errorf("folded %+v", f)
+		t.Errorf("FoldBatchNorm returned %+v", f)
 	}
 }

@@ -123,7 +123,7 @@ func TestNullPlayersOfAWalk(t *testing.T) {
 				}
 			}
 			if moved < players/2 {
-				t.Errorf("%s row %d: %d of %d players moved the logit", a.Kind, i, moved, players)
+				t.Errorf("%s row %d: only %d of %d players moved the logit", a.Kind, i, moved, players)
 			}
 		}
 		m.Embed(x, rows.Row(1))

@@ -109,7 +109,7 @@ func TestStyles(t *testing.T) {
 func TestInline(t *testing.T) {
 	panels, keys := Sweep(document()).Inline()
 	if len(panels) != 2 || len(keys) != 4 {
-		t.Fatalf("%d panels, %d keys", len(panels), len(keys))
+		t.Fatalf("Inline returned %d panels and %d keys", len(panels), len(keys))
 	}
 	for _, svg := range append(panels, keys[1].SVG) {
 		for _, unwanted := range []string{"#FFFFFF", "font-family", "<?xml", "http", "fill:#", "stroke:#"} {
@@ -133,7 +133,7 @@ func TestInline(t *testing.T) {
 	p = Concentration([]string{"a", "b"}, []string{"half", "all"}, [][]int{{1, 3}, {1, 1_000_001}})
 	panels, keys = p.Inline()
 	if len(keys) != 2 || !strings.Contains(panels[0], ">1<") || !strings.Contains(panels[0], ">10k<") || !strings.Contains(panels[0], ">10M<") || strings.Contains(panels[0], ">100M<") {
-		t.Errorf("%d keys, %s", len(keys), panels[0])
+		t.Errorf("Inline returned %d keys, panel %s", len(keys), panels[0])
 	}
 	// Pictures without data, or with equal values only, can be drawn.
 	for _, p := range []*Picture{
@@ -142,7 +142,7 @@ func TestInline(t *testing.T) {
 		Concentration([]string{"one"}, []string{"all"}, [][]int{{1}}),
 	} {
 		if panels, keys := p.Inline(); len(panels) != 1 || len(keys) != 1 || strings.Contains(panels[0], "NaN") || strings.Contains(panels[0], "Inf") {
-			t.Errorf("%d panels, %d keys: %s", len(panels), len(keys), panels)
+			t.Errorf("Inline returned %d panels and %d keys: %s", len(panels), len(keys), panels)
 		}
 	}
 }

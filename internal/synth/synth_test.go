@@ -257,7 +257,7 @@ func TestDraws(t *testing.T) {
 				}
 			}
 			if c.values <= 1000 && largest != c.values || largest > c.values {
-				t.Errorf("the largest rank is %d of %d", largest, c.values)
+				t.Errorf("the largest rank drawn is %d, expected at most %d", largest, c.values)
 			}
 			if top := of.draw(math.MaxUint64); top != c.values {
 				t.Errorf("the highest draw has rank %d, expected %d", top, c.values)

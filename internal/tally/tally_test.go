@@ -15,11 +15,11 @@ import (
 func TestLoss(t *testing.T) {
 	for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1e-9, MaxLoss + 1} {
 		if _, ok := Loss(bad); ok {
-			t.Errorf("loss %v accepted", bad)
+			t.Errorf("Loss accepts %v", bad)
 		}
 	}
 	if units, ok := Loss(0.75); !ok || float64(units)*LossUnit != 0.75 {
-		t.Errorf("0.75 is %d units", units)
+		t.Errorf("Loss(0.75) is %d units", units)
 	}
 }
 
@@ -323,7 +323,7 @@ func TestOverflows(t *testing.T) {
 		}
 	}
 	if _, err := sums.Partial(); err != ErrOverflow {
-		t.Errorf("sums: %v", err)
+		t.Errorf("error for sums that overflow: %v", err)
 	}
 	joined, other := NewBuilder(1, 1, 1, true), NewBuilder(1, 1, 1, true)
 	for range 2 {
@@ -344,13 +344,13 @@ func TestOverflows(t *testing.T) {
 		}
 	}
 	if _, err := squares.Partial(); err != ErrOverflow {
-		t.Errorf("squares: %v", err)
+		t.Errorf("error for a sum of squares that overflows: %v", err)
 	}
 	if err := NewBuilder(2, 1, 1, false).AddRow(0, 0, []int32{0, 1}, []int64{1, -1 << 46}, nil); err == nil || !strings.Contains(err.Error(), "player 1 is 1024 nat") {
-		t.Errorf("a square: %v", err)
+		t.Errorf("error for a square that overflows: %v", err)
 	}
 	if err := NewBuilder(1, 1, 1, false).AddRow(0, 1<<46, []int32{0}, []int64{0}, nil); err == nil || !strings.Contains(err.Error(), "differs by -1024 nat") {
-		t.Errorf("a residual: %v", err)
+		t.Errorf("error for a residual that is too large: %v", err)
 	}
 }
 

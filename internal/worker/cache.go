@@ -49,7 +49,7 @@ func (c *Cache) get(blob job.Blob) []byte {
 		return nil
 	}
 	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != blob.SHA256 {
-		c.Log.Warn("model cache: a file is damaged and thrown away", zap.String("file", path))
+		c.Log.Warn("model cache: a damaged file is discarded", zap.String("file", path))
 		_ = os.Remove(path)
 		return nil
 	}
@@ -81,7 +81,7 @@ func (c *Cache) store(blob job.Blob, data []byte) error {
 	})
 }
 
-// evict deletes models until those that are left take at most so many bytes.
+// evict deletes models until those that are left take at most the given bytes.
 func (c *Cache) evict(most int64) error {
 	entries, err := os.ReadDir(c.Dir)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"shaver/internal/shard"
 )
 
-// stored makes a dataset of so many rows at path.
+// stored makes a dataset of the given number of rows at path.
 func stored(t *testing.T, path string, rows int) *dataset.Dataset {
 	t.Helper()
 	var text strings.Builder
