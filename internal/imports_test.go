@@ -63,7 +63,7 @@ report:                 dataset fault model picture prune scores sparsity sweep
 # the job; bus is the only importer of NATS
 bus:                    fault job github.com/nats-io go.uber.org/zap golang.org/x/sync
 worker:                 arrowio atomicfile baseline bus checkpoint dataset fault job kernel model shapley shard go.uber.org/zap
-prepare:                baseline checkpoint dataset estimator fault job kernel model shapley shard tally go.uber.org/zap
+prepare:                baseline checkpoint dataset estimator fault job kernel model shard tally go.uber.org/zap
 forecast:               arrowio job model prepare shapley shard tally go.uber.org/zap
 coordinator:            arrowio baseline bus checkpoint compare fault forecast job prepare scores shard tally go.uber.org/zap golang.org/x/sync
 audit:                  bus compare coordinator estimator prepare scores tally go.uber.org/zap

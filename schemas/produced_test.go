@@ -130,7 +130,7 @@ func TestJob(t *testing.T) {
 	t.Run("audited", func(t *testing.T) { testJob(t, prepare.Request{Options: multilinear, Audit: .5}) })
 }
 
-// testJob runs a job whose options are given.
+// testJob runs a job with the given options.
 func testJob(t *testing.T, given prepare.Request) {
 	p := small(t)
 	d, err := dataset.Open(imported(t, p, 300))

@@ -124,7 +124,7 @@ func TestSizeOfKDD(t *testing.T) {
 	if err := b.Setup(t.Context(), bus.DefaultQueue); err != nil {
 		t.Fatal(err)
 	}
-	j := &prepare.Job{ID: testJob, Spec: job.Spec{Options: estimator.Options{Passes: 1}}, Plan: testPlan, Architecture: model.Architecture{FieldDims: []int{features}, Dim: dim}}
+	j := &prepare.Job{ID: testJob, Spec: job.Spec{Options: estimator.Options{Estimator: estimator.Permutation, Passes: 1}}, Plan: testPlan, Architecture: model.Architecture{FieldDims: []int{features}, Dim: dim}}
 	s := newSumsOf(j)
 	for seed := range uint64(3) {
 		p := partialOf(features, dim, 40, seed)

@@ -137,8 +137,7 @@ func Of(m *Measurement, audit Audit, cores int) *Forecast {
 		CoordinatorMemory: m.SumsBytes() + coordinatorBase,
 	}
 	f.Seconds += f.AuditCoreHours * 3600 / float64(cores)
-	options := j.TaskOptions()
-	f.Walks = plan.Rows * int64(options.Walks())
+	f.Walks = plan.Rows * int64(j.Spec.TaskOptions().Walks())
 	// The model's file and the model; a shard and its rows; the sums of each
 	// thread with an index of the table; the sums of all threads, and encoded.
 	threads := int64(m.Threads)

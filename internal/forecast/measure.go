@@ -128,7 +128,7 @@ func (m *Measurement) compute(ctx context.Context, p *prepare.Prepared, rows *mo
 	defer stop()
 	var done atomic.Int64
 	begun := time.Now()
-	partial, err := shapley.Estimate(timed, shapley.Game{Model: p.Model, Baseline: p.Baseline}, p.TaskOptions(), rows, m.Threads, func(n int) {
+	partial, err := shapley.Estimate(timed, shapley.Game{Model: p.Model, Baseline: p.Baseline}, shapley.Options{Options: p.Spec.TaskOptions(), Seed: p.Spec.Seed}, rows, m.Threads, func(n int) {
 		done.Add(int64(n))
 		if time.Since(begun) > within {
 			stop()

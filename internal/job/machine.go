@@ -118,9 +118,9 @@ func (m *Machine) Quarantined() []Quarantine {
 	return all
 }
 
-// Step takes one event and returns the actions that follow from it. The caller
-// performs them in order. It then feeds the outcomes of those that have one, in the
-// same order, and performs what follows from these, before it feeds any other event.
+// Step handles one event and returns the actions that follow from it. The coordinator
+// carries them out in order. It then passes the outcomes of those actions that ask for
+// one to Step, in the same order, before it passes any other event.
 func (m *Machine) Step(e Event) []Action {
 	if m.ended {
 		return nil

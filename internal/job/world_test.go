@@ -59,8 +59,8 @@ func (w *world) inventory() Inventory {
 	return Inventory{Tasks: slices.Sorted(maps.Keys(w.tasks)), Results: slices.Sorted(maps.Keys(w.results)), Quarantined: slices.Sorted(maps.Keys(w.aside))}
 }
 
-// step feeds an event, does what follows, and feeds the outcomes in order, as the
-// coordinator does. It stops if the coordinator dies.
+// step handles an event, carries out the actions that follow, and then handles their
+// outcomes in order, as the coordinator does. It stops if the coordinator dies.
 func (w *world) step(e Event) {
 	for queue := []Event{e}; len(queue) > 0; queue = queue[1:] {
 		for _, a := range w.m.Step(queue[0]) {
@@ -76,7 +76,7 @@ func (w *world) step(e Event) {
 	}
 }
 
-// do does what the machine says and returns the outcome, nil if there is none to feed.
+// do carries out an action and returns its outcome, nil if it has none.
 func (w *world) do(a Action) (outcome Event) {
 	switch a := a.(type) {
 	case Publish:

@@ -18,7 +18,6 @@ import (
 	"shaver/internal/job"
 	"shaver/internal/kernel"
 	"shaver/internal/model"
-	"shaver/internal/shapley"
 	"shaver/internal/shard"
 	"shaver/internal/tally"
 )
@@ -34,7 +33,7 @@ type Request struct {
 	Sample   float64           // portion of their rows to score, (0, 1]
 	MaxRows  int64             // if above 0, the sample has this many rows, or all if there are fewer
 	Baseline string            // one of baseline.Names
-	Options  estimator.Options // Passes is the most that Until allows, if it is not nil
+	Options  estimator.Options // with Until, Passes is the most that are computed
 	Seed     uint64            // seed of everything random
 	Until    *job.Until        // when to end before all rows and passes are done; nil = never
 	// Audit is the portion, (0, 1], of the scored rows on which package audit compares
@@ -129,12 +128,6 @@ func (j *Job) WithPlan(plan job.Plan) *Job {
 	other := *j
 	other.Plan = plan
 	return &other
-}
-
-// TaskOptions returns the estimator's options for a task of the first pass. With
-// Until a task has one pass, else all of them.
-func (j *Job) TaskOptions() shapley.Options {
-	return shapley.Options{Options: j.Spec.TaskOptions(), Seed: j.Spec.Seed}
 }
 
 // Sampling returns what the sums of the job's tasks are a sample of.

@@ -147,10 +147,10 @@ func TestPasses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o := plain.TaskOptions(); o.Passes != 3 || plain.Spec.Passes != 3 || plain.Plan.Rows != 300 || plain.Plan.Rounds != nil || !plain.Sampling().Within() {
+	if o := plain.Spec.TaskOptions(); o.Passes != 3 || plain.Spec.Passes != 3 || plain.Plan.Rows != 300 || plain.Plan.Rounds != nil || !plain.Sampling().Within() {
 		t.Errorf("%+v, plan %+v", o, plain.Plan)
 	}
-	if o := rounds.TaskOptions(); o.Passes != 1 || rounds.Spec.Passes != 3 || rounds.Plan.Rows != 900 || len(rounds.Plan.Rounds) < 3 || rounds.Sampling().Within() {
+	if o := rounds.Spec.TaskOptions(); o.Passes != 1 || rounds.Spec.Passes != 3 || rounds.Plan.Rows != 900 || len(rounds.Plan.Rounds) < 3 || rounds.Sampling().Within() {
 		t.Errorf("%+v, plan %+v", o, rounds.Plan)
 	}
 }
