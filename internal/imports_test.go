@@ -63,14 +63,17 @@ report:                 dataset fault model picture prune scores sparsity sweep
 # the job; bus is the only importer of NATS
 bus:                    fault job github.com/nats-io go.uber.org/zap golang.org/x/sync
 worker:                 arrowio atomicfile baseline bus checkpoint dataset fault job kernel model shapley shard go.uber.org/zap
-coordinator:            arrowio baseline bus checkpoint compare dataset estimator fault job kernel model scores shapley shard tally go.uber.org/zap golang.org/x/sync
+prepare:                baseline checkpoint dataset estimator fault job kernel model shapley shard tally go.uber.org/zap
+forecast:               arrowio job model prepare shapley shard tally go.uber.org/zap
+coordinator:            arrowio baseline bus checkpoint compare fault forecast job prepare scores shard tally go.uber.org/zap golang.org/x/sync
+audit:                  bus compare coordinator estimator prepare scores tally go.uber.org/zap
 
 # what a process tells of itself; the only importer of Prometheus
 metrics:                fault github.com/prometheus/client_golang
 
 # what people and clusters run
-cli:                    atomicfile baseline bus checkpoint coordinator dataset estimator fault filelock job kernel metrics scores worker github.com/spf13/cobra github.com/schollz/progressbar/v3 go.uber.org/zap golang.org/x/sync golang.org/x/sys golang.org/x/term
-cmd/shaver:             arrowio atomicfile baseline bus checkpoint cli compact compare coordinator dataset estimator evaluate fault ingest job model picture planted prune report scores sparsity sweep synth tally github.com/spf13/cobra
+cli:                    atomicfile audit baseline bus checkpoint coordinator dataset estimator fault filelock forecast job kernel metrics prepare scores worker github.com/spf13/cobra github.com/schollz/progressbar/v3 go.uber.org/zap golang.org/x/sync golang.org/x/sys golang.org/x/term
+cmd/shaver:             arrowio atomicfile baseline bus checkpoint cli compact compare coordinator dataset estimator evaluate fault ingest job model picture planted prepare prune report scores sparsity sweep synth tally github.com/spf13/cobra
 cmd/coordinator:        cli
 cmd/worker:             cli
 
@@ -81,11 +84,12 @@ infer:                  checkpoint fault model golang.org/x/sys
 chaos:                  cli github.com/nats-io/nats.go
 
 # for tests of other packages
+prepare/preparetest:    baseline checkpoint dataset estimator ingest model planted prepare
 model/modeltest:        model
 
 # measurements, for developers
-bench:                  baseline checkpoint estimator kernel model model/modeltest shapley
-bench/estimators:       atomicfile baseline checkpoint compare dataset estimator ingest kernel model planted shapley tally gonum.org/v1/plot
+bench:                  checkpoint kernel model model/modeltest baseline estimator shapley
+bench/estimators:       atomicfile checkpoint compare dataset kernel model planted baseline estimator ingest shapley tally gonum.org/v1/plot
 
 # tools and tests of what is not code; some have nothing but tests
 deploy/k8s:

@@ -18,6 +18,7 @@ import (
 	"shaver/internal/dataset"
 	"shaver/internal/estimator"
 	"shaver/internal/fault"
+	"shaver/internal/prepare"
 	"shaver/internal/prune"
 	"shaver/internal/scores"
 )
@@ -127,8 +128,11 @@ func (o *studyOptions) score(ctx context.Context, file string, portion float64, 
 		return err
 	}
 	job := cli.Job{Config: coordinator.Config{
-		Open: func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(o.model) }, Dataset: d, Splits: []string{dataset.Train, dataset.Val},
-		Sample: portion, Baseline: o.baseline, Options: o.options, Seed: seed, Out: file, Queue: bus.DefaultQueue, Log: log,
+		Request: prepare.Request{
+			Open: func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(o.model) }, Dataset: d, Splits: []string{dataset.Train, dataset.Val},
+			Sample: portion, Baseline: o.baseline, Options: o.options, Seed: seed,
+		},
+		Out: file, Queue: bus.DefaultQueue, Log: log,
 	}}
 	_, err = job.Run(ctx)
 	return err

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"shaver/internal/atomicfile"
+	"shaver/internal/audit"
 	"shaver/internal/bus"
 	"shaver/internal/coordinator"
 	"shaver/internal/fault"
@@ -161,6 +162,9 @@ func (j *Job) Run(ctx context.Context) (report *Report, err error) {
 	finished := errors.New("finished")
 	group.Go(func() (err error) {
 		if outcome, err = coordinator.Run(running, b, j.Config); err != nil {
+			return err
+		}
+		if err := audit.Run(running, b, j.Config, outcome); err != nil {
 			return err
 		}
 		return finished // which ends the workers
