@@ -22,6 +22,7 @@ import (
 	"shaver/internal/evaluate"
 	"shaver/internal/job"
 	"shaver/internal/kernel"
+	"shaver/internal/launch"
 	"shaver/internal/model"
 	"shaver/internal/planted"
 	"shaver/internal/prune"
@@ -147,7 +148,7 @@ func testJob(t *testing.T, given coordinator.Config) {
 		return b
 	}
 	out := filepath.Join(t.TempDir(), "scores.arrow")
-	config := cli.Job{Connection: cli.Connection{NATS: server.URL()}, Config: coordinator.Config{
+	config := launch.Job{Connection: cli.Connection{NATS: server.URL()}, Config: coordinator.Config{
 		Open: func() (*checkpoint.Checkpoint, error) { return p.Checkpoint, nil }, Dataset: d, Splits: []string{dataset.Train, dataset.Val}, Sample: 1, Baseline: prune.Codebook,
 		Options: given.Options, Until: given.Until, Audit: given.Audit, RowsPerShard: 64,
 		Out: out, Queue: bus.DefaultQueue, Log: zap.NewNop(),

@@ -15,9 +15,9 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"shaver/internal/bus"
-	"shaver/internal/cli"
 	"shaver/internal/dataset"
 	"shaver/internal/job"
+	"shaver/internal/launch"
 	"shaver/internal/model"
 	"shaver/internal/model/modeltest"
 	"shaver/internal/prune"
@@ -36,7 +36,7 @@ var pinned = map[string]reflect.Type{
 	"plan.v1.json":         reflect.TypeFor[job.Plan](),
 	"progress.v1.json":     reflect.TypeFor[bus.Progress](),
 	"quarantine.v1.json":   reflect.TypeFor[job.Quarantine](),
-	"report.v1.json":       reflect.TypeFor[cli.Report](),
+	"report.v1.json":       reflect.TypeFor[launch.JobReport](),
 	"result.v1.json":       reflect.TypeFor[job.Result](),
 	"spec.v1.json":         reflect.TypeFor[job.Spec](),
 	"submission.v1.json":   reflect.TypeFor[job.Submission](),

@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"shaver/internal/checkpoint"
-	"shaver/internal/cli"
+	"shaver/internal/launch"
 	"shaver/internal/model"
 	"shaver/internal/prune"
 	"shaver/internal/scores"
@@ -88,7 +88,7 @@ func testGolden(t *testing.T, name string) {
 	wantLogits(t, name, &want)
 
 	for baseline, exact := range want.Exact {
-		var report cli.Report
+		var report launch.JobReport
 		shaver(t, &report, "score", "--model", name+".pth", "--dataset", file("rows"), "--splits", "train",
 			"--baseline", baseline, "--estimator", "exact", "--out", file("exact.arrow"))
 		found := readScores(t, file("exact.arrow"))

@@ -20,6 +20,7 @@ import (
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
 	"shaver/internal/fault"
+	"shaver/internal/launch"
 	"shaver/internal/model"
 	"shaver/internal/planted"
 	"shaver/internal/prune"
@@ -137,7 +138,7 @@ func (o *quickstartOptions) run(c *cobra.Command) (err error) {
 	return nil
 }
 
-func (o *quickstartOptions) score(ctx context.Context, file func(string) string) (*cli.Report, error) {
+func (o *quickstartOptions) score(ctx context.Context, file func(string) string) (*launch.JobReport, error) {
 	log, err := cli.Logger("text", false)
 	if err != nil {
 		return nil, err
@@ -146,7 +147,7 @@ func (o *quickstartOptions) score(ctx context.Context, file func(string) string)
 	if err != nil {
 		return nil, err
 	}
-	job := cli.Job{Config: coordinator.Config{
+	job := launch.Job{Config: coordinator.Config{
 		Open: func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(file("model.safetensors")) }, Dataset: d, Splits: []string{dataset.Train, dataset.Val}, Sample: 1, Baseline: prune.Codebook,
 		Options: shapley.Options{Estimator: shapley.Permutation, Passes: 1, Seed: o.seed},
 		Out:     file("scores.arrow"), Queue: bus.DefaultQueue, Log: log,

@@ -18,6 +18,7 @@ import (
 	"shaver/internal/atomicfile"
 	"shaver/internal/cli"
 	"shaver/internal/fault"
+	"shaver/internal/launch"
 	"shaver/internal/picture"
 	"shaver/internal/prune"
 	"shaver/internal/report"
@@ -127,7 +128,7 @@ func (o *reportOptions) facts() (*report.Facts, error) {
 		return nil, err
 	}
 	if s.Stopped != nil {
-		f.Ended = cli.Ended(s.Stopped, s.Spec.Until)
+		f.Ended = s.Stopped.Text(s.Spec.Until)
 	}
 	if f.Run, err = readRun(o.scores, f.Digest); err != nil {
 		return nil, err
@@ -183,14 +184,14 @@ func digestOf(path string) (string, error) {
 
 // readRun reads what the job took from beside the scores; nil if it is not there.
 func readRun(scoresFile, digest string) (*report.Run, error) {
-	path := cli.ReportPath(scoresFile)
+	path := launch.ReportPath(scoresFile)
 	data, err := readSmall(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	} else if err != nil {
 		return nil, err
 	}
-	var r cli.Report
+	var r launch.JobReport
 	if err := json.Unmarshal(data, &r); err != nil {
 		return nil, fault.Inputf("%s is not the report of a run: %w", path, err)
 	}

@@ -106,25 +106,25 @@ func inspectScores(f *scores.File) *scoresFacts {
 
 func (s *scoresFacts) table(w io.Writer) {
 	fmt.Fprintf(w, "job\t%s\n", s.Job)
-	fmt.Fprintf(w, "estimator\t%s\t%s, seed %d, baseline %s\n", s.Spec.Estimator, cli.Effort(&s.Spec), s.Spec.Seed, s.Spec.Baseline)
+	fmt.Fprintf(w, "estimator\t%s\t%s, seed %d, baseline %s\n", s.Spec.Estimator, scores.Effort(&s.Spec), s.Spec.Seed, s.Spec.Baseline)
 	fmt.Fprintf(w, "rows\t%d\tof %d of %v\n", s.Rows, s.DatasetRows, s.Spec.Splits)
 	if s.Stopped != nil {
 		converged := "converged"
 		if !s.Stopped.Converged {
 			converged = "not converged"
 		}
-		fmt.Fprintf(w, "stopped\t%s\t%s\n", converged, cli.Ended(s.Stopped, s.Spec.Until))
+		fmt.Fprintf(w, "stopped\t%s\t%s\n", converged, s.Stopped.Text(s.Spec.Until))
 	}
 	fmt.Fprintf(w, "table\t%d x %d\n", s.Features, s.Dim)
 	fmt.Fprintf(w, "mean loss\t%.6f\t%.6f with everything dropped\n", s.LossFull, s.LossEmpty)
-	fmt.Fprintf(w, "efficiency error\t%.3g%s\n", s.EfficiencyError, cli.StandardError(s.EfficiencySE))
+	fmt.Fprintf(w, "efficiency error\t%s\n", scores.EfficiencyText(s.EfficiencyError, s.EfficiencySE))
 	fmt.Fprintf(w, "standard error\t%.3g at most\tof the dataset's own values, %s; %.4f of the scores' range\n", s.MaxSE, s.StandardError, s.Convergence)
 	fmt.Fprintf(w, "\t%.3g at most\tof the population's\n", s.MaxPopulationSE)
 	if s.NoInterval > 0 {
 		fmt.Fprintf(w, "no intervals\t%d\tfeatures in fewer than %d rows\n", s.NoInterval, tally.LeastRows)
 	}
 	if s.Audit != nil {
-		cli.AuditTable(w, s.Audit)
+		s.Audit.WriteTable(w)
 	} else if s.Spec.Audit > 0 {
 		fmt.Fprintln(w, "audit\tnot done: score the job again")
 	}

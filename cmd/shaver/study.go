@@ -15,6 +15,7 @@ import (
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
 	"shaver/internal/fault"
+	"shaver/internal/launch"
 	"shaver/internal/prune"
 	"shaver/internal/scores"
 	"shaver/internal/shapley"
@@ -126,7 +127,7 @@ func (o *studyOptions) score(ctx context.Context, file string, portion float64, 
 	}
 	options := o.options
 	options.Seed = seed
-	job := cli.Job{Config: coordinator.Config{
+	job := launch.Job{Config: coordinator.Config{
 		Open: func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(o.model) }, Dataset: d, Splits: []string{dataset.Train, dataset.Val},
 		Sample: portion, Baseline: o.baseline, Options: options, Out: file, Queue: bus.DefaultQueue, Log: log,
 	}}

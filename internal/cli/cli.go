@@ -163,6 +163,9 @@ func (o *Output) Check() error {
 	return nil
 }
 
+// JSON reports whether the format is JSON.
+func (o *Output) JSON() bool { return o.format == "json" }
+
 // Print writes value as JSON, or calls table with a writer that aligns columns
 // separated by tabs.
 func (o *Output) Print(w io.Writer, value any, table func(io.Writer)) error {

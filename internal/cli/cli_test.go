@@ -58,11 +58,6 @@ func TestExitHelp(t *testing.T) {
 			t.Errorf("code %d is not in %q", code, ExitHelp)
 		}
 	}
-	for _, c := range []*cobra.Command{ScoreCommand("score", false), ScoreCommand("coordinator", true), WorkCommand("worker")} {
-		if !strings.Contains(c.Long, ExitHelp) {
-			t.Errorf("%s does not document its exit codes", c.Name())
-		}
-	}
 }
 
 func TestRequired(t *testing.T) {
@@ -134,26 +129,18 @@ func TestKernelFlag(t *testing.T) {
 	was := kernel.Name()
 	defer kernel.Use(was)
 	for _, name := range append(kernel.Names(), was) {
-		c := WorkCommand("worker")
+		c := kernelCommand()
 		if err := c.ParseFlags([]string{"--kernel", name}); err != nil || kernel.Name() != name {
 			t.Errorf("--kernel %s: %v, and %s runs", name, err, kernel.Name())
 		}
 	}
-	if err := WorkCommand("worker").ParseFlags([]string{"--kernel", "abacus"}); err == nil || !strings.Contains(err.Error(), was) || kernel.Name() != was {
+	if err := kernelCommand().ParseFlags([]string{"--kernel", "abacus"}); err == nil || !strings.Contains(err.Error(), was) || kernel.Name() != was {
 		t.Errorf("an unknown kernel: %v, and %s runs", err, kernel.Name())
 	}
 }
 
-// Rows of an earlier run make no rate of this one's seconds.
-func TestReportOfResumed(t *testing.T) {
-	for resumed, want := range map[bool]string{
-		false: "rows\t90\t45/s\nseconds\t2.0\t3.0 of CPU\n",
-		true:  "rows\t90\nseconds\t2.0\t3.0 of CPU, and what an earlier run took that was cut off\n",
-	} {
-		var out bytes.Buffer
-		(&Report{Rows: 90, Seconds: 2, CPUSeconds: 3, Shards: 1, Resumed: resumed}).table(&out, "s.arrow", nil)
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("%v: %q, want %q in it", resumed, &out, want)
-		}
-	}
+func kernelCommand() *cobra.Command {
+	c := &cobra.Command{Use: "kernel"}
+	KernelFlag(c)
+	return c
 }

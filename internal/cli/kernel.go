@@ -9,9 +9,9 @@ import (
 	"shaver/internal/kernel"
 )
 
-// kernelFlag adds --kernel, which takes effect as it is read, before anything is
+// KernelFlag adds --kernel, which takes effect as it is read, before anything is
 // computed or packed.
-func kernelFlag(c *cobra.Command) {
+func KernelFlag(c *cobra.Command) {
 	c.Flags().Var(kernelValue{}, "kernel", "float32 arithmetic: "+strings.Join(kernel.Names(), ", ")+"; a job's workers and coordinator have the same")
 }
 

@@ -1,4 +1,4 @@
-package cli
+package launch
 
 import (
 	"context"
@@ -9,12 +9,13 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
+	"shaver/internal/cli"
 	"shaver/internal/fault"
 	"shaver/internal/worker"
 )
 
 type workOptions struct {
-	connection Connection
+	connection cli.Connection
 	metrics    Metrics
 	name, log  string
 	threads    int
@@ -36,10 +37,10 @@ same NATS server, one task at a time on all cores.
 SIGTERM or Ctrl-C finishes the task in work and leaves with exit code 75; a
 second one leaves at once, and the task goes to another worker.
 
-` + ExitHelp,
-		Args: Args(cobra.NoArgs),
+` + cli.ExitHelp,
+		Args: cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := Required(c, "nats"); err != nil {
+			if err := cli.Required(c, "nats"); err != nil {
 				return err
 			}
 			return o.run(c.Context())
@@ -48,7 +49,7 @@ second one leaves at once, and the task goes to another worker.
 	f := c.Flags()
 	o.connection.Flags(c, "")
 	o.metrics.Flag(c)
-	kernelFlag(c)
+	cli.KernelFlag(c)
 	f.StringVar(&o.name, "name", "", "name in results and logs (default host and process)")
 	f.IntVar(&o.threads, "threads", runtime.GOMAXPROCS(0), "goroutines that compute a task")
 	f.StringVar(&o.cache, "cache", "", "folder that keeps models by their digest, to be shared by workers (default none)")
@@ -63,13 +64,13 @@ func (o *workOptions) run(ctx context.Context) error {
 	if o.threads < 1 {
 		return fault.Usagef("--threads is at least 1")
 	}
-	if err := o.connection.check(); err != nil {
+	if err := o.connection.Check(); err != nil {
 		return err
 	}
 	if o.cacheSize < 1 || o.cacheSize > 1<<20 {
 		return fault.Usagef("--cache-size is from 1 to %d", 1<<20)
 	}
-	log, err := Logger(o.log, o.verbose)
+	log, err := cli.Logger(o.log, o.verbose)
 	if err != nil {
 		return err
 	}
@@ -96,10 +97,10 @@ func (o *workOptions) run(ctx context.Context) error {
 	}
 	defer o.metrics.stop()
 	o.connection.OnBlob = o.metrics.onBlob()
-	b, err := o.connection.connect(ctx, roleWorker, o.name, log)
+	b, err := o.connection.Connect(ctx, cli.RoleWorker, o.name, log)
 	switch {
 	case err != nil && ctx.Err() != nil: // asked to leave before it had anything in work
-		return ErrDrained
+		return cli.ErrDrained
 	case err != nil:
 		return err
 	}
@@ -112,7 +113,7 @@ func (o *workOptions) run(ctx context.Context) error {
 	err = worker.Run(context.WithoutCancel(ctx), ctx.Done(), config)
 	if err == nil {
 		log.Info("drained")
-		return ErrDrained
+		return cli.ErrDrained
 	}
 	return err
 }

@@ -1,4 +1,4 @@
-package cli
+package main
 
 import (
 	"context"
@@ -14,20 +14,22 @@ import (
 	"go.uber.org/zap"
 
 	"shaver/internal/bus"
+	"shaver/internal/cli"
 	"shaver/internal/fault"
 	"shaver/internal/job"
+	"shaver/internal/scores"
 )
 
 // jobOptions are those of all commands that look after jobs.
 type jobOptions struct {
-	connection Connection
-	output     Output
+	connection cli.Connection
+	output     cli.Output
 }
 
-// JobCommands are the commands under "shaver job". There is none that resumes a
+// jobCommands are the commands under "shaver job". There is none that resumes a
 // job: what is stored of it has digests of model and dataset, not where they are,
 // so that the way is to submit it again, by "shaver score".
-func JobCommands() []*cobra.Command {
+func jobCommands() []*cobra.Command {
 	return []*cobra.Command{jobListCommand(), jobStatusCommand(), jobWatchCommand(), jobCancelCommand(), jobQuarantineCommand()}
 }
 
@@ -39,18 +41,18 @@ func (o *jobOptions) command(use, short, long string, run func(ctx context.Conte
 		args = cobra.ExactArgs(1)
 	}
 	c := &cobra.Command{
-		Use: use, Short: short, Long: strings.TrimSpace(short+".\n\n"+long) + "\n\n" + ExitHelp, Args: Args(args),
+		Use: use, Short: short, Long: strings.TrimSpace(short+".\n\n"+long) + "\n\n" + cli.ExitHelp, Args: cli.Args(args),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := o.output.Check(); err != nil {
 				return err
 			}
-			if err := Required(c, "nats"); err != nil {
+			if err := cli.Required(c, "nats"); err != nil {
 				return err
 			}
-			if err := o.connection.check(); err != nil {
+			if err := o.connection.Check(); err != nil {
 				return err
 			}
-			b, err := o.connection.connect(c.Context(), roleOperator, "shaver job", zap.NewNop())
+			b, err := o.connection.Connect(c.Context(), cli.RoleOperator, "shaver job", zap.NewNop())
 			if err != nil {
 				return err
 			}
@@ -116,7 +118,7 @@ func statusTable(w io.Writer, s *bus.Status) {
 	}
 	fmt.Fprintf(w, "rows\t%d of %d\t%.0f/s\t%s left\n", p.Rows, p.RowsTotal, p.Rate, left(p))
 	fmt.Fprintf(w, "shards\t%d of %d\t%d open\t%d quarantined\n", p.Shards, p.ShardsTotal, p.Open, p.Quarantined)
-	fmt.Fprintf(w, "estimator\t%s\t%s\n", s.Spec.Estimator, Effort(&s.Spec))
+	fmt.Fprintf(w, "estimator\t%s\t%s\n", s.Spec.Estimator, scores.Effort(&s.Spec))
 	fmt.Fprintf(w, "kernel\t%s\n", s.Spec.Kernel)
 	if p.Epoch > 0 {
 		fmt.Fprintf(w, "coordinator\tepoch %d\tsince %s\n", p.Epoch, p.Started.Format(time.DateTime))
@@ -136,7 +138,7 @@ func jobWatchCommand() *cobra.Command {
 			out := c.OutOrStdout()
 			lines := json.NewEncoder(out)
 			return b.Watch(ctx, id, func(s bus.Status) error {
-				if o.output.format == "json" {
+				if o.output.JSON() {
 					return lines.Encode(s.Progress)
 				}
 				p := &s.Progress
@@ -242,23 +244,4 @@ func quarantineTable(w io.Writer, aside []job.Quarantine) {
 		}
 		fmt.Fprintf(w, "%d\t%s\t%s\t%s\n", q.Shard, kind, q.Worker, q.Reason)
 	}
-}
-
-// Effort says how much of its estimator a job gives each row.
-func Effort(s *job.Spec) string {
-	effort := counted(s.Passes, "pass", "passes")
-	if s.Draws > 0 {
-		effort += fmt.Sprintf(" of %d draws, %s end points", s.Draws, s.Endpoints)
-	}
-	if s.Until != nil {
-		effort += " at most"
-	}
-	return effort
-}
-
-func counted(n int, one, more string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprint(n, " ", more)
 }

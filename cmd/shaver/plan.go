@@ -1,4 +1,4 @@
-package cli
+package main
 
 import (
 	"fmt"
@@ -8,21 +8,23 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/internal/cli"
 	"shaver/internal/coordinator"
 	"shaver/internal/fault"
+	"shaver/internal/launch"
 	"shaver/internal/shapley"
 )
 
-// Forecast is what "shaver plan" prints. Bytes are what blobs hold; tasks and
+// jobForecast is what "shaver plan" prints. Bytes are what blobs hold; tasks and
 // results add about a kilobyte a shard.
-type Forecast struct {
+type jobForecast struct {
 	Job               string   `json:"job"`
 	Kernel            string   `json:"kernel"`
 	Rows              int64    `json:"rows"`             // with rounds at most, and again in each pass
 	Rounds            int      `json:"rounds,omitempty"` // of a job that may stop early, after each of them
 	Walks             int64    `json:"walks"`            // 0 of estimators without
 	Players           int      `json:"players"`          // of a row
-	Measured          Measured `json:"measured"`
+	Measured          measured `json:"measured"`
 	RowsPerCore       float64  `json:"rows_per_core_second"`
 	CoreHours         float64  `json:"core_hours"`
 	AuditRows         int64    `json:"audit_rows,omitempty"`       // which its three estimators compute each
@@ -42,8 +44,8 @@ type Forecast struct {
 	CoordinatorMemory int64    `json:"coordinator_memory"`
 }
 
-// Measured is the sample that a forecast rests on.
-type Measured struct {
+// measured is the sample that a forecast rests on.
+type measured struct {
 	Rows     int64   `json:"rows"`
 	Seconds  float64 `json:"seconds"`
 	Threads  int     `json:"threads"`
@@ -57,14 +59,14 @@ const (
 	coordinatorBase = 512 << 20
 )
 
-func forecast(e *coordinator.Estimate, cores int) *Forecast {
+func forecast(e *coordinator.Estimate, cores int) *jobForecast {
 	plan, rows := e.Plan, e.Plan.RowsPerShard
 	perCore := e.PerSecond() / float64(e.Threads)
 	shards, workers := int64(plan.Shards()), (cores+e.Threads-1)/e.Threads
 	rounds := (shards + int64(workers) - 1) / int64(workers)
-	f := &Forecast{
+	f := &jobForecast{
 		Job: e.Spec.ID(), Kernel: e.Spec.Kernel, Rows: plan.Rows, Rounds: len(plan.Rounds), Players: e.Players,
-		Measured:    Measured{Rows: e.SampleRows, Seconds: e.SampleTook.Seconds(), Threads: e.Threads, Features: e.SampleFeatures, Expected: int64(e.Distinct(e.SampleRows))},
+		Measured:    measured{Rows: e.SampleRows, Seconds: e.SampleTook.Seconds(), Threads: e.Threads, Features: e.SampleFeatures, Expected: int64(e.Distinct(e.SampleRows))},
 		RowsPerCore: perCore, CoreHours: float64(plan.Rows) / perCore / 3600,
 		AuditRows: e.AuditRows, AuditCoreHours: e.AuditTook.Hours() * float64(e.Threads),
 		Cores: cores, Workers: workers,
@@ -87,16 +89,16 @@ func forecast(e *coordinator.Estimate, cores int) *Forecast {
 }
 
 type planOptions struct {
-	jobFlags
+	launch.JobFlags
 	cores, threads int
-	output         Output
+	output         cli.Output
 }
 
 // measureWithin is how long a plan measures.
 const measureWithin = 5 * time.Second
 
-// PlanCommand is "shaver plan".
-func PlanCommand() *cobra.Command {
+// planCommand is "shaver plan".
+func planCommand() *cobra.Command {
 	var o planOptions
 	c := &cobra.Command{
 		Use:   "plan",
@@ -110,16 +112,16 @@ occurs in the dataset, as if rows were in random order, and what the measured
 rows have is printed beside what they should have. Where neighbours are alike,
 as in a log in order of time, partials are smaller than planned.
 
-` + ExitHelp,
-		Args: Args(cobra.NoArgs),
+` + cli.ExitHelp,
+		Args: cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := Required(c, "model", "dataset"); err != nil {
+			if err := cli.Required(c, "model", "dataset"); err != nil {
 				return err
 			}
 			return o.run(c)
 		},
 	}
-	o.jobFlags.add(c)
+	o.JobFlags.Add(c)
 	f := c.Flags()
 	f.IntVar(&o.cores, "cores", runtime.GOMAXPROCS(0), "cores that all workers have together")
 	f.IntVar(&o.threads, "threads", runtime.GOMAXPROCS(0), "threads of one worker")
@@ -136,10 +138,10 @@ func (o *planOptions) run(c *cobra.Command) error {
 	}
 	var config coordinator.Config
 	var err error
-	if config.Log, err = Logger("text", false); err != nil {
+	if config.Log, err = cli.Logger("text", false); err != nil {
 		return err
 	}
-	if err := o.fill(&config); err != nil {
+	if err := o.Fill(&config); err != nil {
 		return err
 	}
 	e, err := coordinator.Measure(c.Context(), config, o.threads, measureWithin)
@@ -151,7 +153,7 @@ func (o *planOptions) run(c *cobra.Command) error {
 }
 
 // table writes the forecast for people.
-func (f *Forecast) table(w io.Writer) {
+func (f *jobForecast) table(w io.Writer) {
 	m := &f.Measured
 	fmt.Fprintf(w, "job\t%s\tkernel %s\n", f.Job, f.Kernel)
 	fmt.Fprintf(w, "rows\t%d\t%d walks of %d players\n", f.Rows, f.Walks, f.Players)

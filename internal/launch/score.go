@@ -1,4 +1,4 @@
-package cli
+package launch
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 
 	"shaver/internal/bus"
 	"shaver/internal/checkpoint"
+	"shaver/internal/cli"
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
 	"shaver/internal/fault"
@@ -20,22 +21,22 @@ import (
 )
 
 type scoreOptions struct {
-	jobFlags
+	JobFlags
 	job     Job
-	output  Output
+	output  cli.Output
 	log     string
 	verbose bool
 }
 
-// jobFlags say which job, for the commands that run or plan one.
-type jobFlags struct {
+// JobFlags say which job, for the commands that run or plan one.
+type JobFlags struct {
 	model, dataset string
 	config         coordinator.Config
 	until          job.Until
 	maxTime        time.Duration
 }
 
-func (o *jobFlags) add(c *cobra.Command) {
+func (o *JobFlags) Add(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&o.model, "model", "", "checkpoint: .pth or safetensors")
 	f.StringVar(&o.dataset, "dataset", "", "dataset folder, made by shaver dataset import")
@@ -54,11 +55,11 @@ func (o *jobFlags) add(c *cobra.Command) {
 	f.DurationVar(&o.maxTime, "max-time", 0, "begin no round that would end later, by the rate so far (default no bound)")
 	f.Float64Var(&o.config.Audit, "audit", 0, fmt.Sprintf("for %s: hold it against full walks, and %s end points against %s, on as many rows of the splits as this portion (0.01, say) of those scored, and write that into the scores", shapley.Multilinear, shapley.Plain, shapley.Balanced))
 	f.Int64Var(&o.config.RowsPerShard, "rows-per-shard", 0, "rows a task (default about a minute of work; see shaver plan)")
-	kernelFlag(c)
+	cli.KernelFlag(c)
 }
 
-// fill opens what the flags name and sets it, with what else they say, in c.
-func (o *jobFlags) fill(c *coordinator.Config) (err error) {
+// Fill opens what the flags name and sets it, with what else they say, in c.
+func (o *JobFlags) Fill(c *coordinator.Config) (err error) {
 	if o.config.RowsPerShard < 0 {
 		return fault.Usagef("--rows-per-shard %d: not negative", o.config.RowsPerShard)
 	}
@@ -118,21 +119,21 @@ before together: portions of the rows, then further passes over all of them, up 
 long. If it ends otherwise, it has not converged: the scores are written and say
 so, and the exit code is 3.
 
-` + ExitHelp,
-		Args: Args(cobra.NoArgs),
+` + cli.ExitHelp,
+		Args: cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			required := []string{"model", "dataset", "out"}
 			if cluster {
 				required = append(required, "nats")
 			}
-			if err := Required(c, required...); err != nil {
+			if err := cli.Required(c, required...); err != nil {
 				return err
 			}
 			return o.run(c)
 		},
 	}
 	f := c.Flags()
-	o.jobFlags.add(c)
+	o.JobFlags.Add(c)
 	f.StringVar(&o.job.Out, "out", "", "scores file to write")
 	without := " (default one inside this process)"
 	if cluster {
@@ -159,7 +160,7 @@ func (o *scoreOptions) run(c *cobra.Command) error {
 	if o.job.Workers < 0 {
 		return fault.Usagef("--workers %d: not negative", o.job.Workers)
 	}
-	if err := o.job.Connection.check(); err != nil {
+	if err := o.job.Connection.Check(); err != nil {
 		return err
 	}
 	if r := o.job.Queue.Replicas; r != 1 && r != 3 {
@@ -173,14 +174,14 @@ func (o *scoreOptions) run(c *cobra.Command) error {
 	if o.job.Queue.Lease < 100*time.Millisecond {
 		return fault.Usagef("--lease %v: at least 100ms", o.job.Queue.Lease)
 	}
-	if err := CheckOut(o.job.Out, o.model); err != nil {
+	if err := cli.CheckOut(o.job.Out, o.model); err != nil {
 		return err
 	}
 	var err error
-	if o.job.Log, err = Logger(o.log, o.verbose); err != nil {
+	if o.job.Log, err = cli.Logger(o.log, o.verbose); err != nil {
 		return err
 	}
-	if err := o.fill(&o.job.Config); err != nil {
+	if err := o.Fill(&o.job.Config); err != nil {
 		return err
 	}
 	report, err := o.job.Run(c.Context())
@@ -191,29 +192,16 @@ func (o *scoreOptions) run(c *cobra.Command) error {
 		return err
 	}
 	if report.QuarantinedRows > 0 {
-		return fmt.Errorf("%w: %d rows are missing", ErrIncomplete, report.QuarantinedRows)
+		return fmt.Errorf("%w: %d rows are missing", cli.ErrIncomplete, report.QuarantinedRows)
 	}
 	if s := report.Stopped; s != nil && !s.Converged {
-		return fmt.Errorf("%w: %s", ErrUnconverged, Ended(s, o.job.Until))
+		return fmt.Errorf("%w: %s", cli.ErrUnconverged, s.Text(o.job.Until))
 	}
 	return nil
 }
 
-// Ended says how a job ended that might have ended earlier.
-func Ended(s *scores.Stopped, until *job.Until) string {
-	why := map[string]string{scores.RuleMet: "the rule is met", scores.TimeOver: "the time is over", scores.AllDone: "all rows and passes are done"}[s.Reason]
-	text := why + " after " + counted(s.Rounds, "round", "rounds")
-	if s.Passes > 1 {
-		text += fmt.Sprintf(", %d passes", s.Passes)
-	}
-	if s.Figure != nil {
-		text += fmt.Sprintf("; %s %.3g, bound %g", until.Rule, *s.Figure, until.Bound)
-	}
-	return text
-}
-
 // table writes the report for people.
-func (r *Report) table(w io.Writer, path string, until *job.Until) {
+func (r *JobReport) table(w io.Writer, path string, until *job.Until) {
 	fmt.Fprintf(w, "scores\t%s\n", path)
 	fmt.Fprintf(w, "job\t%s\n", r.Job)
 	switch {
@@ -230,21 +218,12 @@ func (r *Report) table(w io.Writer, path string, until *job.Until) {
 		fmt.Fprintf(w, "quarantined\t%d rows\n", r.QuarantinedRows)
 	}
 	if r.Stopped != nil {
-		fmt.Fprintf(w, "stopped\t%s\n", Ended(r.Stopped, until))
+		fmt.Fprintf(w, "stopped\t%s\n", r.Stopped.Text(until))
 	}
 	if r.Audit != nil {
-		AuditTable(w, r.Audit)
+		r.Audit.WriteTable(w)
 	}
 	fmt.Fprintf(w, "kernel\t%s\n", r.Kernel)
 	fmt.Fprintf(w, "mean loss\t%.6f\t%.6f with everything dropped\n", r.LossFull, r.LossEmpty)
-	fmt.Fprintf(w, "efficiency error\t%.3g%s\n", r.EfficiencyError, StandardError(r.EfficiencySE))
-}
-
-// StandardError says in a table how sure an efficiency error is, of estimators for
-// which that is told.
-func StandardError(error float64) string {
-	if error == 0 {
-		return ""
-	}
-	return fmt.Sprintf("\tstandard error %.2g", error)
+	fmt.Fprintf(w, "efficiency error\t%s\n", scores.EfficiencyText(r.EfficiencyError, r.EfficiencySE))
 }

@@ -1,4 +1,4 @@
-package cli
+package launch
 
 import (
 	"context"
@@ -22,6 +22,7 @@ import (
 
 	"shaver/internal/atomicfile"
 	"shaver/internal/bus"
+	"shaver/internal/cli"
 	"shaver/internal/coordinator"
 	"shaver/internal/fault"
 	"shaver/internal/job"
@@ -33,7 +34,7 @@ import (
 // no address, on a server embedded in this process.
 type Job struct {
 	coordinator.Config
-	Connection
+	cli.Connection
 	Metrics Metrics
 	Workers int // in this process; 0 = one if the server is embedded, else none
 	// Store is where workers read the dataset in place, as dir:PATH (worker.OpenStore);
@@ -44,8 +45,8 @@ type Job struct {
 	Once bool
 }
 
-// Report is what a job came to. It is printed, and written beside the scores.
-type Report struct {
+// JobReport is what a job came to. It is printed, and written beside the scores.
+type JobReport struct {
 	Job        string  `json:"job"`
 	Rows       int64   `json:"rows"`
 	Seconds    float64 `json:"seconds"`
@@ -80,8 +81,8 @@ type Digests struct {
 
 // Run runs the job to its end. Beside the scores file it writes NAME.job.json, if
 // that of an earlier run, which wrote the scores, is not there.
-func (j *Job) Run(ctx context.Context) (report *Report, err error) {
-	if err := CheckOut(j.Out); err != nil {
+func (j *Job) Run(ctx context.Context) (report *JobReport, err error) {
+	if err := cli.CheckOut(j.Out); err != nil {
 		return nil, err
 	}
 	start, cpu := time.Now(), cpuTime()
@@ -113,7 +114,7 @@ func (j *Job) Run(ctx context.Context) (report *Report, err error) {
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	group, running := errgroup.WithContext(running)
-	var progress atomic.Pointer[Progress] // of the job that runs: an audit has several
+	var progress atomic.Pointer[cli.Progress] // of the job that runs: an audit has several
 	var resumed int64
 	var once sync.Once
 	started := make(chan struct{})
@@ -121,7 +122,7 @@ func (j *Job) Run(ctx context.Context) (report *Report, err error) {
 		j.Log.Info("scoring", zap.String("job", spec.ID()), zap.Int64("rows", plan.Rows), zap.Int64("merged", merged), zap.Int("shards", plan.Shards()), zap.String("kernel", spec.Kernel))
 		// Rows that were merged before count neither as work nor as speed.
 		resumed = merged
-		if last := progress.Swap(NewProgress("score", "rows", plan.Rows-merged)); last != nil {
+		if last := progress.Swap(cli.NewProgress("score", "rows", plan.Rows-merged)); last != nil {
 			last.End()
 		}
 		once.Do(func() { close(started) })
@@ -211,9 +212,9 @@ func (j *Job) store() (*worker.Store, error) {
 
 // former returns the report of an earlier run of the same scores, nil if it is not
 // there: that run was cut off before it wrote it.
-func (r *Report) former(path string) *Report {
+func (r *JobReport) former(path string) *JobReport {
 	text, err := os.ReadFile(path)
-	var former Report
+	var former JobReport
 	if err != nil || json.Unmarshal(text, &former) != nil || former.Digests != r.Digests {
 		return nil
 	}
@@ -234,11 +235,11 @@ func (j *Job) server(ctx context.Context) (connect func(ctx context.Context, nam
 		return j.local(ctx)
 	}
 	return func(ctx context.Context, name string) (*bus.Bus, error) {
-		return j.connect(ctx, roleCoordinator, name, j.Log)
+		return j.Connect(ctx, cli.RoleCoordinator, name, j.Log)
 	}, func(error) {}, nil
 }
 
-func newReport(o *coordinator.Outcome, path string) (*Report, error) {
+func newReport(o *coordinator.Outcome, path string) (*JobReport, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -249,7 +250,7 @@ func newReport(o *coordinator.Outcome, path string) (*Report, error) {
 		return nil, err
 	}
 	s := &o.Scores
-	r := &Report{
+	r := &JobReport{
 		Job: s.Spec.ID(), Rows: s.Rows, Kernel: s.Spec.Kernel,
 		LossFull: s.LossFull, LossEmpty: s.LossEmpty, EfficiencyError: s.EfficiencyError, EfficiencySE: s.EfficiencySE,
 		Digests:      Digests{s.Spec.Model, s.Spec.Dataset, hex.EncodeToString(digest.Sum(nil))},
@@ -261,7 +262,7 @@ func newReport(o *coordinator.Outcome, path string) (*Report, error) {
 	return r, nil
 }
 
-func (r *Report) write(path string) error {
+func (r *JobReport) write(path string) error {
 	return atomicfile.Write(path, func(w io.Writer) error {
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
