@@ -65,7 +65,7 @@ coordinator:            arrowio bus checkpoint compare dataset fault job kernel 
 metrics:                fault github.com/prometheus/client_golang
 
 # what people and clusters run
-cli:                    bus coordinator fault kernel github.com/spf13/cobra github.com/schollz/progressbar/v3 go.uber.org/zap golang.org/x/term
+cli:                    bus fault kernel github.com/spf13/cobra github.com/schollz/progressbar/v3 go.uber.org/zap golang.org/x/term
 launch:                 atomicfile bus checkpoint cli coordinator dataset fault filelock job metrics prune scores shapley worker github.com/spf13/cobra go.uber.org/zap golang.org/x/sync golang.org/x/sys
 cmd/shaver:             arrowio atomicfile bus checkpoint cli compact compare coordinator dataset evaluate fault job launch model picture planted prune report scores shapley sweep synth tally github.com/spf13/cobra
 cmd/coordinator:        cli launch

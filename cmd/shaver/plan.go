@@ -90,6 +90,7 @@ func forecast(e *coordinator.Estimate, cores int) *jobForecast {
 
 type planOptions struct {
 	launch.JobFlags
+	config         coordinator.Config
 	cores, threads int
 	output         cli.Output
 }
@@ -121,7 +122,7 @@ as in a log in order of time, partials are smaller than planned.
 			return o.run(c)
 		},
 	}
-	o.JobFlags.Add(c)
+	o.JobFlags.Add(c, &o.config)
 	f := c.Flags()
 	f.IntVar(&o.cores, "cores", runtime.GOMAXPROCS(0), "cores that all workers have together")
 	f.IntVar(&o.threads, "threads", runtime.GOMAXPROCS(0), "threads of one worker")
@@ -136,15 +137,14 @@ func (o *planOptions) run(c *cobra.Command) error {
 	if o.cores < 1 || o.threads < 1 {
 		return fault.Usagef("--cores and --threads are at least 1")
 	}
-	var config coordinator.Config
 	var err error
-	if config.Log, err = cli.Logger("text", false); err != nil {
+	if o.config.Log, err = cli.Logger("text", false); err != nil {
 		return err
 	}
-	if err := o.Fill(&config); err != nil {
+	if err := o.Open(); err != nil {
 		return err
 	}
-	e, err := coordinator.Measure(c.Context(), config, o.threads, measureWithin)
+	e, err := coordinator.Measure(c.Context(), o.config, o.threads, measureWithin)
 	if err != nil {
 		return err
 	}

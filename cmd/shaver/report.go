@@ -1,8 +1,6 @@
 package main
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -124,7 +122,7 @@ func (o *reportOptions) facts() (*report.Facts, error) {
 	}
 	s := p.scores[0]
 	f := &report.Facts{Architecture: &p.checkpoint.Architecture, Entries: p.table, Scores: s, Aggregate: o.aggregate}
-	if f.Digest, err = digestOf(o.scores); err != nil {
+	if f.Digest, err = scores.Digest(o.scores); err != nil {
 		return nil, err
 	}
 	if s.Stopped != nil {
@@ -167,19 +165,6 @@ func (o *reportOptions) ends(p *pruner) ([]report.Ends, error) {
 		all = append(all, report.Ends{Top: named(field.Top), Bottom: named(field.Bottom)})
 	}
 	return all, nil
-}
-
-func digestOf(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	digest := sha256.New()
-	if _, err := io.Copy(digest, f); err != nil {
-		return "", fmt.Errorf("%s: %w", path, err)
-	}
-	return hex.EncodeToString(digest.Sum(nil)), nil
 }
 
 // readRun reads what the job took from beside the scores; nil if it is not there.

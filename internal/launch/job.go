@@ -1,18 +1,16 @@
+// Package launch runs a job from this process: on a server that is embedded in it or
+// on a cluster's, with workers of its own or the cluster's, with the coordinator, and
+// with a report of the job next to the scores. It has the two commands that several
+// programs share, score and work.
 package launch
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"path/filepath"
 	"runtime"
 	"runtime/debug"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,13 +18,11 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
-	"shaver/internal/atomicfile"
 	"shaver/internal/bus"
 	"shaver/internal/cli"
 	"shaver/internal/coordinator"
 	"shaver/internal/fault"
 	"shaver/internal/job"
-	"shaver/internal/scores"
 	"shaver/internal/worker"
 )
 
@@ -35,8 +31,8 @@ import (
 type Job struct {
 	coordinator.Config
 	cli.Connection
-	Metrics Metrics
-	Workers int // in this process; 0 = one if the server is embedded, else none
+	Metrics string // address to answer for health and metrics on, HOST:PORT; "" = none
+	Workers int    // in this process; 0 = one if the server is embedded, else none
 	// Store is where workers read the dataset in place, as dir:PATH (worker.OpenStore);
 	// "" = its shards travel.
 	Store string
@@ -45,227 +41,202 @@ type Job struct {
 	Once bool
 }
 
-// JobReport is what a job came to. It is printed, and written beside the scores.
-type JobReport struct {
-	Job        string  `json:"job"`
-	Rows       int64   `json:"rows"`
-	Seconds    float64 `json:"seconds"`
-	CPUSeconds float64 `json:"cpu_seconds"` // of this process and of the workers elsewhere
-	// An earlier run of the job was cut off: what that took is not in Seconds, nor in
-	// CPUSeconds but for workers elsewhere.
-	Resumed         bool    `json:"resumed,omitempty"`
-	Kernel          string  `json:"kernel"`
-	LossFull        float64 `json:"loss_full"`        // mean loss with nothing dropped, nat
-	LossEmpty       float64 `json:"loss_empty"`       // mean loss with everything dropped, nat
-	EfficiencyError float64 `json:"efficiency_error"` // how far the scores sum off their difference, nat
-	// Its standard error, of estimators without the efficiency identity: what is
-	// beyond two of it is bias.
-	EfficiencySE    float64        `json:"efficiency_se,omitempty"`
-	Digests         Digests        `json:"digests"`
-	Shards          int            `json:"shards"` // 0, and no workers: an earlier run wrote the scores, and was cut off before it told
-	RowsPerShard    int64          `json:"rows_per_shard"`
-	Workers         map[string]int `json:"workers"`          // shards computed by each
-	QuarantinedRows int64          `json:"quarantined_rows"` // missing, in shards that cannot be computed
-	// How a job with a rule to stop by, or with a time, ended.
-	Stopped *scores.Stopped `json:"stopped,omitempty"`
-	// What the audit found.
-	Audit *scores.Audit `json:"audit,omitempty"`
-}
-
-// Digests are SHA-256, in hexadecimal.
-type Digests struct {
-	Model   string `json:"model"`
-	Dataset string `json:"dataset"`
-	Scores  string `json:"scores"`
-}
-
-// Run runs the job to its end. Beside the scores file it writes NAME.job.json, if
-// that of an earlier run, which wrote the scores, is not there.
+// Run runs the job to its end. Next to the scores file it writes NAME.job.json,
+// unless an earlier run wrote both. A job that somebody cancelled ends with
+// cli.ErrCancelled. Run does not change j.
 func (j *Job) Run(ctx context.Context) (report *JobReport, err error) {
 	if err := cli.CheckOut(j.Out); err != nil {
 		return nil, err
 	}
 	start, cpu := time.Now(), cpuTime()
-	store, err := j.store()
+	r := &running{Job: *j, started: make(chan struct{})}
+	defer func() { r.close(err) }()
+	if err := r.connect(ctx); err != nil {
+		return nil, err
+	}
+	outcome, err := r.compute(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if store != nil {
-		defer store.Close()
-	}
-	if err := j.Metrics.start(j.Log); err != nil {
-		return nil, err
-	}
-	defer j.Metrics.stop()
-	j.OnBlob = j.Metrics.onBlob()
-	j.Metrics.lead(&j.Config)
-	connect, end, err := j.server(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { end(err) }()
-	b, err := connect(ctx, "coordinator")
-	if err != nil {
-		return nil, err
-	}
-	defer b.Close()
-	j.Metrics.connected(b)
+	return r.report(outcome, func(report *JobReport) {
+		report.Seconds = time.Since(start).Seconds()
+		report.CPUSeconds = (cpuTime() - cpu).Seconds() + outcome.CPU
+	})
+}
 
-	running, stop := context.WithCancel(ctx)
-	defer stop()
-	group, running := errgroup.WithContext(running)
-	var progress atomic.Pointer[cli.Progress] // of the job that runs: an audit has several
-	var resumed int64
-	var once sync.Once
-	started := make(chan struct{})
-	j.OnStart = func(spec job.Spec, plan job.Plan, merged int64) {
-		j.Log.Info("scoring", zap.String("job", spec.ID()), zap.Int64("rows", plan.Rows), zap.Int64("merged", merged), zap.Int("shards", plan.Shards()), zap.String("kernel", spec.Kernel))
-		// Rows that were merged before count neither as work nor as speed.
-		resumed = merged
-		if last := progress.Swap(cli.NewProgress("score", "rows", plan.Rows-merged)); last != nil {
-			last.End()
+// running is a job that runs.
+type running struct {
+	Job
+	store     *worker.Store // nil = shards travel
+	telemetry telemetry
+	dial      dial            // connects to the job's server
+	end       func(err error) // ends our own server, with how the job ended; nil = we have none
+	bus       *bus.Bus        // the coordinator's connection
+	models    worker.Models   // of our workers
+
+	// Progress of the job that runs now. An audit runs several jobs in turn.
+	progress  atomic.Pointer[cli.Progress]
+	merged    int64         // rows that were merged before that job started here
+	started   chan struct{} // closed when the first job starts
+	startOnce sync.Once
+}
+
+// dial connects to a server under a name.
+type dial func(ctx context.Context, name string) (*bus.Bus, error)
+
+// connect opens everything that the job needs, up to the coordinator's connection.
+func (r *running) connect(ctx context.Context) (err error) {
+	if err := r.openStore(); err != nil {
+		return err
+	}
+	if err := r.telemetry.start(r.Metrics, r.Log); err != nil {
+		return err
+	}
+	r.OnBlob = r.telemetry.onBlob()
+	r.dial = func(ctx context.Context, name string) (*bus.Bus, error) {
+		return r.Connect(ctx, cli.RoleCoordinator, name, r.Log)
+	}
+	if r.NATS == "" {
+		if r.dial, r.end, err = r.local(ctx); err != nil {
+			return err
 		}
-		once.Do(func() { close(started) })
 	}
-	workers := j.workers()
-	if workers == 0 && os.Getenv("GOGC") == "" {
-		// Nearly all memory is the sums, which have no pointers: collecting often
-		// costs next to nothing, and keeps what is thrown away small beside them.
-		debug.SetGCPercent(10)
+	if r.bus, err = r.dial(ctx, "coordinator"); err != nil {
+		return err
 	}
-	if workers == 0 {
-		j.OnMerged = func(rows int64) { progress.Load().Set(rows - resumed) }
+	r.telemetry.connected(r.bus)
+	return nil
+}
+
+// openStore opens the store, if there is one. The dataset must be in it.
+func (r *running) openStore() (err error) {
+	if r.Store == "" {
+		return nil
 	}
-	var models worker.Models
+	if r.store, err = worker.OpenStore(r.Store); err != nil {
+		return err
+	}
+	if _, err := r.store.Dataset(r.Dataset.Digest()); err != nil {
+		return fault.Usagef("--store has to hold --dataset, or a copy: %w", err)
+	}
+	r.InPlace = true
+	return nil
+}
+
+// close closes what connect opened, all or a part of it. The job ended with err.
+func (r *running) close(err error) {
+	if r.bus != nil {
+		r.bus.Close()
+	}
+	if r.end != nil {
+		r.end(err)
+	}
+	r.telemetry.stop()
+	if r.store != nil {
+		r.store.Close()
+	}
+}
+
+// compute runs the coordinator, and workers until it ends.
+func (r *running) compute(ctx context.Context) (outcome *coordinator.Outcome, err error) {
+	finished := errors.New("finished")
+	group, ctx := errgroup.WithContext(ctx)
+	workers := r.workers()
 	for i := range workers {
 		group.Go(func() error {
-			own, err := connect(running, fmt.Sprintf("local-%d", i+1))
-			if err != nil {
-				return err
-			}
-			defer own.Close()
-			config := worker.Config{
-				Bus: own, Name: fmt.Sprintf("local-%d", i+1), Threads: max(1, runtime.GOMAXPROCS(0)/workers), Models: &models, Store: store, Log: j.Log,
-				OnRows: func(n int) {
-					select {
-					case <-started:
-						progress.Load().Add(int64(n))
-					case <-running.Done(): // ours never started; the rows were another job's
-					}
-				},
-			}
-			j.Metrics.work(&config)
-			return worker.Run(running, nil, config)
+			return r.work(ctx, fmt.Sprintf("local-%d", i+1), max(1, runtime.GOMAXPROCS(0)/workers))
 		})
 	}
-	var outcome *coordinator.Outcome
-	finished := errors.New("finished")
 	group.Go(func() (err error) {
-		if outcome, err = coordinator.Run(running, b, j.Config); err != nil {
+		if outcome, err = r.lead(ctx); err != nil {
 			return err
 		}
 		return finished // which ends the workers
 	})
 	err = group.Wait()
-	if last := progress.Load(); last != nil {
+	if last := r.progress.Load(); last != nil {
 		last.End()
 	}
 	if !errors.Is(err, finished) {
 		return nil, err
 	}
-	report, err = newReport(outcome, j.Out)
+	return outcome, nil
+}
+
+// workers returns how many workers run in this process.
+func (r *running) workers() int {
+	if r.Workers == 0 && r.NATS == "" {
+		return 1
+	}
+	return r.Workers
+}
+
+// work runs a worker until ctx ends.
+func (r *running) work(ctx context.Context, name string, threads int) error {
+	own, err := r.dial(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer own.Close()
+	config := worker.Config{
+		Bus: own, Name: name, Threads: threads, Models: &r.models, Store: r.store, Log: r.Log,
+		OnRows: func(n int) {
+			select {
+			case <-r.started:
+				r.progress.Load().Add(int64(n))
+			case <-ctx.Done(): // ours never started; the rows were another job's
+			}
+		},
+	}
+	r.telemetry.work(&config)
+	return worker.Run(ctx, nil, config)
+}
+
+// lead runs the coordinator.
+func (r *running) lead(ctx context.Context) (*coordinator.Outcome, error) {
+	c := r.Config
+	c.OnStart = r.start
+	if r.workers() == 0 {
+		c.OnMerged = func(rows int64) { r.progress.Load().Set(rows - r.merged) }
+		if os.Getenv("GOGC") == "" {
+			// Nearly all memory is the sums, which have no pointers. To collect often
+			// costs little, and keeps the garbage small.
+			debug.SetGCPercent(10)
+		}
+	}
+	r.telemetry.lead(&c)
+	outcome, err := coordinator.Run(ctx, r.bus, c)
+	if errors.Is(err, coordinator.ErrCancelled) {
+		return nil, fmt.Errorf("%w: %w", cli.ErrCancelled, err)
+	}
+	return outcome, err
+}
+
+// start shows the progress of a job that starts, of which some rows are merged
+// already. Those count neither as work nor as speed.
+func (r *running) start(spec job.Spec, plan job.Plan, merged int64) {
+	r.Log.Info("scoring", zap.String("job", spec.ID()), zap.Int64("rows", plan.Rows), zap.Int64("merged", merged), zap.Int("shards", plan.Shards()), zap.String("kernel", spec.Kernel))
+	r.merged = merged
+	if last := r.progress.Swap(cli.NewProgress("score", "rows", plan.Rows-merged)); last != nil {
+		last.End()
+	}
+	r.startOnce.Do(func() { close(r.started) })
+}
+
+// report writes the report next to the scores and returns it; measure adds what the
+// run took. If an earlier run wrote the scores and its report is there, that report
+// stays and is returned.
+func (r *running) report(outcome *coordinator.Outcome, measure func(*JobReport)) (*JobReport, error) {
+	report, err := newReport(outcome, r.Out)
 	if err != nil {
 		return nil, err
 	}
-	path := ReportPath(j.Out)
+	path := ReportPath(r.Out)
 	if outcome.Existing {
 		if former := report.former(path); former != nil {
 			return former, nil
 		}
 	}
-	report.Seconds = time.Since(start).Seconds()
-	report.CPUSeconds = (cpuTime() - cpu).Seconds() + outcome.CPU
+	measure(report)
 	return report, report.write(path)
-}
-
-// ReportPath returns where the report stands of a run that wrote the scores at path.
-func ReportPath(path string) string {
-	return strings.TrimSuffix(path, filepath.Ext(path)) + ".job.json"
-}
-
-// store opens the store, nil if there is none, in which the dataset must be.
-func (j *Job) store() (*worker.Store, error) {
-	if j.Store == "" {
-		return nil, nil
-	}
-	store, err := worker.OpenStore(j.Store)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := store.Dataset(j.Dataset.Digest()); err != nil {
-		store.Close()
-		return nil, fault.Usagef("--store has to hold --dataset, or a copy: %w", err)
-	}
-	j.InPlace = true
-	return store, nil
-}
-
-// former returns the report of an earlier run of the same scores, nil if it is not
-// there: that run was cut off before it wrote it.
-func (r *JobReport) former(path string) *JobReport {
-	text, err := os.ReadFile(path)
-	var former JobReport
-	if err != nil || json.Unmarshal(text, &former) != nil || former.Digests != r.Digests {
-		return nil
-	}
-	return &former
-}
-
-func (j *Job) workers() int {
-	if j.Workers == 0 && j.NATS == "" {
-		return 1
-	}
-	return j.Workers
-}
-
-// server returns how to connect to the job's server, and how to end it if it is
-// ours, which is told how the job ended.
-func (j *Job) server(ctx context.Context) (connect func(ctx context.Context, name string) (*bus.Bus, error), end func(err error), err error) {
-	if j.NATS == "" {
-		return j.local(ctx)
-	}
-	return func(ctx context.Context, name string) (*bus.Bus, error) {
-		return j.Connect(ctx, cli.RoleCoordinator, name, j.Log)
-	}, func(error) {}, nil
-}
-
-func newReport(o *coordinator.Outcome, path string) (*JobReport, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	digest := sha256.New()
-	if _, err := io.Copy(digest, f); err != nil {
-		return nil, err
-	}
-	s := &o.Scores
-	r := &JobReport{
-		Job: s.Spec.ID(), Rows: s.Rows, Kernel: s.Spec.Kernel,
-		LossFull: s.LossFull, LossEmpty: s.LossEmpty, EfficiencyError: s.EfficiencyError, EfficiencySE: s.EfficiencySE,
-		Digests:      Digests{s.Spec.Model, s.Spec.Dataset, hex.EncodeToString(digest.Sum(nil))},
-		RowsPerShard: o.Plan.RowsPerShard, Workers: o.Workers, QuarantinedRows: s.QuarantinedRows, Resumed: o.Resumed, Stopped: s.Stopped, Audit: s.Audit,
-	}
-	if !o.Existing {
-		r.Shards = o.Plan.Shards()
-	}
-	return r, nil
-}
-
-func (r *JobReport) write(path string) error {
-	return atomicfile.Write(path, func(w io.Writer) error {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(r)
-	})
 }

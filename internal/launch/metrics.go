@@ -3,7 +3,6 @@ package launch
 import (
 	"time"
 
-	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
 	"shaver/internal/bus"
@@ -14,46 +13,41 @@ import (
 	"shaver/internal/worker"
 )
 
-// Metrics is the port of a process for health and metrics. Without an address
-// it does nothing, and the callbacks that it gives are nil.
-type Metrics struct {
-	Address string
-	set     *metrics.Set
-	server  *metrics.Server
+// telemetry answers for the health and the metrics of this process. Without an
+// address it does nothing, and the callbacks that it gives are nil.
+type telemetry struct {
+	set    *metrics.Set
+	server *metrics.Server
 }
 
-// Flag adds the flag to c.
-func (m *Metrics) Flag(c *cobra.Command) {
-	c.Flags().StringVar(&m.Address, "metrics", "", "HOST:PORT to answer /healthz, /readyz and /metrics on; :PORT is of 127.0.0.1 (default none)")
-}
-
-// start begins to answer; call stop afterwards, also if there is nothing to stop.
-func (m *Metrics) start(log *zap.Logger) (err error) {
-	if m.Address == "" {
+// start begins to answer on address, HOST:PORT, unless it is empty. Call stop
+// afterwards, also if start fails.
+func (m *telemetry) start(address string, log *zap.Logger) (err error) {
+	if address == "" {
 		return nil
 	}
 	m.set = metrics.New()
-	if m.server, err = metrics.Serve(m.Address, m.set); err != nil {
+	if m.server, err = metrics.Serve(address, m.set); err != nil {
 		return err
 	}
 	log.Info("metrics", zap.String("address", m.server.Addr()))
 	return nil
 }
 
-func (m *Metrics) stop() {
+func (m *telemetry) stop() {
 	if m.server != nil {
 		m.server.Stop()
 	}
 }
 
 // connected makes the process as ready as the connection.
-func (m *Metrics) connected(b *bus.Bus) {
+func (m *telemetry) connected(b *bus.Bus) {
 	if m.server != nil {
 		m.server.SetReady(b.Ready)
 	}
 }
 
-func (m *Metrics) onBlob() func(sent bool, bytes int) {
+func (m *telemetry) onBlob() func(sent bool, bytes int) {
 	if m.set == nil {
 		return nil
 	}
@@ -61,7 +55,7 @@ func (m *Metrics) onBlob() func(sent bool, bytes int) {
 }
 
 // work has a worker tell what it does.
-func (m *Metrics) work(c *worker.Config) {
+func (m *telemetry) work(c *worker.Config) {
 	if m.set == nil {
 		return
 	}
@@ -83,7 +77,7 @@ func (m *Metrics) work(c *worker.Config) {
 }
 
 // lead has a coordinator tell how its job is doing.
-func (m *Metrics) lead(c *coordinator.Config) {
+func (m *telemetry) lead(c *coordinator.Config) {
 	if m.set == nil {
 		return
 	}

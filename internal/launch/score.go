@@ -16,7 +16,6 @@ import (
 	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/prune"
-	"shaver/internal/scores"
 	"shaver/internal/shapley"
 )
 
@@ -28,15 +27,18 @@ type scoreOptions struct {
 	verbose bool
 }
 
-// JobFlags say which job, for the commands that run or plan one.
+// JobFlags are the flags that say which job, for the commands that run or plan one.
+// They are bound to the configuration that runs.
 type JobFlags struct {
 	model, dataset string
-	config         coordinator.Config
-	until          job.Until
+	config         *coordinator.Config
+	until          job.Until // becomes that of config if one of its flags is given
 	maxTime        time.Duration
 }
 
-func (o *JobFlags) Add(c *cobra.Command) {
+// Add adds the flags to c, and binds them to config.
+func (o *JobFlags) Add(c *cobra.Command, config *coordinator.Config) {
+	o.config = config
 	f := c.Flags()
 	f.StringVar(&o.model, "model", "", "checkpoint: .pth or safetensors")
 	f.StringVar(&o.dataset, "dataset", "", "dataset folder, made by shaver dataset import")
@@ -58,20 +60,20 @@ func (o *JobFlags) Add(c *cobra.Command) {
 	cli.KernelFlag(c)
 }
 
-// Fill opens what the flags name and sets it, with what else they say, in c.
-func (o *JobFlags) Fill(c *coordinator.Config) (err error) {
-	if o.config.RowsPerShard < 0 {
-		return fault.Usagef("--rows-per-shard %d: not negative", o.config.RowsPerShard)
+// Open checks the flags, and sets in the configuration the model and the dataset that
+// they name.
+func (o *JobFlags) Open() error {
+	c := o.config
+	if c.RowsPerShard < 0 {
+		return fault.Usagef("--rows-per-shard %d: not negative", c.RowsPerShard)
 	}
-	from := &o.config
-	if from.MaxRows < 0 {
-		return fault.Usagef("--max-rows %d: not negative", from.MaxRows)
+	if c.MaxRows < 0 {
+		return fault.Usagef("--max-rows %d: not negative", c.MaxRows)
 	}
-	if from.MaxRows > 0 && from.Sample != 1 {
+	if c.MaxRows > 0 && c.Sample != 1 {
 		return fault.Usagef("--max-rows is in place of --sample: one of the two")
 	}
-	from.Options.SetDefaults()
-	c.Baseline, c.Options, c.Splits, c.Sample, c.MaxRows, c.Audit, c.RowsPerShard = from.Baseline, from.Options, from.Splits, from.Sample, from.MaxRows, from.Audit, from.RowsPerShard
+	c.Options.SetDefaults()
 	if o.until.Seconds = o.maxTime.Seconds(); o.until != (job.Until{}) {
 		o.until.SetDefaults()
 		c.Until = &o.until
@@ -133,14 +135,14 @@ so, and the exit code is 3.
 		},
 	}
 	f := c.Flags()
-	o.JobFlags.Add(c)
+	o.JobFlags.Add(c, &o.job.Config)
 	f.StringVar(&o.job.Out, "out", "", "scores file to write")
 	without := " (default one inside this process)"
 	if cluster {
 		without = ""
 	}
 	o.job.Connection.Flags(c, without)
-	o.job.Metrics.Flag(c)
+	cli.MetricsFlag(c, &o.job.Metrics)
 	f.IntVar(&o.job.Queue.Replicas, "replicas", bus.DefaultQueue.Replicas, "servers of --nats that hold each message: 1, or 3 in a cluster; streams that have more keep them")
 	f.StringVar(&o.job.Store, "store", "", "dir:PATH = workers have --dataset too, there or in a folder of it, with the same flag: shards do not travel (default they do)")
 	f.IntVar(&o.job.Workers, "workers", 0, "workers in this process, which share its cores (default 1, with --nats 0)")
@@ -181,7 +183,7 @@ func (o *scoreOptions) run(c *cobra.Command) error {
 	if o.job.Log, err = cli.Logger(o.log, o.verbose); err != nil {
 		return err
 	}
-	if err := o.Fill(&o.job.Config); err != nil {
+	if err := o.Open(); err != nil {
 		return err
 	}
 	report, err := o.job.Run(c.Context())
@@ -198,32 +200,4 @@ func (o *scoreOptions) run(c *cobra.Command) error {
 		return fmt.Errorf("%w: %s", cli.ErrUnconverged, s.Text(o.job.Until))
 	}
 	return nil
-}
-
-// table writes the report for people.
-func (r *JobReport) table(w io.Writer, path string, until *job.Until) {
-	fmt.Fprintf(w, "scores\t%s\n", path)
-	fmt.Fprintf(w, "job\t%s\n", r.Job)
-	switch {
-	case r.Shards == 0: // of another run, which told nothing
-		fmt.Fprintf(w, "rows\t%d\n", r.Rows)
-	case r.Resumed: // some rows are another run's
-		fmt.Fprintf(w, "rows\t%d\n", r.Rows)
-		fmt.Fprintf(w, "seconds\t%.1f\t%.1f of CPU, and what an earlier run took that was cut off\n", r.Seconds, r.CPUSeconds)
-	default:
-		fmt.Fprintf(w, "rows\t%d\t%.0f/s\n", r.Rows, float64(r.Rows)/r.Seconds)
-		fmt.Fprintf(w, "seconds\t%.1f\t%.1f of CPU\n", r.Seconds, r.CPUSeconds)
-	}
-	if r.QuarantinedRows > 0 {
-		fmt.Fprintf(w, "quarantined\t%d rows\n", r.QuarantinedRows)
-	}
-	if r.Stopped != nil {
-		fmt.Fprintf(w, "stopped\t%s\n", r.Stopped.Text(until))
-	}
-	if r.Audit != nil {
-		r.Audit.WriteTable(w)
-	}
-	fmt.Fprintf(w, "kernel\t%s\n", r.Kernel)
-	fmt.Fprintf(w, "mean loss\t%.6f\t%.6f with everything dropped\n", r.LossFull, r.LossEmpty)
-	fmt.Fprintf(w, "efficiency error\t%s\n", scores.EfficiencyText(r.EfficiencyError, r.EfficiencySE))
 }

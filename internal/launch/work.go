@@ -16,7 +16,7 @@ import (
 
 type workOptions struct {
 	connection cli.Connection
-	metrics    Metrics
+	metrics    string
 	name, log  string
 	threads    int
 	cache      string
@@ -48,7 +48,7 @@ second one leaves at once, and the task goes to another worker.
 	}
 	f := c.Flags()
 	o.connection.Flags(c, "")
-	o.metrics.Flag(c)
+	cli.MetricsFlag(c, &o.metrics)
 	cli.KernelFlag(c)
 	f.StringVar(&o.name, "name", "", "name in results and logs (default host and process)")
 	f.IntVar(&o.threads, "threads", runtime.GOMAXPROCS(0), "goroutines that compute a task")
@@ -92,11 +92,12 @@ func (o *workOptions) run(ctx context.Context) error {
 		}
 		o.name = fmt.Sprintf("%s-%d", host, os.Getpid())
 	}
-	if err := o.metrics.start(log); err != nil {
+	var telemetry telemetry
+	defer telemetry.stop()
+	if err := telemetry.start(o.metrics, log); err != nil {
 		return err
 	}
-	defer o.metrics.stop()
-	o.connection.OnBlob = o.metrics.onBlob()
+	o.connection.OnBlob = telemetry.onBlob()
 	b, err := o.connection.Connect(ctx, cli.RoleWorker, o.name, log)
 	switch {
 	case err != nil && ctx.Err() != nil: // asked to leave before it had anything in work
@@ -105,11 +106,11 @@ func (o *workOptions) run(ctx context.Context) error {
 		return err
 	}
 	defer b.Close()
-	o.metrics.connected(b)
+	telemetry.connected(b)
 	log.Info("worker ready", zap.String("name", o.name), zap.Int("threads", o.threads))
 	// The first signal, which ends ctx, only drains; the second ends the process.
 	config := worker.Config{Bus: b, Name: o.name, Threads: o.threads, Models: models, Store: store, CPU: cpuTime, Log: log}
-	o.metrics.work(&config)
+	telemetry.work(&config)
 	err = worker.Run(context.WithoutCancel(ctx), ctx.Done(), config)
 	if err == nil {
 		log.Info("drained")
