@@ -125,9 +125,6 @@ func (o *reportOptions) facts() (*report.Facts, error) {
 	if f.Digest, err = scores.Digest(o.scores); err != nil {
 		return nil, err
 	}
-	if s.Stopped != nil {
-		f.Ended = s.Stopped.Text(s.Spec.Until)
-	}
 	if f.Run, err = readRun(o.scores, f.Digest); err != nil {
 		return nil, err
 	}

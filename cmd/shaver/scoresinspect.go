@@ -3,8 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"math"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -16,33 +14,24 @@ import (
 
 // scoresFacts is what "scores inspect" prints.
 type scoresFacts struct {
-	Job             string          `json:"job"`
-	Spec            job.Spec        `json:"spec"`
-	Rows            int64           `json:"rows"`
-	DatasetRows     int64           `json:"dataset_rows"`
-	Features        int             `json:"features"`
-	Dim             int             `json:"dim"`
-	LossFull        float64         `json:"loss_full"`
-	LossEmpty       float64         `json:"loss_empty"`
-	EfficiencyError float64         `json:"efficiency_error"`
-	EfficiencySE    float64         `json:"efficiency_se,omitempty"` // of estimators without the identity
-	StandardError   string          `json:"standard_error"`          // whether those of the dataset's values are estimates or upper bounds
-	MaxSE           float64         `json:"max_se"`
-	MaxPopulationSE float64         `json:"max_se_population"`
-	Convergence     float64         `json:"convergence"`       // max_se / (largest - smallest phi); the paper stops below 0.01
-	Stopped         *scores.Stopped `json:"stopped,omitempty"` // of a job with a rule to stop by
-	Audit           *scores.Audit   `json:"audit,omitempty"`   // of a multilinear job
-	NoInterval      int             `json:"no_interval"`       // features that occur, but in too few rows for intervals
-	Fields          []fieldScores   `json:"fields"`
-}
-
-// fieldScores is about the entries of one field.
-type fieldScores struct {
-	Name     string  `json:"name"`
-	Features int     `json:"features"`
-	Seen     int     `json:"seen"`    // features that occur in the rows
-	Sum      float64 `json:"sum"`     // of phi: the loss that the field saves, nat
-	SumAbs   float64 `json:"sum_abs"` // of |phi|
+	Job             string                `json:"job"`
+	Spec            job.Spec              `json:"spec"`
+	Rows            int64                 `json:"rows"`
+	DatasetRows     int64                 `json:"dataset_rows"`
+	Features        int                   `json:"features"`
+	Dim             int                   `json:"dim"`
+	LossFull        float64               `json:"loss_full"`
+	LossEmpty       float64               `json:"loss_empty"`
+	EfficiencyError float64               `json:"efficiency_error"`
+	EfficiencySE    float64               `json:"efficiency_se,omitempty"` // of estimators without the identity
+	StandardError   string                `json:"standard_error"`          // whether those of the dataset's values are estimates or upper bounds
+	MaxSE           float64               `json:"max_se"`
+	MaxPopulationSE float64               `json:"max_se_population"`
+	Convergence     float64               `json:"convergence"`       // max_se / (largest - smallest phi); the paper stops below 0.01
+	Stopped         *scores.Stopped       `json:"stopped,omitempty"` // of a job with a rule to stop by
+	Audit           *scores.Audit         `json:"audit,omitempty"`   // of a multilinear job
+	NoInterval      int                   `json:"no_interval"`       // features that occur, but in too few rows for intervals
+	Fields          []scores.FieldSummary `json:"fields"`
 }
 
 func scoresInspectCommand() *cobra.Command {
@@ -68,35 +57,12 @@ func scoresInspectCommand() *cobra.Command {
 }
 
 func inspectScores(f *scores.File) *scoresFacts {
-	s := &scoresFacts{
+	s := f.Summary(f.Phi)
+	return &scoresFacts{
 		Job: f.Spec.ID(), Spec: f.Spec, Rows: f.Rows, DatasetRows: f.DatasetRows, Features: len(f.Count), Dim: f.Dim,
 		LossFull: f.LossFull, LossEmpty: f.LossEmpty, EfficiencyError: f.EfficiencyError, EfficiencySE: f.EfficiencySE, StandardError: f.StandardError(), Stopped: f.Stopped, Audit: f.Audit,
-		MaxSE: float64(slices.Max(f.SE)), MaxPopulationSE: float64(slices.Max(f.PopulationSE)),
+		MaxSE: s.MaxSE, MaxPopulationSE: s.MaxPopulationSE, Convergence: s.Convergence(), NoInterval: s.NoInterval, Fields: s.Fields,
 	}
-	for _, count := range f.Count {
-		if count > 0 && count < tally.LeastRows {
-			s.NoInterval++
-		}
-	}
-	if width := slices.Max(f.Phi) - slices.Min(f.Phi); width > 0 {
-		s.Convergence = s.MaxSE / width
-	}
-	i := 0
-	for j, size := range f.FieldDims {
-		field := fieldScores{Name: f.Fields[j], Features: size}
-		for range size {
-			if f.Count[i/f.Dim] > 0 {
-				field.Seen++
-			}
-			for range f.Dim {
-				field.Sum += f.Phi[i]
-				field.SumAbs += math.Abs(f.Phi[i])
-				i++
-			}
-		}
-		s.Fields = append(s.Fields, field)
-	}
-	return s
 }
 
 func (s *scoresFacts) table(w io.Writer) {
