@@ -118,12 +118,11 @@ func (o *quickstartOptions) run(c *cobra.Command) (err error) {
 	say("   %d rows in %.1f s, efficiency error %.2g", report.Rows, report.Seconds, report.EfficiencyError)
 
 	say("4. prune and measure on the test split")
-	compare := sweepOptions{
+	found, err := sweepMethods(c.Context(), &sweepInput{
 		model: file("model.safetensors"), scores: []string{file("scores.arrow")}, dataset: file("dataset"), split: dataset.Test,
-		aggregates: []string{scores.Sum}, rank: prune.Abs, sparsities: []float64{.5, .8, .9, .95},
-		methods: []string{sweep.Magnitude}, values: []string{string(compact.Float32)},
-	}
-	found, err := compare.sweep(c.Context())
+		aggregates: []string{scores.Sum}, rank: prune.Abs, budgets: budgets(prune.Sparsity, []float64{.5, .8, .9, .95}),
+		rivals: []string{sweep.Magnitude}, values: []string{string(compact.Float32)},
+	})
 	if err != nil {
 		return err
 	}

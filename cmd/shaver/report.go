@@ -18,7 +18,6 @@ import (
 	"shaver/internal/fault"
 	"shaver/internal/launch"
 	"shaver/internal/picture"
-	"shaver/internal/prune"
 	"shaver/internal/report"
 	"shaver/internal/scores"
 	"shaver/internal/sweep"
@@ -142,8 +141,7 @@ func (o *reportOptions) facts() (*report.Facts, error) {
 
 // ends returns the most and the least valuable features of each field.
 func (o *reportOptions) ends(p *pruner) ([]report.Ends, error) {
-	frequency := frequencyOptions{dataset: o.dataset, aggregate: o.aggregate, rank: prune.Abs, bins: 1, top: 3}
-	view, err := frequency.of(p)
+	ranked, err := p.ranked(o.aggregate, o.dataset, make([]bool, len(p.table)))
 	if err != nil {
 		return nil, err
 	}
@@ -158,8 +156,9 @@ func (o *reportOptions) ends(p *pruner) ([]report.Ends, error) {
 		return features
 	}
 	var all []report.Ends
-	for _, field := range view.Fields {
-		all = append(all, report.Ends{Top: named(field.Top), Bottom: named(field.Bottom)})
+	for _, features := range ranked {
+		top, bottom := ends(features, 3)
+		all = append(all, report.Ends{Top: named(top), Bottom: named(bottom)})
 	}
 	return all, nil
 }

@@ -22,7 +22,7 @@ import (
 )
 
 type studyOptions struct {
-	sweepOptions
+	sweepFlags
 	baseline, out string
 	options       shapley.Options
 	portions      []float64
@@ -30,7 +30,7 @@ type studyOptions struct {
 }
 
 func studyCommand() *cobra.Command {
-	o := studyOptions{sweepOptions: sweepOptions{values: []string{string(compact.Float32)}, aggregates: []string{scores.Sum}, rank: prune.Abs}}
+	o := studyOptions{sweepFlags: sweepFlags{sweepInput: sweepInput{values: []string{string(compact.Float32)}, aggregates: []string{scores.Sum}, rank: prune.Abs}}}
 	var seeds []uint
 	c := &cobra.Command{
 		Use:   "study",
@@ -62,7 +62,7 @@ their mean, and how far the farthest of them is from it.
 	f.UintSliceVar(&seeds, "seeds", []uint{1}, "`seeds` of jobs")
 	f.StringVar(&o.baseline, "baseline", prune.Codebook, "what a dropped entry reads: zero or codebook")
 	f.StringVar(&o.options.Estimator, "estimator", shapley.Multilinear, "how to score; see shaver score")
-	o.flags(c)
+	o.add(c)
 	return c
 }
 
@@ -95,7 +95,7 @@ func (o *studyOptions) run(c *cobra.Command) error {
 			o.scores = append(o.scores, file)
 		}
 	}
-	return o.sweepOptions.run(c)
+	return o.show(c)
 }
 
 // sweepable returns what the sweep at the end would fail for, before the jobs.
@@ -111,7 +111,7 @@ func (o *studyOptions) sweepable() error {
 	if _, err := openBench(o.dataset, o.split, m); err != nil {
 		return err
 	}
-	_, err = o.validation(&pruner{}, m)
+	_, err = o.validation(nil, m)
 	return err
 }
 
