@@ -1,0 +1,259 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"flag"
+	"maps"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"shaver/internal/kernel"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the records of testdata/digests.json for this machine's kernels")
+
+// digestsFile holds the records: kernel -> case -> digests.
+var digestsFile = filepath.Join("testdata", "digests.json")
+
+// digests identify a job and what it computes.
+type digests struct {
+	Job    string `json:"job"`    // the job's id
+	Scores string `json:"scores"` // SHA-256 of the scores file, hexadecimal
+}
+
+// digestCase is one job that TestDigests pins.
+type digestCase struct {
+	name    string
+	model   string   // a model of testdata/golden
+	flags   []string // of shaver score
+	exit    int      // expected exit code
+	kernels int      // how many kernels run it, the fastest first, without SHAVER_LONG=1
+}
+
+// Each model of testdata/golden has an architecture, except that two are DeepFM.
+// With deepfm-plain, which has no BatchNorm, the options are tried.
+var (
+	digestModels     = []string{"fm", "deepfm", "dcn-mix", "dcnv2-parallel", "dcnv2-stacked"}
+	digestEstimators = []string{"permutation", "antithetic", "multilinear", "exact", "taylor"}
+	digestBaselines  = []string{"zero", "codebook"}
+)
+
+// digestOptions are jobs of the model deepfm-plain. Only permutation and antithetic
+// take several passes, and only multilinear takes draws, end points and an audit.
+var digestOptions = []digestCase{
+	{name: "seed", flags: []string{"--seed", "18446744073709551615"}},
+	{name: "permutation, passes", flags: []string{"--passes", "3"}},
+	{name: "antithetic, passes", flags: []string{"--estimator", "antithetic", "--passes", "2", "--baseline", "codebook"}},
+
+	{name: "sample", flags: []string{"--sample", "0.5", "--seed", "3"}},
+	{name: "sample of one row", flags: []string{"--sample", "0.0001"}},
+	{name: "sample, passes", flags: []string{"--sample", "0.7", "--passes", "2"}},
+	{name: "sample, multilinear", flags: []string{"--sample", "0.5", "--estimator", "multilinear"}},
+	{name: "sample, exact", flags: []string{"--sample", "0.5", "--estimator", "exact"}},
+	{name: "sample, taylor", flags: []string{"--sample", "0.5", "--estimator", "taylor"}},
+	{name: "max rows", flags: []string{"--max-rows", "10"}},
+
+	{name: "split train", flags: []string{"--splits", "train"}},
+	{name: "split test, codebook", flags: []string{"--splits", "test", "--baseline", "codebook"}},
+	{name: "splits in another order", flags: []string{"--splits", "val,train"}},
+	{name: "all splits", flags: []string{"--splits", "train,val,test"}},
+
+	{name: "multilinear, draws", flags: []string{"--estimator", "multilinear", "--draws", "6"}},
+	{name: "multilinear, balanced", flags: []string{"--estimator", "multilinear", "--draws", "4", "--endpoints", "balanced"}},
+	{name: "multilinear, balanced, codebook", flags: []string{"--estimator", "multilinear", "--draws", "8", "--endpoints", "balanced", "--baseline", "codebook"}},
+	{name: "multilinear, audit", flags: []string{"--estimator", "multilinear", "--audit", "0.5"}},
+
+	{name: "paper, met", flags: []string{"--until", "paper", "--bound", "0.9"}},
+	{name: "paper, unmet", flags: []string{"--until", "paper", "--passes", "3"}, exit: 3},
+	{name: "overlap, met", flags: []string{"--until", "overlap", "--bound", "0.05", "--sparsity", "0.5", "--passes", "4"}},
+	{name: "overlap, unmet", flags: []string{"--until", "overlap", "--bound", "0.999", "--passes", "4", "--baseline", "codebook"}, exit: 3},
+	{name: "overlap, unmet, antithetic", flags: []string{"--until", "overlap", "--bound", "0.999", "--passes", "2", "--estimator", "antithetic"}, exit: 3},
+	{name: "overlap, unmet, multilinear", flags: []string{"--until", "overlap", "--bound", "0.999", "--sparsity", "0.5", "--estimator", "multilinear", "--draws", "4"}, exit: 3},
+	{name: "overlap, unmet, exact", flags: []string{"--until", "overlap", "--bound", "0.999", "--sparsity", "0.5", "--estimator", "exact", "--sample", "0.6"}, exit: 3},
+	{name: "overlap, unmet, taylor", flags: []string{"--until", "overlap", "--bound", "0.999", "--sparsity", "0.5", "--estimator", "taylor"}, exit: 3},
+}
+
+// digestCases returns every estimator with every architecture and both baselines,
+// and the options. No combination is missing: a row of a golden has at most 10
+// players, and exact takes up to 20. How a job is cut into shards does not matter for
+// its digests: one shard saves time, and the options have several to merge.
+func digestCases() []digestCase {
+	var cases []digestCase
+	for i, model := range digestModels {
+		for j, estimator := range digestEstimators {
+			for k, baseline := range digestBaselines {
+				kernels := 0
+				switch {
+				case (i+j+k)%2 == 1: // the other baseline's turn
+				case (i+j)%5 > 1:
+					kernels = 1
+				default: // two estimators of each model, and two models of each estimator
+					kernels = math.MaxInt
+				}
+				cases = append(cases, digestCase{
+					name:    strings.Join([]string{model, estimator, baseline}, ", "),
+					model:   model,
+					flags:   []string{"--estimator", estimator, "--baseline", baseline, "--rows-per-shard", "100"},
+					kernels: kernels,
+				})
+			}
+		}
+	}
+	for _, c := range digestOptions {
+		c.model = "deepfm-plain"
+		c.flags = append(slices.Clone(c.flags), "--rows-per-shard", "10")
+		c.kernels = 1
+		cases = append(cases, c)
+	}
+	return cases
+}
+
+// TestDigests pins the ids of jobs and the bytes of their scores files, for every
+// estimator and architecture and for the options that decide scores. Users rely on
+// both: a job that is submitted again is found by its id, and the same job has the
+// same bytes. A change of the code's structure keeps them.
+//
+// The test runs the command line on small models and rows, and compares with
+// testdata/digests.json. Each kernel has its own records, because it rounds in its
+// own way. To save time, the fastest kernel of the machine runs each estimator with
+// each model and one of the baselines, and all options; other kernels run some of
+// that. SHAVER_LONG=1 runs all cases with all kernels. A kernel without records is
+// skipped, but on amd64 at least one kernel has to have them.
+//
+// The flag -rewrite runs all cases with all of the machine's kernels and writes their
+// records; it keeps those of other kernels. There are three reasons to use it:
+//
+//   - job.SpecVersion was raised, because the same job has other bytes now. Then write
+//     the records again on machines with all of the kernels.
+//   - A kernel has no records yet. Add them where the test passes for the others.
+//   - A case is new, or gone.
+//
+// In the last two the difference of the file has no changed line. Without a raise of
+// job.SpecVersion, a changed digest is a bug in the code, not in the file.
+func TestDigests(t *testing.T) {
+	records := map[string]map[string]digests{}
+	if _, err := os.Stat(digestsFile); err == nil || !*rewrite {
+		readJSON(t, digestsFile, &records)
+	}
+	dir := t.TempDir()
+	for _, model := range append([]string{"deepfm-plain"}, digestModels...) {
+		golden := filepath.Join(goldenDir, model)
+		shaver(t, nil, "dataset", "import", "csv", "--ids", "global", "--train", golden+".rows.csv", "--model", golden+".pth", "--split", "2:1:1", "--out", filepath.Join(dir, model))
+	}
+	cases := digestCases()
+	checked := 0 // kernels with records
+	for _, level := range kernel.Names() {
+		t.Run(level, func(t *testing.T) {
+			want := records[level]
+			if *rewrite {
+				records[level] = writeDigests(t, level, dir, cases)
+				return
+			}
+			if want == nil {
+				t.Skipf("%s has no records of %s: see the comment of TestDigests", digestsFile, level)
+			}
+			wantCases(t, want, cases)
+			faster := checked
+			checked++
+			for _, c := range cases {
+				if faster >= c.kernels && os.Getenv("SHAVER_LONG") != "1" {
+					continue
+				}
+				t.Run(c.name, func(t *testing.T) {
+					t.Parallel()
+					found := runDigests(t, level, dir, &c)
+					if found.Job != want[c.name].Job {
+						t.Errorf("the job is %s, expected %s", found.Job, want[c.name].Job)
+					}
+					if found.Scores != want[c.name].Scores {
+						t.Errorf("the scores are %s, expected %s", found.Scores, want[c.name].Scores)
+					}
+				})
+			}
+		})
+	}
+	if checked == 0 && !*rewrite && runtime.GOARCH == "amd64" {
+		t.Errorf("%s has no records of any kernel of this machine", digestsFile)
+	}
+	if *rewrite && !t.Failed() {
+		data, err := json.MarshalIndent(records, "", "\t")
+		if err == nil {
+			err = os.WriteFile(digestsFile, append(data, '\n'), 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// wantCases fails the test unless the records are of these cases and no others.
+func wantCases(t *testing.T, records map[string]digests, cases []digestCase) {
+	t.Helper()
+	var names []string
+	for _, c := range cases {
+		names = append(names, c.name)
+		if _, ok := records[c.name]; !ok {
+			t.Errorf("%s has no record of %q", digestsFile, c.name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(records)) {
+		if !slices.Contains(names, name) {
+			t.Errorf("%s has a record of %q, which is no case", digestsFile, name)
+		}
+	}
+}
+
+// writeDigests runs all cases with a kernel and returns what they give.
+func writeDigests(t *testing.T, level, dir string, cases []digestCase) map[string]digests {
+	t.Helper()
+	var mu sync.Mutex
+	found := map[string]digests{}
+	t.Run("write", func(t *testing.T) {
+		for _, c := range cases {
+			t.Run(c.name, func(t *testing.T) {
+				t.Parallel()
+				d := runDigests(t, level, dir, &c)
+				mu.Lock()
+				defer mu.Unlock()
+				found[c.name] = d
+			})
+		}
+	})
+	return found
+}
+
+// runDigests runs a case as a process. Its dataset is in dir, under the model's name.
+func runDigests(t *testing.T, level, dir string, c *digestCase) digests {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "scores.arrow")
+	args := slices.Concat([]string{"score", "--model", filepath.Join(goldenDir, c.model+".pth"), "--dataset", filepath.Join(dir, c.model),
+		"--out", out, "--kernel", level, "-o", "json"}, c.flags)
+	cmd := exec.CommandContext(t.Context(), "shaver", args...)
+	cmd.Env = append(os.Environ(), "GOGC=off") // a short process with small data
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	stdout, err := cmd.Output()
+	if code, other := exitCode(err); other != nil || code != c.exit {
+		t.Fatalf("shaver %q: exit code %d, expected %d (%v)\n%s", args, code, c.exit, other, &stderr)
+	}
+	var report struct{ Job string }
+	if err := json.Unmarshal(stdout, &report); err != nil {
+		t.Fatalf("shaver %q printed no JSON: %v", args, err)
+	}
+	scores, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(scores)
+	return digests{Job: report.Job, Scores: hex.EncodeToString(sum[:])}
+}

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"regexp"
+	"testing"
+)
+
+// habits are the phrases that CONTRIBUTING.md asks us not to write.
+var habits = regexp.MustCompile(`(?i)\b(is none|are none|told|tells|beside|anew|so many|but for|thrown away|in vain|for ever|of ours)\b`)
+
+// No text of the repository has a phrase that CONTRIBUTING.md advises against.
+func TestHabits(t *testing.T) {
+	texts, err := read("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range texts {
+		if s.place == "docs/prose/main_test.go" || len(s.place) > 15 && s.place[:15] == "CONTRIBUTING.md" {
+			continue // which name them
+		}
+		if found := habits.FindString(s.text); found != "" {
+			t.Errorf("%s: %q in: %s", s.place, found, s.text)
+		}
+	}
+}
+
+// Every kind of text is found, and the same seed gives the same sample.
+func TestSample(t *testing.T) {
+	texts, err := read("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, second := sample(texts, 50, 7), sample(texts, 50, 7)
+	kinds := map[string]int{}
+	for i, s := range first {
+		kinds[s.kind]++
+		if s != second[i] {
+			t.Errorf("sentence %d differs: %v, %v", i, s, second[i])
+		}
+	}
+	if len(first) != 50 || kinds[help] != 13 || kinds[message] != 13 || kinds[comment] != 12 || kinds[page] != 12 {
+		t.Errorf("%d sentences: %v", len(first), kinds)
+	}
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// readGo returns the comments, messages and help texts of a Go file.
+func readGo(path, place string) ([]text, error) {
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, path, nil, parser.ParseComments)
+	if err != nil {
+		return nil, err
+	}
+	if ast.IsGenerated(file) {
+		return nil, nil
+	}
+	var texts []text
+	add := func(kind string, at token.Pos, s string) {
+		line := files.Position(at).Line
+		for _, sentence := range sentences(s) {
+			texts = append(texts, text{kind, fmt.Sprintf("%s:%d", place, line), sentence})
+		}
+	}
+	for _, group := range file.Comments {
+		add(comment, group.Pos(), group.Text()) // without directives
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.CallExpr:
+			kind := kindOf(n)
+			for _, arg := range n.Args {
+				if kind != "" {
+					add(kind, arg.Pos(), literal(arg))
+				}
+			}
+		case *ast.KeyValueExpr:
+			if key, ok := n.Key.(*ast.Ident); ok && (key.Name == "Short" || key.Name == "Long") {
+				add(help, n.Pos(), literal(n.Value))
+			}
+		}
+		return true
+	})
+	return texts, nil
+}
+
+// kindOf returns what the text arguments of a call are, or "".
+func kindOf(call *ast.CallExpr) string {
+	f, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return ""
+	}
+	switch name := f.Sel.Name; {
+	case name == "Errorf" || name == "Inputf" || name == "Usagef" || name == "New" || name == "Fatalf" || name == "Error" || name == "Fatal":
+		return message
+	case name == "Info" || name == "Warn" || name == "Debug":
+		return message
+	case strings.HasSuffix(name, "Var") || strings.HasSuffix(name, "VarP"):
+		return help
+	}
+	return ""
+}
+
+// literal returns the text literals of an expression, joined.
+func literal(e ast.Expr) string {
+	var parts []string
+	ast.Inspect(e, func(n ast.Node) bool {
+		if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING {
+			if s, err := strconv.Unquote(l.Value); err == nil {
+				parts = append(parts, s)
+			}
+		}
+		return true
+	})
+	return strings.Join(parts, "")
+}
+
+// readPage returns the sentences of a Markdown page, without code.
+func readPage(path, place string) ([]text, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var texts []text
+	fenced := false
+	first, paragraph := 0, ""
+	end := func() {
+		for _, sentence := range sentences(paragraph) {
+			texts = append(texts, text{page, fmt.Sprintf("%s:%d", place, first), sentence})
+		}
+		paragraph = ""
+	}
+	for i, line := range strings.Split(string(data), "\n") {
+		trimmed := strings.TrimSpace(line)
+		switch {
+		case strings.HasPrefix(trimmed, "```"):
+			fenced = !fenced
+			end()
+			continue
+		case fenced || strings.HasPrefix(line, "    ") && paragraph == "":
+			continue
+		case trimmed == "" || strings.HasPrefix(trimmed, "#"):
+			end()
+			continue
+		case strings.HasPrefix(trimmed, "|") || strings.HasPrefix(trimmed, "- "):
+			end()
+		}
+		if paragraph == "" {
+			first = i + 1
+		}
+		paragraph += " " + trimmed
+	}
+	end()
+	return texts, nil
+}
+
+var (
+	space    = regexp.MustCompile(`\s+`)
+	boundary = regexp.MustCompile(`([.!?])\s+([A-Z"])`)
+)
+
+// sentences divides a text into sentences. It drops what has fewer than four words.
+func sentences(s string) []string {
+	s = strings.TrimSpace(space.ReplaceAllString(s, " "))
+	var list []string
+	for sentence := range strings.SplitSeq(boundary.ReplaceAllString(s, "$1\x00$2"), "\x00") {
+		if strings.Count(sentence, " ") >= 3 {
+			list = append(list, sentence)
+		}
+	}
+	return list
+}
