@@ -7,12 +7,12 @@ COPY cmd ./cmd
 COPY internal ./internal
 COPY schemas ./schemas
 RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags="-s -w" -o /out/bin/ ./cmd/shaver ./cmd/coordinator ./cmd/worker
-# Scratch has no folder for temporary files, which "shaver score" without --nats
-# and "shaver quickstart" need.
+# Scratch has no folder for temporary files, but "shaver quickstart" and "shaver score"
+# without --nats need one.
 RUN mkdir -m 1777 /out/tmp
 
 FROM scratch
-# For tls:// addresses of NATS with a public certificate.
+# Needed for tls:// addresses of NATS servers with a public certificate.
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 COPY --from=build /out/ /
 USER 65532:65532

@@ -43,8 +43,8 @@ fuzz: ## every fuzz test for FUZZTIME (20s)
 bench: ## walks beside this core's FMA peak and PyTorch (wants python3-torch, libopenblas0-pthread)
 	@go run ./bench $(BENCHFLAGS)
 
-estimators: ## the estimators at equal error, by processor time (some ten minutes), and docs/estimators.svg
-	@go run ./bench/estimators -picture docs/estimators.svg $(ESTIMATORSFLAGS)
+estimators: ## the estimators at equal error on FLIGHTS=FOLDER (some ten minutes), and docs/estimators.svg
+	@go run ./bench/estimators -flights '$(FLIGHTS)' -picture docs/estimators.svg $(ESTIMATORSFLAGS)
 
 lint: ## golangci-lint, which must be installed
 	golangci-lint run ./...

@@ -1,13 +1,14 @@
 //go:build unix
 
-// Command bench measures walks, in one run and at each level of this machine: what
-// the core could do, the kernels' share of it, rows a second and core for each model
-// at the shapes of Criteo, Avazu and KDD, what a second core adds, and the ratio to a
-// peer in PyTorch. Levels and peers are processes that take turns, and the medians of
-// their processor times are printed, as a table in Markdown.
+// Command bench measures walks at each kernel level of this machine. In a single run it
+// measures the peak of a core, the share of it that the kernels reach, the rows per
+// second and core of each model at the shapes of Criteo, Avazu and KDD, the gain of a
+// second core, and the ratio to a peer in PyTorch. Levels and peers run as processes that
+// take turns. The program prints the medians of their processor times as a Markdown
+// table.
 //
-// The peer wants Debian's python3-torch and libopenblas0-pthread; without the
-// latter it multiplies with the reference BLAS, at a fortieth of the speed.
+// The peer needs Debian's python3-torch and libopenblas0-pthread. Without the latter it
+// multiplies with the reference BLAS, which is forty times slower.
 package main
 
 import (
@@ -23,19 +24,19 @@ import (
 	"shaver/internal/kernel"
 )
 
-// level is one level of the kernels: turns of processes that use it.
+// level is one level of the kernels with the turns measured at it.
 type level struct {
 	name  string
 	turns []turn
 }
 
 func main() {
-	rounds := flag.Int("rounds", 5, "turns of everything")
+	rounds := flag.Int("rounds", 5, "number of turns of each level and peer")
 	python := flag.String("python", "/usr/bin/python3", "Python with torch for the peer; empty = no peer")
-	script := flag.String("peer", "bench/peer/walk.py", "the peer")
-	checkpoints := flag.String("checkpoints", "", "checkpoints to measure too, separated by commas")
-	only := flag.String("only", "", "lines whose name holds this")
-	one := flag.String("turn", "", "measure one turn of this level, and print it as JSON")
+	script := flag.String("peer", "bench/peer/walk.py", "path of the peer's program")
+	checkpoints := flag.String("checkpoints", "", "further checkpoints to measure, separated by commas")
+	only := flag.String("only", "", "measure only lines whose name contains this text")
+	one := flag.String("turn", "", "measure one turn of this level and print it as JSON")
 	flag.Parse()
 	var err error
 	if *one != "" {
@@ -52,7 +53,7 @@ func main() {
 func run(rounds int, python, script, checkpoints, only string) error {
 	var levels []*level
 	names := kernel.Names()
-	for _, name := range names[:max(1, len(names)-1)] { // the portable one would take minutes a line
+	for _, name := range names[:max(1, len(names)-1)] { // the portable level would take minutes per line
 		levels = append(levels, &level{name: name})
 	}
 	var peers []*peer
@@ -79,7 +80,7 @@ func run(rounds int, python, script, checkpoints, only string) error {
 	return nil
 }
 
-// runTurn runs a process of one level.
+// runTurn runs a process that measures one level.
 func runTurn(name, checkpoints, only string) (*turn, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -97,7 +98,7 @@ func runTurn(name, checkpoints, only string) (*turn, error) {
 		return nil, fmt.Errorf("turn of kernel %s printed %q: %w", name, out, err)
 	}
 	if len(t.Lines) == 0 {
-		return nil, fmt.Errorf("no line's name holds %q", only)
+		return nil, fmt.Errorf("no line's name contains %q", only)
 	}
 	return t, nil
 }
@@ -132,7 +133,7 @@ func report(levels []*level, peers []*peer) {
 	}
 }
 
-// median returns the median of some value over a level's turns.
+// median returns the median of a value over the turns of a level.
 func (l *level) median(of func(t *turn) float64) float64 {
 	var values []float64
 	for i := range l.turns {

@@ -14,46 +14,48 @@ import (
 	"syscall"
 	"time"
 
+	"shaver/internal/baseline"
 	"shaver/internal/checkpoint"
+	"shaver/internal/estimator"
 	"shaver/internal/kernel"
 	"shaver/internal/model"
 	"shaver/internal/model/modeltest"
-	"shaver/internal/prune"
 	"shaver/internal/shapley"
 )
 
-// turn is what one process measures, of one level of the kernels.
+// turn is what one process measures at one level of the kernels.
 type turn struct {
-	Peak     float64 `json:"peak"` // floating point operations a second
+	Peak     float64 `json:"peak"` // floating point operations per second
 	Layers   []share `json:"layers"`
 	Lines    []line  `json:"lines"`
-	TwoCores float64 `json:"two_cores"` // rows a second of two cores for one core's
+	TwoCores float64 `json:"two_cores"` // speed of two cores relative to one
 }
 
-// share is a kernel's share of the peak that was measured beside it.
+// share is the fraction of the core's peak that a kernel reaches. The peak is measured
+// right after the kernel.
 type share struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
 }
 
-// line is a line of the table.
+// line is one line of the printed table.
 type line struct {
 	Name string   `json:"name"`
 	Peer peerName `json:"peer"`
-	Rate float64  `json:"rate"` // rows a second and core
+	Rate float64  `json:"rate"` // rows per second and core
 }
 
-// bench is a model that rows are walked through.
+// bench is a model with the rows whose walks are measured.
 type bench struct {
 	name string
 	game shapley.Game
 	rows *model.Rows
-	peer string // its kind; "" = none
-	wide bool   // two cores are compared with one
+	peer string // kind of the peer; "" = none
+	wide bool   // used to compare two cores with one
 	rate float64
 }
 
-var once = shapley.Options{Estimator: shapley.Permutation, Passes: 1, Seed: 1}
+var once = shapley.Options{Options: estimator.Options{Estimator: estimator.Permutation, Passes: 1}, Seed: 1}
 
 func printTurn(level, checkpoints, only string) error {
 	if !kernel.Use(level) {
@@ -88,8 +90,8 @@ func printTurn(level, checkpoints, only string) error {
 	return json.NewEncoder(os.Stdout).Encode(t)
 }
 
-// shapes makes the lines: P = 624, 352 and 176 of 16 columns each, an MLP of
-// 400-400-400, random weights.
+// shapes returns the benches: DeepFM and DCN-Mix with P = 624, 352 and 176 players of 16
+// columns, an MLP of 400-400-400 and random weights, and then the checkpoints.
 func shapes(checkpoints string) ([]*bench, error) {
 	var lines []*bench
 	for _, fields := range []int{39, 22, 11} {
@@ -119,12 +121,12 @@ func shapes(checkpoints string) ([]*bench, error) {
 		if err != nil {
 			return nil, err
 		}
-		baseline, _, err := prune.Baseline(prune.Codebook, &m.Architecture, m.Weights.Embedding, make([]int64, m.Features()))
+		values, _, err := baseline.Of(baseline.Codebook, &m.Architecture, m.Weights.Embedding, make([]int64, m.Features()))
 		if err != nil {
 			return nil, err
 		}
 		lines = append(lines, &bench{name: fmt.Sprintf("%s, P = %d", filepath.Base(path), m.Players()),
-			game: game(m, baseline), rows: modeltest.Rows(m.Architecture, 64, 1)})
+			game: game(m, values), rows: modeltest.Rows(m.Architecture, 64, 1)})
 	}
 	return lines, nil
 }
@@ -133,7 +135,7 @@ func game(m *model.Model, baseline []float32) shapley.Game {
 	return shapley.Game{Model: m, Baseline: baseline}
 }
 
-// measure estimates rows for about half a second: orders, walks, losses, sums.
+// measure computes rows for about half a second, with orders, walks, losses and sums.
 func (b *bench) measure() error {
 	rows, start, done := 1, cpuTime(), 0
 	for cpuTime()-start < 500*time.Millisecond {
@@ -142,7 +144,7 @@ func (b *bench) measure() error {
 		if _, err := shapley.Estimate(context.Background(), b.game, once, &part, 1, nil); err != nil {
 			return err
 		}
-		if rows == 1 { // warm up, and learn how many take long enough
+		if rows == 1 { // warm up and find out how many rows take long enough
 			rows = int(200*time.Millisecond/max(cpuTime()-begun, time.Millisecond)) + 2
 			start = cpuTime()
 			continue
@@ -153,10 +155,10 @@ func (b *bench) measure() error {
 	return nil
 }
 
-// twoCores compares the time that two cores take with one core's.
+// twoCores returns how many times as fast two cores are as one.
 func (b *bench) twoCores() (float64, error) {
 	rows := b.rows.Slice(0, b.rows.Len())
-	for range 3 { // enough for two goroutines to end at about the same time
+	for range 3 { // enough rows for two goroutines to end at about the same time
 		rows.Label, rows.Number, rows.Features = append(rows.Label, rows.Label...), append(rows.Number, rows.Number...), append(rows.Features, rows.Features...)
 	}
 	var took [3]time.Duration
@@ -173,7 +175,7 @@ func (b *bench) twoCores() (float64, error) {
 	return took[1].Seconds() / took[2].Seconds(), nil
 }
 
-// layer is a product as a walk's tile has it: a tile of rows by 400 x 400.
+// layer is a matrix product as in a tile of a walk: a tile of rows by 400 x 400.
 type layer struct {
 	name    string
 	matrix  *kernel.Matrix
@@ -202,7 +204,7 @@ func newLayers() []*layer {
 	return layers
 }
 
-// share measures the product, and the peak beside it.
+// share measures the product, then the peak, and returns their ratio.
 func (l *layer) share() float64 {
 	const times = 3000
 	rows := kernel.TileRows()
@@ -217,7 +219,7 @@ func (l *layer) share() float64 {
 	return 0
 }
 
-// peak returns the floating point operations a second of which this core is capable.
+// peak returns the floating point operations per second that this core can do.
 func peak() float64 {
 	start := cpuTime()
 	done := kernel.Peak(2e9)

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// counts is what a run's logs say of how its faults were borne.
+// counts sums up what the logs of a run say about its faults.
 type counts struct {
-	Merged      int `json:"merged"`      // shards, those merged again after a coordinator's end too
-	Redelivered int `json:"redelivered"` // tasks that were handed out once more
-	Duplicates  int `json:"duplicates"`  // results refused, as the shard had one or was merged
-	Thrown      int `json:"thrown"`      // results thrown away, as their partial was missing or corrupt
-	Leases      int `json:"leases"`      // that workers saw end
-	Resumed     int `json:"resumed"`     // coordinators that went on from a checkpoint
+	Merged      int `json:"merged"`      // shards, including those merged again after a coordinator's end
+	Redelivered int `json:"redelivered"` // tasks delivered more than once
+	Duplicates  int `json:"duplicates"`  // results refused because the shard had one or was merged
+	Thrown      int `json:"thrown"`      // results discarded because their partial was missing or corrupt
+	Leases      int `json:"leases"`      // leases that workers lost
+	Resumed     int `json:"resumed"`     // coordinators that resumed from a checkpoint
 	Checkpoints int `json:"checkpoints"`
-	Fenced      int `json:"fenced"` // coordinators that left for a newer one
+	Fenced      int `json:"fenced"` // coordinators that ended because a newer one leads
 }
 
 func (c *counts) add(d counts) {
@@ -29,33 +29,33 @@ func (c *counts) add(d counts) {
 	c.Fenced += d.Fenced
 }
 
-// watcher counts the lines of a run's processes. Safe for concurrent use.
+// watcher counts the log lines of a run's processes. It is safe for concurrent use.
 type watcher struct {
-	now func() time.Time // a clock
+	now func() time.Time // the clock
 
 	mu      sync.Mutex
 	counts  counts
-	mark    time.Time // the last merged shard, or the run's begin
+	mark    time.Time // time of the last merged shard, or of the run's start
 	longest time.Duration
 }
 
 func newWatcher(now func() time.Time) *watcher { return &watcher{now: now, mark: now()} }
 
-// begin starts the clock: the job is submitted.
+// begin starts the clock when the job is submitted.
 func (w *watcher) begin() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.mark = w.now()
 }
 
-// fenced counts a coordinator that left for a newer one.
+// fenced counts a coordinator that ended because a newer one leads.
 func (w *watcher) fenced() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.counts.Fenced++
 }
 
-// line takes a line of a log in JSON; others count nothing.
+// line counts a log line in JSON. It ignores other lines.
 func (w *watcher) line(text []byte) {
 	var entry struct {
 		Message string `json:"msg"`
@@ -92,7 +92,7 @@ func (w *watcher) line(text []byte) {
 	}
 }
 
-// pause ends a stretch without a merged shard; mu is held.
+// pause ends a stretch without a merged shard. The caller holds mu.
 func (w *watcher) pause() {
 	now := w.now()
 	w.longest = max(w.longest, now.Sub(w.mark))

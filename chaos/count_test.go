@@ -8,7 +8,7 @@ import (
 func TestWatcherCounts(t *testing.T) {
 	now := time.Unix(0, 0)
 	w := newWatcher(func() time.Time { return now })
-	now = now.Add(time.Hour) // until the job is submitted nothing is waited for
+	now = now.Add(time.Hour) // no stall is counted before the job is submitted
 	w.begin()
 	for _, step := range []struct {
 		after time.Duration

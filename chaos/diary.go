@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// diary says what was done to a run, and when. Safe for concurrent use.
+// diary records what was done in a run, and when. It is safe for concurrent use.
 type diary struct {
 	mu    sync.Mutex
 	start time.Time
 	text  strings.Builder
-	done  map[kind]int // faults that came about
-	none  int          // faults that found nothing to spoil, or came too late
+	done  map[kind]int // faults that happened, by kind
+	none  int          // faults that found nothing to act on, or came too late
 }
 
 func newDiary(p *plan) *diary {
@@ -36,7 +36,7 @@ func (d *diary) note(format string, args ...any) {
 	fmt.Fprintf(&d.text, "%7.2f %s\n", time.Since(d.start).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// count counts a fault that came about, or did not.
+// count records a fault that did or did not happen.
 func (d *diary) count(k kind, happened bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

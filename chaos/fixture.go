@@ -12,19 +12,18 @@ import (
 	"time"
 )
 
-// natsServer is the module whose main package is the server; its version is
-// go.mod's.
+// natsServer is the package of the server. go.mod decides its version.
 const natsServer = "github.com/nats-io/nats-server/v2"
 
-// rows and rowsPerShard make some 90 shards of the train and val splits.
+// rows and rowsPerShard give about 90 shards of the train and val splits.
 const (
 	rows         = 6000
 	rowsPerShard = 60
 	workers      = 4
 )
 
-// fixture is what all runs share: programs, a model, a dataset, and the scores
-// as a run without faults has them.
+// fixture is what all runs share: the programs, a model, a dataset, and the scores of a
+// run without faults.
 type fixture struct {
 	bin       string // folder of the programs
 	data      string // folder of model, dataset and reference
@@ -32,8 +31,8 @@ type fixture struct {
 	reference []byte
 }
 
-// newFixture builds and makes it all in dir. bin is a folder of programs that
-// are there already, or "". work is how long the workers take without faults.
+// newFixture builds the programs and creates the rest in dir. If bin is not empty, it is
+// the folder of existing programs. work is the duration of the job without faults.
 func newFixture(ctx context.Context, dir, bin string, work time.Duration) (*fixture, error) {
 	f := &fixture{bin: bin, data: filepath.Join(dir, "data")}
 	if f.bin == "" {
@@ -47,7 +46,7 @@ func newFixture(ctx context.Context, dir, bin string, work time.Duration) (*fixt
 	if err := quietly(exec.CommandContext(ctx, f.program("shaver"), "quickstart", "--rows", strconv.Itoa(rows), "--out", f.data)); err != nil {
 		return nil, err
 	}
-	const few = 32 // enough that the program's start counts little
+	const few = 32 // enough that the start of the program hardly counts
 	f.passes = few
 	cpu, err := f.score(ctx, "sample.arrow")
 	if err != nil {
@@ -64,7 +63,7 @@ func newFixture(ctx context.Context, dir, bin string, work time.Duration) (*fixt
 
 func (f *fixture) program(name string) string { return filepath.Join(f.bin, name) }
 
-// job is what says which job it is.
+// job returns the flags that define the job.
 func (f *fixture) job() []string {
 	return []string{
 		"--model", filepath.Join(f.data, "model.safetensors"), "--dataset", filepath.Join(f.data, "dataset"), "--baseline", "codebook",
@@ -72,7 +71,7 @@ func (f *fixture) job() []string {
 	}
 }
 
-// score runs the job inside one process, and returns the core-seconds it took.
+// score runs the job in a single process and returns its processor time in seconds.
 func (f *fixture) score(ctx context.Context, name string) (cpu float64, err error) {
 	out := filepath.Join(f.data, name)
 	args := append([]string{"score", "-o", "json", "--out", out}, f.job()...)
@@ -88,12 +87,12 @@ func (f *fixture) score(ctx context.Context, name string) (cpu float64, err erro
 		CPU float64 `json:"cpu_seconds"`
 	}
 	if err := json.Unmarshal(text, &report); err != nil || report.CPU <= 0 {
-		return 0, fmt.Errorf("shaver score: report %q: %v", text, err)
+		return 0, fmt.Errorf("shaver score: invalid report %q: %v", text, err)
 	}
 	return report.CPU, nil
 }
 
-// quietly runs a command, whose output is shown if it fails.
+// quietly runs a command and shows its output only if it fails.
 func quietly(c *exec.Cmd) error {
 	if text, err := c.CombinedOutput(); err != nil {
 		return fmt.Errorf("%v: %w\n%s", c.Args, err, text)

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// inject does the plan's faults, each at its time, until faulting ends, and
-// returns when all they did is undone: what was killed runs again, what was
-// stopped goes on, what was full has room. ctx is the whole run's.
+// inject carries out the faults of the plan, each at its time, until faulting ends. It
+// returns when their effects are undone: killed processes run again, stopped ones
+// continue, and full storage has room again. ctx belongs to the whole run.
 func (r *run) inject(ctx, faulting context.Context) {
 	var under sync.WaitGroup
 	begun := time.Now()
@@ -42,7 +42,7 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// fault does one. It reports whether there was anything to do it to.
+// fault carries out one fault. It reports whether there was anything to apply it to.
 func (r *run) fault(ctx, faulting context.Context, f fault) (happened bool, err error) {
 	worker, server := r.workers[int(f.Pick)%len(r.workers)], int(f.Pick)%len(r.servers)
 	switch f.Kind {
@@ -77,7 +77,8 @@ func (r *run) fault(ctx, faulting context.Context, f fault) (happened bool, err 
 	panic("chaos: no such fault: " + string(f.Kind))
 }
 
-// leader returns the slot of a coordinator that is there: the newest for 0.
+// leader returns the slot of a running coordinator. For pick 0 it is the one that started
+// last.
 func (r *run) leader(pick uint32) *slot {
 	var there []*life
 	for _, s := range r.leaders {
@@ -92,7 +93,7 @@ func (r *run) leader(pick uint32) *slot {
 	return there[int(pick)%len(there)].slot
 }
 
-// kill kills what is in the slot, and starts it again after the fault's length.
+// kill kills the process of the slot and starts the next one after the fault's length.
 func (r *run) kill(faulting context.Context, s *slot, f fault, again func() error) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +103,7 @@ func (r *run) kill(faulting context.Context, s *slot, f fault, again func() erro
 	}
 	l.wanted.Store(true)
 	l.kill()
-	if l.code() >= 0 { // it was faster
+	if l.code() >= 0 { // it ended by itself before the signal
 		return false, nil
 	}
 	r.diary.note("%s: %s, back after %v", f.Kind, l.name, f.Length)
@@ -110,7 +111,7 @@ func (r *run) kill(faulting context.Context, s *slot, f fault, again func() erro
 	return true, again()
 }
 
-// term asks a worker to leave, and starts another in its place once it has.
+// term sends SIGTERM to a worker, and starts another one when the worker has ended.
 func (r *run) term(ctx, faulting context.Context, s *slot, f fault) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,18 +120,18 @@ func (r *run) term(ctx, faulting context.Context, s *slot, f fault) (bool, error
 		return false, nil
 	}
 	r.diary.note("%s: %s", f.Kind, l.name)
-	<-l.said // before it listens for signals they have their usual effect
+	<-l.said // before its first line it does not handle signals yet
 	l.wanted.Store(true)
 	l.term()
 	if err := r.drained(ctx, l); err != nil {
 		return true, err
 	}
-	r.diary.note("%s has left", l.name)
+	r.diary.note("%s has ended", l.name)
 	wait(faulting, f.Length)
 	return true, r.startWorker(s)
 }
 
-// pause stops what is in the slot for the fault's length.
+// pause stops the process of the slot for the fault's length.
 func (r *run) pause(faulting context.Context, s *slot, f fault) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,11 +143,11 @@ func (r *run) pause(faulting context.Context, s *slot, f fault) (bool, error) {
 	l.stop()
 	wait(faulting, f.Length)
 	l.goOn()
-	r.diary.note("%s goes on", l.name)
+	r.diary.note("%s continues", l.name)
 	return true, nil
 }
 
-// fillStream lets the blobs take no more than they do, and a little.
+// fillStream limits the blobs to slightly more than their present size.
 func (r *run) fillStream(ctx, faulting context.Context, f fault) (bool, error) {
 	r.quota.Lock()
 	defer r.quota.Unlock()
@@ -168,13 +169,13 @@ func (r *run) fillStream(ctx, faulting context.Context, f fault) (bool, error) {
 	}
 	r.diary.note("%s: for %v", f.Kind, f.Length)
 	wait(faulting, f.Length)
-	r.diary.note("%s: room again", f.Kind)
+	r.diary.note("%s: there is room again", f.Kind)
 	_, err := set(0)
 	return true, err
 }
 
-// fillNode starts a node again on a disk without room, and gives it room later
-// by having it read its configuration.
+// fillNode restarts a node with almost no room on its disk. After the fault's length it
+// lets the node reload a configuration with enough room.
 func (r *run) fillNode(ctx, faulting context.Context, i int, f fault) (bool, error) {
 	s, n := r.servers[i], r.nodes[i]
 	s.mu.Lock()
@@ -196,7 +197,7 @@ func (r *run) fillNode(ctx, faulting context.Context, i int, f fault) (bool, err
 	}
 	r.diary.note("%s: %s has room for %d bytes in all for %v", f.Kind, n.name, room, f.Length)
 	wait(faulting, f.Length)
-	for !listening(n.client) { // before it does a signal would kill it
+	for !listening(n.client) { // before the node listens, the signal would kill it
 		if wait(ctx, 10*time.Millisecond); ctx.Err() != nil {
 			return true, context.Cause(ctx)
 		}
@@ -228,7 +229,7 @@ func (r *run) spoil(faulting context.Context, s *slot, f fault) (bool, error) {
 	return true, nil
 }
 
-// corrupt flips a bit of a blob of the fault's sort, as soon as there is one.
+// corrupt flips a bit of a blob of the fault's kind, as soon as one is stored.
 func (r *run) corrupt(faulting context.Context, f fault) (bool, error) {
 	prefix := strings.TrimPrefix(string(f.Kind), "corrupt-") + "/"
 	for end := time.Now().Add(5 * time.Second); ; {
@@ -246,7 +247,8 @@ func (r *run) corrupt(faulting context.Context, f fault) (bool, error) {
 	}
 }
 
-// loseStream deletes a stream, as a node does that cannot read its own files.
+// loseStream deletes a stream, which is what a node does when it cannot read its own
+// files.
 func (r *run) loseStream(ctx, faulting context.Context, f fault) (bool, error) {
 	var name string
 	err := again(faulting, func(ctx context.Context) (err error) {
@@ -264,7 +266,7 @@ func (r *run) loseStream(ctx, faulting context.Context, f fault) (bool, error) {
 func (r *run) rival(faulting context.Context) (bool, error) {
 	for _, s := range r.leaders {
 		if !s.mu.TryLock() {
-			continue // something is done to it
+			continue // another fault is acting on it
 		}
 		l := s.now.Load()
 		if l != nil && l.alive() || faulting.Err() != nil || !r.enter() {
@@ -272,7 +274,7 @@ func (r *run) rival(faulting context.Context) (bool, error) {
 			continue
 		}
 		defer s.mu.Unlock()
-		r.diary.note("rival: in the place of %s", s.name)
+		r.diary.note("rival: in the slot of %s", s.name)
 		return true, r.startCoordinator(s)
 	}
 	return false, nil

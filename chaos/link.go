@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// weather is what a link does to what passes it.
+// weather is the present state of a link.
 type weather struct {
-	delay time.Duration // of each piece, either way
-	rate  int64         // bytes a second either way; 0 = as fast as it goes
-	hole  bool          // nothing passes, nothing ends
-	cut   bool          // connections end and none begins
+	delay time.Duration // delay of each piece, in both directions
+	rate  int64         // bytes per second in each direction; 0 = unlimited
+	hole  bool          // connections stay open, but nothing passes
+	cut   bool          // connections end, and new ones are refused
 }
 
-// link is one client's way to the nodes, over proxies that spoil it. Safe for
-// concurrent use.
+// link connects one client to the nodes through proxies that can disturb the traffic. It
+// is safe for concurrent use.
 type link struct {
 	listeners []net.Listener
 	ctx       context.Context
@@ -28,11 +28,11 @@ type link struct {
 
 	mu      sync.Mutex
 	now     weather
-	changed chan struct{} // closed and replaced as the weather changes
+	changed chan struct{} // closed and replaced when the weather changes
 	open    map[net.Conn]bool
 }
 
-// newLink listens for a client of the nodes at the given addresses.
+// newLink opens listeners for one client of the nodes at the given addresses.
 func newLink(nodes []string) (*link, error) {
 	l := &link{changed: make(chan struct{}), open: map[net.Conn]bool{}}
 	l.ctx, l.end = context.WithCancel(context.Background())
@@ -48,7 +48,7 @@ func newLink(nodes []string) (*link, error) {
 	return l, nil
 }
 
-// url is where the client connects.
+// url returns the addresses to which the client connects.
 func (l *link) url() string {
 	var urls []string
 	for _, listener := range l.listeners {
@@ -69,14 +69,14 @@ func (l *link) set(w weather) {
 	}
 }
 
-// drop ends all connections; mu is held.
+// drop closes all connections. The caller holds mu.
 func (l *link) drop() {
 	for c := range l.open {
 		c.Close()
 	}
 }
 
-// close ends the link and returns when nothing of it is left.
+// close closes the link and waits until all its goroutines have ended.
 func (l *link) close() {
 	l.end()
 	for _, listener := range l.listeners {
@@ -100,7 +100,7 @@ func (l *link) accept(listener net.Listener, node string) {
 	}
 }
 
-// carry connects a client to the node until either ends.
+// carry connects a client to the node until one of them closes the connection.
 func (l *link) carry(client net.Conn, node string) {
 	defer client.Close()
 	server, err := net.DialTimeout("tcp", node, time.Second)
@@ -143,7 +143,8 @@ func (l *link) leave(conns ...net.Conn) {
 	}
 }
 
-// pass copies through the weather until an end closes.
+// pass copies from one connection to another, subject to the weather, until one of them
+// closes.
 func (l *link) pass(to, from net.Conn) {
 	piece := make([]byte, 16<<10)
 	for {
@@ -162,8 +163,8 @@ func (l *link) pass(to, from net.Conn) {
 	}
 }
 
-// weather holds up a piece of n bytes; false says that the link was closed or
-// cut meanwhile.
+// weather delays a piece of n bytes. It returns false if the link was closed or cut in
+// the meantime.
 func (l *link) weather(n int) bool {
 	for {
 		l.mu.Lock()
@@ -186,7 +187,7 @@ func (l *link) weather(n int) bool {
 		select {
 		case <-over:
 			return true
-		case <-changed: // look again
+		case <-changed: // the weather has changed
 		case <-l.ctx.Done():
 			return false
 		}

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// echo starts a server that sends back what it gets.
+// echo starts a server that sends back what it receives.
 func echo(t *testing.T) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -44,7 +44,7 @@ func dial(t *testing.T, l *link) net.Conn {
 	return c
 }
 
-// ask sends text and returns what comes back within the time.
+// ask sends text and checks that the same text comes back within the time.
 func ask(c net.Conn, text string, within time.Duration) error {
 	if err := c.SetDeadline(time.Now().Add(within)); err != nil {
 		return err
@@ -73,11 +73,11 @@ func TestLink(t *testing.T) {
 	const enough = 10 * time.Second
 	c := dial(t, l)
 	if err := ask(c, strings.Repeat("fine ", 100_000), enough); err != nil {
-		t.Fatalf("fine weather: %v", err)
+		t.Fatalf("without disturbance: %v", err)
 	}
 	l.set(weather{delay: 20 * time.Millisecond, rate: 100_000})
 	begun := time.Now()
-	if err := ask(c, strings.Repeat("s", 10_000), enough); err != nil { // 100 ms and 20, twice
+	if err := ask(c, strings.Repeat("s", 10_000), enough); err != nil { // 100 ms of delay and 20 ms of transfer, in both directions
 		t.Fatalf("slow: %v", err)
 	}
 	if took := time.Since(begun); took < 240*time.Millisecond {
@@ -99,15 +99,15 @@ func TestLink(t *testing.T) {
 		t.Errorf("cut: %v", err)
 	}
 	if err := ask(dial(t, l), "cut", enough); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("a new connection over a cut link: %v", err)
+		t.Errorf("a new connection through a cut link: %v", err)
 	}
 	l.set(weather{hole: true})
 	open := dial(t, l)
 	if err := ask(open, "hole", 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("hole: %v", err)
 	}
-	l.close() // returns though something hangs in it
+	l.close() // returns although a connection hangs in it
 	if _, err := net.Dial("tcp", strings.TrimPrefix(strings.Split(l.url(), ",")[0], "nats://")); err == nil {
-		t.Error("a closed link listens")
+		t.Error("a closed link still listens")
 	}
 }

@@ -1,12 +1,12 @@
-// Command chaos runs a small job again and again on a cluster of real processes
-// (NATS nodes, a coordinator, workers), kills, stops, cuts off and fills up what
-// a seed says, and checks after each run that the scores have the bytes of a run
-// without faults, and that nothing is left: no message, no blob, no process, no
-// listener. docs/reliability.md says what is promised.
+// Command chaos runs a small job repeatedly on a cluster of real processes: NATS nodes, a
+// coordinator and workers. In each run it injects faults that are drawn from a seed. It
+// kills, stops and disconnects processes and fills up storage. After each run it checks
+// that the scores have the same bytes as without faults, and that no message, blob,
+// process or listener is left. docs/reliability.md describes the guarantees.
 //
 //	go run ./chaos -seed 1 -runs 5
 //
-// Run k of a campaign is the run of seed + k: -seed N -runs 1 draws it again.
+// Run k of a campaign has the seed N + k, so "-seed N+k -runs 1" repeats it.
 package main
 
 import (
@@ -34,17 +34,17 @@ type options struct {
 
 func main() {
 	var o options
-	flag.Uint64Var(&o.seed, "seed", 1, "seed of the first run; the next ones count up")
-	flag.IntVar(&o.runs, "runs", 5, "runs")
+	flag.Uint64Var(&o.seed, "seed", 1, "seed of the first run; each next run has the next seed")
+	flag.IntVar(&o.runs, "runs", 5, "number of runs")
 	flag.IntVar(&o.choice.nodes, "nodes", 0, "NATS nodes, 1 or 3 (default drawn)")
-	flag.IntVar(&o.choice.budget, "faults", 10, "faults a run; those after the job's end do not happen")
+	flag.IntVar(&o.choice.budget, "faults", 10, "faults per run; faults drawn for a time after the job's end do not happen")
 	only := flag.String("only", "", "draw only these faults, separated by commas: "+kindNames())
-	flag.DurationVar(&o.work, "work", 10*time.Second, "how long the job takes the workers without faults")
-	flag.DurationVar(&o.limit, "limit", 3*time.Minute, "a run that takes longer hangs, and has failed")
-	flag.StringVar(&o.bin, "bin", "", "folder of programs to test (default built from this tree)")
+	flag.DurationVar(&o.work, "work", 10*time.Second, "duration of the job without faults")
+	flag.DurationVar(&o.limit, "limit", 3*time.Minute, "longest duration of a run; a longer run has failed")
+	flag.StringVar(&o.bin, "bin", "", "folder of the programs to test (default: build them from this tree)")
 	flag.StringVar(&o.out, "o", "", "file for the results in JSON")
 	flag.StringVar(&o.report, "markdown", "", "file for the summary in Markdown")
-	flag.BoolVar(&o.keep, "keep", false, "keep the logs of good runs too")
+	flag.BoolVar(&o.keep, "keep", false, "also keep the logs of runs without failure")
 	flag.Parse()
 	var err error
 	if o.choice.only, err = parseKinds(*only); err == nil {
@@ -55,7 +55,7 @@ func main() {
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), ending...)
-	context.AfterFunc(ctx, stop) // a second signal ends the program, and Linux what it started
+	context.AfterFunc(ctx, stop) // a second signal ends this program; on Linux it also ends the processes that it started
 	if err := o.campaign(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 		os.Exit(1)
@@ -65,24 +65,24 @@ func main() {
 func (o *options) check() error {
 	switch {
 	case !supported:
-		return errors.New("needs the signals of a Unix system")
+		return errors.New("this program needs the signals of a Unix system")
 	case flag.NArg() > 0:
-		return fmt.Errorf("%q: there are only flags", flag.Arg(0))
+		return fmt.Errorf("unexpected argument %q: expected only flags", flag.Arg(0))
 	case o.choice.nodes != 0 && o.choice.nodes != 1 && o.choice.nodes != 3:
-		return fmt.Errorf("-nodes %d: 1 or 3", o.choice.nodes)
+		return fmt.Errorf("-nodes %d: expected 1 or 3", o.choice.nodes)
 	case o.runs < 1 || o.choice.budget < 0 || o.work <= 0 || o.limit <= 0:
-		return errors.New("-runs, -faults, -work and -limit are positive")
+		return errors.New("-runs, -work and -limit must be above 0, and -faults at least 0")
 	}
 	return nil
 }
 
-// campaign does all runs, and returns an error if one of them failed.
+// campaign performs all runs and returns an error if one of them failed.
 func (o *options) campaign(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "chaos-*")
 	if err != nil {
 		return err
 	}
-	fmt.Println("building the programs, making a job and its scores")
+	fmt.Println("building the programs, creating a job and its reference scores")
 	f, err := newFixture(ctx, dir, o.bin, o.work)
 	if err != nil {
 		os.RemoveAll(dir)
@@ -93,15 +93,15 @@ func (o *options) campaign(ctx context.Context) error {
 	for k := 0; k < o.runs && ctx.Err() == nil; k++ {
 		p := draw(o.seed+uint64(k), o.choice)
 		fmt.Print(p.text())
-		res := o.one(ctx, f, dir, p)
+		res := o.runOnce(ctx, f, dir, p)
 		if ctx.Err() != nil {
-			break // it was not let end
+			break // the run was interrupted
 		}
 		results = append(results, res)
 		kept = kept || res.Logs != ""
 		fmt.Println(res.line())
 	}
-	err = o.tell(results)
+	err = o.publish(results)
 	for _, name := range []string{"bin", "data"} {
 		os.RemoveAll(filepath.Join(dir, name))
 	}
@@ -111,8 +111,8 @@ func (o *options) campaign(ctx context.Context) error {
 	return errors.Join(err, context.Cause(ctx))
 }
 
-// one does one run.
-func (o *options) one(ctx context.Context, f *fixture, dir string, p plan) result {
+// runOnce performs one run.
+func (o *options) runOnce(ctx context.Context, f *fixture, dir string, p plan) result {
 	r := &run{
 		plan: p, fixture: f, dir: filepath.Join(dir, fmt.Sprintf("seed-%d", p.Seed)), diary: newDiary(&p),
 		watch: newWatcher(time.Now), left: make(chan *life, len(p.Faults)+1),
@@ -140,8 +140,8 @@ func (o *options) one(ctx context.Context, f *fixture, dir string, p plan) resul
 	return res
 }
 
-// tell prints and writes the results.
-func (o *options) tell(results []result) error {
+// publish prints the results and writes them to files.
+func (o *options) publish(results []result) error {
 	s := summarise(results)
 	fmt.Print("\n", s.markdown())
 	var err error

@@ -10,22 +10,22 @@ import (
 	"time"
 )
 
-// node is a NATS server: its address, its folder, and its process, which comes
-// and goes.
+// node is a NATS server with fixed addresses and a fixed folder. Its process may be
+// restarted.
 type node struct {
 	name    string
 	client  string // address of clients
 	route   string // address of other nodes
-	dir     string // of its store
-	config  string // file
+	dir     string // folder of its store
+	config  string // path of the configuration file
 	program string
-	routes  []string // of all nodes
+	routes  []string // route addresses of all nodes
 }
 
-// plenty is more than a run stores.
+// plenty is more bytes than a run stores.
 const plenty = 8 << 30
 
-// newNodes makes the files of n nodes in dir.
+// newNodes writes the configuration files of n nodes to dir.
 func newNodes(program, dir string, n int) ([]*node, error) {
 	addresses, err := freeAddresses(2 * n)
 	if err != nil {
@@ -45,13 +45,13 @@ func newNodes(program, dir string, n int) ([]*node, error) {
 	return nodes, nil
 }
 
-// configure writes the node's configuration, with so much room on its disk.
+// configure writes the node's configuration, with room bytes for its streams.
 func (n *node) configure(room int64) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "server_name: %q\nlisten: %q\n", n.name, n.client)
 	fmt.Fprintf(&b, "jetstream { store_dir: %q, sync_interval: always, max_file_store: %d, max_memory_store: %d }\n", n.dir, room, 1<<30)
 	if len(n.routes) > 1 {
-		// Clients know no way but the one through their link.
+		// Without advertisement clients reach a node only through their link.
 		fmt.Fprintf(&b, "cluster { name: chaos, listen: %q, no_advertise: true, routes: [", n.route)
 		for _, route := range n.routes {
 			fmt.Fprintf(&b, " %q,", "nats-route://"+route)
@@ -66,9 +66,8 @@ func (n *node) start(dir string) (*process, error) {
 	return start(dir, n.name, nil, n.program, "--config", n.config)
 }
 
-// freeAddresses returns addresses on which nobody listens. Their ports are below
-// those that the system gives to outgoing connections, so that they stay free
-// while a node is away.
+// freeAddresses returns addresses without a listener. Their ports are below those that
+// the system uses for outgoing connections, so they stay free while a node is down.
 func freeAddresses(n int) ([]string, error) {
 	var found []string
 	var held []net.Listener
@@ -87,11 +86,11 @@ func freeAddresses(n int) ([]string, error) {
 			return found, nil
 		}
 	}
-	return nil, fmt.Errorf("no %d free ports", n)
+	return nil, fmt.Errorf("found fewer than %d free ports", n)
 }
 
-// listening reports whether anybody listens at the address. It asks by calling:
-// to listen itself would be in the way of a node that begins.
+// listening reports whether the address has a listener. It connects to the address,
+// because a listener of its own could be in the way of a node that starts.
 func listening(address string) bool {
 	c, err := net.DialTimeout("tcp", address, time.Second)
 	if err == nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// The server understands the configurations, and they say what they should.
+// The server accepts the configurations and understands them as intended.
 func TestNodeConfigurations(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		nodes, err := newNodes("nats-server", t.TempDir(), n)
@@ -31,7 +31,7 @@ func TestNodeConfigurations(t *testing.T) {
 				t.Errorf("%s: routes %v, cluster %+v", node.name, o.Routes, o.Cluster)
 			}
 			if seen[node.client] || seen[node.route] || listening(node.client) {
-				t.Errorf("%s: %s and %s are taken", node.name, node.client, node.route)
+				t.Errorf("%s: %s or %s is used twice", node.name, node.client, node.route)
 			}
 			seen[node.client], seen[node.route] = true, true
 		}

@@ -8,12 +8,13 @@ import (
 	"time"
 )
 
-// kind is a sort of fault.
+// kind is a kind of fault.
 type kind string
 
-// The faults. "Kill" is SIGKILL, "term" SIGTERM, "stop" SIGSTOP and later
-// SIGCONT. A link is one client's way to all nodes: slow, cut (connections end,
-// new ones are refused), or a hole (connections stay, nothing comes through).
+// The kinds of faults. "Kill" is SIGKILL, "term" is SIGTERM, and "stop" is SIGSTOP,
+// followed later by SIGCONT. A link connects one client to all nodes. It can be slow, cut
+// (connections end and new ones are refused) or a hole (connections stay open, but
+// nothing passes).
 const (
 	killWorker        kind = "kill-worker"
 	killCoordinator   kind = "kill-coordinator"
@@ -22,8 +23,8 @@ const (
 	stopWorker        kind = "stop-worker"
 	stopCoordinator   kind = "stop-coordinator"
 	stopNode          kind = "stop-node"
-	fillStream        kind = "fill-stream" // the blobs' quota is what they take
-	fillNode          kind = "fill-node"   // a node's disk is
+	fillStream        kind = "fill-stream" // the blobs reach their quota
+	fillNode          kind = "fill-node"   // the disk of a node is full
 	slowLink          kind = "slow-link"
 	cutLink           kind = "cut-link"
 	holeLink          kind = "hole-link"
@@ -31,21 +32,23 @@ const (
 	corruptShard      kind = "corrupt-shard"
 	corruptCheckpoint kind = "corrupt-checkpoint"
 	corruptModel      kind = "corrupt-model"
-	loseStream        kind = "lose-stream" // all that one of them held
-	rival             kind = "rival"       // a second coordinator of the job
+	loseStream        kind = "lose-stream" // a stream is deleted with everything in it
+	rival             kind = "rival"       // a second coordinator leads the job
 )
 
-// law is how often a fault is drawn, beside the others, and how long it lasts:
-// until the restart, the continuation, the room, the healing.
+// law says how often a kind of fault is drawn and how long such a fault lasts. A fault
+// ends when the process is restarted or continued, or when the storage or the link works
+// again.
 type law struct {
 	kind      kind
-	weight    int
-	low, high time.Duration
+	weight    int           // relative frequency
+	low, high time.Duration // bounds of the length
 }
 
-// lease is the job's: short, so that a run sees many of them end.
+// lease is the job's lease. It is short, so that many leases end in a run.
 const lease = 2 * time.Second
 
+// laws holds the law of each kind of fault.
 var laws = []law{
 	{killWorker, 18, 0, 2 * time.Second},
 	{killCoordinator, 14, 0, 2 * time.Second},
@@ -67,12 +70,12 @@ var laws = []law{
 	{rival, 6, 0, 0},
 }
 
-// fault is one thing that will be done to a run.
+// fault is one fault of a run.
 type fault struct {
 	Kind   kind          `json:"kind"`
-	At     time.Duration `json:"at"`     // since the job was submitted
+	At     time.Duration `json:"at"`     // time since the submission of the job
 	Length time.Duration `json:"length"` // see law
-	Pick   uint32        `json:"pick"`   // which one of those that there are
+	Pick   uint32        `json:"pick"`   // selects one of the possible targets
 }
 
 func (f fault) String() string {
@@ -83,17 +86,17 @@ func (f fault) String() string {
 	return s
 }
 
-// plan is a run, drawn before anything is started.
+// plan is a run. It is drawn completely before anything is started.
 type plan struct {
 	Seed   uint64  `json:"seed"`
 	Nodes  int     `json:"nodes"`
 	Faults []fault `json:"faults"`
 }
 
-// choice narrows what is drawn.
+// choice restricts what is drawn.
 type choice struct {
-	nodes  int // 0 = 1 or 3
-	budget int // faults
+	nodes  int // number of nodes; 0 = 1 or 3, drawn
+	budget int // number of faults
 	only   []kind
 }
 
@@ -136,7 +139,7 @@ func pick(open []law, r *rand.Rand) law {
 	panic("chaos: weights do not add up")
 }
 
-// parseKinds reads a list of faults separated by commas; "" is all.
+// parseKinds parses a list of faults separated by commas. "" means all and gives nil.
 func parseKinds(list string) ([]kind, error) {
 	if list == "" {
 		return nil, nil
@@ -144,7 +147,7 @@ func parseKinds(list string) ([]kind, error) {
 	var kinds []kind
 	for name := range strings.SplitSeq(list, ",") {
 		if !slices.ContainsFunc(laws, func(l law) bool { return string(l.kind) == name }) {
-			return nil, fmt.Errorf("-only: no fault %q; the faults are %s", name, kindNames())
+			return nil, fmt.Errorf("-only: unknown fault %q, expected some of %s", name, kindNames())
 		}
 		kinds = append(kinds, kind(name))
 	}
@@ -159,7 +162,7 @@ func kindNames() string {
 	return strings.Join(names, ", ")
 }
 
-// text is the plan for people.
+// text returns the plan as text for people.
 func (p *plan) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d: %d NATS nodes, %d faults\n", p.Seed, p.Nodes, len(p.Faults))

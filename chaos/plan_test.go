@@ -18,8 +18,8 @@ func TestSameSeedSameRun(t *testing.T) {
 	}
 }
 
-// Over many seeds each fault is drawn as often as its weight says, within its
-// bounds, and one node as often as three.
+// Over many seeds each kind of fault is drawn as often as its weight says, within its
+// bounds, and one node is drawn as often as three.
 func TestLawsAreKept(t *testing.T) {
 	const seeds, budget = 2000, 10
 	bounds, weights, total := map[kind]law{}, map[kind]int{}, 0
@@ -50,7 +50,7 @@ func TestLawsAreKept(t *testing.T) {
 	for _, l := range laws {
 		want := float64(seeds*budget*l.weight) / float64(total)
 		if found := float64(weights[l.kind]); found < 0.8*want || found > 1.2*want {
-			t.Errorf("%s was drawn %v times, expected some %.0f", l.kind, found, want)
+			t.Errorf("%s was drawn %v times, expected about %.0f", l.kind, found, want)
 		}
 	}
 }
@@ -69,6 +69,6 @@ func TestOnlyWhatWasAskedFor(t *testing.T) {
 		t.Errorf("drew %v with %d nodes", seen, p.Nodes)
 	}
 	if _, err := parseKinds("kill-node,kil-worker"); err == nil || !strings.Contains(err.Error(), `"kil-worker"`) {
-		t.Errorf("a fault that does not exist: %v", err)
+		t.Errorf("an unknown fault: %v", err)
 	}
 }

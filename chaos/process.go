@@ -12,24 +12,24 @@ import (
 	"time"
 )
 
-// process is a running program, in a process group of its own. Its output goes
-// to a file, line by line past a listener.
+// process is a running program in its own process group. Its output goes, line by line,
+// to a file and to a callback.
 type process struct {
 	name string
 	cmd  *exec.Cmd
 	born time.Time
-	done chan struct{} // closed when it has ended and all its output is here
-	said chan struct{} // closed when it has written a line, or ended
+	done chan struct{} // closed when the process has ended and all its output is stored
+	said chan struct{} // closed when the process has written a line or ended
 
 	mu   sync.Mutex
 	last []string // its last lines
 }
 
-// lastLines is how many lines of a process a failure shows.
+// lastLines is the number of log lines that a failure shows for each process.
 const lastLines = 8
 
-// start starts a program; each line it writes goes to NAME.log in dir and to
-// line, in order.
+// start starts a program. Each line of its output goes to NAME.log in dir and to line, in
+// order.
 func start(dir, name string, line func(text []byte), program string, args ...string) (*process, error) {
 	log, err := os.OpenFile(filepath.Join(dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -71,9 +71,9 @@ func (p *process) follow(output io.ReadCloser, log io.WriteCloser, line func([]b
 			line(lines.Bytes())
 		}
 	}
-	_, _ = io.Copy(log, output) // after a line beyond all measure
+	_, _ = io.Copy(log, output) // the rest of the output after a line that is too long
 	output.Close()
-	_ = p.cmd.Wait() // how it ended is in ProcessState
+	_ = p.cmd.Wait() // ProcessState says how it ended
 	fmt.Fprintf(log, "-- %v\n", p.cmd.ProcessState)
 	log.Close()
 	close(p.done)
@@ -96,21 +96,21 @@ func (p *process) alive() bool {
 	}
 }
 
-// kill ends the process's group at once and returns when it is gone.
+// kill kills the process's group and returns when the process has ended.
 func (p *process) kill() {
 	if p.alive() {
-		killGroup(p.cmd.Process.Pid) // an error says that it has ended
+		killGroup(p.cmd.Process.Pid) // an error only means that the process has ended
 	}
 	<-p.done
 }
 
-// code returns the exit code, -1 after a signal, once the process has ended.
+// code waits for the end of the process and returns its exit code, -1 after a signal.
 func (p *process) code() int {
 	<-p.done
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// await waits for the end of the process.
+// await waits until the process ends, but at most for bound.
 func (p *process) await(ctx context.Context, bound time.Duration) error {
 	timer := time.NewTimer(bound)
 	defer timer.Stop()

@@ -4,4 +4,5 @@ package main
 
 import "syscall"
 
+// ownGroup puts the process into its own group.
 func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// A process's lines are told and kept, and killing it kills what it started.
+// The lines of a process go to the callback and to the log. Killing the process also
+// kills the processes that it started.
 func TestProcess(t *testing.T) {
 	sh, err := exec.LookPath("sh")
 	if err != nil {
@@ -25,11 +26,11 @@ func TestProcess(t *testing.T) {
 	}
 	for _, want := range []string{"one", "two"} {
 		if got := <-told; got != want {
-			t.Errorf("told %q, expected %q", got, want)
+			t.Errorf("the callback got %q, expected %q", got, want)
 		}
 	}
 	if !p.alive() {
-		t.Error("it has ended")
+		t.Error("the process has ended too early")
 	}
 	if err := p.await(t.Context(), time.Millisecond); err == nil || !strings.Contains(err.Error(), "p still runs") {
 		t.Errorf("await: %v", err)
@@ -39,11 +40,11 @@ func TestProcess(t *testing.T) {
 	if p.alive() || p.code() != -1 {
 		t.Errorf("after kill: alive %v, code %d", p.alive(), p.code())
 	}
-	for end := time.Now().Add(10 * time.Second); groupLeft(pid) && time.Now().Before(end); { // its parent is not us
+	for end := time.Now().Add(10 * time.Second); groupLeft(pid) && time.Now().Before(end); { // the child's parent is another process
 		time.Sleep(time.Millisecond)
 	}
 	if groupLeft(pid) {
-		t.Error("a child is left")
+		t.Error("a child process is left")
 	}
 	log, err := os.ReadFile(filepath.Join(dir, "p.log"))
 	if err != nil || string(log) != "one\ntwo\n-- signal: killed\n" {
@@ -51,7 +52,7 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// Signals reach it, and its exit code is told.
+// A process receives signals, and its exit code is returned.
 func TestProcessLeaves(t *testing.T) {
 	sh, err := exec.LookPath("sh")
 	if err != nil {
@@ -69,6 +70,6 @@ func TestProcessLeaves(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	if err := syscall.Kill(p.cmd.Process.Pid, 0); err == nil {
-		t.Error("it is there")
+		t.Error("the process still runs")
 	}
 }

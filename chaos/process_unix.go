@@ -12,10 +12,10 @@ const supported = true
 
 func killGroup(pid int) { _ = syscall.Kill(-pid, syscall.SIGKILL) }
 
-// groupLeft reports whether any process of the group is left.
+// groupLeft reports whether any process of the group still exists.
 func groupLeft(pid int) bool { return !errors.Is(syscall.Kill(-pid, 0), syscall.ESRCH) }
 
-// The signals of faults. An error says that the process has ended.
+// The signals of the faults. An error only means that the process has ended.
 func (p *process) term()   { _ = p.cmd.Process.Signal(syscall.SIGTERM) }
 func (p *process) stop()   { _ = p.cmd.Process.Signal(syscall.SIGSTOP) }
 func (p *process) goOn()   { _ = p.cmd.Process.Signal(syscall.SIGCONT) }

@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// Without signals there are no faults: main says so and leaves.
+// Without signals there are no faults, so main returns an error.
 const supported = false
 
 func killGroup(int)                  {}

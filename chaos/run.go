@@ -16,52 +16,52 @@ import (
 	"shaver/internal/cli"
 )
 
-// slot is a place for a process that comes and goes. Whoever does something to
-// it holds mu meanwhile.
+// slot is a place for a process that is started again after it ends. Hold mu while you
+// act on the process.
 type slot struct {
 	name string
 	link *link
 
 	mu   sync.Mutex
 	life int
-	now  atomic.Pointer[life] // nil before the first
+	now  atomic.Pointer[life] // nil before the first life
 }
 
 // life is one process of a slot.
 type life struct {
 	*process
 	slot   *slot
-	wanted atomic.Bool // its end is
+	wanted atomic.Bool // set before this program ends the process on purpose
 }
 
-// run is one job, its cluster, and what is done to them.
+// run is one job with its cluster and its faults.
 type run struct {
 	plan    plan
 	fixture *fixture
-	dir     string // of logs, stores and scores
+	dir     string // folder of the logs, stores and scores
 	diary   *diary
 	watch   *watcher
 	store   *store
 	nodes   []*node
 	servers []*slot // a node's process is in the slot of the same index
 	workers []*slot
-	leaders []*slot    // coordinators: the job's, and its rival
-	left    chan *life // coordinators that have left
+	leaders []*slot    // the job's coordinator and its rival
+	left    chan *life // coordinators that have ended
 	quota   sync.Mutex
 
 	stop context.CancelCauseFunc // ends the run with a reason
 
 	mu   sync.Mutex
 	all  []*process
-	live int // coordinators that are there or will come again
+	live int // coordinators that run or will be restarted
 	over bool
 }
 
-// scores is where the run's job writes.
+// scores returns the path of the job's scores file.
 func (r *run) scores() string { return filepath.Join(r.dir, "scores.arrow") }
 
-// do runs the job through the faults and judges what is left. It ends all that
-// it starts.
+// do runs the job with its faults, judges the outcome, and ends everything that it
+// started.
 func (r *run) do(ctx context.Context, limit time.Duration) (err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -70,7 +70,7 @@ func (r *run) do(ctx context.Context, limit time.Duration) (err error) {
 	defer timer.Stop()
 	defer func() {
 		if cause := context.Cause(ctx); cause != nil && err != nil {
-			err = cause // what came of it is of no interest
+			err = cause // the cause matters more than its consequences
 		}
 		if err != nil {
 			err = fmt.Errorf("%w\n%s", err, r.lastWords())
@@ -86,7 +86,7 @@ func (r *run) do(ctx context.Context, limit time.Duration) (err error) {
 	return r.judge(ctx)
 }
 
-// build starts the nodes, waits for them, and starts everybody else.
+// build starts the nodes, waits for them, and starts the workers.
 func (r *run) build(ctx context.Context) (err error) {
 	if r.nodes, err = newNodes(r.fixture.program("nats-server"), r.dir, r.plan.Nodes); err != nil {
 		return err
@@ -129,7 +129,7 @@ func (r *run) build(ctx context.Context) (err error) {
 	return nil
 }
 
-// begin gives a slot its next process.
+// begin registers the next process of a slot.
 func (r *run) begin(s *slot, p *process, err error) (*life, error) {
 	if err != nil {
 		return nil, err
@@ -143,11 +143,11 @@ func (r *run) begin(s *slot, p *process, err error) (*life, error) {
 	return l, nil
 }
 
-// mustStay ends the run if the life ends and nobody wanted that.
+// mustStay ends the run if the process ends unexpectedly.
 func (r *run) mustStay(l *life) {
 	<-l.done
 	if !l.wanted.Load() {
-		r.stop(fmt.Errorf("%s left of itself: %v", l.name, l.cmd.ProcessState))
+		r.stop(fmt.Errorf("%s ended unexpectedly: %v", l.name, l.cmd.ProcessState))
 	}
 }
 
@@ -186,7 +186,7 @@ func (r *run) startCoordinator(s *slot) error {
 	return err
 }
 
-// enter counts one more coordinator; false says that it comes too late.
+// enter counts one more coordinator. It returns false if the job is already over.
 func (r *run) enter() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -196,7 +196,7 @@ func (r *run) enter() bool {
 	return !r.over
 }
 
-// leave counts one less, and reports whether that was the last.
+// leave counts one coordinator less, and reports whether it was the last one.
 func (r *run) leave() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -205,8 +205,8 @@ func (r *run) leave() bool {
 	return r.over
 }
 
-// lead submits the job, lets the faults loose, and returns when the job is done
-// and nobody leads it any more.
+// lead submits the job, starts the faults, and returns when the job is done and every
+// coordinator has ended.
 func (r *run) lead(ctx context.Context) error {
 	r.watch.begin()
 	r.diary.begin()
@@ -231,28 +231,28 @@ func (r *run) lead(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 		switch code := l.code(); {
-		case code < 0 && l.wanted.Load(): // and comes again
+		case code < 0 && l.wanted.Load(): // it was killed and will be restarted
 			continue
 		case code == cli.ExitDone:
 			r.diary.note("%s is done", l.name)
 			finished = true
 			calm()
 		case code == cli.ExitFenced:
-			r.diary.note("%s left for a newer one", l.name)
+			r.diary.note("%s was fenced by a newer coordinator", l.name)
 			r.watch.fenced()
 		default:
-			r.stop(fmt.Errorf("%s left with exit code %d", l.name, code))
+			r.stop(fmt.Errorf("%s ended with exit code %d", l.name, code))
 		}
 		over = r.leave()
 	}
 	<-faults
 	if !finished {
-		return errors.New("every coordinator has left, and the job is not done")
+		return errors.New("every coordinator has ended, but the job is not done")
 	}
 	return context.Cause(ctx)
 }
 
-// judge looks whether the job left what it should, and nothing else.
+// judge checks that the job left the right scores and nothing else.
 func (r *run) judge(ctx context.Context) error {
 	for _, s := range r.workers {
 		l := s.now.Load()
@@ -270,7 +270,7 @@ func (r *run) judge(ctx context.Context) error {
 		return err
 	}
 	if !bytes.Equal(got, r.fixture.reference) {
-		return fmt.Errorf("%s has other bytes than the run without faults", r.scores())
+		return fmt.Errorf("%s differs from the scores of the run without faults", r.scores())
 	}
 	var left []string
 	err = again(ctx, func(ctx context.Context) (err error) {
@@ -283,21 +283,21 @@ func (r *run) judge(ctx context.Context) error {
 	return err
 }
 
-// patience is how long a worker that was asked to leave may take.
+// patience is how long a worker may take to end after SIGTERM.
 const patience = 90 * time.Second
 
-// drained waits until a worker that was asked to leave has done so in order.
+// drained waits until a worker has ended after SIGTERM, and checks its exit code.
 func (r *run) drained(ctx context.Context, l *life) error {
 	if err := l.await(ctx, patience); err != nil {
 		return err
 	}
 	if code := l.code(); code != cli.ExitDrained {
-		return fmt.Errorf("%s left with exit code %d after SIGTERM, expected %d", l.name, code, cli.ExitDrained)
+		return fmt.Errorf("%s ended with exit code %d after SIGTERM, expected %d", l.name, code, cli.ExitDrained)
 	}
 	return nil
 }
 
-// end ends what still runs, and looks whether anything does afterwards.
+// end ends every process that still runs, and checks that none is left.
 func (r *run) end() error {
 	for _, s := range slices.Concat(r.servers, r.workers, r.leaders) {
 		if l := s.now.Load(); l != nil {
@@ -318,18 +318,18 @@ func (r *run) end() error {
 	var err error
 	for _, p := range r.all {
 		if groupLeft(p.cmd.Process.Pid) {
-			err = errors.Join(err, fmt.Errorf("%s has left processes behind", p.name))
+			err = errors.Join(err, fmt.Errorf("%s left processes behind", p.name))
 		}
 	}
 	for _, n := range r.nodes {
 		if listening(n.client) || listening(n.route) {
-			err = errors.Join(err, fmt.Errorf("somebody still listens where %s did", n.name))
+			err = errors.Join(err, fmt.Errorf("the address of %s still has a listener", n.name))
 		}
 	}
 	return err
 }
 
-// lastWords says what everything was waiting for.
+// lastWords returns the last log lines of every process that was not killed.
 func (r *run) lastWords() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,15 +15,16 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// What docs/formats.md says of blobs. This program goes round internal/bus on
-// purpose: it looks at what is stored, and spoils it, as another program would.
+// The names under which blobs are stored, as docs/formats.md gives them. This program
+// bypasses internal/bus on purpose. It reads what is stored, and damages it, as a foreign
+// program would.
 const (
 	blobStream  = "OBJ_SHAVER_BLOBS"
 	chunkPrefix = "$O.SHAVER_BLOBS.C."
 	metaPrefix  = "$O.SHAVER_BLOBS.M."
 )
 
-// store is this program's own view of what the nodes hold.
+// store is this program's own connection to the nodes.
 type store struct {
 	nc *nats.Conn
 	js jetstream.JetStream
@@ -36,7 +37,7 @@ func openStore(nodes []*node) (*store, error) {
 	}
 	nc, err := nats.Connect(strings.Join(urls, ","), nats.Name("chaos"), nats.RetryOnFailedConnect(true),
 		nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond), nats.PingInterval(2*time.Second), nats.MaxPingsOutstanding(1),
-		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})) // seen by the calls
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})) // the calls report these errors
 	if err != nil {
 		return nil, err
 	}
@@ -50,8 +51,7 @@ func openStore(nodes []*node) (*store, error) {
 
 func (s *store) close() { s.nc.Close() }
 
-// again tries f, each time with its own short deadline, until it succeeds or ctx
-// ends.
+// again calls f, each time with its own short deadline, until f succeeds or ctx ends.
 func again(ctx context.Context, f func(context.Context) error) error {
 	for {
 		short, cancel := context.WithTimeout(ctx, 2*time.Second)
@@ -68,7 +68,7 @@ func again(ctx context.Context, f func(context.Context) error) error {
 	}
 }
 
-// ready waits until the nodes take JetStream's calls, and all of them are there.
+// ready waits until JetStream answers and all nodes are up.
 func (s *store) ready(ctx context.Context, nodes int) error {
 	return again(ctx, func(ctx context.Context) error {
 		if _, err := s.js.AccountInfo(ctx); err != nil || nodes == 1 {
@@ -83,10 +83,11 @@ func (s *store) ready(ctx context.Context, nodes int) error {
 	})
 }
 
-// errNothing says that there is nothing to spoil.
-var errNothing = errors.New("nothing of that sort is stored")
+// errNothing means that there is nothing to damage.
+var errNothing = errors.New("nothing of that kind is stored")
 
-// quota bounds the blobs to what they take, and room more; 0 lifts the bound.
+// quota limits the blobs to their present size plus room bytes. A room of 0 removes the
+// limit.
 func (s *store) quota(ctx context.Context, room int64) error {
 	stream, err := s.js.Stream(ctx, blobStream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -104,7 +105,7 @@ func (s *store) quota(ctx context.Context, room int64) error {
 	return err
 }
 
-// states returns what each stream holds.
+// states returns the state of each stream.
 func (s *store) states(ctx context.Context) (map[string]jetstream.StreamState, error) {
 	held := map[string]jetstream.StreamState{}
 	list := s.js.ListStreams(ctx)
@@ -114,8 +115,8 @@ func (s *store) states(ctx context.Context) (map[string]jetstream.StreamState, e
 	return held, list.Err()
 }
 
-// pick returns the name of the pick-th stream, "" if there is none; not the one
-// of the jobs: without that a job is one that somebody ended.
+// pick returns the name of the pick-th stream, or "" if no stream exists. It never picks
+// the stream of the jobs, because a job without its record counts as ended.
 func (s *store) pick(ctx context.Context, pick uint32) (string, error) {
 	held, err := s.states(ctx)
 	delete(held, "KV_SHAVER_JOBS")
@@ -134,7 +135,7 @@ func (s *store) lose(ctx context.Context, name string) error {
 	return nil
 }
 
-// bytes is what all streams hold.
+// bytes returns the number of bytes in all streams.
 func (s *store) bytes(ctx context.Context) (n int64, err error) {
 	held, err := s.states(ctx)
 	for _, state := range held {
@@ -143,14 +144,14 @@ func (s *store) bytes(ctx context.Context) (n int64, err error) {
 	return n, err
 }
 
-// leftovers returns a line for each stream that holds anything.
+// leftovers returns a line for each stream that holds messages.
 func (s *store) leftovers(ctx context.Context) (left []string, err error) {
 	held, err := s.states(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if len(held) == 0 {
-		return nil, errors.New("there is no stream at all")
+		return nil, errors.New("no stream exists")
 	}
 	for _, name := range slices.Sorted(maps.Keys(held)) {
 		if held[name].Msgs == 0 {
@@ -165,8 +166,8 @@ func (s *store) leftovers(ctx context.Context) (left []string, err error) {
 	return left, nil
 }
 
-// subjects returns the subjects of a stream under filter, in order; names of
-// blobs are readable.
+// subjects returns the subjects of a stream that match filter, in ascending order. Names
+// of blobs are decoded.
 func (s *store) subjects(ctx context.Context, stream, filter string) ([]string, error) {
 	handle, err := s.js.Stream(ctx, stream)
 	if err != nil {
@@ -189,8 +190,8 @@ func (s *store) subjects(ctx context.Context, stream, filter string) ([]string, 
 	return on, nil
 }
 
-// corrupt flips a bit of a stored blob whose name has the prefix, the pick-th of
-// them, and returns its name.
+// corrupt flips a bit of the pick-th stored blob whose name has the prefix, and returns
+// the blob's name.
 func (s *store) corrupt(ctx context.Context, prefix string, pick uint32) (string, error) {
 	on, err := s.subjects(ctx, blobStream, metaPrefix+"*")
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -221,6 +222,7 @@ func (s *store) corrupt(ctx context.Context, prefix string, pick uint32) (string
 	return name, s.overwrite(stream, name, token, chunks)
 }
 
+// absent turns a missing message into errNothing.
 func absent(err error) error {
 	if err == nil || errors.Is(err, jetstream.ErrMsgNotFound) {
 		return errNothing
@@ -228,7 +230,7 @@ func absent(err error) error {
 	return err
 }
 
-// token returns the token under which the chunks of a blob are.
+// token returns the token of a blob's chunks.
 func token(ctx context.Context, stream jetstream.Stream, name string) (string, error) {
 	msg, err := stream.GetLastMsgForSubject(ctx, metaPrefix+base64.URLEncoding.EncodeToString([]byte(name)))
 	if err != nil {
@@ -254,8 +256,8 @@ func chunksOf(ctx context.Context, stream jetstream.Stream, token string) (chunk
 	}
 }
 
-// overwrite stores other chunks for a blob. It does not leave half of them: what
-// nobody deletes later would not be the program's fault.
+// overwrite replaces the chunks of a blob. It always completes, because chunks that it
+// left behind would look like a fault of the tested programs.
 func (s *store) overwrite(stream jetstream.Stream, name, at string, chunks [][]byte) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -272,7 +274,7 @@ func (s *store) overwrite(stream jetstream.Stream, name, at string, chunks [][]b
 			return err
 		}
 	}
-	return again(ctx, func(ctx context.Context) error { // was it deleted meanwhile?
+	return again(ctx, func(ctx context.Context) error { // the blob may have been deleted in the meantime
 		now, err := token(ctx, stream, name)
 		if errors.Is(err, errNothing) || err == nil && now != at {
 			return purge(ctx)

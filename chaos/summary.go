@@ -9,20 +9,20 @@ import (
 	"strings"
 )
 
-// result is what became of one run.
+// result is the outcome of one run.
 type result struct {
 	Seed    uint64       `json:"seed"`
 	Nodes   int          `json:"nodes"`
-	Seconds float64      `json:"seconds"` // with building the cluster and taking it down
-	Faults  map[kind]int `json:"faults"`  // that came about
-	Missed  int          `json:"missed"`  // that found nothing, or came after the job's end
+	Seconds float64      `json:"seconds"` // including the start and the end of the cluster
+	Faults  map[kind]int `json:"faults"`  // faults that happened, by kind
+	Missed  int          `json:"missed"`  // faults that found nothing to act on, or came after the job's end
 	Counts  counts       `json:"counts"`
-	Stall   float64      `json:"stall"` // the longest stretch without a merged shard, seconds
+	Stall   float64      `json:"stall"` // longest stretch without a merged shard, in seconds
 	Failure string       `json:"failure,omitempty"`
-	Logs    string       `json:"logs,omitempty"` // folder, if it was kept
+	Logs    string       `json:"logs,omitempty"` // folder of the logs if it was kept
 }
 
-// line is the result for people.
+// line returns the result as text for people.
 func (r *result) line() string {
 	var faults []string
 	for _, k := range slices.Sorted(maps.Keys(r.Faults)) {
@@ -39,16 +39,16 @@ func (r *result) line() string {
 	return s + "\n"
 }
 
-// summary is a campaign.
+// summary is the outcome of a campaign.
 type summary struct {
 	Runs    int          `json:"runs"`
 	Failed  int          `json:"failed"`
-	Three   int          `json:"three"` // runs with three nodes
+	Three   int          `json:"three"` // number of runs with three nodes
 	Seconds float64      `json:"seconds"`
 	Faults  map[kind]int `json:"faults"`
 	Counts  counts       `json:"counts"`
-	Stall   float64      `json:"stall"`   // the longest of all runs
-	Stalled uint64       `json:"stalled"` // the seed of that run
+	Stall   float64      `json:"stall"`   // longest stall of all runs, in seconds
+	Stalled uint64       `json:"stalled"` // seed of the run with the longest stall
 	Results []result     `json:"results"`
 }
 
@@ -73,11 +73,11 @@ func summarise(results []result) *summary {
 	return s
 }
 
-// markdown is the summary for docs/reliability.md.
+// markdown returns the summary in the form of docs/reliability.md.
 func (s *summary) markdown() string {
 	var b strings.Builder
 	if s.Runs == 0 {
-		return "no run ended\n"
+		return "no run has ended\n"
 	}
 	first, last := s.Results[0].Seed, s.Results[s.Runs-1].Seed
 	fmt.Fprintf(&b, "Seeds %d to %d: %d runs, %d of them with one NATS node and %d with three, in %.0f minutes; **%d failed**.\n\n",
@@ -96,8 +96,8 @@ func (s *summary) markdown() string {
 		n    int
 	}{
 		{"**faults in all**", total}, {"shards merged", c.Merged}, {"tasks redelivered", c.Redelivered}, {"duplicate results refused", c.Duplicates},
-		{"results thrown away", c.Thrown}, {"leases that ended", c.Leases}, {"checkpoints", c.Checkpoints},
-		{"coordinators resumed from one", c.Resumed}, {"coordinators fenced", c.Fenced},
+		{"results discarded", c.Thrown}, {"leases lost", c.Leases}, {"checkpoints", c.Checkpoints},
+		{"coordinators resumed from a checkpoint", c.Resumed}, {"coordinators fenced", c.Fenced},
 	} {
 		fmt.Fprintf(&b, "| %s | %d |\n", row.what, row.n)
 	}

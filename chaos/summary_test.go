@@ -41,7 +41,7 @@ func TestSummary(t *testing.T) {
 	if err := json.Unmarshal(data, &back); err != nil || !reflect.DeepEqual(&back, s) {
 		t.Errorf("read back %+v (%v), expected %+v", back, err, *s)
 	}
-	if text := summarise(nil).markdown(); text != "no run ended\n" {
-		t.Errorf("of no run: %q", text)
+	if text := summarise(nil).markdown(); text != "no run has ended\n" {
+		t.Errorf("summary of no runs: %q", text)
 	}
 }

@@ -26,8 +26,8 @@ import (
 	"shaver/internal/model"
 )
 
-// kdd is DCN-Mix at the size of KDD (REFERENCE: sizes): 6,019,761 features in 11
-// fields, of which the paper does not tell the sizes.
+// kdd returns a DCN-Mix with the size of KDD: 6,019,761 features in 11 fields. The paper
+// does not give the sizes of the fields, so these are assumed.
 func kdd() model.Architecture {
 	return model.Architecture{
 		Kind: model.DCNMix, Dim: 16, Hidden: []int{400, 400, 400}, CrossLayers: 3, Experts: 4, Rank: 64,
@@ -69,8 +69,8 @@ func random(a model.Architecture) *checkpoint.Checkpoint {
 	return c
 }
 
-// skewed drops the portion t of the entries. The chance to be kept falls with a
-// feature's rank in its field, as it does when frequent features are worth more.
+// skewed drops the portion t of the entries. The probability of keeping an entry falls
+// with the rank of the feature in its field, as if frequent features were more valuable.
 func skewed(a *model.Architecture, t float64) []bool {
 	chance := func(rank int, scale float64) float64 { return min(1, scale*math.Pow(float64(rank+1), -0.8)) }
 	low, high := 0.0, 1e9
@@ -100,17 +100,17 @@ func skewed(a *model.Architecture, t float64) []bool {
 	return dropped
 }
 
-// serving is what a process measured that opened a file and scored batches.
+// serving holds the measurements of a process that opened a file and scored batches.
 type serving struct {
-	Before, Resident int64         // bytes, before Open and in the end
-	Open, First      time.Duration // with nothing of the file in memory
-	// CPU time of a batch of 64 rows, once all is warm: the median, with ids that are
-	// even or skewed. That of the dense model is taken batch by batch in turn.
+	Before, Resident int64         // resident bytes before Open and at the end
+	Open, First      time.Duration // times of Open and of the first batch, with nothing of the file in memory
+	// Median CPU times of a warm batch of 64 rows, with ids that are uniform or skewed.
+	// Batches of the compact and the dense model alternate.
 	Even, EvenDense, Skewed, SkewedDense time.Duration
 }
 
 const (
-	edgeFile  = "SHAVER_EDGE" // path of the model that a child process serves
+	edgeFile  = "SHAVER_EDGE" // environment variable: path of the model that a child process serves
 	denseFile = "SHAVER_EDGE_DENSE"
 	batchRows = 64
 )
@@ -119,7 +119,7 @@ const (
 func TestEdgeServe(t *testing.T) {
 	path := os.Getenv(edgeFile)
 	if path == "" {
-		t.Skip("TestEdge runs it")
+		t.Skip("runs only as a child process of TestEdge")
 	}
 	s := serving{Before: resident(t)}
 	start := time.Now()
@@ -135,8 +135,8 @@ func TestEdgeServe(t *testing.T) {
 	score(t, m, ids[:batchRows*fields])
 	s.First = time.Since(start)
 	kept := slices.Clone(ids)
-	// Every page that serving can touch, as after days of it: no form has fewer than
-	// 64 rows on a page.
+	// Touch every page that serving can touch, as after days of work. In every form, a
+	// page holds at least 64 rows.
 	sizes := m.Sizes()
 	widest := slices.Max(sizes)
 	for first := 0; first < widest; first += 32 * batchRows {
@@ -155,20 +155,20 @@ func TestEdgeServe(t *testing.T) {
 	defer dense.Close()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	s.Even, s.EvenDense = inTurn(t, m, dense, kept)
+	s.Even, s.EvenDense = alternate(t, m, dense, kept)
 	r := rand.New(rand.NewPCG(9, 9))
-	for i := range kept { // density r^-0.8
+	for i := range kept { // density r^-0.8 of rank r
 		kept[i] = int32(float64(sizes[i%fields]) * math.Pow(r.Float64(), 5))
 	}
-	s.Skewed, s.SkewedDense = inTurn(t, m, dense, kept)
+	s.Skewed, s.SkewedDense = alternate(t, m, dense, kept)
 	if err := json.NewEncoder(os.Stdout).Encode(s); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// inTurn returns the median times of batches with both models. Each is the first of
-// the two every other time: the second finds the ids in the caches.
-func inTurn(t *testing.T, m, dense *infer.Model, ids []int32) (time.Duration, time.Duration) {
+// alternate returns the median times of batches with both models. It alternates which
+// model comes first, because the second one finds the ids in the caches.
+func alternate(t *testing.T, m, dense *infer.Model, ids []int32) (time.Duration, time.Duration) {
 	var times, denseTimes []time.Duration
 	step := batchRows * len(m.Sizes())
 	for turn := range 8 {
@@ -186,7 +186,7 @@ func inTurn(t *testing.T, m, dense *infer.Model, ids []int32) (time.Duration, ti
 	return median(times), median(denseTimes)
 }
 
-// score scores a batch, and returns the CPU time of it.
+// score scores a batch and returns its CPU time.
 func score(t *testing.T, m *infer.Model, ids []int32) time.Duration {
 	var logits [batchRows]float64
 	start := cpuTime(t)
@@ -196,7 +196,7 @@ func score(t *testing.T, m *infer.Model, ids []int32) time.Duration {
 	return cpuTime(t) - start
 }
 
-// cpuTime returns the time that this thread has run.
+// cpuTime returns the CPU time that this thread has used.
 func cpuTime(t *testing.T) time.Duration {
 	var spec unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &spec); err != nil {
@@ -205,14 +205,14 @@ func cpuTime(t *testing.T) time.Duration {
 	return time.Duration(spec.Nano())
 }
 
-// median returns it of the later three quarters.
+// median returns the median of the last three quarters of times.
 func median(times []time.Duration) time.Duration {
 	times = times[len(times)/4:]
 	slices.Sort(times)
 	return times[len(times)/2]
 }
 
-// resident returns the bytes of this process in memory, pages of files included.
+// resident returns the resident bytes of this process, including pages of files.
 func resident(t *testing.T) int64 {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -227,12 +227,12 @@ func resident(t *testing.T) int64 {
 			return n << 10
 		}
 	}
-	t.Fatal("no VmRSS")
+	t.Fatal("/proc/self/status has no VmRSS")
 	return 0
 }
 
-// serve lets a child process serve the model, with one thread and nothing of the
-// file in the system's cache.
+// serve runs a child process that serves the model with one thread. Nothing of the file
+// is in the system's cache at the start.
 func serve(t *testing.T, path, dense string) *serving {
 	f, err := os.Open(path)
 	if err != nil {
@@ -258,7 +258,7 @@ func serve(t *testing.T, path, dense string) *serving {
 	return s
 }
 
-// zstdSize returns the bytes of the file under zstd at its default level.
+// zstdSize returns the size of the file compressed by zstd at its default level.
 func zstdSize(t *testing.T, path string) int64 {
 	f, err := os.Open(path)
 	if err != nil {
@@ -282,12 +282,12 @@ type counter int64
 
 func (c *counter) Write(p []byte) (int, error) { *c += counter(len(p)); return len(p), nil }
 
-// TestEdge measures the paper's edge table: bytes on disk, compressed and
-// resident, and how fast one thread serves batches of 64 rows, at KDD's size. It
-// takes some minutes, 2 GB of memory and 1 GB of disk.
+// TestEdge measures the paper's edge table at KDD's size: bytes on disk, compressed and
+// resident, and how fast one thread serves batches of 64 rows. It takes some minutes, 2
+// GB of memory and 1 GB of disk.
 func TestEdge(t *testing.T) {
 	if os.Getenv("SHAVER_LARGE") == "" {
-		t.Skip("SHAVER_LARGE=1 runs it")
+		t.Skip("set SHAVER_LARGE=1 to run this test")
 	}
 	a := kdd()
 	if a.Features() != 6_019_761 {
@@ -336,10 +336,10 @@ func TestEdge(t *testing.T) {
 			}
 			s := line(fmt.Sprintf("%s, %g", name, sparsity), path, bytes)
 			if sparsity == 0.95 && float64(bytes) >= 0.08*table {
-				t.Errorf("%s: %d bytes at t = .95", name, bytes)
+				t.Errorf("%s: %d bytes at sparsity .95", name, bytes)
 			}
 			if grown := s.Resident - s.Before; grown > 2*bytes+(16<<20) {
-				t.Errorf("%s at %g: %d bytes resident for a file of %d", name, sparsity, grown, bytes)
+				t.Errorf("%s at sparsity %g: %d resident bytes for a file of %d", name, sparsity, grown, bytes)
 			}
 		}
 	}

@@ -11,9 +11,9 @@ import (
 	"shaver/internal/compact"
 )
 
-// Two rows are scored with a pruned model.
+// This example scores two rows with a pruned model.
 func Example() {
-	path := pruned() // as "shaver prune --out" writes it
+	path := pruned() // written as by "shaver prune --out"
 	defer os.RemoveAll(filepath.Dir(path))
 
 	m, err := infer.Open(path)
@@ -36,7 +36,7 @@ func Example() {
 	// logit 0.3864, probability 0.5954
 }
 
-// pruned writes a golden model without every other entry.
+// pruned writes a golden model from which every second entry is dropped.
 func pruned() string {
 	c, err := checkpoint.Read(filepath.Join("..", "testdata", "golden", "fm.pth"))
 	if err != nil {

@@ -1,9 +1,9 @@
-// Package infer scores rows with a model that shaver has pruned, straight from
-// its compact file: the file is mapped into memory, the embedding table is never
-// inflated, and what is resident grows with what was kept.
+// Package infer scores rows with a model that shaver has pruned, directly from its
+// compact file. The file is mapped into memory and the embedding table is never
+// decompressed, so resident memory grows with the number of kept entries.
 //
-// It reads the safetensors files that shaver writes, compact or dense. Of the
-// same table, read on the same machine, both give the same logits, to the bit.
+// Package infer reads the safetensors files that shaver writes, compact or dense. On the
+// same machine, both forms of a table give the same logits to the last bit.
 package infer
 
 import (
@@ -18,31 +18,31 @@ import (
 	"shaver/internal/model"
 )
 
-// Model is an open model, for any number of goroutines at once. Make one with
-// Open.
+// Model is an open model. Any number of goroutines may use it at once. Open returns a
+// Model.
 type Model struct {
 	name    string
 	model   *model.Model
 	offsets []int32
-	scorers sync.Pool // of *scorer
+	scorers sync.Pool // *scorer
 
-	use  sync.RWMutex // held for reading while file is read
+	use  sync.RWMutex // locked for reading while file is read
 	file *mapping     // nil after Close
 }
 
-// scorer is the memory of one call of Logits.
+// scorer is temporary memory for one call of Logits.
 type scorer struct {
 	*model.Scorer
 	rows model.Rows
 }
 
-// ErrClosed is what a Model returns after Close.
+// ErrClosed is returned by Logits after Close.
 var ErrClosed = errors.New("infer: the model is closed")
 
-// Open opens the model at path and checks every number in it, which reads the
-// whole file once. The file must not be changed or cut while the model is open;
-// replacing it by a rename, as shaver does, is no change. Where a system cannot
-// map files, the file is read into memory instead.
+// Open opens the model at path. It reads the whole file once and checks every number in
+// it. The file must not be modified or truncated while the model is open. It may be
+// replaced by a rename, as shaver does. On systems without memory-mapped files, Open
+// reads the file into memory instead.
 func Open(path string) (*Model, error) {
 	file, err := openMapping(path)
 	if err != nil {
@@ -62,8 +62,8 @@ func Open(path string) (*Model, error) {
 	return o, nil
 }
 
-// Close waits for calls of Logits that have begun, and unmaps the file. Closing
-// twice is no error.
+// Close waits for running calls of Logits, and unmaps the file. It is safe to call Close
+// more than once.
 func (m *Model) Close() error {
 	m.use.Lock()
 	defer m.use.Unlock()
@@ -75,14 +75,14 @@ func (m *Model) Close() error {
 	return err
 }
 
-// Sizes returns the number of features of each field, in memory that the caller
-// owns. A row has one id of each field, from 0 to its size - 1.
+// Sizes returns a copy of the number of features of each field. A row has one id per
+// field, from 0 to the field's size - 1.
 func (m *Model) Sizes() []int { return slices.Clone(m.model.FieldDims) }
 
-// Logits sets dst[i] to the logit of row i, which depends on nothing but the row
-// and the processor's kind, to the bit. ids are the rows' local ids, field by
-// field: [len(dst), fields]. The error names the first row and field whose id is
-// outside it; then dst is unchanged. Batches of 64 rows or more are fastest.
+// Logits sets dst[i] to the logit of row i. ids holds the rows' local ids, [len(dst),
+// fields]. To the last bit, a logit depends only on the row and on the kind of processor.
+// If an id is out of range, Logits returns an error that names the first such row and
+// field, and leaves dst unchanged. It is fastest with batches of at least 64 rows.
 func (m *Model) Logits(dst []float64, ids []int32) error {
 	fields := len(m.offsets)
 	if len(ids) != len(dst)*fields {
@@ -94,7 +94,7 @@ func (m *Model) Logits(dst []float64, ids []int32) error {
 	for i := range dst {
 		for j, id := range ids[i*fields : (i+1)*fields] {
 			if id < 0 || int(id) >= m.model.FieldDims[j] {
-				return fault.Inputf("%s: row %d has the id %d in field %d: expected 0 to %d", m.name, i, id, j, m.model.FieldDims[j]-1)
+				return fault.Inputf("%s: row %d has id %d in field %d: expected 0 to %d", m.name, i, id, j, m.model.FieldDims[j]-1)
 			}
 			s.rows.Features = append(s.rows.Features, m.offsets[j]+id)
 		}
@@ -109,5 +109,5 @@ func (m *Model) Logits(dst []float64, ids []int32) error {
 	return nil
 }
 
-// Probability returns the probability of a click that a logit stands for.
+// Probability returns the probability of a click for a logit.
 func Probability(logit float64) float64 { return 1 / (1 + math.Exp(-logit)) }

@@ -28,7 +28,7 @@ func read(t testing.TB, name string) *checkpoint.Checkpoint {
 	return c
 }
 
-// mask drops each of n entries with the chance t.
+// mask drops each of n entries with probability t.
 func mask(n int, t float64) []bool {
 	r := rand.New(rand.NewPCG(1, 2))
 	dropped := make([]bool, n)
@@ -38,8 +38,8 @@ func mask(n int, t float64) []bool {
 	return dropped
 }
 
-// write writes c compact, and returns the path and the dense checkpoint that the
-// file stands for.
+// write writes c in compact form. It returns the path, and a dense checkpoint of the same
+// model.
 func write(t testing.TB, c *checkpoint.Checkpoint, dropped []bool, baseline []float32, v compact.Encoding) (string, *checkpoint.Checkpoint) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "compact.safetensors")
@@ -72,7 +72,7 @@ func write(t testing.TB, c *checkpoint.Checkpoint, dropped []bool, baseline []fl
 	return path, c.WithEmbedding(table)
 }
 
-// rowsOf returns n random rows, by local and by global ids.
+// rowsOf returns n random rows, as local and as global ids.
 func rowsOf(sizes []int, n int) ([]int32, *model.Rows) {
 	r := rand.New(rand.NewPCG(3, 4))
 	var local []int32
@@ -106,12 +106,12 @@ func checkLogits(t *testing.T, path string, dense *checkpoint.Checkpoint) {
 	}
 	want.NewScorer().Logits(b, rows)
 	if !slices.Equal(a, b) {
-		t.Errorf("logits of the compact file %v, of the pruned dense model %v", a, b)
+		t.Errorf("the compact file has logits %v, the pruned dense model %v", a, b)
 	}
 }
 
-// Every kind of model gives the logits of its pruned dense table, to the bit, at
-// any sparsity, with both baselines and all forms of values.
+// Every kind of model gives exactly the logits of its pruned dense table, at any
+// sparsity, with both baselines and all encodings.
 func TestSameLogits(t *testing.T) {
 	names, err := filepath.Glob("../testdata/golden/*.pth")
 	if err != nil || len(names) < 5 {
@@ -140,8 +140,8 @@ func TestSameLogits(t *testing.T) {
 	}
 }
 
-// A compact table of flights takes less than 8% of the dense one at t = .95, its
-// kept entries anywhere.
+// At a sparsity of .95 with random kept entries, a compact table of flights takes less
+// than 8% of the dense table.
 func TestFlights(t *testing.T) {
 	for _, name := range []string{"deepfm.pth", "dcn-mix.pth"} {
 		path := filepath.Join("..", "..", "shared", "data", "flights", name)
@@ -178,8 +178,8 @@ func TestFlights(t *testing.T) {
 	}
 }
 
-// Many goroutines score with one model and get the same logits, and Close waits
-// for them.
+// Many goroutines can score with one model and get the same logits, and Close waits for
+// them.
 func TestConcurrent(t *testing.T) {
 	c := read(t, "dcn-mix.pth")
 	path, dense := write(t, c, mask(c.Architecture.Parameters(), 0.5), make([]float32, c.Architecture.Players()), compact.Float32)
@@ -242,8 +242,8 @@ func TestRefuses(t *testing.T) {
 		want  string
 	}{
 		"short":    {func(ids []int32) []int32 { return ids[1:] }, fmt.Sprintf("%d ids for 2 rows of %d fields", len(ids)-1, len(sizes))},
-		"negative": {func(ids []int32) []int32 { ids[1] = -1; return ids }, fmt.Sprintf("row 0 has the id -1 in field 1: expected 0 to %d", sizes[1]-1)},
-		"large":    {func(ids []int32) []int32 { ids[len(sizes)] = int32(sizes[0]); return ids }, fmt.Sprintf("row 1 has the id %d in field 0", sizes[0])},
+		"negative": {func(ids []int32) []int32 { ids[1] = -1; return ids }, fmt.Sprintf("row 0 has id -1 in field 1: expected 0 to %d", sizes[1]-1)},
+		"large":    {func(ids []int32) []int32 { ids[len(sizes)] = int32(sizes[0]); return ids }, fmt.Sprintf("row 1 has id %d in field 0", sizes[0])},
 	} {
 		err := m.Logits(dst, test.spoil(slices.Clone(ids)))
 		if err == nil || !fault.IsInput(err) || !strings.Contains(err.Error(), test.want) || dst[0] != 7 || dst[1] != 7 {

@@ -4,7 +4,7 @@ package infer
 
 import "os"
 
-// mapping is a file's bytes, in memory.
+// mapping holds the bytes of a file, read into memory.
 type mapping struct{ data []byte }
 
 func openMapping(path string) (*mapping, error) {

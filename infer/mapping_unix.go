@@ -11,7 +11,7 @@ import (
 	"shaver/internal/fault"
 )
 
-// mapping is a file's bytes, read-only.
+// mapping holds the bytes of a file, mapped read-only.
 type mapping struct{ data []byte }
 
 func openMapping(path string) (*mapping, error) {
@@ -25,7 +25,7 @@ func openMapping(path string) (*mapping, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() || info.Size() == 0 {
-		return nil, fault.Inputf("%s is not a regular file with something in it: expected a safetensors file", path)
+		return nil, fault.Inputf("%s is empty or not a regular file: expected a safetensors file", path)
 	}
 	data, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_SHARED)
 	if err != nil {
@@ -34,8 +34,8 @@ func openMapping(path string) (*mapping, error) {
 	return &mapping{data}, nil
 }
 
-// forget gives up the resident pages: what is needed again comes back from the
-// file, or from the system's cache of it.
+// forget releases the resident pages. Pages that are needed again are read from the file
+// or from the system's file cache.
 func (m *mapping) forget() error { return unix.Madvise(m.data, unix.MADV_DONTNEED) }
 
 func (m *mapping) close() error { return unix.Munmap(m.data) }

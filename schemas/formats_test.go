@@ -12,8 +12,8 @@ import (
 	"shaver/schemas"
 )
 
-// TestPage checks docs/formats.md: it names every schema, and each of its JSON
-// examples is of the form that it claims.
+// TestPage checks that docs/formats.md names every schema, and that each of its JSON
+// examples has the form that it claims.
 func TestPage(t *testing.T) {
 	data, err := os.ReadFile("../docs/formats.md")
 	if err != nil {
@@ -41,7 +41,7 @@ func TestPage(t *testing.T) {
 		if err := json.Unmarshal(text, &task); err != nil {
 			t.Error(err)
 		} else if task.Spec.ID() != task.Job || task.Model.SHA256 != task.Spec.Model {
-			t.Errorf("the task's specification is of job %s, its model %s", task.Spec.ID(), task.Model.SHA256)
+			t.Errorf("the task's specification is that of job %s, and its model is %s", task.Spec.ID(), task.Model.SHA256)
 		}
 	}
 	for name := range pinned {

@@ -13,12 +13,14 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"shaver/internal/baseline"
 	"shaver/internal/bus"
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
 	"shaver/internal/compact"
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
+	"shaver/internal/estimator"
 	"shaver/internal/evaluate"
 	"shaver/internal/job"
 	"shaver/internal/kernel"
@@ -27,12 +29,11 @@ import (
 	"shaver/internal/planted"
 	"shaver/internal/prune"
 	"shaver/internal/scores"
-	"shaver/internal/shapley"
 	"shaver/internal/sweep"
 	"shaver/internal/worker"
 )
 
-// small is a model of 3 fields and 2 columns, with rows.
+// small returns a model of 3 fields and 2 columns, with rows.
 func small(t *testing.T) *planted.Planted {
 	t.Helper()
 	p, err := planted.New(planted.Config{Fields: []string{"a", "b", "c"}, FieldDims: []int{6, 4, 5}, Informative: 1, Silent: 1, Seed: 3})
@@ -42,7 +43,7 @@ func small(t *testing.T) *planted.Planted {
 	return p
 }
 
-// imported returns the folder of a dataset of n of p's rows, drawn into splits.
+// imported imports n of p's rows, draws splits, and returns the folder of the dataset.
 func imported(t *testing.T, p *planted.Planted, n int) string {
 	t.Helper()
 	text := bytes.NewBufferString("label,a,b,c\n")
@@ -114,11 +115,12 @@ func TestDatasets(t *testing.T) {
 	})
 }
 
-// TestJob runs a job on a server and looks at everything that it writes.
-// Messages are seen decoded: bus takes only bytes that encoding them again gives.
+// TestJob runs a job on a server and checks everything that the job writes. Messages are
+// checked after the bus has decoded them, because the bus accepts only bytes that encode
+// again to the same bytes.
 func TestJob(t *testing.T) {
-	walks := shapley.Options{Estimator: shapley.Permutation, Passes: 2, Seed: 1}
-	multilinear := shapley.Options{Estimator: shapley.Multilinear, Passes: 1, Seed: 1}
+	walks := estimator.Options{Estimator: estimator.Permutation, Passes: 2}
+	multilinear := estimator.Options{Estimator: estimator.Multilinear, Passes: 1}
 	multilinear.SetDefaults()
 	t.Run("in one round", func(t *testing.T) { testJob(t, coordinator.Config{Options: walks}) })
 	t.Run("in rounds", func(t *testing.T) {
@@ -127,7 +129,7 @@ func TestJob(t *testing.T) {
 	t.Run("audited", func(t *testing.T) { testJob(t, coordinator.Config{Options: multilinear, Audit: .5}) })
 }
 
-// testJob runs a job whose options are given.
+// testJob runs a job with the given options.
 func testJob(t *testing.T, given coordinator.Config) {
 	p := small(t)
 	d, err := dataset.Open(imported(t, p, 300))
@@ -149,21 +151,21 @@ func testJob(t *testing.T, given coordinator.Config) {
 	}
 	out := filepath.Join(t.TempDir(), "scores.arrow")
 	config := launch.Job{Connection: cli.Connection{NATS: server.URL()}, Config: coordinator.Config{
-		Open: func() (*checkpoint.Checkpoint, error) { return p.Checkpoint, nil }, Dataset: d, Splits: []string{dataset.Train, dataset.Val}, Sample: 1, Baseline: prune.Codebook,
-		Options: given.Options, Until: given.Until, Audit: given.Audit, RowsPerShard: 64,
+		Open: func() (*checkpoint.Checkpoint, error) { return p.Checkpoint, nil }, Dataset: d, Splits: []string{dataset.Train, dataset.Val}, Sample: 1, Baseline: baseline.Codebook,
+		Options: given.Options, Seed: 1, Until: given.Until, Audit: given.Audit, RowsPerShard: 64,
 		Out: out, Queue: bus.DefaultQueue, Log: zap.NewNop(),
 	}}
 	group, ctx := errgroup.WithContext(t.Context())
 	group.Go(func() error { _, err := config.Run(ctx); return err })
 
-	// One task is kept back, so that the job cannot end before we have looked.
+	// Hold one task back, so that the job cannot end before we have looked at it.
 	tap := connect("tap")
 	kept, err := tap.NextTask(ctx, kernel.Name())
 	if err != nil {
 		t.Fatal(errors.Join(err, group.Wait()))
 	}
 	accept(t, "task.v1.json", marshal(t, kept.Task))
-	submission, err := tap.CreateSpec(ctx, kept.Task.Job, []byte(`{}`)) // returns the one that is stored
+	submission, err := tap.CreateSpec(ctx, kept.Task.Job, []byte(`{}`)) // returns the stored one
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +209,7 @@ func testJob(t *testing.T, given coordinator.Config) {
 	quarantine(t, tap, kept.Task)
 }
 
-// swept sweeps by the scores and all methods that need none.
+// swept runs a sweep with the scores and all methods that need no scores.
 func swept(t *testing.T, p *planted.Planted, d *dataset.Dataset, s *scores.File) {
 	t.Helper()
 	m := p.Model
@@ -243,7 +245,7 @@ func swept(t *testing.T, p *planted.Planted, d *dataset.Dataset, s *scores.File)
 	accept(t, "sweep.v1.json", marshal(t, found))
 }
 
-// quarantine publishes a task and sets it aside.
+// quarantine publishes a task and quarantines it.
 func quarantine(t *testing.T, b *bus.Bus, task job.Task) {
 	t.Helper()
 	if err := b.PublishTask(t.Context(), task); err != nil {
@@ -263,7 +265,7 @@ func quarantine(t *testing.T, b *bus.Bus, task job.Task) {
 	}
 }
 
-// first waits for an event of the job.
+// first waits for the first event of the job.
 func first(t *testing.T, ctx context.Context, b *bus.Bus, id string) (event bus.Event) {
 	t.Helper()
 	enough := errors.New("enough")
@@ -273,7 +275,7 @@ func first(t *testing.T, ctx context.Context, b *bus.Bus, id string) (event bus.
 	return event
 }
 
-// TestRefuse says what the schemas catch beyond missing and unknown properties.
+// TestRefuse checks what the schemas refuse besides missing and unknown properties.
 func TestRefuse(t *testing.T) {
 	digest := fmt.Sprintf("%064x", 7)
 	blob := func(name string) map[string]any {
@@ -316,14 +318,14 @@ func TestRefuse(t *testing.T) {
 		{"spec.v1.json", spec(), "sample", 0},
 		{"spec.v1.json", spec(), "passes", 0},
 		{"spec.v1.json", spec(), "seed", -1},
-		{"spec.v1.json", spec(), "estimator", "exact"}, // of two passes
-		{"spec.v1.json", spec(), "draws", 2},           // of walks
+		{"spec.v1.json", spec(), "estimator", "exact"}, // with two passes
+		{"spec.v1.json", spec(), "draws", 2},           // for walks
 		{"spec.v1.json", spec(), "endpoints", "plain"},
 		{"spec.v1.json", spec(), "audit", .5},
 		{"spec.v1.json", multilinear(), "audit", 0},
 		{"spec.v1.json", multilinear(), "passes", 2},
 		{"spec.v1.json", multilinear(), "draws", 3},
-		{"spec.v1.json", multilinear(), "draws", 2}, // too few for balanced
+		{"spec.v1.json", multilinear(), "draws", 2}, // too few for balanced end points
 		{"spec.v1.json", multilinear(), "endpoints", ""},
 		{"spec.v1.json", spec(), "until", map[string]any{}},
 		{"spec.v1.json", spec(), "until", map[string]any{"rule": "paper"}},
@@ -346,7 +348,7 @@ func TestRefuse(t *testing.T) {
 		}
 		c.value[c.key] = c.change
 		if s.Validate(parse(t, marshal(t, c.value))) == nil {
-			t.Errorf("%s takes %s = %v", c.name, c.key, c.change)
+			t.Errorf("%s accepts %s = %v", c.name, c.key, c.change)
 		}
 	}
 }

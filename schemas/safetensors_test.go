@@ -20,7 +20,7 @@ import (
 	"shaver/schemas"
 )
 
-// form is an .arrow.json or .safetensors.json.
+// form is the content of an .arrow.json or .safetensors.json file.
 type form struct {
 	Title       string `json:"title"`
 	Where       string `json:"where"`
@@ -30,8 +30,8 @@ type form struct {
 	Batches     string `json:"batches,omitempty"`
 	Metadata    []struct {
 		Key   string `json:"key"`
-		Const string `json:"const,omitempty"` // the value, or
-		Value string `json:"value,omitempty"` // what it is
+		Const string `json:"const,omitempty"` // the value, if it is fixed
+		Value string `json:"value,omitempty"` // otherwise a description of the value
 		When  string `json:"when,omitempty"`
 	} `json:"metadata"`
 	Tensors []struct {
@@ -63,8 +63,8 @@ func readForm(t testing.TB, name string) *form {
 	return f
 }
 
-// TestForms checks that the forms that are no JSON Schema are complete. Arrow's
-// are compared with what is written by the only importer of Arrow, arrowio.
+// TestForms checks that the descriptions that are not JSON Schemas are complete. Package
+// arrowio compares those of Arrow with the bytes that it writes.
 func TestForms(t *testing.T) {
 	names, err := fs.Glob(schemas.Files, "*.*.*.json")
 	if err != nil {
@@ -78,11 +78,11 @@ func TestForms(t *testing.T) {
 	for _, name := range names {
 		f := readForm(t, name)
 		if f.Title == "" || f.Where == "" || f.Container == "" || len(f.Metadata) == 0 || len(f.Tensors)+len(f.Columns) == 0 {
-			t.Errorf("%s: title, where, container, metadata or columns", name)
+			t.Errorf("%s: title, where, container, metadata or columns are missing", name)
 		}
 		for _, c := range f.Columns {
 			if c.Name == "" || c.Type == "" || c.Nullable == nil {
-				t.Errorf("%s: column %+v: name, type or nullable", name, c)
+				t.Errorf("%s: column %+v: name, type or nullable is missing", name, c)
 			}
 		}
 		for _, m := range f.Metadata {
@@ -93,7 +93,7 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// tensor is what a safetensors header says of one.
+// tensor is the entry of a tensor in a safetensors header.
 type tensor struct {
 	DType string `json:"dtype"`
 	Shape []int  `json:"shape"`
@@ -126,7 +126,7 @@ func header(t *testing.T, file string) (metadata map[string]string, tensors map[
 	return metadata, tensors
 }
 
-// compareMetadata checks keys, and values where the form fixes them.
+// compareMetadata checks the keys, and the values that the form fixes.
 func (f *form) compareMetadata(t *testing.T, got map[string]string) {
 	t.Helper()
 	var keys []string
@@ -142,7 +142,7 @@ func (f *form) compareMetadata(t *testing.T, got map[string]string) {
 	accept(t, "architecture.v1.json", []byte(got["shaver.architecture"]))
 }
 
-// wide is a model with d columns, and its state dict.
+// wide returns a model with d columns, and its state dict.
 func wide(t *testing.T, d int) *planted.Planted {
 	t.Helper()
 	p, err := planted.New(planted.Config{Fields: []string{"a", "b"}, FieldDims: []int{400, 3}, Informative: 1, Silent: d - 1, Seed: 1})
@@ -165,8 +165,8 @@ func TestDense(t *testing.T) {
 	}
 }
 
-// TestCompact writes compact models with every form and type of values, and
-// compares them with the form.
+// TestCompact writes compact models with every form of fields and every type of values,
+// and compares them with the description.
 func TestCompact(t *testing.T) {
 	f := readForm(t, "compact.v2.safetensors.json")
 	for _, c := range []struct {
@@ -206,7 +206,8 @@ func TestCompact(t *testing.T) {
 	}
 }
 
-// compareTensors takes the sizes in bytes from the words of the form.
+// compareTensors checks the shapes and types of the tensors. Sizes in bytes follow the
+// description's text.
 func (f *form) compareTensors(t *testing.T, a *model.Architecture, fields []compact.Field, values string, c *checkpoint.Checkpoint, got map[string]tensor) {
 	t.Helper()
 	m, d := a.Fields(), a.Dim

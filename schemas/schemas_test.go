@@ -14,19 +14,20 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"shaver/internal/baseline"
 	"shaver/internal/bus"
 	"shaver/internal/dataset"
+	"shaver/internal/estimator"
 	"shaver/internal/job"
 	"shaver/internal/launch"
 	"shaver/internal/model"
 	"shaver/internal/model/modeltest"
 	"shaver/internal/prune"
-	"shaver/internal/shapley"
 	"shaver/internal/sweep"
 	"shaver/schemas"
 )
 
-// pinned are the JSON Schemas and the types that are written by them.
+// pinned maps each JSON Schema to the type that is written by it.
 var pinned = map[string]reflect.Type{
 	"architecture.v1.json": reflect.TypeFor[model.Architecture](),
 	"blob.v1.json":         reflect.TypeFor[job.Blob](),
@@ -74,7 +75,8 @@ func parse(t testing.TB, text []byte) any {
 	return value
 }
 
-// compile returns the schema of that name; those that it refers to are there.
+// compile compiles the schema of that name. It can resolve references to the other
+// schemas.
 func compile(t testing.TB, name string) *jsonschema.Schema {
 	t.Helper()
 	const base = "file:///schemas/"
@@ -91,8 +93,8 @@ func compile(t testing.TB, name string) *jsonschema.Schema {
 	return s
 }
 
-// accept checks that the text is of the form, and that the form is closed: the
-// text with a property more, or without one that is required, is not.
+// accept checks that the schema accepts the text, and that it is closed: it refuses the
+// text with an additional property, or without a required one.
 func accept(t *testing.T, name string, text []byte) {
 	t.Helper()
 	s := compile(t, name)
@@ -104,7 +106,7 @@ func accept(t *testing.T, name string, text []byte) {
 	objects(changed, func(o map[string]any) {
 		o["not in the form"] = json.Number("1")
 		if s.Validate(changed) == nil {
-			t.Errorf("%s takes an unknown property beside %v", name, slices.Sorted(maps.Keys(o)))
+			t.Errorf("%s accepts an unknown property next to %v", name, slices.Sorted(maps.Keys(o)))
 		}
 		delete(o, "not in the form")
 	})
@@ -114,14 +116,14 @@ func accept(t *testing.T, name string, text []byte) {
 		value := top[key.(string)]
 		delete(top, key.(string))
 		if s.Validate(changed) == nil {
-			t.Errorf("%s does not miss %s", name, key)
+			t.Errorf("%s accepts a document without %s", name, key)
 		}
 		top[key.(string)] = value
 	}
 }
 
-// objects visits every object in value, but for the one whose properties are
-// workers' names.
+// objects visits every object in value, except the one whose properties are the names of
+// workers.
 func objects(value any, visit func(map[string]any)) {
 	switch v := value.(type) {
 	case map[string]any:
@@ -145,18 +147,18 @@ func TestEveryFileHasItsPlace(t *testing.T) {
 	for _, name := range jsonSchemas(t) {
 		compile(t, name)
 		if n := node(t, name); n["$id"] != name || n["$schema"] != "https://json-schema.org/draft/2020-12/schema" || n["title"] == nil || n["description"] == nil {
-			t.Errorf("%s: $id, $schema, title or description", name)
+			t.Errorf("%s: $id, $schema, title or description is missing or wrong", name)
 		}
 	}
 }
 
-// node is a schema as it stands.
+// node returns a schema as it is stored.
 func node(t testing.TB, name string) map[string]any {
 	t.Helper()
 	return parse(t, read(t, name)).(map[string]any)
 }
 
-// TestTypes compares each schema's properties with the json tags of the type.
+// TestTypes compares each schema's properties with the JSON tags of its type.
 func TestTypes(t *testing.T) {
 	for name, of := range pinned {
 		if of != nil {
@@ -172,20 +174,20 @@ type walker struct {
 	root map[string]any
 }
 
-// compare checks that schema describes values of the type.
+// compare checks that schema describes values of the type of.
 func (w *walker) compare(at string, schema map[string]any, of reflect.Type) {
 	w.t.Helper()
 	if ref, ok := schema["$ref"].(string); ok {
 		if inner, ok := strings.CutPrefix(ref, "#/$defs/"); ok {
 			w.compare(at, w.root["$defs"].(map[string]any)[inner].(map[string]any), of)
-		} else if pinned[path.Base(ref)] != of { // compared under its own name
-			w.t.Errorf("%s refers to %s, which is not the form of %v", at, ref, of)
+		} else if pinned[path.Base(ref)] != of { // checked under its own name
+			w.t.Errorf("%s refers to %s, which is not the schema of %v", at, ref, of)
 		}
 		return
 	}
 	if of.Kind() == reflect.Pointer {
 		of = of.Elem()
-		if choices, ok := schema["anyOf"].([]any); ok && len(choices) == 2 { // or null
+		if choices, ok := schema["anyOf"].([]any); ok && len(choices) == 2 { // the value may be null
 			schema = choices[1].(map[string]any)
 			w.compare(at, schema, of)
 			return
@@ -235,15 +237,15 @@ func (w *walker) compareStruct(at string, schema map[string]any, of reflect.Type
 		w.t.Errorf("%s has the properties %v, %v has %v", at, got, of, names)
 	}
 	if got := texts(schema["required"]); !slices.Equal(got, required) {
-		w.t.Errorf("%s requires %v, %v always writes %v", at, got, of, required)
+		w.t.Errorf("%s requires %v, but %v always writes %v", at, got, of, required)
 	}
 	if schema["additionalProperties"] != false {
-		w.t.Errorf("%s takes additional properties", at)
+		w.t.Errorf("%s allows additional properties", at)
 	}
 }
 
-// fields returns the fields of a struct, those of embedded structs in their
-// place, as encoding/json does.
+// fields returns the fields of a struct. Like encoding/json it replaces embedded structs
+// by their fields.
 func fields(of reflect.Type) []reflect.StructField {
 	var all []reflect.StructField
 	for i := range of.NumField() {
@@ -273,7 +275,8 @@ func kindOf(of reflect.Type) string {
 	return "integer"
 }
 
-// typeOf returns the JSON type that a schema says, if need be by its values.
+// typeOf returns the JSON type in a schema. If the schema has none, it infers the type
+// from the schema's values.
 func typeOf(schema map[string]any) string {
 	if name, ok := schema["type"].(string); ok {
 		return name
@@ -307,7 +310,7 @@ func texts(list any) []string {
 	return all
 }
 
-// TestNames compares the closed lists of names with the code's.
+// TestNames compares the closed lists of names with those of the code.
 func TestNames(t *testing.T) {
 	property := func(name string, keys ...string) map[string]any {
 		n := node(t, name)
@@ -321,10 +324,10 @@ func TestNames(t *testing.T) {
 		got  []string
 		want []string
 	}{
-		{"baselines", texts(property("spec.v1.json", "properties", "baseline")["enum"]), prune.Baselines()},
-		{"estimators", texts(property("spec.v1.json", "properties", "estimator")["enum"]), shapley.Estimators()},
-		{"estimators of a sweep", texts(property("sweep.v1.json", "$defs", "source", "properties", "estimator")["enum"]), shapley.Estimators()},
-		{"baselines of a sweep", texts(property("sweep.v1.json", "$defs", "point", "properties", "baseline")["enum"]), prune.Baselines()},
+		{"baselines", texts(property("spec.v1.json", "properties", "baseline")["enum"]), baseline.Names()},
+		{"estimators", texts(property("spec.v1.json", "properties", "estimator")["enum"]), estimator.Names()},
+		{"estimators of a sweep", texts(property("sweep.v1.json", "$defs", "source", "properties", "estimator")["enum"]), estimator.Names()},
+		{"baselines of a sweep", texts(property("sweep.v1.json", "$defs", "point", "properties", "baseline")["enum"]), baseline.Names()},
 		{"ranks of a sweep", texts(property("sweep.v1.json", "properties", "settings", "properties", "rank")["enum"]), prune.Ranks()},
 		{"kinds of a sweep", texts(property("sweep.v1.json", "properties", "kind")["enum"]), texts(property("architecture.v1.json", "properties", "kind")["enum"])},
 		{"kinds", texts(property("architecture.v1.json", "properties", "kind")["enum"]),
@@ -349,8 +352,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestArchitecture checks that the schema takes every architecture that there
-// is, and nothing that the code refuses.
+// TestArchitecture checks that the schema accepts every valid architecture and nothing
+// that the code refuses.
 func TestArchitecture(t *testing.T) {
 	s := compile(t, "architecture.v1.json")
 	changes := []func(*model.Architecture){
@@ -379,7 +382,7 @@ func TestArchitecture(t *testing.T) {
 			text := marshal(t, changed)
 			schema, code := s.Validate(parse(t, text)), changed.Validate()
 			if (schema == nil) != (code == nil) {
-				t.Errorf("%s, change %d: the schema says %v, the code %v\n%s", name, i, schema, code, text)
+				t.Errorf("%s, change %d: the schema says %v, but the code says %v\n%s", name, i, schema, code, text)
 			}
 			if code != nil {
 				refused++

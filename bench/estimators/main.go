@@ -1,13 +1,14 @@
 //go:build unix
 
-// Command estimators compares the estimators at equal error. On some rows of a
-// model it plays so many walks that their mean is nearly exact, holds against that
-// what each estimator finds with more and more effort, by the processor time that it
-// took, and tells in what time each is as accurate as one and as four walks a row. It
-// prints tables in Markdown, and draws a picture.
+// Command estimators compares the estimators at equal error. For some rows of a model it
+// first computes a nearly exact reference, the mean over very many walks. Then it runs
+// each estimator with increasing effort, and records the error of its values and its
+// processor time. From these it estimates the time in which each estimator is as accurate
+// as one walk and as four walks per row. It prints tables in Markdown and draws a
+// picture.
 //
-// The models are the flights checkpoints, if they are there, and the one of shaver
-// quickstart; each with both baselines.
+// The models are the flights checkpoints in the folder of -flights, and the model of
+// shaver quickstart, each with both baselines.
 package main
 
 import (
@@ -20,20 +21,24 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"shaver/internal/baseline"
 	"shaver/internal/checkpoint"
 	"shaver/internal/dataset"
 	"shaver/internal/kernel"
 	"shaver/internal/model"
 	"shaver/internal/planted"
-	"shaver/internal/prune"
 	"shaver/internal/shapley"
 )
 
 func main() {
-	flights := flag.String("flights", "../shared/data/flights", "folder of the flights data and checkpoints")
-	seconds := flag.Float64("seconds", 15, "processor time of each reference, about: it decides the number of rows")
+	flights := flag.String("flights", "", "folder of the flights data and checkpoints (required)")
+	seconds := flag.Float64("seconds", 15, "approximate processor time of each reference, which decides the number of rows")
 	picture := flag.String("picture", "", "SVG file to draw")
 	flag.Parse()
+	if *flights == "" {
+		fmt.Fprintln(os.Stderr, "estimators: expected -flights FOLDER, the folder of the flights data and checkpoints")
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, *flights, *seconds, *picture)
 	stop()
@@ -46,12 +51,12 @@ func main() {
 	}
 }
 
-// set is a model and rows for it.
+// set is a model with rows for it.
 type set struct {
 	name   string
 	model  *model.Model
 	rows   *model.Rows
-	counts []int64 // of the features, for the codebook
+	counts []int64 // counts of the features, for the codebook
 }
 
 func run(ctx context.Context, flights string, seconds float64, picture string) error {
@@ -65,12 +70,12 @@ func run(ctx context.Context, flights string, seconds float64, picture string) e
 	}
 	var results []*result
 	for _, s := range append(sets, planted) {
-		for _, baseline := range prune.Baselines() {
-			entries, _, err := prune.Baseline(baseline, &s.model.Architecture, s.model.Weights.Embedding, s.counts)
+		for _, kind := range baseline.Names() {
+			entries, _, err := baseline.Of(kind, &s.model.Architecture, s.model.Weights.Embedding, s.counts)
 			if err != nil {
 				return err
 			}
-			name := s.name + ", " + baseline
+			name := s.name + ", " + kind
 			fmt.Fprintln(os.Stderr, name)
 			r, err := measure(ctx, name, shapley.Game{Model: s.model, Baseline: entries}, s.rows, seconds)
 			if err != nil {
@@ -87,13 +92,8 @@ func run(ctx context.Context, flights string, seconds float64, picture string) e
 	return nil
 }
 
-// flightsSets returns the flights checkpoints with rows drawn from train; none if
-// the folder is not there.
+// flightsSets returns the flights checkpoints with rows from train.
 func flightsSets(ctx context.Context, dir string) ([]set, error) {
-	if _, err := os.Stat(dir); err != nil {
-		fmt.Fprintln(os.Stderr, "without flights:", err)
-		return nil, nil
-	}
 	temporary, err := os.MkdirTemp("", "shaver-estimators-*")
 	if err != nil {
 		return nil, err
@@ -131,7 +131,7 @@ func flightsSets(ctx context.Context, dir string) ([]set, error) {
 	return sets, err
 }
 
-// every returns each nth row of train.
+// every returns every n-th row of train.
 func every(ctx context.Context, d *dataset.Dataset, n int64) (*model.Rows, error) {
 	all := &model.Rows{Fields: len(d.Fields())}
 	err := d.Scan(ctx, []string{dataset.Train}, 4096, func(rows *model.Rows) error {

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// Ctrl-C leaves no temporary folder.
+// An interrupted run leaves no temporary folder.
 func TestInterrupted(t *testing.T) {
 	dir, temporary := t.TempDir(), t.TempDir()
 	for _, name := range []string{"deepfm.pth", "dcn-mix.pth"} {
@@ -36,9 +36,9 @@ func TestInterrupted(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	if err := run(ctx, dir, 1, ""); !errors.Is(err, context.Canceled) {
-		t.Errorf("it ended with %v", err)
+		t.Errorf("run returned %v", err)
 	}
 	if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {
-		t.Errorf("%v is left (%v)", left, err)
+		t.Errorf("files are left: %v (%v)", left, err)
 	}
 }

@@ -8,12 +8,13 @@ import (
 	"syscall"
 
 	"shaver/internal/compare"
+	"shaver/internal/estimator"
 	"shaver/internal/model"
 	"shaver/internal/shapley"
 	"shaver/internal/tally"
 )
 
-// curve is an estimator with growing effort.
+// curve is one estimator with increasing effort.
 type curve struct {
 	name    string
 	options []shapley.Options
@@ -22,64 +23,64 @@ type curve struct {
 func curves() []curve {
 	var walks, pairs, plain, balanced []shapley.Options
 	for _, passes := range []int{1, 2, 4, 8} {
-		walks = append(walks, shapley.Options{Estimator: shapley.Permutation, Passes: passes})
+		walks = append(walks, shapley.Options{Options: estimator.Options{Estimator: estimator.Permutation, Passes: passes}})
 		if passes < 8 {
-			pairs = append(pairs, shapley.Options{Estimator: shapley.Antithetic, Passes: passes})
+			pairs = append(pairs, shapley.Options{Options: estimator.Options{Estimator: estimator.Antithetic, Passes: passes}})
 		}
 	}
 	for _, draws := range []int{2, 4, 8, 16, 32} {
-		o := shapley.Options{Estimator: shapley.Multilinear, Passes: 1, Draws: draws, Endpoints: shapley.Plain}
+		o := shapley.Options{Options: estimator.Options{Estimator: estimator.Multilinear, Passes: 1, Draws: draws, Endpoints: estimator.Plain}}
 		plain = append(plain, o)
-		if o.Endpoints = shapley.Balanced; draws >= 4 {
+		if o.Endpoints = estimator.Balanced; draws >= 4 {
 			balanced = append(balanced, o)
 		}
 	}
 	return []curve{{"permutation", walks}, {"antithetic", pairs}, {"multilinear, plain", plain}, {"multilinear, balanced", balanced}}
 }
 
-// repeats is how often each point is measured, with seeds of its own.
+// repeats is the number of measurements of each point. Each one has its own seed.
 const repeats = 3
 
-// leastSeconds is how long each point is timed at least.
+// leastSeconds is the minimum processor time spent on each point, in seconds.
 const leastSeconds = 0.2
 
-// referencePasses are antithetic: 64 walks a row.
+// referencePasses are antithetic passes, so the reference has 64 walks per row.
 const referencePasses = 32
 
-// point is what some effort came to, in the mean over repeats.
+// point is the mean outcome of one effort over all repeats.
 type point struct {
 	options  shapley.Options
 	cpu      float64 // seconds
-	spearman float64 // of |phi| with the reference, over the entries that occur
-	rms      float64 // relative root mean square of the error, less what the reference's own noise explains
-	overlap  float64 // of the sets kept at overlapAt
+	spearman float64 // rank correlation of |phi| with the reference, over the entries that occur
+	rms      float64 // relative root mean square error, without the part that is the reference's own noise
+	overlap  float64 // overlap of the sets kept at sparsity overlapAt
 }
 
 const overlapAt = 0.9
 
-// result is a model's points, by curve.
+// result holds the points of a model, by curve.
 type result struct {
 	name    string
 	rows    int
 	entries int
-	noise   float64 // of the reference, relative
+	noise   float64 // relative noise of the reference
 	curves  []curve
 	points  [][]point
 }
 
-// values are those of entries that occur.
+// values are the values and standard errors of the entries that occur.
 type values struct{ phi, se []float64 }
 
 func measure(ctx context.Context, name string, game shapley.Game, rows *model.Rows, seconds float64) (*result, error) {
 	few := rows.Slice(0, min(100, rows.Len()))
-	_, took, err := estimate(ctx, game, shapley.Options{Estimator: shapley.Permutation, Passes: 1, Seed: 1}, &few)
+	_, took, err := estimate(ctx, game, shapley.Options{Options: estimator.Options{Estimator: estimator.Permutation, Passes: 1}, Seed: 1}, &few)
 	if err != nil {
 		return nil, err
 	}
 	perWalk := took / float64(few.Len())
 	n := min(rows.Len(), max(100, int(seconds/(2*referencePasses*perWalk))))
 	some := rows.Slice(0, n)
-	reference, _, err := estimate(ctx, game, shapley.Options{Estimator: shapley.Antithetic, Passes: referencePasses, Seed: 1}, &some)
+	reference, _, err := estimate(ctx, game, shapley.Options{Options: estimator.Options{Estimator: estimator.Antithetic, Passes: referencePasses}, Seed: 1}, &some)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +108,7 @@ func measure(ctx context.Context, name string, game shapley.Game, rows *model.Ro
 	return r, nil
 }
 
-// add adds a repeat to the means.
+// add adds one repeat to the means.
 func (p *point) add(phi []float64, reference *values) {
 	off := compare.RelativeRMS(phi, reference.phi)
 	noise := norm(reference.se) / norm(reference.phi)
@@ -124,8 +125,9 @@ func norm(values []float64) float64 {
 	return math.Sqrt(sum)
 }
 
-// estimate returns the values of the entries that occur in the rows, with standard
-// errors about the rows' own, and the processor time that it took, on one thread.
+// estimate returns the values of the entries that occur in the rows. Their standard
+// errors refer to these rows only, not to a larger dataset. It also returns the processor
+// time in seconds, on one thread.
 func estimate(ctx context.Context, game shapley.Game, o shapley.Options, rows *model.Rows) (*values, float64, error) {
 	begun := cpuTime()
 	p, err := shapley.Estimate(ctx, game, o, rows, 1, nil)
@@ -137,7 +139,7 @@ func estimate(ctx context.Context, game shapley.Game, o shapley.Options, rows *m
 	if err := sums.Merge(p); err != nil {
 		return nil, 0, err
 	}
-	r, err := sums.Result(o.Tally(int64(rows.Len())))
+	r, err := sums.Result(tally.NewSampling(o.Options, int64(rows.Len())))
 	if err != nil {
 		return nil, 0, err
 	}

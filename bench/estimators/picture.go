@@ -18,15 +18,15 @@ import (
 	"shaver/internal/atomicfile"
 )
 
-// colours of the curves, told apart by people who do not see all of them, too.
+// colours are the colours of the curves. Colour-blind people can distinguish them too.
 var colours = []color.RGBA{{0, 114, 178, 255}, {86, 180, 233, 255}, {213, 94, 0, 255}, {230, 159, 0, 255}}
 
 var glyphs = []plotdraw.GlyphDrawer{plotdraw.CircleGlyph{}, plotdraw.SquareGlyph{}, plotdraw.TriangleGlyph{}, plotdraw.PyramidGlyph{}}
 
-// draw draws, for each result, the errors in ranks and in values by time.
+// draw draws the error in ranks and the error in values over time, for each result.
 func draw(results []*result, file string) error {
 	grid := make([][]*plot.Plot, 2)
-	var legend *plot.Plot // a panel of its own
+	var legend *plot.Plot // drawn as a panel of its own
 	for i, figure := range []struct {
 		name string
 		of   func(*point) float64
@@ -39,7 +39,7 @@ func draw(results []*result, file string) error {
 			if i == 0 {
 				p.Title.Text = r.name
 			} else {
-				p.X.Label.Text = "core-seconds a thousand rows"
+				p.X.Label.Text = "core-seconds per thousand rows"
 			}
 			if j == 0 {
 				p.Y.Label.Text = figure.name
@@ -56,7 +56,7 @@ func draw(results []*result, file string) error {
 	grid[0], grid[1] = append(grid[0], legend), append(grid[1], nil)
 	width := vg.Length(len(results)+1) * 7 * vg.Centimeter
 	canvas := vgsvg.New(width, 14*vg.Centimeter)
-	tiles := plotdraw.Tiles{Rows: 2, Cols: len(results) + 1, PadX: vg.Millimeter * 4, PadY: vg.Millimeter * 4, PadTop: vg.Millimeter * 2, PadBottom: vg.Millimeter * 2, PadLeft: vg.Millimeter * 2, PadRight: 3 * vg.Centimeter} // where the legend goes on
+	tiles := plotdraw.Tiles{Rows: 2, Cols: len(results) + 1, PadX: vg.Millimeter * 4, PadY: vg.Millimeter * 4, PadTop: vg.Millimeter * 2, PadBottom: vg.Millimeter * 2, PadLeft: vg.Millimeter * 2, PadRight: 3 * vg.Centimeter} // the wide right margin is for the legend
 	paper := plotdraw.New(canvas)
 	paper.SetColor(color.White)
 	paper.Fill(paper.Rectangle.Path())
@@ -73,8 +73,8 @@ func draw(results []*result, file string) error {
 	})
 }
 
-// ticks are 1, 2 and 5 times the powers of ten. Over more than a decade there is no
-// room for the names of all: the powers have theirs.
+// ticks returns 1, 2 and 5 times the powers of ten. If the range is more than a decade
+// there is room only for the labels of the powers.
 func ticks(from, to float64) (all []plot.Tick) {
 	for unit := math.Pow(10, math.Floor(math.Log10(from))); unit <= to; unit *= 10 {
 		for _, m := range []float64{1, 2, 5} {
@@ -90,7 +90,7 @@ func ticks(from, to float64) (all []plot.Tick) {
 	return all
 }
 
-// panel draws the curves of a result.
+// panel returns a plot of the curves of a result.
 func panel(r *result, of func(*point) float64) (*plot.Plot, error) {
 	p := plot.New()
 	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
@@ -99,7 +99,7 @@ func panel(r *result, of func(*point) float64) (*plot.Plot, error) {
 	for c, points := range r.points {
 		var line plotter.XYs
 		for _, q := range points {
-			if y := of(&q); y > 0 { // what has no logarithm is left out
+			if y := of(&q); y > 0 { // leave out values that have no logarithm
 				line = append(line, plotter.XY{X: q.cpu / float64(r.rows) * 1000, Y: y})
 			}
 		}

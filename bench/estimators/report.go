@@ -10,8 +10,8 @@ import (
 	"shaver/internal/shapley"
 )
 
-// report prints what each effort came to, and in what time each estimator is as
-// accurate as one walk a row and as four.
+// report prints the outcome of each effort, and the time in which each estimator is as
+// accurate as one walk and as four walks per row.
 func report(results []*result) {
 	for _, r := range results {
 		fmt.Printf("\n%s: %d rows, %d entries; the reference has an error of %.1f%%.\n\n", r.name, r.rows, r.entries, 100*r.noise)
@@ -23,7 +23,7 @@ func report(results []*result) {
 		}
 	}
 	walks := []int{1, 4}
-	fmt.Printf("\n| seconds of a core a thousand rows | %s |\n|---|%s\n", strings.Join(names(results[0].curves), " | "), strings.Repeat("---|", len(results[0].curves)))
+	fmt.Printf("\n| core-seconds per thousand rows | %s |\n|---|%s\n", strings.Join(names(results[0].curves), " | "), strings.Repeat("---|", len(results[0].curves)))
 	for _, r := range results {
 		for _, n := range walks {
 			fmt.Printf("| %s: ranks of %d walks |", r.name, n)
@@ -44,13 +44,13 @@ func names(curves []curve) (all []string) {
 }
 
 func effort(o shapley.Options) string {
-	if o.Estimator == shapley.Multilinear {
+	if o.Draws > 0 {
 		return fmt.Sprintf("%s, K = %d, %s", o.Estimator, o.Draws, o.Endpoints)
 	}
 	return fmt.Sprintf("%s, %d", o.Estimator, o.Passes)
 }
 
-// spearmanOf returns what so many walks a row come to.
+// spearmanOf returns the rank correlation of the given number of walks per row.
 func (r *result) spearmanOf(walks int) float64 {
 	for _, p := range r.points[0] {
 		if p.options.Passes == walks {
@@ -60,8 +60,8 @@ func (r *result) spearmanOf(walks int) float64 {
 	panic(fmt.Sprintf("estimators: no point of %d walks", walks))
 }
 
-// reach returns the time in which points reach a rank correlation, between two of
-// them on the straight line of logarithms.
+// reach returns the time in which an estimator reaches a rank correlation. Between two
+// points it interpolates linearly on logarithmic scales.
 func reach(points []point, target, unit float64) string {
 	for i, p := range points {
 		switch {
@@ -80,5 +80,5 @@ func reach(points []point, target, unit float64) string {
 		}
 		return fmt.Sprintf("%.3g", math.Exp(math.Log(q.cpu)+share*(math.Log(p.cpu)-math.Log(q.cpu)))/unit)
 	}
-	return fmt.Sprintf("not with %.3g", points[len(points)-1].cpu/unit)
+	return fmt.Sprintf("not reached in %.3g", points[len(points)-1].cpu/unit)
 }

@@ -11,10 +11,11 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/baseline"
 	"shaver/internal/checkpoint"
 	"shaver/internal/dataset"
+	"shaver/internal/estimator"
 	"shaver/internal/model"
-	"shaver/internal/prune"
 	"shaver/internal/shapley"
 	"shaver/internal/tally"
 )
@@ -62,18 +63,18 @@ func goldenIntervals(t *testing.T, name string, held map[string][2]int) {
 	}
 	rows := goldenRows(t, name+".rows.csv", m.Fields())
 	r := rand.New(rand.NewPCG(1, 2))
-	for _, baseline := range slices.Sorted(maps.Keys(want.Exact)) {
-		base, _, err := prune.Baseline(baseline, &m.Architecture, m.Weights.Embedding, want.Frequencies)
+	for _, kind := range slices.Sorted(maps.Keys(want.Exact)) {
+		base, _, err := baseline.Of(kind, &m.Architecture, m.Weights.Embedding, want.Frequencies)
 		if err != nil {
 			t.Fatal(err)
 		}
-		game, exact := shapley.Game{Model: m, Baseline: base}, slices.Concat(want.Exact[baseline]...)
+		game, exact := shapley.Game{Model: m, Baseline: base}, slices.Concat(want.Exact[kind]...)
 		for seed := range uint64(25) {
 			for _, passes := range []int{2, 4} {
-				o := shapley.Options{Estimator: shapley.Permutation, Passes: passes, Seed: seed}
+				o := shapley.Options{Options: estimator.Options{Estimator: estimator.Permutation, Passes: passes}, Seed: seed}
 				add := func(what string, picked *model.Rows, of int, population bool) {
 					found := estimateOf(t, game, o, picked, of)
-					holds(held, fmt.Sprintf("%s, passes %d", what, passes), found, exact, o.Tally(int64(of)), population)
+					holds(held, fmt.Sprintf("%s, passes %d", what, passes), found, exact, tally.NewSampling(o.Options, int64(of)), population)
 				}
 				add("dataset", rows, rows.Len(), false)
 				add("dataset, half of the rows", pick(rows, r.Perm(rows.Len())[:rows.Len()/2]), rows.Len(), false)
@@ -142,7 +143,7 @@ func TestFlightsIntervals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	base, _, err := prune.Baseline(prune.Codebook, &m.Architecture, m.Weights.Embedding, counts)
+	base, _, err := baseline.Of(baseline.Codebook, &m.Architecture, m.Weights.Embedding, counts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,15 +157,15 @@ func TestFlightsIntervals(t *testing.T) {
 	}
 	r := rand.New(rand.NewPCG(1, 2))
 	few := pick(all, r.Perm(all.Len())[:400])
-	truth := estimate(t, game, shapley.Options{Estimator: shapley.Antithetic, Passes: 150, Seed: 99}, few)
-	whole := estimate(t, game, shapley.Options{Estimator: shapley.Permutation, Passes: 1, Seed: 99}, all)
+	truth := estimate(t, game, shapley.Options{Options: estimator.Options{Estimator: estimator.Antithetic, Passes: 150}, Seed: 99}, few)
+	whole := estimate(t, game, shapley.Options{Options: estimator.Options{Estimator: estimator.Permutation, Passes: 1}, Seed: 99}, all)
 	held := map[string][2]int{}
 	for seed := range uint64(5) {
 		for _, passes := range []int{2, 4} {
-			o := shapley.Options{Estimator: shapley.Permutation, Passes: passes, Seed: seed}
-			holds(held, fmt.Sprintf("dataset, passes %d", passes), estimate(t, game, o, few), truth.Phi, o.Tally(int64(few.Len())), false)
+			o := shapley.Options{Options: estimator.Options{Estimator: estimator.Permutation, Passes: passes}, Seed: seed}
+			holds(held, fmt.Sprintf("dataset, passes %d", passes), estimate(t, game, o, few), truth.Phi, tally.NewSampling(o.Options, int64(few.Len())), false)
 			sample := estimateOf(t, game, o, pick(all, r.Perm(all.Len())[:3000]), all.Len())
-			holds(held, fmt.Sprintf("dataset, a sample, passes %d", passes), sample, whole.Phi, o.Tally(int64(all.Len())), false)
+			holds(held, fmt.Sprintf("dataset, a sample, passes %d", passes), sample, whole.Phi, tally.NewSampling(o.Options, int64(all.Len())), false)
 		}
 	}
 	for what, v := range held {

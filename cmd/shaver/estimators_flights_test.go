@@ -7,10 +7,11 @@ import (
 	"path/filepath"
 	"testing"
 
+	"shaver/internal/baseline"
 	"shaver/internal/checkpoint"
 	"shaver/internal/dataset"
+	"shaver/internal/estimator"
 	"shaver/internal/model"
-	"shaver/internal/prune"
 	"shaver/internal/shapley"
 	"shaver/internal/tally"
 )
@@ -47,22 +48,22 @@ func TestFlightsMultilinear(t *testing.T) {
 			t.Fatal(err)
 		}
 		rows := firstRows(t, d, c.rows)
-		for _, baseline := range prune.Baselines() {
-			base, _, err := prune.Baseline(baseline, &m.Architecture, m.Weights.Embedding, counts)
+		for _, kind := range baseline.Names() {
+			base, _, err := baseline.Of(kind, &m.Architecture, m.Weights.Embedding, counts)
 			if err != nil {
 				t.Fatal(err)
 			}
 			game := shapley.Game{Model: m, Baseline: base}
-			want := estimate(t, game, shapley.Options{Estimator: shapley.Antithetic, Passes: c.passes, Seed: 1}, rows)
+			want := estimate(t, game, shapley.Options{Options: estimator.Options{Estimator: estimator.Antithetic, Passes: c.passes}, Seed: 1}, rows)
 			bias := map[string]float64{}
-			for _, endpoints := range []string{shapley.Plain, shapley.Balanced} {
-				found := estimate(t, game, shapley.Options{Estimator: shapley.Multilinear, Passes: 1, Draws: 1024, Endpoints: endpoints, Seed: 1}, rows)
+			for _, endpoints := range []string{estimator.Plain, estimator.Balanced} {
+				found := estimate(t, game, shapley.Options{Options: estimator.Options{Estimator: estimator.Multilinear, Passes: 1, Draws: 1024, Endpoints: endpoints}, Seed: 1}, rows)
 				bias[endpoints] = distance(found, want)
-				t.Logf("%s, %s, %s: bias %.2f%%; efficiency error %.3g, standard error %.2g, %.3g to explain", c.name, baseline, endpoints, 100*bias[endpoints],
+				t.Logf("%s, %s, %s: bias %.2f%%; efficiency error %.3g, standard error %.2g, %.3g to explain", c.name, kind, endpoints, 100*bias[endpoints],
 					found.EfficiencyError, found.EfficiencySE, found.LossEmpty-found.LossFull)
 			}
-			if !(bias[shapley.Plain] <= c.worst) || !(bias[shapley.Balanced] < bias[shapley.Plain]/1.5) {
-				t.Errorf("%s, %s: expected at most %g%%, and less by a third with balanced end points", c.name, baseline, 100*c.worst)
+			if !(bias[estimator.Plain] <= c.worst) || !(bias[estimator.Balanced] < bias[estimator.Plain]/1.5) {
+				t.Errorf("%s, %s: expected at most %g%%, and less by a third with balanced end points", c.name, kind, 100*c.worst)
 			}
 		}
 	}
@@ -95,7 +96,7 @@ func estimateOf(t *testing.T, game shapley.Game, o shapley.Options, rows *model.
 	if err := a.Merge(p); err != nil {
 		t.Fatal(err)
 	}
-	r, err := a.Result(o.Tally(int64(of)))
+	r, err := a.Result(tally.NewSampling(o.Options, int64(of)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,8 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/baseline"
 	"shaver/internal/checkpoint"
-	"shaver/internal/prune"
+	"shaver/internal/estimator"
 	"shaver/internal/shapley"
 )
 
@@ -48,14 +49,14 @@ func testBias(t *testing.T, name string, worst float64) {
 		t.Fatal(err)
 	}
 	rows := goldenRows(t, name+".rows.csv", m.Fields())
-	for baseline, exact := range want.Exact {
-		base, _, err := prune.Baseline(baseline, &m.Architecture, m.Weights.Embedding, want.Frequencies)
+	for kind, exact := range want.Exact {
+		base, _, err := baseline.Of(kind, &m.Architecture, m.Weights.Embedding, want.Frequencies)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, endpoints := range []string{shapley.Plain, shapley.Balanced} {
+		for _, endpoints := range []string{estimator.Plain, estimator.Balanced} {
 			r := estimate(t, shapley.Game{Model: m, Baseline: base},
-				shapley.Options{Estimator: shapley.Multilinear, Passes: 1, Draws: 2048, Endpoints: endpoints, Seed: 1}, rows)
+				shapley.Options{Options: estimator.Options{Estimator: estimator.Multilinear, Passes: 1, Draws: 2048, Endpoints: endpoints}, Seed: 1}, rows)
 			off, size, i := 0.0, 0.0, 0
 			for _, feature := range exact {
 				for _, phi := range feature {
@@ -65,9 +66,9 @@ func testBias(t *testing.T, name string, worst float64) {
 				}
 			}
 			bias := math.Sqrt(off / size)
-			t.Logf("%s, %s: bias %.2f%%; efficiency error %.3g, standard error %.2g", baseline, endpoints, 100*bias, r.EfficiencyError, r.EfficiencySE)
+			t.Logf("%s, %s: bias %.2f%%; efficiency error %.3g, standard error %.2g", kind, endpoints, 100*bias, r.EfficiencyError, r.EfficiencySE)
 			if worst > 0 && !(bias <= worst) {
-				t.Errorf("%s, %s: expected a bias of at most %g%%", baseline, endpoints, 100*worst)
+				t.Errorf("%s, %s: expected a bias of at most %g%%", kind, endpoints, 100*worst)
 			}
 		}
 	}

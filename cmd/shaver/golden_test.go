@@ -12,12 +12,12 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/baseline"
 	"shaver/internal/checkpoint"
+	"shaver/internal/estimator"
 	"shaver/internal/launch"
 	"shaver/internal/model"
-	"shaver/internal/prune"
 	"shaver/internal/scores"
-	"shaver/internal/shapley"
 )
 
 // golden is NAME.json: what an independent program found, in float64.
@@ -87,30 +87,30 @@ func testGolden(t *testing.T, name string) {
 	shaver(t, nil, "dataset", "import", "csv", "--ids", "global", "--train", name+".rows.csv", "--model", name+".pth", "--out", file("rows"))
 	wantLogits(t, name, &want)
 
-	for baseline, exact := range want.Exact {
+	for kind, exact := range want.Exact {
 		var report launch.JobReport
 		shaver(t, &report, "score", "--model", name+".pth", "--dataset", file("rows"), "--splits", "train",
-			"--baseline", baseline, "--estimator", "exact", "--out", file("exact.arrow"))
+			"--baseline", kind, "--estimator", "exact", "--out", file("exact.arrow"))
 		found := readScores(t, file("exact.arrow"))
 		if report.Rows != want.Rows || !slices.Equal(found.Count, want.Frequencies) {
-			t.Fatalf("%s: %d rows with the frequencies %v, expected %d with %v", baseline, report.Rows, found.Count, want.Rows, want.Frequencies)
+			t.Fatalf("%s: %d rows with the frequencies %v, expected %d with %v", kind, report.Rows, found.Count, want.Rows, want.Frequencies)
 		}
 		off := largest(found.Phi, exact)
-		if t.Logf("%s: the exact values are up to %.2g off", baseline, off); !(off <= exactTolerance) {
+		if t.Logf("%s: the exact values are up to %.2g off", kind, off); !(off <= exactTolerance) {
 			t.Errorf("expected at most %g", exactTolerance)
 		}
-		if baseline == prune.Codebook {
+		if kind == baseline.Codebook {
 			off := largest(float64s(found.Baseline), want.Codebook)
 			if t.Logf("the codebook is up to %.2g off", off); !(off <= codebookTolerance) {
 				t.Errorf("expected at most %g", codebookTolerance)
 			}
 		}
 
-		for estimator, passes := range map[string]int{shapley.Permutation: goldenPasses, shapley.Antithetic: goldenPasses / 2} {
+		for by, passes := range map[string]int{estimator.Permutation: goldenPasses, estimator.Antithetic: goldenPasses / 2} {
 			shaver(t, &report, "score", "--model", name+".pth", "--dataset", file("rows"), "--splits", "train",
-				"--baseline", baseline, "--estimator", estimator, "--passes", strconv.Itoa(passes), "--out", file("walks.arrow"))
+				"--baseline", kind, "--estimator", by, "--passes", strconv.Itoa(passes), "--out", file("walks.arrow"))
 			found = readScores(t, file("walks.arrow"))
-			wantWithin(t, baseline+", "+estimator, found, exact)
+			wantWithin(t, kind+", "+by, found, exact)
 		}
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"shaver/internal/coordinator"
 	"shaver/internal/fault"
 	"shaver/internal/launch"
-	"shaver/internal/shapley"
 )
 
 // jobForecast is what "shaver plan" prints. Bytes are what blobs hold; tasks and
@@ -79,8 +78,7 @@ func forecast(e *coordinator.Estimate, cores int) *jobForecast {
 		CoordinatorMemory: e.SumsBytes() + coordinatorBase,
 	}
 	f.Seconds += f.AuditCoreHours * 3600 / float64(cores)
-	options := shapley.Options{Estimator: e.Spec.Estimator, Passes: e.Spec.TaskPasses()}
-	f.Walks = plan.Rows * int64(options.Walks())
+	f.Walks = plan.Rows * int64(e.Spec.TaskOptions().Walks())
 	// The model's file and the model; a shard and its rows; the sums of each
 	// thread with an index of the table, joined, and encoded.
 	threads := int64(e.Threads)

@@ -84,7 +84,7 @@ multiplies the table too.
 	f.Float64Var(&o.sparsity, "sparsity", 0, "budget: portion of the entries to drop")
 	f.Int64Var(&o.parameters, "parameters", 0, "budget: parameters to keep")
 	f.Int64Var(&o.bytes, "bytes", 0, "budget: bytes of the compact file")
-	f.StringVar(&o.aggregate, "aggregate", scores.Sum, "what of the scores to rank by: "+strings.Join(scores.Aggregates(), ", "))
+	f.StringVar(&o.aggregate, "aggregate", scores.Sum, "what of the scores to rank by: "+scores.AggregateHelp())
 	f.StringVar(&o.rank, "rank", prune.Abs, rankHelp())
 	keepFlags(c, &o.keep)
 	f.BoolVar(&o.calibrate, "calibrate", false, "fit the logits anew, a*logit + b, on the validation split of --dataset, and fold that into the weights")
@@ -182,7 +182,7 @@ func (o *pruneOptions) mask(c *cobra.Command, p *pruner) ([]bool, error) {
 	fit := func(bytes int64) (int, error) { return written.CompactDrop(order, o.form.stored(), bytes) }
 	drop, err := budget.Drop(a, s.Spec.Baseline, fit)
 	if err != nil {
-		return nil, fault.Usagef("--%w", err)
+		return nil, fault.Usagef("budget: %w", err)
 	}
 	if drop > most {
 		return nil, fault.Usagef("--%s %v drops %d entries: --protect and --field-minimum allow %d of %d", budget.Unit, budget.Amount, drop, most, len(order))

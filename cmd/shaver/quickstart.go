@@ -13,19 +13,20 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/atomicfile"
+	"shaver/internal/baseline"
 	"shaver/internal/bus"
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
 	"shaver/internal/compact"
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
+	"shaver/internal/estimator"
 	"shaver/internal/fault"
 	"shaver/internal/launch"
 	"shaver/internal/model"
 	"shaver/internal/planted"
 	"shaver/internal/prune"
 	"shaver/internal/scores"
-	"shaver/internal/shapley"
 	"shaver/internal/sweep"
 )
 
@@ -147,9 +148,9 @@ func (o *quickstartOptions) score(ctx context.Context, file func(string) string)
 		return nil, err
 	}
 	job := launch.Job{Config: coordinator.Config{
-		Open: func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(file("model.safetensors")) }, Dataset: d, Splits: []string{dataset.Train, dataset.Val}, Sample: 1, Baseline: prune.Codebook,
-		Options: shapley.Options{Estimator: shapley.Permutation, Passes: 1, Seed: o.seed},
-		Out:     file("scores.arrow"), Queue: bus.DefaultQueue, Log: log,
+		Open: func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(file("model.safetensors")) }, Dataset: d, Splits: []string{dataset.Train, dataset.Val}, Sample: 1, Baseline: baseline.Codebook,
+		Options: estimator.Options{Estimator: estimator.Permutation, Passes: 1}, Seed: o.seed,
+		Out: file("scores.arrow"), Queue: bus.DefaultQueue, Log: log,
 	}, Once: true}
 	return job.Run(ctx)
 }

@@ -68,7 +68,7 @@ page's pictures as files, too.
 	f.StringVar(&o.scores, "scores", "", "its scores")
 	f.StringVar(&o.sweep, "sweep", "", "what \"shaver sweep -o json\" found with them")
 	f.StringVar(&o.dataset, "dataset", "", "the dataset that was scored, for its vocabulary")
-	f.StringVar(&o.aggregate, "aggregate", scores.Sum, "what of the scores to rank by: "+strings.Join(scores.Aggregates(), ", "))
+	f.StringVar(&o.aggregate, "aggregate", scores.Sum, "what of the scores to rank by: "+scores.AggregateHelp())
 	f.StringVar(&o.out, "out", "", "file to write, HTML")
 	f.StringVar(&o.pictures, "pictures", "", "folder to write the pictures into as "+strings.Join(picture.Formats(), " and "))
 	o.output.Flag(c)

@@ -66,7 +66,7 @@ features that occur in the rows of both count.
 			return out.Print(c.OutOrStdout(), result, result.table)
 		},
 	}
-	c.Flags().StringVar(&aggregate, "aggregate", scores.Sum, "which aggregate to compare: "+strings.Join(scores.Aggregates(), ", "))
+	c.Flags().StringVar(&aggregate, "aggregate", scores.Sum, "which aggregate to compare: "+scores.AggregateHelp())
 	portionsFlag(c, &sparsities, "sparsities", []float64{.5, .8, .9, .95, .99}, "`portions` of the entries to drop, at which to compare what is kept")
 	out.Flag(c)
 	return c
@@ -86,11 +86,11 @@ func compareScores(fileA, fileB, aggregate string, sparsities []float64) (*compa
 	}
 	x, err := a.Aggregate(aggregate)
 	if err != nil {
-		return nil, fault.Usagef("--%w", err)
+		return nil, fault.Usagef("%w", err)
 	}
 	y, err := b.Aggregate(aggregate)
 	if err != nil {
-		return nil, fault.Usagef("--%w", err)
+		return nil, fault.Usagef("%w", err)
 	}
 	var left, right []float64
 	for f := range a.Count {
@@ -115,19 +115,20 @@ func compareScores(fileA, fileB, aggregate string, sparsities []float64) (*compa
 // mismatches lists in what two jobs differ that makes their scores differ.
 func mismatches(a, b *scores.File) (list []specMismatch) {
 	x, y := &a.Spec, &b.Spec
-	for _, of := range []struct{ name, a, b string }{
+	type fact struct{ name, a, b string }
+	facts := []fact{
 		{"model", x.Model[:min(12, len(x.Model))], y.Model[:min(12, len(y.Model))]},
 		{"dataset", x.Dataset[:min(12, len(x.Dataset))], y.Dataset[:min(12, len(y.Dataset))]},
 		{"splits", strings.Join(x.Splits, ","), strings.Join(y.Splits, ",")},
 		{"rows", fmt.Sprint(a.Rows), fmt.Sprint(b.Rows)},
 		{"baseline", x.Baseline, y.Baseline},
-		{"estimator", x.Estimator, y.Estimator},
-		{"passes", fmt.Sprint(x.Passes), fmt.Sprint(y.Passes)},
-		{"draws", fmt.Sprint(x.Draws), fmt.Sprint(y.Draws)},
-		{"end points", x.Endpoints, y.Endpoints},
-		{"seed", fmt.Sprint(x.Seed), fmt.Sprint(y.Seed)},
-		{"kernel", x.Kernel, y.Kernel},
-	} {
+	}
+	others := y.Settings()
+	for i, s := range x.Settings() {
+		facts = append(facts, fact{s.Name, s.Value, others[i].Value})
+	}
+	facts = append(facts, fact{"seed", fmt.Sprint(x.Seed), fmt.Sprint(y.Seed)}, fact{"kernel", x.Kernel, y.Kernel})
+	for _, of := range facts {
 		if of.a != of.b {
 			list = append(list, specMismatch{of.name, of.a, of.b})
 		}

@@ -6,7 +6,6 @@ import (
 	"io"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -16,6 +15,7 @@ import (
 	"shaver/internal/model"
 	"shaver/internal/prune"
 	"shaver/internal/scores"
+	"shaver/internal/sparsity"
 	"shaver/internal/sweep"
 )
 
@@ -87,7 +87,7 @@ what its vocabulary calls them; "(other)" stands for all values without an id.
 	f.Float64Var(&o.sparsity, "sparsity", .5, "portion of the entries to drop")
 	f.IntVar(&o.bins, "bins", 3, "bins of a field")
 	f.IntVar(&o.top, "top", 3, "features of a field to name at either end")
-	f.StringVar(&o.aggregate, "aggregate", scores.Sum, "what of the scores to rank by: "+strings.Join(scores.Aggregates(), ", "))
+	f.StringVar(&o.aggregate, "aggregate", scores.Sum, "what of the scores to rank by: "+scores.AggregateHelp())
 	f.StringVar(&o.rank, "rank", prune.Abs, rankHelp())
 	o.output.Flag(c)
 	return c
@@ -102,7 +102,7 @@ func (o *frequencyOptions) view() (*frequencyView, error) {
 		return nil, err
 	}
 	a, s := &p.checkpoint.Architecture, p.scores[0]
-	drop, err := prune.Dropped(a.Parameters(), o.sparsity)
+	drop, err := sparsity.Dropped(a.Parameters(), o.sparsity)
 	if err != nil {
 		return nil, fault.Usagef("--sparsity: %w", err)
 	}

@@ -5,26 +5,28 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"shaver/internal/baseline"
 	"shaver/internal/bus"
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
 	"shaver/internal/compact"
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
+	"shaver/internal/estimator"
 	"shaver/internal/fault"
 	"shaver/internal/launch"
 	"shaver/internal/prune"
 	"shaver/internal/scores"
-	"shaver/internal/shapley"
 )
 
 type studyOptions struct {
 	sweepFlags
 	baseline, out string
-	options       shapley.Options
+	options       estimator.Options
 	portions      []float64
 	seeds         []uint64
 }
@@ -60,8 +62,8 @@ their mean, and how far the farthest of them is from it.
 	f.StringVar(&o.out, "out", "", "folder for the scores")
 	portionsFlag(c, &o.portions, "portions", []float64{.001, .01, .1, 1}, "`portions` of the rows to score")
 	f.UintSliceVar(&seeds, "seeds", []uint{1}, "`seeds` of jobs")
-	f.StringVar(&o.baseline, "baseline", prune.Codebook, "what a dropped entry reads: zero or codebook")
-	f.StringVar(&o.options.Estimator, "estimator", shapley.Multilinear, "how to score; see shaver score")
+	f.StringVar(&o.baseline, "baseline", baseline.Codebook, "what a dropped entry reads: "+strings.Join(baseline.Names(), " or "))
+	f.StringVar(&o.options.Estimator, "estimator", estimator.Multilinear, "how to score; see shaver score")
 	o.add(c)
 	return c
 }
@@ -125,11 +127,9 @@ func (o *studyOptions) score(ctx context.Context, file string, portion float64, 
 	if err != nil {
 		return err
 	}
-	options := o.options
-	options.Seed = seed
 	job := launch.Job{Config: coordinator.Config{
 		Open: func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(o.model) }, Dataset: d, Splits: []string{dataset.Train, dataset.Val},
-		Sample: portion, Baseline: o.baseline, Options: options, Out: file, Queue: bus.DefaultQueue, Log: log,
+		Sample: portion, Baseline: o.baseline, Options: o.options, Seed: seed, Out: file, Queue: bus.DefaultQueue, Log: log,
 	}}
 	_, err = job.Run(ctx)
 	return err

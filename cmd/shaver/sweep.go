@@ -102,7 +102,7 @@ With -o json the result is one document of the form sweep.v1.json.
 	f.Int64SliceVar(&o.bytes, "bytes", nil, "`budgets` in bytes of the compact file, in place of --sparsities")
 	f.Lookup("parameters").DefValue, f.Lookup("bytes").DefValue = "", "" // "[]" is no default to show
 	f.StringVar(&o.rank, "rank", prune.Abs, rankHelp())
-	f.StringSliceVar(&o.aggregates, "aggregate", []string{scores.Sum}, "aggregates of the scores to compare: "+strings.Join(scores.Aggregates(), ", ")+"; with --select all, unless given")
+	f.StringSliceVar(&o.aggregates, "aggregate", []string{scores.Sum}, "aggregates of the scores to compare: "+scores.AggregateHelp()+"; with --select all, unless given")
 	f.BoolVar(&o.choose, "select", false, "at each budget, measure only the method that is best on the validation split")
 	keepFlags(c, &o.keep)
 	return c

@@ -12,13 +12,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-const root = "../.." // of the repository
+const root = "../.." // the root of the repository
 
-// compose is what we use of the form of a compose file; a key that is not here is
-// misspelt, or to be added.
+// compose holds the parts of a compose file that we use. A key that is not here is
+// misspelt or has to be added.
 type compose struct {
 	Name     string
-	Confined yaml.Node `yaml:"x-confined"` // checked where they are merged in
+	Confined yaml.Node `yaml:"x-confined"` // checked in the services into which it is merged
 	NATS     yaml.Node `yaml:"x-nats"`
 	Services map[string]struct {
 		Image       string
@@ -49,7 +49,7 @@ type compose struct {
 	Secrets map[string]struct{ File string }
 }
 
-// mounted is a config or secret in a service: its name, or more.
+// mounted is a config or secret of a service, given by its name or as a mapping.
 type mounted struct{ Source, Target string }
 
 func (m *mounted) UnmarshalYAML(n *yaml.Node) error {
@@ -77,15 +77,15 @@ func TestCompose(t *testing.T) {
 		if isNATS {
 			want = natsImage
 			if s.Environment["NATS_NAME"] != name || !slices.Contains(s.Volumes, name+":/data") {
-				t.Errorf("service %s: name %q, volumes %v", name, s.Environment["NATS_NAME"], s.Volumes)
+				t.Errorf("service %s: unexpected name %q or volumes %v", name, s.Environment["NATS_NAME"], s.Volumes)
 			}
 		}
 		if s.Image != want {
-			t.Errorf("service %s: image %q", name, s.Image)
+			t.Errorf("service %s: unexpected image %q", name, s.Image)
 		}
 		for _, port := range s.Ports {
 			if !strings.HasPrefix(port, "127.0.0.1:") {
-				t.Errorf("service %s: port %s is open to others", name, port)
+				t.Errorf("service %s: port %s is not bound to 127.0.0.1", name, port)
 			}
 		}
 		if !s.ReadOnly || !slices.Equal(s.CapDrop, []string{"ALL"}) || !slices.Contains(s.SecurityOpt, "no-new-privileges:true") {
@@ -93,10 +93,10 @@ func TestCompose(t *testing.T) {
 		}
 		for _, other := range s.DependsOn {
 			if _, ok := c.Services[other]; !ok {
-				t.Errorf("service %s depends on %s", name, other)
+				t.Errorf("service %s depends on the unknown service %s", name, other)
 			}
 		}
-		inside := map[string]bool{} // files that are mounted
+		inside := map[string]bool{} // paths of the mounted files
 		for _, m := range s.Configs {
 			inside[m.Target] = c.Configs[m.Source].File != ""
 		}
@@ -126,7 +126,7 @@ func TestCompose(t *testing.T) {
 	}
 	for _, name := range append(routes(t), "nats") {
 		if !aliases[name] {
-			t.Errorf("no server is called %s", name)
+			t.Errorf("no server has the name %s", name)
 		}
 	}
 	for _, f := range c.Configs {
@@ -137,20 +137,20 @@ func TestCompose(t *testing.T) {
 	made := read(t, natsFolder+"/keys/main.go")
 	for name, f := range c.Secrets {
 		if file := filepath.Base(f.File); !strings.Contains(made, file) && !strings.Contains(made, `"`+strings.TrimSuffix(file, ".nk")+`"`) {
-			t.Errorf("secret %s: nobody makes %s", name, f.File)
+			t.Errorf("secret %s: no program creates %s", name, f.File)
 		}
 	}
-	// The example in its head.
+	// The example in the comment at the top of the file.
 	example := regexp.MustCompile(`run --rm --user \S+ coordinator \\\n# +(--.*)\n`).FindStringSubmatch(strings.ReplaceAll(text, `"$(id -u):$(id -g)"`, "me"))
 	if example == nil {
-		t.Fatal("the file does not say how to run a job")
+		t.Fatal("the file has no example of how to run a job")
 	}
 	checkCommand(t, "example", "/bin/coordinator", append(strings.Fields(example[1]), "--nats=x"), "model", "dataset", "out")
 }
 
 const natsFolder = "../nats"
 
-// routes returns the names by which the servers of a cluster know each other.
+// routes returns the names by which the servers of a cluster reach each other.
 func routes(t *testing.T) (names []string) {
 	t.Helper()
 	for _, m := range regexp.MustCompile(`tls://([\w.-]+):6222`).FindAllStringSubmatch(read(t, natsFolder+"/cluster.conf"), -1) {
@@ -162,26 +162,26 @@ func routes(t *testing.T) (names []string) {
 	made := read(t, natsFolder+"/keys/main.go")
 	for _, name := range names {
 		if !strings.Contains(made, name) {
-			t.Errorf("certificates are not for %s", name)
+			t.Errorf("the certificates do not include the name %s", name)
 		}
 	}
 	return names
 }
 
-// TestVersions checks images against go.mod: the language, and the server whose
-// behaviour was tested.
+// TestVersions checks the images against go.mod, which holds the version of Go and the
+// version of the server that the tests use.
 func TestVersions(t *testing.T) {
 	mod, dockerfile := read(t, filepath.Join(root, "go.mod")), read(t, filepath.Join(root, "Dockerfile"))
 	language := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(mod)
 	server := regexp.MustCompile(`(?m)github.com/nats-io/nats-server/v2 v(\d+\.\d+)\.`).FindStringSubmatch(mod)
 	if language == nil || server == nil {
-		t.Fatal("go.mod names neither Go nor the server")
+		t.Fatal("go.mod lacks the version of Go or of the server")
 	}
 	if !strings.Contains(dockerfile, "FROM golang:"+language[1]+" AS build\n") {
 		t.Errorf("the Dockerfile does not build with Go %s", language[1])
 	}
 	if natsImage != "nats:"+server[1] {
-		t.Errorf("image %s, the tests run %s", natsImage, server[1])
+		t.Errorf("the image is %s, but the tests run %s", natsImage, server[1])
 	}
 	for _, want := range []string{"\nFROM scratch\n", "\nUSER 65532:65532\n", "CGO_ENABLED=0 ", "./cmd/shaver", "./cmd/coordinator", "./cmd/worker"} {
 		if !strings.Contains(dockerfile, want) {
@@ -191,13 +191,13 @@ func TestVersions(t *testing.T) {
 	images := regexp.MustCompile(`(?m)^FROM (\S+)`).FindAllStringSubmatch(dockerfile, -1)
 	for _, image := range images {
 		if strings.Contains(image[1], "/") {
-			t.Errorf("image %s names a registry", image[1])
+			t.Errorf("the image %s names a registry", image[1])
 		}
 	}
 }
 
-// TestBuildContext checks that the Dockerfile copies every folder that the
-// programs import from.
+// TestBuildContext checks that the Dockerfile copies every folder from which the programs
+// import.
 func TestBuildContext(t *testing.T) {
 	copied := map[string]bool{}
 	for _, m := range regexp.MustCompile(`(?m)^COPY (\w+) \./`).FindAllStringSubmatch(read(t, filepath.Join(root, "Dockerfile")), -1) {

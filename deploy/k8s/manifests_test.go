@@ -1,5 +1,6 @@
-// Package deploy_test checks what is deployed against the programs: flags that
-// exist, one build of the image, pods that the restricted profile admits.
+// Package deploy_test checks the deployment files against the programs. It checks that
+// flags exist, that all images are the same build, and that the restricted profile admits
+// the pods.
 package deploy_test
 
 import (
@@ -23,7 +24,7 @@ import (
 	"shaver/internal/launch"
 )
 
-// The images, and nothing from elsewhere.
+// The only images that may be used.
 const (
 	ownImage  = "shaver:dev"
 	natsImage = "nats:2.15"
@@ -35,7 +36,7 @@ type document struct {
 	node
 }
 
-// node is a mapping; a path that does not exist gives zero values.
+// node is a mapping. Reading a path that does not exist gives a zero value.
 type node map[string]any
 
 func (n node) at(path ...string) any {
@@ -119,7 +120,7 @@ func (d *document) name() string {
 	return d.file + ": " + d.text("kind") + " " + d.text("metadata", "name")
 }
 
-// template returns the pod template of a workload, nil of anything else.
+// template returns the pod template of a workload, or nil for any other document.
 func (d *document) template() node {
 	if d.text("kind") == "CronJob" {
 		return d.in("spec", "jobTemplate", "spec", "template")
@@ -127,8 +128,8 @@ func (d *document) template() node {
 	return d.in("spec", "template")
 }
 
-// checkCommand parses the arguments as the program does, up to where it would
-// begin to work.
+// checkCommand parses the arguments as the program does, and stops where the program
+// would begin its work.
 func checkCommand(t *testing.T, where, program string, args []string, required ...string) {
 	t.Helper()
 	var c *cobra.Command
@@ -157,14 +158,14 @@ func checkCommand(t *testing.T, where, program string, args []string, required .
 		return
 	}
 	if rest := c.Flags().Args(); len(rest) > 0 {
-		t.Errorf("%s: arguments %v are not flags", where, rest)
+		t.Errorf("%s: unexpected arguments %v after the flags", where, rest)
 	}
 	if err := cli.Required(c, required...); err != nil {
 		t.Errorf("%s: %v", where, err)
 	}
 }
 
-// A bad flag must not pass.
+// checkCommand refuses a bad flag.
 func TestCheckCommand(t *testing.T) {
 	for _, args := range [][]string{{"--nats=x", "--worker=1"}, {"--nats=x", "--threads=many"}} {
 		if launch.WorkCommand("worker").ParseFlags(args) == nil {
@@ -190,7 +191,7 @@ func TestPods(t *testing.T) {
 				}
 				var job []string
 				if command := c.texts("command"); len(command) != 1 {
-					t.Errorf("command %v", command)
+					t.Errorf("unexpected command %v", command)
 				} else {
 					if command[0] == "/bin/coordinator" {
 						job = []string{"model", "dataset", "out"}
@@ -201,12 +202,12 @@ func TestPods(t *testing.T) {
 			}
 		})
 	}
-	if pods != 5 { // NATS, workers twice, coordinator twice
-		t.Errorf("%d pod templates", pods)
+	if pods != 5 { // NATS, workers twice and coordinator twice
+		t.Errorf("%d pod templates, expected 5", pods)
 	}
 }
 
-// checkPod checks what the restricted profile of pod security asks of a pod.
+// checkPod checks the requirements of the restricted pod security profile for a pod.
 func checkPod(t *testing.T, spec node) {
 	t.Helper()
 	readme := read(t, "README.md")
@@ -215,40 +216,40 @@ func checkPod(t *testing.T, spec node) {
 		t.Errorf("security context of the pod: %v", spec.in("securityContext"))
 	}
 	if spec.at("automountServiceAccountToken") != false {
-		t.Error("the pod gets a token of the cluster")
+		t.Error("the pod gets a token for the cluster's API")
 	}
 	if seconds, _ := spec.at("terminationGracePeriodSeconds").(int); seconds < 30 {
-		t.Errorf("grace period of %d seconds", seconds)
+		t.Errorf("grace period of %d seconds, expected at least 30", seconds)
 	}
 	for _, v := range spec.list("volumes") {
 		secret := v.text("secret", "secretName")
 		if secret != "" && (!strings.Contains(readme, "secret generic "+secret+" ") || v.at("secret", "defaultMode") != 0o440) {
-			t.Errorf("secret %s: README.md does not say how to make it, or everybody may read it", secret)
+			t.Errorf("secret %s: README.md does not say how to create it, or its mode is not 0440", secret)
 		}
 		if secret == "" && v.in("configMap") == nil && v.in("persistentVolumeClaim") == nil && v.in("emptyDir") == nil {
-			t.Errorf("volume %v", v)
+			t.Errorf("volume of an unexpected type: %v", v)
 		}
 	}
 	for _, key := range []string{"hostNetwork", "hostPID", "hostIPC", "initContainers"} {
 		if spec.at(key) != nil {
-			t.Errorf("the pod has %s", key)
+			t.Errorf("the pod must not set %s", key)
 		}
 	}
 }
 
-// checkConnection checks that a client speaks TLS, says who it is by a mounted
-// file, and can be asked for its health.
+// checkConnection checks that a client uses TLS, authenticates with a mounted file, and
+// has health probes.
 func checkConnection(t *testing.T, spec, c node) {
 	t.Helper()
 	args := c.texts("args")
-	mounts := map[string]string{} // folder -> volume
+	mounts := map[string]string{} // folder to volume
 	for _, m := range c.list("volumeMounts") {
 		mounts[m.text("mountPath")] = m.text("name")
 	}
 	for _, flag := range []string{"--nkey=", "--tlsca="} {
 		at := slices.IndexFunc(args, func(arg string) bool { return strings.HasPrefix(arg, flag) })
 		if at < 0 {
-			t.Errorf("no %s", flag)
+			t.Errorf("the flag %s is missing", flag)
 			continue
 		}
 		volume := mounts[filepath.Dir(strings.TrimPrefix(args[at], flag))]
@@ -256,17 +257,17 @@ func checkConnection(t *testing.T, spec, c node) {
 			return v.text("name") == volume && v.text("secret", "secretName") == "nats-"+c.text("name")
 		})
 		if !found {
-			t.Errorf("%s is not in the role's secret", args[at])
+			t.Errorf("%s is not mounted from the role's secret", args[at])
 		}
 	}
 	if !slices.Contains(args, "--nats=tls://nats:4222") || !slices.Contains(args, "--metrics=0.0.0.0:9090") {
-		t.Errorf("arguments %v", args)
+		t.Errorf("unexpected --nats or --metrics in %v", args)
 	}
 	if slices.Contains(args, "--replicas=3") != (c.text("name") == "coordinator") {
-		t.Errorf("replicas: arguments %v", args)
+		t.Errorf("unexpected --replicas in %v", args)
 	}
 	if ports := c.list("ports"); len(ports) != 1 || ports[0].at("containerPort") != 9090 || ports[0].text("name") != "metrics" {
-		t.Errorf("ports %v", ports)
+		t.Errorf("unexpected ports %v", ports)
 	}
 	for probe, path := range map[string]string{"readinessProbe": "/readyz", "livenessProbe": "/healthz"} {
 		if c.text(probe, "httpGet", "path") != path || c.text(probe, "httpGet", "port") != "metrics" {
@@ -283,18 +284,18 @@ func checkContainer(t *testing.T, c node) {
 		t.Errorf("security context of %s: %v", c.text("name"), s)
 	}
 	if image := c.text("image"); image != ownImage && image != natsImage {
-		t.Errorf("image %q", image)
+		t.Errorf("unexpected image %q", image)
 	}
 	limit, request := mebibytes(t, c.text("resources", "limits", "memory")), mebibytes(t, c.text("resources", "requests", "memory"))
 	if request < 0.88*limit || request > 0.92*limit {
-		t.Errorf("requests.memory, which is GOMEMLIMIT, is %.0f MiB of a limit of %.0f: expected 90%%", request, limit)
+		t.Errorf("requests.memory, which becomes GOMEMLIMIT, is %.0f MiB and the limit %.0f MiB: expected 90%% of the limit", request, limit)
 	}
 	from := map[string]string{}
 	for _, e := range c.list("env") {
 		from[e.text("name")] = e.text("valueFrom", "resourceFieldRef", "resource")
 	}
 	if from["GOMEMLIMIT"] != "requests.memory" || from["GOMAXPROCS"] != "limits.cpu" {
-		t.Errorf("environment %v", from)
+		t.Errorf("unexpected environment %v", from)
 	}
 }
 
@@ -308,12 +309,11 @@ func mebibytes(t *testing.T, text string) float64 {
 	case err == nil && unit == "Mi":
 		return v
 	}
-	t.Errorf("memory %q", text)
+	t.Errorf("invalid memory size %q", text)
 	return 0
 }
 
-// TestJobs checks that what the exit codes mean is what the manifests make of
-// them.
+// TestJobs checks that the manifests treat each exit code as the program means it.
 func TestJobs(t *testing.T) {
 	jobs := 0
 	for _, d := range manifests(t) {
@@ -333,14 +333,14 @@ func TestJobs(t *testing.T) {
 		} else {
 			want[strconv.Itoa(cli.ExitDrained)] = "Ignore"
 			if spec.at("completions") != nil {
-				t.Errorf("%s: a Job of workers has no number of completions", d.name())
+				t.Errorf("%s: a Job of workers must not set completions", d.name())
 			}
 		}
 		got, evicted := map[string]string{}, ""
 		for _, rule := range spec.list("podFailurePolicy", "rules") {
 			if codes := rule.in("onExitCodes"); codes != nil {
 				if codes.text("containerName") != container || codes.text("operator") != "In" {
-					t.Errorf("%s: rule %v", d.name(), rule)
+					t.Errorf("%s: unexpected rule %v", d.name(), rule)
 				}
 				for _, code := range codes.texts("values") {
 					got[code] = rule.text("action")
@@ -353,41 +353,41 @@ func TestJobs(t *testing.T) {
 		if fmt.Sprint(got) != fmt.Sprint(want) || evicted != "Ignore" {
 			t.Errorf("%s: exit codes %v, expected %v; evicted: %q", d.name(), got, want, evicted)
 		}
-		// A policy of pod failures is refused with any other restart policy.
+		// Kubernetes refuses a pod failure policy with any other restart policy.
 		if policy := spec.text("template", "spec", "restartPolicy"); policy != "Never" {
-			t.Errorf("%s: restartPolicy %q", d.name(), policy)
+			t.Errorf("%s: restartPolicy %q, expected Never", d.name(), policy)
 		}
 		if spec.text("podReplacementPolicy") != "Failed" {
 			t.Errorf("%s: two pods may run at once", d.name())
 		}
 	}
 	if jobs != 3 {
-		t.Errorf("%d jobs", jobs)
+		t.Errorf("%d jobs, expected 3", jobs)
 	}
 }
 
-// TestReferences checks that what documents say of each other is there.
+// TestReferences checks that everything to which a document refers exists.
 func TestReferences(t *testing.T) {
 	all := manifests(t)
-	labelled := map[string]bool{} // names of pods
+	labelled := map[string]bool{} // names of all pods
 	for _, d := range all {
 		if template := d.template(); template != nil {
 			label := template.text("metadata", "labels", "app.kubernetes.io/name")
 			labelled[label] = true
 			if selector := d.text("spec", "selector", "matchLabels", "app.kubernetes.io/name"); selector != "" && selector != label {
-				t.Errorf("%s selects %q, its pods are %q", d.name(), selector, label)
+				t.Errorf("%s selects %q, but its pods are labelled %q", d.name(), selector, label)
 			}
 		}
 	}
 	const label = "app.kubernetes.io/name"
 	for _, d := range all {
 		if d.text("metadata", "namespace") != "" {
-			t.Errorf("%s has a namespace", d.name())
+			t.Errorf("%s must not set a namespace", d.name())
 		}
 		switch d.text("kind") {
 		case "Service":
 			if name := d.text("spec", "selector", label); !labelled[name] {
-				t.Errorf("%s: no pods %q", d.name(), name)
+				t.Errorf("%s: no pods are labelled %q", d.name(), name)
 			}
 		case "NetworkPolicy":
 			text, err := yaml.Marshal(map[string]any(d.node))
@@ -396,7 +396,7 @@ func TestReferences(t *testing.T) {
 			}
 			for _, m := range regexp.MustCompile(`(?m)^ *- (\w+)$`).FindAllStringSubmatch(string(text), -1) {
 				if m[1] != "Ingress" && m[1] != "Egress" && !labelled[m[1]] {
-					t.Errorf("%s: no pods %q", d.name(), m[1])
+					t.Errorf("%s: no pods are labelled %q", d.name(), m[1])
 				}
 			}
 		case "Kustomization":
@@ -428,7 +428,7 @@ func checkKustomization(t *testing.T, d *document) {
 	}
 	for _, image := range d.list("images") {
 		if got := image.text("name") + ":" + image.text("newTag"); got != ownImage {
-			t.Errorf("%s: image %s", d.file, got)
+			t.Errorf("%s: image %s, expected the one that the manifests use", d.file, got)
 		}
 	}
 }

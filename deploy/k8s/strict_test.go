@@ -10,9 +10,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// What we use of the types of Kubernetes. k8s.io/api weighs more than this whole
-// project; so the fields are here, and one that is misspelt, or not of its type,
-// is an error. A new field is added here after a look at the reference.
+// The types below hold the fields of the Kubernetes API that we use. k8s.io/api is larger
+// than this whole project, so the fields are repeated here. A field that is misspelt or
+// has the wrong type is an error. Before you add a field, look it up in the API
+// reference.
 type (
 	labels map[string]string
 
@@ -149,7 +150,7 @@ type (
 	}
 )
 
-// kinds are the documents that we have: apiVersion and kind, and the form.
+// kinds maps apiVersion and kind of each document that we have to its type.
 var kinds = map[string]func() any{
 	"v1 Service": of[struct {
 		ClusterIP                string `yaml:"clusterIP"`
@@ -218,14 +219,15 @@ func strictly(t *testing.T, d *document) error {
 	}
 	form := kinds[d.text("apiVersion")+" "+d.text("kind")]
 	if form == nil {
-		t.Fatalf("%s is of no known kind: %s", d.name(), d.text("apiVersion"))
+		t.Fatalf("%s has an unknown kind or apiVersion %s", d.name(), d.text("apiVersion"))
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(body))
 	decoder.KnownFields(true)
 	return decoder.Decode(form())
 }
 
-// No field is misspelt, in the wrong place or of the wrong type.
+// The fields of all documents are spelt correctly, in the right place and of the right
+// type.
 func TestStrict(t *testing.T) {
 	for _, d := range manifests(t) {
 		if d.text("kind") == "Kustomization" {
@@ -237,7 +239,7 @@ func TestStrict(t *testing.T) {
 	}
 }
 
-// TestStrict would notice.
+// The check of TestStrict refuses bad documents.
 func TestStrictRefuses(t *testing.T) {
 	for _, bad := range []string{
 		"apiVersion: batch/v1\nkind: Job\nspec: {backofflimit: 3}",
@@ -249,19 +251,20 @@ func TestStrictRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := strictly(t, &document{"test", n}); err == nil {
-			t.Errorf("%q passes", bad)
+			t.Errorf("%q is accepted", bad)
 		}
 	}
 }
 
-// What an API server refuses beyond types, as far as we use it.
+// The manifests use only values that an API server accepts. The types above do not check
+// that.
 func TestValues(t *testing.T) {
 	allowed := map[string][]string{
 		"restartPolicy": {"Always", "Never"}, "concurrencyPolicy": {"Forbid"}, "podReplacementPolicy": {"Failed"}, "podManagementPolicy": {"Parallel"},
 		"action": {"Ignore", "FailJob"}, "whenUnsatisfiable": {"ScheduleAnyway"}, "fsGroupChangePolicy": {"OnRootMismatch"}, "protocol": {"TCP", "UDP"},
 		"operator": {"In"}, "clusterIP": {"None"},
 	}
-	// Minute, hour and the rest: numbers or stars.
+	// The minute, the hour and the rest are numbers or stars.
 	cron := regexp.MustCompile(`^([0-5]?\d|\*) ([01]?\d|2[0-3]|\*) \S+ \S+ \S+$`)
 	var walk func(where string, v any)
 	walk = func(where string, v any) {
@@ -270,10 +273,10 @@ func TestValues(t *testing.T) {
 			for key, value := range v {
 				if s, ok := value.(string); ok {
 					if want, known := allowed[key]; known && !slices.Contains(want, s) {
-						t.Errorf("%s: %s %q", where, key, s)
+						t.Errorf("%s: unexpected %s %q", where, key, s)
 					}
 					if key == "schedule" && !cron.MatchString(s) {
-						t.Errorf("%s: schedule %q", where, s)
+						t.Errorf("%s: invalid schedule %q", where, s)
 					}
 				}
 				walk(where+"."+key, value)
@@ -286,9 +289,9 @@ func TestValues(t *testing.T) {
 	}
 	for _, d := range manifests(t) {
 		walk(d.name(), map[string]any(d.node))
-		// At most 63 of lower case, digits and dashes.
+		// A name has at most 63 lower-case letters, digits and dashes.
 		if name := d.text("metadata", "name"); d.text("kind") != "Kustomization" && !regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`).MatchString(name) {
-			t.Errorf("%s: name %q", d.file, name)
+			t.Errorf("%s: invalid name %q", d.file, name)
 		}
 		for _, c := range d.template().list("spec", "containers") {
 			mounted := map[string]bool{}
@@ -300,7 +303,7 @@ func TestValues(t *testing.T) {
 			}
 			for _, m := range c.list("volumeMounts") {
 				if !mounted[m.text("name")] || !strings.HasPrefix(m.text("mountPath"), "/") {
-					t.Errorf("%s: mount %v", d.name(), m)
+					t.Errorf("%s: a mount without a volume or absolute path: %v", d.name(), m)
 				}
 			}
 		}

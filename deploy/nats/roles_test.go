@@ -1,5 +1,5 @@
-// Package nats_test runs the servers of this folder's very files, with other
-// ports and folders, and checks who may do what on them.
+// Package nats_test runs servers with the configuration files of this folder, on other
+// ports and folders, and checks the rights of each role.
 package nats_test
 
 import (
@@ -30,7 +30,7 @@ import (
 	"shaver/internal/planted"
 )
 
-// site is a folder with certificates, configuration files and the roles' seeds.
+// site is a folder with certificates, configuration files and the seeds of the roles.
 type site struct {
 	t   *testing.T
 	dir string
@@ -48,12 +48,12 @@ func (s *site) write(name string, data []byte) {
 func newSite(t *testing.T) *site {
 	t.Helper()
 	s := &site{t, t.TempDir()}
-	// As deploy/nats/keys/main.go says.
+	// The documented way to create the secrets.
 	if out, err := exec.CommandContext(t.Context(), "go", "run", "./keys", "--out", s.file("secrets")).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	if info, err := os.Stat(s.file("secrets")); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o700 {
-		t.Errorf("others may enter the folder of secrets: %v, %v", info, err)
+		t.Errorf("other users can enter the folder of secrets: %v, %v", info, err)
 	}
 	env, err := os.ReadFile(s.file("secrets/nkeys.env"))
 	if err != nil {
@@ -66,7 +66,8 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// start starts a server from a file of this folder; change is made to its text.
+// start starts a server from a file of this folder, after change was applied to the
+// file's text.
 func (s *site) start(config, name string, change *strings.Replacer) *server.Server {
 	s.t.Helper()
 	home := s.file(name)
@@ -88,7 +89,7 @@ func (s *site) start(config, name string, change *strings.Replacer) *server.Serv
 	}
 	options.NoSigs = true
 	if !options.SyncAlways || options.TLSConfig == nil || options.HTTPPort != 0 {
-		s.t.Errorf("%s: writes may be lost, there is no TLS, or a port without", config)
+		s.t.Errorf("%s: writes may be lost, TLS is off, or a port has no TLS", config)
 	}
 	ns, err := server.NewServer(options)
 	if err != nil {
@@ -110,12 +111,12 @@ func ready(t *testing.T, ns *server.Server) string {
 	return "tls://" + ns.Addr().String()
 }
 
-// flags are those of a role.
+// flags returns the connection flags of a role.
 func (s *site) flags(url, role string) []string {
 	return []string{"--nats", url, "--nkey", s.file("secrets/" + role + ".nk"), "--tlsca", s.file("secrets/ca.crt")}
 }
 
-// run runs a program's command and returns what it printed.
+// run runs a command and returns what it printed.
 func run(ctx context.Context, c *cobra.Command, args ...string) (string, error) {
 	var out bytes.Buffer
 	c.SetArgs(args)
@@ -125,7 +126,7 @@ func run(ctx context.Context, c *cobra.Command, args ...string) (string, error) 
 	return out.String(), err
 }
 
-// plant makes a model and a dataset, and returns the flags that name them.
+// plant creates a model and a dataset, and returns the flags that name them.
 func (s *site) plant() []string {
 	t := s.t
 	t.Helper()
@@ -150,7 +151,7 @@ func (s *site) plant() []string {
 	return []string{"--model", s.file("model.safetensors"), "--dataset", s.file("dataset"), "--splits", "train", "--rows-per-shard", "40", "--log", "json"}
 }
 
-// job runs a job with workers of their role, and returns its scores.
+// job runs a job with a worker that has the worker's rights, and returns the scores.
 func (s *site) job(url string, more ...string) []byte {
 	t := s.t
 	t.Helper()
@@ -178,7 +179,7 @@ func (s *site) job(url string, more ...string) []byte {
 	return data
 }
 
-// operator runs a command of "shaver job" and returns what it printed.
+// operator runs a command of "shaver job" with the operator's rights.
 func (s *site) operator(url, name string, args ...string) (string, error) {
 	s.t.Helper()
 	program := s.file("shaver.exe") // a name that every system takes
@@ -197,7 +198,7 @@ func (s *site) operator(url, name string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// Every role does its work with its own rights, and no other role's.
+// Every role can do its work with its own rights, and cannot do the work of another role.
 func TestRoles(t *testing.T) {
 	s := newSite(t)
 	url := ready(t, s.start("server.conf", "nats-0", strings.NewReplacer()))
@@ -207,7 +208,7 @@ func TestRoles(t *testing.T) {
 		t.Errorf("jobs after the job: %q, %v", out, err)
 	}
 	s.cancelled(url, job)
-	// A program with another role's key says what it may not do, and does not hang.
+	// A program with another role's key reports the missing permission and does not hang.
 	_, err := run(t.Context(), launch.ScoreCommand("coordinator", true), append(append(s.flags(url, "operator"), "--out", s.file("no.arrow")), job...)...)
 	if err == nil || !strings.Contains(strings.ToLower(err.Error()), "permissions violation") {
 		t.Errorf("a coordinator with the operator's key: %v", err)
@@ -226,7 +227,7 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// cancelled submits a job without workers, and has the operator end it.
+// cancelled submits a job without workers and lets the operator cancel it.
 func (s *site) cancelled(url string, job []string) {
 	t := s.t
 	t.Helper()
@@ -255,8 +256,8 @@ func (s *site) cancelled(url string, job []string) {
 	}
 }
 
-// refused checks that the server takes nothing on these subjects from the role,
-// and gives it nothing but its inbox.
+// refused checks that the server accepts none of these subjects from the role, and that
+// the role can subscribe only to its own inbox.
 func (s *site) refused(t *testing.T, url, role string, subjects []string) {
 	seed, err := nats.NkeyOptionFromSeed(s.file("secrets/" + role + ".nk"))
 	if err != nil {
@@ -293,11 +294,11 @@ func (s *site) refused(t *testing.T, url, role string, subjects []string) {
 		want(subject, "subscription")
 	}
 	if err := nc.Flush(); err != nil || len(complaints) > 0 {
-		t.Errorf("more complaints: %d, %v", len(complaints), err)
+		t.Errorf("unexpected further errors: %d, %v", len(complaints), err)
 	}
 }
 
-// Whoever has no key, or does not speak TLS, stays outside.
+// The server refuses clients without a known key and clients without TLS.
 func TestStrangers(t *testing.T) {
 	s := newSite(t)
 	url := ready(t, s.start("server.conf", "nats-0", strings.NewReplacer()))
@@ -312,7 +313,7 @@ func TestStrangers(t *testing.T) {
 	} {
 		if nc, err := nats.Connect(url, options...); err == nil {
 			nc.Close()
-			t.Errorf("%s was let in", name)
+			t.Errorf("the server admitted a client with %s", name)
 		}
 	}
 	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "tls://"))
@@ -328,8 +329,8 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// Three servers of cluster.conf hold three copies, and a coordinator that asks
-// for fewer leaves them.
+// Three servers of cluster.conf hold three copies of each stream. A coordinator that asks
+// for fewer copies does not reduce the number.
 func TestCluster(t *testing.T) {
 	s := newSite(t)
 	var ports []string
@@ -356,7 +357,7 @@ func TestCluster(t *testing.T) {
 	first := s.job(url, append(job, "--replicas", "3")...)
 	second := s.job(url, job...)
 	if !bytes.Equal(first, second) {
-		t.Error("other bytes the second time")
+		t.Error("the scores of the second job differ")
 	}
 	for _, ns := range servers {
 		info, err := ns.Jsz(&server.JSzOptions{Streams: true, Config: true, Accounts: true})
@@ -373,7 +374,7 @@ func TestCluster(t *testing.T) {
 			}
 		}
 		if streams != 5 {
-			t.Errorf("%s holds %d streams", ns.Name(), streams)
+			t.Errorf("%s holds %d streams, expected 5", ns.Name(), streams)
 		}
 	}
 }

@@ -1,16 +1,16 @@
 // Package arrowio turns rows, partials, scores and frequencies into Arrow IPC
 // bytes and back. It is the only importer of Arrow.
 //
-// Everything that is read here is foreign: it came from a disk or over the wire.
-// So each reader knows the one schema it accepts, checks every message before
-// Arrow's library sees it (see guard.go), gives that library an allocator with
-// a limit, and turns its panics into errors. What the bytes do wrong is bad
-// input (package fault); what the underlying reader does wrong is passed on.
+// Everything that is read here comes from a disk or a network and is not trusted. Each
+// reader accepts only one schema, checks every message before Arrow's library sees it
+// (see guard.go), gives that library an allocator with a limit, and turns its panics into
+// errors. Malformed bytes are bad input (package fault). An error of the underlying
+// reader is returned as it is.
 //
-// Everything that is written here is deterministic: the same values give the
-// same bytes. Files are in Arrow's file format, with the end-of-stream marker
-// before the footer, so that they can be read from front to back; partials are
-// in the stream format. Readers take both.
+// Everything that is written here is deterministic: the same values give the same bytes.
+// Files are in Arrow's file format, with the end-of-stream marker before the footer, so
+// that they can be read from front to back. Partials are in the stream format. Readers
+// accept both.
 package arrowio
 
 import (
@@ -29,7 +29,7 @@ import (
 	"shaver/internal/fault"
 )
 
-// Versions of the forms, in the schema's metadata under "version".
+// The versions of the forms, stored in the schema's metadata under "version".
 const (
 	RowsVersion        = "shaver.rows/1"
 	PartialVersion     = "shaver.partial/2"
@@ -43,11 +43,11 @@ const keyVersion = "version"
 type writer struct {
 	sink   *sink
 	schema *arrow.Schema
-	file   *ipc.FileWriter // one of the two
+	file   *ipc.FileWriter // either this or stream is set
 	stream *ipc.Writer
 }
 
-// sink counts what goes to w. Arrow's file writer asks a Seeker where it is.
+// sink counts the bytes written to w. Arrow's file writer asks a Seeker for its position.
 type sink struct {
 	w   io.Writer
 	pos int64
@@ -80,7 +80,7 @@ func newStreamWriter(w io.Writer, schema *arrow.Schema) *writer {
 	return &writer{sink: s, schema: schema, stream: ipc.NewWriter(s, ipc.WithSchema(schema))}
 }
 
-// write writes one record batch; the columns' memory is free again afterwards.
+// write writes one record batch and releases the columns.
 func (w *writer) write(rows int, columns ...arrow.Array) error {
 	record := array.NewRecord(w.schema, columns, int64(rows))
 	defer record.Release()
@@ -93,12 +93,12 @@ func (w *writer) write(rows int, columns ...arrow.Array) error {
 	return w.stream.Write(record)
 }
 
-// endOfStream is the marker that the format wants after the last message and
-// that this version of Arrow's file writer leaves out.
+// endOfStream is the marker that the format requires after the last message. This version
+// of Arrow's file writer leaves it out.
 var endOfStream = []byte{0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0}
 
-// close finishes the format; it does not close the underlying writer. At least
-// one batch must have been written to a file.
+// close completes the format but does not close the underlying writer. At least one batch
+// must have been written to a file.
 func (w *writer) close() error {
 	if w.file == nil {
 		return w.stream.Close()
@@ -109,7 +109,8 @@ func (w *writer) close() error {
 	return w.file.Close()
 }
 
-// int32s, int64s, ... are Arrow columns over the memory of their arguments.
+// int32s and the functions below return Arrow columns that share the memory of their
+// arguments.
 func int32s(values []int32) arrow.Array {
 	return column(arrow.PrimitiveTypes.Int32, len(values), arrow.Int32Traits.CastToBytes(values))
 }
@@ -136,7 +137,7 @@ func column(kind arrow.DataType, n int, bytes []byte) arrow.Array {
 	return array.MakeFromData(data)
 }
 
-// lists returns the column of rows of dim values each; it releases values.
+// lists returns a column with dim values in each row, and releases values.
 func lists(values arrow.Array, dim int) arrow.Array {
 	defer values.Release()
 	kind := listOf(values.DataType(), dim)
@@ -149,11 +150,11 @@ func listOf(kind arrow.DataType, dim int) arrow.DataType {
 	return arrow.FixedSizeListOfNonNullable(int32(dim), kind)
 }
 
-// checkSizes reports the first field that cannot be: names are UTF-8, sizes at
-// least 1, and they sum to less than 2^31.
+// checkSizes reports the first invalid field. Names must be UTF-8, and sizes at least 1
+// with a sum below 2^31.
 func checkSizes(fields []string, sizes []int) error {
 	if len(fields) == 0 || len(fields) != len(sizes) {
-		return fmt.Errorf("%d fields and %d sizes: there is one size a field, and at least one field", len(fields), len(sizes))
+		return fmt.Errorf("%d fields and %d sizes: expected one size per field and at least one field", len(fields), len(sizes))
 	}
 	features := 0
 	for j, size := range sizes {
@@ -161,14 +162,14 @@ func checkSizes(fields []string, sizes []int) error {
 			return fmt.Errorf("field %d has the name %q, which is not UTF-8", j, fields[j])
 		}
 		if size < 1 || size > math.MaxInt32-features {
-			return fmt.Errorf("field %d (%s) has size %d after %d features: sizes are at least 1 and sum to less than 2^31", j, fields[j], size, features)
+			return fmt.Errorf("field %d (%s) has size %d after %d features: expected sizes of at least 1 that sum to less than 2^31", j, fields[j], size, features)
 		}
 		features += size
 	}
 	return nil
 }
 
-// toJSON is for metadata whose marshalling cannot fail.
+// toJSON marshals metadata for which marshalling cannot fail.
 func toJSON(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -184,9 +185,9 @@ type reader struct {
 	meta     map[string]string
 }
 
-// newReader reads the schema, and checks its version. compressed says whether
-// batches may be compressed; then the caller sets messages.allocator.limit from
-// what the metadata tells, before next.
+// newReader reads the schema and checks its version. compressed allows compressed
+// batches. In that case the caller must set messages.allocator.limit, from the metadata,
+// before it calls next.
 func newReader(r io.Reader, version string, compressed bool) (*reader, error) {
 	m := &messages{r: r, compressed: compressed, allocator: &limited{}}
 	rd := &reader{messages: m, meta: map[string]string{}}
@@ -208,7 +209,7 @@ func newReader(r io.Reader, version string, compressed bool) (*reader, error) {
 		rd.meta[key] = metadata.Values()[i]
 	}
 	if got := rd.meta[keyVersion]; got != version {
-		return nil, fault.Inputf("the schema's version is %q, this program reads %q", got, version)
+		return nil, fault.Inputf("the schema's version is %q, expected %q", got, version)
 	}
 	return rd, nil
 }
@@ -227,8 +228,8 @@ func (r *reader) expect(columns ...arrow.Field) error {
 	return nil
 }
 
-// sameType is equality but for the name and nullability of a list's values,
-// which differ between writers.
+// sameType reports whether the types are equal. It ignores the name and nullability of a
+// list's values, which differ between writers.
 func sameType(a, b arrow.DataType) bool {
 	la, ok := a.(*arrow.FixedSizeListType)
 	if !ok {
@@ -238,8 +239,8 @@ func sameType(a, b arrow.DataType) bool {
 	return ok && la.Len() == lb.Len() && arrow.TypeEqual(la.Elem(), lb.Elem())
 }
 
-// next calls visit with the next batch, or returns io.EOF after the last one.
-// The batch is gone when visit returns.
+// next calls visit with the next batch, or returns io.EOF after the last one. The batch
+// is released when visit returns.
 func (r *reader) next(visit func(arrow.Record) error) error {
 	return r.try(func() error {
 		if !r.ipc.Next() {
@@ -258,7 +259,8 @@ func (r *reader) next(visit func(arrow.Record) error) error {
 	})
 }
 
-// complete checks that a column has no nulls and, if of lists, all their values.
+// complete checks that a column has no nulls. If it is a column of lists, it also checks
+// that all their values are there.
 func complete(c arrow.Array) error {
 	if c.NullN() != 0 {
 		return errors.New("has nulls, expected none")
@@ -269,13 +271,13 @@ func complete(c arrow.Array) error {
 	}
 	values, want := list.ListValues(), c.Len()*int(list.DataType().(*arrow.FixedSizeListType).Len())
 	if values.Len() != want || values.NullN() != 0 {
-		return fmt.Errorf("has %d values of which %d are null, expected %d and none", values.Len(), values.NullN(), want)
+		return fmt.Errorf("has %d values, %d of them null; expected %d and no nulls", values.Len(), values.NullN(), want)
 	}
 	return nil
 }
 
-// try runs f, and makes bad input of its panics and of every error that is not
-// the underlying reader's.
+// try runs f. It turns panics, and all errors except those of the underlying reader, into
+// bad input.
 func (r *reader) try(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -19,36 +19,41 @@ import (
 	"shaver/internal/fault"
 )
 
-// ColumnFile reads the columns of a Parquet file or an Arrow IPC file or stream of
-// strings, dictionaries of strings, integers and truth values. It is for one
-// goroutine; its parts are for any.
+// ColumnFile reads the columns of a Parquet file, or of an Arrow IPC file or stream. The
+// columns it reads hold strings, dictionaries of strings, integers or truth values. A
+// ColumnFile must not be used by several goroutines at once, but its parts may be.
 type ColumnFile struct {
 	path    string
+	memory  int // see partMemory
 	file    *os.File
-	info    os.FileInfo // of file, when it was opened
+	info    os.FileInfo // state of file when it was opened
 	columns []string
 	chosen  []int
-	rows    int64 // in the parts before
+	rows    int64 // number of rows in the parts returned so far
 	parquet *parquetTable
 	ipc     *ipcTable
 }
 
-// Part is some consecutive rows of a table: a row group, or a record batch.
+// Part is a run of consecutive rows of a table: a row group or a record batch.
 type Part struct {
 	Row   int64 // position of the first row, from 0
-	Len   int   // rows
-	Read  int64 // bytes of the file up to its end, about
+	Len   int   // number of rows
+	Read  int64 // approximate number of bytes of the file up to the end of the part
 	cells func(visit func(cells [][]byte) error) error
 }
 
-// tableMemory bounds, in bytes, what the pages of a row group take at a time, all
-// columns together; and of a record batch what decompressing it takes, and once
-// more what the copy of its cells takes. Parts that are read side by side take as
-// much each.
-var tableMemory = 1 << 30 // a variable for tests
+// partMemory bounds, in bytes, what the pages of a row group take at a time, all
+// columns together. Of a record batch it bounds what decompressing it takes, and
+// again what the copy of its cells takes. Each of several parts that are read side
+// by side may take as much.
+const partMemory = 1 << 30
 
-// OpenColumnFile opens a table by its first bytes, with all columns chosen. Close it.
-func OpenColumnFile(path string) (*ColumnFile, error) {
+// OpenColumnFile opens a table and chooses all columns. It recognises the format by the
+// first bytes. The caller must close the table.
+func OpenColumnFile(path string) (*ColumnFile, error) { return openColumnFile(path, partMemory) }
+
+// openColumnFile is OpenColumnFile with a bound other than partMemory.
+func openColumnFile(path string, memory int) (*ColumnFile, error) {
 	f, err := os.Open(path)
 	if os.IsNotExist(err) {
 		return nil, fault.Inputf("%s: no such file", path)
@@ -56,7 +61,7 @@ func OpenColumnFile(path string) (*ColumnFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &ColumnFile{path: path, file: f}
+	t := &ColumnFile{path: path, memory: memory, file: f}
 	var head [4]byte
 	n := 0
 	if t.info, err = f.Stat(); err == nil {
@@ -87,17 +92,17 @@ func OpenColumnFile(path string) (*ColumnFile, error) {
 // Columns returns the names of the columns of the file.
 func (t *ColumnFile) Columns() []string { return t.columns }
 
-// Choose says which columns the parts have, in which order. That one is missing,
-// there twice, or of another type than Table reads, is bad input.
+// Choose selects the columns of the parts and their order. A column that is missing,
+// ambiguous or of an unsupported type is bad input.
 func (t *ColumnFile) Choose(names []string) error {
 	t.chosen = nil
 	for _, name := range names {
 		at := slices.Index(t.columns, name)
 		if at < 0 {
-			return fault.Inputf("%s: no column %q: the columns are %q", t.path, name, t.columns)
+			return fault.Inputf("%s: no column %q, the columns are %q", t.path, name, t.columns)
 		}
 		if slices.Contains(t.columns[at+1:], name) {
-			return fault.Inputf("%s: two columns %q: the columns are %q", t.path, name, t.columns)
+			return fault.Inputf("%s: two columns are named %q, the columns are %q", t.path, name, t.columns)
 		}
 		var kind string
 		if t.parquet != nil {
@@ -113,7 +118,7 @@ func (t *ColumnFile) Choose(names []string) error {
 	return nil
 }
 
-// Next returns the next part; io.EOF after the last one.
+// Next returns the next part, or io.EOF after the last one.
 func (t *ColumnFile) Next() (*Part, error) {
 	var p *Part
 	err := guarded(func() (err error) {
@@ -135,8 +140,8 @@ func (t *ColumnFile) Next() (*Part, error) {
 	return p, nil
 }
 
-// Rows calls visit with the cells of each row, one a chosen column, valid until
-// it returns. A missing value is an empty cell.
+// Rows calls visit for each row, with one cell per chosen column. The cells are valid
+// until visit returns. A missing value is an empty cell.
 func (p *Part) Rows(visit func(cells [][]byte) error) error {
 	var visiting error
 	err := guarded(func() error {
@@ -151,8 +156,8 @@ func (p *Part) Rows(visit func(cells [][]byte) error) error {
 	return err
 }
 
-// reopen opens the file once more, for read, which no other file is to take the
-// place of, and which nobody is to write to until read is done.
+// reopen opens the file again and calls read with it. It returns an error if the file is
+// not the one that was opened before, or was written to before read has finished.
 func reopen(path string, was os.FileInfo, read func(f *os.File) error) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -163,7 +168,7 @@ func reopen(path string, was os.FileInfo, read func(f *os.File) error) error {
 		return err
 	}
 	if err := read(f); err != nil {
-		if changed := unchanged(path, was, f); changed != nil { // rather than what this made of the bytes
+		if changed := unchanged(path, was, f); changed != nil { // the change explains the error of read
 			return changed
 		}
 		return err
@@ -171,9 +176,10 @@ func reopen(path string, was os.FileInfo, read func(f *os.File) error) error {
 	return unchanged(path, was, f)
 }
 
-var errChanged = errors.New("it changed while it was read")
+var errChanged = errors.New("the file changed while it was read")
 
-// unchanged returns an error if f is not the file that it was, or was written to.
+// unchanged returns an error if f is not the file that was opened, or has been written
+// to.
 func unchanged(path string, was os.FileInfo, f *os.File) error {
 	is, err := f.Stat()
 	if err == nil && (!os.SameFile(is, was) || is.Size() != was.Size() || !is.ModTime().Equal(was.ModTime())) {
@@ -182,8 +188,8 @@ func unchanged(path string, was os.FileInfo, f *os.File) error {
 	return err
 }
 
-// Digest returns the SHA-256 of the file, as hexadecimal digits, and its size. Like
-// the reading of parts, it fails if the file is not the one that was opened, or was
+// Digest returns the SHA-256 of the file, in hexadecimal, and its size in bytes. Like the
+// reading of parts, it fails if the file is not the one that was opened, or has been
 // written to since.
 func (t *ColumnFile) Digest() (digest string, size int64, err error) {
 	hash := sha256.New()
@@ -194,7 +200,7 @@ func (t *ColumnFile) Digest() (digest string, size int64, err error) {
 	return hex.EncodeToString(hash.Sum(nil)), size, err
 }
 
-// Close closes the file. Parts stay of use.
+// Close closes the file. Parts that Next returned remain usable.
 func (t *ColumnFile) Close() {
 	if t.ipc != nil {
 		t.ipc.close()
@@ -202,8 +208,8 @@ func (t *ColumnFile) Close() {
 	t.file.Close()
 }
 
-// guarded makes bad input of f's errors and panics, but for those of the file
-// system, which may pass.
+// guarded turns f's panics and errors into bad input, except errors of the file system,
+// which may be temporary.
 func guarded(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -217,20 +223,21 @@ func guarded(f func() error) (err error) {
 	return fault.Inputf("%w", err)
 }
 
-// parquetTable reads row groups, each with the file opened anew, so that they can
-// be read side by side.
+// parquetTable reads row groups. It opens the file again for each one, so that they can
+// be read concurrently.
 type parquetTable struct {
 	path   string
+	memory int // see partMemory
 	size   int64
 	info   os.FileInfo
 	meta   *metadata.FileMetaData
 	groups int
-	group  int // the next one
+	group  int // index of the next row group
 	read   int64
 }
 
 func (t *ColumnFile) openParquet() error {
-	p := &parquetTable{path: t.path, size: t.info.Size(), info: t.info}
+	p := &parquetTable{path: t.path, memory: t.memory, size: t.info.Size(), info: t.info}
 	t.parquet = p
 	return guarded(func() error {
 		r, err := file.NewParquetReader(io.NewSectionReader(t.file, 0, p.size))
@@ -239,7 +246,7 @@ func (t *ColumnFile) openParquet() error {
 		}
 		p.meta, p.groups = r.MetaData(), r.NumRowGroups()
 		if n := p.meta.Schema.NumColumns(); n > maxColumns {
-			return fault.Inputf("%d columns, at most %d", n, maxColumns)
+			return fault.Inputf("%d columns, expected at most %d", n, maxColumns)
 		}
 		for i := range p.meta.Schema.NumColumns() {
 			t.columns = append(t.columns, p.meta.Schema.Column(i).Path())
@@ -248,7 +255,8 @@ func (t *ColumnFile) openParquet() error {
 	})
 }
 
-// unfit names the type of a column that cannot be read.
+// unfit returns the name of a column's type if the type is not supported, and ""
+// otherwise.
 func (p *parquetTable) unfit(column int) string {
 	c := p.meta.Schema.Column(column)
 	if c.MaxRepetitionLevel() > 0 || c.MaxDefinitionLevel() > 1 {
@@ -277,15 +285,15 @@ func (p *parquetTable) next(chosen []int) (*Part, error) {
 	}
 	p.read = min(p.size, p.read+meta.TotalCompressedSize())
 	return &Part{Len: int(rows), Read: p.read, cells: func(visit func([][]byte) error) error {
-		return reopen(p.path, p.info, func(f *os.File) error { return p.rows(f, group, int(rows), chosen, visit) }) // the table may be closed by now
+		return reopen(p.path, p.info, func(f *os.File) error { return p.rows(f, group, int(rows), chosen, visit) }) // opened again, because the table may be closed by now
 	}}, nil
 }
 
-// parquetBatch rows are decoded at a time.
+// parquetBatch is the number of rows that are decoded at a time.
 const parquetBatch = 1024
 
 func (p *parquetTable) rows(f *os.File, group, rows int, chosen []int, visit func(cells [][]byte) error) error {
-	columns, memory := make([]*parquetColumn, len(chosen)), int64(tableMemory)
+	columns, memory := make([]*parquetColumn, len(chosen)), int64(p.memory)
 	for k, i := range chosen {
 		chunk, err := p.chunk(f, group, rows, i, &memory)
 		if err != nil {
@@ -321,8 +329,8 @@ type parquetColumn struct {
 	unsigned bool
 	defined  [parquetBatch]int16
 	cells    [parquetBatch][]byte
-	text     []byte // of integers
-	ends     [parquetBatch]int
+	text     []byte            // the integers of a batch as text
+	ends     [parquetBatch]int // end of each integer in text
 	bools    []bool
 	int32s   []int32
 	int64s   []int64
@@ -351,7 +359,7 @@ func newParquetColumn(chunk file.ColumnChunkReader) *parquetColumn {
 // read decodes the next n cells.
 func (c *parquetColumn) read(n int) error {
 	total, values := int64(0), 0
-	for int(total) < n { // a batch ends with its page's values of a dictionary
+	for int(total) < n { // with a dictionary a batch ends where its page ends
 		t, v, err := c.batch(n, int(total), values)
 		if err != nil {
 			return err
@@ -397,7 +405,7 @@ func (c *parquetColumn) batch(n, rows, values int) (int64, int, error) {
 	return 0, 0, fmt.Errorf("unexpected type %v", c.chunk.Type())
 }
 
-// format writes the first n integers as text.
+// format writes the first n integers or truth values as text.
 func (c *parquetColumn) format(n int) {
 	c.text = c.text[:0]
 	for i := range n {
@@ -417,7 +425,7 @@ func (c *parquetColumn) format(n int) {
 	}
 }
 
-// cell returns value i of those that read decoded.
+// cell returns value i of those that read has decoded.
 func (c *parquetColumn) cell(i int) []byte {
 	if c.bytes != nil {
 		return c.bytes[i]

@@ -26,12 +26,17 @@ import (
 	"shaver/internal/fault"
 )
 
-// tableOf reads a file whole, with the parts' sizes.
+// tableOf reads a whole file, and returns the sizes of the parts too.
 func tableOf(data []byte, path string, names ...string) (rows [][]string, parts []int, err error) {
+	return tableWithin(partMemory, data, path, names...)
+}
+
+// tableWithin is tableOf with a bound on the memory of a part.
+func tableWithin(memory int, data []byte, path string, names ...string) (rows [][]string, parts []int, err error) {
 	if err := os.WriteFile(path, data, 0o644); err != nil {
 		return nil, nil, err
 	}
-	table, err := OpenColumnFile(path)
+	table, err := openColumnFile(path, memory)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -51,7 +56,7 @@ func tableOf(data []byte, path string, names ...string) (rows [][]string, parts 
 			return rows, parts, err
 		}
 		if part.Row != int64(len(rows)) {
-			return nil, nil, fmt.Errorf("a part begins with row %d, there were %d", part.Row, len(rows))
+			return nil, nil, fmt.Errorf("a part begins with row %d, expected row %d", part.Row, len(rows))
 		}
 		err = part.Rows(func(cells [][]byte) error {
 			row := make([]string, len(cells))
@@ -65,12 +70,12 @@ func tableOf(data []byte, path string, names ...string) (rows [][]string, parts 
 			return rows, parts, err
 		}
 		if parts = append(parts, part.Len); int(part.Row)+part.Len != len(rows) {
-			return nil, nil, fmt.Errorf("%d rows, the part says %d", len(rows), int(part.Row)+part.Len)
+			return nil, nil, fmt.Errorf("%d rows read, but the part claims %d", len(rows), int(part.Row)+part.Len)
 		}
 	}
 }
 
-// ipcTableBytes is a table of all types, in two batches, and its rows.
+// ipcTableBytes returns a table with all types in two batches, and its rows.
 func ipcTableBytes(t testing.TB, rows int, stream bool, options ...ipc.Option) ([]byte, [][]string) {
 	t.Helper()
 	types := []arrow.DataType{arrow.BinaryTypes.String, arrow.BinaryTypes.LargeString, arrow.BinaryTypes.Binary, arrow.FixedWidthTypes.Boolean,
@@ -112,7 +117,7 @@ func ipcTableBytes(t testing.TB, rows int, stream bool, options ...ipc.Option) (
 				if k == 4 || k == 6 {
 					cell = "-" + cell
 				}
-				if k == 8 && !stream { // a file has one dictionary a column
+				if k == 8 && !stream { // a file has only one dictionary per column
 					cell = fmt.Sprint(i % 120)
 				}
 				if k == 7 {
@@ -155,10 +160,10 @@ func TestTableOfArrow(t *testing.T) {
 	}
 }
 
-// tableGroups are the rows of row groups.
+// tableGroups are the sizes of the row groups, in rows.
 var tableGroups = []int{2500, 0, 1, 1024}
 
-// parquetTableBytes is a table of optional and required columns.
+// parquetTableBytes returns a table with optional and required columns.
 func parquetTableBytes(t testing.TB, groups []int, codec compress.Compression) ([]byte, [][]string) {
 	t.Helper()
 	ok := func(err error) {
@@ -267,7 +272,7 @@ func TestTableOfParquet(t *testing.T) {
 	}
 }
 
-// Nobody could tell which of two columns of one name is meant.
+// Two columns of the same name are ambiguous and therefore refused.
 func TestTableOfTwoColumnsOfOneName(t *testing.T) {
 	s := arrow.NewSchema([]arrow.Field{{Name: "a", Type: arrow.BinaryTypes.String}, {Name: "a", Type: arrow.BinaryTypes.String}}, nil)
 	var out bytes.Buffer
@@ -275,12 +280,12 @@ func TestTableOfTwoColumnsOfOneName(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _, err := tableOf(out.Bytes(), filepath.Join(t.TempDir(), "x.arrow"), "a")
-	if !fault.IsInput(err) || !strings.Contains(err.Error(), `x.arrow: two columns "a"`) {
-		t.Errorf("two columns of one name: %v", err)
+	if !fault.IsInput(err) || !strings.Contains(err.Error(), `x.arrow: two columns are named "a"`) {
+		t.Errorf("two columns of the same name: %v", err)
 	}
 }
 
-// That a file cannot be opened again is not its bytes' fault.
+// An error when a file cannot be opened again is not bad input.
 func TestTableThatGoesAway(t *testing.T) {
 	table, path := openParquet(t)
 	if err := table.Choose([]string{"s"}); err != nil {
@@ -294,12 +299,12 @@ func TestTableThatGoesAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := part.Rows(func([][]byte) error { return nil }); !errors.Is(err, os.ErrNotExist) || fault.IsInput(err) {
-		t.Errorf("a file that is gone: %v", err)
+		t.Errorf("a file that was deleted: %v", err)
 	}
 }
 
-// A file that is replaced, or written to, between its opening and the last byte
-// that is read is an error that says so, and no bad input.
+// If a file is replaced or written to between its opening and the last byte that is read,
+// the error says so. It is not bad input.
 func TestTableThatChanges(t *testing.T) {
 	parquet, _ := parquetTableBytes(t, tableGroups, compress.Codecs.Snappy)
 	arrow, _ := ipcTableBytes(t, 700, false)
@@ -334,7 +339,7 @@ func TestTableThatChanges(t *testing.T) {
 			if digest, size, err := table.Digest(); err != nil || size != int64(len(data)) || digest != hex.EncodeToString(sum[:]) {
 				t.Errorf("%s: digest %s of %d bytes, %v", name, digest, size, err)
 			}
-			first := true // the change comes while the part is read
+			first := true // the file changes while the part is read
 			err = part.Rows(func([][]byte) error {
 				if first {
 					first = false
@@ -342,7 +347,7 @@ func TestTableThatChanges(t *testing.T) {
 				}
 				return nil
 			})
-			changedRows := name == "x.parquet" && how != "replaced" // the open file is the old one; a batch's cells are in memory
+			changedRows := name == "x.parquet" && how != "replaced" // a replaced file stays open and unchanged; the cells of an Arrow batch are in memory
 			if changedRows != errors.Is(err, errChanged) || !changedRows && err != nil || fault.IsInput(err) {
 				t.Errorf("%s %s while a part is read: %v", name, how, err)
 			}
@@ -356,17 +361,16 @@ func TestTableThatChanges(t *testing.T) {
 	}
 }
 
-// A dictionary makes many long cells of a short file: they are refused before
-// they take the memory.
+// A dictionary can make many long cells from a short file. They are refused before they
+// take the memory.
 func TestTableOfLongDictionary(t *testing.T) {
-	defer func(before int) { tableMemory = before }(tableMemory)
-	tableMemory = 8 << 20
+	const bound = 8 << 20
 	kind := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}
 	s := arrow.NewSchema([]arrow.Field{{Name: "a", Type: kind}}, nil)
 	builder := array.NewRecordBuilder(memory.DefaultAllocator, s)
 	const long = 64 << 10
 	value := strings.Repeat("x", long)
-	for range tableMemory/long + 1 {
+	for range bound/long + 1 {
 		if err := builder.Field(0).(*array.BinaryDictionaryBuilder).AppendString(value); err != nil {
 			t.Fatal(err)
 		}
@@ -379,18 +383,15 @@ func TestTableOfLongDictionary(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err := tableOf(out.Bytes(), filepath.Join(t.TempDir(), "x.arrow"))
+	_, _, err := tableWithin(bound, out.Bytes(), filepath.Join(t.TempDir(), "x.arrow"))
 	if !fault.IsInput(err) || !strings.Contains(err.Error(), "values take more than") {
 		t.Errorf("a dictionary of long values: %v", err)
 	}
 }
 
-// Whatever the bytes are, a table is rows of its columns, or bad input. Small files
-// and bounds make it quick.
+// Any bytes give rows of the table's columns, or bad input. Small files and small limits
+// keep the test fast.
 func FuzzTable(f *testing.F) {
-	before := tableMemory
-	f.Cleanup(func() { tableMemory = before })
-	tableMemory = 1 << 20
 	for _, options := range [][]ipc.Option{nil, {ipc.WithZstd()}, {ipc.WithLZ4()}} {
 		for _, stream := range []bool{false, true} {
 			data, _ := ipcTableBytes(f, 5, stream, options...)
@@ -413,10 +414,9 @@ func FuzzTable(f *testing.F) {
 	})
 }
 
-// scanFit reads the columns of a table that can be read, and returns enough after so
-// many rows.
+// scanFit reads the columns that can be read, and stops after the given number of rows.
 func scanFit(path string, most int, enough error) error {
-	table, err := OpenColumnFile(path)
+	table, err := openColumnFile(path, 1<<20)
 	if err != nil {
 		return err
 	}
@@ -443,14 +443,14 @@ func scanFit(path string, most int, enough error) error {
 			return err
 		}
 		if part.Row != int64(rows) {
-			return fmt.Errorf("a part begins with row %d, there were %d", part.Row, rows)
+			return fmt.Errorf("a part begins with row %d, expected row %d", part.Row, rows)
 		}
 		err = part.Rows(func(cells [][]byte) error {
 			if rows++; rows == most {
 				return enough
 			}
 			if len(cells) != len(fit) {
-				return fmt.Errorf("%d cells of %d columns", len(cells), len(fit))
+				return fmt.Errorf("%d cells for %d columns", len(cells), len(fit))
 			}
 			return nil
 		})
@@ -458,12 +458,13 @@ func scanFit(path string, most int, enough error) error {
 			return err
 		}
 		if int(part.Row)+part.Len != rows {
-			return fmt.Errorf("%d rows, the part says %d", rows, int(part.Row)+part.Len)
+			return fmt.Errorf("%d rows read, but the part claims %d", rows, int(part.Row)+part.Len)
 		}
 	}
 }
 
-// openParquet opens a Parquet file of parquetTableBytes until the test's end.
+// openParquet opens a Parquet file of parquetTableBytes, which is closed at the end of
+// the test.
 func openParquet(t *testing.T) (table *ColumnFile, path string) {
 	data, _ := parquetTableBytes(t, tableGroups, compress.Codecs.Snappy)
 	path = filepath.Join(t.TempDir(), "x.parquet")

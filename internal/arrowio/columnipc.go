@@ -15,15 +15,16 @@ import (
 	"shaver/internal/fault"
 )
 
-// ipcTable reads record batches front to back, through the same guard as our own
+// ipcTable reads record batches from front to back, through the same checks as our own
 // forms.
 type ipcTable struct {
+	memory   int // see partMemory
 	messages *messages
 	reader   *ipc.Reader
 	read     *counted
 }
 
-// counted counts the bytes that were read.
+// counted counts the bytes that are read.
 type counted struct {
 	io.Reader
 	n int64
@@ -37,8 +38,8 @@ func (c *counted) Read(p []byte) (int, error) {
 
 func (t *ColumnFile) openIPC() error {
 	read := &counted{Reader: t.file}
-	m := &messages{r: bufio.NewReaderSize(read, 1<<18), compressed: true, foreign: true, allocator: &limited{limit: tableMemory}}
-	t.ipc = &ipcTable{messages: m, read: read}
+	m := &messages{r: bufio.NewReaderSize(read, 1<<18), compressed: true, foreign: true, allocator: &limited{limit: t.memory}}
+	t.ipc = &ipcTable{memory: t.memory, messages: m, read: read}
 	footer, err := footerStart(t.file)
 	if err != nil {
 		return err
@@ -53,7 +54,7 @@ func (t *ColumnFile) openIPC() error {
 		}
 		var err error
 		if t.ipc.reader, err = ipc.NewReaderFromMessageReader(m, ipc.WithAllocator(m.allocator)); err != nil {
-			if footer > 0 { // its first bytes are those of a file
+			if footer > 0 { // the file begins like an Arrow file
 				return fmt.Errorf("as an Arrow file: %w", err)
 			}
 			return fmt.Errorf("neither Parquet nor Arrow: %w", err)
@@ -65,8 +66,8 @@ func (t *ColumnFile) openIPC() error {
 	})
 }
 
-// footerStart returns where the footer of a file begins; 0 for a stream. Of the
-// footer no more is read: batches follow one another.
+// footerStart returns the position of a file's footer, or 0 for a stream. The content of
+// the footer is not needed, because batches follow one another.
 func footerStart(f *os.File) (int64, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -103,7 +104,7 @@ func (t *ipcTable) unfit(column int) string {
 	return kind.String()
 }
 
-// next copies the next batch's cells out of Arrow's memory.
+// next returns the next batch, with its cells copied out of Arrow's memory.
 func (t *ipcTable) next(chosen []int) (*Part, error) {
 	if !t.reader.Next() {
 		if err := t.reader.Err(); err != nil {
@@ -113,14 +114,14 @@ func (t *ipcTable) next(chosen []int) (*Part, error) {
 	}
 	record := t.reader.Record()
 	n := int(record.NumRows())
-	if n > tableMemory/endBytes/len(chosen) {
-		return nil, fmt.Errorf("a batch has %d rows of %d columns, which is more than are read at a time: write smaller batches", n, len(chosen))
+	if n > t.memory/endBytes/len(chosen) {
+		return nil, fmt.Errorf("a batch has %d rows of %d columns, which is too large: write smaller batches", n, len(chosen))
 	}
-	columns, left := make([]textColumn, len(chosen)), tableMemory
+	columns, left := make([]textColumn, len(chosen)), t.memory
 	for k, i := range chosen {
 		column := record.Column(i)
 		if column.Len() != n {
-			return nil, fmt.Errorf("column %q has %d values, the batch %d rows", record.ColumnName(i), column.Len(), n)
+			return nil, fmt.Errorf("column %q has %d values, but the batch has %d rows", record.ColumnName(i), column.Len(), n)
 		}
 		write, err := cellWriter(column)
 		if err != nil {
@@ -132,8 +133,8 @@ func (t *ipcTable) next(chosen []int) (*Part, error) {
 			if column.IsValid(row) {
 				c.text = write(c.text, row)
 			}
-			if c.ends[row] = len(c.text); len(c.text) > left { // a dictionary's values may be short in the file, and here many
-				return nil, fmt.Errorf("a batch's values take more than %d bytes: write smaller batches", tableMemory)
+			if c.ends[row] = len(c.text); len(c.text) > left { // a dictionary's values may be few in the file but repeated in the cells
+				return nil, fmt.Errorf("a batch's values take more than %d bytes: write smaller batches", t.memory)
 			}
 		}
 		left -= len(c.text)
@@ -158,13 +159,13 @@ func (t *ipcTable) close() {
 	}
 }
 
-// textColumn is a column's cells, one behind the other.
+// textColumn holds the cells of a column, one after the other.
 type textColumn struct {
 	text []byte
-	ends []int
+	ends []int // end of each cell in text
 }
 
-// endBytes is the memory of an element of ends.
+// endBytes is the size of an element of ends, in bytes.
 const endBytes = 8
 
 func (c *textColumn) cell(i int) []byte {
@@ -175,7 +176,8 @@ func (c *textColumn) cell(i int) []byte {
 	return c.text[start:c.ends[i]]
 }
 
-// cellWriter returns what appends the text of an array's value, which is not null.
+// cellWriter returns a function that appends the text of a row's value, which must not be
+// null.
 func cellWriter(column arrow.Array) (func(text []byte, row int) []byte, error) {
 	switch a := column.(type) {
 	case *array.String:

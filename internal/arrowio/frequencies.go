@@ -9,18 +9,18 @@ import (
 	"shaver/internal/fault"
 )
 
-// WriteFrequencies writes in how many rows of each split each feature occurs:
-// counts is [splits][features]. The file has one int64 column a split, named
-// after it; line g is global id g. It panics on slices that do not fit.
+// WriteFrequencies writes how many rows of each split contain each feature. counts is
+// [splits][features]. The file has one int64 column per split, with the split's name, and
+// row g holds the counts of global id g. It panics if the lengths do not match.
 func WriteFrequencies(w io.Writer, splits []string, counts [][]int64) error {
 	if len(splits) == 0 || len(splits) != len(counts) {
-		panic("arrowio: one column of counts a split")
+		panic("arrowio: WriteFrequencies: expected one column of counts per split")
 	}
 	columns := make([]arrow.Field, len(splits))
 	for k, name := range splits {
 		columns[k] = arrow.Field{Name: name, Type: arrow.PrimitiveTypes.Int64}
 		if len(counts[k]) != len(counts[0]) {
-			panic("arrowio: columns of counts differ in length")
+			panic("arrowio: WriteFrequencies: columns of counts differ in length")
 		}
 	}
 	metadata := arrow.NewMetadata([]string{keyVersion}, []string{FrequenciesVersion})
@@ -41,8 +41,8 @@ func WriteFrequencies(w io.Writer, splits []string, counts [][]int64) error {
 	return out.close()
 }
 
-// ReadFrequencies reads the counts, [splits][features], of exactly the given
-// splits and number of features, each at least 0.
+// ReadFrequencies reads the counts, [splits][features]. The file must have exactly the
+// given splits and number of features, and counts of at least 0.
 func ReadFrequencies(r io.Reader, splits []string, features int) ([][]int64, error) {
 	in, err := newReader(r, FrequenciesVersion, false)
 	if err != nil {
@@ -62,7 +62,7 @@ func ReadFrequencies(r io.Reader, splits []string, features int) ([][]int64, err
 			for k, c := range record.Columns() {
 				for _, count := range c.(*array.Int64).Int64Values() {
 					if count < 0 {
-						return fault.Inputf("split %s: feature %d occurs in %d rows", splits[k], len(counts[k]), count)
+						return fault.Inputf("split %s: feature %d occurs in %d rows, expected at least 0", splits[k], len(counts[k]), count)
 					}
 					counts[k] = append(counts[k], count)
 				}
@@ -75,7 +75,7 @@ func ReadFrequencies(r io.Reader, splits []string, features int) ([][]int64, err
 	}
 	for k, c := range counts {
 		if len(c) != features {
-			return nil, fault.Inputf("split %s: counts of %d features, expected %d", splits[k], len(c), features)
+			return nil, fault.Inputf("split %s: found counts of %d features, expected %d", splits[k], len(c), features)
 		}
 	}
 	return counts, nil

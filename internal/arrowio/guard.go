@@ -14,23 +14,23 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Arrow's library trusts what it reads: it allocates what a length claims,
-// recurses as deep as a schema's references lead (which may be a circle), copies
-// a string as often as it is referred to, and takes the window size of a zstd
-// frame for granted. messages stands before it and lets only such messages
-// through as our writers, and other common ones, produce for flat schemas.
+// messages stands between the bytes and Arrow's library, which trusts what it reads. The
+// library allocates what a length claims. It follows a schema's references to any depth,
+// even in a circle. It copies a string as often as it is referred to. It accepts any
+// window size of a zstd frame. Therefore messages lets through only what our writers and
+// other common writers produce for flat schemas.
 type messages struct {
 	r          io.Reader
 	compressed bool // batches may be compressed
-	foreign    bool // a table of people's own: other flat types, dictionaries and LZ4 too; batches are not reused
+	foreign    bool // the file is a user's table: other flat types, dictionaries and LZ4 are allowed, and batches are not reused
 	allocator  *limited
-	file       bool              // Arrow's file format; else the stream format
-	limit      *io.LimitedReader // of a foreign file, r: it ends where the footer begins, with or without a marker
-	schema     bool              // the schema was read
-	described  bool              // meta is the next message's
+	file       bool              // Arrow's file format; false = the stream format
+	limit      *io.LimitedReader // r of a foreign file; it ends where the footer begins, with or without a marker
+	schema     bool              // the schema has been read
+	described  bool              // meta belongs to the next message
 	done       bool
-	failure    error  // of r, other than running out
-	head       []byte // first bytes of a stream, already read
+	failure    error  // error of r, other than the end of its bytes
+	head       []byte // first bytes of a stream, read already
 	meta, body []byte
 	current    *ipc.Message
 }
@@ -38,14 +38,14 @@ type messages struct {
 const (
 	maxMeta    = 4 << 20 // bytes of a message's description
 	maxColumns = 1 << 14
-	maxWindow  = 8 << 20         // bytes of a zstd window: what the format asks every decoder to support
-	slack      = 64 * maxColumns // bytes that rounding in Arrow's library may add to a batch
+	maxWindow  = 8 << 20         // largest zstd window in bytes, which the format asks every decoder to support
+	slack      = 64 * maxColumns // bytes that Arrow's library may add to a batch by rounding
 	magic      = "ARROW1\x00\x00"
 )
 
-var errTruncated = errors.New("the data end early")
+var errTruncated = errors.New("the data end too early")
 
-// limited is an allocator for one reader: it panics past its limit.
+// limited is an allocator that panics if more than limit bytes are in use.
 type limited struct {
 	limit, used int
 }
@@ -70,13 +70,13 @@ func (l *limited) Reallocate(n int, b []byte) []byte {
 
 func (l *limited) Free(b []byte) { l.used -= len(b) }
 
-// Retain and Release make messages an ipc.MessageReader.
+// Retain is part of ipc.MessageReader.
 func (m *messages) Retain() {}
 
-// Release frees nothing: the buffers are Go's.
+// Release is part of ipc.MessageReader. It frees nothing, because the buffers are Go's.
 func (m *messages) Release() {}
 
-// start tells the file format from the stream format by the first bytes.
+// start distinguishes the file format from the stream format by the first bytes.
 func (m *messages) start() error {
 	head := make([]byte, len(magic))
 	n, err := io.ReadFull(m.r, head)
@@ -90,7 +90,8 @@ func (m *messages) start() error {
 	return nil
 }
 
-// failed keeps an error of the underlying reader apart from bytes running out.
+// failed turns the end of the bytes into errTruncated, and records any other error of the
+// underlying reader.
 func (m *messages) failed(err error) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		return errTruncated
@@ -108,7 +109,7 @@ func (m *messages) read(p []byte) error {
 	return nil
 }
 
-// held is a reader of bytes that are all there, which messages need not copy.
+// held is a reader of bytes in memory, which messages need not copy.
 type held struct{ data []byte }
 
 func (h *held) Read(p []byte) (int, error) {
@@ -120,8 +121,8 @@ func (h *held) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// readGrowing reads n bytes into buffer, growing it only as bytes arrive. Bytes
-// that are held are returned as they are.
+// readGrowing reads n bytes into buffer, which grows only as bytes arrive. From a held
+// reader it returns the bytes without a copy.
 func (m *messages) readGrowing(buffer []byte, n int64) ([]byte, error) {
 	if h, ok := m.r.(*held); ok && len(m.head) == 0 {
 		if n > int64(len(h.data)) {
@@ -149,8 +150,8 @@ func (m *messages) readGrowing(buffer []byte, n int64) ([]byte, error) {
 	return buffer, nil
 }
 
-// Message returns the next message, io.EOF after the end-of-stream marker and
-// all that has to follow it. It is valid until the next call.
+// Message returns the next message. After the end-of-stream marker, and after checking
+// what follows the marker, it returns io.EOF. The message is valid until the next call.
 func (m *messages) Message() (*ipc.Message, error) {
 	if err := m.describe(); err != nil {
 		return nil, err
@@ -159,7 +160,7 @@ func (m *messages) Message() (*ipc.Message, error) {
 	return m.checked()
 }
 
-// describe reads the next message's description, unless it is read already.
+// describe reads the next message's description, unless it has been read.
 func (m *messages) describe() error {
 	if m.done {
 		return io.EOF
@@ -190,7 +191,7 @@ func (m *messages) describe() error {
 		return m.end()
 	}
 	if length > maxMeta {
-		return fmt.Errorf("a message's description takes %d bytes, expected at most %d", length, maxMeta)
+		return fmt.Errorf("a message's description has %d bytes, expected at most %d", length, maxMeta)
 	}
 	if m.foreign {
 		m.meta, m.body = nil, nil
@@ -201,7 +202,7 @@ func (m *messages) describe() error {
 	return err
 }
 
-// checked reads the body and checks description and body.
+// checked reads the body and checks the description and the body.
 func (m *messages) checked() (*ipc.Message, error) {
 	root := table(m.meta, flatbuffers.GetUOffsetT(m.meta))
 	kind := ipc.MessageType(root.byteAt(1))
@@ -236,8 +237,9 @@ func (m *messages) checked() (*ipc.Message, error) {
 	return m.current, nil
 }
 
-// end checks what follows the last message: in the stream format nothing, in
-// the file format a footer, whose content is not needed, and the magic bytes.
+// end checks what follows the last message. In the stream format nothing may follow. In
+// the file format a footer follows, whose content is not needed, and then the magic
+// bytes.
 func (m *messages) end() error {
 	var tail []byte
 	total := 0
@@ -256,19 +258,19 @@ func (m *messages) end() error {
 	}
 	switch {
 	case !m.file && total > 0:
-		return errors.New("there are bytes after the end of the stream")
+		return errors.New("expected no bytes after the end of the stream")
 	case m.file && string(tail) != magic[:6]:
 		return errTruncated
 	}
 	return io.EOF
 }
 
-// checkSchema accepts schemas of at most one level of nesting and of the types
-// that our forms use; foreign ones are flat, of any types. length is that of the
-// message.
+// checkSchema accepts schemas with at most one level of nesting and with the types of our
+// forms. A foreign schema must be flat, but may have any types. length is the length of
+// the message in bytes.
 func checkSchema(schema flat, length int, foreign bool) error {
 	if schema.int16At(0) != 0 {
-		return errors.New("the data are big-endian")
+		return errors.New("the data are big-endian, expected little-endian")
 	}
 	text, columns := 0, schema.lengthAt(1)
 	if columns > maxColumns {
@@ -281,7 +283,7 @@ func checkSchema(schema flat, length int, foreign bool) error {
 		}
 		children := field.lengthAt(5)
 		if children > 1 || children > 0 && foreign {
-			return fmt.Errorf("column %d is nested: expected one value a row", i)
+			return fmt.Errorf("column %d is nested: expected one value per row", i)
 		}
 		if children == 1 {
 			child, err := field.elementAt(5, 0)
@@ -313,13 +315,13 @@ func checkSchema(schema flat, length int, foreign bool) error {
 		text += pair.lengthAt(0) + pair.lengthAt(1)
 	}
 	if text > length {
-		return fmt.Errorf("the schema's names and metadata take %d bytes, the message has %d", text, length)
+		return fmt.Errorf("the schema's names and metadata claim %d bytes, but the message has %d", text, length)
 	}
 	return nil
 }
 
-// plain reports whether a field has a type that our forms use, and neither
-// dictionary nor metadata.
+// plain reports whether a field has one of the types of our forms, without a dictionary
+// or metadata.
 func (f flat) plain() bool {
 	switch f.byteAt(2) {
 	case 2, 3, 5, 16: // Int, FloatingPoint, Utf8, FixedSizeList
@@ -328,24 +330,24 @@ func (f flat) plain() bool {
 	return false
 }
 
-// checkBatch checks a record batch's size and compression.
+// checkBatch checks the size and the compression of a record batch.
 func (m *messages) checkBatch(batch flat) error {
 	if rows := batch.int64At(0); rows < 0 || rows > math.MaxInt32 {
-		return fmt.Errorf("a batch of %d rows", rows)
+		return fmt.Errorf("a batch has %d rows", rows)
 	}
 	compression, ok := batch.tableAt(3)
 	if !ok {
 		if !m.compressed {
-			m.allocator.limit = m.allocator.used + len(m.body) + slack // what is not compressed cannot grow
+			m.allocator.limit = m.allocator.used + len(m.body) + slack // an uncompressed batch cannot grow
 		}
 		return nil
 	}
 	if !m.compressed {
-		return errors.New("a batch is compressed, expected it plain")
+		return errors.New("a batch is compressed, expected no compression")
 	}
 	codec := compression.byteAt(0)
 	if codec == 0 && m.foreign {
-		return nil // the blocks of LZ4 are small
+		return nil // LZ4 has only small blocks
 	}
 	if codec != 1 {
 		return fmt.Errorf("a batch is compressed with codec %d, expected 1 (zstd)", codec)
@@ -362,7 +364,7 @@ func (m *messages) checkBatch(batch flat) error {
 			continue
 		}
 		if offset < 0 || length < 8 || offset > int64(len(m.body)) || length > int64(len(m.body))-offset {
-			return fmt.Errorf("buffer %d of a batch lies outside it", i)
+			return fmt.Errorf("buffer %d of a batch extends beyond the batch", i)
 		}
 		if err := checkFrame(m.body[offset : offset+length]); err != nil {
 			return fmt.Errorf("buffer %d of a batch: %w", i, err)
@@ -371,11 +373,12 @@ func (m *messages) checkBatch(batch flat) error {
 	return nil
 }
 
-// checkFrame accepts a buffer that is one zstd frame of modest window.
+// checkFrame accepts a buffer that is a single zstd frame with a window of at most
+// maxWindow.
 func checkFrame(buffer []byte) error {
 	size, frame := int64(binary.LittleEndian.Uint64(buffer)), buffer[8:]
 	if size == -1 {
-		return nil // stored as it is
+		return nil // the buffer is not compressed
 	}
 	var header zstd.Header
 	if err := header.Decode(frame); err != nil {
@@ -397,7 +400,7 @@ func checkFrame(buffer []byte) error {
 		last = block&1 == 1
 		length := int(block >> 3)
 		if block>>1&3 == 1 {
-			length = 1 // a run: one byte stands for all
+			length = 1 // a run stores one byte for all
 		}
 		if len(rest) < 3+length {
 			return errTruncated
@@ -413,8 +416,8 @@ func checkFrame(buffer []byte) error {
 	return nil
 }
 
-// flat reads a FlatBuffers table; it panics when a position lies outside, which
-// reader.try turns into an error.
+// flat reads a FlatBuffers table. It panics if a position is outside the bytes, and
+// reader.try turns the panic into an error.
 type flat struct{ flatbuffers.Table }
 
 func table(b []byte, at flatbuffers.UOffsetT) flat {
@@ -435,7 +438,8 @@ func (f flat) tableAt(i int) (flat, bool) {
 	return table(f.Bytes, f.Indirect(f.Pos+flatbuffers.UOffsetT(at))), true
 }
 
-// lengthAt is the length of the vector or string in slot i, 0 without one.
+// lengthAt returns the length of the vector or string in slot i, or 0 if the slot is
+// empty.
 func (f flat) lengthAt(i int) int {
 	at := f.Offset(slot(i))
 	if at == 0 {
@@ -444,7 +448,8 @@ func (f flat) lengthAt(i int) int {
 	return f.VectorLen(flatbuffers.UOffsetT(at))
 }
 
-// pairAt is element k of a vector of structs of two int64 in slot i.
+// pairAt returns element k of the vector in slot i, whose elements are structs of two
+// int64.
 func (f flat) pairAt(i, k int) (first, second int64, err error) {
 	if k >= f.lengthAt(i) {
 		return 0, 0, fmt.Errorf("a vector has no element %d", k)
@@ -456,7 +461,7 @@ func (f flat) pairAt(i, k int) (first, second int64, err error) {
 func (f flat) elementAt(i, k int) (flat, error) {
 	at := f.Vector(flatbuffers.UOffsetT(f.Offset(slot(i)))) + flatbuffers.UOffsetT(k)*4
 	if int64(at)+4 > int64(len(f.Bytes)) {
-		return flat{}, errors.New("a vector leaves its message")
+		return flat{}, errors.New("a vector extends beyond its message")
 	}
 	return table(f.Bytes, f.Indirect(at)), nil
 }

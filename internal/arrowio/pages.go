@@ -14,33 +14,34 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/file"
 )
 
-// maxPage bounds a page of a Parquet file, in bytes; writers make them of 1 MiB.
+// maxPage bounds a page of a Parquet file, in bytes. Writers usually make pages of 1 MiB.
 const maxPage = 256 << 20
 
-// pageStream is the pages of a column chunk for Parquet's library, which makes
-// room for what a page's header claims: so it looks at the header before.
+// pageStream feeds the pages of a column chunk to Parquet's library. The library
+// allocates what a page's header claims, so pageStream checks the header first.
 type pageStream struct {
 	*bufio.Reader
-	left   int64  // bytes of the chunk that were not taken
-	memory *int64 // bytes that the part's columns may still take together
-	page   int64  // taken of memory: for the largest page
-	dict   int64  // and for the dictionary
+	left   int64  // bytes of the chunk that are not read yet
+	memory *int64 // bytes that all columns of the part may still take
+	limit  int    // bytes that all columns of the part may take in total
+	page   int64  // bytes taken from memory for the largest page
+	dict   int64  // bytes taken from memory for the dictionary
 }
 
-// pageHeader is what of a page's header asks for memory.
+// pageHeader holds the parts of a page's header that determine the memory of the page.
 type pageHeader struct {
 	dictionary       bool
 	size, compressed int64
-	values           int64 // of a dictionary
+	values           int64 // number of values of a dictionary
 }
 
-// Peek is called where a page begins, for one page maybe several times.
+// Peek is called at the beginning of a page, possibly several times for one page.
 func (s *pageStream) Peek(n int) ([]byte, error) {
 	view, err := s.peek(n)
-	if err != nil || len(view) == 0 { // the chunk's end
+	if err != nil || len(view) == 0 { // the end of the chunk
 		return view, err
 	}
-	start, err := s.peek(64) // the library looks at 16 bytes first
+	start, err := s.peek(64) // the library looks at only 16 bytes first
 	if err != nil {
 		return nil, err
 	}
@@ -49,20 +50,20 @@ func (s *pageStream) Peek(n int) ([]byte, error) {
 		return nil, err
 	}
 	if h.size > maxPage || h.compressed > min(maxPage, s.left) {
-		return nil, fmt.Errorf("a page of %d bytes, %d compressed: %d bytes are left, and a page has at most %d", h.size, h.compressed, s.left, maxPage)
+		return nil, fmt.Errorf("a page has %d bytes, %d compressed, but %d bytes are left and a page may have at most %d", h.size, h.compressed, s.left, maxPage)
 	}
 	need := &s.page
-	bytes := h.size + 2*h.compressed // a buffer that grows
+	bytes := h.size + 2*h.compressed // the buffer for the compressed bytes may grow to twice their size
 	if h.dictionary {
 		need = &s.dict
-		bytes = h.size + h.values*sliceBytes // it stays, and so do its values
+		bytes = h.size + h.values*sliceBytes // the dictionary stays in memory, and so do its values
 		if h.values > h.size/4 {
-			return nil, fmt.Errorf("a dictionary of %d values in %d bytes", h.values, h.size)
+			return nil, fmt.Errorf("a dictionary claims %d values in %d bytes", h.values, h.size)
 		}
 	}
 	if more := bytes - *need; more > 0 {
 		if more > *s.memory {
-			return nil, fmt.Errorf("the pages of a row group take more than %d bytes at a time: write smaller pages, or choose fewer columns", tableMemory)
+			return nil, fmt.Errorf("the pages of a row group take more than %d bytes at a time: write smaller pages, or choose fewer columns", s.limit)
 		}
 		*s.memory -= more
 		*need = bytes
@@ -70,10 +71,10 @@ func (s *pageStream) Peek(n int) ([]byte, error) {
 	return view, nil
 }
 
-// sliceBytes is the memory of a parquet.ByteArray without its bytes.
+// sliceBytes is the size of a parquet.ByteArray without its content, in bytes.
 const sliceBytes = 24
 
-// peek returns the next n bytes, or fewer at the chunk's end.
+// peek returns the next n bytes, or fewer at the end of the chunk.
 func (s *pageStream) peek(n int) ([]byte, error) {
 	view, err := s.Reader.Peek(int(min(int64(n), s.left, int64(s.Size()))))
 	if err == io.EOF {
@@ -84,9 +85,9 @@ func (s *pageStream) peek(n int) ([]byte, error) {
 
 var errPageHeader = errors.New("a page's header is malformed")
 
-// parsePageHeader reads the beginning of a header in Thrift's compact form, where
-// 0x15 is before an integer that is the next field, and 0xnc before a structure n
-// fields on.
+// parsePageHeader reads the beginning of a header in Thrift's compact form. The byte 0x15
+// precedes an integer that is the next field, and 0xnc precedes a structure n fields
+// further on.
 func parsePageHeader(data []byte) (pageHeader, error) {
 	var kind int64
 	var h pageHeader
@@ -108,7 +109,7 @@ func parsePageHeader(data []byte) (pageHeader, error) {
 		return h, nil
 	}
 	structure := byte(0x4c)
-	if len(data) > 0 && data[0] == 0x15 { // a checksum, of any value
+	if len(data) > 0 && data[0] == 0x15 { // a checksum, which may have any value
 		_, n := binary.Varint(data[1:])
 		if n <= 0 {
 			return h, errPageHeader
@@ -139,8 +140,8 @@ func (s *pageStream) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// chunk returns a reader of a column of a row group of so many rows, which takes
-// from memory what its pages need.
+// chunk returns a reader of a column of a row group, which has the given number of rows.
+// The reader takes from memory what its pages need.
 func (p *parquetTable) chunk(f *os.File, group, rows, column int, memory *int64) (file.ColumnChunkReader, error) {
 	meta, err := p.meta.RowGroup(group).ColumnChunk(column)
 	if err != nil {
@@ -151,13 +152,13 @@ func (p *parquetTable) chunk(f *os.File, group, rows, column int, memory *int64)
 		start = at
 	}
 	if start < 0 || size < 0 || start > p.size || size > p.size-start || meta.CryptoMetadata() != nil {
-		return nil, fmt.Errorf("a column of %d bytes at %d is encrypted or outside the file", size, start)
+		return nil, fmt.Errorf("a column of %d bytes at byte %d is encrypted or extends beyond the file", size, start)
 	}
-	if n := meta.NumValues(); n != int64(rows) { // a missing value counts as one
-		return nil, fmt.Errorf("row group %d has %d rows, and its column %q %d values", group, rows, p.meta.Schema.Column(column).Path(), n)
+	if n := meta.NumValues(); n != int64(rows) { // a missing value counts too
+		return nil, fmt.Errorf("row group %d has %d rows, but its column %q has %d values", group, rows, p.meta.Schema.Column(column).Path(), n)
 	}
-	stream := &pageStream{Reader: bufio.NewReaderSize(io.NewSectionReader(f, start, size), 1<<16), left: size, memory: memory}
-	allocator := &limited{limit: tableMemory}
+	stream := &pageStream{Reader: bufio.NewReaderSize(io.NewSectionReader(f, start, size), 1<<16), left: size, memory: memory, limit: p.memory}
+	allocator := &limited{limit: p.memory}
 	pages, err := file.NewPageReader(stream, meta.NumValues(), meta.Compression(), allocator, nil)
 	if err != nil {
 		return nil, err

@@ -14,20 +14,20 @@ import (
 	"shaver/internal/fault"
 )
 
-// What is wrong with a page is told, and not that the data end there.
+// A defect of a page is reported as such, and not as a truncated file.
 func TestTableOfBadPage(t *testing.T) {
 	data, _ := parquetTableBytes(t, tableGroups, compress.Codecs.Uncompressed)
 	if data[4] != 0x15 || data[6] != 0x15 {
 		t.Fatalf("the file does not begin with a page: % x", data[:8])
 	}
-	data[7] |= 1 // of its size, which becomes negative
+	data[7] |= 1 // sets the lowest bit of the zigzag-coded size, which makes the size negative
 	_, _, err := tableOf(data, filepath.Join(t.TempDir(), "x.parquet"), "s")
 	if !fault.IsInput(err) || !strings.Contains(err.Error(), `row group 0, column "s": a page's header is malformed`) {
 		t.Errorf("a page of negative size: %v", err)
 	}
 }
 
-// A page header of claims that would take memory is refused before they do.
+// A page header with large claims is refused before any memory is allocated for it.
 func TestPageHeaders(t *testing.T) {
 	header := func(kind, size, compressed int64, more ...byte) string {
 		out := []byte{}
@@ -41,19 +41,19 @@ func TestPageHeaders(t *testing.T) {
 		{header(0, 100, 50, 0x2c, 0x15, 2), ""},
 		{header(2, 100, 50, values(0x4c, 25)...), ""},
 		{header(2, 100, 50, append([]byte{0x15, 1}, values(0x3c, 25)...)...), ""},
-		{header(2, 100, 50, values(0x4c, 26)...), "a dictionary of 26 values in 100 bytes"},
-		{header(2, 100, 50, values(0x4c, 1<<31-1)...), "a dictionary of 2147483647 values in 100 bytes"},
+		{header(2, 100, 50, values(0x4c, 26)...), "a dictionary claims 26 values in 100 bytes"},
+		{header(2, 100, 50, values(0x4c, 1<<31-1)...), "a dictionary claims 2147483647 values in 100 bytes"},
 		{header(2, 100, 50, values(0x2c, 25)...), "malformed"},
 		{header(2, 100, 50, 0x15, 0x80), "malformed"},
 		{header(2, 100, 50), "malformed"},
 		{header(0, 100, -1), "malformed"},
-		{header(0, maxPage+1, 50), "a page has at most"},
+		{header(0, maxPage+1, 50), "a page may have at most"},
 		{header(0, 100, 1001), "1000 bytes are left"},
 		{header(0, 901, 50), "write smaller pages"},
 	} {
 		memory := int64(1000)
 		s := &pageStream{Reader: bufio.NewReader(strings.NewReader(c.header)), left: 1000, memory: &memory}
-		for range 2 { // the second look at a page takes nothing
+		for range 2 { // the second look at a page takes no more memory
 			_, err := s.Peek(16)
 			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("% x: %v, want %q", c.header, err, c.want)
@@ -65,15 +65,13 @@ func TestPageHeaders(t *testing.T) {
 	}
 }
 
-// All columns of a row group share its memory.
+// All columns of a row group share the memory of the group.
 func TestTableOfManyPages(t *testing.T) {
-	defer func(before int) { tableMemory = before }(tableMemory)
 	data, _ := parquetTableBytes(t, tableGroups, compress.Codecs.Snappy)
 	path := filepath.Join(t.TempDir(), "x.parquet")
 	least := func(names ...string) int {
 		return sort.Search(1<<20, func(memory int) bool {
-			tableMemory = memory
-			_, _, err := tableOf(data, path, names...)
+			_, _, err := tableWithin(memory, data, path, names...)
 			if err != nil && !strings.Contains(err.Error(), "write smaller pages") {
 				t.Fatal(err)
 			}
@@ -85,12 +83,12 @@ func TestTableOfManyPages(t *testing.T) {
 	}
 }
 
-// A column of more or fewer values than rows is not filled up from elsewhere.
+// A column with more or fewer values than the row group has rows is refused.
 func TestTableOfUnevenColumns(t *testing.T) {
 	table, _ := openParquet(t)
 	for _, rows := range []int{2499, 2501} {
 		err := table.parquet.rows(table.file, 0, rows, []int{0}, func([][]byte) error { return nil })
-		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf(`row group 0 has %d rows, and its column "s" 2500 values`, rows)) {
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf(`row group 0 has %d rows, but its column "s" has 2500 values`, rows)) {
 			t.Errorf("%d rows: %v", rows, err)
 		}
 	}

@@ -15,18 +15,19 @@ import (
 	"shaver/internal/tally"
 )
 
-// parquetGroup is the number of features of a Parquet row group.
+// parquetGroup is the number of features in a Parquet row group.
 const parquetGroup = 1 << 16
 
-// WriteScoresParquet writes what WriteScores writes as Parquet, for tools that
-// prefer it: flat columns field, id, count, t and t_population, phi_0, ...,
-// phi_{d-1}, abs_0, ..., and so on; the metadata as key-value metadata. t are the
-// standard errors in half a 95% interval, as interval says of a feature's count:
-// NaN without one. Nothing of ours reads it back. The same arguments give the same
-// bytes.
+// WriteScoresParquet writes the content of WriteScores as Parquet, for tools that prefer
+// it. The columns are flat: field, id, count, t and t_population, phi_0, ..., phi_{d-1},
+// abs_0, ..., and so on. The metadata become key-value metadata. A standard error times
+// its factor is half the width of a 95% interval; the factor of se is t, and that of
+// se_population is t_population. interval returns both factors for a feature's count, or
+// NaN if there is no interval. None of our programs reads the file. The same arguments
+// give the same bytes.
 //
-// It uses the low-level writer: the one for Arrow records (pqarrow) would bring
-// all of gRPC into every binary.
+// WriteScoresParquet uses the low-level writer, because the writer for Arrow records
+// (pqarrow) would link all of gRPC into every binary.
 func WriteScoresParquet(w io.Writer, fields []string, sizes []int, s *tally.Scores, interval func(count int64) (dataset, population float64), meta map[string]string) error {
 	if err := checkScores(fields, sizes, s); err != nil {
 		return err
@@ -38,7 +39,7 @@ func WriteScoresParquet(w io.Writer, fields []string, sizes []int, s *tally.Scor
 	properties := parquet.NewWriterProperties(
 		parquet.WithCompression(compress.Codecs.Zstd), parquet.WithCreatedBy("shaver"), parquet.WithDictionaryDefault(false),
 		parquet.WithDictionaryFor("field", true))
-	// The bare Writer keeps the file writer from closing w.
+	// The struct hides the Close method of w, so that the file writer does not close w.
 	out := file.NewParquetWriter(struct{ io.Writer }{w}, root, file.WithWriterProps(properties))
 	metadata := scoresMetadata(fields, sizes, s.Dim, meta)
 	pairs := metadata.ToMap()
@@ -75,7 +76,7 @@ func parquetSchema(dim int) (*schema.GroupNode, error) {
 	return schema.NewGroupNode("schema", parquet.Repetitions.Required, columns, -1)
 }
 
-// writeGroup writes features [from, to), which start at the place at.
+// writeGroup writes features [from, to). at is the position of the first of them.
 func writeGroup(group file.SerialRowGroupWriter, fields []string, sizes []int, s *tally.Scores, interval func(int64) (float64, float64), from, to int, at *place) error {
 	names, ids := make([]parquet.ByteArray, 0, to-from), make([]int32, 0, to-from)
 	for len(ids) < to-from {
@@ -114,7 +115,7 @@ func writeGroup(group file.SerialRowGroupWriter, fields []string, sizes []int, s
 	return group.Close()
 }
 
-// writeEntries writes the d columns of [n, d] values, for features [from, to).
+// writeEntries writes features [from, to) of [n, d] values as d columns.
 func writeEntries[T any](group file.SerialRowGroupWriter, entries []T, dim, from, to int) error {
 	values := make([]T, to-from)
 	for c := range dim {
@@ -137,7 +138,7 @@ func writeColumn[T any](group file.SerialRowGroupWriter, values []T) error {
 		WriteBatch(values []T, defined, repeated []int16) (int64, error)
 	})
 	if !ok {
-		panic(fmt.Sprintf("arrowio: a %T takes no %T", next, values))
+		panic(fmt.Sprintf("arrowio: writeColumn: a %T does not accept a %T", next, values))
 	}
 	if _, err := chunk.WriteBatch(values, nil, nil); err != nil {
 		return err

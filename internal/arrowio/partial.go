@@ -13,11 +13,11 @@ import (
 	"shaver/internal/tally"
 )
 
-// batchEntries is how many entries (features times columns) of a partial or of
-// scores a record batch holds: 2 MiB for a list of 8 bytes each.
+// batchEntries is the number of entries (features times columns) in a record batch of a
+// partial or of scores. A list of 8-byte values then takes 2 MiB.
 const batchEntries = 1 << 18
 
-// Metadata of a partial, decimal integers.
+// The metadata keys of a partial. The values are decimal integers.
 const (
 	keyRows           = "rows"
 	keyLossFull       = "loss_full"
@@ -35,8 +35,8 @@ func partialColumns(dim int, within bool) []arrow.Field {
 	return columns
 }
 
-// EncodePartial writes p, which must be valid, to w in Arrow's stream format,
-// uncompressed and in one batch, so that it is read without being copied.
+// EncodePartial writes p, which must be valid, to w in Arrow's stream format. It writes a
+// single uncompressed batch, so that the reader need not copy it.
 func EncodePartial(w io.Writer, p *tally.Partial) error {
 	metadata := arrow.NewMetadata(
 		[]string{keyVersion, keyRows, keyLossFull, keyLossEmpty, keyResidualSquare, keyDim},
@@ -54,8 +54,8 @@ func EncodePartial(w io.Writer, p *tally.Partial) error {
 	return out.close()
 }
 
-// DecodePartial reads a partial of a table of features x dim, with or without
-// variances within rows, and validates it. The partial may share the memory of data.
+// DecodePartial reads and validates a partial of a table of features x dim, with or
+// without variances within rows. The partial may share the memory of data.
 func DecodePartial(data []byte, features, dim int, within bool) (*tally.Partial, error) {
 	r, err := newReader(&held{data: data}, PartialVersion, false)
 	if err != nil {
@@ -75,7 +75,7 @@ func DecodePartial(data []byte, features, dim int, within bool) (*tally.Partial,
 		}
 	}
 	if got != int64(dim) {
-		return nil, fault.Inputf("partial has %d columns, the model has %d", got, dim)
+		return nil, fault.Inputf("the partial has %d columns, expected %d as in the model", got, dim)
 	}
 	if err := r.expect(partialColumns(dim, within)...); err != nil {
 		return nil, err
@@ -95,8 +95,8 @@ func DecodePartial(data []byte, features, dim int, within bool) (*tally.Partial,
 	return p, nil
 }
 
-// partialBatch appends the next batch to p. Arrow's library would copy it once
-// more, which takes a third of the time that merging takes.
+// partialBatch appends the next batch to p. Arrow's library would copy the batch once
+// more, and that copy takes a third of the time of merging.
 func (m *messages) partialBatch(p *tally.Partial) error {
 	if _, err := m.Message(); err != nil {
 		return err
@@ -106,13 +106,13 @@ func (m *messages) partialBatch(p *tally.Partial) error {
 		return errTruncated
 	}
 	rows := batch.int64At(0)
-	if rows > int64(len(m.body)) { // so that what follows cannot overflow
+	if rows > int64(len(m.body)) { // prevents an overflow below
 		return errTruncated
 	}
 	entries := rows * int64(p.Dim)
 	lists := []*[]int64{&p.Sum, &p.Abs, &p.Square, &p.Within}[:tally.Lists(p.Within != nil)]
-	// Of each column, and of a list's values: how many, how many are null; then
-	// whether they are, which is left out if none is, and the values.
+	// A batch has a node for each column, and one more for the values of each list. A
+	// node holds the number of values and the number of nulls.
 	nodes := 2 + 2*len(lists)
 	for i := range nodes {
 		want := rows
@@ -121,7 +121,7 @@ func (m *messages) partialBatch(p *tally.Partial) error {
 		}
 		length, nulls, err := batch.pairAt(1, i)
 		if err != nil || length != want || nulls != 0 {
-			return fmt.Errorf("a column has %d values of which %d are null, expected %d and none (%v)", length, nulls, want, err)
+			return fmt.Errorf("a column has %d values, %d of them null; expected %d and no nulls (%v)", length, nulls, want, err)
 		}
 	}
 	if n := batch.lengthAt(1); n != nodes {
@@ -130,7 +130,7 @@ func (m *messages) partialBatch(p *tally.Partial) error {
 	values := func(buffer int, bytes int64) ([]byte, error) {
 		offset, length, err := batch.pairAt(2, buffer)
 		if err != nil || offset < 0 || offset%8 != 0 || length < bytes || offset > int64(len(m.body)) || bytes > int64(len(m.body))-offset {
-			return nil, fmt.Errorf("buffer %d of a batch lies outside it", buffer)
+			return nil, fmt.Errorf("buffer %d of a batch extends beyond the batch", buffer)
 		}
 		return m.body[offset : offset+bytes : offset+bytes], nil
 	}
@@ -140,7 +140,7 @@ func (m *messages) partialBatch(p *tally.Partial) error {
 	}
 	p.Features = join(p.Features, arrow.Int32Traits.CastFromBytes(features))
 	for i, into := range append([]*[]int64{&p.Count}, lists...) {
-		buffer, bytes := 3+3*i, 8*entries // a list has whether it is null, whether its values are, and these
+		buffer, bytes := 3+3*i, 8*entries // a list has three buffers: its own null bitmap, that of its values, and the values
 		if i == 0 {
 			bytes = 8 * rows
 		}
@@ -153,8 +153,8 @@ func (m *messages) partialBatch(p *tally.Partial) error {
 	return nil
 }
 
-// join appends b to a, without a copy if a is empty: the values of a batch are in
-// the bytes that are read.
+// join appends b to a. If a is empty it returns b without a copy, so the values stay in
+// the bytes that were read.
 func join[T any](a, b []T) []T {
 	if len(a) == 0 {
 		return b
@@ -168,7 +168,8 @@ func listValues[A arrow.Array](lists arrow.Array) A {
 
 func decimal(v int64) string { return strconv.FormatInt(v, 10) }
 
-// integer returns the metadata of key, in the one form that decimal gives.
+// integer returns the metadata of key, which must have exactly the form that decimal
+// gives.
 func (r *reader) integer(key string) (int64, error) {
 	text := r.meta[key]
 	v, err := strconv.ParseInt(text, 10, 64)

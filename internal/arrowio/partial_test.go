@@ -49,7 +49,7 @@ func TestPartialRoundTrip(t *testing.T) {
 		p := randomPartial(c.features, c.dim, c.within)
 		data := encodePartial(t, p)
 		if !bytes.Equal(data, encodePartial(t, p)) {
-			t.Errorf("%v: two encodings differ", c)
+			t.Errorf("%v: two encodings of the same partial differ", c)
 		}
 		got, err := DecodePartial(data, 2*c.features+1, c.dim, c.within)
 		if err != nil {
@@ -59,7 +59,7 @@ func TestPartialRoundTrip(t *testing.T) {
 			t.Fatalf("%v: %v", c, err)
 		}
 		if !reflect.DeepEqual(got, p) {
-			t.Errorf("%v: another partial came back", c)
+			t.Errorf("%v: the partial changed", c)
 		}
 	}
 }
@@ -78,17 +78,17 @@ func TestDecodePartialRefuses(t *testing.T) {
 		features, dim int
 		want          string
 	}{
-		{"dim", data, 20, 5, "partial has 4 columns, the model has 5"},
-		{"features", data, 10, 4, "partial has feature 10 after 8: ids ascend and are below 10"},
-		{"order", change(func(p *tally.Partial) { p.Features[3] = p.Features[2] }), 20, 4, "ids ascend"},
+		{"dim", data, 20, 5, "the partial has 4 columns, expected 5 as in the model"},
+		{"features", data, 10, 4, "partial has feature 10 after 8: ids must ascend and be below 10"},
+		{"order", change(func(p *tally.Partial) { p.Features[3] = p.Features[2] }), 20, 4, "ids must ascend"},
 		{"count", change(func(p *tally.Partial) { p.Count[3] = 1001 }), 20, 4, "feature 6 in 1001 of 1000 rows"},
-		{"square", change(func(p *tally.Partial) { p.Square[5] = -1 }), 20, 4, "negative sum of what is not negative for feature 2"},
-		{"residual", change(func(p *tally.Partial) { p.ResidualSquare = -1 }), 20, 4, "negative square of residuals"},
+		{"square", change(func(p *tally.Partial) { p.Square[5] = -1 }), 20, 4, "negative sum in list 2 for feature 2"},
+		{"residual", change(func(p *tally.Partial) { p.ResidualSquare = -1 }), 20, 4, "negative sum of squared residuals"},
 		{"one pass", encodePartial(t, randomPartial(10, 4, false)), 20, 4, "the schema has 5 columns, expected 6"},
-		{"rows", change(func(p *tally.Partial) { p.Rows = 0 }), 20, 4, "partial of 0 rows"},
+		{"rows", change(func(p *tally.Partial) { p.Rows = 0 }), 20, 4, "partial has 0 rows"},
 		{"form", encodeRows(t, randomRows(3, 0), true, 3), 20, 4, `version is "shaver.rows/1"`},
 		{"trailing", append(bytes.Clone(data), 0), 20, 4, "bytes after the end"},
-		{"empty", nil, 20, 4, "the data end early"},
+		{"empty", nil, 20, 4, "the data end too early"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := DecodePartial(c.data, c.features, c.dim, true)
@@ -102,7 +102,7 @@ func TestDecodePartialRefuses(t *testing.T) {
 	}
 }
 
-// A single changed bit gives bad input or a valid partial, never a panic.
+// A change of any single bit gives bad input or a valid partial, but never a panic.
 func TestDecodePartialOnChangedBits(t *testing.T) {
 	data := encodePartial(t, randomPartial(3, 2, true))
 	for bit := range 8 * len(data) {
@@ -129,7 +129,7 @@ func FuzzPartial(f *testing.F) {
 			}
 			again, err := DecodePartial(encodePartial(t, p), 10, 2, within)
 			if err != nil || !reflect.DeepEqual(again, p) {
-				t.Fatalf("did not survive: %v", err)
+				t.Fatalf("the partial changed when it was written and read again: %v", err)
 			}
 		}
 	})

@@ -16,20 +16,20 @@ import (
 	"shaver/internal/model"
 )
 
-// RowsBatch is the number of rows of a record batch, and the most that a reader
-// accepts: it bounds the memory of both.
+// RowsBatch is the number of rows of a full record batch. Readers accept no larger batch,
+// so it bounds the memory of writers and readers.
 const RowsBatch = 1 << 16
 
-// Columns before those of the fields.
+// The columns before those of the fields.
 const (
-	rowColumn   = "row"   // int64, global row number; shards only
+	rowColumn   = "row"   // int64, global row number; only in shards
 	labelColumn = "label" // uint8
 )
 
 const keySizes = "sizes" // JSON array
 
-// CheckFields reports the first field name that no file of rows can have: names
-// are UTF-8, distinct and not empty, and neither "label" nor "row".
+// CheckFields reports the first invalid field name. Names must be UTF-8, distinct and not
+// empty, and must not be "label" or "row".
 func CheckFields(fields []string) error {
 	seen := make(map[string]int, len(fields))
 	for j, name := range fields {
@@ -39,14 +39,14 @@ func CheckFields(fields []string) error {
 		case !utf8.ValidString(name):
 			return fmt.Errorf("field %d has the name %q, which is not UTF-8", j, name)
 		case name == rowColumn || name == labelColumn:
-			return fmt.Errorf("field %d has the name %q, which is another column's: rename it", j, name)
+			return fmt.Errorf("field %d has the name %q, which is reserved for another column: rename the field", j, name)
 		case ok:
 			return fmt.Errorf("fields %d and %d have the same name %q", before, j, name)
 		}
 		seen[name] = j
 	}
 	if len(fields) > maxColumns-2 {
-		return fmt.Errorf("%d fields, at most %d fit a file", len(fields), maxColumns-2)
+		return fmt.Errorf("%d fields, expected at most %d", len(fields), maxColumns-2)
 	}
 	return nil
 }
@@ -64,8 +64,9 @@ func rowsSchema(fields []string, sizes []int, numbered bool) *arrow.Schema {
 	return arrow.NewSchema(columns, &metadata)
 }
 
-// RowWriter writes rows as zstd-compressed record batches of RowsBatch rows, in
-// Arrow's file format. It is for one goroutine, and holds one batch in memory.
+// RowWriter writes rows as zstd-compressed record batches of RowsBatch rows, in Arrow's
+// file format. It holds one batch in memory. It must not be used by several goroutines at
+// once.
 type RowWriter struct {
 	w        *writer
 	fields   []string
@@ -74,16 +75,16 @@ type RowWriter struct {
 	numbered bool
 	number   []int64
 	label    []uint8
-	ids      [][]int32 // [m][rows of the batch], local
-	rows     int64     // appended
+	ids      [][]int32 // [m][rows of the batch], local ids
+	rows     int64     // number of rows appended
 	last     int64     // row number of the last row
 	batches  int
 }
 
-// NewRowWriter returns a writer to w of rows of the given fields and sizes;
-// numbered says whether each row carries its number (shards do). So many
-// compressors, at least one, work side by side, each on a column, whose bytes do
-// not depend on which of them it meets; each holds some 18 MiB once it worked.
+// NewRowWriter returns a writer to w of rows with the given fields and sizes. numbered
+// says that each row carries its number, as in shards. compressors, at least 1, is the
+// number of columns that are compressed concurrently. It does not change the bytes. Each
+// compressor holds about 18 MiB after its first use.
 func NewRowWriter(w io.Writer, fields []string, sizes []int, numbered bool, compressors int) (*RowWriter, error) {
 	if err := checkSizes(fields, sizes); err != nil {
 		return nil, fault.Inputf("%w", err)
@@ -100,9 +101,9 @@ func NewRowWriter(w io.Writer, fields []string, sizes []int, numbered bool, comp
 	return rw, nil
 }
 
-// Append adds rows, whose features are global ids. It copies them. It checks
-// labels, ids and, if numbered, that row numbers ascend; on an error nothing
-// after the named row was added, and the writer is not to be used again.
+// Append adds copies of rows, whose features are global ids. It checks labels, ids and,
+// if numbered, that row numbers ascend. If it returns an error, it added no row after the
+// named one, and the writer must not be used again.
 func (w *RowWriter) Append(rows *model.Rows) error {
 	m := len(w.fields)
 	if rows.Fields != m {
@@ -112,7 +113,7 @@ func (w *RowWriter) Append(rows *model.Rows) error {
 		number := w.rows
 		if w.numbered {
 			if number = rows.Number[i]; number <= w.last {
-				return fault.Inputf("row %d after row %d: row numbers ascend", number, w.last)
+				return fault.Inputf("row %d comes after row %d: expected ascending row numbers", number, w.last)
 			}
 			w.number = append(w.number, number)
 		}
@@ -139,8 +140,8 @@ func (w *RowWriter) Append(rows *model.Rows) error {
 	return nil
 }
 
-// AppendColumns adds rows that have no numbers: their labels, and for each field
-// the local ids. It copies them, and checks them as Append does.
+// AppendColumns adds copies of rows without numbers, given as labels and, for each field,
+// local ids. It checks them as Append does.
 func (w *RowWriter) AppendColumns(label []uint8, ids [][]int32) error {
 	if w.numbered || len(ids) != len(w.fields) {
 		panic(fmt.Sprintf("arrowio: %d columns without numbers for a writer of %d fields, numbered: %v", len(ids), len(w.fields), w.numbered))
@@ -162,7 +163,7 @@ func (w *RowWriter) AppendColumns(label []uint8, ids [][]int32) error {
 	return nil
 }
 
-// appendColumns adds rows [from, to) of ids, which fit the batch, and their labels.
+// appendColumns adds rows [from, to) of ids, which fit into the batch, and their labels.
 func (w *RowWriter) appendColumns(label []uint8, ids [][]int32, from, to int) error {
 	for i, label := range label {
 		if label > 1 {
@@ -200,7 +201,7 @@ func (w *RowWriter) flush() error {
 	return err
 }
 
-// Close writes what is left and the footer. It does not close the underlying
+// Close writes the remaining rows and the footer. It does not close the underlying
 // writer.
 func (w *RowWriter) Close() error {
 	if len(w.label) > 0 || w.batches == 0 {
@@ -211,21 +212,21 @@ func (w *RowWriter) Close() error {
 	return w.w.close()
 }
 
-// RowReader reads what RowWriter wrote, front to back, with at most one batch
-// in memory. It is for one goroutine.
+// RowReader reads a file of RowWriter from front to back, with at most one batch in
+// memory. It must not be used by several goroutines at once.
 type RowReader struct {
 	r        *reader
 	fields   []string
 	sizes    []int
 	offsets  []int32
 	numbered bool
-	rows     int64 // read
+	rows     int64 // number of rows read
 	last     int64 // row number of the last row
 }
 
-// NewRowReader reads and checks the schema. Who knows which fields and sizes to
-// expect compares them before calling Next, whose memory is proportional to
-// their number.
+// NewRowReader reads and checks the schema. The memory of Next is proportional to the
+// number of fields, so a caller that knows the expected fields and sizes should compare
+// them before it calls Next.
 func NewRowReader(r io.Reader) (*RowReader, error) {
 	in, err := newReader(r, RowsVersion, true)
 	if err != nil {
@@ -254,24 +255,24 @@ func NewRowReader(r io.Reader) (*RowReader, error) {
 		return nil, err
 	}
 	rr.offsets = model.Offsets(rr.sizes)
-	// Each column with a validity bitmap, should there be one.
+	// Every column may also have a validity bitmap.
 	in.messages.allocator.limit = RowsBatch*(8+1+4*len(rr.fields)) + RowsBatch/8*len(columns) + slack
 	return rr, nil
 }
 
-// Fields returns the names of the fields; Sizes their sizes; Numbered whether
-// the rows carry their numbers. They are the reader's own slices.
+// Fields returns the names of the fields. The caller must not change the slice.
 func (r *RowReader) Fields() []string { return r.fields }
 
-// Sizes returns the number of features of each field.
+// Sizes returns the number of features of each field. The caller must not change the
+// slice.
 func (r *RowReader) Sizes() []int { return r.sizes }
 
 // Numbered reports whether the rows carry their global numbers.
 func (r *RowReader) Numbered() bool { return r.numbered }
 
-// Next fills rows, reusing its memory, with the next batch, at most RowsBatch
-// rows, or returns io.EOF once everything was read and checked to the last
-// byte. Features become global ids; rows without numbers are numbered from 0.
+// Next fills rows with the next batch, of at most RowsBatch rows, and reuses the memory
+// of rows. It returns io.EOF after everything was read and checked to the last byte.
+// Features become global ids. Rows without numbers are numbered from 0.
 func (r *RowReader) Next(rows *model.Rows) error {
 	rows.Fields = len(r.fields)
 	for {
@@ -286,13 +287,13 @@ func (r *RowReader) Next(rows *model.Rows) error {
 func (r *RowReader) fill(rows *model.Rows, record arrow.Record) error {
 	n := int(record.NumRows())
 	if n > RowsBatch {
-		return fault.Inputf("a batch of %d rows, expected at most %d", n, RowsBatch)
+		return fault.Inputf("a batch has %d rows, expected at most %d", n, RowsBatch)
 	}
 	columns := record.Columns()
 	if r.numbered {
 		for _, number := range columns[0].(*array.Int64).Int64Values() {
 			if number <= r.last || number == math.MaxInt64 {
-				return fault.Inputf("row %d after row %d: row numbers ascend from 0", number, r.last)
+				return fault.Inputf("row %d comes after row %d: expected ascending row numbers of at least 0", number, r.last)
 			}
 			r.last = number
 			rows.Number = append(rows.Number, number)
@@ -324,5 +325,5 @@ func (r *RowReader) fill(rows *model.Rows, record arrow.Record) error {
 	return nil
 }
 
-// Close frees the reader; it does not close the underlying one.
+// Close frees the reader. It does not close the underlying reader.
 func (r *RowReader) Close() { r.r.close() }

@@ -59,7 +59,7 @@ func encodeRows(t testing.TB, rows *model.Rows, numbered bool, step int) []byte 
 	return out.Bytes()
 }
 
-// decodeRows reads everything and checks what every reader promises.
+// decodeRows reads everything and checks what every reader guarantees.
 func decodeRows(r io.Reader) (*RowReader, *model.Rows, error) {
 	rr, err := NewRowReader(r)
 	if err != nil {
@@ -94,7 +94,7 @@ func TestRowsRoundTrip(t *testing.T) {
 			rows := randomRows(n, first)
 			data := encodeRows(t, rows, numbered, 997)
 			if again := encodeRows(t, rows, numbered, 70_001); !bytes.Equal(data, again) {
-				t.Errorf("%d rows: the bytes depend on how they were appended", n)
+				t.Errorf("%d rows: the bytes depend on how the rows were appended", n)
 			}
 			r, got, err := decodeRows(bytes.NewReader(data))
 			if err != nil {
@@ -104,13 +104,13 @@ func TestRowsRoundTrip(t *testing.T) {
 				t.Errorf("%d rows: fields %v, sizes %v, numbered %t", n, r.Fields(), r.Sizes(), r.Numbered())
 			}
 			if n > 0 && !reflect.DeepEqual(got, rows) {
-				t.Errorf("%d rows, numbered %t: others came back", n, numbered)
+				t.Errorf("%d rows, numbered %t: the rows changed", n, numbered)
 			}
 		}
 	}
 }
 
-// The digest of a dataset must not depend on how many cores compressed it.
+// The digest of a dataset does not depend on how many cores compressed it.
 func TestRowsBytesDoNotDependOnCores(t *testing.T) {
 	rows := randomRows(RowsBatch+5, 0)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
@@ -118,12 +118,12 @@ func TestRowsBytesDoNotDependOnCores(t *testing.T) {
 	for _, cores := range []int{2, 8} {
 		runtime.GOMAXPROCS(cores)
 		if !bytes.Equal(encodeRows(t, rows, true, 4096), want) {
-			t.Errorf("other bytes with %d cores", cores)
+			t.Errorf("the bytes are different with %d cores", cores)
 		}
 	}
 }
 
-// Ordinary Arrow readers take our files, and we take ordinary writers' streams.
+// Ordinary Arrow readers read our files, and we read the streams of ordinary writers.
 func TestRowsAreOrdinaryArrow(t *testing.T) {
 	rows := randomRows(RowsBatch+5, 0)
 	file, err := ipc.NewFileReader(bytes.NewReader(encodeRows(t, rows, false, 4096)))
@@ -147,7 +147,7 @@ func TestRowsAreOrdinaryArrow(t *testing.T) {
 	}
 	_, got, err := decodeRows(&stream)
 	if err != nil || !reflect.DeepEqual(got, rows) {
-		t.Errorf("the uncompressed stream gives others: %v", err)
+		t.Errorf("the uncompressed stream gives other rows: %v", err)
 	}
 }
 
@@ -160,7 +160,7 @@ func TestRowWriterRefuses(t *testing.T) {
 		{"label", func(r *model.Rows) { r.Label[2] = 2 }, "row 12: label is 2"},
 		{"id", func(r *model.Rows) { r.Features[2*3+1] = 6 }, "row 12: field 1 (date): global id 6 is outside [5,6)"},
 		{"negative id", func(r *model.Rows) { r.Features[0] = -1 }, "row 10: field 0 (carrier): global id -1 is outside [0,5)"},
-		{"order", func(r *model.Rows) { r.Number[2] = 11 }, "row 11 after row 11"},
+		{"order", func(r *model.Rows) { r.Number[2] = 11 }, "row 11 comes after row 11"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			rows := randomRows(4, 10)
@@ -181,7 +181,7 @@ func TestRowWriterRefuses(t *testing.T) {
 		{[]string{"a"}, []int{0}, "field 0 (a) has size 0"},
 		{[]string{"a", "b"}, []int{1 << 30, 1 << 30}, "field 1 (b) has size 1073741824"},
 		{[]string{"a", "a"}, []int{1, 1}, `fields 0 and 1 have the same name "a"`},
-		{[]string{"label"}, []int{1}, "rename it"},
+		{[]string{"label"}, []int{1}, "rename the field"},
 		{[]string{""}, []int{1}, "empty name"},
 		{[]string{"\xff"}, []int{1}, "not UTF-8"},
 	} {
@@ -197,7 +197,7 @@ func wantInput(t *testing.T, err error, text string) {
 	}
 }
 
-// foreignRows writes columns under a schema of our version, unchecked.
+// foreignRows writes columns under our schema version without any checks.
 func foreignRows(t *testing.T, metadata map[string]string, options []ipc.Option, names []string, columns ...arrow.Array) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -236,11 +236,11 @@ func TestRowReaderRefuses(t *testing.T) {
 		{"label", meta, nil, names[1:], []arrow.Array{uint8s([]uint8{0, 2}), int32s([]int32{0, 1})}, "row 1: label is 2"},
 		{"id", meta, nil, names[1:], []arrow.Array{uint8s([]uint8{0, 1}), int32s([]int32{0, 3})}, "row 1: field 0 (f): local id 3 is outside [0,3)"},
 		{"negative", meta, nil, names[1:], []arrow.Array{uint8s([]uint8{0, 1}), int32s([]int32{0, -3})}, "local id -3 is outside [0,3)"},
-		{"row", meta, nil, names, []arrow.Array{int64s([]int64{5, 5}), uint8s([]uint8{0, 1}), int32s([]int32{0, 1})}, "row 5 after row 5"},
+		{"row", meta, nil, names, []arrow.Array{int64s([]int64{5, 5}), uint8s([]uint8{0, 1}), int32s([]int32{0, 1})}, "row 5 comes after row 5"},
 		{"type", meta, nil, names[1:], []arrow.Array{uint8s([]uint8{0, 1}), int64s([]int64{0, 1})}, `column 1 is "f" of int64, expected "f" of int32`},
 		{"nulls", meta, nil, names[1:], []arrow.Array{uint8s([]uint8{0, 1}), nulls}, `column "f": has nulls`},
 		{"lz4", meta, []ipc.Option{ipc.WithLZ4()}, names[1:], []arrow.Array{uint8s([]uint8{0, 1}), int32s([]int32{0, 1})}, "codec 0, expected 1"},
-		{"batch", meta, nil, names[1:], []arrow.Array{uint8s(make([]uint8, RowsBatch+1)), int32s(make([]int32, RowsBatch+1))}, "a batch of 65537 rows"},
+		{"batch", meta, nil, names[1:], []arrow.Array{uint8s(make([]uint8, RowsBatch+1)), int32s(make([]int32, RowsBatch+1))}, "a batch has 65537 rows"},
 		{"bomb", meta, []ipc.Option{ipc.WithZstd()}, names[1:], []arrow.Array{uint8s(make([]uint8, 1<<26)), int32s(make([]int32, 1<<26))}, "a batch needs more than"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -250,8 +250,8 @@ func TestRowReaderRefuses(t *testing.T) {
 	}
 }
 
-// Every prefix is an error, and so is an error of the underlying reader, which
-// stays what it was.
+// Every truncated file is bad input. An error of the underlying reader is returned as it
+// is.
 func TestRowReaderOnTruncatedData(t *testing.T) {
 	data := encodeRows(t, randomRows(20, 0), true, 20)
 	for n := range data {
@@ -272,7 +272,8 @@ type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// What parses satisfies the promises, and survives being written again.
+// A file that parses satisfies the reader's guarantees and does not change when it is
+// written again.
 func FuzzRows(f *testing.F) {
 	f.Add(encodeRows(f, randomRows(3, 0), false, 3))
 	f.Add(encodeRows(f, randomRows(40, 7), true, 40))
@@ -302,7 +303,7 @@ func FuzzRows(f *testing.F) {
 		}
 		_, again, err := decodeRows(&out)
 		if err != nil || rows.Len() > 0 && !reflect.DeepEqual(again, rows) {
-			t.Fatalf("did not survive: %v", err)
+			t.Fatalf("the rows changed when they were written and read again: %v", err)
 		}
 	})
 }
@@ -326,10 +327,10 @@ func BenchmarkRows(b *testing.B) {
 	})
 }
 
-// onlyReader is no io.Seeker.
+// onlyReader hides all methods of a reader except Read, so that it is no io.Seeker.
 type onlyReader struct{ io.Reader }
 
-// sameAfterSkip checks that what Skip leaves of in is the end of all.
+// sameAfterSkip checks that the rows after Skip are the last ones of all.
 func sameAfterSkip(in io.Reader, all *model.Rows, rows int64) error {
 	r, err := NewRowReader(in)
 	if err != nil {
@@ -351,12 +352,12 @@ func sameAfterSkip(in io.Reader, all *model.Rows, rows int64) error {
 		}
 		want := all.Slice(at, min(at+batch.Len(), all.Len()))
 		if !slices.Equal(batch.Number, want.Number) || !slices.Equal(batch.Label, want.Label) || !slices.Equal(batch.Features, want.Features) {
-			return fmt.Errorf("other rows from %d", at)
+			return fmt.Errorf("different rows from %d on", at)
 		}
 	}
 }
 
-// Skip passes over whole batches only, and seeks where it can.
+// Skip skips whole batches only, and seeks if the reader can.
 func TestSkip(t *testing.T) {
 	const n = 2*RowsBatch + 100
 	all := randomRows(n, 0)
@@ -373,26 +374,26 @@ func TestSkip(t *testing.T) {
 			t.Errorf("skip %d rows: %v", rows, err)
 		}
 	}
-	// A body that is passed over is not looked at; what ends early is told.
+	// A skipped body is not checked, but a file that ends in it is an error.
 	broken := slices.Clone(data)
 	for i := 40_000; i < 60_000; i++ {
 		broken[i] ^= 0x55
 	}
 	if err := sameAfterSkip(bytes.NewReader(broken), all, RowsBatch); err != nil {
-		t.Errorf("damage in what is skipped: %v", err)
+		t.Errorf("damage in a skipped batch: %v", err)
 	}
 	if err := sameAfterSkip(bytes.NewReader(broken), all, RowsBatch-1); !fault.IsInput(err) {
-		t.Errorf("damage in what is read: %v", err)
+		t.Errorf("damage in a batch that is read: %v", err)
 	}
 	for _, in := range []io.Reader{bytes.NewReader(data[:60_000]), onlyReader{bytes.NewReader(data[:60_000])}} {
 		if err := sameAfterSkip(in, all, n); !fault.IsInput(err) {
-			t.Errorf("a file that ends in what is skipped: %v", err)
+			t.Errorf("a file that ends in a skipped batch: %v", err)
 		}
 	}
 }
 
-// Columns, in whatever pieces, on however many cores and compressors, give the bytes of the
-// same rows.
+// Columns give the same bytes as the same rows, for any size of the pieces and any number
+// of cores and compressors.
 func TestAppendColumns(t *testing.T) {
 	rows := randomRows(2*RowsBatch+1000, 0)
 	want := encodeRows(t, rows, false, rows.Len())

@@ -21,7 +21,7 @@ import (
 	"shaver/schemas"
 )
 
-// The files below have these fields, or for frequencies these splits.
+// The fields of the files below, and the splits of the frequencies.
 var (
 	schemaFields = []string{"user", "item"}
 	schemaSizes  = []int{3, 2}
@@ -30,10 +30,10 @@ var (
 
 const schemaDim = 4
 
-// latest is each form's version.
+// latest maps each form to its version.
 var latest = map[string]string{"rows": ".v1", "frequencies": ".v1", "partial": ".v2", "scores": ".v2"}
 
-// arrowForm is what a .arrow.json in package schemas says.
+// arrowForm is the content of a .arrow.json in package schemas.
 type arrowForm struct {
 	Container, Compression string
 	Metadata               []struct{ Key, Const, When string }
@@ -44,7 +44,7 @@ type arrowForm struct {
 	}
 }
 
-// written returns the bytes of each form, as the programs write them.
+// written returns the bytes of each form as the programs write it.
 func written(t *testing.T) map[string][]byte {
 	t.Helper()
 	ok := func(err error) {
@@ -86,7 +86,7 @@ func written(t *testing.T) map[string][]byte {
 	}
 }
 
-// TestSchemas compares the forms in package schemas with what is written.
+// TestSchemas compares the forms in package schemas with the bytes that are written.
 func TestSchemas(t *testing.T) {
 	for name, data := range written(t) {
 		t.Run(name, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestSchemas(t *testing.T) {
 			}
 			container, schema := open(t, data)
 			if container != form.Container {
-				t.Errorf("an %s, the form says %s", container, form.Container)
+				t.Errorf("the container is %s, the form says %s", container, form.Container)
 			}
 			compression := "none"
 			if bytes.Contains(data, []byte{0x28, 0xb5, 0x2f, 0xfd}) { // zstd's magic number
@@ -152,8 +152,8 @@ func columnsOf(schema *arrow.Schema) []string {
 	return columns
 }
 
-// columns returns what the form says of a file of ours; variant is what some
-// columns and metadata have as their condition.
+// columns returns the columns that the form describes for one of our files. variant is
+// the condition of those columns and metadata that are conditional.
 func (f *arrowForm) columns(variant string) []string {
 	repeated := map[string][]string{"{field}": schemaFields, "{split}": schemaSplits}
 	var columns []string

@@ -17,7 +17,7 @@ import (
 
 const keyFields = "fields" // JSON array of names
 
-// scoresReserved are the keys of a scores file's metadata that are not free.
+// scoresReserved are the keys of a scores file's metadata that callers may not use.
 var scoresReserved = []string{keyVersion, keyFields, keySizes, keyDim}
 
 func scoresColumns(dim int) []arrow.Field {
@@ -33,17 +33,16 @@ func scoresColumns(dim int) []arrow.Field {
 	return columns
 }
 
-// narrowNames are the columns beside phi, which are float32: they say how large or
-// how sure phi is.
+// narrowNames are the float32 columns. They describe the size and the uncertainty of phi.
 var narrowNames = [...]string{"abs", "rms", "se", "se_population"}
 
-// narrow returns v's columns of these names.
+// narrow returns v's columns in the order of narrowNames.
 func narrow(v *tally.Values) [4]*[]float32 {
 	return [...]*[]float32{&v.Abs, &v.RMS, &v.SE, &v.PopulationSE}
 }
 
-// checkScores reports what no scores of the given fields can have. It panics on
-// slices that do not fit each other.
+// checkScores reports values that no scores of the given fields can have. It panics if
+// the lengths of the slices do not match.
 func checkScores(fields []string, sizes []int, s *tally.Scores) error {
 	if err := checkSizes(fields, sizes); err != nil {
 		return fault.Inputf("%w", err)
@@ -71,7 +70,7 @@ func checkScores(fields []string, sizes []int, s *tally.Scores) error {
 	return nil
 }
 
-// checkScore reports what the scores of no feature can be.
+// checkScore reports values that the scores of a feature cannot have.
 func checkScore(field int, name string, id int, count int64, v tally.Values) error {
 	if count < 0 {
 		return fault.Inputf("field %d (%s), id %d: count is %d", field, name, id, count)
@@ -84,18 +83,18 @@ func checkScore(field int, name string, id int, count int64, v tally.Values) err
 	for i, values := range narrow(&v) {
 		for c, x := range *values {
 			if !(x >= 0 && x <= math.MaxFloat32) {
-				return fault.Inputf("field %d (%s), id %d, column %d: %s is %v, expected a finite value, at least 0", field, name, id, c, narrowNames[i], x)
+				return fault.Inputf("field %d (%s), id %d, column %d: %s is %v, expected a finite value of at least 0", field, name, id, c, narrowNames[i], x)
 			}
 		}
 	}
 	return nil
 }
 
-// place walks through the features in global order, as runs of ids of one field
-// that leave no batch.
+// place is a position in the global order of features.
 type place struct{ field, id int }
 
-// run returns the field and the ids [from, to) of the next features, at most n.
+// run returns the field and the ids [from, to) of the next features, and moves the
+// position behind them. They are at most n features of a single field.
 func (p *place) run(sizes []int, n int) (field, from, to int) {
 	field, from = p.field, p.id
 	to = min(from+n, sizes[field])
@@ -105,12 +104,12 @@ func (p *place) run(sizes []int, n int) (field, from, to int) {
 	return field, from, to
 }
 
-// WriteScores writes the scores of all features in global order, in Arrow's file
-// format, uncompressed. It calls values with each feature, in order, and with d
-// entries to fill, so that nobody need hold them all. The sizes sum to the length of
-// count. meta goes into the schema's metadata; the keys version, fields, sizes and
-// dim are taken. The same arguments give the same bytes. An error may come after
-// something was written.
+// WriteScores writes the scores of all features in global order, in Arrow's file format,
+// uncompressed. The sizes must sum to the length of count. For each feature, in order,
+// WriteScores calls values with d entries to fill, so the caller need not hold all
+// values. meta is added to the schema's metadata. Its keys must not be version, fields,
+// sizes or dim. The same arguments give the same bytes. After an error, part of the file
+// may have been written.
 func WriteScores(w io.Writer, fields []string, sizes []int, dim int, count []int64, values func(feature int, into tally.Values), meta map[string]string) error {
 	if err := checkSizes(fields, sizes); err != nil {
 		return fault.Inputf("%w", err)
@@ -127,7 +126,7 @@ func WriteScores(w io.Writer, fields []string, sizes []int, dim int, count []int
 	for from := 0; from < len(count); from += step {
 		to := min(from+step, len(count))
 		ids = ids[:0]
-		names := array.NewStringBuilder(memory.DefaultAllocator) // released by nobody: the memory is Go's
+		names := array.NewStringBuilder(memory.DefaultAllocator) // no Release is needed, because the memory is Go's
 		for len(ids) < to-from {
 			field, first, end := at.run(sizes, to-from-len(ids))
 			for id := first; id < end; id++ {
@@ -157,14 +156,14 @@ func scoresMetadata(fields []string, sizes []int, dim int, meta map[string]strin
 	values := []string{ScoresVersion, toJSON(fields), toJSON(sizes), decimal(int64(dim))}
 	for _, key := range slices.Sorted(maps.Keys(meta)) {
 		if slices.Contains(scoresReserved, key) {
-			panic("arrowio: the metadata key " + key + " is taken")
+			panic("arrowio: the metadata key " + key + " is reserved")
 		}
 		keys, values = append(keys, key), append(values, meta[key])
 	}
 	return arrow.NewMetadata(keys, values)
 }
 
-// ReadScores reads what WriteScores wrote, and checks all that it checks.
+// ReadScores reads a file of WriteScores and checks everything that WriteScores checks.
 func ReadScores(r io.Reader) (fields []string, sizes []int, s *tally.Scores, meta map[string]string, err error) {
 	fail := func(err error) ([]string, []int, *tally.Scores, map[string]string, error) {
 		return nil, nil, nil, nil, err
@@ -195,8 +194,8 @@ func ReadScores(r io.Reader) (fields []string, sizes []int, s *tally.Scores, met
 	return fields, sizes, s, otherMeta(in), nil
 }
 
-// ReadScoresHead reads what stands before the scores, and not them: fields, sizes,
-// columns, and the metadata of WriteScores.
+// ReadScoresHead reads only what precedes the scores: the fields, the sizes, the number
+// of columns, and the metadata given to WriteScores.
 func ReadScoresHead(r io.Reader) (fields []string, sizes []int, dim int, meta map[string]string, err error) {
 	in, err := newReader(r, ScoresVersion, false)
 	if err != nil {
@@ -218,7 +217,7 @@ func otherMeta(in *reader) map[string]string {
 func scoresHead(in *reader) (fields []string, sizes []int, dim int, err error) {
 	for key, into := range map[string]any{keyFields: &fields, keySizes: &sizes} {
 		if err := json.Unmarshal([]byte(in.meta[key]), into); err != nil {
-			return nil, nil, 0, fault.Inputf("the metadata %q is not the array it should be: %w", key, err)
+			return nil, nil, 0, fault.Inputf("the metadata %q is not a valid array: %w", key, err)
 		}
 	}
 	if err := checkSizes(fields, sizes); err != nil {
@@ -234,17 +233,17 @@ func scoresHead(in *reader) (fields []string, sizes []int, dim int, err error) {
 	return fields, sizes, int(d), in.expect(scoresColumns(int(d))...)
 }
 
-// appendScores adds one batch, and checks that it goes on where at is.
+// appendScores adds one batch and checks that it continues at the position at.
 func appendScores(s *tally.Scores, at *place, fields []string, sizes []int, record arrow.Record) error {
 	names, ids := record.Column(0).(*array.String), record.Column(1).(*array.Int32).Int32Values()
 	for i := 0; i < len(ids); {
 		if at.field == len(sizes) {
-			return fault.Inputf("there are scores after those of the last feature")
+			return fault.Inputf("expected no scores after those of the last feature")
 		}
 		field, from, to := at.run(sizes, len(ids)-i)
 		for id := from; id < to; id++ {
 			if names.Value(i) != fields[field] || int(ids[i]) != id {
-				return fault.Inputf("found field %q, id %d where field %d (%s), id %d belongs", names.Value(i), ids[i], field, fields[field], id)
+				return fault.Inputf("found field %q, id %d, expected field %d (%s), id %d", names.Value(i), ids[i], field, fields[field], id)
 			}
 			i++
 		}

@@ -47,7 +47,7 @@ func TestScoresRoundTrip(t *testing.T) {
 		s := randomScores(testSizes, dim)
 		data := encodeScores(t, testFields, testSizes, s)
 		if !bytes.Equal(data, encodeScores(t, testFields, testSizes, s)) {
-			t.Errorf("dim %d: two encodings differ", dim)
+			t.Errorf("dim %d: two encodings of the same scores differ", dim)
 		}
 		fields, sizes, got, meta, err := ReadScores(bytes.NewReader(data))
 		if err != nil {
@@ -57,7 +57,7 @@ func TestScoresRoundTrip(t *testing.T) {
 			t.Errorf("fields %v, sizes %v, metadata %v", fields, sizes, meta)
 		}
 		if !reflect.DeepEqual(got, s) {
-			t.Errorf("dim %d: other scores came back", dim)
+			t.Errorf("dim %d: the scores changed", dim)
 		}
 	}
 }
@@ -87,17 +87,17 @@ func TestScoresRefuse(t *testing.T) {
 			t.Fatalf("the first %d of %d bytes: %v", n, len(data), err)
 		}
 	}
-	// Other sizes of the same total: the ids are not where they belong. In the
-	// file format the schema's metadata is there twice.
+	// These sizes have the same total, but the ids do not match them. A file in Arrow's
+	// file format holds the schema's metadata twice.
 	_, _, _, _, err := ReadScores(bytes.NewReader(bytes.ReplaceAll(data, []byte("[2,3]"), []byte("[3,2]"))))
-	wantInput(t, err, `found field "b", id 0 where field 0 (a), id 2 belongs`)
+	wantInput(t, err, `found field "b", id 0, expected field 0 (a), id 2`)
 	_, _, _, _, err = ReadScores(bytes.NewReader(bytes.ReplaceAll(data, []byte("[2,3]"), []byte("[2,2]"))))
 	wantInput(t, err, "after those of the last feature")
 	_, _, _, _, err = ReadScores(bytes.NewReader(bytes.ReplaceAll(data, []byte("[2,3]"), []byte("[2,4]"))))
 	wantInput(t, err, "the scores end before field 1 (b), id 3")
 }
 
-// interval has none for few rows.
+// interval returns NaN for features with few rows.
 func interval(count int64) (dataset, population float64) {
 	if count < 3 {
 		return math.NaN(), math.NaN()
@@ -115,7 +115,7 @@ func TestScoresParquet(t *testing.T) {
 		}
 	}
 	if !bytes.Equal(out.Bytes(), again.Bytes()) {
-		t.Error("two encodings differ")
+		t.Error("two encodings of the same scores differ")
 	}
 	r, err := file.NewParquetReader(bytes.NewReader(out.Bytes()))
 	if err != nil {
@@ -176,7 +176,7 @@ func TestScoresParquet(t *testing.T) {
 		row += n
 	}
 	if !reflect.DeepEqual(got, s) {
-		t.Error("other scores came back")
+		t.Error("the scores changed")
 	}
 }
 
@@ -190,7 +190,7 @@ func TestFrequencies(t *testing.T) {
 	}
 	got, err := ReadFrequencies(bytes.NewReader(out.Bytes()), splits, batchEntries+3)
 	if err != nil || !reflect.DeepEqual(got, counts) {
-		t.Errorf("other counts came back: %v", err)
+		t.Errorf("the counts changed: %v", err)
 	}
 	_, err = ReadFrequencies(bytes.NewReader(out.Bytes()), []string{"train", "test"}, batchEntries+3)
 	wantInput(t, err, `column 1 is "val"`)
@@ -222,12 +222,12 @@ func FuzzScores(f *testing.F) {
 		}
 		_, _, again, _, err := ReadScores(&out)
 		if err != nil || !reflect.DeepEqual(again, s) {
-			t.Fatalf("did not survive: %v", err)
+			t.Fatalf("the scores changed when they were written and read again: %v", err)
 		}
 	})
 }
 
-// writeScores writes scores that are held.
+// writeScores writes scores that are in memory.
 func writeScores(w io.Writer, fields []string, sizes []int, s *tally.Scores, meta map[string]string) error {
 	return WriteScores(w, fields, sizes, s.Dim, s.Count, s.Feature, meta)
 }

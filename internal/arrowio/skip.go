@@ -7,10 +7,10 @@ import (
 	flatbuffers "github.com/google/flatbuffers/go"
 )
 
-// Skip passes over whole batches, of at most rows rows together, and returns how
-// many rows these have; what of the next batch is too much, or of no batch, is left
-// for Next. Bodies that are passed over are neither checked nor, if the underlying
-// reader is an io.Seeker, read.
+// Skip skips whole batches, at most rows rows in all, and returns how many rows it
+// skipped. It stops before the first batch that has more rows than remain, so that Next
+// reads it. It does not check the bodies of skipped batches. If the underlying reader is
+// an io.Seeker, it does not read them either.
 func (r *RowReader) Skip(rows int64) (skipped int64, err error) {
 	err = r.r.try(func() error {
 		for {
@@ -28,8 +28,8 @@ func (r *RowReader) Skip(rows int64) (skipped int64, err error) {
 	return skipped, err
 }
 
-// skip passes over the next message if it is a batch of at most most rows, and
-// says whether it did, and how many. It checks nothing else.
+// skip skips the next message if it is a batch with no more than most rows. It returns
+// the number of rows, and whether it skipped the batch. It checks nothing else.
 func (m *messages) skip(most int64) (rows int64, ok bool, err error) {
 	if err := m.describe(); err != nil {
 		return 0, false, err
@@ -49,7 +49,7 @@ func (m *messages) skip(most int64) (rows int64, ok bool, err error) {
 			m.failure = err
 			return 0, false, err
 		}
-		return rows, true, nil // where there is no more, the next read says so
+		return rows, true, nil // if the file ends here, the next read returns the error
 	}
 	if _, err := io.CopyN(io.Discard, m.r, length); err != nil {
 		return 0, false, m.failed(err)

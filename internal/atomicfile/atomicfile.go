@@ -1,5 +1,6 @@
-// Package atomicfile writes files that appear whole or not at all, also after a
-// crash: a temporary name in the same folder, fsync, rename.
+// Package atomicfile writes files that appear completely or not at all, even after a
+// crash. It writes to a temporary file in the same folder, calls fsync, and renames the
+// file.
 package atomicfile
 
 import (
@@ -9,8 +10,8 @@ import (
 	"path/filepath"
 )
 
-// Write replaces the file at path by what content writes. On an error what was
-// there before is still there.
+// Write replaces the file at path by what content writes. If it returns an error, the
+// previous file, if any, is unchanged.
 func Write(path string, content func(io.Writer) error) (err error) {
 	defer func() {
 		if err != nil {
@@ -22,10 +23,10 @@ func Write(path string, content func(io.Writer) error) (err error) {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // fails once it is renamed
+	defer os.Remove(f.Name()) // does nothing after the rename
 	err = content(f)
 	if err == nil {
-		err = f.Chmod(0o644) // CreateTemp makes it private
+		err = f.Chmod(0o644) // CreateTemp creates it with mode 0600
 	}
 	if err == nil {
 		err = f.Sync()
@@ -42,13 +43,13 @@ func Write(path string, content func(io.Writer) error) (err error) {
 	return SyncFolder(folder)
 }
 
-// SyncFolder makes the names in a folder durable, where the system can.
+// SyncFolder makes the names in a folder durable, on systems that support it.
 func SyncFolder(path string) error {
 	folder, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer folder.Close()
-	_ = folder.Sync() // not every file system knows it; the names are right either way
+	_ = folder.Sync() // some file systems do not support this; the names are correct in any case
 	return nil
 }

@@ -29,7 +29,7 @@ func TestWriteIsWholeOrNothing(t *testing.T) {
 		t.Errorf("file holds %q, %v", text, err)
 	}
 	if entries, _ := os.ReadDir(filepath.Dir(path)); len(entries) != 1 {
-		t.Errorf("%d files are left", len(entries))
+		t.Errorf("%d files remain, expected 1", len(entries))
 	}
 	if err := write("three", nil); err != nil {
 		t.Fatal(err)
@@ -38,6 +38,6 @@ func TestWriteIsWholeOrNothing(t *testing.T) {
 		t.Errorf("file holds %q", text)
 	}
 	if err := Write(filepath.Join(path, "below"), func(io.Writer) error { return nil }); err == nil {
-		t.Error("wrote below a file")
+		t.Error("no error for a path inside a file")
 	}
 }

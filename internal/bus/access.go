@@ -16,22 +16,22 @@ import (
 	"shaver/internal/fault"
 )
 
-// Access is how a client and a server come to trust each other: what the client
-// shows, and whom it believes. All of it are names of files, "" = none; at most
-// one of Creds, NKey and UserFile is set. The files are read again at every
-// reconnect, so that what they hold may be replaced. What they hold is in no log
-// line and no error.
+// Access holds the credentials of a client and the certificates that it trusts. Every
+// field is the name of a file, or "" for none. At most one of Creds, NKey and UserFile is
+// set. The files are read again at every reconnect, so their content may be replaced.
+// Their content appears in no log line and in no error.
 type Access struct {
 	Creds    string // JWT and nkey seed, as nsc writes them (.creds)
 	NKey     string // nkey seed of a user
 	UserFile string // one line: USER:PASSWORD
-	TLSCA    string // certificates, PEM, that sign the server's; "" = those of the system
-	TLSCert  string // the client's own certificate, PEM; needs TLSKey
-	TLSKey   string
+	TLSCA    string // PEM certificates that sign the server's certificate; "" = those of the system
+	TLSCert  string // PEM certificate of the client; needs TLSKey
+	TLSKey   string // PEM private key of TLSCert
 }
 
-// addresses checks the URLs of servers. What it complains of it does not quote
-// but for the scheme and host: a password may be in it.
+// addresses checks the URLs of the servers and reports whether one holds a user or
+// password. Errors quote at most the scheme and the host, because the rest may hold a
+// password.
 func addresses(list string) (password bool, err error) {
 	for address := range strings.SplitSeq(list, ",") {
 		address = strings.TrimSpace(address)
@@ -46,19 +46,19 @@ func addresses(list string) (password bool, err error) {
 				reason = parse.Err
 			}
 			if strings.Contains(address, "@") {
-				reason = errors.New("a user and password in it are percent-encoded")
+				reason = errors.New("the user and password have to be percent-encoded")
 			}
-			return false, fault.Usagef("the address of NATS is none: %w", reason)
+			return false, fault.Usagef("invalid NATS address: %w", reason)
 		}
-		if !slices.Contains([]string{"nats", "tls", "ws", "wss"}, scheme) { // the client would wait for it for ever
-			return false, fault.Usagef("address %s://%s of NATS: it begins with nats:// or tls://", u.Scheme, u.Host)
+		if !slices.Contains([]string{"nats", "tls", "ws", "wss"}, scheme) { // the client library would retry it without end
+			return false, fault.Usagef("invalid NATS address %s://%s: expected nats:// or tls://", u.Scheme, u.Host)
 		}
 		password = password || u.User != nil
 	}
 	return password, nil
 }
 
-// options returns what the client library needs, after a look at every file.
+// options checks every file and returns the options of the client library.
 func (a *Access) options() (options []nats.Option, err error) {
 	if a.Creds != "" {
 		if err := checkCreds(a.Creds); err != nil {
@@ -72,7 +72,7 @@ func (a *Access) options() (options []nats.Option, err error) {
 		}
 		option, err := nats.NkeyOptionFromSeed(a.NKey)
 		if err != nil {
-			return nil, fault.Inputf("nkey file %s holds no seed of a user", a.NKey)
+			return nil, fault.Inputf("nkey file %s: expected the seed of a user", a.NKey)
 		}
 		options = append(options, option)
 	}
@@ -81,7 +81,7 @@ func (a *Access) options() (options []nats.Option, err error) {
 			return nil, err
 		}
 		options = append(options, nats.UserInfoHandler(func() (user, password string) {
-			user, password, _ = readUser(a.UserFile) // empty: the server refuses it, and we try again
+			user, password, _ = readUser(a.UserFile) // on an error both are empty: the server refuses them, and the client tries again
 			return user, password
 		}))
 	}
@@ -96,7 +96,7 @@ func (a *Access) tls() (options []nats.Option, err error) {
 			return nil, err
 		}
 		if !x509.NewCertPool().AppendCertsFromPEM(pem) {
-			return nil, fault.Inputf("file %s holds no certificate", a.TLSCA)
+			return nil, fault.Inputf("file %s: expected a PEM certificate", a.TLSCA)
 		}
 		options = append(options, nats.RootCAs(a.TLSCA))
 	}
@@ -114,7 +114,8 @@ func (a *Access) tls() (options []nats.Option, err error) {
 	return options, nil
 }
 
-// validate reports what does not go together.
+// validate returns an error for settings that exclude each other or lack a counterpart.
+// inAddress says that the address holds a user.
 func (a *Access) validate(inAddress bool) error {
 	users := 0
 	for _, given := range []bool{a.Creds != "", a.NKey != "", a.UserFile != "", inAddress} {
@@ -124,14 +125,14 @@ func (a *Access) validate(inAddress bool) error {
 	}
 	switch {
 	case users > 1:
-		return fault.Usagef("one of a credentials file, an nkey, a user file and a user in the address says who we are, not %d of them", users)
+		return fault.Usagef("use only one of a credentials file, an nkey, a user file and a user in the address, not %d", users)
 	case (a.TLSCert == "") != (a.TLSKey == ""):
-		return fault.Usagef("a TLS certificate needs its key, and the key its certificate")
+		return fault.Usagef("a TLS certificate and its key must be given together")
 	}
 	return nil
 }
 
-// maxSecretBytes bounds what is read of a file that should be small.
+// maxSecretBytes bounds the size of a file with secrets.
 const maxSecretBytes = 64 << 10
 
 func checkFile(kind, path string) error {
@@ -140,7 +141,7 @@ func checkFile(kind, path string) error {
 		return err
 	}
 	if info.IsDir() || info.Size() > maxSecretBytes {
-		return fault.Inputf("%s %s is none", kind, path)
+		return fault.Inputf("%s %s: expected a file of at most %d bytes", kind, path, maxSecretBytes)
 	}
 	return nil
 }
@@ -154,19 +155,20 @@ func checkCreds(path string) error {
 		return err
 	}
 	defer clear(content)
-	// The library's errors are of no use to people, and might quote the file.
+	// The library's errors are of no use to people and may quote the file.
 	if pair, err := nkeys.ParseDecoratedUserNKey(content); err != nil {
-		return fault.Inputf("credentials file %s holds no seed of a user", path)
+		return fault.Inputf("credentials file %s: expected the seed of a user", path)
 	} else {
 		pair.Wipe()
 	}
 	if !bytes.Contains(content, []byte("BEGIN NATS USER JWT")) {
-		return fault.Inputf("credentials file %s holds no JWT of a user", path)
+		return fault.Inputf("credentials file %s: expected the JWT of a user", path)
 	}
 	return nil
 }
 
-// readUser reads a file of one line USER:PASSWORD. The password may have colons.
+// readUser reads a file that holds one line USER:PASSWORD. The password may contain
+// colons.
 func readUser(path string) (user, password string, err error) {
 	if err := checkFile("user file", path); err != nil {
 		return "", "", err

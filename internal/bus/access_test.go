@@ -30,7 +30,7 @@ func secretFile(t *testing.T, content string) string {
 	return path
 }
 
-// guarded starts a server that lets in whom options say.
+// guarded starts a server that admits the users of options.
 func guarded(t *testing.T, options *server.Options) string {
 	t.Helper()
 	options.Host, options.Port, options.NoSigs, options.NoLog = "127.0.0.1", server.RANDOM_PORT, true, true
@@ -47,20 +47,25 @@ func guarded(t *testing.T, options *server.Options) string {
 	return ns.Addr().String()
 }
 
-// withPassword is a server for the user me.
+// withPassword starts a server that admits the user me.
 func withPassword(t *testing.T) (host string) {
 	return guarded(t, &server.Options{Users: []*server.User{{Username: "me", Password: secret}}})
 }
 
-// journal is what a logger wrote. Safe for concurrent use.
+// journal collects what a logger writes. It is safe for concurrent use.
 type journal struct {
-	mu   sync.Mutex
-	text strings.Builder
+	mu      sync.Mutex
+	text    strings.Builder
+	written chan struct{} // closed by the next Write; nil if nobody waits for it
 }
 
 func (j *journal) Write(p []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if j.written != nil {
+		close(j.written)
+		j.written = nil
+	}
 	return j.text.Write(p)
 }
 
@@ -70,14 +75,31 @@ func (j *journal) String() string {
 	return j.text.String()
 }
 
-// await waits until the text is there.
+// await waits until the log contains the text.
 func (j *journal) await(t *testing.T, text string) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !strings.Contains(j.String(), text); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
+	for end := time.After(10 * time.Second); ; {
+		found, written := j.look(text)
+		if found {
+			return
+		}
+		select {
+		case <-written:
+		case <-end:
 			t.Fatalf("no %q in the log %s", text, j)
 		}
 	}
+}
+
+// look reports whether the log contains the text, and returns a channel that the next
+// Write closes.
+func (j *journal) look(text string) (found bool, written <-chan struct{}) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.written == nil {
+		j.written = make(chan struct{})
+	}
+	return strings.Contains(j.text.String(), text), j.written
 }
 
 func logged() (*zap.Logger, *journal) {
@@ -85,7 +107,7 @@ func logged() (*zap.Logger, *journal) {
 	return zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(out), zapcore.DebugLevel)), out
 }
 
-// Every way to say who we are works, and no word of what is secret is logged.
+// Every way to authenticate works, and no secret is logged.
 func TestAccess(t *testing.T) {
 	host := withPassword(t)
 	quoted := url.UserPassword("me", secret).String()
@@ -103,7 +125,7 @@ func TestAccess(t *testing.T) {
 			must(t, b.Ready())
 			b.Close()
 			if b.Ready() == nil {
-				t.Error("a closed connection is ready")
+				t.Error("a closed connection reports that it is ready")
 			}
 			out.await(t, "connected to NATS")
 			out.await(t, "closed the connection")
@@ -114,7 +136,7 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// Who waits for a server is told for which, and why it is not there.
+// While a client waits for a server, the log names the server and the reason.
 func TestWaitingSaysWhy(t *testing.T) {
 	port, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -135,17 +157,17 @@ func TestWaitingSaysWhy(t *testing.T) {
 	wantNoSecret(t, out.String())
 }
 
-// wantNoSecret checks a text for what is secret, in every spelling.
+// wantNoSecret fails if the text holds a secret in any spelling.
 func wantNoSecret(t *testing.T, text string, more ...string) {
 	t.Helper()
 	for _, word := range append(more, secret, url.QueryEscape(secret), url.PathEscape(secret), "s3cret") {
 		if strings.Contains(text, word) {
-			t.Errorf("a secret was told: %s", text)
+			t.Errorf("the text contains a secret: %s", text)
 		}
 	}
 }
 
-// operated is a server of operator mode, and the credentials file of a user.
+// operated starts a server in operator mode and writes the credentials file of a user.
 func operated(t *testing.T) (host, creds string) {
 	t.Helper()
 	pair := func(create func() (nkeys.KeyPair, error)) (nkeys.KeyPair, string) {
@@ -175,7 +197,8 @@ func operated(t *testing.T) (host, creds string) {
 	return guarded(t, &server.Options{TrustedOperators: []*jwt.OperatorClaims{trusted}, AccountResolver: resolver}), secretFile(t, string(file))
 }
 
-// A password file may be replaced while we run: the next connection reads it.
+// A password file may be replaced while the program runs. The next connection reads it
+// again.
 func TestUserFileIsReadAgain(t *testing.T) {
 	file := secretFile(t, "me:old")
 	options := func(password string) *server.Options {
@@ -188,7 +211,7 @@ func TestUserFileIsReadAgain(t *testing.T) {
 	connect(t, Config{URL: "nats://" + guarded(t, options("new")), Access: a})
 }
 
-// A server that refuses us is an error soon, with no secret in it.
+// A server that refuses the user causes an error soon, and the error contains no secret.
 func TestAccessRefused(t *testing.T) {
 	host := withPassword(t)
 	for name, c := range map[string]Config{
@@ -204,7 +227,7 @@ func TestAccessRefused(t *testing.T) {
 			b, err := Connect(ctx, c)
 			if err == nil {
 				b.Close()
-				t.Fatal("let in")
+				t.Fatal("the server admitted the client")
 			}
 			if ctx.Err() != nil || !strings.Contains(err.Error(), "Authorization") {
 				t.Errorf("error %v", err)
@@ -224,18 +247,18 @@ func TestAccessFiles(t *testing.T) {
 		usage, file bool
 	}{
 		"no creds":                {plain, Access{Creds: missing}, false, true},
-		"creds are none":          {plain, Access{Creds: junk}, false, true},
+		"invalid creds":           {plain, Access{Creds: junk}, false, true},
 		"a folder":                {plain, Access{Creds: t.TempDir()}, false, true},
 		"no nkey":                 {plain, Access{NKey: missing}, false, true},
-		"nkey is none":            {plain, Access{NKey: junk}, false, true},
+		"invalid nkey":            {plain, Access{NKey: junk}, false, true},
 		"no user file":            {plain, Access{UserFile: missing}, false, true},
-		"user file is none":       {plain, Access{UserFile: junk}, false, true},
+		"invalid user file":       {plain, Access{UserFile: junk}, false, true},
 		"no authority":            {plain, Access{TLSCA: missing}, false, true},
-		"authority is none":       {plain, Access{TLSCA: junk}, false, true},
+		"invalid authority":       {plain, Access{TLSCA: junk}, false, true},
 		"no certificate":          {plain, Access{TLSCert: missing, TLSKey: junk}, false, true},
-		"certificate is none":     {plain, Access{TLSCert: junk, TLSKey: junk}, false, true},
+		"invalid certificate":     {plain, Access{TLSCert: junk, TLSKey: junk}, false, true},
 		"certificate, no key":     {plain, Access{TLSCert: junk}, true, false},
-		"two of us":               {plain, Access{Creds: junk, NKey: junk}, true, false},
+		"two users":               {plain, Access{Creds: junk, NKey: junk}, true, false},
 		"also in the address":     {"nats://me:s3cret@h:1", Access{UserFile: junk}, true, false},
 		"scheme":                  {"http://me:s3cret@h:1", Access{}, true, false},
 		"password not encoded":    {"nats://me:s3cret /x@h:1", Access{}, true, false},
@@ -248,17 +271,17 @@ func TestAccessFiles(t *testing.T) {
 			b, err := Connect(ctx, Config{URL: test.url, Access: test.access})
 			if err == nil {
 				b.Close()
-				t.Fatal("taken")
+				t.Fatal("accepted")
 			}
 			if ctx.Err() != nil {
-				t.Fatalf("waited: %v", err)
+				t.Fatalf("waited for the server: %v", err)
 			}
 			wantNoSecret(t, err.Error())
 			if fault.IsUsage(err) != test.usage {
-				t.Errorf("usage %v: %v", !test.usage, err)
+				t.Errorf("expected usage error %v, got: %v", !test.usage, err)
 			}
 			if test.file && !strings.Contains(err.Error(), os.TempDir()) {
-				t.Errorf("it names no file: %v", err)
+				t.Errorf("the error names no file: %v", err)
 			}
 		})
 	}

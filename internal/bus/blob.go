@@ -21,23 +21,23 @@ import (
 	"shaver/internal/job"
 )
 
-// Blobs are objects of a NATS object store: chunks under a token of their own,
-// and one message under the name that says which token, size and digest. They
-// are written here and not by the library, because its Put replaces an object
-// that somebody is reading, may swap chunks when it tries one again, and holds
-// up to 500 MB on the way.
+// Blobs are objects of a NATS object store. An object is a series of chunks under its own
+// token, and one message under its name that gives the token, size and digest. This
+// package writes objects itself, because the library's Put replaces an object while
+// somebody reads it, may reorder chunks when it sends one again, and keeps up to 500 MB
+// in flight.
 const (
 	chunkPrefix = "$O." + blobBucket + ".C."
 	metaPrefix  = "$O." + blobBucket + ".M."
 
-	chunkBytes  = 128 << 10 // larger ones overrun the server's intake
-	chunkWindow = 32        // chunks on the way at once
+	chunkBytes  = 128 << 10 // larger chunks overrun the server's input buffer
+	chunkWindow = 32        // largest number of unacknowledged chunks
 	idleTimeout = 5 * time.Second
 	baseTimeout = 30 * time.Second
-	bytesPerSec = 4 << 20 // slower than this is as good as stuck
+	bytesPerSec = 4 << 20 // bytes per second; a slower transfer counts as stuck
 )
 
-// blobTimeout is the time that reading so many bytes may take in all.
+// blobTimeout returns how long reading a blob of that size may take in all.
 func blobTimeout(bytes int64) time.Duration {
 	return baseTimeout + time.Duration(bytes/bytesPerSec)*time.Second
 }
@@ -50,26 +50,26 @@ func chunks(bytes int64) uint64 { return uint64((bytes + chunkBytes - 1) / chunk
 
 func digestText(sum []byte) string { return "SHA-256=" + base64.URLEncoding.EncodeToString(sum) }
 
-// object is what is stored under a name.
+// object is the stored description of a blob, and what the store holds of it.
 type object struct {
 	jetstream.ObjectInfo
-	sequence uint64 // of the message that says so
-	held     uint64 // chunks that are there
+	sequence uint64 // number, in the stream, of the message with the description
+	held     uint64 // number of stored chunks
 }
 
-// is reports whether the object is the blob, going by what it says of itself.
+// is reports whether the description has the size and digest of the blob.
 func (o *object) is(blob job.Blob) bool {
 	sum, err := hex.DecodeString(blob.SHA256)
 	return err == nil && o.Size == uint64(blob.Bytes) && o.Digest == digestText(sum)
 }
 
-// whole reports whether all chunks are there.
+// whole reports whether all chunks are stored.
 func (o *object) whole() bool {
 	return uint64(o.Chunks) == o.held && o.held == chunks(int64(o.Size))
 }
 
-// object returns what is stored under name, ErrNotFound if nothing is. A
-// tombstone, which only other programs leave, comes as Deleted.
+// object returns what is stored under name, or ErrNotFound. If a tombstone is stored,
+// which only other programs leave, Deleted is set.
 func (b *Bus) object(ctx context.Context, name string) (*object, error) {
 	msg, err := b.last(ctx, "look up blob "+name, blobStream, metaSubject(name))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -93,8 +93,8 @@ func (b *Bus) object(ctx context.Context, name string) (*object, error) {
 	return o, nil
 }
 
-// Put stores data under name and returns the reference to it. The same bytes
-// under the same name are stored once; other bytes there are ErrConflict.
+// Put stores data under name and returns the reference to it. Storing the same bytes
+// again has no effect. If other bytes are stored under the name, Put returns ErrConflict.
 func (b *Bus) Put(ctx context.Context, name string, data []byte) (job.Blob, error) {
 	sum := sha256.Sum256(data)
 	blob := job.Blob{Name: name, Bytes: int64(len(data)), SHA256: hex.EncodeToString(sum[:])}
@@ -105,13 +105,13 @@ func (b *Bus) Put(ctx context.Context, name string, data []byte) (job.Blob, erro
 	return blob, err
 }
 
-// PutFrom stores what source writes, without holding it, and returns the
-// reference to it. When a try fails source is called again, and must write the
-// same. Where known says what source is going to write, nothing is sent if that
-// is stored already; else anything stored under the name is ErrConflict.
+// PutFrom stores what source writes, without holding it in memory, and returns the
+// reference to it. After a failed attempt it calls source again, and source must write
+// the same bytes. If known is not nil, it describes these bytes, and nothing is sent if
+// they are stored already. Anything else that is stored under the name is ErrConflict.
 func (b *Bus) PutFrom(ctx context.Context, name string, source func(io.Writer) error, known *job.Blob) (blob job.Blob, err error) {
 	if !isName(name) {
-		return job.Blob{}, fmt.Errorf("put blob: name %q is none of ours", name)
+		return job.Blob{}, fmt.Errorf("put blob: invalid name %q", name)
 	}
 	err = b.again(ctx, "put blob "+name, func() error {
 		blob, err = b.put(ctx, name, source, known)
@@ -135,7 +135,7 @@ func (b *Bus) put(ctx context.Context, name string, source func(io.Writer) error
 			return blob, ErrConflict
 		}
 		return *known, nil
-	default: // a tombstone, or what a delete that did not finish left
+	default: // a tombstone, or the remains of an unfinished delete
 		expect = there.sequence
 	}
 	token := newToken(name)
@@ -154,7 +154,7 @@ func (b *Bus) put(ctx context.Context, name string, source func(io.Writer) error
 	}
 	err = b.call(ctx, "name blob "+name, func(ctx context.Context) error {
 		msg := nats.NewMsg(metaSubject(name))
-		msg.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject) // a tombstone goes
+		msg.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject) // this replaces a tombstone
 		msg.Data = body
 		_, err := b.js.PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(expect), jetstream.WithRetryAttempts(0))
 		return err
@@ -168,7 +168,7 @@ func (b *Bus) put(ctx context.Context, name string, source func(io.Writer) error
 		}
 		return blob, err
 	}
-	// Somebody named the blob first: another, or an earlier try of ours whose
+	// The blob got its name first from somebody else, or from our earlier attempt, whose
 	// answer was lost.
 	now, err := b.object(ctx, name)
 	if err == nil && now.NUID == token {
@@ -176,13 +176,13 @@ func (b *Bus) put(ctx context.Context, name string, source func(io.Writer) error
 	}
 	if err == nil || errors.Is(err, ErrNotFound) {
 		b.sweep(ctx, token)
-		return blob, errAgain{ErrConflict} // look again at what is there
+		return blob, errAgain{ErrConflict} // look again at what is stored
 	}
 	return blob, err
 }
 
-// A blob's chunks are under a token that says whose they are, so that those of
-// a program that died before it named them are found.
+// newToken returns a token for a blob's chunks. The token begins with the blob's owner,
+// so that chunks can be found even if their program died before it named them.
 func newToken(name string) string { return ownerOf(name) + "." + nuid.Next() }
 
 func isToken(token string) bool {
@@ -190,24 +190,25 @@ func isToken(token string) bool {
 	return ok && isHex(owner, ownerDigits) && isAttempt(rest)
 }
 
-// chunker is a writer that sends chunks in order, a bounded number ahead of the
-// answers.
+// chunker is a writer that sends chunks in order. At most chunkWindow of them are
+// unacknowledged at any time.
 type chunker struct {
-	ctx   context.Context
-	b     *Bus
-	token string
-	chunk []byte // that is not full
-	under []jetstream.PubAckFuture
-	last  uint64 // sequence of the last chunk that is stored
-	sum   hash.Hash
-	size  int64
+	ctx     context.Context
+	b       *Bus
+	token   string
+	chunk   []byte                   // the chunk being filled
+	pending []jetstream.PubAckFuture // one for each unacknowledged chunk
+	last    uint64                   // sequence of the last acknowledged chunk
+	sum     hash.Hash
+	size    int64
 }
 
 func (b *Bus) putChunks(ctx context.Context, token string, source func(io.Writer) error) (sum []byte, size int64, err error) {
 	c := &chunker{ctx: ctx, b: b, token: token, sum: sha256.New()}
-	// What is still under way after a failure would be stored after the sweep.
+	// After a failure, wait for the chunks in flight. Otherwise they would be stored
+	// after the sweep.
 	defer func() {
-		for len(c.under) > 0 && ctx.Err() == nil {
+		for len(c.pending) > 0 && ctx.Err() == nil {
 			_ = c.settle()
 		}
 	}()
@@ -219,7 +220,7 @@ func (b *Bus) putChunks(ctx context.Context, token string, source func(io.Writer
 			return nil, 0, err
 		}
 	}
-	for len(c.under) > 0 {
+	for len(c.pending) > 0 {
 		if err := c.settle(); err != nil {
 			return nil, 0, err
 		}
@@ -230,7 +231,7 @@ func (b *Bus) putChunks(ctx context.Context, token string, source func(io.Writer
 func (c *chunker) Write(p []byte) (int, error) {
 	n := len(p)
 	for len(p) > 0 {
-		if len(c.chunk) == 0 && len(p) >= chunkBytes { // no copy
+		if len(c.chunk) == 0 && len(p) >= chunkBytes { // send it without a copy
 			if err := c.send(p[:chunkBytes]); err != nil {
 				return 0, err
 			}
@@ -252,9 +253,9 @@ func (c *chunker) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// send sends a chunk; its memory is the caller's again when it returns.
+// send sends a chunk. The caller may reuse its memory when send returns.
 func (c *chunker) send(chunk []byte) error {
-	if len(c.under) == chunkWindow {
+	if len(c.pending) == chunkWindow {
 		if err := c.settle(); err != nil {
 			return err
 		}
@@ -265,19 +266,20 @@ func (c *chunker) send(chunk []byte) error {
 		c.b.onBlob(true, len(chunk))
 	}
 	return c.b.request("put chunk", func() error {
-		// Never let the library send a chunk again: it would come late.
+		// The library must not send a chunk again, because it would be stored out of
+		// order.
 		future, err := c.b.js.PublishAsync(chunkPrefix+c.token, chunk, jetstream.WithRetryAttempts(0))
 		if err == nil {
-			c.under = append(c.under, future)
+			c.pending = append(c.pending, future)
 		}
 		return err
 	})
 }
 
-// settle waits for the answer to the first chunk under way.
+// settle waits for the answer to the oldest unacknowledged chunk.
 func (c *chunker) settle() error {
-	first := c.under[0]
-	c.under = c.under[1:]
+	first := c.pending[0]
+	c.pending = c.pending[1:]
 	select {
 	case ack := <-first.Ok():
 		if ack.Sequence <= c.last {
@@ -292,8 +294,8 @@ func (c *chunker) settle() error {
 	}
 }
 
-// sweep deletes chunks that no name points to, as well as it can. What a slow or
-// broken connection still carries is stored later: sweepStrays looks once more.
+// sweep deletes chunks that no name points to, as far as it can. Chunks in a slow or
+// broken connection may be stored later, so sweepStrays deletes them again.
 func (b *Bus) sweep(ctx context.Context, token string) {
 	b.mu.Lock()
 	b.strays = append(b.strays, token)
@@ -306,7 +308,7 @@ func (b *Bus) sweep(ctx context.Context, token string) {
 	_ = b.purge(ctx, "sweep chunks", blobStream, chunkPrefix+token)
 }
 
-// sweepStrays deletes once more what was swept, now that the server answers.
+// sweepStrays repeats the deletes of sweep, now that the server answers.
 func (b *Bus) sweepStrays(ctx context.Context) {
 	b.mu.Lock()
 	strays := b.strays
@@ -327,13 +329,13 @@ func (b *Bus) sweepStrays(ctx context.Context) {
 	}
 }
 
-// Get returns the blob's bytes, checked against the reference, the caller's to
-// keep. More than limit bytes are an error before anything is read. A blob that
-// is not there is ErrNotFound, one that is not what the reference says is
-// ErrCorrupt. The time that a try may take grows with its size.
+// Get returns the blob's bytes, checked against the reference. The caller owns them. A
+// blob of more than limit bytes is an error, and nothing is read. A missing blob is
+// ErrNotFound. Bytes that do not match the reference are ErrCorrupt. Larger blobs get
+// more time for each attempt.
 func (b *Bus) Get(ctx context.Context, blob job.Blob, limit int64) (data []byte, err error) {
 	err = b.read(ctx, blob, limit, func(o *object) error {
-		data = make([]byte, 0, o.Size) // the chunks for it are there
+		data = make([]byte, 0, o.Size) // its chunks are stored, so the size is credible
 		return b.readChunks(ctx, o, func(chunk []byte) error {
 			data = append(data, chunk...)
 			return nil
@@ -345,10 +347,10 @@ func (b *Bus) Get(ctx context.Context, blob job.Blob, limit int64) (data []byte,
 	return data, nil
 }
 
-// GetInto is Get for a blob that nobody holds: it calls into with a reader of its
-// bytes, which are checked against the reference only when all were read. When a
-// try fails into is called again with another reader. What it made of the bytes
-// counts when GetInto returns without error.
+// GetInto is like Get, but does not hold the whole blob in memory. It calls into with a
+// reader of the bytes, which are checked against the reference only after all of them
+// were read. The results of into are therefore valid only if GetInto returns nil. After a
+// failed attempt GetInto calls into again with another reader.
 func (b *Bus) GetInto(ctx context.Context, blob job.Blob, limit int64, into func(io.Reader) error) error {
 	return b.read(ctx, blob, limit, func(o *object) error {
 		in, out := io.Pipe()
@@ -356,16 +358,16 @@ func (b *Bus) GetInto(ctx context.Context, blob job.Blob, limit int64, into func
 		go func() {
 			err := into(in)
 			if err == nil {
-				_, err = io.Copy(io.Discard, in) // the digest is of all bytes
+				_, err = io.Copy(io.Discard, in) // the digest covers all bytes
 			}
-			in.CloseWithError(err) // nil is io.ErrClosedPipe
+			in.CloseWithError(err) // a nil error becomes io.ErrClosedPipe
 			done <- err
 		}()
 		err := b.readChunks(ctx, o, func(chunk []byte) error {
 			_, err := out.Write(chunk)
 			return err
 		})
-		out.CloseWithError(err) // nil is io.EOF
+		out.CloseWithError(err) // a nil error becomes io.EOF
 		if wrong := <-done; err == nil {
 			err = wrong
 		}
@@ -373,16 +375,17 @@ func (b *Bus) GetInto(ctx context.Context, blob job.Blob, limit int64, into func
 	})
 }
 
-// read checks the reference and what is stored, and calls f to read the object.
+// read checks the reference and the stored description, and then calls f to read the
+// object.
 func (b *Bus) read(ctx context.Context, blob job.Blob, limit int64, f func(*object) error) error {
-	if err := checkBlob(blob, isName(blob.Name), "one of ours"); err != nil {
+	if err := checkBlob(blob, isName(blob.Name), "a valid blob name"); err != nil {
 		return fault.Inputf("get blob: %w", err)
 	}
 	if blob.Bytes > limit {
 		return fault.Inputf("blob %s: %d bytes, expected at most %d", blob.Name, blob.Bytes, limit)
 	}
 	return b.again(ctx, "get blob "+blob.Name, func() error {
-		ctx, cancel := context.WithTimeout(ctx, blobTimeout(blob.Bytes)) // of a try
+		ctx, cancel := context.WithTimeout(ctx, blobTimeout(blob.Bytes)) // for one attempt
 		defer cancel()
 		o, err := b.object(ctx, blob.Name)
 		switch {
@@ -393,22 +396,23 @@ func (b *Bus) read(ctx context.Context, blob job.Blob, limit int64, f func(*obje
 		case !o.is(blob):
 			return corrupt(blob, "%d bytes with digest %s are stored, expected %d with SHA-256 %s", o.Size, o.Digest, blob.Bytes, blob.SHA256)
 		case !o.whole():
-			return corrupt(blob, "%d chunks of %d are stored", o.held, chunks(blob.Bytes))
+			return corrupt(blob, "%d of %d chunks are stored", o.held, chunks(blob.Bytes))
 		}
 		return f(o)
 	})
 }
 
+// corrupt returns an input error that wraps ErrCorrupt and names the blob.
 func corrupt(blob job.Blob, format string, args ...any) error {
 	return fault.Inputf("blob %s: %w: %s", blob.Name, ErrCorrupt, fmt.Sprintf(format, args...))
 }
 
-// errWhole ends the reading of chunks.
+// errWhole stops follow after the last chunk.
 var errWhole = errors.New("all chunks are read")
 
-// readChunks calls f with the object's chunks, in order, and checks its digest.
-// When none comes for a while it gives up, to look whether the object is still
-// there.
+// readChunks calls f with the object's chunks, in order, and checks the digest. If no
+// chunk comes for a while it returns an error, so that the caller looks whether the
+// object is still stored.
 func (b *Bus) readChunks(ctx context.Context, o *object, f func(chunk []byte) error) error {
 	sum, size := sha256.New(), uint64(0)
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -419,7 +423,7 @@ func (b *Bus) readChunks(ctx context.Context, o *object, f func(chunk []byte) er
 	err := errWhole
 	if o.Size > 0 {
 		err = b.follow(ctx, blobStream, chunkPrefix+o.NUID, chunkWindow, func(msg jetstream.Msg) error {
-			idle.Reset(blobTimeout(0)) // f has its own pace
+			idle.Reset(blobTimeout(0)) // f may take longer
 			chunk := msg.Data()
 			if size += uint64(len(chunk)); size > o.Size {
 				return fault.Inputf("blob %s: %w: more than its %d bytes are stored", o.Name, ErrCorrupt, o.Size)
@@ -451,16 +455,16 @@ func (b *Bus) readChunks(ctx context.Context, o *object, f func(chunk []byte) er
 	return nil
 }
 
-// Delete removes the blob of that name, if there is one, and every trace of it.
+// Delete removes the blob of that name with all its chunks, if it is stored.
 func (b *Bus) Delete(ctx context.Context, name string) error {
 	if !isName(name) {
-		return fmt.Errorf("delete blob: name %q is none of ours", name)
+		return fmt.Errorf("delete blob: invalid name %q", name)
 	}
 	return b.delete(ctx, name)
 }
 
-// delete removes the chunks first: what points to them is how a delete that
-// did not finish is found again.
+// delete removes the chunks before the description that points to them. An unfinished
+// delete can therefore be found and completed.
 func (b *Bus) delete(ctx context.Context, name string) error {
 	what := "delete blob " + name
 	msg, err := b.last(ctx, what, blobStream, metaSubject(name))

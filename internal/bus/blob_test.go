@@ -39,16 +39,16 @@ func TestBlobs(t *testing.T) {
 			}
 			again, err := b.Put(t.Context(), name, data)
 			if must(t, err); again != blob {
-				t.Errorf("the same again: %+v", again)
+				t.Errorf("storing the same bytes again: %+v", again)
 			}
 			if _, err := b.Put(t.Context(), name, append(data, 1)); !errors.Is(err, ErrConflict) {
-				t.Errorf("other bytes under the name: %v", err)
+				t.Errorf("storing other bytes under the name: %v", err)
 			}
 			got, err := b.Get(t.Context(), blob, int64(size))
 			if must(t, err); !bytes.Equal(got, data) {
-				t.Error("other bytes came back")
+				t.Error("Get returned other bytes")
 			}
-			// It is an ordinary object to the nats command and the library.
+			// The nats command and the library see an ordinary object.
 			store, err := b.js.ObjectStore(t.Context(), blobBucket)
 			must(t, err)
 			if got, err := store.GetBytes(t.Context(), name); err != nil || !bytes.Equal(got, data) {
@@ -56,7 +56,7 @@ func TestBlobs(t *testing.T) {
 			}
 			if size > 0 {
 				if _, err := b.Get(t.Context(), blob, int64(size)-1); !fault.IsInput(err) {
-					t.Errorf("beyond the limit: %v", err)
+					t.Errorf("a blob larger than the limit: %v", err)
 				}
 			}
 			must(t, b.Delete(t.Context(), name))
@@ -67,12 +67,12 @@ func TestBlobs(t *testing.T) {
 		})
 	}
 	if n := messages(t, b, blobStream); n != 0 {
-		t.Errorf("%d messages left after all was deleted", n)
+		t.Errorf("%d messages left after everything was deleted", n)
 	}
 	for _, name := range []string{"", "x", "model/", "model/" + digest("A"), "shard/" + testJob + "/01", "shard/" + testJob + "/1/2",
 		"partial/" + testJob + "/1/", "partial/" + testJob + "/1/a.b", "partial/*/1/a"} {
 		if _, err := b.Put(t.Context(), name, nil); err == nil {
-			t.Errorf("name %q was taken", name)
+			t.Errorf("name %q was accepted", name)
 		}
 	}
 }
@@ -102,7 +102,7 @@ func TestRacingBlobs(t *testing.T) {
 	}
 	group.Wait()
 	if n := messages(t, b, blobStream); n != 8+1 {
-		t.Errorf("%d messages are stored, expected 8 chunks and a name", n)
+		t.Errorf("%d messages are stored, expected 8 chunks and a description", n)
 	}
 }
 
@@ -154,7 +154,7 @@ func TestCorruptBlobs(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 			if took := time.Since(start); took > 3*time.Second {
-				t.Errorf("took %v to say so", took)
+				t.Errorf("the error took %v", took)
 			}
 		})
 	}
@@ -170,8 +170,8 @@ func TestCorruptBlobs(t *testing.T) {
 	})
 }
 
-// What a delete leaves that did not finish, or the nats command, does not stand
-// in the way of the same blob.
+// The remains of an unfinished delete, or of a delete by the nats command, do not prevent
+// storing the blob again.
 func TestPutOverRemains(t *testing.T) {
 	b := newBus(t, testQueue)
 	data, name := random(3*chunkBytes), ShardName(testJob, 0)
@@ -188,7 +188,7 @@ func TestPutOverRemains(t *testing.T) {
 			t.Errorf("%d bytes, %v", len(got), err)
 		}
 		if n := messages(t, b, blobStream); n != 3+1 {
-			t.Errorf("%d messages are stored, expected 3 chunks and a name", n)
+			t.Errorf("%d messages are stored, expected 3 chunks and a description", n)
 		}
 	}
 	put()
@@ -224,11 +224,11 @@ func TestCleanup(t *testing.T) {
 			}
 		}
 		d := next(t, b)
-		for d.Task.Job != id { // the rest of the first job's
+		for d.Task.Job != id { // skip the remaining tasks of the first job
 			d = next(t, b)
 		}
 		must(t, d.Quarantine(t.Context(), "because", true))
-		next(t, b) // in a worker's hands
+		next(t, b) // a worker holds this task
 		return id
 	}
 	counts := func() (all []uint64) {
@@ -250,9 +250,9 @@ func TestCleanup(t *testing.T) {
 	must(t, b.Cleanup(t.Context(), second))
 	must(t, b.Cleanup(t.Context(), second))
 	if got := counts(); fmt.Sprint(got) != "[0 0 0 0 0]" {
-		t.Errorf("%v messages left in %v", got, streams)
+		t.Errorf("the streams hold %v messages: %v", got, streams)
 	}
 	if err := b.Cleanup(t.Context(), "*"); err == nil {
-		t.Error("a wildcard was taken for a job id")
+		t.Error("a wildcard was accepted as a job id")
 	}
 }

@@ -1,13 +1,14 @@
-// Package bus carries a job's tasks, results, quarantines and blobs over NATS
-// JetStream. It is the only importer of NATS, the embedded server included.
+// Package bus carries a job's tasks, results, quarantines and blobs over NATS JetStream.
+// It is the only importer of NATS, the embedded server included.
 //
-// Messages are small and refer to write-once blobs. A result is stored once a
-// shard, by a guarded publish, before its task is acknowledged; everything else
-// (acknowledgements, leases, the queue's window) only saves work.
+// Messages are small and refer to write-once blobs. A shard's result is stored once, by a
+// conditional publish, before its task is acknowledged. Everything else
+// (acknowledgements, leases, the limit on stored tasks) only saves work.
 //
-// Every call to the server has its own short deadline. What may pass (no
-// leader, no answer, a full window, a lost connection) is tried again for as
-// long as the caller's context lives, and a log line says what is waited for.
+// Every request to the server has its own short deadline. If a request fails for a
+// temporary reason (no leader, no answer, too many stored tasks, a lost connection), the
+// bus repeats it for as long as the caller's context lives. A log line says what the bus
+// is waiting for.
 package bus
 
 import (
@@ -24,40 +25,41 @@ import (
 	"go.uber.org/zap"
 )
 
-// Sentinels of this package.
+// The errors that callers may test for.
 var (
-	// ErrNotFound says that no blob of that name is stored.
+	// ErrNotFound means that no blob of that name is stored.
 	ErrNotFound = errors.New("blob not found")
-	// ErrCorrupt says that the stored bytes are not those of the reference.
-	// An error that wraps it is bad input and names the blob.
+	// ErrCorrupt means that the stored bytes do not match the reference. An error that
+	// wraps it is bad input and names the blob.
 	ErrCorrupt = errors.New("blob is corrupt")
-	// ErrConflict says that something else is stored under the same name.
+	// ErrConflict means that something else is stored under the same name.
 	ErrConflict = errors.New("something else is stored under this name")
-	// ErrLeaseLost says that the task may be another worker's by now.
+	// ErrLeaseLost means that the task may have gone to another worker.
 	ErrLeaseLost = errors.New("lease lost")
-	// ErrClosed says that the Bus was closed.
+	// ErrClosed means that the Bus was closed.
 	ErrClosed = errors.New("bus closed")
 )
 
 // Config says where the server is. Exactly one of URL and Server is set.
 type Config struct {
-	URL    string  // nats:// or tls://, several separated by commas
-	Server *Server // embedded: connect inside the process, without a socket
-	Access Access  // to URL
-	// Role is coordinator, worker or operator. Answers come to an inbox of the
-	// role, so that a server can keep one role from reading another's.
+	URL    string  // nats:// or tls:// addresses, separated by commas
+	Server *Server // the embedded server, connected inside the process without a socket
+	Access Access  // credentials for URL
+	// Role is coordinator, worker or operator. It prefixes the inbox that receives
+	// replies, so that a server can keep one role from reading another's replies.
 	Role string
-	Name string      // of this client, for people: in server logs and in quarantines
+	Name string      // this client's name, shown in server logs and in quarantines
 	Log  *zap.Logger // nil = silent
-	// OnBlob is called with the bytes of each chunk of a blob that was sent or
-	// received, from any goroutine; nil = not.
+	// OnBlob is called with the size of each chunk of a blob that was sent or received.
+	// It may be called from any goroutine. Nil = no calls.
 	OnBlob func(sent bool, bytes int)
-	// Around stands around every request to the server, to make it fail or its
-	// answer be lost in tests; nil = not.
+	// Around wraps every request to the server, so that tests can make a request fail or
+	// lose its answer. Nil = requests are made directly.
 	Around func(what string, request func() error) error
 }
 
-// Bus is a connection. It reconnects for ever and is safe for concurrent use.
+// Bus is a connection to NATS. It reconnects without limit and is safe for concurrent
+// use.
 type Bus struct {
 	nc   *nats.Conn
 	js   jetstream.JetStream
@@ -70,7 +72,7 @@ type Bus struct {
 
 	mu      sync.Mutex
 	streams map[string]jetstream.Stream // handles by name
-	strays  []string                    // tokens of chunks that were swept, and may have come since
+	strays  []string                    // tokens of chunks to delete again, because some may have been stored late
 }
 
 func (c *Config) options() ([]nats.Option, error) {
@@ -82,17 +84,18 @@ func (c *Config) options() ([]nats.Option, error) {
 		nats.ReconnectWait(250 * time.Millisecond),
 		nats.ReconnectJitter(250*time.Millisecond, time.Second),
 		nats.PingInterval(10 * time.Second),
-		// Nothing is kept for later while disconnected: a heartbeat or a
-		// release sent after its lease ended would hit another worker's task.
+		// Publish nothing late. A heartbeat or release that was buffered while
+		// disconnected could arrive after its lease ended and affect another worker's
+		// task.
 		nats.ReconnectBufSize(-1),
 	}
 	switch {
 	case c.Server != nil && (c.URL != "" || c.Access != Access{}):
-		return nil, errors.New("bus: both an embedded server and an address or access to one are given")
+		return nil, errors.New("bus: the configuration has an embedded server and also an address or credentials")
 	case c.Server != nil:
 		options = append(options, nats.InProcessServer(c.Server.server))
 	case c.URL == "":
-		return nil, errors.New("bus: no address of a NATS server")
+		return nil, errors.New("bus: the address of the NATS server is empty")
 	}
 	if c.Role != "" {
 		options = append(options, nats.CustomInboxPrefix("_INBOX."+c.Role))
@@ -108,8 +111,8 @@ func (c *Config) options() ([]nats.Option, error) {
 	return append(options, access...), err
 }
 
-// Connect returns once the connection stands. A server that is not there yet is
-// waited for while ctx lives; one that refuses the credentials is an error.
+// Connect returns once the connection is established. It waits for a server that is not
+// up yet until ctx ends. A server that refuses the credentials is an error.
 func Connect(ctx context.Context, c Config) (*Bus, error) {
 	log := c.Log
 	if log == nil {
@@ -122,7 +125,7 @@ func Connect(ctx context.Context, c Config) (*Bus, error) {
 	connected, closed := make(chan struct{}, 1), make(chan struct{})
 	denied := new(atomic.Pointer[denial])
 	options = append(options, watch(c.Server != nil, log, connected, closed, denied)...)
-	refused := new(atomic.Pointer[error]) // why the last try to connect failed
+	refused := new(atomic.Pointer[error]) // why the last connection attempt failed
 	options = append(options, nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { refused.Store(&err) }))
 	reason := func(nc *nats.Conn) error {
 		if last := refused.Load(); last != nil {
@@ -158,14 +161,14 @@ func Connect(ctx context.Context, c Config) (*Bus, error) {
 	return &Bus{nc: nc, js: js, name: c.Name, log: log, around: c.Around, onBlob: c.OnBlob, denied: denied, streams: map[string]jetstream.Stream{}}, nil
 }
 
-// denial is what the server last refused us for want of permission. It says so
-// beside the request, which seems to get no answer.
+// denial is the server's last refusal for lack of permission. The server sends it
+// separately, and the refused request itself just gets no answer.
 type denial struct {
 	at    time.Time
 	cause error
 }
 
-// watch writes one log line a change of the connection's state.
+// watch writes one log line for each change of the connection's state.
 func watch(embedded bool, log *zap.Logger, connected chan<- struct{}, closed chan<- struct{}, denied *atomic.Pointer[denial]) []nats.Option {
 	server := func(nc *nats.Conn) zap.Field {
 		if embedded {
@@ -191,13 +194,13 @@ func watch(embedded bool, log *zap.Logger, connected chan<- struct{}, closed cha
 			}
 		}),
 		nats.LameDuckModeHandler(func(nc *nats.Conn) {
-			log.Info("NATS server is leaving", server(nc))
+			log.Info("NATS server is shutting down", server(nc))
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			if errors.Is(err, nats.ErrPermissionViolation) {
 				denied.Store(&denial{time.Now(), err})
 			}
-			log.Warn("NATS connection", zap.Error(err))
+			log.Warn("NATS connection error", zap.Error(err))
 		}),
 		nats.ClosedHandler(func(nc *nats.Conn) {
 			log.Debug("closed the connection to NATS", zap.Error(nc.LastError()))
@@ -206,7 +209,7 @@ func watch(embedded bool, log *zap.Logger, connected chan<- struct{}, closed cha
 	}
 }
 
-// Ready returns nil while the connection stands.
+// Ready returns nil while the bus is connected, and an error otherwise.
 func (b *Bus) Ready() error {
 	if !b.nc.IsConnected() {
 		return errors.New("not connected to NATS")
@@ -214,7 +217,7 @@ func (b *Bus) Ready() error {
 	return nil
 }
 
-// Close ends the connection; calls in progress return ErrClosed.
+// Close ends the connection. Calls in progress return ErrClosed.
 func (b *Bus) Close() {
 	if b.nc.IsConnected() {
 		b.sweepStrays(context.Background())
@@ -222,7 +225,7 @@ func (b *Bus) Close() {
 	b.nc.Close()
 }
 
-// stream returns a handle of the stream, asking the server once.
+// stream returns a handle of the stream. It asks the server only the first time.
 func (b *Bus) stream(ctx context.Context, name string) (jetstream.Stream, error) {
 	b.mu.Lock()
 	s := b.streams[name]

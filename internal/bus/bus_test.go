@@ -10,9 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
-
+	"shaver/internal/estimator"
 	"shaver/internal/job"
 )
 
@@ -31,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// testKernel is that of all tasks of these tests.
+// testKernel is the kernel of all tasks in these tests.
 const testKernel = "portable"
 
 var testQueue = Queue{Lease: time.Minute, Window: 100, Replicas: 1}
@@ -61,7 +59,7 @@ func connect(t testing.TB, c Config) *Bus {
 	return b
 }
 
-// newBus returns a bus over a server of its own, set up.
+// newBus returns a bus that is set up on its own server.
 func newBus(t testing.TB, q Queue) *Bus {
 	t.Helper()
 	b := connect(t, Config{Server: startServer(t, ServerConfig{}), Name: "test"})
@@ -78,10 +76,10 @@ func setUp(t testing.TB, b *Bus, q Queue) {
 
 func digest(c string) string { return strings.Repeat(c, 64) }
 
-// newTask returns a valid task; seed makes the job.
+// newTask returns a valid task. Each seed gives another job.
 func newTask(seed uint64, shard int) job.Task {
 	spec := job.Spec{Version: job.SpecVersion, Model: digest("a"), Dataset: digest("b"), Splits: []string{"train"},
-		Sample: 1, Baseline: "zero", Estimator: "permutation", Passes: 4, Seed: seed, Kernel: testKernel}
+		Sample: 1, Baseline: "zero", Options: estimator.Options{Estimator: "permutation", Passes: 4}, Seed: seed, Kernel: testKernel}
 	id := spec.ID()
 	return job.Task{Job: id, Shard: shard, Spec: spec, Rows: 1000,
 		Data:     job.Blob{Name: ShardName(id, shard), Bytes: 10, SHA256: digest("c")},
@@ -153,10 +151,10 @@ func TestServerRefuses(t *testing.T) {
 			start := time.Now()
 			if s, err := StartServer(c); err == nil {
 				s.Shutdown()
-				t.Fatal("started")
+				t.Fatal("the server started")
 			}
 			if took := time.Since(start); took > 5*time.Second {
-				t.Errorf("took %v to say so", took)
+				t.Errorf("the error took %v", took)
 			}
 		})
 	}
@@ -172,7 +170,7 @@ func TestConnectRefuses(t *testing.T) {
 			defer cancel()
 			if b, err := Connect(ctx, c); err == nil {
 				b.Close()
-				t.Fatal("connected")
+				t.Fatal("the bus connected")
 			}
 		})
 	}
@@ -194,7 +192,7 @@ func TestConnectWaitsForServer(t *testing.T) {
 func TestSetup(t *testing.T) {
 	s := startServer(t, ServerConfig{})
 	done := make(chan error)
-	for i := range 4 { // coordinators at once
+	for i := range 4 { // several coordinators at once
 		b := connect(t, Config{Server: s})
 		go func() {
 			done <- b.Setup(t.Context(), Queue{Lease: time.Minute, Window: 10 + i, Replicas: 1}, testKernel)
@@ -215,20 +213,20 @@ func TestSetup(t *testing.T) {
 	}
 	held, err := b.subjects(t.Context(), "test", tasksStream, taskPrefix+">")
 	if must(t, err); len(held) != 10 {
-		t.Errorf("%d tasks of 10 after the window was made narrower", len(held))
+		t.Errorf("%d tasks of 10 are left after the window was reduced", len(held))
 	}
 	for _, q := range []Queue{{}, {Lease: time.Second, Window: 0, Replicas: 1}, {Lease: time.Second, Window: 1, Replicas: 2}, {Window: 1, Replicas: 1}} {
 		if err := b.Setup(t.Context(), q); err == nil {
-			t.Errorf("%+v was taken", q)
+			t.Errorf("%+v was accepted", q)
 		}
 	}
 }
 
-// A worker that starts before any coordinator waits, says so, and goes on.
+// A worker that starts before any coordinator waits, logs that, and continues.
 func TestWorkerWaitsForSetup(t *testing.T) {
 	s := startServer(t, ServerConfig{})
-	core, logs := observer.New(zap.WarnLevel)
-	worker, coordinator := connect(t, Config{Server: s, Log: zap.New(core)}), connect(t, Config{Server: s})
+	log, out := logged()
+	worker, coordinator := connect(t, Config{Server: s, Log: log}), connect(t, Config{Server: s})
 	got := make(chan int)
 	go func() {
 		d, err := worker.NextTask(t.Context(), testKernel)
@@ -239,11 +237,7 @@ func TestWorkerWaitsForSetup(t *testing.T) {
 		}
 		got <- d.Task.Shard
 	}()
-	for end := time.Now().Add(10 * time.Second); logs.FilterMessage("waiting").Len() == 0; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("no log line")
-		}
-	}
+	out.await(t, `"msg":"waiting"`)
 	setUp(t, coordinator, testQueue)
 	publish(t, coordinator, newTask(1, 7))
 	if shard := <-got; shard != 7 {
@@ -251,7 +245,7 @@ func TestWorkerWaitsForSetup(t *testing.T) {
 	}
 }
 
-// A server that goes and comes back on the same port and folder: the bus goes on.
+// After the server is restarted on the same port and folder, the bus continues.
 func TestReconnect(t *testing.T) {
 	dir := t.TempDir()
 	first := startServer(t, ServerConfig{StoreDir: dir, Listen: "127.0.0.1:0", SyncAlways: true})
@@ -295,8 +289,7 @@ func TestReconnect(t *testing.T) {
 	}
 }
 
-// Every call that can wait ends soon after its context, with the server there
-// and with it gone.
+// Every call that can wait ends soon after its context, whether the server runs or not.
 func TestCancel(t *testing.T) {
 	s := startServer(t, ServerConfig{})
 	b := connect(t, Config{Server: s})

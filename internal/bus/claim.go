@@ -14,27 +14,27 @@ import (
 	"shaver/internal/job"
 )
 
-// Why a claim is worth nothing any more.
+// Errors of a claim that is no longer valid.
 var (
-	// ErrFenced says that a newer coordinator leads the job.
+	// ErrFenced means that a newer coordinator leads the job.
 	ErrFenced = errors.New("a newer coordinator leads this job")
-	// ErrEnded says that the job was ended, and deleted, by somebody else.
-	ErrEnded = errors.New("somebody else ended this job, it is no longer stored")
+	// ErrEnded means that somebody else ended the job and deleted it.
+	ErrEnded = errors.New("somebody else ended and deleted this job")
 )
 
-// Claim is the right to lead a job, until somebody else claims it. It is for one
-// goroutine.
+// Claim is the right to lead a job until somebody else claims it. It must not be used by
+// more than one goroutine.
 type Claim struct {
-	Lead job.Lead // as it is stored
+	Lead job.Lead // the stored record
 
 	b        *Bus
-	sequence uint64 // of the message that says so
+	sequence uint64 // number, in the stream, of the message with Lead
 }
 
 func leadKey(jobID string) string { return jobPrefix + jobID + ".checkpoint" }
 
-// lead returns who leads the job, nil if nobody ever did, and the
-// message that says so.
+// lead returns the record of who leads the job and the message that holds it. Both are
+// nil if nobody has ever led the job.
 func (b *Bus) lead(ctx context.Context, jobID string) (*job.Lead, *jetstream.RawStreamMsg, error) {
 	msg, err := b.key(ctx, "look up the leader of job "+jobID, leadKey(jobID))
 	if err != nil || msg == nil {
@@ -49,15 +49,15 @@ func (b *Bus) lead(ctx context.Context, jobID string) (*job.Lead, *jetstream.Raw
 
 func checkLead(l *job.Lead) error {
 	if !isJob(l.Job) || l.Epoch < 1 || l.Number < 0 {
-		return fmt.Errorf("job %q, epoch %d, number %d", l.Job, l.Epoch, l.Number)
+		return fmt.Errorf("invalid leader record: job %q, epoch %d, number %d", l.Job, l.Epoch, l.Number)
 	}
 	if l.Checkpoint == nil {
 		return nil
 	}
-	return checkBlob(*l.Checkpoint, isName(l.Checkpoint.Name), "one of ours")
+	return checkBlob(*l.Checkpoint, isName(l.Checkpoint.Name), "a valid blob name")
 }
 
-// Claim takes the job over from whoever leads it, and keeps its checkpoint.
+// Claim takes the job over from its present leader, if any, and keeps its checkpoint.
 func (b *Bus) Claim(ctx context.Context, jobID string) (*Claim, error) {
 	if err := checkJob(jobID); err != nil {
 		return nil, err
@@ -77,11 +77,11 @@ func (b *Bus) Claim(ctx context.Context, jobID string) (*Claim, error) {
 		c.sequence = expect
 		if err := c.replace(ctx, next); !errors.Is(err, ErrFenced) {
 			return c, err
-		} // somebody was faster
+		} // somebody else was faster
 	}
 }
 
-// replace stores another record in place of ours.
+// replace stores next as the job's record if the present one is still ours.
 func (c *Claim) replace(ctx context.Context, next job.Lead) error {
 	body, err := json.Marshal(next)
 	if err != nil {
@@ -102,14 +102,14 @@ func (c *Claim) replace(ctx context.Context, next job.Lead) error {
 			msg, seen := c.b.last(ctx, what, jobStream, on)
 			switch {
 			case errors.Is(seen, jetstream.ErrMsgNotFound):
-				if c.Lead.Job == "" { // it went as we claimed it
+				if c.Lead.Job == "" { // the record was deleted while we claimed the job
 					c.sequence = 0
 					return errAgain{seen}
 				}
 				return ErrEnded
 			case seen != nil:
 				return seen
-			case !bytes.Equal(msg.Data, body): // else it is ours, the answer was lost
+			case !bytes.Equal(msg.Data, body): // if they are equal, ours was stored and only the answer was lost
 				return ErrFenced
 			}
 			stored, err = msg.Sequence, nil
@@ -121,30 +121,30 @@ func (c *Claim) replace(ctx context.Context, next job.Lead) error {
 	})
 }
 
-// Point makes blob the job's checkpoint. On ErrFenced it is not.
+// Point makes blob the job's checkpoint. On ErrFenced the checkpoint is unchanged.
 func (c *Claim) Point(ctx context.Context, number int64, blob job.Blob) error {
 	next := c.Lead
 	next.Number, next.Checkpoint = number, &blob
 	return c.replace(ctx, next)
 }
 
-// End says that everything of the job is about to be deleted. On ErrFenced
-// somebody else goes on with it.
+// End records that everything of the job is about to be deleted. On ErrFenced somebody
+// else leads the job and continues it.
 func (c *Claim) End(ctx context.Context) error {
 	next := c.Lead
 	next.Ending = true
 	return c.replace(ctx, next)
 }
 
-// Check returns ErrFenced if somebody else claimed the job, and ErrEnded if it is
-// no longer stored, or only parts of it are.
+// Check returns ErrFenced if somebody else has claimed the job, and ErrEnded if the job
+// or parts of it have been deleted.
 func (c *Claim) Check(ctx context.Context) error {
 	lead, _, err := c.b.lead(ctx, c.Lead.Job)
 	if err != nil {
 		return err
 	}
 	if lead != nil && lead.Owner != c.Lead.Owner {
-		return fmt.Errorf("job %s: %w (%s, epoch %d; this one has epoch %d)", c.Lead.Job, ErrFenced, lead.Owner, lead.Epoch, c.Lead.Epoch)
+		return fmt.Errorf("job %s: %w (%s with epoch %d; this one has epoch %d)", c.Lead.Job, ErrFenced, lead.Owner, lead.Epoch, c.Lead.Epoch)
 	}
 	if open, err := c.b.IsOpen(ctx, c.Lead.Job); err != nil {
 		return err
@@ -154,19 +154,19 @@ func (c *Claim) Check(ctx context.Context) error {
 	return nil
 }
 
-// key returns the value of a key, nil if it has none.
+// key returns the value of a key, or nil if the key has none.
 func (b *Bus) key(ctx context.Context, what, on string) (*jetstream.RawStreamMsg, error) {
 	msg, err := b.last(ctx, what, jobStream, on)
 	if errors.Is(err, jetstream.ErrMsgNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, nil
 	}
-	if err != nil || msg.Header.Get("KV-Operation") != "" { // a marker that the nats command leaves
+	if err != nil || msg.Header.Get("KV-Operation") != "" { // a marker that the nats command leaves after a delete
 		return nil, err
 	}
 	return msg, nil
 }
 
-// set gives a key a value, whatever it was.
+// set stores the value of a key and replaces an older one.
 func (b *Bus) set(ctx context.Context, what, on string, body []byte) error {
 	return b.call(ctx, what, func(ctx context.Context) error {
 		_, err := b.js.Publish(ctx, on, body, jetstream.WithRetryAttempts(0))

@@ -11,7 +11,7 @@ import (
 	"shaver/internal/job"
 )
 
-// A newer claim fences the older one, whatever that does next.
+// A newer claim fences every later action of the older one.
 func TestClaim(t *testing.T) {
 	b := newBus(t, testQueue)
 	_, err := b.CreateSpec(t.Context(), testJob, []byte("{}"))
@@ -30,12 +30,12 @@ func TestClaim(t *testing.T) {
 		"point": first.Point(t.Context(), 2, blob), "check": first.Check(t.Context()), "end": first.End(t.Context()),
 	} {
 		if !errors.Is(err, ErrFenced) {
-			t.Errorf("%s of the older one: %v", name, err)
+			t.Errorf("%s of the older claim: %v", name, err)
 		}
 	}
 	must(t, second.Check(t.Context()))
 	must(t, second.Point(t.Context(), 1, blob))
-	must(t, second.Point(t.Context(), 1, blob)) // as after an answer that was lost
+	must(t, second.Point(t.Context(), 1, blob)) // the same request again, as after a lost answer
 	must(t, second.End(t.Context()))
 	third, err := b.Claim(t.Context(), testJob)
 	must(t, err)
@@ -69,10 +69,10 @@ func TestGetInto(t *testing.T) {
 	}, nil)
 	must(t, err)
 	if again, err := b.Put(t.Context(), name, data); err != nil || again != blob {
-		t.Errorf("the same bytes at once: %+v and %+v, %v", again, blob, err)
+		t.Errorf("the same bytes stored concurrently: %+v and %+v, %v", again, blob, err)
 	}
 	if _, err := b.PutFrom(t.Context(), name, func(io.Writer) error { return nil }, nil); !errors.Is(err, ErrConflict) {
-		t.Errorf("unknown bytes in its place: %v", err)
+		t.Errorf("storing unknown bytes under the same name: %v", err)
 	}
 	var got []byte
 	must(t, b.GetInto(t.Context(), blob, blob.Bytes, func(r io.Reader) (err error) {
@@ -80,7 +80,7 @@ func TestGetInto(t *testing.T) {
 		return err
 	}))
 	if !slices.Equal(got, data) {
-		t.Error("other bytes came back")
+		t.Error("GetInto returned other bytes")
 	}
 	must(t, b.GetInto(t.Context(), blob, blob.Bytes, func(r io.Reader) error { // reads a part
 		_, err := io.ReadFull(r, make([]byte, 10))
@@ -110,7 +110,7 @@ func TestGetInto(t *testing.T) {
 	}
 }
 
-// A server that no coordinator has ever seen has no jobs, and says so.
+// A server that no coordinator has used has no jobs, and Jobs returns no error.
 func TestNoJobs(t *testing.T) {
 	b := connect(t, Config{Server: startServer(t, ServerConfig{}), Name: "test"})
 	if all, err := b.Jobs(t.Context()); err != nil || len(all) != 0 {
@@ -168,7 +168,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// What jobs that are over left goes; what lives stays.
+// Sweep deletes what jobs that are over left behind, and keeps what stored jobs use.
 func TestSweep(t *testing.T) {
 	b := newBus(t, testQueue)
 	alive, dead := newTask(1, 0), newTask(2, 0)

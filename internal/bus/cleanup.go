@@ -12,19 +12,20 @@ import (
 	"shaver/internal/job"
 )
 
-// Cleanup deletes everything of the job: tasks, results, quarantines, blobs,
-// keys, and the model if no other job has it. Claim.End comes before.
+// Cleanup deletes everything of the job: tasks, results, quarantines, blobs, keys, and
+// the model if no other job uses it. The caller calls Claim.End first.
 //
-// Workers may still be computing for it. They look whether the job has its
-// specification after they have stored a result, and take that back if not; so
-// everything is deleted once more after the specification. The record of who
-// leads the job goes last: by it a cleanup that did not finish is found.
+// Workers may still be computing for the job. After a worker has stored a result, it
+// checks that the job's specification is still stored, and otherwise deletes the result.
+// Cleanup therefore deletes everything once more after the specification. The record of
+// the job's leader is deleted last, because an unfinished cleanup is found by that
+// record.
 func (b *Bus) Cleanup(ctx context.Context, jobID string) error {
 	if err := checkJob(jobID); err != nil {
 		return err
 	}
 	what := "clean up job " + jobID
-	if err := b.clear(ctx, what, jobID); err != nil {
+	if err := b.clearJob(ctx, what, jobID); err != nil {
 		return err
 	}
 	spec, err := b.key(ctx, what, jobPrefix+jobID+".spec")
@@ -34,7 +35,7 @@ func (b *Bus) Cleanup(ctx context.Context, jobID string) error {
 	if err := b.purge(ctx, what, jobStream, jobPrefix+jobID+".spec"); err != nil {
 		return err
 	}
-	if err := b.clear(ctx, what, jobID); err != nil {
+	if err := b.clearJob(ctx, what, jobID); err != nil {
 		return err
 	}
 	var submitted job.Submission
@@ -51,8 +52,8 @@ func (b *Bus) Cleanup(ctx context.Context, jobID string) error {
 	return nil
 }
 
-// Settle returns when no cleanup of the job is going on: it waits for one that
-// makes headway, and finishes one that was cut off.
+// Settle returns when no cleanup of the job is in progress. It waits a while for another
+// program's cleanup to end, and otherwise completes that cleanup itself.
 func (b *Bus) Settle(ctx context.Context, jobID string) error {
 	for begun := time.Now(); ; {
 		lead, _, err := b.lead(ctx, jobID)
@@ -74,29 +75,29 @@ func (b *Bus) Settle(ctx context.Context, jobID string) error {
 	return b.Cleanup(ctx, jobID)
 }
 
-// Leave deletes what a coordinator that was fenced may have stored of the job, and
-// of its model, after another one ended it. A job that goes on keeps everything: it
-// is cleaned up at its end.
+// Leave deletes what a fenced coordinator may have stored for the job and its model after
+// another coordinator ended the job. If the job still runs, Leave deletes nothing,
+// because the end of the job does.
 func (b *Bus) Leave(ctx context.Context, jobID, model string) error {
 	what := "leave job " + jobID
 	if err := b.Settle(ctx, jobID); err != nil {
 		return err
 	}
-	jobs, _, err := b.living(ctx, what)
+	jobs, _, err := b.liveJobs(ctx, what)
 	if err != nil || jobs[jobID] {
 		return err
 	}
-	if err := b.clear(ctx, what, jobID); err != nil {
+	if err := b.clearJob(ctx, what, jobID); err != nil {
 		return err
 	}
 	return errors.Join(b.dropModel(ctx, what, model), b.purge(ctx, what, jobStream, jobPrefix+jobID+".progress"))
 }
 
-// settling is how long another's cleanup is waited for.
+// settling is how long Settle waits for another program's cleanup.
 const settling = 4 * time.Second
 
-// clear deletes the job's messages and blobs.
-func (b *Bus) clear(ctx context.Context, what, jobID string) error {
+// clearJob deletes the job's messages and blobs.
+func (b *Bus) clearJob(ctx context.Context, what, jobID string) error {
 	for _, of := range []struct{ stream, prefix string }{
 		{tasksStream, taskPrefix + "*."}, {resultsStream, resultPrefix}, {quarantineStream, quarantinePrefix},
 	} {
@@ -115,10 +116,11 @@ func (b *Bus) clear(ctx context.Context, what, jobID string) error {
 			}
 		}
 	}
-	return b.purgeAll(ctx, what, blobStream, chunkPrefix+jobID+".*") // of those who died before they named them
+	return b.purgeAll(ctx, what, blobStream, chunkPrefix+jobID+".*") // chunks of programs that died before they named them
 }
 
-// purgeAll deletes what is stored under filter, by exact subject.
+// purgeAll deletes the messages of every subject that matches filter, one subject at a
+// time.
 func (b *Bus) purgeAll(ctx context.Context, what, stream, filter string) error {
 	held, err := b.subjects(ctx, what, stream, filter)
 	if err != nil {
@@ -132,10 +134,10 @@ func (b *Bus) purgeAll(ctx context.Context, what, stream, filter string) error {
 	return nil
 }
 
-// dropModel deletes a model that no stored job has, and what is left of
-// interrupted uploads of it.
+// dropModel deletes a model that no stored job uses, and the remains of interrupted
+// uploads of it.
 func (b *Bus) dropModel(ctx context.Context, what, digest string) error {
-	_, models, err := b.living(ctx, what)
+	_, models, err := b.liveJobs(ctx, what)
 	name := ModelName(digest)
 	if err != nil || models[digest] || !isName(name) {
 		return err
@@ -146,9 +148,9 @@ func (b *Bus) dropModel(ctx context.Context, what, digest string) error {
 	return b.purgeAll(ctx, what, blobStream, chunkPrefix+ownerOf(name)+".*")
 }
 
-// living returns the jobs that have a specification or a leader, and the digests
-// of their models.
-func (b *Bus) living(ctx context.Context, what string) (jobs, models map[string]bool, err error) {
+// liveJobs returns the jobs that have a specification or a leader, and the digests of their
+// models.
+func (b *Bus) liveJobs(ctx context.Context, what string) (jobs, models map[string]bool, err error) {
 	held, err := b.subjects(ctx, what, jobStream, jobPrefix+">")
 	if err != nil {
 		return nil, nil, err
@@ -175,21 +177,21 @@ func (b *Bus) living(ctx context.Context, what string) (jobs, models map[string]
 	return jobs, models, nil
 }
 
-// unfinished is how old a cleanup is that nobody is busy with any more.
+// unfinished is the age at which a cleanup is considered abandoned.
 const unfinished = time.Minute
 
-// Sweep deletes what is stored of jobs that are over: of cleanups that were cut
-// off, and of workers that died at the wrong moment after them. Coordinators do
-// it when they begin.
+// Sweep deletes the remains of jobs that are over: those of interrupted cleanups, and
+// results that a dying worker stored after the cleanup. Coordinators call it when they
+// start.
 func (b *Bus) Sweep(ctx context.Context) error {
 	const what = "sweep"
-	// What is found before the jobs are listed is of one of these, or garbage: a
-	// job has its specification before anything else.
+	// The owners are listed before the jobs. A job stores its specification before
+	// anything else, so an owner that is not among the jobs listed later is garbage.
 	owners, models, err := b.owners(ctx)
 	if err != nil {
 		return err
 	}
-	jobs, used, err := b.living(ctx, what)
+	jobs, used, err := b.liveJobs(ctx, what)
 	if err != nil {
 		return err
 	}
@@ -217,15 +219,15 @@ func (b *Bus) Sweep(ctx context.Context) error {
 		if jobs[id] || prefixes[id] {
 			continue
 		}
-		if err := errors.Join(b.clear(ctx, what, id), b.purgeAll(ctx, what, jobStream, jobPrefix+id+".*")); err != nil {
+		if err := errors.Join(b.clearJob(ctx, what, id), b.purgeAll(ctx, what, jobStream, jobPrefix+id+".*")); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// owners returns all that own anything on the bus, jobs or prefixes of models,
-// and the digests of the stored models.
+// owners returns every job id and model prefix that owns anything on the bus, and the
+// digests of the stored models.
 func (b *Bus) owners(ctx context.Context) (owners, models map[string]bool, err error) {
 	const what = "sweep"
 	owners, models = map[string]bool{}, map[string]bool{}
@@ -259,8 +261,8 @@ func (b *Bus) owners(ctx context.Context) (owners, models map[string]bool, err e
 	return owners, models, err
 }
 
-// Stored returns the subjects that hold messages, of all streams, and how many.
-// There is none while no job is stored.
+// Stored returns the number of messages of each subject, over all streams. The map is
+// empty while no job is stored.
 func (b *Bus) Stored(ctx context.Context) (map[string]uint64, error) {
 	all := map[string]uint64{}
 	for _, stream := range []string{tasksStream, resultsStream, quarantineStream, blobStream, jobStream} {

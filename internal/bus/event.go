@@ -16,9 +16,9 @@ import (
 	"shaver/internal/job"
 )
 
-// PublishResult stores the result unless the shard has one. won means that this
-// very result is stored; otherwise another attempt's is, and the caller deletes
-// its own partial. Either way the task may be acknowledged.
+// PublishResult stores the result unless the shard has one. won reports whether this very
+// result is stored. If it is not, the result of another attempt is stored, and the caller
+// must delete its own partial. In both cases the task may be acknowledged.
 func (b *Bus) PublishResult(ctx context.Context, r job.Result) (won bool, err error) {
 	body, err := encodeResult(r)
 	if err != nil {
@@ -28,36 +28,37 @@ func (b *Bus) PublishResult(ctx context.Context, r job.Result) (won bool, err er
 	what := "publish result " + on
 	err = b.again(ctx, what, func() error {
 		stored, err := b.storeOnce(ctx, what, resultsStream, on, body)
-		if errors.Is(err, jetstream.ErrMsgNotFound) { // deleted as we looked
+		if errors.Is(err, jetstream.ErrMsgNotFound) { // it was deleted before we could read it
 			return errAgain{err}
 		}
-		// An earlier try of ours whose answer was lost may be what is stored.
+		// The stored result may come from our earlier request, whose answer was lost.
 		won = stored == nil || bytes.Equal(stored.Data, body)
 		return err
 	})
 	return won && err == nil, err
 }
 
-// Event is what became of a shard. Exactly one of the pointers and Err is set.
+// Event is the fate of a shard. Exactly one of Result, Quarantine and Err is set.
 type Event struct {
 	Shard      int
-	Stored     time.Time // when, by the server's clock
+	Stored     time.Time // time of storing, by the server's clock
 	Result     *job.Result
 	Quarantine *job.Quarantine
-	// Err says that the stored message is malformed, so that the shard has
-	// neither: delete it (DeleteResult) and publish the task again.
+	// Err means that the stored message is malformed, so that the shard has neither
+	// result nor quarantine. The message has to be deleted (DeleteResult) and the task
+	// published again.
 	Err error
 }
 
-// Events calls f with every result and quarantine of the job, those stored
-// already and those to come, each kind in the order of its stream, one call at
-// a time. A shard may come twice. It returns when ctx ends or f returns an
+// Events calls f with every result and quarantine of the job, including those stored
+// later. The calls do not overlap. Results come in the order of their stream, and so do
+// quarantines. A shard may come twice. Events returns when ctx ends or f returns an
 // error, with that error.
 func (b *Bus) Events(ctx context.Context, jobID string, f func(Event) error) error {
 	if err := checkJob(jobID); err != nil {
 		return err
 	}
-	var one sync.Mutex
+	var calls sync.Mutex // held while f runs
 	group, ctx := errgroup.WithContext(ctx)
 	follow := func(stream, prefix string, read func(on string, body []byte) Event) {
 		group.Go(func() error {
@@ -72,8 +73,8 @@ func (b *Bus) Events(ctx context.Context, jobID string, f func(Event) error) err
 				if about, err := msg.Metadata(); err == nil {
 					e.Stored = about.Timestamp
 				}
-				one.Lock()
-				defer one.Unlock()
+				calls.Lock()
+				defer calls.Unlock()
 				if ctx.Err() != nil {
 					return ctx.Err()
 				}
@@ -100,23 +101,23 @@ func (b *Bus) Events(ctx context.Context, jobID string, f func(Event) error) err
 
 const (
 	eventBatch     = 256
-	idleHeartbeat  = time.Second     // of the server to a reader; twice as long without one is a lost reader
-	readerLifetime = time.Minute     // of a reader whose program is gone
-	cleanupTimeout = 1 * time.Second // for what is only tidy and must not hold up the caller
+	idleHeartbeat  = time.Second     // the server's heartbeat to a reader; after two missing ones the reader is lost
+	readerLifetime = time.Minute     // after this time without use the server deletes a reader
+	cleanupTimeout = 1 * time.Second // for deletes that are only tidiness and must not delay the caller
 )
 
-// stopped carries the error of follow's callback past the retries.
+// stopped marks an error of follow's callback, which must not be retried.
 type stopped struct{ error }
 
 func (s stopped) Unwrap() error { return s.error }
 
-// errGap says that the server sent a message that we did not get.
+// errGap means that the server sent a message that did not arrive.
 var errGap = errors.New("a message is missing")
 
-// follow calls f with every message of the stream under filter, from the first
-// on and without a gap, until ctx ends or f fails. The library's ordered
-// consumer does the same, but tries without regard to a context, and without a
-// word, when the stream is away.
+// follow calls f with every message of the stream that matches filter, from the first one
+// on and without gaps, until ctx ends or f fails. The library's ordered consumer does the
+// same, but if the stream is unavailable it retries without a log line and ignores the
+// context.
 func (b *Bus) follow(ctx context.Context, stream, filter string, batch int, f func(jetstream.Msg) error) error {
 	next := uint64(1)
 	what := "read " + filter
@@ -183,7 +184,7 @@ func (b *Bus) followOnce(ctx context.Context, stream, filter string, batch int, 
 	}
 }
 
-// drop deletes a reader; the server does so itself a minute later.
+// drop deletes a reader. If that fails, the server deletes it a minute later.
 func (b *Bus) drop(ctx context.Context, stream string, consumer jetstream.Consumer) {
 	if !b.nc.IsConnected() {
 		return

@@ -15,8 +15,8 @@ import (
 
 const jobPrefix = "$KV." + jobBucket + "."
 
-// CreateSpec stores the job's specification unless there is one, and returns
-// what is stored: spec itself, or what an earlier submission wrote.
+// CreateSpec stores the job's specification unless one is stored already. It returns the
+// stored one, which is spec itself or comes from an earlier submission.
 func (b *Bus) CreateSpec(ctx context.Context, jobID string, spec []byte) (stored []byte, err error) {
 	if err := checkJob(jobID); err != nil {
 		return nil, err
@@ -26,13 +26,13 @@ func (b *Bus) CreateSpec(ctx context.Context, jobID string, spec []byte) (stored
 	err = b.again(ctx, what, func() error {
 		msg, err := b.storeOnce(ctx, what, jobStream, on, spec)
 		switch {
-		case errors.Is(err, jetstream.ErrMsgNotFound): // deleted as we looked
+		case errors.Is(err, jetstream.ErrMsgNotFound): // it was deleted before we could read it
 			return errAgain{err}
 		case err != nil:
 			return err
 		case msg == nil:
 			stored = spec
-		case msg.Header.Get("KV-Operation") != "": // deleted by the nats command: a marker is left
+		case msg.Header.Get("KV-Operation") != "": // the nats command deleted it and left a marker
 			if err := b.purge(ctx, what, jobStream, on); err != nil {
 				return err
 			}
@@ -56,7 +56,7 @@ func (b *Bus) deleteOne(ctx context.Context, stream, prefix, jobID string, shard
 	return b.purge(ctx, "delete "+on, stream, on)
 }
 
-// DeleteTask removes the shard's task, if there is one, whoever holds it.
+// DeleteTask removes the shard's task, if there is one, even if a worker holds it.
 func (b *Bus) DeleteTask(ctx context.Context, jobID string, shard int) error {
 	if err := checkJob(jobID); err != nil {
 		return err
@@ -64,8 +64,8 @@ func (b *Bus) DeleteTask(ctx context.Context, jobID string, shard int) error {
 	return b.purgeAll(ctx, "delete a task of job "+jobID, tasksStream, subject(taskPrefix+"*.", jobID, shard))
 }
 
-// DeleteResult removes the shard's result, if there is one, so that another can
-// take its place: for a result that is malformed or whose partial is not there.
+// DeleteResult removes the shard's result, if there is one, so that another can be
+// stored. It is for a result that is malformed or whose partial is missing.
 func (b *Bus) DeleteResult(ctx context.Context, jobID string, shard int) error {
 	return b.deleteOne(ctx, resultsStream, resultPrefix, jobID, shard)
 }
@@ -75,7 +75,8 @@ func (b *Bus) DeleteQuarantine(ctx context.Context, jobID string, shard int) err
 	return b.deleteOne(ctx, quarantineStream, quarantinePrefix, jobID, shard)
 }
 
-// Inventory lists what is stored of the job, whose tasks are for the kernel.
+// Inventory lists what is stored for the job. The job's tasks are those of the given
+// kernel.
 func (b *Bus) Inventory(ctx context.Context, jobID, kernel string) (inv job.Inventory, err error) {
 	what := "list what is stored of job " + jobID
 	if inv.Tasks, err = b.shards(ctx, what, jobID, tasksStream, taskPrefix+kernel+"."); err != nil {
@@ -90,8 +91,8 @@ func (b *Bus) Inventory(ctx context.Context, jobID, kernel string) (inv job.Inve
 	if len(inv.Tasks) == 0 {
 		return inv, nil
 	}
-	// Tasks that the consumer neither holds for a worker nor has still to hand
-	// out: it lost them.
+	// The consumer neither waits for a worker's answer nor has a task to hand out, yet
+	// tasks are stored. It has lost them.
 	var info *jetstream.ConsumerInfo
 	err = b.call(ctx, what, func(ctx context.Context) error {
 		consumer, err := b.js.Consumer(ctx, tasksStream, workersPrefix+kernel)
@@ -106,7 +107,7 @@ func (b *Bus) Inventory(ctx context.Context, jobID, kernel string) (inv job.Inve
 	return inv, err
 }
 
-// shards returns the shards that a stream has a message of, ascending.
+// shards returns the shards for which a stream holds a message, in ascending order.
 func (b *Bus) shards(ctx context.Context, what, jobID, stream, prefix string) ([]int, error) {
 	if err := checkJob(jobID); err != nil {
 		return nil, err
@@ -125,8 +126,8 @@ func (b *Bus) shards(ctx context.Context, what, jobID, stream, prefix string) ([
 	return shards, nil
 }
 
-// Blobs returns the names of the job's blobs of the given kinds, such as
-// "partial", in order.
+// Blobs returns the names of the job's blobs of the given kinds, such as "partial", in
+// ascending order.
 func (b *Bus) Blobs(ctx context.Context, jobID string, kinds ...string) ([]string, error) {
 	if err := checkJob(jobID); err != nil {
 		return nil, err
@@ -138,7 +139,7 @@ func (b *Bus) Blobs(ctx context.Context, jobID string, kinds ...string) ([]strin
 	}), err
 }
 
-// blobs returns the names of all blobs, tombstones included, in order.
+// blobs returns the names of all blobs in ascending order, including those of tombstones.
 func (b *Bus) blobs(ctx context.Context, what string) ([]string, error) {
 	held, err := b.subjects(ctx, what, blobStream, metaPrefix+"*")
 	if err != nil {

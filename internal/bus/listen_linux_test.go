@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// listening returns the addresses, in the kernel's spelling, on which this
-// process waits for TCP connections.
+// listening returns the addresses on which this process listens for TCP connections, as
+// Linux writes them in /proc.
 func listening(t *testing.T) []string {
 	t.Helper()
 	mine := map[string]bool{}
@@ -36,10 +36,10 @@ func listening(t *testing.T) []string {
 	return all
 }
 
-// The embedded server has no socket unless it is asked for one.
+// The embedded server opens no socket unless Listen is set.
 func TestNoListener(t *testing.T) {
 	if before := listening(t); len(before) != 0 {
-		t.Fatalf("listening before: %v", before)
+		t.Fatalf("the process listens before the test: %v", before)
 	}
 	s := startServer(t, ServerConfig{})
 	connect(t, Config{Server: s})
@@ -48,6 +48,6 @@ func TestNoListener(t *testing.T) {
 	}
 	startServer(t, ServerConfig{Listen: "127.0.0.1:0"})
 	if found := listening(t); len(found) != 1 || !strings.HasPrefix(found[0], "0100007F:") {
-		t.Errorf("asked for 127.0.0.1, the server listens on %v", found)
+		t.Errorf("the server listens on %v, expected only 127.0.0.1", found)
 	}
 }

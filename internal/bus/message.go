@@ -14,22 +14,22 @@ import (
 	"shaver/internal/job"
 )
 
-// Subjects are prefix + job + "." + shard; those of tasks have the kernel and a
-// dot before the job, so that a worker asks only for what it can compute.
+// Subjects are prefix + job + "." + shard. A task's subject has the kernel and a dot
+// before the job, so that a worker asks only for tasks that it can compute.
 const (
 	taskPrefix       = "shaver.task."
 	resultPrefix     = "shaver.result."
 	quarantinePrefix = "shaver.quarantine."
 )
 
-// maxText bounds what people wrote or read in a message, in bytes.
+// maxText bounds the free text in a message, in bytes.
 const maxText = 4096
 
 func subject(prefix, jobID string, shard int) string {
 	return prefix + jobID + "." + strconv.Itoa(shard)
 }
 
-// parseSubject is the inverse of subject. It takes no other spelling.
+// parseSubject is the inverse of subject. It accepts no other spelling.
 func parseSubject(prefix, s string) (jobID string, shard int, ok bool) {
 	rest, ok := strings.CutPrefix(s, prefix)
 	if !ok {
@@ -58,7 +58,7 @@ func parseTask(s string) (kernel, jobID string, shard int, ok bool) {
 	return kernel, jobID, shard, ok
 }
 
-// isKernel reports whether a kernel's name may be part of a subject.
+// isKernel reports whether name is valid as the kernel part of a subject.
 func isKernel(name string) bool {
 	return name != "" && len(name) <= 64 && strings.Trim(name, "0123456789abcdefghijklmnopqrstuvwxyz-") == ""
 }
@@ -71,7 +71,8 @@ func isJob(id string) bool { return isHex(id, 20) }
 
 func isShard(shard int) bool { return shard >= 0 && shard <= math.MaxInt32 }
 
-// checkJob keeps wildcards and other jobs' names out of subjects.
+// checkJob refuses an id that is not a job's, such as a wildcard, before it gets into a
+// subject.
 func checkJob(id string) error {
 	if !isJob(id) {
 		return fault.Inputf("job id %q: expected 20 hexadecimal digits", id)
@@ -79,7 +80,7 @@ func checkJob(id string) error {
 	return nil
 }
 
-// Names of blobs. Each is written once.
+// The names of blobs. Each blob is written once.
 
 // ModelName names a model's file by the SHA-256 of its bytes.
 func ModelName(sha256 string) string { return "model/" + sha256 }
@@ -87,7 +88,7 @@ func ModelName(sha256 string) string { return "model/" + sha256 }
 // BaselineName names a job's baseline.
 func BaselineName(jobID string) string { return "baseline/" + jobID }
 
-// CheckpointName names a checkpoint of the coordinator with the given epoch.
+// CheckpointName names a checkpoint that the coordinator of the given epoch wrote.
 func CheckpointName(jobID string, epoch, number int64) string {
 	return fmt.Sprintf("checkpoint/%s/%d/%d", jobID, epoch, number)
 }
@@ -95,23 +96,23 @@ func CheckpointName(jobID string, epoch, number int64) string {
 // ShardName names a job's shard.
 func ShardName(jobID string, shard int) string { return fmt.Sprintf("shard/%s/%d", jobID, shard) }
 
-// PartialName names what one attempt at a task yielded; see Delivery.Attempt.
+// PartialName names the partial of one attempt at a task. See Delivery.Attempt.
 func PartialName(jobID string, shard int, attempt string) string {
 	return fmt.Sprintf("partial/%s/%d/%s", jobID, shard, attempt)
 }
 
-// ownerDigits is how much of a model's digest, or all of a job's id, stands in
-// the subjects of a blob's chunks.
+// ownerDigits is the length of the owner in the subjects of a blob's chunks: a whole job
+// id, or the first digits of a model's digest.
 const ownerDigits = 20
 
-// ownerOf returns whose a blob is: the job's id, or the first digits of the
+// ownerOf returns the owner of a blob, which is the job's id or the first digits of the
 // model's digest.
 func ownerOf(name string) string {
 	_, rest, _ := strings.Cut(name, "/")
 	return rest[:min(ownerDigits, len(rest))]
 }
 
-// isName reports whether one of the functions above gives this name.
+// isName reports whether one of the functions above can return this name.
 func isName(name string) bool {
 	kind, rest, _ := strings.Cut(name, "/")
 	switch kind {
@@ -151,42 +152,42 @@ func checkBlob(b job.Blob, ofName bool, want string) error {
 	case !ofName:
 		return fmt.Errorf("blob named %q, expected %s", b.Name, want)
 	case b.Bytes < 0:
-		return fmt.Errorf("blob %s of %d bytes", b.Name, b.Bytes)
+		return fmt.Errorf("blob %s: negative size %d", b.Name, b.Bytes)
 	case !isHex(b.SHA256, 64):
-		return fmt.Errorf("blob %s with SHA-256 %q", b.Name, b.SHA256)
+		return fmt.Errorf("blob %s: invalid SHA-256 %q", b.Name, b.SHA256)
 	}
 	return nil
 }
 
 func checkIdentity(jobID string, shard int) error {
 	if !isJob(jobID) {
-		return fmt.Errorf("job id %q", jobID)
+		return fmt.Errorf("invalid job id %q", jobID)
 	}
 	if !isShard(shard) {
-		return fmt.Errorf("shard %d", shard)
+		return fmt.Errorf("invalid shard number %d", shard)
 	}
 	return nil
 }
 
 func checkText(name, text string) error {
 	if len(text) > maxText {
-		return fmt.Errorf("%s of %d bytes", name, len(text))
+		return fmt.Errorf("%s: %d bytes, expected at most %d", name, len(text), maxText)
 	}
 	return nil
 }
 
 func checkTask(t *job.Task) error {
 	if t.Spec.Version != job.SpecVersion {
-		return fmt.Errorf("spec of version %d, this program knows %d", t.Spec.Version, job.SpecVersion)
+		return fmt.Errorf("specification version %d, expected %d", t.Spec.Version, job.SpecVersion)
 	}
 	if t.Rows < 1 {
-		return fmt.Errorf("%d rows", t.Rows)
+		return fmt.Errorf("%d rows, expected at least 1", t.Rows)
 	}
 	if !isKernel(t.Spec.Kernel) {
-		return fmt.Errorf("kernel %q", t.Spec.Kernel)
+		return fmt.Errorf("invalid kernel name %q", t.Spec.Kernel)
 	}
 	if id := t.Spec.ID(); id != t.Job {
-		return fmt.Errorf("spec of job %s in a task of job %q", id, t.Job)
+		return fmt.Errorf("the specification is that of job %s, the task that of job %q", id, t.Job)
 	}
 	return cmp.Or(
 		checkIdentity(t.Job, t.Shard),
@@ -195,26 +196,26 @@ func checkTask(t *job.Task) error {
 		checkBlob(t.Baseline, t.Baseline.Name == BaselineName(t.Job), BaselineName(t.Job)))
 }
 
-// checkRows checks that a task names its rows in one of the two ways.
+// checkRows checks that a task refers to its rows in exactly one of the two ways.
 func checkRows(t *job.Task) error {
 	p := &t.Place
 	switch {
 	case *p == job.Place{}:
 		return checkBlob(t.Data, t.Data.Name == ShardName(t.Job, t.Shard), ShardName(t.Job, t.Shard))
 	case t.Data != job.Blob{}:
-		return errors.New("both a shard and the place of one")
+		return errors.New("the task has both a shard and a place to read it from")
 	case p.Kept < 0 || p.Seen < p.Kept || !isHex(p.SHA256, 64) || p.Portions < 0 || p.Portions > 64 || p.Portion < 0 || p.Portion >= max(1, p.Portions):
-		return fmt.Errorf("place %+v", *p)
+		return fmt.Errorf("invalid place %+v", *p)
 	}
 	return nil
 }
 
 func checkResult(r *job.Result) error {
 	if r.Rows < 1 {
-		return fmt.Errorf("%d rows", r.Rows)
+		return fmt.Errorf("%d rows, expected at least 1", r.Rows)
 	}
 	if !(r.Seconds >= 0) || !(r.CPU >= 0) {
-		return fmt.Errorf("%v seconds, %v core-seconds", r.Seconds, r.CPU)
+		return fmt.Errorf("%v seconds, %v core-seconds: expected no negative numbers", r.Seconds, r.CPU)
 	}
 	prefix := PartialName(r.Job, r.Shard, "")
 	return cmp.Or(checkIdentity(r.Job, r.Shard), checkText("kernel", r.Kernel), checkText("worker", r.Worker),
@@ -225,8 +226,8 @@ func checkQuarantine(q *job.Quarantine) error {
 	return cmp.Or(checkIdentity(q.Job, q.Shard), checkText("reason", q.Reason), checkText("worker", q.Worker))
 }
 
-// tidy makes free text one line of valid UTF-8 of bounded length. Text that is
-// not valid would not read back as it was written.
+// tidy turns free text into one line of valid UTF-8 of at most maxText bytes. Invalid
+// UTF-8 would be changed by JSON and fail the check of encode.
 func tidy(text string) string {
 	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "?")), " ")
 	if len(text) > maxText {
@@ -243,14 +244,14 @@ func encode[T any](check func(*T) error, message T) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := decode(check, body); err != nil { // such as text that is not valid UTF-8
+	if _, err := decode(check, body); err != nil { // for example because of text that is not valid UTF-8
 		return nil, err
 	}
 	return body, nil
 }
 
-// decode reads a body strictly: it takes exactly the bytes that encode writes,
-// so nothing unknown, missing, doubled or misspelt goes unseen.
+// decode parses body strictly. It accepts only the exact bytes that encode writes, so it
+// notices unknown, missing, duplicate and misspelt fields.
 func decode[T any](check func(*T) error, body []byte) (message T, err error) {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
@@ -261,7 +262,7 @@ func decode[T any](check func(*T) error, body []byte) (message T, err error) {
 		return message, err
 	}
 	if back, err := json.Marshal(message); err != nil || !bytes.Equal(back, body) {
-		return message, errors.New("not in the form that this program writes")
+		return message, errors.New("not exactly as this program writes it")
 	}
 	return message, nil
 }
@@ -278,11 +279,11 @@ func encodeQuarantine(q job.Quarantine) ([]byte, error) {
 	return encode(checkQuarantine, q)
 }
 
-// misplaced reports a body that speaks of another job or shard than the
-// subject under which it came.
+// misplaced returns an error if a body belongs under another subject than the one under
+// which it was stored.
 func misplaced(on, want string) error {
 	if want != on {
-		return fmt.Errorf("body of %s", want)
+		return fmt.Errorf("the body belongs to %s", want)
 	}
 	return nil
 }

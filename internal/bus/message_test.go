@@ -84,7 +84,7 @@ func TestDecodeTaskRefuses(t *testing.T) {
 	}
 }
 
-// A task names its rows in one of two ways.
+// A task refers to its rows in exactly one of two ways.
 func TestRowsOfTask(t *testing.T) {
 	place := job.Place{Seen: 7, Kept: 7, SHA256: digest("d")}
 	for name, c := range map[string]struct {
@@ -123,7 +123,7 @@ func TestEncodeRefuses(t *testing.T) {
 	task.Job = task.Spec.ID()
 	task.Data.Name = ShardName(task.Job, 3)
 	if _, err := encodeTask(task); err == nil {
-		t.Error("text that does not read back was written")
+		t.Error("invalid UTF-8 was encoded")
 	}
 	for name, spoil := range map[string]func(*job.Result){
 		"rows": func(r *job.Result) { r.Rows = 0 }, "NaN": func(r *job.Result) { r.Seconds = math.NaN() },
@@ -134,7 +134,7 @@ func TestEncodeRefuses(t *testing.T) {
 		r := newResult(newTask(1, 3), "a")
 		spoil(&r)
 		if _, err := encodeResult(r); err == nil {
-			t.Errorf("%s: %+v was written", name, r)
+			t.Errorf("%s: %+v was encoded", name, r)
 		}
 	}
 }
@@ -148,8 +148,8 @@ func TestTidy(t *testing.T) {
 	}
 }
 
-// FuzzDecode: what is taken says what its subject says, and is written back as
-// the same bytes.
+// FuzzDecode checks that an accepted message matches its subject and is encoded to the
+// same bytes.
 func FuzzDecode(f *testing.F) {
 	task := newTask(1, 3)
 	t, err := encodeTask(task)
@@ -170,7 +170,7 @@ func FuzzDecode(f *testing.F) {
 				t.Errorf("%s: %q was read and written back as %q (%v)", on, body, back, err)
 			}
 			if _, _, ok := parseSubject(prefix, on); !ok {
-				t.Errorf("%q was taken for a subject", on)
+				t.Errorf("%q was accepted as a subject", on)
 			}
 		}
 		if m, err := decodeTask(on, body); err == nil {

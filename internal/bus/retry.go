@@ -13,27 +13,27 @@ import (
 )
 
 const (
-	// callTimeout bounds one request: with a long context a request to a
-	// stream without a leader hangs.
+	// callTimeout bounds one request. Without it, a request to a stream without a leader
+	// would hang for as long as its context lives.
 	callTimeout = 5 * time.Second
 	firstPause  = 50 * time.Millisecond
 	longPause   = 2 * time.Second
-	windowPause = 250 * time.Millisecond // between looks at a full window: short, or workers idle
-	quiet       = time.Second            // trouble shorter than this is not logged
+	windowPause = 250 * time.Millisecond // between attempts while the window is full; short, so that workers do not idle
+	quiet       = time.Second            // trouble that lasts less is not logged
 	logEvery    = 15 * time.Second
 )
 
-// Codes of the server that nats.go has no name for.
+// Error codes of the server that nats.go has no names for.
 const (
 	codeNotEnabledForAccount jetstream.ErrorCode = 10039
 	codeClusterRequired      jetstream.ErrorCode = 10010
 	codeNoAccount            jetstream.ErrorCode = 10035
 	codeUnsupported          jetstream.ErrorCode = 10036
-	codeNameInUse            jetstream.ErrorCode = 10058 // two set up at once
-	codeWrongLast            jetstream.ErrorCode = 10071 // the subject holds a message
+	codeNameInUse            jetstream.ErrorCode = 10058 // two programs ran Setup at once
+	codeWrongLast            jetstream.ErrorCode = 10071 // the subject already holds a message
 	codeStoreFailed          jetstream.ErrorCode = 10077 // the window is full
-	codeNoPeers              jetstream.ErrorCode = 10005 // too few nodes are there, as far as the leader knows
-	codeWrongLastInFlight    jetstream.ErrorCode = 10164 // another write is in flight, nothing is stored yet
+	codeNoPeers              jetstream.ErrorCode = 10005 // the leader sees too few nodes
+	codeWrongLastInFlight    jetstream.ErrorCode = 10164 // another write is in flight, and nothing is stored yet
 )
 
 func apiError(err error) *jetstream.APIError {
@@ -48,11 +48,12 @@ func isCode(err error, code jetstream.ErrorCode) bool {
 	return e != nil && e.ErrorCode == code
 }
 
-// errAgain wraps what our own code found and the same call may find gone.
+// errAgain marks an error of our own that another attempt may cure.
 type errAgain struct{ error }
 
 func (e errAgain) Unwrap() error { return e.error }
 
+// passing are the temporary errors of the client library.
 var passing = []error{
 	context.DeadlineExceeded, nats.ErrTimeout, nats.ErrNoResponders, nats.ErrDisconnected, nats.ErrReconnectBufExceeded,
 	nats.ErrStaleConnection, jetstream.ErrNoStreamResponse, jetstream.ErrNoHeartbeat, jetstream.ErrConsumerDeleted,
@@ -60,8 +61,8 @@ var passing = []error{
 	jetstream.ErrTooManyStalledMsgs, jetstream.ErrMsgIteratorClosed,
 }
 
-// transient reports whether the same call may succeed later. The outcome of a
-// write that failed so is unknown.
+// transient reports whether the same call may succeed later. If a write fails with such
+// an error, it may or may not have been done.
 func transient(err error) bool {
 	if errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, jetstream.ErrConnectionClosed) {
 		return false
@@ -92,31 +93,31 @@ func missing(err error) bool {
 		errors.Is(err, jetstream.ErrBucketNotFound)
 }
 
-// IsGone reports whether err says that what Setup made is not there any more: a
-// server that was killed at a wrong moment may have lost it.
+// IsGone reports whether err says that a stream or consumer of Setup no longer exists. A
+// server that is killed at the wrong moment may lose them.
 func IsGone(err error) bool { return missing(err) }
 
-// pauser spaces the tries of one call.
+// pauser spaces the attempts of one call.
 type pauser struct {
 	log    *zap.Logger
 	what   string
 	next   time.Duration
-	since  time.Time // of the first failure in a row
+	since  time.Time // time of the first failure in the present series
 	logged time.Time
 }
 
 func (b *Bus) pauser(what string) *pauser { return &pauser{log: b.log, what: what} }
 
-// worked forgets the failures so far.
+// worked ends the series of failures.
 func (p *pauser) worked() {
 	if !p.logged.IsZero() {
-		p.log.Info("works again", zap.String("what", p.what), zap.Duration("after", time.Since(p.since)))
+		p.log.Info("working again", zap.String("what", p.what), zap.Duration("after", time.Since(p.since)))
 	}
 	*p = pauser{log: p.log, what: p.what}
 }
 
-// pause waits, longer from failure to failure, with jitter; it logs a trouble
-// that lasts. It returns the error of ctx if that ends first.
+// pause waits before the next attempt, longer after each failure and with jitter. It logs
+// trouble that lasts. If ctx ends first, pause returns its error.
 func (p *pauser) pause(ctx context.Context, cause error) error {
 	now := time.Now()
 	if p.since.IsZero() {
@@ -141,6 +142,7 @@ func (p *pauser) pause(ctx context.Context, cause error) error {
 	}
 }
 
+// explain adds to an error what people should know about its cause.
 func explain(cause error) error {
 	switch {
 	case errors.Is(cause, nats.ErrNoResponders), errors.Is(cause, jetstream.ErrNoStreamResponse):
@@ -148,11 +150,13 @@ func explain(cause error) error {
 	case missing(cause):
 		return fmt.Errorf("%w (no coordinator has set it up yet)", cause)
 	case errors.Is(cause, nats.ErrReconnectBufExceeded):
-		return errors.New("the connection to NATS")
+		return errors.New("no connection to NATS")
 	}
 	return cause
 }
 
+// ended returns the error of a call whose context ended, with the cause of its last
+// failure.
 func ended(ctx context.Context, what string, cause error) error {
 	if cause == nil || errors.Is(cause, ctx.Err()) {
 		return fmt.Errorf("%s: %w", what, ctx.Err())
@@ -160,7 +164,7 @@ func ended(ctx context.Context, what string, cause error) error {
 	return fmt.Errorf("%s: %w (last: %v)", what, ctx.Err(), cause)
 }
 
-// again runs f until it succeeds or fails for good, or ctx ends.
+// again runs f until it succeeds, fails permanently, or ctx ends.
 func (b *Bus) again(ctx context.Context, what string, f func() error) error {
 	p, begun := b.pauser(what), time.Now()
 	for {
@@ -173,7 +177,7 @@ func (b *Bus) again(ctx context.Context, what string, f func() error) error {
 			return ended(ctx, what, err)
 		case b.nc.IsClosed():
 			return fmt.Errorf("%s: %w", what, ErrClosed)
-		case denied != nil && denied.at.After(begun): // waiting does not help
+		case denied != nil && denied.at.After(begun): // waiting does not cure a missing permission
 			return fmt.Errorf("%s: %w", what, denied.cause)
 		case !transient(err):
 			return fmt.Errorf("%s: %w", what, err)
@@ -184,7 +188,7 @@ func (b *Bus) again(ctx context.Context, what string, f func() error) error {
 	}
 }
 
-// call is again for one request: f gets a context with its own short deadline.
+// call is again for one request. f gets a context with its own short deadline.
 func (b *Bus) call(ctx context.Context, what string, f func(context.Context) error) error {
 	return b.again(ctx, what, func() error {
 		short, cancel := context.WithTimeout(ctx, callTimeout)
@@ -193,7 +197,7 @@ func (b *Bus) call(ctx context.Context, what string, f func(context.Context) err
 	})
 }
 
-// request runs one request to the server; a test may stand around it.
+// request runs one request to the server, through the wrapper of a test if there is one.
 func (b *Bus) request(what string, f func() error) error {
 	if b.around == nil {
 		return f()
@@ -201,9 +205,9 @@ func (b *Bus) request(what string, f func() error) error {
 	return b.around(what, f)
 }
 
-// storeOnce stores body under subject unless the subject holds a message:
-// then it returns that. Nil means that body was stored now. Where the message
-// has gone again meanwhile it returns jetstream.ErrMsgNotFound.
+// storeOnce stores body under subject if the subject holds no message, and returns nil.
+// If the subject holds a message, storeOnce returns that message. If the message is
+// deleted before it can be read, the error is jetstream.ErrMsgNotFound.
 func (b *Bus) storeOnce(ctx context.Context, what, stream, subject string, body []byte) (*jetstream.RawStreamMsg, error) {
 	err := b.call(ctx, what, func(ctx context.Context) error {
 		_, err := b.js.Publish(ctx, subject, body, jetstream.WithExpectLastSequencePerSubject(0), jetstream.WithRetryAttempts(0))
@@ -215,8 +219,8 @@ func (b *Bus) storeOnce(ctx context.Context, what, stream, subject string, body 
 	return b.last(ctx, what, stream, subject)
 }
 
-// last returns the message stored under subject, as the stream's leader has it,
-// or jetstream.ErrMsgNotFound.
+// last returns the subject's last message as the stream's leader holds it, or
+// jetstream.ErrMsgNotFound.
 func (b *Bus) last(ctx context.Context, what, stream, subject string) (msg *jetstream.RawStreamMsg, err error) {
 	err = b.call(ctx, what, func(ctx context.Context) error {
 		s, err := b.stream(ctx, stream)
@@ -229,8 +233,8 @@ func (b *Bus) last(ctx context.Context, what, stream, subject string) (msg *jets
 	return msg, err
 }
 
-// subjects returns the stream's subjects that match filter and how many
-// messages each holds.
+// subjects returns the stream's subjects that match filter, and the number of messages
+// that each holds.
 func (b *Bus) subjects(ctx context.Context, what, stream, filter string) (held map[string]uint64, err error) {
 	err = b.call(ctx, what, func(ctx context.Context) error {
 		s, err := b.stream(ctx, stream)
@@ -246,7 +250,7 @@ func (b *Bus) subjects(ctx context.Context, what, stream, filter string) (held m
 	return held, err
 }
 
-// purge deletes the messages of exactly this subject.
+// purge deletes all messages of exactly this subject.
 func (b *Bus) purge(ctx context.Context, what, stream, subject string) error {
 	return b.call(ctx, what, func(ctx context.Context) error {
 		s, err := b.stream(ctx, stream)

@@ -11,19 +11,18 @@ import (
 	"go.uber.org/zap"
 )
 
-// readyTimeout bounds the start of an embedded server, which must read what its
-// folder holds.
+// readyTimeout bounds the start of an embedded server, which has to read its folder.
 const readyTimeout = 30 * time.Second
 
-// ServerConfig is an embedded server.
+// ServerConfig configures an embedded server.
 type ServerConfig struct {
-	StoreDir string // holds the streams; one server at a time
-	Listen   string // host:port, port 0 = any free one; "" = only connections inside the process
-	// SyncAlways makes every acknowledged write survive a power failure.
-	// Without it writes of the last two minutes may be lost, which is right
-	// for a folder of one job, which computes again what is missing.
+	StoreDir string // folder of the streams, used by one server at a time
+	Listen   string // host:port, port 0 = any free port; "" = only connections inside the process
+	// SyncAlways makes every acknowledged write survive a power failure. Without it the
+	// writes of the last two minutes may be lost. That suits the folder of a single job,
+	// because the job computes again what is missing.
 	SyncAlways bool
-	Log        *zap.Logger // warnings and errors of the server; nil = silent
+	Log        *zap.Logger // the server's warnings and errors; nil = silent
 }
 
 // Server is an embedded NATS server with JetStream.
@@ -32,10 +31,10 @@ type Server struct {
 	listen bool
 }
 
-// StartServer returns once the server takes connections.
+// StartServer returns once the server accepts connections.
 func StartServer(c ServerConfig) (*Server, error) {
 	if c.StoreDir == "" {
-		return nil, errors.New("bus: an embedded server needs a folder for its streams")
+		return nil, errors.New("bus: an embedded server needs a folder for its streams (StoreDir is empty)")
 	}
 	options := &server.Options{
 		ServerName: "shaver", JetStream: true, StoreDir: c.StoreDir, SyncAlways: c.SyncAlways,
@@ -48,7 +47,7 @@ func StartServer(c ServerConfig) (*Server, error) {
 		}
 		number, err := strconv.ParseUint(port, 10, 16)
 		if err != nil {
-			return nil, fmt.Errorf("bus: address to listen on: port %q", port)
+			return nil, fmt.Errorf("bus: address to listen on: invalid port %q", port)
 		}
 		options.Host, options.Port = host, int(number)
 		if number == 0 {
@@ -73,7 +72,8 @@ func StartServer(c ServerConfig) (*Server, error) {
 	return s, nil
 }
 
-// URL returns where clients of other processes connect, "" if they cannot.
+// URL returns the address for clients in other processes, or "" if the server does not
+// listen.
 func (s *Server) URL() string {
 	if !s.listen {
 		return ""
@@ -81,14 +81,15 @@ func (s *Server) URL() string {
 	return s.server.ClientURL()
 }
 
-// Shutdown stops the server and returns when nothing of it runs any more. What
-// was stored stays in the folder.
+// Shutdown stops the server and waits until all its goroutines have ended. The stored
+// messages stay in the folder.
 func (s *Server) Shutdown() {
 	s.server.Shutdown()
 	s.server.WaitForShutdown()
 }
 
-// ready waits for the server, but not for one that has given up.
+// ready waits until the server accepts connections. It gives up early if the server
+// failed.
 func ready(ns *server.Server, log *serverLog) bool {
 	for end := time.Now().Add(readyTimeout); time.Now().Before(end); {
 		if ns.ReadyForConnections(200 * time.Millisecond) {

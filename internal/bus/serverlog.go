@@ -7,8 +7,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// serverLog passes on what the server warns of and remembers the last error,
-// because a server that does not start says why only there.
+// serverLog forwards the server's warnings and errors and remembers the last error. A
+// server that does not start gives the reason only in its log.
 type serverLog struct {
 	keep *zap.Logger
 	mu   sync.Mutex
@@ -25,8 +25,8 @@ func (l *serverLog) reason() string {
 	return l.last
 }
 
-// gaveUp reports whether the server met an error that it does not go on after.
-// By its own convention the logger ends the process then; ours must not.
+// gaveUp reports whether the server logged a fatal error. A NATS logger normally ends the
+// process at a fatal error, which an embedded server must not do.
 func (l *serverLog) gaveUp() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

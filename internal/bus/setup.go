@@ -13,28 +13,28 @@ const (
 	tasksStream      = "SHAVER_TASKS"
 	resultsStream    = "SHAVER_RESULTS"
 	quarantineStream = "SHAVER_QUARANTINE"
-	workersPrefix    = "workers-" // and a kernel: the consumer that all its workers share
+	workersPrefix    = "workers-" // followed by a kernel's name: the consumer that all workers of the kernel share
 	blobBucket       = "SHAVER_BLOBS"
 	blobStream       = "OBJ_" + blobBucket
 	jobBucket        = "SHAVER_JOBS"
 	jobStream        = "KV_" + jobBucket
 )
 
-// maxTries is how many workers may die or fail over a task. The next one that
-// gets it sets it aside. The server itself hands a task out without a bound: a
-// task at such a bound stays stored, and nobody hears of it.
+// maxTries is how many workers may die or fail while they hold a task. The next worker
+// that receives the task quarantines it. The server has no such limit, because a task
+// that reached the server's own limit would stay stored without anybody noticing.
 const maxTries = 8
 
-// Queue says how tasks are handed out, to the workers of all jobs alike.
+// Queue says how tasks are handed out. It applies to the workers of all jobs.
 type Queue struct {
-	// Lease is how long a worker may be silent before its task goes to
-	// another; at least 100 ms. Workers renew it four times as often.
+	// Lease is how long a worker may be silent before its task goes to another worker. It
+	// is at least 100 ms. Workers renew it four times as often.
 	Lease time.Duration
-	// Window is how many tasks are stored at once, those in work included;
-	// PublishTask waits for room. Less than two a worker leaves workers idle.
+	// Window is how many tasks are stored at once, including those that workers hold.
+	// PublishTask waits for room. Fewer than two tasks per worker leave workers idle.
 	Window int
-	// Replicas is how many servers hold each message at least: 1, or 3 in a
-	// cluster. Streams that have more keep them.
+	// Replicas is the least number of servers that hold each message: 1, or 3 or 5 in a
+	// cluster. A stream that has more replicas keeps them.
 	Replicas int
 }
 
@@ -44,26 +44,26 @@ var DefaultQueue = Queue{Lease: time.Minute, Window: 4096, Replicas: 1}
 func (q *Queue) validate() error {
 	switch {
 	case q.Lease < 100*time.Millisecond:
-		return fmt.Errorf("bus: lease of %v", q.Lease)
+		return fmt.Errorf("bus: lease %v: expected at least 100 ms", q.Lease)
 	case q.Window < 1:
-		return fmt.Errorf("bus: window of %d tasks", q.Window)
+		return fmt.Errorf("bus: window of %d tasks: expected at least 1", q.Window)
 	case q.Replicas < 1 || q.Replicas > 5 || q.Replicas%2 == 0:
 		return fmt.Errorf("bus: %d replicas: expected 1, 3 or 5", q.Replicas)
 	}
 	return nil
 }
 
-// Direct reads stay off in all these streams: any replica answers them, also
-// one that lags behind, and a blob or result that was just stored would seem
-// to be missing.
+// streams returns the configurations of all streams. None of them allows direct reads.
+// Any replica answers a direct read, even one that lags behind, so a blob or result that
+// was just stored could seem to be missing.
 func (q *Queue) streams() []jetstream.StreamConfig {
 	streams := []jetstream.StreamConfig{
 		{Name: tasksStream, Subjects: []string{taskPrefix + "*.*.*"}, Retention: jetstream.WorkQueuePolicy,
 			Discard: jetstream.DiscardNew, DiscardNewPerSubject: true, MaxMsgsPerSubject: 1, MaxMsgs: int64(q.Window)},
 		{Name: resultsStream, Subjects: []string{resultPrefix + "*.*"}},
 		{Name: quarantineStream, Subjects: []string{quarantinePrefix + "*.*"}},
-		// What an object store and a key-value bucket of these names are, so
-		// that the nats command reads them.
+		// The settings of these two streams are those of an object store and of a
+		// key-value bucket, so that the nats command can read them.
 		{Name: blobStream, Subjects: []string{chunkPrefix + ">", metaPrefix + ">"}, Discard: jetstream.DiscardNew, AllowRollup: true},
 		{Name: jobStream, Subjects: []string{jobPrefix + ">"}, MaxMsgsPerSubject: 2, Discard: jetstream.DiscardNew,
 			AllowRollup: true, DenyDelete: true},
@@ -74,11 +74,11 @@ func (q *Queue) streams() []jetstream.StreamConfig {
 	return streams
 }
 
-// Setup makes the streams, or brings them to this window and lease, and a
-// consumer for the tasks of each of the kernels. Doing it twice, or two at once,
-// is harmless; tasks beyond a narrower window stay. Coordinators call it; workers
-// wait until it was done for their kernel. A stream that is deleted meanwhile is
-// an error (IsGone).
+// Setup creates the streams and one consumer of tasks per kernel. If they exist, it
+// changes them to this window and lease. It is safe to call Setup repeatedly and
+// concurrently. Tasks beyond a smaller window stay stored. Coordinators call it, and
+// workers wait until it has been called for their kernel. If a stream is deleted at the
+// same time, Setup returns an error (see IsGone).
 func (b *Bus) Setup(ctx context.Context, q Queue, kernels ...string) error {
 	if err := q.validate(); err != nil {
 		return err
@@ -97,17 +97,17 @@ func (b *Bus) Setup(ctx context.Context, q Queue, kernels ...string) error {
 	}
 	for _, kernel := range kernels {
 		if !isKernel(kernel) {
-			return fmt.Errorf("bus: kernel %q", kernel)
+			return fmt.Errorf("bus: invalid kernel name %q", kernel)
 		}
 		err := b.call(ctx, "set up consumer "+workersPrefix+kernel, func(ctx context.Context) error {
 			_, err := b.js.CreateOrUpdateConsumer(ctx, tasksStream, jetstream.ConsumerConfig{
 				Durable: workersPrefix + kernel, FilterSubject: taskPrefix + kernel + ".>", AckPolicy: jetstream.AckExplicitPolicy,
 				AckWait: q.Lease, MaxDeliver: -1,
-				// At this bound delivery to all workers stops in silence: keep it
-				// out of reach.
+				// At this limit the server stops delivery to all workers without notice,
+				// so it is set too high to be reached.
 				MaxAckPending: max(q.Window, 1<<16),
 			})
-			if errors.Is(err, jetstream.ErrStreamNotFound) { // it was there: no waiting brings it back
+			if errors.Is(err, jetstream.ErrStreamNotFound) { // the stream existed a moment ago, and waiting does not bring it back
 				return err
 			}
 			return raced(err)
@@ -119,11 +119,11 @@ func (b *Bus) Setup(ctx context.Context, q Queue, kernels ...string) error {
 	return nil
 }
 
-// Recall makes every task that is with a worker, or set aside, one to be handed out
-// again. It is for a server whose former workers are known to be gone, before Setup:
-// nobody need then wait until their leases end.
+// Recall makes every task available again, whether a worker holds it or it is
+// quarantined. It is meant for a server whose former workers are known to be gone, and is
+// called before Setup. No task then has to wait for the end of an old lease.
 func (b *Bus) Recall(ctx context.Context) error {
-	err := b.call(ctx, "put back what is set aside", func(ctx context.Context) error {
+	err := b.call(ctx, "put back quarantined tasks", func(ctx context.Context) error {
 		stream, err := b.js.Stream(ctx, quarantineStream)
 		if err == nil {
 			err = stream.Purge(ctx)
@@ -154,7 +154,7 @@ func (b *Bus) Recall(ctx context.Context) error {
 	})
 }
 
-// raced makes another's setup at the same moment a reason to look again.
+// raced marks an error as worth another attempt if a concurrent setup may have caused it.
 func raced(err error) error {
 	if isCode(err, codeNameInUse) || errors.Is(err, jetstream.ErrConsumerExists) ||
 		errors.Is(err, jetstream.ErrConsumerDoesNotExist) || errors.Is(err, jetstream.ErrStreamNotFound) {

@@ -15,48 +15,48 @@ import (
 	"shaver/internal/job"
 )
 
-// States of a job, as Progress says them.
+// The states of a job, as Progress gives them.
 const (
 	Running   = "running"
-	Stalled   = "stalled"   // runs, but no result came for a while: see Waiting
+	Stalled   = "stalled"   // running, but no result came for a while; Waiting gives the reason
 	Finished  = "finished"  // the scores are written
-	Failed    = "failed"    // its state is kept, and it can be submitted again
-	Cancelled = "cancelled" // nothing of it is kept
-	// Interrupted is a job that no coordinator leads at present; it is not
-	// stored, but concluded from silence. Submitting it again resumes it.
+	Failed    = "failed"    // what it computed is kept, and it can be submitted again
+	Cancelled = "cancelled" // everything of it was deleted
+	// Interrupted is a job that no coordinator leads at present. The state is not stored
+	// but concluded from silence. Submitting the job again resumes it.
 	Interrupted = "interrupted"
 )
 
-// Progress tells people how a job is doing: the value of the key JOB.progress.
-// Nothing depends on it.
+// Progress shows people how a job is doing. It is the value of the key JOB.progress, and
+// nothing depends on it.
 type Progress struct {
 	Job         string    `json:"job"`
 	State       string    `json:"state"`
 	Epoch       int64     `json:"epoch"`
-	Rows        int64     `json:"rows"`         // merged
-	RowsTotal   int64     `json:"rows_total"`   // to score
-	Shards      int       `json:"shards"`       // merged
-	ShardsTotal int       `json:"shards_total"` // of the plan
-	Open        int       `json:"open"`         // published and not merged
-	Quarantined int       `json:"quarantined"`  // set aside
-	Rate        float64   `json:"rate"`         // rows a second since this coordinator began, those it resumed from left out
-	Left        float64   `json:"left"`         // seconds to go at that rate; 0 = not known
-	Started     time.Time `json:"started"`      // this coordinator
-	Updated     time.Time `json:"updated"`
-	Checkpoint  time.Time `json:"checkpoint"` // when the last one was stored; zero = none in this epoch
-	Waiting     string    `json:"waiting"`    // what the job waits for
-	Workers     []Worker  `json:"workers"`    // that this coordinator heard of, by name
+	Rows        int64     `json:"rows"`         // rows merged
+	RowsTotal   int64     `json:"rows_total"`   // rows to score
+	Shards      int       `json:"shards"`       // shards merged
+	ShardsTotal int       `json:"shards_total"` // shards of the plan
+	Open        int       `json:"open"`         // shards published and not merged
+	Quarantined int       `json:"quarantined"`  // shards in quarantine
+	Rate        float64   `json:"rate"`         // rows merged per second since this coordinator began, without those of the resumed checkpoint
+	Left        float64   `json:"left"`         // estimated seconds to the end at that rate; 0 = unknown
+	Started     time.Time `json:"started"`      // when this coordinator began
+	Updated     time.Time `json:"updated"`      // when this progress was written
+	Checkpoint  time.Time `json:"checkpoint"`   // when the last checkpoint was stored; zero = none in this epoch
+	Waiting     string    `json:"waiting"`      // what the job is waiting for
+	Workers     []Worker  `json:"workers"`      // workers that this coordinator got results from, by name
 }
 
-// Worker is a worker's part in a job since its coordinator began.
+// Worker is a worker's share of a job since the job's coordinator began.
 type Worker struct {
 	Name   string    `json:"name"`
 	Shards int       `json:"shards"`
-	Rate   float64   `json:"rate"` // rows a second of its computing
+	Rate   float64   `json:"rate"` // rows per second of computing time
 	Seen   time.Time `json:"seen"` // when its last result was merged
 }
 
-// Status is what is known of a job from outside.
+// Status is what a client can see of a job.
 type Status struct {
 	ID       string   `json:"id"`
 	Spec     job.Spec `json:"spec"`
@@ -64,18 +64,17 @@ type Status struct {
 	Progress Progress `json:"progress"`
 }
 
-// silence is how long the progress of a job that a coordinator leads stays as it
-// is at most; they write it every two seconds.
+// silence is the age of the progress at which a job is considered interrupted. A
+// coordinator writes the progress every two seconds.
 const silence = 15 * time.Second
 
-// ErrNoJob says that no such job is stored: it was never submitted, or is over.
+// ErrNoJob means that no such job is stored. It was never submitted, or it is over.
 var ErrNoJob = errors.New("no such job")
 
-// Jobs returns the jobs that are stored, by id. A finished one is not: its
-// scores are.
+// Jobs returns the stored jobs, ordered by id. A finished job is no longer stored.
 func (b *Bus) Jobs(ctx context.Context) ([]Status, error) {
 	held, err := b.subjects(ctx, "list jobs", jobStream, jobPrefix+"*.spec")
-	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) { // no job was ever submitted there
+	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) { // no job was ever submitted to this server
 		return nil, err
 	}
 	all := []Status{}
@@ -97,7 +96,7 @@ func (b *Bus) Jobs(ctx context.Context) ([]Status, error) {
 	return all, nil
 }
 
-// JobStatus returns how a job is doing, or ErrNoJob.
+// JobStatus returns the status of a job, or ErrNoJob.
 func (b *Bus) JobStatus(ctx context.Context, jobID string) (Status, error) {
 	if err := checkJob(jobID); err != nil {
 		return Status{}, err
@@ -120,21 +119,21 @@ func (b *Bus) JobStatus(ctx context.Context, jobID string) (Status, error) {
 	if s.Plan.RowsPerShard > 0 {
 		s.Progress.ShardsTotal = s.Plan.Shards()
 	}
-	told, err := b.key(ctx, what, jobPrefix+jobID+".progress")
-	if err != nil || told == nil {
+	stored, err := b.key(ctx, what, jobPrefix+jobID+".progress")
+	if err != nil || stored == nil {
 		return s, err
 	}
-	if err := json.Unmarshal(told.Data, &s.Progress); err != nil {
+	if err := json.Unmarshal(stored.Data, &s.Progress); err != nil {
 		return s, fmt.Errorf("job %s: its progress: %w", jobID, err)
 	}
-	if p := &s.Progress; (p.State == Running || p.State == Stalled) && time.Since(told.Time) > silence {
+	if p := &s.Progress; (p.State == Running || p.State == Stalled) && time.Since(stored.Time) > silence {
 		p.State, p.Rate, p.Left = Interrupted, 0, 0
-		p.Waiting = fmt.Sprintf("a coordinator: the last one was heard of %v ago", time.Since(told.Time).Round(time.Second))
+		p.Waiting = fmt.Sprintf("a coordinator (the last sign of one was %v ago)", time.Since(stored.Time).Round(time.Second))
 	}
 	return s, nil
 }
 
-// SetProgress stores what people see of a job.
+// SetProgress stores the progress that people see.
 func (b *Bus) SetProgress(ctx context.Context, p Progress) error {
 	if err := checkJob(p.Job); err != nil {
 		return err
@@ -146,9 +145,9 @@ func (b *Bus) SetProgress(ctx context.Context, p Progress) error {
 	return b.set(ctx, "store the progress of job "+p.Job, jobPrefix+p.Job+".progress", body)
 }
 
-// Watch calls f with the job's status, at once and whenever it changes, until
-// the job has ended or is no longer stored, which is no error, or f returns one.
-// A job that is never stored is ErrNoJob.
+// Watch calls f with the job's status at once and after every change. It returns nil when
+// the job has ended or is no longer stored, and the error of f if f returns one. A job
+// that was not stored at the first look is ErrNoJob.
 func (b *Bus) Watch(ctx context.Context, jobID string, f func(Status) error) error {
 	var last Progress
 	tick := time.NewTicker(time.Second)
@@ -178,8 +177,8 @@ func (b *Bus) Watch(ctx context.Context, jobID string, f func(Status) error) err
 	}
 }
 
-// Cancel asks the job's coordinator to end it and to delete all that is stored
-// of it. With no coordinator nothing happens until one takes the job.
+// Cancel asks the job's coordinator to end the job and delete everything stored for it.
+// If the job has no coordinator, the request waits until one leads the job.
 func (b *Bus) Cancel(ctx context.Context, jobID string) error {
 	if _, err := b.JobStatus(ctx, jobID); err != nil {
 		return err
@@ -187,14 +186,14 @@ func (b *Bus) Cancel(ctx context.Context, jobID string) error {
 	return b.set(ctx, "cancel job "+jobID, jobPrefix+jobID+".cancel", []byte("{}"))
 }
 
-// IsCancelled reports whether Cancel was called.
+// IsCancelled reports whether the job was cancelled.
 func (b *Bus) IsCancelled(ctx context.Context, jobID string) (bool, error) {
 	msg, err := b.key(ctx, "look up job "+jobID, jobPrefix+jobID+".cancel")
 	return msg != nil, err
 }
 
-// IsOpen reports whether the job is still stored: what is computed for it is of
-// use to somebody.
+// IsOpen reports whether the job is still stored. Results for a job that is not stored
+// are of no use.
 func (b *Bus) IsOpen(ctx context.Context, jobID string) (bool, error) {
 	if err := checkJob(jobID); err != nil {
 		return false, err
@@ -203,7 +202,7 @@ func (b *Bus) IsOpen(ctx context.Context, jobID string) (bool, error) {
 	return msg != nil, err
 }
 
-// Quarantined returns the job's shards that were set aside, and why, in order.
+// Quarantined returns the job's quarantines, ordered by shard.
 func (b *Bus) Quarantined(ctx context.Context, jobID string) ([]job.Quarantine, error) {
 	what := "list the quarantine of job " + jobID
 	shards, err := b.shards(ctx, what, jobID, quarantineStream, quarantinePrefix)
@@ -226,8 +225,9 @@ func (b *Bus) Quarantined(ctx context.Context, jobID string) ([]job.Quarantine, 
 	return all, err
 }
 
-// Retry puts shards of a job back that were set aside, and returns how many; no
-// shards means all. The job's coordinator publishes them again, or the next one.
+// Retry removes the quarantine of shards and returns how many were removed. Without
+// shards it removes all. The job's present or next coordinator then publishes the tasks
+// again.
 func (b *Bus) Retry(ctx context.Context, jobID string, shards ...int) (int, error) {
 	held, err := b.shards(ctx, "list the quarantine of job "+jobID, jobID, quarantineStream, quarantinePrefix)
 	if err != nil {

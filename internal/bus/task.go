@@ -15,9 +15,9 @@ import (
 	"shaver/internal/job"
 )
 
-// PublishTask stores the task for the workers. It waits while the window is
-// full. A task that is stored already is fine; another one in its place, such
-// as a shard cut to another size, is ErrConflict.
+// PublishTask stores the task for the workers. It waits while the window is full. If the
+// same task is stored already, PublishTask returns nil. If a different task is stored for
+// the shard, for example one of another size, it returns ErrConflict.
 func (b *Bus) PublishTask(ctx context.Context, t job.Task) error {
 	body, err := encodeTask(t)
 	if err != nil {
@@ -26,7 +26,7 @@ func (b *Bus) PublishTask(ctx context.Context, t job.Task) error {
 	on := taskSubject(t.Spec.Kernel, t.Job, t.Shard)
 	stored, err := b.storeOnce(ctx, "publish task "+on, tasksStream, on, body)
 	switch {
-	case errors.Is(err, jetstream.ErrMsgNotFound): // it was there and is done
+	case errors.Is(err, jetstream.ErrMsgNotFound): // the task was stored before and has been completed
 		return nil
 	case err != nil:
 		return err
@@ -41,18 +41,19 @@ type Delivery struct {
 	Task    job.Task
 	Attempt string        // random token of this attempt, for PartialName
 	Try     int           // 1 = the first delivery of this task
-	Lease   time.Duration // Heartbeat at least four times as often
+	Lease   time.Duration // a worker calls Heartbeat at least four times in this time
 
 	b     *Bus
 	reply string // where acknowledgements go
 
 	mu    sync.Mutex
-	until time.Time // the lease is surely ours until then
+	until time.Time // until then no other worker can get the task
 }
 
-// NextTask returns the next task of the kernel, as soon as there is one. While the
-// streams are not set up for it, it waits. A malformed task is set aside, not returned, and so
-// is one that was tried too often. A task that was on its way when ctx ended is delivered again after its lease.
+// NextTask returns the next task of the kernel and waits until there is one. It also
+// waits until Setup has been called for the kernel. It quarantines tasks that are
+// malformed or were tried too often, and does not return them. If ctx ends while a task
+// is on its way, the task is delivered again after its lease.
 func (b *Bus) NextTask(ctx context.Context, kernel string) (*Delivery, error) {
 	p := b.pauser("next task")
 	for {
@@ -79,14 +80,14 @@ func (b *Bus) NextTask(ctx context.Context, kernel string) (*Delivery, error) {
 	}
 }
 
-// fetch asks for one task and waits a few seconds. It returns neither task nor
-// error if there was none.
+// fetch asks for one task and waits a few seconds. If no task comes it returns nil and no
+// error.
 func (b *Bus) fetch(ctx context.Context, kernel string) (*Delivery, error) {
 	short, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	var consumer jetstream.Consumer
 	err := b.request("look up consumer", func() (err error) {
-		consumer, err = b.js.Consumer(short, tasksStream, workersPrefix+kernel) // each time: the lease may change
+		consumer, err = b.js.Consumer(short, tasksStream, workersPrefix+kernel) // looked up each time, because the lease may have changed
 		return err
 	})
 	if err != nil {
@@ -95,15 +96,15 @@ func (b *Bus) fetch(ctx context.Context, kernel string) (*Delivery, error) {
 	wait, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	deadline, _ := wait.Deadline()
-	// The server's heartbeats tell a request that was lost with a connection
-	// from a queue that is empty.
+	// The server's heartbeats distinguish an empty queue from a request that was lost
+	// with its connection.
 	var batch jetstream.MessageBatch
 	err = b.request("fetch", func() (err error) {
 		batch, err = consumer.Fetch(1, jetstream.FetchContext(wait), jetstream.FetchHeartbeat(max(time.Until(deadline)/4, time.Millisecond)))
 		return err
 	})
 	if err != nil {
-		if errors.Is(err, jetstream.ErrInvalidOption) { // it refuses a deadline that is about to pass
+		if errors.Is(err, jetstream.ErrInvalidOption) { // the library refuses a deadline that is too close
 			<-wait.Done()
 			return nil, wait.Err()
 		}
@@ -119,7 +120,8 @@ func (b *Bus) fetch(ctx context.Context, kernel string) (*Delivery, error) {
 	return b.deliver(ctx, msg, consumer.CachedInfo().Config.AckWait)
 }
 
-// deliver makes a Delivery of the message, or sets a malformed one aside.
+// deliver turns the message into a Delivery, or quarantines the task if it is malformed
+// or was tried too often.
 func (b *Bus) deliver(ctx context.Context, msg jetstream.Msg, lease time.Duration) (*Delivery, error) {
 	d := &Delivery{Attempt: nuid.Next(), Lease: lease, b: b, reply: msg.Reply()}
 	d.extend(time.Now())
@@ -134,10 +136,10 @@ func (b *Bus) deliver(ctx context.Context, msg jetstream.Msg, lease time.Duratio
 	}
 	input := err != nil
 	if !input {
-		err = fmt.Errorf("given up after %d tries: workers died, lost their lease or gave up over it; their logs say why", maxTries)
+		err = fmt.Errorf("given up after %d tries, in which workers died, failed or lost their lease; see their logs", maxTries)
 	}
-	b.log.Error("task set aside", zap.String("subject", msg.Subject()), zap.Error(err))
-	// The body is not to be trusted, the subject says whose it is.
+	b.log.Error("task quarantined", zap.String("subject", msg.Subject()), zap.Error(err))
+	// The body cannot be trusted. The subject names the job and the shard.
 	_, jobID, shard, ok := parseTask(msg.Subject())
 	if !ok {
 		return nil, d.finish(ctx, "set aside "+msg.Subject(), term)
@@ -146,7 +148,7 @@ func (b *Bus) deliver(ctx context.Context, msg jetstream.Msg, lease time.Duratio
 	return nil, d.Quarantine(ctx, err.Error(), input)
 }
 
-// What a worker says of its task.
+// The answers of a worker about its task.
 const (
 	ack        = "+ACK"
 	term       = "+TERM"
@@ -154,8 +156,8 @@ const (
 	nak        = "-NAK"
 )
 
-// extend notes that the server heard of us at or after sent. An eighth of the
-// lease is kept for clocks and for messages under way.
+// extend records that the server renewed the lease at or after sent. An eighth of the
+// lease is held back for differences between clocks and for the time that messages take.
 func (d *Delivery) extend(sent time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -164,9 +166,9 @@ func (d *Delivery) extend(sent time.Time) {
 	}
 }
 
-// left returns how long the lease is surely ours. The monotonic clock stands
-// still while a machine sleeps, the wall clock may be set back: the one that
-// leaves less counts.
+// left returns how much longer the lease is certain. The monotonic clock stops while a
+// machine sleeps, and the wall clock may be set back. left uses the clock that leaves
+// less.
 func (d *Delivery) left() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -184,17 +186,17 @@ func (d *Delivery) say(ctx context.Context, what, word string) error {
 	})
 }
 
-// finish says word about a task whose fate is stored. Nothing is wrong if it
-// does not arrive, so it does not wait longer than another lease.
+// finish sends the answer for a task whose fate is stored. A lost answer does no harm, so
+// finish waits at most one more lease.
 func (d *Delivery) finish(ctx context.Context, what, word string) error {
 	bounded, cancel := context.WithTimeout(ctx, max(d.Lease, callTimeout))
 	defer cancel()
 	return d.say(bounded, what, word)
 }
 
-// Heartbeat renews the lease. ErrLeaseLost means that the task may be another
-// worker's by now; going on is harmless, but may be in vain. From then on
-// nothing is sent, because it would speak for the other worker.
+// Heartbeat renews the lease. ErrLeaseLost means that the task may have gone to another
+// worker. Continuing is harmless but may be wasted work. After ErrLeaseLost nothing is
+// sent any more, because it would count for the other worker.
 func (d *Delivery) Heartbeat(ctx context.Context) error {
 	what := fmt.Sprintf("renew the lease of task %s/%d", d.Task.Job, d.Task.Shard)
 	held, cancel := context.WithTimeout(ctx, max(d.left(), 0))
@@ -210,10 +212,10 @@ func (d *Delivery) Heartbeat(ctx context.Context) error {
 	return fmt.Errorf("%s: %w", what, ErrLeaseLost)
 }
 
-// Release gives the task back, to be delivered again after delay. It counts as
-// one of the tries of a task. With the lease lost it does nothing and
-// returns ErrLeaseLost. It is tried once: a second try might hit the worker that
-// the first one gave the task to, and without any the lease runs out.
+// Release gives the task back, to be delivered again after delay. It counts as one of the
+// task's tries. If the lease is lost, Release does nothing and returns ErrLeaseLost. The
+// request is sent only once, because a second one might hit the worker that received the
+// task after the first. If the request fails, the lease runs out.
 func (d *Delivery) Release(ctx context.Context, delay time.Duration) error {
 	what := fmt.Sprintf("release task %s/%d", d.Task.Job, d.Task.Shard)
 	left := d.left()
@@ -236,29 +238,29 @@ func (d *Delivery) Release(ctx context.Context, delay time.Duration) error {
 	return nil
 }
 
-// Done removes the task. Only call it after PublishResult returned without
-// error: also the acknowledgement of a worker that lost its lease counts. An
-// error means that the task may be delivered once more, which only costs work.
+// Done removes the task. Call it only after PublishResult returned without an error,
+// because the server accepts an acknowledgement even from a worker that lost its lease.
+// An error means that the task may be delivered once more, which only costs work.
 func (d *Delivery) Done(ctx context.Context) error {
 	return d.finish(ctx, fmt.Sprintf("acknowledge task %s/%d", d.Task.Job, d.Task.Shard), ack)
 }
 
-// Last reports whether another failure of the task would be one too many.
+// Last reports whether this is the task's last try.
 func (d *Delivery) Last() bool { return d.Try >= maxTries }
 
-// Quarantine sets the task aside: it stores that first, and removes the task
-// then. input says that the bytes are to blame, so that trying again does not
-// help.
+// Quarantine stores a quarantine for the task and then removes the task. input says that
+// the input is at fault, so that another try would not help.
 func (d *Delivery) Quarantine(ctx context.Context, reason string, input bool) error {
-	return d.aside(ctx, job.Quarantine{Reason: reason, Input: input})
+	return d.setAside(ctx, job.Quarantine{Reason: reason, Input: input})
 }
 
-// Lost removes the task until the coordinator has stored again what it needs.
+// Lost quarantines the task because stored data that it needs is missing. The coordinator
+// publishes it again when it has restored the data.
 func (d *Delivery) Lost(ctx context.Context, reason string) error {
-	return d.aside(ctx, job.Quarantine{Reason: reason, Lost: true})
+	return d.setAside(ctx, job.Quarantine{Reason: reason, Lost: true})
 }
 
-func (d *Delivery) aside(ctx context.Context, q job.Quarantine) error {
+func (d *Delivery) setAside(ctx context.Context, q job.Quarantine) error {
 	q.Job, q.Shard, q.Worker = d.Task.Job, d.Task.Shard, d.b.name
 	if err := d.b.SetAside(ctx, q); err != nil {
 		return err
@@ -266,7 +268,7 @@ func (d *Delivery) aside(ctx context.Context, q job.Quarantine) error {
 	return d.finish(ctx, fmt.Sprintf("set aside task %s/%d", q.Job, q.Shard), term)
 }
 
-// SetAside stores the quarantine of a shard, unless it has one.
+// SetAside stores the quarantine of a shard unless the shard has one.
 func (b *Bus) SetAside(ctx context.Context, q job.Quarantine) error {
 	body, err := encodeQuarantine(q)
 	if err != nil {

@@ -21,7 +21,7 @@ func TestTaskOverTCP(t *testing.T) {
 	coordinator, worker := connect(t, Config{URL: s.URL(), Name: "c"}), connect(t, Config{URL: s.URL(), Name: "w"})
 	setUp(t, coordinator, testQueue)
 	task := newTask(1, 3)
-	publish(t, coordinator, task, task) // twice is once
+	publish(t, coordinator, task, task) // publishing twice stores one task
 	d := next(t, worker)
 	if got, want := fmt.Sprint(d.Task), fmt.Sprint(task); got != want {
 		t.Errorf("got %s, published %s", got, want)
@@ -32,7 +32,7 @@ func TestTaskOverTCP(t *testing.T) {
 	must(t, d.Heartbeat(t.Context()))
 	won, err := worker.PublishResult(t.Context(), newResult(task, d.Attempt))
 	if must(t, err); !won {
-		t.Error("the only result did not win")
+		t.Error("the only result was not stored")
 	}
 	must(t, d.Done(t.Context()))
 	e := events(t, coordinator, task.Job, 1)[0]
@@ -77,7 +77,7 @@ func TestRacingResults(t *testing.T) {
 		if won := winners[e.Shard]; len(won) != 1 || won[0] != e.Result.Worker {
 			t.Errorf("shard %d: %v won, stored is %s", e.Shard, won, e.Result.Worker)
 		}
-		// The winner may ask again, as after an answer that was lost.
+		// The winner may publish again, as after a lost answer.
 		if won, err := b.PublishResult(t.Context(), *e.Result); !won || err != nil {
 			t.Errorf("shard %d: the stored result again: %v, %v", e.Shard, won, err)
 		}
@@ -101,11 +101,11 @@ func TestLease(t *testing.T) {
 		must(t, kept.Heartbeat(t.Context()))
 		select {
 		case <-again:
-			t.Fatal("the task went to another in spite of heartbeats")
+			t.Fatal("the task went to another worker in spite of heartbeats")
 		case <-time.After(kept.Lease / 4):
 		}
 	}
-	second := <-again // kept is silent from here on
+	second := <-again // no heartbeats for kept from here on
 	if second.Try != 2 || second.Attempt == kept.Attempt {
 		t.Errorf("try %d, attempt %s after %s", second.Try, second.Attempt, kept.Attempt)
 	}
@@ -123,14 +123,14 @@ func TestLease(t *testing.T) {
 	if waited := time.Since(start); fourth.Try != 4 || waited < 50*time.Millisecond {
 		t.Errorf("try %d after %v", fourth.Try, waited)
 	}
-	// Deleted under the worker's hands: nothing to complain about.
+	// The task is deleted while a worker holds it, which is not an error.
 	must(t, b.DeleteTask(t.Context(), fourth.Task.Job, 0))
 	must(t, fourth.Done(t.Context()))
 	must(t, kept.Done(t.Context()))
 }
 
-// A task over which workers die as often as is allowed is set aside by the next
-// one, and can be put back.
+// A task at which the allowed number of workers failed is quarantined by the next worker,
+// and Retry puts it back.
 func TestTriedTooOften(t *testing.T) {
 	b := newBus(t, testQueue)
 	mine, other := newTask(1, 4), newTask(1, 5)
@@ -157,7 +157,7 @@ func TestTriedTooOften(t *testing.T) {
 		t.Errorf("inventory %v", inv)
 	}
 	if _, err := b.Retry(t.Context(), mine.Job, 5); !fault.IsInput(err) {
-		t.Errorf("a shard that is not set aside: %v", err)
+		t.Errorf("a shard that is not quarantined: %v", err)
 	}
 	if n, err := b.Retry(t.Context(), mine.Job); n != 1 || err != nil {
 		t.Errorf("%d put back, %v", n, err)
@@ -168,7 +168,8 @@ func TestTriedTooOften(t *testing.T) {
 	}
 }
 
-// A task that the consumer has lost is seen as stuck, one in work is not.
+// A task that the consumer lost is reported as stuck, and a task that a worker holds is
+// not.
 func TestStuck(t *testing.T) {
 	b := newBus(t, testQueue)
 	task := newTask(1, 0)
@@ -179,17 +180,17 @@ func TestStuck(t *testing.T) {
 		return inv.Stuck
 	}
 	if s := stuck(); len(s) != 0 {
-		t.Errorf("a task that waits is stuck: %v", s)
+		t.Errorf("a waiting task is reported as stuck: %v", s)
 	}
 	d := next(t, b)
 	if s := stuck(); len(s) != 0 {
-		t.Errorf("a task in work is stuck: %v", s)
+		t.Errorf("a task that a worker holds is reported as stuck: %v", s)
 	}
 	must(t, b.js.DeleteConsumer(t.Context(), tasksStream, workersPrefix+testKernel))
 	_, err := b.js.CreateConsumer(t.Context(), tasksStream, jetstream.ConsumerConfig{Durable: workersPrefix + testKernel, FilterSubject: taskPrefix + testKernel + ".none.0", AckPolicy: jetstream.AckExplicitPolicy})
 	must(t, err)
 	if s := stuck(); !slices.Equal(s, []int{0}) {
-		t.Errorf("a lost task of attempt %s is not stuck: %v", d.Attempt, s)
+		t.Errorf("a lost task of attempt %s is not reported as stuck: %v", d.Attempt, s)
 	}
 }
 
@@ -207,7 +208,7 @@ func TestKernels(t *testing.T) {
 		t.Errorf("try %d", d.Try)
 	}
 	if err := b.Setup(t.Context(), testQueue, "a.b"); err == nil {
-		t.Error("a kernel's name with a dot was taken")
+		t.Error("a kernel's name with a dot was accepted")
 	}
 }
 
@@ -216,7 +217,7 @@ func TestQuarantine(t *testing.T) {
 	good, bad := newTask(1, 0), newTask(1, 1)
 	publish(t, b, good)
 	must(t, next(t, b).Quarantine(t.Context(), "row 7:\nfield 3 \xff is out of range", true))
-	// A task that is none is set aside by the bus.
+	// The bus quarantines a malformed task.
 	_, err := b.js.Publish(t.Context(), taskSubject(testKernel, bad.Job, 1), []byte(`{"job":1}`))
 	must(t, err)
 	_, err = b.js.Publish(t.Context(), taskPrefix+testKernel+".x.01", []byte(`{}`))
@@ -240,10 +241,10 @@ func TestQuarantine(t *testing.T) {
 	must(t, b.DeleteQuarantine(t.Context(), good.Job, 0))
 }
 
-// What other workers had, and what they set aside, is handed out again at once.
+// Recall makes tasks that other workers held or quarantined available at once.
 func TestRecall(t *testing.T) {
 	b := connect(t, Config{Server: startServer(t, ServerConfig{}), Name: "test"})
-	must(t, b.Recall(t.Context())) // of a server that never had tasks
+	must(t, b.Recall(t.Context())) // on a server that never had tasks
 	setUp(t, b, testQueue)
 	publish(t, b, newTask(1, 0), newTask(1, 1), newTask(1, 2))
 	must(t, next(t, b).Quarantine(t.Context(), "row 7", true))
@@ -257,7 +258,7 @@ func TestRecall(t *testing.T) {
 	}
 	aside, err := b.Quarantined(t.Context(), testJob)
 	if must(t, err); len(aside) != 0 {
-		t.Errorf("set aside are %+v", aside)
+		t.Errorf("unexpected quarantines %+v", aside)
 	}
 }
 
@@ -281,7 +282,7 @@ func TestWindow(t *testing.T) {
 		t.Fatalf("shard %d went beyond the window", shard)
 	case <-time.After(200 * time.Millisecond):
 	}
-	publish(t, b, newTask(1, 2)) // stored already: no room needed
+	publish(t, b, newTask(1, 2)) // stored already, so no room is needed
 	for shard := range tasks {
 		d := next(t, b)
 		if d.Task.Shard != shard {
@@ -293,7 +294,7 @@ func TestWindow(t *testing.T) {
 
 func TestEvents(t *testing.T) {
 	b := newBus(t, testQueue)
-	const each = 600 // more than a batch
+	const each = 600 // more than one batch
 	jobs := []uint64{1, 2}
 	var group sync.WaitGroup
 	for _, seed := range jobs {
@@ -305,7 +306,7 @@ func TestEvents(t *testing.T) {
 			}
 		})
 	}
-	for _, seed := range jobs { // some stored before, some to come
+	for _, seed := range jobs { // some results are stored before, some after the call
 		id := newTask(seed, 0).Job
 		for shard, e := range events(t, b, id, each) {
 			if e.Shard != shard || e.Result == nil || e.Result.Job != id || e.Result.Shard != shard {
@@ -330,13 +331,13 @@ func TestEvents(t *testing.T) {
 	}
 	for _, bad := range []string{"", "*", ">", "a.b", strings.Repeat("g", 20)} {
 		if err := b.Events(t.Context(), bad, func(Event) error { return nil }); err == nil {
-			t.Errorf("job id %q was taken", bad)
+			t.Errorf("job id %q was accepted", bad)
 		}
 	}
 }
 
-// A reader whose consumer is deleted under it misses nothing and gets nothing
-// twice.
+// If the server deletes the consumer of a reader, the reader misses no message and gets
+// none twice.
 func TestEventsReaderDeleted(t *testing.T) {
 	b := newBus(t, testQueue)
 	const each = 10

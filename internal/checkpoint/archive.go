@@ -13,26 +13,26 @@ import (
 
 const (
 	maxPickle = 64 << 20 // bytes of data.pkl; real ones have some kilobytes
-	// A storage is normally stored as it is. A compressed one may grow by
-	// maxGrowth over the whole file, and slack for small files.
+	// A storage is normally not compressed. All compressed entries together may expand to
+	// maxGrowth times the file's size plus growthSlack, in bytes.
 	maxGrowth   = 64
 	growthSlack = 64 << 20
-	// smallTensor is the number of elements up to which a tensor may be larger
-	// than its storage, by a stride of 0.
+	// A tensor may have more elements than its storage, because a stride may be 0.
+	// smallTensor is the largest number of elements of such a tensor.
 	smallTensor = 1 << 16
 )
 
-// archive is a zip file as torch.save writes it: <root>/data.pkl and the raw
-// storages <root>/data/<key>.
+// archive is a zip file of torch.save. It holds <root>/data.pkl and the raw storages
+// <root>/data/<key>.
 type archive struct {
 	name     string
-	size     int64 // of the file
+	size     int64 // size of the file in bytes
 	root     string
 	entries  map[string]*zip.File
 	storages map[string][]byte
-	stored   int64 // bytes read so far from entries that are not compressed
+	stored   int64 // bytes read so far from uncompressed entries
 	inflated int64 // bytes read so far from compressed entries
-	copied   int64 // bytes made so far by laying out strided tensors
+	copied   int64 // bytes copied so far to lay out strided tensors
 }
 
 func openArchive(name string, r io.ReaderAt, size int64) (*archive, error) {
@@ -43,7 +43,7 @@ func openArchive(name string, r io.ReaderAt, size int64) (*archive, error) {
 	a := &archive{name: name, size: size, entries: map[string]*zip.File{}, storages: map[string][]byte{}}
 	for _, f := range z.File {
 		if a.entries[f.Name] != nil {
-			return nil, fault.Inputf("%s: entry %s is there twice", name, quote(f.Name))
+			return nil, fault.Inputf("%s: entry %s occurs twice", name, quote(f.Name))
 		}
 		a.entries[f.Name] = f
 		root, rest, _ := strings.Cut(f.Name, "/")
@@ -71,7 +71,8 @@ func openArchive(name string, r io.ReaderAt, size int64) (*archive, error) {
 	return a, nil
 }
 
-// damaged says whose failure err, met while reading the archive, is.
+// damaged turns err, met while reading the archive, into an input error if the file is at
+// fault.
 func damaged(err error) error {
 	var corrupt flate.CorruptInputError
 	for _, input := range []error{zip.ErrFormat, zip.ErrAlgorithm, zip.ErrChecksum, io.EOF, io.ErrUnexpectedEOF} {
@@ -85,7 +86,7 @@ func damaged(err error) error {
 	return err
 }
 
-// read returns the bytes of an entry of at most limit bytes, checksum verified.
+// read returns the bytes of an entry of at most limit bytes and verifies its checksum.
 func (a *archive) read(f *zip.File, limit int64) ([]byte, error) {
 	size := int64(f.UncompressedSize64)
 	switch {
@@ -111,7 +112,7 @@ func (a *archive) read(f *zip.File, limit int64) ([]byte, error) {
 	if f.Method == zip.Store {
 		data = make([]byte, size)
 		_, err = io.ReadFull(r, data)
-		if err == nil { // the checksum is compared at the end of the file
+		if err == nil { // the zip reader verifies the checksum at the end of the entry
 			if _, err = io.ReadFull(r, make([]byte, 1)); err == io.EOF {
 				err = nil
 			}
@@ -128,7 +129,7 @@ func (a *archive) read(f *zip.File, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// storage returns the bytes of a storage, read once.
+// storage returns the bytes of a storage. It reads each storage once.
 func (a *archive) storage(s *storageRef) ([]byte, error) {
 	want := int64(s.elements) * int64(s.dtype.Size())
 	data, ok := a.storages[s.key]
@@ -147,22 +148,22 @@ func (a *archive) storage(s *storageRef) ([]byte, error) {
 		a.storages[s.key] = data
 	}
 	if int64(len(data)) != want {
-		return nil, fault.Inputf("needs %d bytes in storage %s, another tensor %d", want, quote(s.key), len(data))
+		return nil, fault.Inputf("needs %d bytes in storage %s, another tensor needs %d", want, quote(s.key), len(data))
 	}
 	return data, nil
 }
 
-// tensor lays out t row-major. The result shares the storage's memory if it
-// already lies there so.
+// tensor returns t in row-major order. If t is stored so, the result shares the storage's
+// memory.
 func (a *archive) tensor(t *tensorRef) (Tensor, error) {
 	n, ok := elements(t.shape)
 	if !ok || n > max(t.storage.elements, smallTensor) {
 		return Tensor{}, fault.Inputf("claims shape %s on a storage of %d elements", shapeText(t.shape), t.storage.elements)
 	}
-	last := t.offset // the highest element it reaches
+	last := t.offset // index of the last element of the storage that t reaches
 	for i, size := range t.shape {
 		if n > 0 && size > 1 && t.stride[i] > (t.storage.elements-last)/(size-1) {
-			return Tensor{}, fault.Inputf("with shape %s, strides %s and offset %d leaves its storage of %d elements",
+			return Tensor{}, fault.Inputf("with shape %s, strides %s and offset %d exceeds its storage of %d elements",
 				shapeText(t.shape), shapeText(t.stride), t.offset, t.storage.elements)
 		}
 		if n > 0 {
@@ -170,7 +171,7 @@ func (a *archive) tensor(t *tensorRef) (Tensor, error) {
 		}
 	}
 	if n > 0 && last >= t.storage.elements {
-		return Tensor{}, fault.Inputf("at offset %d leaves its storage of %d elements", t.offset, t.storage.elements)
+		return Tensor{}, fault.Inputf("at offset %d exceeds its storage of %d elements", t.offset, t.storage.elements)
 	}
 	width := t.storage.dtype.Size()
 	if n == 0 {
@@ -189,7 +190,7 @@ func (a *archive) tensor(t *tensorRef) (Tensor, error) {
 	return Tensor{t.storage.dtype, t.shape, gather(data, t, n, width)}, nil
 }
 
-// rowMajor reports whether strides are those of an array without gaps.
+// rowMajor reports whether the strides are those of a row-major array without gaps.
 func rowMajor(shape, stride []int) bool {
 	step := 1
 	for i := len(shape) - 1; i >= 0; i-- {

@@ -7,15 +7,17 @@ import (
 	"shaver/internal/model"
 )
 
-// Calibrated returns a checkpoint whose logits are scale*z + offset where c's are
-// z, up to rounding, and by which its embedding table was multiplied for that, as a
-// baseline then must be. scale is above 0. It is an ordinary checkpoint of the same
-// architecture: who loads it need not know.
+// Calibrated returns a checkpoint whose logits are scale*z + offset, up to rounding,
+// where z are those of c. The second result is the factor by which the embedding table
+// was multiplied, and a baseline has to be multiplied by it too. scale must be above 0.
+// The result is an ordinary checkpoint of the same architecture, so programs that load it
+// need no change.
 //
-// Where the logit is the last layer's output (DCN-Mix, DCNv2), that layer takes
-// both numbers, and table is 1. FM's pairwise term has no weights: there the table
-// is multiplied by the root of scale, the first hidden layer, which reads it too,
-// by the inverse, and first-order weights, bias and output layer by scale.
+// If the logit is the output of the last layer (DCN-Mix, DCNv2), that layer takes both
+// numbers, and the table's factor is 1. FM's pairwise term has no weights, so for FM and
+// DeepFM the table is multiplied by the square root of scale. The first hidden layer,
+// which reads the table too, is divided by that root. First-order weights, bias and
+// output layer are multiplied by scale.
 func (c *Checkpoint) Calibrated(scale, offset float64) (calibrated *Checkpoint, table float32, err error) {
 	if !(scale > 0) || math.IsInf(scale, 0) || math.IsNaN(offset) || math.IsInf(offset, 0) {
 		panic("checkpoint: Calibrated: scale or offset out of range")
@@ -47,14 +49,14 @@ func (c *Checkpoint) Calibrated(scale, offset float64) (calibrated *Checkpoint, 
 	return &changed, table, f.err
 }
 
-// folder replaces tensors; its first failure stays in err.
+// folder replaces tensors. Its first failure stays in err.
 type folder struct {
 	from, to *Checkpoint
 	err      error
 }
 
-// affine replaces each value v of a tensor by scale*v + offset, as float32. A model
-// that lacks the tensor has the key "".
+// affine replaces each value v of a tensor by scale*v + offset, as float32. The key is ""
+// for a tensor that the model does not have.
 func (f *folder) affine(key string, scale, offset float64) {
 	if f.err != nil || key == "" {
 		return
@@ -67,7 +69,7 @@ func (f *folder) affine(key string, scale, offset float64) {
 	for i, v := range values {
 		mapped[i] = float32(float64(scale*float64(v)) + offset)
 		if !finite(mapped[i]) {
-			f.err = f.from.inputf("tensor %s leaves the range of float32 when it is calibrated by %g and %g", key, scale, offset)
+			f.err = f.from.inputf("tensor %s exceeds the range of float32 after calibration by scale %g and offset %g", key, scale, offset)
 			return
 		}
 	}

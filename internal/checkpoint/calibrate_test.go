@@ -8,8 +8,8 @@ import (
 	"shaver/internal/fault"
 )
 
-// Every architecture's logits become scale*z + offset, also where an entry reads a
-// baseline that was multiplied as the table was.
+// The logits of every architecture become scale*z + offset. This also holds where an
+// entry reads a baseline that was multiplied like the table.
 func TestCalibrated(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join("..", "..", "testdata", "golden", "*.pth"))
 	if err != nil || len(paths) < 6 {
@@ -51,7 +51,7 @@ func TestCalibrated(t *testing.T) {
 				t.Fatal(err)
 			}
 			if again, err := Parse("again", canonical(calibrated)); err != nil || again.Digest() != calibrated.Digest() {
-				t.Errorf("%s: what was written reads as something else: %v", path, err)
+				t.Errorf("%s: the written file reads as another checkpoint: %v", path, err)
 			}
 			scaled := make([]float32, len(baseline))
 			for i, v := range baseline {
@@ -64,10 +64,10 @@ func TestCalibrated(t *testing.T) {
 			}
 		}
 		if again := logits(c, baseline); again[0] != before[0] {
-			t.Errorf("%s: the checkpoint itself has changed", path)
+			t.Errorf("%s: Calibrated changed the original checkpoint", path)
 		}
 		if _, _, err := c.Calibrated(1e300, 0); !fault.IsInput(err) {
-			t.Errorf("%s: calibrated out of float32: %v", path, err)
+			t.Errorf("%s: calibration beyond the range of float32: %v", path, err)
 		}
 	}
 }

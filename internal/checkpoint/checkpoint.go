@@ -1,10 +1,10 @@
-// Package checkpoint reads trained models from what PyTorch users have, .pth
-// files and safetensors, recognises which architecture the tensors are, and
-// writes safetensors: dense, or compact after pruning.
+// Package checkpoint reads trained models from the files of PyTorch users (.pth and
+// safetensors) and recognises the architecture from the tensors. It writes safetensors
+// files, dense or, after pruning, compact.
 //
-// Nothing in a file is ever executed or imported, and memory is bounded by the
-// bytes that are really there. What a file gets wrong is an input error (package
-// fault) that names the file and the tensor.
+// Nothing in a file is ever executed or imported, and memory is bounded by the file's
+// actual bytes. A defect of a file is an input error (package fault) that names the file
+// and the tensor.
 package checkpoint
 
 import (
@@ -21,36 +21,37 @@ import (
 	"shaver/internal/model"
 )
 
-// Keys of our metadata in safetensors files.
+// The keys of our metadata in safetensors files.
 const (
-	metaFormat       = "format" // "pt": tensors as PyTorch names and lays them out
+	metaFormat       = "format" // "pt" = the names and layout of PyTorch
 	metaArchitecture = "shaver.architecture"
 )
 
-// Checkpoint is a state dict whose architecture is known. It is read-only and
-// may be shared between goroutines.
+// Checkpoint is a state dict of known architecture. It is read-only and may be shared
+// between goroutines.
 type Checkpoint struct {
 	Architecture model.Architecture
-	// Keys are the tensors' keys in the file's order, as they stand there: with
-	// _orig_mod. of torch.compile and module. of data parallel training.
+	// Keys are the keys of the tensors, in the file's order and spelling, with the
+	// prefixes _orig_mod. of torch.compile and module. of data parallel training.
 	Keys         []string
 	Tensors      map[string]Tensor
-	EmbeddingKey string // of the [n, d] table in Tensors
-	// Compact is the table of a file in compact form, and nil otherwise. Tensors
-	// holds the whole table all the same.
+	EmbeddingKey string // key in Tensors of the table, [n, d]
+	// Compact is the table of a file in compact form, and nil for a dense file. Read and
+	// Parse also put the whole table into Tensors.
 	Compact *compact.Table
 
-	name string // of the file, for errors
+	name string // name of the file, for errors
 }
 
-// Read reads the checkpoint at path, .pth or safetensors, decided by content.
+// Read reads the checkpoint at path. The content decides whether the file is .pth or
+// safetensors.
 //
-// A bare state dict does not say its field sizes. They are taken from the JSON
-// file beside it (path + ".json", or path with .json for its extension), which
-// holds the fields of model.Architecture, at least field_dims; else from the
+// A bare state dict does not give its field sizes. Read takes them from the JSON file
+// next to it (path + ".json", or path with the extension .json), which holds the fields
+// of model.Architecture, at least field_dims. Without such a file it takes them from the
 // buffer "offsets".
 func Read(path string) (*Checkpoint, error) {
-	info, err := os.Stat(path) // before a pipe is opened, which waits for a writer
+	info, err := os.Stat(path) // before os.Open, which on a pipe would wait for a writer
 	if err != nil {
 		return nil, err
 	}
@@ -68,50 +69,50 @@ func Read(path string) (*Checkpoint, error) {
 		return nil, err
 	}
 	if isZip(head[:n]) {
-		return readPTH(path, f, info.Size(), besideFile(path))
+		return readPTH(path, f, info.Size(), sidecarFile(path))
 	}
-	if _, err := headerLength(path, head[:n], info.Size()); err != nil { // before all of what may be a log is read
+	if _, err := headerLength(path, head[:n], info.Size()); err != nil { // before the whole of a large file of another kind is read
 		return nil, err
 	}
 	data := make([]byte, info.Size())
 	if _, err := io.ReadFull(f, data); err != nil {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
-	return readSafetensors(path, data, besideFile(path))
+	return readSafetensors(path, data, sidecarFile(path))
 }
 
-// Parse reads a checkpoint from data, which it keeps: nobody may change data
-// afterwards. name stands for the file in errors. There is no file beside it.
+// Parse reads a checkpoint from data and keeps data, which must not be changed
+// afterwards. name stands for the file in errors. Parse looks for no JSON file.
 func Parse(name string, data []byte) (*Checkpoint, error) {
 	if isZip(data) {
-		return readPTH(name, bytes.NewReader(data), int64(len(data)), nothingBeside)
+		return readPTH(name, bytes.NewReader(data), int64(len(data)), noSidecar)
 	}
-	return readSafetensors(name, data, nothingBeside)
+	return readSafetensors(name, data, noSidecar)
 }
 
 func isZip(data []byte) bool {
 	return bytes.HasPrefix(data, []byte("PK\x03\x04")) || bytes.HasPrefix(data, []byte("PK\x05\x06"))
 }
 
-func nothingBeside() (*statement, error) { return nil, nil }
+func noSidecar() (*statement, error) { return nil, nil }
 
-// ParseModel reads a safetensors file, dense or compact, as the model it
-// describes. The model shares data's memory, which nobody may change, and a
-// compact table is not inflated: beside data the model takes what its network
-// does. There is no file beside it.
+// ParseModel reads a safetensors file, dense or compact, and returns its model. The model
+// shares data's memory, which must not be changed. A compact table is not inflated, so
+// besides data the model needs only the memory of its network. ParseModel looks for no
+// JSON file.
 func ParseModel(name string, data []byte) (*model.Model, error) {
 	if isZip(data) {
-		return nil, fault.Inputf("%s is a .pth file: expected safetensors, which shaver model convert makes of it", name)
+		return nil, fault.Inputf("%s is a .pth file: expected safetensors; shaver model convert converts it", name)
 	}
-	c, err := parseState(name, data, nothingBeside)
+	c, err := parseState(name, data, noSidecar)
 	if err != nil {
 		return nil, err
 	}
 	return c.Model()
 }
 
-func readSafetensors(name string, data []byte, beside lookup) (*Checkpoint, error) {
-	c, err := parseState(name, data, beside)
+func readSafetensors(name string, data []byte, sidecar lookup) (*Checkpoint, error) {
+	c, err := parseState(name, data, sidecar)
 	if err != nil {
 		return nil, err
 	}
@@ -123,8 +124,8 @@ func readSafetensors(name string, data []byte, beside lookup) (*Checkpoint, erro
 	return c, nil
 }
 
-// parseState reads a safetensors file. A compact table is not in Tensors' data.
-func parseState(name string, data []byte, beside lookup) (*Checkpoint, error) {
+// parseState reads a safetensors file. It leaves a compact table without data in Tensors.
+func parseState(name string, data []byte, sidecar lookup) (*Checkpoint, error) {
 	entries, metadata, err := parseSafetensors(name, data)
 	if err != nil {
 		return nil, err
@@ -146,16 +147,16 @@ func parseState(name string, data []byte, beside lookup) (*Checkpoint, error) {
 			return nil, fault.Inputf("%s: compact form: %w", name, err)
 		}
 	}
-	if err := c.recognise(said, nil, beside); err != nil {
+	if err := c.recognise(said, nil, sidecar); err != nil {
 		return nil, err
 	}
 	if key := metadata[metaEmbeddingKey]; c.Compact != nil && key != c.EmbeddingKey {
-		return nil, c.inputf("compact form: metadata %s is %s, and the table's key is %s", metaEmbeddingKey, quote(key), c.EmbeddingKey)
+		return nil, c.inputf("compact form: metadata %s is %s, but the table's key is %s", metaEmbeddingKey, quote(key), c.EmbeddingKey)
 	}
 	return c, nil
 }
 
-// add appends a tensor under a key that c does not have.
+// add appends a tensor under a new key.
 func (c *Checkpoint) add(key string, t Tensor) {
 	c.Keys = append(c.Keys, key)
 	c.Tensors[key] = t
@@ -166,7 +167,8 @@ func (c *Checkpoint) inputf(format string, args ...any) error {
 	return fault.Inputf("%s: "+format, append([]any{c.name}, args...)...)
 }
 
-// floats returns the values of a tensor, which may share its memory: read-only.
+// floats returns the values of a tensor. The result may share the tensor's memory and is
+// read-only.
 func (c *Checkpoint) floats(key string) ([]float32, error) {
 	values, err := c.Tensors[key].float32View()
 	if err != nil {
@@ -181,12 +183,12 @@ func (c *Checkpoint) Embedding() ([]float32, error) {
 	return slices.Clone(values), err
 }
 
-// WithEmbedding returns a checkpoint whose table is a copy of table, of length
-// n*d and type F32, and which shares everything else with c.
+// WithEmbedding returns a checkpoint whose table is a copy of table, of length n*d and
+// type F32. It shares everything else with c.
 func (c *Checkpoint) WithEmbedding(table []float32) *Checkpoint {
 	old := c.Tensors[c.EmbeddingKey]
 	if len(table) != old.Elements() {
-		panic(fmt.Sprintf("checkpoint: table of %d entries for shape %s", len(table), shapeText(old.Shape)))
+		panic(fmt.Sprintf("checkpoint: WithEmbedding: table of %d entries, expected shape %s", len(table), shapeText(old.Shape)))
 	}
 	changed := *c
 	changed.Compact = nil
@@ -198,11 +200,11 @@ func (c *Checkpoint) WithEmbedding(table []float32) *Checkpoint {
 	return &changed
 }
 
-// canonical returns c as one safetensors file, before it is laid out: every tensor
+// canonical returns c as one safetensors file, not yet laid out. It holds every tensor
 // under its own key and with its own type, and the architecture in the metadata. It
-// depends on nothing else: the same state dict gives the same bytes, whatever file
-// it came from. The tensors lie by falling width of their elements, then by key,
-// which keeps each aligned.
+// depends on nothing else, so the same state dict gives the same bytes, whatever file it
+// came from. Tensors are ordered by falling width of their elements, then by key, which
+// keeps each one aligned.
 func (c *Checkpoint) canonical() *file {
 	return newFile(c.Tensors, map[string]string{
 		metaFormat:       "pt",
@@ -210,21 +212,21 @@ func (c *Checkpoint) canonical() *file {
 	})
 }
 
-// WriteTo writes the canonical file, of Size bytes, to w, without holding it.
+// WriteTo writes the canonical file, of Size bytes, to w, without holding it in memory.
 func (c *Checkpoint) WriteTo(w io.Writer) (int64, error) { return c.canonical().WriteTo(w) }
 
-// Size returns the length of the canonical file, which WriteDense writes.
+// Size returns the length in bytes of the canonical file, which WriteDense writes.
 func (c *Checkpoint) Size() int64 { return c.canonical().size() }
 
 // Digest returns the SHA-256 of the canonical file, in hexadecimal.
 func (c *Checkpoint) Digest() string {
 	sum := sha256.New()
-	_, _ = c.canonical().WriteTo(sum) // a hash does not fail
+	_, _ = c.canonical().WriteTo(sum) // writing to a hash does not fail
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// WriteDense writes the canonical file to path, whole or not at all, and returns its
-// bytes. PyTorch users load it with safetensors.torch.load_file and
+// WriteDense writes the canonical file to path, all of it or nothing, and returns its
+// length in bytes. PyTorch users load it with safetensors.torch.load_file and
 // load_state_dict.
 func WriteDense(path string, c *Checkpoint) (int64, error) {
 	return writeWhole(path, c.canonical())

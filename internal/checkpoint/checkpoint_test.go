@@ -16,8 +16,8 @@ import (
 	"shaver/internal/model"
 )
 
-// Every golden checkpoint loads as what its JSON file says and computes its
-// logits. float32 folding and float64 sums stay within 1e-5 of PyTorch.
+// Every golden checkpoint loads as its JSON file says and computes the golden logits.
+// Float32 folding and float64 sums stay within 1e-5 of PyTorch.
 func TestGoldens(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join(shared(t, "golden"), "*.pth"))
 	if err != nil || len(paths) != 6 {
@@ -170,7 +170,7 @@ func checkSame(t *testing.T, got, want *Checkpoint) {
 	}
 }
 
-// checkCompact writes c compact, and compares with the pruned dense checkpoint.
+// checkCompact writes c in compact form and compares it with the pruned dense checkpoint.
 func checkCompact(t *testing.T, c *Checkpoint, dropped []bool, baseline []float32, kept int) {
 	t.Helper()
 	a := &c.Architecture
@@ -204,7 +204,7 @@ func checkCompact(t *testing.T, c *Checkpoint, dropped []bool, baseline []float3
 		t.Fatal(err)
 	}
 	if got.Compact == nil {
-		t.Fatal("not compact")
+		t.Fatal("the file reads as dense")
 	}
 	if got.Compact.Kept() != kept {
 		t.Fatalf("compact with %d kept, want %d", got.Compact.Kept(), kept)
@@ -217,8 +217,8 @@ func checkCompact(t *testing.T, c *Checkpoint, dropped []bool, baseline []float3
 	checkModel(t, path, want)
 }
 
-// checkModel scores rows with a compact file as it is, and with the pruned dense
-// checkpoint.
+// checkModel scores rows with a compact file that is not inflated, and with the pruned
+// dense checkpoint.
 func checkModel(t *testing.T, path string, want *Checkpoint) {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -249,7 +249,7 @@ func checkModel(t *testing.T, path string, want *Checkpoint) {
 	}
 }
 
-// testdata/make.py wrote these with PyTorch; the values follow its formula.
+// testdata/make.py wrote these files with PyTorch. The values follow its formula.
 func TestTypes(t *testing.T) {
 	quarters := func(seed, n int) []float32 {
 		values := make([]float32, n)
@@ -310,7 +310,7 @@ func TestTypes(t *testing.T) {
 	wantInput(t, err, "legacy.pth", "save it again with a current torch")
 }
 
-// The same weights have one digest, whatever file they came in.
+// The same weights have the same digest, whatever file they came from.
 func TestDigest(t *testing.T) {
 	for _, kind := range sampleKinds {
 		folder := t.TempDir()
@@ -357,13 +357,13 @@ func TestWriteFails(t *testing.T) {
 	}
 	folder := t.TempDir()
 	if _, err := WriteDense(filepath.Join(folder, "missing", "m.safetensors"), c); err == nil {
-		t.Error("wrote into a folder that is not there")
+		t.Error("no error for a folder that does not exist")
 	}
 	if err := os.Mkdir(filepath.Join(folder, "taken"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := WriteDense(filepath.Join(folder, "taken"), c); err == nil {
-		t.Error("wrote over a folder")
+		t.Error("no error for a path that is a folder")
 	}
 	if left, _ := os.ReadDir(folder); len(left) != 1 {
 		t.Errorf("%d files left behind", len(left)-1)

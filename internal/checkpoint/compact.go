@@ -13,29 +13,29 @@ import (
 	"shaver/internal/fault"
 )
 
-// The compact form of a pruned model is a safetensors file in which these
-// tensors, whose bytes are those of compact.Parts, replace the embedding table
-// [n, d]. Its metadata names the table's key and how each field is stored.
+// The compact form of a pruned model is a safetensors file in which the tensors below
+// replace the embedding table [n, d]. Their bytes are those of compact.Parts. The
+// metadata hold the table's key and how each field is stored.
 const (
-	tensorValues   = "shaver.values"   // F32, F16, or for Int8 U8 [kept]
-	tensorSteps    = "shaver.steps"    // F32 [m, 2]; of Int8 only
+	tensorValues   = "shaver.values"   // F32, F16, or U8 for Int8: [kept]
+	tensorSteps    = "shaver.steps"    // F32 [m, 2]; only for Int8
 	tensorCodebook = "shaver.codebook" // F32 [m, d]
 	tensorRows     = "shaver.rows"     // U8 [bytes]
 	tensorColumns  = "shaver.columns"  // U8 [bytes]
 
-	metaCompact      = "shaver.compact" // version of this form
+	metaCompact      = "shaver.compact" // version of the compact form
 	metaEmbeddingKey = "shaver.embedding_key"
-	metaFields       = "shaver.fields" // JSON array of a compact.Field for each field
+	metaFields       = "shaver.fields" // JSON array with one compact.Field per field
 
 	compactVersion = "2"
 	ownTensors     = "shaver."
 )
 
-// valueTypes are the tensor types of compact.Values.
+// valueTypes maps each encoding of the kept values to its tensor type.
 var valueTypes = map[compact.Encoding]DType{compact.Float32: F32, compact.Float16: F16, compact.Int8: U8}
 
-// compactFile is the compact file of c with the given fields. Tensors of the
-// table have no data yet.
+// compactFile returns the compact file of c with the given fields. The tensors that
+// replace the table have no data yet.
 func (c *Checkpoint) compactFile(fields []compact.Field, v compact.Encoding) *file {
 	a := &c.Architecture
 	rows, columns, kept := 0, 0, 0
@@ -61,21 +61,23 @@ func (c *Checkpoint) compactFile(fields []compact.Field, v compact.Encoding) *fi
 	})
 }
 
-// CompactDrop returns how many entries, taken from the front of order, [n*d], have to
-// be dropped at least for the file that WriteCompact writes, with values stored as v,
-// to have no more than the given bytes; or an error that says how large it is without
-// any. Every number below is looked at: the file is not always smaller the more is
-// dropped, as a field that kept everything has no structure, but one that lacks an
-// entry has, and as a table that keeps next to nothing has to be as large as
-// compact.MaxInflation asks for.
+// CompactDrop returns the least number of entries to drop, from the front of order,
+// [n*d], so that the file of WriteCompact has at most the given number of bytes. Values
+// are stored as v. If even the file without any entry is larger, the error gives its
+// size.
+//
+// CompactDrop examines every smaller number too, because a file with more dropped entries
+// may be larger. A field that keeps everything stores no structure, but a field that
+// lacks one entry does. A table that keeps almost nothing has to be as large as
+// compact.MaxInflation requires.
 func (c *Checkpoint) CompactDrop(order []int32, v compact.Encoding, bytes int64) (int, error) {
 	a := &c.Architecture
 	if len(order) != a.Parameters() {
-		panic(fmt.Sprintf("checkpoint: order of %d entries for a table of %d", len(order), a.Parameters()))
+		panic(fmt.Sprintf("checkpoint: CompactDrop: order of %d entries, expected %d", len(order), a.Parameters()))
 	}
 	planner := compact.NewPlanner(a.FieldDims, a.Dim)
-	// No file has fewer bytes than floor beside those of the planner: no other has a
-	// shorter header.
+	// Besides the planner's bytes every file has at least floor bytes, because no other
+	// file has a shorter header.
 	floor := c.compactFile(slices.Repeat([]compact.Field{{Form: compact.None}}, a.Fields()), v).size()
 	for drop := 0; ; drop++ {
 		if floor+int64(planner.Bytes(v)) <= bytes && c.compactFile(planner.Fields(), v).size() <= bytes {
@@ -88,10 +90,10 @@ func (c *Checkpoint) CompactDrop(order []int32, v compact.Encoding, bytes int64)
 	}
 }
 
-// WriteCompact writes c, pruned, to path in compact form, whole or not at all,
-// and returns its bytes. dropped, of length n*d, is true for the entries that
-// are gone; baseline, of length m*d, is what they read as. Kept entries come
-// from c's table, and are stored as v. One that v cannot hold is an input error.
+// WriteCompact writes the pruned c to path in compact form, all of it or nothing, and
+// returns the file's length in bytes. dropped, of length n*d, is true for dropped
+// entries. They read as baseline, of length m*d. Kept entries come from c's table and are
+// stored as v. A value that v cannot hold is an input error.
 func WriteCompact(path string, c *Checkpoint, dropped []bool, baseline []float32, v compact.Encoding) (int64, error) {
 	f, err := c.compact(dropped, baseline, v)
 	if err != nil {
@@ -123,9 +125,9 @@ func (c *Checkpoint) compact(dropped []bool, baseline []float32, v compact.Encod
 	return f, nil
 }
 
-// Pruned returns which entries of c's table are dropped, [n*d], and what they
-// read, [m, d]: what the compact file said, or for a dense one what compact.Find
-// finds.
+// Pruned returns the dropped entries of c's table, [n*d], and the baseline that they
+// read, [m, d]. For a compact file both come from the file, and for a dense one from
+// compact.Find.
 func (c *Checkpoint) Pruned() (dropped []bool, baseline []float32, err error) {
 	if c.Compact == nil {
 		table, err := c.floats(c.EmbeddingKey)
@@ -140,11 +142,11 @@ func (c *Checkpoint) Pruned() (dropped []bool, baseline []float32, err error) {
 	return dropped, c.Compact.Codebook(), nil
 }
 
-// takeCompact sets Compact from the tensors of the compact form, in place of
-// which it puts the table's, without its data.
+// takeCompact sets Compact from the tensors of the compact form. In Tensors it replaces
+// them by the table's tensor, without data.
 func (c *Checkpoint) takeCompact(metadata map[string]string) error {
 	if v := metadata[metaCompact]; v != compactVersion {
-		return fault.Inputf("version %s, this program reads version %s", quote(v), compactVersion)
+		return fault.Inputf("version %s, expected %s", quote(v), compactVersion)
 	}
 	var s statement
 	if err := unmarshalArchitecture(metadata, &s); err != nil {
@@ -155,20 +157,20 @@ func (c *Checkpoint) takeCompact(metadata map[string]string) error {
 	}
 	key := metadata[metaEmbeddingKey]
 	if err := checkKey(key); err != nil || strings.HasPrefix(key, ownTensors) {
-		return fault.Inputf("metadata %s is %s, expected the table's key", metaEmbeddingKey, quote(key))
+		return fault.Inputf("metadata %s is %s, expected the key of the embedding table", metaEmbeddingKey, quote(key))
 	}
 	if _, ok := c.Tensors[key]; ok {
-		return fault.Inputf("tensor %s is there beside the compact form of it", key)
+		return fault.Inputf("tensor %s is stored both as a tensor and in compact form", key)
 	}
 	rows, dim := 0, *s.Dim
 	for _, size := range s.FieldDims {
 		if size < 1 || size > math.MaxInt32-rows {
-			return fault.Inputf("field_dims %s: sizes are at least 1 and sum to less than 2^31", sizesText(s.FieldDims))
+			return fault.Inputf("field_dims %s: expected sizes of at least 1 that sum to less than 2^31", sizesText(s.FieldDims))
 		}
 		rows += size
 	}
 	if dim < 1 || dim > 1<<16 {
-		return fault.Inputf("dim is %d: a table has 1 to 65536 columns", dim)
+		return fault.Inputf("dim is %d, expected 1 to 65536", dim)
 	}
 	var fields []compact.Field
 	if err := json.Unmarshal([]byte(metadata[metaFields]), &fields); err != nil {
@@ -181,7 +183,7 @@ func (c *Checkpoint) takeCompact(metadata map[string]string) error {
 	return nil
 }
 
-// takeParts removes the tensors of the compact form, and sets Compact.
+// takeParts removes the tensors of the compact form from Tensors and sets Compact.
 func (c *Checkpoint) takeParts(sizes []int, dim int, fields []compact.Field) error {
 	var failed error
 	take := func(key string, types []DType, shape ...int) Tensor {
@@ -238,7 +240,8 @@ func (c *Checkpoint) takeParts(sizes []int, dim int, fields []compact.Field) err
 	return nil
 }
 
-// inflate gives the table's tensor its data. fileSize bounds what it may need.
+// inflate adds the data of the table's tensor. fileSize, in bytes, bounds the size of the
+// table.
 func (c *Checkpoint) inflate(fileSize int64) error {
 	t := c.Tensors[c.EmbeddingKey]
 	bytes := 4 * int64(t.Shape[0]) * int64(t.Shape[1])

@@ -12,12 +12,12 @@ import (
 	"shaver/internal/model"
 )
 
-// fmOf returns an FM with a table of n rows in two fields.
+// fmOf returns an FM whose table has n rows in two fields.
 func fmOf(t *testing.T, n, dim int) *Checkpoint {
 	t.Helper()
 	table := make([]float32, n*dim)
 	for i := range table {
-		table[i] = float32(i%7) - 3 // every seventh is 0
+		table[i] = float32(i%7) - 3 // every seventh value is 0
 	}
 	entries := []entry{
 		{"embedding.weight", float32Tensor([]int{n, dim}, table)},
@@ -32,7 +32,7 @@ func fmOf(t *testing.T, n, dim int) *Checkpoint {
 	return c
 }
 
-// every returns a mask that keeps every gap-th of n entries.
+// every returns a mask of n entries that keeps one in gap.
 func every(n, gap int) []bool {
 	dropped := make([]bool, n)
 	for i := range dropped {
@@ -41,15 +41,15 @@ func every(n, gap int) []bool {
 	return dropped
 }
 
-// A compact file gives back the pruned table and its logits at every sparsity and
-// width, with kept zeros kept.
+// A compact file reads as the pruned table with its logits, at every sparsity and width.
+// Kept zeros stay kept.
 func TestCompact(t *testing.T) {
 	for _, dim := range []int{1, 3, 8, 16, 128, 129, 300} {
 		c := fmOf(t, 40, dim)
 		for _, kept := range []int{0, 1, 2, dim, 39, 40 * dim / 8, 40*dim - 1, 40 * dim} {
 			dropped := make([]bool, 40*dim)
 			for i := range dropped {
-				dropped[i] = (i*7919)%len(dropped) >= kept // 7919 is prime to every length here
+				dropped[i] = (i*7919)%len(dropped) >= kept // 7919 is coprime to every length here
 			}
 			baseline := make([]float32, 2*dim)
 			for i := range baseline {
@@ -60,20 +60,20 @@ func TestCompact(t *testing.T) {
 	}
 }
 
-// The least number of drops whose file fits is found at every size that a file has,
-// and one below, where files that have more dropped are larger, too.
+// CompactDrop finds the least number of drops at every size that a file has and at one
+// byte less. Some files are larger although more entries are dropped.
 func TestCompactDrop(t *testing.T) {
 	rises := 0
 	for _, dim := range []int{1, 2, 16, 64} {
 		rows := 200 / dim
 		if dim == 64 {
-			rows = 60 // so that the last files are as large as MaxInflation asks for
+			rows = 60 // so that MaxInflation decides the size of the last files
 		}
 		c := fmOf(t, rows, dim)
 		n := rows * dim
 		order := make([]int32, n)
 		for i := range order {
-			order[i] = int32(i * 7919 % n) // 7919 is prime to every length here
+			order[i] = int32(i * 7919 % n) // 7919 is coprime to every length here
 		}
 		for _, v := range compact.Encodings() {
 			sizes := make([]int64, n+1)
@@ -94,14 +94,14 @@ func TestCompactDrop(t *testing.T) {
 				for _, bytes := range []int64{sizes[at], sizes[at] - 1} {
 					want := slices.IndexFunc(sizes, func(size int64) bool { return size <= bytes })
 					if got, err := c.CompactDrop(order, v, bytes); want >= 0 && got != want || (err != nil) != (want < 0) {
-						t.Fatalf("%d columns, %s: for %d bytes %d are dropped (%v), expected %d", dim, v, bytes, got, err, want)
+						t.Fatalf("%d columns, %s: for %d bytes got %d drops (%v), expected %d", dim, v, bytes, got, err, want)
 					}
 				}
 			}
 		}
 	}
 	if rises < 20 {
-		t.Errorf("only %d times a file was larger than the one before", rises)
+		t.Errorf("only %d files were larger than the one before", rises)
 	}
 	_, err := fmOf(t, 4, 2).CompactDrop(make([]int32, 8), compact.Float32, 10)
 	if err == nil || !strings.Contains(err.Error(), "without any embedding entry takes ") {
@@ -109,7 +109,7 @@ func TestCompactDrop(t *testing.T) {
 	}
 }
 
-// A dense file of a pruned table is as small again when it is made compact.
+// The dense file of a pruned table becomes as small again in compact form.
 func TestPrunedOfDense(t *testing.T) {
 	c := fmOf(t, 400, 16)
 	table, err := c.Embedding()
@@ -129,7 +129,7 @@ func TestPrunedOfDense(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := 16; i < len(mask); i++ { // the first field has one row, in which nothing repeats
+	for i := 16; i < len(mask); i++ { // the first field has a single row, so no value repeats in it
 		if mask[i] != dropped[i] {
 			t.Fatalf("entry %d dropped %v", i, mask[i])
 		}
@@ -137,8 +137,8 @@ func TestPrunedOfDense(t *testing.T) {
 	checkCompact(t, dense, mask, baseline, 16+(6400-16)/20)
 }
 
-// Values that are stored with fewer bits come back as they were written, and
-// converting them again loses nothing more.
+// Values that are stored with fewer bits read back as they were written, and storing them
+// again loses nothing more.
 func TestCompactValues(t *testing.T) {
 	c := fmOf(t, 400, 16)
 	for _, v := range compact.Encodings() {
@@ -158,7 +158,7 @@ func TestCompactValues(t *testing.T) {
 	}
 	table[33] = 1e6
 	_, err = WriteCompact("", c.WithEmbedding(table), make([]bool, 6400), make([]float32, 32), compact.Float16)
-	wantInput(t, err, "fm: field 1: row 2 has the value 1e+06 in column 1: float16 reaches 65504")
+	wantInput(t, err, "fm: field 1: row 2 has the value 1e+06 in column 1: float16 holds magnitudes up to 65504")
 }
 
 func TestCompactRefuses(t *testing.T) {
@@ -173,7 +173,7 @@ func TestCompactRefuses(t *testing.T) {
 		}
 		for key, test := range map[string]struct{ value, want string }{
 			metaCompact:      {"1", "version"},
-			metaEmbeddingKey: {"fc.weight", "tensor fc.weight is there beside"},
+			metaEmbeddingKey: {"fc.weight", "tensor fc.weight is stored both as a tensor and in compact form"},
 			metaFields:       {`[{"form":"none"}]`, "1 fields"},
 			metaArchitecture: {`{"field_dims":[1,1000000],"dim":70000}`, "dim is 70000"},
 		} {
@@ -204,8 +204,8 @@ func TestCompactRefuses(t *testing.T) {
 	wantInput(t, err, "fm: the baseline of field 1 has the value NaN in column 1")
 }
 
-// A file that claims a table thousands of times as large is not inflated, but a
-// model that does not inflate it is.
+// A file that claims a table thousands of times its own size is not inflated. ParseModel,
+// which does not inflate, reads it.
 func TestCompactBomb(t *testing.T) {
 	c, err := Parse("m", fileBytes(sampleEntries("dcn-mix"), map[string]string{
 		metaArchitecture: string(mustMarshal(sampleArchitecture("dcn-mix"))),
@@ -254,7 +254,7 @@ func TestWithEmbedding(t *testing.T) {
 	before := c.Digest()
 	changed := c.WithEmbedding(make([]float32, 18))
 	if c.Digest() != before || changed.Digest() == before || changed.Tensors[changed.EmbeddingKey].DType != F32 {
-		t.Error("WithEmbedding changed the original, or not the copy")
+		t.Error("WithEmbedding changed the original, or did not change the copy")
 	}
 	m, err := changed.Model()
 	if err != nil || m.Kind != model.DeepFM || m.Weights.Embedding[3] != 0 {

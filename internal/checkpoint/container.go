@@ -2,8 +2,8 @@ package checkpoint
 
 import "slices"
 
-// container runs opcodes that shape the stack or build lists, tuples and dicts;
-// false if op is none of them.
+// container runs op if it changes the stack or builds a list, tuple or dict, and
+// otherwise returns false.
 func (u *unpickler) container(op byte) bool {
 	switch op {
 	case opMark:
@@ -79,7 +79,7 @@ func (u *unpickler) append(items []any) {
 	}
 }
 
-// set adds pairs, key and value alternating, to into, which must be a dict.
+// set adds pairs to the dict into. Keys and values alternate in pairs.
 func (u *unpickler) set(into any, pairs []any) {
 	if u.err != nil {
 		return

@@ -6,8 +6,8 @@ import (
 	"shaver/internal/model"
 )
 
-// logit is the forward pass of REFERENCE.md in float64, written from the page
-// and not for speed, so that goldens prove that every weight is in its place.
+// logit computes the forward pass in float64 in the simplest way, straight from the
+// papers' definitions, so that the goldens prove that every weight has its right role.
 func logit(m *model.Model, features []int) float64 {
 	d, players := m.Dim, m.Players()
 	x := make([]float64, 0, players)

@@ -32,8 +32,8 @@ func seedPickles(f *testing.F) {
 	f.Add([]byte(pickled(opEmptyDict, opPut, []byte{0}, "x", opGet, []byte{0}, opSetItem)))
 }
 
-// A pickle gives a value of a known type or an input error, and the archive
-// around it no more than that.
+// Unpickling gives a value of a known type or an input error, and so does reading the
+// archive around the pickle.
 func FuzzUnpickle(f *testing.F) {
 	seedPickles(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -49,7 +49,7 @@ func FuzzUnpickle(f *testing.F) {
 	})
 }
 
-// What parses is written as the same tensors.
+// A file that parses is written again with the same tensors.
 func FuzzSafetensors(f *testing.F) {
 	for _, kind := range sampleKinds {
 		f.Add(fileBytes(append(sampleEntries(kind), offsetsOf(0, 2, 5)), map[string]string{"format": "pt"}))
@@ -113,7 +113,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// scoreLast scores a row of the last features, which have the largest indices.
+// scoreLast scores a row of the last features of each field, which have the largest
+// indices.
 func scoreLast(m *model.Model) {
 	rows := &model.Rows{Fields: m.Fields(), Number: []int64{0}, Label: []uint8{0}}
 	for j, first := range m.Offsets() {
@@ -122,8 +123,8 @@ func scoreLast(m *model.Model) {
 	m.NewScorer().Logits(make([]float64, 1), rows)
 }
 
-// checkFuzzed: an error is about the input; a checkpoint is the same after being
-// written and read.
+// checkFuzzed fails unless err is an input error, or nil and c stays the same when it is
+// written and read again.
 func checkFuzzed(t *testing.T, c *Checkpoint, err error) {
 	t.Helper()
 	if err != nil {

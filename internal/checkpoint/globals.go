@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// storageTypes are the classes of storages, each with its elements' type.
+// storageTypes maps the classes of storages to the types of their elements.
 var storageTypes = map[global]DType{
 	"torch.DoubleStorage":          F64,
 	"torch.FloatStorage":           F32,
@@ -20,26 +20,26 @@ var storageTypes = map[global]DType{
 	"torch.storage.UntypedStorage": U8,
 }
 
-// storageRef is a storage that the archive holds as an entry of its own.
+// storageRef is a storage, which the archive holds in an entry of its own.
 type storageRef struct {
 	key      string
 	dtype    DType
 	elements int
 }
 
-// tensorRef is a tensor of the pickle: a window on a storage, not yet read.
-// Offset and strides are in elements.
+// tensorRef is a tensor of the pickle that is not read yet, a view of a storage. Offset
+// and strides are in elements.
 type tensorRef struct {
 	storage       *storageRef
 	offset        int
 	shape, stride []int
 }
 
-// maxDimensions is PyTorch's own bound.
+// maxDimensions is PyTorch's own limit.
 const maxDimensions = 64
 
-// call runs opcodes that name, call or restore something in Python's modules;
-// false if op is none of them.
+// call runs op if it names, calls or restores something from Python's modules, and
+// otherwise returns false.
 func (u *unpickler) call(op byte) bool {
 	switch op {
 	case opGlobal:
@@ -49,7 +49,7 @@ func (u *unpickler) call(op byte) bool {
 		name, isName := u.pop().(string)
 		module, isModule := u.pop().(string)
 		if !isName || !isModule {
-			u.fail("names a global at byte %d by something else than text", u.at)
+			u.fail("names a global at byte %d by a value that is not text", u.at)
 		}
 		if u.decoded += len(module) + len(name); u.decoded > len(u.data) {
 			u.fail("makes more text than it holds")
@@ -82,7 +82,7 @@ func (u *unpickler) call(op byte) bool {
 func (u *unpickler) line() string {
 	n := bytes.IndexByte(u.data[u.at:], '\n')
 	if n < 0 {
-		n = len(u.data) // fails
+		n = len(u.data) // so that take fails
 	}
 	text := string(u.take(n))
 	u.take(1)
@@ -98,7 +98,7 @@ func (u *unpickler) arguments() tuple {
 	return args
 }
 
-// refuse fails because the pickle wants to run something.
+// refuse fails with an error that names the function that the pickle calls.
 func (u *unpickler) refuse(function any) {
 	name := describe(function)
 	if g, ok := function.(global); ok && isIdentifier(string(g)) {
@@ -113,7 +113,7 @@ func isIdentifier(name string) bool {
 	}) < 0
 }
 
-// reduce pushes what function(*args) would be, for the functions on the list.
+// reduce pushes the value of function(*args) if function is on the list.
 func (u *unpickler) reduce(function any, args tuple) {
 	if u.err != nil {
 		return
@@ -159,14 +159,14 @@ func (u *unpickler) reduce(function any, args tuple) {
 	u.made(v)
 }
 
-// encode is _codecs.encode(text, "latin1"): how protocol 2 writes bytes.
+// encode evaluates _codecs.encode(text, "latin1"), which is how protocol 2 writes bytes.
 func (u *unpickler) encode(args tuple) ([]byte, bool) {
 	if len(args) != 2 || args[1] != any("latin1") && args[1] != any("latin-1") {
 		return nil, false
 	}
 	text, ok := args[0].(string)
 	if u.decoded += len(text); !ok || u.decoded > len(u.data) {
-		return nil, false // every text is encoded once, so this one is hostile
+		return nil, false // torch.save encodes each text once, so the file is hostile
 	}
 	encoded := make([]byte, 0, len(text))
 	for _, r := range text {
@@ -185,7 +185,7 @@ func (u *unpickler) build(object, state any) {
 	}
 	ok := false
 	switch object := object.(type) {
-	case *dict: // attributes of an OrderedDict, such as _metadata; not its items
+	case *dict: // the state holds attributes of an OrderedDict, such as _metadata, not its items
 		_, ok = state.(*dict)
 	case *ndarray:
 		ok = object.restore(state)
@@ -197,8 +197,8 @@ func (u *unpickler) build(object, state any) {
 	}
 }
 
-// persistent pushes the storage that id refers to:
-// ("storage", class, key, device, elements).
+// persistent pushes the storage that id refers to. id is the tuple ("storage", class,
+// key, device, elements).
 func (u *unpickler) persistent(id any) {
 	if u.err != nil {
 		return
@@ -217,14 +217,14 @@ func (u *unpickler) persistent(id any) {
 	}
 	dtype, ok := storageTypes[class]
 	if !ok {
-		u.fail("holds a storage of class %s, which is not one we read", describe(args[1]))
+		u.fail("holds a storage of the unsupported class %s", describe(args[1]))
 		return
 	}
 	u.made(&storageRef{key, dtype, int(n)})
 }
 
-// rebuildTensor is torch._utils._rebuild_tensor_v2(storage, offset, size,
-// stride, requires_grad, backward_hooks, metadata=None).
+// rebuildTensor evaluates torch._utils._rebuild_tensor_v2(storage, offset, size, stride,
+// requires_grad, backward_hooks, metadata=None).
 func rebuildTensor(args tuple) (any, bool) {
 	if len(args) != 6 && len(args) != 7 {
 		return nil, false
@@ -242,7 +242,7 @@ func rebuildTensor(args tuple) (any, bool) {
 	return &tensorRef{storage, int(offset), shape, stride}, true
 }
 
-// sizes returns a tuple of at most maxDimensions whole numbers from 0 to 2^48.
+// sizes converts a tuple of at most maxDimensions ints, each from 0 to 2^48.
 func sizes(v any) ([]int, bool) {
 	items, ok := v.(tuple)
 	if !ok || len(items) > maxDimensions {

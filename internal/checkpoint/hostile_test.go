@@ -15,7 +15,7 @@ import (
 	"shaver/internal/fault"
 )
 
-// Nothing that a pickle names is run; every file below is refused in one line.
+// Nothing that a pickle names is run. Every file below is refused with a one-line error.
 func TestHostilePickles(t *testing.T) {
 	long := func(parts ...any) string { return pickled(parts...) }
 	mib := strings.Repeat("x", 1<<20)
@@ -42,9 +42,9 @@ func TestHostilePickles(t *testing.T) {
 		"old protocol": {"\x80\x01N.", "protocol 2 to 5"},
 		"inst":         {"\x80\x02(ios\nsystem\n.", "opcode 0x69"},
 		"ext":          {"\x80\x02\x82\x01.", "opcode 0x82"},
-		"no value":     {pickled(opPop), "that it never made"},
+		"no value":     {pickled(opPop), "takes a value from the empty stack"},
 		"no mark":      {pickled(opTuple), "a mark at byte 3"},
-		"past a mark":  {pickled("x", opMark, []byte{opTuple1}), "that it never made"},
+		"past a mark":  {pickled("x", opMark, []byte{opTuple1}), "takes a value from the empty stack"},
 		"no memo":      {pickled(opGet, []byte{7}), "fetches value 7"},
 		"long text":    {"\x80\x02X\xff\xff\xff\x7fabc.", "claims 2147483647 bytes"},
 		"longer text":  {"\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\xffabc.", "claims 18446744073709551615 bytes"},
@@ -75,7 +75,7 @@ func TestHostilePickles(t *testing.T) {
 	}
 }
 
-// Values that are all the same compress a thousandfold, and take 16 bytes each.
+// Equal values compress a thousandfold and take 16 bytes each in memory.
 func TestHostileItems(t *testing.T) {
 	const enough = maxItems/1000 + 1
 	nones := strings.Repeat("N", 1000)
@@ -95,7 +95,7 @@ func TestHostileItems(t *testing.T) {
 	}
 }
 
-// So do the elements of a vector.
+// Equal elements of a vector compress a thousandfold too.
 func TestHostileFieldDims(t *testing.T) {
 	zeros := strings.Repeat("\x00", maxFields+1)
 	vector := []any{named("numpy.core.numeric _frombuffer"), opMark, []byte{opBytes, 1, 0, 1, 0}, []byte(zeros),
@@ -108,7 +108,8 @@ func TestHostileFieldDims(t *testing.T) {
 	}
 }
 
-// A tensor cannot claim more than its storage, a storage not more than the file.
+// A tensor cannot claim more than its storage, and a storage cannot claim more than the
+// file.
 func TestHostileTensors(t *testing.T) {
 	const huge = 1 << 40
 	ten := strings.Repeat("\x00\x00\x80\x3f", 10)
@@ -119,11 +120,11 @@ func TestHostileTensors(t *testing.T) {
 	}{
 		"broadcast":       {10, 0, []int{huge, 1}, []int{0, 1}, "claims shape [1099511627776, 1] on a storage of 10"},
 		"product":         {10, 0, []int{huge, huge}, []int{0, 0}, "claims shape"},
-		"beyond":          {10, 0, []int{3, 4}, []int{4, 1}, "leaves its storage of 10 elements"},
-		"offset":          {10, 7, []int{2, 2}, []int{2, 1}, "leaves its storage"},
-		"far offset":      {10, math.MaxInt, []int{2}, []int{1}, "leaves its storage"},
-		"far offset, 0":   {10, 1 << 50, []int{1}, []int{0}, "leaves its storage"},
-		"stride":          {10, 0, []int{2}, []int{1 << 48}, "leaves its storage"},
+		"beyond":          {10, 0, []int{3, 4}, []int{4, 1}, "exceeds its storage of 10 elements"},
+		"offset":          {10, 7, []int{2, 2}, []int{2, 1}, "exceeds its storage"},
+		"far offset":      {10, math.MaxInt, []int{2}, []int{1}, "exceeds its storage"},
+		"far offset, 0":   {10, 1 << 50, []int{1}, []int{0}, "exceeds its storage"},
+		"stride":          {10, 0, []int{2}, []int{1 << 48}, "exceeds its storage"},
 		"storage":         {huge, 0, []int{2}, []int{1}, "needs 4398046511104 bytes in storage \"0\", the file holds 40"},
 		"negative":        {10, 0, []int{2}, []int{-1}, "arguments that torch.save does not give it"},
 		"rank":            {10, 0, []int{2, 2}, []int{1}, "arguments that torch.save does not give it"},
@@ -151,7 +152,7 @@ func TestHostileArchives(t *testing.T) {
 		"empty":       {zipBytes(t, zip.Store), "without data.pkl"},
 		"other":       {zipBytes(t, zip.Store, "m/readme", "x"), "without data.pkl"},
 		"two":         {zipBytes(t, zip.Store, "a/data.pkl", empty, "b/data.pkl", empty), "two pickles"},
-		"twice":       {zipBytes(t, zip.Store, "a/data.pkl", empty, "a/data.pkl", empty), "is there twice"},
+		"twice":       {zipBytes(t, zip.Store, "a/data.pkl", empty, "a/data.pkl", empty), "occurs twice"},
 		"big endian":  {zipBytes(t, zip.Store, "a/data.pkl", empty, "a/byteorder", "big"), "byte order"},
 		"TorchScript": {zipBytes(t, zip.Store, "a/data.pkl", empty, "a/constants.pkl", empty), "TorchScript"},
 		"code":        {zipBytes(t, zip.Store, "a/code/m.py", "", "a/data.pkl", empty), "TorchScript"},
@@ -169,7 +170,7 @@ func TestHostileArchives(t *testing.T) {
 	wantInput(t, err, "damaged", "checksum")
 }
 
-// A large file that is no model, such as a log, is refused by its first bytes.
+// A large file that is not a model, such as a log, is refused after its first bytes.
 func TestLargeFileOfAnotherKind(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.tsv")
 	const size = 64 << 20
@@ -182,11 +183,11 @@ func TestLargeFileOfAnotherKind(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	wantInput(t, err, "log.tsv is neither a .pth nor a whole safetensors file", "67108856 follow")
 	if took := after.TotalAlloc - before.TotalAlloc; took > size/64 {
-		t.Errorf("it took %d bytes of memory to see that", took)
+		t.Errorf("refusing the file took %d bytes of memory", took)
 	}
 }
 
-// Cut anywhere, a file is an error; with any byte changed it is no panic.
+// A file that is cut anywhere is an error. A file with any changed byte causes no panic.
 func TestDamaged(t *testing.T) {
 	files := map[string][]byte{}
 	for _, name := range []string{"types.pth", "legacy.pth"} {

@@ -7,10 +7,10 @@ import (
 	"shaver/internal/model"
 )
 
-// Model returns the model that c describes, BatchNorm folded into the linear
-// layers. It shares the memory of c's float32 tensors. A value that is NaN or
-// infinite is an input error that names tensor and position. Weights.Embedding is
-// nil only for ParseModel.
+// Model returns the model that c describes, with BatchNorm folded into the linear layers.
+// It shares the memory of c's float32 tensors. A NaN or infinite value is an input error
+// that names the tensor and the position. Weights.Embedding is nil only for ParseModel of
+// a compact file.
 func (c *Checkpoint) Model() (*model.Model, error) {
 	s, err := c.seek()
 	if err != nil {
@@ -50,19 +50,20 @@ func (c *Checkpoint) Model() (*model.Model, error) {
 	} else {
 		m, err = model.New(l.Architecture, w)
 	}
-	if err != nil { // what folding made infinite
+	if err != nil { // for example a weight that folding made infinite
 		return nil, fault.Inputf("%s: %w", c.name, err)
 	}
 	return m, nil
 }
 
-// weightReader reads tensors; its first failure stays in err.
+// weightReader reads tensors. Its first failure stays in err.
 type weightReader struct {
 	c   *Checkpoint
 	err error
 }
 
-// values returns a tensor's values, or nil for the key "" of what a model lacks.
+// values returns a tensor's values. For the key "", of a tensor that the model does not
+// have, it returns nil.
 func (r *weightReader) values(key string) []float32 {
 	if r.err != nil || key == "" {
 		return nil
@@ -87,7 +88,7 @@ func (r *weightReader) linear(keys linearKeys) model.Linear {
 	}
 	for i, v := range variance {
 		if v < 0 {
-			r.err = r.c.inputf("tensor %s has the value %v at position %s: a variance is at least 0", keys.variance, v, fmt.Sprintf("[%d]", i))
+			r.err = r.c.inputf("tensor %s has the value %v at position %s: expected a variance of at least 0", keys.variance, v, fmt.Sprintf("[%d]", i))
 			return l
 		}
 	}

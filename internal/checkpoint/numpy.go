@@ -5,14 +5,14 @@ import (
 	"math"
 )
 
-// numpyType is a numpy.dtype of numbers: kind as numpy writes it (b, i, u, f)
-// and bytes of an element.
+// numpyType is a numpy.dtype of numbers. kind is numpy's letter (b, i, u, f), and size is
+// the number of bytes of an element.
 type numpyType struct {
 	kind byte
 	size int
 }
 
-// newNumpyType is numpy.dtype("i8", False, True).
+// newNumpyType evaluates numpy.dtype("i8", False, True).
 func newNumpyType(args tuple) (any, bool) {
 	if len(args) < 1 {
 		return nil, false
@@ -28,15 +28,15 @@ func newNumpyType(args tuple) (any, bool) {
 	return nil, false
 }
 
-// restore takes the state (3, "<", None, None, None, -1, -1, 0); only its byte
-// order means something for numbers.
+// restore takes the state (3, "<", None, None, None, -1, -1, 0). For numbers only its
+// byte order matters.
 func (t *numpyType) restore(state any) bool {
 	items, ok := state.(tuple)
 	return ok && len(items) >= 2 && (items[1] == any("<") || items[1] == any("|") || items[1] == any("="))
 }
 
-// value returns element i of data: an int64, float64 or bool, or an opaque for
-// an integer that int64 does not hold.
+// value returns element i of data as an int64, float64 or bool. An integer that does not
+// fit int64 becomes an opaque.
 func (t *numpyType) value(data []byte, i int) any {
 	var b [8]byte
 	copy(b[:], data[i*t.size:(i+1)*t.size])
@@ -62,7 +62,7 @@ func (t *numpyType) value(data []byte, i int) any {
 	return math.Float64frombits(bits)
 }
 
-// scalar is numpy.core.multiarray.scalar(dtype, bytes).
+// scalar evaluates numpy.core.multiarray.scalar(dtype, bytes).
 func scalar(args tuple) (any, bool) {
 	if len(args) != 2 {
 		return nil, false
@@ -75,7 +75,7 @@ func scalar(args tuple) (any, bool) {
 	return dtype.value(data, 0), true
 }
 
-// ndarray is a numpy array of numbers; Data as in memory, little-endian.
+// ndarray is a numpy array of numbers. data is little-endian and row-major.
 type ndarray struct {
 	dtype *numpyType // nil until its state is restored
 	shape []int
@@ -105,8 +105,8 @@ func (a *ndarray) fill(data, dtype, shape any, fortran bool) bool {
 	return true
 }
 
-// arrayFromBuffer is numpy.core.numeric._frombuffer(bytes, dtype, shape, order),
-// how protocol 5 writes arrays.
+// arrayFromBuffer evaluates numpy.core.numeric._frombuffer(bytes, dtype, shape, order),
+// which is how protocol 5 writes arrays.
 func arrayFromBuffer(args tuple) (any, bool) {
 	if len(args) != 4 {
 		return nil, false
@@ -115,7 +115,7 @@ func arrayFromBuffer(args tuple) (any, bool) {
 	return a, a.fill(args[0], args[1], args[2], args[3] == any("F"))
 }
 
-// items returns the elements of a vector.
+// items returns the elements of a vector, or false if the array is not one.
 func (a *ndarray) items() ([]any, bool) {
 	if a.dtype == nil || len(a.shape) != 1 {
 		return nil, false

@@ -8,18 +8,18 @@ import (
 	"shaver/internal/fault"
 )
 
-// What a pickle becomes. None is nil; bool, int64, float64, string and []byte
-// stand for themselves; an int of more than 64 bits is an opaque.
+// The values that a pickle can hold. None becomes nil; bool, int64, float64, string and
+// []byte stand for themselves; an int of more than 64 bits becomes an opaque.
 type (
 	tuple []any
 	list  struct{ items []any }
-	// dict keeps its pairs in the order they were set; the last of equal keys
-	// counts.
+	// dict keeps its pairs in the order in which they were set. Of pairs with the same
+	// key the last one counts.
 	dict struct{ keys, values []any }
-	// global is the name of something in a Python module. It is only a name:
-	// nothing is imported, and only the names in globals.go mean anything.
+	// global is the name of something in a Python module. It is only a name. Nothing is
+	// imported, and only the names in globals.go have a meaning.
 	global string
-	// opaque is a value that nothing reads, such as a device.
+	// opaque describes a value that nothing reads, such as a device.
 	opaque string
 )
 
@@ -33,33 +33,33 @@ func (d *dict) get(key string) (any, bool) {
 	return nil, false
 }
 
-// maxValues bounds, each on its own, the stack, the marks, the memo and the
-// number of containers, some hundred times what a real checkpoint needs. One
-// byte of pickle can make a container, so its length alone bounds too little: it
-// may be compressed a thousandfold. maxItems bounds what is in all containers
-// together, which takes 16 bytes for two of pickle.
+// maxValues bounds the stack, the marks, the memo and the number of containers, each
+// separately. It is some hundred times what a real checkpoint needs. The length of the
+// pickle bounds too little, because one byte can create a container, and the pickle may
+// be compressed a thousandfold. maxItems bounds the items of all containers together. An
+// item takes 16 bytes of memory and may take only two of the pickle.
 const (
 	maxValues = 1 << 20
 	maxItems  = 4 * maxValues
 )
 
-// unpickler runs the opcodes of pickle protocols 2 to 5 that describe data. It
-// imports and calls nothing. Its first failure stays in err.
+// unpickler runs opcodes of pickle protocols 2 to 5, those that describe data. It imports
+// and calls nothing. Its first failure stays in err.
 type unpickler struct {
-	name       string // of the pickle, for errors
+	name       string // name of the pickle, for errors
 	data       []byte
 	at         int
 	stack      []any
-	marks      []int // heights of the stack
+	marks      []int // heights of the stack at the open marks
 	memo       map[uint64]any
 	containers int
-	items      int // of all containers
-	decoded    int // bytes made by _codecs.encode
+	items      int // number of items in all containers
+	decoded    int // bytes produced by _codecs.encode
 	err        error
 }
 
-// unpickle returns the object that data describes. Beside data it needs some
-// hundreds of megabytes at most (maxItems); the object may contain itself.
+// unpickle returns the object that data describes. Besides data it needs at most some
+// hundreds of megabytes (see maxItems). The object may contain itself.
 func unpickle(name string, data []byte) (any, error) {
 	u := &unpickler{name: name, data: data, memo: map[uint64]any{}}
 	if len(data) < 2 || data[0] != opProto || data[1] < 2 || data[1] > 5 {
@@ -142,7 +142,7 @@ func (u *unpickler) fail(format string, args ...any) {
 	}
 }
 
-// take returns the next n bytes, without copying, or fails.
+// take returns the next n bytes without copying them, or fails.
 func (u *unpickler) take(n int) []byte {
 	if u.err == nil && n > len(u.data)-u.at {
 		u.fail("ends at byte %d inside an opcode", len(u.data))
@@ -161,11 +161,11 @@ func (u *unpickler) number(width int) uint64 {
 	return binary.LittleEndian.Uint64(b[:])
 }
 
-// counted returns the bytes after a length of width bytes.
+// counted reads a length of width bytes and returns that many of the following bytes.
 func (u *unpickler) counted(width int) []byte {
 	n := u.number(width)
 	if u.err == nil && n > uint64(len(u.data)-u.at) {
-		u.fail("claims %d bytes at byte %d, and %d are left", n, u.at, len(u.data)-u.at)
+		u.fail("claims %d bytes at byte %d, but only %d are left", n, u.at, len(u.data)-u.at)
 	}
 	return u.take(int(n))
 }
@@ -186,7 +186,7 @@ func (u *unpickler) made(v any) {
 	u.push(v)
 }
 
-// hold counts n items that a container is to get, and fails if there are too many.
+// hold counts n new items of a container, and fails if there are too many.
 func (u *unpickler) hold(n int) bool {
 	if u.items += n; u.items > maxItems {
 		u.fail("has lists, tuples and dicts of more than %d values together", maxItems)
@@ -194,7 +194,8 @@ func (u *unpickler) hold(n int) bool {
 	return u.err == nil
 }
 
-// floor returns the height below which values belong to an outer mark.
+// floor returns the height of the stack at the last mark, below which nothing may be
+// popped.
 func (u *unpickler) floor() int {
 	if len(u.marks) == 0 {
 		return 0
@@ -204,7 +205,7 @@ func (u *unpickler) floor() int {
 
 func (u *unpickler) pop() any {
 	if len(u.stack) <= u.floor() {
-		u.fail("takes a value at byte %d that it never made", u.at)
+		u.fail("takes a value from the empty stack at byte %d", u.at)
 		return nil
 	}
 	v := u.stack[len(u.stack)-1]
@@ -212,7 +213,7 @@ func (u *unpickler) pop() any {
 	return v
 }
 
-// top returns the last value and leaves it.
+// top returns the last value without removing it.
 func (u *unpickler) top() any {
 	v := u.pop()
 	if u.err == nil {
@@ -221,11 +222,10 @@ func (u *unpickler) top() any {
 	return v
 }
 
-// popMark returns the values above the last mark; they are overwritten by the
-// next push.
+// popMark returns the values above the last mark. The next push overwrites them.
 func (u *unpickler) popMark() []any {
 	if len(u.marks) == 0 {
-		u.fail("takes a mark at byte %d that it never made", u.at)
+		u.fail("needs a mark at byte %d, but none is open", u.at)
 		return nil
 	}
 	from := u.floor()
@@ -235,13 +235,13 @@ func (u *unpickler) popMark() []any {
 	return items
 }
 
-// literal runs opcodes that stand for one value; false if op is none of them.
+// literal runs op if it stands for one value, and otherwise returns false.
 func (u *unpickler) literal(op byte) bool {
 	switch op {
 	case opProto:
 		u.take(1)
 	case opFrame:
-		u.take(8) // a hint for readers of streams
+		u.take(8) // the length of a frame, which helps only readers of streams
 	case opNone:
 		u.push(nil)
 	case opTrue, opFalse:
@@ -278,7 +278,7 @@ func (u *unpickler) literal(op byte) bool {
 	return true
 }
 
-// long returns the little-endian two's complement number b.
+// long returns the little-endian two's complement number in b.
 func long(b []byte) any {
 	if len(b) > 8 {
 		return opaque("an int of more than 64 bits")
@@ -289,7 +289,7 @@ func long(b []byte) any {
 	return int64(binary.LittleEndian.Uint64(wide[:])<<shift) >> shift
 }
 
-// memory runs opcodes that store or fetch; false if op is none of them.
+// memory runs op if it stores to the memo or reads from it, and otherwise returns false.
 func (u *unpickler) memory(op byte) bool {
 	switch op {
 	case opPut:
@@ -319,13 +319,13 @@ func (u *unpickler) put(i uint64) {
 func (u *unpickler) fetch(i uint64) {
 	v, ok := u.memo[i]
 	if !ok {
-		u.fail("fetches value %d at byte %d, which it never stored", i, u.at)
+		u.fail("fetches value %d at byte %d, but never stored it", i, u.at)
 	}
 	u.push(v)
 }
 
-// describe names the kind of v in an error. It never looks inside: values may
-// contain themselves.
+// describe names the kind of v for an error. It never looks inside v, because a value may
+// contain itself.
 func describe(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -358,7 +358,7 @@ func describe(v any) string {
 	return "an object"
 }
 
-// quote quotes text from a file for one line of an error.
+// quote quotes text from a file for a one-line error.
 func quote(text string) string {
 	const most = 120
 	if len(text) > most {

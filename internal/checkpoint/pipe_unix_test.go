@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A pipe that nobody writes to is refused: to open it would wait for ever.
+// A pipe without a writer is refused, because opening it would block.
 func TestPipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "model.pth")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
@@ -24,6 +24,6 @@ func TestPipe(t *testing.T) {
 	case err := <-refused:
 		wantInput(t, err, "model.pth is not a regular file")
 	case <-time.After(10 * time.Second):
-		t.Fatal("it is waited for")
+		t.Fatal("Read waits for a writer")
 	}
 }

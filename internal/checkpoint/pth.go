@@ -7,9 +7,9 @@ import (
 	"shaver/internal/fault"
 )
 
-// readPTH reads a file of torch.save: a state dict, or a dict that holds one
-// under "state_dict" beside model_config and field_dims.
-func readPTH(name string, r io.ReaderAt, size int64, beside lookup) (*Checkpoint, error) {
+// readPTH reads a file of torch.save. The file holds a state dict, or a dict with a state
+// dict under "state_dict" and possibly model_config and field_dims.
+func readPTH(name string, r io.ReaderAt, size int64, sidecar lookup) (*Checkpoint, error) {
 	a, err := openArchive(name, r, size)
 	if err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ func readPTH(name string, r io.ReaderAt, size int64, beside lookup) (*Checkpoint
 	if err := a.fill(c, states); err != nil {
 		return nil, err
 	}
-	if err := c.recognise(said, config, beside); err != nil {
+	if err := c.recognise(said, config, sidecar); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -52,7 +52,7 @@ func readPTH(name string, r io.ReaderAt, size int64, beside lookup) (*Checkpoint
 
 // fill adds the tensors of a state dict to c.
 func (a *archive) fill(c *Checkpoint, states *dict) error {
-	latest := make(map[string]any, len(states.keys)) // setting a key again keeps its place
+	latest := make(map[string]any, len(states.keys)) // a key that is set again keeps its place
 	var keys []string
 	for i, k := range states.keys {
 		key, ok := k.(string)
@@ -81,7 +81,7 @@ func (a *archive) fill(c *Checkpoint, states *dict) error {
 	return nil
 }
 
-// fieldDims returns what the file says about its field sizes, if it does.
+// fieldDims returns the field sizes that the file gives, if any.
 func (a *archive) fieldDims(top *dict) ([]statement, error) {
 	v, _ := top.get("field_dims")
 	if v == nil {

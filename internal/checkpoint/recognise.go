@@ -10,7 +10,7 @@ import (
 	"shaver/internal/model"
 )
 
-// layout says which tensor is what. It holds keys as they are in Tensors.
+// layout gives the role of every tensor. It holds keys of Tensors.
 type layout struct {
 	model.Architecture
 	embedding, firstOrder, bias string
@@ -23,15 +23,16 @@ type layout struct {
 
 type linearKeys struct {
 	weight, bias                string
-	norm                        bool // a BatchNorm follows, with these:
+	norm                        bool // whether a BatchNorm with the following tensors comes after the layer
 	gamma, beta, mean, variance string
 }
 
 type mixKeys struct{ u, c, v, bias string }
 
-// recognise finds the architecture in the tensors and checks what is said about
-// it. Field sizes come from said, else from beside, else from the offsets.
-func (c *Checkpoint) recognise(said []statement, config *dict, beside lookup) error {
+// recognise finds the architecture from the tensors and checks what said and config state
+// about it. Field sizes come from said, otherwise from sidecar, otherwise from the
+// offsets.
+func (c *Checkpoint) recognise(said []statement, config *dict, sidecar lookup) error {
 	s, err := c.seek()
 	if err != nil {
 		return err
@@ -43,7 +44,7 @@ func (c *Checkpoint) recognise(said []statement, config *dict, beside lookup) er
 		}
 	}
 	if dims == nil {
-		found, err := beside()
+		found, err := sidecar()
 		if err != nil {
 			return err
 		}
@@ -76,21 +77,22 @@ func (c *Checkpoint) recognise(said []statement, config *dict, beside lookup) er
 	return nil
 }
 
-// seeker looks tensors up by their names without prefixes. Its first failure
-// stays in err; after that it finds nothing.
+// seeker looks up tensors by their names without prefixes. Its first failure stays in
+// err, and after that it finds nothing.
 type seeker struct {
 	c    *Checkpoint
-	keys map[string]string // name -> key
-	// groups are the names' beginnings up to their first dots, dot included.
+	keys map[string]string // by name
+	// groups are the beginnings of the names, up to and including each of the first
+	// groupDepth dots.
 	groups map[string]bool
-	used   map[string]bool // names
+	used   map[string]bool // names that were understood
 	err    error
 }
 
-// namesHelp tells people whose layers have other names where ours are listed.
-const namesHelp = "shaver model inspect --help says what each model's tensors are called"
+// namesHelp is added to errors about models whose layers have other names.
+const namesHelp = "shaver model inspect --help lists the tensor names of each model"
 
-// groupDepth is the number of dots in the longest group we look for.
+// groupDepth is the number of dots in the longest group that is looked up.
 const groupDepth = 3
 
 // seek starts the recognition of c.
@@ -106,7 +108,7 @@ func (c *Checkpoint) seek() (*seeker, error) {
 			name = short
 		}
 		if other, ok := s.keys[name]; ok {
-			return nil, c.inputf("tensors %s and %s are the same layer's", other, key)
+			return nil, c.inputf("tensors %s and %s have the same name without their prefixes", other, key)
 		}
 		s.keys[name] = key
 		for end, dots := 0, 0; dots < groupDepth; dots++ {
@@ -138,8 +140,8 @@ func (s *seeker) hasGroup(group string) bool { return s.groups[group] }
 // shape returns the shape of a tensor, or nil.
 func (s *seeker) shape(name string) []int { return s.c.Tensors[s.keys[name]].Shape }
 
-// take returns the key of a tensor of the given shape, in which anySize fits any
-// size, and marks it as understood.
+// take marks a tensor as understood and returns its key. The tensor must have the given
+// shape, in which anySize matches any size of at least 1.
 func (s *seeker) take(name string, shape ...int) string {
 	if s.err != nil {
 		return ""
@@ -180,7 +182,7 @@ func (s *seeker) embeddingName() string {
 	return "embedding.weight"
 }
 
-// layout returns what every tensor is in a model with fields of the given sizes.
+// layout assigns a role to every tensor of a model whose fields have the given sizes.
 func (s *seeker) layout(dims []int) (*layout, error) {
 	l := &layout{Architecture: model.Architecture{FieldDims: dims}}
 	l.embedding = s.take(s.embeddingName(), anySize, anySize)
@@ -203,13 +205,13 @@ func (s *seeker) layout(dims []int) (*layout, error) {
 		l.Kind = model.FM
 		l.firstOrder = s.take("fc.weight", l.Features(), 1)
 		l.bias = s.take("_bias", 1)
-		s.ignore("linear_layer.weight", "linear_layer.bias") // in the reference's state dict, never used
+		s.ignore("linear_layer.weight", "linear_layer.bias") // in the reference model's state dict, but never used
 		if s.hasGroup("_deep_branch.") {
 			l.Kind = model.DeepFM
 			s.mlp(l, "_deep_branch.", true)
 		}
 	default:
-		s.fail("is no model we know: expected the tensors of an FM or DeepFM (fc.weight), DCN-Mix (cross_head.U.0) or DCNv2 (cross_head.layers.0.weight): " + namesHelp)
+		s.fail("is not a known model: expected the tensors of an FM or DeepFM (fc.weight), DCN-Mix (cross_head.U.0) or DCNv2 (cross_head.layers.0.weight): " + namesHelp)
 	}
 	s.checkOffsets(l)
 	s.checkLeft()
@@ -233,7 +235,7 @@ func (s *seeker) checkDims(dims []int, rows int) {
 		sum += size
 	}
 	if sum != rows {
-		s.fail("field_dims sum to %d, tensor %s has %d rows", sum, s.keys[s.embeddingName()], rows)
+		s.fail("field_dims sum to %d, but tensor %s has %d rows", sum, s.keys[s.embeddingName()], rows)
 	}
 }
 
@@ -275,7 +277,7 @@ func (s *seeker) dcnV2(l *layout) {
 	}
 	s.mlp(l, "_dnn.", false)
 	if s.err != nil || len(l.Hidden) == 0 {
-		return // Validate says so
+		return // Validate reports the missing hidden layers
 	}
 	last := l.Hidden[len(l.Hidden)-1]
 	shape := s.shape("_last_fc.weight")
@@ -293,9 +295,9 @@ func (s *seeker) linear(prefix string, in, out int) linearKeys {
 	return linearKeys{weight: s.take(prefix+"weight", out, in), bias: s.take(prefix+"bias", out)}
 }
 
-// mlp takes the layers of an nn.Sequential under prefix: Linear, BatchNorm if
-// there is one, ReLU, Dropout if there is one, and again. The last Linear gives
-// the logit, or all are hidden.
+// mlp takes the layers of an nn.Sequential under prefix. They are Linear, optionally
+// BatchNorm, ReLU, optionally Dropout, and so on. If toLogit is set, the last Linear
+// gives the logit. Otherwise all layers are hidden.
 func (s *seeker) mlp(l *layout, prefix string, toLogit bool) {
 	in := l.Players()
 	for i := 0; s.err == nil; {
@@ -306,7 +308,7 @@ func (s *seeker) mlp(l *layout, prefix string, toLogit bool) {
 			i++
 		}
 		if !s.hasGroup(prefix + strconv.Itoa(i) + ".") {
-			i++ // a Dropout, which has no tensors, or the end
+			i++ // skip a Dropout, which has no tensors, or reach the end
 		}
 		more := s.hasGroup(prefix + strconv.Itoa(i) + ".")
 		if toLogit && !more {
@@ -314,7 +316,7 @@ func (s *seeker) mlp(l *layout, prefix string, toLogit bool) {
 			return
 		}
 		if !s.hasGroup(name) && !toLogit {
-			return // only for the first: no hidden layer at all
+			return // only in the first iteration: there is no hidden layer
 		}
 		out := anySize
 		if shape := s.shape(name + "weight"); len(shape) == 2 {
@@ -335,7 +337,7 @@ func (s *seeker) mlp(l *layout, prefix string, toLogit bool) {
 	}
 }
 
-// offsets returns the buffer of each field's first global id, or nil.
+// offsets returns the buffer with the first global id of each field, or nil.
 func (s *seeker) offsets() []int {
 	key, ok := s.keys["offsets"]
 	if !ok {
@@ -353,8 +355,8 @@ func (s *seeker) offsets() []int {
 	return values
 }
 
-// offsetDims returns the field sizes that the offsets and the table's rows give,
-// or nil. The sizes may be wrong; layout checks them.
+// offsetDims returns the field sizes that follow from the offsets and the table's rows,
+// or nil. The sizes may be wrong, which layout checks.
 func (s *seeker) offsetDims() []int {
 	offsets, shape := s.offsets(), s.shape(s.embeddingName())
 	if s.err != nil || offsets == nil || len(shape) != 2 || offsets[0] != 0 {
@@ -380,13 +382,13 @@ func (s *seeker) checkOffsets(l *layout) {
 	want := l.Offsets()
 	for j := range max(len(offsets), len(want)) {
 		if j >= len(offsets) || j >= len(want) || offsets[j] != int(want[j]) {
-			s.fail("tensor %s is %s, the field_dims %s give other offsets", s.keys["offsets"], sizesText(offsets), sizesText(l.FieldDims))
+			s.fail("tensor %s is %s, but field_dims %s give other offsets", s.keys["offsets"], sizesText(offsets), sizesText(l.FieldDims))
 			return
 		}
 	}
 }
 
-// checkLeft fails at the first tensor that nothing took.
+// checkLeft fails at the first tensor that has no role.
 func (s *seeker) checkLeft() {
 	if s.err != nil || len(s.used) == len(s.keys) {
 		return
@@ -397,13 +399,13 @@ func (s *seeker) checkLeft() {
 	}
 	for _, key := range s.c.Keys {
 		if !s.used[names[key]] {
-			s.fail("tensor %s of shape %s belongs to no layer we know, and may change what the model computes: %s", key, shapeText(s.c.Tensors[key].Shape), namesHelp)
+			s.fail("tensor %s of shape %s belongs to no known layer and may change what the model computes: %s", key, shapeText(s.c.Tensors[key].Shape), namesHelp)
 			return
 		}
 	}
 }
 
-// dimsMissing is the error for a file without a word on its fields.
+// dimsMissing returns the error for a file without field sizes.
 func (s *seeker) dimsMissing() error {
 	if s.err != nil {
 		return s.err
@@ -414,7 +416,7 @@ func (s *seeker) dimsMissing() error {
 		s.take(table, anySize, anySize)
 		return s.err
 	}
-	paths := besidePaths(s.c.name)
+	paths := sidecarPaths(s.c.name)
 	return fault.Inputf("%s does not say its field sizes: write %s with a line like {\"field_dims\": [1000, 20, 7]}, one size per field, summing to the %d rows of tensor %s",
 		s.c.name, filepath.Base(paths[len(paths)-1]), shape[0], s.keys[table])
 }

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// Without any one of its tensors a model is refused, and so with any one of
-// another shape or with one more. The error names the tensor.
+// A model is refused if any one of its tensors is missing or has another shape, or if it
+// has one more tensor. The error names the tensor.
 func TestMissingAndMisshapen(t *testing.T) {
 	unused := []string{"num_batches_tracked", "linear_layer", "offsets"}
 	for _, kind := range sampleKinds {
@@ -27,7 +27,7 @@ func TestMissingAndMisshapen(t *testing.T) {
 			} else if !ignored {
 				wantInput(t, err, "m: ")
 				if !strings.Contains(err.Error(), "tensor") {
-					t.Errorf("%s without %s: error %v names no tensor", kind, e.key, err)
+					t.Errorf("%s without %s: the error %v names no tensor", kind, e.key, err)
 				}
 			}
 			if ignored && e.key != "offsets" {
@@ -41,7 +41,7 @@ func TestMissingAndMisshapen(t *testing.T) {
 		}
 		more := append(slices.Clone(whole), entry{"attention.weight", float32Tensor([]int{1}, []float32{1})})
 		_, err := Parse("m", fileBytes(more, nil))
-		wantInput(t, err, "tensor attention.weight of shape [1] belongs to no layer we know")
+		wantInput(t, err, "tensor attention.weight of shape [1] belongs to no known layer")
 	}
 }
 
@@ -68,7 +68,7 @@ func TestErrorsNameTensors(t *testing.T) {
 	}{
 		"embedding.weight":           {float32(math.NaN()), "tensor embedding.weight has the value NaN at position [1, 1]"},
 		"_deep_branch.0.weight":      {float32(math.Inf(-1)), "tensor _deep_branch.0.weight has the value -Inf at position [0, 3]"},
-		"_deep_branch.1.running_var": {-1, "tensor _deep_branch.1.running_var has the value -1 at position [3]: a variance"},
+		"_deep_branch.1.running_var": {-1, "tensor _deep_branch.1.running_var has the value -1 at position [3]: expected a variance"},
 	} {
 		entries := append(sampleEntries("deepfm"), offsetsOf(0, 2, 5))
 		i := slices.IndexFunc(entries, func(e entry) bool { return e.key == key })
@@ -85,8 +85,7 @@ func TestErrorsNameTensors(t *testing.T) {
 	wantInput(t, err, "has the value 1e+300 at position [1]")
 }
 
-// An nn.Sequential without Dropout numbers its layers otherwise, and is the same
-// model.
+// An nn.Sequential without Dropout numbers its layers differently, but is the same model.
 func TestMLPWithoutDropout(t *testing.T) {
 	for kind, rename := range map[string]*strings.Replacer{
 		"deepfm":         strings.NewReplacer("_deep_branch.4.", "_deep_branch.3."),
@@ -133,7 +132,7 @@ func TestPrefixes(t *testing.T) {
 	}
 	entries := append(sampleEntries("fm"), entry{"module._bias", float32Tensor([]int{1}, []float32{1})})
 	_, err := Parse("m", fileBytes(entries, nil))
-	wantInput(t, err, "tensors _bias and module._bias are the same layer's")
+	wantInput(t, err, "tensors _bias and module._bias have the same name without their prefixes")
 }
 
 func TestFieldSizes(t *testing.T) {
@@ -141,16 +140,16 @@ func TestFieldSizes(t *testing.T) {
 	for name, test := range map[string]struct {
 		entries  []entry
 		metadata map[string]string
-		want     string // of the error; none if empty
+		want     string // expected in the error; "" = no error
 	}{
 		"metadata":     {bare, said(`{"field_dims":[2,3,4],"kind":"deepfm","dim":2,"hidden":[5]}`), ""},
 		"offsets":      {append(bare, offsetsOf(0, 2, 5)), nil, ""},
 		"nothing":      {bare, nil, `write m.json with a line like {"field_dims": [1000, 20, 7]}, one size per field, summing to the 9 rows of tensor embedding.weight`},
-		"sum":          {bare, said(`{"field_dims":[2,3,3]}`), "field_dims sum to 8, tensor embedding.weight has 9 rows"},
+		"sum":          {bare, said(`{"field_dims":[2,3,3]}`), "field_dims sum to 8, but tensor embedding.weight has 9 rows"},
 		"beyond":       {bare, said(`{"field_dims":[2,3,40]}`), "field_dims[2] is 40"},
 		"zero":         {bare, said(`{"field_dims":[2,0,7]}`), "field_dims[1] is 0"},
 		"fields":       {bare, said(`{"field_dims":[2,7]}`), "tensor _deep_branch.0.weight has shape [5, 6], expected [5, 4]"},
-		"disagree":     {append(bare, offsetsOf(0, 3, 5)), said(`{"field_dims":[2,3,4]}`), "tensor offsets is [0, 3, 5], the field_dims [2, 3, 4] give other offsets"},
+		"disagree":     {append(bare, offsetsOf(0, 3, 5)), said(`{"field_dims":[2,3,4]}`), "tensor offsets is [0, 3, 5], but field_dims [2, 3, 4] give other offsets"},
 		"bad offsets":  {append(bare, offsetsOf(0, 5, 2)), nil, "field_dims[1] is -3"},
 		"kind":         {bare, said(`{"field_dims":[2,3,4],"kind":"fm"}`), `says kind "fm", the tensors have deepfm`},
 		"dim":          {bare, said(`{"field_dims":[2,3,4],"dim":3}`), "says embedding columns 3, the tensors have 2"},
@@ -170,7 +169,7 @@ func TestFieldSizes(t *testing.T) {
 	}
 }
 
-func TestFileBeside(t *testing.T) {
+func TestSidecar(t *testing.T) {
 	for name, test := range map[string]struct {
 		files map[string]string
 		want  string
@@ -200,13 +199,14 @@ func TestFileBeside(t *testing.T) {
 		})
 	}
 	if _, err := Read(filepath.Join(t.TempDir(), "gone.pth")); !os.IsNotExist(err) {
-		t.Errorf("error %v for a file that is not there", err)
+		t.Errorf("error %v for a missing file", err)
 	}
 	_, err := Read(t.TempDir())
 	wantInput(t, err, "not a regular file")
 }
 
-// What model_config says is checked against the tensors, and unknown keys pass.
+// The statements of model_config are checked against the tensors. Unknown keys are
+// ignored.
 func TestModelConfig(t *testing.T) {
 	tuple := func(values ...any) []any { return append(append([]any{opMark}, values...), opTuple) }
 	for name, test := range map[string]struct {

@@ -15,26 +15,27 @@ import (
 	"shaver/internal/fault"
 )
 
-// maxHeader bounds the header of a safetensors file, as the reference does.
+// maxHeader bounds the header of a safetensors file in bytes, as the reference
+// implementation does.
 const maxHeader = 100 << 20
 
 const metadataKey = "__metadata__"
 
-// entry is a tensor under its key.
+// entry is a tensor with its key.
 type entry struct {
 	key string
 	Tensor
 }
 
-// header is the JSON object's value for one tensor.
+// header describes one tensor in the JSON header.
 type header struct {
 	DType   DType  `json:"dtype"`
 	Shape   []int  `json:"shape"`
 	Offsets [2]int `json:"data_offsets"`
 }
 
-// headerLength returns the bytes of the header of a file of so many bytes, of which
-// the first are head: eight at least, if it has as many.
+// headerLength returns the length in bytes of the header. size is the length of the file,
+// and head its beginning, of at least 8 bytes if the file has them.
 func headerLength(name string, head []byte, size int64) (uint64, error) {
 	if size < 8 || len(head) < 8 {
 		return 0, fault.Inputf("%s has %d bytes: neither a .pth nor a safetensors file", name, size)
@@ -46,11 +47,11 @@ func headerLength(name string, head []byte, size int64) (uint64, error) {
 	if head[0] == opProto && head[1] >= 2 && head[1] <= 5 {
 		return 0, fault.Inputf("%s is a pickle outside a zip file, as torch.save wrote before 1.6: load it and save it again with a current torch", name)
 	}
-	return 0, fault.Inputf("%s is neither a .pth nor a whole safetensors file: its header would have %d bytes, and %d follow", name, length, size-8)
+	return 0, fault.Inputf("%s is neither a .pth nor a whole safetensors file: its header would have %d bytes, but only %d follow", name, length, size-8)
 }
 
-// parseSafetensors returns the tensors, in the header's order, and the metadata.
-// The tensors share data's memory. Like the reference it refuses holes,
+// parseSafetensors returns the tensors, in the header's order, and the metadata. The
+// tensors share data's memory. Like the reference implementation it refuses gaps,
 // overlaps and bytes that belong to no tensor.
 func parseSafetensors(name string, data []byte) ([]entry, map[string]string, error) {
 	length, err := headerLength(name, data, int64(len(data)))
@@ -75,11 +76,11 @@ func parseSafetensors(name string, data []byte) ([]entry, map[string]string, err
 		n, ok := elements(e.Shape)
 		switch {
 		case e.DType.Size() == 0:
-			return nil, nil, fault.Inputf("%s: tensor %s has the type %s, which is not one we read", name, e.key, quote(string(e.DType)))
+			return nil, nil, fault.Inputf("%s: tensor %s has the unsupported type %s", name, e.key, quote(string(e.DType)))
 		case !ok || place[1]-place[0] != n*e.DType.Size():
-			return nil, nil, fault.Inputf("%s: tensor %s has shape %s of %s and %d bytes", name, e.key, shapeText(e.Shape), e.DType, place[1]-place[0])
+			return nil, nil, fault.Inputf("%s: tensor %s has shape %s and type %s, but %d bytes", name, e.key, shapeText(e.Shape), e.DType, place[1]-place[0])
 		case place[0] != end:
-			return nil, nil, fault.Inputf("%s: tensor %s starts at byte %d, expected %d: tensors follow each other without gaps", name, e.key, place[0], end)
+			return nil, nil, fault.Inputf("%s: tensor %s starts at byte %d, expected %d, because tensors follow each other without gaps", name, e.key, place[0], end)
 		case place[1] > len(body):
 			return nil, nil, fault.Inputf("%s: tensor %s ends at byte %d of %d: the file is cut short", name, e.key, place[1], len(body))
 		}
@@ -92,8 +93,8 @@ func parseSafetensors(name string, data []byte) ([]entry, map[string]string, err
 	return entries, metadata, nil
 }
 
-// parseHeader returns the tensors without their data, and their first byte and
-// the byte after their last, not yet checked.
+// parseHeader returns the tensors without their data. places[i] holds tensor i's first
+// byte and the byte after its last one, not yet checked.
 func parseHeader(text []byte) (entries []entry, places [][2]int, metadata map[string]string, err error) {
 	if !utf8.Valid(text) {
 		return nil, nil, nil, fmt.Errorf("is not UTF-8")
@@ -135,7 +136,7 @@ func parseHeader(text []byte) (entries []entry, places [][2]int, metadata map[st
 		}
 		offsets := *h.Offsets
 		if offsets[0] < 0 || offsets[1] < offsets[0] {
-			return nil, nil, nil, fmt.Errorf("tensor %s has data_offsets %s", quote(key), shapeText(offsets))
+			return nil, nil, nil, fmt.Errorf("tensor %s has invalid data_offsets %s", quote(key), shapeText(offsets))
 		}
 		entries = append(entries, entry{key, Tensor{DType: *h.DType, Shape: *h.Shape}})
 		places = append(places, [2]int(offsets))
@@ -149,8 +150,8 @@ func parseHeader(text []byte) (entries []entry, places [][2]int, metadata map[st
 	return entries, places, metadata, nil
 }
 
-// checkKey reports a key that a safetensors file cannot hold and give back, or
-// that would break the lines of our errors.
+// checkKey refuses a key that a safetensors file cannot store unchanged, or that would
+// break the lines of our errors.
 func checkKey(key string) error {
 	if key == "" || key == metadataKey || len(key) > 1<<10 || strconv.Quote(key) != `"`+key+`"` {
 		return fmt.Errorf("tensor key %s: expected printable text of at most 1024 bytes", quote(key))
@@ -158,17 +159,17 @@ func checkKey(key string) error {
 	return nil
 }
 
-// arrange sorts entries as the reference writer does: wide elements first, so
-// that every tensor starts at a multiple of its element's size, then by key.
+// arrange sorts entries as the reference writer does: by falling width of their elements,
+// then by key. Every tensor then starts at a multiple of its element's size.
 func arrange(entries []entry) {
 	slices.SortFunc(entries, func(a, b entry) int {
 		return cmp.Or(cmp.Compare(b.DType.Size(), a.DType.Size()), cmp.Compare(a.key, b.key))
 	})
 }
 
-// encodeHeader returns the first part of a file, with everything that precedes
-// the data, and the bytes of the data. It looks at types and shapes only. The
-// same entries and metadata give the same bytes.
+// encodeHeader returns everything in a file that precedes the data, and the length in
+// bytes of the data. It reads only types and shapes. The same entries and metadata give
+// the same bytes.
 func encodeHeader(entries []entry, metadata map[string]string) ([]byte, int64) {
 	text := binary.LittleEndian.AppendUint64(nil, 0)
 	text = append(text, '{')
@@ -205,7 +206,7 @@ func mustMarshal(value any) []byte {
 	return text
 }
 
-// file is a safetensors file, ready to be written.
+// file is the content of a safetensors file that is to be written.
 type file struct {
 	entries  []entry
 	metadata map[string]string
@@ -220,7 +221,7 @@ func newFile(tensors map[string]Tensor, metadata map[string]string) *file {
 	return f
 }
 
-// size returns the bytes of the whole file.
+// size returns the length in bytes of the whole file.
 func (f *file) size() int64 {
 	head, data := encodeHeader(f.entries, f.metadata)
 	return int64(len(head)) + data

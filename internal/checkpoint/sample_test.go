@@ -14,8 +14,8 @@ import (
 	"shaver/internal/model"
 )
 
-// shared returns the path of a file beside the checkout, and skips the test if
-// it is not there.
+// shared returns the path of a file in the shared folder next to the checkout, and skips
+// the test if the file is missing.
 func shared(t testing.TB, elements ...string) string {
 	t.Helper()
 	path := filepath.Join(append([]string{"..", "..", "..", "shared"}, elements...)...)
@@ -28,7 +28,7 @@ func shared(t testing.TB, elements ...string) string {
 	return path
 }
 
-// sampleDims are the fields of all samples: 9 features, and 2 columns.
+// sampleDims are the field sizes of all samples. Their tables have 9 rows and 2 columns.
 var sampleDims = []int{2, 3, 4}
 
 // sampleEntries returns a small state dict of every kind.
@@ -123,7 +123,7 @@ func fileBytes(entries []entry, metadata map[string]string) []byte {
 	return buffer.Bytes()
 }
 
-// zipBytes returns a zip file of name, content pairs.
+// zipBytes returns a zip file. pairs alternates names and contents.
 func zipBytes(t testing.TB, method uint16, pairs ...string) []byte {
 	t.Helper()
 	var buffer bytes.Buffer
@@ -143,8 +143,8 @@ func zipBytes(t testing.TB, method uint16, pairs ...string) []byte {
 	return buffer.Bytes()
 }
 
-// pickled writes opcodes: a byte slice is taken as it is, text becomes a str,
-// an int a BININT.
+// pickled writes opcodes. A byte slice is copied as it is, text becomes a str, and an int
+// becomes a BININT.
 func pickled(parts ...any) string {
 	out := []byte{opProto, 2}
 	for _, part := range parts {
@@ -174,7 +174,7 @@ func pickled(parts ...any) string {
 	return string(append(out, opStop))
 }
 
-// named is a global: "module name".
+// named writes a global, given as "module name".
 type named string
 
 // tensorParts are the opcodes of a tensor of type class on storage key.
@@ -191,15 +191,15 @@ func tensorParts(class, key string, elements, offset int, shape, stride []int) [
 	return append(parts, rune(opFalse), named("collections OrderedDict"), opEmptyTuple, opReduce, opTuple, opReduce)
 }
 
-// pthBytes returns a .pth of a dict with the one given value under key.
+// pthBytes returns a .pth file with a dict that holds one value under key.
 func pthBytes(t testing.TB, key string, value []any, pairs ...string) []byte {
 	t.Helper()
 	parts := append(append([]any{opEmptyDict, key}, value...), opSetItem)
 	return zipBytes(t, zip.Store, append([]string{"m/data.pkl", pickled(parts...)}, pairs...)...)
 }
 
-// wantInput fails the test unless err is an input error whose one line has all
-// the texts.
+// wantInput fails the test unless err is an input error of one line that contains all
+// texts.
 func wantInput(t testing.TB, err error, texts ...string) {
 	t.Helper()
 	if err == nil || !fault.IsInput(err) {
@@ -218,6 +218,6 @@ func wantInput(t testing.TB, err error, texts ...string) {
 // canonical returns the bytes of c's canonical file.
 func canonical(c *Checkpoint) []byte {
 	var data bytes.Buffer
-	_, _ = c.WriteTo(&data) // a Buffer does not fail
+	_, _ = c.WriteTo(&data) // writing to a Buffer does not fail
 	return data.Bytes()
 }

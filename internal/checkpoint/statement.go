@@ -15,11 +15,11 @@ import (
 	"shaver/internal/model"
 )
 
-// statement is what something besides the tensors says about the architecture:
-// a JSON file, our metadata, or a .pth file's model_config. It has the JSON
-// fields of model.Architecture; what it leaves out is nil.
+// statement is what a source besides the tensors says about the architecture: a JSON
+// file, our metadata, or the model_config of a .pth file. It has the JSON fields of
+// model.Architecture. A field that the source leaves out is nil.
 type statement struct {
-	from        string      // for errors
+	from        string      // name of the source, for errors
 	Kind        *model.Kind `json:"kind"`
 	FieldDims   []int       `json:"field_dims"`
 	Dim         *int        `json:"dim"`
@@ -31,7 +31,7 @@ type statement struct {
 	batchNorm   *bool
 }
 
-// unmarshalArchitecture reads what our metadata say.
+// unmarshalArchitecture reads the architecture in our metadata.
 func unmarshalArchitecture(metadata map[string]string, s *statement) error {
 	if err := json.Unmarshal([]byte(metadata[metaArchitecture]), s); err != nil {
 		return fault.Inputf("metadata %s: %w", metaArchitecture, err)
@@ -39,10 +39,11 @@ func unmarshalArchitecture(metadata map[string]string, s *statement) error {
 	return nil
 }
 
-// lookup finds a statement with field sizes outside the file, or nil.
+// lookup looks for a statement with field sizes outside the file. It returns nil if it
+// finds nothing.
 type lookup func() (*statement, error)
 
-// check reports the first thing in s that the recognised layout contradicts.
+// check returns an error for the first part of s that contradicts the recognised layout.
 func (s *statement) check(l *layout) error {
 	a := &l.Architecture
 	differ := func(what string, said, found any) error {
@@ -82,12 +83,12 @@ func (s *statement) check(l *layout) error {
 	return nil
 }
 
-// normal spells a name as our constants do.
+// normal converts a name to the spelling of our constants.
 func normal(name string) string {
 	return strings.ReplaceAll(strings.ToLower(name), "_", "-")
 }
 
-// sizesText is shapeText for lists that may be long.
+// sizesText is like shapeText, but shortens long lists.
 func sizesText(sizes []int) string {
 	const most = 12
 	if len(sizes) <= most {
@@ -96,8 +97,8 @@ func sizesText(sizes []int) string {
 	return strings.TrimSuffix(shapeText(sizes[:most]), "]") + fmt.Sprintf(", ...] of %d", len(sizes))
 }
 
-// configStatement reads a .pth file's model_config, as far as it concerns models
-// of the given kind. Unknown keys mean nothing.
+// configStatement reads the parts of a .pth file's model_config that concern models of
+// the given kind. It ignores unknown keys.
 func configStatement(config *dict, kind model.Kind) (*statement, error) {
 	s := &statement{from: "model_config"}
 	var err error
@@ -151,15 +152,15 @@ func configStatement(config *dict, kind model.Kind) (*statement, error) {
 	return s, err
 }
 
-// maxFields bounds the numbers that are read out of a vector for field sizes or
-// widths, as its bytes may be compressed: some hundred times what a model has.
+// maxFields bounds the number of values of a vector of field sizes or widths, because its
+// bytes may be compressed. It is some hundred times what a model has.
 const maxFields = 1 << 16
 
 func tooMany(values int) error {
 	return fault.Inputf("has %d values, expected at most %d", values, maxFields)
 }
 
-// intList returns a list, tuple or numpy vector of whole numbers.
+// intList converts a list, tuple or numpy vector of whole numbers.
 func intList(v any) ([]int, error) {
 	var items []any
 	switch v := v.(type) {
@@ -190,10 +191,10 @@ func intList(v any) ([]int, error) {
 	return values, nil
 }
 
-// besideFile looks for a statement in the JSON files beside path.
-func besideFile(path string) lookup {
+// sidecarFile looks for a statement in the JSON files next to path.
+func sidecarFile(path string) lookup {
 	return func() (*statement, error) {
-		for _, candidate := range besidePaths(path) {
+		for _, candidate := range sidecarPaths(path) {
 			text, err := readSmall(candidate)
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
@@ -213,8 +214,8 @@ func besideFile(path string) lookup {
 	}
 }
 
-// besidePaths returns where a JSON file about path may lie, the likelier first.
-func besidePaths(path string) []string {
+// sidecarPaths returns where a JSON file about path may be, the likelier path first.
+func sidecarPaths(path string) []string {
 	extension := filepath.Ext(path)
 	if extension == "" || extension == filepath.Base(path) {
 		return []string{path + ".json"}
@@ -222,7 +223,7 @@ func besidePaths(path string) []string {
 	return []string{path + ".json", strings.TrimSuffix(path, extension) + ".json"}
 }
 
-// readSmall reads a file of at most a megabyte.
+// readSmall reads a file of at most 1 MiB.
 func readSmall(path string) ([]byte, error) {
 	const most = 1 << 20
 	f, err := os.Open(path)

@@ -10,10 +10,10 @@ import (
 	"shaver/internal/fault"
 )
 
-// DType is the type of a tensor's elements, by its safetensors name.
+// DType is the type of a tensor's elements, named as in safetensors.
 type DType string
 
-// The types that checkpoints of click models have.
+// The element types that checkpoints of click models use.
 const (
 	F64  DType = "F64"
 	F32  DType = "F32"
@@ -27,7 +27,7 @@ const (
 	Bool DType = "BOOL"
 )
 
-// Size returns the bytes of one element, or 0 for a type that is not ours.
+// Size returns the bytes of one element, or 0 for an unsupported type.
 func (d DType) Size() int {
 	switch d {
 	case F64, I64:
@@ -42,9 +42,9 @@ func (d DType) Size() int {
 	return 0
 }
 
-// Tensor is a dense array: Data holds its elements row-major, without gaps,
-// little-endian. Data may be shared with other tensors and with the bytes that
-// were parsed: nobody writes to it.
+// Tensor is a dense array. Data holds its elements in row-major order, without gaps and
+// little-endian. Data may be shared with other tensors and with the parsed bytes, so it
+// must not be written to.
 type Tensor struct {
 	DType DType
 	Shape []int // empty for a scalar
@@ -57,8 +57,8 @@ func (t Tensor) Elements() int {
 	return n
 }
 
-// elements returns the product of shape, or false if a dimension is negative or
-// the product, in bytes of the widest type, overflows.
+// elements returns the product of shape. It returns false if a dimension is negative, or
+// if the product, in bytes of the widest type, overflows.
 func elements(shape []int) (int, bool) {
 	n := 1
 	for _, size := range shape {
@@ -73,14 +73,14 @@ func elements(shape []int) (int, bool) {
 	return n, true
 }
 
-// Float32s returns the elements as float32, rounded to nearest, in memory that
-// the caller owns. A value that is NaN or infinite, also by leaving the range of
-// float32, is an input error that names its position.
+// Float32s returns the elements, rounded to the nearest float32, in memory that the
+// caller owns. A value that is NaN, infinite or outside the range of float32 is an input
+// error that names its position.
 func (t Tensor) Float32s() ([]float32, error) {
 	values := make([]float32, len(t.Data)/max(t.DType.Size(), 1))
 	read := t.reader()
 	if read == nil {
-		return nil, fault.Inputf("has elements of type %s, which are not numbers we read", t.DType)
+		return nil, fault.Inputf("has elements of the unsupported type %s", t.DType)
 	}
 	for i := range values {
 		v := float32(read(i))
@@ -92,8 +92,8 @@ func (t Tensor) Float32s() ([]float32, error) {
 	return values, nil
 }
 
-// float32View is Float32s without the copy where memory allows it. The result
-// is read-only.
+// float32View is like Float32s, but avoids the copy if the bytes are aligned and
+// little-endian. The result is read-only.
 func (t Tensor) float32View() ([]float32, error) {
 	if t.DType != F32 || len(t.Data) == 0 || !littleEndian || uintptr(unsafe.Pointer(&t.Data[0]))%4 != 0 {
 		return t.Float32s()
@@ -114,17 +114,17 @@ func finite(v float32) bool {
 	return math.Float32bits(v)&exponent != exponent
 }
 
-// notFinite is the error for element i, which is v.
+// notFinite returns the error for element i with the value v.
 func (t Tensor) notFinite(i int, v float64) error {
 	position := make([]int, len(t.Shape))
 	for a := len(t.Shape) - 1; a >= 0; a-- {
 		position[a] = i % t.Shape[a]
 		i /= t.Shape[a]
 	}
-	return fault.Inputf("has the value %v at position %s: weights are finite float32", v, shapeText(position))
+	return fault.Inputf("has the value %v at position %s, expected a finite float32", v, shapeText(position))
 }
 
-// reader returns a function that gives element i, or nil for an unknown type.
+// reader returns a function that returns element i, or nil for an unknown type.
 func (t Tensor) reader() func(i int) float64 {
 	data, le := t.Data, binary.LittleEndian
 	switch t.DType {
@@ -145,7 +145,7 @@ func (t Tensor) reader() func(i int) float64 {
 	return nil
 }
 
-// intReader is reader for whole numbers; nil for all other types.
+// intReader is reader for types of whole numbers. For all other types it returns nil.
 func (t Tensor) intReader() func(i int) int64 {
 	data, le := t.Data, binary.LittleEndian
 	switch t.DType {
@@ -203,7 +203,7 @@ func float32Tensor(shape []int, values []float32) Tensor {
 	return Tensor{F32, shape, data}
 }
 
-// anySize stands in an expected shape for a dimension of any size.
+// anySize means a dimension of any size in an expected shape.
 const anySize = math.MinInt
 
 func shapeText(shape []int) string {

@@ -6,7 +6,8 @@ import (
 	"shaver/internal/atomicfile"
 )
 
-// writeWhole writes content to path, whole or not at all, and returns its bytes.
+// writeWhole writes content to path, all of it or nothing, and returns its length in
+// bytes.
 func writeWhole(path string, content io.WriterTo) (written int64, err error) {
 	err = atomicfile.Write(path, func(w io.Writer) (err error) {
 		written, err = content.WriteTo(w)

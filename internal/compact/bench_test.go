@@ -8,9 +8,10 @@ import (
 	"time"
 )
 
-// BenchmarkEmbed reads the embeddings of 64 random rows, 16 at a time, of a table
-// of KDD's size, and of the same table dense, in turn: the median times of both.
-// Before each, weights are read, as the network's are: they take the caches.
+// BenchmarkEmbed reads the embeddings of 64 random rows, 16 at a time, from a table of
+// KDD's size. It alternates between the compact table and the same table stored dense,
+// and reports the median times. Before each measurement it reads weights, as a network
+// does, which evicts the table from the caches.
 func BenchmarkEmbed(b *testing.B) {
 	sizes, dim := []int{100, 20_000, 300_000, 14_000, 4, 4, 1_200_000, 500_000, 800_000, 700_000, 2_485_653}, 16
 	features := 0

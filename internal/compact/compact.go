@@ -1,20 +1,20 @@
-// Package compact holds a pruned embedding table by its kept entries, and gives
-// rows their embeddings without ever inflating it. A feature of which nothing is
-// kept costs a bit, whatever d is.
+// Package compact stores a pruned embedding table by its kept entries. Rows can be read
+// without decompressing the table. A feature without kept entries takes one bit, for any
+// d.
 //
-// Fields are stored one by one, each in the smallest of four forms:
+// Each field is stored by itself, in the smallest of four forms:
 //
-//	none     nothing is kept
-//	dense    everything is kept: the values alone
-//	bitmap   some rows are listed: d bits for each, its kept entries
-//	columns  some rows are listed: the columns of each one's kept entries
+//	none     no entry is kept
+//	dense    every entry is kept; only values are stored
+//	bitmap   some rows are listed, with d bits each that mark the kept entries
+//	columns  some rows are listed, with the columns of their kept entries
 //
-// Unless all rows of a field are listed, a bit for each says which. What is kept
-// is said by this structure alone: a kept value may be 0, or what a dropped entry
-// reads.
+// If a form lists only some rows of a field, one bit per row marks these. Only this
+// structure decides whether an entry is kept. The value of a kept entry may be 0, or
+// equal to the value that stands for dropped entries.
 package compact
 
-// Form is how a field is stored.
+// Form is the way in which a field is stored.
 type Form string
 
 // The forms.
@@ -25,42 +25,42 @@ const (
 	Columns Form = "columns"
 )
 
-// MaxInflation is the most that a table, [n, d] of float32, can have of bytes for
-// each byte of its Parts, so that who inflates one can bound what a hostile file
-// claims. Plan keeps to it.
+// MaxInflation is the largest allowed ratio between the bytes of a table, [n, d] of
+// float32, and the bytes of its Parts. A reader that inflates a table can thus bound the
+// memory that a malicious file makes it allocate. Plan keeps within the bound.
 const MaxInflation = 1024
 
-// maxColumnsDim is the most columns of the form columns, whose numbers have 15
-// bits, and one that ends a row.
+// maxColumnsDim is the largest number of columns for the form columns. A column's number
+// has 15 bits, and one more bit marks the end of a row.
 const maxColumnsDim = 1 << 15
 
-// Field says how a field is stored.
+// Field describes how a field is stored.
 type Field struct {
 	Form Form `json:"form"`
-	Rows int  `json:"rows"` // listed rows: with a kept entry, or all
-	Kept int  `json:"kept"` // kept entries
+	Rows int  `json:"rows"` // number of listed rows: those with a kept entry, or all
+	Kept int  `json:"kept"` // number of kept entries
 }
 
-// Parts are the bytes of a table. Fields follow each other in all of them.
+// Parts holds the bytes of a table. Each slice holds all fields, one after the other.
 type Parts struct {
 	Fields []Field
-	// Rows says which rows are listed, for fields that list some but not all: bit
-	// i%8 of byte i/8 for row i, [ceil(size/8)].
+	// Rows marks the listed rows of the fields that list some rows but not all. Row i is
+	// bit i%8 of byte i/8, [ceil(size/8)].
 	Rows []byte
-	// Columns has for each listed row of the form bitmap [ceil(d/8)] bytes: bit c%8
-	// of byte c/8 for column c. Of the form columns it has the rising columns of
-	// each row's kept entries, one byte each if d <= 128, else a little-endian
-	// uint16; the highest bit is set in the last of a row.
+	// Columns describes the listed rows. In the form bitmap, a listed row has [ceil(d/8)]
+	// bytes, in which column c is bit c%8 of byte c/8. In the form columns, a listed row
+	// has the ascending columns of its kept entries. Each takes one byte if d <= 128,
+	// else a little-endian uint16. The highest bit is set in the last column of a row.
 	Columns []byte
-	// Values are the kept entries, row by row.
+	// Values holds the kept entries, row by row.
 	Values []byte
-	// Steps are, for Int8, each field's origin and step, [m, 2].
+	// Steps holds each field's origin and step, [m, 2]. Only Int8 uses it.
 	Steps []float32
-	// Codebook is what dropped entries read, [m, d].
+	// Codebook holds the values that stand for dropped entries, [m, d].
 	Codebook []float32
 }
 
-// columnBytes is the size of a number of the form columns.
+// columnBytes returns the size of one column number in the form columns.
 func columnBytes(dim int) int {
 	if dim <= 1<<7 {
 		return 1
@@ -70,8 +70,8 @@ func columnBytes(dim int) int {
 
 func bitBytes(n int) int { return (n + 7) / 8 }
 
-// Sizes returns the bytes of Rows and of Columns that the field takes, of the
-// given number of rows and columns.
+// Sizes returns the number of bytes of the field in Rows and in Columns. size is the
+// number of rows of the field, and dim its number of columns.
 func (f Field) Sizes(size, dim int) (rows, columns int) {
 	switch f.Form {
 	case Bitmap:
@@ -87,14 +87,14 @@ func (f Field) Sizes(size, dim int) (rows, columns int) {
 	return rows, columns
 }
 
-// bytes is what the field takes beside its values.
+// bytes returns the number of bytes of the field without its values.
 func (f Field) bytes(size, dim int) int {
 	rows, columns := f.Sizes(size, dim)
 	return rows + columns
 }
 
-// smallest returns the smallest form of a field with so many kept entries, in so
-// many of its rows.
+// smallest returns the smallest form of a field with size rows and dim columns. kept is
+// the number of its kept entries, and occupied the number of rows that have one.
 func smallest(size, dim, kept, occupied int) Field {
 	switch kept {
 	case 0:
@@ -115,9 +115,9 @@ func smallest(size, dim, kept, occupied int) Field {
 	return best
 }
 
-// Plan returns the fields of the smallest table that drops the given entries,
-// [n*d], of fields of the given sizes and d columns. Where that would be smaller
-// than MaxInflation allows, the first fields are stored as bitmaps of all rows.
+// Plan returns the fields of the smallest table that drops the given entries, [n*d].
+// sizes are the fields' numbers of rows, and dim is d. If that table would exceed
+// MaxInflation, Plan stores the first fields as bitmaps of all rows, which are larger.
 func Plan(sizes []int, dim int, dropped []bool) []Field {
 	fields := make([]Field, len(sizes))
 	parts := 0
@@ -131,8 +131,8 @@ func Plan(sizes []int, dim int, dropped []bool) []Field {
 	return fields
 }
 
-// pad stores the first fields as bitmaps of all rows, as many as MaxInflation asks
-// for. parts are the bytes of the fields if a value had one.
+// pad changes fields to bitmaps of all rows, from the first on, until MaxInflation is
+// satisfied. parts is the number of bytes of all fields, with one byte per value.
 func pad(fields []Field, sizes []int, dim, parts int) {
 	table := 0
 	for _, size := range sizes {
@@ -150,7 +150,7 @@ func pad(fields []Field, sizes []int, dim, parts int) {
 	}
 }
 
-// kept counts the entries that are not dropped.
+// kept returns the number of entries that are not dropped.
 func kept(dropped []bool) int {
 	n := len(dropped)
 	for _, gone := range dropped {
@@ -161,7 +161,7 @@ func kept(dropped []bool) int {
 	return n
 }
 
-// occupied counts the rows of which something is kept.
+// occupied returns the number of rows that have a kept entry.
 func occupied(dropped []bool, dim int) int {
 	n := 0
 	for at := 0; at < len(dropped); at += dim {

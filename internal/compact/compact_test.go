@@ -18,8 +18,8 @@ type sample struct {
 	codebook []float32
 }
 
-// draw draws a table with empty, full and mixed fields and rows, zeros of both
-// signs among its values, and any number of columns.
+// draw draws a table of any number of columns. It has empty, full and mixed fields and
+// rows, and zeros of both signs among its values.
 func draw(t *rapid.T) *sample {
 	s := &sample{dim: rapid.SampledFrom([]int{1, 2, 7, 8, 9, 16, 33, 127, 128, 129, 300}).Draw(t, "dim")}
 	value := rapid.OneOf(rapid.Float32Range(-3, 3), rapid.SampledFrom([]float32{0, float32(math.Copysign(0, -1)), 1e-7, 65504}))
@@ -59,8 +59,9 @@ func (s *sample) encode(t rapid.TB, v Encoding) (*Parts, *Table) {
 	return parts, table
 }
 
-// check compares a table with what was encoded: dropped entries to the bit, kept
-// ones within what Values says, of float32 to the bit too.
+// check compares a table with what was encoded. Dropped entries must be equal to the last
+// bit. Kept entries must be within the error that the encoding allows; float32 values
+// must be equal.
 func (s *sample) check(t rapid.TB, table *Table) {
 	field, end, row := 0, s.sizes[0], 0
 	var whole []float32
@@ -92,18 +93,18 @@ func (s *sample) check(t rapid.TB, table *Table) {
 				most = s.error(table, field, want)
 			}
 			if err := math.Abs(float64(read[c]) - float64(want)); err > most || most == 0 && !sameBits(read[c], want) {
-				t.Fatalf("row %d, column %d reads %v, written %v: %g away, at most %g", row, c, read[c], want, err, most)
+				t.Fatalf("row %d, column %d reads %v, written %v: error %g, at most %g allowed", row, c, read[c], want, err, most)
 			}
 		}
 		row++
 	})
 	if row*s.dim != len(s.table) {
-		t.Fatalf("%d rows", row)
+		t.Fatalf("Rows passed %d rows", row)
 	}
 	s.checkMany(t, table, whole)
 }
 
-// checkMany compares what many rows of the model read at once with whole, [n, d].
+// checkMany compares many embeddings read at once with whole, [n, d].
 func (s *sample) checkMany(t rapid.TB, table *Table, whole []float32) {
 	const rows = 150
 	features := make([]int32, 0, rows*len(s.sizes))
@@ -125,7 +126,7 @@ func (s *sample) checkMany(t rapid.TB, table *Table, whole []float32) {
 
 func sameBits(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }
 
-// error is the most that the documentation of Values allows.
+// error returns the largest error that the documentation of Encoding allows.
 func (s *sample) error(table *Table, field int, v float32) float64 {
 	size := math.Abs(float64(v))
 	switch table.Encoding() {
@@ -154,12 +155,13 @@ func TestRoundTrip(t *testing.T) {
 	})
 	for _, form := range []Form{None, Dense, Bitmap, Columns} {
 		if forms[form] == 0 {
-			t.Errorf("no field was stored as %s: %v", form, forms)
+			t.Errorf("no field was stored as %s; forms: %v", form, forms)
 		}
 	}
 }
 
-// The widest tables: columns of two bytes end at 32768, where bitmaps go on.
+// The form columns is used up to 32768 columns, the limit of its two-byte numbers. Wider
+// tables use bitmaps.
 func TestWide(t *testing.T) {
 	for dim, form := range map[int]Form{32768: Columns, 32769: Bitmap, 65536: Bitmap} {
 		s := &sample{sizes: []int{1, 3}, dim: dim, table: make([]float32, 4*dim), dropped: make([]bool, 4*dim), codebook: make([]float32, 2*dim)}
@@ -176,7 +178,7 @@ func TestWide(t *testing.T) {
 	}
 }
 
-// Reading embeddings makes no garbage, whatever the width and the values.
+// Embed allocates no memory, for any width and encoding.
 func TestEmbedAllocatesNothing(t *testing.T) {
 	const rows = 300
 	for _, dim := range []int{maxNarrow, maxNarrow + 1} {
@@ -199,8 +201,8 @@ func TestEmbedAllocatesNothing(t *testing.T) {
 	}
 }
 
-// A row of which nothing is kept costs a bit, whatever the number of columns, as
-// long as MaxInflation allows it.
+// A row without kept entries takes one bit for any number of columns, within the limit of
+// MaxInflation.
 func TestEmptyRows(t *testing.T) {
 	const size, dim = 80_000, 16
 	dropped := slices.Repeat([]bool{true}, size*dim)
@@ -225,7 +227,7 @@ func TestEmptyRows(t *testing.T) {
 	}
 }
 
-// A planner's tables are Plan's, and their bytes are those of Parts.
+// A Planner's fields equal those of Plan, and its bytes equal the size of Parts.
 func TestPlanner(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := draw(t)
@@ -253,7 +255,7 @@ func TestEncodeRefuses(t *testing.T) {
 	}{
 		"NaN":      {[]float32{0, 0, 0, nan}, []float32{0, 0}, Float32, "row 1 has the value NaN in column 1"},
 		"codebook": {[]float32{0, 0, 0, 0}, []float32{0, inf}, Int8, "the baseline of field 0 has the value +Inf in column 1"},
-		"half":     {[]float32{0, 65519, -65520, 0}, []float32{0, 0}, Float16, "row 1 has the value -65520 in column 0: float16 reaches 65504"},
+		"half":     {[]float32{0, 65519, -65520, 0}, []float32{0, 0}, Float16, "row 1 has the value -65520 in column 0: float16 holds magnitudes up to 65504"},
 	} {
 		_, err := Encode([]int{2}, 2, test.table, make([]bool, 4), test.codebook, test.values)
 		if err == nil || !strings.Contains(err.Error(), test.want) {
@@ -261,11 +263,12 @@ func TestEncodeRefuses(t *testing.T) {
 		}
 	}
 	if _, err := Encode([]int{2}, 2, []float32{0, nan, 1, 2}, []bool{false, true, false, false}, []float32{0, 0}, Float32); err != nil {
-		t.Errorf("a NaN that is dropped: %v", err)
+		t.Errorf("a dropped NaN: %v", err)
 	}
 }
 
-// Find loses nothing of any table, and finds what was dropped where most was.
+// Find loses no information, and finds the dropped entries of fields that are mostly
+// dropped.
 func TestFind(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := draw(t)
@@ -285,8 +288,8 @@ func TestFind(t *testing.T) {
 	})
 }
 
-// Int8 keeps its word where a field has one value, the widest range, or the
-// narrowest.
+// Int8 keeps its error bound for fields with one value, the widest range, or the
+// narrowest range.
 func TestSteps(t *testing.T) {
 	for _, table := range [][]float32{
 		{5, 5, 5}, {-math.MaxFloat32, 1, math.MaxFloat32}, {0, math.SmallestNonzeroFloat32, 0}, {1, math.Nextafter32(1, 2), 1},
@@ -298,7 +301,7 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// New takes any bytes for a table it can read, or for an error.
+// New accepts or rejects any bytes without a panic. An accepted table can be read.
 func FuzzNew(f *testing.F) {
 	f.Add([]byte{0xff, 1}, []byte{1, 2, 0x83, 4, 0x85}, []byte("valuesvaluesvaluesva"), uint8(2), uint16(9), uint16(3), uint16(2), uint16(5), uint16(16))
 	f.Add([]byte{}, []byte{0xff, 0xff, 0x0f, 0x0f}, []byte("valuesvaluesvaluesva"), uint8(1), uint16(2), uint16(2), uint16(2), uint16(20), uint16(16))
@@ -331,12 +334,12 @@ func FuzzNew(f *testing.F) {
 					kept0++
 				}
 				if !finite(x[c]) {
-					t.Fatalf("reads %v", x)
+					t.Fatalf("Rows passes %v", x)
 				}
 			}
 		})
 		if kept0 != table.Kept() {
-			t.Fatalf("%d entries are kept, the fields say %d", kept0, table.Kept())
+			t.Fatalf("%d entries are kept, expected %d", kept0, table.Kept())
 		}
 		if len(whole) == (int(size)+int(other))*int(dim) {
 			(&sample{sizes: sizes, dim: int(dim)}).checkMany(t, table, whole)

@@ -5,24 +5,23 @@ import (
 	"math/bits"
 )
 
-// together is how many look-ups Embed does at once. Each is a chain of loads that
-// miss the caches: those of many run side by side. Which rows are listed is
-// random, so nothing branches on it.
-const together = 64
+// embedBatch is the number of look-ups that Embed interleaves. Each look-up is a chain of
+// loads that miss the caches; the chains of different look-ups run in parallel. Whether a
+// row is listed is random, so no branch depends on it.
+const embedBatch = 64
 
-// Embed writes the embeddings of some rows of the model, [rows, m*d], to x.
-// features are global ids, [rows, m], field by field. It is what a model.Table
-// does.
+// Embed writes the embeddings of some rows of the model, [rows, m*d], to x. features
+// holds their global ids, [rows, m]. Embed implements model.Embedder.
 func (t *Table) Embed(x []float32, features []int32) {
 	if t.dim <= maxNarrow {
 		t.embedNarrow(x, features)
 		return
 	}
-	var places [together]place
+	var places [embedBatch]place
 	field := 0
-	for from := 0; from < len(features); from += together {
+	for from := 0; from < len(features); from += embedBatch {
 		n := 0
-		for k, id := range features[from:min(from+together, len(features))] {
+		for k, id := range features[from:min(from+embedBatch, len(features))] {
 			f := &t.fields[field]
 			if field++; field == len(t.fields) {
 				field = 0
@@ -44,19 +43,19 @@ func (t *Table) Embed(x []float32, features []int32) {
 	}
 }
 
-// place is where the kept entries of a row are.
+// place describes where the kept entries of a row are.
 type place struct {
 	field  *field
-	at     int    // of its embedding in x
-	row    int    // listed row
-	before int    // listed rows of its block before it
-	kept   int    // its first kept entry
-	word   uint64 // the first bytes of columns of its block, which find asks for early
-	byte   byte   // of its first value, which seek asks for early
+	at     int    // position of the row's embedding in x
+	row    int    // number of the row among the field's listed rows
+	before int    // number of listed rows before it in its block
+	kept   int    // number of its first kept entry
+	word   uint64 // first bytes of its block in columns; find loads them early
+	byte   byte   // first byte of its first value; seek loads it early
 }
 
-// find returns 1 if row i is listed, and its place, in which kept is its block's;
-// else 0.
+// find returns 1 if row i is listed, else 0. If the row is listed, find sets p, except
+// that p.kept is the first kept entry of the row's block.
 func (f *field) find(p *place, i int) int {
 	switch f.layout {
 	case nothing:
@@ -74,11 +73,11 @@ func (f *field) find(p *place, i int) int {
 	if f.layout == bitmaps {
 		at = int(b.rows)
 	}
-	p.word = load(f.columns, at*f.width*listed) // of a row that is not listed, what the caches have
+	p.word = load(f.columns, at*f.width*listed) // for a row that is not listed, load data that is already cached
 	return listed
 }
 
-// seek completes p.
+// seek sets p.kept to the first kept entry of the row.
 func (f *field) seek(p *place) {
 	switch f.layout {
 	case bitmaps:
@@ -86,13 +85,13 @@ func (f *field) seek(p *place) {
 	case columnLists:
 		f.seekColumns(p)
 	}
-	if at := p.kept * f.values.size; at < len(f.values.data) { // a listed row of a bitmap may keep nothing
+	if at := p.kept * f.values.size; at < len(f.values.data) { // a listed row of a bitmap may have no kept entry
 		p.byte = f.values.data[at]
 	}
 }
 
-// seekColumns is seek for the form columns: it goes past the ends of the rows
-// before p's in its block.
+// seekColumns implements seek for the form columns. It skips the rows of the block that
+// come before p's.
 func (f *field) seekColumns(p *place) {
 	before := p.before
 	if before == 0 {
@@ -107,15 +106,16 @@ func (f *field) seekColumns(p *place) {
 		p.kept += f.step
 		p.word = load(f.columns, p.kept*f.width)
 	}
-	// The number that ends row "before" of this word: in count each one has the ends
-	// until it, itself included, and in reached its highest bit if that is enough.
+	// Find the number that ends the last row to be skipped. For each number in the word,
+	// count holds how many rows end there or earlier. The highest bit of a number in
+	// reached is set if these are enough.
 	one := f.ends >> (8*f.width - 1)
 	count := p.word & f.ends >> (8*f.width - 1) * one
 	reached := (count | f.ends) - uint64(before)*one
 	p.kept += bits.TrailingZeros64(reached&f.ends)>>f.endShift + 1
 }
 
-// read writes the kept entries of row i to x, [d].
+// read writes the kept entries of row i of the field to x, [d].
 func (f *field) read(x []float32, i int) {
 	if f.groups != nil {
 		if mask, kept := f.locate(i); mask != 0 {
@@ -154,7 +154,7 @@ func (f *field) fill(x []float32, p *place) {
 	}
 }
 
-// load returns 8 bytes from at on, little-endian, and 0 for those after the end.
+// load returns the 8 bytes at position at, little-endian. Bytes beyond the end are 0.
 func load(data []byte, at int) uint64 {
 	if at+8 <= len(data) {
 		return binary.LittleEndian.Uint64(data[at:])
@@ -162,7 +162,7 @@ func load(data []byte, at int) uint64 {
 	return loadEnd(data[at:])
 }
 
-// loadEnd is load where less than 8 bytes are left, from 0.
+// loadEnd implements load for fewer than 8 bytes, which may be none.
 func loadEnd(data []byte) uint64 {
 	word := uint64(0)
 	for i, b := range data {
@@ -171,7 +171,7 @@ func loadEnd(data []byte) uint64 {
 	return word
 }
 
-// ones counts the bits that are set in bytes from until to.
+// ones returns the number of bits set in bytes [from, to).
 func ones(data []byte, from, to int) int {
 	n := 0
 	for ; from+8 <= to; from += 8 {

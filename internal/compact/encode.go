@@ -7,10 +7,11 @@ import (
 	"slices"
 )
 
-// Encode returns the parts of a table, [n, d], of fields of the given sizes.
-// dropped is true for the entries that are gone, which read codebook, [m, d]. A
-// value that is not finite, or that v cannot hold, is an error that names its
-// row, a global id, and column. Codebook is shared, not copied.
+// Encode returns the parts of a table, [n, d]. sizes are the fields' numbers of rows.
+// dropped marks the entries that are dropped; codebook, [m, d], holds the values that
+// stand for them. If a value is not finite, or v cannot represent it, Encode returns an
+// error that names its row, a global id, and its column. The parts share codebook and do
+// not copy it.
 func Encode(sizes []int, dim int, table []float32, dropped []bool, codebook []float32, v Encoding) (*Parts, error) {
 	if len(table) != len(dropped) || len(codebook) != len(sizes)*dim || v.Size() == 0 {
 		panic(fmt.Sprintf("compact: Encode: table of %d, mask of %d, codebook of %d entries as %q", len(table), len(dropped), len(codebook), v))
@@ -22,7 +23,7 @@ func Encode(sizes []int, dim int, table []float32, dropped []bool, codebook []fl
 	}
 	for i, e := range table {
 		if !dropped[i] && !finite(e) {
-			return nil, fmt.Errorf("row %d has the value %v in column %d: weights are finite", i/dim, e, i%dim)
+			return nil, fmt.Errorf("row %d has the value %v in column %d: weights must be finite", i/dim, e, i%dim)
 		}
 	}
 	p := &Parts{Fields: Plan(sizes, dim, dropped), Codebook: codebook}
@@ -49,7 +50,7 @@ func Encode(sizes []int, dim int, table []float32, dropped []bool, codebook []fl
 	return p, nil
 }
 
-// appendStructure appends to Rows and Columns what a field keeps.
+// appendStructure appends a field's part of Rows and Columns.
 func (p *Parts) appendStructure(f Field, dropped []bool, dim int) {
 	if f.Form == None || f.Form == Dense {
 		return
@@ -81,7 +82,7 @@ func (p *Parts) appendStructure(f Field, dropped []bool, dim int) {
 	}
 }
 
-// appendColumns appends the kept columns of a row that has some.
+// appendColumns appends the kept columns of a row. The row must have a kept entry.
 func (p *Parts) appendColumns(dropped []bool) {
 	wide := columnBytes(len(dropped)) == 2
 	for c, gone := range dropped {
@@ -96,14 +97,15 @@ func (p *Parts) appendColumns(dropped []bool) {
 	p.Columns[len(p.Columns)-1] |= 0x80
 }
 
-// sampled is how many rows of a column Find looks at.
-const sampled = 1024
+// sampleRows is the maximal number of rows of a column that Find examines.
+const sampleRows = 1024
 
-// Find looks for what was dropped from a dense table, [n, d], which does not say
-// it: of every column of a field the value that is there most often, in a sample.
-// Entries with exactly that value read it from the codebook, [m, d]; so nothing is
-// lost, but a kept entry may be among them. Fields that this does not make
-// smaller keep everything.
+// Find reconstructs which entries of a dense table, [n, d], were dropped, because a dense
+// table does not store it. For each column of a field, Find takes the most frequent value
+// in a sample of rows. Entries with exactly this value count as dropped, and codebook,
+// [m, d], holds the value. No information is lost, although some of these entries may
+// have been kept. If this does not make a field smaller, Find drops nothing from the
+// field.
 func Find(sizes []int, dim int, table []float32) (dropped []bool, codebook []float32) {
 	dropped, codebook = make([]bool, len(table)), make([]float32, len(sizes)*dim)
 	first := 0
@@ -111,7 +113,7 @@ func Find(sizes []int, dim int, table []float32) (dropped []bool, codebook []flo
 		entries, mask := table[first:first+size*dim], dropped[first:first+size*dim]
 		line := codebook[j*dim : (j+1)*dim]
 		for c := range dim {
-			value, repeated := most(entries, c, dim)
+			value, repeated := mostFrequent(entries, c, dim)
 			if !repeated {
 				continue
 			}
@@ -130,11 +132,12 @@ func Find(sizes []int, dim int, table []float32) (dropped []bool, codebook []flo
 	return dropped, codebook
 }
 
-// most returns the value that a sample of column c has most often, of two the one
-// with the smaller bits, and whether it has it twice.
-func most(entries []float32, c, dim int) (value float32, repeated bool) {
+// mostFrequent returns the most frequent value in a sample of column c, and whether it
+// occurs at least twice. Of equally frequent values it returns the one with the smaller
+// bits.
+func mostFrequent(entries []float32, c, dim int) (value float32, repeated bool) {
 	size := len(entries) / dim
-	stride := (size + sampled - 1) / sampled
+	stride := (size + sampleRows - 1) / sampleRows
 	var found []uint32
 	for i := 0; i < size; i += stride {
 		found = append(found, math.Float32bits(entries[i*dim+c]))

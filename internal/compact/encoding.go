@@ -6,21 +6,21 @@ import (
 	"math"
 )
 
-// Encoding is how kept values are stored.
+// Encoding is the way in which kept values are stored.
 type Encoding string
 
-// How kept values are stored, and how far one that is read can be from the one
-// that was written.
+// The encodings. The comments give the largest difference between a value written and the
+// value read.
 const (
-	Float32 Encoding = "float32" // as they are, to the bit
-	Float16 Encoding = "float16" // to nearest: 2^-11 of the value, and 2^-25 below 2^-14; at most 65504
-	Int8    Encoding = "int8"    // 256 even steps from a field's least to its greatest: half a step, and what float32 rounds
+	Float32 Encoding = "float32" // exact
+	Float16 Encoding = "float16" // rounded to nearest: 2^-11 of the value, or 2^-25 below 2^-14; magnitudes up to 65504
+	Int8    Encoding = "int8"    // 256 even levels from a field's smallest to its largest value: half a step, plus float32 rounding
 )
 
-// Encodings lists them.
+// Encodings returns all encodings.
 func Encodings() []Encoding { return []Encoding{Float32, Float16, Int8} }
 
-// Size returns the bytes of one value, or 0 for none of the constants.
+// Size returns the number of bytes of one value, or 0 if v is not one of the constants.
 func (v Encoding) Size() int {
 	switch v {
 	case Float32:
@@ -35,15 +35,15 @@ func (v Encoding) Size() int {
 
 func finite(v float32) bool { return math.Float32bits(v)&0x7f800000 != 0x7f800000 }
 
-// toHalf returns the binary16 number nearest to v, ties to even; infinity where
-// that leaves the range.
+// toHalf returns the binary16 number nearest to v, with ties to even. It returns infinity
+// if v is out of range.
 func toHalf(v float32) uint16 {
 	b := math.Float32bits(v)
 	sign, b := uint16(b>>16)&0x8000, b&0x7fffffff
 	switch {
 	case b >= 0x47800000: // 65536
 		return sign | 0x7c00
-	case b >= 0x38800000: // 2^-14, the least normal number
+	case b >= 0x38800000: // 2^-14, the smallest normal number
 		b -= 0x38000000 // the exponents' biases differ by 112
 		return sign | uint16((b+0xfff+b>>13&1)>>13)
 	}
@@ -55,8 +55,8 @@ func fromHalf(h uint16) float32 {
 	return math.Float32frombits(uint32(h&0x8000)<<16|uint32(h&0x7fff)<<13) * 0x1p112
 }
 
-// steps returns the origin and step of values: 255 steps reach from the least to
-// the greatest. least and greatest are finite.
+// steps returns an origin and a step such that 255 steps from the origin span [least,
+// greatest]. least and greatest are finite.
 func steps(least, greatest float32) (origin, step float32) {
 	reach := float64(greatest) - float64(least)
 	step = float32(reach / 255)
@@ -66,8 +66,8 @@ func steps(least, greatest float32) (origin, step float32) {
 	return least, step
 }
 
-// levels returns what the 256 numbers of an Int8 field read. Rounding does not
-// take them beyond what a float32 holds.
+// levels returns the values of the 256 numbers of an Int8 field. A value that rounding
+// would push beyond the range of float32 is clamped.
 func levels(origin, step float32) *[256]float32 {
 	var l [256]float32
 	for q := range l {
@@ -76,8 +76,9 @@ func levels(origin, step float32) *[256]float32 {
 	return &l
 }
 
-// appendValues appends one field's kept values, and for Int8 returns its origin
-// and step. first is the entry at which the field begins, for errors.
+// appendValues appends one field's kept values to data. For Int8 it also returns the
+// field's origin and step. first is the number of the entry at which the field begins,
+// and is used in errors.
 func (v Encoding) appendValues(data []byte, table []float32, dropped []bool, first, dim int) (_ []byte, origin, step float32, err error) {
 	if v == Int8 {
 		least, greatest := float32(math.Inf(1)), float32(math.Inf(-1))
@@ -100,7 +101,7 @@ func (v Encoding) appendValues(data []byte, table []float32, dropped []bool, fir
 		case Float16:
 			h := toHalf(e)
 			if h&0x7c00 == 0x7c00 {
-				return nil, 0, 0, fmt.Errorf("row %d has the value %v in column %d: float16 reaches 65504", (first+i)/dim, e, i%dim)
+				return nil, 0, 0, fmt.Errorf("row %d has the value %v in column %d: float16 holds magnitudes up to 65504", (first+i)/dim, e, i%dim)
 			}
 			data = binary.LittleEndian.AppendUint16(data, h)
 		case Int8:
@@ -114,32 +115,32 @@ func (v Encoding) appendValues(data []byte, table []float32, dropped []bool, fir
 	return data, origin, step, nil
 }
 
-// reader reads a field's values. Of no Values, all are 1.
+// reader reads a field's values. The zero reader returns 1 for every value.
 type reader struct {
 	size   int // bytes of a value
 	data   []byte
-	levels *[256]float32 // of Int8
+	levels *[256]float32 // levels of an Int8 field
 }
 
-// newReader checks that the values are finite.
+// newReader returns a reader, or an error if a value is not finite.
 func newReader(v Encoding, data []byte, steps []float32) (reader, error) {
 	r := reader{size: v.Size(), data: data}
 	switch v {
 	case Float32:
 		for i := 0; i < len(data); i += 4 {
 			if e := math.Float32frombits(binary.LittleEndian.Uint32(data[i:])); !finite(e) {
-				return r, fmt.Errorf("kept value %d is %v: values are finite", i/4, e)
+				return r, fmt.Errorf("kept value %d is %v: values must be finite", i/4, e)
 			}
 		}
 	case Float16:
 		for i := 0; i < len(data); i += 2 {
 			if binary.LittleEndian.Uint16(data[i:])&0x7c00 == 0x7c00 {
-				return r, fmt.Errorf("kept value %d is infinite or NaN: values are finite", i/2)
+				return r, fmt.Errorf("kept value %d is infinite or NaN: values must be finite", i/2)
 			}
 		}
 	case Int8:
 		if !finite(steps[0]) || !finite(steps[1]) || steps[1] < 0 {
-			return r, fmt.Errorf("the origin is %v and the step %v: both are finite, a step is not negative", steps[0], steps[1])
+			return r, fmt.Errorf("the origin is %v and the step %v: both must be finite and the step must not be negative", steps[0], steps[1])
 		}
 		r.levels = levels(steps[0], steps[1])
 	}
@@ -159,7 +160,7 @@ func (r *reader) at(i int) float32 {
 	return 1
 }
 
-// row writes the values from i on to x.
+// row writes len(x) values, from value i on, to x.
 func (r *reader) row(x []float32, i int) {
 	if r.size == 4 {
 		data := r.data[4*i : 4*(i+len(x))]

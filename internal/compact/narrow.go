@@ -8,42 +8,43 @@ import (
 	"shaver/internal/kernel"
 )
 
-// maxNarrow is the most columns of a narrow table. What is kept of its rows are the
-// bits of a uint16 each, their masks, which it has in an index in place of blocks
-// and columns, whatever the form of a field.
+// maxNarrow is the largest number of columns of a narrow table. In a narrow table, the
+// kept entries of a row are marked by the bits of a uint16, its mask. An index of masks
+// replaces the blocks and columns of every field, whatever its form.
 const maxNarrow = 16
 
-// grouped is how many rows a group has.
-const grouped = 4
+// groupRows is the number of rows in a group.
+const groupRows = 4
 
-// group is some consecutive rows.
+// group describes consecutive rows of a field.
 type group struct {
-	kept  uint32    // the field's kept entries before them
-	masks [2]uint32 // 16 bits a row
+	kept  uint32    // number of the field's kept entries before the group
+	masks [2]uint32 // masks, 16 bits per row
 }
 
-// set sets the mask of row i, which is 0.
+// set sets the mask of row i. The mask must be 0 before.
 func (g *group) set(i int, mask uint16) { g.masks[i/2] |= uint32(mask) << (i % 2 * 16) }
 
-// word returns the masks, 16 bits a row.
+// word returns the masks of all rows, 16 bits each.
 func (g *group) word() uint64 { return uint64(g.masks[0]) | uint64(g.masks[1])<<32 }
 
-// row returns the mask of row i of a group with the given masks, and how many
-// entries the rows before it keep.
+// row returns the mask of row i of a group, and the number of entries that earlier rows
+// of the group keep. masks is the result of word.
 func row(masks uint64, i uint32) (mask uint16, before int) {
-	at := i % grouped * 16
+	at := i % groupRows * 16
 	return uint16(masks >> at), bits.OnesCount64(masks & (1<<at - 1))
 }
 
-// indexNarrow is index for a narrow table, of a structure that is checked. Groups
-// have the listed rows, or all where that takes little more, as it saves a load.
+// indexNarrow builds the index of a field of a narrow table, whose structure has been
+// checked. The groups hold the listed rows only. If at least 3/8 of the rows are listed,
+// the groups hold all rows, because that takes little more memory and saves a load.
 func (f *field) indexNarrow(present []byte) {
 	some := f.Rows < f.size*3/8
 	grouping := f.size
 	if some {
 		f.listing, grouping = make([]uint64, 0, (f.size+31)/32), f.Rows
 	}
-	f.groups = make([]group, grouping/grouped+1) // one too many at most, for the rank of rows that are not listed
+	f.groups = make([]group, grouping/groupRows+1) // rank may return a row one past the end for a row that is not listed
 	rows, kept := 0, 0
 	for i := range f.size {
 		if some && i%32 == 0 {
@@ -55,19 +56,19 @@ func (f *field) indexNarrow(present []byte) {
 				continue
 			}
 		}
-		g := &f.groups[at/grouped]
-		if at%grouped == 0 {
+		g := &f.groups[at/groupRows]
+		if at%groupRows == 0 {
 			g.kept = uint32(kept)
 		}
 		if listed {
 			mask := f.mask(rows, kept)
-			g.set(at%grouped, mask)
+			g.set(at%groupRows, mask)
 			rows, kept = rows+1, kept+bits.OnesCount16(mask)
 		}
 	}
 }
 
-// mask returns that of a listed row, of which kept is the first kept entry.
+// mask returns the mask of a listed row. kept is the row's first kept entry.
 func (f *field) mask(row, kept int) uint16 {
 	mask := uint16(0)
 	if f.layout == bitmaps {
@@ -84,8 +85,8 @@ func (f *field) mask(row, kept int) uint16 {
 	}
 }
 
-// word returns what says whether row i is listed: its bit i%32, and above 32 bits
-// how many rows the groups have before those of the word.
+// word returns the word of row i. Its bit i%32 says whether the row is listed. Its upper
+// 32 bits hold the number of rows in the groups before the first row of the word.
 func (f *field) word(i int) uint64 {
 	if f.listing == nil {
 		return uint64(i&^31)<<32 | math.MaxUint32
@@ -93,26 +94,27 @@ func (f *field) word(i int) uint64 {
 	return f.listing[i>>5]
 }
 
-// rank returns which row of the groups row i is, and 1 if it is listed, else 0.
+// rank returns the number of row i within the groups, and 1 if the row is listed, else 0.
 func rank(word uint64, i uint32) (row uint32, listed int) {
 	bit := i % 32
 	return uint32(word>>32) + uint32(bits.OnesCount32(uint32(word)&(1<<bit-1))), int(word >> bit & 1)
 }
 
-// locate returns the mask of row i, and its first kept entry.
+// locate returns the mask of row i and its first kept entry.
 func (f *field) locate(i int) (mask uint16, kept int) {
 	at, listed := rank(f.word(i), uint32(i))
 	if listed == 0 {
 		return 0, 0
 	}
-	g := &f.groups[at/grouped]
+	g := &f.groups[at/groupRows]
 	mask, before := row(g.word(), at)
 	return mask, int(g.kept) + before
 }
 
-// expand writes the kept entries of a row, which are those from kept on, to x, [d].
-// mask is not 0. Most rows keep few entries, and how many is random: so it writes
-// four times before it branches, the last entry again if there are no more.
+// expand writes the entries of a row to x, [d]. mask marks the entries, and is not 0;
+// kept is the first of them. Most rows keep few entries, and their number is random. So
+// expand writes four values before its first branch; if the row has fewer entries, it
+// writes the last one again.
 func (r *reader) expand(x []float32, mask uint16, kept int) {
 	rest := uint64(mask)
 	x[bits.TrailingZeros64(rest)] = r.at(kept)
@@ -129,42 +131,43 @@ func (r *reader) expand(x []float32, mask uint16, kept int) {
 	}
 }
 
-// atOnce is how many look-ups embedNarrow does at once: those of 16 rows of KDD.
-const atOnce = 176
+// narrowBatch is the number of look-ups that embedNarrow interleaves. It equals 16 rows of
+// KDD.
+const narrowBatch = 176
 
-// lookup is how far embedNarrow is with a row.
+// lookup is the state of one look-up of embedNarrow.
 type lookup struct {
 	field *field
-	word  uint64 // of its row, then the masks of its group
-	kept  uint32 // its group's
-	row   uint32 // of the field, then of the groups
-	at    int    // of its embedding in x
+	word  uint64 // the row's word, later the masks of its group
+	kept  uint32 // number of the field's kept entries before the group
+	row   uint32 // number of the row in the field, later in the groups
+	at    int    // position of the row's embedding in x
 }
 
-// scratch is the memory of one call of embedNarrow.
+// scratch is temporary memory for one call of embedNarrow.
 type scratch struct {
-	lookups [atOnce]lookup
-	found   [atOnce]kernel.Part
+	lookups [narrowBatch]lookup
+	found   [narrowBatch]kernel.Part
 }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// embedNarrow is Embed for a narrow table. It takes three loads to read a row, of
-// which each needs the one before, and all miss the caches. So it goes over the
-// rows once for every load, and does little else with it: the processor then has
-// as many of them under way as it can.
+// embedNarrow implements Embed for a narrow table. A look-up takes three loads, each of
+// which depends on the previous one and misses the caches. So embedNarrow does one load
+// for all look-ups, then the next load for all, with little other work. The processor can
+// then overlap as many loads as possible.
 func (t *Table) embedNarrow(x []float32, features []int32) {
 	for row := 0; row < len(features)*t.dim; row += len(t.codebook) {
 		copy(x[row:], t.codebook)
 	}
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
-	for from := 0; from < len(features); from += atOnce {
-		n := t.begin(&s.lookups, x, features[from:min(from+atOnce, len(features))], from)
+	for from := 0; from < len(features); from += narrowBatch {
+		n := t.begin(&s.lookups, x, features[from:min(from+narrowBatch, len(features))], from)
 		n = listed(s.lookups[:n])
 		for i := range n {
 			l := &s.lookups[i]
-			g := &l.field.groups[l.row/grouped]
+			g := &l.field.groups[l.row/groupRows]
 			l.word, l.kept = g.word(), g.kept
 		}
 		n = masks(&s.found, s.lookups[:n])
@@ -172,9 +175,10 @@ func (t *Table) embedNarrow(x []float32, features []int32) {
 	}
 }
 
-// begin loads the words of features, which are from that of number from on, and
-// returns how many have one. Of the others it writes what is kept to x.
-func (t *Table) begin(lookups *[atOnce]lookup, x []float32, features []int32, from int) int {
+// begin loads the words of the given features, of which the first has number from. It
+// returns the number of look-ups that need further loads. For fields stored as none or
+// dense it writes to x directly.
+func (t *Table) begin(lookups *[narrowBatch]lookup, x []float32, features []int32, from int) int {
 	n, j, at := 0, from%len(t.fields), from*t.dim
 	for _, id := range features {
 		f := &t.fields[j]
@@ -196,8 +200,8 @@ func (t *Table) begin(lookups *[atOnce]lookup, x []float32, features []int32, fr
 	return n
 }
 
-// listed loads the groups of the look-ups whose rows are listed, and returns how
-// many that are: they come first.
+// listed moves the look-ups whose rows are listed to the front, replaces each row by its
+// number in the groups, and returns their number.
 func listed(lookups []lookup) int {
 	n := 0
 	for i := range lookups {
@@ -210,9 +214,9 @@ func listed(lookups []lookup) int {
 	return n
 }
 
-// masks finds what is kept of the look-ups' rows, and returns of how many that is
-// something: those come first.
-func masks(found *[atOnce]kernel.Part, lookups []lookup) int {
+// masks finds the kept entries of each look-up's row. It moves the rows that have any to
+// the front and returns their number.
+func masks(found *[narrowBatch]kernel.Part, lookups []lookup) int {
 	n := 0
 	for i := range lookups {
 		l := &lookups[i]
@@ -224,7 +228,7 @@ func masks(found *[atOnce]kernel.Part, lookups []lookup) int {
 	return n
 }
 
-// expand writes what was found of the look-ups' rows to x.
+// expand writes the entries that were found to x.
 func (t *Table) expand(x []float32, lookups []lookup, found []kernel.Part) {
 	if t.values == Float32 {
 		kernel.Expand(x, t.entries, found)

@@ -2,21 +2,21 @@ package compact
 
 import "slices"
 
-// Planner plans, one after the other, the tables of which more and more is dropped,
-// in steps that do not grow with the table.
+// Planner plans a sequence of tables, each of which drops one more entry. The time per
+// entry does not depend on the size of the table.
 type Planner struct {
 	sizes    []int
 	dim      int
-	first    []int   // row of each field
-	left     []int32 // kept entries of each row
-	occupied []int   // rows of each field of which something is kept
-	fields   []Field // the smallest
-	parts    int     // bytes of their structure
-	kept     int
+	first    []int   // first row of each field
+	left     []int32 // number of kept entries of each row
+	occupied []int   // number of rows of each field with a kept entry
+	fields   []Field // the smallest form of each field
+	parts    int     // bytes of all fields without their values
+	kept     int     // number of kept entries
 }
 
-// NewPlanner returns the planner of a table of fields of the given sizes and d
-// columns, of which nothing is dropped. It takes 4 bytes a row.
+// NewPlanner returns a planner for a table with d columns and nothing dropped. sizes are
+// the fields' numbers of rows. The planner takes 4 bytes per row.
 func NewPlanner(sizes []int, dim int) *Planner {
 	p := &Planner{sizes: sizes, dim: dim, occupied: slices.Clone(sizes)}
 	rows := 0
@@ -30,7 +30,7 @@ func NewPlanner(sizes []int, dim int) *Planner {
 	return p
 }
 
-// Drop drops an entry of the table, [n*d], that is not dropped yet.
+// Drop drops an entry of the table, [n*d]. It must not be dropped already.
 func (p *Planner) Drop(entry int) {
 	row := entry / p.dim
 	j, found := slices.BinarySearch(p.first, row)
@@ -47,14 +47,14 @@ func (p *Planner) Drop(entry int) {
 	p.parts += p.fields[j].bytes(size, p.dim) - was.bytes(size, p.dim)
 }
 
-// Fields returns what Plan returns for what is dropped.
+// Fields returns the result of Plan for the entries dropped so far.
 func (p *Planner) Fields() []Field {
 	fields := slices.Clone(p.fields)
 	pad(fields, p.sizes, p.dim, p.parts+p.kept)
 	return fields
 }
 
-// Bytes returns how many Parts have of Rows, Columns and Values.
+// Bytes returns the total size of Rows, Columns and Values.
 func (p *Planner) Bytes(v Encoding) int {
 	parts := p.parts
 	if 4*p.dim*len(p.left) > MaxInflation*(p.parts+p.kept) {

@@ -7,15 +7,17 @@ import (
 	"slices"
 )
 
-// Table is a compact table, for any number of goroutines at once. It keeps the
-// Parts' bytes, which nobody may change, and beside them an index. If d <= 16 that
-// has three bytes for each listed row, or for each row of a field that lists three
-// in eight or more, and two bits for each of the others; after New, it stands in place of Parts' Rows
-// and Columns.
+// Table is a compact table. Any number of goroutines may use it at once. It keeps the
+// bytes of Parts, which must not be changed.
+//
+// New also builds an index. If d <= 16, the index takes three bytes per listed row and
+// two bits per other row. A field that lists at least 3/8 of its rows takes three bytes
+// for every row instead. After New, this index is used in place of Parts.Rows and
+// Parts.Columns.
 type Table struct {
 	dim      int
 	values   Encoding
-	steps    []float32 // for Int8, [m, 2]
+	steps    []float32 // [m, 2], origin and step of each field, for Int8
 	fields   []field
 	codebook []float32 // [m, d]
 	entries  []byte    // all kept values
@@ -25,38 +27,38 @@ type Table struct {
 type field struct {
 	Field
 	size, dim int
-	first     int       // global id of its first row
-	before    int       // kept entries of the fields before it
-	layout    layout    // of Form, for the hot path
-	width     int       // bytes of columns: of a row's bitmap, or of a column's number
-	ends      uint64    // of 8 bytes of the form columns, the bits that end rows
-	step      int       // numbers in 8 bytes of the form columns
-	endShift  int       // 2^endShift bits a number
+	first     int       // global id of the field's first row
+	before    int       // number of kept entries of all previous fields
+	layout    layout    // the form, for fast comparison
+	width     int       // bytes of a row's bitmap, or of a column's number
+	ends      uint64    // in 8 bytes of the form columns, the bits that mark the end of a row
+	step      int       // numbers per 8 bytes of the form columns
+	endShift  int       // log2 of the bits per number
 	codebook  []float32 // [d]
-	columns   []byte
-	blocks    []block  // of 1<<shift rows
-	shift     int      // at most 6
-	listing   []uint64 // of a narrow table: the word of each 32 rows, nil if groups has all of them
-	groups    []group  // of a narrow table
+	columns   []byte    // the field's part of Parts.Columns
+	blocks    []block   // blocks of 1<<shift rows; nil in a narrow table
+	shift     int       // log2 of the rows per block, at most 6
+	listing   []uint64  // narrow table: one word per 32 rows; nil if groups holds all rows
+	groups    []group   // narrow table: masks of the rows
 	values    reader
 }
 
-// block is some consecutive rows of a field.
+// block describes consecutive rows of a field.
 type block struct {
-	listed     uint64 // bit i is 1 if its row i is listed
-	rows, kept uint32 // listed rows and kept entries before it
+	listed     uint64 // bit i is 1 if row i of the block is listed
+	rows, kept uint32 // numbers of listed rows and kept entries of the field before the block
 }
 
-// New returns the table that parts hold, of fields of the given sizes and d
-// columns, after checking every index and value in it. It takes memory in
-// proportion to parts, whatever the sizes claim.
+// New returns the table that is stored in parts. sizes are the fields' numbers of rows,
+// and dim is d. New checks every index and value. Its use of memory is proportional to
+// the size of parts, even if the sizes are wrong.
 func New(sizes []int, dim int, v Encoding, parts *Parts) (*Table, error) {
 	if len(parts.Fields) != len(sizes) || len(parts.Codebook) != len(sizes)*dim || v == Int8 && len(parts.Steps) != 2*len(sizes) || v.Size() == 0 {
-		return nil, fmt.Errorf("%d fields, a codebook of %d and steps of %d values: expected %d fields of %d columns", len(parts.Fields), len(parts.Codebook), len(parts.Steps), len(sizes), dim)
+		return nil, fmt.Errorf("parts have %d fields, %d codebook values and %d steps, expected %d fields of %d columns", len(parts.Fields), len(parts.Codebook), len(parts.Steps), len(sizes), dim)
 	}
 	for i, e := range parts.Codebook {
 		if !finite(e) {
-			return nil, fmt.Errorf("the codebook has the value %v in field %d, column %d: values are finite", e, i/dim, i%dim)
+			return nil, fmt.Errorf("the codebook has the value %v in field %d, column %d: values must be finite", e, i/dim, i%dim)
 		}
 	}
 	t := &Table{dim: dim, values: v, steps: parts.Steps, fields: make([]field, len(sizes)), codebook: parts.Codebook, entries: parts.Values}
@@ -81,7 +83,7 @@ func New(sizes []int, dim int, v Encoding, parts *Parts) (*Table, error) {
 	return t, nil
 }
 
-// take takes the field's bytes from the front of rest, and checks them.
+// take checks the field's bytes and removes them from the front of rest.
 func (f *field) take(rest *Parts, v Encoding, steps []float32) error {
 	if err := f.check(); err != nil {
 		return err
@@ -89,7 +91,7 @@ func (f *field) take(rest *Parts, v Encoding, steps []float32) error {
 	rows, columns := f.Sizes(f.size, f.dim)
 	values := f.Kept * v.Size()
 	if rows > len(rest.Rows) || columns > len(rest.Columns) || values > len(rest.Values) {
-		return fmt.Errorf("%d kept entries in %d rows need %d bytes of rows, %d of columns and %d of values; %d, %d and %d are left",
+		return fmt.Errorf("%d kept entries in %d rows need %d bytes of rows, %d of columns and %d of values; the file has %d, %d and %d left",
 			f.Kept, f.Rows, rows, columns, values, len(rest.Rows), len(rest.Columns), len(rest.Values))
 	}
 	present := rest.Rows[:rows]
@@ -118,7 +120,7 @@ func (f *field) take(rest *Parts, v Encoding, steps []float32) error {
 	return f.index(present)
 }
 
-// layout is a Form that is quick to compare.
+// layout is a Form as a number, which is fast to compare.
 type layout uint8
 
 const (
@@ -128,7 +130,7 @@ const (
 	columnLists
 )
 
-// check checks the field's numbers, without any bytes.
+// check checks the numbers of the field's description.
 func (f *field) check() error {
 	entries := int64(f.size) * int64(f.dim)
 	kept, rows, ok := int64(f.Kept), int64(f.Rows), false
@@ -142,18 +144,18 @@ func (f *field) check() error {
 	case Columns:
 		ok = rows > 0 && rows <= int64(f.size) && kept >= rows && kept <= rows*int64(f.dim) && f.dim <= maxColumnsDim
 	default:
-		return fmt.Errorf("form %q: the forms are %s, %s, %s and %s", f.Form, None, Dense, Bitmap, Columns)
+		return fmt.Errorf("form is %q: expected %s, %s, %s or %s", f.Form, None, Dense, Bitmap, Columns)
 	}
 	if !ok {
-		return fmt.Errorf("the form %s cannot keep %d entries in %d of %d rows of %d columns", f.Form, kept, rows, f.size, f.dim)
+		return fmt.Errorf("form %s cannot keep %d entries in %d of %d rows of %d columns", f.Form, kept, rows, f.size, f.dim)
 	}
 	if f.Form != Dense && kept >= 1<<32 {
-		return fmt.Errorf("%d kept entries: the form %s has less than 2^32", kept, f.Form)
+		return fmt.Errorf("%d kept entries: the form %s must have fewer than 2^32", kept, f.Form)
 	}
 	return nil
 }
 
-// index checks the structure and makes the field's index.
+// index checks the field's structure and builds its index.
 func (f *field) index(present []byte) error {
 	if len(present) > 0 {
 		if spare := len(present)*8 - f.size; spare > 0 && present[len(present)-1]>>(8-spare) != 0 {
@@ -164,7 +166,7 @@ func (f *field) index(present []byte) error {
 		}
 	}
 	walk := f.walkColumns
-	bytes := f.Kept * f.width / f.size // of a row
+	bytes := f.Kept * f.width / f.size // average bytes of a row
 	if f.layout == bitmaps {
 		walk, bytes = f.walkBitmaps, f.width
 	}
@@ -173,7 +175,7 @@ func (f *field) index(present []byte) error {
 	if f.dim <= maxNarrow {
 		kept, err = walk(0, f.Rows, 0)
 	} else {
-		for f.shift = 6; f.shift > 0 && bytes<<f.shift > 128; { // to go through, at most
+		for f.shift = 6; f.shift > 0 && bytes<<f.shift > 128; { // at most 128 bytes to scan
 			f.shift--
 		}
 		f.blocks = make([]block, 0, f.size>>f.shift+1)
@@ -196,8 +198,8 @@ func (f *field) index(present []byte) error {
 	return nil
 }
 
-// listedRows returns a bit for each row from row from until to, of one block: all
-// 1 if present is empty.
+// listedRows returns one bit for each row in [from, to), which must lie in one block. A
+// bit is 1 if the row is listed. All bits are 1 if present is empty.
 func listedRows(present []byte, from, to int) uint64 {
 	word := ^uint64(0)
 	if len(present) > 0 {
@@ -206,8 +208,8 @@ func listedRows(present []byte, from, to int) uint64 {
 	return word << (64 - (to - from)) >> (64 - (to - from))
 }
 
-// walkBitmaps checks the listed rows from row until end, and returns how many
-// entries are kept before end if there are kept before row.
+// walkBitmaps checks the listed rows [row, end). kept is the number of entries kept
+// before row. walkBitmaps returns the number kept before end.
 func (f *field) walkBitmaps(row, end, kept int) (int, error) {
 	width := f.width
 	if spare := 8*width - f.dim; spare > 0 {
@@ -220,7 +222,7 @@ func (f *field) walkBitmaps(row, end, kept int) (int, error) {
 	return kept + ones(f.columns, row*width, end*width), nil
 }
 
-// walkColumns is walkBitmaps for the form columns.
+// walkColumns is like walkBitmaps, for the form columns.
 func (f *field) walkColumns(row, end, kept int) (int, error) {
 	for previous := -1; row < end; kept++ {
 		if kept == f.Kept {
@@ -228,7 +230,7 @@ func (f *field) walkColumns(row, end, kept int) (int, error) {
 		}
 		column, last := f.column(kept)
 		if column <= previous || column >= f.dim {
-			return 0, fmt.Errorf("columns has %d after %d in listed row %d: they rise and are below %d", column, previous, row, f.dim)
+			return 0, fmt.Errorf("columns has %d after %d in listed row %d: columns must ascend and be below %d", column, previous, row, f.dim)
 		}
 		if previous = column; last {
 			row, previous = row+1, -1
@@ -237,8 +239,8 @@ func (f *field) walkColumns(row, end, kept int) (int, error) {
 	return kept, nil
 }
 
-// column returns the column of kept entry i, of the form columns, and whether it
-// is the last of its row.
+// column returns the column of kept entry i in the form columns. It also reports whether
+// the entry is the last of its row.
 func (f *field) column(i int) (column int, last bool) {
 	if f.width == 1 {
 		c := f.columns[i]
@@ -269,14 +271,14 @@ func (t *Table) Kept() int {
 	return kept
 }
 
-// Codebook returns what dropped entries read, [m, d], in memory that the caller
-// owns.
+// Codebook returns a copy of the values that stand for dropped entries, [m, d].
 func (t *Table) Codebook() []float32 {
 	return slices.Clone(t.codebook)
 }
 
-// Steps returns the distance of the values that each field can read, for Int8,
-// and nil else. A value that was written is at most half of it away.
+// Steps returns, for Int8, the distance between the levels of each field. A value that
+// was written differs from the value read by at most half of it. For other encodings
+// Steps returns nil.
 func (t *Table) Steps() []float32 {
 	if t.values != Int8 {
 		return nil
@@ -288,14 +290,14 @@ func (t *Table) Steps() []float32 {
 	return steps
 }
 
-// Rows calls each with every row, in order of the global ids: what it reads, and
-// which of its entries are dropped, both [d]. They are overwritten by the next.
+// Rows calls each for every row, in ascending order of global ids. x holds the row's
+// values and dropped marks its dropped entries, both [d]. The next call overwrites both.
 func (t *Table) Rows(each func(x []float32, dropped []bool)) {
 	x, kept, dropped := make([]float32, t.dim), make([]float32, t.dim), make([]bool, t.dim)
 	for j := range t.fields {
 		f := &t.fields[j]
 		structure := *f
-		structure.values = reader{} // all of which is 1
+		structure.values = reader{} // returns 1 for every value
 		for i := range f.size {
 			copy(x, f.codebook)
 			f.read(x, i)

@@ -1,5 +1,5 @@
-// Package compare says how far two estimates of the same values agree: in the
-// values themselves, in their ranks, and in what pruning by them would keep.
+// Package compare measures how well two estimates of the same values agree: in the
+// values, in their ranks, and in the entries that pruning would keep.
 package compare
 
 import (
@@ -11,14 +11,14 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat"
 
-	"shaver/internal/prune"
+	"shaver/internal/sparsity"
 )
 
-// RelativeRMS returns the root mean square of values - reference relative to that
-// of reference: 0 if they are the same, NaN if all of reference is 0. The noise of
-// both is in it.
+// RelativeRMS returns the root mean square of values - reference, divided by the root
+// mean square of reference. It is 0 if both are equal, and NaN if reference is all 0. The
+// result includes the noise of both estimates.
 func RelativeRMS(values, reference []float64) float64 {
-	same(values, reference)
+	checkLengths(values, reference)
 	size := floats.Norm(reference, 2)
 	if size == 0 {
 		return math.NaN()
@@ -26,13 +26,15 @@ func RelativeRMS(values, reference []float64) float64 {
 	return floats.Distance(values, reference, 2) / size
 }
 
-// RelativeBias is RelativeRMS without the noise: of values and references that were
-// estimated twice, independently, such as from two samples. The product of the two
-// differences of an entry is, on average, the square of its bias, as the noise of
-// one does not know of the other's; and the product of the references is the square
-// of the value. Where noise hides a bias, it is 0. noise is what two standard errors of
-// the sum of those products would look like: a bias that is not above it may be none.
-// Both are NaN if the references do not agree in anything.
+// RelativeBias is like RelativeRMS, but excludes noise. It needs two independent
+// estimates of both values and reference, for example from two samples.
+//
+// The noise of independent estimates is independent. Therefore, for each entry, the
+// product of the two differences is on average the square of the bias, and the product of
+// the two references is on average the square of the value. bias is 0 if noise hides it.
+// noise is the bias that would correspond to two standard errors of the sum of products;
+// a bias below it is not significant. Both are NaN if the two references do not agree at
+// all.
 func RelativeBias(values, reference [2][]float64) (bias, noise float64) {
 	var sum, squares, size float64
 	for i, r := range reference[0] {
@@ -48,13 +50,14 @@ func RelativeBias(values, reference [2][]float64) (bias, noise float64) {
 }
 
 // Spearman returns the rank correlation of the magnitudes of two estimates. Equal
-// magnitudes have the mean of their ranks. It is NaN if all are equal.
+// magnitudes share their mean rank. The result is NaN if all magnitudes of an estimate
+// are equal.
 func Spearman(a, b []float64) float64 {
-	same(a, b)
+	checkLengths(a, b)
 	return stat.Correlation(ranks(a), ranks(b), nil)
 }
 
-// ranks returns the rank of each magnitude.
+// ranks returns the rank of each value's magnitude.
 func ranks(values []float64) []float64 {
 	order := make([]int, len(values))
 	for i := range order {
@@ -75,15 +78,18 @@ func ranks(values []float64) []float64 {
 	return ranks
 }
 
-// Overlap returns which portion of what pruning to a sparsity keeps by one estimate
-// is kept by the other too. Kept are all but prune.Dropped of the entries, those of
-// the largest magnitude; of equal ones those that come last, as in pruning; but none
-// of value 0, of which nothing is known: if there are fewer others, fewer are kept.
-// It is of the larger of the two sets, and 1 if both are empty. NaN sorts nowhere
-// and must not occur, and the sparsity is in [0, 1].
-func Overlap(a, b []float64, sparsity float64) float64 {
-	same(a, b)
-	drop, err := prune.Dropped(len(a), sparsity)
+// Overlap returns the portion of entries that pruning to a sparsity keeps by both
+// estimates. It divides the number of common entries by the size of the larger set, and
+// is 1 if both sets are empty.
+//
+// Pruning keeps all except sparsity.Dropped of the entries, those with the largest
+// magnitudes. Of equal magnitudes it keeps the last. In contrast to pruning, Overlap
+// never keeps an entry whose value is 0, because nothing is known about it; a set may
+// therefore be smaller. The values must not be NaN, and the sparsity at must be in
+// [0, 1].
+func Overlap(a, b []float64, at float64) float64 {
+	checkLengths(a, b)
+	drop, err := sparsity.Dropped(len(a), at)
 	if err != nil {
 		panic("compare: Overlap: " + err.Error())
 	}
@@ -102,14 +108,15 @@ func Overlap(a, b []float64, sparsity float64) float64 {
 	return float64(both) / float64(max(inA, inB))
 }
 
-// cut tells what is kept of values that it is asked for in their order.
+// cut decides which values are kept. It must see the values in their order.
 type cut struct {
-	least uint64 // bits of the smallest magnitude that is kept
-	skip  int    // of this magnitude, those that come first and are not
+	least uint64 // bits of the smallest kept magnitude
+	skip  int    // number of values of this magnitude that come first and are not kept
 }
 
-// newCut finds the keep largest magnitudes, which ascend with their bits as
-// integers, 16 of them at a time: it takes four readings and no copy.
+// newCut finds the keep largest magnitudes. Magnitudes ascend with their bits as
+// integers. newCut determines 16 bits at a time, so it reads the values four times and
+// needs no copy.
 func newCut(values []float64, keep int) *cut {
 	if keep == 0 {
 		return &cut{least: math.MaxUint64}
@@ -146,8 +153,8 @@ func (c *cut) keeps(v float64) int {
 	return 1
 }
 
-func same(a, b []float64) {
+func checkLengths(a, b []float64) {
 	if len(a) != len(b) {
-		panic(fmt.Sprintf("compare: %d values and %d", len(a), len(b)))
+		panic(fmt.Sprintf("compare: estimates have %d and %d values", len(a), len(b)))
 	}
 }

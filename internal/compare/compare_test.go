@@ -8,22 +8,22 @@ import (
 
 	"pgregory.net/rapid"
 
-	"shaver/internal/prune"
+	"shaver/internal/sparsity"
 )
 
 func near(a, b, tolerance float64) bool { return math.Abs(a-b) <= tolerance }
 
 func TestRelativeRMS(t *testing.T) {
 	if got := RelativeRMS([]float64{3, 4, 1}, []float64{3, 4, 0}); !near(got, .2, 1e-15) {
-		t.Errorf("%g", got)
+		t.Errorf("relative RMS %g", got)
 	}
 	if got := RelativeRMS([]float64{1, 0}, []float64{0, 0}); !math.IsNaN(got) {
-		t.Errorf("relative to nothing: %g", got)
+		t.Errorf("with a reference of 0: %g", got)
 	}
 }
 
-// The noise of two estimates of 10,000 values is ten times their bias of 20%, and is
-// not counted as bias.
+// RelativeBias excludes noise. The noise of two estimates of 10,000 values is ten times
+// their bias of 20%.
 func TestRelativeBiasIsWithoutNoise(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	var values, reference [2][]float64
@@ -38,10 +38,10 @@ func TestRelativeBiasIsWithoutNoise(t *testing.T) {
 		t.Errorf("bias %g, noise %g, expected .2", bias, noise)
 	}
 	if got := RelativeRMS(values[0], reference[0]); got < 1 {
-		t.Errorf("with noise it is %g", got)
+		t.Errorf("RelativeRMS with noise is %g", got)
 	}
 	if bias, noise := RelativeBias(reference, reference); bias != 0 || noise != 0 {
-		t.Errorf("of the references themselves: %g, %g", bias, noise)
+		t.Errorf("the references themselves have bias %g, noise %g", bias, noise)
 	}
 }
 
@@ -70,14 +70,14 @@ func pearson(a, b []float64) float64 {
 	return ab / math.Sqrt(aa*bb)
 }
 
-// Overlap agrees with sets made by sorting.
-func TestOverlapIsThatOfSortedSets(t *testing.T) {
+// Overlap agrees with sets built by sorting.
+func TestOverlapEqualsSortedSets(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 40).Draw(t, "n")
 		value := rapid.OneOf(rapid.SampledFrom([]float64{0, 1, -1, 2, math.Copysign(0, -1)}), rapid.Float64())
 		a, b := rapid.SliceOfN(value, n, n).Draw(t, "a"), rapid.SliceOfN(value, n, n).Draw(t, "b")
-		sparsity := rapid.Float64Range(0, 1).Draw(t, "sparsity")
-		drop, err := prune.Dropped(n, sparsity)
+		at := rapid.Float64Range(0, 1).Draw(t, "sparsity")
+		drop, err := sparsity.Dropped(n, at)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,20 +93,20 @@ func TestOverlapIsThatOfSortedSets(t *testing.T) {
 		if len(inA)+len(inB) > 0 {
 			want = float64(both) / float64(max(len(inA), len(inB)))
 		}
-		if got := Overlap(a, b, sparsity); got != want {
+		if got := Overlap(a, b, at); got != want {
 			t.Fatalf("overlap %g, expected %g", got, want)
 		}
 	})
 }
 
-// 100 entries less 29 % of them are 71, as in pruning: 100 * 0.29 is less than 29 in
-// binary, which would keep 72.
+// Overlap keeps 71 of 100 entries at a sparsity of .29, as pruning does. In binary, 100 *
+// 0.29 is less than 29, and rounding down would keep 72.
 func TestOverlapKeepsWhatPruningKeeps(t *testing.T) {
 	a, b := make([]float64, 100), make([]float64, 100)
 	for i := range a {
 		a[i], b[i] = float64(i+1), float64(i+1)
 	}
-	a[28] = 30.5 // in place of the next one
+	a[28] = 30.5 // replaces the next entry in the kept set
 	if got := Overlap(a, b, .29); got != 70./71 {
 		t.Errorf("overlap %g", got)
 	}

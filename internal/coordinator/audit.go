@@ -9,8 +9,8 @@ import (
 
 	"shaver/internal/bus"
 	"shaver/internal/compare"
+	"shaver/internal/estimator"
 	"shaver/internal/scores"
-	"shaver/internal/shapley"
 	"shaver/internal/tally"
 )
 
@@ -75,7 +75,7 @@ func audited(ctx context.Context, b *bus.Bus, c *Config, outcome *Outcome) error
 			outcome.CPU += o.CPU
 		}
 	}
-	s.Audit = newAudit(&jobs, s.Dim, c.Options.Endpoints == shapley.Balanced)
+	s.Audit = newAudit(&jobs, s.Dim, c.Options.Endpoints == estimator.Balanced)
 	if s.Audit.Differ() {
 		c.Log.Warn("plain and balanced end points differ: the values of plain are not to be quoted", zap.String("difference", fmt.Sprintf("%.0f%%", 100**s.Audit.Endpoints)))
 	}
@@ -92,20 +92,20 @@ func audited(ctx context.Context, b *bus.Bus, c *Config, outcome *Outcome) error
 func (c *Config) auditJob(estimator, half int, scored float64) Config {
 	sub := *c
 	sub.Options = auditOptions(c.Options, estimator)
-	sub.Options.Seed += uint64(1 + half)
+	sub.Seed += uint64(1 + half)
 	sub.Sample, sub.MaxRows, sub.Until, sub.Audit, sub.Out = c.Audit*scored/2, 0, nil, 0, ""
 	return sub
 }
 
-func auditOptions(o shapley.Options, estimator int) shapley.Options {
+func auditOptions(o estimator.Options, by int) estimator.Options {
 	switch {
-	case estimator == byWalks:
-		return shapley.Options{Estimator: shapley.Permutation, Passes: 1, Seed: o.Seed}
-	case estimator == asAsked:
-	case o.Endpoints == shapley.Plain:
-		o.Endpoints, o.Draws = shapley.Balanced, max(4, o.Draws)
+	case by == byWalks:
+		return estimator.Options{Estimator: estimator.Permutation, Passes: 1}
+	case by == asAsked:
+	case o.Endpoints == estimator.Plain:
+		o.Endpoints, o.Draws = estimator.Balanced, max(4, o.Draws)
 	default:
-		o.Endpoints = shapley.Plain
+		o.Endpoints = estimator.Plain
 	}
 	return o
 }

@@ -6,16 +6,16 @@ import (
 	"slices"
 	"testing"
 
+	"shaver/internal/estimator"
 	"shaver/internal/job"
 	"shaver/internal/scores"
-	"shaver/internal/shapley"
 )
 
 // An audit is part of the scores' bytes, whatever it ran on; a job that was cut off
 // before it does it when it is run again.
 func TestAudit(t *testing.T) {
 	b := newBench(t)
-	b.config.Options = shapley.Options{Estimator: shapley.Multilinear, Passes: 1, Seed: 1}
+	b.config.Options = estimator.Options{Estimator: estimator.Multilinear, Passes: 1}
 	b.config.Options.SetDefaults()
 	b.config.Audit = .5
 	want, err := b.run(t.Context(), 1)
@@ -57,7 +57,7 @@ func TestAudit(t *testing.T) {
 // that were scored.
 func TestAuditOfSample(t *testing.T) {
 	b := newBench(t)
-	b.config.Options = shapley.Options{Estimator: shapley.Multilinear, Passes: 1, Seed: 1}
+	b.config.Options = estimator.Options{Estimator: estimator.Multilinear, Passes: 1}
 	b.config.Options.SetDefaults()
 	b.config.Splits, b.config.MaxRows, b.config.Audit = []string{"train"}, 100, .5
 	jobs := 0

@@ -16,15 +16,15 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"shaver/internal/arrowio"
+	"shaver/internal/baseline"
 	"shaver/internal/bus"
 	"shaver/internal/checkpoint"
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
+	"shaver/internal/estimator"
 	"shaver/internal/job"
 	"shaver/internal/kernel"
 	"shaver/internal/planted"
-	"shaver/internal/prune"
-	"shaver/internal/shapley"
 	"shaver/internal/tally"
 )
 
@@ -83,8 +83,8 @@ func ceiling(t *testing.T, shards, features int) {
 	defer b.Close()
 	begun := time.Now()
 	outcome, err := coordinator.Run(ctx, b, coordinator.Config{
-		Open: func() (*checkpoint.Checkpoint, error) { return p.Checkpoint, nil }, Dataset: d, Splits: []string{"train", "val"}, Sample: 1, Baseline: prune.Zero,
-		Options: shapley.Options{Estimator: shapley.Permutation, Passes: 1, Seed: 1}, RowsPerShard: 1,
+		Open: func() (*checkpoint.Checkpoint, error) { return p.Checkpoint, nil }, Dataset: d, Splits: []string{"train", "val"}, Sample: 1, Baseline: baseline.Zero,
+		Options: estimator.Options{Estimator: estimator.Permutation, Passes: 1}, Seed: 1, RowsPerShard: 1,
 		Out: filepath.Join(dir, "scores.arrow"), Queue: bus.DefaultQueue, Log: zap.NewNop(),
 	})
 	if err != nil {

@@ -17,14 +17,15 @@ import (
 
 	"go.uber.org/zap"
 
+	"shaver/internal/baseline"
 	"shaver/internal/bus"
 	"shaver/internal/checkpoint"
 	"shaver/internal/dataset"
+	"shaver/internal/estimator"
 	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/model"
 	"shaver/internal/scores"
-	"shaver/internal/shapley"
 	"shaver/internal/shard"
 	"shaver/internal/tally"
 )
@@ -40,7 +41,8 @@ type Config struct {
 	Sample   float64  // portion of their rows, (0, 1]
 	MaxRows  int64    // in place of Sample: so many rows, or all if there are fewer; 0 = by Sample
 	Baseline string
-	Options  shapley.Options
+	Options  estimator.Options
+	Seed     uint64     // of everything random
 	Until    *job.Until // when to end before all rows and passes are done; nil = never
 	// Audit says on how many rows a multilinear job is held against full walks, when
 	// its scores are there: as a portion of those it scored; 0 = it is not. They are
@@ -345,7 +347,7 @@ func (r *run) submit(ctx context.Context) error {
 	if err := r.claim.Check(ctx); err != nil { // it ended between the two
 		return err
 	}
-	sum := sha256.Sum256(shapley.EncodeBaseline(r.baseline))
+	sum := sha256.Sum256(baseline.Encode(r.baseline))
 	r.modelBlob = job.Blob{Name: bus.ModelName(r.spec.Model), Bytes: r.checkpoint.Size(), SHA256: r.spec.Model}
 	r.baselineBlob = job.Blob{Name: bus.BaselineName(r.id), Bytes: int64(4 * len(r.baseline)), SHA256: hex.EncodeToString(sum[:])}
 	if err := r.supply(ctx); err != nil {
@@ -397,7 +399,7 @@ func (r *run) supply(ctx context.Context) error {
 		return err
 	}
 	_, err = r.bus.PutFrom(ctx, r.baselineBlob.Name, func(w io.Writer) error {
-		_, err := w.Write(shapley.EncodeBaseline(r.baseline))
+		_, err := w.Write(baseline.Encode(r.baseline))
 		return err
 	}, &r.baselineBlob)
 	return err
@@ -426,4 +428,4 @@ func (r *run) outcome(aside []job.Quarantine) (*Outcome, error) {
 }
 
 // estimate says what the sums are.
-func (r *run) estimate() tally.Sampling { return r.Options.Tally(r.sample.Rows) }
+func (r *run) estimate() tally.Sampling { return tally.NewSampling(r.Options, r.sample.Rows) }

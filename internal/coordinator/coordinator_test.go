@@ -19,17 +19,17 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sync/errgroup"
 
+	"shaver/internal/baseline"
 	"shaver/internal/bus"
 	"shaver/internal/checkpoint"
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
+	"shaver/internal/estimator"
 	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/model"
 	"shaver/internal/planted"
-	"shaver/internal/prune"
 	"shaver/internal/scores"
-	"shaver/internal/shapley"
 	"shaver/internal/worker"
 )
 
@@ -74,8 +74,8 @@ func newBench(t *testing.T) *bench {
 		t.Fatal(err)
 	}
 	return &bench{t: t, server: server, folder: config.Out, config: coordinator.Config{
-		Open: func() (*checkpoint.Checkpoint, error) { return p.Checkpoint, nil }, Dataset: d, Splits: []string{"train", "val"}, Sample: 1, Baseline: prune.Codebook,
-		Options: shapley.Options{Estimator: shapley.Permutation, Passes: 3, Seed: 1}, RowsPerShard: 25,
+		Open: func() (*checkpoint.Checkpoint, error) { return p.Checkpoint, nil }, Dataset: d, Splits: []string{"train", "val"}, Sample: 1, Baseline: baseline.Codebook,
+		Options: estimator.Options{Estimator: estimator.Permutation, Passes: 3}, Seed: 1, RowsPerShard: 25,
 		Out: filepath.Join(t.TempDir(), "scores.arrow"), Log: zaptest.NewLogger(t),
 		// A task on its way to a worker that ends is lost for as long as a lease.
 		Queue: bus.Queue{Lease: 2 * time.Second, Window: 4096, Replicas: 1},
@@ -230,7 +230,7 @@ func TestTimeIsOverBeforeTheFirstRow(t *testing.T) {
 	b.config.Until, b.config.MaxRows = &job.Until{Seconds: 1e-6}, 1
 	rounds := map[int]bool{}
 	for seed := uint64(1); len(rounds) < 2; seed++ {
-		b.config.Options.Seed = seed
+		b.config.Seed = seed
 		if _, err := b.run(t.Context(), 1); err != nil {
 			t.Fatal(err)
 		}

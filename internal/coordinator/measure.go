@@ -203,7 +203,7 @@ func (e *Estimate) compute(ctx context.Context, r *run, rows *model.Rows, within
 	defer stop()
 	var done atomic.Int64
 	begun := time.Now()
-	partial, err := shapley.Estimate(timed, shapley.Game{Model: r.model, Baseline: r.baseline}, r.Options, rows, e.Threads, func(n int) {
+	partial, err := shapley.Estimate(timed, shapley.Game{Model: r.model, Baseline: r.baseline}, shapley.Options{Options: r.Options, Seed: r.Seed}, rows, e.Threads, func(n int) {
 		done.Add(int64(n))
 		if time.Since(begun) > within {
 			stop()

@@ -10,7 +10,7 @@ import (
 
 	"shaver/internal/checkpoint"
 	"shaver/internal/coordinator"
-	"shaver/internal/shapley"
+	"shaver/internal/estimator"
 )
 
 // What is measured is of the job that Run would run, and ends in time.
@@ -40,7 +40,7 @@ func TestMeasure(t *testing.T) {
 // With an audit, it is told how long that takes, on so many rows.
 func TestMeasureAudit(t *testing.T) {
 	b := newBench(t)
-	b.config.Options = shapley.Options{Estimator: shapley.Multilinear, Passes: 1, Seed: 1}
+	b.config.Options = estimator.Options{Estimator: estimator.Multilinear, Passes: 1}
 	b.config.Options.SetDefaults()
 	b.config.Audit, b.config.MaxRows = .5, 100
 	e, err := coordinator.Measure(t.Context(), b.config, 1, 100*time.Millisecond)
@@ -55,7 +55,7 @@ func TestMeasureAudit(t *testing.T) {
 // A row that takes longer than there is time for: one is computed, not none.
 func TestMeasureSlowRows(t *testing.T) {
 	b := newBench(t)
-	b.config.Options = shapley.Options{Estimator: shapley.Permutation, Passes: 1 << 15, Seed: 1}
+	b.config.Options = estimator.Options{Estimator: estimator.Permutation, Passes: 1 << 15}
 	e, err := coordinator.Measure(t.Context(), b.config, 1, time.Millisecond)
 	if err != nil {
 		t.Fatal(err)

@@ -6,13 +6,13 @@ import (
 
 	"go.uber.org/zap"
 
+	"shaver/internal/baseline"
 	"shaver/internal/bus"
 	"shaver/internal/dataset"
+	"shaver/internal/estimator"
 	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/kernel"
-	"shaver/internal/prune"
-	"shaver/internal/shapley"
 	"shaver/internal/shard"
 )
 
@@ -40,8 +40,8 @@ func newRun(b *bus.Bus, c *Config) (*run, error) {
 	if !(c.Sample > 0 && c.Sample <= 1) {
 		return nil, fault.Usagef("sample %v is outside (0, 1]", c.Sample)
 	}
-	if c.Audit != 0 && (!(c.Audit > 0 && c.Audit <= 1) || c.Options.Estimator != shapley.Multilinear) {
-		return nil, fault.Usagef("an audit of a portion of %v of the rows, by %s: it is of the %s estimator, and the portion in (0, 1]", c.Audit, c.Options.Estimator, shapley.Multilinear)
+	if c.Audit != 0 && (!(c.Audit > 0 && c.Audit <= 1) || !c.Options.Traits().Draws) {
+		return nil, fault.Usagef("an audit of a portion of %v of the rows, by %s: it is of the %s estimator, and the portion in (0, 1]", c.Audit, c.Options.Estimator, estimator.Multilinear)
 	}
 	if c.Until != nil {
 		if err := c.Until.Validate(c.Options.Passes); err != nil {
@@ -63,12 +63,12 @@ func newRun(b *bus.Bus, c *Config) (*run, error) {
 	}
 	r.spec = job.Spec{
 		Version: job.SpecVersion, Model: r.checkpoint.Digest(), Dataset: c.Dataset.Digest(), Splits: r.Splits, Sample: c.Sample, Baseline: c.Baseline,
-		Estimator: c.Options.Estimator, Passes: c.Options.Passes, Draws: c.Options.Draws, Endpoints: c.Options.Endpoints, Seed: c.Options.Seed, Kernel: kernel.Name(), Until: c.Until, Audit: c.Audit,
+		Options: c.Options, Seed: c.Seed, Kernel: kernel.Name(), Until: c.Until, Audit: c.Audit,
 	}
-	c.Options.Passes = r.spec.TaskPasses()
+	c.Options = r.spec.TaskOptions()
 	r.id = r.spec.ID()
 	r.log = c.Log.With(zap.String("job", r.id))
-	r.sample = shard.NewSample(rows, c.Sample, c.Options.Seed)
+	r.sample = shard.NewSample(rows, c.Sample, c.Seed)
 	r.plan = job.Plan{Rows: r.sample.Keep, RowsPerShard: c.RowsPerShard, InPlace: c.InPlace}
 	if c.Until != nil {
 		portions := 1
@@ -123,18 +123,18 @@ func (c *Config) splits() ([]string, error) {
 // codebook returns the job's baseline; frequencies are those of train and val.
 func (r *run) codebook() ([]float32, error) {
 	var counts []int64
-	if r.Baseline == prune.Codebook {
+	if r.Baseline == baseline.Codebook {
 		var err error
 		if counts, err = r.Dataset.Frequencies(having(r.Dataset, dataset.Train, dataset.Val)...); err != nil {
 			return nil, err
 		}
 	}
-	baseline, unseen, err := prune.Baseline(r.Baseline, &r.model.Architecture, r.model.Weights.Embedding, counts)
+	values, unseen, err := baseline.Of(r.Baseline, &r.model.Architecture, r.model.Weights.Embedding, counts)
 	if err != nil {
 		return nil, fault.Usagef("%w", err)
 	}
 	for _, j := range unseen {
 		r.Log.Warn("no row has a value of this field: its codebook entry is the plain mean", zap.String("field", r.Dataset.Fields()[j]))
 	}
-	return baseline, nil
+	return values, nil
 }

@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"testing"
 
+	"shaver/internal/estimator"
 	"shaver/internal/job"
 	"shaver/internal/model"
 	"shaver/internal/scores"
-	"shaver/internal/shapley"
 	"shaver/internal/tally"
 )
 
@@ -15,7 +15,7 @@ import (
 // column and two passes, whose first pass has two portions of so many rows.
 func inRounds(rows ...int64) *run {
 	plan := job.Plan{Rows: 2 * (rows[0] + rows[1]), RowsPerShard: 1 << 20, Rounds: []job.Round{{Rows: rows[0]}, {Rows: rows[1]}, {Rows: rows[0] + rows[1], Pass: 1}}}
-	r := &run{Config: &Config{Until: &job.Until{Rule: job.Overlap, Bound: .9, Sparsity: .2}, Options: shapley.Options{Estimator: shapley.Permutation, Passes: 1}},
+	r := &run{Config: &Config{Until: &job.Until{Rule: job.Overlap, Bound: .9, Sparsity: .2}, Options: estimator.Options{Estimator: estimator.Permutation, Passes: 1}},
 		arch: &model.Architecture{FieldDims: []int{200}, Dim: 1}, plan: plan}
 	r.merged = newMerged(200, 1, false, plan.Shards())
 	return r

@@ -29,7 +29,7 @@ func newMerged(features, dim int, within bool, shards int) *merged {
 }
 
 // within reports whether the job's partials have variances within rows.
-func (r *run) within() bool { return r.Options.Tally(r.sample.Rows).Within() }
+func (r *run) within() bool { return tally.NewSampling(r.Options, r.sample.Rows).Within() }
 
 // The form of a checkpoint: the magic text; the length of the header as a uint32
 // and the header, in JSON; the count of each feature; of each feature d values of

@@ -2,8 +2,8 @@ package evaluate
 
 import "math"
 
-// Calibration maps a logit z to Scale*z + Offset. Scale is above 0, so that the
-// order of rows, and with it AUC, stays.
+// Calibration maps a logit z to Scale*z + Offset. Scale is above 0, so calibration
+// changes neither the order of rows nor the AUC.
 type Calibration struct {
 	Scale  float64 `json:"scale"`
 	Offset float64 `json:"offset"`
@@ -12,15 +12,17 @@ type Calibration struct {
 // Apply returns the calibrated logit.
 func (c Calibration) Apply(logit float64) float64 { return float64(c.Scale*logit) + c.Offset }
 
-// leastScale is what a model gets whose logits say nothing, or the opposite, of the
-// labels: nearly the same logit for all rows.
+// leastScale is the smallest scale that Calibrate returns. A model gets it if its logits
+// do not predict the labels, or predict their opposite. All rows then have nearly the
+// same logit.
 const leastScale = 1.0 / 1024
 
-// Calibrate fits a calibration to predictions, by maximum likelihood: the mean loss
-// is convex in both numbers, and Newton's steps with halving find its minimum.
-// Labels weigh as if there were one row more of each kind (Platt, 1999), which
-// keeps the minimum finite where labels can be told apart without error, and moves
-// it by about one part in as many as there are rows.
+// Calibrate fits a calibration to predictions by maximum likelihood. The mean loss is
+// convex in scale and offset, and Newton steps with halving find its minimum.
+//
+// Calibrate smooths the labels as Platt (1999) does, as if there were one more row of
+// each label. This keeps the minimum finite even if the logits separate the labels
+// perfectly. It moves the minimum by about one part in the number of rows.
 func Calibrate(p *Predictions) Calibration {
 	positives := 0.0
 	for _, label := range p.Labels {
@@ -34,9 +36,10 @@ func Calibrate(p *Predictions) Calibration {
 	return c
 }
 
-// start returns where to begin: at the logits as they are, unless some are so far from
-// 0 that the loss has no curvature there for Newton's steps to go by; then at logits of
-// mean 0 and a standard deviation of 1 at most.
+// start returns the starting point of the search, normally the unchanged logits. If some
+// logits are so far from 0 that the loss has no curvature there, Newton steps would fail.
+// In this case the search starts with logits shifted to mean 0 and scaled to a standard
+// deviation of at most 1.
 func start(logits []float64) Calibration {
 	const far = 30
 	mean, square := 0.0, 0.0
@@ -55,13 +58,14 @@ func start(logits []float64) Calibration {
 	return Calibration{scale, -float64(scale * mean)}
 }
 
-// fit is the calibration of predictions, whose labels 0 and 1 count as target.
+// fit is the fit of a calibration to predictions. target holds the smoothed values of
+// labels 0 and 1.
 type fit struct {
 	p      *Predictions
 	target [2]float64
 }
 
-// loss returns the sum over rows of the cross-entropy to the targets.
+// loss returns the sum over rows of the cross-entropy with the targets.
 func (f *fit) loss(c Calibration) float64 {
 	sum := 0.0
 	for i, z := range f.p.Logits {
@@ -71,21 +75,21 @@ func (f *fit) loss(c Calibration) float64 {
 	return sum
 }
 
-// minimum returns the calibration of the least loss, starting at c; without scale
-// only the offset moves.
+// minimum returns the calibration with the least loss, starting at c. If scale is false,
+// it changes only the offset.
 func (f *fit) minimum(c Calibration, scale bool) Calibration {
-	const steps, enough = 100, 1e-10 // of the loss that a Newton step promises, relative
+	const steps, enough = 100, 1e-10 // enough: relative decrease of the loss that is worth another step
 	loss := f.loss(c)
 	for range steps {
-		var da, db, aa, ab, bb float64 // derivatives by scale and offset
+		var da, db, aa, ab, bb float64 // derivatives with respect to scale (a) and offset (b)
 		for i, z := range f.p.Logits {
 			s := 1 / (1 + math.Exp(-c.Apply(z)))
 			d, w := s-f.target[f.p.Labels[i]], float64(s*(1-s))
 			da, db = da+float64(d*z), db+d
 			aa, ab, bb = aa+float64(float64(w*z)*z), ab+float64(w*z), bb+w
 		}
-		// A ridge that no data notice keeps the system solvable when all logits are
-		// the same, or all rows are told apart already.
+		// A negligible ridge keeps the system solvable if all logits are equal or the
+		// labels are already separated.
 		aa, bb = float64(aa*(1+1e-12))+1e-12, float64(bb*(1+1e-12))+1e-12
 		stepA, stepB := 0.0, db/bb
 		if determinant := float64(aa*bb) - float64(ab*ab); scale && determinant > 0 {

@@ -8,7 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawn returns n rows whose labels are drawn from scale*z + offset.
+// drawn returns n rows with random labels; scale*z + offset is the true logit of a row
+// with logit z.
 func drawn(n int, scale, offset float64) *Predictions {
 	r := rand.New(rand.NewPCG(1, 2))
 	p := &Predictions{}
@@ -23,7 +24,7 @@ func drawn(n int, scale, offset float64) *Predictions {
 	return p
 }
 
-func TestCalibrateFindsWhatLabelsAreDrawnFrom(t *testing.T) {
+func TestCalibrateFindsTrueLogits(t *testing.T) {
 	for _, want := range []Calibration{{1, 0}, {0.3, -2}, {2.5, 1}, {0.05, 0.4}} {
 		p := drawn(40_000, want.Scale, want.Offset)
 		got := Calibrate(p)
@@ -36,9 +37,9 @@ func TestCalibrateFindsWhatLabelsAreDrawnFrom(t *testing.T) {
 	}
 }
 
-// No point near what is found has a smaller loss, the scale is above 0 and all is
-// finite: also of labels told apart, of one kind, of equal logits, and of logits where
-// a probability is 0 or 1 in float64.
+// No calibration near the result has a smaller loss. The scale is above 0 and all numbers
+// are finite. This also holds for separated labels, equal labels, equal logits, and
+// logits so large that a probability is 0 or 1 in float64.
 func TestCalibrationIsTheMinimum(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 30).Draw(t, "n")

@@ -13,22 +13,23 @@ import (
 	"shaver/internal/model"
 )
 
-// Metrics are what a model reaches on a set of rows.
+// Metrics describes how well a model predicts a set of rows.
 type Metrics struct {
 	Rows    int64   `json:"rows"`
 	AUC     float64 `json:"auc"`      // area under the ROC curve, ties counted half; NaN if all labels are the same
 	LogLoss float64 `json:"log_loss"` // mean loss, nat
 }
 
-// Predictions are what a model says of rows, and what is true.
+// Predictions holds the logits and the true labels of rows.
 type Predictions struct {
 	Logits []float64
 	Labels []uint8
 }
 
-// Predict computes m's logits of the rows of source, on the given number of
-// goroutines. The result does not depend on their number. It keeps 9 bytes a row. An
-// error names the row.
+// Predict computes m's logits for the rows of source with the given number of goroutines.
+// The result does not depend on this number. Predict keeps 9 bytes per row. If a row does
+// not fit the model or its logit is not finite, Predict returns an error that names the
+// row.
 func Predict(ctx context.Context, m *model.Model, source model.RowSource, threads int) (*Predictions, error) {
 	scorers := make([]*model.Scorer, max(1, threads))
 	for i := range scorers {
@@ -70,18 +71,18 @@ func Predict(ctx context.Context, m *model.Model, source model.RowSource, thread
 	return p, nil
 }
 
-// OneKind reports whether all labels are the same: then there is no AUC, and a
-// calibration would say nothing but that.
+// OneKind reports whether all labels are equal. In this case AUC is undefined and a
+// calibration is meaningless.
 func (p *Predictions) OneKind() bool {
 	return !slices.ContainsFunc(p.Labels, func(label uint8) bool { return label != p.Labels[0] })
 }
 
-// Metrics returns what the predictions reach.
+// Metrics returns the metrics of the predictions without calibration.
 func (p *Predictions) Metrics() Metrics {
 	return Metrics{int64(len(p.Logits)), AUC(p.Logits, p.Labels), p.LogLoss(Calibration{Scale: 1})}
 }
 
-// LogLoss returns the mean loss of the calibrated logits, nat.
+// LogLoss returns the mean loss of the calibrated logits, in nat.
 func (p *Predictions) LogLoss(c Calibration) float64 {
 	loss := 0.0
 	for i, logit := range p.Logits {
@@ -90,15 +91,15 @@ func (p *Predictions) LogLoss(c Calibration) float64 {
 	return loss / float64(len(p.Logits))
 }
 
-// AUC returns the probability that a random positive row has a higher logit than
-// a random negative one, ties counted half; NaN if one of the two is missing.
+// AUC returns the probability that a random positive row has a higher logit than a random
+// negative row, with ties counted half. It is NaN if all labels are equal.
 func AUC(logits []float64, labels []uint8) float64 {
 	order := make([]int32, len(logits))
 	for i := range order {
 		order[i] = int32(i)
 	}
 	slices.SortFunc(order, func(i, j int32) int { return cmp.Compare(logits[i], logits[j]) })
-	var below, wins, positives float64 // negatives so far; pairs won; positives so far
+	var below, wins, positives float64 // negatives so far, pairs won, positives so far
 	for from := 0; from < len(order); {
 		to, tied := from, 0.0
 		for ; to < len(order) && logits[order[to]] == logits[order[from]]; to++ {

@@ -12,7 +12,7 @@ import (
 	"shaver/internal/model/modeltest"
 )
 
-// AUC equals the count over all pairs.
+// AUC equals a count over all pairs of rows.
 func TestAUCIsItsDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(2, 40).Draw(t, "n")
@@ -49,7 +49,7 @@ func TestOneKind(t *testing.T) {
 	for want, all := range map[bool][][]uint8{true: {{}, {0}, {1, 1, 1}}, false: {{0, 1}, {1, 1, 0}}} {
 		for _, labels := range all {
 			if got := (&Predictions{Labels: labels}).OneKind(); got != want {
-				t.Errorf("%v: %t", labels, got)
+				t.Errorf("OneKind of %v is %t", labels, got)
 			}
 		}
 	}

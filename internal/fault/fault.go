@@ -1,9 +1,9 @@
-// Package fault says what kind of failure an error is, because the kind
-// decides what happens next: bad input is never tried again and ends a command
-// with exit code 42, wrong usage with 2, a job that stopped short of its
-// precision with 3. Everything else is the world's failure, which may pass.
+// Package fault classifies errors, because the kind of an error decides what happens
+// next. Bad input is never retried, and a command exits with code 42. Wrong usage exits
+// with code 2. Any other error comes from the environment and may go away when the
+// operation is retried.
 //
-// Any package may import this one; it imports none of ours.
+// Any package may import fault. It imports no other package of the project.
 package fault
 
 import (
@@ -29,9 +29,9 @@ func is(err error, name string) bool {
 	return errors.As(err, &k) && k.name == name
 }
 
-// Inputf returns an error, formatted as by fmt.Errorf, that says: the bytes or
-// values the user gave are wrong, and doing the same again gives the same. The
-// text names the file, row, field or tensor, and what was expected.
+// Inputf returns a bad-input error, formatted as by fmt.Errorf. It means that the bytes
+// or values from the user are wrong, so that a retry would fail in the same way. The text
+// must name the file, row, field or tensor, and say what was expected.
 func Inputf(format string, args ...any) error {
 	return &kind{input, fmt.Errorf(format, args...)}
 }
@@ -39,8 +39,9 @@ func Inputf(format string, args ...any) error {
 // IsInput reports whether the outermost kind that err wraps is bad input.
 func IsInput(err error) bool { return is(err, input) }
 
-// Usagef returns an error that says: the command line asks for something that
-// does not exist or does not fit together.
+// Usagef returns a wrong-usage error, formatted as by fmt.Errorf. It means that the
+// command line asks for something that does not exist, or that its parts contradict each
+// other.
 func Usagef(format string, args ...any) error {
 	return &kind{usage, fmt.Errorf(format, args...)}
 }

@@ -1,7 +1,7 @@
-// Package filelock lets one process at a time do what several would spoil.
+// Package filelock provides a lock that only one process at a time can hold.
 package filelock
 
 import "errors"
 
-// ErrLocked means that another process, or another part of this one, has the lock.
+// ErrLocked means that another process, or another part of this process, holds the lock.
 var ErrLocked = errors.New("locked")

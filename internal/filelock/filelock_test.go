@@ -16,22 +16,22 @@ func TestLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Lock(path); !errors.Is(err, ErrLocked) {
-		t.Fatalf("a second one: %v", err)
+		t.Fatalf("a second Lock: %v", err)
 	}
 	unlock()
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the file stays: %v", err)
+		t.Errorf("unlock did not remove the file: %v", err)
 	}
 	if unlock, err = Lock(path); err != nil {
 		t.Fatal(err)
 	}
 	unlock()
 	if _, err := Lock(filepath.Join(path, "nowhere", "lock")); err == nil || errors.Is(err, ErrLocked) {
-		t.Errorf("in a folder that is not there: %v", err)
+		t.Errorf("in a missing folder: %v", err)
 	}
 }
 
-// Never two have it, also while those who had it remove the file.
+// Two goroutines never hold the lock at once, even though each holder removes the file.
 func TestLockOfMany(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	var holders, turns atomic.Int32
@@ -48,7 +48,7 @@ func TestLockOfMany(t *testing.T) {
 					return
 				}
 				if holders.Add(1) != 1 {
-					t.Error("two have the lock")
+					t.Error("two goroutines hold the lock")
 				}
 				turns.Add(1)
 				holders.Add(-1)

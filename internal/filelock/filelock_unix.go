@@ -8,9 +8,10 @@ import (
 	"syscall"
 )
 
-// Lock takes the file at path for this process, until unlock, which removes it, or
-// the process ends; ErrLocked means that somebody has it. A file system without
-// locks is believed to have one user.
+// Lock locks the file at path and creates it if necessary. The lock is held until unlock
+// is called, which removes the file, or until the process ends. If somebody else holds
+// the lock, Lock returns ErrLocked. On a file system without locks, Lock assumes that
+// there is only one user and succeeds.
 func Lock(path string) (unlock func(), err error) {
 	for {
 		file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
@@ -21,7 +22,7 @@ func Lock(path string) (unlock func(), err error) {
 		case errors.Is(err, syscall.EWOULDBLOCK):
 			file.Close()
 			return nil, ErrLocked
-		case errors.Is(err, syscall.EINTR): // by a signal, on a network's file system
+		case errors.Is(err, syscall.EINTR): // a signal interrupts flock on network file systems
 			file.Close()
 			continue
 		case err != nil && !lockless(err):
@@ -32,12 +33,12 @@ func Lock(path string) (unlock func(), err error) {
 		if now, gone := os.Stat(path); err == nil && gone == nil && os.SameFile(held, now) {
 			return func() { os.Remove(path); file.Close() }, nil
 		}
-		file.Close() // who had it removed it meanwhile
+		file.Close() // the previous holder removed the file after we opened it
 	}
 }
 
-// lockless reports whether a file system has no locks: NFS says so in its own way
-// where nothing hands them out.
+// lockless reports whether err means that the file system has no locks. NFS returns
+// ENOLCK if no lock service runs.
 func lockless(err error) bool {
 	return errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.ENOLCK)
 }

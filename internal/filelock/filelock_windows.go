@@ -6,8 +6,9 @@ import (
 	"syscall"
 )
 
-// Lock takes the file at path for this process, until unlock or its end, with
-// which the file is gone; ErrLocked means that somebody has it.
+// Lock locks the file at path and creates it if necessary. The lock is held until unlock
+// is called or the process ends. In both cases the file is removed. If somebody else holds the
+// lock, Lock returns ErrLocked.
 func Lock(path string) (unlock func(), err error) {
 	const (
 		deleteAccess     = 0x00010000

@@ -1,36 +1,36 @@
 package job
 
-// Event is something that happened to a job: one of the types below, a Result
-// or a Quarantine.
+// Event is something that happened to a job: one of the types below, a Result or a
+// Quarantine.
 type Event any
 
 // The events.
 type (
-	// Inventory says what is stored of the job. Its tasks were listed before its
-	// results, so that a task that is done in between is seen as one of them.
+	// Inventory lists what is stored for the job. Its tasks were listed before its
+	// results, so a task that is completed in between appears at least as a result.
 	Inventory struct {
 		Tasks, Results, Quarantined []int
-		Stuck                       []int // of Tasks: nobody has them, and nobody will get them
+		Stuck                       []int // the Tasks that no worker holds and none will get
 	}
-	// Published says that the task of a shard is stored.
+	// Published means that the task of a shard is stored.
 	Published struct{ Shard int }
-	// Merged says that a result's partial is in the sums.
+	// Merged means that a result's partial has been added to the sums.
 	Merged struct{ Result Result }
-	// Unusable says that what is stored as a result cannot be merged: it is
-	// malformed, or its partial is missing, corrupt or none.
+	// Unusable means that a stored result cannot be merged, because it is malformed, or
+	// its partial is missing, corrupt or invalid.
 	Unusable struct {
 		Shard   int
-		Partial string // its name, "" if not known
+		Partial string // name of the partial, "" if unknown
 		Why     string
 	}
-	// Due says that some time has passed since the last checkpoint.
+	// Due means that it is time for another checkpoint.
 	Due struct{}
-	// Saved says that the checkpoint that Save asked for is stored.
+	// Saved means that the checkpoint that Save asked for is stored.
 	Saved struct{}
-	// Judged says whether the round is to be followed by another, after Judge. It
-	// must not be after the last.
+	// Judged answers Judge and says whether another round follows. More must be false
+	// after the last round.
 	Judged struct{ More bool }
-	// Cancelled says that the job is no longer wanted.
+	// Cancelled means that the job is no longer wanted.
 	Cancelled struct{}
 )
 
@@ -39,51 +39,55 @@ type Action any
 
 // The actions.
 type (
-	// Publish asks for the task of a shard to be cut and stored; Published follows.
+	// Publish asks the coordinator to cut and store the task of a shard. Published
+	// answers it.
 	Publish struct{ Shard int }
-	// Merge asks for the partial of a result to be added: Merged or Unusable follows.
+	// Merge asks for the partial of a result to be added. Merged or Unusable answers it.
 	Merge struct{ Result Result }
-	// Save asks for a checkpoint of the sums and of Machine.Merged: Saved follows.
+	// Save asks for a checkpoint of the sums and of the set of merged shards. Saved
+	// answers it.
 	Save struct{}
-	// Clear deletes what a checkpoint has made superfluous: results, partials, shards.
+	// Clear deletes what the checkpoint has made unnecessary: results, partials and
+	// shards.
 	Clear struct{ Results []Result }
 	// Discard deletes a result and its partial.
 	Discard struct {
 		Shard   int
-		Partial string // "" if not known
+		Partial string // "" if unknown
 		Why     string
 	}
 	// Withdraw deletes the task of a shard.
 	Withdraw struct{ Shard int }
-	// SetAside stores a quarantine, and deletes the shard's task.
+	// SetAside stores a quarantine and deletes the shard's task.
 	SetAside struct{ Quarantine Quarantine }
-	// Readmit deletes the quarantine of a shard that was computed after all, or
-	// is to be.
+	// Readmit deletes the quarantine of a shard that was computed after all, or is to be
+	// computed again.
 	Readmit struct{ Shard int }
-	// Note says that a shard was set aside; it is for people.
+	// Note reports a quarantined shard to people.
 	Note struct{ Quarantine Quarantine }
-	// Reread asks for all stored results and quarantines to be told again.
+	// Reread asks for all stored results and quarantines to be delivered as events again.
 	Reread struct{}
 	// Look asks for an Inventory now.
 	Look struct{}
-	// Judge asks whether to go on, with the sums of the rounds up to and with the
-	// given one, and of no other: Judged follows. Only plans with rounds have it.
+	// Judge asks whether to continue. The sums hold exactly the rounds up to and
+	// including the given one. Judged answers it. Only a job whose plan has rounds needs
+	// it.
 	Judge struct{ Round int }
-	// Ignore says why an event changes nothing; it is for the log.
+	// Ignore says why an event changes nothing. It is for the log.
 	Ignore struct {
 		Shard int
 		Why   string
 	}
-	// Fail ends the job, whose state is kept: all that can be computed is in the
-	// checkpoint, these shards cannot.
+	// Fail ends the job and keeps its state. The checkpoint holds everything that can be
+	// computed, and the given shards cannot be.
 	Fail struct{ Quarantined []Quarantine }
-	// Finish ends the job: every shard of its rounds is merged but these.
+	// Finish ends the job. Every shard of its rounds is merged, except the given ones.
 	Finish struct{ Quarantined []Quarantine }
-	// Stop ends the job, of which nothing is kept.
+	// Stop ends the job and keeps nothing of it.
 	Stop struct{}
 )
 
-// shardOf returns the shard that an event names.
+// shardOf returns the shard of an event, and whether the event has one.
 func shardOf(e Event) (shard int, named bool) {
 	switch e := e.(type) {
 	case Published:

@@ -1,42 +1,44 @@
-// Package job says what a job is: its specification and identity, its tasks and
-// results, and the state machine that leads from a submission to a finished
-// set of shards. It is pure: events in, actions out; no clock, network or file.
+// Package job defines jobs: specification and identity, tasks and results, and the state
+// machine that leads a job from its submission to its end. The package is pure. The state
+// machine turns events into actions and uses no clock, network or file.
 package job
 
 import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+
+	"shaver/internal/estimator"
 )
 
 // Spec is everything that decides the bytes of a job's scores, and nothing
 // else: no worker count, no shard size, no address.
 type Spec struct {
-	Version   int      `json:"version"`             // of this form; see SpecVersion
-	Model     string   `json:"model"`               // SHA-256 of the model's canonical bytes
-	Dataset   string   `json:"dataset"`             // SHA-256 of the dataset's manifest
-	Splits    []string `json:"splits"`              // in the dataset's order
-	Sample    float64  `json:"sample"`              // portion of the rows, (0, 1]
-	Baseline  string   `json:"baseline"`            // what stands in for a dropped entry: zero or codebook
-	Estimator string   `json:"estimator"`           // one of shapley.Estimators
-	Passes    int      `json:"passes"`              // random orders a row, with Until at most; 1 for multilinear, exact and taylor
-	Draws     int      `json:"draws,omitempty"`     // of multilinear only; see shapley.Options
-	Endpoints string   `json:"endpoints,omitempty"` // the same
-	Seed      uint64   `json:"seed"`
-	Kernel    string   `json:"kernel"`          // float32 kernels that compute it; others give other last bits
-	Until     *Until   `json:"until,omitempty"` // nil = all rows and passes, in one round
-	Audit     float64  `json:"audit,omitempty"` // portion of the rows on which multilinear is held against walks; 0 = none
+	Version  int      `json:"version"`  // version of this form, see SpecVersion
+	Model    string   `json:"model"`    // SHA-256 of the model's canonical bytes
+	Dataset  string   `json:"dataset"`  // SHA-256 of the dataset's manifest
+	Splits   []string `json:"splits"`   // in the dataset's order
+	Sample   float64  `json:"sample"`   // portion of the rows, (0, 1]
+	Baseline string   `json:"baseline"` // what stands in for a dropped entry: zero or codebook
+
+	estimator.Options // with Until, Passes is the largest number of passes
+
+	Seed   uint64  `json:"seed"`
+	Kernel string  `json:"kernel"`          // the float32 kernel that computes the job; another kernel gives other last bits
+	Until  *Until  `json:"until,omitempty"` // nil = all rows and passes, in one round
+	Audit  float64 `json:"audit,omitempty"` // portion of the rows on which multilinear is compared with walks; 0 = no audit
 }
 
 // SpecVersion changes when the same spec would give other bytes.
 const SpecVersion = 2
 
-// TaskPasses returns how many passes over its rows a task has.
-func (s *Spec) TaskPasses() int {
+// TaskOptions returns the options of a task: with Until it is one pass.
+func (s *Spec) TaskOptions() estimator.Options {
+	o := s.Options
 	if s.Until != nil {
-		return 1
+		o.Passes = 1
 	}
-	return s.Passes
+	return o
 }
 
 // ID returns the job's identity: 20 hexadecimal digits of the SHA-256 of the
@@ -50,58 +52,59 @@ func (s *Spec) ID() string {
 	return hex.EncodeToString(sum[:10])
 }
 
-// Blob refers to immutable bytes in the blob store.
+// Blob is a reference to immutable bytes in the blob store.
 type Blob struct {
 	Name   string `json:"name"`
 	Bytes  int64  `json:"bytes"`
 	SHA256 string `json:"sha256"` // hexadecimal
 }
 
-// Place says which of a dataset's rows are a shard, for workers that have the
-// dataset: those of the sample from the row Seen of the job's splits on.
+// Place says which rows of the dataset are a shard, for workers that have the dataset.
+// They are rows of the sample, beginning at row Seen of the job's splits.
 type Place struct {
-	Seen   int64  `json:"seen"`   // rows of the splits that come before
-	Kept   int64  `json:"kept"`   // how many of these are in the sample
-	SHA256 string `json:"sha256"` // of the shard's rows, hexadecimal; see shard.Digest
-	// Of a round that has a portion of the rows: which, of how many; see job.Portion.
+	Seen   int64  `json:"seen"`   // number of rows of the splits before the shard
+	Kept   int64  `json:"kept"`   // number of those rows that are in the sample
+	SHA256 string `json:"sha256"` // SHA-256 of the shard's rows, hexadecimal; see shard.Digest
+	// For a round with a portion of the rows: the portion's index and the number of
+	// portions. See job.Portion.
 	Portion  int `json:"portion,omitempty"`
 	Portions int `json:"portions,omitempty"`
 }
 
-// Task is the unit of work, of retry and of identity: all passes over the rows
-// of one shard, or, of a job with Until, one pass.
+// Task is the unit of work, of retry and of identity. It is all passes over the rows of
+// one shard, or, in a job with Until, a single pass.
 type Task struct {
 	Job      string `json:"job"`
 	Shard    int    `json:"shard"`
 	Spec     Spec   `json:"spec"`
-	Pass     int    `json:"pass,omitempty"` // with Until: which pass over the rows
-	Rows     int64  `json:"rows"`           // of the shard
-	Data     Blob   `json:"data,omitzero"`  // the shard; or:
-	Place    Place  `json:"place,omitzero"` // where it is, of a plan with InPlace
+	Pass     int    `json:"pass,omitempty"` // with Until, the index of the pass
+	Rows     int64  `json:"rows"`           // number of rows of the shard
+	Data     Blob   `json:"data,omitzero"`  // the shard; empty if Place is set
+	Place    Place  `json:"place,omitzero"` // where the rows are, for plans with InPlace; empty if Data is set
 	Model    Blob   `json:"model"`          // the whole checkpoint, as safetensors
 	Baseline Blob   `json:"baseline"`       // m*d little-endian float32
 }
 
-// Result is the manifest of a finished task.
+// Result describes a finished task.
 type Result struct {
 	Job     string  `json:"job"`
 	Shard   int     `json:"shard"`
 	Rows    int64   `json:"rows"`
 	Partial Blob    `json:"partial"`
 	Kernel  string  `json:"kernel"`
-	Worker  string  `json:"worker"`  // who computed it, for people
+	Worker  string  `json:"worker"`  // name of the worker, for people
 	Seconds float64 `json:"seconds"` // wall time of the computation
 	CPU     float64 `json:"cpu"`     // core-seconds of the computation
 }
 
-// Quarantine sets a task aside: its shard or its model cannot be computed, and
-// trying again would fail the same way; or, with Lost, what it needs is not
-// stored as it was, and the coordinator has to store it again first.
+// Quarantine sets a task aside, because its shard or model cannot be computed and another
+// try would fail in the same way. If Lost is set, the reason is that stored data that the
+// task needs is missing or changed, and the coordinator has to store it again first.
 type Quarantine struct {
 	Job    string `json:"job"`
 	Shard  int    `json:"shard"`
-	Reason string `json:"reason"` // one line: which row or tensor, and why
-	Input  bool   `json:"input"`  // the input is to blame; else it was tried too often
-	Lost   bool   `json:"lost,omitempty"`
+	Reason string `json:"reason"`         // one line that names the row or tensor and the problem
+	Input  bool   `json:"input"`          // the input is at fault; false = the task was tried too often
+	Lost   bool   `json:"lost,omitempty"` // stored data is missing or changed
 	Worker string `json:"worker"`
 }

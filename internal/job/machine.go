@@ -5,18 +5,18 @@ import (
 	"slices"
 )
 
-// Limits bound what a job has under way.
+// Limits bounds the work of a job that is in progress.
 type Limits struct {
-	Window    int   // shards published and not merged, at least 1
-	Held      int64 // bytes of partials that these may come to, by the largest so far; 0 = no bound
-	SaveEvery int   // merged shards after which the sums are saved, at least 1
-	SaveBytes int64 // bytes of their partials after which they are saved too; 0 = no bound
-	Tries     int   // results of a shard that may turn out unusable before it is set aside, at least 1
-	// AllowQuarantined finishes without the shards that cannot be computed.
+	Window    int   // most shards published and not merged, at least 1
+	Held      int64 // bytes that the partials of these shards may have, judged by the largest partial so far; 0 = no bound
+	SaveEvery int   // number of merged shards after which the sums are saved, at least 1
+	SaveBytes int64 // bytes of partials since the last checkpoint after which the sums are also saved; 0 = no bound
+	Tries     int   // tries of a shard that may fail before it is quarantined, at least 1
+	// AllowQuarantined lets the job finish without the shards that cannot be computed.
 	AllowQuarantined bool
 }
 
-// The states of a shard.
+// state is the state of a shard.
 type state uint8
 
 const (
@@ -29,43 +29,44 @@ const (
 	quarantined       // set aside
 )
 
-// Machine leads a job from its plan to its end. It publishes shards in order,
-// within Limits, and merges each shard once, whatever arrives, how often and in
-// which order, and whoever led the job before. It is for one goroutine.
+// Machine leads a job from its plan to its end. It publishes shards in order, within
+// Limits. It merges each shard once, no matter which events arrive, how often and in
+// which order, and which coordinators led the job before. It must not be used by several
+// goroutines at once.
 //
-// The checkpoint is the only authority. What is stored on the bus is looked at
-// (Inventory) and never believed to be complete: a shard that is found nowhere
-// twice in a row is published again.
+// The checkpoint is the only authority. An Inventory shows what is stored on the bus, but
+// the machine never takes it to be complete. A shard that two inventories in a row do not
+// show is published again.
 //
-// A plan with rounds is led through one after the other: nothing of a round is
-// published or merged before the rounds before it are, and Judge was answered. So
-// what Judge decides on is a matter of the plan alone.
+// The rounds of a plan follow one another. Nothing of a round is published or merged
+// before all earlier rounds are merged and Judge is answered. The data that Judge decides
+// on therefore depend only on the plan.
 type Machine struct {
 	spec    *Spec
 	plan    Plan
 	limits  Limits
 	state   []state
 	tries   []uint8
-	doubt   []uint8 // inventories in a row that did not fit the state
+	doubt   []uint8 // number of inventories in a row that did not fit the state
 	reasons map[int]Quarantine
-	next    int   // first shard that was never published
+	next    int   // first shard that has not been published yet
 	again   []int // shards to be published again, before next
 	count   [quarantined + 1]int
-	unsaved []Result // merged since the last checkpoint
-	held    int64    // bytes of their partials
+	unsaved []Result // results merged since the last checkpoint
+	held    int64    // bytes of the partials of unsaved
 	largest int64    // bytes of the largest partial so far
-	saving  bool     // Save was asked for
-	round   int      // that is computed
-	limit   int      // shards of it and of the rounds before
-	early   bool     // something of a later round was told, and ignored
-	judging bool     // Judge was asked for
-	started bool     // the round's first inventory was taken
-	asked   bool     // all is settled but for a last look
+	saving  bool     // Save was asked for and not yet answered
+	round   int      // the round that is being computed
+	limit   int      // number of shards of round and all earlier rounds
+	early   bool     // an event of a later round was ignored
+	judging bool     // Judge was asked for and not yet answered
+	started bool     // the first inventory of the round has been taken
+	asked   bool     // the round is settled except for one last look
 	ended   bool
 }
 
-// NewMachine returns a job of which the given shards are in a checkpoint. It
-// publishes nothing before the first Inventory.
+// NewMachine returns a machine for a job whose checkpoint holds the shards of done. The
+// machine publishes nothing before the first Inventory.
 func NewMachine(spec *Spec, plan Plan, limits Limits, done Shards) *Machine {
 	if limits.Window < 1 || limits.SaveEvery < 1 || limits.Tries < 1 || plan.Rows < 1 || plan.RowsPerShard < 1 {
 		panic(fmt.Sprintf("job: NewMachine: limits %+v, plan %+v", limits, plan))
@@ -92,21 +93,21 @@ func (m *Machine) set(shard int, s state) {
 	}
 }
 
-// Counts is how far a job has got, in shards.
+// Counts is the progress of a job in shards.
 type Counts struct {
-	Shards      int // in all
-	Merged      int // in the sums
-	Open        int // asked for or stored, and not merged
+	Shards      int // number of shards of the plan
+	Merged      int // shards in the sums
+	Open        int // shards asked for or stored, but not merged
 	Quarantined int
 }
 
-// Counts returns how far the job has got.
+// Counts returns the progress of the job.
 func (m *Machine) Counts() Counts {
 	c := &m.count
 	return Counts{len(m.state), c[merged] + c[saved], c[wanted] + c[open] + c[merging], c[quarantined]}
 }
 
-// Quarantined returns the shards that are set aside, and why, in order.
+// Quarantined returns the quarantines of the job, ordered by shard.
 func (m *Machine) Quarantined() []Quarantine {
 	var all []Quarantine
 	for shard, s := range m.state {
@@ -117,9 +118,9 @@ func (m *Machine) Quarantined() []Quarantine {
 	return all
 }
 
-// Step takes in one event and returns what follows from it, in order. A
-// coordinator does that, and tells the outcome where an action says so, before
-// it feeds the next event.
+// Step handles one event and returns the actions that follow from it, in order. The
+// coordinator carries them out, and passes the outcome of an action to Step if the action
+// asks for one. Only then may it pass any other event.
 func (m *Machine) Step(e Event) []Action {
 	if m.ended {
 		return nil
@@ -170,12 +171,12 @@ func (m *Machine) result(r Result) []Action {
 	}
 	switch {
 	case r.Rows != m.plan.ShardRows(r.Shard):
-		return m.unusable(Unusable{r.Shard, r.Partial.Name, fmt.Sprintf("its result has %d rows, the shard %d", r.Rows, m.plan.ShardRows(r.Shard))})
+		return m.unusable(Unusable{r.Shard, r.Partial.Name, fmt.Sprintf("its result has %d rows, expected %d", r.Rows, m.plan.ShardRows(r.Shard))})
 	case r.Kernel != m.spec.Kernel:
-		return m.unusable(Unusable{r.Shard, r.Partial.Name, fmt.Sprintf("its result was computed by kernel %s, the job's is %s", r.Kernel, m.spec.Kernel)})
+		return m.unusable(Unusable{r.Shard, r.Partial.Name, fmt.Sprintf("its result was computed by kernel %s, expected %s", r.Kernel, m.spec.Kernel)})
 	}
 	var actions []Action
-	if m.state[r.Shard] == quarantined { // by a worker less lucky
+	if m.state[r.Shard] == quarantined { // another worker had quarantined the shard
 		actions = append(actions, Readmit{r.Shard})
 	}
 	m.set(r.Shard, merging)
@@ -185,18 +186,19 @@ func (m *Machine) result(r Result) []Action {
 
 func (m *Machine) merge(r Result) {
 	if m.state[r.Shard] != merging {
-		panic(fmt.Sprintf("job: Step: shard %d merged unasked", r.Shard))
+		panic(fmt.Sprintf("job: Step: shard %d merged without a request", r.Shard))
 	}
 	m.set(r.Shard, merged)
 	m.unsaved = append(m.unsaved, r)
 	m.held += r.Partial.Bytes
 }
 
-// unusable throws a result away and has its shard computed anew, so often.
+// unusable discards a result. Its shard is computed again, unless it had Limits.Tries
+// tries.
 func (m *Machine) unusable(e Unusable) []Action {
 	switch m.state[e.Shard] {
 	case merged:
-		return []Action{Ignore{e.Shard, "merged, and its result became unreadable"}}
+		return []Action{Ignore{e.Shard, "its result became unreadable after it was merged"}}
 	case saved:
 		return []Action{Discard{e.Shard, e.Partial, "the shard is in the checkpoint"}}
 	}
@@ -204,7 +206,7 @@ func (m *Machine) unusable(e Unusable) []Action {
 	return append([]Action{discard}, m.retry(e.Shard, "its result is unusable: "+e.Why)...)
 }
 
-// retry has a shard published again, or sets it aside after too many tries.
+// retry publishes a shard again, or quarantines it after too many tries.
 func (m *Machine) retry(shard int, why string) []Action {
 	m.tries[shard]++
 	if int(m.tries[shard]) < m.limits.Tries {
@@ -229,7 +231,7 @@ func (m *Machine) quarantine(q Quarantine) []Action {
 	case merging, merged, saved:
 		return []Action{Readmit{q.Shard}}
 	case quarantined:
-		return []Action{Ignore{q.Shard, "set aside already"}}
+		return []Action{Ignore{q.Shard, "it is quarantined already"}}
 	}
 	if q.Lost {
 		return append([]Action{Readmit{q.Shard}, Withdraw{q.Shard}}, m.retry(q.Shard, q.Reason)...)
@@ -239,7 +241,7 @@ func (m *Machine) quarantine(q Quarantine) []Action {
 	return []Action{Note{q}}
 }
 
-// inventory compares what is stored with what should be.
+// inventory compares what is stored with what should be stored.
 func (m *Machine) inventory(inv Inventory) []Action {
 	n := len(m.state)
 	tasks, results, aside, stuck := shardsOf(n, inv.Tasks), shardsOf(n, inv.Results), shardsOf(n, inv.Quarantined), shardsOf(n, inv.Stuck)
@@ -250,12 +252,12 @@ func (m *Machine) inventory(inv Inventory) []Action {
 		switch {
 		case (s == todo || s == wanted) && (task || told):
 			m.set(shard, open)
-		case s == quarantined && !aside.Has(shard): // put back by hand
+		case s == quarantined && !aside.Has(shard): // somebody removed the quarantine
 			m.tries[shard] = 0
 			m.republish(shard)
-		case s == saved && task: // of somebody slower
+		case s == saved && task: // published by a slower coordinator
 			actions = append(actions, Withdraw{shard})
-		case s == saved: // a result there will be told, and discarded
+		case s == saved: // Reread delivers the result again, and it is discarded then
 			reread = m.twice(shard, results.Has(shard)) || reread
 		case s == open && told:
 			reread = m.twice(shard, true) || reread
@@ -278,8 +280,9 @@ func (m *Machine) inventory(inv Inventory) []Action {
 	return actions
 }
 
-// twice notes whether an inventory did not fit a shard's state, and reports the
-// second such in a row: what is stored changes while it is listed.
+// twice records whether an inventory contradicted a shard's state, and reports whether
+// two in a row did. One contradiction means nothing, because the stored messages change
+// while they are listed.
 func (m *Machine) twice(shard int, doubtful bool) bool {
 	if !doubtful {
 		m.doubt[shard] = 0
@@ -303,7 +306,7 @@ func (m *Machine) save() []Action {
 
 func (m *Machine) saved() []Action {
 	if !m.saving {
-		panic("job: Step: saved unasked")
+		panic("job: Step: saved without a request")
 	}
 	for _, r := range m.unsaved {
 		m.set(r.Shard, saved)
@@ -313,12 +316,12 @@ func (m *Machine) saved() []Action {
 	return []Action{clear}
 }
 
-// settled reports whether no shard of the round is left that could still be merged.
+// settled reports whether every shard of the rounds so far is merged or quarantined.
 func (m *Machine) settled() bool {
 	return m.count[merged]+m.count[saved]+m.count[quarantined] == m.limit
 }
 
-// proceed appends what is due whatever happened: the end, a checkpoint, tasks.
+// proceed appends the actions that are due after any event: the end, a checkpoint, tasks.
 func (m *Machine) proceed(actions []Action) []Action {
 	switch {
 	case m.ended || !m.started || m.saving || m.judging:
@@ -331,16 +334,17 @@ func (m *Machine) proceed(actions []Action) []Action {
 		return m.publish(actions)
 	case m.count[quarantined] == 0:
 		return append(actions, m.end()...)
-	case len(m.unsaved) > 0: // the state is kept, whatever the end is
+	case len(m.unsaved) > 0: // save the state, whichever way the job ends
 		return append(actions, m.save()...)
-	case !m.asked: // somebody may have put shards back
+	case !m.asked: // somebody may have removed a quarantine
 		m.asked = true
 		return append(actions, Look{})
 	}
 	return actions
 }
 
-// end ends the round, and the job if nothing is to be decided.
+// end ends the round. It also ends the job, unless the plan has rounds and Judge has to
+// decide.
 func (m *Machine) end() []Action {
 	aside := m.Quarantined()
 	if len(aside) > 0 && !m.limits.AllowQuarantined {
@@ -355,8 +359,8 @@ func (m *Machine) end() []Action {
 	return []Action{Finish{aside}}
 }
 
-// judged ends the job, or begins the next round: by looking what is stored of it,
-// by an older coordinator's doing.
+// judged ends the job or begins the next round. A round begins with a look at what an
+// older coordinator may have stored for it.
 func (m *Machine) judged(e Judged) []Action {
 	if !m.judging || e.More && m.round == len(m.plan.Rounds)-1 {
 		panic(fmt.Sprintf("job: Step: %+v in round %d of %d", e, m.round, len(m.plan.Rounds)))
@@ -375,7 +379,7 @@ func (m *Machine) judged(e Judged) []Action {
 	return actions
 }
 
-// window returns how many shards may be under way.
+// window returns how many shards may be published and not merged.
 func (m *Machine) window() int {
 	if m.limits.Held == 0 || m.largest == 0 {
 		return m.limits.Window
@@ -383,7 +387,7 @@ func (m *Machine) window() int {
 	return min(m.limits.Window, int(max(2, m.limits.Held/m.largest)))
 }
 
-// publish appends what the window allows.
+// publish appends as many tasks as the window allows.
 func (m *Machine) publish(actions []Action) []Action {
 	window := m.window()
 	for m.count[wanted]+m.count[open]+m.count[merging] < window {

@@ -7,10 +7,12 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/datadriven"
+
+	"shaver/internal/estimator"
 )
 
-// Transcripts: each command is an event, its output the actions that follow.
-// Run with -rewrite to write the outputs anew, and read the difference.
+// In a transcript each command is an event, and its output is the actions that follow.
+// Run with -rewrite to write the outputs again, and review the difference.
 func TestTranscripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		m, plan, done := (*Machine)(nil), Plan{}, Shards(nil)
@@ -24,7 +26,7 @@ func TestTranscripts(t *testing.T) {
 			switch d.Cmd {
 			case "job":
 				plan = Plan{}
-				for _, rows := range list(d, "rounds") { // passes over the same rows
+				for _, rows := range list(d, "rounds") { // each round is a pass over the same rows
 					plan.Rounds = append(plan.Rounds, Round{Rows: int64(rows), Pass: len(plan.Rounds)})
 					plan.Rows += int64(rows)
 				}
@@ -37,7 +39,7 @@ func TestTranscripts(t *testing.T) {
 				limits.AllowQuarantined = d.HasArg("allow-quarantined")
 				m = NewMachine(&Spec{Kernel: "k1"}, plan, limits, nil)
 				return fmt.Sprintf("%d shards\n", plan.Shards())
-			case "crash": // and another coordinator takes over
+			case "crash": // another coordinator takes over
 				m = NewMachine(&Spec{Kernel: "k1"}, plan, limits, done)
 				return fmt.Sprintf("%d shards are in the checkpoint\n", done.Len())
 			case "inventory":
@@ -144,15 +146,15 @@ func describe(actions []Action) string {
 	return out.String()
 }
 
-// The same specification is the same job; any other is another.
+// The same specification gives the same job id. Every field changes the id.
 func TestIdentity(t *testing.T) {
-	base := Spec{Version: SpecVersion, Model: "m", Dataset: "d", Splits: []string{"train"}, Sample: 1, Baseline: "zero", Estimator: "permutation", Passes: 1, Seed: 1, Kernel: "k"}
+	base := Spec{Version: SpecVersion, Model: "m", Dataset: "d", Splits: []string{"train"}, Sample: 1, Baseline: "zero", Options: estimator.Options{Estimator: "permutation", Passes: 1}, Seed: 1, Kernel: "k"}
 	same := base
 	if base.ID() != same.ID() || len(base.ID()) != 20 {
 		t.Errorf("%s and %s", base.ID(), same.ID())
 	}
-	if before := "7af8a6efe47392f836b4"; base.ID() != before { // draws and endpoints came later
-		t.Errorf("the identity of a job of walks is %s, was %s", base.ID(), before)
+	if before := "7af8a6efe47392f836b4"; base.ID() != before { // draws and endpoints were added later
+		t.Errorf("the id of a job without draws is %s, expected %s as before", base.ID(), before)
 	}
 	for name, change := range map[string]func(*Spec){
 		"model": func(s *Spec) { s.Model = "n" }, "dataset": func(s *Spec) { s.Dataset = "e" },
@@ -170,7 +172,7 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// sums returns the shards in the sums: what a checkpoint has to say of them.
+// sums returns the shards in the sums, which a checkpoint has to name.
 func sums(m *Machine) Shards {
 	set := NewShards(len(m.state))
 	for shard, s := range m.state {

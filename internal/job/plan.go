@@ -5,44 +5,45 @@ import (
 	"math/bits"
 )
 
-// Plan is how a job is cut into tasks. It does not change the scores.
+// Plan says how a job is cut into tasks. It does not change the scores.
 type Plan struct {
-	Rows         int64   `json:"rows"`             // rows to score; with rounds at most, and again in each pass
-	RowsPerShard int64   `json:"rows_per_shard"`   // the last shard, and those of small rounds, may have fewer
-	Rounds       []Round `json:"rounds,omitempty"` // of a job with Until; nil = one round of all rows and passes
-	// InPlace says that shards do not travel: workers read the rows from the dataset.
+	Rows         int64   `json:"rows"`             // rows to score; with Rounds, the sum over all rounds
+	RowsPerShard int64   `json:"rows_per_shard"`   // most rows of a shard; the last shard, and shards of small rounds, may have fewer
+	Rounds       []Round `json:"rounds,omitempty"` // rounds of a job with Until; nil = one round of all rows and passes
+	// InPlace means that shards are not sent: workers read the rows from their dataset.
 	InPlace bool `json:"in_place,omitempty"`
 }
 
-// Round is what a job with Until computes before it decides whether to go on: one
-// pass over some rows. Rounds of pass 0 are disjoint portions of the rows, which
-// double what is scored (see Portion), and together all of them; each later round
-// is another pass over all rows.
+// Round is the part of a job with Until that is computed before the next decision whether
+// to continue: one pass over some rows. The rounds of pass 0 are disjoint portions of the
+// rows. Each doubles the number of scored rows (see Portion), and together they are all
+// rows. Each later round is another pass over all rows.
 type Round struct {
 	Rows int64 `json:"rows"`
 	Pass int   `json:"pass"`
 }
 
-// Portions bounds the number of rounds that the first pass takes.
+// Bounds of the number of rounds in the first pass.
 const (
 	leastPortions = 2
-	mostPortions  = 7    // the first is a 64th of the rows
-	portionRows   = 4096 // which has at least so many, about
+	mostPortions  = 7    // the first portion is then 1/64 of the rows
+	portionRows   = 4096 // approximate minimum number of rows of a portion
 )
 
-// Portions returns how many rounds the first pass over so many rows takes.
+// Portions returns the number of rounds of the first pass over that many rows.
 func Portions(rows int64) int {
 	return min(max(bits.Len64(uint64(rows/portionRows)), leastPortions), mostPortions)
 }
 
-// Portion returns to which of so many portions, at least 1, a row belongs whose
-// uniform hash is given: the last with probability 1/2, the one before with 1/4,
-// and so on; the first with that of the second.
+// Portion returns the index of the portion to which a row belongs. hash is the row's
+// uniform hash, and portions, at least 1, the number of portions. The last portion has
+// probability 1/2, the one before it 1/4, and so on. The first portion has the same
+// probability as the second.
 func Portion(hash uint64, portions int) int {
 	return max(0, bits.Len64(hash)-(65-portions))
 }
 
-// Portions returns how many of the plan's rounds are portions of the rows.
+// Portions returns the number of the plan's rounds that are portions of the rows.
 func (p *Plan) Portions() (n int) {
 	for n < len(p.Rounds) && p.Rounds[n].Pass == 0 {
 		n++
@@ -53,8 +54,9 @@ func (p *Plan) Portions() (n int) {
 // rounds returns the number of rounds.
 func (p *Plan) rounds() int { return max(1, len(p.Rounds)) }
 
-// round returns the rows of a round, and how many of them a shard has: those of a
-// job with Until are cut so that no round has too few to share.
+// round returns the rows of a round and the rows of each of its shards. In a job with
+// Until a round is cut into at least shardsLeast shards if it has that many rows, so that
+// there are enough for all workers.
 func (p *Plan) round(round int) (rows, perShard int64) {
 	if p.Rounds == nil {
 		return p.Rows, p.RowsPerShard
@@ -63,7 +65,7 @@ func (p *Plan) round(round int) (rows, perShard int64) {
 	return rows, max(1, min(p.RowsPerShard, (rows+shardsLeast-1)/shardsLeast))
 }
 
-// End returns how many shards the rounds up to and with the given one have.
+// End returns the number of shards of all rounds up to and including the given one.
 func (p *Plan) End(round int) (shards int) {
 	for r := range round + 1 {
 		rows, perShard := p.round(r)
@@ -75,8 +77,8 @@ func (p *Plan) End(round int) (shards int) {
 // Shards returns the number of shards.
 func (p *Plan) Shards() int { return p.End(p.rounds() - 1) }
 
-// Locate returns the round of a shard, and which of the round's rows it has:
-// [from, to), in the order of the dataset.
+// Locate returns the round of a shard, and the range [from, to) of the round's rows that
+// it has, in the order of the dataset.
 func (p *Plan) Locate(shard int) (round int, from, to int64) {
 	for first := 0; round < p.rounds(); round++ {
 		rows, perShard := p.round(round)
@@ -96,7 +98,7 @@ func (p *Plan) ShardRows(shard int) int64 {
 	return to - from
 }
 
-// RoundOf returns the last round of which the set has a shard, 0 for none.
+// RoundOf returns the last round that has a shard in the set, or 0 if the set is empty.
 func (p *Plan) RoundOf(shards Shards) (round int) {
 	for shard := p.Shards() - 1; shard >= 0; shard-- {
 		if shards.Has(shard) {
@@ -107,8 +109,8 @@ func (p *Plan) RoundOf(shards Shards) (round int) {
 	return 0
 }
 
-// Passes returns how many passes over a row the rounds up to and with the given
-// one have.
+// Passes returns the number of passes over a row in all rounds up to and including the
+// given one.
 func (p *Plan) Passes(round int) int {
 	if p.Rounds == nil {
 		return 1
@@ -116,9 +118,10 @@ func (p *Plan) Passes(round int) int {
 	return p.Rounds[round].Pass + 1
 }
 
-// Doubles reports whether a round ends what is as much work as all rounds up to
-// another had: the two can be held against each other. A round of the first pass
-// does, but the first; and a later one, if the number of passes is a power of two.
+// Doubles reports whether the total work after the round is twice that after some earlier
+// round. The two halves of the work can then be compared. This holds for every round of
+// the first pass except the first round, and for later rounds if the number of passes is
+// a power of two.
 func (p *Plan) Doubles(round int) bool {
 	if p.Rounds == nil || round == 0 {
 		return false

@@ -6,7 +6,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The shards of a plan are the rows of its rounds, in order and without gaps.
+// The shards of a plan cover the rows of its rounds, in order and without gaps.
 func TestShardsAreTheRowsOfTheRounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := Plan{RowsPerShard: rapid.Int64Range(1, 50).Draw(t, "per shard")}
@@ -64,8 +64,8 @@ func TestPortionsDouble(t *testing.T) {
 	}
 }
 
-// Work doubles with each portion and each power of two of passes: only there two
-// halves of it can be compared.
+// The work doubles with each portion and each power of two of passes. Only there can its
+// two halves be compared.
 func TestDoubles(t *testing.T) {
 	p := Plan{Rows: 1, RowsPerShard: 1, Rounds: []Round{{1, 0}, {1, 0}, {2, 0}, {4, 1}, {4, 2}, {4, 3}, {4, 4}}}
 	for round, want := range []bool{false, true, true, true, false, true, false} {
@@ -90,7 +90,7 @@ func TestUntilRefusals(t *testing.T) {
 			t.Errorf("%+v: %v", u, err)
 		}
 		if u.Validate(MaxUntilPasses+1) == nil {
-			t.Errorf("%+v takes any number of passes", u)
+			t.Errorf("%+v accepts any number of passes", u)
 		}
 	}
 }

@@ -2,14 +2,14 @@ package job
 
 import "math/bits"
 
-// Shards is a set of shards, a bit each: shard s is bit s%8 of byte s/8. The
-// zero value is empty and has room for none.
+// Shards is a set of shards, one bit for each: shard s is bit s%8 of byte s/8. The zero
+// value is empty and has no room.
 type Shards []byte
 
 // NewShards returns an empty set with room for n shards.
 func NewShards(n int) Shards { return make(Shards, (n+7)/8) }
 
-// shardsOf returns the set of those of the list that are below n.
+// shardsOf returns the set of the shards in list that are below n.
 func shardsOf(n int, list []int) Shards {
 	set := NewShards(n)
 	for _, shard := range list {
@@ -23,7 +23,7 @@ func shardsOf(n int, list []int) Shards {
 // Has reports whether shard is in the set.
 func (s Shards) Has(shard int) bool { return shard/8 < len(s) && s[shard/8]>>(shard%8)&1 == 1 }
 
-// Add puts in shard, for which there must be room.
+// Add adds shard to the set, which must have room for it.
 func (s Shards) Add(shard int) { s[shard/8] |= 1 << (shard % 8) }
 
 // Len returns the number of shards in the set.
@@ -34,5 +34,5 @@ func (s Shards) Len() (n int) {
 	return n
 }
 
-// Remove takes out shard, for which there must be room.
+// Remove removes shard from the set, which must have room for it.
 func (s Shards) Remove(shard int) { s[shard/8] &^= 1 << (shard % 8) }

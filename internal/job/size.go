@@ -5,11 +5,10 @@ import (
 	"sort"
 )
 
-// What a shard should be: about a minute of work, so that handing it out costs
-// nothing beside it and losing it costs little; not so many rows that its partial
-// is a burden to store and to merge; not so many that its sums may overflow, though
-// its losses be several times those of the rows measured; and not so many that there
-// are too few shards to share.
+// A shard should be about a minute of work. Handing it out then costs little in
+// comparison, and so does losing it. Its partial should be cheap to store and merge. Its
+// sums should not overflow even if its losses are several times as large as the measured
+// ones. And a job should have enough shards for all workers.
 const (
 	shardSeconds = 60
 	partialBound = 256 << 20
@@ -17,19 +16,19 @@ const (
 	shardsLeast  = 16
 )
 
-// Sizing is what decides how many rows a shard has.
+// Sizing holds what decides how many rows a shard has.
 type Sizing struct {
-	Rows         int64                  // of the job
-	PerSecond    float64                // rows a second of one worker; 0 = not known, which leaves the other bounds
-	PartialBytes func(rows int64) int64 // of a shard of so many rows; ascending; nil = not known
-	Capacity     float64                // rows like those measured whose sums fit a partial; 0 = not known
+	Rows         int64                  // rows of the job
+	PerSecond    float64                // rows per second of one worker; 0 = unknown, and only the other bounds apply
+	PartialBytes func(rows int64) int64 // bytes of the partial of a shard with that many rows, ascending; nil = unknown
+	Capacity     float64                // number of rows like the measured ones whose sums fit into a partial; 0 = unknown
 }
 
-// Sized reports whether the job is so small that its rows a shard follow from
-// their number alone, without measuring anything.
+// Sized reports whether the job is so small that the rows per shard follow from the
+// number of rows alone, without any measurement.
 func (s *Sizing) Sized() bool { return s.Rows <= shardsLeast*4096 }
 
-// RowsPerShard returns how many rows a shard has, at least 1.
+// RowsPerShard returns the number of rows of a shard, at least 1.
 func (s *Sizing) RowsPerShard() int64 {
 	rows := (s.Rows + shardsLeast - 1) / shardsLeast
 	if s.PerSecond > 0 {
@@ -45,22 +44,22 @@ func (s *Sizing) RowsPerShard() int64 {
 	return max(rows, 1)
 }
 
-// Occurrence says that so many features occur so many times each.
+// Occurrence says that Features features occur Times times each.
 type Occurrence struct {
 	Times    int64
 	Features int64
 }
 
-// Distinct returns how many features are expected in some of the rows, if these
-// are drawn from all of them, in which features occur as given. Where a row's
-// neighbours are like it (a log in order of time) a shard has fewer. A feature
-// that occurs c times in n rows is missed by r of them with probability
-// C(n-c, r) / C(n, r), which is about (1 - r/n)^c.
+// Distinct returns the expected number of features in some rows that are drawn at random
+// from all rows. occurrences says how often features occur in all rows. If neighbouring
+// rows are similar, as in a log in order of time, a shard has fewer features. A feature
+// that occurs c times in n rows is missing from r of them with probability C(n-c, r) /
+// C(n, r), which is about (1 - r/n)^c.
 func Distinct(occurrences []Occurrence, all, some int64) float64 {
 	if some >= all {
 		some = all
 	}
-	miss := math.Log1p(-float64(some) / float64(all)) // -Inf if all are taken
+	miss := math.Log1p(-float64(some) / float64(all)) // -Inf if some = all
 	var found float64
 	for _, o := range occurrences {
 		if o.Times > 0 {

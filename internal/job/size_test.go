@@ -30,7 +30,7 @@ func TestRowsPerShard(t *testing.T) {
 	}
 }
 
-// The expectation against draws, and its ends.
+// Distinct agrees with random draws, and is exact for no rows and for all.
 func TestDistinct(t *testing.T) {
 	occurrences := []Occurrence{{Times: 0, Features: 1e6}, {Times: 1, Features: 500}, {Times: 5, Features: 100}, {Times: 1000, Features: 1}}
 	const all = 2000

@@ -8,39 +8,41 @@ import (
 
 // The rules by which a job ends before all its rows and passes are done.
 const (
-	// Paper is the rule of the paper's code: the largest standard error is below
-	// Bound times the range of the values, and all rows had a pass.
+	// Paper is the rule of the paper's code. The job ends when all rows had a pass and
+	// the largest standard error is below Bound times the range of the values.
 	Paper = "paper"
-	// Overlap: of the entries that pruning to Sparsity keeps, Bound are the same
-	// by the first half of the work and by the second.
+	// Overlap ends the job when the first and the second half of the work agree. Of the
+	// entries that pruning to Sparsity keeps by one half, the other half keeps at least
+	// the portion Bound.
 	Overlap = "overlap"
 )
 
-// Rules returns all of them.
+// Rules returns the names of all rules.
 func Rules() []string { return []string{Paper, Overlap} }
 
-// Until says when a job ends before all its rows and passes are done. It looks at
-// the sums where a round ends.
+// Until says when a job ends before all its rows and passes are done. It is applied to
+// the sums at the end of each round.
 type Until struct {
-	Rule     string  `json:"rule,omitempty"`     // one of Rules; "" = none but the time
-	Bound    float64 `json:"bound,omitempty"`    // of Rule, (0, 1)
-	Sparsity float64 `json:"sparsity,omitempty"` // of Overlap, (0, 1)
-	// Seconds ends the job where the next round would end later, by the rate so
-	// far; 0 = not. It makes the scores depend on more than the job.
+	Rule     string  `json:"rule,omitempty"`     // one of Rules; "" = only Seconds counts
+	Bound    float64 `json:"bound,omitempty"`    // threshold of Rule, in (0, 1)
+	Sparsity float64 `json:"sparsity,omitempty"` // sparsity for Overlap, in (0, 1)
+	// Seconds ends the job if the next round would end later than that, at the rate so
+	// far; 0 = no limit. With it the scores depend on more than the job.
 	Seconds float64 `json:"seconds,omitempty"`
 }
 
-// MaxUntilPasses bounds the passes of a job with Until, whose plan has a round each.
+// MaxUntilPasses bounds the passes of a job with Until, because its plan has a round for
+// each pass.
 const MaxUntilPasses = 256
 
-// What Until has if nothing else is asked for.
+// The defaults of Until.
 const (
 	PaperBound   = 0.01
 	OverlapBound = 0.8
 	AtSparsity   = 0.9
 )
 
-// SetDefaults sets what Rule needs and is not set.
+// SetDefaults sets the fields that Rule needs and that are zero.
 func (u *Until) SetDefaults() {
 	switch u.Rule {
 	case Paper:
@@ -57,27 +59,27 @@ func (u *Until) SetDefaults() {
 	}
 }
 
-// Validate reports what no job with so many passes can have.
+// Validate reports settings that no job with that many passes can have.
 func (u *Until) Validate(passes int) error {
 	portion := func(v float64) bool { return v > 0 && v < 1 }
 	switch {
 	case u.Rule != "" && !slices.Contains(Rules(), u.Rule):
-		return fmt.Errorf("rule %q: the rules to stop by are %s", u.Rule, strings.Join(Rules(), ", "))
+		return fmt.Errorf("rule %q: expected one of %s", u.Rule, strings.Join(Rules(), ", "))
 	case u.Rule == "" && u.Bound != 0:
-		return fmt.Errorf("a bound of %g belongs to a rule to stop by, which is not given", u.Bound)
+		return fmt.Errorf("a bound of %g needs a rule", u.Bound)
 	case u.Rule != Overlap && u.Sparsity != 0:
-		return fmt.Errorf("a sparsity of %g belongs to the rule %s, which is not given", u.Sparsity, Overlap)
+		return fmt.Errorf("a sparsity of %g needs the rule %s", u.Sparsity, Overlap)
 	case u.Rule != "" && !portion(u.Bound):
 		return fmt.Errorf("bound %g of the rule %s is outside (0, 1)", u.Bound, u.Rule)
 	case u.Rule == Overlap && !portion(u.Sparsity):
 		return fmt.Errorf("sparsity %g of the rule %s is outside (0, 1)", u.Sparsity, u.Rule)
 	case !(u.Seconds >= 0) || u.Rule == "" && u.Seconds == 0:
-		return fmt.Errorf("%g seconds to stop after: more than 0", u.Seconds)
+		return fmt.Errorf("%g seconds: expected more than 0", u.Seconds)
 	case passes > MaxUntilPasses:
-		return fmt.Errorf("%d passes: a job that stops by a rule or in time takes at most %d", passes, MaxUntilPasses)
+		return fmt.Errorf("%d passes: a job with a rule or a time limit may have at most %d", passes, MaxUntilPasses)
 	}
 	return nil
 }
 
-// Portioned reports whether there is anything to decide before all rows had a pass.
+// Portioned reports whether the job may end before all rows had a pass.
 func (u *Until) Portioned() bool { return u.Rule == Overlap || u.Seconds > 0 }

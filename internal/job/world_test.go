@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// world is a bus and its workers, and a coordinator that may die between any
-// two actions.
+// world is a bus with its workers, and a coordinator that may die between any two
+// actions.
 type world struct {
 	*rapid.T
 	plan   Plan
@@ -23,17 +23,17 @@ type world struct {
 	saveds   int
 
 	bad  map[int]bool // shards whose task cannot be computed
-	last int          // the round after which the job is to end
+	last int          // the round after which the job ends
 
-	// Of the checkpoint: how often each shard is in the sums.
+	// The checkpoint: how often each shard is in the sums, and which shards it names.
 	kept map[int]int
 	done Shards
 
-	// Of the coordinator.
+	// The coordinator.
 	m      *Machine
 	sums   map[int]int
 	inbox  []Event
-	queue  []int // to be published
+	queue  []int // shards to be published
 	ended  Action
 	deaths int
 }
@@ -59,8 +59,8 @@ func (w *world) inventory() Inventory {
 	return Inventory{Tasks: slices.Sorted(maps.Keys(w.tasks)), Results: slices.Sorted(maps.Keys(w.results)), Quarantined: slices.Sorted(maps.Keys(w.aside))}
 }
 
-// step feeds an event and does what follows. It reports false if the coordinator
-// died over it.
+// step handles an event and carries out the actions that follow. It reports false if the
+// coordinator died in between.
 func (w *world) step(e Event) bool {
 	for _, a := range w.m.Step(e) {
 		if w.deaths > 0 && rapid.IntRange(0, 9).Draw(w.T, "dies") == 0 {
@@ -79,7 +79,7 @@ func (w *world) do(a Action) bool {
 	switch a := a.(type) {
 	case Publish:
 		if open := w.m.Counts().Open; open > w.limits.Window {
-			w.Fatalf("shard %d is published with %d open", a.Shard, open)
+			w.Fatalf("shard %d is published although %d are open", a.Shard, open)
 		}
 		w.queue = append(w.queue, a.Shard)
 	case Merge:
@@ -121,7 +121,8 @@ func (w *world) do(a Action) bool {
 	return true
 }
 
-// judge checks that the sums are those of the rounds up to one, whoever led before.
+// judge checks that the sums hold exactly the rounds up to the given one, whichever
+// coordinators led.
 func (w *world) judge(round int) {
 	for shard := range w.plan.Shards() {
 		switch r, _, _ := w.plan.Locate(shard); {
@@ -138,11 +139,11 @@ func (w *world) remove(shard int, partial string) {
 	delete(w.partials, partial)
 }
 
-// work has a worker take a task: it may die before or after the result, or
-// find another's.
+// work lets a worker take a task. The worker may die before or after it stores the
+// result, or find another worker's result.
 func (w *world) work(shard int) {
 	switch how := rapid.IntRange(0, 9).Draw(w.T, "worker"); {
-	case how == 0: // dies
+	case how == 0: // the worker dies
 	case w.bad[shard]:
 		w.aside[shard] = Quarantine{Shard: shard, Reason: "bad", Input: true}
 		w.inbox = append(w.inbox, w.aside[shard])
@@ -153,10 +154,10 @@ func (w *world) work(shard int) {
 		if _, there := w.results[shard]; !there {
 			r := Result{Shard: shard, Rows: w.plan.ShardRows(shard), Kernel: "k", Partial: Blob{Name: name, Bytes: 10}}
 			w.results[shard] = r
-			w.partials[name] = how != 1 // or it is lost
+			w.partials[name] = how != 1 // false if the partial is lost
 			w.inbox = append(w.inbox, r)
 		}
-		if how != 2 { // else the acknowledgement is lost, and the task comes again
+		if how != 2 { // otherwise the acknowledgement is lost, and the task is delivered again
 			delete(w.tasks, shard)
 		}
 	}
@@ -166,8 +167,8 @@ func partialOf(shard, attempt int) string {
 	return string(rune('a'+shard)) + string(rune('A'+attempt%50))
 }
 
-// Whoever dies whenever, every shard is in the sums once at the end, or set
-// aside for its own reasons.
+// No matter when the coordinator and the workers die, at the end every shard is in the
+// sums exactly once, unless it cannot be computed.
 func TestEveryShardIsMergedOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{T: t, tasks: map[int]bool{}, results: map[int]Result{}, aside: map[int]Quarantine{}, partials: map[string]bool{}, kept: map[int]int{}, bad: map[int]bool{},
@@ -222,7 +223,7 @@ func TestEveryShardIsMergedOnce(t *testing.T) {
 
 func (w *world) check() {
 	missing, last := 0, w.last
-	if fail, ok := w.ended.(Fail); ok && len(fail.Quarantined) > 0 { // in the first round that lacks some
+	if fail, ok := w.ended.(Fail); ok && len(fail.Quarantined) > 0 { // it failed in the first round that lacks a shard
 		last, _, _ = w.plan.Locate(fail.Quarantined[0].Shard)
 	}
 	for shard := range w.plan.End(last) {
@@ -231,20 +232,20 @@ func (w *world) check() {
 		case n == 0 && w.bad[shard]:
 			missing++
 		default:
-			w.Fatalf("shard %d is in the sums %d times (bad: %v)", shard, n, w.bad[shard])
+			w.Fatalf("shard %d is in the sums %d times (cannot be computed: %v)", shard, n, w.bad[shard])
 		}
 	}
 	switch end := w.ended.(type) {
 	case Finish:
 		if len(end.Quarantined) != missing || missing > 0 && !w.limits.AllowQuarantined {
-			w.Fatalf("finished without %d, %d are bad", len(end.Quarantined), missing)
+			w.Fatalf("finished without %d shards, but %d cannot be computed", len(end.Quarantined), missing)
 		}
 	case Fail:
 		if len(end.Quarantined) != missing || missing == 0 || w.limits.AllowQuarantined {
-			w.Fatalf("failed without %d, %d are bad", len(end.Quarantined), missing)
+			w.Fatalf("failed without %d shards, but %d cannot be computed", len(end.Quarantined), missing)
 		}
 		if w.done.Len() != w.plan.End(last)-missing {
-			w.Fatalf("failed, and the checkpoint has %d shards of %d", w.done.Len(), w.plan.End(last)-missing)
+			w.Fatalf("failed, but the checkpoint has %d shards, expected %d", w.done.Len(), w.plan.End(last)-missing)
 		}
 	}
 }

@@ -4,31 +4,32 @@
 
 package kernel
 
-// layerAMX is Layer of at most 16 rows, of the digits in and w and their scales. outStride is in bytes;
-// rows, blocks of 64 inputs and panels are at least 1; floor is 0 for ReLU, otherwise -Inf; sums is [3, 16, 16].
+// layerAMX computes Layer for at most 16 rows, from the digits in and w and their scales. outStride is in
+// bytes. rows, panels and blocks, the number of blocks of 64 inputs, are at least 1. floor is 0 for ReLU,
+// otherwise -Inf. sums is scratch memory, [3, 16, 16].
 //
 //go:noescape
 func layerAMX(out *float32, outStride int, in *int8, inScale *float32, rows int, w *int8, wScale *float32, bias *float32, blocks int, panels int, floor float32, sums *int32)
 
-// productAMX is Product, of the digits in and w and their scales, of groups of 16 units, of which those
-// are stored whose wanted is not 0, and panels of 16 states. blocks of 64 inputs, groups and panels
-// are at least 1; rest is one more input, and wRest its weights; floor is 0 for ReLU, otherwise -Inf;
-// sums is [3, 16, 16].
+// productAMX computes Product from the digits in and w and their scales, for groups of 16 units and panels
+// of 16 states. It stores only the units whose wanted is not 0. groups, panels and blocks, the number of
+// blocks of 64 inputs, are at least 1. rest is one more input in float32, and wRest holds its weights.
+// floor is 0 for ReLU, otherwise -Inf. sums is scratch memory, [3, 16, 16].
 //
 //go:noescape
 func productAMX(out *float32, in *int8, inScale *float32, w *int8, wScale *float32, bias *float32, rest *float32, wRest *float32, wanted *uint8, blocks int, groups int, panels int, floor float32, sums *int32)
 
-// rowsAMX writes the digits of at most 16 rows of blocks of 64 inputs, [blocks, 3, 16, 64], of which those
-// count as 0 whose bit in columns is not set, and each row's scale. stride is in bytes.
+// rowsAMX writes the digits of at most 16 rows of x, in blocks of 64 inputs, [blocks, 3, 16, 64], and each
+// row's scale. An input counts as 0 if its bit in columns is not set. stride is in bytes.
 //
 //go:noescape
 func rowsAMX(dst *int8, scale *float32, x *float32, stride int, columns *uint16, rows int, blocks int)
 
-// statesAMX writes the digits of 16 states of a Block in blocks of 64 inputs, [blocks, 3, 16, 16, 4], of
-// which those count as 0 whose element of inputs is 0 and not 0xffff, and each state's scale.
+// statesAMX writes the digits of 16 states of a Block, in blocks of 64 inputs, [blocks, 3, 16, 16, 4], and
+// each state's scale. An input counts as 0 if its element of inputs is 0; otherwise the element is 0xffff.
 //
 //go:noescape
 func statesAMX(dst *int8, scale *float32, x *float32, inputs *uint16, blocks int)
 
-// peakAMX does n times 65536 products of bytes in tiles, and as many sums, none waiting for the one before.
+// peakAMX performs n times 65536 independent multiply-adds of bytes in tiles.
 func peakAMX(n int)

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// permitAMX asks the system to save and restore the processor's tiles, which it
-// does for a process that wants it. Go's signal stacks have room for them.
+// permitAMX asks Linux for permission to use the tile registers. Linux saves and restores
+// them only for processes that have asked. Go's signal stacks have room for them.
 func permitAMX() bool {
 	if x := &cpu.X86; !x.HasAMXTile || !x.HasAMXInt8 || !x.HasAVX512VBMI {
 		return false

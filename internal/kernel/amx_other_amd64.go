@@ -2,5 +2,6 @@
 
 package kernel
 
-// permitAMX is for Linux only: elsewhere nothing is known to save the tiles.
+// permitAMX returns false, because no system except Linux is known to save the tile
+// registers.
 func permitAMX() bool { return false }

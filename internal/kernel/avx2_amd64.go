@@ -4,63 +4,66 @@
 
 package kernel
 
-// layer3AVX2 is the loop of Matrix.Layer on a tile's 3 rows. Strides are in bytes;
-// n is the length of list; floor is 0 for ReLU, otherwise -Inf; mask may be nil,
-// otherwise maskByte is the byte that the first panel's bits begin at.
+// layer3AVX2 is the loop of Matrix.Layer for 3 rows of a tile. Strides are in bytes.
+// n is the length of list. floor is 0 for ReLU, otherwise -Inf. mask may be nil; if it is not,
+// maskByte is the index of the byte in which the first panel's bits begin.
 //
 //go:noescape
 func layer3AVX2(out *float32, outStride int, in *float32, inStride int, w *float32, panelStride int, bias *float32, list *int32, n int, panels int, floor float32, mask *uint64, maskByte int)
 
-// layer6AVX2 is the loop of Matrix.Layer on a tile's 6 rows. Strides are in bytes;
-// n is the length of list; floor is 0 for ReLU, otherwise -Inf; mask may be nil,
-// otherwise maskByte is the byte that the first panel's bits begin at.
+// layer6AVX2 is the loop of Matrix.Layer for 6 rows of a tile. Strides are in bytes.
+// n is the length of list. floor is 0 for ReLU, otherwise -Inf. mask may be nil; if it is not,
+// maskByte is the index of the byte in which the first panel's bits begin.
 //
 //go:noescape
 func layer6AVX2(out *float32, outStride int, in *float32, inStride int, w *float32, panelStride int, bias *float32, list *int32, n int, panels int, floor float32, mask *uint64, maskByte int)
 
-// stepsAVX2 is the loop of Rows.Steps. Strides are in bytes; n is the number of steps, at least 1;
-// floor is 0 for ReLU, otherwise -Inf; mask may be nil.
+// stepsAVX2 is the loop of RowMatrix.Steps. Strides are in bytes. n is the number of steps, at least 1.
+// floor is 0 for ReLU, otherwise -Inf. mask may be nil.
 //
 //go:noescape
 func stepsAVX2(out *float32, outStride int, pre *float32, w *float32, wStride int, rows *int32, a *float32, n int, panels int, floor float32, mask *uint64)
 
-// dotAVX2 sets dst[c] to the sum over panels of x times w in column c; panels is at least 1.
+// dotAVX2 sets dst[c] to the sum over all panels of x*w in column c. panels is at least 1.
 //
 //go:noescape
 func dotAVX2(dst *[16]float32, x *float32, w *float32, panels int)
 
-// prefetchAVX2 asks for n rows of wStride bytes to be in the second level cache; n and wStride are above 0.
+// prefetchAVX2 prefetches n rows of wStride bytes into the second-level cache. n and wStride are above 0.
 //
 //go:noescape
 func prefetchAVX2(w *float32, wStride int, rows *int32, n int)
 
-// product6AVX2 is the loop of Outputs.Product for 6 units. wStride is in bytes; n is the
-// length of list; panels, at most 3, are the states' sixteens; floor is 0 for ReLU,
-// otherwise -Inf. next is a hint: the weights of the units to come.
+// product6AVX2 is the loop of Outputs.Product for 6 units. wStride is in bytes. n is the length
+// of list. panels is the number of groups of 16 states, at most 3. floor is 0 for ReLU, otherwise
+// -Inf. next points to the weights of the following units, as a hint for prefetching.
 //
 //go:noescape
 func product6AVX2(out *float32, in *float32, w *float32, wStride int, bias *float32, units *int32, list *int32, n int, panels int, floor float32, next *[8]*float32)
 
-// crossAVX2 is the loop of Cross; n, the length of list, and panels, the states' sixteens, are at least 1.
+// crossAVX2 is the loop of Cross. n is the length of list, and panels is the number of groups of 16 states.
+// Both are at least 1.
 //
 //go:noescape
 func crossAVX2(out *float32, x *float32, x0 *float32, z *float32, list *int32, n int, panels int)
 
-// tanhAVX2 is the loop of Tanh; n and panels, the states' sixteens, are at least 1.
+// tanhAVX2 is the loop of Tanh for n elements. panels is the number of groups of 16 states.
+// Both are at least 1.
 //
 //go:noescape
 func tanhAVX2(out *float32, in *float32, scale *float32, n int, panels int)
 
-// transposeAVX2 transposes n squares of 8 elements a side, each 8 columns right of the one
-// before in in, and as many rows further down in out. Strides are in bytes.
+// transposeAVX2 transposes n squares of 8 by 8 elements. Each square begins 8 columns to the right of
+// the previous one in in, and 8 rows below it in out. Strides are in bytes.
 //
 //go:noescape
 func transposeAVX2(out *float32, outStride int, in *float32, inStride int, n int)
 
-// setAVX2 is the loop of Mask.Set for whole panels, into a mask of zeros; rows and panels are at least 1.
+// setAVX2 is the loop of Mask.Set for whole panels. The mask is all zeros before. rows and panels are at
+// least 1.
 //
 //go:noescape
 func setAVX2(mask *uint64, in *float32, stride int, rows int, panels int)
 
-// fmaAVX2 does n times 96 products and sums in registers, none waiting for the one before.
+// fmaAVX2 performs n times 96 independent multiply-adds in registers.
 func fmaAVX2(n int)

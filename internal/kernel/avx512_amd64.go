@@ -4,74 +4,77 @@
 
 package kernel
 
-// layer4AVX512 is the loop of Matrix.Layer on a tile's 4 rows. Strides are in bytes;
-// n is the length of list; floor is 0 for ReLU, otherwise -Inf; mask may be nil,
-// otherwise maskByte is the byte that the first panel's bits begin at.
+// layer4AVX512 is the loop of Matrix.Layer for 4 rows of a tile. Strides are in bytes.
+// n is the length of list. floor is 0 for ReLU, otherwise -Inf. mask may be nil; if it is not,
+// maskByte is the index of the byte in which the first panel's bits begin.
 //
 //go:noescape
 func layer4AVX512(out *float32, outStride int, in *float32, inStride int, w *float32, panelStride int, bias *float32, list *int32, n int, panels int, floor float32, mask *uint64, maskByte int)
 
-// layer8AVX512 is the loop of Matrix.Layer on a tile's 8 rows. Strides are in bytes;
-// n is the length of list; floor is 0 for ReLU, otherwise -Inf; mask may be nil,
-// otherwise maskByte is the byte that the first panel's bits begin at.
+// layer8AVX512 is the loop of Matrix.Layer for 8 rows of a tile. Strides are in bytes.
+// n is the length of list. floor is 0 for ReLU, otherwise -Inf. mask may be nil; if it is not,
+// maskByte is the index of the byte in which the first panel's bits begin.
 //
 //go:noescape
 func layer8AVX512(out *float32, outStride int, in *float32, inStride int, w *float32, panelStride int, bias *float32, list *int32, n int, panels int, floor float32, mask *uint64, maskByte int)
 
-// stepsAVX512 is the loop of Rows.Steps. Strides are in bytes; n is the number of steps, at least 1;
-// floor is 0 for ReLU, otherwise -Inf; mask may be nil.
+// stepsAVX512 is the loop of RowMatrix.Steps. Strides are in bytes. n is the number of steps, at least 1.
+// floor is 0 for ReLU, otherwise -Inf. mask may be nil.
 //
 //go:noescape
 func stepsAVX512(out *float32, outStride int, pre *float32, w *float32, wStride int, rows *int32, a *float32, n int, panels int, floor float32, mask *uint64)
 
-// dotAVX512 sets dst[c] to the sum over panels of x times w in column c; panels is at least 1.
+// dotAVX512 sets dst[c] to the sum over all panels of x*w in column c. panels is at least 1.
 //
 //go:noescape
 func dotAVX512(dst *[16]float32, x *float32, w *float32, panels int)
 
-// prefetchAVX512 asks for n rows of wStride bytes to be in the second level cache; n and wStride are above 0.
+// prefetchAVX512 prefetches n rows of wStride bytes into the second-level cache. n and wStride are above 0.
 //
 //go:noescape
 func prefetchAVX512(w *float32, wStride int, rows *int32, n int)
 
-// product8AVX512 is the loop of Outputs.Product for 8 units. wStride is in bytes; n is the
-// length of list; panels, at most 3, are the states' sixteens; floor is 0 for ReLU,
-// otherwise -Inf. next is a hint: the weights of the units to come.
+// product8AVX512 is the loop of Outputs.Product for 8 units. wStride is in bytes. n is the length
+// of list. panels is the number of groups of 16 states, at most 3. floor is 0 for ReLU, otherwise
+// -Inf. next points to the weights of the following units, as a hint for prefetching.
 //
 //go:noescape
 func product8AVX512(out *float32, in *float32, w *float32, wStride int, bias *float32, units *int32, list *int32, n int, panels int, floor float32, next *[8]*float32)
 
-// crossAVX512 is the loop of Cross; n, the length of list, and panels, the states' sixteens, are at least 1.
+// crossAVX512 is the loop of Cross. n is the length of list, and panels is the number of groups of 16 states.
+// Both are at least 1.
 //
 //go:noescape
 func crossAVX512(out *float32, x *float32, x0 *float32, z *float32, list *int32, n int, panels int)
 
-// tanhAVX512 is the loop of Tanh; n and panels, the states' sixteens, are at least 1.
+// tanhAVX512 is the loop of Tanh for n elements. panels is the number of groups of 16 states.
+// Both are at least 1.
 //
 //go:noescape
 func tanhAVX512(out *float32, in *float32, scale *float32, n int, panels int)
 
-// transposeAVX512 transposes n squares of 16 elements a side, each 16 columns right of the one
-// before in in, and as many rows further down in out. Strides are in bytes.
+// transposeAVX512 transposes n squares of 16 by 16 elements. Each square begins 16 columns to the right of
+// the previous one in in, and 16 rows below it in out. Strides are in bytes.
 //
 //go:noescape
 func transposeAVX512(out *float32, outStride int, in *float32, inStride int, n int)
 
-// setAVX512 is the loop of Mask.Set for whole panels, into a mask of zeros; rows and panels are at least 1.
+// setAVX512 is the loop of Mask.Set for whole panels. The mask is all zeros before. rows and panels are at
+// least 1.
 //
 //go:noescape
 func setAVX512(mask *uint64, in *float32, stride int, rows int, panels int)
 
-// listAVX512 writes the columns whose bit is set, ascending, and returns how many. dst has room for
-// 64*words+16; what lies beyond those written is overwritten.
+// listAVX512 writes the columns whose bit is set, in ascending order, and returns their number. dst needs
+// room for 64*words+16 elements; the function overwrites some of them beyond those it returns.
 //
 //go:noescape
 func listAVX512(dst *int32, mask *uint64, words int) int
 
-// expandAVX512 expands n parts, at least 1, of which part is the first's To.
+// expandAVX512 expands n parts. n is at least 1. part points to the field To of the first part.
 //
 //go:noescape
 func expandAVX512(x *float32, values *byte, part *int, n int)
 
-// fmaAVX512 does n times 192 products and sums in registers, none waiting for the one before.
+// fmaAVX512 performs n times 192 independent multiply-adds in registers.
 func fmaAVX512(n int)

@@ -8,9 +8,10 @@ import (
 	"testing"
 )
 
-// benchEveryLevel runs a benchmark at each level that the machine has. Slices of
-// it and of FMAs in registers take turns, and the medians of their processor times
-// are compared: "of-peak" holds on a busy machine too.
+// benchEveryLevel runs a benchmark at each level of this machine. It alternates between
+// runs of the benchmark and runs of FMAs in registers, and compares the medians of their
+// processor times. Other load on the machine affects both, so the ratio "of-peak" is
+// stable.
 func benchEveryLevel(b *testing.B, bench func(b *testing.B) (flop int, run func())) {
 	chosen := current
 	defer func() { current = chosen }()
@@ -46,7 +47,8 @@ func benchEveryLevel(b *testing.B, bench func(b *testing.B) (flop int, run func(
 	}
 }
 
-// Layer on one tile, with lists that hold 100, 43 and 10% of 400 inputs.
+// BenchmarkLayer400 measures Layer on one tile, with lists of 100, 43 and 10% of 400
+// inputs.
 func BenchmarkLayer400(b *testing.B) {
 	for _, active := range []float64{1, .43, .1} {
 		b.Run(fmt.Sprintf("active=%g", active), func(b *testing.B) {
@@ -68,8 +70,8 @@ func BenchmarkLayer400(b *testing.B) {
 	}
 }
 
-// Layer on blocks of 48 rows: matrices of cross layers, which are larger than a
-// core's cache.
+// BenchmarkLayerBlock measures Layer on 48 rows with the matrices of cross layers, which
+// are larger than a core's cache.
 func BenchmarkLayerBlock(b *testing.B) {
 	for _, shape := range [][2]int{{624, 624}, {257, 624}, {624, 260}} {
 		b.Run(fmt.Sprintf("%dx%d", shape[0], shape[1]), func(b *testing.B) {

@@ -5,37 +5,37 @@ import (
 	"slices"
 )
 
-// States is the width of a Block.
+// States is the number of states in a Block.
 const States = 48
 
-// Block holds up to 48 states' vectors side by side, one element after the other:
-// element k of state t is Block[k*States+t]. What lies beyond the states in use is
-// any number. A Tile has the states one after the other.
+// Block holds the vectors of up to 48 states, element by element: element k of state t is
+// Block[k*States+t]. Elements of unused states may have any value. A Tile, in contrast,
+// holds one state after the other.
 type Block []float32
 
-// NewBlock returns a block of zeros for vectors of n elements, and for as many
-// more as Transpose may write.
+// NewBlock returns a block of zeros for vectors of n elements, padded to the multiple of
+// 16 that ToBlock may write.
 func NewBlock(n int) Block { return make(Block, Pad(n)*States) }
 
-// From returns the block of the elements from k on.
+// From returns the part of the block that begins at element k.
 func (b Block) From(k int) Block { return b[k*States:] }
 
 // Element returns element k of all states.
 func (b Block) Element(k int) []float32 { return b[k*States : (k+1)*States] }
 
-// Outputs is a linear layer for Product: its weights output by output. It is read
-// only, and shared by all goroutines.
+// Outputs is a linear layer for Product, with its weights stored output by output. It is
+// read-only and may be shared by all goroutines.
 type Outputs struct {
 	In, Out int
 	weight  []float32 // [Out, In]
 	bias    []float32 // [Pad(Out)]
 	inputs  []int32   // 0 ... In-1
 	outputs []int32   // 0 ... Out-1
-	digits  *digits   // for levels that use them; else nil
+	digits  *digits   // only at levels that use digits, else nil
 }
 
-// NewOutputs returns the layer with the given weight, [out, in], which it keeps,
-// and bias, [out]; a nil bias is 0.
+// NewOutputs returns the layer with the given weight, [out, in], and bias, [out]. A nil
+// bias means 0. The layer keeps weight and does not copy it.
 func NewOutputs(weight, bias []float32, in, out int) *Outputs {
 	if len(weight) != in*out || (bias != nil && len(bias) != out) {
 		panic("kernel: NewOutputs: weight or bias has the wrong length")
@@ -54,15 +54,17 @@ func NewOutputs(weight, bias []float32, in, out int) *Outputs {
 	return m
 }
 
-// Product sets, for the given units and t < states,
+// Product computes the given units for the states t < states:
 //
 //	out[u][t] = m.bias[u]; for k in list: out[u][t] += in[k][t] * m[u][k]
 //	if relu: out[u][t] = max(out[u][t], 0)
 //
-// and leaves the other units as they are. units and list are ascending; nil means
-// all. in[k][t] = 0 adds nothing, to the bit, so that a list may hold more than what
-// a state needs. out must not overlap in. NaN stays NaN. It allocates nothing,
-// unless list is not from NewList and has to be copied.
+// The other units of out stay as they are. units and list are ascending; nil means all.
+// If in[k][t] is 0, input k leaves the sum unchanged to the last bit, so list may name
+// inputs that a state does not need. out must not overlap in. NaN stays NaN.
+//
+// Product allocates memory only if list is not from NewList, because it then has to copy
+// list.
 func (m *Outputs) Product(out, in Block, states int, units, list []int32, relu bool) {
 	if list == nil {
 		list = m.inputs
@@ -86,12 +88,11 @@ func (m *Outputs) Product(out, in Block, states int, units, list []int32, relu b
 	}
 }
 
-// Cross is what ends a cross layer: for k in list, which is ascending, and t <
-// states
+// Cross computes the last step of a cross layer, for k in list and t < states:
 //
 //	out[k][t] = x[k][t] + x0[k][t] * z[k][t]
 //
-// out may be x.
+// list is ascending. out may be x.
 func Cross(out, x, x0, z Block, states int, list []int32) {
 	if len(list) == 0 || states < 1 {
 		return
@@ -102,19 +103,19 @@ func Cross(out, x, x0, z Block, states int, list []int32) {
 	current.cross(out, x, x0, z, (states+Columns-1)/Columns, list)
 }
 
-// Tiny is where Tanh takes numbers for 0. What they add vanishes in float32 beside
-// the x0 that cross layers add it to; but products with them may be subnormal,
-// which processors compute a hundred times slower, and trained DCN-Mix layers that
-// have collapsed (weights of 1e-14) are full of them.
+// Tiny is the magnitude below which Tanh replaces a number by 0. Cross layers add such a
+// number to x0, where it is lost to float32 rounding. However, products with it may be
+// subnormal, and processors compute with subnormal numbers a hundred times slower.
+// Trained DCN-Mix layers that have collapsed to weights near 1e-14 produce many of them.
 const Tiny = 1.0 / (1 << 60)
 
-// ones is the scale of Tanh without one.
+// ones is the scale that Tanh uses if the caller gives none.
 var ones = slices.Repeat([]float32{1}, States)
 
-// Tanh sets the first n elements of out's states to tanh of in's, times scale,
-// which has one element, or is nil for 1. Hyperbolic tangents are off by at most 1e-7, and 2.5 ulp. What is
-// less than Tiny in magnitude, before or after, becomes 0. NaN stays NaN. out may
-// be in.
+// Tanh sets the first n elements of out's states to scale * tanh of in's elements. scale
+// has one element per state; nil means 1. The hyperbolic tangent is accurate to 1e-7 and
+// to 2.5 ulp. An input or a result smaller than Tiny in magnitude becomes 0. NaN stays
+// NaN. out may be in.
 func Tanh(out, in Block, states, n int, scale Block) {
 	if n < 1 || states < 1 {
 		return
@@ -128,8 +129,8 @@ func Tanh(out, in Block, states, n int, scale Block) {
 	current.tanh(out[:n*States], in[:n*States], scale[:States], (states+Columns-1)/Columns)
 }
 
-// ToBlock sets the first n elements of the first states of out, and any others up
-// to multiples of 16, to those of a tile: out[k][t] = in[t][k].
+// ToBlock copies a tile to a block: out[k][t] = in[t][k] for k < n and t < states. It
+// rounds n and states up to multiples of 16 and also copies the additional elements.
 func ToBlock(out Block, in Tile, states, n int) {
 	states, n = Pad(states), Pad(n)
 	if states > States || n > in.Stride || len(in.Values) < states*in.Stride || len(out) < n*States {
@@ -198,19 +199,19 @@ func flush(v float32) float32 {
 	return v
 }
 
-// hyperbolic returns tanh by way of e^y-1, y = 2|x|:
+// hyperbolic returns tanh(x), computed from e^y-1 with y = 2|x|:
 //
 //	y = e*ln(2) + r; e^r-1 = r + r^2 * a polynomial; tanh = (e^y-1) / (e^y-1 + 2)
 //
-// No step cancels, so that tanh of small x is as precise as that of large ones.
-// The polynomial is that of the Cephes library's expf.
+// No step cancels digits, so tanh of a small x is as precise as tanh of a large one. The
+// polynomial is the one in expf of the Cephes library.
 func hyperbolic(x float32) float32 {
 	x = flush(x)
 	y := x + x
 	if x < 0 {
 		y = -y
 	}
-	if y > 20 { // where tanh is 1
+	if y > 20 { // tanh rounds to 1 here
 		y = 20
 	}
 	if y != y {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// guardedBlock returns a block of n normal elements amid NaN.
+// guardedBlock returns a block of n normal elements surrounded by NaN.
 func guardedBlock(r *rand.Rand, n int) (Block, []float32) {
 	whole := slices.Repeat([]float32{float32(math.NaN())}, n*States+32)
 	b := whole[16 : 16+n*States : 16+n*States]
@@ -16,8 +16,9 @@ func guardedBlock(r *rand.Rand, n int) (Block, []float32) {
 	return b, whole
 }
 
-// some returns a random ascending list below n, with room for hints.
-func some(r *rand.Rand, n int) []int32 {
+// randomList returns a random ascending list of numbers below n, with capacity for
+// prefetching.
+func randomList(r *rand.Rand, n int) []int32 {
 	list := NewList(n)
 	for k := range n {
 		if r.IntN(3) > 0 {
@@ -38,7 +39,7 @@ func TestProductIsItsDefinition(t *testing.T) {
 				y, after := guardedBlock(r, out)
 				old := slices.Clone(y)
 				states, relu := 1+r.IntN(States), r.IntN(2) == 0
-				units, list := some(r, out), some(r, in)
+				units, list := randomList(r, out), randomList(r, in)
 				switch r.IntN(4) {
 				case 0:
 					units, list = nil, nil
@@ -80,8 +81,9 @@ func TestProductIsItsDefinition(t *testing.T) {
 	})
 }
 
-// A state's output depends on nothing but the state, and a unit's on nothing but
-// the unit; Steps leads to the same, to the bit if Product does not go by digits.
+// The output of a state depends only on that state, and the output of a unit only on that
+// unit. Steps computes the same output. It agrees to the last bit unless Product uses
+// digits.
 func TestProductOfOneState(t *testing.T) {
 	everyLevel(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(13, 14))
@@ -143,7 +145,7 @@ func TestCrossIsItsDefinition(t *testing.T) {
 	})
 }
 
-// tanhs returns Tanh of any number of values.
+// tanhs returns Tanh of any number of values, times scale.
 func tanhs(x []float32, scale float32) []float32 {
 	n := (len(x) + States - 1) / States
 	b := make(Block, n*States)
@@ -152,7 +154,8 @@ func tanhs(x []float32, scale float32) []float32 {
 	return b[:len(x)]
 }
 
-// Over the whole range, and densely where tanh is neither x nor 1.
+// Tanh is accurate over the whole range. The inputs are dense where tanh is neither x nor
+// 1.
 func TestTanhIsPrecise(t *testing.T) {
 	everyLevel(t, func(t *testing.T) {
 		var x []float32
@@ -182,14 +185,14 @@ func TestTanhIsPrecise(t *testing.T) {
 				t.Fatalf("tanh(%v) = %v", x[i], got)
 			}
 		}
-		t.Logf("off by at most %.2g and %.2f ulp", worst, worstULP)
+		t.Logf("largest error %.2g and %.2f ulp", worst, worstULP)
 		if worst > 1e-7 || worstULP > 2.5 {
-			t.Errorf("off by %g, %.2f ulp", worst, worstULP)
+			t.Errorf("error %g, %.2f ulp; want less", worst, worstULP)
 		}
 	})
 }
 
-func TestTanhOfWhatIsSpecial(t *testing.T) {
+func TestTanhOfSpecialValues(t *testing.T) {
 	everyLevel(t, func(t *testing.T) {
 		nan, inf := float32(math.NaN()), float32(math.Inf(1))
 		negative := float32(math.Copysign(0, -1))
@@ -237,7 +240,8 @@ func TestToBlockAndBack(t *testing.T) {
 	})
 }
 
-// Product on whole blocks, along full lists and half of them.
+// BenchmarkProduct measures Product on whole blocks, along full lists and lists of half
+// the inputs.
 func BenchmarkProduct(b *testing.B) {
 	for _, shape := range [][2]int{{624, 624}, {257, 624}, {624, 260}, {64, 64}} {
 		for _, part := range []int{1, 2} {

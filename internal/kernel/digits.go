@@ -2,30 +2,34 @@ package kernel
 
 import "math"
 
-// digits is a matrix as fixed-point numbers, for levels that multiply bytes: a
-// weight is scale[output] * (high*2^16 + middle*2^8 + low), each digit from -128 to
-// 127. Together they are off by at most 2^-23.9 of the output's largest weight.
+// digits holds a matrix as fixed-point numbers, for levels that multiply bytes. A weight
+// is scale[output] * (high*2^16 + middle*2^8 + low), with each digit in [-128, 127]. A
+// weight is off by at most 2^-23.9 times the largest weight of its output.
 type digits struct {
 	values []int8    // [Pad(Out)/16, blocks, 3 (high, middle, low), 16, 64]; see newDigits
-	scale  []float32 // [Pad(Out)], with the 2^16 that sums of products lack
-	inputs []uint16  // a bit per input, 16 to an element: those that some output reads
-	each   []uint16  // the same, 0xffff or 0 per input
-	wanted []uint8   // 1 or 0 per output: all of Out
-	rest   []float32 // [Pad(Out)], weights of the last input if it is beyond the blocks, else 0
-	blocks int       // of 64 inputs
+	scale  []float32 // [Pad(Out)]; includes the factor 2^16 that sums of products lack
+	inputs []uint16  // one bit per input, 16 per element: set if some output reads the input
+	each   []uint16  // the same information as inputs: 0xffff or 0 per input
+	wanted []uint8   // one per output: 1 below Out, 0 in the padding
+	rest   []float32 // [Pad(Out)]: weights of the last input if it lies beyond the blocks, else 0
+	blocks int       // number of blocks of 64 inputs
 }
 
 const (
 	digitBlock = 64
 	digitLimit = 127 << 16
-	// digitInputs bounds In, so that sums of products stay below 2^31.
+	// digitInputs bounds In so that sums of products stay below 2^31.
 	digitInputs = 1 << 14
 )
 
-// newDigits returns the weight [out, in], or nil if it has no products or more
-// inputs than sums have room for. Outputs are a tile's columns for Layer, in fours of
-// inputs, and its rows for Product, which also takes one input alone: DCN-Mix has its
-// bias behind its experts, and blocks of 64 are what takes time.
+// newDigits returns the digits of weight, [out, in]. It returns nil if in or out is 0, or
+// if in exceeds digitInputs.
+//
+// If columns is set, outputs are the columns of a tile, in groups of four inputs, as
+// Layer needs them. Otherwise outputs are the rows of a tile, as Product needs them.
+// Product can also process one last input by itself, outside the blocks: DCN-Mix has its
+// bias as the input after its experts, and a whole block of 64 for that one input would
+// be slow.
 func newDigits(weight []float32, in, out int, columns bool) *digits {
 	if in == 0 || out == 0 || in > digitInputs {
 		return nil
@@ -54,7 +58,7 @@ func newDigits(weight []float32, in, out int, columns bool) *digits {
 		}
 		d.scale[o] = float32(largest / digitLimit * (1 << 16))
 		for i, w := range row {
-			if w != 0 { // an input that nobody reads must not decide how others are rounded
+			if w != 0 { // an input that no output reads must not affect how others are rounded
 				d.inputs[i/Columns] |= 1 << (i % Columns)
 				d.each[i] = math.MaxUint16
 			}

@@ -6,18 +6,19 @@ import (
 	"math/bits"
 )
 
-// Part is what Expand writes from one place on: to each o of which Mask has the bit,
-// ascending, the next of the values from From on.
+// Part is one step of Expand. The set bits of Mask, ascending, name elements relative to
+// To. These elements receive consecutive values, beginning with value From.
 type Part struct {
 	To, From int
 	Mask     uint16
 }
 
-// Expand sets parts of x to what is in values, little-endian float32:
+// Expand sets some elements of x to little-endian float32 numbers in values. For each
+// part:
 //
 //	k = 0; for o in bits of Mask: x[To+o] = values[From+k]; k++
 //
-// for each part; the other elements of x stay as they are.
+// The other elements of x stay as they are.
 func Expand(x []float32, values []byte, parts []Part) {
 	n := uint(len(values)) / 4
 	for i := range parts {

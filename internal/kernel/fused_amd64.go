@@ -2,6 +2,6 @@
 
 package kernel
 
-// built is what this build's level names end with. With GOAMD64=v3 the compiler fuses
-// products with sums where nobody rounds between, as in math.Log1p.
+// built is the suffix of this build's level names. With GOAMD64=v3 the compiler fuses a
+// product with a sum unless the code rounds the product explicitly. math.Log1p does not.
 const built = "-v3"

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// fill returns n values, a third of them 0, surrounded by NaN that no primitive
-// may read or write.
+// fill returns n values, a third of them 0, surrounded by NaN that no primitive may read
+// or overwrite.
 func fill(r *rand.Rand, n int) (whole, inner []float32) {
 	whole = make([]float32, n+8)
 	for i := range whole {
@@ -24,7 +24,7 @@ func intact(t *testing.T, whole []float32) {
 	t.Helper()
 	for i := range 4 {
 		if whole[i] == whole[i] || whole[len(whole)-1-i] == whole[len(whole)-1-i] {
-			t.Fatal("wrote outside its slice")
+			t.Fatal("wrote outside the slice")
 		}
 	}
 }

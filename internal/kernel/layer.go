@@ -5,20 +5,20 @@ import (
 	"slices"
 )
 
-// Columns is the width of a panel, in which weights are packed, and what the
-// stride of a tile is a multiple of: 16 float32, one cache line.
+// Columns is the width of a panel of packed weights: 16 float32, one cache line. The
+// stride of a tile is a multiple of it.
 const Columns = 16
 
-// rounded is what the number of rows in a tile's memory is a multiple of: the
-// functions of every level take a multiple of 3 or 4.
-const rounded = 12
+// rowMultiple is the unit to which the number of rows in a tile's memory is rounded up.
+// The functions of every level compute a multiple of 3 or 4 rows.
+const rowMultiple = 12
 
 // Pad returns n rounded up to a multiple of Columns.
 func Pad(n int) int { return (n + Columns - 1) / Columns * Columns }
 
-// Tile holds the activations of some rows: row t is Values[t*Stride:]. Memory
-// is there for rows up to the next multiple of 12, and for Pad(width) columns of
-// each; what lies there beyond the rows and columns in use is any number.
+// Tile holds the activations of some rows: row t begins at Values[t*Stride]. Its memory
+// has room for rows up to the next multiple of 12, and for Pad(width) columns of each.
+// Elements beyond the rows and columns in use may have any value.
 type Tile struct {
 	Values []float32
 	Stride int
@@ -27,30 +27,31 @@ type Tile struct {
 // NewTile returns a tile of zeros.
 func NewTile(rows, width int) Tile {
 	stride := Pad(width)
-	rows = (rows + rounded - 1) / rounded * rounded
+	rows = (rows + rowMultiple - 1) / rowMultiple * rowMultiple
 	return Tile{make([]float32, rows*stride), stride}
 }
 
-// Row returns row t, of Stride elements.
+// Row returns row i, which has Stride elements.
 func (t Tile) Row(i int) []float32 { return t.Values[i*t.Stride : (i+1)*t.Stride] }
 
-// TileRows returns the number of rows that Layer takes at once, at most 16. Fewer
-// rows waste what the others could have done; more are taken in turns, which is
-// as fast for dense layers, but their common list is longer.
+// TileRows returns the best number of rows for one call of Layer, at most 16. A call with
+// fewer rows costs nearly as much. A call with more rows computes them tile by tile,
+// which is as fast for dense layers, but the list that all rows share is longer.
 func TileRows() int { return current.rows }
 
-// Lists reports whether Layer is the faster for a list of the inputs that are not 0:
-// otherwise masks and lists of active units are of no use.
+// Lists reports whether Layer is faster with a list of the nonzero inputs. If Lists
+// returns false, masks and lists of active units are useless.
 func Lists() bool { return !current.digits }
 
-// Mask holds a bit per column.
+// Mask holds one bit per column.
 type Mask []uint64
 
 // NewMask returns an empty mask of Pad(width) columns.
 func NewMask(width int) Mask { return make(Mask, (Pad(width)+63)/64) }
 
-// List appends the columns whose bit is set to list, ascending. A list from
-// NewList makes it faster; what it has room for may be overwritten.
+// List appends the columns whose bit is set to list, in ascending order, and returns the
+// result. It is faster if list comes from NewList. It may overwrite the unused capacity
+// of list.
 func (m Mask) List(list []int32) []int32 {
 	if len(m) == 0 {
 		return list
@@ -58,8 +59,8 @@ func (m Mask) List(list []int32) []int32 {
 	return current.list(m, list)
 }
 
-// Set sets bit o where some of the first rows rows of t is not 0 in column o, for
-// o < width, and clears the others.
+// Set sets bit o of m, for o < width, if column o of t is not 0 in at least one of rows
+// [0, rows). It clears all other bits.
 func (m Mask) Set(t Tile, rows, width int) {
 	switch {
 	case rows < 1 || Pad(width) > t.Stride || len(t.Values) < rows*t.Stride:
@@ -74,36 +75,38 @@ func (m Mask) Set(t Tile, rows, width int) {
 	}
 }
 
-// NewList returns an empty list with room for a mask of Pad(width) columns.
+// NewList returns an empty list with enough capacity for all columns of NewMask(width).
 func NewList(width int) []int32 { return make([]int32, 0, listRoom(NewMask(width))) }
 
-// listAhead is how far beyond the end of a list Layer may read, for hints.
+// listAhead is the number of elements beyond the end of a list that Layer may read for
+// prefetching.
 const listAhead = 12
 
-// listRoom returns what the fastest implementation of List writes at most.
+// listRoom returns an upper bound on the number of elements that List writes at any
+// level.
 func listRoom(m Mask) int { return 64*len(m) + Columns }
 
-// cut clears the bits from width on, in the last panel's padding, where an
-// infinite activation times a weight of 0 has made NaN.
+// cut clears the bits from width on. They belong to the padding of the last panel, where
+// an infinite activation times a weight of 0 may have made NaN.
 func (m Mask) cut(width int) {
 	if m != nil && width%64 != 0 {
 		m[width/64] &= 1<<(width%64) - 1
 	}
 }
 
-// Matrix is a linear layer packed for Layer: panels of 16 columns, each with its
-// rows one after the other, so that the kernel reads it in one direction. It is
-// read only, and shared by all goroutines.
+// Matrix is a linear layer packed for Layer. It is stored in panels of 16 columns, each
+// row by row, so the kernel reads memory in one direction. A Matrix is read-only and may
+// be shared by all goroutines.
 type Matrix struct {
 	In, Out int
-	panels  []float32 // [Pad(Out)/16, In, 16], columns beyond Out 0
+	panels  []float32 // [Pad(Out)/16, In, 16]; columns beyond Out are 0
 	bias    []float32 // [Pad(Out)]
 	all     []int32   // 0 ... In-1
-	digits  *digits   // for levels that use them; else nil
+	digits  *digits   // only at levels that use digits, else nil
 }
 
-// NewMatrix packs a layer from its weight, [out, in], and bias, [out]; a nil bias
-// is 0. It keeps neither.
+// NewMatrix packs a layer with the given weight, [out, in], and bias, [out]. A nil bias
+// means 0. NewMatrix copies both.
 func NewMatrix(weight, bias []float32, in, out int) *Matrix {
 	if len(weight) != in*out || (bias != nil && len(bias) != out) {
 		panic("kernel: NewMatrix: weight or bias has the wrong length")
@@ -124,7 +127,7 @@ func NewMatrix(weight, bias []float32, in, out int) *Matrix {
 	return m
 }
 
-// floor returns what activations are at least.
+// floor returns the lower bound of activations: 0 with ReLU, else -Inf.
 func floor(relu bool) float32 {
 	if relu {
 		return 0
@@ -132,24 +135,26 @@ func floor(relu bool) float32 {
 	return float32(math.Inf(-1))
 }
 
-// Layer sets the first rows rows of out from those of in:
+// Layer computes rows [0, rows) of out from those of in, for all o < Pad(m.Out):
 //
 //	out[t][o] = m.bias[o]; for k in list: out[t][o] += in[t][k] * m[k][o]
 //	if relu: out[t][o] = max(out[t][o], 0)
 //
-// for all o < Pad(m.Out); those beyond m.Out are 0 for finite input. list is
-// ascending and may be empty; nil means all of m.In. in[t][k] = 0 adds nothing, to
-// the bit, so that a list may hold more than what a row needs and rows do not
-// depend on each other. If mask is not nil, Layer sets bit o where out[t][o] is not
-// 0 for some t and clears the others; rows beyond rows up to the next multiple of
-// 12 may set bits too, and are overwritten. out must not overlap in. NaN stays NaN.
+// Columns beyond m.Out are 0 if the input is finite. list is ascending and may be empty;
+// nil means all of m.In. If in[t][k] is 0, input k leaves the sum unchanged to the last
+// bit. So list may name inputs that a row does not need, and no row depends on another.
 //
-// It allocates nothing, unless list is not from NewList and has to be copied.
+// If mask is not nil, Layer sets bit o if out[t][o] is not 0 for some t, and clears the
+// other bits. Layer also overwrites the rows that follow, up to the next multiple of 12,
+// and these may set bits as well. out must not overlap in. NaN stays NaN.
+//
+// Layer allocates memory only if list is not from NewList, because it then has to copy
+// list.
 func (m *Matrix) Layer(out, in Tile, rows int, list []int32, relu bool, mask Mask) {
 	if list == nil {
 		list = m.all
 	}
-	memory := (rows + rounded - 1) / rounded * rounded
+	memory := (rows + rowMultiple - 1) / rowMultiple * rowMultiple
 	width := Pad(m.Out)
 	switch {
 	case rows < 1 || in.Stride < m.In || out.Stride < width || len(in.Values) < memory*in.Stride || len(out.Values) < memory*out.Stride:
@@ -169,16 +174,16 @@ func (m *Matrix) Layer(out, in Tile, rows int, list []int32, relu bool, mask Mas
 	}
 }
 
-// RowMatrix is a matrix packed for Steps: row after row.
+// RowMatrix is a matrix packed for Steps, row by row.
 type RowMatrix struct {
 	In, Out int
 	values  []float32 // [In, Pad(Out)]
 }
 
-// NewRowMatrix packs a weight, [out, in].
+// NewRowMatrix packs a copy of weight, [out, in].
 func NewRowMatrix(weight []float32, in, out int) *RowMatrix {
 	if len(weight) != in*out {
-		panic("kernel: NewRows: weight has the wrong length")
+		panic("kernel: NewRowMatrix: weight has the wrong length")
 	}
 	m := &RowMatrix{In: in, Out: out, values: make([]float32, in*Pad(out))}
 	for o := range out {
@@ -189,14 +194,14 @@ func NewRowMatrix(weight []float32, in, out int) *RowMatrix {
 	return m
 }
 
-// Steps follows a linear layer while its input changes one element at a time.
-// Step t adds change[t] to element row[t]:
+// Steps updates the output of a linear layer whose input changes one element at a time.
+// Step t adds change[t] to input element row[t]. For all o < Pad(m.Out):
 //
 //	pre[o] += change[t] * m[row[t]][o]
 //	out[t][o] = pre[o]; if relu: max(pre[o], 0)
 //
-// for all o < Pad(m.Out), which is what pre has. mask is as in Layer, exactly. A
-// stride of 0 keeps the last step's output only.
+// pre has Pad(m.Out) elements. Steps sets mask as Layer does, but only from the rows
+// computed here. If out has a stride of 0, it keeps only the output of the last step.
 func (m *RowMatrix) Steps(out Tile, pre []float32, row []int32, change []float32, relu bool, mask Mask) {
 	width := Pad(m.Out)
 	switch {
@@ -219,14 +224,13 @@ func (m *RowMatrix) Steps(out Tile, pre []float32, row []int32, change []float32
 	}
 }
 
-// Prefetch asks for rows that Steps will soon read. It is a hint.
+// Prefetch hints that Steps will soon read the given rows.
 func (m *RowMatrix) Prefetch(row []int32) {
 	if len(row) > 0 && m.Out > 0 {
 		current.prefetch(m, row)
 	}
 }
 
-// Dot returns the sum of x[i]*y[i]. The portable level computes it in float64,
-// i ascending; others keep float32 sums of 16 or 32 columns of the product, and
-// sum those in float64.
+// Dot returns the sum of x[i]*y[i]. The portable level adds in float64, with i ascending.
+// The other levels keep 16 or 32 partial sums in float32, and add these in float64.
 func Dot(x, y []float32) float64 { return current.dot(x, y[:len(x)]) }

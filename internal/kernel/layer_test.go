@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// everyLevel runs a test at each level that the machine has.
+// everyLevel runs a test at each level of this machine.
 func everyLevel(t *testing.T, test func(t *testing.T)) {
 	chosen := current
 	defer func() { current = chosen }()
@@ -24,7 +24,8 @@ func everyLevel(t *testing.T, test func(t *testing.T)) {
 	}
 }
 
-// What the processor has is tested, unless it was turned off by hand.
+// The tests run every level that the processor supports, unless it was turned off by
+// hand.
 func TestLevelsOfThisMachine(t *testing.T) {
 	var names []string
 	for _, l := range levels() {
@@ -39,30 +40,31 @@ func TestLevelsOfThisMachine(t *testing.T) {
 	for level, need := range map[string][]string{"amx": {"amx_tile", "amx_int8", "avx512vbmi", "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx2", "fma"}, "avx512": {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx2", "fma"}, "avx2": {"avx2", "fma"}} {
 		has := !slices.ContainsFunc(need, func(f string) bool { return !slices.Contains(flags, f) })
 		if has && !slices.Contains(names, level) {
-			t.Errorf("the processor has %s, which no test runs", level)
+			t.Errorf("the processor has %s, but no test runs at this level", level)
 		}
 	}
 }
 
-// Losses of builds for GOAMD64=v3 and later differ in their last bits.
-func TestNameTellsTheBuild(t *testing.T) {
+// The level name says whether the build is for GOAMD64=v3, where losses have other last
+// bits.
+func TestNameIncludesBuild(t *testing.T) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		t.Skip("the binary does not say how it was built")
+		t.Skip("the binary has no build settings")
 	}
 	fused := slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "GOAMD64" && s.Value >= "v3" })
 	for _, name := range append(Names(), Name()) {
 		if strings.HasSuffix(name, "-v3") != fused {
-			t.Errorf("level %s, and the build is fused: %t", name, fused)
+			t.Errorf("level %s in a build with GOAMD64=v3: %t", name, fused)
 		}
 	}
 	if !Use(Name()) {
-		t.Errorf("level %s is not known", Name())
+		t.Errorf("unknown level %s", Name())
 	}
 }
 
-// guarded returns a tile of normal values amid NaN: beyond its memory, and in the
-// columns and rows that it does not use if padding is NaN.
+// guarded returns a tile of normal values surrounded by NaN. The columns and rows of the
+// tile that are not in use are NaN too.
 func guarded(r *rand.Rand, rows, width int, zeros float64) (Tile, []float32) {
 	tile := NewTile(rows, width)
 	whole := make([]float32, len(tile.Values)+32)
@@ -82,7 +84,7 @@ func guardsHold(t *testing.T, whole []float32) {
 	t.Helper()
 	for i := range 16 {
 		if whole[i] == whole[i] || whole[len(whole)-1-i] == whole[len(whole)-1-i] {
-			t.Fatal("wrote outside its tile")
+			t.Fatal("wrote outside the tile")
 		}
 	}
 }
@@ -97,8 +99,8 @@ func normal(r *rand.Rand, n int) []float32 {
 
 var lengths = []int{1, 2, 3, 7, 15, 16, 17, 31, 32, 33, 47, 48, 49, 63, 64, 65, 80, 81, 130}
 
-// near fails unless got is want but for the rounding of n sums of terms that sum
-// to at most size.
+// near fails the test unless got equals want up to the rounding of n additions. size is
+// the sum of the magnitudes of the terms.
 func near(t *testing.T, got float32, want, size float64, n int, more ...float64) {
 	t.Helper()
 	within := 1e-7 * float64(n+2) * (size + 1e-3)
@@ -118,8 +120,8 @@ func absolute(x []float32) []float64 {
 	return a
 }
 
-// byDigits returns how far off a sum of products may be beyond that, by bytes: each
-// product by some 2^-22 of the largest values that there are.
+// byDigits returns the additional error allowed where products are computed from digits.
+// Each product is off by about 2^-22 times the product of the largest values.
 func byDigits(x, w []float64) float64 {
 	if !current.digits || len(x) == 0 {
 		return 0
@@ -202,14 +204,14 @@ func layerOnce(t *testing.T, r *rand.Rand, m *Matrix, weight, bias []float32, ro
 		}
 	}
 	for i, word := range mask {
-		if word&active[i] != active[i] || rows%rounded == 0 && word != active[i] {
+		if word&active[i] != active[i] || rows%rowMultiple == 0 && word != active[i] {
 			t.Fatalf("in %d out %d rows %d: mask %b, want %b", m.In, m.Out, rows, word, active[i])
 		}
 	}
 }
 
-// A row's output depends on nothing but the row: not on its place, the rows beside
-// it, or what else is in the list.
+// The output of a row depends only on that row. It does not depend on its position, on
+// the other rows, or on what else is in the list.
 func TestRowsAreIndependent(t *testing.T) {
 	everyLevel(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(3, 4))
@@ -235,8 +237,8 @@ func TestRowsAreIndependent(t *testing.T) {
 	})
 }
 
-// Steps one at a time equal Steps at once, and a Layer of the input they lead to, to
-// the bit if that does not go by digits.
+// One call of Steps equals a sequence of calls with one step each. It also equals Layer
+// of the changed input: to the last bit, unless Layer uses digits.
 func TestStepsIsItsDefinition(t *testing.T) {
 	everyLevel(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(5, 6))
@@ -263,7 +265,7 @@ func TestStepsIsItsDefinition(t *testing.T) {
 					x.Values[s] = change[s]
 					NewMatrix(weight, bias, in, out).Layer(y, x, 1, nil, relu, nil)
 					for o, v := range y.Row(0) {
-						if current.digits { // which Steps does not go by
+						if current.digits { // Steps does not use them
 							near(t, v, float64(tile.Row(s)[o]), 20, n)
 							y.Row(0)[o] = tile.Row(s)[o]
 						}
@@ -312,7 +314,7 @@ func TestNaNAndInfinityStay(t *testing.T) {
 	})
 }
 
-func TestCallersBugsPanic(t *testing.T) {
+func TestMisusePanics(t *testing.T) {
 	m, rows := NewMatrix(make([]float32, 6), nil, 2, 3), NewRowMatrix(make([]float32, 6), 2, 3)
 	outputs, block := NewOutputs(make([]float32, 6), nil, 2, 3), NewBlock(3)
 	tile := NewTile(1, 3)
@@ -344,7 +346,7 @@ func TestCallersBugsPanic(t *testing.T) {
 		func() {
 			defer func() {
 				if s, ok := recover().(string); !ok || !strings.HasPrefix(s, "kernel: ") {
-					t.Errorf("%s: no panic of ours", name)
+					t.Errorf("%s: want a panic that begins with kernel:", name)
 				}
 			}()
 			call()
@@ -361,7 +363,7 @@ func TestGeneratedFilesAreCurrent(t *testing.T) {
 	for _, level := range []string{"amx", "avx512", "avx2"} {
 		dir := t.TempDir()
 		names := []string{level + "_amd64.s", level + "_amd64.go"}
-		// The first line of each file repeats the command.
+		// The first line of each file contains the command, which differs.
 		cmd := exec.Command(tool, "run", ".", "-level", level, "-out", filepath.Join(dir, names[0]), "-stubs", filepath.Join(dir, names[1]), "-pkg", "kernel")
 		cmd.Dir = "_asm"
 		cmd.Env = append(os.Environ(), "GOFLAGS=-mod=readonly", "GOWORK=off")
@@ -379,14 +381,14 @@ func TestGeneratedFilesAreCurrent(t *testing.T) {
 			}
 			_, a, _ := strings.Cut(string(got), "\n")
 			if _, b, _ := strings.Cut(string(want), "\n"); a != b {
-				t.Errorf("%s is not what _asm writes: go generate ./internal/kernel", name)
+				t.Errorf("%s is out of date; run go generate ./internal/kernel", name)
 			}
 		}
 	}
 }
 
-// Digits are weights, off by at most 2^-23 of the output's largest; what they cannot
-// hold has none.
+// Digits represent weights with an error of at most 2^-23 times the largest weight of the
+// output. A matrix that digits cannot represent has none.
 func TestDigits(t *testing.T) {
 	r := rand.New(rand.NewPCG(21, 22))
 	const in, out = 129, 35
@@ -422,7 +424,7 @@ func TestDigits(t *testing.T) {
 			t.Errorf("%v has digits", shape)
 		}
 	}
-	everyLevel(t, func(t *testing.T) { // which still has products
+	everyLevel(t, func(t *testing.T) { // Layer works without digits as well
 		m := NewMatrix(slices.Repeat([]float32{1}, digitInputs+1), nil, digitInputs+1, 1)
 		x, y := NewTile(1, m.In), NewTile(1, 1)
 		copy(x.Values, slices.Repeat([]float32{1}, m.In))

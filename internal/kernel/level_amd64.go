@@ -8,8 +8,8 @@ import "golang.org/x/sys/cpu"
 //go:generate go -C _asm run . -level avx512 -out ../avx512_amd64.s -stubs ../avx512_amd64.go -pkg kernel
 //go:generate go -C _asm run . -level avx2 -out ../avx2_amd64.s -stubs ../avx2_amd64.go -pkg kernel
 
-// accelerated returns the levels in assembly. AVX-512 machines have AVX2; a test
-// that turns AVX2 off means both.
+// accelerated returns the levels written in assembly. Every machine with AVX-512 also has
+// AVX2, so turning off AVX2 turns off AVX-512 as well.
 func accelerated() (faster []*level) {
 	x := &cpu.X86
 	if !x.HasAVX2 || !x.HasFMA {
@@ -25,7 +25,7 @@ func accelerated() (faster []*level) {
 			tiles := wide
 			tiles.name, tiles.rows, tiles.digits = "amx", Columns, true
 			tiles.layer, tiles.product = layerTiles, productTiles
-			tiles.fma, tiles.flop = peakAMX, 65536*2/6 // six products of bytes make one of numbers
+			tiles.fma, tiles.flop = peakAMX, 65536*2/6 // one product of numbers takes six products of bytes
 			faster = append(faster, &tiles)
 		}
 		faster = append(faster, &wide)
@@ -38,7 +38,7 @@ func accelerated() (faster []*level) {
 	})
 }
 
-// What AVX-512 does also where AMX cannot.
+// The AMX level falls back to these for layers that have no digits.
 var (
 	layerAVX512   = assembled{group: 3, tile: 8, call: [13]layerFunc{4: layer4AVX512, 8: layer8AVX512}}
 	productAVX512 = productWith(product8AVX512, 8)
@@ -54,11 +54,12 @@ type (
 	dotFunc       func(dst *[Columns]float32, x *float32, w *float32, panels int)
 )
 
-// assembled is Layer by generated functions, one for each of some numbers of rows.
+// assembled implements Layer with generated functions. Each function computes a fixed
+// number of rows.
 type assembled struct {
-	group int           // panels a function works on at once
-	tile  int           // the most rows that one takes
-	call  [13]layerFunc // by rows
+	group int           // panels that a function computes at once
+	tile  int           // largest number of rows that a function computes
+	call  [13]layerFunc // functions by number of rows
 }
 
 func (a *assembled) run(m *Matrix, out, in Tile, rows int, list []int32, floor float32, mask Mask) {
@@ -75,7 +76,7 @@ func (a *assembled) run(m *Matrix, out, in Tile, rows int, list []int32, floor f
 	}
 }
 
-// panels computes n panels from p on of some rows from t on.
+// panels computes panels [p, p+n) for rows [t, t+rows).
 func (a *assembled) panels(m *Matrix, out, in Tile, t, rows, p, n int, list []int32, floor float32, mask Mask) {
 	for a.call[rows] == nil {
 		rows++
@@ -94,8 +95,8 @@ func prefetchWith(f func(w *float32, wStride int, rows *int32, n int)) func(m *R
 	return func(m *RowMatrix, row []int32) { f(&m.values[0], Pad(m.Out)*4, &row[0], len(row)) }
 }
 
-// productWith goes through the units some at a time. The last few are filled up
-// with the last one, which is then computed more than once.
+// productWith returns a product that computes group units at a time. If the last group is
+// incomplete, it is filled with copies of the last unit.
 func productWith(f productFunc, group int) func(m *Outputs, out, in Block, states int, units, list []int32, floor float32) {
 	return func(m *Outputs, out, in Block, states int, units, list []int32, floor float32) {
 		panels := (states + Columns - 1) / Columns
@@ -143,7 +144,8 @@ func setWith(f func(mask *uint64, in *float32, stride int, rows int, panels int)
 	return func(m Mask, t Tile, rows, panels int) { f(&m[0], &t.Values[0], t.Stride*4, rows, panels) }
 }
 
-// compress is List into a list that has room for what listAVX512 overwrites.
+// compress appends to list as List does. It uses listAVX512 if list has room for all that
+// it overwrites.
 func compress(m Mask, list []int32) []int32 {
 	n := len(list)
 	if cap(list)-n < listRoom(m) {
@@ -164,7 +166,7 @@ func dotWith(f dotFunc) func(x, y []float32) float64 {
 		if whole > 0 {
 			var lanes [Columns]float32
 			f(&lanes, &x[0], &y[0], whole/Columns)
-			for i := range 4 { // four sums that do not wait for each other
+			for i := range 4 { // four independent sums
 				sum0 += float64(lanes[i])
 				sum1 += float64(lanes[i+4])
 				sum2 += float64(lanes[i+8])
@@ -175,7 +177,7 @@ func dotWith(f dotFunc) func(x, y []float32) float64 {
 	}
 }
 
-// first returns the address of the first element, nil if there is none.
+// first returns the address of the first element, or nil if s is empty.
 func first[S ~[]E, E any](s S) *E {
 	if len(s) == 0 {
 		return nil

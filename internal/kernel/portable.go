@@ -2,24 +2,24 @@ package kernel
 
 import "math/bits"
 
-// The portable level. Its products are rounded to float32 before they are added,
-// so that no compiler fuses them and every architecture gives the same bits.
+// The portable level rounds each product to float32 before adding it. The compiler
+// therefore cannot fuse products with sums, and every architecture gives the same bits.
 
 func layerPortable(m *Matrix, out, in Tile, rows int, list []int32, floor float32, mask Mask) {
 	for p := 0; p < len(m.bias); p += Columns {
 		panel, bias := m.panels[p*m.In:(p+Columns)*m.In], m.bias[p:p+Columns]
 		for t := range rows {
 			row := out.Row(t)[p : p+Columns]
-			half(row[:8], in.Row(t)[:m.In], panel, bias[:8], list)
-			half(row[8:], in.Row(t)[:m.In], panel[min(8, len(panel)):], bias[8:], list)
+			halfPanel(row[:8], in.Row(t)[:m.In], panel, bias[:8], list)
+			halfPanel(row[8:], in.Row(t)[:m.In], panel[min(8, len(panel)):], bias[8:], list)
 			clamp(row, p, floor, mask)
 		}
 	}
 }
 
-// half computes 8 columns of a panel, which begin at w[0], for one row: sums that
-// fit the registers of any processor.
-func half(out, in, w, bias []float32, list []int32) {
+// halfPanel computes 8 columns of a panel for one row. w[0] is the first of these columns.
+// Eight sums fit in the registers of any processor.
+func halfPanel(out, in, w, bias []float32, list []int32) {
 	_, _ = out[7], bias[7]
 	a0, a1, a2, a3, a4, a5, a6, a7 := bias[0], bias[1], bias[2], bias[3], bias[4], bias[5], bias[6], bias[7]
 	for _, k := range list {
@@ -36,8 +36,8 @@ func half(out, in, w, bias []float32, list []int32) {
 	out[0], out[1], out[2], out[3], out[4], out[5], out[6], out[7] = a0, a1, a2, a3, a4, a5, a6, a7
 }
 
-// clamp applies the floor to a row's columns from column on, and notes in mask
-// which are not 0.
+// clamp raises each element of row to at least floor, and sets the bits of mask whose
+// elements are not 0. The first element of row has the number column.
 func clamp(row []float32, column int, floor float32, mask Mask) {
 	for c, v := range row {
 		if v < floor {

@@ -4,18 +4,19 @@ package kernel
 
 import "sync"
 
-// scratch is what a call of a level with tiles needs beside its arguments.
+// scratch is temporary memory for one call at a level that uses tiles.
 type scratch struct {
 	sums   [3 * Columns * Columns]int32
 	scale  [States]float32
-	values []int8   // the input's digits
-	bits   []uint16 // digits.inputs or digits.each, of a list
-	wanted []uint8  // digits.wanted, of some units
+	values []int8   // digits of the input
+	bits   []uint16 // digits.inputs or digits.each, restricted to a list
+	wanted []uint8  // digits.wanted, restricted to some units
 }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// resized returns s with n elements of any value.
+// resized returns a slice of n elements, reusing the memory of s if it can. The elements
+// may have any value.
 func resized[E any](s []E, n int) []E {
 	if cap(s) < n {
 		return make([]E, n)
@@ -23,7 +24,8 @@ func resized[E any](s []E, n int) []E {
 	return s[:n]
 }
 
-// layerTiles is Layer by the digits of the states and of the weights.
+// layerTiles implements Layer by multiplying the digits of the states with those of the
+// weights.
 func layerTiles(m *Matrix, out, in Tile, rows int, list []int32, floor float32, mask Mask) {
 	d := m.digits
 	if d == nil {
@@ -52,10 +54,10 @@ func layerTiles(m *Matrix, out, in Tile, rows int, list []int32, floor float32, 
 	}
 }
 
-// noRest is what productAMX takes for no input alone.
+// noRest is the rest argument of productAMX if every input lies in a block.
 var noRest [States]float32
 
-// productTiles is Product by the same.
+// productTiles implements Product by multiplying digits.
 func productTiles(m *Outputs, out, in Block, states int, units, list []int32, floor float32) {
 	d := m.digits
 	if d == nil {

@@ -18,17 +18,17 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest"
 
+	"shaver/internal/baseline"
 	"shaver/internal/bus"
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
+	"shaver/internal/estimator"
 	"shaver/internal/fault"
 	"shaver/internal/filelock"
 	"shaver/internal/model"
 	"shaver/internal/planted"
-	"shaver/internal/prune"
-	"shaver/internal/shapley"
 )
 
 const (
@@ -63,8 +63,8 @@ func tiny(t *testing.T) (j Job, folder string) {
 		t.Fatal(err)
 	}
 	return Job{Config: coordinator.Config{
-		Open: func() (*checkpoint.Checkpoint, error) { return p.Checkpoint, nil }, Dataset: d, Splits: []string{dataset.Train}, Sample: 1, Baseline: prune.Codebook,
-		Options: shapley.Options{Estimator: shapley.Permutation, Passes: 1, Seed: 1}, RowsPerShard: tinyRows / tinyShards,
+		Open: func() (*checkpoint.Checkpoint, error) { return p.Checkpoint, nil }, Dataset: d, Splits: []string{dataset.Train}, Sample: 1, Baseline: baseline.Codebook,
+		Options: estimator.Options{Estimator: estimator.Permutation, Passes: 1}, Seed: 1, RowsPerShard: tinyRows / tinyShards,
 		Out: filepath.Join(t.TempDir(), "s.arrow"), Queue: bus.DefaultQueue, Log: zaptest.NewLogger(t),
 	}}, folder
 }
@@ -192,7 +192,7 @@ func TestCutOff(t *testing.T) {
 				files(t, &j)
 			}
 			if test.other {
-				j.Options.Seed++
+				j.Seed++
 			}
 			again := atomic.Int64{}
 			on(t, &j, "task done", func() { again.Add(1) })

@@ -9,7 +9,6 @@ import (
 	"shaver/internal/coordinator"
 	"shaver/internal/job"
 	"shaver/internal/metrics"
-	"shaver/internal/shapley"
 	"shaver/internal/worker"
 )
 
@@ -69,8 +68,7 @@ func (m *telemetry) work(c *worker.Config) {
 	c.OnTask = func(t *job.Task, outcome worker.Outcome, try int, took time.Duration) {
 		walks := int64(0)
 		if outcome == worker.Done {
-			options := shapley.Options{Estimator: t.Spec.Estimator, Passes: t.Spec.TaskPasses()}
-			walks = t.Rows * int64(options.Walks())
+			walks = t.Rows * int64(t.Spec.TaskOptions().Walks())
 		}
 		m.set.Task(string(outcome), try, walks, took)
 	}

@@ -8,15 +8,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/internal/baseline"
 	"shaver/internal/bus"
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
+	"shaver/internal/estimator"
 	"shaver/internal/fault"
 	"shaver/internal/job"
-	"shaver/internal/prune"
-	"shaver/internal/shapley"
 )
 
 type scoreOptions struct {
@@ -42,12 +42,12 @@ func (o *JobFlags) Add(c *cobra.Command, config *coordinator.Config) {
 	f := c.Flags()
 	f.StringVar(&o.model, "model", "", "checkpoint: .pth or safetensors")
 	f.StringVar(&o.dataset, "dataset", "", "dataset folder, made by shaver dataset import")
-	f.StringVar(&o.config.Baseline, "baseline", prune.Zero, "what a dropped entry reads: "+strings.Join(prune.Baselines(), " or "))
-	f.StringVar(&o.config.Options.Estimator, "estimator", shapley.Permutation, fmt.Sprintf("%s, %s, %s, %s (at most %d players a row), or %s, which is no Shapley value but its rival", shapley.Permutation, shapley.Antithetic, shapley.Multilinear, shapley.Exact, shapley.MaxExactPlayers, shapley.Taylor))
-	f.IntVar(&o.config.Options.Passes, "passes", 1, fmt.Sprintf("random orders per row, with --until at most; for %s, each also backwards", shapley.Antithetic))
-	f.IntVar(&o.config.Options.Draws, "draws", 0, fmt.Sprintf("for %s: sets of present players per row, even (default %d)", shapley.Multilinear, shapley.DefaultDraws))
-	f.StringVar(&o.config.Options.Endpoints, "endpoints", "", fmt.Sprintf("for %s: %s, or %s, which has less bias, more noise, and needs 4 draws (default %s)", shapley.Multilinear, shapley.Plain, shapley.Balanced, shapley.Plain))
-	f.Uint64Var(&o.config.Options.Seed, "seed", 1, "seed of everything random")
+	f.StringVar(&o.config.Baseline, "baseline", baseline.Zero, "what a dropped entry reads: "+strings.Join(baseline.Names(), " or "))
+	f.StringVar(&o.config.Options.Estimator, "estimator", estimator.Permutation, estimator.Help())
+	f.IntVar(&o.config.Options.Passes, "passes", 1, fmt.Sprintf("random orders per row, with --until at most; for %s, each also backwards", estimator.Antithetic))
+	f.IntVar(&o.config.Options.Draws, "draws", 0, fmt.Sprintf("for %s: sets of present players per row, even (default %d)", estimator.Multilinear, estimator.DefaultDraws))
+	f.StringVar(&o.config.Options.Endpoints, "endpoints", "", fmt.Sprintf("for %s: %s, or %s, which has less bias, more noise, and needs 4 draws (default %s)", estimator.Multilinear, estimator.Plain, estimator.Balanced, estimator.Plain))
+	f.Uint64Var(&o.config.Seed, "seed", 1, "seed of everything random")
 	f.StringSliceVar(&o.config.Splits, "splits", []string{dataset.Train, dataset.Val}, "splits to score")
 	f.Float64Var(&o.config.Sample, "sample", 1, "portion of the rows to score, drawn without replacement")
 	f.Int64Var(&o.config.MaxRows, "max-rows", 0, "in place of --sample: so many rows at most")
@@ -55,7 +55,7 @@ func (o *JobFlags) Add(c *cobra.Command, config *coordinator.Config) {
 	f.Float64Var(&o.until.Bound, "bound", 0, fmt.Sprintf("of --until (default %g for %s, %g for %s)", job.PaperBound, job.Paper, job.OverlapBound, job.Overlap))
 	f.Float64Var(&o.until.Sparsity, "sparsity", 0, fmt.Sprintf("of --until %s: the portion of the entries that pruning drops (default %g)", job.Overlap, job.AtSparsity))
 	f.DurationVar(&o.maxTime, "max-time", 0, "begin no round that would end later, by the rate so far (default no bound)")
-	f.Float64Var(&o.config.Audit, "audit", 0, fmt.Sprintf("for %s: hold it against full walks, and %s end points against %s, on as many rows of the splits as this portion (0.01, say) of those scored, and write that into the scores", shapley.Multilinear, shapley.Plain, shapley.Balanced))
+	f.Float64Var(&o.config.Audit, "audit", 0, fmt.Sprintf("for %s: hold it against full walks, and %s end points against %s, on as many rows of the splits as this portion (0.01, say) of those scored, and write that into the scores", estimator.Multilinear, estimator.Plain, estimator.Balanced))
 	f.Int64Var(&o.config.RowsPerShard, "rows-per-shard", 0, "rows a task (default about a minute of work; see shaver plan)")
 	cli.KernelFlag(c)
 }

@@ -1,6 +1,5 @@
-// Package metrics counts what a process does, and tells it to Prometheus and to
-// whoever asks whether the process is well. Nothing depends on it: without it
-// the callbacks that feed it are nil.
+// Package metrics counts what a process does. It reports the counts to Prometheus and
+// answers health checks. It is optional: without it, the callbacks that feed it are nil.
 package metrics
 
 import (
@@ -10,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// Set is what one process counts. Safe for concurrent use.
+// Set holds the metrics of one process. It is safe for concurrent use.
 type Set struct {
 	registry *prometheus.Registry
 
@@ -21,29 +20,28 @@ type Set struct {
 	job         jobSet
 }
 
-// jobSet is what a coordinator says of its job.
+// jobSet holds a coordinator's metrics of its job.
 type jobSet struct {
 	rows, rowsTotal, shards, shardsTotal, open, quarantined, epoch, checkpoint prometheus.Gauge
 	lag                                                                        prometheus.Histogram
 }
 
-// New returns an empty set, with what Go's runtime and the system say of the
-// process.
+// New returns an empty set. It includes metrics of the Go runtime and of the process.
 func New() *Set {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: "shaver_" + name, Help: help})
 	}
 	s := &Set{
 		registry: prometheus.NewRegistry(),
-		rows:     counter("rows_total", "Rows computed in this process, those of tasks that failed included."),
-		walks:    counter("walks_total", "Walks of tasks that were computed to their end in this process: rows times passes."),
-		tries:    counter("redeliveries_total", "Tasks that came to this process after another try at them."),
+		rows:     counter("rows_total", "Rows computed in this process, including rows of tasks that failed."),
+		walks:    counter("walks_total", "Walks of the tasks completed in this process: rows times passes."),
+		tries:    counter("redeliveries_total", "Tasks received by this process that had been tried before."),
 		tasks: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "shaver_task_seconds", Help: "Seconds from a task's arrival until its fate is stored, by outcome.",
+			Name: "shaver_task_seconds", Help: "Seconds from a task's arrival until its outcome is stored, by outcome.",
 			Buckets: []float64{.1, .3, 1, 3, 10, 30, 60, 120, 300, 900, 3600},
 		}, []string{"outcome"}),
 		blobs: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "shaver_blob_bytes_total", Help: "Bytes of blobs that this process sent to the store or received from it, those of tries that failed included.",
+			Name: "shaver_blob_bytes_total", Help: "Bytes of blobs that this process sent to the store or received from it, including failed attempts.",
 		}, []string{"direction"}),
 	}
 	s.registry.MustRegister(s.rows, s.walks, s.tries, s.tasks, s.blobs,
@@ -51,11 +49,11 @@ func New() *Set {
 	return s
 }
 
-// Rows counts rows that were computed.
+// Rows counts n computed rows.
 func (s *Set) Rows(n int) { s.rows.Add(float64(n)) }
 
-// Task counts a task that came as the given try, took so long and ended so. walks
-// are those of its rows, 0 if they are not done.
+// Task counts a task with its outcome and duration. try is the number of the attempt,
+// from 1 on. walks is the number of its walks, or 0 if it was not completed.
 func (s *Set) Task(outcome string, try int, walks int64, took time.Duration) {
 	if try > 1 {
 		s.tries.Inc()
@@ -64,7 +62,7 @@ func (s *Set) Task(outcome string, try int, walks int64, took time.Duration) {
 	s.tasks.WithLabelValues(outcome).Observe(took.Seconds())
 }
 
-// Blob counts bytes of blobs.
+// Blob counts the bytes of a blob that was sent or received.
 func (s *Set) Blob(sent bool, bytes int) {
 	direction := "received"
 	if sent {
@@ -73,18 +71,17 @@ func (s *Set) Blob(sent bool, bytes int) {
 	s.blobs.WithLabelValues(direction).Add(float64(bytes))
 }
 
-// Job is how a coordinator's job is doing.
+// Job is the progress of a coordinator's job.
 type Job struct {
-	Rows, RowsTotal     int64 // merged, of all
-	Shards, ShardsTotal int   // the same
-	Open                int   // published and not merged
+	Rows, RowsTotal     int64 // merged rows, and all rows of the job
+	Shards, ShardsTotal int   // merged shards, and all shards of the job
+	Open                int   // shards that are published and not merged
 	Quarantined         int
 	Epoch               int64
-	Checkpoint          time.Time // the last one; zero = none
+	Checkpoint          time.Time // time of the last checkpoint; zero if there is none
 }
 
-// Lead registers what a coordinator says of its job; call it once, before Job
-// and Merged.
+// Lead registers the metrics of a coordinator's job. Call it once, before Job and Merged.
 func (s *Set) Lead() {
 	gauge := func(name, help string) prometheus.Gauge {
 		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: "shaver_job_" + name, Help: help})
@@ -92,23 +89,23 @@ func (s *Set) Lead() {
 		return g
 	}
 	s.job = jobSet{
-		rows:        gauge("merged_rows", "Rows that are merged."),
+		rows:        gauge("merged_rows", "Rows merged so far."),
 		rowsTotal:   gauge("rows", "Rows to score."),
-		shards:      gauge("merged_shards", "Shards that are merged."),
+		shards:      gauge("merged_shards", "Shards merged so far."),
 		shardsTotal: gauge("shards", "Shards of the job."),
 		open:        gauge("open_shards", "Shards that are published and not merged."),
-		quarantined: gauge("quarantined_shards", "Shards that are set aside."),
-		epoch:       gauge("epoch", "How often the job was claimed."),
-		checkpoint:  gauge("checkpoint_timestamp_seconds", "When the last checkpoint was stored, 0 = never; its age is time() less this."),
+		quarantined: gauge("quarantined_shards", "Shards in quarantine."),
+		epoch:       gauge("epoch", "Number of times that a coordinator took over the job."),
+		checkpoint:  gauge("checkpoint_timestamp_seconds", "Unix time of the last checkpoint, or 0 if there is none. Its age is time() minus this value."),
 		lag: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "shaver_merge_lag_seconds", Help: "Seconds from a result's being stored until it is merged.",
+			Name: "shaver_merge_lag_seconds", Help: "Seconds from the storing of a result to its merge.",
 			Buckets: []float64{.01, .03, .1, .3, 1, 3, 10, 30, 100, 300, 1000},
 		}),
 	}
 	s.registry.MustRegister(s.job.lag)
 }
 
-// Job sets how the job is doing.
+// Job sets the job's progress.
 func (s *Set) Job(j Job) {
 	for gauge, value := range map[prometheus.Gauge]int64{
 		s.job.rows: j.Rows, s.job.rowsTotal: j.RowsTotal, s.job.shards: int64(j.Shards), s.job.shardsTotal: int64(j.ShardsTotal),
@@ -121,5 +118,5 @@ func (s *Set) Job(j Job) {
 	}
 }
 
-// Merged counts a merged result, stored so long before.
+// Merged counts a merged result. lag is the time since the result was stored.
 func (s *Set) Merged(lag time.Duration) { s.job.lag.Observe(max(lag, 0).Seconds()) }

@@ -41,7 +41,8 @@ func serve(t *testing.T, s *Set) *Server {
 	return m
 }
 
-// What is ours, as it is told after some work.
+// The project's own metrics have the expected values after some work, and docs/metrics.md
+// describes each.
 func TestMetrics(t *testing.T) {
 	s := New()
 	m := serve(t, s)
@@ -54,7 +55,7 @@ func TestMetrics(t *testing.T) {
 	s.Lead()
 	s.Job(Job{Rows: 5, RowsTotal: 50, Shards: 1, ShardsTotal: 10, Open: 4, Quarantined: 2, Epoch: 3, Checkpoint: time.UnixMilli(1_500)})
 	s.Merged(20 * time.Millisecond)
-	s.Merged(-time.Second) // clocks differ
+	s.Merged(-time.Second) // clocks of two machines differ
 	code, text := get(t, m, "/metrics")
 	if code != http.StatusOK {
 		t.Fatalf("status %d: %s", code, text)
@@ -90,7 +91,7 @@ shaver_walks_total 70
 	}
 	for _, name := range []string{"go_memstats_heap_alloc_bytes ", "go_goroutines "} {
 		if !strings.Contains(text, "\n"+name) {
-			t.Errorf("no %s", name)
+			t.Errorf("%s is missing", name)
 		}
 	}
 	readme, err := os.ReadFile("../../docs/metrics.md")
@@ -99,7 +100,7 @@ shaver_walks_total 70
 	}
 	for _, name := range regexp.MustCompile(`(?m)^# HELP (shaver_\w+)`).FindAllStringSubmatch(text, -1) {
 		if !strings.Contains(string(readme), "`"+name[1]) {
-			t.Errorf("docs/metrics.md does not tell of %s", name[1])
+			t.Errorf("docs/metrics.md does not describe %s", name[1])
 		}
 	}
 }
@@ -107,7 +108,7 @@ shaver_walks_total 70
 func TestHealth(t *testing.T) {
 	m := serve(t, New())
 	if host, _, _ := net.SplitHostPort(m.Addr()); host != "127.0.0.1" {
-		t.Errorf("it answers on %s without being asked to", m.Addr())
+		t.Errorf("listens on %s without a host in the address, expected 127.0.0.1", m.Addr())
 	}
 	var down error
 	for _, step := range []struct {
@@ -140,14 +141,14 @@ func TestServeRefuses(t *testing.T) {
 		m, err := Serve(address, New())
 		if err == nil {
 			m.Stop()
-			t.Errorf("%q was taken", address)
+			t.Errorf("address %q is accepted", address)
 		} else if fault.IsUsage(err) != usage {
 			t.Errorf("%q: %v", address, err)
 		}
 	}
 }
 
-// Stop leaves the port free.
+// Stop frees the port.
 func TestStop(t *testing.T) {
 	m, err := Serve(":0", New())
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"shaver/internal/fault"
 )
 
-// Server answers three questions on a port: /healthz, whether the process lives;
-// /readyz, whether it can do its work now; /metrics, what it did.
+// Server answers three requests on a port. /healthz reports whether the process is alive,
+// /readyz whether it can do its work now, and /metrics what it has done.
 type Server struct {
 	listener net.Listener
 	http     *http.Server
@@ -23,9 +23,9 @@ type Server struct {
 	ready    atomic.Pointer[func() error]
 }
 
-// Serve begins to answer on address, HOST:PORT or :PORT; without a host it is
-// 127.0.0.1, so that only this machine can ask. Until SetReady the process is not
-// ready.
+// Serve starts a server on address, which is HOST:PORT or :PORT. Without a host it
+// listens on 127.0.0.1, so that only this machine can connect. The process is not ready
+// before SetReady is called.
 func Serve(address string, s *Set) (*Server, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || port == "" {
@@ -36,7 +36,7 @@ func Serve(address string, s *Set) (*Server, error) {
 	}
 	listener, err := net.Listen("tcp", net.JoinHostPort(host, port))
 	if err != nil {
-		return nil, fmt.Errorf("listen for metrics: %w", err)
+		return nil, fmt.Errorf("listening for metrics: %w", err)
 	}
 	m := &Server{listener: listener, ended: make(chan struct{})}
 	mux := http.NewServeMux()
@@ -54,12 +54,13 @@ func Serve(address string, s *Set) (*Server, error) {
 	}
 	go func() {
 		defer close(m.ended)
-		_ = m.http.Serve(listener) // Stop ends it
+		_ = m.http.Serve(listener) // Stop makes Serve return
 	}()
 	return m, nil
 }
 
-// SetReady has /readyz ask f, from any goroutine.
+// SetReady makes /readyz call f, from any goroutine. An error of f means that the process
+// is not ready.
 func (m *Server) SetReady(f func() error) { m.ready.Store(&f) }
 
 func (m *Server) isReady() error {
@@ -69,10 +70,10 @@ func (m *Server) isReady() error {
 	return errors.New("starting")
 }
 
-// Addr returns where it answers.
+// Addr returns the address on which the server listens.
 func (m *Server) Addr() string { return m.listener.Addr().String() }
 
-// Stop ends the answering, after a moment for answers under way.
+// Stop shuts the server down. It waits up to a second for running requests.
 func (m *Server) Stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

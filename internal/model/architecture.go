@@ -1,13 +1,12 @@
-// Package model holds click models (FM, DeepFM, DCN-Mix, DCNv2) as the
-// attribution needs them: an embedding table whose entries are the players, and
-// a head that maps one row's embedding to a logit. A Scorer evaluates batches,
-// a Probe evaluates one row while its entries appear one by one.
+// Package model evaluates click models: FM, DeepFM, DCN-Mix and DCNv2. A model is an
+// embedding table, whose entries are the players, and a head that maps one row's
+// embedding to a logit. A [Scorer] evaluates batches of rows. A [Probe] evaluates one row
+// while its entries appear one by one. A [Gradient] computes derivatives.
 //
-// Conventions, everywhere in the project: m fields, d columns, n features over
-// all fields, D = m*d entries (players) a row. Player j*d+c is column c of
-// field j. A feature's global id is the sum of the sizes of the fields before
-// its own, plus its local id. Arithmetic is float32 in the network, float64 for
-// FM sums, logits and losses.
+// The whole project uses the same conventions: m fields, d columns, n features over all
+// fields, and D = m*d entries (players) per row. Player j*d+c is column c of field j. A
+// feature's global id is its local id plus the sizes of all fields before its own. The
+// network computes in float32; FM sums, logits and losses are float64.
 package model
 
 import (
@@ -19,12 +18,12 @@ import (
 // Kind names a model family.
 type Kind string
 
-// The families (REFERENCE: the method).
+// The families of the paper's experiments.
 const (
 	FM     Kind = "fm"      // first order and pairwise terms, no network
 	DeepFM Kind = "deepfm"  // FM and an MLP side by side
 	DCNMix Kind = "dcn-mix" // mixture of low-rank cross experts, then an MLP
-	DCNv2  Kind = "dcnv2"   // full-matrix cross layers, an MLP after or beside them
+	DCNv2  Kind = "dcnv2"   // full-matrix cross layers, with an MLP after them or in parallel
 )
 
 // Structures of DCNv2.
@@ -33,21 +32,21 @@ const (
 	Parallel = "parallel" // the MLP reads the embedding; both outputs are concatenated, cross first
 )
 
-// Architecture is everything about a model but its numbers. Its JSON form is
-// what lies beside a bare state dict, in our files' metadata, and in the output
-// of "shaver model inspect".
+// Architecture describes everything about a model except its weights. Its JSON form is
+// written next to a bare state dict, into the metadata of our files, and by "shaver model
+// inspect".
 type Architecture struct {
 	Kind        Kind   `json:"kind"`
-	FieldDims   []int  `json:"field_dims"`             // features of each field, each at least 1
-	Dim         int    `json:"dim"`                    // d, columns of the embedding table
-	Hidden      []int  `json:"hidden,omitempty"`       // widths of the MLP's hidden layers; none for FM
-	CrossLayers int    `json:"cross_layers,omitempty"` // DCN-Mix, DCNv2
-	Experts     int    `json:"experts,omitempty"`      // DCN-Mix
-	Rank        int    `json:"rank,omitempty"`         // DCN-Mix
-	Structure   string `json:"structure,omitempty"`    // DCNv2: Stacked or Parallel
+	FieldDims   []int  `json:"field_dims"`             // number of features of each field, each at least 1
+	Dim         int    `json:"dim"`                    // d, the number of columns of the embedding table
+	Hidden      []int  `json:"hidden,omitempty"`       // widths of the MLP's hidden layers; empty for FM
+	CrossLayers int    `json:"cross_layers,omitempty"` // number of cross layers; DCN-Mix and DCNv2 only
+	Experts     int    `json:"experts,omitempty"`      // number of experts per cross layer; DCN-Mix only
+	Rank        int    `json:"rank,omitempty"`         // rank of each expert; DCN-Mix only
+	Structure   string `json:"structure,omitempty"`    // Stacked or Parallel; DCNv2 only
 }
 
-// Fields returns m.
+// Fields returns m, the number of fields.
 func (a *Architecture) Fields() int { return len(a.FieldDims) }
 
 // Features returns n, the number of features over all fields.
@@ -59,17 +58,17 @@ func (a *Architecture) Features() int {
 	return n
 }
 
-// Players returns D = m*d, the entries that one row activates.
+// Players returns D = m*d, the number of entries that one row activates.
 func (a *Architecture) Players() int { return a.Fields() * a.Dim }
 
-// Parameters returns n*d, the entries of the embedding table.
+// Parameters returns n*d, the number of entries of the embedding table.
 func (a *Architecture) Parameters() int { return a.Features() * a.Dim }
 
 // Offsets returns the global id of each field's first feature.
 func (a *Architecture) Offsets() []int32 { return Offsets(a.FieldDims) }
 
-// Offsets returns the running sums of sizes, starting at 0: the global id of
-// the first feature of each field.
+// Offsets returns the running sums of sizes, starting at 0. For sizes of fields, these
+// are the global ids of each field's first feature.
 func Offsets(sizes []int) []int32 {
 	offsets := make([]int32, len(sizes))
 	sum := 0
@@ -80,55 +79,55 @@ func Offsets(sizes []int) []int32 {
 	return offsets
 }
 
-// Validate reports the first thing in a that no model of its kind can have.
+// Validate returns an error that names the first invalid value of a.
 func (a *Architecture) Validate() error {
 	if len(a.FieldDims) == 0 {
-		return errors.New("field_dims is empty: a model has at least one field")
+		return errors.New("field_dims is empty: a model needs at least one field")
 	}
 	features := 0
 	for j, size := range a.FieldDims {
 		if size < 1 || size > math.MaxInt32-features {
-			return fmt.Errorf("field_dims[%d] is %d, and %d before it: sizes are at least 1 and sum to less than 2^31", j, size, features)
+			return fmt.Errorf("field_dims[%d] is %d, after fields of %d features: each size must be at least 1 and the sum below 2^31", j, size, features)
 		}
 		features += size
 	}
 	if a.Dim < 1 || a.Dim > 1<<16 {
-		return fmt.Errorf("dim is %d: an embedding has 1 to 65536 columns", a.Dim)
+		return fmt.Errorf("dim is %d: expected 1 to 65536 columns", a.Dim)
 	}
 	for l, width := range a.Hidden {
 		if width < 1 {
-			return fmt.Errorf("hidden[%d] is %d: a layer has at least 1 unit", l, width)
+			return fmt.Errorf("hidden[%d] is %d: a layer needs at least 1 unit", l, width)
 		}
 	}
 	if a.CrossLayers < 0 || a.Experts < 0 || a.Rank < 0 {
-		return errors.New("cross_layers, experts and rank are not negative")
+		return errors.New("cross_layers, experts and rank must not be negative")
 	}
 	hidden, cross, experts := len(a.Hidden) > 0, a.CrossLayers > 0, a.Experts > 0 || a.Rank > 0
 	switch a.Kind {
 	case FM:
 		if hidden || cross || experts {
-			return errors.New("an fm has neither hidden nor cross layers")
+			return errors.New("an fm must have neither hidden nor cross layers")
 		}
 	case DeepFM:
 		if !hidden || cross || experts {
-			return errors.New("a deepfm has hidden layers and no cross layers")
+			return errors.New("a deepfm needs hidden layers and must have no cross layers")
 		}
 	case DCNMix:
 		if !hidden || !cross || a.Experts == 0 || a.Rank == 0 {
-			return errors.New("a dcn-mix has hidden layers, cross layers, experts and a rank")
+			return errors.New("a dcn-mix needs hidden layers, cross layers, experts and a rank")
 		}
 	case DCNv2:
 		if !hidden || !cross || experts {
-			return errors.New("a dcnv2 has hidden layers and cross layers, and no experts")
+			return errors.New("a dcnv2 needs hidden layers and cross layers, and must have no experts")
 		}
 		if a.Structure != Stacked && a.Structure != Parallel {
-			return fmt.Errorf("structure is %q: a dcnv2 is %s or %s", a.Structure, Stacked, Parallel)
+			return fmt.Errorf("structure is %q: a dcnv2 must be %s or %s", a.Structure, Stacked, Parallel)
 		}
 	default:
-		return fmt.Errorf("kind is %q: the kinds are %s, %s, %s, %s", a.Kind, FM, DeepFM, DCNMix, DCNv2)
+		return fmt.Errorf("kind is %q: expected %s, %s, %s or %s", a.Kind, FM, DeepFM, DCNMix, DCNv2)
 	}
 	if a.Kind != DCNv2 && a.Structure != "" {
-		return fmt.Errorf("structure is %q: only a dcnv2 has one", a.Structure)
+		return fmt.Errorf("structure is %q: only a dcnv2 has a structure", a.Structure)
 	}
 	return nil
 }

@@ -11,8 +11,8 @@ import (
 	"shaver/internal/model"
 )
 
-// Whole walks of DeepFM on one thread, at the shapes of Criteo, Avazu and KDD:
-// Reset and Walk in random orders, from a baseline unlike the entries.
+// BenchmarkDeepFMWalk measures Reset and Walk of DeepFM on one thread, at the shapes of
+// Criteo, Avazu and KDD. Orders are random and the baseline differs from the entries.
 func BenchmarkDeepFMWalk(b *testing.B) {
 	for _, fields := range []int{39, 22, 11} {
 		for _, active := range []float64{.2, .4, .6} {
@@ -24,8 +24,8 @@ func BenchmarkDeepFMWalk(b *testing.B) {
 	}
 }
 
-// benchWalk walks rows in random orders. Walks take turns with the processor's FMA
-// peak; rates are of the median processor time.
+// benchWalk measures walks of rows in random orders. It alternates between walks and the
+// processor's FMA peak, and reports rates from the median processor times.
 func benchWalk(b *testing.B, m *model.Model, rows *model.Rows, baseline []float32) {
 	b.Helper()
 	probe := m.NewProbe(baseline)
@@ -56,14 +56,15 @@ func benchWalk(b *testing.B, m *model.Model, rows *model.Rows, baseline []float3
 	b.ReportMetric(0, "ns/op")
 }
 
-// Cross layers at the same shapes and 40% active units: from a baseline unlike
-// the entries ("codebook"), and from 0, where the absent need no multiplication.
+// BenchmarkCrossWalk measures cross layers at the same shapes with 40% active units. The
+// baseline is either unlike the entries ("codebook"), or 0, where absent players need no
+// multiplication.
 func BenchmarkCrossWalk(b *testing.B) {
 	for _, kind := range []string{"dcn-mix", "dcnv2-stacked", "dcnv2-parallel"} {
 		for _, fields := range []int{39, 22, 11} {
 			for _, zero := range []bool{false, true} {
 				b.Run(fmt.Sprintf("%s/P=%d/zero=%t/%s", kind, fields*16, zero, kernel.Name()), func(b *testing.B) {
-					m, rows, baseline := crossed(kind, fields, zero)
+					m, rows, baseline := crossModel(kind, fields, zero)
 					benchWalk(b, m, rows, baseline)
 				})
 			}

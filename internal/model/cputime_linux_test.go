@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpuTime returns the processor time of this thread: what others do on a busy
-// machine is not in it. The caller holds its thread.
+// cpuTime returns the processor time of this thread, which other load on the machine does
+// not affect. The caller must have locked the goroutine to its thread.
 func cpuTime() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {

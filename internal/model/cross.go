@@ -2,29 +2,29 @@ package model
 
 import "shaver/internal/kernel"
 
-// block evaluates cross layers for up to kernel.States states at once: rows of a
-// batch, or consecutive steps of a walk. Their weights are larger than a core's
-// cache, so that each that is loaded has to serve many states.
+// block evaluates cross layers for up to kernel.States states at once. The states are
+// rows of a batch or consecutive steps of a walk. The weights of cross layers do not fit
+// in a core's cache, so each weight that is loaded has to serve many states.
 //
-// Where x0 is 0, so is what every cross layer makes of it. With a baseline of 0
-// the players that have not yet appeared are such elements: the products leave
-// them out, and grow with the walk.
+// Every cross layer maps an element whose x0 is 0 to 0. If the baseline is 0, this holds
+// for all players that have not appeared yet. The products skip these elements, so they
+// are small at the start of a walk and grow with it.
 type block struct {
 	h       *head
 	x0      kernel.Block // [D]
-	x       kernel.Block // [D], the running cross state
-	z       kernel.Block // [D], what a cross layer multiplies x0 by
-	inner   kernel.Block // DCN-Mix [experts*(rank+1)]: V of every expert, then the gates
-	low     kernel.Block // DCN-Mix [experts*rank]
-	mid     kernel.Block // DCN-Mix [experts*rank + 1], the experts' scaled by their gates, then the gates' sum
-	pre     kernel.Tile  // first linear maps of a walk's steps
-	nonzero kernel.Mask  // elements of x0 that are not 0 in all states
-	active  []int32      // their list
-	output  []float64    // [States], the cross layers' share of the logit (DCNv2 in parallel)
+	x       kernel.Block // [D], the current cross state
+	z       kernel.Block // [D], the factor of x0 in a cross layer
+	inner   kernel.Block // DCN-Mix: [experts*(rank+1)], V of every expert, then the gates
+	low     kernel.Block // DCN-Mix: [experts*rank], tanh of V's outputs
+	mid     kernel.Block // DCN-Mix: [experts*rank + 1], tanh of C's outputs times the expert's gate, then the sum of the gates
+	pre     kernel.Tile  // first linear maps after each step of a walk
+	nonzero kernel.Mask  // elements of x0 that are not 0 in every state
+	active  []int32      // list of nonzero
+	output  []float64    // [States], what the cross layers add to the logit (parallel DCNv2)
 
-	// stacked
-	unit   kernel.Block // the MLP's first layer
-	hidden kernel.Tile  // the same, state by state
+	// Used if the MLP is stacked.
+	unit   kernel.Block // output of the MLP's first layer
+	hidden kernel.Tile  // the same values, state by state
 }
 
 func newBlock(h *head) *block {
@@ -44,11 +44,11 @@ func newBlock(h *head) *block {
 	return b
 }
 
-// newStates returns a tile for a block's states, of which any can be the first of
-// a Layer's.
+// newStates returns a tile for the states of a block. It has 12 more rows, so that a
+// Layer can begin at any state.
 func newStates(width int) kernel.Tile { return kernel.NewTile(kernel.States+12, width) }
 
-// rows evaluates the cross part of n rows, whose embeddings are in's.
+// rows evaluates the cross part of n rows. in holds their embeddings.
 func (b *block) rows(in kernel.Tile, n int) {
 	kernel.ToBlock(b.x0, in, n, b.h.players)
 	for p := range b.h.players {
@@ -75,7 +75,7 @@ func (b *block) start(x0 []float32) {
 	}
 }
 
-// settle sets element p of x0 in the states from t on.
+// settle sets element p of x0 to v in all states from t on.
 func (b *block) settle(p, t int, v float32) {
 	states := b.x0.Element(p)[t:]
 	for i := range states {
@@ -83,8 +83,8 @@ func (b *block) settle(p, t int, v float32) {
 	}
 }
 
-// steps evaluates the cross part after each of the next steps of a walk. pre is
-// the first linear map before them, and after them when steps returns.
+// steps evaluates the cross part after each of the given steps of a walk. pre holds the
+// first linear map before the steps, and after them when steps returns.
 func (b *block) steps(pre []float32, s *steps) {
 	for t, p := range s.player {
 		b.settle(int(p), t, s.x[p])
@@ -105,8 +105,8 @@ func (b *block) steps(pre []float32, s *steps) {
 	}
 }
 
-// layers runs the cross layers on x0, from the first one's linear map, which is in
-// inner or z.
+// layers runs the cross layers on x0. The linear map of the first layer is already in
+// inner (DCN-Mix) or z (DCNv2).
 func (b *block) layers(n int) {
 	x := b.x0
 	if b.h.kind == DCNMix {
@@ -128,9 +128,9 @@ func (b *block) layers(n int) {
 	}
 }
 
-// mixLayer runs one layer of DCN-Mix. The gate of an expert scales its low-rank
-// vector, so that one product with U serves all experts; the bias is U's last
-// column, which the gates' sum scales.
+// mixLayer runs one layer of DCN-Mix. It scales the low-rank vector of each expert by the
+// expert's gate, so that one product with U serves all experts. The bias is the last
+// column of U, and its input is the sum of the gates.
 func (b *block) mixLayer(layer *mixStage, x kernel.Block, first bool, n int) {
 	if !first {
 		layer.inner.Product(b.inner, x, n, nil, b.active, false)
@@ -163,7 +163,7 @@ func (b *block) sum(n int) {
 	}
 }
 
-// mlpInput returns the MLP's first layer of n states, for stacked heads.
+// mlpInput returns the output of the MLP's first layer for n states of a stacked head.
 func (b *block) mlpInput(n int) kernel.Tile {
 	b.h.stacked.Product(b.unit, b.x, n, nil, b.active, true)
 	kernel.ToTile(b.hidden, b.unit, n, b.h.stacked.Out)

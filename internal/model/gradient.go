@@ -6,43 +6,45 @@ import (
 	"shaver/internal/kernel"
 )
 
-// gradientStates is how many states a Gradient of an MLP takes at once: weights
-// come from a cache that cores share, so that each has to serve many states.
+// gradientStates is the number of states that a Gradient of a model without cross layers
+// evaluates at once. The weights come from a cache that the cores share, so each has to
+// serve many states.
 const gradientStates = 4 * kernel.States
 
-// Gradient computes the logits of many states at once, and their derivatives by
-// each entry of the embedding. A state is a row with any embedding in place of its
-// own. Results depend on nothing but the state, to the bit; logits are those of a
-// Scorer, but for the rounding of FM's term, in float64. At the kinks of ReLU a unit counts as inactive. It is for one goroutine,
-// and allocates nothing after NewGradient.
+// Gradient computes the logits of many states at once, and their derivatives with respect
+// to each entry of the embedding. A state is a row with any embedding in place of its
+// own. To the last bit, the results of a state do not depend on the other states. Logits
+// equal those of a Scorer, except for the rounding of FM's term in float64. At the kink
+// of a ReLU the unit counts as inactive.
 //
-// Its use: Set some slots, from 0 on, then Logits or Slopes.
+// To use a Gradient, call Set for some slots, from 0 on, and then Logits or Slopes. Only
+// one goroutine may use it at a time. It allocates no memory after NewGradient.
 type Gradient struct {
 	m        *Model
 	size     int
-	x        kernel.Tile // of each slot, [size, D]
-	slope    kernel.Tile // [size, D]
-	constant []float64   // of each slot
-	column   []float64   // FM's sums over fields, [d]
-	square   []float64   // and of squares, [d]
+	x        kernel.Tile // [size, D], embedding of each slot
+	slope    kernel.Tile // [size, D], derivatives of each slot
+	constant []float64   // [size], constant part of each slot's logit
+	column   []float64   // [d], FM's sums over fields
+	square   []float64   // [d], FM's sums of squares over fields
 
-	units []kernel.Tile   // of each hidden layer, after ReLU
-	back  [2]kernel.Tile  // derivatives by the units of two consecutive layers
-	cross *crossGradient  // nil if the head has no cross part
-	by    *transposedHead // shared
+	units      []kernel.Tile   // output of each hidden layer, after ReLU
+	back       [2]kernel.Tile  // derivatives with respect to the units of two consecutive layers
+	cross      *crossGradient  // cross part; nil if the head has none
+	transposed *transposedHead // weights that all Gradients of the model share
 }
 
-// transposedHead is what a head's derivatives need beside its own weights.
+// transposedHead holds the weights that derivatives need in addition to the head's own.
 type transposedHead struct {
-	layers  []*kernel.Matrix  // of each hidden layer, from its outputs to its inputs; nil for one that is stacked
-	stacked *kernel.Outputs   // of the first hidden layer, if it reads the cross layers' output
+	layers  []*kernel.Matrix  // each hidden layer, from its outputs to its inputs; nil for a stacked first layer
+	stacked *kernel.Outputs   // the first hidden layer, if it reads the cross layers' output
 	cross   []*kernel.Outputs // DCNv2
 	mix     []transposedMix   // DCN-Mix
 }
 
 type transposedMix struct {
 	inner *kernel.Outputs   // experts*rank + experts to D
-	c     []*kernel.Outputs // per expert, rank to rank
+	c     []*kernel.Outputs // rank to rank, one per expert
 	u     *kernel.Outputs   // D to experts*rank + 1
 }
 
@@ -73,7 +75,7 @@ func transposeMix(a *Architecture, gates []float32, layer *MixLayer) transposedM
 	players, rank, vectors := a.Players(), a.Rank, a.Experts*a.Rank
 	inner := kernel.Pack(mixInner(a, gates, layer), players, vectors+a.Experts)
 	t := transposedMix{inner: kernel.NewOutputs(inner, nil, vectors+a.Experts, players)}
-	for k := range a.Experts { // as it is stored, C is the transpose of what multiplies a column
+	for k := range a.Experts { // C is stored as the transpose of the matrix that multiplies a column
 		t.c = append(t.c, kernel.NewOutputs(layer.C[k*rank*rank:(k+1)*rank*rank], nil, rank, rank))
 	}
 	u := append(append(make([]float32, 0, (vectors+1)*players), layer.U...), layer.Bias...)
@@ -81,13 +83,14 @@ func transposeMix(a *Architecture, gates []float32, layer *MixLayer) transposedM
 	return t
 }
 
-// NewGradient returns a gradient of m. The first one of a model takes as much
-// memory again as the network's weights, which all share.
+// NewGradient returns a gradient for m. The first Gradient of a model packs a transposed
+// copy of the network's weights, which takes as much memory as the weights. All Gradients
+// of the model share it.
 func (m *Model) NewGradient() *Gradient {
-	g := &Gradient{m: m, size: gradientStates, column: make([]float64, m.Dim), square: make([]float64, m.Dim), by: m.head.transposed()}
+	g := &Gradient{m: m, size: gradientStates, column: make([]float64, m.Dim), square: make([]float64, m.Dim), transposed: m.head.transposed()}
 	if m.head.first != nil {
 		g.size = kernel.States
-		g.cross = newCrossGradient(m.head, g.by)
+		g.cross = newCrossGradient(m.head, g.transposed)
 	}
 	g.x, g.slope = kernel.NewTile(g.size, m.Players()), kernel.NewTile(g.size, m.Players())
 	g.constant = make([]float64, g.size)
@@ -102,23 +105,24 @@ func (m *Model) NewGradient() *Gradient {
 	return g
 }
 
-// States returns how many slots there are.
+// States returns the number of slots.
 func (g *Gradient) States() int { return g.size }
 
-// Set turns slot i to the given row, which must have passed CheckRow, and returns
-// the embedding that it reads, [D], for the caller to write.
+// Set assigns the given row to slot i. The row must have passed CheckRow. Set returns the
+// slot's embedding, [D], which the caller must fill.
 func (g *Gradient) Set(i int, row []int32) []float32 {
 	g.constant[i] = g.m.constant(row)
 	return g.x.Row(i)[:g.m.Players()]
 }
 
-// Slope returns slot i's derivatives, [D], as the last Slopes left them.
+// Slope returns the derivatives of slot i, [D], as computed by the last call of Slopes.
 func (g *Gradient) Slope(i int) []float32 { return g.slope.Row(i)[:g.m.Players()] }
 
 // Logits sets dst[i] to the logit of slot i.
 func (g *Gradient) Logits(dst []float64) { g.forward(dst, false) }
 
-// Slopes sets dst[i] to the logit of slot i, and Slope(i) to its derivatives.
+// Slopes sets dst[i] to the logit of slot i, and computes the derivatives that Slope(i)
+// returns.
 func (g *Gradient) Slopes(dst []float64) { g.forward(dst, true) }
 
 func (g *Gradient) forward(dst []float64, slopes bool) {
@@ -145,13 +149,13 @@ func (g *Gradient) forward(dst []float64, slopes bool) {
 		if h.crossOutput != nil {
 			dst[i] += g.cross.output[i]
 		}
-		dst[i] += g.beside(i, slopes)
+		dst[i] += g.shallow(i, slopes)
 	}
 }
 
-// beside returns what slot i's logit has beside the network, and adds its
-// derivatives.
-func (g *Gradient) beside(i int, slopes bool) float64 {
+// shallow returns the part of slot i's logit that does not come from the network. If
+// slopes is set, it also adds the derivatives of this part.
+func (g *Gradient) shallow(i int, slopes bool) float64 {
 	if !g.m.pairwise() {
 		return g.constant[i]
 	}
@@ -185,7 +189,7 @@ func (g *Gradient) beside(i int, slopes bool) float64 {
 	return g.constant[i] + sum/2
 }
 
-// mlp sets units.
+// mlp computes units for n slots.
 func (g *Gradient) mlp(n int) {
 	h, in, units := g.m.head, g.x, g.units
 	if h.stacked != nil {
@@ -198,7 +202,7 @@ func (g *Gradient) mlp(n int) {
 	}
 }
 
-// mlpBack sets slope to the network's derivatives.
+// mlpBack sets slope to the network's derivatives for n slots.
 func (g *Gradient) mlpBack(n int) {
 	h := g.m.head
 	last := len(g.units) - 1
@@ -211,21 +215,21 @@ func (g *Gradient) mlpBack(n int) {
 	}
 	for l := last; l > 0; l-- {
 		next.Stride = g.units[l-1].Stride
-		g.by.layers[l].Layer(next, d, n, nil, false, nil)
+		g.transposed.layers[l].Layer(next, d, n, nil, false, nil)
 		for i := range n {
 			inactive(next.Row(i), g.units[l-1].Row(i))
 		}
 		d, next = next, d
 	}
 	if h.stacked == nil {
-		g.by.layers[0].Layer(g.slope, d, n, nil, false, nil)
+		g.transposed.layers[0].Layer(g.slope, d, n, nil, false, nil)
 	}
 	if g.cross != nil {
 		g.cross.backward(g.slope, d, n)
 	}
 }
 
-// inactive sets d to 0 where unit is not above 0. NaN counts as above.
+// inactive sets d to 0 where unit is at most 0. It keeps d where unit is above 0 or NaN.
 func inactive(d, unit []float32) {
 	unit = unit[:len(d)]
 	for o, v := range unit {

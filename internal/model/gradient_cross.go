@@ -6,24 +6,25 @@ import (
 	"shaver/internal/kernel"
 )
 
-// crossGradient evaluates cross layers for up to kernel.States states, and takes
-// derivatives back through them. It keeps what each layer computed. The formulas,
-// for one state, with dv for the derivative of the logit by v:
+// crossGradient evaluates cross layers for up to kernel.States states, and propagates
+// derivatives back through them. It keeps the output of each layer. For one state, with
+// dv for the derivative of the logit with respect to v and x[0] = x0, the formulas are
 //
-//	x[l+1] = x[l] + x0 * z[l]:  dz[l] = x0 * dx[l+1]; dx0 += z[l] * dx[l+1]; dx[l] = dx[l+1] + (z[l] by x[l])' dz[l]
-//
-// and x[0] is x0 itself.
+//	x[l+1] = x[l] + x0 * z[l]
+//	dz[l] = x0 * dx[l+1]
+//	dx0 += z[l] * dx[l+1]
+//	dx[l] = dx[l+1] + J' dz[l], where J is the Jacobian of z[l] with respect to x[l]
 type crossGradient struct {
-	h      *head
-	by     *transposedHead
-	all    []int32        // 0 ... D-1
-	x      []kernel.Block // x0, then each layer's output, [D]
-	z      []kernel.Block // of each layer, [D]
-	mix    []mixStates    // of each DCN-Mix layer
-	unit   kernel.Block   // stacked: the MLP's first layer
-	output []float64      // [States]; as block's
+	h          *head
+	transposed *transposedHead
+	all        []int32        // 0 ... D-1
+	x          []kernel.Block // [D] each: x0, then each layer's output
+	z          []kernel.Block // [D] for each layer
+	mix        []mixStates    // one for each DCN-Mix layer
+	unit       kernel.Block   // output of the MLP's first layer, if it is stacked
+	output     []float64      // [States], what the cross layers add to the logit
 
-	d, d0  kernel.Block // derivatives by the running cross state and by x0, [D]
+	d, d0  kernel.Block // [D], derivatives with respect to the current cross state and to x0
 	dz, t  kernel.Block // [D]
 	zero   kernel.Block // [D]
 	one    kernel.Block // [D]
@@ -32,18 +33,18 @@ type crossGradient struct {
 	dInner kernel.Block // DCN-Mix [experts*(rank+1)]
 }
 
-// mixStates are what a DCN-Mix layer computes on its way.
+// mixStates holds the intermediate results of a DCN-Mix layer.
 type mixStates struct {
 	inner kernel.Block // [experts*(rank+1)]: V of every expert, then the gates
-	low   kernel.Block // [experts*rank], tanh of V's
-	pre   kernel.Block // [rank], C's output of one expert
-	tanh  kernel.Block // [experts*rank], its tanh
-	mid   kernel.Block // [experts*rank + 1], the same times the gates, then the gates' sum
+	low   kernel.Block // [experts*rank], tanh of V's outputs
+	pre   kernel.Block // [rank], C's output for one expert
+	tanh  kernel.Block // [experts*rank], tanh of C's outputs
+	mid   kernel.Block // [experts*rank + 1], tanh times the gates, then the sum of the gates
 }
 
-func newCrossGradient(h *head, by *transposedHead) *crossGradient {
+func newCrossGradient(h *head, transposed *transposedHead) *crossGradient {
 	block := func() kernel.Block { return kernel.NewBlock(h.players) }
-	c := &crossGradient{h: h, by: by, all: make([]int32, h.players), output: make([]float64, kernel.States),
+	c := &crossGradient{h: h, transposed: transposed, all: make([]int32, h.players), output: make([]float64, kernel.States),
 		d: block(), d0: block(), dz: block(), t: block(), zero: block(), one: block()}
 	for p := range c.all {
 		c.all[p] = int32(p)
@@ -69,7 +70,7 @@ func newCrossGradient(h *head, by *transposedHead) *crossGradient {
 	return c
 }
 
-// forward evaluates n states, whose embeddings are in's.
+// forward evaluates n states. in holds their embeddings.
 func (c *crossGradient) forward(in kernel.Tile, n int) {
 	kernel.ToBlock(c.x[0], in, n, c.h.players)
 	for l := range c.z {
@@ -112,19 +113,20 @@ func (c *crossGradient) mixForward(l, n int) {
 	layer.u.Product(c.z[l], s.mid, n, nil, nil, false)
 }
 
-// mlpInput sets out to the MLP's first layer, for stacked heads.
+// mlpInput sets out to the output of the MLP's first layer for n states of a stacked
+// head.
 func (c *crossGradient) mlpInput(out kernel.Tile, n int) {
 	c.h.stacked.Product(c.unit, c.x[len(c.z)], n, nil, nil, true)
 	kernel.ToTile(out, c.unit, n, c.h.stacked.Out)
 }
 
-// backward sets slope to the derivatives by x0. first are the derivatives by the
-// MLP's first layer, before ReLU; for an MLP beside the cross layers, slope has what
-// goes through it.
+// backward sets slope to the derivatives with respect to x0. first holds the derivatives
+// with respect to the MLP's first layer, before ReLU. If the MLP is parallel to the cross
+// layers, slope must already hold the derivatives through the MLP.
 func (c *crossGradient) backward(slope, first kernel.Tile, n int) {
 	if c.h.stacked != nil {
 		kernel.ToBlock(c.unit, first, n, c.h.stacked.Out)
-		c.by.stacked.Product(c.d, c.unit, n, nil, nil, false)
+		c.transposed.stacked.Product(c.d, c.unit, n, nil, nil, false)
 		clear(c.d0)
 	} else {
 		for p, w := range c.h.crossOutput {
@@ -141,7 +143,7 @@ func (c *crossGradient) backward(slope, first kernel.Tile, n int) {
 		if c.mix != nil {
 			c.mixBackward(l, n)
 		} else {
-			c.by.cross[l].Product(c.t, c.dz, n, nil, nil, false)
+			c.transposed.cross[l].Product(c.t, c.dz, n, nil, nil, false)
 		}
 		kernel.Cross(c.d, c.d, c.one, c.t, n, c.all)
 	}
@@ -149,13 +151,13 @@ func (c *crossGradient) backward(slope, first kernel.Tile, n int) {
 	kernel.ToTile(slope, c.d, n, c.h.players)
 }
 
-// mixBackward sets t to the derivatives by layer l's input, through what dz are
-// the derivatives by.
+// mixBackward sets t to the derivatives with respect to layer l's input, given dz, the
+// derivatives with respect to its output z.
 func (c *crossGradient) mixBackward(l, n int) {
-	layer, by, s := &c.h.mix[l], &c.by.mix[l], &c.mix[l]
+	layer, transposed, s := &c.h.mix[l], &c.transposed.mix[l], &c.mix[l]
 	rank, vectors := layer.c[0].In, layer.u.In-1
-	by.u.Product(c.dMid, c.dz, n, nil, nil, false)
-	for k, matrix := range by.c {
+	transposed.u.Product(c.dMid, c.dz, n, nil, nil, false)
+	for k, matrix := range transposed.c {
 		gate, dGate := s.inner.Element(vectors + k)[:n], c.dInner.Element(vectors + k)[:n]
 		copy(dGate, c.dMid.Element(vectors))
 		for r := k * rank; r < (k+1)*rank; r++ {
@@ -173,10 +175,10 @@ func (c *crossGradient) mixBackward(l, n int) {
 			}
 		}
 	}
-	by.inner.Product(c.t, c.dInner, n, nil, nil, false)
+	transposed.inner.Product(c.t, c.dInner, n, nil, nil, false)
 }
 
-// untiny returns 0 for what kernel.Tanh takes for 0, and for the same reason.
+// untiny returns 0 if v is smaller than kernel.Tiny in magnitude, and v otherwise.
 func untiny(v float32) float32 {
 	if v < kernel.Tiny && v > -kernel.Tiny {
 		return 0

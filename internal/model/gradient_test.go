@@ -10,7 +10,7 @@ import (
 	"shaver/internal/model/modeltest"
 )
 
-// states returns embeddings between the rows' own and a baseline, which is 0 for
+// states returns embeddings between the rows' own and a baseline. The baseline is 0 for
 // every second state.
 func states(m *model.Model, rows *model.Rows, seed uint64) [][]float32 {
 	r := rand.New(rand.NewPCG(seed, 3))
@@ -27,7 +27,7 @@ func states(m *model.Model, rows *model.Rows, seed uint64) [][]float32 {
 	return x
 }
 
-// slopes evaluates the states in batches of so many.
+// slopes evaluates the states in batches of the given size.
 func slopes(g *model.Gradient, rows *model.Rows, x [][]float32, batch int) (logits []float64, slope [][]float32) {
 	logits = make([]float64, len(x))
 	for from := 0; from < len(x); from += batch {
@@ -43,8 +43,8 @@ func slopes(g *model.Gradient, rows *model.Rows, x [][]float32, batch int) (logi
 	return logits, slope
 }
 
-// Derivatives are those of central differences, in float64 by the formulas of the
-// papers, for the small architectures and for some wider than a panel.
+// Derivatives agree with central differences of the papers' formulas in float64. The
+// architectures are the small ones and some that are wider than a panel.
 func TestSlopesAgainstDifferences(t *testing.T) {
 	for name, a := range modeltest.Architectures() {
 		wide := a
@@ -67,7 +67,7 @@ func TestSlopesAgainstDifferences(t *testing.T) {
 				if math.Abs(logits[i]-want) > 2e-5*(1+math.Abs(want)) {
 					t.Fatalf("%s, row %d: logit %v, want %v", name, i, logits[i], want)
 				}
-				// The steepest slope is the scale of them all.
+				// The steepest slope sets the scale of the tolerance.
 				found, steep := make([]float64, len(at)), 1.0
 				for p, v := range at {
 					const h = 1e-6
@@ -77,7 +77,7 @@ func TestSlopesAgainstDifferences(t *testing.T) {
 					down := reference(m, row, at)
 					at[p] = v
 					found[p] = (up - down) / (2 * h)
-					if math.Abs(up-2*want+down) > 1e-3*h*(1+math.Abs(found[p])) { // a unit begins or ends between
+					if math.Abs(up-2*want+down) > 1e-3*h*(1+math.Abs(found[p])) { // a unit switches on or off within the difference
 						found[p] = math.NaN()
 						kinks++
 					} else {
@@ -92,15 +92,15 @@ func TestSlopesAgainstDifferences(t *testing.T) {
 				}
 			}
 			if kinks > compared/100 {
-				t.Errorf("%s %d: %d of %d differences have a kink", name, i, kinks, compared)
+				t.Errorf("%s %d: %d of %d differences contain a kink", name, i, kinks, compared)
 			}
 		}
 	}
 }
 
-// A state's results depend on the state alone, to the bit: not on its slot, nor on
-// what lies in the others. Logits are a Scorer's,
-// but for FM's term in float64.
+// The results of a state depend only on that state, to the last bit. They do not depend
+// on its slot or on the other slots. Logits equal those of a Scorer, except for FM's term
+// in float64.
 func TestSlopesDependOnTheStateAlone(t *testing.T) {
 	for name, a := range modeltest.Architectures() {
 		m := modeltest.Random(t, a, 2)
@@ -111,7 +111,7 @@ func TestSlopesDependOnTheStateAlone(t *testing.T) {
 		for _, batch := range []int{1, 7, 29} {
 			again, other := slopes(g, rows, x, batch)
 			if !slices.Equal(logits, again) || !slices.EqualFunc(slope, other, slices.Equal) {
-				t.Errorf("%s: batches of %d give other bits", name, batch)
+				t.Errorf("%s: batches of %d change the bits", name, batch)
 			}
 		}
 		want := make([]float64, rows.Len())
@@ -121,18 +121,18 @@ func TestSlopesDependOnTheStateAlone(t *testing.T) {
 		}
 		g.Logits(logits)
 		if !slices.EqualFunc(logits, want, func(a, b float64) bool { return math.Abs(a-b) <= 1e-14*(1+math.Abs(b)) }) {
-			t.Errorf("%s: a Gradient's logits are not a Scorer's", name)
+			t.Errorf("%s: the logits of a Gradient differ from those of a Scorer", name)
 		}
 	}
 }
 
-// What the model does not read has the derivative 0, to the bit.
+// The derivative with respect to an entry that the model does not read is exactly 0.
 func TestSlopesOfNullPlayers(t *testing.T) {
 	for name, a := range modeltest.Architectures() {
 		w := modeltest.Weights(a, 3)
 		null := a.Dim // column 0 of field 1
 		for i := range w.Embedding {
-			if a.Kind == model.FM || a.Kind == model.DeepFM { // a pair needs two
+			if a.Kind == model.FM || a.Kind == model.DeepFM { // FM's pairs need two embeddings that are not 0
 				if i%a.Dim == 0 && (i < a.FieldDims[0]*a.Dim || i >= (a.FieldDims[0]+a.FieldDims[1])*a.Dim) {
 					w.Embedding[i] = 0
 				}
@@ -181,7 +181,7 @@ func TestSlopesOfNullPlayers(t *testing.T) {
 				moved++
 			}
 		}
-		if moved < rows.Len()/2 { // some have no active unit
+		if moved < rows.Len()/2 { // some rows have no active unit
 			t.Errorf("%s: all derivatives are 0 in all but %d rows", name, moved)
 		}
 	}

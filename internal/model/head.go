@@ -6,36 +6,36 @@ import (
 	"shaver/internal/kernel"
 )
 
-// head is a model's network, packed for evaluation. It has a cross part (DCN-Mix,
-// DCNv2) and an MLP (all but FM). Either may read the row's embedding x0; the
-// first linear map of one that does is kept up by rank-one updates during a walk,
-// in which one entry of x0 changes at a time: its outputs are called pre.
+// head is the network of a model, packed for evaluation. It has a cross part (DCN-Mix and
+// DCNv2) and an MLP (all except FM). Either part may read the row's embedding x0. During
+// a walk, one entry of x0 changes at a time, so the first linear map of such a part is
+// kept current by rank-one updates. The outputs of this map are called pre.
 type head struct {
 	kind    Kind
-	players int // D
+	players int // D, the number of players of a row
 
-	// the cross part; none for FM and DeepFM
-	first       *kernel.RowMatrix // the first cross layer's linear map
-	firstBias   []float32         // its bias, padded
+	// The cross part; empty for FM and DeepFM.
+	first       *kernel.RowMatrix // linear map of the first cross layer
+	firstBias   []float32         // bias of first, padded
 	mix         []mixStage
 	cross       []*kernel.Outputs // DCNv2
-	crossOutput []float32         // [D]; DCNv2 in parallel, whose output layer reads the cross layers' output too
+	crossOutput []float32         // [D], the output layer's weights of the cross layers' output; parallel DCNv2 only
 
-	// the MLP; none for FM
-	deep    *kernel.RowMatrix // the first layer, if it reads x0
-	begins  []float32         // its bias, padded
-	stacked *kernel.Outputs   // the first layer, if it reads the cross layers' output
-	layers  []*kernel.Matrix  // ReLU after each; without the first one if that is stacked
-	output  []float32         // [last layer's width]
-	bias    float32
+	// The MLP; empty for FM.
+	deep     *kernel.RowMatrix // the first layer, if it reads x0
+	deepBias []float32         // bias of deep, padded
+	stacked  *kernel.Outputs   // the first layer, if it reads the cross layers' output
+	layers   []*kernel.Matrix  // each with ReLU after it; the first layer is missing if it is stacked
+	output   []float32         // [width of the last layer], weights of the output layer
+	bias     float32
 
-	transposed func() *transposedHead // made once, when derivatives are asked for
+	transposed func() *transposedHead // weights for derivatives, made at the first call
 }
 
 // mixStage is one DCN-Mix cross layer.
 type mixStage struct {
 	inner *kernel.Outputs   // D to experts*rank + experts: V of every expert, then the gates
-	c     []*kernel.Outputs // per expert, rank to rank
+	c     []*kernel.Outputs // rank to rank, one per expert
 	u     *kernel.Outputs   // experts*rank + 1 to D: U of every expert, then the bias
 }
 
@@ -49,7 +49,7 @@ func newHead(a *Architecture, w *Weights) *head {
 	h.bias = w.Output.Bias[0]
 	hidden := w.Hidden
 	if a.Kind == DeepFM || a.Structure == Parallel {
-		h.deep, h.begins = packRows(&hidden[0])
+		h.deep, h.deepBias = packRows(&hidden[0])
 	} else {
 		h.stacked = packOutputs(&hidden[0])
 		hidden = hidden[1:]
@@ -80,7 +80,7 @@ func packOutputs(l *Linear) *kernel.Outputs {
 	return kernel.NewOutputs(l.Weight, l.Bias, l.In, l.Out)
 }
 
-// packRows returns a layer for walks, and its padded bias.
+// packRows returns a layer packed for walks, and its padded bias.
 func packRows(l *Linear) (*kernel.RowMatrix, []float32) {
 	bias := make([]float32, kernel.Pad(l.Out))
 	copy(bias, l.Bias)

@@ -5,35 +5,35 @@ import (
 	"math"
 )
 
-// Model is a click model, ready to be evaluated by any number of goroutines at
-// once. Make one with New; do not change its weights afterwards.
+// Model is a click model. Any number of goroutines may evaluate it at once. Make one with
+// New, and do not change its weights afterwards.
 type Model struct {
 	Architecture
 	Weights Weights
-	table   Embedder // nil if Weights has the embedding
+	table   Embedder // source of the embeddings; nil if Weights has them
 	head    *head
 	offsets []int32
 }
 
-// Embedder gives rows their embeddings out of another form than [Features, Dim]
-// float32. It serves any number of goroutines at once.
+// Embedder provides embeddings that are stored in another form than [Features, Dim]
+// float32. Any number of goroutines may use it at once.
 type Embedder interface {
-	// Embed writes the embeddings of some rows, [rows, D], to x. The features, global
-	// ids, [rows, m], have passed CheckRow.
+	// Embed writes the embeddings of some rows, [rows, D], to x. features holds the rows'
+	// global ids, [rows, m]. They have passed CheckRow.
 	Embed(x []float32, features []int32)
 }
 
-// New checks that the weights fit the architecture and are finite, and returns
-// the model. It keeps the slices.
+// New returns a model with the given architecture and weights. It returns an error if the
+// weights do not fit the architecture or are not finite. The model keeps the slices.
 func New(a Architecture, w Weights) (*Model, error) {
 	return newModel(a, w, nil)
 }
 
-// NewWithEmbedder is New for a model whose embedding is only in t, of a's shape:
-// Weights.Embedding is nil, then and later.
+// NewWithEmbedder is like New for a model whose embeddings only t provides. t must have
+// the shape of a. Weights.Embedding must be nil and stays nil.
 func NewWithEmbedder(a Architecture, w Weights, t Embedder) (*Model, error) {
 	if w.Embedding != nil || t == nil {
-		panic("model: NewWithTable: expected one embedding")
+		panic("model: NewWithEmbedder: need either Weights.Embedding or an Embedder")
 	}
 	return newModel(a, w, t)
 }
@@ -50,8 +50,8 @@ func newModel(a Architecture, w Weights, t Embedder) (*Model, error) {
 	return m, nil
 }
 
-// WithEmbedding returns a model that shares all of m but the embedding table,
-// [Features, Dim], which it keeps.
+// WithEmbedding returns a model that shares everything with m except the embedding table,
+// [Features, Dim]. The new model keeps the slice.
 func (m *Model) WithEmbedding(table []float32) *Model {
 	if len(table) != m.Parameters() {
 		panic("model: WithEmbedding: table has the wrong length")
@@ -61,8 +61,8 @@ func (m *Model) WithEmbedding(table []float32) *Model {
 	return &other
 }
 
-// CheckRow reports the first feature of a row (global ids, one per field) that
-// is outside its field.
+// CheckRow returns an error if a row does not have one feature per field, or if a
+// feature, a global id, lies outside its field. The error names the first such field.
 func (m *Model) CheckRow(features []int32) error {
 	if len(features) != m.Fields() {
 		return fmt.Errorf("row has %d fields, the model has %d", len(features), m.Fields())
@@ -75,8 +75,8 @@ func (m *Model) CheckRow(features []int32) error {
 	return nil
 }
 
-// Embed writes the embedding of a row, [D], to x, or of more, [rows, D], whose
-// features follow each other.
+// Embed writes the embeddings of one or more rows to x, [rows, D]. features holds the
+// rows' global ids, [rows, m].
 func (m *Model) Embed(x []float32, features []int32) {
 	if m.table != nil {
 		m.table.Embed(x, features)
@@ -87,8 +87,8 @@ func (m *Model) Embed(x []float32, features []int32) {
 	}
 }
 
-// constant returns the part of the logit that no player changes: the bias and
-// the first-order weights.
+// constant returns the part of the logit that does not depend on the players: the bias
+// and the first-order weights.
 func (m *Model) constant(features []int32) float64 {
 	sum := float64(m.Weights.Bias)
 	if m.Weights.FirstOrder != nil {
@@ -102,28 +102,28 @@ func (m *Model) constant(features []int32) float64 {
 // pairwise reports whether the logit has FM's second-order term.
 func (m *Model) pairwise() bool { return m.Kind == FM || m.Kind == DeepFM }
 
-// Loss returns the natural-log loss softplus(logit) - label*logit, in nat.
+// Loss returns the log loss softplus(logit) - label*logit, in nat.
 func Loss(logit float64, label uint8) float64 {
 	return max(logit, 0) + math.Log1p(math.Exp(-math.Abs(logit))) - float64(label)*logit
 }
 
-// Scorer computes logits of whole rows. It is for one goroutine.
+// Scorer computes logits of whole rows. Only one goroutine may use it at a time.
 type Scorer struct {
 	m     *Model
 	s     *tile
-	x     []float32 // embeddings of a tile's rows, [size, D]
+	x     []float32 // [size, D]: embeddings of a tile's rows
 	sum   pairSum
-	slots []float64 // the network's logits, of a tile's size
+	slots []float64 // [size]: the network's logits of a tile
 }
 
-// NewScorer returns a scorer of m.
+// NewScorer returns a scorer for m.
 func (m *Model) NewScorer() *Scorer {
 	t := newTile(m.head)
 	return &Scorer{m: m, s: t, x: make([]float32, t.size*m.Players()), sum: newPairSum(m), slots: make([]float64, t.size)}
 }
 
-// Logits sets dst[i] to the logit of row i, which depends on nothing but the row,
-// to the bit. Rows must have passed CheckRow.
+// Logits sets dst[i] to the logit of row i. To the last bit, the logit of a row does not
+// depend on the other rows. Every row must have passed CheckRow.
 func (s *Scorer) Logits(dst []float64, rows *Rows) {
 	for from := 0; from < rows.Len(); from += len(s.slots) {
 		slots := s.slots[:min(len(s.slots), rows.Len()-from)]
@@ -131,7 +131,7 @@ func (s *Scorer) Logits(dst []float64, rows *Rows) {
 		s.m.Embed(s.x, rows.Features[from*rows.Fields:(from+len(slots))*rows.Fields])
 		for i := range slots {
 			x := s.x[i*players : (i+1)*players]
-			dst[from+i] = s.beside(rows.Row(from+i), x)
+			dst[from+i] = s.shallow(rows.Row(from+i), x)
 			s.s.put(i, x)
 		}
 		s.s.logits(slots)
@@ -141,8 +141,9 @@ func (s *Scorer) Logits(dst []float64, rows *Rows) {
 	}
 }
 
-// beside returns what the logit has beside the network.
-func (s *Scorer) beside(row []int32, x []float32) float64 {
+// shallow returns the part of the logit that does not come from the network: the constant
+// and FM's term.
+func (s *Scorer) shallow(row []int32, x []float32) float64 {
 	logit := s.m.constant(row)
 	if s.m.pairwise() {
 		s.sum.set(x)
@@ -151,10 +152,10 @@ func (s *Scorer) beside(row []int32, x []float32) float64 {
 	return logit
 }
 
-// logit evaluates a row with the embedding x in place of its own.
+// logit evaluates a row with the embedding x instead of its own.
 func (s *Scorer) logit(row []int32, x []float32) float64 {
 	slots := s.slots[:1]
 	s.s.put(0, x)
 	s.s.logits(slots)
-	return s.beside(row, x) + slots[0]
+	return s.shallow(row, x) + slots[0]
 }

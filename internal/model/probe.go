@@ -1,40 +1,38 @@
 package model
 
-// Probe evaluates one row while its entries appear one by one in place of the
-// baseline. The first linear maps and the FM term follow each step by an exact
-// rank-one update; the rest of the network is computed anew, for a tile of steps
-// at once. It is for one goroutine, and allocates nothing after NewProbe.
+// Probe evaluates one row while its entries replace the baseline one by one. Each step
+// updates the first linear maps and the FM term by an exact rank-one update. The rest of
+// the network is computed from scratch, for a tile of steps at once. Only one goroutine
+// may use a Probe at a time. A Probe allocates no memory after NewProbe.
 type Probe struct {
 	m        *Model
 	baseline []float32 // [D]
 	scorer   *Scorer
 
-	// the state with no entry present, the same for all rows
+	// The state with no entry present, which is the same for all rows.
 	emptyPre     pre
 	emptySum     pairSum
-	emptyNetwork float64 // logit without the row's constant
+	emptyNetwork float64 // logit of the network alone
 
-	// the row
+	// The current row.
 	row      []int32
-	entries  []float32 // its embedding, [D]
+	entries  []float32 // [D], the row's embedding
 	constant float64
-	full     float64 // logit with every entry present, if known
-	known    bool
 
-	// the walk
+	// The current walk.
 	x   []float32
 	pre pre
 	sum pairSum
 
-	// a tile of its steps, those that change something
-	step   []int     // number of the step in the walk
-	player []int32   // who appears
-	change []float32 // of the player's entry
-	beside []float64 // the logit but for the network's, after the step
+	// The current tile: steps of the walk that change something.
+	step    []int     // number of each step in the walk
+	player  []int32   // player that appears at each step
+	change  []float32 // change of the player's entry
+	shallow []float64 // logit after each step, without the network's part
 }
 
-// NewProbe returns a probe of m with the given baseline: what an entry reads
-// while it is dropped, [D] = [m, d]. The probe keeps the slice.
+// NewProbe returns a probe of m. baseline, [D] = [m, d], holds the values that replace
+// dropped entries. The probe keeps the slice.
 func (m *Model) NewProbe(baseline []float32) *Probe {
 	if len(baseline) != m.Players() {
 		panic("model: NewProbe: baseline has the wrong length")
@@ -46,43 +44,33 @@ func (m *Model) NewProbe(baseline []float32) *Probe {
 		emptyPre: m.head.newPre(), emptySum: newPairSum(m),
 		entries: make([]float32, m.Players()),
 		x:       make([]float32, m.Players()), pre: m.head.newPre(), sum: newPairSum(m),
-		step: make([]int, 0, rows), player: make([]int32, 0, rows), change: make([]float32, 0, rows), beside: make([]float64, 0, rows),
+		step: make([]int, 0, rows), player: make([]int32, 0, rows), change: make([]float32, 0, rows), shallow: make([]float64, 0, rows),
 	}
 	s := p.scorer.s
 	s.begin(p.emptyPre, baseline)
 	p.pre.copyFrom(p.emptyPre)
 	s.start(baseline)
-	slot := p.scorer.slots[:1] // after a step that changes nothing
+	slot := p.scorer.slots[:1] // evaluate the state after one step that changes nothing
 	s.stepLogits(slot, p.pre, &steps{player: []int32{0}, change: []float32{0}, x: baseline})
 	p.emptyNetwork = slot[0]
 	p.emptySum.set(baseline)
 	return p
 }
 
-// Reset turns to another row, which must have passed CheckRow.
+// Reset selects another row, which must have passed CheckRow.
 func (p *Probe) Reset(row []int32) {
 	p.row = row
 	p.m.Embed(p.entries, row)
 	p.constant = p.m.constant(row)
-	p.known = false
-}
-
-// Full returns the row's logit with nothing dropped, as a Scorer gives it.
-// Of many rows, a Scorer computes it several times faster.
-func (p *Probe) Full() float64 {
-	if !p.known {
-		p.full, p.known = p.scorer.logit(p.row, p.entries), true
-	}
-	return p.full
 }
 
 // Empty returns the row's logit with everything dropped.
 func (p *Probe) Empty() float64 { return p.constant + p.emptySum.value() + p.emptyNetwork }
 
-// Walk lets the row's entries appear in the given order of its D players, and
-// sets logits[k] to the logit with the first k of them present; logits has
-// D+1 elements. It begins at Empty and ends at Full but for the rounding of its
-// updates. An entry that equals its baseline changes nothing, to the bit.
+// Walk lets the D entries of the row appear in the given order of players. It sets
+// logits[k] to the logit with the first k of them present; logits has D+1 elements. The
+// first equals Empty. The last equals the row's logit up to the rounding of the updates.
+// An entry that equals its baseline leaves the logit unchanged to the last bit.
 func (p *Probe) Walk(order []int32, logits []float64) {
 	copy(p.x, p.baseline)
 	p.pre.copyFrom(p.emptyPre)
@@ -96,7 +84,7 @@ func (p *Probe) Walk(order []int32, logits []float64) {
 		i := 0
 		for k := from; k < to; k++ {
 			if i < len(p.step) && p.step[i] == k {
-				logits[k+1] = p.beside[i] + slots[i]
+				logits[k+1] = p.shallow[i] + slots[i]
 				i++
 			} else {
 				logits[k+1] = logits[k]
@@ -106,10 +94,10 @@ func (p *Probe) Walk(order []int32, logits []float64) {
 	}
 }
 
-// gather takes the next tile of steps that change something, begins them, and
-// returns the step after the last that it looked at.
+// gather collects the next tile of steps that change something, and applies their changes
+// to x and sum. It returns the first step that it did not examine.
 func (p *Probe) gather(order []int32, from int) (to int) {
-	p.step, p.player, p.change, p.beside = p.step[:0], p.player[:0], p.change[:0], p.beside[:0]
+	p.step, p.player, p.change, p.shallow = p.step[:0], p.player[:0], p.change[:0], p.shallow[:0]
 	for to = from; to < len(order) && len(p.step) < cap(p.step); to++ {
 		player := order[to]
 		before, after := p.x[player], p.entries[player]
@@ -119,13 +107,14 @@ func (p *Probe) gather(order []int32, from int) (to int) {
 		p.x[player] = after
 		p.sum.change(int(player), before, after)
 		p.step, p.player, p.change = append(p.step, to), append(p.player, player), append(p.change, after-before)
-		p.beside = append(p.beside, p.constant+p.sum.value())
+		p.shallow = append(p.shallow, p.constant+p.sum.value())
 	}
 	return to
 }
 
-// Coalition returns the logit with exactly the given players present, computed
-// from scratch; present has D elements.
+// Coalition returns the logit with exactly the given players present. It is computed from
+// scratch. present has D elements. With all players present the result equals that of a
+// Scorer to the last bit.
 func (p *Probe) Coalition(present []bool) float64 {
 	for i, in := range present {
 		if in {
@@ -137,11 +126,11 @@ func (p *Probe) Coalition(present []bool) float64 {
 	return p.scorer.logit(p.row, p.x)
 }
 
-// pairSum is FM's second-order term, 1/2 sum over columns of (the square of the
-// sum over fields - the sum of squares), in float64, for models that have one.
+// pairSum computes FM's second-order term in float64: 1/2 * sum over columns of (square
+// of the sum over fields - sum of squares).
 type pairSum struct {
 	on      bool
-	column  []float64 // sums over fields, [d]
+	column  []float64 // [d], sums over fields
 	squares float64   // sum of all squares
 	total   float64   // sum over columns of column^2
 }
@@ -155,7 +144,7 @@ func (s *pairSum) copyFrom(o *pairSum) {
 	s.squares, s.total = o.squares, o.total
 }
 
-// set computes the term of x, [D], from scratch.
+// set computes the term for x, [D], from scratch.
 func (s *pairSum) set(x []float32) {
 	clear(s.column)
 	s.squares, s.total = 0, 0
@@ -169,7 +158,7 @@ func (s *pairSum) set(x []float32) {
 	}
 }
 
-// change follows the change of one entry.
+// change updates the term after one entry has changed.
 func (s *pairSum) change(player int, before, after float32) {
 	b, a := float64(before), float64(after)
 	c := player % len(s.column)
@@ -179,7 +168,7 @@ func (s *pairSum) change(player int, before, after float32) {
 	s.squares += float64(a*a) - float64(b*b)
 }
 
-// value returns the term; 0 for models without one.
+// value returns the term, or 0 for a model without one.
 func (s *pairSum) value() float64 {
 	if !s.on {
 		return 0

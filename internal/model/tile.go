@@ -2,34 +2,34 @@ package model
 
 import "shaver/internal/kernel"
 
-// tile evaluates a head for some states at once: rows of a batch, or consecutive
-// steps of a walk, which have most of their active units in common
-// (docs/kernels.md). It is for one goroutine.
+// tile evaluates a head for several states at once. The states are rows of a batch, or
+// consecutive steps of a walk, most of whose active units coincide (see docs/kernels.md).
+// Only one goroutine may use a tile at a time.
 //
-// Its use for rows: put each one's embedding into a slot, then logits. For a walk:
-// begin, start, then stepLogits for each size of steps. Every state's logit depends
-// on nothing but the state, to the bit.
+// To evaluate rows, call put for each row's embedding, then logits. To evaluate a walk,
+// call begin and start, then stepLogits for up to size steps at a time. To the last bit,
+// the logit of a state does not depend on the other states.
 type tile struct {
 	h     *head
-	size  int         // states at once
-	in    kernel.Tile // x0 of rows
-	block *block      // the cross part; nil if the head has none
+	size  int         // maximal number of states
+	in    kernel.Tile // x0 of each row
+	block *block      // cross part; nil if the head has none
 
-	// the MLP, kernel.TileRows() states at once
+	// The MLP, for kernel.TileRows() states at a time.
 	a, b   []float32   // activations of two consecutive layers; a holds the latest
-	mask   kernel.Mask // of active units, and their list; nil if lists are of no use
-	list   []int32
-	player []int32   // begin's nonzero entries
-	value  []float32 // theirs
+	mask   kernel.Mask // mask of active units; nil if lists are useless
+	list   []int32     // list of active units; nil if lists are useless
+	player []int32     // players whose x0 is not 0, in begin
+	value  []float32   // x0 of these players
 }
 
-// steps are consecutive steps of a walk: step t adds change[t] to x0's element
-// player[t].
+// steps are consecutive steps of a walk. Step t adds change[t] to element player[t] of
+// x0.
 type steps struct {
 	player []int32
 	change []float32
-	x      []float32 // x0 after all of them, [D]
-	next   []int32   // a hint: who will appear after them
+	x      []float32 // [D], x0 after all these steps
+	next   []int32   // the players that follow, as a hint for prefetching
 }
 
 func newTile(h *head) *tile {
@@ -59,12 +59,12 @@ func newTile(h *head) *tile {
 	return s
 }
 
-// pre is the first linear maps of an x0: of the cross part and of the MLP, each
-// empty if the head has none that reads x0.
+// pre holds the first linear map of x0 for the cross part and for the MLP. A part that
+// does not exist or does not read x0 has an empty slice.
 type pre struct{ cross, deep []float32 }
 
 func (h *head) newPre() pre {
-	return pre{make([]float32, len(h.firstBias)), make([]float32, len(h.begins))}
+	return pre{make([]float32, len(h.firstBias)), make([]float32, len(h.deepBias))}
 }
 
 func (p pre) copyFrom(o pre) {
@@ -86,26 +86,26 @@ func (s *tile) begin(p pre, x0 []float32) {
 		s.h.first.Steps(last, p.cross, s.player, s.value, false, nil)
 	}
 	if s.h.deep != nil {
-		copy(p.deep, s.h.begins)
+		copy(p.deep, s.h.deepBias)
 		s.h.deep.Steps(last, p.deep, s.player, s.value, false, nil)
 	}
 }
 
-// start begins a walk from x0.
+// start prepares the cross part for a walk from x0.
 func (s *tile) start(x0 []float32) {
 	if s.block != nil {
 		s.block.start(x0)
 	}
 }
 
-// put sets slot i to the state x0.
+// put sets slot i to the embedding x0.
 func (s *tile) put(i int, x0 []float32) {
 	if s.h.kind != FM {
 		copy(s.in.Row(i), x0)
 	}
 }
 
-// logits sets each element of dst to its slot's, as put sets them.
+// logits sets each element of dst to the logit of the slot with the same number.
 func (s *tile) logits(dst []float64) {
 	if s.block == nil {
 		s.mlp(dst, s.in, nil, s.h.layers)
@@ -122,8 +122,9 @@ func (s *tile) logits(dst []float64) {
 	s.addCross(dst)
 }
 
-// stepLogits sets the elements of dst to the logits after each of as many steps
-// from p, at most size, which it changes.
+// stepLogits sets dst[t] to the logit after step t of walk. dst has one element per step,
+// at most size. p holds the first linear maps before the steps, and after them when
+// stepLogits returns.
 func (s *tile) stepLogits(dst []float64, p pre, walk *steps) {
 	if len(dst) == 0 {
 		return
@@ -148,7 +149,7 @@ func (s *tile) stepLogits(dst []float64, p pre, walk *steps) {
 	}
 }
 
-// deepLogits is stepLogits of an MLP that reads x0, for a tile of steps.
+// deepLogits is stepLogits for an MLP that reads x0, and at most one tile of steps.
 func (s *tile) deepLogits(dst []float64, p pre, player []int32, change []float32, next []int32) {
 	width := s.h.layers[0].Out
 	mask := s.maskOf(width)
@@ -158,7 +159,7 @@ func (s *tile) deepLogits(dst []float64, p pre, player []int32, change []float32
 	s.mlp(dst, in, s.listOf(mask), s.h.layers[1:])
 }
 
-// maskOf returns a mask of so many units, nil if lists are of no use.
+// maskOf returns a mask for width units, or nil if lists are useless.
 func (s *tile) maskOf(width int) kernel.Mask {
 	if s.mask == nil {
 		return nil
@@ -166,7 +167,8 @@ func (s *tile) maskOf(width int) kernel.Mask {
 	return s.mask[:(width+63)/64]
 }
 
-// listOf returns the list of a mask, which the next overwrites; nil for nil.
+// listOf returns the list of a mask, or nil if the mask is nil. The next call overwrites
+// the list.
 func (s *tile) listOf(mask kernel.Mask) []int32 {
 	if mask == nil {
 		return nil
@@ -175,7 +177,7 @@ func (s *tile) listOf(mask kernel.Mask) []int32 {
 	return s.list
 }
 
-// stackedLogits is the MLP on the block's cross state.
+// stackedLogits runs the MLP on the block's cross state.
 func (s *tile) stackedLogits(dst []float64) {
 	in := s.block.mlpInput(len(dst))
 	mask := s.maskOf(s.h.stacked.Out)
@@ -195,18 +197,18 @@ func (s *tile) addCross(dst []float64) {
 	}
 }
 
-// rowsFrom returns the rows of t from i on.
+// rowsFrom returns the rows of t from row i on.
 func rowsFrom(t kernel.Tile, i int) kernel.Tile {
 	return kernel.Tile{Values: t.Values[i*t.Stride:], Stride: t.Stride}
 }
 
-// mlp runs layers on a tile, whose active columns are list, and sums up the
-// logits. in is not in s.b.
+// mlp runs layers on a tile and sets dst to the logits. list holds the active columns of
+// the input tile, whose memory must not be s.b.
 func (s *tile) mlp(dst []float64, in kernel.Tile, list []int32, layers []*kernel.Matrix) {
 	for i, l := range layers {
 		out := kernel.Tile{Values: s.b, Stride: kernel.Pad(l.Out)}
 		s.a, s.b = s.b, s.a
-		if i == len(layers)-1 { // whose active units nobody asks for
+		if i == len(layers)-1 { // no layer follows that needs the active units
 			l.Layer(out, in, len(dst), list, true, nil)
 			in = out
 			break

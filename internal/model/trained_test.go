@@ -10,8 +10,8 @@ import (
 	"shaver/internal/model/modeltest"
 )
 
-// trained returns the DCN-Mix that was trained on flights, whose cross layers have
-// collapsed to weights of 1e-14: products with them must not become subnormal.
+// trained returns a DCN-Mix trained on the flights data. Its cross layers have collapsed
+// to weights of 1e-14. Products with them must not become subnormal.
 func trained(t testing.TB) (*model.Model, *model.Rows) {
 	t.Helper()
 	path := filepath.Join("..", "..", "..", "shared", "data", "flights", "dcn-mix.pth")
@@ -32,8 +32,8 @@ func trained(t testing.TB) (*model.Model, *model.Rows) {
 	return m, modeltest.Rows(m.Architecture, 64, 1)
 }
 
-// middle returns the mean row of each field's embedding.
-func middle(m *model.Model) []float32 {
+// fieldMeans returns the mean row of each field's embedding.
+func fieldMeans(m *model.Model) []float32 {
 	baseline := make([]float32, m.Players())
 	at := 0
 	for j, size := range m.FieldDims {
@@ -49,12 +49,12 @@ func middle(m *model.Model) []float32 {
 
 func TestTrainedWeights(t *testing.T) {
 	m, rows := trained(t)
-	agrees(t, m, rows, middle(m), 2, 10)
-	agrees(t, m, rows, make([]float32, m.Players()), 2, 10)
+	checkWalk(t, m, rows, fieldMeans(m), 2, 10)
+	checkWalk(t, m, rows, make([]float32, m.Players()), 2, 10)
 }
 
 func BenchmarkTrainedWalk(b *testing.B) {
 	m, rows := trained(b)
-	b.Run("mean", func(b *testing.B) { benchWalk(b, m, rows, middle(m)) })
+	b.Run("mean", func(b *testing.B) { benchWalk(b, m, rows, fieldMeans(m)) })
 	b.Run("zero", func(b *testing.B) { benchWalk(b, m, rows, make([]float32, m.Players())) })
 }

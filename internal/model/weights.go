@@ -5,19 +5,22 @@ import (
 	"math"
 )
 
-// BatchNormEpsilon is PyTorch's default, which every reference model uses.
+// BatchNormEpsilon is PyTorch's default. All reference models use it.
 const BatchNormEpsilon = 1e-5
 
-// Linear is y = x W' + b, as PyTorch stores it: Weight is [Out, In], row-major,
-// Bias is [Out].
+// Linear is the layer y = x W' + b, stored as in PyTorch: Weight is [Out, In], row-major,
+// and Bias is [Out].
 type Linear struct {
 	In, Out int
 	Weight  []float32
 	Bias    []float32
 }
 
-// MixLayer is one DCN-Mix cross layer:
-// x' = x + sum over k of (x . g_k) * (x_0 * (tanh(tanh(x V_k) C_k) U_k + b)).
+// MixLayer is one cross layer of DCN-Mix:
+//
+//	x' = x + sum over k of (x . g_k) * (x_0 * (tanh(tanh(x V_k) C_k) U_k + b))
+//
+// g_k are the gates, which all layers share.
 type MixLayer struct {
 	U    []float32 // [Experts, Rank, D]
 	C    []float32 // [Experts, Rank, Rank]
@@ -25,22 +28,23 @@ type MixLayer struct {
 	Bias []float32 // [D]
 }
 
-// Weights are the numbers of a model, BatchNorm already folded into the linear
-// layers. Which of them a kind has follows from its Architecture.
+// Weights are the numbers of a model. BatchNorm is already folded into the linear layers.
+// The Architecture determines which fields are set.
 type Weights struct {
-	Embedding  []float32  // [Features, Dim]: the players of the whole game; nil for NewWithTable
-	FirstOrder []float32  // [Features]; FM and DeepFM. Never dropped, never counted
+	Embedding  []float32  // [Features, Dim]: the players of the whole game; nil with NewWithEmbedder
+	FirstOrder []float32  // [Features]; FM and DeepFM. These are not players: never dropped and never counted
 	Bias       float32    // FM and DeepFM
 	Hidden     []Linear   // the MLP's hidden layers, ReLU after each
-	Output     Linear     // to one logit. DCNv2 in parallel reads D cross outputs, then the last hidden layer's; all others the last hidden layer's
-	Gates      []float32  // [Experts, D]; DCN-Mix, shared by its layers
+	Output     Linear     // to one logit; reads the last hidden layer. In a parallel DCNv2 it reads the D cross outputs before that
+	Gates      []float32  // [Experts, D]; DCN-Mix, shared by all cross layers
 	Mix        []MixLayer // DCN-Mix
 	Cross      []Linear   // DCNv2: x' = x + x_0 * (W x + b)
 }
 
-// FoldBatchNorm returns the layer that computes BatchNorm(l(x)) in evaluation
-// mode: gamma * (l(x) - mean) / sqrt(variance + BatchNormEpsilon) + beta, each
-// vector of length l.Out. It computes in float64 and shares nothing with l.
+// FoldBatchNorm returns a linear layer that computes BatchNorm(l(x)) in evaluation mode,
+// which is gamma * (l(x) - mean) / sqrt(variance + BatchNormEpsilon) + beta. Each vector
+// has length l.Out. FoldBatchNorm computes in float64. The result shares no memory with
+// l.
 func FoldBatchNorm(l Linear, gamma, beta, mean, variance []float32) Linear {
 	folded := Linear{l.In, l.Out, make([]float32, len(l.Weight)), make([]float32, l.Out)}
 	for o := range l.Out {
@@ -53,8 +57,8 @@ func FoldBatchNorm(l Linear, gamma, beta, mean, variance []float32) Linear {
 	return folded
 }
 
-// check returns an error that names the first weight of w that has the wrong
-// length for a, or is NaN or infinite. embedding says whether w has one.
+// check returns an error that names the first weight of w that has the wrong length for
+// a, or is NaN or infinite. embedding reports whether w must have an embedding.
 func (w *Weights) check(a *Architecture, embedding bool) error {
 	var err error
 	has := func(name string, values []float32, want int) {
@@ -62,19 +66,19 @@ func (w *Weights) check(a *Architecture, embedding bool) error {
 			return
 		}
 		if len(values) != want {
-			err = fmt.Errorf("%s has %d values, a %s of this shape needs %d", name, len(values), a.Kind, want)
+			err = fmt.Errorf("%s has %d values, expected %d for this %s", name, len(values), want, a.Kind)
 			return
 		}
 		for i, v := range values {
 			if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
-				err = fmt.Errorf("%s has the value %v at position %d: weights are finite", name, v, i)
+				err = fmt.Errorf("%s has the value %v at position %d: weights must be finite", name, v, i)
 				return
 			}
 		}
 	}
 	linear := func(name string, l *Linear, in, out int) {
 		if err == nil && (l.In != in || l.Out != out) {
-			err = fmt.Errorf("%s maps %d values to %d, a %s of this shape needs %d to %d", name, l.In, l.Out, a.Kind, in, out)
+			err = fmt.Errorf("%s maps %d values to %d, expected %d to %d for this %s", name, l.In, l.Out, in, out, a.Kind)
 		}
 		has(name+" weight", l.Weight, in*out)
 		has(name+" bias", l.Bias, out)
@@ -88,7 +92,7 @@ func (w *Weights) check(a *Architecture, embedding bool) error {
 		has("first-order weight", w.FirstOrder, a.Features())
 	}
 	if len(w.Hidden) != len(a.Hidden) || len(w.Mix)+len(w.Cross) != a.CrossLayers {
-		return fmt.Errorf("%d hidden and %d cross layers, the architecture has %d and %d",
+		return fmt.Errorf("weights have %d hidden and %d cross layers, the architecture has %d and %d",
 			len(w.Hidden), len(w.Mix)+len(w.Cross), len(a.Hidden), a.CrossLayers)
 	}
 	if a.Kind == DCNMix {

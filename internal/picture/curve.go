@@ -14,8 +14,8 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// inks stand out from white by at least 3 to 1, and differ for people who see few
-// colours, too.
+// inks have a contrast of at least 3 to 1 against white. Most people with colour
+// blindness can distinguish them.
 var inks = []color.RGBA{
 	{0, 114, 178, 255}, {213, 94, 0, 255}, {0, 138, 99, 255}, {184, 87, 143, 255},
 	{107, 68, 35, 255}, {94, 60, 153, 255}, {117, 117, 117, 255}, {0, 0, 0, 255}, {138, 120, 0, 255},
@@ -23,15 +23,15 @@ var inks = []color.RGBA{
 
 var dashes = [][]vg.Length{nil, {vg.Points(5), vg.Points(2)}, {vg.Points(1.5), vg.Points(1.5)}, {vg.Points(6), vg.Points(2), vg.Points(1.5), vg.Points(2)}}
 
-// styles returns how curve i is drawn: of 32 no two have both glyph and dashes in
-// common, so that they differ without colour.
+// styles returns the style of curve i. Among 32 curves no two have both the same glyph
+// and the same dashes, so that they differ without colour.
 func styles(i int) (draw.GlyphStyle, draw.LineStyle) {
 	ink := inks[i%len(inks)]
 	return draw.GlyphStyle{Color: ink, Radius: vg.Points(3), Shape: glyphs[i%len(glyphs)]},
 		draw.LineStyle{Color: ink, Width: vg.Points(1.3), Dashes: dashes[(i+i/8)%len(dashes)]}
 }
 
-// points are a curve with the deviations of its repeats.
+// points are the points of a curve, with the standard deviation of each.
 type points struct {
 	plotter.XYs
 	off []float64
@@ -43,8 +43,8 @@ func (p *points) add(x, y, off float64) {
 	p.XYs, p.off = append(p.XYs, plotter.XY{X: x, Y: y}), append(p.off, off)
 }
 
-// curve draws curve i, with a glyph at each point or without, and returns how, for
-// its key. One without points has no key.
+// curve draws curve i, with a glyph at each point if marked is set. It returns the drawn
+// parts for the curve's key, or nil if the curve has no points.
 func curve(p *plot.Plot, i int, list *points, marked bool) (drawn []plot.Thumbnailer) {
 	if len(list.XYs) == 0 {
 		return nil
@@ -62,7 +62,7 @@ func curve(p *plot.Plot, i int, list *points, marked bool) (drawn []plot.Thumbna
 	}
 	for _, off := range list.off {
 		if off > 0 {
-			if b, err := plotter.NewYErrorBars(list); err == nil { // fails on values that are not finite only
+			if b, err := plotter.NewYErrorBars(list); err == nil { // fails only on values that are not finite
 				b.Color = line.Color
 				p.Add(b)
 			}
@@ -72,8 +72,8 @@ func curve(p *plot.Plot, i int, list *points, marked bool) (drawn []plot.Thumbna
 	return drawn
 }
 
-// level draws a line at y.
-func level(p *plot.Plot, y float64) plot.Thumbnailer {
+// horizontal draws a dashed horizontal line at y, for a key.
+func horizontal(p *plot.Plot, y float64) plot.Thumbnailer {
 	f := plotter.NewFunction(func(float64) float64 { return y })
 	f.Color, f.Dashes, f.Samples = color.Gray{110}, []vg.Length{vg.Points(4), vg.Points(3)}, 2
 	p.Add(f)
@@ -81,27 +81,27 @@ func level(p *plot.Plot, y float64) plot.Thumbnailer {
 	return f
 }
 
-// budgets makes x the sparsity, up to the given one at least.
-func budgets(p *plot.Plot, most float64) {
+// sparsityAxis makes the x axis one of sparsity, from 0 to at least most.
+func sparsityAxis(p *plot.Plot, most float64) {
 	p.X.Label.Text = "sparsity: portion of the entries dropped"
-	p.X.Min, p.X.Max = 0, at(most)
+	p.X.Min, p.X.Max = 0, position(most)
 	var ticks []plot.Tick
 	for _, t := range []float64{0, .5, .8, .9, .95, .99, .999} {
-		ticks = append(ticks, plot.Tick{Value: at(t), Label: strconv.FormatFloat(t, 'g', -1, 64)})
+		ticks = append(ticks, plot.Tick{Value: position(t), Label: strconv.FormatFloat(t, 'g', -1, 64)})
 		if t >= most {
-			p.X.Max = at(t)
+			p.X.Max = position(t)
 			break
 		}
 	}
 	p.X.Tick.Marker = plot.ConstantTicks(ticks)
 }
 
-// at is where a sparsity stands: what is kept counts, by its logarithm, since there
-// is little to see below one half.
-func at(sparsity float64) float64 { return -math.Log10(max(1-sparsity, 1e-4)) }
+// position returns the x of a sparsity: the negative logarithm of the portion that is
+// kept. A linear axis would show too much of low sparsities, where little happens.
+func position(sparsity float64) float64 { return -math.Log10(max(1-sparsity, 1e-4)) }
 
-// decades makes y a logarithm to the base 10.
-func decades(p *plot.Plot) {
+// logAxis labels the y axis as powers of ten. The values of y are logarithms.
+func logAxis(p *plot.Plot) {
 	p.Y.Min, p.Y.Max = math.Floor(p.Y.Min), math.Ceil(p.Y.Max)
 	step := math.Ceil((p.Y.Max - p.Y.Min) / 8)
 	var ticks []plot.Tick
@@ -111,7 +111,7 @@ func decades(p *plot.Plot) {
 	p.Y.Tick.Marker = plot.ConstantTicks(ticks)
 }
 
-// plain puts a foreign text on one line, of characters that XML has.
+// plain returns text from outside on one line, with only characters that XML allows.
 func plain(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || r == 0xfffe || r == 0xffff {
@@ -121,7 +121,7 @@ func plain(text string) string {
 	}, strings.ToValidUTF8(text, "?"))
 }
 
-// short cuts a foreign name to what fits beside an axis.
+// short returns a name from outside, truncated to fit next to an axis.
 func short(name string) string {
 	name = plain(name)
 	if runes := []rune(name); len(runes) > 18 {

@@ -5,14 +5,14 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// glyphs are told apart by their shapes.
+// glyphs differ in shape, so that curves can be distinguished without colour.
 var glyphs = []draw.GlyphDrawer{
 	draw.CircleGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}, draw.CrossGlyph{}, draw.PlusGlyph{}, draw.RingGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{},
 	polygon{filled: true, corners: diamond}, polygon{corners: diamond}, polygon{filled: true, corners: down}, polygon{corners: down},
 	polygon{filled: true, corners: hourglass}, polygon{corners: hourglass}, polygon{filled: true, corners: beam}, polygon{corners: beam},
 }
 
-// The corners of polygons, in radii about the point.
+// The corners of polygons, relative to the point, in units of the radius.
 var (
 	diamond   = [][2]vg.Length{{0, 1.3}, {1.3, 0}, {0, -1.3}, {-1.3, 0}}
 	down      = [][2]vg.Length{{-1.1, .8}, {1.1, .8}, {0, -1.1}}

@@ -1,5 +1,5 @@
-// Package picture draws curves over budgets, and what else a report shows, into
-// files and into pages. It is the only importer of gonum/plot.
+// Package picture draws the curves of a sweep and the other pictures of a report, as
+// files or as parts of a page. It is the only importer of gonum/plot.
 package picture
 
 import (
@@ -18,10 +18,11 @@ import (
 	"shaver/internal/fault"
 )
 
-// Formats lists the endings of files that can be drawn.
+// Formats returns the file extensions of the supported formats.
 func Formats() []string { return []string{".svg", ".png"} }
 
-// Check returns wrong usage for a path of another format; "" is none.
+// Check returns a usage error if the format of path is not supported. It accepts "",
+// which means no picture.
 func Check(path string) error {
 	switch filepath.Ext(path) {
 	case ".svg", ".png":
@@ -30,25 +31,25 @@ func Check(path string) error {
 	if path == "" {
 		return nil
 	}
-	return fault.Usagef("%s: pictures are %s", path, strings.Join(Formats(), " or "))
+	return fault.Usagef("%s: expected a picture file with extension %s", path, strings.Join(Formats(), " or "))
 }
 
-// Picture is panels that stand side by side and share what their curves mean. The
-// same facts give the same picture, and that the same bytes.
+// Picture is a row of panels that share the keys of their curves. The same input gives
+// the same bytes.
 type Picture struct {
-	Name   string // of a file, without its ending
+	Name   string // name of a file, without extension
 	panels []panel
 	keys   []key
-	height vg.Length // of a panel
+	height vg.Length // height of a panel
 }
 
-// panel is a plot, and what it shows in words, for who cannot see it.
+// panel is a plot with a description for readers who cannot see it.
 type panel struct {
 	*plot.Plot
 	about string
 }
 
-// key says what a curve is.
+// key explains a curve.
 type key struct {
 	label  string
 	thumbs []plot.Thumbnailer
@@ -57,15 +58,15 @@ type key struct {
 const (
 	panelWidth  = 14 * vg.Centimeter
 	panelHeight = 10 * vg.Centimeter
-	inlineWidth = 12 * vg.Centimeter // of a panel on a page, which may be a phone's
+	inlineWidth = 12 * vg.Centimeter // width of a panel on a page, which may be shown on a phone
 	legendWidth = 6 * vg.Centimeter
 	keyHeight   = 6 * vg.Millimeter
-	margin      = 4 * vg.Millimeter // the last tick's label stands out
-	edge        = vg.Millimeter     // letters of another typeface may be higher
+	margin      = 4 * vg.Millimeter // the label of the last tick extends beyond the axis
+	edge        = vg.Millimeter     // letters of another typeface may be taller
 )
 
-// Write draws the picture into a file of a format that Check takes: the panels on
-// white, from left to right, and then the keys.
+// Write draws the picture to a file, in the format of its extension. Check must accept
+// the path. The panels are on white from left to right, followed by the keys.
 func (p *Picture) Write(path string) error {
 	width := panelWidth*vg.Length(len(p.panels)) + legendWidth
 	height := max(p.height, keyHeight*vg.Length(len(p.keys))+2*margin)
@@ -105,7 +106,7 @@ func (p *Picture) draw(c draw.Canvas) {
 	keys.Draw(draw.Crop(c, left, -margin, margin, -margin))
 }
 
-// blank returns a plot without anything, in the typeface of all pictures.
+// blank returns an empty plot in the typeface of all pictures.
 func blank() *plot.Plot {
 	p := plot.New()
 	p.BackgroundColor = nil

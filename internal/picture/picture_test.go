@@ -16,7 +16,8 @@ import (
 	"shaver/internal/sweep"
 )
 
-// document has two repeats, a method at one point, and one whose AUC is not defined.
+// document returns a sweep with two repeats, a method at one point, and a method whose
+// AUC is undefined.
 func document() *sweep.Document {
 	d := &sweep.Document{Kind: "deepfm", Split: "test", Unpruned: sweep.Measure{LogLoss: .44}, Sources: []sweep.ScoresFile{{Seed: 1}, {Seed: 2}}}
 	value := func(v float64) *float64 { return &v }
@@ -48,9 +49,9 @@ func TestPictures(t *testing.T) {
 	}
 	svg := draw("a.svg")
 	if !bytes.Equal(svg, draw("b.svg")) {
-		t.Error("the same document gives other bytes")
+		t.Error("the same document gives different bytes")
 	}
-	// It is XML, and its words are those of the document.
+	// The picture is valid XML, and contains the words of the document.
 	var words strings.Builder
 	decoder := xml.NewDecoder(bytes.NewReader(svg))
 	for {
@@ -66,7 +67,7 @@ func TestPictures(t *testing.T) {
 	}
 	for _, want := range []string{"deepfm, test split", "sparsity: portion of the entries dropped", "AUC", "LogLoss, nat", "unpruned", "shapley", "ptq8", "none <&>", "0.99"} {
 		if !strings.Contains(words.String(), "\n"+want+"\n") {
-			t.Errorf("the picture does not say %q", want)
+			t.Errorf("the picture does not contain %q", want)
 		}
 	}
 	image, err := png.Decode(bytes.NewReader(draw("a.png")))
@@ -82,7 +83,7 @@ func TestPictures(t *testing.T) {
 	}
 	for _, ink := range inks[:2] {
 		if n := inked[[4]uint32{uint32(ink.R), uint32(ink.G), uint32(ink.B), 255}]; n < 5 {
-			t.Errorf("%d pixels in %v", n, ink)
+			t.Errorf("%d pixels have the colour %v", n, ink)
 		}
 	}
 	if err := Check("a.gif"); !fault.IsUsage(err) {
@@ -90,21 +91,21 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-// No two of 32 curves look the same to who sees no colours.
+// No two of 32 curves look the same without colour.
 func TestStyles(t *testing.T) {
 	seen := map[string]int{}
 	for i := range 32 {
 		glyph, line := styles(i)
 		look := fmt.Sprintf("%T %v %v", glyph.Shape, glyph.Shape, line.Dashes)
 		if other, ok := seen[look]; ok {
-			t.Errorf("curves %d and %d are both drawn %s", other, i, look)
+			t.Errorf("curves %d and %d have the same style %s", other, i, look)
 		}
 		seen[look] = i
 	}
 }
 
-// On a page a picture has no background and no colour or typeface of its own, and
-// texts cannot outgrow their places.
+// On a page, a picture has no background, colour or typeface of its own, and texts have a
+// fixed length.
 func TestInline(t *testing.T) {
 	panels, keys := Sweep(document()).Inline()
 	if len(panels) != 2 || len(keys) != 4 {
@@ -113,7 +114,7 @@ func TestInline(t *testing.T) {
 	for _, svg := range append(panels, keys[1].SVG) {
 		for _, unwanted := range []string{"#FFFFFF", "font-family", "<?xml", "http", "fill:#", "stroke:#"} {
 			if strings.Contains(svg, unwanted) {
-				t.Errorf("there is %q in %.200s", unwanted, svg)
+				t.Errorf("%q occurs in %.200s", unwanted, svg)
 			}
 		}
 		if err := xml.Unmarshal([]byte(svg), new(struct{})); err != nil {
@@ -121,20 +122,20 @@ func TestInline(t *testing.T) {
 		}
 	}
 	if texts, long := strings.Count(panels[0], "<text "), strings.Count(panels[0], "textLength="); texts < 8 || long != texts {
-		t.Errorf("%d texts, %d of them of a known length", texts, long)
+		t.Errorf("%d texts, %d of them with a fixed length", texts, long)
 	}
 	p := Fields([]string{"<a>\n" + strings.Repeat("x", 50), "b\xff"}, []string{"of all"}, [][]float64{{.5, .5}})
 	panels, _ = p.Inline()
 	if !strings.Contains(panels[0], ">&lt;a&gt; xxxxxxxxxxxxx…<") || !strings.Contains(panels[0], ">b?<") {
-		t.Errorf("names in %s", panels[0])
+		t.Errorf("wrong field names in %s", panels[0])
 	}
-	// Numbers of features stand by their logarithms, up to a whole power of ten.
+	// Numbers of features are on a logarithmic axis that ends at a power of ten.
 	p = Concentration([]string{"a", "b"}, []string{"half", "all"}, [][]int{{1, 3}, {1, 1_000_001}})
 	panels, keys = p.Inline()
 	if len(keys) != 2 || !strings.Contains(panels[0], ">1<") || !strings.Contains(panels[0], ">10k<") || !strings.Contains(panels[0], ">10M<") || strings.Contains(panels[0], ">100M<") {
 		t.Errorf("%d keys, %s", len(keys), panels[0])
 	}
-	// Nothing to show is no reason to fail, and neither is one number for all.
+	// Pictures without data, or with equal values only, can be drawn.
 	for _, p := range []*Picture{
 		Cut("nat", []Curve{{"none", nil, nil}}), Cut("nat", []Curve{{"same", []float64{0, .5}, []float64{.1, .1}}}), Cut("nat", []Curve{{"zero", []float64{0}, []float64{0}}}),
 		Frequency(1, []string{"all"}, []Curve{{"one", []float64{0}, []float64{1}}}),

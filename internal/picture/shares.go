@@ -10,14 +10,14 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Curve is y over x.
+// Curve is a sequence of points (x, y).
 type Curve struct {
 	Label string
 	X, Y  []float64
 }
 
-// Fields shows shares, in [0, 1], of each field of each of several wholes: shares is
-// [wholes][m], the first field on top.
+// Fields shows the share of each field in several wholes. shares is [wholes][m], in [0,
+// 1]. The first field is at the top.
 func Fields(fields, wholes []string, shares [][]float64) *Picture {
 	p := grid("Shares of the fields", "share, %", "")
 	pic := dots(p, fields, wholes, func(k, j int) float64 { return 100 * shares[k][j] })
@@ -26,8 +26,9 @@ func Fields(fields, wholes []string, shares [][]float64) *Picture {
 	return pic
 }
 
-// Concentration shows how few features of each field have how much: features is
-// [wholes][m], from 1 on, the first field on top.
+// Concentration shows how few features of each field account for a given portion of the
+// rows. features is [wholes][m], numbers of features from 1 on. The first field is at the
+// top.
 func Concentration(fields, wholes []string, features [][]int) *Picture {
 	p := grid("How few features have how much of the rows", "features, the most frequent ones", "")
 	pic := dots(p, fields, wholes, func(k, j int) float64 { return math.Log10(float64(max(features[k][j], 1))) })
@@ -41,8 +42,8 @@ func Concentration(fields, wholes []string, features [][]int) *Picture {
 	return pic
 }
 
-// dots draws a line for each field, the first on top, and on it x(k, j) of each whole
-// k of field j.
+// dots draws a line for each field, the first at the top. On the line of field j it draws
+// x(k, j) for each whole k.
 func dots(p *plot.Plot, fields, wholes []string, x func(k, j int) float64) *Picture {
 	m := len(fields)
 	var ticks []plot.Tick
@@ -51,7 +52,7 @@ func dots(p *plot.Plot, fields, wholes []string, x func(k, j int) float64) *Pict
 	}
 	p.Y.Tick.Marker = plot.ConstantTicks(ticks)
 	pic := &Picture{height: vg.Length(m)*vg.Points(15) + 3*vg.Centimeter, panels: []panel{{Plot: p}}}
-	// Shapes that leave what they lie on visible.
+	// These shapes leave the marks below them visible.
 	for k, shape := range []draw.GlyphDrawer{draw.RingGlyph{}, draw.CrossGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}}[:len(wholes)] {
 		var list plotter.XYs
 		for j := range fields {
@@ -65,43 +66,43 @@ func dots(p *plot.Plot, fields, wholes []string, x func(k, j int) float64) *Pict
 	return pic
 }
 
-// Frequency shows the mean number of kept entries of a feature, of dim, in bins of
-// features from rare to frequent; a curve's X are the bins' numbers.
+// Frequency shows the mean number of kept entries of a feature, of dim, for bins of
+// features from rare to frequent. The X of a curve are the numbers of the bins.
 func Frequency(dim int, bins []string, curves []Curve) *Picture {
-	p := grid("What is kept of rare and of frequent features", "features, by how often they occur", fmt.Sprintf("kept entries a feature, of %d", dim))
+	p := grid("What is kept of rare and of frequent features", "features, by how often they occur", fmt.Sprintf("kept entries per feature, of %d", dim))
 	var ticks []plot.Tick
 	for i, name := range bins {
 		ticks = append(ticks, plot.Tick{Value: float64(i), Label: name})
 	}
 	p.X.Tick.Marker = plot.ConstantTicks(ticks)
-	pic := &Picture{Name: "frequency", height: panelHeight, panels: []panel{{p, "Kept entries a feature, by how often features occur"}}}
+	pic := &Picture{Name: "frequency", height: panelHeight, panels: []panel{{p, "Kept entries per feature, by how often features occur"}}}
 	pic.add(p, curves, true)
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = -.4, float64(len(bins))-.6, 0, float64(dim)
 	return pic
 }
 
-// Cut shows values, in nat, over the sparsity at which they stand, by their
-// logarithms; values that are not positive are left out.
+// Cut shows values, in nat, over the sparsity at which they are cut off. The value axis
+// is logarithmic; values that are not positive are omitted.
 func Cut(label string, curves []Curve) *Picture {
 	p := grid("The value at the cut", "", label)
-	budgets(p, .999)
+	sparsityAxis(p, .999)
 	var logs []Curve
 	for _, c := range curves {
 		l := Curve{Label: c.Label}
 		for i, y := range c.Y {
 			if y > 0 {
-				l.X, l.Y = append(l.X, at(c.X[i])), append(l.Y, math.Log10(y))
+				l.X, l.Y = append(l.X, position(c.X[i])), append(l.Y, math.Log10(y))
 			}
 		}
 		logs = append(logs, l)
 	}
-	pic := &Picture{Name: "cut", height: panelHeight, panels: []panel{{p, "Value of the entry at the cut against sparsity, and how sure it is"}}}
+	pic := &Picture{Name: "cut", height: panelHeight, panels: []panel{{p, "Value of the entry at the cut against sparsity, with its uncertainty"}}}
 	pic.add(p, logs, false)
-	decades(p)
+	logAxis(p)
 	return pic
 }
 
-// add draws curves and gives each a key.
+// add draws curves on a plot and adds a key for each.
 func (p *Picture) add(on *plot.Plot, curves []Curve, marked bool) {
 	for i, c := range curves {
 		var list points

@@ -8,8 +8,8 @@ import (
 	"shaver/internal/sweep"
 )
 
-// Sweep is AUC on the left and LogLoss on the right against sparsity, calibrated if
-// the document has that; a curve for each of its series.
+// Sweep shows AUC on the left and LogLoss on the right against sparsity, with one curve
+// per series. LogLoss is calibrated if the document has calibrated values.
 func Sweep(d *sweep.Document) *Picture {
 	calibrated := d.Unpruned.CalibratedLogLoss != nil
 	full, name := d.Unpruned.LogLoss, "LogLoss"
@@ -22,12 +22,12 @@ func Sweep(d *sweep.Document) *Picture {
 	for i := range d.Points {
 		most = max(most, d.Points[i].Sparsity)
 	}
-	budgets(auc, most)
-	budgets(loss, most)
+	sparsityAxis(auc, most)
+	sparsityAxis(loss, most)
 	p := &Picture{Name: "sweep", height: panelHeight, panels: []panel{{auc, "AUC against sparsity, by method"}, {loss, name + " in nat against sparsity, by method"}}}
-	p.keys = append(p.keys, key{"unpruned", []plot.Thumbnailer{level(loss, full)}})
+	p.keys = append(p.keys, key{"unpruned", []plot.Thumbnailer{horizontal(loss, full)}})
 	if d.Unpruned.AUC != nil {
-		level(auc, *d.Unpruned.AUC)
+		horizontal(auc, *d.Unpruned.AUC)
 	}
 	for i, s := range d.Series() {
 		drawn := curve(auc, i, spreads(&s, func(m *sweep.Mean) sweep.Spread { return m.AUC }), true)
@@ -42,19 +42,19 @@ func Sweep(d *sweep.Document) *Picture {
 		}
 		p.keys = append(p.keys, key{plain(s.Label), drawn})
 	}
-	for _, panel := range p.panels { // no mark on the edge
+	for _, panel := range p.panels { // keep marks off the edge
 		room := (panel.Y.Max - panel.Y.Min) / 30
 		panel.Y.Min, panel.Y.Max = panel.Y.Min-room, panel.Y.Max+room
 	}
 	return p
 }
 
-// spreads returns a series' points as far as they are defined.
+// spreads returns those points of a series whose value is defined.
 func spreads(s *sweep.Series, of func(*sweep.Mean) sweep.Spread) *points {
 	var list points
 	for k := range s.Points {
 		if v := of(&s.Points[k]); !math.IsNaN(v.Mean) {
-			list.add(at(s.Points[k].Sparsity), v.Mean, v.Off)
+			list.add(position(s.Points[k].Sparsity), v.Mean, v.Off)
 		}
 	}
 	return &list

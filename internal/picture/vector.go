@@ -13,8 +13,8 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// vector is an SVG canvas that says how long each text is, so that what shows it has
-// no other typeface run into something.
+// vector is an SVG canvas that records the length of each text. The lengths are written
+// to the file, so that text in another typeface cannot overlap anything.
 type vector struct {
 	*vgsvg.Canvas
 	lengths []vg.Length
@@ -27,15 +27,15 @@ func (v *vector) FillString(face font.Face, at vg.Point, text string) {
 	v.Canvas.FillString(face, at, text)
 }
 
-// document returns what was drawn, as a file.
+// document returns the drawing as an SVG file.
 func (v *vector) document() string {
 	var drawn bytes.Buffer
 	if _, err := v.WriteTo(&drawn); err != nil {
-		panic("picture: a buffer that cannot be written: " + err.Error())
+		panic("picture: writing to a buffer: " + err.Error())
 	}
-	texts := strings.Split(drawn.String(), "<text ") // a text's own < is escaped
+	texts := strings.Split(drawn.String(), "<text ") // a < within a text is escaped
 	if len(texts) != len(v.lengths)+1 {
-		panic("picture: vgsvg writes texts otherwise than expected")
+		panic("picture: vgsvg wrote an unexpected number of texts")
 	}
 	var out strings.Builder
 	out.WriteString(texts[0])
@@ -49,13 +49,13 @@ func (v *vector) document() string {
 	return out.String()
 }
 
-// Key is what a curve is, and how it looks: an svg element.
+// Key explains a curve. SVG is an svg element that shows its style.
 type Key struct{ Label, SVG string }
 
-// Inline returns the panels as svg elements for a page, and their keys apart, so that
-// these flow with its text. The elements have no background and take the page's
-// colour and typeface; their other colours are variables of the page's style,
-// --ink-RRGGBB, which default to what they are on white. All text is escaped.
+// Inline returns the panels as svg elements for a page. The keys are separate, so that
+// they can flow with the page's text. The elements have no background and use the page's
+// text colour and typeface. Their other colours are variables of the page's style,
+// --ink-RRGGBB, with defaults for a white page. All text is escaped.
 func (p *Picture) Inline() (panels []string, keys []Key) {
 	for _, panel := range p.panels {
 		v := newVector(inlineWidth, p.height)
@@ -79,7 +79,7 @@ var (
 	faces  = regexp.MustCompile(`font-(family|variant|weight|style):[^;"]*;?`)
 )
 
-// element returns what was drawn, as a part of a page.
+// element returns the drawing as an svg element for a page.
 func (v *vector) element(class, attributes string) string {
 	_, document, _ := strings.Cut(v.document(), "<svg ")
 	_, body, _ := strings.Cut(document, ">")

@@ -1,10 +1,10 @@
-// Package planted makes a click model whose structure is known, and rows that
-// it generates: for demonstrations and tests that need no data of their own.
+// Package planted makes a click model whose structure is known, and rows that the model
+// generates. Demonstrations and tests that use it need no other data.
 //
-// Some columns of its embedding table carry all the information; the others hold
-// numbers at least as large that the network does not read, as an
-// over-parameterised table does. A method that looks at the weights cannot tell
-// them apart; one that looks at the loss can.
+// Some columns of the embedding table carry all the information. The network does not
+// read the other columns, although their numbers are at least as large, as in an
+// over-parameterised table. A method that looks at the weights cannot distinguish the two
+// kinds of columns. A method that looks at the loss can.
 package planted
 
 import (
@@ -19,31 +19,31 @@ import (
 	"shaver/internal/random"
 )
 
-// Config is the shape of what is planted.
+// Config is the shape of a planted model.
 type Config struct {
 	Fields      []string
 	FieldDims   []int
-	Informative int // columns that the network reads
-	Silent      int // columns that it does not
+	Informative int // number of columns that the network reads
+	Silent      int // number of columns that the network does not read
 	Seed        uint64
 }
 
-// Default is the quickstart's: 10 fields, 3,600 features, 8 columns.
+// Default is the configuration of the quickstart: 10 fields, 3,600 features, 8 columns.
 var Default = Config{
 	Fields:      []string{"user", "item", "category", "brand", "device", "hour", "city", "query", "position", "campaign"},
 	FieldDims:   []int{1200, 1000, 40, 300, 6, 24, 180, 600, 10, 240},
 	Informative: 4, Silent: 4, Seed: 1,
 }
 
-// Planted is a model and the law of its rows.
+// Planted is a model and the distribution of its rows.
 type Planted struct {
 	Config
 	Checkpoint *checkpoint.Checkpoint
 	Model      *model.Model
-	zipf       []cumulative // of each field
+	zipf       []cumulative // distribution of the features of each field
 }
 
-// New plants a DCNv2 with one cross layer and two hidden ones.
+// New makes a DCNv2 with one cross layer and two hidden layers.
 func New(c Config) (*Planted, error) {
 	a := model.Architecture{
 		Kind: model.DCNv2, FieldDims: c.FieldDims, Dim: c.Informative + c.Silent,
@@ -70,8 +70,7 @@ type tensor struct {
 	values []float32
 }
 
-// tensors draws the state dict. Inputs that belong to silent columns have the
-// weight 0 everywhere.
+// tensors draws the state dict. All weights of inputs from silent columns are 0.
 func (p *Planted) tensors(a *model.Architecture) []tensor {
 	stream := random.At(p.Seed, random.Quickstart, 0, 0)
 	normal := func(n int, scale float64) []float32 {
@@ -97,7 +96,7 @@ func (p *Planted) tensors(a *model.Architecture) []tensor {
 		}
 	}
 	players := a.Players()
-	read := float64(a.Fields() * p.Informative) // inputs that count
+	read := float64(a.Fields() * p.Informative) // number of inputs that the network reads
 	tensors := []tensor{
 		{"embedding.weight", []int{a.Features(), a.Dim}, table},
 		{"cross_head.layers.0.weight", []int{players, players}, mute(normal(players*players, 0.6/math.Sqrt(read)), players)},
@@ -131,9 +130,9 @@ func littleEndian(values []float32) []byte {
 	return data
 }
 
-// Rows appends to rows the given number of them, from global row number first:
-// features by Zipf's law, independent between fields; labels drawn with the
-// model's own probabilities.
+// Rows appends n rows to rows, with global row numbers from first on. Features follow
+// Zipf's law, independently for each field. Labels are drawn with the model's own
+// probabilities.
 func (p *Planted) Rows(rows *model.Rows, first int64, n int) {
 	rows.Fields = len(p.FieldDims)
 	offsets := model.Offsets(p.FieldDims)
@@ -154,10 +153,10 @@ func (p *Planted) Rows(rows *model.Rows, first int64, n int) {
 	}
 }
 
-// cumulative is a distribution over 0, 1, ...: the running sums of its weights.
+// cumulative is a distribution over 0, 1, ..., given by the running sums of its weights.
 type cumulative []float64
 
-// newZipf returns the law by which the feature of rank k has a weight of 1/k.
+// newZipf returns Zipf's law for size features: the feature of rank k has the weight 1/k.
 func newZipf(size int) cumulative {
 	c := make(cumulative, size)
 	sum := 0.0
@@ -168,7 +167,7 @@ func newZipf(size int) cumulative {
 	return c
 }
 
-// draw returns the element at the portion u, in [0, 1), of the whole weight.
+// draw returns the element at the portion u, in [0, 1), of the total weight.
 func (c cumulative) draw(u float64) int32 {
 	at := u * c[len(c)-1]
 	i, _ := slices.BinarySearchFunc(c, at, func(sum, at float64) int {

@@ -26,13 +26,13 @@ func TestSilentColumnsAreSilent(t *testing.T) {
 		}
 		p.Model.WithEmbedding(table).NewScorer().Logits(after, &rows)
 		if slices.Equal(before, after) != silent {
-			t.Errorf("silent %v: dropping the columns leaves the logits equal: %v", silent, !silent)
+			t.Errorf("columns with silent = %v: dropping them leaves the logits unchanged: %v", silent, !silent)
 		}
 	}
 }
 
-// Rows depend on nothing but their numbers, follow Zipf's law, and have labels
-// with the model's probabilities.
+// Rows depend only on their numbers, follow Zipf's law, and have labels with the model's
+// probabilities.
 func TestRows(t *testing.T) {
 	p, err := New(Default)
 	if err != nil {
@@ -43,7 +43,7 @@ func TestRows(t *testing.T) {
 	p.Rows(&all, 0, n)
 	p.Rows(&part, 500, 10)
 	if !slices.Equal(all.Features[500*len(p.Fields):510*len(p.Fields)], part.Features) || !slices.Equal(all.Label[500:510], part.Label) {
-		t.Error("rows differ with where one begins")
+		t.Error("rows depend on the first row number")
 	}
 	logits := make([]float64, n)
 	p.Model.NewScorer().Logits(logits, &all)
@@ -62,9 +62,9 @@ func TestRows(t *testing.T) {
 		harmonic += 1 / float64(k+1)
 	}
 	if math.Abs(positives-expected) > 4*math.Sqrt(n)/2 {
-		t.Errorf("%v positives, %.0f expected", positives, expected)
+		t.Errorf("%v positives, expected %.0f", positives, expected)
 	}
 	if want := n / harmonic; math.Abs(first-want) > 5*math.Sqrt(want) {
-		t.Errorf("the most frequent feature occurs %v times, %.0f expected", first, want)
+		t.Errorf("the most frequent feature occurs %v times, expected %.0f", first, want)
 	}
 }

@@ -3,12 +3,12 @@ package prune
 import (
 	"fmt"
 	"math"
-	"math/big"
 	"slices"
-	"strconv"
 	"strings"
 
+	"shaver/internal/baseline"
 	"shaver/internal/model"
+	"shaver/internal/sparsity"
 )
 
 // What a budget counts.
@@ -31,11 +31,7 @@ func (b Budget) Drop(a *model.Architecture, baseline string, fit func(bytes int6
 	entries := a.Parameters()
 	switch b.Unit {
 	case Sparsity:
-		drop, err := Dropped(entries, b.Amount)
-		if err != nil {
-			return 0, fmt.Errorf("%s: %w", b.Unit, err)
-		}
-		return drop, nil
+		return sparsity.Dropped(entries, b.Amount)
 	case Kept:
 		least := Parameters(a, entries, baseline)
 		if b.Amount < float64(least) {
@@ -52,36 +48,11 @@ func (b Budget) Drop(a *model.Architecture, baseline string, fit func(bytes int6
 	panic("prune: budget in " + b.Unit)
 }
 
-// Dropped returns how many of the given number of entries a sparsity drops:
-// floor(entries * sparsity), the product taken in decimal, as it was typed. One that
-// is float64(drop)/float64(entries), as of another budget, drops so many again.
-func Dropped(entries int, sparsity float64) (int, error) {
-	if !(sparsity >= 0 && sparsity <= 1) {
-		return 0, fmt.Errorf("sparsity %v is outside [0, 1]", sparsity)
-	}
-	drop := portion(entries, sparsity, false)
-	if float64(drop+1)/float64(entries) == sparsity {
-		drop++
-	}
-	return drop, nil
-}
-
-// portion returns n * p, the product taken in decimal, rounded down or up.
-func portion(n int, p float64, up bool) int {
-	exact, _ := new(big.Rat).SetString(strconv.FormatFloat(p, 'g', -1, 64))
-	exact.Mul(exact, new(big.Rat).SetInt64(int64(n)))
-	whole, rest := new(big.Int).QuoRem(exact.Num(), exact.Denom(), new(big.Int))
-	if up && rest.Sign() > 0 {
-		return int(whole.Int64()) + 1
-	}
-	return int(whole.Int64())
-}
-
 // Parameters returns how many parameters a pruned table counts: the kept
 // entries, and the codebook's m*d if that is the baseline.
-func Parameters(a *model.Architecture, drop int, baseline string) int {
+func Parameters(a *model.Architecture, drop int, baselineName string) int {
 	kept := a.Parameters() - drop
-	if baseline == Codebook {
+	if baselineName == baseline.Codebook {
 		kept += a.Players()
 	}
 	return kept
@@ -101,7 +72,7 @@ func (k Keep) Apply(a *model.Architecture, names []string, order []int32) (const
 	}
 	least := make([]int, len(names)) // entries that stay
 	for j, size := range a.FieldDims {
-		least[j] = portion(size*a.Dim, k.Minimum, true)
+		least[j] = sparsity.Ceil(size*a.Dim, k.Minimum)
 	}
 	for _, name := range k.Fields {
 		j := slices.Index(names, name)

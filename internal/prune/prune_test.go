@@ -11,7 +11,9 @@ import (
 
 	"pgregory.net/rapid"
 
+	"shaver/internal/baseline"
 	"shaver/internal/model"
+	"shaver/internal/sparsity"
 )
 
 // The paper's Criteo table: 1,086,810 features of 39 fields, 16 columns. At 95%
@@ -19,57 +21,15 @@ import (
 func TestParameterCountsOfThePaper(t *testing.T) {
 	a := model.Architecture{FieldDims: make([]int, 39), Dim: 16}
 	a.FieldDims[0] = 1_086_810
-	drop, err := Dropped(a.Parameters(), 0.95)
+	drop, err := sparsity.Dropped(a.Parameters(), 0.95)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if kept := Parameters(&a, drop, Zero); kept != 869_448 {
+	if kept := Parameters(&a, drop, baseline.Zero); kept != 869_448 {
 		t.Errorf("zero keeps %d", kept)
 	}
-	if kept := Parameters(&a, drop, Codebook); kept != 870_072 {
+	if kept := Parameters(&a, drop, baseline.Codebook); kept != 870_072 {
 		t.Errorf("codebook keeps %d", kept)
-	}
-}
-
-func TestDroppedIsExactInDecimal(t *testing.T) {
-	for _, c := range []struct {
-		entries  int
-		sparsity float64
-		want     int
-	}{{10, 0.7, 7}, {100, 0.29, 29}, {1000, 0.999, 999}, {3, 0.5, 1}, {7, 0, 0}, {7, 1, 7}, {100_000_000, 0.57, 57_000_000}} {
-		if got, err := Dropped(c.entries, c.sparsity); err != nil || got != c.want {
-			t.Errorf("%d at %v: %d, %v", c.entries, c.sparsity, got, err)
-		}
-	}
-	for drop := range 12_509 {
-		if got, err := Dropped(12_508, float64(drop)/12_508); err != nil || got != drop {
-			t.Fatalf("%d of 12508: %d, %v", drop, got, err)
-		}
-	}
-	for _, bad := range []float64{-0.1, 1.1, math.NaN()} {
-		if _, err := Dropped(10, bad); err == nil {
-			t.Errorf("sparsity %v accepted", bad)
-		}
-	}
-}
-
-// Paper, the codebook: the mean of a field's rows, weighted by occurrence.
-func TestCodebookFormula(t *testing.T) {
-	a := &model.Architecture{FieldDims: []int{2, 2}, Dim: 2}
-	table := []float32{1, 2, 3, 4, 5, 6, 7, 9}
-	book, unseen, err := Baseline(Codebook, a, table, []int64{1, 3, 0, 0})
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Field 0: (1*1 + 3*3)/4, (1*2 + 3*4)/4; field 1 never occurs: the plain mean.
-	if want := []float32{2.5, 3.5, 6, 7.5}; !slices.Equal(book, want) {
-		t.Errorf("codebook %v, want %v", book, want)
-	}
-	if !slices.Equal(unseen, []int{1}) {
-		t.Errorf("unseen fields %v", unseen)
-	}
-	if _, _, err := Baseline("mean", a, table, nil); err == nil || !strings.Contains(err.Error(), "zero and codebook") {
-		t.Errorf("unknown baseline: %v", err)
 	}
 }
 
@@ -182,16 +142,16 @@ func TestBudgets(t *testing.T) {
 		baseline string
 		want     int
 	}{
-		{Budget{Sparsity, .5}, Zero, 100}, {Budget{Kept, 60}, Zero, 140}, {Budget{Kept, 60}, Codebook, 148},
-		{Budget{Kept, 1e9}, Codebook, 0}, {Budget{Kept, 8}, Codebook, 200}, {Budget{Kept, 0}, Zero, 200},
-		{Budget{Bytes, 604}, Zero, 100}, {Budget{Bytes, 605}, Zero, 99}, {Budget{Bytes, 1e12}, Zero, 0},
+		{Budget{Sparsity, .5}, baseline.Zero, 100}, {Budget{Kept, 60}, baseline.Zero, 140}, {Budget{Kept, 60}, baseline.Codebook, 148},
+		{Budget{Kept, 1e9}, baseline.Codebook, 0}, {Budget{Kept, 8}, baseline.Codebook, 200}, {Budget{Kept, 0}, baseline.Zero, 200},
+		{Budget{Bytes, 604}, baseline.Zero, 100}, {Budget{Bytes, 605}, baseline.Zero, 99}, {Budget{Bytes, 1e12}, baseline.Zero, 0},
 	} {
 		if got, err := c.budget.Drop(a, c.baseline, fit); err != nil || got != c.want {
 			t.Errorf("%+v, %s: %d, %v, expected %d", c.budget, c.baseline, got, err, c.want)
 		}
 	}
 	for want, b := range map[string]Budget{"outside [0, 1]": {Sparsity, 2}, "codebook alone has 8": {Kept, 7}, "bytes 99: nothing fits": {Bytes, 99}} {
-		if _, err := b.Drop(a, Codebook, fit); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := b.Drop(a, baseline.Codebook, fit); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v", b, err)
 		}
 	}

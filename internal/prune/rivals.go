@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"shaver/internal/model"
-	"shaver/internal/quantize"
 	"shaver/internal/random"
 )
 
@@ -84,9 +83,9 @@ func quantized(lengths func(yield func(int) bool), table []float32, bits int) []
 	from := 0
 	for n := range lengths {
 		part := out[from : from+n]
-		grid := quantize.NewGrid(part, bits)
+		g := newGrid(part, bits)
 		for i, v := range part {
-			part[i] = grid.Round(v)
+			part[i] = g.Round(v)
 		}
 		from += n
 	}

@@ -1,7 +1,9 @@
-// Package random gives every random number an address: seed, purpose and two
-// indices. Who draws it, in which order, on which machine and on which try
-// changes nothing. The generator is Philox4x64-10 (Salmon et al., "Parallel
-// random numbers: as easy as 1, 2, 3", SC 2011), a keyed bijection of a counter.
+// Package random gives every random number an address: a seed, a purpose and two indices.
+// The number at an address is always the same. It does not depend on who draws it, in
+// which order, on which machine, or at which attempt.
+//
+// The generator is Philox4x64-10 (Salmon et al., "Parallel random numbers: as easy as 1,
+// 2, 3", SC 2011), a keyed bijection of a counter.
 package random
 
 import (
@@ -9,23 +11,24 @@ import (
 	"math/bits"
 )
 
-// Purpose keeps two uses of the same seed apart.
+// Purpose separates different uses of the same seed.
 type Purpose uint64
 
-// The purposes. Their numbers are part of every job's identity: never reuse one.
+// The purposes. Their numbers are part of every job's identity, so never reuse one.
+// Number 7 is not in use.
 const (
-	Order      Purpose = 1 // the order in which a row's players are dropped: indices row, pass
-	Sample     Purpose = 2 // which rows of a dataset are scored: index row
-	Split      Purpose = 3 // which split an imported row belongs to: index row
-	Quickstart Purpose = 4 // the planted model and its rows: indices of the quickstart's choice
-	Mask       Purpose = 5 // which of a row's players are present in a draw: indices row, pair of draws
-	Portion    Purpose = 6 // in which round of its first pass a job that may stop early has a row: index row
-	Synthetic  Purpose = 8 // raw click logs that follow a planted law: indices row, kind of stream
-	Floor      Purpose = 9 // scores of entries that nothing is known of: indices 0, 0
+	Order      Purpose = 1 // order in which a row's players are dropped; indices: row, pass
+	Sample     Purpose = 2 // which rows of a dataset are scored; index: row
+	Split      Purpose = 3 // split of an imported row; index: row
+	Quickstart Purpose = 4 // the planted model and its rows; indices: chosen by the quickstart
+	Mask       Purpose = 5 // which of a row's players are present in a draw; indices: row, pair of draws
+	Portion    Purpose = 6 // round in which a job that may stop early scores a row in its first pass; index: row
+	Synthetic  Purpose = 8 // raw click logs that follow a planted law; indices: row, kind of stream
+	Floor      Purpose = 9 // scores of entries about which nothing is known; indices: 0, 0
 )
 
-// Stream is the sequence of numbers at one address. It is a small value, cheap
-// to make for every row; one goroutine uses it at a time.
+// Stream is the sequence of random numbers at one address. It is small, and cheap enough
+// to make for every row. Only one goroutine may use it at a time.
 type Stream struct {
 	key     [2]uint64
 	counter [4]uint64
@@ -33,7 +36,7 @@ type Stream struct {
 	used    int
 }
 
-// At returns the stream at an address.
+// At returns the stream at the given address.
 func At(seed uint64, purpose Purpose, i, j uint64) Stream {
 	return Stream{key: [2]uint64{seed, uint64(purpose)}, counter: [4]uint64{0, i, j, 0}, used: 4}
 }
@@ -49,8 +52,8 @@ func (s *Stream) Uint64() uint64 {
 	return s.block[s.used-1]
 }
 
-// Below returns a uniform integer in [0, n), without bias (Lemire's method); it
-// panics if n is 0.
+// Below returns a uniform integer in [0, n), without bias (Lemire's method). It panics if
+// n is 0.
 func (s *Stream) Below(n uint64) uint64 {
 	if n == 0 {
 		panic("random: Below(0)")
@@ -64,10 +67,10 @@ func (s *Stream) Below(n uint64) uint64 {
 	return hi
 }
 
-// Float64 returns a uniform number in [0, 1), a multiple of 2^-53.
+// Float64 returns a uniform multiple of 2^-53 in [0, 1).
 func (s *Stream) Float64() float64 { return float64(s.Uint64()>>11) / (1 << 53) }
 
-// Normal returns a standard normal number, by Box and Muller.
+// Normal returns a standard normal number (Box-Muller).
 func (s *Stream) Normal() float64 {
 	radius := math.Sqrt(-2 * math.Log(1-s.Float64()))
 	return radius * math.Cos(2*math.Pi*s.Float64())
@@ -82,10 +85,11 @@ func (s *Stream) Permute(order []int32) {
 	}
 }
 
-// Coins sets the first n bits of words, bit i%64 of word i/64, each to 1 with
-// probability q/2^64, exactly, and the rest of the last word to anything. Bits of
-// 64 random numbers are compared with those of q side by side, the highest first,
-// until all 64 comparisons are decided, which takes some 8 of them.
+// Coins sets each of the first n bits to 1 with probability exactly q/2^64. Bit i is bit
+// i%64 of word i/64. The rest of the last word is arbitrary.
+//
+// Coins compares 64 random numbers with q at once, bit by bit from the highest. It stops
+// when all 64 comparisons are decided, which takes about 8 calls of Uint64.
 func (s *Stream) Coins(words []uint64, n int, q uint64) {
 	for w := range words[:(n+63)/64] {
 		ones, open := uint64(0), ^uint64(0)

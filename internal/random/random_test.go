@@ -8,7 +8,8 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// The known answers published with the generator (Random123, kat_vectors).
+// philox reproduces the known answers published with the generator (Random123,
+// kat_vectors).
 func TestPhiloxKnownAnswers(t *testing.T) {
 	const ones = math.MaxUint64
 	for _, c := range []struct {
@@ -40,14 +41,14 @@ func TestAddressesAreIndependent(t *testing.T) {
 				t.Fatalf("%+v gives two sequences", a)
 			}
 			if _, ok := seen[x]; ok {
-				t.Fatalf("%+v repeats a number of another address", a)
+				t.Fatalf("%+v has the same number as another address", a)
 			}
 			seen[x] = ""
 		}
 	}
 }
 
-// Every order of four players is equally likely: chi-square over the 24 orders.
+// Every order of four players is equally likely, by a chi-square test over the 24 orders.
 func TestPermuteIsUniform(t *testing.T) {
 	const draws = 24_000
 	count := map[[4]int32]float64{}
@@ -65,7 +66,7 @@ func TestPermuteIsUniform(t *testing.T) {
 		chi += (n - draws/24) * (n - draws/24) / (draws / 24)
 	}
 	if limit := (distuv.ChiSquared{K: 23}).Quantile(0.9999); chi > limit {
-		t.Errorf("chi-square %.1f over %.1f", chi, limit)
+		t.Errorf("chi-square %.1f exceeds %.1f", chi, limit)
 	}
 }
 
@@ -88,7 +89,7 @@ func BenchmarkPermute624(b *testing.B) {
 	}
 }
 
-// Coins have their probability, each on its own, and do not go together.
+// Each coin has its probability, and neighbouring coins are independent.
 func TestCoins(t *testing.T) {
 	const n, draws = 130, 4000
 	for _, q := range []float64{0, 1.0 / 1024, 0.3, 0.5, 0.9375} {
@@ -114,7 +115,7 @@ func TestCoins(t *testing.T) {
 				t.Errorf("q = %g: coin %d is 1 in %g of %d draws", q, i, count[i], draws)
 			}
 			if pair := q * q; i > 0 && math.Abs(both[i]-pair*draws) > 3+5*math.Sqrt(pair*draws) {
-				t.Errorf("q = %g: coins %d and the one before are both 1 in %g of %d draws", q, i, both[i], draws)
+				t.Errorf("q = %g: coin %d and the previous coin are both 1 in %g of %d draws", q, i, both[i], draws)
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"shaver/internal/model"
 	"shaver/internal/prune"
 	"shaver/internal/scores"
+	"shaver/internal/sparsity"
 	"shaver/internal/sweep"
 )
 
@@ -58,7 +59,7 @@ func analyse(f *Facts) (*findings, error) {
 	reference := found.reference()
 	one := &model.Architecture{FieldDims: []int{len(s.Count)}, Dim: s.Dim}
 	for k, t := range found.sparsities {
-		drop, err := prune.Dropped(len(order), t)
+		drop, err := sparsity.Dropped(len(order), t)
 		if err != nil {
 			return nil, err
 		}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/estimator"
 	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/model"
@@ -35,7 +36,7 @@ func facts() *Facts {
 		Baseline: make([]float32, 6),
 		Spec: job.Spec{
 			Version: job.SpecVersion, Model: strings.Repeat("ab", 32), Dataset: strings.Repeat("cd", 32), Splits: []string{"train", "val"}, Sample: 1, Baseline: "zero",
-			Estimator: "permutation", Passes: 2, Seed: 5, Kernel: "portable-amd64",
+			Options: estimator.Options{Estimator: "permutation", Passes: 2}, Seed: 5, Kernel: "portable-amd64",
 		},
 	}
 	s.Result = tally.Result{Rows: 1193, LossFull: .4, LossEmpty: .5, EfficiencyError: 3.25e-10}
@@ -65,7 +66,7 @@ func swept(id string) *sweep.Document {
 	d := &sweep.Document{
 		Version: sweep.Version, Model: strings.Repeat("ab", 32), Kind: "fm", Split: "test", Rows: 1000, Features: 9, Entries: 18,
 		Settings: &sweep.Settings{Rank: "signed", Protect: []string{hostile}, FieldMinimum: .125},
-		Sources:  []sweep.ScoresFile{{Job: id, Estimator: "permutation", Sample: 1, Seed: 5}, {Job: "another", Estimator: "permutation", Sample: 1, Seed: 6}},
+		Sources:  []sweep.ScoresFile{{Job: id, Options: estimator.Options{Estimator: "permutation"}, Seed: 5, Sample: 1}, {Job: "another", Options: estimator.Options{Estimator: "permutation"}, Seed: 6, Sample: 1}},
 	}
 	measure := func(auc, loss float64) sweep.Measure {
 		calibrated := loss - .01

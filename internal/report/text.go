@@ -88,13 +88,9 @@ func (f *Facts) summary() []fact {
 // job is what decides the scores, and what they took.
 func (f *Facts) job() []fact {
 	s, spec := f.Scores, &f.Scores.Spec
-	effort := fmt.Sprintf("passes: %d", spec.Passes)
-	if spec.Draws > 0 {
-		effort = fmt.Sprintf("draws: %d, %s end points", spec.Draws, spec.Endpoints)
-	}
 	all := []fact{
 		{"job", spec.ID(), ""},
-		{"estimator", spec.Estimator, effort},
+		{"estimator", spec.Estimator, spec.Effort()},
 		{"seed", strconv.FormatUint(spec.Seed, 10), ""},
 		{"baseline", spec.Baseline, "what a dropped entry reads"},
 		{"rows", count(s.Rows), fmt.Sprintf("of %s of %s", count(s.DatasetRows), strings.Join(spec.Splits, ", "))},

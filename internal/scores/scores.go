@@ -19,7 +19,6 @@ import (
 	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/model"
-	"shaver/internal/shapley"
 	"shaver/internal/tally"
 )
 
@@ -78,15 +77,22 @@ const (
 	UpperBound = "upper bound" // as no variance within rows is told
 )
 
-// The aggregates: what of an entry's contributions over rows ranks it.
+// The aggregates. Each makes one value of an entry's contributions over the rows,
+// to rank by. Sum is a mean too: it is the paper's sum over rows, divided by their
+// number. Its name is older and stays, because it is part of names and files.
 const (
-	Sum = "sum" // their mean, phi, as in the paper
+	Sum = "sum" // the mean of the contributions, phi
 	Abs = "abs" // the mean of their absolute values
 	RMS = "rms" // the root of the mean of their squares
 )
 
-// Aggregates lists the names.
+// Aggregates returns the names of all aggregates.
 func Aggregates() []string { return []string{Sum, Abs, RMS} }
+
+// AggregateHelp lists all aggregates, for the help text of a flag.
+func AggregateHelp() string {
+	return Sum + " (the mean over rows), " + Abs + " (the mean of absolute values), " + RMS + " (root mean square)"
+}
 
 // Aggregate returns the entries' values of the named aggregate, [n, d]. Those of
 // Sum are f's own.
@@ -111,11 +117,10 @@ func (f *File) Aggregate(name string) ([]float64, error) {
 
 // Estimate says what f's values are estimates of.
 func (f *File) Estimate() tally.Sampling {
-	o := shapley.Options{Estimator: f.Spec.Estimator, Passes: f.Spec.TaskPasses()}
-	return o.Tally(f.DatasetRows)
+	return tally.NewSampling(f.Spec.TaskOptions(), f.DatasetRows)
 }
 
-// Interval is tally.Estimate.Interval, for a feature that occurs in count rows.
+// Interval is tally.Sampling.Interval, for a feature that occurs in count rows.
 func (f *File) Interval(count int64) (dataset, population float64) {
 	return f.Estimate().Interval(count, f.Rows)
 }

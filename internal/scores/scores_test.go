@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/estimator"
 	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/model"
@@ -20,7 +21,7 @@ func example() *File {
 		Fields: []string{"a", "b"}, FieldDims: []int{2, 1},
 		Spec: job.Spec{
 			Version: job.SpecVersion, Model: "m", Dataset: "d", Splits: []string{"train"}, Sample: 0.5,
-			Baseline: "codebook", Estimator: "permutation", Passes: 2, Seed: 7, Kernel: "k",
+			Baseline: "codebook", Options: estimator.Options{Estimator: "permutation", Passes: 2}, Seed: 7, Kernel: "k",
 		},
 		Baseline:    []float32{0.1, -2, 3e-9, 4},
 		DatasetRows: 8,

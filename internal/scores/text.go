@@ -56,10 +56,7 @@ func EfficiencyText(efficiencyError, se float64) string {
 
 // Effort says how much of its estimator a job gives each row.
 func Effort(s *job.Spec) string {
-	effort := counted(s.Passes, "pass", "passes")
-	if s.Draws > 0 {
-		effort += fmt.Sprintf(" of %d draws, %s end points", s.Draws, s.Endpoints)
-	}
+	effort := s.Options.Effort()
 	if s.Until != nil {
 		effort += " at most"
 	}

@@ -5,29 +5,45 @@ package shapley
 import (
 	"testing"
 
+	"shaver/internal/estimator"
+	"shaver/internal/model"
 	"shaver/internal/model/modeltest"
 )
 
-// Rows of the multilinear estimator cost no allocation (under the race detector,
-// sync.Pool forgets some of what it holds).
-func TestMultilinearDoesNotAllocate(t *testing.T) {
-	for name, a := range modeltest.Architectures() {
-		for _, o := range []Options{{Draws: 2, Endpoints: Plain}, {Draws: 4, Endpoints: Balanced}} {
+// The rows of every estimator cost no allocation. (Under the race detector
+// sync.Pool forgets some of what it holds.)
+func TestEvaluatorsDoNotAllocate(t *testing.T) {
+	small := model.Architecture{Kind: model.DeepFM, FieldDims: []int{2, 3, 2}, Dim: 2, Hidden: []int{5}} // that exact takes
+	architectures := modeltest.Architectures()
+	architectures["small"] = small
+	for name, a := range architectures {
+		for _, o := range []estimator.Options{
+			{Estimator: estimator.Permutation, Passes: 2}, {Estimator: estimator.Antithetic, Passes: 2}, {Estimator: estimator.Exact, Passes: 1}, {Estimator: estimator.Taylor, Passes: 1},
+			{Estimator: estimator.Multilinear, Passes: 1, Draws: 2, Endpoints: estimator.Plain}, {Estimator: estimator.Multilinear, Passes: 1, Draws: 4, Endpoints: estimator.Balanced},
+		} {
+			if o.Validate(a.Players()) != nil {
+				continue
+			}
 			game := Game{Model: modeltest.Random(t, a, 2), Baseline: make([]float32, a.Players())}
-			m := newMultilinear(game, o)
-			rows, phi := modeltest.Rows(a, m.rows(), 2), make([]int64, a.Players())
-			full := make([]float64, m.rows())
+			probe := game.Model.NewProbe(game.Baseline)
+			e := evaluators[o.Estimator](&setup{game, Options{Options: o}, probe})
+			rows, sum, within := modeltest.Rows(a, e.rows(), 2), make([]int64, a.Players()), make([]int64, a.Players())
+			if o.Passes == 1 {
+				within = nil
+			}
+			full := make([]float64, e.rows())
 			if n := testing.AllocsPerRun(3, func() {
-				if err := m.play(t.Context(), full, rows); err != nil {
+				if err := e.play(t.Context(), full, rows); err != nil {
 					t.Fatal(err)
 				}
 				for r := range rows.Len() {
-					if err := m.values(phi, r); err != nil {
+					probe.Reset(rows.Row(r))
+					if err := e.values(sum, within, r); err != nil {
 						t.Fatal(err)
 					}
 				}
 			}); n != 0 {
-				t.Errorf("%s, %s: %v allocations", name, o.Endpoints, n)
+				t.Errorf("%s, %s %s: %v allocations", name, o.Estimator, o.Endpoints, n)
 			}
 		}
 	}

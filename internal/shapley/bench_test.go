@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"shaver/internal/estimator"
 	"shaver/internal/kernel"
 	"shaver/internal/model"
 	"shaver/internal/model/modeltest"
@@ -21,7 +22,7 @@ func BenchmarkEstimate(b *testing.B) {
 	m := modeltest.Random(b, a, 1)
 	game := shapley.Game{Model: m, Baseline: baseline(m)}
 	rows := modeltest.Rows(a, 240, 1)
-	options := shapley.Options{Estimator: shapley.Permutation, Passes: 1, Seed: 1}
+	options := shapley.Options{Options: estimator.Options{Estimator: estimator.Permutation, Passes: 1}, Seed: 1}
 	for _, threads := range slices.Compact([]int{1, runtime.NumCPU()}) {
 		b.Run(map[bool]string{true: "one", false: "all"}[threads == 1], func(b *testing.B) {
 			for b.Loop() {
@@ -45,12 +46,12 @@ func BenchmarkMultilinear(b *testing.B) {
 		m, base := gentle(b, a)
 		game := shapley.Game{Model: m, Baseline: base}
 		for _, o := range []shapley.Options{
-			{Estimator: shapley.Permutation, Passes: 1, Seed: 1},
-			{Estimator: shapley.Multilinear, Passes: 1, Draws: 2, Endpoints: shapley.Plain, Seed: 1},
-			{Estimator: shapley.Multilinear, Passes: 1, Draws: 8, Endpoints: shapley.Balanced, Seed: 1},
+			{Options: estimator.Options{Estimator: estimator.Permutation, Passes: 1}, Seed: 1},
+			{Options: estimator.Options{Estimator: estimator.Multilinear, Passes: 1, Draws: 2, Endpoints: estimator.Plain}, Seed: 1},
+			{Options: estimator.Options{Estimator: estimator.Multilinear, Passes: 1, Draws: 8, Endpoints: estimator.Balanced}, Seed: 1},
 		} {
 			n := 96 * 48
-			if o.Estimator == shapley.Permutation {
+			if o.Estimator == estimator.Permutation {
 				n = 96
 			}
 			rows := modeltest.Rows(a, n, 1)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"shaver/internal/estimator"
 	"shaver/internal/model"
 	"shaver/internal/model/modeltest"
 	"shaver/internal/shapley"
@@ -49,7 +50,7 @@ func newPopulation(t *testing.T, a model.Architecture) *population {
 		sum += weight / total
 		p.until = append(p.until, sum)
 		one := p.rows.Slice(at, at+1)
-		partial, err := shapley.Estimate(t.Context(), p.game, shapley.Options{Estimator: shapley.Exact, Passes: 1}, &one, 1, nil)
+		partial, err := shapley.Estimate(t.Context(), p.game, shapley.Options{Options: estimator.Options{Estimator: estimator.Exact, Passes: 1}}, &one, 1, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -117,11 +118,11 @@ func TestIntervalsAreCalibrated(t *testing.T) {
 		for seed := range uint64(seeds) {
 			all, average := p.draw(r, rows)
 			for _, passes := range []int{1, 2, 4} {
-				o := shapley.Options{Estimator: shapley.Permutation, Passes: passes, Seed: seed}
+				o := shapley.Options{Options: estimator.Options{Estimator: estimator.Permutation, Passes: passes}, Seed: seed}
 				result := play(t, p.game, o, all)
 				for i, phi := range result.Phi {
 					count := result.Count[i/2]
-					dataset, population := o.Tally(rows).Interval(count, rows)
+					dataset, population := tally.NewSampling(o.Options, rows).Interval(count, rows)
 					found.add(fmt.Sprintf("population, passes %d", passes), count, phi-p.average[i], result.PopulationSE[i], population)
 					if passes > 1 {
 						found.add(fmt.Sprintf("dataset, passes %d", passes), count, phi-average[i], result.SE[i], dataset)
@@ -133,11 +134,11 @@ func TestIntervalsAreCalibrated(t *testing.T) {
 				sample.Number, sample.Label = append(sample.Number, int64(at)), append(sample.Label, all.Label[at])
 				sample.Features = append(sample.Features, all.Row(at)...)
 			}
-			o := shapley.Options{Estimator: shapley.Antithetic, Passes: 2, Seed: seed}
+			o := shapley.Options{Options: estimator.Options{Estimator: estimator.Antithetic, Passes: 2}, Seed: seed}
 			result := playOf(t, p.game, o, sample, rows)
 			for i, phi := range result.Phi {
 				count := result.Count[i/2]
-				dataset, _ := o.Tally(rows).Interval(count, sampled)
+				dataset, _ := tally.NewSampling(o.Options, rows).Interval(count, sampled)
 				found.add("dataset, a sample", count, phi-average[i], result.SE[i], dataset)
 			}
 		}

@@ -5,12 +5,10 @@ import (
 	"fmt"
 	"math"
 
+	"shaver/internal/estimator"
 	"shaver/internal/model"
 	"shaver/internal/random"
 )
-
-// MaxDraws bounds Options.Draws.
-const MaxDraws = 1 << 16
 
 // leastQ is the least probability that the weights of balanced end points divide
 // by, so that a player who is rarely present does not weigh without bound.
@@ -51,7 +49,8 @@ type multilinear struct {
 	failed   []error   // [rows]
 }
 
-func newMultilinear(game Game, options Options) *multilinear {
+func newMultilinear(s *setup) evaluator {
+	game, options := s.game, s.options
 	gradient, players := game.Model.NewGradient(), game.Model.Players()
 	rows := gradient.States() / 2
 	m := &multilinear{
@@ -59,7 +58,7 @@ func newMultilinear(game Game, options Options) *multilinear {
 		q: make([]float64, rows), entries: make([]float32, rows*players), total: make([]float64, rows*players), t: make([]float64, players), failed: make([]error, rows),
 	}
 	m.mask = make([]uint64, rows*m.words)
-	if options.Endpoints == Balanced {
+	if options.Endpoints == estimator.Balanced {
 		m.weighed, m.weight = make([]float64, rows*players), make([]float64, rows*players)
 	}
 	return m
@@ -181,7 +180,7 @@ func balance(q float64) [2]float64 {
 	return [2]float64{(1 - float64(q*in)) / (1 - q), in}
 }
 
-func (m *multilinear) values(phi []int64, r int) error {
+func (m *multilinear) values(phi, _ []int64, r int) error {
 	if m.failed[r] != nil {
 		return m.failed[r]
 	}

@@ -3,12 +3,11 @@ package shapley_test
 import (
 	"math"
 	"math/bits"
-	"slices"
-	"strings"
 	"testing"
 
 	"gonum.org/v1/gonum/stat"
 
+	"shaver/internal/estimator"
 	"shaver/internal/model"
 	"shaver/internal/model/modeltest"
 	"shaver/internal/shapley"
@@ -66,8 +65,8 @@ func expectation(g shapley.Game, row []int32, label uint8, weight func(q float64
 // seeds, for plain and for balanced end points and any number of draws.
 func TestMultilinearCentresOnItsExpectation(t *testing.T) {
 	weights := map[string]func(q float64, in bool) float64{
-		shapley.Plain: func(float64, bool) float64 { return 1 },
-		shapley.Balanced: func(q float64, in bool) float64 {
+		estimator.Plain: func(float64, bool) float64 { return 1 },
+		estimator.Balanced: func(q float64, in bool) float64 {
 			if in {
 				return 1 / (2 * max(q, .06))
 			}
@@ -79,8 +78,8 @@ func TestMultilinearCentresOnItsExpectation(t *testing.T) {
 		m := modeltest.Random(t, a, 6)
 		game := shapley.Game{Model: m, Baseline: baseline(m)}
 		rows := modeltest.Rows(a, 1, 6)
-		for _, o := range []shapley.Options{{Draws: 2, Endpoints: shapley.Plain}, {Draws: 6, Endpoints: shapley.Plain}, {Draws: 4, Endpoints: shapley.Balanced}, {Draws: 8, Endpoints: shapley.Balanced}} {
-			o.Estimator, o.Passes = shapley.Multilinear, 1
+		for _, o := range []shapley.Options{{Options: estimator.Options{Draws: 2, Endpoints: estimator.Plain}}, {Options: estimator.Options{Draws: 6, Endpoints: estimator.Plain}}, {Options: estimator.Options{Draws: 4, Endpoints: estimator.Balanced}}, {Options: estimator.Options{Draws: 8, Endpoints: estimator.Balanced}}} {
+			o.Estimator, o.Passes = estimator.Multilinear, 1
 			want := expectation(game, rows.Row(0), rows.Label[0], weights[o.Endpoints])
 			const seeds = 600
 			found := make([][]float64, len(want))
@@ -107,9 +106,9 @@ func TestMultilinearIsUnbiasedForFM(t *testing.T) {
 	m := modeltest.Random(t, a, 6)
 	game := shapley.Game{Model: m, Baseline: baseline(m)}
 	rows := modeltest.Rows(a, 6, 6)
-	exact := play(t, game, shapley.Options{Estimator: shapley.Exact, Passes: 1}, rows)
-	for _, o := range []shapley.Options{{Draws: 2, Endpoints: shapley.Plain}, {Draws: 8, Endpoints: shapley.Balanced}} {
-		o.Estimator, o.Passes = shapley.Multilinear, 1
+	exact := play(t, game, shapley.Options{Options: estimator.Options{Estimator: estimator.Exact, Passes: 1}}, rows)
+	for _, o := range []shapley.Options{{Options: estimator.Options{Draws: 2, Endpoints: estimator.Plain}}, {Options: estimator.Options{Draws: 8, Endpoints: estimator.Balanced}}} {
+		o.Estimator, o.Passes = estimator.Multilinear, 1
 		centres(t, game, o, rows, exact.Phi, 400)
 	}
 }
@@ -118,9 +117,9 @@ func TestMultilinearIsUnbiasedForFM(t *testing.T) {
 // two walks.
 func TestAntithetic(t *testing.T) {
 	game, rows := small(t, 6)
-	exact := play(t, game, shapley.Options{Estimator: shapley.Exact, Passes: 1}, rows)
-	pairs := centres(t, game, shapley.Options{Estimator: shapley.Antithetic, Passes: 1}, rows, exact.Phi, 500)
-	walks := centres(t, game, shapley.Options{Estimator: shapley.Permutation, Passes: 2}, rows, exact.Phi, 500)
+	exact := play(t, game, shapley.Options{Options: estimator.Options{Estimator: estimator.Exact, Passes: 1}}, rows)
+	pairs := centres(t, game, shapley.Options{Options: estimator.Options{Estimator: estimator.Antithetic, Passes: 1}}, rows, exact.Phi, 500)
+	walks := centres(t, game, shapley.Options{Options: estimator.Options{Estimator: estimator.Permutation, Passes: 2}}, rows, exact.Phi, 500)
 	t.Logf("the variance of two walks is %.2f that of a walk and its reverse", walks/pairs)
 	if pairs > walks {
 		t.Errorf("variance %g, that of two walks is %g", pairs, walks)
@@ -160,7 +159,7 @@ func TestResidual(t *testing.T) {
 	const seeds = 300
 	errors, said := 0.0, 0.0
 	for seed := range uint64(seeds) {
-		r := play(t, game, shapley.Options{Estimator: shapley.Multilinear, Passes: 1, Draws: 2, Endpoints: shapley.Plain, Seed: seed}, rows)
+		r := play(t, game, shapley.Options{Options: estimator.Options{Estimator: estimator.Multilinear, Passes: 1, Draws: 2, Endpoints: estimator.Plain}, Seed: seed}, rows)
 		sum := 0.0
 		for _, phi := range r.Phi {
 			sum += phi
@@ -175,35 +174,7 @@ func TestResidual(t *testing.T) {
 		t.Errorf("the efficiency error is %.3g in the root mean square, %.3g was said", math.Sqrt(errors), math.Sqrt(said))
 	}
 	game, rows = small(t, 6)
-	if r := play(t, game, shapley.Options{Estimator: shapley.Permutation, Passes: 2, Seed: 1}, rows); r.EfficiencySE != 0 {
+	if r := play(t, game, shapley.Options{Options: estimator.Options{Estimator: estimator.Permutation, Passes: 2}, Seed: 1}, rows); r.EfficiencySE != 0 {
 		t.Errorf("walks are off by %g", r.EfficiencySE)
-	}
-}
-
-func TestMultilinearOptions(t *testing.T) {
-	good := shapley.Options{Estimator: shapley.Multilinear, Passes: 1, Draws: 4, Endpoints: shapley.Balanced}
-	if err := good.Validate(1); err != nil {
-		t.Error(err)
-	}
-	set := shapley.Options{Estimator: shapley.Multilinear, Passes: 1}
-	if set.SetDefaults(); set.Draws != 2 || set.Endpoints != shapley.Plain {
-		t.Errorf("defaults %+v", set)
-	}
-	for want, change := range map[string]func(*shapley.Options){
-		"3 draws":                func(o *shapley.Options) { o.Draws = 3 },
-		"0 draws":                func(o *shapley.Options) { o.Draws = 0 },
-		"need 4":                 func(o *shapley.Options) { o.Draws = 2 },
-		`endpoints "x"`:          func(o *shapley.Options) { o.Endpoints = "x" },
-		"2 passes":               func(o *shapley.Options) { o.Passes = 2 },
-		"are of the multilinear": func(o *shapley.Options) { o.Estimator = shapley.Antithetic },
-		"estimators are permutation, antithetic, multilinear, exact": func(o *shapley.Options) { o.Estimator = "x" },
-	} {
-		o := good
-		if change(&o); o.Validate(1) == nil || !strings.Contains(o.Validate(1).Error(), want) {
-			t.Errorf("%+v: %v, want %q", o, o.Validate(1), want)
-		}
-	}
-	if !slices.Contains(shapley.Estimators(), shapley.Multilinear) {
-		t.Error("not in the list")
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"gonum.org/v1/gonum/stat"
 
+	"shaver/internal/estimator"
 	"shaver/internal/model"
 	"shaver/internal/model/modeltest"
 	"shaver/internal/shapley"
@@ -34,7 +35,7 @@ func playOf(t testing.TB, game shapley.Game, o shapley.Options, rows *model.Rows
 	if err := a.Merge(p); err != nil {
 		t.Fatal(err)
 	}
-	r, err := a.Result(o.Tally(int64(of)))
+	r, err := a.Result(tally.NewSampling(o.Options, int64(of)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +64,7 @@ func TestEfficiencyOfEveryRow(t *testing.T) {
 		m := modeltest.Random(t, a, 3)
 		game := shapley.Game{Model: m, Baseline: baseline(m)}
 		rows := modeltest.Rows(a, 25, 3)
-		for _, o := range []shapley.Options{{Estimator: shapley.Permutation, Passes: 1, Seed: 4}, {Estimator: shapley.Permutation, Passes: 3, Seed: 4}, {Estimator: shapley.Antithetic, Passes: 2, Seed: 4}, {Estimator: shapley.Exact, Passes: 1}} {
+		for _, o := range []shapley.Options{{Options: estimator.Options{Estimator: estimator.Permutation, Passes: 1}, Seed: 4}, {Options: estimator.Options{Estimator: estimator.Permutation, Passes: 3}, Seed: 4}, {Options: estimator.Options{Estimator: estimator.Antithetic, Passes: 2}, Seed: 4}, {Options: estimator.Options{Estimator: estimator.Exact, Passes: 1}}} {
 			for i := range rows.Len() {
 				row := rows.Slice(i, i+1)
 				p, err := shapley.Estimate(t.Context(), game, o, &row, 1, nil)
@@ -74,7 +75,7 @@ func TestEfficiencyOfEveryRow(t *testing.T) {
 				for _, s := range p.Sum {
 					sum += s
 				}
-				walks := o.Tally(1).Walks
+				walks := tally.NewSampling(o.Options, 1).Walks
 				off := float64(sum-int64(walks)*(p.LossEmpty-p.LossFull)) * tally.LossUnit
 				if math.Abs(off) > 2e-6*float64(walks) {
 					t.Errorf("%s, %s x%d, row %d: %g nat off", name, o.Estimator, o.Passes, i, off)
@@ -105,21 +106,21 @@ func TestNullPlayer(t *testing.T) {
 	if game.Model, err = model.New(game.Model.Architecture, w); err != nil {
 		t.Fatal(err)
 	}
-	for _, estimator := range shapley.Estimators() {
-		o := shapley.Options{Estimator: estimator, Passes: 1, Seed: 1}
+	for _, name := range estimator.Names() {
+		o := shapley.Options{Options: estimator.Options{Estimator: name, Passes: 1}, Seed: 1}
 		o.SetDefaults()
 		r := play(t, game, o, rows)
 		if phi := r.Phi[feature*2+column]; phi != 0 {
-			t.Errorf("%s: a null player has the value %g", estimator, phi)
+			t.Errorf("%s: a null player has the value %g", name, phi)
 		}
 		for f := 5; f < 7; f++ {
 			if phi := r.Phi[f*2]; phi != 0 {
-				t.Errorf("%s: an entry that nothing reads has the value %g", estimator, phi)
+				t.Errorf("%s: an entry that nothing reads has the value %g", name, phi)
 			}
 		}
 		for i, count := range r.Count {
 			if count == 0 && (r.Phi[i*2] != 0 || r.SE[i*2] != 0) {
-				t.Errorf("%s: feature %d never occurs and has the value %g", estimator, i, r.Phi[i*2])
+				t.Errorf("%s: feature %d never occurs and has the value %g", name, i, r.Phi[i*2])
 			}
 		}
 	}
@@ -139,7 +140,7 @@ func TestSymmetry(t *testing.T) {
 		t.Fatal(err)
 	}
 	game := shapley.Game{Model: m, Baseline: []float32{.1, .2, .1, .3, .4, .3}}
-	r := play(t, game, shapley.Options{Estimator: shapley.Exact, Passes: 1}, modeltest.Rows(a, 30, 2))
+	r := play(t, game, shapley.Options{Options: estimator.Options{Estimator: estimator.Exact, Passes: 1}}, modeltest.Rows(a, 30, 2))
 	for f := range a.Features() {
 		if one, other := r.Phi[f*3], r.Phi[f*3+2]; math.Abs(one-other) > 1e-9 {
 			t.Errorf("feature %d: %g and %g", f, one, other)
@@ -154,7 +155,7 @@ func TestTheorem1(t *testing.T) {
 	m := modeltest.Random(t, a, 8)
 	rows := modeltest.Rows(a, 12, 8)
 	base := baseline(m)
-	local := play(t, shapley.Game{Model: m, Baseline: base}, shapley.Options{Estimator: shapley.Exact, Passes: 1}, rows)
+	local := play(t, shapley.Game{Model: m, Baseline: base}, shapley.Options{Options: estimator.Options{Estimator: estimator.Exact, Passes: 1}}, rows)
 
 	// The global game: v(S) is the mean loss when the entries in S are dropped
 	// from the table itself.
@@ -198,21 +199,21 @@ func TestTheorem1(t *testing.T) {
 // what the standard errors say, from two passes a row on; with one pass, whose
 // standard errors count the rows' differences too, it is at most that.
 func TestStandardErrorsAreHonest(t *testing.T) {
-	for _, estimator := range []string{shapley.Permutation, shapley.Antithetic} {
-		t.Run(estimator, func(t *testing.T) { honest(t, estimator) })
+	for _, name := range []string{estimator.Permutation, estimator.Antithetic} {
+		t.Run(name, func(t *testing.T) { honest(t, name) })
 	}
 }
 
-func honest(t *testing.T, estimator string) {
+func honest(t *testing.T, name string) {
 	game, rows := small(t, 6)
-	exact := play(t, game, shapley.Options{Estimator: shapley.Exact, Passes: 1}, rows)
+	exact := play(t, game, shapley.Options{Options: estimator.Options{Estimator: estimator.Exact, Passes: 1}}, rows)
 	const seeds = 300
 	for _, passes := range []int{1, 2, 12} {
 		off := make([][]float64, len(exact.Phi))
 		squares := make([]float64, len(exact.Phi)) // of the standard errors
 		beyond, entries := 0, 0
 		for seed := range uint64(seeds) {
-			r := play(t, game, shapley.Options{Estimator: estimator, Passes: passes, Seed: seed}, rows)
+			r := play(t, game, shapley.Options{Options: estimator.Options{Estimator: name, Passes: passes}, Seed: seed}, rows)
 			for i, phi := range r.Phi {
 				if r.Count[i/2] == 0 {
 					continue
@@ -255,12 +256,12 @@ func honest(t *testing.T, estimator string) {
 func TestRowToRowErrorsCoverThePopulation(t *testing.T) {
 	game, _ := small(t, 6)
 	population := modeltest.Rows(game.Model.Architecture, 20_000, 99)
-	truth := play(t, game, shapley.Options{Estimator: shapley.Exact, Passes: 1}, population)
+	truth := play(t, game, shapley.Options{Options: estimator.Options{Estimator: estimator.Exact, Passes: 1}}, population)
 	const size = 200
 	z := make([][]float64, len(truth.Phi))
 	for from := 0; from < population.Len(); from += size {
 		sample := population.Slice(from, from+size)
-		r := play(t, game, shapley.Options{Estimator: shapley.Permutation, Passes: 1, Seed: 3}, &sample)
+		r := play(t, game, shapley.Options{Options: estimator.Options{Estimator: estimator.Permutation, Passes: 1}, Seed: 3}, &sample)
 		for i, phi := range r.Phi {
 			z[i] = append(z[i], (phi-truth.Phi[i])/float64(r.PopulationSE[i]))
 		}
@@ -275,11 +276,11 @@ func TestRowToRowErrorsCoverThePopulation(t *testing.T) {
 // The partial depends on neither threads nor the grouping of rows.
 func TestSumsDoNotDependOnGrouping(t *testing.T) {
 	for _, o := range []shapley.Options{
-		{Estimator: shapley.Permutation, Passes: 2, Seed: 11},
-		{Estimator: shapley.Antithetic, Passes: 2, Seed: 11},
-		{Estimator: shapley.Multilinear, Passes: 1, Draws: 2, Endpoints: shapley.Plain, Seed: 11},
-		{Estimator: shapley.Multilinear, Passes: 1, Draws: 4, Endpoints: shapley.Balanced, Seed: 11},
-		{Estimator: shapley.Taylor, Passes: 1},
+		{Options: estimator.Options{Estimator: estimator.Permutation, Passes: 2}, Seed: 11},
+		{Options: estimator.Options{Estimator: estimator.Antithetic, Passes: 2}, Seed: 11},
+		{Options: estimator.Options{Estimator: estimator.Multilinear, Passes: 1, Draws: 2, Endpoints: estimator.Plain}, Seed: 11},
+		{Options: estimator.Options{Estimator: estimator.Multilinear, Passes: 1, Draws: 4, Endpoints: estimator.Balanced}, Seed: 11},
+		{Options: estimator.Options{Estimator: estimator.Taylor, Passes: 1}},
 	} {
 		for name, a := range modeltest.Architectures() {
 			grouping(t, name, a, o)
@@ -304,7 +305,7 @@ func grouping(t *testing.T, name string, a model.Architecture, o shapley.Options
 				t.Fatal(err)
 			}
 		}
-		got, err := acc.Result(o.Tally(int64(rows.Len())))
+		got, err := acc.Result(tally.NewSampling(o.Options, int64(rows.Len())))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -325,18 +326,18 @@ func TestEstimateRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	big := modeltest.Random(t, model.Architecture{Kind: model.FM, FieldDims: []int{2, 2, 2}, Dim: 7}, 1)
-	walk := shapley.Options{Estimator: shapley.Permutation, Passes: 1}
-	fast := shapley.Options{Estimator: shapley.Multilinear, Passes: 1, Draws: 2, Endpoints: shapley.Plain}
+	walk := shapley.Options{Options: estimator.Options{Estimator: estimator.Permutation, Passes: 1}}
+	fast := shapley.Options{Options: estimator.Options{Estimator: estimator.Multilinear, Passes: 1, Draws: 2, Endpoints: estimator.Plain}}
 	for name, c := range map[string]struct {
 		game shapley.Game
 		o    shapley.Options
 		rows *model.Rows
 		want string
 	}{
-		"unknown":        {game, shapley.Options{Estimator: "magic", Passes: 1}, rows, "the estimators are"},
-		"no passes":      {game, shapley.Options{Estimator: shapley.Permutation}, rows, "0 passes"},
-		"exact passes":   {game, shapley.Options{Estimator: shapley.Exact, Passes: 2}, rows, "takes 1"},
-		"too big":        {shapley.Game{Model: big, Baseline: make([]float32, 21)}, shapley.Options{Estimator: shapley.Exact, Passes: 1}, rows, "21 players"},
+		"unknown":        {game, shapley.Options{Options: estimator.Options{Estimator: "magic", Passes: 1}}, rows, "the estimators are"},
+		"no passes":      {game, shapley.Options{Options: estimator.Options{Estimator: estimator.Permutation}}, rows, "0 passes"},
+		"exact passes":   {game, shapley.Options{Options: estimator.Options{Estimator: estimator.Exact, Passes: 2}}, rows, "takes 1"},
+		"too big":        {shapley.Game{Model: big, Baseline: make([]float32, 21)}, shapley.Options{Options: estimator.Options{Estimator: estimator.Exact, Passes: 1}}, rows, "21 players"},
 		"bad id":         {game, walk, bad, "row 17: field 1 has global id 99"},
 		"bad id, fast":   {game, fast, bad, "row 17: field 1 has global id 99"},
 		"infinite, fast": {shapley.Game{Model: broken, Baseline: game.Baseline}, fast, rows, "row 0: with nothing dropped: the logit is 1.0000000150474662e+30"},

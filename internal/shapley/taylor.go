@@ -2,23 +2,9 @@ package shapley
 
 import (
 	"context"
-	"fmt"
-	"math"
 
 	"shaver/internal/model"
-	"shaver/internal/tally"
 )
-
-// byDerivative computes many rows at once, from derivatives of the logit.
-type byDerivative interface {
-	// rows returns how many rows play takes at most.
-	rows() int
-	// play computes the rows, and sets full to their logits with nothing dropped.
-	play(ctx context.Context, full []float64, rows *model.Rows) error
-	// values sets phi to what row r of the last play says of its players, in
-	// LossUnits, or reports why it says nothing.
-	values(phi []int64, r int) error
-}
 
 // taylor takes the loss for linear around the full row: a player's contribution is
 // -(dl/df)*g*delta, with l the loss, f the logit, g the derivative of f by the
@@ -30,9 +16,9 @@ type taylor struct {
 	phi      []float64 // in LossUnits, [rows, D]
 }
 
-func newTaylor(game Game) *taylor {
-	g := game.Model.NewGradient()
-	return &taylor{game, g, make([]float64, g.States()*game.Model.Players())}
+func newTaylor(s *setup) evaluator {
+	g := s.game.Model.NewGradient()
+	return &taylor{s.game, g, make([]float64, g.States()*s.game.Model.Players())}
 }
 
 func (t *taylor) rows() int { return t.gradient.States() }
@@ -58,20 +44,11 @@ func (t *taylor) play(_ context.Context, full []float64, rows *model.Rows) error
 	return nil
 }
 
-func (t *taylor) values(phi []int64, r int) error {
+func (t *taylor) values(phi, _ []int64, r int) error {
 	for i := range phi {
 		if err := round(&phi[i], t.phi[r*len(phi)+i], i); err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-// round sets phi to a player's value in LossUnits.
-func round(phi *int64, value float64, player int) error {
-	if !(math.Abs(value) <= tally.MaxLoss/tally.LossUnit) {
-		return fmt.Errorf("player %d has the value %g nat, of which no working model is capable", player, value*tally.LossUnit)
-	}
-	*phi = int64(math.RoundToEven(value))
 	return nil
 }

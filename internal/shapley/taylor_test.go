@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"shaver/internal/estimator"
 	"shaver/internal/model"
 	"shaver/internal/model/modeltest"
 	"shaver/internal/shapley"
@@ -18,7 +19,7 @@ func TestTaylor(t *testing.T) {
 		zero := make([]float32, m.Players())
 		for _, base := range [][]float32{zero, baseline(m)} {
 			game := shapley.Game{Model: m, Baseline: base}
-			found := play(t, game, shapley.Options{Estimator: shapley.Taylor, Passes: 1}, rows)
+			found := play(t, game, shapley.Options{Options: estimator.Options{Estimator: estimator.Taylor, Passes: 1}}, rows)
 			want, size := make([]float64, a.Parameters()), make([]float64, a.Parameters())
 			entries, x := make([]float32, m.Players()), make([]float64, m.Players())
 			for r := range rows.Len() {

@@ -1,5 +1,5 @@
-// Package shard cuts a dataset's rows into shards and opens them again. A shard
-// is a contiguous run of the scored rows with their global row numbers, as one
+// Package shard cuts a dataset's rows into shards and opens shards. A shard is a
+// contiguous part of the scored rows with their global row numbers, stored as one
 // immutable Arrow blob.
 package shard
 
@@ -21,28 +21,30 @@ import (
 	"shaver/internal/random"
 )
 
-// Sample chooses rows without replacement: Keep of Rows.
+// Sample is a random sample of Keep out of Rows rows, without replacement.
 type Sample struct {
 	Rows int64
 	Keep int64
 	Seed uint64
 }
 
-// NewSample returns the sample that keeps the given portion, in (0, 1], of rows:
-// the nearest whole number of them, and at least one.
+// NewSample returns a sample of the given portion, in (0, 1], of rows. The size is
+// rounded to the nearest whole number, and is at least one.
 func NewSample(rows int64, portion float64, seed uint64) Sample {
 	return Sample{rows, min(rows, max(1, int64(math.Round(portion*float64(rows))))), seed}
 }
 
-// Piece is a shard that was cut: its rows, and where they were, but for the digest.
+// Piece is a shard after cutting: its rows, and its place in the dataset. The place has
+// no digest.
 type Piece struct {
 	Index int
 	Place job.Place
 	Rows  *model.Rows
 }
 
-// Rounds returns the rounds of a job with job.Until: the sampled rows in so many
-// portions, 1 for all at once, by their seeded hash; then further passes over them.
+// Rounds returns the rounds of a job with job.Until. The first rounds divide the sampled
+// rows into the given number of portions by a seeded hash; one portion means all rows at
+// once. Each later round is another pass over all sampled rows.
 func (s Sample) Rounds(portions, passes int) []job.Round {
 	rounds := make([]job.Round, portions, portions+passes-1)
 	picker := picker{Sample: s}
@@ -57,7 +59,7 @@ func (s Sample) Rounds(portions, passes int) []job.Round {
 	return rounds
 }
 
-// portion returns to which of so many portions a row belongs.
+// portion returns the number of the portion to which a row belongs.
 func (s Sample) portion(index int64, portions int) int {
 	if portions == 1 {
 		return 0
@@ -66,10 +68,10 @@ func (s Sample) portion(index int64, portions int) int {
 	return job.Portion(stream.Uint64(), portions)
 }
 
-// Cut reads the rows of source once and cuts the sampled ones by plan. next
-// returns the shards that are wanted, ascending and of one round, and a negative
-// number when no more are; it may block. Each of them goes to emit, which must not
-// keep it.
+// Cut reads the rows of source once and cuts the sampled rows into shards according to
+// plan. next returns the index of the next wanted shard, or a negative number if no more
+// shards are wanted; it may block. The indices must ascend and belong to one round. Cut
+// passes each wanted shard to emit, which must not keep it.
 func Cut(ctx context.Context, source model.RowSource, sample Sample, plan job.Plan,
 	next func(context.Context) (int, error), emit func(context.Context, *Piece) error) error {
 	c := cutter{picker: picker{Sample: sample}, plan: plan, portions: plan.Portions(), wanted: next, emit: emit}
@@ -79,10 +81,10 @@ func Cut(ctx context.Context, source model.RowSource, sample Sample, plan job.Pl
 	if err := source(ctx, func(rows *model.Rows) error { return c.add(ctx, rows) }); err != nil {
 		return ignore(err, errEnough)
 	}
-	return fmt.Errorf("the dataset ended after %d rows, %d were expected", c.seen, sample.Rows)
+	return fmt.Errorf("the dataset ended after %d rows, expected %d", c.seen, sample.Rows)
 }
 
-// errEnough stops the reading when no shard is wanted any more.
+// errEnough stops the reading once no more shards are wanted.
 var errEnough = errors.New("no more shards are wanted")
 
 func ignore(err, target error) error {
@@ -99,10 +101,10 @@ type cutter struct {
 	wanted   func(context.Context) (int, error)
 	emit     func(context.Context, *Piece) error
 
-	at       int64 // rows of the round so far
-	want     int   // shard in the making, or the next one that is wanted
-	round    int   // its round, and rows of it
-	from, to int64
+	at       int64 // rows of the round seen so far
+	want     int   // index of the current shard, or of the next wanted one
+	round    int   // round of this shard
+	from, to int64 // its rows within the round
 	place    job.Place
 	rows     model.Rows
 }
@@ -149,8 +151,8 @@ func (c *cutter) add(ctx context.Context, rows *model.Rows) error {
 	return nil
 }
 
-// placeOf returns the place of a shard whose first row, which was just chosen, has
-// the given index.
+// placeOf returns the place of the shard whose first row has the given index and has just
+// been chosen.
 func (c *cutter) placeOf(index int64) job.Place {
 	place := job.Place{Seen: index, Kept: c.kept - 1}
 	if c.round < c.portions && c.portions > 1 {
@@ -167,9 +169,9 @@ func take(rows, from *model.Rows, i int) {
 	rows.Features = append(rows.Features, from.Row(i)...)
 }
 
-// Collect is Cut for one shard of so many rows where place says, of a source that
-// begins there: at the row place.Seen of the splits. Rows that are not those of
-// place's digest, or too few, are an error.
+// Collect is like Cut for the single shard at place, which has want rows. source must
+// begin at row place.Seen of the splits. Collect returns an error if there are too few
+// rows, or if the digest of the rows differs from that of place.
 func Collect(ctx context.Context, source model.RowSource, sample Sample, place job.Place, want int64) (*model.Rows, error) {
 	p := picker{sample, place.Seen, place.Kept}
 	all := &model.Rows{}
@@ -186,20 +188,20 @@ func Collect(ctx context.Context, source model.RowSource, sample Sample, place j
 		return nil
 	})
 	if err == nil {
-		return nil, fmt.Errorf("only %d of %d rows are there", all.Len(), want)
+		return nil, fmt.Errorf("the dataset has only %d of %d rows at the shard's place", all.Len(), want)
 	}
 	if err := ignore(err, errEnough); err != nil {
 		return nil, err
 	}
 	if Digest(all) != place.SHA256 {
-		return nil, errors.New("the rows are not the shard's: they have another digest")
+		return nil, errors.New("the rows have another digest than the shard")
 	}
 	return all, nil
 }
 
-// Digest returns the SHA-256 of rows, in hexadecimal: of the number (64 bits), the
-// label (8) and the features' global ids (32 each) of one after the other, all
-// little-endian.
+// Digest returns the SHA-256 of rows in hexadecimal. Each row in turn contributes its
+// number (64 bits), its label (8 bits) and the global ids of its features (32 bits each),
+// all little-endian.
 func Digest(rows *model.Rows) string {
 	digest := sha256.New()
 	var buffer []byte
@@ -217,16 +219,16 @@ func Digest(rows *model.Rows) string {
 	return hex.EncodeToString(digest.Sum(nil))
 }
 
-// picker goes through the rows.
+// picker decides for each row whether it is in the sample.
 type picker struct {
 	Sample
-	seen int64 // rows so far
-	kept int64 // of them in the sample
+	seen int64 // number of rows seen so far
+	kept int64 // number of these rows that are in the sample
 }
 
-// next decides on the next row: with the probability that it is one of those
-// that are still to be kept among those still to come (Knuth, The Art of Computer
-// Programming, vol. 2, 3.4.2, algorithm S), which keeps exactly Keep.
+// next decides about the next row. It keeps the row with probability (rows still to keep)
+// / (rows still to come), which keeps exactly Keep rows (Knuth, The Art of Computer
+// Programming, vol. 2, 3.4.2, algorithm S).
 func (p *picker) next() (index int64, chosen bool) {
 	index = p.seen
 	p.seen++
@@ -242,7 +244,7 @@ func (p *picker) next() (index int64, chosen bool) {
 	return index, true
 }
 
-// Encode returns rows as a shard.
+// Encode returns the blob of a shard with the given rows.
 func Encode(fields []string, sizes []int, rows *model.Rows) ([]byte, error) {
 	var data bytes.Buffer
 	w, err := arrowio.NewRowWriter(&data, fields, sizes, true, 1)
@@ -258,8 +260,8 @@ func Encode(fields []string, sizes []int, rows *model.Rows) ([]byte, error) {
 	return data.Bytes(), nil
 }
 
-// Open returns the rows of a shard, which must have the given field sizes and
-// number of rows.
+// Open returns the rows of a shard. The shard must have the given field sizes and want
+// rows.
 func Open(data []byte, sizes []int, want int64) (*model.Rows, error) {
 	r, err := arrowio.NewRowReader(bytes.NewReader(data))
 	if err != nil {
@@ -270,7 +272,7 @@ func Open(data []byte, sizes []int, want int64) (*model.Rows, error) {
 		return nil, errors.New("shard has no row numbers")
 	}
 	if !slices.Equal(r.Sizes(), sizes) {
-		return nil, fmt.Errorf("shard has field sizes %v, the model %v", r.Sizes(), sizes)
+		return nil, fmt.Errorf("shard has field sizes %v, the model has %v", r.Sizes(), sizes)
 	}
 	all, batch := &model.Rows{Fields: len(sizes)}, &model.Rows{Fields: len(sizes)}
 	for {
@@ -287,7 +289,7 @@ func Open(data []byte, sizes []int, want int64) (*model.Rows, error) {
 		}
 	}
 	if int64(all.Len()) != want {
-		return nil, fmt.Errorf("shard has %d rows or more, its task says %d", all.Len(), want)
+		return nil, fmt.Errorf("shard has at least %d rows, its task expects %d", all.Len(), want)
 	}
 	return all, nil
 }

@@ -21,7 +21,7 @@ var (
 	fields       = []string{"a", "b", "c"}
 )
 
-// from hands rows over in batches of the given size.
+// from returns a source that passes rows in batches of the given size.
 func from(rows *model.Rows, batch int) model.RowSource {
 	return func(ctx context.Context, each func(*model.Rows) error) error {
 		for i := 0; i < rows.Len(); i += batch {
@@ -34,7 +34,8 @@ func from(rows *model.Rows, batch int) model.RowSource {
 	}
 }
 
-// cutAll cuts the shards that want lists, and collects them where they are.
+// cutAll cuts the shards listed in want. It also collects each shard from its place and
+// compares the rows.
 func cutAll(t interface{ Fatal(...any) }, rows *model.Rows, batch int, sample Sample, plan job.Plan, want []int) map[int]*model.Rows {
 	shards := map[int]*model.Rows{}
 	next := func(context.Context) (int, error) {
@@ -49,13 +50,13 @@ func cutAll(t interface{ Fatal(...any) }, rows *model.Rows, batch int, sample Sa
 		func(ctx context.Context, piece *Piece) error {
 			r := piece.Rows
 			shards[piece.Index] = &model.Rows{Fields: r.Fields, Number: slices.Clone(r.Number), Label: slices.Clone(r.Label), Features: slices.Clone(r.Features)}
-			// Whoever has all rows finds the same ones.
+			// A worker with the whole dataset collects the same rows.
 			place := piece.Place
 			place.SHA256 = Digest(r)
 			rest := rows.Slice(int(place.Seen), rows.Len())
 			collected, err := Collect(ctx, from(&rest, batch), sample, place, plan.ShardRows(piece.Index))
 			if err == nil && !reflect.DeepEqual(collected, shards[piece.Index]) {
-				err = errors.New("other rows were collected than were cut")
+				err = errors.New("the collected rows differ from the rows that were cut")
 			}
 			return err
 		})
@@ -65,8 +66,8 @@ func cutAll(t interface{ Fatal(...any) }, rows *model.Rows, batch int, sample Sa
 	return shards
 }
 
-// The shards are the sampled rows in order, whatever their size, the batches
-// they came in, and which of them are wanted; the sample has exactly its size.
+// The shards are the sampled rows in order. This holds for any shard size, any batches,
+// and any set of wanted shards. The sample has exactly its size.
 func TestCut(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rows := modeltest.Rows(architecture, rapid.IntRange(1, 60).Draw(t, "rows"), 1)
@@ -83,7 +84,7 @@ func TestCut(t *testing.T) {
 			t.Fatal(err)
 		}
 		if back, err := Open(data, architecture.FieldDims, sample.Keep); err != nil || !reflect.DeepEqual(back, whole) {
-			t.Fatalf("opened %+v, %v; encoded was %+v", back, err, whole)
+			t.Fatalf("opened %+v, %v; want %+v", back, err, whole)
 		}
 		plan := job.Plan{Rows: sample.Keep, RowsPerShard: rapid.Int64Range(1, 20).Draw(t, "per shard")}
 		var want []int
@@ -94,7 +95,7 @@ func TestCut(t *testing.T) {
 		}
 		shards := cutAll(t, rows, rapid.IntRange(1, 9).Draw(t, "batch"), sample, plan, slices.Clone(want))
 		if len(shards) != len(want) {
-			t.Fatalf("%d shards, %d were wanted", len(shards), len(want))
+			t.Fatalf("%d shards, want %d", len(shards), len(want))
 		}
 		for index, got := range shards {
 			first := index * int(plan.RowsPerShard)
@@ -106,8 +107,9 @@ func TestCut(t *testing.T) {
 	})
 }
 
-// The rounds of the first pass are disjoint and together the sample; each later one
-// is the sample. What is in a shard does not depend on what else is cut.
+// The rounds of the first pass are disjoint and together form the sample. Each later
+// round is the whole sample. The content of a shard does not depend on which other shards
+// are cut.
 func TestCutRounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rows := modeltest.Rows(architecture, rapid.IntRange(1, 200).Draw(t, "rows"), 1)
@@ -129,14 +131,14 @@ func TestCutRounds(t *testing.T) {
 	})
 }
 
-// checkRound checks the shards of a round, all of which are given.
+// checkRound checks all shards of a round.
 func checkRound(t *rapid.T, shards map[int]*model.Rows, whole *model.Rows, plan job.Plan, round int, sample Sample) {
 	var got, expect []int64
 	for _, shard := range slices.Sorted(maps.Keys(shards)) {
 		got = append(got, shards[shard].Number...)
 	}
 	for _, number := range whole.Number {
-		if round >= plan.Portions() || sample.portion(number, plan.Portions()) == round { // numbers are indices here
+		if round >= plan.Portions() || sample.portion(number, plan.Portions()) == round { // in this test a row's number is its index
 			expect = append(expect, number)
 		}
 	}
@@ -145,7 +147,7 @@ func checkRound(t *rapid.T, shards map[int]*model.Rows, whole *model.Rows, plan 
 	}
 }
 
-// Every row is as likely as any other to be in the sample.
+// Every row is equally likely to be in the sample.
 func TestSampleIsFair(t *testing.T) {
 	const rows, draws = 20, 1000
 	count := make([]int, rows)
@@ -156,7 +158,7 @@ func TestSampleIsFair(t *testing.T) {
 			count[number]++
 		}
 	}
-	for number, n := range count { // binomial: 250, standard deviation 14
+	for number, n := range count { // binomial: mean 250, standard deviation 14
 		if n < 185 || n > 315 {
 			t.Errorf("row %d was drawn %d times of %d, expected about %d", number, n, draws, draws/4)
 		}
@@ -169,7 +171,7 @@ func TestCutRefusals(t *testing.T) {
 	next := func(context.Context) (int, error) { return 0, nil }
 	emit := func(context.Context, *Piece) error { return nil }
 	err := Cut(t.Context(), from(rows, 5), NewSample(20, 1, 1), plan, next, emit)
-	if err == nil || !strings.Contains(err.Error(), "ended after 10 rows, 20 were expected") {
+	if err == nil || !strings.Contains(err.Error(), "ended after 10 rows, expected 20") {
 		t.Errorf("short dataset: %v", err)
 	}
 	broken := errors.New("broken")
@@ -180,8 +182,8 @@ func TestCutRefusals(t *testing.T) {
 	}
 }
 
-// Rows of another dataset, sample or place are refused: they have another digest, or
-// there are too few.
+// Collect refuses rows of another dataset, sample or place. Their digest differs, or
+// there are too few of them.
 func TestCollectRefusals(t *testing.T) {
 	rows, kept := modeltest.Rows(architecture, 40, 1), NewSample(40, .5, 1)
 	var at job.Place
@@ -198,7 +200,7 @@ func TestCollectRefusals(t *testing.T) {
 	if err != nil || at.Kept != 8 || at.Seen < 8 {
 		t.Fatalf("shard 1 is at %+v: %v", at, err)
 	}
-	first := int(at.Seen) // a row of the shard
+	first := int(at.Seen) // number of a row in the shard
 	const other = "another digest"
 	for what, c := range map[string]struct {
 		change func(rows *model.Rows, sample *Sample, place *job.Place, want *int64)
@@ -237,8 +239,8 @@ func TestOpenRefusals(t *testing.T) {
 		want  string
 	}{
 		"sizes":     {data, []int{4, 3, 6}, 10, "field sizes"},
-		"too few":   {data, architecture.FieldDims, 11, "its task says 11"},
-		"too many":  {data, architecture.FieldDims, 9, "its task says 9"},
+		"too few":   {data, architecture.FieldDims, 11, "its task expects 11"},
+		"too many":  {data, architecture.FieldDims, 9, "its task expects 9"},
 		"truncated": {data[:len(data)/2], architecture.FieldDims, 10, ""},
 		"empty":     {nil, architecture.FieldDims, 10, ""},
 	} {

@@ -4,6 +4,7 @@
 package sweep
 
 import (
+	"shaver/internal/estimator"
 	"shaver/internal/evaluate"
 	"shaver/internal/scores"
 )
@@ -48,22 +49,19 @@ type Measure struct {
 
 // ScoresFile is a scores file that methods rank by.
 type ScoresFile struct {
-	Job       string   `json:"job"`
-	Estimator string   `json:"estimator"`
-	Passes    int      `json:"passes"`
-	Draws     int      `json:"draws,omitempty"`
-	Endpoints string   `json:"endpoints,omitempty"`
-	Baseline  string   `json:"baseline"`
-	Splits    []string `json:"splits"` // whose rows
-	Sample    float64  `json:"sample"` // portion of them
-	Rows      int64    `json:"rows"`
-	Seed      uint64   `json:"seed"`
+	Job string `json:"job"`
+	estimator.Options
+	Baseline string   `json:"baseline"`
+	Splits   []string `json:"splits"` // whose rows
+	Sample   float64  `json:"sample"` // portion of them
+	Rows     int64    `json:"rows"`
+	Seed     uint64   `json:"seed"`
 }
 
 // NewScoresFile says which scores f are.
 func NewScoresFile(f *scores.File) ScoresFile {
 	s := &f.Spec
-	return ScoresFile{s.ID(), s.Estimator, s.Passes, s.Draws, s.Endpoints, s.Baseline, s.Splits, s.Sample, f.Rows, s.Seed}
+	return ScoresFile{s.ID(), s.Options, s.Baseline, s.Splits, s.Sample, f.Rows, s.Seed}
 }
 
 // Point is a method at a budget.

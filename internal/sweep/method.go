@@ -5,12 +5,12 @@ import (
 	"slices"
 	"strings"
 
+	"shaver/internal/baseline"
 	"shaver/internal/compact"
 	"shaver/internal/fault"
 	"shaver/internal/model"
 	"shaver/internal/prune"
 	"shaver/internal/scores"
-	"shaver/internal/shapley"
 )
 
 // Method is a single-shot way to a smaller table.
@@ -34,12 +34,10 @@ type Unpruned struct {
 	Values compact.Encoding // how kept entries are stored
 }
 
-// Methods that rank by scores are named after their estimator: ByShapley for all of
-// Shapley values, ByTaylor; and, but for sums, after the aggregate: shapley-abs.
-const (
-	ByShapley = "shapley"
-	ByTaylor  = "taylor"
-)
+// ByShapley is the method that ranks by Shapley values, of any estimator. Other
+// scores have a method named after their estimator. An aggregate other than the sum
+// is part of the name: shapley-abs.
+const ByShapley = "shapley"
 
 // The rivals, which need no scores.
 const (
@@ -65,9 +63,9 @@ func Rivals() []string {
 // ByScores returns the method that drops by an aggregate of the scores. source is
 // their index among the document's.
 func (t *Unpruned) ByScores(f *scores.File, source int, aggregate, rank string) (Method, error) {
-	name := ByShapley
-	if f.Spec.Estimator == shapley.Taylor {
-		name = ByTaylor
+	name := f.Spec.Estimator
+	if f.Spec.Traits().Shapley {
+		name = ByShapley
 	}
 	if aggregate != scores.Sum {
 		name += "-" + aggregate
@@ -82,11 +80,11 @@ func (t *Unpruned) ByScores(f *scores.File, source int, aggregate, rank string) 
 // Order returns the entries, least worth first, by an aggregate of their scores.
 func Order(f *scores.File, aggregate, rank string, entries []float32) ([]int32, error) {
 	if rank == prune.Signed && aggregate != scores.Sum {
-		return nil, fault.Usagef("--rank %s is of --aggregate %s: %s has no signs", rank, scores.Sum, aggregate)
+		return nil, fault.Usagef("rank %s needs the aggregate %s: %s has no signs", rank, scores.Sum, aggregate)
 	}
 	values, err := f.Aggregate(aggregate)
 	if err != nil {
-		return nil, fault.Usagef("--aggregate: %w", err)
+		return nil, fault.Usagef("%w", err)
 	}
 	order, err := prune.Order(rank, values, entries)
 	if err != nil {
@@ -188,7 +186,7 @@ func (o *ordered) mask(b prune.Budget) ([]bool, error) {
 	fit := func(bytes int64) (int, error) { return o.table.Fit(o.order, bytes) }
 	drop, err := b.Drop(o.table.Architecture, o.like.Baseline, fit)
 	if err != nil {
-		return nil, fault.Usagef("budget --%w", err)
+		return nil, fault.Usagef("budget: %w", err)
 	}
 	if drop > o.most {
 		return nil, fault.Usagef("%s %v drops %d entries: with what is to be kept, %d of %d may be dropped", b.Unit, b.Amount, drop, o.most, len(o.order))
@@ -225,6 +223,6 @@ func (r *rounded) Own() []prune.Budget {
 
 func (r *rounded) Cut(b prune.Budget) (Point, []float32, error) {
 	t := r.table
-	p := Point{Method: r.name, Baseline: prune.Zero, Values: fmt.Sprintf("int%d", r.bits), Bits: r.bits, Sparsity: b.Amount, Parameters: len(t.Entries)}
+	p := Point{Method: r.name, Baseline: baseline.Zero, Values: fmt.Sprintf("int%d", r.bits), Bits: r.bits, Sparsity: b.Amount, Parameters: len(t.Entries)}
 	return p, prune.Quantize(t.Architecture, t.Entries, r.bits, r.per), nil
 }

@@ -23,7 +23,7 @@ func Parse(data []byte) (*Document, error) {
 		Version string `json:"version"`
 	}
 	if err := json.Unmarshal(data, &head); err != nil {
-		return nil, fault.Inputf("not the JSON of shaver sweep -o json: %w", err)
+		return nil, fault.Inputf("not the JSON of shaver sweep: %w", err)
 	}
 	if head.Version != Version {
 		return nil, fault.Inputf("its version is %q, this program reads %s", head.Version, Version)
@@ -32,7 +32,7 @@ func Parse(data []byte) (*Document, error) {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&d); err != nil {
-		return nil, fault.Inputf("not the JSON of shaver sweep -o json: %w", err)
+		return nil, fault.Inputf("not the JSON of shaver sweep: %w", err)
 	}
 	if _, err := decoder.Token(); err != io.EOF {
 		return nil, fault.Inputf("there is more behind the document")

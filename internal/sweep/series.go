@@ -138,21 +138,10 @@ func (d *Document) Label(p *Point) string {
 		return false
 	}
 	if p.Source != nil { // those of one method all have one
-		for _, of := range []func(*ScoresFile) string{
-			func(s *ScoresFile) string { return s.Estimator },
-			func(s *ScoresFile) string { return fmt.Sprintf("%d passes", s.Passes) },
-			func(s *ScoresFile) string {
-				if s.Draws == 0 { // of an estimator that has none
-					return ""
-				}
-				return fmt.Sprintf("%d draws", s.Draws)
-			},
-			func(s *ScoresFile) string { return s.Endpoints },
-			func(s *ScoresFile) string { return strings.Join(s.Splits, " and ") },
-			func(s *ScoresFile) string { return fmt.Sprintf("%g of the rows", s.Sample) },
-		} {
-			told := func(q *Point) string { return of(&d.Sources[*q.Source]) }
-			if text := told(p); differ(told) && text != "" {
+		mine := d.Sources[*p.Source].phrases()
+		for i, text := range mine {
+			other := func(q *Point) string { return d.Sources[*q.Source].phrases()[i] }
+			if text != "" && differ(other) {
 				parts = append(parts, text)
 			}
 		}
@@ -163,6 +152,16 @@ func (d *Document) Label(p *Point) string {
 		}
 	}
 	return strings.Join(parts, ", ")
+}
+
+// phrases says all that a label may say of a scores file, in the same places for
+// all files. A phrase is empty if its estimator does not take the setting.
+func (s *ScoresFile) phrases() []string {
+	var all []string
+	for _, setting := range s.Settings() {
+		all = append(all, setting.Phrase)
+	}
+	return append(all, strings.Join(s.Splits, " and "), fmt.Sprintf("%g of the rows", s.Sample))
 }
 
 // WriteTable writes the document for people, columns separated by tabs.

@@ -8,7 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/baseline"
 	"shaver/internal/compact"
+	"shaver/internal/estimator"
 	"shaver/internal/evaluate"
 	"shaver/internal/fault"
 	"shaver/internal/job"
@@ -21,10 +23,10 @@ import (
 
 // table returns a small model and what methods start from, with scores of the given
 // estimator that rank entries by their position.
-func table(t *testing.T, estimator string) (*model.Model, *Unpruned, *scores.File) {
+func table(t *testing.T, by string) (*model.Model, *Unpruned, *scores.File) {
 	t.Helper()
 	m := modeltest.Random(t, modeltest.Architectures()["deepfm"], 1)
-	f := &scores.File{Spec: job.Spec{Estimator: estimator, Baseline: prune.Codebook, Passes: 1, Sample: 1}, Baseline: make([]float32, m.Players())}
+	f := &scores.File{Spec: job.Spec{Options: estimator.Options{Estimator: by, Passes: 1}, Baseline: baseline.Codebook, Sample: 1}, Baseline: make([]float32, m.Players())}
 	f.Scores = tally.Scores{Dim: m.Dim, Values: tally.NewValues(m.Parameters())}
 	for i := range f.Phi {
 		f.Phi[i], f.RMS[i] = float64(i), float32(-i)
@@ -57,7 +59,7 @@ func TestByScores(t *testing.T) {
 			t.Errorf("entry %d of %d reads %v", i, n, v)
 		}
 	}
-	want := Point{Method: "shapley", Source: p.Source, Baseline: prune.Codebook, Values: "float32", Bits: 32, Sparsity: .5, Parameters: n/2 + m.Players(), EmptyFeatures: n / 2 / m.Dim}
+	want := Point{Method: "shapley", Source: p.Source, Baseline: baseline.Codebook, Values: "float32", Bits: 32, Sparsity: .5, Parameters: n/2 + m.Players(), EmptyFeatures: n / 2 / m.Dim}
 	if p != want || *p.Source != source {
 		t.Errorf("%+v of source %d, expected %+v", p, *p.Source, want)
 	}
@@ -214,9 +216,13 @@ func TestSeries(t *testing.T) {
 	value := func(v float64) *float64 { return &v }
 	at := func(i int) *int { return &i }
 	both := []string{"train", "val"}
-	d := &Document{Sources: []ScoresFile{{Estimator: "multilinear", Draws: 8, Splits: both, Sample: 1, Seed: 1}, {Estimator: "multilinear", Draws: 8, Splits: both, Sample: 1, Seed: 2}, {Estimator: "permutation", Splits: both[:1], Sample: .1, Seed: 1}}}
+	d := &Document{Sources: []ScoresFile{
+		{Options: estimator.Options{Estimator: "multilinear", Draws: 8}, Seed: 1, Splits: both, Sample: 1},
+		{Options: estimator.Options{Estimator: "multilinear", Draws: 8}, Seed: 2, Splits: both, Sample: 1},
+		{Options: estimator.Options{Estimator: "permutation"}, Seed: 1, Splits: both[:1], Sample: .1},
+	}}
 	add := func(method string, source *int, values string, sparsity, auc float64) {
-		d.Points = append(d.Points, Point{Method: method, Source: source, Baseline: prune.Zero, Values: values, Sparsity: sparsity, Measure: Measure{AUC: value(auc), LogLoss: .5}})
+		d.Points = append(d.Points, Point{Method: method, Source: source, Baseline: baseline.Zero, Values: values, Sparsity: sparsity, Measure: Measure{AUC: value(auc), LogLoss: .5}})
 	}
 	add("shapley", at(0), "float32", .5, .7)
 	add("shapley", at(1), "float32", .5, .8)

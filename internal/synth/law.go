@@ -8,48 +8,49 @@ import (
 	"shaver/internal/random"
 )
 
-// Logits are integers, multiples of 1/unit, so that labels do not depend on how a
-// machine rounds.
+// Logits are integers, in multiples of 1/unit, so that labels do not depend on a
+// machine's rounding.
 const (
 	unit      = 1 << 10
-	maxLogit  = 8 * unit // the table ends here; further ones are rounded to it
+	maxLogit  = 8 * unit // largest logit of the table; larger logits count as this one
 	mainSD    = 1.1      // standard deviation of the sum of the columns' effects
-	pairSD    = .6       // and of the pairs'
-	calibrate = 1 << 13  // rows that the intercept is found on
+	pairSD    = .6       // standard deviation of the sum of the pairs' effects
+	calibrate = 1 << 13  // number of rows from which the intercept is determined
 )
 
-// law is a shape with a seed: what a row with a number is.
+// law is a shape with a seed. It determines each row by its number. Labels follow
 //
 //	P(label = 1) = 1 / (1 + exp(-(intercept + sum of effects)))
 //
-// The effect of a value is a keyed hash of (column, value) with a normal
-// distribution, nearly, so there is no table of them.
+// The effect of a value is a keyed hash of (column, value) with a nearly normal
+// distribution, so it needs no table.
 type law struct {
 	shape     *shape
 	seed      uint64
 	rows      int64
 	key       uint64
-	columns   []lawOf
+	columns   []columnLaw
 	pairs     []pair
 	intercept int64
-	clicks    []uint32 // P(label = 1) by logit from -maxLogit up, in multiples of 2^-32
+	clicks    []uint32 // P(label = 1) in multiples of 2^-32, by logit from -maxLogit on
 }
 
-// lawOf is the law of one column.
-type lawOf struct {
+// columnLaw is the law of one column.
+type columnLaw struct {
 	column
 	key   uint64
 	scale int64
-	// Ranks come by octaves, 2^e to 2^(e+1)-1, whose weights are those of Zipf's law,
-	// and are equally likely within one. Outcome 0 is the missing value, outcome e+1
-	// octave e: bounds are cumulative, in multiples of 2^-32, and guide has the first
-	// outcome that the highest byte of a draw leaves possible.
+	// Ranks are drawn by octaves: octave e holds ranks 2^e to 2^(e+1)-1. The weight of an
+	// octave follows Zipf's law, and its ranks are equally likely. Outcome 0 is the
+	// missing value, and outcome e+1 is octave e. bounds holds the cumulative
+	// probabilities of the outcomes, in multiples of 2^-32. guide holds, for each value
+	// of a draw's highest byte, the first possible outcome.
 	bounds []uint64
-	widths []uint64
+	widths []uint64 // number of ranks in each octave
 	guide  [256]uint8
 }
 
-// pair is an effect of two columns' values together.
+// pair is a joint effect of two columns' values.
 type pair struct {
 	a, b  int
 	key   uint64
@@ -62,11 +63,11 @@ func newLaw(s *shape, rows int64, seed uint64) *law {
 	l.key = stream.Uint64()
 	weights, sum := make([]float64, len(s.columns)), 0.0
 	for j := range s.columns {
-		l.columns = append(l.columns, lawOf{column: s.columns[j], key: stream.Uint64()})
+		l.columns = append(l.columns, columnLaw{column: s.columns[j], key: stream.Uint64()})
 		if l.columns[j].exponent == 0 {
 			l.columns[j].exponent = s.exponent
 		}
-		weights[j] = .25 + 1.5*stream.Float64() // some columns matter more
+		weights[j] = .25 + 1.5*stream.Float64() // some columns matter more than others
 		sum += weights[j] * weights[j]
 	}
 	for j := range l.columns {
@@ -84,15 +85,16 @@ func newLaw(s *shape, rows int64, seed uint64) *law {
 	return l
 }
 
-// The streams of a seed: of rows, of keys, of the rows for the intercept.
+// The streams of a seed: for rows, for keys, and for the rows that determine the
+// intercept.
 const (
 	draws = iota
 	keys
 	trial
 )
 
-// divide lays out the octaves.
-func (c *lawOf) divide() {
+// divide computes bounds, widths and guide.
+func (c *columnLaw) divide() {
 	var weights []float64
 	total := 0.0
 	for low := uint64(1); low <= uint64(c.values); low *= 2 {
@@ -118,8 +120,8 @@ func (c *lawOf) divide() {
 	}
 }
 
-// power returns the sum of k^-s over [from, to), by an integral where there are
-// many.
+// power returns the sum of k^-s over [from, to). It approximates long sums by an
+// integral.
 func power(from, to uint64, s float64) (sum float64) {
 	if to-from <= 1<<10 {
 		for k := from; k < to; k++ {
@@ -134,8 +136,8 @@ func power(from, to uint64, s float64) (sum float64) {
 	return (math.Pow(b, 1-s) - math.Pow(a, 1-s)) / (1 - s)
 }
 
-// draw returns the rank that 64 random bits stand for.
-func (c *lawOf) draw(random uint64) uint32 {
+// draw returns the rank for 64 random bits.
+func (c *columnLaw) draw(random uint64) uint32 {
 	outcome := c.guide[random>>56]
 	for random>>32 >= c.bounds[outcome] {
 		outcome++
@@ -147,16 +149,16 @@ func (c *lawOf) draw(random uint64) uint32 {
 	return uint32(1<<octave + (random&math.MaxUint32)*c.widths[octave]>>32)
 }
 
-// effect is what the value does to the logit.
-func (c *lawOf) effect(rank uint32) int64 {
+// effect returns the effect of a rank's value on the logit.
+func (c *columnLaw) effect(rank uint32) int64 {
 	if c.counts {
 		rank = uint32(bits.Len32(rank))
 	}
 	return effect(c.key+uint64(rank), c.scale)
 }
 
-// append writes the value of a rank.
-func (c *lawOf) append(to []byte, rank uint32) []byte {
+// append appends the text of a rank's value to the slice to.
+func (c *columnLaw) append(to []byte, rank uint32) []byte {
 	switch c.form {
 	case hex:
 		const digits = "0123456789abcdef"
@@ -168,14 +170,14 @@ func (c *lawOf) append(to []byte, rank uint32) []byte {
 	return strconv.AppendInt(to, c.base+int64(rank)-1, 10)
 }
 
-// scale makes effects of a standard deviation.
+// scale returns the scale of effects with the standard deviation sd.
 func scale(sd float64) int64 {
 	const four = 37837.2 // standard deviation of the sum of four uniform 16-bit numbers
 	return int64(math.Round(sd * unit / four * (1 << 16)))
 }
 
-// effect returns a hash of x that is nearly normal: the sum of its four 16-bit
-// parts.
+// effect returns a hash of x with a nearly normal distribution: the sum of the hash's
+// four 16-bit parts.
 func effect(x uint64, scale int64) int64 {
 	h := mix(x)
 	sum := int64(h&0xffff + h>>16&0xffff + h>>32&0xffff + h>>48)
@@ -196,8 +198,9 @@ func scramble(x uint32) uint32 {
 	return x ^ x>>16
 }
 
-// draw fills r with the row of the given number, from the streams of one kind,
-// and returns its logit without the intercept.
+// draw fills r with the row of the given number, from the given kind of stream. It
+// returns the row's logit without the intercept, and the random number that decides the
+// label.
 func (l *law) draw(r *row, number int64, kind uint64) (logit int64, label uint32) {
 	stream := random.At(l.seed, random.Synthetic, uint64(number), kind)
 	r.number = number
@@ -229,13 +232,13 @@ func (l *law) row(r *row, number int64) {
 	}
 }
 
-// click returns P(label = 1) at a logit.
+// click returns P(label = 1) for a logit, in multiples of 2^-32.
 func (l *law) click(logit int64) uint32 {
 	return l.clicks[max(0, min(2*maxLogit, logit+maxLogit))]
 }
 
-// setIntercept finds the intercept with which the shape's share of rows has a
-// click, on rows of their own.
+// setIntercept finds the intercept for which the shape's share of rows has a click. It
+// uses separate trial rows.
 func (l *law) setIntercept() {
 	var r row
 	logits := make([]int64, calibrate)
@@ -244,7 +247,8 @@ func (l *law) setIntercept() {
 		if l.rows > math.MaxInt64/calibrate {
 			number = uint64(l.rows) / calibrate * uint64(i)
 		}
-		// Few rows have few numbers: the trial rows are numbered past them.
+		// A short log has few row numbers, so each trial row has a stream kind of its
+		// own.
 		logits[i], _ = l.draw(&r, int64(number), trial+uint64(i))
 	}
 	low, high := int64(-2*maxLogit), int64(2*maxLogit)

@@ -5,58 +5,60 @@ import (
 	"strconv"
 )
 
-// form is how a column's values are written.
+// form is the way in which a column's values are written.
 type form uint8
 
 const (
-	number form = iota // decimal, from the column's base upwards
+	number form = iota // decimal, counted from the column's base
 	hex                // 8 hexadecimal digits, scrambled
-	hashed             // a 64-bit hash in decimal
+	hashed             // 64-bit hash in decimal
 )
 
-// column is one categorical or integer column of a raw form. Its values have
-// ranks from 1, the most frequent, to values; rank 0 is a missing one.
+// column is one categorical or integer column of a raw form. Its values have ranks from
+// 1, the most frequent value, to the number of values. Rank 0 is a missing value.
 type column struct {
 	name     string
 	form     form
 	values   uint32
-	missing  float64 // share of rows
-	exponent float64 // s of Zipf's law, weight of rank k = k^-s; 0 = the shape's
-	base     int64   // of form number: what rank 1 is written as
-	counts   bool    // an integer whose size matters, not its identity: effects go by its binary logarithm
+	missing  float64 // share of rows without a value
+	exponent float64 // s of Zipf's law, in which rank k has the weight k^-s; 0 means the shape's exponent
+	base     int64   // number written for rank 1, in form number
+	counts   bool    // whether the column is an integer that matters by its size; its effect then depends on the binary logarithm
 }
 
-// shape is one raw form. The cardinalities and the shares of missing values are
-// those that are published of the real files; the exponents are such that a log of
-// the real length has as many values frequent enough for an id as the paper says.
+// shape is one raw form. The cardinalities and the shares of missing values are those
+// published for the real files. The exponents are chosen such that a log of the real
+// length has as many features with enough occurrences for an id as the paper reports.
 type shape struct {
 	rate     float64 // share of rows with a click
-	exponent float64 // of columns that have none of their own
+	exponent float64 // exponent of columns that have none of their own
 	columns  []column
-	pairs    [][2]int // columns whose values have an effect together
+	pairs    [][2]int // pairs of columns that have a joint effect
 	header   string
-	// settle changes what depends on more than its own draw, before effects are
-	// looked up: where the row stands among all of them, and other columns.
+	// settle adjusts ranks that depend on more than their own draw: on the position of
+	// the row among all rows, or on other columns. It runs before the effects are
+	// computed. It may be nil.
 	settle func(ranks []uint32, row, rows int64)
 	write  func(to []byte, l *law, r *row) []byte
 }
 
-// row is what write writes.
+// row is the input of shape.write.
 type row struct {
 	number int64
 	ranks  []uint32
 	label  uint8
-	spare  uint32 // random bits for what is neither label nor feature
+	spare  uint32 // random bits that affect neither the label nor a feature
 }
 
-// shapes are the forms by name.
+// shapes holds the raw forms by name.
 var shapes = map[string]*shape{"criteo": criteo, "avazu": avazu, "kdd": kdd}
 
 // Shapes returns the names of the raw forms.
 func Shapes() []string { return []string{"criteo", "avazu", "kdd"} }
 
-// criteo is the Kaggle display advertising challenge: label, 13 integers, 26
-// hexadecimal strings; tabs, no header, missing values empty.
+// criteo is the Kaggle display advertising challenge: a label, 13 integers and 26
+// hexadecimal strings. It is separated by tabs, has no header, and leaves missing values
+// empty.
 var criteo = &shape{
 	rate:     .2562,
 	exponent: 1.134,
@@ -114,11 +116,11 @@ var criteo = &shape{
 	},
 }
 
-// hours is how long Avazu's file lasts: ten days, from 21 October 2014.
+// hours is the time span of Avazu's file: ten days, from 21 October 2014.
 const hours = 240
 
-// avazu is the Kaggle click-through rate challenge: commas, a header, an id for
-// each row, and rows in the order of time.
+// avazu is the Kaggle click-through rate challenge. It is separated by commas, has a
+// header and an id for each row, and is ordered by time.
 var avazu = &shape{
 	rate:     .1698,
 	exponent: 1,
@@ -169,7 +171,7 @@ var avazu = &shape{
 func twoDigits(to []byte, n uint32) []byte { return append(to, byte('0'+n/10), byte('0'+n%10)) }
 
 // kdd is the training file of KDD Cup 2012 track 2: clicks, impressions and ten
-// identifiers; tabs, no header.
+// identifiers. It is separated by tabs and has no header.
 var kdd = &shape{
 	rate:     .0445,
 	exponent: .99,
@@ -187,19 +189,19 @@ var kdd = &shape{
 	},
 	pairs: [][2]int{{2, 6}, {0, 4}, {1, 6}},
 	settle: func(ranks []uint32, _, _ int64) {
-		ranks[4] = 1 + (ranks[4]-1)%ranks[3] // positions are within the depth
+		ranks[4] = 1 + (ranks[4]-1)%ranks[3] // a position is at most the depth
 	},
 	write: func(to []byte, l *law, r *row) []byte {
-		impressions := 1 + bits.TrailingZeros32(r.spare|1<<14)/2 // once 3 times of 4
+		impressions := 1 + bits.TrailingZeros32(r.spare|1<<14)/2 // 1 in three of four rows
 		clicks := 0
 		if r.label == 1 {
-			clicks = 1 + int(r.spare>>16)*impressions>>18 // a few more, now and then
+			clicks = 1 + int(r.spare>>16)*impressions>>18 // occasionally more than one
 		}
 		to = strconv.AppendInt(to, int64(clicks), 10)
 		to = strconv.AppendInt(append(to, '\t'), int64(impressions), 10)
 		for j, rank := range r.ranks {
 			to = append(to, '\t')
-			if rank == 0 { // the user who is not known
+			if rank == 0 { // unknown user
 				to = append(to, '0')
 				continue
 			}

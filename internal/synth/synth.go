@@ -1,10 +1,10 @@
-// Package synth writes raw click logs as Criteo, Avazu and KDD Cup 2012 track 2
-// published them, of any size: for tests, benchmarks and demonstrations of what
-// reads them. Values follow Zipf's law over the cardinalities of the real files,
-// independently between columns; labels are drawn from a planted logistic model.
+// Package synth writes raw click logs of any size in the published formats of Criteo,
+// Avazu and KDD Cup 2012 track 2. They serve tests, benchmarks and demonstrations of
+// readers. Values follow Zipf's law over the cardinalities of the real files,
+// independently for each column. Labels are drawn from a planted logistic model.
 //
-// A row depends on nothing but the seed, its number and, in Avazu's form, whose
-// rows are in the order of time, the number of rows.
+// A row depends only on the seed and its number. In Avazu's form, whose rows are ordered
+// by time, it also depends on the number of rows.
 package synth
 
 import (
@@ -22,42 +22,42 @@ import (
 	"shaver/internal/fault"
 )
 
-// Compressions of the bytes.
+// The compressions of the output.
 const (
 	Plain = ""
 	Gzip  = "gzip"
 	Zstd  = "zstd"
 )
 
-// Config says what to write.
+// Config describes the log to write.
 type Config struct {
 	Shape       string // one of Shapes
 	Rows        int64  // at least 1
 	Seed        uint64
 	Compression string         // Plain, Gzip or Zstd
-	Threads     int            // goroutines, at least 1; the bytes do not depend on them
-	OnRows      func(rows int) // called as rows are written; nil = not
+	Threads     int            // number of goroutines, at least 1; the bytes do not depend on it
+	OnRows      func(rows int) // called after rows are written; nil means no call
 }
 
-// Facts are about what was written.
+// Facts describes the log that was written.
 type Facts struct {
 	Rows      int64 `json:"rows"`
-	Positives int64 `json:"positives"` // rows with a click
-	Bytes     int64 `json:"bytes"`     // before they are compressed
+	Positives int64 `json:"positives"` // number of rows with a click
+	Bytes     int64 `json:"bytes"`     // size before compression
 }
 
-// chunkRows are generated, and compressed, in one piece: a gzip member or zstd
-// frame each.
+// chunkRows is the number of rows that are generated and compressed together. Each chunk
+// is a gzip member or a zstd frame.
 const chunkRows = 8192
 
-// Write writes the log to w. Memory is a few chunks a goroutine. It ends with w's
-// first error, or ctx's.
+// Write writes the log to w. It keeps a few chunks per goroutine in memory. It returns
+// the first error of w, or ctx's error if ctx ends first.
 func Write(ctx context.Context, w io.Writer, c Config) (Facts, error) {
 	if !slices.Contains(Shapes(), c.Shape) {
-		return Facts{}, fault.Usagef("shape %q: one of %s", c.Shape, strings.Join(Shapes(), ", "))
+		return Facts{}, fault.Usagef("shape %q: expected one of %s", c.Shape, strings.Join(Shapes(), ", "))
 	}
 	if c.Rows < 1 {
-		return Facts{}, fault.Usagef("%d rows: at least 1", c.Rows)
+		return Facts{}, fault.Usagef("%d rows: expected at least 1", c.Rows)
 	}
 	if c.Threads < 1 {
 		panic(fmt.Sprintf("synth: %d threads", c.Threads))
@@ -80,18 +80,18 @@ func Write(ctx context.Context, w io.Writer, c Config) (Facts, error) {
 
 func (c *Config) chunks() int64 { return (c.Rows-1)/chunkRows + 1 }
 
-// chunk is a run of rows.
+// chunk is a sequence of rows.
 type chunk struct {
 	Facts
 	text []byte
-	data []byte // what is written: text, or text compressed
+	data []byte // output: text, or compressed text
 }
 
-// lane carries every chunk of one goroutine: the k-th of lanes has the chunks k, k +
-// lanes, ...
+// lane carries the chunks of one goroutine. With n lanes, lane k carries chunks k, k + n,
+// k + 2n, ...
 type lane struct {
 	full chan chunk
-	free chan chunk // for their memory
+	free chan chunk // written chunks, whose memory is reused
 }
 
 func (n *lane) fill(ctx context.Context, l *law, c *Config, first int64) error {
@@ -118,7 +118,7 @@ func (n *lane) fill(ctx context.Context, l *law, c *Config, first int64) error {
 	return nil
 }
 
-// make fills a chunk with the rows of number k.
+// make fills k with the rows of the chunk that has the given number.
 func (k *chunk) make(l *law, number int64) {
 	k.text, k.Facts = k.text[:0], Facts{}
 	if number == 0 {

@@ -30,7 +30,7 @@ func write(t testing.TB, c Config) ([]byte, Facts) {
 	return out.Bytes(), facts
 }
 
-// table cuts a log into cells, without the header.
+// table splits a log into cells, without the header.
 func table(t *testing.T, text []byte, shape string) [][]string {
 	t.Helper()
 	lines := strings.SplitAfter(string(text), "\n")
@@ -53,19 +53,19 @@ func table(t *testing.T, text []byte, shape string) [][]string {
 	return rows
 }
 
-// The bytes do not depend on how many goroutines write them, whatever the number
-// of rows is to that of a chunk; compressed, they are the same log.
+// The bytes do not depend on the number of goroutines, for any number of rows. Compressed
+// logs contain the same bytes.
 func TestSameBytes(t *testing.T) {
 	for _, shape := range Shapes() {
 		for _, rows := range []int64{1, chunkRows, 2*chunkRows + 17} {
 			c := Config{Shape: shape, Rows: rows, Seed: 7}
 			want, facts := write(t, c)
 			if facts.Rows != rows || facts.Bytes != int64(len(want)) {
-				t.Errorf("%s: %+v of %d rows, %d bytes", shape, facts, rows, len(want))
+				t.Errorf("%s: facts %+v, expected %d rows and %d bytes", shape, facts, rows, len(want))
 			}
 			for _, c.Threads = range []int{2, 5} {
 				if got, _ := write(t, c); !bytes.Equal(got, want) {
-					t.Errorf("%s, %d rows: %d goroutines write other bytes", shape, rows, c.Threads)
+					t.Errorf("%s, %d rows: %d goroutines change the bytes", shape, rows, c.Threads)
 				}
 			}
 			for _, c.Compression = range []string{Gzip, Zstd} {
@@ -74,7 +74,7 @@ func TestSameBytes(t *testing.T) {
 					t.Errorf("%s, %d rows: %s changes the bytes", shape, rows, c.Compression)
 				}
 				if rows > 1 && len(data) > len(want)*3/4 {
-					t.Errorf("%s: %s makes %d bytes of %d", shape, c.Compression, len(data), len(want))
+					t.Errorf("%s: %s compresses to %d bytes from %d", shape, c.Compression, len(data), len(want))
 				}
 			}
 			c.Compression, c.Seed = Plain, 8
@@ -104,7 +104,7 @@ func decompress(t *testing.T, data []byte, kind string) []byte {
 	return text
 }
 
-// More rows begin with the same rows, but in Avazu's form.
+// A longer log begins with the rows of a shorter one, except in Avazu's form.
 func TestRowsByNumber(t *testing.T) {
 	for _, shape := range []string{"criteo", "kdd"} {
 		few, _ := write(t, Config{Shape: shape, Rows: 100, Seed: 3})
@@ -116,7 +116,7 @@ func TestRowsByNumber(t *testing.T) {
 	}
 }
 
-// Each column has the form that the published file has.
+// Each column has the same form as in the published file.
 func TestForms(t *testing.T) {
 	count, hexes, id := `\d+`, `[0-9a-f]{8}`, `\d{1,20}`
 	forms := map[string][]string{"criteo": {"[01]", `\d*`, `\d+|-[123]`}, "kdd": {`\d+`, `[1-9]\d*`, id, count, count, "[123]", "[123]", count, count, count, count, count},
@@ -153,7 +153,7 @@ func TestForms(t *testing.T) {
 			switch shape {
 			case "avazu":
 				if ids[row[0]] || row[2] < before {
-					t.Fatalf("avazu: row %d: id %s again, or the hour %s after %s", i, row[0], row[2], before)
+					t.Fatalf("avazu: row %d: id %s is repeated, or hour %s follows %s", i, row[0], row[2], before)
 				}
 				ids[row[0]], before = true, row[2]
 			case "kdd":
@@ -174,8 +174,8 @@ func atoi(t *testing.T, s string) int {
 	return n
 }
 
-// Labels have the shape's share of clicks and the probabilities of the planted
-// logits, which tell clicks from others as well as models of the real logs do.
+// The share of clicks is that of the shape. Labels have the probabilities of the planted
+// logits. The AUC of the planted logits is similar to that of models of the real logs.
 func TestLabels(t *testing.T) {
 	for _, shape := range Shapes() {
 		for seed := range uint64(3) {
@@ -196,13 +196,13 @@ func TestLabels(t *testing.T) {
 				}
 			}
 			if math.Abs(clicks-expected) > 5*math.Sqrt(expected) {
-				t.Errorf("%s, seed %d: %v clicks, %.0f expected", shape, seed, clicks, expected)
+				t.Errorf("%s, seed %d: %v clicks, expected %.0f", shape, seed, clicks, expected)
 			}
 			if rate := clicks / n; math.Abs(rate/l.shape.rate-1) > .12 {
 				t.Errorf("%s, seed %d: click rate %.4f, expected %.4f", shape, seed, rate, l.shape.rate)
 			}
 			if a := auc(yes, no); a < .7 || a > .9 {
-				t.Errorf("%s, seed %d: the planted logits have the AUC %.3f", shape, seed, a)
+				t.Errorf("%s, seed %d: the planted logits have AUC %.3f", shape, seed, a)
 			}
 		}
 	}
@@ -219,12 +219,12 @@ func auc(yes, no []float64) float64 {
 	return sum / float64(len(yes)) / float64(len(no))
 }
 
-// Draws follow the weights k^-s of the ranks k, octave by octave, and miss the
-// share that is missing; every rank can be drawn and none beyond.
+// Draws follow the weights k^-s of the ranks k in each octave, and the share of missing
+// values. Every rank can be drawn, and no larger rank.
 func TestDraws(t *testing.T) {
 	for _, c := range []column{{values: 1, exponent: 1}, {values: 5, missing: .3, exponent: 1}, {values: 1000, exponent: 1.5}, {values: 8, exponent: .5}, {values: 24122076, missing: .1, exponent: 1}} {
 		t.Run(fmt.Sprint(c.values), func(t *testing.T) {
-			of := lawOf{column: c}
+			of := columnLaw{column: c}
 			of.divide()
 			const n = 200_000
 			found := make([]float64, 34)
@@ -253,7 +253,7 @@ func TestDraws(t *testing.T) {
 					p = c.missing
 				}
 				if math.Abs(found[o]-n*p) > 5*math.Sqrt(n*p)+1e-3 {
-					t.Errorf("octave %d: %v draws, %.0f expected", o, found[o], n*p)
+					t.Errorf("octave %d: %v draws, expected %.0f", o, found[o], n*p)
 				}
 			}
 			if c.values <= 1000 && largest != c.values || largest > c.values {
@@ -266,8 +266,9 @@ func TestDraws(t *testing.T) {
 	}
 }
 
-// A log of the real length has about as many features as the paper says: values
-// that are frequent enough for an id, and one a field for all others.
+// A log of the real length has about as many features as the paper reports. Each value
+// that is frequent enough is a feature, and one more feature per field stands for all
+// other values.
 func TestFeatures(t *testing.T) {
 	for name, c := range map[string]struct {
 		rows     float64
@@ -279,7 +280,7 @@ func TestFeatures(t *testing.T) {
 		for j := range l.columns {
 			of := &l.columns[j]
 			if of.counts {
-				total += 50 // after the rule for numbers; next to nothing
+				total += 50 // numbers are grouped by a rule, so they add few features
 				continue
 			}
 			total++
@@ -304,7 +305,7 @@ func atLeast(n int, mean float64) float64 {
 	return 1 - below
 }
 
-// Ranks of a column have values of their own.
+// Different ranks of a column have different values.
 func TestValuesAreDistinct(t *testing.T) {
 	for _, name := range Shapes() {
 		l := newLaw(shapes[name], 10, 1)
@@ -314,7 +315,7 @@ func TestValuesAreDistinct(t *testing.T) {
 				seen[string(c.append(nil, 1+rank))] = true
 			}
 			if len(seen) != int(min(c.values, 3000)) {
-				t.Errorf("%s %s: %d values of %d ranks", name, c.name, len(seen), min(c.values, 3000))
+				t.Errorf("%s %s: %d distinct values for %d ranks", name, c.name, len(seen), min(c.values, 3000))
 			}
 		}
 	}
@@ -339,7 +340,7 @@ func (f *failing) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// An error of the writer, or the end of ctx, ends all goroutines.
+// An error of the writer or the end of ctx ends all goroutines.
 func TestEndsEarly(t *testing.T) {
 	c := Config{Shape: "kdd", Rows: math.MaxInt64, Seed: 1, Threads: 3}
 	if _, err := Write(t.Context(), &failing{after: 4}, c); !errors.Is(err, errFull) {

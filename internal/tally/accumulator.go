@@ -5,17 +5,17 @@ import (
 	"math/big"
 )
 
-// Accumulator adds up partials exactly, in any order. It takes 8 bytes an entry
-// for each list of sums (see Lists), and 8 a feature: the rare entry whose sum
-// leaves int64 has its carries in a map. Its zero value is not usable; it is for
-// one goroutine.
+// Accumulator adds up partials exactly, in any order. It uses 8 bytes per entry for each
+// list of sums (see [Lists]) and 8 bytes per feature. The few sums that overflow int64
+// have their carries in a map. Use NewAccumulator; the zero value is not usable. Only one
+// goroutine may use an Accumulator at a time.
 type Accumulator struct {
 	features, dim, lists                int
 	rows                                int64
 	lossFull, lossEmpty, residualSquare wide
 	count                               []int64
-	cells                               []int64       // of each feature d values of each list: merging is bound by memory
-	carries                             map[int]int64 // cell -> multiples of 2^64 to add
+	cells                               []int64       // for each feature, d values of each list; they lie together because merging is limited by memory bandwidth
+	carries                             map[int]int64 // by cell: multiples of 2^64 to add
 }
 
 // wide is the integer carry * 2^64 + low.
@@ -29,7 +29,7 @@ func (w *wide) add(x int64) {
 	}
 }
 
-// carryOf is what an overflow by adding x is worth, in multiples of 2^64.
+// carryOf returns the carry, in multiples of 2^64, if adding x overflows.
 func carryOf(x int64) int64 {
 	if x < 0 {
 		return -1
@@ -44,8 +44,8 @@ func (w wide) big() *big.Int {
 
 func (w wide) float() float64 { return float64(w.carry)*(1<<64) + float64(w.low) }
 
-// NewAccumulator returns an empty accumulator for a table of features x dim, and
-// for partials with or without Within.
+// NewAccumulator returns an empty accumulator for a table of features x dim entries.
+// within states whether the partials have Within.
 func NewAccumulator(features, dim int, within bool) *Accumulator {
 	lists := Lists(within)
 	return &Accumulator{
@@ -55,7 +55,7 @@ func NewAccumulator(features, dim int, within bool) *Accumulator {
 	}
 }
 
-// Merge adds p, which it checks first: on an error nothing has been added.
+// Merge validates p and adds it. If it returns an error, it has added nothing.
 func (a *Accumulator) Merge(p *Partial) error {
 	if err := p.Validate(a.features, a.dim, a.lists == Lists(true)); err != nil {
 		return err
@@ -79,8 +79,9 @@ func (a *Accumulator) Merge(p *Partial) error {
 	return nil
 }
 
-// addAll adds x to sums and reports whether one of them left int64. Merging is
-// bound by memory: there is no branch in the way of the next feature's.
+// addAll adds x to sums and reports whether a sum overflowed int64. Merging is limited by
+// memory bandwidth. The loop has no branches, so the processor can load the sums of the
+// next feature early.
 func addAll(sums, x []int64) (left bool) {
 	sums = sums[:len(x)]
 	over := int64(0)
@@ -93,7 +94,8 @@ func addAll(sums, x []int64) (left bool) {
 	return over < 0
 }
 
-// carry notes which of the sums, from cell at on, left int64 as x was added.
+// carry records the sums that overflowed when x was added. The first sum is that of cell
+// at.
 func carry(carries map[int]int64, at int, sums, x []int64) {
 	for c, v := range x {
 		if _, ok := add(sums[c]-v, v); !ok {
@@ -102,29 +104,30 @@ func carry(carries map[int]int64, at int, sums, x []int64) {
 	}
 }
 
-// State is all that an accumulator holds, for storing it.
+// State is the complete content of an accumulator, for storage.
 type State struct {
 	Dim, Lists                          int
 	Rows                                int64
-	LossFull, LossEmpty, ResidualSquare [2]int64 // multiple of 2^64, and what is added to it
+	LossFull, LossEmpty, ResidualSquare [2]int64 // each is {carry, low}, for carry*2^64 + low
 	Count                               []int64
-	Cells                               []int64       // of each feature d values of each list
+	Cells                               []int64       // for each feature, d values of each list
 	Carries                             map[int]int64 // by cell: multiples of 2^64 to add
 }
 
-// State returns what a holds. The slices and maps are a's own.
+// State returns the content of a. The slices and maps share memory with a.
 func (a *Accumulator) State() State {
 	pair := func(w wide) [2]int64 { return [2]int64{w.carry, w.low} }
 	return State{a.dim, a.lists, a.rows, pair(a.lossFull), pair(a.lossEmpty), pair(a.residualSquare), a.count, a.cells, a.carries}
 }
 
-// Restore gives a, which must be empty, the rows, losses, residuals and carries of
-// a State. The caller fills the slices of a.State, which has the same lengths for a
-// table of the same size. It reports what no accumulator has.
+// Restore sets the rows, losses, residuals and carries of a from s. a must otherwise be
+// empty. Restore does not set Count and Cells: before the call, the caller fills the
+// slices of a.State(), which have the same lengths for a table of the same size. Restore
+// returns an error if the content is invalid.
 func (a *Accumulator) Restore(s State) error {
 	for at := range s.Carries {
 		if at < 0 || at >= len(a.cells) {
-			return fmt.Errorf("a carry for cell %d of %d", at, len(a.cells))
+			return fmt.Errorf("carry for cell %d, expected one of %d cells", at, len(a.cells))
 		}
 	}
 	for f, n := range a.count {
@@ -133,7 +136,7 @@ func (a *Accumulator) Restore(s State) error {
 		}
 	}
 	if s.LossFull[0] < 0 || s.LossEmpty[0] < 0 || s.ResidualSquare[0] < 0 || s.Rows < 0 {
-		return fmt.Errorf("negative losses, squares or %d rows", s.Rows)
+		return fmt.Errorf("negative sum of losses or squares, or negative number of rows %d", s.Rows)
 	}
 	wide := func(pair [2]int64) wide { return wide{pair[0], pair[1]} }
 	a.rows, a.carries = s.Rows, s.Carries
@@ -141,5 +144,5 @@ func (a *Accumulator) Restore(s State) error {
 	return nil
 }
 
-// Rows returns how many rows were merged.
+// Rows returns the number of rows merged.
 func (a *Accumulator) Rows() int64 { return a.rows }

@@ -6,25 +6,25 @@ import (
 	"slices"
 )
 
-// Partial is what one task yields: exact sums over its rows, for the features
-// that occur in them. x is the contribution of a row's player, added up over the
-// row's walks.
+// Partial is the result of one task. It holds exact sums over the rows of a shard, for
+// the features that occur in them. In the field comments, x is the contribution of a
+// player in a row, summed over the row's walks.
 type Partial struct {
-	Dim            int     // d
-	Rows           int64   // rows of the shard, each counted once
+	Dim            int     // d, the number of columns
+	Rows           int64   // number of rows of the shard, each counted once
 	LossFull       int64   // sum over rows of the loss with nothing dropped, in LossUnits
-	LossEmpty      int64   // the same with everything dropped
-	ResidualSquare int64   // sum over rows of the square of (sum of the row's x)/walks - (empty - full), in SquareUnits
+	LossEmpty      int64   // sum over rows of the loss with everything dropped, in LossUnits
+	ResidualSquare int64   // sum over rows of ((sum of the row's x)/walks - (empty - full))^2, in SquareUnits
 	Features       []int32 // global ids, ascending
-	Count          []int64 // rows in which the feature occurs, [len(Features)]
-	Sum            []int64 // sums over rows of x, in LossUnits, [len(Features), d]
-	Abs            []int64 // of |x|, in LossUnits
-	Square         []int64 // of (x/walks)^2, in SquareUnits
-	Within         []int64 // of the variance of x, estimated from the row's passes, in SquareUnits; nil if there is one pass
+	Count          []int64 // [len(Features)], number of rows in which the feature occurs
+	Sum            []int64 // [len(Features), d], sum over rows of x, in LossUnits
+	Abs            []int64 // [len(Features), d], sum over rows of |x|, in LossUnits
+	Square         []int64 // [len(Features), d], sum over rows of (x/walks)^2, in SquareUnits
+	Within         []int64 // [len(Features), d], sum over rows of the variance of x within the row, in SquareUnits; nil if there is one pass
 }
 
-// Lists returns how many lists of entries there are: Sum, Abs, Square and, of two
-// or more passes, Within.
+// Lists returns the number of lists of sums in a partial: Sum, Abs, Square and, if there
+// are variances within rows, Within.
 func Lists(within bool) int {
 	if within {
 		return 4
@@ -32,21 +32,21 @@ func Lists(within bool) int {
 	return 3
 }
 
-// lists returns the lists in that order; the last is nil if there is none.
+// lists returns the lists in this order. The last one is nil if there is no Within.
 func (p *Partial) lists() [4][]int64 { return [4][]int64{p.Sum, p.Abs, p.Square, p.Within} }
 
-// Validate reports what no partial of a table with the given number of features
-// and columns, with or without Within, can have. Partials come over the wire.
+// Validate returns an error if p is not a valid partial for a table with the given number
+// of features and columns, with or without Within. Partials come over the network.
 func (p *Partial) Validate(features, dim int, within bool) error {
 	switch {
 	case p.Dim != dim:
 		return fmt.Errorf("partial has %d columns, the model has %d", p.Dim, dim)
 	case p.Rows < 1:
-		return fmt.Errorf("partial of %d rows", p.Rows)
+		return fmt.Errorf("partial has %d rows, expected at least 1", p.Rows)
 	case p.LossFull < 0 || p.LossEmpty < 0:
 		return fmt.Errorf("partial has a negative loss")
 	case p.ResidualSquare < 0:
-		return fmt.Errorf("partial has a negative square of residuals")
+		return fmt.Errorf("partial has a negative sum of squared residuals")
 	case within != (p.Within != nil):
 		return fmt.Errorf("partial has variances within rows: %t, expected %t", p.Within != nil, within)
 	case len(p.Count) != len(p.Features):
@@ -61,32 +61,32 @@ func (p *Partial) Validate(features, dim int, within bool) error {
 	previous := int32(-1)
 	for i, f := range p.Features {
 		if f <= previous || int(f) >= features {
-			return fmt.Errorf("partial has feature %d after %d: ids ascend and are below %d", f, previous, features)
+			return fmt.Errorf("partial has feature %d after %d: ids must ascend and be below %d", f, previous, features)
 		}
 		if p.Count[i] < 1 || p.Count[i] > p.Rows {
 			return fmt.Errorf("partial has feature %d in %d of %d rows", f, p.Count[i], p.Rows)
 		}
 		previous = f
 	}
-	for _, list := range lists[1:] {
+	for i, list := range lists[1:] {
 		signs := int64(0)
 		for _, s := range list {
 			signs |= s
 		}
 		if signs < 0 {
-			i := slices.IndexFunc(list, func(s int64) bool { return s < 0 })
-			return fmt.Errorf("partial has a negative sum of what is not negative for feature %d", p.Features[i/dim])
+			at := slices.IndexFunc(list, func(s int64) bool { return s < 0 })
+			return fmt.Errorf("partial has a negative sum in list %d for feature %d", i+1, p.Features[at/dim])
 		}
 	}
 	return nil
 }
 
-// Capacity returns how many rows like p's have sums that fit one partial: of more
-// comes ErrOverflow. It is +Inf for rows without any loss.
+// Capacity returns the number of rows like those of p whose sums fit in one partial. More
+// rows cause ErrOverflow. Capacity is +Inf if no row has any loss.
 func (p *Partial) Capacity() float64 {
 	largest := max(p.LossFull, p.LossEmpty, p.ResidualSquare)
 	lists := p.lists()
-	for _, list := range lists[1:] { // |x| is at least x
+	for _, list := range lists[1:] { // Sum is at most Abs
 		for _, sum := range list {
 			largest = max(largest, sum)
 		}
@@ -94,33 +94,33 @@ func (p *Partial) Capacity() float64 {
 	return float64(p.Rows) / float64(largest) * math.MaxInt64
 }
 
-// Builder collects a Partial row by row. It is for one goroutine; builders of
-// several are joined with Join.
+// Builder collects a Partial row by row. Only one goroutine may use it at a time. Join
+// combines the builders of several goroutines.
 type Builder struct {
 	dim, lists int
 	walks      int64
 	scale      float64 // 1 / walks
-	limit      int64   // of |x|
-	head       Partial // without lists; features as they came
-	cells      []int64 // of each of them, d values of each list
-	slot       []int32 // of each feature: position in head.Features, or -1
+	limit      int64   // upper bound of |x|
+	head       Partial // the partial without its lists; features in order of appearance
+	cells      []int64 // for each of these features, d values of each list
+	slot       []int32 // by feature: position in head.Features, or -1
 	failed     bool
 }
 
-// NewBuilder returns an empty builder for a table of features x dim entries, and
-// for rows of so many walks, with or without Within.
+// NewBuilder returns an empty builder for a table of features x dim entries. Each row has
+// the given number of walks. within states whether the partial has Within.
 func NewBuilder(features, dim, walks int, within bool) *Builder {
-	b := &Builder{dim: dim, lists: Lists(within), walks: int64(walks), scale: 1 / float64(walks), limit: largest * min(int64(walks), math.MaxInt64/largest), head: Partial{Dim: dim}, slot: make([]int32, features)}
+	b := &Builder{dim: dim, lists: Lists(within), walks: int64(walks), scale: 1 / float64(walks), limit: maxContribution * min(int64(walks), math.MaxInt64/maxContribution), head: Partial{Dim: dim}, slot: make([]int32, features)}
 	for i := range b.slot {
 		b.slot[i] = -1
 	}
 	return b
 }
 
-// AddRow counts one row: its two losses in LossUnits, its features (global ids,
-// [m]), and for each of its m*d entries x, in LossUnits, and the variance of that, in
-// SquareUnits: nil without Within. An error says that a square overflows, and leaves
-// the builder of no use.
+// AddRow adds one row. lossFull and lossEmpty are its losses in LossUnits, and features
+// its global ids, [m]. sum holds x for each of its m*d entries, in LossUnits. within
+// holds the variances of x, in SquareUnits, or is nil without Within. AddRow returns an
+// error if a square would overflow; the builder must not be used after that.
 func (b *Builder) AddRow(lossFull, lossEmpty int64, features []int32, sum, within []int64) error {
 	p := &b.head
 	p.Rows++
@@ -141,7 +141,7 @@ func (b *Builder) AddRow(lossFull, lossEmpty int64, features []int32, sum, withi
 	}
 	if large {
 		i := slices.IndexFunc(sum, func(x int64) bool { return max(x, -x) > b.limit || x == math.MinInt64 })
-		return fmt.Errorf("the contributions of player %d reach %g nat: their squares overflow", i, math.Abs(float64(sum[i]))*b.scale*LossUnit)
+		return fmt.Errorf("the mean contribution of player %d is %g nat, whose square overflows", i, math.Abs(float64(sum[i]))*b.scale*LossUnit)
 	}
 	due := (lossEmpty - lossFull) * b.walks
 	if due/b.walks != lossEmpty-lossFull {
@@ -149,15 +149,15 @@ func (b *Builder) AddRow(lossFull, lossEmpty int64, features []int32, sum, withi
 	}
 	b.into(&total, -due)
 	if max(total, -total) > b.limit {
-		return fmt.Errorf("the contributions sum %g nat off the loss with everything dropped minus that with nothing dropped", float64(total)*b.scale*LossUnit)
+		return fmt.Errorf("the sum of the contributions differs by %g nat from the loss with everything dropped minus the loss with nothing dropped", float64(total)*b.scale*LossUnit)
 	}
 	b.into(&p.ResidualSquare, square(total, b.scale))
 	return nil
 }
 
-// addFeature adds x to the sums, absolute values and squares of one feature, d of
-// each, without a branch. It returns the sum of x, and whether a sum left int64 or x
-// is beyond the limit.
+// addFeature adds x to the d sums, absolute values and squares of one feature, without
+// branches. It returns the sum of x. It also reports whether a sum overflowed int64, and
+// whether an |x| exceeds the limit.
 func (b *Builder) addFeature(cells, x []int64) (total int64, over, large bool) {
 	d, scale, limit := len(x), b.scale, b.limit
 	sums, abs, squares := cells[:d], cells[d:][:d], cells[2*d:][:d]
@@ -172,12 +172,12 @@ func (b *Builder) addFeature(cells, x []int64) (total int64, over, large bool) {
 		beyond |= size | (limit - size)
 		abs[c] += size
 		squares[c] += square(v, scale)
-		left |= abs[c] | squares[c] // what is added is not negative: an overflow is
+		left |= abs[c] | squares[c] // both only grow, so they are negative only after an overflow
 	}
 	return total, left < 0, beyond < 0
 }
 
-// at returns the position of a feature.
+// at returns the position of a feature, and adds the feature if it is new.
 func (b *Builder) at(f int32) int {
 	at := b.slot[f]
 	if at < 0 {
@@ -190,7 +190,7 @@ func (b *Builder) at(f int32) int {
 	return int(at)
 }
 
-// entries returns the cells of a position.
+// entries returns the cells of the feature at a position.
 func (b *Builder) entries(at int) []int64 {
 	n := b.lists * b.dim
 	return b.cells[at*n : (at+1)*n]
@@ -202,7 +202,7 @@ func (b *Builder) into(sum *int64, x int64) {
 	b.failed = b.failed || !ok
 }
 
-// Join adds everything that other collected; other is not to be used again.
+// Join adds the rows of other to b. other must not be used afterwards.
 func (b *Builder) Join(other *Builder) {
 	p, o := &b.head, &other.head
 	p.Rows += o.Rows
@@ -219,8 +219,8 @@ func (b *Builder) Join(other *Builder) {
 	b.failed = b.failed || other.failed
 }
 
-// Partial returns what was collected, features ascending, or ErrOverflow. The
-// builder is not to be used again.
+// Partial returns the partial of all rows, with features in ascending order, or
+// ErrOverflow. The builder must not be used afterwards.
 func (b *Builder) Partial() (*Partial, error) {
 	if b.failed {
 		return nil, ErrOverflow

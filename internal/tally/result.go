@@ -6,14 +6,14 @@ import (
 	"math/big"
 )
 
-// Scores is the merged, normalised result over all n features.
+// Scores is the merged and normalised result for all n features.
 type Scores struct {
 	Dim   int
-	Count []int64 // rows in which the feature occurs, [n]
+	Count []int64 // [n], number of rows in which the feature occurs
 	Values
 }
 
-// Feature copies the entries of a feature to the slices of into, each [d].
+// Feature copies the values of a feature's entries to the slices of into, each [d].
 func (s *Scores) Feature(feature int, into Values) {
 	from := s.Part(feature*s.Dim, (feature+1)*s.Dim)
 	copy(into.Phi, from.Phi)
@@ -23,18 +23,19 @@ func (s *Scores) Feature(feature int, into Values) {
 	copy(into.PopulationSE, from.PopulationSE)
 }
 
-// Values is what is told of entries, [n, d] or of one feature [d]: of the mean
-// contribution c of a row's player over its walks, which is 0 in the rows that do
-// not activate the entry, over all rows scored. A slice that is nil is not told.
+// Values holds statistics of entries, [n, d], or [d] for one feature. c is the mean
+// contribution of a player over the walks of a row; c is 0 in rows that do not activate
+// the entry. Means are over all scored rows. A nil slice means that the statistic is not
+// available.
 type Values struct {
-	Phi          []float64 // the mean of c: Shapley values in nat; above 0 means useful
-	Abs          []float32 // the mean of |c|, nat
-	RMS          []float32 // the root of the mean of c^2, nat
-	SE           []float32 // standard error of Phi as an estimate of the dataset's own value, nat; see Estimate
-	PopulationSE []float32 // the same, of the value of the population that the rows are drawn from
+	Phi          []float64 // mean of c: the Shapley value, nat; above 0 means useful
+	Abs          []float32 // mean of |c|, nat
+	RMS          []float32 // square root of the mean of c^2, nat
+	SE           []float32 // standard error of Phi as an estimate of the dataset's own value, nat; see Sampling
+	PopulationSE []float32 // standard error of Phi as an estimate of the value in the population that the rows come from, nat
 }
 
-// NewValues returns room for n entries.
+// NewValues returns Values with memory for n entries.
 func NewValues(n int) Values {
 	return Values{make([]float64, n), make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n)}
 }
@@ -44,31 +45,32 @@ func (v *Values) Part(from, to int) Values {
 	return Values{v.Phi[from:to], v.Abs[from:to], v.RMS[from:to], v.SE[from:to], v.PopulationSE[from:to]}
 }
 
-// Result is a finished job's scores and the facts that prove them.
+// Result holds a finished job's scores and the facts by which they can be checked.
 type Result struct {
 	Scores
 	Rows            int64
 	LossFull        float64 // mean loss with nothing dropped, nat
 	LossEmpty       float64 // mean loss with everything dropped, nat
 	EfficiencyError float64 // |sum of all phi - (LossEmpty - LossFull)|, nat
-	// EfficiencySE is, for estimators whose rows do not satisfy the efficiency
-	// identity, the standard error of the mean over rows of how far a row's
-	// contributions sum off: an estimator without bias has an EfficiencyError of
-	// about that, and what is beyond two of it is bias. It is 0 for the others.
+	// EfficiencySE is the standard error of the sum of all phi, for estimators whose rows
+	// do not satisfy the efficiency identity. It is estimated from the residuals of the
+	// rows. An unbiased estimator has an EfficiencyError of about EfficiencySE; more than
+	// twice as much indicates bias. For other estimators EfficiencySE is 0.
 	EfficiencySE float64
 }
 
-// EfficiencyTolerance is the most that the scores may sum off LossEmpty -
-// LossFull, in nat for each nat of 1 + LossFull + LossEmpty. The float32 updates
-// of a walk stay two orders below it.
+// EfficiencyTolerance is the largest allowed difference between the sum of all scores and
+// LossEmpty - LossFull, in nat per nat of 1 + LossFull + LossEmpty. The rounding of
+// float32 updates in a walk is a hundred times smaller.
 const EfficiencyTolerance = 1e-5
 
-// Result normalises: every sum is divided by rows and walks (Algorithm 1
-// divides by all rows, not by those in which a feature occurs). It checks the
-// efficiency identity, sum of phi = LossEmpty - LossFull, on the exact integers.
-// The two losses were computed from scratch, beside the contributions, so that for
-// an estimator that is efficient a larger difference than EfficiencyTolerance means
-// wrong or lost work: an error.
+// Result normalises the sums. It divides each sum by the numbers of rows and walks;
+// Algorithm 1 of the paper divides by all rows, not only those in which a feature occurs.
+//
+// Result also checks the efficiency identity, sum of phi = LossEmpty - LossFull, on the
+// exact integers. The two losses are computed from scratch, independently of the
+// contributions. For an efficient estimator, a difference above EfficiencyTolerance is an
+// error, because it means that work was wrong or lost.
 func (a *Accumulator) Result(e Sampling) (*Result, error) {
 	r, err := a.Check(e)
 	if err != nil {
@@ -81,8 +83,8 @@ func (a *Accumulator) Result(e Sampling) (*Result, error) {
 	return r, nil
 }
 
-// Values writes what is told of a feature's entries into v, for those who do not
-// hold them all: what Result has of it.
+// Values writes the values of one feature's entries to v, for callers that do not keep
+// all of them in memory. They equal those of Result. Nil slices of v are skipped.
 func (a *Accumulator) Values(feature int, e Sampling, v Values) {
 	rows, walks := float64(a.rows), float64(e.Walks)
 	put := func(into []float32, c int, value float64) {
@@ -107,8 +109,9 @@ func (a *Accumulator) Values(feature int, e Sampling, v Values) {
 	}
 }
 
-// Totals writes the sums over rows of the mean contributions of a feature's players
-// into totals, [d]: Phi times the rows. They are the same until the feature occurs again.
+// Totals writes the sums over rows of the mean contributions of a feature's entries to
+// totals, [d]. They are Phi times the number of rows, and change only when the feature
+// occurs in another row.
 func (a *Accumulator) Totals(feature int, e Sampling, totals []float64) {
 	for c := range totals {
 		totals[c] = a.cell(feature*a.lists*a.dim+c) * LossUnit / float64(e.Walks)
@@ -123,10 +126,10 @@ func (a *Accumulator) cell(at int) float64 {
 	return wide{a.carries[at], a.cells[at]}.float()
 }
 
-// Check is Result without Values.
+// Check is like Result, but leaves Values empty.
 func (a *Accumulator) Check(e Sampling) (*Result, error) {
 	if a.rows == 0 {
-		return nil, fmt.Errorf("no row was scored")
+		return nil, fmt.Errorf("no rows were scored")
 	}
 	rows := float64(a.rows)
 	r := &Result{
@@ -140,14 +143,14 @@ func (a *Accumulator) Check(e Sampling) (*Result, error) {
 		return r, nil
 	}
 	if allowed := EfficiencyTolerance * (1 + r.LossFull + r.LossEmpty); r.EfficiencyError > allowed {
-		return nil, fmt.Errorf("efficiency identity violated: over %d rows the scores sum to %g nat off mean loss empty %g - full %g; at most %g is rounding",
+		return nil, fmt.Errorf("efficiency identity violated: over %d rows the sum of the scores differs by %g nat from the mean loss with everything dropped, %g, minus that with nothing dropped, %g; rounding explains at most %g",
 			a.rows, r.EfficiencyError, r.LossEmpty, r.LossFull, allowed)
 	}
 	return r, nil
 }
 
-// residual returns the sum over rows of how far their mean contributions sum off
-// empty - full, in nat.
+// residual returns, in nat, the sum over rows of (the sum of the row's mean
+// contributions) - (empty - full).
 func (a *Accumulator) residual(walks int) float64 {
 	var total wide
 	for from := 0; from < len(a.cells); from += a.lists * a.dim {
@@ -156,7 +159,7 @@ func (a *Accumulator) residual(walks int) float64 {
 		}
 	}
 	for at, carry := range a.carries {
-		if at%(a.lists*a.dim) < a.dim { // of a sum
+		if at%(a.lists*a.dim) < a.dim { // a cell of the list Sum
 			total.carry += carry
 		}
 	}

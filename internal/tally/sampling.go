@@ -4,38 +4,48 @@ import (
 	"math"
 
 	"gonum.org/v1/gonum/stat/distuv"
+
+	"shaver/internal/estimator"
 )
 
-// Sampling says what an estimator's sums are, and of what they are a sample.
+// Sampling describes how an estimator samples: how often it estimates each row, and from
+// how many rows the scored rows are drawn.
 //
-// Of N rows of the dataset n are scored, a portion f = n/N drawn at random. Let s2
-// be the variance between rows of the mean contribution c, and w the mean over rows
-// of the variance that c has about the row's own value, which the row's passes tell.
-// s2 contains w. Then the variance of the mean of c is
+// A job scores n of the dataset's N rows, drawn at random; f = n/N. c is the mean
+// contribution of a player in a row. s2 is the variance of c between rows. w is the mean
+// over rows of the variance of c about the row's own value; it is estimated from the
+// row's passes. s2 contains w. The variance of the mean of c is
 //
 //	s2/n                    about the value of the population that the dataset's rows come from
 //	((1-f)*s2 + f*w)/n      about the dataset's own value
 //
-// If w is not told, the first is an upper bound of the second, and stands for it.
+// If w is unknown, the first expression is an upper bound of the second and replaces it.
 type Sampling struct {
-	Passes    int   // independent estimates of a row
-	Walks     int   // contributions in a row's sum of a player: Passes, or twice as many if a pass has two walks
-	Rows      int64 // N
-	Exact     bool  // a row's values have no error: w = 0
-	Efficient bool  // a row's sums add up to its loss with everything dropped minus that with nothing dropped, times Walks
+	Passes    int   // number of independent estimates of a row
+	Walks     int   // number of contributions in a row's sum for a player: Passes, or 2*Passes if a pass has two walks
+	Rows      int64 // N, the number of rows of the dataset
+	Exact     bool  // whether a row's values have no error: w = 0
+	Efficient bool  // whether a row's sums add up to Walks * (its loss with everything dropped - its loss with nothing dropped)
 }
 
-// Within reports whether the sums have Partial.Within, the variances that two or
-// more passes tell.
+// NewSampling describes the sums of an estimator for a dataset of the given number of
+// rows. A job scores all of these rows or a sample of them.
+func NewSampling(o estimator.Options, rows int64) Sampling {
+	t := o.Traits()
+	return Sampling{Passes: o.Passes, Walks: o.Passes * max(1, t.WalksPerPass), Rows: rows, Exact: t.Exact, Efficient: t.Efficient}
+}
+
+// Within reports whether partials have Within, the variances within rows. They need at
+// least two passes.
 func (e Sampling) Within() bool { return e.Passes > 1 }
 
-// Bound reports whether SE is an upper bound: w is not told.
+// Bound reports whether SE is only an upper bound, because w is unknown.
 func (e Sampling) Bound() bool { return !e.Exact && !e.Within() }
 
-// errors returns the standard errors of the mean of c over n rows, from the sums
-// over them of c, of its square, and of its variance about the row's own value. One
-// row tells no variance between rows: its square stands for it, so that its value is
-// as uncertain as it is large, and not certain.
+// errors returns the standard errors of the mean of c over n rows. sum, square and within
+// are the sums over the rows of c, of c^2, and of the variance of c about the row's own
+// value. One row does not determine a variance between rows. In this case errors uses the
+// square instead, so that the standard error is as large as the value itself and not 0.
 func (e Sampling) errors(n, sum, square, within float64) (dataset, population float64) {
 	between := square
 	if n > 1 {
@@ -49,19 +59,20 @@ func (e Sampling) errors(n, sum, square, within float64) (dataset, population fl
 	return math.Sqrt((float64((1-f)*between) + float64(f*(within/n))) / n), population
 }
 
-// LeastRows is the least number of rows in which a feature has to occur for its
-// entries to have intervals.
+// LeastRows is the least number of rows in which a feature must occur for its entries to
+// have confidence intervals.
 const LeastRows = 5
 
-// Interval returns how many standard errors on each side of Phi make a 95% interval
-// for the dataset's own value and for the population's, of the entries of a feature
-// that occurs in count of the rows; NaN if these are fewer than LeastRows.
+// Interval returns the half-widths of 95% confidence intervals about Phi, in standard
+// errors: for the dataset's own value and for the population's value. It applies to the
+// entries of a feature that occurs in count of the scored rows. Both results are NaN if
+// count is below LeastRows.
 //
-// They are Student's t. The rows that do not activate a feature contribute exactly
-// 0, so that a variance between rows has count - 1 degrees of freedom. One within
-// rows would have count * (Passes - 1), if the passes of a row were normal and rows
-// alike; they are neither, and a third of it is what intervals that hold turn out
-// to need (docs/estimators.md).
+// The half-widths are quantiles of Student's t. A row without the feature contributes
+// exactly 0, so a variance between rows has count - 1 degrees of freedom. A variance
+// within rows would have count * (Passes - 1) degrees if the passes of a row were normal
+// and all rows alike. Neither holds. In experiments, intervals are correct with a third
+// of these degrees (docs/estimators.md).
 func (e Sampling) Interval(count, rows int64) (dataset, population float64) {
 	if count < LeastRows {
 		return math.NaN(), math.NaN()
@@ -73,8 +84,9 @@ func (e Sampling) Interval(count, rows int64) (dataset, population float64) {
 	return quantile(float64(count) * float64(e.Passes-1) / 3), population
 }
 
-// quantile returns the value of Student's t beyond which 2.5% lie. From a million
-// degrees on it is the normal's to six digits, and gonum's inverse is not exact.
+// quantile returns the 97.5% quantile of Student's t. From a million degrees of freedom
+// on it equals the normal quantile to six digits, and gonum's inverse is inexact there,
+// so degrees are capped.
 func quantile(degrees float64) float64 {
 	return distuv.StudentsT{Mu: 0, Sigma: 1, Nu: min(degrees, 1e6)}.Quantile(0.975)
 }

@@ -23,23 +23,23 @@ func TestLoss(t *testing.T) {
 	}
 }
 
-// A square is off by half a unit, and by what a float64 does not hold.
+// The error of a square is at most half a unit plus the rounding of float64.
 func TestSquare(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		walks := rapid.Int64Range(1, 1000).Draw(t, "walks")
-		limit := largest * walks
+		limit := maxContribution * walks
 		x := rapid.Int64Range(-limit, limit).Draw(t, "x")
 		want := new(big.Rat).SetFrac(big.NewInt(x), big.NewInt(walks))
 		want.Mul(want, want).Mul(want, big.NewRat(1, 1<<28))
 		off, _ := new(big.Rat).Sub(want, new(big.Rat).SetInt64(square(x, 1/float64(walks)))).Float64()
 		exact, _ := want.Float64()
 		if math.Abs(off) > .5+exact*0x1p-50 {
-			t.Fatalf("the square of %d / %d is off by %g of %g units", x, walks, off, exact)
+			t.Fatalf("the square of %d / %d has an error of %g in %g units", x, walks, off, exact)
 		}
 	})
 }
 
-// Sums that leave int64 and come back are exact, in any order.
+// Sums that overflow int64 and return are exact, in any order.
 func TestWideSumsAreExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		terms := rapid.SliceOf(rapid.Int64()).Draw(t, "terms")
@@ -102,15 +102,15 @@ func TestMergeDoesNotDependOnOrder(t *testing.T) {
 		if first == nil {
 			first = result
 		} else if !reflect.DeepEqual(first, result) {
-			t.Errorf("order %v gives another result", order)
+			t.Errorf("order %v changes the result", order)
 		}
 	}
 }
 
-// A lost or doubled partial breaks the identity.
+// A lost or duplicated partial violates the efficiency identity.
 func TestEfficiencyCatchesWrongSums(t *testing.T) {
 	p := random(rand.New(rand.NewPCG(1, 2)), 10)
-	p.Sum[3] += int64(100 * EfficiencyTolerance * 4000 * 10 / LossUnit) // losses are some 1,000 nat
+	p.Sum[3] += int64(100 * EfficiencyTolerance * 4000 * 10 / LossUnit) // losses are about 1,000 nat
 	a := NewAccumulator(12, 2, true)
 	if err := a.Merge(p); err != nil {
 		t.Fatal(err)
@@ -120,8 +120,8 @@ func TestEfficiencyCatchesWrongSums(t *testing.T) {
 	}
 }
 
-// Whatever the rows, the builder's sums are what they are called, and joining two
-// builders is as good as one.
+// For any rows, the builder's lists are the sums that they are documented to be, and
+// joining two builders gives the same partial as one builder.
 func TestBuilderSums(t *testing.T) {
 	const walks = 3
 	rapid.Check(t, func(t *rapid.T) {
@@ -156,7 +156,7 @@ func TestBuilderSums(t *testing.T) {
 			t.Fatal(err)
 		}
 		if q, err := all.Partial(); err != nil || !reflect.DeepEqual(p, q) {
-			t.Fatalf("joined %+v, in one %+v, %v", p, q, err)
+			t.Fatalf("joined %+v, one builder %+v, error %v", p, q, err)
 		}
 		for list, values := range p.lists() {
 			for i, f := range p.Features {
@@ -166,20 +166,21 @@ func TestBuilderSums(t *testing.T) {
 			}
 		}
 		if p.ResidualSquare != residuals || p.Rows != int64(rows) {
-			t.Fatalf("%d rows with the residuals %d, expected %d with %d", p.Rows, p.ResidualSquare, rows, residuals)
+			t.Fatalf("%d rows and squared residuals %d, expected %d and %d", p.Rows, p.ResidualSquare, rows, residuals)
 		}
 	})
 }
 
-// Two rows of 10, a contribution of 1 nat and none: mean .5, variance between rows
-// .5; that within rows is .2 in the first and 0 in the second.
+// Result normalises two rows of 10. One contributes 1 nat and the other 0, so the mean is
+// .5 and the variance between rows .5. The variance within rows is .2 in the first and 0
+// in the second.
 func TestResultNormalises(t *testing.T) {
 	const one = 1 << 36 // nat
 	within := math.RoundToEven(4 * .2 / SquareUnit)
 	for _, c := range []struct {
 		within            bool
 		estimate          Sampling
-		variance, between float64 // of the mean
+		variance, between float64 // of the mean: about the dataset's own value, and about the population's
 	}{
 		{false, Sampling{Passes: 1, Walks: 1, Rows: 10, Efficient: true}, .25, .25},
 		{false, Sampling{Passes: 1, Walks: 1, Rows: 10, Efficient: true, Exact: true}, .25 * .8, .25},
@@ -212,14 +213,14 @@ func TestResultNormalises(t *testing.T) {
 		}
 		near := func(got float32, want float64) bool { return math.Abs(float64(got)-want) < 1e-7 }
 		if r.Phi[0] != .5 || !near(r.Abs[0], .5) || !near(r.RMS[0], math.Sqrt(.5)) || !near(r.SE[0], math.Sqrt(c.variance)) || !near(r.PopulationSE[0], math.Sqrt(c.between)) {
-			t.Errorf("%+v: %+v, expected the variances %v and %v", c.estimate, r.Values, c.variance, c.between)
+			t.Errorf("%+v: %+v, expected variances %v and %v", c.estimate, r.Values, c.variance, c.between)
 		}
 		if r.Phi[1] != 0 || r.Abs[1] != 0 || r.RMS[1] != 0 || r.SE[1] != 0 || r.PopulationSE[1] != 0 {
-			t.Errorf("%+v: %+v, of a feature that contributes nothing", c.estimate, r.Values)
+			t.Errorf("%+v: a feature that contributes nothing has %+v", c.estimate, r.Values)
 		}
 		phi := make([]float64, 1)
 		if a.Values(0, c.estimate, Values{Phi: phi}); phi[0] != .5 {
-			t.Errorf("%+v: phi alone is %v", c.estimate, phi)
+			t.Errorf("%+v: with the other slices nil, phi is %v", c.estimate, phi)
 		}
 		if r.LossFull != 1 || r.LossEmpty != 1.5 || r.EfficiencyError != 0 || r.EfficiencySE != 0 || r.Rows != 2 {
 			t.Errorf("%+v", r)
@@ -227,7 +228,7 @@ func TestResultNormalises(t *testing.T) {
 	}
 }
 
-// One row of 10 says nothing of how rows differ: not that they do not.
+// One scored row of 10 does not show how rows differ, so its standard errors are not 0.
 func TestOneRow(t *testing.T) {
 	const one = 1 << 36 // nat
 	for _, c := range []struct {
@@ -236,7 +237,7 @@ func TestOneRow(t *testing.T) {
 	}{
 		{Sampling{Passes: 1, Walks: 1, Rows: 10}, 3, 3},
 		{Sampling{Passes: 1, Walks: 1, Rows: 10, Exact: true}, 3 * math.Sqrt(.9), 3},
-		{Sampling{Passes: 1, Walks: 1, Rows: 1, Exact: true}, 0, 3}, // it is the dataset
+		{Sampling{Passes: 1, Walks: 1, Rows: 1, Exact: true}, 0, 3}, // this row is the whole dataset
 	} {
 		b := NewBuilder(1, 1, 1, false)
 		if err := b.AddRow(one, 2*one, []int32{0}, []int64{-3 * one}, nil); err != nil {
@@ -258,12 +259,12 @@ func TestOneRow(t *testing.T) {
 			t.Errorf("%+v: the standard errors are %v and %v, expected %v and %v", c.estimate, r.SE[0], r.PopulationSE[0], c.dataset, c.population)
 		}
 		if r.EfficiencySE < r.EfficiencyError {
-			t.Errorf("%+v: the efficiency error %v has the standard error %v", c.estimate, r.EfficiencyError, r.EfficiencySE)
+			t.Errorf("%+v: efficiency error %v, standard error %v", c.estimate, r.EfficiencyError, r.EfficiencySE)
 		}
 	}
 }
 
-// Rows that sum 1 and 3 nat off: 2 on average, with a variance of 2.
+// Rows with residuals of 1 and 3 nat have a mean residual of 2, with a variance of 2.
 func TestResidual(t *testing.T) {
 	const one = 1 << 36
 	b := NewBuilder(1, 1, 1, false)
@@ -293,9 +294,9 @@ func TestIntervals(t *testing.T) {
 		dataset, population float64
 	}{
 		{4, 100, math.NaN(), math.NaN()},
-		{5, 100, 2.5706, 2.7764},       // 5 and 4 degrees
-		{5, 99, 2.7764, 2.7764},        // of a sample
-		{1 << 40, 100, 1.9600, 1.9600}, // normal
+		{5, 100, 2.5706, 2.7764},       // 5 and 4 degrees of freedom
+		{5, 99, 2.7764, 2.7764},        // a sample of the rows
+		{1 << 40, 100, 1.9600, 1.9600}, // like a normal distribution
 	} {
 		dataset, population := e.Interval(c.count, c.rows)
 		near := func(got, want float64) bool { return math.Abs(got-want) < 5e-5 || math.IsNaN(got) && math.IsNaN(want) }
@@ -305,11 +306,11 @@ func TestIntervals(t *testing.T) {
 	}
 }
 
-// Files may claim any number of passes.
+// Interval handles any number of passes, because files may claim any number.
 func TestIntervalOfManyPasses(t *testing.T) {
 	e := Sampling{Passes: 1 << 62, Walks: 1, Rows: 100}
 	if dataset, _ := e.Interval(7, 100); math.Abs(dataset-1.96) > 5e-5 {
-		t.Errorf("%v standard errors, expected the normal's", dataset)
+		t.Errorf("%v standard errors, expected the normal quantile", dataset)
 	}
 }
 
@@ -334,9 +335,9 @@ func TestOverflows(t *testing.T) {
 		}
 	}
 	if joined.Join(other); !joined.failed {
-		t.Error("joined sums overflow unnoticed")
+		t.Error("the overflow of joined sums is not detected")
 	}
-	squares := NewBuilder(1, 1, 1, false) // 512 nat: each square is a 32nd of what there is room for
+	squares := NewBuilder(1, 1, 1, false) // 512 nat: 32 such squares reach the limit
 	for range 33 {
 		if err := squares.AddRow(0, 1<<45, []int32{0}, []int64{1 << 45}, nil); err != nil {
 			t.Fatal(err)
@@ -345,15 +346,15 @@ func TestOverflows(t *testing.T) {
 	if _, err := squares.Partial(); err != ErrOverflow {
 		t.Errorf("squares: %v", err)
 	}
-	if err := NewBuilder(2, 1, 1, false).AddRow(0, 0, []int32{0, 1}, []int64{1, -1 << 46}, nil); err == nil || !strings.Contains(err.Error(), "player 1 reach 1024 nat") {
+	if err := NewBuilder(2, 1, 1, false).AddRow(0, 0, []int32{0, 1}, []int64{1, -1 << 46}, nil); err == nil || !strings.Contains(err.Error(), "player 1 is 1024 nat") {
 		t.Errorf("a square: %v", err)
 	}
-	if err := NewBuilder(1, 1, 1, false).AddRow(0, 1<<46, []int32{0}, []int64{0}, nil); err == nil || !strings.Contains(err.Error(), "sum -1024 nat off") {
+	if err := NewBuilder(1, 1, 1, false).AddRow(0, 1<<46, []int32{0}, []int64{0}, nil); err == nil || !strings.Contains(err.Error(), "differs by -1024 nat") {
 		t.Errorf("a residual: %v", err)
 	}
 }
 
-// Of rows like those of a partial as many fit as it says, and no more, whichever sum
+// A partial can hold exactly as many rows like its own as Capacity returns, whichever sum
 // is the largest.
 func TestCapacity(t *testing.T) {
 	const one = 1 << 36 // nat
@@ -415,10 +416,10 @@ func TestValidateRefuses(t *testing.T) {
 		spoil(p)
 		a := NewAccumulator(12, 2, true)
 		if err := a.Merge(p); err == nil {
-			t.Errorf("%s: merged", name)
+			t.Errorf("%s: Merge returned no error", name)
 		}
 		if a.Rows() != 0 {
-			t.Errorf("%s: something was added", name)
+			t.Errorf("%s: Merge changed the sums", name)
 		}
 	}
 }
@@ -439,7 +440,8 @@ func BenchmarkMerge(b *testing.B) {
 	}
 }
 
-// Rows of 39 fields and 16 columns, whose features are all there already.
+// BenchmarkAddRow adds rows of 39 fields and 16 columns whose features the builder
+// already has.
 func BenchmarkAddRow(b *testing.B) {
 	const fields, dim = 39, 16
 	features, sum := make([]int32, fields), make([]int64, fields*dim)

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"shaver/internal/bus"
 	"shaver/internal/checkpoint"
 	"shaver/internal/job"
 	"shaver/internal/model"
@@ -19,23 +18,22 @@ import (
 type Models struct {
 	Cache *Cache // nil = none
 
-	mu     sync.Mutex
+	once   sync.Once
+	turn   chan struct{} // holds a value while a caller of get has its turn
 	digest string
 	model  *model.Model
 }
 
-// get returns the model of a blob, fetching it if it is another than the last.
-// steps grows as it gets on.
-func (s *Models) get(ctx context.Context, b *bus.Bus, blob job.Blob, steps *atomic.Int64) (*model.Model, error) {
-	for !s.mu.TryLock() { // another task of this process fetches it
-		select {
-		case <-time.After(50 * time.Millisecond):
-			steps.Add(1)
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+// waitStep is how often a caller of get that waits for its turn counts a step.
+const waitStep = 50 * time.Millisecond
+
+// get returns the model of a blob. It fetches the model unless it is the one used
+// last. One caller fetches at a time; the others wait. steps grows during both.
+func (s *Models) get(ctx context.Context, b blobs, blob job.Blob, steps *atomic.Int64) (*model.Model, error) {
+	if err := s.begin(ctx, steps); err != nil {
+		return nil, err
 	}
-	defer s.mu.Unlock()
+	defer func() { <-s.turn }()
 	if s.digest == blob.SHA256 {
 		return s.model, nil
 	}
@@ -60,10 +58,27 @@ func (s *Models) get(ctx context.Context, b *bus.Bus, blob job.Blob, steps *atom
 	return m, nil
 }
 
-// fetch is Bus.Get for a large blob: what arrives of it counts as getting on.
-func fetch(ctx context.Context, b *bus.Bus, blob job.Blob, limit int64, steps *atomic.Int64) (data []byte, err error) {
+// begin waits for the caller's turn. Steps keep the lease of its task meanwhile.
+func (s *Models) begin(ctx context.Context, steps *atomic.Int64) error {
+	s.once.Do(func() { s.turn = make(chan struct{}, 1) })
+	tick := time.NewTicker(waitStep)
+	defer tick.Stop()
+	for {
+		select {
+		case s.turn <- struct{}{}:
+			return nil
+		case <-tick.C:
+			steps.Add(1)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// fetch returns the bytes of a blob. steps grows as they arrive.
+func fetch(ctx context.Context, b blobs, blob job.Blob, limit int64, steps *atomic.Int64) (data []byte, err error) {
 	err = b.GetInto(ctx, blob, limit, func(in io.Reader) error {
-		data = make([]byte, blob.Bytes) // which are stored
+		data = make([]byte, blob.Bytes) // GetInto has checked that this many are stored
 		for at := 0; at < len(data); {
 			n, err := io.ReadFull(in, data[at:min(at+1<<20, len(data))])
 			if err != nil {

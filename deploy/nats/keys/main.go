@@ -1,13 +1,13 @@
-// Command keys makes what the servers of this folder and their clients need to
-// trust each other, in a new folder that only its owner can enter:
+// Command keys creates what the servers of this folder and their clients need to trust
+// each other. It writes a new folder that only its owner can enter:
 //
-//	ca.crt               the authority that signed tls.crt; its key is thrown away
-//	tls.crt, tls.key     of all servers, for the names given, for a year
-//	ROLE.nk              the seed of the role's nkey: coordinator, worker, operator
-//	nkeys.env            the roles' public nkeys, the servers' environment
+//	ca.crt               certificate of the authority that signed tls.crt; its key is not kept
+//	tls.crt, tls.key     certificate and key of all servers, for the given names, valid for a year
+//	ROLE.nk              seed of the role's nkey; ROLE is coordinator, worker or operator
+//	nkeys.env            the roles' public nkeys, as environment of the servers
 //
-// The files themselves are readable, so that a container that runs as another
-// user can read those that are mounted into it.
+// The files themselves are readable by everybody, so that a container that runs as
+// another user can read the files that are mounted into it.
 package main
 
 import (
@@ -73,7 +73,7 @@ func write(dir string, hosts []string) error {
 	return nil
 }
 
-// certificates makes an authority and a certificate for the hosts.
+// certificates creates an authority, and a certificate for the hosts.
 func certificates(hosts []string) (map[string][]byte, error) {
 	now := time.Now()
 	authority := &x509.Certificate{
@@ -83,7 +83,7 @@ func certificates(hosts []string) (map[string][]byte, error) {
 	leaf := &x509.Certificate{
 		SerialNumber: serial(), Subject: pkix.Name{CommonName: hosts[0]}, NotBefore: authority.NotBefore, NotAfter: authority.NotAfter,
 		KeyUsage: x509.KeyUsageDigitalSignature,
-		// Servers of a cluster are each other's clients.
+		// The servers of a cluster are also clients of each other.
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	for _, host := range hosts {

@@ -10,22 +10,22 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// Products of digits in AMX's tiles (docs/kernels.md). A digit is a byte; three make
-// a number. A tile is 16 rows of 64 bytes; a product of tiles adds, to each of 16 x 16
-// sums, 64 products of bytes. Functions here use fixed registers throughout, as the
-// instructions of tiles are written as bytes.
+// The functions in this file multiply digits in AMX tiles (see docs/kernels.md). A digit
+// is a byte, and three digits make a number. A tile is 16 rows of 64 bytes. Multiplying
+// two tiles adds 64 products of bytes to each of 16 x 16 sums. The functions use fixed
+// registers throughout, because the tile instructions are written as bytes.
 const (
 	tileBytes  = 1024
-	blockBytes = 3 * tileBytes // the digits of a block of 64 inputs, the highest first
+	blockBytes = 3 * tileBytes // digits of a block of 64 inputs, most significant digit first
 )
 
-// number is how instructions name a general register.
+// number is the encoding of each general register in an instruction.
 var number = map[reg.Register]byte{reg.RAX: 0, reg.RCX: 1, reg.RDX: 2, reg.RBX: 3, reg.RSI: 6, reg.RDI: 7}
 
-// raw writes an instruction that neither avo nor Go's assembler knows. Those of
-// tiles have a VEX prefix of three bytes (c4, e2, and one that holds an operand and
-// a prefix), an opcode and a ModRM byte; those that read or write memory have a SIB
-// byte and four bytes of displacement.
+// raw emits an instruction that neither avo nor Go's assembler knows. A tile instruction
+// consists of a VEX prefix of three bytes, an opcode and a ModRM byte. The prefix is c4,
+// e2 and a byte that encodes an operand and a mandatory prefix. An instruction that
+// accesses memory also has a SIB byte and four bytes of displacement.
 func raw(comment string, reads []reg.Register, bytes ...byte) {
 	build.Comment(comment)
 	var inputs []operand.Op
@@ -42,7 +42,7 @@ func tileMemory(comment string, prefix byte, tile int, base, stride reg.Register
 	raw(comment, []reg.Register{base, stride}, 0xc4, 0xe2, 0x78|prefix, 0x4b, 0x84|byte(tile)<<3, number[stride]<<3|number[base], byte(d), byte(d>>8), byte(d>>16), byte(d>>24))
 }
 
-// tileLoad loads 16 rows, each stride after the one before.
+// tileLoad loads 16 rows that are stride bytes apart.
 func tileLoad(tile int, base, stride reg.Register, disp int) {
 	tileMemory(fmt.Sprintf("TILELOADD T%d", tile), 3, tile, base, stride, disp)
 }
@@ -55,13 +55,13 @@ func tileZero(tile int) {
 	raw(fmt.Sprintf("TILEZERO T%d", tile), nil, 0xc4, 0xe2, 0x7b, 0x49, 0xc0|byte(tile)<<3)
 }
 
-// tileProduct adds the products of signed bytes of a, [16, 64], and b, [16, 16, 4],
-// to c, [16, 16].
+// tileProduct adds the products of signed bytes of tiles a, [16, 64], and b, [16, 16, 4],
+// to tile c, [16, 16].
 func tileProduct(a, b, c int) {
 	raw(fmt.Sprintf("TDPBSSD T%d, T%d, T%d", b, a, c), nil, 0xc4, 0xe2, 0x03|byte(^b&15)<<3, 0x5e, 0xc0|byte(c)<<3|byte(a))
 }
 
-// tileConfig makes every tile 16 rows of 64 bytes.
+// tileConfig configures every tile as 16 rows of 64 bytes.
 func tileConfig() {
 	build.LEAQ(operand.NewDataAddr(operand.NewStaticSymbol("tiles"), 0), reg.RSI)
 	raw("LDTILECFG", []reg.Register{reg.RSI}, 0xc4, 0xe2, 0x78, 0x49, 0x06)
@@ -74,16 +74,16 @@ func tileConfigData() {
 	build.DATA(0, operand.U64(1)) // palette
 	build.DATA(8, operand.U64(0))
 	for at := 16; at < 32; at += 8 {
-		build.DATA(at, operand.U64(0x0040004000400040)) // each tile's bytes a row
+		build.DATA(at, operand.U64(0x0040004000400040)) // bytes per row of four tiles
 	}
 	for at := 32; at < 48; at += 8 {
 		build.DATA(at, operand.U64(0))
 	}
-	build.DATA(48, operand.U64(0x1010101010101010)) // each tile's rows
+	build.DATA(48, operand.U64(0x1010101010101010)) // rows of eight tiles
 	build.DATA(56, operand.U64(0))
 }
 
-// amx writes the functions of level amx.
+// amx generates the functions of level amx.
 func amx() {
 	tileConfigData()
 	layerTiles()
@@ -93,10 +93,10 @@ func amx() {
 	tilePeak()
 }
 
-// written are constants that functions share.
+// written holds the constants that several functions share.
 var written = map[string]operand.Mem{}
 
-// lanes returns a constant of 16 lanes that are bits.
+// lanes returns a constant whose 16 lanes all equal bits.
 func lanes(name string, bits uint32) operand.Mem {
 	if _, ok := written[name]; !ok {
 		written[name] = everyLane(name, bits)
@@ -106,10 +106,10 @@ func lanes(name string, bits uint32) operand.Mem {
 
 func load(name string, r reg.Register) { build.Load(build.Param(name), r) }
 
-// tileSums multiplies the digits at RSI, rows, with those at RDI, columns, over
-// "blocks" blocks, and stores the sums of each significance at "sums", the highest
-// first; products of less significance are not computed. RAX is 64. It leaves RSI
-// and RDI behind what they read, and RDX at the sums.
+// tileSums multiplies the digits at RSI, rows, by those at RDI, columns, over "blocks"
+// blocks. It stores one sum for each of the three highest significances at "sums",
+// highest first. It omits the products of lower significance. RAX must be 64. On return
+// RSI and RDI point behind the data read, and RDX points to the sums.
 func tileSums() {
 	for c := range 3 {
 		tileZero(c)
@@ -138,8 +138,8 @@ func tileSums() {
 	}
 }
 
-// weigh sets Z0 to row RDX of the sums, weighed by significance. Z30 is 2^16 and Z31
-// 2^8.
+// weigh sets Z0 to the weighted total of the sums at RDX, for one row. Z30 must be 2^16
+// and Z31 2^8.
 func weigh() {
 	build.VCVTDQ2PS(operand.Mem{Base: reg.RDX}, reg.Z2)
 	build.VCVTDQ2PS(operand.Mem{Base: reg.RDX, Disp: tileBytes}, reg.Z1)
@@ -154,11 +154,13 @@ func weighConstants() {
 	build.VBROADCASTSS(stack("floor"), reg.Z29)
 }
 
-// layerTiles writes layerAMX: states are the rows, outputs the columns.
+// layerTiles generates layerAMX. The rows of its tiles are states and the columns are
+// outputs.
 func layerTiles() {
 	build.TEXT("layerAMX", build.NOSPLIT, "func(out *float32, outStride int, in *int8, inScale *float32, rows int, w *int8, wScale *float32, bias *float32, blocks int, panels int, floor float32, sums *int32)")
-	build.Doc("layerAMX is Layer of at most 16 rows, of the digits in and w and their scales. outStride is in bytes;",
-		"rows, blocks of 64 inputs and panels are at least 1; floor is 0 for ReLU, otherwise -Inf; sums is [3, 16, 16].")
+	build.Doc("layerAMX computes Layer for at most 16 rows, from the digits in and w and their scales. outStride is in",
+		"bytes. rows, panels and blocks, the number of blocks of 64 inputs, are at least 1. floor is 0 for ReLU,",
+		"otherwise -Inf. sums is scratch memory, [3, 16, 16].")
 	build.Pragma("noescape")
 	tileConfig()
 	weighConstants()
@@ -175,7 +177,7 @@ func layerTiles() {
 	build.RET()
 }
 
-// layerRows makes outputs of the sums at RDX, and moves on to the next panel.
+// layerRows computes outputs from the sums at RDX, and advances to the next panel.
 func layerRows() {
 	load("wScale", reg.R8)
 	load("bias", reg.R9)
@@ -189,7 +191,7 @@ func layerRows() {
 	weigh()
 	build.VMULPS_BCST(operand.Mem{Base: reg.R12}, reg.Z0, reg.Z0)
 	build.VFMADD213PS(reg.Z27, reg.Z28, reg.Z0)
-	build.VMAXPS(reg.Z0, reg.Z29, reg.Z0) // the sum is the one that is kept if it is NaN
+	build.VMAXPS(reg.Z0, reg.Z29, reg.Z0) // max returns the sum if either operand is NaN
 	build.VMOVUPS(reg.Z0, operand.Mem{Base: reg.R10})
 	build.ADDQ(reg.R11, reg.R10)
 	build.ADDQ(operand.Imm(64), reg.RDX)
@@ -201,20 +203,21 @@ func layerRows() {
 	}
 }
 
-// productTiles writes productAMX: units are the rows, states the columns.
+// productTiles generates productAMX. The rows of its tiles are units and the columns are
+// states.
 func productTiles() {
 	build.TEXT("productAMX", build.NOSPLIT, "func(out *float32, in *int8, inScale *float32, w *int8, wScale *float32, bias *float32, rest *float32, wRest *float32, wanted *uint8, blocks int, groups int, panels int, floor float32, sums *int32)")
-	build.Doc("productAMX is Product, of the digits in and w and their scales, of groups of 16 units, of which those",
-		"are stored whose wanted is not 0, and panels of 16 states. blocks of 64 inputs, groups and panels",
-		"are at least 1; rest is one more input, and wRest its weights; floor is 0 for ReLU, otherwise -Inf;",
-		"sums is [3, 16, 16].")
+	build.Doc("productAMX computes Product from the digits in and w and their scales, for groups of 16 units and panels",
+		"of 16 states. It stores only the units whose wanted is not 0. groups, panels and blocks, the number of",
+		"blocks of 64 inputs, are at least 1. rest is one more input in float32, and wRest holds its weights.",
+		"floor is 0 for ReLU, otherwise -Inf. sums is scratch memory, [3, 16, 16].")
 	build.Pragma("noescape")
 	tileConfig()
 	weighConstants()
 	build.MOVQ(operand.U32(64), reg.RAX)
 	build.Label("group")
 	load("in", reg.RDI)
-	build.XORQ(reg.RCX, reg.RCX) // panel
+	build.XORQ(reg.RCX, reg.RCX) // number of the panel
 	build.Label("panel")
 	load("w", reg.RSI)
 	tileSums()
@@ -239,7 +242,7 @@ func productTiles() {
 	build.VBROADCASTSS(operand.Mem{Base: reg.R9}, reg.Z3)
 	build.VFMADD231PS_BCST(operand.Mem{Base: reg.R12}, reg.Z27, reg.Z3)
 	build.VFMADD213PS(reg.Z3, reg.Z28, reg.Z0)
-	build.VMAXPS(reg.Z0, reg.Z29, reg.Z0) // the sum is the one that is kept if it is NaN
+	build.VMAXPS(reg.Z0, reg.Z29, reg.Z0) // max returns the sum if either operand is NaN
 	build.VMOVUPS(reg.Z0, operand.Mem{Base: reg.R11})
 	build.Label("next")
 	build.ADDQ(operand.Imm(64), reg.RDX)
@@ -266,9 +269,10 @@ func productTiles() {
 	build.RET()
 }
 
-// Digits: v = x * (limit / the largest magnitude), rounded, is at most limit = 127 *
-// 2^16, and so are its digits in base 256 from -128 to 127: the bytes of v + 0x808080,
-// less 0x80 each. What is largest below 2^-100 counts as 0.
+// digitConstants loads the constants that convert a number x to digits. v = x * limit /
+// (the largest magnitude) is rounded to an integer. limit is 127 * 2^16, so the digits of
+// v in base 256 lie between -128 and 127. They are the bytes of v + 0x808080, minus 0x80
+// each. If the largest magnitude is below 2^-100, all numbers count as 0.
 func digitConstants() {
 	build.VMOVUPS(lanes("digitAbs", 1<<31-1), reg.Z31)
 	build.VMOVUPS(lanes("digitOnes", 0x808080), reg.Z30)
@@ -277,8 +281,8 @@ func digitConstants() {
 	build.VMOVUPS(lanes("digitTiny", 0x0d800000), reg.Z27)    // 2^-100
 }
 
-// digitScales sets Z26 to limit / Z0, and Z25 to Z0 / limit, or NaN if Z0 is not
-// finite, which makes every output NaN; Z0 is not below 0.
+// digitScales sets Z26 to limit / Z0 and Z25 to Z0 / limit. Z0 must not be negative. If
+// Z0 is not finite, Z25 is NaN, which makes every output NaN.
 func digitScales() {
 	build.VPCMPUD(operand.Imm(5), reg.Z27, reg.Z0, reg.K2) // 5: not less than
 	build.VDIVPS_Z(reg.Z0, reg.Z29, reg.K2, reg.Z26)
@@ -294,7 +298,8 @@ func digits(v reg.VecPhysical) {
 	build.VPXORD(reg.Z30, v, v)
 }
 
-// picks returns a constant that picks byte lane(i) of two vectors' 128 as byte i.
+// picks returns a constant for VPERMI2B. Byte i of the result is byte lane(i) of the 128
+// bytes of two vectors.
 func picks(name string, lane func(i int) int) operand.Mem {
 	return numbers(name, func(i int) (bits uint32) {
 		for b := range 4 {
@@ -304,17 +309,17 @@ func picks(name string, lane func(i int) int) operand.Mem {
 	})
 }
 
-var digitName = [3]string{"High", "Middle", "Low"} // digits by significance: byte 2, 1, 0
+var digitName = [3]string{"High", "Middle", "Low"} // digits by significance: bytes 2, 1 and 0 of a number
 
-// digitsOfRows writes rowsAMX.
+// digitsOfRows generates rowsAMX.
 func digitsOfRows() {
 	build.TEXT("rowsAMX", build.NOSPLIT, "func(dst *int8, scale *float32, x *float32, stride int, columns *uint16, rows int, blocks int)")
-	build.Doc("rowsAMX writes the digits of at most 16 rows of blocks of 64 inputs, [blocks, 3, 16, 64], of which those",
-		"count as 0 whose bit in columns is not set, and each row's scale. stride is in bytes.")
+	build.Doc("rowsAMX writes the digits of at most 16 rows of x, in blocks of 64 inputs, [blocks, 3, 16, 64], and each",
+		"row's scale. An input counts as 0 if its bit in columns is not set. stride is in bytes.")
 	build.Pragma("noescape")
 	digitConstants()
 	for d, name := range digitName {
-		build.VMOVUPS(picks("rows"+name, func(i int) int { // of vectors 0 and 1, in the lower half
+		build.VMOVUPS(picks("rows"+name, func(i int) int { // from vectors 0 and 1 to the lower half
 			if i >= 32 {
 				return 0
 			}
@@ -351,7 +356,7 @@ func digitsOfRows() {
 	}
 	next("largest")
 	build.VPMAXUD(reg.Z5, reg.Z0, reg.Z0)
-	for _, swap := range []uint64{0x4e, 0xb1} { // halves, then quarters
+	for _, swap := range []uint64{0x4e, 0xb1} { // exchange halves, then quarters
 		build.VSHUFF64X2(operand.Imm(swap), reg.Z0, reg.Z0, reg.Z1)
 		build.VPMAXUD(reg.Z1, reg.Z0, reg.Z0)
 	}
@@ -391,16 +396,16 @@ func digitsOfRows() {
 	build.RET()
 }
 
-// digitsOfStates writes statesAMX.
+// digitsOfStates generates statesAMX.
 func digitsOfStates() {
 	build.TEXT("statesAMX", build.NOSPLIT, "func(dst *int8, scale *float32, x *float32, inputs *uint16, blocks int)")
-	build.Doc("statesAMX writes the digits of 16 states of a Block in blocks of 64 inputs, [blocks, 3, 16, 16, 4], of",
-		"which those count as 0 whose element of inputs is 0 and not 0xffff, and each state's scale.")
+	build.Doc("statesAMX writes the digits of 16 states of a Block, in blocks of 64 inputs, [blocks, 3, 16, 16, 4], and",
+		"each state's scale. An input counts as 0 if its element of inputs is 0; otherwise the element is 0xffff.")
 	build.Pragma("noescape")
 	digitConstants()
 	first, second := []reg.VecPhysical{reg.Z24, reg.Z23, reg.Z22}, []reg.VecPhysical{reg.Z21, reg.Z20, reg.Z19}
 	for d, name := range digitName {
-		pick := func(pair int) func(i int) int { // vectors 0 and 1 to bytes 0 and 1 of a lane, 2 and 3 to the others
+		pick := func(pair int) func(i int) int { // vectors 0 and 1 to bytes 0 and 1 of a lane, vectors 2 and 3 to bytes 2 and 3
 			return func(i int) int {
 				if i%4/2 != pair {
 					return 0
@@ -423,7 +428,7 @@ func digitsOfStates() {
 		load("inputs", reg.R10)
 		load("x", reg.RDX)
 		load("blocks", reg.RCX)
-		build.SHLQ(operand.Imm(4), reg.RCX) // four inputs at a time
+		build.SHLQ(operand.Imm(4), reg.RCX) // the loop takes four inputs at a time
 	}
 	next := func(label string) {
 		build.ADDQ(operand.U32(4*stateBytes), reg.RDX)
@@ -447,7 +452,7 @@ func digitsOfStates() {
 	build.VMOVUPS(reg.Z25, operand.Mem{Base: reg.R8})
 
 	begin()
-	build.XORQ(reg.R11, reg.R11) // of 16 fours
+	build.XORQ(reg.R11, reg.R11) // counts groups of four inputs; 16 groups make a block
 	build.Label("digits")
 	v := []reg.VecPhysical{reg.Z0, reg.Z1, reg.Z2, reg.Z3}
 	for i := range v {
@@ -473,10 +478,10 @@ func digitsOfStates() {
 	build.RET()
 }
 
-// tilePeak writes peakAMX.
+// tilePeak generates peakAMX.
 func tilePeak() {
 	build.TEXT("peakAMX", build.NOSPLIT, "func(n int)")
-	build.Doc("peakAMX does n times 65536 products of bytes in tiles, and as many sums, none waiting for the one before.")
+	build.Doc("peakAMX performs n times 65536 independent multiply-adds of bytes in tiles.")
 	tileConfig()
 	for tile := range 8 {
 		tileZero(tile)

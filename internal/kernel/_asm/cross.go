@@ -10,7 +10,7 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// stateBytes is an element of a Block: kernel.States float32, three panels.
+// stateBytes is the size of one element of a Block: kernel.States float32, three panels.
 const stateBytes = 3 * panelBytes
 
 // timesState multiplies a register by stateBytes.
@@ -19,16 +19,16 @@ func timesState(k reg.GPVirtual) {
 	build.SHLQ(operand.Imm(6), k)
 }
 
-// product writes product<units><suffix>, the function of kernel.level.product.
+// product generates product<units><suffix>, which implements kernel.level.product.
 func (g *generator) product(units int) {
 	name := fmt.Sprintf("product%d%s", units, g.suffix)
 	build.TEXT(name, build.NOSPLIT, "func(out *float32, in *float32, w *float32, wStride int, bias *float32, units *int32, list *int32, n int, panels int, floor float32, next *[8]*float32)")
-	build.Doc(fmt.Sprintf("%s is the loop of Outputs.Product for %d units. wStride is in bytes; n is the", name, units),
-		"length of list; panels, at most 3, are the states' sixteens; floor is 0 for ReLU,",
-		"otherwise -Inf. next is a hint: the weights of the units to come.")
+	build.Doc(fmt.Sprintf("%s is the loop of Outputs.Product for %d units. wStride is in bytes. n is the length", name, units),
+		"of list. panels is the number of groups of 16 states, at most 3. floor is 0 for ReLU, otherwise",
+		"-Inf. next points to the weights of the following units, as a hint for prefetching.")
 	build.Pragma("noescape")
 	numbers, stride, w := argument("units"), argument("wStride"), argument("w")
-	row := make([]reg.GPVirtual, units) // of the weights, by unit
+	row := make([]reg.GPVirtual, units) // weights of each unit
 	for t := range row {
 		row[t] = build.GP64()
 		build.MOVLQSX(operand.Mem{Base: numbers, Disp: 4 * t}, row[t])
@@ -59,7 +59,7 @@ func (g *generator) product(units int) {
 	build.RET()
 }
 
-// productPanels computes some panels of states.
+// productPanels computes the given number of panels of states.
 func (g *generator) productPanels(panels int, row []reg.GPVirtual, in reg.GPVirtual) {
 	id := fmt.Sprint(panels)
 	width := panels * g.perPanel()
@@ -98,8 +98,9 @@ func (g *generator) productPanels(panels int, row []reg.GPVirtual, in reg.GPVirt
 		for p := range panels {
 			build.PREFETCHT0(operand.Mem{Base: in, Index: at, Scale: 1, Disp: p * panelBytes})
 		}
-		// The weights are read once per block, from beyond the core's own cache.
-		// While 16 inputs pass, a cache line of each, so do 8 hints.
+		// The weights are read once per block, and the core's own cache does not hold
+		// them. So each input prefetches a line of one of the next 8 units. A cache line
+		// holds 16 weights; while 16 inputs pass, each of the 8 units is prefetched.
 		build.MOVL(k.As32(), at.As32())
 		build.SHRL(operand.Imm(1), at.As32())
 		build.ANDL(operand.Imm(7), at.As32())
@@ -125,17 +126,18 @@ func (g *generator) productPanels(panels int, row []reg.GPVirtual, in reg.GPVirt
 		timesState(unit)
 		for v := range width {
 			a := acc[t*width+v]
-			build.VMAXPS(a, floor, a) // a is the one that is kept if it is NaN
+			build.VMAXPS(a, floor, a) // max returns a if either operand is NaN
 			build.VMOVUPS(a, operand.Mem{Base: out, Index: unit, Scale: 1, Disp: v * g.bytes})
 		}
 	}
 }
 
-// cross writes cross<suffix>, the function of kernel.level.cross.
+// cross generates cross<suffix>, which implements kernel.level.cross.
 func (g *generator) cross() {
 	name := "cross" + g.suffix
 	build.TEXT(name, build.NOSPLIT, "func(out *float32, x *float32, x0 *float32, z *float32, list *int32, n int, panels int)")
-	build.Doc(name + " is the loop of Cross; n, the length of list, and panels, the states' sixteens, are at least 1.")
+	build.Doc(name+" is the loop of Cross. n is the length of list, and panels is the number of groups of 16 states.",
+		"Both are at least 1.")
 	build.Pragma("noescape")
 	out, x, x0, z := argument("out"), argument("x"), argument("x0"), argument("z")
 	list, n := argument("list"), argument("n")
@@ -175,19 +177,21 @@ func everyLane(name string, bits uint32) operand.Mem {
 	return m
 }
 
-// tanh writes tanh<suffix>, the function of kernel.level.tanh. The steps and
-// constants are those of tanhPortable, in package kernel.
+// tanh generates tanh<suffix>, which implements kernel.level.tanh. It has the same steps
+// and constants as tanhPortable in package kernel.
 func (g *generator) tanh() {
 	name := "tanh" + g.suffix
 	build.TEXT(name, build.NOSPLIT, "func(out *float32, in *float32, scale *float32, n int, panels int)")
-	build.Doc(name + " is the loop of Tanh; n and panels, the states' sixteens, are at least 1.")
+	build.Doc(name+" is the loop of Tanh for n elements. panels is the number of groups of 16 states.",
+		"Both are at least 1.")
 	build.Pragma("noescape")
 	constant := func(name string, v float64) reg.VecVirtual {
 		c := g.vector()
 		build.VMOVUPS(everyLane("tanh"+name, math.Float32bits(float32(v))), c)
 		return c
 	}
-	// memory is for constants that stay in registers if there are enough of those.
+	// memory returns a constant that stays in a register only if the processor has enough
+	// registers.
 	memory := func(name string, v float64) operand.Op {
 		if g.bytes == 64 {
 			return constant(name, v)
@@ -214,7 +218,7 @@ func (g *generator) tanh() {
 		g.flush(x, magnitude, tiny)
 		g.and(x, magnitude, y)
 		build.VADDPS(y, y, y)
-		build.VMINPS(y, limit, y) // y is the one that is kept if it is NaN
+		build.VMINPS(y, limit, y) // min returns y if either operand is NaN
 		build.VMULPS(log2e, y, e)
 		g.round(e, e)
 		build.VMOVAPS(y, r)
@@ -233,7 +237,7 @@ func (g *generator) tanh() {
 		build.VFMADD231PS(e, q, s) // exp(y)-1
 		build.VADDPS(two, s, q)
 		build.VDIVPS(q, s, s)
-		g.clear(magnitude, x) // but for the sign
+		g.clear(magnitude, x) // keep only the sign
 		g.or(x, s, s)
 		build.VMULPS(at(scale), s, s)
 		g.flush(s, magnitude, tiny)
@@ -250,14 +254,14 @@ func (g *generator) tanh() {
 	build.RET()
 }
 
-// transpose writes transpose<suffix>: blocks of side*side elements, side being
-// the lanes of a vector.
+// transpose generates transpose<suffix>, which works on squares of side*side elements.
+// side is the number of lanes of a vector.
 func (g *generator) transpose() {
 	name := "transpose" + g.suffix
 	side := g.bytes / 4
 	build.TEXT(name, build.NOSPLIT, "func(out *float32, outStride int, in *float32, inStride int, n int)")
-	build.Doc(fmt.Sprintf("%s transposes n squares of %d elements a side, each %d columns right of the one", name, side, side),
-		"before in in, and as many rows further down in out. Strides are in bytes.")
+	build.Doc(fmt.Sprintf("%s transposes n squares of %d by %d elements. Each square begins %d columns to the right of", name, side, side, side),
+		fmt.Sprintf("the previous one in in, and %d rows below it in out. Strides are in bytes.", side))
 	build.Pragma("noescape")
 	out, outStride, in, inStride, n := argument("out"), argument("outStride"), argument("in"), argument("inStride"), argument("n")
 	build.Label("square")
@@ -290,7 +294,7 @@ func (g *generator) exchange(v []reg.VecVirtual) []reg.VecVirtual {
 		build.VUNPCKLPS(v[i+1], v[i], pairs[i])
 		build.VUNPCKHPS(v[i+1], v[i], pairs[i+1])
 	}
-	// quads[i+c] holds, in each 128-bit lane l, column 4l+c of rows i to i+3
+	// In each 128-bit lane l, quads[i+c] holds column 4l+c of rows i to i+3.
 	quads := g.vectors(side)
 	for i := 0; i < side; i += 4 {
 		build.VUNPCKLPD(pairs[i+2], pairs[i], quads[i])
@@ -308,9 +312,9 @@ func (g *generator) exchange(v []reg.VecVirtual) []reg.VecVirtual {
 	}
 	for c := range 4 {
 		a, b, x, y := g.vector(), g.vector(), g.vector(), g.vector()
-		build.VSHUFF32X4(operand.Imm(0x88), quads[4+c], quads[c], a)    // lanes 0, 2 of rows 0-3, of 4-7
-		build.VSHUFF32X4(operand.Imm(0xdd), quads[4+c], quads[c], b)    // lanes 1, 3
-		build.VSHUFF32X4(operand.Imm(0x88), quads[12+c], quads[8+c], x) // rows 8-15
+		build.VSHUFF32X4(operand.Imm(0x88), quads[4+c], quads[c], a)    // lanes 0 and 2 of rows 0-7
+		build.VSHUFF32X4(operand.Imm(0xdd), quads[4+c], quads[c], b)    // lanes 1 and 3 of rows 0-7
+		build.VSHUFF32X4(operand.Imm(0x88), quads[12+c], quads[8+c], x) // the same for rows 8-15
 		build.VSHUFF32X4(operand.Imm(0xdd), quads[12+c], quads[8+c], y)
 		build.VSHUFF32X4(operand.Imm(0x88), x, a, out[c])
 		build.VSHUFF32X4(operand.Imm(0x88), y, b, out[4+c])
@@ -320,11 +324,12 @@ func (g *generator) exchange(v []reg.VecVirtual) []reg.VecVirtual {
 	return out
 }
 
-// set writes set<suffix>, the function of kernel.level.set.
+// set generates set<suffix>, which implements kernel.level.set.
 func (g *generator) set() {
 	name := "set" + g.suffix
 	build.TEXT(name, build.NOSPLIT, "func(mask *uint64, in *float32, stride int, rows int, panels int)")
-	build.Doc(name + " is the loop of Mask.Set for whole panels, into a mask of zeros; rows and panels are at least 1.")
+	build.Doc(name+" is the loop of Mask.Set for whole panels. The mask is all zeros before. rows and panels are at",
+		"least 1.")
 	build.Pragma("noescape")
 	in, stride := argument("in"), argument("stride")
 	build.Label("panel")

@@ -8,28 +8,30 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// A panel is 16 columns of packed weights, 64 bytes a row: one cache line.
+// panelBytes is the size of one row of a panel: 16 columns of packed weights, one cache
+// line.
 const panelBytes = 64
 
 // generator holds what differs between instruction sets.
 type generator struct {
 	suffix string
-	rows   []int // the numbers of rows a layer function exists for
-	panels int   // panels a layer function works on at once, and one at a time for the rest
-	chunk  int   // panels that steps works on at once
-	ahead  int   // how far down the list a layer function prefetches, at most kernel.listAhead
-	bytes  int   // of a vector
+	rows   []int // numbers of rows for which there is a layer function
+	panels int   // panels that a layer function computes at once; remaining panels are computed one by one
+	chunk  int   // panels that steps computes at once
+	ahead  int   // number of list elements that a layer function prefetches ahead, at most kernel.listAhead
+	bytes  int   // bytes of a vector
 	vector func() reg.VecVirtual
 	zero   func(v reg.VecVirtual)
 	or     func(a, b, dst reg.VecVirtual)
 	and    func(a, b, dst reg.VecVirtual)
-	// clear clears the bits of v that are set in mask; round rounds to the nearest
-	// integer, even if two are as near; flush sets lanes of v below tiny in magnitude to +0.
+	// clear clears the bits of v that are set in mask. round rounds to the nearest
+	// integer, ties to even. flush sets the lanes of v that are below tiny in magnitude
+	// to +0.
 	clear func(mask, v reg.VecVirtual)
 	round func(v, dst reg.VecVirtual)
 	flush func(v, magnitude reg.VecVirtual, tiny operand.Op)
-	units int // a product function's
-	// bits sets the low bits of dst to "lane is not 0 (NaN is not 0)", a bit per lane.
+	units int // number of units that a product function computes at once
+	// bits sets one low bit of dst for each lane of v that is not 0. NaN is not 0.
 	bits func(v, zero reg.VecVirtual, dst reg.GPVirtual)
 }
 
@@ -41,7 +43,7 @@ func (g *generator) vectors(n int) []reg.VecVirtual {
 	return v
 }
 
-// perPanel is the number of vectors in 16 columns.
+// perPanel returns the number of vectors in 16 columns.
 func (g *generator) perPanel() int { return panelBytes / g.bytes }
 
 func avx512() generator {
@@ -99,8 +101,8 @@ func argument(name string) reg.GPVirtual {
 	return r
 }
 
-// stack returns the memory of a parameter, which the function may use as a
-// variable of its own.
+// stack returns the memory that holds a parameter. A function may use it as a local
+// variable.
 func stack(name string) operand.Mem {
 	b, err := build.Param(name).Resolve()
 	if err != nil {
@@ -109,8 +111,8 @@ func stack(name string) operand.Mem {
 	return b.Addr
 }
 
-// rowsFrom holds a stride and its odd multiples, from which the addressing modes
-// reach every row of a tile without arithmetic in the loop.
+// rowsFrom holds a stride and its odd multiples. With them the addressing modes reach
+// every row of a tile, and the loop needs no address arithmetic.
 type rowsFrom struct{ odd map[int]reg.GPVirtual }
 
 func newRowsFrom(stride reg.GPVirtual, rows int) rowsFrom {
@@ -125,7 +127,7 @@ func newRowsFrom(stride reg.GPVirtual, rows int) rowsFrom {
 
 func prev(r rowsFrom, m int) reg.Register { return r.odd[m] }
 
-// at returns the address of row t of the tile whose row 0 is at base.
+// at returns the address of row t of the tile that begins at base.
 func (r rowsFrom) at(base reg.Register, t int) operand.Mem {
 	if t == 0 {
 		return operand.Mem{Base: base}
@@ -137,13 +139,13 @@ func (r rowsFrom) at(base reg.Register, t int) operand.Mem {
 	return operand.Mem{Base: base, Index: r.odd[odd], Scale: scale}
 }
 
-// layer writes layer<rows><suffix>, the function of kernel.level.layer.
+// layer generates layer<rows><suffix>, which implements kernel.level.layer.
 func (g *generator) layer(rows int) {
 	name := fmt.Sprintf("layer%d%s", rows, g.suffix)
 	build.TEXT(name, build.NOSPLIT, "func(out *float32, outStride int, in *float32, inStride int, w *float32, panelStride int, bias *float32, list *int32, n int, panels int, floor float32, mask *uint64, maskByte int)")
-	build.Doc(name+" is the loop of Matrix.Layer on a tile's "+fmt.Sprint(rows)+" rows. Strides are in bytes;",
-		"n is the length of list; floor is 0 for ReLU, otherwise -Inf; mask may be nil,",
-		"otherwise maskByte is the byte that the first panel's bits begin at.")
+	build.Doc(name+" is the loop of Matrix.Layer for "+fmt.Sprint(rows)+" rows of a tile. Strides are in bytes.",
+		"n is the length of list. floor is 0 for ReLU, otherwise -Inf. mask may be nil; if it is not,",
+		"maskByte is the index of the byte in which the first panel's bits begin.")
 	build.Pragma("noescape")
 	at := argument("maskByte")
 	build.CMPQ(stack("mask"), operand.Imm(0))
@@ -171,11 +173,11 @@ func (g *generator) layer(rows int) {
 	build.RET()
 }
 
-// layerPanels computes one group of panels and moves on to the next.
+// layerPanels computes one group of panels and advances to the next.
 func (g *generator) layerPanels(rows, panels int, in reg.GPVirtual, strides rowsFrom, w reg.GPVirtual) {
 	id := fmt.Sprint(panels)
-	width := panels * g.perPanel() // vectors
-	base := []reg.GPVirtual{w}     // of each panel
+	width := panels * g.perPanel() // number of vectors
+	base := []reg.GPVirtual{w}     // address of each panel
 	for p := 1; p < panels; p++ {
 		next := build.GP64()
 		build.MOVQ(base[p-1], next)
@@ -186,7 +188,7 @@ func (g *generator) layerPanels(rows, panels int, in reg.GPVirtual, strides rows
 		return operand.Mem{Base: base[v/g.perPanel()], Index: off, Scale: 1, Disp: v % g.perPanel() * g.bytes}
 	}
 
-	// accumulators start at the bias
+	// The accumulators start at the bias.
 	acc := g.vectors(rows * width)
 	bias := build.GP64()
 	build.MOVQ(stack("bias"), bias)
@@ -216,8 +218,8 @@ func (g *generator) layerPanels(rows, panels int, in reg.GPVirtual, strides rows
 		build.VMOVUPS(weight(v, k), weights[v])
 	}
 	if g.ahead > 0 {
-		// A list jumps, which the processor does not foresee. Past the end of the
-		// list this reads anything, and asks for anything.
+		// The hardware cannot predict the jumps of a list. Past the end of the list this
+		// reads unused capacity and prefetches an arbitrary address, which is harmless.
 		build.MOVL(operand.Mem{Base: list, Index: n, Scale: 4, Disp: 4 * g.ahead}, k.As32())
 		build.SHLQ(operand.Imm(6), k)
 		for v := 0; v < width; v += g.perPanel() {
@@ -246,7 +248,7 @@ func (g *generator) layerPanels(rows, panels int, in reg.GPVirtual, strides rows
 	for t := range rows {
 		for v := range width {
 			a := acc[t*width+v]
-			build.VMAXPS(a, floor, a) // a is the one that is kept if it is NaN
+			build.VMAXPS(a, floor, a) // max returns a if either operand is NaN
 			build.VMOVUPS(a, operand.Mem{Base: out, Disp: v * g.bytes})
 			if t > 0 {
 				g.or(acc[v], a, acc[v])
@@ -263,8 +265,8 @@ func (g *generator) layerPanels(rows, panels int, in reg.GPVirtual, strides rows
 	build.SUBQ(operand.U32(panels), stack("panels"))
 }
 
-// orMask ors "lane is not 0" of the vectors into the mask, if there is one, and
-// moves it on.
+// orMask sets a bit of the mask for each lane that is not 0, and advances the mask. It
+// does nothing if the mask is nil.
 func (g *generator) orMask(v []reg.VecVirtual, id string) {
 	mask := build.GP64()
 	build.MOVQ(stack("mask"), mask)
@@ -287,12 +289,12 @@ func (g *generator) orMask(v []reg.VecVirtual, id string) {
 	build.Label("masked" + id)
 }
 
-// steps writes steps<suffix>, the function of kernel.level.steps.
+// steps generates steps<suffix>, which implements kernel.level.steps.
 func (g *generator) steps() {
 	name := "steps" + g.suffix
 	build.TEXT(name, build.NOSPLIT, "func(out *float32, outStride int, pre *float32, w *float32, wStride int, rows *int32, a *float32, n int, panels int, floor float32, mask *uint64)")
-	build.Doc(name+" is the loop of Rows.Steps. Strides are in bytes; n is the number of steps, at least 1;",
-		"floor is 0 for ReLU, otherwise -Inf; mask may be nil.")
+	build.Doc(name+" is the loop of RowMatrix.Steps. Strides are in bytes. n is the number of steps, at least 1.",
+		"floor is 0 for ReLU, otherwise -Inf. mask may be nil.")
 	build.Pragma("noescape")
 	for _, panels := range []int{g.chunk, 1} {
 		id := fmt.Sprint(panels)

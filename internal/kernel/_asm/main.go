@@ -1,6 +1,6 @@
-// Command asm writes the assembly of package kernel: one file of functions for
-// each instruction set, and their Go declarations. The package's doc comments
-// say what each function computes; here is how.
+// Command asm generates the assembly of package kernel: one file of functions for each
+// instruction set, and their Go declarations. The doc comments of package kernel define
+// what each function computes. This program defines how.
 //
 //	go run . -level avx512 -out ../avx512_amd64.s -stubs ../avx512_amd64.go -pkg kernel
 package main
@@ -29,7 +29,7 @@ func main() {
 	case "avx2":
 		g = avx2()
 	default:
-		fmt.Fprintln(os.Stderr, "asm: -level is amx, avx512 or avx2")
+		fmt.Fprintln(os.Stderr, "asm: -level must be amx, avx512 or avx2")
 		os.Exit(2)
 	}
 	for _, rows := range g.rows {

@@ -8,11 +8,11 @@ import (
 	"github.com/mmcloughlin/avo/operand"
 )
 
-// dot writes dot<suffix>, the function of kernel.level.dot.
+// dot generates dot<suffix>, which implements kernel.level.dot.
 func (g *generator) dot() {
 	name := "dot" + g.suffix
 	build.TEXT(name, build.NOSPLIT, "func(dst *[16]float32, x *float32, w *float32, panels int)")
-	build.Doc(name + " sets dst[c] to the sum over panels of x times w in column c; panels is at least 1.")
+	build.Doc(name + " sets dst[c] to the sum over all panels of x*w in column c. panels is at least 1.")
 	build.Pragma("noescape")
 	x, w, n := argument("x"), argument("w"), argument("panels")
 	acc := g.vectors(2 * g.perPanel()) // even panels, odd panels
@@ -50,11 +50,11 @@ func (g *generator) dot() {
 	build.RET()
 }
 
-// prefetch writes prefetch<suffix>: a hint for each cache line of some rows.
+// prefetch generates prefetch<suffix>, which prefetches each cache line of some rows.
 func (g *generator) prefetch() {
 	name := "prefetch" + g.suffix
 	build.TEXT(name, build.NOSPLIT, "func(w *float32, wStride int, rows *int32, n int)")
-	build.Doc(name + " asks for n rows of wStride bytes to be in the second level cache; n and wStride are above 0.")
+	build.Doc(name + " prefetches n rows of wStride bytes into the second-level cache. n and wStride are above 0.")
 	build.Pragma("noescape")
 	w, stride, rows, n := argument("w"), argument("wStride"), argument("rows"), argument("n")
 	build.LEAQ(operand.Mem{Base: rows, Index: n, Scale: 4}, rows)
@@ -75,11 +75,12 @@ func (g *generator) prefetch() {
 	build.RET()
 }
 
-// list writes listAVX512: 16 columns of a mask at a time, by compression.
+// list generates listAVX512, which converts 16 columns of a mask at a time with a
+// compress instruction.
 func (g *generator) list() {
 	build.TEXT("listAVX512", build.NOSPLIT, "func(dst *int32, mask *uint64, words int) int")
-	build.Doc("listAVX512 writes the columns whose bit is set, ascending, and returns how many. dst has room for",
-		"64*words+16; what lies beyond those written is overwritten.")
+	build.Doc("listAVX512 writes the columns whose bit is set, in ascending order, and returns their number. dst needs",
+		"room for 64*words+16 elements; the function overwrites some of them beyond those it returns.")
 	build.Pragma("noescape")
 	dst, mask, words := argument("dst"), argument("mask"), argument("words")
 	column, step := build.ZMM(), build.ZMM()
@@ -87,7 +88,7 @@ func (g *generator) list() {
 	build.VMOVDQU32(numbers("sixteen", func(int) uint32 { return 16 }), step)
 	begin := build.GP64()
 	build.MOVQ(dst, begin)
-	build.SHLQ(operand.Imm(2), words) // 16 bits at a time
+	build.SHLQ(operand.Imm(2), words) // the loop takes 16 bits at a time
 	build.Label("group")
 	bits, packed, k := build.GP64(), build.ZMM(), build.K()
 	build.MOVWLZX(operand.Mem{Base: mask}, bits.As32())
@@ -107,11 +108,11 @@ func (g *generator) list() {
 	build.RET()
 }
 
-// expand writes expandAVX512: one instruction spreads the values of a part over its
-// mask, and reads no more of them than that has bits.
+// expand generates expandAVX512. One instruction spreads the values of a part over the
+// lanes of its mask. It reads only as many values as the mask has bits.
 func (g *generator) expand() {
 	build.TEXT("expandAVX512", build.NOSPLIT, "func(x *float32, values *byte, part *int, n int)")
-	build.Doc("expandAVX512 expands n parts, at least 1, of which part is the first's To.")
+	build.Doc("expandAVX512 expands n parts. n is at least 1. part points to the field To of the first part.")
 	build.Pragma("noescape")
 	x, values, part, n := argument("x"), argument("values"), argument("part"), argument("n")
 	build.Label("part")
@@ -138,11 +139,11 @@ func numbers(name string, lane func(i int) uint32) operand.Mem {
 	return m
 }
 
-// fma writes fma<suffix>: the processor's peak, for benchmarks.
+// fma generates fma<suffix>, which runs at the processor's peak, for benchmarks.
 func (g *generator) fma() {
 	name := "fma" + g.suffix
 	build.TEXT(name, build.NOSPLIT, "func(n int)")
-	build.Doc(name + fmt.Sprintf(" does n times %d products and sums in registers, none waiting for the one before.", fmaVectors*g.bytes/4))
+	build.Doc(name + fmt.Sprintf(" performs n times %d independent multiply-adds in registers.", fmaVectors*g.bytes/4))
 	n := argument("n")
 	x, y := g.vector(), g.vector()
 	g.zero(x)
@@ -161,5 +162,6 @@ func (g *generator) fma() {
 	build.RET()
 }
 
-// fmaVectors is how many sums fma keeps: more than latency times units.
+// fmaVectors is the number of accumulators in fma. It exceeds latency times the number of
+// FMA units.
 const fmaVectors = 12

@@ -23,8 +23,8 @@ func Architectures() map[string]model.Architecture {
 	}
 }
 
-// Weights returns random weights for a, at a scale that moves logits by some
-// units.
+// Weights returns random weights for a. Their scale is such that players change logits by
+// several units.
 func Weights(a model.Architecture, seed uint64) model.Weights {
 	r := rand.New(rand.NewPCG(seed, 0))
 	vector := func(n int, scale float64) []float32 {

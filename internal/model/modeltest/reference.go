@@ -8,9 +8,8 @@ import (
 	"shaver/internal/model"
 )
 
-// Logit computes the logit of one row with the embedding x, [D], in float64, from
-// the formulas of the papers. It shares nothing with package model but the
-// weights, and takes its time.
+// Logit computes the logit of one row with the embedding x, [D], in float64, directly
+// from the formulas of the papers. It shares no code with package model and is slow.
 func Logit(a *model.Architecture, w *model.Weights, row []int32, x []float64) float64 {
 	logit := float64(w.Bias)
 	for _, f := range row {
@@ -58,7 +57,7 @@ func linear(x []float64, l *model.Linear) []float64 {
 	return y
 }
 
-// cross returns the output of the cross layers, x itself if there are none.
+// cross returns the output of the cross layers, or x itself if there are none.
 func cross(a *model.Architecture, w *model.Weights, x []float64) []float64 {
 	out := slices.Clone(x)
 	for l := range w.Mix {
@@ -72,7 +71,7 @@ func cross(a *model.Architecture, w *model.Weights, x []float64) []float64 {
 	return out
 }
 
-// mix is one DCN-Mix layer: from x0 = x and the layer's input to its output.
+// mix returns the output of one DCN-Mix layer with input in. x is x0.
 func mix(a *model.Architecture, gates []float32, layer *model.MixLayer, x, in []float64) []float64 {
 	players := len(x)
 	out := slices.Clone(in)
@@ -105,15 +104,15 @@ func mix(a *model.Architecture, gates []float32, layer *model.MixLayer, x, in []
 	return out
 }
 
-// Calibrated returns a model of random weights whose hidden units are active, in
-// each layer, in the given share of the states of walks of random rows, and the
-// baseline of those walks: 0, or something like the entries.
+// Calibrated returns a model of random weights and a baseline. In each hidden layer, the
+// given share of units is active over the states of walks of random rows. The baseline is
+// 0 if zero is set; otherwise its values are drawn from the embedding.
 func Calibrated(a model.Architecture, active float64, zero bool) (*model.Model, []float32) {
 	w := Weights(a, 1)
 	for i := range w.Embedding {
 		w.Embedding[i] *= 0.3
 	}
-	for l := range w.Mix { // at the scale of a trained model
+	for l := range w.Mix { // like a trained model's weights
 		for i := range w.Mix[l].U {
 			w.Mix[l].U[i] *= float32(2 / math.Sqrt(float64(a.Experts*a.Rank)))
 		}
@@ -129,7 +128,7 @@ func Calibrated(a model.Architecture, active float64, zero bool) (*model.Model, 
 		}
 	}
 	samples := 300
-	if a.CrossLayers > 0 { // which take long in float64
+	if a.CrossLayers > 0 { // cross layers are slow in float64
 		samples = 100
 	}
 	rows := Rows(a, samples, 7)
@@ -158,7 +157,8 @@ func Calibrated(a model.Architecture, active float64, zero bool) (*model.Model, 
 	return m, baseline
 }
 
-// calibrate shifts the biases of a layer and replaces the states by its output.
+// calibrate sets the biases of a layer so that the given share of units is active. It
+// replaces the states by the layer's output.
 func calibrate(l *model.Linear, states [][]float64, active float64) {
 	clear(l.Bias)
 	for s := range states {

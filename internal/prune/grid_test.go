@@ -1,4 +1,4 @@
-package quantize
+package prune
 
 import (
 	"math"
@@ -43,7 +43,7 @@ func tables(t *rapid.T) []float32 {
 func TestErrorIsHalfAStep(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		values, bits := tables(t), rapid.IntRange(1, 16).Draw(t, "bits")
-		g := NewGrid(values, bits)
+		g := newGrid(values, bits)
 		width := float64(slices.Max(values)) - float64(slices.Min(values))
 		if want := width / float64(int(1)<<bits-1); math.Abs(g.Step-want) > 1e-12*want {
 			t.Fatalf("step %g, expected %g", g.Step, want)
@@ -70,7 +70,7 @@ func TestErrorIsHalfAStep(t *testing.T) {
 
 func TestConstantsStay(t *testing.T) {
 	for _, v := range []float32{0, 5, -3e38, 1e-45} {
-		if got := NewGrid([]float32{v, v}, 4).Round(v); got != v {
+		if got := newGrid([]float32{v, v}, 4).Round(v); got != v {
 			t.Errorf("%g reads %g", v, got)
 		}
 	}

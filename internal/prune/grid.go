@@ -1,30 +1,29 @@
-// Package quantize stores numbers in fewer bits: on a grid between the least and
-// the greatest of them (PTQ, post-training quantization).
-package quantize
+package prune
 
 import (
 	"fmt"
 	"math"
 )
 
-// Grid is the affine map of the integers 0 to Levels-1 to numbers: Step*(q-Zero).
+// grid stores numbers in fewer bits (PTQ, post-training quantization). It is the
+// affine map of the integers 0 to Levels-1 to numbers: Step*(q-Zero).
 // Zero, which maps to 0, is an integer and may lie outside them. If Step is 0 all
 // are Constant.
-type Grid struct {
+type grid struct {
 	Step     float64
 	Zero     int64
 	Levels   int64
 	Constant float32
 }
 
-// NewGrid returns the grid of 2^bits levels from the least to the greatest of
+// newGrid returns the grid of 2^bits levels from the least to the greatest of
 // values, which are finite; bits is 1 to 16. The zero point is rounded to nearest,
 // which moves the grid by half a step at most.
-func NewGrid(values []float32, bits int) Grid {
+func newGrid(values []float32, bits int) grid {
 	if bits < 1 || bits > 16 {
-		panic(fmt.Sprintf("quantize: %d bits", bits))
+		panic(fmt.Sprintf("prune: newGrid: %d bits", bits))
 	}
-	g := Grid{Levels: 1 << bits}
+	g := grid{Levels: 1 << bits}
 	if len(values) == 0 {
 		return g
 	}
@@ -42,7 +41,7 @@ func NewGrid(values []float32, bits int) Grid {
 }
 
 // Level returns the integer whose number is nearest to v, in [0, Levels).
-func (g Grid) Level(v float32) int64 {
+func (g grid) Level(v float32) int64 {
 	if g.Step == 0 {
 		return 0
 	}
@@ -50,8 +49,8 @@ func (g Grid) Level(v float32) int64 {
 }
 
 // Number returns the number of an integer in [0, Levels), before it is rounded to
-// float32: at most half a Step from every value of NewGrid whose Level it is.
-func (g Grid) Number(level int64) float64 {
+// float32: at most half a Step from every value of newGrid whose Level it is.
+func (g grid) Number(level int64) float64 {
 	if g.Step == 0 {
 		return float64(g.Constant)
 	}
@@ -59,4 +58,4 @@ func (g Grid) Number(level int64) float64 {
 }
 
 // Round returns what v reads after it was stored on the grid.
-func (g Grid) Round(v float32) float32 { return float32(g.Number(g.Level(v))) }
+func (g grid) Round(v float32) float32 { return float32(g.Number(g.Level(v))) }

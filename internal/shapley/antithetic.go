@@ -1,0 +1,34 @@
+package shapley
+
+import "slices"
+
+// antithetic takes two walks in each pass: an order, and the same backwards.
+type antithetic struct {
+	walks
+	pair []int64 // contributions in the first walk of a pass, [D]
+}
+
+func newAntithetic(s *setup) evaluator {
+	return &antithetic{newWalks(s), make([]int64, s.game.Model.Players())}
+}
+
+func (a *antithetic) values(sum, within []int64, r int) error {
+	a.clear(sum)
+	for pass := range a.options.Passes {
+		a.draw(r, pass)
+		if err := a.walk(a.batch.Label[r]); err != nil {
+			return err
+		}
+		for k, player := range a.order {
+			a.pair[player] = a.losses[k] - a.losses[k+1]
+		}
+		slices.Reverse(a.order)
+		if err := a.walk(a.batch.Label[r]); err != nil {
+			return err
+		}
+		for k, player := range a.order {
+			a.add(sum, player, a.pair[player]+a.losses[k]-a.losses[k+1])
+		}
+	}
+	return a.variances(sum, within)
+}

@@ -1,0 +1,41 @@
+// Package sparsity turns a sparsity into a number of entries. A sparsity is the
+// portion of a table's entries that pruning drops.
+package sparsity
+
+import (
+	"fmt"
+	"math/big"
+	"strconv"
+)
+
+// Dropped returns how many of the given number of entries a sparsity t drops:
+// floor(entries * t). The product is taken in decimal, with t as it was typed. A t
+// that is float64(drop)/float64(entries), as another budget gives it, drops exactly
+// that many again.
+func Dropped(entries int, t float64) (int, error) {
+	if !(t >= 0 && t <= 1) {
+		return 0, fmt.Errorf("sparsity %v is outside [0, 1]", t)
+	}
+	drop, _ := portion(entries, t)
+	if float64(drop+1)/float64(entries) == t {
+		drop++
+	}
+	return drop, nil
+}
+
+// Ceil returns ceil(n * p). The product is taken in decimal.
+func Ceil(n int, p float64) int {
+	whole, rest := portion(n, p)
+	if rest {
+		return whole + 1
+	}
+	return whole
+}
+
+// portion returns floor(n * p), and whether there is a rest.
+func portion(n int, p float64) (whole int, rest bool) {
+	exact, _ := new(big.Rat).SetString(strconv.FormatFloat(p, 'g', -1, 64))
+	exact.Mul(exact, new(big.Rat).SetInt64(int64(n)))
+	quotient, remainder := new(big.Int).QuoRem(exact.Num(), exact.Denom(), new(big.Int))
+	return int(quotient.Int64()), remainder.Sign() > 0
+}

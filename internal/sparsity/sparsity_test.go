@@ -1,0 +1,28 @@
+package sparsity
+
+import (
+	"math"
+	"testing"
+)
+
+func TestDroppedIsExactInDecimal(t *testing.T) {
+	for _, c := range []struct {
+		entries  int
+		sparsity float64
+		want     int
+	}{{10, 0.7, 7}, {100, 0.29, 29}, {1000, 0.999, 999}, {3, 0.5, 1}, {7, 0, 0}, {7, 1, 7}, {100_000_000, 0.57, 57_000_000}} {
+		if got, err := Dropped(c.entries, c.sparsity); err != nil || got != c.want {
+			t.Errorf("%d at %v: %d, %v", c.entries, c.sparsity, got, err)
+		}
+	}
+	for drop := range 12_509 {
+		if got, err := Dropped(12_508, float64(drop)/12_508); err != nil || got != drop {
+			t.Fatalf("%d of 12508: %d, %v", drop, got, err)
+		}
+	}
+	for _, bad := range []float64{-0.1, 1.1, math.NaN()} {
+		if _, err := Dropped(10, bad); err == nil {
+			t.Errorf("sparsity %v accepted", bad)
+		}
+	}
+}

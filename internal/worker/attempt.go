@@ -1,0 +1,371 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"shaver/internal/arrowio"
+	"shaver/internal/baseline"
+	"shaver/internal/bus"
+	"shaver/internal/fault"
+	"shaver/internal/job"
+	"shaver/internal/kernel"
+	"shaver/internal/model"
+	"shaver/internal/shapley"
+	"shaver/internal/shard"
+)
+
+// attempt is one try of this worker at one task.
+type attempt struct {
+	*Config
+	d     *bus.Delivery // the task, and which try it is
+	lease lease         // of d
+	blobs blobs
+	jobs  jobs
+	log   *zap.Logger
+	steps atomic.Int64 // grows while the task makes progress
+}
+
+// The methods of bus.Bus and bus.Delivery that an attempt calls. bus documents them.
+type (
+	lease interface {
+		Heartbeat(ctx context.Context) error
+		Done(ctx context.Context) error
+		Release(ctx context.Context, delay time.Duration) error
+		Lost(ctx context.Context, reason string) error
+		Quarantine(ctx context.Context, reason string, input bool) error
+	}
+	blobs interface {
+		GetInto(ctx context.Context, blob job.Blob, limit int64, into func(io.Reader) error) error
+		Put(ctx context.Context, name string, data []byte) (job.Blob, error)
+		Delete(ctx context.Context, name string) error
+	}
+	jobs interface {
+		IsOpen(ctx context.Context, jobID string) (bool, error)
+		PublishResult(ctx context.Context, r job.Result) (won bool, err error)
+		DeleteResult(ctx context.Context, jobID string, shard int) error
+		DeleteQuarantine(ctx context.Context, jobID string, shard int) error
+	}
+)
+
+func newAttempt(c *Config, d *bus.Delivery) *attempt {
+	return &attempt{
+		Config: c, d: d, lease: d, blobs: c.Bus, jobs: c.Bus,
+		log: c.Log.With(zap.String("job", d.Task.Job), zap.Int("shard", d.Task.Shard), zap.Int("try", d.Try)),
+	}
+}
+
+// run computes the task, ends it on the bus and reports its outcome. It returns
+// an error only if the worker must end.
+func (a *attempt) run(ctx context.Context) error {
+	begun := time.Now()
+	outcome, err := a.outcome(ctx)
+	if a.OnTask != nil {
+		a.OnTask(&a.d.Task, outcome, a.d.Try, time.Since(begun))
+	}
+	return err
+}
+
+// outcome is run without the report.
+func (a *attempt) outcome(ctx context.Context) (Outcome, error) {
+	computing, stop := context.WithCancelCause(ctx)
+	beating := make(chan struct{})
+	go func() {
+		defer close(beating)
+		a.beat(computing, stop)
+	}()
+	a.log.Debug("task begun", zap.Int64("rows", a.d.Task.Rows))
+	done, err := a.compute(computing)
+	if err == nil {
+		err = a.store(ctx, done)
+	}
+	over := errors.Is(err, errOver) || errors.Is(context.Cause(computing), errOver)
+	stop(nil)
+	<-beating
+	switch {
+	case over:
+		a.log.Info("the job is over and does not need the task")
+		_ = a.lease.Done(ctx) // the job's clean-up deletes the task too
+		return Over, nil
+	case err == nil:
+		if err := a.lease.Done(ctx); err != nil {
+			a.log.Warn("task done, but not acknowledged: it may be computed again", zap.Error(err))
+		}
+		return Done, nil
+	case ctx.Err() != nil:
+		a.release(0)
+		return Abandoned, ctx.Err()
+	case errors.Is(err, errLost):
+		a.log.Warn("the task waits for what it needs", zap.Error(err))
+		return a.aside(ctx, Lost, a.lease.Lost(ctx, err.Error())), nil
+	case fault.IsInput(err) || a.d.Last():
+		a.log.Error("task set aside", zap.Error(err))
+		return a.aside(ctx, Quarantined, a.lease.Quarantine(ctx, err.Error(), fault.IsInput(err))), nil
+	default:
+		a.log.Warn("task failed, it will be tried again", zap.Error(err))
+		a.release(time.Second)
+		return Failed, nil
+	}
+}
+
+// aside returns the outcome of a task that was set aside as the given one, or was
+// not, if err is not nil. It deletes the quarantine of a job that is over, because
+// the job's clean-up may have missed it.
+func (a *attempt) aside(ctx context.Context, as Outcome, err error) Outcome {
+	if err != nil {
+		a.log.Warn("cannot set the task aside: it comes again", zap.Error(err))
+		as = Failed
+	}
+	open, err := a.open(ctx, 0)
+	if err == nil && !open {
+		as = Over
+		err = a.jobs.DeleteQuarantine(ctx, a.d.Task.Job, a.d.Task.Shard)
+	}
+	if err != nil {
+		a.log.Warn("a quarantine may stay though its job is over", zap.Error(err))
+	}
+	return as
+}
+
+// aMoment is the time that a worker that is ending takes to clean up.
+const aMoment = 2 * time.Second
+
+// release gives the task back, unless the lease is in doubt. The worker may be
+// ending, so release has its own deadline.
+func (a *attempt) release(delay time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), aMoment)
+	defer cancel()
+	_ = a.lease.Release(ctx, delay) // without it the lease runs out
+}
+
+// errOver ends the computing of a task whose job is over.
+var errOver = errors.New("the job is over")
+
+// beat renews the lease for as long as the task makes progress. A task that hangs
+// therefore goes to another worker. beat calls stop with errOver if the job is
+// over.
+func (a *attempt) beat(ctx context.Context, stop context.CancelCauseFunc) {
+	tick := time.NewTicker(a.d.Lease / 4)
+	defer tick.Stop()
+	for last := int64(-1); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if open, err := a.open(ctx, a.d.Lease/4); err == nil && !open {
+			stop(errOver)
+			return
+		}
+		if now := a.steps.Load(); now == last {
+			continue
+		} else {
+			last = now
+		}
+		if err := a.lease.Heartbeat(ctx); errors.Is(err, bus.ErrLeaseLost) {
+			a.log.Warn("lease lost: another worker may compute the task too")
+			return
+		}
+	}
+}
+
+// computed is a task's partial, and its result without the reference to the partial.
+type computed struct {
+	result  *job.Result
+	partial []byte
+}
+
+// compute computes the task. Malformed bytes are bad input, because another try
+// would read the same ones.
+func (a *attempt) compute(ctx context.Context) (*computed, error) {
+	t := &a.d.Task
+	if name := kernel.Name(); t.Spec.Kernel != name { // the subject of the task names another
+		return nil, fmt.Errorf("the job is computed by kernel %s, this worker has %s", t.Spec.Kernel, name)
+	}
+	game, err := a.game(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a.steps.Add(1)
+	rows, err := a.rows(ctx, &game.Model.Architecture)
+	if err != nil {
+		return nil, err
+	}
+	a.steps.Add(1)
+
+	start, cpu := time.Now(), time.Duration(0)
+	if a.CPU != nil {
+		cpu = a.CPU()
+	}
+	options := shapley.Options{Options: t.Spec.TaskOptions(), Seed: t.Spec.Seed, First: t.Pass}
+	partial, err := shapley.Estimate(ctx, game, options, rows, a.Threads, func(n int) {
+		a.steps.Add(int64(n))
+		if a.OnRows != nil {
+			a.OnRows(n)
+		}
+	})
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if err != nil {
+		return nil, fault.Inputf("%w", err)
+	}
+	var encoded bytes.Buffer
+	if err := arrowio.EncodePartial(&encoded, partial); err != nil {
+		return nil, err
+	}
+	result := &job.Result{Job: t.Job, Shard: t.Shard, Rows: t.Rows, Kernel: t.Spec.Kernel, Worker: a.Name, Seconds: time.Since(start).Seconds()}
+	if a.CPU != nil {
+		result.CPU = (a.CPU() - cpu).Seconds()
+	}
+	a.steps.Add(1)
+	return &computed{result, encoded.Bytes()}, nil
+}
+
+// The most bytes that a reference may claim.
+const (
+	maxModelBytes = 64 << 30
+	maxShardBytes = 4 << 30
+)
+
+// game fetches the model and the baseline of the task.
+func (a *attempt) game(ctx context.Context) (shapley.Game, error) {
+	t := &a.d.Task
+	m, err := a.Models.get(ctx, a.blobs, t.Model, &a.steps)
+	if err != nil {
+		return shapley.Game{}, a.lost(ctx, t.Model, err)
+	}
+	data, err := fetch(ctx, a.blobs, t.Baseline, maxShardBytes, &a.steps)
+	if err != nil {
+		return shapley.Game{}, a.lost(ctx, t.Baseline, err)
+	}
+	values, err := baseline.Decode(data, m.Players())
+	if err != nil {
+		return shapley.Game{}, fault.Inputf("baseline %s: %w", t.Baseline.Name, err)
+	}
+	return shapley.Game{Model: m, Baseline: values}, nil
+}
+
+// rows fetches the rows of the task, or reads them in place. If they cannot be read
+// in place, for whatever reason, the error is errLost, and the coordinator sends
+// them.
+func (a *attempt) rows(ctx context.Context, arch *model.Architecture) (*model.Rows, error) {
+	t := &a.d.Task
+	if t.Data == (job.Blob{}) {
+		rows, err := a.Store.rows(ctx, t, arch, &a.steps)
+		if err != nil && ctx.Err() == nil {
+			err = fmt.Errorf("%w, as this worker cannot read it in place: %v", errLost, err)
+		}
+		return rows, err
+	}
+	data, err := fetch(ctx, a.blobs, t.Data, maxShardBytes, &a.steps)
+	if err != nil {
+		return nil, a.lost(ctx, t.Data, err)
+	}
+	rows, err := shard.Open(data, arch.FieldDims, t.Rows)
+	if err != nil {
+		return nil, fault.Inputf("shard %s: %w", t.Data.Name, err)
+	}
+	return rows, nil
+}
+
+// errLost says that a blob of the task is missing or corrupt, or that the task's
+// rows are not in this worker's store.
+var errLost = errors.New("it has to be stored again")
+
+// lost returns the error of a task for whose blob GetInto returned err. A blob that
+// is missing or corrupt is errLost and no bad input, because the coordinator can
+// store it again. lost deletes a corrupt one first.
+func (a *attempt) lost(ctx context.Context, blob job.Blob, err error) error {
+	corrupt := errors.Is(err, bus.ErrCorrupt)
+	if !corrupt && !errors.Is(err, bus.ErrNotFound) && !bus.IsGone(err) {
+		return err
+	}
+	if err := a.mustBeOpen(ctx); err != nil {
+		return err
+	}
+	if corrupt {
+		if err := a.blobs.Delete(ctx, blob.Name); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: %v", errLost, err)
+}
+
+// store stores what was computed. Nobody deletes what is stored after the job's
+// clean-up, so store checks that the job is open before it stores and again
+// after. The end of the job must therefore not interrupt store.
+func (a *attempt) store(ctx context.Context, done *computed) (err error) {
+	t, result := &a.d.Task, done.result
+	if err := a.mustBeOpen(ctx); err != nil {
+		return err
+	}
+	name := bus.PartialName(t.Job, t.Shard, a.d.Attempt)
+	defer func() {
+		if err != nil {
+			err = a.takeBack(ctx, name, err)
+		}
+	}()
+	if result.Partial, err = a.blobs.Put(ctx, name, done.partial); err != nil {
+		return err
+	}
+	won, err := a.jobs.PublishResult(ctx, *result)
+	if err != nil {
+		return err
+	}
+	if err := a.mustBeOpen(ctx); err != nil {
+		return err
+	}
+	if !won {
+		a.log.Info("another worker was faster")
+		return a.blobs.Delete(ctx, name)
+	}
+	a.log.Debug("task done", zap.Int64("rows", t.Rows), zap.Float64("seconds", result.Seconds))
+	return nil
+}
+
+// takeBack deletes what store stored before it failed with err, if the job is over,
+// and then returns errOver. Otherwise it returns err. If the worker has to end at
+// once, takeBack takes no longer than aMoment.
+func (a *attempt) takeBack(ctx context.Context, partial string, err error) error {
+	if ctx.Err() != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), aMoment)
+		defer cancel()
+	}
+	if open, failed := a.open(ctx, 0); open || failed != nil {
+		return err
+	}
+	t := &a.d.Task
+	if err := errors.Join(a.jobs.DeleteResult(ctx, t.Job, t.Shard), a.blobs.Delete(ctx, partial)); err != nil {
+		a.log.Warn("a partial may stay though its job is over", zap.Error(err))
+	}
+	return errOver
+}
+
+// mustBeOpen returns errOver if the job is over.
+func (a *attempt) mustBeOpen(ctx context.Context) error {
+	open, err := a.open(ctx, 0)
+	if err == nil && !open {
+		err = errOver
+	}
+	return err
+}
+
+// open reports whether the job is still there. It takes at most the given time; 0
+// is no limit.
+func (a *attempt) open(ctx context.Context, within time.Duration) (bool, error) {
+	if within > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, within)
+		defer cancel()
+	}
+	return a.jobs.IsOpen(ctx, a.d.Task.Job)
+}
