@@ -62,15 +62,18 @@ report:                 dataset fault model picture prune scores sparsity sweep
 # the job; bus is the only importer of NATS
 bus:                    fault job github.com/nats-io go.uber.org/zap golang.org/x/sync
 worker:                 arrowio atomicfile baseline bus checkpoint dataset fault job kernel model shapley shard go.uber.org/zap
-coordinator:            arrowio baseline bus checkpoint compare dataset estimator fault job kernel model scores shapley shard tally go.uber.org/zap golang.org/x/sync
+prepare:                baseline checkpoint dataset estimator fault job kernel model shapley shard tally go.uber.org/zap
+forecast:               arrowio job model prepare shapley shard tally go.uber.org/zap
+coordinator:            arrowio baseline bus checkpoint compare fault forecast job prepare scores shard tally go.uber.org/zap golang.org/x/sync
+audit:                  bus compare coordinator estimator prepare scores tally go.uber.org/zap
 
 # what a process tells of itself; the only importer of Prometheus
 metrics:                fault github.com/prometheus/client_golang
 
 # what people and clusters run
 cli:                    bus fault kernel github.com/spf13/cobra github.com/schollz/progressbar/v3 go.uber.org/zap golang.org/x/term
-launch:                 atomicfile baseline bus checkpoint cli coordinator dataset estimator fault filelock job metrics scores worker github.com/spf13/cobra go.uber.org/zap golang.org/x/sync golang.org/x/sys
-cmd/shaver:             arrowio atomicfile baseline bus checkpoint cli compact compare coordinator dataset estimator evaluate fault job launch model picture planted prune report scores sparsity sweep synth tally github.com/spf13/cobra
+launch:                 atomicfile audit baseline bus checkpoint cli coordinator dataset estimator fault filelock job metrics prepare scores worker github.com/spf13/cobra go.uber.org/zap golang.org/x/sync golang.org/x/sys
+cmd/shaver:             arrowio atomicfile baseline bus checkpoint cli compact compare coordinator dataset estimator evaluate fault forecast job launch model picture planted prepare prune report scores sparsity sweep synth tally github.com/spf13/cobra
 cmd/coordinator:        cli launch
 cmd/worker:             cli launch
 
@@ -81,11 +84,12 @@ infer:                  checkpoint fault model golang.org/x/sys
 chaos:                  cli github.com/nats-io/nats.go
 
 # for tests of other packages
+prepare/preparetest:    baseline checkpoint dataset estimator model planted prepare
 model/modeltest:        model
 
 # measurements, for developers
-bench:                  checkpoint kernel model model/modeltest prune shapley
-bench/estimators:       atomicfile checkpoint compare dataset kernel model planted prune shapley tally gonum.org/v1/plot
+bench:                  checkpoint kernel model model/modeltest baseline estimator shapley
+bench/estimators:       atomicfile checkpoint compare dataset kernel model planted baseline estimator shapley tally gonum.org/v1/plot
 
 # tools and tests of what is not code; some have nothing but tests
 deploy/k8s:

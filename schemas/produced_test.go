@@ -27,6 +27,7 @@ import (
 	"shaver/internal/launch"
 	"shaver/internal/model"
 	"shaver/internal/planted"
+	"shaver/internal/prepare"
 	"shaver/internal/prune"
 	"shaver/internal/scores"
 	"shaver/internal/sweep"
@@ -122,15 +123,15 @@ func TestJob(t *testing.T) {
 	walks := estimator.Options{Estimator: estimator.Permutation, Passes: 2}
 	multilinear := estimator.Options{Estimator: estimator.Multilinear, Passes: 1}
 	multilinear.SetDefaults()
-	t.Run("in one round", func(t *testing.T) { testJob(t, coordinator.Config{Options: walks}) })
+	t.Run("in one round", func(t *testing.T) { testJob(t, prepare.Request{Options: walks}) })
 	t.Run("in rounds", func(t *testing.T) {
-		testJob(t, coordinator.Config{Options: walks, Until: &job.Until{Rule: job.Overlap, Bound: .999, Sparsity: .5, Seconds: 1000}})
+		testJob(t, prepare.Request{Options: walks, Until: &job.Until{Rule: job.Overlap, Bound: .999, Sparsity: .5, Seconds: 1000}})
 	})
-	t.Run("audited", func(t *testing.T) { testJob(t, coordinator.Config{Options: multilinear, Audit: .5}) })
+	t.Run("audited", func(t *testing.T) { testJob(t, prepare.Request{Options: multilinear, Audit: .5}) })
 }
 
-// testJob runs a job with the given options.
-func testJob(t *testing.T, given coordinator.Config) {
+// testJob runs a job whose options are given.
+func testJob(t *testing.T, given prepare.Request) {
 	p := small(t)
 	d, err := dataset.Open(imported(t, p, 300))
 	if err != nil {
@@ -151,8 +152,10 @@ func testJob(t *testing.T, given coordinator.Config) {
 	}
 	out := filepath.Join(t.TempDir(), "scores.arrow")
 	config := launch.Job{Connection: cli.Connection{NATS: server.URL()}, Config: coordinator.Config{
-		Open: func() (*checkpoint.Checkpoint, error) { return p.Checkpoint, nil }, Dataset: d, Splits: []string{dataset.Train, dataset.Val}, Sample: 1, Baseline: baseline.Codebook,
-		Options: given.Options, Seed: 1, Until: given.Until, Audit: given.Audit, RowsPerShard: 64,
+		Request: prepare.Request{
+			Open: func() (*checkpoint.Checkpoint, error) { return p.Checkpoint, nil }, Dataset: d, Splits: []string{dataset.Train, dataset.Val}, Sample: 1, Baseline: baseline.Codebook,
+			Options: given.Options, Seed: 1, Until: given.Until, Audit: given.Audit, RowsPerShard: 64,
+		},
 		Out: out, Queue: bus.DefaultQueue, Log: zap.NewNop(),
 	}}
 	group, ctx := errgroup.WithContext(t.Context())

@@ -9,86 +9,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/cli"
-	"shaver/internal/coordinator"
 	"shaver/internal/fault"
+	"shaver/internal/forecast"
 	"shaver/internal/launch"
+	"shaver/internal/prepare"
 )
-
-// jobForecast is what "shaver plan" prints. Bytes are what blobs hold; tasks and
-// results add about a kilobyte a shard.
-type jobForecast struct {
-	Job               string   `json:"job"`
-	Kernel            string   `json:"kernel"`
-	Rows              int64    `json:"rows"`             // with rounds at most, and again in each pass
-	Rounds            int      `json:"rounds,omitempty"` // of a job that may stop early, after each of them
-	Walks             int64    `json:"walks"`            // 0 of estimators without
-	Players           int      `json:"players"`          // of a row
-	Measured          measured `json:"measured"`
-	RowsPerCore       float64  `json:"rows_per_core_second"`
-	CoreHours         float64  `json:"core_hours"`
-	AuditRows         int64    `json:"audit_rows,omitempty"`       // which its three estimators compute each
-	AuditCoreHours    float64  `json:"audit_core_hours,omitempty"` // beside the job's
-	Cores             int      `json:"cores"`
-	Workers           int      `json:"workers"` // of so many threads as were measured
-	Seconds           float64  `json:"seconds"` // of the whole job on these cores, and of its audit
-	Shards            int      `json:"shards"`
-	RowsPerShard      int64    `json:"rows_per_shard"`
-	SecondsPerShard   float64  `json:"seconds_per_shard"` // of a worker
-	ShardBytes        int64    `json:"shard_bytes"`
-	PartialBytes      int64    `json:"partial_bytes"`
-	PartialFeatures   int64    `json:"partial_features"` // expected in a shard, if rows are in random order
-	BytesToWorkers    int64    `json:"bytes_to_workers"` // shards, and the model once a worker
-	BytesFromWorkers  int64    `json:"bytes_from_workers"`
-	WorkerMemory      int64    `json:"worker_memory"`
-	CoordinatorMemory int64    `json:"coordinator_memory"`
-}
-
-// measured is the sample that a forecast rests on.
-type measured struct {
-	Rows     int64   `json:"rows"`
-	Seconds  float64 `json:"seconds"`
-	Threads  int     `json:"threads"`
-	Features int     `json:"features"`          // that occur in these rows; 0 = it did not get that far
-	Expected int64   `json:"features_expected"` // if rows were in random order
-}
-
-// Memory that a process needs beside what grows with the job.
-const (
-	workerBase      = 256 << 20
-	coordinatorBase = 512 << 20
-)
-
-func forecast(e *coordinator.Estimate, cores int) *jobForecast {
-	plan, rows := e.Plan, e.Plan.RowsPerShard
-	perCore := e.PerSecond() / float64(e.Threads)
-	shards, workers := int64(plan.Shards()), (cores+e.Threads-1)/e.Threads
-	rounds := (shards + int64(workers) - 1) / int64(workers)
-	f := &jobForecast{
-		Job: e.Spec.ID(), Kernel: e.Spec.Kernel, Rows: plan.Rows, Rounds: len(plan.Rounds), Players: e.Players,
-		Measured:    measured{Rows: e.SampleRows, Seconds: e.SampleTook.Seconds(), Threads: e.Threads, Features: e.SampleFeatures, Expected: int64(e.Distinct(e.SampleRows))},
-		RowsPerCore: perCore, CoreHours: float64(plan.Rows) / perCore / 3600,
-		AuditRows: e.AuditRows, AuditCoreHours: e.AuditTook.Hours() * float64(e.Threads),
-		Cores: cores, Workers: workers,
-		// The last round keeps some workers waiting for others.
-		Seconds: float64(plan.Rows) / (perCore * float64(cores)) * max(1, float64(rounds*int64(workers))/float64(shards)),
-		Shards:  int(shards), RowsPerShard: rows, SecondsPerShard: float64(rows) / e.PerSecond(),
-		ShardBytes: e.ShardBytes(rows), PartialBytes: e.PartialBytes(rows), PartialFeatures: int64(e.Distinct(rows)),
-		BytesToWorkers:    e.ShardBytes(plan.Rows) + e.ModelBytes*int64(workers),
-		BytesFromWorkers:  shards * e.PartialBytes(rows),
-		CoordinatorMemory: e.SumsBytes() + coordinatorBase,
-	}
-	f.Seconds += f.AuditCoreHours * 3600 / float64(cores)
-	f.Walks = plan.Rows * int64(e.Spec.TaskOptions().Walks())
-	// The model's file and the model; a shard and its rows; the sums of each
-	// thread with an index of the table, joined, and encoded.
-	threads := int64(e.Threads)
-	f.WorkerMemory = workerBase + 2*e.ModelBytes + 3*f.ShardBytes + threads*(e.PartialBytes((rows+threads-1)/threads)+4*int64(e.Features)) + 2*f.PartialBytes
-	return f
-}
 
 type planOptions struct {
 	launch.JobFlags
-	config         coordinator.Config
+	request        prepare.Request
 	cores, threads int
 	output         cli.Output
 }
@@ -120,7 +49,7 @@ as in a log in order of time, partials are smaller than planned.
 			return o.run(c)
 		},
 	}
-	o.JobFlags.Add(c, &o.config)
+	o.JobFlags.Add(c, &o.request)
 	f := c.Flags()
 	f.IntVar(&o.cores, "cores", runtime.GOMAXPROCS(0), "cores that all workers have together")
 	f.IntVar(&o.threads, "threads", runtime.GOMAXPROCS(0), "threads of one worker")
@@ -135,23 +64,22 @@ func (o *planOptions) run(c *cobra.Command) error {
 	if o.cores < 1 || o.threads < 1 {
 		return fault.Usagef("--cores and --threads are at least 1")
 	}
-	var err error
-	if o.config.Log, err = cli.Logger("text", false); err != nil {
+	log, err := cli.Logger("text", false)
+	if err != nil {
 		return err
 	}
 	if err := o.Open(); err != nil {
 		return err
 	}
-	e, err := coordinator.Measure(c.Context(), o.config, o.threads, measureWithin)
+	f, err := forecast.New(c.Context(), o.request, forecast.Config{Cores: o.cores, Threads: o.threads, Within: measureWithin, Log: log})
 	if err != nil {
 		return err
 	}
-	plan := forecast(e, o.cores)
-	return o.output.Print(c.OutOrStdout(), plan, plan.table)
+	return o.output.Print(c.OutOrStdout(), f, func(w io.Writer) { forecastTable(w, f) })
 }
 
-// table writes the forecast for people.
-func (f *jobForecast) table(w io.Writer) {
+// forecastTable writes a forecast for people.
+func forecastTable(w io.Writer, f *forecast.Forecast) {
 	m := &f.Measured
 	fmt.Fprintf(w, "job\t%s\tkernel %s\n", f.Job, f.Kernel)
 	fmt.Fprintf(w, "rows\t%d\t%d walks of %d players\n", f.Rows, f.Walks, f.Players)

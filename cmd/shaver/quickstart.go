@@ -25,6 +25,7 @@ import (
 	"shaver/internal/launch"
 	"shaver/internal/model"
 	"shaver/internal/planted"
+	"shaver/internal/prepare"
 	"shaver/internal/prune"
 	"shaver/internal/scores"
 	"shaver/internal/sweep"
@@ -148,8 +149,10 @@ func (o *quickstartOptions) score(ctx context.Context, file func(string) string)
 		return nil, err
 	}
 	job := launch.Job{Config: coordinator.Config{
-		Open: func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(file("model.safetensors")) }, Dataset: d, Splits: []string{dataset.Train, dataset.Val}, Sample: 1, Baseline: baseline.Codebook,
-		Options: estimator.Options{Estimator: estimator.Permutation, Passes: 1}, Seed: o.seed,
+		Request: prepare.Request{
+			Open: func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(file("model.safetensors")) }, Dataset: d, Splits: []string{dataset.Train, dataset.Val}, Sample: 1, Baseline: baseline.Codebook,
+			Options: estimator.Options{Estimator: estimator.Permutation, Passes: 1}, Seed: o.seed,
+		},
 		Out: file("scores.arrow"), Queue: bus.DefaultQueue, Log: log,
 	}, Once: true}
 	return job.Run(ctx)

@@ -19,6 +19,7 @@ import (
 	"shaver/internal/estimator"
 	"shaver/internal/fault"
 	"shaver/internal/launch"
+	"shaver/internal/prepare"
 	"shaver/internal/prune"
 	"shaver/internal/scores"
 )
@@ -128,8 +129,11 @@ func (o *studyOptions) score(ctx context.Context, file string, portion float64, 
 		return err
 	}
 	job := launch.Job{Config: coordinator.Config{
-		Open: func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(o.model) }, Dataset: d, Splits: []string{dataset.Train, dataset.Val},
-		Sample: portion, Baseline: o.baseline, Options: o.options, Seed: seed, Out: file, Queue: bus.DefaultQueue, Log: log,
+		Request: prepare.Request{
+			Open: func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(o.model) }, Dataset: d, Splits: []string{dataset.Train, dataset.Val},
+			Sample: portion, Baseline: o.baseline, Options: o.options, Seed: seed,
+		},
+		Out: file, Queue: bus.DefaultQueue, Log: log,
 	}}
 	_, err = job.Run(ctx)
 	return err

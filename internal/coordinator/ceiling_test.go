@@ -25,6 +25,7 @@ import (
 	"shaver/internal/job"
 	"shaver/internal/kernel"
 	"shaver/internal/planted"
+	"shaver/internal/prepare"
 	"shaver/internal/tally"
 )
 
@@ -83,8 +84,10 @@ func ceiling(t *testing.T, shards, features int) {
 	defer b.Close()
 	begun := time.Now()
 	outcome, err := coordinator.Run(ctx, b, coordinator.Config{
-		Open: func() (*checkpoint.Checkpoint, error) { return p.Checkpoint, nil }, Dataset: d, Splits: []string{"train", "val"}, Sample: 1, Baseline: baseline.Zero,
-		Options: estimator.Options{Estimator: estimator.Permutation, Passes: 1}, Seed: 1, RowsPerShard: 1,
+		Request: prepare.Request{
+			Open: func() (*checkpoint.Checkpoint, error) { return p.Checkpoint, nil }, Dataset: d, Splits: []string{"train", "val"}, Sample: 1, Baseline: baseline.Zero,
+			Options: estimator.Options{Estimator: estimator.Permutation, Passes: 1}, Seed: 1, RowsPerShard: 1,
+		},
 		Out: filepath.Join(dir, "scores.arrow"), Queue: bus.DefaultQueue, Log: zap.NewNop(),
 	})
 	if err != nil {

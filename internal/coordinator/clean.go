@@ -8,7 +8,7 @@ import (
 	"shaver/internal/job"
 )
 
-// cleaner deletes what checkpoints have made superfluous, beside everything else.
+// cleaner deletes what checkpoints cover, on a goroutine of its own.
 type cleaner struct {
 	bus  *bus.Bus
 	id   string
@@ -17,7 +17,7 @@ type cleaner struct {
 	mu      sync.Mutex
 	results []job.Result
 	blobs   []string
-	idle    *sync.Cond // of mu: signalled when there is no work left
+	idle    *sync.Cond // on mu; signalled when there is no work left
 	busy    bool
 	ended   bool // run has returned
 }
@@ -28,7 +28,8 @@ func newCleaner(b *bus.Bus, id string) *cleaner {
 	return c
 }
 
-// add has the results and the blobs deleted; it never blocks.
+// add asks for the results, with their partials and shards, and the blobs to be
+// deleted. It never blocks.
 func (c *cleaner) add(results []job.Result, blobs ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -40,9 +41,9 @@ func (c *cleaner) add(results []job.Result, blobs ...string) {
 	}
 }
 
-// run works until ctx ends.
+// run deletes what add asks for until ctx ends.
 func (c *cleaner) run(ctx context.Context) error {
-	defer func() { // nobody waits for what is not done any more
+	defer func() { // wait must not wait for what is never done
 		c.mu.Lock()
 		c.ended = true
 		c.idle.Broadcast()
@@ -58,7 +59,7 @@ func (c *cleaner) run(ctx context.Context) error {
 		}
 		c.mu.Unlock()
 		for i := range results {
-			if err := c.result(ctx, &results[i]); err != nil {
+			if err := c.delete(ctx, &results[i]); err != nil {
 				return err
 			}
 		}
@@ -78,7 +79,8 @@ func (c *cleaner) run(ctx context.Context) error {
 	}
 }
 
-func (c *cleaner) result(ctx context.Context, r *job.Result) error {
+// delete deletes a result, its partial and its shard.
+func (c *cleaner) delete(ctx context.Context, r *job.Result) error {
 	if err := c.bus.DeleteResult(ctx, c.id, r.Shard); err != nil {
 		return err
 	}
@@ -88,7 +90,7 @@ func (c *cleaner) result(ctx context.Context, r *job.Result) error {
 	return c.bus.Delete(ctx, bus.ShardName(c.id, r.Shard))
 }
 
-// wait returns when all is done that was asked for, or run has ended.
+// wait returns when everything that add asked for is deleted, or run has ended.
 func (c *cleaner) wait() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

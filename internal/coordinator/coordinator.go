@@ -1,130 +1,97 @@
-// Package coordinator leads a job: it cuts the dataset into shards, publishes
-// them, merges the partials that come back, and normalises. What to do next is
-// decided by job.Machine; this package does it.
+// Package coordinator leads a job. It cuts the dataset into shards, publishes
+// them, merges the partials that come back, and normalises the sums. job.Machine
+// decides what to do next, and this package does it.
 package coordinator
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"slices"
+	"runtime"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
-	"shaver/internal/baseline"
 	"shaver/internal/bus"
-	"shaver/internal/checkpoint"
-	"shaver/internal/dataset"
-	"shaver/internal/estimator"
 	"shaver/internal/fault"
+	"shaver/internal/forecast"
 	"shaver/internal/job"
-	"shaver/internal/model"
+	"shaver/internal/prepare"
 	"shaver/internal/scores"
-	"shaver/internal/shard"
 	"shaver/internal/tally"
 )
 
-// Config is a job and what it runs on.
+// Config is a job and what it runs on. Run does not write to it.
 type Config struct {
-	// Open reads the model's checkpoint. What it returns is let go once it is stored
-	// for the workers, and read again if the server loses it.
-	Open    func() (*checkpoint.Checkpoint, error)
-	Dataset *dataset.Dataset
+	prepare.Request
 
-	Splits   []string // to score; those that the dataset has
-	Sample   float64  // portion of their rows, (0, 1]
-	MaxRows  int64    // in place of Sample: so many rows, or all if there are fewer; 0 = by Sample
-	Baseline string
-	Options  estimator.Options
-	Seed     uint64     // of everything random
-	Until    *job.Until // when to end before all rows and passes are done; nil = never
-	// Audit says on how many rows a multilinear job is held against full walks, when
-	// its scores are there: as a portion of those it scored; 0 = it is not. They are
-	// drawn anew from all rows of the splits, as every estimator of the audit, the
-	// job's own too, computes them anyway: of a job that scores a sample, others.
-	Audit        float64
-	RowsPerShard int64  // 0 = about a minute's work of a worker like this machine; see job.Sizing
-	InPlace      bool   // shards do not travel: workers have the dataset in their stores
-	Out          string // the scores file
+	Out string // path of the scores file; without effect if Sink is set
+	// Sink takes the scores of a finished job in place of the scores file. f lacks Phi
+	// and SE; values writes those of one feature into the slices of into that are not
+	// nil, and is valid until Sink returns. With Sink the job always runs.
+	Sink func(f *scores.File, values func(feature int, into tally.Values)) error
 
 	// AllowQuarantined finishes a job without the shards that cannot be computed.
 	AllowQuarantined bool
 	// SaveEvery is the time between checkpoints, if there is something new; 0 = 30 s.
-	// They take a twentieth of the time at most.
+	// Checkpoints take a twentieth of the time at most.
 	SaveEvery time.Duration
 
 	Queue bus.Queue
 	Log   *zap.Logger
-	// OnStart is called with what is about to run, and how many rows of it are merged
-	// already: once, and once for each job of an audit. OnMerged is called after each shard with the rows merged so far;
-	// nil = not.
-	OnStart  func(spec job.Spec, plan job.Plan, merged int64)
+	// OnStart is called once, with the job and the number of its rows that an earlier
+	// coordinator merged; nil = no call.
+	OnStart func(spec job.Spec, plan job.Plan, merged int64)
+	// OnMerged is called after each shard with the number of rows merged so far;
+	// nil = no call.
 	OnMerged func(rows int64)
-	// OnLag is called after each merge with the time since its result was stored,
-	// OnProgress every two seconds and at the end; nil = not.
-	OnLag      func(time.Duration)
+	// OnLag is called after each merge with the time since the result was stored;
+	// nil = no call.
+	OnLag func(time.Duration)
+	// OnProgress is called every two seconds and at the end; nil = no call.
 	OnProgress func(bus.Progress)
-
-	collect func(*run) // takes the values in place of the scores file; nil = no
 }
 
 // Outcome is a finished job.
 type Outcome struct {
 	Scores   scores.File    // without Phi and SE, which are in the file
-	Plan     job.Plan       // zero if the scores were there already
-	Workers  map[string]int // shards by the worker that computed them
+	Plan     job.Plan       // zero if the scores existed already
+	Workers  map[string]int // number of shards by the worker that computed them
 	CPU      float64        // core-seconds that workers of other processes report
-	Existing bool           // the scores were there already, nothing was computed
+	Existing bool           // the scores existed already and nothing was computed
 	Resumed  bool           // an earlier coordinator had begun
 	// Quarantined are the shards that are missing, which AllowQuarantined allows.
 	Quarantined []job.Quarantine
 }
 
-// Sentinels of this package; bus.ErrFenced and bus.ErrEnded are other ways in
-// which Run ends.
+// Errors with which Run ends, besides bus.ErrFenced and bus.ErrEnded.
 var (
-	// ErrCancelled says that somebody cancelled the job: nothing of it is kept.
+	// ErrCancelled says that somebody cancelled the job. Nothing of it is kept.
 	ErrCancelled = errors.New("the job was cancelled")
 	// ErrQuarantined says that shards cannot be computed. All others are merged
-	// and in the checkpoint, which is kept. It is bad input if one of them is.
+	// and in the checkpoint, which is kept. The error is bad input if that of one of
+	// these shards is.
 	ErrQuarantined = errors.New("shards are quarantined")
 )
 
-// Run runs the job to its end on b, and writes the scores file. It resumes what
-// an earlier coordinator of the same job left, and fences one that is still
-// alive: that ends with bus.ErrFenced. When ctx ends before, or this process, the
-// next coordinator goes on from the last checkpoint and the results that came
-// since. A job whose scores are at Out already is not run.
+// Run runs the job to its end on b and writes the scores file. If the scores file
+// at Out is already that of this job, Run computes nothing.
 //
-// When the server has lost a stream the job begins again from what is left.
-//
-// The audit comes when the scores are written, and is then written into them: a job
-// that is cut off in between has scores without it, and does no more than that when
-// it is run again.
+// Run resumes what an earlier coordinator of the same job left. An earlier
+// coordinator that is still alive then ends with bus.ErrFenced. If ctx or this
+// process ends early, the next coordinator continues from the last checkpoint and
+// the results that came since. If the server loses a stream, the job begins again
+// from what is left.
 func Run(ctx context.Context, b *bus.Bus, c Config) (*Outcome, error) {
-	outcome, err := one(ctx, b, c)
-	if err == nil && c.Audit > 0 && outcome.Scores.Audit == nil {
-		err = audited(ctx, b, &c, outcome)
-	}
-	return outcome, err
-}
-
-// one is Run without the audit.
-func one(ctx context.Context, b *bus.Bus, c Config) (*Outcome, error) {
-	if start := c.OnStart; start != nil {
-		var first sync.Once
-		c.OnStart = func(spec job.Spec, plan job.Plan, merged int64) {
-			first.Do(func() { start(spec, plan, merged) })
+	var started sync.Once
+	onStart := func(j *prepare.Job, merged int64) {
+		if c.OnStart != nil {
+			started.Do(func() { c.OnStart(j.Spec, j.Plan, merged) })
 		}
 	}
 	for {
-		outcome, err := once(ctx, b, c)
+		outcome, err := runOnce(ctx, b, &c, onStart)
 		if !bus.IsGone(err) {
 			return outcome, err
 		}
@@ -137,129 +104,125 @@ func one(ctx context.Context, b *bus.Bus, c Config) (*Outcome, error) {
 	}
 }
 
-func once(ctx context.Context, b *bus.Bus, c Config) (*Outcome, error) {
-	r, err := newRun(b, &c)
+// runOnce runs the job until it ends or the server loses a stream. If another
+// coordinator took the job over, runOnce deletes what it stored too late.
+func runOnce(ctx context.Context, b *bus.Bus, c *Config, onStart func(j *prepare.Job, merged int64)) (*Outcome, error) {
+	p, err := prepare.New(c.Request, c.Log)
 	if err != nil {
 		return nil, err
 	}
-	outcome, err := r.all(ctx)
-	if errors.Is(err, bus.ErrFenced) || errors.Is(err, bus.ErrEnded) { // we may have been late with what we stored
-		if err := b.Leave(ctx, r.id, r.spec.Model); err != nil {
-			r.log.Warn("something of the job may stay though it is over", zap.Error(err))
+	j, log := p.Job, c.Log.With(zap.String("job", p.ID))
+	outcome, err := attempt(ctx, b, c, p, log, onStart)
+	if errors.Is(err, bus.ErrFenced) || errors.Is(err, bus.ErrEnded) {
+		if err := b.Leave(ctx, j.ID, j.Spec.Model); err != nil {
+			log.Warn("something of the job may stay though it is over", zap.Error(err))
 		}
 	}
 	return outcome, err
 }
 
-// all goes through the whole job.
-func (r *run) all(ctx context.Context) (*Outcome, error) {
-	b := r.bus
-	if err := b.Setup(ctx, r.Queue, r.spec.Kernel); err != nil {
+// attempt takes the prepared job through all its steps. It does not use p after
+// the model is stored, so that the model's memory is free for the sums.
+func attempt(ctx context.Context, b *bus.Bus, c *Config, p *prepare.Prepared, log *zap.Logger, onStart func(j *prepare.Job, merged int64)) (*Outcome, error) {
+	if err := b.Setup(ctx, c.Queue, p.Spec.Kernel); err != nil {
 		return nil, err
 	}
 	if err := b.Sweep(ctx); err != nil {
 		return nil, err
 	}
-	if outcome, err := r.existing(ctx); outcome != nil || err != nil {
-		return outcome, err
+	if c.Sink == nil {
+		if outcome, err := existingScores(ctx, b, c.Out, p.ID, log); outcome != nil || err != nil {
+			return outcome, err
+		}
 	}
-	if err := r.choose(ctx); err != nil {
-		return nil, err
-	}
-	if err := r.submit(ctx); err != nil {
-		return nil, err
-	}
-	if err := r.resume(ctx); err != nil {
-		return nil, err
-	}
-	r.tell(ctx, bus.Running, "")
-	if r.OnStart != nil {
-		r.OnStart(r.spec, r.plan, r.sums.Rows())
-	}
-	end, err := r.lead(ctx)
+	plan, err := choosePlan(ctx, b, c, p, log)
 	if err != nil {
 		return nil, err
 	}
-	return r.end(ctx, end)
-}
-
-// end does what is left when the machine has ended.
-func (r *run) end(ctx context.Context, end job.Action) (*Outcome, error) {
-	switch end := end.(type) {
-	case job.Fail:
-		err := quarantineError(r.id, end.Quarantined, &r.plan)
-		r.tell(ctx, bus.Failed, err.Error())
-		return nil, err
-	case job.Stop:
-		r.log.Info("cancelled")
-		r.tell(ctx, bus.Cancelled, "")
-		return nil, errors.Join(r.finish(ctx), fmt.Errorf("job %s: %w", r.id, ErrCancelled))
-	case job.Finish:
-		if err := r.claim.Check(ctx); err != nil {
-			return nil, err
-		}
-		outcome, err := r.outcome(end.Quarantined)
-		if err != nil {
-			return nil, err
-		}
-		if r.collect != nil {
-			r.collect(r)
-		} else if err = scores.WriteFrom(r.Out, &outcome.Scores, r.values); err != nil {
-			return nil, err
-		}
-		r.tell(ctx, bus.Finished, "")
-		return outcome, r.finish(ctx)
-	}
-	panic(fmt.Sprintf("coordinator: the job ended by %T", end))
-}
-
-// finish deletes everything of the job, unless somebody else leads it now.
-func (r *run) finish(ctx context.Context) error {
-	err := r.claim.End(ctx)
-	if errors.Is(err, bus.ErrFenced) || errors.Is(err, bus.ErrEnded) {
-		r.log.Warn("a newer coordinator leads this job: what is stored of it is left to that")
-		return nil
-	}
-	if err == nil {
-		err = r.bus.Cleanup(ctx, r.id)
-	}
+	j, claim, err := submit(ctx, b, c, p.Job.WithPlan(plan), log)
 	if err != nil {
-		return fmt.Errorf("job %s: clean up: %w", r.id, err)
+		return nil, err
 	}
-	return nil
+	// The model is stored here, and p is not used afterwards.
+	inputs := newInputs(b, c.Open, j, p.Checkpoint.Size())
+	if err := inputs.store(ctx, p.Checkpoint); err != nil {
+		return nil, err
+	}
+	s, err := resumeSums(ctx, b, j, claim, log)
+	if err != nil {
+		return nil, err
+	}
+	l := newLeader(b, c, j, claim, inputs, s, log)
+	if err := l.deleteCovered(ctx); err != nil {
+		return nil, err
+	}
+	l.reportProgress(ctx, bus.Running, "")
+	onStart(j, s.accumulator.Rows())
+	end, err := l.lead(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return l.end(ctx, end)
 }
 
-// existing returns the job's scores if they are at Out, all of them, and deletes
-// what is left of a job that could not do so itself.
-func (r *run) existing(ctx context.Context) (*Outcome, error) {
-	if r.collect != nil {
-		return nil, nil
+// chooseWithin bounds by how long a job is delayed to choose the size of its shards.
+const chooseWithin = 500 * time.Millisecond
+
+// choosePlan returns the job's plan. If the rows of a shard are not given, it
+// measures this machine and assumes that workers are like it. It does not measure
+// for a small job, nor for a job that is stored, which keeps its plan.
+func choosePlan(ctx context.Context, b *bus.Bus, c *Config, p *prepare.Prepared, log *zap.Logger) (job.Plan, error) {
+	plan := p.Plan
+	size := job.Sizing{Rows: p.Sample.Keep}
+	if c.RowsPerShard > 0 || size.Sized() {
+		return plan, nil
 	}
-	file, err := scores.ReadHead(r.Out)
-	if err != nil || file.Spec.ID() != r.id || file.QuarantinedRows > 0 {
-		return nil, nil
+	if open, err := b.IsOpen(ctx, p.ID); err != nil || open {
+		return plan, err
 	}
-	r.log.Info("the scores of this job are there already", zap.String("file", r.Out))
-	return &Outcome{Scores: *file, Existing: true, Workers: map[string]int{}}, r.leftover(ctx)
+	m, err := forecast.Measure(ctx, p, runtime.GOMAXPROCS(0), chooseWithin)
+	if ctx.Err() != nil {
+		return plan, ctx.Err()
+	}
+	if err != nil { // a bad row, for example, which sets its shard aside and does not stop the job
+		log.Warn("cannot measure how fast rows are computed", zap.Error(err))
+		plan.RowsPerShard = min(plan.RowsPerShard, 4096)
+		return plan, nil
+	}
+	plan.RowsPerShard = m.RowsPerShard()
+	log.Debug("measured", zap.Float64("rows/s", m.PerSecond()), zap.Int64("rows a shard", plan.RowsPerShard))
+	return plan, nil
 }
 
-// leftover deletes what is left of the job, whose scores are there, unless
-// somebody else runs it, perhaps to write them elsewhere.
-func (r *run) leftover(ctx context.Context) error {
+// existingScores returns the scores at path if they are those of the job and
+// complete, else nil. It then deletes what a coordinator left of the job.
+func existingScores(ctx context.Context, b *bus.Bus, path, id string, log *zap.Logger) (*Outcome, error) {
+	file, err := scores.ReadHead(path)
+	if err != nil || file.Spec.ID() != id || file.QuarantinedRows > 0 {
+		return nil, nil
+	}
+	log.Info("the scores of this job are there already", zap.String("file", path))
+	return &Outcome{Scores: *file, Existing: true, Workers: map[string]int{}}, cleanUpLeftover(ctx, b, id, log)
+}
+
+// cleanUpLeftover deletes what is left of a job whose scores are written, unless
+// another coordinator leads it, perhaps to write them elsewhere.
+func cleanUpLeftover(ctx context.Context, b *bus.Bus, id string, log *zap.Logger) error {
 	var first bus.Status
 	for look := 0; ; look++ {
-		s, err := r.bus.JobStatus(ctx, r.id)
+		s, err := b.JobStatus(ctx, id)
 		led := s.Progress.State == bus.Running || s.Progress.State == bus.Stalled
 		switch {
 		case errors.Is(err, bus.ErrNoJob):
-			return r.bus.Settle(ctx, r.id)
+			return b.Settle(ctx, id)
 		case err != nil:
 			return err
 		case !led:
-			if r.claim, err = r.bus.Claim(ctx, r.id); err != nil {
+			claim, err := b.Claim(ctx, id)
+			if err != nil {
 				return err
 			}
-			return r.finish(ctx)
+			return cleanUp(ctx, b, id, claim, log)
 		case look == 0:
 			first = s
 		case !s.Progress.Updated.Equal(first.Progress.Updated):
@@ -273,159 +236,43 @@ func (r *run) leftover(ctx context.Context) error {
 	}
 }
 
-// quarantineError says what is missing, by the first shard of bad input.
-func quarantineError(id string, aside []job.Quarantine, plan *job.Plan) error {
-	first := &aside[0]
-	for i := range aside {
-		if aside[i].Input && !first.Input {
-			first = &aside[i]
+// cleanUp deletes everything that is stored of the job, unless another coordinator
+// leads it now.
+func cleanUp(ctx context.Context, b *bus.Bus, id string, claim *bus.Claim, log *zap.Logger) error {
+	err := claim.End(ctx)
+	if errors.Is(err, bus.ErrFenced) || errors.Is(err, bus.ErrEnded) {
+		log.Warn("a newer coordinator leads this job: what is stored of it is left to that")
+		return nil
+	}
+	if err == nil {
+		err = b.Cleanup(ctx, id)
+	}
+	if err != nil {
+		return fmt.Errorf("job %s: clean up: %w", id, err)
+	}
+	return nil
+}
+
+// quarantineError returns the error of a job that lacks the given shards, at least
+// one. It names the first shard with bad input, or else the first shard.
+func quarantineError(id string, quarantined []job.Quarantine, plan *job.Plan) error {
+	first := &quarantined[0]
+	for i := range quarantined {
+		if quarantined[i].Input && !first.Input {
+			first = &quarantined[i]
 		}
 	}
-	err := fmt.Errorf("job %s: %d of %d %w (%d rows), all others are merged: shard %d: %s", id, len(aside), plan.Shards(), ErrQuarantined, missing(aside, plan), first.Shard, first.Reason)
+	err := fmt.Errorf("job %s: %d of %d %w (%d rows), all others are merged: shard %d: %s", id, len(quarantined), plan.Shards(), ErrQuarantined, rowsOf(quarantined, plan), first.Shard, first.Reason)
 	if first.Input {
 		return fault.Inputf("%w", err)
 	}
 	return err
 }
 
-// missing returns the rows of shards.
-func missing(aside []job.Quarantine, plan *job.Plan) (rows int64) {
-	for _, q := range aside {
+// rowsOf returns the number of rows in the shards.
+func rowsOf(shards []job.Quarantine, plan *job.Plan) (rows int64) {
+	for _, q := range shards {
 		rows += plan.ShardRows(q.Shard)
 	}
 	return rows
 }
-
-// run is one job in work.
-type run struct {
-	*Config
-	bus      *bus.Bus
-	log      *zap.Logger
-	arch     *model.Architecture
-	baseline []float32
-	sample   shard.Sample
-	spec     job.Spec
-	plan     job.Plan
-	id       string
-
-	checkpoint              *checkpoint.Checkpoint // nil after submit
-	model                   *model.Model           // its model; nil after submit
-	modelBlob, baselineBlob job.Blob
-	claim                   *bus.Claim
-	machine                 *job.Machine
-	*merged
-	orders  *orders
-	cleaner *cleaner
-	renew   chan struct{} // asks for all events again
-	pace    pace
-	meter   meter
-	stopped *scores.Stopped // by the last judgement, with Until
-}
-
-// submit stores the specification and claims the job. A plan that an earlier
-// submission of the same job stored wins over ours.
-func (r *run) submit(ctx context.Context) error {
-	for {
-		if err := r.bus.Settle(ctx, r.id); err != nil {
-			return err
-		}
-		var err error
-		if r.plan, err = r.register(ctx); err != nil {
-			return err
-		}
-		if r.claim, err = r.bus.Claim(ctx, r.id); err != nil {
-			return err
-		}
-		if !r.claim.Lead.Ending {
-			break
-		}
-		if err := r.bus.Cleanup(ctx, r.id); err != nil { // its owner began to, and we fenced it
-			return err
-		}
-	}
-	r.log.Debug("claimed", zap.Int64("epoch", r.claim.Lead.Epoch))
-	if err := r.claim.Check(ctx); err != nil { // it ended between the two
-		return err
-	}
-	sum := sha256.Sum256(baseline.Encode(r.baseline))
-	r.modelBlob = job.Blob{Name: bus.ModelName(r.spec.Model), Bytes: r.checkpoint.Size(), SHA256: r.spec.Model}
-	r.baselineBlob = job.Blob{Name: bus.BaselineName(r.id), Bytes: int64(4 * len(r.baseline)), SHA256: hex.EncodeToString(sum[:])}
-	if err := r.supply(ctx); err != nil {
-		return err
-	}
-	r.checkpoint, r.model = nil, nil // before the sums take their room
-	return nil
-}
-
-// register stores the specification and the plan, unless they are there, and
-// returns the plan that is.
-func (r *run) register(ctx context.Context) (job.Plan, error) {
-	ours, err := json.Marshal(job.Submission{Spec: r.spec, Plan: r.plan})
-	if err != nil {
-		return job.Plan{}, err
-	}
-	stored, err := r.bus.CreateSpec(ctx, r.id, ours)
-	if err != nil {
-		return job.Plan{}, err
-	}
-	var s job.Submission
-	if err := json.Unmarshal(stored, &s); err != nil || s.Spec.ID() != r.id || s.Plan.Rows != r.plan.Rows || s.Plan.RowsPerShard < 1 || !slices.Equal(s.Plan.Rounds, r.plan.Rounds) {
-		return job.Plan{}, fmt.Errorf("job %s: what is stored as its specification is not one", r.id)
-	}
-	if r.RowsPerShard > 0 && s.Plan.RowsPerShard != r.RowsPerShard {
-		r.log.Warn("the job keeps the shards that it was first cut into: cancel it for others", zap.Int64("rows a shard", s.Plan.RowsPerShard))
-	}
-	return s.Plan, nil
-}
-
-// supply stores what all tasks need, unless it is there: another job that ends as
-// this one begins may delete the model.
-func (r *run) supply(ctx context.Context) error {
-	_, err := r.bus.PutFrom(ctx, r.modelBlob.Name, func(w io.Writer) error {
-		ck := r.checkpoint
-		if ck == nil {
-			var err error
-			if ck, err = r.Open(); err != nil {
-				return err
-			}
-			if digest := ck.Digest(); digest != r.spec.Model {
-				return fault.Inputf("the model was changed while its job runs: its digest was %s and is %s", r.spec.Model, digest)
-			}
-		}
-		_, err := ck.WriteTo(w)
-		return err
-	}, &r.modelBlob)
-	if err != nil {
-		return err
-	}
-	_, err = r.bus.PutFrom(ctx, r.baselineBlob.Name, func(w io.Writer) error {
-		_, err := w.Write(baseline.Encode(r.baseline))
-		return err
-	}, &r.baselineBlob)
-	return err
-}
-
-// outcome normalises the sums.
-func (r *run) outcome(aside []job.Quarantine) (*Outcome, error) {
-	if r.sums.Rows() == 0 {
-		return nil, quarantineError(r.id, aside, &r.plan)
-	}
-	result, err := r.sums.Check(r.estimate())
-	if err != nil {
-		return nil, fmt.Errorf("job %s: %w", r.id, err)
-	}
-	outcome := &Outcome{
-		Scores: scores.File{Fields: r.Dataset.Fields(), FieldDims: r.arch.FieldDims, Spec: r.spec, Baseline: r.baseline, DatasetRows: r.sample.Rows,
-			QuarantinedRows: missing(aside, &r.plan), Stopped: r.stopped, Result: *result},
-		Plan:        r.plan,
-		Workers:     r.workers,
-		CPU:         r.cpu,
-		Resumed:     r.claim.Lead.Epoch > 1,
-		Quarantined: aside,
-	}
-	r.perPass(&outcome.Scores)
-	return outcome, nil
-}
-
-// estimate says what the sums are.
-func (r *run) estimate() tally.Sampling { return tally.NewSampling(r.Options, r.sample.Rows) }

@@ -4,10 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -19,17 +18,14 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sync/errgroup"
 
-	"shaver/internal/baseline"
 	"shaver/internal/bus"
 	"shaver/internal/checkpoint"
 	"shaver/internal/coordinator"
-	"shaver/internal/dataset"
-	"shaver/internal/estimator"
 	"shaver/internal/fault"
 	"shaver/internal/job"
-	"shaver/internal/model"
-	"shaver/internal/planted"
+	"shaver/internal/prepare/preparetest"
 	"shaver/internal/scores"
+	"shaver/internal/tally"
 	"shaver/internal/worker"
 )
 
@@ -49,34 +45,10 @@ func newBench(t *testing.T) *bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Shutdown)
-	p, err := planted.New(planted.Config{Fields: []string{"a", "b"}, FieldDims: []int{9, 5}, Informative: 2, Silent: 1, Seed: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var rows model.Rows
-	p.Rows(&rows, 0, 300)
-	var csv strings.Builder
-	csv.WriteString("label,a,b\n")
-	for i := range rows.Len() {
-		fmt.Fprintf(&csv, "%d,%d,%d\n", rows.Label[i], rows.Row(i)[0], rows.Row(i)[1])
-	}
-	dir := t.TempDir()
-	file := filepath.Join(dir, "rows.csv")
-	if err := os.WriteFile(file, []byte(csv.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	config := dataset.EncodedConfig{Train: []string{file}, Sizes: p.FieldDims, Global: true, Out: filepath.Join(dir, "dataset")}
-	if _, err := dataset.ImportEncoded(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
-	d, err := dataset.Open(config.Out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &bench{t: t, server: server, folder: config.Out, config: coordinator.Config{
-		Open: func() (*checkpoint.Checkpoint, error) { return p.Checkpoint, nil }, Dataset: d, Splits: []string{"train", "val"}, Sample: 1, Baseline: baseline.Codebook,
-		Options: estimator.Options{Estimator: estimator.Permutation, Passes: 3}, Seed: 1, RowsPerShard: 25,
-		Out: filepath.Join(t.TempDir(), "scores.arrow"), Log: zaptest.NewLogger(t),
+	request, folder := preparetest.Request(t)
+	return &bench{t: t, server: server, folder: folder, config: coordinator.Config{
+		Request: request,
+		Out:     filepath.Join(t.TempDir(), "scores.arrow"), Log: zaptest.NewLogger(t),
 		// A task on its way to a worker that ends is lost for as long as a lease.
 		Queue: bus.Queue{Lease: 2 * time.Second, Window: 4096, Replicas: 1},
 	}}
@@ -315,25 +287,75 @@ func TestFailedTaskEndsTheJob(t *testing.T) {
 	}
 }
 
-func TestRefusals(t *testing.T) {
+// A request that cannot be prepared ends the job before anything is sent.
+func TestRefusedRequest(t *testing.T) {
 	b := newBench(t)
-	for name, c := range map[string]struct {
-		change func(*coordinator.Config)
-		usage  bool
-		want   string
-	}{
-		"split":     {func(c *coordinator.Config) { c.Splits = []string{"trian"} }, true, `split "trian"`},
-		"no rows":   {func(c *coordinator.Config) { c.Splits = []string{"test"} }, false, "none of the splits test"},
-		"baseline":  {func(c *coordinator.Config) { c.Baseline = "mean" }, true, `baseline "mean"`},
-		"sample":    {func(c *coordinator.Config) { c.Sample = math.NaN() }, true, "sample NaN"},
-		"estimator": {func(c *coordinator.Config) { c.Options.Estimator = "x" }, true, `estimator "x"`},
-		"passes":    {func(c *coordinator.Config) { c.Options.Passes = 0 }, true, "0 passes"},
-	} {
-		config := b.config
-		c.change(&config)
-		_, err := coordinator.Run(t.Context(), nil, config)
-		if err == nil || !strings.Contains(err.Error(), c.want) || fault.IsUsage(err) != c.usage || fault.IsInput(err) == c.usage {
-			t.Errorf("%s: %v", name, err)
+	b.config.Baseline = "mean"
+	if _, err := coordinator.Run(t.Context(), nil, b.config); !fault.IsUsage(err) || !strings.Contains(err.Error(), `baseline "mean"`) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// The model's memory is free before the sums take theirs: when the job starts,
+// nothing refers to the checkpoint that Run opened.
+func TestModelIsFreed(t *testing.T) {
+	b := newBench(t)
+	open, freed := b.config.Open, make(chan struct{})
+	opened := 0
+	b.config.Open = func() (*checkpoint.Checkpoint, error) {
+		ck, err := open()
+		if err != nil {
+			return nil, err
+		}
+		own := *ck
+		if opened++; opened == 1 {
+			runtime.AddCleanup(&own, func(freed chan struct{}) { close(freed) }, freed)
+		}
+		return &own, nil
+	}
+	b.config.OnStart = func(job.Spec, job.Plan, int64) {
+		runtime.GC()
+		select {
+		case <-freed:
+		case <-time.After(10 * time.Second):
+			t.Error("the checkpoint is still in memory")
 		}
 	}
+	if _, err := b.run(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	if opened != 1 {
+		t.Errorf("the checkpoint was opened %d times", opened)
+	}
+}
+
+// With a sink the scores go there and not into a file, and the job runs again
+// though its scores file exists.
+func TestSink(t *testing.T) {
+	b := newBench(t)
+	if _, err := b.run(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	want, err := scores.Read(b.config.Out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.rows.Store(0)
+	var got *scores.File
+	var phi []float64
+	b.config.Sink = func(f *scores.File, values func(feature int, into tally.Values)) error {
+		got, phi = f, make([]float64, len(f.Count)*f.Dim)
+		for feature := range f.Count {
+			values(feature, tally.Values{Phi: phi[feature*f.Dim : (feature+1)*f.Dim]})
+		}
+		return nil
+	}
+	b.config.Out = filepath.Join(t.TempDir(), "none.arrow")
+	if _, err := b.run(t.Context(), 1); !errors.Is(err, os.ErrNotExist) {
+		t.Fatalf("a scores file was written, or: %v", err)
+	}
+	if b.rows.Load() != 300 || got.Rows != 300 || got.Phi != nil || !slices.Equal(phi, want.Phi) {
+		t.Errorf("%d rows computed, %d in the scores; the same values: %v", b.rows.Load(), got.Rows, slices.Equal(phi, want.Phi))
+	}
+	b.wantNothing()
 }

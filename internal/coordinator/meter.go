@@ -9,28 +9,30 @@ import (
 	"shaver/internal/job"
 )
 
-// meter measures how fast a job gets on since this coordinator leads it. What
-// was merged before is not its merit.
+// meter measures the progress of a job since this coordinator leads it. What was
+// merged before does not count as speed.
 type meter struct {
 	begun   time.Time
-	resumed int64 // rows merged before
-	saved   time.Time
+	resumed int64     // number of rows that were merged before
+	saved   time.Time // when the last checkpoint was stored; zero = none yet
 	workers map[string]*workerMeter
 }
 
 type workerMeter struct {
 	shards  int
 	rows    int64
-	seconds float64 // of computing
-	seen    time.Time
+	seconds float64   // time of computing
+	seen    time.Time // when its last result was merged
 }
 
-func newMeter(now time.Time, rows int64) meter {
-	return meter{begun: now, resumed: rows, workers: map[string]*workerMeter{}}
+// newMeter returns the meter of a coordinator that begins now, with the given number
+// of rows merged.
+func newMeter(rows int64) meter {
+	return meter{begun: time.Now(), resumed: rows, workers: map[string]*workerMeter{}}
 }
 
 // add counts a merged result.
-func (m *meter) add(r *job.Result, now time.Time) {
+func (m *meter) add(r *job.Result) {
 	w := m.workers[r.Worker]
 	if w == nil {
 		w = &workerMeter{}
@@ -39,11 +41,13 @@ func (m *meter) add(r *job.Result, now time.Time) {
 	w.shards++
 	w.rows += r.Rows
 	w.seconds += r.Seconds
-	w.seen = now
+	w.seen = time.Now()
 }
 
-// progress returns rates and workers, with rows merged of total.
-func (m *meter) progress(now time.Time, rows, total int64) bus.Progress {
+// progress returns rates, times and workers, when the given number of rows of total
+// is merged.
+func (m *meter) progress(rows, total int64) bus.Progress {
+	now := time.Now()
 	p := bus.Progress{Rows: rows, Started: m.begun, Updated: now, Checkpoint: m.saved, Workers: []bus.Worker{}}
 	if took := now.Sub(m.begun).Seconds(); took > 0 && rows > m.resumed {
 		p.Rate = float64(rows-m.resumed) / took

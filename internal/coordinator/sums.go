@@ -11,31 +11,36 @@ import (
 
 	"shaver/internal/fault"
 	"shaver/internal/job"
+	"shaver/internal/prepare"
 	"shaver/internal/tally"
 )
 
-// merged is what a job has merged so far: the content of a checkpoint.
-type merged struct {
-	sums    *tally.Accumulator
-	shards  job.Shards
-	workers map[string]int // shards by the worker that computed them
-	cpu     float64        // core-seconds of workers of other processes
-	half    *half          // with job.Overlap, from the second round on; else nil
-	seconds float64        // for which the job was led, up to the checkpoint
+// sums are what a job has merged so far, which is the content of a checkpoint. They
+// are for one goroutine.
+type sums struct {
+	accumulator *tally.Accumulator
+	shards      job.Shards     // shards that are in the accumulator
+	workers     map[string]int // number of shards by the worker that computed them
+	cpu         float64        // core-seconds that workers of other processes report
+	firstHalf   *firstHalf     // with job.Overlap, from the second round on; else nil
+	seconds     float64        // time for which the job was led before this checkpoint was stored
 }
 
-func newMerged(features, dim int, within bool, shards int) *merged {
-	return &merged{sums: tally.NewAccumulator(features, dim, within), shards: job.NewShards(shards), workers: map[string]int{}}
+// newSums returns the sums of a job of which nothing is merged.
+func newSums(features, dim int, within bool, shards int) *sums {
+	return &sums{accumulator: tally.NewAccumulator(features, dim, within), shards: job.NewShards(shards), workers: map[string]int{}}
 }
 
-// within reports whether the job's partials have variances within rows.
-func (r *run) within() bool { return tally.NewSampling(r.Options, r.sample.Rows).Within() }
+// newSumsOf is newSums for the table and the plan of j.
+func newSumsOf(j *prepare.Job) *sums {
+	return newSums(j.Architecture.Features(), j.Architecture.Dim, j.Sampling().Within(), j.Plan.Shards())
+}
 
 // The form of a checkpoint: the magic text; the length of the header as a uint32
-// and the header, in JSON; the count of each feature; of each feature d values of
-// each list (see tally.Partial); and as pairs the cells of those that left int64,
-// and the multiples of 2^64 to add. Everything is an int64, little-endian. If the
-// header says so, the sums of the first half follow, a float64 an entry.
+// and the header, in JSON; the count of each feature; for each feature d values of
+// each list (see tally.Partial); and, for each cell that left int64, its number and
+// the multiples of 2^64 to add. Everything is an int64, little-endian. If the
+// header says so, the sums of the first half follow, one float64 for each entry.
 const (
 	sumsMagic = "shaver.checkpoint/2\n"
 	maxHeader = 16 << 20
@@ -47,25 +52,26 @@ type sumsHeader struct {
 	Dim            int            `json:"dim"`
 	Lists          int            `json:"lists"`
 	ShardCount     int            `json:"shard_count"`
-	Shards         job.Shards     `json:"shards"` // a bit each, in base64
+	Shards         job.Shards     `json:"shards"` // one bit for each shard, in base64
 	Rows           int64          `json:"rows"`
-	LossFull       [2]int64       `json:"loss_full"`       // multiple of 2^64, and what is added to it
+	LossFull       [2]int64       `json:"loss_full"`       // a multiple of 2^64, and a number to add
 	LossEmpty      [2]int64       `json:"loss_empty"`      // the same
 	ResidualSquare [2]int64       `json:"residual_square"` // the same
 	Carries        int            `json:"carries"`         // number of pairs
 	Workers        map[string]int `json:"workers"`
 	CPU            float64        `json:"cpu"`
-	Seconds        float64        `json:"seconds"`   // for which it was led
+	Seconds        float64        `json:"seconds"`   // time for which the job was led
 	HalfRows       int64          `json:"half_rows"` // 0 = there is no first half
 }
 
-// write writes the checkpoint of a job to w. It holds no copy of the sums.
-func (m *merged) write(w io.Writer, id string, plan *job.Plan) error {
-	s := m.sums.State()
+// write writes the checkpoint of the job with the given id and plan to w. It makes
+// no copy of the sums.
+func (m *sums) write(w io.Writer, id string, plan *job.Plan) error {
+	s := m.accumulator.State()
 	header, err := json.Marshal(sumsHeader{
 		Job: id, Features: len(s.Count), Dim: s.Dim, Lists: s.Lists, ShardCount: plan.Shards(), Shards: m.shards, Rows: s.Rows, LossFull: s.LossFull,
 		LossEmpty: s.LossEmpty, ResidualSquare: s.ResidualSquare, Carries: len(s.Carries), Workers: m.workers, CPU: m.cpu,
-		Seconds: m.seconds, HalfRows: m.half.size(),
+		Seconds: m.seconds, HalfRows: m.firstHalf.size(),
 	})
 	if err != nil {
 		return err
@@ -78,8 +84,8 @@ func (m *merged) write(w io.Writer, id string, plan *job.Plan) error {
 			return err
 		}
 	}
-	if m.half != nil {
-		return m.half.write(w)
+	if m.firstHalf != nil {
+		return m.firstHalf.write(w)
 	}
 	return nil
 }
@@ -91,12 +97,12 @@ func pairs(carries map[int]int64) (list []int64) {
 	return list
 }
 
-// step is how many integers are turned into bytes at once.
-const step = 1 << 16
+// chunkInts is how many integers are converted to bytes at a time.
+const chunkInts = 1 << 16
 
 func writeInts(w io.Writer, values []int64) error {
-	buffer := make([]byte, 0, 8*min(step, len(values)))
-	for part := range slices.Chunk(values, step) {
+	buffer := make([]byte, 0, 8*min(chunkInts, len(values)))
+	for part := range slices.Chunk(values, chunkInts) {
 		buffer = buffer[:8*len(part)]
 		for i, v := range part {
 			binary.LittleEndian.PutUint64(buffer[8*i:], uint64(v))
@@ -109,11 +115,11 @@ func writeInts(w io.Writer, values []int64) error {
 }
 
 func readInts(r io.Reader, into []int64) error {
-	buffer := make([]byte, 8*min(step, len(into)))
-	for part := range slices.Chunk(into, step) {
+	buffer := make([]byte, 8*min(chunkInts, len(into)))
+	for part := range slices.Chunk(into, chunkInts) {
 		buffer = buffer[:8*len(part)]
 		if _, err := io.ReadFull(r, buffer); err != nil {
-			return short(err)
+			return endsEarly(err)
 		}
 		for i := range part {
 			part[i] = int64(binary.LittleEndian.Uint64(buffer[8*i:]))
@@ -122,19 +128,20 @@ func readInts(r io.Reader, into []int64) error {
 	return nil
 }
 
-// short makes bad input of bytes that end early, and passes other errors on.
-func short(err error) error {
+// endsEarly returns bad input if err says that the bytes end early, and else err.
+func endsEarly(err error) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		return fault.Inputf("the checkpoint ends early")
 	}
 	return err
 }
 
-// readMerged reads the checkpoint of a job. What the bytes do wrong is bad input.
-func readMerged(r io.Reader, id string, features, dim int, within bool, plan *job.Plan) (*merged, error) {
+// readSums reads the checkpoint of the job with the given id and plan. Malformed
+// bytes, and the checkpoint of another job, are bad input.
+func readSums(r io.Reader, id string, features, dim int, within bool, plan *job.Plan) (*sums, error) {
 	head := make([]byte, len(sumsMagic)+4)
 	if _, err := io.ReadFull(r, head); err != nil {
-		return nil, short(err)
+		return nil, endsEarly(err)
 	}
 	length := binary.LittleEndian.Uint32(head[len(sumsMagic):])
 	if string(head[:len(sumsMagic)]) != sumsMagic || length > maxHeader {
@@ -142,7 +149,7 @@ func readMerged(r io.Reader, id string, features, dim int, within bool, plan *jo
 	}
 	var text bytes.Buffer
 	if _, err := io.CopyN(&text, r, int64(length)); err != nil {
-		return nil, short(err)
+		return nil, endsEarly(err)
 	}
 	var h sumsHeader
 	d := json.NewDecoder(&text)
@@ -153,11 +160,11 @@ func readMerged(r io.Reader, id string, features, dim int, within bool, plan *jo
 	if err := h.check(id, features, dim, tally.Lists(within), plan); err != nil {
 		return nil, fault.Inputf("the checkpoint: %w", err)
 	}
-	m := newMerged(features, dim, within, plan.Shards())
+	m := newSums(features, dim, within, plan.Shards())
 	copy(m.shards, h.Shards)
 	maps.Copy(m.workers, h.Workers)
 	m.cpu, m.seconds = h.CPU, h.Seconds
-	s := m.sums.State()
+	s := m.accumulator.State()
 	for _, into := range [][]int64{s.Count, s.Cells} {
 		if err := readInts(r, into); err != nil {
 			return nil, err
@@ -169,14 +176,14 @@ func readMerged(r io.Reader, id string, features, dim int, within bool, plan *jo
 	}
 	if h.HalfRows > 0 {
 		var err error
-		if m.half, err = readHalf(r, h.HalfRows, features*dim); err != nil {
+		if m.firstHalf, err = readFirstHalf(r, h.HalfRows, features*dim); err != nil {
 			return nil, err
 		}
 	}
 	if n, err := io.ReadFull(r, head[:1]); n != 0 || err != io.EOF {
 		return nil, fault.Inputf("the checkpoint has bytes behind its end")
 	}
-	if err := m.sums.Restore(s); err != nil {
+	if err := m.accumulator.Restore(s); err != nil {
 		return nil, fault.Inputf("the checkpoint: %w", err)
 	}
 	return m, nil

@@ -10,8 +10,11 @@ import (
 	"time"
 
 	"shaver/internal/bus"
+	"shaver/internal/estimator"
 	"shaver/internal/fault"
 	"shaver/internal/job"
+	"shaver/internal/model"
+	"shaver/internal/prepare"
 	"shaver/internal/tally"
 )
 
@@ -20,24 +23,24 @@ const testJob = "0123456789abcdef0123"
 var testPlan = job.Plan{Rows: 10, RowsPerShard: 3}
 
 // exampleOf returns sums of one shard, of which some left int64.
-func exampleOf(t testing.TB) *merged {
-	m := newMerged(7, 2, true, testPlan.Shards())
+func exampleOf(t testing.TB) *sums {
+	m := newSums(7, 2, true, testPlan.Shards())
 	p := &tally.Partial{Dim: 2, Rows: 3, LossFull: math.MaxInt64, LossEmpty: 5, ResidualSquare: math.MaxInt64, Features: []int32{1, 6}, Count: []int64{3, 1},
 		Sum: []int64{math.MaxInt64, -4, math.MinInt64, 8}, Abs: []int64{1, math.MaxInt64, 2, 8}, Square: []int64{math.MaxInt64, 2, 3, 4}, Within: []int64{1, 2, 3, math.MaxInt64}}
 	for range 2 {
-		if err := m.sums.Merge(p); err != nil {
+		if err := m.accumulator.Merge(p); err != nil {
 			t.Fatal(err)
 		}
 	}
 	m.shards.Add(1)
 	m.shards.Add(2)
 	m.workers["w"], m.cpu, m.seconds = 2, 1.5, 2.5
-	m.half = &half{3, make([]float64, 14)}
-	m.half.sums[1], m.half.sums[13] = -2.5, 1e-9
+	m.firstHalf = &firstHalf{3, make([]float64, 14)}
+	m.firstHalf.totals[1], m.firstHalf.totals[13] = -2.5, 1e-9
 	return m
 }
 
-func encoded(t testing.TB, m *merged) []byte {
+func encoded(t testing.TB, m *sums) []byte {
 	var out bytes.Buffer
 	if err := m.write(&out, testJob, &testPlan); err != nil {
 		t.Fatal(err)
@@ -48,30 +51,30 @@ func encoded(t testing.TB, m *merged) []byte {
 func TestCheckpointRoundTrip(t *testing.T) {
 	m := exampleOf(t)
 	data := encoded(t, m)
-	back, err := readMerged(bytes.NewReader(data), testJob, 7, 2, true, &testPlan)
+	back, err := readSums(bytes.NewReader(data), testJob, 7, 2, true, &testPlan)
 	if err != nil || !reflect.DeepEqual(back, m) {
 		t.Fatalf("%+v, %v", back, err)
 	}
-	if len(m.sums.State().Carries) == 0 {
+	if len(m.accumulator.State().Carries) == 0 {
 		t.Error("no sum left int64: the test proves less")
 	}
 	for n := range data {
-		if _, err := readMerged(bytes.NewReader(data[:n]), testJob, 7, 2, true, &testPlan); !fault.IsInput(err) {
+		if _, err := readSums(bytes.NewReader(data[:n]), testJob, 7, 2, true, &testPlan); !fault.IsInput(err) {
 			t.Fatalf("the first %d bytes: %v", n, err)
 		}
 	}
 	other := job.Plan{Rows: 10, RowsPerShard: 4}
 	for name, read := range map[string]func() error{
 		"more bytes": func() error {
-			_, err := readMerged(bytes.NewReader(append(bytes.Clone(data), 0)), testJob, 7, 2, true, &testPlan)
+			_, err := readSums(bytes.NewReader(append(bytes.Clone(data), 0)), testJob, 7, 2, true, &testPlan)
 			return err
 		},
-		"other job":   func() error { _, err := readMerged(bytes.NewReader(data), "x", 7, 2, true, &testPlan); return err },
-		"other table": func() error { _, err := readMerged(bytes.NewReader(data), testJob, 8, 2, true, &testPlan); return err },
-		"other lists": func() error { _, err := readMerged(bytes.NewReader(data), testJob, 7, 2, false, &testPlan); return err },
-		"other plan":  func() error { _, err := readMerged(bytes.NewReader(data), testJob, 7, 2, true, &other); return err },
+		"other job":   func() error { _, err := readSums(bytes.NewReader(data), "x", 7, 2, true, &testPlan); return err },
+		"other table": func() error { _, err := readSums(bytes.NewReader(data), testJob, 8, 2, true, &testPlan); return err },
+		"other lists": func() error { _, err := readSums(bytes.NewReader(data), testJob, 7, 2, false, &testPlan); return err },
+		"other plan":  func() error { _, err := readSums(bytes.NewReader(data), testJob, 7, 2, true, &other); return err },
 		"other shards": func() error {
-			_, err := readMerged(bytes.NewReader(bytes.Replace(data, []byte(`"rows":6`), []byte(`"rows":9`), 1)), testJob, 7, 2, true, &testPlan)
+			_, err := readSums(bytes.NewReader(bytes.Replace(data, []byte(`"rows":6`), []byte(`"rows":9`), 1)), testJob, 7, 2, true, &testPlan)
 			return err
 		},
 	} {
@@ -85,16 +88,16 @@ func TestCheckpointRoundTrip(t *testing.T) {
 // one.
 func FuzzCheckpoint(f *testing.F) {
 	f.Add(encoded(f, exampleOf(f)))
-	f.Add(encoded(f, newMerged(7, 2, true, testPlan.Shards())))
+	f.Add(encoded(f, newSums(7, 2, true, testPlan.Shards())))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		m, err := readMerged(bytes.NewReader(data), testJob, 7, 2, true, &testPlan)
+		m, err := readSums(bytes.NewReader(data), testJob, 7, 2, true, &testPlan)
 		if err != nil {
 			if !fault.IsInput(err) {
 				t.Fatal(err)
 			}
 			return
 		}
-		back, err := readMerged(bytes.NewReader(encoded(t, m)), testJob, 7, 2, true, &testPlan)
+		back, err := readSums(bytes.NewReader(encoded(t, m)), testJob, 7, 2, true, &testPlan)
 		if err != nil || !reflect.DeepEqual(back, m) {
 			t.Fatalf("%+v and %+v, %v", back, m, err)
 		}
@@ -121,33 +124,33 @@ func TestSizeOfKDD(t *testing.T) {
 	if err := b.Setup(t.Context(), bus.DefaultQueue); err != nil {
 		t.Fatal(err)
 	}
-	r := &run{Config: &Config{}, bus: b, id: testJob, plan: testPlan}
-	r.merged = newMerged(features, dim, false, testPlan.Shards())
+	j := &prepare.Job{ID: testJob, Spec: job.Spec{Options: estimator.Options{Passes: 1}}, Plan: testPlan, Architecture: model.Architecture{FieldDims: []int{features}, Dim: dim}}
+	s := newSumsOf(j)
 	for seed := range uint64(3) {
 		p := partialOf(features, dim, 40, seed)
 		p.Rows = 3
 		for i := range p.Count {
 			p.Count[i] = 1
 		}
-		if err := r.sums.Merge(p); err != nil {
+		if err := s.accumulator.Merge(p); err != nil {
 			t.Fatal(err)
 		}
-		r.shards.Add(int(seed))
+		s.shards.Add(int(seed))
 	}
 	begun := time.Now()
-	blob, err := b.PutFrom(t.Context(), bus.CheckpointName(testJob, 1, 1), func(w io.Writer) error { return r.write(w, testJob, &testPlan) }, nil)
+	blob, err := b.PutFrom(t.Context(), bus.CheckpointName(testJob, 1, 1), func(w io.Writer) error { return s.write(w, testJob, &testPlan) }, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	stored := time.Since(begun)
-	want := r.sums.State().Cells
+	want := s.accumulator.State().Cells
 	begun = time.Now()
-	loaded, err := r.load(t.Context(), blob, features, dim)
+	loaded, err := loadSums(t.Context(), b, j, blob)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("checkpoint of %.2f GB: stored in %v, loaded in %v; the sums are %.2f GB", float64(blob.Bytes)/1e9, stored, time.Since(begun), float64(24*features*dim)/1e9)
-	if !reflect.DeepEqual(loaded.sums.State().Cells, want) {
+	if !reflect.DeepEqual(loaded.accumulator.State().Cells, want) {
 		t.Error("other sums came back")
 	}
 }

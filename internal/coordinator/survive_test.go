@@ -181,33 +181,28 @@ func TestTwoCoordinators(t *testing.T) {
 		ended <- err
 	}()
 	<-began
-	var group errgroup.Group
-	group.Go(func() error {
+	written := make(chan error, 1)
+	go func() {
 		_, err := coordinator.Run(t.Context(), second, newer)
-		return err
-	})
+		written <- err
+	}()
 	<-claimed
 	if err := <-ended; !errors.Is(err, bus.ErrFenced) || !strings.Contains(err.Error(), "newer coordinator leads this job (newer ") {
 		t.Errorf("the older one ended with %v", err)
 	}
 	working, stop := context.WithCancel(t.Context())
-	group.Go(func() error {
-		own := b.connect(working, "worker")
-		defer own.Close()
-		return worker.Run(working, nil, worker.Config{Bus: own, Name: "w", Threads: 1, Models: new(worker.Models), Log: b.config.Log, OnRows: func(int) {}})
-	})
-	for {
-		if got, err := os.ReadFile(b.config.Out); err == nil {
-			if !bytes.Equal(got, want) {
-				t.Error("other bytes")
-			}
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
+	worked := make(chan struct{})
+	go func() {
+		defer close(worked)
+		b.work(working)
+	}()
+	if err := <-written; err != nil {
+		t.Error(err)
 	}
 	stop()
-	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
-		t.Error(err)
+	<-worked
+	if got, err := os.ReadFile(b.config.Out); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("other bytes, %v", err)
 	}
 	if _, err := os.Stat(older.Out); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the older one wrote scores: %v", err)

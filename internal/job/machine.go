@@ -118,9 +118,9 @@ func (m *Machine) Quarantined() []Quarantine {
 	return all
 }
 
-// Step handles one event and returns the actions that follow from it, in order. The
-// coordinator carries them out, and passes the outcome of an action to Step if the action
-// asks for one. Only then may it pass any other event.
+// Step takes one event and returns the actions that follow from it. The caller
+// performs them in order. It then feeds the outcomes of those that have one, in the
+// same order, and performs what follows from these, before it feeds any other event.
 func (m *Machine) Step(e Event) []Action {
 	if m.ended {
 		return nil

@@ -59,23 +59,25 @@ func (w *world) inventory() Inventory {
 	return Inventory{Tasks: slices.Sorted(maps.Keys(w.tasks)), Results: slices.Sorted(maps.Keys(w.results)), Quarantined: slices.Sorted(maps.Keys(w.aside))}
 }
 
-// step handles an event and carries out the actions that follow. It reports false if the
-// coordinator died in between.
-func (w *world) step(e Event) bool {
-	for _, a := range w.m.Step(e) {
-		if w.deaths > 0 && rapid.IntRange(0, 9).Draw(w.T, "dies") == 0 {
-			w.deaths--
-			w.begin()
-			return false
-		}
-		if !w.do(a) {
-			return false
+// step feeds an event, does what follows, and feeds the outcomes in order, as the
+// coordinator does. It stops if the coordinator dies.
+func (w *world) step(e Event) {
+	for queue := []Event{e}; len(queue) > 0; queue = queue[1:] {
+		for _, a := range w.m.Step(queue[0]) {
+			if w.deaths > 0 && rapid.IntRange(0, 9).Draw(w.T, "dies") == 0 {
+				w.deaths--
+				w.begin()
+				return
+			}
+			if outcome := w.do(a); outcome != nil {
+				queue = append(queue, outcome)
+			}
 		}
 	}
-	return true
 }
 
-func (w *world) do(a Action) bool {
+// do does what the machine says and returns the outcome, nil if there is none to feed.
+func (w *world) do(a Action) (outcome Event) {
 	switch a := a.(type) {
 	case Publish:
 		if open := w.m.Counts().Open; open > w.limits.Window {
@@ -84,17 +86,17 @@ func (w *world) do(a Action) bool {
 		w.queue = append(w.queue, a.Shard)
 	case Merge:
 		if !w.partials[a.Result.Partial.Name] {
-			return w.step(Unusable{a.Result.Shard, a.Result.Partial.Name, "missing"})
+			return Unusable{a.Result.Shard, a.Result.Partial.Name, "missing"}
 		}
 		w.sums[a.Result.Shard]++
-		return w.step(Merged(a))
+		return Merged(a)
 	case Save:
 		w.saveds++
 		w.kept, w.done = maps.Clone(w.sums), sums(w.m)
 		if len(w.kept) != w.done.Len() {
 			w.Fatalf("the checkpoint has %d shards in its sums and %d in its set", len(w.kept), w.done.Len())
 		}
-		return w.step(Saved{})
+		return Saved{}
 	case Clear:
 		for _, r := range a.Results {
 			w.remove(r.Shard, r.Partial.Name)
@@ -111,14 +113,14 @@ func (w *world) do(a Action) bool {
 	case Reread:
 		w.reread()
 	case Look:
-		return w.step(w.inventory())
+		return w.inventory()
 	case Judge:
 		w.judge(a.Round)
-		return w.step(Judged{More: a.Round < w.last})
+		return Judged{More: a.Round < w.last}
 	case Fail, Finish:
 		w.ended = a
 	}
-	return true
+	return nil
 }
 
 // judge checks that the sums hold exactly the rounds up to the given one, whichever

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"shaver/internal/audit"
 	"shaver/internal/bus"
 	"shaver/internal/cli"
 	"shaver/internal/coordinator"
@@ -192,7 +193,7 @@ func (r *running) work(ctx context.Context, name string, threads int) error {
 	return worker.Run(ctx, nil, config)
 }
 
-// lead runs the coordinator.
+// lead runs the coordinator, and the audit if the job has one.
 func (r *running) lead(ctx context.Context) (*coordinator.Outcome, error) {
 	c := r.Config
 	c.OnStart = r.start
@@ -206,6 +207,9 @@ func (r *running) lead(ctx context.Context) (*coordinator.Outcome, error) {
 	}
 	r.telemetry.lead(&c)
 	outcome, err := coordinator.Run(ctx, r.bus, c)
+	if err == nil {
+		err = audit.Run(ctx, r.bus, c, outcome)
+	}
 	if errors.Is(err, coordinator.ErrCancelled) {
 		return nil, fmt.Errorf("%w: %w", cli.ErrCancelled, err)
 	}

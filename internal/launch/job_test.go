@@ -29,6 +29,7 @@ import (
 	"shaver/internal/filelock"
 	"shaver/internal/model"
 	"shaver/internal/planted"
+	"shaver/internal/prepare"
 )
 
 const (
@@ -63,8 +64,10 @@ func tiny(t *testing.T) (j Job, folder string) {
 		t.Fatal(err)
 	}
 	return Job{Config: coordinator.Config{
-		Open: func() (*checkpoint.Checkpoint, error) { return p.Checkpoint, nil }, Dataset: d, Splits: []string{dataset.Train}, Sample: 1, Baseline: baseline.Codebook,
-		Options: estimator.Options{Estimator: estimator.Permutation, Passes: 1}, Seed: 1, RowsPerShard: tinyRows / tinyShards,
+		Request: prepare.Request{
+			Open: func() (*checkpoint.Checkpoint, error) { return p.Checkpoint, nil }, Dataset: d, Splits: []string{dataset.Train}, Sample: 1, Baseline: baseline.Codebook,
+			Options: estimator.Options{Estimator: estimator.Permutation, Passes: 1}, Seed: 1, RowsPerShard: tinyRows / tinyShards,
+		},
 		Out: filepath.Join(t.TempDir(), "s.arrow"), Queue: bus.DefaultQueue, Log: zaptest.NewLogger(t),
 	}}, folder
 }
@@ -279,7 +282,7 @@ func TestRefused(t *testing.T) {
 		"no store":          {func(j *Job) { j.Store = "s3:bucket" }, "expected dir:PATH", fault.IsUsage},
 		"unknown estimator": {func(j *Job) { j.Options.Estimator = "magic" }, `estimator "magic"`, fault.IsUsage},
 		"bad metrics":       {func(j *Job) { j.Metrics = "9090" }, `"9090"`, fault.IsUsage},
-		"no server":         {func(j *Job) { j.NATS = "http://127.0.0.1" }, "begins with nats://", fault.IsUsage},
+		"no server":         {func(j *Job) { j.NATS = "http://127.0.0.1" }, "invalid NATS address", fault.IsUsage},
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := plain
@@ -322,7 +325,7 @@ func TestCancelled(t *testing.T) {
 	t.Cleanup(b.Close)
 	j, _ := tiny(t)
 	j.NATS = server.URL() // and there are no workers
-	id, err := coordinator.JobID(j.Config)
+	id, err := prepare.ID(j.Request)
 	if err != nil {
 		t.Fatal(err)
 	}

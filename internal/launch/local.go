@@ -14,6 +14,7 @@ import (
 	"shaver/internal/coordinator"
 	"shaver/internal/fault"
 	"shaver/internal/filelock"
+	"shaver/internal/prepare"
 )
 
 // local starts a server inside this process, on a hidden folder beside the scores,
@@ -34,7 +35,7 @@ func (j *Job) local(ctx context.Context) (connect dial, end func(err error), err
 			unlock()
 		}
 	}()
-	id, err := coordinator.JobID(j.Config)
+	id, err := prepare.ID(j.Request)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -17,6 +17,7 @@ import (
 	"shaver/internal/estimator"
 	"shaver/internal/fault"
 	"shaver/internal/job"
+	"shaver/internal/prepare"
 )
 
 type scoreOptions struct {
@@ -28,67 +29,67 @@ type scoreOptions struct {
 }
 
 // JobFlags are the flags that say which job, for the commands that run or plan one.
-// They are bound to the configuration that runs.
+// They are bound to the request that is used.
 type JobFlags struct {
 	model, dataset string
-	config         *coordinator.Config
-	until          job.Until // becomes that of config if one of its flags is given
+	request        *prepare.Request
+	until          job.Until // becomes that of request if one of its flags is given
 	maxTime        time.Duration
 }
 
-// Add adds the flags to c, and binds them to config.
-func (o *JobFlags) Add(c *cobra.Command, config *coordinator.Config) {
-	o.config = config
+// Add adds the flags to c, and binds them to request.
+func (o *JobFlags) Add(c *cobra.Command, request *prepare.Request) {
+	o.request = request
 	f := c.Flags()
 	f.StringVar(&o.model, "model", "", "checkpoint: .pth or safetensors")
 	f.StringVar(&o.dataset, "dataset", "", "dataset folder, made by shaver dataset import")
-	f.StringVar(&o.config.Baseline, "baseline", baseline.Zero, "what a dropped entry reads: "+strings.Join(baseline.Names(), " or "))
-	f.StringVar(&o.config.Options.Estimator, "estimator", estimator.Permutation, estimator.Help())
-	f.IntVar(&o.config.Options.Passes, "passes", 1, fmt.Sprintf("random orders per row, with --until at most; for %s, each also backwards", estimator.Antithetic))
-	f.IntVar(&o.config.Options.Draws, "draws", 0, fmt.Sprintf("for %s: sets of present players per row, even (default %d)", estimator.Multilinear, estimator.DefaultDraws))
-	f.StringVar(&o.config.Options.Endpoints, "endpoints", "", fmt.Sprintf("for %s: %s, or %s, which has less bias, more noise, and needs 4 draws (default %s)", estimator.Multilinear, estimator.Plain, estimator.Balanced, estimator.Plain))
-	f.Uint64Var(&o.config.Seed, "seed", 1, "seed of everything random")
-	f.StringSliceVar(&o.config.Splits, "splits", []string{dataset.Train, dataset.Val}, "splits to score")
-	f.Float64Var(&o.config.Sample, "sample", 1, "portion of the rows to score, drawn without replacement")
-	f.Int64Var(&o.config.MaxRows, "max-rows", 0, "in place of --sample: so many rows at most")
+	f.StringVar(&o.request.Baseline, "baseline", baseline.Zero, "what a dropped entry reads: "+strings.Join(baseline.Names(), " or "))
+	f.StringVar(&o.request.Options.Estimator, "estimator", estimator.Permutation, estimator.Help())
+	f.IntVar(&o.request.Options.Passes, "passes", 1, fmt.Sprintf("random orders per row, with --until at most; for %s, each also backwards", estimator.Antithetic))
+	f.IntVar(&o.request.Options.Draws, "draws", 0, fmt.Sprintf("for %s: sets of present players per row, even (default %d)", estimator.Multilinear, estimator.DefaultDraws))
+	f.StringVar(&o.request.Options.Endpoints, "endpoints", "", fmt.Sprintf("for %s: %s, or %s, which has less bias, more noise, and needs 4 draws (default %s)", estimator.Multilinear, estimator.Plain, estimator.Balanced, estimator.Plain))
+	f.Uint64Var(&o.request.Seed, "seed", 1, "seed of everything random")
+	f.StringSliceVar(&o.request.Splits, "splits", []string{dataset.Train, dataset.Val}, "splits to score")
+	f.Float64Var(&o.request.Sample, "sample", 1, "portion of the rows to score, drawn without replacement")
+	f.Int64Var(&o.request.MaxRows, "max-rows", 0, "in place of --sample: so many rows at most")
 	f.StringVar(&o.until.Rule, "until", "", fmt.Sprintf("end when a rule is met: %s (largest standard error / range of the values below --bound) or %s (of the entries kept at --sparsity, by two halves of the work, above --bound)", job.Paper, job.Overlap))
 	f.Float64Var(&o.until.Bound, "bound", 0, fmt.Sprintf("of --until (default %g for %s, %g for %s)", job.PaperBound, job.Paper, job.OverlapBound, job.Overlap))
 	f.Float64Var(&o.until.Sparsity, "sparsity", 0, fmt.Sprintf("of --until %s: the portion of the entries that pruning drops (default %g)", job.Overlap, job.AtSparsity))
 	f.DurationVar(&o.maxTime, "max-time", 0, "begin no round that would end later, by the rate so far (default no bound)")
-	f.Float64Var(&o.config.Audit, "audit", 0, fmt.Sprintf("for %s: hold it against full walks, and %s end points against %s, on as many rows of the splits as this portion (0.01, say) of those scored, and write that into the scores", estimator.Multilinear, estimator.Plain, estimator.Balanced))
-	f.Int64Var(&o.config.RowsPerShard, "rows-per-shard", 0, "rows a task (default about a minute of work; see shaver plan)")
+	f.Float64Var(&o.request.Audit, "audit", 0, fmt.Sprintf("for %s: hold it against full walks, and %s end points against %s, on as many rows of the splits as this portion (0.01, say) of those scored, and write that into the scores", estimator.Multilinear, estimator.Plain, estimator.Balanced))
+	f.Int64Var(&o.request.RowsPerShard, "rows-per-shard", 0, "rows a task (default about a minute of work; see shaver plan)")
 	cli.KernelFlag(c)
 }
 
-// Open checks the flags, and sets in the configuration the model and the dataset that
+// Open checks the flags, and sets in the request the model and the dataset that
 // they name.
 func (o *JobFlags) Open() error {
-	c := o.config
-	if c.RowsPerShard < 0 {
-		return fault.Usagef("--rows-per-shard %d: not negative", c.RowsPerShard)
+	r := o.request
+	if r.RowsPerShard < 0 {
+		return fault.Usagef("--rows-per-shard %d: not negative", r.RowsPerShard)
 	}
-	if c.MaxRows < 0 {
-		return fault.Usagef("--max-rows %d: not negative", c.MaxRows)
+	if r.MaxRows < 0 {
+		return fault.Usagef("--max-rows %d: not negative", r.MaxRows)
 	}
-	if c.MaxRows > 0 && c.Sample != 1 {
+	if r.MaxRows > 0 && r.Sample != 1 {
 		return fault.Usagef("--max-rows is in place of --sample: one of the two")
 	}
-	c.Options.SetDefaults()
+	r.Options.SetDefaults()
 	if o.until.Seconds = o.maxTime.Seconds(); o.until != (job.Until{}) {
 		o.until.SetDefaults()
-		c.Until = &o.until
+		r.Until = &o.until
 	}
 	first, err := checkpoint.Read(o.model)
 	if err != nil {
 		return err
 	}
-	c.Open = func() (ck *checkpoint.Checkpoint, err error) {
+	r.Open = func() (ck *checkpoint.Checkpoint, err error) {
 		if ck, first = first, nil; ck == nil {
 			return checkpoint.Read(o.model)
 		}
 		return ck, nil
 	}
-	c.Dataset, err = dataset.Open(o.dataset)
+	r.Dataset, err = dataset.Open(o.dataset)
 	return err
 }
 
@@ -135,7 +136,7 @@ so, and the exit code is 3.
 		},
 	}
 	f := c.Flags()
-	o.JobFlags.Add(c, &o.job.Config)
+	o.JobFlags.Add(c, &o.job.Request)
 	f.StringVar(&o.job.Out, "out", "", "scores file to write")
 	without := " (default one inside this process)"
 	if cluster {

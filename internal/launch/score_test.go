@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/cli"
-	"shaver/internal/coordinator"
+	"shaver/internal/prepare"
 )
 
 // The help of each command that programs share documents the exit codes.
@@ -37,28 +37,28 @@ func TestReportOfResumed(t *testing.T) {
 	}
 }
 
-// Each flag of a job reaches the configuration that runs.
+// Each flag of a job reaches the request that runs.
 func TestJobFlags(t *testing.T) {
 	_, folder := tiny(t)
 	model := filepath.Join("..", "..", "testdata", "golden", "fm.pth")
 	open := func(t *testing.T, args ...string) string {
 		t.Helper()
-		var config coordinator.Config
+		var request prepare.Request
 		var flags JobFlags
 		c := &cobra.Command{Use: "score"}
-		flags.Add(c, &config)
+		flags.Add(c, &request)
 		if err := c.ParseFlags(append([]string{"--model", model, "--dataset", folder}, args...)); err != nil {
 			t.Fatal(err)
 		}
 		if err := flags.Open(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := config.Open(); err != nil || config.Dataset == nil {
+		if _, err := request.Open(); err != nil || request.Dataset == nil {
 			t.Fatalf("it has not opened what the flags name: %v", err)
 		}
-		until := config.Until
-		config.Open, config.Dataset, config.Until = nil, nil, nil
-		return fmt.Sprintf("%+v %+v", config, until)
+		until := request.Until
+		request.Open, request.Dataset, request.Until = nil, nil, nil
+		return fmt.Sprintf("%+v %+v", request, until)
 	}
 	plain := open(t)
 	values := map[string]string{
@@ -71,7 +71,7 @@ func TestJobFlags(t *testing.T) {
 		}
 	}
 	c := &cobra.Command{Use: "score"}
-	new(JobFlags).Add(c, new(coordinator.Config))
+	new(JobFlags).Add(c, new(prepare.Request))
 	for _, match := range regexp.MustCompile(`(?m)^ +--([a-z-]+) `).FindAllStringSubmatch(c.Flags().FlagUsages(), -1) {
 		if name := match[1]; values[name] == "" && name != "model" && name != "dataset" && name != "kernel" {
 			t.Errorf("--%s has no value in this test", name)

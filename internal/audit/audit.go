@@ -1,0 +1,148 @@
+// Package audit compares the scores of a multilinear job with full walks, on a
+// sample of the rows of its splits.
+package audit
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"go.uber.org/zap"
+
+	"shaver/internal/bus"
+	"shaver/internal/compare"
+	"shaver/internal/coordinator"
+	"shaver/internal/estimator"
+	"shaver/internal/prepare"
+	"shaver/internal/scores"
+	"shaver/internal/tally"
+)
+
+// Run audits the job of c, whose scores are at c.Out and whose outcome is given. It
+// writes the audit into the scores file and into outcome.Scores, and adds the
+// audit's core-seconds to outcome.CPU. If c asks for no audit, or the scores have
+// one, Run does nothing. So a job that was cut off before its audit is audited when
+// it is run again.
+//
+// The audit is six jobs on b: each of its estimators scores each of two samples. c's
+// callbacks are called for each of these jobs.
+func Run(ctx context.Context, b *bus.Bus, c coordinator.Config, outcome *coordinator.Outcome) error {
+	s := &outcome.Scores
+	if c.Audit == 0 || s.Audit != nil {
+		return nil
+	}
+	requests := c.AuditRequests(float64(s.Rows) / float64(s.DatasetRows))
+	var all results
+	for half := range 2 {
+		for by := range prepare.AuditEstimators {
+			sub := c
+			sub.Request = requests[by][half]
+			sub.Out, sub.Sink = "", all[by][half].take
+			c.Log.Info("audit", zap.String("estimator", sub.Options.Estimator), zap.String("endpoints", sub.Options.Endpoints), zap.Int("sample", half+1))
+			o, err := coordinator.Run(ctx, b, sub)
+			if err != nil {
+				return fmt.Errorf("audit of %s: %w", c.Out, err)
+			}
+			outcome.CPU += o.CPU
+		}
+	}
+	s.Audit = newAudit(&all, s.Dim, c.Options.Endpoints == estimator.Balanced)
+	if s.Audit.Differ() {
+		c.Log.Warn("plain and balanced end points differ: the values of plain are not to be quoted", zap.String("difference", fmt.Sprintf("%.0f%%", 100**s.Audit.Endpoints)))
+	}
+	file, err := scores.Read(c.Out)
+	if err != nil {
+		return err
+	}
+	file.Audit = s.Audit
+	return scores.Write(c.Out, file)
+}
+
+// results are the values that each estimator found on each of the two samples.
+type results [prepare.AuditEstimators][2]result
+
+// result is the values of one job, of the features that occur in its rows.
+type result struct {
+	rows     int64
+	features []int32   // ascending
+	phi      []float64 // [len(features), d]
+}
+
+// take keeps the values of a job; it is a coordinator.Config.Sink.
+func (r *result) take(f *scores.File, values func(feature int, into tally.Values)) error {
+	r.rows = f.Rows
+	for feature, count := range f.Count {
+		if count == 0 {
+			continue
+		}
+		r.features = append(r.features, int32(feature))
+		r.phi = append(r.phi, make([]float64, f.Dim)...)
+		values(feature, tally.Values{Phi: r.phi[len(r.phi)-f.Dim:]})
+	}
+	return nil
+}
+
+// over returns the values of the given features, which are ascending and contain all
+// of r's: [len(features), d]. A feature that r lacks has the value 0.
+func (r *result) over(features []int32, dim int) []float64 {
+	phi := make([]float64, len(features)*dim)
+	at := 0
+	for i, feature := range features {
+		if at < len(r.features) && r.features[at] == feature {
+			copy(phi[i*dim:], r.phi[at*dim:(at+1)*dim])
+			at++
+		}
+	}
+	return phi
+}
+
+// newAudit compares the results of a job whose own end points are balanced or not.
+func newAudit(all *results, dim int, balancedRequested bool) *scores.Audit {
+	a := &scores.Audit{}
+	var features []int32
+	for half := range 2 {
+		a.Rows += all[prepare.ByWalks][half].rows
+		for by := range prepare.AuditEstimators {
+			features = append(features, all[by][half].features...)
+		}
+	}
+	slices.Sort(features)
+	features = slices.Compact(features)
+	a.Entries = len(features) * dim
+	var phi [prepare.AuditEstimators][2][]float64
+	for by := range prepare.AuditEstimators {
+		for half := range 2 {
+			phi[by][half] = all[by][half].over(features, dim)
+		}
+	}
+	walks, requested := mean(phi[prepare.ByWalks]), mean(phi[prepare.AsRequested])
+	walksFirst, walksSecond := phi[prepare.ByWalks][0], phi[prepare.ByWalks][1]
+	plain, balanced := phi[prepare.AsRequested], phi[prepare.OtherEndpoints]
+	if balancedRequested {
+		plain, balanced = balanced, plain
+	}
+	a.RelativeRMS = scores.Figure(compare.RelativeRMS(requested, walks))
+	a.RelativeBias, a.BiasNoise = bias(phi[prepare.AsRequested], phi[prepare.ByWalks])
+	a.Spearman = scores.Figure(compare.Spearman(requested, walks))
+	a.WalksSpearman = scores.Figure(compare.Spearman(walksFirst, walksSecond))
+	a.Endpoints, a.EndpointsNoise = bias(plain, balanced)
+	for _, sparsity := range scores.AuditSparsities {
+		a.Overlaps = append(a.Overlaps, scores.Overlap{Sparsity: sparsity, Overlap: compare.Overlap(requested, walks, sparsity),
+			Walks: compare.Overlap(walksFirst, walksSecond, sparsity)})
+	}
+	return a
+}
+
+func bias(values, reference [2][]float64) (relative, noise *float64) {
+	r, n := compare.RelativeBias(values, reference)
+	return scores.Figure(r), scores.Figure(n)
+}
+
+// mean returns the mean of the values of two samples of equal size.
+func mean(halves [2][]float64) []float64 {
+	values := slices.Clone(halves[0])
+	for i, v := range halves[1] {
+		values[i] = (values[i] + v) / 2
+	}
+	return values
+}

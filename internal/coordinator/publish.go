@@ -1,0 +1,147 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"shaver/internal/bus"
+	"shaver/internal/job"
+	"shaver/internal/prepare"
+	"shaver/internal/shard"
+)
+
+// orders are the shards to cut and publish. It may be used from any goroutine.
+type orders struct {
+	mu     sync.Mutex
+	shards job.Shards
+	wire   job.Shards    // shards that a worker could not read in place
+	count  int           // number of shards
+	more   chan struct{} // holds one when count is not 0
+}
+
+func newOrders(shards int) *orders {
+	return &orders{shards: job.NewShards(shards), wire: job.NewShards(shards), more: make(chan struct{}, 1)}
+}
+
+// add orders a shard; it never blocks.
+func (o *orders) add(index int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.shards.Has(index) {
+		o.shards.Add(index)
+		o.count++
+	}
+	select {
+	case o.more <- struct{}{}:
+	default:
+	}
+}
+
+// sendOverWire notes that a shard is to be sent, even if the plan is in place.
+func (o *orders) sendOverWire(index int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.wire.Add(index)
+}
+
+// overWire reports whether sendOverWire was called for the shard.
+func (o *orders) overWire(index int) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.wire.Has(index)
+}
+
+// next takes the first ordered shard of [from, to). It waits while nothing is
+// ordered. It returns -1 if only shards outside [from, to) are ordered, for which
+// the dataset has to be read from its beginning.
+func (o *orders) next(ctx context.Context, from, to int) (int, error) {
+	for {
+		o.mu.Lock()
+		waiting := o.count == 0
+		for index := from; !waiting && index < to; index++ {
+			if o.shards.Has(index) {
+				o.shards.Remove(index)
+				o.count--
+				o.mu.Unlock()
+				return index, nil
+			}
+		}
+		o.mu.Unlock()
+		if !waiting {
+			return -1, nil
+		}
+		select {
+		case <-o.more:
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+}
+
+// publisher cuts ordered shards from the dataset and publishes their tasks.
+type publisher struct {
+	bus    *bus.Bus
+	job    *prepare.Job
+	inputs *inputs
+	orders *orders
+}
+
+// run reads the dataset and publishes what is ordered until ctx ends. It sends the
+// number of each shard whose task is stored to published.
+func (p *publisher) run(ctx context.Context, published chan<- int) error {
+	emit := func(ctx context.Context, piece *shard.Piece) error {
+		if err := p.publish(ctx, piece); err != nil {
+			return err
+		}
+		select {
+		case published <- piece.Index:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	plan := &p.job.Plan
+	for ctx.Err() == nil {
+		from, to := 0, plan.Shards()
+		next := func(ctx context.Context) (int, error) {
+			index, err := p.orders.next(ctx, from, to)
+			if err == nil && index >= 0 {
+				round, _, _ := plan.Locate(index)
+				from, to = index+1, plan.End(round) // one reading serves one round
+			}
+			return index, err
+		}
+		if err := shard.Cut(ctx, p.job.Scan, p.job.Sample, *plan, next, emit); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// publish stores a shard, unless workers read it in place, and then its task.
+func (p *publisher) publish(ctx context.Context, piece *shard.Piece) error {
+	j, plan := p.job, &p.job.Plan
+	round, _, _ := plan.Locate(piece.Index)
+	task := job.Task{
+		Job: j.ID, Shard: piece.Index, Spec: j.Spec, Pass: plan.Passes(round) - 1, Rows: plan.ShardRows(piece.Index), Model: p.inputs.model, Baseline: p.inputs.baseline,
+	}
+	if plan.InPlace && !p.orders.overWire(piece.Index) {
+		task.Place = piece.Place
+		task.Place.SHA256 = shard.Digest(piece.Rows)
+	} else {
+		data, err := shard.Encode(j.Dataset.Fields(), j.Architecture.FieldDims, piece.Rows)
+		if err != nil {
+			return err
+		}
+		if task.Data, err = p.bus.Put(ctx, bus.ShardName(j.ID, piece.Index), data); err != nil {
+			return err
+		}
+	}
+	err := p.bus.PublishTask(ctx, task)
+	// Another coordinator's task may name the same rows the other way.
+	if plan.InPlace && errors.Is(err, bus.ErrConflict) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,218 @@
+package coordinator
+
+import (
+	"io"
+	"math"
+
+	"go.uber.org/zap"
+
+	"shaver/internal/compare"
+	"shaver/internal/fault"
+	"shaver/internal/job"
+	"shaver/internal/prepare"
+	"shaver/internal/scores"
+	"shaver/internal/tally"
+)
+
+// firstHalf is the sums of the first half of a job's work, with which the rule
+// job.Overlap compares the second half. When a round that job.Plan.Doubles is
+// merged, the sums are twice as much work as before it.
+type firstHalf struct {
+	rows   int64
+	totals []float64 // phi * rows, [n, d]
+}
+
+// size returns the number of rows, 0 if h is nil.
+func (h *firstHalf) size() int64 {
+	if h == nil {
+		return 0
+	}
+	return h.rows
+}
+
+func (h *firstHalf) write(w io.Writer) error {
+	bits := make([]int64, min(chunkInts, len(h.totals)))
+	for from := 0; from < len(h.totals); from += len(bits) {
+		part := h.totals[from:min(from+len(bits), len(h.totals))]
+		for i, v := range part {
+			bits[i] = int64(math.Float64bits(v))
+		}
+		if err := writeInts(w, bits[:len(part)]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func readFirstHalf(r io.Reader, rows int64, entries int) (*firstHalf, error) {
+	h := &firstHalf{rows, make([]float64, entries)}
+	bits := make([]int64, min(chunkInts, entries))
+	for from := 0; from < entries; from += len(bits) {
+		part := h.totals[from:min(from+len(bits), entries)]
+		if err := readInts(r, bits[:len(part)]); err != nil {
+			return nil, err
+		}
+		for i := range part {
+			part[i] = math.Float64frombits(uint64(bits[i]))
+			if math.IsNaN(part[i]) || math.IsInf(part[i], 0) {
+				return nil, fault.Inputf("the checkpoint has %v among the sums of its first half", part[i])
+			}
+		}
+	}
+	return h, nil
+}
+
+// rounds decides, between the rounds of a job with Until, whether it goes on, and
+// what its sums over several passes say of a row. It also serves a job without Until.
+type rounds struct {
+	job     *prepare.Job
+	sums    *sums
+	stopped *scores.Stopped // how the job ended, after the last judge; nil without Until
+}
+
+// keepFirstHalf runs before each merge. At the first shard of a new round the sums
+// are those of all earlier rounds, and the rule of overlap may keep a copy as its
+// first half. This depends only on what is merged, so a new coordinator decides the
+// same. An empty half is not kept: the first portion of very few rows may be empty,
+// or all of it quarantined.
+func (r *rounds) keepFirstHalf(shard int) {
+	until, plan, rows := r.job.Spec.Until, &r.job.Plan, r.sums.accumulator.Rows()
+	if until == nil || until.Rule != job.Overlap {
+		return
+	}
+	before := plan.RoundOf(r.sums.shards)
+	now, _, _ := plan.Locate(shard)
+	if rows > 0 && now > before && (before == 0 || plan.Doubles(before)) {
+		r.sums.firstHalf = &firstHalf{rows, r.totals()}
+	}
+}
+
+// totals returns phi * rows of all entries, [n, d]. An entry that does not occur in
+// the second half has exactly the total that it had in the first.
+func (r *rounds) totals() []float64 {
+	dim := r.job.Architecture.Dim
+	totals := make([]float64, r.job.Architecture.Features()*dim)
+	for f := range r.job.Architecture.Features() {
+		r.sums.accumulator.Totals(f, r.job.Sampling(), totals[f*dim:(f+1)*dim])
+	}
+	return totals
+}
+
+// judge reports whether the job goes on after a round, when it has been led for the
+// given seconds. If not, r.stopped says why.
+func (r *rounds) judge(round int, elapsed float64, log *zap.Logger) (more bool) {
+	until, plan := r.job.Spec.Until, &r.job.Plan
+	s := &scores.Stopped{Rounds: round + 1, Passes: plan.Passes(round), Reason: scores.AllDone}
+	last := round == len(plan.Rounds)-1
+	figure, judged := r.figure(round)
+	fields := []zap.Field{zap.Int("round", round+1), zap.Int64("rows", r.sums.accumulator.Rows())}
+	if judged {
+		s.Figure = &figure
+		fields = append(fields, zap.Float64(until.Rule, figure), zap.Float64("bound", until.Bound))
+	}
+	switch {
+	case judged && ruleMet(until, figure):
+		s.Reason, s.Converged = scores.RuleMet, true
+	case last:
+		s.Converged = until.Rule == ""
+	case r.timeOver(round, elapsed):
+		s.Reason = scores.TimeOver
+	default:
+		log.Info("round done", fields...)
+		return true
+	}
+	r.stopped = s
+	log.Info("last round done", append(fields, zap.String("reason", s.Reason))...)
+	return false
+}
+
+// figure returns the number that the rule compares with its bound. It is judged only
+// after the rounds for which the rule is defined, and if there are rows.
+func (r *rounds) figure(round int) (figure float64, judged bool) {
+	until, plan := r.job.Spec.Until, &r.job.Plan
+	if r.sums.accumulator.Rows() == 0 {
+		return 0, false
+	}
+	switch half := r.sums.firstHalf; {
+	case until.Rule == job.Paper && round >= plan.Portions()-1:
+		return r.relativeError()
+	case until.Rule == job.Overlap && plan.Doubles(round) && half != nil:
+		second := r.totals()
+		for i := range second {
+			second[i] -= half.totals[i]
+		}
+		return compare.Overlap(half.totals, second, until.Sparsity), true
+	}
+	return 0, false
+}
+
+// ruleMet reports whether figure is on the right side of the bound.
+func ruleMet(until *job.Until, figure float64) bool {
+	if until.Rule == job.Paper {
+		return figure < until.Bound
+	}
+	return figure > until.Bound
+}
+
+// relativeError returns the largest standard error divided by the range of the
+// values. It is not defined if the range is 0.
+func (r *rounds) relativeError() (figure float64, defined bool) {
+	least, most, worst := math.Inf(1), math.Inf(-1), float32(0)
+	dim := r.job.Architecture.Dim
+	v := tally.Values{Phi: make([]float64, dim), SE: make([]float32, dim)}
+	for f := range r.job.Architecture.Features() {
+		r.sums.accumulator.Values(f, r.job.Sampling(), v)
+		for c, phi := range v.Phi {
+			least, most, worst = min(least, phi), max(most, phi), max(worst, v.SE[c])
+		}
+	}
+	return float64(worst) / (most - least), most > least
+}
+
+// timeOver reports whether the round after the given one would end after the job's
+// time, by the rate so far. A job without rows has no rate, and goes on.
+func (r *rounds) timeOver(round int, elapsed float64) bool {
+	until, rows := r.job.Spec.Until, r.sums.accumulator.Rows()
+	if until.Seconds == 0 || rows == 0 {
+		return false
+	}
+	perRow := elapsed / float64(rows)
+	return elapsed+float64(perRow*float64(r.job.Plan.Rounds[round+1].Rows)) > until.Seconds
+}
+
+// values writes the values and errors of a feature into the slices that are not nil.
+//
+// The sums of a job with Until count a row again in each pass, as if it were another
+// row. For the rows' own value that gives an upper bound of the standard error. But
+// the rows of a sample are drawn once, whatever the number of passes, so the error of
+// a sample is that of one pass.
+func (r *rounds) values(feature int, into tally.Values) {
+	r.sums.accumulator.Values(feature, r.job.Sampling(), into)
+	if r.stopped == nil || r.stopped.Passes == 1 {
+		return
+	}
+	root := float32(math.Sqrt(float64(r.stopped.Passes)))
+	sampled := r.job.Sample.Keep < r.job.Sample.Rows
+	for c := range into.PopulationSE {
+		into.PopulationSE[c] *= root
+		if sampled {
+			into.SE[c] *= root
+		}
+	}
+}
+
+// countRowsOnce changes the counts of f, which has a row once for each pass, to
+// count each row once. A row that lacks a pass is missing.
+func (r *rounds) countRowsOnce(f *scores.File) {
+	if r.stopped == nil || r.stopped.Passes == 1 {
+		return
+	}
+	passes := int64(r.stopped.Passes)
+	f.Rows /= passes
+	f.QuarantinedRows = (f.QuarantinedRows + passes - 1) / passes
+	count := make([]int64, len(f.Count))
+	for i, n := range f.Count {
+		count[i] = n / passes
+	}
+	f.Count = count
+}

@@ -1,0 +1,61 @@
+package coordinator
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Checkpoints are made at their interval, but take a twentieth of the time at most.
+func TestSaveDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSchedule(0)
+		wait := func(d time.Duration, want bool) {
+			t.Helper()
+			time.Sleep(d)
+			if got := s.saveDue(); got != want {
+				t.Errorf("due: %v, expected %v", got, want)
+			}
+		}
+		wait(saveEvery-1, false)
+		wait(1, true)
+		begun := time.Now()
+		time.Sleep(3 * time.Second)
+		s.savedSince(begun)
+		wait(saveEvery, false)
+		wait(30*time.Second-1, false)
+		wait(1, true)
+	})
+}
+
+// After ten quiet seconds an inventory is due, and then every ten. Silence is logged
+// every thirty seconds. An event ends both.
+func TestSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSchedule(0)
+		inventories, logs := 0, 0
+		wait := func(d time.Duration, wantInventories, wantLogs int) {
+			t.Helper()
+			inventories, logs = 0, 0
+			for end := time.Now().Add(d); time.Now().Before(end); {
+				time.Sleep(tickEvery)
+				if s.inventoryDue() {
+					inventories++
+					s.inventory = time.Now()
+				}
+				if s.logDue() {
+					logs++
+				}
+			}
+			if inventories != wantInventories || logs != wantLogs {
+				t.Errorf("%v: %d inventories and %d log lines, expected %d and %d", d, inventories, logs, wantInventories, wantLogs)
+			}
+		}
+		wait(8*time.Second, 0, 0)
+		wait(22*time.Second, 3, 1)
+		wait(30*time.Second, 3, 1)
+		s.heard = time.Now()
+		wait(8*time.Second, 0, 0)
+		wait(2*time.Second, 1, 0)
+	})
+}

@@ -1,0 +1,111 @@
+package forecast
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"shaver/internal/estimator"
+	"shaver/internal/job"
+	"shaver/internal/model"
+	"shaver/internal/prepare"
+	"shaver/internal/prepare/preparetest"
+	"shaver/internal/shard"
+)
+
+// measured returns a measurement of 1000 rows in a second on four threads, for a job
+// of 100,000 rows in shards of 10,000, two passes each.
+func measured(took time.Duration) *Measurement {
+	return &Measurement{
+		Job: &prepare.Job{
+			ID:   "id",
+			Spec: job.Spec{Options: estimator.Options{Estimator: estimator.Antithetic, Passes: 2}, Kernel: "k"},
+			Plan: job.Plan{Rows: 100_000, RowsPerShard: 10_000}, Sample: shard.NewSample(200_000, .5, 1),
+			Architecture: model.Architecture{FieldDims: []int{60, 40}, Dim: 8},
+		},
+		ModelBytes: 5000, Rows: 1000, Took: took, Threads: 4, Features: 90,
+		rowBytes: 20, partialHead: 700, occurrences: []job.Occurrence{{Times: 4000, Features: 100}},
+	}
+}
+
+// A forecast scales what was measured to the rows of the job and the given cores.
+func TestOf(t *testing.T) {
+	f := Of(measured(time.Second), Audit{}, 8)
+	near := func(what string, got, want float64) {
+		t.Helper()
+		if math.Abs(got-want) > 1e-9*want {
+			t.Errorf("%s: %v, expected %v", what, got, want)
+		}
+	}
+	near("rows a second and core", f.RowsPerCore, 250)
+	near("core-hours", f.CoreHours, 400./3600)
+	near("seconds", f.Seconds, 50)
+	near("seconds a shard", f.SecondsPerShard, 10)
+	if f.Job != "id" || f.Kernel != "k" || f.Rows != 100_000 || f.Players != 16 || f.Walks != 400_000 || f.Shards != 10 || f.Workers != 2 || f.Cores != 8 {
+		t.Errorf("%+v", f)
+	}
+	// Every feature occurs in 2% of the rows, and so in every shard: an id, a count,
+	// and four lists of 8 sums, because two passes have variances within rows.
+	partial := int64(700 + 100*(12+4*8*8))
+	if f.ShardBytes != 200_000 || f.PartialFeatures != 99 && f.PartialFeatures != 100 || f.PartialBytes < partial-2 || f.PartialBytes > partial {
+		t.Errorf("shards of %d bytes, partials of %d bytes with %d features, expected %d", f.ShardBytes, f.PartialBytes, f.PartialFeatures, partial)
+	}
+	if f.BytesToWorkers != 2_000_000+2*5000 || f.BytesFromWorkers != 10*f.PartialBytes || f.CoordinatorMemory != coordinatorBase+100*(8+4*8*8) {
+		t.Errorf("%+v", f)
+	}
+}
+
+// Slower rows take longer, and a faster machine leaves everything else as it is.
+func TestSlowAndFast(t *testing.T) {
+	slow, fast := Of(measured(10*time.Second), Audit{}, 8), Of(measured(time.Second), Audit{}, 8)
+	if math.Abs(slow.Seconds-10*fast.Seconds) > 1e-6 || math.Abs(slow.CoreHours-10*fast.CoreHours) > 1e-9 {
+		t.Errorf("%v and %v seconds", slow.Seconds, fast.Seconds)
+	}
+	slow.Measured, slow.Seconds, slow.CoreHours, slow.RowsPerCore, slow.SecondsPerShard = fast.Measured, fast.Seconds, fast.CoreHours, fast.RowsPerCore, fast.SecondsPerShard
+	if *slow != *fast {
+		t.Errorf("%+v and %+v", slow, fast)
+	}
+	// 10 shards for 4 workers are 3 turns, the last for half of them.
+	if f := Of(measured(time.Second), Audit{}, 16); math.Abs(f.Seconds-25*12./10) > 1e-9 {
+		t.Errorf("%v seconds on 16 cores", f.Seconds)
+	}
+}
+
+// The audit's time is part of the whole, and its core-hours are in addition.
+func TestOfAudit(t *testing.T) {
+	plain, audited := Of(measured(time.Second), Audit{}, 8), Of(measured(time.Second), Audit{Rows: 50, Took: time.Minute}, 8)
+	if audited.AuditRows != 50 || math.Abs(audited.AuditCoreHours-4./60) > 1e-9 || audited.CoreHours != plain.CoreHours || math.Abs(audited.Seconds-plain.Seconds-30) > 1e-9 {
+		t.Errorf("%+v", audited)
+	}
+}
+
+// New forecasts the plan of the request, or chooses the size of shards itself, and
+// measures the audit's other estimators, on as many rows as the audit has.
+func TestNew(t *testing.T) {
+	r, _ := preparetest.Request(t)
+	c := Config{Cores: 2, Threads: 1, Within: 100 * time.Millisecond, Log: zap.NewNop()}
+	f, err := New(t.Context(), r, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Rows != 300 || f.RowsPerShard != 25 || f.Shards != 12 || f.Walks != 900 {
+		t.Errorf("%+v", f)
+	}
+	r.RowsPerShard = 0
+	r.Options = estimator.Options{Estimator: estimator.Multilinear, Passes: 1}
+	r.Options.SetDefaults()
+	r.Audit, r.MaxRows = .5, 100
+	f, err = New(t.Context(), r, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone := 50 / f.RowsPerCore / 3600
+	if f.RowsPerShard != 7 || f.Shards != 15 || f.Walks != 0 || f.AuditRows != 50 || f.AuditCoreHours <= alone {
+		t.Errorf("%+v; the job's estimator alone takes %v core-hours for the audit", f, alone)
+	}
+	if id, err := prepare.ID(r); err != nil || f.Job != id {
+		t.Errorf("job %s, expected %s, %v", f.Job, id, err)
+	}
+}

@@ -1,0 +1,234 @@
+// Package prepare turns a request into a job. It opens the model, checks that
+// everything fits together, and works out the job's specification, plan, sample
+// and baseline. It uses no bus and computes no row.
+package prepare
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"shaver/internal/baseline"
+	"shaver/internal/checkpoint"
+	"shaver/internal/dataset"
+	"shaver/internal/estimator"
+	"shaver/internal/fault"
+	"shaver/internal/job"
+	"shaver/internal/kernel"
+	"shaver/internal/model"
+	"shaver/internal/shapley"
+	"shaver/internal/shard"
+	"shaver/internal/tally"
+)
+
+// Request is what somebody wants to be scored, and how. This package only reads it.
+type Request struct {
+	// Open reads the model's checkpoint. It may be called several times. The caller
+	// of Open is the only owner of the checkpoint, so that its memory can be freed.
+	Open    func() (*checkpoint.Checkpoint, error)
+	Dataset *dataset.Dataset
+
+	Splits   []string          // splits to score; those that the dataset lacks are left out
+	Sample   float64           // portion of their rows to score, (0, 1]
+	MaxRows  int64             // if above 0, the sample has this many rows, or all if there are fewer
+	Baseline string            // one of baseline.Names
+	Options  estimator.Options // Passes is the most that Until allows, if it is not nil
+	Seed     uint64            // seed of everything random
+	Until    *job.Until        // when to end before all rows and passes are done; nil = never
+	// Audit is the portion, (0, 1], of the scored rows on which package audit compares
+	// a multilinear job with full walks; 0 = no audit. Audit rows are a fresh sample of
+	// all rows of the splits, because the audit computes them with each of its
+	// estimators, the job's own included.
+	Audit float64
+
+	RowsPerShard int64 // 0 = the coordinator chooses; see job.Sizing
+	InPlace      bool  // workers read the dataset from their stores, and shards are not sent
+}
+
+// Job is a request that was checked. It is immutable.
+type Job struct {
+	ID   string
+	Spec job.Spec
+	// Plan says how the job is cut into shards and rounds. If the request leaves the
+	// rows of a shard open, they follow from the number of rows alone.
+	Plan         job.Plan
+	Sample       shard.Sample
+	Baseline     []float32 // what a dropped entry reads, [m, d]
+	Architecture model.Architecture
+	Dataset      *dataset.Dataset
+}
+
+// Prepared is a job with its model in memory. A holder of the Job alone does not
+// keep the model there.
+type Prepared struct {
+	*Job
+	Checkpoint *checkpoint.Checkpoint
+	Model      *model.Model
+}
+
+// New opens the model and returns the job that r asks for. It logs what it leaves
+// out or replaces. An error is wrong usage if no model and no dataset could cure
+// it, and bad input if the model or the dataset is at fault.
+func New(r Request, log *zap.Logger) (*Prepared, error) {
+	ck, err := r.Open()
+	if err != nil {
+		return nil, err
+	}
+	m, err := ck.Model()
+	if err != nil {
+		return nil, err
+	}
+	if err := r.Dataset.CheckModel(&m.Architecture); err != nil {
+		return nil, err
+	}
+	if err := r.validate(m.Players()); err != nil {
+		return nil, err
+	}
+	values, err := r.baseline(m, log)
+	if err != nil {
+		return nil, err
+	}
+	splits, err := r.splits(log)
+	if err != nil {
+		return nil, err
+	}
+	rows := int64(0)
+	for _, split := range splits {
+		rows += r.Dataset.Rows(split)
+	}
+	portion := r.Sample
+	if r.MaxRows > 0 {
+		portion = min(1, float64(r.MaxRows)/float64(rows))
+	}
+	j := &Job{
+		Spec: job.Spec{
+			Version: job.SpecVersion, Model: ck.Digest(), Dataset: r.Dataset.Digest(), Splits: splits, Sample: portion, Baseline: r.Baseline,
+			Options: r.Options, Seed: r.Seed, Kernel: kernel.Name(), Until: r.Until, Audit: r.Audit,
+		},
+		Sample:   shard.NewSample(rows, portion, r.Seed),
+		Baseline: values, Architecture: m.Architecture, Dataset: r.Dataset,
+	}
+	j.ID = j.Spec.ID()
+	j.Plan = r.plan(j)
+	return &Prepared{j, ck, m}, nil
+}
+
+// ID returns the id of the job that r asks for.
+func ID(r Request) (string, error) {
+	p, err := New(r, zap.NewNop())
+	if err != nil {
+		return "", err
+	}
+	return p.ID, nil
+}
+
+// WithPlan returns the job with another plan.
+func (j *Job) WithPlan(plan job.Plan) *Job {
+	other := *j
+	other.Plan = plan
+	return &other
+}
+
+// TaskOptions returns the estimator's options for a task of the first pass. With
+// Until a task has one pass, else all of them.
+func (j *Job) TaskOptions() shapley.Options {
+	return shapley.Options{Options: j.Spec.TaskOptions(), Seed: j.Spec.Seed}
+}
+
+// Sampling returns what the sums of the job's tasks are a sample of.
+func (j *Job) Sampling() tally.Sampling {
+	return tally.NewSampling(j.Spec.TaskOptions(), j.Sample.Rows)
+}
+
+// Scan calls visit with all rows of the job's splits, in batches of at most 4096;
+// see dataset.Scan.
+func (j *Job) Scan(ctx context.Context, visit func(*model.Rows) error) error {
+	return j.Dataset.Scan(ctx, j.Spec.Splits, 4096, visit)
+}
+
+// validate checks the settings, for rows of the given number of players.
+func (r *Request) validate(players int) error {
+	if err := r.Options.Validate(1); err != nil { // wrong for any model
+		return fault.Usagef("%w", err)
+	}
+	if err := r.Options.Validate(players); err != nil {
+		return fault.Inputf("%w", err)
+	}
+	if !(r.Sample > 0 && r.Sample <= 1) {
+		return fault.Usagef("sample %v is outside (0, 1]", r.Sample)
+	}
+	if r.Audit != 0 && (!(r.Audit > 0 && r.Audit <= 1) || !r.Options.Traits().Draws) {
+		return fault.Usagef("audit %v with estimator %s: an audit needs estimator %s and a portion in (0, 1]", r.Audit, r.Options.Estimator, estimator.Multilinear)
+	}
+	if r.Until != nil {
+		if err := r.Until.Validate(r.Options.Passes); err != nil {
+			return fault.Usagef("%w", err)
+		}
+	}
+	return nil
+}
+
+// plan returns the plan of j, whose Spec and Sample are set.
+func (r *Request) plan(j *Job) job.Plan {
+	plan := job.Plan{Rows: j.Sample.Keep, RowsPerShard: r.RowsPerShard, InPlace: r.InPlace}
+	if r.Until != nil {
+		portions := 1
+		if r.Until.Portioned() {
+			portions = job.Portions(j.Sample.Keep)
+		}
+		plan.Rows *= int64(j.Spec.Passes)
+		plan.Rounds = j.Sample.Rounds(portions, j.Spec.Passes)
+	}
+	if plan.RowsPerShard == 0 {
+		plan.RowsPerShard = (&job.Sizing{Rows: j.Sample.Keep}).RowsPerShard()
+	}
+	return plan
+}
+
+// existingSplits returns those of the named splits that the dataset has, in its order.
+func existingSplits(d *dataset.Dataset, names ...string) []string {
+	return slices.DeleteFunc(d.SplitNames(), func(name string) bool { return !slices.Contains(names, name) })
+}
+
+// splits returns the splits to score. It leaves out a split that the dataset lacks,
+// and logs that.
+func (r *Request) splits(log *zap.Logger) ([]string, error) {
+	known := []string{dataset.Train, dataset.Val, dataset.Test}
+	for _, name := range r.Splits {
+		if !slices.Contains(known, name) {
+			return nil, fault.Usagef("split %q: the splits are %s", name, strings.Join(known, ", "))
+		}
+	}
+	splits := existingSplits(r.Dataset, r.Splits...)
+	if len(splits) == 0 {
+		return nil, fault.Inputf("the dataset has none of the splits %s, only %s", strings.Join(r.Splits, ", "), strings.Join(r.Dataset.SplitNames(), ", "))
+	}
+	for _, name := range r.Splits {
+		if !slices.Contains(splits, name) {
+			log.Warn("the dataset has no such split: it is left out", zap.String("split", name))
+		}
+	}
+	return splits, nil
+}
+
+// baseline returns what a dropped entry reads. A codebook weighs values by their
+// frequencies in train and val.
+func (r *Request) baseline(m *model.Model, log *zap.Logger) ([]float32, error) {
+	var counts []int64
+	if r.Baseline == baseline.Codebook {
+		var err error
+		if counts, err = r.Dataset.Frequencies(existingSplits(r.Dataset, dataset.Train, dataset.Val)...); err != nil {
+			return nil, err
+		}
+	}
+	values, unseen, err := baseline.Of(r.Baseline, &m.Architecture, m.Weights.Embedding, counts)
+	if err != nil {
+		return nil, fault.Usagef("%w", err)
+	}
+	for _, field := range unseen {
+		log.Warn("no row has a value of this field: its codebook entry is the plain mean", zap.String("field", r.Dataset.Fields()[field]))
+	}
+	return values, nil
+}
