@@ -25,6 +25,7 @@ import (
 	"shaver/internal/ingest"
 	"shaver/internal/job"
 	"shaver/internal/kernel"
+	"shaver/internal/launch"
 	"shaver/internal/model"
 	"shaver/internal/planted"
 	"shaver/internal/prepare"
@@ -151,7 +152,7 @@ func testJob(t *testing.T, given prepare.Request) {
 		return b
 	}
 	out := filepath.Join(t.TempDir(), "scores.arrow")
-	config := cli.Job{Connection: cli.Connection{NATS: server.URL()}, Config: coordinator.Config{
+	config := launch.Job{Connection: cli.Connection{NATS: server.URL()}, Config: coordinator.Config{
 		Request: prepare.Request{
 			Open: func() (*checkpoint.Checkpoint, error) { return p.Checkpoint, nil }, Dataset: d, Splits: []string{dataset.Train, dataset.Val}, Sample: 1, Baseline: baseline.Codebook,
 			Options: given.Options, Seed: 1, Until: given.Until, Audit: given.Audit, RowsPerShard: 64,

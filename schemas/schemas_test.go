@@ -16,10 +16,10 @@ import (
 
 	"shaver/internal/baseline"
 	"shaver/internal/bus"
-	"shaver/internal/cli"
 	"shaver/internal/dataset"
 	"shaver/internal/estimator"
 	"shaver/internal/job"
+	"shaver/internal/launch"
 	"shaver/internal/model"
 	"shaver/internal/model/modeltest"
 	"shaver/internal/prune"
@@ -37,7 +37,7 @@ var pinned = map[string]reflect.Type{
 	"plan.v1.json":         reflect.TypeFor[job.Plan](),
 	"progress.v1.json":     reflect.TypeFor[bus.Progress](),
 	"quarantine.v1.json":   reflect.TypeFor[job.Quarantine](),
-	"report.v1.json":       reflect.TypeFor[cli.Report](),
+	"report.v1.json":       reflect.TypeFor[launch.JobReport](),
 	"result.v1.json":       reflect.TypeFor[job.Result](),
 	"spec.v1.json":         reflect.TypeFor[job.Spec](),
 	"submission.v1.json":   reflect.TypeFor[job.Submission](),

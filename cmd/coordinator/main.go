@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"shaver/internal/cli"
+	"shaver/internal/launch"
 )
 
-func main() { os.Exit(cli.Main(cli.ScoreCommand("coordinator", true))) }
+func main() { os.Exit(cli.Main(launch.ScoreCommand("coordinator", true))) }

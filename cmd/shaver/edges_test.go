@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"shaver/internal/cli"
+	"shaver/internal/launch"
 )
 
 // guardedServer is a NATS server that lets in one user.
@@ -110,7 +111,7 @@ func TestEdges(t *testing.T) {
 	metricsOf(t, coordinator)
 	coordinator.wantExit(cli.ExitDone)
 
-	var report cli.Report
+	var report launch.JobReport
 	readJSON(t, strings.TrimSuffix(out, ".arrow")+".job.json", &report)
 	rows, end := report.Rows, time.Now().Add(patience)
 	for metric, want := range map[string]string{"shaver_rows_total": fmt.Sprint(rows), "shaver_walks_total": fmt.Sprint(2 * rows),

@@ -14,7 +14,7 @@ import (
 	"shaver/internal/evaluate"
 	"shaver/internal/fault"
 	"shaver/internal/model"
-	"shaver/internal/sweep"
+	"shaver/internal/scores"
 )
 
 // evaluation is what "evaluate" prints.
@@ -54,7 +54,7 @@ func evaluateCommand() *cobra.Command {
 				return err
 			}
 			metrics := predictions.Metrics()
-			e := evaluation{split, metrics.Rows, sweep.Defined(metrics.AUC), metrics.LogLoss}
+			e := evaluation{split, metrics.Rows, scores.Figure(metrics.AUC), metrics.LogLoss}
 			return out.Print(c.OutOrStdout(), e, func(w io.Writer) {
 				fmt.Fprintf(w, "%s\t%d rows\nAUC\t%.6f\nLogLoss\t%.6f\n", e.Split, e.Rows, metrics.AUC, e.LogLoss)
 			})

@@ -14,8 +14,8 @@ import (
 
 	"shaver/internal/baseline"
 	"shaver/internal/checkpoint"
-	"shaver/internal/cli"
 	"shaver/internal/estimator"
+	"shaver/internal/launch"
 	"shaver/internal/model"
 	"shaver/internal/scores"
 )
@@ -88,7 +88,7 @@ func testGolden(t *testing.T, name string) {
 	wantLogits(t, name, &want)
 
 	for kind, exact := range want.Exact {
-		var report cli.Report
+		var report launch.JobReport
 		shaver(t, &report, "score", "--model", name+".pth", "--dataset", file("rows"), "--splits", "train",
 			"--baseline", kind, "--estimator", "exact", "--out", file("exact.arrow"))
 		found := readScores(t, file("exact.arrow"))

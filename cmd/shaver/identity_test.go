@@ -17,6 +17,7 @@ import (
 	"shaver/internal/cli"
 	"shaver/internal/job"
 	"shaver/internal/kernel"
+	"shaver/internal/launch"
 )
 
 // plantedJob makes a model and rows, and returns the flags that name them.
@@ -55,7 +56,7 @@ func TestSameBytes(t *testing.T) {
 				out := filepath.Join(t.TempDir(), "s.arrow")
 				command(t, program, slices.Concat(strings.Fields(more[0]), more[1:], []string{"--out", out, "--rows-per-shard", size}, common, spec)...)
 				wantSameFile(t, out, reference(name))
-				var report cli.Report
+				var report launch.JobReport
 				readJSON(t, strings.TrimSuffix(out, ".arrow")+".job.json", &report)
 				if fmt.Sprint(report.RowsPerShard) != size {
 					t.Errorf("%d rows a shard, expected %s", report.RowsPerShard, size)
@@ -86,7 +87,7 @@ func TestSameBytes(t *testing.T) {
 
 func fileDigest(t *testing.T, path string) string {
 	t.Helper()
-	var report cli.Report
+	var report launch.JobReport
 	readJSON(t, strings.TrimSuffix(path, ".arrow")+".job.json", &report)
 	return report.Digests.Scores
 }
@@ -95,7 +96,7 @@ func fileDigest(t *testing.T, path string) string {
 type long struct {
 	flags     []string
 	reference string
-	report    cli.Report
+	report    launch.JobReport
 }
 
 const longShards = 6
@@ -148,7 +149,7 @@ func testKilledWorker(t *testing.T, l *long) {
 	if !slices.ContainsFunc(again, func(e entry) bool { return e.Shard == lost.Shard && e.Try > 1 }) {
 		t.Errorf("shard %d was lost and not handed out again: the survivor began %v", lost.Shard, again)
 	}
-	var report cli.Report
+	var report launch.JobReport
 	readJSON(t, strings.TrimSuffix(out, ".arrow")+".job.json", &report)
 	if report.Workers["victim"] != 1 || report.Workers["survivor"] != longShards-1 {
 		t.Errorf("the victim computed %d shards and the survivor %d, expected 1 and %d", report.Workers["victim"], report.Workers["survivor"], longShards-1)
@@ -201,7 +202,7 @@ func testKilledCoordinator(t *testing.T, l *long) {
 	second := start(t, nil, "coordinator", slices.Concat([]string{"--nats", url, "--out", out, "--lease", "2s"}, l.flags, []string{"--rows-per-shard", "111"})...)
 	second.wantExit(cli.ExitDone)
 	wantSameFile(t, out, l.reference)
-	var report cli.Report
+	var report launch.JobReport
 	readJSON(t, strings.TrimSuffix(out, ".arrow")+".job.json", &report)
 	if report.Shards != longShards {
 		t.Errorf("%d shards, expected the %d of the first submission", report.Shards, longShards)
@@ -250,7 +251,7 @@ func testInterrupted(t *testing.T, l *long) {
 		t.Errorf("%d tasks were done before, and %d of %d begun again", done, again, longShards)
 	}
 	wantFiles(t, dir, "s.arrow", "s.job.json")
-	var report cli.Report
+	var report launch.JobReport
 	if readJSON(t, filepath.Join(dir, "s.job.json"), &report); !report.Resumed || l.report.Resumed {
 		t.Errorf("that a run went on is told as %v, and of one that did not %v", report.Resumed, l.report.Resumed)
 	}

@@ -30,15 +30,15 @@ prunes the table by it to any budget, and measures what that cost.
 		quickstartCommand(),
 		group("model", "Look at checkpoints, convert them", modelInspectCommand(), modelConvertCommand()),
 		group("dataset", "Make and look at datasets", group("import", "Make a dataset", importCommands()...), datasetInspectCommand(), datasetSynthCommand()),
-		cli.PlanCommand(),
-		cli.ScoreCommand("score", false),
+		planCommand(),
+		scoreCommand(),
 		group("scores", "Look at scores", scoresInspectCommand(), scoresExportCommand(), scoresCompareCommand(), scoresFrequencyCommand()),
 		pruneCommand(),
 		evaluateCommand(),
 		sweepCommand(),
 		studyCommand(),
 		reportCommand(),
-		group("job", "Look after jobs of a cluster", cli.JobCommands()...),
+		group("job", "Look after jobs of a cluster", jobCommands()...),
 	)
 	tellExitCodes(root)
 	return root

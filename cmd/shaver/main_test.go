@@ -13,6 +13,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"shaver/internal/cli"
+	"shaver/internal/launch"
 )
 
 // TestMain makes the test binary all three programs: tests find them on PATH
@@ -20,8 +21,8 @@ import (
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"shaver":      main,
-		"coordinator": func() { os.Exit(cli.Main(cli.ScoreCommand("coordinator", true))) },
-		"worker":      func() { os.Exit(cli.Main(cli.WorkCommand("worker"))) },
+		"coordinator": func() { os.Exit(cli.Main(launch.ScoreCommand("coordinator", true))) },
+		"worker":      func() { os.Exit(cli.Main(launch.WorkCommand("worker"))) },
 	})
 }
 

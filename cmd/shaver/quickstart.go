@@ -23,6 +23,7 @@ import (
 	"shaver/internal/estimator"
 	"shaver/internal/fault"
 	"shaver/internal/ingest"
+	"shaver/internal/launch"
 	"shaver/internal/model"
 	"shaver/internal/planted"
 	"shaver/internal/prepare"
@@ -120,12 +121,11 @@ func (o *quickstartOptions) run(c *cobra.Command) (err error) {
 	say("   %d rows in %.1f s, efficiency error %.2g", report.Rows, report.Seconds, report.EfficiencyError)
 
 	say("4. prune and measure on the test split")
-	compare := sweepOptions{
+	found, err := sweepMethods(c.Context(), &sweepInput{
 		model: file("model.safetensors"), scores: []string{file("scores.arrow")}, dataset: file("dataset"), split: dataset.Test,
-		aggregates: []string{scores.Sum}, rank: prune.Abs, sparsities: []float64{.5, .8, .9, .95},
-		methods: []string{sweep.Magnitude}, values: []string{string(compact.Float32)},
-	}
-	found, err := compare.sweep(c.Context())
+		aggregates: []string{scores.Sum}, rank: prune.Abs, budgets: budgets(prune.Sparsity, []float64{.5, .8, .9, .95}),
+		rivals: []string{sweep.Magnitude}, values: []string{string(compact.Float32)},
+	})
 	if err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (o *quickstartOptions) run(c *cobra.Command) (err error) {
 	return nil
 }
 
-func (o *quickstartOptions) score(ctx context.Context, file func(string) string) (*cli.Report, error) {
+func (o *quickstartOptions) score(ctx context.Context, file func(string) string) (*launch.JobReport, error) {
 	log, err := cli.Logger("text", false)
 	if err != nil {
 		return nil, err
@@ -149,7 +149,7 @@ func (o *quickstartOptions) score(ctx context.Context, file func(string) string)
 	if err != nil {
 		return nil, err
 	}
-	job := cli.Job{Config: coordinator.Config{
+	job := launch.Job{Config: coordinator.Config{
 		Request: prepare.Request{
 			Open: func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(file("model.safetensors")) }, Dataset: d, Splits: []string{dataset.Train, dataset.Val}, Sample: 1, Baseline: baseline.Codebook,
 			Options: estimator.Options{Estimator: estimator.Permutation, Passes: 1}, Seed: o.seed,

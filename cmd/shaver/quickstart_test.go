@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"shaver/internal/cli"
+	"shaver/internal/launch"
 	"shaver/internal/sweep"
 )
 
@@ -32,7 +33,7 @@ func TestQuickstart(t *testing.T) {
 	wantFiles(t, out, "dataset", "model.safetensors", "rows.csv", "scores.arrow", "scores.job.json")
 
 	// The files are those of the other commands.
-	var report cli.Report
+	var report launch.JobReport
 	readJSON(t, filepath.Join(out, "scores.job.json"), &report)
 	var facts scoresFacts
 	shaver(t, &facts, "scores", "inspect", filepath.Join(out, "scores.arrow"))

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,8 +16,8 @@ import (
 	"shaver/internal/atomicfile"
 	"shaver/internal/cli"
 	"shaver/internal/fault"
+	"shaver/internal/launch"
 	"shaver/internal/picture"
-	"shaver/internal/prune"
 	"shaver/internal/report"
 	"shaver/internal/scores"
 	"shaver/internal/sweep"
@@ -123,11 +121,8 @@ func (o *reportOptions) facts() (*report.Facts, error) {
 	}
 	s := p.scores[0]
 	f := &report.Facts{Architecture: &p.checkpoint.Architecture, Entries: p.table, Scores: s, Aggregate: o.aggregate}
-	if f.Digest, err = digestOf(o.scores); err != nil {
+	if f.Digest, err = scores.Digest(o.scores); err != nil {
 		return nil, err
-	}
-	if s.Stopped != nil {
-		f.Ended = cli.Ended(s.Stopped, s.Spec.Until)
 	}
 	if f.Run, err = readRun(o.scores, f.Digest); err != nil {
 		return nil, err
@@ -146,8 +141,7 @@ func (o *reportOptions) facts() (*report.Facts, error) {
 
 // ends returns the most and the least valuable features of each field.
 func (o *reportOptions) ends(p *pruner) ([]report.Ends, error) {
-	frequency := frequencyOptions{dataset: o.dataset, aggregate: o.aggregate, rank: prune.Abs, bins: 1, top: 3}
-	view, err := frequency.of(p)
+	ranked, err := p.ranked(o.aggregate, o.dataset, make([]bool, len(p.table)))
 	if err != nil {
 		return nil, err
 	}
@@ -162,35 +156,23 @@ func (o *reportOptions) ends(p *pruner) ([]report.Ends, error) {
 		return features
 	}
 	var all []report.Ends
-	for _, field := range view.Fields {
-		all = append(all, report.Ends{Top: named(field.Top), Bottom: named(field.Bottom)})
+	for _, features := range ranked {
+		top, bottom := ends(features, 3)
+		all = append(all, report.Ends{Top: named(top), Bottom: named(bottom)})
 	}
 	return all, nil
 }
 
-func digestOf(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	digest := sha256.New()
-	if _, err := io.Copy(digest, f); err != nil {
-		return "", fmt.Errorf("%s: %w", path, err)
-	}
-	return hex.EncodeToString(digest.Sum(nil)), nil
-}
-
 // readRun reads what the job took from beside the scores; nil if it is not there.
 func readRun(scoresFile, digest string) (*report.Run, error) {
-	path := cli.ReportPath(scoresFile)
+	path := launch.ReportPath(scoresFile)
 	data, err := readSmall(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	} else if err != nil {
 		return nil, err
 	}
-	var r cli.Report
+	var r launch.JobReport
 	if err := json.Unmarshal(data, &r); err != nil {
 		return nil, fault.Inputf("%s is not the report of a run: %w", path, err)
 	}

@@ -18,13 +18,14 @@ import (
 	"shaver/internal/dataset"
 	"shaver/internal/estimator"
 	"shaver/internal/fault"
+	"shaver/internal/launch"
 	"shaver/internal/prepare"
 	"shaver/internal/prune"
 	"shaver/internal/scores"
 )
 
 type studyOptions struct {
-	sweepOptions
+	sweepFlags
 	baseline, out string
 	options       estimator.Options
 	portions      []float64
@@ -32,7 +33,7 @@ type studyOptions struct {
 }
 
 func studyCommand() *cobra.Command {
-	o := studyOptions{sweepOptions: sweepOptions{values: []string{string(compact.Float32)}, aggregates: []string{scores.Sum}, rank: prune.Abs}}
+	o := studyOptions{sweepFlags: sweepFlags{sweepInput: sweepInput{values: []string{string(compact.Float32)}, aggregates: []string{scores.Sum}, rank: prune.Abs}}}
 	var seeds []uint
 	c := &cobra.Command{
 		Use:   "study",
@@ -64,7 +65,7 @@ their mean, and how far the farthest of them is from it.
 	f.UintSliceVar(&seeds, "seeds", []uint{1}, "`seeds` of jobs")
 	f.StringVar(&o.baseline, "baseline", baseline.Codebook, "what a dropped entry reads: "+strings.Join(baseline.Names(), " or "))
 	f.StringVar(&o.options.Estimator, "estimator", estimator.Multilinear, "how to score; see shaver score")
-	o.flags(c)
+	o.add(c)
 	return c
 }
 
@@ -97,7 +98,7 @@ func (o *studyOptions) run(c *cobra.Command) error {
 			o.scores = append(o.scores, file)
 		}
 	}
-	return o.sweepOptions.run(c)
+	return o.show(c)
 }
 
 // sweepable returns what the sweep at the end would fail for, before the jobs.
@@ -113,7 +114,7 @@ func (o *studyOptions) sweepable() error {
 	if _, err := openBench(o.dataset, o.split, m); err != nil {
 		return err
 	}
-	_, err = o.validation(&pruner{}, m)
+	_, err = o.validation(nil, m)
 	return err
 }
 
@@ -127,7 +128,7 @@ func (o *studyOptions) score(ctx context.Context, file string, portion float64, 
 	if err != nil {
 		return err
 	}
-	job := cli.Job{Config: coordinator.Config{
+	job := launch.Job{Config: coordinator.Config{
 		Request: prepare.Request{
 			Open: func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(o.model) }, Dataset: d, Splits: []string{dataset.Train, dataset.Val},
 			Sample: portion, Baseline: o.baseline, Options: o.options, Seed: seed,

@@ -22,19 +22,32 @@ import (
 	"shaver/internal/sweep"
 )
 
-type sweepOptions struct {
+// sweepInput is what a sweep is over.
+type sweepInput struct {
 	model, dataset, split string
-	scores                []string
-	aggregates            []string
+	scores                []string // files
+	aggregates            []string // of the scores
 	rank                  string
-	methods, values       []string
+	rivals                []string // methods without scores
+	values                []string // how kept values are stored
 	seed                  uint64
 	keep                  prune.Keep
-	sparsities            []float64
-	parameters, bytes     []int64
+	budgets               []prune.Budget
 	calibrate, choose     bool
-	picture               string
-	output                cli.Output
+}
+
+// sweepFlags are the flags of sweep that "study" has too.
+type sweepFlags struct {
+	sweepInput
+	methods    []string
+	sparsities []float64
+	picture    string
+	output     cli.Output
+}
+
+type sweepOptions struct {
+	sweepFlags
+	parameters, bytes []int64
 }
 
 func sweepCommand() *cobra.Command {
@@ -83,7 +96,7 @@ With -o json the result is one document of the form sweep.v1.json.
 	f.StringVar(&o.model, "model", "", "the checkpoint that was scored")
 	f.StringSliceVar(&o.scores, "scores", nil, "its scores; several files are compared")
 	f.StringVar(&o.dataset, "dataset", "", "dataset folder")
-	o.flags(c)
+	o.add(c)
 	f.StringSliceVar(&o.values, "values", []string{string(compact.Float32)}, "how the compact file stores kept values: "+valuesHelp()+"; several are compared")
 	f.Int64SliceVar(&o.parameters, "parameters", nil, "`budgets` in parameters to keep, in place of --sparsities")
 	f.Int64SliceVar(&o.bytes, "bytes", nil, "`budgets` in bytes of the compact file, in place of --sparsities")
@@ -106,8 +119,8 @@ func portionsFlag(c *cobra.Command, to *[]float64, name string, portions []float
 	c.Flags().Lookup(name).DefValue = strings.Join(text, ",")
 }
 
-// flags are those that "study" has too.
-func (o *sweepOptions) flags(c *cobra.Command) {
+// add adds the flags to c.
+func (o *sweepFlags) add(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&o.split, "split", dataset.Test, "split to measure on")
 	portionsFlag(c, &o.sparsities, "sparsities", []float64{.5, .8, .9, .95, .99}, "`portions` of the entries to drop")
@@ -123,8 +136,9 @@ func keepFlags(c *cobra.Command, k *prune.Keep) {
 	c.Flags().Float64Var(&k.Minimum, "field-minimum", 0, "portion of each field's entries to keep at least, its best")
 }
 
-// check finds what is wrong with the flags before anything is computed.
-func (o *sweepOptions) check() error {
+// check checks the flags before anything is computed, and sets the rivals and the
+// budgets that they name.
+func (o *sweepFlags) check() (err error) {
 	if err := o.output.Check(); err != nil {
 		return err
 	}
@@ -136,10 +150,10 @@ func (o *sweepOptions) check() error {
 			return err
 		}
 	}
-	if _, err := o.rivals(); err != nil {
+	if o.rivals, err = rivals(o.methods); err != nil {
 		return err
 	}
-	_, err := o.budgets()
+	o.budgets, err = sparsities(o.sparsities)
 	return err
 }
 
@@ -147,7 +161,20 @@ func (o *sweepOptions) run(c *cobra.Command) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	d, err := o.sweep(c.Context())
+	switch {
+	case len(o.parameters) > 0 && len(o.bytes) > 0:
+		return fault.Usagef("--parameters and --bytes are budgets both: give one")
+	case len(o.parameters) > 0:
+		o.budgets = budgets(prune.Kept, o.parameters)
+	case len(o.bytes) > 0:
+		o.budgets = budgets(prune.Bytes, o.bytes)
+	}
+	return o.show(c)
+}
+
+// show sweeps, prints what was found and draws it.
+func (o *sweepFlags) show(c *cobra.Command) error {
+	d, err := sweepMethods(c.Context(), &o.sweepInput)
 	if err != nil {
 		return err
 	}
@@ -157,19 +184,15 @@ func (o *sweepOptions) run(c *cobra.Command) error {
 	return picture.Sweep(d).Write(o.picture)
 }
 
-// sweep measures every method at every budget.
-func (o *sweepOptions) sweep(ctx context.Context) (*sweep.Document, error) {
+// sweepMethods measures every method at every budget.
+func sweepMethods(ctx context.Context, o *sweepInput) (*sweep.Document, error) {
 	switch {
 	case len(o.scores) == 0:
 		return nil, fault.Usagef("--scores is empty: it names at least one file")
 	case len(o.values) == 0:
 		return nil, fault.Usagef("--values is empty: expected any of %s", valuesHelp())
-	case len(o.methods) == 0 && len(o.aggregates) == 0:
+	case len(o.rivals) == 0 && len(o.aggregates) == 0:
 		return nil, fault.Usagef("--methods and --aggregate are both empty: there is nothing to compare")
-	}
-	budgets, err := o.budgets()
-	if err != nil {
-		return nil, err
 	}
 	p, err := openPruner(o.model, o.scores...)
 	if err != nil {
@@ -195,8 +218,8 @@ func (o *sweepOptions) sweep(ctx context.Context) (*sweep.Document, error) {
 	if err != nil {
 		return nil, err
 	}
-	config := sweep.Config{Model: m, Methods: methods, Budgets: budgets, Calibrate: o.calibrate, Select: o.choose}
-	validation, err := o.validation(p, m)
+	config := sweep.Config{Model: m, Methods: methods, Budgets: o.budgets, Calibrate: o.calibrate, Select: o.choose}
+	validation, err := o.validation(p.scores, m)
 	if err != nil {
 		return nil, err
 	}
@@ -213,14 +236,14 @@ func (o *sweepOptions) sweep(ctx context.Context) (*sweep.Document, error) {
 }
 
 // validation opens the split to choose and calibrate on, if that is asked for.
-func (o *sweepOptions) validation(p *pruner, m *model.Model) (*bench, error) {
+func (o *sweepInput) validation(by []*scores.File, m *model.Model) (*bench, error) {
 	if !o.choose && !o.calibrate {
 		return &bench{}, nil
 	}
 	if o.split == dataset.Val {
 		return nil, fault.Usagef("--select chooses on the split %s, and --calibrate fits to it: --split %s would measure what it was chosen for", dataset.Val, o.split)
 	}
-	if o.choose && slices.ContainsFunc(p.scores, func(s *scores.File) bool { return slices.Contains(s.Spec.Splits, dataset.Val) }) {
+	if o.choose && slices.ContainsFunc(by, func(s *scores.File) bool { return slices.Contains(s.Spec.Splits, dataset.Val) }) {
 		log, err := cli.Logger("text", false)
 		if err != nil {
 			return nil, err
@@ -230,54 +253,44 @@ func (o *sweepOptions) validation(p *pruner, m *model.Model) (*bench, error) {
 	return openBench(o.dataset, dataset.Val, m)
 }
 
-func (o *sweepOptions) budgets() ([]prune.Budget, error) {
-	var all []prune.Budget
-	switch {
-	case len(o.parameters) > 0 && len(o.bytes) > 0:
-		return nil, fault.Usagef("--parameters and --bytes are budgets both: give one")
-	case len(o.parameters) > 0:
-		for _, n := range o.parameters {
-			all = append(all, prune.Budget{Unit: prune.Kept, Amount: float64(n)})
-		}
-	case len(o.bytes) > 0:
-		for _, n := range o.bytes {
-			all = append(all, prune.Budget{Unit: prune.Bytes, Amount: float64(n)})
-		}
-	default:
-		for _, t := range o.sparsities {
-			if !(t >= 0 && t <= 1) {
-				return nil, fault.Usagef("--sparsities: sparsity %v is outside [0, 1]", t)
-			}
-			all = append(all, prune.Budget{Unit: prune.Sparsity, Amount: t})
+// sparsities returns budgets that drop portions of the entries.
+func sparsities(portions []float64) ([]prune.Budget, error) {
+	for _, t := range portions {
+		if !(t >= 0 && t <= 1) {
+			return nil, fault.Usagef("--sparsities: sparsity %v is outside [0, 1]", t)
 		}
 	}
-	return all, nil
+	return budgets(prune.Sparsity, portions), nil
 }
 
-// rivals returns the methods without scores to compare with.
-func (o *sweepOptions) rivals() ([]string, error) {
+// budgets returns budgets of a unit.
+func budgets[T int64 | float64](unit string, amounts []T) (all []prune.Budget) {
+	for _, amount := range amounts {
+		all = append(all, prune.Budget{Unit: unit, Amount: float64(amount)})
+	}
+	return all
+}
+
+// rivals returns the methods that names stand for, of those that need no scores.
+func rivals(names []string) ([]string, error) {
 	all := sweep.Rivals()
-	if len(o.methods) == 1 && o.methods[0] == "all" {
+	if len(names) == 1 && names[0] == "all" {
 		return all, nil
 	}
-	for _, name := range o.methods {
+	for _, name := range names {
 		if !slices.Contains(all, name) {
 			return nil, fault.Usagef("--methods: %q is none: they are all, or any of %s", name, strings.Join(all, ", "))
 		}
 	}
-	return o.methods, nil
+	return names, nil
 }
 
 // compared returns the methods to compare.
-func (o *sweepOptions) compared(p *pruner, d *dataset.Dataset) (all []sweep.Method, err error) {
+func (o *sweepInput) compared(p *pruner, d *dataset.Dataset) (all []sweep.Method, err error) {
 	add := func(m sweep.Method, failed error) {
 		if err == nil {
 			all, err = append(all, m), failed
 		}
-	}
-	rivals, err := o.rivals()
-	if err != nil {
-		return nil, err
 	}
 	for at, values := range o.values {
 		t, failed := p.tableOf(d, o.keep, values)
@@ -291,7 +304,7 @@ func (o *sweepOptions) compared(p *pruner, d *dataset.Dataset) (all []sweep.Meth
 		}
 		seen := map[string]bool{} // baselines
 		for _, s := range p.scores {
-			for _, name := range rivals {
+			for _, name := range o.rivals {
 				if ptq := strings.HasPrefix(name, "ptq"); !seen[s.Spec.Baseline] && !(ptq && (at > 0 || len(seen) > 0)) {
 					add(t.Rival(name, s.Spec.Baseline, s.Baseline, o.seed))
 				}

@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"shaver/internal/cli"
+	"shaver/internal/launch"
 )
 
-func main() { os.Exit(cli.Main(cli.WorkCommand("worker"))) }
+func main() { os.Exit(cli.Main(launch.WorkCommand("worker"))) }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"shaver/internal/cli"
+	"shaver/internal/launch"
 )
 
 // The only images that may be used.
@@ -133,16 +135,20 @@ func checkCommand(t *testing.T, where, program string, args []string, required .
 	var c *cobra.Command
 	switch program {
 	case "/bin/worker":
-		c, required = cli.WorkCommand("worker"), append(required, "nats")
+		c, required = launch.WorkCommand("worker"), append(required, "nats")
 	case "/bin/coordinator":
-		c, required = cli.ScoreCommand("coordinator", true), append(required, "nats")
+		c, required = launch.ScoreCommand("coordinator", true), append(required, "nats")
 	case "/bin/shaver":
-		at := slices.IndexFunc(cli.JobCommands(), func(c *cobra.Command) bool { return len(args) > 1 && args[0] == "job" && args[1] == c.Name() })
-		if at < 0 {
-			t.Errorf("%s: no command %v", where, args)
-			return
+		// With a format that there is not, the program ends once it has parsed its flags.
+		const unknown = "-o none: the formats are table and json"
+		shaver := exec.CommandContext(t.Context(), "go", append([]string{"run", "shaver/cmd/shaver"}, append(args, "-o", "none")...)...)
+		if out, err := shaver.CombinedOutput(); err == nil || !strings.Contains(string(out), unknown) {
+			t.Errorf("%s: %v prints %s, expected that it complains about its format alone", where, shaver.Args, out)
 		}
-		c, required, args = cli.JobCommands()[at], append(required, "nats"), args[2:]
+		if !slices.ContainsFunc(args, func(arg string) bool { return arg == "--nats" || strings.HasPrefix(arg, "--nats=") }) {
+			t.Errorf("%s: no --nats in %v", where, args)
+		}
+		return
 	default:
 		t.Errorf("%s: program %q is not in the image", where, program)
 		return
@@ -162,7 +168,7 @@ func checkCommand(t *testing.T, where, program string, args []string, required .
 // checkCommand refuses a bad flag.
 func TestCheckCommand(t *testing.T) {
 	for _, args := range [][]string{{"--nats=x", "--worker=1"}, {"--nats=x", "--threads=many"}} {
-		if cli.WorkCommand("worker").ParseFlags(args) == nil {
+		if launch.WorkCommand("worker").ParseFlags(args) == nil {
 			t.Errorf("%v parses", args)
 		}
 	}

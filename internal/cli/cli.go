@@ -1,6 +1,5 @@
-// Package cli is what the three programs share: exit codes, signals, output,
-// logs and progress, and the two commands that a cluster runs as well as a
-// person: score and work.
+// Package cli is what the programs have in common on the command line: exit codes,
+// signals, output, logs, progress, and the flags that several commands have.
 package cli
 
 import (
@@ -22,7 +21,6 @@ import (
 	"golang.org/x/term"
 
 	"shaver/internal/bus"
-	"shaver/internal/coordinator"
 	"shaver/internal/fault"
 )
 
@@ -32,28 +30,38 @@ const (
 	ExitFailed      = 1
 	ExitUsage       = 2
 	ExitUnconverged = 3   // the scores are written, and the rule to stop by is not met
-	ExitIncomplete  = 4   // finished without quarantined shards
-	ExitFenced      = 5   // somebody else leads or has ended the job: leave it alone
+	ExitIncomplete  = 4   // the scores are written, and lack the rows of some shards
+	ExitFenced      = 5   // another coordinator leads or has ended the job: leave it alone
 	ExitBadInput    = 42  // do not retry
 	ExitDrained     = 75  // a worker that was asked to leave: replace it
 	ExitCancelled   = 130 // Ctrl-C
 )
 
 // ExitHelp documents the codes in the help of every program.
-const ExitHelp = `Exit codes: 0 done, 1 failed (trying again may help), 2 wrong usage,
-3 scores written but not converged, 4 finished without quarantined shards,
-5 somebody else leads or has ended the job, 42 bad input (trying again does not
-help), 75 worker drained, 130 cancelled.`
+const ExitHelp = `Exit codes:
+    0  done
+    1  failed; trying again may help
+    2  wrong usage
+    3  the scores are written, but they have not converged
+    4  finished, but some shards could not be computed and were left out
+    5  another coordinator leads the job or has ended it
+   42  bad input; trying again does not help
+   75  the worker was asked to leave and has finished its task
+  130  cancelled`
 
 // ErrDrained ends a worker that was asked to leave and did so in order.
 var ErrDrained = errors.New("drained")
 
-// ErrIncomplete ends a job that finished without its quarantined shards.
-var ErrIncomplete = errors.New("finished without quarantined shards")
+// ErrIncomplete ends a job that finished without the shards that could not be
+// computed.
+var ErrIncomplete = errors.New("some shards could not be computed and were left out")
 
 // ErrUnconverged ends a job that wrote its scores before its rule to stop by was
 // met, or its time was over before all was done.
 var ErrUnconverged = errors.New("not converged")
+
+// ErrCancelled ends a job that somebody cancelled.
+var ErrCancelled = errors.New("cancelled")
 
 // Main runs a program's root command with the process's arguments, and returns
 // its exit code. Ctrl-C and SIGTERM cancel the command's context; a second one
@@ -82,7 +90,7 @@ func exitCode(ctx context.Context, err error) int {
 		return ExitDone
 	case errors.Is(err, ErrDrained):
 		return ExitDrained
-	case ctx.Err() != nil && errors.Is(err, context.Canceled), errors.Is(err, coordinator.ErrCancelled):
+	case ctx.Err() != nil && errors.Is(err, context.Canceled), errors.Is(err, ErrCancelled):
 		return ExitCancelled
 	case errors.Is(err, ErrUnconverged):
 		return ExitUnconverged
@@ -162,6 +170,9 @@ func (o *Output) Check() error {
 	}
 	return nil
 }
+
+// JSON reports whether the format is JSON.
+func (o *Output) JSON() bool { return o.format == "json" }
 
 // Print writes value as JSON, or calls table with a writer that aligns columns
 // separated by tabs.

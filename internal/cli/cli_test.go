@@ -5,15 +5,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"shaver/internal/bus"
 	"shaver/internal/fault"
 	"shaver/internal/kernel"
 )
@@ -38,6 +44,11 @@ func TestExitCode(t *testing.T) {
 		"cancelled":              {cancelled, fmt.Errorf("score: %w", context.Canceled), 130},
 		"input while cancelled":  {cancelled, fault.Inputf("row 3"), 42},
 		"done while cancelled":   {cancelled, nil, 0},
+		"job cancelled":          {t.Context(), fmt.Errorf("%w: job 1", ErrCancelled), 130},
+		"not converged":          {t.Context(), fmt.Errorf("%w: 1 round", ErrUnconverged), 3},
+		"incomplete":             {t.Context(), fmt.Errorf("%w: 1 row", ErrIncomplete), 4},
+		"fenced":                 {t.Context(), fmt.Errorf("job 1: %w", bus.ErrFenced), 5},
+		"ended":                  {t.Context(), fmt.Errorf("job 1: %w", bus.ErrEnded), 5},
 		"cancelled by ourselves": {t.Context(), context.Canceled, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -51,17 +62,40 @@ func TestExitCode(t *testing.T) {
 	}
 }
 
-// Every code that a program ends with is in its help.
+// The help has one line for each exit code of this package, and no other line.
 func TestExitHelp(t *testing.T) {
-	for _, code := range []int{ExitDone, ExitFailed, ExitUsage, ExitBadInput, ExitDrained, ExitCancelled} {
-		if !strings.Contains(ExitHelp, fmt.Sprint(code, " ")) {
-			t.Errorf("code %d is not in %q", code, ExitHelp)
-		}
+	source, err := parser.ParseFile(token.NewFileSet(), "cli.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, c := range []*cobra.Command{ScoreCommand("score", false), ScoreCommand("coordinator", true), WorkCommand("worker")} {
-		if !strings.Contains(c.Long, ExitHelp) {
-			t.Errorf("%s does not document its exit codes", c.Name())
+	want := map[string]bool{}
+	ast.Inspect(source, func(n ast.Node) bool {
+		if spec, ok := n.(*ast.ValueSpec); ok && strings.HasPrefix(spec.Names[0].Name, "Exit") && spec.Names[0].Name != "ExitHelp" {
+			want[spec.Values[0].(*ast.BasicLit).Value] = true
 		}
+		return true
+	})
+	if len(want) != 9 || !want[fmt.Sprint(ExitUnconverged)] {
+		t.Fatalf("codes of cli.go: %v", want)
+	}
+	head, lines, _ := strings.Cut(ExitHelp, "\n")
+	if head != "Exit codes:" {
+		t.Errorf("the help begins with %q", head)
+	}
+	found := map[string]bool{}
+	for line := range strings.SplitSeq(lines, "\n") {
+		match := regexp.MustCompile(`^ +(\d+)  [a-z].*[a-z]$`).FindStringSubmatch(line)
+		if match == nil || len(match[0])-len(strings.TrimLeft(match[0], " 0123456789")) != 7 || len(line) > 80 {
+			t.Errorf("line %q: expected a code that ends in column 5, and what it means, in 80 columns", line)
+			continue
+		}
+		if found[match[1]] {
+			t.Errorf("code %s has two lines", match[1])
+		}
+		found[match[1]] = true
+	}
+	if !maps.Equal(found, want) {
+		t.Errorf("the help has the codes %v, expected %v", found, want)
 	}
 }
 
@@ -129,31 +163,35 @@ func TestProgressLines(t *testing.T) {
 	}
 }
 
-// --kernel takes the levels of this machine, and nothing else.
+// --kernel takes the kernels of this machine, and nothing else. A kernel is in use
+// when the command runs, and not because its flag was parsed.
 func TestKernelFlag(t *testing.T) {
 	was := kernel.Name()
 	defer kernel.Use(was)
+	command := func(args ...string) (c *cobra.Command, ran *string) {
+		ran = new(string)
+		c = &cobra.Command{Use: "compute", SilenceErrors: true, SilenceUsage: true, Run: func(*cobra.Command, []string) { *ran = kernel.Name() }}
+		KernelFlag(c)
+		c.SetArgs(args)
+		return c, ran
+	}
 	for _, name := range append(kernel.Names(), was) {
-		c := WorkCommand("worker")
-		if err := c.ParseFlags([]string{"--kernel", name}); err != nil || kernel.Name() != name {
-			t.Errorf("--kernel %s: %v, and %s runs", name, err, kernel.Name())
+		kernel.Use(was)
+		c, ran := command("--kernel", name)
+		if err := c.ParseFlags([]string{"--kernel", name}); err != nil || kernel.Name() != was {
+			t.Errorf("--kernel %s is parsed: %v, and %s is in use", name, err, kernel.Name())
+		}
+		if err := c.Execute(); err != nil || *ran != name {
+			t.Errorf("--kernel %s: %v, and %s runs", name, err, *ran)
 		}
 	}
-	if err := WorkCommand("worker").ParseFlags([]string{"--kernel", "abacus"}); err == nil || !strings.Contains(err.Error(), was) || kernel.Name() != was {
-		t.Errorf("an unknown kernel: %v, and %s runs", err, kernel.Name())
+	kernel.Use(was)
+	c, ran := command("--kernel", "abacus")
+	if err := c.Execute(); err == nil || !strings.Contains(err.Error(), was) || *ran != "" {
+		t.Errorf("an unknown kernel: %v, and %q runs", err, *ran)
 	}
-}
-
-// Rows of an earlier run make no rate of this one's seconds.
-func TestReportOfResumed(t *testing.T) {
-	for resumed, want := range map[bool]string{
-		false: "rows\t90\t45/s\nseconds\t2.0\t3.0 of CPU\n",
-		true:  "rows\t90\nseconds\t2.0\t3.0 of CPU, and what an earlier run took that was cut off\n",
-	} {
-		var out bytes.Buffer
-		(&Report{Rows: 90, Seconds: 2, CPUSeconds: 3, Shards: 1, Resumed: resumed}).table(&out, "s.arrow", nil)
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("%v: %q, want %q in it", resumed, &out, want)
-		}
+	c, ran = command()
+	if err := c.Execute(); err != nil || *ran != was {
+		t.Errorf("without --kernel: %v, and %s runs", err, *ran)
 	}
 }

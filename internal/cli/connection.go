@@ -21,9 +21,9 @@ type Connection struct {
 
 // The roles of deploy/nats/roles.conf.
 const (
-	roleCoordinator = "coordinator"
-	roleWorker      = "worker"
-	roleOperator    = "operator"
+	RoleCoordinator = "coordinator"
+	RoleWorker      = "worker"
+	RoleOperator    = "operator"
 )
 
 // Flags adds the flags to c; without says what happens when --nats is not given.
@@ -38,8 +38,8 @@ func (n *Connection) Flags(c *cobra.Command, without string) {
 	f.StringVar(&n.Access.TLSKey, "tlskey", "", "file with the key of --tlscert")
 }
 
-// check returns wrong usage for flags that do not go together.
-func (n *Connection) check() error {
+// Check returns wrong usage for flags that do not go together.
+func (n *Connection) Check() error {
 	a := &n.Access
 	var user string // the flag that says who we are
 	for _, flag := range []struct {
@@ -65,7 +65,7 @@ func (n *Connection) check() error {
 	return nil
 }
 
-// connect connects to the server of --nats.
-func (n *Connection) connect(ctx context.Context, role, name string, log *zap.Logger) (*bus.Bus, error) {
+// Connect connects to the server of --nats.
+func (n *Connection) Connect(ctx context.Context, role, name string, log *zap.Logger) (*bus.Bus, error) {
 	return bus.Connect(ctx, bus.Config{URL: n.NATS, Access: n.Access, Role: role, Name: name, Log: log, OnBlob: n.OnBlob})
 }

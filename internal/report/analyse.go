@@ -17,6 +17,7 @@ type findings struct {
 	sparsities []float64 // ascending
 	values     []float64 // of the aggregate, [n, d]
 	order      []int32   // entries, least worth first
+	summary    *scores.Summary
 	fields     []fieldFinding
 	bins       [][]prune.Bin // of all features, by sparsity
 	fieldBins  [][]prune.Bin // of each field, at the reference sparsity
@@ -25,12 +26,8 @@ type findings struct {
 
 // fieldFinding is about the entries of a field.
 type fieldFinding struct {
-	name     string
-	features int
-	seen     int     // features that occur
-	sum      float64 // of phi
-	worth    float64 // sum of |value|
-	kept     []int   // entries, by sparsity
+	scores.FieldSummary
+	kept []int // entries, by sparsity
 }
 
 // cutFinding is how sure the division at a sparsity is.
@@ -55,7 +52,10 @@ func analyse(f *Facts) (*findings, error) {
 	if err != nil {
 		return nil, err
 	}
-	found := &findings{sparsities: f.sparsities(), values: values, order: order, fields: fieldFindings(s, values)}
+	found := &findings{sparsities: f.sparsities(), values: values, order: order, summary: s.Summary(values)}
+	for _, field := range found.summary.Fields {
+		found.fields = append(found.fields, fieldFinding{FieldSummary: field})
+	}
 	reference := found.reference()
 	one := &model.Architecture{FieldDims: []int{len(s.Count)}, Dim: s.Dim}
 	for k, t := range found.sparsities {
@@ -95,26 +95,6 @@ func (f *Facts) sparsities() []float64 {
 // reference returns the index of the sparsity .5, at which the paper looks at
 // frequencies, or of the least.
 func (f *findings) reference() int { return max(0, slices.Index(f.sparsities, .5)) }
-
-func fieldFindings(s *scores.File, values []float64) []fieldFinding {
-	var all []fieldFinding
-	i := 0
-	for j, size := range s.FieldDims {
-		field := fieldFinding{name: s.Fields[j], features: size}
-		for range size {
-			if s.Count[i/s.Dim] > 0 {
-				field.seen++
-			}
-			for range s.Dim {
-				field.sum += s.Phi[i]
-				field.worth += math.Abs(values[i])
-				i++
-			}
-		}
-		all = append(all, field)
-	}
-	return all
-}
 
 // countKept appends to each field how many of its entries mask keeps.
 func countKept(fields []fieldFinding, s *scores.File, mask []bool) {
@@ -219,6 +199,6 @@ func (f *findings) byWorth() []int {
 	for j := range order {
 		order[j] = j
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(f.fields[b].worth, f.fields[a].worth) })
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(f.fields[b].SumAbs, f.fields[a].SumAbs) })
 	return order
 }

@@ -23,7 +23,6 @@ type Facts struct {
 	Digest       string // SHA-256 of the scores file
 	Aggregate    string // of the scores, which ranks entries
 	Run          *Run   // what the job took; nil = nobody knows
-	Ended        string // how a job ended that was to end by a rule or in time; "" = it was not
 	Sweep        *sweep.Document
 	Ends         []Ends // of each field, [m]; nil = not told
 }

@@ -176,7 +176,7 @@ func TestParts(t *testing.T) {
 			t.Errorf("%q of nothing", text)
 		}
 	}
-	f.Scores.Stopped, f.Ended = &scores.Stopped{}, "the time is over after 3 rounds"
+	f.Scores.Stopped = &scores.Stopped{Rounds: 3, Reason: scores.TimeOver}
 	if !has("not converged <small>the time is over after 3 rounds</small>") {
 		t.Error("it does not say how the job ended")
 	}
@@ -249,7 +249,7 @@ func TestAnalyse(t *testing.T) {
 			t.Errorf("field %d keeps %v, expected %v", j, got.kept, want)
 		}
 	}
-	if first := found.fields[0]; first.seen != 3 || math.Abs(first.sum-33e-5) > 1e-12 {
+	if first := found.fields[0]; first.Seen != 3 || math.Abs(first.Sum-33e-5) > 1e-12 {
 		t.Errorf("%+v", first)
 	}
 	if fmt.Sprint(found.byWorth()) != "[1 0 2]" {

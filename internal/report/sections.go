@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"math"
 
 	"shaver/internal/picture"
 	"shaver/internal/prune"
@@ -34,23 +33,23 @@ func (f *Facts) fieldsOf(found *findings, show draws) *fieldsSection {
 	s := &fieldsSection{Sparsities: found.sparsities}
 	total := 0.0
 	for _, field := range found.fields {
-		total += field.worth
+		total += field.SumAbs
 	}
 	shown := len(found.sparsities) / 2
 	var names []string
 	shares := make([][]float64, 3)
 	for _, j := range found.byWorth() {
 		field := &found.fields[j]
-		entries := field.features * f.Scores.Dim
+		entries := field.Features * f.Scores.Dim
 		row := fieldRow{
-			Name: field.name, Features: field.features, Seen: field.seen, Sum: field.sum,
-			Table: portion(float64(entries), float64(len(found.order))), Worth: portion(field.worth, total),
+			Name: field.Name, Features: field.Features, Seen: field.Seen, Sum: field.Sum,
+			Table: portion(float64(entries), float64(len(found.order))), Worth: portion(field.SumAbs, total),
 		}
 		for k, kept := range field.kept {
 			row.Kept = append(row.Kept, keptCell{portion(float64(kept), float64(found.cuts[k].kept)), portion(float64(kept), float64(entries))})
 		}
 		s.Rows = append(s.Rows, row)
-		names = append(names, field.name)
+		names = append(names, field.Name)
 		for k, share := range []float64{row.Table, row.Worth, row.Kept[shown].Share} {
 			shares[k] = append(shares[k], share)
 		}
@@ -139,7 +138,7 @@ type cutRow struct {
 }
 
 func (f *Facts) certaintyOf(found *findings, show draws) *certaintySection {
-	s := &certaintySection{Facts: f.errors()}
+	s := &certaintySection{Facts: f.errors(found.summary)}
 	sparsities, values, widths := f.along(found)
 	label := f.symbol() + ", nat"
 	curves := []picture.Curve{{Label: f.symbol() + " of the entry at the cut", X: sparsities, Y: values}}
@@ -157,31 +156,25 @@ func (f *Facts) certaintyOf(found *findings, show draws) *certaintySection {
 }
 
 // errors are the standard errors of the values.
-func (f *Facts) errors() []fact {
+func (f *Facts) errors(summary *scores.Summary) []fact {
 	s := f.Scores
 	var all []fact
-	if f.Ended != "" {
+	if s.Stopped != nil {
 		converged := "not converged"
 		if s.Stopped.Converged {
 			converged = "converged"
 		}
-		all = append(all, fact{"ended", converged, f.Ended})
-	}
-	var se, population float32
-	least, most := math.Inf(1), math.Inf(-1)
-	for i, phi := range s.Phi {
-		se, population = max(se, s.SE[i]), max(population, s.PopulationSE[i])
-		least, most = min(least, phi), max(most, phi)
+		all = append(all, fact{"ended", converged, s.Stopped.Text(s.Spec.Until)})
 	}
 	note := "about the dataset's own values"
 	if s.StandardError() == scores.UpperBound {
 		note += "; an upper bound, as one pass does not tell how much of it is the estimator's own noise"
 	}
 	all = append(all,
-		fact{"largest standard error", value(float64(se)) + " nat", note},
-		fact{"", value(float64(population)) + " nat", "about the values of the population that the rows come from"})
-	if most > least {
-		all = append(all, fact{"of the values' range", number(float64(se) / (most - least)), "the paper stops below 0.01"})
+		fact{"largest standard error", value(summary.MaxSE) + " nat", note},
+		fact{"", value(summary.MaxPopulationSE) + " nat", "about the values of the population that the rows come from"})
+	if summary.Range > 0 {
+		all = append(all, fact{"of the values' range", number(summary.Convergence()), "the paper stops below 0.01"})
 	}
 	return append(all, f.audit()...)
 }
@@ -192,16 +185,10 @@ func (f *Facts) audit() []fact {
 	if a == nil {
 		return nil
 	}
-	figure := func(v *float64) string {
-		if v == nil {
-			return "undefined"
-		}
-		return fmt.Sprintf("%.3f", *v)
-	}
 	all := []fact{
 		{"audit", count(a.Rows) + " rows", count(a.Entries) + " entries, against walks"},
-		{"bias", figure(a.RelativeBias), "relative to the values, without noise; up to " + figure(a.BiasNoise) + " may be chance"},
-		{"Spearman", figure(a.Spearman), "of the ranks; walks on half of the rows with walks on the others: " + figure(a.WalksSpearman)},
+		{"bias", scores.FigureText(a.RelativeBias), "relative to the values, without noise; up to " + scores.FigureText(a.BiasNoise) + " may be chance"},
+		{"Spearman", scores.FigureText(a.Spearman), "of the ranks; walks on half of the rows with walks on the others: " + scores.FigureText(a.WalksSpearman)},
 	}
 	for _, o := range a.Overlaps {
 		all = append(all, fact{"overlap at " + number(o.Sparsity), fmt.Sprintf("%.3f", o.Overlap), fmt.Sprintf("of what is kept; walks with walks: %.3f", o.Walks)})

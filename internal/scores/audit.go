@@ -50,7 +50,7 @@ func (a *Audit) Differ() bool {
 // EndpointsBound is the most that Audit.Endpoints may be of values to be quoted.
 const EndpointsBound = 0.1
 
-// Figure returns v, or nil for NaN.
+// Figure returns v, or nil if it is NaN or infinite, which JSON does not have.
 func Figure(v float64) *float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return nil

@@ -4,6 +4,8 @@
 package scores
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -198,6 +200,20 @@ func read(path string, decode func(io.Reader) (*File, error)) (*File, error) {
 		return nil, fault.Inputf("%s is not a scores file: %w", path, err)
 	}
 	return f, nil
+}
+
+// Digest returns the SHA-256 of the scores file at path, in hexadecimal.
+func Digest(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	digest := sha256.New()
+	if _, err := io.Copy(digest, f); err != nil {
+		return "", fmt.Errorf("%s: %w", path, err)
+	}
+	return hex.EncodeToString(digest.Sum(nil)), nil
 }
 
 func decode(r io.Reader) (*File, error) {

@@ -9,6 +9,7 @@ import (
 	"shaver/internal/fault"
 	"shaver/internal/model"
 	"shaver/internal/prune"
+	"shaver/internal/scores"
 )
 
 // Config is what to compare.
@@ -100,7 +101,7 @@ func (c *Config) measure(ctx context.Context, m *model.Model) (Measure, error) {
 		return Measure{}, err
 	}
 	metrics := p.Metrics()
-	found := Measure{AUC: Defined(metrics.AUC), LogLoss: metrics.LogLoss}
+	found := Measure{AUC: scores.Figure(metrics.AUC), LogLoss: metrics.LogLoss}
 	if c.Calibrate {
 		validation, err := c.Validate(ctx, m)
 		if err != nil {
@@ -137,12 +138,4 @@ func (c *Config) choose(ctx context.Context, methods []Method, b prune.Budget) (
 		}
 	}
 	return best, auc, nil
-}
-
-// Defined returns v, or nil for NaN, which JSON does not have.
-func Defined(v float64) *float64 {
-	if math.IsNaN(v) {
-		return nil
-	}
-	return &v
 }

@@ -1,4 +1,4 @@
-package cli
+package launch
 
 import (
 	"context"
@@ -21,7 +21,7 @@ import (
 // .NAME.job, which is locked. The folder is deleted at the job's end; but a job that
 // was cut off finds there what it has done, and so does one that failed in a way that
 // may pass, or for want of some shards, without which it may be finished.
-func (j *Job) local(ctx context.Context) (connect func(ctx context.Context, name string) (*bus.Bus, error), end func(err error), err error) {
+func (j *Job) local(ctx context.Context) (connect dial, end func(err error), err error) {
 	dir := filepath.Join(filepath.Dir(j.Out), "."+strings.TrimSuffix(filepath.Base(ReportPath(j.Out)), ".json"))
 	unlock, err := filelock.Lock(dir + ".lock")
 	if errors.Is(err, filelock.ErrLocked) {
@@ -70,7 +70,7 @@ func (j *Job) local(ctx context.Context) (connect func(ctx context.Context, name
 
 // recall makes tasks those of nobody, as who had them ended with the process before,
 // and those that were set aside too, as nobody else can put them back.
-func recall(ctx context.Context, connect func(ctx context.Context, name string) (*bus.Bus, error)) error {
+func recall(ctx context.Context, connect dial) error {
 	b, err := connect(ctx, "coordinator")
 	if err != nil {
 		return err

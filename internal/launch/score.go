@@ -1,4 +1,4 @@
-package cli
+package launch
 
 import (
 	"fmt"
@@ -11,81 +11,85 @@ import (
 	"shaver/internal/baseline"
 	"shaver/internal/bus"
 	"shaver/internal/checkpoint"
+	"shaver/internal/cli"
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
 	"shaver/internal/estimator"
 	"shaver/internal/fault"
 	"shaver/internal/job"
-	"shaver/internal/scores"
+	"shaver/internal/prepare"
 )
 
 type scoreOptions struct {
-	jobFlags
+	JobFlags
 	job     Job
-	output  Output
+	output  cli.Output
 	log     string
 	verbose bool
 }
 
-// jobFlags say which job, for the commands that run or plan one.
-type jobFlags struct {
+// JobFlags are the flags that say which job, for the commands that run or plan one.
+// They are bound to the request that is used.
+type JobFlags struct {
 	model, dataset string
-	config         coordinator.Config
-	until          job.Until
+	request        *prepare.Request
+	until          job.Until // becomes that of request if one of its flags is given
 	maxTime        time.Duration
 }
 
-func (o *jobFlags) add(c *cobra.Command) {
+// Add adds the flags to c, and binds them to request.
+func (o *JobFlags) Add(c *cobra.Command, request *prepare.Request) {
+	o.request = request
 	f := c.Flags()
 	f.StringVar(&o.model, "model", "", "checkpoint: .pth or safetensors")
 	f.StringVar(&o.dataset, "dataset", "", "dataset folder, made by shaver dataset import")
-	f.StringVar(&o.config.Baseline, "baseline", baseline.Zero, "what a dropped entry reads: "+strings.Join(baseline.Names(), " or "))
-	f.StringVar(&o.config.Options.Estimator, "estimator", estimator.Permutation, estimator.Help())
-	f.IntVar(&o.config.Options.Passes, "passes", 1, fmt.Sprintf("random orders per row, with --until at most; for %s, each also backwards", estimator.Antithetic))
-	f.IntVar(&o.config.Options.Draws, "draws", 0, fmt.Sprintf("for %s: sets of present players per row, even (default %d)", estimator.Multilinear, estimator.DefaultDraws))
-	f.StringVar(&o.config.Options.Endpoints, "endpoints", "", fmt.Sprintf("for %s: %s, or %s, which has less bias, more noise, and needs 4 draws (default %s)", estimator.Multilinear, estimator.Plain, estimator.Balanced, estimator.Plain))
-	f.Uint64Var(&o.config.Seed, "seed", 1, "seed of everything random")
-	f.StringSliceVar(&o.config.Splits, "splits", []string{dataset.Train, dataset.Val}, "splits to score")
-	f.Float64Var(&o.config.Sample, "sample", 1, "portion of the rows to score, drawn without replacement")
-	f.Int64Var(&o.config.MaxRows, "max-rows", 0, "in place of --sample: so many rows at most")
+	f.StringVar(&o.request.Baseline, "baseline", baseline.Zero, "what a dropped entry reads: "+strings.Join(baseline.Names(), " or "))
+	f.StringVar(&o.request.Options.Estimator, "estimator", estimator.Permutation, estimator.Help())
+	f.IntVar(&o.request.Options.Passes, "passes", 1, fmt.Sprintf("random orders per row, with --until at most; for %s, each also backwards", estimator.Antithetic))
+	f.IntVar(&o.request.Options.Draws, "draws", 0, fmt.Sprintf("for %s: sets of present players per row, even (default %d)", estimator.Multilinear, estimator.DefaultDraws))
+	f.StringVar(&o.request.Options.Endpoints, "endpoints", "", fmt.Sprintf("for %s: %s, or %s, which has less bias, more noise, and needs 4 draws (default %s)", estimator.Multilinear, estimator.Plain, estimator.Balanced, estimator.Plain))
+	f.Uint64Var(&o.request.Seed, "seed", 1, "seed of everything random")
+	f.StringSliceVar(&o.request.Splits, "splits", []string{dataset.Train, dataset.Val}, "splits to score")
+	f.Float64Var(&o.request.Sample, "sample", 1, "portion of the rows to score, drawn without replacement")
+	f.Int64Var(&o.request.MaxRows, "max-rows", 0, "in place of --sample: so many rows at most")
 	f.StringVar(&o.until.Rule, "until", "", fmt.Sprintf("end when a rule is met: %s (largest standard error / range of the values below --bound) or %s (of the entries kept at --sparsity, by two halves of the work, above --bound)", job.Paper, job.Overlap))
 	f.Float64Var(&o.until.Bound, "bound", 0, fmt.Sprintf("of --until (default %g for %s, %g for %s)", job.PaperBound, job.Paper, job.OverlapBound, job.Overlap))
 	f.Float64Var(&o.until.Sparsity, "sparsity", 0, fmt.Sprintf("of --until %s: the portion of the entries that pruning drops (default %g)", job.Overlap, job.AtSparsity))
 	f.DurationVar(&o.maxTime, "max-time", 0, "begin no round that would end later, by the rate so far (default no bound)")
-	f.Float64Var(&o.config.Audit, "audit", 0, fmt.Sprintf("for %s: hold it against full walks, and %s end points against %s, on as many rows of the splits as this portion (0.01, say) of those scored, and write that into the scores", estimator.Multilinear, estimator.Plain, estimator.Balanced))
-	f.Int64Var(&o.config.RowsPerShard, "rows-per-shard", 0, "rows a task (default about a minute of work; see shaver plan)")
-	kernelFlag(c)
+	f.Float64Var(&o.request.Audit, "audit", 0, fmt.Sprintf("for %s: hold it against full walks, and %s end points against %s, on as many rows of the splits as this portion (0.01, say) of those scored, and write that into the scores", estimator.Multilinear, estimator.Plain, estimator.Balanced))
+	f.Int64Var(&o.request.RowsPerShard, "rows-per-shard", 0, "rows a task (default about a minute of work; see shaver plan)")
+	cli.KernelFlag(c)
 }
 
-// fill opens what the flags name and sets it, with what else they say, in c.
-func (o *jobFlags) fill(c *coordinator.Config) (err error) {
-	if o.config.RowsPerShard < 0 {
-		return fault.Usagef("--rows-per-shard %d: not negative", o.config.RowsPerShard)
+// Open checks the flags, and sets in the request the model and the dataset that
+// they name.
+func (o *JobFlags) Open() error {
+	r := o.request
+	if r.RowsPerShard < 0 {
+		return fault.Usagef("--rows-per-shard %d: not negative", r.RowsPerShard)
 	}
-	from := &o.config
-	if from.MaxRows < 0 {
-		return fault.Usagef("--max-rows %d: not negative", from.MaxRows)
+	if r.MaxRows < 0 {
+		return fault.Usagef("--max-rows %d: not negative", r.MaxRows)
 	}
-	if from.MaxRows > 0 && from.Sample != 1 {
+	if r.MaxRows > 0 && r.Sample != 1 {
 		return fault.Usagef("--max-rows is in place of --sample: one of the two")
 	}
-	from.Options.SetDefaults()
-	c.Baseline, c.Options, c.Seed, c.Splits, c.Sample, c.MaxRows, c.Audit, c.RowsPerShard = from.Baseline, from.Options, from.Seed, from.Splits, from.Sample, from.MaxRows, from.Audit, from.RowsPerShard
+	r.Options.SetDefaults()
 	if o.until.Seconds = o.maxTime.Seconds(); o.until != (job.Until{}) {
 		o.until.SetDefaults()
-		c.Until = &o.until
+		r.Until = &o.until
 	}
 	first, err := checkpoint.Read(o.model)
 	if err != nil {
 		return err
 	}
-	c.Open = func() (ck *checkpoint.Checkpoint, err error) {
+	r.Open = func() (ck *checkpoint.Checkpoint, err error) {
 		if ck, first = first, nil; ck == nil {
 			return checkpoint.Read(o.model)
 		}
 		return ck, nil
 	}
-	c.Dataset, err = dataset.Open(o.dataset)
+	r.Dataset, err = dataset.Open(o.dataset)
 	return err
 }
 
@@ -118,28 +122,28 @@ before together: portions of the rows, then further passes over all of them, up 
 long. If it ends otherwise, it has not converged: the scores are written and say
 so, and the exit code is 3.
 
-` + ExitHelp,
-		Args: Args(cobra.NoArgs),
+` + cli.ExitHelp,
+		Args: cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			required := []string{"model", "dataset", "out"}
 			if cluster {
 				required = append(required, "nats")
 			}
-			if err := Required(c, required...); err != nil {
+			if err := cli.Required(c, required...); err != nil {
 				return err
 			}
 			return o.run(c)
 		},
 	}
 	f := c.Flags()
-	o.jobFlags.add(c)
+	o.JobFlags.Add(c, &o.job.Request)
 	f.StringVar(&o.job.Out, "out", "", "scores file to write")
 	without := " (default one inside this process)"
 	if cluster {
 		without = ""
 	}
 	o.job.Connection.Flags(c, without)
-	o.job.Metrics.Flag(c)
+	cli.MetricsFlag(c, &o.job.Metrics)
 	f.IntVar(&o.job.Queue.Replicas, "replicas", bus.DefaultQueue.Replicas, "servers of --nats that hold each message: 1, or 3 in a cluster; streams that have more keep them")
 	f.StringVar(&o.job.Store, "store", "", "dir:PATH = workers have --dataset too, there or in a folder of it, with the same flag: shards do not travel (default they do)")
 	f.IntVar(&o.job.Workers, "workers", 0, "workers in this process, which share its cores (default 1, with --nats 0)")
@@ -159,7 +163,7 @@ func (o *scoreOptions) run(c *cobra.Command) error {
 	if o.job.Workers < 0 {
 		return fault.Usagef("--workers %d: not negative", o.job.Workers)
 	}
-	if err := o.job.Connection.check(); err != nil {
+	if err := o.job.Connection.Check(); err != nil {
 		return err
 	}
 	if r := o.job.Queue.Replicas; r != 1 && r != 3 {
@@ -173,14 +177,14 @@ func (o *scoreOptions) run(c *cobra.Command) error {
 	if o.job.Queue.Lease < 100*time.Millisecond {
 		return fault.Usagef("--lease %v: at least 100ms", o.job.Queue.Lease)
 	}
-	if err := CheckOut(o.job.Out, o.model); err != nil {
+	if err := cli.CheckOut(o.job.Out, o.model); err != nil {
 		return err
 	}
 	var err error
-	if o.job.Log, err = Logger(o.log, o.verbose); err != nil {
+	if o.job.Log, err = cli.Logger(o.log, o.verbose); err != nil {
 		return err
 	}
-	if err := o.fill(&o.job.Config); err != nil {
+	if err := o.Open(); err != nil {
 		return err
 	}
 	report, err := o.job.Run(c.Context())
@@ -191,60 +195,10 @@ func (o *scoreOptions) run(c *cobra.Command) error {
 		return err
 	}
 	if report.QuarantinedRows > 0 {
-		return fmt.Errorf("%w: %d rows are missing", ErrIncomplete, report.QuarantinedRows)
+		return fmt.Errorf("%w: %d rows are missing", cli.ErrIncomplete, report.QuarantinedRows)
 	}
 	if s := report.Stopped; s != nil && !s.Converged {
-		return fmt.Errorf("%w: %s", ErrUnconverged, Ended(s, o.job.Until))
+		return fmt.Errorf("%w: %s", cli.ErrUnconverged, s.Text(o.job.Until))
 	}
 	return nil
-}
-
-// Ended says how a job ended that might have ended earlier.
-func Ended(s *scores.Stopped, until *job.Until) string {
-	why := map[string]string{scores.RuleMet: "the rule is met", scores.TimeOver: "the time is over", scores.AllDone: "all rows and passes are done"}[s.Reason]
-	text := why + " after " + counted(s.Rounds, "round", "rounds")
-	if s.Passes > 1 {
-		text += fmt.Sprintf(", %d passes", s.Passes)
-	}
-	if s.Figure != nil {
-		text += fmt.Sprintf("; %s %.3g, bound %g", until.Rule, *s.Figure, until.Bound)
-	}
-	return text
-}
-
-// table writes the report for people.
-func (r *Report) table(w io.Writer, path string, until *job.Until) {
-	fmt.Fprintf(w, "scores\t%s\n", path)
-	fmt.Fprintf(w, "job\t%s\n", r.Job)
-	switch {
-	case r.Shards == 0: // of another run, which told nothing
-		fmt.Fprintf(w, "rows\t%d\n", r.Rows)
-	case r.Resumed: // some rows are another run's
-		fmt.Fprintf(w, "rows\t%d\n", r.Rows)
-		fmt.Fprintf(w, "seconds\t%.1f\t%.1f of CPU, and what an earlier run took that was cut off\n", r.Seconds, r.CPUSeconds)
-	default:
-		fmt.Fprintf(w, "rows\t%d\t%.0f/s\n", r.Rows, float64(r.Rows)/r.Seconds)
-		fmt.Fprintf(w, "seconds\t%.1f\t%.1f of CPU\n", r.Seconds, r.CPUSeconds)
-	}
-	if r.QuarantinedRows > 0 {
-		fmt.Fprintf(w, "quarantined\t%d rows\n", r.QuarantinedRows)
-	}
-	if r.Stopped != nil {
-		fmt.Fprintf(w, "stopped\t%s\n", Ended(r.Stopped, until))
-	}
-	if r.Audit != nil {
-		AuditTable(w, r.Audit)
-	}
-	fmt.Fprintf(w, "kernel\t%s\n", r.Kernel)
-	fmt.Fprintf(w, "mean loss\t%.6f\t%.6f with everything dropped\n", r.LossFull, r.LossEmpty)
-	fmt.Fprintf(w, "efficiency error\t%.3g%s\n", r.EfficiencyError, StandardError(r.EfficiencySE))
-}
-
-// StandardError says in a table how sure an efficiency error is, of estimators for
-// which that is told.
-func StandardError(error float64) string {
-	if error == 0 {
-		return ""
-	}
-	return fmt.Sprintf("\tstandard error %.2g", error)
 }

@@ -1,4 +1,4 @@
-package cli
+package main
 
 import (
 	"fmt"
@@ -8,22 +8,25 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"shaver/internal/coordinator"
+	"shaver/internal/cli"
 	"shaver/internal/fault"
 	"shaver/internal/forecast"
+	"shaver/internal/launch"
+	"shaver/internal/prepare"
 )
 
 type planOptions struct {
-	jobFlags
+	launch.JobFlags
+	request        prepare.Request
 	cores, threads int
-	output         Output
+	output         cli.Output
 }
 
 // measureWithin is how long a plan measures.
 const measureWithin = 5 * time.Second
 
-// PlanCommand is "shaver plan".
-func PlanCommand() *cobra.Command {
+// planCommand is "shaver plan".
+func planCommand() *cobra.Command {
 	var o planOptions
 	c := &cobra.Command{
 		Use:   "plan",
@@ -37,16 +40,16 @@ occurs in the dataset, as if rows were in random order, and what the measured
 rows have is printed beside what they should have. Where neighbours are alike,
 as in a log in order of time, partials are smaller than planned.
 
-` + ExitHelp,
-		Args: Args(cobra.NoArgs),
+` + cli.ExitHelp,
+		Args: cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := Required(c, "model", "dataset"); err != nil {
+			if err := cli.Required(c, "model", "dataset"); err != nil {
 				return err
 			}
 			return o.run(c)
 		},
 	}
-	o.jobFlags.add(c)
+	o.JobFlags.Add(c, &o.request)
 	f := c.Flags()
 	f.IntVar(&o.cores, "cores", runtime.GOMAXPROCS(0), "cores that all workers have together")
 	f.IntVar(&o.threads, "threads", runtime.GOMAXPROCS(0), "threads of one worker")
@@ -61,15 +64,14 @@ func (o *planOptions) run(c *cobra.Command) error {
 	if o.cores < 1 || o.threads < 1 {
 		return fault.Usagef("--cores and --threads are at least 1")
 	}
-	var config coordinator.Config
-	var err error
-	if config.Log, err = Logger("text", false); err != nil {
+	log, err := cli.Logger("text", false)
+	if err != nil {
 		return err
 	}
-	if err := o.fill(&config); err != nil {
+	if err := o.Open(); err != nil {
 		return err
 	}
-	f, err := forecast.New(c.Context(), config.Request, forecast.Config{Cores: o.cores, Threads: o.threads, Within: measureWithin, Log: config.Log})
+	f, err := forecast.New(c.Context(), o.request, forecast.Config{Cores: o.cores, Threads: o.threads, Within: measureWithin, Log: log})
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package cli
+package launch
 
 import (
 	"context"
@@ -9,13 +9,14 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
+	"shaver/internal/cli"
 	"shaver/internal/fault"
 	"shaver/internal/worker"
 )
 
 type workOptions struct {
-	connection Connection
-	metrics    Metrics
+	connection cli.Connection
+	metrics    string
 	name, log  string
 	threads    int
 	cache      string
@@ -36,10 +37,10 @@ same NATS server, one task at a time on all cores.
 SIGTERM or Ctrl-C finishes the task in work and leaves with exit code 75; a
 second one leaves at once, and the task goes to another worker.
 
-` + ExitHelp,
-		Args: Args(cobra.NoArgs),
+` + cli.ExitHelp,
+		Args: cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := Required(c, "nats"); err != nil {
+			if err := cli.Required(c, "nats"); err != nil {
 				return err
 			}
 			return o.run(c.Context())
@@ -47,8 +48,8 @@ second one leaves at once, and the task goes to another worker.
 	}
 	f := c.Flags()
 	o.connection.Flags(c, "")
-	o.metrics.Flag(c)
-	kernelFlag(c)
+	cli.MetricsFlag(c, &o.metrics)
+	cli.KernelFlag(c)
 	f.StringVar(&o.name, "name", "", "name in results and logs (default host and process)")
 	f.IntVar(&o.threads, "threads", runtime.GOMAXPROCS(0), "goroutines that compute a task")
 	f.StringVar(&o.cache, "cache", "", "folder that keeps models by their digest, to be shared by workers (default none)")
@@ -63,13 +64,13 @@ func (o *workOptions) run(ctx context.Context) error {
 	if o.threads < 1 {
 		return fault.Usagef("--threads is at least 1")
 	}
-	if err := o.connection.check(); err != nil {
+	if err := o.connection.Check(); err != nil {
 		return err
 	}
 	if o.cacheSize < 1 || o.cacheSize > 1<<20 {
 		return fault.Usagef("--cache-size is from 1 to %d", 1<<20)
 	}
-	log, err := Logger(o.log, o.verbose)
+	log, err := cli.Logger(o.log, o.verbose)
 	if err != nil {
 		return err
 	}
@@ -91,28 +92,29 @@ func (o *workOptions) run(ctx context.Context) error {
 		}
 		o.name = fmt.Sprintf("%s-%d", host, os.Getpid())
 	}
-	if err := o.metrics.start(log); err != nil {
+	var telemetry telemetry
+	defer telemetry.stop()
+	if err := telemetry.start(o.metrics, log); err != nil {
 		return err
 	}
-	defer o.metrics.stop()
-	o.connection.OnBlob = o.metrics.onBlob()
-	b, err := o.connection.connect(ctx, roleWorker, o.name, log)
+	o.connection.OnBlob = telemetry.onBlob()
+	b, err := o.connection.Connect(ctx, cli.RoleWorker, o.name, log)
 	switch {
 	case err != nil && ctx.Err() != nil: // asked to leave before it had anything in work
-		return ErrDrained
+		return cli.ErrDrained
 	case err != nil:
 		return err
 	}
 	defer b.Close()
-	o.metrics.connected(b)
+	telemetry.connected(b)
 	log.Info("worker ready", zap.String("name", o.name), zap.Int("threads", o.threads))
 	// The first signal, which ends ctx, only drains; the second ends the process.
 	config := worker.Config{Bus: b, Name: o.name, Threads: o.threads, Models: models, Store: store, CPU: cpuTime, Log: log}
-	o.metrics.work(&config)
+	telemetry.work(&config)
 	err = worker.Run(context.WithoutCancel(ctx), ctx.Done(), config)
 	if err == nil {
 		log.Info("drained")
-		return ErrDrained
+		return cli.ErrDrained
 	}
 	return err
 }

@@ -12,7 +12,6 @@ import (
 	"shaver/internal/compare"
 	"shaver/internal/fault"
 	"shaver/internal/scores"
-	"shaver/internal/sweep"
 )
 
 // comparison is what "scores compare" prints: of the entries of features that
@@ -105,7 +104,7 @@ func compareScores(fileA, fileB, aggregate string, sparsities []float64) (*compa
 	}
 	r := &comparison{
 		Aggregate: aggregate, Entries: len(left), Differ: mismatches(a, b),
-		RelativeRMS: sweep.Defined(compare.RelativeRMS(left, right)), Spearman: sweep.Defined(compare.Spearman(left, right)),
+		RelativeRMS: scores.Figure(compare.RelativeRMS(left, right)), Spearman: scores.Figure(compare.Spearman(left, right)),
 	}
 	for _, t := range sparsities {
 		r.Overlap = append(r.Overlap, overlapAt{t, compare.Overlap(left, right, t)})

@@ -101,11 +101,6 @@ func (o *frequencyOptions) view() (*frequencyView, error) {
 	if err != nil {
 		return nil, err
 	}
-	return o.of(p)
-}
-
-// of looks at the first scores.
-func (o *frequencyOptions) of(p *pruner) (*frequencyView, error) {
 	a, s := &p.checkpoint.Architecture, p.scores[0]
 	drop, err := sparsity.Dropped(a.Parameters(), o.sparsity)
 	if err != nil {
@@ -115,48 +110,69 @@ func (o *frequencyOptions) of(p *pruner) (*frequencyView, error) {
 	if err != nil {
 		return nil, err
 	}
-	values, err := s.Aggregate(o.aggregate)
-	if err != nil {
-		return nil, err
-	}
-	name, err := o.names(p)
-	if err != nil {
-		return nil, err
-	}
 	mask := prune.Mask(order, drop)
+	ranked, err := p.ranked(o.aggregate, o.dataset, mask)
+	if err != nil {
+		return nil, err
+	}
 	v := &frequencyView{Aggregate: o.aggregate, Sparsity: o.sparsity, Rows: s.Rows, Dim: a.Dim}
 	v.All = prune.Bins(&model.Architecture{FieldDims: []int{a.Features()}, Dim: a.Dim}, s.Count, mask, o.bins)[0]
-	first := 0
 	for j, bins := range prune.Bins(a, s.Count, mask, o.bins) {
-		var features []featureValue
-		for id := range a.FieldDims[j] {
-			if f := (featureValue{ID: id, Count: s.Count[first+id]}); f.Count > 0 {
-				for i := (first + id) * a.Dim; i < (first+id+1)*a.Dim; i++ {
-					f.Worth += values[i]
-					if !mask[i] {
-						f.Kept++
-					}
-				}
-				features = append(features, f)
-			}
-		}
-		first += a.FieldDims[j]
-		slices.SortFunc(features, func(x, y featureValue) int { return cmp.Or(-cmp.Compare(x.Worth, y.Worth), cmp.Compare(x.ID, y.ID)) })
-		for i := range features {
-			features[i].Name = name(j, features[i].ID)
-		}
-		top := min(o.top, len(features))
-		v.Fields = append(v.Fields, fieldFrequency{s.Fields[j], bins, append([]featureValue{}, features[:top]...), append([]featureValue{}, features[max(top, len(features)-o.top):]...)})
+		top, bottom := ends(ranked[j], o.top)
+		v.Fields = append(v.Fields, fieldFrequency{s.Fields[j], bins, top, bottom})
 	}
 	return v, nil
 }
 
-// names returns what the values of fields are called; "" if nobody knows.
-func (o *frequencyOptions) names(p *pruner) (func(field, id int) string, error) {
-	if o.dataset == "" {
+// ranked returns the features of each field that occur, most valuable first, by an
+// aggregate of the first scores. They have names from the vocabulary of the dataset in
+// the folder; "" = they have none. mask says which entries are dropped, [n, d].
+func (p *pruner) ranked(aggregate, folder string, mask []bool) ([][]featureValue, error) {
+	a, s := &p.checkpoint.Architecture, p.scores[0]
+	values, err := s.Aggregate(aggregate)
+	if err != nil {
+		return nil, fault.Usagef("--aggregate: %w", err)
+	}
+	name, err := p.names(folder)
+	if err != nil {
+		return nil, err
+	}
+	ranked := make([][]featureValue, len(a.FieldDims))
+	first := 0
+	for j, size := range a.FieldDims {
+		for id := range size {
+			f := featureValue{ID: id, Count: s.Count[first+id]}
+			if f.Count == 0 {
+				continue
+			}
+			for i := (first + id) * a.Dim; i < (first+id+1)*a.Dim; i++ {
+				f.Worth += values[i]
+				if !mask[i] {
+					f.Kept++
+				}
+			}
+			f.Name = name(j, id)
+			ranked[j] = append(ranked[j], f)
+		}
+		first += size
+		slices.SortFunc(ranked[j], func(x, y featureValue) int { return cmp.Or(-cmp.Compare(x.Worth, y.Worth), cmp.Compare(x.ID, y.ID)) })
+	}
+	return ranked, nil
+}
+
+// ends returns the first and the last n features, at most. None is in both.
+func ends(ranked []featureValue, n int) (top, bottom []featureValue) {
+	n = min(n, len(ranked))
+	return append([]featureValue{}, ranked[:n]...), append([]featureValue{}, ranked[max(n, len(ranked)-n):]...)
+}
+
+// names returns the values' names in the vocabulary of the dataset in the folder; ""
+// if it has none, and for each value if folder is "".
+func (p *pruner) names(folder string) (func(field, id int) string, error) {
+	if folder == "" {
 		return func(int, int) string { return "" }, nil
 	}
-	d, err := dataset.Open(o.dataset)
+	d, err := dataset.Open(folder)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +180,7 @@ func (o *frequencyOptions) names(p *pruner) (func(field, id int) string, error) 
 		return nil, err
 	}
 	if err := p.scores[0].CheckDataset(d.Digest()); err != nil {
-		return nil, fmt.Errorf("%s: %w", o.dataset, err)
+		return nil, fmt.Errorf("%s: %w", folder, err)
 	}
 	vocabulary := make([][]string, p.checkpoint.Architecture.Fields())
 	for j := range vocabulary {

@@ -1,0 +1,29 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"shaver/internal/bus"
+)
+
+func jobListCommand() *cobra.Command {
+	o := &jobOptions{}
+	return o.command("list", "List the jobs that are stored", "A finished job is not: its scores file is what is left of it.",
+		func(ctx context.Context, b *bus.Bus, c *cobra.Command, _ string) error {
+			jobs, err := b.Jobs(ctx)
+			if err != nil {
+				return err
+			}
+			return o.output.Print(c.OutOrStdout(), jobs, func(w io.Writer) {
+				fmt.Fprintln(w, "JOB\tSTATE\tROWS\tOF\tSHARDS\tOF\tQUARANTINED\tROWS/S\tLEFT")
+				for _, s := range jobs {
+					p := &s.Progress
+					fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%.0f\t%s\n", s.ID, p.State, p.Rows, p.RowsTotal, p.Shards, p.ShardsTotal, p.Quarantined, p.Rate, left(p))
+				}
+			})
+		})
+}

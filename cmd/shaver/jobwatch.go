@@ -1,0 +1,30 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"shaver/internal/bus"
+)
+
+func jobWatchCommand() *cobra.Command {
+	o := &jobOptions{}
+	return o.command("watch JOB", "Follow a job until it ends", "With -o json one object a line, whenever something changes.",
+		func(ctx context.Context, b *bus.Bus, c *cobra.Command, id string) error {
+			out := c.OutOrStdout()
+			lines := json.NewEncoder(out)
+			return b.Watch(ctx, id, func(s bus.Status) error {
+				if o.output.JSON() {
+					return lines.Encode(s.Progress)
+				}
+				p := &s.Progress
+				_, err := fmt.Fprintf(out, "%s %s: %d of %d rows, %.0f/s, %s left; %d workers, %d quarantined shards; waits for %s\n",
+					time.Now().Format(time.TimeOnly), p.State, p.Rows, p.RowsTotal, p.Rate, left(p), len(p.Workers), p.Quarantined, p.Waiting)
+				return err
+			})
+		})
+}

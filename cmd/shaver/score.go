@@ -1,0 +1,9 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"shaver/internal/launch"
+)
+
+func scoreCommand() *cobra.Command { return launch.ScoreCommand("score", false) }

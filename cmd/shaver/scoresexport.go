@@ -1,0 +1,103 @@
+package main
+
+import (
+	"encoding/csv"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"shaver/internal/arrowio"
+	"shaver/internal/atomicfile"
+	"shaver/internal/cli"
+	"shaver/internal/fault"
+	"shaver/internal/scores"
+	"shaver/internal/tally"
+)
+
+func scoresExportCommand() *cobra.Command {
+	var format, out string
+	c := &cobra.Command{
+		Use:   "export FILE",
+		Short: "Write scores as CSV or Parquet: a line for each feature, in the order of global ids",
+		Long: fmt.Sprintf(`Write scores as CSV or Parquet: a line for each feature, in the order of global
+ids, with field, id, count, t, t_population, and of each column c of the table
+phi_c, abs_c, rms_c, se_c and se_population_c.
+
+phi_c give or take t*se_c is a 95%% interval for the dataset's own value, and
+t_population*se_population_c for that of the population its rows come from.
+Features in fewer than %d rows have none: t is empty, or NaN in Parquet. The bias
+of the multilinear estimator is not in the intervals.`, tally.LeastRows),
+		Args: cli.Args(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			var write func(io.Writer, *scores.File) error
+			switch format {
+			case "csv":
+				write = writeCSV
+			case "parquet":
+				write = func(w io.Writer, f *scores.File) error {
+					return arrowio.WriteScoresParquet(w, f.Fields, f.FieldDims, &f.Scores, f.Interval, nil)
+				}
+			default:
+				return fault.Usagef("--format %s: the formats are csv and parquet", format)
+			}
+			if out != "" {
+				if err := cli.CheckOut(out, args[0]); err != nil {
+					return err
+				}
+			}
+			f, err := scores.Read(args[0])
+			if err != nil {
+				return err
+			}
+			if out == "" {
+				return write(c.OutOrStdout(), f)
+			}
+			return atomicfile.Write(out, func(w io.Writer) error { return write(w, f) })
+		},
+	}
+	c.Flags().StringVar(&format, "format", "csv", "csv or parquet")
+	c.Flags().StringVar(&out, "out", "", "file to write (default standard output)")
+	return c
+}
+
+func writeCSV(to io.Writer, f *scores.File) error {
+	w := csv.NewWriter(to)
+	record := []string{"field", "id", "count", "t", "t_population"}
+	for _, name := range []string{"phi_", "abs_", "rms_", "se_", "se_population_"} {
+		for c := range f.Dim {
+			record = append(record, name+strconv.Itoa(c))
+		}
+	}
+	_ = w.Write(record) // the writer keeps its first error
+	feature := 0
+	for j, size := range f.FieldDims {
+		for id := range size {
+			count := f.Count[feature]
+			record = append(record[:0], f.Fields[j], strconv.Itoa(id), strconv.FormatInt(count, 10))
+			dataset, population := f.Interval(count)
+			for _, t := range []float64{dataset, population} {
+				text := ""
+				if !math.IsNaN(t) {
+					text = strconv.FormatFloat(t, 'g', 6, 64)
+				}
+				record = append(record, text)
+			}
+			v := f.Part(feature*f.Dim, (feature+1)*f.Dim)
+			for _, phi := range v.Phi {
+				record = append(record, strconv.FormatFloat(phi, 'g', -1, 64))
+			}
+			for _, values := range [][]float32{v.Abs, v.RMS, v.SE, v.PopulationSE} {
+				for _, x := range values {
+					record = append(record, strconv.FormatFloat(float64(x), 'g', -1, 32))
+				}
+			}
+			_ = w.Write(record)
+			feature++
+		}
+	}
+	w.Flush()
+	return w.Error()
+}

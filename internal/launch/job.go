@@ -1,0 +1,246 @@
+// Package launch runs a job from this process: on a server that is embedded in it or
+// on a cluster's, with workers of its own or the cluster's, with the coordinator, and
+// with a report of the job next to the scores. It has the two commands that several
+// programs share, score and work.
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"shaver/internal/audit"
+	"shaver/internal/bus"
+	"shaver/internal/cli"
+	"shaver/internal/coordinator"
+	"shaver/internal/fault"
+	"shaver/internal/job"
+	"shaver/internal/worker"
+)
+
+// Job is a scoring job and where it runs: on the cluster behind NATS, or, with
+// no address, on a server embedded in this process.
+type Job struct {
+	coordinator.Config
+	cli.Connection
+	Metrics string // address to answer for health and metrics on, HOST:PORT; "" = none
+	Workers int    // in this process; 0 = one if the server is embedded, else none
+	// Store is where workers read the dataset in place, as dir:PATH (worker.OpenStore);
+	// "" = its shards travel.
+	Store string
+	// Once says that nobody is going to run the job again: without NATS nothing of it
+	// is kept, however it ends.
+	Once bool
+}
+
+// Run runs the job to its end. Next to the scores file it writes NAME.job.json,
+// unless an earlier run wrote both. A job that somebody cancelled ends with
+// cli.ErrCancelled. Run does not change j.
+func (j *Job) Run(ctx context.Context) (report *JobReport, err error) {
+	if err := cli.CheckOut(j.Out); err != nil {
+		return nil, err
+	}
+	start, cpu := time.Now(), cpuTime()
+	r := &running{Job: *j, started: make(chan struct{})}
+	defer func() { r.close(err) }()
+	if err := r.connect(ctx); err != nil {
+		return nil, err
+	}
+	outcome, err := r.compute(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return r.report(outcome, func(report *JobReport) {
+		report.Seconds = time.Since(start).Seconds()
+		report.CPUSeconds = (cpuTime() - cpu).Seconds() + outcome.CPU
+	})
+}
+
+// running is a job that runs.
+type running struct {
+	Job
+	store     *worker.Store // nil = shards travel
+	telemetry telemetry
+	dial      dial            // connects to the job's server
+	end       func(err error) // ends our own server, with how the job ended; nil = we have none
+	bus       *bus.Bus        // the coordinator's connection
+	models    worker.Models   // of our workers
+
+	// Progress of the job that runs now. An audit runs several jobs in turn.
+	progress  atomic.Pointer[cli.Progress]
+	merged    int64         // rows that were merged before that job started here
+	started   chan struct{} // closed when the first job starts
+	startOnce sync.Once
+}
+
+// dial connects to a server under a name.
+type dial func(ctx context.Context, name string) (*bus.Bus, error)
+
+// connect opens everything that the job needs, up to the coordinator's connection.
+func (r *running) connect(ctx context.Context) (err error) {
+	if err := r.openStore(); err != nil {
+		return err
+	}
+	if err := r.telemetry.start(r.Metrics, r.Log); err != nil {
+		return err
+	}
+	r.OnBlob = r.telemetry.onBlob()
+	r.dial = func(ctx context.Context, name string) (*bus.Bus, error) {
+		return r.Connect(ctx, cli.RoleCoordinator, name, r.Log)
+	}
+	if r.NATS == "" {
+		if r.dial, r.end, err = r.local(ctx); err != nil {
+			return err
+		}
+	}
+	if r.bus, err = r.dial(ctx, "coordinator"); err != nil {
+		return err
+	}
+	r.telemetry.connected(r.bus)
+	return nil
+}
+
+// openStore opens the store, if there is one. The dataset must be in it.
+func (r *running) openStore() (err error) {
+	if r.Store == "" {
+		return nil
+	}
+	if r.store, err = worker.OpenStore(r.Store); err != nil {
+		return err
+	}
+	if _, err := r.store.Dataset(r.Dataset.Digest()); err != nil {
+		return fault.Usagef("--store has to hold --dataset, or a copy: %w", err)
+	}
+	r.InPlace = true
+	return nil
+}
+
+// close closes what connect opened, all or a part of it. The job ended with err.
+func (r *running) close(err error) {
+	if r.bus != nil {
+		r.bus.Close()
+	}
+	if r.end != nil {
+		r.end(err)
+	}
+	r.telemetry.stop()
+	if r.store != nil {
+		r.store.Close()
+	}
+}
+
+// compute runs the coordinator, and workers until it ends.
+func (r *running) compute(ctx context.Context) (outcome *coordinator.Outcome, err error) {
+	finished := errors.New("finished")
+	group, ctx := errgroup.WithContext(ctx)
+	workers := r.workers()
+	for i := range workers {
+		group.Go(func() error {
+			return r.work(ctx, fmt.Sprintf("local-%d", i+1), max(1, runtime.GOMAXPROCS(0)/workers))
+		})
+	}
+	group.Go(func() (err error) {
+		if outcome, err = r.lead(ctx); err != nil {
+			return err
+		}
+		return finished // which ends the workers
+	})
+	err = group.Wait()
+	if last := r.progress.Load(); last != nil {
+		last.End()
+	}
+	if !errors.Is(err, finished) {
+		return nil, err
+	}
+	return outcome, nil
+}
+
+// workers returns how many workers run in this process.
+func (r *running) workers() int {
+	if r.Workers == 0 && r.NATS == "" {
+		return 1
+	}
+	return r.Workers
+}
+
+// work runs a worker until ctx ends.
+func (r *running) work(ctx context.Context, name string, threads int) error {
+	own, err := r.dial(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer own.Close()
+	config := worker.Config{
+		Bus: own, Name: name, Threads: threads, Models: &r.models, Store: r.store, Log: r.Log,
+		OnRows: func(n int) {
+			select {
+			case <-r.started:
+				r.progress.Load().Add(int64(n))
+			case <-ctx.Done(): // ours never started; the rows were another job's
+			}
+		},
+	}
+	r.telemetry.work(&config)
+	return worker.Run(ctx, nil, config)
+}
+
+// lead runs the coordinator, and the audit if the job has one.
+func (r *running) lead(ctx context.Context) (*coordinator.Outcome, error) {
+	c := r.Config
+	c.OnStart = r.start
+	if r.workers() == 0 {
+		c.OnMerged = func(rows int64) { r.progress.Load().Set(rows - r.merged) }
+		if os.Getenv("GOGC") == "" {
+			// Nearly all memory is the sums, which have no pointers. To collect often
+			// costs little, and keeps the garbage small.
+			debug.SetGCPercent(10)
+		}
+	}
+	r.telemetry.lead(&c)
+	outcome, err := coordinator.Run(ctx, r.bus, c)
+	if err == nil {
+		err = audit.Run(ctx, r.bus, c, outcome)
+	}
+	if errors.Is(err, coordinator.ErrCancelled) {
+		return nil, fmt.Errorf("%w: %w", cli.ErrCancelled, err)
+	}
+	return outcome, err
+}
+
+// start shows the progress of a job that starts, of which some rows are merged
+// already. Those count neither as work nor as speed.
+func (r *running) start(spec job.Spec, plan job.Plan, merged int64) {
+	r.Log.Info("scoring", zap.String("job", spec.ID()), zap.Int64("rows", plan.Rows), zap.Int64("merged", merged), zap.Int("shards", plan.Shards()), zap.String("kernel", spec.Kernel))
+	r.merged = merged
+	if last := r.progress.Swap(cli.NewProgress("score", "rows", plan.Rows-merged)); last != nil {
+		last.End()
+	}
+	r.startOnce.Do(func() { close(r.started) })
+}
+
+// report writes the report next to the scores and returns it; measure adds what the
+// run took. If an earlier run wrote the scores and its report is there, that report
+// stays and is returned.
+func (r *running) report(outcome *coordinator.Outcome, measure func(*JobReport)) (*JobReport, error) {
+	report, err := newReport(outcome, r.Out)
+	if err != nil {
+		return nil, err
+	}
+	path := ReportPath(r.Out)
+	if outcome.Existing {
+		if former := report.former(path); former != nil {
+			return former, nil
+		}
+	}
+	measure(report)
+	return report, report.write(path)
+}

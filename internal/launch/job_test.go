@@ -1,0 +1,342 @@
+package launch
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest"
+
+	"shaver/internal/baseline"
+	"shaver/internal/bus"
+	"shaver/internal/checkpoint"
+	"shaver/internal/cli"
+	"shaver/internal/coordinator"
+	"shaver/internal/dataset"
+	"shaver/internal/estimator"
+	"shaver/internal/fault"
+	"shaver/internal/filelock"
+	"shaver/internal/ingest"
+	"shaver/internal/model"
+	"shaver/internal/planted"
+	"shaver/internal/prepare"
+)
+
+const (
+	tinyRows   = 120
+	tinyShards = 12
+)
+
+// tiny returns a job of a small model, and the folder of its dataset. Its scores are
+// to be written into an empty folder.
+func tiny(t *testing.T) (j Job, folder string) {
+	t.Helper()
+	p, err := planted.New(planted.Config{Fields: []string{"a", "b"}, FieldDims: []int{9, 5}, Informative: 2, Silent: 1, Seed: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows model.Rows
+	p.Rows(&rows, 0, tinyRows)
+	csv := "label,a,b\n"
+	for i := range rows.Len() {
+		csv += fmt.Sprintf("%d,%d,%d\n", rows.Label[i], rows.Row(i)[0], rows.Row(i)[1])
+	}
+	dir := t.TempDir()
+	file, folder := filepath.Join(dir, "rows.csv"), filepath.Join(dir, "dataset")
+	if err := os.WriteFile(file, []byte(csv), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ingest.ImportEncoded(t.Context(), ingest.EncodedConfig{Train: []string{file}, Sizes: p.FieldDims, Global: true, Out: folder}); err != nil {
+		t.Fatal(err)
+	}
+	d, err := dataset.Open(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Job{Config: coordinator.Config{
+		Request: prepare.Request{
+			Open: func() (*checkpoint.Checkpoint, error) { return p.Checkpoint, nil }, Dataset: d, Splits: []string{dataset.Train}, Sample: 1, Baseline: baseline.Codebook,
+			Options: estimator.Options{Estimator: estimator.Permutation, Passes: 1}, Seed: 1, RowsPerShard: tinyRows / tinyShards,
+		},
+		Out: filepath.Join(t.TempDir(), "s.arrow"), Queue: bus.DefaultQueue, Log: zaptest.NewLogger(t),
+	}}, folder
+}
+
+// on has the job call do at each line of its log that has the message.
+func on(t *testing.T, j *Job, message string, do func()) {
+	j.Log = zaptest.NewLogger(t, zaptest.WrapOptions(zap.Hooks(func(e zapcore.Entry) error {
+		if e.Message == message {
+			do()
+		}
+		return nil
+	})))
+}
+
+// run runs the job, which must succeed, and returns its report and its scores.
+func run(t *testing.T, j *Job) (*JobReport, []byte) {
+	t.Helper()
+	report, err := j.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(j.Out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report, data
+}
+
+// files fails the test unless the folder of the job's scores holds exactly the names.
+func files(t *testing.T, j *Job, names ...string) {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Dir(j.Out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, e := range entries {
+		found = append(found, e.Name())
+	}
+	if !slices.Equal(found, names) {
+		t.Errorf("files %v, expected %v", found, names)
+	}
+}
+
+// A job has the same scores wherever it runs, and leaves nothing but them and its
+// report.
+func TestRun(t *testing.T) {
+	plain, folder := tiny(t)
+	_, want := run(t, &plain)
+	server, err := bus.StartServer(bus.ServerConfig{StoreDir: t.TempDir(), Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Shutdown)
+	for name, test := range map[string]struct {
+		change  func(*Job)
+		workers int // that computed shards, at most
+	}{
+		"a worker":      {func(j *Job) {}, 1},
+		"three workers": {func(j *Job) { j.Workers = 3 }, 3},
+		"in place":      {func(j *Job) { j.Store = "dir:" + folder }, 1},
+		"once":          {func(j *Job) { j.Once = true }, 1},
+		"with metrics":  {func(j *Job) { j.Metrics = "127.0.0.1:0" }, 1},
+		"a server":      {func(j *Job) { j.NATS, j.Workers = server.URL(), 2 }, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := plain
+			j.Out, j.Log = filepath.Join(t.TempDir(), "s.arrow"), zaptest.NewLogger(t)
+			test.change(&j)
+			report, got := run(t, &j)
+			if !bytes.Equal(got, want) {
+				t.Error("the scores have other bytes")
+			}
+			computed := 0
+			for _, n := range report.Workers {
+				computed += n
+			}
+			if computed != tinyShards || report.Shards != tinyShards || len(report.Workers) > test.workers || report.Rows != tinyRows || report.Resumed || report.Seconds <= 0 {
+				t.Errorf("report %+v", report)
+			}
+			files(t, &j, "s.arrow", "s.job.json")
+			written, err := os.ReadFile(ReportPath(j.Out))
+			var back JobReport
+			if err != nil || json.Unmarshal(written, &back) != nil || fmt.Sprint(back) != fmt.Sprint(*report) {
+				t.Errorf("the report that is written is %s (%v), expected %+v", written, err, report)
+			}
+			if j.InPlace || j.OnStart != nil {
+				t.Error("the job was changed")
+			}
+		})
+	}
+}
+
+// A job that is cut off keeps what it has done, and the next run goes on from there,
+// unless nobody is going to run it again.
+func TestCutOff(t *testing.T) {
+	plain, _ := tiny(t)
+	_, want := run(t, &plain)
+	const cutAfter = 3
+	for name, test := range map[string]struct {
+		once  bool
+		other bool // the next run is of another job
+		kept  bool
+	}{
+		"resumed":     {kept: true},
+		"once":        {once: true},
+		"another job": {other: true, kept: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := plain
+			j.Out, j.Once = filepath.Join(t.TempDir(), "s.arrow"), test.once
+			ctx, cancel := context.WithCancel(t.Context())
+			var done atomic.Int64
+			on(t, &j, "task done", func() {
+				if done.Add(1) == cutAfter {
+					cancel()
+				}
+			})
+			if _, err := j.Run(ctx); !errors.Is(err, context.Canceled) {
+				t.Fatalf("the run that is cut off: %v", err)
+			}
+			if test.kept {
+				files(t, &j, ".s.job")
+			} else {
+				files(t, &j)
+			}
+			if test.other {
+				j.Seed++
+			}
+			again := atomic.Int64{}
+			on(t, &j, "task done", func() { again.Add(1) })
+			report, got := run(t, &j)
+			files(t, &j, "s.arrow", "s.job.json")
+			if bytes.Equal(got, want) == test.other {
+				t.Errorf("the same bytes as without a cut: %v", !test.other)
+			}
+			resumes := test.kept && !test.other
+			if n := again.Load(); resumes && n > tinyShards-cutAfter || !resumes && n != tinyShards {
+				t.Errorf("the next run computed %d shards, of %d", n, tinyShards)
+			}
+			if report.Resumed != resumes {
+				t.Errorf("resumed: %v, expected %v", report.Resumed, resumes)
+			}
+		})
+	}
+}
+
+// If the scores are there already, so is their report; a report that is missing, or
+// that is of other scores, is written again.
+func TestExisting(t *testing.T) {
+	j, _ := tiny(t)
+	first, _ := run(t, &j)
+	path := ReportPath(j.Out)
+	change := func(change func(*JobReport)) []byte {
+		r := *first
+		r.Seconds = 4711
+		change(&r)
+		text, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	for name, test := range map[string]struct {
+		there []byte // nil = no report
+		stays bool
+	}{
+		"of these scores": {change(func(*JobReport) {}), true},
+		"missing":         {nil, false},
+		"of other scores": {change(func(r *JobReport) { r.Digests.Scores = "ab" }), false},
+		"malformed":       {[]byte("{"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j.Log = zaptest.NewLogger(t)
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			if test.there != nil {
+				if err := os.WriteFile(path, test.there, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			report, _ := run(t, &j)
+			written, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if stays := bytes.Equal(written, test.there); stays != test.stays || (report.Seconds == 4711) != test.stays {
+				t.Errorf("the report stays: %v, expected %v: %+v", stays, test.stays, report)
+			}
+			if !test.stays && (report.Shards != 0 || len(report.Workers) != 0) {
+				t.Errorf("the report tells of shards that another run computed: %+v", report)
+			}
+			if report.Rows != tinyRows || report.Digests != first.Digests {
+				t.Errorf("report %+v", report)
+			}
+			files(t, &j, "s.arrow", "s.job.json")
+		})
+	}
+}
+
+// What cannot run is refused, and leaves nothing.
+func TestRefused(t *testing.T) {
+	plain, _ := tiny(t)
+	for name, test := range map[string]struct {
+		change func(*Job)
+		text   string
+		is     func(error) bool
+	}{
+		"no folder":         {func(j *Job) { j.Out = filepath.Join(filepath.Dir(j.Out), "none", "s.arrow") }, "cannot write", func(err error) bool { return errors.Is(err, fs.ErrNotExist) }},
+		"an empty store":    {func(j *Job) { j.Store = "dir:" + filepath.Dir(j.Out) }, "--store has to hold --dataset", fault.IsUsage},
+		"no store":          {func(j *Job) { j.Store = "s3:bucket" }, "expected dir:PATH", fault.IsUsage},
+		"unknown estimator": {func(j *Job) { j.Options.Estimator = "magic" }, `estimator "magic"`, fault.IsUsage},
+		"bad metrics":       {func(j *Job) { j.Metrics = "9090" }, `"9090"`, fault.IsUsage},
+		"no server":         {func(j *Job) { j.NATS = "http://127.0.0.1" }, "invalid NATS address", fault.IsUsage},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := plain
+			j.Out, j.Log = filepath.Join(t.TempDir(), "s.arrow"), zaptest.NewLogger(t)
+			dir := j
+			test.change(&j)
+			if _, err := j.Run(t.Context()); err == nil || !strings.Contains(err.Error(), test.text) || !test.is(err) {
+				t.Errorf("error %v, expected %q", err, test.text)
+			}
+			files(t, &dir)
+		})
+	}
+}
+
+// Of two jobs that write the same file, the second one is refused.
+func TestLocked(t *testing.T) {
+	j, _ := tiny(t)
+	unlock, err := filelock.Lock(filepath.Join(filepath.Dir(j.Out), ".s.job.lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := j.Run(t.Context()); !fault.IsUsage(err) || !strings.Contains(err.Error(), "is at work") {
+		t.Errorf("while another job has the lock: %v", err)
+	}
+	unlock()
+	run(t, &j)
+}
+
+// A job that somebody cancels ends as cancelled.
+func TestCancelled(t *testing.T) {
+	server, err := bus.StartServer(bus.ServerConfig{StoreDir: t.TempDir(), Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Shutdown)
+	b, err := bus.Connect(t.Context(), bus.Config{Server: server, Name: "operator"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	j, _ := tiny(t)
+	j.NATS = server.URL() // and there are no workers
+	id, err := prepare.ID(j.Request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	on(t, &j, "scoring", func() {
+		if err := b.Cancel(t.Context(), id); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := j.Run(t.Context()); !errors.Is(err, cli.ErrCancelled) {
+		t.Errorf("ended with %v", err)
+	}
+	files(t, &j)
+}

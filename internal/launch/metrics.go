@@ -1,0 +1,88 @@
+package launch
+
+import (
+	"time"
+
+	"go.uber.org/zap"
+
+	"shaver/internal/bus"
+	"shaver/internal/coordinator"
+	"shaver/internal/job"
+	"shaver/internal/metrics"
+	"shaver/internal/worker"
+)
+
+// telemetry answers for the health and the metrics of this process. Without an
+// address it does nothing, and the callbacks that it gives are nil.
+type telemetry struct {
+	set    *metrics.Set
+	server *metrics.Server
+}
+
+// start begins to answer on address, HOST:PORT, unless it is empty. Call stop
+// afterwards, also if start fails.
+func (m *telemetry) start(address string, log *zap.Logger) (err error) {
+	if address == "" {
+		return nil
+	}
+	m.set = metrics.New()
+	if m.server, err = metrics.Serve(address, m.set); err != nil {
+		return err
+	}
+	log.Info("metrics", zap.String("address", m.server.Addr()))
+	return nil
+}
+
+func (m *telemetry) stop() {
+	if m.server != nil {
+		m.server.Stop()
+	}
+}
+
+// connected makes the process as ready as the connection.
+func (m *telemetry) connected(b *bus.Bus) {
+	if m.server != nil {
+		m.server.SetReady(b.Ready)
+	}
+}
+
+func (m *telemetry) onBlob() func(sent bool, bytes int) {
+	if m.set == nil {
+		return nil
+	}
+	return m.set.Blob
+}
+
+// work has a worker tell what it does.
+func (m *telemetry) work(c *worker.Config) {
+	if m.set == nil {
+		return
+	}
+	next := c.OnRows
+	c.OnRows = func(n int) {
+		m.set.Rows(n)
+		if next != nil {
+			next(n)
+		}
+	}
+	c.OnTask = func(t *job.Task, outcome worker.Outcome, try int, took time.Duration) {
+		walks := int64(0)
+		if outcome == worker.Done {
+			walks = t.Rows * int64(t.Spec.TaskOptions().Walks())
+		}
+		m.set.Task(string(outcome), try, walks, took)
+	}
+}
+
+// lead has a coordinator tell how its job is doing.
+func (m *telemetry) lead(c *coordinator.Config) {
+	if m.set == nil {
+		return
+	}
+	m.set.Lead()
+	c.OnLag = m.set.Merged
+	c.OnProgress = func(p bus.Progress) {
+		m.set.Job(metrics.Job{Rows: p.Rows, RowsTotal: p.RowsTotal, Shards: p.Shards, ShardsTotal: p.ShardsTotal,
+			Open: p.Open, Quarantined: p.Quarantined, Epoch: p.Epoch, Checkpoint: p.Checkpoint})
+	}
+}

@@ -1,0 +1,80 @@
+package launch
+
+import (
+	"bytes"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"shaver/internal/cli"
+	"shaver/internal/prepare"
+)
+
+// The help of each command that programs share documents the exit codes.
+func TestExitHelp(t *testing.T) {
+	for _, c := range []*cobra.Command{ScoreCommand("score", false), ScoreCommand("coordinator", true), WorkCommand("worker")} {
+		if !strings.Contains(c.Long, cli.ExitHelp) {
+			t.Errorf("%s does not document its exit codes", c.Name())
+		}
+	}
+}
+
+// Rows of an earlier run make no rate of this one's seconds.
+func TestReportOfResumed(t *testing.T) {
+	for resumed, want := range map[bool]string{
+		false: "rows\t90\t45/s\nseconds\t2.0\t3.0 of CPU\n",
+		true:  "rows\t90\nseconds\t2.0\t3.0 of CPU, and what an earlier run took that was cut off\n",
+	} {
+		var out bytes.Buffer
+		(&JobReport{Rows: 90, Seconds: 2, CPUSeconds: 3, Shards: 1, Resumed: resumed}).table(&out, "s.arrow", nil)
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%v: %q, want %q in it", resumed, &out, want)
+		}
+	}
+}
+
+// Each flag of a job reaches the request that runs.
+func TestJobFlags(t *testing.T) {
+	_, folder := tiny(t)
+	model := filepath.Join("..", "..", "testdata", "golden", "fm.pth")
+	open := func(t *testing.T, args ...string) string {
+		t.Helper()
+		var request prepare.Request
+		var flags JobFlags
+		c := &cobra.Command{Use: "score"}
+		flags.Add(c, &request)
+		if err := c.ParseFlags(append([]string{"--model", model, "--dataset", folder}, args...)); err != nil {
+			t.Fatal(err)
+		}
+		if err := flags.Open(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := request.Open(); err != nil || request.Dataset == nil {
+			t.Fatalf("it has not opened what the flags name: %v", err)
+		}
+		until := request.Until
+		request.Open, request.Dataset, request.Until = nil, nil, nil
+		return fmt.Sprintf("%+v %+v", request, until)
+	}
+	plain := open(t)
+	values := map[string]string{
+		"baseline": "codebook", "estimator": "antithetic", "passes": "3", "draws": "4", "endpoints": "balanced", "seed": "7", "splits": "test",
+		"sample": "0.5", "max-rows": "9", "until": "paper", "bound": "0.25", "sparsity": "0.5", "max-time": "1m", "audit": "0.1", "rows-per-shard": "8",
+	}
+	for name, value := range values {
+		if open(t, "--"+name, value) == plain {
+			t.Errorf("--%s %s changes nothing", name, value)
+		}
+	}
+	c := &cobra.Command{Use: "score"}
+	new(JobFlags).Add(c, new(prepare.Request))
+	for _, match := range regexp.MustCompile(`(?m)^ +--([a-z-]+) `).FindAllStringSubmatch(c.Flags().FlagUsages(), -1) {
+		if name := match[1]; values[name] == "" && name != "model" && name != "dataset" && name != "kernel" {
+			t.Errorf("--%s has no value in this test", name)
+		}
+	}
+}

@@ -1,0 +1,59 @@
+package scores
+
+import (
+	"math"
+	"reflect"
+	"testing"
+
+	"shaver/internal/job"
+)
+
+func TestSummary(t *testing.T) {
+	f := example()
+	values, err := f.Aggregate(Abs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		values []float64
+		sums   []float64 // of absolute values, by field
+	}{
+		{f.Phi, []float64{.1 + 2e-9, 1./3 + 5}},
+		{values, []float64{3, 7}},
+	} {
+		s := f.Summary(test.values)
+		for j, want := range test.sums {
+			if got := s.Fields[j].SumAbs; math.Abs(got-want) > 1e-12 {
+				t.Errorf("field %d: the sum of absolute values is %v, expected %v", j, got, want)
+			}
+		}
+		s.Fields[0].SumAbs, s.Fields[1].SumAbs = 0, 0
+		want := &Summary{
+			Fields: []FieldSummary{{Name: "a", Features: 2, Seen: 1, Sum: .1 - 2e-9}, {Name: "b", Features: 1, Seen: 1, Sum: 1./3 + 5}},
+			MaxSE:  float64(float32(.4)), MaxPopulationSE: .5, Range: 5 + 2e-9, NoInterval: 2,
+		}
+		if !reflect.DeepEqual(s, want) {
+			t.Errorf("summary %+v, expected %+v", s, want)
+		}
+		if got, want := s.Convergence(), s.MaxSE/s.Range; got != want {
+			t.Errorf("convergence %v, expected %v", got, want)
+		}
+	}
+	clear(f.Phi)
+	if s := f.Summary(f.Phi); s.Range != 0 || s.Convergence() != 0 {
+		t.Errorf("of equal values: range %v, convergence %v, expected 0", s.Range, s.Convergence())
+	}
+}
+
+func TestStoppedText(t *testing.T) {
+	rule := &job.Until{Rule: job.Paper, Bound: .01}
+	for want, s := range map[string]Stopped{
+		"the rule is met after 1 round; paper 0.00123, bound 0.01": {Rounds: 1, Passes: 1, Reason: RuleMet, Figure: Figure(.0012345)},
+		"the time is over after 2 rounds":                          {Rounds: 2, Passes: 1, Reason: TimeOver},
+		"all rows and passes are done after 3 rounds, 3 passes":    {Rounds: 3, Passes: 3, Reason: AllDone, Figure: Figure(math.NaN())},
+	} {
+		if got := s.Text(rule); got != want {
+			t.Errorf("%+v is %q, expected %q", s, got, want)
+		}
+	}
+}
