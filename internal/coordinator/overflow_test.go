@@ -40,7 +40,7 @@ func TestLargeLosses(t *testing.T) {
 			t.Errorf("scale %v, %d rows a shard: %v", scale, b.config.RowsPerShard, err)
 		}
 		b.config.RowsPerShard, b.config.Out = 300, filepath.Join(t.TempDir(), "again.arrow")
-		if _, err := b.run(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "put fewer rows in a shard") {
+		if _, err := b.run(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "choose fewer rows per shard") {
 			t.Errorf("scale %v: error %v, expected an overflow", scale, err)
 		}
 	}
