@@ -46,7 +46,8 @@ checkpoint:             atomicfile compact fault model
 arrowio:                fault model tally github.com/apache/arrow/go/v17 github.com/google/flatbuffers github.com/klauspost/compress
 rawtext:                fault github.com/klauspost/compress
 vocabulary:             arrowio fault rawtext
-dataset:                arrowio atomicfile fault filelock model random rawtext vocabulary golang.org/x/sync
+dataset:                arrowio fault model vocabulary
+ingest:                 arrowio atomicfile dataset fault filelock model random rawtext vocabulary golang.org/x/sync
 scores:                 arrowio atomicfile fault job model tally
 shard:                  arrowio job model random
 planted:                checkpoint model random
@@ -72,7 +73,7 @@ metrics:                fault github.com/prometheus/client_golang
 
 # what people and clusters run
 cli:                    atomicfile audit baseline bus checkpoint coordinator dataset estimator fault filelock forecast job kernel metrics prepare scores worker github.com/spf13/cobra github.com/schollz/progressbar/v3 go.uber.org/zap golang.org/x/sync golang.org/x/sys golang.org/x/term
-cmd/shaver:             arrowio atomicfile baseline bus checkpoint cli compact compare coordinator dataset estimator evaluate fault job model picture planted prepare prune report scores sparsity sweep synth tally github.com/spf13/cobra
+cmd/shaver:             arrowio atomicfile baseline bus checkpoint cli compact compare coordinator dataset estimator evaluate fault ingest job model picture planted prepare prune report scores sparsity sweep synth tally github.com/spf13/cobra
 cmd/coordinator:        cli
 cmd/worker:             cli
 
@@ -83,12 +84,12 @@ infer:                  checkpoint fault model golang.org/x/sys
 chaos:                  cli github.com/nats-io/nats.go
 
 # for tests of other packages
-prepare/preparetest:    baseline checkpoint dataset estimator model planted prepare
+prepare/preparetest:    baseline checkpoint dataset estimator ingest model planted prepare
 model/modeltest:        model
 
 # measurements, for developers
 bench:                  baseline checkpoint estimator kernel model model/modeltest shapley
-bench/estimators:       atomicfile baseline checkpoint compare dataset estimator kernel model planted shapley tally gonum.org/v1/plot
+bench/estimators:       atomicfile baseline checkpoint compare dataset estimator ingest kernel model planted shapley tally gonum.org/v1/plot
 
 # tools and tests of what is not code; some have nothing but tests
 deploy/k8s:

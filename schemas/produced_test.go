@@ -22,6 +22,7 @@ import (
 	"shaver/internal/dataset"
 	"shaver/internal/estimator"
 	"shaver/internal/evaluate"
+	"shaver/internal/ingest"
 	"shaver/internal/job"
 	"shaver/internal/kernel"
 	"shaver/internal/model"
@@ -58,8 +59,8 @@ func imported(t *testing.T, p *planted.Planted, n int) string {
 	if err := os.WriteFile(file, text.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	config := dataset.EncodedConfig{Train: []string{file}, Split: "8:1:1", Seed: 1, Sizes: p.FieldDims, Out: out}
-	if _, err := dataset.ImportEncoded(t.Context(), config); err != nil {
+	config := ingest.EncodedConfig{Train: []string{file}, Split: "8:1:1", Seed: 1, Sizes: p.FieldDims, Out: out}
+	if _, err := ingest.ImportEncoded(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
 	return out
@@ -98,7 +99,7 @@ func TestDatasets(t *testing.T) {
 		if err := os.WriteFile(file, text.Bytes(), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := dataset.ImportRaw(t.Context(), dataset.RawConfig{Files: []string{file}, MinCount: 2, Seed: 1, Out: out}); err != nil {
+		if _, err := ingest.ImportRaw(t.Context(), ingest.RawConfig{Files: []string{file}, MinCount: 2, Seed: 1, Out: out}); err != nil {
 			t.Fatal(err)
 		}
 		accept(t, "dataset.v1.json", manifest(out))
@@ -108,7 +109,7 @@ func TestDatasets(t *testing.T) {
 		if err := os.WriteFile(file, []byte("1,0,1\n0,1,0\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := dataset.ImportEncoded(t.Context(), dataset.EncodedConfig{Train: []string{file}, Out: out}); err != nil {
+		if _, err := ingest.ImportEncoded(t.Context(), ingest.EncodedConfig{Train: []string{file}, Out: out}); err != nil {
 			t.Fatal(err)
 		}
 		accept(t, "dataset.v1.json", manifest(out))

@@ -24,6 +24,7 @@ import (
 	"shaver/internal/baseline"
 	"shaver/internal/checkpoint"
 	"shaver/internal/dataset"
+	"shaver/internal/ingest"
 	"shaver/internal/kernel"
 	"shaver/internal/model"
 	"shaver/internal/planted"
@@ -112,8 +113,8 @@ func flightsSets(ctx context.Context, dir string) ([]set, error) {
 		}
 		sets = append(sets, set{name: map[string]string{"deepfm": "DeepFM", "dcn-mix": "DCN-Mix"}[name], model: m})
 	}
-	config := dataset.EncodedConfig{Train: []string{file("train.csv.gz")}, Val: []string{file("val.csv.gz")}, Sizes: sets[0].model.FieldDims, Out: filepath.Join(temporary, "rows")}
-	if _, err := dataset.ImportEncoded(ctx, config); err != nil {
+	config := ingest.EncodedConfig{Train: []string{file("train.csv.gz")}, Val: []string{file("val.csv.gz")}, Sizes: sets[0].model.FieldDims, Out: filepath.Join(temporary, "rows")}
+	if _, err := ingest.ImportEncoded(ctx, config); err != nil {
 		return nil, err
 	}
 	d, err := dataset.Open(config.Out)

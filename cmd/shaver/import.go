@@ -15,6 +15,7 @@ import (
 	"shaver/internal/cli"
 	"shaver/internal/dataset"
 	"shaver/internal/fault"
+	"shaver/internal/ingest"
 )
 
 func importCommands() []*cobra.Command {
@@ -33,7 +34,7 @@ func (o *importRun) flags(c *cobra.Command, split string) {
 	f := c.Flags()
 	f.StringVar(&o.split, "split", split, "draw rows into train:val:test")
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the draw")
-	f.StringVar(&o.onBadRow, "on-bad-row", dataset.Fail, "what a row that is none does: fail, or skip it and count")
+	f.StringVar(&o.onBadRow, "on-bad-row", ingest.Fail, "what a row that is none does: fail, or skip it and count")
 	f.StringVar(&o.out, "out", "", "folder to make")
 	o.output.Flag(c)
 }
@@ -42,14 +43,14 @@ func (o *importRun) check(c *cobra.Command) error {
 	if err := cli.Required(c, "out"); err != nil {
 		return err
 	}
-	if o.onBadRow != dataset.Fail && o.onBadRow != dataset.Skip {
-		return fault.Usagef("--on-bad-row %s: %s or %s", o.onBadRow, dataset.Fail, dataset.Skip)
+	if o.onBadRow != ingest.Fail && o.onBadRow != ingest.Skip {
+		return fault.Usagef("--on-bad-row %s: %s or %s", o.onBadRow, ingest.Fail, ingest.Skip)
 	}
 	return o.output.Check()
 }
 
 // run imports with progress, and says what became of it.
-func (o *importRun) run(c *cobra.Command, do func(show dataset.Progress) (*dataset.Summary, error)) error {
+func (o *importRun) run(c *cobra.Command, do func(show ingest.Progress) (*ingest.Summary, error)) error {
 	const mega = 1_000_000
 	progress := cli.NewProgress("import", "MB", 1)
 	start := time.Now()
@@ -58,7 +59,7 @@ func (o *importRun) run(c *cobra.Command, do func(show dataset.Progress) (*datas
 		progress.SetOf(read/mega, max(total/mega, 1))
 	})
 	progress.End()
-	if kept := dataset.KeptCounts(o.out); err != nil && !fault.IsUsage(err) && kept != "" { // an import that was refused kept nothing
+	if kept := ingest.KeptCounts(o.out); err != nil && !fault.IsUsage(err) && kept != "" { // an import that was refused kept nothing
 		fmt.Fprintf(c.ErrOrStderr(), "what was counted of whole files is kept in %s: the same command goes on from there\n", kept)
 	}
 	if err != nil {
@@ -80,12 +81,12 @@ func (o *importRun) run(c *cobra.Command, do func(show dataset.Progress) (*datas
 			fmt.Fprintf(c.ErrOrStderr(), "field %s: ids that the vocabulary has for no value: %d of %d\n", summary.Fields[j].Name, n, summary.Fields[j].Size)
 		}
 	}
-	for i, pass := range summary.Passes {
-		seconds := pass.Time.Seconds()
-		if pass.Bytes < mega { // a rate says nothing
+	for i, scan := range summary.Scans {
+		seconds := scan.Time.Seconds()
+		if scan.Bytes < mega { // a rate says nothing
 			continue
 		}
-		fmt.Fprintf(c.ErrOrStderr(), "pass %d: %d MB in %.1f s, %.0f MB/s\n", i+1, pass.Bytes/mega, seconds, float64(pass.Bytes)/mega/seconds)
+		fmt.Fprintf(c.ErrOrStderr(), "scan %d: %d MB in %.1f s, %.0f MB/s\n", i+1, scan.Bytes/mega, seconds, float64(scan.Bytes)/mega/seconds)
 	}
 	facts, err := dataset.Inspect(o.out, 0)
 	if err != nil {
@@ -105,7 +106,7 @@ type rawOptions struct {
 }
 
 func (o *rawOptions) flags(c *cobra.Command, minCount int64, counted string) {
-	o.memory = dataset.DefaultMemory
+	o.memory = ingest.DefaultMemory
 	f := c.Flags()
 	f.Int64Var(&o.minCount, "min-count", minCount, "rows that a value needs to get an id of its own")
 	f.StringVar(&o.counted, "counted", counted, "rows that --min-count is about: train, or all")
@@ -115,12 +116,12 @@ func (o *rawOptions) flags(c *cobra.Command, minCount int64, counted string) {
 }
 
 // config checks the flags and reads what they name.
-func (o *rawOptions) config(c *cobra.Command, run *importRun, format dataset.Format, files []string, show dataset.Progress) (config dataset.RawConfig, err error) {
+func (o *rawOptions) config(c *cobra.Command, run *importRun, format ingest.Format, files []string, show ingest.Progress) (config ingest.RawConfig, err error) {
 	switch {
 	case o.minCount < 1:
 		return config, fault.Usagef("--min-count %d: at least 1", o.minCount)
-	case o.counted != dataset.CountTrain && o.counted != dataset.CountAll:
-		return config, fault.Usagef("--counted %s: %s or %s", o.counted, dataset.CountTrain, dataset.CountAll)
+	case o.counted != ingest.CountTrain && o.counted != ingest.CountAll:
+		return config, fault.Usagef("--counted %s: %s or %s", o.counted, ingest.CountTrain, ingest.CountAll)
 	case o.memory < 128<<20:
 		return config, fault.Usagef("--memory %v: at least 128MiB", &o.memory)
 	}
@@ -132,19 +133,19 @@ func (o *rawOptions) config(c *cobra.Command, run *importRun, format dataset.For
 			return config, fault.Usagef("--%s is for a vocabulary that is made, not for --vocabulary", name)
 		}
 	}
-	config = dataset.RawConfig{
+	config = ingest.RawConfig{
 		Format: format, Files: files, Stdin: c.InOrStdin(), MinCount: o.minCount, Counted: o.counted, Split: run.split, Seed: run.seed,
 		OnBadRow: run.onBadRow, Memory: int64(o.memory), Out: run.out, Progress: show,
 	}
 	if o.vocabulary != "" {
-		if config.Vocabulary, err = dataset.ReadVocabulary(o.vocabulary, int64(o.memory), o.oov); err != nil {
+		if config.Vocabulary, err = ingest.ReadVocabulary(o.vocabulary, int64(o.memory), o.oov); err != nil {
 			return config, err
 		}
 		if info, err := os.Stat(o.vocabulary); err == nil && info.IsDir() && c.Flags().Lookup("columns") != nil && format.Columns == nil {
 			// Another night's log, whose columns may stand in another order: the fields
 			// are the earlier dataset's.
 			for _, name := range config.Vocabulary.Names {
-				config.Format.Columns = append(config.Format.Columns, dataset.Column{Name: name})
+				config.Format.Columns = append(config.Format.Columns, ingest.Column{Name: name})
 			}
 		}
 	}
@@ -159,26 +160,43 @@ func (o *rawOptions) config(c *cobra.Command, run *importRun, format dataset.For
 }
 
 // importRaw is the body of an import command of raw files.
-func (o *rawOptions) importRaw(c *cobra.Command, run *importRun, format dataset.Format, files []string) error {
+func (o *rawOptions) importRaw(c *cobra.Command, run *importRun, format ingest.Format, files []string) error {
 	if err := run.check(c); err != nil {
 		return err
 	}
 	// The collector must not let garbage grow to what is in use.
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(int64(o.memory) / 10 * 9))
-	return run.run(c, func(show dataset.Progress) (*dataset.Summary, error) {
+	return run.run(c, func(show ingest.Progress) (*ingest.Summary, error) {
 		config, err := o.config(c, run, format, files, show)
 		if err != nil {
-			return nil, err
+			return nil, withFlags(err, "--model")
 		}
-		return dataset.ImportRaw(c.Context(), config)
+		summary, err := ingest.ImportRaw(c.Context(), config)
+		return summary, withFlags(err, "--model")
 	})
 }
 
-const rawHelp = `Ids are made in two passes: values with at least --min-count rows get ids in
+// withFlags adds to an error about settings the flags that set them. sizes are the
+// command's flags for the sizes of the fields.
+func withFlags(err error, sizes string) error {
+	var flags []string
+	for _, name := range fault.Settings(err) {
+		flags = append(flags, map[string]string{
+			ingest.IDsSetting: "--ids", ingest.SizesSetting: sizes, ingest.SplitSetting: "--split", ingest.MemorySetting: "--memory",
+			ingest.MinCountSetting: "--min-count", ingest.NumbersSetting: "--numbers", ingest.UnseenSetting: "--oov",
+		}[name])
+	}
+	if len(flags) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w (%s)", err, strings.Join(flags, ", "))
+}
+
+const rawHelp = `Ids are made in two scans of the files: values with at least --min-count rows get ids in
 byte order, the last id of a field stands for all others. Ids, and what split a
 row is drawn into, do not depend on how the rows are cut into files, on --memory
 or on the number of cores. With --vocabulary the ids are those of an earlier
-dataset or of the model's own mapper, in one pass; values that are not in it get
+dataset or of the model's own mapper, in one scan; values that are not in it get
 the id that --oov says and are counted. With --model, fields of other sizes than
 the checkpoint's are refused; a mapper may then have ids that no value has, as 0
 for padding, which never occur.
@@ -186,7 +204,7 @@ for padding, which never occur.
 `
 
 // rawCommand is an import command of files in one format.
-func rawCommand(use, short, long string, minCount int64, counted string, more func(c *cobra.Command), format func() (dataset.Format, error)) *cobra.Command {
+func rawCommand(use, short, long string, minCount int64, counted string, more func(c *cobra.Command), format func() (ingest.Format, error)) *cobra.Command {
 	var run importRun
 	var raw rawOptions
 	c := &cobra.Command{
@@ -194,7 +212,7 @@ func rawCommand(use, short, long string, minCount int64, counted string, more fu
 		RunE: func(c *cobra.Command, files []string) error {
 			f, err := format()
 			if err != nil {
-				return err
+				return withFlags(err, "--model")
 			}
 			return raw.importRaw(c, &run, f, files)
 		},
@@ -218,9 +236,9 @@ An empty integer has the value NULL, one of at most 2 the value x-2, a larger on
 by --numbers: ln-squared, floor(ln(x)^2), as the paper's code does, or log2,
 ceil(log2 x), as the paper says.
 
-`, 10, dataset.CountAll, func(c *cobra.Command) {
-			c.Flags().StringVar(&rule, "numbers", dataset.LnSquared, "rule of the integers: ln-squared or log2")
-		}, func() (dataset.Format, error) { return dataset.Criteo(rule) })
+`, 10, ingest.CountAll, func(c *cobra.Command) {
+			c.Flags().StringVar(&rule, "numbers", ingest.LnSquared, "rule of the integers: ln-squared or log2")
+		}, func() (ingest.Format, error) { return ingest.Criteo(rule) })
 }
 
 func importAvazuCommand() *cobra.Command {
@@ -228,7 +246,7 @@ func importAvazuCommand() *cobra.Command {
 		`Make a dataset from comma-separated lines with the header id, click, hour, C1,
 ..., C21; id is no field. .gz and .zst are accepted; the file - is standard input.
 
-`, 2, dataset.CountAll, nil, func() (dataset.Format, error) { return dataset.Avazu(), nil })
+`, 2, ingest.CountAll, nil, func() (ingest.Format, error) { return ingest.Avazu(), nil })
 }
 
 func importKDDCommand() *cobra.Command {
@@ -237,7 +255,7 @@ func importKDDCommand() *cobra.Command {
 10 more columns. The label is 1 if there was a click; the other columns are the
 fields. .gz and .zst are accepted; the file - is standard input.
 
-`, 10, dataset.CountAll, nil, func() (dataset.Format, error) { return dataset.KDD(), nil })
+`, 10, ingest.CountAll, nil, func() (ingest.Format, error) { return ingest.KDD(), nil })
 }
 
 func importTableCommand() *cobra.Command {
@@ -246,8 +264,8 @@ func importTableCommand() *cobra.Command {
 		`Make a dataset from Parquet files, or Arrow IPC files or streams, of strings,
 dictionaries, integers and truth values. A missing value is the empty one.
 
-`, 2, dataset.CountTrain, columns.flags, func() (dataset.Format, error) {
-			f := dataset.Tables()
+`, 2, ingest.CountTrain, columns.flags, func() (ingest.Format, error) {
+			f := ingest.Tables()
 			return f, columns.set(&f)
 		})
 	c.Aliases = []string{"arrow"}
@@ -268,14 +286,14 @@ func (o *columnOptions) flags(c *cobra.Command) {
 	f.StringSliceVar(&o.columns, "columns", nil, "columns that are fields, in this order, each NAME or NAME=FIELD (default the fields of the dataset that --vocabulary names, or all but the label)")
 }
 
-func (o *columnOptions) set(f *dataset.Format) error {
+func (o *columnOptions) set(f *ingest.Format) error {
 	f.Label, f.From = o.label, o.from
 	if o.from < 0 {
 		return fault.Usagef("--label-from %d: not negative", o.from)
 	}
 	for _, text := range o.columns {
 		name, as, _ := strings.Cut(text, "=")
-		f.Columns = append(f.Columns, dataset.Column{Name: name, As: as})
+		f.Columns = append(f.Columns, ingest.Column{Name: name, As: as})
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"shaver/internal/cli"
 	"shaver/internal/dataset"
 	"shaver/internal/fault"
+	"shaver/internal/ingest"
 )
 
 type csvOptions struct {
@@ -46,7 +47,7 @@ Raw strings are a label column and one column per field, with a header; the file
 		RunE: func(c *cobra.Command, _ []string) error { return o.importCSV(c) },
 	}
 	o.run.flags(c, "")
-	o.raw.flags(c, 2, dataset.CountTrain)
+	o.raw.flags(c, 2, ingest.CountTrain)
 	o.columns.flags(c)
 	f := c.Flags()
 	f.Lookup("split").Usage += " (--raw: default 8:1:1)"
@@ -84,17 +85,17 @@ func (o *csvOptions) importCSV(c *cobra.Command) error {
 		}
 	}
 	if len(o.files) > 0 {
-		format := dataset.Format{}
+		format := ingest.Format{}
 		if err := o.columns.set(&format); err != nil {
 			return err
 		}
 		return o.raw.importRaw(c, &o.run, format, o.files)
 	}
-	return o.run.run(c, func(show dataset.Progress) (*dataset.Summary, error) { return o.importEncoded(c.Context(), show) })
+	return o.run.run(c, func(show ingest.Progress) (*ingest.Summary, error) { return o.importEncoded(c.Context(), show) })
 }
 
-func (o *csvOptions) importEncoded(ctx context.Context, show dataset.Progress) (*dataset.Summary, error) {
-	config := dataset.EncodedConfig{
+func (o *csvOptions) importEncoded(ctx context.Context, show ingest.Progress) (*ingest.Summary, error) {
+	config := ingest.EncodedConfig{
 		Train: o.train, Val: o.val, Test: o.test, Split: o.run.split, Seed: o.run.seed, Sizes: o.sizes,
 		Global: o.ids == dataset.GlobalIDs, OnBadRow: o.run.onBadRow, Out: o.run.out, Progress: show,
 	}
@@ -105,5 +106,6 @@ func (o *csvOptions) importEncoded(ctx context.Context, show dataset.Progress) (
 		}
 		config.Sizes = ck.Architecture.FieldDims
 	}
-	return dataset.ImportEncoded(ctx, config)
+	summary, err := ingest.ImportEncoded(ctx, config)
+	return summary, withFlags(err, "--model or --field-sizes")
 }

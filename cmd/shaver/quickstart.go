@@ -22,6 +22,7 @@ import (
 	"shaver/internal/dataset"
 	"shaver/internal/estimator"
 	"shaver/internal/fault"
+	"shaver/internal/ingest"
 	"shaver/internal/model"
 	"shaver/internal/planted"
 	"shaver/internal/prepare"
@@ -105,7 +106,7 @@ func (o *quickstartOptions) run(c *cobra.Command) (err error) {
 	}
 
 	say("2. import the rows, split 8:1:1")
-	if _, err := dataset.ImportEncoded(c.Context(), dataset.EncodedConfig{
+	if _, err := ingest.ImportEncoded(c.Context(), ingest.EncodedConfig{
 		Train: []string{file("rows.csv")}, Split: "8:1:1", Seed: o.seed, Sizes: config.FieldDims, Out: file("dataset"),
 	}); err != nil {
 		return err

@@ -24,7 +24,7 @@ import (
 
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
-	"shaver/internal/dataset"
+	"shaver/internal/ingest"
 	"shaver/internal/model"
 	"shaver/internal/planted"
 )
@@ -143,8 +143,8 @@ func (s *site) plant() []string {
 		csv += fmt.Sprintf("%d,%d,%d\n", rows.Label[i], rows.Row(i)[0], rows.Row(i)[1])
 	}
 	s.write("rows.csv", []byte(csv))
-	config := dataset.EncodedConfig{Train: []string{s.file("rows.csv")}, Sizes: p.FieldDims, Global: true, Out: s.file("dataset")}
-	if _, err := dataset.ImportEncoded(t.Context(), config); err != nil {
+	config := ingest.EncodedConfig{Train: []string{s.file("rows.csv")}, Sizes: p.FieldDims, Global: true, Out: s.file("dataset")}
+	if _, err := ingest.ImportEncoded(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
 	return []string{"--model", s.file("model.safetensors"), "--dataset", s.file("dataset"), "--splits", "train", "--rows-per-shard", "40", "--log", "json"}

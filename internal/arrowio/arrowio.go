@@ -18,7 +18,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"unicode/utf8"
 
 	"github.com/apache/arrow/go/v17/arrow"
@@ -27,6 +26,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"shaver/internal/fault"
+	"shaver/internal/model"
 )
 
 // The versions of the forms, stored in the schema's metadata under "version".
@@ -150,23 +150,18 @@ func listOf(kind arrow.DataType, dim int) arrow.DataType {
 	return arrow.FixedSizeListOfNonNullable(int32(dim), kind)
 }
 
-// checkSizes reports the first invalid field. Names must be UTF-8, and sizes at least 1
-// with a sum below 2^31.
+// checkSizes reports the first invalid field. Names must be UTF-8, and sizes those that
+// model.CheckSizes accepts.
 func checkSizes(fields []string, sizes []int) error {
 	if len(fields) == 0 || len(fields) != len(sizes) {
 		return fmt.Errorf("%d fields and %d sizes: expected one size per field and at least one field", len(fields), len(sizes))
 	}
-	features := 0
-	for j, size := range sizes {
-		if !utf8.ValidString(fields[j]) {
-			return fmt.Errorf("field %d has the name %q, which is not UTF-8", j, fields[j])
+	for j, name := range fields {
+		if !utf8.ValidString(name) {
+			return fmt.Errorf("field %d has the name %q, which is not UTF-8", j, name)
 		}
-		if size < 1 || size > math.MaxInt32-features {
-			return fmt.Errorf("field %d (%s) has size %d after %d features: expected sizes of at least 1 that sum to less than 2^31", j, fields[j], size, features)
-		}
-		features += size
 	}
-	return nil
+	return model.CheckSizes(fields, sizes)
 }
 
 // toJSON marshals metadata for which marshalling cannot fail.

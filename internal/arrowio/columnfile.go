@@ -21,38 +21,38 @@ import (
 
 // ColumnFile reads the columns of a Parquet file, or of an Arrow IPC file or stream. The
 // columns it reads hold strings, dictionaries of strings, integers or truth values. A
-// ColumnFile must not be used by several goroutines at once, but its parts may be.
+// ColumnFile must not be used by several goroutines at once, but its blocks may be.
 type ColumnFile struct {
 	path    string
-	memory  int // see partMemory
+	memory  int // see blockMemory
 	file    *os.File
 	info    os.FileInfo // state of file when it was opened
 	columns []string
 	chosen  []int
-	rows    int64 // number of rows in the parts returned so far
+	rows    int64 // number of rows in the blocks returned so far
 	parquet *parquetTable
 	ipc     *ipcTable
 }
 
-// Part is a run of consecutive rows of a table: a row group or a record batch.
-type Part struct {
+// ColumnBlock is consecutive rows of a table: a row group or a record batch.
+type ColumnBlock struct {
 	Row   int64 // position of the first row, from 0
 	Len   int   // number of rows
-	Read  int64 // approximate number of bytes of the file up to the end of the part
+	Read  int64 // approximate number of bytes of the file up to the end of the block
 	cells func(visit func(cells [][]byte) error) error
 }
 
-// partMemory bounds the memory of a part, in bytes. For a row group it bounds the pages
+// blockMemory bounds the memory of a block, in bytes. For a row group it bounds the pages
 // that are held at a time, all columns together. For a record batch it bounds the
-// decompressed batch, and separately the copy of its cells. Parts that are read
+// decompressed batch, and separately the copy of its cells. Blocks that are read
 // concurrently may each take as much.
-const partMemory = 1 << 30
+const blockMemory = 1 << 30
 
 // OpenColumnFile opens a table and chooses all columns. It recognises the format by the
 // first bytes. The caller must close the table.
-func OpenColumnFile(path string) (*ColumnFile, error) { return openColumnFile(path, partMemory) }
+func OpenColumnFile(path string) (*ColumnFile, error) { return openColumnFile(path, blockMemory) }
 
-// openColumnFile is OpenColumnFile with a bound other than partMemory.
+// openColumnFile is OpenColumnFile with a bound other than blockMemory.
 func openColumnFile(path string, memory int) (*ColumnFile, error) {
 	f, err := os.Open(path)
 	if os.IsNotExist(err) {
@@ -92,7 +92,7 @@ func openColumnFile(path string, memory int) (*ColumnFile, error) {
 // Columns returns the names of the columns of the file.
 func (t *ColumnFile) Columns() []string { return t.columns }
 
-// Choose selects the columns of the parts and their order. A column that is missing,
+// Choose selects the columns of the blocks and their order. A column that is missing,
 // ambiguous or of an unsupported type is bad input.
 func (t *ColumnFile) Choose(names []string) error {
 	t.chosen = nil
@@ -118,9 +118,9 @@ func (t *ColumnFile) Choose(names []string) error {
 	return nil
 }
 
-// Next returns the next part, or io.EOF after the last one.
-func (t *ColumnFile) Next() (*Part, error) {
-	var p *Part
+// Next returns the next block, or io.EOF after the last one.
+func (t *ColumnFile) Next() (*ColumnBlock, error) {
+	var p *ColumnBlock
 	err := guarded(func() (err error) {
 		if t.parquet != nil {
 			p, err = t.parquet.next(t.chosen)
@@ -142,7 +142,7 @@ func (t *ColumnFile) Next() (*Part, error) {
 
 // Rows calls visit for each row, with one cell per chosen column. The cells are valid
 // until visit returns. A missing value is an empty cell.
-func (p *Part) Rows(visit func(cells [][]byte) error) error {
+func (p *ColumnBlock) Rows(visit func(cells [][]byte) error) error {
 	var visiting error
 	err := guarded(func() error {
 		return p.cells(func(cells [][]byte) error {
@@ -189,7 +189,7 @@ func unchanged(path string, was os.FileInfo, f *os.File) error {
 }
 
 // Digest returns the SHA-256 of the file, in hexadecimal, and its size in bytes. Like the
-// reading of parts, it fails if the file is not the one that was opened, or has been
+// reading of blocks, it fails if the file is not the one that was opened, or has been
 // written to since.
 func (t *ColumnFile) Digest() (digest string, size int64, err error) {
 	hash := sha256.New()
@@ -227,7 +227,7 @@ func guarded(f func() error) (err error) {
 // be read concurrently.
 type parquetTable struct {
 	path   string
-	memory int // see partMemory
+	memory int // see blockMemory
 	size   int64
 	info   os.FileInfo
 	meta   *metadata.FileMetaData
@@ -272,7 +272,7 @@ func (p *parquetTable) unfit(column int) string {
 	return c.PhysicalType().String()
 }
 
-func (p *parquetTable) next(chosen []int) (*Part, error) {
+func (p *parquetTable) next(chosen []int) (*ColumnBlock, error) {
 	if p.group == p.groups {
 		return nil, io.EOF
 	}
@@ -284,7 +284,7 @@ func (p *parquetTable) next(chosen []int) (*Part, error) {
 		return nil, fmt.Errorf("row group %d has %d rows", group, rows)
 	}
 	p.read = min(p.size, p.read+meta.TotalCompressedSize())
-	return &Part{Len: int(rows), Read: p.read, cells: func(visit func([][]byte) error) error {
+	return &ColumnBlock{Len: int(rows), Read: p.read, cells: func(visit func([][]byte) error) error {
 		return reopen(p.path, p.info, func(f *os.File) error { return p.rows(f, group, int(rows), chosen, visit) }) // opened again, because the table may be closed by now
 	}}, nil
 }

@@ -26,13 +26,13 @@ import (
 	"shaver/internal/fault"
 )
 
-// tableOf reads a whole file, and returns the sizes of the parts too.
-func tableOf(data []byte, path string, names ...string) (rows [][]string, parts []int, err error) {
-	return tableWithin(partMemory, data, path, names...)
+// tableOf reads a whole file, and returns the sizes of the blocks too.
+func tableOf(data []byte, path string, names ...string) (rows [][]string, blocks []int, err error) {
+	return tableWithin(blockMemory, data, path, names...)
 }
 
-// tableWithin is tableOf with a bound on the memory of a part.
-func tableWithin(memory int, data []byte, path string, names ...string) (rows [][]string, parts []int, err error) {
+// tableWithin is tableOf with a bound on the memory of a block.
+func tableWithin(memory int, data []byte, path string, names ...string) (rows [][]string, blocks []int, err error) {
 	if err := os.WriteFile(path, data, 0o644); err != nil {
 		return nil, nil, err
 	}
@@ -48,17 +48,17 @@ func tableWithin(memory int, data []byte, path string, names ...string) (rows []
 		return nil, nil, err
 	}
 	for {
-		part, err := table.Next()
+		block, err := table.Next()
 		if err == io.EOF {
-			return rows, parts, nil
+			return rows, blocks, nil
 		}
 		if err != nil {
-			return rows, parts, err
+			return rows, blocks, err
 		}
-		if part.Row != int64(len(rows)) {
-			return nil, nil, fmt.Errorf("a part begins with row %d, expected row %d", part.Row, len(rows))
+		if block.Row != int64(len(rows)) {
+			return nil, nil, fmt.Errorf("a block begins with row %d, expected row %d", block.Row, len(rows))
 		}
-		err = part.Rows(func(cells [][]byte) error {
+		err = block.Rows(func(cells [][]byte) error {
 			row := make([]string, len(cells))
 			for k, cell := range cells {
 				row[k] = string(cell)
@@ -67,10 +67,10 @@ func tableWithin(memory int, data []byte, path string, names ...string) (rows []
 			return nil
 		})
 		if err != nil {
-			return rows, parts, err
+			return rows, blocks, err
 		}
-		if parts = append(parts, part.Len); int(part.Row)+part.Len != len(rows) {
-			return nil, nil, fmt.Errorf("%d rows read, but the part claims %d", len(rows), int(part.Row)+part.Len)
+		if blocks = append(blocks, block.Len); int(block.Row)+block.Len != len(rows) {
+			return nil, nil, fmt.Errorf("%d rows read, but the block claims %d", len(rows), int(block.Row)+block.Len)
 		}
 	}
 }
@@ -146,9 +146,9 @@ func TestTableOfArrow(t *testing.T) {
 	for name, options := range map[string][]ipc.Option{"plain": nil, "zstd": {ipc.WithZstd()}, "lz4": {ipc.WithLZ4()}} {
 		for _, stream := range []bool{true, false} {
 			data, want := ipcTableBytes(t, 700, stream, append(options, ipc.WithDictionaryDeltas(stream))...)
-			got, parts, err := tableOf(data, filepath.Join(t.TempDir(), "x.arrow"))
-			if err != nil || !reflect.DeepEqual(parts, []int{700, 700}) {
-				t.Errorf("%s, stream %t: parts %v, %v", name, stream, parts, err)
+			got, blocks, err := tableOf(data, filepath.Join(t.TempDir(), "x.arrow"))
+			if err != nil || !reflect.DeepEqual(blocks, []int{700, 700}) {
+				t.Errorf("%s, stream %t: blocks %v, %v", name, stream, blocks, err)
 				continue
 			}
 			for i := range want {
@@ -248,9 +248,9 @@ func TestTableOfParquet(t *testing.T) {
 	for _, codec := range []compress.Compression{compress.Codecs.Uncompressed, compress.Codecs.Snappy, compress.Codecs.Zstd, compress.Codecs.Gzip} {
 		data, want := parquetTableBytes(t, tableGroups, codec)
 		path := filepath.Join(t.TempDir(), "x.parquet")
-		got, parts, err := tableOf(data, path, "s", "i", "u", "b")
-		if err != nil || !reflect.DeepEqual(parts, tableGroups) {
-			t.Fatalf("%v: parts %v, %v", codec, parts, err)
+		got, blocks, err := tableOf(data, path, "s", "i", "u", "b")
+		if err != nil || !reflect.DeepEqual(blocks, tableGroups) {
+			t.Fatalf("%v: blocks %v, %v", codec, blocks, err)
 		}
 		for i := range want {
 			if !reflect.DeepEqual(got[i], want[i]) {
@@ -291,14 +291,14 @@ func TestTableThatGoesAway(t *testing.T) {
 	if err := table.Choose([]string{"s"}); err != nil {
 		t.Fatal(err)
 	}
-	part, err := table.Next()
+	block, err := table.Next()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	if err := part.Rows(func([][]byte) error { return nil }); !errors.Is(err, os.ErrNotExist) || fault.IsInput(err) {
+	if err := block.Rows(func([][]byte) error { return nil }); !errors.Is(err, os.ErrNotExist) || fault.IsInput(err) {
 		t.Errorf("a file that was deleted: %v", err)
 	}
 }
@@ -331,7 +331,7 @@ func TestTableThatChanges(t *testing.T) {
 			if err := table.Choose(table.Columns()[:1]); err != nil {
 				t.Fatal(err)
 			}
-			part, err := table.Next()
+			block, err := table.Next()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -339,8 +339,8 @@ func TestTableThatChanges(t *testing.T) {
 			if digest, size, err := table.Digest(); err != nil || size != int64(len(data)) || digest != hex.EncodeToString(sum[:]) {
 				t.Errorf("%s: digest %s of %d bytes, %v", name, digest, size, err)
 			}
-			first := true // the file changes while the part is read
-			err = part.Rows(func([][]byte) error {
+			first := true // the file changes while the block is read
+			err = block.Rows(func([][]byte) error {
 				if first {
 					first = false
 					return change(path)
@@ -349,10 +349,10 @@ func TestTableThatChanges(t *testing.T) {
 			})
 			changedRows := name == "x.parquet" && how != "replaced" // a replaced file stays open and unchanged; the cells of an Arrow batch are in memory
 			if changedRows != errors.Is(err, errChanged) || !changedRows && err != nil || fault.IsInput(err) {
-				t.Errorf("%s %s while a part is read: %v", name, how, err)
+				t.Errorf("%s %s while a block is read: %v", name, how, err)
 			}
-			if err = part.Rows(func([][]byte) error { return nil }); name == "x.parquet" && !errors.Is(err, errChanged) {
-				t.Errorf("%s %s before a part is read: %v", name, how, err)
+			if err = block.Rows(func([][]byte) error { return nil }); name == "x.parquet" && !errors.Is(err, errChanged) {
+				t.Errorf("%s %s before a block is read: %v", name, how, err)
 			}
 			if _, _, err := table.Digest(); !errors.Is(err, errChanged) || fault.IsInput(err) || strings.Count(err.Error(), path) != 1 {
 				t.Errorf("%s %s before the digest: %v", name, how, err)
@@ -435,17 +435,17 @@ func scanFit(path string, most int, enough error) error {
 	}
 	rows := 0
 	for {
-		part, err := table.Next()
+		block, err := table.Next()
 		if err == io.EOF {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		if part.Row != int64(rows) {
-			return fmt.Errorf("a part begins with row %d, expected row %d", part.Row, rows)
+		if block.Row != int64(rows) {
+			return fmt.Errorf("a block begins with row %d, expected row %d", block.Row, rows)
 		}
-		err = part.Rows(func(cells [][]byte) error {
+		err = block.Rows(func(cells [][]byte) error {
 			if rows++; rows == most {
 				return enough
 			}
@@ -457,8 +457,8 @@ func scanFit(path string, most int, enough error) error {
 		if err != nil {
 			return err
 		}
-		if int(part.Row)+part.Len != rows {
-			return fmt.Errorf("%d rows read, but the part claims %d", rows, int(part.Row)+part.Len)
+		if int(block.Row)+block.Len != rows {
+			return fmt.Errorf("%d rows read, but the block claims %d", rows, int(block.Row)+block.Len)
 		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 // ipcTable reads record batches from front to back, through the same checks as our own
 // forms.
 type ipcTable struct {
-	memory   int // see partMemory
+	memory   int // see blockMemory
 	messages *messages
 	reader   *ipc.Reader
 	read     *counted
@@ -105,7 +105,7 @@ func (t *ipcTable) unfit(column int) string {
 }
 
 // next returns the next batch, with its cells copied out of Arrow's memory.
-func (t *ipcTable) next(chosen []int) (*Part, error) {
+func (t *ipcTable) next(chosen []int) (*ColumnBlock, error) {
 	if !t.reader.Next() {
 		if err := t.reader.Err(); err != nil {
 			return nil, err
@@ -139,7 +139,7 @@ func (t *ipcTable) next(chosen []int) (*Part, error) {
 		}
 		left -= len(c.text)
 	}
-	return &Part{Len: n, Read: t.read.n, cells: func(visit func([][]byte) error) error {
+	return &ColumnBlock{Len: n, Read: t.read.n, cells: func(visit func([][]byte) error) error {
 		cells := make([][]byte, len(columns))
 		for row := range n {
 			for k := range columns {

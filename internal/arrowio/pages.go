@@ -22,8 +22,8 @@ const maxPage = 256 << 20
 type pageStream struct {
 	*bufio.Reader
 	left   int64  // bytes of the chunk that are not read yet
-	memory *int64 // bytes that all columns of the part may still take
-	limit  int    // bytes that all columns of the part may take in total
+	memory *int64 // bytes that all columns of the block may still take
+	limit  int    // bytes that all columns of the block may take in total
 	page   int64  // bytes taken from memory for the largest page
 	dict   int64  // bytes taken from memory for the dictionary
 }

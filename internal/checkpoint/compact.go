@@ -11,6 +11,7 @@ import (
 
 	"shaver/internal/compact"
 	"shaver/internal/fault"
+	"shaver/internal/model"
 )
 
 // The compact form of a pruned model is a safetensors file in which the tensors below
@@ -162,11 +163,11 @@ func (c *Checkpoint) takeCompact(metadata map[string]string) error {
 	if _, ok := c.Tensors[key]; ok {
 		return fault.Inputf("tensor %s is stored both as a tensor and in compact form", key)
 	}
+	if err := model.CheckSizes(nil, s.FieldDims); err != nil {
+		return fault.Inputf("field_dims: %w", err)
+	}
 	rows, dim := 0, *s.Dim
 	for _, size := range s.FieldDims {
-		if size < 1 || size > math.MaxInt32-rows {
-			return fault.Inputf("field_dims %s: expected sizes of at least 1 that sum to less than 2^31", sizesText(s.FieldDims))
-		}
 		rows += size
 	}
 	if dim < 1 || dim > 1<<16 {

@@ -22,6 +22,7 @@ import (
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
 	"shaver/internal/estimator"
+	"shaver/internal/ingest"
 	"shaver/internal/job"
 	"shaver/internal/kernel"
 	"shaver/internal/planted"
@@ -56,8 +57,8 @@ func ceiling(t *testing.T, shards, features int) {
 	if err := os.WriteFile(file, []byte(csv.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	imported := dataset.EncodedConfig{Train: []string{file}, Sizes: p.FieldDims, Global: true, Out: filepath.Join(dir, "dataset")}
-	if _, err := dataset.ImportEncoded(t.Context(), imported); err != nil {
+	imported := ingest.EncodedConfig{Train: []string{file}, Sizes: p.FieldDims, Global: true, Out: filepath.Join(dir, "dataset")}
+	if _, err := ingest.ImportEncoded(t.Context(), imported); err != nil {
 		t.Fatal(err)
 	}
 	d, err := dataset.Open(imported.Out)

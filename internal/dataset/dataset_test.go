@@ -1,4 +1,4 @@
-package dataset
+package dataset_test
 
 import (
 	"bytes"
@@ -8,25 +8,18 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
+	"shaver/internal/dataset"
 	"shaver/internal/fault"
+	"shaver/internal/ingest"
 	"shaver/internal/model"
 )
 
-func smallDataset(t testing.TB) *Dataset {
-	t.Helper()
-	text := "label,a,b\n" + strings.Repeat("0,1,2\n1,3,4\n0,0,0\n", 100)
-	out := filepath.Join(t.TempDir(), "dataset")
-	if _, err := ImportRaw(t.Context(), RawConfig{Files: []string{write(t, text)}, Out: out}); err != nil {
-		t.Fatal(err)
-	}
-	return open(t, out)
-}
-
 func readAll(ctx context.Context, dir string) error {
-	d, err := Open(dir)
+	d, err := dataset.Open(dir)
 	if err != nil {
 		return err
 	}
@@ -44,8 +37,8 @@ func readAll(ctx context.Context, dir string) error {
 // Any changed, missing, cut or swapped file is bad input that names it.
 func TestCorruptDataset(t *testing.T) {
 	for _, name := range []string{"train.arrow", "val.arrow", "test.arrow", "frequencies.arrow", "vocabulary/0-a.txt", "vocabulary/1-b.txt"} {
-		d := smallDataset(t)
-		path := filepath.Join(d.dir, filepath.FromSlash(name))
+		dir, _ := smallDataset(t)
+		path := filepath.Join(dir, filepath.FromSlash(name))
 		data, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -59,57 +52,25 @@ func TestCorruptDataset(t *testing.T) {
 			if err := os.WriteFile(path, changed, 0o644); err != nil {
 				t.Fatal(err)
 			}
-			if err := readAll(t.Context(), d.dir); !fault.IsInput(err) || !strings.Contains(err.Error(), path) {
+			if err := readAll(t.Context(), dir); !fault.IsInput(err) || !strings.Contains(err.Error(), path) {
 				t.Fatalf("%s, byte %d of %d changed: %v", name, at, len(data), err)
 			}
 		}
 		if err := os.WriteFile(path, data[:len(data)-1], 0o644); err != nil {
 			t.Fatal(err)
 		}
-		wantInput(t, readAll(t.Context(), d.dir), path)
+		wantInput(t, readAll(t.Context(), dir), path)
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
 		}
-		wantInput(t, readAll(t.Context(), d.dir), path+" is missing")
+		wantInput(t, readAll(t.Context(), dir), path+" is missing")
 	}
-	_, err := Open(t.TempDir())
+	_, err := dataset.Open(t.TempDir())
 	wantInput(t, err, "is no dataset")
 }
 
-func TestManifestRefuses(t *testing.T) {
-	good := smallDataset(t).marshal()
-	for _, c := range []struct{ old, new, want string }{
-		{`"shaver.dataset/1"`, `"shaver.dataset/2"`, `version is "shaver.dataset/2"`},
-		{`"size": 4`, `"size": 0`, "field 0 (a) has size 0"},
-		{`"name": "b"`, `"name": "a"`, "fields 0 and 1 have the same name"},
-		{`"name": "val"`, `"name": "train"`, `split "train"`},
-		{`"name": "val"`, `"name": "dev"`, `split "dev"`},
-		{`"file": "val.arrow"`, `"file": "../val.arrow"`, "names stay in the folder"},
-		{`"file": "val.arrow"`, `"file": "/val.arrow"`, "names stay in the folder"},
-		{`"skipped": 0`, `"skipped": 0, "more": 1`, "more"},
-		{`"version"`, `version`, "not JSON"},
-		{`"size": 4`, `"size": 4, "oov": 3`, "field 0 (a) has the id 3 for unseen values: that is one before the last of 4, or -1, in a dataset with a vocabulary"},
-		{`"size": 4`, `"size": 4, "oov": -2`, "field 0 (a) has the id -2 for unseen values"},
-		{`"skipped"`, `"vocabulary": [], "skipped"`, "vocabulary of 0 fields"},
-	} {
-		text := strings.Replace(string(good), c.old, c.new, 1)
-		if text == string(good) {
-			t.Fatalf("%q is not in %s", c.old, good)
-		}
-		_, err := parseManifest([]byte(text))
-		wantInput(t, err, c.want)
-	}
-	m, err := parseManifest([]byte(strings.Replace(string(good), `"size": 4`, `"size": 4, "oov": 0`, 1)))
-	if err != nil || m.Fields[0].OOVID() != 0 || m.Fields[1].OOVID() != m.Fields[1].Size-1 {
-		t.Fatalf("ids of unseen values: %v", err)
-	}
-	m.Vocabulary = nil
-	_, err = parseManifest(m.marshal())
-	wantInput(t, err, "field 0 (a) has the id 0 for unseen values")
-}
-
 func TestReaderAndScanAgree(t *testing.T) {
-	d := smallDataset(t)
+	_, d := smallDataset(t)
 	want := rowsOf(t, d, 1<<16)
 	for i, number := range want.Number {
 		if number != int64(i) {
@@ -119,13 +80,13 @@ func TestReaderAndScanAgree(t *testing.T) {
 	if got := rowsOf(t, d, 7); !reflect.DeepEqual(got, want) {
 		t.Error("batches of 7 give other rows")
 	}
-	r, err := d.NewReader(Test)
+	r, err := d.NewReader(dataset.Test)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
 	var rows model.Rows
-	if err := r.Next(&rows); err != nil || int64(rows.Len()) != d.Rows(Test) || rows.Number[0] != d.Rows(Train)+d.Rows(Val) {
+	if err := r.Next(&rows); err != nil || int64(rows.Len()) != d.Rows(dataset.Test) || rows.Number[0] != d.Rows(dataset.Train)+d.Rows(dataset.Val) {
 		t.Errorf("the first batch of test has %d rows from %d: %v", rows.Len(), rows.Number, err)
 	}
 	for range 2 {
@@ -136,7 +97,7 @@ func TestReaderAndScanAgree(t *testing.T) {
 }
 
 func TestScanStops(t *testing.T) {
-	d := smallDataset(t)
+	_, d := smallDataset(t)
 	enough := errors.New("enough")
 	if err := d.Scan(t.Context(), nil, 10, func(*model.Rows) error { return enough }); err != enough {
 		t.Errorf("visit's error became %v", err)
@@ -145,25 +106,61 @@ func TestScanStops(t *testing.T) {
 	if err := d.Scan(ctx, nil, 10, func(*model.Rows) error { cancel(); return nil }); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
-	wantUsage(t, d.Scan(t.Context(), []string{"dev"}, 10, nil), `no split "dev": it has [train val test]`)
+	if err := d.Scan(t.Context(), []string{"dev"}, 10, nil); !fault.IsUsage(err) || !strings.Contains(err.Error(), `no split "dev": it has [train val test]`) {
+		t.Errorf("a split that there is not: %v", err)
+	}
 }
 
-// A manifest that parses is one that we could have written.
-func FuzzManifest(f *testing.F) {
-	good := string(smallDataset(f).marshal())
-	f.Add([]byte(good))
-	f.Add([]byte(strings.Replace(good, `"size": 4`, `"size": 4, "oov": -1`, 1)))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		m, err := parseManifest(data)
-		if err != nil {
-			if !fault.IsInput(err) {
-				t.Fatalf("not bad input: %v", err)
-			}
-			return
-		}
-		again, err := parseManifest(m.marshal())
-		if err != nil || !bytes.Equal(again.marshal(), m.marshal()) {
-			t.Fatalf("did not survive: %v", err)
-		}
-	})
+func TestCheckModel(t *testing.T) {
+	_, d := smallDataset(t)
+	if err := d.CheckModel(&model.Architecture{FieldDims: []int{4, 4}}); err != nil {
+		t.Error(err)
+	}
+	wantInput(t, d.CheckModel(&model.Architecture{FieldDims: []int{4, 3}}), "field 1 (b) has 4 features in the dataset and 3 in the model")
+	wantInput(t, d.CheckModel(&model.Architecture{FieldDims: []int{4}}), "the dataset has 2 fields and the model 1")
+}
+
+// An inspection gives rows, sizes and the most frequent values with their names.
+func TestInspect(t *testing.T) {
+	text := "a\tlabel\n" + strings.Repeat("y\t1\nx\t0\ny\t0\n", 40) + strings.Repeat("rare\t0\n", 1)
+	out := filepath.Join(t.TempDir(), "x")
+	if _, err := ingest.ImportRaw(t.Context(), ingest.RawConfig{Files: []string{write(t, text)}, MinCount: 2, Out: out}); err != nil {
+		t.Fatal(err)
+	}
+	facts, err := dataset.Inspect(out, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if facts.Rows != 121 || facts.Features != 3 || len(facts.Splits) != 3 || facts.IDs != dataset.RawStrings {
+		t.Errorf("%+v", facts)
+	}
+	f := facts.Fields[0]
+	if f.Name != "a" || f.Size != 3 || f.Seen != 3 || f.OOV == nil || *f.OOV != 1.0/121 || len(f.Top) != 2 ||
+		*f.Top[0].Value != "y" || f.Top[0].ID != 1 || f.Top[0].Rows != 80 || *f.Top[1].Value != "x" {
+		t.Errorf("%+v", f)
+	}
+	if want := []dataset.HeldFacts{{.5, 1}, {.9, 2}, {.99, 2}}; !slices.Equal(f.Concentration, want) { // 80, 40 and 1 of 121
+		t.Errorf("%v, expected %v", f.Concentration, want)
+	}
+	// Without values to show, the vocabulary, which may be large, is not read.
+	path := filepath.Join(out, "vocabulary", "0-a.txt")
+	values, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, bytes.ToUpper(values), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if facts, err = dataset.Inspect(out, 0); err != nil || facts.Fields[0].OOV == nil || *facts.Fields[0].OOV != 1.0/121 {
+		t.Errorf("%+v, %v", facts, err)
+	}
+	if _, err := dataset.Inspect(out, 1); err == nil {
+		t.Error("a corrupt vocabulary is taken")
+	}
+	if err := os.WriteFile(path, values, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if facts, err = dataset.Inspect(out, 9); err != nil || len(facts.Fields[0].Top) != 3 || facts.Fields[0].Top[2].Value != nil {
+		t.Errorf("%+v, %v", facts, err)
+	}
 }

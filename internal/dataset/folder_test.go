@@ -1,4 +1,4 @@
-package dataset
+package dataset_test
 
 import (
 	"fmt"
@@ -9,15 +9,17 @@ import (
 	"testing"
 
 	"shaver/internal/arrowio"
+	"shaver/internal/dataset"
+	"shaver/internal/ingest"
 	"shaver/internal/model"
 )
 
 // ScanFrom hands over what Scan does, from any row of the chosen splits on.
 func TestScanFrom(t *testing.T) {
 	d := largeDataset(t)
-	for _, splits := range [][]string{{Train}, {Train, Test}, nil} {
+	for _, splits := range [][]string{{dataset.Train}, {dataset.Train, dataset.Test}, nil} {
 		all := rowsOf(t, d, 1<<16, splits...)
-		n, train := int64(all.Len()), d.Rows(Train)
+		n, train := int64(all.Len()), d.Rows(dataset.Train)
 		for _, first := range []int64{0, 1, arrowio.RowsBatch - 1, arrowio.RowsBatch, arrowio.RowsBatch + 7, train - 1, train, n - 1, n, n + 5} {
 			if got, want := rowsFrom(t, d, splits, first), all.Slice(int(min(first, n)), all.Len()); !slices.Equal(got.Number, want.Number) ||
 				!slices.Equal(got.Label, want.Label) || !slices.Equal(got.Features, want.Features) {
@@ -30,12 +32,12 @@ func TestScanFrom(t *testing.T) {
 		other := *d
 		other.Splits = slices.Clone(d.Splits)
 		other.Splits[0].Rows = rows
-		err := other.ScanFrom(t.Context(), []string{Train}, 1, 1<<16, func(*model.Rows) error { return nil })
+		err := other.ScanFrom(t.Context(), []string{dataset.Train}, 1, 1<<16, func(*model.Rows) error { return nil })
 		wantInput(t, err, []string{"more than the", "has " + fmt.Sprint(d.Splits[0].Rows) + " rows"}[at])
 	}
 }
 
-func largeDataset(t *testing.T) *Dataset {
+func largeDataset(t *testing.T) *dataset.Dataset {
 	t.Helper()
 	var text strings.Builder
 	for i := range 2*arrowio.RowsBatch + 5000 {
@@ -45,13 +47,13 @@ func largeDataset(t *testing.T) *Dataset {
 	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ImportEncoded(t.Context(), EncodedConfig{Train: []string{file}, Split: "8:1:1", Sizes: []int{7, 11}, Out: out}); err != nil {
+	if _, err := ingest.ImportEncoded(t.Context(), ingest.EncodedConfig{Train: []string{file}, Split: "8:1:1", Sizes: []int{7, 11}, Out: out}); err != nil {
 		t.Fatal(err)
 	}
 	return open(t, out)
 }
 
-func rowsFrom(t *testing.T, d *Dataset, splits []string, first int64) *model.Rows {
+func rowsFrom(t *testing.T, d *dataset.Dataset, splits []string, first int64) *model.Rows {
 	t.Helper()
 	all := &model.Rows{Fields: len(d.Fields())}
 	err := d.ScanFrom(t.Context(), splits, first, 1<<16, func(rows *model.Rows) error {
@@ -68,14 +70,14 @@ func rowsFrom(t *testing.T, d *Dataset, splits []string, first int64) *model.Row
 
 // A dataset below a root is read like any other, and nothing outside the root is.
 func TestOpenIn(t *testing.T) {
-	d := smallDataset(t)
-	parent, name := filepath.Split(d.dir)
+	dir, d := smallDataset(t)
+	parent, name := filepath.Split(dir)
 	root, err := os.OpenRoot(parent)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	in, err := OpenIn(root, name)
+	in, err := dataset.OpenIn(root, name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,21 +85,21 @@ func TestOpenIn(t *testing.T) {
 		t.Error("it is another dataset")
 	}
 	outside := t.TempDir()
-	for _, file := range []string{"train.arrow", ManifestName} {
-		if err := os.Rename(filepath.Join(d.dir, file), filepath.Join(outside, file)); err != nil {
+	for _, file := range []string{"train.arrow", dataset.ManifestName} {
+		if err := os.Rename(filepath.Join(dir, file), filepath.Join(outside, file)); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Symlink(filepath.Join(outside, file), filepath.Join(d.dir, file)); err != nil {
+		if err := os.Symlink(filepath.Join(outside, file), filepath.Join(dir, file)); err != nil {
 			t.Skip("no symbolic links here: ", err)
 		}
-		if _, err := Open(d.dir); err != nil {
+		if _, err := dataset.Open(dir); err != nil {
 			t.Errorf("%s as a link: %v", file, err)
 		}
-		if _, err := OpenIn(root, name); err == nil || !strings.Contains(err.Error(), "escapes") {
+		if _, err := dataset.OpenIn(root, name); err == nil || !strings.Contains(err.Error(), "escapes") {
 			t.Errorf("%s as a link to the outside: %v", file, err)
 		}
 	}
-	if _, err := OpenIn(root, ".."); err == nil {
+	if _, err := dataset.OpenIn(root, ".."); err == nil {
 		t.Error("the root's parent was looked at")
 	}
 }

@@ -1,33 +1,17 @@
-package dataset
+package dataset_test
 
 import (
-	"bytes"
-	"compress/gzip"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/klauspost/compress/zstd"
-
+	"shaver/internal/dataset"
 	"shaver/internal/fault"
+	"shaver/internal/ingest"
 	"shaver/internal/model"
 )
-
-// shared returns the path of a file beside the checkout. Without it the test is
-// skipped, on CI it fails.
-func shared(t testing.TB, name ...string) string {
-	t.Helper()
-	path := filepath.Join(append([]string{"..", "..", "..", "shared"}, name...)...)
-	if _, err := os.Stat(path); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-	return path
-}
 
 func write(t testing.TB, text string) string {
 	t.Helper()
@@ -38,30 +22,28 @@ func write(t testing.TB, text string) string {
 	return path
 }
 
-func gzipped(t testing.TB, text string) string {
+// smallDataset returns a dataset of 300 rows and its folder.
+func smallDataset(t testing.TB) (string, *dataset.Dataset) {
 	t.Helper()
-	var out bytes.Buffer
-	w := gzip.NewWriter(&out)
-	if _, err := w.Write([]byte(text)); err != nil {
+	text := "label,a,b\n" + strings.Repeat("0,1,2\n1,3,4\n0,0,0\n", 100)
+	out := filepath.Join(t.TempDir(), "dataset")
+	if _, err := ingest.ImportRaw(t.Context(), ingest.RawConfig{Files: []string{write(t, text)}, Out: out}); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return out.String()
+	return out, open(t, out)
 }
 
-func zstded(t testing.TB, text string) string {
+func open(t testing.TB, dir string) *dataset.Dataset {
 	t.Helper()
-	w, err := zstd.NewWriter(nil)
+	d, err := dataset.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(w.EncodeAll([]byte(text), nil))
+	return d
 }
 
 // rowsOf reads splits whole.
-func rowsOf(t testing.TB, d *Dataset, batch int, splits ...string) *model.Rows {
+func rowsOf(t testing.TB, d *dataset.Dataset, batch int, splits ...string) *model.Rows {
 	t.Helper()
 	all := &model.Rows{Fields: len(d.Fields())}
 	err := d.Scan(t.Context(), splits, batch, func(rows *model.Rows) error {
@@ -79,52 +61,9 @@ func rowsOf(t testing.TB, d *Dataset, batch int, splits ...string) *model.Rows {
 	return all
 }
 
-func open(t testing.TB, dir string) *Dataset {
-	t.Helper()
-	d, err := Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
-}
-
 func wantInput(t testing.TB, err error, text string) {
 	t.Helper()
 	if !fault.IsInput(err) || !strings.Contains(err.Error(), text) {
 		t.Errorf("error %v\nwant bad input with %q", err, text)
 	}
-}
-
-func wantUsage(t testing.TB, err error, text string) {
-	t.Helper()
-	if !fault.IsUsage(err) || !strings.Contains(err.Error(), text) {
-		t.Errorf("error %v\nwant wrong usage with %q", err, text)
-	}
-}
-
-// wantNothing checks that a failed import left no trace in out's folder.
-func wantNothing(t testing.TB, out string) {
-	t.Helper()
-	entries, err := os.ReadDir(filepath.Dir(out))
-	if err != nil || len(entries) > 0 {
-		t.Errorf("left behind: %v, %v", entries, err)
-	}
-}
-
-func folderBytes(t testing.TB, dir string) string {
-	t.Helper()
-	var all strings.Builder
-	err := filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		data, err := os.ReadFile(path)
-		relative, _ := filepath.Rel(dir, path)
-		all.WriteString(relative + "\n" + string(data))
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all.String()
 }

@@ -31,3 +31,23 @@ func TestTop(t *testing.T) {
 		}
 	}
 }
+
+// The fewest features that have each share.
+func TestConcentration(t *testing.T) {
+	for _, c := range []struct {
+		counts []int64
+		want   []int
+	}{
+		{[]int64{7}, []int{1, 1, 1}}, {[]int64{0, 5, 0, 5}, []int{1, 2, 2}}, {[]int64{1, 1, 1, 1}, []int{2, 4, 4}}, {[]int64{9, 1, 989, 1}, []int{1, 1, 2}},
+	} {
+		rows := int64(0)
+		for _, n := range c.counts {
+			rows += n
+		}
+		for k, held := range concentration(slices.Clone(c.counts), rows) {
+			if held.Share != Held[k] || held.Features != c.want[k] {
+				t.Errorf("%v: %d have %v of the rows, expected %d", c.counts, held.Features, held.Share, c.want[k])
+			}
+		}
+	}
+}

@@ -1,12 +1,9 @@
-// Package dataset keeps encoded rows in a folder: made once from encoded rows
-// (ImportEncoded) or from raw values (ImportRaw), then read front to back as often
-// as needed.
+// Package dataset reads encoded rows from a folder, which package ingest made.
 //
 // The folder holds dataset.json (the Manifest), one Arrow file for each split
 // (train.arrow, val.arrow, test.arrow; those that exist), frequencies.arrow,
 // and vocabulary/ if the ids were made here from strings. It holds neither
-// paths nor times: the same input and seed give the same bytes. It appears
-// whole or not at all.
+// paths nor times: the same input and seed give the same bytes.
 package dataset
 
 import (
@@ -24,6 +21,7 @@ import (
 
 	"shaver/internal/arrowio"
 	"shaver/internal/fault"
+	"shaver/internal/model"
 )
 
 // Version of the manifest's form.
@@ -39,7 +37,8 @@ const (
 	Test  = "test"
 )
 
-var splitNames = []string{Train, Val, Test}
+// SplitNames are all splits, in this order.
+var SplitNames = []string{Train, Val, Test}
 
 // Forms of the ids that were imported.
 const (
@@ -149,7 +148,8 @@ func parseManifest(data []byte) (*Manifest, error) {
 	return m, nil
 }
 
-func (m *Manifest) marshal() []byte {
+// Marshal returns the JSON of the manifest, as it is in the folder.
+func (m *Manifest) Marshal() []byte {
 	text, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
 		panic("dataset: manifest does not marshal: " + err.Error())
@@ -158,20 +158,18 @@ func (m *Manifest) marshal() []byte {
 }
 
 func (m *Manifest) validate() error {
-	names := make([]string, len(m.Fields))
-	features := 0
+	names, sizes := make([]string, len(m.Fields)), make([]int, len(m.Fields))
 	for j, f := range m.Fields {
-		names[j] = f.Name
-		if f.Size < 1 || f.Size > math.MaxInt32-features {
-			return fmt.Errorf("field %d (%s) has size %d after %d features: sizes are at least 1 and sum to less than 2^31", j, f.Name, f.Size, features)
-		}
-		features += f.Size
+		names[j], sizes[j] = f.Name, f.Size
 		if f.OOV != nil && (len(m.Vocabulary) == 0 || *f.OOV < -1 || *f.OOV >= f.Size-1) {
 			return fmt.Errorf("field %d (%s) has the id %d for unseen values: that is one before the last of %d, or -1, in a dataset with a vocabulary", j, f.Name, *f.OOV, f.Size)
 		}
 	}
 	if len(m.Fields) == 0 {
 		return fmt.Errorf("no fields")
+	}
+	if err := model.CheckSizes(names, sizes); err != nil {
+		return err
 	}
 	if err := arrowio.CheckFields(names); err != nil {
 		return err
@@ -182,7 +180,7 @@ func (m *Manifest) validate() error {
 	files := slices.Concat([]File{m.Frequencies}, m.Vocabulary)
 	previous, rows := -1, int64(0)
 	for _, s := range m.Splits {
-		at := slices.Index(splitNames, s.Name)
+		at := slices.Index(SplitNames, s.Name)
 		if at <= previous {
 			return fmt.Errorf("split %q: splits are train, val and test, in this order", s.Name)
 		}

@@ -1,73 +1,14 @@
 package dataset
 
 import (
-	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
-	"os"
-	"path"
-	"strings"
-
-	"golang.org/x/sync/errgroup"
+	"io"
 
 	"shaver/internal/fault"
 	"shaver/internal/vocabulary"
 )
-
-// vocabularyFile is the name of a field's file.
-func vocabularyFile(field int, name string) string {
-	clean := strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-' {
-			return r
-		}
-		return '_'
-	}, name)
-	return path.Join("vocabulary", fmt.Sprintf("%d-%s.txt", field, clean[:min(len(clean), 64)]))
-}
-
-// writeVocabulary writes the fields' files, several at a time, and fills
-// m.Vocabulary. each calls visit with the ids of a field that have a line, in their
-// order, as vocabulary.Field.Each does. It returns the number of lines of each field,
-// and ends with ctx.
-func (b *builder) writeVocabulary(ctx context.Context, m *Manifest, fields []string, workers int, each func(field int, visit func(value []byte, has bool) error) error) ([]int, error) {
-	if err := os.Mkdir(b.join("vocabulary"), 0o755); err != nil {
-		return nil, err
-	}
-	m.Vocabulary = make([]File, len(fields))
-	counts := make([]int, len(fields))
-	var g errgroup.Group
-	g.SetLimit(workers)
-	for j, name := range fields {
-		g.Go(func() error {
-			f, err := b.create(vocabularyFile(j, name))
-			if err != nil {
-				return err
-			}
-			var line []byte
-			err = each(j, func(value []byte, has bool) error {
-				if counts[j]++; counts[j]%4096 == 0 && ctx.Err() != nil {
-					return ctx.Err()
-				}
-				if line = line[:0]; has {
-					line = vocabulary.AppendLine(line, value)
-				} else {
-					line = append(line, vocabulary.NoLine...)
-				}
-				_, err := f.Write(line)
-				return err
-			})
-			if err != nil {
-				f.file.Close()
-				return err
-			}
-			m.Vocabulary[j], err = f.finish()
-			return err
-		})
-	}
-	if err := g.Wait(); err != nil {
-		return nil, err
-	}
-	return counts, b.sync("vocabulary")
-}
 
 // Vocabulary returns the values behind the ids of a field, "" for ids that have
 // none: that of unseen values (Field.OOVID), and those of no row. Behind the last
@@ -89,26 +30,11 @@ func (d *Dataset) Vocabulary(field int) ([]string, error) {
 	return values, nil
 }
 
-// ReadVocabulary reads a mapper: a dataset's folder, or a file (see
-// vocabulary.Read) that may take so many bytes of memory, and whose ids of unseen
-// values are those that oov says. A dataset has its own, and oov is "".
-func ReadVocabulary(path string, memory int64, oov string) (*vocabulary.Mapper, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, fmt.Errorf("the vocabulary: %w", err)
-	}
-	if !info.IsDir() {
-		return vocabulary.Read(path, memory, oov)
-	}
-	if oov != "" {
-		return nil, fault.Usagef("--oov is for a mapper in a file: the dataset %s has its own ids of unseen values", path)
-	}
-	d, err := Open(path)
-	if err != nil {
-		return nil, err
-	}
+// Mapper returns the dataset's vocabulary, for mapping other values. A dataset whose
+// ids were not made here has none: that is bad input.
+func (d *Dataset) Mapper() (*vocabulary.Mapper, error) {
 	if d.Manifest.Vocabulary == nil {
-		return nil, fault.Inputf("%s has no vocabulary: its ids were made elsewhere", path)
+		return nil, fault.Inputf("%s has no vocabulary: its ids were made elsewhere", d.dir)
 	}
 	m := &vocabulary.Mapper{Names: d.Fields()}
 	for j, f := range d.Manifest.Vocabulary {
@@ -121,30 +47,20 @@ func ReadVocabulary(path string, memory int64, oov string) (*vocabulary.Mapper, 
 	return m, nil
 }
 
-// readField reads a field's file, and checks its digest.
+// readField reads the vocabulary file of a field and checks its digest.
 func (d *Dataset) readField(f File, of Field) (*vocabulary.Field, error) {
-	file, err := os.Open(d.path(f))
+	file, err := d.open(f.File)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	check := newDigestReader(file)
-	field, err := vocabulary.ReadField(check, of.Size, of.OOVID(), f.Bytes)
-	if err == nil && check.sum() != f.SHA256 {
+	digest := sha256.New()
+	field, err := vocabulary.ReadField(io.TeeReader(file, digest), of.Size, of.OOVID(), f.Bytes)
+	if err == nil && hex.EncodeToString(digest.Sum(nil)) != f.SHA256 {
 		return nil, corrupt(d.path(f))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", d.path(f), err)
 	}
 	return field, nil
-}
-
-// loadField reads a field's file that was just written.
-func (b *builder) loadField(f File, values int) (*vocabulary.Field, error) {
-	file, err := os.Open(b.join(f.File))
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	return vocabulary.ReadField(file, values+1, values, f.Bytes)
 }

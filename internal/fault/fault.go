@@ -48,3 +48,28 @@ func Usagef(format string, args ...any) error {
 
 // IsUsage reports whether the outermost kind that err wraps is wrong usage.
 func IsUsage(err error) bool { return is(err, usage) }
+
+// settingError is an error about settings.
+type settingError struct {
+	names []string
+	err   error
+}
+
+func (s *settingError) Error() string { return s.err.Error() }
+func (s *settingError) Unwrap() error { return s.err }
+
+// Setting returns err with the names of the settings that the user can change to
+// avoid it. A package that has settings but no command line documents their names
+// and speaks of them in words; a command, which knows its flags, asks Settings for
+// the names and adds the flags to the message. The text and the kind stay err's.
+func Setting(err error, names ...string) error { return &settingError{names, err} }
+
+// Settings returns the names that Setting gave the outermost such error that err
+// wraps, nil if there is none.
+func Settings(err error) []string {
+	var s *settingError
+	if errors.As(err, &s) {
+		return s.names
+	}
+	return nil
+}

@@ -79,17 +79,31 @@ func Offsets(sizes []int) []int32 {
 	return offsets
 }
 
+// CheckSizes returns an error for the first field whose size is below 1, or with which
+// the sizes sum to 2^31 or more, because global ids are int32. The error has the
+// position of the field and, unless names is nil, its name.
+func CheckSizes(names []string, sizes []int) error {
+	features := 0
+	for j, size := range sizes {
+		if size < 1 || size > math.MaxInt32-features {
+			field := fmt.Sprintf("field %d", j)
+			if names != nil {
+				field += fmt.Sprintf(" (%s)", names[j])
+			}
+			return fmt.Errorf("%s has size %d after %d features: expected sizes of at least 1 that sum to less than 2^31", field, size, features)
+		}
+		features += size
+	}
+	return nil
+}
+
 // Validate returns an error that names the first invalid value of a.
 func (a *Architecture) Validate() error {
 	if len(a.FieldDims) == 0 {
 		return errors.New("field_dims is empty: a model needs at least one field")
 	}
-	features := 0
-	for j, size := range a.FieldDims {
-		if size < 1 || size > math.MaxInt32-features {
-			return fmt.Errorf("field_dims[%d] is %d, after fields of %d features: each size must be at least 1 and the sum below 2^31", j, size, features)
-		}
-		features += size
+	if err := CheckSizes(nil, a.FieldDims); err != nil {
+		return fmt.Errorf("field_dims: %w", err)
 	}
 	if a.Dim < 1 || a.Dim > 1<<16 {
 		return fmt.Errorf("dim is %d: expected 1 to 65536 columns", a.Dim)

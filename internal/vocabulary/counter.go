@@ -7,23 +7,23 @@ import (
 )
 
 // Counter counts in how many rows each value of each field occurs. When its
-// memory is used up it writes what it has to a run, a file of sorted values, and
+// memory is used up it writes what it has to a spill, a file of sorted values, and
 // begins anew. It is for one goroutine; several Counters share a job, and Merge
-// adds up all their runs.
+// adds up all their spills.
 type Counter struct {
 	folder string
-	name   string // of its runs, with a number
+	name   string // of its spills, with a number
 	limit  int    // bytes
 	bytes  int    // of the tables
 	tables []table
-	runs   []string
+	spills []string
 	made   int
 }
 
 // NewCounter returns a counter of values of the given number of fields that uses
-// about limit bytes, and writes runs NAME-0, NAME-1, ... to the folder.
+// about limit bytes, and writes spills NAME-0, NAME-1, ... to the folder.
 func NewCounter(folder, name string, fields int, limit int64) *Counter {
-	// Below this, there would be runs of few values.
+	// Below this, there would be spills of few values.
 	return &Counter{folder: folder, name: name, limit: int(max(limit, 1<<16)), tables: make([]table, fields)}
 }
 
@@ -62,17 +62,17 @@ func (c *Counter) insert(t *table, value []byte, a, b uint64) error {
 	return nil
 }
 
-// fanIn is how many runs are merged at a time: each has a file open and a buffer,
+// fanIn is how many spills are merged at a time: each has a file open and a buffer,
 // and fields are merged side by side.
 const fanIn = 64
 
-// Flush writes what was counted to a run and forgets it.
+// Flush writes what was counted to a spill and forgets it.
 func (c *Counter) Flush() error {
 	if c.bytes == 0 {
 		return nil
 	}
 	name := c.next()
-	w, err := createRun(name, len(c.tables))
+	w, err := createSpill(name, len(c.tables))
 	if err != nil {
 		return err
 	}
@@ -87,20 +87,20 @@ func (c *Counter) Flush() error {
 		return err
 	}
 	c.bytes = 0
-	c.runs = append(c.runs, name)
-	if len(c.runs) < fanIn {
+	c.spills = append(c.spills, name)
+	if len(c.spills) < fanIn {
 		return nil
 	}
 	return c.join()
 }
 
-// join makes one run of all.
+// join makes one spill of all.
 func (c *Counter) join() error {
 	name := c.next()
-	if err := joinRuns(name, c.runs, len(c.tables)); err != nil {
+	if err := joinSpills(name, c.spills, len(c.tables)); err != nil {
 		return err
 	}
-	c.runs = []string{name}
+	c.spills = []string{name}
 	return nil
 }
 
@@ -109,5 +109,5 @@ func (c *Counter) next() string {
 	return filepath.Join(c.folder, fmt.Sprintf("%s-%d", c.name, c.made-1))
 }
 
-// Runs returns the paths of the runs that were written, after Flush.
-func (c *Counter) Runs() []string { return slices.Clone(c.runs) }
+// Spills returns the paths of the spills that were written, after Flush.
+func (c *Counter) Spills() []string { return slices.Clone(c.spills) }

@@ -67,7 +67,7 @@ func TestCountersMerge(t *testing.T) {
 	for _, c := range []struct {
 		limit    int64
 		counters int
-		runs     int // at least so many in all
+		spills   int // at least so many in all
 	}{{1 << 30, 1, 1}, {1, 1, 5}, {1, 3, 6}} {
 		folder := t.TempDir()
 		counters := make([]*Counter, c.counters)
@@ -90,17 +90,17 @@ func TestCountersMerge(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		var runs []string
+		var spills []string
 		for _, counter := range counters {
 			if err := counter.Flush(); err != nil {
 				t.Fatal(err)
 			}
-			runs = append(runs, counter.Runs()...)
+			spills = append(spills, counter.Spills()...)
 		}
-		if len(runs) < c.runs {
-			t.Errorf("%d bytes: %d runs, at least %d are expected", c.limit, len(runs), c.runs)
+		if len(spills) < c.spills {
+			t.Errorf("%d bytes: %d spills, at least %d are expected", c.limit, len(spills), c.spills)
 		}
-		if err := joinRuns(filepath.Join(folder, "all"), runs, fields); err != nil {
+		if err := joinSpills(filepath.Join(folder, "all"), spills, fields); err != nil {
 			t.Fatal(err)
 		}
 		if entries, err := os.ReadDir(folder); err != nil || len(entries) != 1 {
@@ -123,7 +123,7 @@ func TestCountersMerge(t *testing.T) {
 	}
 }
 
-// A counter joins its own runs before they are too many to be open at once.
+// A counter joins its own spills before they are too many to be open at once.
 func TestCounterJoins(t *testing.T) {
 	c := NewCounter(t.TempDir(), "c", 1, 1<<20)
 	for i := range fanIn + 3 {
@@ -137,11 +137,11 @@ func TestCounterJoins(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := len(c.Runs()); n != 4 {
-		t.Errorf("%d runs", n)
+	if n := len(c.Spills()); n != 4 {
+		t.Errorf("%d spills", n)
 	}
 	counts := map[string]int64{}
-	if err := merge(c.Runs(), 0, 1, func(value []byte, count int64) error { counts[string(value)] = count; return nil }); err != nil {
+	if err := merge(c.Spills(), 0, 1, func(value []byte, count int64) error { counts[string(value)] = count; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if len(counts) != fanIn+4 || counts["always"] != fanIn+3 || counts["7"] != 1 {
@@ -149,11 +149,11 @@ func TestCounterJoins(t *testing.T) {
 	}
 }
 
-// However many runs there are, few are merged at once, and the given ones stay.
+// However many spills there are, few are merged at once, and the given ones stay.
 func TestGather(t *testing.T) {
 	for _, n := range []int{1, fanIn, fanIn + 1, 2*fanIn + 5, fanIn * fanIn} {
 		folder := t.TempDir()
-		var runs []string
+		var spills []string
 		for i := range n {
 			c := NewCounter(folder, fmt.Sprint("c", i), 2, 1<<20)
 			if err := c.Add([][]byte{[]byte("always"), fmt.Append(nil, i%300)}); err != nil {
@@ -162,27 +162,27 @@ func TestGather(t *testing.T) {
 			if err := c.Flush(); err != nil {
 				t.Fatal(err)
 			}
-			runs = append(runs, c.Runs()...)
+			spills = append(spills, c.Spills()...)
 		}
-		few, err := Gather(folder, "few", runs, 2)
+		few, err := Gather(folder, "few", spills, 2)
 		if err != nil || len(few) > fanIn {
-			t.Fatalf("%d runs of %d, %v", len(few), n, err)
+			t.Fatalf("%d spills of %d, %v", len(few), n, err)
 		}
 		for field, values := range []int{1, min(n, 300)} {
 			counts, sum := map[string]int64{}, int64(0)
 			err := merge(few, field, 2, func(value []byte, count int64) error { counts[string(value)] = count; sum += count; return nil })
 			if err != nil || len(counts) != values || sum != int64(n) {
-				t.Errorf("%d runs: %d values in %d rows, %v", n, len(counts), sum, err)
+				t.Errorf("%d spills: %d values in %d rows, %v", n, len(counts), sum, err)
 			}
 		}
-		files := slices.Clone(runs)
+		files := slices.Clone(spills)
 		for _, path := range few {
-			if !slices.Contains(runs, path) {
+			if !slices.Contains(spills, path) {
 				files = append(files, path)
 			}
 		}
 		if entries, err := os.ReadDir(folder); err != nil || len(entries) != len(files) {
-			t.Errorf("%d runs: %d files, expected %d, %v", n, len(entries), len(files), err)
+			t.Errorf("%d spills: %d files, expected %d, %v", n, len(entries), len(files), err)
 		}
 		for _, path := range files {
 			if _, err := os.Stat(path); err != nil {
@@ -192,8 +192,8 @@ func TestGather(t *testing.T) {
 	}
 }
 
-// A run that is not whole is told, not taken for a short one.
-func TestBrokenRun(t *testing.T) {
+// A spill that is not whole is told, not taken for a short one.
+func TestBrokenSpill(t *testing.T) {
 	folder := t.TempDir()
 	c := NewCounter(folder, "c", 2, 1<<20)
 	for i := range 100 {
@@ -204,7 +204,7 @@ func TestBrokenRun(t *testing.T) {
 	if err := c.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	path := c.Runs()[0]
+	path := c.Spills()[0]
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -214,7 +214,7 @@ func TestBrokenRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := merge([]string{path}, 1, 2, func([]byte, int64) error { return nil }); err == nil {
-			t.Errorf("a run of %d of %d bytes is taken", cut, len(data))
+			t.Errorf("a spill of %d of %d bytes is taken", cut, len(data))
 		}
 	}
 }

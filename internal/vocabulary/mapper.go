@@ -135,7 +135,7 @@ func (m *Mapper) field(name string) (int, error) {
 // take takes bytes of memory.
 func (m *Mapper) take(bytes int64) error {
 	if bytes > m.left {
-		return fault.Usagef("the vocabulary's values take more than %d MiB, the half of the memory that is allowed: allow more", m.memory/valuesPart>>20)
+		return fault.Setting(fault.Usagef("the vocabulary's values take more than %d MiB, half of the memory that is allowed: allow more", m.memory/valuesPart>>20), MemorySetting)
 	}
 	m.left -= bytes
 	return nil
@@ -231,7 +231,7 @@ func (m *Mapper) readJSON(s *rawtext.Source) error {
 	most := m.memory / textPart
 	data, err := io.ReadAll(io.LimitReader(s.Content(), most+1))
 	if err == nil && int64(len(data)) > most {
-		err = fault.Usagef("the text has more than %d MiB, an eighth of the memory that is allowed: allow more, or bring CSV", most>>20)
+		err = fault.Setting(fault.Usagef("the text has more than %d MiB, an eighth of the memory that is allowed: allow more, or use CSV", most>>20), MemorySetting)
 	}
 	if err == nil {
 		err = m.parseJSON(data)
@@ -327,15 +327,15 @@ func (m *Mapper) readTable(path string) error {
 		return err
 	}
 	for {
-		part, err := t.Next()
+		block, err := t.Next()
 		if err == io.EOF {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		row := part.Row
-		err = part.Rows(func(cells [][]byte) error {
+		row := block.Row
+		err = block.Rows(func(cells [][]byte) error {
 			id, err := parseID(string(cells[2]))
 			if err == nil {
 				err = m.add(string(cells[0]), cells[1], id)

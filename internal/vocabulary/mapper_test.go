@@ -82,7 +82,7 @@ func TestMappersRefused(t *testing.T) {
 		{"m.csv", "", "the file is empty"},
 		{"m.csv", "field,id,value\n", "expected the header"},
 		{"m.csv", "field,value,id\n", "the vocabulary is empty"},
-		{"m.csv", "field,value,id\na,x,0\na,y,2\n", "field a has 2 values and the id 2: ids count from 0 without a gap, or --oov says"},
+		{"m.csv", "field,value,id\na,x,0\na,y,2\n", "field a has 2 values and the id 2: ids count from 0 without a gap, unless the id of unseen values"},
 		{"m.csv", "field,value,id\na,x,0\na,y,0\n", "field a has two values of the id 0"},
 		{"m.csv", "field,value,id\na,x,0\na,x,1\n", `m.csv:3: field a: the value "x" is there twice`},
 		{"m.csv", "field,value,id\na,x,-1\n", "m.csv:2: field a: the value \"x\" has the id -1"},
@@ -123,7 +123,7 @@ func readWhole(path string) (*Mapper, error) {
 }
 
 // The values of a mapper that is read have the ids that Each says, and all other
-// values the one that --oov says.
+// values the one that oov says.
 func FuzzMapper(f *testing.F) {
 	f.Add([]byte("field,value,id\na,x,0\n"), true, "")
 	f.Add([]byte("field,value,id\na,x,1\na,y,2\n"), true, "id=0")

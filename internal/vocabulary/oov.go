@@ -1,6 +1,7 @@
 package vocabulary
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -24,6 +25,13 @@ const (
 	oovValue = "value"
 )
 
+// Settings that errors name (see fault.Setting).
+const (
+	UnseenSetting = "unseen"      // which id unseen values get: the oov of Read
+	SizesSetting  = "field sizes" // the sizes of Choose
+	MemorySetting = "memory"      // the memory of Read
+)
+
 // parseOOV reads last (also ""), none, id=N or value=TEXT.
 func parseOOV(text string) (oov, error) {
 	form, rest, has := strings.Cut(text, "=")
@@ -39,7 +47,7 @@ func parseOOV(text string) (oov, error) {
 			return oov{form: oovID, id: id}, nil
 		}
 	}
-	return oov{}, fault.Usagef("the id of unseen values is %q, expected last, id=N, value=TEXT or none", text)
+	return oov{}, fault.Setting(fault.Usagef("the id of unseen values is %q, expected last, id=N, value=TEXT or none", text), UnseenSetting)
 }
 
 // fit decides the field's size and the id of unseen values, and sees to it that
@@ -81,9 +89,10 @@ func (f *Field) fit(rule oov, position int, name string, want int) error {
 	case want > 0:
 		size = int64(want)
 	case size > needed && rule.form == oovLast:
-		return fault.Inputf("field %s has %d values and the id %d: ids count from 0 without a gap, or --oov says where unseen values are and --model that there are ids that no value has", name, values, largest)
+		return fault.Setting(fault.Inputf("field %s has %d values and the id %d: ids count from 0 without a gap, unless the id of unseen values or the size of the field is given", name, values, largest),
+			UnseenSetting, SizesSetting)
 	case size > needed:
-		return fault.Inputf("field %s has %d values and ids to %d: some id is no value's: if that is right, say with --model how many features the field has", name, values, size-1)
+		return fault.Setting(fault.Inputf("field %s has %d values and ids to %d, so some ids have no value: if that is right, give the size of the field", name, values, size-1), SizesSetting)
 	}
 	f.size, f.reserved = int(size), int(size-needed)
 	return f.distinct(rule, name)
@@ -91,14 +100,15 @@ func (f *Field) fit(rule oov, position int, name string, want int) error {
 
 // misfit says that a mapper's field is not the model's.
 func misfit(rule oov, position int, name string, values int, size int64, whole bool, want int) error {
-	hint := ""
-	if rule.form == oovLast {
-		hint = ": if unseen values do not have the id after the largest, say which with --oov"
-	}
+	what := fmt.Sprintf("ids to %d", size-1)
 	if whole {
-		return fault.Inputf("field %d (%s) has %d values and so %d features, the model has %d%s", position, name, values, size, want, hint)
+		what = fmt.Sprintf("%d values", values)
 	}
-	return fault.Inputf("field %d (%s) has ids to %d and so %d features, the model has %d%s", position, name, size-1, size, want, hint)
+	err := fault.Inputf("field %d (%s) has %s and so %d features, the model has %d", position, name, what, size, want)
+	if rule.form == oovLast {
+		err = fault.Setting(fmt.Errorf("%w: if the id of unseen values is not the one after the largest, give it", err), UnseenSetting)
+	}
+	return err
 }
 
 // distinct sees to it that each id is of one value at most, and that of unseen
@@ -113,7 +123,8 @@ func (f *Field) distinct(rule oov, name string) error {
 			return fault.Inputf("field %s has two values of the id %d", name, id)
 		case rule.form == oovID && id == rule.id:
 			value := f.values.append(nil, s)
-			return fault.Inputf("field %s: the id %d, which is to be that of unseen values, is that of %.100q: if this value stands for them, say --oov value=TEXT", name, id, value)
+			return fault.Setting(fault.Inputf("field %s: the id %d, which is to be that of unseen values, is that of %.100q: if this value stands for them, choose value=TEXT", name, id, value),
+				UnseenSetting)
 		default:
 			seen[id] = true
 		}

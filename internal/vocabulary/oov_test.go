@@ -62,22 +62,22 @@ func TestFitsRefused(t *testing.T) {
 		want       int
 		text       string
 	}{
-		{"", `{"x": 1, "y": 2}`, 3, "field 0 (a) has ids to 3 and so 4 features, the model has 3: if unseen values do not have the id after the largest, say which with --oov"},
-		{"", `["x", "y"]`, 2, "field 0 (a) has 2 values and so 3 features, the model has 2: if unseen"},
-		{"", `["x", "y"]`, 4, "field 0 (a) has 2 values and so 3 features, the model has 4: if unseen"},
+		{"", `{"x": 1, "y": 2}`, 3, "field 0 (a) has ids to 3 and so 4 features, the model has 3: if the id of unseen values is not the one after the largest, give it"},
+		{"", `["x", "y"]`, 2, "field 0 (a) has 2 values and so 3 features, the model has 2: if the id of unseen"},
+		{"", `["x", "y"]`, 4, "field 0 (a) has 2 values and so 3 features, the model has 4: if the id of unseen"},
 		{"", `{"x": 1, "y": 2}`, 0, "field a has 2 values and the id 2: ids count from 0 without a gap"},
 		{"", `{"x": 0, "y": 2147483646}`, 0, "field a has 2 values and the id 2147483646"},
-		{"id=0", `["x", "y"]`, 0, `field a: the id 0, which is to be that of unseen values, is that of "x": if this value stands for them, say --oov value=TEXT`},
+		{"id=0", `["x", "y"]`, 0, `field a: the id 0, which is to be that of unseen values, is that of "x": if this value stands for them, choose value=TEXT`},
 		{"id=0", `{"x": 1, "y": 2}`, 2, "field 0 (a) has 2 values and so 3 features, the model has 2"},
-		{"id=0", `{"x": 1, "y": 3}`, 0, "field a has 2 values and ids to 3: some id is no value's"},
-		{"id=9", `["x", "y"]`, 0, "field a has 2 values and ids to 9: some id is no value's"},
+		{"id=0", `{"x": 1, "y": 3}`, 0, "field a has 2 values and ids to 3, so some ids have no value: if that is right, give"},
+		{"id=9", `["x", "y"]`, 0, "field a has 2 values and ids to 9, so some ids have no value: if that is right, give"},
 		{"id=9", `["x", "y"]`, 9, "field 0 (a) has ids to 9 and so 10 features, the model has 9"},
 		{"value=<unk>", `["x", "y"]`, 3, `field a has no value "<unk>", whose id is to be that of unseen values`},
 		{"value=<unk>", `{}`, 0, `field a has no value "<unk>"`},
 		{"value=x", `["x", "y"]`, 1, "field 0 (a) has 1 values and so 2 features, the model has 1"},
 		{"value=x", `{"x": 0, "y": 0, "z": 1}`, 4, "field a has two values of the id 0"},
 		{"none", `["x", "y"]`, 1, "field 0 (a) has 2 values and so 2 features, the model has 1"},
-		{"none", `{"x": 1}`, 0, "field a has 1 values and ids to 1: some id is no value's"},
+		{"none", `{"x": 1}`, 0, "field a has 1 values and ids to 1, so some ids have no value: if that is right, give"},
 		{"none", `{"x": 0, "y": 0}`, 5, "field a has two values of the id 0"},
 	} {
 		path := mapperFile(t, "m.json", `{"a": `+c.field+`}`)

@@ -11,6 +11,7 @@ import (
 
 	"shaver/internal/dataset"
 	"shaver/internal/fault"
+	"shaver/internal/ingest"
 	"shaver/internal/job"
 	"shaver/internal/model"
 	"shaver/internal/shard"
@@ -27,7 +28,7 @@ func stored(t *testing.T, path string, rows int) *dataset.Dataset {
 	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := dataset.ImportEncoded(t.Context(), dataset.EncodedConfig{Train: []string{file}, Sizes: []int{3, 4}, Out: path}); err != nil {
+	if _, err := ingest.ImportEncoded(t.Context(), ingest.EncodedConfig{Train: []string{file}, Sizes: []int{3, 4}, Out: path}); err != nil {
 		t.Fatal(err)
 	}
 	d, err := dataset.Open(path)

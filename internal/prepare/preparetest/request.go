@@ -12,6 +12,7 @@ import (
 	"shaver/internal/checkpoint"
 	"shaver/internal/dataset"
 	"shaver/internal/estimator"
+	"shaver/internal/ingest"
 	"shaver/internal/model"
 	"shaver/internal/planted"
 	"shaver/internal/prepare"
@@ -38,8 +39,8 @@ func Request(tb testing.TB) (r prepare.Request, folder string) {
 	if err := os.WriteFile(file, []byte(csv.String()), 0o600); err != nil {
 		tb.Fatal(err)
 	}
-	config := dataset.EncodedConfig{Train: []string{file}, Sizes: p.FieldDims, Global: true, Out: filepath.Join(dir, "dataset")}
-	if _, err := dataset.ImportEncoded(tb.Context(), config); err != nil {
+	config := ingest.EncodedConfig{Train: []string{file}, Sizes: p.FieldDims, Global: true, Out: filepath.Join(dir, "dataset")}
+	if _, err := ingest.ImportEncoded(tb.Context(), config); err != nil {
 		tb.Fatal(err)
 	}
 	d, err := dataset.Open(config.Out)

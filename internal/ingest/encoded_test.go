@@ -1,4 +1,4 @@
-package dataset
+package ingest
 
 import (
 	"compress/gzip"
@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/dataset"
 	"shaver/internal/fault"
 	"shaver/internal/model"
 	"shaver/internal/rawtext"
@@ -65,7 +66,7 @@ func TestImportEncodedForms(t *testing.T) {
 			if d.Digest() != summary.Digest || !reflect.DeepEqual(d.Manifest, summary.Manifest) {
 				t.Errorf("the summary is not of this dataset")
 			}
-			if d.Rows(Train) != 3 || d.Splits[0].Name != Train || d.Splits[0].Positives != 2 || d.Rows(Val) != 0 {
+			if d.Rows(dataset.Train) != 3 || d.Splits[0].Name != dataset.Train || d.Splits[0].Positives != 2 || d.Rows(dataset.Val) != 0 {
 				t.Errorf("splits %+v", d.Splits)
 			}
 			counts, err := d.Frequencies()
@@ -110,7 +111,7 @@ func TestImportEncodedRefuses(t *testing.T) {
 		{"other compressed", "PK\x03\x04\x00\x00", EncodedConfig{}, "NUL byte"},
 		{"empty split", small, EncodedConfig{Split: "1:0:1000000", Seed: 3}, "the split train has no rows"},
 		{"label elsewhere", "a,b,label\n0,0,1\n", EncodedConfig{}, `rows.csv:1: the first column is the label: here that is "a", and "label" is column 3`},
-		{"global taken for local", "label,a,b,c\n" + strings.Repeat("1,0,2,4\n0,1,3,5\n", 50), EncodedConfig{}, "ids that count over all fields: give --ids global and"},
+		{"global taken for local", "label,a,b,c\n" + strings.Repeat("1,0,2,4\n0,1,3,5\n", 50), EncodedConfig{}, "as global ids are: give the sizes of the fields"},
 		{"nothing left", "label,a\n0,x\n", EncodedConfig{OnBadRow: Skip}, "no valid rows"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -130,20 +131,20 @@ func TestImportEncodedOfSeveralFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := open(t, out)
-	if !slices.Equal(d.SplitNames(), []string{Train, Test}) || !slices.Equal(d.FieldDims(), []int{10, 10}) || len(d.Sources) != 3 {
+	if !slices.Equal(d.SplitNames(), []string{dataset.Train, dataset.Test}) || !slices.Equal(d.FieldDims(), []int{10, 10}) || len(d.Sources) != 3 {
 		t.Errorf("%+v", d.Manifest)
 	}
 	// Row numbers do not depend on what is read.
-	if got := rowsOf(t, d, 5, Test); !slices.Equal(got.Number, []int64{6}) || !slices.Equal(got.Features, []int32{9, 19}) {
+	if got := rowsOf(t, d, 5, dataset.Test); !slices.Equal(got.Number, []int64{6}) || !slices.Equal(got.Features, []int32{9, 19}) {
 		t.Errorf("test rows %+v", got)
 	}
-	if got := rowsOf(t, d, 5, Test, Train).Number; !slices.Equal(got, []int64{0, 1, 2, 3, 4, 5, 6}) {
+	if got := rowsOf(t, d, 5, dataset.Test, dataset.Train).Number; !slices.Equal(got, []int64{0, 1, 2, 3, 4, 5, 6}) {
 		t.Errorf("row numbers %v", got)
 	}
-	if counts, err := d.Frequencies(Test); err != nil || counts[9] != 1 || counts[0] != 0 {
+	if counts, err := d.Frequencies(dataset.Test); err != nil || counts[9] != 1 || counts[0] != 0 {
 		t.Errorf("frequencies %v, %v", counts, err)
 	}
-	if _, err := d.Frequencies(Val); !fault.IsUsage(err) {
+	if _, err := d.Frequencies(dataset.Val); !fault.IsUsage(err) {
 		t.Errorf("frequencies of a split that is not there: %v", err)
 	}
 	for _, c := range []struct{ text, want string }{
@@ -218,8 +219,8 @@ func TestImportEncodedSkips(t *testing.T) {
 	if summary.Skipped != 20 || len(summary.Bad) != 5 || !strings.HasSuffix(summary.Bad[1], `rows.csv:5: field 0 (a): "x1" is not an integer`) {
 		t.Errorf("skipped %d: %q", summary.Skipped, summary.Bad)
 	}
-	if d := open(t, out); d.Skipped != 20 || d.Rows(Train) != 20 {
-		t.Errorf("%d rows, %d skipped", d.Rows(Train), d.Skipped)
+	if d := open(t, out); d.Skipped != 20 || d.Rows(dataset.Train) != 20 {
+		t.Errorf("%d rows, %d skipped", d.Rows(dataset.Train), d.Skipped)
 	}
 }
 
@@ -232,31 +233,31 @@ func TestSplitOfOneFile(t *testing.T) {
 	for i := range n {
 		fmt.Fprintf(&text, "%d,%d\n", i%2, i)
 	}
-	importTo := func(text string, seed uint64, policy string) *Dataset {
+	importTo := func(text string, seed uint64, policy string) (string, *dataset.Dataset) {
 		out := filepath.Join(t.TempDir(), "dataset")
 		_, err := ImportEncoded(t.Context(), EncodedConfig{Train: []string{write(t, text)}, Split: "8:1:1", Seed: seed, Sizes: []int{n}, OnBadRow: policy, Out: out})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return open(t, out)
+		return out, open(t, out)
 	}
-	d := importTo(text.String(), 5, Fail)
-	if again := importTo(text.String(), 5, Fail); folderBytes(t, d.dir) != folderBytes(t, again.dir) {
+	dir, d := importTo(text.String(), 5, Fail)
+	if again, _ := importTo(text.String(), 5, Fail); folderBytes(t, dir) != folderBytes(t, again) {
 		t.Error("the same import gave other bytes")
 	}
-	if other := importTo(text.String(), 6, Fail); d.Digest() == other.Digest() {
+	if _, other := importTo(text.String(), 6, Fail); d.Digest() == other.Digest() {
 		t.Error("another seed gave the same split")
 	}
-	for split, want := range map[string]float64{Train: .8, Val: .1, Test: .1} {
+	for split, want := range map[string]float64{dataset.Train: .8, dataset.Val: .1, dataset.Test: .1} {
 		if got := float64(d.Rows(split)) / n; got < want-.012 || got > want+.012 { // 4 standard deviations
 			t.Errorf("%s has %.4f of the rows", split, got)
 		}
 	}
-	if *d.Division != (Division{"8:1:1", 5}) {
+	if *d.Division != (dataset.Division{Ratio: "8:1:1", Seed: 5}) {
 		t.Errorf("division %+v", d.Division)
 	}
 	// A row that is left out moves no other row.
-	bad := importTo(strings.Replace(text.String(), "\n1,7\n", "\n1,x\n", 1), 5, Skip)
+	_, bad := importTo(strings.Replace(text.String(), "\n1,7\n", "\n1,x\n", 1), 5, Skip)
 	for _, split := range d.SplitNames() {
 		want := slices.DeleteFunc(rowsOf(t, d, n, split).Features, func(g int32) bool { return g == 7 })
 		if got := rowsOf(t, bad, n, split).Features; !slices.Equal(got, want) {
@@ -275,7 +276,7 @@ func TestImportStops(t *testing.T) {
 	progress := func(rows, read, total int64) {
 		calls++
 		last = [3]int64{rows, read, total}
-		if calls == 6 { // in the second pass
+		if calls == 6 { // in the second scan
 			cancel()
 		}
 	}
@@ -326,8 +327,8 @@ func TestImportFlights(t *testing.T) {
 	if !slices.Equal(d.Fields(), fields) || !slices.Equal(d.FieldDims(), sizes) || d.Features() != 7813 {
 		t.Errorf("fields %v, sizes %v", d.Fields(), d.FieldDims())
 	}
-	if d.Rows(Train) != 261_876 || d.Rows(Val) != 32_735 || d.Rows(Test) != 32_735 {
-		t.Errorf("%d, %d, %d rows", d.Rows(Train), d.Rows(Val), d.Rows(Test))
+	if d.Rows(dataset.Train) != 261_876 || d.Rows(dataset.Val) != 32_735 || d.Rows(dataset.Test) != 32_735 {
+		t.Errorf("%d, %d, %d rows", d.Rows(dataset.Train), d.Rows(dataset.Val), d.Rows(dataset.Test))
 	}
 	if err := d.CheckModel(&model.Architecture{FieldDims: sizes}); err != nil {
 		t.Error(err)
@@ -336,8 +337,8 @@ func TestImportFlights(t *testing.T) {
 	other[5]--
 	wantInput(t, d.CheckModel(&model.Architecture{FieldDims: other}), "field 5 (carrier) has 17 features in the dataset and 16 in the model")
 	wantInput(t, d.CheckModel(&model.Architecture{FieldDims: sizes[:10]}), "the dataset has 11 fields and the model 10")
-	got := rowsOf(t, d, 1<<20, Test)
-	if !reflect.DeepEqual(got, slowRows(t, flights("test")[0], sizes, d.Rows(Train)+d.Rows(Val))) {
+	got := rowsOf(t, d, 1<<20, dataset.Test)
+	if !reflect.DeepEqual(got, slowRows(t, flights("test")[0], sizes, d.Rows(dataset.Train)+d.Rows(dataset.Val))) {
 		t.Error("the test rows are not those of the file")
 	}
 	// Sizes that are counted can only be smaller.
@@ -402,8 +403,8 @@ func TestImportGolden(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := open(t, out); d.Rows(Train) != golden.Rows || d.IDs != GlobalIDs {
-			t.Errorf("%s: %d rows of ids %s", name, d.Rows(Train), d.IDs)
+		if d := open(t, out); d.Rows(dataset.Train) != golden.Rows || d.IDs != dataset.GlobalIDs {
+			t.Errorf("%s: %d rows of ids %s", name, d.Rows(dataset.Train), d.IDs)
 		}
 	}
 }
@@ -419,18 +420,18 @@ func BenchmarkImport(b *testing.B) {
 	b.ReportMetric(261_876*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
 }
 
-// BenchmarkPass is BenchmarkImport without writing: decompression and parsing.
-func BenchmarkPass(b *testing.B) {
+// BenchmarkScan is BenchmarkImport without writing: decompression and parsing.
+func BenchmarkScan(b *testing.B) {
 	_, sizes := vocabularyOfFlights(b)
 	path := shared(b, "data", "flights", "train.csv.gz")
-	e := &encodedImport{groups: []group{{Train, []string{path}}}}
+	e := &encodedImport{groups: []group{{dataset.Train, []string{path}}}}
 	var err error
-	if e.passes, err = newPasses(b.Context(), Fail, nil, nil, 1); err != nil {
+	if e.scans, err = newScans(b.Context(), Fail, nil, nil, 1); err != nil {
 		b.Fatal(err)
 	}
 	rows := 0
 	for b.Loop() {
-		err := e.pass(sizes, func(int, uint8, []int32) error { rows++; return nil })
+		err := e.scan(sizes, func(int, uint8, []int32) error { rows++; return nil })
 		if err != nil {
 			b.Fatal(err)
 		}

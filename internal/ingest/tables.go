@@ -1,4 +1,4 @@
-package dataset
+package ingest
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"shaver/internal/arrowio"
+	"shaver/internal/dataset"
 	"shaver/internal/fault"
 )
 
@@ -43,27 +44,27 @@ func (r *rawImport) openTable(path string) (input, error) {
 	return &tableInput{path, t}, nil
 }
 
-func (in *tableInput) next(s *stretch) error {
+func (in *tableInput) next(b *block) error {
 	var err error
-	if s.table, err = in.table.Next(); err == nil {
-		s.rows, s.read = s.table.Len, s.table.Read
+	if b.table, err = in.table.Next(); err == nil {
+		b.rows, b.read = b.table.Len, b.table.Read
 	}
 	return err
 }
 
 // describe reads the file once more, as tables are not read front to back.
-func (in *tableInput) describe() (File, error) {
+func (in *tableInput) describe() (dataset.File, error) {
 	digest, size, err := in.table.Digest()
-	return File{filepath.Base(in.path), digest, size}, err
+	return dataset.File{File: filepath.Base(in.path), SHA256: digest, Bytes: size}, err
 }
 
 func (in *tableInput) close() { in.table.Close() }
 
-// scanTable is scan for a table's part.
-func (c *scanner) scanTable(s *stretch, visit func(row uint64, label uint8, values [][]byte) error) error {
+// parseTable is parse for a block of a table.
+func (c *blockParser) parseTable(b *block, visit func(row uint64, label uint8, values [][]byte) error) error {
 	i := int64(0)
-	err := s.table.Rows(func(cells [][]byte) error {
-		row := s.row + uint64(i)
+	err := b.table.Rows(func(cells [][]byte) error {
+		row := b.row + uint64(i)
 		label, values, err := c.parser.parse(cells, true)
 		bad := err != nil
 		if !bad {
@@ -71,7 +72,7 @@ func (c *scanner) scanTable(s *stretch, visit func(row uint64, label uint8, valu
 			bad = isBad(err)
 		}
 		if bad {
-			err = c.reject(s, fault.Inputf("%s: row %d: %w", s.path, s.table.Row+i, err), 1)
+			err = b.bad.reject(fault.Inputf("%s: row %d: %w", b.path, b.table.Row+i, err), 1)
 		}
 		i++
 		if err != nil {
@@ -83,7 +84,7 @@ func (c *scanner) scanTable(s *stretch, visit func(row uint64, label uint8, valu
 		return s.error
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", s.path, err)
+		return fmt.Errorf("%s: %w", b.path, err)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package dataset
+package ingest
 
 import (
 	"encoding/json"
@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"shaver/internal/dataset"
 )
 
 // mapperCase is a way in which somebody's model numbers the values of two fields.
@@ -66,8 +68,9 @@ func (c *mapperCase) rowsFor(r *rand.Rand) (text string, rows [][]int, unseen []
 	return lines.String(), rows, unseen, bad
 }
 
-func (c *mapperCase) check(t *testing.T, d *Dataset, summary *Summary, rows [][]int, unseen []int64, bad int) {
+func (c *mapperCase) check(t *testing.T, dir string, summary *Summary, rows [][]int, unseen []int64, bad int) {
 	t.Helper()
+	d := open(t, dir)
 	if !slices.Equal(d.FieldDims(), c.want) || !slices.Equal(summary.Unseen, unseen) || summary.Skipped != int64(bad) {
 		t.Errorf("%q: sizes %v, unseen %v, skipped %d; want %v, %v, %d", c.oov, d.FieldDims(), summary.Unseen, summary.Skipped, c.want, unseen, bad)
 	}
@@ -87,7 +90,7 @@ func (c *mapperCase) check(t *testing.T, d *Dataset, summary *Summary, rows [][]
 	if frequencies, err := d.Frequencies(); err != nil || !slices.Equal(frequencies, counts) {
 		t.Errorf("%q: frequencies %v, want %v, %v", c.oov, frequencies, counts, err)
 	}
-	facts, err := Inspect(d.dir, 10)
+	facts, err := dataset.Inspect(dir, 10)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +142,7 @@ func TestMappersIDs(t *testing.T) {
 			t.Fatalf("%q: %v", c.oov, err)
 		}
 		a := open(t, config.Out)
-		c.check(t, a, summary, rows, unseen, bad)
+		c.check(t, config.Out, summary, rows, unseen, bad)
 
 		// The same rows, by the dataset: the same bytes.
 		if config.Vocabulary, err = ReadVocabulary(config.Out, DefaultMemory, ""); err != nil {
@@ -150,7 +153,7 @@ func TestMappersIDs(t *testing.T) {
 			t.Fatalf("%q: %v", c.oov, err)
 		}
 		if b := open(t, config.Out); b.Digest() != a.Digest() {
-			t.Errorf("%q: the dataset's own vocabulary makes another dataset\n%s\n%s", c.oov, b.marshal(), a.marshal())
+			t.Errorf("%q: the dataset's own vocabulary makes another dataset\n%s\n%s", c.oov, b.Marshal(), a.Marshal())
 		}
 		// Another day's.
 		text, rows, unseen, bad = c.rowsFor(r)
@@ -158,7 +161,7 @@ func TestMappersIDs(t *testing.T) {
 		if summary, err = ImportRaw(t.Context(), config); err != nil {
 			t.Fatalf("%q: %v", c.oov, err)
 		}
-		c.check(t, open(t, config.Out), summary, rows, unseen, bad)
+		c.check(t, config.Out, summary, rows, unseen, bad)
 		config.Out, config.Sizes = filepath.Join(dir, "d"), []int{c.want[0], c.want[1] + 1}
 		_, err = ImportRaw(t.Context(), config)
 		wantInput(t, err, fmt.Sprintf("%d features, the model has %d", c.want[1], c.want[1]+1))
@@ -185,18 +188,18 @@ func TestNoIDForUnseen(t *testing.T) {
 
 	// The rows of a dataset are a table, as Parquet is: no value of theirs is known.
 	table := smallDataset(t)
-	name := table.Fields()[0]
+	name := open(t, table).Fields()[0]
 	if err := os.WriteFile(path, []byte("field,value,id\n"+name+",none of theirs,0\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if config.Vocabulary, err = ReadVocabulary(path, DefaultMemory, "none"); err != nil {
 		t.Fatal(err)
 	}
-	config.Format, config.Files = Tables(), []string{filepath.Join(table.dir, "train.arrow")}
+	config.Format, config.Files = Tables(), []string{filepath.Join(table, "train.arrow")}
 	config.Format.Columns = []Column{{Name: name}}
 	_, err = ImportRaw(t.Context(), config)
 	wantInput(t, err, "train.arrow: row 0: field 0 ("+name+"): the value ")
 
-	_, err = ReadVocabulary(table.dir, DefaultMemory, "none")
-	wantUsage(t, err, "--oov is for a mapper in a file")
+	_, err = ReadVocabulary(table, DefaultMemory, "none")
+	wantUsage(t, err, "the id of unseen values is chosen for a mapper in a file")
 }

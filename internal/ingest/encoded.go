@@ -1,4 +1,4 @@
-package dataset
+package ingest
 
 import (
 	"context"
@@ -10,7 +10,9 @@ import (
 	"slices"
 
 	"shaver/internal/arrowio"
+	"shaver/internal/dataset"
 	"shaver/internal/fault"
+	"shaver/internal/model"
 	"shaver/internal/rawtext"
 )
 
@@ -25,7 +27,7 @@ type EncodedConfig struct {
 	Test     []string // none: no test split
 	Split    string   // "8:1:1": draw the rows of Train's one file into train, val, test
 	Seed     uint64   // of the draw
-	Sizes    []int    // features of each field; nil: largest id + 1, if that is plausible, at the cost of a second pass
+	Sizes    []int    // features of each field; nil: largest id + 1, if that is plausible, which takes a second scan
 	Global   bool     // ids count over all fields (then Sizes are needed), not within each
 	OnBadRow string   // Fail (also "") or Skip
 	Out      string   // the dataset's folder, which must not exist or be empty
@@ -39,7 +41,7 @@ func (c *EncodedConfig) validate() error {
 	case c.Split != "" && (len(c.Train) != 1 || len(c.Val) > 0 || len(c.Test) > 0):
 		return fault.Usagef("a split ratio is for one file with all rows")
 	case c.Global && c.Sizes == nil:
-		return fault.Usagef("global ids need the sizes of the fields: --model or --field-sizes")
+		return fault.Setting(fault.Usagef("global ids need the sizes of the fields"), SizesSetting)
 	}
 	return checkOut(c.Out)
 }
@@ -52,7 +54,7 @@ type group struct {
 
 // encodedImport is one run of ImportEncoded.
 type encodedImport struct {
-	*passes
+	*scans
 	config EncodedConfig
 	groups []group
 	ratio  *ratio // nil: each group is a split
@@ -66,12 +68,12 @@ func ImportEncoded(ctx context.Context, config EncodedConfig) (*Summary, error) 
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	e := &encodedImport{config: config, groups: []group{{Train, config.Train}}}
+	e := &encodedImport{config: config, groups: []group{{dataset.Train, config.Train}}}
 	if len(config.Val) > 0 {
-		e.groups = append(e.groups, group{Val, config.Val})
+		e.groups = append(e.groups, group{dataset.Val, config.Val})
 	}
 	if len(config.Test) > 0 {
-		e.groups = append(e.groups, group{Test, config.Test})
+		e.groups = append(e.groups, group{dataset.Test, config.Test})
 	}
 	splits := make([]string, 0, 3)
 	var paths []string
@@ -90,7 +92,7 @@ func ImportEncoded(ctx context.Context, config EncodedConfig) (*Summary, error) 
 	if config.Sizes == nil {
 		times = 2
 	}
-	if e.passes, err = newPasses(ctx, config.OnBadRow, config.Progress, paths, times); err != nil {
+	if e.scans, err = newScans(ctx, config.OnBadRow, config.Progress, paths, times); err != nil {
 		return nil, err
 	}
 	sizes, err := e.sizes()
@@ -105,19 +107,19 @@ func ImportEncoded(ctx context.Context, config EncodedConfig) (*Summary, error) 
 	if err := b.start(e.header.columns[1:], sizes, splits, 1); err != nil {
 		return nil, err
 	}
-	if err := e.pass(sizes, b.add); err != nil {
+	if err := e.scan(sizes, b.add); err != nil {
 		return nil, err
 	}
-	m := Manifest{IDs: LocalIDs}
+	m := dataset.Manifest{IDs: dataset.LocalIDs}
 	if config.Global {
-		m.IDs = GlobalIDs
+		m.IDs = dataset.GlobalIDs
 	}
 	return e.commit(b, &m, e.ratio)
 }
 
-// commit ends the last pass: it publishes the dataset.
-func (p *passes) commit(b *builder, m *Manifest, r *ratio) (*Summary, error) {
-	m.Sources, m.Skipped = p.sources, p.skipped
+// commit ends the last scan and publishes the dataset.
+func (p *scans) commit(b *builder, m *dataset.Manifest, r *ratio) (*Summary, error) {
+	m.Sources, m.Skipped = p.sources, p.bad.lines
 	if r != nil {
 		m.Division = &r.Division
 	}
@@ -125,8 +127,8 @@ func (p *passes) commit(b *builder, m *Manifest, r *ratio) (*Summary, error) {
 		return nil, err
 	}
 	p.end()
-	sum := sha256.Sum256(m.marshal())
-	return &Summary{Manifest: *m, Digest: hex.EncodeToString(sum[:]), Bad: p.bad, Passes: p.ended}, nil
+	sum := sha256.Sum256(m.Marshal())
+	return &Summary{Manifest: *m, Digest: hex.EncodeToString(sum[:]), Bad: p.bad.messages, Scans: p.ended}, nil
 }
 
 // sizes returns the features of each field, given or counted. It sets e.header.
@@ -145,7 +147,7 @@ func (e *encodedImport) sizes() ([]int, error) {
 	least := slices.Repeat([]int{math.MaxInt}, len(fields)) // id of each
 	if sizes == nil {
 		sizes = make([]int, len(fields))
-		err := e.pass(nil, func(_ int, _ uint8, ids []int32) error {
+		err := e.scan(nil, func(_ int, _ uint8, ids []int32) error {
 			for j, id := range ids {
 				sizes[j], least[j] = max(sizes[j], int(id)+1), min(least[j], int(id))
 			}
@@ -162,8 +164,10 @@ func (e *encodedImport) sizes() ([]int, error) {
 	if len(sizes) != len(fields) {
 		return nil, fault.Inputf("%s:1: %d fields, expected %d", e.groups[0].files[0], len(fields), len(sizes))
 	}
-	err = checkTotal(fields, sizes)
-	if err == nil && e.config.Sizes == nil {
+	if err := model.CheckSizes(fields, sizes); err != nil {
+		return nil, fault.Inputf("%w", err)
+	}
+	if e.config.Sizes == nil {
 		err = e.plausible(fields, sizes, least)
 	}
 	return sizes, err
@@ -174,8 +178,8 @@ func (e *encodedImport) sizes() ([]int, error) {
 // each field begins above the one before.
 func (e *encodedImport) plausible(fields []string, sizes, least []int) error {
 	if above := ascending(sizes, least); above && len(fields) > 2 && e.rows >= 100 {
-		return fault.Inputf("%s: each field's ids are above those of the field before, like ids that count over all fields: give --ids global and --model or --field-sizes; or --field-sizes, if they do count within their field",
-			e.groups[0].files[0])
+		return fault.Setting(fault.Inputf("%s: each field's ids are above those of the field before, as global ids are: give the sizes of the fields, and say whether the ids are global",
+			e.groups[0].files[0]), IDsSetting, SizesSetting)
 	}
 	sum, largest := int64(0), 0
 	for j, size := range sizes {
@@ -185,8 +189,8 @@ func (e *encodedImport) plausible(fields []string, sizes, least []int) error {
 		}
 	}
 	if sum > 1<<24+100*e.rows*int64(len(fields)) {
-		return fault.Inputf("field %d (%s): the largest id is %d, in %d rows: if that is right, say how many features each field has",
-			largest, fields[largest], sizes[largest]-1, e.rows)
+		return fault.Setting(fault.Inputf("field %d (%s): the largest id is %d, in %d rows: if that is right, give the sizes of the fields",
+			largest, fields[largest], sizes[largest]-1, e.rows), SizesSetting)
 	}
 	return nil
 }
@@ -238,9 +242,9 @@ func (e *encodedImport) readHeader(s *rawtext.Source) (*header, error) {
 	return h, nil
 }
 
-// pass reads all rows and calls visit with the position of their split in the
+// scan reads all rows and calls visit with the position of their split in the
 // builder's, and their ids: global ones if sizes are given, else local.
-func (e *encodedImport) pass(sizes []int, visit func(split int, label uint8, features []int32) error) error {
+func (e *encodedImport) scan(sizes []int, visit func(split int, label uint8, features []int32) error) error {
 	e.begin()
 	for k, g := range e.groups {
 		for _, path := range g.files {
@@ -295,7 +299,7 @@ func (e *encodedImport) row(s *rawtext.Source, p *parser, line []byte, long bool
 		return err
 	}
 	if long {
-		return e.reject(s.TooLong(), 1)
+		return e.bad.reject(s.TooLong(), 1)
 	}
 	label, ok := p.parse(line)
 	if ok {
@@ -305,5 +309,5 @@ func (e *encodedImport) row(s *rawtext.Source, p *parser, line []byte, long bool
 	if why == nil {
 		why = errors.New("not a row")
 	}
-	return e.reject(s.Errorf(s.Line, "%w", why), 1)
+	return e.bad.reject(s.Errorf(s.Line, "%w", why), 1)
 }

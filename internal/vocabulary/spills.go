@@ -12,13 +12,13 @@ import (
 	"slices"
 )
 
-// A run has for each field its values in byte order, each as its length + 1, its
+// A spill has for each field its values in byte order, each as its length + 1, its
 // bytes and its count, and then a 0; and in the end the position of each field's
 // first value and the number of fields, as uint64. Numbers within are varints. A
-// run is read by the process that wrote it or, when an import is taken up again,
+// spill is read by the process that wrote it or, when an import is taken up again,
 // by its successor.
 
-type runWriter struct {
+type spillWriter struct {
 	path   string
 	file   *os.File
 	out    *bufio.Writer
@@ -27,33 +27,33 @@ type runWriter struct {
 	buffer []byte
 }
 
-func createRun(path string, fields int) (*runWriter, error) {
+func createSpill(path string, fields int) (*spillWriter, error) {
 	file, err := os.Create(path)
 	if err != nil {
 		return nil, err
 	}
-	return &runWriter{path: path, file: file, out: bufio.NewWriterSize(file, 1<<18), starts: make([]uint64, 0, fields)}, nil
+	return &spillWriter{path: path, file: file, out: bufio.NewWriterSize(file, 1<<18), starts: make([]uint64, 0, fields)}, nil
 }
 
-func (w *runWriter) begin() { w.starts = append(w.starts, w.at) }
+func (w *spillWriter) begin() { w.starts = append(w.starts, w.at) }
 
 // add writes a value of the current field.
-func (w *runWriter) add(value []byte, count int64) error {
+func (w *spillWriter) add(value []byte, count int64) error {
 	w.buffer = binary.AppendUvarint(w.buffer[:0], uint64(len(value))+1)
 	w.buffer = append(w.buffer, value...)
 	return w.write(binary.AppendUvarint(w.buffer, uint64(count)))
 }
 
-func (w *runWriter) end() error { return w.write([]byte{0}) }
+func (w *spillWriter) end() error { return w.write([]byte{0}) }
 
-func (w *runWriter) write(data []byte) error {
+func (w *spillWriter) write(data []byte) error {
 	n, err := w.out.Write(data)
 	w.at += uint64(n)
 	return err
 }
 
 // table writes a field; it takes the table apart.
-func (w *runWriter) table(t *table) error {
+func (w *spillWriter) table(t *table) error {
 	w.begin()
 	slots := slices.DeleteFunc(t.slots, func(s slot) bool { return s.number == 0 })
 	if len(t.arena) == 0 {
@@ -71,7 +71,7 @@ func (w *runWriter) table(t *table) error {
 	return w.end()
 }
 
-func (w *runWriter) close() error {
+func (w *spillWriter) close() error {
 	for _, start := range w.starts {
 		w.buffer = binary.LittleEndian.AppendUint64(w.buffer[:0], start)
 		if _, err := w.out.Write(w.buffer); err != nil {
@@ -87,12 +87,12 @@ func (w *runWriter) close() error {
 	return err
 }
 
-func (w *runWriter) abort() {
+func (w *spillWriter) abort() {
 	w.file.Close()
 	os.Remove(w.path)
 }
 
-// cursor reads one field of a run.
+// cursor reads one field of a spill.
 type cursor struct {
 	path  string
 	file  *os.File
@@ -101,7 +101,7 @@ type cursor struct {
 	count int64
 }
 
-// cursorBuffer bytes are read ahead of each run.
+// cursorBuffer bytes are read ahead of each spill.
 const cursorBuffer = 1 << 16
 
 func openCursor(path string, field, fields int) (*cursor, error) {
@@ -157,16 +157,16 @@ func (c *cursor) next() (bool, error) {
 // maxValue bounds a value, in bytes.
 const maxValue = 1 << 20
 
-// merge calls visit with each value of a field over all runs, in byte order, and
+// merge calls visit with each value of a field over all spills, in byte order, and
 // the sum of its counts. The value is valid until visit returns.
-func merge(runs []string, field, fields int, visit func(value []byte, count int64) error) error {
-	heap := make([]*cursor, 0, len(runs))
+func merge(spills []string, field, fields int, visit func(value []byte, count int64) error) error {
+	heap := make([]*cursor, 0, len(spills))
 	defer func() {
 		for _, c := range heap {
 			c.file.Close()
 		}
 	}()
-	for _, path := range runs {
+	for _, path := range spills {
 		c, err := openCursor(path, field, fields)
 		if err != nil {
 			return err
@@ -226,28 +226,28 @@ func sift(heap []*cursor, i int) {
 	}
 }
 
-// joinRuns makes one run of several, which it removes.
-func joinRuns(path string, runs []string, fields int) error {
-	if err := addRuns(path, runs, fields); err != nil {
+// joinSpills makes one spill of several, which it removes.
+func joinSpills(path string, spills []string, fields int) error {
+	if err := addSpills(path, spills, fields); err != nil {
 		return err
 	}
-	for _, run := range runs {
-		if err := os.Remove(run); err != nil {
+	for _, spill := range spills {
+		if err := os.Remove(spill); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// addRuns makes one run of several.
-func addRuns(path string, runs []string, fields int) error {
-	w, err := createRun(path, fields)
+// addSpills makes one spill of several.
+func addSpills(path string, spills []string, fields int) error {
+	w, err := createSpill(path, fields)
 	if err != nil {
 		return err
 	}
 	for j := range fields {
 		w.begin()
-		if err := errors.Join(merge(runs, j, fields, w.add), w.end()); err != nil {
+		if err := errors.Join(merge(spills, j, fields, w.add), w.end()); err != nil {
 			w.abort()
 			return err
 		}
@@ -255,32 +255,32 @@ func addRuns(path string, runs []string, fields int) error {
 	return w.close()
 }
 
-// Gather returns runs that together say what the given ones say, and are few
+// Gather returns spills that together say what the given ones say, and are few
 // enough to be merged at once, for several fields at a time. Those that it makes
 // are NAME-0, NAME-1, ... in the folder; it removes none of the given ones.
-func Gather(folder, name string, runs []string, fields int) ([]string, error) {
-	given := len(runs)
-	for made := 0; len(runs) > fanIn; made++ {
-		n := min(fanIn, len(runs)-fanIn+1)
+func Gather(folder, name string, spills []string, fields int) ([]string, error) {
+	given := len(spills)
+	for made := 0; len(spills) > fanIn; made++ {
+		n := min(fanIn, len(spills)-fanIn+1)
 		path := filepath.Join(folder, fmt.Sprintf("%s-%d", name, made))
-		if err := addRuns(path, runs[:n], fields); err != nil {
+		if err := addSpills(path, spills[:n], fields); err != nil {
 			return nil, err
 		}
-		for _, run := range runs[min(n, given):n] {
-			if err := os.Remove(run); err != nil {
+		for _, spill := range spills[min(n, given):n] {
+			if err := os.Remove(spill); err != nil {
 				return nil, err
 			}
 		}
 		given -= min(n, given)
-		runs = append(slices.Clone(runs[n:]), path)
+		spills = append(slices.Clone(spills[n:]), path)
 	}
-	return runs, nil
+	return spills, nil
 }
 
-// Merge calls visit with each value of a field that all runs together counted at
+// Merge calls visit with each value of a field that all spills together counted at
 // least minCount times, in byte order. The value is valid until visit returns.
-func Merge(runs []string, field, fields int, minCount int64, visit func(value []byte) error) error {
-	return merge(runs, field, fields, func(value []byte, count int64) error {
+func Merge(spills []string, field, fields int, minCount int64, visit func(value []byte) error) error {
+	return merge(spills, field, fields, func(value []byte, count int64) error {
 		if count < minCount {
 			return nil
 		}

@@ -1,4 +1,4 @@
-package dataset
+package ingest
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"shaver/internal/arrowio"
+	"shaver/internal/dataset"
 	"shaver/internal/fault"
 	"shaver/internal/rawtext"
 	"shaver/internal/tally"
@@ -159,15 +160,16 @@ func TestImportTableOfLongValue(t *testing.T) {
 
 // Our own files of rows are Arrow tables, our scores are Parquet.
 func TestImportTables(t *testing.T) {
-	s := smallDataset(t)
-	rows := rowsOf(t, s, 1000, Train)
+	folder := smallDataset(t)
+	s := open(t, folder)
+	rows := rowsOf(t, s, 1000, dataset.Train)
 	records := [][]string{{"label", "a", "bee"}}
 	for i := range rows.Len() {
 		records = append(records, []string{fmt.Sprint(rows.Label[i]), fmt.Sprint(rows.Row(i)[0]), fmt.Sprint(int(rows.Row(i)[1]) - s.FieldDims()[0])})
 	}
 	format := Tables()
 	format.Columns = []Column{{Name: "a"}, {Name: "b", As: "bee"}}
-	config := RawConfig{Format: format, Files: []string{filepath.Join(s.dir, "train.arrow")}, Out: filepath.Join(t.TempDir(), "x"), Workers: 2, Seed: 4}
+	config := RawConfig{Format: format, Files: []string{filepath.Join(folder, "train.arrow")}, Out: filepath.Join(t.TempDir(), "x"), Workers: 2, Seed: 4}
 	if _, err := ImportRaw(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +209,7 @@ func TestImportTables(t *testing.T) {
 		}
 		checkBruteForce(t, open(t, config.Out), records, "label", 2, 4, false)
 	}
-	// One pass: what it read of the file before it changed is of no digest.
+	// One scan: what it read of the file before it changed is of no digest.
 	if config.Vocabulary, err = ReadVocabulary(config.Out, DefaultMemory, ""); err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +219,7 @@ func TestImportTables(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := ImportRaw(t.Context(), config); err == nil || fault.IsInput(err) || !strings.Contains(err.Error(), "changed while it was read") {
+	if _, err := ImportRaw(t.Context(), config); err == nil || fault.IsInput(err) || !strings.Contains(err.Error(), "the file changed while it was read") {
 		t.Errorf("a file that changes: %v", err)
 	}
 	wantNothing(t, config.Out)

@@ -1,75 +1,74 @@
-package dataset
+package ingest
 
 import (
 	"context"
 	"fmt"
-	"math"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
+	"shaver/internal/dataset"
 	"shaver/internal/fault"
 	"shaver/internal/random"
 	"shaver/internal/rawtext"
+	"shaver/internal/vocabulary"
 )
-
-// What to do with lines that are no valid rows.
-const (
-	Fail = "fail" // the first one ends the import
-	Skip = "skip" // leave them out, count them, keep the first messages
-)
-
-const keptMessages = 5
 
 // Summary is what an import did.
 type Summary struct {
-	Manifest
+	dataset.Manifest
 	Digest   string   // of the new dataset
 	Bad      []string // messages of the first lines left out
 	Unseen   []int64  // with a vocabulary that was brought: rows with the id of unseen values, by field
 	Reserved []int    // with such a vocabulary: ids that no value can get, by field
-	Passes   []Pass   // over the input, in their order; the last one wrote the dataset
+	Scans    []Scan   // scans of the input, in order; the last one wrote the dataset
 }
 
-// Pass is how long a pass took.
-type Pass struct {
+// Scan is one reading of all input files.
+type Scan struct {
 	Bytes int64 // of input files, as they lie on disk; without those that an earlier import had counted
 	Time  time.Duration
 }
 
+// Settings that errors name (see fault.Setting), besides those of vocabulary.
+const (
+	IDsSetting      = "ids" // EncodedConfig.Global
+	SizesSetting    = vocabulary.SizesSetting
+	SplitSetting    = "split"
+	MemorySetting   = vocabulary.MemorySetting
+	MinCountSetting = "min count"
+	NumbersSetting  = "numbers"                // the rule of Criteo
+	UnseenSetting   = vocabulary.UnseenSetting // the oov of ReadVocabulary
+)
+
 // Progress is called now and then with the rows read so far and the bytes, of
-// all input files as they lie on disk and of all passes over them.
+// all input files as they lie on disk and of all scans of them.
 type Progress func(rows, bytesRead, bytesTotal int64)
 
-// passes is what the passes over the input files share.
-type passes struct {
+// scans is the state of the scans of the input files.
+type scans struct {
 	ctx      context.Context
-	policy   string
 	progress Progress
 	done     int64 // bytes of files that were read to their end
 	total    int64
 	rows     int64
-	seen     map[string]File // by path: a file must not change between passes
-	ended    []Pass
+	seen     map[string]dataset.File // by path: a file must not change between scans
+	ended    []Scan
 
-	// of the current pass
-	skipped int64
-	bad     []string
-	sources []File
+	// of the current scan
+	bad     badRows
+	sources []dataset.File
 	start   time.Time
 	before  int64 // what done was
 }
 
-func newPasses(ctx context.Context, policy string, progress Progress, paths []string, times int) (*passes, error) {
-	switch policy {
-	case Fail, Skip:
-	case "":
-		policy = Fail
-	default:
-		return nil, fault.Usagef("on a bad row: %q, expected %s or %s", policy, Fail, Skip)
+func newScans(ctx context.Context, policy string, progress Progress, paths []string, times int) (*scans, error) {
+	bad, err := newBadRows(policy)
+	if err != nil {
+		return nil, err
 	}
-	p := &passes{ctx: ctx, policy: policy, progress: progress, seen: map[string]File{}}
+	p := &scans{ctx: ctx, bad: bad, progress: progress, seen: map[string]dataset.File{}}
 	for _, path := range paths {
 		size, err := int64(0), error(nil) // nobody knows standard input's
 		if path != Stdin {
@@ -83,30 +82,18 @@ func newPasses(ctx context.Context, policy string, progress Progress, paths []st
 	return p, nil
 }
 
-// begin starts a pass: only the last one's counts stay.
-func (p *passes) begin() {
-	p.skipped, p.bad, p.sources = 0, nil, nil
+// begin starts a scan. What an earlier scan counted is discarded.
+func (p *scans) begin() {
+	p.bad.reset()
+	p.sources = nil
 	p.start, p.before = time.Now(), p.done
 }
 
-// end ends a pass.
-func (p *passes) end() { p.ended = append(p.ended, Pass{p.done - p.before, time.Since(p.start)}) }
-
-// reject deals with a bad row of the given number of lines: it returns the
-// error if it ends the import.
-func (p *passes) reject(err error, lines int) error {
-	if p.policy == Fail {
-		return err
-	}
-	p.skipped += int64(lines)
-	if len(p.bad) < keptMessages {
-		p.bad = append(p.bad, err.Error())
-	}
-	return nil
-}
+// end ends a scan.
+func (p *scans) end() { p.ended = append(p.ended, Scan{p.done - p.before, time.Since(p.start)}) }
 
 // tick counts a row that was read from s.
-func (p *passes) tick(s *rawtext.Source) error {
+func (p *scans) tick(s *rawtext.Source) error {
 	p.rows++
 	if p.rows%4096 != 0 {
 		return nil
@@ -118,16 +105,16 @@ func (p *passes) tick(s *rawtext.Source) error {
 }
 
 // finish ends the reading of a file.
-func (p *passes) finish(s *rawtext.Source) error {
+func (p *scans) finish(s *rawtext.Source) error {
 	digest, size, err := s.Digest()
 	if err != nil {
 		return err
 	}
-	return p.note(s.Path, File{filepath.Base(s.Path), digest, size})
+	return p.note(s.Path, dataset.File{File: filepath.Base(s.Path), SHA256: digest, Bytes: size})
 }
 
-// note notes the file that was at path, which must be the same in every pass.
-func (p *passes) note(path string, file File) error {
+// note notes the file that was at path, which must be the same in every scan.
+func (p *scans) note(path string, file dataset.File) error {
 	if before, ok := p.seen[path]; ok && before != file {
 		return fmt.Errorf("%s changed while it was read", path)
 	}
@@ -142,7 +129,7 @@ func (p *passes) note(path string, file File) error {
 
 // ratio is how rows are drawn into train, val and test.
 type ratio struct {
-	Division
+	dataset.Division
 	parts [3]uint64
 	total uint64
 }
@@ -150,11 +137,11 @@ type ratio struct {
 // parseRatio reads "8:1:1": whole numbers, of which val's and test's may be 0.
 func parseRatio(text string, seed uint64) (*ratio, error) {
 	parts := strings.Split(text, ":")
-	r := &ratio{Division: Division{text, seed}}
+	r := &ratio{Division: dataset.Division{Ratio: text, Seed: seed}}
 	for k, part := range parts {
 		n, err := strconv.ParseUint(part, 10, 32)
 		if err != nil || len(parts) != 3 || k == 0 && n == 0 {
-			return nil, fault.Usagef("split is %q, expected train:val:test in whole numbers, as in 8:1:1", text)
+			return nil, fault.Setting(fault.Usagef("split is %q, expected train:val:test in whole numbers, as in 8:1:1", text), SplitSetting)
 		}
 		r.parts[k] = n
 		r.total += n
@@ -167,7 +154,7 @@ func (r *ratio) splits() []string {
 	var names []string
 	for k, part := range r.parts {
 		if part > 0 {
-			names = append(names, splitNames[k])
+			names = append(names, dataset.SplitNames[k])
 		}
 	}
 	return names
@@ -192,16 +179,4 @@ func (r *ratio) draw(row uint64) int {
 		k++
 	}
 	return k
-}
-
-// checkTotal reports the first size at which the global ids leave int32.
-func checkTotal(fields []string, sizes []int) error {
-	features := 0
-	for j, size := range sizes {
-		if size < 1 || size > math.MaxInt32-features {
-			return fault.Inputf("field %d (%s) has size %d after %d features: sizes are at least 1 and sum to less than 2^31", j, fields[j], size, features)
-		}
-		features += size
-	}
-	return nil
 }

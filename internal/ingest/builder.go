@@ -1,4 +1,4 @@
-package dataset
+package ingest
 
 import (
 	"bufio"
@@ -7,12 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"hash"
-	"io"
 	"os"
 	"path/filepath"
 
 	"shaver/internal/arrowio"
 	"shaver/internal/atomicfile"
+	"shaver/internal/dataset"
 	"shaver/internal/fault"
 	"shaver/internal/model"
 )
@@ -78,7 +78,7 @@ func newBuilder(out string) (*builder, error) {
 	return b, nil
 }
 
-// start says which fields and splits (see splitNames) there are, and how many
+// start says which fields and splits (see SplitNames) there are, and how many
 // compressors of train's rows, by far the most, work side by side.
 func (b *builder) start(fields []string, sizes []int, splits []string, compressors int) error {
 	b.fields, b.sizes = fields, sizes
@@ -93,7 +93,7 @@ func (b *builder) start(fields []string, sizes []int, splits []string, compresso
 		}
 		s := &splitBuilder{name: name, file: file, pending: model.Rows{Fields: len(b.fields)}, counts: make([]int64, features)}
 		b.splits = append(b.splits, s)
-		if name != Train {
+		if name != dataset.Train {
 			compressors = 1
 		}
 		if s.rows, err = arrowio.NewRowWriter(file, b.fields, b.sizes, false, compressors); err != nil {
@@ -158,10 +158,10 @@ func (s *splitBuilder) flush() error {
 
 // commit completes m, writes everything that is left, and moves the folder to
 // its place.
-func (b *builder) commit(m *Manifest) error {
-	m.Version = Version
+func (b *builder) commit(m *dataset.Manifest) error {
+	m.Version = dataset.Version
 	for j, name := range b.fields {
-		f := Field{Name: name, Size: b.sizes[j]}
+		f := dataset.Field{Name: name, Size: b.sizes[j]}
 		if b.oov != nil && b.oov[j] != f.Size-1 {
 			f.OOV = &b.oov[j]
 		}
@@ -180,7 +180,7 @@ func (b *builder) commit(m *Manifest) error {
 		if err != nil {
 			return err
 		}
-		m.Splits = append(m.Splits, Split{s.name, s.total, s.positive, file})
+		m.Splits = append(m.Splits, dataset.Split{Name: s.name, Rows: s.total, Positives: s.positive, File: file})
 		names, counts = append(names, s.name), append(counts, s.counts)
 	}
 	frequencies, err := b.create("frequencies.arrow")
@@ -193,11 +193,11 @@ func (b *builder) commit(m *Manifest) error {
 	if m.Frequencies, err = frequencies.finish(); err != nil {
 		return err
 	}
-	manifest, err := b.create(ManifestName)
+	manifest, err := b.create(dataset.ManifestName)
 	if err != nil {
 		return err
 	}
-	if _, err := manifest.Write(m.marshal()); err != nil {
+	if _, err := manifest.Write(m.Marshal()); err != nil {
 		return err
 	}
 	if _, err := manifest.finish(); err != nil {
@@ -262,22 +262,9 @@ func (b *builder) join(name string) string { return filepath.Join(b.dir, filepat
 func (b *builder) sync(name string) error { return atomicfile.SyncFolder(b.join(name)) }
 
 // finish makes the file durable and closes it.
-func (f *digestFile) finish() (File, error) {
+func (f *digestFile) finish() (dataset.File, error) {
 	if err := errors.Join(f.buffer.Flush(), f.file.Sync(), f.file.Close()); err != nil {
-		return File{}, fmt.Errorf("%s: %w", f.name, err)
+		return dataset.File{}, fmt.Errorf("%s: %w", f.name, err)
 	}
-	return File{f.name, hex.EncodeToString(f.digest.Sum(nil)), f.bytes}, nil
+	return dataset.File{File: f.name, SHA256: hex.EncodeToString(f.digest.Sum(nil)), Bytes: f.bytes}, nil
 }
-
-// digestReader takes the digest of what is read from a file.
-type digestReader struct {
-	io.Reader
-	digest hash.Hash
-}
-
-func newDigestReader(r io.Reader) *digestReader {
-	digest := sha256.New()
-	return &digestReader{io.TeeReader(r, digest), digest}
-}
-
-func (r *digestReader) sum() string { return hex.EncodeToString(r.digest.Sum(nil)) }

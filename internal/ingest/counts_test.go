@@ -1,4 +1,4 @@
-package dataset
+package ingest
 
 import (
 	"context"
@@ -26,7 +26,7 @@ func TestIdentityOfCounts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return (&rawImport{passes: &passes{policy: config.OnBadRow}, config: config, layout: l}).identity()
+		return (&rawImport{scans: &scans{bad: badRows{policy: config.OnBadRow}}, config: config, layout: l}).identity()
 	}
 	same := func(_ *Format, _ *RawConfig, names []string) []string { return names }
 	seen := map[string]int{identity(same): -1}
@@ -97,12 +97,10 @@ func TestImportIsAlone(t *testing.T) {
 
 // An import that ends early goes on from the files that were counted whole.
 func TestImportGoesOn(t *testing.T) {
-	defer func(before int64) { keepEvery = before }(keepEvery)
-	keepEvery = 1
 	s := shapes(t, 3000, "criteo")[0]
 	files := s.files(t, 5, plain)
 	whole, out := filepath.Join(t.TempDir(), "x"), filepath.Join(t.TempDir(), "x")
-	config := RawConfig{Format: s.format, Files: files, MinCount: 5, Out: whole}
+	config := RawConfig{Format: s.format, Files: files, MinCount: 5, KeepEvery: 1, Out: whole}
 	first, err := ImportRaw(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
@@ -142,7 +140,7 @@ func TestImportGoesOn(t *testing.T) {
 	if KeptCounts(out) == "" {
 		t.Fatal("nothing is kept")
 	}
-	if first := stopAt(size(files) + 1); first <= size(files[:3]) { // in the second pass
+	if first := stopAt(size(files) + 1); first <= size(files[:3]) { // in the second scan
 		t.Errorf("the second start began with byte %d", first)
 	}
 	config.Progress = nil
@@ -151,22 +149,22 @@ func TestImportGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	for k, want := range [][2]int64{{size(files), size(files)}, {0, size(files)}} {
-		p := []*Summary{first, third}[k].Passes
+		p := []*Summary{first, third}[k].Scans
 		if len(p) != 2 || p[0].Bytes != want[0] || p[1].Bytes != want[1] || p[1].Time <= 0 {
-			t.Errorf("start %d: passes %v, want bytes %v", 1+2*k, p, want)
+			t.Errorf("start %d: scans %v, want bytes %v", 1+2*k, p, want)
 		}
 	}
 	if folderBytes(t, whole) != folderBytes(t, out) || KeptCounts(out) != "" {
 		t.Error("the third start gives another dataset")
 	}
-	// Another seed or file, or a run that is not whole, begins anew.
+	// Another seed or file, or a spill that is not whole, begins anew.
 	for k, change := range []func(){
 		func() {
-			runs, err := filepath.Glob(filepath.Join(countsFolder(config.Out), "2-*"))
-			if err != nil || len(runs) == 0 {
-				t.Fatal(runs, err)
+			spills, err := filepath.Glob(filepath.Join(countsFolder(config.Out), "2-*"))
+			if err != nil || len(spills) == 0 {
+				t.Fatal(spills, err)
 			}
-			if err := os.Truncate(runs[0], 10); err != nil {
+			if err := os.Truncate(spills[0], 10); err != nil {
 				t.Fatal(err)
 			}
 		},

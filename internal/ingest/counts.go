@@ -1,4 +1,4 @@
-package dataset
+package ingest
 
 import (
 	"bytes"
@@ -15,17 +15,15 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"shaver/internal/atomicfile"
+	"shaver/internal/dataset"
 	"shaver/internal/fault"
 	"shaver/internal/filelock"
 	"shaver/internal/vocabulary"
 )
 
-// Counting goes by groups of whole files of some size. After each, what was
-// counted is in runs, and a record says so, from which the same import goes on
-// should it end early.
-
-// keepEvery bytes of files are a group.
-var keepEvery int64 = 256 << 20 // a variable for tests
+// Files are counted in groups. After each group its counts are in spills, and a
+// record names them. If the import ends early, the same import resumes from the
+// record.
 
 // countsFolder is where the counts of an import to out lie while it runs.
 func countsFolder(out string) string {
@@ -56,18 +54,18 @@ func (r *rawImport) lockCounts() (unlock func(), err error) {
 
 const recordName = "counts.json"
 
-// record says which files are counted, in which runs.
+// record says which files are counted, and in which spills the counts are.
 type record struct {
-	Import string        `json:"import"` // digest of what decides the counts, but for the files
-	Files  []countedFile `json:"files"`
-	Rows   uint64        `json:"rows"`  // positions, bad rows included
-	Train  int64         `json:"train"` // rows of train, or, if all rows count, at least one if there is one
-	Runs   []countedRun  `json:"runs"`
-	Made   int           `json:"made"` // groups
-	synced int           // of Runs, the first so many are on the disk
+	Import string         `json:"import"` // digest of what decides the counts, but for the files
+	Files  []countedFile  `json:"files"`
+	Rows   uint64         `json:"rows"`  // positions, bad rows included
+	Train  int64          `json:"train"` // rows of train, or, if all rows count, at least one if there is one
+	Spills []countedSpill `json:"spills"`
+	Made   int            `json:"made"` // groups
+	synced int            // number of Spills, from the first on, that are on the disk
 }
 
-type countedRun struct {
+type countedSpill struct {
 	Name  string `json:"name"` // in the folder
 	Bytes int64  `json:"bytes"`
 }
@@ -75,12 +73,12 @@ type countedRun struct {
 type countedFile struct {
 	Path     string `json:"path"`
 	Modified int64  `json:"modified"` // nanoseconds since 1970
-	File
+	dataset.File
 }
 
 // countsVersion is raised when the same files and configuration begin to give
-// other counts, or records or runs to have another form.
-const countsVersion = "shaver.counts/2"
+// other counts, or records or spills to have another form.
+const countsVersion = "shaver.counts/3"
 
 // identity is the digest of what decides the counts, but for the files.
 func (r *rawImport) identity() string {
@@ -94,7 +92,7 @@ func (r *rawImport) identity() string {
 		{"columns", l.names}, {"comma", l.comma}, {"tables", l.tables},
 		{"label", l.names[l.at]}, {"from", l.From},
 		{"fields", l.fields}, {"pick", l.pick}, {"integers", l.integer}, {"rule", l.numbers},
-		{"split", c.Split}, {"seed", c.Seed}, {"counted", c.Counted}, {"policy", r.policy},
+		{"split", c.Split}, {"seed", c.Seed}, {"counted", c.Counted}, {"policy", r.bad.policy},
 	} {
 		fmt.Fprintf(digest, "%s %#v\n", part.name, part.value) // texts are quoted: no value reaches into the next
 	}
@@ -125,18 +123,18 @@ func (r *rawImport) keepStdin() error {
 	return nil
 }
 
-// count is the first pass. It returns the runs of all files, and whether what is
+// count is the first scan. It returns the spills of all files, and whether what is
 // in the folder is worth keeping if the import ends early.
-func (r *rawImport) count() (runs []string, kept bool, err error) {
+func (r *rawImport) count() (spills []string, kept bool, err error) {
 	if err := os.MkdirAll(r.folder, 0o755); err != nil {
 		return nil, false, err
 	}
 	rec := r.resume()
 	kept = len(rec.Files) > 0
-	r.passes.begin()
+	r.scans.begin()
 	for first := len(rec.Files); first < len(r.paths); {
 		last, size := first, int64(0)
-		for ; last < len(r.paths) && size < keepEvery; last++ {
+		for ; last < len(r.paths) && size < r.config.KeepEvery; last++ {
 			if info, err := os.Stat(r.paths[last]); err == nil {
 				size += info.Size()
 			}
@@ -144,7 +142,7 @@ func (r *rawImport) count() (runs []string, kept bool, err error) {
 		if err := r.countGroup(rec, first, last); err != nil {
 			return nil, kept, err
 		}
-		if size >= keepEvery && r.spool == "" {
+		if size >= r.config.KeepEvery && r.spool == "" {
 			if err := r.save(rec); err != nil {
 				return nil, kept, err
 			}
@@ -153,31 +151,31 @@ func (r *rawImport) count() (runs []string, kept bool, err error) {
 		first = last
 	}
 	if rec.Train == 0 {
-		return nil, kept, fault.Inputf("the split %s has no rows", Train)
+		return nil, kept, fault.Inputf("the split %s has no rows", dataset.Train)
 	}
-	for _, run := range rec.Runs {
-		runs = append(runs, filepath.Join(r.folder, run.Name))
+	for _, spill := range rec.Spills {
+		spills = append(spills, filepath.Join(r.folder, spill.Name))
 	}
-	runs, err = vocabulary.Gather(r.folder, "gathered", runs, len(r.layout.fields))
+	spills, err = vocabulary.Gather(r.folder, "gathered", spills, len(r.layout.fields))
 	r.end()
-	return runs, kept, err
+	return spills, kept, err
 }
 
-// countGroup counts the files [first, last) into runs.
+// countGroup counts the files [first, last) into spills.
 func (r *rawImport) countGroup(rec *record, first, last int) error {
-	// What is not the tables' is for blocks of rows and for garbage.
+	// The other half is for blocks and for garbage.
 	limit := r.config.Memory / 2 / int64(r.workers)
-	counters, scanners := make([]*vocabulary.Counter, r.workers), make([]*scanner, r.workers)
+	counters, parsers := make([]*vocabulary.Counter, r.workers), make([]*blockParser, r.workers)
 	for i := range counters {
 		counters[i] = vocabulary.NewCounter(r.folder, fmt.Sprintf("%d-%d", rec.Made, i), len(r.layout.fields), limit)
-		scanners[i] = r.newScanner()
+		parsers[i] = r.newBlockParser()
 	}
 	all := r.config.Counted == CountAll
-	work := func(worker int, s *stretch) error {
-		return scanners[worker].scan(s, func(row uint64, _ uint8, values [][]byte) error {
-			if !all || s.train == 0 { // of all rows, it is enough to know that one is train's
+	work := func(worker int, b *block) error {
+		return parsers[worker].parse(b, func(row uint64, _ uint8, values [][]byte) error {
+			if !all || b.train == 0 { // of all rows, it is enough to know that one is train's
 				if r.ratio.draw(row) == 0 {
-					s.train++
+					b.train++
 				} else if !all {
 					return nil
 				}
@@ -187,7 +185,7 @@ func (r *rawImport) countGroup(rec *record, first, last int) error {
 	}
 	var err error
 	sources := len(r.sources)
-	rec.Rows, err = r.pass(first, last, rec.Rows, work, func(s *stretch) error { rec.Train += s.train; return nil })
+	rec.Rows, err = r.scan(first, last, rec.Rows, work, func(b *block) error { rec.Train += b.train; return nil })
 	if err != nil {
 		return err
 	}
@@ -199,12 +197,12 @@ func (r *rawImport) countGroup(rec *record, first, last int) error {
 		return err
 	}
 	for _, c := range counters {
-		for _, path := range c.Runs() {
+		for _, path := range c.Spills() {
 			info, err := os.Stat(path)
 			if err != nil {
 				return err
 			}
-			rec.Runs = append(rec.Runs, countedRun{filepath.Base(path), info.Size()})
+			rec.Spills = append(rec.Spills, countedSpill{filepath.Base(path), info.Size()})
 		}
 	}
 	rec.Made++
@@ -218,17 +216,17 @@ func (r *rawImport) countGroup(rec *record, first, last int) error {
 	return nil
 }
 
-// save makes the record durable, and before it the runs that it names.
+// save makes the record durable, and before it the spills that it names.
 func (r *rawImport) save(rec *record) error {
-	for _, run := range rec.Runs[rec.synced:] {
-		if err := syncFile(filepath.Join(r.folder, run.Name)); err != nil {
+	for _, spill := range rec.Spills[rec.synced:] {
+		if err := syncFile(filepath.Join(r.folder, spill.Name)); err != nil {
 			return err
 		}
 	}
 	if err := atomicfile.SyncFolder(r.folder); err != nil {
 		return err
 	}
-	rec.synced = len(rec.Runs)
+	rec.synced = len(rec.Spills)
 	rec.Import = r.identity()
 	text, err := json.Marshal(rec)
 	if err != nil {
@@ -250,7 +248,7 @@ func syncFile(path string) error {
 
 // resume returns the record of an earlier import that counted some of the same
 // files, or an empty one in an empty folder. The files' digests are checked when
-// the last pass reads them.
+// the last scan reads them.
 func (r *rawImport) resume() *record {
 	rec := &record{}
 	text, err := os.ReadFile(filepath.Join(r.folder, recordName))
@@ -261,7 +259,7 @@ func (r *rawImport) resume() *record {
 			r.seen[f.Path] = f.File
 			r.done += f.Bytes
 		}
-		rec.synced = len(rec.Runs)
+		rec.synced = len(rec.Spills)
 		return rec
 	}
 	entries, _ := os.ReadDir(r.folder)
@@ -283,9 +281,9 @@ func (r *rawImport) fits(rec *record) bool {
 			return false
 		}
 	}
-	for _, run := range rec.Runs {
-		info, err := os.Stat(filepath.Join(r.folder, filepath.Base(run.Name)))
-		if err != nil || info.Size() != run.Bytes {
+	for _, spill := range rec.Spills {
+		info, err := os.Stat(filepath.Join(r.folder, filepath.Base(spill.Name)))
+		if err != nil || info.Size() != spill.Bytes {
 			return false
 		}
 	}

@@ -1,4 +1,7 @@
-package dataset
+// Package ingest makes a dataset, which package dataset reads: of encoded rows
+// (ImportEncoded) or of raw values (ImportRaw). The dataset's folder appears whole
+// or not at all.
+package ingest
 
 import (
 	"context"
@@ -8,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 
+	"shaver/internal/dataset"
 	"shaver/internal/fault"
 	"shaver/internal/model"
 	"shaver/internal/vocabulary"
@@ -22,14 +26,17 @@ const (
 	CountAll   = "all" // as the paper's code does: the sizes are those that it publishes
 )
 
-// DefaultMemory is the memory of an import if RawConfig names none.
-const DefaultMemory = 4 << 30
+// What an import does if RawConfig does not say otherwise.
+const (
+	DefaultMemory    = 4 << 30   // bytes
+	DefaultKeepEvery = 256 << 20 // bytes
+)
 
 // RawConfig says what ImportRaw reads and makes of it.
 type RawConfig struct {
 	Format     Format
 	Files      []string           // read in this order; a row's position counts over all. Text may be gzip or zstd
-	Stdin      io.Reader          // what the file Stdin yields; kept in a file if there are two passes
+	Stdin      io.Reader          // what the file Stdin yields; kept in a file if there are two scans
 	MinCount   int64              // a value in fewer rows gets the field's last id; below 1 is 1
 	Counted    string             // CountTrain (also "") or CountAll
 	Vocabulary *vocabulary.Mapper // if set, ids are these, and nothing is counted
@@ -38,6 +45,7 @@ type RawConfig struct {
 	Seed       uint64             // of the split
 	OnBadRow   string             // Fail (also "") or Skip; a bad record of several lines counts all of them
 	Memory     int64              // bytes to stay under; 0 is DefaultMemory
+	KeepEvery  int64              // after so many bytes of whole files their counts are kept, to resume from; 0 is DefaultKeepEvery
 	Workers    int                // goroutines that parse and encode; 0 is one a core
 	Out        string             // the dataset's folder, which must not exist or be empty
 	Progress   Progress           // may be nil
@@ -50,6 +58,9 @@ func (c *RawConfig) fill() error {
 	}
 	if c.Memory == 0 {
 		c.Memory = DefaultMemory
+	}
+	if c.KeepEvery == 0 {
+		c.KeepEvery = DefaultKeepEvery
 	}
 	if c.Workers == 0 {
 		c.Workers = runtime.GOMAXPROCS(0)
@@ -73,7 +84,7 @@ func (c *RawConfig) fill() error {
 
 // rawImport is one run of ImportRaw.
 type rawImport struct {
-	*passes
+	*scans
 	config  RawConfig
 	ratio   *ratio
 	workers int
@@ -86,7 +97,7 @@ type rawImport struct {
 }
 
 // ImportRaw makes a dataset of raw values. Without a vocabulary it takes two
-// passes: one counts the values of each field, one encodes. A field's ids are its
+// scans: one counts the values of each field, one encodes. A field's ids are its
 // values with at least MinCount rows, in byte order; the last id stands for all
 // other values. The same files, in whichever cuts, give the same bytes for any
 // memory and number of workers. Bad rows, errors and the end of ctx are as for
@@ -107,7 +118,7 @@ func ImportRaw(ctx context.Context, config RawConfig) (*Summary, error) {
 	}
 	ctx, r.cancel = context.WithCancel(ctx)
 	defer r.cancel()
-	if r.passes, err = newPasses(ctx, config.OnBadRow, config.Progress, config.Files, times); err != nil {
+	if r.scans, err = newScans(ctx, config.OnBadRow, config.Progress, config.Files, times); err != nil {
 		return nil, err
 	}
 	b, err := newBuilder(config.Out)
@@ -148,7 +159,7 @@ func (r *rawImport) frozen(b *builder) (*Summary, error) {
 	if err := r.checkSizes(fields); err != nil {
 		return nil, err
 	}
-	m := Manifest{IDs: RawStrings}
+	m := dataset.Manifest{IDs: dataset.RawStrings}
 	_, err = b.writeVocabulary(r.ctx, &m, r.layout.fields, r.workers, func(j int, visit func([]byte, bool) error) error { return fields[j].Each(visit) })
 	if err != nil {
 		return nil, err
@@ -177,14 +188,14 @@ func (r *rawImport) counted(b *builder) (_ *Summary, err error) {
 	if err := r.look(); err != nil {
 		return nil, err
 	}
-	runs, kept, err := r.count()
+	spills, kept, err := r.count()
 	if err != nil {
 		return nil, err
 	}
-	m := Manifest{IDs: RawStrings, MinCount: r.config.MinCount}
+	m := dataset.Manifest{IDs: dataset.RawStrings, MinCount: r.config.MinCount}
 	names := r.layout.fields
 	counts, err := b.writeVocabulary(r.ctx, &m, names, r.workers, func(j int, visit func([]byte, bool) error) error {
-		return vocabulary.Merge(runs, j, len(names), r.config.MinCount, func(value []byte) error { return visit(value, true) })
+		return vocabulary.Merge(spills, j, len(names), r.config.MinCount, func(value []byte) error { return visit(value, true) })
 	})
 	if err != nil {
 		return nil, err
@@ -205,15 +216,15 @@ func (r *rawImport) counted(b *builder) (_ *Summary, err error) {
 }
 
 // checkMemory refuses a vocabulary that does not fit.
-func (r *rawImport) checkMemory(m *Manifest, counts []int) error {
+func (r *rawImport) checkMemory(m *dataset.Manifest, counts []int) error {
 	need, values := int64(0), int64(0)
 	for j, n := range counts {
 		need += vocabulary.FieldBytes(int64(n), m.Vocabulary[j].Bytes) + int64(n+1)*8*int64(len(r.ratio.splits()))
 		values += int64(n)
 	}
 	if need > r.config.Memory {
-		return fault.Usagef("the %d values that are kept need %d MiB of memory, and %d MiB are allowed: allow more, or demand a higher count",
-			values, need>>20, r.config.Memory>>20)
+		return fault.Setting(fault.Usagef("the %d values that are kept need %d MiB of memory, and %d MiB are allowed: allow more, or keep fewer values by a higher count",
+			values, need>>20, r.config.Memory>>20), MemorySetting, MinCountSetting)
 	}
 	return nil
 }
@@ -236,7 +247,10 @@ func (r *rawImport) checkSizes(fields []*vocabulary.Field) error {
 	if want != nil && len(want) != len(fields) {
 		return r.otherFields()
 	}
-	return checkTotal(r.layout.fields, sizes)
+	if err := model.CheckSizes(r.layout.fields, sizes); err != nil {
+		return fault.Inputf("%w", err)
+	}
+	return nil
 }
 
 // otherFields says that the model has another number of fields.
@@ -244,35 +258,35 @@ func (r *rawImport) otherFields() error {
 	return fault.Inputf("the rows have %d fields and the model %d", len(r.layout.fields), len(r.config.Sizes))
 }
 
-// encode is the last pass.
-func (r *rawImport) encode(b *builder, m *Manifest, fields []*vocabulary.Field) (*Summary, error) {
+// encode is the last scan.
+func (r *rawImport) encode(out *builder, m *dataset.Manifest, fields []*vocabulary.Field) (*Summary, error) {
 	sizes := make([]int, len(fields))
 	for j, f := range fields {
 		sizes[j] = f.Size()
-		b.oov = append(b.oov, f.OOV())
+		out.oov = append(out.oov, f.OOV())
 	}
 	names := r.ratio.splits()
 	compressors := 1
 	if r.config.Memory >= 256<<20 { // with one, workers wait for it
 		compressors = 2
 	}
-	if err := b.start(r.layout.fields, sizes, names, compressors); err != nil {
+	if err := out.start(r.layout.fields, sizes, names, compressors); err != nil {
 		return nil, err
 	}
-	r.passes.begin()
+	r.scans.begin()
 	offsets := model.Offsets(sizes)
-	scanners := make([]*scanner, r.workers)
+	parsers := make([]*blockParser, r.workers)
 	lookups := make([]*vocabulary.Lookup, r.workers)
-	work := func(worker int, s *stretch) error {
-		if scanners[worker] == nil {
-			scanners[worker] = r.newScanner()
+	work := func(worker int, b *block) error {
+		if parsers[worker] == nil {
+			parsers[worker] = r.newBlockParser()
 			lookups[worker] = vocabulary.NewLookup(fields)
 		}
-		for len(s.splits) < len(names) {
-			s.splits = append(s.splits, columns{ids: make([][]int32, len(fields))})
+		for len(b.splits) < len(names) {
+			b.splits = append(b.splits, columns{ids: make([][]int32, len(fields))})
 		}
-		return scanners[worker].scan(s, func(row uint64, label uint8, values [][]byte) error {
-			rows := &s.splits[r.ratio.draw(row)]
+		return parsers[worker].parse(b, func(row uint64, label uint8, values [][]byte) error {
+			rows := &b.splits[r.ratio.draw(row)]
 			if j := lookups[worker].Append(rows.ids, values); j >= 0 {
 				return badRow{fmt.Errorf("field %d (%s): the value %q is not in the vocabulary, which has no id for such values", j, r.layout.fields[j], values[j][:min(len(values[j]), 100)])}
 			}
@@ -280,9 +294,9 @@ func (r *rawImport) encode(b *builder, m *Manifest, fields []*vocabulary.Field) 
 			return nil
 		})
 	}
-	_, err := r.pass(0, len(r.paths), 0, work, func(s *stretch) error {
-		for k := range s.splits {
-			if err := b.append(k, &s.splits[k]); err != nil {
+	_, err := r.scan(0, len(r.paths), 0, work, func(b *block) error {
+		for k := range b.splits {
+			if err := out.append(k, &b.splits[k]); err != nil {
 				return err
 			}
 		}
@@ -291,11 +305,11 @@ func (r *rawImport) encode(b *builder, m *Manifest, fields []*vocabulary.Field) 
 	if err != nil {
 		return nil, err
 	}
-	summary, err := r.commit(b, m, r.ratio)
+	summary, err := r.commit(out, m, r.ratio)
 	if err == nil && r.config.Vocabulary != nil {
 		for j, f := range fields {
 			unseen := int64(0)
-			for _, s := range b.splits {
+			for _, s := range out.splits {
 				if f.OOV() >= 0 {
 					unseen += s.counts[int(offsets[j])+f.OOV()]
 				}

@@ -1,4 +1,4 @@
-package dataset
+package ingest
 
 import (
 	"bytes"
@@ -60,7 +60,7 @@ func Criteo(rule string) (Format, error) {
 	case Log2:
 		f.rule = func(x int64) int64 { return int64(bits.Len64(uint64(x - 1))) }
 	default:
-		return f, fault.Usagef("the rule of integers is %q, expected %s or %s", rule, LnSquared, Log2)
+		return f, fault.Setting(fault.Usagef("the rule of integers is %q, expected %s or %s", rule, LnSquared, Log2), NumbersSetting)
 	}
 	return f, nil
 }
@@ -170,7 +170,7 @@ func (p *rowParser) parse(cells [][]byte, odd bool) (uint8, [][]byte, error) {
 			return 0, nil, errors.New("the line is empty")
 		}
 		if len(cells) == 1 {
-			return 0, nil, fmt.Errorf("one column, expected %d: is something else between its values than this format has (--help)?", len(p.names))
+			return 0, nil, fmt.Errorf("one column, expected %d: does this format have another separator?", len(p.names))
 		}
 		return 0, nil, fmt.Errorf("%d columns, expected %d", len(cells), len(p.names))
 	}

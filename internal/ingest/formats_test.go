@@ -1,4 +1,4 @@
-package dataset
+package ingest
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/dataset"
 	"shaver/internal/rawtext"
 )
 
@@ -137,9 +138,9 @@ func contents(t testing.TB, dir string) string {
 	d := open(t, dir)
 	d.Sources = nil
 	all := folderBytes(t, dir)
-	at := strings.Index(all, ManifestName+"\n")
+	at := strings.Index(all, dataset.ManifestName+"\n")
 	end := at + strings.Index(all[at:], "\n}\n")
-	return all[:at] + string(d.marshal()) + all[end:]
+	return all[:at] + string(d.Marshal()) + all[end:]
 }
 
 // Every shape's ids are those of the obvious encoder, and its bytes are the same
@@ -360,7 +361,7 @@ func TestStandardInput(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(fileOf(t, config.Out, "train.arrow"), fileOf(t, dir, "a/train.arrow")) {
-			t.Error("with a vocabulary, in one pass, the rows are others")
+			t.Error("with a vocabulary, in one scan, the rows are others")
 		}
 		config.Vocabulary = nil
 	}
@@ -400,15 +401,13 @@ func TestMemoryTooSmall(t *testing.T) {
 	wantNothing(t, out)
 }
 
-// Many files have many runs, which are merged a few at a time.
+// Many files have many spills, which are merged a few at a time.
 func TestManyFiles(t *testing.T) {
-	defer func(before int64) { keepEvery = before }(keepEvery)
-	keepEvery = 1
 	s := shapes(t, 1000, "kdd")[0]
 	var all []string
 	for _, n := range []int{1, 70} {
 		out := filepath.Join(t.TempDir(), "x")
-		if _, err := ImportRaw(t.Context(), RawConfig{Format: s.format, Files: s.files(t, n, plain), Workers: 2, Out: out}); err != nil {
+		if _, err := ImportRaw(t.Context(), RawConfig{Format: s.format, Files: s.files(t, n, plain), KeepEvery: 1, Workers: 2, Out: out}); err != nil {
 			t.Fatal(err)
 		}
 		all = append(all, contents(t, out))

@@ -1,4 +1,4 @@
-package dataset
+package ingest
 
 import (
 	"context"
@@ -9,41 +9,42 @@ import (
 	"slices"
 
 	"shaver/internal/arrowio"
+	"shaver/internal/dataset"
 	"shaver/internal/fault"
 	"shaver/internal/rawtext"
 )
 
-// stretch is some consecutive rows of one input file: what one goroutine does at
-// a time, and what it found.
-type stretch struct {
+// block is consecutive whole rows of one input file, of a text or of a table. One
+// goroutine parses a block at a time, and leaves here what it found.
+type block struct {
 	path  string
 	row   uint64 // position of the first row, over all files
 	rows  int
-	read  int64         // bytes of the file that were read by now
-	text  rawtext.Block // one of the two
-	table *arrowio.Part
-	end   *File // instead of rows: the file ended, and is this
+	read  int64                // bytes of the file that were read by now
+	text  rawtext.Block        // the rows of a text
+	table *arrowio.ColumnBlock // the rows of a table; nil for a text
+	end   *dataset.File        // after the last block of a file: the file. Then there are no rows
 	done  chan struct{}
 
 	// results
-	err     error // ends the import
-	train   int64 // see record
-	skipped int64
-	bad     []string // the first messages
-	splits  []columns
+	err    error // ends the import
+	train  int64 // see record
+	bad    badRows
+	splits []columns
 }
 
-func (s *stretch) reset() {
-	s.end, s.err, s.train, s.skipped, s.bad = nil, nil, 0, 0, nil
-	for k := range s.splits {
-		s.splits[k].reset()
+func (b *block) reset() {
+	b.end, b.err, b.train = nil, nil, 0
+	b.bad.reset()
+	for k := range b.splits {
+		b.splits[k].reset()
 	}
 }
 
-// input yields a file's stretches in order: rows, read, text or table.
+// input yields the blocks of a file in order. next sets rows, read, and text or table.
 type input interface {
-	next(s *stretch) error // io.EOF after the last one
-	describe() (File, error)
+	next(b *block) error // io.EOF after the last one
+	describe() (dataset.File, error)
 	close()
 }
 
@@ -54,17 +55,17 @@ type textInput struct {
 	name   string
 }
 
-func (in *textInput) next(s *stretch) error {
-	if err := in.blocks.Next(&s.text); err != nil {
+func (in *textInput) next(b *block) error {
+	if err := in.blocks.Next(&b.text); err != nil {
 		return err
 	}
-	s.rows, s.read = s.text.Rows, s.text.Read
+	b.rows, b.read = b.text.Rows, b.text.Read
 	return nil
 }
 
-func (in *textInput) describe() (File, error) {
+func (in *textInput) describe() (dataset.File, error) {
 	digest, size, err := in.source.Digest()
-	return File{in.name, digest, size}, err
+	return dataset.File{File: in.name, SHA256: digest, Bytes: size}, err
 }
 
 func (in *textInput) close() { in.source.Close() }
@@ -136,35 +137,29 @@ func (r *rawImport) setLayout(names []string, comma bool) error {
 	return err
 }
 
-// scanner takes stretches apart. It is for one goroutine.
-type scanner struct {
-	r       *rawImport
+// blockParser parses blocks. It is for one goroutine.
+type blockParser struct {
 	parser  *rowParser
 	records rawtext.Records
 }
 
-func (r *rawImport) newScanner() *scanner {
+func (r *rawImport) newBlockParser() *blockParser {
 	separator := byte('\t')
 	if r.layout.comma {
 		separator = ','
 	}
-	return &scanner{r: r, parser: newRowParser(r.layout),
+	return &blockParser{parser: newRowParser(r.layout),
 		records: rawtext.Records{Separator: separator, Quotes: r.layout.comma && r.layout.columns == nil}}
 }
 
-// badRow is a visit's error that does not end the import, but makes the row a bad one.
-type badRow struct{ error }
-
-func isBad(err error) bool { _, bad := err.(badRow); return bad }
-
-// scan calls visit with each row's position over all files, label and values,
+// parse calls visit with each row's position over all files, label and values,
 // which are valid until it returns. It deals with bad rows.
-func (c *scanner) scan(s *stretch, visit func(row uint64, label uint8, values [][]byte) error) error {
-	if s.table != nil {
-		return c.scanTable(s, visit)
+func (c *blockParser) parse(b *block, visit func(row uint64, label uint8, values [][]byte) error) error {
+	if b.table != nil {
+		return c.parseTable(b, visit)
 	}
-	c.records.Reset(&s.text)
-	for row := s.row; ; row++ {
+	c.records.Reset(&b.text)
+	for row := b.row; ; row++ {
 		cells, err := c.records.Next()
 		if err == io.EOF {
 			return nil
@@ -180,25 +175,12 @@ func (c *scanner) scan(s *stretch, visit func(row uint64, label uint8, values []
 			}
 		}
 		if err != nil {
-			err = c.reject(s, fault.Inputf("%s:%d: %w", s.path, c.records.Line, err), c.records.Lines)
+			err = b.bad.reject(fault.Inputf("%s:%d: %w", b.path, c.records.Line, err), c.records.Lines)
 		}
 		if err != nil {
 			return err
 		}
 	}
-}
-
-// reject deals with a bad row of the given number of lines: it returns the error
-// if it ends the import.
-func (c *scanner) reject(s *stretch, err error, lines int) error {
-	if c.r.policy == Fail {
-		return err
-	}
-	s.skipped += int64(lines)
-	if len(s.bad) < keptMessages {
-		s.bad = append(s.bad, err.Error())
-	}
-	return nil
 }
 
 // source opens a file of lines.

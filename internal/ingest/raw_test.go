@@ -1,4 +1,4 @@
-package dataset
+package ingest
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/dataset"
 	"shaver/internal/random"
 )
 
@@ -26,11 +27,11 @@ func bruteForce(records [][]string, label string, minCount int, seed uint64, all
 		stream := random.At(seed, random.Split, uint64(i), 0)
 		switch x := stream.Below(10); {
 		case x < 8:
-			return Train
+			return dataset.Train
 		case x < 9:
-			return Val
+			return dataset.Val
 		}
-		return Test
+		return dataset.Test
 	}
 	rows, labels = map[string][][]int32{}, map[string][]uint8{}
 	offset := 0
@@ -41,7 +42,7 @@ func bruteForce(records [][]string, label string, minCount int, seed uint64, all
 		}
 		counts := map[string]int{}
 		for i, record := range records[1:] {
-			if all || split(i) == Train {
+			if all || split(i) == dataset.Train {
 				counts[record[column]]++
 			}
 		}
@@ -64,7 +65,7 @@ func bruteForce(records [][]string, label string, minCount int, seed uint64, all
 	return sizes, values, rows, labels
 }
 
-func checkBruteForce(t *testing.T, d *Dataset, records [][]string, label string, minCount int, seed uint64, all bool) {
+func checkBruteForce(t *testing.T, d *dataset.Dataset, records [][]string, label string, minCount int, seed uint64, all bool) {
 	t.Helper()
 	sizes, values, rows, labels := bruteForce(records, label, minCount, seed, all)
 	if !slices.Equal(d.FieldDims(), sizes) {
@@ -76,7 +77,7 @@ func checkBruteForce(t *testing.T, d *Dataset, records [][]string, label string,
 			t.Errorf("field %d: another vocabulary, %v", j, err)
 		}
 	}
-	for _, split := range splitNames {
+	for _, split := range dataset.SplitNames {
 		got := rowsOf(t, d, 1000, split)
 		if !slices.Equal(got.Label, labels[split]) || !slices.Equal(got.Features, slices.Concat(rows[split]...)) {
 			t.Errorf("%s has other rows", split)
@@ -227,7 +228,7 @@ func TestImportRawRefuses(t *testing.T) {
 	}
 }
 
-// Millions of values are merged between the passes: that ends with ctx too.
+// Millions of values are merged between the scans: that ends with ctx too.
 func TestWriteVocabularyStops(t *testing.T) {
 	b, err := newBuilder(filepath.Join(t.TempDir(), "x"))
 	if err != nil {
@@ -236,7 +237,7 @@ func TestWriteVocabularyStops(t *testing.T) {
 	defer b.abort()
 	ctx, cancel := context.WithCancel(t.Context())
 	values := 0
-	_, err = b.writeVocabulary(ctx, &Manifest{}, []string{"a"}, 1, func(_ int, visit func([]byte, bool) error) error {
+	_, err = b.writeVocabulary(ctx, &dataset.Manifest{}, []string{"a"}, 1, func(_ int, visit func([]byte, bool) error) error {
 		for ; values < 1_000_000; values++ {
 			if values == 5000 {
 				cancel()
@@ -249,68 +250,5 @@ func TestWriteVocabularyStops(t *testing.T) {
 	})
 	if !errors.Is(err, context.Canceled) || values > 10_000 {
 		t.Errorf("after %d values: %v", values, err)
-	}
-}
-
-func TestInspect(t *testing.T) {
-	text := "a\tlabel\n" + strings.Repeat("y\t1\nx\t0\ny\t0\n", 40) + strings.Repeat("rare\t0\n", 1)
-	out := filepath.Join(t.TempDir(), "x")
-	if _, err := ImportRaw(t.Context(), RawConfig{Files: []string{write(t, text)}, MinCount: 2, Out: out}); err != nil {
-		t.Fatal(err)
-	}
-	facts, err := Inspect(out, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if facts.Rows != 121 || facts.Features != 3 || len(facts.Splits) != 3 || facts.IDs != RawStrings {
-		t.Errorf("%+v", facts)
-	}
-	f := facts.Fields[0]
-	if f.Name != "a" || f.Size != 3 || f.Seen != 3 || f.OOV == nil || *f.OOV != 1.0/121 || len(f.Top) != 2 ||
-		*f.Top[0].Value != "y" || f.Top[0].ID != 1 || f.Top[0].Rows != 80 || *f.Top[1].Value != "x" {
-		t.Errorf("%+v", f)
-	}
-	if want := []HeldFacts{{.5, 1}, {.9, 2}, {.99, 2}}; !slices.Equal(f.Concentration, want) { // 80, 40 and 1 of 121
-		t.Errorf("%v, expected %v", f.Concentration, want)
-	}
-	// Without values to show, the vocabulary, which may be large, is not read.
-	path := filepath.Join(out, "vocabulary", "0-a.txt")
-	values, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, bytes.ToUpper(values), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if facts, err = Inspect(out, 0); err != nil || facts.Fields[0].OOV == nil || *facts.Fields[0].OOV != 1.0/121 {
-		t.Errorf("%+v, %v", facts, err)
-	}
-	if _, err := Inspect(out, 1); err == nil {
-		t.Error("a corrupt vocabulary is taken")
-	}
-	if err := os.WriteFile(path, values, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if facts, err = Inspect(out, 9); err != nil || len(facts.Fields[0].Top) != 3 || facts.Fields[0].Top[2].Value != nil {
-		t.Errorf("%+v, %v", facts, err)
-	}
-}
-
-func TestConcentration(t *testing.T) {
-	for _, c := range []struct {
-		counts []int64
-		want   []int
-	}{
-		{[]int64{7}, []int{1, 1, 1}}, {[]int64{0, 5, 0, 5}, []int{1, 2, 2}}, {[]int64{1, 1, 1, 1}, []int{2, 4, 4}}, {[]int64{9, 1, 989, 1}, []int{1, 1, 2}},
-	} {
-		rows := int64(0)
-		for _, n := range c.counts {
-			rows += n
-		}
-		for k, held := range concentration(slices.Clone(c.counts), rows) {
-			if held.Share != Held[k] || held.Features != c.want[k] {
-				t.Errorf("%v: %d have %v of the rows, expected %d", c.counts, held.Features, held.Share, c.want[k])
-			}
-		}
 	}
 }

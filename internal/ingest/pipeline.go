@@ -1,0 +1,140 @@
+package ingest
+
+import (
+	"context"
+	"io"
+
+	"golang.org/x/sync/errgroup"
+
+	"shaver/internal/fault"
+)
+
+// scan reads the files [first, last), in order; row is the position of their
+// first row. Workers parse several blocks at a time; collect gets the blocks in
+// order, one at a time. It returns the position after the last row. Of several
+// errors, it returns the one that comes first in the input.
+func (r *rawImport) scan(first, last int, row uint64, work func(worker int, b *block) error, collect func(b *block) error) (uint64, error) {
+	g, ctx := errgroup.WithContext(r.ctx)
+	depth := 2*r.workers + 2
+	if r.config.Format.tables {
+		depth = r.workers + 1 // a block is a row group, which may be large
+	}
+	todo, order, free := make(chan *block), make(chan *block, depth), make(chan *block, depth)
+	for range depth {
+		free <- &block{done: make(chan struct{}, 1), bad: badRows{policy: r.bad.policy}}
+	}
+	g.Go(func() error {
+		defer close(todo)
+		defer close(order)
+		emit := func(b *block) bool { return send(ctx, order, b) && send(ctx, todo, b) }
+		for _, path := range r.paths[first:last] {
+			if !r.readFile(ctx, path, &row, free, emit) {
+				break
+			}
+		}
+		return nil
+	})
+	for worker := range r.workers {
+		g.Go(func() error {
+			for b := range todo {
+				if b.err == nil && b.end == nil {
+					b.err = work(worker, b)
+				}
+				b.done <- struct{}{}
+			}
+			return nil
+		})
+	}
+	g.Go(func() error {
+		for b := range order {
+			select {
+			case <-b.done:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			if err := r.take(b, collect); err != nil {
+				r.cancel()
+				return err
+			}
+			b.reset()
+			free <- b
+		}
+		return ctx.Err()
+	})
+	err := g.Wait()
+	return row, err
+}
+
+func send(ctx context.Context, to chan<- *block, b *block) bool {
+	select {
+	case to <- b:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// readFile emits the blocks of a file, and then one that says how the file ended.
+// It returns false if no other file is to be read.
+func (r *rawImport) readFile(ctx context.Context, path string, row *uint64, free <-chan *block, emit func(*block) bool) bool {
+	begin := *row
+	in, err := r.open(path)
+	if err == nil {
+		defer in.close()
+	}
+	for {
+		var b *block
+		select {
+		case b = <-free:
+		case <-ctx.Done():
+			return false
+		}
+		b.path, b.row, b.rows = display(path), *row, 0
+		if err == nil {
+			err = in.next(b)
+		}
+		if err == io.EOF && *row == begin {
+			err = r.noRows(path)
+		}
+		if err == io.EOF {
+			file, err := in.describe()
+			b.end, b.err = &file, err
+			return emit(b) && err == nil
+		}
+		if err != nil {
+			b.err = err
+			emit(b)
+			return false
+		}
+		*row += uint64(b.rows)
+		if !emit(b) {
+			return false
+		}
+	}
+}
+
+func (r *rawImport) noRows(path string) error {
+	if f := r.config.Format; f.columns == nil || f.headed {
+		return fault.Inputf("%s: the file has a header and no rows", display(path))
+	}
+	return fault.Inputf("%s: the file is empty", display(path))
+}
+
+// take collects a block.
+func (r *rawImport) take(b *block, collect func(b *block) error) error {
+	if b.err != nil {
+		return b.err
+	}
+	if b.end != nil {
+		return r.note(b.path, *b.end)
+	}
+	if err := collect(b); err != nil {
+		return err
+	}
+	r.bad.add(&b.bad)
+	r.rows += int64(b.rows)
+	if r.progress != nil {
+		r.progress(r.rows, r.done+b.read, r.total)
+	}
+	return r.ctx.Err()
+}
