@@ -45,10 +45,19 @@ func (o *JobFlags) Add(c *cobra.Command, request *prepare.Request) {
 	f.StringVar(&o.model, "model", "", "checkpoint: .pth or safetensors")
 	f.StringVar(&o.dataset, "dataset", "", "dataset folder, made by shaver dataset import")
 	f.StringVar(&o.request.Baseline, "baseline", baseline.Zero, "what a dropped entry reads: "+strings.Join(baseline.Names(), " or "))
-	f.StringVar(&o.request.Options.Estimator, "estimator", estimator.Permutation, estimator.Help())
-	f.IntVar(&o.request.Options.Passes, "passes", 1, fmt.Sprintf("random orders per row, with --until at most; for %s, each also backwards", estimator.Antithetic))
-	f.IntVar(&o.request.Options.Draws, "draws", 0, fmt.Sprintf("for %s: sets of present players per row, even (default %d)", estimator.Multilinear, estimator.DefaultDraws))
-	f.StringVar(&o.request.Options.Endpoints, "endpoints", "", fmt.Sprintf("for %s: %s, or %s, which has less bias, more noise, and needs 4 draws (default %s)", estimator.Multilinear, estimator.Plain, estimator.Balanced, estimator.Plain))
+	request.Options = estimator.Options{Estimator: estimator.Permutation, Passes: 1}
+	for _, s := range request.Options.Settings() {
+		switch v := s.Target.(type) {
+		case *string:
+			f.StringVar(v, s.Name, *v, s.Help)
+		case *int:
+			f.IntVar(v, s.Name, *v, s.Help)
+		case *float64:
+			f.Float64Var(v, s.Name, *v, s.Help)
+		default:
+			panic("launch: no flag for option " + s.Name)
+		}
+	}
 	f.Uint64Var(&o.request.Seed, "seed", 1, "seed of everything random")
 	f.StringSliceVar(&o.request.Splits, "splits", []string{dataset.Train, dataset.Val}, "splits to score")
 	f.Float64Var(&o.request.Sample, "sample", 1, "portion of the rows to score, drawn without replacement")
