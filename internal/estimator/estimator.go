@@ -1,5 +1,5 @@
-// Package estimator declares the estimators: their names, what each of them is
-// and takes, and the options that choose one. Package shapley computes them.
+// Package estimator declares the estimators: their names, their traits, and the options
+// that select one. Package shapley implements them.
 package estimator
 
 import (
@@ -17,33 +17,34 @@ const (
 	Taylor      = "taylor"
 )
 
-// Traits is what the rest of the program needs to know of an estimator.
+// Traits describes an estimator to the rest of the program.
 type Traits struct {
 	Name string
-	Help string // what it computes, in a few words
+	Help string // description of a few words
 
-	// WalksPerPass is the number of walks in a pass, 0 for an estimator without.
+	// WalksPerPass is the number of walks in a pass. It is 0 for an estimator that has no
+	// walks.
 	WalksPerPass int
-	// Exact means that a row's values have no random error, so that one pass is all.
+	// Exact means that the values of a row have no random error, so one pass is enough.
 	Exact bool
 	// Efficient means that a row's contributions sum to its loss with everything
 	// dropped minus its loss with nothing dropped.
 	Efficient bool
 	// Shapley means that the values are estimates of Shapley values.
 	Shapley bool
-	// MostPlayers is the largest number of players in a row, 0 for any number.
+	// MostPlayers is the largest allowed number of players in a row. 0 means no limit.
 	MostPlayers int
-	// Draws means that the effort for a row is Options.Draws, weighed by
-	// Options.Endpoints, and that one pass is all.
+	// Draws means that the estimator takes Options.Draws and Options.Endpoints, and only
+	// one pass.
 	Draws bool
 }
 
-// table declares all estimators, in the order in which people see them.
+// table declares all estimators, in the order in which users see them.
 var table = []Traits{
 	{Name: Permutation, Help: "walks, as in the paper", WalksPerPass: 1, Efficient: true, Shapley: true},
 	{Name: Antithetic, Help: "walks, each also backwards", WalksPerPass: 2, Efficient: true, Shapley: true},
 	{Name: Multilinear, Help: "derivatives at random sets of players", Shapley: true, Draws: true},
-	{Name: Exact, Help: "all sets of players", Exact: true, Efficient: true, Shapley: true, MostPlayers: 20}, // 2^20 forward passes a row
+	{Name: Exact, Help: "all sets of players", Exact: true, Efficient: true, Shapley: true, MostPlayers: 20}, // 2^20 forward passes for each row
 	{Name: Taylor, Help: "the paper's rival, no Shapley values", Exact: true},
 }
 
@@ -56,7 +57,7 @@ func Names() []string {
 	return names
 }
 
-// Lookup returns the traits of the named estimator, and whether there is one.
+// Lookup returns the traits of the named estimator, and reports whether it exists.
 func Lookup(name string) (Traits, bool) {
 	i := slices.IndexFunc(table, func(t Traits) bool { return t.Name == name })
 	if i < 0 {

@@ -23,15 +23,15 @@ func TestOptions(t *testing.T) {
 		t.Errorf("defaults %+v", set)
 	}
 	for want, change := range map[string]func(*Options){
-		"3 draws":                func(o *Options) { o.Draws = 3 },
-		"0 draws":                func(o *Options) { o.Draws = 0 },
-		"need 4":                 func(o *Options) { o.Draws = 2 },
-		`endpoints "x"`:          func(o *Options) { o.Endpoints = "x" },
-		"2 passes":               func(o *Options) { o.Passes = 2 },
-		"0 passes":               func(o *Options) { o.Passes = 0 },
-		"no error":               func(o *Options) { *o = Options{Estimator: Taylor, Passes: 2} },
-		"takes at most 20":       func(o *Options) { *o = Options{Estimator: Exact, Passes: 1} },
-		"are of the multilinear": func(o *Options) { o.Estimator = Antithetic },
+		"3 draws":                             func(o *Options) { o.Draws = 3 },
+		"0 draws":                             func(o *Options) { o.Draws = 0 },
+		"need at least 4":                     func(o *Options) { o.Draws = 2 },
+		`endpoints "x"`:                       func(o *Options) { o.Endpoints = "x" },
+		"2 passes":                            func(o *Options) { o.Passes = 2 },
+		"0 passes":                            func(o *Options) { o.Passes = 0 },
+		"takes 1 pass":                        func(o *Options) { *o = Options{Estimator: Taylor, Passes: 2} },
+		"takes at most 20":                    func(o *Options) { *o = Options{Estimator: Exact, Passes: 1} },
+		"only the multilinear estimator does": func(o *Options) { o.Estimator = Antithetic },
 		"estimators are permutation, antithetic, multilinear, exact": func(o *Options) { o.Estimator = "x" },
 	} {
 		o := good
@@ -41,7 +41,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// Settings leaves no option out.
+// Settings lists every option.
 func TestSettings(t *testing.T) {
 	o := Options{Estimator: Multilinear, Passes: 1, Draws: 2, Endpoints: Plain}
 	if got, want := len(o.Settings()), reflect.TypeFor[Options]().NumField(); got != want {
@@ -57,7 +57,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// Every estimator has a row in docs/estimators.md and a place in the help.
+// Every estimator has a row in docs/estimators.md and is named in the help.
 func TestEveryEstimatorIsDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/estimators.md")
 	if err != nil {
