@@ -157,11 +157,11 @@ func (f *Facts) intervals() func(count int64) float64 {
 	}
 }
 
-// along returns, at sparsities from 0 to .999 that are evenly spaced by the logarithm
+// cutCurve returns, at sparsities from 0 to .999 that are evenly spaced by the logarithm
 // of what is kept, the value at the cut, and the median half width of the 95%
 // intervals of the entries about it; NaN if there is none.
-func (f *Facts) along(found *findings) (sparsities, values, widths []float64) {
-	const steps, beside = 90, 100
+func (f *Facts) cutCurve(found *findings) (sparsities, values, widths []float64) {
+	const steps, neighbours = 90, 100
 	n := len(found.order)
 	interval := f.intervals()
 	last := n + 1
@@ -173,7 +173,7 @@ func (f *Facts) along(found *findings) (sparsities, values, widths []float64) {
 		last = kept
 		at := n - kept
 		var near []float64
-		for _, i := range found.order[max(0, at-beside):min(n, at+beside+1)] {
+		for _, i := range found.order[max(0, at-neighbours):min(n, at+neighbours+1)] {
 			if width := interval(f.Scores.Count[int(i)/f.Scores.Dim]) * float64(f.Scores.SE[i]); !math.IsNaN(width) {
 				near = append(near, width)
 			}

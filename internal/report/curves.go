@@ -53,7 +53,7 @@ type metric struct {
 	of       func(*sweep.Mean) sweep.Spread
 }
 
-func sweepOf(d *sweep.Document, show draws) *sweepSection {
+func sweepOf(d *sweep.Document, show addPicture) *sweepSection {
 	series := d.Series()
 	s := &sweepSection{Figure: show(picture.Sweep(d)), Split: d.Split, Rows: d.Rows, Settings: settings(d.Settings), Calibrated: d.Unpruned.CalibratedLogLoss != nil}
 	for _, m := range []metric{

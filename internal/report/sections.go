@@ -8,8 +8,8 @@ import (
 	"shaver/internal/scores"
 )
 
-// draws puts a picture on the page.
-type draws func(*picture.Picture) figure
+// addPicture puts a picture on the page.
+type addPicture func(*picture.Picture) figure
 
 // fieldsSection says what fields are worth, and what they keep.
 type fieldsSection struct {
@@ -29,7 +29,7 @@ type fieldRow struct {
 // keptCell is what a field keeps at a sparsity.
 type keptCell struct{ Share, Own float64 } // of the budget, of the field's entries
 
-func (f *Facts) fieldsOf(found *findings, show draws) *fieldsSection {
+func (f *Facts) fieldsOf(found *findings, show addPicture) *fieldsSection {
 	s := &fieldsSection{Sparsities: found.sparsities}
 	total := 0.0
 	for _, field := range found.fields {
@@ -96,7 +96,7 @@ type binField struct {
 	Bins []prune.Bin // at Reference
 }
 
-func (f *Facts) frequencyOf(found *findings, show draws) *frequencySection {
+func (f *Facts) frequencyOf(found *findings, show addPicture) *frequencySection {
 	s := &frequencySection{Sparsities: found.sparsities, Dim: f.Scores.Dim, Reference: found.sparsities[found.reference()]}
 	curves := make([]picture.Curve, len(found.sparsities))
 	var names []string
@@ -130,16 +130,16 @@ type certaintySection struct {
 }
 
 type cutRow struct {
-	Sparsity              float64
-	Kept                  int
-	Value                 float64
-	UnsureKept, UnsureOut int
-	Share                 float64 // of UnsureKept in Kept
+	Sparsity                  float64
+	Kept                      int
+	Value                     float64
+	UnsureKept, UnsureDropped int
+	Share                     float64 // of UnsureKept in Kept
 }
 
-func (f *Facts) certaintyOf(found *findings, show draws) *certaintySection {
+func (f *Facts) certaintyOf(found *findings, show addPicture) *certaintySection {
 	s := &certaintySection{Facts: f.errors(found.summary)}
-	sparsities, values, widths := f.along(found)
+	sparsities, values, widths := f.cutCurve(found)
 	label := f.symbol() + ", nat"
 	curves := []picture.Curve{{Label: f.symbol() + " of the entry at the cut", X: sparsities, Y: values}}
 	if f.Aggregate == scores.Sum {
