@@ -7,6 +7,7 @@ import (
 	"testing"
 )
 
+// SetDefaults sets only missing options, and Validate rejects invalid ones.
 func TestOptions(t *testing.T) {
 	good := Options{Estimator: Multilinear, Passes: 1, Draws: 4, Endpoints: Balanced}
 	if err := good.Validate(1); err != nil {
@@ -14,13 +15,13 @@ func TestOptions(t *testing.T) {
 	}
 	set := Options{Estimator: Multilinear, Passes: 1}
 	if set.SetDefaults(); set.Draws != 2 || set.Endpoints != Plain {
-		t.Errorf("defaults %+v", set)
+		t.Errorf("SetDefaults gives %+v", set)
 	}
 	walks := Options{Estimator: Antithetic, Passes: 3}
 	if set := walks; walks.Validate(1000) != nil || walks.Walks() != 6 {
-		t.Errorf("%+v: %v, %d walks", set, walks.Validate(1000), walks.Walks())
+		t.Errorf("options %+v: error %v, %d walks, expected 6", set, walks.Validate(1000), walks.Walks())
 	} else if set.SetDefaults(); set != walks {
-		t.Errorf("defaults %+v", set)
+		t.Errorf("SetDefaults gives %+v", set)
 	}
 	for want, change := range map[string]func(*Options){
 		"3 draws":                             func(o *Options) { o.Draws = 3 },
@@ -36,7 +37,7 @@ func TestOptions(t *testing.T) {
 	} {
 		o := good
 		if change(&o); o.Validate(21) == nil || !strings.Contains(o.Validate(21).Error(), want) {
-			t.Errorf("%+v: %v, want %q", o, o.Validate(21), want)
+			t.Errorf("error for %+v: %v, want %q", o, o.Validate(21), want)
 		}
 	}
 }

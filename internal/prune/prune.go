@@ -97,7 +97,7 @@ func sortTies(numbers []int32, memory []uint64, keys []func(i int32) float64) {
 // highBits returns the high 32 bits of an integer that orders like x. For a greater x the
 // result is greater or equal. NaN comes before all other numbers.
 func highBits(x float64) uint32 {
-	b := math.Float64bits(x + 0) // -0 is 0
+	b := math.Float64bits(x + 0) // turns -0 into 0
 	switch {
 	case x != x:
 		return 0

@@ -39,11 +39,11 @@ func TestOrderBreaksTies(t *testing.T) {
 	weights := []float32{3, 1, -1, 1, 1}
 	for rank, want := range map[string][]int32{Abs: {2, 4, 0, 3, 1}, Signed: {1, 2, 4, 0, 3}} {
 		if got, err := Order(rank, scores, weights); err != nil || !slices.Equal(got, want) {
-			t.Errorf("%s: %v, %v, want %v", rank, got, err, want)
+			t.Errorf("rank %s: order %v, want %v; error %v", rank, got, want, err)
 		}
 	}
 	if _, err := Order("best", scores, weights); err == nil {
-		t.Error("unknown rank accepted")
+		t.Error("Order accepts an unknown rank")
 	}
 }
 
@@ -65,7 +65,7 @@ func TestOrderIsByComparison(t *testing.T) {
 				return cmp.Or(cmp.Compare(worth(scores[i]), worth(scores[j])), cmp.Compare(math.Abs(float64(weights[i])), math.Abs(float64(weights[j]))))
 			})
 			if got, err := Order(rank, scores, weights); err != nil || !slices.Equal(got, want) {
-				t.Fatalf("%s: %v, %v, want %v", rank, got, err, want)
+				t.Fatalf("rank %s: order %v, want %v; error %v", rank, got, want, err)
 			}
 		}
 	})
@@ -107,7 +107,7 @@ func TestMasks(t *testing.T) {
 			}
 		}
 		if dropped != drop || dropped > 0 && best > worst {
-			t.Fatalf("dropped %d of %d; best dropped %v, worst kept %v", dropped, drop, best, worst)
+			t.Fatalf("dropped %d entries, expected %d; best dropped score %v, worst kept score %v", dropped, drop, best, worst)
 		}
 		for i, more := range Mask(order, min(drop+1, len(scores))) {
 			if mask[i] && !more {
@@ -126,7 +126,7 @@ func TestTable(t *testing.T) {
 		t.Errorf("table %v, want %v", got, want)
 	}
 	if table[0] != 1 {
-		t.Error("the input was changed")
+		t.Error("Apply changed its input")
 	}
 }
 
@@ -154,7 +154,7 @@ func TestBudgets(t *testing.T) {
 	}
 	for want, b := range map[string]Budget{"outside [0, 1]": {Sparsity, 2}, "codebook alone has 8": {Kept, 7}, "bytes 99: nothing fits": {Bytes, 99}} {
 		if _, err := b.Drop(a, baseline.Codebook, fit); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%+v: %v", b, err)
+			t.Errorf("error for budget %+v: %v", b, err)
 		}
 	}
 }
@@ -212,7 +212,7 @@ func TestKeep(t *testing.T) {
 		t.Error(err)
 	}
 	if _, _, err := (Keep{Minimum: 1.5}).Apply(a, names, nil); err == nil {
-		t.Error("minimum 1.5 accepted")
+		t.Error("Apply accepts the minimum 1.5")
 	}
 }
 
@@ -227,7 +227,7 @@ func TestFrequency(t *testing.T) {
 	a := &model.Architecture{FieldDims: []int{2, 1}, Dim: 1}
 	got := Frequency(a, []float32{3, -1, 2}, []float32{1, 4}, []int64{4, 9, 0})
 	if want := []float64{4, 6, 0}; !slices.Equal(got, want) {
-		t.Errorf("%v, expected %v", got, want)
+		t.Errorf("scores %v, expected %v", got, want)
 	}
 }
 
@@ -267,7 +267,7 @@ func TestBins(t *testing.T) {
 	}
 	for j := range want {
 		if !slices.Equal(got[j], want[j]) {
-			t.Errorf("field %d: %+v, expected %+v", j, got[j], want[j])
+			t.Errorf("bins of field %d: %+v, expected %+v", j, got[j], want[j])
 		}
 	}
 }

@@ -163,7 +163,7 @@ func (b *browser) look(t *testing.T, page string, plots, texts int) {
 			t.Fatal(err)
 		}
 		if found.Width != width || found.Scroll > found.Client || found.Plots != plots || found.Texts < texts || len(found.Runaway) > 0 {
-			t.Errorf("at width %d: %+v", width, found)
+			t.Errorf("at width %d, the page has the layout %+v", width, found)
 		}
 		if len(found.Overlaps) > 0 || len(found.Outside) > 0 {
 			t.Errorf("at width %d texts overlap: %q; texts outside of their picture: %q", width, found.Overlaps, found.Outside)

@@ -130,7 +130,7 @@ func TestDatasetMarks(t *testing.T) {
 // The page is the same if the facts were written as JSON and read again.
 func TestDatasetFromJSON(t *testing.T) {
 	facts := inspection()
-	for i := range facts.Fields[0].Top { // JSON has valid UTF-8 only
+	for i := range facts.Fields[0].Top { // JSON texts are valid UTF-8
 		value := strings.ToValidUTF8(*facts.Fields[0].Top[i].Value, "?")
 		facts.Fields[0].Top[i].Value = &value
 	}

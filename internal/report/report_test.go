@@ -88,6 +88,7 @@ func swept(id string) *sweep.Document {
 	return d
 }
 
+// The page is the recorded one, and the same facts give the same bytes.
 func TestGolden(t *testing.T) {
 	r, err := Write(facts())
 	if err != nil {
@@ -220,6 +221,7 @@ func TestExtremes(t *testing.T) {
 	}
 }
 
+// Check returns bad input for a sweep of another model or of other scores.
 func TestCheck(t *testing.T) {
 	f := facts()
 	if err := f.Check(); err != nil {
@@ -244,7 +246,7 @@ func TestAnalyse(t *testing.T) {
 		t.Fatal(err)
 	}
 	if fmt.Sprint(found.sparsities) != "[0.5 0.9]" || found.reference() != 0 {
-		t.Errorf("sparsities %v", found.sparsities)
+		t.Errorf("sparsities %v, expected .5 and .9", found.sparsities)
 	}
 	// At .5 the nine entries 5 to 13 are kept, at .9 the entries 12 and 13.
 	for j, want := range [][]int{{3, 0}, {6, 2}, {0, 0}} {
@@ -256,11 +258,11 @@ func TestAnalyse(t *testing.T) {
 		t.Errorf("first field: %+v", first)
 	}
 	if fmt.Sprint(found.byWorth()) != "[1 0 2]" {
-		t.Errorf("order of fields %v", found.byWorth())
+		t.Errorf("order of fields by worth %v, expected [1 0 2]", found.byWorth())
 	}
 	// The rarest third of the features is 0, 1 and 2. Only feature 2 keeps an entry, its second.
 	if b := found.bins[0][0]; b.Features != 3 || b.Least != 0 || b.Most != 40 || b.Kept != 1 {
-		t.Errorf("rarest third: %+v", b)
+		t.Errorf("bin of the rarest third: %+v", b)
 	}
 	// The value at the cut at .5 is 6e-5. The entries 2 and 3 of feature 1 have no
 	// interval. The half-width of an interval is about .65 times the value, so an interval
@@ -268,14 +270,15 @@ func TestAnalyse(t *testing.T) {
 	// are all kept entries and the dropped entry 4.
 	cut := found.cuts[0]
 	if cut.kept != 9 || math.Abs(cut.value-6e-5) > 1e-12 || cut.unknown != 2 || cut.uncertainKept != 9 || cut.uncertainDropped != 1 {
-		t.Errorf("at .5: %+v", cut)
+		t.Errorf("cut at .5: %+v", cut)
 	}
 	f.Sweep = nil
 	if found, err := analyse(f); err != nil || len(found.cuts) != len(Sparsities) {
-		t.Errorf("without a sweep: %v, %v", found.sparsities, err)
+		t.Errorf("without a sweep: cuts at %v, error %v", found.sparsities, err)
 	}
 }
 
+// Numbers are written in the forms of the page.
 func TestText(t *testing.T) {
 	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", -1234567: "-1,234,567"} {
 		if got := count(n); got != want {
@@ -299,7 +302,7 @@ func TestText(t *testing.T) {
 func TestContrast(t *testing.T) {
 	light, dark, ok := strings.Cut(styleText, "@media (prefers-color-scheme: dark)")
 	if !ok {
-		t.Fatal("no dark colours")
+		t.Fatal("the style sheet has no dark scheme")
 	}
 	variables := func(css string) map[string]string {
 		found := map[string]string{}
@@ -321,7 +324,7 @@ func TestContrast(t *testing.T) {
 		paper := scheme.variables["paper"]
 		for _, name := range []string{"text", "quiet"} {
 			if c := contrast(t, scheme.variables[name], paper); c < 4.5 {
-				t.Errorf("%s: %s has a contrast of %.1f", scheme.name, name, c)
+				t.Errorf("%s scheme: %s has a contrast of %.1f, expected at least 4.5", scheme.name, name, c)
 			}
 		}
 		inks := map[string]bool{}
@@ -329,11 +332,11 @@ func TestContrast(t *testing.T) {
 			ink, known := scheme.variables[m[1]]
 			if !known {
 				if ink = m[2]; scheme.name == "dark" {
-					t.Errorf("dark: no --%s", m[1])
+					t.Errorf("dark scheme: the variable --%s is not defined", m[1])
 				}
 			}
 			if c := contrast(t, ink, paper); c < 3 && m[1] != "ink-E1E1E1" {
-				t.Errorf("%s: %s (%s) has a contrast of %.1f", scheme.name, m[1], ink, c)
+				t.Errorf("%s scheme: %s (%s) has a contrast of %.1f, expected at least 3", scheme.name, m[1], ink, c)
 			}
 			inks[m[1]] = true
 		}
@@ -349,7 +352,7 @@ func contrast(t *testing.T, a, b string) float64 {
 	luminance := func(colour string) float64 {
 		v, err := strconv.ParseUint(strings.TrimPrefix(colour, "#"), 16, 32)
 		if err != nil || len(colour) != 7 {
-			t.Fatalf("colour %q", colour)
+			t.Fatalf("%q is not a colour of the form #rrggbb", colour)
 		}
 		channel := func(shift int) float64 {
 			c := float64(v>>shift&255) / 255

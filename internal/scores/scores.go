@@ -22,7 +22,7 @@ import (
 	"shaver/internal/tally"
 )
 
-// File is a scores file.
+// File is the content of a scores file.
 type File struct {
 	Fields    []string // names of the fields, [m]
 	FieldDims []int    // number of features of each field, [m]
@@ -83,8 +83,8 @@ const (
 // name.
 const (
 	Sum = "sum" // the mean of the contributions, phi
-	Abs = "abs" // the mean of their absolute values
-	RMS = "rms" // the root of the mean of their squares
+	Abs = "abs" // the mean of the absolute contributions
+	RMS = "rms" // the root mean square of the contributions
 )
 
 // Aggregates returns the names of all aggregates.

@@ -35,6 +35,8 @@ func example() *File {
 	}
 }
 
+// A file that is written twice has the same bytes, and Read and ReadHead return what was
+// written.
 func TestRoundTrip(t *testing.T) {
 	dir := t.TempDir()
 	want := example()
@@ -70,6 +72,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
+// Read returns bad input for files that are malformed.
 func TestReadRefusals(t *testing.T) {
 	dir := t.TempDir()
 	good := filepath.Join(dir, "good")
@@ -101,11 +104,12 @@ func TestReadRefusals(t *testing.T) {
 		"empty": "empty is not a scores file", "other": "other is not a scores file", "missing": "missing",
 	} {
 		if _, err := Read(filepath.Join(dir, name)); !fault.IsInput(err) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("error for the file %s: %v", name, err)
 		}
 	}
 }
 
+// CheckModel returns bad input for another model or another table.
 func TestCheckModel(t *testing.T) {
 	a := &model.Architecture{FieldDims: []int{2, 1}, Dim: 2}
 	if err := example().CheckModel(a, "m"); err != nil {
@@ -119,6 +123,7 @@ func TestCheckModel(t *testing.T) {
 	}
 }
 
+// Aggregate returns the values of each aggregate.
 func TestAggregates(t *testing.T) {
 	f := example()
 	for name, want := range map[string][]float64{Sum: f.Phi, Abs: {1, 2, 0, 0, 3, 4}, RMS: {2, 3, 0, 0, 4, 5}} {

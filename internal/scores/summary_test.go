@@ -8,6 +8,7 @@ import (
 	"shaver/internal/job"
 )
 
+// Summary agrees with sums computed by hand.
 func TestSummary(t *testing.T) {
 	f := example()
 	values, err := f.Aggregate(Abs)

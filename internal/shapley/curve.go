@@ -61,8 +61,8 @@ func (c *curve) contribution(u, sign float64) float64 {
 	return float64(float64(sign*t)*even) - float64(u*odd)
 }
 
-// nodes holds the value and the series of softplus at the multiples of 2*nearest, as far out as the
-// loss of an exact exponential is of use.
+// nodes holds the value and the series of softplus at the multiples of 2*seriesRadius from
+// -nodeRange to nodeRange.
 var nodes = func() (table [16*nodeRange + 1]node) {
 	for i := range table {
 		f := float64(i)*2*seriesRadius - nodeRange
@@ -71,6 +71,8 @@ var nodes = func() (table [16*nodeRange + 1]node) {
 	return table
 }()
 
+// nodeRange is the largest |x| for which softplus uses the nodes. For a larger |x|, it calls
+// model.Loss.
 const nodeRange = 32
 
 type node struct {

@@ -112,7 +112,7 @@ func Estimate(ctx context.Context, game Game, options Options, rows *model.Rows,
 	return workers[0].builder.Partial()
 }
 
-// worker plays rows on one goroutine.
+// worker computes rows on one goroutine.
 type worker struct {
 	model     *model.Model
 	probe     *model.Probe
@@ -166,7 +166,7 @@ func (w *worker) batch(ctx context.Context, rows *model.Rows, progress func(rows
 	return invalid
 }
 
-// row adds row r of the batch to the builder.
+// row computes row r of the batch and adds it to the builder.
 func (w *worker) row(rows *model.Rows, r int) error {
 	label, features := rows.Label[r], rows.Row(r)
 	w.probe.Reset(features)
@@ -189,7 +189,7 @@ func (w *worker) row(rows *model.Rows, r int) error {
 func loss(logit float64, label uint8) (int64, error) {
 	units, ok := tally.Loss(model.Loss(logit, label))
 	if !ok {
-		return 0, fmt.Errorf("the logit is %g: its loss is not a number in [0, %d]", logit, tally.MaxLoss)
+		return 0, fmt.Errorf("the logit is %g, whose loss is not a number in [0, %d]", logit, tally.MaxLoss)
 	}
 	return units, nil
 }

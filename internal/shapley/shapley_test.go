@@ -51,6 +51,7 @@ func baseline(m *model.Model) []float32 {
 	return b
 }
 
+// small returns the game of a model that is small enough for exact, and 20 rows.
 func small(t testing.TB, seed uint64) (shapley.Game, *model.Rows) {
 	a := model.Architecture{Kind: model.DeepFM, FieldDims: []int{2, 3, 2}, Dim: 2, Hidden: []int{5}}
 	m := modeltest.Random(t, a, seed)
@@ -110,16 +111,16 @@ func TestNullPlayer(t *testing.T) {
 		o.SetDefaults()
 		r := play(t, game, o, rows)
 		if phi := r.Phi[feature*2+column]; phi != 0 {
-			t.Errorf("%s: a null player has the value %g", name, phi)
+			t.Errorf("%s: a null player has the value %g, expected 0", name, phi)
 		}
 		for f := 5; f < 7; f++ {
 			if phi := r.Phi[f*2]; phi != 0 {
-				t.Errorf("%s: an entry that nothing reads has the value %g", name, phi)
+				t.Errorf("%s: an entry that the model does not read has the value %g, expected 0", name, phi)
 			}
 		}
 		for i, count := range r.Count {
 			if count == 0 && (r.Phi[i*2] != 0 || r.SE[i*2] != 0) {
-				t.Errorf("%s: feature %d never occurs and has the value %g", name, i, r.Phi[i*2])
+				t.Errorf("%s: feature %d never occurs, but has the value %g", name, i, r.Phi[i*2])
 			}
 		}
 	}
@@ -141,7 +142,7 @@ func TestSymmetry(t *testing.T) {
 	r := play(t, game, shapley.Options{Options: estimator.Options{Estimator: estimator.Exact, Passes: 1}}, modeltest.Rows(a, 30, 2))
 	for f := range a.Features() {
 		if one, other := r.Phi[f*3], r.Phi[f*3+2]; math.Abs(one-other) > 1e-9 {
-			t.Errorf("feature %d: %g and %g", f, one, other)
+			t.Errorf("feature %d: equal columns have the values %g and %g", f, one, other)
 		}
 	}
 }
@@ -188,7 +189,7 @@ func TestTheorem1(t *testing.T) {
 			}
 		}
 		if math.Abs(phi-local.Phi[i]) > 1e-6 {
-			t.Errorf("entry %d: %g in the global game, %g in the rows' games", i, phi, local.Phi[i])
+			t.Errorf("entry %d: the value is %g in the global game and %g in the games of the rows", i, phi, local.Phi[i])
 		}
 	}
 }
@@ -203,6 +204,7 @@ func TestStandardErrorsAreHonest(t *testing.T) {
 	}
 }
 
+// honest checks the means and spreads of one estimator.
 func honest(t *testing.T, name string) {
 	game, rows := small(t, 6)
 	exact := play(t, game, shapley.Options{Options: estimator.Options{Estimator: estimator.Exact, Passes: 1}}, rows)
@@ -236,7 +238,7 @@ func honest(t *testing.T, name string) {
 			}
 			mean, sd := stat.MeanStdDev(off, nil)
 			if math.Abs(mean) > 4*sd/math.Sqrt(seeds) {
-				t.Errorf("%d passes, entry %d: off by %g on average, spread %g", passes, i, mean, sd)
+				t.Errorf("%d passes, entry %d: the mean error is %g, the spread %g", passes, i, mean, sd)
 			}
 			said := math.Sqrt(squares[i] / seeds)
 			low, high := 0.85, 1.18
@@ -315,6 +317,8 @@ func grouping(t *testing.T, name string, a model.Architecture, o shapley.Options
 	}
 }
 
+// Estimate returns an error for invalid options, bad rows and broken models, and stops if its
+// context is cancelled.
 func TestEstimateRefusals(t *testing.T) {
 	game, rows := small(t, 1)
 	bad := modeltest.Rows(game.Model.Architecture, 20, 1)
@@ -351,6 +355,6 @@ func TestEstimateRefusals(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := shapley.Estimate(ctx, game, walk, rows, 2, nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
+		t.Errorf("error after cancellation: %v", err)
 	}
 }

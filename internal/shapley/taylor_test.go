@@ -47,7 +47,7 @@ func TestTaylor(t *testing.T) {
 			}
 			for i, phi := range want {
 				if math.Abs(found.Phi[i]-phi) > 1e-5+1e-4*size[i] || math.Abs(float64(found.Abs[i])-size[i]) > 1e-5+1e-4*size[i] {
-					t.Fatalf("%s, entry %d: %g, absolute %g, expected %g and %g", name, i, found.Phi[i], found.Abs[i], phi, size[i])
+					t.Fatalf("%s, entry %d: the mean is %g and the mean absolute value %g, expected %g and %g", name, i, found.Phi[i], found.Abs[i], phi, size[i])
 				}
 			}
 			for i, se := range found.SE {

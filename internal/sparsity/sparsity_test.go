@@ -23,7 +23,7 @@ func TestDroppedIsExactInDecimal(t *testing.T) {
 	}
 	for _, bad := range []float64{-0.1, 1.1, math.NaN()} {
 		if _, err := Dropped(10, bad); err == nil {
-			t.Errorf("sparsity %v accepted", bad)
+			t.Errorf("Dropped accepts the sparsity %v", bad)
 		}
 	}
 }

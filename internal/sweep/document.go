@@ -31,7 +31,7 @@ type Document struct {
 
 // Settings holds the settings that all methods share.
 type Settings struct {
-	Rank         string   `json:"rank"`                    // order of the entries by the aggregate sum: one of prune.Ranks
+	Rank         string   `json:"rank"`                    // how scores order the entries: one of prune.Ranks
 	Protect      []string `json:"protect,omitempty"`       // fields that keep all entries
 	FieldMinimum float64  `json:"field_minimum,omitempty"` // least portion of entries that each field keeps
 	Seed         uint64   `json:"seed"`                    // seed of the method Random

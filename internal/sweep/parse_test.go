@@ -43,13 +43,13 @@ func TestParse(t *testing.T) {
 	} {
 		text := strings.Replace(parsed, c.old, c.new, 1)
 		if _, err := Parse([]byte(text)); !fault.IsInput(err) || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, expected %q", c.new, err, c.want)
+			t.Errorf("error for %s: %v, expected %q", c.new, err, c.want)
 		}
 	}
 	for points, want := range map[int]string{0: "the sweep has 0 points, expected 1 to 10000", 10_001: "the sweep has 10001 points, expected 1 to 10000"} {
 		text := `{"version":"shaver.sweep/1","points":[` + strings.TrimSuffix(strings.Repeat("{},", points), ",") + `]}`
 		if _, err := Parse([]byte(text)); !fault.IsInput(err) || err.Error() != want {
-			t.Errorf("%d points: %v", points, err)
+			t.Errorf("error for %d points: %v", points, err)
 		}
 	}
 }

@@ -74,7 +74,7 @@ func TestByScores(t *testing.T) {
 		t.Fatal(err)
 	}
 	if p.Method != "taylor-rms" || p.Bits != 8 || slices.Contains(entries[7*m.Dim:], 0) || p.EmptyFeatures == 0 {
-		t.Errorf("%+v, %v", p, entries)
+		t.Errorf("point %+v, table %v", p, entries)
 	}
 	if _, _, err := method.Cut(prune.Budget{Unit: prune.Sparsity, Amount: .9}); !fault.IsUsage(err) || !strings.Contains(err.Error(), "only 21 of 36 may be dropped") {
 		t.Error(err)
@@ -99,7 +99,7 @@ func TestRivals(t *testing.T) {
 		}
 		p, entries, err := m.Cut(budgets[0])
 		if err != nil || p.Method != name || p.Source != nil {
-			t.Errorf("%s: %+v, %v", name, p, err)
+			t.Errorf("%s: point %+v, error %v", name, p, err)
 		}
 		key := ""
 		for _, v := range entries {
@@ -186,7 +186,7 @@ func TestRun(t *testing.T) {
 		t.Errorf("Work returns %d and %d", n, validated)
 	}
 	if p := chosen.Points[0]; *p.ValidationAUC != 1 || p.Calibration != nil || chosen.Points[2].ValidationAUC != nil {
-		t.Errorf("%+v", chosen.Points)
+		t.Errorf("points with Select: %+v", chosen.Points)
 	}
 	broken := errors.New("broken")
 	c.Validate = func(context.Context, *model.Model) (*evaluate.Predictions, error) { return nil, broken }
