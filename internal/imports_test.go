@@ -89,6 +89,7 @@ chaos:                  cli github.com/nats-io/nats.go
 # for tests of other packages
 prepare/preparetest:    baseline checkpoint dataset estimator ingest model planted prepare
 model/modeltest:        model
+estimator/estimatortest: estimator
 
 # measurements, for developers
 bench:                  baseline checkpoint estimator kernel model model/modeltest shapley
