@@ -125,7 +125,7 @@ func mismatches(a, b *scores.File) (list []specMismatch) {
 	}
 	others := y.Settings()
 	for i, s := range x.Settings() {
-		facts = append(facts, fact{s.Name, s.Value, others[i].Value})
+		facts = append(facts, fact{s.Name, s.Value(), others[i].Value()})
 	}
 	facts = append(facts, fact{"seed", fmt.Sprint(x.Seed), fmt.Sprint(y.Seed)}, fact{"kernel", x.Kernel, y.Kernel})
 	for _, of := range facts {
