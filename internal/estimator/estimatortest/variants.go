@@ -3,6 +3,7 @@
 package estimatortest
 
 import (
+	"reflect"
 	"regexp"
 
 	"shaver/internal/estimator"
@@ -10,46 +11,53 @@ import (
 
 var word = regexp.MustCompile(`[a-z]+`)
 
-// Variants returns valid and invalid options: every combination of some values of each
-// option. The values of a text option are the words of its help. The first option is the
-// estimator's name.
+// Variants returns valid and invalid options: for each estimator, and for a name that is
+// none, its defaults with every combination of values of any two options.
 func Variants() []estimator.Options {
-	all := []estimator.Options{{}}
-	for i, setting := range new(estimator.Options).Settings() {
-		var next []estimator.Options
-		for _, o := range all {
-			switch setting.Target.(type) {
-			case *string:
-				values := word.FindAllString(setting.Help, -1)
-				if i == 0 {
-					values = estimator.Names()
-				}
-				values = append(values, "", "x")
-				seen := map[string]bool{}
-				for _, v := range values {
-					if !seen[v] {
-						seen[v] = true
-						*o.Settings()[i].Target.(*string) = v
-						next = append(next, o)
+	seen := map[estimator.Options]bool{}
+	var all []estimator.Options
+	for _, name := range append(estimator.Names(), "x") {
+		o := estimator.Options{Estimator: name, Passes: 1}
+		o.SetDefaults()
+		for i := range o.Settings()[1:] {
+			for j := range i + 1 {
+				for _, first := range change(o, i+1) {
+					for _, second := range change(first, j+1) {
+						if !seen[second] {
+							seen[second] = true
+							all = append(all, second)
+						}
 					}
 				}
-			case *int:
-				for _, v := range []int{-1, 0, 1, 2, 3, 4, 1<<16 + 2, 1<<20 + 1} {
-					*o.Settings()[i].Target.(*int) = v
-					next = append(next, o)
-				}
-			case *float64:
-				for _, v := range []float64{-1, 0, .25, .5, 1, 2} {
-					*o.Settings()[i].Target.(*float64) = v
-					next = append(next, o)
-				}
-			default:
-				panic("estimatortest: no values for option " + setting.Name)
 			}
 		}
-		all = next
 	}
 	return all
+}
+
+// change returns o with some values of its i-th setting. The values of a text are the
+// words of its help.
+func change(o estimator.Options, i int) []estimator.Options {
+	var values []any
+	switch s := o.Settings()[i]; s.Target.(type) {
+	case *string:
+		for _, w := range append(word.FindAllString(s.Help, -1), "") {
+			values = append(values, w)
+		}
+	case *int:
+		values = []any{-1, 0, 1, 2, 3, 4, 1<<16 + 2, 1<<20 + 1}
+	case *float64:
+		values = []any{-1., 0., .25, .5, 1., 2.}
+	default:
+		panic("estimatortest: no values for option " + s.Name)
+	}
+	var changed []estimator.Options
+	for _, v := range values {
+		other := o
+		reflect.ValueOf(other.Settings()[i].Target).Elem().Set(reflect.ValueOf(v))
+		changed = append(changed, other)
+	}
+	return changed
 }
 
 // Valid returns the variants that are valid for rows of one player.
