@@ -111,7 +111,7 @@ func TestFrozenVocabulary(t *testing.T) {
 	_, err = ImportRaw(t.Context(), config)
 	wantInput(t, err, `the vocabulary has no field "impressions"`)
 	_, err = ReadVocabulary(t.TempDir(), DefaultMemory, "")
-	wantInput(t, err, "is no dataset")
+	wantInput(t, err, "is not a dataset")
 }
 
 // The mapper that flights' model was trained with.
