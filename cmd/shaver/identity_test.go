@@ -172,7 +172,7 @@ func testDrainedWorker(t *testing.T, l *long) {
 	if done := leaving.having("task done"); len(done) != 1 || done[0].Shard != last.Shard {
 		t.Errorf("the worker had begun shard %d and finished %v", last.Shard, done)
 	}
-	if len(leaving.having("leaving after the task in work; a second signal leaves at once")) != 1 {
+	if len(leaving.having("ending after the current task; a second signal ends at once")) != 1 {
 		t.Error("the worker does not say what it waits for")
 	}
 	if len(leaving.having("drained")) != 1 {
@@ -226,7 +226,7 @@ func testInterrupted(t *testing.T, l *long) {
 	first.await("task done", 2)
 	second := run()
 	second.wantExit(cli.ExitUsage)
-	if last := second.log[len(second.log)-1]; !strings.Contains(last, "another job that writes "+out+" is at work") {
+	if last := second.log[len(second.log)-1]; !strings.Contains(last, "another job that writes "+out+" is running") {
 		t.Errorf("a second one at the same time says %q", last)
 	}
 	first.signal(os.Interrupt)
@@ -234,7 +234,7 @@ func testInterrupted(t *testing.T, l *long) {
 	if last := first.log[len(first.log)-1]; last != "shaver: cancelled" {
 		t.Errorf("its last words are %q", last)
 	}
-	if len(first.having("what is done is kept: the same command goes on from there")) != 1 {
+	if len(first.having("the state of the job is kept, and the same command resumes it")) != 1 {
 		t.Error("it does not say how to go on")
 	}
 	wantFiles(t, dir, ".s.job")
@@ -264,7 +264,7 @@ func testInterrupted(t *testing.T, l *long) {
 	sixth := run()
 	sixth.wantExit(cli.ExitDone)
 	wantSameFile(t, out, l.reference)
-	if len(sixth.having("what another job with this --out had done is thrown away")) != 1 {
+	if len(sixth.having("discarding the progress of another job with the same --out")) != 1 {
 		t.Error("it does not say what is lost")
 	}
 	if begun := len(sixth.having("task begun")); begun != longShards {
