@@ -78,7 +78,7 @@ func TestReaderAndScanAgree(t *testing.T) {
 		}
 	}
 	if got := rowsOf(t, d, 7); !reflect.DeepEqual(got, want) {
-		t.Error("batches of 7 rows give other rows than one batch")
+		t.Error("the rows depend on the size of the batches")
 	}
 	r, err := d.NewReader(dataset.Test)
 	if err != nil {

@@ -83,7 +83,7 @@ func TestOpenIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	if in.Digest() != d.Digest() || !slices.Equal(rowsOf(t, in, 100).Features, rowsOf(t, d, 100).Features) {
-		t.Error("OpenIn reads another dataset than Open")
+		t.Error("OpenIn and Open read different datasets")
 	}
 	outside := t.TempDir()
 	for _, file := range []string{"train.arrow", dataset.ManifestName} {

@@ -105,10 +105,10 @@ func (b *builder) start(fields []string, sizes []int, splits []string, compresso
 	return nil
 }
 
-// columns holds n rows by columns.
+// columns holds rows of a split, column by column.
 type columns struct {
-	label []uint8   // [n]
-	ids   [][]int32 // local ids, [m, n]
+	label []uint8   // [rows]
+	ids   [][]int32 // local ids, [m, rows]
 }
 
 func (c *columns) reset() {

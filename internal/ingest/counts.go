@@ -59,7 +59,7 @@ type record struct {
 	Import string         `json:"import"` // identity of the import
 	Files  []countedFile  `json:"files"`
 	Rows   uint64         `json:"rows"`  // number of rows in the files, including bad rows
-	Train  int64          `json:"train"` // number of rows in train; with CountAll only a lower bound, which is 0 only if train has no rows
+	Train  int64          `json:"train"` // number of rows in train; with CountAll a lower bound, which is 0 only if train is empty
 	Spills []countedSpill `json:"spills"`
 	Made   int            `json:"made"` // number of groups
 	synced int            // number of Spills, from the start of the list, that are synced to disk

@@ -91,7 +91,7 @@ func TestImportIsAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if contents(t, config.Out) != contents(t, out) {
-		t.Error("the first import made another dataset than an import that runs alone")
+		t.Error("the first import made a different dataset than an import that runs alone")
 	}
 }
 
@@ -155,7 +155,7 @@ func TestImportGoesOn(t *testing.T) {
 		}
 	}
 	if folderBytes(t, whole) != folderBytes(t, out) || KeptCounts(out) != "" {
-		t.Error("the third run gives another dataset, or keeps the counts")
+		t.Error("the third run gives a different dataset, or keeps the counts")
 	}
 	// With another seed, a changed file or a truncated spill, the import starts from the
 	// beginning.

@@ -244,10 +244,10 @@ func TestSplitOfOneFile(t *testing.T) {
 	}
 	dir, d := importTo(text.String(), 5, Fail)
 	if again, _ := importTo(text.String(), 5, Fail); folderBytes(t, dir) != folderBytes(t, again) {
-		t.Error("the same import gave other bytes")
+		t.Error("the same import gave different bytes")
 	}
 	if _, other := importTo(text.String(), 6, Fail); d.Digest() == other.Digest() {
-		t.Error("another seed gave the same split")
+		t.Error("a different seed gave the same split")
 	}
 	for split, want := range map[string]float64{dataset.Train: .8, dataset.Val: .1, dataset.Test: .1} {
 		if got := float64(d.Rows(split)) / n; got < want-.012 || got > want+.012 { // 4 standard deviations
@@ -262,7 +262,7 @@ func TestSplitOfOneFile(t *testing.T) {
 	for _, split := range d.SplitNames() {
 		want := slices.DeleteFunc(rowsOf(t, d, n, split).Features, func(g int32) bool { return g == 7 })
 		if got := rowsOf(t, bad, n, split).Features; !slices.Equal(got, want) {
-			t.Errorf("split %s has other rows", split)
+			t.Errorf("split %s has different rows", split)
 		}
 	}
 }

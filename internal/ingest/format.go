@@ -27,11 +27,11 @@ const (
 // column is a field.
 type Format struct {
 	Label   string            // name of the label's column; "" means "label"
-	From    int64             // an integer label of at least From means 1, a smaller one 0; 0: labels are 0 and 1
+	From    int64             // if not 0, labels are counts, and a count of at least From means label 1
 	Columns []Column          // columns that become fields, in this order; nil: every column except the label
 	columns []string          // column names, if the format fixes them
-	headed  bool              // files have a header although columns is set
-	comma   bool              // columns are separated by commas, without quotes if columns is set; otherwise by tabs
+	headed  bool              // if columns is set, files have a header all the same
+	comma   bool              // columns are separated by commas, not tabs; if columns is set, there are no quotes
 	drop    string            // column that does not become a field
 	integer int               // number of fields, from the first, that are Criteo's integers
 	numbers string            // name of the rule for integers
@@ -145,7 +145,7 @@ type rowParser struct {
 	*layout
 	values [][]byte
 	text   []byte       // bytes of the values that are not cells
-	small  [1000][]byte // values of the integers below 1000, which are the most frequent, with capacity 16 for vocabulary's pack
+	small  [1000][]byte // values of the integers below 1000; a capacity of 16 makes vocabulary's pack fast
 }
 
 func newRowParser(l *layout) *rowParser {
@@ -175,7 +175,7 @@ func (p *rowParser) parse(cells [][]byte, odd bool) (uint8, [][]byte, error) {
 			return 0, nil, errors.New("the line is empty")
 		}
 		if len(cells) == 1 {
-			return 0, nil, fmt.Errorf("one column, expected %d: does the file have another separator?", len(p.names))
+			return 0, nil, fmt.Errorf("one column, expected %d: does the file use a different separator?", len(p.names))
 		}
 		return 0, nil, fmt.Errorf("%d columns, expected %d", len(cells), len(p.names))
 	}

@@ -168,7 +168,7 @@ func TestImportShapes(t *testing.T) {
 					first = contents(t, out)
 					checkBruteForce(t, open(t, out), s.records, "label", s.minCount, 3, true)
 				} else if contents(t, out) != first {
-					t.Errorf("%d files, %d workers, %d bytes give another dataset", c.files, c.workers, c.memory)
+					t.Errorf("%d files, %d workers, %d bytes give a different dataset", c.files, c.workers, c.memory)
 				}
 				if entries, err := os.ReadDir(filepath.Dir(out)); err != nil || len(entries) != 1 {
 					t.Errorf("left behind: %v, %v", entries, err)
@@ -282,7 +282,7 @@ func TestLineEnds(t *testing.T) {
 			if got := contents(t, out); first == "" {
 				first = got
 			} else if got != first {
-				t.Errorf("%s, %q gives another dataset", s.name, name)
+				t.Errorf("%s, %q gives a different dataset", s.name, name)
 			}
 		}
 	}
@@ -349,7 +349,7 @@ func TestStandardInput(t *testing.T) {
 			t.Fatal(err)
 		}
 		if contents(t, config.Out) != contents(t, filepath.Join(dir, "a")) {
-			t.Error("standard input gives another dataset")
+			t.Error("standard input gives a different dataset")
 		}
 		if d := open(t, config.Out); d.Sources[0].File != "stdin" {
 			t.Errorf("sources %+v", d.Sources)
@@ -418,6 +418,6 @@ func TestManyFiles(t *testing.T) {
 		}
 	}
 	if all[0] != all[1] {
-		t.Error("70 files give another dataset than one")
+		t.Error("70 files give a different dataset than one file")
 	}
 }

@@ -50,7 +50,7 @@ func TestFrozenVocabulary(t *testing.T) {
 			t.Errorf("field %d: %d unseen values, want %d", j, summary.Unseen[j], all[at-1])
 		}
 	}
-	// Import other rows with a mapper in a file that numbers the values in another order.
+	// Import other rows with a mapper in a file that numbers the values in a different order.
 	var text strings.Builder
 	text.WriteString("field,value,id\n")
 	ids := make([]map[string]int, len(made.FieldDims()))

@@ -155,7 +155,7 @@ func TestMappersIDs(t *testing.T) {
 			t.Fatalf("%q: %v", c.oov, err)
 		}
 		if b := open(t, config.Out); b.Digest() != a.Digest() {
-			t.Errorf("%q: the vocabulary of the dataset gives another dataset\n%s\n%s", c.oov, b.Marshal(), a.Marshal())
+			t.Errorf("%q: the vocabulary of the dataset gives a different dataset\n%s\n%s", c.oov, b.Marshal(), a.Marshal())
 		}
 		// Other rows get the same ids.
 		text, rows, unseen, bad = c.rowsFor(r)

@@ -261,7 +261,7 @@ func (r *rawImport) checkSizes(fields []*vocabulary.Field) error {
 	return nil
 }
 
-// otherFields returns the error for a model with another number of fields.
+// otherFields returns the error for a model with a different number of fields.
 func (r *rawImport) otherFields() error {
 	return fault.Inputf("the rows have %d fields, but the model has %d", len(r.layout.fields), len(r.config.Sizes))
 }

@@ -76,13 +76,13 @@ func checkBruteForce(t *testing.T, d *dataset.Dataset, records [][]string, label
 	for j := range values {
 		got, err := d.Vocabulary(j)
 		if err != nil || !slices.Equal(got, values[j]) {
-			t.Errorf("field %d has another vocabulary, %v", j, err)
+			t.Errorf("field %d has a wrong vocabulary, %v", j, err)
 		}
 	}
 	for _, split := range dataset.SplitNames {
 		got := rowsOf(t, d, 1000, split)
 		if !slices.Equal(got.Label, labels[split]) || !slices.Equal(got.Features, slices.Concat(rows[split]...)) {
-			t.Errorf("%s has other rows", split)
+			t.Errorf("%s has wrong rows", split)
 		}
 	}
 }
@@ -116,7 +116,7 @@ func TestImportRawFlights(t *testing.T) {
 		t.Error("the summary does not describe this dataset")
 	}
 	checkBruteForce(t, d, records, "label", 2, 11, false)
-	// The sizes differ from those of the model, because its split is another one. They are
+	// The sizes differ from those of the model, because its split is different. They are
 	// close, because nearly all values are frequent.
 	_, sizes := vocabularyOfFlights(t)
 	for j, size := range d.FieldDims() {
@@ -188,7 +188,7 @@ func TestImportRawIsDeterministic(t *testing.T) {
 		all = append(all, folderBytes(t, out))
 	}
 	if all[0] != all[1] {
-		t.Error("the same import gave other bytes")
+		t.Error("the same import gave different bytes")
 	}
 	for _, name := range []string{"vocabulary/0-first.txt", "vocabulary/1-odd_name_____.txt"} {
 		if !strings.Contains(all[0], filepath.FromSlash(name)+"\n") {

@@ -54,7 +54,7 @@ type scans struct {
 	done     int64                   // bytes of the files that were read completely, over all scans
 	total    int64                   // bytes to read in all scans
 	rows     int64                   // rows read in all scans
-	seen     map[string]dataset.File // files by path, because a file must not change between scans
+	seen     map[string]dataset.File // files by path, to detect a file that changes between scans
 	ended    []Scan                  // finished scans
 
 	// State of the current scan.

@@ -13,8 +13,8 @@ import (
 	"shaver/internal/fault"
 )
 
-// records reads text in blocks, and returns the cells and the first line of each record.
-// The only cell of a malformed record is "! " and the error.
+// records reads text in blocks, and returns the cells and the first line number of each
+// record. A malformed record has one cell, which is "! " followed by the error.
 func records(t testing.TB, text string, separator byte, quotes bool) (cells [][]string, lines []int, err error) {
 	t.Helper()
 	source, err := New("x", io.NopCloser(strings.NewReader(text)))

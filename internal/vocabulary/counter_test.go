@@ -228,7 +228,7 @@ func idOf(f *Field, value string) int32 {
 	return ids[0][0]
 }
 
-// Looking up one row does not affect the ids of the next, also if a field is empty.
+// Looking up one row does not affect the ids of the next row, even if a field is empty.
 func TestLookupOfRows(t *testing.T) {
 	values := oddValues()
 	a, b := &Field{}, &Field{}

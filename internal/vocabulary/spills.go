@@ -126,7 +126,7 @@ func openCursor(path string, field, fields int) (*cursor, error) {
 		_, err = file.ReadAt(foot[8:], info.Size()-8)
 	}
 	if err == nil && binary.LittleEndian.Uint64(foot[8:]) != uint64(fields) {
-		err = errors.New("the spill has another number of fields")
+		err = errors.New("the spill has a different number of fields")
 	}
 	if err != nil {
 		file.Close()
