@@ -11,8 +11,8 @@ import (
 
 var word = regexp.MustCompile(`[a-z]+`)
 
-// Variants returns valid and invalid options: for each estimator, and for a name that is
-// none, its defaults with every combination of values of any two options.
+// Variants returns valid and invalid options: the defaults of each estimator, and of an
+// unknown name, with every combination of values of any two options.
 func Variants() []estimator.Options {
 	seen := map[estimator.Options]bool{}
 	var all []estimator.Options
