@@ -181,7 +181,7 @@ func (o *Options) Settings() []Setting {
 	}
 	return []Setting{
 		{"estimator", Help(), &o.Estimator, o.Estimator},
-		{"passes", fmt.Sprintf("random orders per row, with --until the largest number; for %s, each order also backwards", Antithetic), &o.Passes, passes},
+		{"passes", fmt.Sprintf("random orders per row, or their largest number if the job may stop early; for %s, each order also backwards", Antithetic), &o.Passes, passes},
 		{"draws", fmt.Sprintf("for %s: random sets of players per row, an even number (default %d)", Multilinear, DefaultDraws), &o.Draws, draws},
 		{"endpoints", fmt.Sprintf("for %s: %s, or %s, which has less bias and more noise, and needs 4 draws (default %s)", Multilinear, Plain, Balanced, Plain), &o.Endpoints, endpoints},
 	}
