@@ -15,7 +15,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -135,31 +134,6 @@ func TestOutput(t *testing.T) {
 	}
 	if _, err := Logger("xml", false); !fault.IsUsage(err) {
 		t.Errorf("a log in XML: %v, expected wrong usage", err)
-	}
-}
-
-// Without a terminal, progress is a line now and then, not one a step.
-func TestProgressLines(t *testing.T) {
-	var out bytes.Buffer
-	p := NewProgress("score", "rows", 72_000)
-	p.out, p.bar = &out, nil
-	p.start = p.start.Add(-time.Hour)
-	p.Add(50)
-	if out.Len() > 0 {
-		t.Errorf("before it is time: %q", &out)
-	}
-	p.next = time.Now()
-	p.Set(36_000)
-	p.Add(1)
-	p.End()
-	if text := out.String(); !strings.HasPrefix(text, "score: 36000 of 72000 rows, 10/s, 1h0m") || strings.Count(text, "\n") != 1 {
-		t.Errorf("printed %q", text)
-	}
-	// Rows that are computed twice, after a crash, do not leave less than nothing.
-	p.next = time.Now()
-	p.SetOf(108_000, 36_000)
-	if text := out.String(); !strings.HasSuffix(text, "\nscore: 108000 of 36000 rows, 30/s, 0s left\n") {
-		t.Errorf("printed %q", text)
 	}
 }
 
