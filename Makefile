@@ -21,8 +21,12 @@ levels: ## what is computed by kernels, at each level that this machine has
 	GODEBUG=cpu.avx2=off go test $(NUMERIC)
 	go test -tags purego $(NUMERIC)
 
-generate: ## the kernels' assembly
+generate: ## the kernels' assembly, and docs/cli
 	go generate ./internal/kernel
+	go test ./cmd/shaver -count 1 -run '^TestReference$$' -rewrite
+
+man: ## man pages into man/
+	go test ./cmd/shaver -count 1 -run '^TestManPages$$' -man '$(CURDIR)/man'
 
 long: ## the tests that take minutes too
 	SHAVER_LONG=1 go test -timeout 60m -count 1 ./cmd/shaver
@@ -66,4 +70,4 @@ golden: ## make the goldens anew (needs Debian's python3-torch)
 ci: ## what CI runs
 	bash .ci/run
 
-.PHONY: help build test race levels generate long chaos chaos-short fuzz bench estimators lint fmt kernels transcripts golden ci
+.PHONY: help build test race levels generate man long chaos chaos-short fuzz bench estimators lint fmt kernels transcripts golden ci
