@@ -77,7 +77,7 @@ func (w *watcher) line(text []byte) {
 		}
 	case "another worker was faster", "ignored":
 		w.counts.Duplicates++
-	case "result thrown away":
+	case "result discarded":
 		if entry.Why == "the shard is in the checkpoint" {
 			w.counts.Duplicates++
 		} else {

@@ -1,4 +1,5 @@
-// Package internal_test keeps the architecture: which package may import which.
+// Package internal_test checks that each package imports only what the architecture
+// allows.
 package internal_test
 
 import (
@@ -14,12 +15,13 @@ import (
 	"testing"
 )
 
-// policy is the import order. There is a line for every package of the module. A
-// line lists what the package may import of this module, without internal/, and of other
-// modules, of whose path the first part is enough. The package must import all of
-// it. The standard library is free, except that pure packages do not import the
-// packages of impure. Tests may import anything. Changing a line is changing the
-// architecture: docs/design.md says the same in prose.
+// policy is the import order. It has a line for every package of the module. The line
+// lists the packages of this module that the package imports, without "internal/", and
+// the other modules, for which a prefix of the path is enough. A package may import only
+// what its line lists, and must import all of it. Every package may import the standard
+// library, except that pure packages may not import the packages listed in impure. Tests
+// may import anything. A changed line is a change of the architecture, so docs/design.md
+// must be changed with it.
 const policy = `
 # foundations
 fault:
@@ -53,9 +55,8 @@ shard:                  arrowio job model random
 planted:                checkpoint model random
 synth:                  fault random github.com/klauspost/compress golang.org/x/sync
 
-# what pruning costs; picture is the only importer of gonum/plot, and report, which
-# needs no file but is not pure as scores, dataset and picture know them, makes a page
-# of facts: a job's, or those that dataset says of itself
+# the cost of pruning, and pages about jobs and datasets; picture is the only importer
+# of gonum/plot; report opens no file, but is not pure because its imports are not
 sweep:                  baseline compact estimator evaluate fault model prune scores
 picture:                atomicfile fault sweep gonum.org/v1/plot
 report:                 dataset fault model picture prune scores sparsity sweep
@@ -68,31 +69,33 @@ forecast:               arrowio job model prepare shapley shard tally go.uber.or
 coordinator:            arrowio baseline bus checkpoint compare fault forecast job prepare scores shard tally go.uber.org/zap golang.org/x/sync
 audit:                  bus compare coordinator estimator prepare scores tally go.uber.org/zap
 
-# what a process tells of itself; the only importer of Prometheus
+# health and metrics of a process; the only importer of Prometheus
 metrics:                fault github.com/prometheus/client_golang
 
-# what people and clusters run
+# programs that people and clusters run
 cli:                    bus fault kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
 launch:                 atomicfile audit baseline bus checkpoint cli coordinator dataset estimator fault filelock job metrics prepare scores worker github.com/spf13/cobra go.uber.org/zap golang.org/x/sync golang.org/x/sys
 cmd/shaver:             arrowio atomicfile baseline bus checkpoint cli compact compare coordinator dataset estimator evaluate fault forecast ingest job launch model picture planted prepare prune report scores sparsity sweep synth tally github.com/spf13/cobra
 cmd/coordinator:        cli launch
 cmd/worker:             cli launch
 
-# what others import: scoring with a pruned model
+# for other programs: scoring with a pruned model
 infer:                  checkpoint fault model golang.org/x/sys
 
-# faults for them; it goes round bus, to spoil and to judge what is stored
+# runs of a cluster with injected faults; chaos bypasses bus to damage and to check
+# what is stored
 chaos:                  cli github.com/nats-io/nats.go
 
 # for tests of other packages
 prepare/preparetest:    baseline checkpoint dataset estimator ingest model planted prepare
 model/modeltest:        model
+estimator/estimatortest: estimator
 
 # measurements, for developers
 bench:                  baseline checkpoint estimator kernel model model/modeltest shapley
 bench/estimators:       atomicfile baseline checkpoint compare dataset estimator ingest kernel model planted shapley tally gonum.org/v1/plot
 
-# tools and tests of what is not code; some have nothing but tests
+# tools, and packages that contain only tests
 deploy/k8s:
 deploy/nats:
 deploy/nats/keys:       github.com/nats-io/nkeys
@@ -101,9 +104,10 @@ internal:
 schemas:
 `
 
-// impure is what a pure package does not import.
+// impure lists the packages of the standard library that a pure package may not import.
 var impure = []string{"os", "net", "io", "io/fs", "net/http", "path/filepath", "os/exec", "os/signal", "syscall", "time", "database/sql", "embed", "log", "log/slog", "unsafe"}
 
+// Every package imports exactly what the policy lists for it.
 func TestImportOrder(t *testing.T) {
 	allowed := map[string][]string{}
 	for line := range strings.Lines(policy) {
@@ -116,13 +120,13 @@ func TestImportOrder(t *testing.T) {
 		}
 		allowed[name] = strings.Fields(list)
 	}
-	used := map[string]map[string]bool{} // permissions, by package
+	used := map[string]map[string]bool{} // by package, the permissions that its files use
 	err := filepath.WalkDir("..", func(file string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		if name := entry.Name(); entry.IsDir() && name != ".." && (name[0] == '_' || name[0] == '.' || name == "testdata") {
-			return fs.SkipDir // the go command skips them too
+			return fs.SkipDir // the go command skips these folders too
 		}
 		if entry.IsDir() || !strings.HasSuffix(file, ".go") {
 			return nil
@@ -152,14 +156,14 @@ func TestImportOrder(t *testing.T) {
 		}
 		for _, permission := range allowed[name] {
 			if !used[name][permission] {
-				t.Errorf("the policy lets %s import %s, which it does not", name, permission)
+				t.Errorf("the policy lists %[2]s for %[1]s, which does not import it", name, permission)
 			}
 		}
 	}
 }
 
-// checkFile checks the imports of a file of the named package, which may import what
-// list says, and notes in used what it imports of that.
+// checkFile checks the imports of a file in the named package. list is what the package
+// may import. checkFile adds to used the entries of list that the file imports.
 func checkFile(t *testing.T, file, name string, list []string, used map[string]bool) {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)

@@ -18,6 +18,7 @@ import (
 	"shaver/internal/bus"
 	"shaver/internal/dataset"
 	"shaver/internal/estimator"
+	"shaver/internal/estimator/estimatortest"
 	"shaver/internal/job"
 	"shaver/internal/launch"
 	"shaver/internal/model"
@@ -373,6 +374,18 @@ func TestNames(t *testing.T) {
 	}
 	if got := property("dataset.v1.json", "properties", "version")["const"]; got != dataset.Version {
 		t.Errorf("version of the manifest: schema %v, code %s", got, dataset.Version)
+	}
+}
+
+// TestEstimator checks that the schema accepts all valid options of the estimators and
+// nothing that the code refuses.
+func TestEstimator(t *testing.T) {
+	s := compile(t, "estimator.v1.json")
+	for _, o := range estimatortest.Variants() {
+		text := marshal(t, o)
+		if schema, code := s.Validate(parse(t, text)), o.Validate(1); (schema == nil) != (code == nil) {
+			t.Errorf("the schema says %v, but the code says %v\n%s", schema, code, text)
+		}
 	}
 }
 

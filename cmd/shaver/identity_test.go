@@ -173,7 +173,7 @@ func testDrainedWorker(t *testing.T, l *long) {
 	if done := leaving.having("task done"); len(done) != 1 || done[0].Shard != last.Shard {
 		t.Errorf("the worker had started shard %d and finished %v", last.Shard, done)
 	}
-	if len(leaving.having("leaving after the task in work; a second signal leaves at once")) != 1 {
+	if len(leaving.having("ending after the current task; a second signal ends at once")) != 1 {
 		t.Error("the worker does not log what it waits for")
 	}
 	if len(leaving.having("drained")) != 1 {
@@ -227,7 +227,7 @@ func testInterrupted(t *testing.T, l *long) {
 	first.await("task done", 2)
 	second := run()
 	second.wantExit(cli.ExitUsage)
-	if last := second.log[len(second.log)-1]; !strings.Contains(last, "another job that writes "+out+" is at work") {
+	if last := second.log[len(second.log)-1]; !strings.Contains(last, "another job that writes "+out+" is running") {
 		t.Errorf("the last line of a second run at the same time is %q", last)
 	}
 	first.signal(os.Interrupt)
@@ -235,7 +235,7 @@ func testInterrupted(t *testing.T, l *long) {
 	if last := first.log[len(first.log)-1]; last != "shaver: cancelled" {
 		t.Errorf("the last line of the log is %q", last)
 	}
-	if len(first.having("what is done is kept: the same command goes on from there")) != 1 {
+	if len(first.having("the state of the job is kept, and the same command resumes it")) != 1 {
 		t.Error("the log does not say how to continue")
 	}
 	wantFiles(t, dir, ".s.job")
@@ -265,7 +265,7 @@ func testInterrupted(t *testing.T, l *long) {
 	sixth := run()
 	sixth.wantExit(cli.ExitDone)
 	wantSameFile(t, out, l.reference)
-	if len(sixth.having("what another job with this --out had done is thrown away")) != 1 {
+	if len(sixth.having("discarding the progress of another job with the same --out")) != 1 {
 		t.Error("the log does not say what is lost")
 	}
 	if begun := len(sixth.having("task begun")); begun != longShards {

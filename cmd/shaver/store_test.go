@@ -23,7 +23,7 @@ func TestStore(t *testing.T) {
 		worker.signal(syscall.SIGTERM)
 		worker.wantExit(cli.ExitDrained)
 		wantSameFile(t, out, reference)
-		waited, sent := len(worker.having("the task waits for what it needs")), len(coordinator.having("a shard has to travel"))
+		waited, sent := len(worker.having("the task waits until its data is stored again")), len(coordinator.having("sending a shard that a worker cannot read in place"))
 		if (waited > 0) != travels || (sent > 0) != travels {
 			t.Errorf("store %s: the worker waited for %d shards, the coordinator sent %d; expected some: %v", store, waited, sent, travels)
 		}

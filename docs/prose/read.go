@@ -122,15 +122,17 @@ func readPage(path, place string) ([]text, error) {
 
 var (
 	space    = regexp.MustCompile(`\s+`)
-	boundary = regexp.MustCompile(`([.!?])\s+([A-Z"])`)
+	boundary = regexp.MustCompile("([.!?])\\s+([A-Z\"`*\\[])")
+	word     = regexp.MustCompile(`[A-Za-z]{2,}`)
 )
 
-// sentences divides a text into sentences. It drops what has fewer than four words.
+// sentences divides a text into sentences. It drops those with fewer than four words,
+// such as a table's row of numbers.
 func sentences(s string) []string {
 	s = strings.TrimSpace(space.ReplaceAllString(s, " "))
 	var list []string
 	for sentence := range strings.SplitSeq(boundary.ReplaceAllString(s, "$1\x00$2"), "\x00") {
-		if strings.Count(sentence, " ") >= 3 {
+		if len(word.FindAllString(sentence, 4)) == 4 {
 			list = append(list, sentence)
 		}
 	}

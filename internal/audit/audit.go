@@ -18,14 +18,14 @@ import (
 	"shaver/internal/tally"
 )
 
-// Run audits the job of c, whose scores are at c.Out and whose outcome is given. It
-// writes the audit into the scores file and into outcome.Scores, and adds the
-// audit's core-seconds to outcome.CPU. If c asks for no audit, or the scores have
-// one, Run does nothing. So a job that was cut off before its audit is audited when
-// it is run again.
+// Run audits the finished job of c, whose outcome is given and whose scores are at
+// c.Out. It writes the audit into the scores file and into outcome.Scores, and adds the
+// audit's core-seconds to outcome.CPU. Run does nothing if c asks for no audit or the
+// scores have one. A job that was interrupted before its audit is therefore audited
+// when it runs again.
 //
-// The audit is six jobs on b: each of its estimators scores each of two samples. c's
-// callbacks are called for each of these jobs.
+// The audit runs six jobs on b, because each of three estimators scores each of two
+// samples. c's callbacks are called for each of these jobs.
 func Run(ctx context.Context, b *bus.Bus, c coordinator.Config, outcome *coordinator.Outcome) error {
 	s := &outcome.Scores
 	if c.Audit == 0 || s.Audit != nil {
@@ -48,7 +48,7 @@ func Run(ctx context.Context, b *bus.Bus, c coordinator.Config, outcome *coordin
 	}
 	s.Audit = newAudit(&all, s.Dim, c.Options.Endpoints == estimator.Balanced)
 	if s.Audit.Differ() {
-		c.Log.Warn("plain and balanced end points differ: the values of plain are not to be quoted", zap.String("difference", fmt.Sprintf("%.0f%%", 100**s.Audit.Endpoints)))
+		c.Log.Warn("plain and balanced end points differ: do not rely on the values of plain", zap.String("difference", fmt.Sprintf("%.0f%%", 100**s.Audit.Endpoints)))
 	}
 	file, err := scores.Read(c.Out)
 	if err != nil {
@@ -58,17 +58,17 @@ func Run(ctx context.Context, b *bus.Bus, c coordinator.Config, outcome *coordin
 	return scores.Write(c.Out, file)
 }
 
-// results are the values that each estimator found on each of the two samples.
+// results are the values from each estimator on each of the two samples.
 type results [prepare.AuditEstimators][2]result
 
-// result is the values of one job, of the features that occur in its rows.
+// result holds the values of one job, for the features that occur in its rows.
 type result struct {
 	rows     int64
 	features []int32   // ascending
 	phi      []float64 // [len(features), d]
 }
 
-// take keeps the values of a job; it is a coordinator.Config.Sink.
+// take stores the values of a job in r. It is a coordinator.Config.Sink.
 func (r *result) take(f *scores.File, values func(feature int, into tally.Values)) error {
 	r.rows = f.Rows
 	for feature, count := range f.Count {
@@ -82,8 +82,8 @@ func (r *result) take(f *scores.File, values func(feature int, into tally.Values
 	return nil
 }
 
-// over returns the values of the given features, which are ascending and contain all
-// of r's: [len(features), d]. A feature that r lacks has the value 0.
+// over returns the values of the given features, [len(features), d]. The features are
+// ascending and include all features of r. A feature that r lacks has the value 0.
 func (r *result) over(features []int32, dim int) []float64 {
 	phi := make([]float64, len(features)*dim)
 	at := 0
@@ -96,7 +96,8 @@ func (r *result) over(features []int32, dim int) []float64 {
 	return phi
 }
 
-// newAudit compares the results of a job whose own end points are balanced or not.
+// newAudit compares the results. balancedRequested says whether the job's own end
+// points are balanced.
 func newAudit(all *results, dim int, balancedRequested bool) *scores.Audit {
 	a := &scores.Audit{}
 	var features []int32
@@ -133,6 +134,8 @@ func newAudit(all *results, dim int, balancedRequested bool) *scores.Audit {
 	return a
 }
 
+// bias returns the relative bias of the values and its noise, or nil where it is not
+// defined.
 func bias(values, reference [2][]float64) (relative, noise *float64) {
 	r, n := compare.RelativeBias(values, reference)
 	return scores.Figure(r), scores.Figure(n)

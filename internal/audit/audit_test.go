@@ -85,13 +85,13 @@ func (b *bench) run() []byte {
 		b.t.Fatal(err)
 	}
 	if left, err := b.bus.Stored(b.t.Context()); err != nil || len(left) > 0 {
-		b.t.Errorf("left are %v, %v", left, err)
+		b.t.Errorf("the server still holds %v, %v", left, err)
 	}
 	return data
 }
 
-// An audit is part of the scores' bytes, whatever it ran on. A job that was cut off
-// before its audit is audited when it is run again, and one that has its audit computes
+// An audit is part of the scores' bytes, whatever it ran on. A job that was interrupted
+// before its audit is audited when it runs again. A job that has its audit computes
 // nothing.
 func TestAudit(t *testing.T) {
 	b := newBench(t)
@@ -108,7 +108,7 @@ func TestAudit(t *testing.T) {
 		t.Helper()
 		b.rows.Store(0)
 		if got := b.run(); !bytes.Equal(got, want) {
-			t.Errorf("%s: other bytes", what)
+			t.Errorf("%s: the scores have other bytes", what)
 		}
 		if n := b.rows.Load(); n != rows {
 			t.Errorf("%s: %d rows were computed, expected %d", what, n, rows)
@@ -127,7 +127,7 @@ func TestAudit(t *testing.T) {
 	again("with other shards", 300+3*150)
 }
 
-// The rows of an audit are of the job's splits. Their number is the audit's portion of
+// An audit takes its rows from the job's splits. Their number is the audit's portion of
 // the scored rows.
 func TestAuditOfSample(t *testing.T) {
 	b := newBench(t)
@@ -148,7 +148,7 @@ func TestAuditOfSample(t *testing.T) {
 	}
 }
 
-// A job without an audit is left as it is.
+// A job without an audit is not changed.
 func TestNoAudit(t *testing.T) {
 	b := newBench(t)
 	b.config.Audit = 0

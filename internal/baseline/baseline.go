@@ -1,5 +1,5 @@
-// Package baseline computes what stands in for a dropped entry: 0, or the field's
-// codebook value. It also has the form in which workers receive a baseline.
+// Package baseline computes the values that dropped entries read: 0, or the codebook value
+// of the field. It also encodes a baseline for workers.
 package baseline
 
 import (
@@ -17,9 +17,9 @@ const (
 // Names returns the names of all baselines.
 func Names() []string { return []string{Zero, Codebook} }
 
-// Of returns the named baseline of a table, [m, d], and the fields that never occur
-// in counts, whose codebook entry is the plain mean instead of 0/0.
-// counts are the features' occurrences, [n]; zero needs none.
+// Of returns the named baseline, [m, d], of a table, [n, d]. counts are the occurrences of
+// the features, [n]; Zero does not read them. unseen lists the fields of which no feature
+// occurs. For these fields the codebook is the unweighted mean.
 func Of(name string, a *model.Architecture, table []float32, counts []int64) (values []float32, unseen []int, err error) {
 	switch name {
 	case Zero:
@@ -31,8 +31,8 @@ func Of(name string, a *model.Architecture, table []float32, counts []int64) (va
 	return nil, nil, fmt.Errorf("baseline %q: the baselines are %s and %s", name, Zero, Codebook)
 }
 
-// codebook computes C[j,:] = sum over the features i of field j of p_i E[i,:] /
-// sum of p_i, p_i being i's occurrences, in float64.
+// codebook computes C[j,:] = (sum over i of p_i E[i,:]) / (sum over i of p_i) in float64.
+// Here i runs over the features of field j, and p_i is the number of occurrences of i.
 func codebook(a *model.Architecture, table []float32, counts []int64) (book []float32, unseen []int) {
 	if len(counts) != a.Features() {
 		panic("baseline: codebook: counts have the wrong length")

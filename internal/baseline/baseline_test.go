@@ -8,7 +8,8 @@ import (
 	"shaver/internal/model"
 )
 
-// Paper, the codebook: the mean of a field's rows, weighted by occurrence.
+// Paper, codebook: the mean of the embeddings of a field's features, weighted by their
+// occurrences.
 func TestCodebookFormula(t *testing.T) {
 	a := &model.Architecture{FieldDims: []int{2, 2}, Dim: 2}
 	table := []float32{1, 2, 3, 4, 5, 6, 7, 9}
@@ -16,14 +17,14 @@ func TestCodebookFormula(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Field 0: (1*1 + 3*3)/4, (1*2 + 3*4)/4; field 1 never occurs: the plain mean.
+	// Field 0 has (1*1 + 3*3)/4 and (1*2 + 3*4)/4. Field 1 never occurs and has the mean.
 	if want := []float32{2.5, 3.5, 6, 7.5}; !slices.Equal(book, want) {
 		t.Errorf("codebook %v, want %v", book, want)
 	}
 	if !slices.Equal(unseen, []int{1}) {
-		t.Errorf("unseen fields %v", unseen)
+		t.Errorf("unseen fields %v, want [1]", unseen)
 	}
 	if _, _, err := Of("mean", a, table, nil); err == nil || !strings.Contains(err.Error(), "zero and codebook") {
-		t.Errorf("unknown baseline: %v", err)
+		t.Errorf("error for an unknown baseline: %v", err)
 	}
 }

@@ -139,11 +139,14 @@ func MarkRequired(c *cobra.Command, flags ...string) {
 	c.Annotations[requiredFlags] = strings.Join(flags, " ")
 }
 
-// Required returns wrong usage that names all of the flags that were not given, of those
-// that MarkRequired declared and of the others listed.
-func Required(c *cobra.Command, others ...string) error {
+// Required returns wrong usage that names all of the flags that were not given. Without
+// flags it checks those that MarkRequired declared.
+func Required(c *cobra.Command, flags ...string) error {
+	if len(flags) == 0 {
+		flags = strings.Fields(c.Annotations[requiredFlags])
+	}
 	var missing []string
-	for _, name := range append(strings.Fields(c.Annotations[requiredFlags]), others...) {
+	for _, name := range flags {
 		if !c.Flags().Changed(name) {
 			missing = append(missing, "--"+name)
 		}

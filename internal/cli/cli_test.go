@@ -115,9 +115,10 @@ func TestRequired(t *testing.T) {
 		t.Errorf("the help of a required flag: %q", usage)
 	}
 	for want, flags := range map[string][]string{
-		"cut needs --scores":                      {"model"},
-		"cut needs --scores and --out":            {"out", "model"},
-		"cut needs --scores, --dataset and --out": {"dataset", "out"},
+		"cut needs --scores":                      nil,
+		"cut needs --out":                         {"model", "out"},
+		"cut needs --dataset and --out":           {"dataset", "model", "out"},
+		"cut needs --dataset, --scores and --out": {"dataset", "scores", "out"},
 	} {
 		if err := Required(c, flags...); !fault.IsUsage(err) || err.Error() != want {
 			t.Errorf("%v: error %v, expected %q", flags, err, want)

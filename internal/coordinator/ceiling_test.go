@@ -30,9 +30,10 @@ import (
 	"shaver/internal/tally"
 )
 
-// TestCeiling measures what a coordinator and one server can take: 64 workers
-// that compute nothing, 10,000 shards with small partials, and fewer with large
-// ones. Everything runs on this machine's cores. SHAVER_LARGE=1.
+// TestCeiling measures how many shards and bytes of partials a coordinator and one
+// server can process in a second. 64 workers compute nothing and answer with small
+// partials for 10,000 shards, and with large ones for 300. Everything runs on this
+// machine's cores. The test needs SHAVER_LARGE=1.
 func TestCeiling(t *testing.T) {
 	if os.Getenv("SHAVER_LARGE") == "" {
 		t.Skip("SHAVER_LARGE is not set")
@@ -104,8 +105,8 @@ func ceiling(t *testing.T, shards, features int) {
 		float64(n*len(partial))/1e9/took.Seconds(), len(partial), redelivered.Load())
 }
 
-// idle returns the partial of one row in which all features occur and nothing
-// contributes.
+// idle returns the partial of one row in which all features occur and contribute
+// nothing.
 func idle(t *testing.T, features, dim int) []byte {
 	zero := make([]int64, features*dim)
 	p := &tally.Partial{Dim: dim, Rows: 1, Sum: zero, Abs: zero, Square: zero}
@@ -119,7 +120,8 @@ func idle(t *testing.T, features, dim int) []byte {
 	return data.Bytes()
 }
 
-// instant is a worker that computes nothing.
+// instant runs a worker that computes nothing. It answers every task with the same
+// partial.
 func instant(ctx context.Context, url, name string, partial []byte, redelivered *atomic.Int64) error {
 	b, err := bus.Connect(ctx, bus.Config{URL: url, Name: name})
 	if err != nil {

@@ -8,16 +8,16 @@ import (
 	"shaver/internal/job"
 )
 
-// cleaner deletes what checkpoints cover, on a goroutine of its own.
+// cleaner deletes what checkpoints cover, in a goroutine of its own.
 type cleaner struct {
 	bus  *bus.Bus
 	id   string
-	more chan struct{} // holds one when there may be work
+	more chan struct{} // holds a signal when there may be work
 
 	mu      sync.Mutex
 	results []job.Result
 	blobs   []string
-	idle    *sync.Cond // on mu; signalled when there is no work left
+	idle    *sync.Cond // uses mu; broadcast when no work is left
 	busy    bool
 	ended   bool // run has returned
 }
@@ -28,8 +28,8 @@ func newCleaner(b *bus.Bus, id string) *cleaner {
 	return c
 }
 
-// add asks for the results, with their partials and shards, and the blobs to be
-// deleted. It never blocks.
+// add queues results, with their partials and shards, and blobs for deletion. It never
+// blocks.
 func (c *cleaner) add(results []job.Result, blobs ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -41,9 +41,9 @@ func (c *cleaner) add(results []job.Result, blobs ...string) {
 	}
 }
 
-// run deletes what add asks for until ctx ends.
+// run deletes what add queues, until ctx ends.
 func (c *cleaner) run(ctx context.Context) error {
-	defer func() { // wait must not wait for what is never done
+	defer func() { // wait must not block when nothing more will be deleted
 		c.mu.Lock()
 		c.ended = true
 		c.idle.Broadcast()
@@ -90,7 +90,7 @@ func (c *cleaner) delete(ctx context.Context, r *job.Result) error {
 	return c.bus.Delete(ctx, bus.ShardName(c.id, r.Shard))
 }
 
-// wait returns when everything that add asked for is deleted, or run has ended.
+// wait returns when everything that add queued is deleted, or run has ended.
 func (c *cleaner) wait() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

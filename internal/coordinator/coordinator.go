@@ -22,20 +22,21 @@ import (
 	"shaver/internal/tally"
 )
 
-// Config is a job and what it runs on. Run does not write to it.
+// Config describes a job and how to run it. Run does not modify it.
 type Config struct {
 	prepare.Request
 
 	Out string // path of the scores file; without effect if Sink is set
-	// Sink takes the scores of a finished job in place of the scores file. f lacks Phi
-	// and SE; values writes those of one feature into the slices of into that are not
-	// nil, and is valid until Sink returns. With Sink the job always runs.
+	// Sink receives the scores of a finished job, which are then not written to Out. In
+	// f, Phi and SE are empty. The function values writes the values of one feature
+	// into the slices of into that are not nil. It is valid until Sink returns. With a
+	// Sink, Run computes the job even if Out holds its scores already.
 	Sink func(f *scores.File, values func(feature int, into tally.Values)) error
 
 	// AllowQuarantined finishes a job without the shards that cannot be computed.
 	AllowQuarantined bool
-	// SaveEvery is the time between checkpoints, if there is something new; 0 = 30 s.
-	// Checkpoints take a twentieth of the time at most.
+	// SaveEvery is the time between checkpoints; 0 = 30 s. A checkpoint is made only if
+	// something new was merged. Checkpoints take at most a twentieth of the time.
 	SaveEvery time.Duration
 
 	Queue bus.Queue
@@ -53,25 +54,25 @@ type Config struct {
 	OnProgress func(bus.Progress)
 }
 
-// Outcome is a finished job.
+// Outcome describes a finished job.
 type Outcome struct {
 	Scores   scores.File    // without Phi and SE, which are in the file
 	Plan     job.Plan       // zero if the scores existed already
 	Workers  map[string]int // number of shards by the worker that computed them
 	CPU      float64        // core-seconds that workers of other processes report
 	Existing bool           // the scores existed already and nothing was computed
-	Resumed  bool           // an earlier coordinator had begun
-	// Quarantined are the shards that are missing, which AllowQuarantined allows.
+	Resumed  bool           // an earlier coordinator had begun the job
+	// Quarantined are the shards that the scores lack; empty without AllowQuarantined.
 	Quarantined []job.Quarantine
 }
 
-// Errors with which Run ends, besides bus.ErrFenced and bus.ErrEnded.
+// Errors that Run returns, besides bus.ErrFenced and bus.ErrEnded.
 var (
-	// ErrCancelled says that somebody cancelled the job. Nothing of it is kept.
+	// ErrCancelled says that somebody cancelled the job. Nothing of the job is kept.
 	ErrCancelled = errors.New("the job was cancelled")
-	// ErrQuarantined says that shards cannot be computed. All others are merged
-	// and in the checkpoint, which is kept. The error is bad input if that of one of
-	// these shards is.
+	// ErrQuarantined says that shards cannot be computed. All other shards are merged,
+	// and the checkpoint that contains them is kept. The error is bad input if one of
+	// the quarantined shards failed because of bad input.
 	ErrQuarantined = errors.New("shards are quarantined")
 )
 
@@ -95,7 +96,7 @@ func Run(ctx context.Context, b *bus.Bus, c Config) (*Outcome, error) {
 		if !bus.IsGone(err) {
 			return outcome, err
 		}
-		c.Log.Error("the server has lost what it held: setting it up again", zap.Error(err))
+		c.Log.Error("the server lost its streams: setting them up again", zap.Error(err))
 		select {
 		case <-time.After(time.Second):
 		case <-ctx.Done():
@@ -105,7 +106,8 @@ func Run(ctx context.Context, b *bus.Bus, c Config) (*Outcome, error) {
 }
 
 // runOnce runs the job until it ends or the server loses a stream. If another
-// coordinator took the job over, runOnce deletes what it stored too late.
+// coordinator took over the job, runOnce deletes what this one stored after the job's
+// end.
 func runOnce(ctx context.Context, b *bus.Bus, c *Config, onStart func(j *prepare.Job, merged int64)) (*Outcome, error) {
 	p, err := prepare.New(c.Request, c.Log)
 	if err != nil {
@@ -115,7 +117,7 @@ func runOnce(ctx context.Context, b *bus.Bus, c *Config, onStart func(j *prepare
 	outcome, err := attempt(ctx, b, c, p, log, onStart)
 	if errors.Is(err, bus.ErrFenced) || errors.Is(err, bus.ErrEnded) {
 		if err := b.Leave(ctx, j.ID, j.Spec.Model); err != nil {
-			log.Warn("something of the job may stay though it is over", zap.Error(err))
+			log.Warn("cannot delete what was stored after the job's end", zap.Error(err))
 		}
 	}
 	return outcome, err
@@ -165,12 +167,12 @@ func attempt(ctx context.Context, b *bus.Bus, c *Config, p *prepare.Prepared, lo
 	return l.end(ctx, end)
 }
 
-// chooseWithin bounds by how long a job is delayed to choose the size of its shards.
+// chooseWithin bounds the time spent on choosing the size of a job's shards.
 const chooseWithin = 500 * time.Millisecond
 
-// choosePlan returns the job's plan. If the rows of a shard are not given, it
-// measures this machine and assumes that workers are like it. It does not measure
-// for a small job, nor for a job that is stored, which keeps its plan.
+// choosePlan returns the job's plan. If the rows of a shard are not given, it measures
+// this machine and assumes that workers are as fast. It does not measure for a small
+// job, nor for a job that is stored, which keeps its plan.
 func choosePlan(ctx context.Context, b *bus.Bus, c *Config, p *prepare.Prepared, log *zap.Logger) (job.Plan, error) {
 	plan := p.Plan
 	size := job.Sizing{Rows: p.Sample.Keep}
@@ -184,7 +186,7 @@ func choosePlan(ctx context.Context, b *bus.Bus, c *Config, p *prepare.Prepared,
 	if ctx.Err() != nil {
 		return plan, ctx.Err()
 	}
-	if err != nil { // a bad row, for example, which sets its shard aside and does not stop the job
+	if err != nil { // a bad row, for example, quarantines its shard but does not stop the job
 		log.Warn("cannot measure how fast rows are computed", zap.Error(err))
 		plan.RowsPerShard = min(plan.RowsPerShard, 4096)
 		return plan, nil
@@ -194,19 +196,20 @@ func choosePlan(ctx context.Context, b *bus.Bus, c *Config, p *prepare.Prepared,
 	return plan, nil
 }
 
-// existingScores returns the scores at path if they are those of the job and
-// complete, else nil. It then deletes what a coordinator left of the job.
+// existingScores returns the scores at path if they are the job's and complete, and nil
+// otherwise. If it returns scores, it also deletes what an earlier coordinator left of
+// the job.
 func existingScores(ctx context.Context, b *bus.Bus, path, id string, log *zap.Logger) (*Outcome, error) {
 	file, err := scores.ReadHead(path)
 	if err != nil || file.Spec.ID() != id || file.QuarantinedRows > 0 {
 		return nil, nil
 	}
-	log.Info("the scores of this job are there already", zap.String("file", path))
+	log.Info("the scores of this job exist already", zap.String("file", path))
 	return &Outcome{Scores: *file, Existing: true, Workers: map[string]int{}}, cleanUpLeftover(ctx, b, id, log)
 }
 
 // cleanUpLeftover deletes what is left of a job whose scores are written, unless
-// another coordinator leads it, perhaps to write them elsewhere.
+// another coordinator leads the job, perhaps to write the scores to another file.
 func cleanUpLeftover(ctx context.Context, b *bus.Bus, id string, log *zap.Logger) error {
 	var first bus.Status
 	for look := 0; ; look++ {
@@ -237,11 +240,11 @@ func cleanUpLeftover(ctx context.Context, b *bus.Bus, id string, log *zap.Logger
 }
 
 // cleanUp deletes everything that is stored of the job, unless another coordinator
-// leads it now.
+// leads the job now.
 func cleanUp(ctx context.Context, b *bus.Bus, id string, claim *bus.Claim, log *zap.Logger) error {
 	err := claim.End(ctx)
 	if errors.Is(err, bus.ErrFenced) || errors.Is(err, bus.ErrEnded) {
-		log.Warn("a newer coordinator leads this job: what is stored of it is left to that")
+		log.Warn("a newer coordinator leads this job: nothing of it is deleted")
 		return nil
 	}
 	if err == nil {

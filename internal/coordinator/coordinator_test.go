@@ -29,13 +29,13 @@ import (
 	"shaver/internal/worker"
 )
 
-// bench is a server, a model and rows for it.
+// bench is a server, and a job with a small model and its rows.
 type bench struct {
 	t      *testing.T
 	server *bus.Server
-	folder string // of the dataset
+	folder string // folder of the dataset
 	config coordinator.Config
-	rows   atomic.Int64 // computed by all workers so far
+	rows   atomic.Int64 // rows computed by all workers so far
 }
 
 func newBench(t *testing.T) *bench {
@@ -49,7 +49,8 @@ func newBench(t *testing.T) *bench {
 	return &bench{t: t, server: server, folder: folder, config: coordinator.Config{
 		Request: request,
 		Out:     filepath.Join(t.TempDir(), "scores.arrow"), Log: zaptest.NewLogger(t),
-		// A task on its way to a worker that ends is lost for as long as a lease.
+		// If a worker ends while a task is on its way to it, the task comes again after
+		// the lease.
 		Queue: bus.Queue{Lease: 2 * time.Second, Window: 4096, Replicas: 1},
 	}}
 }
@@ -62,7 +63,7 @@ func (b *bench) connect(ctx context.Context, name string) *bus.Bus {
 	return c
 }
 
-// work computes tasks until ctx ends.
+// work runs a worker until ctx ends.
 func (b *bench) work(ctx context.Context) {
 	own := b.connect(ctx, "worker")
 	defer own.Close()
@@ -94,8 +95,8 @@ func (b *bench) run(ctx context.Context, workers int) ([]byte, error) {
 	return os.ReadFile(b.config.Out)
 }
 
-// A coordinator that is cut off leaves results that the next one merges: the
-// same bytes, and what was done is not done again.
+// A coordinator resumes a job after another coordinator was interrupted. The bytes are
+// the same, and no merged shard is computed again.
 func TestResume(t *testing.T) {
 	b := newBench(t)
 	want, err := b.run(t.Context(), 2)
@@ -118,11 +119,11 @@ func TestResume(t *testing.T) {
 		t.Fatalf("cut off: %v", err)
 	}
 	if _, err := os.Stat(b.config.Out); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a job that was cut off left a scores file: %v", err)
+		t.Errorf("the interrupted job left a scores file: %v", err)
 	}
 	b.rows.Store(0)
 	b.config.OnMerged = nil
-	b.config.RowsPerShard = 7 // the plan that was stored wins
+	b.config.RowsPerShard = 7 // has no effect, because the stored plan is used
 	core, logged := observer.New(zap.WarnLevel)
 	b.config.Log = zap.New(core)
 	got, err := b.run(t.Context(), 1)
@@ -130,21 +131,21 @@ func TestResume(t *testing.T) {
 		t.Fatal(err)
 	}
 	if logged.FilterMessageSnippet("first cut into").FilterField(zap.Int64("rows a shard", 25)).Len() != 1 {
-		t.Errorf("nothing is said of the shards: %v", logged.All())
+		t.Errorf("expected one warning about the shards, got %v", logged.All())
 	}
 	if !bytes.Equal(got, want) {
-		t.Error("a job that was resumed has other bytes")
+		t.Error("the resumed job has other bytes")
 	}
-	// Half was done; beside the rest, each of the two workers may have stored a
-	// result and been cut off before it could say so.
+	// Half of the rows were merged. Each of the two workers may also have been
+	// interrupted before it published a result.
 	if n := b.rows.Load(); n > 150+2*25 {
-		t.Errorf("the second run computed %d rows of 300, half were done", n)
+		t.Errorf("the second run computed %d rows of 300, but half were merged", n)
 	}
 }
 
-// A job in rounds ends after the same one, wherever it was cut off: in a round, at
-// its end, or as the next one begins. Its rule is met after two portions of the rows
-// and four passes; what it keeps of the first half is in the checkpoint.
+// A job in rounds ends after the same round wherever it was interrupted, be it in a
+// round, at its end or at the beginning of the next. The rule is met after two portions
+// of the rows and four passes. The checkpoint contains the sums of the first half.
 func TestResumeInRounds(t *testing.T) {
 	b := newBench(t)
 	b.config.Until = &job.Until{Rule: job.Overlap, Bound: .9, Sparsity: .5}
@@ -156,7 +157,7 @@ func TestResumeInRounds(t *testing.T) {
 	}
 	head, err := scores.ReadHead(b.config.Out)
 	if err != nil || head.Stopped.Reason != scores.RuleMet || head.Stopped.Passes < 2 || head.Stopped.Passes == 9 || head.Rows != 300 {
-		t.Fatalf("%+v of %d rows, %v: the test proves less", head.Stopped, head.Rows, err)
+		t.Fatalf("%+v of %d rows, %v: the rule must be met after several passes", head.Stopped, head.Rows, err)
 	}
 	total := b.rows.Load()
 	for at := int64(1); at < total; at += total/6 + 1 {
@@ -179,7 +180,7 @@ func TestResumeInRounds(t *testing.T) {
 	}
 }
 
-// Time that is over ends a job after a round, and it says so.
+// If its time is over, a job ends after a round, and its scores say so.
 func TestTimeIsOver(t *testing.T) {
 	b := newBench(t)
 	b.config.Until = &job.Until{Seconds: 1e-6}
@@ -196,7 +197,7 @@ func TestTimeIsOver(t *testing.T) {
 	}
 }
 
-// A job of one row ends with that, though the first portion may be empty.
+// A job of one row scores that row, although its first portion may be empty.
 func TestTimeIsOverBeforeTheFirstRow(t *testing.T) {
 	b := newBench(t)
 	b.config.Until, b.config.MaxRows = &job.Until{Seconds: 1e-6}, 1
@@ -214,8 +215,8 @@ func TestTimeIsOverBeforeTheFirstRow(t *testing.T) {
 	}
 }
 
-// A row counts once, whatever the passes over it, and the errors of a sample are
-// those of its rows.
+// A row counts once, whatever the number of passes over it. The standard errors of a
+// sample are those of its rows.
 func TestPassesInRounds(t *testing.T) {
 	b := newBench(t)
 	counts := map[int][]int64{}
@@ -246,18 +247,18 @@ func TestPassesInRounds(t *testing.T) {
 		}
 		return mean
 	}
-	// As if these were rows of their own it would be the half of one pass.
+	// If each pass counted as another sample, four passes would halve the errors.
 	for what, of := range map[string]func(*scores.File) []float32{
 		"dataset": func(f *scores.File) []float32 { return f.SE }, "population": func(f *scores.File) []float32 { return f.PopulationSE },
 	} {
 		if one, four := mean(of(errors[1])), mean(of(errors[4])); four < .8*one || four > 1.25*one {
-			t.Errorf("%s: a mean standard error of %g, after four passes over the same sample %g", what, one, four)
+			t.Errorf("%s: mean standard error %g after one pass, %g after four passes over the same sample", what, one, four)
 		}
 	}
 }
 
-// A task that cannot be computed ends the job with its reason, as bad input,
-// and leaves nothing behind that would stop another try.
+// A job whose tasks cannot be computed fails as bad input and gives the reason. Nothing
+// is left that would stop another try.
 func TestFailedTaskEndsTheJob(t *testing.T) {
 	b := newBench(t)
 	good, err := b.config.Open()
@@ -296,7 +297,7 @@ func TestRefusedRequest(t *testing.T) {
 	}
 }
 
-// The model's memory is free before the sums take theirs: when the job starts,
+// The model's memory is freed before the sums are allocated. When the job starts,
 // nothing refers to the checkpoint that Run opened.
 func TestModelIsFreed(t *testing.T) {
 	b := newBench(t)
@@ -329,8 +330,8 @@ func TestModelIsFreed(t *testing.T) {
 	}
 }
 
-// With a sink the scores go there and not into a file, and the job runs again
-// though its scores file exists.
+// With a Sink, the scores go to it and not into a file. The job runs again although its
+// scores file exists.
 func TestSink(t *testing.T) {
 	b := newBench(t)
 	if _, err := b.run(t.Context(), 1); err != nil {
@@ -352,7 +353,7 @@ func TestSink(t *testing.T) {
 	}
 	b.config.Out = filepath.Join(t.TempDir(), "none.arrow")
 	if _, err := b.run(t.Context(), 1); !errors.Is(err, os.ErrNotExist) {
-		t.Fatalf("a scores file was written, or: %v", err)
+		t.Fatalf("expected no scores file, got error %v", err)
 	}
 	if b.rows.Load() != 300 || got.Rows != 300 || got.Phi != nil || !slices.Equal(phi, want.Phi) {
 		t.Errorf("%d rows computed, %d in the scores; the same values: %v", b.rows.Load(), got.Rows, slices.Equal(phi, want.Phi))

@@ -20,16 +20,16 @@ import (
 	"shaver/internal/tally"
 )
 
-// limits bound what a job has under way: enough for a large cluster, and no more
-// than the blob store holds.
+// limits bound the work in progress of a job. They keep a large cluster busy, and the
+// blob store has room for the partials.
 var limits = job.Limits{Window: 1024, Held: 16 << 30, SaveEvery: 256, SaveBytes: 4 << 30, Tries: 5}
 
 // maxPartialBytes bounds the size that a result may claim for its partial.
 const maxPartialBytes = 8 << 30
 
-// leader leads a claimed job until the job ends or another coordinator claims it.
-// It does what its machine says. Its publisher, its cleaner and the reading of events
-// have goroutines of their own; everything else is for the goroutine of loop.
+// leader leads a claimed job until the job ends or another coordinator claims it. It
+// performs the actions of its machine. The publisher, the cleaner and readEvents have
+// goroutines of their own. Everything else is used only by the goroutine of loop.
 type leader struct {
 	config    *Config
 	bus       *bus.Bus
@@ -42,13 +42,13 @@ type leader struct {
 	machine   *job.Machine
 	publisher publisher
 	cleaner   *cleaner
-	renew     chan struct{} // asks for all events to be read again
+	renew     chan struct{} // makes readEvents begin again
 	schedule  schedule
 	meter     meter
 }
 
-// newLeader returns the leader of the claimed job j, whose inputs are stored and of
-// which s is merged.
+// newLeader returns the leader of the claimed job j. The job's inputs are stored, and s
+// holds what is merged.
 func newLeader(b *bus.Bus, c *Config, j *prepare.Job, claim *bus.Claim, in *inputs, s *sums, log *zap.Logger) *leader {
 	bounds := limits
 	bounds.AllowQuarantined = c.AllowQuarantined
@@ -62,8 +62,8 @@ func newLeader(b *bus.Bus, c *Config, j *prepare.Job, claim *bus.Claim, in *inpu
 	}
 }
 
-// deleteCovered asks the cleaner to delete the shards that the checkpoint covers
-// and older checkpoints, in case an earlier coordinator died before it did so.
+// deleteCovered queues the shards that the checkpoint covers, and older checkpoints,
+// for deletion. An earlier coordinator may have died before it deleted them.
 func (l *leader) deleteCovered(ctx context.Context) error {
 	names, err := l.bus.Blobs(ctx, l.job.ID, "checkpoint", "shard")
 	if err != nil {
@@ -84,8 +84,8 @@ func (l *leader) deleteCovered(ctx context.Context) error {
 	return nil
 }
 
-// lead feeds the machine until it ends, and returns its last action: Fail, Finish
-// or Stop.
+// lead runs the machine until the job ends, and returns its last action, which is Fail,
+// Finish or Stop.
 func (l *leader) lead(ctx context.Context) (end job.Action, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -107,8 +107,8 @@ func (l *leader) lead(ctx context.Context) (end job.Action, err error) {
 	return end, nil
 }
 
-// readEvents sends the job's stored and future events to events. It begins again
-// with the stored ones whenever renew asks for it.
+// readEvents sends the job's stored and future events to events. On a signal from renew
+// it begins again with the stored events.
 func (l *leader) readEvents(ctx context.Context, events chan<- bus.Event) error {
 	for {
 		reading, stop := context.WithCancel(ctx)
@@ -187,16 +187,16 @@ func (l *leader) receive(ctx context.Context, e bus.Event) (end job.Action, err 
 	return l.saveIfDue(ctx)
 }
 
-// sendOverWire notes that a shard that a worker could not read in place is to be sent.
+// sendOverWire makes the publisher send a shard that a worker could not read in place.
 func (l *leader) sendOverWire(q *job.Quarantine) {
 	if l.job.Plan.InPlace && q.Shard >= 0 && q.Shard < l.job.Plan.Shards() {
-		l.log.Warn("a shard has to travel", zap.Int("shard", q.Shard), zap.String("to", q.Worker), zap.String("why", q.Reason))
+		l.log.Warn("sending a shard that a worker cannot read in place", zap.Int("shard", q.Shard), zap.String("to", q.Worker), zap.String("why", q.Reason))
 		l.publisher.orders.sendOverWire(q.Shard)
 	}
 }
 
-// tick checks whether this coordinator still leads and the job is still wanted, does
-// what is due, and reports progress.
+// tick checks that this coordinator still leads and that the job is not cancelled. It
+// then does what is due and reports progress.
 func (l *leader) tick(ctx context.Context) (end job.Action, err error) {
 	short, cancel := context.WithTimeout(ctx, tickTimeout)
 	defer cancel()
@@ -209,7 +209,7 @@ func (l *leader) tick(ctx context.Context) (end job.Action, err error) {
 	if end, err = l.saveIfDue(ctx); end != nil || err != nil {
 		return end, err
 	}
-	if l.schedule.inventoryDue() || len(l.machine.Quarantined()) > 0 { // somebody may have put these back
+	if l.schedule.inventoryDue() || len(l.machine.Quarantined()) > 0 { // somebody may have put a quarantined shard back
 		if end, err = l.feedInventory(ctx); end != nil || err != nil {
 			return end, err
 		}
@@ -227,7 +227,8 @@ func (l *leader) tick(ctx context.Context) (end job.Action, err error) {
 	return nil, nil
 }
 
-// saveIfDue tells the machine when it is time for a checkpoint.
+// saveIfDue makes a checkpoint if it is time for one and the machine has something to
+// save.
 func (l *leader) saveIfDue(ctx context.Context) (end job.Action, err error) {
 	if !l.schedule.saveDue() {
 		return nil, nil
@@ -235,7 +236,7 @@ func (l *leader) saveIfDue(ctx context.Context) (end job.Action, err error) {
 	return l.feed(ctx, job.Due{})
 }
 
-// feedInventory feeds the machine with what is stored.
+// feedInventory takes an inventory and feeds it to the machine.
 func (l *leader) feedInventory(ctx context.Context) (end job.Action, err error) {
 	inventory, err := l.inventory(ctx)
 	if err != nil {
@@ -244,7 +245,8 @@ func (l *leader) feedInventory(ctx context.Context) (end job.Action, err error) 
 	return l.feed(ctx, inventory)
 }
 
-// inventory stores the inputs if they are lost, and lists what is stored of the job.
+// inventory stores the inputs again if they are lost, and lists what the server holds
+// of the job.
 func (l *leader) inventory(ctx context.Context) (job.Event, error) {
 	if err := l.inputs.store(ctx, nil); err != nil {
 		return nil, err
@@ -257,8 +259,9 @@ func (l *leader) inventory(ctx context.Context) (job.Event, error) {
 	return inventory, nil
 }
 
-// feed gives the machine an event and does what it says. It then feeds the outcomes
-// of these actions, in order, until none is left. end is not nil if the job ended.
+// feed gives the machine an event and performs the actions that the machine returns. It
+// then feeds the outcomes of these actions, in order, until there are no more. The
+// returned end is not nil if the job ended.
 func (l *leader) feed(ctx context.Context, e job.Event) (end job.Action, err error) {
 	for queue := []job.Event{e}; len(queue) > 0; queue = queue[1:] {
 		for _, action := range l.machine.Step(queue[0]) {
@@ -281,7 +284,7 @@ func (l *leader) feed(ctx context.Context, e job.Event) (end job.Action, err err
 	return nil, nil
 }
 
-// perform does what the machine says, and returns the outcome if the machine waits for it.
+// perform performs an action, and returns its outcome if the machine waits for it.
 func (l *leader) perform(ctx context.Context, action job.Action) (outcome job.Event, err error) {
 	id := l.job.ID
 	switch a := action.(type) {
@@ -294,7 +297,7 @@ func (l *leader) perform(ctx context.Context, action job.Action) (outcome job.Ev
 	case job.Clear:
 		l.cleaner.add(a.Results)
 	case job.Discard:
-		l.log.Warn("result thrown away", zap.Int("shard", a.Shard), zap.String("why", a.Why))
+		l.log.Warn("result discarded", zap.Int("shard", a.Shard), zap.String("why", a.Why))
 		if err := l.bus.DeleteResult(ctx, id, a.Shard); err != nil || a.Partial == "" {
 			return nil, err
 		}
@@ -331,7 +334,7 @@ func (l *leader) perform(ctx context.Context, action job.Action) (outcome job.Ev
 }
 
 // merge adds the partial of a result to the sums. If the partial cannot be used, the
-// outcome says so.
+// outcome is job.Unusable.
 func (l *leader) merge(ctx context.Context, result job.Result) (outcome job.Event, err error) {
 	err = l.addPartial(ctx, &result)
 	if errors.Is(err, bus.ErrNotFound) || fault.IsInput(err) {
@@ -361,7 +364,7 @@ func (l *leader) addPartial(ctx context.Context, result *job.Result) error {
 		return fmt.Errorf("partial %s: %w", result.Partial.Name, err)
 	}
 	if partial.Rows != result.Rows {
-		return fault.Inputf("partial %s has %d rows, its result says %d", result.Partial.Name, partial.Rows, result.Rows)
+		return fault.Inputf("partial %s has %d rows, expected %d as in its result", result.Partial.Name, partial.Rows, result.Rows)
 	}
 	l.rounds.keepFirstHalf(result.Shard)
 	if err := l.sums.accumulator.Merge(partial); err != nil {
@@ -370,7 +373,7 @@ func (l *leader) addPartial(ctx context.Context, result *job.Result) error {
 	return nil
 }
 
-// end does what is left to do after the machine's last action.
+// end completes the job after the machine's last action.
 func (l *leader) end(ctx context.Context, end job.Action) (*Outcome, error) {
 	switch end := end.(type) {
 	case job.Fail:
@@ -404,7 +407,7 @@ func (l *leader) end(ctx context.Context, end job.Action) (*Outcome, error) {
 	panic(fmt.Sprintf("coordinator: the job ended by %T", end))
 }
 
-// outcome normalises the sums, which lack the given shards.
+// outcome normalises the sums. The shards in quarantined are missing from them.
 func (l *leader) outcome(quarantined []job.Quarantine) (*Outcome, error) {
 	j, s := l.job, l.sums
 	if s.accumulator.Rows() == 0 {
@@ -427,7 +430,7 @@ func (l *leader) outcome(quarantined []job.Quarantine) (*Outcome, error) {
 	return outcome, nil
 }
 
-// reportProgress stores the job's progress. It gives up if that takes long.
+// reportProgress stores the job's progress. It gives up after tickTimeout.
 func (l *leader) reportProgress(ctx context.Context, state, waiting string) {
 	short, cancel := context.WithTimeout(ctx, tickTimeout)
 	defer cancel()

@@ -11,8 +11,8 @@ import (
 	"shaver/internal/kernel"
 )
 
-// What tasks need is deleted while they wait: it is stored again, and the bytes
-// are the same.
+// If the blobs of a task are deleted while it waits, they are stored again, and the
+// scores are the same.
 func TestLostBlobsAreStoredAgain(t *testing.T) {
 	b := newBench(t)
 	want, err := b.run(t.Context(), 1)
@@ -56,7 +56,7 @@ func TestLostBlobsAreStoredAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := os.ReadFile(b.config.Out); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("other bytes, %v", err)
+		t.Errorf("the scores have other bytes, %v", err)
 	}
 	b.wantNothing()
 }

@@ -9,8 +9,8 @@ import (
 	"shaver/internal/tally"
 )
 
-// partialOf returns the partial of a table of features x dim in which about one
-// in every occurs.
+// partialOf returns the partial of a table [features, dim]. About 1/every of the
+// features occur in it.
 func partialOf(features, dim, every int, seed uint64) *tally.Partial {
 	r := rand.New(rand.NewPCG(seed, 0))
 	p := &tally.Partial{Dim: dim, Rows: 1 << 16, LossFull: 1 << 40, LossEmpty: 1 << 41}
@@ -25,8 +25,8 @@ func partialOf(features, dim, every int, seed uint64) *tally.Partial {
 	return p
 }
 
-// BenchmarkMerge decodes, checks and adds a partial of about 151,000 of KDD's
-// features, 60 MB: bytes a second on one core.
+// BenchmarkMerge measures how many bytes of a partial one core decodes, checks and adds
+// in a second. The partial has about 151,000 of KDD's features and 60 MB.
 func BenchmarkMerge(b *testing.B) {
 	const features, dim = 6_019_761, 16
 	var partials [][]byte

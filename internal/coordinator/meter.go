@@ -9,11 +9,11 @@ import (
 	"shaver/internal/job"
 )
 
-// meter measures the progress of a job since this coordinator leads it. What was
-// merged before does not count as speed.
+// meter measures the progress that a job makes while this coordinator leads it. Rows
+// that were merged before do not count towards the rate.
 type meter struct {
 	begun   time.Time
-	resumed int64     // number of rows that were merged before
+	resumed int64     // rows merged before begun
 	saved   time.Time // when the last checkpoint was stored; zero = none yet
 	workers map[string]*workerMeter
 }
@@ -21,12 +21,12 @@ type meter struct {
 type workerMeter struct {
 	shards  int
 	rows    int64
-	seconds float64   // time of computing
+	seconds float64   // computing time
 	seen    time.Time // when its last result was merged
 }
 
-// newMeter returns the meter of a coordinator that begins now, with the given number
-// of rows merged.
+// newMeter returns the meter of a coordinator that begins now. rows is the number of
+// rows that are merged already.
 func newMeter(rows int64) meter {
 	return meter{begun: time.Now(), resumed: rows, workers: map[string]*workerMeter{}}
 }
@@ -44,8 +44,8 @@ func (m *meter) add(r *job.Result) {
 	w.seen = time.Now()
 }
 
-// progress returns rates, times and workers, when the given number of rows of total
-// is merged.
+// progress returns the rates, times and workers at a time when rows of total are
+// merged.
 func (m *meter) progress(rows, total int64) bus.Progress {
 	now := time.Now()
 	p := bus.Progress{Rows: rows, Started: m.begun, Updated: now, Checkpoint: m.saved, Workers: []bus.Worker{}}

@@ -8,8 +8,8 @@ import (
 	"shaver/internal/job"
 )
 
-// The rate is that of the rows merged since the coordinator began, and says how long
-// the rest takes. A worker's rate is that of its computing.
+// The rate counts rows merged since the coordinator began, and gives the time that is
+// left. A worker's rate counts only its computing time.
 func TestMeter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMeter(100)

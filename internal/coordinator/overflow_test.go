@@ -12,8 +12,9 @@ import (
 	"shaver/internal/forecast"
 )
 
-// Where losses are large a partial has room for few rows. The forecast's shards are
-// so small that the job can be computed; with larger ones it says what to do.
+// If losses are large, a partial has room for few rows. The forecast chooses shards
+// that are small enough to be computed. With larger shards, the job's error says what
+// to do.
 func TestLargeLosses(t *testing.T) {
 	for _, scale := range []float64{200, 330} {
 		b := newBench(t)
@@ -31,7 +32,8 @@ func TestLargeLosses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Fewer rows than were measured, and fewer than a sixteenth of the job.
+		// These are fewer rows than were measured, and fewer than a sixteenth of the
+		// job.
 		if f.RowsPerShard >= 19 || !(f.RowsPerCore > 0) {
 			t.Errorf("scale %v: %d rows a shard, %v a second", scale, f.RowsPerShard, f.RowsPerCore)
 		}

@@ -14,9 +14,9 @@ import (
 	"shaver/internal/worker"
 )
 
-// runInPlace runs the job in place with a worker for each store, "" = without one,
-// and returns its scores and the names of the shards that travelled.
-func (b *bench) runInPlace(stores ...string) (scores []byte, travelled map[string]bool) {
+// runInPlace runs the job in place, with a worker for each store. It returns the scores
+// and the names of the shards that were sent. A worker whose store is "" has none.
+func (b *bench) runInPlace(stores ...string) (scores []byte, sent map[string]bool) {
 	b.t.Helper()
 	_ = os.Remove(b.config.Out)
 	working, stop := context.WithCancel(b.t.Context())
@@ -42,12 +42,12 @@ func (b *bench) runInPlace(stores ...string) (scores []byte, travelled map[strin
 	defer own.Close()
 	config := b.config
 	config.InPlace = true
-	travelled = map[string]bool{}
+	sent = map[string]bool{}
 	var id string
 	config.OnStart = func(spec job.Spec, plan job.Plan, _ int64) {
 		id = spec.ID()
 		if !plan.InPlace {
-			b.t.Error("the plan forgot that shards stay in place")
+			b.t.Error("the plan does not say that shards stay in place")
 		}
 	}
 	config.OnMerged = func(int64) {
@@ -56,7 +56,7 @@ func (b *bench) runInPlace(stores ...string) (scores []byte, travelled map[strin
 			b.t.Error(err)
 		}
 		for _, name := range names {
-			travelled[name] = true
+			sent[name] = true
 		}
 	}
 	if _, err := coordinator.Run(b.t.Context(), own, config); err != nil {
@@ -68,11 +68,12 @@ func (b *bench) runInPlace(stores ...string) (scores []byte, travelled map[strin
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return scores, travelled
+	return scores, sent
 }
 
-// Rows that are read in place give the bytes that shards give, for a sample and for
-// rounds too, and no shard travels but to workers that do not have the dataset as it was.
+// Rows that are read in place give the same bytes as rows that are sent, also for a
+// sample and in rounds. A shard is sent only if a worker lacks the dataset or has a
+// damaged copy.
 func TestInPlace(t *testing.T) {
 	b := newBench(t)
 	for portion, until := range map[float64]*job.Until{1: nil, .4: nil, .9: {Rule: job.Overlap, Bound: .9, Sparsity: .5}} {
@@ -82,12 +83,12 @@ func TestInPlace(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, travelled := b.runInPlace(b.folder, filepath.Dir(b.folder))
+		got, sent := b.runInPlace(b.folder, filepath.Dir(b.folder))
 		if !bytes.Equal(got, want) {
 			t.Errorf("sample %v: other scores in place", portion)
 		}
-		if len(travelled) > 0 {
-			t.Errorf("sample %v: shards %v travelled", portion, travelled)
+		if len(sent) > 0 {
+			t.Errorf("sample %v: shards %v were sent", portion, sent)
 		}
 		broken := t.TempDir()
 		if err := os.CopyFS(broken, os.DirFS(b.folder)); err != nil {
@@ -95,12 +96,12 @@ func TestInPlace(t *testing.T) {
 		}
 		spoil(t, filepath.Join(broken, "train.arrow"))
 		for what, store := range map[string]string{"without a store": "", "an empty store": t.TempDir(), "a damaged copy": broken} {
-			got, travelled := b.runInPlace(store)
+			got, sent := b.runInPlace(store)
 			if !bytes.Equal(got, want) {
 				t.Errorf("sample %v, %s: other scores", portion, what)
 			}
-			if len(travelled) == 0 {
-				t.Errorf("sample %v, %s: no shard travelled", portion, what)
+			if len(sent) == 0 {
+				t.Errorf("sample %v, %s: no shard was sent", portion, what)
 			}
 			if got, _ := b.runInPlace(store, b.folder); !bytes.Equal(got, want) {
 				t.Errorf("sample %v, a worker with a good store and one with %s: other scores", portion, what)

@@ -11,20 +11,21 @@ import (
 	"shaver/internal/shard"
 )
 
-// orders are the shards to cut and publish. It may be used from any goroutine.
+// orders holds the shards that are to be cut and published. It is safe for concurrent
+// use.
 type orders struct {
 	mu     sync.Mutex
 	shards job.Shards
 	wire   job.Shards    // shards that a worker could not read in place
 	count  int           // number of shards
-	more   chan struct{} // holds one when count is not 0
+	more   chan struct{} // signals that a shard was added
 }
 
 func newOrders(shards int) *orders {
 	return &orders{shards: job.NewShards(shards), wire: job.NewShards(shards), more: make(chan struct{}, 1)}
 }
 
-// add orders a shard; it never blocks.
+// add orders a shard. It never blocks.
 func (o *orders) add(index int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -38,7 +39,7 @@ func (o *orders) add(index int) {
 	}
 }
 
-// sendOverWire notes that a shard is to be sent, even if the plan is in place.
+// sendOverWire makes overWire report true for the shard from now on.
 func (o *orders) sendOverWire(index int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -52,9 +53,9 @@ func (o *orders) overWire(index int) bool {
 	return o.wire.Has(index)
 }
 
-// next takes the first ordered shard of [from, to). It waits while nothing is
-// ordered. It returns -1 if only shards outside [from, to) are ordered, for which
-// the dataset has to be read from its beginning.
+// next takes the first ordered shard in [from, to). It waits until a shard is ordered.
+// It returns -1 if all ordered shards are outside [from, to). The caller must then read
+// the dataset from its beginning.
 func (o *orders) next(ctx context.Context, from, to int) (int, error) {
 	for {
 		o.mu.Lock()
@@ -87,8 +88,8 @@ type publisher struct {
 	orders *orders
 }
 
-// run reads the dataset and publishes what is ordered until ctx ends. It sends the
-// number of each shard whose task is stored to published.
+// run reads the dataset and publishes what is ordered until ctx ends. When the task of
+// a shard is stored, run sends the shard's number to published.
 func (p *publisher) run(ctx context.Context, published chan<- int) error {
 	emit := func(ctx context.Context, piece *shard.Piece) error {
 		if err := p.publish(ctx, piece); err != nil {
@@ -108,7 +109,7 @@ func (p *publisher) run(ctx context.Context, published chan<- int) error {
 			index, err := p.orders.next(ctx, from, to)
 			if err == nil && index >= 0 {
 				round, _, _ := plan.Locate(index)
-				from, to = index+1, plan.End(round) // one reading serves one round
+				from, to = index+1, plan.End(round) // each scan publishes shards of only one round
 			}
 			return index, err
 		}
@@ -119,7 +120,8 @@ func (p *publisher) run(ctx context.Context, published chan<- int) error {
 	return ctx.Err()
 }
 
-// publish stores a shard, unless workers read it in place, and then its task.
+// publish stores the shard, unless workers read it in place. It then publishes the
+// task.
 func (p *publisher) publish(ctx context.Context, piece *shard.Piece) error {
 	j, plan := p.job, &p.job.Plan
 	round, _, _ := plan.Locate(piece.Index)
@@ -139,7 +141,8 @@ func (p *publisher) publish(ctx context.Context, piece *shard.Piece) error {
 		}
 	}
 	err := p.bus.PublishTask(ctx, task)
-	// Another coordinator's task may name the same rows the other way.
+	// Another coordinator may have published this task in place and we over the wire,
+	// or the reverse.
 	if plan.InPlace && errors.Is(err, bus.ErrConflict) {
 		return nil
 	}

@@ -17,7 +17,7 @@ import (
 	"shaver/internal/scores"
 )
 
-// setAside runs the job with the first task set aside.
+// setAside runs the job with its first task quarantined.
 func (b *bench) setAside(input bool) error {
 	b.t.Helper()
 	done := make(chan struct{})
@@ -53,8 +53,8 @@ func (b *bench) setAside(input bool) error {
 	return err
 }
 
-// A shard that cannot be computed does not stop the others; the job fails at its
-// end, is kept, and goes on once the shard was put back.
+// A shard that cannot be computed does not stop the others. The job fails at its end
+// and is kept. It succeeds after the shard is put back.
 func TestQuarantineIsPutBack(t *testing.T) {
 	b := newBench(t)
 	want, err := b.run(t.Context(), 1)
@@ -104,10 +104,10 @@ func TestQuarantineIsAllowed(t *testing.T) {
 	}
 	s, err := scores.Read(b.config.Out)
 	if err != nil || s.QuarantinedRows != 25 || s.Rows != 275 {
-		t.Fatalf("%d rows of which %d are missing, %v", s.Rows, s.QuarantinedRows, err)
+		t.Fatalf("%d rows and %d missing, %v", s.Rows, s.QuarantinedRows, err)
 	}
 	b.wantNothing()
-	// What is not whole is computed again, what is whole is not.
+	// Incomplete scores are computed again. Complete scores are not.
 	b.rows.Store(0)
 	if _, err := b.run(t.Context(), 1); err != nil || b.rows.Load() != 300 {
 		t.Errorf("the job again: %d rows, %v", b.rows.Load(), err)
@@ -140,9 +140,9 @@ func TestCancelled(t *testing.T) {
 	b.wantNothing()
 }
 
-// A coordinator that dies after a checkpoint is resumed from it, though what it
-// covers is gone; one whose checkpoint is lost begins again. A partial that is
-// lost is computed again.
+// A job resumes from its checkpoint, although the partials that it covers are deleted.
+// If the checkpoint is lost, the job begins again. If a partial is lost, its shard is
+// computed again.
 func TestResumeFromCheckpoint(t *testing.T) {
 	b := newBench(t)
 	want, err := b.run(t.Context(), 1)
@@ -198,6 +198,7 @@ func TestResumeFromCheckpoint(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// A worker may be at a task again whose useless result is still stored: once more.
+	// A worker may compute a shard again while the result without its partial is still
+	// stored. That shard is computed once more.
 	same("without checkpoint and partials", 300, 325)
 }

@@ -14,15 +14,15 @@ import (
 	"shaver/internal/tally"
 )
 
-// firstHalf is the sums of the first half of a job's work, with which the rule
-// job.Overlap compares the second half. When a round that job.Plan.Doubles is
-// merged, the sums are twice as much work as before it.
+// firstHalf holds the sums of the first half of a job's work. The rule job.Overlap
+// compares them with the sums of the second half. This is possible after a round for
+// which job.Plan.Doubles holds, because all work is then twice that of the first half.
 type firstHalf struct {
 	rows   int64
 	totals []float64 // phi * rows, [n, d]
 }
 
-// size returns the number of rows, 0 if h is nil.
+// size returns the number of rows, or 0 if h is nil.
 func (h *firstHalf) size() int64 {
 	if h == nil {
 		return 0
@@ -62,19 +62,20 @@ func readFirstHalf(r io.Reader, rows int64, entries int) (*firstHalf, error) {
 	return h, nil
 }
 
-// rounds decides, between the rounds of a job with Until, whether it goes on, and
-// what its sums over several passes say of a row. It also serves a job without Until.
+// rounds decides after each round of a job with Until whether the job goes on. It also
+// converts sums over several passes to values and counts of rows. For a job without
+// Until it leaves them as they are.
 type rounds struct {
 	job     *prepare.Job
 	sums    *sums
-	stopped *scores.Stopped // how the job ended, after the last judge; nil without Until
+	stopped *scores.Stopped // how the job ended, after the last call of judge; nil without Until
 }
 
-// keepFirstHalf runs before each merge. At the first shard of a new round the sums
-// are those of all earlier rounds, and the rule of overlap may keep a copy as its
-// first half. This depends only on what is merged, so a new coordinator decides the
-// same. An empty half is not kept: the first portion of very few rows may be empty,
-// or all of it quarantined.
+// keepFirstHalf runs before each merge. At the first shard of a new round the sums are
+// those of all earlier rounds, and the rule of overlap may keep a copy as its first
+// half. This depends only on what is merged, so a new coordinator decides the same. An
+// empty half is not kept. A half may be empty because the first portion of very few
+// rows may have no row, or all its rows are quarantined.
 func (r *rounds) keepFirstHalf(shard int) {
 	until, plan, rows := r.job.Spec.Until, &r.job.Plan, r.sums.accumulator.Rows()
 	if until == nil || until.Rule != job.Overlap {
@@ -87,8 +88,8 @@ func (r *rounds) keepFirstHalf(shard int) {
 	}
 }
 
-// totals returns phi * rows of all entries, [n, d]. An entry that does not occur in
-// the second half has exactly the total that it had in the first.
+// totals returns phi * rows of all entries, [n, d]. An entry that does not occur in the
+// second half has exactly the same total before and after it.
 func (r *rounds) totals() []float64 {
 	dim := r.job.Architecture.Dim
 	totals := make([]float64, r.job.Architecture.Features()*dim)
@@ -98,8 +99,8 @@ func (r *rounds) totals() []float64 {
 	return totals
 }
 
-// judge reports whether the job goes on after a round, when it has been led for the
-// given seconds. If not, r.stopped says why.
+// judge reports whether the job goes on after the given round. elapsed is the time for
+// which the job was led, in seconds. If the job ends, judge sets r.stopped.
 func (r *rounds) judge(round int, elapsed float64, log *zap.Logger) (more bool) {
 	until, plan := r.job.Spec.Until, &r.job.Plan
 	s := &scores.Stopped{Rounds: round + 1, Passes: plan.Passes(round), Reason: scores.AllDone}
@@ -126,8 +127,8 @@ func (r *rounds) judge(round int, elapsed float64, log *zap.Logger) (more bool) 
 	return false
 }
 
-// figure returns the number that the rule compares with its bound. It is judged only
-// after the rounds for which the rule is defined, and if there are rows.
+// figure returns the number that the rule compares with its bound. judged is false if
+// there are no rows, or if the rule is not defined after this round.
 func (r *rounds) figure(round int) (figure float64, judged bool) {
 	until, plan := r.job.Spec.Until, &r.job.Plan
 	if r.sums.accumulator.Rows() == 0 {
@@ -169,8 +170,8 @@ func (r *rounds) relativeError() (figure float64, defined bool) {
 	return float64(worst) / (most - least), most > least
 }
 
-// timeOver reports whether the round after the given one would end after the job's
-// time, by the rate so far. A job without rows has no rate, and goes on.
+// timeOver reports whether, at the rate so far, the next round would end after the
+// job's time is over. It returns false for a job without rows, which has no rate yet.
 func (r *rounds) timeOver(round int, elapsed float64) bool {
 	until, rows := r.job.Spec.Until, r.sums.accumulator.Rows()
 	if until.Seconds == 0 || rows == 0 {
@@ -182,10 +183,10 @@ func (r *rounds) timeOver(round int, elapsed float64) bool {
 
 // values writes the values and errors of a feature into the slices that are not nil.
 //
-// The sums of a job with Until count a row again in each pass, as if it were another
-// row. For the rows' own value that gives an upper bound of the standard error. But
-// the rows of a sample are drawn once, whatever the number of passes, so the error of
-// a sample is that of one pass.
+// The sums of a job with Until count a row once for each pass, as if each pass had
+// other rows. For the value of the dataset's own rows, the standard error is therefore
+// an upper bound. The rows of a sample, however, are drawn once, whatever the number of
+// passes, so the error of a sample is that of one pass.
 func (r *rounds) values(feature int, into tally.Values) {
 	r.sums.accumulator.Values(feature, r.job.Sampling(), into)
 	if r.stopped == nil || r.stopped.Passes == 1 {
@@ -201,8 +202,8 @@ func (r *rounds) values(feature int, into tally.Values) {
 	}
 }
 
-// countRowsOnce changes the counts of f, which has a row once for each pass, to
-// count each row once. A row that lacks a pass is missing.
+// countRowsOnce divides the counts of f by the number of passes, so that each row
+// counts once. A row that lacks a pass counts as missing.
 func (r *rounds) countRowsOnce(f *scores.File) {
 	if r.stopped == nil || r.stopped.Passes == 1 {
 		return

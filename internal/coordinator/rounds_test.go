@@ -12,9 +12,9 @@ import (
 	"shaver/internal/tally"
 )
 
-// inRounds returns the rounds of a job with the rule of overlap, for a table of 200
-// features of one column. It has two passes, and the first has two portions of the
-// given numbers of rows.
+// inRounds returns the rounds of a job with the rule job.Overlap and a table of 200
+// features of one column. The job has two passes. Its first pass consists of two
+// portions with the given numbers of rows.
 func inRounds(rows ...int64) *rounds {
 	j := &prepare.Job{
 		Spec:         job.Spec{Options: estimator.Options{Estimator: estimator.Permutation, Passes: 2}, Until: &job.Until{Rule: job.Overlap, Bound: .9, Sparsity: .2}},
@@ -24,8 +24,8 @@ func inRounds(rows ...int64) *rounds {
 	return &rounds{job: j, sums: newSumsOf(j)}
 }
 
-// merges merges all shards of a round, in which the first features occur.
-func (r *rounds) merges(t *testing.T, round, features int) {
+// mergeRound merges all shards of a round in which only the first features occur.
+func (r *rounds) mergeRound(t *testing.T, round, features int) {
 	t.Helper()
 	plan := &r.job.Plan
 	p := &tally.Partial{Dim: 1, Rows: plan.Rounds[round].Rows}
@@ -42,28 +42,30 @@ func (r *rounds) merges(t *testing.T, round, features int) {
 	}
 }
 
-// What does not occur in the second half has no value there, whatever is rounded.
+// A feature that does not occur in the second half has exactly the value 0 there,
+// whatever is rounded.
 func TestHalvesAreExact(t *testing.T) {
 	r := inRounds(4711, 4692)
-	r.merges(t, 0, 200)
-	r.merges(t, 1, 20)
+	r.mergeRound(t, 0, 200)
+	r.mergeRound(t, 1, 20)
 	for f, total := range r.totals() {
 		if second := total - r.sums.firstHalf.totals[f]; (second != 0) != (f < 20) {
 			t.Errorf("feature %d has %g in the second half", f, second)
 		}
 	}
-	// By the first half the last 40 to 199 are kept, by the second its 20.
+	// The first half keeps features 40 to 199, the second half features 0 to 19.
 	if figure, judged := r.figure(1); !judged || figure != 0 {
-		t.Errorf("an overlap of %v, %v", figure, judged)
+		t.Errorf("overlap %v, judged %v, expected 0, true", figure, judged)
 	}
 }
 
-// A first portion without rows is no half, and a checkpoint after it is taken.
+// A first portion without rows is not kept as the first half, and a checkpoint after it
+// can be read.
 func TestFirstPortionWithoutRows(t *testing.T) {
 	r := inRounds(0, 3)
-	r.merges(t, 1, 20)
+	r.mergeRound(t, 1, 20)
 	if figure, judged := r.figure(1); judged {
-		t.Errorf("no rows against three have an overlap of %v", figure)
+		t.Errorf("an empty first half has the overlap %v", figure)
 	}
 	var out bytes.Buffer
 	if err := r.sums.write(&out, testJob, &r.job.Plan); err != nil {
@@ -75,12 +77,12 @@ func TestFirstPortionWithoutRows(t *testing.T) {
 	}
 }
 
-// A row that lacks one of its passes is missing: scores of which some are, are not all.
+// A row that lacks one of its passes counts as missing, so the scores are not complete.
 func TestRowsThatLackAPass(t *testing.T) {
 	r := &rounds{stopped: &scores.Stopped{Passes: 4}}
 	f := &scores.File{QuarantinedRows: 3, Result: tally.Result{Scores: tally.Scores{Count: []int64{37, 0}}, Rows: 37}}
 	r.countRowsOnce(f)
 	if f.QuarantinedRows != 1 || f.Rows != 9 {
-		t.Errorf("%d rows are scored, %d missing, of 10", f.Rows, f.QuarantinedRows)
+		t.Errorf("%d rows are scored and %d missing, expected 9 and 1", f.Rows, f.QuarantinedRows)
 	}
 }

@@ -22,7 +22,7 @@ const maxSumsBytes = 1 << 40
 // resumeSums loads the checkpoint of the claimed job. If the checkpoint is missing
 // or malformed, the job starts with nothing merged.
 func resumeSums(ctx context.Context, b *bus.Bus, j *prepare.Job, claim *bus.Claim, log *zap.Logger) (*sums, error) {
-	debug.FreeOSMemory() // returns the model's memory before the sums take theirs
+	debug.FreeOSMemory() // returns the model's memory to the system before the sums are allocated
 	stored := claim.Lead.Checkpoint
 	if stored == nil {
 		return newSumsOf(j), nil
@@ -31,7 +31,7 @@ func resumeSums(ctx context.Context, b *bus.Bus, j *prepare.Job, claim *bus.Clai
 	s, err := loadSums(ctx, b, j, *stored)
 	switch {
 	case errors.Is(err, bus.ErrNotFound) || fault.IsInput(err):
-		log.Warn("the checkpoint is lost: the job begins again", zap.Error(err))
+		log.Warn("the checkpoint is lost: the job begins with nothing merged", zap.Error(err))
 		return newSumsOf(j), nil
 	case err != nil:
 		return nil, fmt.Errorf("job %s: %w", j.ID, err)
@@ -43,15 +43,15 @@ func resumeSums(ctx context.Context, b *bus.Bus, j *prepare.Job, claim *bus.Clai
 // loadSums reads a checkpoint.
 func loadSums(ctx context.Context, b *bus.Bus, j *prepare.Job, blob job.Blob) (s *sums, err error) {
 	err = b.GetInto(ctx, blob, maxSumsBytes, func(in io.Reader) (err error) {
-		s = nil // of an earlier try, to hold one copy at a time
+		s = nil // frees the sums of an earlier try, so that only one copy is in memory
 		s, err = readSums(in, j.ID, j.Architecture.Features(), j.Architecture.Dim, j.Sampling().Within(), &j.Plan)
 		return err
 	})
 	return s, err
 }
 
-// save stores a checkpoint and makes it the job's. The blob is stored first, and
-// then the record that points to it.
+// save stores the sums as the job's new checkpoint. It stores the blob first, and then
+// the record that points to it.
 func (l *leader) save(ctx context.Context) error {
 	begun, lead := time.Now(), l.claim.Lead
 	l.sums.seconds += begun.Sub(l.schedule.saved).Seconds()
@@ -61,7 +61,7 @@ func (l *leader) save(ctx context.Context) error {
 	for {
 		number++
 		blob, err = l.storeSums(ctx, lead.Epoch, number)
-		if !errors.Is(err, bus.ErrConflict) { // a blob of an earlier run of the job may have the name
+		if !errors.Is(err, bus.ErrConflict) { // an earlier run of the job may have used the name
 			break
 		}
 	}
@@ -82,8 +82,9 @@ func (l *leader) save(ctx context.Context) error {
 	return nil
 }
 
-// storeSums stores the sums under a checkpoint's name. It reports progress now and
-// then, because a large checkpoint takes so long that the coordinator would seem dead.
+// storeSums stores the sums under a checkpoint's name. It reports progress every few
+// seconds, because storing a large checkpoint takes so long that the coordinator would
+// seem dead.
 func (l *leader) storeSums(ctx context.Context, epoch, number int64) (job.Blob, error) {
 	reported := time.Now()
 	return l.bus.PutFrom(ctx, bus.CheckpointName(l.job.ID, epoch, number), func(w io.Writer) error {

@@ -2,24 +2,24 @@ package coordinator
 
 import "time"
 
-// When a coordinator does what nobody asks for.
+// Intervals and time limits of a coordinator's recurring duties.
 const (
-	tickEvery   = 2 * time.Second  // checks the claim and reports progress
-	quietAfter  = 10 * time.Second // without an event it takes an inventory
-	logEvery    = 30 * time.Second // logs that no result comes
-	saveEvery   = 30 * time.Second // stores a checkpoint, by default
-	reportEvery = 5 * time.Second  // reports progress while it stores a checkpoint
-	tickTimeout = 4 * time.Second  // bounds what can wait until the next tick
+	tickEvery   = 2 * time.Second  // between checks of the claim, and between progress reports
+	quietAfter  = 10 * time.Second // without an event, until an inventory is taken
+	logEvery    = 30 * time.Second // without an event, until silence is logged, and between such lines
+	saveEvery   = 30 * time.Second // between checkpoints, by default
+	reportEvery = 5 * time.Second  // between progress reports while a checkpoint is stored
+	tickTimeout = 4 * time.Second  // limit for requests that can be repeated at the next tick
 )
 
-// schedule says when which of a coordinator's recurring duties is due.
+// schedule keeps the times at which a coordinator last did its recurring duties.
 type schedule struct {
 	every     time.Duration // between checkpoints
 	saved     time.Time     // when the last checkpoint was stored, or the coordinator began
-	saveTook  time.Duration // time for the last checkpoint
+	saveTook  time.Duration // duration of the last checkpoint
 	heard     time.Time     // when the last event came
 	inventory time.Time     // when the last inventory was taken
-	logged    time.Time     // when silence was logged
+	logged    time.Time     // when silence was last logged
 }
 
 // newSchedule returns the schedule of a coordinator that begins now. every is the
@@ -32,11 +32,12 @@ func newSchedule(every time.Duration) schedule {
 	return schedule{every: every, saved: now, heard: now, inventory: now}
 }
 
-// saveDue reports whether a checkpoint is due. Checkpoints take a twentieth of the
-// time at most.
+// saveDue reports whether a checkpoint is due. Checkpoints take at most a twentieth of
+// the time.
 func (s *schedule) saveDue() bool { return time.Since(s.saved) >= max(s.every, 20*s.saveTook) }
 
-// savedSince notes that a checkpoint was stored, and began at begun.
+// savedSince notes that a checkpoint was stored now, and that storing it began at
+// begun.
 func (s *schedule) savedSince(begun time.Time) {
 	s.saved = time.Now()
 	s.saveTook = s.saved.Sub(begun)
@@ -45,12 +46,13 @@ func (s *schedule) savedSince(begun time.Time) {
 // silence returns the time since the last event.
 func (s *schedule) silence() time.Duration { return time.Since(s.heard) }
 
-// inventoryDue reports whether nothing was heard and no inventory taken for a while.
+// inventoryDue reports whether no event came and no inventory was taken for quietAfter.
 func (s *schedule) inventoryDue() bool {
 	return s.silence() >= quietAfter && time.Since(s.inventory) >= quietAfter
 }
 
-// logDue reports whether silence is to be logged, and notes that it is.
+// logDue reports whether it is time to log that no event came. If so, it notes the
+// time.
 func (s *schedule) logDue() bool {
 	if s.silence() < logEvery || time.Since(s.logged) < logEvery {
 		return false

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Checkpoints are made at their interval, but take a twentieth of the time at most.
+// Checkpoints are made at their interval, but take at most a twentieth of the time.
 func TestSaveDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSchedule(0)
@@ -28,8 +28,8 @@ func TestSaveDue(t *testing.T) {
 	})
 }
 
-// After ten quiet seconds an inventory is due, and then every ten. Silence is logged
-// every thirty seconds. An event ends both.
+// An inventory is due after ten seconds without an event, and then every ten seconds.
+// Silence is logged every thirty seconds. An event starts the count again.
 func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSchedule(0)

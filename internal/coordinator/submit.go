@@ -31,13 +31,13 @@ func submit(ctx context.Context, b *bus.Bus, c *Config, j *prepare.Job, log *zap
 			return nil, nil, err
 		}
 		if c.RowsPerShard > 0 && plan.RowsPerShard != c.RowsPerShard {
-			log.Warn("the job keeps the shards that it was first cut into: cancel it for others", zap.Int64("rows a shard", plan.RowsPerShard))
+			log.Warn("the job keeps the shards that it was first cut into; cancel the job to change them", zap.Int64("rows a shard", plan.RowsPerShard))
 		}
 		claim, err := b.Claim(ctx, j.ID)
 		if err != nil {
 			return nil, nil, err
 		}
-		if claim.Lead.Ending { // its owner was cleaning up, and this claim fenced it
+		if claim.Lead.Ending { // its coordinator was cleaning up, and this claim fenced it
 			if err := b.Cleanup(ctx, j.ID); err != nil {
 				return nil, nil, err
 			}
@@ -49,8 +49,8 @@ func submit(ctx context.Context, b *bus.Bus, c *Config, j *prepare.Job, log *zap
 	}
 }
 
-// register stores the specification and the plan, unless the job has them, and
-// returns the stored plan.
+// register stores the specification and the plan, unless the server has them already,
+// and returns the stored plan.
 func register(ctx context.Context, b *bus.Bus, j *prepare.Job) (job.Plan, error) {
 	ours, err := json.Marshal(job.Submission{Spec: j.Spec, Plan: j.Plan})
 	if err != nil {
@@ -62,7 +62,7 @@ func register(ctx context.Context, b *bus.Bus, j *prepare.Job) (job.Plan, error)
 	}
 	var s job.Submission
 	if err := json.Unmarshal(stored, &s); err != nil || s.Spec.ID() != j.ID || s.Plan.Rows != j.Plan.Rows || s.Plan.RowsPerShard < 1 || !slices.Equal(s.Plan.Rounds, j.Plan.Rounds) {
-		return job.Plan{}, fmt.Errorf("job %s: what is stored as its specification is not one", j.ID)
+		return job.Plan{}, fmt.Errorf("job %s: the stored specification is invalid", j.ID)
 	}
 	return s.Plan, nil
 }
@@ -76,7 +76,7 @@ type inputs struct {
 	encoded  []byte // content of the baseline
 }
 
-// newInputs returns the inputs of j, whose model has a file of the given size.
+// newInputs returns the inputs of j. modelBytes is the size of the model's file.
 func newInputs(b *bus.Bus, open func() (*checkpoint.Checkpoint, error), j *prepare.Job, modelBytes int64) *inputs {
 	encoded := baseline.Encode(j.Baseline)
 	sum := sha256.Sum256(encoded)
@@ -88,9 +88,9 @@ func newInputs(b *bus.Bus, open func() (*checkpoint.Checkpoint, error), j *prepa
 	}
 }
 
-// store stores the inputs that are not stored. It is called again while the job
-// runs, because another job that ends may delete the model. ck is the model's
-// checkpoint, or nil to open it if it is needed.
+// store stores the inputs that the server lacks. It is called again while the job runs,
+// because another job that ends may delete the model. ck is the model's checkpoint, or
+// nil to open it if it is needed.
 func (in *inputs) store(ctx context.Context, ck *checkpoint.Checkpoint) error {
 	_, err := in.bus.PutFrom(ctx, in.model.Name, func(w io.Writer) error {
 		ck := ck
@@ -100,7 +100,7 @@ func (in *inputs) store(ctx context.Context, ck *checkpoint.Checkpoint) error {
 				return err
 			}
 			if digest := ck.Digest(); digest != in.model.SHA256 {
-				return fault.Inputf("the model was changed while its job runs: its digest was %s and is %s", in.model.SHA256, digest)
+				return fault.Inputf("the model changed while its job runs: digest %s, expected %s", digest, in.model.SHA256)
 			}
 		}
 		_, err := ck.WriteTo(w)

@@ -15,18 +15,19 @@ import (
 	"shaver/internal/tally"
 )
 
-// sums are what a job has merged so far, which is the content of a checkpoint. They
-// are for one goroutine.
+// sums holds what a job has merged so far. A checkpoint is a copy of it on the server.
+// It is not safe for concurrent use.
 type sums struct {
 	accumulator *tally.Accumulator
 	shards      job.Shards     // shards that are in the accumulator
 	workers     map[string]int // number of shards by the worker that computed them
-	cpu         float64        // core-seconds that workers of other processes report
-	firstHalf   *firstHalf     // with job.Overlap, from the second round on; else nil
-	seconds     float64        // time for which the job was led before this checkpoint was stored
+	cpu         float64        // core-seconds reported by workers of other processes
+	firstHalf   *firstHalf     // with job.Overlap, from the second round on; otherwise nil
+	seconds     float64        // how long the job was led before this checkpoint was stored
 }
 
-// newSums returns the sums of a job of which nothing is merged.
+// newSums returns the sums of a job with nothing merged, for a table [features, dim].
+// within says whether the variances within rows are summed too.
 func newSums(features, dim int, within bool, shards int) *sums {
 	return &sums{accumulator: tally.NewAccumulator(features, dim, within), shards: job.NewShards(shards), workers: map[string]int{}}
 }
@@ -36,11 +37,15 @@ func newSumsOf(j *prepare.Job) *sums {
 	return newSums(j.Architecture.Features(), j.Architecture.Dim, j.Sampling().Within(), j.Plan.Shards())
 }
 
-// The form of a checkpoint: the magic text; the length of the header as a uint32
-// and the header, in JSON; the count of each feature; for each feature d values of
-// each list (see tally.Partial); and, for each cell that left int64, its number and
-// the multiples of 2^64 to add. Everything is an int64, little-endian. If the
-// header says so, the sums of the first half follow, one float64 for each entry.
+// A checkpoint consists of
+//   - sumsMagic;
+//   - the length of the header as a uint32, and the header in JSON;
+//   - the count of each feature;
+//   - for each feature, d values of each list (see tally.Partial);
+//   - for each cell that left int64, its number and the multiple of 2^64 to add;
+//   - if the header says so, one float64 for each entry, the sums of the first half.
+//
+// Integers after the header are int64. Everything is little-endian.
 const (
 	sumsMagic = "shaver.checkpoint/2\n"
 	maxHeader = 16 << 20
@@ -54,18 +59,18 @@ type sumsHeader struct {
 	ShardCount     int            `json:"shard_count"`
 	Shards         job.Shards     `json:"shards"` // one bit for each shard, in base64
 	Rows           int64          `json:"rows"`
-	LossFull       [2]int64       `json:"loss_full"`       // a multiple of 2^64, and a number to add
-	LossEmpty      [2]int64       `json:"loss_empty"`      // the same
-	ResidualSquare [2]int64       `json:"residual_square"` // the same
-	Carries        int            `json:"carries"`         // number of pairs
+	LossFull       [2]int64       `json:"loss_full"`       // a multiple of 2^64, and a number to add to it
+	LossEmpty      [2]int64       `json:"loss_empty"`      // as LossFull
+	ResidualSquare [2]int64       `json:"residual_square"` // as LossFull
+	Carries        int            `json:"carries"`         // number of cells that left int64
 	Workers        map[string]int `json:"workers"`
 	CPU            float64        `json:"cpu"`
-	Seconds        float64        `json:"seconds"`   // time for which the job was led
+	Seconds        float64        `json:"seconds"`   // how long the job was led
 	HalfRows       int64          `json:"half_rows"` // 0 = there is no first half
 }
 
-// write writes the checkpoint of the job with the given id and plan to w. It makes
-// no copy of the sums.
+// write writes the checkpoint of the job with the given id and plan to w. It does not
+// copy the sums.
 func (m *sums) write(w io.Writer, id string, plan *job.Plan) error {
 	s := m.accumulator.State()
 	header, err := json.Marshal(sumsHeader{
@@ -97,7 +102,7 @@ func pairs(carries map[int]int64) (list []int64) {
 	return list
 }
 
-// chunkInts is how many integers are converted to bytes at a time.
+// chunkInts is the number of integers that are converted to bytes at a time.
 const chunkInts = 1 << 16
 
 func writeInts(w io.Writer, values []int64) error {
@@ -128,7 +133,7 @@ func readInts(r io.Reader, into []int64) error {
 	return nil
 }
 
-// endsEarly returns bad input if err says that the bytes end early, and else err.
+// endsEarly returns bad input if err says that the bytes end early, and err otherwise.
 func endsEarly(err error) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		return fault.Inputf("the checkpoint ends early")
@@ -181,7 +186,7 @@ func readSums(r io.Reader, id string, features, dim int, within bool, plan *job.
 		}
 	}
 	if n, err := io.ReadFull(r, head[:1]); n != 0 || err != io.EOF {
-		return nil, fault.Inputf("the checkpoint has bytes behind its end")
+		return nil, fault.Inputf("the checkpoint has bytes after its end")
 	}
 	if err := m.accumulator.Restore(s); err != nil {
 		return nil, fault.Inputf("the checkpoint: %w", err)
@@ -192,21 +197,21 @@ func readSums(r io.Reader, id string, features, dim int, within bool, plan *job.
 func (h *sumsHeader) check(id string, features, dim, lists int, plan *job.Plan) error {
 	switch {
 	case h.Job != id:
-		return fmt.Errorf("of job %q, expected %s", h.Job, id)
+		return fmt.Errorf("job %q, expected %s", h.Job, id)
 	case h.Features != features || h.Dim != dim:
-		return fmt.Errorf("of a table of %d x %d, expected %d x %d", h.Features, h.Dim, features, dim)
+		return fmt.Errorf("a table of %d x %d, expected %d x %d", h.Features, h.Dim, features, dim)
 	case h.Lists != lists:
-		return fmt.Errorf("of %d lists of sums, expected %d", h.Lists, lists)
+		return fmt.Errorf("%d lists of sums, expected %d", h.Lists, lists)
 	case h.ShardCount != plan.Shards() || len(h.Shards) != len(job.NewShards(h.ShardCount)):
-		return fmt.Errorf("of %d shards, expected %d", h.ShardCount, plan.Shards())
+		return fmt.Errorf("%d shards, expected %d", h.ShardCount, plan.Shards())
 	case h.Carries < 0 || h.Carries > lists*features*dim:
-		return fmt.Errorf("%d carries of %d cells", h.Carries, lists*features*dim)
+		return fmt.Errorf("%d carries, expected at most %d", h.Carries, lists*features*dim)
 	case !(h.CPU >= 0):
-		return fmt.Errorf("%v core-seconds", h.CPU)
+		return fmt.Errorf("%v core-seconds, expected at least 0", h.CPU)
 	case !(h.Seconds >= 0 && h.Seconds < 1e9):
-		return fmt.Errorf("led for %v seconds", h.Seconds)
+		return fmt.Errorf("led for %v seconds, expected 0 to 1e9", h.Seconds)
 	case h.HalfRows < 0 || h.HalfRows > h.Rows:
-		return fmt.Errorf("a first half of %d of %d rows", h.HalfRows, h.Rows)
+		return fmt.Errorf("a first half of %d rows, expected 0 to %d", h.HalfRows, h.Rows)
 	}
 	rows, set := int64(0), 0
 	for shard := range plan.Shards() {
@@ -216,7 +221,7 @@ func (h *sumsHeader) check(id string, features, dim, lists int, plan *job.Plan) 
 		}
 	}
 	if rows != h.Rows || set != h.Shards.Len() {
-		return fmt.Errorf("%d rows, its %d shards have %d", h.Rows, set, rows)
+		return fmt.Errorf("%d rows, expected the number in its %d shards, %d", h.Rows, set, rows)
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ const testJob = "0123456789abcdef0123"
 
 var testPlan = job.Plan{Rows: 10, RowsPerShard: 3}
 
-// exampleOf returns sums of one shard, of which some left int64.
+// exampleOf returns the sums of two shards. Some of the sums have left int64.
 func exampleOf(t testing.TB) *sums {
 	m := newSums(7, 2, true, testPlan.Shards())
 	p := &tally.Partial{Dim: 2, Rows: 3, LossFull: math.MaxInt64, LossEmpty: 5, ResidualSquare: math.MaxInt64, Features: []int32{1, 6}, Count: []int64{3, 1},
@@ -56,7 +56,7 @@ func TestCheckpointRoundTrip(t *testing.T) {
 		t.Fatalf("%+v, %v", back, err)
 	}
 	if len(m.accumulator.State().Carries) == 0 {
-		t.Error("no sum left int64: the test proves less")
+		t.Error("no sum has left int64, so no carry is tested")
 	}
 	for n := range data {
 		if _, err := readSums(bytes.NewReader(data[:n]), testJob, 7, 2, true, &testPlan); !fault.IsInput(err) {
@@ -84,8 +84,7 @@ func TestCheckpointRoundTrip(t *testing.T) {
 	}
 }
 
-// Whatever the bytes are, a checkpoint that is taken is written back as the same
-// one.
+// A checkpoint that readSums accepts is the same after it is written and read again.
 func FuzzCheckpoint(f *testing.F) {
 	f.Add(encoded(f, exampleOf(f)))
 	f.Add(encoded(f, newSums(7, 2, true, testPlan.Shards())))
@@ -104,8 +103,9 @@ func FuzzCheckpoint(f *testing.F) {
 	})
 }
 
-// TestSizeOfKDD measures a checkpoint at KDD's size, over the bus: 6,019,761
-// features of 16 columns. It takes some seconds and 5 GB of disk: SHAVER_LARGE=1.
+// TestSizeOfKDD measures how long it takes to store and load a checkpoint over the bus,
+// at the size of KDD, which has 6,019,761 features of 16 columns. It needs some
+// seconds, 5 GB of disk, and SHAVER_LARGE=1.
 func TestSizeOfKDD(t *testing.T) {
 	if os.Getenv("SHAVER_LARGE") == "" {
 		t.Skip("SHAVER_LARGE is not set")
@@ -151,6 +151,6 @@ func TestSizeOfKDD(t *testing.T) {
 	}
 	t.Logf("checkpoint of %.2f GB: stored in %v, loaded in %v; the sums are %.2f GB", float64(blob.Bytes)/1e9, stored, time.Since(begun), float64(24*features*dim)/1e9)
 	if !reflect.DeepEqual(loaded.accumulator.State().Cells, want) {
-		t.Error("other sums came back")
+		t.Error("the loaded sums differ")
 	}
 }

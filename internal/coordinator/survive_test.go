@@ -24,7 +24,7 @@ import (
 
 var errInjected = errors.New("injected")
 
-// injection fails the at-th request, counted over all connections.
+// injection makes one request fail, the at-th, counted over all connections.
 type injection struct {
 	at    int64
 	how   string
@@ -43,34 +43,34 @@ func (i *injection) around(what string, request func() error) error {
 	case "time-out":
 		return context.DeadlineExceeded
 	}
-	if err := request(); err != nil { // its answer is lost
+	if err := request(); err != nil { // the answer is lost
 		return err
 	}
 	return context.DeadlineExceeded
 }
 
-// TestEveryRequestFails: whichever request to the server fails, with an error
-// that ends the process, with a time-out, or with an answer that is lost after
-// the request was done, the scores are the same bytes and nothing is left.
+// Whichever request to the server fails, the scores have the same bytes and nothing is
+// left on the server. A request fails with an error that ends the process, with a
+// time-out, or with an answer that is lost after the request was done.
 func TestEveryRequestFails(t *testing.T) {
 	for _, part := range []struct {
 		how   string
 		first int64
 	}{{"error", 1}, {"error", 2}, {"error", 3}, {"error", 4}, {"time-out", 1}, {"lost answer", 1}} {
 		how, step := part.how, int64(1)
-		if how == "error" { // the slow one, as something is started anew
+		if how == "error" { // the slowest way, because a process is started again
 			step = 4
 		}
 		if testing.Short() {
 			step *= 7
 		}
 		t.Run(fmt.Sprint(how, " from ", part.first), func(t *testing.T) {
-			t.Parallel() // most of the time is waiting
+			t.Parallel() // the test waits most of the time
 			b := newBench(t)
 			b.config.Log = zap.NewNop()
 			b.config.RowsPerShard = 100 // three shards
 			b.config.Queue.Lease = 500 * time.Millisecond
-			b.config.SaveEvery = time.Nanosecond // a checkpoint after the first
+			b.config.SaveEvery = time.Nanosecond // checkpoints as often as possible
 			want, requests := b.faulty(&injection{})
 			seen := map[string]bool{}
 			for at := part.first; at <= requests; at += step {
@@ -89,8 +89,9 @@ func TestEveryRequestFails(t *testing.T) {
 	}
 }
 
-// faulty runs the job with one worker, starting anew what ends with the injected
-// error, and returns the scores and the number of requests.
+// faulty runs the job with one worker, and returns the scores and the number of
+// requests. It starts the worker or the coordinator again if it ends with the injected
+// error.
 func (b *bench) faulty(i *injection) ([]byte, int64) {
 	b.t.Helper()
 	if err := os.Remove(b.config.Out); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -101,13 +102,13 @@ func (b *bench) faulty(i *injection) ([]byte, int64) {
 	working, stop := context.WithCancel(ctx)
 	var group errgroup.Group
 	group.Go(func() error {
-		return again(func() error {
+		return restartInjected(func() error {
 			own := b.connectThrough(working, "worker", i)
 			defer own.Close()
 			return worker.Run(working, nil, worker.Config{Bus: own, Name: "w", Threads: 1, Models: new(worker.Models), Log: b.config.Log})
 		})
 	})
-	err := again(func() error {
+	err := restartInjected(func() error {
 		own := b.connectThrough(ctx, "coordinator", i)
 		defer own.Close()
 		_, err := coordinator.Run(ctx, own, b.config)
@@ -129,7 +130,8 @@ func (b *bench) faulty(i *injection) ([]byte, int64) {
 	return data, i.count.Load()
 }
 
-func again(run func() error) error {
+// restartInjected runs run again for as long as it returns errInjected.
+func restartInjected(run func() error) error {
 	for {
 		if err := run(); !errors.Is(err, errInjected) {
 			return err
@@ -151,12 +153,12 @@ func (b *bench) wantNothing() {
 	c := b.connect(b.t.Context(), "test")
 	defer c.Close()
 	if held, err := c.Stored(b.t.Context()); err != nil || len(held) > 0 {
-		b.t.Errorf("left are %v, %v", held, err)
+		b.t.Errorf("the server still holds %v, %v", held, err)
 	}
 }
 
-// Of two coordinators of a job the newer one leads. The older one says so and
-// leaves; the bytes are the same.
+// If a job has two coordinators, the newer one leads. The older one ends with an error
+// that says so, and the bytes are the same.
 func TestTwoCoordinators(t *testing.T) {
 	b := newBench(t)
 	want, err := b.run(t.Context(), 1)
@@ -202,7 +204,7 @@ func TestTwoCoordinators(t *testing.T) {
 	stop()
 	<-worked
 	if got, err := os.ReadFile(b.config.Out); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("other bytes, %v", err)
+		t.Errorf("the scores have other bytes, %v", err)
 	}
 	if _, err := os.Stat(older.Out); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the older one wrote scores: %v", err)

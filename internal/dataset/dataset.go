@@ -15,20 +15,19 @@ import (
 	"shaver/internal/model"
 )
 
-// Dataset is an open dataset. It holds no file open, and any number of
-// goroutines may use it at once.
+// Dataset is an open dataset. It keeps no files open, and it is safe for concurrent use.
 type Dataset struct {
 	Manifest
 	folder
 	digest string
 }
 
-// Open reads the manifest of the dataset in dir, and checks that every file is
-// there and has its size. The files' digests are checked when they are read.
+// Open reads the manifest of the dataset in dir, and checks that every file exists and
+// has the size that the manifest states. The digest of a file is checked when it is read.
 func Open(dir string) (*Dataset, error) { return openFolder(folder{dir: dir}) }
 
-// OpenIn is Open for a folder below root, of which no file outside root is ever
-// opened. root must stay open.
+// OpenIn is like Open for a folder below root. It opens no file outside root, even if a
+// symbolic link in the folder leads there. root must stay open while the dataset is used.
 func OpenIn(root *os.Root, dir string) (*Dataset, error) { return openFolder(folder{root, dir}) }
 
 func openFolder(in folder) (*Dataset, error) {
@@ -49,7 +48,7 @@ func openFolder(in folder) (*Dataset, error) {
 		case err != nil:
 			return nil, err
 		case !info.Mode().IsRegular() || info.Size() != f.Bytes:
-			return nil, fault.Inputf("%s has %d bytes, %s says %d", d.path(f), info.Size(), ManifestName, f.Bytes)
+			return nil, fault.Inputf("%s has %d bytes, but %s states %d", d.path(f), info.Size(), ManifestName, f.Bytes)
 		}
 	}
 	sum := sha256.Sum256(data)
@@ -59,7 +58,7 @@ func openFolder(in folder) (*Dataset, error) {
 
 func (d *Dataset) path(f File) string { return d.folder.path(f.File) }
 
-// Digest returns the dataset's identity: the SHA-256 of its manifest, as
+// Digest returns the dataset's identity, which is the SHA-256 of its manifest in
 // hexadecimal digits.
 func (d *Dataset) Digest() string { return d.digest }
 
@@ -81,7 +80,7 @@ func (d *Dataset) FieldDims() []int {
 	return sizes
 }
 
-// Features returns n, the number of features over all fields.
+// Features returns n, the number of features in all fields.
 func (d *Dataset) Features() int {
 	n := 0
 	for _, f := range d.Manifest.Fields {
@@ -90,7 +89,7 @@ func (d *Dataset) Features() int {
 	return n
 }
 
-// SplitNames returns the splits that exist, in the order train, val, test.
+// SplitNames returns the names of the splits that exist, in the order train, val, test.
 func (d *Dataset) SplitNames() []string {
 	names := make([]string, len(d.Splits))
 	for k, s := range d.Splits {
@@ -99,7 +98,8 @@ func (d *Dataset) SplitNames() []string {
 	return names
 }
 
-// chosen returns which of d.Splits are named; none named means all.
+// chosen reports for each of d.Splits whether names contains it. Without names, all
+// splits are chosen.
 func (d *Dataset) chosen(names []string) ([]bool, error) {
 	chosen := make([]bool, len(d.Splits))
 	for _, name := range names {
@@ -115,7 +115,7 @@ func (d *Dataset) chosen(names []string) ([]bool, error) {
 	return chosen, nil
 }
 
-// Rows returns the number of rows of a split, 0 if there is none of that name.
+// Rows returns the number of rows in a split, or 0 if no split has this name.
 func (d *Dataset) Rows(split string) int64 {
 	for _, s := range d.Splits {
 		if s.Name == split {
@@ -125,8 +125,8 @@ func (d *Dataset) Rows(split string) int64 {
 	return 0
 }
 
-// Frequencies returns in how many rows of the splits (none named: of all) each
-// feature occurs, [n] by global id.
+// Frequencies returns the number of rows of the given splits in which each feature
+// occurs, [n] by global id. Without names it counts all splits.
 func (d *Dataset) Frequencies(splits ...string) ([]int64, error) {
 	chosen, err := d.chosen(splits)
 	if err != nil {
@@ -152,7 +152,7 @@ func (d *Dataset) Frequencies(splits ...string) ([]int64, error) {
 	return sum, nil
 }
 
-// readFile reads one of the folder's small files and checks its digest.
+// readFile reads a small file of the folder into memory and checks its digest.
 func (d *Dataset) readFile(f File) ([]byte, error) {
 	file, err := d.open(f.File)
 	if err != nil {
@@ -174,8 +174,8 @@ func corrupt(path string) error {
 	return fault.Inputf("%s is corrupt: its SHA-256 is not the one in %s", path, ManifestName)
 }
 
-// CheckModel returns bad input that names the first difference between the
-// dataset's fields and the model's.
+// CheckModel returns a bad-input error if the dataset's fields are not those of the
+// model a. The error names the first difference.
 func (d *Dataset) CheckModel(a *model.Architecture) error {
 	for j, f := range d.Manifest.Fields {
 		if j < len(a.FieldDims) && f.Size != a.FieldDims[j] {
@@ -188,22 +188,21 @@ func (d *Dataset) CheckModel(a *model.Architecture) error {
 	return nil
 }
 
-// Scan calls visit with batches of the splits' rows (none named: of all), at
-// most batch of them at a time, in the order train, val, test whatever the order
-// of the names. A row's number is its position in the whole dataset: it does
-// not depend on which splits are chosen. visit must not keep the batch. Scan
-// ends with visit's first error, or ctx's.
+// Scan calls visit with batches of at most batch rows, at least one, of the given splits.
+// Without names it reads all splits. The rows come in the order train, val, test, whatever
+// the order of the names. A row's number is its position in the whole dataset, so it does
+// not depend on the chosen splits. visit must not keep the batch. Scan returns the first
+// error of visit, or the error of ctx if ctx ends.
 func (d *Dataset) Scan(ctx context.Context, splits []string, batch int, visit func(rows *model.Rows) error) error {
 	return d.ScanFrom(ctx, splits, 0, batch, visit)
 }
 
-// ScanFrom is Scan without the first rows of the splits, so many of them. It does
-// not read what comes before, and therefore checks no digest of a file that it
-// does not read from its beginning: whoever calls it knows otherwise which rows
-// these have to be.
+// ScanFrom is like Scan, but it skips the given number of rows at the start of the chosen
+// splits without reading them. It cannot check the digest of a file of which it skips rows,
+// so the caller must have another way to know that they are the right rows.
 func (d *Dataset) ScanFrom(ctx context.Context, splits []string, first int64, batch int, visit func(rows *model.Rows) error) error {
 	if batch < 1 || first < 0 {
-		panic("dataset: batches have at least one row, and none comes before the first")
+		panic("dataset: batch must be at least 1 and first at least 0")
 	}
 	r, err := d.NewReader(splits...)
 	if err != nil {

@@ -34,7 +34,7 @@ func readAll(ctx context.Context, dir string) error {
 	return d.Scan(ctx, nil, 100, func(*model.Rows) error { return nil })
 }
 
-// Any changed, missing, cut or swapped file is bad input that names it.
+// A changed, truncated or missing file is bad input that names the file.
 func TestCorruptDataset(t *testing.T) {
 	for _, name := range []string{"train.arrow", "val.arrow", "test.arrow", "frequencies.arrow", "vocabulary/0-a.txt", "vocabulary/1-b.txt"} {
 		dir, _ := smallDataset(t)
@@ -66,7 +66,7 @@ func TestCorruptDataset(t *testing.T) {
 		wantInput(t, readAll(t.Context(), dir), path+" is missing")
 	}
 	_, err := dataset.Open(t.TempDir())
-	wantInput(t, err, "is no dataset")
+	wantInput(t, err, "is not a dataset")
 }
 
 func TestReaderAndScanAgree(t *testing.T) {
@@ -78,7 +78,7 @@ func TestReaderAndScanAgree(t *testing.T) {
 		}
 	}
 	if got := rowsOf(t, d, 7); !reflect.DeepEqual(got, want) {
-		t.Error("batches of 7 give other rows")
+		t.Error("the rows depend on the size of the batches")
 	}
 	r, err := d.NewReader(dataset.Test)
 	if err != nil {
@@ -87,7 +87,7 @@ func TestReaderAndScanAgree(t *testing.T) {
 	defer r.Close()
 	var rows model.Rows
 	if err := r.Next(&rows); err != nil || int64(rows.Len()) != d.Rows(dataset.Test) || rows.Number[0] != d.Rows(dataset.Train)+d.Rows(dataset.Val) {
-		t.Errorf("the first batch of test has %d rows from %d: %v", rows.Len(), rows.Number, err)
+		t.Errorf("the first batch of test has %d rows with numbers %d: %v", rows.Len(), rows.Number, err)
 	}
 	for range 2 {
 		if err := r.Next(&rows); err != io.EOF {
@@ -100,14 +100,14 @@ func TestScanStops(t *testing.T) {
 	_, d := smallDataset(t)
 	enough := errors.New("enough")
 	if err := d.Scan(t.Context(), nil, 10, func(*model.Rows) error { return enough }); err != enough {
-		t.Errorf("visit's error became %v", err)
+		t.Errorf("Scan returned %v, expected the error of visit", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	if err := d.Scan(ctx, nil, 10, func(*model.Rows) error { cancel(); return nil }); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 	if err := d.Scan(t.Context(), []string{"dev"}, 10, nil); !fault.IsUsage(err) || !strings.Contains(err.Error(), `no split "dev": it has [train val test]`) {
-		t.Errorf("a split that there is not: %v", err)
+		t.Errorf("a split that does not exist: %v", err)
 	}
 }
 
@@ -120,7 +120,7 @@ func TestCheckModel(t *testing.T) {
 	wantInput(t, d.CheckModel(&model.Architecture{FieldDims: []int{4}}), "the dataset has 2 fields and the model 1")
 }
 
-// An inspection gives rows, sizes and the most frequent values with their names.
+// An inspection contains the rows, the sizes and the most frequent values by name.
 func TestInspect(t *testing.T) {
 	text := "a\tlabel\n" + strings.Repeat("y\t1\nx\t0\ny\t0\n", 40) + strings.Repeat("rare\t0\n", 1)
 	out := filepath.Join(t.TempDir(), "x")
@@ -139,10 +139,10 @@ func TestInspect(t *testing.T) {
 		*f.Top[0].Value != "y" || f.Top[0].ID != 1 || f.Top[0].Rows != 80 || *f.Top[1].Value != "x" {
 		t.Errorf("%+v", f)
 	}
-	if want := []dataset.HeldFacts{{.5, 1}, {.9, 2}, {.99, 2}}; !slices.Equal(f.Concentration, want) { // 80, 40 and 1 of 121
+	if want := []dataset.HeldFacts{{.5, 1}, {.9, 2}, {.99, 2}}; !slices.Equal(f.Concentration, want) { // the values have 80, 40 and 1 of 121 rows
 		t.Errorf("%v, expected %v", f.Concentration, want)
 	}
-	// Without values to show, the vocabulary, which may be large, is not read.
+	// If no values are listed, the vocabulary is not read, because it may be large.
 	path := filepath.Join(out, "vocabulary", "0-a.txt")
 	values, err := os.ReadFile(path)
 	if err != nil {
@@ -155,7 +155,7 @@ func TestInspect(t *testing.T) {
 		t.Errorf("%+v, %v", facts, err)
 	}
 	if _, err := dataset.Inspect(out, 1); err == nil {
-		t.Error("a corrupt vocabulary is taken")
+		t.Error("a corrupt vocabulary is accepted")
 	}
 	if err := os.WriteFile(path, values, 0o644); err != nil {
 		t.Fatal(err)

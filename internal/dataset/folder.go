@@ -7,14 +7,14 @@ import (
 	"path/filepath"
 )
 
-// folder is where a dataset is: a path, below root if there is one. With a root
-// nothing outside it is opened, whatever symbolic links there are.
+// folder is the folder of a dataset. If root is set, the folder is below root, and no file
+// outside root is opened, even through a symbolic link.
 type folder struct {
-	root *os.Root // nil = the path is any
-	dir  string
+	root *os.Root // nil if dir may be any path
+	dir  string   // relative to root, if root is set
 }
 
-// path returns the path of a file for messages; name has slashes.
+// path returns the path of a file for messages. name is separated by slashes.
 func (f folder) path(name string) string {
 	dir := f.dir
 	if f.root != nil {
@@ -39,8 +39,7 @@ func (f folder) stat(name string) (os.FileInfo, error) {
 	return os.Stat(name)
 }
 
-// seeker is a file with a small buffer, which passes over bytes without reading
-// them.
+// seeker reads a file through a small buffer, and skips bytes without reading them.
 type seeker struct {
 	*bufio.Reader
 	file *os.File
@@ -48,10 +47,11 @@ type seeker struct {
 
 func newSeeker(file *os.File) *seeker { return &seeker{bufio.NewReaderSize(file, 1<<12), file} }
 
-// Seek moves forward from where it is.
+// Seek moves forward by offset bytes. whence must be io.SeekCurrent. The position that it
+// returns is meaningless if the target was in the buffer.
 func (s *seeker) Seek(offset int64, whence int) (int64, error) {
 	if offset < 0 || whence != io.SeekCurrent {
-		panic("dataset: a seeker moves forward")
+		panic("dataset: a seeker can only move forward")
 	}
 	if buffered := int64(s.Buffered()); offset > buffered {
 		at, err := s.file.Seek(offset-buffered, io.SeekCurrent)
@@ -59,5 +59,5 @@ func (s *seeker) Seek(offset int64, whence int) (int64, error) {
 		return at, err
 	}
 	_, err := s.Discard(int(offset))
-	return 0, err // nobody asks where
+	return 0, err // no caller uses the position
 }

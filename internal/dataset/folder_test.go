@@ -14,7 +14,7 @@ import (
 	"shaver/internal/model"
 )
 
-// ScanFrom hands over what Scan does, from any row of the chosen splits on.
+// ScanFrom delivers the same rows as Scan, starting at any row of the chosen splits.
 func TestScanFrom(t *testing.T) {
 	d := largeDataset(t)
 	for _, splits := range [][]string{{dataset.Train}, {dataset.Train, dataset.Test}, nil} {
@@ -23,17 +23,18 @@ func TestScanFrom(t *testing.T) {
 		for _, first := range []int64{0, 1, arrowio.RowsBatch - 1, arrowio.RowsBatch, arrowio.RowsBatch + 7, train - 1, train, n - 1, n, n + 5} {
 			if got, want := rowsFrom(t, d, splits, first), all.Slice(int(min(first, n)), all.Len()); !slices.Equal(got.Number, want.Number) ||
 				!slices.Equal(got.Label, want.Label) || !slices.Equal(got.Features, want.Features) {
-				t.Errorf("%v from %d: %d rows, expected %d, or other ones", splits, first, got.Len(), want.Len())
+				t.Errorf("%v from row %d: got %d rows, expected %d, or the rows differ", splits, first, got.Len(), want.Len())
 			}
 		}
 	}
-	// A file that is longer or shorter than the manifest says is told, digest or not.
+	// If a file has more or fewer rows than the manifest states, ScanFrom returns an error,
+	// although it cannot check the digest.
 	for at, rows := range []int64{d.Splits[0].Rows - 1, d.Splits[0].Rows + 1} {
 		other := *d
 		other.Splits = slices.Clone(d.Splits)
 		other.Splits[0].Rows = rows
 		err := other.ScanFrom(t.Context(), []string{dataset.Train}, 1, 1<<16, func(*model.Rows) error { return nil })
-		wantInput(t, err, []string{"more than the", "has " + fmt.Sprint(d.Splits[0].Rows) + " rows"}[at])
+		wantInput(t, err, []string{"has more rows than the", "has " + fmt.Sprint(d.Splits[0].Rows) + " rows"}[at])
 	}
 }
 
@@ -68,7 +69,7 @@ func rowsFrom(t *testing.T, d *dataset.Dataset, splits []string, first int64) *m
 	return all
 }
 
-// A dataset below a root is read like any other, and nothing outside the root is.
+// OpenIn reads a dataset below a root like Open does, and opens no file outside the root.
 func TestOpenIn(t *testing.T) {
 	dir, d := smallDataset(t)
 	parent, name := filepath.Split(dir)
@@ -82,7 +83,7 @@ func TestOpenIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	if in.Digest() != d.Digest() || !slices.Equal(rowsOf(t, in, 100).Features, rowsOf(t, d, 100).Features) {
-		t.Error("it is another dataset")
+		t.Error("OpenIn and Open read different datasets")
 	}
 	outside := t.TempDir()
 	for _, file := range []string{"train.arrow", dataset.ManifestName} {
@@ -100,6 +101,6 @@ func TestOpenIn(t *testing.T) {
 		}
 	}
 	if _, err := dataset.OpenIn(root, ".."); err == nil {
-		t.Error("the root's parent was looked at")
+		t.Error("OpenIn opened the parent of the root")
 	}
 }

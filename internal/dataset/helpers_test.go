@@ -42,13 +42,13 @@ func open(t testing.TB, dir string) *dataset.Dataset {
 	return d
 }
 
-// rowsOf reads splits whole.
+// rowsOf reads all rows of splits, in batches of at most batch rows.
 func rowsOf(t testing.TB, d *dataset.Dataset, batch int, splits ...string) *model.Rows {
 	t.Helper()
 	all := &model.Rows{Fields: len(d.Fields())}
 	err := d.Scan(t.Context(), splits, batch, func(rows *model.Rows) error {
 		if rows.Len() > batch || rows.Len() == 0 {
-			return errors.New("a batch of another size")
+			return errors.New("a batch has a wrong number of rows")
 		}
 		all.Number = append(all.Number, rows.Number...)
 		all.Label = append(all.Label, rows.Label...)

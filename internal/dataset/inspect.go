@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Inspection is what people want to know of a dataset.
+// Inspection describes a dataset for people.
 type Inspection struct {
 	Digest    string       `json:"digest"`
 	IDs       string       `json:"ids"`
@@ -18,7 +18,7 @@ type Inspection struct {
 	Fields    []FieldFacts `json:"fields"`
 }
 
-// SplitFacts is about one split.
+// SplitFacts describes one split.
 type SplitFacts struct {
 	Name      string  `json:"name"`
 	Rows      int64   `json:"rows"`
@@ -26,39 +26,39 @@ type SplitFacts struct {
 	LabelRate float64 `json:"label_rate"` // positives / rows
 }
 
-// FieldFacts is about one field, over all splits.
+// FieldFacts describes one field, over all splits.
 type FieldFacts struct {
 	Name string       `json:"name"`
 	Size int          `json:"size"`
-	Seen int          `json:"seen"`          // features that occur
-	OOV  *float64     `json:"oov,omitempty"` // share of rows with the id of unseen values; only with a vocabulary that has one
-	Top  []ValueFacts `json:"top"`           // the most frequent features
-	// Concentration says by how few features how much is held, for each of Held.
+	Seen int          `json:"seen"`          // number of features that occur
+	OOV  *float64     `json:"oov,omitempty"` // share of rows with the id of unseen values; nil without such an id
+	Top  []ValueFacts `json:"top"`           // most frequent features, in descending order
+	// Concentration is the least number of features that covers each share in Held.
 	Concentration []HeldFacts `json:"concentration"`
 }
 
-// Held are the shares of the rows of which an inspection says how few features have
+// Held lists the shares of the rows for which an inspection counts the features that cover
 // them.
 var Held = []float64{.5, .9, .99}
 
-// HeldFacts are the fewest features of a field that have a share of the rows, or
-// more.
+// HeldFacts is the least number of features of a field that together occur in at least a
+// share of the rows.
 type HeldFacts struct {
-	Share    float64 `json:"share"` // of all rows
-	Features int     `json:"features"`
+	Share    float64 `json:"share"`    // share of all rows
+	Features int     `json:"features"` // number of features
 }
 
-// ValueFacts is about one feature.
+// ValueFacts describes one feature.
 type ValueFacts struct {
-	ID    int     `json:"id"`              // local
-	Value *string `json:"value,omitempty"` // with a vocabulary; none for the id of unseen values
+	ID    int     `json:"id"`              // local id
+	Value *string `json:"value,omitempty"` // nil without a vocabulary and for the id of unseen values
 	Rows  int64   `json:"rows"`
-	Share float64 `json:"share"` // of all rows
+	Share float64 `json:"share"` // share of all rows
 }
 
-// Inspect opens the dataset in dir and returns the facts, with the given number
-// of most frequent features of each field (the lower id first among equals). It
-// reads the frequencies, the vocabulary if top is not 0, and no rows.
+// Inspect describes the dataset in dir. For each field it lists the top most frequent
+// features; if two are equally frequent, the lower id comes first. Inspect reads the
+// frequencies, and the vocabulary unless top is 0, but no rows.
 func Inspect(dir string, top int) (*Inspection, error) {
 	d, err := Open(dir)
 	if err != nil {
@@ -82,13 +82,13 @@ func Inspect(dir string, top int) (*Inspection, error) {
 				return nil, err
 			}
 		}
-		of := fieldFacts(f, counts[:f.Size], values, facts.Rows, top)
+		field := fieldFacts(f, counts[:f.Size], values, facts.Rows, top)
 		if id := f.OOVID(); d.Manifest.Vocabulary != nil && id >= 0 {
 			share := float64(counts[id]) / float64(facts.Rows)
-			of.OOV = &share
+			field.OOV = &share
 		}
-		of.Concentration = concentration(counts[:f.Size], facts.Rows)
-		facts.Fields = append(facts.Fields, of)
+		field.Concentration = concentration(counts[:f.Size], facts.Rows)
+		facts.Fields = append(facts.Fields, field)
 		counts = counts[f.Size:]
 	}
 	return facts, nil
@@ -106,7 +106,7 @@ func fieldFacts(f Field, counts []int64, values []string, rows int64, top int) F
 			continue
 		}
 		at, _ := slices.BinarySearchFunc(best, count, func(other int, count int64) int {
-			return cmp.Or(cmp.Compare(count, counts[other]), -1) // behind its equals
+			return cmp.Or(cmp.Compare(count, counts[other]), -1) // after features of the same frequency
 		})
 		best = slices.Insert(best, at, id)
 		best = best[:min(top, len(best))]
@@ -121,8 +121,8 @@ func fieldFacts(f Field, counts []int64, values []string, rows int64, top int) F
 	return facts
 }
 
-// concentration sorts the counts, which add up to rows, and finds how few of them
-// have each share of Held.
+// concentration returns how many of the largest counts are needed to cover each share in
+// Held. counts adds up to rows, and concentration sorts it in place.
 func concentration(counts []int64, rows int64) []HeldFacts {
 	slices.Sort(counts)
 	var facts []HeldFacts

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The most frequent features come in the order that sorting gives.
+// The most frequent features are in the same order as after a stable sort by count.
 func TestTop(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	for range 200 {
@@ -21,7 +21,7 @@ func TestTop(t *testing.T) {
 		for _, top := range []int{0, 1, 3, 40} {
 			facts := fieldFacts(Field{Name: "f", Size: len(counts)}, counts, nil, 100, top)
 			if facts.Seen != len(order) || len(facts.Top) != min(top, len(order)) {
-				t.Fatalf("%v: seen %d, %d of %d most frequent", counts, facts.Seen, len(facts.Top), top)
+				t.Fatalf("%v: %d features occur, and %d of the %d most frequent are listed", counts, facts.Seen, len(facts.Top), top)
 			}
 			for i, v := range facts.Top {
 				if v.ID != order[i] || v.Rows != counts[v.ID] || v.Share != float64(v.Rows)/100 {
@@ -32,7 +32,7 @@ func TestTop(t *testing.T) {
 	}
 }
 
-// The fewest features that have each share.
+// The number of features that cover each share is the least possible.
 func TestConcentration(t *testing.T) {
 	for _, c := range []struct {
 		counts []int64
@@ -46,7 +46,7 @@ func TestConcentration(t *testing.T) {
 		}
 		for k, held := range concentration(slices.Clone(c.counts), rows) {
 			if held.Share != Held[k] || held.Features != c.want[k] {
-				t.Errorf("%v: %d have %v of the rows, expected %d", c.counts, held.Features, held.Share, c.want[k])
+				t.Errorf("%v: %d features cover %v of the rows, expected %d", c.counts, held.Features, held.Share, c.want[k])
 			}
 		}
 	}

@@ -1,9 +1,9 @@
-// Package dataset reads encoded rows from a folder, which package ingest made.
+// Package dataset reads encoded rows from a folder that package ingest wrote.
 //
-// The folder holds dataset.json (the Manifest), one Arrow file for each split
-// (train.arrow, val.arrow, test.arrow; those that exist), frequencies.arrow,
-// and vocabulary/ if the ids were made here from strings. It holds neither
-// paths nor times: the same input and seed give the same bytes.
+// The folder contains dataset.json (the Manifest), frequencies.arrow, and one Arrow file
+// for each split that exists: train.arrow, val.arrow, test.arrow. If the ids were made
+// from strings, it also contains vocabulary/. The files record neither paths nor times, so
+// the same input and seed give the same bytes.
 package dataset
 
 import (
@@ -24,7 +24,7 @@ import (
 	"shaver/internal/model"
 )
 
-// Version of the manifest's form.
+// Version is the version of the manifest's format.
 const Version = "shaver.dataset/1"
 
 // ManifestName is the manifest's file name in the folder.
@@ -37,40 +37,40 @@ const (
 	Test  = "test"
 )
 
-// SplitNames are all splits, in this order.
+// SplitNames lists all splits in that order.
 var SplitNames = []string{Train, Val, Test}
 
-// Forms of the ids that were imported.
+// Kinds of ids in the imported files.
 const (
-	LocalIDs   = "local"  // ids counted within each field
-	GlobalIDs  = "global" // ids counted over all fields
-	RawStrings = "raw"    // strings; we made the ids
+	LocalIDs   = "local"  // integers that count from 0 in each field
+	GlobalIDs  = "global" // integers that count from 0 over all fields
+	RawStrings = "raw"    // strings, for which the import made the ids
 )
 
-// Manifest describes a dataset. The SHA-256 of its JSON is the dataset's
-// identity, as it covers every file's digest.
+// Manifest describes a dataset. The SHA-256 of its JSON is the dataset's identity,
+// because the JSON contains the digest of every file.
 type Manifest struct {
 	Version     string    `json:"version"`
 	Fields      []Field   `json:"fields"`
 	Splits      []Split   `json:"splits"` // in the order train, val, test
 	Frequencies File      `json:"frequencies"`
-	Vocabulary  []File    `json:"vocabulary,omitempty"` // one a field, if the ids were made here
-	Sources     []File    `json:"sources"`              // what was imported: base names, in the order of reading
+	Vocabulary  []File    `json:"vocabulary,omitempty"` // one file per field, with RawStrings
+	Sources     []File    `json:"sources"`              // imported files by base name, in the order of reading
 	IDs         string    `json:"ids"`                  // LocalIDs, GlobalIDs or RawStrings
-	Division    *Division `json:"division,omitempty"`   // if the splits were drawn here
-	MinCount    int64     `json:"min_count,omitempty"`  // RawStrings, if the vocabulary was made here: rarer values get the unseen ones' id
-	Skipped     int64     `json:"skipped"`              // lines that were no valid rows and were left out
+	Division    *Division `json:"division,omitempty"`   // if the import drew the splits
+	MinCount    int64     `json:"min_count,omitempty"`  // if the import made the vocabulary: values in fewer rows have the id of unseen values
+	Skipped     int64     `json:"skipped"`              // number of lines left out because they were not valid rows
 }
 
 // Field is a field and the number of its features.
 type Field struct {
 	Name string `json:"name"`
 	Size int    `json:"size"`
-	OOV  *int   `json:"oov,omitempty"` // with a vocabulary, the id of unseen values if it is not the last; -1: there is none
+	OOV  *int   `json:"oov,omitempty"` // with a vocabulary: id of unseen values if it is not the last, or -1 if they have no id
 }
 
-// OOVID returns the id of unseen values, those without an id of their own, -1 if
-// there is none. It says nothing if there is no vocabulary.
+// OOVID returns the id that stands for all values without an id of their own, or -1 if no
+// id does. Without a vocabulary the result is meaningless.
 func (f Field) OOVID() int {
 	if f.OOV == nil {
 		return f.Size - 1
@@ -82,31 +82,33 @@ func (f Field) OOVID() int {
 type Split struct {
 	Name      string `json:"name"`
 	Rows      int64  `json:"rows"`
-	Positives int64  `json:"positives"` // rows of label 1
+	Positives int64  `json:"positives"` // number of rows with label 1
 	File
 }
 
-// File is a file's name, relative to the folder and with slashes, and digest.
+// File identifies a file by its name, size and digest. The name is relative to the folder
+// and separated by slashes.
 type File struct {
 	File   string `json:"file"`
 	SHA256 string `json:"sha256"` // hexadecimal
 	Bytes  int64  `json:"bytes"`
 }
 
-// Division says how rows were drawn into splits.
+// Division records how the rows were drawn into splits.
 type Division struct {
-	Ratio string `json:"ratio"` // train:val:test
+	Ratio string `json:"ratio"` // train:val:test, such as 8:1:1
 	Seed  uint64 `json:"seed"`
 }
 
+// maxManifest is the largest size of a manifest in bytes.
 const maxManifest = 64 << 20
 
-// readManifest reads and checks the folder's manifest, and returns its bytes too.
+// readManifest reads and checks the manifest of a folder. It also returns its bytes.
 func readManifest(f folder) (*Manifest, []byte, error) {
 	path := f.path(ManifestName)
 	file, err := f.open(ManifestName)
 	if os.IsNotExist(err) || errors.Is(err, syscall.ENOTDIR) {
-		return nil, nil, fault.Inputf("%s is no dataset: it has no %s", filepath.Dir(path), ManifestName)
+		return nil, nil, fault.Inputf("%s is not a dataset: it has no %s", filepath.Dir(path), ManifestName)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -148,7 +150,7 @@ func parseManifest(data []byte) (*Manifest, error) {
 	return m, nil
 }
 
-// Marshal returns the JSON of the manifest, as it is in the folder.
+// Marshal returns the manifest as JSON, with the same bytes as in the folder.
 func (m *Manifest) Marshal() []byte {
 	text, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
@@ -162,7 +164,7 @@ func (m *Manifest) validate() error {
 	for j, f := range m.Fields {
 		names[j], sizes[j] = f.Name, f.Size
 		if f.OOV != nil && (len(m.Vocabulary) == 0 || *f.OOV < -1 || *f.OOV >= f.Size-1) {
-			return fmt.Errorf("field %d (%s) has the id %d for unseen values: that is one before the last of %d, or -1, in a dataset with a vocabulary", j, f.Name, *f.OOV, f.Size)
+			return fmt.Errorf("field %d (%s) has the id %d for unseen values, expected -1 to %d in a dataset with a vocabulary", j, f.Name, *f.OOV, f.Size-2)
 		}
 	}
 	if len(m.Fields) == 0 {
@@ -182,21 +184,21 @@ func (m *Manifest) validate() error {
 	for _, s := range m.Splits {
 		at := slices.Index(SplitNames, s.Name)
 		if at <= previous {
-			return fmt.Errorf("split %q: splits are train, val and test, in this order", s.Name)
+			return fmt.Errorf("split %q: expected some of train, val and test, in this order", s.Name)
 		}
 		previous = at
 		if s.Rows < 1 || s.Rows > math.MaxInt64/2-rows || s.Positives < 0 || s.Positives > s.Rows {
-			return fmt.Errorf("split %s has %d rows, %d of them of label 1", s.Name, s.Rows, s.Positives)
+			return fmt.Errorf("split %s has %d rows and %d rows with label 1: expected at least one row, and no more with label 1", s.Name, s.Rows, s.Positives)
 		}
 		rows += s.Rows
 		files = append(files, s.File)
 	}
 	if n := len(m.Vocabulary); m.Vocabulary != nil && n != len(m.Fields) {
-		return fmt.Errorf("vocabulary of %d fields, the dataset has %d", n, len(m.Fields))
+		return fmt.Errorf("the vocabulary has %d fields, but the dataset has %d", n, len(m.Fields))
 	}
 	for _, f := range files {
 		if !filepath.IsLocal(filepath.FromSlash(f.File)) || strings.Contains(f.File, `\`) || f.Bytes < 0 {
-			return fmt.Errorf("file %q of %d bytes: names stay in the folder", f.File, f.Bytes)
+			return fmt.Errorf("file %q of %d bytes: expected a path inside the folder and a size of at least 0", f.File, f.Bytes)
 		}
 	}
 	return nil

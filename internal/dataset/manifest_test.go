@@ -8,7 +8,7 @@ import (
 	"shaver/internal/fault"
 )
 
-// goodManifest is a manifest that is valid.
+// goodManifest returns a valid manifest.
 func goodManifest() []byte {
 	file := func(name string) File { return File{File: name, SHA256: strings.Repeat("ab", 32), Bytes: 7} }
 	m := Manifest{Version: Version, Fields: []Field{{Name: "a", Size: 4}, {Name: "b", Size: 5}}, Frequencies: file("frequencies.arrow"),
@@ -28,13 +28,13 @@ func TestManifestRefuses(t *testing.T) {
 		{`"name": "b"`, `"name": "a"`, "fields 0 and 1 have the same name"},
 		{`"name": "val"`, `"name": "train"`, `split "train"`},
 		{`"name": "val"`, `"name": "dev"`, `split "dev"`},
-		{`"file": "val.arrow"`, `"file": "../val.arrow"`, "names stay in the folder"},
-		{`"file": "val.arrow"`, `"file": "/val.arrow"`, "names stay in the folder"},
+		{`"file": "val.arrow"`, `"file": "../val.arrow"`, "expected a path inside the folder"},
+		{`"file": "val.arrow"`, `"file": "/val.arrow"`, "expected a path inside the folder"},
 		{`"skipped": 0`, `"skipped": 0, "more": 1`, "more"},
 		{`"version"`, `version`, "not JSON"},
-		{`"size": 4`, `"size": 4, "oov": 3`, "field 0 (a) has the id 3 for unseen values: that is one before the last of 4, or -1, in a dataset with a vocabulary"},
+		{`"size": 4`, `"size": 4, "oov": 3`, "field 0 (a) has the id 3 for unseen values, expected -1 to 2 in a dataset with a vocabulary"},
 		{`"size": 4`, `"size": 4, "oov": -2`, "field 0 (a) has the id -2 for unseen values"},
-		{`"skipped"`, `"vocabulary": [], "skipped"`, "vocabulary of 0 fields"},
+		{`"skipped"`, `"vocabulary": [], "skipped"`, "the vocabulary has 0 fields"},
 	} {
 		text := strings.Replace(string(good), c.old, c.new, 1)
 		if text == string(good) {
@@ -55,7 +55,7 @@ func TestManifestRefuses(t *testing.T) {
 	}
 }
 
-// A manifest that parses is one that we could have written.
+// A manifest that parses is the same after it is written and parsed again.
 func FuzzManifest(f *testing.F) {
 	good := string(goodManifest())
 	f.Add([]byte(good))
@@ -70,7 +70,7 @@ func FuzzManifest(f *testing.F) {
 		}
 		again, err := parseManifest(m.Marshal())
 		if err != nil || !bytes.Equal(again.Marshal(), m.Marshal()) {
-			t.Fatalf("did not survive: %v", err)
+			t.Fatalf("the manifest changed when it was written and read: %v", err)
 		}
 	})
 }

@@ -15,23 +15,23 @@ import (
 	"shaver/internal/model"
 )
 
-// Reader reads splits front to back, with one record batch in memory. It is for
-// one goroutine.
+// Reader reads splits from front to back, with one record batch in memory. It is not safe
+// for concurrent use.
 type Reader struct {
 	d      *Dataset
-	chosen []bool
-	split  int   // current one, in d.Splits
-	first  int64 // row number of its first row
-	read   int64 // rows of it that were read
-	labels int64 // of these, of label 1
-	skip   int64 // rows to pass over before the next one
-	file   *os.File
-	digest hash.Hash // nil if the file's beginning was passed over
+	chosen []bool    // for each of d.Splits, whether it is read
+	split  int       // position of the current split in d.Splits
+	first  int64     // row number of the split's first row
+	read   int64     // rows of the split read or skipped so far
+	labels int64     // number of them with label 1
+	skip   int64     // rows still to skip
+	file   *os.File  // file of the current split; nil if it is not open
+	digest hash.Hash // nil if the start of the file was skipped
 	rows   *arrowio.RowReader
 }
 
-// NewReader returns a reader of the named splits (none: of all), in the order
-// train, val, test. Close it.
+// NewReader returns a reader of the named splits, in the order train, val, test. Without
+// names it reads all splits. The caller must close the reader.
 func (d *Dataset) NewReader(splits ...string) (*Reader, error) {
 	chosen, err := d.chosen(splits)
 	if err != nil {
@@ -40,10 +40,10 @@ func (d *Dataset) NewReader(splits ...string) (*Reader, error) {
 	return &Reader{d: d, chosen: chosen}, nil
 }
 
-// Next fills rows, reusing its memory, with the next batch of at most
-// arrowio.RowsBatch rows of one split. It returns io.EOF after the last one. At
-// the end of each file it checks the file's digest: rows that were delivered
-// before may have come from a corrupt file only if an error follows.
+// Next fills rows with the next batch and reuses the memory of rows. A batch has at most
+// arrowio.RowsBatch rows, all of one split. Next returns io.EOF after the last batch. At
+// the end of each file it checks the file's digest, so a corrupt file may give wrong rows
+// before Next returns an error.
 func (r *Reader) Next(rows *model.Rows) error {
 	for ; r.split < len(r.d.Splits); r.split++ {
 		split := &r.d.Splits[r.split]
@@ -62,7 +62,7 @@ func (r *Reader) Next(rows *model.Rows) error {
 	return io.EOF
 }
 
-// next is Next for one split.
+// next is like Next for one split.
 func (r *Reader) next(split *Split, rows *model.Rows) error {
 	path := r.d.path(split.File)
 	if r.file == nil {
@@ -85,7 +85,7 @@ func (r *Reader) next(split *Split, rows *model.Rows) error {
 			r.labels += int64(label)
 		}
 		if r.read > split.Rows {
-			return fault.Inputf("%s has more than the %d rows that %s says", path, split.Rows, ManifestName)
+			return fault.Inputf("%s has more rows than the %d in %s", path, split.Rows, ManifestName)
 		}
 		passed := min(r.skip, int64(rows.Len()))
 		r.skip -= passed
@@ -109,7 +109,7 @@ func (r *Reader) open(split *Split, path string) error {
 	}
 	r.rows, err = arrowio.NewRowReader(in)
 	if err == nil && (r.rows.Numbered() || !slices.Equal(r.rows.Fields(), r.d.Fields()) || !slices.Equal(r.rows.Sizes(), r.d.FieldDims())) {
-		err = fault.Inputf("the fields are not those of %s", ManifestName)
+		err = fault.Inputf("the names or sizes of the fields are not those in %s", ManifestName)
 	}
 	if err == nil && r.skip > 0 {
 		r.read, err = r.rows.Skip(r.skip)
@@ -122,12 +122,12 @@ func (r *Reader) open(split *Split, path string) error {
 	return nil
 }
 
-// check is for the end of a file: the reader has read every byte of it, unless its
-// beginning was passed over.
+// check checks the file of a split after its last row, and returns io.EOF if it is
+// correct. If the start of the file was skipped, check compares only the number of rows.
 func (r *Reader) check(split *Split, path string) error {
 	if r.digest == nil {
 		if r.read != split.Rows {
-			return fault.Inputf("%s has %d rows; %s says %d", path, r.read, ManifestName, split.Rows)
+			return fault.Inputf("%s has %d rows, but %s states %d", path, r.read, ManifestName, split.Rows)
 		}
 		return io.EOF
 	}
@@ -135,7 +135,7 @@ func (r *Reader) check(split *Split, path string) error {
 		return corrupt(path)
 	}
 	if r.read != split.Rows || r.labels != split.Positives {
-		return fault.Inputf("%s has %d rows, %d of label 1; %s says %d and %d", path, r.read, r.labels, ManifestName, split.Rows, split.Positives)
+		return fault.Inputf("%s has %d rows, %d with label 1, but %s states %d and %d", path, r.read, r.labels, ManifestName, split.Rows, split.Positives)
 	}
 	return io.EOF
 }

@@ -49,7 +49,7 @@ func Usagef(format string, args ...any) error {
 // IsUsage reports whether the outermost kind that err wraps is wrong usage.
 func IsUsage(err error) bool { return is(err, usage) }
 
-// settingError is an error about settings.
+// settingError is an error that the user can avoid by changing settings.
 type settingError struct {
 	names []string
 	err   error
@@ -58,14 +58,14 @@ type settingError struct {
 func (s *settingError) Error() string { return s.err.Error() }
 func (s *settingError) Unwrap() error { return s.err }
 
-// Setting returns err with the names of the settings that the user can change to
-// avoid it. A package that has settings but no command line documents their names
-// and speaks of them in words; a command, which knows its flags, asks Settings for
-// the names and adds the flags to the message. The text and the kind stay err's.
+// Setting returns err with the names of the settings that the user can change to avoid
+// it. Its text and kind are those of err. A package without a command line documents the
+// names of its settings and describes them in words. A command gets the names from
+// Settings, and adds the flags that stand for them to the message.
 func Setting(err error, names ...string) error { return &settingError{names, err} }
 
-// Settings returns the names that Setting gave the outermost such error that err
-// wraps, nil if there is none.
+// Settings returns the names of the settings in the outermost error of Setting that err
+// wraps. It returns nil if err wraps no such error.
 func Settings(err error) []string {
 	var s *settingError
 	if errors.As(err, &s) {

@@ -7,13 +7,13 @@ import (
 	"testing"
 )
 
-// An error about settings keeps its text and its kind, and is found through wrapping.
+// Setting keeps the text and the kind of an error, and Settings sees through wrapping.
 func TestSetting(t *testing.T) {
 	err := fmt.Errorf("m.csv: %w", Setting(Usagef("allow more"), "memory", "count"))
 	if err.Error() != "m.csv: allow more" || !IsUsage(err) || IsInput(err) || !slices.Equal(Settings(err), []string{"memory", "count"}) {
 		t.Errorf("%v, settings %q", err, Settings(err))
 	}
 	if Settings(os.ErrNotExist) != nil || Settings(nil) != nil {
-		t.Error("settings of an error that has none")
+		t.Error("an error that is not from Setting has settings")
 	}
 }

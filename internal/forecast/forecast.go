@@ -1,5 +1,5 @@
-// Package forecast estimates what a job will cost, from a measurement on this
-// machine of a few of its rows.
+// Package forecast estimates the cost of a job. It measures a few of the job's rows on
+// this machine.
 package forecast
 
 import (
@@ -11,60 +11,60 @@ import (
 	"shaver/internal/prepare"
 )
 
-// Forecast is what a job will cost on a number of cores. Bytes are sizes of blobs;
-// tasks and results add about a kilobyte for each shard.
+// Forecast is the estimated cost of a job on a number of cores. Bytes are the sizes of
+// blobs. Tasks and results add about a kilobyte for each shard.
 type Forecast struct {
 	Job               string  `json:"job"`
 	Kernel            string  `json:"kernel"`
-	Rows              int64   `json:"rows"`             // rows to compute, once for each pass of a job with rounds; the most there may be
-	Rounds            int     `json:"rounds,omitempty"` // most rounds of a job that may stop after each
+	Rows              int64   `json:"rows"`             // rows to compute, at most; with rounds, a row counts once for each pass
+	Rounds            int     `json:"rounds,omitempty"` // largest number of rounds, of a job that may end after each
 	Walks             int64   `json:"walks"`            // 0 for estimators without walks
 	Players           int     `json:"players"`          // players of a row
 	Measured          Sample  `json:"measured"`
 	RowsPerCore       float64 `json:"rows_per_core_second"`
 	CoreHours         float64 `json:"core_hours"`
 	AuditRows         int64   `json:"audit_rows,omitempty"`       // rows that each of the audit's estimators computes
-	AuditCoreHours    float64 `json:"audit_core_hours,omitempty"` // core-hours of the audit, in addition to CoreHours
+	AuditCoreHours    float64 `json:"audit_core_hours,omitempty"` // core-hours of the audit, which CoreHours does not include
 	Cores             int     `json:"cores"`
-	Workers           int     `json:"workers"` // workers that have as many threads as were measured
+	Workers           int     `json:"workers"` // workers with Measured.Threads threads each
 	Seconds           float64 `json:"seconds"` // time of the job and its audit on these cores
 	Shards            int     `json:"shards"`
 	RowsPerShard      int64   `json:"rows_per_shard"`
-	SecondsPerShard   float64 `json:"seconds_per_shard"` // time of one worker
+	SecondsPerShard   float64 `json:"seconds_per_shard"` // time that one worker needs
 	ShardBytes        int64   `json:"shard_bytes"`
 	PartialBytes      int64   `json:"partial_bytes"`
-	PartialFeatures   int64   `json:"partial_features"` // features expected in a shard, if rows are in random order
+	PartialFeatures   int64   `json:"partial_features"` // features that a shard has if rows are in random order
 	BytesToWorkers    int64   `json:"bytes_to_workers"` // shards, and the model once for each worker
 	BytesFromWorkers  int64   `json:"bytes_from_workers"`
 	WorkerMemory      int64   `json:"worker_memory"`
 	CoordinatorMemory int64   `json:"coordinator_memory"`
 }
 
-// Sample is the sample of rows that a forecast rests on.
+// Sample describes the rows that were measured.
 type Sample struct {
 	Rows     int64   `json:"rows"`
 	Seconds  float64 `json:"seconds"`
 	Threads  int     `json:"threads"`
-	Features int     `json:"features"`          // features that occur in these rows; 0 = the time did not suffice to count them
-	Expected int64   `json:"features_expected"` // features expected if rows were in random order
+	Features int     `json:"features"`          // features that occur in these rows; 0 = there was no time to count them
+	Expected int64   `json:"features_expected"` // features that these rows have if rows are in random order
 }
 
-// Audit is what an audit will cost.
+// Audit is the estimated cost of an audit.
 type Audit struct {
-	Rows int64         // rows that each of its estimators computes; 0 = there is no audit
-	Took time.Duration // time for all of them on the measured threads
+	Rows int64         // rows that each of its estimators computes; 0 = no audit
+	Took time.Duration // time for all estimators on the measured threads
 }
 
-// Config says what to forecast for.
+// Config says on what hardware the job will run, and how long to measure.
 type Config struct {
 	Cores   int           // cores of all workers together
-	Threads int           // threads of one worker, which are measured on this machine
-	Within  time.Duration // how long to measure the job; its audit takes as long again
+	Threads int           // threads of one worker; the measurement uses as many on this machine
+	Within  time.Duration // time for measuring the job; measuring its audit takes as long again
 	Log     *zap.Logger
 }
 
-// New measures the job that r asks for and returns what it will cost. The plan is
-// the one that a coordinator would choose for workers with c.Threads.
+// New measures the job that r asks for and returns its forecast. The plan is the one
+// that a coordinator would choose for workers with c.Threads.
 func New(ctx context.Context, r prepare.Request, c Config) (*Forecast, error) {
 	p, err := prepare.New(r, c.Log)
 	if err != nil {
@@ -88,7 +88,8 @@ func New(ctx context.Context, r prepare.Request, c Config) (*Forecast, error) {
 	return Of(m, audit, c.Cores), nil
 }
 
-// measureAudit measures the audit's estimators, except the job's own, which m has.
+// measureAudit measures the audit's estimators. It takes the speed of the job's own
+// estimator from m.
 func measureAudit(ctx context.Context, r prepare.Request, c Config, m *Measurement) (a Audit, err error) {
 	perRow := 1 / m.PerSecond()
 	requests := r.AuditRequests(float64(m.Job.Sample.Keep) / float64(m.Job.Sample.Rows))
@@ -108,27 +109,27 @@ func measureAudit(ctx context.Context, r prepare.Request, c Config, m *Measureme
 	return a, nil
 }
 
-// Memory that a process needs in addition to what grows with the job.
+// Memory that a process needs regardless of the job.
 const (
 	workerBase      = 256 << 20
 	coordinatorBase = 512 << 20
 )
 
-// Of returns what the measured job and its audit will cost on the given number of
+// Of returns the forecast of the measured job and its audit on the given number of
 // cores.
 func Of(m *Measurement, audit Audit, cores int) *Forecast {
 	j := m.Job
 	plan, rows := j.Plan, j.Plan.RowsPerShard
 	perCore := m.PerSecond() / float64(m.Threads)
 	shards, workers := int64(plan.Shards()), (cores+m.Threads-1)/m.Threads
-	turns := (shards + int64(workers) - 1) / int64(workers) // shards of the busiest worker
+	turns := (shards + int64(workers) - 1) / int64(workers) // number of shards of the busiest worker
 	f := &Forecast{
 		Job: j.ID, Kernel: j.Spec.Kernel, Rows: plan.Rows, Rounds: len(plan.Rounds), Players: j.Architecture.Players(),
 		Measured:    Sample{Rows: m.Rows, Seconds: m.Took.Seconds(), Threads: m.Threads, Features: m.Features, Expected: int64(m.Distinct(m.Rows))},
 		RowsPerCore: perCore, CoreHours: float64(plan.Rows) / perCore / 3600,
 		AuditRows: audit.Rows, AuditCoreHours: audit.Took.Hours() * float64(m.Threads),
 		Cores: cores, Workers: workers,
-		// In the last turn some workers have no shard.
+		// In the last turn some workers have no shard to compute.
 		Seconds: float64(plan.Rows) / (perCore * float64(cores)) * max(1, float64(turns*int64(workers))/float64(shards)),
 		Shards:  int(shards), RowsPerShard: rows, SecondsPerShard: float64(rows) / m.PerSecond(),
 		ShardBytes: m.ShardBytes(rows), PartialBytes: m.PartialBytes(rows), PartialFeatures: int64(m.Distinct(rows)),
@@ -138,8 +139,9 @@ func Of(m *Measurement, audit Audit, cores int) *Forecast {
 	}
 	f.Seconds += f.AuditCoreHours * 3600 / float64(cores)
 	f.Walks = plan.Rows * int64(j.Spec.TaskOptions().Walks())
-	// The model's file and the model; a shard and its rows; the sums of each
-	// thread with an index of the table; the sums of all threads, and encoded.
+	// A worker holds the model's file and the model; a shard and its rows; for each
+	// thread, its sums and an index of the table; and the sums of all threads, before
+	// and after encoding.
 	threads := int64(m.Threads)
 	f.WorkerMemory = workerBase + 2*m.ModelBytes + 3*f.ShardBytes + threads*(m.PartialBytes((rows+threads-1)/threads)+4*int64(j.Architecture.Features())) + 2*f.PartialBytes
 	return f

@@ -15,8 +15,8 @@ import (
 	"shaver/internal/shard"
 )
 
-// measured returns a measurement of 1000 rows in a second on four threads, for a job
-// of 100,000 rows in shards of 10,000, two passes each.
+// measured returns a measurement of 1000 rows, computed in the given time on four
+// threads. The job has 100,000 rows in shards of 10,000, and two passes.
 func measured(took time.Duration) *Measurement {
 	return &Measurement{
 		Job: &prepare.Job{
@@ -30,7 +30,7 @@ func measured(took time.Duration) *Measurement {
 	}
 }
 
-// A forecast scales what was measured to the rows of the job and the given cores.
+// A forecast scales the measurement to the rows of the job and the given cores.
 func TestOf(t *testing.T) {
 	f := Of(measured(time.Second), Audit{}, 8)
 	near := func(what string, got, want float64) {
@@ -46,8 +46,9 @@ func TestOf(t *testing.T) {
 	if f.Job != "id" || f.Kernel != "k" || f.Rows != 100_000 || f.Players != 16 || f.Walks != 400_000 || f.Shards != 10 || f.Workers != 2 || f.Cores != 8 {
 		t.Errorf("%+v", f)
 	}
-	// Every feature occurs in 2% of the rows, and so in every shard: an id, a count,
-	// and four lists of 8 sums, because two passes have variances within rows.
+	// Every feature occurs in 2% of the rows, and so in every shard. For each feature,
+	// a partial has an id, a count, and four lists of 8 sums, because two passes have
+	// variances within rows.
 	partial := int64(700 + 100*(12+4*8*8))
 	if f.ShardBytes != 200_000 || f.PartialFeatures != 99 && f.PartialFeatures != 100 || f.PartialBytes < partial-2 || f.PartialBytes > partial {
 		t.Errorf("shards of %d bytes, partials of %d bytes with %d features, expected %d", f.ShardBytes, f.PartialBytes, f.PartialFeatures, partial)
@@ -57,7 +58,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// Slower rows take longer, and a faster machine leaves everything else as it is.
+// Slower rows take longer, and everything else is the same.
 func TestSlowAndFast(t *testing.T) {
 	slow, fast := Of(measured(10*time.Second), Audit{}, 8), Of(measured(time.Second), Audit{}, 8)
 	if math.Abs(slow.Seconds-10*fast.Seconds) > 1e-6 || math.Abs(slow.CoreHours-10*fast.CoreHours) > 1e-9 {
@@ -67,13 +68,14 @@ func TestSlowAndFast(t *testing.T) {
 	if *slow != *fast {
 		t.Errorf("%+v and %+v", slow, fast)
 	}
-	// 10 shards for 4 workers are 3 turns, the last for half of them.
+	// 10 shards on 4 workers take 3 turns. In the last turn only half of the workers
+	// have a shard.
 	if f := Of(measured(time.Second), Audit{}, 16); math.Abs(f.Seconds-25*12./10) > 1e-9 {
 		t.Errorf("%v seconds on 16 cores", f.Seconds)
 	}
 }
 
-// The audit's time is part of the whole, and its core-hours are in addition.
+// The total time includes the audit. CoreHours does not.
 func TestOfAudit(t *testing.T) {
 	plain, audited := Of(measured(time.Second), Audit{}, 8), Of(measured(time.Second), Audit{Rows: 50, Took: time.Minute}, 8)
 	if audited.AuditRows != 50 || math.Abs(audited.AuditCoreHours-4./60) > 1e-9 || audited.CoreHours != plain.CoreHours || math.Abs(audited.Seconds-plain.Seconds-30) > 1e-9 {
@@ -81,8 +83,8 @@ func TestOfAudit(t *testing.T) {
 	}
 }
 
-// New forecasts the plan of the request, or chooses the size of shards itself, and
-// measures the audit's other estimators, on as many rows as the audit has.
+// New takes the plan from the request, or chooses the size of shards itself. It
+// measures the audit's other estimators, and forecasts for the audit's number of rows.
 func TestNew(t *testing.T) {
 	r, _ := preparetest.Request(t)
 	c := Config{Cores: 2, Threads: 1, Within: 100 * time.Millisecond, Log: zap.NewNop()}

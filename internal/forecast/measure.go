@@ -18,28 +18,28 @@ import (
 	"shaver/internal/tally"
 )
 
-// Measurement is how fast this machine computed some rows of a job, and how much
+// Measurement says how fast this machine computed some rows of a job, and how much
 // space the rows and their sums took.
 type Measurement struct {
 	Job        *prepare.Job
 	ModelBytes int64 // size of the model's file
 
 	Rows     int64         // rows that were computed
-	Took     time.Duration // time for them on all Threads
+	Took     time.Duration // time to compute Rows on all Threads
 	Threads  int
-	Features int // features that occur in the rows; 0 = the time did not suffice to count them
+	Features int // features that occur in the rows; 0 = there was no time to count them
 
 	rowBytes    float64 // bytes of a row in a shard
 	partialHead int64   // bytes of a partial besides its features
-	capacity    float64 // rows that a partial has room for; 0 = not known
+	capacity    float64 // rows that a partial has room for; 0 = unknown
 	occurrences []job.Occurrence
 }
 
-// maxSampleRows bounds what is read and computed to measure.
+// maxSampleRows bounds the rows that are read and computed to measure.
 const maxSampleRows = 1 << 16
 
-// Measure computes some of the job's first rows, at least one, on the given number
-// of threads, in about the given time. It sends and stores nothing.
+// Measure computes the first rows of the job on the given number of threads. It takes
+// about the given time, but computes at least one row. It sends and stores nothing.
 func Measure(ctx context.Context, p *prepare.Prepared, threads int, within time.Duration) (*Measurement, error) {
 	rows, err := firstRows(ctx, p.Job)
 	if err != nil {
@@ -55,11 +55,11 @@ func Measure(ctx context.Context, p *prepare.Prepared, threads int, within time.
 	}
 	m.rowBytes = float64(len(encoded)) / float64(rows.Len())
 	begun := time.Now()
-	// Goroutines take 24 rows at a time, so fewer would not occupy them.
+	// A goroutine takes 24 rows at a time, so fewer rows would leave some idle.
 	for n := min(rows.Len(), 24*threads); ; {
 		part := rows.Slice(0, n)
 		partial, err := m.compute(ctx, p, &part, within-time.Since(begun))
-		if errors.Is(err, tally.ErrOverflow) && m.capacity > 0 { // the speed is known nevertheless
+		if errors.Is(err, tally.ErrOverflow) && m.capacity > 0 { // the speed is known already
 			return m, nil
 		}
 		if err != nil {
@@ -79,35 +79,36 @@ func Measure(ctx context.Context, p *prepare.Prepared, threads int, within time.
 	}
 }
 
-// PerSecond returns rows a second on all Threads.
+// PerSecond returns the rows computed per second on all Threads.
 func (m *Measurement) PerSecond() float64 { return float64(m.Rows) / m.Took.Seconds() }
 
-// RowsPerShard returns how many rows a shard should have for workers like this
-// machine with as many threads as were measured.
+// RowsPerShard returns how many rows a shard should have. It assumes that workers have
+// Threads threads as fast as this machine's.
 func (m *Measurement) RowsPerShard() int64 {
 	s := job.Sizing{Rows: m.Job.Sample.Keep, PerSecond: m.PerSecond(), PartialBytes: m.PartialBytes, Capacity: m.capacity}
 	return s.RowsPerShard()
 }
 
-// ShardBytes returns the size of a shard of the given number of rows. It assumes
-// that every row takes what the measured rows took.
+// ShardBytes returns the size of a shard with the given number of rows. It assumes that
+// rows take as many bytes on average as the measured ones.
 func (m *Measurement) ShardBytes(rows int64) int64 { return int64(m.rowBytes * float64(rows)) }
 
-// Distinct returns the expected number of features in a shard of the given number
-// of rows, from how often each occurs in the dataset; see job.Distinct.
+// Distinct returns the expected number of features in a shard with the given number of
+// rows. It is computed from how often each feature occurs in the dataset; see
+// job.Distinct.
 func (m *Measurement) Distinct(rows int64) float64 {
 	return job.Distinct(m.occurrences, m.Job.Sample.Rows, rows)
 }
 
-// PartialBytes returns the expected size of the partial of the given number of
-// rows. A feature takes an id, a count and its sums, uncompressed. The rest takes
-// what it took in a measured partial.
+// PartialBytes returns the expected size of the partial of the given number of rows. A
+// feature takes an id, a count and its sums, uncompressed. The rest is as large as in a
+// measured partial.
 func (m *Measurement) PartialBytes(rows int64) int64 {
 	return m.partialHead + int64(m.Distinct(rows)*float64(12+m.sumsBytes()))
 }
 
-// SumsBytes returns the memory that the coordinator's sums take, with the two
-// halves that job.Overlap compares.
+// SumsBytes returns the memory that the coordinator's sums take. With the rule
+// job.Overlap this includes the two halves that the rule compares.
 func (m *Measurement) SumsBytes() int64 {
 	feature := 8 + m.sumsBytes()
 	if u := m.Job.Spec.Until; u != nil && u.Rule == job.Overlap {
@@ -116,13 +117,13 @@ func (m *Measurement) SumsBytes() int64 {
 	return int64(m.Job.Architecture.Features()) * int64(feature)
 }
 
-// sumsBytes returns the bytes of a feature's sums.
+// sumsBytes returns the number of bytes of one feature's sums.
 func (m *Measurement) sumsBytes() int {
 	return 8 * tally.Lists(m.Job.Sampling().Within()) * m.Job.Architecture.Dim
 }
 
-// compute plays the games of the rows until the time is up, but of at least one
-// row, and notes the speed. The partial is nil if the time was too short for all rows.
+// compute computes rows until the time is up, and at least one row. It notes the speed.
+// It returns nil without an error if there was no time for all rows.
 func (m *Measurement) compute(ctx context.Context, p *prepare.Prepared, rows *model.Rows, within time.Duration) (*tally.Partial, error) {
 	timed, stop := context.WithCancel(ctx)
 	defer stop()
@@ -141,8 +142,8 @@ func (m *Measurement) compute(ctx context.Context, p *prepare.Prepared, rows *mo
 	return partial, nil
 }
 
-// weigh notes how many features and bytes a partial has, and how many rows it has
-// room for.
+// weigh notes the number of features and bytes of a partial, and how many rows a
+// partial has room for.
 func (m *Measurement) weigh(partial *tally.Partial) error {
 	var encoded bytes.Buffer
 	if err := arrowio.EncodePartial(&encoded, partial); err != nil {
@@ -153,7 +154,8 @@ func (m *Measurement) weigh(partial *tally.Partial) error {
 	return nil
 }
 
-// firstRows returns the first rows of the job's splits.
+// firstRows returns the first rows of the job's splits, at most maxSampleRows and about
+// as many as the job scores.
 func firstRows(ctx context.Context, j *prepare.Job) (*model.Rows, error) {
 	enough := errors.New("enough")
 	all := &model.Rows{Fields: j.Architecture.Fields()}
@@ -172,7 +174,7 @@ func firstRows(ctx context.Context, j *prepare.Job) (*model.Rows, error) {
 	return all, nil
 }
 
-// occurrences returns how often the features of the job's splits occur.
+// occurrences counts how often the features of the job's splits occur.
 func occurrences(j *prepare.Job) ([]job.Occurrence, error) {
 	counts, err := j.Dataset.Frequencies(j.Spec.Splits...)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"shaver/internal/prepare/preparetest"
 )
 
-// prepared returns the small job of preparetest, after change.
+// prepared returns the small job of preparetest with its request changed by change.
 func prepared(t *testing.T, change func(r *prepare.Request)) *prepare.Prepared {
 	t.Helper()
 	r, _ := preparetest.Request(t)
@@ -25,7 +25,7 @@ func prepared(t *testing.T, change func(r *prepare.Request)) *prepare.Prepared {
 	return p
 }
 
-// What is measured is the job that a coordinator would run, and measuring ends in time.
+// Measure measures the job that a coordinator would run, and ends in time.
 func TestMeasure(t *testing.T) {
 	p := prepared(t, func(*prepare.Request) {})
 	for _, within := range []time.Duration{0, 200 * time.Millisecond} {
@@ -36,7 +36,7 @@ func TestMeasure(t *testing.T) {
 		if m.PerSecond() <= 0 || m.Rows < 1 || m.Threads != 2 {
 			t.Errorf("within %v: %+v", within, m)
 		}
-		// 14 features, of which all that occur are in 300 rows; 8 columns at most.
+		// All features that occur do so in the 300 rows. There are 14 features.
 		if all := m.Distinct(300); all < 10 || all > 14 {
 			t.Errorf("%v features in all rows", all)
 		}
@@ -49,7 +49,7 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// A row that takes longer than there is time for is computed nevertheless.
+// At least one row is computed, even if it takes longer than the given time.
 func TestMeasureSlowRows(t *testing.T) {
 	p := prepared(t, func(r *prepare.Request) {
 		r.Options = estimator.Options{Estimator: estimator.Permutation, Passes: 1 << 15}

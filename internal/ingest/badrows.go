@@ -2,20 +2,20 @@ package ingest
 
 import "shaver/internal/fault"
 
-// What to do with a row that is not valid.
+// Policies for rows that are not valid.
 const (
 	Fail = "fail" // the first bad row ends the import
-	Skip = "skip" // leave bad rows out, count their lines and keep the first messages
+	Skip = "skip" // bad rows are left out, their lines are counted, and the first messages are kept
 )
 
 // keptMessages is the number of bad rows whose messages are kept.
 const keptMessages = 5
 
-// badRows deals with bad rows.
+// badRows applies the policy for bad rows, and counts the rows that are left out.
 type badRows struct {
-	policy   string // Fail or Skip
-	lines    int64  // number of lines that were left out
-	messages []string
+	policy   string   // Fail or Skip
+	lines    int64    // number of lines that were left out
+	messages []string // of the first bad rows, at most keptMessages
 }
 
 func newBadRows(policy string) (badRows, error) {
@@ -24,13 +24,13 @@ func newBadRows(policy string) (badRows, error) {
 	case "":
 		policy = Fail
 	default:
-		return badRows{}, fault.Usagef("on a bad row: %q, expected %s or %s", policy, Fail, Skip)
+		return badRows{}, fault.Usagef("the policy for bad rows is %q, expected %s or %s", policy, Fail, Skip)
 	}
 	return badRows{policy: policy}, nil
 }
 
-// reject leaves out a bad row of the given number of lines. It returns err if that
-// ends the import.
+// reject records a bad row of the given number of lines, with the error err. If the
+// policy is Fail, it returns err, which ends the import.
 func (b *badRows) reject(err error, lines int) error {
 	if b.policy == Fail {
 		return err
@@ -42,7 +42,7 @@ func (b *badRows) reject(err error, lines int) error {
 	return nil
 }
 
-// add adds the bad rows of input that comes after b's.
+// add adds bad rows that come later in the input.
 func (b *badRows) add(other *badRows) {
 	b.lines += other.lines
 	b.messages = append(b.messages, other.messages[:min(len(other.messages), keptMessages-len(b.messages))]...)
@@ -50,7 +50,7 @@ func (b *badRows) add(other *badRows) {
 
 func (b *badRows) reset() { b.lines, b.messages = 0, nil }
 
-// badRow is an error of visit that makes the row a bad one.
+// badRow wraps an error of a visit function that makes the row a bad row.
 type badRow struct{ error }
 
 func isBad(err error) bool { _, bad := err.(badRow); return bad }

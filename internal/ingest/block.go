@@ -14,23 +14,23 @@ import (
 	"shaver/internal/rawtext"
 )
 
-// block is consecutive whole rows of one input file, of a text or of a table. One
-// goroutine parses a block at a time, and leaves here what it found.
+// block is a run of consecutive whole rows of one input file, which is a text or a table.
+// One goroutine parses a block, and stores the results in it.
 type block struct {
 	path  string
-	row   uint64 // position of the first row, over all files
-	rows  int
-	read  int64                // bytes of the file that were read by now
-	text  rawtext.Block        // the rows of a text
-	table *arrowio.ColumnBlock // the rows of a table; nil for a text
-	end   *dataset.File        // after the last block of a file: the file. Then there are no rows
-	done  chan struct{}
+	row   uint64               // position of the first row, counted over all files
+	rows  int                  // number of rows
+	read  int64                // bytes of the file read so far
+	text  rawtext.Block        // rows of a text
+	table *arrowio.ColumnBlock // rows of a table; nil for a text
+	end   *dataset.File        // description of the file, in a block without rows after its last row
+	done  chan struct{}        // receives a value when the block is parsed
 
-	// results
-	err    error // ends the import
-	train  int64 // see record
-	bad    badRows
-	splits []columns
+	// Results of parsing.
+	err    error     // error that ends the import
+	train  int64     // rows of train, counted as in record.Train
+	bad    badRows   // bad rows
+	splits []columns // encoded rows by split, in the last scan
 }
 
 func (b *block) reset() {
@@ -41,10 +41,10 @@ func (b *block) reset() {
 	}
 }
 
-// input yields the blocks of a file in order. next sets rows, read, and text or table.
+// input reads the blocks of a file in order.
 type input interface {
-	next(b *block) error // io.EOF after the last one
-	describe() (dataset.File, error)
+	next(b *block) error             // sets rows, read, and text or table; io.EOF after the last block
+	describe() (dataset.File, error) // must be called after the last block
 	close()
 }
 
@@ -70,10 +70,9 @@ func (in *textInput) describe() (dataset.File, error) {
 
 func (in *textInput) close() { in.source.Close() }
 
-// open opens an input file, and checks that its columns are those of the files
-// before.
+// open opens an input file, and checks that it has the same columns as the earlier files.
 func (r *rawImport) open(path string) (input, error) {
-	if in := r.opened; in != nil && path == r.paths[0] { // an import that goes on begins with another
+	if in := r.opened; in != nil && path == r.paths[0] { // a resumed import may start with a later file
 		r.opened = nil
 		return in, nil
 	}
@@ -92,7 +91,7 @@ func (r *rawImport) open(path string) (input, error) {
 	return in, nil
 }
 
-// begin reads a text file's header, if it has one, and sets r.layout.
+// begin reads the header of a text file, if it has one, and sets or checks the layout.
 func (r *rawImport) begin(in *textInput) error {
 	f := r.config.Format
 	var err error
@@ -121,10 +120,12 @@ func (r *rawImport) begin(in *textInput) error {
 	return nil
 }
 
+// setLayout derives the layout from the columns of the first file. For later files it
+// checks that the columns are the same.
 func (r *rawImport) setLayout(names []string, comma bool) error {
 	if r.layout != nil {
 		if !slices.Equal(names, r.layout.names) || comma != r.layout.comma {
-			return fmt.Errorf("the header %q is not that of the files before, %q", names, r.layout.names)
+			return fmt.Errorf("the header is %q, but the earlier files have %q", names, r.layout.names)
 		}
 		return nil
 	}
@@ -137,7 +138,7 @@ func (r *rawImport) setLayout(names []string, comma bool) error {
 	return err
 }
 
-// blockParser parses blocks. It is for one goroutine.
+// blockParser parses blocks. It is not safe for concurrent use.
 type blockParser struct {
 	parser  *rowParser
 	records rawtext.Records
@@ -152,8 +153,9 @@ func (r *rawImport) newBlockParser() *blockParser {
 		records: rawtext.Records{Separator: separator, Quotes: r.layout.comma && r.layout.columns == nil}}
 }
 
-// parse calls visit with each row's position over all files, label and values,
-// which are valid until it returns. It deals with bad rows.
+// parse calls visit with the position, the label and the values of each row. The position
+// counts over all files, and the values are valid until visit returns. Bad rows go to b.bad.
+// A row is also bad if visit returns a badRow.
 func (c *blockParser) parse(b *block, visit func(row uint64, label uint8, values [][]byte) error) error {
 	if b.table != nil {
 		return c.parseTable(b, visit)
@@ -183,7 +185,7 @@ func (c *blockParser) parse(b *block, visit func(row uint64, label uint8, values
 	}
 }
 
-// source opens a file of lines.
+// source opens a text file or standard input.
 func (r *rawImport) source(path string) (*rawtext.Source, error) {
 	switch {
 	case path != Stdin:
@@ -198,7 +200,7 @@ func (r *rawImport) source(path string) (*rawtext.Source, error) {
 	return rawtext.New(display(path), file)
 }
 
-// display is a file's name in messages.
+// display returns the name of a file in messages.
 func display(path string) string {
 	if path == Stdin {
 		return "stdin"
@@ -206,11 +208,11 @@ func display(path string) string {
 	return path
 }
 
-// interruptible returns what r yields, until ctx ends.
+// interruptible returns a reader of r that fails once ctx ends, even while r blocks.
 func interruptible(ctx context.Context, r io.Reader) io.ReadCloser {
 	out, in := io.Pipe()
 	stop := context.AfterFunc(ctx, func() { out.CloseWithError(ctx.Err()) })
-	go func() { // ends with r, or at the first write after the reader's end
+	go func() { // ends at the end of r, or at the first write after out is closed
 		defer stop()
 		_, err := io.Copy(in, r)
 		in.CloseWithError(err)

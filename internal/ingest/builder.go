@@ -17,50 +17,51 @@ import (
 	"shaver/internal/model"
 )
 
-// builder writes a dataset into a temporary folder beside its final place.
-// After newBuilder succeeded, call abort in the end: after commit it does
-// nothing.
+// builder writes a dataset into a temporary folder, and commit renames the folder to its
+// final name. A caller of newBuilder must call abort in the end, which has no effect after
+// commit.
 type builder struct {
-	out    string
-	dir    string // "" once it is gone or committed
-	fields []string
-	sizes  []int
-	oov    []int           // ids of unseen values, with a vocabulary; -1: there is none
-	splits []*splitBuilder // those that exist, in the manifest's order
+	out    string          // final path
+	dir    string          // temporary path; "" after commit or abort
+	fields []string        // names
+	sizes  []int           // sizes of the fields
+	oov    []int           // id of unseen values in each field, or -1; nil without a vocabulary
+	splits []*splitBuilder // the splits that exist, in the manifest's order
 }
 
 type splitBuilder struct {
 	name            string
 	file            *digestFile
 	rows            *arrowio.RowWriter
-	pending         model.Rows
-	total, positive int64
-	counts          []int64 // by global id
+	pending         model.Rows // rows from add that are not written yet
+	total, positive int64      // number of rows, and of rows with label 1
+	counts          []int64    // number of rows with each feature, by global id
 }
 
-// pendingRows is how many rows a split collects before they are encoded.
+// pendingRows is the number of rows that add collects before it writes them.
 const pendingRows = 4096
 
-// checkOut refuses a place where something is already.
+// checkOut returns an error unless out is an empty folder, or a new name in an existing
+// folder.
 func checkOut(out string) error {
 	if out == "" {
-		return fault.Usagef("the dataset's folder is not named")
+		return fault.Usagef("no folder is given for the dataset")
 	}
 	entries, err := os.ReadDir(out)
 	switch {
 	case os.IsNotExist(err):
 	case err != nil:
-		return fault.Usagef("%s is there already and is no folder", out)
+		return fault.Usagef("%s already exists and is not a folder", out)
 	case len(entries) > 0:
-		return fault.Usagef("%s is there already and not empty: name a new folder", out)
+		return fault.Usagef("%s already exists and is not empty: name a new folder", out)
 	}
 	if info, err := os.Stat(filepath.Dir(filepath.Clean(out))); err != nil || !info.IsDir() {
-		return fault.Usagef("%s is no folder", filepath.Dir(filepath.Clean(out)))
+		return fault.Usagef("%s is not a folder", filepath.Dir(filepath.Clean(out)))
 	}
 	return nil
 }
 
-// newBuilder starts a dataset, to appear at out.
+// newBuilder starts a dataset that commit will publish at out.
 func newBuilder(out string) (*builder, error) {
 	if err := checkOut(out); err != nil {
 		return nil, err
@@ -71,15 +72,16 @@ func newBuilder(out string) (*builder, error) {
 		return nil, err
 	}
 	b := &builder{out: out, dir: dir}
-	if err := os.Chmod(b.dir, 0o755); err != nil { // MkdirTemp lets only us in
+	if err := os.Chmod(b.dir, 0o755); err != nil { // MkdirTemp gives access only to the owner
 		b.abort()
 		return nil, err
 	}
 	return b, nil
 }
 
-// start says which fields and splits (see SplitNames) there are, and how many
-// compressors of train's rows, by far the most, work side by side.
+// start sets the fields and creates the files of the splits, in the order of
+// dataset.SplitNames. compressors is the number of goroutines that compress the rows of
+// train. Every other split has one, because train is by far the largest.
 func (b *builder) start(fields []string, sizes []int, splits []string, compressors int) error {
 	b.fields, b.sizes = fields, sizes
 	features := 0
@@ -103,10 +105,10 @@ func (b *builder) start(fields []string, sizes []int, splits []string, compresso
 	return nil
 }
 
-// columns are rows by columns: labels, and for each field local ids.
+// columns holds rows of a split, column by column.
 type columns struct {
-	label []uint8
-	ids   [][]int32
+	label []uint8   // [rows]
+	ids   [][]int32 // local ids, [m, rows]
 }
 
 func (c *columns) reset() {
@@ -116,7 +118,8 @@ func (c *columns) reset() {
 	}
 }
 
-// append appends rows, of valid ids, to the split of the given position.
+// append appends rows to a split, given by its position in b.splits. The ids must be
+// valid.
 func (b *builder) append(split int, rows *columns) error {
 	s := b.splits[split]
 	s.total += int64(len(rows.label))
@@ -134,7 +137,8 @@ func (b *builder) append(split int, rows *columns) error {
 	return s.rows.AppendColumns(rows.label, rows.ids)
 }
 
-// add appends a row, of valid global ids, to the split of the given position.
+// add appends a row to a split, given by its position in b.splits. features are its global
+// ids, which must be valid.
 func (b *builder) add(split int, label uint8, features []int32) error {
 	s := b.splits[split]
 	s.total++
@@ -156,8 +160,8 @@ func (s *splitBuilder) flush() error {
 	return err
 }
 
-// commit completes m, writes everything that is left, and moves the folder to
-// its place.
+// commit completes m, writes the files that are left, and renames the folder to its final
+// name.
 func (b *builder) commit(m *dataset.Manifest) error {
 	m.Version = dataset.Version
 	for j, name := range b.fields {
@@ -171,7 +175,7 @@ func (b *builder) commit(m *dataset.Manifest) error {
 	var counts [][]int64
 	for _, s := range b.splits {
 		if s.total == 0 {
-			return fault.Inputf("the split %s has no rows: give more, or leave it out", s.name)
+			return fault.Inputf("the split %s has no rows: give more rows, or leave the split out", s.name)
 		}
 		if err := errors.Join(s.flush(), s.rows.Close()); err != nil {
 			return err
@@ -206,12 +210,13 @@ func (b *builder) commit(m *dataset.Manifest) error {
 	return b.publish()
 }
 
+// publish makes the folder durable under its final name.
 func (b *builder) publish() error {
 	if err := atomicfile.SyncFolder(b.dir); err != nil {
 		return err
 	}
-	if err := os.Remove(b.out); err != nil && !os.IsNotExist(err) { // an empty folder
-		return fault.Usagef("%s is there already: %w", b.out, err)
+	if err := os.Remove(b.out); err != nil && !os.IsNotExist(err) { // removes an empty folder only
+		return fault.Usagef("%s already exists: %w", b.out, err)
 	}
 	if err := os.Rename(b.dir, b.out); err != nil {
 		return err
@@ -220,7 +225,7 @@ func (b *builder) publish() error {
 	return atomicfile.SyncFolder(filepath.Dir(b.out))
 }
 
-// abort removes all that was written, unless it was committed.
+// abort removes all files, unless the dataset was committed.
 func (b *builder) abort() {
 	if b.dir == "" {
 		return
@@ -232,9 +237,9 @@ func (b *builder) abort() {
 	b.dir = ""
 }
 
-// digestFile is a new file that knows its digest.
+// digestFile is a new file that computes its digest while it is written.
 type digestFile struct {
-	name   string // relative, with slashes
+	name   string // relative to the folder, separated by slashes
 	file   *os.File
 	buffer *bufio.Writer
 	digest hash.Hash
@@ -256,12 +261,12 @@ func (f *digestFile) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// join returns the path of a name in the folder.
+// join returns the path of a file in the temporary folder.
 func (b *builder) join(name string) string { return filepath.Join(b.dir, filepath.FromSlash(name)) }
 
 func (b *builder) sync(name string) error { return atomicfile.SyncFolder(b.join(name)) }
 
-// finish makes the file durable and closes it.
+// finish makes the file durable, closes it and describes it.
 func (f *digestFile) finish() (dataset.File, error) {
 	if err := errors.Join(f.buffer.Flush(), f.file.Sync(), f.file.Close()); err != nil {
 		return dataset.File{}, fmt.Errorf("%s: %w", f.name, err)

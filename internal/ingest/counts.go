@@ -21,19 +21,19 @@ import (
 	"shaver/internal/vocabulary"
 )
 
-// Files are counted in groups. After each group its counts are in spills, and a
-// record names them. If the import ends early, the same import resumes from the
+// The files are counted in groups. The counts of each group are written to spills, and a
+// record lists the spills. If the import ends early, the same import resumes from the
 // record.
 
-// countsFolder is where the counts of an import to out lie while it runs.
+// countsFolder returns the folder of the counts of an import to out.
 func countsFolder(out string) string {
 	out = filepath.Clean(out)
 	return filepath.Join(filepath.Dir(out), "."+filepath.Base(out)+".counts")
 }
 
-// KeptCounts returns the folder of the counts that an import to out left behind
-// when it ended early, "" if there is none. The same import goes on from them;
-// who does not want that deletes it.
+// KeptCounts returns the folder of the counts that an import to out left behind when it
+// ended early, or "" if it left no counts. The same import resumes from them. The folder
+// may be deleted, and then the import starts from the beginning.
 func KeptCounts(out string) string {
 	folder := countsFolder(out)
 	if _, err := os.Stat(filepath.Join(folder, recordName)); err != nil {
@@ -42,31 +42,31 @@ func KeptCounts(out string) string {
 	return folder
 }
 
-// lockCounts keeps other imports to out, in whatever process, from the folder of
-// the counts.
+// lockCounts locks the folder of the counts against other imports to the same place, in
+// this process or another one.
 func (r *rawImport) lockCounts() (unlock func(), err error) {
 	unlock, err = filelock.Lock(r.folder + ".lock")
 	if errors.Is(err, filelock.ErrLocked) {
-		return nil, fault.Usagef("another import to %s is at work: wait for its end, or name another folder", r.config.Out)
+		return nil, fault.Usagef("another import to %s is running: wait until it ends, or name another folder", r.config.Out)
 	}
 	return unlock, err
 }
 
 const recordName = "counts.json"
 
-// record says which files are counted, and in which spills the counts are.
+// record lists the files that are counted, and the spills that hold their counts.
 type record struct {
-	Import string         `json:"import"` // digest of what decides the counts, but for the files
+	Import string         `json:"import"` // identity of the import
 	Files  []countedFile  `json:"files"`
-	Rows   uint64         `json:"rows"`  // positions, bad rows included
-	Train  int64          `json:"train"` // rows of train, or, if all rows count, at least one if there is one
+	Rows   uint64         `json:"rows"`  // number of rows in the files, including bad rows
+	Train  int64          `json:"train"` // number of rows in train; with CountAll a lower bound, which is 0 only if train is empty
 	Spills []countedSpill `json:"spills"`
-	Made   int            `json:"made"` // groups
-	synced int            // number of Spills, from the first on, that are on the disk
+	Made   int            `json:"made"` // number of groups
+	synced int            // number of Spills, from the start of the list, that are synced to disk
 }
 
 type countedSpill struct {
-	Name  string `json:"name"` // in the folder
+	Name  string `json:"name"` // file name in the folder of the counts
 	Bytes int64  `json:"bytes"`
 }
 
@@ -76,11 +76,11 @@ type countedFile struct {
 	dataset.File
 }
 
-// countsVersion is raised when the same files and configuration begin to give
-// other counts, or records or spills to have another form.
+// countsVersion must be raised if a change of the program gives other counts for the same
+// files and configuration, or if the format of records or spills changes.
 const countsVersion = "shaver.counts/3"
 
-// identity is the digest of what decides the counts, but for the files.
+// identity returns the digest of everything that determines the counts, except the files.
 func (r *rawImport) identity() string {
 	digest := sha256.New()
 	l, c := r.layout, r.config
@@ -94,12 +94,12 @@ func (r *rawImport) identity() string {
 		{"fields", l.fields}, {"pick", l.pick}, {"integers", l.integer}, {"rule", l.numbers},
 		{"split", c.Split}, {"seed", c.Seed}, {"counted", c.Counted}, {"policy", r.bad.policy},
 	} {
-		fmt.Fprintf(digest, "%s %#v\n", part.name, part.value) // texts are quoted: no value reaches into the next
+		fmt.Fprintf(digest, "%s %#v\n", part.name, part.value) // %#v quotes strings, so that different values cannot give the same text
 	}
 	return hex.EncodeToString(digest.Sum(nil))
 }
 
-// keepStdin writes what standard input yields to a file, to be read twice.
+// keepStdin copies standard input to a file, so that it can be read twice.
 func (r *rawImport) keepStdin() error {
 	if !slices.Contains(r.paths, Stdin) {
 		return nil
@@ -123,8 +123,8 @@ func (r *rawImport) keepStdin() error {
 	return nil
 }
 
-// count is the first scan. It returns the spills of all files, and whether what is
-// in the folder is worth keeping if the import ends early.
+// count is the first scan. It returns the spills of all files, and whether the folder of
+// the counts must be kept if the import ends early.
 func (r *rawImport) count() (spills []string, kept bool, err error) {
 	if err := os.MkdirAll(r.folder, 0o755); err != nil {
 		return nil, false, err
@@ -161,9 +161,10 @@ func (r *rawImport) count() (spills []string, kept bool, err error) {
 	return spills, kept, err
 }
 
-// countGroup counts the files [first, last) into spills.
+// countGroup counts the values in the files r.paths[first:last], and adds the files and
+// the spills to rec.
 func (r *rawImport) countGroup(rec *record, first, last int) error {
-	// The other half is for blocks and for garbage.
+	// The other half of the memory is for blocks and garbage.
 	limit := r.config.Memory / 2 / int64(r.workers)
 	counters, parsers := make([]*vocabulary.Counter, r.workers), make([]*blockParser, r.workers)
 	for i := range counters {
@@ -173,7 +174,7 @@ func (r *rawImport) countGroup(rec *record, first, last int) error {
 	all := r.config.Counted == CountAll
 	work := func(worker int, b *block) error {
 		return parsers[worker].parse(b, func(row uint64, _ uint8, values [][]byte) error {
-			if !all || b.train == 0 { // of all rows, it is enough to know that one is train's
+			if !all || b.train == 0 { // with CountAll, it only matters whether train has any rows
 				if r.ratio.draw(row) == 0 {
 					b.train++
 				} else if !all {
@@ -216,7 +217,7 @@ func (r *rawImport) countGroup(rec *record, first, last int) error {
 	return nil
 }
 
-// save makes the record durable, and before it the spills that it names.
+// save makes the spills durable, and then writes the record that lists them.
 func (r *rawImport) save(rec *record) error {
 	for _, spill := range rec.Spills[rec.synced:] {
 		if err := syncFile(filepath.Join(r.folder, spill.Name)); err != nil {
@@ -246,9 +247,9 @@ func syncFile(path string) error {
 	return errors.Join(file.Sync(), file.Close())
 }
 
-// resume returns the record of an earlier import that counted some of the same
-// files, or an empty one in an empty folder. The files' digests are checked when
-// the last scan reads them.
+// resume returns the record of an earlier import, if this import can resume from it.
+// Otherwise it empties the folder of the counts and returns an empty record. The digests of
+// the counted files are checked later, when the last scan reads the files.
 func (r *rawImport) resume() *record {
 	rec := &record{}
 	text, err := os.ReadFile(filepath.Join(r.folder, recordName))
@@ -271,6 +272,8 @@ func (r *rawImport) resume() *record {
 	return &record{}
 }
 
+// fits reports whether the import can resume from rec. The identity must be the same, the
+// counted files must be the first of this import and unchanged, and all spills must exist.
 func (r *rawImport) fits(rec *record) bool {
 	if rec.Import != r.identity() || len(rec.Files) > len(r.paths) {
 		return false

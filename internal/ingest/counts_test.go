@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// Whatever decides the counts is in the identity of an import, and no two
-// configurations share one.
+// Each setting that determines the counts changes the identity of an import, and no two
+// configurations have the same identity.
 func TestIdentityOfCounts(t *testing.T) {
 	identity := func(change func(f *Format, c *RawConfig, names []string) []string) string {
 		f, err := Criteo(LnSquared)
@@ -49,17 +49,17 @@ func TestIdentityOfCounts(t *testing.T) {
 	} {
 		id := identity(change)
 		if before, ok := seen[id]; ok {
-			t.Errorf("changes %d and %d have the same identity", before, k)
+			t.Errorf("changes %d and %d give the same identity", before, k)
 		}
 		seen[id] = k
 		if id != identity(change) {
-			t.Errorf("change %d has two identities", k)
+			t.Errorf("change %d gives two identities", k)
 		}
 	}
 }
 
-// Of two imports to one folder at a time, the second is refused and does not
-// touch what the first one counts.
+// If two imports to one folder run at the same time, the second is refused and does not
+// affect the counts of the first.
 func TestImportIsAlone(t *testing.T) {
 	s := shapes(t, 500, "kdd")[0]
 	stream, in := io.Pipe()
@@ -70,12 +70,12 @@ func TestImportIsAlone(t *testing.T) {
 		stream.CloseWithError(err)
 		first <- err
 	}()
-	if _, err := io.WriteString(in, s.lines[0]); err != nil { // it has begun to read
+	if _, err := io.WriteString(in, s.lines[0]); err != nil { // returns once the first import reads
 		t.Fatal(err)
 	}
 	config := RawConfig{Format: s.format, Files: s.files(t, 1, plain), Out: out}
 	_, err := ImportRaw(t.Context(), config)
-	wantUsage(t, err, "another import to "+out+" is at work")
+	wantUsage(t, err, "another import to "+out+" is running")
 	if _, err := io.WriteString(in, strings.Join(s.lines[1:], "")); err != nil {
 		t.Fatal(err)
 	}
@@ -84,18 +84,18 @@ func TestImportIsAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if entries, err := os.ReadDir(filepath.Dir(out)); err != nil || len(entries) != 1 {
-		t.Errorf("beside the dataset: %v, %v", entries, err)
+		t.Errorf("files next to the dataset: %v, %v", entries, err)
 	}
 	config.Out = filepath.Join(t.TempDir(), "y")
 	if _, err := ImportRaw(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
 	if contents(t, config.Out) != contents(t, out) {
-		t.Error("the first import made another dataset than one alone")
+		t.Error("the first import made a different dataset than an import that runs alone")
 	}
 }
 
-// An import that ends early goes on from the files that were counted whole.
+// An import that ended early resumes after the files that were counted completely.
 func TestImportGoesOn(t *testing.T) {
 	s := shapes(t, 3000, "criteo")[0]
 	files := s.files(t, 5, plain)
@@ -106,7 +106,7 @@ func TestImportGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	if KeptCounts(whole) != "" {
-		t.Error("counts are kept after the import")
+		t.Error("the counts are kept after a complete import")
 	}
 	size := func(files []string) (sum int64) {
 		for _, path := range files {
@@ -138,10 +138,10 @@ func TestImportGoesOn(t *testing.T) {
 	}
 	stopAt(size(files[:3]) + 1) // in the fourth file
 	if KeptCounts(out) == "" {
-		t.Fatal("nothing is kept")
+		t.Fatal("the counts are not kept")
 	}
 	if first := stopAt(size(files) + 1); first <= size(files[:3]) { // in the second scan
-		t.Errorf("the second start began with byte %d", first)
+		t.Errorf("the second run started at byte %d", first)
 	}
 	config.Progress = nil
 	third, err := ImportRaw(t.Context(), config)
@@ -151,13 +151,14 @@ func TestImportGoesOn(t *testing.T) {
 	for k, want := range [][2]int64{{size(files), size(files)}, {0, size(files)}} {
 		p := []*Summary{first, third}[k].Scans
 		if len(p) != 2 || p[0].Bytes != want[0] || p[1].Bytes != want[1] || p[1].Time <= 0 {
-			t.Errorf("start %d: scans %v, want bytes %v", 1+2*k, p, want)
+			t.Errorf("run %d: scans %v, want bytes %v", 1+2*k, p, want)
 		}
 	}
 	if folderBytes(t, whole) != folderBytes(t, out) || KeptCounts(out) != "" {
-		t.Error("the third start gives another dataset")
+		t.Error("the third run gives a different dataset, or keeps the counts")
 	}
-	// Another seed or file, or a spill that is not whole, begins anew.
+	// With another seed, a changed file or a truncated spill, the import starts from the
+	// beginning.
 	for k, change := range []func(){
 		func() {
 			spills, err := filepath.Glob(filepath.Join(countsFolder(config.Out), "2-*"))
@@ -179,7 +180,7 @@ func TestImportGoesOn(t *testing.T) {
 		stopAt(size(files[:3]) + 1)
 		change()
 		if first := stopAt(1); first > size(files[:1]) {
-			t.Errorf("change %d: the second start began with byte %d", k, first)
+			t.Errorf("change %d: the second run started at byte %d", k, first)
 		}
 		os.RemoveAll(countsFolder(config.Out))
 	}

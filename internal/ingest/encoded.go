@@ -16,37 +16,39 @@ import (
 	"shaver/internal/rawtext"
 )
 
-// EncodedConfig says what ImportEncoded reads: text files, plain, gzip or zstd,
-// of lines "label,id,id,...", separated by commas or tabs as the first line is.
-// The first column is the label, 0 or 1. A first line without integers is the
-// header, and names the fields; without header they are f0, f1, ... All files
-// have the same header.
+// EncodedConfig is the configuration of ImportEncoded.
+//
+// The input is text files, which may be compressed with gzip or zstd. Each line has the
+// form "label,id,id,...". The separator is a comma, or a tab if the first line contains
+// one. The label is 0 or 1. If the first line contains no integers, it is the header and
+// names the fields. Without a header the fields are f0, f1, ... All files must have the
+// same header, or all must have none.
 type EncodedConfig struct {
-	Train    []string // files of the train split, read in this order; with Split the one file of all rows
-	Val      []string // none: no val split
-	Test     []string // none: no test split
-	Split    string   // "8:1:1": draw the rows of Train's one file into train, val, test
-	Seed     uint64   // of the draw
-	Sizes    []int    // features of each field; nil: largest id + 1, if that is plausible, which takes a second scan
-	Global   bool     // ids count over all fields (then Sizes are needed), not within each
-	OnBadRow string   // Fail (also "") or Skip
-	Out      string   // the dataset's folder, which must not exist or be empty
+	Train    []string // files of train, in the order of reading; with Split, the only file
+	Val      []string // files of val; without files there is no val split
+	Test     []string // files of test; without files there is no test split
+	Split    string   // ratio such as "8:1:1" to draw the rows into train, val and test; "" does not draw
+	Seed     uint64   // seed of the draw
+	Sizes    []int    // number of features of each field; nil finds the largest ids in an extra scan
+	Global   bool     // ids count over all fields, which needs Sizes; otherwise within each field
+	OnBadRow string   // Fail or Skip; "" means Fail
+	Out      string   // folder of the dataset, which must be empty or not exist
 	Progress Progress // may be nil
 }
 
 func (c *EncodedConfig) validate() error {
 	switch {
 	case len(c.Train) == 0:
-		return fault.Usagef("no file of train rows")
+		return fault.Usagef("no file for the split train")
 	case c.Split != "" && (len(c.Train) != 1 || len(c.Val) > 0 || len(c.Test) > 0):
-		return fault.Usagef("a split ratio is for one file with all rows")
+		return fault.Usagef("a split ratio needs exactly one file, with all rows")
 	case c.Global && c.Sizes == nil:
 		return fault.Setting(fault.Usagef("global ids need the sizes of the fields"), SizesSetting)
 	}
 	return checkOut(c.Out)
 }
 
-// group is the files of one split, or the one file whose rows are drawn.
+// group is the files of one split, or the only file if the rows are drawn.
 type group struct {
 	name  string
 	files []string
@@ -57,13 +59,13 @@ type encodedImport struct {
 	*scans
 	config EncodedConfig
 	groups []group
-	ratio  *ratio // nil: each group is a split
+	ratio  *ratio // nil if each group is a split
 	header *header
 }
 
-// ImportEncoded makes a dataset of encoded rows. A row that is no valid row is
-// bad input, told by file, line and field, or is left out, as OnBadRow says. On
-// any error, and when ctx ends, nothing is left behind.
+// ImportEncoded makes a dataset of encoded rows. If OnBadRow is Fail, a row that is not
+// valid is bad input, and the error names file, line and field. If it is Skip, the row is
+// left out. After an error, or if ctx ends, no files are left behind.
 func ImportEncoded(ctx context.Context, config EncodedConfig) (*Summary, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
@@ -131,7 +133,8 @@ func (p *scans) commit(b *builder, m *dataset.Manifest, r *ratio) (*Summary, err
 	return &Summary{Manifest: *m, Digest: hex.EncodeToString(sum[:]), Bad: p.bad.messages, Scans: p.ended}, nil
 }
 
-// sizes returns the features of each field, given or counted. It sets e.header.
+// sizes returns the number of features of each field. They are those of the configuration,
+// or one more than the largest ids. It sets e.header.
 func (e *encodedImport) sizes() ([]int, error) {
 	first, err := rawtext.Open(e.groups[0].files[0])
 	if err != nil {
@@ -144,7 +147,7 @@ func (e *encodedImport) sizes() ([]int, error) {
 	}
 	fields := e.header.columns[1:]
 	sizes := e.config.Sizes
-	least := slices.Repeat([]int{math.MaxInt}, len(fields)) // id of each
+	least := slices.Repeat([]int{math.MaxInt}, len(fields)) // least id of each field
 	if sizes == nil {
 		sizes = make([]int, len(fields))
 		err := e.scan(nil, func(_ int, _ uint8, ids []int32) error {
@@ -162,7 +165,7 @@ func (e *encodedImport) sizes() ([]int, error) {
 		}
 	}
 	if len(sizes) != len(fields) {
-		return nil, fault.Inputf("%s:1: %d fields, expected %d", e.groups[0].files[0], len(fields), len(sizes))
+		return nil, fault.Inputf("%s:1: the file has %d fields, expected %d", e.groups[0].files[0], len(fields), len(sizes))
 	}
 	if err := model.CheckSizes(fields, sizes); err != nil {
 		return nil, fault.Inputf("%w", err)
@@ -173,12 +176,13 @@ func (e *encodedImport) sizes() ([]int, error) {
 	return sizes, err
 }
 
-// plausible refuses counted sizes for which a few bytes of input would take all
-// memory: one wrong id does that; and those of ids that count over all fields, where
-// each field begins above the one before.
+// plausible checks sizes that were found from the largest ids. It returns an error if they
+// would take too much memory for so short an input, which a single wrong id can cause. It
+// also returns an error if the ids look global, because each field's ids are above those of
+// the previous field. least is the least id of each field.
 func (e *encodedImport) plausible(fields []string, sizes, least []int) error {
 	if above := ascending(sizes, least); above && len(fields) > 2 && e.rows >= 100 {
-		return fault.Setting(fault.Inputf("%s: each field's ids are above those of the field before, as global ids are: give the sizes of the fields, and say whether the ids are global",
+		return fault.Setting(fault.Inputf("%s: each field's ids are above those of the previous field, so they look like global ids: give the sizes of the fields, and whether the ids are global",
 			e.groups[0].files[0]), IDsSetting, SizesSetting)
 	}
 	sum, largest := int64(0), 0
@@ -189,13 +193,14 @@ func (e *encodedImport) plausible(fields []string, sizes, least []int) error {
 		}
 	}
 	if sum > 1<<24+100*e.rows*int64(len(fields)) {
-		return fault.Setting(fault.Inputf("field %d (%s): the largest id is %d, in %d rows: if that is right, give the sizes of the fields",
+		return fault.Setting(fault.Inputf("field %d (%s): the largest id is %d, in only %d rows: if that is correct, give the sizes of the fields",
 			largest, fields[largest], sizes[largest]-1, e.rows), SizesSetting)
 	}
 	return nil
 }
 
-// ascending reports whether each field's least id is above the ids of the field before.
+// ascending reports whether the least id of each field is above all ids of the previous
+// field.
 func ascending(sizes, least []int) bool {
 	for j := 1; j < len(sizes); j++ {
 		if least[j] < sizes[j-1] {
@@ -205,8 +210,8 @@ func ascending(sizes, least []int) bool {
 	return true
 }
 
-// readHeader reads the first line of s, and checks that it is like that of the
-// files before.
+// readHeader reads the first line of s, and checks that it agrees with e.header, the header
+// of the first file.
 func (e *encodedImport) readHeader(s *rawtext.Source) (*header, error) {
 	line, long, err := s.Next()
 	if err == io.EOF {
@@ -221,7 +226,7 @@ func (e *encodedImport) readHeader(s *rawtext.Source) (*header, error) {
 	h, err := readHeader(line, true)
 	if err == nil && h.named {
 		if at := slices.Index(h.columns, "label"); at > 0 {
-			err = fault.Inputf("the first column is the label: here that is %q, and \"label\" is column %d", h.columns[0], at+1)
+			err = fault.Inputf("the first column must be the label, but it is %q, and \"label\" is column %d", h.columns[0], at+1)
 		}
 	}
 	if err == nil {
@@ -233,17 +238,18 @@ func (e *encodedImport) readHeader(s *rawtext.Source) (*header, error) {
 	switch first := e.header; {
 	case first == nil:
 	case first.named != h.named:
-		return nil, s.Errorf(1, "of the files, some have a header and some do not")
+		return nil, s.Errorf(1, "only some of the files have a header")
 	case len(first.columns) != len(h.columns):
-		return nil, s.Errorf(1, "%d columns, the files before have %d", len(h.columns), len(first.columns))
+		return nil, s.Errorf(1, "%d columns, but the first file has %d", len(h.columns), len(first.columns))
 	case !slices.Equal(first.columns, h.columns):
-		return nil, s.Errorf(1, "the header %q is not that of the files before, %q", h.columns, first.columns)
+		return nil, s.Errorf(1, "the header is %q, but the first file has %q", h.columns, first.columns)
 	}
 	return h, nil
 }
 
-// scan reads all rows and calls visit with the position of their split in the
-// builder's, and their ids: global ones if sizes are given, else local.
+// scan reads all rows. It calls visit with the position of each row's split among the
+// builder's splits, its label and its ids. The ids are global if sizes is not nil, otherwise
+// local.
 func (e *encodedImport) scan(sizes []int, visit func(split int, label uint8, features []int32) error) error {
 	e.begin()
 	for k, g := range e.groups {
@@ -266,7 +272,7 @@ func (e *encodedImport) file(path string, split int, sizes []int, visit func(int
 	if err != nil {
 		return err
 	}
-	if !h.named { // the first line is a row: read it again
+	if !h.named { // the first line is a row, so start again
 		s.Close()
 		if s, err = rawtext.Open(path); err != nil {
 			return err

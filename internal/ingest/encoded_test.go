@@ -64,7 +64,7 @@ func TestImportEncodedForms(t *testing.T) {
 				t.Errorf("fields %v, sizes %v", d.Fields(), d.FieldDims())
 			}
 			if d.Digest() != summary.Digest || !reflect.DeepEqual(d.Manifest, summary.Manifest) {
-				t.Errorf("the summary is not of this dataset")
+				t.Errorf("the summary does not describe this dataset")
 			}
 			if d.Rows(dataset.Train) != 3 || d.Splits[0].Name != dataset.Train || d.Splits[0].Positives != 2 || d.Rows(dataset.Val) != 0 {
 				t.Errorf("splits %+v", d.Splits)
@@ -103,15 +103,15 @@ func TestImportEncodedRefuses(t *testing.T) {
 		{"local range", small, EncodedConfig{Sizes: []int{4, 2}}, "rows.csv:2: field 1 (b): id 2 is outside [0,2)"},
 		{"global range", "label,a,date\n1,0,5\n1,0,9\n", EncodedConfig{Sizes: []int{5, 4}, Global: true}, "rows.csv:3: field 1 (date): id 9 is outside [5,9)"},
 		{"global of another field", "label,a,date\n1,0,4\n", EncodedConfig{Sizes: []int{5, 4}, Global: true}, "id 4 is outside [5,9)"},
-		{"sizes", small, EncodedConfig{Sizes: []int{4}}, "rows.csv:1: 2 fields, expected 1"},
+		{"sizes", small, EncodedConfig{Sizes: []int{4}}, "rows.csv:1: the file has 2 fields, expected 1"},
 		{"sum of sizes", "label,a,b\n1,2147483646,1\n", EncodedConfig{}, "field 1 (b) has size 2"},
 		{"long line", long, EncodedConfig{}, "rows.csv:3: the line is longer than 1048576 bytes"},
 		{"broken gzip", gzipped(t, small+strings.Repeat("1,2,2\n", 50))[:40], EncodedConfig{}, "compressed data are broken: unexpected EOF"},
 		{"broken zstd", zstded(t, small+strings.Repeat("1,2,2\n", 50))[:30], EncodedConfig{}, "compressed data are broken"},
 		{"other compressed", "PK\x03\x04\x00\x00", EncodedConfig{}, "NUL byte"},
 		{"empty split", small, EncodedConfig{Split: "1:0:1000000", Seed: 3}, "the split train has no rows"},
-		{"label elsewhere", "a,b,label\n0,0,1\n", EncodedConfig{}, `rows.csv:1: the first column is the label: here that is "a", and "label" is column 3`},
-		{"global taken for local", "label,a,b,c\n" + strings.Repeat("1,0,2,4\n0,1,3,5\n", 50), EncodedConfig{}, "as global ids are: give the sizes of the fields"},
+		{"label elsewhere", "a,b,label\n0,0,1\n", EncodedConfig{}, `rows.csv:1: the first column must be the label, but it is "a", and "label" is column 3`},
+		{"global taken for local", "label,a,b,c\n" + strings.Repeat("1,0,2,4\n0,1,3,5\n", 50), EncodedConfig{}, "so they look like global ids: give the sizes of the fields"},
 		{"nothing left", "label,a\n0,x\n", EncodedConfig{OnBadRow: Skip}, "no valid rows"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestImportEncodedOfSeveralFiles(t *testing.T) {
 	if !slices.Equal(d.SplitNames(), []string{dataset.Train, dataset.Test}) || !slices.Equal(d.FieldDims(), []int{10, 10}) || len(d.Sources) != 3 {
 		t.Errorf("%+v", d.Manifest)
 	}
-	// Row numbers do not depend on what is read.
+	// Row numbers do not depend on which splits are read.
 	if got := rowsOf(t, d, 5, dataset.Test); !slices.Equal(got.Number, []int64{6}) || !slices.Equal(got.Features, []int32{9, 19}) {
 		t.Errorf("test rows %+v", got)
 	}
@@ -145,12 +145,12 @@ func TestImportEncodedOfSeveralFiles(t *testing.T) {
 		t.Errorf("frequencies %v, %v", counts, err)
 	}
 	if _, err := d.Frequencies(dataset.Val); !fault.IsUsage(err) {
-		t.Errorf("frequencies of a split that is not there: %v", err)
+		t.Errorf("frequencies of a missing split: %v", err)
 	}
 	for _, c := range []struct{ text, want string }{
-		{"label,a,c\n0,1,1\n", `:1: the header ["label" "a" "c"] is not that of the files before`},
-		{"label,a\n0,1\n", ":1: 2 columns, the files before have 3"},
-		{"0,1,1\n", ":1: of the files, some have a header and some do not"},
+		{"label,a,c\n0,1,1\n", `:1: the header is ["label" "a" "c"], but the first file has`},
+		{"label,a\n0,1\n", ":1: 2 columns, but the first file has 3"},
+		{"0,1,1\n", ":1: only some of the files have a header"},
 	} {
 		_, err := ImportEncoded(t.Context(), EncodedConfig{Train: []string{train}, Val: []string{write(t, c.text)}, Out: filepath.Join(t.TempDir(), "x")})
 		wantInput(t, err, c.want)
@@ -172,11 +172,11 @@ func TestImportEncodedUsage(t *testing.T) {
 		config EncodedConfig
 		want   string
 	}{
-		{EncodedConfig{Out: empty}, "no file of train rows"},
-		{EncodedConfig{Train: one}, "not named"},
+		{EncodedConfig{Out: empty}, "no file for the split train"},
+		{EncodedConfig{Train: one}, "no folder is given"},
 		{EncodedConfig{Train: one, Out: full}, "not empty"},
-		{EncodedConfig{Train: one, Out: file}, "is no folder"},
-		{EncodedConfig{Train: one, Out: filepath.Join(dir, "no", "where")}, "is no folder"},
+		{EncodedConfig{Train: one, Out: file}, "is not a folder"},
+		{EncodedConfig{Train: one, Out: filepath.Join(dir, "no", "where")}, "is not a folder"},
 		{EncodedConfig{Train: one, Out: empty, Global: true}, "global ids need the sizes"},
 		{EncodedConfig{Train: one, Val: one, Out: empty, Split: "8:1:1"}, "one file"},
 		{EncodedConfig{Train: one, Out: empty, Split: "8:1"}, `split is "8:1"`},
@@ -193,11 +193,12 @@ func TestImportEncodedUsage(t *testing.T) {
 	wantInput(t, err, "none.csv: no such file")
 }
 
-// One wrong id must not take all memory; who says so may have as many features.
+// A single huge id is refused, because it would take too much memory. With explicit sizes
+// it is valid.
 func TestImportEncodedImplausibleID(t *testing.T) {
 	config := EncodedConfig{Train: []string{write(t, "label,a,b\n0,5,1\n1,3,17000000\n")}, Out: filepath.Join(t.TempDir(), "dataset")}
 	_, err := ImportEncoded(t.Context(), config)
-	wantInput(t, err, "field 1 (b): the largest id is 17000000, in 2 rows")
+	wantInput(t, err, "field 1 (b): the largest id is 17000000, in only 2 rows")
 	wantNothing(t, config.Out)
 	config.Sizes = []int{6, 17_000_001}
 	if _, err := ImportEncoded(t.Context(), config); err != nil {
@@ -224,8 +225,8 @@ func TestImportEncodedSkips(t *testing.T) {
 	}
 }
 
-// Where a row goes depends on the seed and its position alone, about 8 of 10 to
-// train; two imports give the same bytes.
+// The split of a row depends only on the seed and the row's position. About 8 of 10 rows
+// are in train. Two equal imports give the same bytes.
 func TestSplitOfOneFile(t *testing.T) {
 	const n = 20_000
 	var text strings.Builder
@@ -243,10 +244,10 @@ func TestSplitOfOneFile(t *testing.T) {
 	}
 	dir, d := importTo(text.String(), 5, Fail)
 	if again, _ := importTo(text.String(), 5, Fail); folderBytes(t, dir) != folderBytes(t, again) {
-		t.Error("the same import gave other bytes")
+		t.Error("the same import gave different bytes")
 	}
 	if _, other := importTo(text.String(), 6, Fail); d.Digest() == other.Digest() {
-		t.Error("another seed gave the same split")
+		t.Error("a different seed gave the same split")
 	}
 	for split, want := range map[string]float64{dataset.Train: .8, dataset.Val: .1, dataset.Test: .1} {
 		if got := float64(d.Rows(split)) / n; got < want-.012 || got > want+.012 { // 4 standard deviations
@@ -256,12 +257,12 @@ func TestSplitOfOneFile(t *testing.T) {
 	if *d.Division != (dataset.Division{Ratio: "8:1:1", Seed: 5}) {
 		t.Errorf("division %+v", d.Division)
 	}
-	// A row that is left out moves no other row.
+	// A row that is left out does not change the splits of the other rows.
 	_, bad := importTo(strings.Replace(text.String(), "\n1,7\n", "\n1,x\n", 1), 5, Skip)
 	for _, split := range d.SplitNames() {
 		want := slices.DeleteFunc(rowsOf(t, d, n, split).Features, func(g int32) bool { return g == 7 })
 		if got := rowsOf(t, bad, n, split).Features; !slices.Equal(got, want) {
-			t.Errorf("split %s has other rows", split)
+			t.Errorf("split %s has different rows", split)
 		}
 	}
 }
@@ -341,19 +342,19 @@ func TestImportFlights(t *testing.T) {
 	if !reflect.DeepEqual(got, slowRows(t, flights("test")[0], sizes, d.Rows(dataset.Train)+d.Rows(dataset.Val))) {
 		t.Error("the test rows are not those of the file")
 	}
-	// Sizes that are counted can only be smaller.
+	// Sizes found from the largest ids of one file are at most those of the vocabulary.
 	guessed := filepath.Join(t.TempDir(), "guessed")
 	if _, err := ImportEncoded(t.Context(), EncodedConfig{Train: flights("test"), Out: guessed}); err != nil {
 		t.Fatal(err)
 	}
 	for j, size := range open(t, guessed).FieldDims() {
 		if size > sizes[j] {
-			t.Errorf("field %d has counted size %d", j, size)
+			t.Errorf("field %d has the size %d, more than in the vocabulary", j, size)
 		}
 	}
 }
 
-// slowRows reads a file of local ids in the obvious way.
+// slowRows reads a file of local ids in the simplest way.
 func slowRows(t testing.TB, path string, sizes []int, first int64) *model.Rows {
 	t.Helper()
 	file, err := os.Open(path)
@@ -420,7 +421,7 @@ func BenchmarkImport(b *testing.B) {
 	b.ReportMetric(261_876*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
 }
 
-// BenchmarkScan is BenchmarkImport without writing: decompression and parsing.
+// BenchmarkScan measures only decompression and parsing, and BenchmarkImport also writing.
 func BenchmarkScan(b *testing.B) {
 	_, sizes := vocabularyOfFlights(b)
 	path := shared(b, "data", "flights", "train.csv.gz")

@@ -16,36 +16,37 @@ import (
 	"shaver/internal/rawtext"
 )
 
-// Names of the rules by which Criteo's integers become values.
+// Rules that map Criteo's integers to values.
 const (
-	LnSquared = "ln-squared" // the public code's: floor(ln(x)^2) above 2; the one that gives the paper's n
-	Log2      = "log2"       // the paper's: ceil(log2 x) above 2
+	LnSquared = "ln-squared" // floor(ln(x)^2) above 2, as in the public code; gives the number of features in the paper
+	Log2      = "log2"       // ceil(log2(x)) above 2, as in the paper
 )
 
-// Format says what raw files look like, and how their columns become a label and
-// fields. The zero value is that of tables with a header or a schema, all whose
-// columns but the one named "label" are fields.
+// Format describes raw files, and how their columns become a label and fields. The zero
+// value is for text files with a header. The column "label" is the label, and every other
+// column is a field.
 type Format struct {
-	Label   string   // name of the label's column; "" is "label"
-	From    int64    // label 1 is an integer of at least From; 0: labels are 0 and 1
-	Columns []Column // fields, in this order; none: every column but the label's
-	columns []string // of files without header, or what the header must be
-	headed  bool     // there is a header although columns are known
-	comma   bool     // with columns: separated by commas, without quotes; else tabs
-	drop    string   // a column that is no field
-	integer int      // so many fields are Criteo's integers
-	numbers string   // the rule's name
-	rule    func(int64) int64
-	tables  bool // Parquet and Arrow, and not text
+	Label   string            // name of the label's column; "" means "label"
+	From    int64             // if not 0, labels are counts, and a count of at least From means label 1
+	Columns []Column          // columns that become fields, in this order; nil: every column except the label
+	columns []string          // column names, if the format fixes them
+	headed  bool              // if columns is set, files have a header all the same
+	comma   bool              // columns are separated by commas, not tabs; if columns is set, there are no quotes
+	drop    string            // column that does not become a field
+	integer int               // number of fields, from the first, that are Criteo's integers
+	numbers string            // name of the rule for integers
+	rule    func(int64) int64 // value of an integer above 2
+	tables  bool              // files are Parquet or Arrow, not text
 }
 
-// Column chooses a column as a field, under another name or its own ("").
+// Column chooses a column as a field. As is the name of the field; "" means the name of the
+// column.
 type Column struct{ Name, As string }
 
-// Criteo is the format of the display advertising challenge: tab-separated, no
-// header, a label, 13 integers and 26 strings, all of which may be empty. An
-// integer x above 2 has the value of the rule, another one x-2, and an empty one
-// NULL.
+// Criteo returns the format of the display advertising challenge. Its files are
+// tab-separated and have no header. A row is a label, 13 integers and 26 strings, and all
+// integers and strings may be empty. An integer x above 2 becomes the value of the rule, any
+// other x becomes x-2, and an empty integer becomes NULL.
 func Criteo(rule string) (Format, error) {
 	f := Format{columns: []string{"label"}, integer: 13, numbers: rule}
 	for i := range 13 {
@@ -60,36 +61,38 @@ func Criteo(rule string) (Format, error) {
 	case Log2:
 		f.rule = func(x int64) int64 { return int64(bits.Len64(uint64(x - 1))) }
 	default:
-		return f, fault.Setting(fault.Usagef("the rule of integers is %q, expected %s or %s", rule, LnSquared, Log2), NumbersSetting)
+		return f, fault.Setting(fault.Usagef("the rule for integers is %q, expected %s or %s", rule, LnSquared, Log2), NumbersSetting)
 	}
 	return f, nil
 }
 
-// Avazu is the format of the click-through rate challenge: comma-separated, with
-// header, the label "click"; the column "id" is dropped.
+// Avazu returns the format of the click-through rate challenge. Its files are
+// comma-separated and have a header. The label is the column "click", and the column "id" is
+// dropped.
 func Avazu() Format {
 	return Format{Label: "click", headed: true, comma: true, drop: "id", columns: []string{
 		"id", "click", "hour", "C1", "banner_pos", "site_id", "site_domain", "site_category", "app_id", "app_domain", "app_category",
 		"device_id", "device_ip", "device_model", "device_type", "device_conn_type", "C14", "C15", "C16", "C17", "C18", "C19", "C20", "C21"}}
 }
 
-// KDD is the format of the KDD Cup 2012, track 2: tab-separated, no header. The
-// label is 1 if there was a click; the other 11 columns are fields.
+// KDD returns the format of the KDD Cup 2012, track 2. Its files are tab-separated and have
+// no header. The label is 1 if there was at least one click, and the other 11 columns are
+// fields.
 func KDD() Format {
 	return Format{Label: "clicks", From: 1, columns: []string{
 		"clicks", "impressions", "display_url", "ad", "advertiser", "depth", "position", "query", "keyword", "title", "description", "user"}}
 }
 
-// Tables is the format of Parquet files and Arrow IPC files.
+// Tables returns the format of Parquet files and Arrow IPC files.
 func Tables() Format { return Format{tables: true} }
 
-// layout is a format applied to the columns of files.
+// layout is a format applied to the columns of the files.
 type layout struct {
 	Format
-	names  []string // of all columns
-	at     int      // column of the label
-	fields []string
-	pick   []int // the column of each field
+	names  []string // names of all columns
+	at     int      // position of the label's column
+	fields []string // names of the fields
+	pick   []int    // position of each field's column
 }
 
 func (f Format) label() string { return cmp.Or(f.Label, "label") }
@@ -118,12 +121,13 @@ func (f Format) layout(names []string) (*layout, error) {
 		l.fields, l.pick = append(l.fields, c.As), append(l.pick, at)
 	}
 	if len(l.fields) == 0 {
-		return nil, errors.New("no column is a field")
+		return nil, errors.New("no column is left for a field")
 	}
 	return l, arrowio.CheckFields(l.fields)
 }
 
-// column returns the position of the one column of a name; what says what for.
+// column returns the position of the only column with a name. what is the purpose of the
+// column in messages, such as " for the label".
 func column(names []string, name, what string) (int, error) {
 	at := slices.Index(names, name)
 	if at < 0 {
@@ -135,12 +139,13 @@ func column(names []string, name, what string) (int, error) {
 	return at, nil
 }
 
-// rowParser makes rows of cells. It is for one goroutine.
+// rowParser turns the cells of a row into a label and values. It is not safe for concurrent
+// use.
 type rowParser struct {
 	*layout
 	values [][]byte
-	text   []byte       // of the values that are not cells
-	small  [1000][]byte // values of the integers below 1000, which most are, each of 16 bytes of memory: see vocabulary's pack
+	text   []byte       // bytes of the values that are not cells
+	small  [1000][]byte // values of the integers below 1000; a capacity of 16 makes vocabulary's pack fast
 }
 
 func newRowParser(l *layout) *rowParser {
@@ -153,7 +158,7 @@ func newRowParser(l *layout) *rowParser {
 	return p
 }
 
-// value is the number that stands for one of Criteo's integers.
+// value returns the number that Criteo's integer x becomes.
 func (l *layout) value(x int64) int64 {
 	if x > 2 {
 		return l.rule(x)
@@ -161,22 +166,22 @@ func (l *layout) value(x int64) int64 {
 	return x - 2
 }
 
-// parse returns a row's label and its fields' values, valid until the next call,
-// or why the cells are no row; odd says that there may be bytes in them that are
-// in no value.
+// parse returns the label of a row and the values of its fields, which are valid until the
+// next call. If the cells are not a valid row, the error says why. odd must be true if the
+// cells may contain NULs or bytes that are not UTF-8, or may be too long.
 func (p *rowParser) parse(cells [][]byte, odd bool) (uint8, [][]byte, error) {
 	if len(cells) != len(p.names) {
 		if len(cells) == 1 && len(cells[0]) == 0 {
 			return 0, nil, errors.New("the line is empty")
 		}
 		if len(cells) == 1 {
-			return 0, nil, fmt.Errorf("one column, expected %d: does this format have another separator?", len(p.names))
+			return 0, nil, fmt.Errorf("one column, expected %d: does the file use a different separator?", len(p.names))
 		}
 		return 0, nil, fmt.Errorf("%d columns, expected %d", len(cells), len(p.names))
 	}
 	if odd {
 		for i, cell := range cells {
-			if len(cell) >= rawtext.MaxLine { // a table's; lines are shorter
+			if len(cell) >= rawtext.MaxLine { // possible only in a table, because lines are shorter
 				return 0, nil, fmt.Errorf("column %d (%s): a value of %d bytes, expected fewer than %d", i, p.names[i], len(cell), rawtext.MaxLine)
 			}
 			if bytes.IndexByte(cell, 0) >= 0 {
@@ -222,7 +227,7 @@ func (p *rowParser) parseLabel(cell []byte) (uint8, error) {
 
 var null = []byte("NULL")
 
-// number returns the value of an integer.
+// number returns the value of a cell with an integer.
 func (p *rowParser) number(cell []byte) ([]byte, error) {
 	if len(cell) == 0 {
 		return null, nil

@@ -17,17 +17,17 @@ import (
 	"shaver/internal/rawtext"
 )
 
-// shape is a raw format, rows of it, and what they mean, made in the obvious way.
+// shape is a raw format with random rows, both as text and as values.
 type shape struct {
 	name     string
 	format   Format
 	minCount int
-	header   string // with its line end
-	lines    []string
-	records  [][]string // header first: label and values
+	header   string     // with its line end; "" without a header
+	lines    []string   // rows, with their line ends
+	records  [][]string // label and values of each row, after a row with the names
 }
 
-// shapes returns the shapes of the given names; none: all.
+// shapes returns the shapes with the given names, or all shapes if no names are given.
 func shapes(t testing.TB, rows int, names ...string) []shape {
 	t.Helper()
 	criteo, err := Criteo(LnSquared)
@@ -111,14 +111,14 @@ func shapes(t testing.TB, rows int, names ...string) []shape {
 	return all
 }
 
-// files writes the shape's rows into n files.
+// files writes the rows to n files, after pack has packed the text of each.
 func (s *shape) files(t testing.TB, n int, pack func(testing.TB, string) string) []string {
 	t.Helper()
 	dir := t.TempDir()
 	var paths []string
 	for k := range n {
 		from, to := k*len(s.lines)/n, (k+1)*len(s.lines)/n
-		if n > 1 && k < 2 { // of very different sizes
+		if n > 1 && k < 2 { // the first two files have very different sizes
 			from, to = k*3, 3+k*(2*len(s.lines)/n-3)
 		}
 		path := filepath.Join(dir, "part-"+strconv.Itoa(k))
@@ -132,7 +132,8 @@ func (s *shape) files(t testing.TB, n int, pack func(testing.TB, string) string)
 
 func plain(_ testing.TB, text string) string { return text }
 
-// contents is a dataset's bytes without its sources.
+// contents returns the bytes of all files of a dataset, without the sources in the
+// manifest.
 func contents(t testing.TB, dir string) string {
 	t.Helper()
 	d := open(t, dir)
@@ -143,8 +144,8 @@ func contents(t testing.TB, dir string) string {
 	return all[:at] + string(d.Marshal()) + all[end:]
 }
 
-// Every shape's ids are those of the obvious encoder, and its bytes are the same
-// for any number of files and workers, any compression and memory.
+// In every shape the ids are those of the brute-force encoder. The bytes do not depend on
+// the number of files and workers, the compression or the memory.
 func TestImportShapes(t *testing.T) {
 	for _, s := range shapes(t, 3000) {
 		t.Run(s.name, func(t *testing.T) {
@@ -167,7 +168,7 @@ func TestImportShapes(t *testing.T) {
 					first = contents(t, out)
 					checkBruteForce(t, open(t, out), s.records, "label", s.minCount, 3, true)
 				} else if contents(t, out) != first {
-					t.Errorf("%d files, %d workers, %d bytes: another dataset", c.files, c.workers, c.memory)
+					t.Errorf("%d files, %d workers, %d bytes give a different dataset", c.files, c.workers, c.memory)
 				}
 				if entries, err := os.ReadDir(filepath.Dir(out)); err != nil || len(entries) != 1 {
 					t.Errorf("left behind: %v, %v", entries, err)
@@ -198,7 +199,7 @@ func TestCriteoNumbers(t *testing.T) {
 			got, err := p.number([]byte(cell))
 			if want == "!" {
 				if err == nil {
-					t.Errorf("%q is taken as %s", cell, got)
+					t.Errorf("%q is accepted as %s", cell, got)
 				}
 			} else if err != nil || string(got) != want {
 				t.Errorf("%s(%q) = %s, %v, want %s", c.rule, cell, got, err, want)
@@ -209,8 +210,8 @@ func TestCriteoNumbers(t *testing.T) {
 	wantUsage(t, err, "expected ln-squared or log2")
 }
 
-// Bad rows of each format: which line, which column, what is expected; and
-// skipped, they are counted, and the others are as if they stood alone.
+// The error for a bad row names the line, the column and the expected value. If bad rows
+// are skipped, they are counted and all other rows are imported.
 func TestBadRows(t *testing.T) {
 	for _, s := range shapes(t, 300, "criteo", "avazu", "kdd") {
 		separator, row := "\t", strings.TrimSuffix(s.lines[7], "\n")
@@ -255,17 +256,18 @@ func TestBadRows(t *testing.T) {
 				config.OnBadRow = Skip
 				summary, err := ImportRaw(t.Context(), config)
 				if err != nil || summary.Skipped != 1 || len(summary.Bad) != 1 || !strings.Contains(summary.Bad[0], c.want) {
-					t.Fatalf("skipping: %+v, %v", summary, err)
+					t.Fatalf("import that skips bad rows: %+v, %v", summary, err)
 				}
 				if rows := rowsOf(t, open(t, out), 1000); rows.Len() != 300 {
-					t.Errorf("%d rows are left", rows.Len())
+					t.Errorf("%d rows are imported, expected 300", rows.Len())
 				}
 			})
 		}
 	}
 }
 
-// Line ends, a last line without one, and a byte order mark change nothing.
+// Windows line ends, a missing last line end and a byte order mark do not change the
+// dataset.
 func TestLineEnds(t *testing.T) {
 	for _, s := range shapes(t, 300, "criteo", "avazu", "kdd") {
 		text := s.header + strings.Join(s.lines, "")
@@ -280,7 +282,7 @@ func TestLineEnds(t *testing.T) {
 			if got := contents(t, out); first == "" {
 				first = got
 			} else if got != first {
-				t.Errorf("%s, %q: another dataset", s.name, name)
+				t.Errorf("%s, %q gives a different dataset", s.name, name)
 			}
 		}
 	}
@@ -320,7 +322,7 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
-// Of several bad rows the first is told, whoever meets it.
+// If there are several bad rows, the error is about the first, whichever worker finds it.
 func TestFirstBadRowWins(t *testing.T) {
 	s := shapes(t, 20_000, "kdd")[0]
 	for _, line := range []int{19_990, 15_000, 9000} {
@@ -347,7 +349,7 @@ func TestStandardInput(t *testing.T) {
 			t.Fatal(err)
 		}
 		if contents(t, config.Out) != contents(t, filepath.Join(dir, "a")) {
-			t.Error("standard input gives another dataset")
+			t.Error("standard input gives a different dataset")
 		}
 		if d := open(t, config.Out); d.Sources[0].File != "stdin" {
 			t.Errorf("sources %+v", d.Sources)
@@ -361,7 +363,7 @@ func TestStandardInput(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(fileOf(t, config.Out, "train.arrow"), fileOf(t, dir, "a/train.arrow")) {
-			t.Error("with a vocabulary, in one scan, the rows are others")
+			t.Error("with a vocabulary, the rows are different")
 		}
 		config.Vocabulary = nil
 	}
@@ -369,7 +371,7 @@ func TestStandardInput(t *testing.T) {
 	_, err := ImportRaw(t.Context(), config)
 	wantInput(t, err, "stdin:1: 2 columns")
 	wantNothing(t, config.Out)
-	// A bad row ends the import, although more may come for ever.
+	// A bad row ends the import, even if standard input never ends.
 	if config.Vocabulary, err = ReadVocabulary(filepath.Join(dir, "a"), DefaultMemory, ""); err != nil {
 		t.Fatal(err)
 	}
@@ -381,7 +383,7 @@ func TestStandardInput(t *testing.T) {
 	wantInput(t, err, "stdin:1: 2 columns")
 	config.Files = []string{Stdin, Stdin}
 	_, err = ImportRaw(t.Context(), config)
-	wantUsage(t, err, "once")
+	wantUsage(t, err, "standard input is named twice")
 }
 
 func fileOf(t testing.TB, dir, name string) []byte {
@@ -397,11 +399,11 @@ func TestMemoryTooSmall(t *testing.T) {
 	s := shapes(t, 2000, "kdd")[0]
 	out := filepath.Join(t.TempDir(), "x")
 	_, err := ImportRaw(t.Context(), RawConfig{Format: s.format, Files: s.files(t, 1, plain), Memory: 100 << 10, Out: out})
-	wantUsage(t, err, "values that are kept need")
+	wantUsage(t, err, "kept values need")
 	wantNothing(t, out)
 }
 
-// Many files have many spills, which are merged a few at a time.
+// Many files give many spills, which are merged in several steps.
 func TestManyFiles(t *testing.T) {
 	s := shapes(t, 1000, "kdd")[0]
 	var all []string
@@ -412,10 +414,10 @@ func TestManyFiles(t *testing.T) {
 		}
 		all = append(all, contents(t, out))
 		if entries, err := os.ReadDir(filepath.Dir(out)); err != nil || len(entries) != 1 {
-			t.Errorf("beside the dataset there are %v, %v", entries, err)
+			t.Errorf("files next to the dataset: %v, %v", entries, err)
 		}
 	}
 	if all[0] != all[1] {
-		t.Error("70 files give another dataset than one")
+		t.Error("70 files give a different dataset than one file")
 	}
 }

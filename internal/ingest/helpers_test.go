@@ -16,8 +16,8 @@ import (
 	"shaver/internal/model"
 )
 
-// shared returns the path of a file beside the checkout. Without it the test is
-// skipped, on CI it fails.
+// shared returns the path of a file in the folder next to the checkout. If the file is
+// missing, the test is skipped, or fails on CI.
 func shared(t testing.TB, name ...string) string {
 	t.Helper()
 	path := filepath.Join(append([]string{"..", "..", "..", "shared"}, name...)...)
@@ -39,6 +39,7 @@ func write(t testing.TB, text string) string {
 	return path
 }
 
+// gzipped returns text compressed with gzip.
 func gzipped(t testing.TB, text string) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -52,6 +53,7 @@ func gzipped(t testing.TB, text string) string {
 	return out.String()
 }
 
+// zstded returns text compressed with zstd.
 func zstded(t testing.TB, text string) string {
 	t.Helper()
 	w, err := zstd.NewWriter(nil)
@@ -72,13 +74,13 @@ func smallDataset(t testing.TB) string {
 	return out
 }
 
-// rowsOf reads splits whole.
+// rowsOf reads all rows of splits, in batches of at most batch rows.
 func rowsOf(t testing.TB, d *dataset.Dataset, batch int, splits ...string) *model.Rows {
 	t.Helper()
 	all := &model.Rows{Fields: len(d.Fields())}
 	err := d.Scan(t.Context(), splits, batch, func(rows *model.Rows) error {
 		if rows.Len() > batch || rows.Len() == 0 {
-			return errors.New("a batch of another size")
+			return errors.New("a batch has a wrong number of rows")
 		}
 		all.Number = append(all.Number, rows.Number...)
 		all.Label = append(all.Label, rows.Label...)
@@ -114,7 +116,7 @@ func wantUsage(t testing.TB, err error, text string) {
 	}
 }
 
-// wantNothing checks that a failed import left no trace in out's folder.
+// wantNothing checks that a failed import left no files in the parent folder of out.
 func wantNothing(t testing.TB, out string) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Dir(out))
@@ -123,6 +125,7 @@ func wantNothing(t testing.TB, out string) {
 	}
 }
 
+// folderBytes returns the names and bytes of all files in a folder.
 func folderBytes(t testing.TB, dir string) string {
 	t.Helper()
 	var all strings.Builder

@@ -17,8 +17,8 @@ import (
 	"shaver/internal/tally"
 )
 
-// With the vocabulary of a dataset, the same rows become the same dataset, and
-// rows of another day get the same ids; values that are not in it are counted.
+// With the vocabulary of a dataset, the same rows give the same dataset, and values in
+// other rows get the same ids. Values that are not in the vocabulary are counted.
 func TestFrozenVocabulary(t *testing.T) {
 	s := shapes(t, 1500, "criteo")[0]
 	dir := t.TempDir()
@@ -50,7 +50,7 @@ func TestFrozenVocabulary(t *testing.T) {
 			t.Errorf("field %d: %d unseen values, want %d", j, summary.Unseen[j], all[at-1])
 		}
 	}
-	// Another day, by a mapper in a file, whose order is not ours.
+	// Import other rows with a mapper in a file that numbers the values in a different order.
 	var text strings.Builder
 	text.WriteString("field,value,id\n")
 	ids := make([]map[string]int, len(made.FieldDims()))
@@ -97,24 +97,24 @@ func TestFrozenVocabulary(t *testing.T) {
 	if !slices.Equal(unseen, summary.Unseen) {
 		t.Errorf("unseen %v, want %v", summary.Unseen, unseen)
 	}
-	// Other sizes than the model's are refused with both numbers.
+	// Sizes that are not those of the model are refused, and the error names both.
 	config.Out, config.Sizes = filepath.Join(dir, "x"), slices.Clone(config.Sizes)
 	config.Sizes[4]++
 	_, err = ImportRaw(t.Context(), config)
 	size := made.FieldDims()[4]
-	wantInput(t, err, fmt.Sprintf("field 4 (I5) has %d values and so %d features, the model has %d", size-1, size, size+1))
+	wantInput(t, err, fmt.Sprintf("field 4 (I5) has %d values, hence %d features, but the model has %d", size-1, size, size+1))
 	config.Sizes = config.Sizes[:38]
 	_, err = ImportRaw(t.Context(), config)
-	wantInput(t, err, "the model")
+	wantInput(t, err, "fields, but the model has 38")
 	config.Sizes, config.Format = nil, KDD()
 	config.Files = shapes(t, 10, "kdd")[0].files(t, 1, plain)
 	_, err = ImportRaw(t.Context(), config)
 	wantInput(t, err, `the vocabulary has no field "impressions"`)
 	_, err = ReadVocabulary(t.TempDir(), DefaultMemory, "")
-	wantInput(t, err, "is no dataset")
+	wantInput(t, err, "is not a dataset")
 }
 
-// The mapper that flights' model was trained with.
+// The vocabulary of the flights data gives the fields and sizes of its model.
 func TestFlightsMapper(t *testing.T) {
 	fields, sizes := vocabularyOfFlights(t)
 	m, err := ReadVocabulary(shared(t, "data", "flights", "vocabulary.json.gz"), DefaultMemory, "")
@@ -131,8 +131,8 @@ func TestFlightsMapper(t *testing.T) {
 	}
 }
 
-// A value of a table may be longer than a line of text: it is a bad row, as no
-// vocabulary holds it.
+// A value in a table can be longer than a line of text. Such a row is bad, because a
+// vocabulary cannot contain the value.
 func TestImportTableOfLongValue(t *testing.T) {
 	names := []string{strings.Repeat("x", rawtext.MaxLine-1), strings.Repeat("y", rawtext.MaxLine)}
 	sizes := []int{200, 3}
@@ -158,7 +158,8 @@ func TestImportTableOfLongValue(t *testing.T) {
 	}
 }
 
-// Our own files of rows are Arrow tables, our scores are Parquet.
+// Arrow and Parquet files are imported. The test uses the rows of a dataset and a scores
+// file.
 func TestImportTables(t *testing.T) {
 	folder := smallDataset(t)
 	s := open(t, folder)
@@ -209,18 +210,18 @@ func TestImportTables(t *testing.T) {
 		}
 		checkBruteForce(t, open(t, config.Out), records, "label", 2, 4, false)
 	}
-	// One scan: what it read of the file before it changed is of no digest.
+	// A file that changes while it is read is an error, also if there is only one scan.
 	if config.Vocabulary, err = ReadVocabulary(config.Out, DefaultMemory, ""); err != nil {
 		t.Fatal(err)
 	}
 	config.Workers, config.Out = 1, filepath.Join(t.TempDir(), "x")
-	config.Progress = func(int64, int64, int64) { // after the first row group; the third one is not read yet
+	config.Progress = func(int64, int64, int64) { // called after the first row group, when the third is not read yet
 		if err := os.Chtimes(path, time.Time{}, time.Unix(1, 0)); err != nil {
 			t.Error(err)
 		}
 	}
 	if _, err := ImportRaw(t.Context(), config); err == nil || fault.IsInput(err) || !strings.Contains(err.Error(), "the file changed while it was read") {
-		t.Errorf("a file that changes: %v", err)
+		t.Errorf("a file that changes during the import: %v", err)
 	}
 	wantNothing(t, config.Out)
 	for _, c := range []struct {
@@ -241,5 +242,5 @@ func TestImportTables(t *testing.T) {
 		wantNothing(t, config.Out)
 	}
 	_, err = ImportRaw(t.Context(), RawConfig{Format: Tables(), Files: []string{Stdin}, Out: filepath.Join(t.TempDir(), "x")})
-	wantUsage(t, err, "not from standard input")
+	wantUsage(t, err, "cannot be read from standard input")
 }

@@ -13,14 +13,14 @@ import (
 	"shaver/internal/dataset"
 )
 
-// mapperCase is a way in which somebody's model numbers the values of two fields.
+// mapperCase is one way in which a mapper numbers the values of two fields.
 type mapperCase struct {
-	oov   string // as --oov
-	ids   [2]map[string]int
-	sizes []int  // the model's, if it has to be known
-	want  []int  // sizes
-	other [2]int // ids of unseen values; -1: none
-	oovs  string // of the manifest
+	oov   string            // rule for the id of unseen values
+	ids   [2]map[string]int // ids of the values in the mapper
+	sizes []int             // sizes of the model's fields, if the import needs them
+	want  []int             // expected sizes
+	other [2]int            // expected ids of unseen values, or -1
+	oovs  string            // expected OOV of the fields in the manifest; - if missing
 }
 
 func mapperCases() []mapperCase {
@@ -35,8 +35,9 @@ func mapperCases() []mapperCase {
 	}
 }
 
-// rowsFor are raw rows, some of whose values the case does not know, and what a
-// slow, obvious encoder makes of those that are rows to it.
+// rowsFor returns the text of random raw rows, some of which contain unseen values. It also
+// returns the expected ids of each valid row, the number of unseen values in each field, and
+// the number of bad rows.
 func (c *mapperCase) rowsFor(r *rand.Rand) (text string, rows [][]int, unseen []int64, bad int) {
 	values := [2][]string{{"a", "b", "c d", "<unk>", "", "new"}, {"x", "", "<unk>", "y"}}
 	var lines strings.Builder
@@ -68,6 +69,7 @@ func (c *mapperCase) rowsFor(r *rand.Rand) (text string, rows [][]int, unseen []
 	return lines.String(), rows, unseen, bad
 }
 
+// check checks that the dataset in dir and the summary agree with the results of rowsFor.
 func (c *mapperCase) check(t *testing.T, dir string, summary *Summary, rows [][]int, unseen []int64, bad int) {
 	t.Helper()
 	d := open(t, dir)
@@ -108,17 +110,17 @@ func (c *mapperCase) check(t *testing.T, dir string, summary *Summary, rows [][]
 				id, known = c.ids[j][*v.Value]
 			}
 			if known != (v.ID != c.other[j]) || known && id != v.ID {
-				t.Errorf("%q: field %d: the id %d is called %v", c.oov, j, v.ID, v.Value)
+				t.Errorf("%q: field %d: the id %d has the value %v", c.oov, j, v.ID, v.Value)
 			}
 		}
 	}
 	if got := strings.Join(oovs, " "); got != c.oovs {
-		t.Errorf("%q: the manifest says %s, want %s", c.oov, got, c.oovs)
+		t.Errorf("%q: the manifest has the ids %s for unseen values, want %s", c.oov, got, c.oovs)
 	}
 }
 
-// Ids are the model's, however its mapper numbers them: with the mapper, and on
-// another day with the dataset that was made with it.
+// Values get the ids of a mapper, however it numbers them. Other rows get the same ids from
+// the dataset that was made with the mapper.
 func TestMappersIDs(t *testing.T) {
 	for i, c := range mapperCases() {
 		dir := t.TempDir()
@@ -144,7 +146,7 @@ func TestMappersIDs(t *testing.T) {
 		a := open(t, config.Out)
 		c.check(t, config.Out, summary, rows, unseen, bad)
 
-		// The same rows, by the dataset: the same bytes.
+		// The same rows with the vocabulary of the dataset give the same bytes.
 		if config.Vocabulary, err = ReadVocabulary(config.Out, DefaultMemory, ""); err != nil {
 			t.Fatalf("%q: %v", c.oov, err)
 		}
@@ -153,9 +155,9 @@ func TestMappersIDs(t *testing.T) {
 			t.Fatalf("%q: %v", c.oov, err)
 		}
 		if b := open(t, config.Out); b.Digest() != a.Digest() {
-			t.Errorf("%q: the dataset's own vocabulary makes another dataset\n%s\n%s", c.oov, b.Marshal(), a.Marshal())
+			t.Errorf("%q: the vocabulary of the dataset gives a different dataset\n%s\n%s", c.oov, b.Marshal(), a.Marshal())
 		}
-		// Another day's.
+		// Other rows get the same ids.
 		text, rows, unseen, bad = c.rowsFor(r)
 		config.Files, config.Sizes, config.Out = []string{write(t, text)}, c.want, filepath.Join(dir, "c")
 		if summary, err = ImportRaw(t.Context(), config); err != nil {
@@ -164,14 +166,14 @@ func TestMappersIDs(t *testing.T) {
 		c.check(t, config.Out, summary, rows, unseen, bad)
 		config.Out, config.Sizes = filepath.Join(dir, "d"), []int{c.want[0], c.want[1] + 1}
 		_, err = ImportRaw(t.Context(), config)
-		wantInput(t, err, fmt.Sprintf("%d features, the model has %d", c.want[1], c.want[1]+1))
+		wantInput(t, err, fmt.Sprintf("%d features, but the model has %d", c.want[1], c.want[1]+1))
 		config.Sizes = c.want[:1]
 		_, err = ImportRaw(t.Context(), config)
-		wantInput(t, err, "the rows have 2 fields and the model 1")
+		wantInput(t, err, "the rows have 2 fields, but the model has 1")
 	}
 }
 
-// Where no id is for them, the first unseen value ends the import and is named.
+// If unseen values have no id, the first one ends the import, and the error names it.
 func TestNoIDForUnseen(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m.csv")
 	if err := os.WriteFile(path, []byte("field,value,id\na,x,0\nb,y,0\nb,z,1\n"), 0o644); err != nil {
@@ -186,10 +188,10 @@ func TestNoIDForUnseen(t *testing.T) {
 	wantInput(t, err, `rows.csv:3: field 1 (b): the value "new" is not in the vocabulary, which has no id for such values`)
 	wantNothing(t, config.Out)
 
-	// The rows of a dataset are a table, as Parquet is: no value of theirs is known.
+	// The same holds for a table, here the rows of a dataset, whose values are all unseen.
 	table := smallDataset(t)
 	name := open(t, table).Fields()[0]
-	if err := os.WriteFile(path, []byte("field,value,id\n"+name+",none of theirs,0\n"), 0o644); err != nil {
+	if err := os.WriteFile(path, []byte("field,value,id\n"+name+",not in the table,0\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if config.Vocabulary, err = ReadVocabulary(path, DefaultMemory, "none"); err != nil {
@@ -201,5 +203,5 @@ func TestNoIDForUnseen(t *testing.T) {
 	wantInput(t, err, "train.arrow: row 0: field 0 ("+name+"): the value ")
 
 	_, err = ReadVocabulary(table, DefaultMemory, "none")
-	wantUsage(t, err, "the id of unseen values is chosen for a mapper in a file")
+	wantUsage(t, err, "the id of unseen values can be chosen only for a mapper in a file")
 }

@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// header is what the first line of a file says.
+// header is the information in the first line of a file.
 type header struct {
-	columns   []string // names, that of the label among them
-	separator byte
-	named     bool // the line was a header; else it is the first row, and the names are ours
+	columns   []string // names of all columns, including the label
+	separator byte     // comma or tab
+	named     bool     // the line is a header; otherwise it is a row, and the names are invented
 }
 
-// readHeader reads a first line. A line with a tab is tab-separated, another
-// one comma-separated, with quotes as encoding/csv reads them. With rows set, a
-// line of integers only is a row.
+// readHeader parses the first line of a file. A line that contains a tab is tab-separated.
+// Any other line is comma-separated, with quotes as in encoding/csv. If rows is true, a line
+// of only integers is a row and not a header.
 func readHeader(line []byte, rows bool) (*header, error) {
 	h := &header{separator: ',', named: true}
 	if bytes.IndexByte(line, 0) >= 0 {
@@ -65,17 +65,17 @@ func isInteger(text string) bool {
 	return digits != "" && strings.Trim(digits, "0123456789") == ""
 }
 
-// parser turns lines "label,id,id,..." into rows.
+// parser parses lines of the form "label,id,id,...". It is not safe for concurrent use.
 type parser struct {
 	fields    []string
 	separator byte
-	low, high []int32 // ids that each field accepts, as they are in the file: [low, high)
+	low, high []int32 // range of the ids in the file, [low, high), for each field
 	offset    []int32 // added to the ids in the file to make them global
-	features  []int32 // of the row that parse read, global
+	features  []int32 // ids of the row that parse read last, with offset added
 }
 
-// newParser returns a parser of local ids or global ids; sizes may be nil for
-// local ids, which then are any below 2^31-1 and stay local.
+// newParser returns a parser for files of local or global ids. For local ids sizes may be
+// nil. Then any id below 2^31-1 is valid, and the parsed ids stay local.
 func newParser(h *header, sizes []int, global bool) *parser {
 	m := len(h.columns) - 1
 	p := &parser{fields: h.columns[1:], separator: h.separator,
@@ -97,7 +97,8 @@ func newParser(h *header, sizes []int, global bool) *parser {
 	return p
 }
 
-// parse reads a line into p.features. If it reports false, explain says why.
+// parse parses a line and stores its ids in p.features. If it returns false, the line is not
+// valid, and explain returns the reason.
 func (p *parser) parse(line []byte) (label uint8, ok bool) {
 	if len(line) < 2 || line[0]&^1 != '0' || line[1] != p.separator {
 		return 0, false
@@ -130,7 +131,7 @@ func (p *parser) parse(line []byte) (label uint8, ok bool) {
 	return label, true
 }
 
-// explain returns what is wrong with a line; nil if parse takes it.
+// explain returns an error that says why a line is not valid, or nil if it is valid.
 func (p *parser) explain(line []byte) error {
 	if bytes.IndexByte(line, 0) >= 0 {
 		return errors.New("NUL byte")
@@ -168,7 +169,7 @@ func (p *parser) explainID(j int, cell string) error {
 	return nil
 }
 
-// clip shortens what is quoted in a message.
+// clip shortens text that a message quotes.
 func clip(text string) string {
 	const most = 40
 	if len(text) <= most {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// slowParse is the obvious form of parser.parse for local ids of known sizes.
+// slowParse does the same as parser.parse, in the simplest way, for local ids with sizes.
 func slowParse(line string, separator string, sizes []int) (label uint8, features []int32, ok bool) {
 	cells := strings.Split(line, separator)
 	if len(cells) != len(sizes)+1 || cells[0] != "0" && cells[0] != "1" {
@@ -24,7 +24,8 @@ func slowParse(line string, separator string, sizes []int) (label uint8, feature
 	return cells[0][0] - '0', features, true
 }
 
-// The fast parser agrees with the slow one, and explain with both.
+// parse accepts the same lines as slowParse and gives the same rows, and explain returns an
+// error for all other lines.
 func FuzzCSV(f *testing.F) {
 	for _, line := range []string{"1,0,2", "0,3,1", "0,4,1", "1,,1", "", ",", "1", "1,", "1,2", "1,2,", "1,2,1,", "2,0,0", "00,0,0", "1,+1,1", "1,-1,1",
 		"1,0000000000000000000001,2", "1,99999999999999999999999,2", "1,18446744073709551617,1", "1, 1,1", "1,1\t1", "1\t1\t1", "1,1,\x00", "1;1;1", "é,1,1"} {
@@ -44,7 +45,7 @@ func FuzzCSV(f *testing.F) {
 			t.Errorf("parse(%q) = %d, %v, %t, want %d, %v, %t", line, label, p.features, ok, wantLabel, want, wantOK)
 		}
 		if why := p.explain(line); (why == nil) != ok {
-			t.Errorf("parse(%q) is %t, explained as %v", line, ok, why)
+			t.Errorf("parse(%q) returns %t, but explain returns %v", line, ok, why)
 		}
 		if h, err := readHeader(line, true); err == nil && len(h.columns) < 2 {
 			t.Errorf("header %q has columns %q", line, h.columns)

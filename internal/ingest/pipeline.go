@@ -9,15 +9,15 @@ import (
 	"shaver/internal/fault"
 )
 
-// scan reads the files [first, last), in order; row is the position of their
-// first row. Workers parse several blocks at a time; collect gets the blocks in
-// order, one at a time. It returns the position after the last row. Of several
-// errors, it returns the one that comes first in the input.
+// scan reads the files r.paths[first:last] in order. row is the position of their first
+// row. Several goroutines call work for different blocks concurrently. collect is called
+// for one block at a time, in the order of the input. scan returns the position after the
+// last row. If several blocks fail, it returns the error that comes first in the input.
 func (r *rawImport) scan(first, last int, row uint64, work func(worker int, b *block) error, collect func(b *block) error) (uint64, error) {
 	g, ctx := errgroup.WithContext(r.ctx)
 	depth := 2*r.workers + 2
 	if r.config.Format.tables {
-		depth = r.workers + 1 // a block is a row group, which may be large
+		depth = r.workers + 1 // fewer, because a block is a row group, which may be large
 	}
 	todo, order, free := make(chan *block), make(chan *block, depth), make(chan *block, depth)
 	for range depth {
@@ -65,6 +65,7 @@ func (r *rawImport) scan(first, last int, row uint64, work func(worker int, b *b
 	return row, err
 }
 
+// send sends b, and returns false if ctx ends first.
 func send(ctx context.Context, to chan<- *block, b *block) bool {
 	select {
 	case to <- b:
@@ -74,8 +75,9 @@ func send(ctx context.Context, to chan<- *block, b *block) bool {
 	}
 }
 
-// readFile emits the blocks of a file, and then one that says how the file ended.
-// It returns false if no other file is to be read.
+// readFile emits the blocks of a file, followed by a block that holds the description of
+// the file or an error. It advances row by the rows of the file. It returns false if the
+// scan must stop.
 func (r *rawImport) readFile(ctx context.Context, path string, row *uint64, free <-chan *block, emit func(*block) bool) bool {
 	begin := *row
 	in, err := r.open(path)
@@ -113,6 +115,7 @@ func (r *rawImport) readFile(ctx context.Context, path string, row *uint64, free
 	}
 }
 
+// noRows returns the error for a file without rows.
 func (r *rawImport) noRows(path string) error {
 	if f := r.config.Format; f.columns == nil || f.headed {
 		return fault.Inputf("%s: the file has a header and no rows", display(path))
@@ -120,7 +123,7 @@ func (r *rawImport) noRows(path string) error {
 	return fault.Inputf("%s: the file is empty", display(path))
 }
 
-// take collects a block.
+// take collects a parsed block, and reports the progress.
 func (r *rawImport) take(b *block, collect func(b *block) error) error {
 	if b.err != nil {
 		return b.err

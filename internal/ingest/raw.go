@@ -1,6 +1,6 @@
-// Package ingest makes a dataset, which package dataset reads: of encoded rows
-// (ImportEncoded) or of raw values (ImportRaw). The dataset's folder appears whole
-// or not at all.
+// Package ingest makes datasets, which package dataset reads. ImportEncoded reads encoded
+// rows, and ImportRaw reads raw values. The folder of a dataset appears only when it is
+// complete.
 package ingest
 
 import (
@@ -17,40 +17,41 @@ import (
 	"shaver/internal/vocabulary"
 )
 
-// Stdin is the file name of standard input.
+// Stdin is the file name that stands for standard input.
 const Stdin = "-"
 
-// Which rows' values are counted for MinCount.
+// Rows whose values are counted for MinCount.
 const (
-	CountTrain = "train"
-	CountAll   = "all" // as the paper's code does: the sizes are those that it publishes
+	CountTrain = "train" // rows of train
+	CountAll   = "all"   // all rows, as in the paper's code, which gives the published sizes
 )
 
-// What an import does if RawConfig does not say otherwise.
+// Defaults of RawConfig.
 const (
 	DefaultMemory    = 4 << 30   // bytes
 	DefaultKeepEvery = 256 << 20 // bytes
 )
 
-// RawConfig says what ImportRaw reads and makes of it.
+// RawConfig is the configuration of ImportRaw.
 type RawConfig struct {
 	Format     Format
-	Files      []string           // read in this order; a row's position counts over all. Text may be gzip or zstd
-	Stdin      io.Reader          // what the file Stdin yields; kept in a file if there are two scans
-	MinCount   int64              // a value in fewer rows gets the field's last id; below 1 is 1
-	Counted    string             // CountTrain (also "") or CountAll
-	Vocabulary *vocabulary.Mapper // if set, ids are these, and nothing is counted
-	Sizes      []int              // if set, what the fields' sizes must be: a model's. A Vocabulary may leave ids unused
-	Split      string             // train:val:test; "" is "8:1:1"
-	Seed       uint64             // of the split
-	OnBadRow   string             // Fail (also "") or Skip; a bad record of several lines counts all of them
-	Memory     int64              // bytes to stay under; 0 is DefaultMemory
-	KeepEvery  int64              // after so many bytes of whole files their counts are kept, to resume from; 0 is DefaultKeepEvery
-	Workers    int                // goroutines that parse and encode; 0 is one a core
-	Out        string             // the dataset's folder, which must not exist or be empty
+	Files      []string           // input files in the order of reading; text may be compressed with gzip or zstd
+	Stdin      io.Reader          // content of the file Stdin; copied to disk if there are two scans
+	MinCount   int64              // a value in fewer rows gets the id of unseen values; less than 1 means 1
+	Counted    string             // CountTrain or CountAll; "" means CountTrain
+	Vocabulary *vocabulary.Mapper // if set, it determines the ids, and values are not counted
+	Sizes      []int              // if set, sizes that the fields must have, those of a model
+	Split      string             // train:val:test; "" means "8:1:1"
+	Seed       uint64             // seed of the split
+	OnBadRow   string             // Fail or Skip; "" means Fail
+	Memory     int64              // memory limit in bytes; 0 means DefaultMemory
+	KeepEvery  int64              // counts are saved after every KeepEvery bytes of whole files; 0 means DefaultKeepEvery
+	Workers    int                // number of goroutines that parse and encode; 0 means one per core
+	Out        string             // folder of the dataset, which must be empty or not exist
 	Progress   Progress           // may be nil
 }
 
+// fill sets the defaults and checks the configuration.
 func (c *RawConfig) fill() error {
 	c.MinCount = max(c.MinCount, 1)
 	if c.Split == "" {
@@ -71,13 +72,13 @@ func (c *RawConfig) fill() error {
 	once := slices.Index(c.Files, Stdin)
 	switch {
 	case len(c.Files) == 0:
-		return fault.Usagef("no file of raw rows")
+		return fault.Usagef("no file with raw rows")
 	case c.Counted != CountTrain && c.Counted != CountAll:
-		return fault.Usagef("which rows are counted: %q, expected %s or %s", c.Counted, CountTrain, CountAll)
+		return fault.Usagef("the rows to count are %q, expected %s or %s", c.Counted, CountTrain, CountAll)
 	case once >= 0 && slices.Contains(c.Files[once+1:], Stdin):
-		return fault.Usagef("standard input can be read once")
+		return fault.Usagef("standard input is named twice, but can be read only once")
 	case once >= 0 && c.Format.tables:
-		return fault.Usagef("Parquet and Arrow files are read at any place: not from standard input")
+		return fault.Usagef("Parquet and Arrow files need random access, so they cannot be read from standard input")
 	}
 	return checkOut(c.Out)
 }
@@ -89,20 +90,25 @@ type rawImport struct {
 	ratio   *ratio
 	workers int
 	paths   []string
-	layout  *layout // set by look
-	opened  input   // the first file, until it is read
-	cancel  func()  // ends ctx: a reader that waits for standard input, too
-	folder  string  // of counts and spool
-	spool   string  // what Stdin yielded, if it is kept
+	layout  *layout // set by openFirst
+	opened  input   // the first file, if it is open and not read yet
+	cancel  func()  // ends ctx, and with it a read that waits for standard input
+	folder  string  // folder of the counts and of spool
+	spool   string  // path of the copy of standard input; "" without a copy
 }
 
-// ImportRaw makes a dataset of raw values. Without a vocabulary it takes two
-// scans: one counts the values of each field, one encodes. A field's ids are its
-// values with at least MinCount rows, in byte order; the last id stands for all
-// other values. The same files, in whichever cuts, give the same bytes for any
-// memory and number of workers. Bad rows, errors and the end of ctx are as for
-// ImportEncoded, but that the counts of whole files are kept beside Out (see
-// KeptCounts) when there are many, for the same import to go on from.
+// ImportRaw makes a dataset of raw values. If Vocabulary is set, it determines the ids, and
+// one scan encodes the rows. Otherwise a first scan counts the values of each field. The
+// values with at least MinCount rows have the ids from 0 in byte order, and the last id
+// stands for all other values.
+//
+// A row's position counts over all files. The same rows give the same splits, ids and Arrow
+// files, however they are cut into files, and for any Memory and Workers.
+//
+// Bad rows, errors and the end of ctx are treated as by ImportEncoded. A bad row of several
+// lines counts as that many skipped lines. If the import ends early after at least KeepEvery
+// bytes of whole files were counted, it leaves their counts next to Out (see KeptCounts),
+// and the same import resumes from them.
 func ImportRaw(ctx context.Context, config RawConfig) (*Summary, error) {
 	if err := config.fill(); err != nil {
 		return nil, err
@@ -132,21 +138,21 @@ func ImportRaw(ctx context.Context, config RawConfig) (*Summary, error) {
 		}
 	}()
 	if config.Vocabulary != nil {
-		return r.frozen(b)
+		return r.withVocabulary(b)
 	}
-	return r.counted(b)
+	return r.withCounts(b)
 }
 
-// look opens the first file, for the layout.
-func (r *rawImport) look() error {
+// openFirst opens the first file, which sets the layout.
+func (r *rawImport) openFirst() error {
 	in, err := r.open(r.paths[0])
 	r.opened = in
 	return err
 }
 
-// frozen encodes by the vocabulary that there is.
-func (r *rawImport) frozen(b *builder) (*Summary, error) {
-	if err := r.look(); err != nil {
+// withVocabulary encodes the rows with the vocabulary of the configuration.
+func (r *rawImport) withVocabulary(b *builder) (*Summary, error) {
+	if err := r.openFirst(); err != nil {
 		return nil, err
 	}
 	if want := r.config.Sizes; want != nil && len(want) != len(r.layout.fields) {
@@ -167,14 +173,14 @@ func (r *rawImport) frozen(b *builder) (*Summary, error) {
 	return r.encode(b, &m, fields)
 }
 
-// counted encodes by the vocabulary that it makes.
-func (r *rawImport) counted(b *builder) (_ *Summary, err error) {
+// withCounts counts the values, makes a vocabulary of them, and encodes the rows with it.
+func (r *rawImport) withCounts(b *builder) (_ *Summary, err error) {
 	unlock, err := r.lockCounts()
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	kept := KeptCounts(r.config.Out) != "" // an earlier import's, until count has had a look
+	kept := KeptCounts(r.config.Out) != "" // count decides whether the counts of an earlier import are kept
 	defer func() {
 		if err == nil || !kept {
 			os.RemoveAll(r.folder)
@@ -185,7 +191,7 @@ func (r *rawImport) counted(b *builder) (_ *Summary, err error) {
 	if err := r.keepStdin(); err != nil {
 		return nil, err
 	}
-	if err := r.look(); err != nil {
+	if err := r.openFirst(); err != nil {
 		return nil, err
 	}
 	spills, kept, err := r.count()
@@ -215,7 +221,8 @@ func (r *rawImport) counted(b *builder) (_ *Summary, err error) {
 	return r.encode(b, &m, fields)
 }
 
-// checkMemory refuses a vocabulary that does not fit.
+// checkMemory returns an error if the vocabulary needs more memory than the limit. counts
+// is the number of values of each field.
 func (r *rawImport) checkMemory(m *dataset.Manifest, counts []int) error {
 	need, values := int64(0), int64(0)
 	for j, n := range counts {
@@ -223,13 +230,14 @@ func (r *rawImport) checkMemory(m *dataset.Manifest, counts []int) error {
 		values += int64(n)
 	}
 	if need > r.config.Memory {
-		return fault.Setting(fault.Usagef("the %d values that are kept need %d MiB of memory, and %d MiB are allowed: allow more, or keep fewer values by a higher count",
+		return fault.Setting(fault.Usagef("the %d kept values need %d MiB of memory, but the limit is %d MiB: raise the limit, or keep fewer values with a higher minimum count",
 			values, need>>20, r.config.Memory>>20), MemorySetting, MinCountSetting)
 	}
 	return nil
 }
 
-// checkSizes refuses fields that are not the model's, and totals beyond int32.
+// checkSizes returns an error if the sizes of the fields are not those of the
+// configuration, or if their sum exceeds int32.
 func (r *rawImport) checkSizes(fields []*vocabulary.Field) error {
 	want := r.config.Sizes
 	sizes := make([]int, len(fields))
@@ -240,9 +248,9 @@ func (r *rawImport) checkSizes(fields []*vocabulary.Field) error {
 		}
 		values := ""
 		if f.OOV() == f.Size()-1 && f.Reserved() == 0 {
-			values = fmt.Sprintf("%d values and so ", f.Size()-1)
+			values = fmt.Sprintf("%d values, hence ", f.Size()-1)
 		}
-		return fault.Inputf("field %d (%s) has %s%d features, the model has %d", j, r.layout.fields[j], values, sizes[j], want[j])
+		return fault.Inputf("field %d (%s) has %s%d features, but the model has %d", j, r.layout.fields[j], values, sizes[j], want[j])
 	}
 	if want != nil && len(want) != len(fields) {
 		return r.otherFields()
@@ -253,12 +261,12 @@ func (r *rawImport) checkSizes(fields []*vocabulary.Field) error {
 	return nil
 }
 
-// otherFields says that the model has another number of fields.
+// otherFields returns the error for a model with a different number of fields.
 func (r *rawImport) otherFields() error {
-	return fault.Inputf("the rows have %d fields and the model %d", len(r.layout.fields), len(r.config.Sizes))
+	return fault.Inputf("the rows have %d fields, but the model has %d", len(r.layout.fields), len(r.config.Sizes))
 }
 
-// encode is the last scan.
+// encode is the last scan. It writes the encoded rows to out.
 func (r *rawImport) encode(out *builder, m *dataset.Manifest, fields []*vocabulary.Field) (*Summary, error) {
 	sizes := make([]int, len(fields))
 	for j, f := range fields {
@@ -267,7 +275,7 @@ func (r *rawImport) encode(out *builder, m *dataset.Manifest, fields []*vocabula
 	}
 	names := r.ratio.splits()
 	compressors := 1
-	if r.config.Memory >= 256<<20 { // with one, workers wait for it
+	if r.config.Memory >= 256<<20 { // a single compressor would slow down the workers
 		compressors = 2
 	}
 	if err := out.start(r.layout.fields, sizes, names, compressors); err != nil {

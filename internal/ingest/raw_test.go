@@ -20,7 +20,8 @@ import (
 	"shaver/internal/random"
 )
 
-// bruteForce encodes raw records, header first, by the rule in so many words.
+// bruteForce encodes raw records in the simplest way. The first record is the header. If
+// all is false, only the rows of train count for minCount.
 func bruteForce(records [][]string, label string, minCount int, seed uint64, all bool) (sizes []int, values [][]string, rows map[string][][]int32, labels map[string][]uint8) {
 	at := slices.Index(records[0], label)
 	split := func(i int) string {
@@ -65,6 +66,7 @@ func bruteForce(records [][]string, label string, minCount int, seed uint64, all
 	return sizes, values, rows, labels
 }
 
+// checkBruteForce checks that a dataset has the ids, values and rows of bruteForce.
 func checkBruteForce(t *testing.T, d *dataset.Dataset, records [][]string, label string, minCount int, seed uint64, all bool) {
 	t.Helper()
 	sizes, values, rows, labels := bruteForce(records, label, minCount, seed, all)
@@ -74,13 +76,13 @@ func checkBruteForce(t *testing.T, d *dataset.Dataset, records [][]string, label
 	for j := range values {
 		got, err := d.Vocabulary(j)
 		if err != nil || !slices.Equal(got, values[j]) {
-			t.Errorf("field %d: another vocabulary, %v", j, err)
+			t.Errorf("field %d has a wrong vocabulary, %v", j, err)
 		}
 	}
 	for _, split := range dataset.SplitNames {
 		got := rowsOf(t, d, 1000, split)
 		if !slices.Equal(got.Label, labels[split]) || !slices.Equal(got.Features, slices.Concat(rows[split]...)) {
-			t.Errorf("%s has other rows", split)
+			t.Errorf("%s has wrong rows", split)
 		}
 	}
 }
@@ -111,19 +113,20 @@ func TestImportRawFlights(t *testing.T) {
 	}
 	d := open(t, out)
 	if d.Digest() != summary.Digest {
-		t.Error("the summary is not of this dataset")
+		t.Error("the summary does not describe this dataset")
 	}
 	checkBruteForce(t, d, records, "label", 2, 11, false)
-	// Their split is another one, but nearly all values occur often.
+	// The sizes differ from those of the model, because its split is different. They are
+	// close, because nearly all values are frequent.
 	_, sizes := vocabularyOfFlights(t)
 	for j, size := range d.FieldDims() {
 		if size < sizes[j]*98/100 || size > sizes[j]*102/100 {
-			t.Errorf("field %d has size %d, about %d is expected", j, size, sizes[j])
+			t.Errorf("field %d has size %d, expected about %d", j, size, sizes[j])
 		}
 	}
 }
 
-// odd is a table with every character that needs care.
+// odd returns random records whose values contain special characters, and their text.
 func odd(t testing.TB, comma bool) (text string, records [][]string) {
 	values := []string{"", "a", "b\\n", `\`, "x y", " x", "é", "0", "-1", "zz"}
 	if comma {
@@ -159,7 +162,7 @@ func TestImportRawOddValues(t *testing.T) {
 			}
 			d := open(t, config.Out)
 			checkBruteForce(t, d, records, "click", int(max(minCount, 1)), 2, false)
-			// The same rows cut into files give the same rows.
+			// The same rows in two files give the same dataset.
 			lines := strings.SplitAfter(text, "\n")
 			if comma {
 				continue
@@ -185,11 +188,11 @@ func TestImportRawIsDeterministic(t *testing.T) {
 		all = append(all, folderBytes(t, out))
 	}
 	if all[0] != all[1] {
-		t.Error("the same import gave other bytes")
+		t.Error("the same import gave different bytes")
 	}
 	for _, name := range []string{"vocabulary/0-first.txt", "vocabulary/1-odd_name_____.txt"} {
 		if !strings.Contains(all[0], filepath.FromSlash(name)+"\n") {
-			t.Errorf("there is no %s", name)
+			t.Errorf("%s is missing", name)
 		}
 	}
 }
@@ -228,7 +231,7 @@ func TestImportRawRefuses(t *testing.T) {
 	}
 }
 
-// Millions of values are merged between the scans: that ends with ctx too.
+// Writing the vocabulary may take long, so it stops when ctx ends.
 func TestWriteVocabularyStops(t *testing.T) {
 	b, err := newBuilder(filepath.Join(t.TempDir(), "x"))
 	if err != nil {

@@ -15,54 +15,56 @@ import (
 	"shaver/internal/vocabulary"
 )
 
-// Summary is what an import did.
+// Summary describes a finished import.
 type Summary struct {
 	dataset.Manifest
-	Digest   string   // of the new dataset
-	Bad      []string // messages of the first lines left out
-	Unseen   []int64  // with a vocabulary that was brought: rows with the id of unseen values, by field
-	Reserved []int    // with such a vocabulary: ids that no value can get, by field
-	Scans    []Scan   // scans of the input, in order; the last one wrote the dataset
+	Digest   string   // digest of the new dataset
+	Bad      []string // messages about the first rows that were left out
+	Unseen   []int64  // with RawConfig.Vocabulary: number of rows with the id of unseen values, by field
+	Reserved []int    // with RawConfig.Vocabulary: number of ids that no value can get, by field
+	Scans    []Scan   // scans of the input, in order; the last one encoded the rows
 }
 
 // Scan is one reading of all input files.
 type Scan struct {
-	Bytes int64 // of input files, as they lie on disk; without those that an earlier import had counted
+	Bytes int64 // bytes of the files on disk, without files that an earlier import counted
 	Time  time.Duration
 }
 
-// Settings that errors name (see fault.Setting), besides those of vocabulary.
+// Settings that errors name (see fault.Setting).
 const (
 	IDsSetting      = "ids" // EncodedConfig.Global
 	SizesSetting    = vocabulary.SizesSetting
-	SplitSetting    = "split"
+	SplitSetting    = "split" // Split of both configurations
 	MemorySetting   = vocabulary.MemorySetting
 	MinCountSetting = "min count"
-	NumbersSetting  = "numbers"                // the rule of Criteo
-	UnseenSetting   = vocabulary.UnseenSetting // the oov of ReadVocabulary
+	NumbersSetting  = "numbers"                // parameter of Criteo
+	UnseenSetting   = vocabulary.UnseenSetting // parameter oov of ReadVocabulary
 )
 
-// Progress is called now and then with the rows read so far and the bytes, of
-// all input files as they lie on disk and of all scans of them.
+// Progress is called from time to time with the number of rows and bytes read so far, and
+// the number of bytes to read. All three count every scan. Bytes are those of the files on
+// disk.
 type Progress func(rows, bytesRead, bytesTotal int64)
 
 // scans is the state of the scans of the input files.
 type scans struct {
 	ctx      context.Context
 	progress Progress
-	done     int64 // bytes of files that were read to their end
-	total    int64
-	rows     int64
-	seen     map[string]dataset.File // by path: a file must not change between scans
-	ended    []Scan
+	done     int64                   // bytes of the files that were read completely, over all scans
+	total    int64                   // bytes to read in all scans
+	rows     int64                   // rows read in all scans
+	seen     map[string]dataset.File // files by path, to detect a file that changes between scans
+	ended    []Scan                  // finished scans
 
-	// of the current scan
+	// State of the current scan.
 	bad     badRows
-	sources []dataset.File
+	sources []dataset.File // files that were read completely
 	start   time.Time
-	before  int64 // what done was
+	before  int64 // value of done at the start
 }
 
+// newScans returns the state before the first scan. times is the number of scans.
 func newScans(ctx context.Context, policy string, progress Progress, paths []string, times int) (*scans, error) {
 	bad, err := newBadRows(policy)
 	if err != nil {
@@ -70,7 +72,7 @@ func newScans(ctx context.Context, policy string, progress Progress, paths []str
 	}
 	p := &scans{ctx: ctx, bad: bad, progress: progress, seen: map[string]dataset.File{}}
 	for _, path := range paths {
-		size, err := int64(0), error(nil) // nobody knows standard input's
+		size, err := int64(0), error(nil) // the size of standard input is unknown
 		if path != Stdin {
 			size, err = rawtext.Size(path)
 		}
@@ -82,7 +84,7 @@ func newScans(ctx context.Context, policy string, progress Progress, paths []str
 	return p, nil
 }
 
-// begin starts a scan. What an earlier scan counted is discarded.
+// begin starts a scan. It discards the bad rows and sources of an earlier scan.
 func (p *scans) begin() {
 	p.bad.reset()
 	p.sources = nil
@@ -92,7 +94,8 @@ func (p *scans) begin() {
 // end ends a scan.
 func (p *scans) end() { p.ended = append(p.ended, Scan{p.done - p.before, time.Since(p.start)}) }
 
-// tick counts a row that was read from s.
+// tick counts a row that was read from s. From time to time it reports the progress and
+// checks whether ctx has ended.
 func (p *scans) tick(s *rawtext.Source) error {
 	p.rows++
 	if p.rows%4096 != 0 {
@@ -104,7 +107,7 @@ func (p *scans) tick(s *rawtext.Source) error {
 	return p.ctx.Err()
 }
 
-// finish ends the reading of a file.
+// finish records that s was read to its end.
 func (p *scans) finish(s *rawtext.Source) error {
 	digest, size, err := s.Digest()
 	if err != nil {
@@ -113,7 +116,7 @@ func (p *scans) finish(s *rawtext.Source) error {
 	return p.note(s.Path, dataset.File{File: filepath.Base(s.Path), SHA256: digest, Bytes: size})
 }
 
-// note notes the file that was at path, which must be the same in every scan.
+// note records a file that was read completely. It must be the same in every scan.
 func (p *scans) note(path string, file dataset.File) error {
 	if before, ok := p.seen[path]; ok && before != file {
 		return fmt.Errorf("%s changed while it was read", path)
@@ -127,21 +130,22 @@ func (p *scans) note(path string, file dataset.File) error {
 	return p.ctx.Err()
 }
 
-// ratio is how rows are drawn into train, val and test.
+// ratio draws rows into train, val and test.
 type ratio struct {
 	dataset.Division
-	parts [3]uint64
-	total uint64
+	parts [3]uint64 // of train, val and test
+	total uint64    // sum of parts
 }
 
-// parseRatio reads "8:1:1": whole numbers, of which val's and test's may be 0.
+// parseRatio parses a ratio train:val:test of whole numbers, such as 8:1:1. The numbers for
+// val and test may be 0.
 func parseRatio(text string, seed uint64) (*ratio, error) {
 	parts := strings.Split(text, ":")
 	r := &ratio{Division: dataset.Division{Ratio: text, Seed: seed}}
 	for k, part := range parts {
 		n, err := strconv.ParseUint(part, 10, 32)
 		if err != nil || len(parts) != 3 || k == 0 && n == 0 {
-			return nil, fault.Setting(fault.Usagef("split is %q, expected train:val:test in whole numbers, as in 8:1:1", text), SplitSetting)
+			return nil, fault.Setting(fault.Usagef("split is %q, expected train:val:test in whole numbers, such as 8:1:1", text), SplitSetting)
 		}
 		r.parts[k] = n
 		r.total += n
@@ -149,7 +153,7 @@ func parseRatio(text string, seed uint64) (*ratio, error) {
 	return r, nil
 }
 
-// splits returns the names of the splits that get rows.
+// splits returns the names of the splits whose part is not 0.
 func (r *ratio) splits() []string {
 	var names []string
 	for k, part := range r.parts {
@@ -160,10 +164,10 @@ func (r *ratio) splits() []string {
 	return names
 }
 
-// draw returns the position in splits of the split of a row. Each row is drawn
-// on its own, with the ratio as probabilities, from the seed and its position in
-// the input alone (rows left out count): nothing else changes where it goes, and
-// the splits' sizes meet the ratio only on average.
+// draw returns the split of a row as a position in splits. It depends only on the ratio, the
+// seed and the position of the row in the input, where rows that are left out count too.
+// Each row is drawn independently, with the parts of the ratio as probabilities, so the
+// sizes of the splits match the ratio only on average.
 func (r *ratio) draw(row uint64) int {
 	stream := random.At(r.Seed, random.Split, row, 0)
 	x := stream.Below(r.total)

@@ -16,8 +16,8 @@ type tableInput struct {
 	table *arrowio.ColumnFile
 }
 
-// openTable opens a file of a table, of which only the columns are read that the
-// format needs.
+// openTable opens a Parquet or Arrow file. Only the columns that the format needs will be
+// read.
 func (r *rawImport) openTable(path string) (input, error) {
 	t, err := arrowio.OpenColumnFile(path)
 	if err != nil {
@@ -52,7 +52,8 @@ func (in *tableInput) next(b *block) error {
 	return err
 }
 
-// describe reads the file once more, as tables are not read front to back.
+// describe reads the file again to compute its digest, because a table is not read from
+// front to back.
 func (in *tableInput) describe() (dataset.File, error) {
 	digest, size, err := in.table.Digest()
 	return dataset.File{File: filepath.Base(in.path), SHA256: digest, Bytes: size}, err
@@ -60,7 +61,7 @@ func (in *tableInput) describe() (dataset.File, error) {
 
 func (in *tableInput) close() { in.table.Close() }
 
-// parseTable is parse for a block of a table.
+// parseTable is like parse, for a block of a table.
 func (c *blockParser) parseTable(b *block, visit func(row uint64, label uint8, values [][]byte) error) error {
 	i := int64(0)
 	err := b.table.Rows(func(cells [][]byte) error {
@@ -89,5 +90,5 @@ func (c *blockParser) parseTable(b *block, visit func(row uint64, label uint8, v
 	return nil
 }
 
-// stop tells an error of ours from one of the file.
+// stop marks an error that comes from our callback and not from reading the table.
 type stop struct{ error }

@@ -14,7 +14,7 @@ import (
 	"shaver/internal/vocabulary"
 )
 
-// vocabularyFile is the name of a field's file.
+// vocabularyFile returns the name of the vocabulary file of a field.
 func vocabularyFile(field int, name string) string {
 	clean := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-' {
@@ -25,10 +25,10 @@ func vocabularyFile(field int, name string) string {
 	return path.Join("vocabulary", fmt.Sprintf("%d-%s.txt", field, clean[:min(len(clean), 64)]))
 }
 
-// writeVocabulary writes the fields' files, several at a time, and fills
-// m.Vocabulary. each calls visit with the ids of a field that have a line, in their
-// order, as vocabulary.Field.Each does. It returns the number of lines of each field,
-// and ends with ctx.
+// writeVocabulary writes the vocabulary files of the fields, at most workers concurrently,
+// and sets m.Vocabulary. It calls each for every field, and each must call visit for each
+// line of the field's file in order, as vocabulary.Field.Each does. writeVocabulary returns
+// the number of lines of each field. It returns early if ctx ends.
 func (b *builder) writeVocabulary(ctx context.Context, m *dataset.Manifest, fields []string, workers int, each func(field int, visit func(value []byte, has bool) error) error) ([]int, error) {
 	if err := os.Mkdir(b.join("vocabulary"), 0o755); err != nil {
 		return nil, err
@@ -70,19 +70,19 @@ func (b *builder) writeVocabulary(ctx context.Context, m *dataset.Manifest, fiel
 	return counts, b.sync("vocabulary")
 }
 
-// ReadVocabulary reads a mapper: a dataset's folder, or a file (see
-// vocabulary.Read) that may take so many bytes of memory, and whose ids of unseen
-// values are those that oov says. A dataset has its own, and oov is "".
+// ReadVocabulary reads a mapper from a file, or the vocabulary of a dataset if path is a
+// folder. For a file, memory and oov are those of vocabulary.Read. A dataset has its own ids
+// for unseen values, so oov must be "".
 func ReadVocabulary(path string, memory int64, oov string) (*vocabulary.Mapper, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, fmt.Errorf("the vocabulary: %w", err)
+		return nil, fmt.Errorf("cannot read the vocabulary: %w", err)
 	}
 	if !info.IsDir() {
 		return vocabulary.Read(path, memory, oov)
 	}
 	if oov != "" {
-		return nil, fault.Setting(fault.Usagef("the id of unseen values is chosen for a mapper in a file: the dataset %s has its own", path), UnseenSetting)
+		return nil, fault.Setting(fault.Usagef("the id of unseen values can be chosen only for a mapper in a file: the dataset %s has its own", path), UnseenSetting)
 	}
 	d, err := dataset.Open(path)
 	if err != nil {
@@ -91,7 +91,8 @@ func ReadVocabulary(path string, memory int64, oov string) (*vocabulary.Mapper, 
 	return d.Mapper()
 }
 
-// loadField reads a field's file that was just written.
+// loadField reads the vocabulary file f of a field with the given number of values, which
+// was just written.
 func (b *builder) loadField(f dataset.File, values int) (*vocabulary.Field, error) {
 	file, err := os.Open(b.join(f.File))
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"shaver/internal/estimator"
+	"shaver/internal/estimator/estimatortest"
 )
 
 // In a transcript each command is an event, and its output is the actions that follow.
@@ -159,16 +160,23 @@ func TestIdentity(t *testing.T) {
 	for name, change := range map[string]func(*Spec){
 		"model": func(s *Spec) { s.Model = "n" }, "dataset": func(s *Spec) { s.Dataset = "e" },
 		"splits": func(s *Spec) { s.Splits = []string{"train", "val"} }, "sample": func(s *Spec) { s.Sample = 0.5 },
-		"baseline": func(s *Spec) { s.Baseline = "codebook" }, "estimator": func(s *Spec) { s.Estimator = "exact" },
-		"passes": func(s *Spec) { s.Passes = 2 }, "seed": func(s *Spec) { s.Seed = 2 }, "kernel": func(s *Spec) { s.Kernel = "l" },
+		"baseline": func(s *Spec) { s.Baseline = "codebook" }, "seed": func(s *Spec) { s.Seed = 2 }, "kernel": func(s *Spec) { s.Kernel = "l" },
 		"audit": func(s *Spec) { s.Audit = .01 }, "until": func(s *Spec) { s.Until = &Until{Rule: Paper, Bound: .01} },
-		"draws": func(s *Spec) { s.Draws = 2 }, "endpoints": func(s *Spec) { s.Endpoints = "plain" },
 	} {
 		other := base
 		change(&other)
 		if other.ID() == base.ID() {
 			t.Errorf("%s does not change the identity", name)
 		}
+	}
+	found := map[string]estimator.Options{}
+	for _, o := range estimatortest.Valid() {
+		other := base
+		other.Options = o
+		if same, ok := found[other.ID()]; ok {
+			t.Errorf("%+v and %+v have the same identity", o, same)
+		}
+		found[other.ID()] = o
 	}
 }
 

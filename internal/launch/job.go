@@ -1,7 +1,7 @@
-// Package launch runs a job from this process: on a server that is embedded in it or
-// on a cluster's, with workers of its own or the cluster's, with the coordinator, and
-// with a report of the job next to the scores. It has the two commands that several
-// programs share, score and work.
+// Package launch runs a job from this process. The server and the workers are in the
+// process or in a cluster. The coordinator runs in the process, and a report of the job
+// is written next to the scores. The package also has the commands score and work,
+// which several programs share.
 package launch
 
 import (
@@ -27,24 +27,24 @@ import (
 	"shaver/internal/worker"
 )
 
-// Job is a scoring job and where it runs: on the cluster behind NATS, or, with
-// no address, on a server embedded in this process.
+// Job describes a scoring job and where it runs. It runs on the cluster at the address
+// NATS or, if that is empty, on a server embedded in this process.
 type Job struct {
 	coordinator.Config
 	cli.Connection
-	Metrics string // address to answer for health and metrics on, HOST:PORT; "" = none
-	Workers int    // in this process; 0 = one if the server is embedded, else none
-	// Store is where workers read the dataset in place, as dir:PATH (worker.OpenStore);
-	// "" = its shards travel.
+	Metrics string // address on which to serve health and metrics, HOST:PORT; "" = none
+	Workers int    // workers in this process; 0 = one if the server is embedded, otherwise none
+	// Store is the folder from which workers read the dataset in place, as dir:PATH
+	// (worker.OpenStore); "" = its shards are sent.
 	Store string
-	// Once says that nobody is going to run the job again: without NATS nothing of it
-	// is kept, however it ends.
+	// Once says that nobody will run the job again. Without NATS, nothing of the job is
+	// then kept, however it ends.
 	Once bool
 }
 
-// Run runs the job to its end. Next to the scores file it writes NAME.job.json,
-// unless an earlier run wrote both. A job that somebody cancelled ends with
-// cli.ErrCancelled. Run does not change j.
+// Run runs the job to its end. Next to the scores file it writes NAME.job.json, unless
+// an earlier run wrote both. A cancelled job ends with cli.ErrCancelled. Run does not
+// change j.
 func (j *Job) Run(ctx context.Context) (report *JobReport, err error) {
 	if err := cli.CheckOut(j.Out); err != nil {
 		return nil, err
@@ -65,19 +65,19 @@ func (j *Job) Run(ctx context.Context) (report *JobReport, err error) {
 	})
 }
 
-// running is a job that runs.
+// running is the state of a job that runs.
 type running struct {
 	Job
-	store     *worker.Store // nil = shards travel
+	store     *worker.Store // nil = shards are sent
 	telemetry telemetry
 	dial      dial            // connects to the job's server
-	end       func(err error) // ends our own server, with how the job ended; nil = we have none
+	end       func(err error) // ends the embedded server, and is passed the job's error; nil = no embedded server
 	bus       *bus.Bus        // the coordinator's connection
-	models    worker.Models   // of our workers
+	models    worker.Models   // models of the workers in this process
 
-	// Progress of the job that runs now. An audit runs several jobs in turn.
+	// progress is that of the job that runs now. An audit runs several jobs in turn.
 	progress  atomic.Pointer[cli.Progress]
-	merged    int64         // rows that were merged before that job started here
+	merged    int64         // rows that were merged before the job in progress started here
 	started   chan struct{} // closed when the first job starts
 	startOnce sync.Once
 }
@@ -118,13 +118,14 @@ func (r *running) openStore() (err error) {
 		return err
 	}
 	if _, err := r.store.Dataset(r.Dataset.Digest()); err != nil {
-		return fault.Usagef("--store has to hold --dataset, or a copy: %w", err)
+		return fault.Usagef("--store must contain --dataset or a copy: %w", err)
 	}
 	r.InPlace = true
 	return nil
 }
 
-// close closes what connect opened, all or a part of it. The job ended with err.
+// close closes what connect opened, even if connect failed halfway. err is the job's
+// error.
 func (r *running) close(err error) {
 	if r.bus != nil {
 		r.bus.Close()
@@ -138,7 +139,7 @@ func (r *running) close(err error) {
 	}
 }
 
-// compute runs the coordinator, and workers until it ends.
+// compute runs the coordinator, and the workers until the coordinator ends.
 func (r *running) compute(ctx context.Context) (outcome *coordinator.Outcome, err error) {
 	finished := errors.New("finished")
 	group, ctx := errgroup.WithContext(ctx)
@@ -152,7 +153,7 @@ func (r *running) compute(ctx context.Context) (outcome *coordinator.Outcome, er
 		if outcome, err = r.lead(ctx); err != nil {
 			return err
 		}
-		return finished // which ends the workers
+		return finished // ends the workers
 	})
 	err = group.Wait()
 	if last := r.progress.Load(); last != nil {
@@ -185,7 +186,7 @@ func (r *running) work(ctx context.Context, name string, threads int) error {
 			select {
 			case <-r.started:
 				r.progress.Load().Add(int64(n))
-			case <-ctx.Done(): // ours never started; the rows were another job's
+			case <-ctx.Done(): // no job started here, so the rows belong to another job
 			}
 		},
 	}
@@ -200,8 +201,8 @@ func (r *running) lead(ctx context.Context) (*coordinator.Outcome, error) {
 	if r.workers() == 0 {
 		c.OnMerged = func(rows int64) { r.progress.Load().Set(rows - r.merged) }
 		if os.Getenv("GOGC") == "" {
-			// Nearly all memory is the sums, which have no pointers. To collect often
-			// costs little, and keeps the garbage small.
+			// Nearly all memory is the sums, which contain no pointers. Frequent
+			// collection is therefore cheap, and it keeps little garbage in memory.
 			debug.SetGCPercent(10)
 		}
 	}
@@ -216,8 +217,8 @@ func (r *running) lead(ctx context.Context) (*coordinator.Outcome, error) {
 	return outcome, err
 }
 
-// start shows the progress of a job that starts, of which some rows are merged
-// already. Those count neither as work nor as speed.
+// start shows the progress of a job that starts. Rows merged earlier count neither as
+// work nor towards the speed.
 func (r *running) start(spec job.Spec, plan job.Plan, merged int64) {
 	r.Log.Info("scoring", zap.String("job", spec.ID()), zap.Int64("rows", plan.Rows), zap.Int64("merged", merged), zap.Int("shards", plan.Shards()), zap.String("kernel", spec.Kernel))
 	r.merged = merged
@@ -227,9 +228,9 @@ func (r *running) start(spec job.Spec, plan job.Plan, merged int64) {
 	r.startOnce.Do(func() { close(r.started) })
 }
 
-// report writes the report next to the scores and returns it; measure adds what the
-// run took. If an earlier run wrote the scores and its report is there, that report
-// stays and is returned.
+// report writes the report next to the scores and returns it. It calls measure to set
+// the time that the run took. If an earlier run wrote the scores and its report exists,
+// report returns that report and leaves the file as it is.
 func (r *running) report(outcome *coordinator.Outcome, measure func(*JobReport)) (*JobReport, error) {
 	report, err := newReport(outcome, r.Out)
 	if err != nil {

@@ -38,8 +38,8 @@ const (
 	tinyShards = 12
 )
 
-// tiny returns a job of a small model, and the folder of its dataset. Its scores are
-// to be written into an empty folder.
+// tiny returns a job of a small model, and the folder of its dataset. The folder for
+// its scores is empty.
 func tiny(t *testing.T) (j Job, folder string) {
 	t.Helper()
 	p, err := planted.New(planted.Config{Fields: []string{"a", "b"}, FieldDims: []int{9, 5}, Informative: 2, Silent: 1, Seed: 3})
@@ -73,8 +73,8 @@ func tiny(t *testing.T) (j Job, folder string) {
 	}}, folder
 }
 
-// on has the job call do at each line of its log that has the message.
-func on(t *testing.T, j *Job, message string, do func()) {
+// onMessage makes the job call do for each line of its log with the given message.
+func onMessage(t *testing.T, j *Job, message string, do func()) {
 	j.Log = zaptest.NewLogger(t, zaptest.WrapOptions(zap.Hooks(func(e zapcore.Entry) error {
 		if e.Message == message {
 			do()
@@ -97,8 +97,9 @@ func run(t *testing.T, j *Job) (*JobReport, []byte) {
 	return report, data
 }
 
-// files fails the test unless the folder of the job's scores holds exactly the names.
-func files(t *testing.T, j *Job, names ...string) {
+// wantFiles fails the test unless the folder of the job's scores contains exactly the
+// names.
+func wantFiles(t *testing.T, j *Job, names ...string) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Dir(j.Out))
 	if err != nil {
@@ -113,8 +114,8 @@ func files(t *testing.T, j *Job, names ...string) {
 	}
 }
 
-// A job has the same scores wherever it runs, and leaves nothing but them and its
-// report.
+// A job has the same scores wherever it runs. It leaves no files except the scores and
+// the report.
 func TestRun(t *testing.T) {
 	plain, folder := tiny(t)
 	_, want := run(t, &plain)
@@ -125,7 +126,7 @@ func TestRun(t *testing.T) {
 	t.Cleanup(server.Shutdown)
 	for name, test := range map[string]struct {
 		change  func(*Job)
-		workers int // that computed shards, at most
+		workers int // most workers that may have computed shards
 	}{
 		"a worker":      {func(j *Job) {}, 1},
 		"three workers": {func(j *Job) { j.Workers = 3 }, 3},
@@ -149,11 +150,11 @@ func TestRun(t *testing.T) {
 			if computed != tinyShards || report.Shards != tinyShards || len(report.Workers) > test.workers || report.Rows != tinyRows || report.Resumed || report.Seconds <= 0 {
 				t.Errorf("report %+v", report)
 			}
-			files(t, &j, "s.arrow", "s.job.json")
+			wantFiles(t, &j, "s.arrow", "s.job.json")
 			written, err := os.ReadFile(ReportPath(j.Out))
 			var back JobReport
 			if err != nil || json.Unmarshal(written, &back) != nil || fmt.Sprint(back) != fmt.Sprint(*report) {
-				t.Errorf("the report that is written is %s (%v), expected %+v", written, err, report)
+				t.Errorf("the written report is %s (%v), expected %+v", written, err, report)
 			}
 			if j.InPlace || j.OnStart != nil {
 				t.Error("the job was changed")
@@ -162,8 +163,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// A job that is cut off keeps what it has done, and the next run goes on from there,
-// unless nobody is going to run it again.
+// The next run of an interrupted job resumes it, unless Once says that there will be
+// none.
 func TestCutOff(t *testing.T) {
 	plain, _ := tiny(t)
 	_, want := run(t, &plain)
@@ -182,28 +183,28 @@ func TestCutOff(t *testing.T) {
 			j.Out, j.Once = filepath.Join(t.TempDir(), "s.arrow"), test.once
 			ctx, cancel := context.WithCancel(t.Context())
 			var done atomic.Int64
-			on(t, &j, "task done", func() {
+			onMessage(t, &j, "task done", func() {
 				if done.Add(1) == cutAfter {
 					cancel()
 				}
 			})
 			if _, err := j.Run(ctx); !errors.Is(err, context.Canceled) {
-				t.Fatalf("the run that is cut off: %v", err)
+				t.Fatalf("the interrupted run: %v", err)
 			}
 			if test.kept {
-				files(t, &j, ".s.job")
+				wantFiles(t, &j, ".s.job")
 			} else {
-				files(t, &j)
+				wantFiles(t, &j)
 			}
 			if test.other {
 				j.Seed++
 			}
 			again := atomic.Int64{}
-			on(t, &j, "task done", func() { again.Add(1) })
+			onMessage(t, &j, "task done", func() { again.Add(1) })
 			report, got := run(t, &j)
-			files(t, &j, "s.arrow", "s.job.json")
+			wantFiles(t, &j, "s.arrow", "s.job.json")
 			if bytes.Equal(got, want) == test.other {
-				t.Errorf("the same bytes as without a cut: %v", !test.other)
+				t.Errorf("the same bytes as without an interruption: %v", !test.other)
 			}
 			resumes := test.kept && !test.other
 			if n := again.Load(); resumes && n > tinyShards-cutAfter || !resumes && n != tinyShards {
@@ -216,8 +217,8 @@ func TestCutOff(t *testing.T) {
 	}
 }
 
-// If the scores are there already, so is their report; a report that is missing, or
-// that is of other scores, is written again.
+// If the scores exist already, the existing report is kept. A report that is missing,
+// malformed or about other scores is written again.
 func TestExisting(t *testing.T) {
 	j, _ := tiny(t)
 	first, _ := run(t, &j)
@@ -260,17 +261,17 @@ func TestExisting(t *testing.T) {
 				t.Errorf("the report stays: %v, expected %v: %+v", stays, test.stays, report)
 			}
 			if !test.stays && (report.Shards != 0 || len(report.Workers) != 0) {
-				t.Errorf("the report tells of shards that another run computed: %+v", report)
+				t.Errorf("the report counts shards that another run computed: %+v", report)
 			}
 			if report.Rows != tinyRows || report.Digests != first.Digests {
 				t.Errorf("report %+v", report)
 			}
-			files(t, &j, "s.arrow", "s.job.json")
+			wantFiles(t, &j, "s.arrow", "s.job.json")
 		})
 	}
 }
 
-// What cannot run is refused, and leaves nothing.
+// A job that cannot run is refused and leaves no files.
 func TestRefused(t *testing.T) {
 	plain, _ := tiny(t)
 	for name, test := range map[string]struct {
@@ -279,7 +280,7 @@ func TestRefused(t *testing.T) {
 		is     func(error) bool
 	}{
 		"no folder":         {func(j *Job) { j.Out = filepath.Join(filepath.Dir(j.Out), "none", "s.arrow") }, "cannot write", func(err error) bool { return errors.Is(err, fs.ErrNotExist) }},
-		"an empty store":    {func(j *Job) { j.Store = "dir:" + filepath.Dir(j.Out) }, "--store has to hold --dataset", fault.IsUsage},
+		"an empty store":    {func(j *Job) { j.Store = "dir:" + filepath.Dir(j.Out) }, "--store must contain --dataset", fault.IsUsage},
 		"no store":          {func(j *Job) { j.Store = "s3:bucket" }, "expected dir:PATH", fault.IsUsage},
 		"unknown estimator": {func(j *Job) { j.Options.Estimator = "magic" }, `estimator "magic"`, fault.IsUsage},
 		"bad metrics":       {func(j *Job) { j.Metrics = "9090" }, `"9090"`, fault.IsUsage},
@@ -293,26 +294,26 @@ func TestRefused(t *testing.T) {
 			if _, err := j.Run(t.Context()); err == nil || !strings.Contains(err.Error(), test.text) || !test.is(err) {
 				t.Errorf("error %v, expected %q", err, test.text)
 			}
-			files(t, &dir)
+			wantFiles(t, &dir)
 		})
 	}
 }
 
-// Of two jobs that write the same file, the second one is refused.
+// If two jobs write the same file, the second is refused.
 func TestLocked(t *testing.T) {
 	j, _ := tiny(t)
 	unlock, err := filelock.Lock(filepath.Join(filepath.Dir(j.Out), ".s.job.lock"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := j.Run(t.Context()); !fault.IsUsage(err) || !strings.Contains(err.Error(), "is at work") {
+	if _, err := j.Run(t.Context()); !fault.IsUsage(err) || !strings.Contains(err.Error(), "is running") {
 		t.Errorf("while another job has the lock: %v", err)
 	}
 	unlock()
 	run(t, &j)
 }
 
-// A job that somebody cancels ends as cancelled.
+// A job that somebody cancels ends with ErrCancelled.
 func TestCancelled(t *testing.T) {
 	server, err := bus.StartServer(bus.ServerConfig{StoreDir: t.TempDir(), Listen: "127.0.0.1:0"})
 	if err != nil {
@@ -325,12 +326,12 @@ func TestCancelled(t *testing.T) {
 	}
 	t.Cleanup(b.Close)
 	j, _ := tiny(t)
-	j.NATS = server.URL() // and there are no workers
+	j.NATS = server.URL() // without workers, so that the job does not end
 	id, err := prepare.ID(j.Request)
 	if err != nil {
 		t.Fatal(err)
 	}
-	on(t, &j, "scoring", func() {
+	onMessage(t, &j, "scoring", func() {
 		if err := b.Cancel(t.Context(), id); err != nil {
 			t.Error(err)
 		}
@@ -338,5 +339,5 @@ func TestCancelled(t *testing.T) {
 	if _, err := j.Run(t.Context()); !errors.Is(err, cli.ErrCancelled) {
 		t.Errorf("ended with %v", err)
 	}
-	files(t, &j)
+	wantFiles(t, &j)
 }

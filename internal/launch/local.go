@@ -17,15 +17,16 @@ import (
 	"shaver/internal/prepare"
 )
 
-// local starts a server inside this process, on a hidden folder beside the scores,
-// .NAME.job, which is locked. The folder is deleted at the job's end; but a job that
-// was cut off finds there what it has done, and so does one that failed in a way that
-// may pass, or for want of some shards, without which it may be finished.
+// local starts a server inside this process. The server uses the hidden folder
+// .NAME.job next to the scores, which local locks. The function end deletes the folder,
+// except if the job was interrupted, failed in a way that a retry may cure, or has
+// quarantined shards. The same command then resumes the job. With Once, end always
+// deletes the folder.
 func (j *Job) local(ctx context.Context) (connect dial, end func(err error), err error) {
 	dir := filepath.Join(filepath.Dir(j.Out), "."+strings.TrimSuffix(filepath.Base(ReportPath(j.Out)), ".json"))
 	unlock, err := filelock.Lock(dir + ".lock")
 	if errors.Is(err, filelock.ErrLocked) {
-		return nil, nil, fault.Usagef("another job that writes %s is at work: wait for its end, or name another file", j.Out)
+		return nil, nil, fault.Usagef("another job that writes %s is running: wait for its end or choose another file", j.Out)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -39,10 +40,10 @@ func (j *Job) local(ctx context.Context) (connect dial, end func(err error), err
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := j.belong(dir, id); err != nil {
+	if err := j.prepareFolder(dir, id); err != nil {
 		return nil, nil, err
 	}
-	quiet := j.Log.WithOptions(zap.IncreaseLevel(zapcore.WarnLevel)) // nobody wonders whether this server is there
+	quiet := j.Log.WithOptions(zap.IncreaseLevel(zapcore.WarnLevel)) // nobody needs log lines about the embedded server
 	server, err := bus.StartServer(bus.ServerConfig{StoreDir: dir, Log: quiet})
 	if err != nil {
 		return nil, nil, err
@@ -59,17 +60,17 @@ func (j *Job) local(ctx context.Context) (connect dial, end func(err error), err
 		wrong := (fault.IsInput(err) || fault.IsUsage(err)) && !errors.Is(err, coordinator.ErrQuarantined)
 		if err == nil || wrong || j.Once {
 			if err := discard(dir); err != nil {
-				j.Log.Warn("the job is over, and its folder stays", zap.Error(err))
+				j.Log.Warn("cannot delete the folder of a job that is over", zap.Error(err))
 			}
 		} else {
-			j.Log.Info("what is done is kept: the same command goes on from there", zap.String("folder", dir))
+			j.Log.Info("the state of the job is kept, and the same command resumes it", zap.String("folder", dir))
 		}
 		unlock()
 	}, nil
 }
 
-// recall makes tasks those of nobody, as who had them ended with the process before,
-// and those that were set aside too, as nobody else can put them back.
+// recall frees the tasks of the workers that ended with the previous process. It also
+// puts back quarantined tasks, because no other command can do that.
 func recall(ctx context.Context, connect dial) error {
 	b, err := connect(ctx, "coordinator")
 	if err != nil {
@@ -79,17 +80,18 @@ func recall(ctx context.Context, connect dial) error {
 	return b.Recall(ctx)
 }
 
-// owner is the file of a job's folder that has the job's id.
+// owner is the file in a job's folder that contains the job's id.
 const owner = "job"
 
-// belong makes dir the folder of the job: empty, if it is another's, or is not there.
-func (j *Job) belong(dir, id string) error {
+// prepareFolder makes dir the folder of the job with the given id. It deletes the
+// folder of another job.
+func (j *Job) prepareFolder(dir, id string) error {
 	path := filepath.Join(dir, owner)
 	switch text, err := os.ReadFile(path); {
 	case err == nil && string(text) == id:
 		return nil
 	case err == nil:
-		j.Log.Warn("what another job with this --out had done is thrown away", zap.String("job", string(text)))
+		j.Log.Warn("discarding the progress of another job with the same --out", zap.String("job", string(text)))
 	}
 	if err := discard(dir); err != nil {
 		return err
@@ -100,9 +102,9 @@ func (j *Job) belong(dir, id string) error {
 	return os.WriteFile(path, []byte(id), 0o600)
 }
 
-// discard deletes a job's folder, and first what says whose it is: nobody goes on from
-// what is left if this is cut off.
+// discard deletes a job's folder. It deletes the owner file first, so that no job
+// resumes from the rest if discard is interrupted.
 func discard(dir string) error {
-	_ = os.Remove(filepath.Join(dir, owner)) // if it fails, so does what follows
+	_ = os.Remove(filepath.Join(dir, owner)) // if this fails, RemoveAll fails too
 	return os.RemoveAll(dir)
 }

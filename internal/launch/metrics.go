@@ -12,15 +12,15 @@ import (
 	"shaver/internal/worker"
 )
 
-// telemetry answers for the health and the metrics of this process. Without an
-// address it does nothing, and the callbacks that it gives are nil.
+// telemetry serves the health and the metrics of this process. Without an address it
+// does nothing, and its callbacks are nil.
 type telemetry struct {
 	set    *metrics.Set
 	server *metrics.Server
 }
 
-// start begins to answer on address, HOST:PORT, unless it is empty. Call stop
-// afterwards, also if start fails.
+// start begins to serve them on address, HOST:PORT, unless it is empty. The caller must
+// call stop, even if start fails.
 func (m *telemetry) start(address string, log *zap.Logger) (err error) {
 	if address == "" {
 		return nil
@@ -39,7 +39,7 @@ func (m *telemetry) stop() {
 	}
 }
 
-// connected makes the process as ready as the connection.
+// connected makes the process ready whenever the connection is.
 func (m *telemetry) connected(b *bus.Bus) {
 	if m.server != nil {
 		m.server.SetReady(b.Ready)
@@ -53,7 +53,7 @@ func (m *telemetry) onBlob() func(sent bool, bytes int) {
 	return m.set.Blob
 }
 
-// work has a worker tell what it does.
+// work makes a worker count what it does.
 func (m *telemetry) work(c *worker.Config) {
 	if m.set == nil {
 		return
@@ -74,7 +74,7 @@ func (m *telemetry) work(c *worker.Config) {
 	}
 }
 
-// lead has a coordinator tell how its job is doing.
+// lead makes a coordinator report the progress of its job.
 func (m *telemetry) lead(c *coordinator.Config) {
 	if m.set == nil {
 		return

@@ -14,47 +14,47 @@ import (
 	"shaver/internal/scores"
 )
 
-// JobReport is what a job came to. It is printed, and written beside the scores.
+// JobReport describes a finished job. It is printed, and written next to the scores.
 type JobReport struct {
 	Job        string  `json:"job"`
 	Rows       int64   `json:"rows"`
 	Seconds    float64 `json:"seconds"`
-	CPUSeconds float64 `json:"cpu_seconds"` // of this process and of the workers elsewhere
-	// An earlier run of the job was cut off: what that took is not in Seconds, nor in
-	// CPUSeconds but for workers elsewhere.
+	CPUSeconds float64 `json:"cpu_seconds"` // time of this process and of workers elsewhere
+	// Resumed says that an earlier run of the job was interrupted. Seconds and
+	// CPUSeconds lack the time of that run, except the CPU time of workers elsewhere.
 	Resumed         bool    `json:"resumed,omitempty"`
 	Kernel          string  `json:"kernel"`
 	LossFull        float64 `json:"loss_full"`        // mean loss with nothing dropped, nat
 	LossEmpty       float64 `json:"loss_empty"`       // mean loss with everything dropped, nat
-	EfficiencyError float64 `json:"efficiency_error"` // how far the scores sum off their difference, nat
-	// Its standard error, of estimators without the efficiency identity: what is
-	// beyond two of it is bias.
+	EfficiencyError float64 `json:"efficiency_error"` // difference between the sum of the scores and LossEmpty - LossFull, nat
+	// EfficiencySE is the standard error of EfficiencyError, for estimators without the
+	// efficiency identity. An error above twice this value is bias.
 	EfficiencySE    float64        `json:"efficiency_se,omitempty"`
 	Digests         Digests        `json:"digests"`
-	Shards          int            `json:"shards"` // 0, and no workers: an earlier run wrote the scores, and was cut off before it told
+	Shards          int            `json:"shards"` // 0 if an earlier run wrote the scores but no report; Workers is empty then
 	RowsPerShard    int64          `json:"rows_per_shard"`
-	Workers         map[string]int `json:"workers"`          // shards computed by each
-	QuarantinedRows int64          `json:"quarantined_rows"` // missing, in shards that cannot be computed
-	// How a job with a rule to stop by, or with a time, ended.
+	Workers         map[string]int `json:"workers"`          // number of shards by the worker that computed them
+	QuarantinedRows int64          `json:"quarantined_rows"` // rows that are missing because their shards cannot be computed
+	// Stopped says how a job with Until ended.
 	Stopped *scores.Stopped `json:"stopped,omitempty"`
-	// What the audit found.
+	// Audit is the result of the job's audit.
 	Audit *scores.Audit `json:"audit,omitempty"`
 }
 
-// Digests are SHA-256, in hexadecimal.
+// Digests are SHA-256 digests in hexadecimal.
 type Digests struct {
 	Model   string `json:"model"`
 	Dataset string `json:"dataset"`
 	Scores  string `json:"scores"`
 }
 
-// ReportPath returns where the report stands of a run that wrote the scores at path.
+// ReportPath returns the path of the report for the scores at path.
 func ReportPath(path string) string {
 	return strings.TrimSuffix(path, filepath.Ext(path)) + ".job.json"
 }
 
-// former returns the report of an earlier run of the same scores, nil if it is not
-// there: that run was cut off before it wrote it.
+// former returns the report that an earlier run of the same scores wrote. It returns
+// nil if there is no report, because that run was interrupted before it wrote one.
 func (r *JobReport) former(path string) *JobReport {
 	text, err := os.ReadFile(path)
 	var former JobReport
@@ -64,8 +64,8 @@ func (r *JobReport) former(path string) *JobReport {
 	return &former
 }
 
-// newReport returns the report of a job whose scores are at path, without what it
-// took.
+// newReport returns the report of a job whose scores are at path, without Seconds and
+// CPUSeconds.
 func newReport(o *coordinator.Outcome, path string) (*JobReport, error) {
 	digest, err := scores.Digest(path)
 	if err != nil {
@@ -92,16 +92,16 @@ func (r *JobReport) write(path string) error {
 	})
 }
 
-// table writes the report for people.
+// table prints the report for people.
 func (r *JobReport) table(w io.Writer, path string, until *job.Until) {
 	fmt.Fprintf(w, "scores\t%s\n", path)
 	fmt.Fprintf(w, "job\t%s\n", r.Job)
 	switch {
-	case r.Shards == 0: // of another run, which told nothing
+	case r.Shards == 0: // an earlier run wrote the scores, but no report
 		fmt.Fprintf(w, "rows\t%d\n", r.Rows)
-	case r.Resumed: // some rows are another run's
+	case r.Resumed: // an earlier run scored some of the rows
 		fmt.Fprintf(w, "rows\t%d\n", r.Rows)
-		fmt.Fprintf(w, "seconds\t%.1f\t%.1f of CPU, and what an earlier run took that was cut off\n", r.Seconds, r.CPUSeconds)
+		fmt.Fprintf(w, "seconds\t%.1f\t%.1f of CPU, and the time of an earlier run that was interrupted\n", r.Seconds, r.CPUSeconds)
 	default:
 		fmt.Fprintf(w, "rows\t%d\t%.0f/s\n", r.Rows, float64(r.Rows)/r.Seconds)
 		fmt.Fprintf(w, "seconds\t%.1f\t%.1f of CPU\n", r.Seconds, r.CPUSeconds)

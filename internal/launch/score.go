@@ -20,6 +20,7 @@ import (
 	"shaver/internal/prepare"
 )
 
+// scoreOptions are the settings of ScoreCommand.
 type scoreOptions struct {
 	JobFlags
 	job     Job
@@ -28,12 +29,12 @@ type scoreOptions struct {
 	verbose bool
 }
 
-// JobFlags are the flags that say which job, for the commands that run or plan one.
-// They are bound to the request that is used.
+// JobFlags are the flags that say which job to run. Commands that run or plan a job
+// share them. They are bound to the request passed to Add.
 type JobFlags struct {
 	model, dataset string
 	request        *prepare.Request
-	until          job.Until // becomes that of request if one of its flags is given
+	until          job.Until // becomes the request's Until if one of its flags is given
 	maxTime        time.Duration
 }
 
@@ -78,18 +79,18 @@ func (o *JobFlags) Add(c *cobra.Command, request *prepare.Request) {
 	cli.KernelFlag(c)
 }
 
-// Open checks the flags, and sets in the request the model and the dataset that
-// they name.
+// Open checks the flags and opens the model and the dataset that they name. It sets
+// both in the request.
 func (o *JobFlags) Open() error {
 	r := o.request
 	if r.RowsPerShard < 0 {
-		return fault.Usagef("--rows-per-shard %d: not negative", r.RowsPerShard)
+		return fault.Usagef("--rows-per-shard %d: must not be negative", r.RowsPerShard)
 	}
 	if r.MaxRows < 0 {
-		return fault.Usagef("--max-rows %d: not negative", r.MaxRows)
+		return fault.Usagef("--max-rows %d: must not be negative", r.MaxRows)
 	}
 	if r.MaxRows > 0 && r.Sample != 1 {
-		return fault.Usagef("--max-rows is in place of --sample: one of the two")
+		return fault.Usagef("--max-rows and --sample exclude each other")
 	}
 	r.Options.SetDefaults()
 	if o.until.Seconds = o.maxTime.Seconds(); o.until != (job.Until{}) {
@@ -110,8 +111,9 @@ func (o *JobFlags) Open() error {
 	return err
 }
 
-// ScoreCommand returns "shaver score" or, with cluster, the program coordinator, which
-// is the same command but never starts a server of its own.
+// ScoreCommand returns the command "shaver score" or, if cluster is true, the program
+// that a cluster runs as coordinator. The two are the same, except that the program
+// needs --nats.
 func ScoreCommand(use string, cluster bool) *cobra.Command {
 	o := scoreOptions{job: Job{Config: coordinator.Config{Queue: bus.DefaultQueue}}}
 	c := &cobra.Command{
@@ -205,21 +207,21 @@ func (o *scoreOptions) run(c *cobra.Command) error {
 		return err
 	}
 	if o.job.Workers < 0 {
-		return fault.Usagef("--workers %d: not negative", o.job.Workers)
+		return fault.Usagef("--workers %d: must not be negative", o.job.Workers)
 	}
 	if err := o.job.Connection.Check(); err != nil {
 		return err
 	}
 	if r := o.job.Queue.Replicas; r != 1 && r != 3 {
-		return fault.Usagef("--replicas %d: 1 or 3", r)
+		return fault.Usagef("--replicas %d: must be 1 or 3", r)
 	} else if r > 1 && o.job.NATS == "" {
-		return fault.Usagef("--replicas 3 is for --nats, which is not given")
+		return fault.Usagef("--replicas 3 needs --nats")
 	}
 	if o.job.SaveEvery <= 0 {
-		return fault.Usagef("--checkpoint-every %v: more than 0", o.job.SaveEvery)
+		return fault.Usagef("--checkpoint-every %v: must be above 0", o.job.SaveEvery)
 	}
 	if o.job.Queue.Lease < 100*time.Millisecond {
-		return fault.Usagef("--lease %v: at least 100ms", o.job.Queue.Lease)
+		return fault.Usagef("--lease %v: must be at least 100ms", o.job.Queue.Lease)
 	}
 	if err := cli.CheckOut(o.job.Out, o.model); err != nil {
 		return err

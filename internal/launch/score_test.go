@@ -14,7 +14,7 @@ import (
 	"shaver/internal/prepare"
 )
 
-// The help of each command that programs share documents the exit codes.
+// The help of each shared command documents the exit codes.
 func TestExitHelp(t *testing.T) {
 	for _, c := range []*cobra.Command{ScoreCommand("score", false), ScoreCommand("coordinator", true), WorkCommand("worker")} {
 		if !strings.Contains(c.Long, cli.ExitHelp) {
@@ -23,11 +23,12 @@ func TestExitHelp(t *testing.T) {
 	}
 }
 
-// Rows of an earlier run make no rate of this one's seconds.
+// The report of a resumed job shows no rate, because an earlier run scored some of the
+// rows.
 func TestReportOfResumed(t *testing.T) {
 	for resumed, want := range map[bool]string{
 		false: "rows\t90\t45/s\nseconds\t2.0\t3.0 of CPU\n",
-		true:  "rows\t90\nseconds\t2.0\t3.0 of CPU, and what an earlier run took that was cut off\n",
+		true:  "rows\t90\nseconds\t2.0\t3.0 of CPU, and the time of an earlier run that was interrupted\n",
 	} {
 		var out bytes.Buffer
 		(&JobReport{Rows: 90, Seconds: 2, CPUSeconds: 3, Shards: 1, Resumed: resumed}).table(&out, "s.arrow", nil)
@@ -37,7 +38,7 @@ func TestReportOfResumed(t *testing.T) {
 	}
 }
 
-// Each flag of a job reaches the request that runs.
+// Each flag of a job changes the request.
 func TestJobFlags(t *testing.T) {
 	_, folder := tiny(t)
 	model := filepath.Join("..", "..", "testdata", "golden", "fm.pth")
@@ -54,7 +55,7 @@ func TestJobFlags(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := request.Open(); err != nil || request.Dataset == nil {
-			t.Fatalf("it has not opened what the flags name: %v", err)
+			t.Fatalf("the model or the dataset is not open: %v", err)
 		}
 		until := request.Until
 		request.Open, request.Dataset, request.Until = nil, nil, nil

@@ -14,6 +14,7 @@ import (
 	"shaver/internal/worker"
 )
 
+// workOptions are the settings of WorkCommand.
 type workOptions struct {
 	connection cli.Connection
 	metrics    string
@@ -25,7 +26,7 @@ type workOptions struct {
 	verbose    bool
 }
 
-// WorkCommand returns the program worker.
+// WorkCommand returns the program that a cluster runs as worker.
 func WorkCommand(use string) *cobra.Command {
 	var o workOptions
 	c := &cobra.Command{
@@ -67,13 +68,13 @@ After a second signal it exits at once, and the task goes to another worker.
 
 func (o *workOptions) run(ctx context.Context) error {
 	if o.threads < 1 {
-		return fault.Usagef("--threads is at least 1")
+		return fault.Usagef("--threads %d: must be at least 1", o.threads)
 	}
 	if err := o.connection.Check(); err != nil {
 		return err
 	}
 	if o.cacheSize < 1 || o.cacheSize > 1<<20 {
-		return fault.Usagef("--cache-size is from 1 to %d", 1<<20)
+		return fault.Usagef("--cache-size %d: must be from 1 to %d", o.cacheSize, 1<<20)
 	}
 	log, err := cli.Logger(o.log, o.verbose)
 	if err != nil {
@@ -105,7 +106,7 @@ func (o *workOptions) run(ctx context.Context) error {
 	o.connection.OnBlob = telemetry.onBlob()
 	b, err := o.connection.Connect(ctx, cli.RoleWorker, o.name, log)
 	switch {
-	case err != nil && ctx.Err() != nil: // asked to leave before it had anything in work
+	case err != nil && ctx.Err() != nil: // interrupted before it had a task
 		return cli.ErrDrained
 	case err != nil:
 		return err
@@ -113,7 +114,8 @@ func (o *workOptions) run(ctx context.Context) error {
 	defer b.Close()
 	telemetry.connected(b)
 	log.Info("worker ready", zap.String("name", o.name), zap.Int("threads", o.threads))
-	// The first signal, which ends ctx, only drains; the second ends the process.
+	// The first signal ends ctx, which only drains the worker. The second signal ends
+	// the process.
 	config := worker.Config{Bus: b, Name: o.name, Threads: o.threads, Models: models, Store: store, CPU: cpuTime, Log: log}
 	telemetry.work(&config)
 	err = worker.Run(context.WithoutCancel(ctx), ctx.Done(), config)

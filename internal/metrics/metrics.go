@@ -78,7 +78,7 @@ type Job struct {
 	Open                int   // shards that are published and not merged
 	Quarantined         int
 	Epoch               int64
-	Checkpoint          time.Time // time of the last checkpoint; zero if there is none
+	Checkpoint          time.Time // time of the last checkpoint; zero before the first
 }
 
 // Lead registers the metrics of a coordinator's job. Call it once, before Job and Merged.

@@ -55,7 +55,7 @@ func TestMetrics(t *testing.T) {
 	s.Lead()
 	s.Job(Job{Rows: 5, RowsTotal: 50, Shards: 1, ShardsTotal: 10, Open: 4, Quarantined: 2, Epoch: 3, Checkpoint: time.UnixMilli(1_500)})
 	s.Merged(20 * time.Millisecond)
-	s.Merged(-time.Second) // clocks of two machines differ
+	s.Merged(-time.Second) // the clocks of two machines may differ
 	code, text := get(t, m, "/metrics")
 	if code != http.StatusOK {
 		t.Fatalf("status %d: %s", code, text)

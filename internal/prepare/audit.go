@@ -2,7 +2,7 @@ package prepare
 
 import "shaver/internal/estimator"
 
-// The estimators that an audit compares, as indices of what AuditRequests returns.
+// The estimators that an audit compares, as indices into the result of AuditRequests.
 const (
 	ByWalks         = iota // full walks, the reference
 	AsRequested            // the request's own options

@@ -22,18 +22,18 @@ import (
 	"shaver/internal/tally"
 )
 
-// Request is what somebody wants to be scored, and how. This package only reads it.
+// Request describes what to score, and how. This package does not modify it.
 type Request struct {
-	// Open reads the model's checkpoint. It may be called several times. The caller
-	// of Open is the only owner of the checkpoint, so that its memory can be freed.
+	// Open reads the model's checkpoint. It may be called several times. Each caller
+	// owns the checkpoint that it gets, so that its memory can be freed.
 	Open    func() (*checkpoint.Checkpoint, error)
 	Dataset *dataset.Dataset
 
-	Splits   []string          // splits to score; those that the dataset lacks are left out
-	Sample   float64           // portion of their rows to score, (0, 1]
-	MaxRows  int64             // if above 0, the sample has this many rows, or all if there are fewer
+	Splits   []string          // splits to score; splits that the dataset lacks are left out
+	Sample   float64           // portion of the splits' rows to score, (0, 1]
+	MaxRows  int64             // if above 0, the sample has this many rows, or all rows if there are fewer
 	Baseline string            // one of baseline.Names
-	Options  estimator.Options // with Until, Passes is the most that are computed
+	Options  estimator.Options // with Until, Passes is an upper limit
 	Seed     uint64            // seed of everything random
 	Until    *job.Until        // when to end before all rows and passes are done; nil = never
 	// Audit is the portion, (0, 1], of the scored rows on which package audit compares
@@ -43,15 +43,15 @@ type Request struct {
 	Audit float64
 
 	RowsPerShard int64 // 0 = the coordinator chooses; see job.Sizing
-	InPlace      bool  // workers read the dataset from their stores, and shards are not sent
+	InPlace      bool  // workers read the dataset from their stores, so shards are not sent
 }
 
 // Job is a request that was checked. It is immutable.
 type Job struct {
 	ID   string
 	Spec job.Spec
-	// Plan says how the job is cut into shards and rounds. If the request leaves the
-	// rows of a shard open, they follow from the number of rows alone.
+	// Plan says how the job is cut into shards and rounds. If the request does not give
+	// RowsPerShard, it follows from the number of rows alone.
 	Plan         job.Plan
 	Sample       shard.Sample
 	Baseline     []float32 // what a dropped entry reads, [m, d]
@@ -59,17 +59,17 @@ type Job struct {
 	Dataset      *dataset.Dataset
 }
 
-// Prepared is a job with its model in memory. A holder of the Job alone does not
-// keep the model there.
+// Prepared is a job with its model in memory. A reference to the Job alone does not
+// keep the model in memory.
 type Prepared struct {
 	*Job
 	Checkpoint *checkpoint.Checkpoint
 	Model      *model.Model
 }
 
-// New opens the model and returns the job that r asks for. It logs what it leaves
-// out or replaces. An error is wrong usage if no model and no dataset could cure
-// it, and bad input if the model or the dataset is at fault.
+// New opens the model and returns the job that r asks for. It logs what it leaves out
+// or replaces. An error is wrong usage if the settings are wrong for every model and
+// dataset, and bad input if they do not fit this model or dataset.
 func New(r Request, log *zap.Logger) (*Prepared, error) {
 	ck, err := r.Open()
 	if err != nil {
@@ -123,14 +123,14 @@ func ID(r Request) (string, error) {
 	return p.ID, nil
 }
 
-// WithPlan returns the job with another plan.
+// WithPlan returns a copy of the job with another plan.
 func (j *Job) WithPlan(plan job.Plan) *Job {
 	other := *j
 	other.Plan = plan
 	return &other
 }
 
-// Sampling returns what the sums of the job's tasks are a sample of.
+// Sampling describes the sample from which the job's sums are computed.
 func (j *Job) Sampling() tally.Sampling {
 	return tally.NewSampling(j.Spec.TaskOptions(), j.Sample.Rows)
 }
@@ -141,9 +141,9 @@ func (j *Job) Scan(ctx context.Context, visit func(*model.Rows) error) error {
 	return j.Dataset.Scan(ctx, j.Spec.Splits, 4096, visit)
 }
 
-// validate checks the settings, for rows of the given number of players.
+// validate checks the settings for a model with the given number of players.
 func (r *Request) validate(players int) error {
-	if err := r.Options.Validate(1); err != nil { // wrong for any model
+	if err := r.Options.Validate(1); err != nil { // wrong for every model
 		return fault.Usagef("%w", err)
 	}
 	if err := r.Options.Validate(players); err != nil {
@@ -180,7 +180,7 @@ func (r *Request) plan(j *Job) job.Plan {
 	return plan
 }
 
-// existingSplits returns those of the named splits that the dataset has, in its order.
+// existingSplits returns the named splits that the dataset has, in the dataset's order.
 func existingSplits(d *dataset.Dataset, names ...string) []string {
 	return slices.DeleteFunc(d.SplitNames(), func(name string) bool { return !slices.Contains(names, name) })
 }
@@ -200,7 +200,7 @@ func (r *Request) splits(log *zap.Logger) ([]string, error) {
 	}
 	for _, name := range r.Splits {
 		if !slices.Contains(splits, name) {
-			log.Warn("the dataset has no such split: it is left out", zap.String("split", name))
+			log.Warn("leaving out a split that the dataset does not have", zap.String("split", name))
 		}
 	}
 	return splits, nil
@@ -221,7 +221,7 @@ func (r *Request) baseline(m *model.Model, log *zap.Logger) ([]float32, error) {
 		return nil, fault.Usagef("%w", err)
 	}
 	for _, field := range unseen {
-		log.Warn("no row has a value of this field: its codebook entry is the plain mean", zap.String("field", r.Dataset.Fields()[field]))
+		log.Warn("no row has a value of this field, so its codebook entry is the unweighted mean", zap.String("field", r.Dataset.Fields()[field]))
 	}
 	return values, nil
 }

@@ -20,8 +20,8 @@ import (
 	"shaver/internal/prepare/preparetest"
 )
 
-// What no model and no dataset could cure is wrong usage, and what the model or the
-// dataset does not fit is bad input. Each message names the setting.
+// A setting that is wrong for every model and dataset is wrong usage. A model or
+// dataset that does not fit the request is bad input. Each message names the setting.
 func TestRefusals(t *testing.T) {
 	good, _ := preparetest.Request(t)
 	another, err := planted.New(planted.Config{Fields: []string{"a", "b"}, FieldDims: []int{9, 6}, Informative: 2, Silent: 1, Seed: 3})
@@ -68,7 +68,7 @@ func multilinear(r *prepare.Request) {
 	r.Options.SetDefaults()
 }
 
-// New changes nothing of the request, and preparing it twice gives the same job.
+// New does not modify the request, and preparing it twice gives the same job.
 func TestRequestIsNotChanged(t *testing.T) {
 	r, _ := preparetest.Request(t)
 	r.Splits, r.MaxRows = []string{"val", "train"}, 100
@@ -89,8 +89,8 @@ func TestRequestIsNotChanged(t *testing.T) {
 	}
 }
 
-// A job's id is that of its specification. It does not depend on how the job is cut,
-// and MaxRows gives the id of the sample that it stands for.
+// A job's id is that of its specification. It does not depend on how the job is cut.
+// MaxRows gives the same id as the sample of the same size.
 func TestID(t *testing.T) {
 	r, _ := preparetest.Request(t)
 	p, err := prepare.New(r, zap.NewNop())
@@ -131,11 +131,11 @@ func TestID(t *testing.T) {
 		}
 	}
 	if id(func(r *prepare.Request) { r.MaxRows = 150 }) != id(func(r *prepare.Request) { r.Sample = .5 }) {
-		t.Error("150 of 300 rows are not the sample of one half")
+		t.Error("150 of 300 rows and a sample of 0.5 have different ids")
 	}
 }
 
-// With Until a task has one pass, and the plan has all of them.
+// With Until, a task has one pass and the plan contains all passes.
 func TestPasses(t *testing.T) {
 	r, _ := preparetest.Request(t)
 	plain, err := prepare.New(r, zap.NewNop())

@@ -11,22 +11,23 @@ import (
 	"shaver/internal/sparsity"
 )
 
-// What a budget counts.
+// The units of a budget.
 const (
-	Sparsity = "sparsity"   // portion of the entries to drop
-	Kept     = "parameters" // parameters to keep, the codebook counted
-	Bytes    = "bytes"      // of the compact file
+	Sparsity = "sparsity"   // portion of the entries that are dropped
+	Kept     = "parameters" // number of parameters that are kept, including the codebook
+	Bytes    = "bytes"      // size of the compact file in bytes
 )
 
-// Budget says how much may stay of a table, in one of the units.
+// Budget limits the size of a pruned table in one of the units.
 type Budget struct {
 	Unit   string
-	Amount float64 // sparsity, or a whole number
+	Amount float64 // a sparsity in [0, 1], or a whole number of parameters or bytes
 }
 
-// Drop returns how many entries of a table have to be dropped, or an error that
-// begins with the unit. baseline is the name; fit returns how many have to be dropped
-// at least for the file to have no more than so many bytes.
+// Drop returns the number of entries of a table that must be dropped to meet the budget.
+// baseline is the name of the baseline. fit returns the least number of entries that must
+// be dropped so that the file has at most the given number of bytes. An error begins with
+// the unit.
 func (b Budget) Drop(a *model.Architecture, baseline string, fit func(bytes int64) (drop int, err error)) (int, error) {
 	entries := a.Parameters()
 	switch b.Unit {
@@ -35,7 +36,7 @@ func (b Budget) Drop(a *model.Architecture, baseline string, fit func(bytes int6
 	case Kept:
 		least := Parameters(a, entries, baseline)
 		if b.Amount < float64(least) {
-			return 0, fmt.Errorf("%s %.0f: the codebook alone has %d", b.Unit, b.Amount, least)
+			return 0, fmt.Errorf("%s %.0f: the codebook alone has %d parameters", b.Unit, b.Amount, least)
 		}
 		return max(0, entries-int(min(b.Amount, float64(entries+least))-float64(least))), nil
 	case Bytes:
@@ -48,8 +49,8 @@ func (b Budget) Drop(a *model.Architecture, baseline string, fit func(bytes int6
 	panic("prune: budget in " + b.Unit)
 }
 
-// Parameters returns how many parameters a pruned table counts: the kept
-// entries, and the codebook's m*d if that is the baseline.
+// Parameters returns the number of parameters of a pruned table: the kept entries and, if
+// the baseline is the codebook, its m*d values.
 func Parameters(a *model.Architecture, drop int, baselineName string) int {
 	kept := a.Parameters() - drop
 	if baselineName == baseline.Codebook {
@@ -58,19 +59,19 @@ func Parameters(a *model.Architecture, drop int, baselineName string) int {
 	return kept
 }
 
-// Keep says what stays whatever the order says.
+// Keep selects entries that are never dropped, whatever their scores are.
 type Keep struct {
-	Fields  []string // whose entries all stay
-	Minimum float64  // portion of each other field's entries of which the best stay, rounded up
+	Fields  []string // names of the fields that keep all entries
+	Minimum float64  // least portion of entries that every other field keeps, rounded up
 }
 
-// Apply returns the order with the entries that stay at its end, and how many
-// entries come before them. names are the fields'.
+// Apply moves the entries that are never dropped to the end of the order. It returns the
+// new order and the number of entries that may be dropped. names are those of all fields.
 func (k Keep) Apply(a *model.Architecture, names []string, order []int32) (constrained []int32, most int, err error) {
 	if !(k.Minimum >= 0 && k.Minimum <= 1) {
-		return nil, 0, fmt.Errorf("a minimum of %v is outside [0, 1]", k.Minimum)
+		return nil, 0, fmt.Errorf("minimum %v is outside [0, 1]", k.Minimum)
 	}
-	least := make([]int, len(names)) // entries that stay
+	least := make([]int, len(names)) // by field: number of entries that must stay
 	for j, size := range a.FieldDims {
 		least[j] = sparsity.Ceil(size*a.Dim, k.Minimum)
 	}
@@ -88,7 +89,7 @@ func (k Keep) Apply(a *model.Architecture, names []string, order []int32) (const
 	for j, size := range a.FieldDims {
 		field = append(field, slices.Repeat([]int32{int32(j)}, size)...)
 	}
-	stays := make([]bool, len(order)) // by entry
+	stays := make([]bool, len(order)) // by entry: whether it must stay
 	for _, i := range slices.Backward(order) {
 		if j := field[int(i)/a.Dim]; least[j] > 0 {
 			least[j]--
@@ -109,7 +110,7 @@ func (k Keep) Apply(a *model.Architecture, names []string, order []int32) (const
 	return constrained, most, nil
 }
 
-// EmptyFeatures returns of how many features mask drops every entry.
+// EmptyFeatures returns the number of features of which mask drops every entry.
 func EmptyFeatures(a *model.Architecture, mask []bool) int {
 	empty := 0
 	for row := range slices.Chunk(mask, a.Dim) {

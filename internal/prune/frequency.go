@@ -7,19 +7,20 @@ import (
 	"shaver/internal/model"
 )
 
-// Bin is a run of a field's features in the order of how often they occur.
+// Bin is a group of features that occur about equally often.
 type Bin struct {
-	Features int     `json:"features"`
-	Least    int64   `json:"least"` // occurrences of the rarest of them
-	Most     int64   `json:"most"`  // and of the most frequent
-	Kept     int64   `json:"kept"`  // entries
-	Mean     float64 `json:"mean"`  // kept entries of a feature
+	Features int     `json:"features"` // number of features in the bin
+	Least    int64   `json:"least"`    // occurrences of its rarest feature
+	Most     int64   `json:"most"`     // occurrences of its most frequent feature
+	Kept     int64   `json:"kept"`     // number of kept entries
+	Mean     float64 `json:"mean"`     // mean number of kept entries per feature
 }
 
-// Bins divides each field's features, rarest first, ties by id, into so many bins of
-// equal numbers of features (but for one more in some), and counts what mask keeps
-// of each: [m][bins]. A field of fewer features has fewer bins. counts are the
-// features' occurrences, [n].
+// Bins sorts the features of each field by occurrences, rarest first, and ties by id. It
+// divides them into the given number of bins and counts the entries that mask keeps in each
+// bin. The numbers of features of a field's bins differ by at most one. A field with fewer
+// features than bins has one bin for each feature. counts are the occurrences of the
+// features, [n]. The result is [m][bins].
 func Bins(a *model.Architecture, counts []int64, mask []bool, bins int) [][]Bin {
 	if len(counts) != a.Features() || len(mask) != a.Parameters() || bins < 1 {
 		panic("prune: Bins: counts or mask have the wrong length, or there are no bins")

@@ -5,10 +5,9 @@ import (
 	"math"
 )
 
-// grid stores numbers in fewer bits (PTQ, post-training quantization). It is the
-// affine map of the integers 0 to Levels-1 to numbers: Step*(q-Zero).
-// Zero, which maps to 0, is an integer and may lie outside them. If Step is 0 all
-// are Constant.
+// grid represents numbers in fewer bits for post-training quantization (PTQ). It maps each
+// integer q from 0 to Levels-1 to the number Step*(q-Zero). The integer Zero maps to 0 and
+// may lie outside this range. If Step is 0, every integer maps to Constant.
 type grid struct {
 	Step     float64
 	Zero     int64
@@ -16,9 +15,9 @@ type grid struct {
 	Constant float32
 }
 
-// newGrid returns the grid of 2^bits levels from the least to the greatest of
-// values, which are finite; bits is 1 to 16. The zero point is rounded to nearest,
-// which moves the grid by half a step at most.
+// newGrid returns a grid of 2^bits levels from the least to the greatest of values. bits is
+// 1 to 16, and the values must be finite. newGrid rounds Zero to the nearest integer, which
+// moves the grid by at most half a step.
 func newGrid(values []float32, bits int) grid {
 	if bits < 1 || bits > 16 {
 		panic(fmt.Sprintf("prune: newGrid: %d bits", bits))
@@ -40,7 +39,7 @@ func newGrid(values []float32, bits int) grid {
 	return g
 }
 
-// Level returns the integer whose number is nearest to v, in [0, Levels).
+// Level returns the integer in [0, Levels) whose number is nearest to v.
 func (g grid) Level(v float32) int64 {
 	if g.Step == 0 {
 		return 0
@@ -48,8 +47,8 @@ func (g grid) Level(v float32) int64 {
 	return min(max(int64(math.RoundToEven(float64(v)/g.Step))+g.Zero, 0), g.Levels-1)
 }
 
-// Number returns the number of an integer in [0, Levels), before it is rounded to
-// float32: at most half a Step from every value of newGrid whose Level it is.
+// Number returns the number of an integer in [0, Levels), not yet rounded to float32. It
+// differs by at most half a Step from every value of newGrid that has this Level.
 func (g grid) Number(level int64) float64 {
 	if g.Step == 0 {
 		return float64(g.Constant)
@@ -57,5 +56,5 @@ func (g grid) Number(level int64) float64 {
 	return g.Step * float64(level-g.Zero)
 }
 
-// Round returns what v reads after it was stored on the grid.
+// Round returns the number that represents v on the grid.
 func (g grid) Round(v float32) float32 { return float32(g.Number(g.Level(v))) }

@@ -1,6 +1,6 @@
-// Package prune turns scores into a pruned table: scores -> order -> mask ->
-// table. One order serves every budget. It also holds the orders of the rivals, and
-// PTQ.
+// Package prune turns scores into a pruned table: scores -> order -> mask -> table. One
+// order serves every budget. The package also implements the scores of the rival methods
+// and post-training quantization (PTQ).
 package prune
 
 import (
@@ -12,24 +12,24 @@ import (
 	"shaver/internal/model"
 )
 
-// How scores are ranked.
+// The ranks. A rank is the way in which scores order the entries.
 const (
-	Abs    = "abs"    // by |phi|, as every script of the reference does
+	Abs    = "abs"    // by |phi|, as all scripts of the paper's authors do
 	Signed = "signed" // by phi, as the paper's text says
 )
 
-// Ranks lists the names.
+// Ranks returns the names of all ranks.
 func Ranks() []string { return []string{Abs, Signed} }
 
-// Order returns all entries, least worth first: by score, or by its absolute
-// value; ties by |weight|, then by position. So one input has one order. scores
-// and weights are [n*d].
+// Order returns all entries in the order in which they are dropped. It sorts by score or by
+// the absolute value of the score, depending on rank. Ties are broken by |weight| and then
+// by position, so the order is unique. scores and weights are [n*d].
 func Order(rank string, scores []float64, weights []float32) ([]int32, error) {
 	if len(scores) != len(weights) {
 		panic("prune: Order: scores and weights differ in length")
 	}
 	if len(scores) > math.MaxInt32 {
-		return nil, fmt.Errorf("the table has %d entries: %d is the most that can be ranked", len(scores), math.MaxInt32)
+		return nil, fmt.Errorf("the table has %d entries, expected at most %d", len(scores), math.MaxInt32)
 	}
 	worth := func(i int32) float64 { return scores[i] }
 	switch rank {
@@ -48,17 +48,19 @@ func Order(rank string, scores []float64, weights []float32) ([]int32, error) {
 	return order, nil
 }
 
-// sortBy sorts ascending numbers by the first key, then by the others, then by
-// themselves. Nearly all of that order is in the first bits of the key, which are
-// sorted as integers, each beside its number: that is several times as fast as
-// comparing keys. memory is as long as numbers.
+// sortBy sorts numbers, which must be ascending, by the first key, then by the other keys,
+// and then by the numbers themselves. memory must be as long as numbers.
+//
+// The high bits of the first key determine nearly all of the order. sortBy packs them with
+// the number into one integer and sorts the integers, which is several times as fast as
+// comparing keys.
 func sortBy(numbers []int32, memory []uint64, keys ...func(i int32) float64) {
 	if len(keys) == 0 {
 		return
 	}
 	key := keys[0]
 	for at, i := range numbers {
-		memory[at] = uint64(first(key(i)))<<32 | uint64(i)
+		memory[at] = uint64(highBits(key(i)))<<32 | uint64(i)
 	}
 	slices.Sort(memory)
 	begin := 0
@@ -67,16 +69,16 @@ func sortBy(numbers []int32, memory []uint64, keys ...func(i int32) float64) {
 		if at+1 < len(memory) && memory[at+1]>>32 == packed>>32 {
 			continue
 		}
-		alike := numbers[begin : at+1] // in the first bits, ascending
-		if begin = at + 1; len(alike) > 1 {
-			sortAlike(alike, memory[at+1-len(alike):at+1], keys)
+		ties := numbers[begin : at+1] // equal high bits; ascending
+		if begin = at + 1; len(ties) > 1 {
+			sortTies(ties, memory[at+1-len(ties):at+1], keys)
 		}
 	}
 }
 
-// sortAlike is sortBy for numbers whose first key may be the same in all, as in
-// those of the features that no row has.
-func sortAlike(numbers []int32, memory []uint64, keys []func(i int32) float64) {
+// sortTies is like sortBy, but faster if the first key of all numbers is the same. This is
+// common, because the entries of all features that occur in no row have the score 0.
+func sortTies(numbers []int32, memory []uint64, keys []func(i int32) float64) {
 	key := keys[0]
 	if !slices.ContainsFunc(numbers, func(i int32) bool { return cmp.Compare(key(i), key(numbers[0])) != 0 }) {
 		sortBy(numbers, memory, keys[1:]...)
@@ -92,10 +94,10 @@ func sortAlike(numbers []int32, memory []uint64, keys []func(i int32) float64) {
 	})
 }
 
-// first returns the first 32 bits of a number whose order is that of x: not above
-// those of a greater one, NaN before all.
-func first(x float64) uint32 {
-	b := math.Float64bits(x + 0) // -0 is 0
+// highBits returns the high 32 bits of an integer that orders like x. For a greater x the
+// result is greater or equal. NaN comes before all other numbers.
+func highBits(x float64) uint32 {
+	b := math.Float64bits(x + 0) // turns -0 into 0
 	switch {
 	case x != x:
 		return 0
@@ -105,8 +107,7 @@ func first(x float64) uint32 {
 	return uint32(b>>32) | 1<<31
 }
 
-// Mask returns which entries are dropped, true = dropped, when the first drop of
-// order are.
+// Mask returns the mask, true = dropped, that drops the first drop entries of order.
 func Mask(order []int32, drop int) []bool {
 	mask := make([]bool, len(order))
 	for _, i := range order[:drop] {
@@ -115,8 +116,8 @@ func Mask(order []int32, drop int) []bool {
 	return mask
 }
 
-// Apply returns a copy of the model's embedding table in which dropped entries
-// read their baseline, [m, d].
+// Apply returns a copy of an embedding table, [n, d], in which every dropped entry is
+// replaced by its baseline, [m, d].
 func Apply(a *model.Architecture, table []float32, mask []bool, baseline []float32) []float32 {
 	pruned := slices.Clone(table)
 	i := 0

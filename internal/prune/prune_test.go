@@ -16,8 +16,8 @@ import (
 	"shaver/internal/sparsity"
 )
 
-// The paper's Criteo table: 1,086,810 features of 39 fields, 16 columns. At 95%
-// 869,448 parameters stay, 870,072 with the codebook.
+// The paper's Criteo table has 1,086,810 features of 39 fields and 16 columns. At a sparsity
+// of 95% it keeps 869,448 parameters, or 870,072 with the codebook.
 func TestParameterCountsOfThePaper(t *testing.T) {
 	a := model.Architecture{FieldDims: make([]int, 39), Dim: 16}
 	a.FieldDims[0] = 1_086_810
@@ -26,28 +26,29 @@ func TestParameterCountsOfThePaper(t *testing.T) {
 		t.Fatal(err)
 	}
 	if kept := Parameters(&a, drop, baseline.Zero); kept != 869_448 {
-		t.Errorf("zero keeps %d", kept)
+		t.Errorf("with the zero baseline %d parameters are kept, expected 869448", kept)
 	}
 	if kept := Parameters(&a, drop, baseline.Codebook); kept != 870_072 {
-		t.Errorf("codebook keeps %d", kept)
+		t.Errorf("with the codebook %d parameters are kept, expected 870072", kept)
 	}
 }
 
+// Ties are broken by |weight|, then by position.
 func TestOrderBreaksTies(t *testing.T) {
 	scores := []float64{0, -2, 0, 1, 0}
 	weights := []float32{3, 1, -1, 1, 1}
 	for rank, want := range map[string][]int32{Abs: {2, 4, 0, 3, 1}, Signed: {1, 2, 4, 0, 3}} {
 		if got, err := Order(rank, scores, weights); err != nil || !slices.Equal(got, want) {
-			t.Errorf("%s: %v, %v, want %v", rank, got, err, want)
+			t.Errorf("rank %s: order %v, want %v; error %v", rank, got, want, err)
 		}
 	}
 	if _, err := Order("best", scores, weights); err == nil {
-		t.Error("unknown rank accepted")
+		t.Error("Order accepts an unknown rank")
 	}
 }
 
-// The order is that of comparing entries, also where many are alike, or nearly, and
-// for numbers that are none.
+// Order agrees with a sort by comparison, even if many scores are equal or nearly equal, or
+// are NaN or infinite.
 func TestOrderIsByComparison(t *testing.T) {
 	odd := []float64{0, math.Copysign(0, -1), 1, math.Nextafter(1, 2), -1, math.Nextafter(-1, 0), math.SmallestNonzeroFloat64, -math.SmallestNonzeroFloat64,
 		math.MaxFloat64, -math.MaxFloat64, math.Inf(1), math.Inf(-1), math.NaN(), math.Copysign(math.NaN(), -1)}
@@ -64,7 +65,7 @@ func TestOrderIsByComparison(t *testing.T) {
 				return cmp.Or(cmp.Compare(worth(scores[i]), worth(scores[j])), cmp.Compare(math.Abs(float64(weights[i])), math.Abs(float64(weights[j]))))
 			})
 			if got, err := Order(rank, scores, weights); err != nil || !slices.Equal(got, want) {
-				t.Fatalf("%s: %v, %v, want %v", rank, got, err, want)
+				t.Fatalf("rank %s: order %v, want %v; error %v", rank, got, want, err)
 			}
 		}
 	})
@@ -85,8 +86,8 @@ func BenchmarkOrder(b *testing.B) {
 	}
 }
 
-// Nothing kept scores less than anything dropped, the count is as asked, and
-// masks nest.
+// No kept entry has a lower score than a dropped one, the number of dropped entries is as
+// requested, and a mask contains every mask that drops fewer entries.
 func TestMasks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		scores := rapid.SliceOfN(rapid.Float64Range(-1, 1), 1, 50).Draw(t, "scores")
@@ -106,16 +107,17 @@ func TestMasks(t *testing.T) {
 			}
 		}
 		if dropped != drop || dropped > 0 && best > worst {
-			t.Fatalf("dropped %d of %d; best dropped %v, worst kept %v", dropped, drop, best, worst)
+			t.Fatalf("dropped %d entries, expected %d; best dropped score %v, worst kept score %v", dropped, drop, best, worst)
 		}
 		for i, more := range Mask(order, min(drop+1, len(scores))) {
 			if mask[i] && !more {
-				t.Fatal("a larger budget of drops keeps what a smaller one drops")
+				t.Fatal("an entry is dropped, but a mask that drops one entry more keeps it")
 			}
 		}
 	})
 }
 
+// Apply replaces dropped entries by their baselines in a copy.
 func TestTable(t *testing.T) {
 	a := &model.Architecture{FieldDims: []int{2, 1}, Dim: 2}
 	table := []float32{1, 2, 3, 4, 5, 6}
@@ -124,11 +126,11 @@ func TestTable(t *testing.T) {
 		t.Errorf("table %v, want %v", got, want)
 	}
 	if table[0] != 1 {
-		t.Error("the input was changed")
+		t.Error("Apply changed its input")
 	}
 }
 
-// A budget in any unit is met, and one entry more would not be.
+// Drop drops just enough entries to meet a budget in any unit.
 func TestBudgets(t *testing.T) {
 	a := &model.Architecture{FieldDims: []int{30, 20}, Dim: 4}
 	fit := func(bytes int64) (int, error) {
@@ -147,18 +149,18 @@ func TestBudgets(t *testing.T) {
 		{Budget{Bytes, 604}, baseline.Zero, 100}, {Budget{Bytes, 605}, baseline.Zero, 99}, {Budget{Bytes, 1e12}, baseline.Zero, 0},
 	} {
 		if got, err := c.budget.Drop(a, c.baseline, fit); err != nil || got != c.want {
-			t.Errorf("%+v, %s: %d, %v, expected %d", c.budget, c.baseline, got, err, c.want)
+			t.Errorf("budget %+v with baseline %s drops %d entries, expected %d; error %v", c.budget, c.baseline, got, c.want, err)
 		}
 	}
 	for want, b := range map[string]Budget{"outside [0, 1]": {Sparsity, 2}, "codebook alone has 8": {Kept, 7}, "bytes 99: nothing fits": {Bytes, 99}} {
 		if _, err := b.Drop(a, baseline.Codebook, fit); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%+v: %v", b, err)
+			t.Errorf("error for budget %+v: %v", b, err)
 		}
 	}
 }
 
-// What is to be kept is kept at every number of drops up to the most; the rest is
-// dropped in the order as it was.
+// The entries that Keep selects are kept for every allowed number of dropped entries. The
+// other entries are dropped in their original order.
 func TestKeep(t *testing.T) {
 	a := &model.Architecture{FieldDims: []int{3, 2, 4}, Dim: 2}
 	names := []string{"x", "y", "z"}
@@ -181,7 +183,7 @@ func TestKeep(t *testing.T) {
 			least[1] = 4
 		}
 		if want := 18 - least[0] - least[1] - least[2]; most != want {
-			t.Fatalf("at most %d, expected %d", most, want)
+			t.Fatalf("%d entries may be dropped, expected %d", most, want)
 		}
 		drop := rapid.IntRange(0, most).Draw(t, "drop")
 		mask := Mask(got, drop)
@@ -193,31 +195,31 @@ func TestKeep(t *testing.T) {
 				}
 			}
 			if kept < least[j] {
-				t.Fatalf("field %d keeps %d, expected at least %d", j, kept, least[j])
+				t.Fatalf("field %d keeps %d entries, expected at least %d", j, kept, least[j])
 			}
 		}
 		for k := 1; k < most; k++ {
 			if slices.Index(order, got[k-1]) > slices.Index(order, got[k]) {
-				t.Fatal("the order has changed")
+				t.Fatal("the order of the entries that may be dropped has changed")
 			}
 		}
 		sorted := slices.Clone(got)
 		if slices.Sort(sorted); sorted[0] != 0 || sorted[17] != 17 || len(slices.Compact(sorted)) != 18 {
-			t.Fatalf("no order of all entries: %v", got)
+			t.Fatalf("%v is not an order of all entries", got)
 		}
 	})
 	if _, _, err := (Keep{Fields: []string{"w"}}).Apply(a, names, nil); err == nil || !strings.Contains(err.Error(), "x, y, z") {
 		t.Error(err)
 	}
 	if _, _, err := (Keep{Minimum: 1.5}).Apply(a, names, nil); err == nil {
-		t.Error("a minimum of 1.5 accepted")
+		t.Error("Apply accepts the minimum 1.5")
 	}
 }
 
 func TestEmptyFeatures(t *testing.T) {
 	a := &model.Architecture{FieldDims: []int{2, 1}, Dim: 2}
 	if got := EmptyFeatures(a, []bool{true, true, false, true, true, true}); got != 2 {
-		t.Errorf("%d features have nothing, expected 2", got)
+		t.Errorf("%d features without kept entries, expected 2", got)
 	}
 }
 
@@ -225,45 +227,47 @@ func TestFrequency(t *testing.T) {
 	a := &model.Architecture{FieldDims: []int{2, 1}, Dim: 1}
 	got := Frequency(a, []float32{3, -1, 2}, []float32{1, 4}, []int64{4, 9, 0})
 	if want := []float64{4, 6, 0}; !slices.Equal(got, want) {
-		t.Errorf("%v, expected %v", got, want)
+		t.Errorf("scores %v, expected %v", got, want)
 	}
 }
 
 func TestRandomIsSeeded(t *testing.T) {
 	a, b := Random(1000, 1), Random(1000, 2)
 	if slices.Equal(a, b) || !slices.Equal(a, Random(1000, 1)) || slices.Min(a) < 0 || slices.Max(a) >= 1 {
-		t.Error("random scores are not those of their seed, in [0, 1)")
+		t.Error("random scores do not depend on the seed alone, or are outside [0, 1)")
 	}
 }
 
-// PTQ with more grids errs less, each entry by half its grid's step at most.
+// The error of PTQ is at most half a step of the entry's grid, for one grid per table, field
+// or row.
 func TestQuantize(t *testing.T) {
 	a := &model.Architecture{FieldDims: []int{2, 1}, Dim: 2}
 	table := []float32{0, 1, 100, 103, -7, 9000}
 	for per, steps := range map[string][]float64{PerTable: {9007, 9007, 9007}, PerField: {103, 103, 9007}, PerRow: {1, 3, 9007}} {
 		for i, v := range Quantize(a, table, 4, per) {
 			if off := math.Abs(float64(v - table[i])); off > steps[i/2]/15/2*(1+1e-6) {
-				t.Errorf("per %s, entry %d: off by %g of a step %g", per, i, off, steps[i/2]/15)
+				t.Errorf("a grid per %s, entry %d: error %g, expected at most half a step of %g", per, i, off, steps[i/2]/15)
 			}
 		}
 	}
 }
 
-// Paper, RQ5: bins of equal numbers of features by frequency, and what is kept of each.
+// Paper, RQ5: bins of equal numbers of features by frequency, and the entries that each bin
+// keeps.
 func TestBins(t *testing.T) {
 	a := &model.Architecture{FieldDims: []int{5, 2}, Dim: 2}
 	counts := []int64{9, 1, 5, 1, 0, 7, 8}
 	mask := make([]bool, 14)
-	mask[0], mask[2], mask[3], mask[8], mask[13] = true, true, true, true, true // of features 0, 1, 1, 4, 6
+	mask[0], mask[2], mask[3], mask[8], mask[13] = true, true, true, true, true // drops entries of features 0, 1, 1, 4, 6
 	got := Bins(a, counts, mask, 3)
-	// The rarest first: features 4 | 1, 3 | 2, 0, and 5 | 6.
+	// Rarest first, field 0 has the features 4 | 1, 3 | 2, 0, and field 1 has 5 | 6.
 	want := [][]Bin{
 		{{1, 0, 0, 1, 1}, {2, 1, 1, 2, 1}, {2, 5, 9, 3, 1.5}},
 		{{1, 7, 7, 2, 2}, {1, 8, 8, 1, 1}},
 	}
 	for j := range want {
 		if !slices.Equal(got[j], want[j]) {
-			t.Errorf("field %d: %+v, expected %+v", j, got[j], want[j])
+			t.Errorf("bins of field %d: %+v, expected %+v", j, got[j], want[j])
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"shaver/internal/random"
 )
 
-// Magnitude returns the scores of MagPrune: |weight|.
+// Magnitude returns the scores of the rival MagPrune: |weight|.
 func Magnitude(weights []float32) []float64 {
 	scores := make([]float64, len(weights))
 	for i, w := range weights {
@@ -17,8 +17,8 @@ func Magnitude(weights []float32) []float64 {
 	return scores
 }
 
-// Random returns n scores drawn from [0, 1) by the seed: the floor under every
-// method.
+// Random returns n random scores from [0, 1). Every useful method should be better than
+// these.
 func Random(n int, seed uint64) []float64 {
 	stream := random.At(seed, random.Floor, 0, 0)
 	scores := make([]float64, n)
@@ -28,9 +28,9 @@ func Random(n int, seed uint64) []float64 {
 	return scores
 }
 
-// Frequency returns |weight - baseline| * sqrt(occurrences of the feature): by how
-// much dropping an entry moves it, in the root mean square over rows. baseline is
-// [m, d], counts [n].
+// Frequency returns |weight - baseline| * sqrt(occurrences of the feature). This is
+// proportional to the root mean square over rows of the change that dropping the entry
+// makes to it. baseline is [m, d], and counts are the occurrences of the features, [n].
 func Frequency(a *model.Architecture, weights, baseline []float32, counts []int64) []float64 {
 	if len(counts) != a.Features() {
 		panic("prune: Frequency: counts have the wrong length")
@@ -49,15 +49,15 @@ func Frequency(a *model.Architecture, weights, baseline []float32, counts []int6
 	return scores
 }
 
-// What shares a grid in PTQ.
+// The sets of entries that share a grid in PTQ.
 const (
 	PerTable = "table" // all entries, as in the paper
-	PerField = "field"
-	PerRow   = "row" // a feature's
+	PerField = "field" // the entries of one field
+	PerRow   = "row"   // the entries of one feature, which are a row of the table
 )
 
-// Quantize returns a copy of the table as it reads after PTQ to so many bits. The
-// number of grids is 1, m or n.
+// Quantize returns a copy of the table after PTQ to the given number of bits. The number of
+// grids is 1, m or n, depending on per.
 func Quantize(a *model.Architecture, table []float32, bits int, per string) []float32 {
 	switch per {
 	case PerTable:
@@ -76,8 +76,8 @@ func Quantize(a *model.Architecture, table []float32, bits int, per string) []fl
 	panic("prune: Quantize: per " + per)
 }
 
-// quantized puts consecutive parts of the table, of the given lengths, each on a
-// grid of its own.
+// quantized divides the table into consecutive parts of the given lengths. Each part has
+// its own grid.
 func quantized(lengths func(yield func(int) bool), table []float32, bits int) []float32 {
 	out := slices.Clone(table)
 	from := 0

@@ -21,7 +21,7 @@ const (
 	Sample     Purpose = 2 // which rows of a dataset are scored; index: row
 	Split      Purpose = 3 // split of an imported row; index: row
 	Quickstart Purpose = 4 // the planted model and its rows; indices: chosen by the quickstart
-	Mask       Purpose = 5 // which of a row's players are present in a draw; indices: row, pair of draws
+	Coalition  Purpose = 5 // which of a row's players are present in a draw; indices: row, pair of draws
 	Portion    Purpose = 6 // round in which a job that may stop early scores a row in its first pass; index: row
 	Synthetic  Purpose = 8 // raw click logs that follow a planted law; indices: row, kind of stream
 	Floor      Purpose = 9 // scores of entries about which nothing is known; indices: 0, 0

@@ -93,7 +93,7 @@ func BenchmarkPermute624(b *testing.B) {
 func TestCoins(t *testing.T) {
 	const n, draws = 130, 4000
 	for _, q := range []float64{0, 1.0 / 1024, 0.3, 0.5, 0.9375} {
-		s := At(7, Mask, 1, uint64(q*1024))
+		s := At(7, Coalition, 1, uint64(q*1024))
 		words := make([]uint64, 3)
 		count, both := make([]float64, n), make([]float64, n)
 		for range draws {

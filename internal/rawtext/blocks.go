@@ -9,32 +9,32 @@ import (
 	"shaver/internal/fault"
 )
 
-// blockSize is the usual size of a block, in bytes; a block of one long record
+// blockSize is the usual size of a block in bytes. A block with one long record
 // grows up to MaxLine.
 const blockSize = 1 << 19
 
-// Block is some consecutive whole records of one file.
+// Block is a run of consecutive whole records of one file.
 type Block struct {
 	Row  int64 // position of the first record in the file, from 0
 	Rows int   // number of records
-	Read int64 // bytes of the file, as it lies on disk, that were read by now
+	Read int64 // bytes of the file on disk, compressed or not, read so far
 	line int   // number of the first line, from 1
 	data []byte
-	odd  bool // there are NULs or bytes that are not UTF-8
-	long bool // the record is a line longer than MaxLine; it is not in data
+	odd  bool // data contains NULs or is not UTF-8
+	long bool // the only record is a line longer than MaxLine; data is empty
 }
 
-// Blocks cuts a source into blocks. It is for one goroutine.
+// Blocks cuts a source into blocks. It is not safe for concurrent use.
 type Blocks struct {
-	Quotes bool // a line end between two quotes belongs to a value, and does not end the record
+	Quotes bool // a line end between two quotes belongs to a value and does not end the record
 	source *Source
-	rest   []byte // read, and in no block yet
-	lines  int    // before rest
-	rows   int64
-	ended  bool // the source has no more
+	rest   []byte // bytes that were read but are not in a block yet
+	lines  int    // number of lines before rest
+	rows   int64  // number of records before rest
+	ended  bool   // the source has no more bytes
 }
 
-// NewBlocks returns the blocks of a source, of which nothing was read yet.
+// NewBlocks returns the blocks of source. Nothing may have been read from source before.
 func NewBlocks(source *Source) (*Blocks, error) {
 	b := &Blocks{source: source}
 	var err error
@@ -43,7 +43,7 @@ func NewBlocks(source *Source) (*Blocks, error) {
 	return b, err
 }
 
-// fill reads on until data has size bytes, or the source ends.
+// fill reads until data has size bytes or the source ends.
 func (b *Blocks) fill(data []byte, size int) ([]byte, error) {
 	for len(data) < size && !b.ended {
 		if cap(data) < size {
@@ -61,8 +61,8 @@ func (b *Blocks) fill(data []byte, size int) ([]byte, error) {
 	return data, nil
 }
 
-// Header takes the first line, without its end. It is for a new Blocks; an empty
-// file is bad input.
+// Header reads the first line and returns it without its line end. It must be called
+// before Next. An empty file is bad input.
 func (b *Blocks) Header() ([]byte, error) {
 	rest, err := b.fill(b.rest, MaxLine)
 	if err != nil {
@@ -79,8 +79,8 @@ func (b *Blocks) Header() ([]byte, error) {
 	return bytes.TrimSuffix(line, []byte{'\r'}), nil
 }
 
-// Next fills block, reusing its memory, with the next records; io.EOF means that
-// there are none.
+// Next fills block with the next records and reuses the memory of block. It returns
+// io.EOF after the last record.
 func (b *Blocks) Next(block *Block) error {
 	data := append(block.data[:0], b.rest...)
 	var end, rows, lines int
@@ -105,7 +105,7 @@ func (b *Blocks) Next(block *Block) error {
 		end, err = b.skipLine(&data)
 	case b.ended && len(data) > end && open:
 		return b.openQuote(b.lines + lines + 1)
-	case b.ended && len(data) > end && len(data)-end < MaxLine: // a last line without end
+	case b.ended && len(data) > end && len(data)-end < MaxLine: // a last line without a line end
 		end, rows, lines = len(data), rows+1, lines+1
 	}
 	if err != nil {
@@ -122,8 +122,8 @@ func (b *Blocks) Next(block *Block) error {
 	return nil
 }
 
-// skipLine reads past the end of the line that data begins with, and returns
-// where in data it is.
+// skipLine reads past the end of the line that data begins with. It returns the
+// position in data of the first byte after the line.
 func (b *Blocks) skipLine(data *[]byte) (int, error) {
 	for {
 		if at := bytes.IndexByte(*data, '\n'); at >= 0 {
@@ -139,16 +139,16 @@ func (b *Blocks) skipLine(data *[]byte) (int, error) {
 	}
 }
 
-// openQuote is an error that no policy passes over: nobody could tell how many
-// rows the quote swallowed.
+// openQuote returns the error for a quote that is not closed. It ends the import even
+// if bad rows are skipped, because the number of rows within the quote is unknown.
 func (b *Blocks) openQuote(line int) error {
 	return b.source.Errorf(line, "%w", errOpenQuote)
 }
 
-var errOpenQuote = fmt.Errorf("a quote is opened and not closed within the file and %d bytes", MaxLine)
+var errOpenQuote = fmt.Errorf("a quote is opened and not closed within %d bytes or by the end of the file", MaxLine)
 
-// cut returns where the last whole record of data ends, and the numbers of
-// records and lines up to there.
+// cut returns the end of the last whole record in data, and the numbers of records and
+// lines before that position.
 func cut(data []byte, quotes bool) (end, records, lines int) {
 	if !quotes || bytes.IndexByte(data, '"') < 0 {
 		end = bytes.LastIndexByte(data, '\n') + 1

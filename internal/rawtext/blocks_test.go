@@ -13,7 +13,8 @@ import (
 	"shaver/internal/fault"
 )
 
-// records reads a text in blocks.
+// records reads text in blocks, and returns the cells and the first line number of each
+// record. A malformed record has one cell, which is "! " followed by the error.
 func records(t testing.TB, text string, separator byte, quotes bool) (cells [][]string, lines []int, err error) {
 	t.Helper()
 	source, err := New("x", io.NopCloser(strings.NewReader(text)))
@@ -35,7 +36,7 @@ func records(t testing.TB, text string, separator byte, quotes bool) (cells [][]
 			return cells, lines, err
 		}
 		if block.Row != int64(len(cells)) {
-			t.Fatalf("a block begins with record %d, there were %d", block.Row, len(cells))
+			t.Fatalf("the block begins with record %d, expected %d", block.Row, len(cells))
 		}
 		r.Reset(&block)
 		for {
@@ -53,7 +54,7 @@ func records(t testing.TB, text string, separator byte, quotes bool) (cells [][]
 			cells, lines = append(cells, row), append(lines, r.Line)
 		}
 		if n := block.Row + int64(block.Rows); n != int64(len(cells)) {
-			t.Fatalf("the blocks have %d records, %d came out", n, len(cells))
+			t.Fatalf("the blocks have %d records, but %d were read", n, len(cells))
 		}
 	}
 }
@@ -69,11 +70,11 @@ func TestBlocksOfLongTexts(t *testing.T) {
 	for _, quotes := range []bool{false, true} {
 		got, lines, err := records(t, text.String(), '\t', quotes)
 		if err != nil || !reflect.DeepEqual(got, want) {
-			t.Fatalf("other records, %v", err)
+			t.Fatalf("the records are not those of the text, %v", err)
 		}
 		for i, line := range lines {
 			if line != i+1 {
-				t.Fatalf("record %d is said to be in line %d", i, line)
+				t.Fatalf("record %d is reported in line %d", i, line)
 			}
 		}
 	}
@@ -85,7 +86,7 @@ func TestLongLines(t *testing.T) {
 	for _, c := range []struct {
 		text string
 		want []string
-		line int // of the last record
+		line int // line of the last record
 	}{
 		{"b\n" + fits + "\nc\n", []string{"b", fits, "c"}, 3},
 		{"b\n" + exceeds + "\nc\n", []string{"b", long, "c"}, 3},
@@ -110,13 +111,13 @@ func TestLongLines(t *testing.T) {
 func TestSplit(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for n := range 2000 {
-		// Bytes beside a separator in value, or the same but for the highest bit.
+		// Bytes close to a separator in value, and bytes that differ only in the highest bit.
 		line := make([]byte, random.IntN(60))
 		for i := range line {
 			line[i] = "\t\t\x00\x01\x08\x0a\x89\xff\x80a"[random.IntN(10)]
 		}
 		if got, want := split(nil, line, '\t'), bytes.Split(line, []byte{'\t'}); !reflect.DeepEqual(got, want) {
-			t.Fatalf("%d: %q is %q, want %q", n, line, got, want)
+			t.Fatalf("case %d: split(%q) = %q, want %q", n, line, got, want)
 		}
 	}
 }
@@ -154,7 +155,7 @@ func TestHeader(t *testing.T) {
 	}
 }
 
-// Blocks and records of comma-separated text are encoding/csv's records.
+// Comma-separated text gives the same records as encoding/csv.
 func FuzzRecords(f *testing.F) {
 	for _, text := range []string{"a,b\nc,d\n", "\"a\",b\n", "\"a\nb\",c\n", "a\"b\"\n", "\"a\"\"b\"", "\"", "a,\"\r\n\",b\r\n", "a,b\r", "\"a\" ,b\n", "a,\"\r\n\n\",?\r\r"} {
 		f.Add([]byte(text))
@@ -166,7 +167,7 @@ func FuzzRecords(f *testing.F) {
 		got, _, err := records(t, string(text), ',', true)
 		if err != nil {
 			if !strings.HasPrefix(err.Error(), "x:") {
-				t.Errorf("an error without place: %v", err)
+				t.Errorf("the error does not name the file: %v", err)
 			}
 			return
 		}
@@ -176,11 +177,11 @@ func FuzzRecords(f *testing.F) {
 		reader := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))))
 		reader.FieldsPerRecord = -1
 		want, err := reader.ReadAll()
-		// encoding/csv passes over empty lines; for us they are records of one cell.
+		// encoding/csv skips empty lines. Here they are records with one empty cell.
 		empty := func(row []string) bool { return len(row) == 1 && row[0] == "" }
 		got, want = slices.DeleteFunc(got, empty), slices.DeleteFunc(want, empty)
 		if err != nil || !reflect.DeepEqual(got, want) && len(got)+len(want) > 0 {
-			t.Errorf("%q gives %q, encoding/csv %q, %v", text, got, want, err)
+			t.Errorf("%q gives %q, but encoding/csv gives %q, %v", text, got, want, err)
 		}
 	})
 }

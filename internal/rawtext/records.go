@@ -9,29 +9,30 @@ import (
 	"math/bits"
 )
 
-// Records takes a block apart. With quotes, cells may be quoted as encoding/csv
-// reads them; else every byte between two separators is the value. It is for one
-// goroutine, and for one block after another.
+// Records splits a block into records, and each record into cells. If Quotes is set,
+// cells may be quoted as in encoding/csv. Otherwise every byte between two separators
+// belongs to the cell. Records may be reused for one block after another. It is not safe
+// for concurrent use.
 type Records struct {
 	Separator byte
 	Quotes    bool
-	Line      int  // number of the line at which the record of the last Next begins
-	Lines     int  // how many lines that takes
-	Odd       bool // its cells may hold NULs, or bytes that are not UTF-8
+	Line      int  // line number where the record that Next returned last begins, from 1
+	Lines     int  // number of lines of that record
+	Odd       bool // cells of the block may contain NULs or bytes that are not UTF-8
 	block     *Block
 	rest      []byte
 	cells     [][]byte
-	text      []byte // of a quoted record
+	text      []byte // text of a record with quotes, over all its lines
 }
 
-// Reset begins a block, which must not change while it is read.
+// Reset makes r read block, which must not change until r has read it.
 func (r *Records) Reset(block *Block) {
 	r.block, r.rest, r.Line, r.Lines, r.Odd = block, block.data, block.line, 0, block.odd
 }
 
-// Next returns the cells of the next record, valid until the next call; io.EOF
-// after the last one. Another error says why the record is none: the next call
-// goes on behind it.
+// Next returns the cells of the next record, which are valid until the next call. It
+// returns io.EOF after the last record. Any other error means that the record is
+// malformed, and the next call returns the record after it.
 func (r *Records) Next() ([][]byte, error) {
 	r.Line += r.Lines
 	if r.block.long {
@@ -55,15 +56,15 @@ func (r *Records) Next() ([][]byte, error) {
 	return r.cells, nil
 }
 
-// split appends the cells of a line. Most are of a few bytes, for which a call of
-// bytes.IndexByte each takes longer than looking at eight bytes at a time.
+// split appends the cells of line to cells. It looks at eight bytes at a time. Most cells
+// have only a few bytes, so calling bytes.IndexByte for each of them would take longer.
 func split(cells [][]byte, line []byte, separator byte) [][]byte {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	pattern := ones * uint64(separator)
 	start, at := 0, 0
 	for ; at+8 <= len(line); at += 8 {
-		word := binary.LittleEndian.Uint64(line[at:]) ^ pattern // separators are zeros
-		// The high bit of each byte that is zero, and of no other.
+		word := binary.LittleEndian.Uint64(line[at:]) ^ pattern // separators become zero bytes
+		// The high bit of each byte of word that is zero; all other bits are 0.
 		zeros := ^((word&^highs + ^uint64(highs)) | word | ^uint64(highs))
 		for ; zeros != 0; zeros &= zeros - 1 {
 			end := at + bits.TrailingZeros64(zeros)/8
@@ -80,23 +81,23 @@ func split(cells [][]byte, line []byte, separator byte) [][]byte {
 	return append(cells, line[start:])
 }
 
-// take cuts the next line off, and returns it without its end.
+// take removes the next line from r.rest and returns it without its line end.
 func (r *Records) take() []byte {
 	line, rest, _ := bytes.Cut(r.rest, []byte{'\n'})
 	r.rest = rest
 	return bytes.TrimSuffix(line, []byte{'\r'})
 }
 
-// quoted reads a record with quotes: it goes on over lines until the quotes are
-// even, which Blocks saw to.
+// quoted reads a record with quotes, whose first line is line. It adds further lines
+// until the number of quotes is even. Blocks ensures that the block contains them.
 func (r *Records) quoted(line []byte) ([][]byte, error) {
 	r.text = append(r.text[:0], line...)
 	for bytes.Count(r.text, []byte{'"'})%2 == 1 && len(r.rest) > 0 {
 		r.text = append(append(r.text, "\r\n"...), r.take()...)
 		r.Lines++
 	}
-	// encoding/csv takes one carriage return from the end of every line, as take
-	// did: these are for it to take.
+	// encoding/csv removes one carriage return from the end of each line. take has
+	// removed it already, so each line gets one back.
 	r.text = append(r.text, "\r\n"...)
 	if len(r.text) > MaxLine {
 		return nil, errTooLong

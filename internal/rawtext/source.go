@@ -1,7 +1,7 @@
-// Package rawtext reads the text files of rows that people bring: plain, gzip or
-// zstd, line by line (Source), or in blocks of whole records that several
-// goroutines take apart (Blocks, Records). What the bytes do wrong is bad input
-// that names file and line.
+// Package rawtext reads text files of rows, which may be compressed with gzip or zstd.
+// Source reads a file line by line. Blocks cuts a file into blocks of whole records, and
+// Records splits a block into cells, so that several goroutines can parse one file.
+// Malformed text is reported as bad input that names the file and the line.
 package rawtext
 
 import (
@@ -20,25 +20,25 @@ import (
 	"shaver/internal/fault"
 )
 
-// MaxLine bounds a line of input, with its end, in bytes.
+// MaxLine is the largest length of an input line in bytes, including its line end.
 const MaxLine = 1 << 20
 
-// Source reads the lines of one input file, plain, gzip or zstd (told by its
-// first bytes), and takes its digest. It is for one goroutine.
+// Source reads the lines of one input file and computes the file's digest. It recognizes
+// gzip and zstd by the first bytes of the file. It is not safe for concurrent use.
 type Source struct {
 	Path  string
-	Line  int // number of the line that Next returned last, from 1
+	Line  int // number of the line that Next returned last, from 1; 0 before the first
 	raw   rawFile
 	plain func() // frees the decompressor
 	lines *bufio.Reader
 }
 
-// rawFile counts, digests and remembers the failure of what is read from file.
+// rawFile reads file, counts and hashes the bytes, and keeps the error of a failed read.
 type rawFile struct {
 	file    io.ReadCloser
 	digest  hash.Hash
-	read    int64
-	failure error
+	read    int64 // bytes read so far
+	failure error // error of file other than io.EOF
 }
 
 func (r *rawFile) Read(p []byte) (int, error) {
@@ -51,8 +51,8 @@ func (r *rawFile) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Size returns the size of an input file, which must be an ordinary one: it may
-// be read twice.
+// Size returns the size of an input file in bytes. The file must be a regular one,
+// because it may be read twice.
 func Size(path string) (int64, error) {
 	info, err := os.Stat(path)
 	switch {
@@ -61,12 +61,12 @@ func Size(path string) (int64, error) {
 	case err != nil:
 		return 0, err
 	case !info.Mode().IsRegular():
-		return 0, fault.Inputf("%s is not an ordinary file", path)
+		return 0, fault.Inputf("%s is not a regular file", path)
 	}
 	return info.Size(), nil
 }
 
-// Open opens an input file. Close the source.
+// Open opens an input file. The caller must close the source.
 func Open(path string) (*Source, error) {
 	if _, err := Size(path); err != nil {
 		return nil, err
@@ -78,8 +78,8 @@ func Open(path string) (*Source, error) {
 	return New(path, file)
 }
 
-// New returns a source of what file yields; path is its name in messages. It
-// owns file.
+// New returns a source that reads from file and owns it. In messages, path is the name of
+// the file.
 func New(path string, file io.ReadCloser) (*Source, error) {
 	s := &Source{Path: path, raw: rawFile{file: file, digest: sha256.New()}, plain: func() {}}
 	if err := s.decompress(); err != nil {
@@ -101,7 +101,7 @@ func (s *Source) decompress() error {
 		content, err = gzip.NewReader(raw)
 	case isZstd(head):
 		var decoder *zstd.Decoder
-		// 128 MiB is the largest window that the zstd command uses unasked.
+		// 128 MiB is the largest window that the zstd command uses without special options.
 		decoder, err = zstd.NewReader(raw, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(128<<20))
 		if err == nil {
 			s.plain = decoder.Close
@@ -117,13 +117,14 @@ func (s *Source) decompress() error {
 	return nil
 }
 
-// isZstd tells zstd by its first four bytes: those of a frame, or of one that is
-// passed over, with which pzstd begins.
+// isZstd reports whether head, the first four bytes of a file, begins a zstd frame or a
+// skippable frame. Files that pzstd writes begin with a skippable frame.
 func isZstd(head []byte) bool {
 	return bytes.Equal(head, []byte{0x28, 0xb5, 0x2f, 0xfd}) || len(head) == 4 && head[0]&0xf0 == 0x50 && bytes.Equal(head[1:], []byte{0x2a, 0x4d, 0x18})
 }
 
-// failed says where reading failed, and whose fault it is.
+// failed returns err with the file's name. It is bad input if the compressed data are
+// malformed, but not if the file could not be read.
 func (s *Source) failed(err error) error {
 	if s.raw.failure != nil {
 		return fmt.Errorf("%s: %w", s.Path, s.raw.failure)
@@ -131,9 +132,10 @@ func (s *Source) failed(err error) error {
 	return fault.Inputf("%s:%d: the compressed data are broken: %w", s.Path, s.Line+1, err)
 }
 
-// Next returns the next line without its end ("\n", "\r\n", or that of the
-// file), valid until the next call; long says that it exceeds MaxLine, and then
-// the line is not to be used. It returns io.EOF at the end.
+// Next returns the next line, which is valid until the next call. A line ends with "\n",
+// "\r\n" or the end of the file, and is returned without that end. If the line is longer
+// than MaxLine, long is true and line must not be used. Next returns io.EOF after the last
+// line.
 func (s *Source) Next() (line []byte, long bool, err error) {
 	line, err = s.lines.ReadSlice('\n')
 	for err == bufio.ErrBufferFull {
@@ -157,25 +159,25 @@ func (s *Source) Next() (line []byte, long bool, err error) {
 	return line, long, nil
 }
 
-// mark is UTF-8's byte order mark.
+// mark is the byte order mark in UTF-8.
 var mark = []byte("\xef\xbb\xbf")
 
-// Errorf returns bad input at a line of the file.
+// Errorf returns a bad-input error that names the file and the line.
 func (s *Source) Errorf(line int, format string, args ...any) error {
 	return fault.Inputf("%s:%d: %w", s.Path, line, fmt.Errorf(format, args...))
 }
 
-// TooLong is the error of the line that Next returned last.
+// TooLong returns the error for a line that exceeds MaxLine, which Next returned last.
 func (s *Source) TooLong() error { return s.Errorf(s.Line, "%w", errTooLong) }
 
 var errTooLong = fmt.Errorf("the line is longer than %d bytes", MaxLine)
 
-// Read returns how many bytes of the file, as it lies on disk, were read.
+// Read returns the number of bytes read so far from the file on disk, compressed or not.
 func (s *Source) Read() int64 { return s.raw.read }
 
-// Digest returns the file's SHA-256, as hexadecimal digits, and its size, once
-// Next returned io.EOF. Bytes that came since are of no row that was read: then it
-// is an error.
+// Digest returns the SHA-256 of the file, as hexadecimal digits, and its size in bytes. It
+// must be called after Next has returned io.EOF. If the file has grown since then, Digest
+// returns an error, because the new bytes belong to no row that was read.
 func (s *Source) Digest() (digest string, size int64, err error) {
 	switch more, err := io.Copy(io.Discard, &s.raw); {
 	case err != nil:
@@ -186,18 +188,18 @@ func (s *Source) Digest() (digest string, size int64, err error) {
 	return hex.EncodeToString(s.raw.digest.Sum(nil)), s.raw.read, nil
 }
 
-// Close frees the source.
+// Close closes the file and frees the decompressor.
 func (s *Source) Close() {
 	s.plain()
 	s.raw.file.Close()
 }
 
-// Content returns the bytes of the file, decompressed and without a byte order
-// mark, for those who do not call Next. Its errors are bad input, but the file's
-// own.
+// Content returns a reader of the decompressed file without its byte order mark. It is an
+// alternative to Next, and the two must not be mixed. Malformed compressed data are bad
+// input. Errors of reading the file are not.
 func (s *Source) Content() io.Reader {
 	if head, _ := s.lines.Peek(len(mark)); bytes.Equal(head, mark) {
-		_, _ = s.lines.Discard(len(mark)) // they are in the buffer
+		_, _ = s.lines.Discard(len(mark)) // cannot fail, because the bytes are buffered
 	}
 	return content{s}
 }

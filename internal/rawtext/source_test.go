@@ -10,7 +10,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// growing is a file that gets more bytes after its end was read.
+// growing is a file that grows after its end was read. Each part ends with io.EOF once.
 type growing struct{ parts []string }
 
 func (g *growing) Read(p []byte) (int, error) {
@@ -27,7 +27,7 @@ func (g *growing) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Several members or frames are one text, and a frame to be passed over none.
+// Several gzip members or zstd frames are one text. Skippable frames add nothing to it.
 func TestManyFrames(t *testing.T) {
 	zipped := func(text string) string {
 		var out bytes.Buffer

@@ -12,36 +12,37 @@ import (
 	"shaver/internal/sweep"
 )
 
-// findings is what the scores say of themselves.
+// findings holds the statistics of the scores that the page shows.
 type findings struct {
 	sparsities []float64 // ascending
-	values     []float64 // of the aggregate, [n, d]
-	order      []int32   // entries, least worth first
+	values     []float64 // aggregate of each entry, [n, d]
+	order      []int32   // entries in the order in which they are dropped
 	summary    *scores.Summary
 	fields     []fieldFinding
-	bins       [][]prune.Bin // of all features, by sparsity
-	fieldBins  [][]prune.Bin // of each field, at the reference sparsity
-	cuts       []cutFinding  // by sparsity
+	bins       [][]prune.Bin // by sparsity: bins of all features together
+	fieldBins  [][]prune.Bin // by field: bins at the reference sparsity
+	cuts       []cutFinding  // by sparsity: how certain the cut is
 }
 
-// fieldFinding is about the entries of a field.
+// fieldFinding describes the entries of a field.
 type fieldFinding struct {
 	scores.FieldSummary
-	kept []int // entries, by sparsity
+	kept []int // by sparsity: number of kept entries
 }
 
-// cutFinding is how sure the division at a sparsity is.
+// cutFinding describes, for one sparsity, how certain it is which entries are kept.
 type cutFinding struct {
-	kept             int
-	value            float64 // |value| of the least that is kept
-	unsureKept       int     // kept entries whose 95% interval reaches the cut
-	unsureDropped    int
-	unknown          int // entries that occur, but in too few rows for an interval
-	withoutIntervals bool
+	kept             int     // number of kept entries
+	value            float64 // smallest |value| of the kept entries: the value at the cut
+	uncertainKept    int     // number of kept entries whose 95% interval contains the value at the cut
+	uncertainDropped int     // number of dropped entries whose 95% interval contains the value at the cut
+	unknown          int     // number of entries that occur, but in too few rows for an interval
+	withoutIntervals bool    // there are no intervals, so the last three numbers are 0
 }
 
 const binsShown = 3 // as in the paper's RQ5
 
+// analyse computes the findings. It returns an error if the aggregate is unknown.
 func analyse(f *Facts) (*findings, error) {
 	s := f.Scores
 	order, err := sweep.Order(s, f.Aggregate, prune.Abs, f.Entries)
@@ -74,8 +75,8 @@ func analyse(f *Facts) (*findings, error) {
 	return found, nil
 }
 
-// sparsities returns those at which the sweep ranked by scores, of the table's
-// entries, or Sparsities.
+// sparsities returns the sparsities at which the sweep has points that rank by scores, in
+// ascending order. Without such points it returns Sparsities.
 func (f *Facts) sparsities() []float64 {
 	var all []float64
 	if f.Sweep != nil {
@@ -92,11 +93,11 @@ func (f *Facts) sparsities() []float64 {
 	return slices.Compact(all)
 }
 
-// reference returns the index of the sparsity .5, at which the paper looks at
-// frequencies, or of the least.
+// reference returns the index of the sparsity 0.5, at which the paper examines frequencies.
+// If 0.5 is not among the sparsities, reference returns 0, the index of the smallest.
 func (f *findings) reference() int { return max(0, slices.Index(f.sparsities, .5)) }
 
-// countKept appends to each field how many of its entries mask keeps.
+// countKept appends to the kept of each field the number of its entries that mask keeps.
 func countKept(fields []fieldFinding, s *scores.File, mask []bool) {
 	i := 0
 	for j, size := range s.FieldDims {
@@ -111,8 +112,8 @@ func countKept(fields []fieldFinding, s *scores.File, mask []bool) {
 	}
 }
 
-// cut says how sure it is which entries are kept. Standard errors are those of phi,
-// so that only the aggregate sum has intervals.
+// cut computes how certain it is which entries are kept. Standard errors exist only for phi,
+// so only the aggregate scores.Sum has intervals.
 func (f *Facts) cut(found *findings, mask []bool, drop int) cutFinding {
 	s := f.Scores
 	c := cutFinding{kept: len(mask) - drop, withoutIntervals: f.Aggregate != scores.Sum}
@@ -128,23 +129,23 @@ func (f *Facts) cut(found *findings, mask []bool, drop int) cutFinding {
 	for i, v := range s.Phi {
 		count := s.Count[i/s.Dim]
 		if count == 0 {
-			continue // it is worth 0, and that is sure
+			continue // its value is exactly 0
 		}
 		t := interval(count)
-		switch unsure := math.Abs(math.Abs(v)-c.value) < t*float64(s.SE[i]); {
+		switch uncertain := math.Abs(math.Abs(v)-c.value) < t*float64(s.SE[i]); {
 		case math.IsNaN(t):
 			c.unknown++
-		case unsure && mask[i]:
-			c.unsureDropped++
-		case unsure:
-			c.unsureKept++
+		case uncertain && mask[i]:
+			c.uncertainDropped++
+		case uncertain:
+			c.uncertainKept++
 		}
 	}
 	return c
 }
 
-// intervals returns scores.File.Interval for the dataset's own values, computed once
-// a count.
+// intervals returns a function that computes scores.File.Interval for the dataset's own
+// values. The function caches its results by count.
 func (f *Facts) intervals() func(count int64) float64 {
 	known := map[int64]float64{}
 	return func(count int64) float64 {
@@ -157,11 +158,12 @@ func (f *Facts) intervals() func(count int64) float64 {
 	}
 }
 
-// along returns, at sparsities from 0 to .999 that are evenly spaced by the logarithm
-// of what is kept, the value at the cut, and the median half width of the 95%
-// intervals of the entries about it; NaN if there is none.
-func (f *Facts) along(found *findings) (sparsities, values, widths []float64) {
-	const steps, beside = 90, 100
+// cutCurve returns curves over sparsities from 0 to 0.999. The sparsities are evenly spaced in
+// the logarithm of the number of kept entries. values are the values at the cut. widths are
+// the median half-widths of the 95% intervals of the entries around the cut, or NaN if none
+// of these entries has an interval.
+func (f *Facts) cutCurve(found *findings) (sparsities, values, widths []float64) {
+	const steps, neighbours = 90, 100
 	n := len(found.order)
 	interval := f.intervals()
 	last := n + 1
@@ -173,7 +175,7 @@ func (f *Facts) along(found *findings) (sparsities, values, widths []float64) {
 		last = kept
 		at := n - kept
 		var near []float64
-		for _, i := range found.order[max(0, at-beside):min(n, at+beside+1)] {
+		for _, i := range found.order[max(0, at-neighbours):min(n, at+neighbours+1)] {
 			if width := interval(f.Scores.Count[int(i)/f.Scores.Dim]) * float64(f.Scores.SE[i]); !math.IsNaN(width) {
 				near = append(near, width)
 			}
@@ -193,7 +195,7 @@ func median(values []float64) float64 {
 	return values[len(values)/2]
 }
 
-// byWorth returns the fields' positions, most valuable first.
+// byWorth returns the indices of the fields, most valuable first.
 func (f *findings) byWorth() []int {
 	order := make([]int, len(f.fields))
 	for j := range order {

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// browser is chromium: the test is skipped without, and fails on CI.
+// browser runs chromium. If chromium is missing, the test is skipped, but fails on CI.
 type browser struct {
 	path, dir string
 }
@@ -27,7 +27,7 @@ func newBrowser(t *testing.T) *browser {
 	path, err := exec.LookPath("chromium")
 	if err != nil {
 		if os.Getenv("CI") == "true" {
-			t.Fatalf("missing on CI: %v", err)
+			t.Fatalf("chromium is required on CI: %v", err)
 		}
 		t.Skip(err)
 	}
@@ -35,12 +35,12 @@ func newBrowser(t *testing.T) *browser {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(dir) }) // its helpers may still be writing: what is left is in a temporary folder
+	t.Cleanup(func() { os.RemoveAll(dir) }) // helper processes may still write, so this may leave files in the temporary folder
 	return &browser{path, dir}
 }
 
-// run loads a page and returns what chromium prints. What the page complains of fails
-// the test.
+// run loads a page and returns the output of chromium. The test fails if the page writes to
+// the console.
 func (b *browser) run(t *testing.T, page string, flags ...string) []byte {
 	t.Helper()
 	file := filepath.Join(b.dir, "page.html")
@@ -67,18 +67,19 @@ func (b *browser) run(t *testing.T, page string, flags ...string) []byte {
 	return out.Bytes()
 }
 
-// layout is what a script finds out about a page.
+// layout is what the script measure finds in a page.
 type layout struct {
-	Width, Client, Scroll int
-	Plots                 int
-	Texts                 int
-	Overlaps              []string // pairs of texts of a picture
-	Outside               []string // texts beyond their picture
-	Runaway               []string // elements beyond the window that nothing lets scroll
-	Spilled               []string // values whose share is not right of their name, within their line
+	Width, Client, Scroll int      // widths of the window, of its visible part and of its content
+	Plots                 int      // number of visible pictures
+	Texts                 int      // number of texts in pictures
+	Overlaps              []string // pairs of texts that overlap in a picture
+	Outside               []string // texts that extend beyond their picture
+	Runaway               []string // elements that extend beyond the window and cannot be scrolled
+	Spilled               []string // lines of values whose name, rows and share overlap or leave the line
 }
 
-// measure is run within a copy of the page, as the page itself allows no script.
+// measure runs in a copy of the page without its content security policy, which allows no
+// scripts.
 const measure = `<script>
 const root = document.documentElement, found = {Width: innerWidth, Client: root.clientWidth, Scroll: root.scrollWidth, Plots: 0, Texts: 0, Overlaps: [], Outside: [], Runaway: [], Spilled: []};
 for (const d of document.querySelectorAll("details")) d.open = true;
@@ -110,7 +111,8 @@ out.textContent = JSON.stringify(found);
 parent.document.body.append(out);
 </script></body>`
 
-// framed shows a page in a window of any width, which chromium's own have not.
+// framed returns a document that shows a page in a frame of the given width. The window of
+// chromium itself cannot be narrow.
 func framed(page string, width int) string {
 	return fmt.Sprintf(`<!DOCTYPE html><body><iframe style="width:%dpx;height:2400px;border:0" srcdoc="%s"></iframe></body>`, width, html.EscapeString(page))
 }
@@ -120,7 +122,7 @@ var (
 	foundTag  = regexp.MustCompile(`(?s)<pre id="found">(.*?)</pre>`)
 )
 
-// TestBrowser looks at the pages as a desk and a phone show them.
+// The pages have a sound layout on a desktop and on a phone.
 func TestBrowser(t *testing.T) {
 	b := newBrowser(t)
 	r, err := Write(facts())
@@ -140,33 +142,34 @@ func TestBrowser(t *testing.T) {
 	}
 }
 
-// look shows a page with so many plots, and so many texts in them or more, at two
-// widths, by day and by night.
+// look checks the layout of a page at two widths, and its colours in the light and the dark
+// scheme. The page must have exactly the given number of plots, and at least the given
+// number of texts in them.
 func (b *browser) look(t *testing.T, page string, plots, texts int) {
 	t.Helper()
 	open := policyTag.ReplaceAllString(page, "")
 	if open == page {
-		t.Fatal("the page has no policy")
+		t.Fatal("the page has no content security policy")
 	}
 	open = strings.Replace(open, "</body>", measure, 1)
 	for _, width := range []int{1200, 390} {
 		dom := b.run(t, framed(open, width), "--dump-dom")
 		text := foundTag.FindSubmatch(dom)
 		if text == nil {
-			t.Fatalf("nothing was found out:\n%.2000s", dom)
+			t.Fatalf("the script left no result:\n%.2000s", dom)
 		}
 		var found layout
 		if err := json.Unmarshal([]byte(html.UnescapeString(string(text[1]))), &found); err != nil {
 			t.Fatal(err)
 		}
 		if found.Width != width || found.Scroll > found.Client || found.Plots != plots || found.Texts < texts || len(found.Runaway) > 0 {
-			t.Errorf("at width %d: %+v", width, found)
+			t.Errorf("at width %d, the page has the layout %+v", width, found)
 		}
 		if len(found.Overlaps) > 0 || len(found.Outside) > 0 {
-			t.Errorf("at width %d texts overlap: %q; are outside of their picture: %q", width, found.Overlaps, found.Outside)
+			t.Errorf("at width %d texts overlap: %q; texts outside of their picture: %q", width, found.Overlaps, found.Outside)
 		}
 		if len(found.Spilled) > 0 {
-			t.Errorf("at width %d lines of values run out of theirs: %q", width, found.Spilled)
+			t.Errorf("at width %d lines of values overflow: %q", width, found.Spilled)
 		}
 	}
 	for _, dark := range []bool{false, true} {
@@ -180,8 +183,8 @@ func (b *browser) look(t *testing.T, page string, plots, texts int) {
 	}
 }
 
-// checkImage looks at the paper, and whether something is on it in each of the first
-// inks.
+// checkImage checks that most of a screenshot has the background colour and that some pixels
+// have the first colour of the pictures.
 func checkImage(t *testing.T, path string, dark bool) {
 	t.Helper()
 	f, err := os.Open(path)
@@ -205,6 +208,6 @@ func checkImage(t *testing.T, path string, dark bool) {
 		paper, ink = color.RGBA{0x15, 0x18, 0x1b, 255}, color.RGBA{0x56, 0xb4, 0xe9, 255}
 	}
 	if total := image.Bounds().Dx() * image.Bounds().Dy(); image.Bounds().Dx() != 1200 || pixels[paper] < total/2 || pixels[ink] < 50 {
-		t.Errorf("dark %v: %v, %d pixels of paper, %d of ink", dark, image.Bounds(), pixels[paper], pixels[ink])
+		t.Errorf("dark scheme %v: image %v has %d pixels of the background and %d of the first colour", dark, image.Bounds(), pixels[paper], pixels[ink])
 	}
 }

@@ -11,19 +11,19 @@ import (
 	"shaver/internal/sweep"
 )
 
-// sweepSection is what pruning costs.
+// sweepSection shows what pruning costs.
 type sweepSection struct {
 	Figure     figure
 	Split      string
 	Rows       int64
 	Settings   string
-	Repeats    bool // a point may be the mean of several
+	Repeats    bool // some points are the mean of several repeats
 	Tables     []metricTable
 	Calibrated bool
 	Points     []pointRow
 }
 
-// metricTable has a line for each method and a column for each sparsity.
+// metricTable has a row for each method and a column for each sparsity.
 type metricTable struct {
 	Name, Unpruned string
 	Sparsities     []float64
@@ -45,15 +45,16 @@ type pointRow struct {
 	sweep.Mean
 }
 
-// metric is one that is measured.
+// metric is a metric of the sweep.
 type metric struct {
 	name     string
-	sign     float64 // 1 if more is better, -1 if less
-	unpruned *float64
+	sign     float64  // 1 if more is better, -1 if less
+	unpruned *float64 // nil = the sweep does not have this metric
 	of       func(*sweep.Mean) sweep.Spread
 }
 
-func sweepOf(d *sweep.Document, show draws) *sweepSection {
+// sweepOf returns the section of a sweep.
+func sweepOf(d *sweep.Document, show addPicture) *sweepSection {
 	series := d.Series()
 	s := &sweepSection{Figure: show(picture.Sweep(d)), Split: d.Split, Rows: d.Rows, Settings: settings(d.Settings), Calibrated: d.Unpruned.CalibratedLogLoss != nil}
 	for _, m := range []metric{
@@ -74,17 +75,17 @@ func sweepOf(d *sweep.Document, show draws) *sweepSection {
 	return s
 }
 
-// settings says what all methods were asked for, as far as it is known.
+// settings returns sentences about the settings that all methods share.
 func settings(s *sweep.Settings) string {
 	if s == nil {
 		return ""
 	}
-	text := "Scores rank entries by their size."
+	text := "Entries are ranked by the magnitude of their scores."
 	if s.Rank == prune.Signed {
-		text = "Scores rank entries by their signed value."
+		text = "Entries are ranked by their signed scores."
 	}
 	if len(s.Protect) > 0 {
-		text += " Nothing is dropped of " + strings.Join(s.Protect, ", ") + "."
+		text += " These fields keep all entries: " + strings.Join(s.Protect, ", ") + "."
 	}
 	if s.FieldMinimum > 0 {
 		text += " Each field keeps at least " + number(100*s.FieldMinimum) + "% of its entries."
@@ -92,6 +93,7 @@ func settings(s *sweep.Settings) string {
 	return text
 }
 
+// table returns the table of the metric.
 func (m *metric) table(series []sweep.Series) metricTable {
 	t := metricTable{Name: m.name, Unpruned: fmt.Sprintf("%.4f", *m.unpruned)}
 	for _, s := range series {

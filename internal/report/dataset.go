@@ -16,48 +16,48 @@ var datasetText string
 
 var datasetPage = pageOf(datasetText)
 
-// highOOV is the share of rows without a known value from which on a field stands
-// out: one feature has to stand for so many.
+// highOOV is the OOV share from which the page marks a field: the share of rows whose value
+// is not in the vocabulary. A single feature stands for all these rows.
 const highOOV = .25
 
-// datasetDocument is what the template of a dataset's page reads.
+// datasetDocument is the input of the template dataset.html.
 type datasetDocument struct {
 	frame
 	Splits     []splitRow
-	Vocabulary bool // the fields have an OOV share
-	Held       []float64
+	Vocabulary bool      // at least one field has an OOV share
+	Held       []float64 // dataset.Held
 	Figure     figure
 	Fields     []datasetField
-	Marked     string // what of the fields stands out, in words; "" = nothing does
-	HasTop     bool
+	Marked     string // explanation of the marks in the table of fields; "" = there are no marks
+	HasTop     bool   // at least one field lists its most frequent values
 	About      []fact
 }
 
 type splitRow struct {
 	dataset.SplitFacts
-	Share float64 // of all rows
+	Share float64 // portion of all rows
 }
 
 type datasetField struct {
 	dataset.FieldFacts
-	Name   string // on one line
-	Never  int    // features that might occur, but do not
+	Name   string // name as oneLine writes it
+	Never  int    // number of features that could occur, but do not
 	Values []valueRow
 }
 
-// valueRow is a line of a frequent value.
+// valueRow is the line of a frequent value.
 type valueRow struct {
 	dataset.ValueFacts
 	Name  string
-	Quiet bool   // the name is ours
-	Width string // of its bar, in percent of the line
+	Quiet bool   // Name is not a value of the dataset, but a description
+	Width string // width of the bar, in percent of the line
 }
 
-// IsHigh tells whether an OOV share stands out.
+// IsHigh reports whether the page marks an OOV share.
 func (d *datasetDocument) IsHigh(oov *float64) bool { return *oov >= highOOV }
 
-// Dataset returns the page of what dataset.Inspect says. Names and values are foreign
-// and may be anything: the page has them escaped, on one line, and cut to what fits.
+// Dataset returns the page about an inspected dataset. Names and values may be any text. The
+// page escapes and shortens them, and shows each on one line.
 func Dataset(facts *dataset.Inspection) ([]byte, error) {
 	d := &datasetDocument{Held: dataset.Held, About: aboutDataset(facts)}
 	d.Title = fmt.Sprintf("Dataset, %s rows × %s", count(facts.Rows), fields(len(facts.Fields)))
@@ -75,10 +75,10 @@ func Dataset(facts *dataset.Inspection) ([]byte, error) {
 	}
 	var marks []string
 	if high {
-		marks = append(marks, fmt.Sprintf("fields of which %s of the rows or more have no value of their own", percent(highOOV)))
+		marks = append(marks, fmt.Sprintf("fields with an OOV share of %s or more", percent(highOOV)))
 	}
 	if never {
-		marks = append(marks, "features that occur in no row, of which these rows can say nothing")
+		marks = append(marks, "features that occur in no row, so these rows give no information about them")
 	}
 	d.Marked = strings.Join(marks, "; ")
 	d.Figure = figureOf(concentrationOf(d.Fields))
@@ -94,11 +94,11 @@ func fields(n int) string {
 
 func aboutDataset(facts *dataset.Inspection) []fact {
 	ids := map[string]string{
-		dataset.LocalIDs: "counted within each field", dataset.GlobalIDs: "counted over all fields", dataset.RawStrings: "made from strings",
+		dataset.LocalIDs: "counted within each field", dataset.GlobalIDs: "counted over all fields", dataset.RawStrings: "assigned to the strings of each field",
 	}
 	about := []fact{{"digest", facts.Digest, "SHA-256"}, {"ids", facts.IDs, ids[facts.IDs]}}
 	if facts.Skipped > 0 {
-		about = append(about, fact{"skipped", count(facts.Skipped), "lines that were no valid rows"})
+		about = append(about, fact{"skipped", count(facts.Skipped), "malformed rows that the import left out"})
 	}
 	return about
 }
@@ -106,7 +106,7 @@ func aboutDataset(facts *dataset.Inspection) []fact {
 func datasetFieldOf(f dataset.FieldFacts) datasetField {
 	row := datasetField{FieldFacts: f, Name: oneLine(f.Name), Never: f.Size - f.Seen}
 	if f.OOV != nil && *f.OOV == 0 {
-		row.Never-- // that there are no other values is no lack
+		row.Never-- // the feature for OOV values is not counted if there are no such values
 	}
 	for _, v := range f.Top {
 		value := valueRow{ValueFacts: v, Name: fmt.Sprint(v.ID), Width: strconv.FormatFloat(100*v.Share, 'f', 2, 64)}
@@ -114,19 +114,20 @@ func datasetFieldOf(f dataset.FieldFacts) datasetField {
 		case v.Value != nil:
 			value.Name = `"` + oneLine(*v.Value) + `"`
 		case f.OOV != nil:
-			value.Name, value.Quiet = "others", true
+			value.Name, value.Quiet = "other values (OOV)", true
 		}
 		row.Values = append(row.Values, value)
 	}
 	return row
 }
 
-// concentrationOf draws how few features have how much.
+// concentrationOf draws, for each field, how many of its most frequent features cover a
+// given share of the rows.
 func concentrationOf(all []datasetField) *picture.Picture {
 	var names, wholes []string
 	features := make([][]int, len(dataset.Held)+1)
 	for _, share := range dataset.Held {
-		wholes = append(wholes, "have "+percent(share)+" of the rows")
+		wholes = append(wholes, "cover "+percent(share)+" of the rows")
 	}
 	for _, f := range all {
 		names = append(names, f.Name)
@@ -138,9 +139,9 @@ func concentrationOf(all []datasetField) *picture.Picture {
 	return picture.Concentration(names, append(wholes, "occur"), features)
 }
 
-// oneLine writes a foreign text as Go would within quotes, so that what cannot be
-// seen, or would turn the text about it round, is seen and does nothing. Of one that
-// is longer than 75 characters, so written, the middle is left out.
+// oneLine escapes text like the inside of a Go string. Invisible characters become visible,
+// and characters that change the direction of text have no effect. If the result has more
+// than 75 characters, oneLine replaces its middle by an ellipsis.
 func oneLine(text string) string {
 	const head, tail = 50, 25
 	if len(text) <= utf8.UTFMax*(head+tail) {
@@ -169,7 +170,7 @@ func oneLine(text string) string {
 	return first + "…" + last
 }
 
-// escaped returns the inside of a Go string, and its length in runes.
+// escaped returns text escaped like the inside of a Go string, and its length in runes.
 func escaped(text string) (string, int) {
 	quoted := strconv.Quote(text)
 	return quoted[1 : len(quoted)-1], utf8.RuneCountInString(quoted) - 2

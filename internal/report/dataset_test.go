@@ -10,15 +10,15 @@ import (
 	"shaver/internal/dataset"
 )
 
-// nasty are values that a log may have and a page should not mind.
+// nasty lists values that may occur in a log and must not harm the page.
 var nasty = []string{
 	hostile, "", " ", "a\x00b\x1b[31m\r\nc", "\u202eturned round\u2066", "\u2069\u2069closed", "שלום עולם", "\xff\xfe", `back\slash "quoted"`, "Z" + strings.Repeat("\u0334\u0352", 200),
 	strings.Repeat("w", 100_000) + "end", strings.Repeat("\U0010ffff", 500), strings.Repeat("﷽", 40), strings.Repeat("漢", 60), "</li></ol><style>*{display:none}", "{{.}}",
 }
 
-// inspection is of 1,000 rows and four fields: one of nasty values under a nasty name,
-// one most of whose rows have other values, one with a vocabulary of which a part never
-// occurs, and one all of whose values are in the vocabulary.
+// inspection returns facts about 1,000 rows and four fields. The first field has a nasty name
+// and nasty values. The second has OOV values in most rows. The third has features that never
+// occur. The fourth has no OOV values.
 func inspection() *dataset.Inspection {
 	share := func(v float64) *float64 { return &v }
 	held := func(features ...int) (all []dataset.HeldFacts) {
@@ -51,7 +51,7 @@ func TestOneLine(t *testing.T) {
 		strings.Repeat("\xe6\xbc", 40): strings.Repeat(`\xe6\xbc`, 6) + "…" + strings.Repeat(`\xe6\xbc`, 3), "\u00a0\u2028\t": `\u00a0\u2028\t`,
 	} {
 		if got := oneLine(text); got != want {
-			t.Errorf("%q is written %s, expected %s", text, got, want)
+			t.Errorf("oneLine(%q) is %s, expected %s", text, got, want)
 		}
 	}
 }
@@ -62,12 +62,12 @@ func TestDatasetGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again, err := Dataset(inspection()); err != nil || !bytes.Equal(again, page) {
-		t.Errorf("the same facts give other bytes (%v)", err)
+		t.Errorf("the same facts give different bytes, error %v", err)
 	}
 	golden(t, "dataset.html", page)
 }
 
-// Values are only text, short, and without a character that cannot be seen.
+// On the page values are plain text, short, and without invisible characters.
 func TestDatasetForeign(t *testing.T) {
 	data, err := Dataset(inspection())
 	if err != nil {
@@ -76,11 +76,11 @@ func TestDatasetForeign(t *testing.T) {
 	page := string(data)
 	needsNothing(t, page)
 	if len(page) > 100_000 {
-		t.Errorf("%d bytes", len(page))
+		t.Errorf("the page has %d bytes, expected at most 100000", len(page))
 	}
 	for _, r := range page {
 		if r != '\n' && r != '\t' && !unicode.IsPrint(r) || r == unicode.ReplacementChar {
-			t.Errorf("the page has %U", r)
+			t.Errorf("the page contains the character %U", r)
 		}
 	}
 	for _, text := range []string{
@@ -88,12 +88,13 @@ func TestDatasetForeign(t *testing.T) {
 		`<h3>&lt;script&gt;alert(\&#34;1\&#34;)&lt;/script&gt;\u202e\x00xxx`,
 	} {
 		if !strings.Contains(page, text) {
-			t.Errorf("the page has no %s", text)
+			t.Errorf("the page lacks %s", text)
 		}
 	}
 }
 
-// What stands out does, and the page says why; nothing else does.
+// The page marks high OOV shares and features that never occur, explains the marks, and marks
+// nothing else.
 func TestDatasetMarks(t *testing.T) {
 	facts := inspection()
 	has := func(text string) bool {
@@ -105,31 +106,31 @@ func TestDatasetMarks(t *testing.T) {
 		return strings.Contains(string(page), text)
 	}
 	for _, text := range []string{
-		"<mark>64.00%</mark>", "<mark>59,300 never</mark>", "<td>24.99%</td>", "<td>4</td><td>0.00%</td>", "Marked: fields of which 25% of the rows", "features that occur in no row", `<bdi class="note">others</bdi><small>640</small><span>64%</span>`,
-		"have 99% of the rows", "background-size: 64.00% 3px", "<dt>skipped</dt><dd>3 <small>lines",
+		"<mark>64.00%</mark>", "<mark>59,300 never</mark>", "<td>24.99%</td>", "<td>4</td><td>0.00%</td>", "Marked: fields with an OOV share of 25% or more", "features that occur in no row", `<bdi class="note">other values (OOV)</bdi><small>640</small><span>64%</span>`,
+		"cover 99% of the rows", "background-size: 64.00% 3px", "<dt>skipped</dt><dd>3 <small>malformed rows",
 	} {
 		if !has(text) {
-			t.Errorf("no %q", text)
+			t.Errorf("the page lacks %q", text)
 		}
 	}
 	facts.Fields, facts.Skipped = facts.Fields[3:], 0
 	for _, text := range []string{"<mark>", "Marked", "skipped", "Most frequent values"} {
 		if has(text) {
-			t.Errorf("%q of nothing", text)
+			t.Errorf("the page has %q without a reason", text)
 		}
 	}
-	// Ids of a file have no names, and no others.
+	// Features of encoded rows have only ids, and there are no OOV values.
 	facts.IDs = dataset.LocalIDs
 	facts.Fields[0].OOV, facts.Fields[0].Top = nil, []dataset.ValueFacts{{ID: 3, Rows: 500, Share: .5}}
 	if has("OOV") || !has("<mark>1 never</mark>") || !has("<bdi>3</bdi>") || !has("1 field</h1>") {
-		t.Error("of ids the page is not right")
+		t.Error("the page is wrong for features that have only ids")
 	}
 }
 
-// The page of what the JSON says is the page of what was inspected.
+// The page is the same if the facts were written as JSON and read again.
 func TestDatasetFromJSON(t *testing.T) {
 	facts := inspection()
-	for i := range facts.Fields[0].Top { // JSON has valid UTF-8 only
+	for i := range facts.Fields[0].Top { // JSON texts are valid UTF-8
 		value := strings.ToValidUTF8(*facts.Fields[0].Top[i].Value, "?")
 		facts.Fields[0].Top[i].Value = &value
 	}
@@ -146,6 +147,6 @@ func TestDatasetFromJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	if page, err := Dataset(&read); err != nil || !bytes.Equal(page, want) {
-		t.Errorf("another page (%v)", err)
+		t.Errorf("the page differs, error %v", err)
 	}
 }

@@ -17,18 +17,18 @@ var (
 	styleText string
 )
 
-// page is what all pages have in common. Each defines what is its "main".
+// page is the common part of all pages. Each page adds its own template "main".
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"style": func() template.CSS { return template.CSS(styleText) },
 	"count": func(n any) string { return count(reflect.ValueOf(n).Int()) }, "percent": percent, "rate": rate, "number": number, "value": value, "worth": func(v float64) string { return fmt.Sprintf("%+.3g", v) },
 }).Parse(pageText))
 
-// pageOf returns the page with that main.
+// pageOf returns the page whose "main" is the given template text.
 func pageOf(text string) *template.Template {
 	return template.Must(template.Must(page.Clone()).Parse(text))
 }
 
-// render returns the page of a document, which embeds its frame.
+// render returns the HTML of a page for document, which must embed a frame.
 func render(page *template.Template, document any) ([]byte, error) {
 	var html bytes.Buffer
 	if err := page.Execute(&html, document); err != nil {
@@ -37,13 +37,13 @@ func render(page *template.Template, document any) ([]byte, error) {
 	return html.Bytes(), nil
 }
 
-// frame is what a page has about its main.
+// frame is the input of the common part of a page.
 type frame struct {
 	Title   string
 	Summary []fact
 }
 
-// fact is a line of a list.
+// fact is a line of a list. Note may be empty.
 type fact struct{ Name, Value, Note string }
 
 // figure is a picture on the page.

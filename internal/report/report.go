@@ -1,6 +1,7 @@
-// Package report writes what a job found and what pruning by it costs, or what a
-// dataset holds, as one HTML page that needs nothing beside it: no network, no script,
-// no other file. The same facts give the same bytes.
+// Package report makes HTML pages. One kind of page shows the scores of a job and what
+// pruning by them costs. The other kind shows what a dataset contains. A page is a single
+// file. It has no scripts and loads nothing over the network. The same facts give the same
+// bytes.
 package report
 
 import (
@@ -15,47 +16,46 @@ import (
 	"shaver/internal/sweep"
 )
 
-// Facts is what a report tells of. Names in it are foreign: the page has them escaped.
+// Facts is the content of a report. The names in it may be any text; the page escapes them.
 type Facts struct {
 	Architecture *model.Architecture
 	Entries      []float32 // the embedding table, [n, d]
 	Scores       *scores.File
-	Digest       string // SHA-256 of the scores file
-	Aggregate    string // of the scores, which ranks entries
-	Run          *Run   // what the job took; nil = nobody knows
-	Sweep        *sweep.Document
-	Ends         []Ends // of each field, [m]; nil = not told
+	Digest       string          // SHA-256 of the scores file
+	Aggregate    string          // aggregate of the scores by which entries are ranked: one of scores.Aggregates
+	Run          *Run            // time and resources of the job; nil = unknown
+	Sweep        *sweep.Document // results of pruning; nil = not measured
+	Ends         []Ends          // features worth most and least of each field, [m]; nil = not shown
 }
 
-// Run is what a job took.
+// Run holds the time and the resources that a job took.
 type Run struct {
 	Seconds, CPUSeconds float64
-	Resumed             bool // and what a run took before that was cut off
+	Resumed             bool // an earlier run was interrupted, and its time is not included
 	Shards, Workers     int
 }
 
-// Ends are the features of a field that are worth most and least, of those that
-// occur.
+// Ends holds the features of a field that are worth most and least, among those that occur.
 type Ends struct{ Top, Bottom []Feature }
 
-// Feature is one of them.
+// Feature is a feature in Ends.
 type Feature struct {
 	Name  string
-	Count int64   // rows
+	Count int64   // number of rows in which it occurs
 	Worth float64 // sum of the aggregate over its entries, nat
 }
 
-// Sparsities are those of a report on scores without a sweep.
+// Sparsities lists the sparsities that a report shows if there is no sweep.
 var Sparsities = []float64{.5, .8, .9, .95, .99}
 
-// Check returns bad input if the sweep is none of the model and the scores.
+// Check returns bad input unless the sweep is nil or belongs to the model and the scores.
 func (f *Facts) Check() error {
 	d := f.Sweep
 	if d == nil {
 		return nil
 	}
 	if d.Model != f.Scores.Spec.Model {
-		return fault.Inputf("the sweep is of another model: its digest is %.12s, that of the scores' %.12s", d.Model, f.Scores.Spec.Model)
+		return fault.Inputf("the sweep is for the model with digest %.12s, the scores are for the model with digest %.12s", d.Model, f.Scores.Spec.Model)
 	}
 	var jobs []string
 	for _, s := range d.Sources {
@@ -64,10 +64,10 @@ func (f *Facts) Check() error {
 		}
 		jobs = append(jobs, s.Job)
 	}
-	return fault.Inputf("the sweep is not of job %s, whose scores these are, but of %s", f.Scores.Spec.ID(), strings.Join(jobs, ", "))
+	return fault.Inputf("the scores are of job %s, but the sweep has only the scores of job %s", f.Scores.Spec.ID(), strings.Join(jobs, ", "))
 }
 
-// Report is a page and its pictures.
+// Report is a page and the pictures on it.
 type Report struct {
 	HTML     []byte
 	Pictures []*picture.Picture
@@ -78,7 +78,7 @@ var jobText string
 
 var jobPage = pageOf(jobText)
 
-// document is what the page's template reads.
+// document is the input of the template job.html.
 type document struct {
 	frame
 	Sweep     *sweepSection
@@ -89,7 +89,7 @@ type document struct {
 	Job       []fact
 }
 
-// Write returns the report of facts that Check takes.
+// Write returns the report of f, for which Check must return nil.
 func Write(f *Facts) (*Report, error) {
 	found, err := analyse(f)
 	if err != nil {

@@ -23,13 +23,13 @@ import (
 	"shaver/internal/tally"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write testdata/*.html anew")
+var rewrite = flag.Bool("rewrite", false, "overwrite testdata/*.html")
 
 const hostile = `<script>alert("1")</script>`
 
-// facts are of three fields of 4, 3 and 2 features and 2 columns: entry i is worth
-// (i+1) * 1e-5, with a standard error of a third of that, but that the features of
-// the last field are worth least and that the first feature never occurs.
+// facts returns facts about three fields of 4, 3 and 2 features and 2 columns. Entry i has the
+// value (i+1) * 1e-5, and its standard error is a third of that. There are two exceptions: the
+// first feature never occurs, and the entries of the last field have small negative values.
 func facts() *Facts {
 	s := &scores.File{
 		Fields: []string{hostile, "a name that is much too long\nfor an axis, " + strings.Repeat("x", 100), "C"}, FieldDims: []int{4, 3, 2}, DatasetRows: 1200, QuarantinedRows: 7,
@@ -61,7 +61,8 @@ func facts() *Facts {
 	return f
 }
 
-// swept is a sweep of two repeats, the first of which is the job's, and rivals.
+// swept returns a sweep of two rivals and of two repeats, the first of which is by the scores
+// of the given job.
 func swept(id string) *sweep.Document {
 	d := &sweep.Document{
 		Version: sweep.Version, Model: strings.Repeat("ab", 32), Kind: "fm", Split: "test", Rows: 1000, Features: 9, Entries: 18,
@@ -87,21 +88,22 @@ func swept(id string) *sweep.Document {
 	return d
 }
 
+// The page is the recorded one, and the same facts give the same bytes.
 func TestGolden(t *testing.T) {
 	r, err := Write(facts())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if again, err := Write(facts()); err != nil || !bytes.Equal(again.HTML, r.HTML) {
-		t.Errorf("the same facts give other bytes (%v)", err)
+		t.Errorf("the same facts give different bytes, error %v", err)
 	}
 	golden(t, "report.html", r.HTML)
 	if len(r.Pictures) != 4 {
-		t.Errorf("%d pictures", len(r.Pictures))
+		t.Errorf("%d pictures, expected 4", len(r.Pictures))
 	}
 }
 
-// golden compares a page with what is kept of it.
+// golden compares a page with the file of the given name in testdata.
 func golden(t *testing.T, name string, page []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
@@ -115,11 +117,11 @@ func golden(t *testing.T, name string, page []byte) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(page, want) {
-		t.Errorf("the page is not %s: look at it, and at the difference, and run this test with -rewrite", path)
+		t.Errorf("the page differs from %s: if the difference is intended, run this test with -rewrite", path)
 	}
 }
 
-// A page needs nothing from elsewhere, runs nothing, and names are only text.
+// A page loads no other files and has no scripts, and names are plain text.
 func TestForeign(t *testing.T) {
 	r, err := Write(facts())
 	if err != nil {
@@ -127,8 +129,8 @@ func TestForeign(t *testing.T) {
 	}
 	page := string(r.HTML)
 	needsNothing(t, page)
-	if strings.Count(page, `&lt;script&gt;alert(`) < 4 { // three tables, and the picture, which cuts it short
-		t.Error("a field is missing")
+	if strings.Count(page, `&lt;script&gt;alert(`) < 4 { // in three tables and, shortened, in the picture
+		t.Error("the name of a field is missing")
 	}
 }
 
@@ -136,18 +138,19 @@ func needsNothing(t *testing.T, page string) {
 	t.Helper()
 	for _, pattern := range []string{`<script`, `<b>`, `\bon\w+=`, `https?:`, `\burl\(`, `@import`, `\bsrc=`, `<iframe`, `<object`, `ZgotmplZ`} {
 		if found := regexp.MustCompile(pattern).FindString(page); found != "" {
-			t.Errorf("the page has %q", found)
+			t.Errorf("the page contains %q", found)
 		}
 	}
 	for _, link := range regexp.MustCompile(`href="[^"]*"`).FindAllString(page, -1) {
 		if link != `href="data:,"` {
-			t.Errorf("the page has %s", link)
+			t.Errorf("the page links to %s", link)
 		}
 	}
 }
 
-// Without a sweep, what the job took, a rule or names, the page leaves out what needs
-// them; with a rule, it says how the job ended.
+// The page leaves out sections for which it has no facts: the sweep, the resources of the job,
+// the features that are worth most, and the stopping rule. With a stopping rule it says how
+// the job ended.
 func TestParts(t *testing.T) {
 	f := facts()
 	has := func(text string) bool {
@@ -158,42 +161,43 @@ func TestParts(t *testing.T) {
 		}
 		return strings.Contains(string(r.HTML), text)
 	}
-	for _, text := range []string{"What pruning costs", "core-hours", "worth most and least", "unsure of the kept", "by their signed value. Nothing is dropped of &lt;script&gt;", "at least 12.5% of its"} {
+	for _, text := range []string{"What pruning costs", "core-hours", "worth most and least", "kept, but uncertain", "by their signed scores. These fields keep all entries: &lt;script&gt;", "at least 12.5% of its"} {
 		if !has(text) {
-			t.Errorf("no %q", text)
+			t.Errorf("the page lacks %q", text)
 		}
 	}
-	const more = "and what an earlier run took that was cut off"
+	const more = "not including an earlier run that was interrupted"
 	if has(more) {
-		t.Errorf("%q of a run that did not go on", more)
+		t.Errorf("the page has %q for a run that was not resumed", more)
 	}
 	if f.Run.Resumed = true; !has(more) {
-		t.Errorf("no %q", more)
+		t.Errorf("the page lacks %q", more)
 	}
 	f.Sweep, f.Run, f.Ends = nil, nil, nil
 	for _, text := range []string{"What pruning costs", "core-hours", "worth most and least", "not converged"} {
 		if has(text) {
-			t.Errorf("%q of nothing", text)
+			t.Errorf("the page has %q without its facts", text)
 		}
 	}
 	f.Scores.Stopped = &scores.Stopped{Rounds: 3, Reason: scores.TimeOver}
 	if !has("not converged <small>the time is over after 3 rounds</small>") {
-		t.Error("it does not say how the job ended")
+		t.Error("the page does not say how the job ended")
 	}
 	bias := .125
 	f.Scores.Audit = &scores.Audit{Rows: 2400, Entries: 99, RelativeBias: &bias, Overlaps: []scores.Overlap{{Sparsity: .9, Overlap: .75, Walks: .5}}}
-	for _, text := range []string{"2,400 rows <small>99 entries", "0.125 <small>relative", "up to undefined may", "overlap at 0.9", "0.750 <small>of what is kept; walks with walks: 0.500"} {
+	for _, text := range []string{"2,400 rows <small>99 entries", "0.125 <small>relative", "up to undefined may", "overlap at 0.9", "0.750 <small>portion of the kept entries that walks also keep; walks on one half of the rows and walks on the other half: 0.500"} {
 		if !has(text) {
-			t.Errorf("of the audit no %q", text)
+			t.Errorf("the facts of the audit lack %q", text)
 		}
 	}
 	f.Aggregate = scores.RMS
-	if has("unsure of the kept") || !has("rms of the entry at the cut") {
-		t.Error("there are intervals of an aggregate that has no standard errors")
+	if has("kept, but uncertain") || !has("rms at the cut") {
+		t.Error("the page has intervals for an aggregate without standard errors")
 	}
 }
 
-// Everything may be kept or dropped, and nothing may have been measured.
+// The page has no NaN and no infinity if all entries are kept or dropped, if AUC is undefined,
+// or if all values are 0.
 func TestExtremes(t *testing.T) {
 	f := facts()
 	for i := range f.Sweep.Points {
@@ -209,31 +213,32 @@ func TestExtremes(t *testing.T) {
 	}
 	for _, text := range []string{"NaN", "Inf", "<h3>AUC</h3>"} {
 		if strings.Contains(string(r.HTML), text) {
-			t.Errorf("there is %q on the page", text)
+			t.Errorf("the page contains %q", text)
 		}
 	}
 	if !strings.Contains(string(r.HTML), "<td>-</td>") {
-		t.Error("an AUC that is not defined is not left out")
+		t.Error("the page has no dash for an undefined AUC")
 	}
 }
 
+// Check returns bad input for a sweep of another model or of other scores.
 func TestCheck(t *testing.T) {
 	f := facts()
 	if err := f.Check(); err != nil {
 		t.Error(err)
 	}
 	f.Sweep.Sources = f.Sweep.Sources[1:]
-	if err := f.Check(); !fault.IsInput(err) || !strings.HasSuffix(err.Error(), "but of another") {
+	if err := f.Check(); !fault.IsInput(err) || !strings.HasSuffix(err.Error(), "only the scores of job another") {
 		t.Error(err)
 	}
 	f.Sweep.Model = strings.Repeat("12", 32)
-	if err := f.Check(); !fault.IsInput(err) || !strings.HasPrefix(err.Error(), "the sweep is of another model") {
+	if err := f.Check(); !fault.IsInput(err) || !strings.HasPrefix(err.Error(), "the sweep is for the model with digest 1212") {
 		t.Error(err)
 	}
 }
 
-// The shares and what is unsure, counted by hand: by |phi| ascending the entries are
-// 0, 1 (0), 14..17 (1.4e-5 to 1.7e-5), and 2..13 (3e-5 to 1.4e-4).
+// analyse agrees with numbers counted by hand. By ascending |phi|, the entries are 0 and 1 with
+// 0, 14 to 17 with 1.4e-5 to 1.7e-5, and 2 to 13 with 3e-5 to 1.4e-4.
 func TestAnalyse(t *testing.T) {
 	f := facts()
 	found, err := analyse(f)
@@ -241,62 +246,63 @@ func TestAnalyse(t *testing.T) {
 		t.Fatal(err)
 	}
 	if fmt.Sprint(found.sparsities) != "[0.5 0.9]" || found.reference() != 0 {
-		t.Errorf("sparsities %v", found.sparsities)
+		t.Errorf("sparsities %v, expected .5 and .9", found.sparsities)
 	}
-	// At .5 nine stay, 5..13; at .9 two, 12 and 13.
+	// At .5 the nine entries 5 to 13 are kept, at .9 the entries 12 and 13.
 	for j, want := range [][]int{{3, 0}, {6, 2}, {0, 0}} {
 		if got := found.fields[j]; fmt.Sprint(got.kept) != fmt.Sprint(want) {
-			t.Errorf("field %d keeps %v, expected %v", j, got.kept, want)
+			t.Errorf("field %d keeps %v entries, expected %v", j, got.kept, want)
 		}
 	}
 	if first := found.fields[0]; first.Seen != 3 || math.Abs(first.Sum-33e-5) > 1e-12 {
-		t.Errorf("%+v", first)
+		t.Errorf("first field: %+v", first)
 	}
 	if fmt.Sprint(found.byWorth()) != "[1 0 2]" {
-		t.Errorf("order of fields %v", found.byWorth())
+		t.Errorf("order of fields by worth %v, expected [1 0 2]", found.byWorth())
 	}
-	// The rarest third of the features are 0, 1, 2, of which 2 keeps its second entry.
+	// The rarest third of the features is 0, 1 and 2. Only feature 2 keeps an entry, its second.
 	if b := found.bins[0][0]; b.Features != 3 || b.Least != 0 || b.Most != 40 || b.Kept != 1 {
-		t.Errorf("rarest third: %+v", b)
+		t.Errorf("bin of the rarest third: %+v", b)
 	}
-	// The cut at .5 is 6e-5. Feature 1, entries 2 and 3, has no interval. With the
-	// quantiles for the counts a half width is about .65 of the value, so that all from
-	// 6e-5/1.65 = 3.6e-5 to 6e-5/.35 = 1.7e-4 reach it: entry 4 of the dropped, and all
-	// that are kept.
+	// The value at the cut at .5 is 6e-5. The entries 2 and 3 of feature 1 have no
+	// interval. The half-width of an interval is about .65 times the value, so an interval
+	// contains the cut if the value is from 6e-5/1.65 = 3.6e-5 to 6e-5/.35 = 1.7e-4. These
+	// are all kept entries and the dropped entry 4.
 	cut := found.cuts[0]
-	if cut.kept != 9 || math.Abs(cut.value-6e-5) > 1e-12 || cut.unknown != 2 || cut.unsureKept != 9 || cut.unsureDropped != 1 {
-		t.Errorf("at .5: %+v", cut)
+	if cut.kept != 9 || math.Abs(cut.value-6e-5) > 1e-12 || cut.unknown != 2 || cut.uncertainKept != 9 || cut.uncertainDropped != 1 {
+		t.Errorf("cut at .5: %+v", cut)
 	}
 	f.Sweep = nil
 	if found, err := analyse(f); err != nil || len(found.cuts) != len(Sparsities) {
-		t.Errorf("without a sweep: %v, %v", found.sparsities, err)
+		t.Errorf("without a sweep: cuts at %v, error %v", found.sparsities, err)
 	}
 }
 
+// Numbers are written in the forms of the page.
 func TestText(t *testing.T) {
 	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", -1234567: "-1,234,567"} {
 		if got := count(n); got != want {
-			t.Errorf("%d is written %s", n, got)
+			t.Errorf("count(%d) is %s", n, got)
 		}
 	}
 	for p, want := range map[float64]string{0: "0%", .0004: "<0.1%", .0123: "1.2%", .5: "50%", 1: "100%"} {
 		if got := percent(p); got != want {
-			t.Errorf("%g is written %s", p, got)
+			t.Errorf("percent(%g) is %s", p, got)
 		}
 	}
 	for s, want := range map[float64]string{3: "3 s", 150: "2.5 min", 36000: "10 h"} {
 		if got := duration(s); got != want {
-			t.Errorf("%g s is written %s", s, got)
+			t.Errorf("duration(%g) is %s", s, got)
 		}
 	}
 }
 
-// Everything stands out from the page, in light and in dark: text by 4.5 to 1, what
-// is drawn by 3 to 1 (WCAG 2, 1.4.3 and 1.4.11). The grid only guides.
+// In the light and the dark scheme, text has a contrast of at least 4.5 to 1 with the page, and
+// pictures have at least 3 to 1 (WCAG 2, 1.4.3 and 1.4.11). The grid of a picture is exempt.
 func TestContrast(t *testing.T) {
 	light, dark, ok := strings.Cut(styleText, "@media (prefers-color-scheme: dark)")
 	if !ok {
-		t.Fatal("no dark colours")
+		t.Fatal("the style sheet has no dark scheme")
 	}
 	variables := func(css string) map[string]string {
 		found := map[string]string{}
@@ -310,7 +316,7 @@ func TestContrast(t *testing.T) {
 		t.Fatal(err)
 	}
 	panels, _ := picture.Frequency(1, []string{"all"}, slices.Repeat([]picture.Curve{{Label: "a", X: []float64{0, 1}, Y: []float64{0, 1}}}, 16)).Inline()
-	drawn := string(r.HTML) + panels[0] // with all inks
+	drawn := string(r.HTML) + panels[0] // has all inks
 	for _, scheme := range []struct {
 		name      string
 		variables map[string]string
@@ -318,7 +324,7 @@ func TestContrast(t *testing.T) {
 		paper := scheme.variables["paper"]
 		for _, name := range []string{"text", "quiet"} {
 			if c := contrast(t, scheme.variables[name], paper); c < 4.5 {
-				t.Errorf("%s: %s has a contrast of %.1f", scheme.name, name, c)
+				t.Errorf("%s scheme: %s has a contrast of %.1f, expected at least 4.5", scheme.name, name, c)
 			}
 		}
 		inks := map[string]bool{}
@@ -326,27 +332,27 @@ func TestContrast(t *testing.T) {
 			ink, known := scheme.variables[m[1]]
 			if !known {
 				if ink = m[2]; scheme.name == "dark" {
-					t.Errorf("dark: no --%s", m[1])
+					t.Errorf("dark scheme: the variable --%s is not defined", m[1])
 				}
 			}
 			if c := contrast(t, ink, paper); c < 3 && m[1] != "ink-E1E1E1" {
-				t.Errorf("%s: %s (%s) has a contrast of %.1f", scheme.name, m[1], ink, c)
+				t.Errorf("%s scheme: %s (%s) has a contrast of %.1f, expected at least 3", scheme.name, m[1], ink, c)
 			}
 			inks[m[1]] = true
 		}
 		if len(inks) < 10 {
-			t.Errorf("only %d inks", len(inks))
+			t.Errorf("%d inks, expected at least 10", len(inks))
 		}
 	}
 }
 
-// contrast is WCAG's, of two colours #rrggbb.
+// contrast returns the contrast ratio, as WCAG defines it, of two colours #rrggbb.
 func contrast(t *testing.T, a, b string) float64 {
 	t.Helper()
 	luminance := func(colour string) float64 {
 		v, err := strconv.ParseUint(strings.TrimPrefix(colour, "#"), 16, 32)
 		if err != nil || len(colour) != 7 {
-			t.Fatalf("colour %q", colour)
+			t.Fatalf("%q is not a colour of the form #rrggbb", colour)
 		}
 		channel := func(shift int) float64 {
 			c := float64(v>>shift&255) / 255

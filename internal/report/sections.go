@@ -8,10 +8,10 @@ import (
 	"shaver/internal/scores"
 )
 
-// draws puts a picture on the page.
-type draws func(*picture.Picture) figure
+// addPicture adds a picture to the report and returns it in the form for the page.
+type addPicture func(*picture.Picture) figure
 
-// fieldsSection says what fields are worth, and what they keep.
+// fieldsSection shows what each field is worth and how many of its entries are kept.
 type fieldsSection struct {
 	Figure     figure
 	Sparsities []float64
@@ -21,15 +21,17 @@ type fieldsSection struct {
 type fieldRow struct {
 	Name           string
 	Features, Seen int
-	Sum            float64
-	Table, Worth   float64 // shares
+	Sum            float64 // sum of phi over the field's entries, nat
+	Table          float64 // portion of the table's entries
+	Worth          float64 // portion of the value of all fields
 	Kept           []keptCell
 }
 
-// keptCell is what a field keeps at a sparsity.
-type keptCell struct{ Share, Own float64 } // of the budget, of the field's entries
+// keptCell describes the kept entries of a field at a sparsity. Share is their portion of all
+// kept entries, and Own their portion of the field's entries.
+type keptCell struct{ Share, Own float64 }
 
-func (f *Facts) fieldsOf(found *findings, show draws) *fieldsSection {
+func (f *Facts) fieldsOf(found *findings, show addPicture) *fieldsSection {
 	s := &fieldsSection{Sparsities: found.sparsities}
 	total := 0.0
 	for _, field := range found.fields {
@@ -54,11 +56,11 @@ func (f *Facts) fieldsOf(found *findings, show draws) *fieldsSection {
 			shares[k] = append(shares[k], share)
 		}
 	}
-	s.Figure = show(picture.Fields(names, []string{"of the table's entries", "of the value, sum of " + f.symbol(), fmt.Sprintf("of what is kept at sparsity %.4g", found.sparsities[shown])}, shares))
+	s.Figure = show(picture.Fields(names, []string{"share of the table's entries", "share of the value, " + f.symbol() + " summed over entries", fmt.Sprintf("share of the kept entries at sparsity %.4g", found.sparsities[shown])}, shares))
 	return s
 }
 
-// symbol is what ranks an entry.
+// symbol returns a short name of the value by which entries are ranked.
 func (f *Facts) symbol() string {
 	if f.Aggregate == scores.Sum {
 		return "|phi|"
@@ -66,7 +68,7 @@ func (f *Facts) symbol() string {
 	return f.Aggregate
 }
 
-// portion is part / whole, 0 of nothing.
+// portion returns part / whole, or 0 if whole is 0.
 func portion(part, whole float64) float64 {
 	if whole == 0 {
 		return 0
@@ -74,29 +76,29 @@ func portion(part, whole float64) float64 {
 	return part / whole
 }
 
-// frequencySection says what is kept of rare and of frequent features.
+// frequencySection shows how many entries rare and frequent features keep.
 type frequencySection struct {
 	Figure     figure
 	Sparsities []float64
 	Bins       []binRow
-	Reference  float64
+	Reference  float64 // sparsity of Fields
 	Dim        int
 	Fields     []binField
 }
 
-// binRow is a bin of all features.
+// binRow is a bin of the features of all fields.
 type binRow struct {
 	Name string
 	prune.Bin
-	Means []float64 // kept entries of a feature, by sparsity
+	Means []float64 // by sparsity: mean number of kept entries per feature
 }
 
 type binField struct {
 	Name string
-	Bins []prune.Bin // at Reference
+	Bins []prune.Bin // bins at the sparsity Reference
 }
 
-func (f *Facts) frequencyOf(found *findings, show draws) *frequencySection {
+func (f *Facts) frequencyOf(found *findings, show addPicture) *frequencySection {
 	s := &frequencySection{Sparsities: found.sparsities, Dim: f.Scores.Dim, Reference: found.sparsities[found.reference()]}
 	curves := make([]picture.Curve, len(found.sparsities))
 	var names []string
@@ -121,33 +123,33 @@ func (f *Facts) frequencyOf(found *findings, show draws) *frequencySection {
 	return s
 }
 
-// certaintySection says how sure values and their order are.
+// certaintySection shows how certain the values and their order are.
 type certaintySection struct {
 	Facts   []fact
 	Figure  figure
 	Cuts    []cutRow
-	Unknown int // entries that occur, but have no intervals
+	Unknown int // number of entries that occur, but have no intervals
 }
 
 type cutRow struct {
-	Sparsity              float64
-	Kept                  int
-	Value                 float64
-	UnsureKept, UnsureOut int
-	Share                 float64 // of UnsureKept in Kept
+	Sparsity                        float64
+	Kept                            int
+	Value                           float64
+	UncertainKept, UncertainDropped int
+	Share                           float64 // UncertainKept / Kept
 }
 
-func (f *Facts) certaintyOf(found *findings, show draws) *certaintySection {
+func (f *Facts) certaintyOf(found *findings, show addPicture) *certaintySection {
 	s := &certaintySection{Facts: f.errors(found.summary)}
-	sparsities, values, widths := f.along(found)
+	sparsities, values, widths := f.cutCurve(found)
 	label := f.symbol() + ", nat"
-	curves := []picture.Curve{{Label: f.symbol() + " of the entry at the cut", X: sparsities, Y: values}}
+	curves := []picture.Curve{{Label: f.symbol() + " at the cut", X: sparsities, Y: values}}
 	if f.Aggregate == scores.Sum {
-		curves = append(curves, picture.Curve{Label: "half a 95% interval of the entries about it, median", X: sparsities, Y: widths})
+		curves = append(curves, picture.Curve{Label: "median half-width of the 95% intervals around the cut", X: sparsities, Y: widths})
 	}
 	for k, c := range found.cuts {
 		if !c.withoutIntervals {
-			s.Cuts = append(s.Cuts, cutRow{found.sparsities[k], c.kept, c.value, c.unsureKept, c.unsureDropped, portion(float64(c.unsureKept), float64(c.kept))})
+			s.Cuts = append(s.Cuts, cutRow{found.sparsities[k], c.kept, c.value, c.uncertainKept, c.uncertainDropped, portion(float64(c.uncertainKept), float64(c.kept))})
 			s.Unknown = c.unknown
 		}
 	}
@@ -155,7 +157,7 @@ func (f *Facts) certaintyOf(found *findings, show draws) *certaintySection {
 	return s
 }
 
-// errors are the standard errors of the values.
+// errors returns facts about how the job ended, its standard errors and its audit.
 func (f *Facts) errors(summary *scores.Summary) []fact {
 	s := f.Scores
 	var all []fact
@@ -166,32 +168,33 @@ func (f *Facts) errors(summary *scores.Summary) []fact {
 		}
 		all = append(all, fact{"ended", converged, s.Stopped.Text(s.Spec.Until)})
 	}
-	note := "about the dataset's own values"
+	note := "for the dataset's own values"
 	if s.StandardError() == scores.UpperBound {
-		note += "; an upper bound, as one pass does not tell how much of it is the estimator's own noise"
+		note += "; this is an upper bound, because a single estimate of each row does not show how much noise the estimator adds"
 	}
 	all = append(all,
 		fact{"largest standard error", value(summary.MaxSE) + " nat", note},
-		fact{"", value(summary.MaxPopulationSE) + " nat", "about the values of the population that the rows come from"})
+		fact{"", value(summary.MaxPopulationSE) + " nat", "for the values of the population that the rows come from"})
 	if summary.Range > 0 {
-		all = append(all, fact{"of the values' range", number(summary.Convergence()), "the paper stops below 0.01"})
+		all = append(all, fact{"largest standard error / range", number(summary.Convergence()), "the range is the largest value minus the smallest value; the paper stops below 0.01"})
 	}
 	return append(all, f.audit()...)
 }
 
-// audit is how the values compare with those of walks, if that is known.
+// audit returns facts about how the values compare with those of walks. It returns nil if
+// there was no audit.
 func (f *Facts) audit() []fact {
 	a := f.Scores.Audit
 	if a == nil {
 		return nil
 	}
 	all := []fact{
-		{"audit", count(a.Rows) + " rows", count(a.Entries) + " entries, against walks"},
-		{"bias", scores.FigureText(a.RelativeBias), "relative to the values, without noise; up to " + scores.FigureText(a.BiasNoise) + " may be chance"},
-		{"Spearman", scores.FigureText(a.Spearman), "of the ranks; walks on half of the rows with walks on the others: " + scores.FigureText(a.WalksSpearman)},
+		{"audit", count(a.Rows) + " rows", count(a.Entries) + " entries, compared with walks"},
+		{"bias", scores.FigureText(a.RelativeBias), "relative to the values, excluding noise; up to " + scores.FigureText(a.BiasNoise) + " may be chance"},
+		{"Spearman", scores.FigureText(a.Spearman), "correlation of the ranks; walks on one half of the rows and walks on the other half: " + scores.FigureText(a.WalksSpearman)},
 	}
 	for _, o := range a.Overlaps {
-		all = append(all, fact{"overlap at " + number(o.Sparsity), fmt.Sprintf("%.3f", o.Overlap), fmt.Sprintf("of what is kept; walks with walks: %.3f", o.Walks)})
+		all = append(all, fact{"overlap at " + number(o.Sparsity), fmt.Sprintf("%.3f", o.Overlap), fmt.Sprintf("portion of the kept entries that walks also keep; walks on one half of the rows and walks on the other half: %.3f", o.Walks)})
 	}
 	return all
 }

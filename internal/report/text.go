@@ -5,6 +5,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"shaver/internal/scores"
 )
 
 // count writes an integer in groups of three digits.
@@ -20,7 +22,7 @@ func count[T int | int64](n T) string {
 	return sign + digits
 }
 
-// percent writes a portion.
+// percent writes a portion as a percentage.
 func percent(p float64) string {
 	switch v := 100 * p; {
 	case v == 0 || v >= 9.95:
@@ -31,13 +33,13 @@ func percent(p float64) string {
 	return "<0.1%"
 }
 
-// rate writes a portion of which small differences count.
+// rate writes a portion as a percentage with two decimals.
 func rate(p float64) string { return fmt.Sprintf("%.2f%%", 100*p) }
 
-// number writes four digits, as sparsities and ratios have.
+// number writes a sparsity or a ratio with up to four digits.
 func number(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) }
 
-// value writes an amount of nat.
+// value writes a number of nat, or a dash for NaN.
 func value(v float64) string {
 	if math.IsNaN(v) {
 		return "-"
@@ -45,7 +47,7 @@ func value(v float64) string {
 	return strconv.FormatFloat(v, 'g', 3, 64)
 }
 
-// duration writes seconds as a person would.
+// duration writes a number of seconds in seconds, minutes or hours.
 func duration(seconds float64) string {
 	switch {
 	case seconds < 120:
@@ -56,8 +58,7 @@ func duration(seconds float64) string {
 	return fmt.Sprintf("%.3g h", seconds/3600)
 }
 
-// coreTime is what a run cost: in core-hours, or in seconds where those would be a
-// number nobody reads.
+// coreTime returns the CPU time of a run in core-hours, or in core-seconds if it is short.
 func coreTime(seconds float64, note string) fact {
 	if seconds < 36 {
 		return fact{"core-seconds", fmt.Sprintf("%.3g", seconds), note}
@@ -65,7 +66,7 @@ func coreTime(seconds float64, note string) fact {
 	return fact{"core-hours", fmt.Sprintf("%.3g", seconds/3600), note}
 }
 
-// summary is what stands first.
+// summary returns the facts at the top of the page.
 func (f *Facts) summary() []fact {
 	s := f.Scores
 	all := []fact{{"rows scored", count(s.Rows), ""}, {"entries", count(len(s.Phi)), ""}}
@@ -85,37 +86,44 @@ func (f *Facts) summary() []fact {
 	return all
 }
 
-// job is what decides the scores, and what they took.
+// rankedBy explains each aggregate.
+var rankedBy = map[string]string{
+	scores.Sum: "|phi|, where phi is the mean contribution over rows",
+	scores.Abs: "the mean over rows of the absolute contribution",
+	scores.RMS: "the root mean square of the contribution over rows",
+}
+
+// job returns facts about the job: what determines the scores, and what computing them took.
 func (f *Facts) job() []fact {
 	s, spec := f.Scores, &f.Scores.Spec
 	all := []fact{
 		{"job", spec.ID(), ""},
 		{"estimator", spec.Estimator, spec.Effort()},
 		{"seed", strconv.FormatUint(spec.Seed, 10), ""},
-		{"baseline", spec.Baseline, "what a dropped entry reads"},
+		{"baseline", spec.Baseline, "the value of a dropped entry"},
 		{"rows", count(s.Rows), fmt.Sprintf("of %s of %s", count(s.DatasetRows), strings.Join(spec.Splits, ", "))},
 	}
 	if s.QuarantinedRows > 0 {
 		all = append(all, fact{"missing rows", count(s.QuarantinedRows), "in shards that could not be computed"})
 	}
-	off := "how far the values sum off the difference of the two losses"
+	off := "how much the sum of all values differs from the difference of the two mean losses"
 	if s.EfficiencySE > 0 {
-		off += "; its standard error is " + value(s.EfficiencySE) + ", and what is beyond two of it is bias"
+		off += "; its standard error is " + value(s.EfficiencySE) + " nat, and an error of more than twice that indicates bias"
 	}
 	all = append(all,
-		fact{"kernel", spec.Kernel, "the arithmetic that computed it"},
+		fact{"kernel", spec.Kernel, "the arithmetic that computed the scores"},
 		fact{"mean loss", fmt.Sprintf("%.6f nat", s.LossFull), fmt.Sprintf("%.6f nat with everything dropped", s.LossEmpty)},
 		fact{"efficiency error", value(s.EfficiencyError) + " nat", off})
 	if r := f.Run; r != nil {
-		took := duration(r.CPUSeconds) + " of CPU within " + duration(r.Seconds)
+		took := duration(r.CPUSeconds) + " of CPU time in " + duration(r.Seconds)
 		if r.Resumed {
-			took += ", and what an earlier run took that was cut off"
+			took += ", not including an earlier run that was interrupted"
 		}
 		all = append(all,
 			coreTime(r.CPUSeconds, took),
 			fact{"shards", count(r.Shards), fmt.Sprintf("workers: %d", r.Workers)})
 	}
 	return append(all,
-		fact{"ranked by", f.Aggregate, f.symbol()},
+		fact{"ranked by", f.Aggregate, rankedBy[f.Aggregate]},
 		fact{"model", spec.Model, "SHA-256"}, fact{"dataset", spec.Dataset, "SHA-256"}, fact{"scores", f.Digest, "SHA-256"})
 }

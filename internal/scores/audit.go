@@ -2,43 +2,43 @@ package scores
 
 import "math"
 
-// Audit holds the values of a multilinear job against full walks, on a sample of
-// the rows of its splits, of the entries that occur in them. The sample is two, drawn
-// independently: what both say is not noise. A figure that noise leaves undefined
-// is null.
+// Audit compares the values of a multilinear job with values from full walks. It covers the
+// entries that occur in a sample of the rows of the job's splits. The sample consists of two
+// independent halves; a difference that both halves show is not noise. A figure is nil if
+// noise leaves it undefined.
 type Audit struct {
-	Rows    int64 `json:"rows"`    // of both samples
-	Entries int   `json:"entries"` // that occur in them
+	Rows    int64 `json:"rows"`    // number of rows of both halves together
+	Entries int   `json:"entries"` // number of entries that occur in these rows
 
-	// The job's estimator against one walk a row, over both samples.
-	RelativeRMS  *float64 `json:"relative_rms"`  // of the difference, with the noise of both
-	RelativeBias *float64 `json:"relative_bias"` // the same without noise; see compare.RelativeBias
-	BiasNoise    *float64 `json:"bias_noise"`    // what noise alone may look like as bias
-	Spearman     *float64 `json:"spearman"`      // of |phi|
+	// The job's estimator compared with one walk per row, over both halves.
+	RelativeRMS  *float64 `json:"relative_rms"`  // root mean square of the difference, including the noise of both, relative to the values
+	RelativeBias *float64 `json:"relative_bias"` // like RelativeRMS, but excluding noise; see compare.RelativeBias
+	BiasNoise    *float64 `json:"bias_noise"`    // largest RelativeBias that noise alone may cause
+	Spearman     *float64 `json:"spearman"`      // rank correlation of |phi|
 
-	// Walks on one sample against walks on the other: what noise alone does.
+	// Rank correlation of walks on one half with walks on the other half, which differ only
+	// by noise.
 	WalksSpearman *float64 `json:"walks_spearman"`
 
 	Overlaps []Overlap `json:"overlaps"`
 
-	// The bias of plain end points against balanced ones, relative to the values.
-	Endpoints      *float64 `json:"endpoints"`
-	EndpointsNoise *float64 `json:"endpoints_noise"`
+	Endpoints      *float64 `json:"endpoints"`       // bias of plain end points relative to balanced ones, as a portion of the values
+	EndpointsNoise *float64 `json:"endpoints_noise"` // largest Endpoints that noise alone may cause
 }
 
-// Overlap is which portion of what is kept at a sparsity is kept by both of two
-// rankings by |phi|; see compare.Overlap.
+// Overlap is the portion of the entries kept at a sparsity that two rankings by |phi| both
+// keep; see compare.Overlap.
 type Overlap struct {
 	Sparsity float64 `json:"sparsity"`
-	Overlap  float64 `json:"overlap"` // of the job's estimator and walks
-	Walks    float64 `json:"walks"`   // of walks on one sample and on the other
+	Overlap  float64 `json:"overlap"` // portion for the job's estimator and walks
+	Walks    float64 `json:"walks"`   // portion for walks on one half and walks on the other half
 }
 
-// AuditSparsities are those of Audit.Overlaps.
+// AuditSparsities lists the sparsities of Audit.Overlaps.
 var AuditSparsities = []float64{0.5, 0.8, 0.9, 0.95, 0.99}
 
-// Differ reports whether end points matter: their difference is above EndpointsBound,
-// and more than noise, if that is known.
+// Differ reports whether plain and balanced end points give different values. Their
+// difference must be above EndpointsBound and, if EndpointsNoise is known, above the noise.
 func (a *Audit) Differ() bool {
 	noise := 0.0
 	if a.EndpointsNoise != nil {
@@ -47,10 +47,12 @@ func (a *Audit) Differ() bool {
 	return a.Endpoints != nil && *a.Endpoints > max(EndpointsBound, noise)
 }
 
-// EndpointsBound is the most that Audit.Endpoints may be of values to be quoted.
+// EndpointsBound is the largest Audit.Endpoints at which values from plain end points can
+// be trusted.
 const EndpointsBound = 0.1
 
-// Figure returns v, or nil if it is NaN or infinite, which JSON does not have.
+// Figure returns &v. It returns nil if v is NaN or infinite, because JSON has no such
+// numbers.
 func Figure(v float64) *float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return nil

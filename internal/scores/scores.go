@@ -1,6 +1,6 @@
-// Package scores is the scores file: what a job found, and the facts that tell
-// which job it was. Nothing that varies between two runs of the same job is in
-// it, so that it has the same bytes.
+// Package scores reads and writes scores files. A scores file holds the result of a job and
+// the job's specification. It holds nothing that varies between two runs of the same job, so
+// both runs write the same bytes.
 package scores
 
 import (
@@ -22,40 +22,40 @@ import (
 	"shaver/internal/tally"
 )
 
-// File is a scores file.
+// File is the content of a scores file.
 type File struct {
-	Fields    []string // names, [m]
-	FieldDims []int    // [m]
+	Fields    []string // names of the fields, [m]
+	FieldDims []int    // number of features of each field, [m]
 	Spec      job.Spec
-	Baseline  []float32 // what a dropped entry reads, [m, d]
-	// DatasetRows is how many rows the splits have: those scored are all of them, or
-	// a sample.
+	Baseline  []float32 // values that dropped entries read, [m, d]
+	// DatasetRows is the number of rows of the splits. The job scored all of them or a
+	// sample.
 	DatasetRows int64
-	// QuarantinedRows is how many rows are missing, because they could not be
-	// computed and the job was allowed to finish without them.
+	// QuarantinedRows is the number of rows that are missing because they could not be
+	// computed. The job was allowed to finish without them.
 	QuarantinedRows int64
-	Audit           *Audit   // how the values compare with those of walks; nil = not known (yet)
-	Stopped         *Stopped // how the job ended, if it had Until in its specification; else nil
+	Audit           *Audit   // comparison of the values with those of walks; nil without an audit
+	Stopped         *Stopped // how the job ended; nil if its specification has no Until
 	tally.Result
 }
 
-// Stopped says how a job ended that was to end when a rule is met, or a time is over.
+// Stopped says how a job with a stopping rule or a time limit ended.
 type Stopped struct {
-	Rounds    int      `json:"rounds"`           // that were computed
-	Passes    int      `json:"passes"`           // over the rows that are scored
-	Converged bool     `json:"converged"`        // the rule is met; without one, all was done in time
+	Rounds    int      `json:"rounds"`           // number of rounds that were computed
+	Passes    int      `json:"passes"`           // number of passes over the scored rows
+	Converged bool     `json:"converged"`        // the rule was met; without a rule, all work was done in time
 	Reason    string   `json:"reason"`           // RuleMet, TimeOver or AllDone
-	Figure    *float64 `json:"figure,omitempty"` // what the rule looks at, if it did so in the last round
+	Figure    *float64 `json:"figure,omitempty"` // figure that the rule compares with its bound; nil if the last round did not compute it
 }
 
-// Why a job ended.
+// The reasons for which a job ends.
 const (
-	RuleMet  = "rule" // the rule is met
-	TimeOver = "time" // the next round would have ended too late
-	AllDone  = "all"  // all rows and passes are done
+	RuleMet  = "rule" // the rule was met
+	TimeOver = "time" // the next round would have exceeded the time limit
+	AllDone  = "all"  // all rows and passes were computed
 )
 
-// Metadata keys, beside those that arrowio writes.
+// Metadata keys, in addition to those of arrowio.
 const (
 	keySpec            = "shaver.spec"
 	keyBaseline        = "shaver.baseline"
@@ -71,19 +71,20 @@ const (
 	keyAudit           = "shaver.audit"
 )
 
-// What a file's standard errors of the dataset's own values are.
+// The kinds of standard errors of the dataset's own values.
 const (
 	Estimated  = "estimate"
-	UpperBound = "upper bound" // as no variance within rows is told
+	UpperBound = "upper bound" // the variance within rows is unknown; see tally.Sampling
 )
 
-// The aggregates. Each makes one value of an entry's contributions over the rows,
-// to rank by. Sum is a mean too: it is the paper's sum over rows, divided by their
-// number. Its name is older and stays, because it is part of names and files.
+// The aggregates. Each combines an entry's contributions over all scored rows into one
+// value, by which entries are ranked. Sum is a mean, too: the paper's sum over rows, divided
+// by the number of rows. It is still called sum because files and method names have this
+// name.
 const (
 	Sum = "sum" // the mean of the contributions, phi
-	Abs = "abs" // the mean of their absolute values
-	RMS = "rms" // the root of the mean of their squares
+	Abs = "abs" // the mean of the absolute contributions
+	RMS = "rms" // the root mean square of the contributions
 )
 
 // Aggregates returns the names of all aggregates.
@@ -94,8 +95,8 @@ func AggregateHelp() string {
 	return Sum + " (the mean over rows, the paper's ranking), " + Abs + " (the mean absolute value) or " + RMS + " (the root mean square)"
 }
 
-// Aggregate returns the entries' values of the named aggregate, [n, d]. Those of
-// Sum are f's own.
+// Aggregate returns the named aggregate of all entries, [n, d]. For Sum the result shares
+// memory with f.
 func (f *File) Aggregate(name string) ([]float64, error) {
 	var narrow []float32
 	switch name {
@@ -115,19 +116,20 @@ func (f *File) Aggregate(name string) ([]float64, error) {
 	return values, nil
 }
 
-// Estimate says what f's values are estimates of.
-func (f *File) Estimate() tally.Sampling {
+// Sampling describes how the job sampled rows and passes.
+func (f *File) Sampling() tally.Sampling {
 	return tally.NewSampling(f.Spec.TaskOptions(), f.DatasetRows)
 }
 
-// Interval is tally.Sampling.Interval, for a feature that occurs in count rows.
+// Interval returns tally.Sampling.Interval for a feature that occurs in count rows.
 func (f *File) Interval(count int64) (dataset, population float64) {
-	return f.Estimate().Interval(count, f.Rows)
+	return f.Sampling().Interval(count, f.Rows)
 }
 
-// StandardError says what the standard errors of the dataset's own values are.
+// StandardError returns the kind of the standard errors of the dataset's own values:
+// Estimated or UpperBound.
 func (f *File) StandardError() string {
-	if f.Estimate().Bound() {
+	if f.Sampling().Bound() {
 		return UpperBound
 	}
 	return Estimated
@@ -138,8 +140,8 @@ func Write(path string, f *File) error {
 	return WriteFrom(path, f, f.Feature)
 }
 
-// WriteFrom is Write for an f without Values: it calls values with each feature, in
-// order, and with d entries to fill.
+// WriteFrom is like Write, but does not use f.Values. It calls values for each feature in
+// ascending order, and values fills into, [d].
 func WriteFrom(path string, f *File, values func(feature int, into tally.Values)) error {
 	spec, err := json.Marshal(f.Spec)
 	if err != nil {
@@ -173,12 +175,12 @@ func WriteFrom(path string, f *File, values func(feature int, into tally.Values)
 	})
 }
 
-// Read reads the scores file at path. An error that the bytes are to blame for
-// is bad input and names the file.
+// Read reads the scores file at path. A file that is missing or malformed is bad input; the
+// error names it.
 func Read(path string) (*File, error) { return read(path, decode) }
 
-// ReadHead is Read without Count and Values, which are not looked at: for a file
-// of any size at no cost.
+// ReadHead is like Read, but leaves Count and Values empty. It does not read them from the
+// file, so it is fast for a file of any size.
 func ReadHead(path string) (*File, error) {
 	return read(path, func(r io.Reader) (*File, error) {
 		fields, sizes, dim, meta, err := arrowio.ReadScoresHead(r)
@@ -224,19 +226,21 @@ func decode(r io.Reader) (*File, error) {
 	return fileOf(fields, sizes, s, meta)
 }
 
+// fileOf returns the file with the given content. It returns an error if the metadata is
+// invalid.
 func fileOf(fields []string, sizes []int, s *tally.Scores, meta map[string]string) (f *File, err error) {
 	f = &File{Fields: fields, FieldDims: sizes, Result: tally.Result{Scores: *s}}
 	if err := json.Unmarshal([]byte(meta[keySpec]), &f.Spec); err != nil {
 		return nil, fmt.Errorf("metadata %s: %w", keySpec, err)
 	}
 	if f.Spec.Version != job.SpecVersion {
-		return nil, fmt.Errorf("its specification has version %d, this program reads %d", f.Spec.Version, job.SpecVersion)
+		return nil, fmt.Errorf("the specification has version %d, this program reads %d", f.Spec.Version, job.SpecVersion)
 	}
 	if err := json.Unmarshal([]byte(meta[keyBaseline]), &f.Baseline); err != nil {
 		return nil, fmt.Errorf("metadata %s: %w", keyBaseline, err)
 	}
 	if len(f.Baseline) != len(sizes)*s.Dim {
-		return nil, fmt.Errorf("its baseline has %d values, %d fields of %d columns need %d", len(f.Baseline), len(sizes), s.Dim, len(sizes)*s.Dim)
+		return nil, fmt.Errorf("the baseline has %d values, %d fields of %d columns need %d", len(f.Baseline), len(sizes), s.Dim, len(sizes)*s.Dim)
 	}
 	if f.Rows, err = strconv.ParseInt(meta[keyRows], 10, 64); err != nil {
 		return nil, fmt.Errorf("metadata %s: %w", keyRows, err)
@@ -248,7 +252,7 @@ func fileOf(fields []string, sizes []int, s *tally.Scores, meta map[string]strin
 		return nil, fmt.Errorf("metadata %s is %q, expected a number of rows, at least %d", keyDatasetRows, meta[keyDatasetRows], f.Rows)
 	}
 	if found, want := meta[keyStandardError], f.StandardError(); found != want {
-		return nil, fmt.Errorf("metadata %s is %q, its job has %q", keyStandardError, found, want)
+		return nil, fmt.Errorf("metadata %s is %q, expected %q", keyStandardError, found, want)
 	}
 	for key, to := range map[string]*float64{keyLossFull: &f.LossFull, keyLossEmpty: &f.LossEmpty, keyEfficiencyError: &f.EfficiencyError} {
 		if *to, err = strconv.ParseFloat(meta[key], 64); err != nil {
@@ -268,28 +272,29 @@ func fileOf(fields []string, sizes []int, s *tally.Scores, meta map[string]strin
 		}
 	}
 	if (f.Stopped != nil) != (f.Spec.Until != nil) || f.Stopped != nil && f.Stopped.Passes < 1 {
-		return nil, fmt.Errorf("metadata %s is %q, which does not fit its specification", keyStopped, meta[keyStopped])
+		return nil, fmt.Errorf("metadata %s is %q, which does not match the specification", keyStopped, meta[keyStopped])
 	}
 	return f, nil
 }
 
-// CheckDataset returns bad input unless f was computed from the dataset with the
-// given digest: one with fields of the same sizes may mean other values by its ids.
+// CheckDataset returns bad input unless f was computed from the dataset with the given
+// digest. In another dataset with fields of the same sizes, the ids may stand for other
+// values.
 func (f *File) CheckDataset(digest string) error {
 	if f.Spec.Dataset != digest {
-		return fault.Inputf("the scores were computed from another dataset: its digest is %.12s, this one's %.12s", f.Spec.Dataset, digest)
+		return fault.Inputf("the scores were computed from another dataset, with digest %.12s; the digest of this dataset is %.12s", f.Spec.Dataset, digest)
 	}
 	return nil
 }
 
-// CheckModel returns bad input unless f was computed for the model with the
-// given architecture and digest.
+// CheckModel returns bad input unless f was computed for the model with the given
+// architecture and digest.
 func (f *File) CheckModel(a *model.Architecture, digest string) error {
 	if !slices.Equal(f.FieldDims, a.FieldDims) || f.Dim != a.Dim {
-		return fault.Inputf("the scores are of a table of %d features x %d, the model has %d x %d", len(f.Count), f.Dim, a.Features(), a.Dim)
+		return fault.Inputf("the scores are for a table of %d features x %d columns, the model has %d x %d", len(f.Count), f.Dim, a.Features(), a.Dim)
 	}
 	if f.Spec.Model != digest {
-		return fault.Inputf("the scores were computed for another model: its digest is %.12s, this one's %.12s", f.Spec.Model, digest)
+		return fault.Inputf("the scores were computed for another model, with digest %.12s; the digest of this model is %.12s", f.Spec.Model, digest)
 	}
 	return nil
 }

@@ -35,6 +35,8 @@ func example() *File {
 	}
 }
 
+// A file that is written twice has the same bytes, and Read and ReadHead return what was
+// written.
 func TestRoundTrip(t *testing.T) {
 	dir := t.TempDir()
 	want := example()
@@ -48,14 +50,14 @@ func TestRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	if two, _ := os.ReadFile(filepath.Join(dir, "two")); string(one) != string(two) {
-		t.Error("the same scores have two forms")
+		t.Error("two files of the same scores differ")
 	}
 	got, err := Read(filepath.Join(dir, "one"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !reflect.DeepEqual(got, want) {
-		t.Errorf("read %+v, want %+v", got, want)
+		t.Errorf("Read returns %+v, want %+v", got, want)
 	}
 	want.QuarantinedRows = 3
 	want.Spec.Until, want.Stopped = &job.Until{Rule: job.Paper, Bound: .1}, &Stopped{Rounds: 2, Passes: 2, Reason: AllDone, Figure: Figure(.2)}
@@ -66,10 +68,11 @@ func TestRoundTrip(t *testing.T) {
 	head, err := ReadHead(filepath.Join(dir, "three"))
 	want.Count, want.Values = nil, tally.Values{}
 	if err != nil || !reflect.DeepEqual(head, want) {
-		t.Errorf("head %+v, want %+v, %v", head, want, err)
+		t.Errorf("ReadHead returns %+v, want %+v; error %v", head, want, err)
 	}
 }
 
+// Read returns bad input for files that are malformed.
 func TestReadRefusals(t *testing.T) {
 	dir := t.TempDir()
 	good := filepath.Join(dir, "good")
@@ -97,33 +100,35 @@ func TestReadRefusals(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"version": "has version 3", "portion": `shaver.dataset_rows is "3", expected a number of rows, at least 4`, "baseline": "baseline has 3 values", "truncated": "truncated is not a scores file",
+		"version": "specification has version 3", "portion": `shaver.dataset_rows is "3", expected a number of rows, at least 4`, "baseline": "baseline has 3 values", "truncated": "truncated is not a scores file",
 		"empty": "empty is not a scores file", "other": "other is not a scores file", "missing": "missing",
 	} {
 		if _, err := Read(filepath.Join(dir, name)); !fault.IsInput(err) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("error for the file %s: %v", name, err)
 		}
 	}
 }
 
+// CheckModel returns bad input for another model or another table.
 func TestCheckModel(t *testing.T) {
 	a := &model.Architecture{FieldDims: []int{2, 1}, Dim: 2}
 	if err := example().CheckModel(a, "m"); err != nil {
 		t.Error(err)
 	}
 	if err := example().CheckModel(a, "other"); !fault.IsInput(err) || !strings.Contains(err.Error(), "another model") {
-		t.Errorf("another model: %v", err)
+		t.Errorf("error for another model: %v", err)
 	}
 	if err := example().CheckModel(&model.Architecture{FieldDims: []int{2, 2}, Dim: 2}, "m"); !fault.IsInput(err) {
-		t.Errorf("another table: %v", err)
+		t.Errorf("error for another table: %v", err)
 	}
 }
 
+// Aggregate returns the values of each aggregate.
 func TestAggregates(t *testing.T) {
 	f := example()
 	for name, want := range map[string][]float64{Sum: f.Phi, Abs: {1, 2, 0, 0, 3, 4}, RMS: {2, 3, 0, 0, 4, 5}} {
 		if got, err := f.Aggregate(name); err != nil || !slices.Equal(got, want) {
-			t.Errorf("%s: %v, %v", name, got, err)
+			t.Errorf("aggregate %s is %v, want %v; error %v", name, got, want, err)
 		}
 	}
 	if _, err := f.Aggregate("max"); err == nil || !strings.Contains(err.Error(), `aggregate "max": the aggregates are sum, abs, rms`) {
@@ -131,36 +136,36 @@ func TestAggregates(t *testing.T) {
 	}
 }
 
-// What the standard errors are follows from the job.
+// The kind of the standard errors depends on the job's estimator and passes.
 func TestStandardErrors(t *testing.T) {
 	f := example()
 	if got := f.StandardError(); got != Estimated {
-		t.Errorf("two passes: %s", got)
+		t.Errorf("with two passes the standard errors are: %s", got)
 	}
 	if dataset, population := f.Interval(8); dataset != population || math.Abs(dataset-2.3646) > 1e-4 {
-		t.Errorf("of a sample, 8 rows: %v and %v, expected Student's t of 7 degrees", dataset, population)
+		t.Errorf("intervals for 8 rows of a sample: %v and %v, expected Student's t with 7 degrees of freedom", dataset, population)
 	}
 	f.Spec.Passes = 1
 	if got := f.StandardError(); got != UpperBound {
-		t.Errorf("one pass: %s", got)
+		t.Errorf("with one pass the standard errors are: %s", got)
 	}
 	f.Spec.Estimator = "exact"
 	if got := f.StandardError(); got != Estimated {
-		t.Errorf("exact: %s", got)
+		t.Errorf("with exact the standard errors are: %s", got)
 	}
 	if dataset, population := f.Interval(tally.LeastRows - 1); !math.IsNaN(dataset) || !math.IsNaN(population) {
-		t.Errorf("few rows: %v and %v", dataset, population)
+		t.Errorf("intervals for too few rows: %v and %v, expected NaN", dataset, population)
 	}
 }
 
-// A file may lack any figure of an audit.
+// Differ accepts an audit in which figures are undefined.
 func TestDiffer(t *testing.T) {
 	for _, c := range []struct {
 		endpoints, noise *float64
 		want             bool
 	}{{nil, nil, false}, {Figure(.2), nil, true}, {Figure(.2), Figure(.1), true}, {Figure(.2), Figure(.3), false}, {Figure(.05), Figure(.01), false}} {
 		if a := (&Audit{Endpoints: c.endpoints, EndpointsNoise: c.noise}); a.Differ() != c.want {
-			t.Errorf("%+v differ: %v", a, a.Differ())
+			t.Errorf("Differ of %+v is %v", a, a.Differ())
 		}
 	}
 }

@@ -6,26 +6,26 @@ import (
 	"shaver/internal/tally"
 )
 
-// Summary has facts about the values of a scores file as a whole.
+// Summary describes the values of a scores file as a whole.
 type Summary struct {
 	Fields          []FieldSummary // [m]
 	MaxSE           float64        // largest standard error of the dataset's own values
 	MaxPopulationSE float64        // largest standard error of the population's values
 	Range           float64        // largest phi - smallest phi
-	NoInterval      int            // features that occur, but in too few rows for intervals
+	NoInterval      int            // number of features that occur, but in too few rows for intervals
 }
 
-// FieldSummary is about the entries of one field.
+// FieldSummary describes the entries of one field.
 type FieldSummary struct {
 	Name     string  `json:"name"`
-	Features int     `json:"features"`
-	Seen     int     `json:"seen"`    // features that occur in the rows
-	Sum      float64 `json:"sum"`     // of phi: the loss that the field saves, nat
-	SumAbs   float64 `json:"sum_abs"` // of the absolute values of the aggregate, nat
+	Features int     `json:"features"` // number of features
+	Seen     int     `json:"seen"`     // number of features that occur in the scored rows
+	Sum      float64 `json:"sum"`      // sum of phi over the entries, nat: the loss that the field saves
+	SumAbs   float64 `json:"sum_abs"`  // sum over the entries of the absolute value of the aggregate, nat
 }
 
-// Summary summarises f. The values are those of an aggregate of f, [n, d], from which
-// SumAbs of the fields is computed.
+// Summary returns the summary of f. values is an aggregate of f, [n, d]; only SumAbs of the
+// fields is computed from it.
 func (f *File) Summary(values []float64) *Summary {
 	s := &Summary{}
 	for _, count := range f.Count {
@@ -55,8 +55,8 @@ func (f *File) Summary(values []float64) *Summary {
 	return s
 }
 
-// Convergence returns the largest standard error in relation to the range of the
-// values, which the paper stops by; 0 if all values are equal.
+// Convergence returns the largest standard error divided by the range of the values. The
+// paper's stopping rule uses this figure. It is 0 if all values are equal.
 func (s *Summary) Convergence() float64 {
 	if s.Range > 0 {
 		return s.MaxSE / s.Range

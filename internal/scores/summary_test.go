@@ -8,6 +8,7 @@ import (
 	"shaver/internal/job"
 )
 
+// Summary agrees with sums computed by hand.
 func TestSummary(t *testing.T) {
 	f := example()
 	values, err := f.Aggregate(Abs)
@@ -16,7 +17,7 @@ func TestSummary(t *testing.T) {
 	}
 	for _, test := range []struct {
 		values []float64
-		sums   []float64 // of absolute values, by field
+		sums   []float64 // by field: sum of absolute values
 	}{
 		{f.Phi, []float64{.1 + 2e-9, 1./3 + 5}},
 		{values, []float64{3, 7}},
@@ -41,7 +42,7 @@ func TestSummary(t *testing.T) {
 	}
 	clear(f.Phi)
 	if s := f.Summary(f.Phi); s.Range != 0 || s.Convergence() != 0 {
-		t.Errorf("of equal values: range %v, convergence %v, expected 0", s.Range, s.Convergence())
+		t.Errorf("equal values have range %v and convergence %v, expected 0", s.Range, s.Convergence())
 	}
 }
 
@@ -53,7 +54,7 @@ func TestStoppedText(t *testing.T) {
 		"all rows and passes are done after 3 rounds, 3 passes":    {Rounds: 3, Passes: 3, Reason: AllDone, Figure: Figure(math.NaN())},
 	} {
 		if got := s.Text(rule); got != want {
-			t.Errorf("%+v is %q, expected %q", s, got, want)
+			t.Errorf("the text of %+v is %q, expected %q", s, got, want)
 		}
 	}
 }

@@ -7,20 +7,20 @@ import (
 	"shaver/internal/job"
 )
 
-// WriteTable writes the audit as lines of a table, whose cells are separated by tabs.
+// WriteTable writes the audit as lines of a table. Tabs separate the cells.
 func (a *Audit) WriteTable(w io.Writer) {
-	fmt.Fprintf(w, "audit\t%d rows\t%d entries, against walks\n", a.Rows, a.Entries)
-	fmt.Fprintf(w, "  relative RMS\t%s\twith the noise of both\n", FigureText(a.RelativeRMS))
-	fmt.Fprintf(w, "  bias\t%s\twithout noise; up to %s may be chance\n", FigureText(a.RelativeBias), FigureText(a.BiasNoise))
-	fmt.Fprintf(w, "  Spearman\t%s\twalks on half of the rows with walks on the others: %s\n", FigureText(a.Spearman), FigureText(a.WalksSpearman))
+	fmt.Fprintf(w, "audit\t%d rows\t%d entries, compared with walks\n", a.Rows, a.Entries)
+	fmt.Fprintf(w, "  relative RMS\t%s\tincluding the noise of both estimates\n", FigureText(a.RelativeRMS))
+	fmt.Fprintf(w, "  bias\t%s\texcluding noise; up to %s may be chance\n", FigureText(a.RelativeBias), FigureText(a.BiasNoise))
+	fmt.Fprintf(w, "  Spearman\t%s\twalks on one half of the rows and walks on the other half: %s\n", FigureText(a.Spearman), FigureText(a.WalksSpearman))
 	for _, o := range a.Overlaps {
 		fmt.Fprintf(w, "  overlap at %g\t%.3f\t%.3f\n", o.Sparsity, o.Overlap, o.Walks)
 	}
 	warning := ""
 	if a.Differ() {
-		warning = ": the values of plain are not to be quoted"
+		warning = ": do not quote the values of plain"
 	}
-	fmt.Fprintf(w, "  end points\t%s\tplain against balanced, up to %s may be chance%s\n", FigureText(a.Endpoints), FigureText(a.EndpointsNoise), warning)
+	fmt.Fprintf(w, "  end points\t%s\tplain compared with balanced; up to %s may be chance%s\n", FigureText(a.Endpoints), FigureText(a.EndpointsNoise), warning)
 }
 
 // FigureText returns v with three decimals, or "undefined" if it is nil.
@@ -31,7 +31,8 @@ func FigureText(v *float64) string {
 	return fmt.Sprintf("%.3f", *v)
 }
 
-// Text says how the job ended; until is its rule.
+// Text says in words how the job ended. until is the job's rule; it may be nil if Figure is
+// nil.
 func (s *Stopped) Text(until *job.Until) string {
 	why := map[string]string{RuleMet: "the rule is met", TimeOver: "the time is over", AllDone: "all rows and passes are done"}[s.Reason]
 	text := why + " after " + counted(s.Rounds, "round", "rounds")
@@ -54,7 +55,7 @@ func EfficiencyText(efficiencyError, se float64) string {
 	return text
 }
 
-// Effort says how much of its estimator a job gives each row.
+// Effort describes in words how much work a job does for each row.
 func Effort(s *job.Spec) string {
 	effort := s.Options.Effort()
 	if s.Until != nil {

@@ -5,22 +5,19 @@ package shapley
 import (
 	"testing"
 
-	"shaver/internal/estimator"
+	"shaver/internal/estimator/estimatortest"
 	"shaver/internal/model"
 	"shaver/internal/model/modeltest"
 )
 
-// The rows of every estimator cost no allocation. (Under the race detector
-// sync.Pool forgets some of what it holds.)
+// No estimator allocates memory for a row. The race detector is excluded because sync.Pool
+// drops some of its items under it.
 func TestEvaluatorsDoNotAllocate(t *testing.T) {
-	small := model.Architecture{Kind: model.DeepFM, FieldDims: []int{2, 3, 2}, Dim: 2, Hidden: []int{5}} // that exact takes
+	small := model.Architecture{Kind: model.DeepFM, FieldDims: []int{2, 3, 2}, Dim: 2, Hidden: []int{5}} // small enough for exact
 	architectures := modeltest.Architectures()
 	architectures["small"] = small
 	for name, a := range architectures {
-		for _, o := range []estimator.Options{
-			{Estimator: estimator.Permutation, Passes: 2}, {Estimator: estimator.Antithetic, Passes: 2}, {Estimator: estimator.Exact, Passes: 1}, {Estimator: estimator.Taylor, Passes: 1},
-			{Estimator: estimator.Multilinear, Passes: 1, Draws: 2, Endpoints: estimator.Plain}, {Estimator: estimator.Multilinear, Passes: 1, Draws: 4, Endpoints: estimator.Balanced},
-		} {
+		for _, o := range estimatortest.Small() {
 			if o.Validate(a.Players()) != nil {
 				continue
 			}
@@ -43,7 +40,7 @@ func TestEvaluatorsDoNotAllocate(t *testing.T) {
 					}
 				}
 			}); n != 0 {
-				t.Errorf("%s, %s %s: %v allocations", name, o.Estimator, o.Endpoints, n)
+				t.Errorf("%s, %s, %s: %v allocations, expected 0", name, o.Estimator, o.Effort(), n)
 			}
 		}
 	}

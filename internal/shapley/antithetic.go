@@ -2,10 +2,11 @@ package shapley
 
 import "slices"
 
-// antithetic takes two walks in each pass: an order, and the same backwards.
+// antithetic takes two walks in each pass. The second visits the players in the reverse
+// order of the first.
 type antithetic struct {
 	walks
-	pair []int64 // contributions in the first walk of a pass, [D]
+	pair []int64 // contributions of the players in the first walk of a pass, [D], in LossUnits
 }
 
 func newAntithetic(s *setup) evaluator {

@@ -15,8 +15,8 @@ import (
 	"shaver/internal/shapley"
 )
 
-// The whole estimator at the shape of KDD, where what is not the network's shows
-// most: orders, losses, sums.
+// BenchmarkEstimate runs the whole estimator at the shape of KDD. There the network is
+// small, so the cost of orders, losses and sums is most visible.
 func BenchmarkEstimate(b *testing.B) {
 	a := model.Architecture{Kind: model.DeepFM, FieldDims: slices.Repeat([]int{50}, 11), Dim: 16, Hidden: []int{400, 400, 400}}
 	m := modeltest.Random(b, a, 1)
@@ -35,9 +35,9 @@ func BenchmarkEstimate(b *testing.B) {
 	}
 }
 
-// Rows per second of one thread by the multilinear estimator beside walks, at the
-// shape of Criteo with 40% of the units active, and the FMA peak in turn. A DeepFM row
-// is 1.14 MFLOP forwards and as much backwards.
+// BenchmarkMultilinear compares the rows per second of walks and of the multilinear
+// estimator on one thread, at the shape of Criteo with 40% of the units active. It measures
+// the FMA peak in turn. A DeepFM row takes 1.14 MFLOP forwards and as many backwards.
 func BenchmarkMultilinear(b *testing.B) {
 	a := model.Architecture{Kind: model.DeepFM, FieldDims: slices.Repeat([]int{50}, 39), Dim: 16, Hidden: []int{400, 400, 400}}
 	mix := a
@@ -77,8 +77,8 @@ func BenchmarkMultilinear(b *testing.B) {
 	}
 }
 
-// gentle returns a model whose single entries move the logit by some hundredths, as
-// those of trained models do, with 40% of the units active; and its baseline.
+// gentle returns a model and its baseline. As in trained models, a single entry moves the
+// logit by a few hundredths. 40% of the units are active.
 func gentle(b *testing.B, a model.Architecture) (*model.Model, []float32) {
 	b.Helper()
 	m, base := modeltest.Calibrated(a, .4, false)

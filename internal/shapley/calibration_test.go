@@ -15,18 +15,18 @@ import (
 	"shaver/internal/tally"
 )
 
-// population is a distribution of rows whose values are known: all rows that there
-// are, each with its probability and its exact values.
+// population is a distribution of rows whose values are known. It lists all possible rows
+// with their probabilities and exact values.
 type population struct {
 	game    shapley.Game
 	rows    *model.Rows
-	until   []float64   // sum of the probabilities up to each row
-	exact   [][]float64 // of each row, [D], nat
-	average []float64   // over the distribution, [n, d]
+	until   []float64   // sum of the probabilities up to and including each row
+	exact   [][]float64 // exact values of each row, [D], nat
+	average []float64   // mean of the exact values over the distribution, [n, d], nat
 }
 
-// newPopulation returns one in which features are as unlike in frequency as in click
-// logs, and the label depends on them.
+// newPopulation returns a population whose features differ in frequency as much as those
+// of click logs. The label depends on the features.
 func newPopulation(t *testing.T, a model.Architecture) *population {
 	a.FieldDims, a.Dim = []int{12, 6, 20}, 2
 	m := modeltest.Random(t, a, 6)
@@ -55,7 +55,7 @@ func newPopulation(t *testing.T, a model.Architecture) *population {
 			t.Fatal(err)
 		}
 		exact := make([]float64, a.Players())
-		for i, units := range partial.Sum { // features ascend, as the fields do
+		for i, units := range partial.Sum { // the features ascend in the order of the fields
 			exact[i] = float64(units) * tally.LossUnit
 			p.average[int(one.Features[i/2])*2+i%2] += weight / total * exact[i]
 		}
@@ -64,7 +64,7 @@ func newPopulation(t *testing.T, a model.Architecture) *population {
 	return p
 }
 
-// draw returns n rows, and the average of their exact values.
+// draw returns n random rows and the mean of their exact values, [n, d].
 func (p *population) draw(r *rand.Rand, n int) (rows *model.Rows, average []float64) {
 	rows, average = &model.Rows{Fields: p.rows.Fields}, make([]float64, len(p.average))
 	for number := range n {
@@ -80,8 +80,8 @@ func (p *population) draw(r *rand.Rand, n int) (rows *model.Rows, average []floa
 	return rows, average
 }
 
-// coverage counts how often values lie in their intervals, by what they are of and
-// by how often the feature occurs.
+// coverage counts, for each kind of value and each class of feature frequency, how many
+// values lie in their intervals and how many there are.
 type coverage map[string][2]int
 
 func (c coverage) add(what string, count int64, off float64, se float32, t float64) {
@@ -97,23 +97,23 @@ func (c coverage) add(what string, count int64, off float64, se float32, t float
 	}
 	for _, key := range []string{what, what + ", " + class} {
 		v := c[key]
-		if v[1]++; math.Abs(off) <= t*float64(se)+1e-7 { // float32
+		if v[1]++; math.Abs(off) <= t*float64(se)+1e-7 { // rounding of float32
 			v[0]++
 		}
 		c[key] = v
 	}
 }
 
-// Over many seeds, models, samples and entries, 95% intervals hold 93% to 97% of the
-// exact values: for the dataset's own values of all rows and of a sample, and for the
-// population's; and for rare features as for others, from the least number of rows
-// on that have intervals.
+// Over many seeds, models, samples and entries, 93% to 97% of the exact values lie in their
+// 95% intervals. This holds for the dataset's own values, from all rows and from a sample,
+// and for the population's values. It also holds for features that occur in the fewest rows
+// for which there are intervals.
 func TestIntervalsAreCalibrated(t *testing.T) {
 	found := coverage{}
 	r := rand.New(rand.NewPCG(1, 2))
 	const rows, sampled, seeds = 500, 200, 30
 	architectures := modeltest.Architectures()
-	for _, name := range slices.Sorted(maps.Keys(architectures)) { // so that draws are the same each time
+	for _, name := range slices.Sorted(maps.Keys(architectures)) { // sorted, so that every run draws the same rows
 		p := newPopulation(t, architectures[name])
 		for seed := range uint64(seeds) {
 			all, average := p.draw(r, rows)
@@ -144,12 +144,12 @@ func TestIntervalsAreCalibrated(t *testing.T) {
 		}
 	}
 	if len(found) != 24 {
-		t.Fatalf("%d classes, expected 24", len(found))
+		t.Fatalf("values in %d classes, expected 24", len(found))
 	}
 	for what, v := range found {
 		share := float64(v[0]) / float64(v[1])
 		if t.Logf("%s: %.1f%% of %d", what, 100*share, v[1]); share < .93 || share > .97 {
-			t.Errorf("%s: 95%% intervals hold %.1f%%", what, 100*share)
+			t.Errorf("%s: 95%% intervals contain %.1f%% of the exact values, expected 93%% to 97%%", what, 100*share)
 		}
 	}
 }

@@ -7,19 +7,20 @@ import (
 	"shaver/internal/tally"
 )
 
-// curve is the loss around a logit f, in LossUnits. Near f, where most players
-// leave it, l(f+v) - l(f) = a[0]*v + a[1]*v^2 + ...; farther away it is taken from
-// softplus.
+// curve is the loss l of a row as a function of its logit, in LossUnits. It computes
+// differences from l(f), where f is one fixed logit. Most players move the logit by less
+// than seriesRadius. For these, l(f+v) - l(f) = a[0]*v + a[1]*v^2 + ... + a[5]*v^6. For
+// larger moves curve uses softplus.
 type curve struct {
-	a        [6]float64
-	logit    float64
-	softplus float64 // of the logit
+	a        [6]float64 // coefficients of the series
+	logit    float64    // f
+	softplus float64    // softplus(f), in LossUnits
 	label    float64
 }
 
-// nearest is where the series end. What a series leaves out there is below a
-// thirtieth of a LossUnit.
-const nearest = 1.0 / 16
+// seriesRadius is the largest |v| for which the series are used. Up to there, the terms that
+// the series omit are smaller than a thirtieth of a LossUnit.
+const seriesRadius = 1.0 / 16
 
 const unitsPerNat = 1 / tally.LossUnit
 
@@ -29,8 +30,9 @@ func newCurve(logit float64, label uint8) curve {
 	return c
 }
 
-// series returns the coefficients of softplus(f+v) - softplus(f) by powers of v from
-// the first on, in LossUnits: the cumulants of a Bernoulli variable over factorials.
+// series returns the coefficients of v, v^2, ..., v^6 in the Taylor series of
+// softplus(f+v) - softplus(f), in LossUnits. The coefficient of v^k is the k-th cumulant
+// of a Bernoulli variable, divided by k!.
 func series(f float64) [6]float64 {
 	s := 1 / (1 + math.Exp(-f))
 	p := s / (1 + math.Exp(f)) // s*(1-s)
@@ -46,10 +48,11 @@ func series(f float64) [6]float64 {
 	}
 }
 
-// contribution returns a player's when its entry moves the logit by u: present with
-// sign 1, l(f-u) - l(f), or dropped with sign -1, l(f) - l(f+u).
+// contribution returns the contribution of a player whose entry moves the logit by u. If
+// the player is present, sign is 1 and the result is l(f-u) - l(f). If it is dropped, sign
+// is -1 and the result is l(f) - l(f+u).
 func (c *curve) contribution(u, sign float64) float64 {
-	if !(math.Abs(u) <= nearest) {
+	if !(math.Abs(u) <= seriesRadius) {
 		return float64(sign*(softplus(c.logit-float64(sign*u))-c.softplus)) + float64(float64(c.label*u)*unitsPerNat)
 	}
 	t := u * u
@@ -58,32 +61,34 @@ func (c *curve) contribution(u, sign float64) float64 {
 	return float64(float64(sign*t)*even) - float64(u*odd)
 }
 
-// nodes are where softplus is known: at multiples of 2*nearest, as far out as the
-// loss of an exact exponential is of use.
-var nodes = func() (table [16*farthest + 1]node) {
+// nodes holds the value and the series of softplus at the multiples of 2*seriesRadius from
+// -nodeRange to nodeRange.
+var nodes = func() (table [16*nodeRange + 1]node) {
 	for i := range table {
-		f := float64(i)*2*nearest - farthest
+		f := float64(i)*2*seriesRadius - nodeRange
 		table[i] = node{model.Loss(f, 0) * unitsPerNat, series(f)}
 	}
 	return table
 }()
 
-const farthest = 32
+// nodeRange is the largest |x| for which softplus uses the nodes. For a larger |x|, it calls
+// model.Loss.
+const nodeRange = 32
 
 type node struct {
 	value float64
 	a     [6]float64
 }
 
-// softplus returns log(1+e^x) in LossUnits, off by less than one, from the nearest
-// node.
+// softplus returns log(1+e^x) in LossUnits. It uses the series of the nearest node. The
+// error is less than one LossUnit.
 func softplus(x float64) float64 {
-	if !(math.Abs(x) < farthest) {
+	if !(math.Abs(x) < nodeRange) {
 		return model.Loss(x, 0) * unitsPerNat
 	}
-	i := int(float64(x+farthest)/(2*nearest) + 0.5)
+	i := int(float64(x+nodeRange)/(2*seriesRadius) + 0.5)
 	n := &nodes[i]
-	v := x - (float64(float64(i)*2*nearest) - farthest)
+	v := x - (float64(float64(i)*2*seriesRadius) - nodeRange)
 	t := v * v
 	odd := n.a[0] + float64(t*(n.a[2]+float64(t*n.a[4])))
 	even := n.a[1] + float64(t*(n.a[3]+float64(t*n.a[5])))

@@ -9,8 +9,9 @@ import (
 	"shaver/internal/tally"
 )
 
-// Contributions are the loss's own differences, to a LossUnit, near and far, and 0
-// to the bit where the logit does not move.
+// A contribution equals the difference of two losses for small and large
+// moves of the logit. The error is at most a sixteenth of a LossUnit per nat of the losses.
+// The contribution is exactly 0 if the logit does not move.
 func TestContribution(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	worst := 0.0
@@ -20,19 +21,19 @@ func TestContribution(t *testing.T) {
 		c := newCurve(f, label)
 		for _, sign := range []float64{-1, 1} {
 			want := sign * (model.Loss(f-sign*u, label) - model.Loss(f, label))
-			size := 1 + math.Abs(f) + math.Abs(u) // of the losses that are subtracted
+			size := 1 + math.Abs(f) + math.Abs(u) // magnitude of the losses that are subtracted
 			worst = max(worst, math.Abs(c.contribution(u, sign)*tally.LossUnit-want)/size)
 			if zero := c.contribution(0, sign); zero != 0 {
-				t.Fatalf("f = %g: nobody's contribution is %g", f, zero)
+				t.Fatalf("f = %g: the contribution is %g although the logit does not move", f, zero)
 			}
 		}
 	}
-	if t.Logf("off by at most %.2g nat", worst); worst > tally.LossUnit/16 {
-		t.Errorf("more than a sixteenth of %g", tally.LossUnit)
+	if t.Logf("largest relative error %.2g nat", worst); worst > tally.LossUnit/16 {
+		t.Errorf("the largest relative error is %.2g nat, expected at most %.2g", worst, tally.LossUnit/16)
 	}
 	for _, f := range []float64{math.NaN(), math.Inf(1)} {
 		if c := newCurve(0, 1); !math.IsNaN(c.contribution(f, 1)) && !math.IsInf(c.contribution(f, 1), 0) {
-			t.Errorf("%g gives %g", f, c.contribution(f, 1))
+			t.Errorf("the contribution for a move by %g is %g, expected NaN or infinity", f, c.contribution(f, 1))
 		}
 	}
 }

@@ -8,9 +8,9 @@ import (
 // exact enumerates every coalition of a row's players.
 type exact struct {
 	byProbe
-	weight  []float64 // of a coalition of s others: s! (D-1-s)! / D!, [D]
-	loss    []float64 // of each set of present players, a bit per player, in LossUnits, [2^D]
-	present []bool
+	weight  []float64 // by number s of other players present: s! (D-1-s)! / D!, [D]
+	loss    []float64 // loss of each coalition, in LossUnits, [2^D]; bit i of the index is set if player i is present
+	present []bool    // the current coalition, [D]
 }
 
 func newExact(s *setup) evaluator {
@@ -23,13 +23,14 @@ func newExact(s *setup) evaluator {
 	return e
 }
 
+// lgamma returns log((n-1)!).
 func lgamma(n int) float64 {
 	v, _ := math.Lgamma(float64(n))
 	return v
 }
 
-// values sets phi[i] to player i's Shapley value: the sum over sets S without i of
-// weight(|S|) * (loss(S) - loss(S and i)), where S is what is present.
+// values sets phi[i] to the Shapley value of player i. This is the sum of weight[|S|] *
+// (loss(S) - loss(S with i)) over all coalitions S without i.
 func (e *exact) values(phi, _ []int64, r int) error {
 	label := e.batch.Label[r]
 	for set := range e.loss {

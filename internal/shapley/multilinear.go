@@ -10,43 +10,47 @@ import (
 	"shaver/internal/random"
 )
 
-// leastQ is the least probability that the weights of balanced end points divide
-// by, so that a player who is rarely present does not weigh without bound.
+// leastQ is the least probability by which the weights of balanced end points divide. It
+// bounds the weight of a player that is rarely present.
 const leastQ = 0.06
 
-// multilinear plays rows by the multilinear estimator. The Shapley value is the
-// integral over q in (0, 1) of the expected contribution of a player to a set of
-// the others that holds each with probability q. A draw is a set S; one derivative
-// of the logit f by the whole embedding gives every player's contribution to it,
-// as if the logit were linear in that player's entry:
+// multilinear is the multilinear estimator. Let a random coalition hold each of the other
+// players with probability q. The Shapley value of a player is its expected contribution
+// to this coalition, integrated over q in (0, 1).
+//
+// A draw is one random coalition S. The derivative of the logit f by the whole embedding
+// gives the contributions of all players to S. It treats the logit as linear in the
+// player's entry, but computes the loss l exactly:
 //
 //	present: l(f - g*delta) - l(f)    dropped: l(f) - l(f + g*delta)
 //
-// where l is the loss, exactly; g the derivative by the player's entry; and delta
-// the entry minus its baseline. Draws come in pairs, a set and its complement, whose
-// mean is T: pair k of n has its q in the k-th of n equal strata of (0, 1/2).
+// Here g is the derivative by the player's entry, and delta is the entry minus its
+// baseline. Draws come in pairs, a coalition and its complement. T is the mean of a
+// player's two contributions in a pair. Pair k of n draws q from the k-th of n equal
+// strata of (0, 1/2).
 //
-// Plain end points take the mean of T over the pairs, so that states in which a
-// player is present weigh q, in place of the half that they should. Balanced ones
-// weigh T's distance from m, the mean over the row's other pairs:
+// Plain end points use the mean of T over the pairs. States in which the player is present
+// then have weight q, although the Shapley value needs weight 1/2. Balanced end points
+// correct this. Let m be the mean of T over the other pairs of the row. In place of T they
+// use
 //
 //	m + w*(T - m), w = 1/(2*max(q, leastQ)) if present in S, else (1 - q/(2*max(q, leastQ)))/(1-q)
 //
-// w is 1 on average, for every q.
+// For every q, the expected value of w is 1.
 type multilinear struct {
-	game     Game
-	options  Options
-	gradient *model.Gradient
-	logits   []float64 // [gradient.States]
-	mask     []uint64  // a row's players present in S, a bit each, [rows, words]
-	words    int       // of a row's mask
-	q        []float64 // [rows]
-	entries  []float32 // [rows, D]
-	total    []float64 // sum of T over pairs, in LossUnits, [rows, D]
-	weighed  []float64 // balanced: sum of w*T, [rows, D]
-	weight   []float64 // balanced: sum of w, [rows, D]
-	t        []float64 // T of one row's pair, [D]
-	failed   []error   // [rows]
+	game      Game
+	options   Options
+	gradient  *model.Gradient
+	logits    []float64 // logits of the states: 2r for S of row r, 2r+1 for its complement, [gradient.States()]
+	coalition []uint64  // S of each row, one bit per player, [rows, words]
+	words     int       // number of words of a coalition
+	q         []float64 // q of the current pair, [rows]
+	entries   []float32 // embeddings of the rows, [rows, D]
+	total     []float64 // sum of T over pairs, in LossUnits, [rows, D]
+	weighed   []float64 // balanced: sum of w*T, [rows, D]
+	weight    []float64 // balanced: sum of w, [rows, D]
+	t         []float64 // T of one row in the current pair, [D]
+	failed    []error   // why a row has no values, or nil, [rows]
 }
 
 func newMultilinear(s *setup) evaluator {
@@ -57,7 +61,7 @@ func newMultilinear(s *setup) evaluator {
 		game: game, options: options, gradient: gradient, logits: make([]float64, gradient.States()), words: (players + 63) / 64,
 		q: make([]float64, rows), entries: make([]float32, rows*players), total: make([]float64, rows*players), t: make([]float64, players), failed: make([]error, rows),
 	}
-	m.mask = make([]uint64, rows*m.words)
+	m.coalition = make([]uint64, rows*m.words)
 	if options.Endpoints == estimator.Balanced {
 		m.weighed, m.weight = make([]float64, rows*players), make([]float64, rows*players)
 	}
@@ -74,7 +78,7 @@ func (m *multilinear) fullLogits(dst []float64, rows *model.Rows) {
 	m.gradient.Logits(dst)
 }
 
-// play sets the totals of all rows, and failed where a row has no values.
+// play computes the totals of all rows. It sets failed for rows that have no values.
 func (m *multilinear) play(ctx context.Context, full []float64, rows *model.Rows) error {
 	m.fullLogits(full, rows)
 	n, players := rows.Len(), m.game.Model.Players()
@@ -94,32 +98,33 @@ func (m *multilinear) play(ctx context.Context, full []float64, rows *model.Rows
 		}
 		m.gradient.Slopes(m.logits[:2*n])
 		for r := range n {
-			m.take(r, rows.Label[r])
+			m.accumulate(r, rows.Label[r])
 		}
 	}
 	return nil
 }
 
-// draw puts S of row r and pair k into slot 2r, its complement into 2r+1.
+// draw draws S for row r. It puts the embedding with S present into state 2r of the
+// gradient, and the embedding with the complement of S present into state 2r+1.
 func (m *multilinear) draw(r, pair int, rows *model.Rows) {
-	stream := random.At(m.options.Seed, random.Mask, uint64(rows.Number[r]), uint64(pair))
+	stream := random.At(m.options.Seed, random.Coalition, uint64(rows.Number[r]), uint64(pair))
 	m.q[r] = (float64(pair) + stream.Float64()) / float64(m.options.Draws)
 	baseline := m.game.Baseline
-	mask, entries := m.maskOf(r), m.entries[r*len(baseline):][:len(baseline)]
-	stream.Coins(mask, len(baseline), uint64(math.Ldexp(m.q[r], 64)))
+	coalition, entries := m.coalitionOf(r), m.entries[r*len(baseline):][:len(baseline)]
+	stream.Coins(coalition, len(baseline), uint64(math.Ldexp(m.q[r], 64)))
 	set, rest := m.gradient.Set(2*r, rows.Row(r))[:len(baseline)], m.gradient.Set(2*r+1, rows.Row(r))[:len(baseline)]
-	for i, v := range baseline { // without a branch, which would be a guess each time
-		in := -uint32(mask[i/64] >> (i % 64) & 1)
+	for i, v := range baseline { // has no branch, because the processor could not predict it
+		in := -uint32(coalition[i/64] >> (i % 64) & 1)
 		b, e := math.Float32bits(v), math.Float32bits(entries[i])
 		swap := (b ^ e) & in
 		set[i], rest[i] = math.Float32frombits(b^swap), math.Float32frombits(e^swap)
 	}
 }
 
-func (m *multilinear) maskOf(r int) []uint64 { return m.mask[r*m.words : (r+1)*m.words] }
+func (m *multilinear) coalitionOf(r int) []uint64 { return m.coalition[r*m.words : (r+1)*m.words] }
 
-// take adds T of row r's pair to its totals.
-func (m *multilinear) take(r int, label uint8) {
+// accumulate adds T of row r in the current pair to the totals of the row.
+func (m *multilinear) accumulate(r int, label uint8) {
 	for _, logit := range m.logits[2*r : 2*r+2] {
 		if _, err := loss(logit, label); err != nil && m.failed[r] == nil {
 			m.failed[r] = fmt.Errorf("with some entries present: %w", err)
@@ -128,8 +133,8 @@ func (m *multilinear) take(r int, label uint8) {
 	players := len(m.game.Baseline)
 	from, to := r*players, (r+1)*players
 	a, b := newCurve(m.logits[2*r], label), newCurve(m.logits[2*r+1], label)
-	mask, t := m.maskOf(r), m.t
-	pairs(t, &a, &b, mask, m.game.Baseline, m.entries[from:to], m.gradient.Slope(2*r), m.gradient.Slope(2*r+1))
+	coalition, t := m.coalitionOf(r), m.t
+	pairs(t, &a, &b, coalition, m.game.Baseline, m.entries[from:to], m.gradient.Slope(2*r), m.gradient.Slope(2*r+1))
 	total := m.total[from:to]
 	for i, v := range t {
 		total[i] += v
@@ -139,42 +144,43 @@ func (m *multilinear) take(r int, label uint8) {
 	}
 	share, weighed, weight := balance(m.q[r]), m.weighed[from:to], m.weight[from:to]
 	for i, v := range t {
-		w := share[mask[i/64]>>(i%64)&1]
+		w := share[coalition[i/64]>>(i%64)&1]
 		weighed[i] += float64(w * v)
 		weight[i] += w
 	}
 }
 
-// pairs sets t to the mean of two contributions of each player: to the states that a
-// and b are of, of which it is present in a's if mask says so, else in b's. slopeA
-// and slopeB are the derivatives.
-func pairs(t []float64, a, b *curve, mask []uint64, baseline, entries, slopeA, slopeB []float32) {
+// pairs sets t to T of each player. a and slopeA are the loss curve and the derivatives at
+// the coalition, b and slopeB those at its complement. A player is present in exactly one
+// of the two states.
+func pairs(t []float64, a, b *curve, coalition []uint64, baseline, entries, slopeA, slopeB []float32) {
 	a0, a1, a2, a3, a4, a5 := a.a[0], a.a[1], a.a[2], a.a[3], a.a[4], a.a[5]
 	b0, b1, b2, b3, b4, b5 := b.a[0], b.a[1], b.a[2], b.a[3], b.a[4], b.a[5]
 	baseline, entries, slopeA, slopeB = baseline[:len(t)], entries[:len(t)], slopeA[:len(t)], slopeB[:len(t)]
 	bits := uint64(0)
 	for i := range t {
 		if i%64 == 0 {
-			bits = mask[i/64]
+			bits = coalition[i/64]
 		}
 		in := bits & 1
 		bits >>= 1
 		delta := float64(entries[i]) - float64(baseline[i])
 		u, v := float64(slopeA[i])*delta, float64(slopeB[i])*delta
 		x, y := u*u, v*v
-		if !(x <= nearest*nearest && y <= nearest*nearest) {
+		if !(x <= seriesRadius*seriesRadius && y <= seriesRadius*seriesRadius) {
 			sign := float64(2*int(in) - 1)
 			t[i] = (a.contribution(u, sign) + b.contribution(v, -sign)) / 2
 			continue
 		}
 		odd := float64(u*(a0+float64(x*(a2+float64(x*a4))))) + float64(v*(b0+float64(y*(b2+float64(y*b4)))))
 		even := float64(x*(a1+float64(x*(a3+float64(x*a5))))) - float64(y*(b1+float64(y*(b3+float64(y*b5)))))
-		even = math.Float64frombits(math.Float64bits(even) ^ (1-in)<<63) // the sign that contribution has
+		even = math.Float64frombits(math.Float64bits(even) ^ (1-in)<<63) // same sign as in contribution
 		t[i] = (even - odd) / 2
 	}
 }
 
-// balance returns the weight of a player who is not in S, and of one who is.
+// balance returns the weight w of balanced end points for a player that is not in S, and
+// for a player that is in S.
 func balance(q float64) [2]float64 {
 	in := 1 / (2 * max(q, leastQ))
 	return [2]float64{(1 - float64(q*in)) / (1 - q), in}

@@ -13,15 +13,16 @@ import (
 	"shaver/internal/shapley"
 )
 
-// expectation computes what the multilinear estimator is the mean of, on one row:
-// in float64, by all sets of players and by differences of the formulas' logits.
-// density is of q in (0, 1/2), for a player who is in S, or is not.
+// expectation computes the expected value of the multilinear estimator on one row. It works
+// in float64, enumerates all coalitions, and takes numerical derivatives of the reference
+// formula. weight returns the weight of a player for q in (0, 1/2), depending on whether the
+// player is in S.
 func expectation(g shapley.Game, row []int32, label uint8, weight func(q float64, in bool) float64) []float64 {
 	m, players := g.Model, g.Model.Players()
 	entries, x := make([]float32, players), make([]float64, players)
 	m.Embed(entries, row)
 	logit := func() float64 { return modeltest.Logit(&m.Architecture, &m.Weights, row, x) }
-	contribution := make([][]float64, 1<<players) // of each set and player
+	contribution := make([][]float64, 1<<players) // by coalition and player
 	for set := range contribution {
 		for i := range x {
 			if x[i] = float64(g.Baseline[i]); set>>i&1 == 1 {
@@ -45,7 +46,7 @@ func expectation(g shapley.Game, row []int32, label uint8, weight func(q float64
 			}
 		}
 	}
-	const steps = 400 // of the midpoint rule
+	const steps = 400 // number of steps of the midpoint rule
 	phi := make([]float64, players)
 	for step := range steps {
 		q := (float64(step) + .5) / (2 * steps)
@@ -61,8 +62,8 @@ func expectation(g shapley.Game, row []int32, label uint8, weight func(q float64
 	return phi
 }
 
-// The estimator centres on its expectation, within 4 standard errors over many
-// seeds, for plain and for balanced end points and any number of draws.
+// For plain and balanced end points and several numbers of draws, the mean of the estimates
+// over many seeds is within 4.5 standard errors of the expected value.
 func TestMultilinearCentresOnItsExpectation(t *testing.T) {
 	weights := map[string]func(q float64, in bool) float64{
 		estimator.Plain: func(float64, bool) float64 { return 1 },
@@ -99,8 +100,8 @@ func TestMultilinearCentresOnItsExpectation(t *testing.T) {
 	}
 }
 
-// In an FM the logit is linear in every entry, so that there is no bias: over seeds
-// the estimates centre on the exact values.
+// In an FM the logit is linear in every entry, so the estimator has no bias. The mean over
+// seeds agrees with the exact values.
 func TestMultilinearIsUnbiasedForFM(t *testing.T) {
 	a := modeltest.Architectures()["fm"]
 	m := modeltest.Random(t, a, 6)
@@ -113,21 +114,21 @@ func TestMultilinearIsUnbiasedForFM(t *testing.T) {
 	}
 }
 
-// A walk and its reverse centre on the exact values, and have less variance than
-// two walks.
+// The estimates from a walk and its reverse have the exact values as their mean, and a
+// lower variance than those from two independent walks.
 func TestAntithetic(t *testing.T) {
 	game, rows := small(t, 6)
 	exact := play(t, game, shapley.Options{Options: estimator.Options{Estimator: estimator.Exact, Passes: 1}}, rows)
 	pairs := centres(t, game, shapley.Options{Options: estimator.Options{Estimator: estimator.Antithetic, Passes: 1}}, rows, exact.Phi, 500)
 	walks := centres(t, game, shapley.Options{Options: estimator.Options{Estimator: estimator.Permutation, Passes: 2}}, rows, exact.Phi, 500)
-	t.Logf("the variance of two walks is %.2f that of a walk and its reverse", walks/pairs)
+	t.Logf("the variance of two walks is %.2f times that of a walk and its reverse", walks/pairs)
 	if pairs > walks {
-		t.Errorf("variance %g, that of two walks is %g", pairs, walks)
+		t.Errorf("the variance of a walk and its reverse is %g, that of two walks is %g", pairs, walks)
 	}
 }
 
-// centres compares the mean over seeds with what it should be, and returns the sum
-// of variances.
+// centres checks that the mean of the estimates over seeds agrees with want. It returns the
+// sum of the variances of all entries.
 func centres(t *testing.T, game shapley.Game, o shapley.Options, rows *model.Rows, want []float64, seeds int) float64 {
 	t.Helper()
 	found := make([][]float64, len(want))
@@ -148,9 +149,10 @@ func centres(t *testing.T, game shapley.Game, o shapley.Options, rows *model.Row
 	return variance
 }
 
-// An estimate that is not efficient says how far it is off, and how far one without
-// bias would be: over seeds the error of an FM, which has no bias, is as large as
-// said.
+// For an estimator that is not efficient, EfficiencyError is the difference from the
+// efficiency identity. EfficiencySE is the size of this difference that an unbiased
+// estimator would have. The multilinear estimates of an FM have no bias, so over seeds the
+// two agree.
 func TestResidual(t *testing.T) {
 	a := modeltest.Architectures()["fm"]
 	m := modeltest.Random(t, a, 6)
@@ -171,10 +173,10 @@ func TestResidual(t *testing.T) {
 		said += r.EfficiencySE * r.EfficiencySE / seeds
 	}
 	if ratio := math.Sqrt(errors / said); ratio < .85 || ratio > 1.15 {
-		t.Errorf("the efficiency error is %.3g in the root mean square, %.3g was said", math.Sqrt(errors), math.Sqrt(said))
+		t.Errorf("the root mean square of the efficiency error is %.3g, that of its standard error %.3g", math.Sqrt(errors), math.Sqrt(said))
 	}
 	game, rows = small(t, 6)
 	if r := play(t, game, shapley.Options{Options: estimator.Options{Estimator: estimator.Permutation, Passes: 2}, Seed: 1}, rows); r.EfficiencySE != 0 {
-		t.Errorf("walks are off by %g", r.EfficiencySE)
+		t.Errorf("the efficiency standard error of walks is %g, expected 0", r.EfficiencySE)
 	}
 }

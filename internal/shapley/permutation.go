@@ -1,6 +1,6 @@
 package shapley
 
-// permutation takes one walk in each pass.
+// permutation is the estimator that takes one walk in each pass.
 type permutation struct{ walks }
 
 func newPermutation(s *setup) evaluator { return &permutation{newWalks(s)} }

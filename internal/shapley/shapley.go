@@ -1,12 +1,14 @@
-// Package shapley computes the estimators: rows in, exact sums of contributions
-// out. The game of a row has one player per embedding entry that the row
-// activates; a dropped player's entry reads its baseline. A contribution is the
-// loss without the player minus the loss with it, so that a useful player's is
-// above 0 (the paper's value function). Every other entry of the table is a null
-// player of the row (the paper's theorem 1), which is why m*d players suffice.
+// Package shapley implements the estimators. It takes rows and returns exact sums of
+// contributions.
 //
-// Package estimator declares the estimators. Each has a file and a constructor
-// here.
+// The game of a row has one player for each embedding entry that the row activates. The
+// entry of a dropped player reads its baseline. A contribution is the loss without the
+// player minus the loss with it, so it is above 0 if the player is useful (the paper's
+// value function). By the paper's theorem 1, all other entries of the table are null
+// players of the row. Therefore a row needs only m*d players.
+//
+// Package estimator declares the estimators. In this package each of them has a file and a
+// constructor.
 package shapley
 
 import (
@@ -23,7 +25,7 @@ import (
 	"shaver/internal/tally"
 )
 
-// evaluators has the constructor of each estimator.
+// evaluators maps the name of each estimator to its constructor.
 var evaluators = map[string]func(*setup) evaluator{
 	estimator.Permutation: newPermutation,
 	estimator.Antithetic:  newAntithetic,
@@ -32,45 +34,46 @@ var evaluators = map[string]func(*setup) evaluator{
 	estimator.Taylor:      newTaylor,
 }
 
-// evaluator is one estimator, for one goroutine.
+// evaluator computes one estimator. Only one goroutine may use it at a time.
 type evaluator interface {
-	// rows returns the largest number of rows that play takes.
+	// rows returns the largest number of rows that play accepts.
 	rows() int
-	// play begins a batch of rows, whose ids are valid, and sets full to their logits
-	// with nothing dropped. The rows must not change before the next play.
+	// play begins a batch of rows and sets full to their logits with nothing dropped. The
+	// ids of the rows must be valid, and the rows must not change before the next call of
+	// play.
 	play(ctx context.Context, full []float64, rows *model.Rows) error
-	// values sets sum, [D], to the sum over walks (or, without walks, over passes) of
-	// the contributions of the players of row r of the batch, in LossUnits; and
-	// within, [D], to the variances of sum that its passes show, in SquareUnits.
-	// within is nil if there is one pass. The probe of the setup is at the row. The
-	// error says why the row has no values.
+	// values computes the contributions of the players of row r of the batch. It sets sum,
+	// [D], to their sums over walks, or over passes for estimators without walks, in
+	// LossUnits. It sets within, [D], to the variances of these sums, estimated from the
+	// passes, in SquareUnits. within is nil if there is only one pass. The caller has reset
+	// the probe of the setup to the row. The error says why the row has no values.
 	values(sum, within []int64, r int) error
 }
 
-// setup is what an evaluator is made from.
+// setup holds the arguments of an evaluator's constructor.
 type setup struct {
 	game    Game
 	options Options
 	probe   *model.Probe
 }
 
-// Game is what a row's players play: a model, and what a dropped entry reads.
+// Game defines the games of rows by a model and the baseline of dropped entries.
 type Game struct {
 	Model    *model.Model
-	Baseline []float32 // [D] = [m, d]
+	Baseline []float32 // values that dropped entries read, [m, d]
 }
 
-// Options chooses an estimator and its random numbers.
+// Options selects an estimator and its random numbers.
 type Options struct {
 	estimator.Options
-	Seed  uint64 // of orders, keyed by (seed, row number, pass), and of sets, by (seed, row number, pair)
-	First int    // number of the first pass, for a job that computes its passes one by one
+	Seed  uint64 // seed of the random orders, by row number and pass, and of the draws, by row number and pair
+	First int    // number of the first pass; above 0 in a job that computes its passes one by one
 }
 
-// Estimate plays the games of all rows, on the given number of goroutines, and
-// returns their sums, which depend on nothing but game, options and rows.
-// progress, if not nil, is called with the number of rows that were done since it
-// was last, from any goroutine. An error names the row.
+// Estimate plays the games of all rows on the given number of goroutines and returns the
+// sums. The sums depend only on game, options and rows. If progress is not nil, it is
+// called from any of the goroutines with the number of rows done since its last call. An
+// error names the row.
 func Estimate(ctx context.Context, game Game, options Options, rows *model.Rows, threads int, progress func(rows int)) (*tally.Partial, error) {
 	if err := options.Validate(game.Model.Players()); err != nil {
 		return nil, err
@@ -109,15 +112,15 @@ func Estimate(ctx context.Context, game Game, options Options, rows *model.Rows,
 	return workers[0].builder.Partial()
 }
 
-// worker plays rows on one goroutine.
+// worker computes rows on one goroutine.
 type worker struct {
 	model     *model.Model
 	probe     *model.Probe
 	evaluator evaluator
-	full      []float64 // the batch's logits with nothing dropped
+	full      []float64 // logits of the batch with nothing dropped
 	builder   *tally.Builder
-	sum       []int64 // of the row's contributions, [D]
-	within    []int64 // the variances of sum, [D]; nil if there is one pass
+	sum       []int64 // sums of the contributions of the current row, [D]
+	within    []int64 // variances of sum, [D]; nil if there is one pass
 }
 
 func newWorker(game Game, options Options) *worker {
@@ -135,7 +138,7 @@ func newWorker(game Game, options Options) *worker {
 	return w
 }
 
-// batch plays some rows, in order, up to the first that has an error.
+// batch plays rows in order and stops at the first error.
 func (w *worker) batch(ctx context.Context, rows *model.Rows, progress func(rows int)) error {
 	var invalid error
 	for r := range rows.Len() {
@@ -163,7 +166,7 @@ func (w *worker) batch(ctx context.Context, rows *model.Rows, progress func(rows
 	return invalid
 }
 
-// row adds row r of the batch to the builder.
+// row computes row r of the batch and adds it to the builder.
 func (w *worker) row(rows *model.Rows, r int) error {
 	label, features := rows.Label[r], rows.Row(r)
 	w.probe.Reset(features)
@@ -181,17 +184,18 @@ func (w *worker) row(rows *model.Rows, r int) error {
 	return w.builder.AddRow(full, empty, features, w.sum, w.within)
 }
 
-// loss returns the loss of a logit in LossUnits, or an error for one that no
-// working model has.
+// loss returns the loss of a logit in LossUnits. It returns an error if the loss is not a
+// number in [0, tally.MaxLoss], because the model is then broken.
 func loss(logit float64, label uint8) (int64, error) {
 	units, ok := tally.Loss(model.Loss(logit, label))
 	if !ok {
-		return 0, fmt.Errorf("the logit is %g: its loss is not a number in [0, %d]", logit, tally.MaxLoss)
+		return 0, fmt.Errorf("the logit is %g, whose loss is not a number in [0, %d]", logit, tally.MaxLoss)
 	}
 	return units, nil
 }
 
-// byProbe scores a batch at once and leaves the rest of a row to the probe.
+// byProbe is the common part of evaluators that use the probe. It scores the full rows of
+// a batch together. The evaluators compute all other states of a row with the probe.
 type byProbe struct {
 	*setup
 	scorer *model.Scorer
@@ -200,8 +204,8 @@ type byProbe struct {
 
 func newByProbe(s *setup) byProbe { return byProbe{setup: s, scorer: s.game.Model.NewScorer()} }
 
-// rows returns a multiple of the kernels' tiles, except for AMX, whose second tile
-// is then half full.
+// rows returns a multiple of the tile height of all kernels except AMX, which then fills
+// only half of its second tile.
 func (b *byProbe) rows() int { return 24 }
 
 func (b *byProbe) play(_ context.Context, full []float64, rows *model.Rows) error {
@@ -210,10 +214,10 @@ func (b *byProbe) play(_ context.Context, full []float64, rows *model.Rows) erro
 	return nil
 }
 
-// round sets phi to a player's value in LossUnits.
+// round sets *phi to the value of a player, rounded to a whole number of LossUnits.
 func round(phi *int64, value float64, player int) error {
 	if !(math.Abs(value) <= tally.MaxLoss/tally.LossUnit) {
-		return fmt.Errorf("player %d has the value %g nat, of which no working model is capable", player, value*tally.LossUnit)
+		return fmt.Errorf("player %d has the value %g nat, expected at most %d in magnitude", player, value*tally.LossUnit, tally.MaxLoss)
 	}
 	*phi = int64(math.RoundToEven(value))
 	return nil

@@ -6,14 +6,14 @@ import (
 	"shaver/internal/model"
 )
 
-// taylor takes the loss for linear around the full row: a player's contribution is
-// -(dl/df)*g*delta, with l the loss, f the logit, g the derivative of f by the
-// player's entry, and delta the entry minus its baseline. With the baseline zero
-// that is minus gradient times weight, as in the paper's rival of that name.
+// taylor approximates the loss as linear around the full row. The contribution of a player
+// is -(dl/df)*g*delta. Here l is the loss, f the logit, g the derivative of f by the
+// player's entry, and delta the entry minus its baseline. With the zero baseline this is
+// minus gradient times weight, which is the paper's rival Taylor.
 type taylor struct {
 	game     Game
 	gradient *model.Gradient
-	phi      []float64 // in LossUnits, [rows, D]
+	phi      []float64 // contributions, in LossUnits, [rows, D]
 }
 
 func newTaylor(s *setup) evaluator {

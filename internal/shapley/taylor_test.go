@@ -10,8 +10,9 @@ import (
 	"shaver/internal/shapley"
 )
 
-// Paper, the rival Taylor: minus the loss's derivative at the full row times the
-// entry less its baseline; here by differences of the formulas' loss, in float64.
+// Paper, the rival Taylor: the score of an entry is minus the derivative of the loss at the
+// full row, times the entry minus its baseline. The test computes the derivative numerically
+// from the reference formula, in float64.
 func TestTaylor(t *testing.T) {
 	for name, a := range modeltest.Architectures() {
 		m := modeltest.Random(t, a, 4)
@@ -46,12 +47,12 @@ func TestTaylor(t *testing.T) {
 			}
 			for i, phi := range want {
 				if math.Abs(found.Phi[i]-phi) > 1e-5+1e-4*size[i] || math.Abs(float64(found.Abs[i])-size[i]) > 1e-5+1e-4*size[i] {
-					t.Fatalf("%s, entry %d: %g, absolute %g, expected %g and %g", name, i, found.Phi[i], found.Abs[i], phi, size[i])
+					t.Fatalf("%s, entry %d: the mean is %g and the mean absolute value %g, expected %g and %g", name, i, found.Phi[i], found.Abs[i], phi, size[i])
 				}
 			}
 			for i, se := range found.SE {
 				if se != 0 {
-					t.Fatalf("%s, entry %d: standard error %g of a value that has none", name, i, se)
+					t.Fatalf("%s, entry %d: the standard error is %g, expected 0", name, i, se)
 				}
 			}
 		}

@@ -8,16 +8,16 @@ import (
 	"shaver/internal/tally"
 )
 
-// walks runs Algorithm 1 on a row: per pass one uniform random order of its
-// players. Read backwards the entries of a walk are dropped one by one from the
-// full row; the probe lets them appear from the baseline, which visits the same
-// states.
+// walks implements Algorithm 1 of the paper for one row. Each pass has a uniform random
+// order of the players. The paper starts with the full row and drops the entries one by
+// one. The probe starts with the baseline and adds the entries in the reverse order, which
+// visits the same states.
 type walks struct {
 	byProbe
-	order   []int32
-	logits  []float64 // of a walk's states, [D+1]
-	losses  []int64   // the same, in LossUnits
-	squares []float64 // of what each pass says, over passes, in squared LossUnits, [D]; nil if there is one
+	order   []int32   // players in the order in which they appear, [D]
+	logits  []float64 // logits of the states of a walk, [D+1]
+	losses  []int64   // losses of the states of a walk, in LossUnits, [D+1]
+	squares []float64 // sum over passes of the squared contribution in the pass, in squared LossUnits, [D]; nil if there is one pass
 }
 
 func newWalks(s *setup) walks {
@@ -29,19 +29,19 @@ func newWalks(s *setup) walks {
 	return w
 }
 
-// clear forgets the row before.
+// clear sets the sums of a row to 0.
 func (w *walks) clear(sum []int64) {
 	clear(sum)
 	clear(w.squares)
 }
 
-// draw sets the order to that of a pass over row r of the batch.
+// draw sets order to the random order of the given pass over row r of the batch.
 func (w *walks) draw(r, pass int) {
 	stream := random.At(w.options.Seed, random.Order, uint64(w.batch.Number[r]), uint64(w.options.First+pass))
 	stream.Permute(w.order)
 }
 
-// walk sets losses to those of the states of order.
+// walk sets losses to the losses of the states that a walk along order visits.
 func (w *walks) walk(label uint8) error {
 	w.probe.Walk(w.order, w.logits)
 	for k, logit := range w.logits {
@@ -55,7 +55,8 @@ func (w *walks) walk(label uint8) error {
 	return nil
 }
 
-// add counts what one pass says of a player.
+// add adds x, the contribution of a player in one pass, to the sums. For antithetic, x is
+// the sum over both walks of the pass.
 func (w *walks) add(sum []int64, player int32, x int64) {
 	sum[player] += x
 	if w.squares != nil {
@@ -63,15 +64,15 @@ func (w *walks) add(sum []int64, player int32, x int64) {
 	}
 }
 
-// variances sets within from sum and squares: an estimate, without bias, of the
-// variance of the sum of a row's n passes, n/(n-1) * (squares - sum^2/n).
+// variances sets within to unbiased estimates of the variances of sum over the n passes of
+// a row: n/(n-1) * (squares - sum^2/n).
 func (w *walks) variances(sum, within []int64) error {
 	n := float64(w.options.Passes)
 	for i := range within {
 		sum := float64(sum[i])
 		var ok bool
 		if within[i], ok = tally.Variance(max(0, (w.squares[i]-float64(sum*sum)/n)*n/(n-1))); !ok {
-			return fmt.Errorf("the contributions of player %d reach %g nat: their variances overflow", i, math.Abs(sum)*tally.LossUnit)
+			return fmt.Errorf("the sum of the contributions of player %d is %g nat, whose variance overflows", i, math.Abs(sum)*tally.LossUnit)
 		}
 	}
 	return nil

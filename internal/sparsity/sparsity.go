@@ -8,10 +8,9 @@ import (
 	"strconv"
 )
 
-// Dropped returns how many of the given number of entries a sparsity t drops:
-// floor(entries * t). The product is taken in decimal, with t as it was typed. A t
-// that is float64(drop)/float64(entries), as another budget gives it, drops exactly
-// that many again.
+// Dropped returns the number of entries that a sparsity t drops: floor(entries * t). It
+// computes the product in decimal, from t as the user typed it. A t computed as
+// float64(drop)/float64(entries) drops exactly drop entries.
 func Dropped(entries int, t float64) (int, error) {
 	if !(t >= 0 && t <= 1) {
 		return 0, fmt.Errorf("sparsity %v is outside [0, 1]", t)
@@ -23,7 +22,7 @@ func Dropped(entries int, t float64) (int, error) {
 	return drop, nil
 }
 
-// Ceil returns ceil(n * p). The product is taken in decimal.
+// Ceil returns ceil(n * p). It computes the product in decimal.
 func Ceil(n int, p float64) int {
 	whole, rest := portion(n, p)
 	if rest {
@@ -32,7 +31,7 @@ func Ceil(n int, p float64) int {
 	return whole
 }
 
-// portion returns floor(n * p), and whether there is a rest.
+// portion returns floor(n * p), and reports whether n * p is larger than that.
 func portion(n int, p float64) (whole int, rest bool) {
 	exact, _ := new(big.Rat).SetString(strconv.FormatFloat(p, 'g', -1, 64))
 	exact.Mul(exact, new(big.Rat).SetInt64(int64(n)))

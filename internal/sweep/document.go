@@ -1,6 +1,6 @@
-// Package sweep compares single-shot methods: each makes a smaller table at each
-// of several budgets, and the model is measured with it. What it finds is one JSON
-// document, which tables, pictures and reports draw from.
+// Package sweep compares single-shot pruning methods. Each method makes a smaller table at
+// each of several budgets, and the model is measured with each table. The result is one
+// JSON document, from which tables, pictures and reports are made.
 package sweep
 
 import (
@@ -9,73 +9,73 @@ import (
 	"shaver/internal/scores"
 )
 
-// Version is the form of a Document.
+// Version identifies the format of a Document.
 const Version = "shaver.sweep/1"
 
-// Document is what a sweep found. A loss is in nat.
+// Document is the result of a sweep. Losses are in nat.
 type Document struct {
 	Version  string `json:"version"`
-	Model    string `json:"model"`   // SHA-256 of the model that was pruned
-	Dataset  string `json:"dataset"` // SHA-256 of the dataset's manifest
-	Kind     string `json:"kind"`    // of the architecture
-	Split    string `json:"split"`   // that was measured on
-	Rows     int64  `json:"rows"`    // of it
-	Features int    `json:"features"`
-	Entries  int    `json:"entries"` // of the table
-	// Settings are nil in documents of programs that did not tell them.
+	Model    string `json:"model"`    // SHA-256 of the model that was pruned
+	Dataset  string `json:"dataset"`  // SHA-256 of the dataset's manifest
+	Kind     string `json:"kind"`     // kind of the model's architecture
+	Split    string `json:"split"`    // the split on which the tables are measured
+	Rows     int64  `json:"rows"`     // number of rows of this split
+	Features int    `json:"features"` // n
+	Entries  int    `json:"entries"`  // number of entries of the table, n*d
+	// Settings is nil in documents of older programs, which did not store it.
 	Settings *Settings    `json:"settings,omitempty"`
 	Unpruned Measure      `json:"unpruned"`
-	Sources  []ScoresFile `json:"sources"` // scores files
+	Sources  []ScoresFile `json:"sources"` // scores files by which methods rank
 	Points   []Point      `json:"points"`
 }
 
-// Settings are what all methods were asked for, and points do not tell.
+// Settings holds the settings that all methods share.
 type Settings struct {
-	Rank         string   `json:"rank"`                    // order of the sums: one of prune.Ranks
-	Protect      []string `json:"protect,omitempty"`       // fields of which nothing is dropped
-	FieldMinimum float64  `json:"field_minimum,omitempty"` // portion of each field's entries that stays at least
-	Seed         uint64   `json:"seed"`                    // of Random
+	Rank         string   `json:"rank"`                    // how scores order the entries: one of prune.Ranks
+	Protect      []string `json:"protect,omitempty"`       // fields that keep all entries
+	FieldMinimum float64  `json:"field_minimum,omitempty"` // least portion of entries that each field keeps
+	Seed         uint64   `json:"seed"`                    // seed of the method Random
 }
 
-// Measure is what a table reaches.
+// Measure holds the metrics of the model with one table.
 type Measure struct {
 	AUC     *float64 `json:"auc"` // null if all labels are the same
 	LogLoss float64  `json:"log_loss"`
-	// Calibration was fitted on the validation split, and CalibratedLogLoss is what
-	// it makes of LogLoss; AUC stays.
+	// Calibration is fitted on the validation split. CalibratedLogLoss is the LogLoss with
+	// it. Calibration does not change AUC. Both are nil without calibration.
 	Calibration       *evaluate.Calibration `json:"calibration,omitempty"`
 	CalibratedLogLoss *float64              `json:"calibrated_log_loss,omitempty"`
 }
 
-// ScoresFile is a scores file that methods rank by.
+// ScoresFile describes a scores file by which methods rank.
 type ScoresFile struct {
 	Job string `json:"job"`
 	estimator.Options
 	Baseline string   `json:"baseline"`
-	Splits   []string `json:"splits"` // whose rows
-	Sample   float64  `json:"sample"` // portion of them
-	Rows     int64    `json:"rows"`
+	Splits   []string `json:"splits"` // splits whose rows were scored
+	Sample   float64  `json:"sample"` // portion of these rows that was scored
+	Rows     int64    `json:"rows"`   // number of scored rows
 	Seed     uint64   `json:"seed"`
 }
 
-// NewScoresFile says which scores f are.
+// NewScoresFile returns the description of f.
 func NewScoresFile(f *scores.File) ScoresFile {
 	s := &f.Spec
 	return ScoresFile{s.ID(), s.Options, s.Baseline, s.Splits, s.Sample, f.Rows, s.Seed}
 }
 
-// Point is a method at a budget.
+// Point is the result of a method at a budget.
 type Point struct {
 	Method   string  `json:"method"`
-	Source   *int    `json:"source,omitempty"` // index in Sources, of a method that ranks by scores
-	Baseline string  `json:"baseline"`         // what dropped entries read
-	Values   string  `json:"values"`           // how kept entries are stored
-	Bits     int     `json:"bits"`             // of a kept entry
-	Sparsity float64 `json:"sparsity"`         // portion of entries dropped; of PTQ the portion of bits, 1 - bits/32
-	// Parameters are the kept entries, and the codebook's if there is one.
+	Source   *int    `json:"source,omitempty"` // index in Document.Sources; nil if the method does not rank by scores
+	Baseline string  `json:"baseline"`         // name of the baseline that dropped entries read
+	Values   string  `json:"values"`           // number format of kept entries
+	Bits     int     `json:"bits"`             // bits of a kept entry
+	Sparsity float64 `json:"sparsity"`         // portion of entries dropped; for PTQ the portion of bits saved, 1 - bits/32
+	// Parameters is the number of kept entries, plus m*d if the baseline is the codebook.
 	Parameters int `json:"parameters"`
-	// EmptyFeatures have no entry that is kept.
+	// EmptyFeatures is the number of features of which no entry is kept.
 	EmptyFeatures int `json:"empty_features"`
 	Measure
-	ValidationAUC *float64 `json:"validation_auc,omitempty"` // for which it was chosen, if it was
+	ValidationAUC *float64 `json:"validation_auc,omitempty"` // AUC by which Select chose the method; nil without Select
 }

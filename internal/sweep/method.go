@@ -13,43 +13,43 @@ import (
 	"shaver/internal/scores"
 )
 
-// Method is a single-shot way to a smaller table.
+// Method makes a table smaller in a single shot.
 type Method interface {
-	// Own returns the budgets at which alone the method has a table; nil = any.
+	// Own returns the only budgets that the method supports, or nil if it supports any.
 	Own() []prune.Budget
-	// Cut returns the table at a budget, and its point without what is measured.
+	// Cut returns the table at a budget, [n, d], and its point without Measure.
 	Cut(prune.Budget) (Point, []float32, error)
 }
 
-// Unpruned is the table that methods make smaller, and what they may need for it.
+// Unpruned is the table that methods make smaller, with other data that they need.
 type Unpruned struct {
 	Architecture *model.Architecture
-	Names        []string                // of the fields
+	Names        []string                // names of the fields, [m]
 	Entries      []float32               // [n, d]
 	Counts       func() ([]int64, error) // occurrences of features in train and val, [n]
-	// Fit returns how many entries, taken from the front of order, have to be dropped
-	// at least for the file to have no more than so many bytes.
+	// Fit returns the least number of entries, from the front of order, that must be
+	// dropped so that the compact file has at most the given number of bytes.
 	Fit    func(order []int32, bytes int64) (drop int, err error)
-	Keep   prune.Keep       // what no method drops
-	Values compact.Encoding // how kept entries are stored
+	Keep   prune.Keep       // entries that no method drops
+	Values compact.Encoding // number format of kept entries
 }
 
-// ByShapley is the method that ranks by Shapley values, of any estimator. Other
-// scores have a method named after their estimator. An aggregate other than the sum
-// is part of the name: shapley-abs.
+// ByShapley is the name of the method that ranks by Shapley values from any estimator. The
+// method for other scores is named after their estimator. An aggregate other than
+// scores.Sum, which is the mean, is part of the name, as in shapley-abs.
 const ByShapley = "shapley"
 
 // The rivals, which need no scores.
 const (
 	Magnitude = "magnitude" // |weight| (MagPrune)
-	Random    = "random"
-	Frequency = "frequency" // see prune.Frequency
+	Random    = "random"    // random scores
+	Frequency = "frequency" // scores of prune.Frequency
 )
 
 var ptqBits = []int{4, 8, 16}
 
-// Rivals lists the methods that need no scores: three orders, and PTQ with a grid
-// for the table (ptq8), for each field (ptq8-field) or each row (ptq8-row).
+// Rivals returns the names of the methods that need no scores: three orders, and PTQ with
+// one grid for the table (ptq8), for each field (ptq8-field) or for each row (ptq8-row).
 func Rivals() []string {
 	all := []string{Magnitude, Random, Frequency}
 	for _, per := range []string{"", "-" + prune.PerField, "-" + prune.PerRow} {
@@ -60,8 +60,8 @@ func Rivals() []string {
 	return all
 }
 
-// ByScores returns the method that drops by an aggregate of the scores. source is
-// their index among the document's.
+// ByScores returns the method that ranks by an aggregate of the scores f. source is the
+// index of f in Document.Sources.
 func (t *Unpruned) ByScores(f *scores.File, source int, aggregate, rank string) (Method, error) {
 	name := f.Spec.Estimator
 	if f.Spec.Traits().Shapley {
@@ -77,10 +77,11 @@ func (t *Unpruned) ByScores(f *scores.File, source int, aggregate, rank string) 
 	return t.ordered(Point{Method: name, Source: &source, Baseline: f.Spec.Baseline}, f.Baseline, order)
 }
 
-// Order returns the entries, least worth first, by an aggregate of their scores.
+// Order returns the entries in the order in which they are dropped, ranked by an aggregate
+// of their scores. entries is the table, [n, d], whose magnitudes break ties.
 func Order(f *scores.File, aggregate, rank string, entries []float32) ([]int32, error) {
 	if rank == prune.Signed && aggregate != scores.Sum {
-		return nil, fault.Usagef("rank %s needs the aggregate %s: %s has no signs", rank, scores.Sum, aggregate)
+		return nil, fault.Usagef("rank %s needs the aggregate %s: the values of %s have no sign", rank, scores.Sum, aggregate)
 	}
 	values, err := f.Aggregate(aggregate)
 	if err != nil {
@@ -93,8 +94,8 @@ func Order(f *scores.File, aggregate, rank string, entries []float32) ([]int32, 
 	return order, nil
 }
 
-// Rival returns the method of that name; a dropped entry reads baseline, [m, d], of
-// the given name. The seed is that of Random.
+// Rival returns the named method. baselineName is the name of baseline, [m, d], which
+// dropped entries read. Only Random uses seed.
 func (t *Unpruned) Rival(name, baselineName string, baseline []float32, seed uint64) (Method, error) {
 	var values []float64
 	switch name {
@@ -118,22 +119,22 @@ func (t *Unpruned) Rival(name, baselineName string, baseline []float32, seed uin
 	return t.ordered(Point{Method: name, Baseline: baselineName}, baseline, order)
 }
 
-// ordered is a method that drops entries in an order.
+// ordered is a method that drops entries in a fixed order.
 type ordered struct {
 	table    *Unpruned
-	like     Point // method, source, baseline, form
+	template Point // method, source, baseline, values and bits of all points
 	baseline []float32
 	order    []int32
-	most     int // entries that may be dropped
+	most     int // number of entries that may be dropped
 }
 
-func (t *Unpruned) ordered(like Point, baseline []float32, order []int32) (Method, error) {
+func (t *Unpruned) ordered(template Point, baseline []float32, order []int32) (Method, error) {
 	order, most, err := t.Keep.Apply(t.Architecture, t.Names, order)
 	if err != nil {
 		return nil, fault.Usagef("%w", err)
 	}
-	like.Values, like.Bits = string(t.Values), 8*t.Values.Size()
-	return &ordered{t, like, baseline, order, most}, nil
+	template.Values, template.Bits = string(t.Values), 8*t.Values.Size()
+	return &ordered{t, template, baseline, order, most}, nil
 }
 
 func (o *ordered) Own() []prune.Budget { return nil }
@@ -143,7 +144,7 @@ func (o *ordered) Cut(b prune.Budget) (Point, []float32, error) {
 	if err != nil {
 		return Point{}, nil, err
 	}
-	a, p := o.table.Architecture, o.like
+	a, p := o.table.Architecture, o.template
 	table, err := Pruned(a, o.table.Entries, mask, o.baseline, o.table.Values)
 	if err != nil {
 		return Point{}, nil, err
@@ -162,16 +163,17 @@ func (o *ordered) Cut(b prune.Budget) (Point, []float32, error) {
 	return p, table, nil
 }
 
-// Pruned returns the table, [n, d], as it reads from the compact file: dropped entries
-// their baseline, [m, d], and kept ones what is stored of them.
+// Pruned returns the table, [n, d], with the values that a reader of the compact file gets.
+// Dropped entries have their baseline, [m, d]. Kept entries are rounded to the number
+// format values.
 func Pruned(a *model.Architecture, entries []float32, mask []bool, baseline []float32, values compact.Encoding) ([]float32, error) {
 	table := prune.Apply(a, entries, mask, baseline)
 	if values == compact.Float32 {
 		return table, nil
 	}
 	parts, err := compact.Encode(a.FieldDims, a.Dim, table, mask, baseline, values)
-	if err != nil { // a value that these bits do not hold
-		return nil, fault.Inputf("as %s: %w", values, err)
+	if err != nil { // a value is out of range for this number format
+		return nil, fault.Inputf("entries stored as %s: %w", values, err)
 	}
 	file, err := compact.New(a.FieldDims, a.Dim, values, parts)
 	if err != nil {
@@ -184,22 +186,22 @@ func Pruned(a *model.Architecture, entries []float32, mask []bool, baseline []fl
 
 func (o *ordered) mask(b prune.Budget) ([]bool, error) {
 	fit := func(bytes int64) (int, error) { return o.table.Fit(o.order, bytes) }
-	drop, err := b.Drop(o.table.Architecture, o.like.Baseline, fit)
+	drop, err := b.Drop(o.table.Architecture, o.template.Baseline, fit)
 	if err != nil {
 		return nil, fault.Usagef("budget: %w", err)
 	}
 	if drop > o.most {
-		return nil, fault.Usagef("%s %v drops %d entries: with what is to be kept, %d of %d may be dropped", b.Unit, b.Amount, drop, o.most, len(o.order))
+		return nil, fault.Usagef("%s %v drops %d entries, but only %d of %d may be dropped", b.Unit, b.Amount, drop, o.most, len(o.order))
 	}
 	return prune.Mask(o.order, drop), nil
 }
 
-// rounded is PTQ: every entry stays, in fewer bits.
+// rounded is the method PTQ, which keeps all entries in fewer bits.
 type rounded struct {
 	table *Unpruned
 	name  string
 	bits  int
-	per   string
+	per   string // which entries share a grid, see prune.Quantize
 }
 
 func (t *Unpruned) ptq(name string) (Method, error) {
@@ -216,7 +218,7 @@ func (t *Unpruned) ptq(name string) (Method, error) {
 	return r, nil
 }
 
-// Own is what PTQ counts as: 1 - bits/32 of the table is saved.
+// Own returns the sparsity that saves as many bits as PTQ, 1 - bits/32.
 func (r *rounded) Own() []prune.Budget {
 	return []prune.Budget{{Unit: prune.Sparsity, Amount: 1 - float64(r.bits)/32}}
 }

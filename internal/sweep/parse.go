@@ -11,13 +11,14 @@ import (
 	"shaver/internal/prune"
 )
 
-// mostPoints bounds what a document can ask for: to label what differs, Series looks at
-// all of them.
+// mostPoints limits the work that a document can cause. To label a point, Series compares it
+// with all points.
 const mostPoints = 10_000
 
-// Parse reads a document of Version. What it returns has at least one point, every
-// point's source among its sources, a source for all points of a method or for none,
-// sparsities in [0, 1], and settings that there are; everything else is bad input.
+// Parse decodes a document of the format Version. The document has at least one point, and
+// every Source is an index in Sources. Of a method, either all points have a Source or none
+// has. Sparsities and AUCs are in [0, 1], and Settings are valid. Any other document is bad
+// input.
 func Parse(data []byte) (*Document, error) {
 	var head struct {
 		Version string `json:"version"`
@@ -26,7 +27,7 @@ func Parse(data []byte) (*Document, error) {
 		return nil, fault.Inputf("not the JSON of shaver sweep: %w", err)
 	}
 	if head.Version != Version {
-		return nil, fault.Inputf("its version is %q, this program reads %s", head.Version, Version)
+		return nil, fault.Inputf("the version of the sweep is %q, this program reads %s", head.Version, Version)
 	}
 	var d Document
 	decoder := json.NewDecoder(bytes.NewReader(data))
@@ -35,20 +36,20 @@ func Parse(data []byte) (*Document, error) {
 		return nil, fault.Inputf("not the JSON of shaver sweep: %w", err)
 	}
 	if _, err := decoder.Token(); err != io.EOF {
-		return nil, fault.Inputf("there is more behind the document")
+		return nil, fault.Inputf("unexpected data after the JSON of shaver sweep")
 	}
 	if len(d.Points) == 0 || len(d.Points) > mostPoints {
-		return nil, fault.Inputf("it has %d points, expected 1 to %d", len(d.Points), mostPoints)
+		return nil, fault.Inputf("the sweep has %d points, expected 1 to %d", len(d.Points), mostPoints)
 	}
-	ranks := map[string]bool{} // of a method, by scores
+	ranks := map[string]bool{} // by method: whether its points have a source
 	for i := range d.Points {
 		p := &d.Points[i]
 		if by, ok := ranks[p.Method]; ok && by != (p.Source != nil) {
-			return nil, fault.Inputf("point %d: of method %q some points have a source and some have none", i, p.Method)
+			return nil, fault.Inputf("point %d: some points of method %q have a source and some do not", i, p.Method)
 		}
 		ranks[p.Method] = p.Source != nil
 		if p.Source != nil && (*p.Source < 0 || *p.Source >= len(d.Sources)) {
-			return nil, fault.Inputf("point %d: source %d is none of its %d sources", i, *p.Source, len(d.Sources))
+			return nil, fault.Inputf("point %d: source %d, expected an index below %d", i, *p.Source, len(d.Sources))
 		}
 		if !(p.Sparsity >= 0 && p.Sparsity <= 1) {
 			return nil, fault.Inputf("point %d: sparsity %v is outside [0, 1]", i, p.Sparsity)
@@ -62,7 +63,7 @@ func Parse(data []byte) (*Document, error) {
 			return nil, fault.Inputf("settings: rank %q: the ranks are %s", s.Rank, strings.Join(prune.Ranks(), " and "))
 		}
 		if !(s.FieldMinimum >= 0 && s.FieldMinimum <= 1) {
-			return nil, fault.Inputf("settings: a field's minimum of %v is outside [0, 1]", s.FieldMinimum)
+			return nil, fault.Inputf("settings: field minimum %v is outside [0, 1]", s.FieldMinimum)
 		}
 	}
 	if err := d.Unpruned.check(); err != nil {
@@ -71,14 +72,14 @@ func Parse(data []byte) (*Document, error) {
 	return &d, nil
 }
 
-// mostLoss is beyond every loss of float32 weights. A picture's axis up to the largest
-// float64 would never be drawn.
+// mostLoss is larger than any loss with float32 weights. Without this limit, drawing the
+// axis of a picture might never end.
 const mostLoss = 1e100
 
-// check reports what no measure can be.
+// check returns an error if m has impossible values.
 func (m *Measure) check() error {
 	if m.AUC != nil && !(*m.AUC >= 0 && *m.AUC <= 1) {
-		return fault.Inputf("an AUC of %v is outside [0, 1]", *m.AUC)
+		return fault.Inputf("AUC %v is outside [0, 1]", *m.AUC)
 	}
 	losses := []float64{m.LogLoss}
 	if m.CalibratedLogLoss != nil {
@@ -86,7 +87,7 @@ func (m *Measure) check() error {
 	}
 	for _, loss := range losses {
 		if !(loss >= 0 && loss <= mostLoss) {
-			return fault.Inputf("a LogLoss of %v is outside [0, %g]", loss, mostLoss)
+			return fault.Inputf("LogLoss %v is outside [0, %g]", loss, mostLoss)
 		}
 	}
 	return nil

@@ -22,20 +22,20 @@ func TestParse(t *testing.T) {
 	}
 	again, err := json.Marshal(d)
 	if err != nil || string(again) != parsed {
-		t.Errorf("it was\n%s\nand is (%v)\n%s", parsed, err, again)
+		t.Errorf("encoded again, with error %v, the document\n%s\nbecomes\n%s", err, parsed, again)
 	}
 	for _, c := range []struct{ old, new, want string }{
-		{`shaver.sweep/1`, `shaver.sweep/2`, `its version is "shaver.sweep/2", this program reads shaver.sweep/1`},
-		{`"source":0`, `"source":1`, `point 0: source 1 is none of its 1 sources`},
-		{`"source":0`, `"source":-1`, `point 0: source -1 is none of its 1 sources`},
-		{`"method":"ptq8"`, `"method":"taylor"`, `point 1: of method "taylor" some points have a source and some have none`},
+		{`shaver.sweep/1`, `shaver.sweep/2`, `the version of the sweep is "shaver.sweep/2", this program reads shaver.sweep/1`},
+		{`"source":0`, `"source":1`, `point 0: source 1, expected an index below 1`},
+		{`"source":0`, `"source":-1`, `point 0: source -1, expected an index below 1`},
+		{`"method":"ptq8"`, `"method":"taylor"`, `point 1: some points of method "taylor" have a source and some do not`},
 		{`"sparsity":0.75`, `"sparsity":1.5`, `point 1: sparsity 1.5 is outside [0, 1]`},
-		{`"auc":0.7,`, `"auc":7,`, `point 1: an AUC of 7 is outside [0, 1]`},
-		{`"calibrated_log_loss":0.55`, `"calibrated_log_loss":-1`, `point 0: a LogLoss of -1 is outside [0, 1e+100]`},
-		{`{"auc":0.75,"log_loss":0.5}`, `{"auc":0.75,"log_loss":-0.5}`, `unpruned: a LogLoss of -0.5 is outside [0, 1e+100]`},
-		{`{"auc":0.75,"log_loss":0.5}`, `{"auc":0.75,"log_loss":1e308}`, `unpruned: a LogLoss of 1e+308 is outside [0, 1e+100]`},
+		{`"auc":0.7,`, `"auc":7,`, `point 1: AUC 7 is outside [0, 1]`},
+		{`"calibrated_log_loss":0.55`, `"calibrated_log_loss":-1`, `point 0: LogLoss -1 is outside [0, 1e+100]`},
+		{`{"auc":0.75,"log_loss":0.5}`, `{"auc":0.75,"log_loss":-0.5}`, `unpruned: LogLoss -0.5 is outside [0, 1e+100]`},
+		{`{"auc":0.75,"log_loss":0.5}`, `{"auc":0.75,"log_loss":1e308}`, `unpruned: LogLoss 1e+308 is outside [0, 1e+100]`},
 		{`"rank":"abs"`, `"rank":"best"`, `settings: rank "best": the ranks are abs and signed`},
-		{`"field_minimum":0.1`, `"field_minimum":1.1`, `settings: a field's minimum of 1.1 is outside [0, 1]`},
+		{`"field_minimum":0.1`, `"field_minimum":1.1`, `settings: field minimum 1.1 is outside [0, 1]`},
 		{`"rows":10`, `"lines":10`, `unknown field "lines"`},
 		{`"log_loss":0.6}]}`, `"log_loss":0.6}]}{}`, `not the JSON of shaver sweep`},
 		{`"points":[`, `"points":[]}`, `not the JSON of shaver sweep`},
@@ -43,18 +43,18 @@ func TestParse(t *testing.T) {
 	} {
 		text := strings.Replace(parsed, c.old, c.new, 1)
 		if _, err := Parse([]byte(text)); !fault.IsInput(err) || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, expected %q", c.new, err, c.want)
+			t.Errorf("error for %s: %v, expected %q", c.new, err, c.want)
 		}
 	}
-	for points, want := range map[int]string{0: "it has 0 points, expected 1 to 10000", 10_001: "it has 10001 points, expected 1 to 10000"} {
+	for points, want := range map[int]string{0: "the sweep has 0 points, expected 1 to 10000", 10_001: "the sweep has 10001 points, expected 1 to 10000"} {
 		text := `{"version":"shaver.sweep/1","points":[` + strings.TrimSuffix(strings.Repeat("{},", points), ",") + `]}`
 		if _, err := Parse([]byte(text)); !fault.IsInput(err) || err.Error() != want {
-			t.Errorf("%d points: %v", points, err)
+			t.Errorf("error for %d points: %v", points, err)
 		}
 	}
 }
 
-// What Parse takes can be told and taken again.
+// A document that Parse accepts can be printed, encoded and parsed again.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(parsed))
 	f.Add([]byte(`{"version":"shaver.sweep/1","points":[{"sparsity":1}]}`))
@@ -63,7 +63,7 @@ func FuzzParse(f *testing.F) {
 		d, err := Parse(data)
 		if err != nil {
 			if !fault.IsInput(err) {
-				t.Fatalf("%v is not bad input", err)
+				t.Fatalf("error %v is not bad input", err)
 			}
 			return
 		}
@@ -72,7 +72,7 @@ func FuzzParse(f *testing.F) {
 			points += len(s.Points)
 		}
 		if points == 0 || points > len(d.Points) {
-			t.Fatalf("%d points are %d", len(d.Points), points)
+			t.Fatalf("the series of %d points have %d points", len(d.Points), points)
 		}
 		d.WriteTable(io.Discard)
 		first, err := json.Marshal(d)
@@ -84,7 +84,7 @@ func FuzzParse(f *testing.F) {
 			t.Fatal(err)
 		}
 		if second, err := json.Marshal(again); err != nil || !bytes.Equal(first, second) {
-			t.Fatalf("%s became %s (%v)", first, second, err)
+			t.Fatalf("%s became %s, error %v", first, second, err)
 		}
 	})
 }

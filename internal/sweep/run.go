@@ -12,20 +12,20 @@ import (
 	"shaver/internal/scores"
 )
 
-// Config is what to compare.
+// Config describes a sweep.
 type Config struct {
-	Model     *model.Model // unpruned
+	Model     *model.Model // the unpruned model
 	Methods   []Method
 	Budgets   []prune.Budget
 	Calibrate bool // fit a calibration of each table on the validation split
-	Select    bool // of the methods that take any budget, measure only the one with the highest AUC on the validation split
-	// Predict predicts a model on the split to measure on, Validate on the
-	// validation split, which Calibrate and Select need.
+	Select    bool // measure, of the methods that support any budget, only the one with the highest AUC on the validation split
+	// Predict returns a model's predictions on the split to measure on. Validate returns
+	// its predictions on the validation split; Run calls it only for Calibrate and Select.
 	Predict, Validate func(context.Context, *model.Model) (*evaluate.Predictions, error)
 }
 
-// Run fills the document: Unpruned and Points, budget by budget, the methods in
-// their order, and those with budgets of their own at the end.
+// Run sets Unpruned and appends Points to the document. The points are ordered by budget
+// and then by method. Methods that support only their own budgets come last.
 func (c *Config) Run(ctx context.Context, d *Document) error {
 	var err error
 	if d.Unpruned, err = c.measure(ctx, c.Model); err != nil {
@@ -58,8 +58,8 @@ func (c *Config) Run(ctx context.Context, d *Document) error {
 	return nil
 }
 
-// Work returns how many models Run predicts on the split to measure on, and on the
-// validation split.
+// Work returns the number of models for which Run calls Predict, and the number for which it
+// calls Validate.
 func (c *Config) Work() (measured, validated int) {
 	measured = 1
 	free := 0
@@ -81,7 +81,7 @@ func (c *Config) Work() (measured, validated int) {
 	return measured, validated
 }
 
-// add measures one point.
+// add measures one point and appends it to the document. best is its ValidationAUC.
 func (c *Config) add(ctx context.Context, d *Document, m Method, b prune.Budget, best *float64) error {
 	p, table, err := m.Cut(b)
 	if err != nil {
@@ -117,8 +117,8 @@ func (c *Config) measure(ctx context.Context, m *model.Model) (Measure, error) {
 	return found, nil
 }
 
-// choose returns the method with the highest AUC on the validation split, the first
-// of several.
+// choose returns the method with the highest AUC on the validation split, and this AUC. Of
+// several such methods it returns the first.
 func (c *Config) choose(ctx context.Context, methods []Method, b prune.Budget) (best Method, auc float64, err error) {
 	auc = math.Inf(-1)
 	for _, m := range methods {

@@ -9,26 +9,26 @@ import (
 	"strings"
 )
 
-// Series is a method over the budgets, for people: points of repeats, which differ
-// in nothing but their seeds, are one.
+// Series is the result of one method at all budgets. Points that differ only in the seed of
+// their scores are repeats, which a series combines into one Mean.
 type Series struct {
 	Label  string
 	Points []Mean
 }
 
-// Mean is the mean of a series' points at one budget.
+// Mean combines the repeats of a series at one budget.
 type Mean struct {
 	Sparsity      float64
 	Parameters    int
 	EmptyFeatures float64
-	AUC           Spread // NaN if there is none
+	AUC           Spread // NaN if it is undefined
 	LogLoss       Spread
-	Calibrated    Spread // NaN if there is none
-	ValidationAUC Spread // the same
-	first         int    // of its points, in the document
+	Calibrated    Spread // calibrated LogLoss; NaN without calibration
+	ValidationAUC Spread // NaN without Select
+	first         int    // index of the first repeat in Document.Points
 }
 
-// Spread is a mean of repeats, and how far the farthest of them is from it.
+// Spread is the mean of repeats. Off is the largest distance of a repeat from the mean.
 type Spread struct{ Mean, Off float64 }
 
 func spread(values []float64) Spread {
@@ -42,7 +42,7 @@ func spread(values []float64) Spread {
 	return s
 }
 
-// String writes four digits, and the deviation where there is one.
+// String returns the mean with four decimals, and Off if it is not 0.
 func (s Spread) String() string {
 	switch {
 	case math.IsNaN(s.Mean):
@@ -53,7 +53,7 @@ func (s Spread) String() string {
 	return fmt.Sprintf("%.4f±%.4f", s.Mean, s.Off)
 }
 
-// Series returns the document's series in the order in which they first occur.
+// Series returns the series of the document in the order of their first points.
 func (d *Document) Series() []Series {
 	type place struct {
 		label      string
@@ -61,23 +61,23 @@ func (d *Document) Series() []Series {
 		parameters int
 	}
 	var order []string
-	groups := map[string][]*[]int{} // of points
+	groups := map[string][]*[]int{} // by label: for each place, indices of its points
 	at := map[place]*[]int{}
-	type like struct { // all that Label looks at
+	type key struct { // the properties that determine the label
 		method, baseline, values string
 		source                   int
 	}
-	labels := map[like]string{}
+	labels := map[key]string{}
 	for i := range d.Points {
 		p := &d.Points[i]
-		alike := like{p.Method, p.Baseline, p.Values, -1}
+		k := key{p.Method, p.Baseline, p.Values, -1}
 		if p.Source != nil {
-			alike.source = *p.Source
+			k.source = *p.Source
 		}
-		label, ok := labels[alike]
+		label, ok := labels[k]
 		if !ok {
 			label = d.Label(p)
-			labels[alike] = label
+			labels[k] = label
 		}
 		if groups[label] == nil {
 			order = append(order, label)
@@ -100,6 +100,7 @@ func (d *Document) Series() []Series {
 	return all
 }
 
+// mean combines the points with the given indices.
 func (d *Document) mean(points []int) Mean {
 	column := func(value func(*Point) *float64) Spread {
 		var values []float64
@@ -124,9 +125,9 @@ func (d *Document) mean(points []int) Mean {
 	return m
 }
 
-// Label names a point's method as far as the document has others like it: by its
-// baseline, how kept entries are stored, and for one that ranks by scores all of
-// their job but the seed.
+// Label returns the method of a point, with the properties in which points of this method
+// differ in the document. These are the baseline, the number format of kept entries, and
+// all properties of the scores except their seed.
 func (d *Document) Label(p *Point) string {
 	parts := []string{p.Method}
 	differ := func(of func(*Point) string) bool {
@@ -137,7 +138,7 @@ func (d *Document) Label(p *Point) string {
 		}
 		return false
 	}
-	if p.Source != nil { // those of one method all have one
+	if p.Source != nil { // then all points of the method have a source
 		mine := d.Sources[*p.Source].phrases()
 		for i, text := range mine {
 			other := func(q *Point) string { return d.Sources[*q.Source].phrases()[i] }
@@ -154,8 +155,8 @@ func (d *Document) Label(p *Point) string {
 	return strings.Join(parts, ", ")
 }
 
-// phrases says all that a label may say of a scores file, in the same places for
-// all files. A phrase is empty if its estimator does not take the setting.
+// phrases returns the properties of a scores file that may be part of a label. A phrase has
+// the same index for all files. It is empty if the estimator does not take the setting.
 func (s *ScoresFile) phrases() []string {
 	var all []string
 	for _, setting := range s.Settings() {
@@ -164,7 +165,7 @@ func (s *ScoresFile) phrases() []string {
 	return append(all, strings.Join(s.Splits, " and "), fmt.Sprintf("%g of the rows", s.Sample))
 }
 
-// WriteTable writes the document for people, columns separated by tabs.
+// WriteTable writes the document as a table whose columns are separated by tabs.
 func (d *Document) WriteTable(w io.Writer) {
 	calibrated, chosen := false, false
 	for i := range d.Points {

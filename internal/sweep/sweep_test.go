@@ -21,8 +21,8 @@ import (
 	"shaver/internal/tally"
 )
 
-// table returns a small model and what methods start from, with scores of the given
-// estimator that rank entries by their position.
+// table returns a small model, its unpruned table, and scores by the given estimator. The
+// scores rank the entries by their position.
 func table(t *testing.T, by string) (*model.Model, *Unpruned, *scores.File) {
 	t.Helper()
 	m := modeltest.Random(t, modeltest.Architectures()["deepfm"], 1)
@@ -39,8 +39,8 @@ func table(t *testing.T, by string) (*model.Model, *Unpruned, *scores.File) {
 	}, f
 }
 
-// Scores drop what they rank least, under the name of their estimator and
-// aggregate, and what is protected stays.
+// ByScores drops the entries with the lowest scores and keeps protected fields. The name of
+// the method has the estimator and the aggregate.
 func TestByScores(t *testing.T) {
 	m, start, f := table(t, "permutation")
 	const source = 3
@@ -56,17 +56,17 @@ func TestByScores(t *testing.T) {
 	n := m.Parameters()
 	for i, v := range entries {
 		if gone := i < n/2; (v == 0) != gone {
-			t.Errorf("entry %d of %d reads %v", i, n, v)
+			t.Errorf("entry %d of %d is %v", i, n, v)
 		}
 	}
 	want := Point{Method: "shapley", Source: p.Source, Baseline: baseline.Codebook, Values: "float32", Bits: 32, Sparsity: .5, Parameters: n/2 + m.Players(), EmptyFeatures: n / 2 / m.Dim}
 	if p != want || *p.Source != source {
-		t.Errorf("%+v of source %d, expected %+v", p, *p.Source, want)
+		t.Errorf("point %+v with source %d, expected %+v", p, *p.Source, want)
 	}
 
 	f.Spec.Estimator = "taylor"
 	start.Keep, start.Values = prune.Keep{Fields: []string{"c"}}, compact.Int8
-	method, err = start.ByScores(f, source, scores.RMS, prune.Abs) // the other way round
+	method, err = start.ByScores(f, source, scores.RMS, prune.Abs) // ranks the entries in the reverse order
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,9 +74,9 @@ func TestByScores(t *testing.T) {
 		t.Fatal(err)
 	}
 	if p.Method != "taylor-rms" || p.Bits != 8 || slices.Contains(entries[7*m.Dim:], 0) || p.EmptyFeatures == 0 {
-		t.Errorf("%+v, %v", p, entries)
+		t.Errorf("point %+v, table %v", p, entries)
 	}
-	if _, _, err := method.Cut(prune.Budget{Unit: prune.Sparsity, Amount: .9}); !fault.IsUsage(err) || !strings.Contains(err.Error(), "21 of 36 may be dropped") {
+	if _, _, err := method.Cut(prune.Budget{Unit: prune.Sparsity, Amount: .9}); !fault.IsUsage(err) || !strings.Contains(err.Error(), "only 21 of 36 may be dropped") {
 		t.Error(err)
 	}
 	if _, err := start.ByScores(f, source, scores.RMS, prune.Signed); !fault.IsUsage(err) {
@@ -84,7 +84,7 @@ func TestByScores(t *testing.T) {
 	}
 }
 
-// Every rival has a table at its budgets, and no two the same.
+// Every rival has a table at its budgets, and no two rivals have the same table.
 func TestRivals(t *testing.T) {
 	_, start, f := table(t, "permutation")
 	seen := map[string]string{}
@@ -99,15 +99,15 @@ func TestRivals(t *testing.T) {
 		}
 		p, entries, err := m.Cut(budgets[0])
 		if err != nil || p.Method != name || p.Source != nil {
-			t.Errorf("%s: %+v, %v", name, p, err)
+			t.Errorf("%s: point %+v, error %v", name, p, err)
 		}
 		key := ""
 		for _, v := range entries {
 			key += string(rune(int32(math.Float32bits(v)>>12))) + " "
 		}
-		if name == Frequency { // as nothing occurs, all tie, and the least weights go
+		if name == Frequency { // no feature occurs, so all entries tie and the smallest weights are dropped
 			if key != seen[Magnitude] {
-				t.Error("frequency without occurrences is not magnitude")
+				t.Error("without occurrences frequency gives a different table than magnitude")
 			}
 			continue
 		}
@@ -118,7 +118,7 @@ func TestRivals(t *testing.T) {
 		}
 		seen[name] = key
 		if strings.HasPrefix(name, "ptq") && p.Sparsity != 1-float64(p.Bits)/32 {
-			t.Errorf("%s counts as %g of %d bits", name, p.Sparsity, p.Bits)
+			t.Errorf("%s has the sparsity %g with %d bits", name, p.Sparsity, p.Bits)
 		}
 	}
 	if _, err := start.Rival("best", f.Spec.Baseline, f.Baseline, 1); !fault.IsUsage(err) {
@@ -126,7 +126,7 @@ func TestRivals(t *testing.T) {
 	}
 }
 
-// fake is a method whose model is told by its first entry.
+// fake is a method whose tables have mark as their first entry.
 type fake struct {
 	name string
 	mark float32
@@ -139,8 +139,8 @@ func (f fake) Cut(b prune.Budget) (Point, []float32, error) {
 	return Point{Method: f.name, Sparsity: b.Amount}, append([]float32{f.mark}, make([]float32, 35)...), nil
 }
 
-// predicting returns logits that separate the labels for a share of rows that the
-// table's first entry says.
+// predicting returns predictions of 10 rows. The first entry of the table is the number of
+// rows with the logits 0, 1, 2, and so on. The other rows have negative logits.
 func predicting(_ context.Context, m *model.Model) (*evaluate.Predictions, error) {
 	p := &evaluate.Predictions{}
 	for i := range 10 {
@@ -153,6 +153,7 @@ func predicting(_ context.Context, m *model.Model) (*evaluate.Predictions, error
 	return p, nil
 }
 
+// Run measures every method at its budgets. With Select it measures only the best method.
 func TestRun(t *testing.T) {
 	m := modeltest.Random(t, modeltest.Architectures()["deepfm"], 1)
 	c := Config{Model: m, Predict: predicting, Validate: predicting, Calibrate: true}
@@ -163,14 +164,14 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := methods(&all); got != "a b c a b c p" {
-		t.Errorf("methods %s", got)
+		t.Errorf("methods %s, expected a b c a b c p", got)
 	}
 	if n, validated := c.Work(); n != 8 || validated != 8 {
-		t.Errorf("%d and %d predictions are announced", n, validated)
+		t.Errorf("Work returns %d and %d", n, validated)
 	}
 	for _, p := range all.Points {
 		if p.Calibration == nil || *p.CalibratedLogLoss > p.LogLoss {
-			t.Errorf("%s: calibrated %+v from %g", p.Method, p.Measure, p.LogLoss)
+			t.Errorf("%s: calibration of %+v does not lower the LogLoss %g", p.Method, p.Measure, p.LogLoss)
 		}
 	}
 	c.Select, c.Calibrate = true, false
@@ -179,13 +180,13 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := methods(&chosen); got != "b b p" {
-		t.Errorf("chosen %s, expected the first of the best", got)
+		t.Errorf("methods %s, expected b b p: of the methods with the highest AUC the first is chosen", got)
 	}
 	if n, validated := c.Work(); n != 4 || validated != 6 {
-		t.Errorf("%d and %d predictions are announced", n, validated)
+		t.Errorf("Work returns %d and %d", n, validated)
 	}
 	if p := chosen.Points[0]; *p.ValidationAUC != 1 || p.Calibration != nil || chosen.Points[2].ValidationAUC != nil {
-		t.Errorf("%+v", chosen.Points)
+		t.Errorf("points with Select: %+v", chosen.Points)
 	}
 	broken := errors.New("broken")
 	c.Validate = func(context.Context, *model.Model) (*evaluate.Predictions, error) { return nil, broken }
@@ -196,10 +197,10 @@ func TestRun(t *testing.T) {
 		return &evaluate.Predictions{Logits: []float64{1}, Labels: []uint8{1}}, nil
 	}
 	if err := c.Run(t.Context(), &chosen); !fault.IsInput(err) {
-		t.Errorf("one label to choose by: %v", err)
+		t.Errorf("with only one kind of label, Select: %v", err)
 	}
 	if c.Select, c.Calibrate = false, true; !fault.IsInput(c.Run(t.Context(), &chosen)) {
-		t.Error("one label to calibrate by")
+		t.Error("Calibrate accepts only one kind of label")
 	}
 }
 
@@ -211,7 +212,8 @@ func methods(d *Document) string {
 	return strings.Join(names, " ")
 }
 
-// Repeats are one series with their mean and deviation; what else differs is named.
+// Series combines repeats into their mean and deviation. The labels name all other
+// differences.
 func TestSeries(t *testing.T) {
 	value := func(v float64) *float64 { return &v }
 	at := func(i int) *int { return &i }

@@ -6,28 +6,28 @@ import (
 	"slices"
 )
 
-// Counter counts in how many rows each value of each field occurs. When its
-// memory is used up it writes what it has to a spill, a file of sorted values, and
-// begins anew. It is for one goroutine; several Counters share a job, and Merge
-// adds up all their spills.
+// Counter counts the rows in which each value of each field occurs. When its memory is
+// used up, it writes a spill, which is a file of sorted values with their counts, and
+// continues with empty tables. A Counter is not safe for concurrent use. Several
+// goroutines share the work with a Counter each, and Merge adds up the spills of all.
 type Counter struct {
 	folder string
-	name   string // of its spills, with a number
-	limit  int    // bytes
-	bytes  int    // of the tables
-	tables []table
-	spills []string
-	made   int
+	name   string   // prefix of the spills' names
+	limit  int      // memory for the tables in bytes
+	bytes  int      // memory of the tables now
+	tables []table  // counts by value, one table per field
+	spills []string // paths
+	made   int      // number of spills created, including removed ones
 }
 
-// NewCounter returns a counter of values of the given number of fields that uses
-// about limit bytes, and writes spills NAME-0, NAME-1, ... to the folder.
+// NewCounter returns a counter for the given number of fields. It uses about limit bytes
+// of memory, at least 64 KiB, and writes its spills to folder as NAME-0, NAME-1, ...
 func NewCounter(folder, name string, fields int, limit int64) *Counter {
-	// Below this, there would be spills of few values.
+	// With less memory, each spill would contain only a few values.
 	return &Counter{folder: folder, name: name, limit: int(max(limit, 1<<16)), tables: make([]table, fields)}
 }
 
-// Add counts a row's values, one a field.
+// Add counts the values of a row, one per field.
 func (c *Counter) Add(values [][]byte) error {
 	if len(values) != len(c.tables) {
 		panic(fmt.Sprintf("vocabulary: %d values for %d fields", len(values), len(c.tables)))
@@ -62,11 +62,11 @@ func (c *Counter) insert(t *table, value []byte, a, b uint64) error {
 	return nil
 }
 
-// fanIn is how many spills are merged at a time: each has a file open and a buffer,
-// and fields are merged side by side.
+// fanIn is the largest number of spills that are merged at once. It is small because each
+// spill needs an open file and a buffer, and several fields are merged concurrently.
 const fanIn = 64
 
-// Flush writes what was counted to a spill and forgets it.
+// Flush writes the counts to a spill and empties the tables.
 func (c *Counter) Flush() error {
 	if c.bytes == 0 {
 		return nil
@@ -94,7 +94,7 @@ func (c *Counter) Flush() error {
 	return c.join()
 }
 
-// join makes one spill of all.
+// join merges all spills into one.
 func (c *Counter) join() error {
 	name := c.next()
 	if err := joinSpills(name, c.spills, len(c.tables)); err != nil {
@@ -109,5 +109,6 @@ func (c *Counter) next() string {
 	return filepath.Join(c.folder, fmt.Sprintf("%s-%d", c.name, c.made-1))
 }
 
-// Spills returns the paths of the spills that were written, after Flush.
+// Spills returns the paths of the spills. It must be called after Flush, because counts
+// that are still in memory are in no spill.
 func (c *Counter) Spills() []string { return slices.Clone(c.spills) }

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// odd values: of every length around the border of a slot, with the same
-// beginnings and ends, and with bytes that padding could be taken for.
+// oddValues returns sorted values with all lengths around 15, the largest for a slot. Some
+// have the same beginning or end, and some end with bytes that look like padding.
 func oddValues() []string {
 	values := []string{"", "\x00", "\x00\x00", "a", "a\x00"}
 	for n := range 40 {
@@ -23,13 +23,13 @@ func oddValues() []string {
 	return slices.Compact(values)
 }
 
-// What lies behind a value in memory does not change how it is packed.
+// pack does not depend on the bytes after the value in memory.
 func TestPackSeesTheValueOnly(t *testing.T) {
 	for _, value := range oddValues() {
 		a, b := pack([]byte(value)[:len(value):len(value)])
 		for _, behind := range []string{strings.Repeat("\xff", 16), strings.Repeat("\x00", 16), "x"} {
 			if a2, b2 := pack([]byte(value + behind)[:len(value)]); a2 != a || b2 != b {
-				t.Errorf("%q is %x %x, before %q %x %x", value, a, b, behind, a2, b2)
+				t.Errorf("pack(%q) = %x, %x, but with %q after it %x, %x", value, a, b, behind, a2, b2)
 			}
 		}
 	}
@@ -51,7 +51,7 @@ func TestPackIsOrder(t *testing.T) {
 			t.Errorf("%q has number %d, want %d", values[i], s.number, i+1)
 		}
 		if got := table.append(nil, &slots[i]); string(got) != values[i] {
-			t.Errorf("%q came back as %q", values[i], got)
+			t.Errorf("the slot of %q contains %q", values[i], got)
 		}
 		for j := range slots {
 			if got, want := table.compare(&slots[i], &slots[j]), strings.Compare(values[i], values[j]); got != want {
@@ -61,13 +61,13 @@ func TestPackIsOrder(t *testing.T) {
 	}
 }
 
-// Counters of any memory, merged, count what one map counts.
+// With any memory, the merged counts of several Counters equal those of a map.
 func TestCountersMerge(t *testing.T) {
 	const rows, fields = 20_000, 3
 	for _, c := range []struct {
 		limit    int64
 		counters int
-		spills   int // at least so many in all
+		spills   int // least number of spills in all
 	}{{1 << 30, 1, 1}, {1, 1, 5}, {1, 3, 6}} {
 		folder := t.TempDir()
 		counters := make([]*Counter, c.counters)
@@ -98,13 +98,13 @@ func TestCountersMerge(t *testing.T) {
 			spills = append(spills, counter.Spills()...)
 		}
 		if len(spills) < c.spills {
-			t.Errorf("%d bytes: %d spills, at least %d are expected", c.limit, len(spills), c.spills)
+			t.Errorf("%d bytes: %d spills, expected at least %d", c.limit, len(spills), c.spills)
 		}
 		if err := joinSpills(filepath.Join(folder, "all"), spills, fields); err != nil {
 			t.Fatal(err)
 		}
 		if entries, err := os.ReadDir(folder); err != nil || len(entries) != 1 {
-			t.Errorf("after joining there are %v, %v", entries, err)
+			t.Errorf("files after joining: %v, %v", entries, err)
 		}
 		for j := range fields {
 			for _, minCount := range []int64{1, 4} {
@@ -116,14 +116,14 @@ func TestCountersMerge(t *testing.T) {
 				wanted := maps.Clone(want[j])
 				maps.DeleteFunc(wanted, func(_ string, n int64) bool { return n < minCount })
 				if err != nil || !slices.Equal(got, slices.Sorted(maps.Keys(wanted))) {
-					t.Errorf("field %d, %d: %d values, %d are expected, %v", j, minCount, len(got), len(wanted), err)
+					t.Errorf("field %d, minimum count %d: %d values, expected %d, %v", j, minCount, len(got), len(wanted), err)
 				}
 			}
 		}
 	}
 }
 
-// A counter joins its own spills before they are too many to be open at once.
+// A Counter joins its spills before there are too many to open at once.
 func TestCounterJoins(t *testing.T) {
 	c := NewCounter(t.TempDir(), "c", 1, 1<<20)
 	for i := range fanIn + 3 {
@@ -138,7 +138,7 @@ func TestCounterJoins(t *testing.T) {
 		}
 	}
 	if n := len(c.Spills()); n != 4 {
-		t.Errorf("%d spills", n)
+		t.Errorf("%d spills, expected 4", n)
 	}
 	counts := map[string]int64{}
 	if err := merge(c.Spills(), 0, 1, func(value []byte, count int64) error { counts[string(value)] = count; return nil }); err != nil {
@@ -149,7 +149,7 @@ func TestCounterJoins(t *testing.T) {
 	}
 }
 
-// However many spills there are, few are merged at once, and the given ones stay.
+// Gather reduces any number of spills to at most fanIn, and keeps the given ones.
 func TestGather(t *testing.T) {
 	for _, n := range []int{1, fanIn, fanIn + 1, 2*fanIn + 5, fanIn * fanIn} {
 		folder := t.TempDir()
@@ -192,7 +192,7 @@ func TestGather(t *testing.T) {
 	}
 }
 
-// A spill that is not whole is told, not taken for a short one.
+// A truncated spill is an error, and is not read as a short one.
 func TestBrokenSpill(t *testing.T) {
 	folder := t.TempDir()
 	c := NewCounter(folder, "c", 2, 1<<20)
@@ -214,12 +214,12 @@ func TestBrokenSpill(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := merge([]string{path}, 1, 2, func([]byte, int64) error { return nil }); err == nil {
-			t.Errorf("a spill of %d of %d bytes is taken", cut, len(data))
+			t.Errorf("a spill truncated to %d of %d bytes is accepted", cut, len(data))
 		}
 	}
 }
 
-// idOf looks a value up; -1 if it has no id.
+// idOf returns the id of a value, or -1 if it has none.
 func idOf(f *Field, value string) int32 {
 	ids := make([][]int32, 1)
 	if NewLookup([]*Field{f}).Append(ids, [][]byte{[]byte(value)}) == 0 {
@@ -228,8 +228,7 @@ func idOf(f *Field, value string) int32 {
 	return ids[0][0]
 }
 
-// Rows that come one after the other do not change each other's ids, in fields
-// full and empty.
+// Looking up one row does not affect the ids of the next row, even if a field is empty.
 func TestLookupOfRows(t *testing.T) {
 	values := oddValues()
 	a, b := &Field{}, &Field{}
@@ -280,8 +279,8 @@ func TestField(t *testing.T) {
 	if parsed, err := ParseText(text, len(values)+1, len(values)); err != nil || !slices.Equal(parsed, values) {
 		t.Errorf("parsed %q, %v", parsed, err)
 	}
-	for text, want := range map[string]string{"a\na\n": `line 2: the value "a" is there already`, "a\nb": "line 2 has no end", "a\\x\n": "line 1: a backslash",
-		"a\n": "1 lines, expected 2, as the field has size 3", "a\nb\nc\n": "more than 2 lines, the field has size 3"} {
+	for text, want := range map[string]string{"a\na\n": `line 2: the value "a" occurs twice`, "a\nb": "line 2 has no line end", "a\\x\n": "line 1: expected \\, t, n or r after a backslash",
+		"a\n": "1 lines, expected 2 for a field of size 3", "a\nb\nc\n": "more than the expected 2 lines for a field of size 3"} {
 		if _, err := ReadField(strings.NewReader(text), 3, 2, 4); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", text, err)
 		}
@@ -291,7 +290,8 @@ func TestField(t *testing.T) {
 	}
 }
 
-// What is read as a vocabulary file is what would be written.
+// A vocabulary file that is read and written again is unchanged, and ParseText and
+// ReadField agree on it.
 func FuzzText(f *testing.F) {
 	f.Add([]byte("a\\\\\nb\\t\\n\\r\n"), -2)
 	f.Add([]byte("\n"), -2)
@@ -305,7 +305,7 @@ func FuzzText(f *testing.F) {
 		values, err := ParseText(data, size, oov)
 		field, fieldErr := ReadField(bytes.NewReader(data), size, oov, 0)
 		if (err == nil) != (fieldErr == nil) {
-			t.Fatalf("%q: as a list %v, as a field %v", data, err, fieldErr)
+			t.Fatalf("%q: ParseText returns %v, ReadField returns %v", data, err, fieldErr)
 		}
 		if err != nil {
 			return
@@ -320,7 +320,7 @@ func FuzzText(f *testing.F) {
 					reserved++
 				}
 			case idOf(field, string(value)) != int32(id) || string(value) != values[id]:
-				t.Errorf("%q has the id %d, want %d of %q", value, idOf(field, string(value)), id, values)
+				t.Errorf("%q has the id %d, want %d, values %q", value, idOf(field, string(value)), id, values)
 			default:
 				out = AppendLine(out, value)
 			}

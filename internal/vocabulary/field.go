@@ -10,24 +10,25 @@ import (
 	"shaver/internal/fault"
 )
 
-// Field maps the values of one field to local ids below Size. One id, mostly the
-// last, may stand for all unseen values, those without an id of their own (OOV);
-// others may be reserved, and no value's. Any number of goroutines may read it.
+// Field maps the values of one field to local ids in [0, Size). One id, usually the last,
+// may stand for all unseen values (out of vocabulary, OOV), which have no id of their own.
+// Other ids may be reserved, so that no value has them. Any number of goroutines may read
+// a Field concurrently.
 type Field struct {
 	values   table // numbers are ids + 1
-	size     int
-	oov      int // id of unseen values; -1: there is none
-	reserved int // ids of no value, the one of unseen values not among them
+	size     int   // number of ids
+	oov      int   // id of unseen values, or -1
+	reserved int   // number of ids without a value, except oov
 }
 
-// newField returns a field with room for the given number of values; longBytes
-// are those of values of more than 15 bytes.
+// newField returns a field with room for the given number of values. longBytes is the
+// memory for values of more than 15 bytes.
 func newField(values, longBytes int) *Field {
 	return &Field{values: table{slots: make([]slot, values+values/3+2), arena: make([]byte, 0, longBytes)}}
 }
 
-// FieldBytes is about the memory of a field of so many values, which take the
-// given bytes with a line end each.
+// FieldBytes estimates the memory of a field in bytes. values is the number of values, and
+// textBytes the size of their vocabulary file.
 func FieldBytes(values, textBytes int64) int64 {
 	return (values+values/3+2)*slotBytes + max(0, textBytes-values*(short+1))
 }
@@ -35,13 +36,13 @@ func FieldBytes(values, textBytes int64) int64 {
 // Size returns the number of features.
 func (f *Field) Size() int { return f.size }
 
-// OOV returns the id of unseen values, -1 if there is none.
+// OOV returns the id of unseen values, or -1 if they have no id.
 func (f *Field) OOV() int { return f.oov }
 
-// Reserved returns how many ids no value can get.
+// Reserved returns the number of ids that no value can get.
 func (f *Field) Reserved() int { return f.reserved }
 
-// add gives a value an id; false if the value has one.
+// add gives value the id. It returns false if value already has an id.
 func (f *Field) add(value []byte, id int64) bool {
 	a, b := pack(value)
 	if len(f.values.slots) > 0 && f.values.find(value, a, b).number > 0 {
@@ -52,11 +53,11 @@ func (f *Field) add(value []byte, id int64) bool {
 	return true
 }
 
-// Each calls visit with each id that has a line in a vocabulary file, in their
-// order: with its value, or without one (has is false), if it is reserved or that of
-// unseen values. A value is valid until visit returns.
+// Each calls visit for each id that has a line in a vocabulary file, in ascending order.
+// If the id is reserved or stands for unseen values, has is false and value is empty.
+// value is valid until visit returns.
 func (f *Field) Each(visit func(value []byte, has bool) error) error {
-	order := make([]int32, lines(f.size, f.oov)) // slots + 1
+	order := make([]int32, lines(f.size, f.oov)) // position in slots + 1, by id; 0 without a value
 	for i := range f.values.slots {
 		if n := f.values.slots[i].number; n > 0 && int(n-1) != f.oov {
 			order[n-1] = int32(i) + 1
@@ -74,15 +75,15 @@ func (f *Field) Each(visit func(value []byte, has bool) error) error {
 	return nil
 }
 
-// A vocabulary file has one line for each id of a field: line k (from 0) is the
-// value of local id k, its backslashes, tabs, line feeds and carriage returns written
-// as \\, \t, \n and \r, or NoLine if no value, or every unseen one, has the id. The
-// last id has no line if it is that of unseen values.
+// A vocabulary file has one line for each id of a field. Line k, counted from 0, is the
+// value with local id k. Backslashes, tabs, line feeds and carriage returns are written as
+// \\, \t, \n and \r. If the id is reserved or stands for unseen values, the line is NoLine.
+// The last id has no line if it stands for unseen values.
 
-// NoLine is the line of an id without a value.
+// NoLine is the line of an id without a value, with its line end.
 const NoLine = "\\-\n"
 
-// lines returns how many lines the file of a field has.
+// lines returns the number of lines in the vocabulary file of a field.
 func lines(size, oov int) int {
 	if oov >= 0 && oov == size-1 {
 		return size - 1
@@ -90,7 +91,7 @@ func lines(size, oov int) int {
 	return size
 }
 
-// AppendLine appends a value's line to buffer.
+// AppendLine appends the line of value to buffer.
 func AppendLine(buffer, value []byte) []byte {
 	for _, c := range value {
 		if at := strings.IndexByte("\\\t\n\r", c); at >= 0 {
@@ -102,7 +103,7 @@ func AppendLine(buffer, value []byte) []byte {
 	return append(buffer, '\n')
 }
 
-// unescape takes back AppendLine's escapes, in line's own memory.
+// unescape reverses the escaping of AppendLine, in place.
 func unescape(line []byte) ([]byte, error) {
 	at := bytes.IndexByte(line, '\\')
 	if at < 0 {
@@ -118,7 +119,7 @@ func unescape(line []byte) ([]byte, error) {
 				at = strings.IndexByte(`\tnr`, line[i])
 			}
 			if at < 0 {
-				return nil, fault.Inputf(`a backslash is not followed by \, t, n or r`)
+				return nil, fault.Inputf(`expected \, t, n or r after a backslash`)
 			}
 			c = "\\\t\n\r"[at]
 		}
@@ -127,10 +128,10 @@ func unescape(line []byte) ([]byte, error) {
 	return out, nil
 }
 
-// ReadField reads a vocabulary file, of about the given number of bytes, of a field
-// of this size and this id of unseen values (-1: none).
+// ReadField reads a vocabulary file. size is the number of ids of the field, oov the id of
+// unseen values or -1, and textBytes the approximate size of the file.
 func ReadField(r io.Reader, size, oov int, textBytes int64) (*Field, error) {
-	values := int(min(int64(size), textBytes)) // a line has a byte at least
+	values := int(min(int64(size), textBytes)) // each line has at least one byte
 	f := newField(values, int(max(0, textBytes-int64(values)*(short+1))))
 	f.size, f.oov, f.reserved = size, oov, size
 	if oov >= 0 {
@@ -138,7 +139,7 @@ func ReadField(r io.Reader, size, oov int, textBytes int64) (*Field, error) {
 	}
 	err := readValues(r, size, oov, func(id int, value []byte) error {
 		if !f.add(value, int64(id)) {
-			return fault.Inputf("line %d: the value %q is there already", id+1, value)
+			return fault.Inputf("line %d: the value %q occurs twice", id+1, value)
 		}
 		f.reserved--
 		return nil
@@ -146,14 +147,14 @@ func ReadField(r io.Reader, size, oov int, textBytes int64) (*Field, error) {
 	return f, err
 }
 
-// ParseText returns the values by id of a vocabulary file, for which ReadField
-// reads it; "" for an id that has none.
+// ParseText returns the values in a vocabulary file by id, with "" for an id without a
+// value. It accepts the same files as ReadField.
 func ParseText(data []byte, size, oov int) ([]string, error) {
 	values, seen := []string{}, map[string]bool{}
 	err := readValues(bytes.NewReader(data), size, oov, func(id int, line []byte) error {
 		value := string(line)
 		if seen[value] {
-			return fault.Inputf("line %d: the value %q is there already", id+1, value)
+			return fault.Inputf("line %d: the value %q occurs twice", id+1, value)
 		}
 		seen[value] = true
 		for len(values) < id {
@@ -165,29 +166,30 @@ func ParseText(data []byte, size, oov int) ([]string, error) {
 	return values, err
 }
 
-// readValues calls visit with the ids that have a value, and sees to it that the
-// file has a line for each id that needs one, and no value for unseen ones.
+// readValues calls visit with each id that has a value. It returns an error unless the
+// file has exactly one line for each id that needs one, and no value for the id of unseen
+// values.
 func readValues(r io.Reader, size, oov int, visit func(id int, value []byte) error) error {
 	count, want := 0, lines(size, oov)
 	err := readLines(r, func(number int, value []byte, has bool) error {
 		switch count = number; {
 		case number > want:
-			return fault.Inputf("more than %d lines, the field has size %d", want, size)
+			return fault.Inputf("more than the expected %d lines for a field of size %d", want, size)
 		case !has:
 			return nil
 		case number-1 == oov:
-			return fault.Inputf("line %d: the value %q has the id of unseen values", number, value)
+			return fault.Inputf("line %d: the value %q has the id that stands for unseen values", number, value)
 		}
 		return visit(number-1, value)
 	})
 	if err == nil && count != want {
-		err = fault.Inputf("%d lines, expected %d, as the field has size %d", count, want, size)
+		err = fault.Inputf("%d lines, expected %d for a field of size %d", count, want, size)
 	}
 	return err
 }
 
-// readLines calls visit with the values and their lines' numbers, from 1; has is
-// false for NoLine.
+// readLines calls visit with the line number, from 1, and the value of each line. For
+// NoLine, has is false.
 func readLines(r io.Reader, visit func(number int, value []byte, has bool) error) error {
 	in := bufio.NewReaderSize(r, 1<<16)
 	var long []byte
@@ -206,7 +208,7 @@ func readLines(r io.Reader, visit func(number int, value []byte, has bool) error
 		case err == io.EOF && len(line) == 0:
 			return nil
 		case err == io.EOF:
-			return fault.Inputf("line %d has no end", number)
+			return fault.Inputf("line %d has no line end", number)
 		case err != nil:
 			return err
 		}

@@ -2,27 +2,29 @@ package vocabulary
 
 import "fmt"
 
-// Lookup finds the ids of rows. It is for one goroutine; its fields are for any
-// number of them.
+// Lookup finds the ids of the values of rows. A Lookup is not safe for concurrent use, but
+// several may share their fields.
 type Lookup struct {
 	fields []*Field
 	keys   []key
 }
 
-// key is a packed value, where its search begins, and what is there.
+// key is a packed value, the slot where its search begins, and the content of that slot.
 type key struct {
 	a, b  uint64
 	at    int
 	first slot
 }
 
-// NewLookup returns a Lookup of rows of these fields.
+// NewLookup returns a Lookup for rows with the given fields.
 func NewLookup(fields []*Field) *Lookup { return &Lookup{fields, make([]key, len(fields))} }
 
-// Append appends to ids[j] the local id of values[j], for every field j, and returns
-// -1. If there is no id for one of them, not even that of unseen values, it appends
-// nothing and returns its j. All tables are asked before any answer is looked at: the processor then waits for
-// several places in memory at once, and not for one after the other.
+// Append appends the local id of values[j] to ids[j] for every field j, and returns -1. If
+// a value is unseen and its field has no id for unseen values, Append appends nothing and
+// returns the number of that field.
+//
+// Append reads the first slot of every field before it uses any of them, so that the
+// processor waits for several cache misses at once.
 func (l *Lookup) Append(ids [][]int32, values [][]byte) (without int) {
 	if len(values) != len(l.fields) || len(ids) != len(l.fields) {
 		panic(fmt.Sprintf("vocabulary: %d values and %d columns for %d fields", len(values), len(ids), len(l.fields)))
@@ -31,7 +33,7 @@ func (l *Lookup) Append(ids [][]int32, values [][]byte) (without int) {
 		k, t := &l.keys[j], &l.fields[j].values
 		k.a, k.b = pack(value)
 		k.at = t.home(value, k.a, k.b)
-		if k.at < len(t.slots) { // a table may have none
+		if k.at < len(t.slots) { // a table may be empty
 			k.first = t.slots[k.at]
 		}
 	}

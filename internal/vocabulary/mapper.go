@@ -16,40 +16,44 @@ import (
 	"shaver/internal/rawtext"
 )
 
-// Mapper is a vocabulary that somebody brought: fields in the order in which the
-// file names them first.
+// Mapper is a vocabulary that a user brings in a file, or that of a dataset. Its fields are
+// in the order in which they first occur there.
 type Mapper struct {
-	Names  []string
-	Fields []*Field // of a file, without size: Choose decides it
-	path   string   // "": it is no file
-	oov    oov      // of a file
-	left   int64    // bytes that its values may still take
-	memory int64    // allowed in all
+	Names  []string // names of the fields
+	Fields []*Field // if the mapper is from a file, Choose sets their sizes
+	path   string   // path of the file; "" for a dataset's vocabulary
+	oov    oov      // id of unseen values; only for a file
+	left   int64    // memory left for the values in bytes
+	memory int64    // memory limit in bytes
 }
 
-// Parts of the memory that a mapper may take.
+// Divisors that give the parts of the memory limit.
 const (
-	valuesPart = 2 // the half, for the values
-	textPart   = 8 // an eighth, for the text of JSON, which is held whole and copied
+	valuesPart = 2 // half of the limit is for the values
+	textPart   = 8 // an eighth is for JSON text, which is in memory whole and copied
 )
 
-// maxFields bounds the fields of a mapper; no file of rows has as many.
+// maxFields is the largest number of fields of a mapper. No file of rows has as many.
 const maxFields = 1 << 14
 
-// Read reads a mapper from a file, whose name tells its form, and which may be
-// compressed (.gz, .zst) but for tables:
+// Read reads a mapper from a file. The extension of the path determines the format:
 //
 //   - .csv: the header field,value,id, and a line for each value;
 //   - .json: {"FIELD": {"VALUE": ID, ...}, ...} or {"FIELD": ["VALUE OF ID 0", ...], ...},
-//     either of them alone or under the key "vocabulary";
-//   - .parquet, .arrow: the columns field, value and id.
+//     either at the top or under the key "vocabulary";
+//   - .parquet, .arrow: a table with the columns field, value and id.
 //
-// oov says which id of each field unseen values get: last (also ""), the one after
-// the largest, which is not in the file; id=N, one that is no value's; value=TEXT,
-// that of this value; or none, no id at all.
+// CSV and JSON files may be compressed (.gz, .zst).
 //
-// It takes at most about memory bytes, however far a compressed file expands: that
-// it does not do with them is wrong usage.
+// oov determines which id unseen values get in each field:
+//
+//   - last, or "": the id after the largest one in the file;
+//   - id=N: the id N, which must not belong to a value;
+//   - value=TEXT: the id of the value TEXT;
+//   - none: no id.
+//
+// Read uses at most about memory bytes, however far a compressed file expands. A mapper
+// that needs more is a usage error.
 func Read(path string, memory int64, oov string) (*Mapper, error) {
 	m := &Mapper{path: path, left: memory / valuesPart, memory: memory}
 	var err error
@@ -64,7 +68,7 @@ func Read(path string, memory int64, oov string) (*Mapper, error) {
 	case strings.HasSuffix(plain, ".json"):
 		err = m.readText(path, m.readJSON)
 	default:
-		return nil, fault.Inputf("%s: a vocabulary is a dataset's folder, or a .csv, .json, .parquet or .arrow file", path)
+		return nil, fault.Inputf("%s: expected a vocabulary, which is the folder of a dataset or a .csv, .json, .parquet or .arrow file", path)
 	}
 	if err != nil {
 		return nil, err
@@ -75,12 +79,14 @@ func Read(path string, memory int64, oov string) (*Mapper, error) {
 	return m, nil
 }
 
-// Choose returns the fields of the given names, in this order, of the given sizes,
-// a model's, or (nil) of those that their ids need. A field that is missing is bad
-// input, and so is one of a file whose ids are none of such a field: two values of
-// one id, more ids than the size, fewer with the unseen values' id after the largest,
-// or, without sizes, ids that no value has. The fields are the mapper's own: the next
-// Choose may change them.
+// Choose returns the named fields, in the order of names. sizes are the sizes of a model's
+// fields. If sizes is nil, each field has the least size that its ids need. A missing field
+// is bad input. The mapper owns the fields, and the next call of Choose may change them.
+//
+// If the mapper is from a file, the ids must also fit the fields. Two values with the same
+// id are bad input. With sizes, an id that is not below the size is bad input. If the oov
+// of Read is last, so is any size other than the largest id in the file plus 2. Without
+// sizes, an id without a value is bad input, unless it stands for unseen values.
 func (m *Mapper) Choose(names []string, sizes []int) ([]*Field, error) {
 	fields := make([]*Field, len(names))
 	for j, name := range names {
@@ -103,7 +109,7 @@ func (m *Mapper) Choose(names []string, sizes []int) ([]*Field, error) {
 	return fields, nil
 }
 
-// readText opens a file for read.
+// readText opens a text file and calls read.
 func (m *Mapper) readText(path string, read func(*rawtext.Source) error) error {
 	s, err := rawtext.Open(path)
 	if err != nil {
@@ -113,7 +119,7 @@ func (m *Mapper) readText(path string, read func(*rawtext.Source) error) error {
 	return read(s)
 }
 
-// field returns the position of a field, which is new if there is none of its name.
+// field returns the position of the named field, which it adds if it is missing.
 func (m *Mapper) field(name string) (int, error) {
 	if last := len(m.Names) - 1; last >= 0 && m.Names[last] == name {
 		return last, nil
@@ -132,16 +138,16 @@ func (m *Mapper) field(name string) (int, error) {
 	return j, nil
 }
 
-// take takes bytes of memory.
+// take reserves bytes of the memory for values.
 func (m *Mapper) take(bytes int64) error {
 	if bytes > m.left {
-		return fault.Setting(fault.Usagef("the vocabulary's values take more than %d MiB, half of the memory that is allowed: allow more", m.memory/valuesPart>>20), MemorySetting)
+		return fault.Setting(fault.Usagef("the vocabulary's values take more than %d MiB, half of the memory limit: raise the limit", m.memory/valuesPart>>20), MemorySetting)
 	}
 	m.left -= bytes
 	return nil
 }
 
-// add gives a value of a field its id.
+// add gives a value of a field its id. It adds the field if it is missing.
 func (m *Mapper) add(field string, value []byte, id int64) error {
 	j, err := m.field(field)
 	if err != nil {
@@ -149,18 +155,18 @@ func (m *Mapper) add(field string, value []byte, id int64) error {
 	}
 	f := m.Fields[j]
 	before := f.values.bytes()
-	more, _ := f.values.need(value) // while a table grows, the old one is there too
+	more, _ := f.values.need(value) // while a table grows, the old one is still in memory
 	if err := m.take(int64(more)); err != nil {
 		return err
 	}
 	defer func() { m.left += int64(more) - int64(f.values.bytes()-before) }()
 	switch {
 	case id < 0 || id >= math.MaxInt32:
-		return fault.Inputf("field %s: the value %q has the id %d, ids count from 0", field, value, id)
+		return fault.Inputf("field %s: the value %q has the id %d, expected 0 to %d", field, value, id, math.MaxInt32-1)
 	case len(value) >= maxValue:
-		return fault.Inputf("field %s: a value of %d bytes", field, len(value))
+		return fault.Inputf("field %s: a value has %d bytes, expected fewer than %d", field, len(value), maxValue)
 	case !f.add(value, id):
-		return fault.Inputf("field %s: the value %q is there twice", field, value)
+		return fault.Inputf("field %s: the value %q occurs twice", field, value)
 	}
 	return nil
 }
@@ -195,7 +201,7 @@ func (m *Mapper) readCSV(s *rawtext.Source) error {
 	}
 }
 
-// readRecords reads the lines of a block of CSV.
+// readRecords reads the records of a block of CSV.
 func (m *Mapper) readRecords(s *rawtext.Source, records *rawtext.Records) error {
 	for {
 		record, err := records.Next()
@@ -228,10 +234,10 @@ func parseID(text string) (int64, error) {
 }
 
 func (m *Mapper) readJSON(s *rawtext.Source) error {
-	most := m.memory / textPart
+	most := m.memory / textPart // bytes
 	data, err := io.ReadAll(io.LimitReader(s.Content(), most+1))
 	if err == nil && int64(len(data)) > most {
-		err = fault.Setting(fault.Usagef("the text has more than %d MiB, an eighth of the memory that is allowed: allow more, or use CSV", most>>20), MemorySetting)
+		err = fault.Setting(fault.Usagef("the text has more than %d MiB, an eighth of the memory limit: raise the limit, or use CSV", most>>20), MemorySetting)
 	}
 	if err == nil {
 		err = m.parseJSON(data)
@@ -260,7 +266,7 @@ func (m *Mapper) parseJSON(data []byte) error {
 	return nil
 }
 
-// readFields reads an object of fields, in its order.
+// readFields reads a JSON object of fields, in the order of the text.
 func (m *Mapper) readFields(in *json.Decoder) error {
 	if t, err := in.Token(); err != nil || t != json.Delim('{') {
 		return fmt.Errorf("expected an object of fields, found %v", t)
@@ -277,7 +283,7 @@ func (m *Mapper) readFields(in *json.Decoder) error {
 		if open != json.Delim('{') && open != json.Delim('[') {
 			return fmt.Errorf("field %v: expected an object or a list of values, found %v", name, open)
 		}
-		if _, err := m.field(name.(string)); err != nil { // it may have no values
+		if _, err := m.field(name.(string)); err != nil { // add the field here, because it may have no values
 			return err
 		}
 		if err := m.readValues(in, name.(string), open == json.Delim('[')); err != nil {
@@ -288,6 +294,8 @@ func (m *Mapper) readFields(in *json.Decoder) error {
 	return err
 }
 
+// readValues reads the values of a field up to the closing delimiter. In a list, the id of
+// a value is its position.
 func (m *Mapper) readValues(in *json.Decoder, field string, list bool) error {
 	for k := int64(0); in.More(); k++ {
 		value, err := in.Token()

@@ -12,7 +12,7 @@ import (
 	"shaver/internal/fault"
 )
 
-const plenty = 1 << 30
+const plenty = 1 << 30 // bytes of memory, enough for every mapper here
 
 func mapperFile(t testing.TB, name, text string) string {
 	t.Helper()
@@ -64,7 +64,7 @@ func TestMappers(t *testing.T) {
 	}
 }
 
-// All rows of a field without values get its one id.
+// In a field without values, all rows get its only id.
 func TestMapperOfNoValues(t *testing.T) {
 	for _, text := range []string{`{"a": ["x"], "b": []}`, `{"a": {"x": 0}, "b": {}}`} {
 		m, err := Read(mapperFile(t, "m.json", text), plenty, "")
@@ -82,9 +82,9 @@ func TestMappersRefused(t *testing.T) {
 		{"m.csv", "", "the file is empty"},
 		{"m.csv", "field,id,value\n", "expected the header"},
 		{"m.csv", "field,value,id\n", "the vocabulary is empty"},
-		{"m.csv", "field,value,id\na,x,0\na,y,2\n", "field a has 2 values and the id 2: ids count from 0 without a gap, unless the id of unseen values"},
-		{"m.csv", "field,value,id\na,x,0\na,y,0\n", "field a has two values of the id 0"},
-		{"m.csv", "field,value,id\na,x,0\na,x,1\n", `m.csv:3: field a: the value "x" is there twice`},
+		{"m.csv", "field,value,id\na,x,0\na,y,2\n", "field a has 2 values and the id 2: ids must count from 0 without a gap, unless the id of unseen values"},
+		{"m.csv", "field,value,id\na,x,0\na,y,0\n", "field a has two values with the id 0"},
+		{"m.csv", "field,value,id\na,x,0\na,x,1\n", `m.csv:3: field a: the value "x" occurs twice`},
 		{"m.csv", "field,value,id\na,x,-1\n", "m.csv:2: field a: the value \"x\" has the id -1"},
 		{"m.csv", "field,value,id\na,x,1.5\n", `m.csv:2: the id "1.5" is not an integer`},
 		{"m.csv", "field,value,id\na,x,null\n", `m.csv:2: the id "null" is not an integer`},
@@ -99,7 +99,7 @@ func TestMappersRefused(t *testing.T) {
 		{"m.json", `{"a": {"x": "y"}}`, "is not an integer"},
 		{"m.json", `{"a": [["x"]]}`, "is not a value"},
 		{"m.json", `{"a": {"x": 0}`, "not a JSON object"},
-		{"m.txt", "", "a vocabulary is"},
+		{"m.txt", "", "expected a vocabulary"},
 		{"m.parquet", "PAR1", "file too small"},
 		{"m.csv.gz.json", "\x1f\x8b", "compressed data are broken"},
 	} {
@@ -122,8 +122,8 @@ func readWhole(path string) (*Mapper, error) {
 	return m, err
 }
 
-// The values of a mapper that is read have the ids that Each says, and all other
-// values the one that oov says.
+// In any mapper that Read accepts, a value has the id with which Each visits it, and an
+// unseen value has the id OOV.
 func FuzzMapper(f *testing.F) {
 	f.Add([]byte("field,value,id\na,x,0\n"), true, "")
 	f.Add([]byte("field,value,id\na,x,1\na,y,2\n"), true, "id=0")
@@ -158,15 +158,15 @@ func FuzzMapper(f *testing.F) {
 			if err != nil || field.Reserved() != 0 || int(id) != lines(field.Size(), field.OOV()) || without != int(id)-field.Size()+min(1, field.OOV()+1) {
 				t.Errorf("%d ids, %d without a value, of a field of size %d, %v", id, without, field.Size(), err)
 			}
-			if got := idOf(field, strings.Repeat("unseen", 1<<18)); int(got) != field.OOV() { // longer than values are
+			if got := idOf(field, strings.Repeat("unseen", 1<<18)); int(got) != field.OOV() { // longer than any value
 				t.Errorf("unseen values have the id %d, expected %d", got, field.OOV())
 			}
 		}
 	})
 }
 
-// A short file that expands without end takes no more memory than is told, and
-// says so.
+// A small compressed file that expands to a large one does not exceed the memory limit, and
+// gives an error that names the limit.
 func TestMapperBombs(t *testing.T) {
 	const memory = 16 << 20
 	var values strings.Builder
@@ -179,7 +179,7 @@ func TestMapperBombs(t *testing.T) {
 		{"m.csv.gz", values.String(), "the vocabulary's values take more than 8 MiB"},
 		{"m.json.gz", `{"a": ["` + long + `"]}`, "the text has more than 2 MiB"},
 		{"m.json.gz", long, "the text has more than 2 MiB"},
-		{"m.json.gz", "{" + strings.Repeat(`"aaaa": [], `, 100_000) + `"a": ["` + strings.Repeat(`","`, 200_000) + `"]}`, "is there twice"},
+		{"m.json.gz", "{" + strings.Repeat(`"aaaa": [], `, 100_000) + `"a": ["` + strings.Repeat(`","`, 200_000) + `"]}`, "occurs twice"},
 		{"m.csv.gz", "field,value,id\na," + long + ",0\n", "longer than"},
 		{"m.csv.gz", "field,value,id\na,\"" + strings.Repeat("x\n", 32<<20) + "\",0\n", "a quote is opened"},
 		{"m.csv.gz", long, "longer than"},
@@ -192,8 +192,8 @@ func TestMapperBombs(t *testing.T) {
 		if !fault.IsUsage(err) && !fault.IsInput(err) || !strings.Contains(fmt.Sprint(err), c.want) || strings.Count(err.Error(), path) != 1 {
 			t.Errorf("%s %.20q: %v", c.name, c.text, err)
 		}
-		if got := after.TotalAlloc - before.TotalAlloc; got > 4*memory { // more than is held at a time
-			t.Errorf("%s %.20q: %d MiB were taken", c.name, c.text, got>>20)
+		if got := after.TotalAlloc - before.TotalAlloc; got > 4*memory { // TotalAlloc is more than the memory in use at one time
+			t.Errorf("%s %.20q: %d MiB were allocated", c.name, c.text, got>>20)
 		}
 	}
 	fields := make([]string, maxFields+1)

@@ -9,13 +9,12 @@ import (
 	"shaver/internal/fault"
 )
 
-// oov says which id of a field of somebody's mapper stands for all values that
-// have no id of their own (out of vocabulary). The zero value is the id after the
-// largest.
+// oov determines which id in a field of a mapper stands for all values that have no id of
+// their own (out of vocabulary).
 type oov struct {
-	form  string // "last", "none", or what is before the = of the others
-	id    int64  // id=
-	value string // value=
+	form  string // oovLast, oovNone, oovID or oovValue
+	id    int64  // N of id=N
+	value string // TEXT of value=TEXT
 }
 
 const (
@@ -27,12 +26,12 @@ const (
 
 // Settings that errors name (see fault.Setting).
 const (
-	UnseenSetting = "unseen"      // which id unseen values get: the oov of Read
-	SizesSetting  = "field sizes" // the sizes of Choose
-	MemorySetting = "memory"      // the memory of Read
+	UnseenSetting = "unseen"      // id of unseen values, the parameter oov of Read
+	SizesSetting  = "field sizes" // parameter sizes of Choose
+	MemorySetting = "memory"      // parameter memory of Read
 )
 
-// parseOOV reads last (also ""), none, id=N or value=TEXT.
+// parseOOV parses last, none, id=N or value=TEXT. The empty text means last.
 func parseOOV(text string) (oov, error) {
 	form, rest, has := strings.Cut(text, "=")
 	switch {
@@ -50,17 +49,18 @@ func parseOOV(text string) (oov, error) {
 	return oov{}, fault.Setting(fault.Usagef("the id of unseen values is %q, expected last, id=N, value=TEXT or none", text), UnseenSetting)
 }
 
-// fit decides the field's size and the id of unseen values, and sees to it that
-// no two values share an id. The size is want, a model's; without one (0) it is
-// the least that the ids need, and each of them needs a value. position and name
-// are the field's, for messages.
+// fit sets the field's size and its id of unseen values, and returns an error if two
+// values have the same id. If want is not 0, it is the size of the model's field and
+// becomes the size. If want is 0, the size is the least that the ids need, and every id
+// must have a value or stand for unseen values. position and name identify the field in
+// messages.
 func (f *Field) fit(rule oov, position int, name string, want int) error {
 	largest := int64(-1)
 	for i := range f.values.slots {
 		largest = max(largest, f.values.slots[i].number-1)
 	}
 	size := largest + 1
-	values := f.values.used // with an id that is not that of unseen ones
+	values := f.values.used // number of values, later without the one that stands for unseen values
 	f.oov = -1
 	switch rule.form {
 	case oovLast:
@@ -75,11 +75,11 @@ func (f *Field) fit(rule oov, position int, name string, want int) error {
 			f.oov = int(f.values.find([]byte(rule.value), a, b).number) - 1
 		}
 		if f.oov < 0 {
-			return fault.Inputf("field %s has no value %q, whose id is to be that of unseen values", name, rule.value)
+			return fault.Inputf("field %s has no value %q, which was chosen to stand for unseen values", name, rule.value)
 		}
 		values--
 	}
-	needed := int64(values)
+	needed := int64(values) // number of ids in use
 	if f.oov >= 0 {
 		needed++
 	}
@@ -89,30 +89,31 @@ func (f *Field) fit(rule oov, position int, name string, want int) error {
 	case want > 0:
 		size = int64(want)
 	case size > needed && rule.form == oovLast:
-		return fault.Setting(fault.Inputf("field %s has %d values and the id %d: ids count from 0 without a gap, unless the id of unseen values or the size of the field is given", name, values, largest),
+		return fault.Setting(fault.Inputf("field %s has %d values and the id %d: ids must count from 0 without a gap, unless the id of unseen values or the size of the field is given", name, values, largest),
 			UnseenSetting, SizesSetting)
 	case size > needed:
-		return fault.Setting(fault.Inputf("field %s has %d values and ids to %d, so some ids have no value: if that is right, give the size of the field", name, values, size-1), SizesSetting)
+		return fault.Setting(fault.Inputf("field %s has %d values and ids up to %d, so some ids have no value: if that is correct, give the size of the field", name, values, size-1), SizesSetting)
 	}
 	f.size, f.reserved = int(size), int(size-needed)
 	return f.distinct(rule, name)
 }
 
-// misfit says that a mapper's field is not the model's.
+// misfit returns the error for a field whose size is not that of the model's field. whole
+// is true if no id below size is unused.
 func misfit(rule oov, position int, name string, values int, size int64, whole bool, want int) error {
-	what := fmt.Sprintf("ids to %d", size-1)
+	what := fmt.Sprintf("ids up to %d", size-1)
 	if whole {
 		what = fmt.Sprintf("%d values", values)
 	}
-	err := fault.Inputf("field %d (%s) has %s and so %d features, the model has %d", position, name, what, size, want)
+	err := fault.Inputf("field %d (%s) has %s, hence %d features, but the model has %d", position, name, what, size, want)
 	if rule.form == oovLast {
-		err = fault.Setting(fmt.Errorf("%w: if the id of unseen values is not the one after the largest, give it", err), UnseenSetting)
+		err = fault.Setting(fmt.Errorf("%w: if unseen values do not have the id after the largest one, give their id", err), UnseenSetting)
 	}
 	return err
 }
 
-// distinct sees to it that each id is of one value at most, and that of unseen
-// values of none but the one that names it.
+// distinct returns an error if two values have the same id. With id=N, it also returns an
+// error if a value has the id N.
 func (f *Field) distinct(rule oov, name string) error {
 	seen := make([]bool, f.size)
 	for i := range f.values.slots {
@@ -120,10 +121,10 @@ func (f *Field) distinct(rule oov, name string) error {
 		switch id := s.number - 1; {
 		case id < 0:
 		case seen[id]:
-			return fault.Inputf("field %s has two values of the id %d", name, id)
+			return fault.Inputf("field %s has two values with the id %d", name, id)
 		case rule.form == oovID && id == rule.id:
 			value := f.values.append(nil, s)
-			return fault.Setting(fault.Inputf("field %s: the id %d, which is to be that of unseen values, is that of %.100q: if this value stands for them, choose value=TEXT", name, id, value),
+			return fault.Setting(fault.Inputf("field %s: the id %d cannot be the id of unseen values, because the value %.100q has it: if this value stands for them, choose value=TEXT", name, id, value),
 				UnseenSetting)
 		default:
 			seen[id] = true

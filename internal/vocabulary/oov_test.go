@@ -7,12 +7,12 @@ import (
 	"shaver/internal/fault"
 )
 
-// Every way in which mappers number their values: the ids are theirs.
+// However a mapper numbers its values, the values keep their ids.
 func TestFits(t *testing.T) {
 	const none = -1
 	for _, c := range []struct {
 		oov, field     string
-		want           int // the model's size; 0: there is none
+		want           int // size of the model's field; 0 without a model
 		size, reserved int
 		ids            map[string]int32
 	}{
@@ -22,7 +22,7 @@ func TestFits(t *testing.T) {
 		{"id=0", `{"x": 2, "y": 1}`, 0, 3, 0, map[string]int32{"x": 2, "y": 1, "?": 0}},
 		{"id=1", `{"x": 2, "y": 3}`, 4, 4, 1, map[string]int32{"x": 2, "y": 3, "?": 1}}, // 0 is for padding, 1 for unseen
 		{"id=2", `{"x": 0, "y": 1}`, 0, 3, 0, map[string]int32{"x": 0, "y": 1, "?": 2}},
-		{"id=2", `{"x": 0, "y": 1}`, 6, 6, 3, map[string]int32{"x": 0, "y": 1, "?": 2}}, // more behind it
+		{"id=2", `{"x": 0, "y": 1}`, 6, 6, 3, map[string]int32{"x": 0, "y": 1, "?": 2}}, // 3 to 5 are reserved
 		{"id=0", `{}`, 0, 1, 0, map[string]int32{"?": 0}},
 		{"value=<unk>", `{"x": 2, "<unk>": 1, "y": 0}`, 3, 3, 0, map[string]int32{"x": 2, "y": 0, "?": 1, "<unk>": 1}},
 		{"value=<unk>", `["<unk>", "x"]`, 0, 2, 0, map[string]int32{"x": 1, "?": 0, "<unk>": 0}},
@@ -55,30 +55,30 @@ func TestFits(t *testing.T) {
 	}
 }
 
-// A mapper whose ids may not be what is said of them is refused.
+// A mapper is refused if its ids contradict oov or the size of the model's field.
 func TestFitsRefused(t *testing.T) {
 	for _, c := range []struct {
 		oov, field string
 		want       int
 		text       string
 	}{
-		{"", `{"x": 1, "y": 2}`, 3, "field 0 (a) has ids to 3 and so 4 features, the model has 3: if the id of unseen values is not the one after the largest, give it"},
-		{"", `["x", "y"]`, 2, "field 0 (a) has 2 values and so 3 features, the model has 2: if the id of unseen"},
-		{"", `["x", "y"]`, 4, "field 0 (a) has 2 values and so 3 features, the model has 4: if the id of unseen"},
-		{"", `{"x": 1, "y": 2}`, 0, "field a has 2 values and the id 2: ids count from 0 without a gap"},
+		{"", `{"x": 1, "y": 2}`, 3, "field 0 (a) has ids up to 3, hence 4 features, but the model has 3: if unseen values do not have the id after the largest one, give their id"},
+		{"", `["x", "y"]`, 2, "field 0 (a) has 2 values, hence 3 features, but the model has 2: if unseen values"},
+		{"", `["x", "y"]`, 4, "field 0 (a) has 2 values, hence 3 features, but the model has 4: if unseen values"},
+		{"", `{"x": 1, "y": 2}`, 0, "field a has 2 values and the id 2: ids must count from 0 without a gap"},
 		{"", `{"x": 0, "y": 2147483646}`, 0, "field a has 2 values and the id 2147483646"},
-		{"id=0", `["x", "y"]`, 0, `field a: the id 0, which is to be that of unseen values, is that of "x": if this value stands for them, choose value=TEXT`},
-		{"id=0", `{"x": 1, "y": 2}`, 2, "field 0 (a) has 2 values and so 3 features, the model has 2"},
-		{"id=0", `{"x": 1, "y": 3}`, 0, "field a has 2 values and ids to 3, so some ids have no value: if that is right, give"},
-		{"id=9", `["x", "y"]`, 0, "field a has 2 values and ids to 9, so some ids have no value: if that is right, give"},
-		{"id=9", `["x", "y"]`, 9, "field 0 (a) has ids to 9 and so 10 features, the model has 9"},
-		{"value=<unk>", `["x", "y"]`, 3, `field a has no value "<unk>", whose id is to be that of unseen values`},
+		{"id=0", `["x", "y"]`, 0, `field a: the id 0 cannot be the id of unseen values, because the value "x" has it: if this value stands for them, choose value=TEXT`},
+		{"id=0", `{"x": 1, "y": 2}`, 2, "field 0 (a) has 2 values, hence 3 features, but the model has 2"},
+		{"id=0", `{"x": 1, "y": 3}`, 0, "field a has 2 values and ids up to 3, so some ids have no value: if that is correct, give"},
+		{"id=9", `["x", "y"]`, 0, "field a has 2 values and ids up to 9, so some ids have no value: if that is correct, give"},
+		{"id=9", `["x", "y"]`, 9, "field 0 (a) has ids up to 9, hence 10 features, but the model has 9"},
+		{"value=<unk>", `["x", "y"]`, 3, `field a has no value "<unk>", which was chosen to stand for unseen values`},
 		{"value=<unk>", `{}`, 0, `field a has no value "<unk>"`},
-		{"value=x", `["x", "y"]`, 1, "field 0 (a) has 1 values and so 2 features, the model has 1"},
-		{"value=x", `{"x": 0, "y": 0, "z": 1}`, 4, "field a has two values of the id 0"},
-		{"none", `["x", "y"]`, 1, "field 0 (a) has 2 values and so 2 features, the model has 1"},
-		{"none", `{"x": 1}`, 0, "field a has 1 values and ids to 1, so some ids have no value: if that is right, give"},
-		{"none", `{"x": 0, "y": 0}`, 5, "field a has two values of the id 0"},
+		{"value=x", `["x", "y"]`, 1, "field 0 (a) has 1 values, hence 2 features, but the model has 1"},
+		{"value=x", `{"x": 0, "y": 0, "z": 1}`, 4, "field a has two values with the id 0"},
+		{"none", `["x", "y"]`, 1, "field 0 (a) has 2 values, hence 2 features, but the model has 1"},
+		{"none", `{"x": 1}`, 0, "field a has 1 values and ids up to 1, so some ids have no value: if that is correct, give"},
+		{"none", `{"x": 0, "y": 0}`, 5, "field a has two values with the id 0"},
 	} {
 		path := mapperFile(t, "m.json", `{"a": `+c.field+`}`)
 		m, err := Read(path, plenty, c.oov)

@@ -12,19 +12,20 @@ import (
 	"slices"
 )
 
-// A spill has for each field its values in byte order, each as its length + 1, its
-// bytes and its count, and then a 0; and in the end the position of each field's
-// first value and the number of fields, as uint64. Numbers within are varints. A
-// spill is read by the process that wrote it or, when an import is taken up again,
-// by its successor.
+// A spill contains the values of one field after another. The values of a field are in
+// byte order. Each value is its length + 1, its bytes, and its count, with both numbers as
+// varints. A 0 follows the last value of a field. The file ends with the position of each
+// field's first value and the number of fields, as little-endian uint64. A spill is read by
+// the process that wrote it, or by a later one that resumes the import.
 
+// spillWriter writes a spill.
 type spillWriter struct {
 	path   string
 	file   *os.File
 	out    *bufio.Writer
-	at     uint64
-	starts []uint64
-	buffer []byte
+	at     uint64   // bytes written so far
+	starts []uint64 // position of each field's first value
+	buffer []byte   // scratch space
 }
 
 func createSpill(path string, fields int) (*spillWriter, error) {
@@ -35,6 +36,7 @@ func createSpill(path string, fields int) (*spillWriter, error) {
 	return &spillWriter{path: path, file: file, out: bufio.NewWriterSize(file, 1<<18), starts: make([]uint64, 0, fields)}, nil
 }
 
+// begin starts the next field.
 func (w *spillWriter) begin() { w.starts = append(w.starts, w.at) }
 
 // add writes a value of the current field.
@@ -44,6 +46,7 @@ func (w *spillWriter) add(value []byte, count int64) error {
 	return w.write(binary.AppendUvarint(w.buffer, uint64(count)))
 }
 
+// end ends the current field.
 func (w *spillWriter) end() error { return w.write([]byte{0}) }
 
 func (w *spillWriter) write(data []byte) error {
@@ -52,7 +55,7 @@ func (w *spillWriter) write(data []byte) error {
 	return err
 }
 
-// table writes a field; it takes the table apart.
+// table writes the field whose counts are in t. It destroys t.
 func (w *spillWriter) table(t *table) error {
 	w.begin()
 	slots := slices.DeleteFunc(t.slots, func(s slot) bool { return s.number == 0 })
@@ -71,6 +74,7 @@ func (w *spillWriter) table(t *table) error {
 	return w.end()
 }
 
+// close writes the end of the spill and closes the file.
 func (w *spillWriter) close() error {
 	for _, start := range w.starts {
 		w.buffer = binary.LittleEndian.AppendUint64(w.buffer[:0], start)
@@ -87,6 +91,7 @@ func (w *spillWriter) close() error {
 	return err
 }
 
+// abort closes and removes the file.
 func (w *spillWriter) abort() {
 	w.file.Close()
 	os.Remove(w.path)
@@ -97,13 +102,15 @@ type cursor struct {
 	path  string
 	file  *os.File
 	in    *bufio.Reader
-	value []byte
-	count int64
+	value []byte // current value
+	count int64  // count of the current value
 }
 
-// cursorBuffer bytes are read ahead of each spill.
+// cursorBuffer is the size in bytes of a cursor's read buffer.
 const cursorBuffer = 1 << 16
 
+// openCursor returns a cursor before the first value of a field. fields is the number of
+// fields in the spill.
 func openCursor(path string, field, fields int) (*cursor, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -119,7 +126,7 @@ func openCursor(path string, field, fields int) (*cursor, error) {
 		_, err = file.ReadAt(foot[8:], info.Size()-8)
 	}
 	if err == nil && binary.LittleEndian.Uint64(foot[8:]) != uint64(fields) {
-		err = errors.New("it is of other fields")
+		err = errors.New("the spill has a different number of fields")
 	}
 	if err != nil {
 		file.Close()
@@ -130,7 +137,7 @@ func openCursor(path string, field, fields int) (*cursor, error) {
 	return c, nil
 }
 
-// next goes on to the next value; false after the last one.
+// next moves to the next value. It returns false after the last value.
 func (c *cursor) next() (bool, error) {
 	n, err := binary.ReadUvarint(c.in)
 	if err == nil && n == 0 {
@@ -148,17 +155,17 @@ func (c *cursor) next() (bool, error) {
 		count, err = binary.ReadUvarint(c.in)
 	}
 	if err != nil {
-		return false, fmt.Errorf("%s is not whole: %w", c.path, err)
+		return false, fmt.Errorf("%s is incomplete: %w", c.path, err)
 	}
 	c.count = int64(count)
 	return true, nil
 }
 
-// maxValue bounds a value, in bytes.
+// maxValue is the limit for the length of a value in bytes.
 const maxValue = 1 << 20
 
-// merge calls visit with each value of a field over all spills, in byte order, and
-// the sum of its counts. The value is valid until visit returns.
+// merge calls visit with each value of a field in any of the spills and the sum of its
+// counts, in byte order of the values. The value is valid until visit returns.
 func merge(spills []string, field, fields int, visit func(value []byte, count int64) error) error {
 	heap := make([]*cursor, 0, len(spills))
 	defer func() {
@@ -208,7 +215,7 @@ func merge(spills []string, field, fields int, visit func(value []byte, count in
 	return nil
 }
 
-// sift moves heap[i] down to where no child is less.
+// sift moves heap[i] down until none of its children is less.
 func sift(heap []*cursor, i int) {
 	for {
 		child := 2*i + 1
@@ -226,7 +233,7 @@ func sift(heap []*cursor, i int) {
 	}
 }
 
-// joinSpills makes one spill of several, which it removes.
+// joinSpills merges spills into one at path, and removes the merged ones.
 func joinSpills(path string, spills []string, fields int) error {
 	if err := addSpills(path, spills, fields); err != nil {
 		return err
@@ -239,7 +246,7 @@ func joinSpills(path string, spills []string, fields int) error {
 	return nil
 }
 
-// addSpills makes one spill of several.
+// addSpills merges spills into one at path.
 func addSpills(path string, spills []string, fields int) error {
 	w, err := createSpill(path, fields)
 	if err != nil {
@@ -255,9 +262,10 @@ func addSpills(path string, spills []string, fields int) error {
 	return w.close()
 }
 
-// Gather returns spills that together say what the given ones say, and are few
-// enough to be merged at once, for several fields at a time. Those that it makes
-// are NAME-0, NAME-1, ... in the folder; it removes none of the given ones.
+// Gather merges spills until few enough are left to be merged at once, for several fields
+// concurrently. It returns the spills that are left, whose counts add up to those of the
+// given ones. New spills are called NAME-0, NAME-1, ... in folder. Gather does not remove
+// the given spills.
 func Gather(folder, name string, spills []string, fields int) ([]string, error) {
 	given := len(spills)
 	for made := 0; len(spills) > fanIn; made++ {
@@ -277,8 +285,9 @@ func Gather(folder, name string, spills []string, fields int) ([]string, error) 
 	return spills, nil
 }
 
-// Merge calls visit with each value of a field that all spills together counted at
-// least minCount times, in byte order. The value is valid until visit returns.
+// Merge calls visit with each value of a field whose counts in all spills add up to at
+// least minCount. The values come in byte order, and each is valid until visit returns.
+// fields is the number of fields in the spills.
 func Merge(spills []string, field, fields int, minCount int64, visit func(value []byte) error) error {
 	return merge(spills, field, fields, func(value []byte, count int64) error {
 		if count < minCount {

@@ -1,7 +1,7 @@
-// Package vocabulary makes the ids of a field's values: it counts the values of
-// many rows in bounded memory (Counter, Merge), and maps values to ids (Field,
-// Read). A field's ids are its kept values in byte order, from 0, and the one after
-// the last for all other values; or those of somebody's mapper.
+// Package vocabulary maps the values of each field to ids. It counts the values of many
+// rows in bounded memory (Counter, Merge), looks values up (Field, Lookup), and reads
+// mappers that users bring (Mapper, Read). Without a mapper, the kept values of a field
+// have the ids 0, 1, ... in byte order, and all other values have the next id.
 package vocabulary
 
 import (
@@ -13,35 +13,35 @@ import (
 	"math/bits"
 )
 
-// slot holds a value and its number. Values of up to 15 bytes are in the slot: a
-// is bytes 0 to 7, b bytes 8 to 14 and the length, big-endian, so that comparing
-// a, b compares the values. Of longer ones a is the same, and b their position
-// in the arena and the mark long.
+// slot holds a value and its number. A value of at most 15 bytes is in the slot itself: a
+// is bytes 0 to 7, and b is bytes 8 to 14 and the length, both big-endian and padded with
+// zeros, so that comparing (a, b) compares the values. For a longer value, a is the same,
+// and b is its position in the arena, shifted left by 8 bits, plus the mark long.
 type slot struct {
 	a, b   uint64
 	number int64 // 0: the slot is free
 }
 
 const (
-	slotBytes = 24
-	short     = 15
-	long      = 0xff
+	slotBytes = 24   // size of a slot in bytes
+	short     = 15   // largest length of a short value, which is in the slot
+	long      = 0xff // lowest byte of b for a long value
 )
 
-// table is a hash table from values to numbers above 0, without a pointer for
-// each value. The zero value is an empty one.
+// table is a hash table from values to numbers above 0. It has no pointers to the values,
+// so the garbage collector does not scan them. The zero value is an empty table.
 type table struct {
 	slots []slot
-	used  int
+	used  int    // number of values
 	arena []byte // length (4 bytes) and bytes of each long value
 }
 
-// pack returns the first two words of a short value's slot, or of a long one's
-// with no position.
+// pack returns the words a and b of the slot of a value. For a long value, b is without the
+// position in the arena.
 func pack(value []byte) (a, b uint64) {
 	n := len(value)
 	switch {
-	case n <= short && cap(value) >= 16: // without a branch on n: what is behind the value is read too, and dropped
+	case n <= short && cap(value) >= 16: // reads 16 bytes and masks those after the value, so needs no branch on n
 		word := value[:16]
 		first := min(n, 8)
 		a = binary.BigEndian.Uint64(word) &^ (math.MaxUint64 >> (8 * first))
@@ -65,7 +65,8 @@ var seed = maphash.MakeSeed()
 
 var seeds = [2]uint64{maphash.String(seed, "a"), maphash.String(seed, "b")}
 
-// hash of a packed value; the order of slots follows from it, and no result does.
+// hash returns the hash of a packed value. It depends on a random seed, so it may decide
+// the order of slots but no result.
 func hash(value []byte, a, b uint64) uint64 {
 	if b == long {
 		return maphash.Bytes(seed, value)
@@ -75,19 +76,19 @@ func hash(value []byte, a, b uint64) uint64 {
 	return high ^ low
 }
 
-// find returns the slot of a value, or the free one where it belongs. There is
-// at least one free slot.
+// find returns the slot of a value, or the free slot where it would be inserted. The table
+// must have at least one free slot.
 func (t *table) find(value []byte, a, b uint64) *slot {
 	return t.search(value, a, b, t.home(value, a, b))
 }
 
-// home returns where the search for a value begins.
+// home returns the position of the slot where the search for a value begins.
 func (t *table) home(value []byte, a, b uint64) int {
 	at, _ := bits.Mul64(hash(value, a, b), uint64(len(t.slots)))
 	return int(at)
 }
 
-// search is find, from the value's home.
+// search is like find, and starts at the value's home at.
 func (t *table) search(value []byte, a, b uint64, at int) *slot {
 	for i := at; ; i++ {
 		if i == len(t.slots) {
@@ -119,7 +120,7 @@ func (t *table) append(buffer []byte, s *slot) []byte {
 	return append(buffer, word[:n]...)
 }
 
-// compare is the order of the values' bytes.
+// compare compares the values of two slots as bytes.Compare does.
 func (t *table) compare(x, y *slot) int {
 	if x.a == y.a && (x.b&long == long || y.b&long == long) {
 		return bytes.Compare(t.append(nil, x), t.append(nil, y))
@@ -127,8 +128,8 @@ func (t *table) compare(x, y *slot) int {
 	return compareShort(*x, *y)
 }
 
-// compareShort is compare where the values are short, or differ in the first eight
-// bytes. Sorting is most of what a Flush does.
+// compareShort is compare for two short values, or for values that differ in the first
+// eight bytes. It is separate because a Flush spends most of its time sorting.
 func compareShort(x, y slot) int {
 	switch {
 	case x.a < y.a:
@@ -139,13 +140,13 @@ func compareShort(x, y slot) int {
 	return cmp.Compare(x.b, y.b)
 }
 
-// need returns how many bytes more the table takes if the value is inserted, and
-// the slots it then has.
+// need returns the additional memory in bytes that inserting value takes, and the number of
+// slots that the table then has.
 func (t *table) need(value []byte) (more, slots int) {
 	slots = len(t.slots)
 	if 4*(t.used+1) > 3*slots {
 		slots = max(16, 2*slots)
-		more = slots * slotBytes // beside the old ones, for a moment
+		more = slots * slotBytes // the old slots stay in memory while the table grows
 	}
 	if len(value) > short {
 		if n := len(t.arena) + 4 + len(value); n > cap(t.arena) {
@@ -155,8 +156,8 @@ func (t *table) need(value []byte) (more, slots int) {
 	return more, slots
 }
 
-// insert adds a value that is not there, with its number, in a table of at least
-// the given slots.
+// insert adds a value, which must be missing, with its number. It first grows the table to
+// at least the given number of slots.
 func (t *table) insert(value []byte, a, b uint64, number int64, slots int) {
 	if slots > len(t.slots) {
 		t.grow(slots)
@@ -177,6 +178,7 @@ func (t *table) insert(value []byte, a, b uint64, number int64, slots int) {
 	t.used++
 }
 
+// grow moves the values to a new array of slots.
 func (t *table) grow(slots int) {
 	old := t.slots
 	t.slots = make([]slot, slots)
@@ -201,5 +203,5 @@ func (t *table) grow(slots int) {
 	}
 }
 
-// bytes returns the memory of the table.
+// bytes returns the memory of the table in bytes.
 func (t *table) bytes() int { return len(t.slots)*slotBytes + cap(t.arena) }

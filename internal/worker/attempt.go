@@ -25,8 +25,8 @@ import (
 // attempt is one try of this worker at one task.
 type attempt struct {
 	*Config
-	d     *bus.Delivery // the task, and which try it is
-	lease lease         // of d
+	d     *bus.Delivery // the task as it was delivered
+	lease lease         // lease of d
 	blobs blobs
 	jobs  jobs
 	log   *zap.Logger
@@ -103,11 +103,11 @@ func (a *attempt) outcome(ctx context.Context) (Outcome, error) {
 		a.release(0)
 		return Abandoned, ctx.Err()
 	case errors.Is(err, errLost):
-		a.log.Warn("the task waits for what it needs", zap.Error(err))
-		return a.aside(ctx, Lost, a.lease.Lost(ctx, err.Error())), nil
+		a.log.Warn("the task waits until its data is stored again", zap.Error(err))
+		return a.asideOutcome(ctx, Lost, a.lease.Lost(ctx, err.Error())), nil
 	case fault.IsInput(err) || a.d.Last():
 		a.log.Error("task set aside", zap.Error(err))
-		return a.aside(ctx, Quarantined, a.lease.Quarantine(ctx, err.Error(), fault.IsInput(err))), nil
+		return a.asideOutcome(ctx, Quarantined, a.lease.Quarantine(ctx, err.Error(), fault.IsInput(err))), nil
 	default:
 		a.log.Warn("task failed, it will be tried again", zap.Error(err))
 		a.release(time.Second)
@@ -115,12 +115,12 @@ func (a *attempt) outcome(ctx context.Context) (Outcome, error) {
 	}
 }
 
-// aside returns the outcome of a task that was set aside as the given one, or was
-// not, if err is not nil. It deletes the quarantine of a job that is over, because
-// the job's clean-up may have missed it.
-func (a *attempt) aside(ctx context.Context, as Outcome, err error) Outcome {
+// asideOutcome returns the outcome of a task after an attempt to set it aside, which
+// ended with err. It returns as if that succeeded, and Failed otherwise. If the job is
+// over, it deletes the quarantine, because the job's clean-up may have missed it.
+func (a *attempt) asideOutcome(ctx context.Context, as Outcome, err error) Outcome {
 	if err != nil {
-		a.log.Warn("cannot set the task aside: it comes again", zap.Error(err))
+		a.log.Warn("cannot set the task aside, it will be tried again", zap.Error(err))
 		as = Failed
 	}
 	open, err := a.open(ctx, 0)
@@ -129,28 +129,28 @@ func (a *attempt) aside(ctx context.Context, as Outcome, err error) Outcome {
 		err = a.jobs.DeleteQuarantine(ctx, a.d.Task.Job, a.d.Task.Shard)
 	}
 	if err != nil {
-		a.log.Warn("a quarantine may stay though its job is over", zap.Error(err))
+		a.log.Warn("cannot delete the quarantine of a job that is over", zap.Error(err))
 	}
 	return as
 }
 
-// aMoment is the time that a worker that is ending takes to clean up.
-const aMoment = 2 * time.Second
+// endTimeout limits how long a worker that is ending takes to clean up.
+const endTimeout = 2 * time.Second
 
-// release gives the task back, unless the lease is in doubt. The worker may be
-// ending, so release has its own deadline.
+// release gives the task back, unless the lease may be lost. The worker may be ending,
+// so release has its own deadline.
 func (a *attempt) release(delay time.Duration) {
-	ctx, cancel := context.WithTimeout(context.Background(), aMoment)
+	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 	defer cancel()
-	_ = a.lease.Release(ctx, delay) // without it the lease runs out
+	_ = a.lease.Release(ctx, delay) // if this fails, the lease expires
 }
 
-// errOver ends the computing of a task whose job is over.
+// errOver ends the computation of a task whose job is over.
 var errOver = errors.New("the job is over")
 
-// beat renews the lease for as long as the task makes progress. A task that hangs
-// therefore goes to another worker. beat calls stop with errOver if the job is
-// over.
+// beat renews the lease as long as the task makes progress. The lease of a task that
+// hangs expires, and another worker gets the task. If the job is over, beat calls stop
+// with errOver.
 func (a *attempt) beat(ctx context.Context, stop context.CancelCauseFunc) {
 	tick := time.NewTicker(a.d.Lease / 4)
 	defer tick.Stop()
@@ -186,8 +186,8 @@ type computed struct {
 // would read the same ones.
 func (a *attempt) compute(ctx context.Context) (*computed, error) {
 	t := &a.d.Task
-	if name := kernel.Name(); t.Spec.Kernel != name { // the subject of the task names another
-		return nil, fmt.Errorf("the job is computed by kernel %s, this worker has %s", t.Spec.Kernel, name)
+	if name := kernel.Name(); t.Spec.Kernel != name { // the task's subject names another kernel
+		return nil, fmt.Errorf("the job needs kernel %s, but this worker has %s", t.Spec.Kernel, name)
 	}
 	game, err := a.game(ctx)
 	if err != nil {
@@ -229,7 +229,7 @@ func (a *attempt) compute(ctx context.Context) (*computed, error) {
 	return &computed{result, encoded.Bytes()}, nil
 }
 
-// The most bytes that a reference may claim.
+// Limits on the size that a task may claim for a blob.
 const (
 	maxModelBytes = 64 << 30
 	maxShardBytes = 4 << 30
@@ -253,15 +253,14 @@ func (a *attempt) game(ctx context.Context) (shapley.Game, error) {
 	return shapley.Game{Model: m, Baseline: values}, nil
 }
 
-// rows fetches the rows of the task, or reads them in place. If they cannot be read
-// in place, for whatever reason, the error is errLost, and the coordinator sends
-// them.
+// rows fetches the rows of the task, or reads them in place. If they cannot be read in
+// place, the error is errLost, and the coordinator sends them.
 func (a *attempt) rows(ctx context.Context, arch *model.Architecture) (*model.Rows, error) {
 	t := &a.d.Task
 	if t.Data == (job.Blob{}) {
 		rows, err := a.Store.rows(ctx, t, arch, &a.steps)
 		if err != nil && ctx.Err() == nil {
-			err = fmt.Errorf("%w, as this worker cannot read it in place: %v", errLost, err)
+			err = fmt.Errorf("%w, because this worker cannot read it in place: %v", errLost, err)
 		}
 		return rows, err
 	}
@@ -276,13 +275,13 @@ func (a *attempt) rows(ctx context.Context, arch *model.Architecture) (*model.Ro
 	return rows, nil
 }
 
-// errLost says that a blob of the task is missing or corrupt, or that the task's
-// rows are not in this worker's store.
-var errLost = errors.New("it has to be stored again")
+// errLost says that a blob of the task is missing or corrupt, or that the task's rows
+// are not in this worker's store. The coordinator then stores them again.
+var errLost = errors.New("the task's data must be stored again")
 
-// lost returns the error of a task for whose blob GetInto returned err. A blob that
-// is missing or corrupt is errLost and no bad input, because the coordinator can
-// store it again. lost deletes a corrupt one first.
+// lost returns the error of a task whose blob could not be read because of err. If the
+// blob is missing or corrupt, the error is errLost and not bad input, because the
+// coordinator can store the blob again. A corrupt blob is deleted first.
 func (a *attempt) lost(ctx context.Context, blob job.Blob, err error) error {
 	corrupt := errors.Is(err, bus.ErrCorrupt)
 	if !corrupt && !errors.Is(err, bus.ErrNotFound) && !bus.IsGone(err) {
@@ -299,9 +298,9 @@ func (a *attempt) lost(ctx context.Context, blob job.Blob, err error) error {
 	return fmt.Errorf("%w: %v", errLost, err)
 }
 
-// store stores what was computed. Nobody deletes what is stored after the job's
-// clean-up, so store checks that the job is open before it stores and again
-// after. The end of the job must therefore not interrupt store.
+// store stores what was computed. Nothing deletes what is stored after the job's
+// clean-up, so store checks that the job is open before it stores and again afterwards.
+// The end of the job must therefore not interrupt store.
 func (a *attempt) store(ctx context.Context, done *computed) (err error) {
 	t, result := &a.d.Task, done.result
 	if err := a.mustBeOpen(ctx); err != nil {
@@ -331,13 +330,13 @@ func (a *attempt) store(ctx context.Context, done *computed) (err error) {
 	return nil
 }
 
-// takeBack deletes what store stored before it failed with err, if the job is over,
-// and then returns errOver. Otherwise it returns err. If the worker has to end at
-// once, takeBack takes no longer than aMoment.
+// takeBack runs after store failed with err. If the job is over, takeBack deletes what
+// store stored and returns errOver. Otherwise it returns err. If the worker has to end
+// at once, takeBack takes at most endTimeout.
 func (a *attempt) takeBack(ctx context.Context, partial string, err error) error {
 	if ctx.Err() != nil {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), aMoment)
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 		defer cancel()
 	}
 	if open, failed := a.open(ctx, 0); open || failed != nil {
@@ -345,7 +344,7 @@ func (a *attempt) takeBack(ctx context.Context, partial string, err error) error
 	}
 	t := &a.d.Task
 	if err := errors.Join(a.jobs.DeleteResult(ctx, t.Job, t.Shard), a.blobs.Delete(ctx, partial)); err != nil {
-		a.log.Warn("a partial may stay though its job is over", zap.Error(err))
+		a.log.Warn("cannot delete the result of a job that is over", zap.Error(err))
 	}
 	return errOver
 }
@@ -359,8 +358,8 @@ func (a *attempt) mustBeOpen(ctx context.Context) error {
 	return err
 }
 
-// open reports whether the job is still there. It takes at most the given time; 0
-// is no limit.
+// open reports whether the job is still open. It takes at most the given time; 0 = no
+// limit.
 func (a *attempt) open(ctx context.Context, within time.Duration) (bool, error) {
 	if within > 0 {
 		var cancel context.CancelFunc

@@ -28,18 +28,18 @@ import (
 
 const testJob = "0123456789abcdef0123"
 
-// fakeBus is a bus with one job and one task of it, in memory. A hook runs before
-// the request of its name and makes it fail if it returns an error. Hooks run
+// fakeBus is a bus in memory with one job and one task. A hook runs before each request
+// of its name. If the hook returns an error, the request fails with it. Hooks run
 // without the lock.
 type fakeBus struct {
 	hooks map[string]func(context.Context) error
 
 	mu      sync.Mutex
 	blobs   map[string][]byte
-	over    bool   // the job is
-	result  string // name of the partial of the stored result, "" = none
-	aside   string // reason of the stored quarantine, "" = none
-	ended   string // what the worker said last about its task
+	over    bool   // the job is over
+	result  string // name of the partial of the stored result; "" = no result
+	aside   string // reason of the stored quarantine; "" = no quarantine
+	ended   string // how the worker last ended its task
 	renewed int    // heartbeats
 }
 
@@ -53,7 +53,7 @@ func (f *fakeBus) hook(ctx context.Context, name string) error {
 	return nil
 }
 
-// request runs the hook of that name, and then change under the lock.
+// request runs the hook of the given name, and then change under the lock.
 func (f *fakeBus) request(ctx context.Context, name string, change func() error) error {
 	if err := f.hook(ctx, name); err != nil {
 		return err
@@ -63,7 +63,7 @@ func (f *fakeBus) request(ctx context.Context, name string, change func() error)
 	return change()
 }
 
-// do is request for a change that cannot fail.
+// do is like request, for a change that cannot fail.
 func (f *fakeBus) do(ctx context.Context, name string, change func()) error {
 	return f.request(ctx, name, func() error { change(); return nil })
 }
@@ -142,8 +142,8 @@ func (f *fakeBus) end() {
 	f.over = true
 }
 
-// newTask returns a task of four rows, and a bus that holds its blobs: model,
-// baseline and shard.
+// newTask returns a task of four rows and a bus that holds the blobs of the task, which
+// are its model, baseline and shard.
 func newTask(t *testing.T) (*fakeBus, *bus.Delivery) {
 	t.Helper()
 	p, err := planted.New(planted.Config{Fields: []string{"a", "b"}, FieldDims: []int{3, 4}, Informative: 1, Silent: 1, Seed: 3})
@@ -176,7 +176,7 @@ func (f *fakeBus) reference(name string) job.Blob {
 	return blob
 }
 
-// malformed stores other bytes under the name and makes ref refer to them.
+// malformed stores malformed bytes under the name and makes ref refer to them.
 func (f *fakeBus) malformed(name string, ref *job.Blob) {
 	f.blobs[name] = []byte("malformed")
 	*ref = f.reference(name)
@@ -186,8 +186,8 @@ var errWorld = errors.New("the server is on fire")
 
 func fails(context.Context) error { return errWorld }
 
-// Every way in which a task can end: what the worker reports, what it says to the
-// bus, and what it leaves there.
+// A task can end in each of these ways. The test checks the reported outcome, how the
+// worker ends the task on the bus, and what is left there.
 func TestEndings(t *testing.T) {
 	type world struct {
 		*fakeBus
@@ -200,9 +200,9 @@ func TestEndings(t *testing.T) {
 		name    string
 		arrange func(w *world)
 		want    Outcome
-		ended   string // what was said about the task, "" = nothing
-		aside   string // part of the quarantine's reason, "" = none
-		result  string // of the shard, on the bus
+		ended   string // how the worker ended the task; "" = it did not
+		aside   string // part of the quarantine's reason; "" = no quarantine
+		result  string // stored result of the shard
 	}{
 		{name: "done", want: Done, ended: "done", result: mine},
 		{name: "done and not acknowledged", arrange: func(w *world) { w.hooks["done"] = fails }, want: Done, result: mine},
@@ -278,9 +278,9 @@ func TestEndings(t *testing.T) {
 				if c.arrange != nil {
 					c.arrange(&world{f, d, stop})
 				}
-				var blobs []string // that are to be there afterwards
+				var blobs []string // blobs that must exist afterwards
 				for _, ref := range []job.Blob{d.Task.Model, d.Task.Baseline, d.Task.Data} {
-					if data, ok := f.blobs[ref.Name]; ok && blobOf(data).SHA256 == ref.SHA256 { // a corrupt one is deleted
+					if data, ok := f.blobs[ref.Name]; ok && blobOf(data).SHA256 == ref.SHA256 { // the worker deletes a corrupt blob
 						blobs = append(blobs, ref.Name)
 					}
 				}
@@ -296,7 +296,7 @@ func TestEndings(t *testing.T) {
 				}}
 				a := &attempt{Config: config, d: d, lease: f, blobs: f, jobs: f, log: zap.NewNop()}
 				if err := a.run(ctx); !errors.Is(err, ctx.Err()) {
-					t.Errorf("error %v, of the context %v", err, ctx.Err())
+					t.Errorf("error %v, expected the context's error %v", err, ctx.Err())
 				}
 				if !slices.Equal(outcomes, []Outcome{c.want}) {
 					t.Errorf("outcomes %q, want %q", outcomes, c.want)
@@ -335,14 +335,13 @@ func wait(d time.Duration) func(context.Context) error {
 	}
 }
 
-// A lease is renewed for as long as the task makes progress, and not for a task that
-// hangs.
+// A lease is renewed as long as the task makes progress, and not while the task hangs.
 func TestHeartbeat(t *testing.T) {
 	for name, c := range map[string]struct {
 		steps   bool
 		renewed int
 	}{
-		"makes progress": {true, 40}, // each quarter of ten leases
+		"makes progress": {true, 40}, // four times in each of ten leases
 		"hangs":          {false, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -358,7 +357,7 @@ func TestHeartbeat(t *testing.T) {
 							return err
 						}
 					}
-					return wait(time.Nanosecond)(ctx) // the last tick comes first
+					return wait(time.Nanosecond)(ctx) // so that the last tick comes first
 				}
 				if err := a.run(t.Context()); err != nil || f.result == "" {
 					t.Fatalf("result %q, %v", f.result, err)
@@ -371,8 +370,8 @@ func TestHeartbeat(t *testing.T) {
 	}
 }
 
-// One task at a time fetches a model. The others wait, count steps meanwhile, stop
-// waiting when they are cancelled, and then share the model.
+// One task at a time fetches a model. The others wait, count steps while they wait,
+// stop waiting if they are cancelled, and then share the model.
 func TestModels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, d := newTask(t)
@@ -398,7 +397,7 @@ func TestModels(t *testing.T) {
 		<-time.After(30 * time.Second)
 		cancel()
 		if got := <-third; !errors.Is(got.err, context.Canceled) {
-			t.Errorf("a cancelled wait: %v", got.err)
+			t.Errorf("expected the cancelled caller to end with context.Canceled, got %v", got.err)
 		}
 		if n := steps[1].Load(); n < 10 {
 			t.Errorf("%d steps while waiting", n)

@@ -16,24 +16,27 @@ import (
 	"shaver/internal/job"
 )
 
-// Cache keeps models in a folder, by their digest, so that a worker that starts
-// again, and others on the same machine, need not fetch them. A nil Cache keeps
-// nothing. Whatever is wrong with it is only logged.
+// Cache keeps models in a folder under their digests. A worker that starts again, and
+// other workers on the same machine, then need not fetch them. A nil Cache keeps
+// nothing. An error of the cache is logged and otherwise ignored.
 type Cache struct {
 	Dir   string
-	Bytes int64 // the least recently used go when it holds more
+	Bytes int64 // limit on all models; the least recently used are deleted
 	Log   *zap.Logger
 }
 
 const (
-	cached = ".model"
-	// abandoned is how old a file is that a process left half-written.
-	abandoned = time.Hour
+	// modelSuffix ends the name of a cached model.
+	modelSuffix = ".model"
+	// staleAfter is the age from which a half-written file belongs to a process that
+	// ended.
+	staleAfter = time.Hour
 )
 
-func (c *Cache) path(blob job.Blob) string { return filepath.Join(c.Dir, blob.SHA256+cached) }
+func (c *Cache) path(blob job.Blob) string { return filepath.Join(c.Dir, blob.SHA256+modelSuffix) }
 
-// get returns the blob's bytes, nil if they are not there. They are checked.
+// get returns the blob's bytes, or nil if they are not in the cache. It checks their
+// digest.
 func (c *Cache) get(blob job.Blob) []byte {
 	if c == nil {
 		return nil
@@ -49,16 +52,16 @@ func (c *Cache) get(blob job.Blob) []byte {
 		return nil
 	}
 	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != blob.SHA256 {
-		c.Log.Warn("model cache: a damaged file is discarded", zap.String("file", path))
+		c.Log.Warn("model cache: deleting a damaged file", zap.String("file", path))
 		_ = os.Remove(path)
 		return nil
 	}
 	now := time.Now()
-	_ = os.Chtimes(path, now, now) // it was used
+	_ = os.Chtimes(path, now, now) // marks the model as used
 	return data
 }
 
-// put keeps the blob, whose bytes are data, and makes room for it.
+// put adds the blob, whose bytes are data, and makes room for it.
 func (c *Cache) put(blob job.Blob, data []byte) {
 	if c == nil || blob.Bytes > c.Bytes {
 		return
@@ -81,7 +84,8 @@ func (c *Cache) store(blob job.Blob, data []byte) error {
 	})
 }
 
-// evict deletes models until those that are left take at most the given bytes.
+// evict deletes the least recently used models until the others take at most the given
+// number of bytes.
 func (c *Cache) evict(most int64) error {
 	entries, err := os.ReadDir(c.Dir)
 	if err != nil {
@@ -95,10 +99,10 @@ func (c *Cache) evict(most int64) error {
 			continue // another worker deleted it
 		}
 		switch name := e.Name(); {
-		case strings.HasSuffix(name, cached):
+		case strings.HasSuffix(name, modelSuffix):
 			models = append(models, info)
 			total += info.Size()
-		case strings.Contains(name, cached+".") && time.Since(info.ModTime()) > abandoned:
+		case strings.Contains(name, modelSuffix+".") && time.Since(info.ModTime()) > staleAfter:
 			_ = os.Remove(filepath.Join(c.Dir, name))
 		}
 	}

@@ -12,9 +12,9 @@ import (
 	"shaver/internal/model"
 )
 
-// Models keeps the model that was used last, so that the tasks of a job, and
-// the workers of a process, share one copy, and more of them on disk if Cache is
-// set. The zero value is empty.
+// Models keeps the model that was used last. The tasks of a job and the workers of a
+// process share it. If Cache is set, more models are kept on disk. The zero value is
+// empty.
 type Models struct {
 	Cache *Cache // nil = none
 
@@ -24,11 +24,12 @@ type Models struct {
 	model  *model.Model
 }
 
-// waitStep is how often a caller of get that waits for its turn counts a step.
+// waitStep is the interval at which a caller of get that waits for its turn counts a
+// step.
 const waitStep = 50 * time.Millisecond
 
-// get returns the model of a blob. It fetches the model unless it is the one used
-// last. One caller fetches at a time; the others wait. steps grows during both.
+// get returns the model of a blob. It fetches the model unless it is the one used last.
+// One caller fetches at a time, and the others wait. It counts steps in both cases.
 func (s *Models) get(ctx context.Context, b blobs, blob job.Blob, steps *atomic.Int64) (*model.Model, error) {
 	if err := s.begin(ctx, steps); err != nil {
 		return nil, err
@@ -37,7 +38,7 @@ func (s *Models) get(ctx context.Context, b blobs, blob job.Blob, steps *atomic.
 	if s.digest == blob.SHA256 {
 		return s.model, nil
 	}
-	s.digest, s.model = "", nil // one at a time in memory
+	s.digest, s.model = "", nil // frees the old model first, so that only one is in memory
 	data := s.Cache.get(blob)
 	if data == nil {
 		var err error
@@ -58,7 +59,8 @@ func (s *Models) get(ctx context.Context, b blobs, blob job.Blob, steps *atomic.
 	return m, nil
 }
 
-// begin waits for the caller's turn. Steps keep the lease of its task meanwhile.
+// begin waits for the caller's turn. It counts steps, so that the caller's task keeps
+// its lease.
 func (s *Models) begin(ctx context.Context, steps *atomic.Int64) error {
 	s.once.Do(func() { s.turn = make(chan struct{}, 1) })
 	tick := time.NewTicker(waitStep)
@@ -75,10 +77,10 @@ func (s *Models) begin(ctx context.Context, steps *atomic.Int64) error {
 	}
 }
 
-// fetch returns the bytes of a blob. steps grows as they arrive.
+// fetch returns the bytes of a blob. It counts steps as they arrive.
 func fetch(ctx context.Context, b blobs, blob job.Blob, limit int64, steps *atomic.Int64) (data []byte, err error) {
 	err = b.GetInto(ctx, blob, limit, func(in io.Reader) error {
-		data = make([]byte, blob.Bytes) // GetInto has checked that this many are stored
+		data = make([]byte, blob.Bytes) // GetInto has checked the size
 		for at := 0; at < len(data); {
 			n, err := io.ReadFull(in, data[at:min(at+1<<20, len(data))])
 			if err != nil {

@@ -17,21 +17,20 @@ import (
 	"shaver/internal/shard"
 )
 
-// Store is a folder that holds a dataset, or folders with one each: on a volume
-// that the coordinator has too. Tasks name datasets by digest, never by path, and
-// nothing outside the folder is read, whatever symbolic links it has. Safe for
-// concurrent use.
+// Store is a folder that is a dataset or contains datasets. It is on a volume that the
+// coordinator has too. Tasks name datasets by digest, never by path. Nothing outside
+// the folder is read, even through symbolic links. A Store is safe for concurrent use.
 type Store struct {
 	root *os.Root
 
-	mu    sync.Mutex
-	found map[string]*dataset.Dataset // by digest
+	mu       sync.Mutex
+	datasets map[string]*dataset.Dataset // by digest
 }
 
-// storeKind stands before the path of a store.
+// storeKind is the prefix of a store's path.
 const storeKind = "dir:"
 
-// OpenStore returns the store that text names, as dir:PATH. Close it.
+// OpenStore returns the store that text names, as dir:PATH. The caller must close it.
 func OpenStore(text string) (*Store, error) {
 	path, ok := strings.CutPrefix(text, storeKind)
 	if !ok || path == "" {
@@ -41,17 +40,17 @@ func OpenStore(text string) (*Store, error) {
 	if err != nil {
 		return nil, fault.Usagef("store %s: %w", text, err)
 	}
-	return &Store{root: root, found: map[string]*dataset.Dataset{}}, nil
+	return &Store{root: root, datasets: map[string]*dataset.Dataset{}}, nil
 }
 
-// Close frees the store.
+// Close closes the folder.
 func (s *Store) Close() { _ = s.root.Close() }
 
 // Dataset returns the dataset with the given digest.
 func (s *Store) Dataset(digest string) (*dataset.Dataset, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if d := s.found[digest]; d != nil {
+	if d := s.datasets[digest]; d != nil {
 		return d, nil
 	}
 	entries, err := fs.ReadDir(s.root.FS(), ".")
@@ -62,7 +61,7 @@ func (s *Store) Dataset(digest string) (*dataset.Dataset, error) {
 	for _, e := range entries {
 		folders = append(folders, e.Name())
 	}
-	var broken error // a dataset that may be the one
+	var broken error // errors of datasets that cannot be read
 	for _, folder := range folders {
 		if _, err := s.root.Stat(folder + "/" + dataset.ManifestName); err != nil {
 			continue
@@ -73,28 +72,28 @@ func (s *Store) Dataset(digest string) (*dataset.Dataset, error) {
 			continue
 		}
 		if d.Digest() == digest {
-			s.found[digest] = d
+			s.datasets[digest] = d
 			return d, nil
 		}
 	}
 	if broken != nil {
-		return nil, fmt.Errorf("store %s: no dataset %s, and not all can be read: %w", s.root.Name(), digest, broken)
+		return nil, fmt.Errorf("store %s: no dataset %s among those that can be read: %w", s.root.Name(), digest, broken)
 	}
-	return nil, fmt.Errorf("store %s: no dataset %s, neither there nor in a folder of it", s.root.Name(), digest)
+	return nil, fmt.Errorf("store %s: no dataset %s in it or in its folders", s.root.Name(), digest)
 }
 
-// forget makes the next task look for the dataset again.
+// forget makes the next call of Dataset search for the dataset again.
 func (s *Store) forget(digest string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.found, digest)
+	delete(s.datasets, digest)
 }
 
-// rows reads the rows of a task and checks them by their digest. steps grows as it
-// gets on. s may be nil.
+// rows reads the rows of a task and checks their digest. It counts steps as it reads. A
+// nil Store returns an error.
 func (s *Store) rows(ctx context.Context, t *job.Task, a *model.Architecture, steps *atomic.Int64) (*model.Rows, error) {
 	if s == nil {
-		return nil, errors.New("there is no store")
+		return nil, errors.New("this worker has no store")
 	}
 	d, err := s.Dataset(t.Spec.Dataset)
 	if err == nil {
@@ -116,7 +115,7 @@ func (s *Store) rows(ctx context.Context, t *job.Task, a *model.Architecture, st
 	rows, err := shard.Collect(ctx, source, shard.NewSample(total, t.Spec.Sample, t.Spec.Seed), t.Place, t.Rows)
 	if err != nil {
 		s.forget(t.Spec.Dataset)
-		return nil, fmt.Errorf("store %s: dataset %s from row %d on: %w", s.root.Name(), t.Spec.Dataset, t.Place.Seen, err)
+		return nil, fmt.Errorf("store %s: dataset %s from row %d: %w", s.root.Name(), t.Spec.Dataset, t.Place.Seen, err)
 	}
 	return rows, nil
 }

@@ -17,7 +17,7 @@ import (
 	"shaver/internal/shard"
 )
 
-// stored makes a dataset of the given number of rows at path.
+// stored makes a dataset with the given number of rows at path.
 func stored(t *testing.T, path string, rows int) *dataset.Dataset {
 	t.Helper()
 	var text strings.Builder
@@ -38,6 +38,8 @@ func stored(t *testing.T, path string, rows int) *dataset.Dataset {
 	return d
 }
 
+// A store finds the datasets in its folder and in the folders directly in it, and none
+// that is deeper.
 func TestStore(t *testing.T) {
 	dir := t.TempDir()
 	in := stored(t, filepath.Join(dir, "in"), 40)
@@ -54,7 +56,7 @@ func TestStore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range 2 { // the second time it is known
+		for range 2 { // the second time the dataset is known
 			for _, digest := range holds {
 				if d, err := s.Dataset(digest); err != nil || d.Digest() != digest {
 					t.Errorf("%s: %v", path, err)
@@ -73,8 +75,8 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// Rows come as the task names them, or not at all; a copy that is put right is read
-// again.
+// Rows in place are those that the task names, or an error. A damaged copy that was
+// repaired is read again.
 func TestRowsInPlace(t *testing.T) {
 	dir := t.TempDir()
 	d := stored(t, filepath.Join(dir, "data"), 40)
@@ -125,10 +127,10 @@ func TestRowsInPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := s.rows(t.Context(), task, a, &steps); err != nil {
-		t.Errorf("a file that is back: %v", err)
+		t.Errorf("after the file was restored: %v", err)
 	}
 	var none *Store
 	if _, err := none.rows(t.Context(), task, a, &steps); err == nil {
-		t.Error("no store has rows")
+		t.Error("a nil store returned rows")
 	}
 }

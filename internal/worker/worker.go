@@ -1,5 +1,5 @@
-// Package worker computes tasks: task -> shard -> partial -> result. A worker
-// keeps nothing but the models it has read.
+// Package worker computes tasks: task -> shard -> partial -> result. A worker keeps
+// nothing between tasks except the models it has read.
 package worker
 
 import (
@@ -13,36 +13,36 @@ import (
 	"shaver/internal/kernel"
 )
 
-// Config is what a worker needs.
+// Config says how to run a worker.
 type Config struct {
 	Bus     *bus.Bus
-	Name    string               // for people, in results and logs
-	Threads int                  // goroutines that compute one task
+	Name    string               // shown in results and logs
+	Threads int                  // number of goroutines that compute one task
 	Models  *Models              // may be shared by the workers of a process
-	Store   *Store               // datasets whose rows are read in place; nil = none
-	CPU     func() time.Duration // CPU time of this process so far; nil = somebody else counts it
-	OnRows  func(rows int)       // called as rows are computed, from any goroutine; nil = not
-	// OnTask is called when a task has left this worker, with its outcome; nil = not.
+	Store   *Store               // datasets whose rows are read in place; nil = no store
+	CPU     func() time.Duration // CPU time of this process so far; nil = not reported in results
+	OnRows  func(rows int)       // called as rows are computed, from any goroutine; nil = no call
+	// OnTask is called with the outcome when this worker is finished with a task; nil =
+	// no call.
 	OnTask func(task *job.Task, outcome Outcome, try int, took time.Duration)
 	Log    *zap.Logger
 }
 
-// Outcome is how a task left a worker.
+// Outcome says how a worker finished with a task.
 type Outcome string
 
 // The outcomes.
 const (
-	Done        Outcome = "done"        // a result is stored, this worker's or another's
-	Over        Outcome = "over"        // nobody needs the task, because its job is over
-	Abandoned   Outcome = "abandoned"   // the worker had to end, and another gets the task
-	Lost        Outcome = "lost"        // set aside until the coordinator has stored again what the task needs
+	Done        Outcome = "done"        // a result is stored, by this worker or another
+	Over        Outcome = "over"        // the job is over, so the task is not needed
+	Abandoned   Outcome = "abandoned"   // the worker had to end, and another worker gets the task
+	Lost        Outcome = "lost"        // set aside until the coordinator has stored the task's data again
 	Quarantined Outcome = "quarantined" // set aside for good
 	Failed      Outcome = "failed"      // the task will be tried again
 )
 
-// Run computes one task after the other until ctx ends, which abandons the task
-// in work, or drain is closed, which finishes it first. It returns nil when it
-// was drained, ctx's error when it was cancelled.
+// Run computes one task after the other. If ctx ends, Run abandons its current task and
+// returns ctx's error. If drain is closed, Run first finishes the task and returns nil.
 func Run(ctx context.Context, drain <-chan struct{}, c Config) error {
 	waiting, stop := context.WithCancel(ctx)
 	defer stop()
@@ -63,7 +63,7 @@ func Run(ctx context.Context, drain <-chan struct{}, c Config) error {
 		}
 		quiet := context.AfterFunc(waiting, func() {
 			if ctx.Err() == nil {
-				c.Log.Info("leaving after the task in work; a second signal leaves at once", zap.String("job", d.Task.Job), zap.Int("shard", d.Task.Shard))
+				c.Log.Info("ending after the current task; a second signal ends at once", zap.String("job", d.Task.Job), zap.Int("shard", d.Task.Shard))
 			}
 		})
 		err = newAttempt(&c, d).run(ctx)

@@ -57,7 +57,8 @@ func linear(x []float64, l *model.Linear) []float64 {
 	return y
 }
 
-// cross returns the output of the cross layers, or x itself if there are none.
+// cross returns the output of the cross layers, or x itself if the model has no cross
+// layers.
 func cross(a *model.Architecture, w *model.Weights, x []float64) []float64 {
 	out := slices.Clone(x)
 	for l := range w.Mix {

@@ -18,9 +18,9 @@ import (
 	"shaver/internal/prepare"
 )
 
-// Request returns a request for a planted model with two fields and 14 features, and
-// for 300 rows in the splits train and val, in shards of 25. The dataset is in
-// folder, which is deleted when the test ends.
+// Request returns a request for a planted model with two fields and 14 features. The
+// dataset has 300 rows in the splits train and val, which are cut into shards of 25.
+// folder is the dataset's, and is deleted when the test ends.
 func Request(tb testing.TB) (r prepare.Request, folder string) {
 	tb.Helper()
 	p, err := planted.New(planted.Config{Fields: []string{"a", "b"}, FieldDims: []int{9, 5}, Informative: 2, Silent: 1, Seed: 3})
