@@ -21,8 +21,12 @@ levels: ## run the numeric tests with each kernel that this machine supports
 	GODEBUG=cpu.avx2=off go test $(NUMERIC)
 	go test -tags purego $(NUMERIC)
 
-generate: ## generate the kernels' assembly
+generate: ## generate the kernels' assembly and docs/cli
 	go generate ./internal/kernel
+	go test ./cmd/shaver -count 1 -run '^TestReference$$' -rewrite
+
+man: ## write man pages into man/
+	go test ./cmd/shaver -count 1 -run '^TestManPages$$' -man '$(CURDIR)/man'
 
 long: ## run the tests of cmd/shaver, including those that take minutes
 	SHAVER_LONG=1 go test -timeout 60m -count 1 ./cmd/shaver
@@ -66,4 +70,4 @@ golden: ## compute the golden files again (needs Debian's python3-torch)
 ci: ## run what CI runs
 	bash .ci/run
 
-.PHONY: help build test race levels generate long chaos chaos-short fuzz bench estimators lint fmt kernels transcripts golden ci
+.PHONY: help build test race levels generate man long chaos chaos-short fuzz bench estimators lint fmt kernels transcripts golden ci

@@ -73,7 +73,7 @@ audit:                  bus compare coordinator estimator prepare scores tally g
 metrics:                fault github.com/prometheus/client_golang
 
 # programs that people and clusters run
-cli:                    bus fault kernel github.com/spf13/cobra github.com/schollz/progressbar/v3 go.uber.org/zap golang.org/x/term
+cli:                    bus fault kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
 launch:                 atomicfile audit baseline bus checkpoint cli coordinator dataset estimator fault filelock job metrics prepare scores worker github.com/spf13/cobra go.uber.org/zap golang.org/x/sync golang.org/x/sys
 cmd/shaver:             arrowio atomicfile baseline bus checkpoint cli compact compare coordinator dataset estimator evaluate fault forecast ingest job launch model picture planted prepare prune report scores sparsity sweep synth tally github.com/spf13/cobra
 cmd/coordinator:        cli launch

@@ -20,10 +20,10 @@ import (
 	"shaver/internal/tally"
 )
 
-// TestGoldenIntervals checks 95% intervals against the exact values of the golden
-// models, over many seeds: the dataset's own values by all rows and by a sample of
-// them; and the population's, which for rows drawn with replacement is the golden's
-// dataset.
+// 95% intervals hold the exact values of the golden models in 95% of many seeds. There
+// are intervals for the values on the dataset, from all rows and from a sample of them,
+// and for the values on the population. For the latter, rows are drawn with replacement,
+// so that the golden's dataset is the population.
 func TestGoldenIntervals(t *testing.T) {
 	run := func(dir string) func(*testing.T) {
 		return func(t *testing.T) {
@@ -47,8 +47,8 @@ func TestGoldenIntervals(t *testing.T) {
 	t.Run("shared", func(t *testing.T) { run(shared(t, "golden"))(t) })
 }
 
-// goldenIntervals adds to held how many intervals hold their value, and how many
-// there are.
+// goldenIntervals adds to held the number of intervals that hold their value and the
+// number of all intervals.
 func goldenIntervals(t *testing.T, name string, held map[string][2]int) {
 	t.Helper()
 	var want golden
@@ -88,7 +88,7 @@ func goldenIntervals(t *testing.T, name string, held map[string][2]int) {
 	}
 }
 
-// pick returns the rows at these positions, numbered anew.
+// pick returns the rows at these positions, with new numbers.
 func pick(rows *model.Rows, at []int) *model.Rows {
 	picked := &model.Rows{Fields: rows.Fields}
 	for number, i := range at {
@@ -98,7 +98,8 @@ func pick(rows *model.Rows, at []int) *model.Rows {
 	return picked
 }
 
-// holds counts the intervals that hold the values, and all, in held.
+// holds adds to held the number of intervals that hold the values and the number of all
+// intervals.
 func holds(held map[string][2]int, what string, found *tally.Result, values []float64, e tally.Sampling, population bool) {
 	v := held[what]
 	for i, phi := range found.Phi {
@@ -117,11 +118,10 @@ func holds(held map[string][2]int, what string, found *tally.Result, values []fl
 	held[what] = v
 }
 
-// TestFlightsIntervals does the same for a trained model, with walks in place of
-// exact values: the dataset's values of 400 rows, against 150 antithetic passes of
-// them; and the values of all rows by a sample of 3,000, against a walk of each row.
-// There, intervals of rare features are wider than they need be. It takes five
-// minutes.
+// The same holds for a trained model, with walks instead of exact values. The values on
+// 400 rows are compared with 150 antithetic passes over them. The values on all rows, from
+// a sample of 3,000, are compared with a walk of each row. There, the intervals of rare
+// features are wider than necessary. The test takes five minutes.
 func TestFlightsIntervals(t *testing.T) {
 	if os.Getenv("SHAVER_LONG") != "1" {
 		t.Skip("SHAVER_LONG is not 1")

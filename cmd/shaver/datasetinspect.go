@@ -22,22 +22,24 @@ func datasetInspectCommand() *cobra.Command {
 	var html string
 	c := &cobra.Command{
 		Use:   "inspect DIR",
-		Short: "Say what a dataset holds: rows, label rate, fields and their most frequent values",
-		Long: `Say what a dataset holds: rows and label rate of each split, and of each field its
-features, how many of them occur, the share of rows whose value is not in the
-vocabulary (OOV), and the most frequent values. It reads no rows.
+		Short: "Print the splits, label rates and fields of a dataset",
+		Long: `Print the rows and the label rate of each split of a dataset, and for each
+field: the number of features, how many of them occur, the share of rows whose
+value is not in the vocabulary (OOV), and the most frequent values. The command
+reads no rows.
 
---html writes that as one page, too, which needs neither a network nor a script; there,
-and with -o json, is also how few features have half of the rows and more.
-
-` + cli.ExitHelp,
-		Args: cli.Args(cobra.ExactArgs(1)),
+--html also writes a page, which needs no network and no script. The page and
+the output of -o json add how few features cover half of the rows and more.`,
+		Example: `  shaver dataset inspect data
+  shaver dataset inspect data --top 10 --html data.html`,
+		ValidArgsFunction: cli.FolderArgs,
+		Args:              cli.Args(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := out.Check(); err != nil {
 				return err
 			}
 			if top < 0 {
-				return fault.Usagef("--top %d: not negative", top)
+				return fault.Usagef("--top %d: expected 0 or more", top)
 			}
 			if html != "" {
 				if err := cli.CheckOut(html); err != nil {
@@ -60,8 +62,9 @@ and with -o json, is also how few features have half of the rows and more.
 			return out.Print(c.OutOrStdout(), facts, func(w io.Writer) { datasetTable(w, facts) })
 		},
 	}
-	c.Flags().IntVar(&top, "top", 3, "most frequent values of each field to show")
-	c.Flags().StringVar(&html, "html", "", "file to write it to as a page, too, HTML")
+	c.Flags().IntVar(&top, "top", 3, "`number` of the most frequent values of each field to print")
+	c.Flags().StringVar(&html, "html", "", "HTML `file` to write as well (default none)")
+	cli.Files(c, "html", "html")
 	out.Flag(c)
 	return c
 }

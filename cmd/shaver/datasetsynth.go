@@ -26,34 +26,39 @@ func datasetSynthCommand() *cobra.Command {
 	o := synthOptions{config: synth.Config{Threads: runtime.GOMAXPROCS(0)}}
 	c := &cobra.Command{
 		Use:   "synth",
-		Short: "Write a raw click log in the form of Criteo, Avazu or KDD Cup 2012 track 2",
-		Long: `Write a raw click log of any size in the form of one of three public ones, for
-tests, benchmarks and demonstrations.
+		Short: "Generate a raw click log in a public format",
+		Long: `Generate a raw click log of any size, for tests, benchmarks and demonstrations.
+It has the format of one of three public logs:
 
-  criteo  tabs, no header: label, 13 integers, 26 hexadecimal strings, some empty
-  avazu   commas, a header: id, click, hour and 21 more columns, in order of time
-  kdd     tabs, no header: clicks, impressions and 10 identifiers (KDD Cup 2012, track 2)
+  criteo  tabs, no header: label, 13 integers, 26 hexadecimal strings; some
+          values are empty
+  avazu   commas, a header: id, click, hour and 21 more columns; in order of
+          time
+  kdd     tabs, no header: clicks, impressions and 10 identifiers (KDD Cup 2012,
+          track 2)
 
-Values follow Zipf's law over the cardinalities of the real logs; labels are
-drawn from a planted logistic model with the real logs' share of clicks. The same
---shape, --rows and --seed give the same bytes on any number of cores. A name
-that ends in .gz or .zst is compressed.
-
-` + cli.ExitHelp,
-		Args: cli.Args(cobra.NoArgs),
+Values follow Zipf's law, with as many distinct values as the real logs have.
+Labels are drawn from a logistic model with the real logs' share of clicks. The
+same --shape, --rows and --seed give the same bytes on any number of cores. If
+the name of the file ends in .gz or .zst, the file is compressed.`,
+		Example: `  shaver dataset synth --shape criteo --rows 10000000 --out log.tsv.zst`,
+		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := cli.Required(c, "shape", "rows", "out"); err != nil {
+			if err := cli.Required(c); err != nil {
 				return err
 			}
 			return o.run(c)
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&o.config.Shape, "shape", "", "form of the log: "+strings.Join(synth.Shapes(), ", "))
-	f.Int64Var(&o.config.Rows, "rows", 0, "rows to write")
-	f.Uint64Var(&o.config.Seed, "seed", 1, "seed of everything random")
-	f.StringVar(&o.out, "out", "", "file to write")
+	f.StringVar(&o.config.Shape, "shape", "", "`format` of the log: "+strings.Join(synth.Shapes(), ", "))
+	cli.Choices(c, "shape", synth.Shapes()...)
+	f.Int64Var(&o.config.Rows, "rows", 0, "`number` of rows")
+	seedFlag(c, &o.config.Seed)
+	f.StringVar(&o.out, "out", "", "`file` to write; .gz and .zst are compressed")
+	cli.Files(c, "out")
 	o.output.Flag(c)
+	cli.MarkRequired(c, "shape", "rows", "out")
 	return c
 }
 
@@ -62,10 +67,10 @@ func (o *synthOptions) run(c *cobra.Command) error {
 		return err
 	}
 	if o.config.Rows < 1 {
-		return fault.Usagef("--rows %d: at least 1", o.config.Rows)
+		return fault.Usagef("--rows %d: expected at least 1", o.config.Rows)
 	}
 	if !slices.Contains(synth.Shapes(), o.config.Shape) {
-		return fault.Usagef("--shape %s: one of %s", o.config.Shape, strings.Join(synth.Shapes(), ", "))
+		return fault.Usagef("--shape %s: expected one of %s", o.config.Shape, strings.Join(synth.Shapes(), ", "))
 	}
 	switch {
 	case strings.HasSuffix(o.out, ".gz"):
@@ -82,7 +87,7 @@ func (o *synthOptions) run(c *cobra.Command) error {
 	}
 	return o.output.Print(c.OutOrStdout(), facts, func(w io.Writer) {
 		fmt.Fprintf(w, "rows\t%d\t%.2f%% with a click\n", facts.Rows, 100*float64(facts.Positives)/float64(facts.Rows))
-		fmt.Fprintf(w, "bytes\t%d\t%.1f a row, uncompressed\n", facts.Bytes, float64(facts.Bytes)/float64(facts.Rows))
+		fmt.Fprintf(w, "bytes\t%d\t%.1f per row, uncompressed\n", facts.Bytes, float64(facts.Bytes)/float64(facts.Rows))
 	})
 }
 

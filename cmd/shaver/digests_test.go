@@ -20,7 +20,7 @@ import (
 	"shaver/internal/kernel"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the records of testdata/digests.json for this machine's kernels")
+var rewrite = flag.Bool("rewrite", false, "write the files that the tests compare with: testdata/digests.json for this machine's kernels, and docs/cli")
 
 // digestsFile holds the records: kernel -> case -> digests.
 var digestsFile = filepath.Join("testdata", "digests.json")

@@ -21,7 +21,7 @@ import (
 	"shaver/internal/launch"
 )
 
-// guardedServer is a NATS server that lets in one user.
+// guardedServer starts a NATS server that only one user may use.
 func guardedServer(t *testing.T, user, password string) (host string) {
 	t.Helper()
 	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
@@ -40,7 +40,7 @@ func guardedServer(t *testing.T, user, password string) (host string) {
 	return ns.Addr().String()
 }
 
-// metricsOf returns where a process answers for its health.
+// metricsOf returns the URL at which a process serves its health and metrics.
 func metricsOf(t *testing.T, p *process) string {
 	t.Helper()
 	p.await("metrics", 1)
@@ -50,12 +50,12 @@ func metricsOf(t *testing.T, p *process) string {
 		var e struct{ Msg, Address string }
 		if json.Unmarshal([]byte(line), &e) == nil && e.Msg == "metrics" {
 			if !strings.HasPrefix(e.Address, "127.0.0.1:") {
-				t.Errorf("it answers on %s", e.Address)
+				t.Errorf("it listens on %s, expected 127.0.0.1", e.Address)
 			}
 			return "http://" + e.Address
 		}
 	}
-	t.Fatal("no address")
+	t.Fatal("the log has no address for metrics")
 	return ""
 }
 
@@ -74,8 +74,8 @@ func fetch(t *testing.T, url string) (int, string) {
 	return answer.StatusCode, string(body)
 }
 
-// A worker tells Prometheus what it did, and whether it is ready. A password is
-// in no log, no argument and no file that we write.
+// A worker serves metrics of its work, and reports whether it is ready. The password is
+// in no log, no argument and no file.
 func TestEdges(t *testing.T) {
 	const password = "s3cret:word"
 	host := guardedServer(t, "me", password)
@@ -121,7 +121,7 @@ func TestEdges(t *testing.T) {
 			if line.MatchString(text) {
 				break
 			}
-			if time.Now().After(end) { // the last task's end comes after the job's
+			if time.Now().After(end) { // the last task may end after the job
 				t.Fatalf("no %s in\n%s", line, text)
 			}
 		}

@@ -16,10 +16,10 @@ import (
 	"shaver/internal/tally"
 )
 
-// TestFlightsMultilinear measures the bias of the multilinear estimator on trained
-// models: its distance, with so many draws that its own noise is small, from many
-// walks of the same rows, less what the walks' standard errors explain. It takes three
-// minutes.
+// The bias of the multilinear estimator on trained models is below a bound. The bias is
+// its distance from many walks of the same rows, minus what the standard errors of the
+// walks explain. The estimator has 1024 draws, so that its own noise is small. The test
+// takes three minutes.
 func TestFlightsMultilinear(t *testing.T) {
 	if os.Getenv("SHAVER_LONG") != "1" {
 		t.Skip("SHAVER_LONG is not 1")
@@ -37,7 +37,7 @@ func TestFlightsMultilinear(t *testing.T) {
 		name   string
 		rows   int
 		passes int
-		worst  float64 // of plain end points
+		worst  float64 // largest bias with plain end points
 	}{{"deepfm", 200, 150, .3}, {"dcn-mix", 48, 100, .25}} {
 		ck, err := checkpoint.Read(filepath.Join(flights, c.name+".pth"))
 		if err != nil {
@@ -69,8 +69,8 @@ func TestFlightsMultilinear(t *testing.T) {
 	}
 }
 
-// distance returns how far two results are apart, relative to the second, less what
-// the second's standard errors explain; in the root mean square.
+// distance returns the root mean square of the difference of two results, relative to
+// the second, minus what the standard errors of the second explain.
 func distance(found, want *tally.Result) float64 {
 	off, size := 0.0, 0.0
 	for i, phi := range want.Phi {
@@ -85,7 +85,7 @@ func estimate(t *testing.T, game shapley.Game, o shapley.Options, rows *model.Ro
 	return estimateOf(t, game, o, rows, rows.Len())
 }
 
-// estimateOf is estimate for rows that are a sample of so many.
+// estimateOf is estimate for rows that are a sample of all rows, of which there are of.
 func estimateOf(t *testing.T, game shapley.Game, o shapley.Options, rows *model.Rows, of int) *tally.Result {
 	t.Helper()
 	p, err := shapley.Estimate(t.Context(), game, o, rows, 2, nil)

@@ -12,16 +12,16 @@ import (
 	"shaver/internal/shapley"
 )
 
-// worstBias is how far multilinear values may be from the exact ones, in the root
-// mean square, on golden models. An FM is linear in each entry: there is none but
-// the noise of the draws. The others are what docs/estimators.md says of trained
-// models, twice; and 0 is for tiny networks of random weights, in which one entry is
-// a tenth of all there is: nobody would take their logit for linear, and what they
-// give is only logged. shapley's tests compare it with its expectation.
+// worstBias is the largest difference of multilinear values from exact values on golden
+// models, in the root mean square. An FM is linear in each entry, so it only has the
+// noise of the draws. The bounds of the others are twice the bias of trained models in
+// docs/estimators.md. 0 means that the difference is only logged. This is for tiny
+// networks of random weights, whose logit is far from linear, because one entry is a
+// tenth of the table. The tests of shapley compare them with the expectation.
 var worstBias = map[string]float64{"fm": .01, "deepfm-toy": .08, "deepfm-nobn": .08}
 
-// TestMultilinearBias draws so often that only the bias of the multilinear
-// estimator is left, on the golden models, whose exact values are known.
+// The multilinear estimator has a small bias on the golden models, whose exact values are
+// known. It has enough draws that only the bias is left.
 func TestMultilinearBias(t *testing.T) {
 	run := func(t *testing.T, dir string) {
 		models, err := filepath.Glob(filepath.Join(dir, "*.pth"))

@@ -30,10 +30,14 @@ func evaluateCommand() *cobra.Command {
 	var out cli.Output
 	c := &cobra.Command{
 		Use:   "evaluate",
-		Short: "Measure a model, pruned or not, on a split: LogLoss and AUC",
-		Args:  cli.Args(cobra.NoArgs),
+		Short: "Measure the LogLoss and AUC of a model",
+		Long: `Measure the LogLoss and the AUC of a model, pruned or not, on a split of a
+dataset.`,
+		Example: `  shaver evaluate --model model.pth --dataset data
+  shaver evaluate --model pruned.safetensors --dataset data --split val`,
+		Args: cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := cli.Required(c, "model", "dataset"); err != nil {
+			if err := cli.Required(c); err != nil {
 				return err
 			}
 			if err := out.Check(); err != nil {
@@ -60,11 +64,11 @@ func evaluateCommand() *cobra.Command {
 			})
 		},
 	}
-	f := c.Flags()
-	f.StringVar(&modelFile, "model", "", "checkpoint, or a pruned model")
-	f.StringVar(&dir, "dataset", "", "dataset folder")
-	f.StringVar(&split, "split", dataset.Test, "split to measure on")
+	modelFlag(c, &modelFile, "checkpoint or pruned model `file`")
+	datasetFlag(c, &dir, "dataset `folder`")
+	splitFlag(c, &split)
 	out.Flag(c)
+	cli.MarkRequired(c, "model", "dataset")
 	return c
 }
 
@@ -85,7 +89,7 @@ type bench struct {
 	rows    int64
 }
 
-// openBench opens a split on which m, and models of its shape, can be measured.
+// openBench opens a split for measuring m and other models with the same fields.
 func openBench(dir, split string, m *model.Model) (*bench, error) {
 	d, err := dataset.Open(dir)
 	if err != nil {
@@ -101,7 +105,7 @@ func openBench(dir, split string, m *model.Model) (*bench, error) {
 	return &bench{d, split, rows}, nil
 }
 
-// predict predicts the split on all cores, and counts the rows in progress.
+// predict predicts the labels of the split on all cores and adds the rows to progress.
 func (b *bench) predict(ctx context.Context, m *model.Model, progress *cli.Progress) (*evaluate.Predictions, error) {
 	source := func(ctx context.Context, each func(*model.Rows) error) error {
 		return b.dataset.Scan(ctx, []string{b.split}, 4096, func(rows *model.Rows) error {

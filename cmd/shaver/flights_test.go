@@ -12,7 +12,7 @@ import (
 	"shaver/internal/sweep"
 )
 
-// importFlights makes the dataset of the real flights, or skips the test.
+// importFlights imports the dataset of real flights, or skips the test if it is missing.
 func importFlights(t *testing.T) (flights, dir string) {
 	t.Helper()
 	flights, dir = shared(t, "data", "flights"), filepath.Join(t.TempDir(), "flights")
@@ -22,7 +22,7 @@ func importFlights(t *testing.T) (flights, dir string) {
 	return flights, dir
 }
 
-// TestFlightsMetrics: evaluate finds what PyTorch measured.
+// The command evaluate measures what PyTorch measured.
 func TestFlightsMetrics(t *testing.T) {
 	flights, dir := importFlights(t)
 	for _, name := range []string{"deepfm", "dcn-mix"} {
@@ -41,9 +41,9 @@ func TestFlightsMetrics(t *testing.T) {
 	}
 }
 
-// TestFlightsPruning: the whole flow on real data, on which Shapley values beat
-// magnitude. With the portable kernel a row takes about 10 ms of a core: 1% of the rows
-// suffices for the claim; SHAVER_LONG=1 takes 5%.
+// Shapley values beat magnitude on real data, through all commands. With the portable
+// kernel a row takes a core about 10 ms, so the test scores 1% of the rows, which is
+// enough. With SHAVER_LONG=1 it scores 5%.
 func TestFlightsPruning(t *testing.T) {
 	sample := "0.01"
 	if os.Getenv("SHAVER_LONG") == "1" {
@@ -80,8 +80,8 @@ func TestFlightsPruning(t *testing.T) {
 		t.Logf("sparsity %g, %s: AUC %.4f, LogLoss %.4f, calibrated %.4f", p.Sparsity, p.Method, *p.AUC, p.LogLoss, *p.CalibratedLogLoss)
 	}
 
-	// Calibration is in the weights, of a DeepFM in the table too, and helps on rows it
-	// was not fitted to; the codebook follows the table.
+	// The calibration is folded into the weights, and in a DeepFM into the table and the
+	// codebook too. It helps on rows to which it was not fitted.
 	for _, form := range []string{"--dense=true", "--dense=false"} {
 		calibrated := filepath.Join(out, "calibrated.safetensors")
 		shaver(t, nil, "prune", "--model", modelFile, "--scores", scoresFile, "--sparsity", "0.9", "--calibrate", "--dataset", dir, form, "--out", calibrated)
@@ -93,8 +93,8 @@ func TestFlightsPruning(t *testing.T) {
 	}
 }
 
-// beats reports the first sparsity at which Shapley values do not lead
-// magnitude by more than margin in AUC.
+// beats returns an error that names the first sparsity at which the AUC of Shapley values
+// does not exceed that of magnitude by more than margin.
 func beats(points []sweep.Point, margin float64) error {
 	auc := map[string]float64{}
 	for _, p := range points {
@@ -117,8 +117,8 @@ func beats(points []sweep.Point, margin float64) error {
 	return nil
 }
 
-// TestFlightsMethods holds the figures of docs/methods.md: the aggregate rms, whose
-// LogLoss calibration repairs, leads at 99%.
+// The figures of docs/results.md are right: at 99% the aggregate rms leads, and
+// calibration repairs its LogLoss.
 func TestFlightsMethods(t *testing.T) {
 	if os.Getenv("SHAVER_LONG") != "1" {
 		t.Skip("SHAVER_LONG is not 1")

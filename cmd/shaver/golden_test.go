@@ -20,7 +20,7 @@ import (
 	"shaver/internal/scores"
 )
 
-// golden is NAME.json: what an independent program found, in float64.
+// golden is the content of NAME.json: what an independent program computed, in float64.
 type golden struct {
 	FieldDims   []int               `json:"field_dims"`
 	Dim         int                 `json:"dim"`
@@ -31,8 +31,8 @@ type golden struct {
 	Exact       map[string]shapleys `json:"exact"`
 }
 
-// shapleys are values by feature and column. There are two forms of them: bare,
-// and with more beside them.
+// shapleys are values by feature and column. In JSON they are an array, or an object
+// with the array as one of its properties.
 type shapleys [][]float64
 
 func (s *shapleys) UnmarshalJSON(data []byte) error {
@@ -47,8 +47,8 @@ func (s *shapleys) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// The tolerances of the project's first release. testdata/golden/README.md
-// argues for them.
+// The tolerances of the project's first release. testdata/golden/README.md gives the
+// reasons.
 const (
 	logitTolerance    = 1e-5
 	codebookTolerance = 1e-6
@@ -57,8 +57,7 @@ const (
 
 const goldenPasses = 400
 
-// TestGoldens runs every golden model through the commands, and compares what
-// they find with the values that came with the model.
+// The commands compute the values that came with every golden model.
 func TestGoldens(t *testing.T) {
 	run := func(dir string, least int) func(*testing.T) {
 		return func(t *testing.T) {
@@ -115,9 +114,9 @@ func testGolden(t *testing.T, name string) {
 	}
 }
 
-// wantWithin checks estimates against the values: 99% of them within 4 standard
-// errors, and the errors as large as they are said to be. Entries that nothing
-// depends on have no spread; the float32 of the network moves them a little.
+// wantWithin checks estimates against exact values: 99% of them are within 4 standard
+// errors, and the errors are as large as they are reported to be. Entries on which
+// nothing depends have no spread, but the float32 of the network moves them a little.
 func wantWithin(t *testing.T, baseline string, found *scores.File, exact shapleys) {
 	t.Helper()
 	within, square, spread := 0, 0.0, 0
@@ -139,7 +138,7 @@ func wantWithin(t *testing.T, baseline string, found *scores.File, exact shapley
 	if t.Logf("%s: %.1f%% of %d estimates are within 4 standard errors", baseline, 100*share, at); share < 0.99 {
 		t.Error("expected 99%")
 	}
-	// The mean square of n standard normals is 1, give or take 4*sqrt(2/n).
+	// The mean square of n standard normals is 1, within 4*sqrt(2/n).
 	if spread > 10 {
 		if mean, bound := square/float64(spread), 4*math.Sqrt(2/float64(spread)); math.Abs(mean-1) > bound {
 			t.Errorf("%s: errors are %.2f standard errors in the mean square over %d entries, expected 1 +- %.2f", baseline, mean, spread, bound)
@@ -147,7 +146,8 @@ func wantWithin(t *testing.T, baseline string, found *scores.File, exact shapley
 	}
 }
 
-// wantLogits scores the rows with the packages, as no command prints logits.
+// wantLogits compares the logits of the rows. It calls the packages, because no command
+// prints logits.
 func wantLogits(t *testing.T, name string, want *golden) {
 	t.Helper()
 	ck, err := checkpoint.Read(name + ".pth")
@@ -208,7 +208,7 @@ func readScores(t *testing.T, path string) *scores.File {
 	return f
 }
 
-// largest returns the largest difference, NaN if there is one or the sizes
+// largest returns the largest difference. It returns NaN if a value is NaN or the sizes
 // differ.
 func largest(found []float64, want [][]float64) float64 {
 	flat := slices.Concat(want...)
@@ -230,8 +230,8 @@ func float64s(values []float32) []float64 {
 	return wide
 }
 
-// TestRoundTrip prunes every golden model, compact and dense, and scores rows
-// with both files: the logits are the same, to the bit, as of the pruned table.
+// For every golden model, the compact and the dense pruned file give the same logits as
+// the pruned table, to the bit.
 func TestRoundTrip(t *testing.T) {
 	models, err := filepath.Glob(filepath.Join(goldenDir, "*.pth"))
 	if err != nil || len(models) == 0 {
@@ -290,8 +290,8 @@ func logitsOf(t *testing.T, path string, rows *model.Rows) []float64 {
 	return logits
 }
 
-// sameKeys checks that two state dicts have the same keys, shapes and types, and
-// the same bytes but for the table.
+// sameKeys checks that two state dicts have the same keys, shapes and types, and the
+// same bytes except in the table.
 func sameKeys(a, b *checkpoint.Checkpoint) error {
 	x, y := slices.Sorted(slices.Values(a.Keys)), slices.Sorted(slices.Values(b.Keys))
 	if !slices.Equal(x, y) {

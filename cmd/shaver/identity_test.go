@@ -20,7 +20,8 @@ import (
 	"shaver/internal/launch"
 )
 
-// plantedJob makes a model and rows, and returns the flags that name them.
+// plantedJob makes a model and a dataset, and returns their folder and the flags that
+// name them.
 func plantedJob(t *testing.T, rows int) (dir string, flags []string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "planted")
@@ -28,8 +29,8 @@ func plantedJob(t *testing.T, rows int) (dir string, flags []string) {
 	return dir, []string{"--model", filepath.Join(dir, "model.safetensors"), "--dataset", filepath.Join(dir, "dataset")}
 }
 
-// jobs are specifications that between them use every source of randomness, both
-// kinds of standard errors, and rounds.
+// jobs are flags of jobs that together use every source of randomness, both kinds of
+// standard errors, and rounds.
 var jobs = map[string][]string{
 	"sample": {"--baseline", "codebook", "--sample", "0.7", "--seed", "3"},
 	"passes": {"--passes", "3"},
@@ -38,8 +39,8 @@ var jobs = map[string][]string{
 
 var shardSizes = []string{"37", "150", "5000"}
 
-// TestSameBytes: one job gives one scores file, for any number of workers and
-// any shard size, in one process or in several.
+// A job gives the same scores file for any number of workers and any shard size, in one
+// process or in several.
 func TestSameBytes(t *testing.T) {
 	dir, common := plantedJob(t, 700)
 	file := func(name string) string { return filepath.Join(dir, name) }
@@ -92,7 +93,8 @@ func fileDigest(t *testing.T, path string) string {
 	return report.Digests.Scores
 }
 
-// long is a job of a few seconds: 6 shards, each of about a second of a core.
+// long is a job of a few seconds. It has 6 shards, each of which takes one core about a
+// second.
 type long struct {
 	flags     []string
 	reference string
@@ -113,14 +115,14 @@ func longJob(t *testing.T) *long {
 	return l
 }
 
-// coordinate starts a coordinator of the job, which writes to out.
+// coordinate starts a coordinator for the job. It writes to out.
 func (l *long) coordinate(t *testing.T, url, out string) *process {
 	t.Helper()
 	return start(t, nil, "coordinator", slices.Concat([]string{"--nats", url, "--out", out, "--lease", "2s", "--log", "json", "-v"}, l.flags)...)
 }
 
-// TestFaults: whatever is killed or asked to leave in the middle of a job, the
-// scores are the same bytes.
+// The scores have the same bytes whatever is killed or asked to leave in the middle of a
+// job.
 func TestFaults(t *testing.T) {
 	l := longJob(t)
 	t.Run("worker killed", func(t *testing.T) { testKilledWorker(t, l) })
@@ -147,7 +149,7 @@ func testKilledWorker(t *testing.T, l *long) {
 	}
 	again := survivor.having("task begun")
 	if !slices.ContainsFunc(again, func(e entry) bool { return e.Shard == lost.Shard && e.Try > 1 }) {
-		t.Errorf("shard %d was lost and not handed out again: the survivor began %v", lost.Shard, again)
+		t.Errorf("shard %d was lost and not assigned again: the survivor started %v", lost.Shard, again)
 	}
 	var report launch.JobReport
 	readJSON(t, strings.TrimSuffix(out, ".arrow")+".job.json", &report)
@@ -160,8 +162,7 @@ func testKilledWorker(t *testing.T, l *long) {
 	survivor.wantExit(cli.ExitDrained)
 }
 
-// testDrainedWorker: SIGTERM lets a worker finish its task, and no other one
-// computes it.
+// After SIGTERM a worker finishes its task, and no other worker computes it.
 func testDrainedWorker(t *testing.T, l *long) {
 	url, out := natsServer(t), filepath.Join(t.TempDir(), "s.arrow")
 	leaving := startWorker(t, url, "leaving")
@@ -170,26 +171,26 @@ func testDrainedWorker(t *testing.T, l *long) {
 	leaving.signal(syscall.SIGTERM)
 	leaving.wantExit(cli.ExitDrained)
 	if done := leaving.having("task done"); len(done) != 1 || done[0].Shard != last.Shard {
-		t.Errorf("the worker had begun shard %d and finished %v", last.Shard, done)
+		t.Errorf("the worker had started shard %d and finished %v", last.Shard, done)
 	}
 	if len(leaving.having("ending after the current task; a second signal ends at once")) != 1 {
-		t.Error("the worker does not say what it waits for")
+		t.Error("the worker does not log what it waits for")
 	}
 	if len(leaving.having("drained")) != 1 {
-		t.Error("the worker does not say that it drained")
+		t.Error("the worker does not log that it drained")
 	}
 	staying := startWorker(t, url, "staying")
 	coordinator.wantExit(cli.ExitDone)
 	wantSameFile(t, out, l.reference)
 	for _, e := range staying.having("task begun") {
 		if e.Try != 1 || e.Shard == last.Shard {
-			t.Errorf("shard %d was handed out again (try %d)", e.Shard, e.Try)
+			t.Errorf("shard %d was assigned again (try %d)", e.Shard, e.Try)
 		}
 	}
 }
 
-// testKilledCoordinator: the job that is submitted again goes on, with the shard
-// size that it had and the results that are stored.
+// A job that is submitted again continues with its first shard size and the results that
+// are stored.
 func testKilledCoordinator(t *testing.T, l *long) {
 	url, out := natsServer(t), filepath.Join(t.TempDir(), "s.arrow")
 	worker := startWorker(t, url, "worker")
@@ -213,9 +214,9 @@ func testKilledCoordinator(t *testing.T, l *long) {
 	wantNothingLeft(t, url, l.report.Job, nil)
 }
 
-// testInterrupted: Ctrl-C ends an embedded job at once, and so does a kill. The same
-// command goes on with what is done, waits for no lease (a minute), and leaves nothing beside the scores; another
-// job of the same file begins anew.
+// Ctrl-C ends a local job at once, and so does a kill. The same command continues with
+// the tasks that are done, does not wait for a lease of a minute, and leaves only the
+// scores and their report. Another job with the same file starts from the beginning.
 func testInterrupted(t *testing.T, l *long) {
 	dir, temporary := t.TempDir(), t.TempDir()
 	out := filepath.Join(dir, "s.arrow")
@@ -227,15 +228,15 @@ func testInterrupted(t *testing.T, l *long) {
 	second := run()
 	second.wantExit(cli.ExitUsage)
 	if last := second.log[len(second.log)-1]; !strings.Contains(last, "another job that writes "+out+" is running") {
-		t.Errorf("a second one at the same time says %q", last)
+		t.Errorf("the last line of a second run at the same time is %q", last)
 	}
 	first.signal(os.Interrupt)
 	first.wantExit(cli.ExitCancelled)
 	if last := first.log[len(first.log)-1]; last != "shaver: cancelled" {
-		t.Errorf("its last words are %q", last)
+		t.Errorf("the last line of the log is %q", last)
 	}
 	if len(first.having("the state of the job is kept, and the same command resumes it")) != 1 {
-		t.Error("it does not say how to go on")
+		t.Error("the log does not say how to continue")
 	}
 	wantFiles(t, dir, ".s.job")
 
@@ -248,12 +249,12 @@ func testInterrupted(t *testing.T, l *long) {
 	wantSameFile(t, out, l.reference)
 	done := len(first.having("task done")) + len(third.having("task done"))
 	if again := len(fourth.having("task begun")); again > longShards-done+1 {
-		t.Errorf("%d tasks were done before, and %d of %d begun again", done, again, longShards)
+		t.Errorf("%d tasks were done before, but %d of %d were started again", done, again, longShards)
 	}
 	wantFiles(t, dir, "s.arrow", "s.job.json")
 	var report launch.JobReport
 	if readJSON(t, filepath.Join(dir, "s.job.json"), &report); !report.Resumed || l.report.Resumed {
-		t.Errorf("that a run went on is told as %v, and of one that did not %v", report.Resumed, l.report.Resumed)
+		t.Errorf("resumed is %v for the run that continued and %v for the reference, expected true and false", report.Resumed, l.report.Resumed)
 	}
 
 	fifth := run("--seed", "77")
@@ -265,17 +266,17 @@ func testInterrupted(t *testing.T, l *long) {
 	sixth.wantExit(cli.ExitDone)
 	wantSameFile(t, out, l.reference)
 	if len(sixth.having("discarding the progress of another job with the same --out")) != 1 {
-		t.Error("it does not say what is lost")
+		t.Error("the log does not say what is lost")
 	}
 	if begun := len(sixth.having("task begun")); begun != longShards {
-		t.Errorf("%d tasks were begun of a job of %d, none of which was done", begun, longShards)
+		t.Errorf("%d tasks were started, expected all %d", begun, longShards)
 	}
 	wantFiles(t, dir, "s.arrow", "s.job.json")
 	wantFiles(t, temporary)
 }
 
-// follow collects the partials that a job's results refer to. The function that
-// it returns ends that.
+// follow starts to collect the partials of a job's results. The function that it returns
+// stops that and returns them.
 func follow(t *testing.T, url, id string) (partials func() []job.Blob) {
 	t.Helper()
 	b := connect(t, url)
@@ -308,8 +309,8 @@ func connect(t *testing.T, url string) *bus.Bus {
 	return b
 }
 
-// wantNothingLeft checks that a finished job's blobs, tasks and specification are
-// gone from the server.
+// wantNothingLeft checks that the server has no blobs, tasks or specification of a
+// finished job.
 func wantNothingLeft(t *testing.T, url, id string, partials []job.Blob) {
 	t.Helper()
 	b := connect(t, url)

@@ -22,7 +22,8 @@ func importCommands() []*cobra.Command {
 	return []*cobra.Command{importCSVCommand(), importCriteoCommand(), importAvazuCommand(), importKDDCommand(), importTableCommand()}
 }
 
-// importRun is what all imports share: the draw, the policy, the result.
+// importRun has what all imports share: the split, the policy for malformed rows and
+// the result.
 type importRun struct {
 	split         string
 	seed          uint64
@@ -32,24 +33,27 @@ type importRun struct {
 
 func (o *importRun) flags(c *cobra.Command, split string) {
 	f := c.Flags()
-	f.StringVar(&o.split, "split", split, "draw rows into train:val:test")
-	f.Uint64Var(&o.seed, "seed", 1, "seed of the draw")
-	f.StringVar(&o.onBadRow, "on-bad-row", ingest.Fail, "what a row that is none does: fail, or skip it and count")
-	f.StringVar(&o.out, "out", "", "folder to make")
+	f.StringVar(&o.split, "split", split, "`ratio` train:val:test by which rows are drawn into splits")
+	f.Uint64Var(&o.seed, "seed", 1, "seed of the draw for --split")
+	f.StringVar(&o.onBadRow, "on-bad-row", ingest.Fail, "`action` for a malformed row: fail, or skip it and count it")
+	cli.Choices(c, "on-bad-row", ingest.Fail, ingest.Skip)
+	f.StringVar(&o.out, "out", "", "new dataset `folder`")
+	cli.Folder(c, "out")
 	o.output.Flag(c)
+	cli.MarkRequired(c, "out")
 }
 
 func (o *importRun) check(c *cobra.Command) error {
-	if err := cli.Required(c, "out"); err != nil {
+	if err := cli.Required(c); err != nil {
 		return err
 	}
 	if o.onBadRow != ingest.Fail && o.onBadRow != ingest.Skip {
-		return fault.Usagef("--on-bad-row %s: %s or %s", o.onBadRow, ingest.Fail, ingest.Skip)
+		return fault.Usagef("--on-bad-row %s: expected %s or %s", o.onBadRow, ingest.Fail, ingest.Skip)
 	}
 	return o.output.Check()
 }
 
-// run imports with progress, and says what became of it.
+// run imports with progress and prints the result.
 func (o *importRun) run(c *cobra.Command, do func(show ingest.Progress) (*ingest.Summary, error)) error {
 	const mega = 1_000_000
 	progress := cli.NewProgress("import", "MB", 1)
@@ -59,8 +63,8 @@ func (o *importRun) run(c *cobra.Command, do func(show ingest.Progress) (*ingest
 		progress.SetOf(read/mega, max(total/mega, 1))
 	})
 	progress.End()
-	if kept := ingest.KeptCounts(o.out); err != nil && !fault.IsUsage(err) && kept != "" { // an import that was refused kept nothing
-		fmt.Fprintf(c.ErrOrStderr(), "what was counted of whole files is kept in %s: the same command goes on from there\n", kept)
+	if kept := ingest.KeptCounts(o.out); err != nil && !fault.IsUsage(err) && kept != "" { // an import with wrong usage keeps nothing
+		fmt.Fprintf(c.ErrOrStderr(), "the counts of complete files are kept in %s; the same command continues from there\n", kept)
 	}
 	if err != nil {
 		return err
@@ -69,21 +73,21 @@ func (o *importRun) run(c *cobra.Command, do func(show ingest.Progress) (*ingest
 		fmt.Fprintln(c.ErrOrStderr(), "skipped:", message)
 	}
 	if summary.Skipped > 0 {
-		fmt.Fprintf(c.ErrOrStderr(), "skipped %d bad rows in all\n", summary.Skipped)
+		fmt.Fprintf(c.ErrOrStderr(), "skipped %d malformed rows in total\n", summary.Skipped)
 	}
 	for j, n := range summary.Unseen {
 		if n > 0 {
-			fmt.Fprintf(c.ErrOrStderr(), "field %s: rows whose value is not in the vocabulary: %d\n", summary.Fields[j].Name, n)
+			fmt.Fprintf(c.ErrOrStderr(), "field %s: %d rows have a value that is not in the vocabulary\n", summary.Fields[j].Name, n)
 		}
 	}
 	for j, n := range summary.Reserved {
 		if n > 0 {
-			fmt.Fprintf(c.ErrOrStderr(), "field %s: ids that the vocabulary has for no value: %d of %d\n", summary.Fields[j].Name, n, summary.Fields[j].Size)
+			fmt.Fprintf(c.ErrOrStderr(), "field %s: %d of %d ids have no value in the vocabulary\n", summary.Fields[j].Name, n, summary.Fields[j].Size)
 		}
 	}
 	for i, scan := range summary.Scans {
 		seconds := scan.Time.Seconds()
-		if scan.Bytes < mega { // a rate says nothing
+		if scan.Bytes < mega { // too little for a rate
 			continue
 		}
 		fmt.Fprintf(c.ErrOrStderr(), "scan %d: %d MB in %.1f s, %.0f MB/s\n", i+1, scan.Bytes/mega, seconds, float64(scan.Bytes)/mega/seconds)
@@ -95,7 +99,7 @@ func (o *importRun) run(c *cobra.Command, do func(show ingest.Progress) (*ingest
 	return o.output.Print(c.OutOrStdout(), facts, func(w io.Writer) { datasetTable(w, facts) })
 }
 
-// rawOptions are those of imports of raw values.
+// rawOptions are the options of imports of raw values.
 type rawOptions struct {
 	minCount   int64
 	counted    string
@@ -108,29 +112,32 @@ type rawOptions struct {
 func (o *rawOptions) flags(c *cobra.Command, minCount int64, counted string) {
 	o.memory = ingest.DefaultMemory
 	f := c.Flags()
-	f.Int64Var(&o.minCount, "min-count", minCount, "rows that a value needs to get an id of its own")
-	f.StringVar(&o.counted, "counted", counted, "rows that --min-count is about: train, or all")
-	f.StringVar(&o.vocabulary, "vocabulary", "", "ids to use instead of making them: a dataset's folder, or a .csv, .json, .parquet or .arrow file of field, value, id")
-	f.StringVar(&o.oov, "oov", "", "with --vocabulary FILE, the id in each field of values that are not in it: last, the one after the largest; id=N, which no value has; value=TEXT, that of this value, as value=<unk>; or none: such a row is a bad one (default last)")
-	f.Var(&o.memory, "memory", "memory to stay under")
+	f.Int64Var(&o.minCount, "min-count", minCount, "`number` of rows in which a value must occur to get an id of its own")
+	f.StringVar(&o.counted, "counted", counted, "`rows` that count for --min-count: train or all")
+	cli.Choices(c, "counted", ingest.CountTrain, ingest.CountAll)
+	f.StringVar(&o.vocabulary, "vocabulary", "", "dataset folder or `file` (.csv, .json, .parquet or .arrow, with field, value and id) whose ids to use (default new ids)")
+	cli.Files(c, "vocabulary")
+	f.StringVar(&o.oov, "oov", "", "for --vocabulary with a file: `id` of values that are not in the file, as described above (default last)")
+	cli.Choices(c, "oov", "last", "none", "id=", "value=")
+	f.Var(&o.memory, "memory", "memory `limit`, such as 512MiB or 4GiB, at least 128MiB")
 }
 
 // config checks the flags and reads what they name.
 func (o *rawOptions) config(c *cobra.Command, run *importRun, format ingest.Format, files []string, show ingest.Progress) (config ingest.RawConfig, err error) {
 	switch {
 	case o.minCount < 1:
-		return config, fault.Usagef("--min-count %d: at least 1", o.minCount)
+		return config, fault.Usagef("--min-count %d: expected at least 1", o.minCount)
 	case o.counted != ingest.CountTrain && o.counted != ingest.CountAll:
-		return config, fault.Usagef("--counted %s: %s or %s", o.counted, ingest.CountTrain, ingest.CountAll)
+		return config, fault.Usagef("--counted %s: expected %s or %s", o.counted, ingest.CountTrain, ingest.CountAll)
 	case o.memory < 128<<20:
-		return config, fault.Usagef("--memory %v: at least 128MiB", &o.memory)
+		return config, fault.Usagef("--memory %v: expected at least 128MiB", &o.memory)
 	}
 	if o.oov != "" && o.vocabulary == "" {
-		return config, fault.Usagef("--oov says which id of --vocabulary is that of unseen values: there is no --vocabulary")
+		return config, fault.Usagef("--oov needs --vocabulary")
 	}
 	for _, name := range []string{"min-count", "counted"} {
 		if o.vocabulary != "" && c.Flags().Changed(name) {
-			return config, fault.Usagef("--%s is for a vocabulary that is made, not for --vocabulary", name)
+			return config, fault.Usagef("--%s is for new ids and does not go with --vocabulary", name)
 		}
 	}
 	config = ingest.RawConfig{
@@ -142,8 +149,8 @@ func (o *rawOptions) config(c *cobra.Command, run *importRun, format ingest.Form
 			return config, err
 		}
 		if info, err := os.Stat(o.vocabulary); err == nil && info.IsDir() && c.Flags().Lookup("columns") != nil && format.Columns == nil {
-			// Another night's log, whose columns may stand in another order: the fields
-			// are the earlier dataset's.
+			// The columns of another night's log may be in another order. The fields are
+			// those of the earlier dataset.
 			for _, name := range config.Vocabulary.Names {
 				config.Format.Columns = append(config.Format.Columns, ingest.Column{Name: name})
 			}
@@ -159,12 +166,12 @@ func (o *rawOptions) config(c *cobra.Command, run *importRun, format ingest.Form
 	return config, nil
 }
 
-// importRaw is the body of an import command of raw files.
+// importRaw imports raw files, for several commands.
 func (o *rawOptions) importRaw(c *cobra.Command, run *importRun, format ingest.Format, files []string) error {
 	if err := run.check(c); err != nil {
 		return err
 	}
-	// The collector must not let garbage grow to what is in use.
+	// Without a limit, the garbage may grow as large as the memory in use.
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(int64(o.memory) / 10 * 9))
 	return run.run(c, func(show ingest.Progress) (*ingest.Summary, error) {
 		config, err := o.config(c, run, format, files, show)
@@ -192,23 +199,30 @@ func withFlags(err error, sizes string) error {
 	return fmt.Errorf("%w (%s)", err, strings.Join(flags, ", "))
 }
 
-const rawHelp = `Ids are made in two scans of the files: values with at least --min-count rows get ids in
-byte order, the last id of a field stands for all others. Ids, and what split a
-row is drawn into, do not depend on how the rows are cut into files, on --memory
-or on the number of cores. With --vocabulary the ids are those of an earlier
-dataset or of the model's own mapper, in one scan; values that are not in it get
-the id that --oov says and are counted. With --model, fields of other sizes than
-the checkpoint's are refused; a mapper may then have ids that no value has, as 0
-for padding, which never occur.
+// rawHelp is the end of the help of imports of raw values.
+const rawHelp = `Ids are made in two scans of the files. Values that occur in at least
+--min-count rows get ids in byte order, and the last id of a field stands for
+all other values. The ids and the split of each row do not depend on how the
+rows are divided into files, on --memory or on the number of cores.
 
-`
+With --vocabulary the ids are those of an earlier dataset or of the model's own
+mapper, and the files are scanned once. The command counts the values that are
+not in the vocabulary. If it is a file, --oov says which id these values get:
+  last        one past the largest id of the field
+  id=N        N, which is not the id of any value
+  value=TEXT  the id of the value TEXT, for example value=<unk>
+  none        none, so that their rows are malformed
 
-// rawCommand is an import command of files in one format.
-func rawCommand(use, short, long string, minCount int64, counted string, more func(c *cobra.Command), format func() (ingest.Format, error)) *cobra.Command {
+With --model, the sizes of the fields must be those of the checkpoint. A mapper
+may then have ids without a value, for example 0 for padding.`
+
+// rawCommand returns an import command for files in one format.
+func rawCommand(use, short, long, example string, minCount int64, counted string, more func(c *cobra.Command), format func() (ingest.Format, error)) *cobra.Command {
 	var run importRun
 	var raw rawOptions
 	c := &cobra.Command{
-		Use: use + " FILE...", Short: short, Long: long + rawHelp + cli.ExitHelp, Args: cli.Args(cobra.MinimumNArgs(1)),
+		Use: use + " FILE...", Short: short, Long: long + rawHelp, Example: example, Args: cli.Args(cobra.MinimumNArgs(1)),
+		ValidArgsFunction: cli.FileArgs(),
 		RunE: func(c *cobra.Command, files []string) error {
 			f, err := format()
 			if err != nil {
@@ -219,7 +233,7 @@ func rawCommand(use, short, long string, minCount int64, counted string, more fu
 	}
 	run.flags(c, "8:1:1")
 	raw.flags(c, minCount, counted)
-	c.Flags().StringVar(&raw.model, "model", "", "checkpoint whose field sizes the vocabulary must fit")
+	modelFlag(c, &raw.model, "checkpoint `file` whose field sizes the vocabulary must have (default any sizes)")
 	if more != nil {
 		more(c)
 	}
@@ -228,43 +242,48 @@ func rawCommand(use, short, long string, minCount int64, counted string, more fu
 
 func importCriteoCommand() *cobra.Command {
 	var rule string
-	return rawCommand("criteo", "Make a dataset from Criteo's display advertising logs",
-		`Make a dataset from tab-separated lines without header: label, 13 integers, 26
-strings. .gz and .zst are accepted; the file - is standard input.
+	return rawCommand("criteo", "Import Criteo's display advertising logs",
+		`Import tab-separated lines without a header: a label, 13 integers and 26
+strings. Files may be .gz or .zst. The file - is standard input.
 
-An empty integer has the value NULL, one of at most 2 the value x-2, a larger one
-by --numbers: ln-squared, floor(ln(x)^2), as the paper's code does, or log2,
-ceil(log2 x), as the paper says.
+An empty integer becomes the value NULL. An integer x of at most 2 becomes x-2.
+A larger one becomes floor(ln(x)^2) with --numbers ln-squared, as in the paper's
+code, or ceil(log2 x) with --numbers log2, as in the paper.
 
-`, 10, ingest.CountAll, func(c *cobra.Command) {
-			c.Flags().StringVar(&rule, "numbers", ingest.LnSquared, "rule of the integers: ln-squared or log2")
+`, `  shaver dataset import criteo day_*.gz --memory 4GiB --out data
+  shaver dataset import criteo log.tsv --numbers log2 --split 8:1:1 --out data`, 10, ingest.CountAll, func(c *cobra.Command) {
+			c.Flags().StringVar(&rule, "numbers", ingest.LnSquared, "`rule` for integers: ln-squared or log2")
+			cli.Choices(c, "numbers", ingest.LnSquared, ingest.Log2)
 		}, func() (ingest.Format, error) { return ingest.Criteo(rule) })
 }
 
 func importAvazuCommand() *cobra.Command {
-	return rawCommand("avazu", "Make a dataset from Avazu's click logs",
-		`Make a dataset from comma-separated lines with the header id, click, hour, C1,
-..., C21; id is no field. .gz and .zst are accepted; the file - is standard input.
+	return rawCommand("avazu", "Import Avazu's click logs",
+		`Import comma-separated lines with the header id, click, hour, C1, ..., C21. The
+label is click, and the other columns except id are the fields. Files may be .gz
+or .zst. The file - is standard input.
 
-`, 2, ingest.CountAll, nil, func() (ingest.Format, error) { return ingest.Avazu(), nil })
+`, "  shaver dataset import avazu train.gz --out data", 2, ingest.CountAll, nil, func() (ingest.Format, error) { return ingest.Avazu(), nil })
 }
 
 func importKDDCommand() *cobra.Command {
-	return rawCommand("kdd", "Make a dataset from the logs of KDD Cup 2012, track 2",
-		`Make a dataset from tab-separated lines without header: clicks, impressions, and
-10 more columns. The label is 1 if there was a click; the other columns are the
-fields. .gz and .zst are accepted; the file - is standard input.
+	return rawCommand("kdd", "Import the logs of KDD Cup 2012, track 2",
+		`Import tab-separated lines without a header: clicks, impressions and 10 more
+columns. The label is 1 if there was a click, and the other columns are the
+fields. Files may be .gz or .zst. The file - is standard input.
 
-`, 10, ingest.CountAll, nil, func() (ingest.Format, error) { return ingest.KDD(), nil })
+`, "  shaver dataset import kdd training.txt --memory 4GiB --out data", 10, ingest.CountAll, nil, func() (ingest.Format, error) { return ingest.KDD(), nil })
 }
 
 func importTableCommand() *cobra.Command {
 	var columns columnOptions
-	c := rawCommand("parquet", "Make a dataset from Parquet or Arrow IPC files",
-		`Make a dataset from Parquet files, or Arrow IPC files or streams, of strings,
-dictionaries, integers and truth values. A missing value is the empty one.
+	c := rawCommand("parquet", "Import Parquet or Arrow IPC files",
+		`Import Parquet files, or Arrow IPC files or streams, whose columns are strings,
+dictionaries, integers or booleans. A missing value becomes the empty string.
 
-`, 2, ingest.CountTrain, columns.flags, func() (ingest.Format, error) {
+`, `  shaver dataset import parquet log/*.parquet --label click --out data
+  shaver dataset import parquet log/*.parquet --label click \
+      --vocabulary mapper.json --model model.pth --out data`, 2, ingest.CountTrain, columns.flags, func() (ingest.Format, error) {
 			f := ingest.Tables()
 			return f, columns.set(&f)
 		})
@@ -272,7 +291,7 @@ dictionaries, integers and truth values. A missing value is the empty one.
 	return c
 }
 
-// columnOptions say which columns are the label and the fields.
+// columnOptions say which column is the label and which are the fields.
 type columnOptions struct {
 	label   string
 	from    int64
@@ -281,15 +300,15 @@ type columnOptions struct {
 
 func (o *columnOptions) flags(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&o.label, "label", "label", "name of the label column")
-	f.Int64Var(&o.from, "label-from", 0, "label 1 is a count of at least this; 0: labels are 0 and 1")
-	f.StringSliceVar(&o.columns, "columns", nil, "columns that are fields, in this order, each NAME or NAME=FIELD (default the fields of the dataset that --vocabulary names, or all but the label)")
+	f.StringVar(&o.label, "label", "label", "`name` of the label column")
+	f.Int64Var(&o.from, "label-from", 0, "smallest `count` that makes the label 1; 0 if labels are 0 and 1")
+	f.StringSliceVar(&o.columns, "columns", nil, "`columns` that are fields, in this order, each NAME or NAME=FIELD (default the fields of the dataset --vocabulary, or all columns but the label)")
 }
 
 func (o *columnOptions) set(f *ingest.Format) error {
 	f.Label, f.From = o.label, o.from
 	if o.from < 0 {
-		return fault.Usagef("--label-from %d: not negative", o.from)
+		return fault.Usagef("--label-from %d: expected 0 or more", o.from)
 	}
 	for _, text := range o.columns {
 		name, as, _ := strings.Cut(text, "=")
@@ -298,7 +317,7 @@ func (o *columnOptions) set(f *ingest.Format) error {
 	return nil
 }
 
-// byteSize is a flag such as 4GiB.
+// byteSize is the value of a flag in bytes, such as 4GiB.
 type byteSize int64
 
 var byteUnits = []struct {
@@ -316,7 +335,7 @@ func (b *byteSize) Set(text string) error {
 			}
 		}
 	}
-	return fmt.Errorf("%q is no size, as 512MiB or 4GiB", text)
+	return fmt.Errorf("%q: expected a size, such as 512MiB or 4GiB", text)
 }
 
 func (b *byteSize) String() string {

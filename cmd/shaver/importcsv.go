@@ -26,23 +26,24 @@ func importCSVCommand() *cobra.Command {
 	var o csvOptions
 	c := &cobra.Command{
 		Use:   "csv",
-		Short: "Make a dataset from CSV or TSV: encoded ids, or raw strings",
-		Long: `Make a dataset from CSV or TSV files; .gz and .zst are accepted.
+		Short: "Import CSV or TSV files of encoded ids or raw strings",
+		Long: `Import CSV or TSV files, which may be .gz or .zst.
 
-Encoded rows are a label (0 or 1) and one id per field; ids count from 0 within
-their field (--ids local) or over all fields (--ids global). Name a file per
-split, or one --train file and a --split ratio.
+With --train, rows are encoded: a label (0 or 1) and one id for each field. Ids
+count from 0 within their field (--ids local) or over all fields (--ids global).
+Give a file for each split, or one --train file and a --split ratio.
 
-  shaver dataset import csv --ids local --train F [--val F] [--test F] [--model F | --field-sizes 2,2,3] --out DIR
-  shaver dataset import csv --ids global --train F --split 8:1:1 --model F --out DIR
+With --raw, rows are raw strings: a label column and one column for each field,
+with a header. The file - is standard input. The default of --split is 8:1:1.
 
-Raw strings are a label column and one column per field, with a header; the file
-- is standard input.
-
-  shaver dataset import csv --raw F --label NAME --min-count N --split 8:1:1 --seed N --out DIR
-  shaver dataset import csv --raw F --vocabulary DIR --out DIR
-
-` + rawHelp + cli.ExitHelp,
+` + rawHelp,
+		Example: `  shaver dataset import csv --train train.csv.gz --val val.csv.gz \
+      --test test.csv.gz --model model.pth --out data
+  shaver dataset import csv --ids global --train rows.csv --split 8:1:1 \
+      --model model.pth --out data
+  shaver dataset import csv --raw log.tsv --label click --min-count 10 \
+      --out data
+  shaver dataset import csv --raw monday.csv --vocabulary sunday --out monday`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return o.importCSV(c) },
 	}
@@ -50,14 +51,18 @@ Raw strings are a label column and one column per field, with a header; the file
 	o.raw.flags(c, 2, ingest.CountTrain)
 	o.columns.flags(c)
 	f := c.Flags()
-	f.Lookup("split").Usage += " (--raw: default 8:1:1)"
-	f.StringVar(&o.ids, "ids", dataset.LocalIDs, "how ids count: local or global")
-	f.StringSliceVar(&o.train, "train", nil, "files of encoded rows of the train split")
-	f.StringSliceVar(&o.val, "val", nil, "files of the val split")
-	f.StringSliceVar(&o.test, "test", nil, "files of the test split")
-	f.StringVar(&o.raw.model, "model", "", "checkpoint whose field sizes the rows must fit")
-	f.IntSliceVar(&o.sizes, "field-sizes", nil, "features of each field (default the largest local id + 1, if that is plausible)")
-	f.StringSliceVar(&o.files, "raw", nil, "files of raw strings")
+	f.Lookup("split").Usage += " (default none, or 8:1:1 with --raw)"
+	f.StringVar(&o.ids, "ids", dataset.LocalIDs, "`scope` of ids: local (ids of each field count from 0) or global (from 0 over all fields)")
+	cli.Choices(c, "ids", dataset.LocalIDs, dataset.GlobalIDs)
+	f.StringSliceVar(&o.train, "train", nil, "`files` of encoded rows for the train split, separated by commas")
+	f.StringSliceVar(&o.val, "val", nil, "`files` of encoded rows for the val split")
+	f.StringSliceVar(&o.test, "test", nil, "`files` of encoded rows for the test split")
+	modelFlag(c, &o.raw.model, "checkpoint `file` whose field sizes the rows must have (default any sizes)")
+	f.IntSliceVar(&o.sizes, "field-sizes", nil, "`numbers` of features of the fields, separated by commas (default one more than the largest local id, if that is plausible)")
+	f.StringSliceVar(&o.files, "raw", nil, "`files` of raw strings, separated by commas")
+	for _, name := range []string{"train", "val", "test", "raw"} {
+		cli.Files(c, name)
+	}
 	return c
 }
 
@@ -67,13 +72,13 @@ func (o *csvOptions) importCSV(c *cobra.Command) error {
 	}
 	switch {
 	case o.ids != dataset.LocalIDs && o.ids != dataset.GlobalIDs:
-		return fault.Usagef("--ids %s: %s or %s", o.ids, dataset.LocalIDs, dataset.GlobalIDs)
+		return fault.Usagef("--ids %s: expected %s or %s", o.ids, dataset.LocalIDs, dataset.GlobalIDs)
 	case (len(o.files) > 0) == (len(o.train) > 0):
-		return fault.Usagef("%s needs --train (encoded rows) or --raw (strings), and not both", c.CommandPath())
+		return fault.Usagef("%s needs either --train (encoded rows) or --raw (raw strings)", c.CommandPath())
 	case len(o.sizes) > 0 && o.raw.model != "":
-		return fault.Usagef("--model and --field-sizes both give the field sizes: give one")
+		return fault.Usagef("--model and --field-sizes both set the field sizes: give only one")
 	case o.raw.minCount < 1:
-		return fault.Usagef("--min-count %d: at least 1", o.raw.minCount)
+		return fault.Usagef("--min-count %d: expected at least 1", o.raw.minCount)
 	}
 	kind, others := "--train", []string{"label", "label-from", "columns", "min-count", "counted", "vocabulary", "oov", "memory"}
 	if len(o.files) > 0 {

@@ -13,33 +13,33 @@ import (
 	"shaver/internal/fault"
 )
 
-// jobOptions are those of all commands that look after jobs.
+// jobOptions are the options of all commands under "shaver job".
 type jobOptions struct {
 	connection cli.Connection
 	output     cli.Output
 }
 
-// jobCommands are the commands under "shaver job". There is none that resumes a
-// job: what is stored of it has digests of model and dataset, not where they are,
-// so that the way is to submit it again, by "shaver score".
+// jobCommands returns the commands under "shaver job". There is no command to resume a
+// job. The server stores digests of the model and the dataset and not where they are,
+// so a job is resumed by submitting it again with "shaver score" or the coordinator.
 func jobCommands() []*cobra.Command {
 	return []*cobra.Command{jobListCommand(), jobStatusCommand(), jobWatchCommand(), jobCancelCommand(), jobQuarantineCommand()}
 }
 
-// command returns a command that runs with a connection, and with a job's id if
-// it takes one.
-func (o *jobOptions) command(use, short, long string, run func(ctx context.Context, b *bus.Bus, c *cobra.Command, id string) error) *cobra.Command {
+// command returns a command that runs with a connection. If use has the word JOB, the
+// command takes the id of a job.
+func (o *jobOptions) command(use, short, long, example string, run func(ctx context.Context, b *bus.Bus, c *cobra.Command, id string) error) *cobra.Command {
 	args := cobra.NoArgs
 	if strings.Contains(use, "JOB") {
 		args = cobra.ExactArgs(1)
 	}
 	c := &cobra.Command{
-		Use: use, Short: short, Long: strings.TrimSpace(short+".\n\n"+long) + "\n\n" + cli.ExitHelp, Args: cli.Args(args),
+		Use: use, Short: short, Long: long + "\n\n" + cli.ExitHelp, Example: example, Args: cli.Args(args),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := o.output.Check(); err != nil {
 				return err
 			}
-			if err := cli.Required(c, "nats"); err != nil {
+			if err := cli.Required(c); err != nil {
 				return err
 			}
 			if err := o.connection.Check(); err != nil {
@@ -55,7 +55,7 @@ func (o *jobOptions) command(use, short, long string, run func(ctx context.Conte
 				id = args[0]
 			}
 			if err := run(c.Context(), b, c, id); errors.Is(err, bus.ErrNoJob) {
-				return fault.Inputf("%w: it was never submitted, or is over", err)
+				return fault.Inputf("%w: it was never submitted, or it has ended", err)
 			} else {
 				return err
 			}
@@ -63,9 +63,11 @@ func (o *jobOptions) command(use, short, long string, run func(ctx context.Conte
 	}
 	o.connection.Flags(c, "")
 	o.output.Flag(c)
+	cli.MarkRequired(c, "nats")
 	return c
 }
 
+// left returns the time left as text, "-" if it is not known.
 func left(p *bus.Progress) string {
 	if p.Left <= 0 {
 		return "-"

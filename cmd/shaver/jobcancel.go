@@ -13,17 +13,19 @@ import (
 	"shaver/internal/bus"
 )
 
-// How long a coordinator may take to end a cancelled job: one that leads it, and
-// one that may be about to.
+// How long the command waits for a coordinator to end the cancelled job.
 const (
-	cancelPatience = 20 * time.Second
-	startPatience  = 6 * time.Second
+	cancelPatience = 20 * time.Second // if a coordinator leads the job
+	startPatience  = 6 * time.Second  // if a coordinator may be starting
 )
 
 func jobCancelCommand() *cobra.Command {
 	o := &jobOptions{}
-	return o.command("cancel JOB", "End a job and delete all that is stored of it",
-		"Its coordinator does that and ends with exit code 130; without one it is done here.",
+	return o.command("cancel JOB", "Cancel a job and delete its state",
+		`Cancel a job and delete everything that the server stores for it. The job's
+coordinator does both and exits with code 130. If there is no coordinator, this
+command does.`,
+		"  shaver job cancel 0123456789abcdef0123 --nats nats://nats:4222",
 		func(ctx context.Context, b *bus.Bus, c *cobra.Command, id string) error {
 			if err := b.Cancel(ctx, id); err != nil {
 				return err
@@ -35,8 +37,8 @@ func jobCancelCommand() *cobra.Command {
 		})
 }
 
-// awaitEnd waits until a cancelled job is gone, and ends it itself if no
-// coordinator does.
+// awaitEnd waits until a cancelled job is gone. If no coordinator ends the job, awaitEnd
+// does.
 func awaitEnd(ctx context.Context, b *bus.Bus, id string) error {
 	for begun := time.Now(); ; {
 		s, err := b.JobStatus(ctx, id)

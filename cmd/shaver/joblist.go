@@ -12,7 +12,9 @@ import (
 
 func jobListCommand() *cobra.Command {
 	o := &jobOptions{}
-	return o.command("list", "List the jobs that are stored", "A finished job is not: its scores file is what is left of it.",
+	return o.command("list", "List the jobs on the server",
+		"List the jobs that have not finished. The server keeps nothing of finished jobs.",
+		"  shaver job list --nats nats://nats:4222",
 		func(ctx context.Context, b *bus.Bus, c *cobra.Command, _ string) error {
 			jobs, err := b.Jobs(ctx)
 			if err != nil {

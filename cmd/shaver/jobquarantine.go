@@ -16,11 +16,15 @@ func jobQuarantineCommand() *cobra.Command {
 	o := &jobOptions{}
 	var retry bool
 	var shards []int
-	c := o.command("quarantine JOB", "List the shards of a job that were set aside, or put them back",
-		"A job that runs computes them again; one that has failed does so when it is\nsubmitted again.",
+	c := o.command("quarantine JOB", "List or retry shards that could not be computed",
+		`List the shards of a job that were set aside because they could not be computed,
+with the reasons. With --retry, put them back. A running job then computes them
+again, and a failed job does so when it is submitted again.`,
+		`  shaver job quarantine 0123456789abcdef0123 --nats nats://nats:4222
+  shaver job quarantine 0123456789abcdef0123 --nats nats://nats:4222 --retry`,
 		func(ctx context.Context, b *bus.Bus, c *cobra.Command, id string) error {
 			if len(shards) > 0 && !retry {
-				return fault.Usagef("--shard is for --retry, which is not given")
+				return fault.Usagef("--shard needs --retry")
 			}
 			if _, err := b.JobStatus(ctx, id); err != nil {
 				return err
@@ -38,8 +42,8 @@ func jobQuarantineCommand() *cobra.Command {
 			}
 			return o.output.Print(c.OutOrStdout(), map[string]int{"put_back": n}, func(w io.Writer) { fmt.Fprintf(w, "put back\t%d shards\n", n) })
 		})
-	c.Flags().BoolVar(&retry, "retry", false, "put them back")
-	c.Flags().IntSliceVar(&shards, "shard", nil, "with --retry: only these")
+	c.Flags().BoolVar(&retry, "retry", false, "put the shards back instead of listing them")
+	c.Flags().IntSliceVar(&shards, "shard", nil, "for --retry: `numbers` of the shards, separated by commas (default all)")
 	return c
 }
 

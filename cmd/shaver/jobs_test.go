@@ -13,8 +13,7 @@ import (
 	"shaver/internal/kernel"
 )
 
-// TestJobCommands: a job on a server is listed, watched, cancelled, and goes on
-// after a quarantine.
+// A job on a server is listed, watched and cancelled, and continues after a quarantine.
 func TestJobCommands(t *testing.T) {
 	l := longJob(t)
 	url, id := natsServer(t), l.report.Job
@@ -28,7 +27,7 @@ func testCancel(t *testing.T, l *long, url, id string) {
 	var listed []bus.Status
 	shaver(t, &listed, "job", "list", "--nats", url)
 	if len(listed) != 1 || listed[0].ID != id || listed[0].Plan.Shards() != longShards {
-		t.Fatalf("listed are %+v", listed)
+		t.Fatalf("the list is %+v", listed)
 	}
 	watch := exec.CommandContext(t.Context(), "shaver", "job", "watch", id, "--nats", url, "-o", "json")
 	stdout, err := watch.StdoutPipe()
@@ -54,10 +53,10 @@ func testCancel(t *testing.T, l *long, url, id string) {
 	coordinator.wantExit(cli.ExitCancelled)
 	shaver(t, &listed, "job", "list", "--nats", url)
 	if len(listed) != 0 {
-		t.Errorf("after the end %+v", listed)
+		t.Errorf("after its end the list is %+v", listed)
 	}
 	wantNothingLeft(t, url, id, nil)
-	b := connect(t, url) // it wrote its own specification
+	b := connect(t, url) // wantNothingLeft wrote a specification
 	if err := b.Cleanup(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +77,7 @@ func testQuarantine(t *testing.T, l *long, url, id string) {
 	var aside []job.Quarantine
 	shaver(t, &aside, "job", "quarantine", id, "--nats", url)
 	if len(aside) != 1 || aside[0].Shard != d.Task.Shard || aside[0].Reason != "row 7: the loss is NaN" {
-		t.Errorf("set aside are %+v", aside)
+		t.Errorf("the quarantine is %+v", aside)
 	}
 	var status bus.Status
 	shaver(t, &status, "job", "status", id, "--nats", url)
@@ -88,6 +87,6 @@ func testQuarantine(t *testing.T, l *long, url, id string) {
 	shaver(t, nil, "job", "quarantine", id, "--retry", "--nats", url)
 	l.coordinate(t, url, out).wantExit(cli.ExitDone)
 	wantSameFile(t, out, l.reference)
-	l.coordinate(t, url, out).wantExit(cli.ExitDone) // at once
+	l.coordinate(t, url, out).wantExit(cli.ExitDone) // returns at once
 	wantSameFile(t, out, l.reference)
 }

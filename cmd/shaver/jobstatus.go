@@ -14,13 +14,14 @@ import (
 
 func jobStatusCommand() *cobra.Command {
 	o := &jobOptions{}
-	return o.command("status JOB", "Tell how a job is doing", "", func(ctx context.Context, b *bus.Bus, c *cobra.Command, id string) error {
-		s, err := b.JobStatus(ctx, id)
-		if err != nil {
-			return err
-		}
-		return o.output.Print(c.OutOrStdout(), s, func(w io.Writer) { statusTable(w, &s) })
-	})
+	return o.command("status JOB", "Print the state of a job", "Print the state of a job: its progress, its coordinator and its workers.",
+		"  shaver job status 0123456789abcdef0123 --nats nats://nats:4222", func(ctx context.Context, b *bus.Bus, c *cobra.Command, id string) error {
+			s, err := b.JobStatus(ctx, id)
+			if err != nil {
+				return err
+			}
+			return o.output.Print(c.OutOrStdout(), s, func(w io.Writer) { statusTable(w, &s) })
+		})
 }
 
 func statusTable(w io.Writer, s *bus.Status) {
@@ -28,7 +29,7 @@ func statusTable(w io.Writer, s *bus.Status) {
 	fmt.Fprintf(w, "job\t%s\n", s.ID)
 	fmt.Fprintf(w, "state\t%s\n", p.State)
 	if p.Waiting != "" {
-		fmt.Fprintf(w, "waits for\t%s\n", p.Waiting)
+		fmt.Fprintf(w, "waiting for\t%s\n", p.Waiting)
 	}
 	fmt.Fprintf(w, "rows\t%d of %d\t%.0f/s\t%s left\n", p.Rows, p.RowsTotal, p.Rate, left(p))
 	fmt.Fprintf(w, "shards\t%d of %d\t%d open\t%d quarantined\n", p.Shards, p.ShardsTotal, p.Open, p.Quarantined)

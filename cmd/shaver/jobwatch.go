@@ -13,7 +13,10 @@ import (
 
 func jobWatchCommand() *cobra.Command {
 	o := &jobOptions{}
-	return o.command("watch JOB", "Follow a job until it ends", "With -o json one object a line, whenever something changes.",
+	return o.command("watch JOB", "Follow a job until it ends",
+		`Print a line whenever the state of a job changes, until the job ends. With -o
+json each line is an object.`,
+		"  shaver job watch 0123456789abcdef0123 --nats nats://nats:4222",
 		func(ctx context.Context, b *bus.Bus, c *cobra.Command, id string) error {
 			out := c.OutOrStdout()
 			lines := json.NewEncoder(out)
@@ -22,7 +25,7 @@ func jobWatchCommand() *cobra.Command {
 					return lines.Encode(s.Progress)
 				}
 				p := &s.Progress
-				_, err := fmt.Fprintf(out, "%s %s: %d of %d rows, %.0f/s, %s left; %d workers, %d quarantined shards; waits for %s\n",
+				_, err := fmt.Fprintf(out, "%s %s: %d of %d rows, %.0f/s, %s left; %d workers, %d quarantined shards; waiting for %s\n",
 					time.Now().Format(time.TimeOnly), p.State, p.Rows, p.RowsTotal, p.Rate, left(p), len(p.Workers), p.Quarantined, p.Waiting)
 				return err
 			})

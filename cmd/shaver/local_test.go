@@ -13,8 +13,8 @@ import (
 	"shaver/internal/dataset"
 )
 
-// overflowing writes a copy of the model with an entry so large that the losses of
-// some row of the dataset, and of no other, are no numbers.
+// overflowing writes a copy of the model with a very large entry. The losses of one row
+// of the dataset, and of no other row, are then not numbers.
 func overflowing(t *testing.T, dir string) (path string) {
 	t.Helper()
 	d, err := dataset.Open(filepath.Join(dir, "dataset"))
@@ -43,9 +43,8 @@ func overflowing(t *testing.T, dir string) (path string) {
 	return path
 }
 
-// TestLocalQuarantine: without --nats, too, a job is kept of which a shard cannot be
-// computed. Nobody but the same command can put that back; or finish without it, for
-// which the others are not computed again.
+// A local job with a shard that cannot be computed is kept. The same command tries only
+// that shard again, or finishes without it.
 func TestLocalQuarantine(t *testing.T) {
 	dir, _ := plantedJob(t, 400)
 	flags := []string{"--model", overflowing(t, dir), "--dataset", filepath.Join(dir, "dataset"), "--rows-per-shard", "40", "--log", "json", "-v"}
@@ -66,7 +65,7 @@ func TestLocalQuarantine(t *testing.T) {
 	third.wantExit(cli.ExitIncomplete)
 	for _, p := range []*process{second, third} {
 		if begun := len(p.having("task begun")); begun != 1 {
-			t.Errorf("%d tasks were begun again, one was set aside", begun)
+			t.Errorf("%d tasks were started again, expected only the one that was set aside", begun)
 		}
 	}
 	wantFiles(t, folder, "s.arrow", "s.job.json")
@@ -74,6 +73,6 @@ func TestLocalQuarantine(t *testing.T) {
 	run(whole, "--allow-quarantined").wantExit(cli.ExitIncomplete)
 	wantSameFile(t, out, whole)
 	if _, err := os.Stat(filepath.Join(filepath.Dir(whole), ".s.job")); !os.IsNotExist(err) {
-		t.Errorf("the folder stays: %v", err)
+		t.Errorf("the folder of the job is still there: %v", err)
 	}
 }

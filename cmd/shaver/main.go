@@ -1,11 +1,9 @@
-// Command shaver gives every entry of a click model's embedding table its
-// Shapley value, prunes the table by it, and measures what that cost.
+// Command shaver computes the Shapley value of every entry of a click model's embedding
+// table, prunes the table by these values, and measures what the pruning costs.
 package main
 
 import (
-	"cmp"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,50 +12,64 @@ import (
 
 func main() { os.Exit(cli.Main(newRoot())) }
 
+// The groups of commands in the help, in this order.
+const (
+	startGroup   = "start"
+	dataGroup    = "data"
+	modelsGroup  = "models"
+	scoresGroup  = "scores"
+	pruningGroup = "pruning"
+	jobsGroup    = "jobs"
+	helpGroup    = "help"
+)
+
+// newRoot returns "shaver" with all its commands.
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "shaver",
 		Short: "Prune a click model's embedding table by Shapley values",
-		Long: `shaver gives every entry of a click model's embedding table its Shapley value,
-prunes the table by it to any budget, and measures what that cost.
-
-` + cli.ExitHelp,
+		Long: `shaver computes the Shapley value of every entry of a click model's embedding
+table, prunes the table to any budget, and measures what the pruning costs.`,
+		Example: `  shaver quickstart
+  shaver score --model model.pth --dataset data --out scores.arrow
+  shaver prune --model model.pth --scores scores.arrow --sparsity 0.9 \
+      --out pruned.safetensors`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(
-		quickstartCommand(),
-		group("model", "Look at checkpoints, convert them", modelInspectCommand(), modelConvertCommand()),
-		group("dataset", "Make and look at datasets", group("import", "Make a dataset", importCommands()...), datasetInspectCommand(), datasetSynthCommand()),
-		planCommand(),
-		scoreCommand(),
-		group("scores", "Look at scores", scoresInspectCommand(), scoresExportCommand(), scoresCompareCommand(), scoresFrequencyCommand()),
-		pruneCommand(),
-		evaluateCommand(),
-		sweepCommand(),
-		studyCommand(),
-		reportCommand(),
-		group("job", "Look after jobs of a cluster", jobCommands()...),
-	)
-	tellExitCodes(root)
+	in := func(id, title string, commands ...*cobra.Command) {
+		root.AddGroup(&cobra.Group{ID: id, Title: title})
+		for _, c := range commands {
+			c.GroupID = id
+		}
+		root.AddCommand(commands...)
+	}
+	in(startGroup, "Try it:", quickstartCommand())
+	in(dataGroup, "Datasets:", group("dataset", "Import, inspect and generate datasets",
+		"  shaver dataset import csv --train train.csv.gz --split 8:1:1 --out data\n  shaver dataset inspect data",
+		group("import", "Make a dataset from files of rows",
+			"  shaver dataset import criteo day_*.gz --out data\n  shaver dataset import csv --train train.csv.gz --split 8:1:1 --out data",
+			importCommands()...),
+		datasetInspectCommand(), datasetSynthCommand()))
+	in(modelsGroup, "Models:", group("model", "Inspect and convert checkpoints",
+		"  shaver model inspect model.pth\n  shaver model convert pruned.safetensors dense.safetensors --dense",
+		modelInspectCommand(), modelConvertCommand()))
+	in(scoresGroup, "Scores:", planCommand(), scoreCommand(), group("scores", "Inspect, export and compare scores files",
+		"  shaver scores inspect scores.arrow\n  shaver scores compare monday.arrow tuesday.arrow",
+		scoresInspectCommand(), scoresExportCommand(), scoresCompareCommand(), scoresFrequencyCommand()))
+	in(pruningGroup, "Pruning:", pruneCommand(), evaluateCommand(), sweepCommand(), studyCommand(), reportCommand())
+	in(jobsGroup, "Jobs on a cluster:", group("job", "List, watch and cancel jobs on a NATS server",
+		"  shaver job list --nats nats://nats:4222\n  shaver job watch 0123456789abcdef0123 --nats nats://nats:4222",
+		jobCommands()...))
+	in(helpGroup, "Help:", cli.CompletionCommand("shaver"), cli.ExitCodes())
+	root.SetHelpCommandGroupID(helpGroup)
 	return root
 }
 
-// tellExitCodes adds them to the help of each command below c that works.
-func tellExitCodes(c *cobra.Command) {
-	for _, sub := range c.Commands() {
-		tellExitCodes(sub)
-	}
-	if !c.HasSubCommands() && !strings.Contains(c.Long, cli.ExitHelp) {
-		c.Long = cmp.Or(c.Long, c.Short+".") + "\n\n" + cli.ExitHelp
-	}
-}
-
-// group is a command that only holds others.
-func group(use, short string, commands ...*cobra.Command) *cobra.Command {
+// group returns a command that only has subcommands.
+func group(use, short, example string, commands ...*cobra.Command) *cobra.Command {
 	c := &cobra.Command{
-		Use: use, Short: short, Args: cli.Args(cobra.NoArgs),
+		Use: use, Short: short, Long: short + ".", Example: example, Args: cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(commands...)

@@ -16,8 +16,8 @@ import (
 	"shaver/internal/launch"
 )
 
-// TestMain makes the test binary all three programs: tests find them on PATH
-// and run them as processes.
+// TestMain makes the test binary act as all three programs. Tests find them on PATH and
+// run them as processes.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"shaver":      main,
@@ -26,11 +26,11 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// goldenDir holds the models with known values that belong to the project.
+// goldenDir holds models with known values.
 var goldenDir = filepath.Join("..", "..", "testdata", "golden")
 
-// shared returns the path of something beside the checkout, and skips the test
-// if it is not there.
+// shared returns a path in the folder ../shared next to the checkout. It skips the test if
+// there is no such file.
 func shared(t *testing.T, elements ...string) string {
 	t.Helper()
 	path := filepath.Join(append([]string{"..", "..", "..", "shared"}, elements...)...)
@@ -56,8 +56,8 @@ func command(t *testing.T, name string, args ...string) (stdout []byte) {
 	return stdout
 }
 
-// shaver runs the program and decodes the JSON that it printed into result; nil
-// = it prints none.
+// shaver runs the program with -o json and decodes what it prints into result. If result
+// is nil, it runs the program without -o.
 func shaver(t *testing.T, result any, args ...string) {
 	t.Helper()
 	if result == nil {
@@ -81,8 +81,7 @@ func readJSON(t *testing.T, path string, to any) {
 	}
 }
 
-// exitCode returns the code of a process that ended, -1 for one that a signal
-// killed.
+// exitCode returns the exit code of a process that ended, or -1 if a signal killed it.
 func exitCode(err error) (int, error) {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {

@@ -13,7 +13,7 @@ import (
 	"shaver/internal/fault"
 )
 
-// formOptions say in which form a model is written.
+// formOptions say in which form a model is written: compact or dense.
 type formOptions struct {
 	dense  bool
 	values string
@@ -21,23 +21,25 @@ type formOptions struct {
 
 func (o *formOptions) flags(c *cobra.Command) {
 	c.Flags().BoolVar(&o.dense, "dense", false, "write an ordinary state dict")
-	c.Flags().StringVar(&o.values, "values", string(compact.Float32), "how the compact file stores kept values: "+valuesHelp())
+	c.Flags().StringVar(&o.values, "values", string(compact.Float32), "`encoding` of the kept entries in the compact file: "+strings.Join(valueNames(), ", "))
+	cli.Choices(c, "values", valueNames()...)
 }
 
-func valuesHelp() string {
+// valueNames returns the values of --values.
+func valueNames() []string {
 	var names []string
 	for _, v := range compact.Encodings() {
 		names = append(names, string(v))
 	}
-	return strings.Join(names, ", ")
+	return names
 }
 
 func (o *formOptions) check(c *cobra.Command) error {
 	if o.stored().Size() == 0 {
-		return fault.Usagef("--values %q: expected one of %v", o.values, compact.Encodings())
+		return fault.Usagef("--values %q: expected one of %s", o.values, strings.Join(valueNames(), ", "))
 	}
 	if o.dense && c.Flags().Changed("values") {
-		return fault.Usagef("--values is about the compact file: a dense one has float32")
+		return fault.Usagef("--values is for the compact file; a dense file has float32")
 	}
 	return nil
 }
@@ -50,7 +52,7 @@ type conversion struct {
 	Entries    int    `json:"entries"`
 	Kept       int    `json:"kept"`
 	Bytes      int64  `json:"bytes"`
-	DenseBytes int64  `json:"dense_bytes"` // of the same model as a dense file
+	DenseBytes int64  `json:"dense_bytes"` // size of the same model as a dense file
 }
 
 func modelConvertCommand() *cobra.Command {
@@ -58,17 +60,19 @@ func modelConvertCommand() *cobra.Command {
 	var out cli.Output
 	c := &cobra.Command{
 		Use:   "convert IN OUT",
-		Short: "Write a checkpoint in another form: compact or dense",
-		Long: `Write the model of IN, a .pth or safetensors file, compact or dense, to OUT as
-safetensors: compact, or with --dense an ordinary state dict under the original
-keys, which load_state_dict takes.
+		Short: "Convert a checkpoint to the compact or the dense form",
+		Long: `Write the model of the file IN to OUT as safetensors. IN is a .pth or
+safetensors file, compact or dense. OUT is compact, or with --dense an ordinary
+state dict with the original keys, which load_state_dict accepts.
 
-A compact file says what was dropped. A dense one does not: there the value that
-fills most of a field's column is taken for what dropped entries read. Either way
-the table reads the same afterwards, to the bit, unless --values stores less.
-
-` + cli.ExitHelp,
-		Args: cli.Args(cobra.ExactArgs(2)),
+A compact file says which entries were dropped. A dense file does not: there, an
+entry counts as dropped if it has the most frequent value of its field's column.
+Either way the table reads the same afterwards, to the bit, unless --values
+stores fewer bits.`,
+		Example: `  shaver model convert pruned.safetensors dense.safetensors --dense
+  shaver model convert dense.safetensors small.safetensors --values int8`,
+		ValidArgsFunction: cli.FileArgs(cli.Checkpoints...),
+		Args:              cli.Args(cobra.ExactArgs(2)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := out.Check(); err != nil {
 				return err
@@ -100,7 +104,7 @@ func (o *formOptions) convert(in, out string) (*conversion, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := ck.Model(); err != nil { // every tensor is there, fits, and is finite
+	if _, err := ck.Model(); err != nil { // which checks that every tensor is present, fits and is finite
 		return nil, err
 	}
 	dropped, baseline, err := ck.Pruned()

@@ -21,7 +21,7 @@ type modelFacts struct {
 	Fields       int        `json:"fields"`
 	Features     int        `json:"features"`
 	Parameters   int        `json:"parameters"` // entries of the embedding table
-	Players      int        `json:"players"`    // of one row
+	Players      int        `json:"players"`    // in one row
 	Hidden       []int      `json:"hidden,omitempty"`
 	CrossLayers  int        `json:"cross_layers,omitempty"`
 	Experts      int        `json:"experts,omitempty"`
@@ -31,49 +31,55 @@ type modelFacts struct {
 	Tensors      int        `json:"tensors"`
 	Digest       string     `json:"digest"`
 
-	// of a compact file
-	Kept   *int             `json:"kept,omitempty"`   // entries
-	Values compact.Encoding `json:"values,omitempty"` // how they are stored
+	// The facts below are those of a compact file.
+	Kept   *int             `json:"kept,omitempty"`   // number of kept entries
+	Values compact.Encoding `json:"values,omitempty"` // how kept entries are stored
 	Stored []storedField    `json:"stored,omitempty"` // by field
 }
 
 // storedField is how a compact file stores a field.
 type storedField struct {
 	compact.Field
-	Bytes int      `json:"bytes"`           // of values and structure
-	Error *float64 `json:"error,omitempty"` // int8: the most that a value can have moved
+	Bytes int      `json:"bytes"`           // values and structure together
+	Error *float64 `json:"error,omitempty"` // int8: largest rounding error of a value
 }
 
 func modelInspectCommand() *cobra.Command {
 	var out cli.Output
 	c := &cobra.Command{
 		Use:   "inspect FILE",
-		Short: "Say what a checkpoint is: architecture, sizes, digest",
-		Long: `Say what a checkpoint is: architecture, sizes, digest.
+		Short: "Print a checkpoint's architecture, sizes and digest",
+		Long: `Print the architecture, the sizes and the digest of a checkpoint.
 
-The names and shapes of its tensors tell, of m fields, n features over all fields,
-and d columns. Prefixes "module." and "_orig_mod." do not count.
+The architecture is recognized by the names and shapes of the tensors, for m
+fields, n features in all fields together, and d columns. The prefixes "module."
+and "_orig_mod." are ignored.
 
-  all      embedding.weight [n, d]; offsets [1, m], if it is there
+  all      embedding.weight [n, d]; offsets [1, m], optional
   fm       fc.weight [n, 1], _bias [1]
-  deepfm   those of fm; an MLP in _deep_branch, whose last layer gives the logit
-  dcn-mix  cross_head.U.0 [experts, rank, m*d], cross_head.C.0 [experts, rank, rank],
-           cross_head.V.0 [experts, m*d, rank], cross_head.biases.0 [1, m*d], and
-           so on for .1, ...; cross_head.gates [experts, m*d, 1]; an MLP in _dnn,
-           whose last layer gives the logit
-  dcnv2    linear layers cross_head.layers.0, ...; an MLP in _dnn, of hidden layers
-           alone; the linear layer _last_fc
+  deepfm   like fm, and an MLP in _deep_branch whose last layer gives the logit
+  dcn-mix  cross_head.U.0 [experts, rank, m*d],
+           cross_head.C.0 [experts, rank, rank],
+           cross_head.V.0 [experts, m*d, rank], cross_head.biases.0 [1, m*d],
+           the same for .1, .2 and so on; cross_head.gates [experts, m*d, 1];
+           an MLP in _dnn whose last layer gives the logit
+  dcnv2    linear layers cross_head.layers.0, .1 and so on; an MLP in _dnn of
+           hidden layers only; the linear layer _last_fc
 
-An MLP is an nn.Sequential of Linear, BatchNorm1d (or none), ReLU, Dropout (or
-none), and again. What a state dict does not tell, above all the activation, is
-taken to be like this: evaluate has to find the LogLoss that PyTorch finds.
-Layers with other names are renamed as they are saved:
+An MLP is an nn.Sequential that repeats Linear, BatchNorm1d (optional), ReLU and
+Dropout (optional). A state dict does not contain everything, for example not
+the activation. To check that the model was recognized correctly, compare the
+LogLoss of shaver evaluate with PyTorch's.
 
-  state = {k.replace("mlp.", "_deep_branch."): v for k, v in model.state_dict().items()}
-  torch.save({"state_dict": state, "field_dims": [7, 120, 3]}, "model.pth")
+If your layers have other names, rename them when you save the checkpoint:
 
-` + cli.ExitHelp,
-		Args: cli.Args(cobra.ExactArgs(1)),
+  state = {k.replace("mlp.", "_deep_branch."): v
+           for k, v in model.state_dict().items()}
+  torch.save({"state_dict": state, "field_dims": [7, 120, 3]}, "model.pth")`,
+		Example: `  shaver model inspect model.pth
+  shaver model inspect pruned.safetensors -o json`,
+		ValidArgsFunction: cli.FileArgs(cli.Checkpoints...),
+		Args:              cli.Args(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := out.Check(); err != nil {
 				return err
@@ -82,7 +88,7 @@ Layers with other names are renamed as they are saved:
 			if err != nil {
 				return err
 			}
-			if _, err := ck.Model(); err != nil { // every tensor is there, fits, and is finite
+			if _, err := ck.Model(); err != nil { // which checks that every tensor is present, fits and is finite
 				return err
 			}
 			facts := inspectModel(ck)
@@ -122,7 +128,7 @@ func inspectModel(ck *checkpoint.Checkpoint) *modelFacts {
 func (f *modelFacts) table(w io.Writer) {
 	fmt.Fprintf(w, "architecture\t%s\n", strings.TrimSpace(fmt.Sprint(f.Architecture, " ", f.Structure)))
 	fmt.Fprintf(w, "fields\t%d\t%v\n", f.Fields, f.FieldDims)
-	fmt.Fprintf(w, "embedding\t%d x %d\t%d parameters, %d players a row\n", f.Features, f.Dim, f.Parameters, f.Players)
+	fmt.Fprintf(w, "embedding\t%d x %d\t%d parameters, %d players per row\n", f.Features, f.Dim, f.Parameters, f.Players)
 	if f.Kept != nil {
 		fmt.Fprintf(w, "pruned\t%d kept\t%s values\n", *f.Kept, f.Values)
 	}

@@ -22,28 +22,29 @@ type planOptions struct {
 	output         cli.Output
 }
 
-// measureWithin is how long a plan measures.
+// measureWithin is the time for which a plan measures.
 const measureWithin = 5 * time.Second
 
-// planCommand is "shaver plan".
 func planCommand() *cobra.Command {
 	var o planOptions
 	c := &cobra.Command{
 		Use:   "plan",
-		Short: "Tell what a job will cost, before anything is started",
-		Long: `Tell what a job will cost, by computing some of its rows for about five seconds
-on this machine, ten with --audit; cores elsewhere are taken to be as fast.
+		Short: "Estimate the cost of a job without running it",
+		Long: `Estimate the cost of a job. The command computes some rows of the job on this
+machine, for about five seconds, or ten with --audit. It assumes that cores of
+other machines are as fast.
 
-The size of shards is what one takes that was encoded. The size of partials
-follows how many features a shard has: that is computed from how often each
-occurs in the dataset, as if rows were in random order, and what the measured
-rows have is printed beside what they should have. Where neighbours are alike,
-as in a log in order of time, partials are smaller than planned.
-
-` + cli.ExitHelp,
+The size of a shard is that of one that was encoded. The size of a partial
+depends on the number of distinct features in a shard. That number is computed
+from the frequencies in the dataset, as if rows were in random order. The last
+line of the table compares it with the measured rows. If neighboring rows are
+alike, as in a log in order of time, partials are smaller than estimated.`,
+		Example: `  shaver plan --model model.pth --dataset data --cores 64
+  shaver plan --model model.pth --dataset data --estimator multilinear \
+      --cores 64 --threads 8`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := cli.Required(c, "model", "dataset"); err != nil {
+			if err := cli.Required(c); err != nil {
 				return err
 			}
 			return o.run(c)
@@ -51,9 +52,11 @@ as in a log in order of time, partials are smaller than planned.
 	}
 	o.JobFlags.Add(c, &o.request)
 	f := c.Flags()
-	f.IntVar(&o.cores, "cores", runtime.GOMAXPROCS(0), "cores that all workers have together")
-	f.IntVar(&o.threads, "threads", runtime.GOMAXPROCS(0), "threads of one worker")
+	f.IntVar(&o.cores, "cores", runtime.GOMAXPROCS(0), "number of cores of all workers together")
+	f.IntVar(&o.threads, "threads", runtime.GOMAXPROCS(0), "number of threads of each worker")
+	f.Lookup("cores").DefValue, f.Lookup("threads").DefValue = "all cores of this machine", "all cores of this machine"
 	o.output.Flag(c)
+	cli.MarkRequired(c, "model", "dataset")
 	return c
 }
 
@@ -62,7 +65,7 @@ func (o *planOptions) run(c *cobra.Command) error {
 		return err
 	}
 	if o.cores < 1 || o.threads < 1 {
-		return fault.Usagef("--cores and --threads are at least 1")
+		return fault.Usagef("--cores %d, --threads %d: expected at least 1", o.cores, o.threads)
 	}
 	log, err := cli.Logger("text", false)
 	if err != nil {
@@ -78,30 +81,30 @@ func (o *planOptions) run(c *cobra.Command) error {
 	return o.output.Print(c.OutOrStdout(), f, func(w io.Writer) { forecastTable(w, f) })
 }
 
-// forecastTable writes a forecast for people.
+// forecastTable writes a forecast as a table.
 func forecastTable(w io.Writer, f *forecast.Forecast) {
 	m := &f.Measured
 	fmt.Fprintf(w, "job\t%s\tkernel %s\n", f.Job, f.Kernel)
 	fmt.Fprintf(w, "rows\t%d\t%d walks of %d players\n", f.Rows, f.Walks, f.Players)
 	if f.Rounds > 0 {
-		fmt.Fprintf(w, "rounds\t%d\tat most: what follows is of all of them\n", f.Rounds)
+		fmt.Fprintf(w, "rounds\t%d\tat most; the lines below are for all of them\n", f.Rounds)
 	}
-	fmt.Fprintf(w, "rows a second and core\t%.3g\tmeasured on %d rows in %.1f s, %d threads\n", f.RowsPerCore, m.Rows, m.Seconds, m.Threads)
+	fmt.Fprintf(w, "rows per second and core\t%.3g\tmeasured on %d rows in %.1f s, %d threads\n", f.RowsPerCore, m.Rows, m.Seconds, m.Threads)
 	fmt.Fprintf(w, "core-hours\t%.3g\n", f.CoreHours)
 	if f.AuditRows > 0 {
-		fmt.Fprintf(w, "audit\t%.3g\tcore-hours beside them, %d rows by each of three estimators\n", f.AuditCoreHours, f.AuditRows)
+		fmt.Fprintf(w, "audit\t%.3g\tmore core-hours, for %d rows by each of three estimators\n", f.AuditCoreHours, f.AuditRows)
 	}
 	fmt.Fprintf(w, "time\t%v\ton %d cores, %d workers\n", time.Duration(f.Seconds*float64(time.Second)).Round(time.Second), f.Cores, f.Workers)
 	fmt.Fprintf(w, "shards\t%d\tof %d rows, %.3g s each\n", f.Shards, f.RowsPerShard, f.SecondsPerShard)
-	fmt.Fprintf(w, "a shard\t%s\tits partial %s, %d features\n", size(f.ShardBytes), size(f.PartialBytes), f.PartialFeatures)
-	fmt.Fprintf(w, "over the wire\t%s to workers\t%s from them\n", size(f.BytesToWorkers), size(f.BytesFromWorkers))
-	fmt.Fprintf(w, "memory\t%s a worker\t%s the coordinator\n", size(f.WorkerMemory), size(f.CoordinatorMemory))
+	fmt.Fprintf(w, "bytes per shard\t%s\t%s per partial, %d features\n", size(f.ShardBytes), size(f.PartialBytes), f.PartialFeatures)
+	fmt.Fprintf(w, "network\t%s to workers\t%s from workers\n", size(f.BytesToWorkers), size(f.BytesFromWorkers))
+	fmt.Fprintf(w, "memory\t%s per worker\t%s for the coordinator\n", size(f.WorkerMemory), size(f.CoordinatorMemory))
 	if m.Features > 0 {
 		fmt.Fprintf(w, "features in the measured rows\t%d\t%d expected in random order\n", m.Features, m.Expected)
 	}
 }
 
-// size writes bytes for people.
+// size returns a number of bytes with a unit.
 func size(bytes int64) string {
 	v, units := float64(bytes), []string{"B", "KiB", "MiB", "GiB", "TiB"}
 	for v >= 1024 && len(units) > 1 {

@@ -14,29 +14,30 @@ import (
 	"shaver/internal/bus"
 )
 
-// patience is how long a test waits for what must come.
+// patience is the time for which a test waits for an event.
 const patience = 60 * time.Second
 
 // process is a running program whose log the test follows.
 type process struct {
 	t    *testing.T
 	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended and all its log is here
-	err  error         // of Wait
+	done chan struct{} // closed when the process has ended and its log is complete
+	err  error         // the result of Wait
 
 	mu      sync.Mutex
 	log     []string
-	changed chan struct{} // closed and replaced with every line
+	changed chan struct{} // closed and replaced at each line
 }
 
-// entry is a line of a log in JSON.
+// entry is a line of a JSON log.
 type entry struct {
 	Message string `json:"msg"`
 	Shard   int    `json:"shard"`
 	Try     int    `json:"try"`
 }
 
-// start starts a program with more environment; it does not outlive the test.
+// start starts a program with additional environment variables. The program ends with the
+// test.
 func start(t *testing.T, env []string, name string, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, cmd: exec.Command(name, args...), done: make(chan struct{}), changed: make(chan struct{})}
@@ -50,7 +51,7 @@ func start(t *testing.T, env []string, name string, args ...string) *process {
 	}
 	go p.read(stderr)
 	t.Cleanup(func() {
-		_ = p.cmd.Process.Kill() // an error says that it has ended
+		_ = p.cmd.Process.Kill() // fails if the process has ended
 		<-p.done
 		if t.Failed() {
 			t.Logf("log of %s %q:\n%s", name, args, strings.Join(p.log, "\n"))
@@ -72,8 +73,8 @@ func (p *process) read(stderr io.Reader) {
 	close(p.done)
 }
 
-// entries returns the lines of the log so far that are JSON, and a channel that
-// is closed when there are more.
+// entries returns the JSON lines of the log so far, and a channel that is closed when
+// there are more.
 func (p *process) entries() (log []entry, more <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -86,7 +87,7 @@ func (p *process) entries() (log []entry, more <-chan struct{}) {
 	return log, p.changed
 }
 
-// having returns those with the message.
+// having returns the entries with the message.
 func (p *process) having(message string) (found []entry) {
 	log, _ := p.entries()
 	for _, e := range log {
@@ -97,7 +98,7 @@ func (p *process) having(message string) (found []entry) {
 	return found
 }
 
-// await waits until the log has n entries with the message, and returns the n-th.
+// await waits until the log has n entries with the message, and returns the last of them.
 func (p *process) await(message string, n int) entry {
 	p.t.Helper()
 	timeout := time.After(patience)
@@ -126,8 +127,8 @@ func (p *process) signal(s os.Signal) {
 	}
 }
 
-// wantExit waits for the end of the process and checks its exit code, -1 for one
-// that a signal killed.
+// wantExit waits for the end of the process and checks its exit code, which is -1 if a
+// signal killed it.
 func (p *process) wantExit(code int) {
 	p.t.Helper()
 	select {
@@ -140,7 +141,7 @@ func (p *process) wantExit(code int) {
 	}
 }
 
-// natsServer starts a NATS server for other processes in this one.
+// natsServer starts a NATS server in this process, for other processes.
 func natsServer(t *testing.T) (url string) {
 	t.Helper()
 	server, err := bus.StartServer(bus.ServerConfig{StoreDir: t.TempDir(), Listen: "127.0.0.1:0"})

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,7 +13,6 @@ import (
 	"shaver/internal/evaluate"
 	"shaver/internal/fault"
 	"shaver/internal/prune"
-	"shaver/internal/scores"
 	"shaver/internal/sweep"
 )
 
@@ -31,18 +29,17 @@ type pruneOptions struct {
 
 // pruning is what "prune" prints.
 type pruning struct {
-	Out        string  `json:"out"`
-	Baseline   string  `json:"baseline"`
-	Aggregate  string  `json:"aggregate"`
-	Rank       string  `json:"rank"`
-	Sparsity   float64 `json:"sparsity"` // dropped / entries
-	Entries    int     `json:"entries"`
-	Dropped    int     `json:"dropped"`
-	Kept       int     `json:"kept"`
-	Parameters int     `json:"parameters"` // kept, and the codebook's if there is one
-	Features   int     `json:"features"`
-	// EmptyFeatures have no entry that is kept.
-	EmptyFeatures int                   `json:"empty_features"`
+	Out           string                `json:"out"`
+	Baseline      string                `json:"baseline"`
+	Aggregate     string                `json:"aggregate"`
+	Rank          string                `json:"rank"`
+	Sparsity      float64               `json:"sparsity"` // dropped / entries
+	Entries       int                   `json:"entries"`
+	Dropped       int                   `json:"dropped"`
+	Kept          int                   `json:"kept"`
+	Parameters    int                   `json:"parameters"` // kept entries, and those of the codebook if there is one
+	Features      int                   `json:"features"`
+	EmptyFeatures int                   `json:"empty_features"` // features that keep no entry
 	Calibration   *evaluate.Calibration `json:"calibration,omitempty"`
 	Bytes         int64                 `json:"bytes"`
 	DenseBytes    int64                 `json:"dense_bytes"` // of the unpruned model as safetensors
@@ -52,45 +49,50 @@ func pruneCommand() *cobra.Command {
 	var o pruneOptions
 	c := &cobra.Command{
 		Use:   "prune",
-		Short: "Drop the least valuable entries of a model's embedding table, down to a budget",
-		Long: `Drop the entries of --model whose --scores are least, down to one budget:
---sparsity (portion of entries to drop), --parameters (to keep, the codebook
-counted) or --bytes (of the file: the fewest entries whose drop makes it fit).
-Dropped entries read what they read in the scores' job: zero, or the field's
-codebook value.
+		Short: "Prune the embedding table to a budget",
+		Long: `Drop the entries of --model with the least --scores, down to one budget:
+  --sparsity    portion of the entries to drop
+  --parameters  parameters to keep, including the codebook
+  --bytes       size of the compact file; drops as few entries as fit it
 
-The file is compact: what is kept, and where; --values says in how many bits.
-With --dense it is an ordinary state dict under the original keys, which
-load_state_dict takes.
+A dropped entry reads what it read when it was scored: zero, or the codebook
+value of its field.
 
-Pruning moves the logits. --calibrate repairs what two numbers can: LogLoss falls,
-AUC stays. They are folded into the weights, so that whoever loads the file need
-not know; of FM and DeepFM, whose pairwise term has no weights of its own, that
-multiplies the table too.
+The file is compact: it has the kept entries and their positions. --values says
+in how many bits each entry is stored. With --dense the file is an ordinary
+state dict with the original keys, which load_state_dict accepts.
 
-` + cli.ExitHelp,
+Pruning shifts and scales the logits. --calibrate repairs that with two numbers:
+LogLoss falls and AUC stays the same. The numbers are folded into the weights,
+so a program that loads the file need not know them. In FM and DeepFM this
+multiplies the table too.`,
+		Example: `  shaver prune --model model.pth --scores scores.arrow --sparsity 0.9 \
+      --out pruned.safetensors
+  shaver prune --model model.pth --scores scores.arrow --bytes 5000000 \
+      --values int8 --calibrate --dataset data --out pruned.safetensors`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := cli.Required(c, "model", "scores", "out"); err != nil {
+			if err := cli.Required(c); err != nil {
 				return err
 			}
 			return o.run(c)
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&o.model, "model", "", "the checkpoint that was scored")
-	f.StringVar(&o.scores, "scores", "", "its scores")
-	f.StringVar(&o.out, "out", "", "file to write, safetensors")
-	f.Float64Var(&o.sparsity, "sparsity", 0, "budget: portion of the entries to drop")
-	f.Int64Var(&o.parameters, "parameters", 0, "budget: parameters to keep")
-	f.Int64Var(&o.bytes, "bytes", 0, "budget: bytes of the compact file")
-	f.StringVar(&o.aggregate, "aggregate", scores.Sum, "what of the scores to rank by: "+scores.AggregateHelp())
-	f.StringVar(&o.rank, "rank", prune.Abs, rankHelp())
+	modelFlag(c, &o.model, "checkpoint `file` that was scored")
+	scoresFlag(c, &o.scores)
+	outFlag(c, &o.out, "pruned model `file` to write, .safetensors", "safetensors")
+	f.Float64Var(&o.sparsity, "sparsity", 0, "budget: `portion` of the entries to drop")
+	f.Int64Var(&o.parameters, "parameters", 0, "budget: `number` of parameters to keep")
+	f.Int64Var(&o.bytes, "bytes", 0, "budget: size of the compact file in `bytes`")
+	aggregateFlag(c, &o.aggregate)
+	rankFlag(c, &o.rank)
 	keepFlags(c, &o.keep)
-	f.BoolVar(&o.calibrate, "calibrate", false, "fit the logits anew, a*logit + b, on the validation split of --dataset, and fold that into the weights")
-	f.StringVar(&o.dataset, "dataset", "", "dataset folder, for --calibrate")
+	f.BoolVar(&o.calibrate, "calibrate", false, "fit the logits, a*logit + b, to the validation split of --dataset and fold a and b into the weights")
+	datasetFlag(c, &o.dataset, "dataset `folder`, for --calibrate")
 	o.form.flags(c)
 	o.output.Flag(c)
+	cli.MarkRequired(c, "model", "scores", "out")
 	return c
 }
 
@@ -108,10 +110,10 @@ func (o *pruneOptions) run(c *cobra.Command) error {
 		return err
 	}
 	if o.form.dense && c.Flags().Changed("bytes") {
-		return fault.Usagef("--bytes is a budget of the compact file: a dense one is as large as the model")
+		return fault.Usagef("--bytes is a budget for the compact file; a dense file is as large as the model")
 	}
 	if o.calibrate != c.Flags().Changed("dataset") {
-		return fault.Usagef("--calibrate and --dataset belong together")
+		return fault.Usagef("--calibrate and --dataset need each other")
 	}
 	if err := o.output.Check(); err != nil {
 		return err
@@ -145,17 +147,17 @@ func (o *pruneOptions) run(c *cobra.Command) error {
 	}
 	return o.output.Print(c.OutOrStdout(), result, func(w io.Writer) {
 		fmt.Fprintf(w, "pruned\t%s\n", result.Out)
-		fmt.Fprintf(w, "dropped\t%d of %d\tentries read %s\n", result.Dropped, result.Entries, result.Baseline)
+		fmt.Fprintf(w, "dropped\t%d of %d entries\treplaced by %s\n", result.Dropped, result.Entries, result.Baseline)
 		fmt.Fprintf(w, "parameters\t%d\n", result.Parameters)
-		fmt.Fprintf(w, "empty features\t%d of %d\thave no entry that is kept\n", result.EmptyFeatures, result.Features)
+		fmt.Fprintf(w, "empty features\t%d of %d\tkeep no entry\n", result.EmptyFeatures, result.Features)
 		if k := result.Calibration; k != nil {
-			fmt.Fprintf(w, "calibrated\tlogit * %.4f %+.4f\tis in the weights\n", k.Scale, k.Offset)
+			fmt.Fprintf(w, "calibrated\tlogit * %.4f %+.4f\tfolded into the weights\n", k.Scale, k.Offset)
 		}
 		fmt.Fprintf(w, "bytes\t%d\t%.1f%% of the dense model\n", result.Bytes, 100*float64(result.Bytes)/float64(result.DenseBytes))
 	})
 }
 
-// mask returns what to drop.
+// mask returns which entries to drop, [n, d].
 func (o *pruneOptions) mask(c *cobra.Command, p *pruner) ([]bool, error) {
 	budget := prune.Budget{Unit: prune.Sparsity, Amount: o.sparsity}
 	switch {
@@ -174,7 +176,7 @@ func (o *pruneOptions) mask(c *cobra.Command, p *pruner) ([]bool, error) {
 		return nil, fault.Usagef("--protect, --field-minimum: %w", err)
 	}
 	written := p.checkpoint
-	if o.calibrate { // which makes weights float32, whatever they were
+	if o.calibrate { // the calibrated weights are float32, which may make the file larger
 		if written, _, err = written.Calibrated(1, 0); err != nil {
 			return nil, err
 		}
@@ -185,13 +187,13 @@ func (o *pruneOptions) mask(c *cobra.Command, p *pruner) ([]bool, error) {
 		return nil, fault.Usagef("budget: %w", err)
 	}
 	if drop > most {
-		return nil, fault.Usagef("--%s %v drops %d entries: --protect and --field-minimum allow %d of %d", budget.Unit, budget.Amount, drop, most, len(order))
+		return nil, fault.Usagef("--%s %v drops %d entries, but --protect and --field-minimum allow at most %d of %d", budget.Unit, budget.Amount, drop, most, len(order))
 	}
 	return prune.Mask(order, drop), nil
 }
 
-// write writes the pruned model and returns its bytes, and its calibration if it has
-// one.
+// write writes the pruned model and returns its size in bytes, and its calibration or
+// nil.
 func (o *pruneOptions) write(c *cobra.Command, p *pruner, mask []bool) (bytes int64, calibration *evaluate.Calibration, err error) {
 	ck, baseline := p.checkpoint, p.scores[0].Baseline
 	if o.calibrate {
@@ -219,8 +221,8 @@ func (o *pruneOptions) write(c *cobra.Command, p *pruner, mask []bool) (bytes in
 	return bytes, calibration, err
 }
 
-// calibration fits the pruned model's on the validation split, with its values as the
-// file stores them.
+// calibration fits the calibration of the pruned model on the validation split, with
+// the values that the file stores.
 func (o *pruneOptions) calibration(c *cobra.Command, p *pruner, mask []bool) (*evaluate.Calibration, error) {
 	m, err := p.checkpoint.Model()
 	if err != nil {
@@ -241,12 +243,8 @@ func (o *pruneOptions) calibration(c *cobra.Command, p *pruner, mask []bool) (*e
 		return nil, err
 	}
 	if predictions.OneKind() {
-		return nil, fault.Inputf("all labels of the validation split are the same: there is nothing to calibrate by")
+		return nil, fault.Inputf("the labels of the validation split are all the same: calibration needs both")
 	}
 	calibration := evaluate.Calibrate(predictions)
 	return &calibration, nil
-}
-
-func rankHelp() string {
-	return "order of the sums: " + strings.Join(prune.Ranks(), " or ") + ", by size or by value"
 }

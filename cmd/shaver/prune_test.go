@@ -8,8 +8,8 @@ import (
 	"shaver/internal/checkpoint"
 )
 
-// A calibrated model keeps to its budget in bytes too, though calibration makes
-// float32 of the weights that it changes.
+// A calibrated model keeps to its budget in bytes, although calibration stores the weights
+// that it changes as float32.
 func TestCalibratedBudget(t *testing.T) {
 	dir := t.TempDir()
 	model, rows, scores, out := filepath.Join(dir, "model.safetensors"), filepath.Join(dir, "rows"), filepath.Join(dir, "scores.arrow"), filepath.Join(dir, "out.safetensors")
@@ -34,13 +34,13 @@ func TestCalibratedBudget(t *testing.T) {
 		shaver(t, &result, "prune", "--model", model, "--scores", scores, "--bytes", strconv.FormatInt(bytes, 10), "--calibrate", "--dataset", rows, "--out", out)
 		return result.Bytes
 	}
-	budget := prune(10*size) - 1 // of which nothing has to be dropped
+	budget := prune(10*size) - 1 // 10*size is enough for all entries
 	if got := prune(budget); got > budget {
-		t.Errorf("%d bytes, of a budget of %d", got, budget)
+		t.Errorf("%d bytes exceed the budget of %d", got, budget)
 	}
 }
 
-// bfloat16 cuts float32 values.
+// bfloat16 truncates float32 values to bfloat16.
 func bfloat16(t checkpoint.Tensor) checkpoint.Tensor {
 	cut := checkpoint.Tensor{DType: checkpoint.BF16, Shape: t.Shape}
 	for i := 0; i < len(t.Data); i += 4 {

@@ -14,8 +14,8 @@ import (
 	"shaver/internal/checkpoint"
 )
 
-// TestPyTorchLoads runs the lines of README's that load a dense file into a
-// PyTorch model, with the parameters that the checkpoint came from.
+// The lines of Python in README.md load a dense file into a PyTorch model that has the
+// parameters of the checkpoint.
 func TestPyTorchLoads(t *testing.T) {
 	python := pythonWithTorch(t)
 	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
@@ -61,12 +61,12 @@ func TestPyTorchLoads(t *testing.T) {
 			want[key] = fmt.Sprintf("%x", sha256.Sum256(tensor.Data))
 		}
 		if !maps.Equal(got, want) {
-			t.Errorf("%s: PyTorch's model holds %v, the file %v", name, got, want)
+			t.Errorf("%s: PyTorch's model has the digests %v, the file has %v", name, got, want)
 		}
 	}
 }
 
-// pythonWithTorch returns a Python that has PyTorch, Debian's first.
+// pythonWithTorch returns a Python with PyTorch. It prefers that of Debian.
 func pythonWithTorch(t *testing.T) string {
 	t.Helper()
 	tried := []string{"/usr/bin/python3", "python3"}

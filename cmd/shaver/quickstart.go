@@ -43,22 +43,25 @@ func quickstartCommand() *cobra.Command {
 	var o quickstartOptions
 	c := &cobra.Command{
 		Use:   "quickstart",
-		Short: "The whole flow on data it makes itself, in about a minute",
-		Long: `Make a click model whose structure is known, and rows from it; import them;
-score the model on a NATS server embedded in this process; prune; and measure
-what pruning by Shapley values costs, beside pruning by magnitude.
+		Short: "Run all steps on generated data, in about a minute",
+		Long: `Generate a click model with a known structure and rows from it, import the rows,
+score the model on a NATS server inside this process, prune it, and compare the
+result with pruning by magnitude.
 
-Half of the columns of the model's embedding table carry all its information,
-the other half are as large and of no use.
+Half of the columns of the model's embedding table carry all of its information.
+The other half are as large but useless.
 
 ` + cli.ExitHelp,
+		Example: `  shaver quickstart
+  shaver quickstart --rows 20000 --out quickstart`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c) },
 	}
 	f := c.Flags()
-	f.IntVar(&o.rows, "rows", 200_000, "rows to make")
-	f.Uint64Var(&o.seed, "seed", 1, "seed of everything random")
-	f.StringVar(&o.out, "out", "", "new folder to keep the files in (default a temporary one)")
+	f.IntVar(&o.rows, "rows", 200_000, "`number` of rows to generate, at least 100")
+	seedFlag(c, &o.seed)
+	f.StringVar(&o.out, "out", "", "new `folder` for the files (default a temporary one, which is deleted)")
+	cli.Folder(c, "out")
 	o.output.Flag(c)
 	return c
 }
@@ -68,7 +71,7 @@ func (o *quickstartOptions) run(c *cobra.Command) (err error) {
 		return err
 	}
 	if o.rows < 100 {
-		return fault.Usagef("--rows %d: at least 100", o.rows)
+		return fault.Usagef("--rows %d: expected at least 100", o.rows)
 	}
 	dir := o.out
 	if dir == "" {
@@ -83,7 +86,7 @@ func (o *quickstartOptions) run(c *cobra.Command) (err error) {
 			return fault.Usagef("--out: %w", err)
 		}
 		defer func() {
-			if err != nil { // or the same command would find its folder there
+			if err != nil { // so that the same command can run again
 				_ = os.RemoveAll(dir)
 			}
 		}()
@@ -134,7 +137,7 @@ func (o *quickstartOptions) run(c *cobra.Command) (err error) {
 	}
 	say("done in %.0f s", time.Since(start).Seconds())
 	if o.out != "" {
-		say("the files are in %s; go on with:\n  shaver scores inspect %s\n  shaver prune --model %s --scores %s --sparsity 0.8 --out %s",
+		say("the files are in %s; continue with:\n  shaver scores inspect %s\n  shaver prune --model %s --scores %s --sparsity 0.8 --out %s",
 			dir, file("scores.arrow"), file("model.safetensors"), file("scores.arrow"), file("pruned.safetensors"))
 	}
 	return nil

@@ -13,8 +13,7 @@ import (
 	"shaver/internal/sweep"
 )
 
-// TestQuickstart: the whole flow on planted data, where half of the columns are
-// of no use and only the loss can tell.
+// Quickstart finds the useless half of the columns, which only the loss can reveal.
 func TestQuickstart(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "q")
 	var found sweep.Document
@@ -26,13 +25,13 @@ func TestQuickstart(t *testing.T) {
 	for _, p := range points {
 		t.Logf("sparsity %g, %s: AUC %.4f, LogLoss %.4f", p.Sparsity, p.Method, *p.AUC, p.LogLoss)
 	}
-	// Half of the table is of no use: dropping it costs nothing to speak of.
+	// Half of the table is useless, so dropping it costs almost nothing.
 	if full, half := *found.Unpruned.AUC, *points[0].AUC; points[0].Sparsity != 0.5 || half < full-0.005 {
 		t.Errorf("AUC %.4f at sparsity %g, %.4f unpruned: expected a loss below 0.005", half, points[0].Sparsity, full)
 	}
 	wantFiles(t, out, "dataset", "model.safetensors", "rows.csv", "scores.arrow", "scores.job.json")
 
-	// The files are those of the other commands.
+	// The other commands read the files and compute the same scores.
 	var report launch.JobReport
 	readJSON(t, filepath.Join(out, "scores.job.json"), &report)
 	var facts scoresFacts
@@ -45,8 +44,7 @@ func TestQuickstart(t *testing.T) {
 	wantSameFile(t, again, filepath.Join(out, "scores.arrow"))
 }
 
-// TestQuickstartTemporary: without --out nothing stays, and stdout has the table
-// alone.
+// Without --out no files stay, and stdout has only the table.
 func TestQuickstartTemporary(t *testing.T) {
 	temporary := t.TempDir()
 	c := exec.CommandContext(t.Context(), "shaver", "quickstart", "--rows", "500")
@@ -56,7 +54,7 @@ func TestQuickstartTemporary(t *testing.T) {
 		t.Fatal(err)
 	}
 	if lines := strings.Split(strings.TrimSpace(string(stdout)), "\n"); len(lines) != 10 || !strings.HasPrefix(lines[0], "SPARSITY") {
-		t.Errorf("stdout is no table of 9 lines and a header: %q", lines)
+		t.Errorf("stdout is %q, expected a table of 9 lines and a header", lines)
 	}
 	wantFiles(t, temporary)
 }
@@ -76,8 +74,7 @@ func wantSameFile(t *testing.T, found, want string) {
 	}
 }
 
-// TestQuickstartCancelled: Ctrl-C leaves no folder, so that the same command can
-// be given again.
+// Ctrl-C leaves no folder, so that the same command can run again.
 func TestQuickstartCancelled(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "q")
 	c := exec.CommandContext(t.Context(), "shaver", "quickstart", "--rows", "200000", "--out", out)
@@ -96,7 +93,7 @@ func TestQuickstartCancelled(t *testing.T) {
 	}
 	for lines.Scan() {
 		if strings.Contains(lines.Text(), "goes on") {
-			t.Errorf("it promises what cannot be: %s", lines.Text())
+			t.Errorf("the log says that the job continues, but its folder is deleted: %s", lines.Text())
 		}
 	}
 	if err := c.Wait(); c.ProcessState.ExitCode() != cli.ExitCancelled {

@@ -40,21 +40,23 @@ func reportCommand() *cobra.Command {
 	var o reportOptions
 	c := &cobra.Command{
 		Use:   "report",
-		Short: "Write what a job found, and what pruning by it costs, as one HTML page",
-		Long: `Write one HTML page that needs nothing beside it, neither a network nor a script:
-what each field is worth and keeps, what is kept of rare and of frequent features,
-how sure the values and the division at each sparsity are, and the facts of the job;
-with --sweep, the document of "shaver sweep -o json" over the same scores, also AUC
-and LogLoss of each method.
+		Short: "Write an HTML report about scores and pruning",
+		Long: `Write one HTML page, which needs no network and no script. It shows what each
+field is worth and keeps, what is kept of rare and of frequent features, how
+reliable the values and the choice of kept entries are, and the facts about the
+job. --sweep adds the AUC and LogLoss of each method. It takes the output of
+"shaver sweep -o json" for the same scores.
 
-What the job took is read from NAME.job.json beside the scores, if it is there. With
---dataset, features are called what its vocabulary calls them. --pictures writes the
-page's pictures as files, too.
-
-` + cli.ExitHelp,
+The time that the job took is read from NAME.job.json next to the scores, if
+that file exists. With --dataset, features have the names of its vocabulary.
+--pictures also writes the pictures of the page as files.`,
+		Example: `  shaver sweep --model model.pth --scores scores.arrow --dataset data \
+      --calibrate -o json > sweep.json
+  shaver report --model model.pth --scores scores.arrow --sweep sweep.json \
+      --dataset data --out report.html`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := cli.Required(c, "model", "scores", "out"); err != nil {
+			if err := cli.Required(c); err != nil {
 				return err
 			}
 			if err := o.output.Check(); err != nil {
@@ -64,14 +66,17 @@ page's pictures as files, too.
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&o.model, "model", "", "the checkpoint that was scored")
-	f.StringVar(&o.scores, "scores", "", "its scores")
-	f.StringVar(&o.sweep, "sweep", "", "what \"shaver sweep -o json\" found with them")
-	f.StringVar(&o.dataset, "dataset", "", "the dataset that was scored, for its vocabulary")
-	f.StringVar(&o.aggregate, "aggregate", scores.Sum, "what of the scores to rank by: "+scores.AggregateHelp())
-	f.StringVar(&o.out, "out", "", "file to write, HTML")
-	f.StringVar(&o.pictures, "pictures", "", "folder to write the pictures into as "+strings.Join(picture.Formats(), " and "))
+	modelFlag(c, &o.model, "checkpoint `file` that was scored")
+	scoresFlag(c, &o.scores)
+	f.StringVar(&o.sweep, "sweep", "", "`file` with the output of shaver sweep -o json for these scores")
+	cli.Files(c, "sweep", "json")
+	datasetFlag(c, &o.dataset, "dataset `folder` that was scored, for the names of features")
+	aggregateFlag(c, &o.aggregate)
+	outFlag(c, &o.out, "HTML `file` to write", "html")
+	f.StringVar(&o.pictures, "pictures", "", "`folder` for the pictures as "+strings.Join(picture.Formats(), " and ")+" files (default none)")
+	cli.Folder(c, "pictures")
 	o.output.Flag(c)
+	cli.MarkRequired(c, "model", "scores", "out")
 	return c
 }
 
@@ -113,7 +118,7 @@ func (o *reportOptions) run(c *cobra.Command) error {
 	})
 }
 
-// facts reads everything that the report tells of.
+// facts reads everything that the report shows.
 func (o *reportOptions) facts() (*report.Facts, error) {
 	p, err := openPruner(o.model, o.scores)
 	if err != nil {
@@ -163,7 +168,8 @@ func (o *reportOptions) ends(p *pruner) ([]report.Ends, error) {
 	return all, nil
 }
 
-// readRun reads what the job took from beside the scores; nil if it is not there.
+// readRun reads the report of the job, which is next to the scores. It returns nil if the
+// file does not exist.
 func readRun(scoresFile, digest string) (*report.Run, error) {
 	path := launch.ReportPath(scoresFile)
 	data, err := readSmall(path)
@@ -174,12 +180,12 @@ func readRun(scoresFile, digest string) (*report.Run, error) {
 	}
 	var r launch.JobReport
 	if err := json.Unmarshal(data, &r); err != nil {
-		return nil, fault.Inputf("%s is not the report of a run: %w", path, err)
+		return nil, fault.Inputf("%s is not the report of a job: %w", path, err)
 	}
 	if r.Digests.Scores != digest {
-		return nil, fault.Inputf("%s is of other scores: their digest is %.12s, that of %s %.12s", path, r.Digests.Scores, scoresFile, digest)
+		return nil, fault.Inputf("%s is the report of other scores, with digest %.12s: expected that of %s, %.12s", path, r.Digests.Scores, scoresFile, digest)
 	}
-	if r.Shards == 0 { // the run that computed the scores told nothing
+	if r.Shards == 0 { // the run that computed the scores ended before it wrote a report
 		return nil, nil
 	}
 	return &report.Run{Seconds: r.Seconds, CPUSeconds: r.CPUSeconds, Resumed: r.Resumed, Shards: r.Shards, Workers: len(r.Workers)}, nil
@@ -193,7 +199,7 @@ func readSweep(path string) (*sweep.Document, error) {
 	return sweep.Parse(data)
 }
 
-// readSmall reads a file that has no reason to be large.
+// readSmall reads a file of at most 64 MiB.
 func readSmall(path string) ([]byte, error) {
 	const most = 64 << 20
 	f, err := os.Open(path)
@@ -203,7 +209,7 @@ func readSmall(path string) ([]byte, error) {
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, most+1))
 	if err == nil && len(data) > most {
-		err = fault.Inputf("it has more than %d MiB", most>>20)
+		err = fault.Inputf("larger than %d MiB", most>>20)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)

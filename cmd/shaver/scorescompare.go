@@ -14,22 +14,24 @@ import (
 	"shaver/internal/scores"
 )
 
-// comparison is what "scores compare" prints: of the entries of features that
-// occur in the rows of both jobs.
+// comparison is what "scores compare" prints. It covers the entries of the features
+// that occur in the rows of both jobs.
 type comparison struct {
 	Aggregate   string         `json:"aggregate"`
 	Entries     int            `json:"entries"`
-	RelativeRMS *float64       `json:"relative_rms"` // of the difference, to the second file's; null if all of that are 0
-	Spearman    *float64       `json:"spearman"`     // of the magnitudes; null if all are equal
+	RelativeRMS *float64       `json:"relative_rms"` // root mean square of the difference, relative to the second file's; null if that is 0
+	Spearman    *float64       `json:"spearman"`     // rank correlation of the magnitudes; null if all are equal
 	Overlap     []overlapAt    `json:"overlap"`
-	Differ      []specMismatch `json:"differ"` // what the two jobs do not have in common
+	Differ      []specMismatch `json:"differ"` // settings in which the two jobs differ
 }
 
+// overlapAt is the agreement of the kept entries at a sparsity.
 type overlapAt struct {
 	Sparsity float64 `json:"sparsity"`
-	Portion  float64 `json:"portion"` // of the entries that one keeps, kept by the other too
+	Portion  float64 `json:"portion"` // share of the entries kept by one file that the other keeps too
 }
 
+// specMismatch is a setting in which two jobs differ.
 type specMismatch struct {
 	Name string `json:"name"`
 	A    string `json:"a"`
@@ -42,14 +44,17 @@ func scoresCompareCommand() *cobra.Command {
 	var sparsities []float64
 	c := &cobra.Command{
 		Use:   "compare A B",
-		Short: "Say how far two scores files agree: last night's and tonight's, or two estimators'",
-		Long: `Say how far the scores of A agree with those of B, of a table of the same size:
-the difference relative to B, the rank correlation of the magnitudes, and which
-portion of what pruning by one keeps is kept by the other. Only entries of
-features that occur in the rows of both count.
-
-` + cli.ExitHelp,
-		Args: cli.Args(cobra.ExactArgs(2)),
+		Short: "Compare two scores files",
+		Long: `Compare the scores of A with those of B, for example last night's with
+tonight's, or those of two estimators. The tables must have the same size. The
+command prints the settings in which the jobs differ, the difference relative to
+B, the rank correlation of the magnitudes, and the portion of the kept entries
+that pruning by A and by B has in common. Only entries of features that occur in
+the rows of both count.`,
+		Example: `  shaver scores compare monday.arrow tuesday.arrow
+  shaver scores compare walks.arrow fast.arrow --sparsities 0.9,0.99`,
+		ValidArgsFunction: cli.FileArgs("arrow"),
+		Args:              cli.Args(cobra.ExactArgs(2)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := out.Check(); err != nil {
 				return err
@@ -66,8 +71,9 @@ features that occur in the rows of both count.
 			return out.Print(c.OutOrStdout(), result, result.table)
 		},
 	}
-	c.Flags().StringVar(&aggregate, "aggregate", scores.Sum, "which aggregate to compare: "+scores.AggregateHelp())
-	portionsFlag(c, &sparsities, "sparsities", []float64{.5, .8, .9, .95, .99}, "`portions` of the entries to drop, at which to compare what is kept")
+	c.Flags().StringVar(&aggregate, "aggregate", scores.Sum, "`aggregate` to compare: "+scores.AggregateHelp())
+	cli.Choices(c, "aggregate", scores.Aggregates()...)
+	portionsFlag(c, &sparsities, "sparsities", []float64{.5, .8, .9, .95, .99}, "`portions` of the entries to drop, separated by commas")
 	out.Flag(c)
 	return c
 }
@@ -82,7 +88,7 @@ func compareScores(fileA, fileB, aggregate string, sparsities []float64) (*compa
 		return nil, err
 	}
 	if !slices.Equal(a.FieldDims, b.FieldDims) || a.Dim != b.Dim {
-		return nil, fault.Inputf("%s is of fields of %v features x %d, %s of %v x %d: expected tables of one size", fileA, a.FieldDims, a.Dim, fileB, b.FieldDims, b.Dim)
+		return nil, fault.Inputf("%s has fields of %v features and %d columns, %s has %v and %d: expected tables of the same size", fileA, a.FieldDims, a.Dim, fileB, b.FieldDims, b.Dim)
 	}
 	x, err := a.Aggregate(aggregate)
 	if err != nil {
@@ -112,7 +118,7 @@ func compareScores(fileA, fileB, aggregate string, sparsities []float64) (*compa
 	return r, nil
 }
 
-// mismatches lists in what two jobs differ that makes their scores differ.
+// mismatches lists the settings in which two jobs differ and which change scores.
 func mismatches(a, b *scores.File) (list []specMismatch) {
 	x, y := &a.Spec, &b.Spec
 	type fact struct{ name, a, b string }

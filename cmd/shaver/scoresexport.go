@@ -21,16 +21,20 @@ func scoresExportCommand() *cobra.Command {
 	var format, out string
 	c := &cobra.Command{
 		Use:   "export FILE",
-		Short: "Write scores as CSV or Parquet: a line for each feature, in the order of global ids",
-		Long: fmt.Sprintf(`Write scores as CSV or Parquet: a line for each feature, in the order of global
-ids, with field, id, count, t, t_population, and of each column c of the table
-phi_c, abs_c, rms_c, se_c and se_population_c.
+		Short: "Export scores as CSV or Parquet",
+		Long: fmt.Sprintf(`Export scores as CSV or Parquet: one line for each feature, in the order of
+global ids, with field, id, count, t, t_population, and for each column c of the
+table phi_c, abs_c, rms_c, se_c and se_population_c.
 
-phi_c give or take t*se_c is a 95%% interval for the dataset's own value, and
-t_population*se_population_c for that of the population its rows come from.
-Features in fewer than %d rows have none: t is empty, or NaN in Parquet. The bias
-of the multilinear estimator is not in the intervals.`, tally.LeastRows),
-		Args: cli.Args(cobra.ExactArgs(1)),
+phi_c plus or minus t*se_c is a 95%% interval for the value on the dataset.
+phi_c plus or minus t_population*se_population_c is one for the value on the
+population that the rows are drawn from. Features in fewer than %d rows have no
+intervals: their t is empty, or NaN in Parquet. Intervals do not include the
+bias of multilinear.`, tally.LeastRows),
+		Example: `  shaver scores export scores.arrow --out scores.csv
+  shaver scores export scores.arrow --format parquet --out scores.parquet`,
+		ValidArgsFunction: cli.FileArgs("arrow"),
+		Args:              cli.Args(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			var write func(io.Writer, *scores.File) error
 			switch format {
@@ -58,8 +62,10 @@ of the multilinear estimator is not in the intervals.`, tally.LeastRows),
 			return atomicfile.Write(out, func(w io.Writer) error { return write(w, f) })
 		},
 	}
-	c.Flags().StringVar(&format, "format", "csv", "csv or parquet")
-	c.Flags().StringVar(&out, "out", "", "file to write (default standard output)")
+	c.Flags().StringVar(&format, "format", "csv", "`format` to write: csv or parquet")
+	cli.Choices(c, "format", "csv", "parquet")
+	c.Flags().StringVar(&out, "out", "", "`file` to write (default standard output)")
+	cli.Files(c, "out", "csv", "parquet")
 	return c
 }
 

@@ -14,7 +14,6 @@ import (
 	"shaver/internal/fault"
 	"shaver/internal/model"
 	"shaver/internal/prune"
-	"shaver/internal/scores"
 	"shaver/internal/sparsity"
 	"shaver/internal/sweep"
 )
@@ -23,13 +22,13 @@ import (
 type frequencyView struct {
 	Aggregate string           `json:"aggregate"`
 	Sparsity  float64          `json:"sparsity"`
-	Rows      int64            `json:"rows"` // that occurrences are counted in
+	Rows      int64            `json:"rows"` // rows in which occurrences are counted
 	Dim       int              `json:"dim"`
-	All       []prune.Bin      `json:"all"` // over the features of all fields
+	All       []prune.Bin      `json:"all"` // bins of the features of all fields together
 	Fields    []fieldFrequency `json:"fields"`
 }
 
-// fieldFrequency is about one field.
+// fieldFrequency has the facts about one field.
 type fieldFrequency struct {
 	Name   string         `json:"name"`
 	Bins   []prune.Bin    `json:"bins"` // rarest features first
@@ -37,13 +36,13 @@ type fieldFrequency struct {
 	Bottom []featureValue `json:"bottom"`
 }
 
-// featureValue is a feature that occurs.
+// featureValue has the facts about a feature that occurs.
 type featureValue struct {
 	ID    int     `json:"id"`              // within its field
 	Name  string  `json:"value,omitempty"` // from the vocabulary, if there is one
-	Count int64   `json:"count"`           // rows
+	Count int64   `json:"count"`           // number of rows
 	Worth float64 `json:"worth"`           // sum of the aggregate over its entries, nat
-	Kept  int     `json:"kept"`            // entries
+	Kept  int     `json:"kept"`            // number of kept entries
 }
 
 type frequencyOptions struct {
@@ -57,17 +56,20 @@ func scoresFrequencyCommand() *cobra.Command {
 	var o frequencyOptions
 	c := &cobra.Command{
 		Use:   "frequency",
-		Short: "Say how much of frequent and of rare features a sparsity keeps, and which are worth most and least",
-		Long: `Divide the features of each field, by how often they occur in the rows that were
-scored, into bins of equal numbers, and say how many entries of each bin's features
-are kept at --sparsity; and which features of each field are worth most and least,
-by the sum over their entries, of those that occur. With --dataset, they are called
-what its vocabulary calls them; "(other)" stands for all values without an id.
+		Short: "Compare what pruning keeps of frequent and of rare features",
+		Long: `Divide the features of each field into bins of the same size, by how often they
+occur in the scored rows, and print how many entries per feature are kept in
+each bin at --sparsity. Then print the features of each field that are worth
+most and least, by the sum over their entries. Features that do not occur are
+left out.
 
-` + cli.ExitHelp,
+With --dataset, features have the names of its vocabulary. "(other)" stands for
+all values without an id of their own.`,
+		Example: `  shaver scores frequency --model model.pth --scores scores.arrow \
+      --dataset data --sparsity 0.9`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := cli.Required(c, "model", "scores"); err != nil {
+			if err := cli.Required(c); err != nil {
 				return err
 			}
 			if err := o.output.Check(); err != nil {
@@ -81,21 +83,22 @@ what its vocabulary calls them; "(other)" stands for all values without an id.
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&o.model, "model", "", "the checkpoint that was scored")
-	f.StringVar(&o.scores, "scores", "", "its scores")
-	f.StringVar(&o.dataset, "dataset", "", "the dataset that was scored, for its vocabulary")
-	f.Float64Var(&o.sparsity, "sparsity", .5, "portion of the entries to drop")
-	f.IntVar(&o.bins, "bins", 3, "bins of a field")
-	f.IntVar(&o.top, "top", 3, "features of a field to name at either end")
-	f.StringVar(&o.aggregate, "aggregate", scores.Sum, "what of the scores to rank by: "+scores.AggregateHelp())
-	f.StringVar(&o.rank, "rank", prune.Abs, rankHelp())
+	modelFlag(c, &o.model, "checkpoint `file` that was scored")
+	scoresFlag(c, &o.scores)
+	datasetFlag(c, &o.dataset, "dataset `folder` that was scored, for the names of features")
+	f.Float64Var(&o.sparsity, "sparsity", .5, "`portion` of the entries to drop")
+	f.IntVar(&o.bins, "bins", 3, "`number` of bins of each field")
+	f.IntVar(&o.top, "top", 3, "`number` of features of each field to print at either end")
+	aggregateFlag(c, &o.aggregate)
+	rankFlag(c, &o.rank)
 	o.output.Flag(c)
+	cli.MarkRequired(c, "model", "scores")
 	return c
 }
 
 func (o *frequencyOptions) view() (*frequencyView, error) {
 	if o.bins < 1 || o.top < 0 {
-		return nil, fault.Usagef("--bins %d, --top %d: at least 1 bin, and no fewer than 0 features", o.bins, o.top)
+		return nil, fault.Usagef("--bins %d, --top %d: expected at least 1 bin and 0 features", o.bins, o.top)
 	}
 	p, err := openPruner(o.model, o.scores)
 	if err != nil {
@@ -125,8 +128,9 @@ func (o *frequencyOptions) view() (*frequencyView, error) {
 }
 
 // ranked returns the features of each field that occur, most valuable first, by an
-// aggregate of the first scores. They have names from the vocabulary of the dataset in
-// the folder; "" = they have none. mask says which entries are dropped, [n, d].
+// aggregate of the first scores. Their names are those of the vocabulary of the dataset
+// in the folder; without a folder they have none. mask says which entries are dropped,
+// [n, d].
 func (p *pruner) ranked(aggregate, folder string, mask []bool) ([][]featureValue, error) {
 	a, s := &p.checkpoint.Architecture, p.scores[0]
 	values, err := s.Aggregate(aggregate)
@@ -160,14 +164,15 @@ func (p *pruner) ranked(aggregate, folder string, mask []bool) ([][]featureValue
 	return ranked, nil
 }
 
-// ends returns the first and the last n features, at most. None is in both.
+// ends returns at most n features from each end of the list. No feature is in both.
 func ends(ranked []featureValue, n int) (top, bottom []featureValue) {
 	n = min(n, len(ranked))
 	return append([]featureValue{}, ranked[:n]...), append([]featureValue{}, ranked[max(n, len(ranked)-n):]...)
 }
 
-// names returns the values' names in the vocabulary of the dataset in the folder; ""
-// if it has none, and for each value if folder is "".
+// names returns a function that names the values of fields by the vocabulary of the
+// dataset in the folder. It returns "" for a value without a name, and for every value
+// if folder is "".
 func (p *pruner) names(folder string) (func(field, id int) string, error) {
 	if folder == "" {
 		return func(int, int) string { return "" }, nil
@@ -219,11 +224,11 @@ func (v *frequencyView) table(w io.Writer) {
 	for _, f := range v.Fields {
 		for _, list := range [][]featureValue{f.Top, f.Bottom} {
 			for _, x := range list {
-				called := strconv.Itoa(x.ID)
+				name := strconv.Itoa(x.ID)
 				if x.Name != "" {
-					called = strconv.Quote(x.Name)
+					name = strconv.Quote(x.Name)
 				}
-				fmt.Fprintf(w, "%s\t%s\t%d\t%+.3g\t%d\n", f.Name, called, x.Count, x.Worth, x.Kept)
+				fmt.Fprintf(w, "%s\t%s\t%d\t%+.3g\t%d\n", f.Name, name, x.Count, x.Worth, x.Kept)
 			}
 		}
 	}

@@ -23,14 +23,14 @@ type scoresFacts struct {
 	LossFull        float64               `json:"loss_full"`
 	LossEmpty       float64               `json:"loss_empty"`
 	EfficiencyError float64               `json:"efficiency_error"`
-	EfficiencySE    float64               `json:"efficiency_se,omitempty"` // of estimators without the identity
-	StandardError   string                `json:"standard_error"`          // whether those of the dataset's values are estimates or upper bounds
+	EfficiencySE    float64               `json:"efficiency_se,omitempty"` // for estimators without the efficiency identity
+	StandardError   string                `json:"standard_error"`          // whether the standard errors on the dataset are estimates or upper bounds
 	MaxSE           float64               `json:"max_se"`
 	MaxPopulationSE float64               `json:"max_se_population"`
 	Convergence     float64               `json:"convergence"`       // max_se / (largest - smallest phi); the paper stops below 0.01
-	Stopped         *scores.Stopped       `json:"stopped,omitempty"` // of a job with a rule to stop by
-	Audit           *scores.Audit         `json:"audit,omitempty"`   // of a multilinear job
-	NoInterval      int                   `json:"no_interval"`       // features that occur, but in too few rows for intervals
+	Stopped         *scores.Stopped       `json:"stopped,omitempty"` // how a job with a stop rule or a time limit ended
+	Audit           *scores.Audit         `json:"audit,omitempty"`   // result of the audit, for a multilinear job with one
+	NoInterval      int                   `json:"no_interval"`       // number of features that occur, but in too few rows for intervals
 	Fields          []scores.FieldSummary `json:"fields"`
 }
 
@@ -38,8 +38,13 @@ func scoresInspectCommand() *cobra.Command {
 	var out cli.Output
 	c := &cobra.Command{
 		Use:   "inspect FILE",
-		Short: "Say what a scores file holds: its job, its checks, the worth of each field",
-		Args:  cli.Args(cobra.ExactArgs(1)),
+		Short: "Print the job, the errors and the fields of a scores file",
+		Long: `Print the job of a scores file, how it ended, its losses and errors, and the sum
+of the Shapley values of each field.`,
+		Example: `  shaver scores inspect scores.arrow
+  shaver scores inspect scores.arrow -o json`,
+		ValidArgsFunction: cli.FileArgs("arrow"),
+		Args:              cli.Args(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := out.Check(); err != nil {
 				return err
@@ -79,15 +84,15 @@ func (s *scoresFacts) table(w io.Writer) {
 	fmt.Fprintf(w, "table\t%d x %d\n", s.Features, s.Dim)
 	fmt.Fprintf(w, "mean loss\t%.6f\t%.6f with everything dropped\n", s.LossFull, s.LossEmpty)
 	fmt.Fprintf(w, "efficiency error\t%s\n", scores.EfficiencyText(s.EfficiencyError, s.EfficiencySE))
-	fmt.Fprintf(w, "standard error\t%.3g at most\tof the dataset's own values, %s; %.4f of the scores' range\n", s.MaxSE, s.StandardError, s.Convergence)
-	fmt.Fprintf(w, "\t%.3g at most\tof the population's\n", s.MaxPopulationSE)
+	fmt.Fprintf(w, "standard error\t%.3g at most\ton the dataset, %s; %.4f of the range of the scores\n", s.MaxSE, s.StandardError, s.Convergence)
+	fmt.Fprintf(w, "\t%.3g at most\ton the population\n", s.MaxPopulationSE)
 	if s.NoInterval > 0 {
 		fmt.Fprintf(w, "no intervals\t%d\tfeatures in fewer than %d rows\n", s.NoInterval, tally.LeastRows)
 	}
 	if s.Audit != nil {
 		s.Audit.WriteTable(w)
 	} else if s.Spec.Audit > 0 {
-		fmt.Fprintln(w, "audit\tnot done: score the job again")
+		fmt.Fprintln(w, "audit\tnot done; run the job again")
 	}
 	fmt.Fprintf(w, "kernel\t%s\n\nFIELD\tFEATURES\tSEEN\tSUM OF PHI\tSUM OF |PHI|\n", s.Spec.Kernel)
 	for _, f := range s.Fields {

@@ -20,17 +20,17 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// TestScripts runs testdata/script/*.txtar. The goldens are in $GOLDEN. Beside
-// testscript's own commands, scripts have
+// TestScripts runs testdata/script/*.txtar. The goldens are in $GOLDEN. In addition to
+// the commands of testscript, scripts have these:
 //
 //	exits CODE PROGRAM ARG...    run it and check its exit code
-//	refused CODE PROGRAM ARG...  the same, and it says why in exactly one line
-//	json FILE PATH VALUE [TOLERANCE]  compare a value of a JSON file, as in .fields[0].name
-//	same FILE PATH FILE PATH     compare two of them
-//	near FILE PATH FILE PATH TOLERANCE  the same, of numbers
-//	zip OUT NAME TEXT            a zip file with one entry; TEXT is a Go string's inside
-//	patch IN OUT ENTRY OLD NEW   replace the first OLD in an entry of a zip file; @N = at byte N
-//	truncate IN OUT PORTION      the first bytes of a file
+//	refused CODE PROGRAM ARG...  the same, and check that it prints one line on stderr only
+//	json FILE PATH VALUE [TOLERANCE]  compare a value of a JSON file; PATH is like .fields[0].name
+//	same FILE PATH FILE PATH     compare two such values
+//	near FILE PATH FILE PATH TOLERANCE  compare two such numbers
+//	zip OUT NAME TEXT            write a zip file with one entry; TEXT has Go's escapes
+//	patch IN OUT ENTRY OLD NEW   replace the first OLD in an entry of a zip file, or if OLD is @N, what is at byte N
+//	truncate IN OUT PORTION      write the first bytes of a file
 //	flip FILE TEXT               change one bit of the first TEXT in a file
 //	keys FILE                    print the tensors of a safetensors file
 func TestScripts(t *testing.T) {
@@ -70,7 +70,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 func refused(ts *testscript.TestScript, neg bool, args []string) {
 	exits(ts, neg, args)
 	if out := ts.ReadFile("stdout"); out != "" {
-		ts.Fatalf("it printed %q", out)
+		ts.Fatalf("stdout is %q, expected nothing", out)
 	}
 	text := ts.ReadFile("stderr")
 	line, ended := strings.CutSuffix(text, "\n")
@@ -135,7 +135,7 @@ func jsonAt(ts *testscript.TestScript, file, path string) any {
 			}
 			value = v[i]
 		default:
-			ts.Fatalf("%s: nothing below %v", path, v)
+			ts.Fatalf("%s: %v is neither an object nor an array", path, v)
 		}
 	}
 	return value
@@ -220,7 +220,7 @@ func flip(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), data, 0o666))
 }
 
-// keys reads the header as any safetensors reader does, not with our own code.
+// keys reads the header of a safetensors file without the code under test.
 func keys(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, neg, args, 1, "keys FILE")
 	header := safetensorsHeader(ts, ts.ReadFile(args[0]))
@@ -233,11 +233,11 @@ func keys(ts *testscript.TestScript, neg bool, args []string) {
 
 func safetensorsHeader(ts *testscript.TestScript, file string) map[string]map[string]any {
 	if len(file) < 8 {
-		ts.Fatalf("%d bytes are no safetensors file", len(file))
+		ts.Fatalf("%d bytes are too few for a safetensors file", len(file))
 	}
 	size := binary.LittleEndian.Uint64([]byte(file))
 	if size > uint64(len(file)-8) {
-		ts.Fatalf("a header of %d bytes in a file of %d", size, len(file))
+		ts.Fatalf("the header has %d bytes, but the file has %d", size, len(file))
 	}
 	var header map[string]map[string]any
 	ts.Check(json.Unmarshal([]byte(file[8:8+size]), &header))

@@ -9,8 +9,8 @@ import (
 	"shaver/internal/cli"
 )
 
-// A worker reads rows in its store; one whose store has nothing gets them over
-// NATS. The bytes are the same.
+// A worker reads rows from its store. If the store does not have them, the worker gets
+// them over NATS, and the scores have the same bytes.
 func TestStore(t *testing.T) {
 	dir, common := plantedJob(t, 400)
 	reference := filepath.Join(dir, "reference.arrow")

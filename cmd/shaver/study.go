@@ -37,18 +37,22 @@ func studyCommand() *cobra.Command {
 	var seeds []uint
 	c := &cobra.Command{
 		Use:   "study",
-		Short: "Score growing portions of the rows and sweep each: how many rows the ranking needs",
-		Long: `Run a job on each of --portions of the rows of train and val, on a server inside
-this process, and sweep over the budgets with each. The scores stay in --out, where
-a study that was cut off finds those of jobs that it had finished.
+		Short: "Find out how many rows the ranking needs",
+		Long: `Score each of --portions of the train and val rows, on a server inside this
+process, and sweep the budgets with each of the scores. The scores are kept in
+--out. If a study is interrupted, the same command reuses the jobs that
+finished.
 
-Several --seeds are repeats, of the sample as well: what is printed and drawn is
-their mean, and how far the farthest of them is from it.
+With several --seeds each job is repeated, with another sample too. Then the
+table and the picture show the mean and the largest deviation from it.
 
 ` + cli.ExitHelp,
+		Example: `  shaver study --model model.pth --dataset data --out study
+  shaver study --model model.pth --dataset data --portions 0.01,0.1,1 \
+      --seeds 1,2,3 --picture study.svg --out study`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := cli.Required(c, "model", "dataset", "out"); err != nil {
+			if err := cli.Required(c); err != nil {
 				return err
 			}
 			for _, seed := range seeds {
@@ -58,14 +62,19 @@ their mean, and how far the farthest of them is from it.
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&o.model, "model", "", "checkpoint: .pth or safetensors")
-	f.StringVar(&o.dataset, "dataset", "", "dataset folder")
-	f.StringVar(&o.out, "out", "", "folder for the scores")
-	portionsFlag(c, &o.portions, "portions", []float64{.001, .01, .1, 1}, "`portions` of the rows to score")
-	f.UintSliceVar(&seeds, "seeds", []uint{1}, "`seeds` of jobs")
-	f.StringVar(&o.baseline, "baseline", baseline.Codebook, "what a dropped entry reads: "+strings.Join(baseline.Names(), " or "))
-	f.StringVar(&o.options.Estimator, "estimator", estimator.Multilinear, "how to score; see shaver score")
+	modelFlag(c, &o.model, "checkpoint `file`: .pth or safetensors")
+	datasetFlag(c, &o.dataset, "dataset `folder`")
+	f.StringVar(&o.out, "out", "", "`folder` for the scores")
+	cli.Folder(c, "out")
+	portionsFlag(c, &o.portions, "portions", []float64{.001, .01, .1, 1}, "`portions` of the rows to score, separated by commas")
+	f.UintSliceVar(&seeds, "seeds", []uint{1}, "`seeds` of the jobs, separated by commas")
+	f.Lookup("seeds").DefValue = "1"
+	f.StringVar(&o.baseline, "baseline", baseline.Codebook, "value that replaces a dropped entry: "+strings.Join(baseline.Names(), " or "))
+	cli.Choices(c, "baseline", baseline.Names()...)
+	f.StringVar(&o.options.Estimator, "estimator", estimator.Multilinear, "`name` of the estimator; shaver score --help lists all")
+	cli.Choices(c, "estimator", estimator.Names()...)
 	o.add(c)
+	cli.MarkRequired(c, "model", "dataset", "out")
 	return c
 }
 
@@ -74,7 +83,7 @@ func (o *studyOptions) run(c *cobra.Command) error {
 		return err
 	}
 	if len(o.portions) == 0 || len(o.seeds) == 0 {
-		return fault.Usagef("--portions and --seeds have at least one value each")
+		return fault.Usagef("--portions and --seeds need at least one value each")
 	}
 	for _, portion := range o.portions {
 		if !(portion > 0 && portion <= 1) {
@@ -101,7 +110,8 @@ func (o *studyOptions) run(c *cobra.Command) error {
 	return o.show(c)
 }
 
-// sweepable returns what the sweep at the end would fail for, before the jobs.
+// sweepable returns the error with which the sweep at the end would fail, before any job
+// runs.
 func (o *studyOptions) sweepable() error {
 	ck, err := checkpoint.Read(o.model)
 	if err != nil {
@@ -118,7 +128,7 @@ func (o *studyOptions) sweepable() error {
 	return err
 }
 
-// score runs one job; one whose scores are there already ends at once.
+// score runs one job. If its scores exist already, it returns at once.
 func (o *studyOptions) score(ctx context.Context, file string, portion float64, seed uint64) error {
 	log, err := cli.Logger("text", false)
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -22,11 +21,11 @@ import (
 	"shaver/internal/sweep"
 )
 
-// sweepInput is what a sweep is over.
+// sweepInput says what a sweep compares.
 type sweepInput struct {
 	model, dataset, split string
 	scores                []string // files
-	aggregates            []string // of the scores
+	aggregates            []string // aggregates of the scores
 	rank                  string
 	rivals                []string // methods without scores
 	values                []string // how kept values are stored
@@ -36,7 +35,7 @@ type sweepInput struct {
 	calibrate, choose     bool
 }
 
-// sweepFlags are the flags of sweep that "study" has too.
+// sweepFlags are the flags of "sweep" that "study" has too.
 type sweepFlags struct {
 	sweepInput
 	methods    []string
@@ -54,86 +53,83 @@ func sweepCommand() *cobra.Command {
 	var o sweepOptions
 	c := &cobra.Command{
 		Use:   "sweep",
-		Short: "Prune to several budgets by several methods, and measure each",
-		Long: `Prune to several budgets, by several methods, and measure each on --split.
+		Short: "Compare pruning methods at several budgets",
+		Long: `Prune the model to several budgets by several methods, and measure each result
+on --split.
 
-Each file of --scores is a method for each --aggregate: shapley, shapley-abs,
-shapley-rms; or taylor, taylor-abs, taylor-rms for the estimator of that name.
-Files that differ in their seed alone are repeats: the table and the picture have
-their mean, and how far the farthest of them is from it. Beside them stand the
---methods that need no scores:
-  magnitude    drops the least |weight| (MagPrune)
-  random       drops in an order drawn by --seed: the floor
-  frequency    drops the least |weight - baseline| * sqrt(occurrences)
-  ptq4, 8, 16  keeps all entries in so many bits, which counts as a sparsity of
-               1 - bits/32; one grid a table, a field (ptq8-field) or a row (ptq8-row)
-A dropped entry reads what it read in the scores' job; with scores of both
-baselines, the other methods are measured with each.
+Each file of --scores is a method for each --aggregate: shapley, shapley-abs and
+shapley-rms, or for the estimator taylor: taylor, taylor-abs and taylor-rms.
+Files that differ only in their seed are repeats. For repeats the table and the
+picture show the mean and the largest deviation from it. --methods adds methods
+that need no scores:
+  magnitude       drops the least |weight| (MagPrune)
+  random          drops entries in an order drawn by --seed
+  frequency       drops the least |weight - baseline| * sqrt(occurrences)
+  ptq4, 8 or 16   keeps all entries but rounds each to 4, 8 or 16 bits, which
+                  counts as a sparsity of 1 - bits/32; with one grid for the
+                  table, for each field (ptq8-field) or for each row (ptq8-row)
+A dropped entry reads what it read when it was scored. If there are scores for
+both baselines, the other methods are measured with each baseline.
 
-With --select the methods are measured on the validation split, and only the one
-that has the highest AUC there is measured on --split, at each budget. (LogLoss
-can be repaired by calibrating the logits again; AUC cannot.) Use scores of the
-training split alone: those of validation rows know their labels.
+--select measures all methods on the validation split and only the one with the
+highest AUC on --split, for each budget. It compares AUC because calibration can
+repair LogLoss but not AUC. Use scores of the training split for it, because
+scores of validation rows know their labels.
 
-With -o json the result is one document of the form sweep.v1.json.
-
-` + cli.ExitHelp,
+With -o json the result is a document of the schema sweep.v1.json.`,
+		Example: `  shaver sweep --model model.pth --scores scores.arrow --dataset data
+  shaver sweep --model model.pth --scores s1.arrow,s2.arrow --dataset data \
+      --methods all --sparsities 0.9,0.99 --picture sweep.svg
+  shaver sweep --model model.pth --scores scores.arrow --dataset data --select`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := cli.Required(c, "model", "scores", "dataset"); err != nil {
+			if err := cli.Required(c); err != nil {
 				return err
 			}
 			if !c.Flags().Changed("aggregate") && o.choose && o.rank == prune.Abs {
 				o.aggregates = scores.Aggregates()
 			}
 			if c.Flags().Changed("sparsities") && len(o.parameters)+len(o.bytes) > 0 {
-				return fault.Usagef("--sparsities, --parameters and --bytes are all budgets: give one")
+				return fault.Usagef("--sparsities, --parameters and --bytes are all budgets: give only one")
 			}
 			return o.run(c)
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&o.model, "model", "", "the checkpoint that was scored")
-	f.StringSliceVar(&o.scores, "scores", nil, "its scores; several files are compared")
-	f.StringVar(&o.dataset, "dataset", "", "dataset folder")
+	modelFlag(c, &o.model, "checkpoint `file` that was scored")
+	f.StringSliceVar(&o.scores, "scores", nil, "scores `files` of the model, separated by commas; several are compared")
+	cli.Files(c, "scores", "arrow")
+	datasetFlag(c, &o.dataset, "dataset `folder`")
 	o.add(c)
-	f.StringSliceVar(&o.values, "values", []string{string(compact.Float32)}, "how the compact file stores kept values: "+valuesHelp()+"; several are compared")
-	f.Int64SliceVar(&o.parameters, "parameters", nil, "`budgets` in parameters to keep, in place of --sparsities")
-	f.Int64SliceVar(&o.bytes, "bytes", nil, "`budgets` in bytes of the compact file, in place of --sparsities")
-	f.Lookup("parameters").DefValue, f.Lookup("bytes").DefValue = "", "" // "[]" is no default to show
-	f.StringVar(&o.rank, "rank", prune.Abs, rankHelp())
-	f.StringSliceVar(&o.aggregates, "aggregate", []string{scores.Sum}, "aggregates of the scores to compare: "+scores.AggregateHelp()+"; with --select all, unless given")
-	f.BoolVar(&o.choose, "select", false, "at each budget, measure only the method that is best on the validation split")
+	f.StringSliceVar(&o.values, "values", []string{string(compact.Float32)}, "`encodings` of the kept entries in the compact file to compare: "+strings.Join(valueNames(), ", "))
+	f.Lookup("values").DefValue = string(compact.Float32)
+	cli.Choices(c, "values", valueNames()...)
+	f.Int64SliceVar(&o.parameters, "parameters", nil, "`budgets` in parameters to keep, instead of --sparsities")
+	f.Int64SliceVar(&o.bytes, "bytes", nil, "`budgets` in bytes of the compact file, instead of --sparsities")
+	f.Lookup("parameters").DefValue, f.Lookup("bytes").DefValue = "", "" // not "[]"
+	rankFlag(c, &o.rank)
+	f.StringSliceVar(&o.aggregates, "aggregate", []string{scores.Sum}, "`aggregates` of the scores to compare: "+scores.AggregateHelp())
+	f.Lookup("aggregate").DefValue = scores.Sum + ", or all with --select"
+	cli.Choices(c, "aggregate", scores.Aggregates()...)
+	f.BoolVar(&o.choose, "select", false, "for each budget, measure only the method that is best on the validation split")
 	keepFlags(c, &o.keep)
+	cli.MarkRequired(c, "model", "scores", "dataset")
 	return c
-}
-
-// portionsFlag adds a flag of several portions, whose default is shown as people type
-// it.
-func portionsFlag(c *cobra.Command, to *[]float64, name string, portions []float64, usage string) {
-	c.Flags().Float64SliceVar(to, name, portions, usage)
-	text := make([]string, len(portions))
-	for i, portion := range portions {
-		text[i] = strconv.FormatFloat(portion, 'g', -1, 64)
-	}
-	c.Flags().Lookup(name).DefValue = strings.Join(text, ",")
 }
 
 // add adds the flags to c.
 func (o *sweepFlags) add(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&o.split, "split", dataset.Test, "split to measure on")
+	splitFlag(c, &o.split)
 	portionsFlag(c, &o.sparsities, "sparsities", []float64{.5, .8, .9, .95, .99}, "`portions` of the entries to drop")
-	f.StringSliceVar(&o.methods, "methods", []string{sweep.Magnitude}, "what to compare with: all, or any of "+strings.Join(sweep.Rivals(), ", "))
-	f.Uint64Var(&o.seed, "seed", 1, "seed of everything random")
-	f.BoolVar(&o.calibrate, "calibrate", false, "also measure LogLoss with logits calibrated on the validation split")
-	f.StringVar(&o.picture, "picture", "", "file to draw AUC and LogLoss in: "+strings.Join(picture.Formats(), ", "))
+	f.StringSliceVar(&o.methods, "methods", []string{sweep.Magnitude}, "`methods` to compare with: all, or some of "+strings.Join(sweep.Rivals(), ", "))
+	f.Lookup("methods").DefValue = sweep.Magnitude
+	cli.Choices(c, "methods", append([]string{"all"}, sweep.Rivals()...)...)
+	seedFlag(c, &o.seed)
+	f.BoolVar(&o.calibrate, "calibrate", false, "also measure LogLoss with logits that are calibrated on the validation split")
+	f.StringVar(&o.picture, "picture", "", "`file` for a picture of AUC and LogLoss: "+strings.Join(picture.Formats(), " or ")+" (default none)")
+	cli.Files(c, "picture", "svg", "png")
 	o.output.Flag(c)
-}
-
-func keepFlags(c *cobra.Command, k *prune.Keep) {
-	c.Flags().StringSliceVar(&k.Fields, "protect", nil, "fields of which nothing is dropped")
-	c.Flags().Float64Var(&k.Minimum, "field-minimum", 0, "portion of each field's entries to keep at least, its best")
 }
 
 // check checks the flags before anything is computed, and sets the rivals and the
@@ -163,7 +159,7 @@ func (o *sweepOptions) run(c *cobra.Command) error {
 	}
 	switch {
 	case len(o.parameters) > 0 && len(o.bytes) > 0:
-		return fault.Usagef("--parameters and --bytes are budgets both: give one")
+		return fault.Usagef("--parameters and --bytes are both budgets: give only one")
 	case len(o.parameters) > 0:
 		o.budgets = budgets(prune.Kept, o.parameters)
 	case len(o.bytes) > 0:
@@ -172,7 +168,7 @@ func (o *sweepOptions) run(c *cobra.Command) error {
 	return o.show(c)
 }
 
-// show sweeps, prints what was found and draws it.
+// show sweeps, prints the result and draws it.
 func (o *sweepFlags) show(c *cobra.Command) error {
 	d, err := sweepMethods(c.Context(), &o.sweepInput)
 	if err != nil {
@@ -188,9 +184,9 @@ func (o *sweepFlags) show(c *cobra.Command) error {
 func sweepMethods(ctx context.Context, o *sweepInput) (*sweep.Document, error) {
 	switch {
 	case len(o.scores) == 0:
-		return nil, fault.Usagef("--scores is empty: it names at least one file")
+		return nil, fault.Usagef("--scores is empty: expected at least one file")
 	case len(o.values) == 0:
-		return nil, fault.Usagef("--values is empty: expected any of %s", valuesHelp())
+		return nil, fault.Usagef("--values is empty: expected some of %s", strings.Join(valueNames(), ", "))
 	case len(o.rivals) == 0 && len(o.aggregates) == 0:
 		return nil, fault.Usagef("--methods and --aggregate are both empty: there is nothing to compare")
 	}
@@ -235,20 +231,21 @@ func sweepMethods(ctx context.Context, o *sweepInput) (*sweep.Document, error) {
 	return document, config.Run(ctx, document)
 }
 
-// validation opens the split to choose and calibrate on, if that is asked for.
+// validation opens the split for --select and --calibrate. Without these flags it returns
+// an empty bench.
 func (o *sweepInput) validation(by []*scores.File, m *model.Model) (*bench, error) {
 	if !o.choose && !o.calibrate {
 		return &bench{}, nil
 	}
 	if o.split == dataset.Val {
-		return nil, fault.Usagef("--select chooses on the split %s, and --calibrate fits to it: --split %s would measure what it was chosen for", dataset.Val, o.split)
+		return nil, fault.Usagef("--select and --calibrate use the split %s: --split %s would measure the rows that they use", dataset.Val, o.split)
 	}
 	if o.choose && slices.ContainsFunc(by, func(s *scores.File) bool { return slices.Contains(s.Spec.Splits, dataset.Val) }) {
 		log, err := cli.Logger("text", false)
 		if err != nil {
 			return nil, err
 		}
-		log.Warn("the scores know the labels of the validation rows, which flatters the aggregate sum: to select, score with --splits train")
+		log.Warn("the scores know the labels of the validation rows, which favors the aggregate sum; for --select, score with --splits train")
 	}
 	return openBench(o.dataset, dataset.Val, m)
 }
@@ -271,7 +268,7 @@ func budgets[T int64 | float64](unit string, amounts []T) (all []prune.Budget) {
 	return all
 }
 
-// rivals returns the methods that names stand for, of those that need no scores.
+// rivals returns the methods without scores that names stand for.
 func rivals(names []string) ([]string, error) {
 	all := sweep.Rivals()
 	if len(names) == 1 && names[0] == "all" {
@@ -279,7 +276,7 @@ func rivals(names []string) ([]string, error) {
 	}
 	for _, name := range names {
 		if !slices.Contains(all, name) {
-			return nil, fault.Usagef("--methods: %q is none: they are all, or any of %s", name, strings.Join(all, ", "))
+			return nil, fault.Usagef("--methods %q: expected all, or some of %s", name, strings.Join(all, ", "))
 		}
 	}
 	return names, nil
@@ -315,12 +312,12 @@ func (o *sweepInput) compared(p *pruner, d *dataset.Dataset) (all []sweep.Method
 	return all, err
 }
 
-// tableOf returns what methods start from; dropped entries are those that keep
-// allows.
+// tableOf returns the table from which methods drop entries. They drop only entries that
+// keep allows.
 func (p *pruner) tableOf(d *dataset.Dataset, keep prune.Keep, values string) (*sweep.Unpruned, error) {
 	v := compact.Encoding(values)
 	if v.Size() == 0 {
-		return nil, fault.Usagef("--values %q: expected any of %s", values, valuesHelp())
+		return nil, fault.Usagef("--values %q: expected some of %s", values, strings.Join(valueNames(), ", "))
 	}
 	return &sweep.Unpruned{
 		Architecture: &p.checkpoint.Architecture, Names: p.scores[0].Fields, Entries: p.table, Keep: keep, Values: v,
@@ -329,7 +326,7 @@ func (p *pruner) tableOf(d *dataset.Dataset, keep prune.Keep, values string) (*s
 	}, nil
 }
 
-// occurrences returns those of each feature in train and val, as far as there are.
+// occurrences returns the number of train and val rows in which each feature occurs.
 func occurrences(d *dataset.Dataset) ([]int64, error) {
 	var splits []string
 	for _, name := range d.SplitNames() {
@@ -338,19 +335,19 @@ func occurrences(d *dataset.Dataset) ([]int64, error) {
 		}
 	}
 	if len(splits) == 0 {
-		return nil, fault.Inputf("the dataset has no split %s or %s whose occurrences count", dataset.Train, dataset.Val)
+		return nil, fault.Inputf("the dataset has neither a split %s nor %s: expected one to count occurrences in", dataset.Train, dataset.Val)
 	}
 	return d.Frequencies(splits...)
 }
 
-// pruner is a model and the scores that were computed for it.
+// pruner is a model and its scores.
 type pruner struct {
 	checkpoint *checkpoint.Checkpoint
 	scores     []*scores.File
 	table      []float32 // [n, d]
 }
 
-// openPruner reads them and checks that they belong together.
+// openPruner reads a model and its scores, and checks that they belong together.
 func openPruner(modelFile string, scoresFiles ...string) (*pruner, error) {
 	ck, err := checkpoint.Read(modelFile)
 	if err != nil {

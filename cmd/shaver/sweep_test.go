@@ -7,8 +7,8 @@ import (
 	"shaver/internal/sweep"
 )
 
-// TestSelect compares what is chosen with sweeps of the validation and the test
-// split.
+// Of the methods, --select chooses the one that a sweep of the validation split finds
+// best, and measures it as a sweep of the test split does.
 func TestSelect(t *testing.T) {
 	q := filepath.Join(t.TempDir(), "q")
 	shaver(t, nil, "quickstart", "--rows", "3000", "--out", q)
@@ -32,7 +32,7 @@ func TestSelect(t *testing.T) {
 		}
 		want := test[best]
 		if c.ValidationAUC == nil || *c.ValidationAUC != *validation[best].AUC || c.Method != want.Method || *c.AUC != *want.AUC || c.Sparsity != want.Sparsity {
-			t.Errorf("chose %+v, expected %+v for its validation AUC of %v", c, want, *validation[best].AUC)
+			t.Errorf("chose %+v, expected %+v, which has the validation AUC %v", c, want, *validation[best].AUC)
 		}
 	}
 }

@@ -1,5 +1,6 @@
 // Package cli is what the programs have in common on the command line: exit codes,
-// signals, output, logs, progress, and the flags that several commands have.
+// signals, help, completion, version, output, logs, progress, and the flags that
+// several commands share.
 package cli
 
 import (
@@ -12,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"text/tabwriter"
 
@@ -29,15 +31,16 @@ const (
 	ExitDone        = 0
 	ExitFailed      = 1
 	ExitUsage       = 2
-	ExitUnconverged = 3   // the scores are written, and the rule to stop by is not met
-	ExitIncomplete  = 4   // the scores are written, and lack the rows of some shards
-	ExitFenced      = 5   // another coordinator leads or has ended the job: leave it alone
+	ExitUnconverged = 3   // the scores are written, but the stop rule is not met
+	ExitIncomplete  = 4   // the scores are written, but they lack the rows of some shards
+	ExitFenced      = 5   // another coordinator leads the job or has ended it; do not retry
 	ExitBadInput    = 42  // do not retry
-	ExitDrained     = 75  // a worker that was asked to leave: replace it
+	ExitDrained     = 75  // the worker was asked to leave; start another one
 	ExitCancelled   = 130 // Ctrl-C
 )
 
-// ExitHelp documents the codes in the help of every program.
+// ExitHelp documents the codes, in "shaver help exit-codes" and in the help of the
+// commands that run jobs.
 const ExitHelp = `Exit codes:
     0  done
     1  failed; trying again may help
@@ -49,29 +52,28 @@ const ExitHelp = `Exit codes:
    75  the worker was asked to leave and has finished its task
   130  cancelled`
 
-// ErrDrained ends a worker that was asked to leave and did so in order.
+// ErrDrained ends a worker that was asked to leave and has finished its task.
 var ErrDrained = errors.New("drained")
 
 // ErrIncomplete ends a job that finished without the shards that could not be
 // computed.
 var ErrIncomplete = errors.New("some shards could not be computed and were left out")
 
-// ErrUnconverged ends a job that wrote its scores before its rule to stop by was
-// met, or its time was over before all was done.
+// ErrUnconverged ends a job that wrote its scores although its stop rule was not
+// met, or its time was over before all rows were scored.
 var ErrUnconverged = errors.New("not converged")
 
 // ErrCancelled ends a job that somebody cancelled.
 var ErrCancelled = errors.New("cancelled")
 
-// Main runs a program's root command with the process's arguments, and returns
-// its exit code. Ctrl-C and SIGTERM cancel the command's context; a second one
-// ends the process.
+// Main sets up a program's root command, runs it with the process's arguments, and
+// returns its exit code. Ctrl-C and SIGTERM cancel the command's context. A second
+// signal ends the process.
 func Main(root *cobra.Command) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // from then on a signal has its usual effect
-	root.SilenceErrors, root.SilenceUsage = true, true
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fault.Usagef("%w", err) })
+	Setup(root)
 	err := root.ExecuteContext(ctx)
 	code := exitCode(ctx, err)
 	switch code {
@@ -106,40 +108,76 @@ func exitCode(ctx context.Context, err error) int {
 	return ExitFailed
 }
 
-// Args makes cobra's check of positional arguments wrong usage.
+// Args returns check with errors of wrong usage. If the command has subcommands, the
+// error suggests the nearest one.
 func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
-		if err := check(c, args); err != nil && c.HasSubCommands() {
-			return fault.Usagef("%w: %s --help lists them", err, c.CommandPath())
-		} else if err != nil {
-			return fault.Usagef("%w (%s)", err, c.UseLine())
+		err := check(c, args)
+		switch {
+		case err == nil:
+			return nil
+		case c.HasSubCommands() && len(args) > 0:
+			return fault.Usagef("unknown command %q for %q: %s", args[0], c.CommandPath(), suggestCommand(c, args[0]))
+		case !strings.Contains(c.Use, " ") && len(args) > 0:
+			return fault.Usagef("unexpected argument %q: %s takes flags only", args[0], c.CommandPath())
 		}
-		return nil
+		return fault.Usagef("%w (%s)", err, c.UseLine())
 	}
 }
 
-// Required returns wrong usage that names the first of the flags that was not
-// given.
+// requiredFlags is the key of a command's annotation that lists its required flags.
+const requiredFlags = "shaver_required"
+
+// MarkRequired declares flags of c that Required checks, and says so in their help.
+func MarkRequired(c *cobra.Command, flags ...string) {
+	for _, name := range flags {
+		c.Flags().Lookup(name).Usage += " (required)"
+	}
+	if c.Annotations == nil {
+		c.Annotations = map[string]string{}
+	}
+	c.Annotations[requiredFlags] = strings.Join(flags, " ")
+}
+
+// Required returns wrong usage that names all of the flags that were not given. Without
+// flags it checks those that MarkRequired declared.
 func Required(c *cobra.Command, flags ...string) error {
+	if len(flags) == 0 {
+		flags = strings.Fields(c.Annotations[requiredFlags])
+	}
+	var missing []string
 	for _, name := range flags {
 		if !c.Flags().Changed(name) {
-			return fault.Usagef("%s needs --%s", c.CommandPath(), name)
+			missing = append(missing, "--"+name)
 		}
 	}
-	return nil
+	if len(missing) == 0 {
+		return nil
+	}
+	return fault.Usagef("%s needs %s", c.CommandPath(), list(missing, "and"))
 }
 
-// CheckOut returns an error unless a file can be written at path, in place of none of
-// the inputs. Commands call it before they begin with what may take hours. Writing is
-// by a new file that takes the name (atomicfile), so it would not spare a device.
+// list joins words as a sentence does: "a, b and c".
+func list(words []string, conjunction string) string {
+	last := len(words) - 1
+	if last < 1 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:last], ", ") + " " + conjunction + " " + words[last]
+}
+
+// CheckOut returns an error unless a file can be written at path without replacing one
+// of the inputs. Commands call it before they begin work that may take hours. They write
+// a new file and then rename it (package atomicfile), which would replace a device. So
+// whatever is at path must be a regular file.
 func CheckOut(path string, inputs ...string) error {
 	if there, err := os.Stat(path); err == nil {
 		if !there.Mode().IsRegular() {
-			return fault.Usagef("cannot write %s: it is there and no ordinary file", path)
+			return fault.Usagef("cannot write %s: it exists and is not a regular file", path)
 		}
 		for _, input := range inputs {
 			if given, err := os.Stat(input); err == nil && os.SameFile(there, given) {
-				return fault.Usagef("cannot write %s: it is what is to be read: name another file", path)
+				return fault.Usagef("cannot write %s: it is an input of this command; name another file", path)
 			}
 		}
 	}
@@ -159,10 +197,11 @@ type Output struct{ format string }
 
 // Flag adds -o to a command.
 func (o *Output) Flag(c *cobra.Command) {
-	c.Flags().StringVarP(&o.format, "output", "o", "table", "what to print: table or json")
+	c.Flags().StringVarP(&o.format, "output", "o", "table", "`format` of what is printed: table or json")
+	Choices(c, "output", "table", "json")
 }
 
-// Check returns wrong usage for an unknown format; commands call it before they
+// Check returns wrong usage for an unknown format. Commands call it before they
 // begin to work.
 func (o *Output) Check() error {
 	if o.format != "table" && o.format != "json" {
@@ -187,8 +226,16 @@ func (o *Output) Print(w io.Writer, value any, table func(io.Writer)) error {
 	return t.Flush()
 }
 
-// Logger returns a logger to stderr: lines for people on a terminal, JSON
-// elsewhere if asked. verbose adds what is only of use to find a fault.
+// LogFlags adds --log and --verbose to c, bound to format and verbose.
+func LogFlags(c *cobra.Command, format *string, verbose *bool) {
+	c.Flags().StringVar(format, "log", "text", "`format` of the log on stderr: text or json")
+	c.Flags().BoolVarP(verbose, "verbose", "v", false, "log more, to find a fault")
+	Choices(c, "log", "text", "json")
+}
+
+// Logger returns a logger to stderr with the format "text" or "json". On a terminal
+// levels have colors, unless NO_COLOR is set. verbose adds messages that are only
+// useful for finding a fault.
 func Logger(format string, verbose bool) (*zap.Logger, error) {
 	level := zapcore.InfoLevel
 	if verbose {

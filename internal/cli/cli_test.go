@@ -15,7 +15,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -58,11 +57,11 @@ func TestExitCode(t *testing.T) {
 		})
 	}
 	if !errors.Is(missing, fs.ErrNotExist) {
-		t.Error("the file nowhere exists")
+		t.Error("the file nowhere should not exist")
 	}
 }
 
-// The help has one line for each exit code of this package, and no other line.
+// ExitHelp has one line for each exit code of this package, and no other line.
 func TestExitHelp(t *testing.T) {
 	source, err := parser.ParseFile(token.NewFileSet(), "cli.go", nil, 0)
 	if err != nil {
@@ -99,19 +98,31 @@ func TestExitHelp(t *testing.T) {
 	}
 }
 
+// All missing flags are named together.
 func TestRequired(t *testing.T) {
 	c := &cobra.Command{Use: "cut"}
-	c.Flags().String("model", "", "")
-	c.Flags().String("out", "", "")
+	for _, name := range []string{"model", "dataset", "scores", "out"} {
+		c.Flags().String(name, "", "")
+	}
 	if err := c.Flags().Parse([]string{"--model", ""}); err != nil {
 		t.Fatal(err)
 	}
 	if err := Required(c, "model"); err != nil {
-		t.Errorf("a flag that was given empty: %v", err)
+		t.Errorf("a flag with an empty value: %v", err)
 	}
-	err := Required(c, "model", "out")
-	if !fault.IsUsage(err) || err.Error() != "cut needs --out" {
-		t.Errorf("error %v", err)
+	MarkRequired(c, "model", "scores")
+	if usage := c.Flags().Lookup("scores").Usage; usage != " (required)" {
+		t.Errorf("the help of a required flag: %q", usage)
+	}
+	for want, flags := range map[string][]string{
+		"cut needs --scores":                      nil,
+		"cut needs --out":                         {"model", "out"},
+		"cut needs --dataset and --out":           {"dataset", "model", "out"},
+		"cut needs --dataset, --scores and --out": {"dataset", "scores", "out"},
+	} {
+		if err := Required(c, flags...); !fault.IsUsage(err) || err.Error() != want {
+			t.Errorf("%v: error %v, expected %q", flags, err, want)
+		}
 	}
 }
 
@@ -131,40 +142,15 @@ func TestOutput(t *testing.T) {
 		}
 	}
 	if err := (&Output{"yaml"}).Check(); !fault.IsUsage(err) {
-		t.Errorf("yaml: %v, expected wrong usage", err)
+		t.Errorf("format yaml: %v, expected wrong usage", err)
 	}
 	if _, err := Logger("xml", false); !fault.IsUsage(err) {
-		t.Errorf("a log in XML: %v, expected wrong usage", err)
+		t.Errorf("log format xml: %v, expected wrong usage", err)
 	}
 }
 
-// Without a terminal, progress is a line now and then, not one a step.
-func TestProgressLines(t *testing.T) {
-	var out bytes.Buffer
-	p := NewProgress("score", "rows", 72_000)
-	p.out, p.bar = &out, nil
-	p.start = p.start.Add(-time.Hour)
-	p.Add(50)
-	if out.Len() > 0 {
-		t.Errorf("before it is time: %q", &out)
-	}
-	p.next = time.Now()
-	p.Set(36_000)
-	p.Add(1)
-	p.End()
-	if text := out.String(); !strings.HasPrefix(text, "score: 36000 of 72000 rows, 10/s, 1h0m") || strings.Count(text, "\n") != 1 {
-		t.Errorf("printed %q", text)
-	}
-	// Rows that are computed twice, after a crash, do not leave less than nothing.
-	p.next = time.Now()
-	p.SetOf(108_000, 36_000)
-	if text := out.String(); !strings.HasSuffix(text, "\nscore: 108000 of 36000 rows, 30/s, 0s left\n") {
-		t.Errorf("printed %q", text)
-	}
-}
-
-// --kernel takes the kernels of this machine, and nothing else. A kernel is in use
-// when the command runs, and not because its flag was parsed.
+// --kernel takes the kernels of this machine only. The kernel is selected when the
+// command runs, and not when the flag is parsed.
 func TestKernelFlag(t *testing.T) {
 	was := kernel.Name()
 	defer kernel.Use(was)
@@ -179,7 +165,7 @@ func TestKernelFlag(t *testing.T) {
 		kernel.Use(was)
 		c, ran := command("--kernel", name)
 		if err := c.ParseFlags([]string{"--kernel", name}); err != nil || kernel.Name() != was {
-			t.Errorf("--kernel %s is parsed: %v, and %s is in use", name, err, kernel.Name())
+			t.Errorf("parsing --kernel %s: %v, and %s is selected", name, err, kernel.Name())
 		}
 		if err := c.Execute(); err != nil || *ran != name {
 			t.Errorf("--kernel %s: %v, and %s runs", name, err, *ran)

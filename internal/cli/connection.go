@@ -10,10 +10,10 @@ import (
 	"shaver/internal/fault"
 )
 
-// Connection is where the server is and how to be let in: the flags that all
-// programs have alike, with the names that the nats command gives them.
+// Connection says where the NATS server is and how to log in. All programs have its
+// flags, whose names are those of the nats command.
 type Connection struct {
-	NATS   string
+	NATS   string // URLs separated by commas; "" = no server
 	Access bus.Access
 	// OnBlob counts the bytes of blobs; see bus.Config.
 	OnBlob func(sent bool, bytes int)
@@ -26,22 +26,29 @@ const (
 	RoleOperator    = "operator"
 )
 
-// Flags adds the flags to c; without says what happens when --nats is not given.
+// Flags adds the flags to c. without is the end of the help of --nats, which says what
+// happens if the flag is not given.
 func (n *Connection) Flags(c *cobra.Command, without string) {
 	f := c.Flags()
-	f.StringVar(&n.NATS, "nats", "", "URL of a NATS server with JetStream, several with commas"+without)
-	f.StringVar(&n.Access.Creds, "creds", "", "file with credentials for --nats (.creds)")
-	f.StringVar(&n.Access.NKey, "nkey", "", "file with the seed of an nkey for --nats")
-	f.StringVar(&n.Access.UserFile, "user-file", "", "file with the line USER:PASSWORD for --nats")
-	f.StringVar(&n.Access.TLSCA, "tlsca", "", "file with the certificates (PEM) that sign the server's; demands TLS")
-	f.StringVar(&n.Access.TLSCert, "tlscert", "", "file with a certificate (PEM) of our own; demands TLS")
-	f.StringVar(&n.Access.TLSKey, "tlskey", "", "file with the key of --tlscert")
+	f.StringVar(&n.NATS, "nats", "", "`URL` of a NATS server with JetStream; several are separated by commas"+without)
+	f.StringVar(&n.Access.Creds, "creds", "", "credentials `file` (.creds) for --nats")
+	f.StringVar(&n.Access.NKey, "nkey", "", "`file` with the seed of an nkey, for --nats")
+	f.StringVar(&n.Access.UserFile, "user-file", "", "`file` with one line USER:PASSWORD, for --nats")
+	f.StringVar(&n.Access.TLSCA, "tlsca", "", "PEM `file` of the authorities that sign the server's certificate; requires TLS")
+	f.StringVar(&n.Access.TLSCert, "tlscert", "", "PEM `file` of the client's certificate; requires TLS")
+	f.StringVar(&n.Access.TLSKey, "tlskey", "", "PEM `file` of the key of --tlscert")
+	Files(c, "creds", "creds")
+	Files(c, "nkey")
+	Files(c, "user-file")
+	for _, name := range []string{"tlsca", "tlscert", "tlskey"} {
+		Files(c, name, "pem", "crt", "key")
+	}
 }
 
 // Check returns wrong usage for flags that do not go together.
 func (n *Connection) Check() error {
 	a := &n.Access
-	var user string // the flag that says who we are
+	var user string // the flag that identifies the client
 	for _, flag := range []struct {
 		name, value string
 		user        bool
@@ -54,7 +61,7 @@ func (n *Connection) Check() error {
 		case n.NATS == "":
 			return fault.Usagef("--%s is for --nats, which is not given", flag.name)
 		case flag.user && user != "":
-			return fault.Usagef("--%s and --%s both say who we are: give one", user, flag.name)
+			return fault.Usagef("--%s and --%s both identify the client: give one", user, flag.name)
 		case flag.user:
 			user = flag.name
 		}

@@ -10,15 +10,17 @@ import (
 	"shaver/internal/kernel"
 )
 
-// KernelFlag adds --kernel to c. The kernel is chosen after all flags are parsed,
+// KernelFlag adds --kernel to c. The kernel is selected after all flags are parsed and
 // before c runs.
 func KernelFlag(c *cobra.Command) {
 	v := kernelValue(kernel.Name())
-	c.Flags().Var(&v, "kernel", "float32 arithmetic: "+strings.Join(kernel.Names(), ", ")+"; a job's workers and coordinator have the same")
+	c.Flags().Var(&v, "kernel", "float32 kernel, such as avx2 or portable; the workers and the coordinator of a job need the same one")
+	c.Flags().Lookup("kernel").DefValue = "the fastest of this machine"
+	Choices(c, "kernel", kernel.Names()...)
 	c.PreRun = func(*cobra.Command, []string) { kernel.Use(string(v)) }
 }
 
-// kernelValue is the name of a kernel that this machine has, as a flag's value.
+// kernelValue is a flag's value: the name of a kernel that this machine has.
 type kernelValue string
 
 func (v *kernelValue) String() string { return string(*v) }

@@ -43,11 +43,11 @@ type Traits struct {
 
 // table declares all estimators, in the order in which users see them.
 var table = []Traits{
-	{Name: Permutation, Help: "walks, as in the paper", WalksPerPass: 1, Efficient: true, Shapley: true},
-	{Name: Antithetic, Help: "walks, each also backwards", WalksPerPass: 2, Efficient: true, Shapley: true},
-	{Name: Multilinear, Help: "derivatives at random sets of players", Shapley: true, Draws: true},
-	{Name: Exact, Help: "all sets of players", Exact: true, Efficient: true, Shapley: true, MostPlayers: 20}, // 2^20 forward passes for each row
-	{Name: Taylor, Help: "the paper's rival, no Shapley values", Exact: true},
+	{Name: Permutation, Help: "random walks, as in the paper; unbiased", WalksPerPass: 1, Efficient: true, Shapley: true},
+	{Name: Antithetic, Help: "walks, each also backwards; less variance", WalksPerPass: 2, Efficient: true, Shapley: true},
+	{Name: Multilinear, Help: "derivatives at random sets of players; fast, but biased", Shapley: true, Draws: true},
+	{Name: Exact, Help: "all sets of players; no error", Exact: true, Efficient: true, Shapley: true, MostPlayers: 20}, // 2^20 forward passes for each row
+	{Name: Taylor, Help: "the paper's rival, which is not a Shapley value", Exact: true},
 }
 
 // Names returns the names of all estimators.
@@ -68,17 +68,17 @@ func Lookup(name string) (Traits, bool) {
 	return table[i], true
 }
 
-// Help lists all estimators in one line, for the help text of a flag.
+// Help lists all estimators, each on a line, for the help of a command.
 func Help() string {
-	var all []string
+	var lines []string
 	for _, t := range table {
-		text := t.Name + " (" + t.Help
+		text := fmt.Sprintf("  %-11s  %s", t.Name, t.Help)
 		if t.MostPlayers > 0 {
-			text += fmt.Sprintf(", for at most %d players a row", t.MostPlayers)
+			text += fmt.Sprintf(", for at most %d players per row", t.MostPlayers)
 		}
-		all = append(all, text+")")
+		lines = append(lines, text)
 	}
-	return strings.Join(all, ", ")
+	return strings.Join(lines, "\n")
 }
 
 // The values of Options.Endpoints. They select the weights of the draws.
@@ -180,10 +180,10 @@ func (o *Options) Settings() []Setting {
 		endpoints = o.Endpoints + " end points"
 	}
 	return []Setting{
-		{"estimator", Help(), &o.Estimator, o.Estimator},
-		{"passes", fmt.Sprintf("random orders per row, or their largest number if the job may stop early; for %s, each order also backwards", Antithetic), &o.Passes, passes},
-		{"draws", fmt.Sprintf("for %s: random sets of players per row, an even number (default %d)", Multilinear, DefaultDraws), &o.Draws, draws},
-		{"endpoints", fmt.Sprintf("for %s: %s, or %s, which has less bias and more noise, and needs 4 draws (default %s)", Multilinear, Plain, Balanced, Plain), &o.Endpoints, endpoints},
+		{"estimator", fmt.Sprintf("`estimator`: %s to quote values, %s to prune large tables", Permutation, Multilinear), &o.Estimator, o.Estimator},
+		{"passes", fmt.Sprintf("number of random orders per row, or their largest number if the job may stop early; for %s, each order also backwards", Antithetic), &o.Passes, passes},
+		{"draws", fmt.Sprintf("for %s: number of random sets of players per row, even (default %d)", Multilinear, DefaultDraws), &o.Draws, draws},
+		{"endpoints", fmt.Sprintf("for %s: `weights` of the draws, %s, or %s, which has less bias and more noise, and needs 4 draws (default %s)", Multilinear, Plain, Balanced, Plain), &o.Endpoints, endpoints},
 	}
 }
 

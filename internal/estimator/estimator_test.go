@@ -94,7 +94,7 @@ func TestEveryEstimatorIsDocumented(t *testing.T) {
 		if !strings.Contains(string(page), "\n| `"+name+"` |") {
 			t.Errorf("docs/estimators.md has no row for %s", name)
 		}
-		if !strings.Contains(Help(), name+" (") {
+		if !strings.Contains(Help(), "  "+name+" ") {
 			t.Errorf("the help does not name %s: %s", name, Help())
 		}
 	}

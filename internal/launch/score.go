@@ -42,9 +42,9 @@ type JobFlags struct {
 func (o *JobFlags) Add(c *cobra.Command, request *prepare.Request) {
 	o.request = request
 	f := c.Flags()
-	f.StringVar(&o.model, "model", "", "checkpoint: .pth or safetensors")
-	f.StringVar(&o.dataset, "dataset", "", "dataset folder, made by shaver dataset import")
-	f.StringVar(&o.request.Baseline, "baseline", baseline.Zero, "what a dropped entry reads: "+strings.Join(baseline.Names(), " or "))
+	f.StringVar(&o.model, "model", "", "checkpoint `file`: .pth or safetensors")
+	f.StringVar(&o.dataset, "dataset", "", "dataset `folder`, made by shaver dataset import")
+	f.StringVar(&o.request.Baseline, "baseline", baseline.Zero, "value that replaces a dropped entry: "+strings.Join(baseline.Names(), " or "))
 	request.Options = estimator.Options{Estimator: estimator.Permutation, Passes: 1}
 	for _, s := range request.Options.Settings() {
 		switch v := s.Target.(type) {
@@ -58,16 +58,24 @@ func (o *JobFlags) Add(c *cobra.Command, request *prepare.Request) {
 			panic("launch: no flag for option " + s.Name)
 		}
 	}
-	f.Uint64Var(&o.request.Seed, "seed", 1, "seed of everything random")
-	f.StringSliceVar(&o.request.Splits, "splits", []string{dataset.Train, dataset.Val}, "splits to score")
-	f.Float64Var(&o.request.Sample, "sample", 1, "portion of the rows to score, drawn without replacement")
-	f.Int64Var(&o.request.MaxRows, "max-rows", 0, "in place of --sample: so many rows at most")
-	f.StringVar(&o.until.Rule, "until", "", fmt.Sprintf("end when a rule is met: %s (largest standard error / range of the values below --bound) or %s (of the entries kept at --sparsity, by two halves of the work, above --bound)", job.Paper, job.Overlap))
-	f.Float64Var(&o.until.Bound, "bound", 0, fmt.Sprintf("of --until (default %g for %s, %g for %s)", job.PaperBound, job.Paper, job.OverlapBound, job.Overlap))
-	f.Float64Var(&o.until.Sparsity, "sparsity", 0, fmt.Sprintf("of --until %s: the portion of the entries that pruning drops (default %g)", job.Overlap, job.AtSparsity))
-	f.DurationVar(&o.maxTime, "max-time", 0, "begin no round that would end later, by the rate so far (default no bound)")
-	f.Float64Var(&o.request.Audit, "audit", 0, fmt.Sprintf("for %s: hold it against full walks, and %s end points against %s, on as many rows of the splits as this portion (0.01, say) of those scored, and write that into the scores", estimator.Multilinear, estimator.Plain, estimator.Balanced))
-	f.Int64Var(&o.request.RowsPerShard, "rows-per-shard", 0, "rows a task (default about a minute of work; see shaver plan)")
+	f.Uint64Var(&o.request.Seed, "seed", 1, "seed of all random numbers")
+	f.StringSliceVar(&o.request.Splits, "splits", []string{dataset.Train, dataset.Val}, "`splits` to score, separated by commas")
+	f.Lookup("splits").DefValue = dataset.Train + "," + dataset.Val
+	f.Float64Var(&o.request.Sample, "sample", 1, "`portion` of the rows to score, drawn without replacement")
+	f.Int64Var(&o.request.MaxRows, "max-rows", 0, "largest number of `rows` to score, instead of --sample (default no limit)")
+	f.StringVar(&o.until.Rule, "until", "", fmt.Sprintf("stop `rule`: %s or %s, which shaver score --help explains (default none)", job.Paper, job.Overlap))
+	f.Float64Var(&o.until.Bound, "bound", 0, fmt.Sprintf("bound of --until (default %g for %s, %g for %s)", job.PaperBound, job.Paper, job.OverlapBound, job.Overlap))
+	f.Float64Var(&o.until.Sparsity, "sparsity", 0, fmt.Sprintf("for --until %s: `portion` of the entries that pruning will drop (default %g)", job.Overlap, job.AtSparsity))
+	f.DurationVar(&o.maxTime, "max-time", 0, "start no round that would end later than this, as 90m or 2h, at the rate so far (default no limit)")
+	f.Float64Var(&o.request.Audit, "audit", 0, fmt.Sprintf("for %s: compare with full walks on this `portion` of the scored rows, such as 0.01, and write the result into the scores (default no audit)", estimator.Multilinear))
+	f.Int64Var(&o.request.RowsPerShard, "rows-per-shard", 0, "`rows` in a task (default about a minute of work; see shaver plan)")
+	cli.Files(c, "model", cli.Checkpoints...)
+	cli.Folder(c, "dataset")
+	cli.Choices(c, "baseline", baseline.Names()...)
+	cli.Choices(c, "estimator", estimator.Names()...)
+	cli.Choices(c, "endpoints", estimator.Plain, estimator.Balanced)
+	cli.Choices(c, "splits", dataset.Train, dataset.Val, dataset.Test)
+	cli.Choices(c, "until", job.Paper, job.Overlap)
 	cli.KernelFlag(c)
 }
 
@@ -110,37 +118,42 @@ func ScoreCommand(use string, cluster bool) *cobra.Command {
 	o := scoreOptions{job: Job{Config: coordinator.Config{Queue: bus.DefaultQueue}}}
 	c := &cobra.Command{
 		Use:   use,
-		Short: "Run a job: the Shapley value of every entry of a model's embedding table",
+		Short: "Compute the Shapley value of every entry of the embedding table",
 		Long: `Run a job: compute the Shapley value of every entry of the embedding table of
---model on the rows of --dataset, and write them to --out. Beside it,
-NAME.job.json tells what the run took.
+--model on the rows of --dataset, and write the values to --out. The report of
+the job is written next to them, to NAME.job.json.
 
-The scores file of a job has the same bytes for any number of workers, any
---rows-per-shard, and any number of workers and coordinators that die. The same
-command resumes a job that was cut off, from what its server holds; that of shaver
-score without --nats is in the folder .NAME.job beside --out, until the job's end.
-A job whose scores are at --out already returns at once. Of two coordinators of a
-job the newer one leads, and the older one leaves.
+Estimators:
+` + estimator.Help() + `
 
-A shard that cannot be computed is set aside, and the job goes on. At its end it
-fails, and its state is kept: "shaver job quarantine" tells why and puts shards
-back, and submitting the job again computes them; shaver score without --nats does
-both when it is run again. Or --allow-quarantined finishes without them.
+The same job gives a scores file with the same bytes, for any number of workers,
+any --rows-per-shard, and any number of workers and coordinators that die. The
+same command resumes a job that was interrupted. Without --nats, the state of an
+unfinished job is in the folder .NAME.job next to --out. If the scores of the
+job are already at --out, the command returns at once. If a second coordinator
+starts the same job, it takes over and the first one exits.
 
-With --until or --max-time the job runs in rounds, each as much work as all
-before together: portions of the rows, then further passes over all of them, up to
---passes. After a round it ends if the rule is met, or the next one would take too
-long. If it ends otherwise, it has not converged: the scores are written and say
-so, and the exit code is 3.
+If a shard cannot be computed, it is set aside and the job continues. At the end
+the job fails and its state is kept. "shaver job quarantine" lists the reasons
+and puts shards back, and running the job again computes them. Without --nats,
+running the job again does both. With --allow-quarantined the job finishes
+without these shards.
+
+With --until or --max-time the job runs in rounds. Each round is as much work as
+all earlier ones together: first portions of the rows, then further passes over
+all rows, up to --passes. The job ends after a round if the rule is met:
+  paper    the largest standard error is below --bound times the range of values
+  overlap  two halves of the work agree on more than the portion --bound of the
+           entries that pruning to --sparsity keeps
+Otherwise it ends when all work is done, or before a round that would exceed
+--max-time. Then the scores are written and marked as not converged, and the
+exit code is 3.
 
 ` + cli.ExitHelp,
-		Args: cli.Args(cobra.NoArgs),
+		Example: scoreExample(cluster),
+		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			required := []string{"model", "dataset", "out"}
-			if cluster {
-				required = append(required, "nats")
-			}
-			if err := cli.Required(c, required...); err != nil {
+			if err := cli.Required(c); err != nil {
 				return err
 			}
 			return o.run(c)
@@ -148,23 +161,45 @@ so, and the exit code is 3.
 	}
 	f := c.Flags()
 	o.JobFlags.Add(c, &o.job.Request)
-	f.StringVar(&o.job.Out, "out", "", "scores file to write")
-	without := " (default one inside this process)"
+	f.StringVar(&o.job.Out, "out", "", "scores `file` to write, .arrow")
+	without := " (default a server inside this process)"
 	if cluster {
 		without = ""
 	}
 	o.job.Connection.Flags(c, without)
 	cli.MetricsFlag(c, &o.job.Metrics)
-	f.IntVar(&o.job.Queue.Replicas, "replicas", bus.DefaultQueue.Replicas, "servers of --nats that hold each message: 1, or 3 in a cluster; streams that have more keep them")
-	f.StringVar(&o.job.Store, "store", "", "dir:PATH = workers have --dataset too, there or in a folder of it, with the same flag: shards do not travel (default they do)")
-	f.IntVar(&o.job.Workers, "workers", 0, "workers in this process, which share its cores (default 1, with --nats 0)")
-	f.DurationVar(&o.job.Queue.Lease, "lease", bus.DefaultQueue.Lease, "how long a worker may be silent before its shard goes to another")
+	f.IntVar(&o.job.Queue.Replicas, "replicas", bus.DefaultQueue.Replicas, "number of servers of --nats that store each message: 1, or 3 in a cluster; existing streams with more keep them")
+	f.StringVar(&o.job.Store, "store", "", "dir:PATH of a `folder` in which workers with the same flag find the dataset too, so that rows are not sent (default rows are sent)")
+	f.IntVar(&o.job.Workers, "workers", 0, "number of workers in this process, which share its cores (default 1, or 0 with --nats)")
+	f.DurationVar(&o.job.Queue.Lease, "lease", bus.DefaultQueue.Lease, "time after which the shard of a silent worker goes to another worker")
 	f.BoolVar(&o.job.AllowQuarantined, "allow-quarantined", false, "finish without the shards that cannot be computed, with exit code 4")
-	f.DurationVar(&o.job.SaveEvery, "checkpoint-every", 30*time.Second, "time between checkpoints of the sums")
-	f.StringVar(&o.log, "log", "text", "form of the log on stderr: text or json")
-	f.BoolVarP(&o.verbose, "verbose", "v", false, "log more")
+	f.DurationVar(&o.job.SaveEvery, "checkpoint-every", 30*time.Second, "time between two checkpoints of the sums")
+	cli.Files(c, "out", "arrow")
+	cli.Choices(c, "replicas", "1", "3")
+	cli.LogFlags(c, &o.log, &o.verbose)
 	o.output.Flag(c)
+	required := []string{"model", "dataset", "out"}
+	if cluster {
+		required = append(required, "nats")
+	}
+	cli.MarkRequired(c, required...)
 	return c
+}
+
+// scoreExample returns the examples of ScoreCommand.
+func scoreExample(cluster bool) string {
+	if cluster {
+		return `  coordinator --nats nats://nats:4222 --model model.pth --dataset data \
+      --baseline codebook --out scores.arrow
+  coordinator --nats tls://nats:4222 --creds shaver.creds --replicas 3 \
+      --model model.pth --dataset data --out scores.arrow --metrics :9090`
+	}
+	return `  shaver score --model model.pth --dataset data --baseline codebook \
+      --out scores.arrow
+  shaver score --model model.pth --dataset data --estimator multilinear \
+      --audit 0.01 --out scores.arrow
+  shaver score --model model.pth --dataset data --sample 0.1 --passes 4 \
+      --until overlap --sparsity 0.9 --max-time 2h --out scores.arrow`
 }
 
 func (o *scoreOptions) run(c *cobra.Command) error {

@@ -32,16 +32,19 @@ func WorkCommand(use string) *cobra.Command {
 	c := &cobra.Command{
 		Use:   use,
 		Short: "Compute the tasks of shaver jobs",
-		Long: `Compute the tasks of shaver jobs, of any job that a coordinator submits to the
-same NATS server, one task at a time on all cores.
+		Long: `Compute the tasks of all jobs that coordinators submit to the same NATS server.
+A worker computes one task at a time, on all cores, until it is stopped.
 
-SIGTERM or Ctrl-C finishes the task in work and leaves with exit code 75; a
-second one leaves at once, and the task goes to another worker.
+After SIGTERM or Ctrl-C the worker finishes its task and exits with code 75.
+After a second signal it exits at once, and the task goes to another worker.
 
 ` + cli.ExitHelp,
+		Example: `  worker --nats nats://nats:4222
+  worker --nats tls://nats:4222 --creds worker.creds --cache /var/cache/shaver \
+      --metrics :9090 --log json`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := cli.Required(c, "nats"); err != nil {
+			if err := cli.Required(c); err != nil {
 				return err
 			}
 			return o.run(c.Context())
@@ -51,13 +54,15 @@ second one leaves at once, and the task goes to another worker.
 	o.connection.Flags(c, "")
 	cli.MetricsFlag(c, &o.metrics)
 	cli.KernelFlag(c)
-	f.StringVar(&o.name, "name", "", "name in results and logs (default host and process)")
-	f.IntVar(&o.threads, "threads", runtime.GOMAXPROCS(0), "goroutines that compute a task")
-	f.StringVar(&o.cache, "cache", "", "folder that keeps models by their digest, to be shared by workers (default none)")
-	f.Int64Var(&o.cacheSize, "cache-size", 16, "GiB that --cache may hold; the least recently used models go")
-	f.StringVar(&o.store, "store", "", "dir:PATH = a folder that holds datasets, for jobs whose coordinator has --store: rows are read there (default none)")
-	f.StringVar(&o.log, "log", "text", "form of the log on stderr: text or json")
-	f.BoolVarP(&o.verbose, "verbose", "v", false, "log more")
+	f.StringVar(&o.name, "name", "", "`name` of this worker in results and logs (default the host and the process id)")
+	f.IntVar(&o.threads, "threads", runtime.GOMAXPROCS(0), "number of threads that compute a task")
+	f.Lookup("threads").DefValue = "all cores"
+	f.StringVar(&o.cache, "cache", "", "`folder` that keeps models and that several workers may share (default none)")
+	f.Int64Var(&o.cacheSize, "cache-size", 16, "largest size of --cache in `GiB`; the least recently used models are deleted")
+	f.StringVar(&o.store, "store", "", "dir:PATH of a `folder` with datasets; if the coordinator has --store too, rows are read from there (default rows are received)")
+	cli.LogFlags(c, &o.log, &o.verbose)
+	cli.Folder(c, "cache")
+	cli.MarkRequired(c, "nats")
 	return c
 }
 

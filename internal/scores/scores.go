@@ -92,7 +92,7 @@ func Aggregates() []string { return []string{Sum, Abs, RMS} }
 
 // AggregateHelp lists all aggregates, for the help text of a flag.
 func AggregateHelp() string {
-	return Sum + " (the mean over rows), " + Abs + " (the mean of absolute values), " + RMS + " (root mean square)"
+	return Sum + " (the mean over rows, the paper's ranking), " + Abs + " (the mean absolute value) or " + RMS + " (the root mean square)"
 }
 
 // Aggregate returns the named aggregate of all entries, [n, d]. For Sum the result shares

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"shaver/internal/cli"
+	"shaver/internal/dataset"
+	"shaver/internal/prune"
+	"shaver/internal/scores"
+)
+
+// The functions below add flags that several commands have, with their completion.
+
+func modelFlag(c *cobra.Command, to *string, usage string) {
+	c.Flags().StringVar(to, "model", "", usage)
+	cli.Files(c, "model", cli.Checkpoints...)
+}
+
+func datasetFlag(c *cobra.Command, to *string, usage string) {
+	c.Flags().StringVar(to, "dataset", "", usage)
+	cli.Folder(c, "dataset")
+}
+
+func scoresFlag(c *cobra.Command, to *string) {
+	c.Flags().StringVar(to, "scores", "", "scores `file` of the model")
+	cli.Files(c, "scores", "arrow")
+}
+
+func splitFlag(c *cobra.Command, to *string) {
+	c.Flags().StringVar(to, "split", dataset.Test, "`split` to measure on")
+	cli.Choices(c, "split", dataset.Train, dataset.Val, dataset.Test)
+}
+
+func aggregateFlag(c *cobra.Command, to *string) {
+	c.Flags().StringVar(to, "aggregate", scores.Sum, "`aggregate` of the scores to rank by: "+scores.AggregateHelp())
+	cli.Choices(c, "aggregate", scores.Aggregates()...)
+}
+
+func rankFlag(c *cobra.Command, to *string) {
+	c.Flags().StringVar(to, "rank", prune.Abs, "`order` of the entries for --aggregate sum: "+prune.Abs+", by magnitude, or "+prune.Signed+", by value")
+	cli.Choices(c, "rank", prune.Ranks()...)
+}
+
+func seedFlag(c *cobra.Command, to *uint64) {
+	c.Flags().Uint64Var(to, "seed", 1, "seed of all random numbers")
+}
+
+func keepFlags(c *cobra.Command, k *prune.Keep) {
+	c.Flags().StringSliceVar(&k.Fields, "protect", nil, "`fields` that keep all entries, separated by commas")
+	c.Flags().Float64Var(&k.Minimum, "field-minimum", 0, "`portion` of the entries that each field keeps at least")
+}
+
+// portionsFlag adds a flag that takes several portions. Its help shows the default as
+// people type it.
+func portionsFlag(c *cobra.Command, to *[]float64, name string, portions []float64, usage string) {
+	c.Flags().Float64SliceVar(to, name, portions, usage)
+	text := make([]string, len(portions))
+	for i, portion := range portions {
+		text[i] = strconv.FormatFloat(portion, 'g', -1, 64)
+	}
+	c.Flags().Lookup(name).DefValue = strings.Join(text, ",")
+}
+
+// outFlag adds --out, a file with an extension.
+func outFlag(c *cobra.Command, to *string, usage, extension string) {
+	c.Flags().StringVar(to, "out", "", usage)
+	cli.Files(c, "out", extension)
+}

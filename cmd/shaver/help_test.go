@@ -1,0 +1,200 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"shaver/internal/cli"
+	"shaver/internal/estimator"
+	"shaver/internal/kernel"
+	"shaver/internal/launch"
+)
+
+// roots returns the three programs, set up as cli.Main does.
+func roots() []*cobra.Command {
+	all := []*cobra.Command{newRoot(), launch.ScoreCommand("coordinator", true), launch.WorkCommand("worker")}
+	for _, root := range all {
+		cli.Setup(root)
+	}
+	return all
+}
+
+// commands returns all commands of the three programs, without help topics.
+func commands() (all []*cobra.Command) {
+	var add func(c *cobra.Command)
+	add = func(c *cobra.Command) {
+		if !c.IsAdditionalHelpTopicCommand() {
+			all = append(all, c)
+		}
+		for _, sub := range c.Commands() {
+			add(sub)
+		}
+	}
+	for _, root := range roots() {
+		add(root)
+	}
+	return all
+}
+
+// The help of every command fits into 80 columns and is complete: it has a short and a
+// long text, an example, and a usage for each flag. It does not depend on the machine.
+func TestHelp(t *testing.T) {
+	all := commands()
+	if len(all) < 30 {
+		t.Fatalf("%d commands, expected at least 30", len(all))
+	}
+	for _, c := range all {
+		t.Run(c.CommandPath(), func(t *testing.T) {
+			var out bytes.Buffer
+			c.SetOut(&out)
+			if err := c.Help(); err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.Lines(out.String()) {
+				if line = strings.TrimSuffix(line, "\n"); len(line) > 80 || strings.HasSuffix(line, " ") || strings.Contains(line, "\t") {
+					t.Errorf("a line of %d columns, which may have at most 80, no tab, and no space at its end: %q", len(line), line)
+				}
+			}
+			if !regexp.MustCompile(`^[A-Z][a-z]+,? .*[A-Za-z0-9]$`).MatchString(c.Short) {
+				t.Errorf("short text %q: expected an imperative without a full stop", c.Short)
+			}
+			if !strings.HasSuffix(strings.Split(c.Long+"\n\n", "\n\n")[0], ".") && !strings.Contains(c.Long, ":\n") {
+				t.Errorf("the long text does not begin with sentences: %q", c.Long)
+			}
+			if c.Example == "" {
+				t.Error("no example")
+			}
+			c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+				if !regexp.MustCompile("^[a-zA-Z`].*[^.]$").MatchString(f.Usage) {
+					t.Errorf("--%s has the usage %q, expected a phrase without a full stop", f.Name, f.Usage)
+				}
+			})
+			for _, level := range kernel.Names() {
+				if strings.Contains(out.String(), "default "+level) {
+					t.Errorf("the help depends on the machine's kernel %s", level)
+				}
+			}
+		})
+	}
+}
+
+// Every example is a command line that parses: its command exists, and so do its flags.
+func TestExamples(t *testing.T) {
+	for _, c := range commands() {
+		found := false
+		text := strings.ReplaceAll(c.Example, "\\\n", " ")
+		for line := range strings.Lines(text) {
+			args := exampleArgs(line)
+			for _, root := range roots() { // new flags for each example
+				if len(args) == 0 || args[0] != root.Name() {
+					continue
+				}
+				sub, rest, err := root.Find(args[1:])
+				if err == nil {
+					err = sub.ParseFlags(rest)
+				}
+				if err == nil {
+					err = sub.ValidateArgs(sub.Flags().Args())
+				}
+				if err != nil {
+					t.Errorf("%s: example %q: %v", c.CommandPath(), line, err)
+				}
+				found = found || sub.CommandPath() == c.CommandPath() || c.HasSubCommands() || c.Name() == "help"
+				args = nil
+			}
+			if args != nil {
+				t.Errorf("%s: example %q is not a command of these programs", c.CommandPath(), line)
+			}
+		}
+		if !found {
+			t.Errorf("%s: no example is about this command", c.CommandPath())
+		}
+	}
+}
+
+// exampleArgs returns the words of a shell command without what the shell itself reads.
+func exampleArgs(line string) []string {
+	line, _, _ = strings.Cut(line, " > ")
+	if _, inner, ok := strings.Cut(line, "<("); ok {
+		line, _, _ = strings.Cut(inner, ")")
+	}
+	return strings.Fields(line)
+}
+
+// Every command at the top is in a group, and "shaver help exit-codes" lists the codes.
+func TestGroups(t *testing.T) {
+	root := roots()[0]
+	for _, c := range root.Commands() {
+		if !root.ContainsGroup(c.GroupID) || c.GroupID == "" {
+			t.Errorf("%s is in group %q", c.Name(), c.GroupID)
+		}
+	}
+	var out bytes.Buffer
+	root.SetOut(&out)
+	root.SetArgs([]string{"help", "exit-codes"})
+	if err := root.Execute(); err != nil || strings.TrimSpace(out.String()) != cli.ExitHelp {
+		t.Errorf("help exit-codes: %q (%v)", &out, err)
+	}
+}
+
+// Shells complete commands, flags, and the values of flags.
+func TestCompletion(t *testing.T) {
+	const noFiles, noSpace, extensions, folders, files = 4, 2, 8, 16, 0
+	for _, c := range []struct {
+		args      string
+		want      []string
+		directive int
+	}{
+		{"sc", []string{"score", "scores"}, noFiles},
+		{"score --estim", []string{"--estimator"}, noFiles},
+		{"score --estimator ", estimator.Names(), noFiles},
+		{"plan --baseline ", []string{"zero", "codebook"}, noFiles},
+		{"score --kernel ", kernel.Names(), noFiles},
+		{"score --splits train,", []string{"train,train", "train,val", "train,test"}, noFiles | noSpace},
+		{"prune --aggregate ", []string{"sum", "abs", "rms"}, noFiles},
+		{"prune --rank ", []string{"abs", "signed"}, noFiles},
+		{"sweep --values float", []string{"float32", "float16", "int8"}, noFiles | noSpace},
+		{"scores export --format ", []string{"csv", "parquet"}, noFiles},
+		{"evaluate -o ", []string{"table", "json"}, noFiles},
+		{"score --passes ", nil, noFiles},
+		{"score --model ", []string{"pth", "safetensors"}, extensions},
+		{"score --dataset ", nil, folders},
+		{"scores inspect ", []string{"arrow"}, extensions},
+		{"dataset inspect ", nil, folders},
+		{"dataset import criteo ", nil, files},
+		{"completion ", []string{"bash", "zsh", "fish", "powershell"}, noFiles},
+		{"help eval", []string{"evaluate"}, noFiles},
+	} {
+		root := roots()[0]
+		var out bytes.Buffer
+		root.SetOut(&out)
+		root.SetErr(new(bytes.Buffer))
+		root.SetArgs(append([]string{cobra.ShellCompNoDescRequestCmd}, strings.Split(c.args, " ")...))
+		if err := root.Execute(); err != nil {
+			t.Errorf("%q: %v", c.args, err)
+		}
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		got, last := lines[:len(lines)-1], lines[len(lines)-1]
+		slices.Sort(got)
+		want := slices.Sorted(slices.Values(c.want))
+		if !slices.Equal(got, want) || last != fmt.Sprint(":", c.directive) {
+			t.Errorf("%q completes to %q, directive %s, expected %q and :%d", c.args, got, last, want, c.directive)
+		}
+	}
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		root := roots()[0]
+		var out bytes.Buffer
+		root.SetOut(&out)
+		root.SetArgs([]string{"completion", shell})
+		if err := root.Execute(); err != nil || !strings.Contains(out.String(), "__complete") {
+			t.Errorf("%s: %v, and a script of %d bytes", shell, err, out.Len())
+		}
+	}
+}

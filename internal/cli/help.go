@@ -1,0 +1,122 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"shaver/internal/fault"
+)
+
+// helpWidth is the number of columns that help takes at most.
+const helpWidth = 80
+
+// helpName is the name of the command that prints help.
+const helpName = "help"
+
+// Setup gives the root command of a program what all programs have: help, --version,
+// suggestions for mistyped names, and errors that Main prints. Main calls it. A test or
+// a generator that looks at the help calls it too.
+func Setup(root *cobra.Command) {
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.SetFlagErrorFunc(flagError)
+	root.SetUsageFunc(usage)
+	root.Version = version()
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
+	root.Flags().Bool("version", false, "print the version, the commit and the kernel")
+	// Only flags and arguments that are declared as files complete to files.
+	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
+	if root.HasSubCommands() {
+		root.InitDefaultHelpCmd()
+		helpCommand(root)
+	}
+	setupAll(root)
+}
+
+// setupAll describes the flag --help of c and of all commands below it.
+func setupAll(c *cobra.Command) {
+	c.InitDefaultHelpFlag()
+	c.Flags().Lookup("help").Usage = "print this help"
+	for _, sub := range c.Commands() {
+		setupAll(sub)
+	}
+}
+
+// helpCommand changes cobra's help command, which exits with code 0 if there is no such
+// command to help with.
+func helpCommand(root *cobra.Command) {
+	for _, c := range root.Commands() {
+		if c.Name() != helpName {
+			continue
+		}
+		c.Use, c.Short = "help [COMMAND...]", "Print the help of a command or topic"
+		c.Long = "Print the help of a command or topic."
+		c.Example = "  " + root.Name() + " help exit-codes"
+		c.Run = nil
+		c.RunE = func(_ *cobra.Command, args []string) error {
+			found, rest, err := root.Find(args)
+			if len(rest) > 0 {
+				return fault.Usagef("unknown command %q for %q: %s", rest[0], found.CommandPath(), suggestCommand(found, rest[0]))
+			}
+			if err != nil {
+				return fault.Usagef("%w", err)
+			}
+			return found.Help()
+		}
+	}
+}
+
+// ExitCodes returns the help topic "exit-codes".
+func ExitCodes() *cobra.Command {
+	return &cobra.Command{Use: "exit-codes", Short: "List the exit codes", Long: ExitHelp}
+}
+
+// usage prints how to use c, after its long description.
+func usage(c *cobra.Command) error {
+	w := c.OutOrStderr()
+	if c.IsAdditionalHelpTopicCommand() {
+		return nil
+	}
+	if c.HasAvailableSubCommands() {
+		fmt.Fprintf(w, "Usage:\n  %s COMMAND\n", c.CommandPath())
+	} else {
+		fmt.Fprintf(w, "Usage:\n  %s\n", c.UseLine())
+	}
+	if len(c.Aliases) > 0 {
+		fmt.Fprintf(w, "\nAliases:\n  %s\n", c.NameAndAliases())
+	}
+	if c.HasExample() {
+		fmt.Fprintf(w, "\nExamples:\n%s\n", c.Example)
+	}
+	for _, group := range c.Groups() {
+		usageCommands(w, c, group.Title, group.ID)
+	}
+	usageCommands(w, c, "Commands:", "")
+	if c.HasAvailableLocalFlags() {
+		fmt.Fprintf(w, "\nFlags:\n%s\n", strings.TrimRight(c.LocalFlags().FlagUsagesWrapped(helpWidth), "\n"))
+	}
+	if c.HasAvailableSubCommands() {
+		fmt.Fprintf(w, "\nRun %q for more about a command.\n", c.CommandPath()+" COMMAND --help")
+	}
+	if root := c.Root(); root.HasSubCommands() && !strings.Contains(c.Long, ExitHelp) {
+		fmt.Fprintf(w, "\nRun %q for the exit codes.\n", root.Name()+" help exit-codes")
+	}
+	return nil
+}
+
+// usageCommands lists the commands and topics below c that are in a group. Without any,
+// it prints nothing.
+func usageCommands(w io.Writer, c *cobra.Command, title, group string) {
+	for _, sub := range c.Commands() {
+		if sub.GroupID != group || sub.Hidden || sub.Deprecated != "" {
+			continue
+		}
+		if title != "" {
+			fmt.Fprintf(w, "\n%s\n", title)
+			title = ""
+		}
+		fmt.Fprintf(w, "  %-*s %s\n", sub.NamePadding(), sub.Name(), sub.Short)
+	}
+}

@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"shaver/internal/fault"
+)
+
+// flagError turns an error of parsing flags into wrong usage. If a flag is unknown, the
+// error suggests the nearest one.
+func flagError(c *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return fault.Usagef("%w", err)
+	}
+	typed := unknown.GetSpecifiedName()
+	if short := unknown.GetSpecifiedShortnames(); short != "" {
+		typed = short // -model is parsed as the short flags m, o, d, e and l
+	}
+	var names []string
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+	if name := nearest(typed, names); name != "" {
+		return fault.Usagef("%w: did you mean --%s?", err, name)
+	}
+	return fault.Usagef("%w: %s --help lists the flags", err, c.CommandPath())
+}
+
+// suggestCommand returns the end of an error about a command that c does not have.
+func suggestCommand(c *cobra.Command, typed string) string {
+	var names []string
+	for _, sub := range c.Commands() {
+		if !sub.Hidden {
+			names = append(append(names, sub.Name()), sub.Aliases...)
+		}
+	}
+	if name := nearest(typed, names); name != "" {
+		return "did you mean " + c.CommandPath() + " " + name + "?"
+	}
+	return c.CommandPath() + " --help lists them"
+}
+
+// nearest returns the name that typed probably stands for. That is the name with the
+// fewest edits, if there are at most 2 and fewer than letters in typed. Otherwise it is
+// the first name that begins with typed, or "".
+func nearest(typed string, names []string) string {
+	typed = strings.ToLower(typed)
+	best, least := "", min(3, len(typed))
+	for _, name := range names {
+		if n := edits(typed, name); n < least {
+			best, least = name, n
+		}
+	}
+	for _, name := range names {
+		if best == "" && len(typed) > 1 && strings.HasPrefix(name, typed) {
+			best = name
+		}
+	}
+	return best
+}
+
+// edits returns the number of edits that make b of a: letters to insert, delete or
+// replace, and pairs of neighboring letters to swap.
+func edits(a, b string) int {
+	n := make([][]int, len(a)+1) // n[i][j] is the number of edits that make b[:j] of a[:i]
+	for i := range n {
+		n[i] = make([]int, len(b)+1)
+		for j := range n[i] {
+			if i == 0 || j == 0 {
+				n[i][j] = i + j
+				continue
+			}
+			replace := n[i-1][j-1]
+			if a[i-1] != b[j-1] {
+				replace++
+			}
+			n[i][j] = min(replace, n[i-1][j]+1, n[i][j-1]+1)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				n[i][j] = min(n[i][j], n[i-2][j-2]+1)
+			}
+		}
+	}
+	return n[len(a)][len(b)]
+}

@@ -1,0 +1,47 @@
+package cli
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"shaver/internal/kernel"
+)
+
+// version describes this program: the version of the module, the commit, Go, the
+// platform and the kernel that --kernel selects by default.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		info = &debug.BuildInfo{}
+	}
+	return versionText(info, kernel.Name())
+}
+
+// versionText is version for a build and a kernel. Builds by "go run" and by "go
+// install" of a version know no commit, and builds of tests know no version.
+func versionText(info *debug.BuildInfo, kernel string) string {
+	module := info.Main.Version
+	if module == "" {
+		module = "(devel)"
+	}
+	settings := map[string]string{}
+	for _, s := range info.Settings {
+		settings[s.Key] = s.Value
+	}
+	commit := settings["vcs.revision"]
+	switch {
+	case commit == "":
+		commit = "unknown"
+	case settings["vcs.modified"] == "true":
+		commit += " (modified)"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n", module)
+	fmt.Fprintf(&b, "commit    %s\n", commit)
+	fmt.Fprintf(&b, "go        %s\n", runtime.Version())
+	fmt.Fprintf(&b, "platform  %s/%s\n", runtime.GOOS, runtime.GOARCH)
+	fmt.Fprintf(&b, "kernel    %s", kernel)
+	return b.String()
+}

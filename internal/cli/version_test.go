@@ -1,0 +1,35 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"shaver/internal/kernel"
+)
+
+// The version names the commit if the build knows it.
+func TestVersion(t *testing.T) {
+	info := &debug.BuildInfo{Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "0123abc"}, {Key: "vcs.modified", Value: "true"}}}
+	info.Main.Version = "v1.2.3"
+	platform := fmt.Sprintf("go        %s\nplatform  %s/%s\nkernel    avx2", runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	if got, want := versionText(info, "avx2"), "v1.2.3\ncommit    0123abc (modified)\n"+platform; got != want {
+		t.Errorf("%q, expected %q", got, want)
+	}
+	if got, want := versionText(&debug.BuildInfo{}, "avx2"), "(devel)\ncommit    unknown\n"+platform; got != want {
+		t.Errorf("without information: %q, expected %q", got, want)
+	}
+	var out bytes.Buffer
+	c := &cobra.Command{Use: "worker", Run: func(*cobra.Command, []string) {}}
+	Setup(c)
+	c.SetOut(&out)
+	c.SetArgs([]string{"--version"})
+	if err := c.Execute(); err != nil || !strings.HasPrefix(out.String(), "worker ") || !strings.HasSuffix(out.String(), "kernel    "+kernel.Name()+"\n") {
+		t.Errorf("worker --version prints %q (%v)", &out, err)
+	}
+}
