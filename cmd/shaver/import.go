@@ -33,7 +33,7 @@ type importRun struct {
 
 func (o *importRun) flags(c *cobra.Command, split string) {
 	f := c.Flags()
-	f.StringVar(&o.split, "split", split, "`ratio` train:val:test by which rows are drawn into splits")
+	f.StringVar(&o.split, "split", split, "`ratio` train:val:test in which rows are assigned to splits at random")
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the draw for --split")
 	f.StringVar(&o.onBadRow, "on-bad-row", ingest.Fail, "`action` for a malformed row: fail, or skip it and count it")
 	cli.Choices(c, "on-bad-row", ingest.Fail, ingest.Skip)

@@ -48,8 +48,8 @@ job. --sweep adds the AUC and LogLoss of each method. It takes the output of
 "shaver sweep -o json" for the same scores.
 
 The time that the job took is read from NAME.job.json next to the scores, if
-that file exists. With --dataset, features have the names of its vocabulary.
---pictures also writes the pictures of the page as files.`,
+that file exists. With --dataset, the page names features by their values in
+the vocabulary. --pictures also writes each picture on the page to a file.`,
 		Example: `  shaver sweep --model model.pth --scores scores.arrow --dataset data \
       --calibrate -o json > sweep.json
   shaver report --model model.pth --scores scores.arrow --sweep sweep.json \

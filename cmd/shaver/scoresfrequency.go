@@ -63,8 +63,8 @@ each bin at --sparsity. Then print the features of each field that are worth
 most and least, by the sum over their entries. Features that do not occur are
 left out.
 
-With --dataset, features have the names of its vocabulary. "(other)" stands for
-all values without an id of their own.`,
+With --dataset, features are named by their values in the vocabulary. "(other)"
+stands for all values without an id of their own.`,
 		Example: `  shaver scores frequency --model model.pth --scores scores.arrow \
       --dataset data --sparsity 0.9`,
 		Args: cli.Args(cobra.NoArgs),

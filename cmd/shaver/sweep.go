@@ -68,13 +68,14 @@ that need no scores:
   ptq4, 8 or 16   keeps all entries but rounds each to 4, 8 or 16 bits, which
                   counts as a sparsity of 1 - bits/32; with one grid for the
                   table, for each field (ptq8-field) or for each row (ptq8-row)
-A dropped entry reads what it read when it was scored. If there are scores for
+A dropped entry takes the baseline of its scores. If there are scores for
 both baselines, the other methods are measured with each baseline.
 
 --select measures all methods on the validation split and only the one with the
 highest AUC on --split, for each budget. It compares AUC because calibration can
-repair LogLoss but not AUC. Use scores of the training split for it, because
-scores of validation rows know their labels.
+repair LogLoss but not AUC. With --select, use scores of the training split
+only. Scores of validation rows already depend on the labels of those rows,
+which biases the selection.
 
 With -o json the result is a document of the schema sweep.v1.json.`,
 		Example: `  shaver sweep --model model.pth --scores scores.arrow --dataset data

@@ -229,7 +229,7 @@ func (o *Output) Print(w io.Writer, value any, table func(io.Writer)) error {
 // LogFlags adds --log and --verbose to c, bound to format and verbose.
 func LogFlags(c *cobra.Command, format *string, verbose *bool) {
 	c.Flags().StringVar(format, "log", "text", "`format` of the log on stderr: text or json")
-	c.Flags().BoolVarP(verbose, "verbose", "v", false, "log more, to find a fault")
+	c.Flags().BoolVarP(verbose, "verbose", "v", false, "log more, for troubleshooting")
 	Choices(c, "log", "text", "json")
 }
 

@@ -51,8 +51,8 @@ func helpCommand(root *cobra.Command) {
 		if c.Name() != helpName {
 			continue
 		}
-		c.Use, c.Short = "help [COMMAND...]", "Print the help of a command or topic"
-		c.Long = "Print the help of a command or topic."
+		c.Use, c.Short = "help [COMMAND...]", "Print help for a command or topic"
+		c.Long = "Print help for a command or topic."
 		c.Example = "  " + root.Name() + " help exit-codes"
 		c.Run = nil
 		c.RunE = func(_ *cobra.Command, args []string) error {

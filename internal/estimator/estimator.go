@@ -44,10 +44,10 @@ type Traits struct {
 // table declares all estimators, in the order in which users see them.
 var table = []Traits{
 	{Name: Permutation, Help: "random walks, as in the paper; unbiased", WalksPerPass: 1, Efficient: true, Shapley: true},
-	{Name: Antithetic, Help: "walks, each also backwards; less variance", WalksPerPass: 2, Efficient: true, Shapley: true},
+	{Name: Antithetic, Help: "pairs of walks, an order and its reverse; less variance", WalksPerPass: 2, Efficient: true, Shapley: true},
 	{Name: Multilinear, Help: "derivatives at random sets of players; fast, but biased", Shapley: true, Draws: true},
 	{Name: Exact, Help: "all sets of players; no error", Exact: true, Efficient: true, Shapley: true, MostPlayers: 20}, // 2^20 forward passes for each row
-	{Name: Taylor, Help: "the paper's rival, which is not a Shapley value", Exact: true},
+	{Name: Taylor, Help: "not a Shapley value; the paper compares against it", Exact: true},
 }
 
 // Names returns the names of all estimators.
@@ -180,10 +180,10 @@ func (o *Options) Settings() []Setting {
 		endpoints = o.Endpoints + " end points"
 	}
 	return []Setting{
-		{"estimator", fmt.Sprintf("`estimator`: %s to quote values, %s to prune large tables", Permutation, Multilinear), &o.Estimator, o.Estimator},
-		{"passes", fmt.Sprintf("number of random orders per row, or their largest number if the job may stop early; for %s, each order also backwards", Antithetic), &o.Passes, passes},
+		{"estimator", fmt.Sprintf("`estimator`: %s if you want to quote values, %s if you want to prune a large table", Permutation, Multilinear), &o.Estimator, o.Estimator},
+		{"passes", fmt.Sprintf("number of random orders per row (the maximum if the job may stop early); %s also walks each order in reverse", Antithetic), &o.Passes, passes},
 		{"draws", fmt.Sprintf("for %s: number of random sets of players per row, even (default %d)", Multilinear, DefaultDraws), &o.Draws, draws},
-		{"endpoints", fmt.Sprintf("for %s: `weights` of the draws, %s, or %s, which has less bias and more noise, and needs 4 draws (default %s)", Multilinear, Plain, Balanced, Plain), &o.Endpoints, endpoints},
+		{"endpoints", fmt.Sprintf("for %s: `weights` of the draws, %s, or %s with less bias, more noise and at least 4 draws (default %s)", Multilinear, Plain, Balanced, Plain), &o.Endpoints, endpoints},
 	}
 }
 

@@ -66,8 +66,8 @@ func (o *JobFlags) Add(c *cobra.Command, request *prepare.Request) {
 	f.StringVar(&o.until.Rule, "until", "", fmt.Sprintf("stop `rule`: %s or %s, which shaver score --help explains (default none)", job.Paper, job.Overlap))
 	f.Float64Var(&o.until.Bound, "bound", 0, fmt.Sprintf("bound of --until (default %g for %s, %g for %s)", job.PaperBound, job.Paper, job.OverlapBound, job.Overlap))
 	f.Float64Var(&o.until.Sparsity, "sparsity", 0, fmt.Sprintf("for --until %s: `portion` of the entries that pruning will drop (default %g)", job.Overlap, job.AtSparsity))
-	f.DurationVar(&o.maxTime, "max-time", 0, "start no round that would end later than this, as 90m or 2h, at the rate so far (default no limit)")
-	f.Float64Var(&o.request.Audit, "audit", 0, fmt.Sprintf("for %s: compare with full walks on this `portion` of the scored rows, such as 0.01, and write the result into the scores (default no audit)", estimator.Multilinear))
+	f.DurationVar(&o.maxTime, "max-time", 0, "time limit, such as 90m or 2h: no round starts that would exceed it at the rate so far (default no limit)")
+	f.Float64Var(&o.request.Audit, "audit", 0, fmt.Sprintf("for %s: compare the values with full walks on this `portion` of the scored rows, such as 0.01, and write the result into the scores (default no audit)", estimator.Multilinear))
 	f.Int64Var(&o.request.RowsPerShard, "rows-per-shard", 0, "`rows` in a task (default about a minute of work; see shaver plan)")
 	cli.Files(c, "model", cli.Checkpoints...)
 	cli.Folder(c, "dataset")
@@ -126,25 +126,27 @@ the job is written next to them, to NAME.job.json.
 Estimators:
 ` + estimator.Help() + `
 
-The same job gives a scores file with the same bytes, for any number of workers,
-any --rows-per-shard, and any number of workers and coordinators that die. The
-same command resumes a job that was interrupted. Without --nats, the state of an
-unfinished job is in the folder .NAME.job next to --out. If the scores of the
-job are already at --out, the command returns at once. If a second coordinator
-starts the same job, it takes over and the first one exits.
+The scores file of a job always has the same bytes. Neither the number of
+workers nor --rows-per-shard changes it, even if workers or coordinators die.
+The same command resumes a job that was interrupted. Without --nats, the state
+of an unfinished job is kept in the folder .NAME.job next to --out, which is
+NAME.arrow. If the scores of the job are already at --out, the command returns
+at once. If a second coordinator starts the same job, it takes over and the
+first one exits.
 
 If a shard cannot be computed, it is set aside and the job continues. At the end
 the job fails and its state is kept. "shaver job quarantine" lists the reasons
 and puts shards back, and running the job again computes them. Without --nats,
-running the job again does both. With --allow-quarantined the job finishes
-without these shards.
+running the job again puts them back and computes them. With
+--allow-quarantined the job finishes without these shards.
 
-With --until or --max-time the job runs in rounds. Each round is as much work as
-all earlier ones together: first portions of the rows, then further passes over
-all rows, up to --passes. The job ends after a round if the rule is met:
+With --until or --max-time the job runs in rounds. Each round does as much work
+as all earlier rounds together. The early rounds score portions of the rows.
+Later rounds are further passes over all rows, up to --passes. The job ends
+after a round if the rule is met:
   paper    the largest standard error is below --bound times the range of values
-  overlap  two halves of the work agree on more than the portion --bound of the
-           entries that pruning to --sparsity keeps
+  overlap  two halves of the work agree on more than --bound of the entries to
+           keep at --sparsity
 Otherwise it ends when all work is done, or before a round that would exceed
 --max-time. Then the scores are written and marked as not converged, and the
 exit code is 3.
@@ -168,8 +170,8 @@ exit code is 3.
 	}
 	o.job.Connection.Flags(c, without)
 	cli.MetricsFlag(c, &o.job.Metrics)
-	f.IntVar(&o.job.Queue.Replicas, "replicas", bus.DefaultQueue.Replicas, "number of servers of --nats that store each message: 1, or 3 in a cluster; existing streams with more keep them")
-	f.StringVar(&o.job.Store, "store", "", "dir:PATH of a `folder` in which workers with the same flag find the dataset too, so that rows are not sent (default rows are sent)")
+	f.IntVar(&o.job.Queue.Replicas, "replicas", bus.DefaultQueue.Replicas, "number of servers of --nats that store each message: 1, or 3 in a cluster; streams that already have more replicas keep them")
+	f.StringVar(&o.job.Store, "store", "", "`folder`, as dir:PATH, that holds the dataset; workers with the same flag read rows from it, so rows are not sent (default rows are sent)")
 	f.IntVar(&o.job.Workers, "workers", 0, "number of workers in this process, which share its cores (default 1, or 0 with --nats)")
 	f.DurationVar(&o.job.Queue.Lease, "lease", bus.DefaultQueue.Lease, "time after which the shard of a silent worker goes to another worker")
 	f.BoolVar(&o.job.AllowQuarantined, "allow-quarantined", false, "finish without the shards that cannot be computed, with exit code 4")
