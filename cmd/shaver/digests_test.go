@@ -17,6 +17,7 @@ import (
 	"sync"
 	"testing"
 
+	"shaver/internal/estimator"
 	"shaver/internal/kernel"
 )
 
@@ -149,6 +150,9 @@ func TestDigests(t *testing.T) {
 	for _, model := range append([]string{"deepfm-plain"}, digestModels...) {
 		golden := filepath.Join(goldenDir, model)
 		shaver(t, nil, "dataset", "import", "csv", "--ids", "global", "--train", golden+".rows.csv", "--model", golden+".pth", "--split", "2:1:1", "--out", filepath.Join(dir, model))
+	}
+	if !slices.Equal(digestEstimators, estimator.Names()) {
+		t.Errorf("the cases are of the estimators %v, but the estimators are %v", digestEstimators, estimator.Names())
 	}
 	cases := digestCases()
 	checked := 0 // kernels with records

@@ -92,7 +92,7 @@ func TestQuickstartCancelled(t *testing.T) {
 		t.Fatal(err)
 	}
 	for lines.Scan() {
-		if strings.Contains(lines.Text(), "goes on") {
+		if strings.Contains(lines.Text(), "the state of the job is kept") {
 			t.Errorf("the log says that the job continues, but its folder is deleted: %s", lines.Text())
 		}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -15,10 +16,11 @@ func TestHabits(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range texts {
-		if s.place == "docs/prose/main_test.go" || len(s.place) > 15 && s.place[:15] == "CONTRIBUTING.md" {
-			continue // which name them
+		if strings.HasPrefix(s.place, "docs/prose/main_test.go:") || strings.HasPrefix(s.place, "CONTRIBUTING.md:") {
+			continue // these files name the phrases
 		}
-		if found := habits.FindString(s.text); found != "" {
+		if found := habits.FindString(s.text); found != "" && found != "is None" { // Python's None
+
 			t.Errorf("%s: %q in: %s", s.place, found, s.text)
 		}
 	}

@@ -7,11 +7,14 @@ import (
 	"go/token"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// readGo returns the comments, messages and help texts of a Go file.
+// readGo returns the comments and the text literals of a Go file. The literals of the
+// commands are help texts, except those that become an error or a log line. All other
+// literals are messages.
 func readGo(path, place string) ([]text, error) {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, path, nil, parser.ParseComments)
@@ -31,40 +34,45 @@ func readGo(path, place string) ([]text, error) {
 	for _, group := range file.Comments {
 		add(comment, group.Pos(), group.Text()) // without directives
 	}
+	kind := message
+	if ofCommands(place) && !strings.HasSuffix(place, "_test.go") {
+		kind = help
+	}
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
+		case *ast.ImportSpec:
+			return false
+		case *ast.Field:
+			return n.Tag == nil
 		case *ast.CallExpr:
-			kind := kindOf(n)
-			for _, arg := range n.Args {
-				if kind != "" {
-					add(kind, arg.Pos(), literal(arg))
+			if f, ok := n.Fun.(*ast.SelectorExpr); ok && kind == help && isMessage(f.Sel.Name) {
+				for _, arg := range n.Args {
+					add(message, arg.Pos(), literal(arg))
 				}
+				return false
 			}
-		case *ast.KeyValueExpr:
-			if key, ok := n.Key.(*ast.Ident); ok && (key.Name == "Short" || key.Name == "Long") {
-				add(help, n.Pos(), literal(n.Value))
+		case *ast.BinaryExpr:
+			if s := literal(n); s != "" {
+				add(kind, n.Pos(), s)
+				return false
 			}
+		case *ast.BasicLit:
+			add(kind, n.Pos(), literal(n))
 		}
 		return true
 	})
 	return texts, nil
 }
 
-// kindOf returns what the text arguments of a call are, or "".
-func kindOf(call *ast.CallExpr) string {
-	f, ok := call.Fun.(*ast.SelectorExpr)
-	if !ok {
-		return ""
-	}
-	switch name := f.Sel.Name; {
-	case name == "Errorf" || name == "Inputf" || name == "Usagef" || name == "New" || name == "Fatalf" || name == "Error" || name == "Fatal":
-		return message
-	case name == "Info" || name == "Warn" || name == "Debug":
-		return message
-	case strings.HasSuffix(name, "Var") || strings.HasSuffix(name, "VarP"):
-		return help
-	}
-	return ""
+// ofCommands reports whether the texts of a file are mostly help texts.
+func ofCommands(place string) bool {
+	return strings.HasPrefix(place, "cmd/") || strings.HasPrefix(place, "internal/cli/") || strings.HasPrefix(place, "internal/launch/") || place == "internal/estimator/estimator.go"
+}
+
+// isMessage reports whether a function of this name takes the text of an error or of a
+// log line.
+func isMessage(name string) bool {
+	return slices.Contains([]string{"Errorf", "Inputf", "Usagef", "New", "Info", "Warn", "Error", "Debug"}, name)
 }
 
 // literal returns the text literals of an expression, joined.

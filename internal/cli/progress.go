@@ -25,6 +25,7 @@ type Progress struct {
 	next  time.Time // when to print again
 	note  string
 	shown int // characters of the bar that is on the terminal
+	ended bool
 }
 
 // The time between two prints, on a terminal and elsewhere.
@@ -78,11 +79,12 @@ func (p *Progress) Note(text string) {
 	p.note = ", " + text
 }
 
-// End removes the bar.
+// End removes the bar. A bar is not drawn again after that.
 func (p *Progress) End() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.draw("")
+	p.ended = true
 }
 
 func (p *Progress) every() time.Duration {
@@ -125,7 +127,7 @@ func (p *Progress) bar(text string, width int) string {
 // draw replaces the bar on the terminal by line. It uses neither colors nor other
 // escape sequences.
 func (p *Progress) draw(line string) {
-	if p.width == nil || line == "" && p.shown == 0 {
+	if p.ended || p.width == nil || line == "" && p.shown == 0 {
 		return
 	}
 	fmt.Fprintf(p.out, "\r%s%s\r%s", line, strings.Repeat(" ", max(p.shown-len(line), 0)), line)

@@ -156,7 +156,8 @@ func ruleMet(until *job.Until, figure float64) bool {
 }
 
 // relativeError returns the largest standard error divided by the range of the
-// values. It is not defined if the range is 0.
+// values. It is not defined if the range is 0. scores.Summary computes the same figure
+// from a scores file; here the values are not in memory.
 func (r *rounds) relativeError() (figure float64, defined bool) {
 	least, most, worst := math.Inf(1), math.Inf(-1), float32(0)
 	dim := r.job.Architecture.Dim

@@ -161,7 +161,8 @@ type Setting struct {
 	// Phrase is the value in words, for example "2 draws". It is empty if the estimator
 	// does not take the option. Different values have different phrases, because a sweep
 	// treats jobs with the same phrases as repeats of each other.
-	Phrase string
+	Phrase  string
+	Choices []string // the values of a text
 }
 
 // Value returns the value of the option as text.
@@ -180,10 +181,10 @@ func (o *Options) Settings() []Setting {
 		endpoints = o.Endpoints + " end points"
 	}
 	return []Setting{
-		{"estimator", fmt.Sprintf("`estimator`: %s if you want to quote values, %s if you want to prune a large table", Permutation, Multilinear), &o.Estimator, o.Estimator},
-		{"passes", fmt.Sprintf("number of random orders per row (the maximum if the job may stop early); %s also walks each order in reverse", Antithetic), &o.Passes, passes},
-		{"draws", fmt.Sprintf("for %s: number of random sets of players per row, even (default %d)", Multilinear, DefaultDraws), &o.Draws, draws},
-		{"endpoints", fmt.Sprintf("for %s: `weights` of the draws, %s, or %s with less bias, more noise and at least 4 draws (default %s)", Multilinear, Plain, Balanced, Plain), &o.Endpoints, endpoints},
+		{"estimator", fmt.Sprintf("`estimator`: %s if you want to quote values, %s if you want to prune a large table", Permutation, Multilinear), &o.Estimator, o.Estimator, Names()},
+		{"passes", fmt.Sprintf("number of random orders per row (the maximum if the job may stop early); %s also walks each order in reverse", Antithetic), &o.Passes, passes, nil},
+		{"draws", fmt.Sprintf("for %s: number of random sets of players per row, even (default %d)", Multilinear, DefaultDraws), &o.Draws, draws, nil},
+		{"endpoints", fmt.Sprintf("for %s: `weights` of the draws, %s, or %s with less bias, more noise and at least 4 draws (default %s)", Multilinear, Plain, Balanced, Plain), &o.Endpoints, endpoints, []string{Plain, Balanced}},
 	}
 }
 

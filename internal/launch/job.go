@@ -93,6 +93,7 @@ func (r *running) connect(ctx context.Context) (err error) {
 	if err := r.telemetry.start(r.Metrics, r.Log); err != nil {
 		return err
 	}
+	r.telemetry.register()
 	r.OnBlob = r.telemetry.onBlob()
 	r.dial = func(ctx context.Context, name string) (*bus.Bus, error) {
 		return r.Connect(ctx, cli.RoleCoordinator, name, r.Log)

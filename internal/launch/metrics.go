@@ -74,12 +74,18 @@ func (m *telemetry) work(c *worker.Config) {
 	}
 }
 
+// register adds the metrics of a coordinator, so that they exist while it connects.
+func (m *telemetry) register() {
+	if m.set != nil {
+		m.set.Lead()
+	}
+}
+
 // lead makes a coordinator report the progress of its job.
 func (m *telemetry) lead(c *coordinator.Config) {
 	if m.set == nil {
 		return
 	}
-	m.set.Lead()
 	c.OnLag = m.set.Merged
 	c.OnProgress = func(p bus.Progress) {
 		m.set.Job(metrics.Job{Rows: p.Rows, RowsTotal: p.RowsTotal, Shards: p.Shards, ShardsTotal: p.ShardsTotal,

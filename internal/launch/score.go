@@ -50,6 +50,7 @@ func (o *JobFlags) Add(c *cobra.Command, request *prepare.Request) {
 		switch v := s.Target.(type) {
 		case *string:
 			f.StringVar(v, s.Name, *v, s.Help)
+			cli.Choices(c, s.Name, s.Choices...)
 		case *int:
 			f.IntVar(v, s.Name, *v, s.Help)
 		case *float64:
@@ -72,10 +73,8 @@ func (o *JobFlags) Add(c *cobra.Command, request *prepare.Request) {
 	cli.Files(c, "model", cli.Checkpoints...)
 	cli.Folder(c, "dataset")
 	cli.Choices(c, "baseline", baseline.Names()...)
-	cli.Choices(c, "estimator", estimator.Names()...)
-	cli.Choices(c, "endpoints", estimator.Plain, estimator.Balanced)
 	cli.Choices(c, "splits", dataset.Train, dataset.Val, dataset.Test)
-	cli.Choices(c, "until", job.Paper, job.Overlap)
+	cli.Choices(c, "until", job.Rules()...)
 	cli.KernelFlag(c)
 }
 

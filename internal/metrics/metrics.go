@@ -96,7 +96,7 @@ func (s *Set) Lead() {
 		open:        gauge("open_shards", "Shards that are published and not merged."),
 		quarantined: gauge("quarantined_shards", "Shards in quarantine."),
 		epoch:       gauge("epoch", "Number of times that a coordinator took over the job."),
-		checkpoint:  gauge("checkpoint_timestamp_seconds", "Unix time of the last checkpoint, or 0 if there is none. Its age is time() minus this value."),
+		checkpoint:  gauge("checkpoint_timestamp_seconds", "Unix time of the last checkpoint, or 0 before the first. Its age is time() minus this value."),
 		lag: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "shaver_merge_lag_seconds", Help: "Seconds from the storing of a result to its merge.",
 			Buckets: []float64{.01, .03, .1, .3, 1, 3, 10, 30, 100, 300, 1000},

@@ -4,12 +4,10 @@ package estimatortest
 
 import (
 	"reflect"
-	"regexp"
+	"slices"
 
 	"shaver/internal/estimator"
 )
-
-var word = regexp.MustCompile(`[a-z]+`)
 
 // Variants returns valid and invalid options: the defaults of each estimator, and of an
 // unknown name, with every combination of values of any two options.
@@ -35,14 +33,13 @@ func Variants() []estimator.Options {
 	return all
 }
 
-// change returns o with some values of its i-th setting. The values of a text are the
-// words of its help.
+// change returns o with some values of its i-th setting.
 func change(o estimator.Options, i int) []estimator.Options {
 	var values []any
 	switch s := o.Settings()[i]; s.Target.(type) {
 	case *string:
-		for _, w := range append(word.FindAllString(s.Help, -1), "") {
-			values = append(values, w)
+		for _, text := range append(slices.Clone(s.Choices), "", "x") {
+			values = append(values, text)
 		}
 	case *int:
 		values = []any{-1, 0, 1, 2, 3, 4, 1<<16 + 2, 1<<20 + 1}
