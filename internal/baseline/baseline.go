@@ -17,9 +17,9 @@ const (
 // Names returns the names of all baselines.
 func Names() []string { return []string{Zero, Codebook} }
 
-// Of returns the named baseline, [m, d], of a table, [n, d]. counts are the occurrences of
-// the features, [n]; Zero does not read them. unseen lists the fields of which no feature
-// occurs. For these fields the codebook is the unweighted mean.
+// Of returns the named baseline, [m, d], of a table, [n, d]. counts are the occurrences
+// of the features, [n]; Zero does not read them. unseen lists the fields none of whose
+// features occurs. For these fields the codebook is the unweighted mean.
 func Of(name string, a *model.Architecture, table []float32, counts []int64) (values []float32, unseen []int, err error) {
 	switch name {
 	case Zero:

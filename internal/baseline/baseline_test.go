@@ -17,7 +17,8 @@ func TestCodebookFormula(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Field 0 has (1*1 + 3*3)/4 and (1*2 + 3*4)/4. Field 1 never occurs and has the mean.
+	// Field 0 has (1*1 + 3*3)/4 and (1*2 + 3*4)/4. No feature of field 1 occurs, so its
+	// codebook is the unweighted mean.
 	if want := []float32{2.5, 3.5, 6, 7.5}; !slices.Equal(book, want) {
 		t.Errorf("codebook %v, want %v", book, want)
 	}

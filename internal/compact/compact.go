@@ -9,8 +9,8 @@
 //	bitmap   some rows are listed, with d bits each that mark the kept entries
 //	columns  some rows are listed, with the columns of their kept entries
 //
-// If a form lists only some rows of a field, one bit per row marks these. Only this
-// structure decides whether an entry is kept. The value of a kept entry may be 0, or
+// If a form lists only some rows of a field, one bit per row marks the listed rows. Only
+// this structure decides whether an entry is kept. The value of a kept entry may be 0, or
 // equal to the value that stands for dropped entries.
 package compact
 
@@ -49,8 +49,9 @@ type Parts struct {
 	Rows []byte
 	// Columns describes the listed rows. In the form bitmap, a listed row has [ceil(d/8)]
 	// bytes, in which column c is bit c%8 of byte c/8. In the form columns, a listed row
-	// has the ascending columns of its kept entries. Each takes one byte if d <= 128,
-	// else a little-endian uint16. The highest bit is set in the last column of a row.
+	// has the ascending columns of its kept entries. Each column takes one byte if d <=
+	// 128, else a little-endian uint16, and has its highest bit set if it is the last one
+	// of the row.
 	Columns []byte
 	// Values holds the kept entries, row by row.
 	Values []byte

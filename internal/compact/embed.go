@@ -54,8 +54,9 @@ type place struct {
 	byte   byte   // first byte of its first value; seek loads it early
 }
 
-// find returns 1 if row i is listed, else 0. If the row is listed, find sets p, except
-// that p.kept is the first kept entry of the row's block.
+// find returns 1 if row i is listed, else 0. If the row is listed, find also sets p.
+// p.kept is then the first kept entry of the row's block, and seek sets it to that of the
+// row.
 func (f *field) find(p *place, i int) int {
 	switch f.layout {
 	case nothing:
@@ -108,7 +109,7 @@ func (f *field) seekColumns(p *place) {
 	}
 	// Find the number that ends the last row to be skipped. For each number in the word,
 	// count holds how many rows end there or earlier. The highest bit of a number in
-	// reached is set if these are enough.
+	// reached is set if its count is at least before.
 	one := f.ends >> (8*f.width - 1)
 	count := p.word & f.ends >> (8*f.width - 1) * one
 	reached := (count | f.ends) - uint64(before)*one

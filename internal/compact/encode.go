@@ -101,11 +101,11 @@ func (p *Parts) appendColumns(dropped []bool) {
 const sampleRows = 1024
 
 // Find reconstructs which entries of a dense table, [n, d], were dropped, because a dense
-// table does not store it. For each column of a field, Find takes the most frequent value
-// in a sample of rows. Entries with exactly this value count as dropped, and codebook,
-// [m, d], holds the value. No information is lost, although some of these entries may
-// have been kept. If this does not make a field smaller, Find drops nothing from the
-// field.
+// table does not store this. For each column of a field, Find takes the most frequent
+// value in a sample of rows. Entries with exactly this value count as dropped, and
+// codebook, [m, d], holds the value. No information is lost, although some of these
+// entries may have been kept. If dropping these entries does not make a field smaller,
+// Find drops nothing from the field.
 func Find(sizes []int, dim int, table []float32) (dropped []bool, codebook []float32) {
 	dropped, codebook = make([]bool, len(table)), make([]float32, len(sizes)*dim)
 	first := 0

@@ -277,8 +277,8 @@ func (t *Table) Codebook() []float32 {
 }
 
 // Steps returns, for Int8, the distance between the levels of each field. A value that
-// was written differs from the value read by at most half of it. For other encodings
-// Steps returns nil.
+// was written differs from the value read by at most half of this distance. For other
+// encodings Steps returns nil.
 func (t *Table) Steps() []float32 {
 	if t.values != Int8 {
 		return nil

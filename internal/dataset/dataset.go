@@ -198,8 +198,8 @@ func (d *Dataset) Scan(ctx context.Context, splits []string, batch int, visit fu
 }
 
 // ScanFrom is like Scan, but it skips the given number of rows at the start of the chosen
-// splits without reading them. It cannot check the digest of a file of which it skips rows,
-// so the caller must have another way to know that they are the right rows.
+// splits without reading them. It cannot check the digest of a file in which it skips
+// rows, so the caller needs another way to verify that the file has the right rows.
 func (d *Dataset) ScanFrom(ctx context.Context, splits []string, first int64, batch int, visit func(rows *model.Rows) error) error {
 	if batch < 1 || first < 0 {
 		panic("dataset: batch must be at least 1 and first at least 0")

@@ -37,8 +37,7 @@ type FieldFacts struct {
 	Concentration []HeldFacts `json:"concentration"`
 }
 
-// Held lists the shares of the rows for which an inspection counts the features that cover
-// them.
+// Held lists the shares of the rows for which Concentration counts features.
 var Held = []float64{.5, .9, .99}
 
 // HeldFacts is the least number of features of a field that together occur in at least a

@@ -1,4 +1,5 @@
-// Package evaluate measures a model on labelled rows: LogLoss and AUC.
+// Package evaluate measures the LogLoss and AUC of a model on labelled rows, and fits the
+// calibration of a pruned model.
 package evaluate
 
 import (

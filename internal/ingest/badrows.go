@@ -15,7 +15,7 @@ const keptMessages = 5
 type badRows struct {
 	policy   string   // Fail or Skip
 	lines    int64    // number of lines that were left out
-	messages []string // of the first bad rows, at most keptMessages
+	messages []string // messages about the first bad rows, at most keptMessages
 }
 
 func newBadRows(policy string) (badRows, error) {
@@ -50,7 +50,7 @@ func (b *badRows) add(other *badRows) {
 
 func (b *badRows) reset() { b.lines, b.messages = 0, nil }
 
-// badRow wraps an error of a visit function that makes the row a bad row.
+// badRow wraps an error that a visit function returns to reject the row as bad.
 type badRow struct{ error }
 
 func isBad(err error) bool { _, bad := err.(badRow); return bad }

@@ -23,7 +23,7 @@ type block struct {
 	read  int64                // bytes of the file read so far
 	text  rawtext.Block        // rows of a text
 	table *arrowio.ColumnBlock // rows of a table; nil for a text
-	end   *dataset.File        // description of the file, in a block without rows after its last row
+	end   *dataset.File        // description of the file; set only in the block without rows that follows the file's last row
 	done  chan struct{}        // receives a value when the block is parsed
 
 	// Results of parsing.

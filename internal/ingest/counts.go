@@ -22,8 +22,8 @@ import (
 )
 
 // The files are counted in groups. The counts of each group are written to spills, and a
-// record lists the spills. If the import ends early, the same import resumes from the
-// record.
+// record lists the spills. If the import ends early and is started again, it resumes from
+// the record.
 
 // countsFolder returns the folder of the counts of an import to out.
 func countsFolder(out string) string {
@@ -32,8 +32,9 @@ func countsFolder(out string) string {
 }
 
 // KeptCounts returns the folder of the counts that an import to out left behind when it
-// ended early, or "" if it left no counts. The same import resumes from them. The folder
-// may be deleted, and then the import starts from the beginning.
+// ended early, or "" if it left no counts. If the same import is started again, it
+// resumes from these counts. The folder may be deleted. The import then starts from the
+// beginning.
 func KeptCounts(out string) string {
 	folder := countsFolder(out)
 	if _, err := os.Stat(filepath.Join(folder, recordName)); err != nil {
@@ -76,8 +77,8 @@ type countedFile struct {
 	dataset.File
 }
 
-// countsVersion must be raised if a change of the program gives other counts for the same
-// files and configuration, or if the format of records or spills changes.
+// countsVersion must be raised if a change of the program leads to different counts for
+// the same files and configuration, or if the format of records or spills changes.
 const countsVersion = "shaver.counts/3"
 
 // identity returns the digest of everything that determines the counts, except the files.

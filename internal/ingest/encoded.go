@@ -27,10 +27,10 @@ type EncodedConfig struct {
 	Train    []string // files of train, in the order of reading; with Split, the only file
 	Val      []string // files of val; without files there is no val split
 	Test     []string // files of test; without files there is no test split
-	Split    string   // ratio such as "8:1:1" to draw the rows into train, val and test; "" does not draw
+	Split    string   // ratio such as "8:1:1" to draw the rows into train, val and test; if "", no rows are drawn
 	Seed     uint64   // seed of the draw
-	Sizes    []int    // number of features of each field; nil finds the largest ids in an extra scan
-	Global   bool     // ids count over all fields, which needs Sizes; otherwise within each field
+	Sizes    []int    // number of features of each field; if nil, an extra scan finds the largest ids
+	Global   bool     // whether ids count over all fields, which needs Sizes, or within each field
 	OnBadRow string   // Fail or Skip; "" means Fail
 	Out      string   // folder of the dataset, which must be empty or not exist
 	Progress Progress // may be nil

@@ -30,7 +30,7 @@ type Format struct {
 	From    int64             // if not 0, labels are counts, and a count of at least From means label 1
 	Columns []Column          // columns that become fields, in this order; nil: every column except the label
 	columns []string          // column names, if the format fixes them
-	headed  bool              // if columns is set, files have a header all the same
+	headed  bool              // whether files have a header although columns is set
 	comma   bool              // columns are separated by commas, not tabs; if columns is set, there are no quotes
 	drop    string            // column that does not become a field
 	integer int               // number of fields, from the first, that are Criteo's integers

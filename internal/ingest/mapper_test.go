@@ -210,7 +210,7 @@ func TestImportTables(t *testing.T) {
 		}
 		checkBruteForce(t, open(t, config.Out), records, "label", 2, 4, false)
 	}
-	// A file that changes while it is read is an error, also if there is only one scan.
+	// A file that changes while it is read is an error, even if there is only one scan.
 	if config.Vocabulary, err = ReadVocabulary(config.Out, DefaultMemory, ""); err != nil {
 		t.Fatal(err)
 	}

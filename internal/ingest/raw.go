@@ -37,10 +37,10 @@ type RawConfig struct {
 	Format     Format
 	Files      []string           // input files in the order of reading; text may be compressed with gzip or zstd
 	Stdin      io.Reader          // content of the file Stdin; copied to disk if there are two scans
-	MinCount   int64              // a value in fewer rows gets the id of unseen values; less than 1 means 1
+	MinCount   int64              // a value that occurs in fewer rows gets the id of unseen values; less than 1 means 1
 	Counted    string             // CountTrain or CountAll; "" means CountTrain
 	Vocabulary *vocabulary.Mapper // if set, it determines the ids, and values are not counted
-	Sizes      []int              // if set, sizes that the fields must have, those of a model
+	Sizes      []int              // if set, the sizes that the fields must have, which are those of a model
 	Split      string             // train:val:test; "" means "8:1:1"
 	Seed       uint64             // seed of the split
 	OnBadRow   string             // Fail or Skip; "" means Fail

@@ -43,8 +43,8 @@ const (
 )
 
 // Progress is called from time to time with the number of rows and bytes read so far, and
-// the number of bytes to read. All three count every scan. Bytes are those of the files on
-// disk.
+// the number of bytes to read. All three numbers cover every scan. Bytes are those of the
+// files on disk.
 type Progress func(rows, bytesRead, bytesTotal int64)
 
 // scans is the state of the scans of the input files.

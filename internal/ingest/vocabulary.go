@@ -71,8 +71,8 @@ func (b *builder) writeVocabulary(ctx context.Context, m *dataset.Manifest, fiel
 }
 
 // ReadVocabulary reads a mapper from a file, or the vocabulary of a dataset if path is a
-// folder. For a file, memory and oov are those of vocabulary.Read. A dataset has its own ids
-// for unseen values, so oov must be "".
+// folder. For a file, memory and oov are those of vocabulary.Read. For a folder, oov must
+// be "", because a dataset has its own ids for unseen values.
 func ReadVocabulary(path string, memory int64, oov string) (*vocabulary.Mapper, error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -59,9 +59,9 @@ func NewOutputs(weight, bias []float32, in, out int) *Outputs {
 //	out[u][t] = m.bias[u]; for k in list: out[u][t] += in[k][t] * m[u][k]
 //	if relu: out[u][t] = max(out[u][t], 0)
 //
-// The other units of out stay as they are. units and list are ascending; nil means all.
-// If in[k][t] is 0, input k leaves the sum unchanged to the last bit, so list may name
-// inputs that a state does not need. out must not overlap in. NaN stays NaN.
+// Product leaves the other units of out unchanged. units and list are ascending; nil
+// means all. If in[k][t] is 0, input k leaves the sum unchanged to the last bit, so list
+// may name inputs that a state does not need. out must not overlap in. NaN stays NaN.
 //
 // Product allocates memory only if list is not from NewList, because it then has to copy
 // list.

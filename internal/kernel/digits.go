@@ -27,9 +27,9 @@ const (
 //
 // If columns is set, outputs are the columns of a tile, in groups of four inputs, as
 // Layer needs them. Otherwise outputs are the rows of a tile, as Product needs them.
-// Product can also process one last input by itself, outside the blocks: DCN-Mix has its
-// bias as the input after its experts, and a whole block of 64 for that one input would
-// be slow.
+// Product can also process one last input by itself, outside the blocks. DCN-Mix needs
+// this for its bias, which is the input after those of the experts. A whole block of 64
+// for that one input would be slow.
 func newDigits(weight []float32, in, out int, columns bool) *digits {
 	if in == 0 || out == 0 || in > digitInputs {
 		return nil

@@ -3,5 +3,6 @@
 package kernel
 
 // built is the suffix of this build's level names. With GOAMD64=v3 the compiler fuses a
-// product with a sum unless the code rounds the product explicitly. math.Log1p does not.
+// product with a sum unless the code rounds the product explicitly, which math.Log1p does
+// not do.
 const built = "-v3"

@@ -1,8 +1,8 @@
-// Package kernel implements the float32 primitives of the hot loop. The loop in a
-// primitive's doc comment defines it. Each primitive exists at every level: portable Go,
-// and on amd64 assembly for AVX2, AVX-512 and AMX, which _asm generates. Levels round
-// sums differently, so the same input gives slightly different bits at each level. [Name]
-// identifies the level in use.
+// Package kernel implements the float32 primitives of the hot loop. The loop in the doc
+// comment of a primitive defines its result. Each primitive exists at every level:
+// portable Go, and on amd64 assembly for AVX2, AVX-512 and AMX, which _asm generates.
+// Levels round sums differently, so the same input gives slightly different bits at each
+// level. [Name] identifies the level in use.
 //
 // docs/kernels.md explains how the kernels work.
 package kernel

@@ -17,8 +17,8 @@ const rowMultiple = 12
 func Pad(n int) int { return (n + Columns - 1) / Columns * Columns }
 
 // Tile holds the activations of some rows: row t begins at Values[t*Stride]. Its memory
-// has room for rows up to the next multiple of 12, and for Pad(width) columns of each.
-// Elements beyond the rows and columns in use may have any value.
+// has room for Pad(width) columns, and for the number of rows rounded up to a multiple of
+// 12. Elements beyond the rows and columns in use may have any value.
 type Tile struct {
 	Values []float32
 	Stride int
@@ -35,8 +35,9 @@ func NewTile(rows, width int) Tile {
 func (t Tile) Row(i int) []float32 { return t.Values[i*t.Stride : (i+1)*t.Stride] }
 
 // TileRows returns the best number of rows for one call of Layer, at most 16. A call with
-// fewer rows costs nearly as much. A call with more rows computes them tile by tile,
-// which is as fast for dense layers, but the list that all rows share is longer.
+// fewer rows costs nearly as much. A call with more rows computes them tile by tile. For
+// dense layers this is as fast. With a list it may be slower, because all rows share the
+// list, which is then longer.
 func TileRows() int { return current.rows }
 
 // Lists reports whether Layer is faster with a list of the nonzero inputs. If Lists
@@ -87,7 +88,7 @@ const listAhead = 12
 func listRoom(m Mask) int { return 64*len(m) + Columns }
 
 // cut clears the bits from width on. They belong to the padding of the last panel, where
-// an infinite activation times a weight of 0 may have made NaN.
+// an infinite activation times a weight of 0 may have produced a NaN.
 func (m Mask) cut(width int) {
 	if m != nil && width%64 != 0 {
 		m[width/64] &= 1<<(width%64) - 1
@@ -142,7 +143,8 @@ func floor(relu bool) float32 {
 //
 // Columns beyond m.Out are 0 if the input is finite. list is ascending and may be empty;
 // nil means all of m.In. If in[t][k] is 0, input k leaves the sum unchanged to the last
-// bit. So list may name inputs that a row does not need, and no row depends on another.
+// bit. Therefore list may name inputs that a row does not need, and no row depends on
+// another.
 //
 // If mask is not nil, Layer sets bit o if out[t][o] is not 0 for some t, and clears the
 // other bits. Layer also overwrites the rows that follow, up to the next multiple of 12,
@@ -224,7 +226,7 @@ func (m *RowMatrix) Steps(out Tile, pre []float32, row []int32, change []float32
 	}
 }
 
-// Prefetch hints that Steps will soon read the given rows.
+// Prefetch is a hint that Steps will soon read the given rows.
 func (m *RowMatrix) Prefetch(row []int32) {
 	if len(row) > 0 && m.Out > 0 {
 		current.prefetch(m, row)

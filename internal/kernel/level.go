@@ -12,10 +12,10 @@ type level struct {
 	rows  int // rows of a tile
 	layer func(m *Matrix, out, in Tile, rows int, list []int32, floor float32, mask Mask)
 	steps func(m *RowMatrix, out Tile, pre []float32, row []int32, change []float32, floor float32, mask Mask)
-	// prefetch is a hint that may do nothing. The list row is not empty.
+	// prefetch may do nothing. row is not empty.
 	prefetch func(m *RowMatrix, row []int32)
 	list     func(m Mask, list []int32) []int32
-	set      func(m Mask, t Tile, rows, panels int) // the mask is all zeros before
+	set      func(m Mask, t Tile, rows, panels int) // m is all zeros before the call
 	dot      func(x, y []float32) float64
 	expand   func(x []float32, values []byte, parts []Part) // no argument is empty
 
@@ -67,8 +67,8 @@ func Use(name string) bool {
 // Name identifies the arithmetic: two machines with the same Name compute the same bits.
 // It is part of every job's identity.
 //
-// The losses need math.Exp, which has its own code on each architecture, and on amd64
-// separate code for processors without FMA. The name of the portable level therefore
+// The losses need math.Exp, which has its own code on each architecture. On amd64 it also
+// has separate code for processors without FMA. The name of the portable level therefore
 // includes the processor. A build for GOAMD64=v3 computes math.Log1p differently, so it
 // adds a suffix to the name of every level.
 func Name() string { return current.name + built }

@@ -144,8 +144,8 @@ func setWith(f func(mask *uint64, in *float32, stride int, rows int, panels int)
 	return func(m Mask, t Tile, rows, panels int) { f(&m[0], &t.Values[0], t.Stride*4, rows, panels) }
 }
 
-// compress appends to list as List does. It uses listAVX512 if list has room for all that
-// it overwrites.
+// compress appends to list as List does. It uses listAVX512 if list has room for
+// everything that listAVX512 overwrites.
 func compress(m Mask, list []int32) []int32 {
 	n := len(list)
 	if cap(list)-n < listRoom(m) {

@@ -33,8 +33,8 @@ const (
 )
 
 // Architecture describes everything about a model except its weights. Its JSON form is
-// written next to a bare state dict, into the metadata of our files, and by "shaver model
-// inspect".
+// stored next to a bare state dict and in the metadata of our files, and "shaver model
+// inspect" prints it.
 type Architecture struct {
 	Kind        Kind   `json:"kind"`
 	FieldDims   []int  `json:"field_dims"`             // number of features of each field, each at least 1
@@ -67,8 +67,8 @@ func (a *Architecture) Parameters() int { return a.Features() * a.Dim }
 // Offsets returns the global id of each field's first feature.
 func (a *Architecture) Offsets() []int32 { return Offsets(a.FieldDims) }
 
-// Offsets returns the running sums of sizes, starting at 0. For sizes of fields, these
-// are the global ids of each field's first feature.
+// Offsets returns the running sums of sizes, starting at 0. If sizes are those of the
+// fields, the sums are the global ids of each field's first feature.
 func Offsets(sizes []int) []int32 {
 	offsets := make([]int32, len(sizes))
 	sum := 0
@@ -79,8 +79,8 @@ func Offsets(sizes []int) []int32 {
 	return offsets
 }
 
-// CheckSizes returns an error for the first field whose size is below 1, or with which
-// the sizes sum to 2^31 or more, because global ids are int32. The error has the
+// CheckSizes returns an error for the first field whose size is below 1, or at which the
+// running sum of the sizes reaches 2^31, because global ids are int32. The error has the
 // position of the field and, unless names is nil, its name.
 func CheckSizes(names []string, sizes []int) error {
 	features := 0

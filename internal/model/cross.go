@@ -7,8 +7,8 @@ import "shaver/internal/kernel"
 // in a core's cache, so each weight that is loaded has to serve many states.
 //
 // Every cross layer maps an element whose x0 is 0 to 0. If the baseline is 0, this holds
-// for all players that have not appeared yet. The products skip these elements, so they
-// are small at the start of a walk and grow with it.
+// for all players that have not appeared yet. The products skip these elements, so a
+// product is cheap at the start of a walk and takes longer as the walk proceeds.
 type block struct {
 	h       *head
 	x0      kernel.Block // [D]

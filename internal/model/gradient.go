@@ -7,8 +7,8 @@ import (
 )
 
 // gradientStates is the number of states that a Gradient of a model without cross layers
-// evaluates at once. The weights come from a cache that the cores share, so each has to
-// serve many states.
+// evaluates at once. The weights come from a cache that the cores share, so each weight
+// that is loaded has to serve many states.
 const gradientStates = 4 * kernel.States
 
 // Gradient computes the logits of many states at once, and their derivatives with respect

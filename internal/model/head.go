@@ -8,8 +8,8 @@ import (
 
 // head is the network of a model, packed for evaluation. It has a cross part (DCN-Mix and
 // DCNv2) and an MLP (all except FM). Either part may read the row's embedding x0. During
-// a walk, one entry of x0 changes at a time, so the first linear map of such a part is
-// kept current by rank-one updates. The outputs of this map are called pre.
+// a walk, one entry of x0 changes at a time, so rank-one updates keep the first linear
+// map of such a part current. The outputs of this map are called pre.
 type head struct {
 	kind    Kind
 	players int // D, the number of players of a row

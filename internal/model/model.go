@@ -15,7 +15,7 @@ type Model struct {
 	offsets []int32
 }
 
-// Embedder provides embeddings that are stored in another form than [Features, Dim]
+// Embedder provides embeddings that are stored in a form other than [Features, Dim]
 // float32. Any number of goroutines may use it at once.
 type Embedder interface {
 	// Embed writes the embeddings of some rows, [rows, D], to x. features holds the rows'
@@ -29,8 +29,8 @@ func New(a Architecture, w Weights) (*Model, error) {
 	return newModel(a, w, nil)
 }
 
-// NewWithEmbedder is like New for a model whose embeddings only t provides. t must have
-// the shape of a. Weights.Embedding must be nil and stays nil.
+// NewWithEmbedder is like New for a model whose embeddings come from t and not from w. t
+// must have the shape of a. Weights.Embedding must be nil and stays nil.
 func NewWithEmbedder(a Architecture, w Weights, t Embedder) (*Model, error) {
 	if w.Embedding != nil || t == nil {
 		panic("model: NewWithEmbedder: need either Weights.Embedding or an Embedder")

@@ -178,7 +178,7 @@ func TestWalkAtFullSize(t *testing.T) {
 
 // Every step of a walk over several blocks of cross layers, the last of them short,
 // agrees with float64. In the baselines, no entries, some entries or all entries are 0.
-// In one more, only entries that are 0 in the row differ from 0.
+// In one more baseline, only the entries that are 0 in the row differ from 0.
 func TestCrossWalkInBlocks(t *testing.T) {
 	for name, a := range modeltest.Architectures() {
 		if a.CrossLayers == 0 {

@@ -35,7 +35,7 @@ type Weights struct {
 	FirstOrder []float32  // [Features]; FM and DeepFM. These are not players: never dropped and never counted
 	Bias       float32    // FM and DeepFM
 	Hidden     []Linear   // the MLP's hidden layers, ReLU after each
-	Output     Linear     // to one logit; reads the last hidden layer. In a parallel DCNv2 it reads the D cross outputs before that
+	Output     Linear     // maps the last hidden layer to one logit; in a parallel DCNv2 its first D inputs are the cross layers' output
 	Gates      []float32  // [Experts, D]; DCN-Mix, shared by all cross layers
 	Mix        []MixLayer // DCN-Mix
 	Cross      []Linear   // DCNv2: x' = x + x_0 * (W x + b)
@@ -58,7 +58,7 @@ func FoldBatchNorm(l Linear, gamma, beta, mean, variance []float32) Linear {
 }
 
 // check returns an error that names the first weight of w that has the wrong length for
-// a, or is NaN or infinite. embedding reports whether w must have an embedding.
+// a, or is NaN or infinite. embedding states whether w must have an embedding.
 func (w *Weights) check(a *Architecture, embedding bool) error {
 	var err error
 	has := func(name string, values []float32, want int) {

@@ -9,8 +9,8 @@ import (
 	"shaver/internal/fault"
 )
 
-// blockSize is the usual size of a block in bytes. A block with one long record
-// grows up to MaxLine.
+// blockSize is the usual size of a block in bytes. A block that holds one long record may
+// grow to MaxLine bytes.
 const blockSize = 1 << 19
 
 // Block is a run of consecutive whole records of one file.

@@ -16,7 +16,7 @@ import (
 type Records struct {
 	Separator byte
 	Quotes    bool
-	Line      int  // line number where the record that Next returned last begins, from 1
+	Line      int  // number of the first line of the record that Next returned last, from 1
 	Lines     int  // number of lines of that record
 	Odd       bool // cells of the block may contain NULs or bytes that are not UTF-8
 	block     *Block

@@ -123,8 +123,8 @@ func isZstd(head []byte) bool {
 	return bytes.Equal(head, []byte{0x28, 0xb5, 0x2f, 0xfd}) || len(head) == 4 && head[0]&0xf0 == 0x50 && bytes.Equal(head[1:], []byte{0x2a, 0x4d, 0x18})
 }
 
-// failed returns err with the file's name. It is bad input if the compressed data are
-// malformed, but not if the file could not be read.
+// failed returns err with the file's name. The error is bad input if the compressed data
+// are malformed, but not if the file could not be read.
 func (s *Source) failed(err error) error {
 	if s.raw.failure != nil {
 		return fmt.Errorf("%s: %w", s.Path, s.raw.failure)
@@ -195,8 +195,8 @@ func (s *Source) Close() {
 }
 
 // Content returns a reader of the decompressed file without its byte order mark. It is an
-// alternative to Next, and the two must not be mixed. Malformed compressed data are bad
-// input. Errors of reading the file are not.
+// alternative to Next, and the two must not be mixed. An error is bad input if the
+// compressed data are malformed, but not if the file could not be read.
 func (s *Source) Content() io.Reader {
 	if head, _ := s.lines.Peek(len(mark)); bytes.Equal(head, mark) {
 		_, _ = s.lines.Discard(len(mark)) // cannot fail, because the bytes are buffered

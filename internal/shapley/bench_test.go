@@ -36,8 +36,9 @@ func BenchmarkEstimate(b *testing.B) {
 }
 
 // BenchmarkMultilinear compares the rows per second of walks and of the multilinear
-// estimator on one thread, at the shape of Criteo with 40% of the units active. It measures
-// the FMA peak in turn. A DeepFM row takes 1.14 MFLOP forwards and as many backwards.
+// estimator on one thread, at the shape of Criteo with 40% of the units active. It
+// alternates with measurements of the FMA peak. A DeepFM row takes 1.14 MFLOP forwards
+// and as many backwards.
 func BenchmarkMultilinear(b *testing.B) {
 	a := model.Architecture{Kind: model.DeepFM, FieldDims: slices.Repeat([]int{50}, 39), Dim: 16, Hidden: []int{400, 400, 400}}
 	mix := a

@@ -10,24 +10,24 @@ import (
 	"shaver/internal/random"
 )
 
-// leastQ is the least probability by which the weights of balanced end points divide. It
-// bounds the weight of a player that is rarely present.
+// leastQ replaces a smaller q in the denominators of the weights of balanced end points.
+// It thus bounds the weight of a player that is rarely present.
 const leastQ = 0.06
 
 // multilinear is the multilinear estimator. Let a random coalition hold each of the other
 // players with probability q. The Shapley value of a player is its expected contribution
 // to this coalition, integrated over q in (0, 1).
 //
-// A draw is one random coalition S. The derivative of the logit f by the whole embedding
-// gives the contributions of all players to S. It treats the logit as linear in the
-// player's entry, but computes the loss l exactly:
+// A draw is one random coalition S. The derivative of the logit f with respect to the
+// whole embedding gives the contributions of all players to S. The estimator treats the
+// logit as linear in the player's entry, but computes the loss l exactly:
 //
 //	present: l(f - g*delta) - l(f)    dropped: l(f) - l(f + g*delta)
 //
-// Here g is the derivative by the player's entry, and delta is the entry minus its
-// baseline. Draws come in pairs, a coalition and its complement. T is the mean of a
-// player's two contributions in a pair. Pair k of n draws q from the k-th of n equal
-// strata of (0, 1/2).
+// Here g is the derivative with respect to the player's entry, and delta is the entry
+// minus its baseline. Draws come in pairs, a coalition and its complement. T is the mean
+// of a player's two contributions in a pair. If there are n pairs, pair k draws q from
+// the k-th of n equal strata of (0, 1/2).
 //
 // Plain end points use the mean of T over the pairs. States in which the player is present
 // then have weight q, although the Shapley value needs weight 1/2. Balanced end points

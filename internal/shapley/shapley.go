@@ -57,7 +57,7 @@ type setup struct {
 	probe   *model.Probe
 }
 
-// Game defines the games of rows by a model and the baseline of dropped entries.
+// Game is a model and a baseline, which together define the game of each row.
 type Game struct {
 	Model    *model.Model
 	Baseline []float32 // values that dropped entries read, [m, d]

@@ -25,7 +25,7 @@ func play(t testing.TB, game shapley.Game, o shapley.Options, rows *model.Rows) 
 	return playOf(t, game, o, rows, rows.Len())
 }
 
-// playOf is like play. It takes rows that are a sample from a dataset of the given size.
+// playOf is like play. Its rows are a sample from a dataset of the given size.
 func playOf(t testing.TB, game shapley.Game, o shapley.Options, rows *model.Rows, of int) *tally.Result {
 	t.Helper()
 	p, err := shapley.Estimate(t.Context(), game, o, rows, 2, nil)

@@ -6,10 +6,10 @@ import (
 	"shaver/internal/model"
 )
 
-// taylor approximates the loss as linear around the full row. The contribution of a player
-// is -(dl/df)*g*delta. Here l is the loss, f the logit, g the derivative of f by the
-// player's entry, and delta the entry minus its baseline. With the zero baseline this is
-// minus gradient times weight, which is the paper's rival Taylor.
+// taylor approximates the loss as linear around the full row. The contribution of a
+// player is -(dl/df)*g*delta. Here l is the loss, f the logit, g the derivative of f with
+// respect to the player's entry, and delta the entry minus its baseline. With the zero
+// baseline this is minus gradient times weight, which is the paper's rival Taylor.
 type taylor struct {
 	game     Game
 	gradient *model.Gradient

@@ -9,8 +9,8 @@ import (
 )
 
 // Dropped returns the number of entries that a sparsity t drops: floor(entries * t). It
-// computes the product in decimal, from t as the user typed it. A t computed as
-// float64(drop)/float64(entries) drops exactly drop entries.
+// computes the product in decimal, from t as the user typed it. If t was computed as
+// float64(drop)/float64(entries), the result is exactly drop.
 func Dropped(entries int, t float64) (int, error) {
 	if !(t >= 0 && t <= 1) {
 		return 0, fmt.Errorf("sparsity %v is outside [0, 1]", t)

@@ -23,21 +23,21 @@ type column struct {
 	missing  float64 // share of rows without a value
 	exponent float64 // s of Zipf's law, in which rank k has the weight k^-s; 0 means the shape's exponent
 	base     int64   // number written for rank 1, in form number
-	counts   bool    // whether the column is an integer that matters by its size; its effect then depends on the binary logarithm
+	counts   bool    // whether the column is an integer whose effect depends on the binary logarithm of its rank
 }
 
 // shape is one raw form. The cardinalities and the shares of missing values are those
-// published for the real files. The exponents are chosen such that a log of the real
-// length has as many features with enough occurrences for an id as the paper reports.
+// published for the real files. The exponents are chosen so that, in a log of the real
+// length, as many features occur often enough for an id as the paper reports.
 type shape struct {
 	rate     float64 // share of rows with a click
 	exponent float64 // exponent of columns that have none of their own
 	columns  []column
 	pairs    [][2]int // pairs of columns that have a joint effect
 	header   string
-	// settle adjusts ranks that depend on more than their own draw: on the position of
-	// the row among all rows, or on other columns. It runs before the effects are
-	// computed. It may be nil.
+	// settle adjusts ranks that depend not only on their own draw but also on the
+	// position of the row among all rows, or on other columns. It runs before the effects
+	// are computed. It may be nil.
 	settle func(ranks []uint32, row, rows int64)
 	write  func(to []byte, l *law, r *row) []byte
 }

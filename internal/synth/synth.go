@@ -1,6 +1,6 @@
 // Package synth writes raw click logs of any size in the published formats of Criteo,
-// Avazu and KDD Cup 2012 track 2. They serve tests, benchmarks and demonstrations of
-// readers. Values follow Zipf's law over the cardinalities of the real files,
+// Avazu and KDD Cup 2012 track 2. The logs are for tests, benchmarks and demonstrations
+// of readers. Values follow Zipf's law over the cardinalities of the real files,
 // independently for each column. Labels are drawn from a planted logistic model.
 //
 // A row depends only on the seed and its number. In Avazu's form, whose rows are ordered

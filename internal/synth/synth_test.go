@@ -109,7 +109,7 @@ func TestRowsByNumber(t *testing.T) {
 	for _, shape := range []string{"criteo", "kdd"} {
 		few, _ := write(t, Config{Shape: shape, Rows: 100, Seed: 3})
 		many, _ := write(t, Config{Shape: shape, Rows: 200, Seed: 3})
-		// The intercept is found on trial rows that both share.
+		// The intercept is found from trial rows, which both logs share.
 		if !bytes.HasPrefix(many, few) {
 			t.Errorf("%s: 200 rows do not begin with the 100 rows", shape)
 		}

@@ -6,8 +6,8 @@ import (
 )
 
 // Accumulator adds up partials exactly, in any order. It uses 8 bytes per entry for each
-// list of sums (see [Lists]) and 8 bytes per feature. The few sums that overflow int64
-// have their carries in a map. Use NewAccumulator; the zero value is not usable. Only one
+// list of sums (see [Lists]) and 8 bytes per feature. A map holds the carries of the few
+// sums that overflow int64. Use NewAccumulator; the zero value is not usable. Only one
 // goroutine may use an Accumulator at a time.
 type Accumulator struct {
 	features, dim, lists                int
@@ -94,8 +94,8 @@ func addAll(sums, x []int64) (left bool) {
 	return over < 0
 }
 
-// carry records the sums that overflowed when x was added. The first sum is that of cell
-// at.
+// carry records the sums that overflowed when x was added. at is the cell of the first
+// sum.
 func carry(carries map[int]int64, at int, sums, x []int64) {
 	for c, v := range x {
 		if _, ok := add(sums[c]-v, v); !ok {

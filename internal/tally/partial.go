@@ -32,7 +32,7 @@ func Lists(within bool) int {
 	return 3
 }
 
-// lists returns the lists in this order. The last one is nil if there is no Within.
+// lists returns Sum, Abs, Square and Within. Within is nil if there is one pass.
 func (p *Partial) lists() [4][]int64 { return [4][]int64{p.Sum, p.Abs, p.Square, p.Within} }
 
 // Validate returns an error if p is not a valid partial for a table with the given number
@@ -118,9 +118,9 @@ func NewBuilder(features, dim, walks int, within bool) *Builder {
 }
 
 // AddRow adds one row. lossFull and lossEmpty are its losses in LossUnits, and features
-// its global ids, [m]. sum holds x for each of its m*d entries, in LossUnits. within
-// holds the variances of x, in SquareUnits, or is nil without Within. AddRow returns an
-// error if a square would overflow; the builder must not be used after that.
+// holds its global ids, [m]. sum holds x for each of its m*d entries, in LossUnits.
+// within holds the variances of x, in SquareUnits, or is nil without Within. AddRow
+// returns an error if a square would overflow; the builder must not be used after that.
 func (b *Builder) AddRow(lossFull, lossEmpty int64, features []int32, sum, within []int64) error {
 	p := &b.head
 	p.Rows++

@@ -64,8 +64,9 @@ type Result struct {
 // float32 updates in a walk is a hundred times smaller.
 const EfficiencyTolerance = 1e-5
 
-// Result normalises the sums. It divides each sum by the numbers of rows and walks;
-// Algorithm 1 of the paper divides by all rows, not only those in which a feature occurs.
+// Result normalises the sums. It divides each sum by the numbers of rows and walks. As in
+// Algorithm 1 of the paper, it counts all rows, and not only those in which a feature
+// occurs.
 //
 // Result also checks the efficiency identity, sum of phi = LossEmpty - LossFull, on the
 // exact integers. The two losses are computed from scratch, independently of the
@@ -110,8 +111,8 @@ func (a *Accumulator) Values(feature int, e Sampling, v Values) {
 }
 
 // Totals writes the sums over rows of the mean contributions of a feature's entries to
-// totals, [d]. They are Phi times the number of rows, and change only when the feature
-// occurs in another row.
+// totals, [d]. A total is Phi times the number of rows, and it changes only when another
+// row with the feature is added.
 func (a *Accumulator) Totals(feature int, e Sampling, totals []float64) {
 	for c := range totals {
 		totals[c] = a.cell(feature*a.lists*a.dim+c) * LossUnit / float64(e.Walks)

@@ -14,7 +14,7 @@ import (
 // A job scores n of the dataset's N rows, drawn at random; f = n/N. c is the mean
 // contribution of a player in a row. s2 is the variance of c between rows. w is the mean
 // over rows of the variance of c about the row's own value; it is estimated from the
-// row's passes. s2 contains w. The variance of the mean of c is
+// row's passes. s2 includes w. The variance of the mean of c is
 //
 //	s2/n                    about the value of the population that the dataset's rows come from
 //	((1-f)*s2 + f*w)/n      about the dataset's own value
@@ -44,8 +44,9 @@ func (e Sampling) Bound() bool { return !e.Exact && !e.Within() }
 
 // errors returns the standard errors of the mean of c over n rows. sum, square and within
 // are the sums over the rows of c, of c^2, and of the variance of c about the row's own
-// value. One row does not determine a variance between rows. In this case errors uses the
-// square instead, so that the standard error is as large as the value itself and not 0.
+// value. One row does not determine a variance between rows. If n is 1, errors therefore
+// uses the square instead, so that the standard error is as large as the value itself and
+// not 0.
 func (e Sampling) errors(n, sum, square, within float64) (dataset, population float64) {
 	between := square
 	if n > 1 {
@@ -70,9 +71,9 @@ const LeastRows = 5
 //
 // The half-widths are quantiles of Student's t. A row without the feature contributes
 // exactly 0, so a variance between rows has count - 1 degrees of freedom. A variance
-// within rows would have count * (Passes - 1) degrees if the passes of a row were normal
-// and all rows alike. Neither holds. In experiments, intervals are correct with a third
-// of these degrees (docs/estimators.md).
+// within rows would have count * (Passes - 1) degrees if the passes of a row were
+// normally distributed and all rows were alike. Neither is the case. In experiments,
+// intervals are correct with a third of these degrees (docs/estimators.md).
 func (e Sampling) Interval(count, rows int64) (dataset, population float64) {
 	if count < LeastRows {
 		return math.NaN(), math.NaN()

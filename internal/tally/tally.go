@@ -25,8 +25,8 @@ const SquareUnit = 1.0 / (1 << 44)
 const MaxLoss = 1 << 20
 
 // ErrOverflow reports that a sum of one partial does not fit in an int64. Either the
-// average of a loss over its rows exceeds 2^27 / rows nat, or the average of a square
-// exceeds 2^19 / rows. Smaller shards help; see [Partial.Capacity].
+// average of a loss over the partial's rows exceeds 2^27 / rows nat, or the average of a
+// square exceeds 2^19 / rows. Smaller shards help; see [Partial.Capacity].
 var ErrOverflow = errors.New("the losses of this many rows overflow the sums of one shard: choose fewer rows per shard")
 
 // Loss returns loss, in nat, as a multiple of LossUnit. It returns false if loss is NaN

@@ -9,7 +9,8 @@ import (
 // Counter counts the rows in which each value of each field occurs. When its memory is
 // used up, it writes a spill, which is a file of sorted values with their counts, and
 // continues with empty tables. A Counter is not safe for concurrent use. Several
-// goroutines share the work with a Counter each, and Merge adds up the spills of all.
+// goroutines can share the work if each has its own Counter. Merge then adds up the
+// spills of all Counters.
 type Counter struct {
 	folder string
 	name   string   // prefix of the spills' names

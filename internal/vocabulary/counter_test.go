@@ -12,8 +12,9 @@ import (
 	"testing"
 )
 
-// oddValues returns sorted values with all lengths around 15, the largest for a slot. Some
-// have the same beginning or end, and some end with bytes that look like padding.
+// oddValues returns sorted values with all lengths around 15, the largest length that
+// fits in a slot. Some have the same beginning or end, and some end with bytes that look
+// like padding.
 func oddValues() []string {
 	values := []string{"", "\x00", "\x00\x00", "a", "a\x00"}
 	for n := range 40 {

@@ -16,8 +16,8 @@ import (
 	"shaver/internal/rawtext"
 )
 
-// Mapper is a vocabulary that a user brings in a file, or that of a dataset. Its fields are
-// in the order in which they first occur there.
+// Mapper is a vocabulary from a user's file or from a dataset. Its fields are in the
+// order in which they first occur in that file or dataset.
 type Mapper struct {
 	Names  []string // names of the fields
 	Fields []*Field // if the mapper is from a file, Choose sets their sizes
@@ -30,10 +30,11 @@ type Mapper struct {
 // Divisors that give the parts of the memory limit.
 const (
 	valuesPart = 2 // half of the limit is for the values
-	textPart   = 8 // an eighth is for JSON text, which is in memory whole and copied
+	textPart   = 8 // an eighth is for JSON text, which is read whole and copied
 )
 
-// maxFields is the largest number of fields of a mapper. No file of rows has as many.
+// maxFields is the largest number of fields of a mapper. No file of rows has that many
+// fields.
 const maxFields = 1 << 14
 
 // Read reads a mapper from a file. The extension of the path determines the format:
@@ -83,10 +84,11 @@ func Read(path string, memory int64, oov string) (*Mapper, error) {
 // fields. If sizes is nil, each field has the least size that its ids need. A missing field
 // is bad input. The mapper owns the fields, and the next call of Choose may change them.
 //
-// If the mapper is from a file, the ids must also fit the fields. Two values with the same
-// id are bad input. With sizes, an id that is not below the size is bad input. If the oov
-// of Read is last, so is any size other than the largest id in the file plus 2. Without
-// sizes, an id without a value is bad input, unless it stands for unseen values.
+// If the mapper is from a file, the ids must also fit the fields. Two values with the
+// same id are bad input. With sizes, an id that is not below the size is bad input. If
+// the oov of Read is last, any size other than the largest id in the file plus 2 is also
+// bad input. Without sizes, an id without a value is bad input, unless it stands for
+// unseen values.
 func (m *Mapper) Choose(names []string, sizes []int) ([]*Field, error) {
 	fields := make([]*Field, len(names))
 	for j, name := range names {

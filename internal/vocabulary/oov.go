@@ -99,7 +99,7 @@ func (f *Field) fit(rule oov, position int, name string, want int) error {
 }
 
 // misfit returns the error for a field whose size is not that of the model's field. whole
-// is true if no id below size is unused.
+// is true if every id below size is in use.
 func misfit(rule oov, position int, name string, values int, size int64, whole bool, want int) error {
 	what := fmt.Sprintf("ids up to %d", size-1)
 	if whole {

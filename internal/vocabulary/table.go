@@ -1,6 +1,6 @@
 // Package vocabulary maps the values of each field to ids. It counts the values of many
 // rows in bounded memory (Counter, Merge), looks values up (Field, Lookup), and reads
-// mappers that users bring (Mapper, Read). Without a mapper, the kept values of a field
+// mappers from users' files (Mapper, Read). Without a mapper, the kept values of a field
 // have the ids 0, 1, ... in byte order, and all other values have the next id.
 package vocabulary
 
@@ -65,8 +65,8 @@ var seed = maphash.MakeSeed()
 
 var seeds = [2]uint64{maphash.String(seed, "a"), maphash.String(seed, "b")}
 
-// hash returns the hash of a packed value. It depends on a random seed, so it may decide
-// the order of slots but no result.
+// hash returns the hash of a packed value. It depends on a random seed, so it may affect
+// the order of slots but must not affect any result.
 func hash(value []byte, a, b uint64) uint64 {
 	if b == long {
 		return maphash.Bytes(seed, value)

@@ -1,4 +1,5 @@
-// Package modeltest makes random models for tests.
+// Package modeltest makes random models and rows for tests, and computes reference logits
+// in float64.
 package modeltest
 
 import (

@@ -105,9 +105,9 @@ func mix(a *model.Architecture, gates []float32, layer *model.MixLayer, x, in []
 	return out
 }
 
-// Calibrated returns a model of random weights and a baseline. In each hidden layer, the
-// given share of units is active over the states of walks of random rows. The baseline is
-// 0 if zero is set; otherwise its values are drawn from the embedding.
+// Calibrated returns a model with random weights, and a baseline. In each hidden layer,
+// the given share of units is active over the states of walks of random rows. The
+// baseline is 0 if zero is set; otherwise its values are drawn from the embedding.
 func Calibrated(a model.Architecture, active float64, zero bool) (*model.Model, []float32) {
 	w := Weights(a, 1)
 	for i := range w.Embedding {
