@@ -44,8 +44,8 @@ func setupAll(c *cobra.Command) {
 	}
 }
 
-// helpCommand changes cobra's help command, which exits with code 0 if there is no such
-// command to help with.
+// helpCommand changes cobra's help command, which exits with code 0 even if the named
+// command does not exist.
 func helpCommand(root *cobra.Command) {
 	for _, c := range root.Commands() {
 		if c.Name() != helpName {

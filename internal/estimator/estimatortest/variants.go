@@ -1,5 +1,6 @@
-// Package estimatortest makes options of estimators for tests. They follow from what
-// package estimator declares, so that the tests cover a new estimator or option at once.
+// Package estimatortest makes options of estimators for tests. They are derived from the
+// declarations in package estimator, so that the tests cover a new estimator or option at
+// once.
 package estimatortest
 
 import (
@@ -35,8 +36,8 @@ func Variants() []estimator.Options {
 	return all
 }
 
-// change returns o with some values of its i-th setting. The values of a text are the
-// words of its help.
+// change returns o with some values of its i-th setting. For a text setting, the values
+// are the words of its help.
 func change(o estimator.Options, i int) []estimator.Options {
 	var values []any
 	switch s := o.Settings()[i]; s.Target.(type) {
@@ -71,8 +72,8 @@ func Valid() []estimator.Options {
 	return valid
 }
 
-// Small returns the valid variants of little effort: at most 2 passes, and other numbers
-// of at most 4.
+// Small returns the valid variants with little effort: at most 2 passes, and all other
+// numbers at most 4.
 func Small() []estimator.Options {
 	var small []estimator.Options
 	for _, o := range Valid() {
