@@ -133,7 +133,8 @@ func digestCases() []digestCase {
 // The flag -rewrite runs all cases with all of the machine's kernels and writes their
 // records; it keeps those of other kernels. There are three reasons to use it:
 //
-//   - job.SpecVersion was raised, because the same job has other bytes now. Then write
+//   - job.SpecVersion was raised, because the same job now has different bytes. Then
+//     write
 //     the records again on machines with all of the kernels.
 //   - A kernel has no records yet. Add them on a machine where the test passes for the
 //     other kernels.

@@ -34,12 +34,12 @@ func planCommand() *cobra.Command {
 machine, for about five seconds, or ten with --audit. It assumes that the cores
 of other machines are as fast as those of this one.
 
-The size of a shard is measured by encoding one. The size of a partial
-depends on the number of distinct features in a shard. That number is computed
-from the frequencies in the dataset, as if rows were in random order. The last
-line of the table compares this estimate with the measured rows. If neighboring
-rows are alike, as in a log in order of time, partials are smaller than
-estimated.`,
+The size of a shard is estimated from rows that the command encodes. The size of
+a partial depends on the number of distinct features in a shard. That number is
+computed from the frequencies in the dataset, as if rows were in random order.
+The last line of the table compares the number computed in this way for the
+measured rows with the actual number. If neighboring rows are alike, as in a log
+in order of time, partials are smaller than estimated.`,
 		Example: `  shaver plan --model model.pth --dataset data --cores 64
   shaver plan --model model.pth --dataset data --estimator multilinear \
       --cores 64 --threads 8`,

@@ -10,15 +10,15 @@ import (
 	"shaver/internal/fault"
 )
 
-// helpWidth is the number of columns that help takes at most.
+// helpWidth is the largest number of columns in a line of help.
 const helpWidth = 80
 
 // helpName is the name of the command that prints help.
 const helpName = "help"
 
 // Setup gives the root command of a program what all programs have: help, --version,
-// suggestions for mistyped names, and errors that Main prints. Main calls it. A test or
-// a generator that looks at the help calls it too.
+// suggestions for mistyped names, and errors that Main prints. Main calls it. Tests and
+// generators that need the help call it too.
 func Setup(root *cobra.Command) {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(flagError)

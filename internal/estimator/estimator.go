@@ -22,10 +22,10 @@ const (
 // Traits describes an estimator to the rest of the program.
 type Traits struct {
 	Name string
-	Help string // description of a few words
+	Help string // description in a few words
 
-	// WalksPerPass is the number of times that a pass lets all players appear one by one.
-	// It is 0 for an estimator that has no walks.
+	// WalksPerPass is the number of times in a pass that all players appear one by one. It
+	// is 0 for an estimator that has no walks.
 	WalksPerPass int
 	// Exact means that the values of a row have no random error, so one pass is enough.
 	Exact bool
