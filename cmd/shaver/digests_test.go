@@ -134,8 +134,7 @@ func digestCases() []digestCase {
 // records; it keeps those of other kernels. There are three reasons to use it:
 //
 //   - job.SpecVersion was raised, because the same job now has different bytes. Then
-//     write
-//     the records again on machines with all of the kernels.
+//     write the records again on machines with all of the kernels.
 //   - A kernel has no records yet. Add them on a machine where the test passes for the
 //     other kernels.
 //   - A case is new, or gone.
