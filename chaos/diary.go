@@ -36,7 +36,7 @@ func (d *diary) note(format string, args ...any) {
 	fmt.Fprintf(&d.text, "%7.2f %s\n", time.Since(d.start).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// count records a fault that did or did not happen.
+// count records whether a fault happened.
 func (d *diary) count(k kind, happened bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// natsServer is the package of the server. go.mod decides its version.
+// natsServer is the package of the server. go.mod determines its version.
 const natsServer = "github.com/nats-io/nats-server/v2"
 
 // rows and rowsPerShard give about 90 shards of the train and val splits.

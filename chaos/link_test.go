@@ -57,7 +57,7 @@ func ask(c net.Conn, text string, within time.Duration) error {
 		return err
 	}
 	if !bytes.Equal(back, []byte(text)) {
-		return errors.New("other bytes came back")
+		return errors.New("different bytes came back")
 	}
 	return nil
 }

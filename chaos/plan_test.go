@@ -18,8 +18,8 @@ func TestSameSeedSameRun(t *testing.T) {
 	}
 }
 
-// Over many seeds each kind of fault is drawn as often as its weight says, within its
-// bounds, and one node is drawn as often as three.
+// Over many seeds, each kind of fault is drawn in proportion to its weight and lasts
+// within its bounds, and one node is drawn as often as three nodes.
 func TestLawsAreKept(t *testing.T) {
 	const seeds, budget = 2000, 10
 	bounds, weights, total := map[kind]law{}, map[kind]int{}, 0

@@ -25,7 +25,7 @@ type process struct {
 	last []string // its last lines
 }
 
-// lastLines is the number of log lines that a failure shows for each process.
+// lastLines is the number of log lines that are shown for each process after a failure.
 const lastLines = 8
 
 // start starts a program. Each line of its output goes to NAME.log in dir and to line, in

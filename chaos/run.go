@@ -196,7 +196,7 @@ func (r *run) enter() bool {
 	return !r.over
 }
 
-// leave counts one coordinator less, and reports whether it was the last one.
+// leave counts one coordinator fewer, and reports whether it was the last one.
 func (r *run) leave() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

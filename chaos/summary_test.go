@@ -12,7 +12,7 @@ import (
 func TestSummary(t *testing.T) {
 	s := summarise([]result{
 		{Seed: 5, Nodes: 1, Seconds: 20, Faults: map[kind]int{killWorker: 2, rival: 1}, Counts: counts{Merged: 90, Redelivered: 3, Fenced: 1}, Stall: 2.5},
-		{Seed: 6, Nodes: 3, Seconds: 40, Faults: map[kind]int{killWorker: 1}, Counts: counts{Merged: 91, Duplicates: 4}, Stall: 8.25, Failure: "it hangs\nfor ever\n", Logs: "somewhere"},
+		{Seed: 6, Nodes: 3, Seconds: 40, Faults: map[kind]int{killWorker: 1}, Counts: counts{Merged: 91, Duplicates: 4}, Stall: 8.25, Failure: "it hangs\nforever\n", Logs: "somewhere"},
 	})
 	if s.Runs != 2 || s.Failed != 1 || s.Three != 1 || s.Stalled != 6 || s.Faults[killWorker] != 3 || s.Counts.Merged != 181 {
 		t.Errorf("%+v", s)
@@ -26,7 +26,7 @@ func TestSummary(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
-	if line := s.Results[1].line(); !strings.Contains(line, "FAILED: it hangs\nfor ever\nlogs in somewhere\n") {
+	if line := s.Results[1].line(); !strings.Contains(line, "FAILED: it hangs\nforever\nlogs in somewhere\n") {
 		t.Errorf("line %q", line)
 	}
 	file := filepath.Join(t.TempDir(), "out.json")

@@ -103,7 +103,7 @@ func skewed(a *model.Architecture, t float64) []bool {
 // serving holds the measurements of a process that opened a file and scored batches.
 type serving struct {
 	Before, Resident int64         // resident bytes before Open and at the end
-	Open, First      time.Duration // times of Open and of the first batch, with nothing of the file in memory
+	Open, First      time.Duration // times of Open and of the first batch, with no part of the file in memory
 	// Median CPU times of a warm batch of 64 rows, with ids that are uniform or skewed.
 	// Batches of the compact and the dense model alternate.
 	Even, EvenDense, Skewed, SkewedDense time.Duration
@@ -231,8 +231,8 @@ func resident(t *testing.T) int64 {
 	return 0
 }
 
-// serve runs a child process that serves the model with one thread. Nothing of the file
-// is in the system's cache at the start.
+// serve runs a child process that serves the model with one thread. At the start, no part
+// of the file is in the system's cache.
 func serve(t *testing.T, path, dense string) *serving {
 	f, err := os.Open(path)
 	if err != nil {

@@ -33,7 +33,7 @@ import (
 
 func main() {
 	flights := flag.String("flights", "", "folder of the flights data and checkpoints (required)")
-	seconds := flag.Float64("seconds", 15, "approximate processor time of each reference, which decides the number of rows")
+	seconds := flag.Float64("seconds", 15, "approximate processor time of each reference, which determines the number of rows")
 	picture := flag.String("picture", "", "SVG file to draw")
 	flag.Parse()
 	if *flights == "" {

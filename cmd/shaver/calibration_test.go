@@ -20,7 +20,7 @@ import (
 	"shaver/internal/tally"
 )
 
-// 95% intervals hold the exact values of the golden models in 95% of many seeds. There
+// 95% intervals contain the exact values of the golden models in 95% of many seeds. There
 // are intervals for the values on the dataset, from all rows and from a sample of them,
 // and for the values on the population. For the latter, rows are drawn with replacement,
 // so that the golden's dataset is the population.
@@ -120,8 +120,8 @@ func holds(held map[string][2]int, what string, found *tally.Result, values []fl
 
 // The same holds for a trained model, with walks instead of exact values. The values on
 // 400 rows are compared with 150 antithetic passes over them. The values on all rows, from
-// a sample of 3,000, are compared with a walk of each row. There, the intervals of rare
-// features are wider than necessary. The test takes five minutes.
+// a sample of 3,000, are compared with one walk for each row. There, the intervals of
+// rare features are wider than necessary. The test takes five minutes.
 func TestFlightsIntervals(t *testing.T) {
 	if os.Getenv("SHAVER_LONG") != "1" {
 		t.Skip("SHAVER_LONG is not 1")

@@ -29,7 +29,8 @@ value is not in the vocabulary (OOV), and the most frequent values. The command
 reads no rows.
 
 --html also writes a page, which needs no network and no script. The page and
-the output of -o json add how few features cover half of the rows and more.`,
+the output of -o json also say how few features cover half of the rows, and
+larger shares.`,
 		Example: `  shaver dataset inspect data
   shaver dataset inspect data --top 10 --html data.html`,
 		ValidArgsFunction: cli.FolderArgs,
@@ -62,7 +63,7 @@ the output of -o json add how few features cover half of the rows and more.`,
 			return out.Print(c.OutOrStdout(), facts, func(w io.Writer) { datasetTable(w, facts) })
 		},
 	}
-	c.Flags().IntVar(&top, "top", 3, "`number` of the most frequent values of each field to print")
+	c.Flags().IntVar(&top, "top", 3, "`number` of most frequent values to print for each field")
 	c.Flags().StringVar(&html, "html", "", "HTML `file` to write as well (default none)")
 	cli.Files(c, "html", "html")
 	out.Flag(c)

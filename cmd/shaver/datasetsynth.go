@@ -38,9 +38,9 @@ It has the format of one of three public logs:
           track 2)
 
 Values follow Zipf's law, with as many distinct values as the real logs have.
-Labels are drawn from a logistic model with the real logs' share of clicks. The
-same --shape, --rows and --seed give the same bytes on any number of cores. If
-the name of the file ends in .gz or .zst, the file is compressed.`,
+Labels are drawn from a logistic model, with the same share of clicks as in the
+real logs. The same --shape, --rows and --seed give the same bytes on any number
+of cores. If the name of the file ends in .gz or .zst, the file is compressed.`,
 		Example: `  shaver dataset synth --shape criteo --rows 10000000 --out log.tsv.zst`,
 		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -120,27 +120,28 @@ func digestCases() []digestCase {
 }
 
 // TestDigests pins the ids of jobs and the bytes of their scores files, for every
-// estimator and architecture and for the options that decide scores. Users rely on
-// both: a job that is submitted again is found by its id, and the same job has the
-// same bytes. A change of the code's structure keeps them.
+// estimator and architecture and for the options that determine the scores. Users rely on
+// both: a job that is submitted again is found by its id, and the same job has the same
+// bytes. A refactoring does not change them.
 //
 // The test runs the command line on small models and rows, and compares with
 // testdata/digests.json. Each kernel has its own records, because it rounds in its
 // own way. To save time, the fastest kernel of the machine runs each estimator with
-// each model and one of the baselines, and all options; other kernels run some of
-// that. SHAVER_LONG=1 runs all cases with all kernels. A kernel without records is
-// skipped, but on amd64 at least one kernel has to have them.
+// each model and one of the baselines, and all options; other kernels run some of these
+// cases. SHAVER_LONG=1 runs all cases with all kernels. A kernel without records is
+// skipped, but on amd64 at least one kernel must have records.
 //
 // The flag -rewrite runs all cases with all of the machine's kernels and writes their
 // records; it keeps those of other kernels. There are three reasons to use it:
 //
-//   - job.SpecVersion was raised, because the same job has other bytes now. Then write
-//     the records again on machines with all of the kernels.
-//   - A kernel has no records yet. Add them where the test passes for the others.
+//   - job.SpecVersion was raised, because the same job now has different bytes. Then
+//     write the records again on machines with all of the kernels.
+//   - A kernel has no records yet. Add them on a machine where the test passes for the
+//     other kernels.
 //   - A case is new, or gone.
 //
-// In the last two the difference of the file has no changed line. Without a raise of
-// job.SpecVersion, a changed digest is a bug in the code, not in the file.
+// For the last two reasons, the diff of the file only adds or deletes lines. Without a
+// raise of job.SpecVersion, a changed digest is a bug in the code, not in the file.
 func TestDigests(t *testing.T) {
 	records := map[string]map[string]digests{}
 	if _, err := os.Stat(digestsFile); err == nil || !*rewrite {
@@ -212,7 +213,7 @@ func wantCases(t *testing.T, records map[string]digests, cases []digestCase) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(records)) {
 		if !slices.Contains(names, name) {
-			t.Errorf("%s has a record of %q, which is no case", digestsFile, name)
+			t.Errorf("%s has a record of %q, which is not a case", digestsFile, name)
 		}
 	}
 }

@@ -85,7 +85,7 @@ func estimate(t *testing.T, game shapley.Game, o shapley.Options, rows *model.Ro
 	return estimateOf(t, game, o, rows, rows.Len())
 }
 
-// estimateOf is estimate for rows that are a sample of all rows, of which there are of.
+// estimateOf is like estimate, but the rows are a sample of a dataset with of rows.
 func estimateOf(t *testing.T, game shapley.Game, o shapley.Options, rows *model.Rows, of int) *tally.Result {
 	t.Helper()
 	p, err := shapley.Estimate(t.Context(), game, o, rows, 2, nil)

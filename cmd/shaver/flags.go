@@ -12,7 +12,7 @@ import (
 	"shaver/internal/scores"
 )
 
-// The functions below add flags that several commands have, with their completion.
+// The functions below add flags that several commands share, with their completion.
 
 func modelFlag(c *cobra.Command, to *string, usage string) {
 	c.Flags().StringVar(to, "model", "", usage)
@@ -25,7 +25,7 @@ func datasetFlag(c *cobra.Command, to *string, usage string) {
 }
 
 func scoresFlag(c *cobra.Command, to *string) {
-	c.Flags().StringVar(to, "scores", "", "scores `file` of the model")
+	c.Flags().StringVar(to, "scores", "", "`file` with the scores of the model")
 	cli.Files(c, "scores", "arrow")
 }
 
@@ -40,7 +40,7 @@ func aggregateFlag(c *cobra.Command, to *string) {
 }
 
 func rankFlag(c *cobra.Command, to *string) {
-	c.Flags().StringVar(to, "rank", prune.Abs, "`order` of the entries for --aggregate sum: "+prune.Abs+", by magnitude, or "+prune.Signed+", by value")
+	c.Flags().StringVar(to, "rank", prune.Abs, "`order` of the entries for --aggregate sum: "+prune.Abs+" (by magnitude) or "+prune.Signed+" (by value)")
 	cli.Choices(c, "rank", prune.Ranks()...)
 }
 
@@ -50,7 +50,7 @@ func seedFlag(c *cobra.Command, to *uint64) {
 
 func keepFlags(c *cobra.Command, k *prune.Keep) {
 	c.Flags().StringSliceVar(&k.Fields, "protect", nil, "`fields` that keep all entries, separated by commas")
-	c.Flags().Float64Var(&k.Minimum, "field-minimum", 0, "`portion` of the entries that each field keeps at least")
+	c.Flags().Float64Var(&k.Minimum, "field-minimum", 0, "smallest `portion` of its entries that each field keeps")
 }
 
 // portionsFlag adds a flag that takes several portions. Its help shows the default as

@@ -42,7 +42,7 @@ func TestFlightsMetrics(t *testing.T) {
 }
 
 // Shapley values beat magnitude on real data, through all commands. With the portable
-// kernel a row takes a core about 10 ms, so the test scores 1% of the rows, which is
+// kernel a core needs about 10 ms for a row, so the test scores 1% of the rows, which is
 // enough. With SHAVER_LONG=1 it scores 5%.
 func TestFlightsPruning(t *testing.T) {
 	sample := "0.01"

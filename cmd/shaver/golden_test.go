@@ -115,7 +115,7 @@ func testGolden(t *testing.T, name string) {
 }
 
 // wantWithin checks estimates against exact values: 99% of them are within 4 standard
-// errors, and the errors are as large as they are reported to be. Entries on which
+// errors, and the errors are as large as the standard errors say. Entries on which
 // nothing depends have no spread, but the float32 of the network moves them a little.
 func wantWithin(t *testing.T, baseline string, found *scores.File, exact shapleys) {
 	t.Helper()
@@ -260,10 +260,10 @@ func testRoundTrip(t *testing.T, name string) {
 		shaver(t, nil, append(budget, dense, "--dense")...)
 		a, b := logitsOf(t, compact, rows), logitsOf(t, dense, rows)
 		if !slices.Equal(a, b) {
-			t.Errorf("sparsity %s: the compact and the dense file have other logits: %v, %v", sparsity, a, b)
+			t.Errorf("sparsity %s: the compact and the dense file have different logits: %v, %v", sparsity, a, b)
 		}
 		if whole := logitsOf(t, name+".pth", rows); sparsity == "0" && !slices.Equal(a, whole) {
-			t.Errorf("with nothing dropped, the file has other logits than the model: %v, %v", a, whole)
+			t.Errorf("with nothing dropped, the file and the model have different logits: %v, %v", a, whole)
 		}
 		pruned, err := checkpoint.Read(dense)
 		if err != nil {

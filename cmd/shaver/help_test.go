@@ -119,7 +119,8 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// exampleArgs returns the words of a shell command without what the shell itself reads.
+// exampleArgs returns the words of a shell command, without the parts that the shell
+// itself interprets.
 func exampleArgs(line string) []string {
 	line, _, _ = strings.Cut(line, " > ")
 	if _, inner, ok := strings.Cut(line, "<("); ok {

@@ -275,8 +275,8 @@ func testInterrupted(t *testing.T, l *long) {
 	wantFiles(t, temporary)
 }
 
-// follow starts to collect the partials of a job's results. The function that it returns
-// stops that and returns them.
+// follow starts to collect the partials of a job's results. The returned function stops
+// collecting and returns the partials.
 func follow(t *testing.T, url, id string) (partials func() []job.Blob) {
 	t.Helper()
 	b := connect(t, url)

@@ -207,11 +207,12 @@ rows are divided into files, on --memory or on the number of cores.
 
 With --vocabulary the ids are those of an earlier dataset or of the model's own
 mapper, and the files are scanned once. The command counts the values that are
-not in the vocabulary. If it is a file, --oov says which id these values get:
+not in the vocabulary. If the vocabulary is a file, --oov says which id these
+values get:
   last        one past the largest id of the field
   id=N        N, which is not the id of any value
   value=TEXT  the id of the value TEXT, for example value=<unk>
-  none        none, so that their rows are malformed
+  none        no id, so that their rows are malformed
 
 With --model, the sizes of the fields must be those of the checkpoint. A mapper
 may then have ids without a value, for example 0 for padding.`
@@ -302,7 +303,7 @@ func (o *columnOptions) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&o.label, "label", "label", "`name` of the label column")
 	f.Int64Var(&o.from, "label-from", 0, "smallest `count` that makes the label 1; 0 if labels are 0 and 1")
-	f.StringSliceVar(&o.columns, "columns", nil, "`columns` that are fields, in this order, each NAME or NAME=FIELD (default the fields of the dataset --vocabulary, or all columns but the label)")
+	f.StringSliceVar(&o.columns, "columns", nil, "`columns` that are fields, in this order, each NAME or NAME=FIELD (default the fields of the dataset in --vocabulary, or all columns except the label)")
 }
 
 func (o *columnOptions) set(f *ingest.Format) error {

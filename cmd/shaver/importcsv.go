@@ -58,7 +58,7 @@ with a header. The file - is standard input. The default of --split is 8:1:1.
 	f.StringSliceVar(&o.val, "val", nil, "`files` of encoded rows for the val split")
 	f.StringSliceVar(&o.test, "test", nil, "`files` of encoded rows for the test split")
 	modelFlag(c, &o.raw.model, "checkpoint `file` whose field sizes the rows must have (default any sizes)")
-	f.IntSliceVar(&o.sizes, "field-sizes", nil, "`numbers` of features of the fields, separated by commas (default one more than the largest local id, if that is plausible)")
+	f.IntSliceVar(&o.sizes, "field-sizes", nil, "`numbers` of features, one for each field, separated by commas (default one more than the largest local id, if that is plausible)")
 	f.StringSliceVar(&o.files, "raw", nil, "`files` of raw strings, separated by commas")
 	for _, name := range []string{"train", "val", "test", "raw"} {
 		cli.Files(c, name)

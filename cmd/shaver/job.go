@@ -20,8 +20,8 @@ type jobOptions struct {
 }
 
 // jobCommands returns the commands under "shaver job". There is no command to resume a
-// job. The server stores digests of the model and the dataset and not where they are,
-// so a job is resumed by submitting it again with "shaver score" or the coordinator.
+// job. The server stores the digests of the model and the dataset but not their paths, so
+// a job is resumed by submitting it again with "shaver score" or the coordinator.
 func jobCommands() []*cobra.Command {
 	return []*cobra.Command{jobListCommand(), jobStatusCommand(), jobWatchCommand(), jobCancelCommand(), jobQuarantineCommand()}
 }

@@ -67,8 +67,8 @@ state dict with the original keys, which load_state_dict accepts.
 
 A compact file says which entries were dropped. A dense file does not: there, an
 entry counts as dropped if it has the most frequent value of its field's column.
-Either way the table reads the same afterwards, to the bit, unless --values
-stores fewer bits.`,
+Either way, the values of the table stay the same to the last bit, unless
+--values stores fewer bits.`,
 		Example: `  shaver model convert pruned.safetensors dense.safetensors --dense
   shaver model convert dense.safetensors small.safetensors --values int8`,
 		ValidArgsFunction: cli.FileArgs(cli.Checkpoints...),

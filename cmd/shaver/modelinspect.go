@@ -51,9 +51,9 @@ func modelInspectCommand() *cobra.Command {
 		Short: "Print a checkpoint's architecture, sizes and digest",
 		Long: `Print the architecture, the sizes and the digest of a checkpoint.
 
-The architecture is recognized by the names and shapes of the tensors, for m
-fields, n features in all fields together, and d columns. The prefixes "module."
-and "_orig_mod." are ignored.
+The architecture is recognized by the names and shapes of the tensors. Below, m
+is the number of fields, n the number of features in all fields together, and d
+the number of columns. The prefixes "module." and "_orig_mod." are ignored.
 
   all      embedding.weight [n, d]; offsets [1, m], optional
   fm       fc.weight [n, 1], _bias [1]

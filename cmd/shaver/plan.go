@@ -31,14 +31,15 @@ func planCommand() *cobra.Command {
 		Use:   "plan",
 		Short: "Estimate the cost of a job without running it",
 		Long: `Estimate the cost of a job. The command computes some rows of the job on this
-machine, for about five seconds, or ten with --audit. It assumes that cores of
-other machines are as fast.
+machine, for about five seconds, or ten with --audit. It assumes that the cores
+of other machines are as fast as those of this one.
 
-The size of a shard is that of one that was encoded. The size of a partial
-depends on the number of distinct features in a shard. That number is computed
-from the frequencies in the dataset, as if rows were in random order. The last
-line of the table compares it with the measured rows. If neighboring rows are
-alike, as in a log in order of time, partials are smaller than estimated.`,
+The size of a shard is estimated from rows that the command encodes. The size of
+a partial depends on the number of distinct features in a shard. That number is
+computed from the frequencies in the dataset, as if rows were in random order.
+The last line of the table compares the number computed in this way for the
+measured rows with the actual number. If neighboring rows are alike, as in a log
+in order of time, partials are smaller than estimated.`,
 		Example: `  shaver plan --model model.pth --dataset data --cores 64
   shaver plan --model model.pth --dataset data --estimator multilinear \
       --cores 64 --threads 8`,

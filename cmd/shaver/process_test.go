@@ -74,7 +74,7 @@ func (p *process) read(stderr io.Reader) {
 }
 
 // entries returns the JSON lines of the log so far, and a channel that is closed when
-// there are more.
+// there are more lines.
 func (p *process) entries() (log []entry, more <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -50,10 +50,10 @@ func pruneCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "prune",
 		Short: "Prune the embedding table to a budget",
-		Long: `Drop the entries of --model with the least --scores, down to one budget:
+		Long: `Drop the entries of --model with the lowest --scores to meet one budget:
   --sparsity    portion of the entries to drop
   --parameters  parameters to keep, including the codebook
-  --bytes       size of the compact file; drops as few entries as fit it
+  --bytes       size of the compact file; as few entries as possible are dropped
 
 A dropped entry reads what it read when it was scored: zero, or the codebook
 value of its field.
@@ -62,10 +62,10 @@ The file is compact: it has the kept entries and their positions. --values says
 in how many bits each entry is stored. With --dense the file is an ordinary
 state dict with the original keys, which load_state_dict accepts.
 
-Pruning shifts and scales the logits. --calibrate repairs that with two numbers:
-LogLoss falls and AUC stays the same. The numbers are folded into the weights,
-so a program that loads the file need not know them. In FM and DeepFM this
-multiplies the table too.`,
+Pruning shifts and scales the logits. --calibrate corrects this with two
+numbers, so that LogLoss falls and AUC stays the same. The numbers are folded
+into the weights, so a program that loads the file need not know them. In FM and
+DeepFM the embedding table is scaled too.`,
 		Example: `  shaver prune --model model.pth --scores scores.arrow --sparsity 0.9 \
       --out pruned.safetensors
   shaver prune --model model.pth --scores scores.arrow --bytes 5000000 \
@@ -88,7 +88,7 @@ multiplies the table too.`,
 	aggregateFlag(c, &o.aggregate)
 	rankFlag(c, &o.rank)
 	keepFlags(c, &o.keep)
-	f.BoolVar(&o.calibrate, "calibrate", false, "fit the logits, a*logit + b, to the validation split of --dataset and fold a and b into the weights")
+	f.BoolVar(&o.calibrate, "calibrate", false, "fit a*logit + b to the validation split of --dataset, and fold a and b into the weights")
 	datasetFlag(c, &o.dataset, "dataset `folder`, for --calibrate")
 	o.form.flags(c)
 	o.output.Flag(c)

@@ -41,11 +41,11 @@ func reportCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "report",
 		Short: "Write an HTML report about scores and pruning",
-		Long: `Write one HTML page, which needs no network and no script. It shows what each
-field is worth and keeps, what is kept of rare and of frequent features, how
-reliable the values and the choice of kept entries are, and the facts about the
-job. --sweep adds the AUC and LogLoss of each method. It takes the output of
-"shaver sweep -o json" for the same scores.
+		Long: `Write one HTML page, which needs no network and no script. It shows how much
+each field is worth and how much of it is kept, how many entries rare and
+frequent features keep, how reliable the values and the choice of kept entries
+are, and the facts about the job. --sweep adds the AUC and LogLoss of each
+method, from the output of "shaver sweep -o json" for the same scores.
 
 The time that the job took is read from NAME.job.json next to the scores, if
 that file exists. With --dataset, the page names features by their values in

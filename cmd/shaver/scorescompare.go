@@ -48,9 +48,8 @@ func scoresCompareCommand() *cobra.Command {
 		Long: `Compare the scores of A with those of B, for example last night's with
 tonight's, or those of two estimators. The tables must have the same size. The
 command prints the settings in which the jobs differ, the difference relative to
-B, the rank correlation of the magnitudes, and the portion of the kept entries
-that pruning by A and by B has in common. Only entries of features that occur in
-the rows of both count.`,
+B, the rank correlation of the magnitudes, and the portion of the entries kept
+by A that B keeps too. Only features that occur in the rows of both jobs count.`,
 		Example: `  shaver scores compare monday.arrow tuesday.arrow
   shaver scores compare walks.arrow fast.arrow --sparsities 0.9,0.99`,
 		ValidArgsFunction: cli.FileArgs("arrow"),

@@ -27,10 +27,10 @@ global ids, with field, id, count, t, t_population, and for each column c of the
 table phi_c, abs_c, rms_c, se_c and se_population_c.
 
 phi_c plus or minus t*se_c is a 95%% interval for the value on the dataset.
-phi_c plus or minus t_population*se_population_c is one for the value on the
-population that the rows are drawn from. Features in fewer than %d rows have no
-intervals: their t is empty, or NaN in Parquet. Intervals do not include the
-bias of multilinear.`, tally.LeastRows),
+phi_c plus or minus t_population*se_population_c is such an interval for the
+value on the population from which the rows are drawn. Features that occur in
+fewer than %d rows have no intervals: their t is empty, or NaN in Parquet.
+Intervals do not include the bias of multilinear.`, tally.LeastRows),
 		Example: `  shaver scores export scores.arrow --out scores.csv
   shaver scores export scores.arrow --format parquet --out scores.parquet`,
 		ValidArgsFunction: cli.FileArgs("arrow"),

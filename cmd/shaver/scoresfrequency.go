@@ -56,12 +56,12 @@ func scoresFrequencyCommand() *cobra.Command {
 	var o frequencyOptions
 	c := &cobra.Command{
 		Use:   "frequency",
-		Short: "Compare what pruning keeps of frequent and of rare features",
-		Long: `Divide the features of each field into bins of the same size, by how often they
-occur in the scored rows, and print how many entries per feature are kept in
-each bin at --sparsity. Then print the features of each field that are worth
-most and least, by the sum over their entries. Features that do not occur are
-left out.
+		Short: "Compare how much pruning keeps of frequent and rare features",
+		Long: `Sort the features of each field by how often they occur in the scored rows,
+divide them into bins of the same size, and print how many entries per feature
+are kept in each bin at --sparsity. Then print the features that are worth most
+and least in each field, by the sum of the values of their entries. Features
+that do not occur are left out.
 
 With --dataset, features are named by their values in the vocabulary. "(other)"
 stands for all values without an id of their own.`,
@@ -87,8 +87,8 @@ stands for all values without an id of their own.`,
 	scoresFlag(c, &o.scores)
 	datasetFlag(c, &o.dataset, "dataset `folder` that was scored, for the names of features")
 	f.Float64Var(&o.sparsity, "sparsity", .5, "`portion` of the entries to drop")
-	f.IntVar(&o.bins, "bins", 3, "`number` of bins of each field")
-	f.IntVar(&o.top, "top", 3, "`number` of features of each field to print at either end")
+	f.IntVar(&o.bins, "bins", 3, "`number` of bins for each field")
+	f.IntVar(&o.top, "top", 3, "`number` of the most and of the least valuable features to print for each field")
 	aggregateFlag(c, &o.aggregate)
 	rankFlag(c, &o.rank)
 	o.output.Flag(c)
@@ -128,8 +128,8 @@ func (o *frequencyOptions) view() (*frequencyView, error) {
 }
 
 // ranked returns the features of each field that occur, most valuable first, by an
-// aggregate of the first scores. Their names are those of the vocabulary of the dataset
-// in the folder; without a folder they have none. mask says which entries are dropped,
+// aggregate of the first scores. Their names come from the vocabulary of the dataset in
+// the folder; without a folder they have no names. mask says which entries are dropped,
 // [n, d].
 func (p *pruner) ranked(aggregate, folder string, mask []bool) ([][]featureValue, error) {
 	a, s := &p.checkpoint.Architecture, p.scores[0]

@@ -38,13 +38,13 @@ func studyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "study",
 		Short: "Find out how many rows the ranking needs",
-		Long: `Score each of --portions of the train and val rows, on a server inside this
-process, and sweep the budgets with each of the scores. The scores are kept in
---out. If a study is interrupted, the same command reuses the jobs that
-finished.
+		Long: `Score each of --portions of the train and val rows on a server inside this
+process, and compare the results in a sweep. The scores are kept in --out. If a
+study is interrupted, the same command reuses the jobs that finished.
 
-With several --seeds each job is repeated, with another sample too. Then the
-table and the picture show the mean and the largest deviation from it.
+With several --seeds, each job is repeated with each seed, and so with another
+sample of the rows. The table and the picture then show the mean and the largest
+deviation from it.
 
 ` + cli.ExitHelp,
 		Example: `  shaver study --model model.pth --dataset data --out study
@@ -110,8 +110,8 @@ func (o *studyOptions) run(c *cobra.Command) error {
 	return o.show(c)
 }
 
-// sweepable returns the error with which the sweep at the end would fail, before any job
-// runs.
+// sweepable returns the error with which the sweep at the end would fail. It is called
+// before any job runs.
 func (o *studyOptions) sweepable() error {
 	ck, err := checkpoint.Read(o.model)
 	if err != nil {

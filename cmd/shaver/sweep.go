@@ -57,25 +57,25 @@ func sweepCommand() *cobra.Command {
 		Long: `Prune the model to several budgets by several methods, and measure each result
 on --split.
 
-Each file of --scores is a method for each --aggregate: shapley, shapley-abs and
-shapley-rms, or for the estimator taylor: taylor, taylor-abs and taylor-rms.
-Files that differ only in their seed are repeats. For repeats the table and the
-picture show the mean and the largest deviation from it. --methods adds methods
-that need no scores:
+Each file in --scores gives one method for each --aggregate: shapley,
+shapley-abs and shapley-rms, or, if its estimator is taylor, taylor, taylor-abs
+and taylor-rms. Files that differ only in their seed are repeats. For repeats
+the table and the picture show the mean and the largest deviation from it.
+--methods adds methods that need no scores:
   magnitude       drops the least |weight| (MagPrune)
   random          drops entries in an order drawn by --seed
   frequency       drops the least |weight - baseline| * sqrt(occurrences)
   ptq4, 8 or 16   keeps all entries but rounds each to 4, 8 or 16 bits, which
                   counts as a sparsity of 1 - bits/32; with one grid for the
                   table, for each field (ptq8-field) or for each row (ptq8-row)
-A dropped entry takes the baseline of its scores. If there are scores for
-both baselines, the other methods are measured with each baseline.
+A dropped entry reads the baseline for which the scores were computed. If there
+are scores for both baselines, the other methods are measured with each of them.
 
---select measures all methods on the validation split and only the one with the
-highest AUC on --split, for each budget. It compares AUC because calibration can
-repair LogLoss but not AUC. With --select, use scores of the training split
-only. Scores of validation rows already depend on the labels of those rows,
-which biases the selection.
+For each budget, --select measures all methods on the validation split. It then
+measures only the best of them, the one with the highest AUC there, on --split.
+It compares AUC because calibration can repair LogLoss but not AUC. With
+--select, use scores of the training split only. Scores of validation rows
+already depend on the labels of those rows, which biases the selection.
 
 With -o json the result is a document of the schema sweep.v1.json.`,
 		Example: `  shaver sweep --model model.pth --scores scores.arrow --dataset data
@@ -98,7 +98,7 @@ With -o json the result is a document of the schema sweep.v1.json.`,
 	}
 	f := c.Flags()
 	modelFlag(c, &o.model, "checkpoint `file` that was scored")
-	f.StringSliceVar(&o.scores, "scores", nil, "scores `files` of the model, separated by commas; several are compared")
+	f.StringSliceVar(&o.scores, "scores", nil, "`files` with scores of the model, separated by commas; several are compared")
 	cli.Files(c, "scores", "arrow")
 	datasetFlag(c, &o.dataset, "dataset `folder`")
 	o.add(c)
@@ -246,7 +246,7 @@ func (o *sweepInput) validation(by []*scores.File, m *model.Model) (*bench, erro
 		if err != nil {
 			return nil, err
 		}
-		log.Warn("the scores know the labels of the validation rows, which favors the aggregate sum; for --select, score with --splits train")
+		log.Warn("the scores were computed with the labels of the validation rows, which favors the aggregate sum; for --select, score with --splits train")
 	}
 	return openBench(o.dataset, dataset.Val, m)
 }

@@ -125,7 +125,7 @@ func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// requiredFlags is the key of a command's annotation that lists its required flags.
+// requiredFlags is the key of the annotation that lists a command's required flags.
 const requiredFlags = "shaver_required"
 
 // MarkRequired declares flags of c that Required checks, and says so in their help.

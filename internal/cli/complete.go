@@ -30,8 +30,8 @@ func Choices(c *cobra.Command, flag string, values ...string) {
 	})
 }
 
-// Files completes a flag to files with one of the extensions, which have no dot, or to
-// all files if there are no extensions.
+// Files completes a flag to files with one of the extensions, which are given without a
+// dot. Without extensions it completes to all files.
 func Files(c *cobra.Command, flag string, extensions ...string) {
 	register(c, flag, FileArgs(extensions...))
 }

@@ -33,7 +33,7 @@ func (n *Connection) Flags(c *cobra.Command, without string) {
 	f.StringVar(&n.NATS, "nats", "", "`URL` of a NATS server with JetStream; several are separated by commas"+without)
 	f.StringVar(&n.Access.Creds, "creds", "", "credentials `file` (.creds) for --nats")
 	f.StringVar(&n.Access.NKey, "nkey", "", "`file` with the seed of an nkey, for --nats")
-	f.StringVar(&n.Access.UserFile, "user-file", "", "`file` with one line USER:PASSWORD, for --nats")
+	f.StringVar(&n.Access.UserFile, "user-file", "", "`file` with one line, USER:PASSWORD, for --nats")
 	f.StringVar(&n.Access.TLSCA, "tlsca", "", "PEM `file` of the authorities that sign the server's certificate; the connection must then use TLS")
 	f.StringVar(&n.Access.TLSCert, "tlscert", "", "PEM `file` of the client's certificate; the connection must then use TLS")
 	f.StringVar(&n.Access.TLSKey, "tlskey", "", "PEM `file` of the key of --tlscert")

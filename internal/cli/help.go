@@ -10,15 +10,15 @@ import (
 	"shaver/internal/fault"
 )
 
-// helpWidth is the number of columns that help takes at most.
+// helpWidth is the largest number of columns in a line of help.
 const helpWidth = 80
 
 // helpName is the name of the command that prints help.
 const helpName = "help"
 
 // Setup gives the root command of a program what all programs have: help, --version,
-// suggestions for mistyped names, and errors that Main prints. Main calls it. A test or
-// a generator that looks at the help calls it too.
+// suggestions for mistyped names, and errors that Main prints. Main calls it. Tests and
+// generators that need the help call it too.
 func Setup(root *cobra.Command) {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(flagError)
@@ -44,8 +44,8 @@ func setupAll(c *cobra.Command) {
 	}
 }
 
-// helpCommand changes cobra's help command, which exits with code 0 if there is no such
-// command to help with.
+// helpCommand changes cobra's help command, which exits with code 0 even if the named
+// command does not exist.
 func helpCommand(root *cobra.Command) {
 	for _, c := range root.Commands() {
 		if c.Name() != helpName {

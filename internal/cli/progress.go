@@ -64,7 +64,7 @@ func (p *Progress) Set(done int64) {
 	p.set(done)
 }
 
-// SetOf sets the count to done, and the total to one that was not known before.
+// SetOf sets the count to done, and sets the total, which was not known before.
 func (p *Progress) SetOf(done, total int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

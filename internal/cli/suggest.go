@@ -48,8 +48,8 @@ func suggestCommand(c *cobra.Command, typed string) string {
 }
 
 // nearest returns the name that typed probably stands for. That is the name with the
-// fewest edits, if there are at most 2 and fewer than letters in typed. Otherwise it is
-// the first name that begins with typed, or "".
+// fewest edits, if these are at most 2 and fewer than the letters in typed. Otherwise it
+// is the first name that begins with typed, or "".
 func nearest(typed string, names []string) string {
 	typed = strings.ToLower(typed)
 	best, least := "", min(3, len(typed))
@@ -66,8 +66,8 @@ func nearest(typed string, names []string) string {
 	return best
 }
 
-// edits returns the number of edits that make b of a: letters to insert, delete or
-// replace, and pairs of neighboring letters to swap.
+// edits returns the number of edits that turn a into b. An edit inserts, deletes or
+// replaces a letter, or swaps two neighboring letters.
 func edits(a, b string) int {
 	n := make([][]int, len(a)+1) // n[i][j] is the number of edits that make b[:j] of a[:i]
 	for i := range n {

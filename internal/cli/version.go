@@ -20,7 +20,7 @@ func version() string {
 }
 
 // versionText is version for a build and a kernel. Builds by "go run" and by "go
-// install" of a version know no commit, and builds of tests know no version.
+// install" of a version contain no commit, and builds of tests contain no version.
 func versionText(info *debug.BuildInfo, kernel string) string {
 	module := info.Main.Version
 	if module == "" {

@@ -78,9 +78,9 @@ func ranks(values []float64) []float64 {
 	return ranks
 }
 
-// Overlap returns the portion of entries that pruning to a sparsity keeps by both
-// estimates. It divides the number of common entries by the size of the larger set, and
-// is 1 if both sets are empty.
+// Overlap returns the portion of the entries kept at a sparsity that are the same for
+// both estimates. It divides the number of common entries by the size of the larger set,
+// and is 1 if both sets are empty.
 //
 // Pruning keeps all except sparsity.Dropped of the entries, those with the largest
 // magnitudes. Of equal magnitudes it keeps the last. In contrast to pruning, Overlap
@@ -114,9 +114,9 @@ type cut struct {
 	skip  int    // number of values of this magnitude that come first and are not kept
 }
 
-// newCut finds the keep largest magnitudes. Magnitudes ascend with their bits as
-// integers. newCut determines 16 bits at a time, so it reads the values four times and
-// needs no copy.
+// newCut finds the keep largest magnitudes. Magnitudes have the same order as their bits,
+// read as integers. newCut determines 16 bits at a time, so it reads the values four
+// times and needs no copy.
 func newCut(values []float64, keep int) *cut {
 	if keep == 0 {
 		return &cut{least: math.MaxUint64}

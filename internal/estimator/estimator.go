@@ -22,10 +22,10 @@ const (
 // Traits describes an estimator to the rest of the program.
 type Traits struct {
 	Name string
-	Help string // description of a few words
+	Help string // description in a few words
 
-	// WalksPerPass is the number of times that a pass lets all players appear one by one.
-	// It is 0 for an estimator that has no walks.
+	// WalksPerPass is the number of times in a pass that all players appear one by one. It
+	// is 0 for an estimator that has no walks.
 	WalksPerPass int
 	// Exact means that the values of a row have no random error, so one pass is enough.
 	Exact bool
@@ -68,7 +68,7 @@ func Lookup(name string) (Traits, bool) {
 	return table[i], true
 }
 
-// Help lists all estimators, each on a line, for the help of a command.
+// Help lists all estimators, one per line, for the help of a command.
 func Help() string {
 	var lines []string
 	for _, t := range table {
@@ -168,7 +168,7 @@ type Setting struct {
 // Value returns the value of the option as text.
 func (s Setting) Value() string { return fmt.Sprint(reflect.ValueOf(s.Target).Elem()) }
 
-// Settings lists all options of o. Commands make a flag of each of them.
+// Settings lists all options of o. Commands have a flag for each of them.
 func (o *Options) Settings() []Setting {
 	passes, draws, endpoints := "1 pass", "", ""
 	if o.Passes != 1 {

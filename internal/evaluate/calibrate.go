@@ -12,17 +12,17 @@ type Calibration struct {
 // Apply returns the calibrated logit.
 func (c Calibration) Apply(logit float64) float64 { return float64(c.Scale*logit) + c.Offset }
 
-// leastScale is the smallest scale that Calibrate returns. A model gets it if its logits
-// do not predict the labels, or predict their opposite. All rows then have nearly the
-// same logit.
+// leastScale is the smallest scale that Calibrate returns. A model gets this scale if its
+// logits do not predict the labels, or predict their opposite. After calibration, all
+// rows have nearly the same logit.
 const leastScale = 1.0 / 1024
 
 // Calibrate fits a calibration to predictions by maximum likelihood. The mean loss is
 // convex in scale and offset, and Newton steps with halving find its minimum.
 //
 // Calibrate smooths the labels as Platt (1999) does, as if there were one more row of
-// each label. This keeps the minimum finite even if the logits separate the labels
-// perfectly. It moves the minimum by about one part in the number of rows.
+// each label. This smoothing keeps the minimum finite even if the logits separate the
+// labels perfectly. It moves the minimum by about one part in the number of rows.
 func Calibrate(p *Predictions) Calibration {
 	positives := 0.0
 	for _, label := range p.Labels {

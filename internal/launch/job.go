@@ -37,8 +37,8 @@ type Job struct {
 	// Store is the folder from which workers read the dataset in place, as dir:PATH
 	// (worker.OpenStore); "" = its shards are sent.
 	Store string
-	// Once says that nobody will run the job again. Without NATS, nothing of the job is
-	// then kept, however it ends.
+	// Once means that nobody will run the job again. Without NATS, the state of the job is
+	// then deleted, however the job ends.
 	Once bool
 }
 

@@ -141,7 +141,7 @@ func TestRun(t *testing.T) {
 			test.change(&j)
 			report, got := run(t, &j)
 			if !bytes.Equal(got, want) {
-				t.Error("the scores have other bytes")
+				t.Error("the scores have different bytes")
 			}
 			computed := 0
 			for _, n := range report.Workers {

@@ -39,7 +39,7 @@ func (m *telemetry) stop() {
 	}
 }
 
-// connected makes the process ready whenever the connection is.
+// connected makes the process ready whenever the connection is up.
 func (m *telemetry) connected(b *bus.Bus) {
 	if m.server != nil {
 		m.server.SetReady(b.Ready)

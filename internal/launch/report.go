@@ -53,8 +53,8 @@ func ReportPath(path string) string {
 	return strings.TrimSuffix(path, filepath.Ext(path)) + ".job.json"
 }
 
-// former returns the report that an earlier run of the same scores wrote. It returns
-// nil if there is no report, because that run was interrupted before it wrote one.
+// former returns the report that an earlier run wrote for the same scores. It returns nil
+// if there is no report, because that run was interrupted before it wrote one.
 func (r *JobReport) former(path string) *JobReport {
 	text, err := os.ReadFile(path)
 	var former JobReport

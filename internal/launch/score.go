@@ -65,9 +65,9 @@ func (o *JobFlags) Add(c *cobra.Command, request *prepare.Request) {
 	f.Float64Var(&o.request.Sample, "sample", 1, "`portion` of the rows to score, drawn without replacement")
 	f.Int64Var(&o.request.MaxRows, "max-rows", 0, "largest number of `rows` to score, instead of --sample (default no limit)")
 	f.StringVar(&o.until.Rule, "until", "", fmt.Sprintf("stop `rule`: %s or %s, which shaver score --help explains (default none)", job.Paper, job.Overlap))
-	f.Float64Var(&o.until.Bound, "bound", 0, fmt.Sprintf("bound of --until (default %g for %s, %g for %s)", job.PaperBound, job.Paper, job.OverlapBound, job.Overlap))
+	f.Float64Var(&o.until.Bound, "bound", 0, fmt.Sprintf("bound for --until (default %g for %s, %g for %s)", job.PaperBound, job.Paper, job.OverlapBound, job.Overlap))
 	f.Float64Var(&o.until.Sparsity, "sparsity", 0, fmt.Sprintf("for --until %s: `portion` of the entries that pruning will drop (default %g)", job.Overlap, job.AtSparsity))
-	f.DurationVar(&o.maxTime, "max-time", 0, "time limit, such as 90m or 2h: no round starts that would exceed it at the rate so far (default no limit)")
+	f.DurationVar(&o.maxTime, "max-time", 0, "time limit, such as 90m or 2h; a round does not start if it would exceed the limit at the rate so far (default no limit)")
 	f.Float64Var(&o.request.Audit, "audit", 0, fmt.Sprintf("for %s: compare the values with full walks on this `portion` of the scored rows, such as 0.01, and write the result into the scores (default no audit)", estimator.Multilinear))
 	f.Int64Var(&o.request.RowsPerShard, "rows-per-shard", 0, "`rows` in a task (default about a minute of work; see shaver plan)")
 	cli.Files(c, "model", cli.Checkpoints...)
@@ -125,19 +125,19 @@ the job is written next to them, to NAME.job.json.
 Estimators:
 ` + estimator.Help() + `
 
-The scores file of a job always has the same bytes. Neither the number of
-workers nor --rows-per-shard changes it, even if workers or coordinators die.
-The same command resumes a job that was interrupted. Without --nats, the state
-of an unfinished job is kept in the folder .NAME.job next to --out, which is
+The scores file of a job always has the same bytes, whatever the number of
+workers and --rows-per-shard are, and even if workers or coordinators die. The
+same command resumes a job that was interrupted. Without --nats, the state of an
+unfinished job is kept in the folder .NAME.job next to --out, which is
 NAME.arrow. If the scores of the job are already at --out, the command returns
 at once. If a second coordinator starts the same job, it takes over and the
 first one exits.
 
 If a shard cannot be computed, it is set aside and the job continues. At the end
-the job fails and its state is kept. "shaver job quarantine" lists the reasons
-and puts shards back, and running the job again computes them. Without --nats,
-running the job again puts them back and computes them. With
---allow-quarantined the job finishes without these shards.
+the job fails and its state is kept. "shaver job quarantine" lists the reasons.
+With --retry it puts the shards back, and running the job again computes them.
+Without --nats, running the job again does both. With --allow-quarantined the
+job finishes without these shards.
 
 With --until or --max-time the job runs in rounds. Each round does as much work
 as all earlier rounds together. The early rounds score portions of the rows.

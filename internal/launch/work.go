@@ -57,9 +57,9 @@ After a second signal it exits at once, and the task goes to another worker.
 	f.StringVar(&o.name, "name", "", "`name` of this worker in results and logs (default the host and the process id)")
 	f.IntVar(&o.threads, "threads", runtime.GOMAXPROCS(0), "number of threads that compute a task")
 	f.Lookup("threads").DefValue = "all cores"
-	f.StringVar(&o.cache, "cache", "", "`folder` that keeps models and that several workers may share (default none)")
+	f.StringVar(&o.cache, "cache", "", "`folder` in which to keep models, which several workers may share (default none)")
 	f.Int64Var(&o.cacheSize, "cache-size", 16, "largest size of --cache in `GiB`; the least recently used models are deleted")
-	f.StringVar(&o.store, "store", "", "dir:PATH of a `folder` with datasets; if the coordinator has --store too, rows are read from there (default rows are received)")
+	f.StringVar(&o.store, "store", "", "dir:PATH of a `folder` with datasets; if the coordinator has --store too, rows are read from there (default the coordinator sends the rows)")
 	cli.LogFlags(c, &o.log, &o.verbose)
 	cli.Folder(c, "cache")
 	cli.MarkRequired(c, "nats")

@@ -53,7 +53,7 @@ func New() *Set {
 func (s *Set) Rows(n int) { s.rows.Add(float64(n)) }
 
 // Task counts a task with its outcome and duration. try is the number of the attempt,
-// from 1 on. walks is the number of its walks, or 0 if it was not completed.
+// from 1 on. walks is the number of its walks, or 0 if the task was not completed.
 func (s *Set) Task(outcome string, try int, walks int64, took time.Duration) {
 	if try > 1 {
 		s.tries.Inc()

@@ -24,7 +24,7 @@ var inks = []color.RGBA{
 var dashes = [][]vg.Length{nil, {vg.Points(5), vg.Points(2)}, {vg.Points(1.5), vg.Points(1.5)}, {vg.Points(6), vg.Points(2), vg.Points(1.5), vg.Points(2)}}
 
 // styles returns the style of curve i. Among 32 curves no two have both the same glyph
-// and the same dashes, so that they differ without colour.
+// and the same dashes, so they differ even without colour.
 func styles(i int) (draw.GlyphStyle, draw.LineStyle) {
 	ink := inks[i%len(inks)]
 	return draw.GlyphStyle{Color: ink, Radius: vg.Points(3), Shape: glyphs[i%len(glyphs)]},
@@ -81,7 +81,7 @@ func horizontal(p *plot.Plot, y float64) plot.Thumbnailer {
 	return f
 }
 
-// sparsityAxis makes the x axis one of sparsity, from 0 to at least most.
+// sparsityAxis makes the x axis an axis of sparsity, from 0 to at least most.
 func sparsityAxis(p *plot.Plot, most float64) {
 	p.X.Label.Text = "sparsity: portion of the entries dropped"
 	p.X.Min, p.X.Max = 0, position(most)

@@ -66,7 +66,7 @@ func dots(p *plot.Plot, fields, wholes []string, x func(k, j int) float64) *Pict
 	return pic
 }
 
-// Frequency shows the mean number of kept entries of a feature, of dim, for bins of
+// Frequency shows the mean number of kept entries of a feature, out of dim, for bins of
 // features from rare to frequent. The X of a curve are the numbers of the bins.
 func Frequency(dim int, bins []string, curves []Curve) *Picture {
 	p := grid("What is kept of rare and of frequent features", "features, by how often they occur", fmt.Sprintf("kept entries per feature, of %d", dim))
@@ -81,8 +81,8 @@ func Frequency(dim int, bins []string, curves []Curve) *Picture {
 	return pic
 }
 
-// Cut shows values, in nat, over the sparsity at which they are cut off. The value axis
-// is logarithmic; values that are not positive are omitted.
+// Cut shows values, in nat, against the sparsity at which they are cut off. The value
+// axis is logarithmic; values that are not positive are omitted.
 func Cut(label string, curves []Curve) *Picture {
 	p := grid("The value at the cut", "", label)
 	sparsityAxis(p, .999)

@@ -49,7 +49,7 @@ func (v *vector) document() string {
 	return out.String()
 }
 
-// Key explains a curve. SVG is an svg element that shows its style.
+// Key explains a curve. SVG is an svg element that shows the curve's style.
 type Key struct{ Label, SVG string }
 
 // Inline returns the panels as svg elements for a page. The keys are separate, so that

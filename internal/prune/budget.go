@@ -66,7 +66,8 @@ type Keep struct {
 }
 
 // Apply moves the entries that are never dropped to the end of the order. It returns the
-// new order and the number of entries that may be dropped. names are those of all fields.
+// new order and the number of entries that may be dropped. names are the names of all
+// fields.
 func (k Keep) Apply(a *model.Architecture, names []string, order []int32) (constrained []int32, most int, err error) {
 	if !(k.Minimum >= 0 && k.Minimum <= 1) {
 		return nil, 0, fmt.Errorf("minimum %v is outside [0, 1]", k.Minimum)

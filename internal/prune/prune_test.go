@@ -111,7 +111,7 @@ func TestMasks(t *testing.T) {
 		}
 		for i, more := range Mask(order, min(drop+1, len(scores))) {
 			if mask[i] && !more {
-				t.Fatal("an entry is dropped, but a mask that drops one entry more keeps it")
+				t.Fatal("an entry is dropped, but a mask that drops one more entry keeps it")
 			}
 		}
 	})

@@ -29,8 +29,9 @@ func Random(n int, seed uint64) []float64 {
 }
 
 // Frequency returns |weight - baseline| * sqrt(occurrences of the feature). This is
-// proportional to the root mean square over rows of the change that dropping the entry
-// makes to it. baseline is [m, d], and counts are the occurrences of the features, [n].
+// proportional to the root mean square, over all rows, of the change in the entry's value
+// when the entry is dropped. baseline is [m, d], and counts are the occurrences of the
+// features, [n].
 func Frequency(a *model.Architecture, weights, baseline []float32, counts []int64) []float64 {
 	if len(counts) != a.Features() {
 		panic("prune: Frequency: counts have the wrong length")

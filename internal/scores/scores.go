@@ -141,7 +141,7 @@ func Write(path string, f *File) error {
 }
 
 // WriteFrom is like Write, but does not use f.Values. It calls values for each feature in
-// ascending order, and values fills into, [d].
+// ascending order, and each call fills into, [d].
 func WriteFrom(path string, f *File, values func(feature int, into tally.Values)) error {
 	spec, err := json.Marshal(f.Spec)
 	if err != nil {

@@ -16,9 +16,9 @@ import (
 const mostPoints = 10_000
 
 // Parse decodes a document of the format Version. The document has at least one point, and
-// every Source is an index in Sources. Of a method, either all points have a Source or none
-// has. Sparsities and AUCs are in [0, 1], and Settings are valid. Any other document is bad
-// input.
+// every Source is an index in Sources. Either all points of a method have a Source or
+// none has. Sparsities and AUCs are in [0, 1], and Settings are valid. Any other document
+// is bad input.
 func Parse(data []byte) (*Document, error) {
 	var head struct {
 		Version string `json:"version"`

@@ -200,7 +200,7 @@ func TestRun(t *testing.T) {
 		t.Errorf("with only one kind of label, Select: %v", err)
 	}
 	if c.Select, c.Calibrate = false, true; !fault.IsInput(c.Run(t.Context(), &chosen)) {
-		t.Error("Calibrate accepts only one kind of label")
+		t.Error("Calibrate accepts labels of only one kind")
 	}
 }
 
