@@ -41,7 +41,7 @@ func TestPage(t *testing.T) {
 		if err := json.Unmarshal(text, &task); err != nil {
 			t.Error(err)
 		} else if task.Spec.ID() != task.Job || task.Model.SHA256 != task.Spec.Model {
-			t.Errorf("the task's specification is that of job %s, and its model is %s", task.Spec.ID(), task.Model.SHA256)
+			t.Errorf("the task's specification belongs to job %s, and its model is %s", task.Spec.ID(), task.Model.SHA256)
 		}
 	}
 	for name := range pinned {

@@ -139,11 +139,11 @@ func checkCommand(t *testing.T, where, program string, args []string, required .
 	case "/bin/coordinator":
 		c, required = launch.ScoreCommand("coordinator", true), append(required, "nats")
 	case "/bin/shaver":
-		// With a format that there is not, the program ends once it has parsed its flags.
+		// With an unknown format, the program ends once it has parsed its flags.
 		const unknown = "-o none: the formats are table and json"
 		shaver := exec.CommandContext(t.Context(), "go", append([]string{"run", "shaver/cmd/shaver"}, append(args, "-o", "none")...)...)
 		if out, err := shaver.CombinedOutput(); err == nil || !strings.Contains(string(out), unknown) {
-			t.Errorf("%s: %v prints %s, expected that it complains about its format alone", where, shaver.Args, out)
+			t.Errorf("%s: %v prints %s, expected an error about the format only", where, shaver.Args, out)
 		}
 		if !slices.ContainsFunc(args, func(arg string) bool { return arg == "--nats" || strings.HasPrefix(arg, "--nats=") }) {
 			t.Errorf("%s: no --nats in %v", where, args)

@@ -182,7 +182,7 @@ func (s *site) job(url string, more ...string) []byte {
 // operator runs a command of "shaver job" with the operator's rights.
 func (s *site) operator(url, name string, args ...string) (string, error) {
 	s.t.Helper()
-	program := s.file("shaver.exe") // a name that every system takes
+	program := s.file("shaver.exe") // a name that every system accepts
 	if _, err := os.Stat(program); err != nil {
 		if out, err := exec.CommandContext(s.t.Context(), "go", "build", "-o", program, "shaver/cmd/shaver").CombinedOutput(); err != nil {
 			s.t.Fatalf("%v: %s", err, out)

@@ -43,9 +43,9 @@ type ColumnBlock struct {
 }
 
 // blockMemory bounds the memory of a block, in bytes. For a row group it bounds the pages
-// that are held at a time, all columns together. For a record batch it bounds the
-// decompressed batch, and separately the copy of its cells. Blocks that are read
-// concurrently may each take as much.
+// of all columns that are held at once. For a record batch it bounds the decompressed
+// batch, and separately the copy of its cells. Blocks that are read concurrently may each
+// take as much.
 const blockMemory = 1 << 30
 
 // OpenColumnFile opens a table and chooses all columns. It recognises the format by the
@@ -200,7 +200,7 @@ func (t *ColumnFile) Digest() (digest string, size int64, err error) {
 	return hex.EncodeToString(hash.Sum(nil)), size, err
 }
 
-// Close closes the file. Parts that Next returned remain usable.
+// Close closes the file. Blocks that Next returned remain usable.
 func (t *ColumnFile) Close() {
 	if t.ipc != nil {
 		t.ipc.close()

@@ -400,7 +400,7 @@ func checkFrame(buffer []byte) error {
 		last = block&1 == 1
 		length := int(block >> 3)
 		if block>>1&3 == 1 {
-			length = 1 // a run stores one byte for all
+			length = 1 // a run is stored as a single byte
 		}
 		if len(rest) < 3+length {
 			return errTruncated

@@ -63,7 +63,7 @@ func (s *pageStream) Peek(n int) ([]byte, error) {
 	}
 	if more := bytes - *need; more > 0 {
 		if more > *s.memory {
-			return nil, fmt.Errorf("the pages of a row group take more than %d bytes at a time: write smaller pages, or choose fewer columns", s.limit)
+			return nil, fmt.Errorf("the pages of a row group need more than %d bytes at once: write smaller pages, or choose fewer columns", s.limit)
 		}
 		*s.memory -= more
 		*need = bytes

@@ -83,8 +83,8 @@ type RowWriter struct {
 
 // NewRowWriter returns a writer to w of rows with the given fields and sizes. numbered
 // says that each row carries its number, as in shards. compressors, at least 1, is the
-// number of columns that are compressed concurrently. It does not change the bytes. Each
-// compressor holds about 18 MiB after its first use.
+// number of columns that are compressed concurrently. This number does not change the
+// bytes. Each compressor holds about 18 MiB after its first use.
 func NewRowWriter(w io.Writer, fields []string, sizes []int, numbered bool, compressors int) (*RowWriter, error) {
 	if err := checkSizes(fields, sizes); err != nil {
 		return nil, fault.Inputf("%w", err)

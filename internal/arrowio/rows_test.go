@@ -327,7 +327,7 @@ func BenchmarkRows(b *testing.B) {
 	})
 }
 
-// onlyReader hides all methods of a reader except Read, so that it is no io.Seeker.
+// onlyReader hides all methods of a reader except Read, so that it is not an io.Seeker.
 type onlyReader struct{ io.Reader }
 
 // sameAfterSkip checks that the rows after Skip are the last ones of all.

@@ -94,7 +94,7 @@ func checkScore(field int, name string, id int, count int64, v tally.Values) err
 type place struct{ field, id int }
 
 // run returns the field and the ids [from, to) of the next features, and moves the
-// position behind them. They are at most n features of a single field.
+// position past them. They are at most n features of a single field.
 func (p *place) run(sizes []int, n int) (field, from, to int) {
 	field, from = p.field, p.id
 	to = min(from+n, sizes[field])

@@ -10,7 +10,7 @@ import (
 // Skip skips whole batches, at most rows rows in all, and returns how many rows it
 // skipped. It stops before the first batch that has more rows than remain, so that Next
 // reads it. It does not check the bodies of skipped batches. If the underlying reader is
-// an io.Seeker, it does not read them either.
+// an io.Seeker, Skip does not read these bodies either.
 func (r *RowReader) Skip(rows int64) (skipped int64, err error) {
 	err = r.r.try(func() error {
 		for {

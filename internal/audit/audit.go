@@ -18,11 +18,11 @@ import (
 	"shaver/internal/tally"
 )
 
-// Run audits the finished job of c, whose outcome is given and whose scores are at
-// c.Out. It writes the audit into the scores file and into outcome.Scores, and adds the
-// audit's core-seconds to outcome.CPU. Run does nothing if c asks for no audit or the
-// scores have one. A job that was interrupted before its audit is therefore audited
-// when it runs again.
+// Run audits the finished job of c, whose outcome is given and whose scores are at c.Out.
+// It writes the audit into the scores file and into outcome.Scores, and adds the audit's
+// core-seconds to outcome.CPU. Run does nothing if c asks for no audit or the scores
+// already have one. A job that was interrupted before its audit is therefore audited when
+// it runs again.
 //
 // The audit runs six jobs on b, because each of three estimators scores each of two
 // samples. c's callbacks are called for each of these jobs.

@@ -81,7 +81,7 @@ func (a *Access) options() (options []nats.Option, err error) {
 			return nil, err
 		}
 		options = append(options, nats.UserInfoHandler(func() (user, password string) {
-			user, password, _ = readUser(a.UserFile) // on an error both are empty: the server refuses them, and the client tries again
+			user, password, _ = readUser(a.UserFile) // after an error both are empty, so the server refuses them and the client tries again
 			return user, password
 		}))
 	}

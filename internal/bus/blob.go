@@ -37,7 +37,7 @@ const (
 	bytesPerSec = 4 << 20 // bytes per second; a slower transfer counts as stuck
 )
 
-// blobTimeout returns how long reading a blob of that size may take in all.
+// blobTimeout returns the time limit for reading a whole blob of the given size.
 func blobTimeout(bytes int64) time.Duration {
 	return baseTimeout + time.Duration(bytes/bytesPerSec)*time.Second
 }
@@ -50,10 +50,11 @@ func chunks(bytes int64) uint64 { return uint64((bytes + chunkBytes - 1) / chunk
 
 func digestText(sum []byte) string { return "SHA-256=" + base64.URLEncoding.EncodeToString(sum) }
 
-// object is the stored description of a blob, and what the store holds of it.
+// object is the stored description of a blob, its place in the stream and the number of
+// chunks that are stored.
 type object struct {
 	jetstream.ObjectInfo
-	sequence uint64 // number, in the stream, of the message with the description
+	sequence uint64 // sequence number of the message with the description
 	held     uint64 // number of stored chunks
 }
 
@@ -68,8 +69,8 @@ func (o *object) whole() bool {
 	return uint64(o.Chunks) == o.held && o.held == chunks(int64(o.Size))
 }
 
-// object returns what is stored under name, or ErrNotFound. If a tombstone is stored,
-// which only other programs leave, Deleted is set.
+// object returns what is stored under name, or ErrNotFound. Deleted is set if a tombstone
+// is stored. Only other programs leave tombstones.
 func (b *Bus) object(ctx context.Context, name string) (*object, error) {
 	msg, err := b.last(ctx, "look up blob "+name, blobStream, metaSubject(name))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -106,9 +107,10 @@ func (b *Bus) Put(ctx context.Context, name string, data []byte) (job.Blob, erro
 }
 
 // PutFrom stores what source writes, without holding it in memory, and returns the
-// reference to it. After a failed attempt it calls source again, and source must write
-// the same bytes. If known is not nil, it describes these bytes, and nothing is sent if
-// they are stored already. Anything else that is stored under the name is ErrConflict.
+// reference to it. After a failed attempt it calls source again, and source must write the
+// same bytes. If known is not nil, it describes these bytes, and nothing is sent if they
+// are stored already. If other bytes are stored under the name, PutFrom returns
+// ErrConflict.
 func (b *Bus) PutFrom(ctx context.Context, name string, source func(io.Writer) error, known *job.Blob) (blob job.Blob, err error) {
 	if !isName(name) {
 		return job.Blob{}, fmt.Errorf("put blob: invalid name %q", name)
@@ -168,8 +170,7 @@ func (b *Bus) put(ctx context.Context, name string, source func(io.Writer) error
 		}
 		return blob, err
 	}
-	// The blob got its name first from somebody else, or from our earlier attempt, whose
-	// answer was lost.
+	// Somebody else was faster, or our earlier attempt succeeded and its answer was lost.
 	now, err := b.object(ctx, name)
 	if err == nil && now.NUID == token {
 		return blob, nil
@@ -330,9 +331,9 @@ func (b *Bus) sweepStrays(ctx context.Context) {
 }
 
 // Get returns the blob's bytes, checked against the reference. The caller owns them. A
-// blob of more than limit bytes is an error, and nothing is read. A missing blob is
-// ErrNotFound. Bytes that do not match the reference are ErrCorrupt. Larger blobs get
-// more time for each attempt.
+// blob of more than limit bytes is an error, and nothing is read. If the blob is missing,
+// the error is ErrNotFound. If the bytes do not match the reference, it is ErrCorrupt.
+// Larger blobs get more time for each attempt.
 func (b *Bus) Get(ctx context.Context, blob job.Blob, limit int64) (data []byte, err error) {
 	err = b.read(ctx, blob, limit, func(o *object) error {
 		data = make([]byte, 0, o.Size) // its chunks are stored, so the size is credible
@@ -411,7 +412,7 @@ func corrupt(blob job.Blob, format string, args ...any) error {
 var errWhole = errors.New("all chunks are read")
 
 // readChunks calls f with the object's chunks, in order, and checks the digest. If no
-// chunk comes for a while it returns an error, so that the caller looks whether the
+// chunk comes for a while it returns an error, so that the caller can check whether the
 // object is still stored.
 func (b *Bus) readChunks(ctx context.Context, o *object, f func(chunk []byte) error) error {
 	sum, size := sha256.New(), uint64(0)

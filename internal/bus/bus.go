@@ -111,8 +111,9 @@ func (c *Config) options() ([]nats.Option, error) {
 	return append(options, access...), err
 }
 
-// Connect returns once the connection is established. It waits for a server that is not
-// up yet until ctx ends. A server that refuses the credentials is an error.
+// Connect returns once the connection is established. If the server is not up yet, Connect
+// waits for it until ctx ends. If the server refuses the credentials, Connect returns an
+// error.
 func Connect(ctx context.Context, c Config) (*Bus, error) {
 	log := c.Log
 	if log == nil {

@@ -28,7 +28,7 @@ type Claim struct {
 	Lead job.Lead // the stored record
 
 	b        *Bus
-	sequence uint64 // number, in the stream, of the message with Lead
+	sequence uint64 // sequence number of the message with Lead
 }
 
 func leadKey(jobID string) string { return jobPrefix + jobID + ".checkpoint" }
@@ -121,15 +121,16 @@ func (c *Claim) replace(ctx context.Context, next job.Lead) error {
 	})
 }
 
-// Point makes blob the job's checkpoint. On ErrFenced the checkpoint is unchanged.
+// Point makes blob the job's checkpoint. If the error is ErrFenced, the checkpoint is
+// unchanged.
 func (c *Claim) Point(ctx context.Context, number int64, blob job.Blob) error {
 	next := c.Lead
 	next.Number, next.Checkpoint = number, &blob
 	return c.replace(ctx, next)
 }
 
-// End records that everything of the job is about to be deleted. On ErrFenced somebody
-// else leads the job and continues it.
+// End records that everything stored for the job is about to be deleted. If the error is
+// ErrFenced, somebody else leads the job and continues it.
 func (c *Claim) End(ctx context.Context) error {
 	next := c.Lead
 	next.Ending = true
@@ -166,7 +167,7 @@ func (b *Bus) key(ctx context.Context, what, on string) (*jetstream.RawStreamMsg
 	return msg, nil
 }
 
-// set stores the value of a key and replaces an older one.
+// set stores the value of a key and replaces any older value.
 func (b *Bus) set(ctx context.Context, what, on string, body []byte) error {
 	return b.call(ctx, what, func(ctx context.Context) error {
 		_, err := b.js.Publish(ctx, on, body, jetstream.WithRetryAttempts(0))

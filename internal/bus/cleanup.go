@@ -12,8 +12,8 @@ import (
 	"shaver/internal/job"
 )
 
-// Cleanup deletes everything of the job: tasks, results, quarantines, blobs, keys, and
-// the model if no other job uses it. The caller calls Claim.End first.
+// Cleanup deletes everything that is stored for the job: tasks, results, quarantines,
+// blobs, keys, and the model if no other job uses it. The caller calls Claim.End first.
 //
 // Workers may still be computing for the job. After a worker has stored a result, it
 // checks that the job's specification is still stored, and otherwise deletes the result.
@@ -76,8 +76,8 @@ func (b *Bus) Settle(ctx context.Context, jobID string) error {
 }
 
 // Leave deletes what a fenced coordinator may have stored for the job and its model after
-// another coordinator ended the job. If the job still runs, Leave deletes nothing,
-// because the end of the job does.
+// another coordinator ended the job. If the job is still running, Leave deletes nothing,
+// because everything is deleted when the job ends.
 func (b *Bus) Leave(ctx context.Context, jobID, model string) error {
 	what := "leave job " + jobID
 	if err := b.Settle(ctx, jobID); err != nil {

@@ -187,7 +187,7 @@ func checkTask(t *job.Task) error {
 		return fmt.Errorf("invalid kernel name %q", t.Spec.Kernel)
 	}
 	if id := t.Spec.ID(); id != t.Job {
-		return fmt.Errorf("the specification is that of job %s, the task that of job %q", id, t.Job)
+		return fmt.Errorf("the specification belongs to job %s, but the task belongs to job %q", id, t.Job)
 	}
 	return cmp.Or(
 		checkIdentity(t.Job, t.Shard),
@@ -279,8 +279,7 @@ func encodeQuarantine(q job.Quarantine) ([]byte, error) {
 	return encode(checkQuarantine, q)
 }
 
-// misplaced returns an error if a body belongs under another subject than the one under
-// which it was stored.
+// misplaced returns an error if a body was stored under the wrong subject.
 func misplaced(on, want string) error {
 	if want != on {
 		return fmt.Errorf("the body belongs to %s", want)

@@ -19,7 +19,7 @@ const (
 	firstPause  = 50 * time.Millisecond
 	longPause   = 2 * time.Second
 	windowPause = 250 * time.Millisecond // between attempts while the window is full; short, so that workers do not idle
-	quiet       = time.Second            // trouble that lasts less is not logged
+	quiet       = time.Second            // shorter trouble is not logged
 	logEvery    = 15 * time.Second
 )
 
@@ -61,8 +61,8 @@ var passing = []error{
 	jetstream.ErrTooManyStalledMsgs, jetstream.ErrMsgIteratorClosed,
 }
 
-// transient reports whether the same call may succeed later. If a write fails with such
-// an error, it may or may not have been done.
+// transient reports whether the same call may succeed later. If a write fails with such an
+// error, the server may or may not have stored the message.
 func transient(err error) bool {
 	if errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, jetstream.ErrConnectionClosed) {
 		return false
@@ -142,11 +142,11 @@ func (p *pauser) pause(ctx context.Context, cause error) error {
 	}
 }
 
-// explain adds to an error what people should know about its cause.
+// explain adds the likely reasons to an error, for people.
 func explain(cause error) error {
 	switch {
 	case errors.Is(cause, nats.ErrNoResponders), errors.Is(cause, jetstream.ErrNoStreamResponse):
-		return fmt.Errorf("%w (JetStream is off, starting or without a leader, or the stream is not there)", cause)
+		return fmt.Errorf("%w (JetStream is off, starting or without a leader, or the stream does not exist)", cause)
 	case missing(cause):
 		return fmt.Errorf("%w (no coordinator has set it up yet)", cause)
 	case errors.Is(cause, nats.ErrReconnectBufExceeded):

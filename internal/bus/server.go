@@ -18,9 +18,9 @@ const readyTimeout = 30 * time.Second
 type ServerConfig struct {
 	StoreDir string // folder of the streams, used by one server at a time
 	Listen   string // host:port, port 0 = any free port; "" = only connections inside the process
-	// SyncAlways makes every acknowledged write survive a power failure. Without it the
-	// writes of the last two minutes may be lost. That suits the folder of a single job,
-	// because the job computes again what is missing.
+	// SyncAlways makes every acknowledged write survive a power failure. Without it, a
+	// power failure may lose the writes of the last two minutes. A folder for a single job
+	// does not need it, because the job computes again what is missing.
 	SyncAlways bool
 	Log        *zap.Logger // the server's warnings and errors; nil = silent
 }

@@ -21,8 +21,8 @@ const (
 )
 
 // maxTries is how many workers may die or fail while they hold a task. The next worker
-// that receives the task quarantines it. The server has no such limit, because a task
-// that reached the server's own limit would stay stored without anybody noticing.
+// that receives the task quarantines it. The server itself has no such limit, because a
+// task that reached it would stay stored without anybody noticing.
 const maxTries = 8
 
 // Queue says how tasks are handed out. It applies to the workers of all jobs.
@@ -107,7 +107,7 @@ func (b *Bus) Setup(ctx context.Context, q Queue, kernels ...string) error {
 				// so it is set too high to be reached.
 				MaxAckPending: max(q.Window, 1<<16),
 			})
-			if errors.Is(err, jetstream.ErrStreamNotFound) { // the stream existed a moment ago, and waiting does not bring it back
+			if errors.Is(err, jetstream.ErrStreamNotFound) { // the stream existed a moment ago, and waiting does not restore it
 				return err
 			}
 			return raced(err)

@@ -20,10 +20,10 @@ const (
 	Running   = "running"
 	Stalled   = "stalled"   // running, but no result came for a while; Waiting gives the reason
 	Finished  = "finished"  // the scores are written
-	Failed    = "failed"    // what it computed is kept, and it can be submitted again
-	Cancelled = "cancelled" // everything of it was deleted
-	// Interrupted is a job that no coordinator leads at present. The state is not stored
-	// but concluded from silence. Submitting the job again resumes it.
+	Failed    = "failed"    // its computed part is kept, and the job can be submitted again
+	Cancelled = "cancelled" // everything stored for the job was deleted
+	// Interrupted is a job that no coordinator leads at present. The state is not stored.
+	// Clients infer it when no progress is written. Submitting the job again resumes it.
 	Interrupted = "interrupted"
 )
 
@@ -146,8 +146,8 @@ func (b *Bus) SetProgress(ctx context.Context, p Progress) error {
 }
 
 // Watch calls f with the job's status at once and after every change. It returns nil when
-// the job has ended or is no longer stored, and the error of f if f returns one. A job
-// that was not stored at the first look is ErrNoJob.
+// the job has ended or is no longer stored, and the error of f if f returns one. If the
+// job is not stored when Watch is called, the error is ErrNoJob.
 func (b *Bus) Watch(ctx context.Context, jobID string, f func(Status) error) error {
 	var last Progress
 	tick := time.NewTicker(time.Second)

@@ -129,8 +129,8 @@ func TestLease(t *testing.T) {
 	must(t, kept.Done(t.Context()))
 }
 
-// A task at which the allowed number of workers failed is quarantined by the next worker,
-// and Retry puts it back.
+// If the allowed number of workers failed at a task, the next worker quarantines it, and
+// Retry puts it back.
 func TestTriedTooOften(t *testing.T) {
 	b := newBus(t, testQueue)
 	mine, other := newTask(1, 4), newTask(1, 5)

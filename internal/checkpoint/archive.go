@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	maxPickle = 64 << 20 // bytes of data.pkl; real ones have some kilobytes
+	maxPickle = 64 << 20 // bytes of data.pkl; real ones have a few kilobytes
 	// A storage is normally not compressed. All compressed entries together may expand to
 	// maxGrowth times the file's size plus growthSlack, in bytes.
 	maxGrowth   = 64
@@ -153,8 +153,8 @@ func (a *archive) storage(s *storageRef) ([]byte, error) {
 	return data, nil
 }
 
-// tensor returns t in row-major order. If t is stored so, the result shares the storage's
-// memory.
+// tensor returns t in row-major order. If t is stored in that order, the result shares the
+// storage's memory.
 func (a *archive) tensor(t *tensorRef) (Tensor, error) {
 	n, ok := elements(t.shape)
 	if !ok || n > max(t.storage.elements, smallTensor) {

@@ -71,7 +71,7 @@ func Read(path string) (*Checkpoint, error) {
 	if isZip(head[:n]) {
 		return readPTH(path, f, info.Size(), sidecarFile(path))
 	}
-	if _, err := headerLength(path, head[:n], info.Size()); err != nil { // before the whole of a large file of another kind is read
+	if _, err := headerLength(path, head[:n], info.Size()); err != nil { // checked before all of a large file of another kind is read
 		return nil, err
 	}
 	data := make([]byte, info.Size())
@@ -203,8 +203,8 @@ func (c *Checkpoint) WithEmbedding(table []float32) *Checkpoint {
 // canonical returns c as one safetensors file, not yet laid out. It holds every tensor
 // under its own key and with its own type, and the architecture in the metadata. It
 // depends on nothing else, so the same state dict gives the same bytes, whatever file it
-// came from. Tensors are ordered by falling width of their elements, then by key, which
-// keeps each one aligned.
+// came from. Tensors are ordered by decreasing width of their elements, then by key, which
+// keeps each tensor aligned.
 func (c *Checkpoint) canonical() *file {
 	return newFile(c.Tensors, map[string]string{
 		metaFormat:       "pt",

@@ -16,7 +16,7 @@ import (
 	"shaver/internal/model"
 )
 
-// Every golden checkpoint loads as its JSON file says and computes the golden logits.
+// Every golden checkpoint loads as its JSON file describes and computes the golden logits.
 // Float32 folding and float64 sums stay within 1e-5 of PyTorch.
 func TestGoldens(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join(shared(t, "golden"), "*.pth"))

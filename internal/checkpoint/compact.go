@@ -92,9 +92,9 @@ func (c *Checkpoint) CompactDrop(order []int32, v compact.Encoding, bytes int64)
 }
 
 // WriteCompact writes the pruned c to path in compact form, all of it or nothing, and
-// returns the file's length in bytes. dropped, of length n*d, is true for dropped
-// entries. They read as baseline, of length m*d. Kept entries come from c's table and are
-// stored as v. A value that v cannot hold is an input error.
+// returns the file's length in bytes. dropped, of length n*d, is true for dropped entries.
+// The dropped entries read baseline, of length m*d. Kept entries come from c's table and
+// are stored as v. A value that v cannot hold is an input error.
 func WriteCompact(path string, c *Checkpoint, dropped []bool, baseline []float32, v compact.Encoding) (int64, error) {
 	f, err := c.compact(dropped, baseline, v)
 	if err != nil {

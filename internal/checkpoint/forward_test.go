@@ -7,7 +7,7 @@ import (
 )
 
 // logit computes the forward pass in float64 in the simplest way, straight from the
-// papers' definitions, so that the goldens prove that every weight has its right role.
+// papers' definitions, so that the goldens prove that every weight has the right role.
 func logit(m *model.Model, features []int) float64 {
 	d, players := m.Dim, m.Players()
 	x := make([]float64, 0, players)

@@ -34,8 +34,8 @@ func (d *dict) get(key string) (any, bool) {
 }
 
 // maxValues bounds the stack, the marks, the memo and the number of containers, each
-// separately. It is some hundred times what a real checkpoint needs. The length of the
-// pickle bounds too little, because one byte can create a container, and the pickle may
+// separately. It is about a hundred times what a real checkpoint needs. The length of the
+// pickle is too weak a bound, because one byte can create a container, and the pickle may
 // be compressed a thousandfold. maxItems bounds the items of all containers together. An
 // item takes 16 bytes of memory and may take only two of the pickle.
 const (
@@ -43,7 +43,7 @@ const (
 	maxItems  = 4 * maxValues
 )
 
-// unpickler runs opcodes of pickle protocols 2 to 5, those that describe data. It imports
+// unpickler runs those opcodes of pickle protocols 2 to 5 that describe data. It imports
 // and calls nothing. Its first failure stays in err.
 type unpickler struct {
 	name       string // name of the pickle, for errors
@@ -58,8 +58,8 @@ type unpickler struct {
 	err        error
 }
 
-// unpickle returns the object that data describes. Besides data it needs at most some
-// hundreds of megabytes (see maxItems). The object may contain itself.
+// unpickle returns the object that data describes. Besides data it needs at most a few
+// hundred megabytes (see maxItems). The object may contain itself.
 func unpickle(name string, data []byte) (any, error) {
 	u := &unpickler{name: name, data: data, memo: map[uint64]any{}}
 	if len(data) < 2 || data[0] != opProto || data[1] < 2 || data[1] > 5 {

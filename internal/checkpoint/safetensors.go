@@ -159,8 +159,8 @@ func checkKey(key string) error {
 	return nil
 }
 
-// arrange sorts entries as the reference writer does: by falling width of their elements,
-// then by key. Every tensor then starts at a multiple of its element's size.
+// arrange sorts entries as the reference writer does: by decreasing width of their
+// elements, then by key. Every tensor then starts at a multiple of its element's size.
 func arrange(entries []entry) {
 	slices.SortFunc(entries, func(a, b entry) int {
 		return cmp.Or(cmp.Compare(b.DType.Size(), a.DType.Size()), cmp.Compare(a.key, b.key))

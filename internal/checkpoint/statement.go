@@ -153,7 +153,7 @@ func configStatement(config *dict, kind model.Kind) (*statement, error) {
 }
 
 // maxFields bounds the number of values of a vector of field sizes or widths, because its
-// bytes may be compressed. It is some hundred times what a model has.
+// bytes may be compressed. It is about a hundred times what a model has.
 const maxFields = 1 << 16
 
 func tooMany(values int) error {
@@ -214,7 +214,8 @@ func sidecarFile(path string) lookup {
 	}
 }
 
-// sidecarPaths returns where a JSON file about path may be, the likelier path first.
+// sidecarPaths returns the possible paths of a JSON file that describes path, the likelier
+// one first.
 func sidecarPaths(path string) []string {
 	extension := filepath.Ext(path)
 	if extension == "" || extension == filepath.Base(path) {

@@ -27,10 +27,10 @@ type Config struct {
 	prepare.Request
 
 	Out string // path of the scores file; without effect if Sink is set
-	// Sink receives the scores of a finished job, which are then not written to Out. In
-	// f, Phi and SE are empty. The function values writes the values of one feature
-	// into the slices of into that are not nil. It is valid until Sink returns. With a
-	// Sink, Run computes the job even if Out holds its scores already.
+	// Sink receives the scores of a finished job, which are then not written to Out. In f,
+	// Phi and SE are empty. The function values writes the values of one feature into
+	// those slices of into that are not nil. It is valid until Sink returns. With a Sink,
+	// Run computes the job even if Out holds its scores already.
 	Sink func(f *scores.File, values func(feature int, into tally.Values)) error
 
 	// AllowQuarantined finishes a job without the shards that cannot be computed.
@@ -62,7 +62,8 @@ type Outcome struct {
 	CPU      float64        // core-seconds that workers of other processes report
 	Existing bool           // the scores existed already and nothing was computed
 	Resumed  bool           // an earlier coordinator had begun the job
-	// Quarantined are the shards that the scores lack; empty without AllowQuarantined.
+	// Quarantined lists the shards that are missing from the scores; empty without
+	// AllowQuarantined.
 	Quarantined []job.Quarantine
 }
 
@@ -76,8 +77,8 @@ var (
 	ErrQuarantined = errors.New("shards are quarantined")
 )
 
-// Run runs the job to its end on b and writes the scores file. If the scores file
-// at Out is already that of this job, Run computes nothing.
+// Run runs the job to its end on b and writes the scores file. If Out already holds the
+// scores of this job, Run computes nothing.
 //
 // Run resumes what an earlier coordinator of the same job left. An earlier
 // coordinator that is still alive then ends with bus.ErrFenced. If ctx or this
@@ -196,9 +197,9 @@ func choosePlan(ctx context.Context, b *bus.Bus, c *Config, p *prepare.Prepared,
 	return plan, nil
 }
 
-// existingScores returns the scores at path if they are the job's and complete, and nil
-// otherwise. If it returns scores, it also deletes what an earlier coordinator left of
-// the job.
+// existingScores returns the scores at path if they belong to the job and are complete,
+// and nil otherwise. If it returns scores, it also deletes what an earlier coordinator
+// left of the job.
 func existingScores(ctx context.Context, b *bus.Bus, path, id string, log *zap.Logger) (*Outcome, error) {
 	file, err := scores.ReadHead(path)
 	if err != nil || file.Spec.ID() != id || file.QuarantinedRows > 0 {
@@ -239,12 +240,12 @@ func cleanUpLeftover(ctx context.Context, b *bus.Bus, id string, log *zap.Logger
 	}
 }
 
-// cleanUp deletes everything that is stored of the job, unless another coordinator
-// leads the job now.
+// cleanUp deletes everything that is stored for the job, unless another coordinator leads
+// the job now.
 func cleanUp(ctx context.Context, b *bus.Bus, id string, claim *bus.Claim, log *zap.Logger) error {
 	err := claim.End(ctx)
 	if errors.Is(err, bus.ErrFenced) || errors.Is(err, bus.ErrEnded) {
-		log.Warn("a newer coordinator leads this job: nothing of it is deleted")
+		log.Warn("a newer coordinator leads this job: nothing is deleted")
 		return nil
 	}
 	if err == nil {

@@ -245,8 +245,8 @@ func (l *leader) feedInventory(ctx context.Context) (end job.Action, err error) 
 	return l.feed(ctx, inventory)
 }
 
-// inventory stores the inputs again if they are lost, and lists what the server holds
-// of the job.
+// inventory stores the inputs again if they are lost, and lists what the server holds for
+// the job.
 func (l *leader) inventory(ctx context.Context) (job.Event, error) {
 	if err := l.inputs.store(ctx, nil); err != nil {
 		return nil, err

@@ -141,8 +141,8 @@ func (p *publisher) publish(ctx context.Context, piece *shard.Piece) error {
 		}
 	}
 	err := p.bus.PublishTask(ctx, task)
-	// Another coordinator may have published this task in place and we over the wire,
-	// or the reverse.
+	// The stored task may differ from ours because another coordinator published it, and
+	// only one of the two coordinators sends the shard.
 	if plan.InPlace && errors.Is(err, bus.ErrConflict) {
 		return nil
 	}

@@ -72,10 +72,10 @@ type rounds struct {
 }
 
 // keepFirstHalf runs before each merge. At the first shard of a new round the sums are
-// those of all earlier rounds, and the rule of overlap may keep a copy as its first
-// half. This depends only on what is merged, so a new coordinator decides the same. An
-// empty half is not kept. A half may be empty because the first portion of very few
-// rows may have no row, or all its rows are quarantined.
+// those of all earlier rounds, and with the rule job.Overlap keepFirstHalf may keep a copy
+// of them as the first half. This depends only on what is merged, so a new coordinator
+// makes the same decision. An empty half is not kept. A half is empty if there are so few
+// rows that the first portion has none, or if all its rows are quarantined.
 func (r *rounds) keepFirstHalf(shard int) {
 	until, plan, rows := r.job.Spec.Until, &r.job.Plan, r.sums.accumulator.Rows()
 	if until == nil || until.Rule != job.Overlap {

@@ -5,8 +5,8 @@ import "time"
 // Intervals and time limits of a coordinator's recurring duties.
 const (
 	tickEvery   = 2 * time.Second  // between checks of the claim, and between progress reports
-	quietAfter  = 10 * time.Second // without an event, until an inventory is taken
-	logEvery    = 30 * time.Second // without an event, until silence is logged, and between such lines
+	quietAfter  = 10 * time.Second // without an event before an inventory is taken
+	logEvery    = 30 * time.Second // without an event before silence is logged, and between such log lines
 	saveEvery   = 30 * time.Second // between checkpoints, by default
 	reportEvery = 5 * time.Second  // between progress reports while a checkpoint is stored
 	tickTimeout = 4 * time.Second  // limit for requests that can be repeated at the next tick

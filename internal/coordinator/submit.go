@@ -89,8 +89,8 @@ func newInputs(b *bus.Bus, open func() (*checkpoint.Checkpoint, error), j *prepa
 }
 
 // store stores the inputs that the server lacks. It is called again while the job runs,
-// because another job that ends may delete the model. ck is the model's checkpoint, or
-// nil to open it if it is needed.
+// because another job that ends may delete the model. ck is the model's checkpoint, or nil
+// if store is to open it when needed.
 func (in *inputs) store(ctx context.Context, ck *checkpoint.Checkpoint) error {
 	_, err := in.bus.PutFrom(ctx, in.model.Name, func(w io.Writer) error {
 		ck := ck

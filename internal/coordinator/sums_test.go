@@ -103,9 +103,9 @@ func FuzzCheckpoint(f *testing.F) {
 	})
 }
 
-// TestSizeOfKDD measures how long it takes to store and load a checkpoint over the bus,
-// at the size of KDD, which has 6,019,761 features of 16 columns. It needs some
-// seconds, 5 GB of disk, and SHAVER_LARGE=1.
+// TestSizeOfKDD measures how long it takes to store and load a checkpoint over the bus, at
+// the size of KDD, which has 6,019,761 features of 16 columns. It needs a few seconds, 5
+// GB of disk, and SHAVER_LARGE=1.
 func TestSizeOfKDD(t *testing.T) {
 	if os.Getenv("SHAVER_LARGE") == "" {
 		t.Skip("SHAVER_LARGE is not set")

@@ -10,7 +10,7 @@ type (
 	// results, so a task that is completed in between appears at least as a result.
 	Inventory struct {
 		Tasks, Results, Quarantined []int
-		Stuck                       []int // the Tasks that no worker holds and none will get
+		Stuck                       []int // those Tasks that no worker holds and no worker will get
 	}
 	// Published means that the task of a shard is stored.
 	Published struct{ Shard int }

@@ -24,7 +24,7 @@ type Spec struct {
 	estimator.Options // with Until, Passes is the largest number of passes
 
 	Seed   uint64  `json:"seed"`
-	Kernel string  `json:"kernel"`          // the float32 kernel that computes the job; another kernel gives other last bits
+	Kernel string  `json:"kernel"`          // the float32 kernel that computes the job; other kernels give results that differ in the last bits
 	Until  *Until  `json:"until,omitempty"` // nil = all rows and passes, in one round
 	Audit  float64 `json:"audit,omitempty"` // portion of the rows on which multilinear is compared with walks; 0 = no audit
 }
@@ -59,7 +59,7 @@ type Blob struct {
 	SHA256 string `json:"sha256"` // hexadecimal
 }
 
-// Place says which rows of the dataset are a shard, for workers that have the dataset.
+// Place says which rows of the dataset form a shard, for workers that have the dataset.
 // They are rows of the sample, beginning at row Seen of the job's splits.
 type Place struct {
 	Seen   int64  `json:"seen"`   // number of rows of the splits before the shard
@@ -71,8 +71,8 @@ type Place struct {
 	Portions int `json:"portions,omitempty"`
 }
 
-// Task is the unit of work, of retry and of identity. It is all passes over the rows of
-// one shard, or, in a job with Until, a single pass.
+// Task is the unit of work, of retry and of identity. It covers all passes over the rows
+// of one shard, or a single pass in a job with Until.
 type Task struct {
 	Job      string `json:"job"`
 	Shard    int    `json:"shard"`

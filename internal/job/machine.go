@@ -35,8 +35,8 @@ const (
 // goroutines at once.
 //
 // The checkpoint is the only authority. An Inventory shows what is stored on the bus, but
-// the machine never takes it to be complete. A shard that two inventories in a row do not
-// show is published again.
+// the machine never assumes that the list is complete. If a shard that should be stored is
+// missing from two consecutive inventories, the machine publishes it again.
 //
 // The rounds of a plan follow one another. Nothing of a round is published or merged
 // before all earlier rounds are merged and Judge is answered. The data that Judge decides
@@ -47,13 +47,13 @@ type Machine struct {
 	limits  Limits
 	state   []state
 	tries   []uint8
-	doubt   []uint8 // number of inventories in a row that did not fit the state
+	doubt   []uint8 // number of consecutive inventories that contradicted the state
 	reasons map[int]Quarantine
 	next    int   // first shard that has not been published yet
 	again   []int // shards to be published again, before next
 	count   [quarantined + 1]int
 	unsaved []Result // results merged since the last checkpoint
-	held    int64    // bytes of the partials of unsaved
+	held    int64    // bytes of the partials in unsaved
 	largest int64    // bytes of the largest partial so far
 	saving  bool     // Save was asked for and not yet answered
 	round   int      // the round that is being computed
@@ -119,8 +119,8 @@ func (m *Machine) Quarantined() []Quarantine {
 }
 
 // Step handles one event and returns the actions that follow from it. The coordinator
-// carries them out in order. It then passes the outcomes of those actions that ask for
-// one to Step, in the same order, before it passes any other event.
+// carries them out in order. If actions ask for an outcome, it then passes these outcomes
+// to Step, in the same order, before any other event.
 func (m *Machine) Step(e Event) []Action {
 	if m.ended {
 		return nil
@@ -193,8 +193,8 @@ func (m *Machine) merge(r Result) {
 	m.held += r.Partial.Bytes
 }
 
-// unusable discards a result. Its shard is computed again, unless it had Limits.Tries
-// tries.
+// unusable discards a result. Its shard is computed again, unless it has been tried
+// Limits.Tries times.
 func (m *Machine) unusable(e Unusable) []Action {
 	switch m.state[e.Shard] {
 	case merged:
@@ -248,9 +248,9 @@ func (m *Machine) inventory(inv Inventory) []Action {
 	var actions []Action
 	reread := false
 	for shard, s := range m.state[:m.limit] {
-		task, told := tasks.Has(shard), results.Has(shard) || aside.Has(shard)
+		task, answered := tasks.Has(shard), results.Has(shard) || aside.Has(shard)
 		switch {
-		case (s == todo || s == wanted) && (task || told):
+		case (s == todo || s == wanted) && (task || answered):
 			m.set(shard, open)
 		case s == quarantined && !aside.Has(shard): // somebody removed the quarantine
 			m.tries[shard] = 0
@@ -259,7 +259,7 @@ func (m *Machine) inventory(inv Inventory) []Action {
 			actions = append(actions, Withdraw{shard})
 		case s == saved: // Reread delivers the result again, and it is discarded then
 			reread = m.twice(shard, results.Has(shard)) || reread
-		case s == open && told:
+		case s == open && answered:
 			reread = m.twice(shard, true) || reread
 		case s == open && !task:
 			if m.twice(shard, true) {
@@ -280,9 +280,9 @@ func (m *Machine) inventory(inv Inventory) []Action {
 	return actions
 }
 
-// twice records whether an inventory contradicted a shard's state, and reports whether
-// two in a row did. One contradiction means nothing, because the stored messages change
-// while they are listed.
+// twice records whether an inventory contradicted a shard's state, and reports whether two
+// consecutive ones did. One contradiction means nothing, because the stored messages
+// change while they are listed.
 func (m *Machine) twice(shard int, doubtful bool) bool {
 	if !doubtful {
 		m.doubt[shard] = 0

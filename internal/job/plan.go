@@ -16,8 +16,8 @@ type Plan struct {
 
 // Round is the part of a job with Until that is computed before the next decision whether
 // to continue: one pass over some rows. The rounds of pass 0 are disjoint portions of the
-// rows. Each doubles the number of scored rows (see Portion), and together they are all
-// rows. Each later round is another pass over all rows.
+// rows. Each doubles the number of scored rows (see Portion), and together they contain
+// all rows. Each later round is another pass over all rows.
 type Round struct {
 	Rows int64 `json:"rows"`
 	Pass int   `json:"pass"`
@@ -78,7 +78,7 @@ func (p *Plan) End(round int) (shards int) {
 func (p *Plan) Shards() int { return p.End(p.rounds() - 1) }
 
 // Locate returns the round of a shard, and the range [from, to) of the round's rows that
-// it has, in the order of the dataset.
+// the shard holds, in the order of the dataset.
 func (p *Plan) Locate(shard int) (round int, from, to int64) {
 	for first := 0; round < p.rounds(); round++ {
 		rows, perShard := p.round(round)

@@ -16,7 +16,7 @@ const (
 	shardsLeast  = 16
 )
 
-// Sizing holds what decides how many rows a shard has.
+// Sizing holds everything that determines how many rows a shard has.
 type Sizing struct {
 	Rows         int64                  // rows of the job
 	PerSecond    float64                // rows per second of one worker; 0 = unknown, and only the other bounds apply
@@ -52,9 +52,9 @@ type Occurrence struct {
 
 // Distinct returns the expected number of features in some rows that are drawn at random
 // from all rows. occurrences says how often features occur in all rows. If neighbouring
-// rows are similar, as in a log in order of time, a shard has fewer features. A feature
-// that occurs c times in n rows is missing from r of them with probability C(n-c, r) /
-// C(n, r), which is about (1 - r/n)^c.
+// rows are similar, as in a chronological log, a shard has fewer features. A feature that
+// occurs c times in n rows is missing from r of them with probability C(n-c, r) / C(n, r),
+// which is about (1 - r/n)^c.
 func Distinct(occurrences []Occurrence, all, some int64) float64 {
 	if some >= all {
 		some = all

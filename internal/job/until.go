@@ -8,12 +8,12 @@ import (
 
 // The rules by which a job ends before all its rows and passes are done.
 const (
-	// Paper is the rule of the paper's code. The job ends when all rows had a pass and
-	// the largest standard error is below Bound times the range of the values.
+	// Paper is the rule of the paper's code. The job ends when every row has had a pass
+	// and the largest standard error is below Bound times the range of the values.
 	Paper = "paper"
-	// Overlap ends the job when the first and the second half of the work agree. Of the
-	// entries that pruning to Sparsity keeps by one half, the other half keeps at least
-	// the portion Bound.
+	// Overlap ends the job when the first and the second half of the work agree. They
+	// agree if, when each half is used to prune to Sparsity, the two sets of kept entries
+	// have more than the portion Bound in common.
 	Overlap = "overlap"
 )
 
@@ -26,8 +26,8 @@ type Until struct {
 	Rule     string  `json:"rule,omitempty"`     // one of Rules; "" = only Seconds counts
 	Bound    float64 `json:"bound,omitempty"`    // threshold of Rule, in (0, 1)
 	Sparsity float64 `json:"sparsity,omitempty"` // sparsity for Overlap, in (0, 1)
-	// Seconds ends the job if the next round would end later than that, at the rate so
-	// far; 0 = no limit. With it the scores depend on more than the job.
+	// Seconds ends the job if, at the rate so far, the next round would end after this
+	// many seconds; 0 = no limit. With a limit, the scores depend on more than the job.
 	Seconds float64 `json:"seconds,omitempty"`
 }
 
@@ -42,7 +42,7 @@ const (
 	AtSparsity   = 0.9
 )
 
-// SetDefaults sets the fields that Rule needs and that are zero.
+// SetDefaults gives every field that Rule needs and that is zero its default.
 func (u *Until) SetDefaults() {
 	switch u.Rule {
 	case Paper:
@@ -81,5 +81,5 @@ func (u *Until) Validate(passes int) error {
 	return nil
 }
 
-// Portioned reports whether the job may end before all rows had a pass.
+// Portioned reports whether the job may end before every row has had a pass.
 func (u *Until) Portioned() bool { return u.Rule == Overlap || u.Seconds > 0 }

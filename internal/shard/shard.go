@@ -194,7 +194,7 @@ func Collect(ctx context.Context, source model.RowSource, sample Sample, place j
 		return nil, err
 	}
 	if Digest(all) != place.SHA256 {
-		return nil, errors.New("the rows have another digest than the shard")
+		return nil, errors.New("the digest of the rows differs from that of the shard")
 	}
 	return all, nil
 }

@@ -115,9 +115,10 @@ func (a *attempt) outcome(ctx context.Context) (Outcome, error) {
 	}
 }
 
-// asideOutcome returns the outcome of a task after an attempt to set it aside, which
-// ended with err. It returns as if that succeeded, and Failed otherwise. If the job is
-// over, it deletes the quarantine, because the job's clean-up may have missed it.
+// asideOutcome returns the outcome of a task after an attempt to set it aside, which ended
+// with err. It returns the outcome as if the attempt succeeded, and Failed otherwise. If
+// the job is over, it deletes the quarantine, because the job's clean-up may have missed
+// it.
 func (a *attempt) asideOutcome(ctx context.Context, as Outcome, err error) Outcome {
 	if err != nil {
 		a.log.Warn("cannot set the task aside, it will be tried again", zap.Error(err))

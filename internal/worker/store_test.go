@@ -75,8 +75,8 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// Rows in place are those that the task names, or an error. A damaged copy that was
-// repaired is read again.
+// Reading in place gives the rows that the task names, or an error. A damaged copy that
+// was repaired is read again.
 func TestRowsInPlace(t *testing.T) {
 	dir := t.TempDir()
 	d := stored(t, filepath.Join(dir, "data"), 40)

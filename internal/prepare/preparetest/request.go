@@ -20,7 +20,7 @@ import (
 
 // Request returns a request for a planted model with two fields and 14 features. The
 // dataset has 300 rows in the splits train and val, which are cut into shards of 25.
-// folder is the dataset's, and is deleted when the test ends.
+// folder holds the dataset, and is deleted when the test ends.
 func Request(tb testing.TB) (r prepare.Request, folder string) {
 	tb.Helper()
 	p, err := planted.New(planted.Config{Fields: []string{"a", "b"}, FieldDims: []int{9, 5}, Informative: 2, Silent: 1, Seed: 3})
