@@ -147,8 +147,8 @@ after a round if the rule is met:
   overlap  two halves of the work agree on more than --bound of the entries to
            keep at --sparsity
 Otherwise it ends when all work is done, or before a round that would exceed
---max-time. Then the scores are written and marked as not converged, and the
-exit code is 3.
+--max-time. If the rule was not met or work was left, the scores are written and
+marked as not converged, and the exit code is 3.
 
 ` + cli.ExitHelp,
 		Example: scoreExample(cluster),
