@@ -24,7 +24,7 @@ import (
 
 var errInjected = errors.New("injected")
 
-// injection makes request number at fail, counted over all connections.
+// injection makes the request with the number at fail, counted over all connections.
 type injection struct {
 	at    int64
 	how   string

@@ -201,7 +201,7 @@ func TestCollectRefusals(t *testing.T) {
 		t.Fatalf("shard 1 is at %+v: %v", at, err)
 	}
 	first := int(at.Seen) // number of a row in the shard
-	const other = "another digest"
+	const other = "the digest of the rows differs"
 	for what, c := range map[string]struct {
 		change func(rows *model.Rows, sample *Sample, place *job.Place, want *int64)
 		err    string

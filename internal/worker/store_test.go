@@ -111,7 +111,7 @@ func TestRowsInPlace(t *testing.T) {
 	refused("another model", "field 1 (f1) has 4 features in the dataset and 5 in the model", task, &model.Architecture{FieldDims: []int{3, 5}})
 	changed := *task
 	changed.Place.SHA256 = strings.Repeat("0", 64)
-	refused("other rows", "another digest", &changed, a)
+	refused("other rows", "the digest of the rows differs", &changed, a)
 	changed = *task
 	changed.Place.Seen = 1 << 40
 	refused("a place past the end", "only 0 of 5 rows", &changed, a)
