@@ -392,8 +392,9 @@ func TestSkip(t *testing.T) {
 	}
 }
 
-// Columns give the same bytes as the same rows, for any size of the pieces and any number
-// of cores and compressors.
+// Rows that are appended column by column are encoded to the same bytes as rows that are
+// appended one after the other. Neither the number of rows appended at once nor the number
+// of cores and compressors changes the bytes.
 func TestAppendColumns(t *testing.T) {
 	rows := randomRows(2*RowsBatch+1000, 0)
 	want := encodeRows(t, rows, false, rows.Len())
