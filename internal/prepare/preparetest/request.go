@@ -1,4 +1,4 @@
-// Package preparetest makes a small job for tests.
+// Package preparetest makes a small request, with its model and dataset folder, for tests.
 package preparetest
 
 import (
