@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime/debug"
 	"slices"
 	"sync"
 
@@ -39,16 +40,26 @@ type scorer struct {
 // ErrClosed is returned by Logits after Close.
 var ErrClosed = errors.New("infer: the model is closed")
 
-// Open opens the model at path. It reads the whole file once and checks every number in
-// it. The file must not be modified or truncated while the model is open. It may be
-// replaced by a rename, as shaver does. On systems without memory-mapped files, Open
+// ErrTruncated is returned by Open and Logits if the file became shorter while the model
+// was open.
+var ErrTruncated = errors.New("the file was truncated while the model was open; to replace a model, rename a new file to its name")
+
+// Open opens the model at path. It reads the whole file once, and checks every number in
+// it and, in a compact file, its digest. The file must not be modified or truncated while
+// the model is open. It may be replaced by a rename, as shaver does. A truncated file gives
+// ErrTruncated where that is noticed. A file that is overwritten gives wrong logits without
+// an error. On systems without memory-mapped files, Open
 // reads the file into memory instead.
 func Open(path string) (*Model, error) {
 	file, err := openMapping(path)
 	if err != nil {
 		return nil, err
 	}
-	m, err := checkpoint.ParseModel(path, file.data)
+	var m *model.Model
+	err = guarded(path, func() (err error) {
+		m, err = checkpoint.ParseModel(path, file.data)
+		return err
+	})
 	if err != nil {
 		return nil, errors.Join(err, file.close())
 	}
@@ -82,7 +93,7 @@ func (m *Model) Sizes() []int { return slices.Clone(m.model.FieldDims) }
 // Logits sets dst[i] to the logit of row i. ids holds the rows' local ids, [len(dst),
 // fields]. To the last bit, a logit depends only on the row and on the kind of processor.
 // If an id is out of range, Logits returns an error that names the first such row and
-// field, and leaves dst unchanged. It is fastest with batches of at least 64 rows.
+// field, and leaves dst unchanged. After ErrTruncated the content of dst is undefined. It is fastest with batches of at least 64 rows.
 func (m *Model) Logits(dst []float64, ids []int32) error {
 	fields := len(m.offsets)
 	if len(ids) != len(dst)*fields {
@@ -105,8 +116,27 @@ func (m *Model) Logits(dst []float64, ids []int32) error {
 	if m.file == nil {
 		return ErrClosed
 	}
-	s.Logits(dst, &s.rows)
-	return nil
+	return guarded(m.name, func() error {
+		s.Logits(dst, &s.rows)
+		return nil
+	})
+}
+
+// guarded calls read, which reads the mapped file of the given name. If the file was
+// truncated, the system reports a memory fault for an access to a lost page. guarded turns
+// the fault into ErrTruncated.
+func guarded(name string, read func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case interface{ Addr() uintptr }: // a memory fault
+			err = fmt.Errorf("%s: %w", name, ErrTruncated)
+		default:
+			panic(p)
+		}
+	}()
+	return read()
 }
 
 // Probability returns the probability of a click for a logit.

@@ -28,6 +28,8 @@ fault:
 random:                 pure
 atomicfile:
 filelock:
+cputime:                golang.org/x/sys
+seal:                   fault
 
 # the pure core: no file, no network, no clock
 kernel:                 pure golang.org/x/sys
@@ -39,18 +41,19 @@ shapley:                pure estimator model random tally golang.org/x/sync
 baseline:               pure model
 prune:                  pure baseline model random sparsity
 compare:                pure sparsity gonum.org/v1/gonum
-evaluate:               pure model golang.org/x/sync
+evaluate:               pure model golang.org/x/sync gonum.org/v1/gonum
 job:                    pure estimator
 compact:                pure kernel
 
 # files; arrowio is the only importer of Arrow
-checkpoint:             atomicfile compact fault model
+checkpoint:             atomicfile compact fault model seal
 arrowio:                fault model tally github.com/apache/arrow/go/v17 github.com/google/flatbuffers github.com/klauspost/compress
 rawtext:                fault github.com/klauspost/compress
+folders:                fault
 vocabulary:             arrowio fault rawtext
 dataset:                arrowio fault model vocabulary
-ingest:                 arrowio atomicfile dataset fault filelock model random rawtext vocabulary golang.org/x/sync
-scores:                 arrowio atomicfile fault job model tally
+ingest:                 arrowio atomicfile dataset fault filelock folders model random rawtext vocabulary golang.org/x/sync
+scores:                 arrowio atomicfile fault job model seal tally
 shard:                  arrowio job model random
 planted:                checkpoint model random
 synth:                  fault random github.com/klauspost/compress golang.org/x/sync
@@ -65,7 +68,7 @@ report:                 dataset fault model picture prune scores sparsity sweep
 bus:                    fault job github.com/nats-io go.uber.org/zap golang.org/x/sync
 worker:                 arrowio atomicfile baseline bus checkpoint dataset fault job kernel model shapley shard go.uber.org/zap
 prepare:                baseline checkpoint dataset estimator fault job kernel model shard tally go.uber.org/zap
-forecast:               arrowio job model prepare shapley shard tally go.uber.org/zap
+forecast:               arrowio cputime job model prepare shapley shard tally go.uber.org/zap
 coordinator:            arrowio baseline bus checkpoint compare fault forecast job prepare scores shard tally go.uber.org/zap golang.org/x/sync
 audit:                  bus compare coordinator estimator prepare scores tally go.uber.org/zap
 
@@ -73,11 +76,11 @@ audit:                  bus compare coordinator estimator prepare scores tally g
 metrics:                fault github.com/prometheus/client_golang
 
 # programs that people and clusters run
-cli:                    bus fault kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
-launch:                 atomicfile audit baseline bus checkpoint cli coordinator dataset estimator fault filelock job metrics prepare scores worker github.com/spf13/cobra go.uber.org/zap golang.org/x/sync golang.org/x/sys
+cli:                    atomicfile bus fault kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
+launch:                 atomicfile audit baseline bus checkpoint cli coordinator cputime dataset estimator fault filelock job metrics prepare scores worker github.com/spf13/cobra go.uber.org/zap golang.org/x/sync
 cmd/shaver:             arrowio atomicfile baseline bus checkpoint cli compact compare coordinator dataset estimator evaluate fault forecast ingest job launch model picture planted prepare prune report scores sparsity sweep synth tally github.com/spf13/cobra
-cmd/coordinator:        cli launch
-cmd/worker:             cli launch
+cmd/coordinator:        cli launch github.com/spf13/cobra
+cmd/worker:             cli launch github.com/spf13/cobra
 
 # for other programs: scoring with a pruned model
 infer:                  checkpoint fault model golang.org/x/sys

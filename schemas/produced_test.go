@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"go.uber.org/zap"
@@ -218,7 +219,8 @@ func swept(t *testing.T, p *planted.Planted, d *dataset.Dataset, s *scores.File)
 	t.Helper()
 	m := p.Model
 	table := &sweep.Unpruned{Architecture: &m.Architecture, Names: s.Fields, Entries: m.Weights.Embedding, Values: compact.Float16,
-		Counts: func() ([]int64, error) { return d.Frequencies(dataset.Train, dataset.Val) }}
+		Counts:    func() ([]int64, error) { return d.Frequencies(dataset.Train, dataset.Val) },
+		Footprint: func(dropped []bool) (file, table, memory int64) { return 3, 2, 1 }}
 	method, err := table.ByScores(s, 0, scores.RMS, prune.Abs)
 	methods := []sweep.Method{method}
 	for _, name := range sweep.Rivals() {
@@ -246,6 +248,10 @@ func swept(t *testing.T, p *planted.Planted, d *dataset.Dataset, s *scores.File)
 			t.Fatal(err)
 		}
 	}
+	p0, most := &found.Points[0], int64(9) // the split is too small for slices
+	found.Slices = []sweep.Slice{{Field: s.Fields[0], Most: &most, Rows: 3, Positives: 1}, {Least: 10, Rows: 4, Positives: 2}}
+	found.Unpruned.Slices = slices.Repeat([]sweep.SliceMetrics{{Metrics: found.Unpruned.Metrics}}, 2)
+	p0.Slices = slices.Repeat([]sweep.SliceMetrics{{Metrics: p0.Metrics, Difference: p0.Difference}}, 2)
 	accept(t, "sweep.v1.json", marshal(t, found))
 }
 

@@ -70,8 +70,8 @@ func TestForms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"compact.v2.safetensors.json", "frequencies.v1.arrow.json", "model.v1.safetensors.json",
-		"partial.v2.arrow.json", "rows.v1.arrow.json", "scores.v2.arrow.json"}
+	want := []string{"compact.v2.safetensors.json", "compact.v3.safetensors.json", "frequencies.v1.arrow.json", "model.v1.safetensors.json",
+		"partial.v2.arrow.json", "rows.v1.arrow.json", "scores.v2.arrow.json", "scores.v3.arrow.json"}
 	if !slices.Equal(names, want) {
 		t.Errorf("forms %v, expected %v", names, want)
 	}
@@ -168,7 +168,7 @@ func TestDense(t *testing.T) {
 // TestCompact writes compact models with every form of fields and every type of values,
 // and compares them with the description.
 func TestCompact(t *testing.T) {
-	f := readForm(t, "compact.v2.safetensors.json")
+	f := readForm(t, "compact.v3.safetensors.json")
 	for _, c := range []struct {
 		d, keepEvery  int
 		values        compact.Encoding

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +19,7 @@ import (
 )
 
 func datasetInspectCommand() *cobra.Command {
+	var outputs cli.Outputs
 	var out cli.Output
 	var top int
 	var html string
@@ -25,7 +28,7 @@ func datasetInspectCommand() *cobra.Command {
 		Short: "Print the splits, label rates and fields of a dataset",
 		Long: `Print the rows and the label rate of each split of a dataset, and for each
 field: the number of features, how many of them occur, the share of rows whose
-value is not in the vocabulary (OOV), and the most frequent values. The command
+value has no id of its own (OTHERS), and the most frequent values. The command
 reads no rows.
 
 --html also writes a page, which needs no network and no script. The page and
@@ -42,8 +45,9 @@ larger shares.`,
 			if top < 0 {
 				return fault.Usagef("--top %d: expected 0 or more", top)
 			}
-			if html != "" {
-				if err := cli.CheckOut(html); err != nil {
+			if c.Flags().Changed("html") {
+				outputs.Inputs(dataset.Files(args[0])...)
+				if err := outputs.Check("--html", html, pages); err != nil {
 					return err
 				}
 			}
@@ -52,7 +56,7 @@ larger shares.`,
 				return err
 			}
 			if html != "" {
-				page, err := report.Dataset(facts)
+				page, err := report.Dataset(facts, datasetOrigin(args[0]))
 				if err != nil {
 					return err
 				}
@@ -65,46 +69,75 @@ larger shares.`,
 	}
 	c.Flags().IntVar(&top, "top", 3, "`number` of most frequent values to print for each field")
 	c.Flags().StringVar(&html, "html", "", "HTML `file` to write as well (default none)")
+	outputs.Flag(c, "a file at --html that is not a page written by shaver")
 	cli.Files(c, "html", "html")
 	out.Flag(c)
 	return c
+}
+
+// datasetOrigin describes the dataset in dir.
+func datasetOrigin(dir string) report.Origin {
+	origin := report.Origin{Program: cli.Program()}
+	if path, err := filepath.Abs(dir); err == nil {
+		origin.Name = filepath.Base(path)
+	}
+	if info, err := os.Stat(filepath.Join(dir, dataset.ManifestName)); err == nil {
+		origin.Written = info.ModTime()
+	}
+	return origin
 }
 
 func datasetTable(w io.Writer, facts *dataset.Inspection) {
 	fmt.Fprintf(w, "fields\t%d\t%d features\n", len(facts.Fields), facts.Features)
 	fmt.Fprintf(w, "rows\t%d\t%.2f%% positive\n", facts.Rows, 100*facts.LabelRate)
 	for _, s := range facts.Splits {
-		fmt.Fprintf(w, "%s\t%d\t%.2f%% positive\n", s.Name, s.Rows, 100*s.LabelRate)
+		fmt.Fprintf(w, "%s\t%d\t%.2f%% positive\n", cli.Printable(s.Name), s.Rows, 100*s.LabelRate)
 	}
 	if facts.Skipped > 0 {
 		fmt.Fprintf(w, "skipped\t%d\n", facts.Skipped)
 	}
-	fmt.Fprintf(w, "digest\t%s\n\nFIELD\tSIZE\tSEEN\tOOV", facts.Digest)
+	fmt.Fprintf(w, "digest\t%s\n\nFIELD\tSIZE\tSEEN", facts.Digest)
+	others := slices.ContainsFunc(facts.Fields, func(f dataset.FieldFacts) bool { return f.OOV != nil })
+	if others {
+		fmt.Fprint(w, "\tOTHERS")
+	}
 	named := slices.ContainsFunc(facts.Fields, func(f dataset.FieldFacts) bool { return len(f.Top) > 0 })
 	if named {
 		fmt.Fprint(w, "\tMOST FREQUENT")
 	}
 	fmt.Fprintln(w)
+	unseen := 0
 	for _, f := range facts.Fields {
-		oov := "-"
-		if f.OOV != nil {
-			oov = fmt.Sprintf("%.2f%%", 100**f.OOV)
-		}
-		var most []string
-		for _, v := range f.Top {
-			name := fmt.Sprint(v.ID)
-			switch {
-			case v.Value != nil:
-				name = strconv.Quote(*v.Value)
-			case f.OOV != nil:
-				name = "others"
+		unseen += f.Size - f.Seen
+		fmt.Fprintf(w, "%s\t%d\t%d", cli.Printable(f.Name), f.Size, f.Seen)
+		if others {
+			oov := "-"
+			if f.OOV != nil {
+				oov = fmt.Sprintf("%.2f%%", 100**f.OOV)
 			}
-			most = append(most, fmt.Sprintf("%s %.1f%%", name, 100*v.Share))
+			fmt.Fprintf(w, "\t%s", oov)
 		}
-		fmt.Fprintf(w, "%s\t%d\t%d\t%s", f.Name, f.Size, f.Seen, oov)
 		if named {
+			var most []string
+			for _, v := range f.Top {
+				name := fmt.Sprint(v.ID)
+				switch {
+				case v.Value != nil:
+					name = strconv.Quote(*v.Value)
+				case f.OOV != nil:
+					name = "others"
+				}
+				most = append(most, fmt.Sprintf("%s %.1f%%", name, 100*v.Share))
+			}
 			fmt.Fprintf(w, "\t%s", strings.Join(most, ", "))
 		}
 		fmt.Fprintln(w)
+	}
+	if others {
+		fmt.Fprintln(w, "\nOTHERS is the share of rows whose value has no id of its own in the vocabulary.")
+	}
+	if unseen > 0 {
+		fmt.Fprintf(w, "\n%d of %d ids occur in no row. This is normal, for example for the id of unknown values.\n", unseen, facts.Features)
+		fmt.Fprintln(w, "They score 0, so pruning by scores drops them first.")
 	}
 }

@@ -17,9 +17,10 @@ import (
 )
 
 type synthOptions struct {
-	config synth.Config
-	out    string
-	output cli.Output
+	config  synth.Config
+	out     string
+	outputs cli.Outputs
+	output  cli.Output
 }
 
 func datasetSynthCommand() *cobra.Command {
@@ -56,6 +57,7 @@ of cores. If the name of the file ends in .gz or .zst, the file is compressed.`,
 	f.Int64Var(&o.config.Rows, "rows", 0, "`number` of rows")
 	seedFlag(c, &o.config.Seed)
 	f.StringVar(&o.out, "out", "", "`file` to write; .gz and .zst are compressed")
+	o.outputs.Flag(c, "any file at --out")
 	cli.Files(c, "out")
 	o.output.Flag(c)
 	cli.MarkRequired(c, "shape", "rows", "out")
@@ -78,7 +80,7 @@ func (o *synthOptions) run(c *cobra.Command) error {
 	case strings.HasSuffix(o.out, ".zst"):
 		o.config.Compression = synth.Zstd
 	}
-	if err := cli.CheckOut(o.out); err != nil {
+	if err := o.outputs.Check("--out", o.out, cli.Any); err != nil {
 		return err
 	}
 	facts, err := o.write(c.Context())

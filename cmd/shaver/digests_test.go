@@ -132,16 +132,18 @@ func digestCases() []digestCase {
 // skipped, but on amd64 at least one kernel must have records.
 //
 // The flag -rewrite runs all cases with all of the machine's kernels and writes their
-// records; it keeps those of other kernels. There are three reasons to use it:
+// records; it keeps those of other kernels. There are four reasons to use it:
 //
-//   - job.SpecVersion was raised, because the same job now has different bytes. Then
+//   - job.SpecVersion was raised, because the same job now has different scores. Then
 //     write the records again on machines with all of the kernels.
+//   - arrowio.ScoresVersion was raised, because the form of the file changed. Then do the
+//     same, and show that the job's id and all columns are the same as before.
 //   - A kernel has no records yet. Add them on a machine where the test passes for the
 //     other kernels.
 //   - A case is new, or gone.
 //
 // For the last two reasons, the diff of the file only adds or deletes lines. Without a
-// raise of job.SpecVersion, a changed digest is a bug in the code, not in the file.
+// raise of one of the versions, a changed digest is a bug in the code, not in the file.
 func TestDigests(t *testing.T) {
 	records := map[string]map[string]digests{}
 	if _, err := os.Stat(digestsFile); err == nil || !*rewrite {

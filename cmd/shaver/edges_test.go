@@ -21,11 +21,12 @@ import (
 	"shaver/internal/launch"
 )
 
-// guardedServer starts a NATS server that only one user may use.
-func guardedServer(t *testing.T, user, password string) (host string) {
+// guardedServer starts a NATS server that only one user may use, with or without
+// JetStream.
+func guardedServer(t *testing.T, user, password string, jetStream bool) (host string) {
 	t.Helper()
 	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
-		JetStream: true, StoreDir: t.TempDir(), Users: []*server.User{{Username: user, Password: password}}})
+		JetStream: jetStream, StoreDir: t.TempDir(), Users: []*server.User{{Username: user, Password: password}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +79,7 @@ func fetch(t *testing.T, url string) (int, string) {
 // in no log, no argument and no file.
 func TestEdges(t *testing.T) {
 	const password = "s3cret:word"
-	host := guardedServer(t, "me", password)
+	host := guardedServer(t, "me", password, true)
 	file := filepath.Join(t.TempDir(), "user")
 	if err := os.WriteFile(file, []byte("me:"+password+"\n"), 0o600); err != nil {
 		t.Fatal(err)

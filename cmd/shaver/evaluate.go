@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -15,6 +18,7 @@ import (
 	"shaver/internal/fault"
 	"shaver/internal/model"
 	"shaver/internal/scores"
+	"shaver/internal/sweep"
 )
 
 // evaluation is what "evaluate" prints.
@@ -23,53 +27,156 @@ type evaluation struct {
 	Rows    int64    `json:"rows"`
 	AUC     *float64 `json:"auc"` // null if all labels are the same
 	LogLoss float64  `json:"log_loss"`
+	Against *rival   `json:"against,omitempty"`
+}
+
+// rival is another model with its metrics on the same rows. A difference is the value of
+// the evaluated model minus that of the rival.
+type rival struct {
+	Model             string          `json:"model"` // path of its file
+	AUC               *float64        `json:"auc"`   // null if all labels are the same
+	LogLoss           float64         `json:"log_loss"`
+	AUCDifference     *sweep.Interval `json:"auc_difference"` // null if all labels are the same
+	LogLossDifference *sweep.Interval `json:"log_loss_difference"`
+}
+
+type evaluateOptions struct {
+	model, against, dataset, split, predictions string
+	outputs                                     cli.Outputs
+	output                                      cli.Output
 }
 
 func evaluateCommand() *cobra.Command {
-	var modelFile, dir, split string
-	var out cli.Output
+	var o evaluateOptions
 	c := &cobra.Command{
 		Use:   "evaluate",
 		Short: "Measure the LogLoss and AUC of a model",
 		Long: `Measure the LogLoss and the AUC of a model, pruned or not, on a split of a
-dataset.`,
-		Example: `  shaver evaluate --model model.pth --dataset data
-  shaver evaluate --model pruned.safetensors --dataset data --split val`,
+dataset.
+
+--against measures another model on the same rows, for example the unpruned one,
+and prints the differences with their 95% intervals. The intervals are paired:
+they compare the two models row by row.
+
+--predictions writes the prediction of --model for each row of the split, in the
+order of the rows:
+  row          number of the row in the split, from 0
+  label        0 or 1
+  logit        the output of the model
+  probability  1 / (1 + exp(-logit))`,
+		Example: `  shaver evaluate --model pruned.safetensors --against model.pth --dataset data
+  shaver evaluate --model model.pth --dataset data --split val \
+      --predictions predictions.parquet`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := cli.Required(c); err != nil {
 				return err
 			}
-			if err := out.Check(); err != nil {
-				return err
-			}
-			_, m, err := readModel(modelFile)
-			if err != nil {
-				return err
-			}
-			bench, err := openBench(dir, split, m)
-			if err != nil {
-				return err
-			}
-			progress := cli.NewProgress("evaluate", "rows", bench.rows)
-			predictions, err := bench.predict(c.Context(), m, progress)
-			progress.End()
-			if err != nil {
-				return err
-			}
-			metrics := predictions.Metrics()
-			e := evaluation{split, metrics.Rows, scores.Figure(metrics.AUC), metrics.LogLoss}
-			return out.Print(c.OutOrStdout(), e, func(w io.Writer) {
-				fmt.Fprintf(w, "%s\t%d rows\nAUC\t%.6f\nLogLoss\t%.6f\n", e.Split, e.Rows, metrics.AUC, e.LogLoss)
-			})
+			return o.run(c)
 		},
 	}
-	modelFlag(c, &modelFile, "checkpoint or pruned model `file`")
-	datasetFlag(c, &dir, "dataset `folder`")
-	splitFlag(c, &split)
-	out.Flag(c)
+	modelFlag(c, &o.model, "checkpoint or pruned model `file`")
+	f := c.Flags()
+	f.StringVar(&o.against, "against", "", "model `file` to compare with (default none)")
+	cli.Files(c, "against", cli.Checkpoints...)
+	datasetFlag(c, &o.dataset, "dataset `folder`")
+	splitFlag(c, &o.split)
+	f.StringVar(&o.predictions, "predictions", "", "`file` for the predictions: "+strings.Join(predictionFormats, " or ")+" (default none)")
+	cli.Files(c, "predictions", "csv", "parquet")
+	o.outputs.Flag(c, "a file at --predictions that shaver did not write")
+	o.output.Flag(c)
 	cli.MarkRequired(c, "model", "dataset")
 	return c
+}
+
+func (o *evaluateOptions) run(c *cobra.Command) error {
+	if err := o.output.Check(); err != nil {
+		return err
+	}
+	if c.Flags().Changed("predictions") {
+		if !slices.Contains(predictionFormats, filepath.Ext(o.predictions)) {
+			return fault.Usagef("%s: expected a file for predictions with extension %s", o.predictions, strings.Join(predictionFormats, " or "))
+		}
+		o.outputs.Inputs(checkpoint.Files(o.model)...)
+		o.outputs.Inputs(dataset.Files(o.dataset)...)
+		if o.against != "" {
+			o.outputs.Inputs(checkpoint.Files(o.against)...)
+		}
+		if err := o.outputs.Check("--predictions", o.predictions, predictions); err != nil {
+			return err
+		}
+	}
+	files := []string{o.model}
+	if o.against != "" {
+		files = append(files, o.against)
+	}
+	var models []*model.Model
+	var b *bench
+	for _, file := range files {
+		_, m, err := readModel(file)
+		if err != nil {
+			return err
+		}
+		if b, err = openBench(o.dataset, o.split, m); err != nil {
+			return err
+		}
+		models = append(models, m)
+	}
+	all, err := b.predictAll(c.Context(), models)
+	if err != nil {
+		return err
+	}
+	if o.predictions != "" {
+		if err := writePredictions(o.predictions, all[0]); err != nil {
+			return err
+		}
+	}
+	metrics := all[0].Metrics()
+	e := &evaluation{Split: o.split, Rows: metrics.Rows, AUC: scores.Figure(metrics.AUC), LogLoss: metrics.LogLoss}
+	if o.against != "" {
+		other, differences := all[1].Metrics(), evaluate.Compare(all[1], all[0])
+		e.Against = &rival{
+			Model: o.against, AUC: scores.Figure(other.AUC), LogLoss: other.LogLoss,
+			AUCDifference: sweep.NewInterval(differences.AUC), LogLossDifference: sweep.NewInterval(differences.LogLoss),
+		}
+	}
+	return o.output.Print(c.OutOrStdout(), e, func(w io.Writer) { e.table(w, o.model) })
+}
+
+// table writes the metrics of the model in a file.
+func (e *evaluation) table(w io.Writer, file string) {
+	fmt.Fprintf(w, "%s\t%d rows\n", e.Split, e.Rows)
+	r := e.Against
+	if r == nil {
+		fmt.Fprintf(w, "AUC\t%s\nLogLoss\t%s\n", metric(e.AUC), metric(&e.LogLoss))
+		return
+	}
+	fmt.Fprintf(w, "\n\t%s\t%s\tDIFFERENCE\t95%% INTERVAL\n", file, r.Model)
+	fmt.Fprintf(w, "AUC\t%s\t%s\t%s\n", metric(e.AUC), metric(r.AUC), differenceText(r.AUCDifference))
+	fmt.Fprintf(w, "LogLoss\t%s\t%s\t%s\n", metric(&e.LogLoss), metric(&r.LogLoss), differenceText(r.LogLossDifference))
+}
+
+// metric returns v with six decimals, or "-" if it is undefined.
+func metric(v *float64) string {
+	if v == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.6f", *v)
+}
+
+// differenceText returns a difference and its interval as two cells of a table.
+func differenceText(d *sweep.Interval) string {
+	switch {
+	case d == nil:
+		return "-\t-"
+	case d.Low == nil || d.High == nil:
+		return fmt.Sprintf("%+.6f\t-", d.Value)
+	}
+	text := fmt.Sprintf("%+.6f\t[%+.6f, %+.6f]", d.Value, *d.Low, *d.High)
+	if !d.Differs() {
+		text += ", may be chance"
+	}
+	return text
 }
 
 // readModel reads a checkpoint and builds its model.
@@ -103,6 +210,20 @@ func openBench(dir, split string, m *model.Model) (*bench, error) {
 		return nil, fault.Inputf("dataset %s has no split %q: it has %v", dir, split, d.SplitNames())
 	}
 	return &bench{d, split, rows}, nil
+}
+
+// predictAll predicts the labels of the split by each model, with progress.
+func (b *bench) predictAll(ctx context.Context, models []*model.Model) (all []*evaluate.Predictions, err error) {
+	progress := cli.NewProgress("evaluate", "rows", int64(len(models))*b.rows)
+	defer progress.End()
+	for _, m := range models {
+		found, err := b.predict(ctx, m, progress)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found)
+	}
+	return all, nil
 }
 
 // predict predicts the labels of the split on all cores and adds the rows to progress.

@@ -35,8 +35,8 @@ func splitFlag(c *cobra.Command, to *string) {
 }
 
 func aggregateFlag(c *cobra.Command, to *string) {
-	c.Flags().StringVar(to, "aggregate", scores.Sum, "`aggregate` of the scores to rank by: "+scores.AggregateHelp())
-	cli.Choices(c, "aggregate", scores.Aggregates()...)
+	c.Flags().StringVar(to, "aggregate", scores.DefaultAggregate, "`aggregate` of the scores to rank by: "+scores.AggregateHelp())
+	cli.OneOf(c, "aggregate", scores.Aggregates()...)
 }
 
 func rankFlag(c *cobra.Command, to *string) {

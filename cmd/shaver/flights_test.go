@@ -102,7 +102,7 @@ func beats(points []sweep.Point, margin float64) error {
 	}
 	compared := 0
 	for _, p := range points {
-		if p.Method != sweep.ByShapley {
+		if !strings.HasPrefix(p.Method, sweep.ByShapley) {
 			continue
 		}
 		rival, ok := auc[fmt.Sprint(sweep.Magnitude, p.Sparsity)]

@@ -89,8 +89,8 @@ func testGolden(t *testing.T, name string) {
 	for kind, exact := range want.Exact {
 		var report launch.JobReport
 		shaver(t, &report, "score", "--model", name+".pth", "--dataset", file("rows"), "--splits", "train",
-			"--baseline", kind, "--estimator", "exact", "--out", file("exact.arrow"))
-		found := readScores(t, file("exact.arrow"))
+			"--baseline", kind, "--estimator", "exact", "--out", file(kind+"-exact.arrow"))
+		found := readScores(t, file(kind+"-exact.arrow"))
 		if report.Rows != want.Rows || !slices.Equal(found.Count, want.Frequencies) {
 			t.Fatalf("%s: %d rows with the frequencies %v, expected %d with %v", kind, report.Rows, found.Count, want.Rows, want.Frequencies)
 		}
@@ -107,8 +107,8 @@ func testGolden(t *testing.T, name string) {
 
 		for by, passes := range map[string]int{estimator.Permutation: goldenPasses, estimator.Antithetic: goldenPasses / 2} {
 			shaver(t, &report, "score", "--model", name+".pth", "--dataset", file("rows"), "--splits", "train",
-				"--baseline", kind, "--estimator", by, "--passes", strconv.Itoa(passes), "--out", file("walks.arrow"))
-			found = readScores(t, file("walks.arrow"))
+				"--baseline", kind, "--estimator", by, "--passes", strconv.Itoa(passes), "--out", file(kind+"-"+by+".arrow"))
+			found = readScores(t, file(kind+"-"+by+".arrow"))
 			wantWithin(t, kind+", "+by, found, exact)
 		}
 	}

@@ -89,7 +89,11 @@ func TestHelp(t *testing.T) {
 func TestExamples(t *testing.T) {
 	for _, c := range commands() {
 		found := false
-		text := strings.ReplaceAll(c.Example, "\\\n", " ")
+		text := c.Example
+		if c.CommandPath() == "shaver quickstart" {
+			text += "\n" + ownSteps
+		}
+		text = strings.ReplaceAll(text, "\\\n", " ")
 		for line := range strings.Lines(text) {
 			args := exampleArgs(line)
 			for _, root := range roots() { // new flags for each example
@@ -159,7 +163,7 @@ func TestCompletion(t *testing.T) {
 		{"plan --baseline ", []string{"zero", "codebook"}, noFiles},
 		{"score --kernel ", kernel.Names(), noFiles},
 		{"score --splits train,", []string{"train,train", "train,val", "train,test"}, noFiles | noSpace},
-		{"prune --aggregate ", []string{"sum", "abs", "rms"}, noFiles},
+		{"prune --aggregate ", []string{"rms", "sum", "abs"}, noFiles},
 		{"prune --rank ", []string{"abs", "signed"}, noFiles},
 		{"sweep --values float", []string{"float32", "float16", "int8"}, noFiles | noSpace},
 		{"scores export --format ", []string{"csv", "parquet"}, noFiles},

@@ -257,12 +257,12 @@ func testInterrupted(t *testing.T, l *long) {
 		t.Errorf("resumed is %v for the run that continued and %v for the reference, expected true and false", report.Resumed, l.report.Resumed)
 	}
 
-	fifth := run("--seed", "77")
+	fifth := run("--seed", "77", "--force")
 	fifth.await("task done", 1)
 	fifth.signal(os.Interrupt)
 	fifth.wantExit(cli.ExitCancelled)
 	os.Remove(out)
-	sixth := run()
+	sixth := run("--force")
 	sixth.wantExit(cli.ExitDone)
 	wantSameFile(t, out, l.reference)
 	if len(sixth.having("discarding the progress of another job with the same --out")) != 1 {

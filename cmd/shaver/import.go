@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -31,6 +32,12 @@ type importRun struct {
 	output        cli.Output
 }
 
+// Titles of the groups of an import's flags.
+const (
+	rowFlags = "Rows"
+	idFlags  = "Ids"
+)
+
 func (o *importRun) flags(c *cobra.Command, split string) {
 	f := c.Flags()
 	f.StringVar(&o.split, "split", split, "`ratio` train:val:test in which rows are assigned to splits at random")
@@ -40,6 +47,7 @@ func (o *importRun) flags(c *cobra.Command, split string) {
 	f.StringVar(&o.out, "out", "", "new dataset `folder`")
 	cli.Folder(c, "out")
 	o.output.Flag(c)
+	cli.Group(c, rowFlags, "on-bad-row", "split", "seed")
 	cli.MarkRequired(c, "out")
 }
 
@@ -70,19 +78,19 @@ func (o *importRun) run(c *cobra.Command, do func(show ingest.Progress) (*ingest
 		return err
 	}
 	for _, message := range summary.Bad {
-		fmt.Fprintln(c.ErrOrStderr(), "skipped:", message)
+		fmt.Fprintln(c.ErrOrStderr(), "skipped:", cli.Printable(message))
 	}
 	if summary.Skipped > 0 {
 		fmt.Fprintf(c.ErrOrStderr(), "skipped %d malformed rows in total\n", summary.Skipped)
 	}
 	for j, n := range summary.Unseen {
 		if n > 0 {
-			fmt.Fprintf(c.ErrOrStderr(), "field %s: %d rows have a value that is not in the vocabulary\n", summary.Fields[j].Name, n)
+			fmt.Fprintf(c.ErrOrStderr(), "field %s: %d rows have a value that is not in the vocabulary\n", cli.Printable(summary.Fields[j].Name), n)
 		}
 	}
 	for j, n := range summary.Reserved {
 		if n > 0 {
-			fmt.Fprintf(c.ErrOrStderr(), "field %s: %d of %d ids have no value in the vocabulary\n", summary.Fields[j].Name, n, summary.Fields[j].Size)
+			fmt.Fprintf(c.ErrOrStderr(), "field %s: %d of %d ids have no value in the vocabulary\n", cli.Printable(summary.Fields[j].Name), n, summary.Fields[j].Size)
 		}
 	}
 	for i, scan := range summary.Scans {
@@ -120,6 +128,7 @@ func (o *rawOptions) flags(c *cobra.Command, minCount int64, counted string) {
 	f.StringVar(&o.oov, "oov", "", "for --vocabulary with a file: `id` of values that are not in the file, as described above (default last)")
 	cli.Choices(c, "oov", "last", "none", "id=", "value=")
 	f.Var(&o.memory, "memory", "memory `limit`, such as 512MiB or 4GiB, at least 128MiB")
+	cli.Group(c, idFlags, "min-count", "counted", "vocabulary", "oov")
 }
 
 // config checks the flags and reads what they name.
@@ -190,7 +199,7 @@ func withFlags(err error, sizes string) error {
 	for _, name := range fault.Settings(err) {
 		flags = append(flags, map[string]string{
 			ingest.IDsSetting: "--ids", ingest.SizesSetting: sizes, ingest.SplitSetting: "--split", ingest.MemorySetting: "--memory",
-			ingest.MinCountSetting: "--min-count", ingest.NumbersSetting: "--numbers", ingest.UnseenSetting: "--oov",
+			ingest.MinCountSetting: "--min-count", ingest.NumbersSetting: "--numbers", ingest.ColumnsSetting: "--columns", ingest.UnseenSetting: "--oov",
 		}[name])
 	}
 	if len(flags) == 0 {
@@ -235,6 +244,7 @@ func rawCommand(use, short, long, example string, minCount int64, counted string
 	run.flags(c, "8:1:1")
 	raw.flags(c, minCount, counted)
 	modelFlag(c, &raw.model, "checkpoint `file` whose field sizes the vocabulary must have (default any sizes)")
+	cli.Group(c, idFlags, "model")
 	if more != nil {
 		more(c)
 	}
@@ -255,6 +265,7 @@ code, or ceil(log2 x) with --numbers log2, as in the paper.
   shaver dataset import criteo log.tsv --numbers log2 --split 8:1:1 --out data`, 10, ingest.CountAll, func(c *cobra.Command) {
 			c.Flags().StringVar(&rule, "numbers", ingest.LnSquared, "`rule` for integers: ln-squared or log2")
 			cli.Choices(c, "numbers", ingest.LnSquared, ingest.Log2)
+			cli.Group(c, rowFlags, "numbers")
 		}, func() (ingest.Format, error) { return ingest.Criteo(rule) })
 }
 
@@ -279,8 +290,13 @@ fields. Files may be .gz or .zst. The file - is standard input.
 func importTableCommand() *cobra.Command {
 	var columns columnOptions
 	c := rawCommand("parquet", "Import Parquet or Arrow IPC files",
-		`Import Parquet files, or Arrow IPC files or streams, whose columns are strings,
-dictionaries, integers or booleans. A missing value becomes the empty string.
+		`Import Parquet files, or Arrow IPC files or streams. Their columns are strings,
+dictionaries, numbers, booleans, dates or times. An instant gets the same text
+in every unit and zone, and a whole number the same text as an integer and as a
+float. A missing value becomes the empty string.
+
+A FILE may be a folder of such files. A folder named like day=3 gives its files
+the column day.
 
 `, `  shaver dataset import parquet log/*.parquet --label click --out data
   shaver dataset import parquet log/*.parquet --label click \
@@ -304,6 +320,7 @@ func (o *columnOptions) flags(c *cobra.Command) {
 	f.StringVar(&o.label, "label", "label", "`name` of the label column")
 	f.Int64Var(&o.from, "label-from", 0, "smallest `count` that makes the label 1; 0 if labels are 0 and 1")
 	f.StringSliceVar(&o.columns, "columns", nil, "`columns` that are fields, in this order, each NAME or NAME=FIELD (default the fields of the dataset in --vocabulary, or all columns except the label)")
+	cli.Group(c, rowFlags, "label", "label-from", "columns")
 }
 
 func (o *columnOptions) set(f *ingest.Format) error {
@@ -336,7 +353,7 @@ func (b *byteSize) Set(text string) error {
 			}
 		}
 	}
-	return fmt.Errorf("%q: expected a size, such as 512MiB or 4GiB", text)
+	return errors.New("expected a size, such as 512MiB or 4GiB")
 }
 
 func (b *byteSize) String() string {

@@ -35,6 +35,10 @@ Give a file for each split, or one --train file and a --split ratio.
 
 With --raw, rows are raw strings: a label column and one column for each field,
 with a header. The file - is standard input. The default of --split is 8:1:1.
+A whole number such as 3.0 becomes 3, and an empty cell is a missing value.
+
+Each input may also be a folder of files. With --raw, a folder named like day=3
+gives its files the column day.
 
 ` + rawHelp,
 		Example: `  shaver dataset import csv --train train.csv.gz --val val.csv.gz \
@@ -60,6 +64,8 @@ with a header. The file - is standard input. The default of --split is 8:1:1.
 	modelFlag(c, &o.raw.model, "checkpoint `file` whose field sizes the rows must have (default any sizes)")
 	f.IntSliceVar(&o.sizes, "field-sizes", nil, "`numbers` of features, one for each field, separated by commas (default one more than the largest local id, if that is plausible)")
 	f.StringSliceVar(&o.files, "raw", nil, "`files` of raw strings, separated by commas")
+	cli.Group(c, rowFlags, "train", "val", "test", "raw")
+	cli.Group(c, idFlags, "ids", "field-sizes", "model")
 	for _, name := range []string{"train", "val", "test", "raw"} {
 		cli.Files(c, name)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -45,23 +46,29 @@ func (o *jobOptions) command(use, short, long, example string, run func(ctx cont
 			if err := o.connection.Check(); err != nil {
 				return err
 			}
-			b, err := o.connection.Connect(c.Context(), cli.RoleOperator, "shaver job", nil)
+			id := ""
+			if len(args) > 0 {
+				id = args[0]
+				if err := bus.CheckJob(id); err != nil {
+					return err
+				}
+			}
+			b, err := o.connection.Operate(c.Context(), "shaver job")
 			if err != nil {
 				return err
 			}
 			defer b.Close()
-			id := ""
-			if len(args) > 0 {
-				id = args[0]
-			}
-			if err := run(c.Context(), b, c, id); errors.Is(err, bus.ErrNoJob) {
+			err = run(c.Context(), b, c, id)
+			switch {
+			case errors.Is(err, bus.ErrNoJob):
 				return fault.Inputf("%w: it was never submitted, or it has ended", err)
-			} else {
-				return err
+			case errors.Is(err, bus.ErrUnreadable):
+				return fmt.Errorf("%w (shaver job cancel removes it)", err)
 			}
+			return err
 		},
 	}
-	o.connection.Flags(c, "")
+	o.connection.Flags(c, "", cli.AtTerminal)
 	o.output.Flag(c)
 	cli.MarkRequired(c, "nats")
 	return c

@@ -23,8 +23,8 @@ func jobCancelCommand() *cobra.Command {
 	o := &jobOptions{}
 	return o.command("cancel JOB", "Cancel a job and delete its state",
 		`Cancel a job and delete everything that the server stores for it. The job's
-coordinator does both and exits with code 130. If there is no coordinator, this
-command does.`,
+coordinator does this and exits with code 130. If there is no coordinator, or if
+the job is unreadable, this command does it.`,
 		"  shaver job cancel 0123456789abcdef0123 --nats nats://nats:4222",
 		func(ctx context.Context, b *bus.Bus, c *cobra.Command, id string) error {
 			if err := b.Cancel(ctx, id); err != nil {
@@ -45,22 +45,15 @@ func awaitEnd(ctx context.Context, b *bus.Bus, id string) error {
 		if errors.Is(err, bus.ErrNoJob) {
 			return nil
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, bus.ErrUnreadable) {
 			return err
 		}
 		patience := startPatience
 		if slices.Contains([]string{bus.Running, bus.Stalled, bus.Cancelled}, s.Progress.State) {
 			patience = cancelPatience
 		}
-		if s.Progress.State == bus.Failed || time.Since(begun) > patience {
-			claim, err := b.Claim(ctx, id)
-			if err != nil {
-				return err
-			}
-			if err := claim.End(ctx); err != nil {
-				return err
-			}
-			return b.Cleanup(ctx, id)
+		if err != nil || s.Progress.State == bus.Failed || time.Since(begun) > patience {
+			return b.Remove(ctx, id)
 		}
 		select {
 		case <-time.After(500 * time.Millisecond):

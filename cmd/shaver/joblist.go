@@ -8,23 +8,32 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/bus"
+	"shaver/internal/cli"
 )
 
 func jobListCommand() *cobra.Command {
 	o := &jobOptions{}
 	return o.command("list", "List the jobs on the server",
-		"List the jobs that have not finished. The server keeps nothing of finished jobs.",
+		`List the jobs that have not finished. The server keeps nothing of finished jobs.
+If the specification of a job cannot be read, the job is listed as unreadable.
+The reason is printed on stderr or, with -o json, in the property error. The
+exit code is 0. "shaver job cancel" removes the job.`,
 		"  shaver job list --nats nats://nats:4222",
 		func(ctx context.Context, b *bus.Bus, c *cobra.Command, _ string) error {
 			jobs, err := b.Jobs(ctx)
 			if err != nil {
 				return err
 			}
+			for _, s := range jobs {
+				if s.Progress.State == bus.Unreadable && !o.output.JSON() {
+					fmt.Fprintf(c.ErrOrStderr(), "unreadable %s\n", cli.Printable(s.Error))
+				}
+			}
 			return o.output.Print(c.OutOrStdout(), jobs, func(w io.Writer) {
 				fmt.Fprintln(w, "JOB\tSTATE\tROWS\tOF\tSHARDS\tOF\tQUARANTINED\tROWS/S\tLEFT")
 				for _, s := range jobs {
 					p := &s.Progress
-					fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%.0f\t%s\n", s.ID, p.State, p.Rows, p.RowsTotal, p.Shards, p.ShardsTotal, p.Quarantined, p.Rate, left(p))
+					fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%.0f\t%s\n", s.ID, cli.Printable(p.State), p.Rows, p.RowsTotal, p.Shards, p.ShardsTotal, p.Quarantined, p.Rate, left(p))
 				}
 			})
 		})

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/bus"
+	"shaver/internal/cli"
 	"shaver/internal/fault"
 	"shaver/internal/job"
 )
@@ -54,6 +55,6 @@ func quarantineTable(w io.Writer, aside []job.Quarantine) {
 		if q.Input {
 			kind = "input"
 		}
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\n", q.Shard, kind, q.Worker, q.Reason)
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\n", q.Shard, kind, cli.Printable(q.Worker), cli.Printable(q.Reason))
 	}
 }

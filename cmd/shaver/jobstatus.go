@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/bus"
+	"shaver/internal/cli"
 	"shaver/internal/scores"
 )
 
@@ -27,21 +28,29 @@ func jobStatusCommand() *cobra.Command {
 func statusTable(w io.Writer, s *bus.Status) {
 	p := &s.Progress
 	fmt.Fprintf(w, "job\t%s\n", s.ID)
-	fmt.Fprintf(w, "state\t%s\n", p.State)
+	fmt.Fprintf(w, "state\t%s\n", cli.Printable(p.State))
 	if p.Waiting != "" {
-		fmt.Fprintf(w, "waiting for\t%s\n", p.Waiting)
+		fmt.Fprintf(w, "waiting for\t%s\n", cli.Printable(p.Waiting))
 	}
 	fmt.Fprintf(w, "rows\t%d of %d\t%.0f/s\t%s left\n", p.Rows, p.RowsTotal, p.Rate, left(p))
 	fmt.Fprintf(w, "shards\t%d of %d\t%d open\t%d quarantined\n", p.Shards, p.ShardsTotal, p.Open, p.Quarantined)
-	fmt.Fprintf(w, "estimator\t%s\t%s\n", s.Spec.Estimator, scores.Effort(&s.Spec))
-	fmt.Fprintf(w, "kernel\t%s\n", s.Spec.Kernel)
+	fmt.Fprintf(w, "estimator\t%s\t%s\n", cli.Printable(s.Spec.Estimator), cli.Printable(scores.Effort(&s.Spec)))
+	fmt.Fprintf(w, "kernel\t%s\n", cli.Printable(s.Spec.Kernel))
 	if p.Epoch > 0 {
-		fmt.Fprintf(w, "coordinator\tepoch %d\tsince %s\n", p.Epoch, p.Started.Format(time.DateTime))
+		fmt.Fprintf(w, "coordinator\tepoch %d\tsince %s\n", p.Epoch, clock(p.Started, time.DateTime))
+	} else {
+		fmt.Fprintln(w, "coordinator\tnone yet")
 	}
-	if !p.Checkpoint.IsZero() {
-		fmt.Fprintf(w, "checkpoint\t%s\n", p.Checkpoint.Format(time.DateTime))
-	}
+	fmt.Fprintf(w, "checkpoint\t%s\n", clock(p.Checkpoint, time.DateTime))
 	for _, worker := range p.Workers {
-		fmt.Fprintf(w, "worker\t%s\t%d shards\t%.0f rows/s\tlast %s\n", worker.Name, worker.Shards, worker.Rate, worker.Seen.Format(time.TimeOnly))
+		fmt.Fprintf(w, "worker\t%s\t%d shards\t%.0f rows/s\tlast %s\n", cli.Printable(worker.Name), worker.Shards, worker.Rate, clock(worker.Seen, time.TimeOnly))
 	}
+}
+
+// clock returns a time in the zone of this machine as text, or "-" for the zero time.
+func clock(at time.Time, layout string) string {
+	if at.IsZero() {
+		return "-"
+	}
+	return at.Local().Format(layout)
 }

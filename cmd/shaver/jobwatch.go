@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/bus"
+	"shaver/internal/cli"
 )
 
 func jobWatchCommand() *cobra.Command {
@@ -18,15 +19,18 @@ func jobWatchCommand() *cobra.Command {
 json each line is an object.`,
 		"  shaver job watch 0123456789abcdef0123 --nats nats://nats:4222",
 		func(ctx context.Context, b *bus.Bus, c *cobra.Command, id string) error {
-			out := c.OutOrStdout()
+			out := cli.PrintableWriter(c.OutOrStdout())
 			lines := json.NewEncoder(out)
 			return b.Watch(ctx, id, func(s bus.Status) error {
 				if o.output.JSON() {
 					return lines.Encode(s.Progress)
 				}
-				p := &s.Progress
-				_, err := fmt.Fprintf(out, "%s %s: %d of %d rows, %.0f/s, %s left; %d workers, %d quarantined shards; waiting for %s\n",
-					time.Now().Format(time.TimeOnly), p.State, p.Rows, p.RowsTotal, p.Rate, left(p), len(p.Workers), p.Quarantined, p.Waiting)
+				p, waiting := &s.Progress, ""
+				if p.Waiting != "" {
+					waiting = "; waiting for " + cli.Printable(p.Waiting)
+				}
+				_, err := fmt.Fprintf(out, "%s %s: %d of %d rows, %.0f/s, %s left; %d workers, %d quarantined shards%s\n",
+					time.Now().Format(time.TimeOnly), cli.Printable(p.State), p.Rows, p.RowsTotal, p.Rate, left(p), len(p.Workers), p.Quarantined, waiting)
 				return err
 			})
 		})

@@ -5,7 +5,9 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"shaver/internal/checkpoint"
@@ -74,5 +76,35 @@ func TestLocalQuarantine(t *testing.T) {
 	wantSameFile(t, out, whole)
 	if _, err := os.Stat(filepath.Join(filepath.Dir(whole), ".s.job")); !os.IsNotExist(err) {
 		t.Errorf("the folder of the job is still there: %v", err)
+	}
+}
+
+// A local job whose folder cannot be written ends with an error that names the folder and
+// the cause. Without the limit the same command completes it.
+func TestLocalFolderFails(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the test sets limits with a shell of Linux")
+	}
+	dir, _ := plantedJob(t, 400)
+	for limit, cause := range map[string]string{
+		"-f 4":  "file too large",
+		"-n 10": "too many open files",
+	} {
+		folder := t.TempDir()
+		flags := []string{"score", "--out", filepath.Join(folder, "s.arrow"), "--model", filepath.Join(dir, "model.safetensors"), "--dataset", filepath.Join(dir, "dataset"), "--log", "json"}
+		limited := start(t, nil, "sh", slices.Concat([]string{"-c", "ulimit " + limit + `; exec shaver "$@"`, "sh"}, flags)...)
+		limited.wantExit(cli.ExitFailed)
+		want := "shaver: the state of the job cannot be stored in " + filepath.Join(folder, ".s.job") + ": " + cause
+		if last := limited.log[len(limited.log)-1]; !strings.HasPrefix(last, want) {
+			t.Errorf("ulimit %s: the last line is %q, expected %q", limit, last, want)
+		}
+		for _, line := range limited.log {
+			if strings.Contains(line, "nats") {
+				t.Errorf("ulimit %s: the log speaks of NATS: %s", limit, line)
+			}
+		}
+		wantFiles(t, folder, ".s.job")
+		start(t, nil, "shaver", flags...).wantExit(cli.ExitDone)
+		wantFiles(t, folder, "s.arrow", "s.job.json")
 	}
 }

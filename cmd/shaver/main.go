@@ -10,7 +10,7 @@ import (
 	"shaver/internal/cli"
 )
 
-func main() { os.Exit(cli.Main(newRoot())) }
+func main() { os.Exit(cli.Main(newRoot)) }
 
 // The groups of commands in the help, in this order.
 const (
@@ -61,7 +61,7 @@ table, prunes the table to any budget, and measures what the pruning costs.`,
 	in(jobsGroup, "Jobs on a cluster:", group("job", "List, watch and cancel jobs on a NATS server",
 		"  shaver job list --nats nats://nats:4222\n  shaver job watch 0123456789abcdef0123 --nats nats://nats:4222",
 		jobCommands()...))
-	in(helpGroup, "Help:", cli.CompletionCommand("shaver"), cli.ExitCodes())
+	in(helpGroup, "Help:", cli.CompletionCommand("shaver"), cli.Environment(), cli.ExitCodes())
 	root.SetHelpCommandGroupID(helpGroup)
 	return root
 }

@@ -8,10 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/spf13/cobra"
 
+	"shaver/internal/atomicfile"
 	"shaver/internal/cli"
 	"shaver/internal/launch"
 )
@@ -20,10 +24,53 @@ import (
 // run them as processes.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"shaver":      main,
-		"coordinator": func() { os.Exit(cli.Main(launch.ScoreCommand("coordinator", true))) },
-		"worker":      func() { os.Exit(cli.Main(launch.WorkCommand("worker"))) },
+		"shaver": func() { end(cli.Main(newRoot)) },
+		"coordinator": func() {
+			end(cli.Main(func() *cobra.Command { return launch.ScoreCommand("coordinator", true) }))
+		},
+		"worker":   func() { end(cli.Main(func() *cobra.Command { return launch.WorkCommand("worker") })) },
+		"stubborn": func() { end(cli.Main(stubborn)) },
 	})
+}
+
+// stubborn returns a command that works in a temporary folder and does not look at its
+// context.
+func stubborn() *cobra.Command {
+	return &cobra.Command{Use: "stubborn", RunE: func(*cobra.Command, []string) error {
+		dir, err := os.MkdirTemp(".", "tmp-*")
+		if err != nil {
+			return err
+		}
+		atomicfile.Track(dir)
+		open, err := os.Open(dir) // the sign for which TestTerminate waits
+		if err != nil {
+			return err
+		}
+		defer open.Close()
+		for i := 0; ; i++ {
+			if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(i%100)), make([]byte, 1<<16), 0o600); err != nil {
+				time.Sleep(time.Millisecond) // the folder is gone, and the process is about to end
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}}
+}
+
+// peakVariable names a file to which each program writes its peak memory in KiB when
+// it ends. The system's own figure (getrusage) includes the memory of the parent process.
+const peakVariable = "SHAVER_TEST_PEAK"
+
+// end ends the process, and writes its peak memory if peakVariable is set.
+func end(code int) {
+	if path := os.Getenv(peakVariable); path != "" {
+		status, _ := os.ReadFile("/proc/self/status") // only Linux has it
+		for line := range strings.Lines(string(status)) {
+			if text, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+				_ = os.WriteFile(path, []byte(strings.TrimSuffix(strings.TrimSpace(text), " kB")), 0o600)
+			}
+		}
+	}
+	os.Exit(code)
 }
 
 // goldenDir holds models with known values.

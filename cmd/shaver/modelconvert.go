@@ -48,15 +48,18 @@ func (o *formOptions) stored() compact.Encoding { return compact.Encoding(o.valu
 
 // conversion is what "model convert" prints.
 type conversion struct {
-	Out        string `json:"out"`
-	Entries    int    `json:"entries"`
-	Kept       int    `json:"kept"`
-	Bytes      int64  `json:"bytes"`
-	DenseBytes int64  `json:"dense_bytes"` // size of the same model as a dense file
+	Out             string `json:"out"`
+	Entries         int    `json:"entries"`
+	Kept            int    `json:"kept"`
+	TableBytes      int64  `json:"table_bytes"`
+	DenseTableBytes int64  `json:"dense_table_bytes"`
+	Bytes           int64  `json:"bytes"`
+	DenseBytes      int64  `json:"dense_bytes"` // size of the same model as a dense file
 }
 
 func modelConvertCommand() *cobra.Command {
 	var form formOptions
+	var outputs cli.Outputs
 	var out cli.Output
 	c := &cobra.Command{
 		Use:   "convert IN OUT",
@@ -80,7 +83,8 @@ Either way, the values of the table stay the same to the last bit, unless
 			if err := form.check(c); err != nil {
 				return err
 			}
-			if err := cli.CheckOut(args[1], args[0]); err != nil {
+			outputs.Inputs(checkpoint.Files(args[0])...)
+			if err := outputs.Check("OUT", args[1], models); err != nil {
 				return err
 			}
 			result, err := form.convert(args[0], args[1])
@@ -88,13 +92,14 @@ Either way, the values of the table stay the same to the last bit, unless
 				return err
 			}
 			return out.Print(c.OutOrStdout(), result, func(w io.Writer) {
+				sizes(w, form.dense, result.DenseTableBytes, result.TableBytes, result.DenseBytes, result.Bytes)
 				fmt.Fprintf(w, "converted\t%s\n", result.Out)
 				fmt.Fprintf(w, "kept\t%d of %d entries\n", result.Kept, result.Entries)
-				fmt.Fprintf(w, "bytes\t%d\t%.1f%% of the dense model\n", result.Bytes, 100*float64(result.Bytes)/float64(result.DenseBytes))
 			})
 		},
 	}
 	form.flags(c)
+	outputs.Flag(c, "a file OUT that is not a model written by shaver")
 	out.Flag(c)
 	return c
 }
@@ -111,7 +116,7 @@ func (o *formOptions) convert(in, out string) (*conversion, error) {
 	if err != nil {
 		return nil, err
 	}
-	result := &conversion{Out: out, Entries: len(dropped), DenseBytes: ck.Size()}
+	result := &conversion{Out: out, Entries: len(dropped), TableBytes: ck.Footprint().Table, DenseTableBytes: ck.Footprint().Table, DenseBytes: ck.Size()}
 	for _, gone := range dropped {
 		if !gone {
 			result.Kept++
@@ -120,6 +125,7 @@ func (o *formOptions) convert(in, out string) (*conversion, error) {
 	if o.dense {
 		result.Bytes, err = checkpoint.WriteDense(out, ck)
 	} else {
+		result.TableBytes = ck.CompactFootprint(dropped, o.stored()).Table
 		result.Bytes, err = checkpoint.WriteCompact(out, ck, dropped, baseline, o.stored())
 	}
 	return result, err

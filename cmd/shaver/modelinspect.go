@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -10,6 +11,7 @@ import (
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
 	"shaver/internal/compact"
+	"shaver/internal/dataset"
 	"shaver/internal/model"
 )
 
@@ -17,6 +19,7 @@ import (
 type modelFacts struct {
 	Architecture model.Kind `json:"architecture"`
 	FieldDims    []int      `json:"field_dims"`
+	FieldNames   []string   `json:"field_names,omitempty"` // from the dataset, if there is one
 	Dim          int        `json:"dim"`
 	Fields       int        `json:"fields"`
 	Features     int        `json:"features"`
@@ -45,11 +48,13 @@ type storedField struct {
 }
 
 func modelInspectCommand() *cobra.Command {
+	var folder string
 	var out cli.Output
 	c := &cobra.Command{
 		Use:   "inspect FILE",
 		Short: "Print a checkpoint's architecture, sizes and digest",
-		Long: `Print the architecture, the sizes and the digest of a checkpoint.
+		Long: `Print the architecture, the sizes and the digest of a checkpoint. A checkpoint
+does not contain the names of its fields. --dataset takes them from a dataset.
 
 The architecture is recognized by the names and shapes of the tensors. Below, m
 is the number of fields, n the number of features in all fields together, and d
@@ -77,7 +82,7 @@ If your layers have other names, rename them when you save the checkpoint:
            for k, v in model.state_dict().items()}
   torch.save({"state_dict": state, "field_dims": [7, 120, 3]}, "model.pth")`,
 		Example: `  shaver model inspect model.pth
-  shaver model inspect pruned.safetensors -o json`,
+  shaver model inspect pruned.safetensors --dataset data`,
 		ValidArgsFunction: cli.FileArgs(cli.Checkpoints...),
 		Args:              cli.Args(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -92,9 +97,20 @@ If your layers have other names, rename them when you save the checkpoint:
 				return err
 			}
 			facts := inspectModel(ck)
+			if folder != "" {
+				d, err := dataset.Open(folder)
+				if err != nil {
+					return err
+				}
+				if err := d.CheckModel(&ck.Architecture); err != nil {
+					return err
+				}
+				facts.FieldNames = d.Fields()
+			}
 			return out.Print(c.OutOrStdout(), facts, facts.table)
 		},
 	}
+	datasetFlag(c, &folder, "dataset `folder`, for the names of the fields (default no names)")
 	out.Flag(c)
 	return c
 }
@@ -127,13 +143,18 @@ func inspectModel(ck *checkpoint.Checkpoint) *modelFacts {
 
 func (f *modelFacts) table(w io.Writer) {
 	fmt.Fprintf(w, "architecture\t%s\n", strings.TrimSpace(fmt.Sprint(f.Architecture, " ", f.Structure)))
-	fmt.Fprintf(w, "fields\t%d\t%v\n", f.Fields, f.FieldDims)
-	fmt.Fprintf(w, "embedding\t%d x %d\t%d parameters, %d players per row\n", f.Features, f.Dim, f.Parameters, f.Players)
+	fmt.Fprintf(w, "fields\t%d\tfeatures: %s\n", f.Fields, f.sizes())
+	fmt.Fprintf(w, "embedding\t%d x %d\t%d parameters\n", f.Features, f.Dim, f.Parameters)
+	fmt.Fprintf(w, "players per row\t%d\t%d fields x %d columns\n", f.Players, f.Fields, f.Dim)
 	if f.Kept != nil {
 		fmt.Fprintf(w, "pruned\t%d kept\t%s values\n", *f.Kept, f.Values)
 	}
 	for j, s := range f.Stored {
-		fmt.Fprintf(w, "field %d\t%d of %d kept\t%s, %d rows, %d bytes\n", j, s.Kept, f.FieldDims[j]*f.Dim, s.Form, s.Rows, s.Bytes)
+		name := strconv.Itoa(j)
+		if f.FieldNames != nil {
+			name = f.FieldNames[j]
+		}
+		fmt.Fprintf(w, "field %s\t%d of %d kept\t%s, %d rows, %d bytes\n", name, s.Kept, f.FieldDims[j]*f.Dim, s.Form, s.Rows, s.Bytes)
 	}
 	if len(f.Hidden) > 0 {
 		fmt.Fprintf(w, "hidden layers\t%v\n", f.Hidden)
@@ -144,6 +165,19 @@ func (f *modelFacts) table(w io.Writer) {
 	if f.Experts > 0 {
 		fmt.Fprintf(w, "experts\t%d of rank %d\n", f.Experts, f.Rank)
 	}
-	fmt.Fprintf(w, "tensors\t%d\tembedding in %s\n", f.Tensors, f.EmbeddingKey)
+	fmt.Fprintf(w, "tensors\t%d\tembedding in %s\n", f.Tensors, cli.Printable(f.EmbeddingKey))
 	fmt.Fprintf(w, "digest\t%s\n", f.Digest)
+}
+
+// sizes returns the sizes of the fields, after their names if these are known.
+func (f *modelFacts) sizes() string {
+	var all []string
+	for j, size := range f.FieldDims {
+		text := strconv.Itoa(size)
+		if f.FieldNames != nil {
+			text = f.FieldNames[j] + " " + text
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, ", ")
 }

@@ -32,7 +32,8 @@ func planCommand() *cobra.Command {
 		Short: "Estimate the cost of a job without running it",
 		Long: `Estimate the cost of a job. The command computes some rows of the job on this
 machine, for about five seconds, or ten with --audit. It assumes that the cores
-of other machines are as fast as those of this one.
+of other machines are as fast as those of this one. If other programs used this
+machine meanwhile, the table says so.
 
 The size of a shard is estimated from rows that the command encodes. The size of
 a partial depends on the number of distinct features in a shard. That number is
@@ -56,6 +57,7 @@ in order of time, partials are smaller than estimated.`,
 	f.IntVar(&o.cores, "cores", runtime.GOMAXPROCS(0), "number of cores of all workers together")
 	f.IntVar(&o.threads, "threads", runtime.GOMAXPROCS(0), "number of threads of each worker")
 	f.Lookup("cores").DefValue, f.Lookup("threads").DefValue = "all cores of this machine", "all cores of this machine"
+	cli.Group(c, "Workers", "cores", "threads")
 	o.output.Flag(c)
 	cli.MarkRequired(c, "model", "dataset")
 	return c
@@ -91,6 +93,9 @@ func forecastTable(w io.Writer, f *forecast.Forecast) {
 		fmt.Fprintf(w, "rounds\t%d\tat most; the lines below are for all of them\n", f.Rounds)
 	}
 	fmt.Fprintf(w, "rows per second and core\t%.3g\tmeasured on %d rows in %.1f s, %d threads\n", f.RowsPerCore, m.Rows, m.Seconds, m.Threads)
+	if m.Busy() {
+		fmt.Fprintf(w, "\t\tother programs used this machine: the threads ran in %.0f%% of this time, so an idle machine is up to %.1f times as fast\n", 100*m.Share, 1/m.Share)
+	}
 	fmt.Fprintf(w, "core-hours\t%.3g\n", f.CoreHours)
 	if f.AuditRows > 0 {
 		fmt.Fprintf(w, "audit\t%.3g\tmore core-hours, for %d rows by each of three estimators\n", f.AuditCoreHours, f.AuditRows)
@@ -110,6 +115,9 @@ func size(bytes int64) string {
 	v, units := float64(bytes), []string{"B", "KiB", "MiB", "GiB", "TiB"}
 	for v >= 1024 && len(units) > 1 {
 		v, units = v/1024, units[1:]
+	}
+	if v >= 1000 { // %.3g would print an exponent
+		return fmt.Sprintf("%.0f %s", v, units[0])
 	}
 	return fmt.Sprintf("%.3g %s", v, units[0])
 }

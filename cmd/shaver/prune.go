@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
+	"shaver/internal/compact"
 	"shaver/internal/dataset"
 	"shaver/internal/evaluate"
 	"shaver/internal/fault"
@@ -17,32 +19,37 @@ import (
 )
 
 type pruneOptions struct {
-	model, scores, out, aggregate, rank string
-	sparsity                            float64
-	parameters, bytes                   int64
-	keep                                prune.Keep
-	calibrate                           bool
-	dataset                             string
-	form                                formOptions
-	output                              cli.Output
+	model, scores, from, out, aggregate, rank string
+	sparsity                                  float64
+	parameters, bytes                         int64
+	keep                                      prune.Keep
+	calibrate                                 bool
+	dataset                                   string
+	form                                      formOptions
+	seed                                      uint64 // seed of the method random; only --from sets it
+	outputs                                   cli.Outputs
+	output                                    cli.Output
 }
 
 // pruning is what "prune" prints.
 type pruning struct {
-	Out           string                `json:"out"`
-	Baseline      string                `json:"baseline"`
-	Aggregate     string                `json:"aggregate"`
-	Rank          string                `json:"rank"`
-	Sparsity      float64               `json:"sparsity"` // dropped / entries
-	Entries       int                   `json:"entries"`
-	Dropped       int                   `json:"dropped"`
-	Kept          int                   `json:"kept"`
-	Parameters    int                   `json:"parameters"` // kept entries, and those of the codebook if there is one
-	Features      int                   `json:"features"`
-	EmptyFeatures int                   `json:"empty_features"` // features that keep no entry
-	Calibration   *evaluate.Calibration `json:"calibration,omitempty"`
-	Bytes         int64                 `json:"bytes"`
-	DenseBytes    int64                 `json:"dense_bytes"` // of the unpruned model as safetensors
+	Out             string                `json:"out"`
+	Method          string                `json:"method"` // name of the method in a sweep
+	Baseline        string                `json:"baseline"`
+	Aggregate       string                `json:"aggregate,omitempty"` // empty if the method does not rank by scores
+	Rank            string                `json:"rank,omitempty"`      // how the method ranks by the scores
+	Sparsity        float64               `json:"sparsity"`            // dropped / entries
+	Entries         int                   `json:"entries"`
+	Dropped         int                   `json:"dropped"`
+	Kept            int                   `json:"kept"`
+	Parameters      int                   `json:"parameters"` // kept entries, and those of the codebook if there is one
+	Features        int                   `json:"features"`
+	EmptyFeatures   int                   `json:"empty_features"` // features that keep no entry
+	Calibration     *evaluate.Calibration `json:"calibration,omitempty"`
+	TableBytes      int64                 `json:"table_bytes"` // values, positions and codebook
+	DenseTableBytes int64                 `json:"dense_table_bytes"`
+	Bytes           int64                 `json:"bytes"`
+	DenseBytes      int64                 `json:"dense_bytes"` // size of the unpruned model as safetensors
 }
 
 func pruneCommand() *cobra.Command {
@@ -54,6 +61,11 @@ func pruneCommand() *cobra.Command {
   --sparsity    portion of the entries to drop
   --parameters  parameters to keep, including the codebook
   --bytes       size of the compact file; as few entries as possible are dropped
+
+With --from, the command prunes as "shaver sweep --select --out FILE" chose. The
+file says how to rank, which entries always stay and how values are stored. If
+the sweep has several budgets, --sparsity or --parameters selects one. The
+model, the scores and the dataset must be those of the sweep.
 
 A dropped entry reads what it read when it was scored: zero, or the codebook
 value of its field.
@@ -68,6 +80,8 @@ into the weights, so a program that loads the file need not know them. In FM and
 DeepFM the embedding table is scaled too.`,
 		Example: `  shaver prune --model model.pth --scores scores.arrow --sparsity 0.9 \
       --out pruned.safetensors
+  shaver prune --model model.pth --scores scores.arrow --from sweep.json \
+      --sparsity 0.9 --out pruned.safetensors
   shaver prune --model model.pth --scores scores.arrow --bytes 5000000 \
       --values int8 --calibrate --dataset data --out pruned.safetensors`,
 		Args: cli.Args(cobra.NoArgs),
@@ -81,6 +95,8 @@ DeepFM the embedding table is scaled too.`,
 	f := c.Flags()
 	modelFlag(c, &o.model, "checkpoint `file` that was scored")
 	scoresFlag(c, &o.scores)
+	f.StringVar(&o.from, "from", "", "`file` written by shaver sweep --select --out, which says how to prune (default none)")
+	cli.Files(c, "from", "json")
 	outFlag(c, &o.out, "pruned model `file` to write, .safetensors", "safetensors")
 	f.Float64Var(&o.sparsity, "sparsity", 0, "budget: `portion` of the entries to drop")
 	f.Int64Var(&o.parameters, "parameters", 0, "budget: `number` of parameters to keep")
@@ -89,50 +105,94 @@ DeepFM the embedding table is scaled too.`,
 	rankFlag(c, &o.rank)
 	keepFlags(c, &o.keep)
 	f.BoolVar(&o.calibrate, "calibrate", false, "fit a*logit + b to the validation split of --dataset, and fold a and b into the weights")
-	datasetFlag(c, &o.dataset, "dataset `folder`, for --calibrate")
+	datasetFlag(c, &o.dataset, "dataset `folder`, for --calibrate, and for --from with the method frequency")
 	o.form.flags(c)
+	o.outputs.Flag(c, "a file at --out that is not a model written by shaver")
 	o.output.Flag(c)
+	cli.Group(c, "Files", "model", "scores", "from", "dataset", "out", "force")
+	cli.Group(c, "Budget", "sparsity", "parameters", "bytes")
+	cli.Group(c, "Choice of entries", "aggregate", "rank", "protect", "field-minimum")
+	cli.Group(c, "Pruned model", "values", "dense", "calibrate")
 	cli.MarkRequired(c, "model", "scores", "out")
 	return c
 }
 
-func (o *pruneOptions) run(c *cobra.Command) error {
-	budgets := 0
-	for _, name := range []string{prune.Sparsity, prune.Kept, prune.Bytes} {
-		if c.Flags().Changed(name) {
-			budgets++
+// check checks the flags before any file is read, and returns the budget or nil.
+func (o *pruneOptions) check(c *cobra.Command) (*prune.Budget, error) {
+	var given []prune.Budget
+	for _, b := range []prune.Budget{{Unit: prune.Sparsity, Amount: o.sparsity}, {Unit: prune.Kept, Amount: float64(o.parameters)}, {Unit: prune.Bytes, Amount: float64(o.bytes)}} {
+		if c.Flags().Changed(b.Unit) {
+			given = append(given, b)
 		}
 	}
-	if budgets != 1 {
-		return fault.Usagef("shaver prune needs one of --sparsity, --parameters and --bytes")
+	switch {
+	case o.from != "":
+		for _, name := range []string{prune.Bytes, "aggregate", "rank", "protect", "field-minimum", "values"} {
+			if c.Flags().Changed(name) {
+				return nil, fault.Usagef("--from already sets --%s: leave one of them out", name)
+			}
+		}
+		if len(given) > 1 {
+			return nil, fault.Usagef("--sparsity and --parameters both name a budget of --from: give only one")
+		}
+	case len(given) != 1:
+		return nil, fault.Usagef("shaver prune needs one of --sparsity, --parameters and --bytes, or --from")
 	}
 	if err := o.form.check(c); err != nil {
-		return err
+		return nil, err
 	}
 	if o.form.dense && c.Flags().Changed("bytes") {
-		return fault.Usagef("--bytes is a budget for the compact file; a dense file is as large as the model")
+		return nil, fault.Usagef("--bytes is a budget for the compact file; a dense file is as large as the model")
 	}
-	if o.calibrate != c.Flags().Changed("dataset") {
-		return fault.Usagef("--calibrate and --dataset need each other")
+	if o.calibrate && o.dataset == "" {
+		return nil, fault.Usagef("--calibrate needs --dataset")
+	}
+	if !o.calibrate && o.from == "" && c.Flags().Changed("dataset") {
+		return nil, fault.Usagef("--dataset has no effect without --calibrate or --from")
 	}
 	if err := o.output.Check(); err != nil {
+		return nil, err
+	}
+	if given == nil {
+		return nil, nil
+	}
+	return &given[0], nil
+}
+
+func (o *pruneOptions) run(c *cobra.Command) error {
+	budget, err := o.check(c)
+	if err != nil {
 		return err
 	}
-	if err := cli.CheckOut(o.out, o.model, o.scores); err != nil {
+	o.outputs.Inputs(checkpoint.Files(o.model)...)
+	o.outputs.Inputs(o.scores, o.from)
+	if o.dataset != "" {
+		o.outputs.Inputs(dataset.Files(o.dataset)...)
+	}
+	if err := o.outputs.Check("--out", o.out, models); err != nil {
 		return err
 	}
 	p, err := openPruner(o.model, o.scores)
 	if err != nil {
 		return err
 	}
-	mask, err := o.mask(c, p)
+	method := sweep.Name(&p.scores[0].Spec.Options, o.aggregate)
+	if o.from != "" {
+		if method, budget, err = o.take(p, budget); err != nil {
+			return fmt.Errorf("%s: %w", o.from, err)
+		}
+	}
+	mask, err := o.mask(p, method, budget)
 	if err != nil {
 		return err
 	}
 	a, baseline := &p.checkpoint.Architecture, p.scores[0].Spec.Baseline
 	result := pruning{
-		Out: o.out, Baseline: baseline, Aggregate: o.aggregate, Rank: o.rank,
-		Entries: a.Parameters(), Features: a.Features(), EmptyFeatures: prune.EmptyFeatures(a, mask), DenseBytes: p.checkpoint.Size(),
+		Out: o.out, Method: method, Baseline: baseline, Aggregate: o.aggregate, Rank: o.rank, Entries: a.Parameters(), Features: a.Features(), EmptyFeatures: prune.EmptyFeatures(a, mask),
+		DenseTableBytes: p.checkpoint.Footprint().Table, TableBytes: p.checkpoint.Footprint().Table, DenseBytes: p.checkpoint.Size(),
+	}
+	if !o.form.dense {
+		result.TableBytes = p.checkpoint.CompactFootprint(mask, o.form.stored()).Table
 	}
 	for _, gone := range mask {
 		if gone {
@@ -145,29 +205,122 @@ func (o *pruneOptions) run(c *cobra.Command) error {
 	if result.Bytes, result.Calibration, err = o.write(c, p, mask); err != nil {
 		return err
 	}
-	return o.output.Print(c.OutOrStdout(), result, func(w io.Writer) {
-		fmt.Fprintf(w, "pruned\t%s\n", result.Out)
-		fmt.Fprintf(w, "dropped\t%d of %d entries\treplaced by %s\n", result.Dropped, result.Entries, result.Baseline)
-		fmt.Fprintf(w, "parameters\t%d\n", result.Parameters)
-		fmt.Fprintf(w, "empty features\t%d of %d\tkeep no entry\n", result.EmptyFeatures, result.Features)
-		if k := result.Calibration; k != nil {
-			fmt.Fprintf(w, "calibrated\tlogit * %.4f %+.4f\tfolded into the weights\n", k.Scale, k.Offset)
+	return o.output.Print(c.OutOrStdout(), result, func(w io.Writer) { result.table(w, o.form.dense) })
+}
+
+func (r *pruning) table(w io.Writer, dense bool) {
+	sizes(w, dense, r.DenseTableBytes, r.TableBytes, r.DenseBytes, r.Bytes)
+	fmt.Fprintf(w, "pruned\t%s\n", r.Out)
+	fmt.Fprintf(w, "method\t%s\n", r.Method)
+	fmt.Fprintf(w, "dropped\t%d of %d entries\treplaced by %s\n", r.Dropped, r.Entries, r.Baseline)
+	fmt.Fprintf(w, "parameters\t%d\n", r.Parameters)
+	fmt.Fprintf(w, "features\t%d of %d keep an entry\n", r.Features-r.EmptyFeatures, r.Features)
+	if k := r.Calibration; k != nil {
+		fmt.Fprintf(w, "calibrated\tlogit * %.4f %+.4f\tfolded into the weights\n", k.Scale, k.Offset)
+	}
+}
+
+// sizes writes the bytes of a model's table and file, before and after a command that writes
+// it in dense or in compact form.
+func sizes(w io.Writer, dense bool, table, tableAfter, file, fileAfter int64) {
+	if dense {
+		fmt.Fprintf(w, "table\t%s\ta dense file stores dropped entries too\n", size(tableAfter))
+		fmt.Fprintf(w, "file\t%s\n", size(fileAfter))
+		return
+	}
+	fmt.Fprintf(w, "table\t%s\n", change(table, tableAfter))
+	fmt.Fprintf(w, "file\t%s\tonly the table is pruned, not the rest of the model\n", change(file, fileAfter))
+}
+
+// change says how a size in bytes changed.
+func change(before, after int64) string {
+	percent := 100 * (float64(after)/float64(before) - 1)
+	word := "larger"
+	if percent < 0 {
+		percent, word = -percent, "smaller"
+	}
+	return fmt.Sprintf("%s -> %s, %.0f%% %s", size(before), size(after), percent, word)
+}
+
+// take sets the options that the sweep in o.from says, and returns the method and the
+// budget that the sweep chose at a budget, which may be nil.
+func (o *pruneOptions) take(p *pruner, at *prune.Budget) (method string, budget *prune.Budget, err error) {
+	d, err := readSweep(o.from)
+	if err != nil {
+		return "", nil, err
+	}
+	s := p.scores[0]
+	if digest := p.checkpoint.Digest(); d.Model != digest {
+		return "", nil, fault.Inputf("the sweep measured another model, with digest %.12s; %s has %.12s", d.Model, o.model, digest)
+	}
+	if o.dataset != "" {
+		data, err := dataset.Open(o.dataset)
+		if err != nil {
+			return "", nil, err
 		}
-		fmt.Fprintf(w, "bytes\t%d\t%.1f%% of the dense model\n", result.Bytes, 100*float64(result.Bytes)/float64(result.DenseBytes))
-	})
+		if digest := data.Digest(); d.Dataset != digest {
+			return "", nil, fault.Inputf("the sweep measured another dataset, with digest %.12s; %s has %.12s", d.Dataset, o.dataset, digest)
+		}
+	}
+	if d.Settings == nil {
+		return "", nil, fault.Inputf("the sweep has no settings: an older program wrote it; run shaver sweep again")
+	}
+	chosen, err := d.ChosenAt(at)
+	if err != nil {
+		return "", nil, err
+	}
+	source, err := d.ScoresOf(chosen)
+	if err != nil {
+		return "", nil, err
+	}
+	if job := d.Sources[source].Job; job != s.Spec.ID() {
+		return "", nil, fault.Inputf("the sweep chose %s with the scores of job %s, but %s has those of job %s", chosen.Method, job, o.scores, s.Spec.ID())
+	}
+	if o.aggregate, err = d.AggregateOf(chosen); err != nil {
+		return "", nil, err
+	}
+	o.rank = d.Settings.Rank
+	if o.aggregate == "" {
+		o.rank = ""
+	}
+	if chosen.Method == sweep.Frequency && o.dataset == "" {
+		return "", nil, fault.Usagef("the sweep chose %s, which needs --dataset", chosen.Method)
+	}
+	o.keep, o.seed = prune.Keep{Fields: d.Settings.Protect, Minimum: d.Settings.FieldMinimum}, d.Settings.Seed
+	o.form.values = chosen.Values
+	if o.form.stored().Size() == 0 {
+		return "", nil, fault.Inputf("the sweep stores values as %q: expected one of %s", chosen.Values, strings.Join(valueNames(), ", "))
+	}
+	if o.form.dense && o.form.stored() != compact.Float32 {
+		return "", nil, fault.Usagef("the sweep chose values of %s, but --dense writes float32", chosen.Values)
+	}
+	return chosen.Method, &prune.Budget{Unit: prune.Kept, Amount: float64(chosen.Parameters)}, nil
+}
+
+// order returns the entries in the order in which the method drops them.
+func (o *pruneOptions) order(p *pruner, method string) ([]int32, error) {
+	s := p.scores[0]
+	if o.aggregate != "" {
+		return sweep.Order(s, o.aggregate, o.rank, p.table)
+	}
+	var d *dataset.Dataset
+	if o.dataset != "" {
+		var err error
+		if d, err = dataset.Open(o.dataset); err != nil {
+			return nil, err
+		}
+	}
+	t, err := p.tableOf(d, o.keep, o.form.values)
+	if err != nil {
+		return nil, err
+	}
+	return t.RivalOrder(method, s.Baseline, o.seed)
 }
 
 // mask returns which entries to drop, [n, d].
-func (o *pruneOptions) mask(c *cobra.Command, p *pruner) ([]bool, error) {
-	budget := prune.Budget{Unit: prune.Sparsity, Amount: o.sparsity}
-	switch {
-	case c.Flags().Changed(prune.Kept):
-		budget = prune.Budget{Unit: prune.Kept, Amount: float64(o.parameters)}
-	case c.Flags().Changed(prune.Bytes):
-		budget = prune.Budget{Unit: prune.Bytes, Amount: float64(o.bytes)}
-	}
+func (o *pruneOptions) mask(p *pruner, method string, budget *prune.Budget) ([]bool, error) {
 	a, s := &p.checkpoint.Architecture, p.scores[0]
-	order, err := sweep.Order(s, o.aggregate, o.rank, p.table)
+	order, err := o.order(p, method)
 	if err != nil {
 		return nil, err
 	}

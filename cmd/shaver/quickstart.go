@@ -49,7 +49,8 @@ score the model on a NATS server inside this process, prune it, and compare the
 result with pruning by magnitude.
 
 Half of the columns of the model's embedding table carry all of its information.
-The other half are as large but useless.
+The other half are as large but useless, so Shapley values win by construction.
+--out keeps the model, the rows, the dataset and the scores.
 
 ` + cli.ExitHelp,
 		Example: `  shaver quickstart
@@ -73,21 +74,27 @@ func (o *quickstartOptions) run(c *cobra.Command) (err error) {
 	if o.rows < 100 {
 		return fault.Usagef("--rows %d: expected at least 100", o.rows)
 	}
+	if c.Flags().Changed("out") && o.out == "" {
+		return fault.Usagef(`--out "": expected the name of a new folder`)
+	}
 	dir := o.out
 	if dir == "" {
 		temporary, err := os.MkdirTemp("", "shaver-quickstart-*")
 		if err != nil {
 			return err
 		}
-		defer os.RemoveAll(temporary)
+		defer atomicfile.Track(temporary).Remove()
 		dir = temporary
 	} else {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			return fault.Usagef("--out: %w", err)
 		}
+		made := atomicfile.Track(dir)
 		defer func() {
 			if err != nil { // so that the same command can run again
-				_ = os.RemoveAll(dir)
+				_ = made.Remove()
+			} else {
+				made.Keep()
 			}
 		}()
 	}
@@ -126,7 +133,7 @@ func (o *quickstartOptions) run(c *cobra.Command) (err error) {
 	say("4. prune and measure on the test split")
 	found, err := sweepMethods(c.Context(), &sweepInput{
 		model: file("model.safetensors"), scores: []string{file("scores.arrow")}, dataset: file("dataset"), split: dataset.Test,
-		aggregates: []string{scores.Sum}, rank: prune.Abs, budgets: budgets(prune.Sparsity, []float64{.5, .8, .9, .95}),
+		aggregates: []string{scores.DefaultAggregate}, rank: prune.Abs, budgets: budgets(prune.Sparsity, []float64{.5, .8, .9, .95}),
 		rivals: []string{sweep.Magnitude}, values: []string{string(compact.Float32)},
 	})
 	if err != nil {
@@ -135,13 +142,28 @@ func (o *quickstartOptions) run(c *cobra.Command) (err error) {
 	if err := o.output.Print(c.OutOrStdout(), found, found.WriteTable); err != nil {
 		return err
 	}
-	say("done in %.0f s", time.Since(start).Seconds())
-	if o.out != "" {
-		say("the files are in %s; continue with:\n  shaver scores inspect %s\n  shaver prune --model %s --scores %s --sparsity 0.8 --out %s",
-			dir, file("scores.arrow"), file("model.safetensors"), file("scores.arrow"), file("pruned.safetensors"))
+	say("done in %.0f s\n", time.Since(start).Seconds())
+	say("Shapley values win here by construction: half of the columns of this model carry all\nof its information, and the other half are as large but useless.\n")
+	if o.out == "" {
+		say("The files were temporary. With --out DIR they stay.\n")
+	} else {
+		say("The files are in %s. Look at them:\n  shaver model inspect %s\n  shaver dataset inspect %s\n  shaver scores inspect %s\n",
+			dir, file("model.safetensors"), file("dataset"), file("scores.arrow"))
 	}
+	say("Now do this with your model and rows:\n%s", ownSteps)
 	return nil
 }
+
+// ownSteps are the commands that do what quickstart does with the user's own files.
+const ownSteps = `  shaver dataset import csv --ids local --train train.csv --val val.csv \
+      --test test.csv --model model.pth --out data
+  shaver score --model model.pth --dataset data --splits train \
+      --baseline codebook --estimator multilinear --out scores.arrow
+  shaver sweep --model model.pth --scores scores.arrow --dataset data \
+      --select --out sweep.json
+  shaver prune --model model.pth --scores scores.arrow --from sweep.json \
+      --sparsity 0.9 --out pruned.safetensors
+  shaver evaluate --model pruned.safetensors --against model.pth --dataset data`
 
 func (o *quickstartOptions) score(ctx context.Context, file func(string) string) (*launch.JobReport, error) {
 	log, err := cli.Logger("text", false)

@@ -49,12 +49,19 @@ func TestQuickstartTemporary(t *testing.T) {
 	temporary := t.TempDir()
 	c := exec.CommandContext(t.Context(), "shaver", "quickstart", "--rows", "500")
 	c.Env = append(os.Environ(), "TMPDIR="+temporary)
+	var stderr strings.Builder
+	c.Stderr = &stderr
 	stdout, err := c.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if lines := strings.Split(strings.TrimSpace(string(stdout)), "\n"); len(lines) != 10 || !strings.HasPrefix(lines[0], "SPARSITY") {
-		t.Errorf("stdout is %q, expected a table of 9 lines and a header", lines)
+	for _, want := range []string{"With --out DIR they stay.", "Shapley values win here by construction", "Now do this with your model and rows:\n  shaver dataset import"} {
+		if !strings.Contains(stderr.String(), want) {
+			t.Errorf("stderr does not say %q:\n%s", want, &stderr)
+		}
+	}
+	if lines := strings.Split(strings.TrimSpace(string(stdout)), "\n"); len(lines) != 12 || !strings.HasPrefix(lines[0], "SPARSITY") || !strings.HasPrefix(lines[10], "* differs") {
+		t.Errorf("stdout is %q, expected a table of 9 lines, a header, a note and a decision", lines)
 	}
 	wantFiles(t, temporary)
 }

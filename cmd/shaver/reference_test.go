@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+
+	"shaver/internal/cli"
 )
 
 // referenceDir holds the command reference, which "make generate" writes.
@@ -77,10 +79,15 @@ func reference(t *testing.T) map[string]string {
 			t.Fatal(err)
 		}
 		flags := c.NonInheritedFlags()
-		text := strings.Replace(page.String(), flags.FlagUsages(), flags.FlagUsagesWrapped(80), 1)
+		text := strings.Replace(page.String(), flags.FlagUsages(), strings.TrimPrefix(cli.FlagHelp(c), "Flags:\n")+"\n", 1)
+		if c.IsAdditionalHelpTopicCommand() {
+			before, after, _ := strings.Cut(text, "### Options\n")
+			_, after, _ = strings.Cut(after, "### SEE ALSO")
+			text = before + "### SEE ALSO" + after
+		}
 		pages[strings.ReplaceAll(c.CommandPath(), " ", "_")+".md"] = strings.TrimSpace(text) + "\n"
 		for _, sub := range c.Commands() {
-			if sub.IsAvailableCommand() && !sub.IsAdditionalHelpTopicCommand() {
+			if sub.IsAvailableCommand() || sub.IsAdditionalHelpTopicCommand() {
 				add(sub)
 			}
 		}

@@ -10,11 +10,14 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"shaver/internal/atomicfile"
+	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
+	"shaver/internal/dataset"
 	"shaver/internal/fault"
 	"shaver/internal/launch"
 	"shaver/internal/picture"
@@ -26,6 +29,8 @@ import (
 type reportOptions struct {
 	model, scores, sweep, dataset, aggregate string
 	out, pictures                            string
+	outputs                                  cli.Outputs
+	tolerance                                sweep.Tolerance
 	output                                   cli.Output
 }
 
@@ -44,14 +49,20 @@ func reportCommand() *cobra.Command {
 		Long: `Write one HTML page, which needs no network and no script. It shows how much
 each field is worth and how much of it is kept, how many entries rare and
 frequent features keep, how reliable the values and the choice of kept entries
-are, and the facts about the job. --sweep adds the AUC and LogLoss of each
-method, from the output of "shaver sweep -o json" for the same scores.
+are, and the facts about the job.
+
+With --sweep, the page begins with the smallest table that is within
+--auc-tolerance and --log-loss-tolerance of the unpruned model. A table is
+within a tolerance if the whole 95% interval of its difference is.
+The page then compares the rankings, and shows the calibration and the metrics
+on slices of the rows. --sweep takes the document of "shaver sweep" for the
+same scores.
 
 The time that the job took is read from NAME.job.json next to the scores, if
 that file exists. With --dataset, the page names features by their values in
 the vocabulary. --pictures also writes each picture on the page to a file.`,
 		Example: `  shaver sweep --model model.pth --scores scores.arrow --dataset data \
-      --calibrate -o json > sweep.json
+      --calibrate --out sweep.json
   shaver report --model model.pth --scores scores.arrow --sweep sweep.json \
       --dataset data --out report.html`,
 		Args: cli.Args(cobra.NoArgs),
@@ -61,6 +72,14 @@ the vocabulary. --pictures also writes each picture on the page to a file.`,
 			}
 			if err := o.output.Check(); err != nil {
 				return err
+			}
+			for name, v := range map[string]float64{"auc-tolerance": o.tolerance.AUC, "log-loss-tolerance": o.tolerance.LogLoss} {
+				if !(v >= 0 && v <= 1) {
+					return fault.Usagef("--%s %v: expected a number from 0 to 1", name, v)
+				}
+				if c.Flags().Changed(name) && o.sweep == "" {
+					return fault.Usagef("--%s needs --sweep", name)
+				}
 			}
 			return o.run(c)
 		},
@@ -72,19 +91,33 @@ the vocabulary. --pictures also writes each picture on the page to a file.`,
 	cli.Files(c, "sweep", "json")
 	datasetFlag(c, &o.dataset, "dataset `folder` that was scored, for the names of features")
 	aggregateFlag(c, &o.aggregate)
+	f.Lookup("aggregate").DefValue = "that of the recommended table, or " + o.aggregate
 	outFlag(c, &o.out, "HTML `file` to write", "html")
+	f.Float64Var(&o.tolerance.AUC, "auc-tolerance", sweep.DefaultTolerance.AUC, "decrease of AUC that a table may have")
+	f.Float64Var(&o.tolerance.LogLoss, "log-loss-tolerance", sweep.DefaultTolerance.LogLoss, "increase of LogLoss that a table may have, nat")
 	f.StringVar(&o.pictures, "pictures", "", "`folder` for the pictures as "+strings.Join(picture.Formats(), " and ")+" files (default none)")
 	cli.Folder(c, "pictures")
+	o.outputs.Flag(c, "files at --out and in --pictures that shaver did not write")
 	o.output.Flag(c)
+	cli.Group(c, "Files", "model", "scores", "sweep", "dataset", "out", "pictures", "force")
+	cli.Group(c, "Recommendation", "aggregate", "auc-tolerance", "log-loss-tolerance")
 	cli.MarkRequired(c, "model", "scores", "out")
 	return c
 }
 
 func (o *reportOptions) run(c *cobra.Command) error {
-	if err := cli.CheckOut(o.out, o.model, o.scores, o.sweep); err != nil {
+	o.outputs.Inputs(checkpoint.Files(o.model)...)
+	o.outputs.Inputs(o.scores, launch.ReportPath(o.scores), o.sweep)
+	if o.dataset != "" {
+		o.outputs.Inputs(dataset.Files(o.dataset)...)
+	}
+	if err := o.outputs.Check("--out", o.out, pages); err != nil {
 		return err
 	}
-	facts, err := o.facts()
+	if c.Flags().Changed("pictures") && o.pictures == "" {
+		return fault.Usagef(`--pictures "": expected the name of a folder`)
+	}
+	facts, err := o.facts(c)
 	if err != nil {
 		return err
 	}
@@ -100,10 +133,15 @@ func (o *reportOptions) run(c *cobra.Command) error {
 		for _, p := range r.Pictures {
 			for _, format := range picture.Formats() {
 				path := filepath.Join(o.pictures, p.Name+format)
-				if err := p.Write(path); err != nil {
+				if err := o.outputs.Check("--pictures", path, pictures); err != nil {
 					return err
 				}
 				result.Pictures = append(result.Pictures, path)
+			}
+		}
+		for i, path := range result.Pictures {
+			if err := r.Pictures[i/len(picture.Formats())].Write(path); err != nil {
+				return err
 			}
 		}
 	}
@@ -119,13 +157,13 @@ func (o *reportOptions) run(c *cobra.Command) error {
 }
 
 // facts reads everything that the report shows.
-func (o *reportOptions) facts() (*report.Facts, error) {
+func (o *reportOptions) facts(c *cobra.Command) (*report.Facts, error) {
 	p, err := openPruner(o.model, o.scores)
 	if err != nil {
 		return nil, err
 	}
 	s := p.scores[0]
-	f := &report.Facts{Architecture: &p.checkpoint.Architecture, Entries: p.table, Scores: s, Aggregate: o.aggregate}
+	f := &report.Facts{Architecture: &p.checkpoint.Architecture, Entries: p.table, Scores: s, Aggregate: o.aggregate, Tolerance: o.tolerance, Program: cli.Program()}
 	if f.Digest, err = scores.Digest(o.scores); err != nil {
 		return nil, err
 	}
@@ -140,13 +178,16 @@ func (o *reportOptions) facts() (*report.Facts, error) {
 			return nil, fmt.Errorf("%s: %w", o.sweep, err)
 		}
 	}
-	f.Ends, err = o.ends(p)
+	if recommended := f.Recommended(); !c.Flags().Changed("aggregate") && recommended != "" {
+		f.Aggregate = recommended
+	}
+	f.Ends, err = o.ends(p, f.Aggregate)
 	return f, err
 }
 
 // ends returns the most and the least valuable features of each field.
-func (o *reportOptions) ends(p *pruner) ([]report.Ends, error) {
-	ranked, err := p.ranked(o.aggregate, o.dataset, make([]bool, len(p.table)))
+func (o *reportOptions) ends(p *pruner, aggregate string) ([]report.Ends, error) {
+	ranked, err := p.ranked(aggregate, o.dataset, make([]bool, len(p.table)))
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +229,13 @@ func readRun(scoresFile, digest string) (*report.Run, error) {
 	if r.Shards == 0 { // the run that computed the scores ended before it wrote a report
 		return nil, nil
 	}
-	return &report.Run{Seconds: r.Seconds, CPUSeconds: r.CPUSeconds, Resumed: r.Resumed, Shards: r.Shards, Workers: len(r.Workers)}, nil
+	run := &report.Run{Seconds: r.Seconds, CPUSeconds: r.CPUSeconds, Resumed: r.Resumed, Shards: r.Shards, Workers: len(r.Workers), Program: r.Program}
+	if r.Finished != "" {
+		if run.Finished, err = time.Parse(time.RFC3339, r.Finished); err != nil {
+			return nil, fault.Inputf("%s: finished: %w", path, err)
+		}
+	}
+	return run, nil
 }
 
 func readSweep(path string) (*sweep.Document, error) {

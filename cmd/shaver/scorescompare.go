@@ -4,38 +4,31 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"shaver/internal/cli"
 	"shaver/internal/compare"
 	"shaver/internal/fault"
+	"shaver/internal/job"
 	"shaver/internal/scores"
 )
 
 // comparison is what "scores compare" prints. It covers the entries of the features
 // that occur in the rows of both jobs.
 type comparison struct {
-	Aggregate   string         `json:"aggregate"`
-	Entries     int            `json:"entries"`
-	RelativeRMS *float64       `json:"relative_rms"` // root mean square of the difference, relative to the second file's; null if that is 0
-	Spearman    *float64       `json:"spearman"`     // rank correlation of the magnitudes; null if all are equal
-	Overlap     []overlapAt    `json:"overlap"`
-	Differ      []specMismatch `json:"differ"` // settings in which the two jobs differ
+	Aggregate   string           `json:"aggregate"`
+	Entries     int              `json:"entries"`
+	RelativeRMS *float64         `json:"relative_rms"` // root mean square of the difference, relative to the second file's; null if that is 0
+	Spearman    *float64         `json:"spearman"`     // rank correlation of the magnitudes; null if all are equal
+	Overlap     []overlapAt      `json:"overlap"`
+	Differ      []job.Difference `json:"differ"` // settings in which the two jobs differ
 }
 
 // overlapAt is the agreement of the kept entries at a sparsity.
 type overlapAt struct {
 	Sparsity float64 `json:"sparsity"`
 	Portion  float64 `json:"portion"` // share of the entries kept by one file that the other keeps too
-}
-
-// specMismatch is a setting in which two jobs differ.
-type specMismatch struct {
-	Name string `json:"name"`
-	A    string `json:"a"`
-	B    string `json:"b"`
 }
 
 func scoresCompareCommand() *cobra.Command {
@@ -70,8 +63,8 @@ by A that B keeps too. Only features that occur in the rows of both jobs count.`
 			return out.Print(c.OutOrStdout(), result, result.table)
 		},
 	}
-	c.Flags().StringVar(&aggregate, "aggregate", scores.Sum, "`aggregate` to compare: "+scores.AggregateHelp())
-	cli.Choices(c, "aggregate", scores.Aggregates()...)
+	c.Flags().StringVar(&aggregate, "aggregate", scores.DefaultAggregate, "`aggregate` to compare: "+scores.AggregateHelp())
+	cli.OneOf(c, "aggregate", scores.Aggregates()...)
 	portionsFlag(c, &sparsities, "sparsities", []float64{.5, .8, .9, .95, .99}, "`portions` of the entries to drop, separated by commas")
 	out.Flag(c)
 	return c
@@ -108,37 +101,13 @@ func compareScores(fileA, fileB, aggregate string, sparsities []float64) (*compa
 		return nil, fault.Inputf("%s and %s: no feature occurs in the rows of both", fileA, fileB)
 	}
 	r := &comparison{
-		Aggregate: aggregate, Entries: len(left), Differ: mismatches(a, b),
+		Aggregate: aggregate, Entries: len(left), Differ: job.Differences(&a.Spec, &b.Spec),
 		RelativeRMS: scores.Figure(compare.RelativeRMS(left, right)), Spearman: scores.Figure(compare.Spearman(left, right)),
 	}
 	for _, t := range sparsities {
 		r.Overlap = append(r.Overlap, overlapAt{t, compare.Overlap(left, right, t)})
 	}
 	return r, nil
-}
-
-// mismatches lists the settings in which two jobs differ and which change scores.
-func mismatches(a, b *scores.File) (list []specMismatch) {
-	x, y := &a.Spec, &b.Spec
-	type fact struct{ name, a, b string }
-	facts := []fact{
-		{"model", x.Model[:min(12, len(x.Model))], y.Model[:min(12, len(y.Model))]},
-		{"dataset", x.Dataset[:min(12, len(x.Dataset))], y.Dataset[:min(12, len(y.Dataset))]},
-		{"splits", strings.Join(x.Splits, ","), strings.Join(y.Splits, ",")},
-		{"rows", fmt.Sprint(a.Rows), fmt.Sprint(b.Rows)},
-		{"baseline", x.Baseline, y.Baseline},
-	}
-	others := y.Settings()
-	for i, s := range x.Settings() {
-		facts = append(facts, fact{s.Name, s.Value(), others[i].Value()})
-	}
-	facts = append(facts, fact{"seed", fmt.Sprint(x.Seed), fmt.Sprint(y.Seed)}, fact{"kernel", x.Kernel, y.Kernel})
-	for _, of := range facts {
-		if of.a != of.b {
-			list = append(list, specMismatch{of.name, of.a, of.b})
-		}
-	}
-	return list
 }
 
 func (r *comparison) table(w io.Writer) {

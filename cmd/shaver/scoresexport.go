@@ -19,6 +19,7 @@ import (
 
 func scoresExportCommand() *cobra.Command {
 	var format, out string
+	var outputs cli.Outputs
 	c := &cobra.Command{
 		Use:   "export FILE",
 		Short: "Export scores as CSV or Parquet",
@@ -47,8 +48,9 @@ Intervals do not include the bias of multilinear.`, tally.LeastRows),
 			default:
 				return fault.Usagef("--format %s: the formats are csv and parquet", format)
 			}
-			if out != "" {
-				if err := cli.CheckOut(out, args[0]); err != nil {
+			if c.Flags().Changed("out") {
+				outputs.Inputs(args[0])
+				if err := outputs.Check("--out", out, exports); err != nil {
 					return err
 				}
 			}
@@ -65,6 +67,7 @@ Intervals do not include the bias of multilinear.`, tally.LeastRows),
 	c.Flags().StringVar(&format, "format", "csv", "`format` to write: csv or parquet")
 	cli.Choices(c, "format", "csv", "parquet")
 	c.Flags().StringVar(&out, "out", "", "`file` to write (default standard output)")
+	outputs.Flag(c, "a file at --out that is not exported scores")
 	cli.Files(c, "out", "csv", "parquet")
 	return c
 }

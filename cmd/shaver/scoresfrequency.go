@@ -55,7 +55,7 @@ type frequencyOptions struct {
 func scoresFrequencyCommand() *cobra.Command {
 	var o frequencyOptions
 	c := &cobra.Command{
-		Use:   "frequency",
+		Use:   "frequency FILE",
 		Short: "Compare how much pruning keeps of frequent and rare features",
 		Long: `Sort the features of each field by how often they occur in the scored rows,
 divide them into bins of the same size, and print how many entries per feature
@@ -65,10 +65,12 @@ that do not occur are left out.
 
 With --dataset, features are named by their values in the vocabulary. "(other)"
 stands for all values without an id of their own.`,
-		Example: `  shaver scores frequency --model model.pth --scores scores.arrow \
-      --dataset data --sparsity 0.9`,
-		Args: cli.Args(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
+		Example: `  shaver scores frequency scores.arrow --model model.pth --dataset data \
+      --sparsity 0.9`,
+		ValidArgsFunction: cli.FileArgs("arrow"),
+		Args:              cli.Args(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			o.scores = args[0]
 			if err := cli.Required(c); err != nil {
 				return err
 			}
@@ -84,7 +86,6 @@ stands for all values without an id of their own.`,
 	}
 	f := c.Flags()
 	modelFlag(c, &o.model, "checkpoint `file` that was scored")
-	scoresFlag(c, &o.scores)
 	datasetFlag(c, &o.dataset, "dataset `folder` that was scored, for the names of features")
 	f.Float64Var(&o.sparsity, "sparsity", .5, "`portion` of the entries to drop")
 	f.IntVar(&o.bins, "bins", 3, "`number` of bins for each field")
@@ -92,7 +93,7 @@ stands for all values without an id of their own.`,
 	aggregateFlag(c, &o.aggregate)
 	rankFlag(c, &o.rank)
 	o.output.Flag(c)
-	cli.MarkRequired(c, "model", "scores")
+	cli.MarkRequired(c, "model")
 	return c
 }
 
@@ -215,7 +216,7 @@ func (v *frequencyView) table(w io.Writer) {
 	}
 	lines("(all)", v.All)
 	for _, f := range v.Fields {
-		lines(f.Name, f.Bins)
+		lines(cli.Printable(f.Name), f.Bins)
 	}
 	if !slices.ContainsFunc(v.Fields, func(f fieldFrequency) bool { return len(f.Top) > 0 }) {
 		return // --top 0
@@ -228,7 +229,7 @@ func (v *frequencyView) table(w io.Writer) {
 				if x.Name != "" {
 					name = strconv.Quote(x.Name)
 				}
-				fmt.Fprintf(w, "%s\t%s\t%d\t%+.3g\t%d\n", f.Name, name, x.Count, x.Worth, x.Kept)
+				fmt.Fprintf(w, "%s\t%s\t%d\t%+.3g\t%d\n", cli.Printable(f.Name), name, x.Count, x.Worth, x.Kept)
 			}
 		}
 	}

@@ -3,10 +3,12 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"shaver/internal/cli"
+	"shaver/internal/estimator"
 	"shaver/internal/job"
 	"shaver/internal/scores"
 	"shaver/internal/tally"
@@ -31,6 +33,7 @@ type scoresFacts struct {
 	Stopped         *scores.Stopped       `json:"stopped,omitempty"` // how a job with a stop rule or a time limit ended
 	Audit           *scores.Audit         `json:"audit,omitempty"`   // result of the audit, for a multilinear job with one
 	NoInterval      int                   `json:"no_interval"`       // number of features that occur, but in too few rows for intervals
+	Aggregate       string                `json:"aggregate"`         // aggregate that sum_abs of the fields adds up
 	Fields          []scores.FieldSummary `json:"fields"`
 }
 
@@ -39,8 +42,15 @@ func scoresInspectCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "inspect FILE",
 		Short: "Print the job, the errors and the fields of a scores file",
-		Long: `Print the job of a scores file, how it ended, its losses and errors, and the sum
-of the Shapley values of each field.`,
+		Long: `Print the job of a scores file, how it ended, and its losses and errors. For
+each field, print the sum of its Shapley values, which is the loss that the
+field saves, and the sum of the values by which its entries are ranked.
+
+The precision is the largest standard error of a score, relative to the range of
+the scores. It says nothing about the order of the entries near a cut, so a
+job may miss the paper's rule and still rank well. A standard error is an upper
+bound if the job cannot separate the noise of its estimator from the differences
+between rows, for example after one pass.`,
 		Example: `  shaver scores inspect scores.arrow
   shaver scores inspect scores.arrow -o json`,
 		ValidArgsFunction: cli.FileArgs("arrow"),
@@ -53,7 +63,10 @@ of the Shapley values of each field.`,
 			if err != nil {
 				return err
 			}
-			facts := inspectScores(f)
+			facts, err := inspectScores(f)
+			if err != nil {
+				return err
+			}
 			return out.Print(c.OutOrStdout(), facts, facts.table)
 		},
 	}
@@ -61,13 +74,17 @@ of the Shapley values of each field.`,
 	return c
 }
 
-func inspectScores(f *scores.File) *scoresFacts {
-	s := f.Summary(f.Phi)
+func inspectScores(f *scores.File) (*scoresFacts, error) {
+	values, err := f.Aggregate(scores.DefaultAggregate)
+	if err != nil {
+		return nil, err
+	}
+	s := f.Summary(values)
 	return &scoresFacts{
 		Job: f.Spec.ID(), Spec: f.Spec, Rows: f.Rows, DatasetRows: f.DatasetRows, Features: len(f.Count), Dim: f.Dim,
 		LossFull: f.LossFull, LossEmpty: f.LossEmpty, EfficiencyError: f.EfficiencyError, EfficiencySE: f.EfficiencySE, StandardError: f.StandardError(), Stopped: f.Stopped, Audit: f.Audit,
-		MaxSE: s.MaxSE, MaxPopulationSE: s.MaxPopulationSE, Convergence: s.Convergence(), NoInterval: s.NoInterval, Fields: s.Fields,
-	}
+		MaxSE: s.MaxSE, MaxPopulationSE: s.MaxPopulationSE, Convergence: s.Convergence(), NoInterval: s.NoInterval, Aggregate: scores.DefaultAggregate, Fields: s.Fields,
+	}, nil
 }
 
 func (s *scoresFacts) table(w io.Writer) {
@@ -84,8 +101,21 @@ func (s *scoresFacts) table(w io.Writer) {
 	fmt.Fprintf(w, "table\t%d x %d\n", s.Features, s.Dim)
 	fmt.Fprintf(w, "mean loss\t%.6f\t%.6f with everything dropped\n", s.LossFull, s.LossEmpty)
 	fmt.Fprintf(w, "efficiency error\t%s\n", scores.EfficiencyText(s.EfficiencyError, s.EfficiencySE))
-	fmt.Fprintf(w, "standard error\t%.3g at most\ton the dataset, %s; %.4f of the range of the scores\n", s.MaxSE, s.StandardError, s.Convergence)
-	fmt.Fprintf(w, "\t%.3g at most\ton the population\n", s.MaxPopulationSE)
+	rule := "meets"
+	if s.Convergence >= 0.01 {
+		rule = "misses"
+	}
+	kind := ""
+	if s.StandardError == scores.UpperBound {
+		kind = "an upper bound "
+	}
+	fmt.Fprintf(w, "precision\t%.2f%% of the range of the scores\t%s the paper's stop rule, which asks for less than 1%%\n", 100*s.Convergence, rule)
+	fmt.Fprintf(w, "standard error\t%.3g at most\t%sfor the rows of %v\n", s.MaxSE, kind, s.Spec.Splits)
+	fmt.Fprintf(w, "\t%.3g at most\tfor other rows of the same kind\n", s.MaxPopulationSE)
+	if s.Spec.Estimator == estimator.Multilinear {
+		fmt.Fprintln(w, "bias\tnot included\tthe values of multilinear are biased; they rank entries about as walks do")
+	}
+	fmt.Fprintln(w, "ranking\tnot judged\tshaver sweep measures whether it is good enough to prune by")
 	if s.NoInterval > 0 {
 		fmt.Fprintf(w, "no intervals\t%d\tfeatures in fewer than %d rows\n", s.NoInterval, tally.LeastRows)
 	}
@@ -94,8 +124,8 @@ func (s *scoresFacts) table(w io.Writer) {
 	} else if s.Spec.Audit > 0 {
 		fmt.Fprintln(w, "audit\tnot done; run the job again")
 	}
-	fmt.Fprintf(w, "kernel\t%s\n\nFIELD\tFEATURES\tSEEN\tSUM OF PHI\tSUM OF |PHI|\n", s.Spec.Kernel)
+	fmt.Fprintf(w, "kernel\t%s\n\nFIELD\tFEATURES\tSEEN\tSUM OF PHI\tSUM OF %s\n", s.Spec.Kernel, strings.ToUpper(s.Aggregate))
 	for _, f := range s.Fields {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%+.6f\t%.6f\n", f.Name, f.Features, f.Seen, f.Sum, f.SumAbs)
+		fmt.Fprintf(w, "%s\t%d\t%d\t%+.6f\t%.6f\n", cli.Printable(f.Name), f.Features, f.Seen, f.Sum, f.SumAbs)
 	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -33,7 +32,7 @@ type studyOptions struct {
 }
 
 func studyCommand() *cobra.Command {
-	o := studyOptions{sweepFlags: sweepFlags{sweepInput: sweepInput{values: []string{string(compact.Float32)}, aggregates: []string{scores.Sum}, rank: prune.Abs}}}
+	o := studyOptions{sweepFlags: sweepFlags{sweepInput: sweepInput{values: []string{string(compact.Float32)}, aggregates: []string{scores.DefaultAggregate}, rank: prune.Abs}}}
 	var seeds []uint
 	c := &cobra.Command{
 		Use:   "study",
@@ -73,13 +72,16 @@ deviation from it.
 	cli.Choices(c, "baseline", baseline.Names()...)
 	f.StringVar(&o.options.Estimator, "estimator", estimator.Multilinear, "`name` of the estimator; shaver score --help lists all")
 	cli.Choices(c, "estimator", estimator.Names()...)
-	o.add(c)
+	o.add(c, "the scores and the progress of other jobs in --out, files there that are not scores, and a file at --picture that is not a picture")
+	cli.Group(c, "Files", "model", "dataset", "out", "picture", "force")
+	cli.Group(c, "Jobs", "portions", "seeds", "baseline", "estimator")
+	cli.Group(c, "Comparison", "split", "sparsities", "methods", "seed", "calibrate")
 	cli.MarkRequired(c, "model", "dataset", "out")
 	return c
 }
 
 func (o *studyOptions) run(c *cobra.Command) error {
-	if err := o.check(); err != nil {
+	if err := o.check(c); err != nil {
 		return err
 	}
 	if len(o.portions) == 0 || len(o.seeds) == 0 {
@@ -95,19 +97,32 @@ func (o *studyOptions) run(c *cobra.Command) error {
 	if err := o.sweepable(); err != nil {
 		return err
 	}
+	if o.out == "" {
+		return fault.Usagef(`--out "": expected the name of a folder`)
+	}
 	if err := os.MkdirAll(o.out, 0o755); err != nil {
 		return fault.Usagef("--out: %w", err)
 	}
-	for _, portion := range o.portions {
-		for _, seed := range o.seeds {
-			file := filepath.Join(o.out, fmt.Sprintf("%s-%s-%g-%d.arrow", o.options.Estimator, o.baseline, portion, seed))
-			if err := o.score(c.Context(), file, portion, seed); err != nil {
-				return err
-			}
-			o.scores = append(o.scores, file)
+	jobs, err := o.jobs()
+	if err != nil {
+		return err
+	}
+	for i := range jobs { // all of them, before the first one runs
+		if err := jobs[i].CheckOut(); err != nil {
+			return err
+		}
+		o.scores = append(o.scores, jobs[i].Out)
+	}
+	for i := range jobs {
+		if _, err := jobs[i].Run(c.Context()); err != nil {
+			return err
 		}
 	}
-	return o.show(c)
+	d, err := sweepMethods(c.Context(), &o.sweepInput)
+	if err != nil {
+		return err
+	}
+	return o.show(c, d, d.WriteTable)
 }
 
 // sweepable returns the error with which the sweep at the end would fail. It is called
@@ -128,23 +143,26 @@ func (o *studyOptions) sweepable() error {
 	return err
 }
 
-// score runs one job. If its scores exist already, it returns at once.
-func (o *studyOptions) score(ctx context.Context, file string, portion float64, seed uint64) error {
+// jobs returns the jobs of the study. If the scores of a job exist, its Run returns at once.
+func (o *studyOptions) jobs() (all []launch.Job, err error) {
 	log, err := cli.Logger("text", false)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	d, err := dataset.Open(o.dataset)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	job := launch.Job{Config: coordinator.Config{
-		Request: prepare.Request{
-			Open: func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(o.model) }, Dataset: d, Splits: []string{dataset.Train, dataset.Val},
-			Sample: portion, Baseline: o.baseline, Options: o.options, Seed: seed,
-		},
-		Out: file, Queue: bus.DefaultQueue, Log: log,
-	}}
-	_, err = job.Run(ctx)
-	return err
+	for _, portion := range o.portions {
+		for _, seed := range o.seeds {
+			all = append(all, launch.Job{Outputs: o.outputs, Config: coordinator.Config{
+				Request: prepare.Request{
+					Open: func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(o.model) }, Dataset: d, Splits: []string{dataset.Train, dataset.Val},
+					Sample: portion, Baseline: o.baseline, Options: o.options, Seed: seed,
+				},
+				Out: filepath.Join(o.out, fmt.Sprintf("%s-%s-%g-%d.arrow", o.options.Estimator, o.baseline, portion, seed)), Queue: bus.DefaultQueue, Log: log,
+			}})
+		}
+	}
+	return all, nil
 }

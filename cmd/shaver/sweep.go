@@ -3,11 +3,15 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"shaver/internal/atomicfile"
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
 	"shaver/internal/compact"
@@ -41,12 +45,14 @@ type sweepFlags struct {
 	methods    []string
 	sparsities []float64
 	picture    string
+	outputs    cli.Outputs
 	output     cli.Output
 }
 
 type sweepOptions struct {
 	sweepFlags
 	parameters, bytes []int64
+	out               string
 }
 
 func sweepCommand() *cobra.Command {
@@ -57,10 +63,11 @@ func sweepCommand() *cobra.Command {
 		Long: `Prune the model to several budgets by several methods, and measure each result
 on --split.
 
-Each file in --scores gives one method for each --aggregate: shapley,
-shapley-abs and shapley-rms, or, if its estimator is taylor, taylor, taylor-abs
-and taylor-rms. Files that differ only in their seed are repeats. For repeats
-the table and the picture show the mean and the largest deviation from it.
+Each file in --scores gives one method for each --aggregate. The methods are
+shapley-rms, shapley-abs, and shapley for the aggregate sum. If the estimator of
+the file is taylor, they are taylor-rms, taylor-abs and taylor. Files that
+differ only in their seed are repeats. For repeats the table and the picture
+show the mean and the largest deviation from it.
 --methods adds methods that need no scores:
   magnitude       drops the least |weight| (MagPrune)
   random          drops entries in an order drawn by --seed
@@ -68,6 +75,10 @@ the table and the picture show the mean and the largest deviation from it.
   ptq4, 8 or 16   keeps all entries but rounds each to 4, 8 or 16 bits, which
                   counts as a sparsity of 1 - bits/32; with one grid for the
                   table, for each field (ptq8-field) or for each row (ptq8-row)
+The table shows how much the AUC differs from that of the unpruned model, with a
+95% interval for the difference on the same rows (DeLong et al., 1988). A star
+marks an AUC or LogLoss whose interval does not contain 0.
+
 A dropped entry reads the baseline for which the scores were computed. If there
 are scores for both baselines, the other methods are measured with each of them.
 
@@ -77,11 +88,16 @@ It compares AUC because calibration can repair LogLoss but not AUC. With
 --select, use scores of the training split only. Scores of validation rows
 already depend on the labels of those rows, which biases the selection.
 
-With -o json the result is a document of the schema sweep.v1.json.`,
+--out also writes the result to a file, from which "shaver report" makes a page.
+With --select, "shaver prune --from" prunes as this file says, and the last
+lines of the output are the commands that prune to each budget.
+
+The file and the output of -o json are documents of the schema sweep.v1.json.`,
 		Example: `  shaver sweep --model model.pth --scores scores.arrow --dataset data
   shaver sweep --model model.pth --scores s1.arrow,s2.arrow --dataset data \
       --methods all --sparsities 0.9,0.99 --picture sweep.svg
-  shaver sweep --model model.pth --scores scores.arrow --dataset data --select`,
+  shaver sweep --model model.pth --scores scores.arrow --dataset data \
+      --select --out sweep.json`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := cli.Required(c); err != nil {
@@ -101,7 +117,7 @@ With -o json the result is a document of the schema sweep.v1.json.`,
 	f.StringSliceVar(&o.scores, "scores", nil, "`files` with scores of the model, separated by commas; several are compared")
 	cli.Files(c, "scores", "arrow")
 	datasetFlag(c, &o.dataset, "dataset `folder`")
-	o.add(c)
+	o.add(c, "files at --out and --picture that shaver did not write")
 	f.StringSliceVar(&o.values, "values", []string{string(compact.Float32)}, "`encodings` of the kept entries in the compact file to compare: "+strings.Join(valueNames(), ", "))
 	f.Lookup("values").DefValue = string(compact.Float32)
 	cli.Choices(c, "values", valueNames()...)
@@ -109,17 +125,22 @@ With -o json the result is a document of the schema sweep.v1.json.`,
 	f.Int64SliceVar(&o.bytes, "bytes", nil, "`budgets` in bytes of the compact file, instead of --sparsities")
 	f.Lookup("parameters").DefValue, f.Lookup("bytes").DefValue = "", "" // not "[]"
 	rankFlag(c, &o.rank)
-	f.StringSliceVar(&o.aggregates, "aggregate", []string{scores.Sum}, "`aggregates` of the scores to compare: "+scores.AggregateHelp())
-	f.Lookup("aggregate").DefValue = scores.Sum + ", or all with --select"
-	cli.Choices(c, "aggregate", scores.Aggregates()...)
+	f.StringSliceVar(&o.aggregates, "aggregate", []string{scores.DefaultAggregate}, "`aggregates` of the scores to compare: "+scores.AggregateHelp())
+	f.Lookup("aggregate").DefValue = scores.DefaultAggregate + ", or all with --select"
+	cli.OneOf(c, "aggregate", scores.Aggregates()...)
 	f.BoolVar(&o.choose, "select", false, "for each budget, measure only the method that is best on the validation split")
 	keepFlags(c, &o.keep)
+	outFlag(c, &o.out, "`file` for the result, .json (default none)", "json")
+	cli.Group(c, "Files", "model", "scores", "dataset", "out", "picture", "force")
+	cli.Group(c, "Budgets", "sparsities", "parameters", "bytes")
+	cli.Group(c, "Methods", "methods", "seed", "aggregate", "rank", "protect", "field-minimum", "values")
+	cli.Group(c, "Measurement", "split", "select", "calibrate")
 	cli.MarkRequired(c, "model", "scores", "dataset")
 	return c
 }
 
-// add adds the flags to c.
-func (o *sweepFlags) add(c *cobra.Command) {
+// add adds the flags to c. force is what --force replaces.
+func (o *sweepFlags) add(c *cobra.Command, force string) {
 	f := c.Flags()
 	splitFlag(c, &o.split)
 	portionsFlag(c, &o.sparsities, "sparsities", []float64{.5, .8, .9, .95, .99}, "`portions` of the entries to drop")
@@ -130,22 +151,26 @@ func (o *sweepFlags) add(c *cobra.Command) {
 	f.BoolVar(&o.calibrate, "calibrate", false, "also measure LogLoss with logits that are calibrated on the validation split")
 	f.StringVar(&o.picture, "picture", "", "`file` for a picture of AUC and LogLoss: "+strings.Join(picture.Formats(), " or ")+" (default none)")
 	cli.Files(c, "picture", "svg", "png")
+	o.outputs.Flag(c, force)
 	o.output.Flag(c)
 }
 
 // check checks the flags before anything is computed, and sets the rivals and the
 // budgets that they name.
-func (o *sweepFlags) check() (err error) {
+func (o *sweepFlags) check(c *cobra.Command) (err error) {
 	if err := o.output.Check(); err != nil {
 		return err
 	}
-	if err := picture.Check(o.picture); err != nil {
-		return err
-	}
-	if o.picture != "" {
-		if err := cli.CheckOut(o.picture); err != nil {
+	o.outputs.Inputs(checkpoint.Files(o.model)...)
+	o.outputs.Inputs(dataset.Files(o.dataset)...)
+	o.outputs.Inputs(o.scores...)
+	if c.Flags().Changed("picture") {
+		if err := o.outputs.Check("--picture", o.picture, pictures); err != nil {
 			return err
 		}
+	}
+	if err := picture.Check(o.picture); err != nil {
+		return err
 	}
 	if o.rivals, err = rivals(o.methods); err != nil {
 		return err
@@ -155,7 +180,7 @@ func (o *sweepFlags) check() (err error) {
 }
 
 func (o *sweepOptions) run(c *cobra.Command) error {
-	if err := o.check(); err != nil {
+	if err := o.check(c); err != nil {
 		return err
 	}
 	switch {
@@ -166,19 +191,87 @@ func (o *sweepOptions) run(c *cobra.Command) error {
 	case len(o.bytes) > 0:
 		o.budgets = budgets(prune.Bytes, o.bytes)
 	}
-	return o.show(c)
-}
-
-// show sweeps, prints the result and draws it.
-func (o *sweepFlags) show(c *cobra.Command) error {
+	if c.Flags().Changed("out") {
+		if filepath.Clean(o.out) == filepath.Clean(o.picture) {
+			return fault.Usagef("--out and --picture both name %s: expected two files", o.out)
+		}
+		if err := o.outputs.Check("--out", o.out, sweeps); err != nil {
+			return err
+		}
+	}
 	d, err := sweepMethods(c.Context(), &o.sweepInput)
 	if err != nil {
 		return err
 	}
-	if err := o.output.Print(c.OutOrStdout(), d, d.WriteTable); err != nil || o.picture == "" {
+	if o.out != "" {
+		if err := atomicfile.Write(o.out, func(w io.Writer) error { return cli.WriteJSON(w, d) }); err != nil {
+			return err
+		}
+	}
+	var commands strings.Builder
+	if err := o.commands(&commands, d); err != nil {
+		return err
+	}
+	return o.show(c, d, func(w io.Writer) {
+		d.WriteTable(w)
+		io.WriteString(w, commands.String())
+	})
+}
+
+// show prints the document, as a table by the given function, and draws it.
+func (o *sweepFlags) show(c *cobra.Command, d *sweep.Document, table func(io.Writer)) error {
+	if err := o.output.Print(c.OutOrStdout(), d, table); err != nil || o.picture == "" {
 		return err
 	}
 	return picture.Sweep(d).Write(o.picture)
+}
+
+// commands writes the commands that prune to what the sweep chose at each budget.
+func (o *sweepOptions) commands(w io.Writer, d *sweep.Document) error {
+	for i, p := range d.Chosen() {
+		if i == 0 {
+			fmt.Fprintln(w, "\nTo prune:")
+		}
+		words, err := o.command(d, p)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(w, "  %s\n", strings.Join(words, " "))
+	}
+	return nil
+}
+
+// command returns the words of the command that prunes to the chosen point p.
+func (o *sweepOptions) command(d *sweep.Document, p *sweep.Point) ([]string, error) {
+	if o.out == "" && p.Source == nil { // no flag of prune ranks as these methods do
+		return []string{"#", p.Method, "at", sweep.SparsityText(p.Sparsity) + ":", "repeat this sweep with --out sweep.json, then run shaver prune --from sweep.json"}, nil
+	}
+	source, err := d.ScoresOf(p)
+	if err != nil {
+		return nil, err
+	}
+	words := []string{"shaver", "prune", "--model", sweep.ShellWord(o.model), "--scores", sweep.ShellWord(o.scores[source])}
+	if o.out != "" {
+		words = append(words, "--from", sweep.ShellWord(o.out))
+	} else {
+		aggregate, err := d.AggregateOf(p)
+		if err != nil {
+			return nil, err
+		}
+		words = append(words, d.Flags(p, aggregate)...)
+	}
+	if o.budgets[0].Unit == prune.Sparsity {
+		words = append(words, "--sparsity", strconv.FormatFloat(p.Sparsity, 'g', -1, 64))
+	} else {
+		words = append(words, "--parameters", strconv.Itoa(p.Parameters))
+	}
+	if o.calibrate {
+		words = append(words, "--calibrate")
+	}
+	if o.calibrate || p.Method == sweep.Frequency {
+		words = append(words, "--dataset", sweep.ShellWord(o.dataset))
+	}
+	return append(words, "--out", "pruned-"+sweep.SparsityText(p.Sparsity)+".safetensors"), nil
 }
 
 // sweepMethods measures every method at every budget.
@@ -208,6 +301,8 @@ func sweepMethods(ctx context.Context, o *sweepInput) (*sweep.Document, error) {
 		Features: m.Features(), Entries: m.Parameters(), Points: []sweep.Point{},
 		Settings: &sweep.Settings{Rank: o.rank, Protect: o.keep.Fields, FieldMinimum: o.keep.Minimum, Seed: o.seed},
 	}
+	size := p.checkpoint.Footprint()
+	document.Unpruned.Bytes, document.Unpruned.TableBytes, document.Unpruned.MemoryBytes = &size.File, &size.Table, &size.Memory
 	for _, s := range p.scores {
 		document.Sources = append(document.Sources, sweep.NewScoresFile(s))
 	}
@@ -229,7 +324,27 @@ func sweepMethods(ctx context.Context, o *sweepInput) (*sweep.Document, error) {
 		}
 	}
 	config.Predict, config.Validate = on(b), on(validation)
+	if config.Slices, err = b.slicer(ctx, m); err != nil {
+		return nil, err
+	}
 	return document, config.Run(ctx, document)
+}
+
+// slicer assigns the rows of the split to slices. It returns nil if the dataset has no rows
+// in which occurrences are counted.
+func (b *bench) slicer(ctx context.Context, m *model.Model) (*sweep.Slicer, error) {
+	if b.dataset.Rows(dataset.Train)+b.dataset.Rows(dataset.Val) == 0 {
+		return nil, nil
+	}
+	counts, err := occurrences(b.dataset)
+	if err != nil {
+		return nil, err
+	}
+	s := sweep.NewSlicer(&m.Architecture, b.dataset.Fields(), counts)
+	return s, b.dataset.Scan(ctx, []string{b.split}, 4096, func(rows *model.Rows) error {
+		s.Add(rows)
+		return nil
+	})
 }
 
 // validation opens the split for --select and --calibrate. Without these flags it returns
@@ -324,6 +439,10 @@ func (p *pruner) tableOf(d *dataset.Dataset, keep prune.Keep, values string) (*s
 		Architecture: &p.checkpoint.Architecture, Names: p.scores[0].Fields, Entries: p.table, Keep: keep, Values: v,
 		Counts: func() ([]int64, error) { return occurrences(d) },
 		Fit:    func(order []int32, bytes int64) (int, error) { return p.checkpoint.CompactDrop(order, v, bytes) },
+		Footprint: func(dropped []bool) (file, table, memory int64) {
+			size := p.checkpoint.CompactFootprint(dropped, v)
+			return size.File, size.Table, size.Memory
+		},
 	}, nil
 }
 

@@ -18,7 +18,7 @@ func TestSelect(t *testing.T) {
 			"--dataset", filepath.Join(q, "dataset"), "--sparsities", "0.9,0.99"}, flags...)...)
 		return found.Points
 	}
-	all := []string{"--aggregate", "sum,abs,rms"}
+	all := []string{"--aggregate", "rms,sum,abs"}
 	validation, test, chosen := points(append(all, "--split", "val")...), points(all...), points("--select")
 	if len(chosen) != 2 || len(test) != 8 || len(validation) != 8 {
 		t.Fatalf("%d chosen of %d and %d", len(chosen), len(validation), len(test))

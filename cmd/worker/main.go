@@ -4,8 +4,12 @@ package main
 import (
 	"os"
 
+	"github.com/spf13/cobra"
+
 	"shaver/internal/cli"
 	"shaver/internal/launch"
 )
 
-func main() { os.Exit(cli.Main(launch.WorkCommand("worker"))) }
+func main() {
+	os.Exit(cli.Main(func() *cobra.Command { return launch.WorkCommand("worker") }))
+}

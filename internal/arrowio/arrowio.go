@@ -18,6 +18,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/apache/arrow/go/v17/arrow"
@@ -33,8 +35,12 @@ import (
 const (
 	RowsVersion        = "shaver.rows/1"
 	PartialVersion     = "shaver.partial/2"
-	ScoresVersion      = "shaver.scores/2"
+	ScoresVersion      = "shaver.scores/3"
 	FrequenciesVersion = "shaver.frequencies/1"
+
+	// UnsealedScoresVersion is an older version, which is still read. Its files have no
+	// digest.
+	UnsealedScoresVersion = "shaver.scores/2"
 )
 
 const keyVersion = "version"
@@ -180,10 +186,10 @@ type reader struct {
 	meta     map[string]string
 }
 
-// newReader reads the schema and checks its version. compressed allows compressed
+// newReader reads the schema and checks that it has one of the versions. compressed allows compressed
 // batches. In that case the caller must set messages.allocator.limit, from the metadata,
 // before it calls next.
-func newReader(r io.Reader, version string, compressed bool) (*reader, error) {
+func newReader(r io.Reader, compressed bool, versions ...string) (*reader, error) {
 	m := &messages{r: r, compressed: compressed, allocator: &limited{}}
 	rd := &reader{messages: m, meta: map[string]string{}}
 	err := rd.try(func() (err error) {
@@ -203,8 +209,8 @@ func newReader(r io.Reader, version string, compressed bool) (*reader, error) {
 		}
 		rd.meta[key] = metadata.Values()[i]
 	}
-	if got := rd.meta[keyVersion]; got != version {
-		return nil, fault.Inputf("the schema's version is %q, expected %q", got, version)
+	if got := rd.meta[keyVersion]; !slices.Contains(versions, got) {
+		return nil, fault.Inputf("the schema's version is %q, expected %q", got, versions[0])
 	}
 	return rd, nil
 }
@@ -276,17 +282,34 @@ func complete(c arrow.Array) error {
 func (r *reader) try(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("malformed Arrow data: %v", p)
+			err = panicked(p)
 		}
 		switch {
 		case err == nil || err == io.EOF || fault.IsInput(err):
 		case r.messages.failure != nil:
 			err = r.messages.failure
 		default:
-			err = fault.Inputf("%w", err)
+			err = malformed(err)
 		}
 	}()
 	return f()
+}
+
+// panicked returns the value of a panic as an error.
+func panicked(p any) error {
+	if err, ok := p.(error); ok {
+		return err
+	}
+	return fmt.Errorf("malformed data: %v", p)
+}
+
+// malformed returns err as bad input. The text of an index out of range, which the Arrow
+// and Parquet libraries recover from, means nothing to users and is left out.
+func malformed(err error) error {
+	if errors.As(err, new(runtime.Error)) {
+		return fault.Inputf("the data are malformed")
+	}
+	return fault.Inputf("%w", err)
 }
 
 func (r *reader) close() {

@@ -9,19 +9,13 @@ import (
 	"io/fs"
 	"os"
 	"slices"
-	"strconv"
-
-	"github.com/apache/arrow/go/v17/parquet"
-	"github.com/apache/arrow/go/v17/parquet/file"
-	"github.com/apache/arrow/go/v17/parquet/metadata"
-	"github.com/apache/arrow/go/v17/parquet/schema"
 
 	"shaver/internal/fault"
 )
 
 // ColumnFile reads the columns of a Parquet file, or of an Arrow IPC file or stream. The
-// columns it reads hold strings, dictionaries of strings, integers or truth values. A
-// ColumnFile must not be used by several goroutines at once, but its blocks may be.
+// columns it reads hold strings, numbers, truth values, dates or times, or dictionaries of
+// them. See texts.go for the text that each value gets. A ColumnFile must not be used by several goroutines at once, but its blocks may be.
 type ColumnFile struct {
 	path    string
 	memory  int // see blockMemory
@@ -73,6 +67,8 @@ func openColumnFile(path string, memory int) (*ColumnFile, error) {
 		err = fault.Inputf("the file is empty")
 	case string(head[:n]) == "PAR1":
 		err = t.openParquet()
+	case string(head[:n]) == "FEA1":
+		err = fault.Inputf("a Feather file of version 1, expected version 2, which is an Arrow file")
 	default:
 		err = t.openIPC()
 	}
@@ -111,7 +107,7 @@ func (t *ColumnFile) Choose(names []string) error {
 			kind = t.ipc.unfit(at)
 		}
 		if kind != "" {
-			return fault.Inputf("%s: column %q is of %s, expected strings or integers", t.path, name, kind)
+			return fault.Inputf("%s: column %q is of %s, expected strings, numbers, truth values, dates or times", t.path, name, kind)
 		}
 		t.chosen = append(t.chosen, at)
 	}
@@ -213,233 +209,12 @@ func (t *ColumnFile) Close() {
 func guarded(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fault.Inputf("malformed data: %v", p)
+			err = malformed(panicked(p))
 		}
 	}()
 	err = f()
 	if err == nil || err == io.EOF || fault.IsInput(err) || errors.As(err, new(*fs.PathError)) {
 		return err
 	}
-	return fault.Inputf("%w", err)
-}
-
-// parquetTable reads row groups. It opens the file again for each one, so that they can
-// be read concurrently.
-type parquetTable struct {
-	path   string
-	memory int // see blockMemory
-	size   int64
-	info   os.FileInfo
-	meta   *metadata.FileMetaData
-	groups int
-	group  int // index of the next row group
-	read   int64
-}
-
-func (t *ColumnFile) openParquet() error {
-	p := &parquetTable{path: t.path, memory: t.memory, size: t.info.Size(), info: t.info}
-	t.parquet = p
-	return guarded(func() error {
-		r, err := file.NewParquetReader(io.NewSectionReader(t.file, 0, p.size))
-		if err != nil {
-			return err
-		}
-		p.meta, p.groups = r.MetaData(), r.NumRowGroups()
-		if n := p.meta.Schema.NumColumns(); n > maxColumns {
-			return fault.Inputf("%d columns, expected at most %d", n, maxColumns)
-		}
-		for i := range p.meta.Schema.NumColumns() {
-			t.columns = append(t.columns, p.meta.Schema.Column(i).Path())
-		}
-		return nil
-	})
-}
-
-// unfit returns the name of a column's type if the type is not supported, and ""
-// otherwise.
-func (p *parquetTable) unfit(column int) string {
-	c := p.meta.Schema.Column(column)
-	if c.MaxRepetitionLevel() > 0 || c.MaxDefinitionLevel() > 1 {
-		return "lists or structures"
-	}
-	if c.ConvertedType() == schema.ConvertedTypes.Decimal {
-		return "decimals"
-	}
-	switch c.PhysicalType() {
-	case parquet.Types.Boolean, parquet.Types.Int32, parquet.Types.Int64, parquet.Types.ByteArray:
-		return ""
-	}
-	return c.PhysicalType().String()
-}
-
-func (p *parquetTable) next(chosen []int) (*ColumnBlock, error) {
-	if p.group == p.groups {
-		return nil, io.EOF
-	}
-	group := p.group
-	p.group++
-	meta := p.meta.RowGroup(group)
-	rows := meta.NumRows()
-	if rows < 0 || rows > 1<<31-1 {
-		return nil, fmt.Errorf("row group %d has %d rows", group, rows)
-	}
-	p.read = min(p.size, p.read+meta.TotalCompressedSize())
-	return &ColumnBlock{Len: int(rows), Read: p.read, cells: func(visit func([][]byte) error) error {
-		return reopen(p.path, p.info, func(f *os.File) error { return p.rows(f, group, int(rows), chosen, visit) }) // opened again, because the table may be closed by now
-	}}, nil
-}
-
-// parquetBatch is the number of rows that are decoded at a time.
-const parquetBatch = 1024
-
-func (p *parquetTable) rows(f *os.File, group, rows int, chosen []int, visit func(cells [][]byte) error) error {
-	columns, memory := make([]*parquetColumn, len(chosen)), int64(p.memory)
-	for k, i := range chosen {
-		chunk, err := p.chunk(f, group, rows, i, &memory)
-		if err != nil {
-			return err
-		}
-		columns[k] = newParquetColumn(chunk)
-	}
-	cells := make([][]byte, len(chosen))
-	for done := 0; done < rows; {
-		n := min(parquetBatch, rows-done)
-		for _, c := range columns {
-			if err := c.read(n); err != nil {
-				return fmt.Errorf("row group %d, column %q: %w", group, c.chunk.Descriptor().Path(), err)
-			}
-		}
-		for i := range n {
-			for k, c := range columns {
-				cells[k] = c.cells[i]
-			}
-			if err := visit(cells); err != nil {
-				return err
-			}
-		}
-		done += n
-	}
-	return nil
-}
-
-// parquetColumn decodes a column chunk into cells.
-type parquetColumn struct {
-	chunk    file.ColumnChunkReader
-	optional bool
-	unsigned bool
-	defined  [parquetBatch]int16
-	cells    [parquetBatch][]byte
-	text     []byte            // the integers of a batch as text
-	ends     [parquetBatch]int // end of each integer in text
-	bools    []bool
-	int32s   []int32
-	int64s   []int64
-	bytes    []parquet.ByteArray
-}
-
-func newParquetColumn(chunk file.ColumnChunkReader) *parquetColumn {
-	d := chunk.Descriptor()
-	c := &parquetColumn{chunk: chunk, optional: d.MaxDefinitionLevel() > 0}
-	if kind, ok := d.LogicalType().(interface{ IsSigned() bool }); ok {
-		c.unsigned = !kind.IsSigned()
-	}
-	switch chunk.(type) {
-	case *file.BooleanColumnChunkReader:
-		c.bools = make([]bool, parquetBatch)
-	case *file.Int32ColumnChunkReader:
-		c.int32s = make([]int32, parquetBatch)
-	case *file.Int64ColumnChunkReader:
-		c.int64s = make([]int64, parquetBatch)
-	case *file.ByteArrayColumnChunkReader:
-		c.bytes = make([]parquet.ByteArray, parquetBatch)
-	}
-	return c
-}
-
-// read decodes the next n cells.
-func (c *parquetColumn) read(n int) error {
-	total, values := int64(0), 0
-	for int(total) < n { // with a dictionary a batch ends where its page ends
-		t, v, err := c.batch(n, int(total), values)
-		if err != nil {
-			return err
-		}
-		if t == 0 {
-			if err := c.chunk.Err(); err != nil && !errors.Is(err, io.EOF) {
-				return err
-			}
-			return errTruncated
-		}
-		total, values = total+t, values+v
-	}
-	c.format(values)
-	value := 0
-	for i := range n {
-		c.cells[i] = nil
-		if !c.optional || c.defined[i] > 0 {
-			c.cells[i] = c.cell(value)
-			value++
-		}
-	}
-	if value != values {
-		return fmt.Errorf("%d values, expected %d", values, value)
-	}
-	return nil
-}
-
-func (c *parquetColumn) batch(n, rows, values int) (int64, int, error) {
-	want, defined := int64(n-rows), c.defined[rows:n]
-	if !c.optional {
-		defined = nil
-	}
-	switch chunk := c.chunk.(type) {
-	case *file.BooleanColumnChunkReader:
-		return chunk.ReadBatch(want, c.bools[values:], defined, nil)
-	case *file.Int32ColumnChunkReader:
-		return chunk.ReadBatch(want, c.int32s[values:], defined, nil)
-	case *file.Int64ColumnChunkReader:
-		return chunk.ReadBatch(want, c.int64s[values:], defined, nil)
-	case *file.ByteArrayColumnChunkReader:
-		return chunk.ReadBatch(want, c.bytes[values:], defined, nil)
-	}
-	return 0, 0, fmt.Errorf("unexpected type %v", c.chunk.Type())
-}
-
-// format writes the first n integers or truth values as text.
-func (c *parquetColumn) format(n int) {
-	c.text = c.text[:0]
-	for i := range n {
-		switch {
-		case c.int32s != nil && c.unsigned:
-			c.text = strconv.AppendUint(c.text, uint64(uint32(c.int32s[i])), 10)
-		case c.int32s != nil:
-			c.text = strconv.AppendInt(c.text, int64(c.int32s[i]), 10)
-		case c.int64s != nil && c.unsigned:
-			c.text = strconv.AppendUint(c.text, uint64(c.int64s[i]), 10)
-		case c.int64s != nil:
-			c.text = strconv.AppendInt(c.text, c.int64s[i], 10)
-		case c.bools != nil:
-			c.text = append(c.text, truth(c.bools[i]))
-		}
-		c.ends[i] = len(c.text)
-	}
-}
-
-// cell returns value i of those that read has decoded.
-func (c *parquetColumn) cell(i int) []byte {
-	if c.bytes != nil {
-		return c.bytes[i]
-	}
-	start := 0
-	if i > 0 {
-		start = c.ends[i-1]
-	}
-	return c.text[start:c.ends[i]]
-}
-
-func truth(b bool) byte {
-	if b {
-		return '1'
-	}
-	return '0'
+	return malformed(err)
 }

@@ -2,21 +2,18 @@ package arrowio
 
 import (
 	"bufio"
-	"encoding/binary"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
+	"time"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/ipc"
-
-	"shaver/internal/fault"
 )
 
-// ipcTable reads record batches from front to back, through the same checks as our own
-// forms.
+// ipcTable reads record batches through the same checks as our own forms. A file's batches
+// are read in the order of its footer, and a stream's from front to back.
 type ipcTable struct {
 	memory   int // see blockMemory
 	messages *messages
@@ -37,24 +34,29 @@ func (c *counted) Read(p []byte) (int, error) {
 }
 
 func (t *ColumnFile) openIPC() error {
-	read := &counted{Reader: t.file}
-	m := &messages{r: bufio.NewReaderSize(read, 1<<18), compressed: true, foreign: true, allocator: &limited{limit: t.memory}}
-	t.ipc = &ipcTable{memory: t.memory, messages: m, read: read}
-	footer, err := footerStart(t.file)
+	info, err := t.file.Stat()
 	if err != nil {
 		return err
 	}
-	if footer > 0 {
-		m.limit = &io.LimitedReader{R: m.r, N: footer}
-		m.r = m.limit
+	footer, err := readFooter(t.file, info.Size())
+	if err != nil {
+		return err
 	}
+	read := &counted{Reader: t.file}
+	m := &messages{r: bufio.NewReaderSize(read, 1<<18), footer: footer, compressed: true, foreign: true, allocator: &limited{limit: t.memory}}
+	t.ipc = &ipcTable{memory: t.memory, messages: m, read: read}
 	return guarded(func() error {
-		if err := m.start(); err != nil {
-			return err
+		if footer == nil {
+			if err := m.start(); err != nil {
+				return err
+			}
 		}
 		var err error
 		if t.ipc.reader, err = ipc.NewReaderFromMessageReader(m, ipc.WithAllocator(m.allocator)); err != nil {
-			if footer > 0 { // the file begins like an Arrow file
+			if m.refused != nil {
+				err = m.refused // without the library's words
+			}
+			if m.schema || footer != nil {
 				return fmt.Errorf("as an Arrow file: %w", err)
 			}
 			return fmt.Errorf("neither Parquet nor Arrow: %w", err)
@@ -66,47 +68,38 @@ func (t *ColumnFile) openIPC() error {
 	})
 }
 
-// footerStart returns the position of a file's footer, or 0 for a stream. The content of
-// the footer is not needed, because batches follow one another.
-func footerStart(f *os.File) (int64, error) {
-	info, err := f.Stat()
-	if err != nil {
-		return 0, err
-	}
-	var head [8]byte
-	if n, err := f.ReadAt(head[:], 0); n < len(head) || string(head[:]) != magic {
-		if err == io.EOF || err == nil {
-			return 0, nil
-		}
-		return 0, err
-	}
-	var tail [10]byte
-	if _, err := f.ReadAt(tail[:], info.Size()-int64(len(tail))); err != nil {
-		return 0, fault.Inputf("%w", errTruncated)
-	}
-	start := info.Size() - int64(len(tail)) - int64(binary.LittleEndian.Uint32(tail[:]))
-	if string(tail[4:]) != magic[:6] || start < int64(len(magic)) {
-		return 0, fault.Inputf("%w", errTruncated)
-	}
-	return start, nil
-}
-
 func (t *ipcTable) unfit(column int) string {
-	kind := t.reader.Schema().Field(column).Type
+	f := t.reader.Schema().Field(column)
+	kind := f.Type
 	if d, ok := kind.(*arrow.DictionaryType); ok {
 		kind = d.ValueType
 	}
 	switch kind.ID() {
-	case arrow.STRING, arrow.LARGE_STRING, arrow.BINARY, arrow.LARGE_BINARY, arrow.BOOL,
-		arrow.INT8, arrow.INT16, arrow.INT32, arrow.INT64, arrow.UINT8, arrow.UINT16, arrow.UINT32, arrow.UINT64:
+	case arrow.STRING, arrow.LARGE_STRING, arrow.BINARY, arrow.LARGE_BINARY, arrow.STRING_VIEW, arrow.BINARY_VIEW:
+		return ""
+	case arrow.BOOL, arrow.INT8, arrow.INT16, arrow.INT32, arrow.INT64, arrow.UINT8, arrow.UINT16, arrow.UINT32, arrow.UINT64,
+		arrow.FLOAT32, arrow.FLOAT64, arrow.DATE32, arrow.DATE64, arrow.TIME32, arrow.TIME64, arrow.TIMESTAMP, arrow.NULL:
+		if at := f.Metadata.FindKey(extensionKey); at >= 0 {
+			return extensionName(f.Metadata.Values()[at])
+		}
 		return ""
 	}
 	return kind.String()
 }
 
+// extensionKey is the key in a column's metadata that names its extension type. The meaning
+// of numbers in such a column is unknown. In pandas, for example, a period is a number that
+// depends on a unit.
+const extensionKey = "ARROW:extension:name"
+
+func extensionName(name string) string { return fmt.Sprintf("the extension type %.100q", name) }
+
 // next returns the next batch, with its cells copied out of Arrow's memory.
 func (t *ipcTable) next(chosen []int) (*ColumnBlock, error) {
 	if !t.reader.Next() {
+		if err := t.messages.refused; err != nil {
+			return nil, err
+		}
 		if err := t.reader.Err(); err != nil {
 			return nil, err
 		}
@@ -123,7 +116,7 @@ func (t *ipcTable) next(chosen []int) (*ColumnBlock, error) {
 		if column.Len() != n {
 			return nil, fmt.Errorf("column %q has %d values, but the batch has %d rows", record.ColumnName(i), column.Len(), n)
 		}
-		write, err := cellWriter(column)
+		write, err := newCellWriter(column)
 		if err != nil {
 			return nil, fmt.Errorf("column %q: %w", record.ColumnName(i), err)
 		}
@@ -131,7 +124,9 @@ func (t *ipcTable) next(chosen []int) (*ColumnBlock, error) {
 		c.ends = make([]int, n)
 		for row := range n {
 			if column.IsValid(row) {
-				c.text = write(c.text, row)
+				if c.text, err = write(c.text, row); err != nil {
+					return nil, fmt.Errorf("column %q, row %d of the batch: %w", record.ColumnName(i), row, err)
+				}
 			}
 			if c.ends[row] = len(c.text); len(c.text) > left { // a dictionary's values may be few in the file but repeated in the cells
 				return nil, fmt.Errorf("a batch's values take more than %d bytes: write smaller batches", t.memory)
@@ -139,7 +134,11 @@ func (t *ipcTable) next(chosen []int) (*ColumnBlock, error) {
 		}
 		left -= len(c.text)
 	}
-	return &ColumnBlock{Len: n, Read: t.read.n, cells: func(visit func([][]byte) error) error {
+	read := t.read.n
+	if f := t.messages.footer; f != nil {
+		read = f.start - f.left
+	}
+	return &ColumnBlock{Len: n, Read: read, cells: func(visit func([][]byte) error) error {
 		cells := make([][]byte, len(columns))
 		for row := range n {
 			for k := range columns {
@@ -176,20 +175,25 @@ func (c *textColumn) cell(i int) []byte {
 	return c.text[start:c.ends[i]]
 }
 
-// cellWriter returns a function that appends the text of a row's value, which must not be
-// null.
-func cellWriter(column arrow.Array) (func(text []byte, row int) []byte, error) {
+// cellWriter appends the text of a row's value, which must not be null.
+type cellWriter func(text []byte, row int) ([]byte, error)
+
+func newCellWriter(column arrow.Array) (cellWriter, error) {
 	switch a := column.(type) {
 	case *array.String:
-		return func(text []byte, row int) []byte { return append(text, a.Value(row)...) }, nil
+		return texts(a), nil
 	case *array.LargeString:
-		return func(text []byte, row int) []byte { return append(text, a.Value(row)...) }, nil
+		return texts(a), nil
+	case *array.StringView:
+		return texts(a), nil
 	case *array.Binary:
-		return func(text []byte, row int) []byte { return append(text, a.Value(row)...) }, nil
+		return bytesOf(a), nil
 	case *array.LargeBinary:
-		return func(text []byte, row int) []byte { return append(text, a.Value(row)...) }, nil
+		return bytesOf(a), nil
+	case *array.BinaryView:
+		return bytesOf(a), nil
 	case *array.Boolean:
-		return func(text []byte, row int) []byte { return append(text, truth(a.Value(row))) }, nil
+		return func(text []byte, row int) ([]byte, error) { return append(text, truth(a.Value(row))), nil }, nil
 	case *array.Int8:
 		return signed(a.Int8Values()), nil
 	case *array.Int16:
@@ -206,23 +210,59 @@ func cellWriter(column arrow.Array) (func(text []byte, row int) []byte, error) {
 		return unsigned(a.Uint32Values()), nil
 	case *array.Uint64:
 		return unsigned(a.Uint64Values()), nil
+	case *array.Float32:
+		return func(text []byte, row int) ([]byte, error) { return appendFloat(text, float64(a.Value(row)), 32), nil }, nil
+	case *array.Float64:
+		return func(text []byte, row int) ([]byte, error) { return appendFloat(text, a.Value(row), 64), nil }, nil
+	case *array.Date32:
+		return func(text []byte, row int) ([]byte, error) { return appendDate(text, int64(a.Value(row))) }, nil
+	case *array.Date64:
+		return func(text []byte, row int) ([]byte, error) {
+			return appendDate(text, floorDiv(int64(a.Value(row)), 86_400_000))
+		}, nil
+	case *array.Time32:
+		second := int64(time.Second / a.DataType().(*arrow.Time32Type).Unit.Multiplier())
+		return func(text []byte, row int) ([]byte, error) { return appendTimeOfDay(text, int64(a.Value(row)), second) }, nil
+	case *array.Time64:
+		second := int64(time.Second / a.DataType().(*arrow.Time64Type).Unit.Multiplier())
+		return func(text []byte, row int) ([]byte, error) { return appendTimeOfDay(text, int64(a.Value(row)), second) }, nil
+	case *array.Timestamp:
+		kind := a.DataType().(*arrow.TimestampType)
+		second := int64(time.Second / kind.Unit.Multiplier())
+		return func(text []byte, row int) ([]byte, error) {
+			return appendTimestamp(text, int64(a.Value(row)), second, kind.TimeZone != "")
+		}, nil
+	case *array.Null: // each row is null, so this is never called
+		return func(text []byte, _ int) ([]byte, error) { return text, nil }, nil
 	case *array.Dictionary:
 		values := a.Dictionary()
-		write, err := cellWriter(values)
-		return func(text []byte, row int) []byte {
+		write, err := newCellWriter(values)
+		return func(text []byte, row int) ([]byte, error) {
 			if at := a.GetValueIndex(row); values.IsValid(at) {
 				return write(text, at)
 			}
-			return text
+			return text, nil
 		}, err
 	}
 	return nil, fmt.Errorf("unexpected type %v", column.DataType())
 }
 
-func signed[T int8 | int16 | int32 | int64](values []T) func([]byte, int) []byte {
-	return func(text []byte, row int) []byte { return strconv.AppendInt(text, int64(values[row]), 10) }
+func texts(a interface{ Value(int) string }) cellWriter {
+	return func(text []byte, row int) ([]byte, error) { return append(text, a.Value(row)...), nil }
 }
 
-func unsigned[T uint8 | uint16 | uint32 | uint64](values []T) func([]byte, int) []byte {
-	return func(text []byte, row int) []byte { return strconv.AppendUint(text, uint64(values[row]), 10) }
+func bytesOf(a interface{ Value(int) []byte }) cellWriter {
+	return func(text []byte, row int) ([]byte, error) { return append(text, a.Value(row)...), nil }
+}
+
+func signed[T int8 | int16 | int32 | int64](values []T) cellWriter {
+	return func(text []byte, row int) ([]byte, error) {
+		return strconv.AppendInt(text, int64(values[row]), 10), nil
+	}
+}
+
+func unsigned[T uint8 | uint16 | uint32 | uint64](values []T) cellWriter {
+	return func(text []byte, row int) ([]byte, error) {
+		return strconv.AppendUint(text, uint64(values[row]), 10), nil
+	}
 }

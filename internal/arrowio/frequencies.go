@@ -44,7 +44,7 @@ func WriteFrequencies(w io.Writer, splits []string, counts [][]int64) error {
 // ReadFrequencies reads the counts, [splits][features]. The file must have exactly the
 // given splits and number of features, and counts of at least 0.
 func ReadFrequencies(r io.Reader, splits []string, features int) ([][]int64, error) {
-	in, err := newReader(r, FrequenciesVersion, false)
+	in, err := newReader(r, false, FrequenciesVersion)
 	if err != nil {
 		return nil, err
 	}

@@ -24,12 +24,13 @@ type messages struct {
 	compressed bool // batches may be compressed
 	foreign    bool // the file is a user's table: other flat types, dictionaries and LZ4 are allowed, and batches are not reused
 	allocator  *limited
-	file       bool              // Arrow's file format; false = the stream format
-	limit      *io.LimitedReader // r of a foreign file; it ends where the footer begins, with or without a marker
-	schema     bool              // the schema has been read
-	described  bool              // meta belongs to the next message
+	file       bool    // Arrow's file format; false = the stream format
+	footer     *footer // locates the messages of a foreign file; nil for all other data
+	schema     bool    // the schema has been read
+	described  bool    // meta belongs to the next message
 	done       bool
 	failure    error  // error of r, other than the end of its bytes
+	refused    error  // first error of Message
 	head       []byte // first bytes of a stream, read already
 	meta, body []byte
 	current    *ipc.Message
@@ -153,6 +154,14 @@ func (m *messages) readGrowing(buffer []byte, n int64) ([]byte, error) {
 // Message returns the next message. After the end-of-stream marker, and after checking
 // what follows the marker, it returns io.EOF. The message is valid until the next call.
 func (m *messages) Message() (*ipc.Message, error) {
+	message, err := m.next()
+	if err != nil && err != io.EOF && m.refused == nil {
+		m.refused = err
+	}
+	return message, err
+}
+
+func (m *messages) next() (*ipc.Message, error) {
 	if err := m.describe(); err != nil {
 		return nil, err
 	}
@@ -168,26 +177,35 @@ func (m *messages) describe() error {
 	if m.described {
 		return nil
 	}
-	if m.limit != nil && m.limit.N == 0 {
-		m.done = true
-		return io.EOF
+	if f := m.footer; f != nil {
+		if !m.schema {
+			m.meta, m.body, m.described = f.schema, nil, true
+			return nil
+		}
+		if len(f.messages) == 0 {
+			m.done = true
+			return io.EOF
+		}
+		m.r, f.messages = f.at(f.messages[0]), f.messages[1:]
 	}
 	var word [4]byte
 	if err := m.read(word[:]); err != nil {
 		return err
 	}
-	if binary.LittleEndian.Uint32(word[:]) != math.MaxUint32 {
+	length := binary.LittleEndian.Uint32(word[:])
+	if length == math.MaxUint32 {
+		if err := m.read(word[:]); err != nil {
+			return err
+		}
+		length = binary.LittleEndian.Uint32(word[:])
+	} else if !m.foreign || length > maxMeta { // Arrow before 0.15 wrote the length alone
 		return errors.New("expected the start of an Arrow message")
 	}
-	if err := m.read(word[:]); err != nil {
-		return err
+	if length == 0 && m.footer != nil {
+		return errTruncated
 	}
-	length := binary.LittleEndian.Uint32(word[:])
 	if length == 0 {
 		m.done = true
-		if m.limit != nil {
-			return io.EOF
-		}
 		return m.end()
 	}
 	if length > maxMeta {
@@ -213,6 +231,11 @@ func (m *messages) checked() (*ipc.Message, error) {
 	var err error
 	if m.body, err = m.readGrowing(m.body, bodyLength); err != nil {
 		return nil, err
+	}
+	if f := m.footer; f != nil && m.schema {
+		if f.left -= int64(len(m.meta)) + bodyLength; f.left < 0 {
+			return nil, errors.New("the footer refers to some bytes more than once")
+		}
 	}
 	header, ok := root.tableAt(2)
 	switch {
@@ -283,7 +306,10 @@ func checkSchema(schema flat, length int, foreign bool) error {
 		}
 		children := field.lengthAt(5)
 		if children > 1 || children > 0 && foreign {
-			return fmt.Errorf("column %d is nested: expected one value per row", i)
+			return fmt.Errorf("column %d (%.40q) is nested: expected one value per row", i, field.textAt(0))
+		}
+		if kind, ok := field.tableAt(3); ok && field.byteAt(2) == 2 && kind.GetInt32Slot(slot(0), 0) > 64 { // Int
+			return fmt.Errorf("column %d (%.40q) has integers of %d bits, expected at most 64", i, field.textAt(0), kind.GetInt32Slot(slot(0), 0))
 		}
 		if children == 1 {
 			child, err := field.elementAt(5, 0)
@@ -335,6 +361,9 @@ func (m *messages) checkBatch(batch flat) error {
 	if rows := batch.int64At(0); rows < 0 || rows > math.MaxInt32 {
 		return fmt.Errorf("a batch has %d rows", rows)
 	}
+	if err := checkVariadic(batch); err != nil {
+		return err
+	}
 	compression, ok := batch.tableAt(3)
 	if !ok {
 		if !m.compressed {
@@ -369,6 +398,24 @@ func (m *messages) checkBatch(batch flat) error {
 		if err := checkFrame(m.body[offset : offset+length]); err != nil {
 			return fmt.Errorf("buffer %d of a batch: %w", i, err)
 		}
+	}
+	return nil
+}
+
+// checkVariadic checks the numbers of buffers of view columns, for which Arrow's library
+// allocates memory.
+func checkVariadic(batch flat) error {
+	at, left := batch.Offset(slot(4)), int64(batch.lengthAt(2))
+	if at == 0 {
+		return nil
+	}
+	start := batch.Vector(flatbuffers.UOffsetT(at))
+	for i := range batch.lengthAt(4) {
+		n := batch.GetInt64(start + flatbuffers.UOffsetT(i)*8)
+		if n < 0 || n > left {
+			return fmt.Errorf("a batch claims %d buffers for a column, expected at most %d", n, left)
+		}
+		left -= n
 	}
 	return nil
 }
@@ -414,54 +461,4 @@ func checkFrame(buffer []byte) error {
 		return errors.New("bytes after the zstd frame")
 	}
 	return nil
-}
-
-// flat reads a FlatBuffers table. It panics if a position is outside the bytes, and
-// reader.try turns the panic into an error.
-type flat struct{ flatbuffers.Table }
-
-func table(b []byte, at flatbuffers.UOffsetT) flat {
-	return flat{flatbuffers.Table{Bytes: b, Pos: at}}
-}
-
-func slot(i int) flatbuffers.VOffsetT { return flatbuffers.VOffsetT(4 + 2*i) }
-
-func (f flat) byteAt(i int) byte   { return f.GetByteSlot(slot(i), 0) }
-func (f flat) int16At(i int) int16 { return f.GetInt16Slot(slot(i), 0) }
-func (f flat) int64At(i int) int64 { return f.GetInt64Slot(slot(i), 0) }
-
-func (f flat) tableAt(i int) (flat, bool) {
-	at := f.Offset(slot(i))
-	if at == 0 {
-		return flat{}, false
-	}
-	return table(f.Bytes, f.Indirect(f.Pos+flatbuffers.UOffsetT(at))), true
-}
-
-// lengthAt returns the length of the vector or string in slot i, or 0 if the slot is
-// empty.
-func (f flat) lengthAt(i int) int {
-	at := f.Offset(slot(i))
-	if at == 0 {
-		return 0
-	}
-	return f.VectorLen(flatbuffers.UOffsetT(at))
-}
-
-// pairAt returns element k of the vector in slot i, whose elements are structs of two
-// int64.
-func (f flat) pairAt(i, k int) (first, second int64, err error) {
-	if k >= f.lengthAt(i) {
-		return 0, 0, fmt.Errorf("a vector has no element %d", k)
-	}
-	at := f.Vector(flatbuffers.UOffsetT(f.Offset(slot(i)))) + flatbuffers.UOffsetT(k)*16
-	return f.GetInt64(at), f.GetInt64(at + 8), nil
-}
-
-func (f flat) elementAt(i, k int) (flat, error) {
-	at := f.Vector(flatbuffers.UOffsetT(f.Offset(slot(i)))) + flatbuffers.UOffsetT(k)*4
-	if int64(at)+4 > int64(len(f.Bytes)) {
-		return flat{}, errors.New("a vector extends beyond its message")
-	}
-	return table(f.Bytes, f.Indirect(at)), nil
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/apache/arrow/go/v17/parquet"
+	"github.com/apache/arrow/go/v17/parquet/compress"
 	"github.com/apache/arrow/go/v17/parquet/file"
 )
 
@@ -156,6 +157,10 @@ func (p *parquetTable) chunk(f *os.File, group, rows, column int, memory *int64)
 	}
 	if n := meta.NumValues(); n != int64(rows) { // a missing value counts too
 		return nil, fmt.Errorf("row group %d has %d rows, but its column %q has %d values", group, rows, p.meta.Schema.Column(column).Path(), n)
+	}
+	name := p.meta.Schema.Column(column).Path()
+	if _, err := compress.GetCodec(meta.Compression()); err != nil {
+		return nil, fmt.Errorf("column %q is compressed with %v, which is not supported: use zstd or snappy", name, meta.Compression())
 	}
 	stream := &pageStream{Reader: bufio.NewReaderSize(io.NewSectionReader(f, start, size), 1<<16), left: size, memory: memory, limit: p.memory}
 	allocator := &limited{limit: p.memory}

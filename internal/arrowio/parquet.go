@@ -1,6 +1,8 @@
 package arrowio
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -15,7 +17,7 @@ import (
 	"shaver/internal/tally"
 )
 
-// parquetGroup is the number of features in a Parquet row group.
+// parquetGroup is the number of features, or of predictions, in a Parquet row group.
 const parquetGroup = 1 << 16
 
 // WriteScoresParquet writes the content of WriteScores as Parquet, for tools that prefer
@@ -36,11 +38,7 @@ func WriteScoresParquet(w io.Writer, fields []string, sizes []int, s *tally.Scor
 	if err != nil {
 		return err
 	}
-	properties := parquet.NewWriterProperties(
-		parquet.WithCompression(compress.Codecs.Zstd), parquet.WithCreatedBy("shaver"), parquet.WithDictionaryDefault(false),
-		parquet.WithDictionaryFor("field", true))
-	// The struct hides the Close method of w, so that the file writer does not close w.
-	out := file.NewParquetWriter(struct{ io.Writer }{w}, root, file.WithWriterProps(properties))
+	out := parquetWriter(w, root)
 	metadata := scoresMetadata(fields, sizes, s.Dim, meta)
 	pairs := metadata.ToMap()
 	for _, key := range slices.Sorted(maps.Keys(pairs)) {
@@ -55,6 +53,86 @@ func WriteScoresParquet(w io.Writer, fields []string, sizes []int, s *tally.Scor
 		}
 	}
 	return out.Close()
+}
+
+// parquetWriter returns a writer of Parquet with the given columns. It does not close w.
+func parquetWriter(w io.Writer, root *schema.GroupNode) *file.Writer {
+	properties := parquet.NewWriterProperties(
+		parquet.WithCompression(compress.Codecs.Zstd), parquet.WithCreatedBy("shaver"), parquet.WithDictionaryDefault(false),
+		parquet.WithDictionaryFor("field", true))
+	// The struct hides the Close method of w, so that the file writer does not close w.
+	return file.NewParquetWriter(struct{ io.Writer }{w}, root, file.WithWriterProps(properties))
+}
+
+// predictionsMark is the key in the metadata of a Parquet file with predictions.
+const predictionsMark = "shaver.predictions"
+
+// WritePredictionsParquet writes one line for each row as Parquet, with the columns row,
+// label, logit and probability. row counts from 0, and probability is a function of the
+// logit. None of our programs reads the file. The same arguments give the same bytes.
+func WritePredictionsParquet(w io.Writer, labels []uint8, logits []float64, probability func(logit float64) float64) error {
+	once := parquet.Repetitions.Required
+	root, err := schema.NewGroupNode("schema", once, schema.FieldList{schema.NewInt64Node("row", once, -1), schema.NewInt32Node("label", once, -1),
+		schema.NewFloat64Node("logit", once, -1), schema.NewFloat64Node("probability", once, -1)}, -1)
+	if err != nil {
+		return err
+	}
+	out := parquetWriter(w, root)
+	if err := out.AppendKeyValueMetadata(predictionsMark, "1"); err != nil {
+		return err
+	}
+	for from := 0; from < len(labels); from += parquetGroup {
+		to := min(from+parquetGroup, len(labels))
+		if err := writePredictions(out.AppendRowGroup(), from, labels[from:to], logits[from:to], probability); err != nil {
+			return errors.Join(err, out.Close())
+		}
+	}
+	return out.Close()
+}
+
+// writePredictions writes a row group. first is the number of its first row.
+func writePredictions(group file.SerialRowGroupWriter, first int, labels []uint8, logits []float64, probability func(float64) float64) error {
+	rows, wide, probabilities := make([]int64, len(labels)), make([]int32, len(labels)), make([]float64, len(labels))
+	for i, label := range labels {
+		rows[i], wide[i], probabilities[i] = int64(first+i), int32(label), probability(logits[i])
+	}
+	if err := writeColumn(group, rows); err != nil {
+		return err
+	}
+	if err := writeColumn(group, wide); err != nil {
+		return err
+	}
+	if err := writeColumn(group, logits); err != nil {
+		return err
+	}
+	if err := writeColumn(group, probabilities); err != nil {
+		return err
+	}
+	return group.Close()
+}
+
+// IsScoresParquet reports whether r, of size bytes, was written by WriteScoresParquet. It
+// reads only the footer.
+func IsScoresParquet(r io.ReaderAt, size int64) bool { return footerHas(r, size, "shaver.scores/") }
+
+// IsPredictionsParquet reports whether r, of size bytes, was written by
+// WritePredictionsParquet. It reads only the footer.
+func IsPredictionsParquet(r io.ReaderAt, size int64) bool { return footerHas(r, size, predictionsMark) }
+
+// footerHas reports whether r, of size bytes, is a Parquet file whose footer contains the text.
+func footerHas(r io.ReaderAt, size int64, text string) bool {
+	const most = 16 << 20
+	tail := make([]byte, 8) // the footer's length and the magic number
+	if _, err := r.ReadAt(tail, size-8); size < 8 || err != nil && err != io.EOF || string(tail[4:]) != "PAR1" {
+		return false
+	}
+	length := int64(binary.LittleEndian.Uint32(tail))
+	if length > min(size-8, most) {
+		return false
+	}
+	footer := make([]byte, length)
+	_, err := r.ReadAt(footer, size-8-length)
+	return err == nil && bytes.Contains(footer, []byte(text))
 }
 
 func parquetSchema(dim int) (*schema.GroupNode, error) {

@@ -57,7 +57,7 @@ func EncodePartial(w io.Writer, p *tally.Partial) error {
 // DecodePartial reads and validates a partial of a table of features x dim, with or
 // without variances within rows. The partial may share the memory of data.
 func DecodePartial(data []byte, features, dim int, within bool) (*tally.Partial, error) {
-	r, err := newReader(&held{data: data}, PartialVersion, false)
+	r, err := newReader(&held{data: data}, false, PartialVersion)
 	if err != nil {
 		return nil, err
 	}

@@ -31,6 +31,9 @@ const keySizes = "sizes" // JSON array
 // CheckFields reports the first invalid field name. Names must be UTF-8, distinct and not
 // empty, and must not be "label" or "row".
 func CheckFields(fields []string) error {
+	if len(fields) > maxColumns-2 {
+		return fmt.Errorf("%d fields, expected at most %d", len(fields), maxColumns-2)
+	}
 	seen := make(map[string]int, len(fields))
 	for j, name := range fields {
 		switch before, ok := seen[name]; {
@@ -44,9 +47,6 @@ func CheckFields(fields []string) error {
 			return fmt.Errorf("fields %d and %d have the same name %q", before, j, name)
 		}
 		seen[name] = j
-	}
-	if len(fields) > maxColumns-2 {
-		return fmt.Errorf("%d fields, expected at most %d", len(fields), maxColumns-2)
 	}
 	return nil
 }
@@ -228,7 +228,7 @@ type RowReader struct {
 // number of fields, so a caller that knows the expected fields and sizes should compare
 // them before it calls Next.
 func NewRowReader(r io.Reader) (*RowReader, error) {
-	in, err := newReader(r, RowsVersion, true)
+	in, err := newReader(r, true, RowsVersion)
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ var (
 const schemaDim = 4
 
 // latest maps each form to its version.
-var latest = map[string]string{"rows": ".v1", "frequencies": ".v1", "partial": ".v2", "scores": ".v2"}
+var latest = map[string]string{"rows": ".v1", "frequencies": ".v1", "partial": ".v2", "scores": ".v3"}
 
 // arrowForm is the content of a .arrow.json in package schemas.
 type arrowForm struct {

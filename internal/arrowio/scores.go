@@ -163,12 +163,13 @@ func scoresMetadata(fields []string, sizes []int, dim int, meta map[string]strin
 	return arrow.NewMetadata(keys, values)
 }
 
-// ReadScores reads a file of WriteScores and checks everything that WriteScores checks.
+// ReadScores reads a file of WriteScores and checks everything that WriteScores checks. The
+// metadata are those given to WriteScores and, under "version", the version of the form.
 func ReadScores(r io.Reader) (fields []string, sizes []int, s *tally.Scores, meta map[string]string, err error) {
 	fail := func(err error) ([]string, []int, *tally.Scores, map[string]string, error) {
 		return nil, nil, nil, nil, err
 	}
-	in, err := newReader(r, ScoresVersion, false)
+	in, err := newReader(r, false, ScoresVersion, UnsealedScoresVersion)
 	if err != nil {
 		return fail(err)
 	}
@@ -195,9 +196,9 @@ func ReadScores(r io.Reader) (fields []string, sizes []int, s *tally.Scores, met
 }
 
 // ReadScoresHead reads only what precedes the scores: the fields, the sizes, the number
-// of columns, and the metadata given to WriteScores.
+// of columns, and the metadata that ReadScores returns.
 func ReadScoresHead(r io.Reader) (fields []string, sizes []int, dim int, meta map[string]string, err error) {
-	in, err := newReader(r, ScoresVersion, false)
+	in, err := newReader(r, false, ScoresVersion, UnsealedScoresVersion)
 	if err != nil {
 		return nil, nil, 0, nil, err
 	}
@@ -209,7 +210,9 @@ func ReadScoresHead(r io.Reader) (fields []string, sizes []int, dim int, meta ma
 func otherMeta(in *reader) map[string]string {
 	meta := maps.Clone(in.meta)
 	for _, key := range scoresReserved {
-		delete(meta, key)
+		if key != keyVersion {
+			delete(meta, key)
+		}
 	}
 	return meta
 }

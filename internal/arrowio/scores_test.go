@@ -53,8 +53,10 @@ func TestScoresRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Equal(fields, testFields) || !slices.Equal(sizes, testSizes) || !reflect.DeepEqual(meta, testMeta) {
-			t.Errorf("fields %v, sizes %v, metadata %v", fields, sizes, meta)
+		version := meta[keyVersion]
+		delete(meta, keyVersion)
+		if !slices.Equal(fields, testFields) || !slices.Equal(sizes, testSizes) || version != ScoresVersion || !reflect.DeepEqual(meta, testMeta) {
+			t.Errorf("version %s, fields %v, sizes %v, metadata %v", version, fields, sizes, meta)
 		}
 		if !reflect.DeepEqual(got, s) {
 			t.Errorf("dim %d: the scores changed", dim)
@@ -216,6 +218,7 @@ func FuzzScores(f *testing.F) {
 			}
 			return
 		}
+		delete(meta, keyVersion)
 		var out bytes.Buffer
 		if err := writeScores(&out, fields, sizes, s, meta); err != nil {
 			t.Fatal(err)

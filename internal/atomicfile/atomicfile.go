@@ -4,8 +4,10 @@
 package atomicfile
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -19,11 +21,11 @@ func Write(path string, content func(io.Writer) error) (err error) {
 		}
 	}()
 	folder := filepath.Dir(path)
-	f, err := os.CreateTemp(folder, "."+filepath.Base(path)+".*.tmp")
+	f, temporary, err := create(path)
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // does nothing after the rename
+	defer temporary.Remove() // does nothing after the rename
 	err = content(f)
 	if err == nil {
 		err = f.Chmod(0o644) // CreateTemp creates it with mode 0600
@@ -37,10 +39,33 @@ func Write(path string, content func(io.Writer) error) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := os.Rename(f.Name(), path); err != nil {
+	if err := temporary.Rename(path); err != nil {
 		return err
 	}
 	return SyncFolder(folder)
+}
+
+// Probe returns an error if Write could not create its temporary file for path.
+func Probe(path string) error {
+	f, temporary, err := create(path)
+	if err != nil {
+		if at, ok := errors.AsType[*fs.PathError](err); ok {
+			return at.Err // without the temporary name
+		}
+		return err
+	}
+	return errors.Join(f.Close(), temporary.Remove())
+}
+
+// create creates a temporary file in the folder of path.
+func create(path string) (*os.File, *Temporary, error) {
+	temporaries.Lock() // so that RemoveTemporaries does not miss the new file
+	defer temporaries.Unlock()
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp")
+	if err != nil {
+		return nil, nil, err
+	}
+	return f, track(f.Name()), nil
 }
 
 // SyncFolder makes the names in a folder durable, on systems that support it.

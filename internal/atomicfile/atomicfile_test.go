@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -36,6 +37,15 @@ func TestWriteIsWholeOrNothing(t *testing.T) {
 	}
 	if text, _ := os.ReadFile(path); string(text) != "three" {
 		t.Errorf("file holds %q", text)
+	}
+	if err := Probe(path); err != nil {
+		t.Error(err)
+	}
+	if err := Probe(filepath.Join(path, "below", "file")); err == nil || strings.Contains(err.Error(), ".tmp") {
+		t.Errorf("a probe in a file: error %v, expected one without the temporary name", err)
+	}
+	if entries, _ := os.ReadDir(filepath.Dir(path)); len(entries) != 1 {
+		t.Errorf("%d files remain after a probe, expected 1", len(entries))
 	}
 	if err := Write(filepath.Join(path, "below"), func(io.Writer) error { return nil }); err == nil {
 		t.Error("no error for a path inside a file")

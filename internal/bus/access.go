@@ -29,10 +29,23 @@ type Access struct {
 	TLSKey   string // PEM private key of TLSCert
 }
 
-// addresses checks the URLs of the servers and reports whether one holds a user or
-// password. Errors quote at most the scheme and the host, because the rest may hold a
-// password.
-func addresses(list string) (password bool, err error) {
+// Redacted checks the URLs of the servers, separated by commas, and returns them without
+// users and passwords.
+func Redacted(list string) (string, error) {
+	servers, err := addresses(list)
+	if err != nil {
+		return "", err
+	}
+	var redacted []string
+	for _, u := range servers {
+		redacted = append(redacted, u.Scheme+"://"+u.Host)
+	}
+	return strings.Join(redacted, ", "), nil
+}
+
+// addresses checks and parses the URLs of the servers. Errors quote at most the scheme
+// and the host, because the rest may hold a password.
+func addresses(list string) (servers []*url.URL, err error) {
 	for address := range strings.SplitSeq(list, ",") {
 		address = strings.TrimSpace(address)
 		scheme, _, ok := strings.Cut(address, "://")
@@ -48,14 +61,14 @@ func addresses(list string) (password bool, err error) {
 			if strings.Contains(address, "@") {
 				reason = errors.New("the user and password have to be percent-encoded")
 			}
-			return false, fault.Usagef("invalid NATS address: %w", reason)
+			return nil, fault.Usagef("invalid NATS address: %w", reason)
 		}
 		if !slices.Contains([]string{"nats", "tls", "ws", "wss"}, scheme) { // the client library would retry it without end
-			return false, fault.Usagef("invalid NATS address %s://%s: expected nats:// or tls://", u.Scheme, u.Host)
+			return nil, fault.Usagef("invalid NATS address %s://%s: expected nats:// or tls://", u.Scheme, u.Host)
 		}
-		password = password || u.User != nil
+		servers = append(servers, u)
 	}
-	return password, nil
+	return servers, nil
 }
 
 // options checks every file and returns the options of the client library.

@@ -34,6 +34,7 @@ func secretFile(t *testing.T, content string) string {
 func guarded(t *testing.T, options *server.Options) string {
 	t.Helper()
 	options.Host, options.Port, options.NoSigs, options.NoLog = "127.0.0.1", server.RANDOM_PORT, true, true
+	options.JetStream, options.StoreDir = true, t.TempDir()
 	ns, err := server.NewServer(options)
 	must(t, err)
 	ns.Start()
@@ -149,7 +150,7 @@ func TestWaitingSaysWhy(t *testing.T) {
 		_, err := Connect(ctx, Config{URL: "nats://" + url.UserPassword("me", secret).String() + "@" + host, Log: log})
 		ended <- err
 	}()
-	out.await(t, `waiting for the NATS server","error":"dial tcp `+host)
+	out.await(t, `waiting for the NATS server","what":"connect","server":"nats://`+host+`","for":"dial tcp `+host)
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), host) {
 		t.Errorf("error %v", err)
@@ -184,7 +185,12 @@ func operated(t *testing.T) (host, creds string) {
 	must(t, err)
 	trusted, err := jwt.DecodeOperatorClaims(operator)
 	must(t, err)
-	account, err := jwt.NewAccountClaims(accountID).Encode(operatorKey)
+	claims := jwt.NewAccountClaims(accountID)
+	claims.Limits.JetStreamLimits = jwt.JetStreamLimits{MemoryStorage: jwt.NoLimit, DiskStorage: jwt.NoLimit, Streams: jwt.NoLimit, Consumer: jwt.NoLimit}
+	account, err := claims.Encode(operatorKey)
+	must(t, err)
+	_, systemID := pair(nkeys.CreateAccount)
+	system, err := jwt.NewAccountClaims(systemID).Encode(operatorKey)
 	must(t, err)
 	user, err := jwt.NewUserClaims(userID).Encode(accountKey)
 	must(t, err)
@@ -193,8 +199,8 @@ func operated(t *testing.T) (host, creds string) {
 	file, err := jwt.FormatUserConfig(user, seed)
 	must(t, err)
 	resolver := new(server.MemAccResolver)
-	must(t, resolver.Store(accountID, account))
-	return guarded(t, &server.Options{TrustedOperators: []*jwt.OperatorClaims{trusted}, AccountResolver: resolver}), secretFile(t, string(file))
+	must(t, errors.Join(resolver.Store(accountID, account), resolver.Store(systemID, system)))
+	return guarded(t, &server.Options{TrustedOperators: []*jwt.OperatorClaims{trusted}, AccountResolver: resolver, SystemAccount: systemID}), secretFile(t, string(file))
 }
 
 // A password file may be replaced while the program runs. The next connection reads it

@@ -32,7 +32,6 @@ const (
 
 	chunkBytes  = 128 << 10 // larger chunks overrun the server's input buffer
 	chunkWindow = 32        // largest number of unacknowledged chunks
-	idleTimeout = 5 * time.Second
 	baseTimeout = 30 * time.Second
 	bytesPerSec = 4 << 20 // bytes per second; a slower transfer counts as stuck
 )
@@ -115,7 +114,7 @@ func (b *Bus) PutFrom(ctx context.Context, name string, source func(io.Writer) e
 	if !isName(name) {
 		return job.Blob{}, fmt.Errorf("put blob: invalid name %q", name)
 	}
-	err = b.again(ctx, "put blob "+name, func() error {
+	err = b.again(ctx, "put blob "+name, func(ctx context.Context) error {
 		blob, err = b.put(ctx, name, source, known)
 		return err
 	})
@@ -385,7 +384,7 @@ func (b *Bus) read(ctx context.Context, blob job.Blob, limit int64, f func(*obje
 	if blob.Bytes > limit {
 		return fault.Inputf("blob %s: %d bytes, expected at most %d", blob.Name, blob.Bytes, limit)
 	}
-	return b.again(ctx, "get blob "+blob.Name, func() error {
+	return b.again(ctx, "get blob "+blob.Name, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, blobTimeout(blob.Bytes)) // for one attempt
 		defer cancel()
 		o, err := b.object(ctx, blob.Name)
@@ -418,6 +417,7 @@ func (b *Bus) readChunks(ctx context.Context, o *object, f func(chunk []byte) er
 	sum, size := sha256.New(), uint64(0)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	idleTimeout := b.patience.call
 	stuck := errAgain{fmt.Errorf("no chunk for %v", idleTimeout)}
 	idle := time.AfterFunc(idleTimeout, func() { cancel(stuck) })
 	defer idle.Stop()

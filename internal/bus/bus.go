@@ -7,15 +7,15 @@
 //
 // Every request to the server has its own short deadline. If a request fails for a
 // temporary reason (no leader, no answer, too many stored tasks, a lost connection), the
-// bus repeats it for as long as the caller's context lives. A log line says what the bus
-// is waiting for.
+// bus repeats it for as long as the caller's context and Config.Wait allow. A log line says
+// what the bus is waiting for.
 package bus
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
+	"net/url"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -53,7 +53,15 @@ type Config struct {
 	// OnBlob is called with the size of each chunk of a blob that was sent or received.
 	// It may be called from any goroutine. Nil = no calls.
 	OnBlob func(sent bool, bytes int)
-	// Around wraps every request to the server, so that tests can make a request fail or
+	// Wait is how long Connect waits for a server that can be used; 0 = no limit. Connect
+	// may fail earlier, because some failures do not end by waiting (see judge).
+	Wait time.Duration
+	// Interactive means that a person or a script waits for an answer. Wait then also limits
+	// every later request. An unknown host, or a server without JetStream, is then an error at
+	// once. Without Interactive, Connect waits for it, because a cluster may still be
+	// starting.
+	Interactive bool
+	// Around wraps every request to the server after Connect, so that tests can make a request fail or
 	// lose its answer. Nil = requests are made directly.
 	Around func(what string, request func() error) error
 }
@@ -66,24 +74,48 @@ type Bus struct {
 	name string
 	log  *zap.Logger
 
+	address string        // of the server, without secrets; "" = embedded
+	limit   time.Duration // how long a request may wait for the server; 0 = no limit
+
 	around func(what string, request func() error) error
 	onBlob func(sent bool, bytes int)
 	denied *atomic.Pointer[denial]
+	desk   *desk // hands out the tasks if the server is local; nil = the server does
+
+	patience patience
+	dialer   dialer
 
 	mu      sync.Mutex
 	streams map[string]jetstream.Stream // handles by name
 	strays  []string                    // tokens of chunks to delete again, because some may have been stored late
 }
 
+// patience is how long a client waits before it gives up a request or a connection.
+type patience struct {
+	call      time.Duration // for the answer to one request
+	ping      time.Duration // between two checks that the connection works
+	heartbeat time.Duration // between two signs of life to a reader; after two missing ones the reader is lost
+}
+
+// patience returns the times for the server. There is no network between a local server and
+// its clients. If the server is slow, the machine is busy, and a repeated request makes it
+// busier. If the server fails, it reports this (Server.Failed).
+func (c *Config) patience() patience {
+	if c.Server != nil && c.Server.desk != nil {
+		return patience{call: time.Minute, ping: time.Hour, heartbeat: 15 * time.Second}
+	}
+	return patience{call: callTimeout, ping: 10 * time.Second, heartbeat: time.Second}
+}
+
 func (c *Config) options() ([]nats.Option, error) {
 	options := []nats.Option{
 		nats.Name(c.Name),
-		nats.Timeout(callTimeout),
-		nats.RetryOnFailedConnect(true),
+		nats.Timeout(c.patience().call),
+		nats.DontRandomize(), // open chooses the order
 		nats.MaxReconnects(-1),
 		nats.ReconnectWait(250 * time.Millisecond),
 		nats.ReconnectJitter(250*time.Millisecond, time.Second),
-		nats.PingInterval(10 * time.Second),
+		nats.PingInterval(c.patience().ping),
 		// Publish nothing late. A heartbeat or release that was buffered while
 		// disconnected could arrive after its lease ended and affect another worker's
 		// task.
@@ -100,66 +132,16 @@ func (c *Config) options() ([]nats.Option, error) {
 	if c.Role != "" {
 		options = append(options, nats.CustomInboxPrefix("_INBOX."+c.Role))
 	}
-	inAddress, err := addresses(c.URL)
+	servers, err := addresses(c.URL)
 	if err != nil {
 		return nil, err
 	}
+	inAddress := slices.ContainsFunc(servers, func(u *url.URL) bool { return u.User != nil })
 	if err := c.Access.validate(inAddress); err != nil {
 		return nil, err
 	}
 	access, err := c.Access.options()
 	return append(options, access...), err
-}
-
-// Connect returns once the connection is established. If the server is not up yet, Connect
-// waits for it until ctx ends. If the server refuses the credentials, Connect returns an
-// error.
-func Connect(ctx context.Context, c Config) (*Bus, error) {
-	log := c.Log
-	if log == nil {
-		log = zap.NewNop()
-	}
-	options, err := c.options()
-	if err != nil {
-		return nil, err
-	}
-	connected, closed := make(chan struct{}, 1), make(chan struct{})
-	denied := new(atomic.Pointer[denial])
-	options = append(options, watch(c.Server != nil, log, connected, closed, denied)...)
-	refused := new(atomic.Pointer[error]) // why the last connection attempt failed
-	options = append(options, nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { refused.Store(&err) }))
-	reason := func(nc *nats.Conn) error {
-		if last := refused.Load(); last != nil {
-			return *last
-		}
-		return nc.LastError()
-	}
-	nc, err := nats.Connect(c.URL, options...)
-	if err != nil {
-		return nil, fmt.Errorf("connect to NATS: %w", err)
-	}
-	wait := time.NewTimer(2 * time.Second)
-	defer wait.Stop()
-	for !nc.IsConnected() {
-		select {
-		case <-connected:
-		case <-wait.C:
-			log.Warn("waiting for the NATS server", zap.Error(reason(nc)))
-			wait.Reset(logEvery)
-		case <-closed:
-			return nil, fmt.Errorf("connect to NATS: %w", cmp.Or(nc.LastError(), nats.ErrConnectionClosed))
-		case <-ctx.Done():
-			last := reason(nc)
-			nc.Close()
-			return nil, fmt.Errorf("connect to NATS: %w (%v)", ctx.Err(), cmp.Or(last, nats.ErrNoServers))
-		}
-	}
-	js, err := jetstream.New(nc, jetstream.WithPublishAsyncTimeout(callTimeout), jetstream.WithDefaultTimeout(callTimeout))
-	if err != nil {
-		nc.Close()
-		return nil, fmt.Errorf("connect to NATS: %w", err)
-	}
-	return &Bus{nc: nc, js: js, name: c.Name, log: log, around: c.Around, onBlob: c.OnBlob, denied: denied, streams: map[string]jetstream.Stream{}}, nil
 }
 
 // denial is the server's last refusal for lack of permission. The server sends it
@@ -170,7 +152,7 @@ type denial struct {
 }
 
 // watch writes one log line for each change of the connection's state.
-func watch(embedded bool, log *zap.Logger, connected chan<- struct{}, closed chan<- struct{}, denied *atomic.Pointer[denial]) []nats.Option {
+func watch(embedded bool, log *zap.Logger, denied *atomic.Pointer[denial]) []nats.Option {
 	server := func(nc *nats.Conn) zap.Field {
 		if embedded {
 			return zap.String("server", "embedded")
@@ -178,13 +160,7 @@ func watch(embedded bool, log *zap.Logger, connected chan<- struct{}, closed cha
 		return zap.String("server", nc.ConnectedUrlRedacted())
 	}
 	up := func(text string) nats.ConnHandler {
-		return func(nc *nats.Conn) {
-			log.Info(text, server(nc))
-			select {
-			case connected <- struct{}{}:
-			default:
-			}
-		}
+		return func(nc *nats.Conn) { log.Info(text, server(nc)) }
 	}
 	return []nats.Option{
 		nats.ConnectHandler(up("connected to NATS")),
@@ -205,7 +181,6 @@ func watch(embedded bool, log *zap.Logger, connected chan<- struct{}, closed cha
 		}),
 		nats.ClosedHandler(func(nc *nats.Conn) {
 			log.Debug("closed the connection to NATS", zap.Error(nc.LastError()))
-			close(closed)
 		}),
 	}
 }

@@ -59,7 +59,7 @@ func checkLead(l *job.Lead) error {
 
 // Claim takes the job over from its present leader, if any, and keeps its checkpoint.
 func (b *Bus) Claim(ctx context.Context, jobID string) (*Claim, error) {
-	if err := checkJob(jobID); err != nil {
+	if err := CheckJob(jobID); err != nil {
 		return nil, err
 	}
 	c := &Claim{b: b}
@@ -89,7 +89,7 @@ func (c *Claim) replace(ctx context.Context, next job.Lead) error {
 	}
 	on := leadKey(next.Job)
 	what := "store the checkpoint of job " + next.Job
-	return c.b.again(ctx, what, func() error {
+	return c.b.again(ctx, what, func(ctx context.Context) error {
 		var stored uint64
 		err := c.b.call(ctx, what, func(ctx context.Context) error {
 			ack, err := c.b.js.PublishMsg(ctx, &nats.Msg{Subject: on, Data: body}, jetstream.WithExpectLastSequencePerSubject(c.sequence), jetstream.WithRetryAttempts(0))

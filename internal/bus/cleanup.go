@@ -21,7 +21,7 @@ import (
 // the job's leader is deleted last, because an unfinished cleanup is found by that
 // record.
 func (b *Bus) Cleanup(ctx context.Context, jobID string) error {
-	if err := checkJob(jobID); err != nil {
+	if err := CheckJob(jobID); err != nil {
 		return err
 	}
 	what := "clean up job " + jobID
@@ -66,7 +66,7 @@ func (b *Bus) Settle(ctx context.Context, jobID string) error {
 		select {
 		case <-time.After(settling / 20):
 		case <-ctx.Done():
-			return ended(ctx, "clean up job "+jobID, nil)
+			return b.pauser("clean up job "+jobID).ended(ctx, nil)
 		}
 	}
 	if _, err := b.Claim(ctx, jobID); err != nil {

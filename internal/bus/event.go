@@ -26,7 +26,7 @@ func (b *Bus) PublishResult(ctx context.Context, r job.Result) (won bool, err er
 	}
 	on := subject(resultPrefix, r.Job, r.Shard)
 	what := "publish result " + on
-	err = b.again(ctx, what, func() error {
+	err = b.again(ctx, what, func(ctx context.Context) error {
 		stored, err := b.storeOnce(ctx, what, resultsStream, on, body)
 		if errors.Is(err, jetstream.ErrMsgNotFound) { // it was deleted before we could read it
 			return errAgain{err}
@@ -55,7 +55,7 @@ type Event struct {
 // quarantines. A shard may come twice. Events returns when ctx ends or f returns an
 // error, with that error.
 func (b *Bus) Events(ctx context.Context, jobID string, f func(Event) error) error {
-	if err := checkJob(jobID); err != nil {
+	if err := CheckJob(jobID); err != nil {
 		return err
 	}
 	var calls sync.Mutex // held while f runs
@@ -101,7 +101,6 @@ func (b *Bus) Events(ctx context.Context, jobID string, f func(Event) error) err
 
 const (
 	eventBatch     = 256
-	idleHeartbeat  = time.Second     // the server's heartbeat to a reader; after two missing ones the reader is lost
 	readerLifetime = time.Minute     // after this time without use the server deletes a reader
 	cleanupTimeout = 1 * time.Second // for deletes that are only tidiness and must not delay the caller
 )
@@ -132,9 +131,9 @@ func (b *Bus) follow(ctx context.Context, stream, filter string, batch int, f fu
 		}
 		switch {
 		case ctx.Err() != nil:
-			return ended(ctx, what, err)
+			return p.ended(ctx, err)
 		case b.nc.IsClosed():
-			return fmt.Errorf("%s: %w", what, ErrClosed)
+			return b.closed(what)
 		case !transient(err) && !missing(err):
 			return fmt.Errorf("%s: %w", what, err)
 		}
@@ -145,7 +144,7 @@ func (b *Bus) follow(ctx context.Context, stream, filter string, batch int, f fu
 }
 
 func (b *Bus) followOnce(ctx context.Context, stream, filter string, batch int, next *uint64, f func(jetstream.Msg) error) error {
-	short, cancel := context.WithTimeout(ctx, callTimeout)
+	short, cancel := context.WithTimeout(ctx, b.patience.call)
 	var consumer jetstream.Consumer
 	err := b.request("read "+filter, func() (err error) {
 		consumer, err = b.js.CreateConsumer(short, stream, jetstream.ConsumerConfig{
@@ -160,7 +159,7 @@ func (b *Bus) followOnce(ctx context.Context, stream, filter string, batch int, 
 		return err
 	}
 	defer b.drop(ctx, stream, consumer)
-	messages, err := consumer.Messages(jetstream.PullMaxMessages(batch), jetstream.PullHeartbeat(idleHeartbeat))
+	messages, err := consumer.Messages(jetstream.PullMaxMessages(batch), jetstream.PullHeartbeat(b.patience.heartbeat))
 	if err != nil {
 		return err
 	}

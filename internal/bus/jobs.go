@@ -18,12 +18,12 @@ const jobPrefix = "$KV." + jobBucket + "."
 // CreateSpec stores the job's specification unless one is stored already. It returns the
 // stored one, which is spec itself or comes from an earlier submission.
 func (b *Bus) CreateSpec(ctx context.Context, jobID string, spec []byte) (stored []byte, err error) {
-	if err := checkJob(jobID); err != nil {
+	if err := CheckJob(jobID); err != nil {
 		return nil, err
 	}
 	on := jobPrefix + jobID + ".spec"
 	what := "store the spec of job " + jobID
-	err = b.again(ctx, what, func() error {
+	err = b.again(ctx, what, func(ctx context.Context) error {
 		msg, err := b.storeOnce(ctx, what, jobStream, on, spec)
 		switch {
 		case errors.Is(err, jetstream.ErrMsgNotFound): // it was deleted before we could read it
@@ -46,7 +46,7 @@ func (b *Bus) CreateSpec(ctx context.Context, jobID string, spec []byte) (stored
 }
 
 func (b *Bus) deleteOne(ctx context.Context, stream, prefix, jobID string, shard int) error {
-	if err := checkJob(jobID); err != nil {
+	if err := CheckJob(jobID); err != nil {
 		return err
 	}
 	if !isShard(shard) {
@@ -58,7 +58,7 @@ func (b *Bus) deleteOne(ctx context.Context, stream, prefix, jobID string, shard
 
 // DeleteTask removes the shard's task, if there is one, even if a worker holds it.
 func (b *Bus) DeleteTask(ctx context.Context, jobID string, shard int) error {
-	if err := checkJob(jobID); err != nil {
+	if err := CheckJob(jobID); err != nil {
 		return err
 	}
 	return b.purgeAll(ctx, "delete a task of job "+jobID, tasksStream, subject(taskPrefix+"*.", jobID, shard))
@@ -88,7 +88,7 @@ func (b *Bus) Inventory(ctx context.Context, jobID, kernel string) (inv job.Inve
 	if inv.Quarantined, err = b.shards(ctx, what, jobID, quarantineStream, quarantinePrefix); err != nil {
 		return inv, err
 	}
-	if len(inv.Tasks) == 0 {
+	if len(inv.Tasks) == 0 || b.Local() {
 		return inv, nil
 	}
 	// The consumer neither waits for a worker's answer nor has a task to hand out, yet
@@ -109,7 +109,7 @@ func (b *Bus) Inventory(ctx context.Context, jobID, kernel string) (inv job.Inve
 
 // shards returns the shards for which a stream holds a message, in ascending order.
 func (b *Bus) shards(ctx context.Context, what, jobID, stream, prefix string) ([]int, error) {
-	if err := checkJob(jobID); err != nil {
+	if err := CheckJob(jobID); err != nil {
 		return nil, err
 	}
 	held, err := b.subjects(ctx, what, stream, prefix+jobID+".*")
@@ -129,7 +129,7 @@ func (b *Bus) shards(ctx context.Context, what, jobID, stream, prefix string) ([
 // Blobs returns the names of the job's blobs of the given kinds, such as "partial", in
 // ascending order.
 func (b *Bus) Blobs(ctx context.Context, jobID string, kinds ...string) ([]string, error) {
-	if err := checkJob(jobID); err != nil {
+	if err := CheckJob(jobID); err != nil {
 		return nil, err
 	}
 	names, err := b.blobs(ctx, "list the blobs of job "+jobID)

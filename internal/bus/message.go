@@ -71,9 +71,9 @@ func isJob(id string) bool { return isHex(id, 20) }
 
 func isShard(shard int) bool { return shard >= 0 && shard <= math.MaxInt32 }
 
-// checkJob refuses an id that is not a job's, such as a wildcard, before it gets into a
-// subject.
-func checkJob(id string) error {
+// CheckJob returns an error if id is not a job's. A wildcard, for example, must not get
+// into a subject.
+func CheckJob(id string) error {
 	if !isJob(id) {
 		return fault.Inputf("job id %q: expected 20 hexadecimal digits", id)
 	}

@@ -1,10 +1,12 @@
 package bus
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -97,104 +99,204 @@ func missing(err error) bool {
 // server that is killed at the wrong moment may lose them.
 func IsGone(err error) bool { return missing(err) }
 
-// pauser spaces the attempts of one call.
+// pauser spaces the attempts of one call, and logs what the call waits for.
 type pauser struct {
-	log    *zap.Logger
-	what   string
-	next   time.Duration
-	since  time.Time // time of the first failure in the present series
+	b             *Bus
+	message, what string
+	longest, next time.Duration // the longest pause, and the last one
+
+	mu     sync.Mutex // guards the fields below, which a timer reads
+	since  time.Time  // start of the wait; zero = nothing has failed
 	logged time.Time
+	cause  error       // why the last attempt failed
+	timer  *time.Timer // logs the wait; nil = not begun, or over
 }
 
-func (b *Bus) pauser(what string) *pauser { return &pauser{log: b.log, what: what} }
+func (b *Bus) pauser(what string) *pauser {
+	return &pauser{b: b, message: "waiting", what: what, longest: longPause}
+}
+
+// begin starts the wait for a request. Until end is called, log lines say what the call
+// waits for, even while no attempt ends. An embedded server can only be slow, so the wait
+// for it is not logged.
+func (p *pauser) begin() (end func()) {
+	if p.b.address == "" {
+		return func() {}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.since = time.Now()
+	p.timer = time.AfterFunc(quiet, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.timer != nil {
+			p.say()
+			p.timer.Reset(logEvery)
+		}
+	})
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.timer.Stop()
+		p.timer = nil
+	}
+}
 
 // worked ends the series of failures.
 func (p *pauser) worked() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if !p.logged.IsZero() {
-		p.log.Info("working again", zap.String("what", p.what), zap.Duration("after", time.Since(p.since)))
+		p.b.log.Info("working again", zap.String("what", p.what), zap.Duration("after", time.Since(p.since)))
 	}
-	*p = pauser{log: p.log, what: p.what}
+	p.since, p.logged, p.cause, p.next = time.Time{}, time.Time{}, nil, 0
+}
+
+// say logs a wait that lasts. The caller holds the lock.
+func (p *pauser) say() {
+	now := time.Now()
+	if now.Sub(p.since) < quiet || now.Sub(p.logged) < logEvery {
+		return
+	}
+	p.logged = now
+	server := zap.Skip()
+	if p.b.address != "" {
+		server = zap.String("server", p.b.address)
+	}
+	p.b.log.Warn(p.message, zap.String("what", p.what), server, zap.NamedError("for", cmp.Or(p.cause, p.b.silence())), zap.Duration("since", now.Sub(p.since)))
 }
 
 // pause waits before the next attempt, longer after each failure and with jitter. It logs
 // trouble that lasts. If ctx ends first, pause returns its error.
 func (p *pauser) pause(ctx context.Context, cause error) error {
-	now := time.Now()
+	p.mu.Lock()
 	if p.since.IsZero() {
-		p.since, p.next = now, firstPause
+		p.since = time.Now()
 	}
-	if now.Sub(p.since) >= quiet && now.Sub(p.logged) >= logEvery {
-		p.logged = now
-		p.log.Warn("waiting", zap.String("what", p.what), zap.NamedError("for", explain(cause)), zap.Duration("since", now.Sub(p.since)))
-	}
-	wait := time.Duration((0.5 + rand.Float64()) * float64(p.next))
-	p.next = min(2*p.next, longPause)
+	p.cause = p.b.explain(cause)
+	p.say()
+	p.mu.Unlock()
+	p.next = min(max(2*p.next, firstPause), p.longest)
 	if isCode(cause, codeStoreFailed) {
 		p.next = min(p.next, windowPause)
 	}
-	timer := time.NewTimer(wait)
+	timer := time.NewTimer(time.Duration((0.5 + rand.Float64()) * float64(p.next)))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		return ended(ctx, p.what, cause)
+		return p.ended(ctx, nil)
 	}
 }
 
+// errNoAnswer is the reason of a wait for the answer to a request.
+var errNoAnswer = errors.New("no answer")
+
+// silence returns why a request may have no answer yet.
+func (b *Bus) silence() error {
+	switch {
+	case b.nc == nil:
+		return errNoAnswer
+	case !b.nc.IsConnected():
+		return b.explain(nats.ErrReconnectBufExceeded)
+	}
+	return b.explain(context.DeadlineExceeded)
+}
+
 // explain adds the likely reasons to an error, for people.
-func explain(cause error) error {
+func (b *Bus) explain(cause error) error {
 	switch {
 	case errors.Is(cause, nats.ErrNoResponders), errors.Is(cause, jetstream.ErrNoStreamResponse):
 		return fmt.Errorf("%w (JetStream is off, starting or without a leader, or the stream does not exist)", cause)
 	case missing(cause):
 		return fmt.Errorf("%w (no coordinator has set it up yet)", cause)
 	case errors.Is(cause, nats.ErrReconnectBufExceeded):
+		if why := b.dialer.last(); why != nil {
+			return fmt.Errorf("no connection to NATS: %w", why)
+		}
 		return errors.New("no connection to NATS")
+	case errors.Is(cause, context.DeadlineExceeded), errors.Is(cause, nats.ErrTimeout):
+		return fmt.Errorf("%w (JetStream may be starting or without a leader)", errNoAnswer)
 	}
 	return cause
 }
 
-// ended returns the error of a call whose context ended, with the cause of its last
-// failure.
-func ended(ctx context.Context, what string, cause error) error {
+// ended returns the error of a call whose context ended. The error includes why the last
+// attempt failed: cause or, if it only says that the context ended, an earlier one.
+func (p *pauser) ended(ctx context.Context, cause error) error {
 	if cause == nil || errors.Is(cause, ctx.Err()) {
-		return fmt.Errorf("%s: %w", what, ctx.Err())
+		p.mu.Lock()
+		cause = p.cause
+		p.mu.Unlock()
+	} else {
+		cause = p.b.explain(cause)
 	}
-	return fmt.Errorf("%s: %w (last: %v)", what, ctx.Err(), cause)
+	limit, ok := errors.AsType[reached](context.Cause(ctx))
+	switch {
+	case ok:
+		return fmt.Errorf("%s: %w: %w", p.what, limit, p.b.at(cmp.Or(cause, p.b.silence())))
+	case cause == nil:
+		return fmt.Errorf("%s: %w", p.what, ctx.Err())
+	}
+	return fmt.Errorf("%s: %w (last: %v)", p.what, ctx.Err(), cause)
+}
+
+// closed returns the error of a call after the connection was closed: by Close, or because
+// the server no longer admits the user.
+func (b *Bus) closed(what string) error {
+	if why := b.nc.LastError(); why != nil {
+		return fmt.Errorf("%s: %w: %w", what, ErrClosed, b.at(why))
+	}
+	return fmt.Errorf("%s: %w", what, ErrClosed)
+}
+
+// at adds the address of the server to an error.
+func (b *Bus) at(err error) error {
+	if b.address == "" {
+		return err
+	}
+	return fmt.Errorf("NATS at %s: %w", b.address, err)
 }
 
 // again runs f until it succeeds, fails permanently, or ctx ends.
-func (b *Bus) again(ctx context.Context, what string, f func() error) error {
-	p, begun := b.pauser(what), time.Now()
-	for {
-		err := f()
+func (b *Bus) again(ctx context.Context, what string, f func(context.Context) error) error {
+	return b.repeat(ctx, b.pauser(what), f)
+}
+
+// call is again for one request. f gets a context with its own short deadline.
+func (b *Bus) call(ctx context.Context, what string, f func(context.Context) error) error {
+	p := b.pauser(what)
+	defer p.begin()()
+	return b.repeat(ctx, p, func(ctx context.Context) error {
+		short, cancel := context.WithTimeout(ctx, b.patience.call)
+		defer cancel()
+		return b.request(what, func() error { return f(short) })
+	})
+}
+
+func (b *Bus) repeat(ctx context.Context, p *pauser, f func(context.Context) error) error {
+	ctx, cancel := limited(ctx, b.limit)
+	defer cancel()
+	for begun := time.Now(); ; {
+		err := f(ctx)
 		switch denied := b.denied.Load(); {
 		case err == nil:
 			p.worked()
 			return nil
 		case ctx.Err() != nil:
-			return ended(ctx, what, err)
+			return p.ended(ctx, err)
 		case b.nc.IsClosed():
-			return fmt.Errorf("%s: %w", what, ErrClosed)
+			return b.closed(p.what)
 		case denied != nil && denied.at.After(begun): // waiting does not cure a missing permission
-			return fmt.Errorf("%s: %w", what, denied.cause)
+			return fmt.Errorf("%s: %w", p.what, denied.cause)
 		case !transient(err):
-			return fmt.Errorf("%s: %w", what, err)
+			return fmt.Errorf("%s: %w", p.what, err)
 		}
 		if err := p.pause(ctx, err); err != nil {
 			return err
 		}
 	}
-}
-
-// call is again for one request. f gets a context with its own short deadline.
-func (b *Bus) call(ctx context.Context, what string, f func(context.Context) error) error {
-	return b.again(ctx, what, func() error {
-		short, cancel := context.WithTimeout(ctx, callTimeout)
-		defer cancel()
-		return b.request(what, func() error { return f(short) })
-	})
 }
 
 // request runs one request to the server, through the wrapper of a test if there is one.

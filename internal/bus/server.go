@@ -22,13 +22,19 @@ type ServerConfig struct {
 	// power failure may lose the writes of the last two minutes. A folder for a single job
 	// does not need it, because the job computes again what is missing.
 	SyncAlways bool
-	Log        *zap.Logger // the server's warnings and errors; nil = silent
+	// Local says that all users of the server are in this process. Tasks then have no
+	// leases. The only limit of the folder's size is the space on the disk, and an error
+	// of the folder makes the server fail (Failed). Listen must be empty.
+	Local bool
+	Log   *zap.Logger // the server's warnings and errors, which a local server logs for debugging only; nil = silent
 }
 
 // Server is an embedded NATS server with JetStream.
 type Server struct {
 	server *server.Server
 	listen bool
+	log    *serverLog
+	desk   *desk // nil = not local
 }
 
 // StartServer returns once the server accepts connections.
@@ -40,7 +46,18 @@ func StartServer(c ServerConfig) (*Server, error) {
 		ServerName: "shaver", JetStream: true, StoreDir: c.StoreDir, SyncAlways: c.SyncAlways,
 		DisableJetStreamBanner: true, NoSigs: true, DontListen: c.Listen == "",
 	}
-	if c.Listen != "" {
+	if c.Local {
+		if err := checkOpenFiles(); err != nil {
+			return nil, err
+		}
+		// By default a server takes three quarters of the free space as its limit. Beyond the
+		// limit it refuses every request, without an end. It also ends connections that are slow.
+		options.JetStreamMaxStore, options.JetStreamMaxMemory, options.WriteDeadline = 1<<62, 1<<62, time.Hour
+	}
+	switch {
+	case c.Listen != "" && c.Local:
+		return nil, errors.New("bus: a local server does not listen")
+	case c.Listen != "":
 		host, port, err := net.SplitHostPort(c.Listen)
 		if err != nil {
 			return nil, fmt.Errorf("bus: address to listen on: %w", err)
@@ -58,15 +75,18 @@ func StartServer(c ServerConfig) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start the embedded NATS server: %w", err)
 	}
-	log := &serverLog{keep: zap.NewNop()}
-	if c.Log != nil {
-		log.keep = c.Log.Named("nats-server")
-	}
+	log := newServerLog(&c)
 	ns.SetLoggerV2(log, false, false, false)
 	ns.Start()
-	s := &Server{server: ns, listen: c.Listen != ""}
+	s := &Server{server: ns, listen: c.Listen != "", log: log}
+	if c.Local {
+		s.desk = newDesk()
+	}
 	if !ready(ns, log) {
 		s.Shutdown()
+		if err := s.Err(); err != nil {
+			return nil, err
+		}
 		return nil, fmt.Errorf("start the embedded NATS server in %s: %s", c.StoreDir, log.reason())
 	}
 	return s, nil
@@ -79,6 +99,17 @@ func (s *Server) URL() string {
 		return ""
 	}
 	return s.server.ClientURL()
+}
+
+// Failed is closed when a local server cannot use its folder any more. Requests to it may
+// then have no answer.
+func (s *Server) Failed() <-chan struct{} { return s.log.failed }
+
+// Err returns why a local server failed, or nil.
+func (s *Server) Err() error {
+	s.log.mu.Lock()
+	defer s.log.mu.Unlock()
+	return s.log.cause
 }
 
 // Shutdown stops the server and waits until all its goroutines have ended. The stored

@@ -5,15 +5,30 @@ import (
 	"sync"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 )
 
-// serverLog forwards the server's warnings and errors and remembers the last error. A
-// server that does not start gives the reason only in its log.
+// serverLog forwards the server's warnings and errors and remembers the last error. The
+// log is the only place where a server that does not start gives the reason, and where a
+// server whose disk is full says so.
 type serverLog struct {
-	keep *zap.Logger
-	mu   sync.Mutex
-	last string
-	dead bool
+	keep   *zap.Logger
+	local  bool
+	folder string
+	failed chan struct{} // closed when cause is set
+
+	mu    sync.Mutex
+	last  string
+	dead  bool
+	cause error // why a local server cannot use its folder
+}
+
+func newServerLog(c *ServerConfig) *serverLog {
+	l := &serverLog{keep: zap.NewNop(), local: c.Local, folder: c.StoreDir, failed: make(chan struct{})}
+	if c.Log != nil {
+		l.keep = c.Log.Named("nats-server")
+	}
+	return l
 }
 
 func (l *serverLog) reason() string {
@@ -30,22 +45,31 @@ func (l *serverLog) reason() string {
 func (l *serverLog) gaveUp() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.dead
+	return l.dead || l.cause != nil
 }
 
-func (l *serverLog) fail(fatal bool, format string, v []any) {
+// note logs a warning or an error. If it is about an error of the folder, a local server
+// fails.
+func (l *serverLog) note(level zapcore.Level, fatal bool, format string, v []any) {
 	text := fmt.Sprintf(format, v...)
 	l.mu.Lock()
-	if !l.dead {
+	if level >= zapcore.ErrorLevel && !l.dead {
 		l.last, l.dead = text, fatal
 	}
+	if l.local {
+		level = zapcore.DebugLevel
+		if cause := folderError(v); cause != nil && l.cause == nil {
+			l.cause = fmt.Errorf("the state of the job cannot be stored in %s: %w", l.folder, cause)
+			close(l.failed)
+		}
+	}
 	l.mu.Unlock()
-	l.keep.Error(text)
+	l.keep.Log(level, text)
 }
 
 func (l *serverLog) Noticef(format string, v ...any) { l.keep.Debug(fmt.Sprintf(format, v...)) }
-func (l *serverLog) Warnf(format string, v ...any)   { l.keep.Warn(fmt.Sprintf(format, v...)) }
-func (l *serverLog) Errorf(format string, v ...any)  { l.fail(false, format, v) }
-func (l *serverLog) Fatalf(format string, v ...any)  { l.fail(true, format, v) }
+func (l *serverLog) Warnf(format string, v ...any)   { l.note(zapcore.WarnLevel, false, format, v) }
+func (l *serverLog) Errorf(format string, v ...any)  { l.note(zapcore.ErrorLevel, false, format, v) }
+func (l *serverLog) Fatalf(format string, v ...any)  { l.note(zapcore.ErrorLevel, true, format, v) }
 func (l *serverLog) Debugf(string, ...any)           {}
 func (l *serverLog) Tracef(string, ...any)           {}

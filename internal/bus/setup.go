@@ -28,7 +28,8 @@ const maxTries = 8
 // Queue says how tasks are handed out. It applies to the workers of all jobs.
 type Queue struct {
 	// Lease is how long a worker may be silent before its task goes to another worker. It
-	// is at least 100 ms. Workers renew it four times as often.
+	// is at least 100 ms. Workers renew it four times as often. A local server has no
+	// leases.
 	Lease time.Duration
 	// Window is how many tasks are stored at once, including those that workers hold.
 	// PublishTask waits for room. Fewer than two tasks per worker leave workers idle.
@@ -75,10 +76,10 @@ func (q *Queue) streams() []jetstream.StreamConfig {
 }
 
 // Setup creates the streams and one consumer of tasks per kernel. If they exist, it
-// changes them to this window and lease. It is safe to call Setup repeatedly and
-// concurrently. Tasks beyond a smaller window stay stored. Coordinators call it, and
-// workers wait until it has been called for their kernel. If a stream is deleted at the
-// same time, Setup returns an error (see IsGone).
+// changes them to this window and lease. A local server has neither consumers nor leases.
+// It is safe to call Setup repeatedly and concurrently. Tasks beyond a smaller window stay
+// stored. Coordinators call it, and workers wait until it has been called for their
+// kernel. If a stream is deleted at the same time, Setup returns an error (see IsGone).
 func (b *Bus) Setup(ctx context.Context, q Queue, kernels ...string) error {
 	if err := q.validate(); err != nil {
 		return err
@@ -94,6 +95,9 @@ func (b *Bus) Setup(ctx context.Context, q Queue, kernels ...string) error {
 		if err != nil {
 			return err
 		}
+	}
+	if b.Local() { // the desk hands out the tasks
+		return nil
 	}
 	for _, kernel := range kernels {
 		if !isKernel(kernel) {
@@ -117,41 +121,6 @@ func (b *Bus) Setup(ctx context.Context, q Queue, kernels ...string) error {
 		}
 	}
 	return nil
-}
-
-// Recall makes every task available again, whether a worker holds it or it is
-// quarantined. It is meant for a server whose former workers are known to be gone, and is
-// called before Setup. No task then has to wait for the end of an old lease.
-func (b *Bus) Recall(ctx context.Context) error {
-	err := b.call(ctx, "put back quarantined tasks", func(ctx context.Context) error {
-		stream, err := b.js.Stream(ctx, quarantineStream)
-		if err == nil {
-			err = stream.Purge(ctx)
-		}
-		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			return nil
-		}
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	return b.call(ctx, "recall tasks", func(ctx context.Context) error {
-		stream, err := b.js.Stream(ctx, tasksStream)
-		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		names := stream.ConsumerNames(ctx)
-		for name := range names.Name() {
-			if err := stream.DeleteConsumer(ctx, name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
-				return err
-			}
-		}
-		return names.Err()
-	})
 }
 
 // raced marks an error as worth another attempt if a concurrent setup may have caused it.

@@ -25,6 +25,9 @@ const (
 	// Interrupted is a job that no coordinator leads at present. The state is not stored.
 	// Clients infer it when no progress is written. Submitting the job again resumes it.
 	Interrupted = "interrupted"
+	// Unreadable is a job whose stored specification cannot be read. The state is not
+	// stored. Status.Error gives the reason.
+	Unreadable = "unreadable"
 )
 
 // Progress shows people how a job is doing. It is the value of the key JOB.progress, and
@@ -62,16 +65,18 @@ type Status struct {
 	Spec     job.Spec `json:"spec"`
 	Plan     job.Plan `json:"plan"`
 	Progress Progress `json:"progress"`
+	Error    string   `json:"error,omitempty"` // why the job is unreadable
 }
 
-// silence is the age of the progress at which a job is considered interrupted. A
+// staleAfter is the age of the progress at which a job is considered interrupted. A
 // coordinator writes the progress every two seconds.
-const silence = 15 * time.Second
+const staleAfter = 15 * time.Second
 
 // ErrNoJob means that no such job is stored. It was never submitted, or it is over.
 var ErrNoJob = errors.New("no such job")
 
-// Jobs returns the stored jobs, ordered by id. A finished job is no longer stored.
+// Jobs returns the stored jobs, ordered by id. A finished job is no longer stored. A job
+// that cannot be read does not hide the others; its state is Unreadable.
 func (b *Bus) Jobs(ctx context.Context) ([]Status, error) {
 	held, err := b.subjects(ctx, "list jobs", jobStream, jobPrefix+"*.spec")
 	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) { // no job was ever submitted to this server
@@ -87,6 +92,9 @@ func (b *Bus) Jobs(ctx context.Context) ([]Status, error) {
 		if errors.Is(err, ErrNoJob) {
 			continue
 		}
+		if errors.Is(err, ErrUnreadable) {
+			s.Progress.State, s.Error, err = Unreadable, err.Error(), nil
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -96,12 +104,16 @@ func (b *Bus) Jobs(ctx context.Context) ([]Status, error) {
 	return all, nil
 }
 
-// JobStatus returns the status of a job, or ErrNoJob.
+// ErrUnreadable means that the stored specification of a job cannot be read. An error that
+// wraps it is bad input.
+var ErrUnreadable = errors.New("the specification stored for this job cannot be read")
+
+// JobStatus returns the status of a job, ErrNoJob or ErrUnreadable.
 func (b *Bus) JobStatus(ctx context.Context, jobID string) (Status, error) {
-	if err := checkJob(jobID); err != nil {
+	if err := CheckJob(jobID); err != nil {
 		return Status{}, err
 	}
-	s := Status{ID: jobID}
+	s := Status{ID: jobID, Progress: Progress{Job: jobID, Workers: []Worker{}}}
 	what := "look up job " + jobID
 	spec, err := b.key(ctx, what, jobPrefix+jobID+".spec")
 	if err != nil {
@@ -112,21 +124,26 @@ func (b *Bus) JobStatus(ctx context.Context, jobID string) (Status, error) {
 	}
 	var submitted job.Submission
 	if err := json.Unmarshal(spec.Data, &submitted); err != nil {
-		return s, fmt.Errorf("job %s: its specification: %w", jobID, err)
+		return s, fault.Inputf("job %s: %w: %w", jobID, ErrUnreadable, err)
 	}
 	s.Spec, s.Plan = submitted.Spec, submitted.Plan
-	s.Progress = Progress{Job: jobID, State: Interrupted, RowsTotal: s.Plan.Rows, Waiting: "a coordinator", Workers: []Worker{}}
+	none := s.Progress
+	none.State, none.RowsTotal, none.Waiting = Interrupted, s.Plan.Rows, "a coordinator"
 	if s.Plan.RowsPerShard > 0 {
-		s.Progress.ShardsTotal = s.Plan.Shards()
+		none.ShardsTotal = s.Plan.Shards()
 	}
+	s.Progress = none
 	stored, err := b.key(ctx, what, jobPrefix+jobID+".progress")
 	if err != nil || stored == nil {
 		return s, err
 	}
-	if err := json.Unmarshal(stored.Data, &s.Progress); err != nil {
-		return s, fmt.Errorf("job %s: its progress: %w", jobID, err)
+	if err := json.Unmarshal(stored.Data, &s.Progress); err != nil || s.Progress.Job != jobID {
+		// Nothing depends on the progress, and a coordinator soon writes it again.
+		s.Progress = none
+		s.Progress.Waiting = "a coordinator (the stored progress cannot be read)"
+		return s, nil
 	}
-	if p := &s.Progress; (p.State == Running || p.State == Stalled) && time.Since(stored.Time) > silence {
+	if p := &s.Progress; (p.State == Running || p.State == Stalled) && time.Since(stored.Time) > staleAfter {
 		p.State, p.Rate, p.Left = Interrupted, 0, 0
 		p.Waiting = fmt.Sprintf("a coordinator (the last sign of one was %v ago)", time.Since(stored.Time).Round(time.Second))
 	}
@@ -135,7 +152,7 @@ func (b *Bus) JobStatus(ctx context.Context, jobID string) (Status, error) {
 
 // SetProgress stores the progress that people see.
 func (b *Bus) SetProgress(ctx context.Context, p Progress) error {
-	if err := checkJob(p.Job); err != nil {
+	if err := CheckJob(p.Job); err != nil {
 		return err
 	}
 	body, err := json.Marshal(p)
@@ -147,7 +164,8 @@ func (b *Bus) SetProgress(ctx context.Context, p Progress) error {
 
 // Watch calls f with the job's status at once and after every change. It returns nil when
 // the job has ended or is no longer stored, and the error of f if f returns one. If the
-// job is not stored when Watch is called, the error is ErrNoJob.
+// job is not stored when Watch is called, the error is ErrNoJob. Watch looks every second,
+// because no role may create a consumer on the stream of the jobs.
 func (b *Bus) Watch(ctx context.Context, jobID string, f func(Status) error) error {
 	var last Progress
 	tick := time.NewTicker(time.Second)
@@ -180,10 +198,23 @@ func (b *Bus) Watch(ctx context.Context, jobID string, f func(Status) error) err
 // Cancel asks the job's coordinator to end the job and delete everything stored for it.
 // If the job has no coordinator, the request waits until one leads the job.
 func (b *Bus) Cancel(ctx context.Context, jobID string) error {
-	if _, err := b.JobStatus(ctx, jobID); err != nil {
+	if _, err := b.JobStatus(ctx, jobID); err != nil && !errors.Is(err, ErrUnreadable) {
 		return err
 	}
 	return b.set(ctx, "cancel job "+jobID, jobPrefix+jobID+".cancel", []byte("{}"))
+}
+
+// Remove ends a job that no coordinator ends, and deletes everything stored for it. It
+// also removes a job whose records cannot be read.
+func (b *Bus) Remove(ctx context.Context, jobID string) error {
+	claim, err := b.Claim(ctx, jobID)
+	if err == nil {
+		err = claim.End(ctx)
+	}
+	if err != nil && !fault.IsInput(err) { // if the record of the leader cannot be read, nobody leads
+		return err
+	}
+	return b.Cleanup(ctx, jobID)
 }
 
 // IsCancelled reports whether the job was cancelled.
@@ -195,7 +226,7 @@ func (b *Bus) IsCancelled(ctx context.Context, jobID string) (bool, error) {
 // IsOpen reports whether the job is still stored. Results for a job that is not stored
 // are of no use.
 func (b *Bus) IsOpen(ctx context.Context, jobID string) (bool, error) {
-	if err := checkJob(jobID); err != nil {
+	if err := CheckJob(jobID); err != nil {
 		return false, err
 	}
 	msg, err := b.key(ctx, "look up job "+jobID, jobPrefix+jobID+".spec")

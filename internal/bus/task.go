@@ -39,15 +39,25 @@ func (b *Bus) PublishTask(ctx context.Context, t job.Task) error {
 // Delivery is one attempt at a task. Its methods are safe for concurrent use.
 type Delivery struct {
 	Task    job.Task
-	Attempt string        // random token of this attempt, for PartialName
-	Try     int           // 1 = the first delivery of this task
-	Lease   time.Duration // a worker calls Heartbeat at least four times in this time
+	Attempt string // random token of this attempt, for PartialName
+	Try     int    // 1 = the first delivery of this task
+	// Lease is the time in which a worker calls Heartbeat at least four times; 0 = the
+	// worker keeps the task for as long as it needs, because the server is local.
+	Lease time.Duration
 
-	b     *Bus
-	reply string // where acknowledgements go
+	b    *Bus
+	hold hold
+}
 
-	mu    sync.Mutex
-	until time.Time // until then no other worker can get the task
+// hold is a worker's right to a task. what describes a request in errors.
+type hold interface {
+	// renew extends the lease, or returns ErrLeaseLost.
+	renew(ctx context.Context, what string) error
+	// remove deletes the task with the answer ack or term. The result or the quarantine of the
+	// task is already stored.
+	remove(ctx context.Context, what, answer string) error
+	// release makes the task available to all workers after delay.
+	release(ctx context.Context, what string, delay time.Duration) error
 }
 
 // NextTask returns the next task of the kernel and waits until there is one. It also
@@ -55,10 +65,13 @@ type Delivery struct {
 // malformed or were tried too often, and does not return them. If ctx ends while a task
 // is on its way, the task is delivered again after its lease.
 func (b *Bus) NextTask(ctx context.Context, kernel string) (*Delivery, error) {
+	if b.Local() {
+		return b.nextLocal(ctx, kernel)
+	}
 	p := b.pauser("next task")
 	for {
 		if ctx.Err() != nil {
-			return nil, ended(ctx, "next task", nil)
+			return nil, p.ended(ctx, nil)
 		}
 		d, err := b.fetch(ctx, kernel)
 		switch {
@@ -68,9 +81,9 @@ func (b *Bus) NextTask(ctx context.Context, kernel string) (*Delivery, error) {
 			p.worked()
 			continue
 		case ctx.Err() != nil:
-			return nil, ended(ctx, "next task", err)
+			return nil, p.ended(ctx, err)
 		case b.nc.IsClosed():
-			return nil, fmt.Errorf("next task: %w", ErrClosed)
+			return nil, b.closed("next task")
 		case !transient(err) && !missing(err):
 			return nil, fmt.Errorf("next task: %w", err)
 		}
@@ -123,93 +136,46 @@ func (b *Bus) fetch(ctx context.Context, kernel string) (*Delivery, error) {
 // deliver turns the message into a Delivery, or quarantines the task if it is malformed
 // or was tried too often.
 func (b *Bus) deliver(ctx context.Context, msg jetstream.Msg, lease time.Duration) (*Delivery, error) {
-	d := &Delivery{Attempt: nuid.Next(), Lease: lease, b: b, reply: msg.Reply()}
-	d.extend(time.Now())
+	held := &leased{b: b, reply: msg.Reply(), lease: lease}
+	held.extend(time.Now())
 	about, err := msg.Metadata()
 	if err != nil {
 		return nil, err
 	}
-	d.Try = int(about.NumDelivered)
-	d.Task, err = decodeTask(msg.Subject(), msg.Data())
+	d := &Delivery{Try: int(about.NumDelivered), Lease: lease, b: b, hold: held}
+	return d.open(ctx, msg.Subject(), msg.Data())
+}
+
+// open decodes the task and returns d. If the task is malformed or was tried too often,
+// open quarantines it and returns nil.
+func (d *Delivery) open(ctx context.Context, subject string, body []byte) (_ *Delivery, err error) {
+	d.Attempt = nuid.Next()
+	d.Task, err = decodeTask(subject, body)
 	if err == nil && d.Try <= maxTries {
 		return d, nil
 	}
 	input := err != nil
 	if !input {
 		err = fmt.Errorf("given up after %d tries, in which workers died, failed or lost their lease; see their logs", maxTries)
+		if d.Lease == 0 {
+			err = fmt.Errorf("given up after %d tries, which all failed; see the log", maxTries)
+		}
 	}
-	b.log.Error("task quarantined", zap.String("subject", msg.Subject()), zap.Error(err))
+	d.b.log.Error("task set aside", zap.String("subject", subject), zap.Error(err))
 	// The body cannot be trusted. The subject names the job and the shard.
-	_, jobID, shard, ok := parseTask(msg.Subject())
+	_, jobID, shard, ok := parseTask(subject)
 	if !ok {
-		return nil, d.finish(ctx, "set aside "+msg.Subject(), term)
+		return nil, d.hold.remove(ctx, "set aside "+subject, term)
 	}
 	d.Task.Job, d.Task.Shard = jobID, shard
 	return nil, d.Quarantine(ctx, err.Error(), input)
 }
 
-// The answers of a worker about its task.
-const (
-	ack        = "+ACK"
-	term       = "+TERM"
-	inProgress = "+WPI"
-	nak        = "-NAK"
-)
-
-// extend records that the server renewed the lease at or after sent. An eighth of the
-// lease is held back for differences between clocks and for the time that messages take.
-func (d *Delivery) extend(sent time.Time) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if until := sent.Add(d.Lease - d.Lease/8); until.After(d.until) {
-		d.until = until
-	}
-}
-
-// left returns how much longer the lease is certain. The monotonic clock stops while a
-// machine sleeps, and the wall clock may be set back. left uses the clock that leaves
-// less.
-func (d *Delivery) left() time.Duration {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return min(time.Until(d.until), d.until.Round(0).Sub(time.Now().Round(0)))
-}
-
-func (d *Delivery) say(ctx context.Context, what, word string) error {
-	return d.b.call(ctx, what, func(ctx context.Context) error {
-		sent := time.Now()
-		_, err := d.b.nc.RequestWithContext(ctx, d.reply, []byte(word))
-		if err == nil && word == inProgress {
-			d.extend(sent)
-		}
-		return err
-	})
-}
-
-// finish sends the answer for a task whose fate is stored. A lost answer does no harm, so
-// finish waits at most one more lease.
-func (d *Delivery) finish(ctx context.Context, what, word string) error {
-	bounded, cancel := context.WithTimeout(ctx, max(d.Lease, callTimeout))
-	defer cancel()
-	return d.say(bounded, what, word)
-}
-
 // Heartbeat renews the lease. ErrLeaseLost means that the task may have gone to another
-// worker. Continuing is harmless but may be wasted work. After ErrLeaseLost nothing is
-// sent any more, because it would count for the other worker.
+// worker. It is harmless to continue, but the work may be wasted. After ErrLeaseLost the
+// hold sends nothing, because the server would count it for the other worker.
 func (d *Delivery) Heartbeat(ctx context.Context) error {
-	what := fmt.Sprintf("renew the lease of task %s/%d", d.Task.Job, d.Task.Shard)
-	held, cancel := context.WithTimeout(ctx, max(d.left(), 0))
-	defer cancel()
-	if held.Err() == nil {
-		if err := d.say(held, what, inProgress); err == nil || held.Err() == nil {
-			return err
-		}
-	}
-	if ctx.Err() != nil {
-		return ended(ctx, what, nil)
-	}
-	return fmt.Errorf("%s: %w", what, ErrLeaseLost)
+	return d.hold.renew(ctx, fmt.Sprintf("renew the lease of task %s/%d", d.Task.Job, d.Task.Shard))
 }
 
 // Release gives the task back, to be delivered again after delay. It counts as one of the
@@ -217,32 +183,14 @@ func (d *Delivery) Heartbeat(ctx context.Context) error {
 // request is sent only once, because a second one might hit the worker that received the
 // task after the first. If the request fails, the lease runs out.
 func (d *Delivery) Release(ctx context.Context, delay time.Duration) error {
-	what := fmt.Sprintf("release task %s/%d", d.Task.Job, d.Task.Shard)
-	left := d.left()
-	if left <= 0 {
-		return fmt.Errorf("%s: %w", what, ErrLeaseLost)
-	}
-	word := nak
-	if delay > 0 {
-		word = fmt.Sprintf(`%s {"delay": %d}`, nak, delay.Nanoseconds())
-	}
-	ctx, cancel := context.WithTimeout(ctx, min(left, callTimeout))
-	defer cancel()
-	err := d.b.request(what, func() error {
-		_, err := d.b.nc.RequestWithContext(ctx, d.reply, []byte(word))
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
-	}
-	return nil
+	return d.hold.release(ctx, fmt.Sprintf("release task %s/%d", d.Task.Job, d.Task.Shard), delay)
 }
 
 // Done removes the task. Call it only after PublishResult returned without an error,
 // because the server accepts an acknowledgement even from a worker that lost its lease.
 // An error means that the task may be delivered once more, which only costs work.
 func (d *Delivery) Done(ctx context.Context) error {
-	return d.finish(ctx, fmt.Sprintf("acknowledge task %s/%d", d.Task.Job, d.Task.Shard), ack)
+	return d.hold.remove(ctx, fmt.Sprintf("acknowledge task %s/%d", d.Task.Job, d.Task.Shard), ack)
 }
 
 // Last reports whether this is the task's last try.
@@ -260,12 +208,107 @@ func (d *Delivery) Lost(ctx context.Context, reason string) error {
 	return d.setAside(ctx, job.Quarantine{Reason: reason, Lost: true})
 }
 
+// setAsideAgain is the time after which a task that could not be set aside is tried again.
+const setAsideAgain = time.Second
+
 func (d *Delivery) setAside(ctx context.Context, q job.Quarantine) error {
 	q.Job, q.Shard, q.Worker = d.Task.Job, d.Task.Shard, d.b.name
 	if err := d.b.SetAside(ctx, q); err != nil {
+		_ = d.Release(ctx, setAsideAgain) // if this fails, the lease runs out; without a lease it does not fail
 		return err
 	}
-	return d.finish(ctx, fmt.Sprintf("set aside task %s/%d", q.Job, q.Shard), term)
+	return d.hold.remove(ctx, fmt.Sprintf("set aside task %s/%d", q.Job, q.Shard), term)
+}
+
+// leased is a hold that ends if the worker does not renew it in time.
+type leased struct {
+	b     *Bus
+	reply string // where answers go
+	lease time.Duration
+
+	mu    sync.Mutex
+	until time.Time // until then no other worker can get the task
+}
+
+// The answers of a worker about its task.
+const (
+	ack        = "+ACK"
+	term       = "+TERM"
+	inProgress = "+WPI"
+	nak        = "-NAK"
+)
+
+// extend records that the server renewed the lease at or after sent. An eighth of the
+// lease is held back for differences between clocks and for the time that messages take.
+func (l *leased) extend(sent time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if until := sent.Add(l.lease - l.lease/8); until.After(l.until) {
+		l.until = until
+	}
+}
+
+// left returns how much longer the lease is certain. The monotonic clock stops while a
+// machine sleeps, and the wall clock may be set back. left uses the clock that leaves
+// less.
+func (l *leased) left() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return min(time.Until(l.until), l.until.Round(0).Sub(time.Now().Round(0)))
+}
+
+func (l *leased) say(ctx context.Context, what, word string) error {
+	return l.b.call(ctx, what, func(ctx context.Context) error {
+		sent := time.Now()
+		_, err := l.b.nc.RequestWithContext(ctx, l.reply, []byte(word))
+		if err == nil && word == inProgress {
+			l.extend(sent)
+		}
+		return err
+	})
+}
+
+// remove sends the answer. A lost answer does no harm, so remove waits at most one more
+// lease.
+func (l *leased) remove(ctx context.Context, what, answer string) error {
+	bounded, cancel := context.WithTimeout(ctx, max(l.lease, callTimeout))
+	defer cancel()
+	return l.say(bounded, what, answer)
+}
+
+func (l *leased) renew(ctx context.Context, what string) error {
+	held, cancel := context.WithTimeout(ctx, max(l.left(), 0))
+	defer cancel()
+	if held.Err() == nil {
+		if err := l.say(held, what, inProgress); err == nil || held.Err() == nil {
+			return err
+		}
+	}
+	if ctx.Err() != nil {
+		return l.b.pauser(what).ended(ctx, nil)
+	}
+	return fmt.Errorf("%s: %w", what, ErrLeaseLost)
+}
+
+func (l *leased) release(ctx context.Context, what string, delay time.Duration) error {
+	left := l.left()
+	if left <= 0 {
+		return fmt.Errorf("%s: %w", what, ErrLeaseLost)
+	}
+	word := nak
+	if delay > 0 {
+		word = fmt.Sprintf(`%s {"delay": %d}`, nak, delay.Nanoseconds())
+	}
+	ctx, cancel := context.WithTimeout(ctx, min(left, callTimeout))
+	defer cancel()
+	err := l.b.request(what, func() error {
+		_, err := l.b.nc.RequestWithContext(ctx, l.reply, []byte(word))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
 }
 
 // SetAside stores the quarantine of a shard unless the shard has one.

@@ -241,27 +241,6 @@ func TestQuarantine(t *testing.T) {
 	must(t, b.DeleteQuarantine(t.Context(), good.Job, 0))
 }
 
-// Recall makes tasks that other workers held or quarantined available at once.
-func TestRecall(t *testing.T) {
-	b := connect(t, Config{Server: startServer(t, ServerConfig{}), Name: "test"})
-	must(t, b.Recall(t.Context())) // on a server that never had tasks
-	setUp(t, b, testQueue)
-	publish(t, b, newTask(1, 0), newTask(1, 1), newTask(1, 2))
-	must(t, next(t, b).Quarantine(t.Context(), "row 7", true))
-	next(t, b)
-	must(t, b.Recall(t.Context()))
-	setUp(t, b, testQueue)
-	for shard := 1; shard <= 2; shard++ {
-		if d := next(t, b); d.Task.Shard != shard || d.Try != 1 {
-			t.Errorf("shard %d was delivered, try %d: expected shard %d", d.Task.Shard, d.Try, shard)
-		}
-	}
-	aside, err := b.Quarantined(t.Context(), testJob)
-	if must(t, err); len(aside) != 0 {
-		t.Errorf("unexpected quarantines %+v", aside)
-	}
-}
-
 func TestWindow(t *testing.T) {
 	b := newBus(t, Queue{Lease: time.Minute, Window: 3, Replicas: 1})
 	const tasks = 12

@@ -130,6 +130,9 @@ func parseState(name string, data []byte, sidecar lookup) (*Checkpoint, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkDigest(name, data, metadata); err != nil {
+		return nil, err
+	}
 	c := &Checkpoint{Tensors: map[string]Tensor{}, name: name}
 	for _, e := range entries {
 		c.add(e.key, e.Tensor)

@@ -1,9 +1,11 @@
 package checkpoint
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"math"
 	"slices"
@@ -12,6 +14,7 @@ import (
 	"shaver/internal/compact"
 	"shaver/internal/fault"
 	"shaver/internal/model"
+	"shaver/internal/seal"
 )
 
 // The compact form of a pruned model is a safetensors file in which the tensors below
@@ -27,9 +30,11 @@ const (
 	metaCompact      = "shaver.compact" // version of the compact form
 	metaEmbeddingKey = "shaver.embedding_key"
 	metaFields       = "shaver.fields" // JSON array with one compact.Field per field
+	metaDigest       = "shaver.digest" // digest of the file; see package seal
 
-	compactVersion = "2"
-	ownTensors     = "shaver."
+	compactVersion  = "3"
+	unsealedVersion = "2" // an older version, which is still read; its files have no digest
+	ownTensors      = "shaver."
 )
 
 // valueTypes maps each encoding of the kept values to its tensor type.
@@ -59,6 +64,7 @@ func (c *Checkpoint) compactFile(fields []compact.Field, v compact.Encoding) *fi
 		metaCompact:      compactVersion,
 		metaEmbeddingKey: c.EmbeddingKey,
 		metaFields:       string(mustMarshal(fields)),
+		metaDigest:       seal.Blank, // WriteCompact replaces it
 	})
 }
 
@@ -91,6 +97,34 @@ func (c *Checkpoint) CompactDrop(order []int32, v compact.Encoding, bytes int64)
 	}
 }
 
+// Footprint is the number of bytes that a model's table takes.
+type Footprint struct {
+	File   int64 // the whole file, with the rest of the model
+	Table  int64 // the part of the file that stores the table: values, positions and the codebook
+	Memory int64 // what package infer needs for the table while it serves rows; see compact.Memory
+}
+
+// CompactFootprint returns the footprint of the file of WriteCompact.
+func (c *Checkpoint) CompactFootprint(dropped []bool, v compact.Encoding) Footprint {
+	a := &c.Architecture
+	fields := compact.Plan(a.FieldDims, a.Dim, dropped)
+	f := c.compactFile(fields, v)
+	size := Footprint{File: f.size(), Memory: compact.Memory(a.FieldDims, a.Dim, fields, v)}
+	for _, e := range f.entries {
+		if strings.HasPrefix(e.key, ownTensors) {
+			size.Table += int64(e.Elements() * e.DType.Size())
+		}
+	}
+	return size
+}
+
+// Footprint returns the footprint of the file of WriteDense. In memory each entry is a
+// float32.
+func (c *Checkpoint) Footprint() Footprint {
+	t := c.Tensors[c.EmbeddingKey]
+	return Footprint{c.Size(), int64(t.Elements() * t.DType.Size()), 4 * int64(t.Elements())}
+}
+
 // WriteCompact writes the pruned c to path in compact form, all of it or nothing, and
 // returns the file's length in bytes. dropped, of length n*d, is true for dropped entries.
 // The dropped entries read baseline, of length m*d. Kept entries come from c's table and
@@ -98,6 +132,9 @@ func (c *Checkpoint) CompactDrop(order []int32, v compact.Encoding, bytes int64)
 func WriteCompact(path string, c *Checkpoint, dropped []bool, baseline []float32, v compact.Encoding) (int64, error) {
 	f, err := c.compact(dropped, baseline, v)
 	if err != nil {
+		return 0, err
+	}
+	if err := f.seal(); err != nil {
 		return 0, err
 	}
 	return writeWhole(path, f)
@@ -146,7 +183,7 @@ func (c *Checkpoint) Pruned() (dropped []bool, baseline []float32, err error) {
 // takeCompact sets Compact from the tensors of the compact form. In Tensors it replaces
 // them by the table's tensor, without data.
 func (c *Checkpoint) takeCompact(metadata map[string]string) error {
-	if v := metadata[metaCompact]; v != compactVersion {
+	if v := metadata[metaCompact]; v != compactVersion && v != unsealedVersion {
 		return fault.Inputf("version %s, expected %s", quote(v), compactVersion)
 	}
 	var s statement
@@ -182,6 +219,29 @@ func (c *Checkpoint) takeCompact(metadata map[string]string) error {
 	}
 	c.add(key, Tensor{DType: F32, Shape: []int{rows, dim}})
 	return nil
+}
+
+// seal sets the digest in the metadata, which was blank.
+func (f *file) seal() (err error) {
+	f.metadata[metaDigest], err = seal.Of(func(w io.Writer) error {
+		_, err := f.WriteTo(w)
+		return err
+	})
+	return err
+}
+
+// checkDigest returns an input error unless the content of a compact file matches its
+// digest. A file of the version without a digest is not checked.
+func checkDigest(name string, data []byte, metadata map[string]string) error {
+	digest, sealed := metadata[metaDigest]
+	version, isCompact := metadata[metaCompact]
+	switch {
+	case !sealed && (!isCompact || version != compactVersion): // takeCompact refuses unknown versions
+		return nil
+	case sealed && version == unsealedVersion:
+		return fault.Inputf("%s is damaged: compact files of version %s have no digest", name, unsealedVersion)
+	}
+	return seal.Check(name, bytes.NewReader(data), digest)
 }
 
 // takeParts removes the tensors of the compact form from Tensors and sets Compact.

@@ -1,9 +1,12 @@
 package checkpoint
 
 import (
+	"bytes"
 	"maps"
 	"math"
+	"os"
 	"path/filepath"
+	"shaver/internal/fault"
 	"slices"
 	"strings"
 	"testing"
@@ -179,7 +182,7 @@ func TestCompactRefuses(t *testing.T) {
 		} {
 			metadata := maps.Clone(f.metadata)
 			metadata[key] = test.value
-			_, err := Parse("m", fileBytes(f.entries, metadata))
+			_, err := Parse("m", unsealed(f.entries, metadata))
 			wantInput(t, err, "m: compact form: ", test.want)
 		}
 		for _, e := range f.entries {
@@ -191,7 +194,7 @@ func TestCompactRefuses(t *testing.T) {
 				if e.Data[at] = 0xff; saved == 0xff {
 					continue
 				}
-				if _, err := Parse("m", fileBytes(f.entries, f.metadata)); err == nil {
+				if _, err := Parse("m", unsealed(f.entries, f.metadata)); err == nil {
 					t.Errorf("%s: no error with byte %d of %s damaged", form, at, e.key)
 				}
 				e.Data[at] = saved
@@ -218,7 +221,7 @@ func TestCompactBomb(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.metadata[metaArchitecture] = strings.Replace(f.metadata[metaArchitecture], "[2,3,4]", "[2,3,2000000]", 1)
-	data := fileBytes(f.entries, f.metadata)
+	data := unsealed(f.entries, f.metadata)
 	_, err = Parse("m", data)
 	wantInput(t, err, "m: compact form: claims a table of 2000005 rows and 2 columns in a file of ")
 	m, err := ParseModel("m", data)
@@ -226,6 +229,55 @@ func TestCompactBomb(t *testing.T) {
 		t.Fatal(err)
 	}
 	scoreLast(m)
+}
+
+// Every flipped bit of a compact file is refused. Only a file of the older version may lack
+// the digest.
+func TestCompactDigest(t *testing.T) {
+	c := fmOf(t, 3, 2)
+	for i, v := range compact.Encodings() {
+		path := filepath.Join(t.TempDir(), "m")
+		if _, err := WriteCompact(path, c, every(6, 2+i), make([]float32, 4), v); err != nil {
+			t.Fatal(err)
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		damaged := 0
+		for at := range data {
+			for bit := range 8 {
+				data[at] ^= 1 << bit
+				_, err := Parse("m", data)
+				_, again := ParseModel("m", data)
+				if !fault.IsInput(err) || !fault.IsInput(again) {
+					t.Fatalf("%s: byte %d, bit %d: %v, %v", v, at, bit, err, again)
+				}
+				if strings.Contains(err.Error(), "m is damaged: ") {
+					damaged++
+				}
+				data[at] ^= 1 << bit
+			}
+		}
+		if damaged < 8*len(data)/4 {
+			t.Errorf("%s: only %d of %d flipped bits are called damage", v, damaged, 8*len(data))
+		}
+		if _, err := Parse("m", data); err != nil {
+			t.Errorf("%s: %v", v, err)
+		}
+		head, metadata, err := parseSafetensors("m", data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		old := unsealed(head, metadata)
+		if got, err := Parse("m", old); err != nil || got.Compact.Encoding() != v {
+			t.Errorf("%s: a file of the older version: %v", v, err)
+		}
+		_, err = Parse("m", bytes.Replace(old, []byte(`"shaver.compact":"2"`), []byte(`"shaver.compact":"3"`), 1))
+		wantInput(t, err, "m is damaged: its digest is missing")
+		_, err = Parse("m", bytes.Replace(data, []byte(`"shaver.compact":"3"`), []byte(`"shaver.compact":"2"`), 1))
+		wantInput(t, err, "m is damaged: compact files of version 2 have no digest")
+	}
 }
 
 func TestCallersBugs(t *testing.T) {
@@ -259,5 +311,43 @@ func TestWithEmbedding(t *testing.T) {
 	m, err := changed.Model()
 	if err != nil || m.Kind != model.DeepFM || m.Weights.Embedding[3] != 0 {
 		t.Errorf("model %v", err)
+	}
+}
+
+// A footprint has the length of the written file and of its tensors for the table. The
+// table of a dense file takes as much memory as it takes in the file.
+func TestFootprint(t *testing.T) {
+	c := fmOf(t, 400, 16)
+	for _, v := range compact.Encodings() {
+		for _, gap := range []int{1, 3, 1000} {
+			dropped, path := every(6400, gap), filepath.Join(t.TempDir(), "m")
+			bytes, err := WriteCompact(path, c, dropped, make([]float32, 32), v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f, err := c.compact(dropped, make([]float32, 32), v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			table := 0
+			for _, e := range f.entries {
+				if _, rest := c.Tensors[e.key]; !rest {
+					table += len(e.Data)
+				}
+			}
+			got := c.CompactFootprint(dropped, v)
+			read, err := Read(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			memory := compact.Memory(c.Architecture.FieldDims, 16, read.Compact.Fields(), v)
+			if want := (Footprint{bytes, int64(table), memory}); got != want {
+				t.Errorf("%s, one of %d entries kept: %+v, expected %+v", v, gap, got, want)
+			}
+		}
+	}
+	bytes, err := WriteDense(filepath.Join(t.TempDir(), "m"), c)
+	if want := (Footprint{bytes, 4 * 6400, 4 * 6400}); err != nil || c.Footprint() != want {
+		t.Errorf("dense: %+v, expected %+v, %v", c.Footprint(), want, err)
 	}
 }

@@ -94,7 +94,7 @@ func FuzzParse(f *testing.F) {
 			if err != nil {
 				f.Fatal(err)
 			}
-			f.Add(fileBytes(small.entries, small.metadata))
+			f.Add(unsealed(small.entries, small.metadata))
 		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

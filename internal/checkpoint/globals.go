@@ -104,7 +104,7 @@ func (u *unpickler) refuse(function any) {
 	if g, ok := function.(global); ok && isIdentifier(string(g)) {
 		name = string(g)
 	}
-	u.fail("calls %s: refused; only tensors, numpy arrays and plain containers are read", name)
+	u.fail("calls %s: refused; only tensors, numpy arrays and plain containers are read; if the file holds a whole model, save model.state_dict() instead", name)
 }
 
 func isIdentifier(name string) bool {

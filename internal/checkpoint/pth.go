@@ -8,7 +8,8 @@ import (
 )
 
 // readPTH reads a file of torch.save. The file holds a state dict, or a dict with a state
-// dict under "state_dict" and possibly model_config and field_dims.
+// dict under "state_dict" and possibly model_config and field_dims. Lightning stores
+// field_dims in a dict under "hyper_parameters".
 func readPTH(name string, r io.ReaderAt, size int64, sidecar lookup) (*Checkpoint, error) {
 	a, err := openArchive(name, r, size)
 	if err != nil {
@@ -31,8 +32,17 @@ func readPTH(name string, r io.ReaderAt, size int64, sidecar lookup) (*Checkpoin
 		if states, ok = v.(*dict); !ok {
 			return nil, fault.Inputf("%s: state_dict is %s, expected a dict of tensors", name, describe(v))
 		}
-		if said, err = a.fieldDims(top); err != nil {
+		if said, err = a.fieldDims(top, "field_dims"); err != nil {
 			return nil, err
+		}
+		if v, _ := top.get("hyper_parameters"); v != nil {
+			if parameters, ok := v.(*dict); ok {
+				more, err := a.fieldDims(parameters, "hyper_parameters.field_dims")
+				if err != nil {
+					return nil, err
+				}
+				said = append(said, more...)
+			}
 		}
 		if v, _ := top.get("model_config"); v != nil {
 			if config, ok = v.(*dict); !ok {
@@ -81,9 +91,10 @@ func (a *archive) fill(c *Checkpoint, states *dict) error {
 	return nil
 }
 
-// fieldDims returns the field sizes that the file gives, if any.
-func (a *archive) fieldDims(top *dict) ([]statement, error) {
-	v, _ := top.get("field_dims")
+// fieldDims returns the field sizes that a dict of the file gives, if any. Errors call them
+// by the given name.
+func (a *archive) fieldDims(in *dict, name string) ([]statement, error) {
+	v, _ := in.get("field_dims")
 	if v == nil {
 		return nil, nil
 	}
@@ -104,7 +115,7 @@ func (a *archive) fieldDims(top *dict) ([]statement, error) {
 		dims, err = intList(v)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: field_dims %w", a.name, err)
+		return nil, fmt.Errorf("%s: %s %w", a.name, name, err)
 	}
-	return []statement{{from: "field_dims", FieldDims: dims}}, nil
+	return []statement{{from: name, FieldDims: dims}}, nil
 }

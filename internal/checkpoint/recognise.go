@@ -86,11 +86,9 @@ type seeker struct {
 	// groupDepth dots.
 	groups map[string]bool
 	used   map[string]bool // names that were understood
+	trial  bool            // the names are a guess, so errors need no help
 	err    error
 }
-
-// namesHelp is added to errors about models whose layers have other names.
-const namesHelp = "shaver model inspect --help lists the tensor names of each model"
 
 // groupDepth is the number of dots in the longest group that is looked up.
 const groupDepth = 3
@@ -148,7 +146,7 @@ func (s *seeker) take(name string, shape ...int) string {
 	}
 	key, ok := s.keys[name]
 	if !ok {
-		s.fail("tensor %s is missing, expected shape %s: %s", name, shapeText(shape), namesHelp)
+		s.fail("tensor %s is missing, expected shape %s; %s", name, shapeText(shape), s.help())
 		return ""
 	}
 	s.used[name] = true
@@ -211,7 +209,7 @@ func (s *seeker) layout(dims []int) (*layout, error) {
 			s.mlp(l, "_deep_branch.", true)
 		}
 	default:
-		s.fail("is not a known model: expected the tensors of an FM or DeepFM (fc.weight), DCN-Mix (cross_head.U.0) or DCNv2 (cross_head.layers.0.weight): " + namesHelp)
+		s.fail("not a known model; expected the tensors of an FM or DeepFM (fc.weight), DCN-Mix (cross_head.U.0) or DCNv2 (cross_head.layers.0.weight); %s", s.help())
 	}
 	s.checkOffsets(l)
 	s.checkLeft()
@@ -399,7 +397,7 @@ func (s *seeker) checkLeft() {
 	}
 	for _, key := range s.c.Keys {
 		if !s.used[names[key]] {
-			s.fail("tensor %s of shape %s belongs to no known layer and may change what the model computes: %s", key, shapeText(s.c.Tensors[key].Shape), namesHelp)
+			s.fail("tensor %s of shape %s belongs to no known layer and may change what the model computes: %s", key, shapeText(s.c.Tensors[key].Shape), s.help())
 			return
 		}
 	}

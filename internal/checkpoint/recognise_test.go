@@ -250,12 +250,40 @@ func TestModelConfig(t *testing.T) {
 	}
 }
 
+// Lightning stores field_dims with the other parameters of the model. If the file gives
+// the sizes twice, they must agree.
+func TestHyperParameters(t *testing.T) {
+	sizes := func(values ...any) []any {
+		return append(append([]any{opEmptyDict, "lr", 1, opSetItem, "field_dims", opMark}, values...), opTuple, opSetItem)
+	}
+	for want, pairs := range map[string][]any{
+		"":                           append([]any{"hyper_parameters"}, sizes(2, 3, 4)...),
+		"m.pth: field_dims[0] is -1": append([]any{"hyper_parameters"}, sizes(-1)...),
+		"hyper_parameters.field_dims says field_dims [3, 2, 4], the file [2, 3, 4]": append([]any{"field_dims", opMark, 2, 3, 4, opTuple, "hyper_parameters"}, sizes(3, 2, 4)...),
+		"hyper_parameters.field_dims is the str":                                    {"hyper_parameters", opEmptyDict, "field_dims", "2,3,4", opSetItem},
+		`write m.json with a line like {"field_dims"`:                               {"hyper_parameters", "none"},
+	} {
+		c, err := Parse("m.pth", pthOf(t, sampleEntries("fm"), pairs))
+		if want != "" {
+			wantInput(t, err, want)
+		} else if err != nil || !slices.Equal(c.Architecture.FieldDims, sampleDims) {
+			t.Errorf("error %v", err)
+		}
+	}
+}
+
 // wrapped returns a .pth with state_dict, model_config and field_dims.
 func wrapped(t *testing.T, entries []entry, config, dims []any) []byte {
+	pairs := append([]any{"model_config", opEmptyDict, opMark}, config...)
+	return pthOf(t, entries, append(append(pairs, opSetItems, "field_dims"), dims...))
+}
+
+// pthOf returns a .pth of a dict that has a state_dict and other keys, each followed by its
+// value.
+func pthOf(t *testing.T, entries []entry, others []any) []byte {
 	pairs := []string{"m/data.pkl", ""}
-	parts := []any{opEmptyDict, opMark, "model_config", opEmptyDict, opMark}
-	parts = append(append(append(parts, config...), opSetItems), "field_dims")
-	parts = append(append(parts, dims...), "state_dict", opEmptyDict, opMark)
+	parts := append([]any{opEmptyDict, opMark}, others...)
+	parts = append(parts, "state_dict", opEmptyDict, opMark)
 	for _, e := range entries {
 		stride, step := make([]int, len(e.Shape)), 1
 		for i := len(stride) - 1; i >= 0; i-- {

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -121,6 +122,17 @@ func fileBytes(entries []entry, metadata map[string]string) []byte {
 	var buffer bytes.Buffer
 	_, _ = (&file{entries, metadata}).WriteTo(&buffer)
 	return buffer.Bytes()
+}
+
+// unsealed returns the bytes of a compact file in the version without a digest, so that a
+// test can change them.
+func unsealed(entries []entry, metadata map[string]string) []byte {
+	metadata = maps.Clone(metadata)
+	delete(metadata, metaDigest)
+	if metadata[metaCompact] == compactVersion {
+		metadata[metaCompact] = unsealedVersion
+	}
+	return fileBytes(entries, metadata)
 }
 
 // zipBytes returns a zip file. pairs alternates names and contents.

@@ -224,6 +224,9 @@ func sidecarPaths(path string) []string {
 	return []string{path + ".json", strings.TrimSuffix(path, extension) + ".json"}
 }
 
+// Files returns path, and the paths of the JSON files that Read may read with it.
+func Files(path string) []string { return append(sidecarPaths(path), path) }
+
 // readSmall reads a file of at most 1 MiB.
 func readSmall(path string) ([]byte, error) {
 	const most = 1 << 20

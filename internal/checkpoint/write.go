@@ -2,9 +2,38 @@ package checkpoint
 
 import (
 	"io"
+	"os"
 
 	"shaver/internal/atomicfile"
 )
+
+// Written reports whether the file at path is a model that this package wrote, dense or
+// compact. It reads only the header.
+func Written(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	head := make([]byte, 8)
+	if _, err := io.ReadFull(f, head); err != nil {
+		return false
+	}
+	length, err := headerLength(path, head, info.Size())
+	if err != nil {
+		return false
+	}
+	text := make([]byte, length)
+	if _, err := io.ReadFull(f, text); err != nil {
+		return false
+	}
+	_, _, metadata, err := parseHeader(text)
+	return err == nil && metadata[metaArchitecture] != ""
+}
 
 // writeWhole writes content to path, all of it or nothing, and returns its length in
 // bytes.

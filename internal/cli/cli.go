@@ -11,16 +11,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/signal"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
-	"golang.org/x/term"
+	"github.com/spf13/pflag"
 
 	"shaver/internal/bus"
 	"shaver/internal/fault"
@@ -66,22 +61,26 @@ var ErrUnconverged = errors.New("not converged")
 // ErrCancelled ends a job that somebody cancelled.
 var ErrCancelled = errors.New("cancelled")
 
-// Main sets up a program's root command, runs it with the process's arguments, and
-// returns its exit code. Ctrl-C and SIGTERM cancel the command's context. A second
-// signal ends the process.
-func Main(root *cobra.Command) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+// Main makes a program's root command, runs it with the process's arguments, and returns
+// its exit code. Ctrl-C, SIGTERM and SIGHUP cancel the command's context. The process then
+// ends within about a second, unless the command has called Drain. A second Ctrl-C or
+// SIGTERM ends it at once.
+func Main(newRoot func() *cobra.Command) int {
+	ctx, stop := interruptible()
 	defer stop()
-	context.AfterFunc(ctx, stop) // from then on a signal has its usual effect
+	root := newRoot()
 	Setup(root)
-	err := root.ExecuteContext(ctx)
+	root.SetErr(PrintableWriter(os.Stderr))
+	err := root.ExecuteContext(leaveInTime(ctx, root.Name()))
 	code := exitCode(ctx, err)
 	switch code {
 	case ExitDone, ExitDrained:
 	case ExitCancelled:
-		fmt.Fprintln(os.Stderr, root.Name()+": cancelled")
+		cancelled(root.Name())
 	default:
-		fmt.Fprintf(os.Stderr, "%s: %v\n", root.Name(), err)
+		for _, line := range lines(err) {
+			fmt.Fprintf(os.Stderr, "%s: %s\n", root.Name(), line)
+		}
 	}
 	return code
 }
@@ -108,20 +107,28 @@ func exitCode(ctx context.Context, err error) int {
 	return ExitFailed
 }
 
-// Args returns check with errors of wrong usage. If the command has subcommands, the
-// error suggests the nearest one.
+// Args returns check with errors of wrong usage. If arguments are missing, the error names
+// them as Use does. If the command has subcommands, the error suggests the nearest one.
 func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		err := check(c, args)
-		switch {
-		case err == nil:
+		if err == nil {
 			return nil
-		case c.HasSubCommands() && len(args) > 0:
+		}
+		if c.HasSubCommands() && len(args) > 0 {
 			return fault.Usagef("unknown command %q for %q: %s", args[0], c.CommandPath(), suggestCommand(c, args[0]))
-		case !strings.Contains(c.Use, " ") && len(args) > 0:
+		}
+		var wanted []string // the arguments in Use, such as FILE
+		for _, word := range strings.Fields(c.Use)[1:] {
+			wanted = append(wanted, strings.TrimSuffix(word, "..."))
+		}
+		switch {
+		case len(args) < len(wanted):
+			return fault.Usagef("%s needs %s", c.CommandPath(), list(wanted[len(args):], "and"))
+		case len(wanted) == 0:
 			return fault.Usagef("unexpected argument %q: %s takes flags only", args[0], c.CommandPath())
 		}
-		return fault.Usagef("%w (%s)", err, c.UseLine())
+		return fault.Usagef("unexpected argument %q: %s takes %s and flags", args[len(wanted)], c.CommandPath(), list(wanted, "and"))
 	}
 }
 
@@ -139,22 +146,31 @@ func MarkRequired(c *cobra.Command, flags ...string) {
 	c.Annotations[requiredFlags] = strings.Join(flags, " ")
 }
 
-// Required returns wrong usage that names all of the flags that were not given. Without
-// flags it checks those that MarkRequired declared.
+// Required returns wrong usage that names all of the flags that were not given, or the
+// first one whose value is empty. Without flags it checks those that MarkRequired declared.
 func Required(c *cobra.Command, flags ...string) error {
 	if len(flags) == 0 {
 		flags = strings.Fields(c.Annotations[requiredFlags])
 	}
 	var missing []string
 	for _, name := range flags {
-		if !c.Flags().Changed(name) {
+		if !given(c.Flags().Lookup(name)) {
 			missing = append(missing, "--"+name)
 		}
 	}
-	if len(missing) == 0 {
-		return nil
+	if len(missing) > 0 {
+		return fault.Usagef("%s needs %s", c.CommandPath(), list(missing, "and"))
 	}
-	return fault.Usagef("%s needs %s", c.CommandPath(), list(missing, "and"))
+	for _, name := range flags {
+		if f := c.Flags().Lookup(name); f.Value.Type() == "string" && f.Value.String() == "" {
+			expected := "a value"
+			if kind, _ := pflag.UnquoteUsage(f); kind == "file" || kind == "folder" {
+				expected = "the name of a " + kind
+			}
+			return fault.Usagef("--%s \"\": expected %s", name, expected)
+		}
+	}
+	return nil
 }
 
 // list joins words as a sentence does: "a, b and c".
@@ -166,32 +182,6 @@ func list(words []string, conjunction string) string {
 	return strings.Join(words[:last], ", ") + " " + conjunction + " " + words[last]
 }
 
-// CheckOut returns an error unless a file can be written at path without replacing one
-// of the inputs. Commands call it before they begin work that may take hours. They write
-// a new file and then rename it (package atomicfile), which would replace a device. So
-// whatever is at path must be a regular file.
-func CheckOut(path string, inputs ...string) error {
-	if there, err := os.Stat(path); err == nil {
-		if !there.Mode().IsRegular() {
-			return fault.Usagef("cannot write %s: it exists and is not a regular file", path)
-		}
-		for _, input := range inputs {
-			if given, err := os.Stat(input); err == nil && os.SameFile(there, given) {
-				return fault.Usagef("cannot write %s: it is an input of this command; name another file", path)
-			}
-		}
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp")
-	if err != nil {
-		var at *fs.PathError
-		if errors.As(err, &at) {
-			err = at.Err // without the temporary name
-		}
-		return fmt.Errorf("cannot write %s: %w", path, err)
-	}
-	return errors.Join(f.Close(), os.Remove(f.Name()))
-}
-
 // Output is a command's -o flag.
 type Output struct{ format string }
 
@@ -199,6 +189,7 @@ type Output struct{ format string }
 func (o *Output) Flag(c *cobra.Command) {
 	c.Flags().StringVarP(&o.format, "output", "o", "table", "`format` of what is printed: table or json")
 	Choices(c, "output", "table", "json")
+	Group(c, OutputFlags, "output")
 }
 
 // Check returns wrong usage for an unknown format. Commands call it before they
@@ -214,48 +205,30 @@ func (o *Output) Check() error {
 func (o *Output) JSON() bool { return o.format == "json" }
 
 // Print writes value as JSON, or calls table with a writer that aligns columns
-// separated by tabs.
+// separated by tabs. Invisible characters are escaped. In text that may contain tabs and
+// line ends table escapes these with Printable.
 func (o *Output) Print(w io.Writer, value any, table func(io.Writer)) error {
+	var text strings.Builder
 	if o.format == "json" {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(value)
+		return WriteJSON(w, value)
 	}
+	table(&text)
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	table(t)
+	if _, err := io.WriteString(t, escape(text.String(), "\t\n")); err != nil {
+		return err
+	}
 	return t.Flush()
 }
 
-// LogFlags adds --log and --verbose to c, bound to format and verbose.
-func LogFlags(c *cobra.Command, format *string, verbose *bool) {
-	c.Flags().StringVar(format, "log", "text", "`format` of the log on stderr: text or json")
-	c.Flags().BoolVarP(verbose, "verbose", "v", false, "log more, for troubleshooting")
-	Choices(c, "log", "text", "json")
-}
-
-// Logger returns a logger to stderr with the format "text" or "json". On a terminal
-// levels have colors, unless NO_COLOR is set. verbose adds messages that are only
-// useful for finding a fault.
-func Logger(format string, verbose bool) (*zap.Logger, error) {
-	level := zapcore.InfoLevel
-	if verbose {
-		level = zapcore.DebugLevel
+// WriteJSON writes value as "-o json" prints it. Invisible characters are escaped, which
+// leaves the value the same.
+func WriteJSON(w io.Writer, value any) error {
+	var text strings.Builder
+	e := json.NewEncoder(&text)
+	e.SetIndent("", "  ")
+	if err := e.Encode(value); err != nil {
+		return err
 	}
-	var encoder zapcore.Encoder
-	switch format {
-	case "text":
-		c := zap.NewDevelopmentEncoderConfig()
-		c.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05")
-		c.EncodeCaller, c.CallerKey = nil, zapcore.OmitKey
-		c.EncodeLevel = zapcore.CapitalLevelEncoder
-		if term.IsTerminal(int(os.Stderr.Fd())) && os.Getenv("NO_COLOR") == "" {
-			c.EncodeLevel = zapcore.CapitalColorLevelEncoder
-		}
-		encoder = zapcore.NewConsoleEncoder(c)
-	case "json":
-		encoder = zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig())
-	default:
-		return nil, fault.Usagef("--log %s: the formats are text and json", format)
-	}
-	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(os.Stderr), level)), nil
+	_, err := io.WriteString(w, escape(text.String(), "\n"))
+	return err
 }

@@ -98,17 +98,24 @@ func TestExitHelp(t *testing.T) {
 	}
 }
 
-// All missing flags are named together.
+// All missing flags are named together. An empty value is refused.
 func TestRequired(t *testing.T) {
 	c := &cobra.Command{Use: "cut"}
 	for _, name := range []string{"model", "dataset", "scores", "out"} {
 		c.Flags().String(name, "", "")
 	}
-	if err := c.Flags().Parse([]string{"--model", ""}); err != nil {
+	c.Flags().String("plan", "", "")
+	c.Flags().String("store", "", "a `folder`")
+	if err := c.Flags().Parse([]string{"--model", "m.pth", "--plan", "", "--store", ""}); err != nil {
 		t.Fatal(err)
 	}
 	if err := Required(c, "model"); err != nil {
-		t.Errorf("a flag with an empty value: %v", err)
+		t.Error(err)
+	}
+	for name, want := range map[string]string{"plan": "a value", "store": "the name of a folder"} {
+		if err := Required(c, "model", name); !fault.IsUsage(err) || err.Error() != "--"+name+` "": expected `+want {
+			t.Errorf("a flag with an empty value: error %v", err)
+		}
 	}
 	MarkRequired(c, "model", "scores")
 	if usage := c.Flags().Lookup("scores").Usage; usage != " (required)" {

@@ -3,9 +3,11 @@ package cli
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"shaver/internal/fault"
 )
@@ -28,6 +30,38 @@ func Choices(c *cobra.Command, flag string, values ...string) {
 		}
 		return completions, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	})
+}
+
+// oneOf is the key of a flag's annotation with its only values.
+const oneOf = "shaver_one_of"
+
+// OneOf is like Choices for a flag that takes no other values. Another value is refused
+// before the command runs.
+func OneOf(c *cobra.Command, flag string, values ...string) {
+	Choices(c, flag, values...)
+	if err := c.Flags().SetAnnotation(flag, oneOf, values); err != nil {
+		panic(err)
+	}
+}
+
+// checkValues returns wrong usage for a flag of OneOf that has another value.
+func checkValues(c *cobra.Command) (err error) {
+	c.Flags().Visit(func(f *pflag.Flag) {
+		values := f.Annotations[oneOf]
+		if len(values) == 0 || err != nil {
+			return
+		}
+		given := []string{f.Value.String()}
+		if several, ok := f.Value.(pflag.SliceValue); ok {
+			given = several.GetSlice()
+		}
+		for _, value := range given {
+			if !slices.Contains(values, value) {
+				err = fault.Usagef("--%s %q: expected %s", f.Name, value, list(values, "or"))
+			}
+		}
+	})
+	return err
 }
 
 // Files completes a flag to files with one of the extensions, which are given without a

@@ -32,13 +32,20 @@ func Setup(root *cobra.Command) {
 		root.InitDefaultHelpCmd()
 		helpCommand(root)
 	}
+	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
+		if err := checkValues(c); err != nil {
+			return err
+		}
+		return fromEnvironment(c)
+	}
 	setupAll(root)
 }
 
-// setupAll describes the flag --help of c and of all commands below it.
+// setupAll completes the help of the flags of c and of all commands below it.
 func setupAll(c *cobra.Command) {
 	c.InitDefaultHelpFlag()
 	c.Flags().Lookup("help").Usage = "print this help"
+	describeVariables(c)
 	for _, sub := range c.Commands() {
 		setupAll(sub)
 	}
@@ -95,7 +102,7 @@ func usage(c *cobra.Command) error {
 	}
 	usageCommands(w, c, "Commands:", "")
 	if c.HasAvailableLocalFlags() {
-		fmt.Fprintf(w, "\nFlags:\n%s\n", strings.TrimRight(c.LocalFlags().FlagUsagesWrapped(helpWidth), "\n"))
+		fmt.Fprintf(w, "\n%s\n", FlagHelp(c))
 	}
 	if c.HasAvailableSubCommands() {
 		fmt.Fprintf(w, "\nRun %q for more about a command.\n", c.CommandPath()+" COMMAND --help")

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -11,42 +12,62 @@ import (
 	"golang.org/x/term"
 )
 
-// Progress shows how far a count has got, with its rate and the time left: a bar on a
-// terminal, and a line every few seconds elsewhere. It is safe for concurrent use.
+// Progress shows how far a count has got, with its recent rate and the time left at that
+// rate: a bar on a terminal, and a line every few seconds elsewhere. It is safe for
+// concurrent use.
 type Progress struct {
 	mu    sync.Mutex
 	out   io.Writer
 	width func() int // columns of the terminal; nil if out is not a terminal
+	now   func() time.Time
 	what  string
 	unit  string
 	total int64
 	done  int64
-	start time.Time
+	past  []mark    // what the rate is measured from, oldest first
 	next  time.Time // when to print again
 	note  string
 	shown int // characters of the bar that is on the terminal
 	ended bool
 }
 
-// The time between two prints, on a terminal and elsewhere.
+// mark is a count at a time.
+type mark struct {
+	at   time.Time
+	done int64
+}
+
 const (
+	// The time between two prints, on a terminal and elsewhere.
 	barEvery  = 200 * time.Millisecond
-	lineEvery = 5 * time.Second
+	lineEvery = 10 * time.Second
+
+	// The rate is that of the last rateWindow, in which a mark is made every markEvery. If a
+	// count changes rarely, as that of a cluster's merged shards does, at least fewestMarks
+	// marks are kept.
+	rateWindow  = 30 * time.Second
+	markEvery   = time.Second
+	fewestMarks = 6
 )
 
 // NewProgress starts counting what in units up to total, on stderr.
 func NewProgress(what, unit string, total int64) *Progress {
-	p := &Progress{out: os.Stderr, what: what, unit: unit, total: total, start: time.Now()}
-	if fd := int(os.Stderr.Fd()); term.IsTerminal(fd) {
-		p.width = func() int {
-			width, _, err := term.GetSize(fd)
+	var width func() int
+	if terminal(os.Stderr) {
+		width = func() int {
+			width, _, err := term.GetSize(int(os.Stderr.Fd()))
 			if err != nil {
 				return 80
 			}
 			return width
 		}
 	}
-	p.next = p.start.Add(p.every())
+	return newProgress(os.Stderr, width, time.Now, what, unit, total)
+}
+
+func newProgress(out io.Writer, width func() int, now func() time.Time, what, unit string, total int64) *Progress {
+	p := &Progress{out: out, width: width, now: now, what: what, unit: unit, total: total, past: []mark{{now(), 0}}}
+	p.next = p.past[0].at.Add(p.every())
 	return p
 }
 
@@ -96,19 +117,52 @@ func (p *Progress) every() time.Duration {
 
 func (p *Progress) set(done int64) {
 	p.done = done
-	now := time.Now()
+	now := p.now()
+	rate := p.rate(now)
 	if now.Before(p.next) || done == 0 {
 		return
 	}
 	p.next = now.Add(p.every())
-	rate := float64(done) / now.Sub(p.start).Seconds()
-	left := time.Duration(float64(p.total-done) / rate * float64(time.Second)).Round(time.Second)
-	text := fmt.Sprintf("%d of %d %s, %.0f/s%s, %s left", done, p.total, p.unit, rate, p.note, max(left, 0))
+	text := fmt.Sprintf("%d of %d %s, %s/s%s", done, p.total, p.unit, rateText(rate), p.note)
+	if rate > 0 {
+		left := max(float64(p.total-done)/rate, 0)
+		text += ", " + leftText(left) + " left"
+	}
 	if p.width == nil {
-		fmt.Fprintf(p.out, "%s: %s\n", p.what, text)
+		fmt.Fprintf(p.out, "%s %s: %s\n", now.Format(timeLayout), p.what, text)
 		return
 	}
 	p.draw(p.bar(text, p.width()-1)) // many terminals wrap after the last column
+}
+
+// rate notes the count at now and returns how much it grows in a second.
+func (p *Progress) rate(now time.Time) float64 {
+	if last := p.past[len(p.past)-1]; now.Sub(last.at) >= markEvery && p.done != last.done {
+		p.past = append(p.past, mark{now, p.done})
+	}
+	for len(p.past) > fewestMarks && now.Sub(p.past[1].at) >= rateWindow {
+		p.past = p.past[1:]
+	}
+	first := p.past[0]
+	return float64(p.done-first.done) / max(now.Sub(first.at).Seconds(), 1e-3)
+}
+
+// rateText returns a rate with two digits at least.
+func rateText(rate float64) string {
+	if rate < 10 {
+		return strconv.FormatFloat(rate, 'g', 2, 64)
+	}
+	return strconv.FormatFloat(rate, 'f', 0, 64)
+}
+
+// leftText returns a duration given in seconds, as exactly as an estimate deserves.
+func leftText(seconds float64) string {
+	const most = 100 * 365 * 24 * time.Hour
+	d := time.Duration(min(seconds, most.Seconds()) * float64(time.Second))
+	if d >= time.Hour {
+		return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
+	}
+	return d.Round(time.Second).String()
 }
 
 // bar returns the text with a bar in front of it, or less if width is small. It has at

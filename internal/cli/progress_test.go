@@ -7,30 +7,61 @@ import (
 	"time"
 )
 
-// Without a terminal, progress is a line every few seconds and not a line for each
-// step.
+// clock is a time that a test sets.
+type clock struct{ time.Time }
+
+func newClock() *clock {
+	return &clock{time.Date(2013, 7, 1, 14, 3, 5, 0, time.FixedZone("", -4*3600))}
+}
+
+func (c *clock) now() time.Time          { return c.Time }
+func (c *clock) advance(d time.Duration) { c.Time = c.Add(d) }
+
+// In a log, progress is at most one line in ten seconds, with date, time and zone. The
+// rate and the time left are those of the last half minute.
 func TestProgressLines(t *testing.T) {
 	var out bytes.Buffer
-	p := NewProgress("score", "rows", 72_000)
-	p.out, p.width = &out, nil
-	p.next = p.start.Add(p.every())
-	p.start = p.start.Add(-time.Hour)
-	p.Add(50)
-	if out.Len() > 0 {
-		t.Errorf("printed %q before it is time", &out)
+	c := newClock()
+	p := newProgress(&out, nil, c.now, "score", "rows", 72_000)
+	for range 100 { // 10 rows a second for 100 seconds
+		c.advance(time.Second)
+		p.Add(10)
 	}
-	p.next = time.Now()
-	p.Set(36_000)
-	p.Add(1)
-	p.End()
-	if text := out.String(); !strings.HasPrefix(text, "score: 36000 of 72000 rows, 10/s, 1h0m") || strings.Count(text, "\n") != 1 {
-		t.Errorf("printed %q", text)
+	want := "2013-07-01T14:03:15-04:00 score: 100 of 72000 rows, 10/s, 2h0m left\n"
+	if text := out.String(); !strings.HasPrefix(text, want) || strings.Count(text, "\n") != 10 {
+		t.Errorf("printed %q, expected 10 lines, first %q", text, want)
+	}
+	for range 40 { // the machine is idle now: 1000 rows a second
+		c.advance(time.Second)
+		p.Add(1000)
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if last := lines[len(lines)-1]; last != "2013-07-01T14:05:25-04:00 score: 41000 of 72000 rows, 1000/s, 31s left" {
+		t.Errorf("after the machine became faster: %q", last)
 	}
 	// After a crash some rows are computed twice. The time left is still not negative.
-	p.next = time.Now()
+	c.advance(lineEvery)
 	p.SetOf(108_000, 36_000)
-	if text := out.String(); !strings.HasSuffix(text, "\nscore: 108000 of 36000 rows, 30/s, 0s left\n") {
+	p.End()
+	if text := out.String(); !strings.HasSuffix(text, "/s, 0s left\n") {
 		t.Errorf("printed %q", text)
+	}
+}
+
+// A count that changes once in a minute has a rate too.
+func TestProgressOfShards(t *testing.T) {
+	var out bytes.Buffer
+	c := newClock()
+	p := newProgress(&out, nil, c.now, "score", "rows", 10_000)
+	for range 20 {
+		c.advance(time.Minute)
+		p.Add(30)
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	for _, line := range lines {
+		if !strings.Contains(line, " rows, 0.5/s, ") {
+			t.Errorf("printed %q, expected 0.5 rows/s", line)
+		}
 	}
 }
 
@@ -39,18 +70,18 @@ func TestProgressLines(t *testing.T) {
 func TestProgressBar(t *testing.T) {
 	for _, width := range []int{1, 2, 10, 40, 60, 80, 81, 132, 400} {
 		var out bytes.Buffer
-		p := NewProgress("score", "rows", 72_000_000)
-		p.out, p.width = &out, func() int { return width }
-		p.start = p.start.Add(-time.Hour)
+		c := newClock()
+		p := newProgress(&out, func() int { return width }, c.now, "score", "rows", 72_000_000)
+		c.advance(time.Hour)
 		p.Note("1234567 rows/s")
 		for _, done := range []int64{1, 71_000_000, 72_000_000, 90_000_000} {
-			p.next = time.Now()
+			c.advance(barEvery)
 			p.Set(done)
 		}
 		p.Add(1) // too soon to print
 		last := out.String()
 		last = last[strings.LastIndex(last, "\r")+1:]
-		if width >= 132 && !strings.HasPrefix(last, "score ["+strings.Repeat("=", 40)+"] 90000000 of 72000000 rows, 25000/s, 1234567 rows/s, 0s left") {
+		if width >= 132 && !strings.HasPrefix(last, "score ["+strings.Repeat("=", 40)+"] 90000000 of 72000000 rows, 24994/s, 1234567 rows/s, 0s left") {
 			t.Errorf("width %d: printed %q", width, last)
 		}
 		if width == 60 && !strings.HasPrefix(last, "score: 90000000 of 72000000") {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,8 +12,17 @@ import (
 )
 
 // flagError turns an error of parsing flags into wrong usage. If a flag is unknown, the
-// error suggests the nearest one.
+// error suggests the nearest one. If a number is malformed, the error says what was
+// expected.
 func flagError(c *cobra.Command, err error) error {
+	var invalid *pflag.InvalidValueError
+	if errors.As(err, &invalid) {
+		flag, cause := invalid.GetFlag(), errors.Unwrap(err)
+		if expected := expectedValue(flag.Value.Type(), cause); expected != "" {
+			return fault.Usagef("--%s %q: expected %s", flag.Name, invalid.GetValue(), expected)
+		}
+		return fault.Usagef("--%s %q: %w", flag.Name, invalid.GetValue(), cause)
+	}
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
 		return fault.Usagef("%w", err)
@@ -33,8 +43,34 @@ func flagError(c *cobra.Command, err error) error {
 	return fault.Usagef("%w: %s --help lists the flags", err, c.CommandPath())
 }
 
-// suggestCommand returns the end of an error about a command that c does not have.
+// expectedValue describes the values of a flag's type. It returns "" if the cause of an
+// invalid value says more.
+func expectedValue(kind string, cause error) string {
+	switch {
+	case errors.Is(cause, strconv.ErrRange):
+		return "a number in range"
+	case kind == "float64Slice":
+		return "numbers separated by commas"
+	case strings.HasPrefix(kind, "float"):
+		return "a number"
+	case strings.HasPrefix(kind, "uint"):
+		return "a whole number that is not negative"
+	case strings.HasPrefix(kind, "int"):
+		return "a whole number"
+	case kind == "duration":
+		return "a time such as 90s or 2h30m"
+	case kind == "bool":
+		return "true or false"
+	}
+	return ""
+}
+
+// suggestCommand returns the end of an error about a command that c does not have. If
+// typed is the name of one of c's flags, such as version, the error suggests the flag.
 func suggestCommand(c *cobra.Command, typed string) string {
+	if c.Flags().Lookup(typed) != nil {
+		return "did you mean " + c.CommandPath() + " --" + typed + "?"
+	}
 	var names []string
 	for _, sub := range c.Commands() {
 		if !sub.Hidden {

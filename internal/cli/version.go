@@ -9,6 +9,21 @@ import (
 	"shaver/internal/kernel"
 )
 
+// Program names this program's version in one line: that of the module, and the commit.
+func Program() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		info = &debug.BuildInfo{}
+	}
+	return programText(info)
+}
+
+// programText is Program for a build.
+func programText(info *debug.BuildInfo) string {
+	module, commit := build(info)
+	return "shaver " + module + ", commit " + commit
+}
+
 // version describes this program: the version of the module, the commit, Go, the
 // platform and the kernel that --kernel selects by default.
 func version() string {
@@ -22,21 +37,7 @@ func version() string {
 // versionText is version for a build and a kernel. Builds by "go run" and by "go
 // install" of a version contain no commit, and builds of tests contain no version.
 func versionText(info *debug.BuildInfo, kernel string) string {
-	module := info.Main.Version
-	if module == "" {
-		module = "(devel)"
-	}
-	settings := map[string]string{}
-	for _, s := range info.Settings {
-		settings[s.Key] = s.Value
-	}
-	commit := settings["vcs.revision"]
-	switch {
-	case commit == "":
-		commit = "unknown"
-	case settings["vcs.modified"] == "true":
-		commit += " (modified)"
-	}
+	module, commit := build(info)
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", module)
 	fmt.Fprintf(&b, "commit    %s\n", commit)
@@ -44,4 +45,24 @@ func versionText(info *debug.BuildInfo, kernel string) string {
 	fmt.Fprintf(&b, "platform  %s/%s\n", runtime.GOOS, runtime.GOARCH)
 	fmt.Fprintf(&b, "kernel    %s", kernel)
 	return b.String()
+}
+
+// build returns the version of the module of a build and its commit.
+func build(info *debug.BuildInfo) (module, commit string) {
+	module = info.Main.Version
+	if module == "" {
+		module = "(devel)"
+	}
+	settings := map[string]string{}
+	for _, s := range info.Settings {
+		settings[s.Key] = s.Value
+	}
+	commit = settings["vcs.revision"]
+	switch {
+	case commit == "":
+		commit = "unknown"
+	case settings["vcs.modified"] == "true":
+		commit += " (modified)"
+	}
+	return module, commit
 }

@@ -33,3 +33,16 @@ func TestVersion(t *testing.T) {
 		t.Errorf("worker --version prints %q (%v)", &out, err)
 	}
 }
+
+// One line names the version and the commit.
+func TestProgramText(t *testing.T) {
+	info := &debug.BuildInfo{Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "0123abc"}, {Key: "vcs.modified", Value: "true"}}}
+	if got := programText(info); got != "shaver (devel), commit 0123abc (modified)" {
+		t.Error(got)
+	}
+	info.Main.Version = "v1.2.3"
+	info.Settings = nil
+	if got := programText(info); got != "shaver v1.2.3, commit unknown" {
+		t.Error(got)
+	}
+}

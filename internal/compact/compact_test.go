@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"pgregory.net/rapid"
 )
@@ -345,4 +346,30 @@ func FuzzNew(f *testing.F) {
 			(&sample{sizes: sizes, dim: int(dim)}).checkMany(t, table, whole)
 		}
 	})
+}
+
+// Memory equals the memory of the slices that reading rows needs.
+func TestMemory(t *testing.T) {
+	listings, groups, blocks := 0, 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		s := draw(t)
+		for _, v := range Encodings() {
+			parts, table := s.encode(t, v)
+			want := len(table.entries) + 4*len(table.codebook) + 4*len(table.steps)
+			for j := range table.fields {
+				f := &table.fields[j]
+				want += len(f.listing)*int(unsafe.Sizeof(uint64(0))) + len(f.groups)*int(unsafe.Sizeof(group{})) + len(f.blocks)*int(unsafe.Sizeof(block{}))
+				if f.blocks != nil {
+					want += len(f.columns)
+				}
+				listings, groups, blocks = listings+len(f.listing), groups+len(f.groups), blocks+len(f.blocks)
+			}
+			if got := Memory(s.sizes, s.dim, parts.Fields, v); got != int64(want) {
+				t.Fatalf("%d columns of %s: %d bytes, expected %d", s.dim, v, got, want)
+			}
+		}
+	})
+	if listings == 0 || groups == 0 || blocks == 0 {
+		t.Errorf("%d words, %d groups, %d blocks", listings, groups, blocks)
+	}
 }

@@ -13,8 +13,11 @@ import (
 // replaces the blocks and columns of every field, whatever its form.
 const maxNarrow = 16
 
-// groupRows is the number of rows in a group.
-const groupRows = 4
+// groupRows is the number of rows in a group, and listingRows that of a word of a listing.
+const groupRows, listingRows = 4, 32
+
+// listsFew reports whether the groups of a field with size rows hold the listed rows only.
+func (f Field) listsFew(size int) bool { return f.Rows < size*3/8 }
 
 // group describes consecutive rows of a field.
 type group struct {
@@ -39,16 +42,16 @@ func row(masks uint64, i uint32) (mask uint16, before int) {
 // checked. The groups hold the listed rows only. If at least 3/8 of the rows are listed,
 // the groups hold all rows, because that takes little more memory and saves a load.
 func (f *field) indexNarrow(present []byte) {
-	some := f.Rows < f.size*3/8
+	some := f.listsFew(f.size)
 	grouping := f.size
 	if some {
-		f.listing, grouping = make([]uint64, 0, (f.size+31)/32), f.Rows
+		f.listing, grouping = make([]uint64, 0, (f.size+listingRows-1)/listingRows), f.Rows
 	}
 	f.groups = make([]group, grouping/groupRows+1) // rank may return a row one past the end for a row that is not listed
 	rows, kept := 0, 0
 	for i := range f.size {
-		if some && i%32 == 0 {
-			f.listing = append(f.listing, uint64(rows)<<32|listedRows(present, i, min(i+32, f.size)))
+		if some && i%listingRows == 0 {
+			f.listing = append(f.listing, uint64(rows)<<32|listedRows(present, i, min(i+listingRows, f.size)))
 		}
 		listed, at := len(present) == 0 || present[i/8]>>(i%8)&1 == 1, i
 		if some {

@@ -49,6 +49,51 @@ type block struct {
 	rows, kept uint32 // numbers of listed rows and kept entries of the field before the block
 }
 
+// blockShift returns log2 of the rows per block of a field, at most 6. A block has at most
+// 128 bytes to scan on average.
+func (f Field) blockShift(size, dim int) int {
+	bytes := bitBytes(dim) // average bytes of a row
+	if f.Form == Columns {
+		bytes = f.Kept * columnBytes(dim) / size
+	}
+	shift := 6
+	for shift > 0 && bytes<<shift > 128 {
+		shift--
+	}
+	return shift
+}
+
+// Memory returns the number of bytes that Table needs to read rows: the kept values, the
+// codebook, the steps and the index, and for wide tables the columns. It does not count
+// Parts.Rows, nor the columns of a narrow table, because only New reads them.
+func Memory(sizes []int, dim int, fields []Field, v Encoding) int64 {
+	const blockBytes, wordBytes, groupBytes = 16, 8, 12
+	bytes := 4 * len(sizes) * dim
+	if v == Int8 {
+		bytes += 8 * len(sizes)
+	}
+	for j, f := range fields {
+		size := sizes[j]
+		bytes += f.Kept * v.Size()
+		if f.Form == None || f.Form == Dense {
+			continue
+		}
+		if dim <= maxNarrow {
+			rows := size
+			if f.listsFew(size) {
+				rows = f.Rows
+				bytes += wordBytes * ((size + listingRows - 1) / listingRows)
+			}
+			bytes += groupBytes * (rows/groupRows + 1)
+			continue
+		}
+		_, columns := f.Sizes(size, dim)
+		shift := f.blockShift(size, dim)
+		bytes += columns + blockBytes*((size+1<<shift-1)>>shift)
+	}
+	return int64(bytes)
+}
+
 // New returns the table that is stored in parts. sizes are the fields' numbers of rows,
 // and dim is d. New checks every index and value. Its use of memory is proportional to
 // the size of parts, even if the sizes are wrong.
@@ -166,18 +211,15 @@ func (f *field) index(present []byte) error {
 		}
 	}
 	walk := f.walkColumns
-	bytes := f.Kept * f.width / f.size // average bytes of a row
 	if f.layout == bitmaps {
-		walk, bytes = f.walkBitmaps, f.width
+		walk = f.walkBitmaps
 	}
 	rows, kept := 0, 0
 	var err error
 	if f.dim <= maxNarrow {
 		kept, err = walk(0, f.Rows, 0)
 	} else {
-		for f.shift = 6; f.shift > 0 && bytes<<f.shift > 128; { // at most 128 bytes to scan
-			f.shift--
-		}
+		f.shift = f.blockShift(f.size, f.dim)
 		f.blocks = make([]block, 0, f.size>>f.shift+1)
 		for i := 0; err == nil && i < f.size; i += 1 << f.shift {
 			listed := listedRows(present, i, min(i+1<<f.shift, f.size))

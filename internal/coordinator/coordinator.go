@@ -74,7 +74,7 @@ var (
 	// ErrQuarantined says that shards cannot be computed. All other shards are merged,
 	// and the checkpoint that contains them is kept. The error is bad input if one of
 	// the quarantined shards failed because of bad input.
-	ErrQuarantined = errors.New("shards are quarantined")
+	ErrQuarantined = errors.New("shards cannot be computed")
 )
 
 // Run runs the job to its end on b and writes the scores file. If Out already holds the
@@ -176,7 +176,7 @@ const chooseWithin = 500 * time.Millisecond
 // job, nor for a job that is stored, which keeps its plan.
 func choosePlan(ctx context.Context, b *bus.Bus, c *Config, p *prepare.Prepared, log *zap.Logger) (job.Plan, error) {
 	plan := p.Plan
-	size := job.Sizing{Rows: p.Sample.Keep}
+	size := job.Sizing{Rows: p.Sample.Keep, Fields: p.Architecture.Fields()}
 	if c.RowsPerShard > 0 || size.Sized() {
 		return plan, nil
 	}
@@ -187,22 +187,32 @@ func choosePlan(ctx context.Context, b *bus.Bus, c *Config, p *prepare.Prepared,
 	if ctx.Err() != nil {
 		return plan, ctx.Err()
 	}
-	if err != nil { // a bad row, for example, quarantines its shard but does not stop the job
+	if fault.IsInput(err) && !c.AllowQuarantined { // the job would fail after all other rows are computed
+		return plan, err
+	}
+	if err != nil {
 		log.Warn("cannot measure how fast rows are computed", zap.Error(err))
 		plan.RowsPerShard = min(plan.RowsPerShard, 4096)
 		return plan, nil
 	}
 	plan.RowsPerShard = m.RowsPerShard()
 	log.Debug("measured", zap.Float64("rows/s", m.PerSecond()), zap.Int64("rows a shard", plan.RowsPerShard))
+	if err := plan.Check(p.Architecture.Fields()); err != nil {
+		return plan, fault.Inputf("the job is too large: %w", err)
+	}
 	return plan, nil
 }
 
-// existingScores returns the scores at path if they belong to the job and are complete,
-// and nil otherwise. If it returns scores, it also deletes what an earlier coordinator
+// existingScores returns the scores at path if they belong to the job, are complete and
+// not damaged, and nil otherwise. If it returns scores, it also deletes what an earlier coordinator
 // left of the job.
 func existingScores(ctx context.Context, b *bus.Bus, path, id string, log *zap.Logger) (*Outcome, error) {
 	file, err := scores.ReadHead(path)
 	if err != nil || file.Spec.ID() != id || file.QuarantinedRows > 0 {
+		return nil, nil
+	}
+	if err := scores.Verify(path); err != nil {
+		log.Warn("computing the scores of this job again", zap.Error(err))
 		return nil, nil
 	}
 	log.Info("the scores of this job exist already", zap.String("file", path))
@@ -266,7 +276,7 @@ func quarantineError(id string, quarantined []job.Quarantine, plan *job.Plan) er
 			first = &quarantined[i]
 		}
 	}
-	err := fmt.Errorf("job %s: %d of %d %w (%d rows), all others are merged: shard %d: %s", id, len(quarantined), plan.Shards(), ErrQuarantined, rowsOf(quarantined, plan), first.Shard, first.Reason)
+	err := fmt.Errorf("job %s: %d of %d %w (%d rows); all others are merged; shard %d: %s", id, len(quarantined), plan.Shards(), ErrQuarantined, rowsOf(quarantined, plan), first.Shard, first.Reason)
 	if first.Input {
 		return fault.Inputf("%w", err)
 	}

@@ -58,7 +58,7 @@ func newLeader(b *bus.Bus, c *Config, j *prepare.Job, claim *bus.Claim, in *inpu
 		machine:   job.NewMachine(&j.Spec, j.Plan, bounds, s.shards),
 		publisher: publisher{bus: b, job: j, inputs: in, orders: newOrders(j.Plan.Shards())},
 		cleaner:   newCleaner(b, j.ID), renew: make(chan struct{}, 1),
-		schedule: newSchedule(c.SaveEvery), meter: newMeter(s.accumulator.Rows()),
+		schedule: newSchedule(c.SaveEvery, b.Local()), meter: newMeter(s.accumulator.Rows()),
 	}
 }
 

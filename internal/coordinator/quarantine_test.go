@@ -63,7 +63,7 @@ func TestQuarantineIsPutBack(t *testing.T) {
 	}
 	os.Remove(b.config.Out)
 	err = b.setAside(true)
-	if !fault.IsInput(err) || !errors.Is(err, coordinator.ErrQuarantined) || !strings.Contains(err.Error(), "1 of 12 shards are quarantined (25 rows), all others are merged: shard 0: row 7: the loss is NaN") {
+	if !fault.IsInput(err) || !errors.Is(err, coordinator.ErrQuarantined) || !strings.Contains(err.Error(), "1 of 12 shards cannot be computed (25 rows); all others are merged; shard 0: row 7: the loss is NaN") {
 		t.Fatalf("ended with %v", err)
 	}
 	c := b.connect(t.Context(), "test")

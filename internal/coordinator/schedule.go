@@ -20,16 +20,18 @@ type schedule struct {
 	heard     time.Time     // when the last event came
 	inventory time.Time     // when the last inventory was taken
 	logged    time.Time     // when silence was last logged
+	local     bool          // the workers are in this process, and their progress shows anyway
 }
 
 // newSchedule returns the schedule of a coordinator that begins now. every is the
-// time between checkpoints, 0 = saveEvery.
-func newSchedule(every time.Duration) schedule {
+// time between checkpoints, 0 = saveEvery. local says that the workers are in this
+// process.
+func newSchedule(every time.Duration, local bool) schedule {
 	if every == 0 {
 		every = saveEvery
 	}
 	now := time.Now()
-	return schedule{every: every, saved: now, heard: now, inventory: now}
+	return schedule{every: every, saved: now, heard: now, inventory: now, local: local}
 }
 
 // saveDue reports whether a checkpoint is due. Checkpoints take at most a twentieth of
@@ -52,9 +54,9 @@ func (s *schedule) inventoryDue() bool {
 }
 
 // logDue reports whether it is time to log that no event came. If so, it notes the
-// time.
+// time. It is never time in a local job.
 func (s *schedule) logDue() bool {
-	if s.silence() < logEvery || time.Since(s.logged) < logEvery {
+	if s.local || s.silence() < logEvery || time.Since(s.logged) < logEvery {
 		return false
 	}
 	s.logged = time.Now()

@@ -9,7 +9,7 @@ import (
 // Checkpoints are made at their interval, but take at most a twentieth of the time.
 func TestSaveDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSchedule(0)
+		s := newSchedule(0, false)
 		wait := func(d time.Duration, want bool) {
 			t.Helper()
 			time.Sleep(d)
@@ -32,7 +32,7 @@ func TestSaveDue(t *testing.T) {
 // Silence is logged every thirty seconds. An event starts the count again.
 func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSchedule(0)
+		s := newSchedule(0, false)
 		inventories, logs := 0, 0
 		wait := func(d time.Duration, wantInventories, wantLogs int) {
 			t.Helper()
@@ -57,5 +57,8 @@ func TestSilence(t *testing.T) {
 		s.heard = time.Now()
 		wait(8*time.Second, 0, 0)
 		wait(2*time.Second, 1, 0)
+		s = newSchedule(0, true) // a local job does not say that it waits for workers
+		wait(8*time.Second, 0, 0)
+		wait(22*time.Second, 3, 0)
 	})
 }

@@ -61,7 +61,7 @@ func register(ctx context.Context, b *bus.Bus, j *prepare.Job) (job.Plan, error)
 		return job.Plan{}, err
 	}
 	var s job.Submission
-	if err := json.Unmarshal(stored, &s); err != nil || s.Spec.ID() != j.ID || s.Plan.Rows != j.Plan.Rows || s.Plan.RowsPerShard < 1 || !slices.Equal(s.Plan.Rounds, j.Plan.Rounds) {
+	if err := json.Unmarshal(stored, &s); err != nil || s.Spec.ID() != j.ID || s.Plan.Rows != j.Plan.Rows || !slices.Equal(s.Plan.Rounds, j.Plan.Rounds) || s.Plan.Check(j.Architecture.Fields()) != nil {
 		return job.Plan{}, fmt.Errorf("job %s: the stored specification is invalid", j.ID)
 	}
 	return s.Plan, nil

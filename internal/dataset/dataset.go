@@ -23,7 +23,8 @@ type Dataset struct {
 }
 
 // Open reads the manifest of the dataset in dir, and checks that every file exists and
-// has the size that the manifest states. The digest of a file is checked when it is read.
+// has the size that the manifest states, and that the files of the splits have the stated
+// numbers of rows. It reads no rows. The digest of a file is checked when it is read.
 func Open(dir string) (*Dataset, error) { return openFolder(folder{dir: dir}) }
 
 // OpenIn is like Open for a folder below root. It opens no file outside root, even if a
@@ -35,12 +36,8 @@ func openFolder(in folder) (*Dataset, error) {
 	if err != nil {
 		return nil, err
 	}
-	files := slices.Concat([]File{m.Frequencies}, m.Vocabulary)
-	for _, s := range m.Splits {
-		files = append(files, s.File)
-	}
 	d := &Dataset{Manifest: *m, folder: in}
-	for _, f := range files {
+	for _, f := range m.files() {
 		info, err := d.stat(f.File)
 		switch {
 		case os.IsNotExist(err):
@@ -51,9 +48,47 @@ func openFolder(in folder) (*Dataset, error) {
 			return nil, fault.Inputf("%s has %d bytes, but %s states %d", d.path(f), info.Size(), ManifestName, f.Bytes)
 		}
 	}
+	for _, s := range m.Splits {
+		if err := d.checkRows(s); err != nil {
+			return nil, err
+		}
+	}
 	sum := sha256.Sum256(data)
 	d.digest = hex.EncodeToString(sum[:])
 	return d, nil
+}
+
+// Files returns the paths of all files of the dataset in dir, and of those that a dataset
+// may have and this one lacks. If its manifest cannot be read, they are the usual ones.
+func Files(dir string) []string {
+	in := folder{dir: dir}
+	paths := []string{in.path(ManifestName), in.path("frequencies.arrow")}
+	for _, name := range SplitNames {
+		paths = append(paths, in.path(name+".arrow"))
+	}
+	if m, _, err := readManifest(in); err == nil {
+		for _, f := range m.files() {
+			paths = append(paths, in.path(f.File))
+		}
+	}
+	return paths
+}
+
+// checkRows compares the number of rows of a split with that in the footer of its file.
+func (d *Dataset) checkRows(s Split) error {
+	file, err := d.open(s.File.File)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	rows, err := arrowio.CountRows(file, s.Bytes)
+	if err != nil {
+		return fmt.Errorf("%s: %w", d.path(s.File), err)
+	}
+	if rows != s.Rows {
+		return fault.Inputf("%s has %d rows, but %s states %d", d.path(s.File), rows, ManifestName, s.Rows)
+	}
+	return nil
 }
 
 func (d *Dataset) path(f File) string { return d.folder.path(f.File) }
@@ -141,6 +176,11 @@ func (d *Dataset) Frequencies(splits ...string) ([]int64, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+	for k, s := range d.Splits {
+		if err := d.checkCounts(counts[k], s); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+	}
 	sum := make([]int64, d.Features())
 	for k, split := range counts {
 		if chosen[k] {
@@ -150,6 +190,23 @@ func (d *Dataset) Frequencies(splits ...string) ([]int64, error) {
 		}
 	}
 	return sum, nil
+}
+
+// checkCounts checks that the counts of each field in a split add up to the split's rows.
+func (d *Dataset) checkCounts(counts []int64, s Split) error {
+	for j, f := range d.Manifest.Fields {
+		left := s.Rows
+		for _, count := range counts[:f.Size] {
+			if left -= min(count, left+1); left < 0 {
+				break
+			}
+		}
+		if left != 0 {
+			return fault.Inputf("the counts of field %d (%s) in split %s do not add up to its %d rows", j, f.Name, s.Name, s.Rows)
+		}
+		counts = counts[f.Size:]
+	}
+	return nil
 }
 
 // readFile reads a small file of the folder into memory and checks its digest.

@@ -3,8 +3,12 @@ package dataset_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -12,6 +16,7 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/arrowio"
 	"shaver/internal/dataset"
 	"shaver/internal/fault"
 	"shaver/internal/ingest"
@@ -163,4 +168,103 @@ func TestInspect(t *testing.T) {
 	if facts, err = dataset.Inspect(out, 9); err != nil || len(facts.Fields[0].Top) != 3 || facts.Fields[0].Top[2].Value != nil {
 		t.Errorf("%+v, %v", facts, err)
 	}
+}
+
+// rewrite replaces text in the manifest of the dataset in dir.
+func rewrite(t testing.TB, dir, old, new string) {
+	t.Helper()
+	path := filepath.Join(dir, dataset.ManifestName)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), old) {
+		t.Fatalf("%s does not contain %s", path, old)
+	}
+	if err := os.WriteFile(path, []byte(strings.Replace(string(text), old, new, 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A number of rows that the file of a split does not have is refused before a row is read.
+func TestRowsOfManifest(t *testing.T) {
+	for _, split := range dataset.SplitNames {
+		for _, claim := range []int64{1 << 36, 1 << 20, 1} {
+			dir, d := smallDataset(t)
+			rows := d.Rows(split)
+			rewrite(t, dir, fmt.Sprintf(`"rows": %d,
+      "positives": %d`, rows, positives(d, split)), fmt.Sprintf(`"rows": %d,
+      "positives": 0`, claim))
+			_, err := dataset.Open(dir)
+			wantInput(t, err, fmt.Sprintf("%s has %d rows, but dataset.json states %d", filepath.Join(dir, split+".arrow"), rows, claim))
+		}
+	}
+	dir, d := smallDataset(t)
+	rewrite(t, dir, fmt.Sprintf(`"rows": %d`, d.Rows("train")), `"rows": 1000000000000000000`)
+	_, err := dataset.Open(dir)
+	wantInput(t, err, "split train has 1000000000000000000 rows after 0 rows in other splits: expected at most 137438953472 in all")
+}
+
+func positives(d *dataset.Dataset, split string) int64 {
+	return d.Splits[slices.IndexFunc(d.Splits, func(s dataset.Split) bool { return s.Name == split })].Positives
+}
+
+// The counts of every field must add up to the rows of their split.
+func TestCountsOfFrequencies(t *testing.T) {
+	dir, d := smallDataset(t)
+	path := filepath.Join(dir, "frequencies.arrow")
+	for _, wrong := range []int64{-1, 1, math.MaxInt64 - 1000} {
+		var counts [][]int64
+		for _, split := range d.SplitNames() {
+			c, err := d.Frequencies(split)
+			if err != nil {
+				t.Fatal(err)
+			}
+			counts = append(counts, c)
+		}
+		counts[1][0] += wrong
+		counts[1][0] = max(counts[1][0], 0)
+		counts[1][1] += wrong
+		var file bytes.Buffer
+		if err := arrowio.WriteFrequencies(&file, d.SplitNames(), counts); err != nil {
+			t.Fatal(err)
+		}
+		forged, _ := smallDataset(t)
+		if err := os.WriteFile(filepath.Join(forged, "frequencies.arrow"), file.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		old, new := sha256.Sum256(contents(t, path)), sha256.Sum256(file.Bytes())
+		rewrite(t, forged, hex.EncodeToString(old[:]), hex.EncodeToString(new[:]))
+		_, err := open(t, forged).Frequencies()
+		wantInput(t, err, "the counts of field 0 (a) in split val do not add up to its")
+	}
+}
+
+func contents(t testing.TB, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// A reader that reads up to the last row gets an error if the file is corrupt.
+func TestLastRowsAreChecked(t *testing.T) {
+	dir, d := smallDataset(t)
+	path := filepath.Join(dir, "train.arrow")
+	data := contents(t, path)
+	at := bytes.LastIndex(data, []byte("ARROW1")) - 40 // in the footer, which no reader of rows needs
+	data[at] ^= 1
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	enough, n := errors.New("enough"), int64(0)
+	err := d.Scan(t.Context(), []string{"train"}, 1, func(rows *model.Rows) error {
+		if n += int64(rows.Len()); n == d.Rows("train") {
+			return enough
+		}
+		return nil
+	})
+	wantInput(t, err, path+" is corrupt")
 }

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -101,7 +100,11 @@ type Division struct {
 }
 
 // maxManifest is the largest size of a manifest in bytes.
-const maxManifest = 64 << 20
+const maxManifest = 16 << 20
+
+// MaxRows is the largest number of rows of a dataset. The rows of all passes of a job then
+// fit into an int64.
+const MaxRows = 1 << 37
 
 // readManifest reads and checks the manifest of a folder. It also returns its bytes.
 func readManifest(f folder) (*Manifest, []byte, error) {
@@ -141,7 +144,10 @@ func parseManifest(data []byte) (*Manifest, error) {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
 	m := &Manifest{}
-	if err := decoder.Decode(m); err != nil {
+	var mismatch *json.UnmarshalTypeError
+	if err := decoder.Decode(m); errors.As(err, &mismatch) {
+		return nil, fault.Inputf("%s is a %s, expected a value of type %s", mismatch.Field, mismatch.Value, mismatch.Type)
+	} else if err != nil {
 		return nil, fault.Inputf("%w", err)
 	}
 	if err := m.validate(); err != nil {
@@ -157,6 +163,15 @@ func (m *Manifest) Marshal() []byte {
 		panic("dataset: manifest does not marshal: " + err.Error())
 	}
 	return append(text, '\n')
+}
+
+// files returns every file that m names in the folder.
+func (m *Manifest) files() []File {
+	files := slices.Concat([]File{m.Frequencies}, m.Vocabulary)
+	for _, s := range m.Splits {
+		files = append(files, s.File)
+	}
+	return files
 }
 
 func (m *Manifest) validate() error {
@@ -179,7 +194,6 @@ func (m *Manifest) validate() error {
 	if len(m.Splits) == 0 {
 		return fmt.Errorf("no splits")
 	}
-	files := slices.Concat([]File{m.Frequencies}, m.Vocabulary)
 	previous, rows := -1, int64(0)
 	for _, s := range m.Splits {
 		at := slices.Index(SplitNames, s.Name)
@@ -187,16 +201,18 @@ func (m *Manifest) validate() error {
 			return fmt.Errorf("split %q: expected some of train, val and test, in this order", s.Name)
 		}
 		previous = at
-		if s.Rows < 1 || s.Rows > math.MaxInt64/2-rows || s.Positives < 0 || s.Positives > s.Rows {
+		if s.Rows < 1 || s.Positives < 0 || s.Positives > s.Rows {
 			return fmt.Errorf("split %s has %d rows and %d rows with label 1: expected at least one row, and no more with label 1", s.Name, s.Rows, s.Positives)
 		}
+		if s.Rows > MaxRows-rows {
+			return fmt.Errorf("split %s has %d rows after %d rows in other splits: expected at most %d in all", s.Name, s.Rows, rows, int64(MaxRows))
+		}
 		rows += s.Rows
-		files = append(files, s.File)
 	}
 	if n := len(m.Vocabulary); m.Vocabulary != nil && n != len(m.Fields) {
 		return fmt.Errorf("the vocabulary has %d fields, but the dataset has %d", n, len(m.Fields))
 	}
-	for _, f := range files {
+	for _, f := range m.files() {
 		if !filepath.IsLocal(filepath.FromSlash(f.File)) || strings.Contains(f.File, `\`) || f.Bytes < 0 {
 			return fmt.Errorf("file %q of %d bytes: expected a path inside the folder and a size of at least 0", f.File, f.Bytes)
 		}

@@ -23,6 +23,7 @@ type Reader struct {
 	split  int       // position of the current split in d.Splits
 	first  int64     // row number of the split's first row
 	read   int64     // rows of the split read or skipped so far
+	ended  bool      // the file of the split was read to its end and checked
 	labels int64     // number of them with label 1
 	skip   int64     // rows still to skip
 	file   *os.File  // file of the current split; nil if it is not open
@@ -41,9 +42,9 @@ func (d *Dataset) NewReader(splits ...string) (*Reader, error) {
 }
 
 // Next fills rows with the next batch and reuses the memory of rows. A batch has at most
-// arrowio.RowsBatch rows, all of one split. Next returns io.EOF after the last batch. At
-// the end of each file it checks the file's digest, so a corrupt file may give wrong rows
-// before Next returns an error.
+// arrowio.RowsBatch rows, all of one split. Next returns io.EOF after the last batch. It
+// checks the digest of a file before it returns the file's last batch, so a corrupt file
+// may give wrong rows, but never its last batch.
 func (r *Reader) Next(rows *model.Rows) error {
 	for ; r.split < len(r.d.Splits); r.split++ {
 		split := &r.d.Splits[r.split]
@@ -65,6 +66,10 @@ func (r *Reader) Next(rows *model.Rows) error {
 // next is like Next for one split.
 func (r *Reader) next(split *Split, rows *model.Rows) error {
 	path := r.d.path(split.File)
+	if r.ended {
+		r.ended = false
+		return io.EOF
+	}
 	if r.file == nil {
 		if err := r.open(split, path); err != nil {
 			return err
@@ -87,6 +92,11 @@ func (r *Reader) next(split *Split, rows *model.Rows) error {
 		if r.read > split.Rows {
 			return fault.Inputf("%s has more rows than the %d in %s", path, split.Rows, ManifestName)
 		}
+		if r.read == split.Rows {
+			if err := r.finish(split, path); err != nil {
+				return err
+			}
+		}
 		passed := min(r.skip, int64(rows.Len()))
 		r.skip -= passed
 		*rows = rows.Slice(int(passed), rows.Len())
@@ -94,6 +104,23 @@ func (r *Reader) next(split *Split, rows *model.Rows) error {
 			return nil
 		}
 	}
+}
+
+// finish reads what follows the last row of a split, checks the file and closes it.
+func (r *Reader) finish(split *Split, path string) error {
+	defer r.Close()
+	var rest model.Rows
+	switch err := r.rows.Next(&rest); {
+	case err == nil:
+		return fault.Inputf("%s has more rows than the %d in %s", path, split.Rows, ManifestName)
+	case err != io.EOF:
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if err := r.check(split, path); err != io.EOF {
+		return err
+	}
+	r.ended = true
+	return nil
 }
 
 func (r *Reader) open(split *Split, path string) error {

@@ -9,6 +9,9 @@ type Calibration struct {
 	Offset float64 `json:"offset"`
 }
 
+// Uncalibrated leaves logits as they are.
+var Uncalibrated = Calibration{Scale: 1}
+
 // Apply returns the calibrated logit.
 func (c Calibration) Apply(logit float64) float64 { return float64(c.Scale*logit) + c.Offset }
 

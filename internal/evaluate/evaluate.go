@@ -3,7 +3,6 @@
 package evaluate
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -72,6 +71,9 @@ func Predict(ctx context.Context, m *model.Model, source model.RowSource, thread
 	return p, nil
 }
 
+// Probability returns the probability of label 1 that a logit stands for.
+func Probability(logit float64) float64 { return 1 / (1 + math.Exp(-logit)) }
+
 // OneKind reports whether all labels are equal. In this case AUC is undefined and a
 // calibration is meaningless.
 func (p *Predictions) OneKind() bool {
@@ -80,7 +82,7 @@ func (p *Predictions) OneKind() bool {
 
 // Metrics returns the metrics of the predictions without calibration.
 func (p *Predictions) Metrics() Metrics {
-	return Metrics{int64(len(p.Logits)), AUC(p.Logits, p.Labels), p.LogLoss(Calibration{Scale: 1})}
+	return Metrics{int64(len(p.Logits)), AUC(p.Logits, p.Labels), p.LogLoss(Uncalibrated)}
 }
 
 // LogLoss returns the mean loss of the calibrated logits, in nat.
@@ -94,23 +96,4 @@ func (p *Predictions) LogLoss(c Calibration) float64 {
 
 // AUC returns the probability that a random positive row has a higher logit than a random
 // negative row, with ties counted half. It is NaN if all labels are equal.
-func AUC(logits []float64, labels []uint8) float64 {
-	order := make([]int32, len(logits))
-	for i := range order {
-		order[i] = int32(i)
-	}
-	slices.SortFunc(order, func(i, j int32) int { return cmp.Compare(logits[i], logits[j]) })
-	var below, wins, positives float64 // negatives so far, pairs won, positives so far
-	for from := 0; from < len(order); {
-		to, tied := from, 0.0
-		for ; to < len(order) && logits[order[to]] == logits[order[from]]; to++ {
-			tied += float64(labels[order[to]])
-		}
-		negatives := float64(to-from) - tied
-		wins += tied * (below + negatives/2)
-		below += negatives
-		positives += tied
-		from = to
-	}
-	return wins / (positives * below)
-}
+func AUC(logits []float64, labels []uint8) float64 { return Rank(&Predictions{logits, labels}).AUC() }

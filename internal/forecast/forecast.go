@@ -4,6 +4,7 @@ package forecast
 
 import (
 	"context"
+	"runtime"
 	"time"
 
 	"go.uber.org/zap"
@@ -45,9 +46,14 @@ type Sample struct {
 	Rows     int64   `json:"rows"`
 	Seconds  float64 `json:"seconds"`
 	Threads  int     `json:"threads"`
+	Share    float64 `json:"share"`             // portion of its time in which a thread ran; small if other programs used the machine
 	Features int     `json:"features"`          // features that occur in these rows; 0 = there was no time to count them
 	Expected int64   `json:"features_expected"` // features that these rows have if rows are in random order
 }
+
+// Busy reports whether other programs slowed the measurement down. A measurement of less
+// than half a second is too short to judge.
+func (s *Sample) Busy() bool { return s.Seconds >= 0.5 && s.Share < 0.85 }
 
 // Audit is the estimated cost of an audit.
 type Audit struct {
@@ -125,7 +131,7 @@ func Of(m *Measurement, audit Audit, cores int) *Forecast {
 	turns := (shards + int64(workers) - 1) / int64(workers) // number of shards of the busiest worker
 	f := &Forecast{
 		Job: j.ID, Kernel: j.Spec.Kernel, Rows: plan.Rows, Rounds: len(plan.Rounds), Players: j.Architecture.Players(),
-		Measured:    Sample{Rows: m.Rows, Seconds: m.Took.Seconds(), Threads: m.Threads, Features: m.Features, Expected: int64(m.Distinct(m.Rows))},
+		Measured:    Sample{Rows: m.Rows, Seconds: m.Took.Seconds(), Threads: m.Threads, Share: m.Share(runtime.GOMAXPROCS(0)), Features: m.Features, Expected: int64(m.Distinct(m.Rows))},
 		RowsPerCore: perCore, CoreHours: float64(plan.Rows) / perCore / 3600,
 		AuditRows: audit.Rows, AuditCoreHours: audit.Took.Hours() * float64(m.Threads),
 		Cores: cores, Workers: workers,

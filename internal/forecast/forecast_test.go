@@ -75,6 +75,29 @@ func TestSlowAndFast(t *testing.T) {
 	}
 }
 
+// A measurement is slow if the threads did not get the processors. A short one and one with
+// more threads than processors do not show this.
+func TestBusy(t *testing.T) {
+	for _, c := range []struct {
+		took, cpu           time.Duration
+		threads, processors int
+		share               float64
+		busy                bool
+	}{
+		{4 * time.Second, 16 * time.Second, 4, 8, 1, false},
+		{4 * time.Second, 15 * time.Second, 4, 8, .9375, false},
+		{4 * time.Second, 8 * time.Second, 4, 8, .5, true},
+		{4 * time.Second, 8 * time.Second, 4, 2, 1, false},
+		{400 * time.Millisecond, 800 * time.Millisecond, 4, 4, .5, false},
+	} {
+		m := &Measurement{Took: c.took, CPU: c.cpu, Threads: c.threads}
+		s := Sample{Seconds: c.took.Seconds(), Share: m.Share(c.processors)}
+		if math.Abs(s.Share-c.share) > 1e-9 || s.Busy() != c.busy {
+			t.Errorf("%+v: %+v, busy %t", c, s, s.Busy())
+		}
+	}
+}
+
 // The total time includes the audit. CoreHours does not.
 func TestOfAudit(t *testing.T) {
 	plain, audited := Of(measured(time.Second), Audit{}, 8), Of(measured(time.Second), Audit{Rows: 50, Took: time.Minute}, 8)
@@ -107,7 +130,7 @@ func TestNew(t *testing.T) {
 	if f.RowsPerShard != 7 || f.Shards != 15 || f.Walks != 0 || f.AuditRows != 50 || f.AuditCoreHours <= alone {
 		t.Errorf("%+v; the job's estimator alone takes %v core-hours for the audit", f, alone)
 	}
-	if id, err := prepare.ID(r); err != nil || f.Job != id {
-		t.Errorf("job %s, expected %s, %v", f.Job, id, err)
+	if spec, err := prepare.Spec(r); err != nil || f.Job != spec.ID() {
+		t.Errorf("job %s, expected %v, %v", f.Job, spec, err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"shaver/internal/arrowio"
+	"shaver/internal/cputime"
 	"shaver/internal/job"
 	"shaver/internal/model"
 	"shaver/internal/prepare"
@@ -26,6 +27,7 @@ type Measurement struct {
 
 	Rows     int64         // rows that were computed
 	Took     time.Duration // time to compute Rows on all Threads
+	CPU      time.Duration // processor time that this process used meanwhile
 	Threads  int
 	Features int // features that occur in the rows; 0 = there was no time to count them
 
@@ -82,10 +84,16 @@ func Measure(ctx context.Context, p *prepare.Prepared, threads int, within time.
 // PerSecond returns the rows computed per second on all Threads.
 func (m *Measurement) PerSecond() float64 { return float64(m.Rows) / m.Took.Seconds() }
 
+// Share returns the portion of its time in which a thread ran on the given number of
+// processors. It is small if other programs used them.
+func (m *Measurement) Share(processors int) float64 {
+	return min(1, m.CPU.Seconds()/m.Took.Seconds()/float64(min(m.Threads, processors)))
+}
+
 // RowsPerShard returns how many rows a shard should have. It assumes that workers have
 // Threads threads as fast as this machine's.
 func (m *Measurement) RowsPerShard() int64 {
-	s := job.Sizing{Rows: m.Job.Sample.Keep, PerSecond: m.PerSecond(), PartialBytes: m.PartialBytes, Capacity: m.capacity}
+	s := job.Sizing{Rows: m.Job.Sample.Keep, PerSecond: m.PerSecond(), PartialBytes: m.PartialBytes, Capacity: m.capacity, Fields: m.Job.Architecture.Fields()}
 	return s.RowsPerShard()
 }
 
@@ -128,14 +136,14 @@ func (m *Measurement) compute(ctx context.Context, p *prepare.Prepared, rows *mo
 	timed, stop := context.WithCancel(ctx)
 	defer stop()
 	var done atomic.Int64
-	begun := time.Now()
+	begun, used := time.Now(), cputime.Process()
 	partial, err := shapley.Estimate(timed, shapley.Game{Model: p.Model, Baseline: p.Baseline}, shapley.Options{Options: p.Spec.TaskOptions(), Seed: p.Spec.Seed}, rows, m.Threads, func(n int) {
 		done.Add(int64(n))
 		if time.Since(begun) > within {
 			stop()
 		}
 	})
-	m.Rows, m.Took = done.Load(), max(time.Since(begun), time.Microsecond)
+	m.Rows, m.Took, m.CPU = done.Load(), max(time.Since(begun), time.Microsecond), cputime.Process()-used
 	if err != nil && (ctx.Err() != nil || timed.Err() == nil) {
 		return nil, cmp.Or(ctx.Err(), err)
 	}

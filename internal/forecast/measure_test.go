@@ -33,7 +33,7 @@ func TestMeasure(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if m.PerSecond() <= 0 || m.Rows < 1 || m.Threads != 2 {
+		if m.PerSecond() <= 0 || m.Rows < 1 || m.Threads != 2 || within > 0 && m.CPU <= 0 {
 			t.Errorf("within %v: %+v", within, m)
 		}
 		// All features that occur do so in the 300 rows. There are 14 features.

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -20,6 +21,7 @@ type block struct {
 	path  string
 	row   uint64               // position of the first row, counted over all files
 	rows  int                  // number of rows
+	where *place               // what the file's path says about its rows
 	read  int64                // bytes of the file read so far
 	text  rawtext.Block        // rows of a text
 	table *arrowio.ColumnBlock // rows of a table; nil for a text
@@ -45,6 +47,7 @@ func (b *block) reset() {
 type input interface {
 	next(b *block) error             // sets rows, read, and text or table; io.EOF after the last block
 	describe() (dataset.File, error) // must be called after the last block
+	place() *place
 	close()
 }
 
@@ -53,7 +56,10 @@ type textInput struct {
 	source *rawtext.Source
 	blocks *rawtext.Blocks
 	name   string
+	where  *place
 }
+
+func (in *textInput) place() *place { return in.where }
 
 func (in *textInput) next(b *block) error {
 	if err := in.blocks.Next(&b.text); err != nil {
@@ -84,7 +90,7 @@ func (r *rawImport) open(path string) (input, error) {
 		return nil, err
 	}
 	in := &textInput{source: source, name: filepath.Base(display(path))}
-	if err := r.begin(in); err != nil {
+	if err := r.begin(in, path); err != nil {
 		in.close()
 		return nil, err
 	}
@@ -92,7 +98,7 @@ func (r *rawImport) open(path string) (input, error) {
 }
 
 // begin reads the header of a text file, if it has one, and sets or checks the layout.
-func (r *rawImport) begin(in *textInput) error {
+func (r *rawImport) begin(in *textInput, path string) error {
 	f := r.config.Format
 	var err error
 	if in.blocks, err = rawtext.NewBlocks(in.source); err != nil {
@@ -104,38 +110,46 @@ func (r *rawImport) begin(in *textInput) error {
 		if err != nil {
 			return err
 		}
-		h, err := readHeader(line, false)
+		h, err := rawtext.ReadHeader(line, false)
 		if err != nil {
 			return in.source.Errorf(1, "%w", err)
 		}
-		if f.headed && !slices.Equal(h.columns, f.columns) {
-			return in.source.Errorf(1, "the header is %q, expected %q", h.columns, f.columns)
+		if f.headed && !slices.Equal(h.Columns, f.columns) {
+			return in.source.Errorf(1, "the header is %q, expected %q", h.Columns, f.columns)
 		}
-		names, comma = h.columns, h.separator == ','
+		names, comma = h.Columns, h.Separator == ','
 	}
-	if err := r.setLayout(names, comma); err != nil {
+	if in.where, err = r.setLayout(names, comma, path); err != nil {
 		return in.source.Errorf(1, "%w", err)
 	}
 	in.blocks.Quotes = f.columns == nil && comma
 	return nil
 }
 
-// setLayout derives the layout from the columns of the first file. For later files it
-// checks that the columns are the same.
-func (r *rawImport) setLayout(names []string, comma bool) error {
-	if r.layout != nil {
-		if !slices.Equal(names, r.layout.names) || comma != r.layout.comma {
-			return fmt.Errorf("the header is %q, but the earlier files have %q", names, r.layout.names)
-		}
-		return nil
-	}
+// setLayout derives the layout from the columns of the first file and of its folders. For
+// later files it checks that the columns are the same.
+func (r *rawImport) setLayout(names []string, comma bool, path string) (*place, error) {
 	f := r.config.Format
-	f.comma = comma
-	l, err := f.layout(names)
-	if err == nil {
-		r.layout = l
+	where := &place{columns: len(names)}
+	if f.columns == nil {
+		var err error
+		if names, err = where.add(names, path, r.config.Vocabulary == nil); err != nil {
+			return nil, err
+		}
 	}
-	return err
+	if r.layout != nil {
+		if comma != r.layout.comma && slices.Equal(names, r.layout.names) {
+			return nil, errors.New("the separator is not that of the earlier files")
+		}
+		if !slices.Equal(names, r.layout.names) {
+			return nil, fmt.Errorf("the columns are %q, but the earlier files have %q", names, r.layout.names)
+		}
+		return where, nil
+	}
+	f.comma = comma
+	var err error
+	r.layout, err = f.layout(names)
+	return where, err
 }
 
 // blockParser parses blocks. It is not safe for concurrent use.
@@ -149,7 +163,7 @@ func (r *rawImport) newBlockParser() *blockParser {
 	if r.layout.comma {
 		separator = ','
 	}
-	return &blockParser{parser: newRowParser(r.layout),
+	return &blockParser{parser: newRowParser(r.layout, r.config.Vocabulary == nil),
 		records: rawtext.Records{Separator: separator, Quotes: r.layout.comma && r.layout.columns == nil}}
 }
 
@@ -169,7 +183,7 @@ func (c *blockParser) parse(b *block, visit func(row uint64, label uint8, values
 		var label uint8
 		var values [][]byte
 		if err == nil {
-			label, values, err = c.parser.parse(cells, c.records.Odd)
+			label, values, err = c.parser.parse(cells, b.where, c.records.Odd)
 		}
 		if err == nil {
 			if err = visit(row, label, values); err != nil && !isBad(err) {

@@ -21,12 +21,13 @@ import (
 // final name. A caller of newBuilder must call abort in the end, which has no effect after
 // commit.
 type builder struct {
-	out    string          // final path
-	dir    string          // temporary path; "" after commit or abort
-	fields []string        // names
-	sizes  []int           // sizes of the fields
-	oov    []int           // id of unseen values in each field, or -1; nil without a vocabulary
-	splits []*splitBuilder // the splits that exist, in the manifest's order
+	out       string                // final path
+	dir       string                // temporary path; "" after commit or abort
+	temporary *atomicfile.Temporary // dir
+	fields    []string              // names
+	sizes     []int                 // sizes of the fields
+	oov       []int                 // id of unseen values in each field, or -1; nil without a vocabulary
+	splits    []*splitBuilder       // the splits that exist, in the manifest's order
 }
 
 type splitBuilder struct {
@@ -71,7 +72,7 @@ func newBuilder(out string) (*builder, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &builder{out: out, dir: dir}
+	b := &builder{out: out, dir: dir, temporary: atomicfile.Track(dir)}
 	if err := os.Chmod(b.dir, 0o755); err != nil { // MkdirTemp gives access only to the owner
 		b.abort()
 		return nil, err
@@ -218,7 +219,7 @@ func (b *builder) publish() error {
 	if err := os.Remove(b.out); err != nil && !os.IsNotExist(err) { // removes an empty folder only
 		return fault.Usagef("%s already exists: %w", b.out, err)
 	}
-	if err := os.Rename(b.dir, b.out); err != nil {
+	if err := b.temporary.Rename(b.out); err != nil {
 		return err
 	}
 	b.dir = ""
@@ -233,7 +234,7 @@ func (b *builder) abort() {
 	for _, s := range b.splits {
 		s.file.file.Close()
 	}
-	os.RemoveAll(b.dir)
+	b.temporary.Remove()
 	b.dir = ""
 }
 

@@ -79,7 +79,7 @@ type countedFile struct {
 
 // countsVersion must be raised if a change of the program leads to different counts for
 // the same files and configuration, or if the format of records or spills changes.
-const countsVersion = "shaver.counts/3"
+const countsVersion = "shaver.counts/4"
 
 // identity returns the digest of everything that determines the counts, except the files.
 func (r *rawImport) identity() string {

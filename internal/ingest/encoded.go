@@ -7,11 +7,13 @@ import (
 	"errors"
 	"io"
 	"math"
+	"path/filepath"
 	"slices"
 
 	"shaver/internal/arrowio"
 	"shaver/internal/dataset"
 	"shaver/internal/fault"
+	"shaver/internal/folders"
 	"shaver/internal/model"
 	"shaver/internal/rawtext"
 )
@@ -24,7 +26,7 @@ import (
 // names the fields. Without a header the fields are f0, f1, ... All files must have the
 // same header, or all must have none.
 type EncodedConfig struct {
-	Train    []string // files of train, in the order of reading; with Split, the only file
+	Train    []string // files of train, or folders of files, in the order of reading; with Split, the only file
 	Val      []string // files of val; without files there is no val split
 	Test     []string // files of test; without files there is no test split
 	Split    string   // ratio such as "8:1:1" to draw the rows into train, val and test; if "", no rows are drawn
@@ -48,6 +50,24 @@ func (c *EncodedConfig) validate() error {
 	return checkOut(c.Out)
 }
 
+// encodedFiles is folders.Files for encoded rows, which cannot get columns from folders.
+func encodedFiles(paths []string) ([]string, error) {
+	var files []string
+	for _, path := range paths {
+		found, err := folders.Files([]string{path})
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range found {
+			if given, _ := folders.Columns(folders.Relative(path, file)); len(given) > 0 {
+				return nil, fault.Inputf("%s: the folder's name gives the column %q, but encoded rows have only ids", filepath.Dir(file), given[0].Name)
+			}
+		}
+		files = append(files, found...)
+	}
+	return files, nil
+}
+
 // group is the files of one split, or the only file if the rows are drawn.
 type group struct {
 	name  string
@@ -60,13 +80,19 @@ type encodedImport struct {
 	config EncodedConfig
 	groups []group
 	ratio  *ratio // nil if each group is a split
-	header *header
+	header *rawtext.Header
 }
 
 // ImportEncoded makes a dataset of encoded rows. If OnBadRow is Fail, a row that is not
 // valid is bad input, and the error names file, line and field. If it is Skip, the row is
 // left out. After an error, or if ctx ends, no files are left behind.
 func ImportEncoded(ctx context.Context, config EncodedConfig) (*Summary, error) {
+	for _, files := range []*[]string{&config.Train, &config.Val, &config.Test} {
+		var err error
+		if *files, err = encodedFiles(*files); err != nil {
+			return nil, err
+		}
+	}
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
@@ -106,7 +132,7 @@ func ImportEncoded(ctx context.Context, config EncodedConfig) (*Summary, error) 
 		return nil, err
 	}
 	defer b.abort()
-	if err := b.start(e.header.columns[1:], sizes, splits, 1); err != nil {
+	if err := b.start(e.header.Columns[1:], sizes, splits, 1); err != nil {
 		return nil, err
 	}
 	if err := e.scan(sizes, b.add); err != nil {
@@ -145,7 +171,7 @@ func (e *encodedImport) sizes() ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	fields := e.header.columns[1:]
+	fields := e.header.Columns[1:]
 	sizes := e.config.Sizes
 	least := slices.Repeat([]int{math.MaxInt}, len(fields)) // least id of each field
 	if sizes == nil {
@@ -212,7 +238,7 @@ func ascending(sizes, least []int) bool {
 
 // readHeader reads the first line of s, and checks that it agrees with e.header, the header
 // of the first file.
-func (e *encodedImport) readHeader(s *rawtext.Source) (*header, error) {
+func (e *encodedImport) readHeader(s *rawtext.Source) (*rawtext.Header, error) {
 	line, long, err := s.Next()
 	if err == io.EOF {
 		return nil, fault.Inputf("%s: the file is empty", s.Path)
@@ -223,26 +249,29 @@ func (e *encodedImport) readHeader(s *rawtext.Source) (*header, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := readHeader(line, true)
-	if err == nil && h.named {
-		if at := slices.Index(h.columns, "label"); at > 0 {
-			err = fault.Inputf("the first column must be the label, but it is %q, and \"label\" is column %d", h.columns[0], at+1)
+	h, err := rawtext.ReadHeader(line, true)
+	if err == nil && h.Named {
+		if at := slices.Index(h.Columns, ""); at >= 0 {
+			return nil, s.Errorf(1, "column %d of %d has no name: name it", at+1, len(h.Columns))
+		}
+		if at := slices.Index(h.Columns, "label"); at > 0 {
+			err = fault.Inputf("the first column must be the label, but it is %q, and \"label\" is column %d", h.Columns[0], at+1)
 		}
 	}
 	if err == nil {
-		err = arrowio.CheckFields(h.columns[1:])
+		err = arrowio.CheckFields(h.Columns[1:])
 	}
 	if err != nil {
 		return nil, s.Errorf(1, "%w", err)
 	}
 	switch first := e.header; {
 	case first == nil:
-	case first.named != h.named:
+	case first.Named != h.Named:
 		return nil, s.Errorf(1, "only some of the files have a header")
-	case len(first.columns) != len(h.columns):
-		return nil, s.Errorf(1, "%d columns, but the first file has %d", len(h.columns), len(first.columns))
-	case !slices.Equal(first.columns, h.columns):
-		return nil, s.Errorf(1, "the header is %q, but the first file has %q", h.columns, first.columns)
+	case len(first.Columns) != len(h.Columns):
+		return nil, s.Errorf(1, "%d columns, but the first file has %d", len(h.Columns), len(first.Columns))
+	case !slices.Equal(first.Columns, h.Columns):
+		return nil, s.Errorf(1, "the header is %q, but the first file has %q", h.Columns, first.Columns)
 	}
 	return h, nil
 }
@@ -272,14 +301,14 @@ func (e *encodedImport) file(path string, split int, sizes []int, visit func(int
 	if err != nil {
 		return err
 	}
-	if !h.named { // the first line is a row, so start again
+	if !h.Named { // the first line is a row, so start again
 		s.Close()
 		if s, err = rawtext.Open(path); err != nil {
 			return err
 		}
 		defer s.Close()
 	}
-	p := newParser(h, sizes, e.config.Global)
+	p := rawtext.NewEncoded(h, sizes, e.config.Global)
 	for row := uint64(0); ; row++ {
 		line, long, err := s.Next()
 		if err == io.EOF {
@@ -300,18 +329,18 @@ func (e *encodedImport) file(path string, split int, sizes []int, visit func(int
 	}
 }
 
-func (e *encodedImport) row(s *rawtext.Source, p *parser, line []byte, long bool, split int, visit func(int, uint8, []int32) error) error {
+func (e *encodedImport) row(s *rawtext.Source, p *rawtext.Encoded, line []byte, long bool, split int, visit func(int, uint8, []int32) error) error {
 	if err := e.tick(s); err != nil {
 		return err
 	}
 	if long {
 		return e.bad.reject(s.TooLong(), 1)
 	}
-	label, ok := p.parse(line)
+	label, ok := p.Parse(line)
 	if ok {
-		return visit(split, label, p.features)
+		return visit(split, label, p.Features)
 	}
-	why := p.explain(line)
+	why := p.Explain(line)
 	if why == nil {
 		why = errors.New("not a row")
 	}

@@ -46,6 +46,8 @@ func TestImportEncodedForms(t *testing.T) {
 		{name: "no header", text: small[len("label,a,b\n"):], fields: []string{"f0", "f1"}},
 		{name: "no header, byte order mark", text: "\xef\xbb\xbf" + small[len("label,a,b\n"):], fields: []string{"f0", "f1"}},
 		{name: "leading zeros", text: strings.Replace(small, "3,1", "003,01", 1)},
+		{name: "floats", text: "label,a,b\n1.0,0.0,2\n0.0,3,1.0\n1.0,1.0,0.0\n"},
+		{name: "floats without header", text: "1.0,0.0,2\n0.0,3,1.0\n1.0,1.0,0.0\n", fields: []string{"f0", "f1"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			out := filepath.Join(t.TempDir(), "dataset")
@@ -89,7 +91,9 @@ func TestImportEncodedRefuses(t *testing.T) {
 		{"one column", "label\n0\n", EncodedConfig{}, "rows.csv:1: 1 column"},
 		{"half a header", "label,1\n0,1\n", EncodedConfig{}, "rows.csv:1: 1 of 2 columns are integers"},
 		{"names twice", "label,a,a\n0,1,1\n", EncodedConfig{}, `rows.csv:1: fields 0 and 1 have the same name "a"`},
-		{"unnamed", "label,,a\n0,1,1\n", EncodedConfig{}, "rows.csv:1: field 0 has an empty name"},
+		{"unnamed", "label,,a\n0,1,1\n", EncodedConfig{}, "rows.csv:1: column 2 of 3 has no name: name it"},
+		{"index", ",click,a\n0,1,1\n", EncodedConfig{}, "rows.csv:1: column 1 of 3 has no name: name it"},
+		{"folder", "", EncodedConfig{Train: []string{"testdata/variants/hive-disagrees"}}, "the folder's name gives the column \"day\", but encoded rows have only ids"},
 		{"label", small + "2,0,0\n", EncodedConfig{}, `rows.csv:5: label is "2", expected 0 or 1`},
 		{"columns", small + "0,1\n", EncodedConfig{}, "rows.csv:5: 2 columns, expected 3"},
 		{"more columns", small + "0,1,1,1\n", EncodedConfig{}, "rows.csv:5: 4 columns, expected 3"},
@@ -108,14 +112,16 @@ func TestImportEncodedRefuses(t *testing.T) {
 		{"long line", long, EncodedConfig{}, "rows.csv:3: the line is longer than 1048576 bytes"},
 		{"broken gzip", gzipped(t, small+strings.Repeat("1,2,2\n", 50))[:40], EncodedConfig{}, "compressed data are broken: unexpected EOF"},
 		{"broken zstd", zstded(t, small+strings.Repeat("1,2,2\n", 50))[:30], EncodedConfig{}, "compressed data are broken"},
-		{"other compressed", "PK\x03\x04\x00\x00", EncodedConfig{}, "NUL byte"},
+		{"other compressed", "PK\x03\x04\x00\x00", EncodedConfig{}, "rows.csv: the file is compressed with zip, expected text, gzip or zstd"},
 		{"empty split", small, EncodedConfig{Split: "1:0:1000000", Seed: 3}, "the split train has no rows"},
 		{"label elsewhere", "a,b,label\n0,0,1\n", EncodedConfig{}, `rows.csv:1: the first column must be the label, but it is "a", and "label" is column 3`},
 		{"global taken for local", "label,a,b,c\n" + strings.Repeat("1,0,2,4\n0,1,3,5\n", 50), EncodedConfig{}, "so they look like global ids: give the sizes of the fields"},
 		{"nothing left", "label,a\n0,x\n", EncodedConfig{OnBadRow: Skip}, "no valid rows"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.config.Train = []string{write(t, c.text)}
+			if c.config.Train == nil {
+				c.config.Train = []string{write(t, c.text)}
+			}
 			c.config.Out = filepath.Join(t.TempDir(), "dataset")
 			_, err := ImportEncoded(t.Context(), c.config)
 			wantInput(t, err, c.want)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"regexp"
 	"slices"
 	"strconv"
 	"unicode/utf8"
@@ -14,6 +15,7 @@ import (
 	"shaver/internal/arrowio"
 	"shaver/internal/fault"
 	"shaver/internal/rawtext"
+	"shaver/internal/vocabulary"
 )
 
 // Rules that map Criteo's integers to values.
@@ -89,7 +91,7 @@ func Tables() Format { return Format{tables: true} }
 // layout is a format applied to the columns of the files.
 type layout struct {
 	Format
-	names  []string // names of all columns
+	names  []string // names of all columns: those of the files, and then those of the folders (see place)
 	at     int      // position of the label's column
 	fields []string // names of the fields
 	pick   []int    // position of each field's column
@@ -105,9 +107,15 @@ func (f Format) layout(names []string) (*layout, error) {
 	}
 	if f.Columns == nil {
 		for i, name := range names {
-			if i != l.at && name != f.drop {
-				l.fields, l.pick = append(l.fields, name), append(l.pick, i)
+			switch {
+			case i == l.at || f.drop != "" && name == f.drop:
+				continue
+			case name == "":
+				return nil, fault.Setting(fmt.Errorf("column %d of %d has no name: name it, or choose the columns that are fields", i+1, len(names)), ColumnsSetting)
+			case pandasIndex.MatchString(name):
+				return nil, fault.Setting(fmt.Errorf("column %d of %d is %q, the unnamed index of a pandas frame: name it, or choose the columns that are fields", i+1, len(names), name), ColumnsSetting)
 			}
+			l.fields, l.pick = append(l.fields, name), append(l.pick, i)
 		}
 	}
 	for _, c := range f.Columns {
@@ -126,6 +134,9 @@ func (f Format) layout(names []string) (*layout, error) {
 	return l, arrowio.CheckFields(l.fields)
 }
 
+// pandasIndex matches the name that pandas gives a column for an index without a name.
+var pandasIndex = regexp.MustCompile(`^__index_level_[0-9]+__$`)
+
 // column returns the position of the only column with a name. what is the purpose of the
 // column in messages, such as " for the label".
 func column(names []string, name, what string) (int, error) {
@@ -143,13 +154,16 @@ func column(names []string, name, what string) (int, error) {
 // use.
 type rowParser struct {
 	*layout
+	whole  bool // in text, a whole number with the end ".0" becomes the integer
 	values [][]byte
 	text   []byte       // bytes of the values that are not cells
 	small  [1000][]byte // values of the integers below 1000; a capacity of 16 makes vocabulary's pack fast
 }
 
-func newRowParser(l *layout) *rowParser {
-	p := &rowParser{layout: l, values: make([][]byte, len(l.pick))}
+// newRowParser returns a parser of the rows of a layout. whole is true if the values will
+// make a new vocabulary, in which whole numbers of text have no end ".0".
+func newRowParser(l *layout, whole bool) *rowParser {
+	p := &rowParser{layout: l, whole: whole && l.columns == nil && !l.tables, values: make([][]byte, len(l.pick))}
 	for x := range p.small {
 		if l.rule != nil {
 			p.small[x] = strconv.AppendInt(make([]byte, 0, 16), l.value(int64(x)), 10)
@@ -169,15 +183,15 @@ func (l *layout) value(x int64) int64 {
 // parse returns the label of a row and the values of its fields, which are valid until the
 // next call. If the cells are not a valid row, the error says why. odd must be true if the
 // cells may contain NULs or bytes that are not UTF-8, or may be too long.
-func (p *rowParser) parse(cells [][]byte, odd bool) (uint8, [][]byte, error) {
-	if len(cells) != len(p.names) {
+func (p *rowParser) parse(cells [][]byte, where *place, odd bool) (uint8, [][]byte, error) {
+	if len(cells) != where.columns {
 		if len(cells) == 1 && len(cells[0]) == 0 {
 			return 0, nil, errors.New("the line is empty")
 		}
 		if len(cells) == 1 {
-			return 0, nil, fmt.Errorf("one column, expected %d: does the file use a different separator?", len(p.names))
+			return 0, nil, fmt.Errorf("one column, expected %d: does the file use a different separator?", where.columns)
 		}
-		return 0, nil, fmt.Errorf("%d columns, expected %d", len(cells), len(p.names))
+		return 0, nil, fmt.Errorf("%d columns, expected %d", len(cells), where.columns)
 	}
 	if odd {
 		for i, cell := range cells {
@@ -188,16 +202,30 @@ func (p *rowParser) parse(cells [][]byte, odd bool) (uint8, [][]byte, error) {
 				return 0, nil, fmt.Errorf("column %d (%s): NUL byte", i, p.names[i])
 			}
 			if !utf8.Valid(cell) {
-				return 0, nil, fmt.Errorf("column %d (%s): %q is not UTF-8", i, p.names[i], clip(string(cell)))
+				return 0, nil, fmt.Errorf("column %d (%s): %q is not UTF-8", i, p.names[i], rawtext.Clip(string(cell)))
 			}
 		}
 	}
-	label, err := p.parseLabel(cells[p.at])
+	if p.columns == nil && !p.tables && !p.comma {
+		for i, cell := range cells {
+			if quotedAsCSV(cell) {
+				return 0, nil, fmt.Errorf("column %d (%s): %q is quoted as in CSV, but values separated by tabs have no quotes", i, p.names[i], rawtext.Clip(string(cell)))
+			}
+		}
+	}
+	for _, known := range where.agree {
+		if got := cells[known.at]; !bytes.Equal(vocabulary.WholeNumber(got), vocabulary.WholeNumber(known.value)) {
+			return 0, nil, fmt.Errorf("column %d (%s) is %q, but the name of the folder has %q", known.at, p.names[known.at], rawtext.Clip(string(got)), rawtext.Clip(string(known.value)))
+		}
+	}
+	label, err := p.parseLabel(where.cell(cells, p.at))
 	if err != nil {
 		return 0, nil, err
 	}
 	for j, at := range p.pick {
-		p.values[j] = cells[at]
+		if p.values[j] = where.cell(cells, at); p.whole {
+			p.values[j] = vocabulary.WholeNumber(p.values[j])
+		}
 	}
 	p.text = p.text[:0]
 	for j := range p.integer {
@@ -213,16 +241,35 @@ func (p *rowParser) parseLabel(cell []byte) (uint8, error) {
 		if len(cell) == 1 && cell[0]&^1 == '0' {
 			return cell[0] & 1, nil
 		}
-		return 0, fmt.Errorf("label is %q, expected 0 or 1", clip(string(cell)))
+		switch string(cell) {
+		case "0.0", "false", "False", "FALSE":
+			return 0, nil
+		case "1.0", "true", "True", "TRUE":
+			return 1, nil
+		}
+		return 0, fmt.Errorf("label is %q, expected 0 or 1", rawtext.Clip(string(cell)))
 	}
-	x, err := strconv.ParseInt(string(cell), 10, 64)
+	x, err := strconv.ParseInt(string(vocabulary.WholeNumber(cell)), 10, 64)
 	switch {
 	case err != nil || x < 0:
-		return 0, fmt.Errorf("label is %q, expected a count", clip(string(cell)))
+		return 0, fmt.Errorf("label is %q, expected a count", rawtext.Clip(string(cell)))
 	case x >= p.From:
 		return 1, nil
 	}
 	return 0, nil
+}
+
+// quotedAsCSV reports whether a cell looks like a quoted value in CSV that contains a quote
+// or is empty. Writers of tab-separated files that quote values as in CSV quote these, and
+// values with separators or line ends, which make rows with a wrong number of columns.
+func quotedAsCSV(cell []byte) bool {
+	n := len(cell)
+	if n < 2 || cell[0] != '"' || cell[n-1] != '"' {
+		return false
+	}
+	inner := cell[1 : n-1]
+	doubled := bytes.Count(inner, []byte(`""`))
+	return len(inner) == 0 || doubled > 0 && bytes.Count(inner, []byte{'"'}) == 2*doubled
 }
 
 var null = []byte("NULL")
@@ -248,7 +295,7 @@ func (p *rowParser) number(cell []byte) ([]byte, error) {
 	}
 	x, err := strconv.ParseInt(string(cell), 10, 64)
 	if err != nil || cell[0] == '+' || x < math.MinInt64+2 {
-		return nil, fmt.Errorf("%q is not an integer", clip(string(cell)))
+		return nil, fmt.Errorf("%q is not an integer", rawtext.Clip(string(cell)))
 	}
 	start := len(p.text)
 	p.text = strconv.AppendInt(p.text, p.value(x), 10)

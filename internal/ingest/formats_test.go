@@ -194,7 +194,7 @@ func TestCriteoNumbers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := newRowParser(l)
+		p := newRowParser(l, true)
 		for cell, want := range c.want {
 			got, err := p.number([]byte(cell))
 			if want == "!" {

@@ -92,6 +92,9 @@ func (r *rawImport) readFile(ctx context.Context, path string, row *uint64, free
 			return false
 		}
 		b.path, b.row, b.rows = display(path), *row, 0
+		if in != nil {
+			b.where = in.place()
+		}
 		if err == nil {
 			err = in.next(b)
 		}
@@ -117,7 +120,11 @@ func (r *rawImport) readFile(ctx context.Context, path string, row *uint64, free
 
 // noRows returns the error for a file without rows.
 func (r *rawImport) noRows(path string) error {
-	if f := r.config.Format; f.columns == nil || f.headed {
+	f := r.config.Format
+	switch {
+	case f.tables:
+		return fault.Inputf("%s: the file has no rows", display(path))
+	case f.columns == nil || f.headed:
 		return fault.Inputf("%s: the file has a header and no rows", display(path))
 	}
 	return fault.Inputf("%s: the file is empty", display(path))

@@ -13,6 +13,7 @@ import (
 
 	"shaver/internal/dataset"
 	"shaver/internal/fault"
+	"shaver/internal/folders"
 	"shaver/internal/model"
 	"shaver/internal/vocabulary"
 )
@@ -35,7 +36,7 @@ const (
 // RawConfig is the configuration of ImportRaw.
 type RawConfig struct {
 	Format     Format
-	Files      []string           // input files in the order of reading; text may be compressed with gzip or zstd
+	Files      []string           // input files in the order of reading, or folders of files (see folders.Files); text may be compressed with gzip or zstd
 	Stdin      io.Reader          // content of the file Stdin; copied to disk if there are two scans
 	MinCount   int64              // a value that occurs in fewer rows gets the id of unseen values; less than 1 means 1
 	Counted    string             // CountTrain or CountAll; "" means CountTrain
@@ -113,8 +114,11 @@ func ImportRaw(ctx context.Context, config RawConfig) (*Summary, error) {
 	if err := config.fill(); err != nil {
 		return nil, err
 	}
-	r := &rawImport{config: config, workers: config.Workers, paths: config.Files, folder: countsFolder(config.Out)}
 	var err error
+	if config.Files, err = folders.Files(config.Files); err != nil {
+		return nil, err
+	}
+	r := &rawImport{config: config, workers: config.Workers, paths: config.Files, folder: countsFolder(config.Out)}
 	if r.ratio, err = parseRatio(config.Split, config.Seed); err != nil {
 		return nil, err
 	}
@@ -288,7 +292,7 @@ func (r *rawImport) encode(out *builder, m *dataset.Manifest, fields []*vocabula
 	work := func(worker int, b *block) error {
 		if parsers[worker] == nil {
 			parsers[worker] = r.newBlockParser()
-			lookups[worker] = vocabulary.NewLookup(fields)
+			lookups[worker] = vocabulary.NewLookup(fields, r.config.Vocabulary != nil && r.config.Format.columns == nil)
 		}
 		for len(b.splits) < len(names) {
 			b.splits = append(b.splits, columns{ids: make([][]int32, len(fields))})

@@ -39,6 +39,7 @@ const (
 	MemorySetting   = vocabulary.MemorySetting
 	MinCountSetting = "min count"
 	NumbersSetting  = "numbers"                // parameter of Criteo
+	ColumnsSetting  = "columns"                // Format.Columns
 	UnseenSetting   = vocabulary.UnseenSetting // parameter oov of ReadVocabulary
 )
 

@@ -8,13 +8,17 @@ import (
 	"shaver/internal/arrowio"
 	"shaver/internal/dataset"
 	"shaver/internal/fault"
+	"shaver/internal/folders"
 )
 
 // tableInput is a Parquet or Arrow file.
 type tableInput struct {
 	path  string
 	table *arrowio.ColumnFile
+	where *place
 }
+
+func (in *tableInput) place() *place { return in.where }
 
 // openTable opens a Parquet or Arrow file. Only the columns that the format needs will be
 // read.
@@ -25,14 +29,21 @@ func (r *rawImport) openTable(path string) (input, error) {
 	}
 	names := t.Columns()
 	if f := r.config.Format; f.Columns != nil {
-		names = []string{f.label()}
-		for _, c := range f.Columns {
-			if !slices.Contains(names, c.Name) {
+		names = nil
+		given, err := folders.Columns(path)
+		if err != nil {
+			t.Close()
+			return nil, err
+		}
+		for _, c := range append([]Column{{Name: f.label()}}, f.Columns...) {
+			inFolder := slices.ContainsFunc(given, func(g folders.Column) bool { return g.Name == c.Name })
+			if !slices.Contains(names, c.Name) && (!inFolder || slices.Contains(t.Columns(), c.Name)) {
 				names = append(names, c.Name)
 			}
 		}
 	}
-	if err = r.setLayout(names, false); err != nil {
+	where, err := r.setLayout(names, false, path)
+	if err != nil {
 		err = fault.Inputf("%s: %w", path, err)
 	} else {
 		err = t.Choose(names)
@@ -41,7 +52,7 @@ func (r *rawImport) openTable(path string) (input, error) {
 		t.Close()
 		return nil, err
 	}
-	return &tableInput{path, t}, nil
+	return &tableInput{path, t, where}, nil
 }
 
 func (in *tableInput) next(b *block) error {
@@ -66,7 +77,7 @@ func (c *blockParser) parseTable(b *block, visit func(row uint64, label uint8, v
 	i := int64(0)
 	err := b.table.Rows(func(cells [][]byte) error {
 		row := b.row + uint64(i)
-		label, values, err := c.parser.parse(cells, true)
+		label, values, err := c.parser.parse(cells, b.where, true)
 		bad := err != nil
 		if !bad {
 			err = visit(row, label, values)

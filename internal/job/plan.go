@@ -51,6 +51,28 @@ func (p *Plan) Portions() (n int) {
 	return max(n, 1)
 }
 
+// Check returns an error unless the plan has rows, at most MaxShards shards, and at most
+// MostRows(fields) rows in a shard.
+func (p *Plan) Check(fields int) error {
+	if p.Rows < 1 || p.RowsPerShard < 1 {
+		return fmt.Errorf("%d rows with %d rows per shard, expected at least 1 of each", p.Rows, p.RowsPerShard)
+	}
+	if most := MostRows(fields); p.RowsPerShard > most {
+		return fmt.Errorf("%d rows per shard, expected at most %d because workers hold a shard in memory", p.RowsPerShard, most)
+	}
+	shards := int64(0)
+	for r := range p.rounds() {
+		rows, perShard := p.round(r)
+		if rows < 0 || rows > p.Rows {
+			return fmt.Errorf("round %d has %d rows, expected 0 to %d", r, rows, p.Rows)
+		}
+		if shards += (rows + perShard - 1) / perShard; shards > MaxShards {
+			return fmt.Errorf("%d rows with %d rows per shard: expected at most %d shards", p.Rows, p.RowsPerShard, MaxShards)
+		}
+	}
+	return nil
+}
+
 // rounds returns the number of rounds.
 func (p *Plan) rounds() int { return max(1, len(p.Rounds)) }
 
@@ -58,7 +80,7 @@ func (p *Plan) rounds() int { return max(1, len(p.Rounds)) }
 // Until a round is cut into at least shardsLeast shards if it has that many rows, so that
 // there are enough for all workers.
 func (p *Plan) round(round int) (rows, perShard int64) {
-	if p.Rounds == nil {
+	if len(p.Rounds) == 0 {
 		return p.Rows, p.RowsPerShard
 	}
 	rows = p.Rounds[round].Rows

@@ -94,3 +94,28 @@ func TestUntilRefusals(t *testing.T) {
 		}
 	}
 }
+
+// A plan is refused if its shards or the rows of one shard would take too much memory.
+func TestCheckPlan(t *testing.T) {
+	const most = rowsMemory / (9 + 4*39)
+	for name, c := range map[string]struct {
+		plan Plan
+		ok   bool
+	}{
+		"usual":             {Plan{Rows: 1e6, RowsPerShard: 1e4}, true},
+		"most shards":       {Plan{Rows: MaxShards, RowsPerShard: 1}, true},
+		"too many shards":   {Plan{Rows: MaxShards + 1, RowsPerShard: 1}, false},
+		"no rows":           {Plan{RowsPerShard: 1}, false},
+		"no rows per shard": {Plan{Rows: 1}, false},
+		"largest shard":     {Plan{Rows: 1e6, RowsPerShard: most}, true},
+		"too large a shard": {Plan{Rows: 1e6, RowsPerShard: most + 1}, false},
+		"overflow":          {Plan{Rows: 1e6, RowsPerShard: 1<<63 - 1}, false},
+		"rounds":            {Plan{Rows: 2000, RowsPerShard: 10, Rounds: []Round{{Rows: 1000}, {Rows: 1000, Pass: 1}}}, true},
+		"many rounds":       {Plan{Rows: 2 * MaxShards, RowsPerShard: 1, Rounds: []Round{{Rows: MaxShards}, {Rows: MaxShards, Pass: 1}}}, false},
+		"a negative round":  {Plan{Rows: 10, RowsPerShard: 10, Rounds: []Round{{Rows: -5}, {Rows: 15}}}, false},
+	} {
+		if err := c.plan.Check(39); (err == nil) != c.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,13 +1,26 @@
 package job
 
-import "math/bits"
+import (
+	"fmt"
+	"math/bits"
+)
 
 // Shards is a set of shards, one bit for each: shard s is bit s%8 of byte s/8. The zero
 // value is empty and has no room.
 type Shards []byte
 
-// NewShards returns an empty set with room for n shards.
-func NewShards(n int) Shards { return make(Shards, (n+7)/8) }
+// MaxShards is the largest number of shards of a job. It bounds the memory of a
+// coordinator: it keeps less than 8 bytes for each shard.
+const MaxShards = 1 << 22
+
+// NewShards returns an empty set with room for n shards. It panics if n is above MaxShards,
+// which Plan.Check excludes.
+func NewShards(n int) Shards {
+	if n < 0 || n > MaxShards {
+		panic(fmt.Sprintf("job: NewShards: %d shards", n))
+	}
+	return make(Shards, (n+7)/8)
+}
 
 // shardsOf returns the set of the shards in list that are below n.
 func shardsOf(n int, list []int) Shards {

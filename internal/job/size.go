@@ -16,19 +16,27 @@ const (
 	shardsLeast  = 16
 )
 
+// rowsMemory is the largest size in memory, in bytes, of the rows of a shard.
+const rowsMemory = 4 << 30
+
+// MostRows returns the largest number of rows of a shard with the given number of fields.
+func MostRows(fields int) int64 { return rowsMemory / int64(9+4*fields) }
+
 // Sizing holds everything that determines how many rows a shard has.
 type Sizing struct {
 	Rows         int64                  // rows of the job
 	PerSecond    float64                // rows per second of one worker; 0 = unknown, and only the other bounds apply
 	PartialBytes func(rows int64) int64 // bytes of the partial of a shard with that many rows, ascending; nil = unknown
 	Capacity     float64                // number of rows like the measured ones whose sums fit into a partial; 0 = unknown
+	Fields       int                    // number of fields
 }
 
 // Sized reports whether the job is so small that the rows per shard follow from the
 // number of rows alone, without any measurement.
 func (s *Sizing) Sized() bool { return s.Rows <= shardsLeast*4096 }
 
-// RowsPerShard returns the number of rows of a shard, at least 1.
+// RowsPerShard returns the number of rows of a shard, at least 1. It is at most
+// MostRows, and the job has at most MaxShards shards if that is possible.
 func (s *Sizing) RowsPerShard() int64 {
 	rows := (s.Rows + shardsLeast - 1) / shardsLeast
 	if s.PerSecond > 0 {
@@ -41,6 +49,7 @@ func (s *Sizing) RowsPerShard() int64 {
 		over := sort.Search(int(rows), func(r int) bool { return s.PartialBytes(int64(r)+1) > partialBound })
 		rows = min(rows, int64(over))
 	}
+	rows = min(max(rows, (s.Rows+MaxShards-1)/MaxShards), MostRows(s.Fields))
 	return max(rows, 1)
 }
 

@@ -22,6 +22,7 @@ import (
 	"shaver/internal/bus"
 	"shaver/internal/cli"
 	"shaver/internal/coordinator"
+	"shaver/internal/cputime"
 	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/worker"
@@ -37,6 +38,8 @@ type Job struct {
 	// Store is the folder from which workers read the dataset in place, as dir:PATH
 	// (worker.OpenStore); "" = its shards are sent.
 	Store string
+	// Outputs decides what Out and the files next to it may replace, and names the inputs.
+	Outputs cli.Outputs
 	// Once means that nobody will run the job again. Without NATS, the state of the job is
 	// then deleted, however the job ends.
 	Once bool
@@ -46,13 +49,20 @@ type Job struct {
 // an earlier run wrote both. A cancelled job ends with cli.ErrCancelled. Run does not
 // change j.
 func (j *Job) Run(ctx context.Context) (report *JobReport, err error) {
-	if err := cli.CheckOut(j.Out); err != nil {
+	if err := j.CheckOut(); err != nil {
 		return nil, err
 	}
-	start, cpu := time.Now(), cpuTime()
+	start, cpu := time.Now(), cputime.Process()
 	r := &running{Job: *j, started: make(chan struct{})}
 	defer func() { r.close(err) }()
-	if err := r.connect(ctx); err != nil {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	defer func() {
+		if err != nil && r.server != nil && r.server.Err() != nil {
+			report, err = nil, r.server.Err()
+		}
+	}()
+	if err := r.connect(ctx, stop); err != nil {
 		return nil, err
 	}
 	outcome, err := r.compute(ctx)
@@ -60,8 +70,9 @@ func (j *Job) Run(ctx context.Context) (report *JobReport, err error) {
 		return nil, err
 	}
 	return r.report(outcome, func(report *JobReport) {
+		report.Program, report.Finished = cli.Program(), time.Now().UTC().Format(time.RFC3339)
 		report.Seconds = time.Since(start).Seconds()
-		report.CPUSeconds = (cpuTime() - cpu).Seconds() + outcome.CPU
+		report.CPUSeconds = (cputime.Process() - cpu).Seconds() + outcome.CPU
 	})
 }
 
@@ -71,6 +82,7 @@ type running struct {
 	store     *worker.Store // nil = shards are sent
 	telemetry telemetry
 	dial      dial            // connects to the job's server
+	server    *bus.Server     // the embedded server; nil = none
 	end       func(err error) // ends the embedded server, and is passed the job's error; nil = no embedded server
 	bus       *bus.Bus        // the coordinator's connection
 	models    worker.Models   // models of the workers in this process
@@ -78,6 +90,7 @@ type running struct {
 	// progress is that of the job that runs now. An audit runs several jobs in turn.
 	progress  atomic.Pointer[cli.Progress]
 	merged    int64         // rows that were merged before the job in progress started here
+	worthy    atomic.Bool   // shards of the job are merged, so its state is worth keeping
 	started   chan struct{} // closed when the first job starts
 	startOnce sync.Once
 }
@@ -86,7 +99,8 @@ type running struct {
 type dial func(ctx context.Context, name string) (*bus.Bus, error)
 
 // connect opens everything that the job needs, up to the coordinator's connection.
-func (r *running) connect(ctx context.Context) (err error) {
+// If an embedded server fails, now or later, it calls stop.
+func (r *running) connect(ctx context.Context, stop func()) (err error) {
 	if err := r.openStore(); err != nil {
 		return err
 	}
@@ -99,13 +113,20 @@ func (r *running) connect(ctx context.Context) (err error) {
 		return r.Connect(ctx, cli.RoleCoordinator, name, r.Log)
 	}
 	if r.NATS == "" {
-		if r.dial, r.end, err = r.local(ctx); err != nil {
+		if err := r.local(ctx, stop); err != nil {
 			return err
 		}
+	} else {
+		servers, from, err := r.Servers()
+		if err != nil {
+			return err
+		}
+		r.Log.Info("the job runs on a NATS server", zap.String("server", servers), zap.String("from", from))
 	}
 	if r.bus, err = r.dial(ctx, "coordinator"); err != nil {
 		return err
 	}
+	r.Wait = 0 // from now on the job survives a restart of the server
 	r.telemetry.connected(r.bus)
 	return nil
 }
@@ -199,6 +220,7 @@ func (r *running) work(ctx context.Context, name string, threads int) error {
 func (r *running) lead(ctx context.Context) (*coordinator.Outcome, error) {
 	c := r.Config
 	c.OnStart = r.start
+	c.OnMerged = func(int64) { r.worthy.Store(true) }
 	if r.workers() == 0 {
 		c.OnMerged = func(rows int64) { r.progress.Load().Set(rows - r.merged) }
 		if os.Getenv("GOGC") == "" {
@@ -223,6 +245,7 @@ func (r *running) lead(ctx context.Context) (*coordinator.Outcome, error) {
 func (r *running) start(spec job.Spec, plan job.Plan, merged int64) {
 	r.Log.Info("scoring", zap.String("job", spec.ID()), zap.Int64("rows", plan.Rows), zap.Int64("merged", merged), zap.Int("shards", plan.Shards()), zap.String("kernel", spec.Kernel))
 	r.merged = merged
+	r.worthy.Store(r.worthy.Load() || merged > 0)
 	if last := r.progress.Swap(cli.NewProgress("score", "rows", plan.Rows-merged)); last != nil {
 		last.End()
 	}

@@ -13,10 +13,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest"
+	"go.uber.org/zap/zaptest/observer"
 
 	"shaver/internal/baseline"
 	"shaver/internal/bus"
@@ -28,6 +30,7 @@ import (
 	"shaver/internal/fault"
 	"shaver/internal/filelock"
 	"shaver/internal/ingest"
+	"shaver/internal/job"
 	"shaver/internal/model"
 	"shaver/internal/planted"
 	"shaver/internal/prepare"
@@ -198,6 +201,11 @@ func TestCutOff(t *testing.T) {
 			}
 			if test.other {
 				j.Seed++
+				if _, err := j.Run(t.Context()); !fault.IsUsage(err) || !strings.Contains(err.Error(), ".s.job has the progress of another job, ") || !strings.Contains(err.Error(), "(seed 1, not 2), begun 20") {
+					t.Errorf("without --force: %v", err)
+				}
+				wantFiles(t, &j, ".s.job")
+				j.Outputs.Force = true
 			}
 			again := atomic.Int64{}
 			onMessage(t, &j, "task done", func() { again.Add(1) })
@@ -217,8 +225,31 @@ func TestCutOff(t *testing.T) {
 	}
 }
 
-// If the scores exist already, the existing report is kept. A report that is missing,
-// malformed or about other scores is written again.
+// After bad input the state of a job is kept if shards are merged, because the input may be
+// restored.
+func TestBadInputKeepsProgress(t *testing.T) {
+	for _, merged := range []int64{0, 10} {
+		j, _ := tiny(t)
+		r := &running{Job: j, started: make(chan struct{})}
+		if err := r.local(t.Context(), func() {}); err != nil {
+			t.Fatal(err)
+		}
+		spec, err := prepare.Spec(j.Request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.start(*spec, job.Plan{Rows: tinyRows, RowsPerShard: tinyRows / tinyShards}, merged)
+		r.end(fault.Inputf("train.arrow is damaged"))
+		if merged > 0 {
+			wantFiles(t, &j, ".s.job")
+		} else {
+			wantFiles(t, &j)
+		}
+	}
+}
+
+// If the scores exist already, the existing report is kept. A report that is missing or
+// about other scores is written again. A file that is not a report needs --force.
 func TestExisting(t *testing.T) {
 	j, _ := tiny(t)
 	first, _ := run(t, &j)
@@ -243,7 +274,7 @@ func TestExisting(t *testing.T) {
 		"malformed":       {[]byte("{"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			j.Log = zaptest.NewLogger(t)
+			j.Log, j.Outputs.Force = zaptest.NewLogger(t), name == "malformed"
 			if err := os.Remove(path); err != nil {
 				t.Fatal(err)
 			}
@@ -268,6 +299,71 @@ func TestExisting(t *testing.T) {
 			}
 			wantFiles(t, &j, "s.arrow", "s.job.json")
 		})
+	}
+}
+
+// Scores of the job that are damaged are computed again.
+func TestDamaged(t *testing.T) {
+	j, _ := tiny(t)
+	_, want := run(t, &j)
+	damaged := bytes.Clone(want)
+	damaged[len(damaged)/2] ^= 1
+	if err := os.WriteFile(j.Out, damaged, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	said := false
+	onMessage(t, &j, "computing the scores of this job again", func() { said = true })
+	if report, got := run(t, &j); !bytes.Equal(got, want) || report.Shards != tinyShards || !said {
+		t.Errorf("the same bytes: %v, report %+v, said so: %v", bytes.Equal(got, want), report, said)
+	}
+}
+
+// Another job with the same Out is refused before anything is computed, and so are files
+// that are not shaver's. With --force they are replaced, but inputs are not.
+func TestOutputs(t *testing.T) {
+	plain, folder := tiny(t)
+	for name, test := range map[string]struct {
+		prepare func(j *Job) // makes what is in the way
+		text    string
+		always  bool // --force does not help
+	}{
+		"other scores": {func(j *Job) { other := *j; other.Seed = 7; run(t, &other) }, "it has the scores of another job, ", false},
+		"a file":       {func(j *Job) { write(t, j.Out, "hello") }, "it is not a scores file that this program reads", false},
+		"a report":     {func(j *Job) { write(t, ReportPath(j.Out), `{"job": 1}`) }, "s.job.json: it is not the report of a job", false},
+		"a folder":     {func(j *Job) { write(t, filepath.Join(filepath.Dir(j.Out), ".s.job", "mine"), "x") }, "has other files, such as mine; name another file", false},
+		"an input":     {func(j *Job) { write(t, j.Out, "x"); j.Outputs.Inputs(j.Out) }, "it is an input of this command", true},
+		"a dataset":    {func(j *Job) { j.Out = filepath.Join(folder, "train.arrow"); j.Outputs.Inputs(dataset.Files(folder)...) }, "it is an input of this command", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := plain
+			j.Out, j.Log = filepath.Join(t.TempDir(), "s.arrow"), zaptest.NewLogger(t)
+			test.prepare(&j)
+			onMessage(t, &j, "scoring", func() { t.Error("the job began") })
+			if _, err := j.Run(t.Context()); !fault.IsUsage(err) || !strings.Contains(err.Error(), test.text) {
+				t.Errorf("error %v, expected %q", err, test.text)
+			}
+			j.Outputs.Force = true
+			if test.always {
+				if _, err := j.Run(t.Context()); !fault.IsUsage(err) {
+					t.Errorf("with --force: %v", err)
+				}
+				return
+			}
+			j.Log = zaptest.NewLogger(t)
+			run(t, &j)
+			wantFiles(t, &j, "s.arrow", "s.job.json")
+		})
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	if err == nil {
+		err = os.WriteFile(path, []byte(text), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -299,6 +395,44 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// In a job without a cluster a worker keeps its task however long it takes. On a busy
+// machine that is far longer than a lease, and the task was computed again.
+func TestSlowWorker(t *testing.T) {
+	j, _ := tiny(t)
+	j.Workers, j.Queue.Lease = 2, 100*time.Millisecond
+	var begun atomic.Int64
+	onMessage(t, &j, "task begun", func() {
+		if begun.Add(1) == 1 {
+			time.Sleep(5 * j.Queue.Lease)
+		}
+	})
+	run(t, &j)
+	if n := begun.Load(); n != tinyShards {
+		t.Errorf("%d tasks were begun, of %d", n, tinyShards)
+	}
+}
+
+// The log of a job in this process says so first, and speaks of nothing that only a
+// cluster has, even if no result comes for a while.
+func TestLocalLog(t *testing.T) {
+	j, _ := tiny(t)
+	core, lines := observer.New(zapcore.InfoLevel)
+	j.Log = zap.New(core)
+	run(t, &j)
+	all := lines.All()
+	if len(all) < 2 || all[0].Message != "the job runs in this process" {
+		t.Errorf("the log begins with %v", all)
+	}
+	for _, line := range all {
+		text := fmt.Sprint(line.Message, line.ContextMap())
+		for _, word := range []string{"nats", "NATS", "queue", "quarantine", "lease", "shaver job", "workers with"} {
+			if strings.Contains(text, word) {
+				t.Errorf("the log of a job without a cluster has %q: %s", word, text)
+			}
+		}
+	}
+}
+
 // If two jobs write the same file, the second is refused.
 func TestLocked(t *testing.T) {
 	j, _ := tiny(t)
@@ -327,12 +461,12 @@ func TestCancelled(t *testing.T) {
 	t.Cleanup(b.Close)
 	j, _ := tiny(t)
 	j.NATS = server.URL() // without workers, so that the job does not end
-	id, err := prepare.ID(j.Request)
+	spec, err := prepare.Spec(j.Request)
 	if err != nil {
 		t.Fatal(err)
 	}
 	onMessage(t, &j, "scoring", func() {
-		if err := b.Cancel(t.Context(), id); err != nil {
+		if err := b.Cancel(t.Context(), spec.ID()); err != nil {
 			t.Error(err)
 		}
 	})

@@ -2,93 +2,110 @@ package launch
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"shaver/internal/atomicfile"
 	"shaver/internal/bus"
 	"shaver/internal/coordinator"
 	"shaver/internal/fault"
 	"shaver/internal/filelock"
+	"shaver/internal/job"
 	"shaver/internal/prepare"
 )
 
 // local starts a server inside this process. The server uses the hidden folder
-// .NAME.job next to the scores, which local locks. The function end deletes the folder,
-// except if the job was interrupted, failed in a way that a retry may cure, or has
-// quarantined shards. The same command then resumes the job. With Once, end always
-// deletes the folder.
-func (j *Job) local(ctx context.Context) (connect dial, end func(err error), err error) {
-	dir := filepath.Join(filepath.Dir(j.Out), "."+strings.TrimSuffix(filepath.Base(ReportPath(j.Out)), ".json"))
+// .NAME.job next to the scores, which local locks. The function r.end deletes the folder,
+// except if the job was interrupted, failed in a way that a retry may cure, has quarantined
+// shards, or has merged shards. The same command then resumes the job. With Once, r.end always
+// deletes the folder. If the server fails, now or later, local calls stop.
+func (r *running) local(ctx context.Context, stop func()) (err error) {
+	dir := r.folder()
 	unlock, err := filelock.Lock(dir + ".lock")
 	if errors.Is(err, filelock.ErrLocked) {
-		return nil, nil, fault.Usagef("another job that writes %s is running: wait for its end or choose another file", j.Out)
+		return fault.Usagef("another job that writes %s is running: wait for its end or choose another file", r.Out)
 	}
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	defer func() {
 		if err != nil {
 			unlock()
 		}
 	}()
-	id, err := prepare.ID(j.Request)
+	spec, err := prepare.Spec(r.Request)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	if err := j.prepareFolder(dir, id); err != nil {
-		return nil, nil, err
+	if err := r.prepareFolder(spec); err != nil {
+		if !fault.IsUsage(err) {
+			err = fmt.Errorf("the state of the job cannot be stored in %s: %w", dir, err)
+		}
+		return err
 	}
-	quiet := j.Log.WithOptions(zap.IncreaseLevel(zapcore.WarnLevel)) // nobody needs log lines about the embedded server
-	server, err := bus.StartServer(bus.ServerConfig{StoreDir: dir, Log: quiet})
+	r.Log.Info("the job runs in this process", zap.Int("workers", r.workers()))
+	server, err := bus.StartServer(bus.ServerConfig{StoreDir: dir, Local: true, Log: r.Log})
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	connect = func(ctx context.Context, name string) (*bus.Bus, error) {
-		return bus.Connect(ctx, bus.Config{Server: server, Name: name, Log: quiet, OnBlob: j.OnBlob})
+	r.server = server
+	go func() {
+		select {
+		case <-server.Failed():
+			stop()
+		case <-ctx.Done():
+		}
+	}()
+	quiet := r.Log.WithOptions(zap.IncreaseLevel(zapcore.WarnLevel)) // nobody needs to know of connections inside the process
+	connect := func(ctx context.Context, name string) (*bus.Bus, error) {
+		return bus.Connect(ctx, bus.Config{Server: server, Name: name, Log: quiet, OnBlob: r.OnBlob})
 	}
-	if err := recall(ctx, connect); err != nil {
+	if err := readmit(ctx, connect); err != nil {
 		server.Shutdown()
-		return nil, nil, err
+		return err
 	}
-	return connect, func(err error) {
+	r.dial, r.end = connect, func(err error) {
 		server.Shutdown()
 		wrong := (fault.IsInput(err) || fault.IsUsage(err)) && !errors.Is(err, coordinator.ErrQuarantined)
-		if err == nil || wrong || j.Once {
+		if err == nil || wrong && !r.worthy.Load() || r.Once {
 			if err := discard(dir); err != nil {
-				j.Log.Warn("cannot delete the folder of a job that is over", zap.Error(err))
+				r.Log.Warn("cannot delete the folder of a job that is over", zap.Error(err))
 			}
 		} else {
-			j.Log.Info("the state of the job is kept, and the same command resumes it", zap.String("folder", dir))
+			r.Log.Info("the state of the job is kept, and the same command resumes it", zap.String("folder", dir))
 		}
 		unlock()
-	}, nil
+	}
+	return nil
 }
 
-// recall frees the tasks of the workers that ended with the previous process. It also
-// puts back quarantined tasks, because no other command can do that.
-func recall(ctx context.Context, connect dial) error {
+// readmit puts quarantined tasks back, because no other command can do that.
+func readmit(ctx context.Context, connect dial) error {
 	b, err := connect(ctx, "coordinator")
 	if err != nil {
 		return err
 	}
 	defer b.Close()
-	return b.Recall(ctx)
+	return b.Readmit(ctx)
 }
 
-// owner is the file in a job's folder that contains the job's id.
-const owner = "job"
-
-// prepareFolder makes dir the folder of the job with the given id. It deletes the
-// folder of another job.
-func (j *Job) prepareFolder(dir, id string) error {
-	path := filepath.Join(dir, owner)
+// prepareFolder makes j's folder that of the job with the given specification. With
+// --force it discards the progress of another job.
+func (j *Job) prepareFolder(spec *job.Spec) error {
+	if err := j.checkFolder(spec); err != nil { // again, because the folder is locked only now
+		return err
+	}
+	dir := j.folder()
+	path := filepath.Join(dir, ownerFile)
 	switch text, err := os.ReadFile(path); {
-	case err == nil && string(text) == id:
+	case err == nil && string(text) == spec.ID():
 		return nil
 	case err == nil:
 		j.Log.Warn("discarding the progress of another job with the same --out", zap.String("job", string(text)))
@@ -99,12 +116,23 @@ func (j *Job) prepareFolder(dir, id string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
 	}
-	return os.WriteFile(path, []byte(id), 0o600)
+	about, err := json.Marshal(spec)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, specFile), about, 0o600); err != nil {
+		return err
+	}
+	// The job's state is useless without this file, so it must survive a power failure.
+	return atomicfile.Write(path, func(w io.Writer) error {
+		_, err := io.WriteString(w, spec.ID())
+		return err
+	})
 }
 
 // discard deletes a job's folder. It deletes the owner file first, so that no job
 // resumes from the rest if discard is interrupted.
 func discard(dir string) error {
-	_ = os.Remove(filepath.Join(dir, owner)) // if this fails, RemoveAll fails too
+	_ = os.Remove(filepath.Join(dir, ownerFile)) // if this fails, RemoveAll fails too
 	return os.RemoveAll(dir)
 }

@@ -18,6 +18,8 @@ import (
 type JobReport struct {
 	Job        string  `json:"job"`
 	Rows       int64   `json:"rows"`
+	Program    string  `json:"program,omitempty"`  // version of the program that ran the job; older programs did not store it
+	Finished   string  `json:"finished,omitempty"` // time at which the run ended, RFC 3339, UTC; older programs did not store it
 	Seconds    float64 `json:"seconds"`
 	CPUSeconds float64 `json:"cpu_seconds"` // time of this process and of workers elsewhere
 	// Resumed says that an earlier run of the job was interrupted. Seconds and

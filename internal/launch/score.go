@@ -46,7 +46,9 @@ func (o *JobFlags) Add(c *cobra.Command, request *prepare.Request) {
 	f.StringVar(&o.dataset, "dataset", "", "dataset `folder`, made by shaver dataset import")
 	f.StringVar(&o.request.Baseline, "baseline", baseline.Zero, "value that replaces a dropped entry: "+strings.Join(baseline.Names(), " or "))
 	request.Options = estimator.Options{Estimator: estimator.Permutation, Passes: 1}
+	var settings []string
 	for _, s := range request.Options.Settings() {
+		settings = append(settings, s.Name)
 		switch v := s.Target.(type) {
 		case *string:
 			f.StringVar(v, s.Name, *v, s.Help)
@@ -76,6 +78,10 @@ func (o *JobFlags) Add(c *cobra.Command, request *prepare.Request) {
 	cli.Choices(c, "splits", dataset.Train, dataset.Val, dataset.Test)
 	cli.Choices(c, "until", job.Rules()...)
 	cli.KernelFlag(c)
+	cli.Group(c, "Job", "model", "dataset", "baseline", "splits", "sample", "max-rows", "seed")
+	cli.Group(c, "Estimator", append(settings, "audit")...)
+	cli.Group(c, "Stop rule", "until", "bound", "sparsity", "max-time")
+	cli.Group(c, "Workers", "kernel", "rows-per-shard")
 }
 
 // Open checks the flags and opens the model and the dataset that they name. It sets
@@ -130,8 +136,9 @@ workers and --rows-per-shard are, and even if workers or coordinators die. The
 same command resumes a job that was interrupted. Without --nats, the state of an
 unfinished job is kept in the folder .NAME.job next to --out, which is
 NAME.arrow. If the scores of the job are already at --out, the command returns
-at once. If a second coordinator starts the same job, it takes over and the
-first one exits.
+at once. It replaces the scores or the progress of another job, or a file that
+is not scores, only with --force. If a second coordinator starts the same job,
+it takes over and the first one exits.
 
 If a shard cannot be computed, it is set aside and the job continues. At the end
 the job fails and its state is kept. "shaver job quarantine" lists the reasons.
@@ -163,22 +170,27 @@ marked as not converged, and the exit code is 3.
 	f := c.Flags()
 	o.JobFlags.Add(c, &o.job.Request)
 	f.StringVar(&o.job.Out, "out", "", "scores `file` to write, .arrow")
-	without := " (default a server inside this process)"
+	without, wait := " (default a server inside this process)", cli.AtTerminal
 	if cluster {
-		without = ""
+		without, wait = "", 0
 	}
-	o.job.Connection.Flags(c, without)
+	o.job.Connection.Flags(c, without, wait)
 	cli.MetricsFlag(c, &o.job.Metrics)
 	f.IntVar(&o.job.Queue.Replicas, "replicas", bus.DefaultQueue.Replicas, "number of servers of --nats that store each message: 1, or 3 in a cluster; streams that already have more replicas keep them")
 	f.StringVar(&o.job.Store, "store", "", "`folder`, as dir:PATH, that holds the dataset; workers with the same flag read rows from it, so rows are not sent (default rows are sent)")
 	f.IntVar(&o.job.Workers, "workers", 0, "number of workers in this process, which share its cores (default 1, or 0 with --nats)")
-	f.DurationVar(&o.job.Queue.Lease, "lease", bus.DefaultQueue.Lease, "time after which the shard of a silent worker goes to another worker")
+	f.DurationVar(&o.job.Queue.Lease, "lease", bus.DefaultQueue.Lease, "time after which the shard of a silent worker on --nats goes to another worker")
 	f.BoolVar(&o.job.AllowQuarantined, "allow-quarantined", false, "finish without the shards that cannot be computed, with exit code 4")
 	f.DurationVar(&o.job.SaveEvery, "checkpoint-every", 30*time.Second, "time between two checkpoints of the sums")
+	o.job.Outputs.Flag(c, "the scores or the progress of another job, or a file that is not scores")
 	cli.Files(c, "out", "arrow")
 	cli.Choices(c, "replicas", "1", "3")
 	cli.LogFlags(c, &o.log, &o.verbose)
 	o.output.Flag(c)
+	cli.Group(c, "Job", "out", "force")
+	cli.Group(c, "Workers", "workers", "store", "lease", "allow-quarantined", "checkpoint-every")
+	cli.Group(c, cli.NATSFlags, "replicas")
+	cli.Group(c, cli.OutputFlags, "metrics")
 	required := []string{"model", "dataset", "out"}
 	if cluster {
 		required = append(required, "nats")
@@ -223,10 +235,12 @@ func (o *scoreOptions) run(c *cobra.Command) error {
 	}
 	if o.job.Queue.Lease < 100*time.Millisecond {
 		return fault.Usagef("--lease %v: must be at least 100ms", o.job.Queue.Lease)
+	} else if c.Flags().Changed("lease") && o.job.NATS == "" {
+		return fault.Usagef("--lease needs --nats: workers in this process have no leases")
 	}
-	if err := cli.CheckOut(o.job.Out, o.model); err != nil {
-		return err
-	}
+	o.job.Outputs.Inputs(checkpoint.Files(o.model)...)
+	o.job.Outputs.Inputs(dataset.Files(o.dataset)...)
+	o.job.Outputs.Inputs(o.job.Connection.Files()...)
 	var err error
 	if o.job.Log, err = cli.Logger(o.log, o.verbose); err != nil {
 		return err

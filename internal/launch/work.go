@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"shaver/internal/cli"
+	"shaver/internal/cputime"
 	"shaver/internal/fault"
 	"shaver/internal/worker"
 )
@@ -51,7 +52,7 @@ After a second signal it exits at once, and the task goes to another worker.
 		},
 	}
 	f := c.Flags()
-	o.connection.Flags(c, "")
+	o.connection.Flags(c, "", 0)
 	cli.MetricsFlag(c, &o.metrics)
 	cli.KernelFlag(c)
 	f.StringVar(&o.name, "name", "", "`name` of this worker in results and logs (default the host and the process id)")
@@ -62,6 +63,8 @@ After a second signal it exits at once, and the task goes to another worker.
 	f.StringVar(&o.store, "store", "", "dir:PATH of a `folder` with datasets; if the coordinator has --store too, rows are read from there (default the coordinator sends the rows)")
 	cli.LogFlags(c, &o.log, &o.verbose)
 	cli.Folder(c, "cache")
+	cli.Group(c, "Worker", "name", "threads", "kernel", "cache", "cache-size", "store")
+	cli.Group(c, cli.OutputFlags, "metrics")
 	cli.MarkRequired(c, "nats")
 	return c
 }
@@ -116,7 +119,8 @@ func (o *workOptions) run(ctx context.Context) error {
 	log.Info("worker ready", zap.String("name", o.name), zap.Int("threads", o.threads))
 	// The first signal ends ctx, which only drains the worker. The second signal ends
 	// the process.
-	config := worker.Config{Bus: b, Name: o.name, Threads: o.threads, Models: models, Store: store, CPU: cpuTime, Log: log}
+	cli.Drain(ctx)
+	config := worker.Config{Bus: b, Name: o.name, Threads: o.threads, Models: models, Store: store, CPU: cputime.Process, Log: log}
 	telemetry.work(&config)
 	err = worker.Run(context.WithoutCancel(ctx), ctx.Done(), config)
 	if err == nil {

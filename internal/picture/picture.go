@@ -3,9 +3,14 @@
 package picture
 
 import (
+	"bytes"
+	"encoding/binary"
+	"hash/crc32"
 	"image/color"
 	"io"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"gonum.org/v1/plot"
@@ -58,7 +63,9 @@ type key struct {
 const (
 	panelWidth  = 14 * vg.Centimeter
 	panelHeight = 10 * vg.Centimeter
-	inlineWidth = 12 * vg.Centimeter // width of a panel on a page, which may be shown on a phone
+	lowHeight   = 8 * vg.Centimeter  // height of a panel next to a table
+	wideInline  = 13 * vg.Centimeter // width of a panel on a page
+	smallInline = 10 * vg.Centimeter // width of a panel on the page of a phone
 	legendWidth = 6 * vg.Centimeter
 	keyHeight   = 6 * vg.Millimeter
 	margin      = 4 * vg.Millimeter // the label of the last tick extends beyond the axis
@@ -75,18 +82,57 @@ func (p *Picture) Write(path string) error {
 		canvas := newVector(width, height)
 		p.draw(draw.New(canvas))
 		return atomicfile.Write(path, func(w io.Writer) error {
-			_, err := io.WriteString(w, canvas.document())
+			_, err := io.WriteString(w, canvas.document()+svgMark)
 			return err
 		})
 	case ".png":
 		canvas := vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(144))
 		p.draw(draw.New(canvas))
+		var image bytes.Buffer
+		if _, err := (vgimg.PngCanvas{Canvas: canvas}).WriteTo(&image); err != nil {
+			return err
+		}
 		return atomicfile.Write(path, func(w io.Writer) error {
-			_, err := vgimg.PngCanvas{Canvas: canvas}.WriteTo(w)
+			_, err := w.Write(slices.Insert(image.Bytes(), pngHeader, pngMark()...))
 			return err
 		})
 	}
 	panic("picture: Write: " + path)
+}
+
+// A file of Write says that shaver wrote it: an SVG file ends with a comment, and in a PNG
+// file a text chunk follows the header.
+const (
+	svgMark   = "<!-- written by shaver -->\n"
+	pngHeader = 8 + 4 + 4 + 13 + 4 // bytes of the signature and of the chunk IHDR
+)
+
+// pngMark returns the chunk: its length, type, data and checksum.
+func pngMark() []byte {
+	data := "tEXtSoftware\x00shaver"
+	chunk := binary.BigEndian.AppendUint32(nil, uint32(len(data)-len("tEXt")))
+	chunk = append(chunk, data...)
+	return binary.BigEndian.AppendUint32(chunk, crc32.ChecksumIEEE([]byte(data)))
+}
+
+// Written reports whether the file at path is a picture that Write wrote.
+func Written(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	at, mark := int64(pngHeader), string(pngMark())
+	if filepath.Ext(path) == ".svg" {
+		at, mark = info.Size()-int64(len(svgMark)), svgMark
+	}
+	found := make([]byte, len(mark))
+	_, err = f.ReadAt(found, max(at, 0))
+	return (err == nil || err == io.EOF) && string(found) == mark
 }
 
 func (p *Picture) draw(c draw.Canvas) {
@@ -106,24 +152,46 @@ func (p *Picture) draw(c draw.Canvas) {
 	keys.Draw(draw.Crop(c, left, -margin, margin, -margin))
 }
 
+// The colours of what is not data.
+var (
+	quiet = color.RGBA{89, 98, 107, 255} // text and lines
+	faint = color.Gray{225}              // grid
+)
+
+// bold is golang.org/x/image/font.WeightBold.
+const bold = 3
+
 // blank returns an empty plot in the typeface of all pictures.
 func blank() *plot.Plot {
 	p := plot.New()
 	p.BackgroundColor = nil
 	for _, style := range []*draw.TextStyle{&p.Title.TextStyle, &p.X.Label.TextStyle, &p.X.Tick.Label, &p.Y.Label.TextStyle, &p.Y.Tick.Label, &p.Legend.TextStyle} {
 		style.Font.Variant = "Sans"
+		style.Font.Size = vg.Points(9.5)
 	}
-	p.Legend.TextStyle.Font.Size = vg.Points(10)
+	p.Title.TextStyle.Font.Size = vg.Points(11)
 	p.Title.Padding = 2 * vg.Millimeter
 	return p
 }
 
-// grid returns a plot with a grid and named axes.
+// labelStyle returns the style of labels within a plot.
+func labelStyle() draw.TextStyle { return blank().Legend.TextStyle }
+
+// grid returns a plot with a grid and named axes. Lines are thin and grey, so that the data
+// stand out.
 func grid(title, x, y string) *plot.Plot {
 	p := blank()
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
+	for _, axis := range []*plot.Axis{&p.X, &p.Y} {
+		axis.LineStyle.Color, axis.LineStyle.Width = quiet, vg.Points(.6)
+		axis.Tick.LineStyle.Width, axis.Tick.Length = 0, 0
+		axis.Tick.Label.Color, axis.Label.TextStyle.Color = quiet, quiet
+		axis.Padding, axis.Label.Padding = vg.Points(4), vg.Points(3)
+		axis.Tick.Marker = evenTicks{}
+	}
+	p.Y.LineStyle.Width = 0
 	lines := plotter.NewGrid()
-	lines.Horizontal.Color, lines.Vertical.Color = color.Gray{225}, color.Gray{225}
+	lines.Horizontal.Color, lines.Vertical.Color = faint, faint
 	p.Add(lines)
 	return p
 }

@@ -19,16 +19,16 @@ import (
 // document returns a sweep with two repeats, a method at one point, and a method whose
 // AUC is undefined.
 func document() *sweep.Document {
-	d := &sweep.Document{Kind: "deepfm", Split: "test", Unpruned: sweep.Measure{LogLoss: .44}, Sources: []sweep.ScoresFile{{Seed: 1}, {Seed: 2}}}
+	d := &sweep.Document{Kind: "deepfm", Split: "test", Unpruned: sweep.Measure{Metrics: sweep.Metrics{LogLoss: .44}}, Sources: []sweep.ScoresFile{{Seed: 1}, {Seed: 2}}}
 	value := func(v float64) *float64 { return &v }
 	d.Unpruned.AUC = value(.8)
 	for i, auc := range []float64{.79, .78, .6, .59} {
 		source := i % 2
-		d.Points = append(d.Points, sweep.Point{Method: "shapley", Source: &source, Sparsity: []float64{.5, .99}[i/2], Measure: sweep.Measure{AUC: value(auc), LogLoss: 1 - auc}})
+		d.Points = append(d.Points, sweep.Point{Method: "shapley", Source: &source, Sparsity: []float64{.5, .99}[i/2], Measure: sweep.Measure{Metrics: sweep.Metrics{AUC: value(auc), LogLoss: 1 - auc}}})
 	}
 	return &sweep.Document{Kind: d.Kind, Split: d.Split, Unpruned: d.Unpruned, Sources: d.Sources, Points: append(d.Points,
-		sweep.Point{Method: "ptq8", Sparsity: .75, Measure: sweep.Measure{AUC: value(.8), LogLoss: .45}},
-		sweep.Point{Method: "none\x00<&>\uffff", Sparsity: 1, Measure: sweep.Measure{LogLoss: .7}})}
+		sweep.Point{Method: "ptq8", Sparsity: .75, Measure: sweep.Measure{Metrics: sweep.Metrics{AUC: value(.8), LogLoss: .45}}},
+		sweep.Point{Method: "none\x00<&>\uffff", Sparsity: 1, Measure: sweep.Measure{Metrics: sweep.Metrics{LogLoss: .7}}})}
 }
 
 func TestPictures(t *testing.T) {
@@ -65,7 +65,7 @@ func TestPictures(t *testing.T) {
 			fmt.Fprintln(&words, strings.TrimSpace(string(text)))
 		}
 	}
-	for _, want := range []string{"deepfm, test split", "sparsity: portion of the entries dropped", "AUC", "LogLoss, nat", "unpruned", "shapley", "ptq8", "none <&>", "0.99"} {
+	for _, want := range []string{"AUC of deepfm on the test split", "sparsity: portion of the entries dropped", "LogLoss of deepfm on the test split, nat", "unpruned", "shapley", "ptq8", "none <&>", "0.99"} {
 		if !strings.Contains(words.String(), "\n"+want+"\n") {
 			t.Errorf("the picture does not contain %q", want)
 		}
@@ -82,7 +82,7 @@ func TestPictures(t *testing.T) {
 		}
 	}
 	for _, ink := range inks[:2] {
-		if n := inked[[4]uint32{uint32(ink.R), uint32(ink.G), uint32(ink.B), 255}]; n < 5 {
+		if n := inked[[4]uint32{uint32(ink.R), uint32(ink.G), uint32(ink.B), 255}]; n < 3 {
 			t.Errorf("%d pixels have the colour %v", n, ink)
 		}
 	}
@@ -111,7 +111,7 @@ func TestInline(t *testing.T) {
 	if len(panels) != 2 || len(keys) != 4 {
 		t.Fatalf("Inline returned %d panels and %d keys", len(panels), len(keys))
 	}
-	for _, svg := range append(panels, keys[1].SVG) {
+	for _, svg := range []string{panels[0].Wide, panels[0].Small, panels[1].Wide, panels[1].Small, keys[1].SVG, Style(3, true)} {
 		for _, unwanted := range []string{"#FFFFFF", "font-family", "<?xml", "http", "fill:#", "stroke:#"} {
 			if strings.Contains(svg, unwanted) {
 				t.Errorf("%q occurs in %.200s", unwanted, svg)
@@ -121,28 +121,31 @@ func TestInline(t *testing.T) {
 			t.Errorf("%v in %.200s", err, svg)
 		}
 	}
-	if texts, long := strings.Count(panels[0], "<text "), strings.Count(panels[0], "textLength="); texts < 8 || long != texts {
+	if texts, long := strings.Count(panels[0].Wide, "<text "), strings.Count(panels[0].Wide, "textLength="); texts < 8 || long != texts {
 		t.Errorf("%d texts, %d of them with a fixed length", texts, long)
 	}
 	p := Fields([]string{"<a>\n" + strings.Repeat("x", 50), "b\xff"}, []string{"of all"}, [][]float64{{.5, .5}})
 	panels, _ = p.Inline()
-	if !strings.Contains(panels[0], ">&lt;a&gt; xxxxxxxxxxxxx…<") || !strings.Contains(panels[0], ">b?<") {
+	if !strings.Contains(panels[0].Wide, ">&lt;a&gt; xxxxxxxxxxxxx…<") || !strings.Contains(panels[0].Wide, ">b?<") {
 		t.Errorf("wrong field names in %s", panels[0])
 	}
 	// Numbers of features are on a logarithmic axis that ends at a power of ten.
 	p = Concentration([]string{"a", "b"}, []string{"half", "all"}, [][]int{{1, 3}, {1, 1_000_001}})
 	panels, keys = p.Inline()
-	if len(keys) != 2 || !strings.Contains(panels[0], ">1<") || !strings.Contains(panels[0], ">10k<") || !strings.Contains(panels[0], ">10M<") || strings.Contains(panels[0], ">100M<") {
+	if len(keys) != 2 || !strings.Contains(panels[0].Wide, ">1<") || !strings.Contains(panels[0].Wide, ">10k<") || !strings.Contains(panels[0].Wide, ">10M<") || strings.Contains(panels[0].Wide, ">100M<") {
 		t.Errorf("Inline returned %d keys, panel %s", len(keys), panels[0])
 	}
 	// Pictures without data, or with equal values only, can be drawn.
 	for _, p := range []*Picture{
-		Cut("nat", []Curve{{"none", nil, nil}}), Cut("nat", []Curve{{"same", []float64{0, .5}, []float64{.1, .1}}}), Cut("nat", []Curve{{"zero", []float64{0}, []float64{0}}}),
-		Frequency(1, []string{"all"}, []Curve{{"one", []float64{0}, []float64{1}}}),
+		Cut("nat", []Curve{{Label: "none"}}), Cut("nat", []Curve{{Label: "same", X: []float64{0, .5}, Y: []float64{.1, .1}}}), Cut("nat", []Curve{{Label: "zero", X: []float64{0}, Y: []float64{0}}}),
+		Frequency(1, []string{"all"}, []Curve{{Label: "one", X: []float64{0}, Y: []float64{1}}}),
 		Concentration([]string{"one"}, []string{"all"}, [][]int{{1}}),
+		Calibration([]Curve{{Label: "none"}}), Calibration([]Curve{{Label: "one", X: []float64{0}, Y: []float64{0}}}),
+		Differences(Lines{Low: -1, High: 1}), Differences(Lines{Low: -1, High: 1, Curves: []Curve{{Label: "one", X: []float64{.5}, Y: []float64{0}, Low: []float64{-2}, High: []float64{2}, Strong: true}}}),
+		Differences(Lines{Low: -1e100, High: 1e100}), Differences(Lines{Low: 1e17, High: 1e17 + 64}),
 	} {
-		if panels, keys := p.Inline(); len(panels) != 1 || len(keys) != 1 || strings.Contains(panels[0], "NaN") || strings.Contains(panels[0], "Inf") {
-			t.Errorf("Inline returned %d panels and %d keys: %s", len(panels), len(keys), panels)
+		if panels, _ := p.Inline(); len(panels) != 1 || strings.Contains(panels[0].Wide, "NaN") || strings.Contains(panels[0].Wide, "Inf") {
+			t.Errorf("Inline returned %d panels: %s", len(panels), panels)
 		}
 	}
 }

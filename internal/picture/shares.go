@@ -14,6 +14,11 @@ import (
 type Curve struct {
 	Label string
 	X, Y  []float64
+	// Low and High are an interval around each Y. Both are nil if there are no intervals.
+	Low, High []float64
+	Style     int  // number of the curve's style
+	Strong    bool // the curve is drawn with a wide line
+	Alone     bool // the points are not joined, and the first one has the label
 }
 
 // Fields shows the share of each field in several wholes. shares is [wholes][m], in [0,
@@ -30,9 +35,9 @@ func Fields(fields, wholes []string, shares [][]float64) *Picture {
 // rows. features is [wholes][m], numbers of features from 1 on. The first field is at the
 // top.
 func Concentration(fields, wholes []string, features [][]int) *Picture {
-	p := grid("How few features have how much of the rows", "features, the most frequent ones", "")
+	p := grid("How many features cover the rows", "number of features, most frequent first", "")
 	pic := dots(p, fields, wholes, func(k, j int) float64 { return math.Log10(float64(max(features[k][j], 1))) })
-	pic.Name, pic.panels[0].about = "concentration", "How few features of each field have how much of the rows"
+	pic.Name, pic.panels[0].about = "concentration", "How many features of each field cover a given share of the rows"
 	var ticks []plot.Tick
 	for x, label := range []string{"1", "10", "100", "1k", "10k", "100k", "1M", "10M", "100M", "1G"} {
 		ticks = append(ticks, plot.Tick{Value: float64(x), Label: label})
@@ -69,14 +74,14 @@ func dots(p *plot.Plot, fields, wholes []string, x func(k, j int) float64) *Pict
 // Frequency shows the mean number of kept entries of a feature, out of dim, for bins of
 // features from rare to frequent. The X of a curve are the numbers of the bins.
 func Frequency(dim int, bins []string, curves []Curve) *Picture {
-	p := grid("What is kept of rare and of frequent features", "features, by how often they occur", fmt.Sprintf("kept entries per feature, of %d", dim))
+	p := grid(fmt.Sprintf("Kept entries per feature, of %d, at each sparsity", dim), "features, by how often they occur", "")
 	var ticks []plot.Tick
 	for i, name := range bins {
 		ticks = append(ticks, plot.Tick{Value: float64(i), Label: name})
 	}
 	p.X.Tick.Marker = plot.ConstantTicks(ticks)
-	pic := &Picture{Name: "frequency", height: panelHeight, panels: []panel{{p, "Kept entries per feature, by how often features occur"}}}
-	pic.add(p, curves, true)
+	pic := &Picture{Name: "frequency", height: lowHeight, panels: []panel{{p, "Kept entries per feature, by how often features occur"}}}
+	p.Add(labelled(p, curves, func(x float64) float64 { return x }, false))
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = -.4, float64(len(bins))-.6, 0, float64(dim)
 	return pic
 }
@@ -84,7 +89,7 @@ func Frequency(dim int, bins []string, curves []Curve) *Picture {
 // Cut shows values, in nat, against the sparsity at which they are cut off. The value
 // axis is logarithmic; values that are not positive are omitted.
 func Cut(label string, curves []Curve) *Picture {
-	p := grid("The value at the cut", "", label)
+	p := grid("The value at the cut, "+label, "", "")
 	sparsityAxis(p, .999)
 	var logs []Curve
 	for _, c := range curves {
@@ -96,19 +101,46 @@ func Cut(label string, curves []Curve) *Picture {
 		}
 		logs = append(logs, l)
 	}
-	pic := &Picture{Name: "cut", height: panelHeight, panels: []panel{{p, "Value of the entry at the cut against sparsity, with its uncertainty"}}}
-	pic.add(p, logs, false)
-	logAxis(p)
-	return pic
-}
-
-// add draws curves on a plot and adds a key for each.
-func (p *Picture) add(on *plot.Plot, curves []Curve, marked bool) {
-	for i, c := range curves {
+	pic := &Picture{Name: "cut", height: lowHeight, panels: []panel{{p, "Value of the entry at the cut against sparsity, with its uncertainty"}}}
+	for i, c := range logs {
 		var list points
 		for k, x := range c.X {
 			list.add(x, c.Y[k], 0)
 		}
-		p.keys = append(p.keys, key{c.Label, curve(on, i, &list, marked)})
+		pic.keys = append(pic.keys, key{c.Label, curve(p, i, &list, false)})
 	}
+	logAxis(p)
+	return pic
+}
+
+// Calibration shows how far observed rates are from predicted probabilities. The X of a
+// curve are predicted probabilities, and its Y are the differences.
+func Calibration(curves []Curve) *Picture {
+	p := grid("Observed rate minus predicted probability", "predicted probability", "")
+	p.Y.Tick.Marker = signedTicks{}
+	pic := &Picture{Name: "calibration", height: lowHeight, panels: []panel{{p, "Observed rate minus predicted probability, against predicted probability"}}}
+	p.Add(levelLine(0))
+	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, 0, 0, 0
+	for _, c := range curves {
+		_, line := styles(c.Style)
+		glyph, _ := styles(c.Style)
+		var list plotter.XYs
+		for k, x := range c.X {
+			list = append(list, plotter.XY{X: x, Y: c.Y[k]})
+			p.X.Max = max(p.X.Max, x)
+			p.Y.Min, p.Y.Max = min(p.Y.Min, c.Y[k]), max(p.Y.Max, c.Y[k])
+		}
+		if c.Strong {
+			line.Width, line.Dashes = vg.Points(2.2), nil
+		}
+		l, s := &plotter.Line{XYs: list, LineStyle: line}, &plotter.Scatter{XYs: list, GlyphStyle: glyph}
+		low, high, left, right := p.Y.Min, p.Y.Max, p.X.Min, p.X.Max
+		p.Add(l, s)
+		p.Y.Min, p.Y.Max, p.X.Min, p.X.Max = low, high, left, right
+		pic.keys = append(pic.keys, key{c.Label, []plot.Thumbnailer{l, s}})
+	}
+	room := max((p.Y.Max-p.Y.Min)/12, 1e-6)
+	p.Y.Min, p.Y.Max = p.Y.Min-room, p.Y.Max+room
+	p.X.Max = max(1.05*p.X.Max, 1e-6)
+	return pic
 }

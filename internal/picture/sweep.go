@@ -14,10 +14,10 @@ func Sweep(d *sweep.Document) *Picture {
 	calibrated := d.Unpruned.CalibratedLogLoss != nil
 	full, name := d.Unpruned.LogLoss, "LogLoss"
 	if calibrated {
-		full, name = *d.Unpruned.CalibratedLogLoss, "LogLoss, calibrated"
+		full, name = *d.Unpruned.CalibratedLogLoss, "Calibrated LogLoss"
 	}
-	title := plain(d.Kind + ", " + d.Split + " split")
-	auc, loss := grid(title, "", "AUC"), grid(title, "", name+", nat")
+	of := plain(" of " + d.Kind + " on the " + d.Split + " split")
+	auc, loss := grid("AUC"+of, "", ""), grid(name+of+", nat", "", "")
 	most := 0.0
 	for i := range d.Points {
 		most = max(most, d.Points[i].Sparsity)

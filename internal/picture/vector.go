@@ -7,7 +7,9 @@ import (
 	"regexp"
 	"strings"
 
+	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
@@ -49,6 +51,10 @@ func (v *vector) document() string {
 	return out.String()
 }
 
+// Panel is a panel on a page. Wide and Small are svg elements without the title, for the
+// column of a desk and for a phone. A phone shows the small one about as large as a desk shows the wide one.
+type Panel struct{ Title, Wide, Small string }
+
 // Key explains a curve. SVG is an svg element that shows the curve's style.
 type Key struct{ Label, SVG string }
 
@@ -56,27 +62,46 @@ type Key struct{ Label, SVG string }
 // they can flow with the page's text. The elements have no background and use the page's
 // text colour and typeface. Their other colours are variables of the page's style,
 // --ink-RRGGBB, with defaults for a white page. All text is escaped.
-func (p *Picture) Inline() (panels []string, keys []Key) {
+func (p *Picture) Inline() (panels []Panel, keys []Key) {
 	for _, panel := range p.panels {
-		v := newVector(inlineWidth, p.height)
-		panel.Draw(draw.Crop(draw.New(v), edge, -margin, edge, -edge))
-		panels = append(panels, v.element("plot", fmt.Sprintf(`role="img" aria-label="%s"`, html.EscapeString(panel.about))))
+		untitled := *panel.Plot
+		untitled.Title.Text = ""
+		element := func(class string, width vg.Length) string {
+			v := newVector(width, p.height)
+			untitled.Draw(draw.Crop(draw.New(v), edge, -margin, edge, -2*edge))
+			return v.element(class, fmt.Sprintf(`role="img" aria-label="%s"`, html.EscapeString(panel.about)))
+		}
+		panels = append(panels, Panel{panel.Title.Text, element("plot on-desk", wideInline), element("plot on-phone", smallInline)})
 	}
 	for _, k := range p.keys {
-		v := newVector(vg.Points(26), vg.Points(10))
-		c := draw.New(v)
-		for _, thumb := range k.thumbs {
-			thumb.Thumbnail(&c)
-		}
-		keys = append(keys, Key{k.label, v.element("key", `aria-hidden="true"`)})
+		keys = append(keys, Key{k.label, shape(k.thumbs...)})
 	}
 	return panels, keys
+}
+
+// Style returns an svg element that shows the style with the given number, a line with a
+// mark or, if alone is set, only the mark.
+func Style(number int, alone bool) string {
+	glyph, line := styles(number)
+	if alone {
+		return shape(&plotter.Scatter{GlyphStyle: glyph})
+	}
+	return shape(&plotter.Line{LineStyle: line}, &plotter.Scatter{GlyphStyle: glyph})
+}
+
+func shape(thumbs ...plot.Thumbnailer) string {
+	v := newVector(vg.Points(26), vg.Points(10))
+	c := draw.New(v)
+	for _, thumb := range thumbs {
+		thumb.Thumbnail(&c)
+	}
+	return v.element("key", `aria-hidden="true"`)
 }
 
 var (
 	styled = regexp.MustCompile(`style="[^"]*"`)
 	colour = regexp.MustCompile(`#([0-9A-F]{6})`)
-	faces  = regexp.MustCompile(`font-(family|variant|weight|style):[^;"]*;?`)
+	faces  = regexp.MustCompile(`font-(family|variant|style|weight:normal)[^;"]*;?`)
 )
 
 // element returns the drawing as an svg element for a page.

@@ -111,16 +111,22 @@ func New(r Request, log *zap.Logger) (*Prepared, error) {
 	}
 	j.ID = j.Spec.ID()
 	j.Plan = r.plan(j)
+	if err := j.Plan.Check(m.Fields()); err != nil {
+		if r.RowsPerShard > 0 {
+			return nil, fault.Usagef("rows per shard: %w", err)
+		}
+		return nil, fault.Inputf("the job is too large: %w", err)
+	}
 	return &Prepared{j, ck, m}, nil
 }
 
-// ID returns the id of the job that r asks for.
-func ID(r Request) (string, error) {
+// Spec returns the specification of the job that r asks for.
+func Spec(r Request) (*job.Spec, error) {
 	p, err := New(r, zap.NewNop())
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	return p.ID, nil
+	return &p.Job.Spec, nil
 }
 
 // WithPlan returns a copy of the job with another plan.
@@ -175,7 +181,7 @@ func (r *Request) plan(j *Job) job.Plan {
 		plan.Rounds = j.Sample.Rounds(portions, j.Spec.Passes)
 	}
 	if plan.RowsPerShard == 0 {
-		plan.RowsPerShard = (&job.Sizing{Rows: j.Sample.Keep}).RowsPerShard()
+		plan.RowsPerShard = (&job.Sizing{Rows: j.Sample.Keep, Fields: j.Architecture.Fields()}).RowsPerShard()
 	}
 	return plan
 }
@@ -189,6 +195,9 @@ func existingSplits(d *dataset.Dataset, names ...string) []string {
 // and logs that.
 func (r *Request) splits(log *zap.Logger) ([]string, error) {
 	known := []string{dataset.Train, dataset.Val, dataset.Test}
+	if len(r.Splits) == 0 {
+		return nil, fault.Usagef("no split: expected some of %s", strings.Join(known, ", "))
+	}
 	for _, name := range r.Splits {
 		if !slices.Contains(known, name) {
 			return nil, fault.Usagef("split %q: the splits are %s", name, strings.Join(known, ", "))

@@ -34,17 +34,19 @@ func TestRefusals(t *testing.T) {
 		usage  bool
 		want   string
 	}{
-		"split":          {func(r *prepare.Request) { r.Splits = []string{"trian"} }, true, `split "trian"`},
-		"no rows":        {func(r *prepare.Request) { r.Splits = []string{"test"} }, false, "none of the splits test"},
-		"baseline":       {func(r *prepare.Request) { r.Baseline = "mean" }, true, `baseline "mean"`},
-		"sample":         {func(r *prepare.Request) { r.Sample = math.NaN() }, true, "sample NaN"},
-		"no sample":      {func(r *prepare.Request) { r.Sample = 0 }, true, "sample 0"},
-		"estimator":      {func(r *prepare.Request) { r.Options.Estimator = "x" }, true, `estimator "x"`},
-		"passes":         {func(r *prepare.Request) { r.Options.Passes = 0 }, true, "0 passes"},
-		"until":          {func(r *prepare.Request) { r.Until = &job.Until{Rule: "x"} }, true, `"x"`},
-		"audit of walks": {func(r *prepare.Request) { r.Audit = .5 }, true, "audit 0.5 with estimator permutation"},
-		"too large":      {func(r *prepare.Request) { multilinear(r); r.Audit = 1.5 }, true, "audit 1.5"},
-		"another model":  {func(r *prepare.Request) { r.Open = other }, false, "field"},
+		"split":            {func(r *prepare.Request) { r.Splits = []string{"trian"} }, true, `split "trian"`},
+		"no split":         {func(r *prepare.Request) { r.Splits = nil }, true, "no split: expected some of train, val, test"},
+		"no rows":          {func(r *prepare.Request) { r.Splits = []string{"test"} }, false, "none of the splits test"},
+		"baseline":         {func(r *prepare.Request) { r.Baseline = "mean" }, true, `baseline "mean"`},
+		"sample":           {func(r *prepare.Request) { r.Sample = math.NaN() }, true, "sample NaN"},
+		"no sample":        {func(r *prepare.Request) { r.Sample = 0 }, true, "sample 0"},
+		"estimator":        {func(r *prepare.Request) { r.Options.Estimator = "x" }, true, `estimator "x"`},
+		"passes":           {func(r *prepare.Request) { r.Options.Passes = 0 }, true, "0 passes"},
+		"until":            {func(r *prepare.Request) { r.Until = &job.Until{Rule: "x"} }, true, `"x"`},
+		"audit of walks":   {func(r *prepare.Request) { r.Audit = .5 }, true, "audit 0.5 with estimator permutation"},
+		"too large":        {func(r *prepare.Request) { multilinear(r); r.Audit = 1.5 }, true, "audit 1.5"},
+		"too large shards": {func(r *prepare.Request) { r.RowsPerShard = math.MaxInt64 }, true, "rows per shard: "},
+		"another model":    {func(r *prepare.Request) { r.Open = other }, false, "field"},
 	} {
 		r := good
 		c.change(&r)
@@ -52,7 +54,7 @@ func TestRefusals(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) || fault.IsUsage(err) != c.usage || fault.IsInput(err) == c.usage {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, again := prepare.ID(r); again == nil || again.Error() != err.Error() {
+		if _, again := prepare.Spec(r); again == nil || again.Error() != err.Error() {
 			t.Errorf("%s: ID says %v, New %v", name, again, err)
 		}
 	}
@@ -101,11 +103,11 @@ func TestID(t *testing.T) {
 		t.Helper()
 		other := r
 		change(&other)
-		id, err := prepare.ID(other)
+		spec, err := prepare.Spec(other)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return id
+		return spec.ID()
 	}
 	if p.ID != p.Spec.ID() || id(func(*prepare.Request) {}) != p.ID {
 		t.Errorf("ids %s, %s, %s", p.ID, p.Spec.ID(), id(func(*prepare.Request) {}))

@@ -109,6 +109,11 @@ func (s *Source) decompress() error {
 		}
 	default:
 		err = nil
+		for name, start := range foreign {
+			if bytes.HasPrefix(head, []byte(start)) {
+				return fault.Inputf("%s: the file is compressed with %s, expected text, gzip or zstd", s.Path, name)
+			}
+		}
 	}
 	if err != nil {
 		return s.failed(err)
@@ -116,6 +121,9 @@ func (s *Source) decompress() error {
 	s.lines = bufio.NewReaderSize(content, MaxLine)
 	return nil
 }
+
+// foreign has the first bytes of files that are compressed in a way that Source cannot read.
+var foreign = map[string]string{"bzip2": "BZh", "xz": "\xfd7zX", "zip": "PK\x03\x04"}
 
 // isZstd reports whether head, the first four bytes of a file, begins a zstd frame or a
 // skippable frame. Files that pzstd writes begin with a skippable frame.

@@ -15,6 +15,7 @@ import (
 // findings holds the statistics of the scores that the page shows.
 type findings struct {
 	sparsities []float64 // ascending
+	shown      int       // index of the sparsity that pictures and headings show
 	values     []float64 // aggregate of each entry, [n, d]
 	order      []int32   // entries in the order in which they are dropped
 	summary    *scores.Summary
@@ -53,7 +54,7 @@ func analyse(f *Facts) (*findings, error) {
 	if err != nil {
 		return nil, err
 	}
-	found := &findings{sparsities: f.sparsities(), values: values, order: order, summary: s.Summary(values)}
+	found := &findings{sparsities: f.sparsities(), shown: len(f.sparsities()) / 2, values: values, order: order, summary: s.Summary(values)}
 	for _, field := range found.summary.Fields {
 		found.fields = append(found.fields, fieldFinding{FieldSummary: field})
 	}

@@ -75,13 +75,15 @@ type layout struct {
 	Overlaps              []string // pairs of texts that overlap in a picture
 	Outside               []string // texts that extend beyond their picture
 	Runaway               []string // elements that extend beyond the window and cannot be scrolled
+	Short                 []string // sections that leave the right half of a desk empty
+	Loose                 []string // scrolled tables whose first column moves, or that do not show that they scroll
 	Spilled               []string // lines of values whose name, rows and share overlap or leave the line
 }
 
 // measure runs in a copy of the page without its content security policy, which allows no
 // scripts.
 const measure = `<script>
-const root = document.documentElement, found = {Width: innerWidth, Client: root.clientWidth, Scroll: root.scrollWidth, Plots: 0, Texts: 0, Overlaps: [], Outside: [], Runaway: [], Spilled: []};
+const root = document.documentElement, found = {Width: innerWidth, Client: root.clientWidth, Scroll: root.scrollWidth, Plots: 0, Texts: 0, Overlaps: [], Outside: [], Runaway: [], Short: [], Loose: [], Spilled: []};
 for (const d of document.querySelectorAll("details")) d.open = true;
 for (const plot of document.querySelectorAll("svg.plot")) {
   const frame = plot.getBoundingClientRect();
@@ -100,8 +102,18 @@ for (const plot of document.querySelectorAll("svg.plot")) {
 for (const e of document.querySelectorAll("body *")) {
   if (!e.closest(".wide") && e.getBoundingClientRect().right > root.clientWidth + 1) found.Runaway.push(e.tagName);
 }
+if (innerWidth > 1000) for (const section of document.querySelectorAll("main > section")) {
+  const right = Math.max(...[...section.querySelectorAll("table, figure, dl, .cards")].map(e => e.getBoundingClientRect().right));
+  if (right < .8 * root.clientWidth) found.Short.push(section.id);
+}
+for (const wide of document.querySelectorAll(".wide")) {
+  wide.scrollLeft = 1e4;
+  const cell = wide.querySelector("tbody th"), hint = getComputedStyle(wide).backgroundImage.includes("gradient");
+  if (wide.scrollLeft > 0 && (!hint || Math.abs(cell.getBoundingClientRect().left - wide.getBoundingClientRect().left) > 1)) found.Loose.push(cell.textContent);
+  wide.scrollLeft = 0;
+}
 for (const line of document.querySelectorAll(".values li")) {
-  const [name, rows, share] = [...line.children].map(e => e.getBoundingClientRect()), box = line.getBoundingClientRect();
+  const [name, , rows, share] = [...line.children].map(e => e.getBoundingClientRect()), box = line.getBoundingClientRect();
   if (name.left < box.left - 1 || name.right > rows.left || rows.right > share.left || share.right > box.right + 1 || box.height > 200) found.Spilled.push(line.textContent);
 }
 found.Scroll = root.scrollWidth;
@@ -129,7 +141,7 @@ func TestBrowser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	inspected, err := Dataset(inspection())
+	inspected, err := Dataset(inspection(), origin)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +149,7 @@ func TestBrowser(t *testing.T) {
 		name         string
 		html         []byte
 		plots, texts int
-	}{{"report", r.HTML, 5, 40}, {"dataset", inspected, 1, 10}} {
+	}{{"report", r.HTML, 8, 60}, {"dataset", inspected, 1, 10}} {
 		t.Run(page.name, func(t *testing.T) { b.look(t, string(page.html), page.plots, page.texts) })
 	}
 }
@@ -152,8 +164,13 @@ func (b *browser) look(t *testing.T, page string, plots, texts int) {
 		t.Fatal("the page has no content security policy")
 	}
 	open = strings.Replace(open, "</body>", measure, 1)
-	for _, width := range []int{1200, 390} {
-		dom := b.run(t, framed(open, width), "--dump-dom")
+	dark := "--blink-settings=preferredColorScheme=0"
+	for _, view := range []struct {
+		width int
+		flags []string
+	}{{1280, nil}, {390, nil}, {1280, []string{dark}}, {390, []string{dark}}} {
+		width := view.width
+		dom := b.run(t, framed(open, width), append(view.flags, "--dump-dom")...)
 		text := foundTag.FindSubmatch(dom)
 		if text == nil {
 			t.Fatalf("the script left no result:\n%.2000s", dom)
@@ -168,19 +185,18 @@ func (b *browser) look(t *testing.T, page string, plots, texts int) {
 		if len(found.Overlaps) > 0 || len(found.Outside) > 0 {
 			t.Errorf("at width %d texts overlap: %q; texts outside of their picture: %q", width, found.Overlaps, found.Outside)
 		}
+		if len(found.Short) > 0 || len(found.Loose) > 0 {
+			t.Errorf("at width %d the right half is empty in sections %q; tables scroll without a hint or a fixed first column: %q", width, found.Short, found.Loose)
+		}
 		if len(found.Spilled) > 0 {
 			t.Errorf("at width %d lines of values overflow: %q", width, found.Spilled)
 		}
 	}
-	for _, dark := range []bool{false, true} {
-		image := filepath.Join(b.dir, "page.png")
-		flags := []string{"--screenshot=" + image}
-		if dark {
-			flags = append(flags, "--blink-settings=preferredColorScheme=0")
-		}
-		b.run(t, page, flags...)
-		checkImage(t, image, dark)
-	}
+	image := filepath.Join(b.dir, "page.png")
+	b.run(t, page, "--screenshot="+image)
+	checkImage(t, image, false)
+	b.run(t, page, "--screenshot="+image, dark)
+	checkImage(t, image, true)
 }
 
 // checkImage checks that most of a screenshot has the background colour and that some pixels

@@ -6,21 +6,38 @@ import (
 	"slices"
 	"strings"
 
+	"html/template"
+
 	"shaver/internal/picture"
 	"shaver/internal/prune"
 	"shaver/internal/sweep"
 )
 
-// sweepSection shows what pruning costs.
-type sweepSection struct {
+// curvesSection shows what each method costs at each sparsity.
+type curvesSection struct {
+	Heading    string
+	Note       string
 	Figure     figure
-	Split      string
-	Rows       int64
-	Settings   string
-	Repeats    bool // some points are the mean of several repeats
+	Rankings   []rankingRow
+	At         string // sparsity of the changes of Rankings
+	Loss       string // name of the LogLoss that is compared
+	Advice     []string
+	All        figure // all methods on the whole axes
 	Tables     []metricTable
-	Calibrated bool
+	Rounded    []roundedRow
+	Repeats    bool // some points are the mean of several repeats
 	Points     []pointRow
+	Calibrated bool
+}
+
+// rankingRow says what a method is for.
+type rankingRow struct {
+	Shape           template.HTML
+	Label           string
+	Measures, Needs string
+	Holds           string // largest sparsity within the tolerance
+	AUC, LogLoss    change
+	Best            bool
 }
 
 // metricTable has a row for each method and a column for each sparsity.
@@ -31,13 +48,22 @@ type metricTable struct {
 }
 
 type metricRow struct {
+	Shape template.HTML
 	Label string
 	Cells []metricCell
 }
 
 type metricCell struct {
 	Text, Off string
-	Best      bool
+	Differs   bool
+}
+
+// roundedRow is a result of PTQ.
+type roundedRow struct {
+	Label        string
+	Bits         int
+	Saved        string
+	AUC, LogLoss change
 }
 
 type pointRow struct {
@@ -45,34 +71,395 @@ type pointRow struct {
 	sweep.Mean
 }
 
-// metric is a metric of the sweep.
-type metric struct {
-	name     string
-	sign     float64  // 1 if more is better, -1 if less
-	unpruned *float64 // nil = the sweep does not have this metric
-	of       func(*sweep.Mean) sweep.Spread
+// curves returns the section.
+func (c *comparison) curves(show addPicture) *curvesSection {
+	s := &curvesSection{Heading: c.heading(), Loss: c.lossName(), Calibrated: c.calibrated}
+	s.Figure, s.Note = c.differences(show)
+	s.Rankings, s.At = c.rankingRows()
+	s.Advice = c.advice()
+	s.All = show(picture.Sweep(c.dropping()))
+	s.Tables = c.tables()
+	for _, m := range c.methods {
+		for k := range m.Points {
+			p := &m.Points[k]
+			s.Points = append(s.Points, pointRow{m.Label, *p})
+			s.Repeats = s.Repeats || p.AUC.Off > 0 || p.LogLoss.Off > 0
+			if m.rounded {
+				s.Rounded = append(s.Rounded, roundedRow{m.Label, p.Point.Bits, percent(p.Sparsity), changeOf(c.auc(p)), changeOf(c.logLoss(p))})
+			}
+		}
+	}
+	slices.SortStableFunc(s.Rounded, func(a, b roundedRow) int { return b.Bits - a.Bits })
+	return s
 }
 
-// sweepOf returns the section of a sweep.
-func sweepOf(d *sweep.Document, show addPicture) *sweepSection {
-	series := d.Series()
-	s := &sweepSection{Figure: show(picture.Sweep(d)), Split: d.Split, Rows: d.Rows, Settings: settings(d.Settings), Calibrated: d.Unpruned.CalibratedLogLoss != nil}
+// heading says up to which sparsity the metrics hold.
+func (c *comparison) heading() string {
+	auc, loss := c.holds(c.aucHolds), c.holds(c.lossHolds)
+	if c.Unpruned.AUC == nil {
+		auc = loss
+	}
+	switch {
+	case len(c.budgets) == 0:
+		return "What rounding costs"
+	case !c.intervals:
+		return "What pruning costs on these rows"
+	case math.IsNaN(auc) && math.IsNaN(loss):
+		return "Neither AUC nor LogLoss is certain to hold"
+	case math.IsNaN(auc):
+		return "LogLoss holds up to sparsity " + number(loss) + ", AUC is not certain to hold"
+	case math.IsNaN(loss):
+		return "AUC holds up to sparsity " + number(auc) + ", LogLoss is not certain to hold"
+	case auc == loss:
+		return "AUC and LogLoss hold up to sparsity " + number(auc)
+	}
+	return "AUC holds up to sparsity " + number(auc) + ", LogLoss up to " + number(loss)
+}
+
+// dropping returns the document without the points of PTQ, unless it has no others.
+func (c *comparison) dropping() *sweep.Document {
+	d := *c.Document
+	d.Points = nil
+	for _, m := range c.methods {
+		if m.rounded {
+			continue
+		}
+		for i := range c.Points {
+			if p := &c.Points[i]; c.Label(p) == m.Label {
+				d.Points = append(d.Points, *p)
+			}
+		}
+	}
+	if len(d.Points) == 0 {
+		return c.Document
+	}
+	return &d
+}
+
+const zoom = 10 // the zoomed axes show about this many tolerances
+
+// differences draws the methods that are within reach of the best one, and returns a note
+// on what is not drawn.
+func (c *comparison) differences(show addPicture) (figure, string) {
+	var panels []picture.Lines
+	var hidden []string
+	worst := func(sign, tolerance float64, of func(*sweep.Mean) *sweep.Interval) float64 {
+		reach := zoom * tolerance
+		if len(c.budgets) > 0 {
+			if i := of(c.budgets[0].best); i != nil {
+				reach = max(reach, -1.3*sign*i.Value)
+			}
+		}
+		if reach == 0 {
+			reach = .001
+		}
+		return reach
+	}
+	aucReach, lossReach := worst(1, c.tolerance.AUC, c.auc), worst(-1, c.tolerance.LogLoss, c.logLoss)
+	// The axes end at the first sparsity at which no method is close.
+	most := 1.
+	for _, b := range c.budgets {
+		if !slices.ContainsFunc(c.methods, func(m *method) bool { return c.nearAt(m, b.best.Sparsity, aucReach, lossReach) }) {
+			most = b.best.Sparsity
+			break
+		}
+	}
+	// A method is in both panels or in none.
+	var shown []*method
+	for _, m := range c.methods {
+		if m.rounded || c.near(m, most, aucReach, lossReach) {
+			shown = append(shown, m)
+		} else {
+			hidden = append(hidden, m.Label)
+		}
+	}
+	panel := func(name string, sign, tolerance, reach float64, unpruned string, of func(*sweep.Mean) *sweep.Interval) {
+		l := picture.Lines{
+			Title: name + ", difference to the unpruned model", About: name + " against sparsity, as the difference to the unpruned model, by ranking",
+			Below:  sign > 0,
+			Levels: []picture.Level{{Y: 0, Label: "unpruned " + unpruned}, {Y: -sign * tolerance, Label: "tolerance"}},
+		}
+		best := tolerance / 2 // the largest gain
+		for _, m := range shown {
+			curve := picture.Curve{Label: m.Label, Style: m.style, Alone: m.rounded, Strong: m == c.leader()}
+			switch {
+			case m.rounded && !c.bestRounded(m), c.selected && !m.rounded:
+				continue
+			case m.rounded:
+				curve.Label = m.Points[0].Point.Values
+			}
+			c.follow(&curve, m.Points, of, most, curve.Strong)
+			for _, y := range curve.Y {
+				best = max(best, sign*y)
+			}
+			l.Curves = append(l.Curves, curve)
+		}
+		if c.selected {
+			curve := picture.Curve{Label: "selected", Strong: true}
+			var points []sweep.Mean
+			for _, b := range c.budgets {
+				points = append(points, *b.best)
+			}
+			c.follow(&curve, points, of, most, true)
+			for _, y := range curve.Y {
+				best = max(best, sign*y)
+			}
+			l.Curves = append([]picture.Curve{curve}, l.Curves...)
+		}
+		for _, curve := range l.Curves {
+			for k := range curve.High {
+				best = max(best, min(reach, sign*curve.High[k], reach), min(reach, sign*curve.Low[k]))
+			}
+		}
+		l.Low, l.High = -1.05*reach, 1.15*best
+		if sign < 0 {
+			l.Low, l.High = -1.15*best, 1.05*reach
+		}
+		panels = append(panels, l)
+	}
+	if c.Unpruned.AUC != nil {
+		panel("AUC", 1, c.tolerance.AUC, aucReach, decimal(*c.Unpruned.AUC), c.auc)
+	}
+	panel(capital(c.lossName()), -1, c.tolerance.LogLoss, lossReach, decimal(c.loss(&c.Unpruned)), c.logLoss)
+	note := "The axes show only what is close to the unpruned model. Lines that leave them go on below"
+	if c.Unpruned.AUC != nil {
+		note += " (AUC) or above (LogLoss)"
+	}
+	note += "."
+	if c.intervals && (c.leader() != nil || c.selected) {
+		note += " The shaded area is the 95% interval of the wide line."
+	}
+	if slices.ContainsFunc(c.methods, func(m *method) bool { return m.rounded }) {
+		note += " A mark such as int8 is the best rounding (PTQ) to 8 bits, at the sparsity that saves as many bits."
+	}
+	if len(hidden) > 0 {
+		note += " Under \"All methods\" are the rankings that are far from the best: " + list(hidden) + "."
+	}
+	if most < 1 {
+		note += " All methods leave the axes before sparsity " + number(most) + "."
+	}
+	return show(picture.Differences(panels...)), note
+}
+
+// follow appends the differences of points to a curve.
+func (c *comparison) follow(curve *picture.Curve, points []sweep.Mean, of func(*sweep.Mean) *sweep.Interval, most float64, banded bool) {
+	banded = banded && c.intervals
+	for k := range points {
+		i := of(&points[k])
+		if i == nil || points[k].Sparsity > most {
+			continue
+		}
+		curve.X, curve.Y = append(curve.X, points[k].Sparsity), append(curve.Y, i.Value)
+		if banded {
+			curve.Low, curve.High = append(curve.Low, low(i)), append(curve.High, high(i))
+		}
+	}
+}
+
+// leader returns the method that the page recommends, or the one that is best at the
+// smallest sparsity.
+func (c *comparison) leader() *method {
+	switch {
+	case c.decided != nil:
+		return c.decided.by
+	case len(c.budgets) > 0:
+		return c.budgets[0].by
+	}
+	return nil
+}
+
+// reference returns the sparsity at which the page compares methods.
+func (c *comparison) reference() *budget {
+	switch {
+	case c.decided != nil:
+		return c.decided
+	case len(c.budgets) > 0:
+		return &c.budgets[0]
+	}
+	return nil
+}
+
+// near reports whether a method is close to the best result at half of the sparsities below
+// most or more. Close means within what the zoomed axes show.
+func (c *comparison) near(m *method, most, aucReach, lossReach float64) bool {
+	if c.selected {
+		return true
+	}
+	near, all := 0, 0
+	for _, b := range c.budgets {
+		if b.best.Sparsity >= most && all > 0 {
+			break
+		}
+		all++
+		p := m.at(b.best.Sparsity)
+		if p == nil {
+			continue
+		}
+		auc, best := c.auc(p), c.auc(b.best)
+		if (auc == nil || best == nil || auc.Value >= best.Value-aucReach) && c.logLoss(p).Value <= c.logLoss(b.best).Value+lossReach {
+			near++
+		}
+	}
+	return 2*near >= all
+}
+
+// nearAt reports whether a method that drops entries is on the zoomed axes at a sparsity.
+func (c *comparison) nearAt(m *method, sparsity, aucReach, lossReach float64) bool {
+	p := m.at(sparsity)
+	if p == nil || m.rounded {
+		return false
+	}
+	auc := c.auc(p)
+	return (auc == nil || auc.Value >= -aucReach) && c.logLoss(p).Value <= lossReach
+}
+
+// bestRounded reports whether m has the highest AUC of the PTQ methods with its number of bits.
+func (c *comparison) bestRounded(m *method) bool {
+	for _, other := range c.methods {
+		if !other.rounded || other.Points[0].Point.Bits != m.Points[0].Point.Bits {
+			continue
+		}
+		a, b := other.Points[0].AUC.Mean, m.Points[0].AUC.Mean
+		if a > b || a == b && other.style < m.style {
+			return false
+		}
+	}
+	return true
+}
+
+// rankingRows says what each method is for, and compares them at the reference.
+func (c *comparison) rankingRows() (rows []rankingRow, at string) {
+	reference := c.reference()
+	if reference == nil {
+		return nil, ""
+	}
+	for _, m := range c.methods {
+		if m.rounded {
+			continue
+		}
+		row := rankingRow{Shape: template.HTML(picture.Style(m.style, false)), Label: m.Label, Best: m == reference.by}
+		row.Measures, row.Needs = m.purpose()
+		holds := math.NaN()
+		for k := range m.Points {
+			if p := &m.Points[k]; c.intervals && c.aucHolds(p) && c.lossHolds(p) {
+				holds = p.Sparsity
+			}
+		}
+		row.Holds = "-"
+		if !math.IsNaN(holds) {
+			row.Holds = number(holds)
+		}
+		if p := m.at(reference.best.Sparsity); p != nil {
+			row.AUC, row.LogLoss = changeOf(c.auc(p)), changeOf(c.logLoss(p))
+		}
+		rows = append(rows, row)
+	}
+	return rows, number(reference.best.Sparsity)
+}
+
+// advice says where a ranking without scores is as good as the best one by scores.
+func (c *comparison) advice() []string {
+	var free *method
+	for _, m := range c.methods {
+		if m.free() && (free == nil || m.name == sweep.Frequency) {
+			free = m
+		}
+	}
+	if c.selected {
+		return nil
+	}
+	if free == nil {
+		return []string{"The sweep has no ranking without scores to compare with. shaver sweep --methods all adds some."}
+	}
+	if !c.intervals {
+		return nil
+	}
+	var same, close, worse []string
+	for _, b := range c.budgets {
+		p := free.at(b.best.Sparsity)
+		scored := c.bestScored(b.best.Sparsity)
+		if p == nil || scored == nil {
+			continue
+		}
+		auc, best := c.auc(p), c.auc(scored)
+		if (auc == nil || best == nil || auc.Value >= low(best)) && c.logLoss(p).Value <= high(c.logLoss(scored)) {
+			same = append(same, number(b.best.Sparsity))
+		} else if c.aucHolds(p) && c.lossHolds(p) {
+			close = append(close, number(b.best.Sparsity))
+		} else {
+			worse = append(worse, number(b.best.Sparsity))
+		}
+	}
+	var advice []string
+	if len(same) > 0 {
+		advice = append(advice, capital(free.Label)+" is not worse at "+list(same)+". It is within the 95% interval of the best ranking by scores, or better.")
+	}
+	if len(close) > 0 {
+		advice = append(advice, capital(free.Label)+" is worse at "+list(close)+", but still within the tolerance.")
+	}
+	if len(advice) > 0 {
+		advice = append(advice, "For these budgets you can skip scoring.")
+	}
+	if len(worse) > 0 {
+		advice = append(advice, "At "+list(worse)+", "+free.Label+" is worse than the best ranking by scores, beyond its 95% interval and beyond the tolerance. There the scores are worth their cost.")
+	}
+	return []string{strings.Join(advice, " ")}
+}
+
+// bestScored returns the best result of a method that ranks by scores, or nil.
+func (c *comparison) bestScored(sparsity float64) *sweep.Mean {
+	var best *sweep.Mean
+	for _, m := range c.methods {
+		if p := m.at(sparsity); p != nil && m.scored && (best == nil || c.better(p, best)) {
+			best = p
+		}
+	}
+	return best
+}
+
+// tables returns a table for each metric, of the methods that drop entries.
+func (c *comparison) tables() []metricTable {
+	type metric struct {
+		name     string
+		unpruned *float64 // nil = the sweep does not have this metric
+		of       func(*sweep.Mean) sweep.Spread
+		change   func(*sweep.Differences) *sweep.Interval
+	}
+	var all []metricTable
 	for _, m := range []metric{
-		{"AUC", 1, d.Unpruned.AUC, func(m *sweep.Mean) sweep.Spread { return m.AUC }},
-		{"LogLoss, nat", -1, &d.Unpruned.LogLoss, func(m *sweep.Mean) sweep.Spread { return m.LogLoss }},
-		{"LogLoss, calibrated, nat", -1, d.Unpruned.CalibratedLogLoss, func(m *sweep.Mean) sweep.Spread { return m.Calibrated }},
+		{"AUC", c.Unpruned.AUC, func(m *sweep.Mean) sweep.Spread { return m.AUC }, func(d *sweep.Differences) *sweep.Interval { return d.AUC }},
+		{"Calibrated LogLoss", c.Unpruned.CalibratedLogLoss, func(m *sweep.Mean) sweep.Spread { return m.Calibrated }, func(d *sweep.Differences) *sweep.Interval { return d.CalibratedLogLoss }},
+		{"LogLoss", &c.Unpruned.LogLoss, func(m *sweep.Mean) sweep.Spread { return m.LogLoss }, func(d *sweep.Differences) *sweep.Interval { return &d.LogLoss }},
 	} {
-		if m.unpruned != nil {
-			s.Tables = append(s.Tables, m.table(series))
+		if m.unpruned == nil || len(c.budgets) == 0 {
+			continue
 		}
-	}
-	for _, one := range series {
-		for _, mean := range one.Points {
-			s.Points = append(s.Points, pointRow{one.Label, mean})
-			s.Repeats = s.Repeats || mean.AUC.Off > 0 || mean.LogLoss.Off > 0
+		t := metricTable{Name: m.name, Unpruned: decimal(*m.unpruned)}
+		for _, b := range c.budgets {
+			t.Sparsities = append(t.Sparsities, b.best.Sparsity)
 		}
+		for _, by := range c.methods {
+			if by.rounded {
+				continue
+			}
+			row := metricRow{template.HTML(picture.Style(by.style, false)), by.Label, make([]metricCell, len(t.Sparsities))}
+			for k, sparsity := range t.Sparsities {
+				p := by.at(sparsity)
+				if p == nil {
+					continue
+				}
+				v := m.of(p)
+				cell := metricCell{Text: decimal(v.Mean), Differs: p.Difference != nil && changeOf(m.change(p.Difference)).Differs}
+				if v.Off > 0 {
+					cell.Off = "±" + decimal(v.Off)
+				}
+				row.Cells[k] = cell
+			}
+			t.Rows = append(t.Rows, row)
+		}
+		all = append(all, t)
 	}
-	return s
+	return all
 }
 
 // settings returns sentences about the settings that all methods share.
@@ -80,57 +467,15 @@ func settings(s *sweep.Settings) string {
 	if s == nil {
 		return ""
 	}
-	text := "Entries are ranked by the magnitude of their scores."
+	var text []string
 	if s.Rank == prune.Signed {
-		text = "Entries are ranked by their signed scores."
+		text = append(text, "Entries are ranked by their signed scores.")
 	}
 	if len(s.Protect) > 0 {
-		text += " These fields keep all entries: " + strings.Join(s.Protect, ", ") + "."
+		text = append(text, "These fields keep all entries: "+strings.Join(s.Protect, ", ")+".")
 	}
 	if s.FieldMinimum > 0 {
-		text += " Each field keeps at least " + number(100*s.FieldMinimum) + "% of its entries."
+		text = append(text, fmt.Sprintf("Each field keeps at least %s%% of its entries.", number(100*s.FieldMinimum)))
 	}
-	return text
-}
-
-// table returns the table of the metric.
-func (m *metric) table(series []sweep.Series) metricTable {
-	t := metricTable{Name: m.name, Unpruned: fmt.Sprintf("%.4f", *m.unpruned)}
-	for _, s := range series {
-		for _, p := range s.Points {
-			t.Sparsities = append(t.Sparsities, p.Sparsity)
-		}
-	}
-	slices.Sort(t.Sparsities)
-	t.Sparsities = slices.Compact(t.Sparsities)
-	best, measured := make([]float64, len(t.Sparsities)), make([]int, len(t.Sparsities))
-	for k := range best {
-		best[k] = math.Inf(-1)
-	}
-	each := func(s *sweep.Series, visit func(k int, v sweep.Spread)) {
-		for i := range s.Points {
-			if v := m.of(&s.Points[i]); !math.IsNaN(v.Mean) {
-				k, _ := slices.BinarySearch(t.Sparsities, s.Points[i].Sparsity)
-				visit(k, v)
-			}
-		}
-	}
-	for i := range series {
-		each(&series[i], func(k int, v sweep.Spread) {
-			best[k] = max(best[k], m.sign*v.Mean)
-			measured[k]++
-		})
-	}
-	for i := range series {
-		row := metricRow{series[i].Label, make([]metricCell, len(best))}
-		each(&series[i], func(k int, v sweep.Spread) {
-			cell := metricCell{Text: fmt.Sprintf("%.4f", v.Mean), Best: measured[k] > 1 && m.sign*v.Mean == best[k]}
-			if v.Off > 0 {
-				cell.Off = fmt.Sprintf("±%.4f", v.Off)
-			}
-			row.Cells[k] = cell
-		})
-		t.Rows = append(t.Rows, row)
-	}
-	return t
+	return strings.Join(text, " ")
 }

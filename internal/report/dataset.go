@@ -3,8 +3,9 @@ package report
 import (
 	_ "embed"
 	"fmt"
+	"slices"
 	"strconv"
-	"strings"
+	"time"
 	"unicode/utf8"
 
 	"shaver/internal/dataset"
@@ -24,12 +25,13 @@ const highOOV = .25
 type datasetDocument struct {
 	frame
 	Splits     []splitRow
+	Heading    string    // of the fields
 	Vocabulary bool      // at least one field has an OOV share
 	Held       []float64 // dataset.Held
 	Figure     figure
 	Fields     []datasetField
-	Marked     string // explanation of the marks in the table of fields; "" = there are no marks
-	HasTop     bool   // at least one field lists its most frequent values
+	Notes      []string // explanations of the table of fields
+	HasTop     bool     // at least one field lists its most frequent values
 	About      []fact
 }
 
@@ -42,6 +44,7 @@ type datasetField struct {
 	dataset.FieldFacts
 	Name   string // name as oneLine writes it
 	Never  int    // number of features that could occur, but do not
+	Marked bool   // the page marks Never
 	Values []valueRow
 }
 
@@ -50,39 +53,97 @@ type valueRow struct {
 	dataset.ValueFacts
 	Name  string
 	Quiet bool   // Name is not a value of the dataset, but a description
-	Width string // width of the bar, in percent of the line
+	Width string // width of the bar, in percent of that for all rows
 }
 
 // IsHigh reports whether the page marks an OOV share.
 func (d *datasetDocument) IsHigh(oov *float64) bool { return *oov >= highOOV }
 
+// Origin says where an inspected dataset is from.
+type Origin struct {
+	Name    string    // name of its folder
+	Written time.Time // when its manifest was written; zero = unknown
+	Program string    // name and version of the program that writes the page
+}
+
 // Dataset returns the page about an inspected dataset. Names and values may be any text. The
 // page escapes and shortens them, and shows each on one line.
-func Dataset(facts *dataset.Inspection) ([]byte, error) {
-	d := &datasetDocument{Held: dataset.Held, About: aboutDataset(facts)}
-	d.Title = fmt.Sprintf("Dataset, %s rows × %s", count(facts.Rows), fields(len(facts.Fields)))
-	d.Summary = []fact{{"positive", rate(facts.LabelRate), ""}, {"features", count(facts.Features), ""}}
+func Dataset(facts *dataset.Inspection, from Origin) ([]byte, error) {
+	d := &datasetDocument{Held: dataset.Held, About: aboutDataset(facts, from)}
+	d.Kind, d.Title = "Dataset", oneLine(from.Name)
+	if d.Title == "" {
+		d.Title = "Dataset"
+	}
+	d.Summary = []fact{{"rows", count(facts.Rows), ""}, {"fields", count(len(facts.Fields)), ""}, {"features", count(facts.Features), ""}, {"positive", rate(facts.LabelRate), ""}}
+	if !from.Written.IsZero() {
+		d.Summary = append(d.Summary, fact{"written", from.Written.UTC().Format("2006-01-02"), ""})
+	}
 	for _, s := range facts.Splits {
 		d.Splits = append(d.Splits, splitRow{s, portion(float64(s.Rows), float64(facts.Rows))})
 	}
-	high, never := false, false
 	for _, f := range facts.Fields {
 		row := datasetFieldOf(f)
 		d.Fields = append(d.Fields, row)
 		d.Vocabulary = d.Vocabulary || f.OOV != nil
 		d.HasTop = d.HasTop || len(f.Top) > 0
-		high, never = high || f.OOV != nil && d.IsHigh(f.OOV), never || row.Never > 0
 	}
-	var marks []string
-	if high {
-		marks = append(marks, fmt.Sprintf("fields with an OOV share of %s or more", percent(highOOV)))
-	}
-	if never {
-		marks = append(marks, "features that occur in no row, so these rows give no information about them")
-	}
-	d.Marked = strings.Join(marks, "; ")
+	d.Heading, d.Notes = d.heading(), d.notes()
 	d.Figure = figureOf(concentrationOf(d.Fields))
 	return render(datasetPage, d)
+}
+
+// heading names the fields that have most of the features.
+func (d *datasetDocument) heading() string {
+	all := 0
+	order := make([]*datasetField, len(d.Fields))
+	for j := range d.Fields {
+		order[j] = &d.Fields[j]
+		all += d.Fields[j].Size
+	}
+	slices.SortStableFunc(order, func(a, b *datasetField) int { return b.Size - a.Size })
+	var names []string
+	features := 0
+	for _, f := range order {
+		if 10*features >= 8*all || len(names) == 3 {
+			break
+		}
+		names, features = append(names, f.Name), features+f.Size
+	}
+	if len(names) == 0 || len(names) == len(d.Fields) {
+		return "Fields"
+	}
+	verb := " have "
+	if len(names) == 1 {
+		verb = " has "
+	}
+	return capital(list(names)) + verb + percent(portion(float64(features), float64(all))) + " of the features"
+}
+
+// notes explains the columns and the marks of the table of fields.
+func (d *datasetDocument) notes() []string {
+	high, marked, reserved := false, false, 0
+	for j := range d.Fields {
+		f := &d.Fields[j]
+		high = high || f.OOV != nil && d.IsHigh(f.OOV)
+		marked = marked || f.Marked
+		if f.Never == 1 && !f.Marked {
+			reserved++
+		}
+	}
+	var notes []string
+	if d.Vocabulary {
+		notes = append(notes, "OOV (out of vocabulary) is the share of rows whose value is not in the vocabulary. All such values of a field share one feature.")
+	}
+	if reserved > 0 {
+		notes = append(notes, fmt.Sprintf("In %d of %s, exactly one feature occurs in no row. This is usually the id that an encoder reserves for unknown values.", reserved, fields(len(d.Fields))))
+	}
+	if high {
+		notes = append(notes, "Marked: an OOV share of "+percent(highOOV)+" or more.")
+	}
+	if marked {
+		notes = append(notes, "Marked: features that occur in no row. The dataset has no information about them.")
+	}
+	return notes
 }
 
 func fields(n int) string {
@@ -92,13 +153,19 @@ func fields(n int) string {
 	return count(n) + " fields"
 }
 
-func aboutDataset(facts *dataset.Inspection) []fact {
+func aboutDataset(facts *dataset.Inspection, from Origin) []fact {
 	ids := map[string]string{
 		dataset.LocalIDs: "counted within each field", dataset.GlobalIDs: "counted over all fields", dataset.RawStrings: "assigned to the strings of each field",
 	}
 	about := []fact{{"digest", facts.Digest, "SHA-256"}, {"ids", facts.IDs, ids[facts.IDs]}}
 	if facts.Skipped > 0 {
 		about = append(about, fact{"skipped", count(facts.Skipped), "malformed rows that the import left out"})
+	}
+	if !from.Written.IsZero() {
+		about = append(about, fact{"written", from.Written.UTC().Format(time.RFC3339), ""})
+	}
+	if from.Program != "" {
+		about = append(about, fact{"page by", from.Program, ""})
 	}
 	return about
 }
@@ -108,6 +175,8 @@ func datasetFieldOf(f dataset.FieldFacts) datasetField {
 	if f.OOV != nil && *f.OOV == 0 {
 		row.Never-- // the feature for OOV values is not counted if there are no such values
 	}
+	// Encoded rows have no vocabulary, and an encoder may reserve one id for unknown values.
+	row.Marked = row.Never > 1 || row.Never == 1 && f.OOV != nil
 	for _, v := range f.Top {
 		value := valueRow{ValueFacts: v, Name: fmt.Sprint(v.ID), Width: strconv.FormatFloat(100*v.Share, 'f', 2, 64)}
 		switch {

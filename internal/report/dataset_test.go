@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 
 	"shaver/internal/dataset"
@@ -44,6 +45,8 @@ func inspection() *dataset.Inspection {
 	return facts
 }
 
+var origin = Origin{Name: hostile, Written: time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC), Program: "shaver v2, commit def"}
+
 func TestOneLine(t *testing.T) {
 	a, b := strings.Repeat("a", 50), strings.Repeat("b", 25)
 	for text, want := range map[string]string{
@@ -57,11 +60,11 @@ func TestOneLine(t *testing.T) {
 }
 
 func TestDatasetGolden(t *testing.T) {
-	page, err := Dataset(inspection())
+	page, err := Dataset(inspection(), origin)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := Dataset(inspection()); err != nil || !bytes.Equal(again, page) {
+	if again, err := Dataset(inspection(), origin); err != nil || !bytes.Equal(again, page) {
 		t.Errorf("the same facts give different bytes, error %v", err)
 	}
 	golden(t, "dataset.html", page)
@@ -69,7 +72,7 @@ func TestDatasetGolden(t *testing.T) {
 
 // On the page values are plain text, short, and without invisible characters.
 func TestDatasetForeign(t *testing.T) {
-	data, err := Dataset(inspection())
+	data, err := Dataset(inspection(), origin)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,15 +102,16 @@ func TestDatasetMarks(t *testing.T) {
 	facts := inspection()
 	has := func(text string) bool {
 		t.Helper()
-		page, err := Dataset(facts)
+		page, err := Dataset(facts, origin)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return strings.Contains(string(page), text)
 	}
 	for _, text := range []string{
-		"<mark>64.00%</mark>", "<mark>59,300 never</mark>", "<td>24.99%</td>", "<td>4</td><td>0.00%</td>", "Marked: fields with an OOV share of 25% or more", "features that occur in no row", `<bdi class="note">other values (OOV)</bdi><small>640</small><span>64%</span>`,
-		"cover 99% of the rows", "background-size: 64.00% 3px", "<dt>skipped</dt><dd>3 <small>malformed rows",
+		"<mark>64.00%</mark>", "<mark>59,300 never</mark>", "<td>24.99%</td>", "<td>4</td><td>0.00%</td>", "Marked: an OOV share of 25% or more", "Marked: features that occur in no row", `<bdi class="note">other values (OOV)</bdi><span class="bar"><i style="width: 64.00%"></i></span><span>640</span><span class="note">64%</span>`,
+		"cover 99% of the rows", "<h1>&lt;script&gt;", "written <strong>2026-05-04</strong>", "shaver v2, commit def", "Brought has 100% of the features",
+		"<dt>skipped</dt><dd>3 <small>malformed rows",
 	} {
 		if !has(text) {
 			t.Errorf("the page lacks %q", text)
@@ -122,8 +126,13 @@ func TestDatasetMarks(t *testing.T) {
 	// Features of encoded rows have only ids, and there are no OOV values.
 	facts.IDs = dataset.LocalIDs
 	facts.Fields[0].OOV, facts.Fields[0].Top = nil, []dataset.ValueFacts{{ID: 3, Rows: 500, Share: .5}}
-	if has("OOV") || !has("<mark>1 never</mark>") || !has("<bdi>3</bdi>") || !has("1 field</h1>") {
+	// One id that never occurs is usual. The page says so once and marks nothing.
+	if has("OOV") || has("never") || !has("In 1 of 1 field, exactly one feature occurs in no row.") || !has("<bdi>3</bdi>") {
 		t.Error("the page is wrong for features that have only ids")
+	}
+	facts.Fields[0].Seen = 3
+	if !has("<mark>2 never</mark>") || has("exactly one feature") {
+		t.Error("two features that never occur are not marked")
 	}
 }
 
@@ -142,11 +151,11 @@ func TestDatasetFromJSON(t *testing.T) {
 	if err := json.Unmarshal(text, &read); err != nil {
 		t.Fatal(err)
 	}
-	want, err := Dataset(facts)
+	want, err := Dataset(facts, origin)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if page, err := Dataset(&read); err != nil || !bytes.Equal(page, want) {
+	if page, err := Dataset(&read, origin); err != nil || !bytes.Equal(page, want) {
 		t.Errorf("the page differs, error %v", err)
 	}
 }

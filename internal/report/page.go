@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html/template"
 	"reflect"
+	"strings"
 
 	"shaver/internal/picture"
 )
@@ -20,7 +21,8 @@ var (
 // page is the common part of all pages. Each page adds its own template "main".
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"style": func() template.CSS { return template.CSS(styleText) },
-	"count": func(n any) string { return count(reflect.ValueOf(n).Int()) }, "percent": percent, "rate": rate, "number": number, "value": value, "worth": func(v float64) string { return fmt.Sprintf("%+.3g", v) },
+	"count": func(n any) string { return count(reflect.ValueOf(n).Int()) }, "percent": percent, "rate": rate, "number": number, "value": value, "sum": signed,
+	"worth": func(v float64) string { return strings.Replace(fmt.Sprintf("%+.3g", v), "-", "−", 1) },
 }).Parse(pageText))
 
 // pageOf returns the page whose "main" is the given template text.
@@ -37,19 +39,38 @@ func render(page *template.Template, document any) ([]byte, error) {
 	return html.Bytes(), nil
 }
 
+// mark is in every page, within its first MarkWithin bytes.
+const (
+	mark       = `<meta name="generator" content="shaver">`
+	MarkWithin = 256
+)
+
+// Written reports whether a page that begins with these bytes, at least MarkWithin of them,
+// is from this package.
+func Written(beginning []byte) bool { return bytes.Contains(beginning, []byte(mark)) }
+
 // frame is the input of the common part of a page.
 type frame struct {
-	Title   string
-	Summary []fact
+	Kind, Title string // what the page is, and what it is about
+	Summary     []fact
+	Links       []link // parts of the page
 }
+
+// link leads to a part of the page.
+type link struct{ ID, Name string }
 
 // fact is a line of a list. Note may be empty.
 type fact struct{ Name, Value, Note string }
 
 // figure is a picture on the page.
 type figure struct {
-	Panels []template.HTML
+	Panels []figurePanel
 	Keys   []figureKey
+}
+
+type figurePanel struct {
+	Title   string
+	Drawing template.HTML
 }
 
 type figureKey struct {
@@ -60,8 +81,8 @@ type figureKey struct {
 func figureOf(p *picture.Picture) figure {
 	panels, keys := p.Inline()
 	var f figure
-	for _, svg := range panels {
-		f.Panels = append(f.Panels, template.HTML(svg)) // escaped by picture
+	for _, p := range panels {
+		f.Panels = append(f.Panels, figurePanel{p.Title, template.HTML(p.Wide + "\n" + p.Small)}) // escaped by picture
 	}
 	for _, k := range keys {
 		f.Keys = append(f.Keys, figureKey{k.Label, template.HTML(k.SVG)})

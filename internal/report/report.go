@@ -7,7 +7,9 @@ package report
 import (
 	_ "embed"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"shaver/internal/fault"
 	"shaver/internal/model"
@@ -22,9 +24,11 @@ type Facts struct {
 	Entries      []float32 // the embedding table, [n, d]
 	Scores       *scores.File
 	Digest       string          // SHA-256 of the scores file
-	Aggregate    string          // aggregate of the scores by which entries are ranked: one of scores.Aggregates
+	Aggregate    string          // aggregate by which entries are ranked: one of scores.Aggregates
 	Run          *Run            // time and resources of the job; nil = unknown
 	Sweep        *sweep.Document // results of pruning; nil = not measured
+	Tolerance    sweep.Tolerance // how much worse than the unpruned model a table may be
+	Program      string          // name and version of the program that writes the page
 	Ends         []Ends          // features worth most and least of each field, [m]; nil = not shown
 }
 
@@ -33,6 +37,8 @@ type Run struct {
 	Seconds, CPUSeconds float64
 	Resumed             bool // an earlier run was interrupted, and its time is not included
 	Shards, Workers     int
+	Finished            time.Time // zero = unknown
+	Program             string    // name and version of the program that ran the job; "" = unknown
 }
 
 // Ends holds the features of a field that are worth most and least, among those that occur.
@@ -67,6 +73,21 @@ func (f *Facts) Check() error {
 	return fault.Inputf("the scores are of job %s, but the sweep has only the scores of job %s", f.Scores.Spec.ID(), strings.Join(jobs, ", "))
 }
 
+// Recommended returns the aggregate of the scores by which the table that the report
+// recommends is ranked. It returns "" if the report recommends none, or one that does not
+// rank by these scores.
+func (f *Facts) Recommended() string {
+	if f.Sweep == nil {
+		return ""
+	}
+	b := compare(f.Sweep, f.Tolerance).decided
+	if b == nil || b.best.Point.Source == nil || f.Sweep.Sources[*b.best.Point.Source].Job != f.Scores.Spec.ID() {
+		return ""
+	}
+	_, aggregate := b.by.game()
+	return aggregate
+}
+
 // Report is a page and the pictures on it.
 type Report struct {
 	HTML     []byte
@@ -81,7 +102,9 @@ var jobPage = pageOf(jobText)
 // document is the input of the template job.html.
 type document struct {
 	frame
-	Sweep     *sweepSection
+	Answer    *answerSection
+	Curves    *curvesSection
+	Quality   *qualitySection
 	Fields    *fieldsSection
 	Frequency *frequencySection
 	Ends      []endsRow
@@ -95,24 +118,54 @@ func Write(f *Facts) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := document{frame: frame{Title: f.title(), Summary: f.summary()}, Job: f.job()}
+	var c *comparison
+	if f.Sweep != nil {
+		c = compare(f.Sweep, f.Tolerance)
+		if c.decided != nil {
+			found.shown = max(0, slices.Index(found.sparsities, c.decided.best.Sparsity))
+		}
+	}
+	d := document{frame: frame{Kind: "Pruning report", Title: f.title(), Summary: f.summary()}, Job: f.job()}
 	var pictures []*picture.Picture
 	show := func(p *picture.Picture) figure {
 		pictures = append(pictures, p)
 		return figureOf(p)
 	}
-	if f.Sweep != nil {
-		d.Sweep = sweepOf(f.Sweep, show)
+	if c != nil {
+		d.Answer, d.Curves, d.Quality = c.answer(), c.curves(show), c.quality(show)
 	}
 	d.Fields, d.Frequency, d.Certainty = f.fieldsOf(found, show), f.frequencyOf(found, show), f.certaintyOf(found, show)
 	for j, e := range f.Ends {
 		d.Ends = append(d.Ends, endsRow{f.Scores.Fields[j], e})
 	}
+	d.Links = d.links()
 	html, err := render(jobPage, &d)
 	if err != nil {
 		return nil, err
 	}
 	return &Report{html, pictures}, nil
+}
+
+// links returns links to the sections that the page has.
+func (d *document) links() []link {
+	var all []link
+	for _, part := range []struct {
+		link
+		shown bool
+	}{
+		{link{"answer", "Budget"}, d.Answer != nil},
+		{link{"curves", "Rankings"}, d.Curves != nil},
+		{link{"quality", "Losses"}, d.Quality != nil},
+		{link{"fields", "Fields"}, true},
+		{link{"frequency", "Frequency"}, true},
+		{link{"certainty", "Certainty"}, true},
+		{link{"job", "Job"}, true},
+	} {
+		if part.shown {
+			all = append(all, part.link)
+		}
+	}
+	return all
 }
 
 type endsRow struct {

@@ -8,10 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"shaver/internal/estimator"
 	"shaver/internal/fault"
@@ -54,7 +54,8 @@ func facts() *Facts {
 	}
 	f := &Facts{
 		Architecture: &model.Architecture{Kind: model.FM, FieldDims: s.FieldDims, Dim: 2}, Entries: make([]float32, 18), Scores: s, Digest: strings.Repeat("ef", 32),
-		Aggregate: scores.Sum, Run: &Run{Seconds: 90, CPUSeconds: 7200, Shards: 1234, Workers: 3},
+		Aggregate: scores.Sum, Run: &Run{Seconds: 90, CPUSeconds: 7200, Shards: 1234, Workers: 3, Finished: time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC), Program: "shaver v1, commit abc"},
+		Tolerance: sweep.Tolerance{AUC: .02, LogLoss: .02}, Program: "shaver v2, commit def",
 		Ends: []Ends{{Top: []Feature{{"<b>", 40, 1e-4}}, Bottom: []Feature{{"id 1", 3, 7e-5}}}, {}, {}},
 	}
 	f.Sweep = swept(s.Spec.ID())
@@ -69,13 +70,40 @@ func swept(id string) *sweep.Document {
 		Settings: &sweep.Settings{Rank: "signed", Protect: []string{hostile}, FieldMinimum: .125},
 		Sources:  []sweep.ScoresFile{{Job: id, Options: estimator.Options{Estimator: "permutation"}, Seed: 5, Sample: 1}, {Job: "another", Options: estimator.Options{Estimator: "permutation"}, Seed: 6, Sample: 1}},
 	}
-	measure := func(auc, loss float64) sweep.Measure {
+	nine := int64(9)
+	d.Slices = []sweep.Slice{{Least: 0, Most: &nine, Rows: 100, Positives: 20}, {Least: 10, Rows: 900, Positives: 300}, {Field: hostile, Least: 0, Most: new(int64), Rows: 10, Positives: 1}}
+	metrics := func(auc, loss float64) sweep.Metrics {
 		calibrated := loss - .01
-		return sweep.Measure{AUC: &auc, LogLoss: loss, CalibratedLogLoss: &calibrated}
+		return sweep.Metrics{AUC: &auc, LogLoss: loss, CalibratedLogLoss: &calibrated}
 	}
-	d.Unpruned = measure(.81, .4)
+	interval := func(v, half float64) *sweep.Interval {
+		low, high := v-half, v+half
+		return &sweep.Interval{Value: v, Low: &low, High: &high}
+	}
+	differences := func(auc, loss, half float64) *sweep.Differences {
+		return &sweep.Differences{AUC: interval(auc-.81, half), LogLoss: *interval(loss-.4, half), CalibratedLogLoss: interval(loss-.4, half)}
+	}
+	measure := func(auc, loss float64, bytes int64) sweep.Measure {
+		m := sweep.Measure{Metrics: metrics(auc, loss), Bytes: &bytes, TableBytes: &bytes, MemoryBytes: &bytes}
+		for i := range 4 {
+			p := .1 + .2*float64(i)
+			calibrated := p + .01
+			m.CalibrationCurve = append(m.CalibrationCurve, sweep.CurveBin{Rows: 250, Predicted: p, Calibrated: &calibrated, Observed: p + .02 + loss/100})
+		}
+		return m
+	}
+	d.Unpruned = measure(.81, .4, 72_000)
+	for range d.Slices {
+		d.Unpruned.Slices = append(d.Unpruned.Slices, sweep.SliceMetrics{Metrics: metrics(.8, .41)})
+	}
 	add := func(p sweep.Point, sparsity, auc, loss float64) {
-		p.Sparsity, p.Parameters, p.Measure = sparsity, 18-int(18*sparsity), measure(auc, loss)
+		p.Sparsity, p.Parameters, p.Bits, p.Values, p.Measure, p.Difference = sparsity, 18-int(18*sparsity), 32, "float32", measure(auc, loss, int64(72_000*(1-sparsity))), differences(auc, loss, .004)
+		for k := range d.Slices {
+			p.Slices = append(p.Slices, sweep.SliceMetrics{Metrics: metrics(auc, loss), Difference: differences(auc, loss+.01*float64(2-k), .012)})
+		}
+		if strings.HasPrefix(p.Method, "ptq") {
+			p.Bits, p.Values, p.Bytes, p.TableBytes, p.MemoryBytes = 8, "int8", nil, nil, nil
+		}
 		d.Points = append(d.Points, p)
 	}
 	for k, t := range []float64{.5, .9} {
@@ -98,8 +126,12 @@ func TestGolden(t *testing.T) {
 		t.Errorf("the same facts give different bytes, error %v", err)
 	}
 	golden(t, "report.html", r.HTML)
-	if len(r.Pictures) != 4 {
-		t.Errorf("%d pictures, expected 4", len(r.Pictures))
+	var names []string
+	for _, p := range r.Pictures {
+		names = append(names, p.Name)
+	}
+	if got := strings.Join(names, " "); got != "differences sweep calibration fields frequency cut" {
+		t.Errorf("the pictures are %s", got)
 	}
 }
 
@@ -129,8 +161,13 @@ func TestForeign(t *testing.T) {
 	}
 	page := string(r.HTML)
 	needsNothing(t, page)
-	if strings.Count(page, `&lt;script&gt;alert(`) < 4 { // in three tables and, shortened, in the picture
+	if strings.Count(page, `&lt;script&gt;alert(`) < 5 { // in four tables and, shortened, in the picture
 		t.Error("the name of a field is missing")
+	}
+	for _, link := range regexp.MustCompile(`href="#(\w+)"`).FindAllStringSubmatch(page, -1) {
+		if !strings.Contains(page, `id="`+link[1]+`"`) {
+			t.Errorf("the link to %s leads nowhere", link[1])
+		}
 	}
 }
 
@@ -142,7 +179,7 @@ func needsNothing(t *testing.T, page string) {
 		}
 	}
 	for _, link := range regexp.MustCompile(`href="[^"]*"`).FindAllString(page, -1) {
-		if link != `href="data:,"` {
+		if link != `href="data:,"` && !strings.HasPrefix(link, `href="#`) {
 			t.Errorf("the page links to %s", link)
 		}
 	}
@@ -161,7 +198,10 @@ func TestParts(t *testing.T) {
 		}
 		return strings.Contains(string(r.HTML), text)
 	}
-	for _, text := range []string{"What pruning costs", "core-hours", "worth most and least", "kept, but uncertain", "by their signed scores. These fields keep all entries: &lt;script&gt;", "at least 12.5% of its"} {
+	for _, text := range []string{
+		"Which budget?", "What each ranking is for", "Where pruning loses", "worth most and least", "but uncertain", "by their signed scores. These fields keep all entries: &lt;script&gt;", "at least 12.5% of its",
+		"<dt>time</dt><dd>90 s</dd>", "<dt>CPU time</dt><dd>2 h</dd>", "finished <strong>2026-05-04 03:02 UTC</strong>", "shaver v1, commit abc", "shaver v2, commit def",
+	} {
 		if !has(text) {
 			t.Errorf("the page lacks %q", text)
 		}
@@ -174,7 +214,7 @@ func TestParts(t *testing.T) {
 		t.Errorf("the page lacks %q", more)
 	}
 	f.Sweep, f.Run, f.Ends = nil, nil, nil
-	for _, text := range []string{"What pruning costs", "core-hours", "worth most and least", "not converged"} {
+	for _, text := range []string{"Which budget?", "What each ranking is for", "Where pruning loses", "CPU time", "finished", "worth most and least", "not converged"} {
 		if has(text) {
 			t.Errorf("the page has %q without its facts", text)
 		}
@@ -191,7 +231,7 @@ func TestParts(t *testing.T) {
 		}
 	}
 	f.Aggregate = scores.RMS
-	if has("kept, but uncertain") || !has("rms at the cut") {
+	if has("but uncertain") || !has("rms at the cut") {
 		t.Error("the page has intervals for an aggregate without standard errors")
 	}
 }
@@ -202,7 +242,10 @@ func TestExtremes(t *testing.T) {
 	f := facts()
 	for i := range f.Sweep.Points {
 		p := &f.Sweep.Points[i]
-		p.Sparsity, p.AUC = float64(i%2), nil
+		p.Sparsity, p.AUC, p.Difference.AUC = float64(i%2), nil, nil
+		for k := range p.Slices {
+			p.Slices[k].AUC, p.Slices[k].Difference.AUC = nil, nil
+		}
 	}
 	f.Sweep.Unpruned.AUC = nil
 	clear(f.Scores.Phi)
@@ -315,16 +358,22 @@ func TestContrast(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	panels, _ := picture.Frequency(1, []string{"all"}, slices.Repeat([]picture.Curve{{Label: "a", X: []float64{0, 1}, Y: []float64{0, 1}}}, 16)).Inline()
-	drawn := string(r.HTML) + panels[0] // has all inks
+	var curves []picture.Curve
+	for i := range 16 {
+		curves = append(curves, picture.Curve{Label: "a", X: []float64{0, 1}, Y: []float64{0, 1}, Style: i})
+	}
+	panels, _ := picture.Frequency(1, []string{"all"}, curves).Inline()
+	drawn := string(r.HTML) + panels[0].Wide // has all inks
 	for _, scheme := range []struct {
 		name      string
 		variables map[string]string
 	}{{"light", variables(light)}, {"dark", variables(dark)}} {
 		paper := scheme.variables["paper"]
-		for _, name := range []string{"text", "quiet"} {
-			if c := contrast(t, scheme.variables[name], paper); c < 4.5 {
-				t.Errorf("%s scheme: %s has a contrast of %.1f, expected at least 4.5", scheme.name, name, c)
+		for _, name := range []string{"text", "quiet", "link"} {
+			for _, ground := range []string{"paper", "mark"} {
+				if c := contrast(t, scheme.variables[name], scheme.variables[ground]); c < 4.5 {
+					t.Errorf("%s scheme: %s on %s has a contrast of %.1f, expected at least 4.5", scheme.name, name, ground, c)
+				}
 			}
 		}
 		inks := map[string]bool{}

@@ -1,7 +1,9 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"shaver/internal/picture"
 	"shaver/internal/prune"
@@ -13,9 +15,17 @@ type addPicture func(*picture.Picture) figure
 
 // fieldsSection shows what each field is worth and how many of its entries are kept.
 type fieldsSection struct {
+	Heading    string
 	Figure     figure
 	Sparsities []float64
 	Rows       []fieldRow
+	Extremes   []extremes
+}
+
+// extremes names the fields at an end of an order.
+type extremes struct {
+	Name string
+	Rows []fieldRow
 }
 
 type fieldRow struct {
@@ -37,7 +47,7 @@ func (f *Facts) fieldsOf(found *findings, show addPicture) *fieldsSection {
 	for _, field := range found.fields {
 		total += field.SumAbs
 	}
-	shown := len(found.sparsities) / 2
+	shown := found.shown
 	var names []string
 	shares := make([][]float64, 3)
 	for _, j := range found.byWorth() {
@@ -56,8 +66,43 @@ func (f *Facts) fieldsOf(found *findings, show addPicture) *fieldsSection {
 			shares[k] = append(shares[k], share)
 		}
 	}
-	s.Figure = show(picture.Fields(names, []string{"share of the table's entries", "share of the value, " + f.symbol() + " summed over entries", fmt.Sprintf("share of the kept entries at sparsity %.4g", found.sparsities[shown])}, shares))
+	s.Heading, s.Extremes = fieldsHeading(s.Rows), extremesOf(s.Rows)
+	s.Figure = show(picture.Fields(names, []string{"share of the table", "share of the value (" + f.symbol() + " summed over entries)", "share of the kept entries at sparsity " + number(found.sparsities[shown])}, shares))
 	return s
+}
+
+// fieldsHeading names the fields that hold half of the value.
+func fieldsHeading(rows []fieldRow) string {
+	var names []string
+	worth, table := 0., 0.
+	for _, row := range rows {
+		if worth >= .5 || len(names) == 4 {
+			break
+		}
+		names, worth, table = append(names, oneLine(row.Name)), worth+row.Worth, table+row.Table
+	}
+	if worth == 0 {
+		return "Fields"
+	}
+	verb := " have "
+	if len(names) == 1 {
+		verb = " has "
+	}
+	return capital(list(names)) + verb + percent(worth) + " of the value in " + percent(table) + " of the table"
+}
+
+// extremesOf returns the fields that are worth most and least per entry. It returns nil if
+// there are few fields.
+func extremesOf(rows []fieldRow) []extremes {
+	const shown = 3
+	if len(rows) < 2*shown {
+		return nil
+	}
+	order := slices.Clone(rows)
+	slices.SortStableFunc(order, func(a, b fieldRow) int { return cmp.Compare(portion(b.Worth, b.Table), portion(a.Worth, a.Table)) })
+	least := slices.Clone(order[len(order)-shown:])
+	slices.Reverse(least)
+	return []extremes{{"Worth most per entry", order[:shown]}, {"Worth least per entry", least}}
 }
 
 // symbol returns a short name of the value by which entries are ranked.
@@ -78,6 +123,7 @@ func portion(part, whole float64) float64 {
 
 // frequencySection shows how many entries rare and frequent features keep.
 type frequencySection struct {
+	Heading    string
 	Figure     figure
 	Sparsities []float64
 	Bins       []binRow
@@ -111,7 +157,7 @@ func (f *Facts) frequencyOf(found *findings, show addPicture) *frequencySection 
 		for k := range found.sparsities {
 			mean := found.bins[k][b].Mean
 			row.Means = append(row.Means, mean)
-			curves[k].Label = fmt.Sprintf("sparsity %.4g", found.sparsities[k])
+			curves[k].Label, curves[k].Style = number(found.sparsities[k]), k
 			curves[k].X, curves[k].Y = append(curves[k].X, float64(b)), append(curves[k].Y, mean)
 		}
 		s.Bins, names = append(s.Bins, row), append(names, name)
@@ -119,12 +165,23 @@ func (f *Facts) frequencyOf(found *findings, show addPicture) *frequencySection 
 	for j, bins := range found.fieldBins {
 		s.Fields = append(s.Fields, binField{f.Scores.Fields[j], bins})
 	}
+	s.Heading = s.heading()
 	s.Figure = show(picture.Frequency(f.Scores.Dim, names, curves))
 	return s
 }
 
+// heading compares the rarest with the most frequent features.
+func (s *frequencySection) heading() string {
+	if len(s.Bins) < 2 {
+		return "Rare and frequent features"
+	}
+	k := max(0, slices.Index(s.Sparsities, s.Reference))
+	return fmt.Sprintf("At sparsity %s, frequent features keep %.1f of %d entries and rare ones %.1f", number(s.Reference), s.Bins[len(s.Bins)-1].Means[k], s.Dim, s.Bins[0].Means[k])
+}
+
 // certaintySection shows how certain the values and their order are.
 type certaintySection struct {
+	Heading string
 	Facts   []fact
 	Figure  figure
 	Cuts    []cutRow
@@ -145,7 +202,7 @@ func (f *Facts) certaintyOf(found *findings, show addPicture) *certaintySection 
 	label := f.symbol() + ", nat"
 	curves := []picture.Curve{{Label: f.symbol() + " at the cut", X: sparsities, Y: values}}
 	if f.Aggregate == scores.Sum {
-		curves = append(curves, picture.Curve{Label: "median half-width of the 95% intervals around the cut", X: sparsities, Y: widths})
+		curves = append(curves, picture.Curve{Label: "half of the median 95% interval around the cut", X: sparsities, Y: widths})
 	}
 	for k, c := range found.cuts {
 		if !c.withoutIntervals {
@@ -153,8 +210,19 @@ func (f *Facts) certaintyOf(found *findings, show addPicture) *certaintySection 
 			s.Unknown = c.unknown
 		}
 	}
+	s.Heading = s.heading(found.sparsities[found.shown])
 	s.Figure = show(picture.Cut(label, curves))
 	return s
+}
+
+// heading says how many kept entries are uncertain at a sparsity.
+func (s *certaintySection) heading(sparsity float64) string {
+	for _, cut := range s.Cuts {
+		if cut.Sparsity == sparsity {
+			return "At sparsity " + number(sparsity) + ", " + percent(cut.Share) + " of the kept entries are uncertain"
+		}
+	}
+	return "How certain the values are"
 }
 
 // errors returns facts about how the job ended, its standard errors and its audit.
@@ -168,15 +236,15 @@ func (f *Facts) errors(summary *scores.Summary) []fact {
 		}
 		all = append(all, fact{"ended", converged, s.Stopped.Text(s.Spec.Until)})
 	}
-	note := "for the dataset's own values"
+	note := "for the values of these rows"
 	if s.StandardError() == scores.UpperBound {
-		note += "; this is an upper bound, because a single estimate of each row does not show how much noise the estimator adds"
+		note += "; an upper bound, because one pass does not show how much noise the estimator adds"
 	}
 	all = append(all,
 		fact{"largest standard error", value(summary.MaxSE) + " nat", note},
 		fact{"", value(summary.MaxPopulationSE) + " nat", "for the values of the population that the rows come from"})
 	if summary.Range > 0 {
-		all = append(all, fact{"largest standard error / range", number(summary.Convergence()), "the range is the largest value minus the smallest value; the paper stops below 0.01"})
+		all = append(all, fact{"largest standard error / range", number(summary.Convergence()), "the range is the largest value minus the smallest; the paper stops below 0.01"})
 	}
 	return append(all, f.audit()...)
 }

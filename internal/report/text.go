@@ -5,6 +5,9 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"shaver/internal/scores"
 )
@@ -47,6 +50,59 @@ func value(v float64) string {
 	return strconv.FormatFloat(v, 'g', 3, 64)
 }
 
+// decimal writes a metric with four decimals, or a dash for NaN.
+func decimal(v float64) string {
+	if math.IsNaN(v) {
+		return "-"
+	}
+	return fmt.Sprintf("%.4f", v)
+}
+
+// signed writes a difference of a metric with its sign.
+func signed(v float64) string {
+	text := fmt.Sprintf("%+.4f", v)
+	switch {
+	case strings.Trim(text, "+-0.") == "":
+		return "0.0000"
+	case v < 0:
+		return "−" + text[1:]
+	}
+	return text
+}
+
+// size writes a number of bytes in binary units, as the commands do, or a dash if it is
+// unknown.
+func size(bytes *int64) string {
+	if bytes == nil {
+		return "-"
+	}
+	v := float64(*bytes)
+	for _, unit := range []string{"B", "KiB", "MiB", "GiB"} {
+		switch {
+		case unit == "B" && v < 1024, v >= 9.95 && v < 999.5:
+			return fmt.Sprintf("%.0f %s", v, unit)
+		case v < 9.95:
+			return fmt.Sprintf("%.1f %s", v, unit)
+		}
+		v /= 1024
+	}
+	return fmt.Sprintf("%.0f TiB", v)
+}
+
+// list joins words by commas and "and".
+func list(words []string) string {
+	if n := len(words); n > 1 {
+		return strings.Join(words[:n-1], ", ") + " and " + words[n-1]
+	}
+	return strings.Join(words, "")
+}
+
+// capital returns text with a capital letter at its start.
+func capital(text string) string {
+	r, size := utf8.DecodeRuneInString(text)
+	return string(unicode.ToUpper(r)) + text[size:]
+}
+
 // duration writes a number of seconds in seconds, minutes or hours.
 func duration(seconds float64) string {
 	switch {
@@ -58,30 +114,19 @@ func duration(seconds float64) string {
 	return fmt.Sprintf("%.3g h", seconds/3600)
 }
 
-// coreTime returns the CPU time of a run in core-hours, or in core-seconds if it is short.
-func coreTime(seconds float64, note string) fact {
-	if seconds < 36 {
-		return fact{"core-seconds", fmt.Sprintf("%.3g", seconds), note}
-	}
-	return fact{"core-hours", fmt.Sprintf("%.3g", seconds/3600), note}
-}
-
 // summary returns the facts at the top of the page.
 func (f *Facts) summary() []fact {
 	s := f.Scores
-	all := []fact{{"rows scored", count(s.Rows), ""}, {"entries", count(len(s.Phi)), ""}}
-	if f.Run != nil {
-		note := ""
-		if f.Run.Resumed {
-			note = "at least"
+	all := []fact{{"rows scored", count(s.Rows), ""}, {"entries", count(len(s.Phi)), ""}, {"estimator", s.Spec.Estimator, ""}, {"baseline", s.Spec.Baseline, ""}}
+	if r := f.Run; r != nil {
+		took := duration(r.Seconds)
+		if r.Resumed {
+			took = "at least " + took
 		}
-		all = append(all, coreTime(f.Run.CPUSeconds, note))
-	}
-	if d := f.Sweep; d != nil {
-		if d.Unpruned.AUC != nil {
-			all = append(all, fact{"AUC, unpruned", fmt.Sprintf("%.4f", *d.Unpruned.AUC), ""})
+		all = append(all, fact{"time of the job", took, ""})
+		if !r.Finished.IsZero() {
+			all = append(all, fact{"finished", r.Finished.UTC().Format("2006-01-02 15:04 UTC"), ""})
 		}
-		all = append(all, fact{"LogLoss, unpruned", fmt.Sprintf("%.4f nat", d.Unpruned.LogLoss), ""})
 	}
 	return all
 }
@@ -115,13 +160,23 @@ func (f *Facts) job() []fact {
 		fact{"mean loss", fmt.Sprintf("%.6f nat", s.LossFull), fmt.Sprintf("%.6f nat with everything dropped", s.LossEmpty)},
 		fact{"efficiency error", value(s.EfficiencyError) + " nat", off})
 	if r := f.Run; r != nil {
-		took := duration(r.CPUSeconds) + " of CPU time in " + duration(r.Seconds)
+		note := ""
 		if r.Resumed {
-			took += ", not including an earlier run that was interrupted"
+			note = "not including an earlier run that was interrupted"
 		}
 		all = append(all,
-			coreTime(r.CPUSeconds, took),
-			fact{"shards", count(r.Shards), fmt.Sprintf("workers: %d", r.Workers)})
+			fact{"time", duration(r.Seconds), note},
+			fact{"CPU time", duration(r.CPUSeconds), note},
+			fact{"shards", count(r.Shards), ""}, fact{"workers", count(r.Workers), ""})
+		if !r.Finished.IsZero() {
+			all = append(all, fact{"finished", r.Finished.UTC().Format(time.RFC3339), ""})
+		}
+		if r.Program != "" {
+			all = append(all, fact{"scored by", r.Program, ""})
+		}
+	}
+	if f.Program != "" {
+		all = append(all, fact{"page by", f.Program, ""})
 	}
 	return append(all,
 		fact{"ranked by", f.Aggregate, rankedBy[f.Aggregate]},

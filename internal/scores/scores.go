@@ -19,6 +19,7 @@ import (
 	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/model"
+	"shaver/internal/seal"
 	"shaver/internal/tally"
 )
 
@@ -69,6 +70,8 @@ const (
 	keyQuarantined     = "shaver.quarantined_rows"
 	keyStopped         = "shaver.stopped"
 	keyAudit           = "shaver.audit"
+	keyDigest          = "shaver.digest" // digest of the file; see package seal
+	keyVersion         = "version"       // version of the form; arrowio writes it
 )
 
 // The kinds of standard errors of the dataset's own values.
@@ -87,12 +90,15 @@ const (
 	RMS = "rms" // the root mean square of the contributions
 )
 
-// Aggregates returns the names of all aggregates.
-func Aggregates() []string { return []string{Sum, Abs, RMS} }
+// DefaultAggregate is the aggregate by which all commands rank unless they are given another.
+const DefaultAggregate = RMS
+
+// Aggregates returns the names of all aggregates, DefaultAggregate first.
+func Aggregates() []string { return []string{RMS, Sum, Abs} }
 
 // AggregateHelp lists all aggregates, for the help text of a flag.
 func AggregateHelp() string {
-	return Sum + " (the mean over rows, the paper's ranking), " + Abs + " (the mean absolute value) or " + RMS + " (the root mean square)"
+	return RMS + " (the root mean square over rows), " + Sum + " (the mean, which is the paper's ranking) or " + Abs + " (the mean absolute value)"
 }
 
 // Aggregate returns the named aggregate of all entries, [n, d]. For Sum the result shares
@@ -141,7 +147,8 @@ func Write(path string, f *File) error {
 }
 
 // WriteFrom is like Write, but does not use f.Values. It calls values for each feature in
-// ascending order, and each call fills into, [d].
+// ascending order, and each call fills into, [d]. It does so twice, because the digest of
+// the file precedes the values.
 func WriteFrom(path string, f *File, values func(feature int, into tally.Values)) error {
 	spec, err := json.Marshal(f.Spec)
 	if err != nil {
@@ -170,38 +177,88 @@ func WriteFrom(path string, f *File, values func(feature int, into tally.Values)
 			meta[key] = string(text)
 		}
 	}
-	return atomicfile.Write(path, func(w io.Writer) error {
+	write := func(w io.Writer) error {
 		return arrowio.WriteScores(w, f.Fields, f.FieldDims, f.Dim, f.Count, values, meta)
-	})
+	}
+	meta[keyDigest] = seal.Blank
+	if meta[keyDigest], err = seal.Of(write); err != nil {
+		return err
+	}
+	return atomicfile.Write(path, write)
 }
 
-// Read reads the scores file at path. A file that is missing or malformed is bad input; the
-// error names it.
-func Read(path string) (*File, error) { return read(path, decode) }
-
-// ReadHead is like Read, but leaves Count and Values empty. It does not read them from the
-// file, so it is fast for a file of any size.
-func ReadHead(path string) (*File, error) {
-	return read(path, func(r io.Reader) (*File, error) {
-		fields, sizes, dim, meta, err := arrowio.ReadScoresHead(r)
-		if err != nil {
-			return nil, err
+// Read reads the scores file at path and checks its digest. A file that is missing,
+// malformed or damaged is bad input; the error names it.
+func Read(path string) (*File, error) {
+	var f *File
+	err := open(path, func(in *os.File) (err error) {
+		if err := verify(path, in); err != nil {
+			return err
 		}
-		return fileOf(fields, sizes, &tally.Scores{Dim: dim}, meta)
+		f, err = decode(path, in)
+		return err
 	})
+	return f, err
 }
 
-func read(path string, decode func(io.Reader) (*File, error)) (*File, error) {
+// ReadHead is like Read, but leaves Count and Values empty. It reads neither them nor the
+// rest of the file, so it is fast for a file of any size and does not check the digest.
+func ReadHead(path string) (*File, error) {
+	var f *File
+	err := open(path, func(in *os.File) error {
+		fields, sizes, dim, meta, err := arrowio.ReadScoresHead(in)
+		if err == nil {
+			f, err = fileOf(fields, sizes, &tally.Scores{Dim: dim}, meta)
+		}
+		return malformed(path, err)
+	})
+	return f, err
+}
+
+// Verify returns bad input if the scores file at path is malformed or its content does not
+// match its digest.
+func Verify(path string) error {
+	return open(path, func(in *os.File) error { return verify(path, in) })
+}
+
+func open(path string, use func(*os.File) error) error {
 	in, err := os.Open(path)
 	if err != nil {
-		return nil, fault.Inputf("scores: %w", err)
+		return fault.Inputf("scores: %w", err)
 	}
 	defer in.Close()
-	f, err := decode(in)
-	if err != nil {
-		return nil, fault.Inputf("%s is not a scores file: %w", path, err)
+	return use(in)
+}
+
+func malformed(path string, err error) error {
+	if err == nil {
+		return nil
 	}
-	return f, nil
+	return fault.Inputf("%s is not a scores file: %w", path, err)
+}
+
+// verify checks the digest of the file, and returns to its beginning. Files of the version
+// that has no digest are not checked.
+func verify(path string, in *os.File) error {
+	_, _, _, meta, err := arrowio.ReadScoresHead(in)
+	if err != nil {
+		return malformed(path, err)
+	}
+	if _, err := in.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	digest, sealed := meta[keyDigest]
+	if meta[keyVersion] == arrowio.UnsealedScoresVersion {
+		if sealed {
+			return fault.Inputf("%s is damaged: files of version %s have no digest", path, arrowio.UnsealedScoresVersion)
+		}
+		return nil
+	}
+	if err := seal.Check(path, in, digest); err != nil {
+		return err
+	}
+	_, err = in.Seek(0, io.SeekStart)
+	return err
 }
 
 // Digest returns the SHA-256 of the scores file at path, in hexadecimal.
@@ -218,12 +275,12 @@ func Digest(path string) (string, error) {
 	return hex.EncodeToString(digest.Sum(nil)), nil
 }
 
-func decode(r io.Reader) (*File, error) {
-	fields, sizes, s, meta, err := arrowio.ReadScores(r)
-	if err != nil {
-		return nil, err
+func decode(path string, in io.Reader) (f *File, err error) {
+	fields, sizes, s, meta, err := arrowio.ReadScores(in)
+	if err == nil {
+		f, err = fileOf(fields, sizes, s, meta)
 	}
-	return fileOf(fields, sizes, s, meta)
+	return f, malformed(path, err)
 }
 
 // fileOf returns the file with the given content. It returns an error if the metadata is

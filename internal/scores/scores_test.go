@@ -1,6 +1,7 @@
 package scores
 
 import (
+	"bytes"
 	"math"
 	"os"
 	"path/filepath"
@@ -100,12 +101,68 @@ func TestReadRefusals(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"version": "specification has version 3", "portion": `shaver.dataset_rows is "3", expected a number of rows, at least 4`, "baseline": "baseline has 3 values", "truncated": "truncated is not a scores file",
+		"version": "specification has version 3", "portion": `shaver.dataset_rows is "3", expected a number of rows, at least 4`, "baseline": "baseline has 3 values", "truncated": "truncated is damaged",
 		"empty": "empty is not a scores file", "other": "other is not a scores file", "missing": "missing",
 	} {
 		if _, err := Read(filepath.Join(dir, name)); !fault.IsInput(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("error for the file %s: %v", name, err)
 		}
+	}
+}
+
+// A flipped bit in any byte of a scores file is refused; SHAVER_LONG=1 flips all bits. Only
+// a file of the older version may lack the digest.
+func TestDigest(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s.arrow")
+	if err := Write(path, example()); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(data []byte) (*File, error) {
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return Read(path)
+	}
+	damaged, step := 0, 7 // each byte has a bit that is a multiple of 7
+	if os.Getenv("SHAVER_LONG") == "1" {
+		step = 1
+	}
+	for flip := 0; flip < 8*len(data); flip += step {
+		data[flip/8] ^= 1 << (flip % 8)
+		_, err := read(data)
+		if !fault.IsInput(err) || strings.Contains(err.Error(), "runtime error") {
+			t.Fatalf("byte %d, bit %d: %v", flip/8, flip%8, err)
+		}
+		if strings.Contains(err.Error(), "s.arrow is damaged: its content does not match its digest") {
+			if damaged++; damaged == 1 && !fault.IsInput(Verify(path)) {
+				t.Errorf("Verify: %v", Verify(path))
+			}
+		}
+		data[flip/8] ^= 1 << (flip % 8)
+	}
+	if damaged < 8*len(data)/step/2 {
+		t.Errorf("only %d of %d flipped bits are called damage", damaged, 8*len(data)/step)
+	}
+	if f, err := read(data); err != nil || !reflect.DeepEqual(f, example()) {
+		t.Errorf("the file itself: %+v, %v", f, err)
+	}
+	if err := Verify(path); err != nil {
+		t.Error(err)
+	}
+	_, err = read(bytes.ReplaceAll(data, []byte("shaver.scores/3"), []byte("shaver.scores/2")))
+	if err == nil || !strings.Contains(err.Error(), "damaged: files of version shaver.scores/2 have no digest") {
+		t.Error(err)
+	}
+	none := bytes.ReplaceAll(data, []byte("shaver.digest"), []byte("shaver.nothing")[:13])
+	if _, err = read(none); err == nil || !strings.Contains(err.Error(), "damaged: its digest is missing") {
+		t.Error(err)
+	}
+	if f, err := read(bytes.ReplaceAll(none, []byte("shaver.scores/3"), []byte("shaver.scores/2"))); err != nil || !reflect.DeepEqual(f, example()) {
+		t.Errorf("a file of the older version: %+v, %v", f, err)
 	}
 }
 
@@ -126,12 +183,15 @@ func TestCheckModel(t *testing.T) {
 // Aggregate returns the values of each aggregate.
 func TestAggregates(t *testing.T) {
 	f := example()
+	if all := Aggregates(); all[0] != DefaultAggregate {
+		t.Errorf("aggregates %v, expected %s first", all, DefaultAggregate)
+	}
 	for name, want := range map[string][]float64{Sum: f.Phi, Abs: {1, 2, 0, 0, 3, 4}, RMS: {2, 3, 0, 0, 4, 5}} {
 		if got, err := f.Aggregate(name); err != nil || !slices.Equal(got, want) {
 			t.Errorf("aggregate %s is %v, want %v; error %v", name, got, want, err)
 		}
 	}
-	if _, err := f.Aggregate("max"); err == nil || !strings.Contains(err.Error(), `aggregate "max": the aggregates are sum, abs, rms`) {
+	if _, err := f.Aggregate("max"); err == nil || !strings.Contains(err.Error(), `aggregate "max": the aggregates are rms, sum, abs`) {
 		t.Error(err)
 	}
 }

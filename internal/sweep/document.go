@@ -4,6 +4,8 @@
 package sweep
 
 import (
+	"math"
+
 	"shaver/internal/estimator"
 	"shaver/internal/evaluate"
 	"shaver/internal/scores"
@@ -24,6 +26,7 @@ type Document struct {
 	Entries  int    `json:"entries"`  // number of entries of the table, n*d
 	// Settings is nil in documents of older programs, which did not store it.
 	Settings *Settings    `json:"settings,omitempty"`
+	Slices   []Slice      `json:"slices,omitempty"` // sets of rows that are measured separately; documents of older programs have none
 	Unpruned Measure      `json:"unpruned"`
 	Sources  []ScoresFile `json:"sources"` // scores files by which methods rank
 	Points   []Point      `json:"points"`
@@ -37,14 +40,85 @@ type Settings struct {
 	Seed         uint64   `json:"seed"`                    // seed of the method Random
 }
 
-// Measure holds the metrics of the model with one table.
+// Measure holds the metrics of the model with one table, and the size of the table.
 type Measure struct {
-	AUC     *float64 `json:"auc"` // null if all labels are the same
-	LogLoss float64  `json:"log_loss"`
-	// Calibration is fitted on the validation split. CalibratedLogLoss is the LogLoss with
-	// it. Calibration does not change AUC. Both are nil without calibration.
-	Calibration       *evaluate.Calibration `json:"calibration,omitempty"`
-	CalibratedLogLoss *float64              `json:"calibrated_log_loss,omitempty"`
+	Metrics
+	// Calibration is fitted on the validation split. It is nil without calibration.
+	Calibration *evaluate.Calibration `json:"calibration,omitempty"`
+	// Bytes is the size of the model's file. The file is dense for the unpruned model and
+	// compact for other tables. TableBytes is the part of it that stores the table.
+	// MemoryBytes is what package infer needs for the table while it serves rows. All are nil
+	// for PTQ, for which there is no file, and in documents of older programs.
+	Bytes       *int64 `json:"bytes,omitempty"`
+	TableBytes  *int64 `json:"table_bytes,omitempty"`
+	MemoryBytes *int64 `json:"memory_bytes,omitempty"`
+	// CalibrationCurve compares predicted probabilities with labels. It is empty in documents
+	// of older programs.
+	CalibrationCurve []CurveBin `json:"calibration_curve,omitempty"`
+	// Slices has the metrics on each of Document.Slices.
+	Slices []SliceMetrics `json:"slices,omitempty"`
+}
+
+// Metrics holds the metrics of predictions. Calibration does not change AUC.
+type Metrics struct {
+	AUC               *float64 `json:"auc"` // null if all labels are the same
+	LogLoss           float64  `json:"log_loss"`
+	CalibratedLogLoss *float64 `json:"calibrated_log_loss,omitempty"` // nil without calibration
+}
+
+// Differences holds the differences between a table and the unpruned table. The losses of
+// both are calibrated for CalibratedLogLoss.
+type Differences struct {
+	AUC               *Interval `json:"auc"` // null if all labels are the same
+	LogLoss           Interval  `json:"log_loss"`
+	CalibratedLogLoss *Interval `json:"calibrated_log_loss,omitempty"` // nil without calibration
+}
+
+// Interval is a difference with its 95% confidence interval; see evaluate.Compare. Low and
+// High are nil if the rows do not determine the interval.
+type Interval struct {
+	Value float64  `json:"value"`
+	Low   *float64 `json:"low"`
+	High  *float64 `json:"high"`
+}
+
+// NewInterval returns d as an Interval. It returns nil if d has no value.
+func NewInterval(d evaluate.Difference) *Interval {
+	if math.IsNaN(d.Value) {
+		return nil
+	}
+	return &Interval{d.Value, scores.Figure(d.Low), scores.Figure(d.High)}
+}
+
+// Differs reports whether the interval is known and does not contain 0.
+func (i *Interval) Differs() bool {
+	return i != nil && i.Low != nil && i.High != nil && (*i.Low > 0 || *i.High < 0)
+}
+
+// CurveBin is a bin of a calibration curve. The bins have about equally many rows, and
+// ascending logits.
+type CurveBin struct {
+	Rows       int64    `json:"rows"`
+	Predicted  float64  `json:"predicted"`            // mean predicted probability
+	Calibrated *float64 `json:"calibrated,omitempty"` // mean of the calibrated probabilities; nil without calibration
+	Observed   float64  `json:"observed"`             // portion of the rows with label 1
+}
+
+// Slice is a set of rows of the split, defined by how often features occur in the rows of
+// train and val. Its rows are those in which the feature of one field, or the rarest feature
+// of the row, occurs from Least to Most times there.
+type Slice struct {
+	Field     string `json:"field,omitempty"` // name of the field; empty for the rarest feature of the row
+	Least     int64  `json:"least"`
+	Most      *int64 `json:"most,omitempty"` // nil = no limit
+	Rows      int64  `json:"rows"`           // number of rows of the slice
+	Positives int64  `json:"positives"`      // number of its rows with label 1
+}
+
+// SliceMetrics holds the metrics of the model with one table on a slice.
+type SliceMetrics struct {
+	Metrics
+	Difference *Differences `json:"difference,omitempty"` // nil for the unpruned table
 }
 
 // ScoresFile describes a scores file by which methods rank.
@@ -77,5 +151,8 @@ type Point struct {
 	// EmptyFeatures is the number of features of which no entry is kept.
 	EmptyFeatures int `json:"empty_features"`
 	Measure
-	ValidationAUC *float64 `json:"validation_auc,omitempty"` // AUC by which Select chose the method; nil without Select
+	// Difference compares the table with the unpruned one. It is nil in documents of older
+	// programs.
+	Difference    *Differences `json:"difference,omitempty"`
+	ValidationAUC *float64     `json:"validation_auc,omitempty"` // AUC by which Select chose the method; nil without Select
 }

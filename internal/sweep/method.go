@@ -7,6 +7,7 @@ import (
 
 	"shaver/internal/baseline"
 	"shaver/internal/compact"
+	"shaver/internal/estimator"
 	"shaver/internal/fault"
 	"shaver/internal/model"
 	"shaver/internal/prune"
@@ -29,14 +30,18 @@ type Unpruned struct {
 	Counts       func() ([]int64, error) // occurrences of features in train and val, [n]
 	// Fit returns the least number of entries, from the front of order, that must be
 	// dropped so that the compact file has at most the given number of bytes.
-	Fit    func(order []int32, bytes int64) (drop int, err error)
-	Keep   prune.Keep       // entries that no method drops
-	Values compact.Encoding // number format of kept entries
+	Fit func(order []int32, bytes int64) (drop int, err error)
+	// Footprint returns the bytes of the compact file without the given entries, of the part
+	// of it that stores the table, and of the memory that the table takes when it is served.
+	Footprint func(dropped []bool) (file, table, memory int64)
+	Keep      prune.Keep       // entries that no method drops
+	Values    compact.Encoding // number format of kept entries
 }
 
 // ByShapley is the name of the method that ranks by Shapley values from any estimator. The
 // method for other scores is named after their estimator. An aggregate other than
-// scores.Sum, which is the mean, is part of the name, as in shapley-abs.
+// scores.Sum is part of the name, as in shapley-abs. Sum, which is the paper's ranking, is
+// not, whatever the default aggregate is.
 const ByShapley = "shapley"
 
 // The rivals, which need no scores.
@@ -46,6 +51,8 @@ const (
 	Frequency = "frequency" // scores of prune.Frequency
 )
 
+const ptqPrefix = "ptq"
+
 var ptqBits = []int{4, 8, 16}
 
 // Rivals returns the names of the methods that need no scores: three orders, and PTQ with
@@ -54,7 +61,7 @@ func Rivals() []string {
 	all := []string{Magnitude, Random, Frequency}
 	for _, per := range []string{"", "-" + prune.PerField, "-" + prune.PerRow} {
 		for _, bits := range ptqBits {
-			all = append(all, fmt.Sprintf("ptq%d%s", bits, per))
+			all = append(all, fmt.Sprintf("%s%d%s", ptqPrefix, bits, per))
 		}
 	}
 	return all
@@ -63,25 +70,30 @@ func Rivals() []string {
 // ByScores returns the method that ranks by an aggregate of the scores f. source is the
 // index of f in Document.Sources.
 func (t *Unpruned) ByScores(f *scores.File, source int, aggregate, rank string) (Method, error) {
-	name := f.Spec.Estimator
-	if f.Spec.Traits().Shapley {
+	order, err := Order(f, aggregate, rank, t.Entries)
+	if err != nil {
+		return nil, err
+	}
+	return t.ordered(Point{Method: Name(&f.Spec.Options, aggregate), Source: &source, Baseline: f.Spec.Baseline}, f.Baseline, order)
+}
+
+// Name returns the name of the method that ranks by an aggregate of scores by o.
+func Name(o *estimator.Options, aggregate string) string {
+	name := o.Estimator
+	if o.Traits().Shapley {
 		name = ByShapley
 	}
 	if aggregate != scores.Sum {
 		name += "-" + aggregate
 	}
-	order, err := Order(f, aggregate, rank, t.Entries)
-	if err != nil {
-		return nil, err
-	}
-	return t.ordered(Point{Method: name, Source: &source, Baseline: f.Spec.Baseline}, f.Baseline, order)
+	return name
 }
 
 // Order returns the entries in the order in which they are dropped, ranked by an aggregate
 // of their scores. entries is the table, [n, d], whose magnitudes break ties.
 func Order(f *scores.File, aggregate, rank string, entries []float32) ([]int32, error) {
 	if rank == prune.Signed && aggregate != scores.Sum {
-		return nil, fault.Usagef("rank %s needs the aggregate %s: the values of %s have no sign", rank, scores.Sum, aggregate)
+		return nil, fault.Usagef("--rank %s needs --aggregate %s: the values of %s have no sign", rank, scores.Sum, aggregate)
 	}
 	values, err := f.Aggregate(aggregate)
 	if err != nil {
@@ -97,6 +109,19 @@ func Order(f *scores.File, aggregate, rank string, entries []float32) ([]int32, 
 // Rival returns the named method. baselineName is the name of baseline, [m, d], which
 // dropped entries read. Only Random uses seed.
 func (t *Unpruned) Rival(name, baselineName string, baseline []float32, seed uint64) (Method, error) {
+	if strings.HasPrefix(name, ptqPrefix) {
+		return t.ptq(name)
+	}
+	order, err := t.RivalOrder(name, baseline, seed)
+	if err != nil {
+		return nil, err
+	}
+	return t.ordered(Point{Method: name, Baseline: baselineName}, baseline, order)
+}
+
+// RivalOrder returns the entries in the order in which the named method, which is not
+// PTQ, drops them. baseline, [m, d], is what dropped entries read. Only Random uses seed.
+func (t *Unpruned) RivalOrder(name string, baseline []float32, seed uint64) ([]int32, error) {
 	var values []float64
 	switch name {
 	case Magnitude:
@@ -110,13 +135,13 @@ func (t *Unpruned) Rival(name, baselineName string, baseline []float32, seed uin
 		}
 		values = prune.Frequency(t.Architecture, t.Entries, baseline, counts)
 	default:
-		return t.ptq(name)
+		return nil, unknownRival(name)
 	}
-	order, err := prune.Order(prune.Abs, values, t.Entries)
-	if err != nil {
-		return nil, err
-	}
-	return t.ordered(Point{Method: name, Baseline: baselineName}, baseline, order)
+	return prune.Order(prune.Abs, values, t.Entries)
+}
+
+func unknownRival(name string) error {
+	return fault.Usagef("method %q: the methods are %s", name, strings.Join(Rivals(), ", "))
 }
 
 // ordered is a method that drops entries in a fixed order.
@@ -159,6 +184,8 @@ func (o *ordered) Cut(b prune.Budget) (Point, []float32, error) {
 	if b.Unit == prune.Sparsity {
 		p.Sparsity = b.Amount
 	}
+	file, stored, memory := o.table.Footprint(mask)
+	p.Bytes, p.TableBytes, p.MemoryBytes = &file, &stored, &memory
 	p.Parameters, p.EmptyFeatures = prune.Parameters(a, drop, p.Baseline), prune.EmptyFeatures(a, mask)
 	return p, table, nil
 }
@@ -206,13 +233,13 @@ type rounded struct {
 
 func (t *Unpruned) ptq(name string) (Method, error) {
 	if !slices.Contains(Rivals(), name) {
-		return nil, fault.Usagef("method %q: the methods are %s", name, strings.Join(Rivals(), ", "))
+		return nil, unknownRival(name)
 	}
 	r := &rounded{table: t, name: name, per: prune.PerTable}
 	if _, per, ok := strings.Cut(name, "-"); ok {
 		r.per = per
 	}
-	if _, err := fmt.Sscanf(name, "ptq%d", &r.bits); err != nil {
+	if _, err := fmt.Sscanf(name, ptqPrefix+"%d", &r.bits); err != nil {
 		panic("sweep: rival " + name)
 	}
 	return r, nil

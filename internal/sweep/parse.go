@@ -2,11 +2,14 @@ package sweep
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"io"
+	"math"
 	"slices"
 	"strings"
 
+	"shaver/internal/estimator"
 	"shaver/internal/fault"
 	"shaver/internal/prune"
 )
@@ -15,10 +18,11 @@ import (
 // with all points.
 const mostPoints = 10_000
 
-// Parse decodes a document of the format Version. The document has at least one point, and
-// every Source is an index in Sources. Either all points of a method have a Source or
-// none has. Sparsities and AUCs are in [0, 1], and Settings are valid. Any other document
-// is bad input.
+// Parse decodes a document of the format Version. The document has at least one point. The
+// method of a point is one of Rivals, or it ranks by its Source, which is an index in
+// Sources. Sparsities, AUCs and probabilities are in [0, 1], and intervals contain their
+// values. Settings are valid. All measures have the metrics of all slices, or none has. Any
+// other document is bad input.
 func Parse(data []byte) (*Document, error) {
 	var head struct {
 		Version string `json:"version"`
@@ -41,20 +45,18 @@ func Parse(data []byte) (*Document, error) {
 	if len(d.Points) == 0 || len(d.Points) > mostPoints {
 		return nil, fault.Inputf("the sweep has %d points, expected 1 to %d", len(d.Points), mostPoints)
 	}
-	ranks := map[string]bool{} // by method: whether its points have a source
 	for i := range d.Points {
 		p := &d.Points[i]
-		if by, ok := ranks[p.Method]; ok && by != (p.Source != nil) {
-			return nil, fault.Inputf("point %d: some points of method %q have a source and some do not", i, p.Method)
-		}
-		ranks[p.Method] = p.Source != nil
-		if p.Source != nil && (*p.Source < 0 || *p.Source >= len(d.Sources)) {
-			return nil, fault.Inputf("point %d: source %d, expected an index below %d", i, *p.Source, len(d.Sources))
+		if err := d.checkMethod(p); err != nil {
+			return nil, fault.Inputf("point %d: %w", i, err)
 		}
 		if !(p.Sparsity >= 0 && p.Sparsity <= 1) {
 			return nil, fault.Inputf("point %d: sparsity %v is outside [0, 1]", i, p.Sparsity)
 		}
-		if err := p.check(); err != nil {
+		if err := p.Measure.check(len(d.Slices)); err != nil {
+			return nil, fault.Inputf("point %d: %w", i, err)
+		}
+		if err := p.Difference.check(); err != nil {
 			return nil, fault.Inputf("point %d: %w", i, err)
 		}
 	}
@@ -66,7 +68,7 @@ func Parse(data []byte) (*Document, error) {
 			return nil, fault.Inputf("settings: field minimum %v is outside [0, 1]", s.FieldMinimum)
 		}
 	}
-	if err := d.Unpruned.check(); err != nil {
+	if err := d.Unpruned.check(len(d.Slices)); err != nil {
 		return nil, fault.Inputf("unpruned: %w", err)
 	}
 	return &d, nil
@@ -76,8 +78,59 @@ func Parse(data []byte) (*Document, error) {
 // axis of a picture might never end.
 const mostLoss = 1e100
 
+// checkMethod returns an error unless the point's method exists and matches its source.
+func (d *Document) checkMethod(p *Point) error {
+	if p.Source == nil {
+		if !slices.Contains(Rivals(), p.Method) {
+			return fault.Inputf("method %q without a source: expected one of %s", p.Method, strings.Join(Rivals(), ", "))
+		}
+		return nil
+	}
+	if *p.Source < 0 || *p.Source >= len(d.Sources) {
+		return fault.Inputf("source %d, expected an index below %d", *p.Source, len(d.Sources))
+	}
+	by := &d.Sources[*p.Source].Options
+	if _, ok := estimator.Lookup(by.Estimator); !ok {
+		return fault.Inputf("source %d has the estimator %q: expected one of %s", *p.Source, by.Estimator, strings.Join(estimator.Names(), ", "))
+	}
+	_, err := d.AggregateOf(p)
+	return err
+}
+
+// check returns an error if m has impossible values. n is the number of slices.
+func (m *Measure) check(n int) error {
+	if err := m.Metrics.check(); err != nil {
+		return err
+	}
+	for _, bytes := range []*int64{m.Bytes, m.TableBytes, m.MemoryBytes} {
+		if bytes != nil && *bytes < 0 {
+			return fault.Inputf("a size of %d bytes", *bytes)
+		}
+	}
+	if (m.Bytes == nil) != (m.TableBytes == nil) || (m.Bytes == nil) != (m.MemoryBytes == nil) {
+		return fault.Inputf("only some of bytes, table_bytes and memory_bytes, expected all or none")
+	}
+	for i, bin := range m.CalibrationCurve {
+		for _, p := range []*float64{&bin.Predicted, &bin.Observed, bin.Calibrated} {
+			if p != nil && !(*p >= 0 && *p <= 1) || bin.Rows < 1 {
+				return fault.Inputf("calibration curve, bin %d: %d rows and the probability %v, expected at least 1 row and a probability in [0, 1]", i, bin.Rows, *p)
+			}
+		}
+	}
+	if len(m.Slices) > 0 && len(m.Slices) != n {
+		return fault.Inputf("metrics of %d slices, expected %d", len(m.Slices), n)
+	}
+	for i := range m.Slices {
+		s := &m.Slices[i]
+		if err := cmp.Or(s.Metrics.check(), s.Difference.check()); err != nil {
+			return fault.Inputf("slice %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
 // check returns an error if m has impossible values.
-func (m *Measure) check() error {
+func (m *Metrics) check() error {
 	if m.AUC != nil && !(*m.AUC >= 0 && *m.AUC <= 1) {
 		return fault.Inputf("AUC %v is outside [0, 1]", *m.AUC)
 	}
@@ -88,6 +141,25 @@ func (m *Measure) check() error {
 	for _, loss := range losses {
 		if !(loss >= 0 && loss <= mostLoss) {
 			return fault.Inputf("LogLoss %v is outside [0, %g]", loss, mostLoss)
+		}
+	}
+	return nil
+}
+
+// check returns an error if d has impossible values.
+func (d *Differences) check() error {
+	if d == nil {
+		return nil
+	}
+	for _, of := range []*Interval{d.AUC, &d.LogLoss, d.CalibratedLogLoss} {
+		switch {
+		case of == nil:
+		case (of.Low == nil) != (of.High == nil):
+			return fault.Inputf("an interval has only one end, expected both or none")
+		case of.Low != nil && !(*of.Low <= of.Value && of.Value <= *of.High && *of.Low >= -mostLoss && *of.High <= mostLoss):
+			return fault.Inputf("interval [%v, %v] of the difference %v: expected an interval that contains it, within ±%g", *of.Low, *of.High, of.Value, mostLoss)
+		case !(math.Abs(of.Value) <= mostLoss):
+			return fault.Inputf("difference %v is outside ±%g", of.Value, mostLoss)
 		}
 	}
 	return nil

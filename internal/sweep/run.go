@@ -22,13 +22,29 @@ type Config struct {
 	// Predict returns a model's predictions on the split to measure on. Validate returns
 	// its predictions on the validation split; Run calls it only for Calibrate and Select.
 	Predict, Validate func(context.Context, *model.Model) (*evaluate.Predictions, error)
+	Slices            *Slicer // has the rows that Predict predicts; nil = no slices are measured
 }
 
-// Run sets Unpruned and appends Points to the document. The points are ordered by budget
-// and then by method. Methods that support only their own budgets come last.
+// curveBins is the number of bins of a calibration curve.
+const curveBins = 15
+
+// Run sets Slices and Unpruned, except for the sizes of its table, and appends Points to the
+// document. The points are ordered by budget and then by method. Methods that support only
+// their own budgets come last.
+//
+// Run keeps the predictions of the unpruned model with their ranks, about 21 bytes per row,
+// and as much for the rows of each slice.
 func (c *Config) Run(ctx context.Context, d *Document) error {
+	r := run{Config: c, d: d}
+	d.Slices = nil
+	if c.Slices != nil {
+		r.shown = c.Slices.shown()
+		for _, k := range r.shown {
+			d.Slices = append(d.Slices, c.Slices.slices[k])
+		}
+	}
 	var err error
-	if d.Unpruned, err = c.measure(ctx, c.Model); err != nil {
+	if r.unpruned, err = r.measure(ctx, c.Model, &d.Unpruned); err != nil {
 		return err
 	}
 	free := slices.DeleteFunc(slices.Clone(c.Methods), func(m Method) bool { return m.Own() != nil })
@@ -43,14 +59,14 @@ func (c *Config) Run(ctx context.Context, d *Document) error {
 			measured, best = []Method{chosen}, &auc
 		}
 		for _, m := range measured {
-			if err := c.add(ctx, d, m, b, best); err != nil {
+			if err := r.add(ctx, m, b, best); err != nil {
 				return err
 			}
 		}
 	}
 	for _, m := range c.Methods {
 		for _, b := range m.Own() {
-			if err := c.add(ctx, d, m, b, nil); err != nil {
+			if err := r.add(ctx, m, b, nil); err != nil {
 				return err
 			}
 		}
@@ -81,40 +97,101 @@ func (c *Config) Work() (measured, validated int) {
 	return measured, validated
 }
 
+// run is a run of a sweep.
+type run struct {
+	*Config
+	d        *Document
+	shown    []int // indices of the slices that are measured
+	unpruned *measured
+}
+
+// measured holds the predictions with one table, from which differences are computed.
+type measured struct {
+	rows        *evaluate.Ranking
+	calibration *evaluate.Calibration // nil without calibration
+	slices      []*evaluate.Ranking   // by slice
+}
+
 // add measures one point and appends it to the document. best is its ValidationAUC.
-func (c *Config) add(ctx context.Context, d *Document, m Method, b prune.Budget, best *float64) error {
+func (r *run) add(ctx context.Context, m Method, b prune.Budget, best *float64) error {
 	p, table, err := m.Cut(b)
 	if err != nil {
 		return err
 	}
-	if p.Measure, err = c.measure(ctx, c.Model.WithEmbedding(table)); err != nil {
+	found, err := r.measure(ctx, r.Model.WithEmbedding(table), &p.Measure)
+	if err != nil {
 		return err
 	}
 	p.ValidationAUC = best
-	d.Points = append(d.Points, p)
+	p.Difference = r.difference(found, found.rows, r.unpruned.rows)
+	for k := range p.Slices {
+		p.Slices[k].Difference = r.difference(found, found.slices[k], r.unpruned.slices[k])
+	}
+	r.d.Points = append(r.d.Points, p)
 	return nil
 }
 
-func (c *Config) measure(ctx context.Context, m *model.Model) (Measure, error) {
-	p, err := c.Predict(ctx, m)
+// measure predicts with the model m and sets the metrics, the curve and the slices of to.
+func (r *run) measure(ctx context.Context, m *model.Model, to *Measure) (*measured, error) {
+	p, err := r.Predict(ctx, m)
 	if err != nil {
-		return Measure{}, err
+		return nil, err
 	}
-	metrics := p.Metrics()
-	found := Measure{AUC: scores.Figure(metrics.AUC), LogLoss: metrics.LogLoss}
-	if c.Calibrate {
-		validation, err := c.Validate(ctx, m)
+	found := &measured{rows: evaluate.Rank(p)}
+	if r.Calibrate {
+		validation, err := r.Validate(ctx, m)
 		if err != nil {
-			return Measure{}, err
+			return nil, err
 		}
 		if validation.OneKind() {
-			return Measure{}, fault.Inputf("all labels of the validation split are the same: there is nothing to calibrate by")
+			return nil, fault.Inputf("all labels of the validation split are the same: there is nothing to calibrate by")
 		}
 		calibration := evaluate.Calibrate(validation)
-		loss := p.LogLoss(calibration)
-		found.Calibration, found.CalibratedLogLoss = &calibration, &loss
+		found.calibration = &calibration
+	}
+	to.Calibration = found.calibration
+	to.Metrics, to.CalibrationCurve = found.metrics(found.rows), found.curve()
+	to.Slices = nil
+	for _, k := range r.shown {
+		slice := evaluate.Rank(r.Slices.predictions(p, k))
+		found.slices = append(found.slices, slice)
+		to.Slices = append(to.Slices, SliceMetrics{Metrics: found.metrics(slice)})
 	}
 	return found, nil
+}
+
+// metrics returns the metrics of the rows or of a slice.
+func (m *measured) metrics(of *evaluate.Ranking) Metrics {
+	all := Metrics{AUC: scores.Figure(of.AUC()), LogLoss: of.LogLoss(evaluate.Uncalibrated)}
+	if m.calibration != nil {
+		loss := of.LogLoss(*m.calibration)
+		all.CalibratedLogLoss = &loss
+	}
+	return all
+}
+
+// curve returns the calibration curve.
+func (m *measured) curve() (curve []CurveBin) {
+	for _, bin := range m.rows.Curve(curveBins, evaluate.Uncalibrated) {
+		curve = append(curve, CurveBin{Rows: bin.Rows, Predicted: bin.Predicted, Observed: bin.Observed})
+	}
+	if m.calibration != nil {
+		for i, bin := range m.rows.Curve(curveBins, *m.calibration) {
+			curve[i].Calibrated = &bin.Predicted
+		}
+	}
+	return curve
+}
+
+// difference returns the differences between a table and the unpruned one, of which m has the
+// calibrations, on the rows or on a slice.
+func (r *run) difference(m *measured, pruned, unpruned *evaluate.Ranking) *Differences {
+	c := pruned.Minus(unpruned)
+	d := &Differences{AUC: NewInterval(c.AUC), LogLoss: *NewInterval(c.LogLoss)}
+	if m.calibration != nil {
+		d.CalibratedLogLoss = NewInterval(evaluate.CompareLogLoss(unpruned.Predictions, pruned.Predictions, *r.unpruned.calibration, *m.calibration))
+	}
+	return d
 }
 
 // choose returns the method with the highest AUC on the validation split, and this AUC. Of

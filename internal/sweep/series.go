@@ -25,7 +25,11 @@ type Mean struct {
 	LogLoss       Spread
 	Calibrated    Spread // calibrated LogLoss; NaN without calibration
 	ValidationAUC Spread // NaN without Select
-	first         int    // index of the first repeat in Document.Points
+	// Difference compares the tables with the unpruned one. Each interval has the mean of the
+	// repeats and contains all their intervals. It is nil in documents of older programs.
+	Difference *Differences
+	Point      *Point // the first repeat
+	first      int    // index of Point in Document.Points
 }
 
 // Spread is the mean of repeats. Off is the largest distance of a repeat from the mean.
@@ -114,7 +118,7 @@ func (d *Document) mean(points []int) Mean {
 		return spread(values)
 	}
 	first := &d.Points[points[0]]
-	m := Mean{Sparsity: first.Sparsity, Parameters: first.Parameters, first: points[0]}
+	m := Mean{Sparsity: first.Sparsity, Parameters: first.Parameters, Point: first, first: points[0]}
 	for _, i := range points {
 		m.EmptyFeatures += float64(d.Points[i].EmptyFeatures) / float64(len(points))
 	}
@@ -122,7 +126,47 @@ func (d *Document) mean(points []int) Mean {
 	m.LogLoss = column(func(p *Point) *float64 { return &p.LogLoss })
 	m.Calibrated = column(func(p *Point) *float64 { return p.CalibratedLogLoss })
 	m.ValidationAUC = column(func(p *Point) *float64 { return p.ValidationAUC })
+	m.Difference = d.difference(points)
 	return m
+}
+
+// difference combines the differences of the points with the given indices. It returns nil
+// if one of them has none.
+func (d *Document) difference(points []int) *Differences {
+	for _, i := range points {
+		if d.Points[i].Difference == nil {
+			return nil
+		}
+	}
+	combined := func(of func(*Differences) *Interval) *Interval {
+		var all Interval
+		for k, i := range points {
+			one := of(d.Points[i].Difference)
+			if one == nil {
+				return nil
+			}
+			all.Value += one.Value / float64(len(points))
+			if k == 0 {
+				all.Low, all.High = one.Low, one.High
+			}
+			if all.Low == nil || one.Low == nil {
+				all.Low, all.High = nil, nil
+				continue
+			}
+			if *one.Low < *all.Low {
+				all.Low = one.Low
+			}
+			if *one.High > *all.High {
+				all.High = one.High
+			}
+		}
+		return &all
+	}
+	return &Differences{
+		AUC:               combined(func(d *Differences) *Interval { return d.AUC }),
+		LogLoss:           *combined(func(d *Differences) *Interval { return &d.LogLoss }),
+		CalibratedLogLoss: combined(func(d *Differences) *Interval { return d.CalibratedLogLoss }),
+	}
 }
 
 // Label returns the method of a point, with the properties in which points of this method
@@ -165,30 +209,70 @@ func (s *ScoresFile) phrases() []string {
 	return append(all, strings.Join(s.Splits, " and "), fmt.Sprintf("%g of the rows", s.Sample))
 }
 
-// WriteTable writes the document as a table whose columns are separated by tabs.
+// String returns the difference and its ends with four decimals, and Mark if it differs. It
+// returns a dash if i is nil.
+func (i *Interval) String() string {
+	if i == nil {
+		return "-"
+	}
+	text := fmt.Sprintf("%+.4f", i.Value)
+	if i.Low != nil {
+		text += fmt.Sprintf(" [%+.4f, %+.4f]", *i.Low, *i.High)
+	}
+	return text + i.mark()
+}
+
+// Mark marks differences whose interval does not contain 0.
+const Mark = " *"
+
+func (i *Interval) mark() string {
+	if i.Differs() {
+		return Mark
+	}
+	return ""
+}
+
+// WriteTable writes the document as a table whose columns are separated by tabs. The marked
+// numbers differ from those of the unpruned table. The last line is the result of Decide
+// with DefaultTolerance.
 func (d *Document) WriteTable(w io.Writer) {
-	calibrated, chosen := false, false
+	calibrated, chosen, compared := false, false, false
 	for i := range d.Points {
 		calibrated = calibrated || d.Points[i].Calibration != nil
 		chosen = chosen || d.Points[i].ValidationAUC != nil
+		compared = compared || d.Points[i].Difference != nil
 	}
-	header := "SPARSITY\tPARAMETERS\tMETHOD\tAUC\tLOGLOSS"
+	header := "SPARSITY\tPARAMETERS\tMETHOD\tAUC"
+	if compared {
+		header += "\tAUC - UNPRUNED, 95% INTERVAL"
+	}
+	header += "\tLOGLOSS"
 	if calibrated {
 		header += "\tCALIBRATED"
 	}
 	if chosen {
 		header += "\tVALIDATION AUC"
 	}
-	fmt.Fprintln(w, header+"\tEMPTY FEATURES")
+	fmt.Fprintln(w, header+"\tFEATURES KEPT")
+	marked := false
 	line := func(sparsity float64, parameters int, label string, m *Mean) {
-		fmt.Fprintf(w, "%.6g\t%d\t%s\t%v\t%v", sparsity, parameters, label, m.AUC, m.LogLoss)
+		off := m.Difference
+		if off == nil {
+			off = &Differences{}
+		}
+		marked = marked || off.AUC.Differs() || off.LogLoss.Differs() || off.CalibratedLogLoss.Differs()
+		fmt.Fprintf(w, "%s\t%d\t%s\t%v", SparsityText(sparsity), parameters, label, m.AUC)
+		if compared {
+			fmt.Fprintf(w, "\t%v", off.AUC)
+		}
+		fmt.Fprintf(w, "\t%v%s", m.LogLoss, off.LogLoss.mark())
 		if calibrated {
-			fmt.Fprintf(w, "\t%v", m.Calibrated)
+			fmt.Fprintf(w, "\t%v%s", m.Calibrated, off.CalibratedLogLoss.mark())
 		}
 		if chosen {
 			fmt.Fprintf(w, "\t%v", m.ValidationAUC)
 		}
-		fmt.Fprintf(w, "\t%.0f\n", m.EmptyFeatures)
+		fmt.Fprintf(w, "\t%.0f\n", float64(d.Features)-m.EmptyFeatures)
 	}
 	unpruned := Document{Points: []Point{{Measure: d.Unpruned}}}
 	m := unpruned.mean([]int{0})
@@ -206,5 +290,11 @@ func (d *Document) WriteTable(w io.Writer) {
 	slices.SortFunc(means, func(a, b labelled) int { return cmp.Compare(a.first, b.first) })
 	for _, m := range means {
 		line(m.Sparsity, m.Parameters, m.label, m.Mean)
+	}
+	if marked {
+		fmt.Fprintln(w, "* differs from the unpruned table: the 95% interval of the difference does not contain 0")
+	}
+	if compared {
+		fmt.Fprintln(w, d.decision(DefaultTolerance))
 	}
 }

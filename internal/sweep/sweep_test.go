@@ -1,9 +1,12 @@
 package sweep
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
+	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -35,7 +38,8 @@ func table(t *testing.T, by string) (*model.Model, *Unpruned, *scores.File) {
 	counts := make([]int64, m.Features())
 	return m, &Unpruned{
 		Architecture: &m.Architecture, Names: []string{"a", "b", "c"}, Entries: m.Weights.Embedding, Values: compact.Float32,
-		Counts: func() ([]int64, error) { return counts, nil },
+		Counts:    func() ([]int64, error) { return counts, nil },
+		Footprint: func(dropped []bool) (file, table, memory int64) { return int64(len(dropped)) + 2, 2, 1 },
 	}, f
 }
 
@@ -60,7 +64,9 @@ func TestByScores(t *testing.T) {
 		}
 	}
 	want := Point{Method: "shapley", Source: p.Source, Baseline: baseline.Codebook, Values: "float32", Bits: 32, Sparsity: .5, Parameters: n/2 + m.Players(), EmptyFeatures: n / 2 / m.Dim}
-	if p != want || *p.Source != source {
+	file, stored, memory := int64(n+2), int64(2), int64(1) // as Footprint says
+	want.Bytes, want.TableBytes, want.MemoryBytes = &file, &stored, &memory
+	if !reflect.DeepEqual(p, want) || *p.Source != source {
 		t.Errorf("point %+v with source %d, expected %+v", p, *p.Source, want)
 	}
 
@@ -204,6 +210,158 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// Run compares each table with the unpruned one, on all rows and on the slices, and keeps the
+// sizes that methods set.
+func TestRunCompares(t *testing.T) {
+	m := modeltest.Random(t, modeltest.Architectures()["deepfm"], 1)
+	const n = 600
+	r := rand.New(rand.NewPCG(5, 6))
+	noise := make([]float64, 2*n)
+	labels := make([]uint8, n)
+	for i := range noise {
+		noise[i] = r.NormFloat64()
+		labels[i/2] = uint8(r.IntN(2))
+	}
+	predict := func(_ context.Context, m *model.Model) (*evaluate.Predictions, error) {
+		p := &evaluate.Predictions{Labels: labels}
+		mark := float64(m.Weights.Embedding[0])
+		for i, label := range labels {
+			p.Logits = append(p.Logits, float64(label)+noise[i]+mark*noise[n+i])
+		}
+		return p, nil
+	}
+	rows := &model.Rows{Fields: m.Fields()}
+	counts := make([]int64, m.Features())
+	for i := range counts {
+		counts[i] = 5000
+	}
+	counts[0] = 7 // a rare feature of the first field
+	offsets := m.Offsets()
+	for i, label := range labels {
+		for j := range m.Fields() {
+			feature := offsets[j]
+			if j > 0 || i%3 > 0 {
+				feature++
+			}
+			rows.Features = append(rows.Features, feature)
+		}
+		rows.Number, rows.Label = append(rows.Number, int64(i)), append(rows.Label, label)
+	}
+	slicer := NewSlicer(&m.Architecture, []string{"a", "b", "c"}, counts)
+	slicer.Add(rows)
+	c := Config{Model: m, Predict: predict, Validate: predict, Calibrate: true, Slices: slicer,
+		Methods: []Method{fake{"a", 2, nil}}, Budgets: []prune.Budget{{Unit: prune.Sparsity, Amount: .5}}}
+	size := int64(9)
+	d := &Document{Unpruned: Measure{Bytes: &size}}
+	for range 2 { // the second run replaces what is not a point
+		if err := c.Run(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	whole := func(m *model.Model) *evaluate.Predictions { p, _ := predict(t.Context(), m); return p }
+	third := func(p *evaluate.Predictions, rest ...int) *evaluate.Predictions {
+		part := &evaluate.Predictions{}
+		for i := range labels {
+			if slices.Contains(rest, i%3) {
+				part.Logits, part.Labels = append(part.Logits, p.Logits[i]), append(part.Labels, p.Labels[i])
+			}
+		}
+		return part
+	}
+	_, table, _ := c.Methods[0].Cut(c.Budgets[0])
+	before, after := whole(m), whole(m.WithEmbedding(table))
+	p := &d.Points[0]
+	check := func(what string, metrics Metrics, got *Differences, calibrations [2]*evaluate.Calibration, a, b *evaluate.Predictions) {
+		t.Helper()
+		want := evaluate.Compare(a, b)
+		calibrated := evaluate.CompareLogLoss(a, b, *calibrations[0], *calibrations[1])
+		if !reflect.DeepEqual(got, &Differences{NewInterval(want.AUC), *NewInterval(want.LogLoss), NewInterval(calibrated)}) {
+			t.Errorf("%s: %+v, expected %+v and %+v", what, got, want, calibrated)
+		}
+		if *metrics.AUC != b.Metrics().AUC || metrics.LogLoss != b.Metrics().LogLoss || *metrics.CalibratedLogLoss != b.LogLoss(*calibrations[1]) {
+			t.Errorf("%s: %+v, expected %+v", what, metrics, b.Metrics())
+		}
+	}
+	both := [2]*evaluate.Calibration{d.Unpruned.Calibration, p.Calibration}
+	check("all rows", p.Metrics, p.Difference, both, before, after)
+	nine, rare := int64(9), int64(99)
+	want := []Slice{{Least: 0, Most: &nine}, {Least: 1000}, {Field: "a", Most: &rare}}
+	for k, rest := range [][]int{{0}, {1, 2}, {0}} {
+		part := third(after, rest...)
+		want[k].Rows = int64(len(part.Labels))
+		for _, label := range part.Labels {
+			want[k].Positives += int64(label)
+		}
+		check("slice", p.Slices[k].Metrics, p.Slices[k].Difference, both, third(before, rest...), part)
+	}
+	if !reflect.DeepEqual(d.Slices, want) || len(p.Slices) != 3 || len(d.Unpruned.Slices) != 3 || d.Unpruned.Slices[0].Difference != nil {
+		t.Errorf("slices %+v, expected %+v", d.Slices, want)
+	}
+	if d.Unpruned.Bytes != &size || len(d.Points) != 2 {
+		t.Errorf("unpruned %+v, %d points", d.Unpruned, len(d.Points))
+	}
+	for i, bin := range p.CalibrationCurve {
+		predicted := evaluate.Rank(after).Curve(curveBins, evaluate.Uncalibrated)[i].Predicted
+		calibrated := evaluate.Rank(after).Curve(curveBins, *p.Calibration)[i].Predicted
+		if len(p.CalibrationCurve) != curveBins || bin.Rows != n/curveBins || bin.Predicted != predicted || *bin.Calibrated != calibrated {
+			t.Errorf("bin %d of %d: %+v", i, len(p.CalibrationCurve), bin)
+		}
+	}
+	text := strings.Builder{}
+	d.WriteTable(&text)
+	if line := strings.Split(text.String(), "\n")[2]; !strings.Contains(line, p.Difference.AUC.String()) || !strings.Contains(p.Difference.AUC.String(), Mark) {
+		t.Errorf("line %q, expected %q", line, p.Difference.AUC)
+	}
+	if !strings.Contains(text.String(), "\n* differs from the unpruned table") {
+		t.Errorf("table\n%s", text.String())
+	}
+}
+
+// A slice needs enough rows, rows of both labels, and rows of the split that it lacks.
+func TestSlicesAreWorthMeasuring(t *testing.T) {
+	a := &model.Architecture{FieldDims: slices.Repeat([]int{2}, 10), Dim: 1}
+	counts := make([]int64, 20)
+	var names []string
+	for j := range 10 {
+		counts[2*j], counts[2*j+1] = int64(j), 2000 // feature 2j is the rarer, the more the greater j
+		names = append(names, string(rune('a'+j)))
+	}
+	add := func(s *Slicer, n int, label uint8, rare ...int) {
+		rows := &model.Rows{Fields: 10}
+		for range n {
+			for j := range 10 {
+				feature := int32(2*j + 1)
+				if slices.Contains(rare, j) {
+					feature--
+				}
+				rows.Features = append(rows.Features, feature)
+			}
+			rows.Label = append(rows.Label, label)
+		}
+		s.Add(rows)
+	}
+	fields := func(s *Slicer) (text string) {
+		for _, k := range s.shown() {
+			text += cmp.Or(s.slices[k].Field, "*")
+		}
+		return text
+	}
+	s := NewSlicer(a, names, counts)
+	add(s, 1000, 0)
+	add(s, 1000, 1)
+	if got := fields(s); got != "" {
+		t.Errorf("slices %q of rows that are all alike", got)
+	}
+	add(s, 100, 0, 0, 1, 2, 3, 4, 9) // a, b, c: a and b are not among the fields with the most occurrences of rare features
+	if got := fields(s); got != "" {
+		t.Errorf("slices %q with one label", got)
+	}
+	add(s, 1, 1, 0, 1, 2, 3, 4, 5)
+	if got := fields(s); got != "*edc" {
+		t.Errorf("slices %q, expected the rarest feature and three fields", got)
+	}
+}
+
 func methods(d *Document) string {
 	var names []string
 	for _, p := range d.Points {
@@ -224,7 +382,7 @@ func TestSeries(t *testing.T) {
 		{Options: estimator.Options{Estimator: "permutation"}, Seed: 1, Splits: both[:1], Sample: .1},
 	}}
 	add := func(method string, source *int, values string, sparsity, auc float64) {
-		d.Points = append(d.Points, Point{Method: method, Source: source, Baseline: baseline.Zero, Values: values, Sparsity: sparsity, Measure: Measure{AUC: value(auc), LogLoss: .5}})
+		d.Points = append(d.Points, Point{Method: method, Source: source, Baseline: baseline.Zero, Values: values, Sparsity: sparsity, Measure: Measure{Metrics: Metrics{AUC: value(auc), LogLoss: .5}}})
 	}
 	add("shapley", at(0), "float32", .5, .7)
 	add("shapley", at(1), "float32", .5, .8)

@@ -223,7 +223,7 @@ func TestBrokenSpill(t *testing.T) {
 // idOf returns the id of a value, or -1 if it has none.
 func idOf(f *Field, value string) int32 {
 	ids := make([][]int32, 1)
-	if NewLookup([]*Field{f}).Append(ids, [][]byte{[]byte(value)}) == 0 {
+	if NewLookup([]*Field{f}, false).Append(ids, [][]byte{[]byte(value)}) == 0 {
 		return -1
 	}
 	return ids[0][0]
@@ -242,7 +242,7 @@ func TestLookupOfRows(t *testing.T) {
 	}
 	a.size, a.oov = a.values.used+1, a.values.used
 	b.size, b.oov = b.values.used+1, b.values.used
-	l, ids := NewLookup([]*Field{a, {}, b}), make([][]int32, 3)
+	l, ids := NewLookup([]*Field{a, {}, b}, false), make([][]int32, 3)
 	for i, value := range values {
 		l.Append(ids, [][]byte{[]byte(value), []byte(value), []byte(value)})
 		want := []int32{int32(i / 2), 0, int32(b.Size() - 1)}

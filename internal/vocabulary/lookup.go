@@ -1,12 +1,17 @@
 package vocabulary
 
-import "fmt"
+import (
+	"bytes"
+	"fmt"
+)
 
 // Lookup finds the ids of the values of rows. A Lookup is not safe for concurrent use, but
 // several may share their fields.
 type Lookup struct {
 	fields []*Field
 	keys   []key
+	whole  bool
+	text   []byte // buffer for the other spelling of a whole number
 }
 
 // key is a packed value, the slot where its search begins, and the content of that slot.
@@ -16,8 +21,13 @@ type key struct {
 	first slot
 }
 
-// NewLookup returns a Lookup for rows with the given fields.
-func NewLookup(fields []*Field) *Lookup { return &Lookup{fields, make([]key, len(fields))} }
+// NewLookup returns a Lookup for rows with the given fields. If whole is true, a whole
+// number that is unseen gets the id of its other spelling, with or without ".0". Many
+// writers turn integers into floats if a value is missing, so the rows may have one
+// spelling and the vocabulary the other.
+func NewLookup(fields []*Field, whole bool) *Lookup {
+	return &Lookup{fields: fields, keys: make([]key, len(fields)), whole: whole}
+}
 
 // Append appends the local id of values[j] to ids[j] for every field j, and returns -1. If
 // a value is unseen and its field has no id for unseen values, Append appends nothing and
@@ -43,6 +53,9 @@ func (l *Lookup) Append(ids [][]int32, values [][]byte) (without int) {
 		if number > 0 && (k.b == long || k.first.a != k.a || k.first.b != k.b) {
 			number = t.search(value, k.a, k.b, k.at).number
 		}
+		if number == 0 && l.whole {
+			number = l.other(t, value)
+		}
 		if number == 0 { // unseen
 			if number = int64(l.fields[j].oov) + 1; number == 0 {
 				for i := range j {
@@ -54,4 +67,43 @@ func (l *Lookup) Append(ids [][]int32, values [][]byte) (without int) {
 		ids[j] = append(ids[j], int32(number-1))
 	}
 	return -1
+}
+
+// other returns the id + 1 of the other spelling of a whole number, or 0 if value is not a
+// whole number or its other spelling is unseen.
+func (l *Lookup) other(t *table, value []byte) int64 {
+	if len(t.slots) == 0 {
+		return 0
+	}
+	other := WholeNumber(value)
+	if len(other) == len(value) {
+		if l.text = append(append(l.text[:0], value...), ".0"...); len(WholeNumber(l.text)) != len(value) {
+			return 0
+		}
+		other = l.text
+	}
+	a, b := pack(other)
+	return t.find(other, a, b).number
+}
+
+// WholeNumber returns value without its end ".0" if what remains is an integer in its usual
+// form, and value itself otherwise. The text of minus zero becomes 0.
+func WholeNumber(value []byte) []byte {
+	n := len(value) - 2
+	if n < 1 || value[n] != '.' || value[n+1] != '0' {
+		return value
+	}
+	digits := bytes.TrimPrefix(value[:n], []byte{'-'})
+	if len(digits) == 0 || digits[0] == '0' && len(digits) > 1 {
+		return value
+	}
+	for _, c := range digits {
+		if c < '0' || c > '9' {
+			return value
+		}
+	}
+	if digits[0] == '0' {
+		return digits
+	}
+	return value[:n]
 }

@@ -151,8 +151,12 @@ var errOver = errors.New("the job is over")
 
 // beat renews the lease as long as the task makes progress. The lease of a task that
 // hangs expires, and another worker gets the task. If the job is over, beat calls stop
-// with errOver.
+// with errOver. Without a lease the coordinator is in this process and stops the workers
+// itself, so beat does nothing.
 func (a *attempt) beat(ctx context.Context, stop context.CancelCauseFunc) {
+	if a.d.Lease == 0 {
+		return
+	}
 	tick := time.NewTicker(a.d.Lease / 4)
 	defer tick.Stop()
 	for last := int64(-1); ; {
@@ -195,6 +199,9 @@ func (a *attempt) compute(ctx context.Context) (*computed, error) {
 		return nil, err
 	}
 	a.steps.Add(1)
+	if most := job.MostRows(game.Model.Fields()); t.Rows < 1 || t.Rows > most {
+		return nil, fault.Inputf("the task has %d rows, expected 1 to %d", t.Rows, most)
+	}
 	rows, err := a.rows(ctx, &game.Model.Architecture)
 	if err != nil {
 		return nil, err

@@ -38,7 +38,7 @@ func OpenStore(text string) (*Store, error) {
 	}
 	root, err := os.OpenRoot(path)
 	if err != nil {
-		return nil, fault.Usagef("store %s: %w", text, err)
+		return nil, fault.Inputf("store %s: %w", text, err)
 	}
 	return &Store{root: root, datasets: map[string]*dataset.Dataset{}}, nil
 }

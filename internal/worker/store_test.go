@@ -68,10 +68,13 @@ func TestStore(t *testing.T) {
 		}
 		s.Close()
 	}
-	for _, text := range []string{"", dir, "dir:", "s3:" + dir, "dir:" + filepath.Join(dir, "nowhere")} {
+	for _, text := range []string{"", dir, "dir:", "s3:" + dir} {
 		if _, err := OpenStore(text); !fault.IsUsage(err) {
 			t.Errorf("%q: %v", text, err)
 		}
+	}
+	if _, err := OpenStore("dir:" + filepath.Join(dir, "nowhere")); !fault.IsInput(err) {
+		t.Errorf("a missing folder: %v", err)
 	}
 }
 

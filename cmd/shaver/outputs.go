@@ -1,0 +1,62 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"os"
+
+	"shaver/internal/arrowio"
+	"shaver/internal/checkpoint"
+	"shaver/internal/cli"
+	"shaver/internal/picture"
+	"shaver/internal/report"
+)
+
+// What the commands of this program may replace, besides scores; see cli.Outputs.
+var (
+	models      = cli.Unless(checkpoint.Written, "a model")
+	pages       = cli.Unless(func(path string) bool { return report.Written(beginning(path, report.MarkWithin)) }, "a page")
+	pictures    = cli.Unless(picture.Written, "a picture")
+	sweeps      = cli.Unless(isSweep, "the result of a sweep")
+	exports     = cli.Unless(isExport, "exported scores")
+	predictions = cli.Unless(isPredictions, "a file of predictions")
+)
+
+// beginning returns the first n bytes of the file at path, or fewer if it has fewer or cannot
+// be read.
+func beginning(path string, n int64) []byte {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	data, _ := io.ReadAll(io.LimitReader(f, n)) // what cannot be read is not recognised
+	return data
+}
+
+// isSweep reports whether the file at path was written by sweep --out.
+func isSweep(path string) bool {
+	return bytes.HasPrefix(beginning(path, 64), []byte("{\n  \"version\": \"shaver.sweep/"))
+}
+
+// isExport reports whether the file at path was written by scores export.
+func isExport(path string) bool {
+	return bytes.HasPrefix(beginning(path, 64), []byte("field,id,count,t,t_population,phi_0,")) || isParquet(path, arrowio.IsScoresParquet)
+}
+
+// isPredictions reports whether the file at path was written by evaluate --predictions.
+func isPredictions(path string) bool {
+	return bytes.HasPrefix(beginning(path, 64), []byte(predictionColumns)) || isParquet(path, arrowio.IsPredictionsParquet)
+}
+
+// isParquet reports whether the file at path is one that the function recognises by its
+// contents and its size.
+func isParquet(path string, recognise func(io.ReaderAt, int64) bool) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	return err == nil && recognise(f, info.Size())
+}

@@ -1,0 +1,304 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow/go/v17/parquet"
+	"github.com/apache/arrow/go/v17/parquet/file"
+	"github.com/apache/arrow/go/v17/parquet/schema"
+	"github.com/nats-io/nats-server/v2/server"
+
+	"shaver/internal/sweep"
+)
+
+// readmeCommands returns the indented lines of README.md, which are its commands, in order.
+func readmeCommands(t *testing.T) (commands []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fenced := false
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimRight(line, "\n")
+		if strings.HasPrefix(strings.TrimSpace(line), "```") {
+			fenced = !fenced
+		}
+		if command, ok := strings.CutPrefix(line, "    "); ok && !fenced {
+			commands = append(commands, strings.TrimSpace(command))
+		}
+	}
+	return commands
+}
+
+// The commands of README.md work, in their order, with real flights under the names that
+// README uses. No command warns. The pruned model has the test AUC of the sweep's choice, and
+// the cluster computes the bytes of the local job.
+//
+// The commands run in a shell. "go run" and "go install" run in this repository, the others
+// in a folder with the flights. The NATS server is not started from its source, because it
+// would run without end and listen on a fixed port; a server in this process takes its place.
+// Without SHAVER_LONG=1, the test takes the first rows of each file and lets quickstart
+// generate few rows. Nothing else of a command changes.
+func TestReadme(t *testing.T) {
+	flights, long := shared(t, "data", "flights"), os.Getenv("SHAVER_LONG") == "1"
+	for _, program := range []string{"sh", "go"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skip(err)
+		}
+	}
+	dir, bin := t.TempDir(), t.TempDir()
+	readmeFiles(t, flights, dir, long)
+	repository, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const address, server = "nats://127.0.0.1:4222", "go run github.com/nats-io/nats-server/v2 "
+	readme := readmeShell{t: t, environment: append(os.Environ(), "GOBIN="+bin, "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"))}
+	seen := map[string]bool{}
+	for _, command := range readmeCommands(t) {
+		words := strings.Fields(command)
+		seen[words[0]] = true
+		readme.dir = dir
+		if words[0] == "go" {
+			readme.dir = repository
+		}
+		if strings.HasPrefix(command, server) {
+			seen["server"] = true
+			continue
+		}
+		if strings.Contains(command, address) {
+			if readme.nats == "" {
+				readme.nats = openServer(t)
+			}
+			command = strings.ReplaceAll(command, address, readme.nats)
+		}
+		if !long && strings.HasSuffix(command, " quickstart") {
+			command += " --rows 5000"
+		}
+		readme.run(command)
+	}
+	readme.end()
+	for _, word := range []string{"go", "shaver", "worker", "coordinator", "server"} {
+		if !seen[word] {
+			t.Errorf("README has no command of %s", word)
+		}
+	}
+
+	var d sweep.Document
+	readJSON(t, filepath.Join(dir, "sweep.json"), &d)
+	at := slices.IndexFunc(d.Points, func(p sweep.Point) bool { return p.Sparsity == .9 })
+	if at < 0 || d.Points[at].ValidationAUC == nil {
+		t.Fatalf("sweep.json chose nothing at sparsity .9: %+v", d.Points)
+	}
+	var measured evaluation
+	shaver(t, &measured, "evaluate", "--model", filepath.Join(dir, "pruned.safetensors"), "--dataset", filepath.Join(dir, "data"))
+	if chosen := &d.Points[at]; *measured.AUC != *chosen.AUC || measured.LogLoss != chosen.LogLoss {
+		t.Errorf("the pruned model has AUC %v and LogLoss %v, the chosen point %v and %v", *measured.AUC, measured.LogLoss, *chosen.AUC, chosen.LogLoss)
+	}
+	wantSameFile(t, filepath.Join(dir, "cluster.arrow"), filepath.Join(dir, "scores.arrow"))
+}
+
+// readmeShell runs commands as a user types them.
+type readmeShell struct {
+	t           *testing.T
+	dir, nats   string
+	environment []string
+	background  []*exec.Cmd
+}
+
+// run runs a command. It fails the test if the command fails or warns. A command that ends
+// with & runs until end.
+func (s *readmeShell) run(command string) {
+	s.t.Helper()
+	command, background := strings.CutSuffix(command, " &")
+	c := exec.Command("sh", "-c", command)
+	if background {
+		c = exec.Command("sh", "-c", "exec "+command)
+	}
+	var stderr, stdout bytes.Buffer
+	c.Dir, c.Env, c.Stdout, c.Stderr = s.dir, s.environment, &stdout, &stderr
+	begun := time.Now()
+	if err := c.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	if background {
+		s.background = append(s.background, c)
+		s.t.Cleanup(func() { _ = c.Process.Kill() }) // fails if the process has ended
+		return
+	}
+	err := c.Wait()
+	s.t.Logf("%.1f s: %s", time.Since(begun).Seconds(), command)
+	if err != nil {
+		s.t.Fatalf("%s: %v\n%s%s", command, err, &stdout, &stderr)
+	}
+	s.wantNoWarning(command, stderr.String())
+}
+
+// end ends the commands in the background.
+func (s *readmeShell) end() {
+	s.t.Helper()
+	for _, c := range s.background {
+		if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+			s.t.Errorf("%s: %v", c, err)
+		}
+		_ = c.Wait() // a worker that is asked to leave ends with an exit code of its own
+		s.wantNoWarning(c.String(), c.Stderr.(*bytes.Buffer).String())
+	}
+}
+
+func (s *readmeShell) wantNoWarning(command, stderr string) {
+	s.t.Helper()
+	for line := range strings.Lines(stderr) {
+		if strings.Contains(line, "WARN") || strings.Contains(line, "ERROR") {
+			s.t.Errorf("%s: %s", command, line)
+		}
+	}
+}
+
+// openServer starts a NATS server with JetStream and returns its address.
+func openServer(t *testing.T) string {
+	t.Helper()
+	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns.Start()
+	t.Cleanup(func() {
+		ns.Shutdown()
+		ns.WaitForShutdown()
+	})
+	if !ns.ReadyForConnections(10 * time.Second) {
+		t.Fatal("the server does not become ready")
+	}
+	return "nats://" + ns.Addr().String()
+}
+
+// readmeFiles puts the flights into dir under the names that README uses.
+func readmeFiles(t *testing.T, flights, dir string, long bool) {
+	t.Helper()
+	lines := map[string]int{"train.csv.gz": 20_001, "val.csv.gz": 5001, "test.csv.gz": 5001, "flights.raw.tsv.gz": 20_001}
+	read := func(name string) []byte {
+		data := gunzip(t, filepath.Join(flights, name))
+		if most, ok := lines[name]; ok && !long {
+			all := bytes.SplitAfterN(data, []byte("\n"), most+1)
+			data = bytes.Join(all[:min(most, len(all))], nil)
+		}
+		return data
+	}
+	write := func(name string, data []byte) {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	model, err := os.ReadFile(filepath.Join(flights, "deepfm.pth"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write("model.pth", model)
+	for _, name := range []string{"train.csv.gz", "val.csv.gz", "test.csv.gz"} {
+		var packed bytes.Buffer
+		w := gzip.NewWriter(&packed)
+		if _, err := w.Write(read(name)); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		write(name, packed.Bytes())
+	}
+	write("mapper.json", read("vocabulary.json.gz"))
+	if err := os.Mkdir(filepath.Join(dir, "log"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var rows [][]string
+	scanner := bufio.NewScanner(bytes.NewReader(read("flights.raw.tsv.gz")))
+	for scanner.Scan() {
+		rows = append(rows, strings.Split(scanner.Text(), "\t"))
+	}
+	names := rows[0]
+	names[0] = "click"
+	half := 1 + len(rows)/2
+	for i, part := range [][][]string{rows[1:half], rows[half:]} {
+		write(filepath.Join("log", strconv.Itoa(i)+".parquet"), parquetLog(t, names, part))
+	}
+}
+
+// parquetLog returns rows as a Parquet file. The first column has integers and the others have
+// strings.
+func parquetLog(t *testing.T, names []string, rows [][]string) []byte {
+	t.Helper()
+	ok := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	once := parquet.Repetitions.Required
+	columns := schema.FieldList{schema.NewInt32Node(names[0], once, -1)}
+	for _, name := range names[1:] {
+		node, err := schema.NewPrimitiveNodeLogical(name, once, schema.StringLogicalType{}, parquet.Types.ByteArray, 0, -1)
+		ok(err)
+		columns = append(columns, node)
+	}
+	root, err := schema.NewGroupNode("schema", once, columns, -1)
+	ok(err)
+	var out bytes.Buffer
+	w := file.NewParquetWriter(struct{ io.Writer }{&out}, root)
+	group := w.AppendRowGroup()
+	for i := range names {
+		var labels []int32
+		var values []parquet.ByteArray
+		for _, row := range rows {
+			if i == 0 {
+				label, err := strconv.Atoi(row[0])
+				ok(err)
+				labels = append(labels, int32(label))
+			} else {
+				values = append(values, parquet.ByteArray(row[i]))
+			}
+		}
+		c, err := group.NextColumn()
+		ok(err)
+		if i == 0 {
+			_, err = c.(*file.Int32ColumnChunkWriter).WriteBatch(labels, nil, nil)
+		} else {
+			_, err = c.(*file.ByteArrayColumnChunkWriter).WriteBatch(values, nil, nil)
+		}
+		ok(err)
+		ok(c.Close())
+	}
+	ok(group.Close())
+	ok(w.Close())
+	return out.Bytes()
+}
+
+func gunzip(t *testing.T, path string) []byte {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}

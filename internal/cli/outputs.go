@@ -1,0 +1,118 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"shaver/internal/atomicfile"
+	"shaver/internal/fault"
+)
+
+// Outputs decides what the output files of a command may replace. The rules are the same
+// for every command:
+//
+//   - An input of the command is never replaced.
+//   - A file that shaver wrote, of the same kind, is replaced.
+//   - Anything else is replaced only with --force. Scores of another job, and another job's
+//     progress, count as anything else.
+//   - A folder is never replaced.
+//
+// A command names its inputs, and then checks its outputs before it begins work that may
+// take hours.
+type Outputs struct {
+	Force  bool
+	inputs []string
+}
+
+// Flag adds --force to c. anything is what the flag allows the command to replace.
+func (o *Outputs) Flag(c *cobra.Command, anything string) {
+	c.Flags().BoolVar(&o.Force, "force", false, "replace "+anything+"; an input is never replaced")
+}
+
+// Inputs names files that the command reads, or would read if they existed. Empty names
+// have no effect.
+func (o *Outputs) Inputs(paths ...string) {
+	for _, path := range paths {
+		if path != "" {
+			o.inputs = append(o.inputs, path)
+		}
+	}
+}
+
+// Obstacle returns why the file at path may not be replaced without --force, as the rest
+// of a sentence about the file, such as "is not a model that shaver wrote". It returns ""
+// if the file may be replaced.
+type Obstacle func(path string) string
+
+// Unless returns an obstacle for every file that ours does not accept. kind says what the
+// accepted files are, such as "a model".
+func Unless(ours func(path string) bool, kind string) Obstacle {
+	return func(path string) string {
+		if ours(path) {
+			return ""
+		}
+		return "is not " + kind + " that shaver wrote"
+	}
+}
+
+// Any is the obstacle of a command that cannot recognise its own files.
+func Any(string) string { return "already exists" }
+
+// Check returns an error unless the command may write a file at path, which the user gave
+// as flag. A command writes a new file and then renames it (package atomicfile), which
+// would replace a device. So whatever is at path must be a regular file.
+func (o *Outputs) Check(flag, path string, obstacle Obstacle) error {
+	if path == "" {
+		return fault.Usagef(`%s "": expected the name of a file`, flag)
+	}
+	for _, input := range o.inputs {
+		if samePlace(path, input) {
+			return fault.Usagef("cannot write %s: it is an input of this command; name another file", path)
+		}
+	}
+	switch there, err := os.Stat(path); {
+	case err == nil && there.IsDir():
+		return fault.Usagef("cannot write %s: it is a folder; name a file", path)
+	case err == nil && !there.Mode().IsRegular() || isDevice(path):
+		return fault.Usagef("cannot write %s: it is not a regular file", path)
+	case err == nil && !o.Force:
+		if text := obstacle(path); text != "" {
+			return fault.Usagef("cannot write %s: it %s; name another file, or give --force to replace it", path, text)
+		}
+	}
+	if err := atomicfile.Probe(path); err != nil {
+		return fmt.Errorf("cannot write %s: %w", path, err)
+	}
+	return nil
+}
+
+// samePlace reports whether a file that is written to a would replace b or, if b does not
+// exist, take its place.
+func samePlace(a, b string) bool {
+	x, errX := os.Stat(a)
+	y, errY := os.Stat(b)
+	if errX == nil && errY == nil {
+		return os.SameFile(x, y)
+	}
+	if errX == nil || errY == nil || !strings.EqualFold(filepath.Base(a), filepath.Base(b)) {
+		return false
+	}
+	x, errX = os.Stat(filepath.Dir(a))
+	y, errY = os.Stat(filepath.Dir(b))
+	return errX == nil && errY == nil && os.SameFile(x, y)
+}
+
+// isDevice reports whether path is in a folder of devices, such as /dev/stdout. There a
+// symbolic link leads to the file, and writing would replace the link.
+func isDevice(path string) bool {
+	if runtime.GOOS == "windows" {
+		return false // os.Stat recognises a device by its name
+	}
+	whole, err := filepath.Abs(path)
+	return err == nil && (filepath.Dir(whole) == "/dev" || strings.HasPrefix(whole, "/dev/fd/") || strings.HasPrefix(whole, "/proc/"))
+}

@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"shaver/internal/fault"
+)
+
+// Check follows the rules of Outputs: inputs are never replaced, by any path; what has an
+// obstacle needs --force; and only a regular file can be replaced.
+func TestOutputs(t *testing.T) {
+	t.Chdir(t.TempDir())
+	ok := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ok(os.MkdirAll("data", 0o755))
+	for _, name := range []string{"data/train.arrow", "mine", "ours"} {
+		ok(os.WriteFile(filepath.FromSlash(name), []byte(name), 0o600))
+	}
+	ok(os.Symlink("data", "link"))
+	ok(os.Link(filepath.FromSlash("data/train.arrow"), "hard"))
+	ok(os.Symlink("hard", "soft"))
+	whole, err := filepath.Abs("data")
+	ok(err)
+	obstacle := Unless(func(path string) bool { return path == "ours" }, "a thing")
+	for _, test := range []struct {
+		path  string
+		text  string // text of the error; "" = no error
+		force string // the same with --force
+	}{
+		{"new", "", ""},
+		{"ours", "", ""},
+		{"mine", "cannot write mine: it is not a thing that shaver wrote; name another file, or give --force to replace it", ""},
+		{"", `--out "": expected the name of a file`, `--out "": expected`},
+		{"data", "cannot write data: it is a folder", "it is a folder"},
+		{"data/train.arrow", "it is an input of this command; name another file", "it is an input"},
+		{"link/./train.arrow", "it is an input", "it is an input"},
+		{whole + "/../data/train.arrow", "it is an input", "it is an input"},
+		{"hard", "it is an input", "it is an input"},
+		{"soft", "it is an input", "it is an input"},
+		{"link/test.arrow", "it is an input", "it is an input"}, // which does not exist
+		{"link/scores.arrow", "", ""},
+	} {
+		for _, force := range []bool{false, true} {
+			o := Outputs{Force: force}
+			o.Inputs("", "data/train.arrow", "data/test.arrow")
+			want := test.text
+			if force {
+				want = test.force
+			}
+			err := o.Check("--out", test.path, obstacle)
+			if (err == nil) != (want == "") || err != nil && (!fault.IsUsage(err) || !strings.Contains(err.Error(), want)) {
+				t.Errorf("%q, force %v: %v, expected %q", test.path, force, err, want)
+			}
+		}
+	}
+	if err := new(Outputs).Check("--out", filepath.Join("nowhere", "x"), Any); !errors.Is(err, fs.ErrNotExist) || fault.IsUsage(err) {
+		t.Errorf("in a folder that does not exist: %v", err)
+	}
+	if runtime.GOOS != "windows" {
+		for _, path := range []string{os.DevNull, "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "/dev/../dev/stdout"} {
+			if err := (&Outputs{Force: true}).Check("--out", path, Any); !fault.IsUsage(err) || !strings.Contains(err.Error(), "it is not a regular file") {
+				t.Errorf("%s: %v", path, err)
+			}
+		}
+	}
+	left, err := filepath.Glob(".*")
+	if ok(err); len(left) > 0 {
+		t.Errorf("Check leaves %v", left)
+	}
+}

@@ -1,0 +1,44 @@
+package job
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Difference is a setting in which two jobs differ, with both values as text.
+type Difference struct {
+	Name string `json:"name"`
+	A    string `json:"a"`
+	B    string `json:"b"`
+}
+
+// Differences returns the settings in which the jobs a and b differ. Digests are cut to 12
+// digits.
+func Differences(a, b *Spec) (list []Difference) {
+	add := func(name string, a, b any) {
+		if x, y := fmt.Sprint(a), fmt.Sprint(b); x != y {
+			list = append(list, Difference{name, x, y})
+		}
+	}
+	digest := func(text string) string { return text[:min(12, len(text))] }
+	until := func(u *Until) string {
+		if u == nil {
+			return "none"
+		}
+		return strings.TrimSpace(fmt.Sprintf("%s %g", u.Rule, u.Bound))
+	}
+	add("model", digest(a.Model), digest(b.Model))
+	add("dataset", digest(a.Dataset), digest(b.Dataset))
+	add("splits", strings.Join(a.Splits, ","), strings.Join(b.Splits, ","))
+	add("sample", a.Sample, b.Sample)
+	add("baseline", a.Baseline, b.Baseline)
+	others := b.Settings()
+	for i, s := range a.Settings() {
+		add(s.Name, s.Value(), others[i].Value())
+	}
+	add("seed", a.Seed, b.Seed)
+	add("kernel", a.Kernel, b.Kernel)
+	add("until", until(a.Until), until(b.Until))
+	add("audit", a.Audit, b.Audit)
+	return list
+}

@@ -1,0 +1,198 @@
+package rawtext
+
+import (
+	"bytes"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Header is the information in the first line of a file.
+type Header struct {
+	Columns   []string // names of all columns, including the label
+	Separator byte     // comma or tab
+	Named     bool     // the line is a header; otherwise it is a row, and the names are invented
+}
+
+// ReadHeader parses the first line of a file. A line that contains a tab is tab-separated.
+// Any other line is comma-separated, with quotes as in encoding/csv. If rows is true, a line
+// of only integers is a row and not a header.
+func ReadHeader(line []byte, rows bool) (*Header, error) {
+	h := &Header{Separator: ',', Named: true}
+	if bytes.IndexByte(line, 0) >= 0 {
+		return nil, errors.New("NUL byte (is this text in UTF-8?)")
+	}
+	if bytes.IndexByte(line, '\r') >= 0 {
+		return nil, errors.New(`the lines end with carriage returns only, expected "\n" or "\r\n"`)
+	}
+	if bytes.IndexByte(line, '\t') >= 0 {
+		h.Separator = '\t'
+		h.Columns = strings.Split(string(line), "\t")
+		for _, name := range h.Columns {
+			if len(name) > 1 && name[0] == '"' && name[len(name)-1] == '"' {
+				return nil, fmt.Errorf("the header is quoted as in CSV, but values separated by tabs have no quotes: %.40q", name)
+			}
+		}
+	} else {
+		var err error
+		if h.Columns, err = csv.NewReader(bytes.NewReader(line)).Read(); err != nil {
+			return nil, fmt.Errorf("the header is not CSV: %w", err)
+		}
+	}
+	if len(h.Columns) < 2 {
+		return nil, errors.New("1 column, expected a label and at least one field, separated by commas or tabs")
+	}
+	if !rows {
+		return h, nil
+	}
+	integers := 0
+	for _, name := range h.Columns {
+		if isInteger(name) {
+			integers++
+		}
+	}
+	switch integers {
+	case 0:
+	case len(h.Columns):
+		h.Named = false
+		h.Columns[0] = "label"
+		for j := range h.Columns[1:] {
+			h.Columns[1+j] = "f" + strconv.Itoa(j)
+		}
+	default:
+		return nil, fmt.Errorf("%d of %d columns are integers: this is neither a header nor a row", integers, len(h.Columns))
+	}
+	return h, nil
+}
+
+func isInteger(text string) bool {
+	digits := strings.TrimSuffix(strings.TrimPrefix(text, "-"), ".0")
+	return digits != "" && strings.Trim(digits, "0123456789") == ""
+}
+
+// Encoded parses lines of the form "label,id,id,...". A number may have the end ".0". It is not safe for concurrent use.
+type Encoded struct {
+	fields    []string
+	separator byte
+	low, high []int32 // range of the ids in the file, [low, high), for each field
+	offset    []int32 // added to the ids in the file to make them global
+	Features  []int32 // ids of the row that Parse read last, with offset added
+}
+
+// NewEncoded returns an Encoded for files of local or global ids. For local ids sizes may be
+// nil. Then any id below 2^31-1 is valid, and the parsed ids stay local.
+func NewEncoded(h *Header, sizes []int, global bool) *Encoded {
+	m := len(h.Columns) - 1
+	p := &Encoded{fields: h.Columns[1:], separator: h.Separator,
+		low: make([]int32, m), high: make([]int32, m), offset: make([]int32, m), Features: make([]int32, m)}
+	before := int32(0)
+	for j := range m {
+		p.high[j] = math.MaxInt32
+		if sizes == nil {
+			continue
+		}
+		if global {
+			p.low[j] = before
+		} else {
+			p.offset[j] = before
+		}
+		p.high[j] = p.low[j] + int32(sizes[j])
+		before += int32(sizes[j])
+	}
+	return p
+}
+
+// fraction is the end of a whole number that a writer has stored as a float.
+var fraction = []byte(".0")
+
+// Parse parses a line and stores its ids in p.Features. If it returns false, the line is not
+// valid, and Explain returns the reason.
+func (p *Encoded) Parse(line []byte) (label uint8, ok bool) {
+	if len(line) < 2 || line[0]&^1 != '0' {
+		return 0, false
+	}
+	label = line[0] & 1
+	rest, separator := bytes.TrimPrefix(line[1:], fraction), p.separator
+	if len(rest) == 0 || rest[0] != separator {
+		return 0, false
+	}
+	rest = rest[1:]
+	last := len(p.Features) - 1
+	for j := range p.Features {
+		id, k := 0, 0
+		for k < len(rest) {
+			c := rest[k]
+			if c == separator {
+				break
+			}
+			digit := int(c - '0')
+			if c == '.' && k > 0 && bytes.HasPrefix(rest[k:], fraction) && (k+2 == len(rest) || rest[k+2] == separator) {
+				k += 2
+				break
+			}
+			if digit > 9 || id > math.MaxInt32 {
+				return 0, false
+			}
+			id = id*10 + digit
+			k++
+		}
+		if k == 0 || id < int(p.low[j]) || id >= int(p.high[j]) || (k == len(rest)) != (j == last) {
+			return 0, false
+		}
+		p.Features[j] = int32(id) + p.offset[j]
+		if j < last {
+			rest = rest[k+1:]
+		}
+	}
+	return label, true
+}
+
+// Explain returns an error that says why a line is not valid, or nil if it is valid.
+func (p *Encoded) Explain(line []byte) error {
+	if bytes.IndexByte(line, 0) >= 0 {
+		return errors.New("NUL byte")
+	}
+	if len(line) == 0 {
+		return errors.New("the line is empty")
+	}
+	cells := strings.Split(string(line), string(rune(p.separator)))
+	if len(cells) != len(p.fields)+1 {
+		return fmt.Errorf("%d columns, expected %d", len(cells), len(p.fields)+1)
+	}
+	if label := strings.TrimSuffix(cells[0], ".0"); label != "0" && label != "1" {
+		return fmt.Errorf("label is %q, expected 0 or 1", Clip(cells[0]))
+	}
+	for j, cell := range cells[1:] {
+		if err := p.explainID(j, cell); err != nil {
+			return fmt.Errorf("field %d (%s): %w", j, p.fields[j], err)
+		}
+	}
+	return nil
+}
+
+func (p *Encoded) explainID(j int, cell string) error {
+	id, err := strconv.ParseInt(strings.TrimSuffix(cell, ".0"), 10, 64)
+	switch {
+	case cell == "":
+		return errors.New("empty value")
+	case !isInteger(cell):
+		return fmt.Errorf("%q is not an integer", Clip(cell))
+	case cell[0] == '-':
+		return fmt.Errorf("id %s is negative", Clip(cell))
+	case err != nil || id < int64(p.low[j]) || id >= int64(p.high[j]):
+		return fmt.Errorf("id %s is outside [%d,%d)", Clip(cell), p.low[j], p.high[j])
+	}
+	return nil
+}
+
+// Clip shortens text that a message quotes.
+func Clip(text string) string {
+	const most = 40
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "..."
+}

@@ -1,0 +1,197 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"shaver/internal/sweep"
+)
+
+// answerSection answers which budget to choose.
+type answerSection struct {
+	Lead, Rest string // the answer, whose first part stands out
+	Command    string // arguments of "shaver prune" that make the table; "" = there is no answer
+	Scores     string // job whose scores Command needs; "" = the sweep had only one scores file
+	Notes      []string
+	Measured   string // what was measured
+	Loss       string // name of the LogLoss that is compared
+	Rows       []answerRow
+}
+
+// answerRow is a sparsity with the best result there. The first row is the unpruned model.
+type answerRow struct {
+	Sparsity, Ranking, Parameters, Disk, Memory, Empty string
+	AUC, LogLoss                                       string
+	AUCChange, LossChange                              change
+	Chosen, Unpruned                                   bool
+}
+
+// change is a difference with its interval as the page shows it.
+type change struct {
+	Value, Interval string // Interval may be empty
+	Differs         bool   // the interval does not contain 0, and Value is not 0 when rounded
+}
+
+func changeOf(i *sweep.Interval) change {
+	if i == nil {
+		return change{Value: "-"}
+	}
+	c := change{Value: signed(i.Value)}
+	c.Differs = i.Differs() && c.Value != signed(0)
+	if i.Low != nil && i.High != nil {
+		c.Interval = signed(*i.Low) + " to " + signed(*i.High)
+	}
+	return c
+}
+
+// lossName returns the name of the LogLoss that the page compares.
+func (c *comparison) lossName() string {
+	if c.calibrated {
+		return "calibrated LogLoss"
+	}
+	return "LogLoss"
+}
+
+// answer returns the section.
+func (c *comparison) answer() *answerSection {
+	s := &answerSection{Loss: c.lossName(), Measured: c.measured()}
+	s.Lead, s.Rest = c.sentence()
+	if c.decided != nil {
+		s.Command = c.command(c.decided)
+		s.Scores = c.source(c.decided)
+	}
+	s.Notes = c.caveats()
+	unpruned := answerRow{
+		Unpruned: true, Sparsity: "unpruned", Parameters: count(c.Entries), Disk: size(c.Unpruned.TableBytes), Memory: size(c.Unpruned.MemoryBytes),
+		AUC: "-", LogLoss: decimal(c.loss(&c.Unpruned)),
+	}
+	if c.Unpruned.AUC != nil {
+		unpruned.AUC = decimal(*c.Unpruned.AUC)
+	}
+	s.Rows = append(s.Rows, unpruned)
+	for _, b := range c.budgets {
+		if c.decided != nil && b.best.Sparsity == c.decided.best.Sparsity {
+			b = *c.decided
+		}
+		p := b.best
+		row := answerRow{
+			Sparsity: number(p.Sparsity), Ranking: b.by.Label, Parameters: count(p.Parameters), Disk: size(p.Point.TableBytes), Memory: size(p.Point.MemoryBytes),
+			Empty: count(int(math.Round(p.EmptyFeatures))), AUC: decimal(p.AUC.Mean), LogLoss: decimal(c.logLossOf(p)),
+			AUCChange: changeOf(c.auc(p)), LossChange: changeOf(c.logLoss(p)), Chosen: c.decided != nil && p.Point == c.decided.best.Point,
+		}
+		s.Rows = append(s.Rows, row)
+	}
+	return s
+}
+
+// loss returns the LogLoss of a measure that the page compares.
+func (c *comparison) loss(m *sweep.Measure) float64 {
+	if c.calibrated && m.CalibratedLogLoss != nil {
+		return *m.CalibratedLogLoss
+	}
+	return m.LogLoss
+}
+
+func (c *comparison) logLossOf(p *sweep.Mean) float64 {
+	if c.calibrated && !math.IsNaN(p.Calibrated.Mean) {
+		return p.Calibrated.Mean
+	}
+	return p.LogLoss.Mean
+}
+
+// sentence returns the answer in one or two sentences.
+func (c *comparison) sentence() (lead, rest string) {
+	limits := number(c.tolerance.AUC) + " AUC and " + number(c.tolerance.LogLoss) + " " + c.lossName()
+	d := c.decided
+	switch {
+	case len(c.budgets) == 0:
+		return "This sweep has no table with dropped entries.", "Run shaver sweep with scores to measure some."
+	case !c.intervals:
+		return "This sweep does not show which budget is safe.", "An older program wrote it, without 95% intervals. Run shaver sweep again to get them. The differences below hold only for these rows."
+	case d == nil:
+		first := c.budgets[0]
+		rest = "Even at sparsity " + number(first.best.Sparsity) + ", the smallest one measured, the 95% interval of the difference reaches "
+		auc, loss := c.auc(first.best), c.logLoss(first.best)
+		var reach []string
+		if auc != nil && auc.Low != nil && !c.aucHolds(first.best) {
+			reach = append(reach, signed(low(auc))+" AUC")
+		}
+		if loss.High != nil && !c.lossHolds(first.best) {
+			reach = append(reach, signed(high(loss))+" "+c.lossName())
+		}
+		if len(reach) == 0 { // other sparsities hold in another way
+			return "No measured table is certain to be within " + limits + ".", "Measure smaller sparsities, or allow more with --auc-tolerance and --log-loss-tolerance."
+		}
+		return "No measured table is certain to be within " + limits + " of the unpruned model.",
+			rest + strings.Join(reach, " and ") + ". Measure smaller sparsities, or allow more with --auc-tolerance and --log-loss-tolerance."
+	}
+	p := d.best
+	rest = count(p.Parameters) + " parameters"
+	if p.Point.TableBytes != nil && c.Unpruned.TableBytes != nil {
+		rest += ", " + size(p.Point.TableBytes) + " on disk instead of " + size(c.Unpruned.TableBytes)
+	}
+	return fmt.Sprintf("The smallest table within %s keeps %s of the entries:", limits, kept(p.Sparsity)), rest + "."
+}
+
+// kept writes the portion of the entries that is kept at a sparsity.
+func kept(sparsity float64) string { return number(100*(1-sparsity)) + "%" }
+
+// command returns the arguments of "shaver prune" that make a table.
+func (c *comparison) command(b *budget) string {
+	if !b.by.scored {
+		return ""
+	}
+	p := b.best.Point
+	_, aggregate := b.by.game()
+	words := []string{"--parameters", strconv.Itoa(p.Parameters)}
+	if text := sweep.SparsityText(p.Sparsity); text == strconv.FormatFloat(p.Sparsity, 'g', -1, 64) { // otherwise the sparsity is that of another budget
+		words = []string{"--sparsity", text}
+	}
+	words = append(words, c.Flags(p, aggregate)...)
+	if c.calibrated {
+		words = append(words, "--calibrate", "--dataset", "DIR")
+	}
+	return strings.Join(words, " ")
+}
+
+// source describes the job whose scores rank a table, if the sweep compared several jobs.
+func (c *comparison) source(b *budget) string {
+	p := b.best.Point
+	if p.Source == nil || len(c.Sources) < 2 {
+		return ""
+	}
+	s := c.Sources[*p.Source]
+	return fmt.Sprintf("%s (%s, %s)", s.Job, s.Estimator, s.Baseline)
+}
+
+// measured says on which rows the sweep measured, and with which settings.
+func (c *comparison) measured() string {
+	text := fmt.Sprintf("Measured on the %s rows of the %s split. A difference is the value of the pruned model minus that of the unpruned model on the same rows.", count(c.Rows), c.Split)
+	if c.intervals {
+		text += " It is bold if its 95% interval does not contain 0. A table is within the tolerance if the whole interval is within it."
+	}
+	if s := settings(c.Settings); s != "" {
+		text += " " + s
+	}
+	return text
+}
+
+// caveats returns notes on what the answer does not show.
+func (c *comparison) caveats() []string {
+	var notes []string
+	if c.calibrated {
+		notes = append(notes, "LogLoss is compared after a calibration on the validation split. The calibration is a scale and an offset, which cost nothing when the model serves.")
+	} else {
+		notes = append(notes, "LogLoss is compared without calibration. A calibration often repairs most of its increase; shaver sweep --calibrate measures this.")
+	}
+	if c.rankings() > 1 {
+		if c.selected {
+			notes = append(notes, "The validation split selected the ranking of each sparsity, so the choice does not depend on the rows of this table.")
+		} else {
+			notes = append(notes, fmt.Sprintf("The best of %d rankings was chosen on the rows on which it is measured, so its numbers are slightly too good. Use shaver sweep --select to choose on the validation split.", c.rankings()))
+		}
+	}
+	return notes
+}

@@ -1,0 +1,244 @@
+package report
+
+import (
+	"html"
+	"regexp"
+	"strings"
+	"testing"
+
+	"shaver/internal/sweep"
+)
+
+// shown returns the report of f, without escapes.
+func shown(t *testing.T, f *Facts) string {
+	t.Helper()
+	r, err := Write(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return html.UnescapeString(string(r.HTML))
+}
+
+func contains(t *testing.T, page string, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if !strings.Contains(page, text) {
+			t.Errorf("the page lacks %q", text)
+		}
+	}
+}
+
+func lacks(t *testing.T, page string, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if strings.Contains(page, text) {
+			t.Errorf("the page has %q without a reason", text)
+		}
+	}
+}
+
+// plain returns the text of a page without its elements.
+func plain(page string) string {
+	return regexp.MustCompile(`(\s*<[^>]*>)+\s*`).ReplaceAllString(page, "|")
+}
+
+// The page begins with the smallest table within the tolerance, its size and its row.
+func TestAnswer(t *testing.T) {
+	f := facts()
+	page := shown(t, f)
+	contains(t, page,
+		"The smallest table within 0.02 AUC and 0.02 calibrated LogLoss keeps 50% of the entries:</strong> 9 parameters, 35 KiB on disk instead of 70 KiB.",
+		`<code>--sparsity 0.5 --aggregate sum --rank signed --protect '<script>alert("1")</script>' --field-minimum 0.125 --calibrate --dataset DIR</code>`,
+		`<tr class="chosen"><th>0.5</th><td>35 KiB</td>`,
+		"The best of 2 rankings was chosen on the rows on which it is measured", "Use shaver sweep --select",
+		"AUC and LogLoss hold up to sparsity 0.5",
+	)
+	if strings.Count(page, `<tr class="chosen">`) != 2 { // and that of its ranking
+		t.Error("the page does not mark one budget and one ranking")
+	}
+	// The repeats at 0.5 have the AUC 0.8 and 0.802, and their intervals end .004 from them.
+	contains(t, plain(page), "|0.5|35 KiB|0.8010|−0.0090|−0.0140 to −0.0040|0.4000|+0.0100|+0.0060 to +0.0140|9|35 KiB|0|shapley|")
+
+	// A larger tolerance allows a smaller table, and a smaller one allows none.
+	f.Tolerance = sweep.Tolerance{AUC: .05, LogLoss: .05}
+	contains(t, shown(t, f), "within 0.05 AUC and 0.05 calibrated LogLoss keeps 10% of the entries", `<tr class="chosen"><th>0.9</th>`)
+	f.Tolerance = sweep.Tolerance{AUC: .01, LogLoss: .02}
+	page = shown(t, f)
+	contains(t, page, "No measured table is certain to be within 0.01 AUC and 0.02 calibrated LogLoss", "the 95% interval of the difference reaches −0.0140 AUC.", "AUC is not certain to hold")
+	lacks(t, page, "--sparsity 0.5 --aggregate")
+
+	// The validation split selected the rankings.
+	f = facts()
+	auc := .8
+	for i := range f.Sweep.Points {
+		f.Sweep.Points[i].ValidationAUC = &auc
+	}
+	page = shown(t, f)
+	contains(t, page, "The validation split selected the ranking of each sparsity")
+	lacks(t, page, "slightly too good")
+
+	// There is only one ranking.
+	f = facts()
+	f.Sweep.Points = f.Sweep.Points[:1]
+	page = shown(t, f)
+	contains(t, page, "keeps 50% of the entries", "shaver sweep --methods all adds some")
+	lacks(t, page, "slightly too good")
+}
+
+// A metric whose interval is unknown is not said to hold.
+func TestUnknownInterval(t *testing.T) {
+	f := facts()
+	for i := range f.Sweep.Points {
+		auc := f.Sweep.Points[i].Difference.AUC
+		auc.Low, auc.High = nil, nil
+	}
+	page := shown(t, f)
+	contains(t, page, "No measured table is certain to be within", "LogLoss holds up to sparsity 0.5, AUC is not certain to hold")
+}
+
+// The page's command makes the recommended table, and not one that is only near it.
+func TestAnswerCommand(t *testing.T) {
+	f := facts()
+	for i := range f.Sweep.Points {
+		if p := &f.Sweep.Points[i]; p.Sparsity == .5 {
+			p.Sparsity, p.Parameters, p.Values, p.Bits = 4./9, 10, "float16", 16
+		}
+	}
+	contains(t, shown(t, f), "<code>--parameters 10 --aggregate sum", "--field-minimum 0.125 --values float16 --calibrate")
+	contains(t, shown(t, f), "The scores are those of job "+f.Sweep.Sources[0].Job+" (permutation, ")
+}
+
+// A difference is bold if its interval does not contain 0, and only then.
+func TestBold(t *testing.T) {
+	f := facts()
+	page := shown(t, f)
+	contains(t, page, `<td class="change"><strong>−0.0090</strong></td><td class="interval">−0.0140 to −0.0040</td>`)
+	for i := range f.Sweep.Points {
+		d := f.Sweep.Points[i].Difference
+		for _, interval := range []*sweep.Interval{d.AUC, &d.LogLoss, d.CalibratedLogLoss} {
+			low, high := -1., 1.
+			interval.Low, interval.High = &low, &high
+		}
+		for k := range f.Sweep.Slices {
+			f.Sweep.Points[i].Slices[k].Difference = d
+		}
+	}
+	page = shown(t, f)
+	contains(t, page, `<td class="change">−0.0090</td><td class="interval">−1.0000 to +1.0000</td>`)
+	start, end := strings.Index(page, "<main>"), strings.Index(page, `<section id="fields">`)
+	if bold := regexp.MustCompile(`<strong>[^<]*\d{4}`).FindAllString(page[start:end], -1); len(bold) > 0 {
+		t.Errorf("bold although nothing differs: %q", bold)
+	}
+}
+
+// A sweep of an older program has no intervals, no sizes, no calibration curves and no slices.
+// The page says that the intervals are missing, and recommends nothing.
+func TestOlderSweep(t *testing.T) {
+	f := facts()
+	d := f.Sweep
+	d.Slices = nil
+	older := func(m *sweep.Measure) {
+		m.Bytes, m.TableBytes, m.MemoryBytes, m.CalibrationCurve, m.Slices = nil, nil, nil, nil, nil
+	}
+	older(&d.Unpruned)
+	for i := range d.Points {
+		older(&d.Points[i].Measure)
+		d.Points[i].Difference = nil
+	}
+	page := shown(t, f)
+	contains(t, page, "This sweep does not show which budget is safe.", "An older program wrote it, without 95% intervals. Run shaver sweep again", "What pruning costs on these rows", `<td class="change">−0.0090</td><td class="interval"></td>`)
+	lacks(t, page, "The smallest table", " hold up to ", "Where pruning loses", "shaded area", "skip scoring", "is bold if its", "--aggregate sum</code>")
+	if f.Recommended() != "" {
+		t.Error("an older sweep recommends an aggregate")
+	}
+}
+
+// The page says at which sparsities a ranking without scores is as good as the best one by
+// scores, within the tolerance, or worse.
+func TestAdvice(t *testing.T) {
+	f := facts()
+	for i := range f.Sweep.Points {
+		if p := &f.Sweep.Points[i]; p.Method == sweep.Magnitude {
+			p.Method = sweep.Frequency
+		}
+	}
+	contains(t, shown(t, f), "At 0.5 and 0.9, frequency is worse than the best ranking by scores, beyond its 95% interval and beyond the tolerance.")
+	set := func(method string, sparsity, auc, loss float64) {
+		for i := range f.Sweep.Points {
+			if p := &f.Sweep.Points[i]; p.Method == method && p.Sparsity == sparsity {
+				low, high := auc-.001, auc+.001
+				p.Difference.AUC = &sweep.Interval{Value: auc, Low: &low, High: &high}
+				above := loss + .001
+				p.Difference.CalibratedLogLoss = &sweep.Interval{Value: loss, Low: &loss, High: &above}
+			}
+		}
+	}
+	set(sweep.Frequency, .5, -.0095, .011)
+	page := shown(t, f)
+	contains(t, page, "Frequency is not worse at 0.5. It is within the 95% interval of the best ranking by scores, or better. For these budgets you can skip scoring. At 0.9, frequency is worse")
+	set(sweep.Frequency, .5, -.0145, .011)
+	contains(t, shown(t, f), "Frequency is worse at 0.5, but still within the tolerance. For these budgets you can skip scoring. At 0.9")
+}
+
+// Methods far from the best one do not stretch the axes. They are only in the picture of all
+// methods.
+func TestZoom(t *testing.T) {
+	f := facts()
+	f.Tolerance = sweep.Tolerance{AUC: .003, LogLoss: .003}
+	page := shown(t, f)
+	start := strings.Index(page, `<section id="curves">`)
+	zoomed, rest, _ := strings.Cut(page[start:], "<details>")
+	figure, _, _ := strings.Cut(zoomed, "</figure>")
+	contains(t, figure, ">shapley<", ">int8<", ">unpruned 0.8100<", ">tolerance<", "the axis is stretched")
+	lacks(t, figure, ">magnitude<", ">−0.06<")
+	contains(t, zoomed, `Under "All methods" are the rankings that are far from the best: magnitude.`)
+	contains(t, rest, "magnitude")
+}
+
+// The page compares the calibration and the metrics on slices of the unpruned model and of
+// the recommended table.
+func TestQuality(t *testing.T) {
+	f := facts()
+	page := shown(t, f)
+	contains(t, page, "This section compares the unpruned model with shapley at sparsity 0.5.", "After calibration, predictions are off by at most 0.014", "Rows whose rarest feature occurs up to 9 times lose most",
+		"<th>10 times or more</th><td>900<small>33% positive</small></td><td>0.8000</td>", `<td class="word">never</td>`)
+	for i := range f.Sweep.Points {
+		p := &f.Sweep.Points[i]
+		low, high := -1., 1.
+		for k := range p.Slices {
+			d := p.Slices[k].Difference
+			d.CalibratedLogLoss.Low, d.CalibratedLogLoss.High = &low, &high
+		}
+	}
+	contains(t, shown(t, f), "No slice is certain to lose")
+}
+
+// The page ranks by the aggregate of the recommended table if its scores are those of the page.
+func TestRecommended(t *testing.T) {
+	f := facts()
+	for i := range f.Sweep.Points {
+		if p := &f.Sweep.Points[i]; p.Method == "shapley" {
+			p.Method = "shapley-rms"
+		}
+	}
+	if got := f.Recommended(); got != "rms" {
+		t.Errorf("the recommended aggregate is %q, expected rms", got)
+	}
+	f.Sweep.Sources[0].Job = "yet another"
+	if got := f.Recommended(); got != "" {
+		t.Errorf("the recommended aggregate is %q for other scores, expected none", got)
+	}
+}
+
+func TestSizes(t *testing.T) {
+	for bytes, want := range map[int64]string{0: "0 B", 999: "999 B", 1023: "1023 B", 1024: "1.0 KiB", 10_188: "9.9 KiB", 10_189: "10 KiB", 31_400: "31 KiB", 500_032: "488 KiB", 1_023_500: "1.0 MiB", 2_121_244: "2.0 MiB", 3 << 40: "3 TiB"} {
+		if got := size(&bytes); got != want {
+			t.Errorf("size(%d) is %s, expected %s", bytes, got, want)
+		}
+	}
+	for v, want := range map[float64]string{0: "0.0000", -.00004: "0.0000", .00123: "+0.0012", -.5: "−0.5000"} {
+		if got := signed(v); got != want {
+			t.Errorf("signed(%v) is %s, expected %s", v, got, want)
+		}
+	}
+}

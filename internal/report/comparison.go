@@ -1,0 +1,220 @@
+package report
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+
+	"shaver/internal/scores"
+	"shaver/internal/sweep"
+)
+
+// comparison is a sweep in the form in which the page compares methods.
+type comparison struct {
+	*sweep.Document
+	tolerance  sweep.Tolerance
+	calibrated bool // losses are calibrated
+	selected   bool // the validation split selected the methods
+	intervals  bool // differences have intervals; documents of older programs have none
+	methods    []*method
+	budgets    []budget // ascending sparsities
+	decided    *budget  // the smallest table within the tolerance, or nil
+}
+
+// method is a method of the sweep.
+type method struct {
+	sweep.Series
+	name    string
+	style   int  // number of the style in pictures
+	rounded bool // the method rounds entries (PTQ) and drops none
+	scored  bool // the method ranks by scores
+}
+
+// budget is a sparsity with the best result there.
+type budget struct {
+	by   *method
+	best *sweep.Mean
+}
+
+// compare returns the comparison of a document.
+func compare(d *sweep.Document, tolerance sweep.Tolerance) *comparison {
+	c := &comparison{Document: d, tolerance: tolerance, calibrated: d.Unpruned.CalibratedLogLoss != nil}
+	for i, s := range d.Series() {
+		first := s.Points[0].Point
+		m := &method{Series: s, name: first.Method, style: i, rounded: strings.HasPrefix(first.Method, "ptq"), scored: first.Source != nil}
+		slices.SortStableFunc(m.Points, func(a, b sweep.Mean) int { return cmp.Compare(a.Sparsity, b.Sparsity) })
+		c.methods = append(c.methods, m)
+		for k := range m.Points {
+			c.selected = c.selected || m.Points[k].Point.ValidationAUC != nil
+			c.intervals = c.intervals || m.Points[k].Difference != nil
+			if !m.rounded {
+				c.consider(m, &m.Points[k])
+			}
+		}
+	}
+	slices.SortFunc(c.budgets, func(a, b budget) int { return cmp.Compare(a.best.Sparsity, b.best.Sparsity) })
+	if point := d.Decide(tolerance); point != nil {
+		for _, m := range c.methods {
+			for k := range m.Points {
+				if m.Points[k].Point == point {
+					c.decided = &budget{m, &m.Points[k]}
+				}
+			}
+		}
+	}
+	return c
+}
+
+// consider makes p the best result at its sparsity if it is better than the best one so far.
+func (c *comparison) consider(m *method, p *sweep.Mean) {
+	k := slices.IndexFunc(c.budgets, func(b budget) bool { return b.best.Sparsity == p.Sparsity })
+	switch {
+	case k < 0:
+		c.budgets = append(c.budgets, budget{m, p})
+	case c.better(p, c.budgets[k].best):
+		c.budgets[k] = budget{m, p}
+	}
+}
+
+// better reports whether p is better than q, a result at the same sparsity. A result within
+// the tolerance is better than one that is not. Otherwise AUC decides, or LogLoss if AUC is
+// undefined.
+func (c *comparison) better(p, q *sweep.Mean) bool {
+	if holds := c.tolerance.Holds(p.Difference); holds != c.tolerance.Holds(q.Difference) {
+		return holds
+	}
+	if !math.IsNaN(p.AUC.Mean) && !math.IsNaN(q.AUC.Mean) {
+		return p.AUC.Mean > q.AUC.Mean
+	}
+	return c.logLoss(p).Value < c.logLoss(q).Value
+}
+
+// auc returns the difference of the AUC of p to that of the unpruned model, or nil if it is
+// undefined. The interval is missing in documents of older programs.
+func (c *comparison) auc(p *sweep.Mean) *sweep.Interval {
+	switch {
+	case p.Difference != nil:
+		return p.Difference.AUC
+	case math.IsNaN(p.AUC.Mean) || c.Unpruned.AUC == nil:
+		return nil
+	}
+	return &sweep.Interval{Value: p.AUC.Mean - *c.Unpruned.AUC}
+}
+
+// logLoss returns the difference of the LogLoss of p, which is calibrated if the sweep is.
+func (c *comparison) logLoss(p *sweep.Mean) *sweep.Interval {
+	switch d := p.Difference; {
+	case d != nil && c.calibrated && d.CalibratedLogLoss != nil:
+		return d.CalibratedLogLoss
+	case d != nil:
+		return &d.LogLoss
+	case c.calibrated && !math.IsNaN(p.Calibrated.Mean):
+		return &sweep.Interval{Value: p.Calibrated.Mean - *c.Unpruned.CalibratedLogLoss}
+	}
+	return &sweep.Interval{Value: p.LogLoss.Mean - c.Unpruned.LogLoss}
+}
+
+// aucHolds and lossHolds report whether the interval of a difference is within the tolerance.
+// In documents of older programs, which have no intervals, they judge the difference.
+func (c *comparison) aucHolds(p *sweep.Mean) bool {
+	if p.Difference != nil {
+		return c.tolerance.HoldsAUC(p.Difference)
+	}
+	auc := c.auc(p)
+	return auc == nil || auc.Value >= -c.tolerance.AUC
+}
+
+func (c *comparison) lossHolds(p *sweep.Mean) bool {
+	if p.Difference != nil {
+		return c.tolerance.HoldsLogLoss(p.Difference)
+	}
+	return c.logLoss(p).Value <= c.tolerance.LogLoss
+}
+
+// rankings returns the number of methods that drop entries.
+func (c *comparison) rankings() int {
+	n := 0
+	for _, m := range c.methods {
+		if !m.rounded {
+			n++
+		}
+	}
+	return n
+}
+
+// at returns the result of the method at a sparsity, or nil.
+func (m *method) at(sparsity float64) *sweep.Mean {
+	for k := range m.Points {
+		if m.Points[k].Sparsity == sparsity {
+			return &m.Points[k]
+		}
+	}
+	return nil
+}
+
+// free reports whether the method ranks without scores and may replace a ranking by scores.
+func (m *method) free() bool { return !m.scored && !m.rounded && m.name != sweep.Random }
+
+// low and high return the ends of an interval. If the ends are unknown, they return its
+// value.
+func low(i *sweep.Interval) float64 {
+	if i.Low == nil {
+		return i.Value
+	}
+	return *i.Low
+}
+
+func high(i *sweep.Interval) float64 {
+	if i.High == nil {
+		return i.Value
+	}
+	return *i.High
+}
+
+// game returns the name of the method without its aggregate, and the aggregate.
+func (m *method) game() (name, aggregate string) {
+	for _, a := range []string{scores.Abs, scores.RMS} {
+		if name, ok := strings.CutSuffix(m.name, "-"+a); ok {
+			return name, a
+		}
+	}
+	return m.name, scores.Sum
+}
+
+// purpose says what a method measures and what it needs.
+func (m *method) purpose() (measures, needs string) {
+	name, aggregate := m.game()
+	switch {
+	case m.scored:
+		measures = map[string]string{
+			scores.Sum: "The mean contribution of an entry. Contributions of opposite signs cancel.",
+			scores.Abs: "The mean size of an entry's contributions, whatever their signs.",
+			scores.RMS: "The root mean square of an entry's contributions. Rows where it matters most count most.",
+		}[aggregate]
+		if name == sweep.ByShapley {
+			return measures, "a job that scores rows"
+		}
+		return measures, "a job with one gradient per row"
+	case name == sweep.Frequency:
+		return "|weight − baseline| · √occurrences.", "only the dataset"
+	case name == sweep.Magnitude:
+		return "|weight|.", "only the model"
+	case name == sweep.Random:
+		return "Nothing. A ranking must beat this.", "nothing"
+	}
+	return "", ""
+}
+
+// holds returns the largest sparsity at which ok holds for a method, or NaN.
+func (c *comparison) holds(ok func(*sweep.Mean) bool) float64 {
+	last := math.NaN()
+	for _, b := range c.budgets {
+		for _, m := range c.methods {
+			if p := m.at(b.best.Sparsity); p != nil && !m.rounded && ok(p) {
+				last = b.best.Sparsity
+			}
+		}
+	}
+	return last
+}

@@ -1,0 +1,42 @@
+package sweep
+
+import (
+	"strconv"
+	"strings"
+
+	"shaver/internal/compact"
+	"shaver/internal/prune"
+)
+
+// Flags returns the flags with which shaver prune ranks by the aggregate, keeps entries and
+// stores values as the sweep did at the point p, which ranks by scores. They are words of a
+// POSIX shell. They do not name the budget.
+func (d *Document) Flags(p *Point, aggregate string) []string {
+	words := []string{"--aggregate", aggregate}
+	if s := d.Settings; s != nil {
+		if s.Rank == prune.Signed {
+			words = append(words, "--rank", s.Rank)
+		}
+		if len(s.Protect) > 0 {
+			words = append(words, "--protect", ShellWord(strings.Join(s.Protect, ",")))
+		}
+		if s.FieldMinimum > 0 {
+			words = append(words, "--field-minimum", strconv.FormatFloat(s.FieldMinimum, 'g', -1, 64))
+		}
+	}
+	if p.Values != string(compact.Float32) {
+		words = append(words, "--values", ShellWord(p.Values))
+	}
+	return words
+}
+
+// ShellWord quotes text for a POSIX shell if that is necessary.
+func ShellWord(text string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./:,=+@%", r)
+	}
+	if text != "" && !strings.ContainsFunc(text, func(r rune) bool { return !plain(r) }) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}

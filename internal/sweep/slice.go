@@ -1,0 +1,110 @@
+package sweep
+
+import (
+	"cmp"
+	"slices"
+
+	"shaver/internal/evaluate"
+	"shaver/internal/model"
+)
+
+const (
+	rareBelow    = 100 // occurrences below which the slice of a field takes a feature
+	mostFields   = 8   // number of fields that have a slice
+	leastInSlice = 100 // rows of the smallest slice
+)
+
+// bands holds the least number of occurrences of the rarest feature, for each slice of rows by
+// this feature.
+var bands = []int64{0, 10, 100, 1000}
+
+// Slicer assigns the rows of a split to slices, by how often their features occur in the rows
+// of train and val. A row is in one slice for its rarest feature: fewer than 10 occurrences,
+// 10 to 99, 100 to 999, or more. It is also in the slice of each field in which its feature
+// occurs fewer than 100 times. Of the fields, the 8 with the most occurrences of such
+// features have a slice. A Slicer takes 2 bytes per row.
+type Slicer struct {
+	counts  []int64
+	slices  []Slice
+	fields  []int    // by slice: the field, or -1 for the rarest feature
+	members []uint16 // by row: bit k is 1 if the row is in slice k
+}
+
+// NewSlicer returns a slicer without rows. names are the names of the fields, and counts the
+// numbers of occurrences of the features, [n].
+func NewSlicer(a *model.Architecture, names []string, counts []int64) *Slicer {
+	s := &Slicer{counts: counts}
+	for i, least := range bands {
+		band := Slice{Least: least}
+		if i+1 < len(bands) {
+			most := bands[i+1] - 1
+			band.Most = &most
+		}
+		s.slices, s.fields = append(s.slices, band), append(s.fields, -1)
+	}
+	rare := make([]int64, a.Fields()) // occurrences of rare features
+	var order []int
+	first := 0
+	for j, size := range a.FieldDims {
+		for _, count := range counts[first : first+size] {
+			if count < rareBelow {
+				rare[j] += count
+			}
+		}
+		first += size
+		order = append(order, j)
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(rare[j], rare[i]) })
+	for _, j := range order[:min(mostFields, len(order))] {
+		most := int64(rareBelow - 1)
+		s.slices, s.fields = append(s.slices, Slice{Field: names[j], Most: &most}), append(s.fields, j)
+	}
+	return s
+}
+
+// Add adds rows, which must come in the order of the predictions.
+func (s *Slicer) Add(rows *model.Rows) {
+	for r := range rows.Len() {
+		features := rows.Row(r)
+		rarest := s.counts[features[0]]
+		for _, f := range features {
+			rarest = min(rarest, s.counts[f])
+		}
+		var member uint16
+		for k, j := range s.fields {
+			count := rarest
+			if j >= 0 {
+				count = s.counts[features[j]]
+			}
+			if of := &s.slices[k]; count >= of.Least && (of.Most == nil || count <= *of.Most) {
+				member |= 1 << k
+				of.Rows++
+				of.Positives += int64(rows.Label[r])
+			}
+		}
+		s.members = append(s.members, member)
+	}
+}
+
+// shown returns the indices of the slices that are worth measuring. They have enough rows
+// and both labels, and not nearly all rows of the split.
+func (s *Slicer) shown() (all []int) {
+	for k := range s.slices {
+		of := &s.slices[k]
+		if of.Rows >= leastInSlice && of.Positives > 0 && of.Positives < of.Rows && 20*of.Rows <= 19*int64(len(s.members)) {
+			all = append(all, k)
+		}
+	}
+	return all
+}
+
+// predictions returns the predictions of p for the rows of slice k.
+func (s *Slicer) predictions(p *evaluate.Predictions, k int) *evaluate.Predictions {
+	part := &evaluate.Predictions{Logits: make([]float64, 0, s.slices[k].Rows), Labels: make([]uint8, 0, s.slices[k].Rows)}
+	for i, member := range s.members {
+		if member>>k&1 == 1 {
+			part.Logits, part.Labels = append(part.Logits, p.Logits[i]), append(part.Labels, p.Labels[i])
+		}
+	}
+	return part
+}
