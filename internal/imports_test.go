@@ -33,6 +33,7 @@ seal:                   fault
 
 # the pure core: no file, no network, no clock
 kernel:                 pure golang.org/x/sys
+graph:                  pure
 sparsity:               pure
 estimator:              pure
 model:                  pure kernel
