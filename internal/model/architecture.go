@@ -36,14 +36,15 @@ const (
 // stored next to a bare state dict and in the metadata of our files, and "shaver model
 // inspect" prints it.
 type Architecture struct {
-	Kind        Kind   `json:"kind"`
-	FieldDims   []int  `json:"field_dims"`             // number of features of each field, each at least 1
-	Dim         int    `json:"dim"`                    // d, the number of columns of the embedding table
-	Hidden      []int  `json:"hidden,omitempty"`       // widths of the MLP's hidden layers; empty for FM
-	CrossLayers int    `json:"cross_layers,omitempty"` // number of cross layers; DCN-Mix and DCNv2 only
-	Experts     int    `json:"experts,omitempty"`      // number of experts per cross layer; DCN-Mix only
-	Rank        int    `json:"rank,omitempty"`         // rank of each expert; DCN-Mix only
-	Structure   string `json:"structure,omitempty"`    // Stacked or Parallel; DCNv2 only
+	Kind        Kind     `json:"kind"`
+	FieldDims   []int    `json:"field_dims"`             // number of features of each field, each at least 1
+	Dim         int      `json:"dim"`                    // d, the number of columns of the embedding table
+	Hidden      []int    `json:"hidden,omitempty"`       // widths of the MLP's hidden layers; empty for FM
+	CrossLayers int      `json:"cross_layers,omitempty"` // number of cross layers; DCN-Mix and DCNv2 only
+	Experts     int      `json:"experts,omitempty"`      // number of experts per cross layer; DCN-Mix only
+	Rank        int      `json:"rank,omitempty"`         // rank of each expert; DCN-Mix only
+	Structure   string   `json:"structure,omitempty"`    // Stacked or Parallel; DCNv2 only
+	Dense       []string `json:"dense,omitempty"`        // names of the dense inputs that the model reads, in its order; nil without any
 }
 
 // Fields returns m, the number of fields.
