@@ -141,6 +141,9 @@ func (a *Architecture) Validate() error {
 	default:
 		return fmt.Errorf("kind is %q: expected %s, %s, %s or %s", a.Kind, FM, DeepFM, DCNMix, DCNv2)
 	}
+	if err := a.validateDense(); err != nil {
+		return err
+	}
 	if a.Kind != DCNv2 && a.Structure != "" {
 		return fmt.Errorf("structure is %q: only a dcnv2 has a structure", a.Structure)
 	}
