@@ -145,9 +145,10 @@ func workEinsum(c *call, out []Info) int64 {
 	e, _ := c.einsum()
 	work := int64(1)
 	for _, size := range e.Sizes {
-		if work *= int64(size); work > maxWork {
-			return maxWork + 1
+		if size > 0 && work > maxRowWork/int64(size) {
+			return maxRowWork + 1
 		}
+		work *= int64(size)
 	}
 	return work
 }
