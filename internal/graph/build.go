@@ -12,8 +12,9 @@ const (
 	// four times the elements of the tensors that the file has.
 	maxFolded = 1 << 23
 
-	// maxWork bounds the multiplications of folding.
-	maxWork = 1 << 30
+	// maxWork bounds the multiplications of folding, in addition to 64 for each element of
+	// the tensors that the file has.
+	maxWork = 1 << 28
 
 	// maxRowWork bounds the multiplications of a row.
 	maxRowWork = 1 << 36
@@ -136,8 +137,8 @@ func (g *Graph) fold(c *call, infos []Info, elements int64) error {
 		if !spend(&g.folded, elements, maxFolded+4*g.given) {
 			return fmt.Errorf("the result has %d elements, and the constants that are computed then have more than %d", elements, maxFolded+4*g.given)
 		}
-		if !spend(&g.work, c.cost(infos, elements), maxWork) {
-			return fmt.Errorf("the constants take more than %d multiplications to compute", maxWork)
+		if !spend(&g.work, c.cost(infos, elements), maxWork+64*g.given) {
+			return fmt.Errorf("the constants take more than %d multiplications to compute", maxWork+64*g.given)
 		}
 	}
 	out, err := c.evaluate(infos, elements)
