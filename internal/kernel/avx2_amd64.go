@@ -258,5 +258,12 @@ func pairs1x8AVX2(b *float32, tile *uint32, tiles int, steps *int32, n int)
 //go:noescape
 func dots8AVX2(b *float32, tile *uint32, tiles int, n int)
 
+// linearAVX2 is the loop of Linear.Compute for groups of 6 units. The lists contain indices of b. n is the length
+// of x. panels is the number of groups of 16 states, at most 3. groups and panels are at least 1. floor is 0 for
+// ReLU, otherwise -Inf.
+//
+//go:noescape
+func linearAVX2(b *float32, out *uint32, x *uint32, n int, w *float32, bias *float32, groups int, panels int, floor float32)
+
 // fmaAVX2 performs n times 96 independent multiply-adds in registers.
 func fmaAVX2(n int)

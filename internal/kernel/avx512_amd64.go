@@ -267,6 +267,13 @@ func pairs1x8AVX512(b *float32, tile *uint32, tiles int, steps *int32, n int)
 //go:noescape
 func dots12AVX512(b *float32, tile *uint32, tiles int, n int)
 
+// linearAVX512 is the loop of Linear.Compute for groups of 8 units. The lists contain indices of b. n is the length
+// of x. panels is the number of groups of 16 states, at most 3. groups and panels are at least 1. floor is 0 for
+// ReLU, otherwise -Inf.
+//
+//go:noescape
+func linearAVX512(b *float32, out *uint32, x *uint32, n int, w *float32, bias *float32, groups int, panels int, floor float32)
+
 // listAVX512 writes the columns whose bit is set, in ascending order, and returns their number. dst needs
 // room for 64*words+16 elements; the function overwrites some of them beyond those it returns.
 //

@@ -1,9 +1,6 @@
 package kernel
 
-import (
-	"math"
-	"slices"
-)
+import "math"
 
 // Left is the element that NewPairs takes for an output that nobody needs.
 const Left = -1
@@ -59,7 +56,6 @@ func NewPairs(out, x, y []int32, batch, rows, columns, inner int) *Pairs {
 	}
 	a, b := NewElements(x), NewElements(y)
 	p := &Pairs{rows: rows, columns: columns, inner: inner, out: make([]uint32, len(out)), x: a.offset, y: b.offset, size: max(a.size, b.size)}
-	seen := map[int32]bool{}
 	for i, k := range out {
 		switch {
 		case k == Left:
@@ -67,14 +63,11 @@ func NewPairs(out, x, y []int32, batch, rows, columns, inner int) *Pairs {
 			continue
 		case k < 0 || k >= maxElements:
 			panic("kernel: NewPairs: element is negative or too large")
-		case seen[k]:
-			panic("kernel: NewPairs: an element of out occurs twice")
 		}
-		seen[k] = true
 		p.out[i], p.size = uint32(k)*States, max(p.size, int(k)+1)
 	}
-	if both := func(k int32) bool { return seen[k] }; slices.ContainsFunc(x, both) || slices.ContainsFunc(y, both) {
-		panic("kernel: NewPairs: an element of out is an operand")
+	if !disjoint(out, x, y) {
+		panic("kernel: NewPairs: an element of out occurs twice or is an operand")
 	}
 	if rows > columns { // tiles are at least as wide as high
 		p.transpose(batch)

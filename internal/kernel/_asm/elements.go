@@ -518,3 +518,82 @@ func (g *generator) dots(n int) {
 	build.VZEROUPPER()
 	build.RET()
 }
+
+// linear generates linear<suffix>, which implements Linear.Compute for one vector of
+// elements. It is the loop of product, but weights are packed in the order of their use.
+func (g *generator) linear() {
+	name := "linear" + g.suffix
+	build.TEXT(name, build.NOSPLIT, "func(b *float32, out *uint32, x *uint32, n int, w *float32, bias *float32, groups int, panels int, floor float32)")
+	build.Doc(fmt.Sprintf("%s is the loop of Linear.Compute for groups of %d units. The lists contain indices of b. n is the length", name, g.units),
+		"of x. panels is the number of groups of 16 states, at most 3. groups and panels are at least 1. floor is 0 for",
+		"ReLU, otherwise -Inf.")
+	build.Pragma("noescape")
+	for panels := g.panels; panels > 0; panels-- {
+		if panels > 1 {
+			build.CMPQ(stack("panels"), operand.Imm(uint64(panels)))
+			build.JL(operand.LabelRef(fmt.Sprintf("panels%d", panels-1)))
+		} else if g.panels == 1 {
+			build.Label("panel")
+		}
+		g.linearPanels(panels)
+		if panels == 1 && g.panels == 1 {
+			build.ADDQ(operand.U32(panelBytes), stack("b"))
+			build.DECQ(stack("panels"))
+			build.JNZ(operand.LabelRef("panel"))
+		}
+		build.VZEROUPPER()
+		build.RET()
+		if panels > 1 {
+			build.Label(fmt.Sprintf("panels%d", panels-1))
+		}
+	}
+}
+
+func (g *generator) linearPanels(panels int) {
+	id, width := fmt.Sprint(panels), panels*g.perPanel()
+	b, out, w, bias, groups := argument("b"), argument("out"), argument("w"), argument("bias"), argument("groups")
+	floor := g.vector()
+	build.VBROADCASTSS(stack("floor"), floor)
+	build.Label("group" + id)
+	sum := g.vectors(g.units * width)
+	for u := range g.units {
+		build.VBROADCASTSS(operand.Mem{Base: bias, Disp: 4 * u}, sum[u*width])
+		for v := 1; v < width; v++ {
+			build.VMOVAPS(sum[u*width], sum[u*width+v])
+		}
+	}
+	list, n, k := argument("x"), argument("n"), build.GP64()
+	build.TESTQ(n, n)
+	build.JZ(operand.LabelRef("store" + id))
+	build.LEAQ(operand.Mem{Base: list, Index: n, Scale: 4}, list)
+	build.NEGQ(n)
+	build.Label("k" + id)
+	build.MOVL(operand.Mem{Base: list, Index: n, Scale: 4}, k.As32())
+	x := g.vectors(width)
+	for v := range x {
+		build.VMOVUPS(operand.Mem{Base: b, Index: k, Scale: 4, Disp: v * g.bytes}, x[v])
+	}
+	for u := range g.units {
+		weight := g.vector()
+		build.VBROADCASTSS(operand.Mem{Base: w, Disp: 4 * u}, weight)
+		for v := range x {
+			build.VFMADD231PS(weight, x[v], sum[u*width+v])
+		}
+	}
+	build.ADDQ(operand.Imm(uint64(4*g.units)), w)
+	build.INCQ(n)
+	build.JNZ(operand.LabelRef("k" + id))
+	build.Label("store" + id)
+	for u := range g.units {
+		build.MOVL(operand.Mem{Base: out, Disp: 4 * u}, k.As32())
+		for v := range width {
+			a := sum[u*width+v]
+			build.VMAXPS(a, floor, a) // max returns a if either operand is NaN
+			build.VMOVUPS(a, operand.Mem{Base: b, Index: k, Scale: 4, Disp: v * g.bytes})
+		}
+	}
+	build.ADDQ(operand.Imm(uint64(4*g.units)), out)
+	build.ADDQ(operand.Imm(uint64(4*g.units)), bias)
+	build.DECQ(groups)
+	build.JNZ(operand.LabelRef("group" + id))
+}

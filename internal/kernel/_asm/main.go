@@ -51,6 +51,7 @@ func main() {
 		g.pairs(t[0], t[1])
 	}
 	g.dots(g.sums)
+	g.linear()
 	if *level == "avx512" {
 		g.list()
 		g.expand()
