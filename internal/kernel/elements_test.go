@@ -343,6 +343,64 @@ func TestReduceIsItsDefinition(t *testing.T) {
 	})
 }
 
+func TestSoftmaxIsItsDefinition(t *testing.T) {
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	everyLevel(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(45, 46))
+		for n := 1; n < 20; n++ {
+			b, whole, lists := headBlock(r, 3*n)
+			for i := range b {
+				b[i] *= 10
+			}
+			old, states := Block(slices.Clone(b)), 1+r.IntN(States)
+			out, x := lists[0], slices.Clone(lists[1])
+			x[n-1] = x[0]
+			if n%2 == 0 {
+				x = out
+			}
+			Softmax(b, states, NewElements(out), NewElements(x), n)
+			guardsHold(t, whole)
+			changed(t, b, old, out, states)
+			for i := 0; i < 3*n; i += n {
+				for s := range states {
+					largest, sum := math.Inf(-1), 0.0
+					for _, k := range x[i : i+n] {
+						largest = max(largest, float64(old.Element(int(k))[s]))
+					}
+					for _, k := range x[i : i+n] {
+						sum += math.Exp(float64(old.Element(int(k))[s]) - largest)
+					}
+					for j := range n {
+						below := largest - float64(old.Element(int(x[i+j]))[s]) // rounded before exp
+						want := math.Exp(-below) / sum
+						if got := float64(b.Element(int(out[i+j]))[s]); !(math.Abs(got-want) <= (1e-6+1e-7*below)*want+0x1p-126) {
+							t.Fatalf("softmax of %d elements is %v, want %v", n, got, want)
+						}
+					}
+				}
+			}
+		}
+		for _, c := range []struct{ x, want []float32 }{
+			{[]float32{nan, 1, 2}, []float32{nan, nan, nan}},
+			{[]float32{1, nan, 2}, []float32{nan, nan, nan}},
+			{[]float32{1, 2, nan}, []float32{nan, nan, nan}},
+			{[]float32{inf, 1, 2}, []float32{nan, nan, nan}},
+			{[]float32{-inf, -inf, -inf}, []float32{nan, nan, nan}},
+			{[]float32{-inf, 1, -inf}, []float32{0, 1, 0}},
+			{[]float32{-1e9, 3e38, 3e38}, []float32{0, .5, .5}},
+		} {
+			b := NewBlock(3)
+			for i, v := range c.x {
+				b.Element(i)[2] = v
+			}
+			Softmax(b, 3, NewRange(0, 3), NewRange(0, 3), 3)
+			if got := []float32{b.Element(0)[2], b.Element(1)[2], b.Element(2)[2]}; !same(got, c.want) || b.Element(0)[1] != float32(1)/3 {
+				t.Errorf("softmax of %v is %v, want %v", c.x, got, c.want)
+			}
+		}
+	})
+}
+
 // pairsShapes are products of matrices of which some are whole tiles, some are not, and
 // some are vectors.
 var pairsShapes = [][4]int{{1, 5, 5, 3}, {1, 3, 4, 7}, {2, 6, 11, 2}, {1, 1, 1, 9}, {29, 1, 1, 4}, {3, 1, 13, 5}, {2, 17, 1, 5}, {3, 2, 2, 3}, {1, 39, 2, 4}, {1, 4, 9, 0}, {2, 3, 17, 4}, {0, 2, 2, 2}, {1, 0, 3, 1}}
@@ -514,6 +572,7 @@ func TestHeadsAllocateNothing(t *testing.T) {
 			Reduce(Largest, b, 48, twoElements, y)
 			MultiplyAdd(b, 48, x, y, z, x)
 			Choose(b, 48, x, y, z, x)
+			Softmax(b, 48, x, y, 4)
 			Affine(b, 48, x, y, numbers, numbers)
 			p.Compute(b, 48)
 			l.Compute(b, 48)
@@ -611,6 +670,7 @@ func BenchmarkElements(b *testing.B) {
 	}
 	run("MultiplyAdd", func(block Block) { MultiplyAdd(block, 48, x, y, z, z) })
 	run("Affine", func(block Block) { Affine(block, 48, x, y, numbers, numbers) })
+	run("Softmax32", func(block Block) { Softmax(block, 48, x, y, 32) })
 	for op, name := range []string{"Sum", "Largest"} {
 		for _, length := range []int{16, 64} {
 			out := NewRange(0, n/length)
