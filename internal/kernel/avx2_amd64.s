@@ -1348,6 +1348,8 @@ panel:
 	VMOVUPS     (R8)(R10*1), Y0
 	VMOVUPS     lanes42b20000<>+0(SB), Y1
 	VMINPS      Y0, Y1, Y1
+	VMOVUPS     lanesc2aeac4a<>+0(SB), Y2
+	VMAXPS      Y1, Y2, Y1
 	VMULPS      lanes3fb8aa3b<>+0(SB), Y1, Y2
 	VROUNDPS    $0x08, Y2, Y2
 	VMOVAPS     Y1, Y1
@@ -1379,6 +1381,8 @@ panel:
 	VMOVUPS     32(R8)(R10*1), Y0
 	VMOVUPS     lanes42b20000<>+0(SB), Y1
 	VMINPS      Y0, Y1, Y1
+	VMOVUPS     lanesc2aeac4a<>+0(SB), Y2
+	VMAXPS      Y1, Y2, Y1
 	VMULPS      lanes3fb8aa3b<>+0(SB), Y1, Y2
 	VROUNDPS    $0x08, Y2, Y2
 	VMOVAPS     Y1, Y1
@@ -2004,6 +2008,8 @@ panel:
 	VSUBPS      Y0, Y1, Y0
 	VMOVUPS     lanes42b20000<>+0(SB), Y1
 	VMINPS      Y0, Y1, Y1
+	VMOVUPS     lanesc2aeac4a<>+0(SB), Y2
+	VMAXPS      Y1, Y2, Y1
 	VMULPS      lanes3fb8aa3b<>+0(SB), Y1, Y2
 	VROUNDPS    $0x08, Y2, Y2
 	VMOVAPS     Y1, Y1
@@ -2040,6 +2046,8 @@ panel:
 	VSUBPS      Y0, Y1, Y0
 	VMOVUPS     lanes42b20000<>+0(SB), Y1
 	VMINPS      Y0, Y1, Y1
+	VMOVUPS     lanesc2aeac4a<>+0(SB), Y2
+	VMAXPS      Y1, Y2, Y1
 	VMULPS      lanes3fb8aa3b<>+0(SB), Y1, Y2
 	VROUNDPS    $0x08, Y2, Y2
 	VMOVAPS     Y1, Y1
@@ -2219,6 +2227,8 @@ panel:
 	VFMSUB213PS Y2, Y2, Y4
 	VMOVUPS     lanes42b20000<>+0(SB), Y2
 	VMINPS      Y4, Y2, Y2
+	VMOVUPS     lanesc2aeac4a<>+0(SB), Y5
+	VMAXPS      Y2, Y5, Y2
 	VMULPS      lanes3fb8aa3b<>+0(SB), Y2, Y5
 	VROUNDPS    $0x08, Y5, Y5
 	VMOVAPS     Y2, Y2
@@ -2276,6 +2286,8 @@ panel:
 	VFMSUB213PS Y2, Y2, Y4
 	VMOVUPS     lanes42b20000<>+0(SB), Y2
 	VMINPS      Y4, Y2, Y2
+	VMOVUPS     lanesc2aeac4a<>+0(SB), Y5
+	VMAXPS      Y2, Y5, Y2
 	VMULPS      lanes3fb8aa3b<>+0(SB), Y2, Y5
 	VROUNDPS    $0x08, Y5, Y5
 	VMOVAPS     Y2, Y2
@@ -2595,6 +2607,8 @@ panel:
 	VORPS       Y0, Y1, Y1
 	VMOVUPS     lanes42b20000<>+0(SB), Y2
 	VMINPS      Y1, Y2, Y2
+	VMOVUPS     lanesc2aeac4a<>+0(SB), Y3
+	VMAXPS      Y2, Y3, Y2
 	VMULPS      lanes3fb8aa3b<>+0(SB), Y2, Y3
 	VROUNDPS    $0x08, Y3, Y3
 	VMOVAPS     Y2, Y2
@@ -2641,6 +2655,8 @@ panel:
 	VORPS       Y0, Y1, Y1
 	VMOVUPS     lanes42b20000<>+0(SB), Y2
 	VMINPS      Y1, Y2, Y2
+	VMOVUPS     lanesc2aeac4a<>+0(SB), Y3
+	VMAXPS      Y2, Y3, Y2
 	VMULPS      lanes3fb8aa3b<>+0(SB), Y2, Y3
 	VROUNDPS    $0x08, Y3, Y3
 	VMOVAPS     Y2, Y2
@@ -3722,6 +3738,8 @@ exp:
 	VSUBPS      Y0, Y4, Y4
 	VMOVUPS     lanes42b20000<>+0(SB), Y6
 	VMINPS      Y4, Y6, Y6
+	VMOVUPS     lanesc2260000<>+0(SB), Y7
+	VMAXPS      Y6, Y7, Y6
 	VMULPS      lanes3fb8aa3b<>+0(SB), Y6, Y7
 	VROUNDPS    $0x08, Y7, Y7
 	VMOVAPS     Y6, Y6
@@ -3747,13 +3765,15 @@ exp:
 	VPSLLD      $0x17, Y7, Y7
 	VPADDD      lanes3f800000<>+0(SB), Y7, Y7
 	VMULPS      Y7, Y9, Y9
-	VCMPPS      $0x05, lanesc2aeac4a<>+0(SB), Y4, Y4
+	VCMPPS      $0x05, lanesc2260000<>+0(SB), Y4, Y4
 	VANDPS      Y4, Y9, Y9
 	VADDPS      Y9, Y2, Y2
 	VMOVUPS     Y9, (AX)(DI*4)
 	VSUBPS      Y1, Y5, Y5
 	VMOVUPS     lanes42b20000<>+0(SB), Y4
 	VMINPS      Y5, Y4, Y4
+	VMOVUPS     lanesc2260000<>+0(SB), Y6
+	VMAXPS      Y4, Y6, Y4
 	VMULPS      lanes3fb8aa3b<>+0(SB), Y4, Y6
 	VROUNDPS    $0x08, Y6, Y6
 	VMOVAPS     Y4, Y4
@@ -3779,7 +3799,7 @@ exp:
 	VPSLLD      $0x17, Y6, Y6
 	VPADDD      lanes3f800000<>+0(SB), Y6, Y6
 	VMULPS      Y6, Y8, Y8
-	VCMPPS      $0x05, lanesc2aeac4a<>+0(SB), Y5, Y4
+	VCMPPS      $0x05, lanesc2260000<>+0(SB), Y5, Y4
 	VANDPS      Y4, Y8, Y8
 	VADDPS      Y8, Y3, Y3
 	VMOVUPS     Y8, 32(AX)(DI*4)
@@ -3812,6 +3832,24 @@ divide:
 	JNZ     row
 	VZEROUPPER
 	RET
+
+DATA lanesc2260000<>+0(SB)/4, $0xc2260000
+DATA lanesc2260000<>+4(SB)/4, $0xc2260000
+DATA lanesc2260000<>+8(SB)/4, $0xc2260000
+DATA lanesc2260000<>+12(SB)/4, $0xc2260000
+DATA lanesc2260000<>+16(SB)/4, $0xc2260000
+DATA lanesc2260000<>+20(SB)/4, $0xc2260000
+DATA lanesc2260000<>+24(SB)/4, $0xc2260000
+DATA lanesc2260000<>+28(SB)/4, $0xc2260000
+DATA lanesc2260000<>+32(SB)/4, $0xc2260000
+DATA lanesc2260000<>+36(SB)/4, $0xc2260000
+DATA lanesc2260000<>+40(SB)/4, $0xc2260000
+DATA lanesc2260000<>+44(SB)/4, $0xc2260000
+DATA lanesc2260000<>+48(SB)/4, $0xc2260000
+DATA lanesc2260000<>+52(SB)/4, $0xc2260000
+DATA lanesc2260000<>+56(SB)/4, $0xc2260000
+DATA lanesc2260000<>+60(SB)/4, $0xc2260000
+GLOBL lanesc2260000<>(SB), RODATA|NOPTR, $64
 
 // func pairs3x4AVX2(b *float32, tile *uint32, tiles int, steps *int32, n int)
 // Requires: AVX, FMA3

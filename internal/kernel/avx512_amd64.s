@@ -3894,7 +3894,7 @@ exp:
 	VFMADD213PS Z7, Z5, Z6
 	VFMADD213PS Z3, Z5, Z6
 	VADDPS      lanes3f800000<>+0(SB), Z6, Z6
-	VCMPPS      $0x05, lanesc2aeac4a<>+0(SB), Z2, K1
+	VCMPPS      $0x05, lanesc2260000<>+0(SB), Z2, K1
 	VSCALEFPS.Z Z4, Z6, K1, Z6
 	VADDPS      Z6, Z1, Z1
 	VMOVUPS     Z6, (AX)(DI*4)
@@ -3923,6 +3923,24 @@ divide:
 	JNZ     row
 	VZEROUPPER
 	RET
+
+DATA lanesc2260000<>+0(SB)/4, $0xc2260000
+DATA lanesc2260000<>+4(SB)/4, $0xc2260000
+DATA lanesc2260000<>+8(SB)/4, $0xc2260000
+DATA lanesc2260000<>+12(SB)/4, $0xc2260000
+DATA lanesc2260000<>+16(SB)/4, $0xc2260000
+DATA lanesc2260000<>+20(SB)/4, $0xc2260000
+DATA lanesc2260000<>+24(SB)/4, $0xc2260000
+DATA lanesc2260000<>+28(SB)/4, $0xc2260000
+DATA lanesc2260000<>+32(SB)/4, $0xc2260000
+DATA lanesc2260000<>+36(SB)/4, $0xc2260000
+DATA lanesc2260000<>+40(SB)/4, $0xc2260000
+DATA lanesc2260000<>+44(SB)/4, $0xc2260000
+DATA lanesc2260000<>+48(SB)/4, $0xc2260000
+DATA lanesc2260000<>+52(SB)/4, $0xc2260000
+DATA lanesc2260000<>+56(SB)/4, $0xc2260000
+DATA lanesc2260000<>+60(SB)/4, $0xc2260000
+GLOBL lanesc2260000<>(SB), RODATA|NOPTR, $64
 
 // func pairs5x5AVX512(b *float32, tile *uint32, tiles int, steps *int32, n int)
 // Requires: AVX, AVX512F

@@ -194,8 +194,9 @@ func Reduce(op Reduction, b Block, states int, out, x Elements) {
 //
 //	e[i] = exp(x[i] - the largest element of the row); out[i] = e[i] * (1 / (e[0] + ... + e[n-1]))
 //
-// The lengths of the lists are a multiple of n. exp is that of Apply. If an element of a
-// row is NaN or +Inf, or all are -Inf, the row becomes NaN.
+// The lengths of the lists are a multiple of n. exp is that of Apply, except that results
+// below 1e-18 become 0, for the reason that Tiny gives. If an element of a row is NaN or
+// +Inf, or all are -Inf, the row becomes NaN.
 func Softmax(b Block, states int, out, x Elements, n int) {
 	b.check(states, &out, &x)
 	if out.Len() != x.Len() || n < 1 || x.Len()%n != 0 {
@@ -355,6 +356,9 @@ func reducePortable(op Reduction, b Block, out, x []uint32, panels int) {
 	}
 }
 
+// softmaxSmallest is the number below which Softmax replaces its exponential by 0.
+const softmaxSmallest = -41.5
+
 func softmaxPortable(b Block, out, x []uint32, n, panels int) {
 	for i := 0; i < len(out); i += n {
 		for t := range uint32(panels * Columns) {
@@ -363,7 +367,10 @@ func softmaxPortable(b Block, out, x []uint32, n, panels int) {
 				largest = larger(b[k+t], largest)
 			}
 			for j, to := range out[i : i+n] {
-				e := exponential(b[x[i+j]+t] - largest)
+				e, below := float32(0), b[x[i+j]+t]-largest
+				if !(below < softmaxSmallest) {
+					e = exponential(below)
+				}
 				b[to+t] = e
 				sum += e
 			}

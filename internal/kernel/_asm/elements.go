@@ -77,11 +77,19 @@ func (g *generator) polynomial(x reg.VecVirtual, c ...float64) reg.VecVirtual {
 	return q
 }
 
-// exp returns e^x. It has the same steps and constants as exponential in package kernel.
-func (g *generator) exp(x reg.VecVirtual) reg.VecVirtual {
+// expSmallest is the constant of that name in package kernel.
+const expSmallest = -87.3365
+
+// exp returns e^x, or 0 if x is below smallest. It has the same steps and constants as
+// exponential in package kernel.
+func (g *generator) exp(x reg.VecVirtual, smallest operand.Mem) reg.VecVirtual {
 	y, e, r, s := g.vector(), g.vector(), g.vector(), g.vector()
-	smallest := every(-87.3365)
-	build.VMINPS(x, g.load(every(89)), y) // min returns x if either operand is NaN
+	build.VMINPS(x, g.load(every(89)), y) // min and max return x if either operand is NaN
+	if g.bytes == 32 {
+		// Without this, 2^e would be subnormal in lanes that become 0 in the end. The
+		// processor takes a hundred times as long for these.
+		build.VMAXPS(y, g.load(smallest), y)
+	}
 	build.VMULPS(every(math.Log2E), y, e)
 	g.round(e, e)
 	build.VMOVAPS(y, r)
@@ -155,7 +163,7 @@ const signBit = 1 << 31
 func (g *generator) sigmoid(x reg.VecVirtual) reg.VecVirtual {
 	y := g.vector()
 	build.VSUBPS(x, g.cleared(), y)
-	y = g.exp(y)
+	y = g.exp(y, every(expSmallest))
 	build.VADDPS(every(1), y, y)
 	build.VDIVPS(y, g.load(every(1)), y)
 	return y
@@ -164,7 +172,7 @@ func (g *generator) sigmoid(x reg.VecVirtual) reg.VecVirtual {
 func (g *generator) softplus(x reg.VecVirtual) reg.VecVirtual {
 	y, positive := g.vector(), g.vector()
 	g.or(x, g.load(bits(signBit)), y)
-	y = g.logOnePlus(g.exp(y))
+	y = g.logOnePlus(g.exp(y, every(expSmallest)))
 	build.VMAXPS(x, g.cleared(), positive) // max returns x if either operand is NaN
 	build.VADDPS(positive, y, y)
 	return y
@@ -180,7 +188,7 @@ func (g *generator) erf(x reg.VecVirtual) reg.VecVirtual {
 	build.VMINPS(y, g.load(every(4)), far) // min returns y if either operand is NaN
 	q := g.polynomial(far, 0.00021327379, -0.0032091571, 0.022871599, -0.10523359, -0.63573945, -0.12850821)
 	build.VFMSUB213PS(far, far, q)
-	q = g.exp(q)
+	q = g.exp(q, every(expSmallest))
 	build.VSUBPS(q, g.load(every(1)), q)
 	g.and(x, g.load(bits(signBit)), sign)
 	g.or(q, sign, q)
@@ -258,7 +266,7 @@ func (g *generator) apply() {
 			build.VDIVPS(x, g.load(every(1)), y)
 			return y
 		}},
-		{"exp", func(x, _ reg.VecVirtual) reg.VecVirtual { return g.exp(x) }},
+		{"exp", func(x, _ reg.VecVirtual) reg.VecVirtual { return g.exp(x, every(expSmallest)) }},
 		{"log", func(x, _ reg.VecVirtual) reg.VecVirtual { return g.log(x) }},
 		{"sigmoid", func(x, _ reg.VecVirtual) reg.VecVirtual { return g.sigmoid(x) }},
 		{"hyperbolicTangent", func(x, y reg.VecVirtual) reg.VecVirtual {
@@ -406,6 +414,9 @@ func (g *generator) reduce() {
 	}
 }
 
+// softmaxSmallest is the constant of that name in package kernel.
+const softmaxSmallest = -41.5
+
 // softmax generates softmax<suffix>, which implements kernel.level.softmax.
 func (g *generator) softmax() {
 	name := "softmax" + g.suffix
@@ -446,7 +457,7 @@ func (g *generator) softmax() {
 	build.MOVL(operand.Mem{Base: out, Index: i, Scale: 4}, k.As32())
 	for v := range x {
 		build.VSUBPS(largest[v], x[v], x[v])
-		y := g.exp(x[v])
+		y := g.exp(x[v], every(softmaxSmallest))
 		build.VADDPS(y, sum[v], sum[v])
 		build.VMOVUPS(y, at(v))
 	}
