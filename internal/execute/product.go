@@ -1,0 +1,519 @@
+package execute
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"shaver/internal/graph"
+	"shaver/internal/kernel"
+)
+
+// contraction is a product of matrices for each element of a batch:
+//
+//	out[b][i][j] = sum over k of left[b][i][k] * right[b][j][k]
+//
+// left and right hold positions in the elements of the operands a and b.
+type contraction struct {
+	a, b          graph.Value
+	batch         int
+	m, n, k       int
+	left, right   []int32 // [batch, m, k] and [batch, n, k]
+	out           graph.Value
+	place         []int32   // position in out of each result, [batch, m, n]; nil = in order
+	scale         float32   // factor of the results; 0 = 1; only with a constant operand
+	bias          []float32 // added to each element of out; nil = 0; only with a constant operand
+	relu          bool
+	alone         bool // following nodes are not taken in
+}
+
+// swapped returns the contraction with its operands exchanged.
+func (x *contraction) swapped() *contraction {
+	y := *x
+	y.a, y.b, y.m, y.n, y.left, y.right = x.b, x.a, x.n, x.m, x.right, x.left
+	y.place = make([]int32, x.batch*x.m*x.n)
+	for b := range x.batch {
+		for i := range x.m {
+			for j := range x.n {
+				at := (b*x.m+i)*x.n + j
+				if x.place != nil {
+					y.place[(b*x.n+j)*x.m+i] = x.place[at]
+				} else {
+					y.place[(b*x.n+j)*x.m+i] = int32(at)
+				}
+			}
+		}
+	}
+	return &y
+}
+
+// contract compiles x. If an operand is constant, it also takes in the nodes after x that
+// add a bias or are a ReLU.
+func (c *compiler) contract(x *contraction) error {
+	each := c.each(x.a, x.b)
+	if each {
+		c.p.products += x.batch * x.m * x.n * x.k
+	}
+	if c.constant(x.b) == nil && c.constant(x.a) != nil {
+		x = x.swapped()
+	}
+	if c.constant(x.b) != nil {
+		return c.weigh(x, each)
+	}
+	a, err := c.read(x.a)
+	if err != nil {
+		return err
+	}
+	b, err := c.read(x.b)
+	if err != nil {
+		return err
+	}
+	out, err := c.allocate(x.batch*x.m*x.n, each)
+	if err != nil {
+		return err
+	}
+	c.emit(newPairs(out.first, pick(a.rows, x.left), pick(b.rows, x.right), x.batch, x.m, x.n, x.k), each)
+	c.setPlaced(x, out, each)
+	return nil
+}
+
+// setPlaced makes rows of results the elements of x.out.
+func (c *compiler) setPlaced(x *contraction, s span, each bool) {
+	rows := s.list()
+	if x.place != nil {
+		rows = make([]int32, s.n)
+		for i, p := range x.place {
+			rows[p] = s.first + int32(i)
+		}
+	}
+	c.set(x.out, rows, each, s)
+}
+
+// weigh compiles a contraction whose right operand is constant.
+func (c *compiler) weigh(x *contraction, each bool) error {
+	a, err := c.read(x.a)
+	if err != nil {
+		return err
+	}
+	if !x.alone {
+		c.absorb(x)
+	}
+	weights := pick(c.constant(x.b).Floats, x.right)
+	if x.scale != 0 {
+		for i := range weights {
+			weights[i] *= x.scale
+		}
+	}
+	bias := x.unitBias()
+	layers := make([]*kernel.Outputs, x.batch)
+	for b := range layers {
+		w, of := weights[b*x.n*x.k:(b+1)*x.n*x.k], (b*x.n)
+		unit := []float32(nil)
+		if bias != nil {
+			unit = bias[of : of+x.n]
+		}
+		if b > 0 && slices.Equal(w, weights[:len(w)]) && slices.Equal(unit, bias[:len(unit)]) {
+			layers[b] = layers[0]
+			continue
+		}
+		layers[b] = kernel.NewOutputs(slices.Clone(w), unit, x.k, x.n)
+	}
+	if x.batch > 0 && !slices.ContainsFunc(layers, func(l *kernel.Outputs) bool { return l != layers[0] }) {
+		layers = layers[:1]
+	}
+	left := pick(a.rows, x.left)
+	out, err := c.allocate(x.batch*x.m*x.n, each)
+	if err != nil {
+		return err
+	}
+	in, free, err := c.gather(left, x.k, each)
+	if err != nil {
+		return err
+	}
+	defer free()
+	c.emit(&products{layers: layers, per: x.m, in: in, out: out.first, relu: x.relu}, each)
+	c.setPlaced(x, out, each)
+	return nil
+}
+
+// unitBias returns the bias of each unit, [batch, n], or nil if there is none. absorb has
+// checked that the bias does not depend on m.
+func (x *contraction) unitBias() []float32 {
+	if x.bias == nil {
+		return nil
+	}
+	bias := make([]float32, x.batch*x.n)
+	for b := range x.batch {
+		for j := range x.n {
+			at := b*x.m*x.n + j
+			if x.place != nil {
+				at = int(x.place[at])
+			}
+			if x.m > 0 {
+				bias[b*x.n+j] = x.bias[at]
+			}
+		}
+	}
+	return bias
+}
+
+// perUnit reports whether bias, one number for each element of out, is the same for all m.
+func (x *contraction) perUnit(bias []float32) bool {
+	for b := range x.batch {
+		for i := range x.m {
+			for j := range x.n {
+				at, first := (b*x.m+i)*x.n+j, b*x.m*x.n+j
+				if x.place != nil {
+					at, first = int(x.place[at]), int(x.place[first])
+				}
+				if bias[at] != bias[first] {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+// absorb extends x by a following Add of a constant and by a following Relu, if nothing
+// else reads what is between them.
+func (c *compiler) absorb(x *contraction) {
+	shape := c.shape(x.out)
+	if next, n := c.only(x.out); n != nil && n.Op == "Add" && x.bias == nil {
+		other := n.Inputs[0]
+		if other == x.out {
+			other = n.Inputs[1]
+		}
+		if t := c.constant(other); t != nil && slices.Equal(c.shape(n.Outputs[0]), shape) {
+			if bias := pick(t.Floats, broadcast(t.Shape, shape)); x.perUnit(bias) {
+				x.bias, x.out, c.fused[next] = bias, n.Outputs[0], true
+			}
+		}
+	}
+	if next, n := c.only(x.out); n != nil && n.Op == "Relu" {
+		x.relu, x.out, c.fused[next] = true, n.Outputs[0], true
+	}
+}
+
+// only returns the node that reads v, if there is exactly one and it reads v once.
+func (c *compiler) only(v graph.Value) (int, *graph.Node) {
+	if c.uses[v] != 1 || c.readers[v] < 0 || v == c.g.Output {
+		return 0, nil
+	}
+	i := c.readers[v]
+	return i, &c.g.Nodes[i]
+}
+
+// gather returns the first rows of consecutive runs of k rows that hold the given rows. It
+// emits a step that copies the runs that are not in one piece.
+func (c *compiler) gather(rows []int32, k int, each bool) (first []int32, free func(), err error) {
+	free = func() {}
+	if k == 0 {
+		return make([]int32, 1), free, nil
+	}
+	first = make([]int32, len(rows)/k)
+	if contiguous(rows) {
+		for i := range first {
+			first[i] = rows[i*k]
+		}
+		return first, free, nil
+	}
+	var scattered []int32 // runs that must be copied
+	known := map[string]int{}
+	number := make([]int, len(first))
+	for i := range first {
+		run := rows[i*k : (i+1)*k]
+		if number[i] = -1; contiguous(run) {
+			first[i] = run[0]
+			continue
+		}
+		key := keyOf(run)
+		n, ok := known[key]
+		if !ok {
+			n = len(scattered) / k
+			known[key] = n
+			scattered = append(scattered, run...)
+		}
+		number[i] = n
+	}
+	if len(scattered) == 0 {
+		return first, free, nil
+	}
+	s, free, err := c.scratch(len(scattered), each)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, n := range number {
+		if n >= 0 {
+			first[i] = s.first + int32(n*k)
+		}
+	}
+	c.emit(&copies{runsOf(s.list(), scattered, nil)}, each)
+	return first, free, nil
+}
+
+// keyOf returns a text that identifies a list.
+func keyOf(rows []int32) string {
+	b := make([]byte, 0, 4*len(rows))
+	for _, r := range rows {
+		b = append(b, byte(r), byte(r>>8), byte(r>>16), byte(r>>24))
+	}
+	return string(b)
+}
+
+// products are products with constant matrices.
+type products struct {
+	layers []*kernel.Outputs // one for each element of the batch, or one for all
+	per    int               // number of products for each element of the batch
+	in     []int32           // first row of the input of each product
+	out    int32             // first row of the outputs
+	relu   bool
+}
+
+func (s *products) run(arena kernel.Block, states int) {
+	for i, in := range s.in {
+		layer := s.layers[0]
+		if len(s.layers) > 1 {
+			layer = s.layers[i/s.per]
+		}
+		layer.Product(arena.From(int(s.out)+i*layer.Out), arena.From(int(in)), states, nil, nil, s.relu)
+	}
+}
+
+func matMul(c *compiler, n *graph.Node) error {
+	a, b, out := c.shape(n.Inputs[0]), c.shape(n.Inputs[1]), n.Outputs[0]
+	sa, sb := stridesOf(a), stridesOf(b)
+	if len(a) == 1 {
+		a, sa = []int{1, a[0]}, []int{0, 1}
+	}
+	if len(b) == 1 {
+		b, sb = []int{b[0], 1}, []int{1, 0}
+	}
+	la, lb := len(a)-2, len(b)-2
+	x := &contraction{a: n.Inputs[0], b: n.Inputs[1], m: a[la], n: b[lb+1], k: a[la+1], out: out}
+	lead := make([]int, max(la, lb))
+	for i := range lead {
+		lead[i] = 1
+		if d := i - len(lead) + la; d >= 0 {
+			lead[i] = max(lead[i], a[d])
+			if a[d] == 0 {
+				lead[i] = 0
+			}
+		}
+		if d := i - len(lead) + lb; d >= 0 && b[d] != 1 {
+			lead[i] = b[d]
+		}
+	}
+	x.batch = elements(lead)
+	if elements(b[:lb]) == 1 && c.constant(n.Inputs[1]) != nil { // one matrix for the whole batch
+		x.m, x.batch, lead = x.m*x.batch, 1, nil
+		x.left = walk([]int{x.m, x.k}, []int{x.k, 1})
+	} else {
+		x.left = walk(append(slices.Clone(lead), x.m, x.k), append(leadStrides(lead, a[:la], sa), sa[la], sa[la+1]))
+	}
+	x.right = walk(append(slices.Clone(lead), x.n, x.k), append(leadStrides(lead, b[:lb], sb), sb[lb+1], sb[lb]))
+	return c.contract(x)
+}
+
+// leadStrides returns the strides of the axes lead for an operand whose own leading axes
+// have the given shape, with broadcasting.
+func leadStrides(lead, shape, strides []int) []int {
+	all := make([]int, len(lead))
+	for i := range shape {
+		if shape[i] != 1 {
+			all[i+len(lead)-len(shape)] = strides[i]
+		}
+	}
+	return all
+}
+
+func gemm(c *compiler, n *graph.Node) error {
+	a, b := c.shape(n.Inputs[0]), c.shape(n.Inputs[1])
+	sa, sb := []int{a[1], 1}, []int{1, b[1]} // strides of (m, k) and of (n, k)
+	m, k, units := a[0], a[1], b[1]
+	if integer(n, "transA", 0) != 0 {
+		sa, m, k = []int{1, a[1]}, a[1], a[0]
+	}
+	if integer(n, "transB", 0) != 0 {
+		sb, units = []int{b[1], 1}, b[0]
+	}
+	alpha, beta := real(n, "alpha", 1), real(n, "beta", 1)
+	x := &contraction{a: n.Inputs[0], b: n.Inputs[1], batch: 1, m: m, n: units, k: k, out: n.Outputs[0],
+		left: walk([]int{m, k}, sa), right: walk([]int{units, k}, sb)}
+	weighed := c.constant(x.a) != nil || c.constant(x.b) != nil
+	if weighed && alpha != 1 {
+		x.scale, alpha = alpha, 1
+	}
+	var with graph.Value = graph.Absent
+	if len(n.Inputs) > 2 {
+		with = n.Inputs[2]
+	}
+	if t := c.constant(with); t != nil && weighed {
+		bias := pick(t.Floats, broadcast(t.Shape, c.shape(x.out)))
+		for i := range bias {
+			bias[i] *= beta
+		}
+		if x.fits(c, bias) {
+			x.bias, with = bias, graph.Absent
+		}
+	}
+	x.alone = alpha != 1 || with != graph.Absent
+	if err := c.contract(x); err != nil || !x.alone {
+		return err
+	}
+	if err := c.combine(multiply, x.out, alpha, graph.Absent, 1); err != nil {
+		return err
+	}
+	return c.combine(add, x.out, 0, with, beta)
+}
+
+// fits reports whether bias, one number for each element of out, can be that of the units
+// of the constant operand.
+func (x *contraction) fits(c *compiler, bias []float32) bool {
+	if c.constant(x.b) == nil {
+		return x.swapped().perUnit(bias)
+	}
+	return x.perUnit(bias)
+}
+
+// conv compiles a convolution with kernels of size 1, in one group.
+func conv(c *compiler, n *graph.Node) error {
+	in, w := c.shape(n.Inputs[0]), c.shape(n.Inputs[1])
+	if elements(w[2:]) != 1 || integer(n, "group", 1) != 1 || slices.ContainsFunc(integers(n, "pads"), func(p int64) bool { return p != 0 }) ||
+		slices.ContainsFunc(integers(n, "strides"), func(s int64) bool { return s != 1 }) {
+		return fmt.Errorf("kernels have shape %v: only kernels of size 1 in one group, without padding and strides, are supported", w[2:])
+	}
+	batch, channels, positions, units := in[0], in[1], elements(in[2:]), w[0]
+	x := &contraction{a: n.Inputs[0], b: n.Inputs[1], batch: 1, m: batch * positions, n: units, k: channels, out: n.Outputs[0],
+		left:  walk([]int{batch, positions, channels}, []int{channels * positions, 1, positions}),
+		right: walk([]int{units, channels}, []int{channels, 1}),
+		place: walk([]int{batch, positions, units}, []int{units * positions, 1, positions})}
+	if len(n.Inputs) > 2 && n.Inputs[2] != graph.Absent {
+		t := c.constant(n.Inputs[2])
+		if t == nil || c.constant(x.b) == nil {
+			return fmt.Errorf("the bias or the kernels depend on the row")
+		}
+		x.bias = make([]float32, elements(c.shape(x.out)))
+		for i := range x.bias {
+			x.bias[i] = t.Floats[i/max(1, positions)%units]
+		}
+	}
+	return c.contract(x)
+}
+
+// einsum compiles an Einsum of one or two operands.
+func einsum(c *compiler, n *graph.Node) error {
+	equation, _ := n.Attributes["equation"].(string)
+	equation = strings.ReplaceAll(equation, " ", "")
+	left, result, explicit := strings.Cut(equation, "->")
+	terms := strings.Split(left, ",")
+	if strings.Contains(equation, ".") || len(terms) != len(n.Inputs) || len(terms) > 2 {
+		return fmt.Errorf("equation %q: only one or two operands without an ellipsis are supported", equation)
+	}
+	sizes := map[byte]int{}
+	count := map[byte]int{}
+	strides := make([]map[byte]int, len(terms)) // of each label in each operand; a repeated label takes the diagonal
+	for i, term := range terms {
+		shape := c.shape(n.Inputs[i])
+		strides[i] = map[byte]int{}
+		if len(term) != len(shape) {
+			return fmt.Errorf("equation %q does not fit shape %v", equation, shape)
+		}
+		for a, stride := range stridesOf(shape) {
+			label := term[a]
+			count[label]++
+			if shape[a] != 1 || sizes[label] == 0 {
+				sizes[label] = shape[a]
+			}
+			if shape[a] != 1 {
+				strides[i][label] += stride
+			} else {
+				strides[i][label] += 0
+			}
+		}
+	}
+	if !explicit {
+		for label := byte(0); label < 128; label++ {
+			if count[label] == 1 {
+				result += string(rune(label))
+			}
+		}
+	}
+	var batch, mine, yours, summed, mineSummed, yoursSummed []byte
+	for label := byte(0); label < 128; label++ {
+		if count[label] == 0 {
+			continue
+		}
+		_, inA := strides[0][label]
+		inB := false
+		if len(terms) == 2 {
+			_, inB = strides[1][label]
+		}
+		out := strings.IndexByte(result, label) >= 0
+		switch {
+		case inA && inB && out:
+			batch = append(batch, label)
+		case inA && inB:
+			summed = append(summed, label)
+		case inA && out:
+			mine = append(mine, label)
+		case inA:
+			mineSummed = append(mineSummed, label)
+		case out:
+			yours = append(yours, label)
+		default:
+			yoursSummed = append(yoursSummed, label)
+		}
+	}
+	// A label that only one operand has and that is summed: the other operand is repeated.
+	summed = slices.Concat(summed, mineSummed, yoursSummed)
+	size := func(labels []byte) int {
+		n := 1
+		for _, l := range labels {
+			n *= sizes[l]
+		}
+		return n
+	}
+	positions := func(labels []byte, of map[byte]int) []int32 {
+		var shape, step []int
+		for _, l := range labels {
+			shape, step = append(shape, sizes[l]), append(step, of[l])
+		}
+		return walk(shape, step)
+	}
+	outStrides := map[byte]int{}
+	var outShape []int
+	for i := range len(result) {
+		outShape = append(outShape, sizes[result[i]])
+	}
+	for i, s := range stridesOf(outShape) {
+		outStrides[result[i]] = s
+	}
+	if len(terms) == 1 {
+		return c.sumOf(n, positions(slices.Concat(mine, summed), strides[0]), size(summed), positions(mine, outStrides))
+	}
+	x := &contraction{a: n.Inputs[0], b: n.Inputs[1], batch: size(batch), m: size(mine), n: size(yours), k: size(summed), out: n.Outputs[0],
+		left:  positions(slices.Concat(batch, mine, summed), strides[0]),
+		right: positions(slices.Concat(batch, yours, summed), strides[1]),
+		place: positions(slices.Concat(batch, mine, yours), outStrides)}
+	return c.contract(x)
+}
+
+func integer(n *graph.Node, name string, otherwise int64) int64 {
+	if v, ok := n.Attributes[name].(int64); ok {
+		return v
+	}
+	return otherwise
+}
+
+func integers(n *graph.Node, name string) []int64 {
+	v, _ := n.Attributes[name].([]int64)
+	return v
+}
+
+func real(n *graph.Node, name string, otherwise float32) float32 {
+	if v, ok := n.Attributes[name].(float32); ok {
+		return v
+	}
+	return otherwise
+}
