@@ -1,0 +1,428 @@
+package kernel
+
+import (
+	"math"
+	"slices"
+)
+
+// The functions of this file compute any head: they apply operators to elements of one
+// block, which are given by lists. A value of the head is a list, so reshaping,
+// transposing, slicing, concatenating and broadcasting only make new lists.
+//
+// All of them compute the states t < states, at most 48, and round states up to a multiple
+// of 16. A state's result depends on that state alone. They allocate no memory.
+//
+// If a list is longer than its block, an operation or a function is unknown, or lengths do
+// not agree, they panic. An element that is written may also be read by the same call only
+// at the same position of the lists: Combine(Add, b, 48, x, x, y) adds y to x.
+
+// Elements is a list of elements of a block, in any order. An element may occur several
+// times, except in a list that is written. Elements is read-only and may be shared by all
+// goroutines.
+type Elements struct {
+	offset []uint32 // index of the element's first float32
+	size   int      // number of elements that a block needs
+}
+
+// maxElements is the largest number of elements of a block that Elements can name.
+const maxElements = math.MaxUint32/States - 1
+
+// NewElements returns the list of the given elements.
+func NewElements(list []int32) Elements {
+	e := Elements{offset: make([]uint32, len(list))}
+	for i, k := range list {
+		if k < 0 || int(k) >= maxElements {
+			panic("kernel: NewElements: element is negative or too large")
+		}
+		e.offset[i] = uint32(k) * States
+		e.size = max(e.size, int(k)+1)
+	}
+	return e
+}
+
+// NewRange returns the list of the elements first, first+1, ..., first+n-1.
+func NewRange(first, n int) Elements {
+	if first < 0 || n < 0 || first > maxElements-n {
+		panic("kernel: NewRange: element is negative or too large")
+	}
+	list := make([]int32, n)
+	for i := range list {
+		list[i] = int32(first + i)
+	}
+	return NewElements(list)
+}
+
+// Len returns the length of the list.
+func (e Elements) Len() int { return len(e.offset) }
+
+// check panics unless a block with the given states has the elements of all lists.
+func (b Block) check(states int, lists ...*Elements) {
+	if states < 1 || states > States {
+		panic("kernel: a block has 1 to 48 states")
+	}
+	for _, e := range lists {
+		if len(b)/States < e.size {
+			panic("kernel: an element is outside the block")
+		}
+	}
+}
+
+// panelsOf returns the number of groups of 16 states.
+func panelsOf(states int) int { return (states + Columns - 1) / Columns }
+
+// Function is a function of one number, for Apply. Unless the comment of a constant says
+// otherwise, the result is the correctly rounded one, and NaN stays NaN.
+type Function uint8
+
+// The functions.
+const (
+	Copy              Function = iota // x; gathers elements that are not adjacent
+	Negate                            // -x
+	Absolute                          // |x|
+	ReLU                              // max(x, 0)
+	SquareRoot                        // NaN for x < 0
+	Reciprocal                        // 1/x
+	Exp                               // to 2 ulp; results below 2^-126 become 0
+	Log                               // to 3 ulp; -Inf for 0, NaN for x < 0
+	Sigmoid                           // 1/(1+exp(-x)), to 4 ulp; results below 2^-126 may become 0
+	HyperbolicTangent                 // as Tanh, with scale 1
+	Erf                               // to 1e-7
+	Softplus                          // log(1+exp(x)), to 4 ulp; results below 2^-126 may become 0
+	functions
+)
+
+// Apply sets element out[i] of each state to f of element x[i].
+func Apply(f Function, b Block, states int, out, x Elements) {
+	b.check(states, &out, &x)
+	if f >= functions || out.Len() != x.Len() {
+		panic("kernel: Apply: unknown function, or lists of different lengths")
+	}
+	if out.Len() > 0 {
+		current.apply(f, b, out.offset, x.offset, panelsOf(states))
+	}
+}
+
+// Operation is a function of two numbers, for Combine. The result is the correctly rounded
+// one. If an operand is NaN, the result of an operation other than a comparison is NaN.
+type Operation uint8
+
+// The operations.
+const (
+	Add         Operation = iota // x + y
+	Subtract                     // x - y
+	Multiply                     // x * y
+	Divide                       // x / y
+	Maximum                      // the larger one
+	Minimum                      // the smaller one
+	Leaky                        // x if x >= 0, else x * y; y may have any value if x >= 0
+	Equal                        // 1 if x = y, else 0
+	Less                         // 1 if x < y, else 0
+	LessOrEqual                  // 1 if x <= y, else 0
+	operations
+)
+
+// Combine sets element out[i] of each state to op of the elements x[i] and y[i].
+func Combine(op Operation, b Block, states int, out, x, y Elements) {
+	b.check(states, &out, &x, &y)
+	if op >= operations || out.Len() != x.Len() || out.Len() != y.Len() {
+		panic("kernel: Combine: unknown operation, or lists of different lengths")
+	}
+	if out.Len() > 0 {
+		current.combine(op, b, out.offset, x.offset, y.offset, panelsOf(states))
+	}
+}
+
+// MultiplyAdd sets element out[i] of each state to x[i] * y[i] + z[i].
+func MultiplyAdd(b Block, states int, out, x, y, z Elements) {
+	b.check(states, &out, &x, &y, &z)
+	if out.Len() != x.Len() || out.Len() != y.Len() || out.Len() != z.Len() {
+		panic("kernel: MultiplyAdd: lists of different lengths")
+	}
+	if out.Len() > 0 {
+		current.multiplyAdd(b, out.offset, x.offset, y.offset, z.offset, panelsOf(states))
+	}
+}
+
+// Choose sets element out[i] of each state to y[i] if x[i] is not 0, else to z[i].
+func Choose(b Block, states int, out, x, y, z Elements) {
+	b.check(states, &out, &x, &y, &z)
+	if out.Len() != x.Len() || out.Len() != y.Len() || out.Len() != z.Len() {
+		panic("kernel: Choose: lists of different lengths")
+	}
+	if out.Len() > 0 {
+		current.choose(b, out.offset, x.offset, y.offset, z.offset, panelsOf(states))
+	}
+}
+
+// Affine sets element out[i] of each state to scale[i] * x[i] + offset[i], where scale and
+// offset are the same for all states.
+func Affine(b Block, states int, out, x Elements, scale, offset []float32) {
+	b.check(states, &out, &x)
+	if out.Len() != x.Len() || out.Len() != len(scale) || out.Len() != len(offset) {
+		panic("kernel: Affine: lists of different lengths")
+	}
+	if out.Len() > 0 {
+		current.affine(b, out.offset, x.offset, scale, offset, panelsOf(states))
+	}
+}
+
+// Reduction is a function of several numbers, for Reduce. If one of them is NaN, the
+// result is NaN.
+type Reduction uint8
+
+// The reductions.
+const (
+	Sum Reduction = iota // added in the order of the list
+	Largest
+	Smallest
+	reductions
+)
+
+// Reduce sets element out[i] of each state to the reduction of the elements x[i*n],
+// x[i*n+1], ..., x[i*n+n-1], where n is the length of x divided by that of out. x must be
+// a multiple of out and not be empty. The two lists must not share elements.
+func Reduce(op Reduction, b Block, states int, out, x Elements) {
+	b.check(states, &out, &x)
+	if out.Len() == 0 && x.Len() == 0 {
+		return
+	}
+	if op >= reductions || out.Len() == 0 || x.Len() == 0 || x.Len()%out.Len() != 0 {
+		panic("kernel: Reduce: unknown reduction, or the length of x is not a multiple of that of out")
+	}
+	current.reduce(op, b, out.offset, x.offset, panelsOf(states))
+}
+
+// Left is the element that NewPairs takes for an output that nobody needs.
+const Left = -1
+
+// Pairs is a batch of products of matrices whose elements are elements of a block. It is
+// read-only and may be shared by all goroutines.
+type Pairs struct {
+	batch, rows, columns, inner int
+	out, x, y                   []uint32
+	size                        int // number of elements that a block needs
+}
+
+// unneeded is the offset of an output that is Left.
+const unneeded = math.MaxUint32
+
+// NewPairs prepares Compute for one or more products of matrices: x is [batch, rows,
+// inner], y is [batch, columns, inner], and out is [batch, rows, columns], all lists of
+// elements in row-major order. Elements of x and y may occur several times. Outputs that
+// are Left are not computed, or computed and discarded; a symmetric product therefore
+// needs only half of its outputs. No element of out may occur twice, nor in x or y.
+func NewPairs(out, x, y []int32, batch, rows, columns, inner int) *Pairs {
+	if batch < 0 || rows < 0 || columns < 0 || inner < 0 || len(out) != batch*rows*columns || len(x) != batch*rows*inner || len(y) != batch*columns*inner {
+		panic("kernel: NewPairs: a list has the wrong length")
+	}
+	p := &Pairs{batch: batch, rows: rows, columns: columns, inner: inner}
+	a, b := NewElements(x), NewElements(y)
+	p.x, p.y, p.size = a.offset, b.offset, max(a.size, b.size)
+	p.out = make([]uint32, len(out))
+	seen := map[int32]bool{}
+	for i, k := range out {
+		switch {
+		case k == Left:
+			p.out[i] = unneeded
+			continue
+		case k < 0 || k >= maxElements:
+			panic("kernel: NewPairs: element is negative or too large")
+		case seen[k]:
+			panic("kernel: NewPairs: an element of out occurs twice")
+		}
+		seen[k] = true
+		p.out[i], p.size = uint32(k)*States, max(p.size, int(k)+1)
+	}
+	if both := func(k int32) bool { return seen[k] }; slices.ContainsFunc(x, both) || slices.ContainsFunc(y, both) {
+		panic("kernel: NewPairs: an element of out is an operand")
+	}
+	return p
+}
+
+// Compute computes all products for the states t < states:
+//
+//	out[n][i][j] = 0; for k < inner: out[n][i][j] += x[n][i][k] * y[n][j][k]
+func (p *Pairs) Compute(b Block, states int) {
+	b.check(states)
+	if len(b)/States < p.size {
+		panic("kernel: Compute: an element is outside the block")
+	}
+	if len(p.out) > 0 {
+		current.pairs(p, b, panelsOf(states))
+	}
+}
+
+func applyPortable(f Function, b Block, out, x []uint32, panels int) {
+	n := panels * Columns
+	for i, o := range out {
+		to, from := b[o:][:n], b[x[i]:][:n]
+		switch f {
+		case Copy:
+			copy(to, from)
+		case Negate:
+			each(to, from, func(v float32) float32 { return -v })
+		case Absolute:
+			each(to, from, absoluteOf)
+		case ReLU:
+			each(to, from, func(v float32) float32 { return larger(v, 0) })
+		case SquareRoot:
+			each(to, from, func(v float32) float32 { return float32(math.Sqrt(float64(v))) })
+		case Reciprocal:
+			each(to, from, func(v float32) float32 { return 1 / v })
+		case Exp:
+			each(to, from, exponential)
+		case Log:
+			each(to, from, logarithm)
+		case Sigmoid:
+			each(to, from, sigmoid)
+		case HyperbolicTangent:
+			each(to, from, func(v float32) float32 { return flush(hyperbolic(v)) })
+		case Erf:
+			each(to, from, errorFunction)
+		case Softplus:
+			each(to, from, softplus)
+		}
+	}
+}
+
+func each(out, x []float32, f func(v float32) float32) {
+	for t, v := range x {
+		out[t] = f(v)
+	}
+}
+
+func combinePortable(op Operation, b Block, out, x, y []uint32, panels int) {
+	n := panels * Columns
+	for i, o := range out {
+		to, p, q := b[o:][:n], b[x[i]:][:n], b[y[i]:][:n]
+		switch op {
+		case Add:
+			pairwise(to, p, q, func(v, w float32) float32 { return v + w })
+		case Subtract:
+			pairwise(to, p, q, func(v, w float32) float32 { return v - w })
+		case Multiply:
+			pairwise(to, p, q, func(v, w float32) float32 { return v * w })
+		case Divide:
+			pairwise(to, p, q, func(v, w float32) float32 { return v / w })
+		case Maximum:
+			pairwise(to, p, q, larger)
+		case Minimum:
+			pairwise(to, p, q, smaller)
+		case Leaky:
+			pairwise(to, p, q, func(v, w float32) float32 {
+				if v < 0 {
+					return v * w
+				}
+				return v
+			})
+		case Equal:
+			pairwise(to, p, q, func(v, w float32) float32 { return truth(v == w) })
+		case Less:
+			pairwise(to, p, q, func(v, w float32) float32 { return truth(v < w) })
+		case LessOrEqual:
+			pairwise(to, p, q, func(v, w float32) float32 { return truth(v <= w) })
+		}
+	}
+}
+
+func pairwise(out, x, y []float32, f func(v, w float32) float32) {
+	for t, v := range x {
+		out[t] = f(v, y[t])
+	}
+}
+
+func truth(b bool) float32 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func larger(v, w float32) float32 {
+	if v > w || v != v {
+		return v
+	}
+	return w
+}
+
+func smaller(v, w float32) float32 {
+	if v < w || v != v {
+		return v
+	}
+	return w
+}
+
+func multiplyAddPortable(b Block, out, x, y, z []uint32, panels int) {
+	for i, o := range out {
+		for t := range uint32(panels * Columns) {
+			b[o+t] = float32(b[x[i]+t]*b[y[i]+t]) + b[z[i]+t]
+		}
+	}
+}
+
+func choosePortable(b Block, out, x, y, z []uint32, panels int) {
+	for i, o := range out {
+		for t := range uint32(panels * Columns) {
+			from := z[i]
+			if b[x[i]+t] != 0 {
+				from = y[i]
+			}
+			b[o+t] = b[from+t]
+		}
+	}
+}
+
+func affinePortable(b Block, out, x []uint32, scale, offset []float32, panels int) {
+	for i, o := range out {
+		for t := range uint32(panels * Columns) {
+			b[o+t] = float32(scale[i]*b[x[i]+t]) + offset[i]
+		}
+	}
+}
+
+func reducePortable(op Reduction, b Block, out, x []uint32, panels int) {
+	n := len(x) / len(out)
+	for i, o := range out {
+		to := b[o:][:panels*Columns]
+		copy(to, b[x[i*n]:])
+		for _, k := range x[i*n+1 : (i+1)*n] {
+			from := b[k:][:panels*Columns]
+			switch op {
+			case Sum:
+				for t, v := range from {
+					to[t] += v
+				}
+			case Largest:
+				pairwise(to, to, from, larger)
+			case Smallest:
+				pairwise(to, to, from, smaller)
+			}
+		}
+	}
+}
+
+func pairsPortable(p *Pairs, b Block, panels int) {
+	for o, to := range p.out {
+		if to == unneeded {
+			continue
+		}
+		row := o / p.columns
+		column := row/p.rows*p.columns + o%p.columns
+		x, y := p.x[row*p.inner:(row+1)*p.inner], p.y[column*p.inner:(column+1)*p.inner]
+		for t := uint32(0); t < uint32(panels*Columns); t += 8 {
+			var a0, a1, a2, a3, a4, a5, a6, a7 float32
+			for k := range x {
+				v, w := (*[8]float32)(b[x[k]+t:]), (*[8]float32)(b[y[k]+t:])
+				a0 += float32(v[0] * w[0])
+				a1 += float32(v[1] * w[1])
+				a2 += float32(v[2] * w[2])
+				a3 += float32(v[3] * w[3])
+				a4 += float32(v[4] * w[4])
+				a5 += float32(v[5] * w[5])
+				a6 += float32(v[6] * w[6])
+				a7 += float32(v[7] * w[7])
+			}
+			*(*[8]float32)(b[to+t:]) = [8]float32{a0, a1, a2, a3, a4, a5, a6, a7}
+		}
+	}
+}
