@@ -34,10 +34,11 @@ seal:                   fault
 # the pure core: no file, no network, no clock
 kernel:                 pure golang.org/x/sys
 graph:                  pure
+layout:                 pure
 sparsity:               pure
 estimator:              pure
-model:                  pure kernel
-tally:                  pure estimator gonum.org/v1/gonum
+model:                  pure kernel layout
+tally:                  pure estimator layout gonum.org/v1/gonum
 shapley:                pure estimator model random tally golang.org/x/sync
 baseline:               pure model
 prune:                  pure baseline model random sparsity

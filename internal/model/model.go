@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Model is a click model. Any number of goroutines may evaluate it at once. Make one with
@@ -13,10 +14,10 @@ type Model struct {
 	table   Embedder // source of the embeddings; nil if Weights has them
 	head    *head
 	offsets []int32
+	spans   []Span // nil if the architecture is plain
 }
 
-// Embedder provides embeddings that are stored in a form other than [Features, Dim]
-// float32. Any number of goroutines may use it at once.
+// Embedder provides embeddings that are stored in a form other than the tables as float32. Any number of goroutines may use it at once.
 type Embedder interface {
 	// Embed writes the embeddings of some rows, [rows, D], to x. features holds the rows'
 	// global ids, [rows, m]. They have passed CheckRow.
@@ -46,12 +47,15 @@ func newModel(a Architecture, w Weights, t Embedder) (*Model, error) {
 		return nil, err
 	}
 	m := &Model{Architecture: a, Weights: w, table: t, offsets: a.Offsets()}
+	if !a.Plain() {
+		m.spans = a.Spans()
+	}
 	m.head = newHead(&a, &w)
 	return m, nil
 }
 
-// WithEmbedding returns a model that shares everything with m except the embedding table,
-// [Features, Dim]. The new model keeps the slice.
+// WithEmbedding returns a model that shares everything with m except the embedding tables,
+// [Parameters]. The new model keeps the slice.
 func (m *Model) WithEmbedding(table []float32) *Model {
 	if len(table) != m.Parameters() {
 		panic("model: WithEmbedding: table has the wrong length")
@@ -82,8 +86,25 @@ func (m *Model) Embed(x []float32, features []int32) {
 		m.table.Embed(x, features)
 		return
 	}
+	if m.spans != nil {
+		m.embedSpans(x, features)
+		return
+	}
 	for j, f := range features {
 		copy(x[j*m.Dim:(j+1)*m.Dim], m.Weights.Embedding[int(f)*m.Dim:])
+	}
+}
+
+// embedSpans is Embed for an architecture with several tables.
+func (m *Model) embedSpans(x []float32, features []int32) {
+	for row := range slices.Chunk(features, m.Fields()) {
+		width := 0
+		for _, s := range m.spans {
+			from := s.Entry + (int(row[s.Field])-s.Feature)*s.Dim
+			copy(x[s.Player:s.Player+s.Dim], m.Weights.Embedding[from:])
+			width += s.Dim
+		}
+		x = x[width:]
 	}
 }
 

@@ -31,7 +31,7 @@ type MixLayer struct {
 // Weights are the numbers of a model. BatchNorm is already folded into the linear layers.
 // The Architecture determines which fields are set.
 type Weights struct {
-	Embedding  []float32  // [Features, Dim]: the players of the whole game; nil with NewWithEmbedder
+	Embedding  []float32  // [Parameters], the tables one after another, [Features, Dim] if there is a single one: the players of the whole game; nil with NewWithEmbedder
 	FirstOrder []float32  // [Features]; FM and DeepFM. These are not players: never dropped and never counted
 	Bias       float32    // FM and DeepFM
 	Hidden     []Linear   // the MLP's hidden layers, ReLU after each
