@@ -53,6 +53,7 @@ type Architecture struct {
 	Experts     int      `json:"experts,omitempty"`      // number of experts per cross layer; DCN-Mix only
 	Rank        int      `json:"rank,omitempty"`         // rank of each expert; DCN-Mix only
 	Structure   string   `json:"structure,omitempty"`    // Stacked or Parallel; DCNv2 only
+	Dense       []string `json:"dense,omitempty"`        // names of the dense inputs that the model reads, in its order; nil without any
 }
 
 // Fields returns m, the number of fields.

@@ -136,7 +136,7 @@ func (c *cutter) add(ctx context.Context, rows *model.Rows) error {
 		if c.rows.Len() == 0 {
 			c.place = c.placeOf(index)
 		}
-		take(&c.rows, rows, i)
+		c.rows.Append(rows, i)
 		if c.at < c.to {
 			continue
 		}
@@ -161,14 +161,6 @@ func (c *cutter) placeOf(index int64) job.Place {
 	return place
 }
 
-// take appends row i of from to rows.
-func take(rows, from *model.Rows, i int) {
-	rows.Fields = from.Fields
-	rows.Number = append(rows.Number, from.Number[i])
-	rows.Label = append(rows.Label, from.Label[i])
-	rows.Features = append(rows.Features, from.Row(i)...)
-}
-
 // Collect is like Cut for the single shard at place, which has want rows. source must
 // begin at row place.Seen of the splits. Collect returns an error if there are too few
 // rows, or if the digest of the rows differs from that of place.
@@ -181,7 +173,7 @@ func Collect(ctx context.Context, source model.RowSource, sample Sample, place j
 			if !chosen || place.Portions > 0 && p.portion(index, place.Portions) != place.Portion {
 				continue
 			}
-			if take(all, rows, i); int64(all.Len()) == want {
+			if all.Append(rows, i); int64(all.Len()) == want {
 				return errEnough
 			}
 		}
