@@ -37,6 +37,7 @@ graph:                  pure
 layout:                 pure
 sparsity:               pure
 estimator:              pure
+execute:                pure graph kernel
 model:                  pure kernel layout
 tally:                  pure estimator layout gonum.org/v1/gonum
 shapley:                pure estimator model random tally golang.org/x/sync

@@ -1,6 +1,7 @@
 package execute
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -8,27 +9,30 @@ import (
 	"shaver/internal/graph"
 )
 
-// compiler builds a program.
+// compiler builds a program. Rows are numbered by int32.
 type compiler struct {
 	g         *graph.Graph
 	p         *Program
-	values    []*value       // by graph.Value; nil = not computed yet, or a constant
-	uses      []int          // number of inputs of later nodes that are the value
-	readers   []int          // number of a node that reads the value, -1 = none
-	fused     []bool         // by node: computed together with an earlier node
+	values    []*value         // by graph.Value; nil = not computed yet, not needed any more, or constant
+	uses      []int            // by graph.Value: number of inputs of later nodes that are the value
+	readers   []int            // by graph.Value: the last node that reads it, -1 = none
+	fused     []bool           // by node: computed together with an earlier node
+	varies    []bool           // by row: depends on a player
+	owner     []*region        // by row; nil = the row is never freed
+	made      []*region        // regions of the current node
+	free      []span           // free rows, ascending, none adjacent
 	constants map[uint32]int32 // rows of constants by their bits
-	free      []span         // free rows, ascending
+	err       error            // the first failure
 }
 
 // value says where the elements of a value are.
 type value struct {
-	rows    []int32 // row of each element, in row-major order
-	each    bool    // whether it depends on a player
-	regions []*region
+	rows    []int32   // row of each element, in row-major order
+	regions []*region // the regions of these rows
 }
 
-// region is rows of the arena that were allocated together. They become free when no value
-// that may be read later has elements in them.
+// region is rows that were allocated together. They become free when no value has elements
+// in them that may still be read.
 type region struct {
 	span
 	values int // number of such values
@@ -78,20 +82,20 @@ func newCompiler(g *graph.Graph, players []graph.Value) (*compiler, error) {
 	return c, nil
 }
 
-// input allocates the rows of an input, which are never freed.
+// input allocates the rows of an input.
 func (c *compiler) input(v graph.Value, player bool) error {
 	info := &c.g.Values[v]
 	switch {
 	case c.values[v] != nil:
 		return fmt.Errorf("input %s is listed twice", info.Name)
 	case info.Type != graph.Float:
-		return fmt.Errorf("input %s does not have floating-point numbers", info.Name)
+		return fmt.Errorf("input %s has a type other than float", info.Name)
 	}
-	r, err := c.extend(elements(info.Shape))
-	if err != nil {
-		return fmt.Errorf("input %s: %w", info.Name, err)
+	rows := c.extend(elements(info.Shape), player)
+	if c.err != nil {
+		return fmt.Errorf("input %s: %w", info.Name, c.err)
 	}
-	c.values[v] = &value{rows: r.list(), each: player}
+	c.values[v] = &value{rows: rows}
 	return nil
 }
 
@@ -99,11 +103,7 @@ func (c *compiler) input(v graph.Value, player bool) error {
 func (c *compiler) node(i int) error {
 	n := &c.g.Nodes[i]
 	if !c.fused[i] {
-		compile, ok := operators[n.Op]
-		if !ok {
-			return fmt.Errorf("the operator is not supported where it depends on a row")
-		}
-		if err := compile(c, n); err != nil {
+		if err := c.compile(n); err != nil {
 			return err
 		}
 	}
@@ -118,7 +118,24 @@ func (c *compiler) node(i int) error {
 			c.release(v)
 		}
 	}
-	return nil
+	for _, r := range c.made {
+		if r.values == 0 {
+			c.insert(r.span)
+		}
+	}
+	c.made = c.made[:0]
+	return c.err
+}
+
+func (c *compiler) compile(n *graph.Node) error {
+	if moved, err := c.relabel(n); moved || err != nil {
+		return err
+	}
+	compile, ok := operators[n.Op]
+	if !ok {
+		return errors.New("the operator is not supported if it depends on the row")
+	}
+	return compile(c, n)
 }
 
 // release frees the rows of a value that is not read any more.
@@ -127,7 +144,7 @@ func (c *compiler) release(v graph.Value) {
 		return
 	}
 	for _, r := range c.values[v].regions {
-		if r.values--; r.values == 0 {
+		if r.values--; r.values == 0 && !slices.Contains(c.made, r) {
 			c.insert(r.span)
 		}
 	}
@@ -135,16 +152,15 @@ func (c *compiler) release(v graph.Value) {
 }
 
 func (c *compiler) finish() (*Program, error) {
-	out := c.g.Output
-	rows, err := c.read(out)
-	if err != nil {
-		return nil, err
+	rows := c.read(c.g.Output)
+	if c.err != nil {
+		return nil, c.err
 	}
-	c.p.output = rows.rows[0]
+	c.p.output = rows[0]
 	return c.p, nil
 }
 
-// constant returns the tensor of a constant, or nil if v is not one.
+// constant returns the tensor of a constant, or nil if v is absent or not constant.
 func (c *compiler) constant(v graph.Value) *graph.Tensor {
 	if v == graph.Absent {
 		return nil
@@ -152,51 +168,43 @@ func (c *compiler) constant(v graph.Value) *graph.Tensor {
 	return c.g.Values[v].Constant
 }
 
-// dynamic reports whether v is there and depends on the row.
-func (c *compiler) dynamic(v graph.Value) bool { return v != graph.Absent && c.constant(v) == nil }
-
-// each reports whether one of the values depends on a player.
-func (c *compiler) each(values ...graph.Value) bool {
-	return slices.ContainsFunc(values, func(v graph.Value) bool {
-		return c.dynamic(v) && c.values[v] != nil && c.values[v].each
-	})
-}
-
 // shape returns the shape of v.
 func (c *compiler) shape(v graph.Value) []int { return c.g.Values[v].Shape }
 
-// read returns where the elements of v are. Those of a constant are rows that NewRunner
-// sets.
-func (c *compiler) read(v graph.Value) (*value, error) {
+// read returns the rows of v. Those of a constant are set by NewRunner.
+func (c *compiler) read(v graph.Value) []int32 {
 	if t := c.constant(v); t != nil {
 		rows := make([]int32, elements(t.Shape))
 		for i := range rows {
-			var err error
-			if rows[i], err = c.splat(number(t, i)); err != nil {
-				return nil, err
-			}
+			rows[i] = c.splat(number(t, i))
 		}
-		return &value{rows: rows}, nil
+		return rows
 	}
 	if c.values[v] == nil {
-		return nil, fmt.Errorf("value %s is read before it is computed", c.g.Values[v].Name)
+		if c.err == nil {
+			c.err = fmt.Errorf("value %s is read before it is computed", c.g.Values[v].Name)
+		}
+		return make([]int32, elements(c.shape(v)))
 	}
-	return c.values[v], nil
+	return c.values[v].rows
 }
 
-// splat returns the row that has the value x in all states.
-func (c *compiler) splat(x float32) (int32, error) {
-	bits := math.Float32bits(x)
-	if row, ok := c.constants[bits]; ok {
-		return row, nil
+// readAs returns the rows of v, broadcast to shape.
+func (c *compiler) readAs(v graph.Value, shape []int) []int32 {
+	if t := c.constant(v); t != nil && elements(t.Shape) == 1 {
+		return slices.Repeat([]int32{c.splat(number(t, 0))}, elements(shape))
 	}
-	r, err := c.extend(1)
-	if err != nil {
-		return 0, err
+	return pick(c.read(v), broadcast(c.shape(v), shape))
+}
+
+// numbers returns the elements of a constant, broadcast to shape.
+func numbers(t *graph.Tensor, shape []int) []float32 {
+	at := broadcast(t.Shape, shape)
+	all := make([]float32, len(at))
+	for i, p := range at {
+		all[i] = number(t, int(p))
 	}
-	c.constants[bits] = r.first
-	c.p.constants = append(c.p.constants, constant{r.first, x})
-	return r.first, nil
+	return all
 }
 
 // number returns element i of t. A bool is 0 or 1.
@@ -212,30 +220,99 @@ func number(t *graph.Tensor, i int) float32 {
 	return 0
 }
 
-// allocate returns rows for n elements. Rows for a value that depends on a player may have
-// been in use before.
-func (c *compiler) allocate(n int, each bool) (span, error) {
-	if each {
-		for i, s := range c.free {
-			if int(s.n) >= n {
-				if c.free[i].first, c.free[i].n = s.first+int32(n), s.n-int32(n); c.free[i].n == 0 {
-					c.free = slices.Delete(c.free, i, i+1)
-				}
-				return span{s.first, int32(n)}, nil
+// splat returns the row that has the value x in all states.
+func (c *compiler) splat(x float32) int32 {
+	bits := math.Float32bits(x)
+	row, ok := c.constants[bits]
+	if !ok {
+		row = c.extend(1, false)[0]
+		c.constants[bits] = row
+		c.p.constants = append(c.p.constants, constant{row, x})
+	}
+	return row
+}
+
+// set makes rows the elements of v.
+func (c *compiler) set(v graph.Value, rows []int32) {
+	if v == graph.Absent {
+		return
+	}
+	at := &value{rows: rows}
+	for _, row := range rows {
+		if r := c.owner[row]; r != nil && !slices.Contains(at.regions, r) {
+			at.regions = append(at.regions, r)
+			r.values++
+		}
+	}
+	c.values[v] = at
+}
+
+// take returns the rows of v, which another call of set replaces.
+func (c *compiler) take(v graph.Value) []int32 {
+	old := c.values[v]
+	for _, r := range old.regions {
+		r.values--
+	}
+	return old.rows
+}
+
+// depends reports whether one of the rows depends on a player.
+func (c *compiler) depends(lists ...[]int32) bool {
+	for _, rows := range lists {
+		for _, row := range rows {
+			if c.varies[row] {
+				return true
 			}
 		}
 	}
-	return c.extend(n)
+	return false
 }
 
-// extend returns new rows at the end of the arena.
-func (c *compiler) extend(n int) (span, error) {
+// allocate returns n adjacent rows for what is computed from the given rows. If these
+// depend on a player, the new rows may have been in use before.
+func (c *compiler) allocate(n int, from ...[]int32) []int32 {
+	if !c.depends(from...) {
+		return c.extend(n, false)
+	}
+	r := &region{}
+	for i, s := range c.free {
+		if int(s.n) >= n {
+			r.span = span{s.first, int32(n)}
+			if c.free[i] = (span{s.first + int32(n), s.n - int32(n)}); c.free[i].n == 0 {
+				c.free = slices.Delete(c.free, i, i+1)
+			}
+			break
+		}
+	}
+	rows := r.list()
+	if int(r.n) < n {
+		rows = c.extend(n, true)
+		if c.err != nil {
+			return rows
+		}
+		r.span = span{int32(c.p.rows - n), int32(n)}
+	}
+	for _, row := range rows {
+		c.owner[row] = r
+	}
+	c.made = append(c.made, r)
+	return rows
+}
+
+// extend returns n new rows at the end of the arena.
+func (c *compiler) extend(n int, varies bool) []int32 {
 	if n > maxRows-c.p.rows {
-		return span{}, fmt.Errorf("the values of a row have more than %d elements", maxRows)
+		if c.err == nil {
+			c.err = fmt.Errorf("the values of a row have more than %d elements", maxRows)
+		}
+		return make([]int32, n)
 	}
 	s := span{int32(c.p.rows), int32(n)}
 	c.p.rows += n
-	return s, nil
+	for range n {
+		c.varies, c.owner = append(c.varies, varies), append(c.owner, nil)
+	}
+	return s.list()
 }
 
 // insert adds rows to the free ones.
@@ -245,14 +322,10 @@ func (c *compiler) insert(s span) {
 	}
 	i, _ := slices.BinarySearchFunc(c.free, s.first, func(f span, first int32) int { return int(f.first - first) })
 	c.free = slices.Insert(c.free, i, s)
-	for i = max(0, i-1); i+1 < len(c.free) && i < len(c.free); {
-		if a, b := c.free[i], c.free[i+1]; a.first+a.n == b.first {
-			c.free[i].n += b.n
-			c.free = slices.Delete(c.free, i+1, i+2)
-		} else if b.first > s.first {
-			break
-		} else {
-			i++
+	for _, k := range [...]int{i, i - 1} { // join with the next, then with the one before
+		if k >= 0 && k+1 < len(c.free) && c.free[k].first+c.free[k].n == c.free[k+1].first {
+			c.free[k].n += c.free[k+1].n
+			c.free = slices.Delete(c.free, k+1, k+2)
 		}
 	}
 }
@@ -266,40 +339,26 @@ func (s span) list() []int32 {
 	return rows
 }
 
-// define allocates rows for n elements that become v, and returns them.
-func (c *compiler) define(v graph.Value, n int, each bool) (span, error) {
-	s, err := c.allocate(n, each)
-	if err == nil {
-		c.set(v, s.list(), each, s)
-	}
-	return s, err
-}
-
-// set makes rows the elements of v. If each is set, s has been allocated for them.
-func (c *compiler) set(v graph.Value, rows []int32, each bool, s span) {
-	c.values[v] = &value{rows: rows, each: each}
-	if each {
-		c.values[v].regions = []*region{{s, 1}}
-	}
-}
-
-// scratch allocates rows that are free again after the current step.
-func (c *compiler) scratch(n int, each bool) (s span, free func(), err error) {
-	s, err = c.allocate(n, each)
-	return s, func() {
-		if each && err == nil {
-			c.insert(s)
+// relabel compiles a node that only moves elements, and reports whether n is one.
+func (c *compiler) relabel(n *graph.Node) (moved bool, err error) {
+	outputs := make([][]int32, len(n.Outputs))
+	inputs := make([][]int32, len(n.Inputs))
+	moved = c.g.Relabel(n, func(output, input, element int) {
+		if input == graph.Nothing {
+			outputs[output] = append(outputs[output], c.splat(0))
+			return
 		}
-	}, err
-}
-
-// emit appends a step.
-func (c *compiler) emit(s step, each bool) {
-	if each {
-		c.p.each = append(c.p.each, s)
-	} else {
-		c.p.once = append(c.p.once, s)
+		if inputs[input] == nil {
+			inputs[input] = c.read(n.Inputs[input])
+		}
+		outputs[output] = append(outputs[output], inputs[input][element])
+	})
+	if moved && c.err == nil {
+		for i, v := range n.Outputs {
+			c.set(v, outputs[i])
+		}
 	}
+	return moved, c.err
 }
 
 // elements returns the product of shape.

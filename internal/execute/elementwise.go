@@ -9,351 +9,329 @@ import (
 	"shaver/internal/kernel"
 )
 
-// stretch is a part of an elementwise step: n rows from out on, computed from n rows from
-// a on and from b on. If an operand has the stride 0, all n rows read the same row.
-type stretch struct {
-	out, a, b, n     int32
-	strideA, strideB int32
-}
-
-// runsOf returns stretches that compute out[i] from a[i] and b[i]. b may be nil.
-func runsOf(out, a, b []int32) []stretch {
-	if b == nil {
-		b = a
+// The steps that apply a function of package kernel to lists of rows.
+type (
+	applyStep struct {
+		f      kernel.Function
+		out, x kernel.Elements
 	}
-	var runs []stretch
-	for i := 0; i < len(out); {
-		r := stretch{out: out[i], a: a[i], b: b[i], n: 1, strideA: 1, strideB: 1}
-		if i+1 < len(out) && out[i+1] == out[i]+1 {
-			da, db := a[i+1]-a[i], b[i+1]-b[i]
-			if da>>1 == 0 && db>>1 == 0 { // both are 0 or 1
-				r.strideA, r.strideB = da, db
-				j := i + 1
-				for j < len(out) && out[j]-out[j-1] == 1 && a[j]-a[j-1] == da && b[j]-b[j-1] == db {
-					j++
-				}
-				r.n = int32(j - i)
-			}
-		}
-		runs = append(runs, r)
-		i += int(r.n)
+	combineStep struct {
+		op        kernel.Operation
+		out, x, y kernel.Elements
 	}
-	return runs
-}
-
-// copies copies rows.
-type copies struct{ runs []stretch }
-
-func (s *copies) run(arena kernel.Block, states int) {
-	for i := range s.runs {
-		r := &s.runs[i]
-		if r.strideA == 1 {
-			copy(arena[int(r.out)*kernel.States:int(r.out+r.n)*kernel.States], arena[int(r.a)*kernel.States:])
-			continue
-		}
-		for k := range int(r.n) {
-			copy(arena.Element(int(r.out)+k), arena.Element(int(r.a)))
-		}
+	multiplyAddStep struct{ out, x, y, z kernel.Elements }
+	chooseStep      struct{ out, x, y, z kernel.Elements }
+	affineStep      struct {
+		out, x        kernel.Elements
+		scale, offset []float32
 	}
+	reduceStep struct {
+		op     kernel.Reduction
+		out, x kernel.Elements
+	}
+	// slowStep applies a function that package kernel does not have.
+	slowStep struct {
+		f         func(x, y float64) float64
+		out, x, y []int32
+	}
+)
+
+func (s *applyStep) run(arena kernel.Block, states int) {
+	kernel.Apply(s.f, arena, states, s.out, s.x)
 }
 
-// binaries computes a function of two operands.
-type binaries struct {
-	runs []stretch
-	f    binary
+func (s *combineStep) run(arena kernel.Block, states int) {
+	kernel.Combine(s.op, arena, states, s.out, s.x, s.y)
 }
 
-// binary sets the elements of out to a function of those of a and b.
-type binary func(out, a, b []float32)
+func (s *multiplyAddStep) run(arena kernel.Block, states int) {
+	kernel.MultiplyAdd(arena, states, s.out, s.x, s.y, s.z)
+}
 
-func (s *binaries) run(arena kernel.Block, states int) {
-	for i := range s.runs {
-		r := &s.runs[i]
-		if r.strideA == 1 && r.strideB == 1 {
-			n := int(r.n) * kernel.States
-			s.f(arena.From(int(r.out))[:n], arena.From(int(r.a))[:n], arena.From(int(r.b))[:n])
-			continue
-		}
-		for k := range r.n {
-			s.f(arena.Element(int(r.out+k)), arena.Element(int(r.a+k*r.strideA)), arena.Element(int(r.b+k*r.strideB)))
+func (s *chooseStep) run(arena kernel.Block, states int) {
+	kernel.Choose(arena, states, s.out, s.x, s.y, s.z)
+}
+
+func (s *affineStep) run(arena kernel.Block, states int) {
+	kernel.Affine(arena, states, s.out, s.x, s.scale, s.offset)
+}
+
+func (s *reduceStep) run(arena kernel.Block, states int) {
+	kernel.Reduce(s.op, arena, states, s.out, s.x)
+}
+
+func (s *slowStep) run(arena kernel.Block, states int) {
+	for i, o := range s.out {
+		out, x, y := arena.Element(int(o))[:states], arena.Element(int(s.x[i])), arena.Element(int(s.y[i]))
+		for t := range out {
+			out[t] = float32(s.f(float64(x[t]), float64(y[t])))
 		}
 	}
 }
 
-// unaries computes a function of one operand.
-type unaries struct {
-	runs []stretch
-	f    unary
+// emit appends a step that reads the given rows.
+func (c *compiler) emit(s step, from ...[]int32) {
+	switch {
+	case c.err != nil:
+	case c.depends(from...):
+		c.p.each = append(c.p.each, s)
+	default:
+		c.p.once = append(c.p.once, s)
+	}
 }
 
-// unary sets the elements of out to a function of those of in.
-type unary func(out, in []float32)
+// apply returns rows of f(x). It computes the function of a row that occurs several times
+// once.
+func (c *compiler) apply(f kernel.Function, x []int32) []int32 {
+	distinct, at := distinct(x)
+	out := c.allocate(len(distinct), x)
+	c.applyTo(out, f, distinct)
+	return pick(out, at)
+}
 
-func (s *unaries) run(arena kernel.Block, states int) {
-	for i := range s.runs {
-		r := &s.runs[i]
-		if r.strideA == 1 {
-			n := int(r.n) * kernel.States
-			s.f(arena.From(int(r.out))[:n], arena.From(int(r.a))[:n])
-			continue
+// applyTo is apply with given rows for the results. out may be x.
+func (c *compiler) applyTo(out []int32, f kernel.Function, x []int32) {
+	if len(x) > 0 {
+		c.emit(&applyStep{f, kernel.NewElements(out), kernel.NewElements(x)}, x)
+	}
+}
+
+// combine returns rows of op(x, y).
+func (c *compiler) combine(op kernel.Operation, x, y []int32) []int32 {
+	out := c.allocate(len(x), x, y)
+	c.combineTo(out, op, x, y)
+	return out
+}
+
+// combineTo is combine with given rows for the results. out may be x or y.
+func (c *compiler) combineTo(out []int32, op kernel.Operation, x, y []int32) {
+	if len(x) > 0 {
+		c.emit(&combineStep{op, kernel.NewElements(out), kernel.NewElements(x), kernel.NewElements(y)}, x, y)
+	}
+}
+
+// affine returns rows of scale*x + offset. A list of one number stands for the same number
+// for all rows.
+func (c *compiler) affine(x []int32, scale, offset []float32) []int32 {
+	out := c.allocate(len(x), x)
+	c.affineTo(out, x, scale, offset)
+	return out
+}
+
+// affineTo is affine with given rows for the results. out may be x.
+func (c *compiler) affineTo(out, x []int32, scale, offset []float32) {
+	if len(x) == 0 {
+		return
+	}
+	if len(scale) == 1 {
+		scale = slices.Repeat(scale, len(x))
+	}
+	if len(offset) == 1 {
+		offset = slices.Repeat(offset, len(x))
+	}
+	c.emit(&affineStep{kernel.NewElements(out), kernel.NewElements(x), scale, offset}, x)
+}
+
+// reduce returns one row for each n rows of x.
+func (c *compiler) reduce(op kernel.Reduction, x []int32, n int) []int32 {
+	out := c.allocate(len(x)/n, x)
+	if len(x) > 0 {
+		c.emit(&reduceStep{op, kernel.NewElements(out), kernel.NewElements(x)}, x)
+	}
+	return out
+}
+
+// slow returns rows of f(x, y).
+func (c *compiler) slow(f func(x, y float64) float64, x, y []int32) []int32 {
+	out := c.allocate(len(x), x, y)
+	c.emit(&slowStep{f, out, x, y}, x, y)
+	return out
+}
+
+// same returns n rows with the value x.
+func (c *compiler) same(x float32, n int) []int32 { return slices.Repeat([]int32{c.splat(x)}, n) }
+
+// distinct returns the different rows of x, and the position in them of each element of x.
+func distinct(x []int32) (rows, at []int32) {
+	at = make([]int32, len(x))
+	known := make(map[int32]int32, len(x))
+	for i, row := range x {
+		p, ok := known[row]
+		if !ok {
+			p = int32(len(rows))
+			known[row] = p
+			rows = append(rows, row)
 		}
-		for k := range r.n {
-			s.f(arena.Element(int(r.out+k)), arena.Element(int(r.a)))
-		}
+		at[i] = p
 	}
+	return rows, at
 }
 
-// selects sets rows to those of a where the condition is not 0, else to those of b.
-type selects struct {
-	condition, a, b []int32
-	out             int32
-}
-
-func (s *selects) run(arena kernel.Block, states int) {
-	for i, r := range s.condition {
-		out, a, b := arena.Element(int(s.out)+i), arena.Element(int(s.a[i])), arena.Element(int(s.b[i]))
-		for t, is := range arena.Element(int(r)) {
-			if out[t] = b[t]; is != 0 {
-				out[t] = a[t]
-			}
-		}
-	}
-}
-
-// apply emits a binary function of rows and returns the rows of the results.
-func (c *compiler) apply(f binary, a, b []int32, each bool) (span, error) {
-	s, err := c.allocate(len(a), each)
-	if err == nil && len(a) > 0 {
-		c.emit(&binaries{runsOf(s.list(), a, b), f}, each)
-	}
-	return s, err
-}
-
-// map1 emits a function of rows and returns the rows of the results. It computes an element
-// that occurs several times once.
-func (c *compiler) map1(f unary, in []int32, each bool) (rows []int32, s span, err error) {
-	distinct := slices.Compact(slices.Sorted(slices.Values(in)))
-	if len(distinct) == len(in) {
-		distinct = in
-	}
-	s, err = c.allocate(len(distinct), each)
-	if err != nil || len(in) == 0 {
-		return nil, s, err
-	}
-	c.emit(&unaries{runsOf(s.list(), distinct, nil), f}, each)
-	if len(distinct) == len(in) {
-		return s.list(), s, nil
-	}
-	rows = make([]int32, len(in))
-	for i, r := range in {
-		at, _ := slices.BinarySearch(distinct, r)
-		rows[i] = s.first + int32(at)
-	}
-	return rows, s, nil
-}
-
-// combine replaces v by f(v, factor*other), or by f(v, factor) if other is absent and
-// factor is not 1.
-func (c *compiler) combine(f binary, v graph.Value, number float32, other graph.Value, factor float32) error {
-	rows, err := c.operand(other, c.shape(v), number)
-	if err != nil {
-		return err
-	}
-	if other == graph.Absent && number == 1 {
+// unary compiles an operator that applies f to the rows of its first input.
+func unary(f func(c *compiler, n *graph.Node, x []int32) []int32) compileFunc {
+	return func(c *compiler, n *graph.Node) error {
+		c.set(n.Outputs[0], f(c, n, c.read(n.Inputs[0])))
 		return nil
 	}
-	each := c.each(v, other)
-	if factor != 1 {
-		scale, err := c.splat(factor)
-		if err != nil {
-			return err
-		}
-		s, err := c.apply(multiply, rows, slices.Repeat([]int32{scale}, len(rows)), each)
-		if err != nil {
-			return err
-		}
-		rows = s.list()
-	}
-	old := c.values[v]
-	s, err := c.apply(f, old.rows, rows, each)
-	if err != nil {
-		return err
-	}
-	c.set(v, s.list(), each, s)
-	return nil
 }
 
-// operand returns the rows of v, broadcast to shape. If v is absent, all are the row of
-// number.
-func (c *compiler) operand(v graph.Value, shape []int, number float32) ([]int32, error) {
-	if v == graph.Absent {
-		row, err := c.splat(number)
-		return slices.Repeat([]int32{row}, elements(shape)), err
-	}
-	from, err := c.read(v)
-	if err != nil {
-		return nil, err
-	}
-	return pick(from.rows, broadcast(c.shape(v), shape)), nil
+// function compiles an operator that is one function of package kernel.
+func function(f kernel.Function) compileFunc {
+	return unary(func(c *compiler, _ *graph.Node, x []int32) []int32 { return c.apply(f, x) })
 }
 
-// binaryOperator compiles an operator that applies f to two or more operands, from left to
-// right.
-func binaryOperator(f binary) func(c *compiler, n *graph.Node) error {
+// slowly compiles an operator that package kernel does not have.
+func slowly(f func(x float64) float64) compileFunc {
+	return unary(func(c *compiler, _ *graph.Node, x []int32) []int32 {
+		return c.slow(func(x, _ float64) float64 { return f(x) }, x, x)
+	})
+}
+
+// binary compiles an operator of two or more inputs, which f combines from left to right.
+func binary(f func(c *compiler, x, y []int32) []int32) compileFunc {
 	return func(c *compiler, n *graph.Node) error {
-		out := n.Outputs[0]
-		shape, each := c.shape(out), c.each(n.Inputs...)
-		rows, err := c.operand(n.Inputs[0], shape, 0)
-		if err != nil {
-			return err
+		shape := c.shape(n.Outputs[0])
+		rows := c.readAs(n.Inputs[0], shape)
+		for _, v := range n.Inputs[1:] {
+			rows = f(c, rows, c.readAs(v, shape))
 		}
-		s, spare := span{}, span{}
-		for i, v := range n.Inputs[1:] {
-			other, err := c.operand(v, shape, 0)
-			if err != nil {
-				return err
-			}
-			spare = s
-			if s, err = c.apply(f, rows, other, each); err != nil {
-				return err
-			}
-			if rows = s.list(); i > 0 && each {
-				c.insert(spare)
-			}
+		c.set(n.Outputs[0], rows)
+		return nil
+	}
+}
+
+// operation compiles an operator that is one operation of package kernel.
+func operation(op kernel.Operation) compileFunc {
+	return binary(func(c *compiler, x, y []int32) []int32 { return c.combine(op, x, y) })
+}
+
+// arithmetic compiles an operation with two inputs, of which one may be constant: of gives
+// scale and offset for a constant on the right, and with swapped set for one on the left.
+func arithmetic(op kernel.Operation, of func(x float32, swapped bool) (scale, offset float32)) compileFunc {
+	general := operation(op)
+	return func(c *compiler, n *graph.Node) error {
+		if len(n.Inputs) != 2 {
+			return general(c, n)
 		}
-		if len(n.Inputs) == 1 {
-			c.copyOf(out, n.Inputs[0])
+		shape := c.shape(n.Outputs[0])
+		for side, v := range n.Inputs {
+			t := c.constant(v)
+			if t == nil {
+				continue
+			}
+			scale := numbers(t, shape)
+			offset := make([]float32, len(scale))
+			for i, x := range scale {
+				scale[i], offset[i] = of(x, side == 0)
+			}
+			c.set(n.Outputs[0], c.affine(c.readAs(n.Inputs[1-side], shape), scale, offset))
 			return nil
 		}
-		c.set(out, rows, each, s)
-		return nil
+		if op == kernel.Multiply && c.multiplyAdd(n, shape) {
+			return nil
+		}
+		return general(c, n)
 	}
 }
 
-// unaryOperator compiles an operator that applies a function to each element. f returns
-// the function of a node.
-func unaryOperator(f func(n *graph.Node) unary) func(c *compiler, n *graph.Node) error {
-	return func(c *compiler, n *graph.Node) error {
-		return c.each1(n.Outputs[0], n.Inputs[0], f(n))
+// multiplyAdd compiles a product together with the sum that alone reads it, and reports
+// whether there is such a sum.
+func (c *compiler) multiplyAdd(n *graph.Node, shape []int) bool {
+	i, next := c.only(n.Outputs[0])
+	if next == nil || next.Op != "Add" || !slices.Equal(c.shape(next.Outputs[0]), shape) {
+		return false
 	}
+	other := next.Inputs[0]
+	if other == n.Outputs[0] {
+		other = next.Inputs[1]
+	}
+	if c.constant(other) != nil || c.values[other] == nil {
+		return false
+	}
+	x, y, z := c.readAs(n.Inputs[0], shape), c.readAs(n.Inputs[1], shape), c.readAs(other, shape)
+	out := c.allocate(len(x), x, y, z)
+	if len(x) > 0 {
+		c.emit(&multiplyAddStep{kernel.NewElements(out), kernel.NewElements(x), kernel.NewElements(y), kernel.NewElements(z)}, x, y, z)
+	}
+	c.set(next.Outputs[0], out)
+	c.fused[i] = true
+	return true
 }
 
-// each1 makes v a function of the elements of from.
-func (c *compiler) each1(v, from graph.Value, f unary) error {
-	in, err := c.read(from)
-	if err != nil {
-		return err
+// where compiles a Where whose condition depends on the row.
+func where(c *compiler, n *graph.Node) error {
+	shape := c.shape(n.Outputs[0])
+	x, y, z := c.readAs(n.Inputs[0], shape), c.readAs(n.Inputs[1], shape), c.readAs(n.Inputs[2], shape)
+	out := c.allocate(len(x), x, y, z)
+	if len(x) > 0 {
+		c.emit(&chooseStep{kernel.NewElements(out), kernel.NewElements(x), kernel.NewElements(y), kernel.NewElements(z)}, x, y, z)
 	}
-	rows, s, err := c.map1(f, in.rows, in.each)
-	if err == nil {
-		c.set(v, rows, in.each, s)
-	}
-	return err
-}
-
-// copyOf makes v the same elements as from.
-func (c *compiler) copyOf(v, from graph.Value) error {
-	in, err := c.read(from)
-	if err != nil {
-		return err
-	}
-	c.share(v, in.rows, in)
+	c.set(n.Outputs[0], out)
 	return nil
 }
 
-// share makes rows the elements of v. They belong to the given values.
-func (c *compiler) share(v graph.Value, rows []int32, from ...*value) {
-	shared := &value{rows: rows}
-	for _, f := range from {
-		shared.each = shared.each || f.each
-		for _, r := range f.regions {
-			if !slices.Contains(shared.regions, r) {
-				shared.regions = append(shared.regions, r)
-				r.values++
-			}
+// clip compiles Clip, whose bounds are inputs.
+func clip(c *compiler, n *graph.Node) error {
+	shape := c.shape(n.Outputs[0])
+	rows := c.read(n.Inputs[0])
+	for i, op := range [...]kernel.Operation{kernel.Maximum, kernel.Minimum} {
+		if len(n.Inputs) > i+1 && n.Inputs[i+1] != graph.Absent {
+			rows = c.combine(op, rows, c.readAs(n.Inputs[i+1], shape))
 		}
 	}
-	c.values[v] = shared
+	c.set(n.Outputs[0], rows)
+	return nil
 }
 
 // cast compiles Cast. A bool is 0 or 1, and a whole number is a float32.
 func cast(c *compiler, n *graph.Node) error {
 	from, to := c.g.Values[n.Inputs[0]].Type, c.g.Values[n.Outputs[0]].Type
+	rows := c.read(n.Inputs[0])
 	switch {
 	case from == graph.Float && to == graph.Int:
-		return c.each1(n.Outputs[0], n.Inputs[0], perElement(func(x float32) float32 { return float32(math.Trunc(float64(x))) }))
+		rows = c.slow(func(x, _ float64) float64 { return math.Trunc(x) }, rows, rows)
 	case from != graph.Bool && to == graph.Bool:
-		return c.each1(n.Outputs[0], n.Inputs[0], perElement(func(x float32) float32 { return truth(x != 0) }))
+		rows = c.not(c.combine(kernel.Equal, rows, c.same(0, len(rows))))
 	}
-	return c.copyOf(n.Outputs[0], n.Inputs[0])
-}
-
-// where compiles Where. A constant condition moves elements and computes nothing.
-func where(c *compiler, n *graph.Node) error {
-	out := n.Outputs[0]
-	shape := c.shape(out)
-	a, err := c.operand(n.Inputs[1], shape, 0)
-	if err != nil {
-		return err
-	}
-	b, err := c.operand(n.Inputs[2], shape, 0)
-	if err != nil {
-		return err
-	}
-	if t := c.constant(n.Inputs[0]); t != nil {
-		rows := make([]int32, len(a))
-		for i, at := range broadcast(t.Shape, shape) {
-			if rows[i] = b[i]; t.Bools[at] {
-				rows[i] = a[i]
-			}
-		}
-		var from []*value
-		for _, v := range n.Inputs[1:] {
-			if c.dynamic(v) {
-				from = append(from, c.values[v])
-			}
-		}
-		c.share(out, rows, from...)
-		return nil
-	}
-	condition, err := c.operand(n.Inputs[0], shape, 0)
-	if err != nil {
-		return err
-	}
-	each := c.each(n.Inputs...)
-	s, err := c.define(out, len(a), each)
-	if err == nil {
-		c.emit(&selects{condition, a, b, s.first}, each)
-	}
-	return err
-}
-
-// clip compiles Clip, whose bounds are inputs.
-func clip(c *compiler, n *graph.Node) error {
-	if err := c.copyOf(n.Outputs[0], n.Inputs[0]); err != nil {
-		return err
-	}
-	for i, f := range []binary{maximum, minimum} {
-		if len(n.Inputs) <= i+1 || n.Inputs[i+1] == graph.Absent {
-			continue
-		}
-		old := c.values[n.Outputs[0]]
-		if err := c.combine(f, n.Outputs[0], 0, n.Inputs[i+1], 1); err != nil {
-			return err
-		}
-		for _, r := range old.regions {
-			if r.values--; r.values == 0 {
-				c.insert(r.span)
-			}
-		}
-	}
+	c.set(n.Outputs[0], rows)
 	return nil
 }
+
+// not returns 1-x.
+func (c *compiler) not(x []int32) []int32 { return c.affine(x, []float32{-1}, []float32{1}) }
 
 // divide compiles Div.
 func divide(c *compiler, n *graph.Node) error {
 	if c.g.Values[n.Outputs[0]].Type != graph.Float {
 		return fmt.Errorf("a division of whole numbers depends on the row")
 	}
-	return binaryOperator(quotient)(c, n)
+	return operation(kernel.Divide)(c, n)
+}
+
+// power compiles Pow. Squares, roots and reciprocals have functions of their own.
+func power(c *compiler, n *graph.Node) error {
+	shape := c.shape(n.Outputs[0])
+	x := c.readAs(n.Inputs[0], shape)
+	if t := c.constant(n.Inputs[1]); t != nil && elements(t.Shape) == 1 {
+		rows := x
+		switch number(t, 0) {
+		case 1:
+		case 2:
+			rows = c.combine(kernel.Multiply, x, x)
+		case 0.5:
+			rows = c.apply(kernel.SquareRoot, x)
+		case -1:
+			rows = c.apply(kernel.Reciprocal, x)
+		case -0.5:
+			rows = c.apply(kernel.Reciprocal, c.apply(kernel.SquareRoot, x))
+		default:
+			rows = nil
+		}
+		if rows != nil {
+			c.set(n.Outputs[0], rows)
+			return nil
+		}
+	}
+	c.set(n.Outputs[0], c.slow(math.Pow, x, c.readAs(n.Inputs[1], shape)))
+	return nil
 }

@@ -1,6 +1,7 @@
 package execute
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,16 +16,16 @@ import (
 //
 // left and right hold positions in the elements of the operands a and b.
 type contraction struct {
-	a, b          graph.Value
-	batch         int
-	m, n, k       int
-	left, right   []int32 // [batch, m, k] and [batch, n, k]
-	out           graph.Value
-	place         []int32   // position in out of each result, [batch, m, n]; nil = in order
-	scale         float32   // factor of the results; 0 = 1; only with a constant operand
-	bias          []float32 // added to each element of out; nil = 0; only with a constant operand
-	relu          bool
-	alone         bool // following nodes are not taken in
+	a, b        graph.Value
+	batch       int
+	m, n, k     int
+	left, right []int32 // [batch, m, k] and [batch, n, k]
+	out         graph.Value
+	place       []int32   // position in out of each result, [batch, m, n]; nil = in order
+	scale       float32   // factor of the results; 0 = 1; only with a constant operand
+	bias        []float32 // added to each element of out; nil = 0; only with a constant operand
+	relu        bool
+	alone       bool // following nodes are not taken in
 }
 
 // swapped returns the contraction with its operands exchanged.
@@ -47,54 +48,53 @@ func (x *contraction) swapped() *contraction {
 	return &y
 }
 
-// contract compiles x. If an operand is constant, it also takes in the nodes after x that
-// add a bias or are a ReLU.
-func (c *compiler) contract(x *contraction) error {
-	each := c.each(x.a, x.b)
-	if each {
-		c.p.products += x.batch * x.m * x.n * x.k
-	}
+// contract compiles x. If an operand is constant and x is not alone, it also takes in the
+// nodes after x that add a bias or are a ReLU.
+func (c *compiler) contract(x *contraction) {
 	if c.constant(x.b) == nil && c.constant(x.a) != nil {
 		x = x.swapped()
 	}
+	left := pick(c.read(x.a), x.left)
+	if c.depends(left) || c.constant(x.b) == nil && c.depends(c.read(x.b)) {
+		c.p.products += x.batch * x.m * x.n * x.k
+	}
 	if c.constant(x.b) != nil {
-		return c.weigh(x, each)
+		c.weigh(x, left)
+		return
 	}
-	a, err := c.read(x.a)
-	if err != nil {
-		return err
-	}
-	b, err := c.read(x.b)
-	if err != nil {
-		return err
-	}
-	out, err := c.allocate(x.batch*x.m*x.n, each)
-	if err != nil {
-		return err
-	}
-	c.emit(newPairs(out.first, pick(a.rows, x.left), pick(b.rows, x.right), x.batch, x.m, x.n, x.k), each)
-	c.setPlaced(x, out, each)
-	return nil
-}
-
-// setPlaced makes rows of results the elements of x.out.
-func (c *compiler) setPlaced(x *contraction, s span, each bool) {
-	rows := s.list()
-	if x.place != nil {
-		rows = make([]int32, s.n)
-		for i, p := range x.place {
-			rows[p] = s.first + int32(i)
+	right := pick(c.read(x.b), x.right)
+	out := c.allocate(x.batch*x.m*x.n, left, right)
+	wanted := out
+	if symmetric := x.m == x.n && slices.Equal(left, right); symmetric {
+		wanted = slices.Clone(out)
+		for i := range wanted {
+			if row, column := i/x.n%x.m, i%x.n; column > row {
+				out[i], wanted[i] = out[i+(column-row)*(x.n-1)], kernel.Left
+			}
 		}
 	}
-	c.set(x.out, rows, each, s)
+	if c.err == nil && len(out) > 0 {
+		c.emit(&pairsStep{kernel.NewPairs(wanted, left, right, x.batch, x.m, x.n, x.k)}, left, right)
+	}
+	c.setPlaced(x, out)
 }
 
-// weigh compiles a contraction whose right operand is constant.
-func (c *compiler) weigh(x *contraction, each bool) error {
-	a, err := c.read(x.a)
-	if err != nil {
-		return err
+// pairsStep is a product of matrices that both depend on the row.
+type pairsStep struct{ *kernel.Pairs }
+
+func (s *pairsStep) run(arena kernel.Block, states int) { s.Compute(arena, states) }
+
+// setPlaced makes rows of results the elements of x.out.
+func (c *compiler) setPlaced(x *contraction, rows []int32) {
+	if x.place != nil {
+		rows = place(rows, x.place)
 	}
+	c.set(x.out, rows)
+}
+
+// weigh compiles a contraction whose right operand is constant. left is the rows of the
+// other.
+func (c *compiler) weigh(x *contraction, left []int32) {
 	if !x.alone {
 		c.absorb(x)
 	}
@@ -105,35 +105,27 @@ func (c *compiler) weigh(x *contraction, each bool) error {
 		}
 	}
 	bias := x.unitBias()
-	layers := make([]*kernel.Outputs, x.batch)
-	for b := range layers {
-		w, of := weights[b*x.n*x.k:(b+1)*x.n*x.k], (b*x.n)
-		unit := []float32(nil)
+	var layers []*kernel.Outputs
+	for b := range x.batch {
+		w, unit := weights[b*x.n*x.k:(b+1)*x.n*x.k], []float32(nil)
 		if bias != nil {
-			unit = bias[of : of+x.n]
+			unit = bias[b*x.n : (b+1)*x.n]
 		}
 		if b > 0 && slices.Equal(w, weights[:len(w)]) && slices.Equal(unit, bias[:len(unit)]) {
-			layers[b] = layers[0]
+			layers = append(layers, layers[0])
 			continue
 		}
-		layers[b] = kernel.NewOutputs(slices.Clone(w), unit, x.k, x.n)
+		layers = append(layers, kernel.NewOutputs(slices.Clone(w), unit, x.k, x.n))
 	}
-	if x.batch > 0 && !slices.ContainsFunc(layers, func(l *kernel.Outputs) bool { return l != layers[0] }) {
+	if len(layers) > 0 && !slices.ContainsFunc(layers, func(l *kernel.Outputs) bool { return l != layers[0] }) {
 		layers = layers[:1]
 	}
-	left := pick(a.rows, x.left)
-	out, err := c.allocate(x.batch*x.m*x.n, each)
-	if err != nil {
-		return err
+	out := c.allocate(x.batch*x.m*x.n, left)
+	in := c.gather(left, x.batch*x.m, x.k)
+	if len(out) > 0 {
+		c.emit(&productStep{layers: layers, per: x.m, in: in, out: out[0], relu: x.relu}, left)
 	}
-	in, free, err := c.gather(left, x.k, each)
-	if err != nil {
-		return err
-	}
-	defer free()
-	c.emit(&products{layers: layers, per: x.m, in: in, out: out.first, relu: x.relu}, each)
-	c.setPlaced(x, out, each)
-	return nil
+	c.setPlaced(x, out)
 }
 
 // unitBias returns the bias of each unit, [batch, n], or nil if there is none. absorb has
@@ -204,23 +196,16 @@ func (c *compiler) only(v graph.Value) (int, *graph.Node) {
 	return i, &c.g.Nodes[i]
 }
 
-// gather returns the first rows of consecutive runs of k rows that hold the given rows. It
-// emits a step that copies the runs that are not in one piece.
-func (c *compiler) gather(rows []int32, k int, each bool) (first []int32, free func(), err error) {
-	free = func() {}
+// gather returns the first rows of n runs of k adjacent rows that hold the given rows. It
+// emits a step that copies the runs that are not adjacent.
+func (c *compiler) gather(rows []int32, n, k int) []int32 {
+	first := make([]int32, n)
 	if k == 0 {
-		return make([]int32, 1), free, nil
-	}
-	first = make([]int32, len(rows)/k)
-	if contiguous(rows) {
-		for i := range first {
-			first[i] = rows[i*k]
-		}
-		return first, free, nil
+		return first
 	}
 	var scattered []int32 // runs that must be copied
 	known := map[string]int{}
-	number := make([]int, len(first))
+	number := make([]int, n)
 	for i := range first {
 		run := rows[i*k : (i+1)*k]
 		if number[i] = -1; contiguous(run) {
@@ -228,28 +213,25 @@ func (c *compiler) gather(rows []int32, k int, each bool) (first []int32, free f
 			continue
 		}
 		key := keyOf(run)
-		n, ok := known[key]
+		at, ok := known[key]
 		if !ok {
-			n = len(scattered) / k
-			known[key] = n
+			at = len(scattered)
+			known[key] = at
 			scattered = append(scattered, run...)
 		}
-		number[i] = n
+		number[i] = at
 	}
 	if len(scattered) == 0 {
-		return first, free, nil
+		return first
 	}
-	s, free, err := c.scratch(len(scattered), each)
-	if err != nil {
-		return nil, nil, err
-	}
-	for i, n := range number {
-		if n >= 0 {
-			first[i] = s.first + int32(n*k)
+	copies := c.allocate(len(scattered), rows) // as rows, of which all may be read in the step that follows
+	c.emit(&applyStep{kernel.Copy, kernel.NewElements(copies), kernel.NewElements(scattered)}, rows)
+	for i, at := range number {
+		if at >= 0 && c.err == nil {
+			first[i] = copies[at]
 		}
 	}
-	c.emit(&copies{runsOf(s.list(), scattered, nil)}, each)
-	return first, free, nil
+	return first
 }
 
 // keyOf returns a text that identifies a list.
@@ -261,8 +243,8 @@ func keyOf(rows []int32) string {
 	return string(b)
 }
 
-// products are products with constant matrices.
-type products struct {
+// productStep is products with constant matrices.
+type productStep struct {
 	layers []*kernel.Outputs // one for each element of the batch, or one for all
 	per    int               // number of products for each element of the batch
 	in     []int32           // first row of the input of each product
@@ -270,7 +252,7 @@ type products struct {
 	relu   bool
 }
 
-func (s *products) run(arena kernel.Block, states int) {
+func (s *productStep) run(arena kernel.Block, states int) {
 	for i, in := range s.in {
 		layer := s.layers[0]
 		if len(s.layers) > 1 {
@@ -312,7 +294,8 @@ func matMul(c *compiler, n *graph.Node) error {
 		x.left = walk(append(slices.Clone(lead), x.m, x.k), append(leadStrides(lead, a[:la], sa), sa[la], sa[la+1]))
 	}
 	x.right = walk(append(slices.Clone(lead), x.n, x.k), append(leadStrides(lead, b[:lb], sb), sb[lb+1], sb[lb]))
-	return c.contract(x)
+	c.contract(x)
+	return nil
 }
 
 // leadStrides returns the strides of the axes lead for an operand whose own leading axes
@@ -358,13 +341,23 @@ func gemm(c *compiler, n *graph.Node) error {
 		}
 	}
 	x.alone = alpha != 1 || with != graph.Absent
-	if err := c.contract(x); err != nil || !x.alone {
-		return err
+	c.contract(x)
+	if !x.alone {
+		return nil
 	}
-	if err := c.combine(multiply, x.out, alpha, graph.Absent, 1); err != nil {
-		return err
+	rows := c.take(x.out)
+	if alpha != 1 {
+		rows = c.affine(rows, []float32{alpha}, []float32{0})
 	}
-	return c.combine(add, x.out, 0, with, beta)
+	if with != graph.Absent {
+		more := c.readAs(with, c.shape(x.out))
+		if beta != 1 {
+			more = c.affine(more, []float32{beta}, []float32{0})
+		}
+		rows = c.combine(kernel.Add, rows, more)
+	}
+	c.set(x.out, rows)
+	return nil
 }
 
 // fits reports whether bias, one number for each element of out, can be that of the units
@@ -398,7 +391,8 @@ func conv(c *compiler, n *graph.Node) error {
 			x.bias[i] = t.Floats[i/max(1, positions)%units]
 		}
 	}
-	return c.contract(x)
+	c.contract(x)
+	return nil
 }
 
 // einsum compiles an Einsum of one or two operands.
@@ -490,13 +484,19 @@ func einsum(c *compiler, n *graph.Node) error {
 		outStrides[result[i]] = s
 	}
 	if len(terms) == 1 {
-		return c.sumOf(n, positions(slices.Concat(mine, summed), strides[0]), size(summed), positions(mine, outStrides))
+		x := pick(c.read(n.Inputs[0]), positions(slices.Concat(mine, summed), strides[0]))
+		if len(x) == 0 {
+			return errors.New("the input is empty")
+		}
+		c.set(n.Outputs[0], place(c.reduce(kernel.Sum, x, size(summed)), positions(mine, outStrides)))
+		return nil
 	}
 	x := &contraction{a: n.Inputs[0], b: n.Inputs[1], batch: size(batch), m: size(mine), n: size(yours), k: size(summed), out: n.Outputs[0],
 		left:  positions(slices.Concat(batch, mine, summed), strides[0]),
 		right: positions(slices.Concat(batch, yours, summed), strides[1]),
 		place: positions(slices.Concat(batch, mine, yours), outStrides)}
-	return c.contract(x)
+	c.contract(x)
+	return nil
 }
 
 func integer(n *graph.Node, name string, otherwise int64) int64 {
