@@ -48,11 +48,7 @@ func reduction(f func(c *compiler, x []int32, n int) []int32) compileFunc {
 				axes = append(axes, int(a))
 			}
 		}
-		if len(axes) == 0 {
-			if integer(n, "noop_with_empty_axes", 0) != 0 {
-				c.set(n.Outputs[0], c.read(n.Inputs[0]))
-				return nil
-			}
+		if len(axes) == 0 && integer(n, "noop_with_empty_axes", 0) == 0 {
 			for a := range shape {
 				axes = append(axes, a)
 			}
@@ -192,5 +188,38 @@ func batchNormalization(c *compiler, n *graph.Node) error {
 		scale[i], offset[i] = float32(s), float32(float64(constants[1].Floats[k])-float64(constants[2].Floats[k])*s)
 	}
 	c.set(n.Outputs[0], c.affine(x, scale, offset))
+	return nil
+}
+
+// cumSum compiles CumSum.
+func cumSum(c *compiler, n *graph.Node) error {
+	shape := c.shape(n.Inputs[0])
+	axis := int(c.constant(n.Inputs[1]).Ints[0])
+	if axis < 0 {
+		axis += len(shape)
+	}
+	positions, size := grouped(shape, []int{axis})
+	x := pick(c.read(n.Inputs[0]), positions)
+	rows := make([]int32, len(x))
+	sum := c.same(0, len(x)/max(1, size))
+	for k := range size {
+		if integer(n, "reverse", 0) != 0 {
+			k = size - 1 - k
+		}
+		next := make([]int32, len(sum))
+		for i := range sum {
+			next[i] = x[i*size+k]
+		}
+		next = c.combine(kernel.Add, sum, next)
+		kept := next
+		if integer(n, "exclusive", 0) != 0 {
+			kept = sum
+		}
+		for i := range sum {
+			rows[i*size+k] = kept[i]
+		}
+		sum = next
+	}
+	c.set(n.Outputs[0], place(rows, positions))
 	return nil
 }

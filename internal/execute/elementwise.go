@@ -335,3 +335,11 @@ func power(c *compiler, n *graph.Node) error {
 	c.set(n.Outputs[0], c.slow(math.Pow, x, c.readAs(n.Inputs[1], shape)))
 	return nil
 }
+
+// modulo compiles Mod of floats, which have the sign of the dividend.
+func modulo(c *compiler, n *graph.Node) error {
+	if c.g.Values[n.Outputs[0]].Type != graph.Float {
+		return fmt.Errorf("a division of whole numbers depends on the row")
+	}
+	return binary(func(c *compiler, x, y []int32) []int32 { return c.slow(math.Mod, x, y) })(c, n)
+}

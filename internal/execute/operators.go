@@ -35,6 +35,7 @@ func init() {
 		"Greater":        binary(func(c *compiler, x, y []int32) []int32 { return c.combine(kernel.Less, y, x) }),
 		"GreaterOrEqual": binary(func(c *compiler, x, y []int32) []int32 { return c.combine(kernel.LessOrEqual, y, x) }),
 		"PRelu":          operation(kernel.Leaky),
+		"Mod":            modulo,
 		"Not":            unary(func(c *compiler, _ *graph.Node, x []int32) []int32 { return c.not(x) }),
 
 		"Neg": function(kernel.Negate), "Abs": function(kernel.Absolute), "Relu": function(kernel.ReLU), "Sqrt": function(kernel.SquareRoot),
@@ -45,24 +46,19 @@ func init() {
 			zero := c.same(0, len(x))
 			return c.combine(kernel.Subtract, c.combine(kernel.Less, zero, x), c.combine(kernel.Less, x, zero))
 		}),
-		"Softsign": unary(func(c *compiler, _ *graph.Node, x []int32) []int32 {
-			return c.combine(kernel.Divide, x, c.affine(c.apply(kernel.Absolute, x), []float32{1}, []float32{1}))
-		}),
 		"LeakyRelu": unary(func(c *compiler, n *graph.Node, x []int32) []int32 {
 			return c.combine(kernel.Leaky, x, c.same(real(n, "alpha", 0.01), len(x)))
 		}),
-		"Elu": unary(func(c *compiler, n *graph.Node, x []int32) []int32 { return c.elu(x, real(n, "alpha", 1), 1) }),
+		"Elu": unary(func(c *compiler, n *graph.Node, x []int32) []int32 { return c.elu(x, 1, real(n, "alpha", 1), 1) }),
+		"Celu": unary(func(c *compiler, n *graph.Node, x []int32) []int32 {
+			alpha := real(n, "alpha", 1)
+			return c.elu(x, 1/alpha, alpha, 1)
+		}),
 		"Selu": unary(func(c *compiler, n *graph.Node, x []int32) []int32 {
-			return c.elu(x, real(n, "alpha", 1.67326319217681884765625), real(n, "gamma", 1.05070102214813232421875))
+			return c.elu(x, 1, real(n, "alpha", 1.67326319217681884765625), real(n, "gamma", 1.05070102214813232421875))
 		}),
 		"HardSigmoid": unary(func(c *compiler, n *graph.Node, x []int32) []int32 {
 			return c.limit(c.affine(x, []float32{real(n, "alpha", 0.2)}, []float32{real(n, "beta", 0.5)}))
-		}),
-		"HardSwish": unary(func(c *compiler, _ *graph.Node, x []int32) []int32 {
-			return c.combine(kernel.Multiply, x, c.limit(c.affine(x, []float32{1. / 6}, []float32{0.5})))
-		}),
-		"Mish": unary(func(c *compiler, _ *graph.Node, x []int32) []int32 {
-			return c.combine(kernel.Multiply, x, c.apply(kernel.HyperbolicTangent, c.apply(kernel.Softplus, x)))
 		}),
 		"Gelu": unary(gelu),
 
@@ -101,14 +97,15 @@ func init() {
 			return rows
 		}),
 
-		"Softmax": softmax, "LogSoftmax": softmax, "LayerNormalization": layerNormalization, "BatchNormalization": batchNormalization,
+		"CumSum": cumSum, "Softmax": softmax, "LogSoftmax": softmax, "LayerNormalization": layerNormalization, "BatchNormalization": batchNormalization,
 	}
 }
 
-// elu returns gamma*x for x >= 0 and gamma*alpha*(e^x-1) for other x.
-func (c *compiler) elu(x []int32, alpha, gamma float32) []int32 {
+// elu returns gamma*x for x >= 0 and gamma*alpha*(e^(scale*x)-1) for other x.
+func (c *compiler) elu(x []int32, scale, alpha, gamma float32) []int32 {
 	zero := c.same(0, len(x))
 	e := c.combine(kernel.Minimum, x, zero)
+	c.affineTo(e, e, []float32{scale}, []float32{0})
 	c.applyTo(e, kernel.Exp, e)
 	c.affineTo(e, e, []float32{alpha * gamma}, []float32{-alpha * gamma})
 	y := c.combine(kernel.Maximum, x, zero)

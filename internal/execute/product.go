@@ -2,9 +2,7 @@ package execute
 
 import (
 	"errors"
-	"fmt"
 	"slices"
-	"strings"
 
 	"shaver/internal/graph"
 	"shaver/internal/kernel"
@@ -369,134 +367,87 @@ func (x *contraction) fits(c *compiler, bias []float32) bool {
 	return x.perUnit(bias)
 }
 
-// conv compiles a convolution with kernels of size 1, in one group.
+// conv compiles a convolution with kernels of one element.
 func conv(c *compiler, n *graph.Node) error {
-	in, w := c.shape(n.Inputs[0]), c.shape(n.Inputs[1])
-	if elements(w[2:]) != 1 || integer(n, "group", 1) != 1 || slices.ContainsFunc(integers(n, "pads"), func(p int64) bool { return p != 0 }) ||
-		slices.ContainsFunc(integers(n, "strides"), func(s int64) bool { return s != 1 }) {
-		return fmt.Errorf("kernels have shape %v: only kernels of size 1 in one group, without padding and strides, are supported", w[2:])
+	in, w, groups := c.shape(n.Inputs[0]), c.shape(n.Inputs[1]), int(integer(n, "group", 1))
+	batch, places, channels, units := in[0], elements(in[2:]), w[1], w[0]/groups
+	x := &contraction{a: n.Inputs[0], b: n.Inputs[1], batch: groups, m: batch * places, n: units, k: channels, out: n.Outputs[0],
+		left:  walk([]int{groups, batch, places, channels}, []int{channels * places, in[1] * places, 1, places}),
+		right: walk([]int{groups, units, channels}, []int{units * channels, channels, 1}),
+		place: walk([]int{groups, batch, places, units}, []int{units * places, w[0] * places, 1, places})}
+	if len(n.Inputs) < 3 || n.Inputs[2] == graph.Absent {
+		c.contract(x)
+		return nil
 	}
-	batch, channels, positions, units := in[0], in[1], elements(in[2:]), w[0]
-	x := &contraction{a: n.Inputs[0], b: n.Inputs[1], batch: 1, m: batch * positions, n: units, k: channels, out: n.Outputs[0],
-		left:  walk([]int{batch, positions, channels}, []int{channels * positions, 1, positions}),
-		right: walk([]int{units, channels}, []int{channels, 1}),
-		place: walk([]int{batch, positions, units}, []int{units * positions, 1, positions})}
-	if len(n.Inputs) > 2 && n.Inputs[2] != graph.Absent {
-		t := c.constant(n.Inputs[2])
-		if t == nil || c.constant(x.b) == nil {
-			return fmt.Errorf("the bias or the kernels depend on the row")
-		}
-		x.bias = make([]float32, elements(c.shape(x.out)))
-		for i := range x.bias {
-			x.bias[i] = t.Floats[i/max(1, positions)%units]
+	shape := append([]int{w[0]}, slices.Repeat([]int{1}, len(in)-2)...) // of the bias, to broadcast
+	if t := c.constant(n.Inputs[2]); t != nil && (c.constant(x.a) != nil || c.constant(x.b) != nil) {
+		bias := pick(t.Floats, broadcast(shape, c.shape(x.out)))
+		if x.fits(c, bias) {
+			x.bias = bias
+			c.contract(x)
+			return nil
 		}
 	}
+	x.alone = true
 	c.contract(x)
+	bias := pick(c.read(n.Inputs[2]), broadcast(shape, c.shape(x.out)))
+	c.set(x.out, c.combine(kernel.Add, c.take(x.out), bias))
 	return nil
 }
 
 // einsum compiles an Einsum of one or two operands.
 func einsum(c *compiler, n *graph.Node) error {
 	equation, _ := n.Attributes["equation"].(string)
-	equation = strings.ReplaceAll(equation, " ", "")
-	left, result, explicit := strings.Cut(equation, "->")
-	terms := strings.Split(left, ",")
-	if strings.Contains(equation, ".") || len(terms) != len(n.Inputs) || len(terms) > 2 {
-		return fmt.Errorf("equation %q: only one or two operands without an ellipsis are supported", equation)
+	var shapes [][]int
+	for _, v := range n.Inputs {
+		shapes = append(shapes, c.shape(v))
 	}
-	sizes := map[byte]int{}
-	count := map[byte]int{}
-	strides := make([]map[byte]int, len(terms)) // of each label in each operand; a repeated label takes the diagonal
-	for i, term := range terms {
-		shape := c.shape(n.Inputs[i])
-		strides[i] = map[byte]int{}
-		if len(term) != len(shape) {
-			return fmt.Errorf("equation %q does not fit shape %v", equation, shape)
-		}
-		for a, stride := range stridesOf(shape) {
-			label := term[a]
-			count[label]++
-			if shape[a] != 1 || sizes[label] == 0 {
-				sizes[label] = shape[a]
-			}
-			if shape[a] != 1 {
-				strides[i][label] += stride
-			} else {
-				strides[i][label] += 0
-			}
-		}
+	e, err := graph.ParseEinsum(equation, shapes)
+	if err != nil {
+		return err
 	}
-	if !explicit {
-		for label := byte(0); label < 128; label++ {
-			if count[label] == 1 {
-				result += string(rune(label))
-			}
-		}
-	}
-	var batch, mine, yours, summed, mineSummed, yoursSummed []byte
-	for label := byte(0); label < 128; label++ {
-		if count[label] == 0 {
-			continue
-		}
-		_, inA := strides[0][label]
-		inB := false
-		if len(terms) == 2 {
-			_, inB = strides[1][label]
-		}
-		out := strings.IndexByte(result, label) >= 0
+	// Labels by the operands in which the element depends on them. Their positions in the
+	// output have the strides of its labels.
+	var batch, mine, yours, summed []int
+	for l := range e.Sizes {
+		a, b := e.Strides[0][l] != 0, len(e.Strides) > 1 && e.Strides[1][l] != 0
 		switch {
-		case inA && inB && out:
-			batch = append(batch, label)
-		case inA && inB:
-			summed = append(summed, label)
-		case inA && out:
-			mine = append(mine, label)
-		case inA:
-			mineSummed = append(mineSummed, label)
-		case out:
-			yours = append(yours, label)
+		case l >= e.Kept:
+			summed = append(summed, l)
+		case a && b:
+			batch = append(batch, l)
+		case b:
+			yours = append(yours, l)
 		default:
-			yoursSummed = append(yoursSummed, label)
+			mine = append(mine, l)
 		}
 	}
-	// A label that only one operand has and that is summed: the other operand is repeated.
-	summed = slices.Concat(summed, mineSummed, yoursSummed)
-	size := func(labels []byte) int {
-		n := 1
-		for _, l := range labels {
-			n *= sizes[l]
-		}
-		return n
+	out := append(stridesOf(e.Sizes[:e.Kept]), make([]int, len(e.Sizes)-e.Kept)...)
+	size := func(labels []int) int { return elements(pickInts(e.Sizes, labels)) }
+	positions := func(strides []int, lists ...[]int) []int32 {
+		labels := slices.Concat(lists...)
+		return walk(pickInts(e.Sizes, labels), pickInts(strides, labels))
 	}
-	positions := func(labels []byte, of map[byte]int) []int32 {
-		var shape, step []int
-		for _, l := range labels {
-			shape, step = append(shape, sizes[l]), append(step, of[l])
-		}
-		return walk(shape, step)
-	}
-	outStrides := map[byte]int{}
-	var outShape []int
-	for i := range len(result) {
-		outShape = append(outShape, sizes[result[i]])
-	}
-	for i, s := range stridesOf(outShape) {
-		outStrides[result[i]] = s
-	}
-	if len(terms) == 1 {
-		x := pick(c.read(n.Inputs[0]), positions(slices.Concat(mine, summed), strides[0]))
+	if len(n.Inputs) == 1 {
+		x := pick(c.read(n.Inputs[0]), positions(e.Strides[0], mine, summed))
 		if len(x) == 0 {
 			return errors.New("the input is empty")
 		}
-		c.set(n.Outputs[0], place(c.reduce(kernel.Sum, x, size(summed)), positions(mine, outStrides)))
+		c.set(n.Outputs[0], place(c.reduce(kernel.Sum, x, size(summed)), positions(out, mine)))
 		return nil
 	}
-	x := &contraction{a: n.Inputs[0], b: n.Inputs[1], batch: size(batch), m: size(mine), n: size(yours), k: size(summed), out: n.Outputs[0],
-		left:  positions(slices.Concat(batch, mine, summed), strides[0]),
-		right: positions(slices.Concat(batch, yours, summed), strides[1]),
-		place: positions(slices.Concat(batch, mine, yours), outStrides)}
-	c.contract(x)
+	c.contract(&contraction{a: n.Inputs[0], b: n.Inputs[1], batch: size(batch), m: size(mine), n: size(yours), k: size(summed), out: n.Outputs[0],
+		left: positions(e.Strides[0], batch, mine, summed), right: positions(e.Strides[1], batch, yours, summed), place: positions(out, batch, mine, yours)})
 	return nil
+}
+
+// pickInts returns the elements of list with the given indices.
+func pickInts(list, indices []int) []int {
+	picked := make([]int, len(indices))
+	for i, at := range indices {
+		picked[i] = list[at]
+	}
+	return picked
 }
 
 func integer(n *graph.Node, name string, otherwise int64) int64 {
@@ -504,11 +455,6 @@ func integer(n *graph.Node, name string, otherwise int64) int64 {
 		return v
 	}
 	return otherwise
-}
-
-func integers(n *graph.Node, name string) []int64 {
-	v, _ := n.Attributes[name].([]int64)
-	return v
 }
 
 func real(n *graph.Node, name string, otherwise float32) float32 {
