@@ -282,7 +282,7 @@ func (g *Graph) Relabel(n *Node, emit func(output, input, element int)) (ok bool
 		return true
 	}
 	for i, word := range strings.Fields(c.op.inputs) {
-		if strings.Contains(word, "~") && c.tensor(i) == nil {
+		if strings.Contains(word, "~") && c.has(i) && c.tensor(i) == nil {
 			return false
 		}
 	}
