@@ -65,5 +65,194 @@ func transposeAVX2(out *float32, outStride int, in *float32, inStride int, n int
 //go:noescape
 func setAVX2(mask *uint64, in *float32, stride int, rows int, panels int)
 
+// copyAVX2 is the loop of Apply for one function. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func copyAVX2(b *float32, out *uint32, x *uint32, n int, panels int)
+
+// negateAVX2 is the loop of Apply for one function. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func negateAVX2(b *float32, out *uint32, x *uint32, n int, panels int)
+
+// absoluteAVX2 is the loop of Apply for one function. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func absoluteAVX2(b *float32, out *uint32, x *uint32, n int, panels int)
+
+// reluAVX2 is the loop of Apply for one function. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func reluAVX2(b *float32, out *uint32, x *uint32, n int, panels int)
+
+// squareRootAVX2 is the loop of Apply for one function. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func squareRootAVX2(b *float32, out *uint32, x *uint32, n int, panels int)
+
+// reciprocalAVX2 is the loop of Apply for one function. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func reciprocalAVX2(b *float32, out *uint32, x *uint32, n int, panels int)
+
+// expAVX2 is the loop of Apply for one function. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func expAVX2(b *float32, out *uint32, x *uint32, n int, panels int)
+
+// logAVX2 is the loop of Apply for one function. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func logAVX2(b *float32, out *uint32, x *uint32, n int, panels int)
+
+// sigmoidAVX2 is the loop of Apply for one function. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func sigmoidAVX2(b *float32, out *uint32, x *uint32, n int, panels int)
+
+// hyperbolicTangentAVX2 is the loop of Apply for one function. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func hyperbolicTangentAVX2(b *float32, out *uint32, x *uint32, n int, panels int)
+
+// erfAVX2 is the loop of Apply for one function. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func erfAVX2(b *float32, out *uint32, x *uint32, n int, panels int)
+
+// softplusAVX2 is the loop of Apply for one function. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func softplusAVX2(b *float32, out *uint32, x *uint32, n int, panels int)
+
+// addAVX2 is the loop of Combine for one operation. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func addAVX2(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+
+// subtractAVX2 is the loop of Combine for one operation. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func subtractAVX2(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+
+// multiplyAVX2 is the loop of Combine for one operation. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func multiplyAVX2(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+
+// divideAVX2 is the loop of Combine for one operation. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func divideAVX2(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+
+// maximumAVX2 is the loop of Combine for one operation. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func maximumAVX2(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+
+// minimumAVX2 is the loop of Combine for one operation. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func minimumAVX2(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+
+// leakyAVX2 is the loop of Combine for one operation. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func leakyAVX2(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+
+// equalAVX2 is the loop of Combine for one operation. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func equalAVX2(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+
+// lessAVX2 is the loop of Combine for one operation. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func lessAVX2(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+
+// lessOrEqualAVX2 is the loop of Combine for one operation. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func lessOrEqualAVX2(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+
+// multiplyAddAVX2 is the loop of MultiplyAdd. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func multiplyAddAVX2(b *float32, out *uint32, x *uint32, y *uint32, z *uint32, n int, panels int)
+
+// chooseAVX2 is the loop of Choose. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func chooseAVX2(b *float32, out *uint32, x *uint32, y *uint32, z *uint32, n int, panels int)
+
+// affineAVX2 is the loop of Affine. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func affineAVX2(b *float32, out *uint32, x *uint32, scale *float32, offset *float32, n int, panels int)
+
+// sumAVX2 is the loop of Reduce for one reduction. The lists contain indices of b. outs is the
+// length of out, and n*outs that of x. panels is the number of groups of 16 states. All are at least 1.
+//
+//go:noescape
+func sumAVX2(b *float32, out *uint32, outs int, x *uint32, n int, panels int)
+
+// largestAVX2 is the loop of Reduce for one reduction. The lists contain indices of b. outs is the
+// length of out, and n*outs that of x. panels is the number of groups of 16 states. All are at least 1.
+//
+//go:noescape
+func largestAVX2(b *float32, out *uint32, outs int, x *uint32, n int, panels int)
+
+// smallestAVX2 is the loop of Reduce for one reduction. The lists contain indices of b. outs is the
+// length of out, and n*outs that of x. panels is the number of groups of 16 states. All are at least 1.
+//
+//go:noescape
+func smallestAVX2(b *float32, out *uint32, outs int, x *uint32, n int, panels int)
+
+// pairs3x4AVX2 is the loop of Pairs.Compute for a tile of 3 by 4 outputs. The lists contain
+// indices of b: x has 3 for each k, and y has 4. n is the number of products that a sum adds. panels is
+// the number of groups of 16 states, at least 1. If bit 31 of an index of out is set, the output is discarded.
+//
+//go:noescape
+func pairs3x4AVX2(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+
+// pairs1x8AVX2 is the loop of Pairs.Compute for a tile of 1 by 8 outputs. The lists contain
+// indices of b: x has 1 for each k, and y has 8. n is the number of products that a sum adds. panels is
+// the number of groups of 16 states, at least 1. If bit 31 of an index of out is set, the output is discarded.
+//
+//go:noescape
+func pairs1x8AVX2(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+
+// dots8AVX2 is the loop of Pairs.Compute for a tile of 8 outputs that share no operands. The lists contain
+// indices of b: x has 8 for each k, and y has 8. n is the number of products that a sum adds. panels is
+// the number of groups of 16 states, at least 1. If bit 31 of an index of out is set, the output is discarded.
+//
+//go:noescape
+func dots8AVX2(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+
 // fmaAVX2 performs n times 96 independent multiply-adds in registers.
 func fmaAVX2(n int)

@@ -1,9 +1,6 @@
 package kernel
 
-import (
-	"math"
-	"slices"
-)
+import "math"
 
 // The functions of this file compute any head: they apply operators to elements of one
 // block, which are given by lists. A value of the head is a list, so reshaping,
@@ -25,7 +22,7 @@ type Elements struct {
 }
 
 // maxElements is the largest number of elements of a block that Elements can name.
-const maxElements = math.MaxUint32/States - 1
+const maxElements = math.MaxInt32 / States
 
 // NewElements returns the list of the given elements.
 func NewElements(list []int32) Elements {
@@ -192,66 +189,6 @@ func Reduce(op Reduction, b Block, states int, out, x Elements) {
 	current.reduce(op, b, out.offset, x.offset, panelsOf(states))
 }
 
-// Left is the element that NewPairs takes for an output that nobody needs.
-const Left = -1
-
-// Pairs is a batch of products of matrices whose elements are elements of a block. It is
-// read-only and may be shared by all goroutines.
-type Pairs struct {
-	batch, rows, columns, inner int
-	out, x, y                   []uint32
-	size                        int // number of elements that a block needs
-}
-
-// unneeded is the offset of an output that is Left.
-const unneeded = math.MaxUint32
-
-// NewPairs prepares Compute for one or more products of matrices: x is [batch, rows,
-// inner], y is [batch, columns, inner], and out is [batch, rows, columns], all lists of
-// elements in row-major order. Elements of x and y may occur several times. Outputs that
-// are Left are not computed, or computed and discarded; a symmetric product therefore
-// needs only half of its outputs. No element of out may occur twice, nor in x or y.
-func NewPairs(out, x, y []int32, batch, rows, columns, inner int) *Pairs {
-	if batch < 0 || rows < 0 || columns < 0 || inner < 0 || len(out) != batch*rows*columns || len(x) != batch*rows*inner || len(y) != batch*columns*inner {
-		panic("kernel: NewPairs: a list has the wrong length")
-	}
-	p := &Pairs{batch: batch, rows: rows, columns: columns, inner: inner}
-	a, b := NewElements(x), NewElements(y)
-	p.x, p.y, p.size = a.offset, b.offset, max(a.size, b.size)
-	p.out = make([]uint32, len(out))
-	seen := map[int32]bool{}
-	for i, k := range out {
-		switch {
-		case k == Left:
-			p.out[i] = unneeded
-			continue
-		case k < 0 || k >= maxElements:
-			panic("kernel: NewPairs: element is negative or too large")
-		case seen[k]:
-			panic("kernel: NewPairs: an element of out occurs twice")
-		}
-		seen[k] = true
-		p.out[i], p.size = uint32(k)*States, max(p.size, int(k)+1)
-	}
-	if both := func(k int32) bool { return seen[k] }; slices.ContainsFunc(x, both) || slices.ContainsFunc(y, both) {
-		panic("kernel: NewPairs: an element of out is an operand")
-	}
-	return p
-}
-
-// Compute computes all products for the states t < states:
-//
-//	out[n][i][j] = 0; for k < inner: out[n][i][j] += x[n][i][k] * y[n][j][k]
-func (p *Pairs) Compute(b Block, states int) {
-	b.check(states)
-	if len(b)/States < p.size {
-		panic("kernel: Compute: an element is outside the block")
-	}
-	if len(p.out) > 0 {
-		current.pairs(p, b, panelsOf(states))
-	}
-}
-
 func applyPortable(f Function, b Block, out, x []uint32, panels int) {
 	n := panels * Columns
 	for i, o := range out {
@@ -397,32 +334,6 @@ func reducePortable(op Reduction, b Block, out, x []uint32, panels int) {
 			case Smallest:
 				pairwise(to, to, from, smaller)
 			}
-		}
-	}
-}
-
-func pairsPortable(p *Pairs, b Block, panels int) {
-	for o, to := range p.out {
-		if to == unneeded {
-			continue
-		}
-		row := o / p.columns
-		column := row/p.rows*p.columns + o%p.columns
-		x, y := p.x[row*p.inner:(row+1)*p.inner], p.y[column*p.inner:(column+1)*p.inner]
-		for t := uint32(0); t < uint32(panels*Columns); t += 8 {
-			var a0, a1, a2, a3, a4, a5, a6, a7 float32
-			for k := range x {
-				v, w := (*[8]float32)(b[x[k]+t:]), (*[8]float32)(b[y[k]+t:])
-				a0 += float32(v[0] * w[0])
-				a1 += float32(v[1] * w[1])
-				a2 += float32(v[2] * w[2])
-				a3 += float32(v[3] * w[3])
-				a4 += float32(v[4] * w[4])
-				a5 += float32(v[5] * w[5])
-				a6 += float32(v[6] * w[6])
-				a7 += float32(v[7] * w[7])
-			}
-			*(*[8]float32)(b[to+t:]) = [8]float32{a0, a1, a2, a3, a4, a5, a6, a7}
 		}
 	}
 }

@@ -34,6 +34,7 @@ type level struct {
 	affine      func(b Block, out, x []uint32, scale, offset []float32, panels int)
 	reduce      func(op Reduction, b Block, out, x []uint32, panels int)
 	pairs       func(p *Pairs, b Block, panels int)
+	shapes      []pairsShape // tiles for which pairs has a function; nil if it needs no tiles
 
 	digits bool // whether layer and product use digits, which are then packed
 
@@ -48,14 +49,9 @@ var current = levels()[0]
 // GODEBUG=cpu.amxtile=off, cpu.avx512f=off and cpu.avx2=off each remove the faster
 // levels, and the build tag purego removes all except the portable one.
 func levels() []*level {
-	portable := &level{name: portableName(), rows: 4, layer: layerPortable, steps: stepsPortable, prefetch: func(*RowMatrix, []int32) {}, list: listPortable, set: setPortable, dot: dotPortable, expand: expandPortable,
+	return append(accelerated(), &level{name: portableName(), rows: 4, layer: layerPortable, steps: stepsPortable, prefetch: func(*RowMatrix, []int32) {}, list: listPortable, set: setPortable, dot: dotPortable, expand: expandPortable,
 		product: productPortable, cross: crossPortable, tanh: tanhPortable, transpose: transposePortable,
-		apply: applyPortable, combine: combinePortable, multiplyAdd: multiplyAddPortable, choose: choosePortable, affine: affinePortable, reduce: reducePortable, pairs: pairsPortable}
-	faster := accelerated()
-	for _, l := range faster {
-		l.apply, l.combine, l.multiplyAdd, l.choose, l.affine, l.reduce, l.pairs = portable.apply, portable.combine, portable.multiplyAdd, portable.choose, portable.affine, portable.reduce, portable.pairs
-	}
-	return append(faster, portable)
+		apply: applyPortable, combine: combinePortable, multiplyAdd: multiplyAddPortable, choose: choosePortable, affine: affinePortable, reduce: reducePortable, pairs: pairsPortable})
 }
 
 // Names returns the names of the levels that this machine can run, fastest first.

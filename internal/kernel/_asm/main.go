@@ -43,6 +43,14 @@ func main() {
 	g.tanh()
 	g.transpose()
 	g.set()
+	g.apply()
+	g.combine()
+	g.triples()
+	g.reduce()
+	for _, t := range g.tiles {
+		g.pairs(t[0], t[1], false)
+	}
+	g.pairs(g.dots, g.dots, true)
 	if *level == "avx512" {
 		g.list()
 		g.expand()
