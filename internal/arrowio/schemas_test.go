@@ -15,6 +15,7 @@ import (
 
 	"shaver/internal/arrowio"
 	"shaver/internal/job"
+	"shaver/internal/layout"
 	"shaver/internal/model"
 	"shaver/internal/scores"
 	"shaver/internal/tally"
@@ -67,15 +68,15 @@ func written(t *testing.T) map[string][]byte {
 		var out bytes.Buffer
 		sums := make([]int64, schemaDim)
 		ok(arrowio.EncodePartial(&out, &tally.Partial{
-			Dim: schemaDim, Rows: 2, LossFull: 1, LossEmpty: 2, Features: []int32{1}, Count: []int64{2}, Sum: sums, Abs: sums, Square: sums, Within: within,
+			Shape: layout.Of(5, schemaDim), Rows: 2, LossFull: 1, LossEmpty: 2, Features: []int32{1}, Count: []int64{2}, Sum: sums, Abs: sums, Square: sums, Within: within,
 		}))
 		return out.Bytes()
 	}
 	whole := func(se float64) []byte {
 		file := filepath.Join(t.TempDir(), "scores.arrow")
 		ok(scores.Write(file, &scores.File{
-			Fields: schemaFields, FieldDims: schemaSizes, Spec: job.Spec{Version: job.SpecVersion}, Baseline: make([]float32, 2*schemaDim),
-			Result: tally.Result{EfficiencySE: se, Scores: tally.Scores{Dim: schemaDim, Count: make([]int64, 5), Values: tally.NewValues(5 * schemaDim)}},
+			Fields: schemaFields, Layout: model.Architecture{FieldDims: schemaSizes, Dim: schemaDim}, Spec: job.Spec{Version: job.SpecVersion}, Baseline: make([]float32, 2*schemaDim),
+			Result: tally.Result{EfficiencySE: se, Scores: tally.Scores{Shape: layout.Of(5, schemaDim), Count: make([]int64, 5), Values: tally.NewValues(5 * schemaDim)}},
 		}))
 		data, err := os.ReadFile(file)
 		ok(err)

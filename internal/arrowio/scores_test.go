@@ -12,6 +12,8 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/file"
 
 	"shaver/internal/fault"
+	"shaver/internal/layout"
+	"shaver/internal/model"
 	"shaver/internal/tally"
 )
 
@@ -22,8 +24,12 @@ func randomScores(sizes []int, dim int) *tally.Scores {
 	for _, size := range sizes {
 		n += size
 	}
-	random := rand.New(rand.NewPCG(3, uint64(n)))
-	s := &tally.Scores{Dim: dim, Count: make([]int64, n), Values: tally.NewValues(n * dim)}
+	return randomScoresOf(layout.Of(n, dim))
+}
+
+func randomScoresOf(shape layout.Shape) *tally.Scores {
+	random := rand.New(rand.NewPCG(3, uint64(shape.Rows())))
+	s := &tally.Scores{Shape: shape, Count: make([]int64, shape.Rows()), Values: tally.NewValues(shape.Entries())}
 	for i := range s.Count {
 		s.Count[i] = random.Int64N(100)
 	}
@@ -49,14 +55,14 @@ func TestScoresRoundTrip(t *testing.T) {
 		if !bytes.Equal(data, encodeScores(t, testFields, testSizes, s)) {
 			t.Errorf("dim %d: two encodings of the same scores differ", dim)
 		}
-		fields, sizes, got, meta, err := ReadScores(bytes.NewReader(data))
+		fields, a, got, meta, err := ReadScores(bytes.NewReader(data))
 		if err != nil {
 			t.Fatal(err)
 		}
 		version := meta[keyVersion]
 		delete(meta, keyVersion)
-		if !slices.Equal(fields, testFields) || !slices.Equal(sizes, testSizes) || version != ScoresVersion || !reflect.DeepEqual(meta, testMeta) {
-			t.Errorf("version %s, fields %v, sizes %v, metadata %v", version, fields, sizes, meta)
+		if !slices.Equal(fields, testFields) || !reflect.DeepEqual(a, plain(testSizes, dim)) || version != ScoresVersion || !reflect.DeepEqual(meta, testMeta) {
+			t.Errorf("version %s, fields %v, layout %v, metadata %v", version, fields, a, meta)
 		}
 		if !reflect.DeepEqual(got, s) {
 			t.Errorf("dim %d: the scores changed", dim)
@@ -81,7 +87,7 @@ func TestScoresRefuse(t *testing.T) {
 		s := randomScores(sizes, 2)
 		c.change(s)
 		wantInput(t, writeScores(&bytes.Buffer{}, fields, sizes, s, nil), c.want)
-		wantInput(t, WriteScoresParquet(&bytes.Buffer{}, fields, sizes, s, interval, nil), c.want)
+		wantInput(t, WriteScoresParquet(&bytes.Buffer{}, fields, plain(sizes, 2), s, interval, nil), c.want)
 	}
 	data := encodeScores(t, fields, sizes, randomScores(sizes, 2))
 	for n := range data {
@@ -112,7 +118,7 @@ func TestScoresParquet(t *testing.T) {
 	s := randomScores(sizes, 2)
 	var out, again bytes.Buffer
 	for _, w := range []*bytes.Buffer{&out, &again} {
-		if err := WriteScoresParquet(w, testFields, sizes, s, interval, testMeta); err != nil {
+		if err := WriteScoresParquet(w, testFields, plain(sizes, 2), s, interval, testMeta); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -127,7 +133,7 @@ func TestScoresParquet(t *testing.T) {
 	if v := r.MetaData().KeyValueMetadata().FindValue("kernel"); v == nil || *v != "portable" {
 		t.Errorf("metadata %v", r.MetaData().KeyValueMetadata())
 	}
-	got := &tally.Scores{Dim: 2, Values: tally.NewValues(len(s.Phi))}
+	got := &tally.Scores{Shape: s.Shape, Values: tally.NewValues(len(s.Phi))}
 	row := 0
 	for g := range r.NumRowGroups() {
 		group := r.RowGroup(g)
@@ -211,7 +217,7 @@ func FuzzScores(f *testing.F) {
 	f.Add(encodeScores(f, []string{"a"}, []int{1}, randomScores([]int{1}, 1)))
 	f.Add(encodeScores(f, []string{"a", "b"}, []int{2, 3}, randomScores([]int{2, 3}, 2)))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		fields, sizes, s, meta, err := ReadScores(bytes.NewReader(data))
+		fields, a, s, meta, err := ReadScores(bytes.NewReader(data))
 		if err != nil {
 			if !fault.IsInput(err) {
 				t.Fatalf("not bad input: %v", err)
@@ -220,7 +226,7 @@ func FuzzScores(f *testing.F) {
 		}
 		delete(meta, keyVersion)
 		var out bytes.Buffer
-		if err := writeScores(&out, fields, sizes, s, meta); err != nil {
+		if err := WriteScores(&out, fields, a, s.Count, s.Feature, meta); err != nil {
 			t.Fatal(err)
 		}
 		_, _, again, _, err := ReadScores(&out)
@@ -232,5 +238,9 @@ func FuzzScores(f *testing.F) {
 
 // writeScores writes scores that are in memory.
 func writeScores(w io.Writer, fields []string, sizes []int, s *tally.Scores, meta map[string]string) error {
-	return WriteScores(w, fields, sizes, s.Dim, s.Count, s.Feature, meta)
+	return WriteScores(w, fields, plain(sizes, s.Shape.Dim()), s.Count, s.Feature, meta)
+}
+
+func plain(sizes []int, dim int) *model.Architecture {
+	return &model.Architecture{FieldDims: sizes, Dim: dim}
 }

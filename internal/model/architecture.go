@@ -123,13 +123,7 @@ func CheckSizes(names []string, sizes []int) error {
 
 // Validate returns an error that names the first invalid value of a.
 func (a *Architecture) Validate() error {
-	if len(a.FieldDims) == 0 {
-		return errors.New("field_dims is empty: a model needs at least one field")
-	}
-	if err := CheckSizes(nil, a.FieldDims); err != nil {
-		return fmt.Errorf("field_dims: %w", err)
-	}
-	if err := a.checkLayout(); err != nil {
+	if err := a.ValidateLayout(); err != nil {
 		return err
 	}
 	for l, width := range a.Hidden {

@@ -46,6 +46,19 @@ func (s *Span) Entries() (from, to int) { return s.Entry, s.Entry + s.Rows*s.Dim
 // those of field j-1. Rows of the table and features are then the same.
 func (a *Architecture) Plain() bool { return len(a.Tables) == 0 && len(a.LookUps) == 0 }
 
+// SameLayout reports whether a and o have the same fields, tables and look-ups.
+func (a *Architecture) SameLayout(o *Architecture) bool {
+	return slices.Equal(a.FieldDims, o.FieldDims) && a.Dim == o.Dim && slices.Equal(a.Tables, o.Tables) && slices.Equal(a.LookUps, o.LookUps)
+}
+
+// Size describes the size of the tables in words.
+func (a *Architecture) Size() string {
+	if a.Plain() {
+		return fmt.Sprintf("a table of %d features x %d columns", a.Features(), a.Dim)
+	}
+	return fmt.Sprintf("%d tables of %d parameters, which %d fields of %d features read", len(a.Tables), a.Parameters(), a.Fields(), a.Features())
+}
+
 // tables returns the tables. A plain architecture has one without a name.
 func (a *Architecture) tables() []Table {
 	if a.Plain() {
@@ -146,8 +159,14 @@ func (e *Expander) Expand(into, features []int32) []int32 {
 	return into
 }
 
-// checkLayout returns an error that names the first invalid table or look-up.
-func (a *Architecture) checkLayout() error {
+// ValidateLayout is Validate for FieldDims, Dim, Tables and LookUps alone.
+func (a *Architecture) ValidateLayout() error {
+	if len(a.FieldDims) == 0 {
+		return errors.New("field_dims is empty: a model needs at least one field")
+	}
+	if err := CheckSizes(nil, a.FieldDims); err != nil {
+		return fmt.Errorf("field_dims: %w", err)
+	}
 	if a.Plain() {
 		if a.Dim < 1 || a.Dim > 1<<16 {
 			return fmt.Errorf("dim is %d: expected 1 to 65536 columns", a.Dim)

@@ -20,7 +20,7 @@ func tables() *Architecture {
 
 func TestSpans(t *testing.T) {
 	a := tables()
-	if err := a.checkLayout(); err != nil {
+	if err := a.ValidateLayout(); err != nil {
 		t.Fatal(err)
 	}
 	want := []Span{
@@ -67,7 +67,7 @@ func TestEmbedOfLookUps(t *testing.T) {
 func TestPlainLayout(t *testing.T) {
 	plain := &Architecture{FieldDims: []int{2, 3}, Dim: 4}
 	listed := &Architecture{FieldDims: []int{2, 3}, Tables: []Table{{"t", 5, 4}}, LookUps: []LookUp{{Field: 0}, {Field: 1, Offset: 2}}}
-	if err := listed.checkLayout(); err != nil {
+	if err := listed.ValidateLayout(); err != nil {
 		t.Fatal(err)
 	}
 	s, o := plain.Shape(), listed.Shape()
@@ -110,7 +110,7 @@ func TestLayoutRefusals(t *testing.T) {
 	} {
 		a := tables()
 		c.spoil(a)
-		if err := a.checkLayout(); err == nil || !strings.Contains(err.Error(), c.expect) {
+		if err := a.ValidateLayout(); err == nil || !strings.Contains(err.Error(), c.expect) {
 			t.Errorf("%s: error %v, expected %q", name, err, c.expect)
 		}
 	}

@@ -30,7 +30,7 @@ func TestSummary(t *testing.T) {
 		}
 		s.Fields[0].SumAbs, s.Fields[1].SumAbs = 0, 0
 		want := &Summary{
-			Fields: []FieldSummary{{Name: "a", Features: 2, Seen: 1, Sum: .1 - 2e-9}, {Name: "b", Features: 1, Seen: 1, Sum: 1./3 + 5}},
+			Fields: []FieldSummary{{Name: "a", Features: 2, Seen: 1, Entries: 4, Sum: .1 - 2e-9}, {Name: "b", Features: 1, Seen: 1, Entries: 2, Sum: 1./3 + 5}},
 			MaxSE:  float64(float32(.4)), MaxPopulationSE: .5, Range: 5 + 2e-9, NoInterval: 2,
 		}
 		if !reflect.DeepEqual(s, want) {
