@@ -47,6 +47,7 @@ compare:                pure sparsity gonum.org/v1/gonum
 evaluate:               pure model golang.org/x/sync gonum.org/v1/gonum
 job:                    pure estimator
 compact:                pure kernel
+dense:                  pure
 
 # files; arrowio is the only importer of Arrow
 checkpoint:             atomicfile compact fault model seal
@@ -54,8 +55,8 @@ arrowio:                fault model tally github.com/apache/arrow/go/v17 github.
 rawtext:                fault github.com/klauspost/compress
 folders:                fault
 vocabulary:             arrowio fault rawtext
-dataset:                arrowio fault model vocabulary
-ingest:                 arrowio atomicfile dataset fault filelock folders model random rawtext vocabulary golang.org/x/sync
+dataset:                arrowio dense fault model vocabulary
+ingest:                 arrowio atomicfile dataset dense fault filelock folders model random rawtext vocabulary golang.org/x/sync
 scores:                 arrowio atomicfile fault job model seal tally
 shard:                  arrowio job model random
 planted:                checkpoint model random
@@ -81,7 +82,7 @@ metrics:                fault github.com/prometheus/client_golang
 # programs that people and clusters run
 cli:                    atomicfile bus fault kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
 launch:                 atomicfile audit baseline bus checkpoint cli coordinator cputime dataset estimator fault filelock job metrics prepare scores worker github.com/spf13/cobra go.uber.org/zap golang.org/x/sync
-cmd/shaver:             arrowio atomicfile baseline bus checkpoint cli compact compare coordinator dataset estimator evaluate fault forecast ingest job launch model picture planted prepare prune report scores sparsity sweep synth tally github.com/spf13/cobra
+cmd/shaver:             arrowio atomicfile baseline bus checkpoint cli compact compare coordinator dataset dense estimator evaluate fault forecast ingest job launch model picture planted prepare prune report scores sparsity sweep synth tally github.com/spf13/cobra
 cmd/coordinator:        cli launch github.com/spf13/cobra
 cmd/worker:             cli launch github.com/spf13/cobra
 

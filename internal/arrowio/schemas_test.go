@@ -56,7 +56,7 @@ func written(t *testing.T) map[string][]byte {
 	}
 	rows := func(numbered bool) []byte {
 		var out bytes.Buffer
-		w, err := arrowio.NewRowWriter(&out, schemaFields, schemaSizes, numbered, 1)
+		w, err := arrowio.NewRowWriter(&out, schemaFields, schemaSizes, nil, numbered, 1)
 		ok(err)
 		ok(w.Append(&model.Rows{Fields: 2, Number: []int64{0, 5}, Label: []uint8{0, 1}, Features: []int32{0, 3, 2, 4}}))
 		ok(w.Close())

@@ -35,7 +35,11 @@ func (r *rawImport) openTable(path string) (input, error) {
 			t.Close()
 			return nil, err
 		}
-		for _, c := range append([]Column{{Name: f.label()}}, f.Columns...) {
+		wanted := append([]Column{{Name: f.label()}}, f.Columns...)
+		for _, c := range f.Dense.Columns {
+			wanted = append(wanted, Column{Name: c.Name})
+		}
+		for _, c := range wanted {
 			inFolder := slices.ContainsFunc(given, func(g folders.Column) bool { return g.Name == c.Name })
 			if !slices.Contains(names, c.Name) && (!inFolder || slices.Contains(t.Columns(), c.Name)) {
 				names = append(names, c.Name)

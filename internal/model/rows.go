@@ -18,6 +18,10 @@ type Rows struct {
 	Dense    []float32 // [len, k], finite, in the order in which the model names its dense inputs
 }
 
+// Columns returns the number of values of a row besides its label, which are the ids of
+// its features and the dense inputs of the model.
+func (a *Architecture) Columns() int { return a.Fields() + len(a.Dense) }
+
 // Len returns the number of rows.
 func (r *Rows) Len() int { return len(r.Label) }
 
@@ -40,6 +44,16 @@ func (r *Rows) Append(other *Rows, i int) {
 	r.Label = append(r.Label, other.Label[i])
 	r.Features = append(r.Features, other.Row(i)...)
 	r.Dense = append(r.Dense, other.DenseRow(i)...)
+}
+
+// AppendAll adds copies of all rows of other, which sets the numbers of fields and dense
+// inputs of r.
+func (r *Rows) AppendAll(other *Rows) {
+	r.Fields, r.Inputs = other.Fields, other.Inputs
+	r.Number = append(r.Number, other.Number...)
+	r.Label = append(r.Label, other.Label...)
+	r.Features = append(r.Features, other.Features...)
+	r.Dense = append(r.Dense, other.Dense...)
 }
 
 // Slice returns rows [from, to) without copying.

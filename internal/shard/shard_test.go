@@ -79,11 +79,11 @@ func TestCut(t *testing.T) {
 		if int64(whole.Len()) != sample.Keep || !slices.IsSorted(whole.Number) {
 			t.Fatalf("sample of %d has rows %v", sample.Keep, whole.Number)
 		}
-		data, err := Encode(fields, architecture.FieldDims, whole)
+		data, err := Encode(fields, architecture.FieldDims, nil, whole)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if back, err := Open(data, architecture.FieldDims, sample.Keep); err != nil || !reflect.DeepEqual(back, whole) {
+		if back, err := Open(data, architecture.FieldDims, nil, sample.Keep); err != nil || !reflect.DeepEqual(back, whole) {
 			t.Fatalf("opened %+v, %v; want %+v", back, err, whole)
 		}
 		plan := job.Plan{Rows: sample.Keep, RowsPerShard: rapid.Int64Range(1, 20).Draw(t, "per shard")}
@@ -228,7 +228,7 @@ func TestCollectRefusals(t *testing.T) {
 
 func TestOpenRefusals(t *testing.T) {
 	rows := modeltest.Rows(architecture, 10, 1)
-	data, err := Encode(fields, architecture.FieldDims, rows)
+	data, err := Encode(fields, architecture.FieldDims, nil, rows)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +244,7 @@ func TestOpenRefusals(t *testing.T) {
 		"truncated": {data[:len(data)/2], architecture.FieldDims, 10, ""},
 		"empty":     {nil, architecture.FieldDims, 10, ""},
 	} {
-		if _, err := Open(c.data, c.sizes, c.rows); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := Open(c.data, c.sizes, nil, c.rows); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
