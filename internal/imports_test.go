@@ -49,6 +49,7 @@ compact:                pure kernel
 # files; arrowio is the only importer of Arrow
 checkpoint:             atomicfile compact fault model seal
 onnx:                   fault google.golang.org/protobuf
+dissect:                fault graph onnx
 arrowio:                fault model tally github.com/apache/arrow/go/v17 github.com/google/flatbuffers github.com/klauspost/compress
 rawtext:                fault github.com/klauspost/compress
 folders:                fault
