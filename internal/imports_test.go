@@ -51,6 +51,8 @@ dense:                  pure
 
 # files; arrowio is the only importer of Arrow
 checkpoint:             atomicfile compact fault model seal
+onnx:                   fault google.golang.org/protobuf
+dissect:                fault graph onnx
 arrowio:                fault model tally github.com/apache/arrow/go/v17 github.com/google/flatbuffers github.com/klauspost/compress
 rawtext:                fault github.com/klauspost/compress
 folders:                fault
