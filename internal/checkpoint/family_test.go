@@ -202,7 +202,7 @@ func TestFamilies(t *testing.T) {
 				}
 			}
 			m := must(ck.Model())(t)
-			near(t, "as saved", c.logits(m), c.Logits, 2e-6)
+			near(t, "as saved", c.logits(m), c.Logits, 1e-6)
 			done[c.Family+" "+c.Kind] = true
 
 			dense := filepath.Join(folder, "dense.safetensors")
@@ -219,8 +219,8 @@ func TestFamilies(t *testing.T) {
 			if again.Digest() != ck.Digest() || again.TensorCount() != ck.TensorCount() {
 				t.Error("the dense file is another checkpoint")
 			}
-			near(t, "dense", c.logits(must(again.Model())(t)), c.Logits, 2e-6)
-			near(t, "parsed", c.logits(must(ParseModel(dense, must(os.ReadFile(dense))(t)))(t)), c.Logits, 2e-6)
+			near(t, "dense", c.logits(must(again.Model())(t)), c.Logits, 1e-6)
+			near(t, "parsed", c.logits(must(ParseModel(dense, must(os.ReadFile(dense))(t)))(t)), c.Logits, 1e-6)
 
 			a := &ck.Architecture
 			dropped, baseline := make([]bool, a.Parameters()), make([]float32, a.Players())
