@@ -32,8 +32,8 @@ type MixLayer struct {
 // The Architecture determines which fields are set.
 type Weights struct {
 	Embedding  []float32  // [Parameters], the tables one after another, [Features, Dim] if there is a single one: the players of the whole game; nil with NewWithEmbedder
-	FirstOrder []float32  // [Features]; FM and DeepFM. These are not players: never dropped and never counted
-	Bias       float32    // FM and DeepFM
+	FirstOrder []float32  // [Features]; nil if a DCN-Mix or DCNv2 has none. These are not players: never dropped and never counted
+	Bias       float32    // bias of the whole logit
 	Hidden     []Linear   // the MLP's hidden layers, ReLU after each
 	Output     Linear     // maps the last hidden layer to one logit; in a parallel DCNv2 its first D inputs are the cross layers' output
 	Gates      []float32  // [Experts, D]; DCN-Mix, shared by all cross layers
@@ -88,7 +88,7 @@ func (w *Weights) check(a *Architecture, embedding bool) error {
 		has("embedding", w.Embedding, a.Parameters())
 	}
 	has("bias", []float32{w.Bias}, 1)
-	if a.Kind == FM || a.Kind == DeepFM {
+	if a.Wide() || w.FirstOrder != nil {
 		has("first-order weight", w.FirstOrder, a.Features())
 	}
 	if len(w.Hidden) != len(a.Hidden) || len(w.Mix)+len(w.Cross) != a.CrossLayers {
