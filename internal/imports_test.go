@@ -38,7 +38,7 @@ layout:                 pure
 sparsity:               pure
 estimator:              pure
 execute:                pure graph kernel
-model:                  pure kernel layout
+model:                  pure execute graph kernel layout
 tally:                  pure estimator layout gonum.org/v1/gonum
 shapley:                pure estimator model random tally golang.org/x/sync
 baseline:               pure model

@@ -33,6 +33,7 @@ const (
 	DCNv2  Kind = "dcnv2"   // full-matrix cross layers, with an MLP after them or in parallel
 
 	WideDeep Kind = "widedeep" // first order and an MLP side by side: a DeepFM without pairwise terms
+	Graph    Kind = "graph"    // any head, as a graph of operators
 )
 
 // Structures of DCNv2.
@@ -89,6 +90,9 @@ func (a *Architecture) Parameters() int {
 	}
 	return entries
 }
+
+// Differentiable reports whether NewGradient works for models of a's kind.
+func (a *Architecture) Differentiable() bool { return a.Kind != Graph }
 
 // Wide reports whether every model of a's kind has first-order weights.
 func (a *Architecture) Wide() bool { return a.Kind == FM || a.Kind == DeepFM || a.Kind == WideDeep }
@@ -160,8 +164,12 @@ func (a *Architecture) Validate() error {
 		if a.Structure != Stacked && a.Structure != Parallel {
 			return fmt.Errorf("structure is %q: a dcnv2 must be %s or %s", a.Structure, Stacked, Parallel)
 		}
+	case Graph:
+		if hidden || cross || experts {
+			return errors.New("a graph must have neither hidden nor cross layers, because its head describes itself")
+		}
 	default:
-		return fmt.Errorf("kind is %q: expected %s, %s, %s, %s or %s", a.Kind, FM, DeepFM, DCNMix, DCNv2, WideDeep)
+		return fmt.Errorf("kind is %q: expected %s, %s, %s, %s, %s or %s", a.Kind, FM, DeepFM, DCNMix, DCNv2, WideDeep, Graph)
 	}
 	if !a.Plain() && slices.Contains([]Kind{FM, DeepFM, DCNMix, DCNv2}, a.Kind) {
 		return fmt.Errorf("kind is %s, which has a single table: expected neither tables nor look_ups", a.Kind)

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 	"math"
 )
@@ -39,6 +40,7 @@ type Weights struct {
 	Gates      []float32  // [Experts, D]; DCN-Mix, shared by all cross layers
 	Mix        []MixLayer // DCN-Mix
 	Cross      []Linear   // DCNv2: x' = x + x_0 * (W x + b)
+	Graph      *GraphHead // Graph, which has none of the other weights except Embedding
 }
 
 // FoldBatchNorm returns a linear layer that computes BatchNorm(l(x)) in evaluation mode,
@@ -86,6 +88,15 @@ func (w *Weights) check(a *Architecture, embedding bool) error {
 	players := a.Players()
 	if embedding {
 		has("embedding", w.Embedding, a.Parameters())
+	}
+	if a.Kind == Graph {
+		if err == nil && w.Graph == nil {
+			err = errors.New("the model has no head")
+		}
+		if err == nil {
+			err = w.Graph.check(a)
+		}
+		return err
 	}
 	has("bias", []float32{w.Bias}, 1)
 	if a.Wide() || w.FirstOrder != nil {
