@@ -233,26 +233,37 @@ func largestAVX2(b *float32, out *uint32, outs int, x *uint32, n int, panels int
 //go:noescape
 func smallestAVX2(b *float32, out *uint32, outs int, x *uint32, n int, panels int)
 
-// pairs3x4AVX2 is the loop of Pairs.Compute for a tile of 3 by 4 outputs. The lists contain
-// indices of b: x has 3 for each k, and y has 4. n is the number of products that a sum adds. panels is
-// the number of groups of 16 states, at least 1. If bit 31 of an index of out is set, the output is discarded.
+// pairs3x4AVX2 is the loop of Pairs.Compute for one vector of states and tiles of 3 by 4 outputs.
+// A tile has one word that is not 0 if outputs are discarded, the indices of its operands' first elements
+// in b, and those of its outputs. If bit 31 of the latter is set, the output is discarded. steps has two
+// numbers for each k, which are added to the indices of the operands. n is the number of products that a
+// sum adds.
 //
 //go:noescape
-func pairs3x4AVX2(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+func pairs3x4AVX2(b *float32, tile *uint32, tiles int, steps *int32, n int)
 
-// pairs1x8AVX2 is the loop of Pairs.Compute for a tile of 1 by 8 outputs. The lists contain
-// indices of b: x has 1 for each k, and y has 8. n is the number of products that a sum adds. panels is
-// the number of groups of 16 states, at least 1. If bit 31 of an index of out is set, the output is discarded.
+// pairs1x8AVX2 is the loop of Pairs.Compute for one vector of states and tiles of 1 by 8 outputs.
+// A tile has one word that is not 0 if outputs are discarded, the indices of its operands' first elements
+// in b, and those of its outputs. If bit 31 of the latter is set, the output is discarded. steps has two
+// numbers for each k, which are added to the indices of the operands. n is the number of products that a
+// sum adds.
 //
 //go:noescape
-func pairs1x8AVX2(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+func pairs1x8AVX2(b *float32, tile *uint32, tiles int, steps *int32, n int)
 
-// dots8AVX2 is the loop of Pairs.Compute for a tile of 8 outputs that share no operands. The lists contain
-// indices of b: x has 8 for each k, and y has 8. n is the number of products that a sum adds. panels is
-// the number of groups of 16 states, at least 1. If bit 31 of an index of out is set, the output is discarded.
+// dots8AVX2 is the loop of Pairs.Compute for one vector of states and tiles of 8 outputs that need not
+// share operands. A tile has the indices of its outputs in b. For each k, 8 operands of each side follow.
+// n is the number of products that a sum adds.
 //
 //go:noescape
-func dots8AVX2(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+func dots8AVX2(b *float32, tile *uint32, tiles int, n int)
+
+// linearAVX2 is the loop of Linear.Compute for groups of 6 units. The lists contain indices of b. n is the length
+// of x. panels is the number of groups of 16 states, at most 3. groups and panels are at least 1. floor is 0 for
+// ReLU, otherwise -Inf.
+//
+//go:noescape
+func linearAVX2(b *float32, out *uint32, x *uint32, n int, w *float32, bias *float32, groups int, panels int, floor float32)
 
 // fmaAVX2 performs n times 96 independent multiply-adds in registers.
 func fmaAVX2(n int)

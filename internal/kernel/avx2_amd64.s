@@ -3687,16 +3687,26 @@ next1:
 	VZEROUPPER
 	RET
 
-// func pairs3x4AVX2(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
-// Requires: AVX, CMOV, FMA3
-TEXT ·pairs3x4AVX2(SB), NOSPLIT, $32-48
-	MOVQ b+0(FP), AX
-	MOVQ out+8(FP), CX
-	MOVQ panels+40(FP), DX
-	SHLQ $0x01, DX
-	LEAQ (SP), BX
-
-vector:
+// func pairs3x4AVX2(b *float32, tile *uint32, tiles int, steps *int32, n int)
+// Requires: AVX, FMA3
+TEXT ·pairs3x4AVX2(SB), NOSPLIT, $0-40
+tile:
+	MOVQ   b+0(FP), AX
+	MOVQ   tile+8(FP), CX
+	MOVL   4(CX), DX
+	LEAQ   (AX)(DX*4), DX
+	MOVL   8(CX), BX
+	LEAQ   (AX)(BX*4), BX
+	MOVL   12(CX), SI
+	LEAQ   (AX)(SI*4), SI
+	MOVL   16(CX), DI
+	LEAQ   (AX)(DI*4), DI
+	MOVL   20(CX), R8
+	LEAQ   (AX)(R8*4), R8
+	MOVL   24(CX), R9
+	LEAQ   (AX)(R9*4), R9
+	MOVL   28(CX), CX
+	LEAQ   (AX)(CX*4), CX
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -3709,121 +3719,174 @@ vector:
 	VXORPS Y9, Y9, Y9
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
-	MOVQ   x+16(FP), SI
-	MOVQ   y+24(FP), DI
-	MOVQ   n+32(FP), R8
-	TESTQ  R8, R8
+	MOVQ   steps+24(FP), AX
+	MOVQ   n+32(FP), R10
+	TESTQ  R10, R10
 	JZ     store
+	LEAQ   (AX)(R10*8), AX
+	NEGQ   R10
 
 k:
-	MOVL        (SI), R9
-	VMOVUPS     (AX)(R9*4), Y12
-	MOVL        4(SI), R9
-	VMOVUPS     (AX)(R9*4), Y13
-	MOVL        8(SI), R9
-	VMOVUPS     (AX)(R9*4), Y14
-	MOVL        (DI), R9
-	VMOVUPS     (AX)(R9*4), Y15
+	MOVLQSX     (AX)(R10*8), R11
+	MOVLQSX     4(AX)(R10*8), R12
+	VMOVUPS     (DX)(R11*4), Y12
+	VMOVUPS     (BX)(R11*4), Y13
+	VMOVUPS     (SI)(R11*4), Y14
+	VMOVUPS     (DI)(R12*4), Y15
 	VFMADD231PS Y15, Y12, Y0
 	VFMADD231PS Y15, Y13, Y4
 	VFMADD231PS Y15, Y14, Y8
-	MOVL        4(DI), R9
-	VMOVUPS     (AX)(R9*4), Y15
+	VMOVUPS     (R8)(R12*4), Y15
 	VFMADD231PS Y15, Y12, Y1
 	VFMADD231PS Y15, Y13, Y5
 	VFMADD231PS Y15, Y14, Y9
-	MOVL        8(DI), R9
-	VMOVUPS     (AX)(R9*4), Y15
+	VMOVUPS     (R9)(R12*4), Y15
 	VFMADD231PS Y15, Y12, Y2
 	VFMADD231PS Y15, Y13, Y6
 	VFMADD231PS Y15, Y14, Y10
-	MOVL        12(DI), R9
-	VMOVUPS     (AX)(R9*4), Y15
+	VMOVUPS     (CX)(R12*4), Y15
 	VFMADD231PS Y15, Y12, Y3
 	VFMADD231PS Y15, Y13, Y7
 	VFMADD231PS Y15, Y14, Y11
-	ADDQ        $0x0c, SI
-	ADDQ        $0x10, DI
-	DECQ        R8
+	INCQ        R10
 	JNZ         k
 
 store:
-	MOVL    (CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Y0, (SI)
-	MOVL    4(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Y1, (SI)
-	MOVL    8(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Y2, (SI)
-	MOVL    12(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Y3, (SI)
-	MOVL    16(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Y4, (SI)
-	MOVL    20(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Y5, (SI)
-	MOVL    24(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Y6, (SI)
-	MOVL    28(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Y7, (SI)
-	MOVL    32(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Y8, (SI)
-	MOVL    36(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Y9, (SI)
-	MOVL    40(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Y10, (SI)
-	MOVL    44(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Y11, (SI)
-	ADDQ    $0x20, AX
-	DECQ    DX
-	JNZ     vector
+	MOVQ    tile+8(FP), AX
+	MOVQ    b+0(FP), CX
+	CMPL    (AX), $0x00
+	JNE     discard
+	MOVL    32(AX), DX
+	VMOVUPS Y0, (CX)(DX*4)
+	MOVL    36(AX), DX
+	VMOVUPS Y1, (CX)(DX*4)
+	MOVL    40(AX), DX
+	VMOVUPS Y2, (CX)(DX*4)
+	MOVL    44(AX), DX
+	VMOVUPS Y3, (CX)(DX*4)
+	MOVL    48(AX), DX
+	VMOVUPS Y4, (CX)(DX*4)
+	MOVL    52(AX), DX
+	VMOVUPS Y5, (CX)(DX*4)
+	MOVL    56(AX), DX
+	VMOVUPS Y6, (CX)(DX*4)
+	MOVL    60(AX), DX
+	VMOVUPS Y7, (CX)(DX*4)
+	MOVL    64(AX), DX
+	VMOVUPS Y8, (CX)(DX*4)
+	MOVL    68(AX), DX
+	VMOVUPS Y9, (CX)(DX*4)
+	MOVL    72(AX), DX
+	VMOVUPS Y10, (CX)(DX*4)
+	MOVL    76(AX), DX
+	VMOVUPS Y11, (CX)(DX*4)
+
+next:
+	ADDQ $0x00000050, tile+8(FP)
+	DECQ tiles+16(FP)
+	JNZ  tile
 	VZEROUPPER
 	RET
 
-// func pairs1x8AVX2(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
-// Requires: AVX, CMOV, FMA3
-TEXT ·pairs1x8AVX2(SB), NOSPLIT, $32-48
-	MOVQ b+0(FP), AX
-	MOVQ out+8(FP), CX
-	MOVQ panels+40(FP), DX
-	SHLQ $0x01, DX
-	LEAQ (SP), BX
+discard:
+	MOVL    32(AX), DX
+	TESTL   DX, DX
+	JS      discard1
+	VMOVUPS Y0, (CX)(DX*4)
 
-vector:
+discard1:
+	MOVL    36(AX), DX
+	TESTL   DX, DX
+	JS      discard2
+	VMOVUPS Y1, (CX)(DX*4)
+
+discard2:
+	MOVL    40(AX), DX
+	TESTL   DX, DX
+	JS      discard3
+	VMOVUPS Y2, (CX)(DX*4)
+
+discard3:
+	MOVL    44(AX), DX
+	TESTL   DX, DX
+	JS      discard4
+	VMOVUPS Y3, (CX)(DX*4)
+
+discard4:
+	MOVL    48(AX), DX
+	TESTL   DX, DX
+	JS      discard5
+	VMOVUPS Y4, (CX)(DX*4)
+
+discard5:
+	MOVL    52(AX), DX
+	TESTL   DX, DX
+	JS      discard6
+	VMOVUPS Y5, (CX)(DX*4)
+
+discard6:
+	MOVL    56(AX), DX
+	TESTL   DX, DX
+	JS      discard7
+	VMOVUPS Y6, (CX)(DX*4)
+
+discard7:
+	MOVL    60(AX), DX
+	TESTL   DX, DX
+	JS      discard8
+	VMOVUPS Y7, (CX)(DX*4)
+
+discard8:
+	MOVL    64(AX), DX
+	TESTL   DX, DX
+	JS      discard9
+	VMOVUPS Y8, (CX)(DX*4)
+
+discard9:
+	MOVL    68(AX), DX
+	TESTL   DX, DX
+	JS      discard10
+	VMOVUPS Y9, (CX)(DX*4)
+
+discard10:
+	MOVL    72(AX), DX
+	TESTL   DX, DX
+	JS      discard11
+	VMOVUPS Y10, (CX)(DX*4)
+
+discard11:
+	MOVL    76(AX), DX
+	TESTL   DX, DX
+	JS      discard12
+	VMOVUPS Y11, (CX)(DX*4)
+
+discard12:
+	JMP next
+
+// func pairs1x8AVX2(b *float32, tile *uint32, tiles int, steps *int32, n int)
+// Requires: AVX, FMA3
+TEXT ·pairs1x8AVX2(SB), NOSPLIT, $0-40
+tile:
+	MOVQ   b+0(FP), AX
+	MOVQ   tile+8(FP), CX
+	MOVL   4(CX), DX
+	LEAQ   (AX)(DX*4), DX
+	MOVL   8(CX), BX
+	LEAQ   (AX)(BX*4), BX
+	MOVL   12(CX), SI
+	LEAQ   (AX)(SI*4), SI
+	MOVL   16(CX), DI
+	LEAQ   (AX)(DI*4), DI
+	MOVL   20(CX), R8
+	LEAQ   (AX)(R8*4), R8
+	MOVL   24(CX), R9
+	LEAQ   (AX)(R9*4), R9
+	MOVL   28(CX), R10
+	LEAQ   (AX)(R10*4), R10
+	MOVL   32(CX), R11
+	LEAQ   (AX)(R11*4), R11
+	MOVL   36(CX), CX
+	LEAQ   (AX)(CX*4), CX
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -3832,93 +3895,118 @@ vector:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-	MOVQ   x+16(FP), SI
-	MOVQ   y+24(FP), DI
-	MOVQ   n+32(FP), R8
-	TESTQ  R8, R8
+	MOVQ   steps+24(FP), AX
+	MOVQ   n+32(FP), R12
+	TESTQ  R12, R12
 	JZ     store
+	LEAQ   (AX)(R12*8), AX
+	NEGQ   R12
 
 k:
-	MOVL        (SI), R9
-	VMOVUPS     (AX)(R9*4), Y8
-	MOVL        (DI), R9
-	VFMADD231PS (AX)(R9*4), Y8, Y0
-	MOVL        4(DI), R9
-	VFMADD231PS (AX)(R9*4), Y8, Y1
-	MOVL        8(DI), R9
-	VFMADD231PS (AX)(R9*4), Y8, Y2
-	MOVL        12(DI), R9
-	VFMADD231PS (AX)(R9*4), Y8, Y3
-	MOVL        16(DI), R9
-	VFMADD231PS (AX)(R9*4), Y8, Y4
-	MOVL        20(DI), R9
-	VFMADD231PS (AX)(R9*4), Y8, Y5
-	MOVL        24(DI), R9
-	VFMADD231PS (AX)(R9*4), Y8, Y6
-	MOVL        28(DI), R9
-	VFMADD231PS (AX)(R9*4), Y8, Y7
-	ADDQ        $0x04, SI
-	ADDQ        $0x20, DI
-	DECQ        R8
+	MOVLQSX     (AX)(R12*8), R13
+	MOVLQSX     4(AX)(R12*8), R14
+	VMOVUPS     (DX)(R13*4), Y8
+	VFMADD231PS (BX)(R14*4), Y8, Y0
+	VFMADD231PS (SI)(R14*4), Y8, Y1
+	VFMADD231PS (DI)(R14*4), Y8, Y2
+	VFMADD231PS (R8)(R14*4), Y8, Y3
+	VFMADD231PS (R9)(R14*4), Y8, Y4
+	VFMADD231PS (R10)(R14*4), Y8, Y5
+	VFMADD231PS (R11)(R14*4), Y8, Y6
+	VFMADD231PS (CX)(R14*4), Y8, Y7
+	INCQ        R12
 	JNZ         k
 
 store:
-	MOVL    (CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Y0, (SI)
-	MOVL    4(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Y1, (SI)
-	MOVL    8(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Y2, (SI)
-	MOVL    12(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Y3, (SI)
-	MOVL    16(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Y4, (SI)
-	MOVL    20(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Y5, (SI)
-	MOVL    24(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Y6, (SI)
-	MOVL    28(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Y7, (SI)
-	ADDQ    $0x20, AX
-	DECQ    DX
-	JNZ     vector
+	MOVQ    tile+8(FP), AX
+	MOVQ    b+0(FP), CX
+	CMPL    (AX), $0x00
+	JNE     discard
+	MOVL    40(AX), DX
+	VMOVUPS Y0, (CX)(DX*4)
+	MOVL    44(AX), DX
+	VMOVUPS Y1, (CX)(DX*4)
+	MOVL    48(AX), DX
+	VMOVUPS Y2, (CX)(DX*4)
+	MOVL    52(AX), DX
+	VMOVUPS Y3, (CX)(DX*4)
+	MOVL    56(AX), DX
+	VMOVUPS Y4, (CX)(DX*4)
+	MOVL    60(AX), DX
+	VMOVUPS Y5, (CX)(DX*4)
+	MOVL    64(AX), DX
+	VMOVUPS Y6, (CX)(DX*4)
+	MOVL    68(AX), DX
+	VMOVUPS Y7, (CX)(DX*4)
+
+next:
+	ADDQ $0x00000048, tile+8(FP)
+	DECQ tiles+16(FP)
+	JNZ  tile
 	VZEROUPPER
 	RET
 
-// func dots8AVX2(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
-// Requires: AVX, CMOV, FMA3
-TEXT ·dots8AVX2(SB), NOSPLIT, $32-48
-	MOVQ b+0(FP), AX
-	MOVQ out+8(FP), CX
-	MOVQ panels+40(FP), DX
-	SHLQ $0x01, DX
-	LEAQ (SP), BX
+discard:
+	MOVL    40(AX), DX
+	TESTL   DX, DX
+	JS      discard1
+	VMOVUPS Y0, (CX)(DX*4)
 
-vector:
+discard1:
+	MOVL    44(AX), DX
+	TESTL   DX, DX
+	JS      discard2
+	VMOVUPS Y1, (CX)(DX*4)
+
+discard2:
+	MOVL    48(AX), DX
+	TESTL   DX, DX
+	JS      discard3
+	VMOVUPS Y2, (CX)(DX*4)
+
+discard3:
+	MOVL    52(AX), DX
+	TESTL   DX, DX
+	JS      discard4
+	VMOVUPS Y3, (CX)(DX*4)
+
+discard4:
+	MOVL    56(AX), DX
+	TESTL   DX, DX
+	JS      discard5
+	VMOVUPS Y4, (CX)(DX*4)
+
+discard5:
+	MOVL    60(AX), DX
+	TESTL   DX, DX
+	JS      discard6
+	VMOVUPS Y5, (CX)(DX*4)
+
+discard6:
+	MOVL    64(AX), DX
+	TESTL   DX, DX
+	JS      discard7
+	VMOVUPS Y6, (CX)(DX*4)
+
+discard7:
+	MOVL    68(AX), DX
+	TESTL   DX, DX
+	JS      discard8
+	VMOVUPS Y7, (CX)(DX*4)
+
+discard8:
+	JMP next
+
+// func dots8AVX2(b *float32, tile *uint32, tiles int, n int)
+// Requires: AVX, FMA3
+TEXT ·dots8AVX2(SB), NOSPLIT, $0-32
+	MOVQ b+0(FP), AX
+	MOVQ tile+8(FP), CX
+
+tile:
+	MOVQ   n+24(FP), SI
+	MOVQ   CX, BX
+	ADDQ   $0x00000020, CX
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -3927,94 +4015,163 @@ vector:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-	MOVQ   x+16(FP), SI
-	MOVQ   y+24(FP), DI
-	MOVQ   n+32(FP), R8
-	TESTQ  R8, R8
+	TESTQ  SI, SI
 	JZ     store
 
 k:
-	MOVL        (SI), R9
-	VMOVUPS     (AX)(R9*4), Y8
-	MOVL        (DI), R9
-	VFMADD231PS (AX)(R9*4), Y8, Y0
-	MOVL        4(SI), R9
-	VMOVUPS     (AX)(R9*4), Y8
-	MOVL        4(DI), R9
-	VFMADD231PS (AX)(R9*4), Y8, Y1
-	MOVL        8(SI), R9
-	VMOVUPS     (AX)(R9*4), Y8
-	MOVL        8(DI), R9
-	VFMADD231PS (AX)(R9*4), Y8, Y2
-	MOVL        12(SI), R9
-	VMOVUPS     (AX)(R9*4), Y8
-	MOVL        12(DI), R9
-	VFMADD231PS (AX)(R9*4), Y8, Y3
-	MOVL        16(SI), R9
-	VMOVUPS     (AX)(R9*4), Y8
-	MOVL        16(DI), R9
-	VFMADD231PS (AX)(R9*4), Y8, Y4
-	MOVL        20(SI), R9
-	VMOVUPS     (AX)(R9*4), Y8
-	MOVL        20(DI), R9
-	VFMADD231PS (AX)(R9*4), Y8, Y5
-	MOVL        24(SI), R9
-	VMOVUPS     (AX)(R9*4), Y8
-	MOVL        24(DI), R9
-	VFMADD231PS (AX)(R9*4), Y8, Y6
-	MOVL        28(SI), R9
-	VMOVUPS     (AX)(R9*4), Y8
-	MOVL        28(DI), R9
-	VFMADD231PS (AX)(R9*4), Y8, Y7
-	ADDQ        $0x20, SI
-	ADDQ        $0x20, DI
-	DECQ        R8
+	MOVL        (CX), DX
+	VMOVUPS     (AX)(DX*4), Y8
+	MOVL        32(CX), DX
+	VFMADD231PS (AX)(DX*4), Y8, Y0
+	MOVL        4(CX), DX
+	VMOVUPS     (AX)(DX*4), Y8
+	MOVL        36(CX), DX
+	VFMADD231PS (AX)(DX*4), Y8, Y1
+	MOVL        8(CX), DX
+	VMOVUPS     (AX)(DX*4), Y8
+	MOVL        40(CX), DX
+	VFMADD231PS (AX)(DX*4), Y8, Y2
+	MOVL        12(CX), DX
+	VMOVUPS     (AX)(DX*4), Y8
+	MOVL        44(CX), DX
+	VFMADD231PS (AX)(DX*4), Y8, Y3
+	MOVL        16(CX), DX
+	VMOVUPS     (AX)(DX*4), Y8
+	MOVL        48(CX), DX
+	VFMADD231PS (AX)(DX*4), Y8, Y4
+	MOVL        20(CX), DX
+	VMOVUPS     (AX)(DX*4), Y8
+	MOVL        52(CX), DX
+	VFMADD231PS (AX)(DX*4), Y8, Y5
+	MOVL        24(CX), DX
+	VMOVUPS     (AX)(DX*4), Y8
+	MOVL        56(CX), DX
+	VFMADD231PS (AX)(DX*4), Y8, Y6
+	MOVL        28(CX), DX
+	VMOVUPS     (AX)(DX*4), Y8
+	MOVL        60(CX), DX
+	VFMADD231PS (AX)(DX*4), Y8, Y7
+	ADDQ        $0x00000040, CX
+	DECQ        SI
 	JNZ         k
 
 store:
+	MOVL    (BX), DX
+	VMOVUPS Y0, (AX)(DX*4)
+	MOVL    4(BX), DX
+	VMOVUPS Y1, (AX)(DX*4)
+	MOVL    8(BX), DX
+	VMOVUPS Y2, (AX)(DX*4)
+	MOVL    12(BX), DX
+	VMOVUPS Y3, (AX)(DX*4)
+	MOVL    16(BX), DX
+	VMOVUPS Y4, (AX)(DX*4)
+	MOVL    20(BX), DX
+	VMOVUPS Y5, (AX)(DX*4)
+	MOVL    24(BX), DX
+	VMOVUPS Y6, (AX)(DX*4)
+	MOVL    28(BX), DX
+	VMOVUPS Y7, (AX)(DX*4)
+	DECQ    tiles+16(FP)
+	JNZ     tile
+	VZEROUPPER
+	RET
+
+// func linearAVX2(b *float32, out *uint32, x *uint32, n int, w *float32, bias *float32, groups int, panels int, floor float32)
+// Requires: AVX, FMA3
+TEXT ·linearAVX2(SB), NOSPLIT, $0-68
+panel:
+	MOVQ         b+0(FP), AX
+	MOVQ         out+8(FP), CX
+	MOVQ         w+32(FP), DX
+	MOVQ         bias+40(FP), BX
+	MOVQ         groups+48(FP), SI
+	VBROADCASTSS floor+64(FP), Y0
+
+group1:
+	VBROADCASTSS (BX), Y1
+	VMOVAPS      Y1, Y2
+	VBROADCASTSS 4(BX), Y3
+	VMOVAPS      Y3, Y4
+	VBROADCASTSS 8(BX), Y5
+	VMOVAPS      Y5, Y6
+	VBROADCASTSS 12(BX), Y7
+	VMOVAPS      Y7, Y8
+	VBROADCASTSS 16(BX), Y9
+	VMOVAPS      Y9, Y10
+	VBROADCASTSS 20(BX), Y11
+	VMOVAPS      Y11, Y12
+	MOVQ         x+16(FP), DI
+	MOVQ         n+24(FP), R8
+	TESTQ        R8, R8
+	JZ           store1
+	LEAQ         (DI)(R8*4), DI
+	NEGQ         R8
+
+k1:
+	MOVL         (DI)(R8*4), R9
+	VMOVUPS      (AX)(R9*4), Y13
+	VMOVUPS      32(AX)(R9*4), Y14
+	VBROADCASTSS (DX), Y15
+	VFMADD231PS  Y15, Y13, Y1
+	VFMADD231PS  Y15, Y14, Y2
+	VBROADCASTSS 4(DX), Y15
+	VFMADD231PS  Y15, Y13, Y3
+	VFMADD231PS  Y15, Y14, Y4
+	VBROADCASTSS 8(DX), Y15
+	VFMADD231PS  Y15, Y13, Y5
+	VFMADD231PS  Y15, Y14, Y6
+	VBROADCASTSS 12(DX), Y15
+	VFMADD231PS  Y15, Y13, Y7
+	VFMADD231PS  Y15, Y14, Y8
+	VBROADCASTSS 16(DX), Y15
+	VFMADD231PS  Y15, Y13, Y9
+	VFMADD231PS  Y15, Y14, Y10
+	VBROADCASTSS 20(DX), Y15
+	VFMADD231PS  Y15, Y13, Y11
+	VFMADD231PS  Y15, Y14, Y12
+	ADDQ         $0x18, DX
+	INCQ         R8
+	JNZ          k1
+
+store1:
 	MOVL    (CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Y0, (SI)
+	VMAXPS  Y1, Y0, Y1
+	VMOVUPS Y1, (AX)(R9*4)
+	VMAXPS  Y2, Y0, Y2
+	VMOVUPS Y2, 32(AX)(R9*4)
 	MOVL    4(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Y1, (SI)
+	VMAXPS  Y3, Y0, Y3
+	VMOVUPS Y3, (AX)(R9*4)
+	VMAXPS  Y4, Y0, Y4
+	VMOVUPS Y4, 32(AX)(R9*4)
 	MOVL    8(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Y2, (SI)
+	VMAXPS  Y5, Y0, Y5
+	VMOVUPS Y5, (AX)(R9*4)
+	VMAXPS  Y6, Y0, Y6
+	VMOVUPS Y6, 32(AX)(R9*4)
 	MOVL    12(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Y3, (SI)
+	VMAXPS  Y7, Y0, Y7
+	VMOVUPS Y7, (AX)(R9*4)
+	VMAXPS  Y8, Y0, Y8
+	VMOVUPS Y8, 32(AX)(R9*4)
 	MOVL    16(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Y4, (SI)
+	VMAXPS  Y9, Y0, Y9
+	VMOVUPS Y9, (AX)(R9*4)
+	VMAXPS  Y10, Y0, Y10
+	VMOVUPS Y10, 32(AX)(R9*4)
 	MOVL    20(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Y5, (SI)
-	MOVL    24(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Y6, (SI)
-	MOVL    28(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Y7, (SI)
-	ADDQ    $0x20, AX
-	DECQ    DX
-	JNZ     vector
+	VMAXPS  Y11, Y0, Y11
+	VMOVUPS Y11, (AX)(R9*4)
+	VMAXPS  Y12, Y0, Y12
+	VMOVUPS Y12, 32(AX)(R9*4)
+	ADDQ    $0x18, CX
+	ADDQ    $0x18, BX
+	DECQ    SI
+	JNZ     group1
+	ADDQ    $0x00000040, b+0(FP)
+	DECQ    panels+56(FP)
+	JNZ     panel
 	VZEROUPPER
 	RET
 

@@ -233,33 +233,46 @@ func largestAVX512(b *float32, out *uint32, outs int, x *uint32, n int, panels i
 //go:noescape
 func smallestAVX512(b *float32, out *uint32, outs int, x *uint32, n int, panels int)
 
-// pairs5x5AVX512 is the loop of Pairs.Compute for a tile of 5 by 5 outputs. The lists contain
-// indices of b: x has 5 for each k, and y has 5. n is the number of products that a sum adds. panels is
-// the number of groups of 16 states, at least 1. If bit 31 of an index of out is set, the output is discarded.
+// pairs5x5AVX512 is the loop of Pairs.Compute for one vector of states and tiles of 5 by 5 outputs.
+// A tile has one word that is not 0 if outputs are discarded, the indices of its operands' first elements
+// in b, and those of its outputs. If bit 31 of the latter is set, the output is discarded. steps has two
+// numbers for each k, which are added to the indices of the operands. n is the number of products that a
+// sum adds.
 //
 //go:noescape
-func pairs5x5AVX512(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+func pairs5x5AVX512(b *float32, tile *uint32, tiles int, steps *int32, n int)
 
-// pairs3x8AVX512 is the loop of Pairs.Compute for a tile of 3 by 8 outputs. The lists contain
-// indices of b: x has 3 for each k, and y has 8. n is the number of products that a sum adds. panels is
-// the number of groups of 16 states, at least 1. If bit 31 of an index of out is set, the output is discarded.
+// pairs3x8AVX512 is the loop of Pairs.Compute for one vector of states and tiles of 3 by 8 outputs.
+// A tile has one word that is not 0 if outputs are discarded, the indices of its operands' first elements
+// in b, and those of its outputs. If bit 31 of the latter is set, the output is discarded. steps has two
+// numbers for each k, which are added to the indices of the operands. n is the number of products that a
+// sum adds.
 //
 //go:noescape
-func pairs3x8AVX512(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+func pairs3x8AVX512(b *float32, tile *uint32, tiles int, steps *int32, n int)
 
-// pairs1x12AVX512 is the loop of Pairs.Compute for a tile of 1 by 12 outputs. The lists contain
-// indices of b: x has 1 for each k, and y has 12. n is the number of products that a sum adds. panels is
-// the number of groups of 16 states, at least 1. If bit 31 of an index of out is set, the output is discarded.
+// pairs1x8AVX512 is the loop of Pairs.Compute for one vector of states and tiles of 1 by 8 outputs.
+// A tile has one word that is not 0 if outputs are discarded, the indices of its operands' first elements
+// in b, and those of its outputs. If bit 31 of the latter is set, the output is discarded. steps has two
+// numbers for each k, which are added to the indices of the operands. n is the number of products that a
+// sum adds.
 //
 //go:noescape
-func pairs1x12AVX512(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+func pairs1x8AVX512(b *float32, tile *uint32, tiles int, steps *int32, n int)
 
-// dots12AVX512 is the loop of Pairs.Compute for a tile of 12 outputs that share no operands. The lists contain
-// indices of b: x has 12 for each k, and y has 12. n is the number of products that a sum adds. panels is
-// the number of groups of 16 states, at least 1. If bit 31 of an index of out is set, the output is discarded.
+// dots12AVX512 is the loop of Pairs.Compute for one vector of states and tiles of 12 outputs that need not
+// share operands. A tile has the indices of its outputs in b. For each k, 12 operands of each side follow.
+// n is the number of products that a sum adds.
 //
 //go:noescape
-func dots12AVX512(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+func dots12AVX512(b *float32, tile *uint32, tiles int, n int)
+
+// linearAVX512 is the loop of Linear.Compute for groups of 8 units. The lists contain indices of b. n is the length
+// of x. panels is the number of groups of 16 states, at most 3. groups and panels are at least 1. floor is 0 for
+// ReLU, otherwise -Inf.
+//
+//go:noescape
+func linearAVX512(b *float32, out *uint32, x *uint32, n int, w *float32, bias *float32, groups int, panels int, floor float32)
 
 // listAVX512 writes the columns whose bit is set, in ascending order, and returns their number. dst needs
 // room for 64*words+16 elements; the function overwrites some of them beyond those it returns.

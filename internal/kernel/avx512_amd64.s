@@ -3883,15 +3883,32 @@ next1:
 	VZEROUPPER
 	RET
 
-// func pairs5x5AVX512(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
-// Requires: AVX, AVX512F, CMOV
-TEXT ·pairs5x5AVX512(SB), NOSPLIT, $64-48
-	MOVQ b+0(FP), AX
-	MOVQ out+8(FP), CX
-	MOVQ panels+40(FP), DX
-	LEAQ (SP), BX
-
-vector:
+// func pairs5x5AVX512(b *float32, tile *uint32, tiles int, steps *int32, n int)
+// Requires: AVX, AVX512F
+TEXT ·pairs5x5AVX512(SB), NOSPLIT, $0-40
+tile:
+	MOVQ   b+0(FP), AX
+	MOVQ   tile+8(FP), CX
+	MOVL   4(CX), DX
+	LEAQ   (AX)(DX*4), DX
+	MOVL   8(CX), BX
+	LEAQ   (AX)(BX*4), BX
+	MOVL   12(CX), SI
+	LEAQ   (AX)(SI*4), SI
+	MOVL   16(CX), DI
+	LEAQ   (AX)(DI*4), DI
+	MOVL   20(CX), R8
+	LEAQ   (AX)(R8*4), R8
+	MOVL   24(CX), R9
+	LEAQ   (AX)(R9*4), R9
+	MOVL   28(CX), R10
+	LEAQ   (AX)(R10*4), R10
+	MOVL   32(CX), R11
+	LEAQ   (AX)(R11*4), R11
+	MOVL   36(CX), R12
+	LEAQ   (AX)(R12*4), R12
+	MOVL   40(CX), CX
+	LEAQ   (AX)(CX*4), CX
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -3917,204 +3934,298 @@ vector:
 	VPXORD Z22, Z22, Z22
 	VPXORD Z23, Z23, Z23
 	VPXORD Z24, Z24, Z24
-	MOVQ   x+16(FP), SI
-	MOVQ   y+24(FP), DI
-	MOVQ   n+32(FP), R8
-	TESTQ  R8, R8
+	MOVQ   steps+24(FP), AX
+	MOVQ   n+32(FP), R13
+	TESTQ  R13, R13
 	JZ     store
+	LEAQ   (AX)(R13*8), AX
+	NEGQ   R13
 
 k:
-	MOVL        (SI), R9
-	VMOVUPS     (AX)(R9*4), Z25
-	MOVL        4(SI), R9
-	VMOVUPS     (AX)(R9*4), Z26
-	MOVL        8(SI), R9
-	VMOVUPS     (AX)(R9*4), Z27
-	MOVL        12(SI), R9
-	VMOVUPS     (AX)(R9*4), Z28
-	MOVL        16(SI), R9
-	VMOVUPS     (AX)(R9*4), Z29
-	MOVL        (DI), R9
-	VMOVUPS     (AX)(R9*4), Z30
+	MOVLQSX     (AX)(R13*8), R14
+	MOVLQSX     4(AX)(R13*8), R15
+	VMOVUPS     (DX)(R14*4), Z25
+	VMOVUPS     (BX)(R14*4), Z26
+	VMOVUPS     (SI)(R14*4), Z27
+	VMOVUPS     (DI)(R14*4), Z28
+	VMOVUPS     (R8)(R14*4), Z29
+	VMOVUPS     (R9)(R15*4), Z30
 	VFMADD231PS Z30, Z25, Z0
 	VFMADD231PS Z30, Z26, Z5
 	VFMADD231PS Z30, Z27, Z10
 	VFMADD231PS Z30, Z28, Z15
 	VFMADD231PS Z30, Z29, Z20
-	MOVL        4(DI), R9
-	VMOVUPS     (AX)(R9*4), Z30
+	VMOVUPS     (R10)(R15*4), Z30
 	VFMADD231PS Z30, Z25, Z1
 	VFMADD231PS Z30, Z26, Z6
 	VFMADD231PS Z30, Z27, Z11
 	VFMADD231PS Z30, Z28, Z16
 	VFMADD231PS Z30, Z29, Z21
-	MOVL        8(DI), R9
-	VMOVUPS     (AX)(R9*4), Z30
+	VMOVUPS     (R11)(R15*4), Z30
 	VFMADD231PS Z30, Z25, Z2
 	VFMADD231PS Z30, Z26, Z7
 	VFMADD231PS Z30, Z27, Z12
 	VFMADD231PS Z30, Z28, Z17
 	VFMADD231PS Z30, Z29, Z22
-	MOVL        12(DI), R9
-	VMOVUPS     (AX)(R9*4), Z30
+	VMOVUPS     (R12)(R15*4), Z30
 	VFMADD231PS Z30, Z25, Z3
 	VFMADD231PS Z30, Z26, Z8
 	VFMADD231PS Z30, Z27, Z13
 	VFMADD231PS Z30, Z28, Z18
 	VFMADD231PS Z30, Z29, Z23
-	MOVL        16(DI), R9
-	VMOVUPS     (AX)(R9*4), Z30
+	VMOVUPS     (CX)(R15*4), Z30
 	VFMADD231PS Z30, Z25, Z4
 	VFMADD231PS Z30, Z26, Z9
 	VFMADD231PS Z30, Z27, Z14
 	VFMADD231PS Z30, Z28, Z19
 	VFMADD231PS Z30, Z29, Z24
-	ADDQ        $0x14, SI
-	ADDQ        $0x14, DI
-	DECQ        R8
+	INCQ        R13
 	JNZ         k
 
 store:
-	MOVL    (CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z0, (SI)
-	MOVL    4(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z1, (SI)
-	MOVL    8(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z2, (SI)
-	MOVL    12(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z3, (SI)
-	MOVL    16(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z4, (SI)
-	MOVL    20(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z5, (SI)
-	MOVL    24(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z6, (SI)
-	MOVL    28(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z7, (SI)
-	MOVL    32(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z8, (SI)
-	MOVL    36(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z9, (SI)
-	MOVL    40(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z10, (SI)
-	MOVL    44(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z11, (SI)
-	MOVL    48(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z12, (SI)
-	MOVL    52(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z13, (SI)
-	MOVL    56(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z14, (SI)
-	MOVL    60(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z15, (SI)
-	MOVL    64(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z16, (SI)
-	MOVL    68(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z17, (SI)
-	MOVL    72(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z18, (SI)
-	MOVL    76(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z19, (SI)
-	MOVL    80(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z20, (SI)
-	MOVL    84(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z21, (SI)
-	MOVL    88(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z22, (SI)
-	MOVL    92(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z23, (SI)
-	MOVL    96(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z24, (SI)
-	ADDQ    $0x40, AX
-	DECQ    DX
-	JNZ     vector
+	MOVQ    tile+8(FP), AX
+	MOVQ    b+0(FP), CX
+	CMPL    (AX), $0x00
+	JNE     discard
+	MOVL    44(AX), DX
+	VMOVUPS Z0, (CX)(DX*4)
+	MOVL    48(AX), DX
+	VMOVUPS Z1, (CX)(DX*4)
+	MOVL    52(AX), DX
+	VMOVUPS Z2, (CX)(DX*4)
+	MOVL    56(AX), DX
+	VMOVUPS Z3, (CX)(DX*4)
+	MOVL    60(AX), DX
+	VMOVUPS Z4, (CX)(DX*4)
+	MOVL    64(AX), DX
+	VMOVUPS Z5, (CX)(DX*4)
+	MOVL    68(AX), DX
+	VMOVUPS Z6, (CX)(DX*4)
+	MOVL    72(AX), DX
+	VMOVUPS Z7, (CX)(DX*4)
+	MOVL    76(AX), DX
+	VMOVUPS Z8, (CX)(DX*4)
+	MOVL    80(AX), DX
+	VMOVUPS Z9, (CX)(DX*4)
+	MOVL    84(AX), DX
+	VMOVUPS Z10, (CX)(DX*4)
+	MOVL    88(AX), DX
+	VMOVUPS Z11, (CX)(DX*4)
+	MOVL    92(AX), DX
+	VMOVUPS Z12, (CX)(DX*4)
+	MOVL    96(AX), DX
+	VMOVUPS Z13, (CX)(DX*4)
+	MOVL    100(AX), DX
+	VMOVUPS Z14, (CX)(DX*4)
+	MOVL    104(AX), DX
+	VMOVUPS Z15, (CX)(DX*4)
+	MOVL    108(AX), DX
+	VMOVUPS Z16, (CX)(DX*4)
+	MOVL    112(AX), DX
+	VMOVUPS Z17, (CX)(DX*4)
+	MOVL    116(AX), DX
+	VMOVUPS Z18, (CX)(DX*4)
+	MOVL    120(AX), DX
+	VMOVUPS Z19, (CX)(DX*4)
+	MOVL    124(AX), DX
+	VMOVUPS Z20, (CX)(DX*4)
+	MOVL    128(AX), DX
+	VMOVUPS Z21, (CX)(DX*4)
+	MOVL    132(AX), DX
+	VMOVUPS Z22, (CX)(DX*4)
+	MOVL    136(AX), DX
+	VMOVUPS Z23, (CX)(DX*4)
+	MOVL    140(AX), DX
+	VMOVUPS Z24, (CX)(DX*4)
+
+next:
+	ADDQ $0x00000090, tile+8(FP)
+	DECQ tiles+16(FP)
+	JNZ  tile
 	VZEROUPPER
 	RET
 
-// func pairs3x8AVX512(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
-// Requires: AVX, AVX512F, CMOV
-TEXT ·pairs3x8AVX512(SB), NOSPLIT, $64-48
-	MOVQ b+0(FP), AX
-	MOVQ out+8(FP), CX
-	MOVQ panels+40(FP), DX
-	LEAQ (SP), BX
+discard:
+	MOVL    44(AX), DX
+	TESTL   DX, DX
+	JS      discard1
+	VMOVUPS Z0, (CX)(DX*4)
 
-vector:
+discard1:
+	MOVL    48(AX), DX
+	TESTL   DX, DX
+	JS      discard2
+	VMOVUPS Z1, (CX)(DX*4)
+
+discard2:
+	MOVL    52(AX), DX
+	TESTL   DX, DX
+	JS      discard3
+	VMOVUPS Z2, (CX)(DX*4)
+
+discard3:
+	MOVL    56(AX), DX
+	TESTL   DX, DX
+	JS      discard4
+	VMOVUPS Z3, (CX)(DX*4)
+
+discard4:
+	MOVL    60(AX), DX
+	TESTL   DX, DX
+	JS      discard5
+	VMOVUPS Z4, (CX)(DX*4)
+
+discard5:
+	MOVL    64(AX), DX
+	TESTL   DX, DX
+	JS      discard6
+	VMOVUPS Z5, (CX)(DX*4)
+
+discard6:
+	MOVL    68(AX), DX
+	TESTL   DX, DX
+	JS      discard7
+	VMOVUPS Z6, (CX)(DX*4)
+
+discard7:
+	MOVL    72(AX), DX
+	TESTL   DX, DX
+	JS      discard8
+	VMOVUPS Z7, (CX)(DX*4)
+
+discard8:
+	MOVL    76(AX), DX
+	TESTL   DX, DX
+	JS      discard9
+	VMOVUPS Z8, (CX)(DX*4)
+
+discard9:
+	MOVL    80(AX), DX
+	TESTL   DX, DX
+	JS      discard10
+	VMOVUPS Z9, (CX)(DX*4)
+
+discard10:
+	MOVL    84(AX), DX
+	TESTL   DX, DX
+	JS      discard11
+	VMOVUPS Z10, (CX)(DX*4)
+
+discard11:
+	MOVL    88(AX), DX
+	TESTL   DX, DX
+	JS      discard12
+	VMOVUPS Z11, (CX)(DX*4)
+
+discard12:
+	MOVL    92(AX), DX
+	TESTL   DX, DX
+	JS      discard13
+	VMOVUPS Z12, (CX)(DX*4)
+
+discard13:
+	MOVL    96(AX), DX
+	TESTL   DX, DX
+	JS      discard14
+	VMOVUPS Z13, (CX)(DX*4)
+
+discard14:
+	MOVL    100(AX), DX
+	TESTL   DX, DX
+	JS      discard15
+	VMOVUPS Z14, (CX)(DX*4)
+
+discard15:
+	MOVL    104(AX), DX
+	TESTL   DX, DX
+	JS      discard16
+	VMOVUPS Z15, (CX)(DX*4)
+
+discard16:
+	MOVL    108(AX), DX
+	TESTL   DX, DX
+	JS      discard17
+	VMOVUPS Z16, (CX)(DX*4)
+
+discard17:
+	MOVL    112(AX), DX
+	TESTL   DX, DX
+	JS      discard18
+	VMOVUPS Z17, (CX)(DX*4)
+
+discard18:
+	MOVL    116(AX), DX
+	TESTL   DX, DX
+	JS      discard19
+	VMOVUPS Z18, (CX)(DX*4)
+
+discard19:
+	MOVL    120(AX), DX
+	TESTL   DX, DX
+	JS      discard20
+	VMOVUPS Z19, (CX)(DX*4)
+
+discard20:
+	MOVL    124(AX), DX
+	TESTL   DX, DX
+	JS      discard21
+	VMOVUPS Z20, (CX)(DX*4)
+
+discard21:
+	MOVL    128(AX), DX
+	TESTL   DX, DX
+	JS      discard22
+	VMOVUPS Z21, (CX)(DX*4)
+
+discard22:
+	MOVL    132(AX), DX
+	TESTL   DX, DX
+	JS      discard23
+	VMOVUPS Z22, (CX)(DX*4)
+
+discard23:
+	MOVL    136(AX), DX
+	TESTL   DX, DX
+	JS      discard24
+	VMOVUPS Z23, (CX)(DX*4)
+
+discard24:
+	MOVL    140(AX), DX
+	TESTL   DX, DX
+	JS      discard25
+	VMOVUPS Z24, (CX)(DX*4)
+
+discard25:
+	JMP next
+
+// func pairs3x8AVX512(b *float32, tile *uint32, tiles int, steps *int32, n int)
+// Requires: AVX, AVX512F
+TEXT ·pairs3x8AVX512(SB), NOSPLIT, $8-40
+tile:
+	MOVQ   b+0(FP), AX
+	MOVQ   tile+8(FP), CX
+	MOVL   4(CX), DX
+	LEAQ   (AX)(DX*4), DX
+	MOVL   8(CX), BX
+	LEAQ   (AX)(BX*4), BX
+	MOVL   12(CX), SI
+	LEAQ   (AX)(SI*4), SI
+	MOVL   16(CX), DI
+	LEAQ   (AX)(DI*4), DI
+	MOVL   20(CX), R8
+	LEAQ   (AX)(R8*4), R8
+	MOVL   24(CX), R9
+	LEAQ   (AX)(R9*4), R9
+	MOVL   28(CX), R10
+	LEAQ   (AX)(R10*4), R10
+	MOVL   32(CX), R11
+	LEAQ   (AX)(R11*4), R11
+	MOVL   36(CX), R12
+	LEAQ   (AX)(R12*4), R12
+	MOVL   40(CX), R13
+	LEAQ   (AX)(R13*4), R13
+	MOVL   44(CX), CX
+	LEAQ   (AX)(CX*4), CX
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -4139,200 +4250,406 @@ vector:
 	VPXORD Z21, Z21, Z21
 	VPXORD Z22, Z22, Z22
 	VPXORD Z23, Z23, Z23
-	MOVQ   x+16(FP), SI
-	MOVQ   y+24(FP), DI
-	MOVQ   n+32(FP), R8
-	TESTQ  R8, R8
+	MOVQ   steps+24(FP), AX
+	MOVQ   n+32(FP), R14
+	TESTQ  R14, R14
 	JZ     store
+	LEAQ   (AX)(R14*8), AX
+	NEGQ   R14
 
 k:
-	MOVL        (SI), R9
-	VMOVUPS     (AX)(R9*4), Z24
-	MOVL        4(SI), R9
-	VMOVUPS     (AX)(R9*4), Z25
-	MOVL        8(SI), R9
-	VMOVUPS     (AX)(R9*4), Z26
-	MOVL        (DI), R9
-	VMOVUPS     (AX)(R9*4), Z27
+	MOVLQSX     (AX)(R14*8), R15
+	MOVLQSX     4(AX)(R14*8), BP
+	VMOVUPS     (DX)(R15*4), Z24
+	VMOVUPS     (BX)(R15*4), Z25
+	VMOVUPS     (SI)(R15*4), Z26
+	VMOVUPS     (DI)(BP*4), Z27
 	VFMADD231PS Z27, Z24, Z0
 	VFMADD231PS Z27, Z25, Z8
 	VFMADD231PS Z27, Z26, Z16
-	MOVL        4(DI), R9
-	VMOVUPS     (AX)(R9*4), Z27
+	VMOVUPS     (R8)(BP*4), Z27
 	VFMADD231PS Z27, Z24, Z1
 	VFMADD231PS Z27, Z25, Z9
 	VFMADD231PS Z27, Z26, Z17
-	MOVL        8(DI), R9
-	VMOVUPS     (AX)(R9*4), Z27
+	VMOVUPS     (R9)(BP*4), Z27
 	VFMADD231PS Z27, Z24, Z2
 	VFMADD231PS Z27, Z25, Z10
 	VFMADD231PS Z27, Z26, Z18
-	MOVL        12(DI), R9
-	VMOVUPS     (AX)(R9*4), Z27
+	VMOVUPS     (R10)(BP*4), Z27
 	VFMADD231PS Z27, Z24, Z3
 	VFMADD231PS Z27, Z25, Z11
 	VFMADD231PS Z27, Z26, Z19
-	MOVL        16(DI), R9
-	VMOVUPS     (AX)(R9*4), Z27
+	VMOVUPS     (R11)(BP*4), Z27
 	VFMADD231PS Z27, Z24, Z4
 	VFMADD231PS Z27, Z25, Z12
 	VFMADD231PS Z27, Z26, Z20
-	MOVL        20(DI), R9
-	VMOVUPS     (AX)(R9*4), Z27
+	VMOVUPS     (R12)(BP*4), Z27
 	VFMADD231PS Z27, Z24, Z5
 	VFMADD231PS Z27, Z25, Z13
 	VFMADD231PS Z27, Z26, Z21
-	MOVL        24(DI), R9
-	VMOVUPS     (AX)(R9*4), Z27
+	VMOVUPS     (R13)(BP*4), Z27
 	VFMADD231PS Z27, Z24, Z6
 	VFMADD231PS Z27, Z25, Z14
 	VFMADD231PS Z27, Z26, Z22
-	MOVL        28(DI), R9
-	VMOVUPS     (AX)(R9*4), Z27
+	VMOVUPS     (CX)(BP*4), Z27
 	VFMADD231PS Z27, Z24, Z7
 	VFMADD231PS Z27, Z25, Z15
 	VFMADD231PS Z27, Z26, Z23
-	ADDQ        $0x0c, SI
-	ADDQ        $0x20, DI
-	DECQ        R8
+	INCQ        R14
 	JNZ         k
 
 store:
-	MOVL    (CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z0, (SI)
-	MOVL    4(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z1, (SI)
-	MOVL    8(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z2, (SI)
-	MOVL    12(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z3, (SI)
-	MOVL    16(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z4, (SI)
-	MOVL    20(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z5, (SI)
-	MOVL    24(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z6, (SI)
-	MOVL    28(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z7, (SI)
-	MOVL    32(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z8, (SI)
-	MOVL    36(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z9, (SI)
-	MOVL    40(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z10, (SI)
-	MOVL    44(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z11, (SI)
-	MOVL    48(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z12, (SI)
-	MOVL    52(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z13, (SI)
-	MOVL    56(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z14, (SI)
-	MOVL    60(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z15, (SI)
-	MOVL    64(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z16, (SI)
-	MOVL    68(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z17, (SI)
-	MOVL    72(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z18, (SI)
-	MOVL    76(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z19, (SI)
-	MOVL    80(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z20, (SI)
-	MOVL    84(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z21, (SI)
-	MOVL    88(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z22, (SI)
-	MOVL    92(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z23, (SI)
-	ADDQ    $0x40, AX
-	DECQ    DX
-	JNZ     vector
+	MOVQ    tile+8(FP), AX
+	MOVQ    b+0(FP), CX
+	CMPL    (AX), $0x00
+	JNE     discard
+	MOVL    48(AX), DX
+	VMOVUPS Z0, (CX)(DX*4)
+	MOVL    52(AX), DX
+	VMOVUPS Z1, (CX)(DX*4)
+	MOVL    56(AX), DX
+	VMOVUPS Z2, (CX)(DX*4)
+	MOVL    60(AX), DX
+	VMOVUPS Z3, (CX)(DX*4)
+	MOVL    64(AX), DX
+	VMOVUPS Z4, (CX)(DX*4)
+	MOVL    68(AX), DX
+	VMOVUPS Z5, (CX)(DX*4)
+	MOVL    72(AX), DX
+	VMOVUPS Z6, (CX)(DX*4)
+	MOVL    76(AX), DX
+	VMOVUPS Z7, (CX)(DX*4)
+	MOVL    80(AX), DX
+	VMOVUPS Z8, (CX)(DX*4)
+	MOVL    84(AX), DX
+	VMOVUPS Z9, (CX)(DX*4)
+	MOVL    88(AX), DX
+	VMOVUPS Z10, (CX)(DX*4)
+	MOVL    92(AX), DX
+	VMOVUPS Z11, (CX)(DX*4)
+	MOVL    96(AX), DX
+	VMOVUPS Z12, (CX)(DX*4)
+	MOVL    100(AX), DX
+	VMOVUPS Z13, (CX)(DX*4)
+	MOVL    104(AX), DX
+	VMOVUPS Z14, (CX)(DX*4)
+	MOVL    108(AX), DX
+	VMOVUPS Z15, (CX)(DX*4)
+	MOVL    112(AX), DX
+	VMOVUPS Z16, (CX)(DX*4)
+	MOVL    116(AX), DX
+	VMOVUPS Z17, (CX)(DX*4)
+	MOVL    120(AX), DX
+	VMOVUPS Z18, (CX)(DX*4)
+	MOVL    124(AX), DX
+	VMOVUPS Z19, (CX)(DX*4)
+	MOVL    128(AX), DX
+	VMOVUPS Z20, (CX)(DX*4)
+	MOVL    132(AX), DX
+	VMOVUPS Z21, (CX)(DX*4)
+	MOVL    136(AX), DX
+	VMOVUPS Z22, (CX)(DX*4)
+	MOVL    140(AX), DX
+	VMOVUPS Z23, (CX)(DX*4)
+
+next:
+	ADDQ $0x00000090, tile+8(FP)
+	DECQ tiles+16(FP)
+	JNZ  tile
 	VZEROUPPER
 	RET
 
-// func pairs1x12AVX512(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
-// Requires: AVX, AVX512F, CMOV
-TEXT ·pairs1x12AVX512(SB), NOSPLIT, $64-48
-	MOVQ b+0(FP), AX
-	MOVQ out+8(FP), CX
-	MOVQ panels+40(FP), DX
-	LEAQ (SP), BX
+discard:
+	MOVL    48(AX), DX
+	TESTL   DX, DX
+	JS      discard1
+	VMOVUPS Z0, (CX)(DX*4)
 
-vector:
+discard1:
+	MOVL    52(AX), DX
+	TESTL   DX, DX
+	JS      discard2
+	VMOVUPS Z1, (CX)(DX*4)
+
+discard2:
+	MOVL    56(AX), DX
+	TESTL   DX, DX
+	JS      discard3
+	VMOVUPS Z2, (CX)(DX*4)
+
+discard3:
+	MOVL    60(AX), DX
+	TESTL   DX, DX
+	JS      discard4
+	VMOVUPS Z3, (CX)(DX*4)
+
+discard4:
+	MOVL    64(AX), DX
+	TESTL   DX, DX
+	JS      discard5
+	VMOVUPS Z4, (CX)(DX*4)
+
+discard5:
+	MOVL    68(AX), DX
+	TESTL   DX, DX
+	JS      discard6
+	VMOVUPS Z5, (CX)(DX*4)
+
+discard6:
+	MOVL    72(AX), DX
+	TESTL   DX, DX
+	JS      discard7
+	VMOVUPS Z6, (CX)(DX*4)
+
+discard7:
+	MOVL    76(AX), DX
+	TESTL   DX, DX
+	JS      discard8
+	VMOVUPS Z7, (CX)(DX*4)
+
+discard8:
+	MOVL    80(AX), DX
+	TESTL   DX, DX
+	JS      discard9
+	VMOVUPS Z8, (CX)(DX*4)
+
+discard9:
+	MOVL    84(AX), DX
+	TESTL   DX, DX
+	JS      discard10
+	VMOVUPS Z9, (CX)(DX*4)
+
+discard10:
+	MOVL    88(AX), DX
+	TESTL   DX, DX
+	JS      discard11
+	VMOVUPS Z10, (CX)(DX*4)
+
+discard11:
+	MOVL    92(AX), DX
+	TESTL   DX, DX
+	JS      discard12
+	VMOVUPS Z11, (CX)(DX*4)
+
+discard12:
+	MOVL    96(AX), DX
+	TESTL   DX, DX
+	JS      discard13
+	VMOVUPS Z12, (CX)(DX*4)
+
+discard13:
+	MOVL    100(AX), DX
+	TESTL   DX, DX
+	JS      discard14
+	VMOVUPS Z13, (CX)(DX*4)
+
+discard14:
+	MOVL    104(AX), DX
+	TESTL   DX, DX
+	JS      discard15
+	VMOVUPS Z14, (CX)(DX*4)
+
+discard15:
+	MOVL    108(AX), DX
+	TESTL   DX, DX
+	JS      discard16
+	VMOVUPS Z15, (CX)(DX*4)
+
+discard16:
+	MOVL    112(AX), DX
+	TESTL   DX, DX
+	JS      discard17
+	VMOVUPS Z16, (CX)(DX*4)
+
+discard17:
+	MOVL    116(AX), DX
+	TESTL   DX, DX
+	JS      discard18
+	VMOVUPS Z17, (CX)(DX*4)
+
+discard18:
+	MOVL    120(AX), DX
+	TESTL   DX, DX
+	JS      discard19
+	VMOVUPS Z18, (CX)(DX*4)
+
+discard19:
+	MOVL    124(AX), DX
+	TESTL   DX, DX
+	JS      discard20
+	VMOVUPS Z19, (CX)(DX*4)
+
+discard20:
+	MOVL    128(AX), DX
+	TESTL   DX, DX
+	JS      discard21
+	VMOVUPS Z20, (CX)(DX*4)
+
+discard21:
+	MOVL    132(AX), DX
+	TESTL   DX, DX
+	JS      discard22
+	VMOVUPS Z21, (CX)(DX*4)
+
+discard22:
+	MOVL    136(AX), DX
+	TESTL   DX, DX
+	JS      discard23
+	VMOVUPS Z22, (CX)(DX*4)
+
+discard23:
+	MOVL    140(AX), DX
+	TESTL   DX, DX
+	JS      discard24
+	VMOVUPS Z23, (CX)(DX*4)
+
+discard24:
+	JMP next
+
+// func pairs1x8AVX512(b *float32, tile *uint32, tiles int, steps *int32, n int)
+// Requires: AVX, AVX512F
+TEXT ·pairs1x8AVX512(SB), NOSPLIT, $0-40
+tile:
+	MOVQ   b+0(FP), AX
+	MOVQ   tile+8(FP), CX
+	MOVL   4(CX), DX
+	LEAQ   (AX)(DX*4), DX
+	MOVL   8(CX), BX
+	LEAQ   (AX)(BX*4), BX
+	MOVL   12(CX), SI
+	LEAQ   (AX)(SI*4), SI
+	MOVL   16(CX), DI
+	LEAQ   (AX)(DI*4), DI
+	MOVL   20(CX), R8
+	LEAQ   (AX)(R8*4), R8
+	MOVL   24(CX), R9
+	LEAQ   (AX)(R9*4), R9
+	MOVL   28(CX), R10
+	LEAQ   (AX)(R10*4), R10
+	MOVL   32(CX), R11
+	LEAQ   (AX)(R11*4), R11
+	MOVL   36(CX), CX
+	LEAQ   (AX)(CX*4), CX
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	MOVQ   steps+24(FP), AX
+	MOVQ   n+32(FP), R12
+	TESTQ  R12, R12
+	JZ     store
+	LEAQ   (AX)(R12*8), AX
+	NEGQ   R12
+
+k:
+	MOVLQSX     (AX)(R12*8), R13
+	MOVLQSX     4(AX)(R12*8), R14
+	VMOVUPS     (DX)(R13*4), Z8
+	VFMADD231PS (BX)(R14*4), Z8, Z0
+	VFMADD231PS (SI)(R14*4), Z8, Z1
+	VFMADD231PS (DI)(R14*4), Z8, Z2
+	VFMADD231PS (R8)(R14*4), Z8, Z3
+	VFMADD231PS (R9)(R14*4), Z8, Z4
+	VFMADD231PS (R10)(R14*4), Z8, Z5
+	VFMADD231PS (R11)(R14*4), Z8, Z6
+	VFMADD231PS (CX)(R14*4), Z8, Z7
+	INCQ        R12
+	JNZ         k
+
+store:
+	MOVQ    tile+8(FP), AX
+	MOVQ    b+0(FP), CX
+	CMPL    (AX), $0x00
+	JNE     discard
+	MOVL    40(AX), DX
+	VMOVUPS Z0, (CX)(DX*4)
+	MOVL    44(AX), DX
+	VMOVUPS Z1, (CX)(DX*4)
+	MOVL    48(AX), DX
+	VMOVUPS Z2, (CX)(DX*4)
+	MOVL    52(AX), DX
+	VMOVUPS Z3, (CX)(DX*4)
+	MOVL    56(AX), DX
+	VMOVUPS Z4, (CX)(DX*4)
+	MOVL    60(AX), DX
+	VMOVUPS Z5, (CX)(DX*4)
+	MOVL    64(AX), DX
+	VMOVUPS Z6, (CX)(DX*4)
+	MOVL    68(AX), DX
+	VMOVUPS Z7, (CX)(DX*4)
+
+next:
+	ADDQ $0x00000048, tile+8(FP)
+	DECQ tiles+16(FP)
+	JNZ  tile
+	VZEROUPPER
+	RET
+
+discard:
+	MOVL    40(AX), DX
+	TESTL   DX, DX
+	JS      discard1
+	VMOVUPS Z0, (CX)(DX*4)
+
+discard1:
+	MOVL    44(AX), DX
+	TESTL   DX, DX
+	JS      discard2
+	VMOVUPS Z1, (CX)(DX*4)
+
+discard2:
+	MOVL    48(AX), DX
+	TESTL   DX, DX
+	JS      discard3
+	VMOVUPS Z2, (CX)(DX*4)
+
+discard3:
+	MOVL    52(AX), DX
+	TESTL   DX, DX
+	JS      discard4
+	VMOVUPS Z3, (CX)(DX*4)
+
+discard4:
+	MOVL    56(AX), DX
+	TESTL   DX, DX
+	JS      discard5
+	VMOVUPS Z4, (CX)(DX*4)
+
+discard5:
+	MOVL    60(AX), DX
+	TESTL   DX, DX
+	JS      discard6
+	VMOVUPS Z5, (CX)(DX*4)
+
+discard6:
+	MOVL    64(AX), DX
+	TESTL   DX, DX
+	JS      discard7
+	VMOVUPS Z6, (CX)(DX*4)
+
+discard7:
+	MOVL    68(AX), DX
+	TESTL   DX, DX
+	JS      discard8
+	VMOVUPS Z7, (CX)(DX*4)
+
+discard8:
+	JMP next
+
+// func dots12AVX512(b *float32, tile *uint32, tiles int, n int)
+// Requires: AVX, AVX512F
+TEXT ·dots12AVX512(SB), NOSPLIT, $0-32
+	MOVQ b+0(FP), AX
+	MOVQ tile+8(FP), CX
+
+tile:
+	MOVQ   n+24(FP), SI
+	MOVQ   CX, BX
+	ADDQ   $0x00000030, CX
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -4345,256 +4662,431 @@ vector:
 	VPXORD Z9, Z9, Z9
 	VPXORD Z10, Z10, Z10
 	VPXORD Z11, Z11, Z11
-	MOVQ   x+16(FP), SI
-	MOVQ   y+24(FP), DI
-	MOVQ   n+32(FP), R8
-	TESTQ  R8, R8
+	TESTQ  SI, SI
 	JZ     store
 
 k:
-	MOVL        (SI), R9
-	VMOVUPS     (AX)(R9*4), Z12
-	MOVL        (DI), R9
-	VFMADD231PS (AX)(R9*4), Z12, Z0
-	MOVL        4(DI), R9
-	VFMADD231PS (AX)(R9*4), Z12, Z1
-	MOVL        8(DI), R9
-	VFMADD231PS (AX)(R9*4), Z12, Z2
-	MOVL        12(DI), R9
-	VFMADD231PS (AX)(R9*4), Z12, Z3
-	MOVL        16(DI), R9
-	VFMADD231PS (AX)(R9*4), Z12, Z4
-	MOVL        20(DI), R9
-	VFMADD231PS (AX)(R9*4), Z12, Z5
-	MOVL        24(DI), R9
-	VFMADD231PS (AX)(R9*4), Z12, Z6
-	MOVL        28(DI), R9
-	VFMADD231PS (AX)(R9*4), Z12, Z7
-	MOVL        32(DI), R9
-	VFMADD231PS (AX)(R9*4), Z12, Z8
-	MOVL        36(DI), R9
-	VFMADD231PS (AX)(R9*4), Z12, Z9
-	MOVL        40(DI), R9
-	VFMADD231PS (AX)(R9*4), Z12, Z10
-	MOVL        44(DI), R9
-	VFMADD231PS (AX)(R9*4), Z12, Z11
-	ADDQ        $0x04, SI
-	ADDQ        $0x30, DI
-	DECQ        R8
+	MOVL        (CX), DX
+	VMOVUPS     (AX)(DX*4), Z12
+	MOVL        48(CX), DX
+	VFMADD231PS (AX)(DX*4), Z12, Z0
+	MOVL        4(CX), DX
+	VMOVUPS     (AX)(DX*4), Z12
+	MOVL        52(CX), DX
+	VFMADD231PS (AX)(DX*4), Z12, Z1
+	MOVL        8(CX), DX
+	VMOVUPS     (AX)(DX*4), Z12
+	MOVL        56(CX), DX
+	VFMADD231PS (AX)(DX*4), Z12, Z2
+	MOVL        12(CX), DX
+	VMOVUPS     (AX)(DX*4), Z12
+	MOVL        60(CX), DX
+	VFMADD231PS (AX)(DX*4), Z12, Z3
+	MOVL        16(CX), DX
+	VMOVUPS     (AX)(DX*4), Z12
+	MOVL        64(CX), DX
+	VFMADD231PS (AX)(DX*4), Z12, Z4
+	MOVL        20(CX), DX
+	VMOVUPS     (AX)(DX*4), Z12
+	MOVL        68(CX), DX
+	VFMADD231PS (AX)(DX*4), Z12, Z5
+	MOVL        24(CX), DX
+	VMOVUPS     (AX)(DX*4), Z12
+	MOVL        72(CX), DX
+	VFMADD231PS (AX)(DX*4), Z12, Z6
+	MOVL        28(CX), DX
+	VMOVUPS     (AX)(DX*4), Z12
+	MOVL        76(CX), DX
+	VFMADD231PS (AX)(DX*4), Z12, Z7
+	MOVL        32(CX), DX
+	VMOVUPS     (AX)(DX*4), Z12
+	MOVL        80(CX), DX
+	VFMADD231PS (AX)(DX*4), Z12, Z8
+	MOVL        36(CX), DX
+	VMOVUPS     (AX)(DX*4), Z12
+	MOVL        84(CX), DX
+	VFMADD231PS (AX)(DX*4), Z12, Z9
+	MOVL        40(CX), DX
+	VMOVUPS     (AX)(DX*4), Z12
+	MOVL        88(CX), DX
+	VFMADD231PS (AX)(DX*4), Z12, Z10
+	MOVL        44(CX), DX
+	VMOVUPS     (AX)(DX*4), Z12
+	MOVL        92(CX), DX
+	VFMADD231PS (AX)(DX*4), Z12, Z11
+	ADDQ        $0x00000060, CX
+	DECQ        SI
 	JNZ         k
 
 store:
-	MOVL    (CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z0, (SI)
-	MOVL    4(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z1, (SI)
-	MOVL    8(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z2, (SI)
-	MOVL    12(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z3, (SI)
-	MOVL    16(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z4, (SI)
-	MOVL    20(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z5, (SI)
-	MOVL    24(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z6, (SI)
-	MOVL    28(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z7, (SI)
-	MOVL    32(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z8, (SI)
-	MOVL    36(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z9, (SI)
-	MOVL    40(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z10, (SI)
-	MOVL    44(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z11, (SI)
-	ADDQ    $0x40, AX
-	DECQ    DX
-	JNZ     vector
+	MOVL    (BX), DX
+	VMOVUPS Z0, (AX)(DX*4)
+	MOVL    4(BX), DX
+	VMOVUPS Z1, (AX)(DX*4)
+	MOVL    8(BX), DX
+	VMOVUPS Z2, (AX)(DX*4)
+	MOVL    12(BX), DX
+	VMOVUPS Z3, (AX)(DX*4)
+	MOVL    16(BX), DX
+	VMOVUPS Z4, (AX)(DX*4)
+	MOVL    20(BX), DX
+	VMOVUPS Z5, (AX)(DX*4)
+	MOVL    24(BX), DX
+	VMOVUPS Z6, (AX)(DX*4)
+	MOVL    28(BX), DX
+	VMOVUPS Z7, (AX)(DX*4)
+	MOVL    32(BX), DX
+	VMOVUPS Z8, (AX)(DX*4)
+	MOVL    36(BX), DX
+	VMOVUPS Z9, (AX)(DX*4)
+	MOVL    40(BX), DX
+	VMOVUPS Z10, (AX)(DX*4)
+	MOVL    44(BX), DX
+	VMOVUPS Z11, (AX)(DX*4)
+	DECQ    tiles+16(FP)
+	JNZ     tile
 	VZEROUPPER
 	RET
 
-// func dots12AVX512(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
-// Requires: AVX, AVX512F, CMOV
-TEXT ·dots12AVX512(SB), NOSPLIT, $64-48
-	MOVQ b+0(FP), AX
-	MOVQ out+8(FP), CX
-	MOVQ panels+40(FP), DX
-	LEAQ (SP), BX
+// func linearAVX512(b *float32, out *uint32, x *uint32, n int, w *float32, bias *float32, groups int, panels int, floor float32)
+// Requires: AVX, AVX512F
+TEXT ·linearAVX512(SB), NOSPLIT, $0-68
+	CMPQ         panels+56(FP), $0x03
+	JL           panels2
+	MOVQ         b+0(FP), AX
+	MOVQ         out+8(FP), CX
+	MOVQ         w+32(FP), DX
+	MOVQ         bias+40(FP), BX
+	MOVQ         groups+48(FP), SI
+	VBROADCASTSS floor+64(FP), Z0
 
-vector:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	MOVQ   x+16(FP), SI
-	MOVQ   y+24(FP), DI
-	MOVQ   n+32(FP), R8
-	TESTQ  R8, R8
-	JZ     store
+group3:
+	VBROADCASTSS (BX), Z1
+	VMOVAPS      Z1, Z2
+	VMOVAPS      Z1, Z3
+	VBROADCASTSS 4(BX), Z4
+	VMOVAPS      Z4, Z5
+	VMOVAPS      Z4, Z6
+	VBROADCASTSS 8(BX), Z7
+	VMOVAPS      Z7, Z8
+	VMOVAPS      Z7, Z9
+	VBROADCASTSS 12(BX), Z10
+	VMOVAPS      Z10, Z11
+	VMOVAPS      Z10, Z12
+	VBROADCASTSS 16(BX), Z13
+	VMOVAPS      Z13, Z14
+	VMOVAPS      Z13, Z15
+	VBROADCASTSS 20(BX), Z16
+	VMOVAPS      Z16, Z17
+	VMOVAPS      Z16, Z18
+	VBROADCASTSS 24(BX), Z19
+	VMOVAPS      Z19, Z20
+	VMOVAPS      Z19, Z21
+	VBROADCASTSS 28(BX), Z22
+	VMOVAPS      Z22, Z23
+	VMOVAPS      Z22, Z24
+	MOVQ         x+16(FP), DI
+	MOVQ         n+24(FP), R8
+	TESTQ        R8, R8
+	JZ           store3
+	LEAQ         (DI)(R8*4), DI
+	NEGQ         R8
 
-k:
-	MOVL        (SI), R9
-	VMOVUPS     (AX)(R9*4), Z12
-	MOVL        (DI), R9
-	VFMADD231PS (AX)(R9*4), Z12, Z0
-	MOVL        4(SI), R9
-	VMOVUPS     (AX)(R9*4), Z12
-	MOVL        4(DI), R9
-	VFMADD231PS (AX)(R9*4), Z12, Z1
-	MOVL        8(SI), R9
-	VMOVUPS     (AX)(R9*4), Z12
-	MOVL        8(DI), R9
-	VFMADD231PS (AX)(R9*4), Z12, Z2
-	MOVL        12(SI), R9
-	VMOVUPS     (AX)(R9*4), Z12
-	MOVL        12(DI), R9
-	VFMADD231PS (AX)(R9*4), Z12, Z3
-	MOVL        16(SI), R9
-	VMOVUPS     (AX)(R9*4), Z12
-	MOVL        16(DI), R9
-	VFMADD231PS (AX)(R9*4), Z12, Z4
-	MOVL        20(SI), R9
-	VMOVUPS     (AX)(R9*4), Z12
-	MOVL        20(DI), R9
-	VFMADD231PS (AX)(R9*4), Z12, Z5
-	MOVL        24(SI), R9
-	VMOVUPS     (AX)(R9*4), Z12
-	MOVL        24(DI), R9
-	VFMADD231PS (AX)(R9*4), Z12, Z6
-	MOVL        28(SI), R9
-	VMOVUPS     (AX)(R9*4), Z12
-	MOVL        28(DI), R9
-	VFMADD231PS (AX)(R9*4), Z12, Z7
-	MOVL        32(SI), R9
-	VMOVUPS     (AX)(R9*4), Z12
-	MOVL        32(DI), R9
-	VFMADD231PS (AX)(R9*4), Z12, Z8
-	MOVL        36(SI), R9
-	VMOVUPS     (AX)(R9*4), Z12
-	MOVL        36(DI), R9
-	VFMADD231PS (AX)(R9*4), Z12, Z9
-	MOVL        40(SI), R9
-	VMOVUPS     (AX)(R9*4), Z12
-	MOVL        40(DI), R9
-	VFMADD231PS (AX)(R9*4), Z12, Z10
-	MOVL        44(SI), R9
-	VMOVUPS     (AX)(R9*4), Z12
-	MOVL        44(DI), R9
-	VFMADD231PS (AX)(R9*4), Z12, Z11
-	ADDQ        $0x30, SI
-	ADDQ        $0x30, DI
-	DECQ        R8
-	JNZ         k
+k3:
+	MOVL         (DI)(R8*4), R9
+	VMOVUPS      (AX)(R9*4), Z25
+	VMOVUPS      64(AX)(R9*4), Z26
+	VMOVUPS      128(AX)(R9*4), Z27
+	VBROADCASTSS (DX), Z28
+	VFMADD231PS  Z28, Z25, Z1
+	VFMADD231PS  Z28, Z26, Z2
+	VFMADD231PS  Z28, Z27, Z3
+	VBROADCASTSS 4(DX), Z28
+	VFMADD231PS  Z28, Z25, Z4
+	VFMADD231PS  Z28, Z26, Z5
+	VFMADD231PS  Z28, Z27, Z6
+	VBROADCASTSS 8(DX), Z28
+	VFMADD231PS  Z28, Z25, Z7
+	VFMADD231PS  Z28, Z26, Z8
+	VFMADD231PS  Z28, Z27, Z9
+	VBROADCASTSS 12(DX), Z28
+	VFMADD231PS  Z28, Z25, Z10
+	VFMADD231PS  Z28, Z26, Z11
+	VFMADD231PS  Z28, Z27, Z12
+	VBROADCASTSS 16(DX), Z28
+	VFMADD231PS  Z28, Z25, Z13
+	VFMADD231PS  Z28, Z26, Z14
+	VFMADD231PS  Z28, Z27, Z15
+	VBROADCASTSS 20(DX), Z28
+	VFMADD231PS  Z28, Z25, Z16
+	VFMADD231PS  Z28, Z26, Z17
+	VFMADD231PS  Z28, Z27, Z18
+	VBROADCASTSS 24(DX), Z28
+	VFMADD231PS  Z28, Z25, Z19
+	VFMADD231PS  Z28, Z26, Z20
+	VFMADD231PS  Z28, Z27, Z21
+	VBROADCASTSS 28(DX), Z28
+	VFMADD231PS  Z28, Z25, Z22
+	VFMADD231PS  Z28, Z26, Z23
+	VFMADD231PS  Z28, Z27, Z24
+	ADDQ         $0x20, DX
+	INCQ         R8
+	JNZ          k3
 
-store:
+store3:
 	MOVL    (CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z0, (SI)
+	VMAXPS  Z1, Z0, Z1
+	VMOVUPS Z1, (AX)(R9*4)
+	VMAXPS  Z2, Z0, Z2
+	VMOVUPS Z2, 64(AX)(R9*4)
+	VMAXPS  Z3, Z0, Z3
+	VMOVUPS Z3, 128(AX)(R9*4)
 	MOVL    4(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z1, (SI)
+	VMAXPS  Z4, Z0, Z4
+	VMOVUPS Z4, (AX)(R9*4)
+	VMAXPS  Z5, Z0, Z5
+	VMOVUPS Z5, 64(AX)(R9*4)
+	VMAXPS  Z6, Z0, Z6
+	VMOVUPS Z6, 128(AX)(R9*4)
 	MOVL    8(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z2, (SI)
+	VMAXPS  Z7, Z0, Z7
+	VMOVUPS Z7, (AX)(R9*4)
+	VMAXPS  Z8, Z0, Z8
+	VMOVUPS Z8, 64(AX)(R9*4)
+	VMAXPS  Z9, Z0, Z9
+	VMOVUPS Z9, 128(AX)(R9*4)
 	MOVL    12(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z3, (SI)
+	VMAXPS  Z10, Z0, Z10
+	VMOVUPS Z10, (AX)(R9*4)
+	VMAXPS  Z11, Z0, Z11
+	VMOVUPS Z11, 64(AX)(R9*4)
+	VMAXPS  Z12, Z0, Z12
+	VMOVUPS Z12, 128(AX)(R9*4)
 	MOVL    16(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z4, (SI)
+	VMAXPS  Z13, Z0, Z13
+	VMOVUPS Z13, (AX)(R9*4)
+	VMAXPS  Z14, Z0, Z14
+	VMOVUPS Z14, 64(AX)(R9*4)
+	VMAXPS  Z15, Z0, Z15
+	VMOVUPS Z15, 128(AX)(R9*4)
 	MOVL    20(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z5, (SI)
+	VMAXPS  Z16, Z0, Z16
+	VMOVUPS Z16, (AX)(R9*4)
+	VMAXPS  Z17, Z0, Z17
+	VMOVUPS Z17, 64(AX)(R9*4)
+	VMAXPS  Z18, Z0, Z18
+	VMOVUPS Z18, 128(AX)(R9*4)
 	MOVL    24(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z6, (SI)
+	VMAXPS  Z19, Z0, Z19
+	VMOVUPS Z19, (AX)(R9*4)
+	VMAXPS  Z20, Z0, Z20
+	VMOVUPS Z20, 64(AX)(R9*4)
+	VMAXPS  Z21, Z0, Z21
+	VMOVUPS Z21, 128(AX)(R9*4)
 	MOVL    28(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z7, (SI)
-	MOVL    32(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z8, (SI)
-	MOVL    36(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z9, (SI)
-	MOVL    40(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z10, (SI)
-	MOVL    44(CX), R9
-	LEAQ    (AX)(R9*4), SI
-	TESTL   R9, R9
-	CMOVQMI BX, SI
-	VMOVUPS Z11, (SI)
-	ADDQ    $0x40, AX
-	DECQ    DX
-	JNZ     vector
+	VMAXPS  Z22, Z0, Z22
+	VMOVUPS Z22, (AX)(R9*4)
+	VMAXPS  Z23, Z0, Z23
+	VMOVUPS Z23, 64(AX)(R9*4)
+	VMAXPS  Z24, Z0, Z24
+	VMOVUPS Z24, 128(AX)(R9*4)
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, BX
+	DECQ    SI
+	JNZ     group3
+	VZEROUPPER
+	RET
+
+panels2:
+	CMPQ         panels+56(FP), $0x02
+	JL           panels1
+	MOVQ         b+0(FP), AX
+	MOVQ         out+8(FP), CX
+	MOVQ         w+32(FP), DX
+	MOVQ         bias+40(FP), BX
+	MOVQ         groups+48(FP), SI
+	VBROADCASTSS floor+64(FP), Z0
+
+group2:
+	VBROADCASTSS (BX), Z1
+	VMOVAPS      Z1, Z2
+	VBROADCASTSS 4(BX), Z3
+	VMOVAPS      Z3, Z4
+	VBROADCASTSS 8(BX), Z5
+	VMOVAPS      Z5, Z6
+	VBROADCASTSS 12(BX), Z7
+	VMOVAPS      Z7, Z8
+	VBROADCASTSS 16(BX), Z9
+	VMOVAPS      Z9, Z10
+	VBROADCASTSS 20(BX), Z11
+	VMOVAPS      Z11, Z12
+	VBROADCASTSS 24(BX), Z13
+	VMOVAPS      Z13, Z14
+	VBROADCASTSS 28(BX), Z15
+	VMOVAPS      Z15, Z16
+	MOVQ         x+16(FP), DI
+	MOVQ         n+24(FP), R8
+	TESTQ        R8, R8
+	JZ           store2
+	LEAQ         (DI)(R8*4), DI
+	NEGQ         R8
+
+k2:
+	MOVL         (DI)(R8*4), R9
+	VMOVUPS      (AX)(R9*4), Z17
+	VMOVUPS      64(AX)(R9*4), Z18
+	VBROADCASTSS (DX), Z19
+	VFMADD231PS  Z19, Z17, Z1
+	VFMADD231PS  Z19, Z18, Z2
+	VBROADCASTSS 4(DX), Z19
+	VFMADD231PS  Z19, Z17, Z3
+	VFMADD231PS  Z19, Z18, Z4
+	VBROADCASTSS 8(DX), Z19
+	VFMADD231PS  Z19, Z17, Z5
+	VFMADD231PS  Z19, Z18, Z6
+	VBROADCASTSS 12(DX), Z19
+	VFMADD231PS  Z19, Z17, Z7
+	VFMADD231PS  Z19, Z18, Z8
+	VBROADCASTSS 16(DX), Z19
+	VFMADD231PS  Z19, Z17, Z9
+	VFMADD231PS  Z19, Z18, Z10
+	VBROADCASTSS 20(DX), Z19
+	VFMADD231PS  Z19, Z17, Z11
+	VFMADD231PS  Z19, Z18, Z12
+	VBROADCASTSS 24(DX), Z19
+	VFMADD231PS  Z19, Z17, Z13
+	VFMADD231PS  Z19, Z18, Z14
+	VBROADCASTSS 28(DX), Z19
+	VFMADD231PS  Z19, Z17, Z15
+	VFMADD231PS  Z19, Z18, Z16
+	ADDQ         $0x20, DX
+	INCQ         R8
+	JNZ          k2
+
+store2:
+	MOVL    (CX), R9
+	VMAXPS  Z1, Z0, Z1
+	VMOVUPS Z1, (AX)(R9*4)
+	VMAXPS  Z2, Z0, Z2
+	VMOVUPS Z2, 64(AX)(R9*4)
+	MOVL    4(CX), R9
+	VMAXPS  Z3, Z0, Z3
+	VMOVUPS Z3, (AX)(R9*4)
+	VMAXPS  Z4, Z0, Z4
+	VMOVUPS Z4, 64(AX)(R9*4)
+	MOVL    8(CX), R9
+	VMAXPS  Z5, Z0, Z5
+	VMOVUPS Z5, (AX)(R9*4)
+	VMAXPS  Z6, Z0, Z6
+	VMOVUPS Z6, 64(AX)(R9*4)
+	MOVL    12(CX), R9
+	VMAXPS  Z7, Z0, Z7
+	VMOVUPS Z7, (AX)(R9*4)
+	VMAXPS  Z8, Z0, Z8
+	VMOVUPS Z8, 64(AX)(R9*4)
+	MOVL    16(CX), R9
+	VMAXPS  Z9, Z0, Z9
+	VMOVUPS Z9, (AX)(R9*4)
+	VMAXPS  Z10, Z0, Z10
+	VMOVUPS Z10, 64(AX)(R9*4)
+	MOVL    20(CX), R9
+	VMAXPS  Z11, Z0, Z11
+	VMOVUPS Z11, (AX)(R9*4)
+	VMAXPS  Z12, Z0, Z12
+	VMOVUPS Z12, 64(AX)(R9*4)
+	MOVL    24(CX), R9
+	VMAXPS  Z13, Z0, Z13
+	VMOVUPS Z13, (AX)(R9*4)
+	VMAXPS  Z14, Z0, Z14
+	VMOVUPS Z14, 64(AX)(R9*4)
+	MOVL    28(CX), R9
+	VMAXPS  Z15, Z0, Z15
+	VMOVUPS Z15, (AX)(R9*4)
+	VMAXPS  Z16, Z0, Z16
+	VMOVUPS Z16, 64(AX)(R9*4)
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, BX
+	DECQ    SI
+	JNZ     group2
+	VZEROUPPER
+	RET
+
+panels1:
+	MOVQ         b+0(FP), AX
+	MOVQ         out+8(FP), CX
+	MOVQ         w+32(FP), DX
+	MOVQ         bias+40(FP), BX
+	MOVQ         groups+48(FP), SI
+	VBROADCASTSS floor+64(FP), Z0
+
+group1:
+	VBROADCASTSS (BX), Z1
+	VBROADCASTSS 4(BX), Z2
+	VBROADCASTSS 8(BX), Z3
+	VBROADCASTSS 12(BX), Z4
+	VBROADCASTSS 16(BX), Z5
+	VBROADCASTSS 20(BX), Z6
+	VBROADCASTSS 24(BX), Z7
+	VBROADCASTSS 28(BX), Z8
+	MOVQ         x+16(FP), DI
+	MOVQ         n+24(FP), R8
+	TESTQ        R8, R8
+	JZ           store1
+	LEAQ         (DI)(R8*4), DI
+	NEGQ         R8
+
+k1:
+	MOVL         (DI)(R8*4), R9
+	VMOVUPS      (AX)(R9*4), Z9
+	VBROADCASTSS (DX), Z10
+	VFMADD231PS  Z10, Z9, Z1
+	VBROADCASTSS 4(DX), Z10
+	VFMADD231PS  Z10, Z9, Z2
+	VBROADCASTSS 8(DX), Z10
+	VFMADD231PS  Z10, Z9, Z3
+	VBROADCASTSS 12(DX), Z10
+	VFMADD231PS  Z10, Z9, Z4
+	VBROADCASTSS 16(DX), Z10
+	VFMADD231PS  Z10, Z9, Z5
+	VBROADCASTSS 20(DX), Z10
+	VFMADD231PS  Z10, Z9, Z6
+	VBROADCASTSS 24(DX), Z10
+	VFMADD231PS  Z10, Z9, Z7
+	VBROADCASTSS 28(DX), Z10
+	VFMADD231PS  Z10, Z9, Z8
+	ADDQ         $0x20, DX
+	INCQ         R8
+	JNZ          k1
+
+store1:
+	MOVL    (CX), R9
+	VMAXPS  Z1, Z0, Z1
+	VMOVUPS Z1, (AX)(R9*4)
+	MOVL    4(CX), R9
+	VMAXPS  Z2, Z0, Z2
+	VMOVUPS Z2, (AX)(R9*4)
+	MOVL    8(CX), R9
+	VMAXPS  Z3, Z0, Z3
+	VMOVUPS Z3, (AX)(R9*4)
+	MOVL    12(CX), R9
+	VMAXPS  Z4, Z0, Z4
+	VMOVUPS Z4, (AX)(R9*4)
+	MOVL    16(CX), R9
+	VMAXPS  Z5, Z0, Z5
+	VMOVUPS Z5, (AX)(R9*4)
+	MOVL    20(CX), R9
+	VMAXPS  Z6, Z0, Z6
+	VMOVUPS Z6, (AX)(R9*4)
+	MOVL    24(CX), R9
+	VMAXPS  Z7, Z0, Z7
+	VMOVUPS Z7, (AX)(R9*4)
+	MOVL    28(CX), R9
+	VMAXPS  Z8, Z0, Z8
+	VMOVUPS Z8, (AX)(R9*4)
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, BX
+	DECQ    SI
+	JNZ     group1
 	VZEROUPPER
 	RET
 

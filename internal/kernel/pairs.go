@@ -1,9 +1,6 @@
 package kernel
 
-import (
-	"math"
-	"slices"
-)
+import "math"
 
 // Left is the element that NewPairs takes for an output that nobody needs.
 const Left = -1
@@ -18,34 +15,32 @@ type Pairs struct {
 	out, x, y            []uint32
 	size                 int // number of elements that a block needs
 
-	// At levels in assembly, the products are cut into tiles of one shape. index contains
-	// the lists of the tiles.
+	// At levels in assembly, the products are cut into tiles of one shape, which words
+	// describes as the functions of the level need it. If the shape is diagonal, steps is
+	// empty.
 	shape int // index into level.shapes
-	tiles []pairsTile
-	index []uint32
+	tiles int
+	words []uint32
+	steps []int32
 }
 
-// pairsTile has the beginnings of a tile's lists in Pairs.index.
-type pairsTile struct{ out, x, y int }
-
 // pairsShape is a form of tile that a level has a function for. A tile computes
-// rows*columns outputs. A diagonal tile computes rows outputs that share no operands.
+// rows*columns outputs from rows + columns operands. A diagonal tile computes rows outputs
+// that need not share operands.
 type pairsShape struct {
 	rows, columns int
 	diagonal      bool
 }
 
-// width returns the number of elements that a tile reads from y for each k.
-func (s pairsShape) width() int {
+// cost estimates the time of a tile for each k. It is the number of multiply-adds or of
+// loads, whichever is larger. In a diagonal tile, the index of each operand is loaded as
+// well.
+func (s pairsShape) cost() int {
 	if s.diagonal {
-		return s.rows
+		return 4 * s.rows
 	}
-	return s.columns
+	return max(s.rows*s.columns, s.rows+s.columns+2)
 }
-
-// cost estimates the time of a tile for each k: the number of multiply-adds or of loads,
-// whichever is larger. An operand takes two loads, because its index is loaded as well.
-func (s pairsShape) cost() int { return max(s.rows*s.columns, 2*(s.rows+s.width())) }
 
 // NewPairs prepares Compute for a batch of products of matrices. x is [batch, rows,
 // inner], y is [batch, columns, inner], and out is [batch, rows, columns]. All three are
@@ -61,7 +56,6 @@ func NewPairs(out, x, y []int32, batch, rows, columns, inner int) *Pairs {
 	}
 	a, b := NewElements(x), NewElements(y)
 	p := &Pairs{rows: rows, columns: columns, inner: inner, out: make([]uint32, len(out)), x: a.offset, y: b.offset, size: max(a.size, b.size)}
-	seen := map[int32]bool{}
 	for i, k := range out {
 		switch {
 		case k == Left:
@@ -69,14 +63,11 @@ func NewPairs(out, x, y []int32, batch, rows, columns, inner int) *Pairs {
 			continue
 		case k < 0 || k >= maxElements:
 			panic("kernel: NewPairs: element is negative or too large")
-		case seen[k]:
-			panic("kernel: NewPairs: an element of out occurs twice")
 		}
-		seen[k] = true
 		p.out[i], p.size = uint32(k)*States, max(p.size, int(k)+1)
 	}
-	if both := func(k int32) bool { return seen[k] }; slices.ContainsFunc(x, both) || slices.ContainsFunc(y, both) {
-		panic("kernel: NewPairs: an element of out is an operand")
+	if !disjoint(out, x, y) {
+		panic("kernel: NewPairs: an element of out occurs twice or is an operand")
 	}
 	if rows > columns { // tiles are at least as wide as high
 		p.transpose(batch)
@@ -105,44 +96,82 @@ func (p *Pairs) yRow(o int) int { return o/p.columns/p.rows*p.columns + o%p.colu
 
 // cut cuts the products into tiles of the shape that costs least.
 func (p *Pairs) cut(shapes []pairsShape) {
+	if len(shapes) == 0 || len(p.out) == 0 {
+		return
+	}
+	xSteps, x := p.stepsOf(p.x)
+	ySteps, y := p.stepsOf(p.y)
 	least := math.MaxInt
 	for i, s := range shapes {
 		n := 0
 		p.visit(s, func([]int) { n++ })
-		if cost := n * s.cost(); cost < least {
-			least, p.shape = cost, i
+		if cost := n * s.cost(); cost < least && (s.diagonal || x && y) {
+			least, p.shape, p.tiles = cost, i, n
 		}
-	}
-	if len(shapes) == 0 {
-		return
 	}
 	s := shapes[p.shape]
-	shared := map[[2]int]int{} // tiles with the same first row of x have the same list
-	list := func(side int, from []uint32, rows []int) int {
-		key := [2]int{side, rows[0]}
-		if at, ok := shared[key]; ok && !s.diagonal {
-			return at
+	if s.diagonal {
+		p.visit(s, func(outputs []int) {
+			for _, o := range outputs {
+				p.words = append(p.words, p.out[o])
+			}
+			for k := range p.inner {
+				for _, o := range outputs {
+					p.words = append(p.words, p.x[p.xRow(o)*p.inner+k])
+				}
+				for _, o := range outputs {
+					p.words = append(p.words, p.y[p.yRow(o)*p.inner+k])
+				}
+			}
+		})
+		return
+	}
+	for k := range p.inner {
+		p.steps = append(p.steps, xSteps[k], ySteps[k])
+	}
+	p.visit(s, func(outputs []int) {
+		first := len(p.words)
+		p.words = append(p.words, 0)
+		for i := range s.rows {
+			p.words = append(p.words, at(p.x, p.xRow(outputs[i*s.columns])*p.inner))
 		}
-		at := len(p.index)
-		shared[key] = at
-		for k := range p.inner {
-			for _, row := range rows {
-				p.index = append(p.index, from[row*p.inner+k])
+		for _, o := range outputs[:s.columns] {
+			p.words = append(p.words, at(p.y, p.yRow(o)*p.inner))
+		}
+		for _, o := range outputs {
+			p.words = append(p.words, p.out[o])
+			if p.out[o] == unneeded {
+				p.words[first] = 1
 			}
 		}
-		return at
-	}
-	x, y := make([]int, s.rows), make([]int, s.width())
-	p.visit(s, func(outputs []int) {
-		t := pairsTile{out: len(p.index)}
-		for i, o := range outputs {
-			p.index = append(p.index, p.out[o])
-			x[i/s.columns], y[i%len(y)] = p.xRow(o), p.yRow(o)
-		}
-		t.x, t.y = list(0, p.x, x), list(1, p.y, y)
-		p.tiles = append(p.tiles, t)
 	})
 }
+
+// at returns list[i], or 0 if the list is empty because there is nothing to add.
+func at(list []uint32, i int) uint32 {
+	if len(list) == 0 {
+		return 0
+	}
+	return list[i]
+}
+
+// stepsOf returns the distances from the first operand of a row to the others. It reports
+// whether they are the same in all rows.
+func (p *Pairs) stepsOf(list []uint32) (steps []int32, ok bool) {
+	for i, v := range list {
+		step := int32(v) - int32(list[i-i%p.inner])
+		if i < p.inner {
+			steps = append(steps, step)
+		} else if step != steps[i%p.inner] {
+			return nil, false
+		}
+	}
+	return steps, true
+}
+
+// pairsBytes is the size of a part of y that tiles with different rows of x use one after
+// the other. It is less than half of a core's first cache.
+const pairsBytes = 20 << 10
 
 // visit calls f with the outputs of each tile that has outputs which are needed. An
 // incomplete tile is filled with copies of its last row and column. f must not keep the
@@ -164,21 +193,24 @@ func (p *Pairs) visit(s pairsShape, f func(outputs []int)) {
 		}
 		return
 	}
+	part := max(1, pairsBytes/(max(1, p.inner)*Columns*4*s.columns)) * s.columns
 	for first := 0; first < len(p.out); first += p.rows * p.columns {
-		for i := 0; i < p.rows; i += s.rows {
-			for j := 0; j < p.columns; j += s.columns {
-				needed := false
-				for r := range s.rows {
-					for c := range s.columns {
-						o := first + min(i+r, p.rows-1)*p.columns + min(j+c, p.columns-1)
-						needed = needed || p.out[o] != unneeded
-						outputs = append(outputs, o)
+		for begin := 0; begin < p.columns; begin += part {
+			for i := 0; i < p.rows; i += s.rows {
+				for j := begin; j < min(begin+part, p.columns); j += s.columns {
+					needed := false
+					for r := range s.rows {
+						for c := range s.columns {
+							o := first + min(i+r, p.rows-1)*p.columns + min(j+c, p.columns-1)
+							needed = needed || p.out[o] != unneeded
+							outputs = append(outputs, o)
+						}
 					}
+					if needed {
+						f(outputs)
+					}
+					outputs = outputs[:0]
 				}
-				if needed {
-					f(outputs)
-				}
-				outputs = outputs[:0]
 			}
 		}
 	}
@@ -195,7 +227,7 @@ func (p *Pairs) Compute(b Block, states int) {
 	if len(b)/States < p.size {
 		panic("kernel: an element is outside the block")
 	}
-	if len(p.out) > 0 {
+	if p.size > 0 {
 		current.pairs(p, b, panelsOf(states))
 	}
 }

@@ -399,82 +399,201 @@ func (g *generator) reduce() {
 	}
 }
 
-// pairs generates the functions of Pairs.Compute, one for each form of tile. A tile of
-// rows*columns outputs keeps its sums in registers, so that each operand that is loaded
-// serves a whole row or column of the tile. In a diagonal tile output i has operands of its
-// own.
-func (g *generator) pairs(rows, columns int, diagonal bool) {
-	name, what := fmt.Sprintf("pairs%dx%d%s", rows, columns, g.suffix), fmt.Sprintf("%d by %d outputs", rows, columns)
-	if diagonal {
-		name, what = fmt.Sprintf("dots%d%s", rows, g.suffix), fmt.Sprintf("%d outputs that share no operands", rows)
-	}
-	build.TEXT(name, build.NOSPLIT, "func(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)")
-	build.Doc(fmt.Sprintf("%s is the loop of Pairs.Compute for a tile of %s. The lists contain", name, what),
-		fmt.Sprintf("indices of b: x has %d for each k, and y has %d. n is the number of products that a sum adds. panels is", rows, columns),
-		"the number of groups of 16 states, at least 1. If bit 31 of an index of out is set, the output is discarded.")
+// pairs generates a function of Pairs.Compute for tiles of rows*columns outputs. The sums of a
+// tile are in registers, so that each operand that is loaded serves a whole row or column.
+func (g *generator) pairs(rows, columns int) {
+	name := fmt.Sprintf("pairs%dx%d%s", rows, columns, g.suffix)
+	build.TEXT(name, build.NOSPLIT, "func(b *float32, tile *uint32, tiles int, steps *int32, n int)")
+	build.Doc(fmt.Sprintf("%s is the loop of Pairs.Compute for one vector of states and tiles of %d by %d outputs.", name, rows, columns),
+		"A tile has one word that is not 0 if outputs are discarded, the indices of its operands' first elements",
+		"in b, and those of its outputs. If bit 31 of the latter is set, the output is discarded. steps has two",
+		"numbers for each k, which are added to the indices of the operands. n is the number of products that a",
+		"sum adds.")
 	build.Pragma("noescape")
-	b, out, vectors := argument("b"), argument("out"), argument("panels")
-	if g.perPanel() == 2 {
-		build.SHLQ(operand.Imm(1), vectors)
+	build.Label("tile")
+	b, tile, operands := argument("b"), argument("tile"), make([]reg.GPVirtual, rows+columns)
+	for i := range operands {
+		operands[i] = build.GP64()
+		build.MOVL(operand.Mem{Base: tile, Disp: 4 + 4*i}, operands[i].As32())
+		build.LEAQ(operand.Mem{Base: b, Index: operands[i], Scale: 4}, operands[i])
 	}
-	discarded := build.GP64()
-	build.LEAQ(build.AllocLocal(g.bytes), discarded)
-	build.Label("vector")
-	outputs := rows * columns
-	if diagonal {
-		outputs = rows
-	}
-	sum := g.vectors(outputs)
+	sum := g.vectors(rows * columns)
 	for _, v := range sum {
 		g.zero(v)
 	}
-	x, y, n, k := argument("x"), argument("y"), argument("n"), build.GP64()
+	steps, n := argument("steps"), argument("n")
 	build.TESTQ(n, n)
 	build.JZ(operand.LabelRef("store"))
+	build.LEAQ(operand.Mem{Base: steps, Index: n, Scale: 8}, steps)
+	build.NEGQ(n)
 	build.Label("k")
-	at := func(list reg.GPVirtual, i int) operand.Mem {
-		build.MOVL(operand.Mem{Base: list, Disp: 4 * i}, k.As32())
+	xk, yk := build.GP64(), build.GP64()
+	build.MOVLQSX(operand.Mem{Base: steps, Index: n, Scale: 8}, xk)
+	build.MOVLQSX(operand.Mem{Base: steps, Index: n, Scale: 8, Disp: 4}, yk)
+	x := g.vectors(rows)
+	for i := range x {
+		build.VMOVUPS(operand.Mem{Base: operands[i], Index: xk, Scale: 4}, x[i])
+	}
+	for j := range columns {
+		at := operand.Mem{Base: operands[rows+j], Index: yk, Scale: 4}
+		if rows == 1 {
+			build.VFMADD231PS(at, x[0], sum[j])
+			continue
+		}
+		y := g.vector()
+		build.VMOVUPS(at, y)
+		for i := range x {
+			build.VFMADD231PS(y, x[i], sum[i*columns+j])
+		}
+	}
+	build.INCQ(n)
+	build.JNZ(operand.LabelRef("k"))
+	build.Label("store")
+	tile, b = argument("tile"), argument("b")
+	build.CMPL(operand.Mem{Base: tile}, operand.Imm(0))
+	build.JNE(operand.LabelRef("discard"))
+	k := build.GP64()
+	for i, v := range sum {
+		build.MOVL(operand.Mem{Base: tile, Disp: 4 * (1 + rows + columns + i)}, k.As32())
+		build.VMOVUPS(v, operand.Mem{Base: b, Index: k, Scale: 4})
+	}
+	build.Label("next")
+	build.ADDQ(operand.U32(4*(1+rows+columns+rows*columns)), stack("tile"))
+	build.DECQ(stack("tiles"))
+	build.JNZ(operand.LabelRef("tile"))
+	build.VZEROUPPER()
+	build.RET()
+	build.Label("discard")
+	for i, v := range sum {
+		skip := fmt.Sprintf("discard%d", i+1)
+		build.MOVL(operand.Mem{Base: tile, Disp: 4 * (1 + rows + columns + i)}, k.As32())
+		build.TESTL(k.As32(), k.As32())
+		build.JS(operand.LabelRef(skip))
+		build.VMOVUPS(v, operand.Mem{Base: b, Index: k, Scale: 4})
+		build.Label(skip)
+	}
+	build.JMP(operand.LabelRef("next"))
+}
+
+// dots generates a function of Pairs.Compute for outputs that share no operands, or whose
+// operands have no common steps.
+func (g *generator) dots(n int) {
+	name := fmt.Sprintf("dots%d%s", n, g.suffix)
+	build.TEXT(name, build.NOSPLIT, "func(b *float32, tile *uint32, tiles int, n int)")
+	build.Doc(fmt.Sprintf("%s is the loop of Pairs.Compute for one vector of states and tiles of %d outputs that need not", name, n),
+		fmt.Sprintf("share operands. A tile has the indices of its outputs in b. For each k, %d operands of each side follow.", n),
+		"n is the number of products that a sum adds.")
+	build.Pragma("noescape")
+	b, tile, k := argument("b"), argument("tile"), build.GP64()
+	build.Label("tile")
+	at := func(i int) operand.Mem {
+		build.MOVL(operand.Mem{Base: tile, Disp: 4 * i}, k.As32())
 		return operand.Mem{Base: b, Index: k, Scale: 4}
 	}
-	if diagonal {
-		for i := range rows {
-			v := g.vector()
-			build.VMOVUPS(at(x, i), v)
-			build.VFMADD231PS(at(y, i), v, sum[i])
-		}
-	} else {
-		v := g.vectors(rows)
-		for i := range v {
-			build.VMOVUPS(at(x, i), v[i])
-		}
-		for j := range columns {
-			if rows == 1 {
-				build.VFMADD231PS(at(y, j), v[0], sum[j])
-				continue
-			}
-			w := g.vector()
-			build.VMOVUPS(at(y, j), w)
-			for i := range v {
-				build.VFMADD231PS(w, v[i], sum[i*columns+j])
-			}
-		}
+	out, left := build.GP64(), argument("n")
+	build.MOVQ(tile, out)
+	build.ADDQ(operand.U32(4*n), tile)
+	sum := g.vectors(n)
+	for _, v := range sum {
+		g.zero(v)
 	}
-	build.ADDQ(operand.Imm(uint64(4*rows)), x)
-	build.ADDQ(operand.Imm(uint64(4*columns)), y)
-	build.DECQ(n)
+	build.TESTQ(left, left)
+	build.JZ(operand.LabelRef("store"))
+	build.Label("k")
+	for i := range sum {
+		x := g.vector()
+		build.VMOVUPS(at(i), x)
+		build.VFMADD231PS(at(n+i), x, sum[i])
+	}
+	build.ADDQ(operand.U32(8*n), tile)
+	build.DECQ(left)
 	build.JNZ(operand.LabelRef("k"))
 	build.Label("store")
 	for i, v := range sum {
-		p := build.GP64()
 		build.MOVL(operand.Mem{Base: out, Disp: 4 * i}, k.As32())
-		build.LEAQ(operand.Mem{Base: b, Index: k, Scale: 4}, p)
-		build.TESTL(k.As32(), k.As32())
-		build.CMOVQMI(discarded, p)
-		build.VMOVUPS(v, operand.Mem{Base: p})
+		build.VMOVUPS(v, operand.Mem{Base: b, Index: k, Scale: 4})
 	}
-	build.ADDQ(operand.Imm(uint64(g.bytes)), b)
-	build.DECQ(vectors)
-	build.JNZ(operand.LabelRef("vector"))
+	build.DECQ(stack("tiles"))
+	build.JNZ(operand.LabelRef("tile"))
 	build.VZEROUPPER()
 	build.RET()
+}
+
+// linear generates linear<suffix>, which implements Linear.Compute for one vector of
+// elements. It is the loop of product, but weights are packed in the order of their use.
+func (g *generator) linear() {
+	name := "linear" + g.suffix
+	build.TEXT(name, build.NOSPLIT, "func(b *float32, out *uint32, x *uint32, n int, w *float32, bias *float32, groups int, panels int, floor float32)")
+	build.Doc(fmt.Sprintf("%s is the loop of Linear.Compute for groups of %d units. The lists contain indices of b. n is the length", name, g.units),
+		"of x. panels is the number of groups of 16 states, at most 3. groups and panels are at least 1. floor is 0 for",
+		"ReLU, otherwise -Inf.")
+	build.Pragma("noescape")
+	for panels := g.panels; panels > 0; panels-- {
+		if panels > 1 {
+			build.CMPQ(stack("panels"), operand.Imm(uint64(panels)))
+			build.JL(operand.LabelRef(fmt.Sprintf("panels%d", panels-1)))
+		} else if g.panels == 1 {
+			build.Label("panel")
+		}
+		g.linearPanels(panels)
+		if panels == 1 && g.panels == 1 {
+			build.ADDQ(operand.U32(panelBytes), stack("b"))
+			build.DECQ(stack("panels"))
+			build.JNZ(operand.LabelRef("panel"))
+		}
+		build.VZEROUPPER()
+		build.RET()
+		if panels > 1 {
+			build.Label(fmt.Sprintf("panels%d", panels-1))
+		}
+	}
+}
+
+func (g *generator) linearPanels(panels int) {
+	id, width := fmt.Sprint(panels), panels*g.perPanel()
+	b, out, w, bias, groups := argument("b"), argument("out"), argument("w"), argument("bias"), argument("groups")
+	floor := g.vector()
+	build.VBROADCASTSS(stack("floor"), floor)
+	build.Label("group" + id)
+	sum := g.vectors(g.units * width)
+	for u := range g.units {
+		build.VBROADCASTSS(operand.Mem{Base: bias, Disp: 4 * u}, sum[u*width])
+		for v := 1; v < width; v++ {
+			build.VMOVAPS(sum[u*width], sum[u*width+v])
+		}
+	}
+	list, n, k := argument("x"), argument("n"), build.GP64()
+	build.TESTQ(n, n)
+	build.JZ(operand.LabelRef("store" + id))
+	build.LEAQ(operand.Mem{Base: list, Index: n, Scale: 4}, list)
+	build.NEGQ(n)
+	build.Label("k" + id)
+	build.MOVL(operand.Mem{Base: list, Index: n, Scale: 4}, k.As32())
+	x := g.vectors(width)
+	for v := range x {
+		build.VMOVUPS(operand.Mem{Base: b, Index: k, Scale: 4, Disp: v * g.bytes}, x[v])
+	}
+	for u := range g.units {
+		weight := g.vector()
+		build.VBROADCASTSS(operand.Mem{Base: w, Disp: 4 * u}, weight)
+		for v := range x {
+			build.VFMADD231PS(weight, x[v], sum[u*width+v])
+		}
+	}
+	build.ADDQ(operand.Imm(uint64(4*g.units)), w)
+	build.INCQ(n)
+	build.JNZ(operand.LabelRef("k" + id))
+	build.Label("store" + id)
+	for u := range g.units {
+		build.MOVL(operand.Mem{Base: out, Disp: 4 * u}, k.As32())
+		for v := range width {
+			a := sum[u*width+v]
+			build.VMAXPS(a, floor, a) // max returns a if either operand is NaN
+			build.VMOVUPS(a, operand.Mem{Base: b, Index: k, Scale: 4, Disp: v * g.bytes})
+		}
+	}
+	build.ADDQ(operand.Imm(uint64(4*g.units)), out)
+	build.ADDQ(operand.Imm(uint64(4*g.units)), bias)
+	build.DECQ(groups)
+	build.JNZ(operand.LabelRef("group" + id))
 }

@@ -48,9 +48,10 @@ func main() {
 	g.triples()
 	g.reduce()
 	for _, t := range g.tiles {
-		g.pairs(t[0], t[1], false)
+		g.pairs(t[0], t[1])
 	}
-	g.pairs(g.dots, g.dots, true)
+	g.dots(g.sums)
+	g.linear()
 	if *level == "avx512" {
 		g.list()
 		g.expand()
