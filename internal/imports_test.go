@@ -53,7 +53,7 @@ dense:                  pure
 checkpoint:             atomicfile compact fault model seal
 onnx:                   fault google.golang.org/protobuf
 dissect:                fault graph onnx
-arrowio:                fault model tally github.com/apache/arrow/go/v17 github.com/google/flatbuffers github.com/klauspost/compress
+arrowio:                fault layout model tally github.com/apache/arrow/go/v17 github.com/google/flatbuffers github.com/klauspost/compress
 rawtext:                fault github.com/klauspost/compress
 folders:                fault
 vocabulary:             arrowio fault rawtext
@@ -75,8 +75,8 @@ bus:                    fault job github.com/nats-io go.uber.org/zap golang.org/
 worker:                 arrowio atomicfile baseline bus checkpoint dataset fault job kernel model shapley shard go.uber.org/zap
 prepare:                baseline checkpoint dataset estimator fault job kernel model shard tally go.uber.org/zap
 forecast:               arrowio cputime job model prepare shapley shard tally go.uber.org/zap
-coordinator:            arrowio baseline bus checkpoint compare fault forecast job prepare scores shard tally go.uber.org/zap golang.org/x/sync
-audit:                  bus compare coordinator estimator prepare scores tally go.uber.org/zap
+coordinator:            arrowio baseline bus checkpoint compare fault forecast job layout prepare scores shard tally go.uber.org/zap golang.org/x/sync
+audit:                  bus compare coordinator estimator layout prepare scores tally go.uber.org/zap
 
 # health and metrics of a process; the only importer of Prometheus
 metrics:                fault github.com/prometheus/client_golang

@@ -26,7 +26,7 @@ func measured(took time.Duration) *Measurement {
 			Architecture: model.Architecture{FieldDims: []int{60, 40}, Dim: 8},
 		},
 		ModelBytes: 5000, Rows: 1000, Took: took, Threads: 4, Features: 90,
-		rowBytes: 20, partialHead: 700, occurrences: []job.Occurrence{{Times: 4000, Features: 100}},
+		rowBytes: 20, partialHead: 700, occurrences: []widthOccurrences{{8, []job.Occurrence{{Times: 4000, Features: 100}}}},
 	}
 }
 

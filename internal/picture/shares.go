@@ -71,10 +71,15 @@ func dots(p *plot.Plot, fields, wholes []string, x func(k, j int) float64) *Pict
 	return pic
 }
 
-// Frequency shows the mean number of kept entries of a feature, out of dim, for bins of
-// features from rare to frequent. The X of a curve are the numbers of the bins.
-func Frequency(dim int, bins []string, curves []Curve) *Picture {
-	p := grid(fmt.Sprintf("Kept entries per feature, of %d, at each sparsity", dim), "features, by how often they occur", "")
+// Frequency shows the mean number of kept entries of a feature, for bins of features from
+// rare to frequent. Features have dim entries, all of them or at most. The X of a curve are
+// the numbers of the bins.
+func Frequency(dim int, all bool, bins []string, curves []Curve) *Picture {
+	of := "of"
+	if !all {
+		of = "of at most"
+	}
+	p := grid(fmt.Sprintf("Kept entries per feature, %s %d, at each sparsity", of, dim), "features, by how often they occur", "")
 	var ticks []plot.Tick
 	for i, name := range bins {
 		ticks = append(ticks, plot.Tick{Value: float64(i), Label: name})

@@ -32,7 +32,7 @@ const hostile = `<script>alert("1")</script>`
 // first feature never occurs, and the entries of the last field have small negative values.
 func facts() *Facts {
 	s := &scores.File{
-		Fields: []string{hostile, "a name that is much too long\nfor an axis, " + strings.Repeat("x", 100), "C"}, FieldDims: []int{4, 3, 2}, DatasetRows: 1200, QuarantinedRows: 7,
+		Fields: []string{hostile, "a name that is much too long\nfor an axis, " + strings.Repeat("x", 100), "C"}, Layout: model.Architecture{FieldDims: []int{4, 3, 2}, Dim: 2}, DatasetRows: 1200, QuarantinedRows: 7,
 		Baseline: make([]float32, 6),
 		Spec: job.Spec{
 			Version: job.SpecVersion, Model: strings.Repeat("ab", 32), Dataset: strings.Repeat("cd", 32), Splits: []string{"train", "val"}, Sample: 1, Baseline: "zero",
@@ -40,7 +40,7 @@ func facts() *Facts {
 		},
 	}
 	s.Result = tally.Result{Rows: 1193, LossFull: .4, LossEmpty: .5, EfficiencyError: 3.25e-10}
-	s.Scores = tally.Scores{Dim: 2, Count: []int64{0, 3, 40, 1150, 300, 400, 493, 1000, 193}, Values: tally.NewValues(18)}
+	s.Scores = tally.Scores{Shape: s.Layout.Shape(), Count: []int64{0, 3, 40, 1150, 300, 400, 493, 1000, 193}, Values: tally.NewValues(18)}
 	for i := range s.Phi {
 		v := 1e-5 * float64(i+1)
 		switch {
@@ -53,7 +53,7 @@ func facts() *Facts {
 		s.SE[i], s.PopulationSE[i] = float32(math.Abs(v)/3), float32(math.Abs(v)/2)
 	}
 	f := &Facts{
-		Architecture: &model.Architecture{Kind: model.FM, FieldDims: s.FieldDims, Dim: 2}, Entries: make([]float32, 18), Scores: s, Digest: strings.Repeat("ef", 32),
+		Architecture: &model.Architecture{Kind: model.FM, FieldDims: s.Layout.FieldDims, Dim: 2}, Entries: make([]float32, 18), Scores: s, Digest: strings.Repeat("ef", 32),
 		Aggregate: scores.Sum, Run: &Run{Seconds: 90, CPUSeconds: 7200, Shards: 1234, Workers: 3, Finished: time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC), Program: "shaver v1, commit abc"},
 		Tolerance: sweep.Tolerance{AUC: .02, LogLoss: .02}, Program: "shaver v2, commit def",
 		Ends: []Ends{{Top: []Feature{{"<b>", 40, 1e-4}}, Bottom: []Feature{{"id 1", 3, 7e-5}}}, {}, {}},
@@ -362,7 +362,7 @@ func TestContrast(t *testing.T) {
 	for i := range 16 {
 		curves = append(curves, picture.Curve{Label: "a", X: []float64{0, 1}, Y: []float64{0, 1}, Style: i})
 	}
-	panels, _ := picture.Frequency(1, []string{"all"}, curves).Inline()
+	panels, _ := picture.Frequency(1, true, []string{"all"}, curves).Inline()
 	drawn := string(r.HTML) + panels[0].Wide // has all inks
 	for _, scheme := range []struct {
 		name      string

@@ -52,13 +52,12 @@ func (f *Facts) fieldsOf(found *findings, show addPicture) *fieldsSection {
 	shares := make([][]float64, 3)
 	for _, j := range found.byWorth() {
 		field := &found.fields[j]
-		entries := field.Features * f.Scores.Dim
 		row := fieldRow{
 			Name: field.Name, Features: field.Features, Seen: field.Seen, Sum: field.Sum,
-			Table: portion(float64(entries), float64(len(found.order))), Worth: portion(field.SumAbs, total),
+			Table: portion(float64(field.Entries), float64(len(found.order))), Worth: portion(field.SumAbs, total),
 		}
 		for k, kept := range field.kept {
-			row.Kept = append(row.Kept, keptCell{portion(float64(kept), float64(found.cuts[k].kept)), portion(float64(kept), float64(entries))})
+			row.Kept = append(row.Kept, keptCell{portion(float64(kept), float64(found.cuts[k].kept)), portion(float64(kept), float64(field.Entries))})
 		}
 		s.Rows = append(s.Rows, row)
 		names = append(names, field.Name)
@@ -128,7 +127,7 @@ type frequencySection struct {
 	Sparsities []float64
 	Bins       []binRow
 	Reference  float64 // sparsity of Fields
-	Dim        int
+	Dim        int     // largest number of entries of a feature
 	Fields     []binField
 }
 
@@ -145,7 +144,7 @@ type binField struct {
 }
 
 func (f *Facts) frequencyOf(found *findings, show addPicture) *frequencySection {
-	s := &frequencySection{Sparsities: found.sparsities, Dim: f.Scores.Dim, Reference: found.sparsities[found.reference()]}
+	s := &frequencySection{Sparsities: found.sparsities, Dim: f.Scores.Shape.Widest(), Reference: found.sparsities[found.reference()]}
 	curves := make([]picture.Curve, len(found.sparsities))
 	var names []string
 	for b, bin := range found.bins[0] {
@@ -166,7 +165,7 @@ func (f *Facts) frequencyOf(found *findings, show addPicture) *frequencySection 
 		s.Fields = append(s.Fields, binField{f.Scores.Fields[j], bins})
 	}
 	s.Heading = s.heading()
-	s.Figure = show(picture.Frequency(f.Scores.Dim, names, curves))
+	s.Figure = show(picture.Frequency(s.Dim, f.Scores.Shape.Dim() > 0, names, curves))
 	return s
 }
 
