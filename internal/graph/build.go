@@ -13,9 +13,9 @@ const (
 	maxFolded = 1 << 23
 
 	// maxWork bounds the multiplications of folding.
-	maxWork = 1 << 32
+	maxWork = 1 << 30
 
-	// maxVaried bounds the elements of all values that depend on the row, together.
+	// maxVaried bounds the elements of all values that are computed for a row, together.
 	maxVaried = 1 << 26
 
 	// maxValues bounds the number of values.
@@ -27,9 +27,6 @@ const (
 func (g *Graph) AddInput(name string, t Type, shape []int) Value {
 	v := g.value(Info{Name: name, Type: t, Shape: slices.Clone(shape)})
 	g.Inputs = append(g.Inputs, v)
-	if n, err := Count(shape); err == nil {
-		g.varied += int64(n)
-	}
 	return v
 }
 
@@ -123,7 +120,7 @@ func (g *Graph) fold(c *call, infos []Info, elements int64) error {
 			return fmt.Errorf("the result has %d elements, and the constants that are computed then have more than %d", elements, maxFolded+4*g.given)
 		}
 		if g.work += c.cost(infos, elements); g.work > maxWork {
-			return fmt.Errorf("the constants take more than %d multiplications to compute", int64(maxWork))
+			return fmt.Errorf("the constants take more than %d multiplications to compute", maxWork)
 		}
 	}
 	out, err := c.evaluate(infos)

@@ -202,10 +202,15 @@ func decode(text []byte, weights func(name string) (*Tensor, error)) (*Graph, er
 	}
 	g := &Graph{}
 	var values []Value // by number
+	total := 0
 	for _, in := range d.Inputs {
 		t, err := parseType(in.Type)
+		n := 0
 		if err == nil {
-			_, err = Count(in.Shape)
+			n, err = Count(in.Shape)
+		}
+		if total += n; err == nil && total > maxVaried {
+			err = fmt.Errorf("the inputs have more than %d elements", maxVaried)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("input %.100q: %w", in.Name, err)

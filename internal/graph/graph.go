@@ -82,6 +82,6 @@ type Graph struct {
 
 	given  int64 // elements of all tensors that AddConstant was given
 	folded int64 // elements of all tensors that folding made
-	varied int64 // elements of all values that depend on the row
+	varied int64 // elements of all outputs of nodes
 	work   int64 // multiplications that folding did
 }

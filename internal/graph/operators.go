@@ -227,7 +227,10 @@ func (c *call) infer() ([]Info, int64, error) {
 
 // cost returns how many multiplications evaluate does, or more.
 func (c *call) cost(out []Info, elements int64) int64 {
-	if c.op.work != nil {
+	switch {
+	case c.op.static:
+		return elements
+	case c.op.work != nil:
 		return c.op.work(c, out)
 	}
 	for _, in := range c.in {
