@@ -6,7 +6,6 @@ package dissect
 import (
 	"fmt"
 
-	"shaver/internal/fault"
 	"shaver/internal/graph"
 	"shaver/internal/onnx"
 )
@@ -107,6 +106,3 @@ func Dissect(m *onnx.Model, o Options) (*Network, error) {
 	return n, nil
 }
 
-func dissect(m *onnx.Model, o Options) (*Network, error) {
-	return nil, fault.Inputf("not implemented")
-}
