@@ -46,7 +46,9 @@ func (in *input) column(column int) string {
 // bindError says that an input is the offsets of bags.
 type bindError struct{ input string }
 
-func (e *bindError) Error() string { return "input " + onnx.Quote(e.input) + " chooses parts of other values" }
+func (e *bindError) Error() string {
+	return "input " + onnx.Quote(e.input) + " chooses parts of other values"
+}
 
 // plan is what all builds of a file share.
 type plan struct {
@@ -57,8 +59,8 @@ type plan struct {
 	bound     map[string]bool // inputs that are the offsets of bags
 	loaded    map[*onnx.Tensor]*graph.Tensor
 	constants map[*onnx.Tensor]*onnx.Tensor // the tensors of Constant nodes, with names
-	decisions map[string][]int64 // what a graph does with several rows, by place in the graph
-	work      int64              // see element.check
+	decisions map[string][]int64            // what a graph does with several rows, by place in the graph
+	work      int64                         // see element.check
 }
 
 // builder builds the head for a number of rows.

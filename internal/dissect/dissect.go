@@ -105,4 +105,3 @@ func Dissect(m *onnx.Model, o Options) (*Network, error) {
 	}
 	return n, nil
 }
-
