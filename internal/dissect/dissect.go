@@ -6,7 +6,6 @@ package dissect
 import (
 	"fmt"
 
-	"shaver/internal/fault"
 	"shaver/internal/graph"
 	"shaver/internal/onnx"
 )
@@ -105,8 +104,4 @@ func Dissect(m *onnx.Model, o Options) (*Network, error) {
 		return nil, fmt.Errorf("%s: %w", m.Name, err)
 	}
 	return n, nil
-}
-
-func dissect(m *onnx.Model, o Options) (*Network, error) {
-	return nil, fault.Inputf("not implemented")
 }
