@@ -191,7 +191,7 @@ func must[V any](v V, err error) func(*testing.T) V {
 func TestFamilies(t *testing.T) {
 	done := map[string]bool{}
 	for _, c := range familyCases(t) {
-		if c.Kind == "" || c.Family == "torch-rechub" {
+		if c.Kind == "" {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
@@ -275,10 +275,59 @@ func TestFamilies(t *testing.T) {
 	}
 	for _, want := range []string{
 		"fuxictr fm", "fuxictr deepfm", "fuxictr wide-deep", "fuxictr dcnv2 parallel", "fuxictr dcnv2 stacked",
-		"deepctr-torch fm", "deepctr-torch deepfm", "deepctr-torch wide-deep", "pytorch-fm deepfm",
+		"deepctr-torch fm", "deepctr-torch deepfm", "deepctr-torch wide-deep", "deepctr-torch dcnv2 parallel",
+		"recbole fm", "recbole deepfm", "recbole wide-deep", "recbole dcnv2 parallel", "recbole dcnv2 stacked",
+		"pytorch-fm fm", "pytorch-fm deepfm", "pytorch-fm wide-deep", "torch-rechub deepfm", "torch-rechub wide-deep",
 	} {
 		if !done[want] {
 			t.Errorf("no case of %s passed", want)
+		}
+	}
+}
+
+// A model that is not one of ours is refused, and the error says why and what to do.
+func TestForeignFamilies(t *testing.T) {
+	wants := map[string]string{
+		"fuxictr-deepfm-numeric":         "tensor embedding_layer.embedding_layer.embedding_layers.age.weight has shape [4, 1], and the table of field \"user\" has 4 columns: one of them is the projection of a numeric feature",
+		"fuxictr-deepfm-tanh":            "which does not say which activation its hidden layers have: write fuxictr-deepfm-tanh.json with what is true, for example {\"activation\": \"relu\"}",
+		"fuxictr-dcnv2-stacked-parallel": "tensors stacked_dnn.mlp.* and parallel_dnn.mlp.* are two networks",
+		"fuxictr-dcnv2-mixture":          "tensor crossnet.U_list.0 belongs to a mixture of low-rank cross layers",
+		"fuxictr-dcn":                    "tensor crossnet.cross_net.0.bias belongs to the cross layers of the first DCN",
+		"deepctr-torch-deepfm-dense":     "tensor linear_model.weight belongs to dense inputs",
+		"deepctr-torch-dcnmix":           "tensor crossnet.U_list belongs to a mixture of low-rank cross layers",
+		"deepctr-torch-dcn":              "tensor crossnet.kernels has shape [2, 20, 1], expected [layers, 20, 20]",
+		"torch-rechub-dcnv2-parallel":    "tensor crossnet.b.0 belongs to cross layers that add the bias outside the product",
+		"torch-rechub-dcnv2-stacked":     "tensor crossnet.b.0 belongs to cross layers that add the bias outside the product",
+	}
+	for _, c := range familyCases(t) {
+		if c.Kind != "" {
+			continue
+		}
+		said := `{"activation": "relu", "kind": "deepfm"}`
+		want := []string{c.File, wants[c.name]}
+		switch {
+		case strings.HasSuffix(c.name, "-tanh"):
+			said = ""
+		case strings.Contains(c.name, "dcn"):
+			said = `{"activation": "relu"}`
+			fallthrough
+		default:
+			want = append(want, "export the model to ONNX (shaver model export-help --for ")
+		}
+		if wants[c.name] == "" {
+			t.Errorf("%s: no error is expected", c.name)
+		}
+		_, err := Read(c.copyTo(t, t.TempDir(), said))
+		wantInput(t, err, want...)
+		delete(wants, c.name)
+	}
+	for name := range wants {
+		t.Errorf("there is no case %s", name)
+	}
+	for _, c := range familyCases(t) {
+		if c.name == "fuxictr-deepfm-tanh" {
+			_, err := Read(c.copyTo(t, t.TempDir(), `{"activation": "Tanh"}`))
+			wantInput(t, err, `says that the activation is "Tanh", but only relu is supported in a state dict: export the model to ONNX (shaver model export-help --for fuxictr)`)
 		}
 	}
 }

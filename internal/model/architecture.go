@@ -66,7 +66,7 @@ func (a *Architecture) Players() int { return a.Fields() * a.Dim }
 // Parameters returns n*d, the number of entries of the embedding table.
 func (a *Architecture) Parameters() int { return a.Features() * a.Dim }
 
-// Wide reports whether every model of a's kind has first-order weights.
+// Wide reports whether the models of a's kind have first-order weights.
 func (a *Architecture) Wide() bool { return a.Kind == FM || a.Kind == DeepFM || a.Kind == WideDeep }
 
 // Offsets returns the global id of each field's first feature.
