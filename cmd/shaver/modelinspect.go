@@ -48,7 +48,7 @@ type storedField struct {
 }
 
 func modelInspectCommand() *cobra.Command {
-	var folder string
+	var folder, key string
 	var out cli.Output
 	c := &cobra.Command{
 		Use:   "inspect FILE",
@@ -59,6 +59,9 @@ does not contain the names of its fields. --dataset takes them from a dataset.
 The architecture is recognized by the names and shapes of the tensors. Below, m
 is the number of fields, n the number of features in all fields together, and d
 the number of columns. The prefixes "module." and "_orig_mod." are ignored.
+The state dict may be in a dict, in a Lightning or RecBole checkpoint, or inside
+a whole pickled module. Nothing in the file is executed, and objects of other
+classes are ignored.
 
   all      embedding.weight [n, d]; offsets [1, m], optional
   fm       fc.weight [n, 1], _bias [1]
@@ -89,7 +92,7 @@ If your layers have other names, rename them when you save the checkpoint:
 			if err := out.Check(); err != nil {
 				return err
 			}
-			ck, err := checkpoint.Read(args[0])
+			ck, err := checkpoint.ReadStateDict(args[0], key)
 			if err != nil {
 				return err
 			}
@@ -110,6 +113,7 @@ If your layers have other names, rename them when you save the checkpoint:
 			return out.Print(c.OutOrStdout(), facts, facts.table)
 		},
 	}
+	stateDictFlag(c, &key)
 	datasetFlag(c, &folder, "dataset `folder`, for the names of the fields (default no names)")
 	out.Flag(c)
 	return c

@@ -64,7 +64,12 @@ type Checkpoint struct {
 // the hidden layers, or field_names. The error then says what the JSON file must hold. The
 // order of the fields is that of the state dict, unless FuxiCTR's feature_map.json is in
 // the same folder.
-func Read(path string) (*Checkpoint, error) {
+func Read(path string) (*Checkpoint, error) { return ReadStateDict(path, "") }
+
+// ReadStateDict is like Read for a .pth file that may hold several state dicts. It reads the
+// one under the given key, whose parts are joined by dots if it is in a dict of a dict. An
+// empty key stands for the only one.
+func ReadStateDict(path, key string) (*Checkpoint, error) {
 	info, err := os.Stat(path) // before os.Open, which on a pipe would wait for a writer
 	if err != nil {
 		return nil, err
@@ -83,7 +88,10 @@ func Read(path string) (*Checkpoint, error) {
 		return nil, err
 	}
 	if isZip(head[:n]) {
-		return readPTH(path, f, info.Size(), sidecarFile(path))
+		return readPTH(path, f, info.Size(), key, sidecarFile(path))
+	}
+	if key != "" {
+		return nil, fault.Inputf("%s is not a .pth file, so it holds no state dict under %s", path, quote(key))
 	}
 	if _, err := headerLength(path, head[:n], info.Size()); err != nil { // checked before all of a large file of another kind is read
 		return nil, err
@@ -99,7 +107,7 @@ func Read(path string) (*Checkpoint, error) {
 // afterwards. name stands for the file in errors. Parse looks for no JSON file.
 func Parse(name string, data []byte) (*Checkpoint, error) {
 	if isZip(data) {
-		return readPTH(name, bytes.NewReader(data), int64(len(data)), noSidecar)
+		return readPTH(name, bytes.NewReader(data), int64(len(data)), "", noSidecar)
 	}
 	return readSafetensors(name, data, noSidecar)
 }

@@ -37,9 +37,10 @@ type family struct {
 	foreign []foreignName
 }
 
-// wideNames are the first-order weights of a model.
+// wideNames are the weights of the wide part of a model.
 type wideNames struct {
-	firstOrder string // like family.table
+	firstOrder string // first-order weights, like family.table; "" if there are none
+	linear     string // weights of the entries, [1, D]; "" if there are none
 	bias       string
 	// kinds are the kinds of models that have such weights. If the network leaves several
 	// of them, or unsure is set, the user has to say the kind.
@@ -67,7 +68,7 @@ type mlpNames struct {
 type foreignName struct{ name, what string }
 
 // families are the frameworks whose state dicts are recognised.
-var families = []*family{&fuxiCTR, &deepCTRTorch, &recBole, &pytorchFM}
+var families = []*family{&fuxiCTR, &deepCTRTorch, &recBole, &pytorchFM, &torchRechub}
 
 // Families returns the names of the frameworks whose state dicts Read recognises.
 func Families() []string {
@@ -171,7 +172,9 @@ func (s *seeker) adopt(f *family, said []statement) ([]int, error) {
 		return nil, err
 	}
 	a.kind()
-	a.relu()
+	if a.relu(); s.err != nil {
+		return nil, s.err
+	}
 	if err := a.err(); err != nil {
 		return nil, err
 	}
@@ -305,7 +308,7 @@ func (a *asked) kind() {
 	s, f := a.s, a.f
 	deep := slices.ContainsFunc(f.mlps, func(m mlpNames) bool { return s.hasGroup(m.linear) })
 	for _, wide := range f.wide {
-		if f.hasCross(s) || !s.hasAny(wide.firstOrder) {
+		if f.hasCross(s) || !s.hasAny(wide.name()) {
 			continue
 		}
 		kinds := wide.possible(deep)
@@ -326,6 +329,14 @@ func (a *asked) kind() {
 			a.lines = append(a.lines, fmt.Sprintf("%q: %q", "kind", kinds[0]))
 		}
 	}
+}
+
+// name returns the name of the weights, or a pattern.
+func (w *wideNames) name() string {
+	if w.linear != "" {
+		return w.linear
+	}
+	return w.firstOrder
 }
 
 // possible returns the kinds that fit a model with or without a network.
@@ -590,7 +601,7 @@ func (s *seeker) familyWide(f *family, l *layout, cross bool) {
 	}
 	for i := range f.wide {
 		w := &f.wide[i]
-		if !s.hasAny(w.firstOrder) && (!cross || !s.has(w.bias)) {
+		if !s.hasAny(w.name()) && (!cross || !s.has(w.bias)) {
 			continue
 		}
 		if cross && f.crossIsNotWide {
@@ -608,7 +619,10 @@ func (s *seeker) familyWide(f *family, l *layout, cross bool) {
 				s.fail("the kind must be given; %s", s.help())
 			}
 		}
-		if strings.Contains(w.firstOrder, "*") {
+		switch {
+		case w.linear != "":
+			l.linear = s.take(w.linear, 1, l.Players())
+		case strings.Contains(w.firstOrder, "*"):
 			for j, field := range s.c.Fields {
 				name := forField(w.firstOrder, field)
 				if w.partial && !s.has(name) {
@@ -617,7 +631,7 @@ func (s *seeker) familyWide(f *family, l *layout, cross bool) {
 				}
 				l.firstOrder = append(l.firstOrder, s.take(name, l.FieldDims[j], 1))
 			}
-		} else {
+		default:
 			l.firstOrder = []string{s.take(w.firstOrder, l.Features(), 1)}
 		}
 		if s.has(w.bias) {
@@ -626,7 +640,7 @@ func (s *seeker) familyWide(f *family, l *layout, cross bool) {
 		return
 	}
 	if !cross {
-		s.fail("tensor %s is missing; %s", f.wide[0].firstOrder, s.help())
+		s.fail("tensor %s is missing; %s", f.wide[0].name(), s.help())
 	}
 }
 

@@ -33,7 +33,7 @@ type familyCase struct {
 	Logits []float64 `json:"logits"`
 }
 
-// familyCases returns the cases whose files hold a state dict.
+// familyCases returns all cases, except that of PyTorch's old format.
 func familyCases(t *testing.T) []familyCase {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(familyFolder, "*.json"))
@@ -50,7 +50,7 @@ func familyCases(t *testing.T) []familyCase {
 		if err := json.Unmarshal(text, &c); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if c.Form == "state dict" {
+		if !strings.Contains(c.name, "legacy") {
 			all = append(all, c)
 		}
 	}
@@ -74,6 +74,14 @@ func (c *familyCase) said() string {
 		return ""
 	}
 	return string(mustMarshal(said))
+}
+
+// key returns the key of the state dict, if the file has several.
+func (c *familyCase) key() string {
+	if c.name == "wrapped-ambiguous" {
+		return "model"
+	}
+	return ""
 }
 
 func (c *familyCase) dims() (dims []int) {
@@ -137,8 +145,9 @@ func near(t *testing.T, what string, got, want []float64, tolerance float64) {
 	}
 }
 
-// raw returns the tensors of a .pth or safetensors file, without recognising them.
-func raw(t *testing.T, path string) map[string]Tensor {
+// raw returns the tensors of a .pth or safetensors file, without recognising them. key is
+// that of ReadStateDict.
+func raw(t *testing.T, path, key string) map[string]Tensor {
 	t.Helper()
 	data := must(os.ReadFile(path))(t)
 	if !isZip(data) {
@@ -154,7 +163,11 @@ func raw(t *testing.T, path string) map[string]Tensor {
 	}
 	a := must(openArchive(path, bytes.NewReader(data), int64(len(data))))(t)
 	pickle := must(a.read(a.entries[a.root+"/data.pkl"], maxPickle))(t)
-	states := must(unpickle(path, pickle))(t).(*dict)
+	chosen, _, err := chooseStates(path, candidates(must(unpickle(path, pickle))(t)), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	states := must(chosen.states(path))(t)
 	c := &Checkpoint{Tensors: map[string]Tensor{}}
 	if err := a.fill(c, states); err != nil {
 		t.Fatal(err)
@@ -178,12 +191,12 @@ func must[V any](v V, err error) func(*testing.T) V {
 func TestFamilies(t *testing.T) {
 	done := map[string]bool{}
 	for _, c := range familyCases(t) {
-		if c.Kind == "" || c.Family == "torch-rechub" {
+		if c.Kind == "" {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
 			folder := t.TempDir()
-			ck, err := Read(c.copyTo(t, folder, c.said()))
+			ck, err := ReadStateDict(c.copyTo(t, folder, c.said()), c.key())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -210,7 +223,7 @@ func TestFamilies(t *testing.T) {
 			if size != ck.Size() {
 				t.Errorf("WriteDense wrote %d bytes, Size says %d", size, ck.Size())
 			}
-			if !maps.EqualFunc(raw(t, dense), raw(t, filepath.Join(familyFolder, c.File)), func(a, b Tensor) bool {
+			if !maps.EqualFunc(raw(t, dense, ""), raw(t, filepath.Join(familyFolder, c.File), c.key()), func(a, b Tensor) bool {
 				return a.DType == b.DType && slices.Equal(a.Shape, b.Shape) && bytes.Equal(a.Data, b.Data)
 			}) {
 				t.Error("the dense file has other tensors")
@@ -234,7 +247,7 @@ func TestFamilies(t *testing.T) {
 			if _, err := WriteDense(dense, pruned); err != nil {
 				t.Fatal(err)
 			}
-			if !maps.EqualFunc(raw(t, dense), raw(t, filepath.Join(familyFolder, c.File)), func(a, b Tensor) bool {
+			if !maps.EqualFunc(raw(t, dense, ""), raw(t, filepath.Join(familyFolder, c.File), c.key()), func(a, b Tensor) bool {
 				return a.DType == b.DType && slices.Equal(a.Shape, b.Shape)
 			}) {
 				t.Error("the pruned file has other tensors")
@@ -262,10 +275,59 @@ func TestFamilies(t *testing.T) {
 	}
 	for _, want := range []string{
 		"fuxictr fm", "fuxictr deepfm", "fuxictr wide-deep", "fuxictr dcnv2 parallel", "fuxictr dcnv2 stacked",
-		"deepctr-torch fm", "deepctr-torch deepfm", "deepctr-torch wide-deep", "pytorch-fm deepfm",
+		"deepctr-torch fm", "deepctr-torch deepfm", "deepctr-torch wide-deep", "deepctr-torch dcnv2 parallel",
+		"recbole fm", "recbole deepfm", "recbole wide-deep", "recbole dcnv2 parallel", "recbole dcnv2 stacked",
+		"pytorch-fm fm", "pytorch-fm deepfm", "pytorch-fm wide-deep", "torch-rechub deepfm", "torch-rechub wide-deep",
 	} {
 		if !done[want] {
 			t.Errorf("no case of %s passed", want)
+		}
+	}
+}
+
+// A model that is not one of ours is refused, and the error says why and what to do.
+func TestForeignFamilies(t *testing.T) {
+	wants := map[string]string{
+		"fuxictr-deepfm-numeric":         "tensor embedding_layer.embedding_layer.embedding_layers.age.weight has shape [4, 1], and the table of field \"user\" has 4 columns: one of them is the projection of a numeric feature",
+		"fuxictr-deepfm-tanh":            "which does not say which activation its hidden layers have: write fuxictr-deepfm-tanh.json with what is true, for example {\"activation\": \"relu\"}",
+		"fuxictr-dcnv2-stacked-parallel": "tensors stacked_dnn.mlp.* and parallel_dnn.mlp.* are two networks",
+		"fuxictr-dcnv2-mixture":          "tensor crossnet.U_list.0 belongs to a mixture of low-rank cross layers",
+		"fuxictr-dcn":                    "tensor crossnet.cross_net.0.bias belongs to the cross layers of the first DCN",
+		"deepctr-torch-deepfm-dense":     "tensor linear_model.weight belongs to dense inputs",
+		"deepctr-torch-dcnmix":           "tensor crossnet.U_list belongs to a mixture of low-rank cross layers",
+		"deepctr-torch-dcn":              "tensor crossnet.kernels has shape [2, 20, 1], expected [layers, 20, 20]",
+		"torch-rechub-dcnv2-parallel":    "tensor crossnet.b.0 belongs to cross layers that add the bias outside the product",
+		"torch-rechub-dcnv2-stacked":     "tensor crossnet.b.0 belongs to cross layers that add the bias outside the product",
+	}
+	for _, c := range familyCases(t) {
+		if c.Kind != "" {
+			continue
+		}
+		said := `{"activation": "relu", "kind": "deepfm"}`
+		want := []string{c.File, wants[c.name]}
+		switch {
+		case strings.HasSuffix(c.name, "-tanh"):
+			said = ""
+		case strings.Contains(c.name, "dcn"):
+			said = `{"activation": "relu"}`
+			fallthrough
+		default:
+			want = append(want, "export the model to ONNX (shaver model export-help --for ")
+		}
+		if wants[c.name] == "" {
+			t.Errorf("%s: no error is expected", c.name)
+		}
+		_, err := Read(c.copyTo(t, t.TempDir(), said))
+		wantInput(t, err, want...)
+		delete(wants, c.name)
+	}
+	for name := range wants {
+		t.Errorf("there is no case %s", name)
+	}
+	for _, c := range familyCases(t) {
+		if c.name == "fuxictr-deepfm-tanh" {
+			_, err := Read(c.copyTo(t, t.TempDir(), `{"activation": "Tanh"}`))
+			wantInput(t, err, `says that the activation is "Tanh", but only relu is supported in a state dict: export the model to ONNX (shaver model export-help --for fuxictr)`)
 		}
 	}
 }

@@ -22,8 +22,8 @@ func (c *Checkpoint) Model() (*model.Model, error) {
 	}
 	r := &weightReader{c: c}
 	w := model.Weights{
-		FirstOrder: r.firstOrder(l),
-		Output:     r.linear(l.output), Gates: r.values(l.gates),
+		FirstOrder: r.firstOrder(l), Linear: r.values(l.linear),
+		Output: r.linear(l.output), Gates: r.values(l.gates),
 	}
 	small := c.Compact != nil && c.Tensors[l.embedding].Data == nil
 	if !small {

@@ -16,6 +16,7 @@ import (
 type layout struct {
 	model.Architecture
 	embedding, bias string
+	linear          string   // weights of the entries themselves; "" = none
 	firstOrder      []string // nil, one tensor, or one for each field, in which "" stands for zeros
 	hidden          []linearKeys
 	output          linearKeys

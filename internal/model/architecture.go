@@ -94,7 +94,7 @@ func (a *Architecture) Parameters() int {
 // Differentiable reports whether NewGradient works for models of a's kind.
 func (a *Architecture) Differentiable() bool { return a.Kind != Graph }
 
-// Wide reports whether every model of a's kind has first-order weights.
+// Wide reports whether the models of a's kind have first-order weights.
 func (a *Architecture) Wide() bool { return a.Kind == FM || a.Kind == DeepFM || a.Kind == WideDeep }
 
 // Offsets returns the global id of each field's first feature.

@@ -44,6 +44,9 @@ func Weights(a model.Architecture, seed uint64) model.Weights {
 	if a.Wide() {
 		w.FirstOrder, w.Bias = vector(a.Features(), 0.3), float32(r.NormFloat64())
 	}
+	if a.Kind == model.WideDeep { // any kind may have them
+		w.Linear = vector(players, 0.5)
+	}
 	for range a.CrossLayers {
 		switch a.Kind {
 		case model.DCNMix:
