@@ -50,7 +50,7 @@ compact:                pure kernel
 dense:                  pure
 
 # files; arrowio is the only importer of Arrow
-checkpoint:             atomicfile compact fault model seal
+checkpoint:             atomicfile compact dissect fault graph model onnx seal
 onnx:                   fault google.golang.org/protobuf
 dissect:                fault graph onnx
 arrowio:                fault layout model tally github.com/apache/arrow/go/v17 github.com/google/flatbuffers github.com/klauspost/compress

@@ -48,7 +48,8 @@ type storedField struct {
 }
 
 func modelInspectCommand() *cobra.Command {
-	var folder, key string
+	var folder string
+	var part checkpoint.Options
 	var out cli.Output
 	c := &cobra.Command{
 		Use:   "inspect FILE",
@@ -92,7 +93,7 @@ If your layers have other names, rename them when you save the checkpoint:
 			if err := out.Check(); err != nil {
 				return err
 			}
-			ck, err := checkpoint.ReadStateDict(args[0], key)
+			ck, err := checkpoint.ReadPart(args[0], part)
 			if err != nil {
 				return err
 			}
@@ -113,7 +114,7 @@ If your layers have other names, rename them when you save the checkpoint:
 			return out.Print(c.OutOrStdout(), facts, facts.table)
 		},
 	}
-	stateDictFlag(c, &key)
+	partFlags(c, &part)
 	datasetFlag(c, &folder, "dataset `folder`, for the names of the fields (default no names)")
 	out.Flag(c)
 	return c
