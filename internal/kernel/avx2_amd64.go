@@ -233,6 +233,12 @@ func largestAVX2(b *float32, out *uint32, outs int, x *uint32, n int, panels int
 //go:noescape
 func smallestAVX2(b *float32, out *uint32, outs int, x *uint32, n int, panels int)
 
+// softmaxAVX2 is the loop of Softmax for rows of n elements. The lists contain indices of b. panels is the number
+// of groups of 16 states. n, rows and panels are at least 1.
+//
+//go:noescape
+func softmaxAVX2(b *float32, out *uint32, x *uint32, n int, rows int, panels int)
+
 // pairs3x4AVX2 is the loop of Pairs.Compute for one vector of states and tiles of 3 by 4 outputs.
 // A tile has one word that is not 0 if outputs are discarded, the indices of its operands' first elements
 // in b, and those of its outputs. If bit 31 of the latter is set, the output is discarded. steps has two

@@ -1355,13 +1355,15 @@ panel:
 	VMOVAPS     Y1, Y1
 	VFMADD231PS lanesbf317200<>+0(SB), Y2, Y1
 	VFMADD231PS lanesb5bfbe8e<>+0(SB), Y2, Y1
+	VMULPS      Y1, Y1, Y3
 	VMOVUPS     lanes39506967<>+0(SB), Y4
 	VFMADD213PS lanes3ab743ce<>+0(SB), Y1, Y4
-	VFMADD213PS lanes3c088908<>+0(SB), Y1, Y4
-	VFMADD213PS lanes3d2aa9c1<>+0(SB), Y1, Y4
-	VFMADD213PS lanes3e2aaaaa<>+0(SB), Y1, Y4
-	VFMADD213PS lanes3f000000<>+0(SB), Y1, Y4
-	VMULPS      Y1, Y1, Y3
+	VMOVUPS     lanes3c088908<>+0(SB), Y5
+	VFMADD213PS lanes3d2aa9c1<>+0(SB), Y1, Y5
+	VFMADD213PS Y5, Y3, Y4
+	VMOVUPS     lanes3e2aaaaa<>+0(SB), Y5
+	VFMADD213PS lanes3f000000<>+0(SB), Y1, Y5
+	VFMADD213PS Y5, Y3, Y4
 	VFMADD213PS Y1, Y3, Y4
 	VADDPS      lanes3f800000<>+0(SB), Y4, Y4
 	VCVTPS2DQ   Y2, Y2
@@ -1386,13 +1388,15 @@ panel:
 	VMOVAPS     Y1, Y1
 	VFMADD231PS lanesbf317200<>+0(SB), Y2, Y1
 	VFMADD231PS lanesb5bfbe8e<>+0(SB), Y2, Y1
+	VMULPS      Y1, Y1, Y3
 	VMOVUPS     lanes39506967<>+0(SB), Y4
 	VFMADD213PS lanes3ab743ce<>+0(SB), Y1, Y4
-	VFMADD213PS lanes3c088908<>+0(SB), Y1, Y4
-	VFMADD213PS lanes3d2aa9c1<>+0(SB), Y1, Y4
-	VFMADD213PS lanes3e2aaaaa<>+0(SB), Y1, Y4
-	VFMADD213PS lanes3f000000<>+0(SB), Y1, Y4
-	VMULPS      Y1, Y1, Y3
+	VMOVUPS     lanes3c088908<>+0(SB), Y5
+	VFMADD213PS lanes3d2aa9c1<>+0(SB), Y1, Y5
+	VFMADD213PS Y5, Y3, Y4
+	VMOVUPS     lanes3e2aaaaa<>+0(SB), Y5
+	VFMADD213PS lanes3f000000<>+0(SB), Y1, Y5
+	VFMADD213PS Y5, Y3, Y4
 	VFMADD213PS Y1, Y3, Y4
 	VADDPS      lanes3f800000<>+0(SB), Y4, Y4
 	VCVTPS2DQ   Y2, Y2
@@ -2011,13 +2015,15 @@ panel:
 	VMOVAPS     Y1, Y1
 	VFMADD231PS lanesbf317200<>+0(SB), Y2, Y1
 	VFMADD231PS lanesb5bfbe8e<>+0(SB), Y2, Y1
+	VMULPS      Y1, Y1, Y3
 	VMOVUPS     lanes39506967<>+0(SB), Y4
 	VFMADD213PS lanes3ab743ce<>+0(SB), Y1, Y4
-	VFMADD213PS lanes3c088908<>+0(SB), Y1, Y4
-	VFMADD213PS lanes3d2aa9c1<>+0(SB), Y1, Y4
-	VFMADD213PS lanes3e2aaaaa<>+0(SB), Y1, Y4
-	VFMADD213PS lanes3f000000<>+0(SB), Y1, Y4
-	VMULPS      Y1, Y1, Y3
+	VMOVUPS     lanes3c088908<>+0(SB), Y5
+	VFMADD213PS lanes3d2aa9c1<>+0(SB), Y1, Y5
+	VFMADD213PS Y5, Y3, Y4
+	VMOVUPS     lanes3e2aaaaa<>+0(SB), Y5
+	VFMADD213PS lanes3f000000<>+0(SB), Y1, Y5
+	VFMADD213PS Y5, Y3, Y4
 	VFMADD213PS Y1, Y3, Y4
 	VADDPS      lanes3f800000<>+0(SB), Y4, Y4
 	VCVTPS2DQ   Y2, Y2
@@ -2047,13 +2053,15 @@ panel:
 	VMOVAPS     Y1, Y1
 	VFMADD231PS lanesbf317200<>+0(SB), Y2, Y1
 	VFMADD231PS lanesb5bfbe8e<>+0(SB), Y2, Y1
+	VMULPS      Y1, Y1, Y3
 	VMOVUPS     lanes39506967<>+0(SB), Y4
 	VFMADD213PS lanes3ab743ce<>+0(SB), Y1, Y4
-	VFMADD213PS lanes3c088908<>+0(SB), Y1, Y4
-	VFMADD213PS lanes3d2aa9c1<>+0(SB), Y1, Y4
-	VFMADD213PS lanes3e2aaaaa<>+0(SB), Y1, Y4
-	VFMADD213PS lanes3f000000<>+0(SB), Y1, Y4
-	VMULPS      Y1, Y1, Y3
+	VMOVUPS     lanes3c088908<>+0(SB), Y5
+	VFMADD213PS lanes3d2aa9c1<>+0(SB), Y1, Y5
+	VFMADD213PS Y5, Y3, Y4
+	VMOVUPS     lanes3e2aaaaa<>+0(SB), Y5
+	VFMADD213PS lanes3f000000<>+0(SB), Y1, Y5
+	VFMADD213PS Y5, Y3, Y4
 	VFMADD213PS Y1, Y3, Y4
 	VADDPS      lanes3f800000<>+0(SB), Y4, Y4
 	VCVTPS2DQ   Y2, Y2
@@ -2226,13 +2234,15 @@ panel:
 	VMOVAPS     Y2, Y2
 	VFMADD231PS lanesbf317200<>+0(SB), Y5, Y2
 	VFMADD231PS lanesb5bfbe8e<>+0(SB), Y5, Y2
+	VMULPS      Y2, Y2, Y6
 	VMOVUPS     lanes39506967<>+0(SB), Y7
 	VFMADD213PS lanes3ab743ce<>+0(SB), Y2, Y7
-	VFMADD213PS lanes3c088908<>+0(SB), Y2, Y7
-	VFMADD213PS lanes3d2aa9c1<>+0(SB), Y2, Y7
-	VFMADD213PS lanes3e2aaaaa<>+0(SB), Y2, Y7
-	VFMADD213PS lanes3f000000<>+0(SB), Y2, Y7
-	VMULPS      Y2, Y2, Y6
+	VMOVUPS     lanes3c088908<>+0(SB), Y8
+	VFMADD213PS lanes3d2aa9c1<>+0(SB), Y2, Y8
+	VFMADD213PS Y8, Y6, Y7
+	VMOVUPS     lanes3e2aaaaa<>+0(SB), Y8
+	VFMADD213PS lanes3f000000<>+0(SB), Y2, Y8
+	VFMADD213PS Y8, Y6, Y7
 	VFMADD213PS Y2, Y6, Y7
 	VADDPS      lanes3f800000<>+0(SB), Y7, Y7
 	VCVTPS2DQ   Y5, Y5
@@ -2283,13 +2293,15 @@ panel:
 	VMOVAPS     Y2, Y2
 	VFMADD231PS lanesbf317200<>+0(SB), Y5, Y2
 	VFMADD231PS lanesb5bfbe8e<>+0(SB), Y5, Y2
+	VMULPS      Y2, Y2, Y6
 	VMOVUPS     lanes39506967<>+0(SB), Y7
 	VFMADD213PS lanes3ab743ce<>+0(SB), Y2, Y7
-	VFMADD213PS lanes3c088908<>+0(SB), Y2, Y7
-	VFMADD213PS lanes3d2aa9c1<>+0(SB), Y2, Y7
-	VFMADD213PS lanes3e2aaaaa<>+0(SB), Y2, Y7
-	VFMADD213PS lanes3f000000<>+0(SB), Y2, Y7
-	VMULPS      Y2, Y2, Y6
+	VMOVUPS     lanes3c088908<>+0(SB), Y8
+	VFMADD213PS lanes3d2aa9c1<>+0(SB), Y2, Y8
+	VFMADD213PS Y8, Y6, Y7
+	VMOVUPS     lanes3e2aaaaa<>+0(SB), Y8
+	VFMADD213PS lanes3f000000<>+0(SB), Y2, Y8
+	VFMADD213PS Y8, Y6, Y7
 	VFMADD213PS Y2, Y6, Y7
 	VADDPS      lanes3f800000<>+0(SB), Y7, Y7
 	VCVTPS2DQ   Y5, Y5
@@ -2602,13 +2614,15 @@ panel:
 	VMOVAPS     Y2, Y2
 	VFMADD231PS lanesbf317200<>+0(SB), Y3, Y2
 	VFMADD231PS lanesb5bfbe8e<>+0(SB), Y3, Y2
+	VMULPS      Y2, Y2, Y4
 	VMOVUPS     lanes39506967<>+0(SB), Y5
 	VFMADD213PS lanes3ab743ce<>+0(SB), Y2, Y5
-	VFMADD213PS lanes3c088908<>+0(SB), Y2, Y5
-	VFMADD213PS lanes3d2aa9c1<>+0(SB), Y2, Y5
-	VFMADD213PS lanes3e2aaaaa<>+0(SB), Y2, Y5
-	VFMADD213PS lanes3f000000<>+0(SB), Y2, Y5
-	VMULPS      Y2, Y2, Y4
+	VMOVUPS     lanes3c088908<>+0(SB), Y6
+	VFMADD213PS lanes3d2aa9c1<>+0(SB), Y2, Y6
+	VFMADD213PS Y6, Y4, Y5
+	VMOVUPS     lanes3e2aaaaa<>+0(SB), Y6
+	VFMADD213PS lanes3f000000<>+0(SB), Y2, Y6
+	VFMADD213PS Y6, Y4, Y5
 	VFMADD213PS Y2, Y4, Y5
 	VADDPS      lanes3f800000<>+0(SB), Y5, Y5
 	VCVTPS2DQ   Y3, Y3
@@ -2648,13 +2662,15 @@ panel:
 	VMOVAPS     Y2, Y2
 	VFMADD231PS lanesbf317200<>+0(SB), Y3, Y2
 	VFMADD231PS lanesb5bfbe8e<>+0(SB), Y3, Y2
+	VMULPS      Y2, Y2, Y4
 	VMOVUPS     lanes39506967<>+0(SB), Y5
 	VFMADD213PS lanes3ab743ce<>+0(SB), Y2, Y5
-	VFMADD213PS lanes3c088908<>+0(SB), Y2, Y5
-	VFMADD213PS lanes3d2aa9c1<>+0(SB), Y2, Y5
-	VFMADD213PS lanes3e2aaaaa<>+0(SB), Y2, Y5
-	VFMADD213PS lanes3f000000<>+0(SB), Y2, Y5
-	VMULPS      Y2, Y2, Y4
+	VMOVUPS     lanes3c088908<>+0(SB), Y6
+	VFMADD213PS lanes3d2aa9c1<>+0(SB), Y2, Y6
+	VFMADD213PS Y6, Y4, Y5
+	VMOVUPS     lanes3e2aaaaa<>+0(SB), Y6
+	VFMADD213PS lanes3f000000<>+0(SB), Y2, Y6
+	VFMADD213PS Y6, Y4, Y5
 	VFMADD213PS Y2, Y4, Y5
 	VADDPS      lanes3f800000<>+0(SB), Y5, Y5
 	VCVTPS2DQ   Y3, Y3
@@ -3686,6 +3702,154 @@ next1:
 	JNZ     out1
 	VZEROUPPER
 	RET
+
+// func softmaxAVX2(b *float32, out *uint32, x *uint32, n int, rows int, panels int)
+// Requires: AVX, AVX2, FMA3
+TEXT ·softmaxAVX2(SB), NOSPLIT, $0-48
+row:
+	MOVQ b+0(FP), AX
+	MOVQ panels+40(FP), CX
+
+panel:
+	MOVQ    out+8(FP), DX
+	MOVQ    x+16(FP), BX
+	MOVQ    n+24(FP), R8
+	MOVL    (BX), DI
+	VMOVUPS (AX)(DI*4), Y0
+	VXORPS  Y2, Y2, Y2
+	VMOVUPS 32(AX)(DI*4), Y1
+	VXORPS  Y3, Y3, Y3
+	XORQ    SI, SI
+
+largest:
+	MOVL   (BX)(SI*4), DI
+	VMAXPS (AX)(DI*4), Y0, Y0
+	VMAXPS 32(AX)(DI*4), Y1, Y1
+	INCQ   SI
+	CMPQ   SI, R8
+	JL     largest
+	XORQ   SI, SI
+
+exp:
+	MOVL        (BX)(SI*4), DI
+	VMOVUPS     (AX)(DI*4), Y4
+	VMOVUPS     32(AX)(DI*4), Y5
+	MOVL        (DX)(SI*4), DI
+	VSUBPS      Y0, Y4, Y4
+	VMOVUPS     lanes42b20000<>+0(SB), Y6
+	VMINPS      Y4, Y6, Y6
+	VMOVUPS     lanesc2260000<>+0(SB), Y7
+	VMAXPS      Y6, Y7, Y6
+	VMULPS      lanes3fb8aa3b<>+0(SB), Y6, Y7
+	VROUNDPS    $0x08, Y7, Y7
+	VMOVAPS     Y6, Y6
+	VFMADD231PS lanesbf317200<>+0(SB), Y7, Y6
+	VFMADD231PS lanesb5bfbe8e<>+0(SB), Y7, Y6
+	VMULPS      Y6, Y6, Y8
+	VMOVUPS     lanes39506967<>+0(SB), Y9
+	VFMADD213PS lanes3ab743ce<>+0(SB), Y6, Y9
+	VMOVUPS     lanes3c088908<>+0(SB), Y10
+	VFMADD213PS lanes3d2aa9c1<>+0(SB), Y6, Y10
+	VFMADD213PS Y10, Y8, Y9
+	VMOVUPS     lanes3e2aaaaa<>+0(SB), Y10
+	VFMADD213PS lanes3f000000<>+0(SB), Y6, Y10
+	VFMADD213PS Y10, Y8, Y9
+	VFMADD213PS Y6, Y8, Y9
+	VADDPS      lanes3f800000<>+0(SB), Y9, Y9
+	VCVTPS2DQ   Y7, Y7
+	VPSRAD      $0x01, Y7, Y6
+	VPSUBD      Y6, Y7, Y7
+	VPSLLD      $0x17, Y6, Y6
+	VPADDD      lanes3f800000<>+0(SB), Y6, Y6
+	VMULPS      Y6, Y9, Y9
+	VPSLLD      $0x17, Y7, Y7
+	VPADDD      lanes3f800000<>+0(SB), Y7, Y7
+	VMULPS      Y7, Y9, Y9
+	VCMPPS      $0x05, lanesc2260000<>+0(SB), Y4, Y4
+	VANDPS      Y4, Y9, Y9
+	VADDPS      Y9, Y2, Y2
+	VMOVUPS     Y9, (AX)(DI*4)
+	VSUBPS      Y1, Y5, Y5
+	VMOVUPS     lanes42b20000<>+0(SB), Y4
+	VMINPS      Y5, Y4, Y4
+	VMOVUPS     lanesc2260000<>+0(SB), Y6
+	VMAXPS      Y4, Y6, Y4
+	VMULPS      lanes3fb8aa3b<>+0(SB), Y4, Y6
+	VROUNDPS    $0x08, Y6, Y6
+	VMOVAPS     Y4, Y4
+	VFMADD231PS lanesbf317200<>+0(SB), Y6, Y4
+	VFMADD231PS lanesb5bfbe8e<>+0(SB), Y6, Y4
+	VMULPS      Y4, Y4, Y7
+	VMOVUPS     lanes39506967<>+0(SB), Y8
+	VFMADD213PS lanes3ab743ce<>+0(SB), Y4, Y8
+	VMOVUPS     lanes3c088908<>+0(SB), Y9
+	VFMADD213PS lanes3d2aa9c1<>+0(SB), Y4, Y9
+	VFMADD213PS Y9, Y7, Y8
+	VMOVUPS     lanes3e2aaaaa<>+0(SB), Y9
+	VFMADD213PS lanes3f000000<>+0(SB), Y4, Y9
+	VFMADD213PS Y9, Y7, Y8
+	VFMADD213PS Y4, Y7, Y8
+	VADDPS      lanes3f800000<>+0(SB), Y8, Y8
+	VCVTPS2DQ   Y6, Y6
+	VPSRAD      $0x01, Y6, Y4
+	VPSUBD      Y4, Y6, Y6
+	VPSLLD      $0x17, Y4, Y4
+	VPADDD      lanes3f800000<>+0(SB), Y4, Y4
+	VMULPS      Y4, Y8, Y8
+	VPSLLD      $0x17, Y6, Y6
+	VPADDD      lanes3f800000<>+0(SB), Y6, Y6
+	VMULPS      Y6, Y8, Y8
+	VCMPPS      $0x05, lanesc2260000<>+0(SB), Y5, Y4
+	VANDPS      Y4, Y8, Y8
+	VADDPS      Y8, Y3, Y3
+	VMOVUPS     Y8, 32(AX)(DI*4)
+	INCQ        SI
+	CMPQ        SI, R8
+	JL          exp
+	VMOVUPS     lanes3f800000<>+0(SB), Y0
+	VDIVPS      Y2, Y0, Y2
+	VMOVUPS     lanes3f800000<>+0(SB), Y0
+	VDIVPS      Y3, Y0, Y3
+	XORQ        SI, SI
+
+divide:
+	MOVL    (DX)(SI*4), DI
+	VMULPS  (AX)(DI*4), Y2, Y0
+	VMOVUPS Y0, (AX)(DI*4)
+	VMULPS  32(AX)(DI*4), Y3, Y0
+	VMOVUPS Y0, 32(AX)(DI*4)
+	INCQ    SI
+	CMPQ    SI, R8
+	JL      divide
+	ADDQ    $0x00000040, AX
+	DECQ    CX
+	JNZ     panel
+	LEAQ    (BX)(R8*4), BX
+	LEAQ    (DX)(R8*4), DX
+	MOVQ    BX, x+16(FP)
+	MOVQ    DX, out+8(FP)
+	DECQ    rows+32(FP)
+	JNZ     row
+	VZEROUPPER
+	RET
+
+DATA lanesc2260000<>+0(SB)/4, $0xc2260000
+DATA lanesc2260000<>+4(SB)/4, $0xc2260000
+DATA lanesc2260000<>+8(SB)/4, $0xc2260000
+DATA lanesc2260000<>+12(SB)/4, $0xc2260000
+DATA lanesc2260000<>+16(SB)/4, $0xc2260000
+DATA lanesc2260000<>+20(SB)/4, $0xc2260000
+DATA lanesc2260000<>+24(SB)/4, $0xc2260000
+DATA lanesc2260000<>+28(SB)/4, $0xc2260000
+DATA lanesc2260000<>+32(SB)/4, $0xc2260000
+DATA lanesc2260000<>+36(SB)/4, $0xc2260000
+DATA lanesc2260000<>+40(SB)/4, $0xc2260000
+DATA lanesc2260000<>+44(SB)/4, $0xc2260000
+DATA lanesc2260000<>+48(SB)/4, $0xc2260000
+DATA lanesc2260000<>+52(SB)/4, $0xc2260000
+DATA lanesc2260000<>+56(SB)/4, $0xc2260000
+DATA lanesc2260000<>+60(SB)/4, $0xc2260000
+GLOBL lanesc2260000<>(SB), RODATA|NOPTR, $64
 
 // func pairs3x4AVX2(b *float32, tile *uint32, tiles int, steps *int32, n int)
 // Requires: AVX, FMA3

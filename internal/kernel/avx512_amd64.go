@@ -233,6 +233,12 @@ func largestAVX512(b *float32, out *uint32, outs int, x *uint32, n int, panels i
 //go:noescape
 func smallestAVX512(b *float32, out *uint32, outs int, x *uint32, n int, panels int)
 
+// softmaxAVX512 is the loop of Softmax for rows of n elements. The lists contain indices of b. panels is the number
+// of groups of 16 states. n, rows and panels are at least 1.
+//
+//go:noescape
+func softmaxAVX512(b *float32, out *uint32, x *uint32, n int, rows int, panels int)
+
 // pairs5x5AVX512 is the loop of Pairs.Compute for one vector of states and tiles of 5 by 5 outputs.
 // A tile has one word that is not 0 if outputs are discarded, the indices of its operands' first elements
 // in b, and those of its outputs. If bit 31 of the latter is set, the output is discarded. steps has two

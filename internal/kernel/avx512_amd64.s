@@ -1965,33 +1965,24 @@ panel:
 	VMOVUPS     (R8)(R10*1), Z0
 	VMOVUPS     lanes42b20000<>+0(SB), Z1
 	VMINPS      Z0, Z1, Z1
-	VMOVUPS     lanesc2aeac4a<>+0(SB), Z2
-	VMAXPS      Z1, Z2, Z1
 	VMULPS      lanes3fb8aa3b<>+0(SB), Z1, Z2
 	VRNDSCALEPS $0x08, Z2, Z2
 	VMOVAPS     Z1, Z1
 	VFMADD231PS lanesbf317200<>+0(SB), Z2, Z1
 	VFMADD231PS lanesb5bfbe8e<>+0(SB), Z2, Z1
+	VMULPS      Z1, Z1, Z3
 	VMOVUPS     lanes39506967<>+0(SB), Z4
 	VFMADD213PS lanes3ab743ce<>+0(SB), Z1, Z4
-	VFMADD213PS lanes3c088908<>+0(SB), Z1, Z4
-	VFMADD213PS lanes3d2aa9c1<>+0(SB), Z1, Z4
-	VFMADD213PS lanes3e2aaaaa<>+0(SB), Z1, Z4
-	VFMADD213PS lanes3f000000<>+0(SB), Z1, Z4
-	VMULPS      Z1, Z1, Z3
+	VMOVUPS     lanes3c088908<>+0(SB), Z5
+	VFMADD213PS lanes3d2aa9c1<>+0(SB), Z1, Z5
+	VFMADD213PS Z5, Z3, Z4
+	VMOVUPS     lanes3e2aaaaa<>+0(SB), Z5
+	VFMADD213PS lanes3f000000<>+0(SB), Z1, Z5
+	VFMADD213PS Z5, Z3, Z4
 	VFMADD213PS Z1, Z3, Z4
 	VADDPS      lanes3f800000<>+0(SB), Z4, Z4
-	VCVTPS2DQ   Z2, Z2
-	VPSRAD      $0x01, Z2, Z1
-	VPSUBD      Z1, Z2, Z2
-	VPSLLD      $0x17, Z1, Z1
-	VPADDD      lanes3f800000<>+0(SB), Z1, Z1
-	VMULPS      Z1, Z4, Z4
-	VPSLLD      $0x17, Z2, Z2
-	VPADDD      lanes3f800000<>+0(SB), Z2, Z2
-	VMULPS      Z2, Z4, Z4
 	VCMPPS      $0x05, lanesc2aeac4a<>+0(SB), Z0, K1
-	VMOVAPS.Z   Z4, K1, Z4
+	VSCALEFPS.Z Z2, Z4, K1, Z4
 	VMOVUPS     Z4, (SI)(R10*1)
 	ADDQ        $0x00000040, R10
 	DECQ        R9
@@ -2555,33 +2546,24 @@ panel:
 	VSUBPS      Z0, Z1, Z0
 	VMOVUPS     lanes42b20000<>+0(SB), Z2
 	VMINPS      Z0, Z2, Z2
-	VMOVUPS     lanesc2aeac4a<>+0(SB), Z3
-	VMAXPS      Z2, Z3, Z2
 	VMULPS      lanes3fb8aa3b<>+0(SB), Z2, Z3
 	VRNDSCALEPS $0x08, Z3, Z3
 	VMOVAPS     Z2, Z2
 	VFMADD231PS lanesbf317200<>+0(SB), Z3, Z2
 	VFMADD231PS lanesb5bfbe8e<>+0(SB), Z3, Z2
+	VMULPS      Z2, Z2, Z4
 	VMOVUPS     lanes39506967<>+0(SB), Z5
 	VFMADD213PS lanes3ab743ce<>+0(SB), Z2, Z5
-	VFMADD213PS lanes3c088908<>+0(SB), Z2, Z5
-	VFMADD213PS lanes3d2aa9c1<>+0(SB), Z2, Z5
-	VFMADD213PS lanes3e2aaaaa<>+0(SB), Z2, Z5
-	VFMADD213PS lanes3f000000<>+0(SB), Z2, Z5
-	VMULPS      Z2, Z2, Z4
+	VMOVUPS     lanes3c088908<>+0(SB), Z6
+	VFMADD213PS lanes3d2aa9c1<>+0(SB), Z2, Z6
+	VFMADD213PS Z6, Z4, Z5
+	VMOVUPS     lanes3e2aaaaa<>+0(SB), Z6
+	VFMADD213PS lanes3f000000<>+0(SB), Z2, Z6
+	VFMADD213PS Z6, Z4, Z5
 	VFMADD213PS Z2, Z4, Z5
 	VADDPS      lanes3f800000<>+0(SB), Z5, Z5
-	VCVTPS2DQ   Z3, Z3
-	VPSRAD      $0x01, Z3, Z2
-	VPSUBD      Z2, Z3, Z3
-	VPSLLD      $0x17, Z2, Z2
-	VPADDD      lanes3f800000<>+0(SB), Z2, Z2
-	VMULPS      Z2, Z5, Z5
-	VPSLLD      $0x17, Z3, Z3
-	VPADDD      lanes3f800000<>+0(SB), Z3, Z3
-	VMULPS      Z3, Z5, Z5
 	VCMPPS      $0x05, lanesc2aeac4a<>+0(SB), Z0, K1
-	VMOVAPS.Z   Z5, K1, Z5
+	VSCALEFPS.Z Z3, Z5, K1, Z5
 	VADDPS      lanes3f800000<>+0(SB), Z5, Z5
 	VMOVUPS     lanes3f800000<>+0(SB), Z0
 	VDIVPS      Z5, Z0, Z5
@@ -2698,33 +2680,24 @@ panel:
 	VFMSUB213PS Z2, Z2, Z4
 	VMOVUPS     lanes42b20000<>+0(SB), Z2
 	VMINPS      Z4, Z2, Z2
-	VMOVUPS     lanesc2aeac4a<>+0(SB), Z5
-	VMAXPS      Z2, Z5, Z2
 	VMULPS      lanes3fb8aa3b<>+0(SB), Z2, Z5
 	VRNDSCALEPS $0x08, Z5, Z5
 	VMOVAPS     Z2, Z2
 	VFMADD231PS lanesbf317200<>+0(SB), Z5, Z2
 	VFMADD231PS lanesb5bfbe8e<>+0(SB), Z5, Z2
+	VMULPS      Z2, Z2, Z6
 	VMOVUPS     lanes39506967<>+0(SB), Z7
 	VFMADD213PS lanes3ab743ce<>+0(SB), Z2, Z7
-	VFMADD213PS lanes3c088908<>+0(SB), Z2, Z7
-	VFMADD213PS lanes3d2aa9c1<>+0(SB), Z2, Z7
-	VFMADD213PS lanes3e2aaaaa<>+0(SB), Z2, Z7
-	VFMADD213PS lanes3f000000<>+0(SB), Z2, Z7
-	VMULPS      Z2, Z2, Z6
+	VMOVUPS     lanes3c088908<>+0(SB), Z8
+	VFMADD213PS lanes3d2aa9c1<>+0(SB), Z2, Z8
+	VFMADD213PS Z8, Z6, Z7
+	VMOVUPS     lanes3e2aaaaa<>+0(SB), Z8
+	VFMADD213PS lanes3f000000<>+0(SB), Z2, Z8
+	VFMADD213PS Z8, Z6, Z7
 	VFMADD213PS Z2, Z6, Z7
 	VADDPS      lanes3f800000<>+0(SB), Z7, Z7
-	VCVTPS2DQ   Z5, Z5
-	VPSRAD      $0x01, Z5, Z2
-	VPSUBD      Z2, Z5, Z5
-	VPSLLD      $0x17, Z2, Z2
-	VPADDD      lanes3f800000<>+0(SB), Z2, Z2
-	VMULPS      Z2, Z7, Z7
-	VPSLLD      $0x17, Z5, Z5
-	VPADDD      lanes3f800000<>+0(SB), Z5, Z5
-	VMULPS      Z5, Z7, Z7
 	VCMPPS      $0x05, lanesc2aeac4a<>+0(SB), Z4, K1
-	VMOVAPS.Z   Z7, K1, Z7
+	VSCALEFPS.Z Z5, Z7, K1, Z7
 	VMOVUPS     lanes3f800000<>+0(SB), Z2
 	VSUBPS      Z7, Z2, Z7
 	VMOVUPS     lanes80000000<>+0(SB), Z2
@@ -3017,33 +2990,24 @@ panel:
 	VPORD       Z0, Z1, Z1
 	VMOVUPS     lanes42b20000<>+0(SB), Z2
 	VMINPS      Z1, Z2, Z2
-	VMOVUPS     lanesc2aeac4a<>+0(SB), Z3
-	VMAXPS      Z2, Z3, Z2
 	VMULPS      lanes3fb8aa3b<>+0(SB), Z2, Z3
 	VRNDSCALEPS $0x08, Z3, Z3
 	VMOVAPS     Z2, Z2
 	VFMADD231PS lanesbf317200<>+0(SB), Z3, Z2
 	VFMADD231PS lanesb5bfbe8e<>+0(SB), Z3, Z2
+	VMULPS      Z2, Z2, Z5
 	VMOVUPS     lanes39506967<>+0(SB), Z6
 	VFMADD213PS lanes3ab743ce<>+0(SB), Z2, Z6
-	VFMADD213PS lanes3c088908<>+0(SB), Z2, Z6
-	VFMADD213PS lanes3d2aa9c1<>+0(SB), Z2, Z6
-	VFMADD213PS lanes3e2aaaaa<>+0(SB), Z2, Z6
-	VFMADD213PS lanes3f000000<>+0(SB), Z2, Z6
-	VMULPS      Z2, Z2, Z5
+	VMOVUPS     lanes3c088908<>+0(SB), Z7
+	VFMADD213PS lanes3d2aa9c1<>+0(SB), Z2, Z7
+	VFMADD213PS Z7, Z5, Z6
+	VMOVUPS     lanes3e2aaaaa<>+0(SB), Z7
+	VFMADD213PS lanes3f000000<>+0(SB), Z2, Z7
+	VFMADD213PS Z7, Z5, Z6
 	VFMADD213PS Z2, Z5, Z6
 	VADDPS      lanes3f800000<>+0(SB), Z6, Z6
-	VCVTPS2DQ   Z3, Z3
-	VPSRAD      $0x01, Z3, Z2
-	VPSUBD      Z2, Z3, Z3
-	VPSLLD      $0x17, Z2, Z2
-	VPADDD      lanes3f800000<>+0(SB), Z2, Z2
-	VMULPS      Z2, Z6, Z6
-	VPSLLD      $0x17, Z3, Z3
-	VPADDD      lanes3f800000<>+0(SB), Z3, Z3
-	VMULPS      Z3, Z6, Z6
 	VCMPPS      $0x05, lanesc2aeac4a<>+0(SB), Z1, K1
-	VMOVAPS.Z   Z6, K1, Z6
+	VSCALEFPS.Z Z3, Z6, K1, Z6
 	VADDPS      lanes40000000<>+0(SB), Z6, Z1
 	VDIVPS      Z1, Z6, Z1
 	VMULPS      Z1, Z1, Z2
@@ -3882,6 +3846,101 @@ next1:
 	JNZ     out1
 	VZEROUPPER
 	RET
+
+// func softmaxAVX512(b *float32, out *uint32, x *uint32, n int, rows int, panels int)
+// Requires: AVX, AVX512F
+TEXT ·softmaxAVX512(SB), NOSPLIT, $0-48
+row:
+	MOVQ b+0(FP), AX
+	MOVQ panels+40(FP), CX
+
+panel:
+	MOVQ    out+8(FP), DX
+	MOVQ    x+16(FP), BX
+	MOVQ    n+24(FP), R8
+	MOVL    (BX), DI
+	VMOVUPS (AX)(DI*4), Z0
+	VPXORD  Z1, Z1, Z1
+	XORQ    SI, SI
+
+largest:
+	MOVL   (BX)(SI*4), DI
+	VMAXPS (AX)(DI*4), Z0, Z0
+	INCQ   SI
+	CMPQ   SI, R8
+	JL     largest
+	XORQ   SI, SI
+
+exp:
+	MOVL        (BX)(SI*4), DI
+	VMOVUPS     (AX)(DI*4), Z2
+	MOVL        (DX)(SI*4), DI
+	VSUBPS      Z0, Z2, Z2
+	VMOVUPS     lanes42b20000<>+0(SB), Z3
+	VMINPS      Z2, Z3, Z3
+	VMULPS      lanes3fb8aa3b<>+0(SB), Z3, Z4
+	VRNDSCALEPS $0x08, Z4, Z4
+	VMOVAPS     Z3, Z3
+	VFMADD231PS lanesbf317200<>+0(SB), Z4, Z3
+	VFMADD231PS lanesb5bfbe8e<>+0(SB), Z4, Z3
+	VMULPS      Z3, Z3, Z5
+	VMOVUPS     lanes39506967<>+0(SB), Z6
+	VFMADD213PS lanes3ab743ce<>+0(SB), Z3, Z6
+	VMOVUPS     lanes3c088908<>+0(SB), Z7
+	VFMADD213PS lanes3d2aa9c1<>+0(SB), Z3, Z7
+	VFMADD213PS Z7, Z5, Z6
+	VMOVUPS     lanes3e2aaaaa<>+0(SB), Z7
+	VFMADD213PS lanes3f000000<>+0(SB), Z3, Z7
+	VFMADD213PS Z7, Z5, Z6
+	VFMADD213PS Z3, Z5, Z6
+	VADDPS      lanes3f800000<>+0(SB), Z6, Z6
+	VCMPPS      $0x05, lanesc2260000<>+0(SB), Z2, K1
+	VSCALEFPS.Z Z4, Z6, K1, Z6
+	VADDPS      Z6, Z1, Z1
+	VMOVUPS     Z6, (AX)(DI*4)
+	INCQ        SI
+	CMPQ        SI, R8
+	JL          exp
+	VMOVUPS     lanes3f800000<>+0(SB), Z0
+	VDIVPS      Z1, Z0, Z1
+	XORQ        SI, SI
+
+divide:
+	MOVL    (DX)(SI*4), DI
+	VMULPS  (AX)(DI*4), Z1, Z0
+	VMOVUPS Z0, (AX)(DI*4)
+	INCQ    SI
+	CMPQ    SI, R8
+	JL      divide
+	ADDQ    $0x00000040, AX
+	DECQ    CX
+	JNZ     panel
+	LEAQ    (BX)(R8*4), BX
+	LEAQ    (DX)(R8*4), DX
+	MOVQ    BX, x+16(FP)
+	MOVQ    DX, out+8(FP)
+	DECQ    rows+32(FP)
+	JNZ     row
+	VZEROUPPER
+	RET
+
+DATA lanesc2260000<>+0(SB)/4, $0xc2260000
+DATA lanesc2260000<>+4(SB)/4, $0xc2260000
+DATA lanesc2260000<>+8(SB)/4, $0xc2260000
+DATA lanesc2260000<>+12(SB)/4, $0xc2260000
+DATA lanesc2260000<>+16(SB)/4, $0xc2260000
+DATA lanesc2260000<>+20(SB)/4, $0xc2260000
+DATA lanesc2260000<>+24(SB)/4, $0xc2260000
+DATA lanesc2260000<>+28(SB)/4, $0xc2260000
+DATA lanesc2260000<>+32(SB)/4, $0xc2260000
+DATA lanesc2260000<>+36(SB)/4, $0xc2260000
+DATA lanesc2260000<>+40(SB)/4, $0xc2260000
+DATA lanesc2260000<>+44(SB)/4, $0xc2260000
+DATA lanesc2260000<>+48(SB)/4, $0xc2260000
+DATA lanesc2260000<>+52(SB)/4, $0xc2260000
+DATA lanesc2260000<>+56(SB)/4, $0xc2260000
+DATA lanesc2260000<>+60(SB)/4, $0xc2260000
+GLOBL lanesc2260000<>(SB), RODATA|NOPTR, $64
 
 // func pairs5x5AVX512(b *float32, tile *uint32, tiles int, steps *int32, n int)
 // Requires: AVX, AVX512F

@@ -189,6 +189,24 @@ func Reduce(op Reduction, b Block, states int, out, x Elements) {
 	current.reduce(op, b, out.offset, x.offset, panelsOf(states))
 }
 
+// Softmax sets each row of n elements of out to the softmax of that row of x, for each
+// state:
+//
+//	e[i] = exp(x[i] - the largest element of the row); out[i] = e[i] * (1 / (e[0] + ... + e[n-1]))
+//
+// The lengths of the lists are a multiple of n. exp is that of Apply, except that results
+// below 1e-18 become 0, for the reason that Tiny gives. If an element of a row is NaN or
+// +Inf, or all are -Inf, the row becomes NaN.
+func Softmax(b Block, states int, out, x Elements, n int) {
+	b.check(states, &out, &x)
+	if out.Len() != x.Len() || n < 1 || x.Len()%n != 0 {
+		panic("kernel: Softmax: lists of different lengths, or not a multiple of n")
+	}
+	if out.Len() > 0 {
+		current.softmax(b, out.offset, x.offset, n, panelsOf(states))
+	}
+}
+
 func applyPortable(f Function, b Block, out, x []uint32, panels int) {
 	n := panels * Columns
 	for i, o := range out {
@@ -333,6 +351,32 @@ func reducePortable(op Reduction, b Block, out, x []uint32, panels int) {
 				pairwise(to, to, from, larger)
 			case Smallest:
 				pairwise(to, to, from, smaller)
+			}
+		}
+	}
+}
+
+// softmaxSmallest is the number below which Softmax replaces its exponential by 0.
+const softmaxSmallest = -41.5
+
+func softmaxPortable(b Block, out, x []uint32, n, panels int) {
+	for i := 0; i < len(out); i += n {
+		for t := range uint32(panels * Columns) {
+			largest, sum := b[x[i]+t], float32(0)
+			for _, k := range x[i : i+n] {
+				largest = larger(b[k+t], largest)
+			}
+			for j, to := range out[i : i+n] {
+				e, below := float32(0), b[x[i+j]+t]-largest
+				if !(below < softmaxSmallest) {
+					e = exponential(below)
+				}
+				b[to+t] = e
+				sum += e
+			}
+			sum = 1 / sum
+			for _, to := range out[i : i+n] {
+				b[to+t] *= sum
 			}
 		}
 	}

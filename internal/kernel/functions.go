@@ -4,17 +4,14 @@ import "math"
 
 // The portable functions have the same steps and constants as the assembly.
 
-// expConstants are the constants of e^x = 2^e * e^r with r = x - e*ln(2). ln(2) is in two
-// parts; the first has so few bits that e times it is exact. The polynomial is the one in
-// expf of the Cephes library.
+// The constants of e^x = 2^e * e^r with r = x - e*ln(2). ln(2) is in two parts. The first
+// has so few bits that e times it is exact.
 const (
 	expLargest  = 89       // e^89 overflows
 	expSmallest = -87.3365 // e^x of a smaller x is below 2^-126
 	ln2High     = 0.693145751953125
 	ln2Low      = 1.428606765330187e-06
 )
-
-var expPolynomial = [...]float32{1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1}
 
 // exponential returns e^x.
 func exponential(x float32) float32 {
@@ -29,8 +26,12 @@ func exponential(x float32) float32 {
 	e := float32(math.RoundToEven(float64(float32(x * math.Log2E))))
 	r := x + float32(e*-ln2High)
 	r += float32(e * -ln2Low)
-	q := polynomial(r, expPolynomial[:])
-	q = float32(q*float32(r*r)) + r
+	// The polynomial is the one in expf of the Cephes library.
+	s := float32(r * r)
+	q := float32(1.9875691500e-4*r) + 1.3981999507e-3
+	q = float32(q*s) + (float32(8.3334519073e-3*r) + 4.1665795894e-2)
+	q = float32(q*s) + (float32(1.6666665459e-1*r) + 5.0000001201e-1)
+	q = float32(q*s) + r
 	q++
 	half := int(e) >> 1 // 2^e may overflow although the result does not
 	q *= float32(math.Ldexp(1, half))

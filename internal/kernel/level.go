@@ -34,6 +34,7 @@ type level struct {
 	affine      func(b Block, out, x []uint32, scale, offset []float32, panels int)
 	reduce      func(op Reduction, b Block, out, x []uint32, panels int)
 	pairs       func(p *Pairs, b Block, panels int)
+	softmax     func(b Block, out, x []uint32, n, panels int)
 	linear      func(l *Linear, b Block, panels int, floor float32)
 	units       int          // number of units for which linear packs weights; 0 if it needs no packed weights
 	shapes      []pairsShape // tiles for which pairs has a function; nil if it needs no tiles
@@ -53,7 +54,7 @@ var current = levels()[0]
 func levels() []*level {
 	return append(accelerated(), &level{name: portableName(), rows: 4, layer: layerPortable, steps: stepsPortable, prefetch: func(*RowMatrix, []int32) {}, list: listPortable, set: setPortable, dot: dotPortable, expand: expandPortable,
 		product: productPortable, cross: crossPortable, tanh: tanhPortable, transpose: transposePortable,
-		apply: applyPortable, combine: combinePortable, multiplyAdd: multiplyAddPortable, choose: choosePortable, affine: affinePortable, reduce: reducePortable, pairs: pairsPortable, linear: linearPortable})
+		apply: applyPortable, combine: combinePortable, multiplyAdd: multiplyAddPortable, choose: choosePortable, affine: affinePortable, reduce: reducePortable, softmax: softmaxPortable, pairs: pairsPortable, linear: linearPortable})
 }
 
 // Names returns the names of the levels that this machine can run, fastest first.

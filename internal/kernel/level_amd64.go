@@ -20,7 +20,7 @@ func accelerated() (faster []*level) {
 			name: "avx512", rows: 8, layer: layerAVX512.run, steps: stepsWith(stepsAVX512), prefetch: prefetchWith(prefetchAVX512),
 			list: compress, dot: dotWith(dotAVX512), expand: expand, fma: fmaAVX512, flop: 12 * 16 * 2,
 			product: productAVX512, cross: crossWith(crossAVX512), tanh: tanhWith(tanhAVX512), transpose: transposeWith(transposeAVX512, 16), set: setWith(setAVX512),
-			apply: applyAVX512.run, combine: combineAVX512.run, multiplyAdd: tripleWith(multiplyAddAVX512), choose: tripleWith(chooseAVX512), affine: affineWith(affineAVX512), reduce: reduceAVX512.run,
+			apply: applyAVX512.run, combine: combineAVX512.run, multiplyAdd: tripleWith(multiplyAddAVX512), choose: tripleWith(chooseAVX512), affine: affineWith(affineAVX512), reduce: reduceAVX512.run, softmax: softmaxWith(softmaxAVX512),
 			linear: linearWith(linearAVX512), units: 8, pairs: pairsAVX512.run, shapes: []pairsShape{{5, 5, false}, {3, 8, false}, {1, 8, false}, {12, 1, true}},
 		}
 		if permitAMX() {
@@ -37,7 +37,7 @@ func accelerated() (faster []*level) {
 		name: "avx2", rows: 6, layer: layer.run, steps: stepsWith(stepsAVX2), prefetch: prefetchWith(prefetchAVX2),
 		list: listPortable, dot: dotWith(dotAVX2), expand: expandPortable, fma: fmaAVX2, flop: 12 * 8 * 2,
 		product: productWith(product6AVX2, 6), cross: crossWith(crossAVX2), tanh: tanhWith(tanhAVX2), transpose: transposeWith(transposeAVX2, 8), set: setWith(setAVX2),
-		apply: applyAVX2.run, combine: combineAVX2.run, multiplyAdd: tripleWith(multiplyAddAVX2), choose: tripleWith(chooseAVX2), affine: affineWith(affineAVX2), reduce: reduceAVX2.run,
+		apply: applyAVX2.run, combine: combineAVX2.run, multiplyAdd: tripleWith(multiplyAddAVX2), choose: tripleWith(chooseAVX2), affine: affineWith(affineAVX2), reduce: reduceAVX2.run, softmax: softmaxWith(softmaxAVX2),
 		linear: linearWith(linearAVX2), units: 6, pairs: pairsAVX2.run, shapes: []pairsShape{{3, 4, false}, {1, 8, false}, {8, 1, true}},
 	})
 }
@@ -231,6 +231,12 @@ func (f *tiledPairs) run(p *Pairs, b Block, panels int) {
 		} else {
 			f.dots(&b[t], &p.words[0], p.tiles, p.inner)
 		}
+	}
+}
+
+func softmaxWith(f func(b *float32, out *uint32, x *uint32, n int, rows int, panels int)) func(b Block, out, x []uint32, n, panels int) {
+	return func(b Block, out, x []uint32, n, panels int) {
+		f(&b[0], &out[0], &x[0], n, len(x)/n, panels)
 	}
 }
 

@@ -77,21 +77,36 @@ func (g *generator) polynomial(x reg.VecVirtual, c ...float64) reg.VecVirtual {
 	return q
 }
 
-// exp returns e^x. It has the same steps and constants as exponential in package kernel.
-func (g *generator) exp(x reg.VecVirtual) reg.VecVirtual {
+// expSmallest is the constant of that name in package kernel.
+const expSmallest = -87.3365
+
+// exp returns e^x, or 0 if x is below smallest. It has the same steps and constants as
+// exponential in package kernel.
+func (g *generator) exp(x reg.VecVirtual, smallest operand.Mem) reg.VecVirtual {
 	y, e, r, s := g.vector(), g.vector(), g.vector(), g.vector()
-	smallest := every(-87.3365)
-	build.VMINPS(x, g.load(every(89)), y) // min returns x if either operand is NaN
-	build.VMAXPS(y, g.load(smallest), y)  // the same
+	build.VMINPS(x, g.load(every(89)), y) // min and max return x if either operand is NaN
+	if g.bytes == 32 {
+		// Without this, 2^e would be subnormal in lanes that become 0 in the end. The
+		// processor takes a hundred times as long for these.
+		build.VMAXPS(y, g.load(smallest), y)
+	}
 	build.VMULPS(every(math.Log2E), y, e)
 	g.round(e, e)
 	build.VMOVAPS(y, r)
 	build.VFMADD231PS(every(-0.693145751953125), e, r)
 	build.VFMADD231PS(every(-1.428606765330187e-06), e, r)
-	q := g.polynomial(r, 1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
 	build.VMULPS(r, r, s)
+	q := g.polynomial(r, 1.9875691500e-4, 1.3981999507e-3)
+	build.VFMADD213PS(g.polynomial(r, 8.3334519073e-3, 4.1665795894e-2), s, q)
+	build.VFMADD213PS(g.polynomial(r, 1.6666665459e-1, 5.0000001201e-1), s, q)
 	build.VFMADD213PS(r, s, q)
 	build.VADDPS(every(1), q, q)
+	if g.bytes == 64 {
+		k := build.K()
+		build.VCMPPS(operand.Imm(notLess), smallest, x, k)
+		build.VSCALEFPS_Z(e, q, k, q)
+		return q
+	}
 	build.VCVTPS2DQ(e, e)
 	half := g.vector() // 2^e may overflow although the result does not
 	build.VPSRAD(operand.Imm(1), e, half)
@@ -148,7 +163,7 @@ const signBit = 1 << 31
 func (g *generator) sigmoid(x reg.VecVirtual) reg.VecVirtual {
 	y := g.vector()
 	build.VSUBPS(x, g.cleared(), y)
-	y = g.exp(y)
+	y = g.exp(y, every(expSmallest))
 	build.VADDPS(every(1), y, y)
 	build.VDIVPS(y, g.load(every(1)), y)
 	return y
@@ -157,7 +172,7 @@ func (g *generator) sigmoid(x reg.VecVirtual) reg.VecVirtual {
 func (g *generator) softplus(x reg.VecVirtual) reg.VecVirtual {
 	y, positive := g.vector(), g.vector()
 	g.or(x, g.load(bits(signBit)), y)
-	y = g.logOnePlus(g.exp(y))
+	y = g.logOnePlus(g.exp(y, every(expSmallest)))
 	build.VMAXPS(x, g.cleared(), positive) // max returns x if either operand is NaN
 	build.VADDPS(positive, y, y)
 	return y
@@ -173,7 +188,7 @@ func (g *generator) erf(x reg.VecVirtual) reg.VecVirtual {
 	build.VMINPS(y, g.load(every(4)), far) // min returns y if either operand is NaN
 	q := g.polynomial(far, 0.00021327379, -0.0032091571, 0.022871599, -0.10523359, -0.63573945, -0.12850821)
 	build.VFMSUB213PS(far, far, q)
-	q = g.exp(q)
+	q = g.exp(q, every(expSmallest))
 	build.VSUBPS(q, g.load(every(1)), q)
 	g.and(x, g.load(bits(signBit)), sign)
 	g.or(q, sign, q)
@@ -251,7 +266,7 @@ func (g *generator) apply() {
 			build.VDIVPS(x, g.load(every(1)), y)
 			return y
 		}},
-		{"exp", func(x, _ reg.VecVirtual) reg.VecVirtual { return g.exp(x) }},
+		{"exp", func(x, _ reg.VecVirtual) reg.VecVirtual { return g.exp(x, every(expSmallest)) }},
 		{"log", func(x, _ reg.VecVirtual) reg.VecVirtual { return g.log(x) }},
 		{"sigmoid", func(x, _ reg.VecVirtual) reg.VecVirtual { return g.sigmoid(x) }},
 		{"hyperbolicTangent", func(x, y reg.VecVirtual) reg.VecVirtual {
@@ -397,6 +412,83 @@ func (g *generator) reduce() {
 			}
 		}
 	}
+}
+
+// softmaxSmallest is the constant of that name in package kernel.
+const softmaxSmallest = -41.5
+
+// softmax generates softmax<suffix>, which implements kernel.level.softmax.
+func (g *generator) softmax() {
+	name := "softmax" + g.suffix
+	build.TEXT(name, build.NOSPLIT, "func(b *float32, out *uint32, x *uint32, n int, rows int, panels int)")
+	build.Doc(name+" is the loop of Softmax for rows of n elements. The lists contain indices of b. panels is the number",
+		"of groups of 16 states. n, rows and panels are at least 1.")
+	build.Pragma("noescape")
+	build.Label("row")
+	begin, panels := argument("b"), argument("panels")
+	build.Label("panel")
+	out, list, i, k := argument("out"), argument("x"), build.GP64(), build.GP64()
+	at := func(v int) operand.Mem {
+		return operand.Mem{Base: begin, Index: k, Scale: 4, Disp: v * g.bytes}
+	}
+	n := argument("n")
+	largest, sum := g.vectors(g.perPanel()), g.vectors(g.perPanel())
+	build.MOVL(operand.Mem{Base: list}, k.As32())
+	for v := range largest {
+		build.VMOVUPS(at(v), largest[v])
+		g.zero(sum[v])
+	}
+	build.XORQ(i, i)
+	build.Label("largest") // NaN may be lost here, but not in the sum
+	build.MOVL(operand.Mem{Base: list, Index: i, Scale: 4}, k.As32())
+	for v := range largest {
+		build.VMAXPS(at(v), largest[v], largest[v])
+	}
+	build.INCQ(i)
+	build.CMPQ(i, n)
+	build.JL(operand.LabelRef("largest"))
+	build.XORQ(i, i)
+	build.Label("exp")
+	x := g.vectors(g.perPanel())
+	build.MOVL(operand.Mem{Base: list, Index: i, Scale: 4}, k.As32())
+	for v := range x {
+		build.VMOVUPS(at(v), x[v])
+	}
+	build.MOVL(operand.Mem{Base: out, Index: i, Scale: 4}, k.As32())
+	for v := range x {
+		build.VSUBPS(largest[v], x[v], x[v])
+		y := g.exp(x[v], every(softmaxSmallest))
+		build.VADDPS(y, sum[v], sum[v])
+		build.VMOVUPS(y, at(v))
+	}
+	build.INCQ(i)
+	build.CMPQ(i, n)
+	build.JL(operand.LabelRef("exp"))
+	for v := range sum {
+		build.VDIVPS(sum[v], g.load(every(1)), sum[v])
+	}
+	build.XORQ(i, i)
+	build.Label("divide")
+	build.MOVL(operand.Mem{Base: out, Index: i, Scale: 4}, k.As32())
+	for v := range sum {
+		y := g.vector()
+		build.VMULPS(at(v), sum[v], y)
+		build.VMOVUPS(y, at(v))
+	}
+	build.INCQ(i)
+	build.CMPQ(i, n)
+	build.JL(operand.LabelRef("divide"))
+	build.ADDQ(operand.U32(panelBytes), begin)
+	build.DECQ(panels)
+	build.JNZ(operand.LabelRef("panel"))
+	build.LEAQ(operand.Mem{Base: list, Index: n, Scale: 4}, list)
+	build.LEAQ(operand.Mem{Base: out, Index: n, Scale: 4}, out)
+	build.MOVQ(list, stack("x"))
+	build.MOVQ(out, stack("out"))
+	build.DECQ(stack("rows"))
+	build.JNZ(operand.LabelRef("row"))
+	build.VZEROUPPER()
+	build.RET()
 }
 
 // pairs generates a function of Pairs.Compute for tiles of rows*columns outputs. The sums of a

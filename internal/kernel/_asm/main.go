@@ -47,6 +47,7 @@ func main() {
 	g.combine()
 	g.triples()
 	g.reduce()
+	g.softmax()
 	for _, t := range g.tiles {
 		g.pairs(t[0], t[1])
 	}
