@@ -409,6 +409,8 @@ func TestArchitecture(t *testing.T) {
 		func(a *model.Architecture) { a.Structure = "" },
 		func(a *model.Architecture) { a.Structure = model.Parallel },
 		func(a *model.Architecture) { a.Structure = "both" },
+		func(a *model.Architecture) { a.Tables = []model.Table{{Name: "t", Rows: a.Features(), Dim: 2}} },
+		func(a *model.Architecture) { a.LookUps = []model.LookUp{{}} },
 	}
 	refused := 0
 	for name, a := range modeltest.Architectures() {

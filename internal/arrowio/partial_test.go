@@ -71,6 +71,44 @@ func TestPartialRoundTrip(t *testing.T) {
 	}
 }
 
+// tables has rows of different numbers of entries.
+func tables() layout.Shape { return layout.Of(3, 4).And(5, 1).And(4, 2) }
+
+func TestPartialOfTables(t *testing.T) {
+	for _, features := range []int{0, 1, 2, 6} {
+		p := randomPartialOf(tables(), features, features != 2)
+		got, err := DecodePartial(encodePartial(t, p), tables(), features != 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(got, p) {
+			t.Errorf("%d features: the partial changed to %+v", features, got)
+		}
+	}
+	data := encodePartial(t, randomPartialOf(tables(), 6, true))
+	_, err := DecodePartial(data, layout.Of(12, 2), true)
+	wantInput(t, err, "the partial has 0 columns, expected 2")
+	_, err = DecodePartial(data, layout.Of(2, 4).And(6, 1).And(4, 2), true)
+	wantInput(t, err, "has 14 values, 0 of them null; expected 11 and no nulls")
+	_, err = DecodePartial(data, layout.Of(2, 4).And(2, 1).And(1, 4).And(3, 1).And(4, 2), true)
+	wantInput(t, err, "lists of other lengths")
+	_, err = DecodePartial(data, layout.Of(3, 4).And(5, 1), true)
+	wantInput(t, err, "partial has feature 8: ids must be below 8")
+	for n := range data {
+		if _, err := DecodePartial(data[:n], tables(), true); !fault.IsInput(err) {
+			t.Fatalf("the first %d of %d bytes: %v", n, len(data), err)
+		}
+	}
+	shape := tables()
+	for bit := range 8 * len(data) {
+		data[bit/8] ^= 1 << (bit % 8)
+		if p, err := DecodePartial(data, shape, true); err != nil && !fault.IsInput(err) || err == nil && p.Validate(&shape, true) != nil {
+			t.Fatalf("bit %d: %v", bit, err)
+		}
+		data[bit/8] ^= 1 << (bit % 8)
+	}
+}
+
 func TestDecodePartialRefuses(t *testing.T) {
 	good := randomPartial(10, 4, true)
 	data := encodePartial(t, good)
@@ -128,19 +166,22 @@ func FuzzPartial(f *testing.F) {
 	f.Add(encodePartial(f, randomPartial(0, 2, true)))
 	f.Add(encodePartial(f, randomPartial(5, 2, true)))
 	f.Add(encodePartial(f, randomPartial(5, 2, false)))
-	shape := layout.Of(10, 2)
+	f.Add(encodePartial(f, randomPartialOf(tables(), 5, true)))
+	f.Add(encodePartial(f, randomPartialOf(tables(), 6, false)))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		for _, within := range []bool{false, true} {
-			p, err := DecodePartial(data, shape, within)
-			if err != nil {
-				if !fault.IsInput(err) {
-					t.Fatalf("not bad input: %v", err)
+		for _, shape := range []layout.Shape{layout.Of(10, 2), tables()} {
+			for _, within := range []bool{false, true} {
+				p, err := DecodePartial(data, shape, within)
+				if err != nil {
+					if !fault.IsInput(err) {
+						t.Fatalf("not bad input: %v", err)
+					}
+					continue
 				}
-				continue
-			}
-			again, err := DecodePartial(encodePartial(t, p), shape, within)
-			if err != nil || !reflect.DeepEqual(again, p) {
-				t.Fatalf("the partial changed when it was written and read again: %v", err)
+				again, err := DecodePartial(encodePartial(t, p), shape, within)
+				if err != nil || !reflect.DeepEqual(again, p) {
+					t.Fatalf("the partial changed when it was written and read again: %v", err)
+				}
 			}
 		}
 	})

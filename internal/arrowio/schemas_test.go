@@ -17,6 +17,7 @@ import (
 	"shaver/internal/job"
 	"shaver/internal/layout"
 	"shaver/internal/model"
+	"shaver/internal/model/modeltest"
 	"shaver/internal/scores"
 	"shaver/internal/tally"
 	"shaver/schemas"
@@ -82,8 +83,19 @@ func written(t *testing.T) map[string][]byte {
 		ok(err)
 		return data
 	}
+	tables := func() []byte {
+		a := modeltest.LookUps()
+		file := filepath.Join(t.TempDir(), "scores.arrow")
+		ok(scores.Write(file, &scores.File{
+			Fields: []string{"user", "item", "day"}, Layout: a, Spec: job.Spec{Version: job.SpecVersion}, Baseline: make([]float32, a.Players()),
+			Result: tally.Result{Scores: tally.Scores{Shape: a.Shape(), Count: make([]int64, 12), Values: tally.NewValues(a.Parameters())}},
+		}))
+		data, err := os.ReadFile(file)
+		ok(err)
+		return data
+	}
 	return map[string][]byte{
-		"rows": rows(false), "rows/shards": rows(true), "frequencies": frequencies.Bytes(), "partial": partial(nil), "partial/passes": partial(make([]int64, schemaDim)), "scores": whole(0), "scores/multilinear": whole(1),
+		"scores/look-ups": tables(), "rows": rows(false), "rows/shards": rows(true), "frequencies": frequencies.Bytes(), "partial": partial(nil), "partial/passes": partial(make([]int64, schemaDim)), "scores": whole(0), "scores/multilinear": whole(1),
 	}
 }
 
@@ -146,6 +158,9 @@ func columnsOf(schema *arrow.Schema) []string {
 	for _, f := range schema.Fields() {
 		kind := f.Type.String()
 		if list, ok := f.Type.(*arrow.FixedSizeListType); ok && list.Len() == schemaDim && !list.ElemField().Nullable {
+			kind = fmt.Sprintf("fixed_size_list<%s>[d]", list.Elem())
+		}
+		if list, ok := f.Type.(*arrow.ListType); ok && !list.ElemField().Nullable { // as the metadata dim describes it
 			kind = fmt.Sprintf("fixed_size_list<%s>[d]", list.Elem())
 		}
 		columns = append(columns, columnText(f.Name, kind, f.Nullable))

@@ -14,6 +14,7 @@ import (
 	"shaver/internal/fault"
 	"shaver/internal/layout"
 	"shaver/internal/model"
+	"shaver/internal/model/modeltest"
 	"shaver/internal/tally"
 )
 
@@ -103,6 +104,70 @@ func TestScoresRefuse(t *testing.T) {
 	wantInput(t, err, "after those of the last feature")
 	_, _, _, _, err = ReadScores(bytes.NewReader(bytes.ReplaceAll(data, []byte("[2,3]"), []byte("[2,4]"))))
 	wantInput(t, err, "the scores end before field 1 (b), id 3")
+}
+
+// writeTables writes random scores of a model with look-ups.
+func writeTables(t testing.TB, a *model.Architecture) ([]byte, *tally.Scores) {
+	t.Helper()
+	s := randomScoresOf(a.Shape())
+	var out bytes.Buffer
+	if err := WriteScores(&out, testFields, a, s.Count, s.Feature, testMeta); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes(), s
+}
+
+// The scores of a model with look-ups stay the same, whether the tables have different
+// numbers of columns or the same.
+func TestScoresOfTables(t *testing.T) {
+	different, same := modeltest.LookUps(), modeltest.LookUps()
+	for i := range same.Tables {
+		same.Tables[i].Dim = 3
+	}
+	for _, a := range []*model.Architecture{&different, &same} {
+		data, s := writeTables(t, a)
+		fields, back, got, meta, err := ReadScores(bytes.NewReader(data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		delete(meta, keyVersion)
+		if !slices.Equal(fields, testFields) || !reflect.DeepEqual(back, a) || !reflect.DeepEqual(meta, testMeta) || !reflect.DeepEqual(got, s) {
+			t.Errorf("fields %v, layout %+v, metadata %v, scores %+v", fields, back, meta, got)
+		}
+		if _, head, _, err := ReadScoresHead(bytes.NewReader(data)); err != nil || !reflect.DeepEqual(head, a) {
+			t.Errorf("the head has the layout %+v, error %v", head, err)
+		}
+	}
+}
+
+func TestScoresOfTablesRefuse(t *testing.T) {
+	a := modeltest.LookUps()
+	data, s := writeTables(t, &a)
+	for n := range data {
+		if _, _, _, _, err := ReadScores(bytes.NewReader(data[:n])); !fault.IsInput(err) {
+			t.Fatalf("the first %d of %d bytes: %v", n, len(data), err)
+		}
+	}
+	for _, c := range []struct{ old, new, want string }{
+		{`"name":"wide"`, `"name":"slim"`, "found table \"wide\", expected field 1"},
+		{`"dim":4`, `"dim":5`, "has 4 values in column 3, expected 5"},
+		{`"dim":4`, `"dim":0`, "table 2 (wide) has 0 columns"},
+		{`"offset":4`, `"offset":3`, "both read row 3 of table joint"},
+		{`"field":2`, `"field":7`, "look-up 0 reads field 7"},
+		{`{"field":2,"table":1},{"field":1,"table":2}`, `{"field":2,"table":1},{"field":1,"table":9}`, "look-up 1 reads table 9"},
+		{`"look_ups"`, `"look-ups"`, ""},
+		{`"rows":6`, `"rows":7`, "no look-up reads row 6 of table joint"},
+	} {
+		changed := bytes.ReplaceAll(data, []byte(c.old), []byte(c.new))
+		if c.old == `"look_ups"` {
+			changed = bytes.ReplaceAll(data, []byte("look_ups"), []byte("look-ups"))
+			c.want = "both tables and look_ups"
+		}
+		_, _, _, _, err := ReadScores(bytes.NewReader(changed))
+		wantInput(t, err, c.want)
+	}
+	s.Phi[2] = math.NaN()
+	wantInput(t, WriteScores(&bytes.Buffer{}, testFields, &a, s.Count, s.Feature, nil), "field 1 (date), table narrow, id 2, column 0: phi is NaN")
 }
 
 // interval returns NaN for features with few rows.
@@ -216,6 +281,9 @@ func TestFrequencies(t *testing.T) {
 func FuzzScores(f *testing.F) {
 	f.Add(encodeScores(f, []string{"a"}, []int{1}, randomScores([]int{1}, 1)))
 	f.Add(encodeScores(f, []string{"a", "b"}, []int{2, 3}, randomScores([]int{2, 3}, 2)))
+	a := modeltest.LookUps()
+	tables, _ := writeTables(f, &a)
+	f.Add(tables)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		fields, a, s, meta, err := ReadScores(bytes.NewReader(data))
 		if err != nil {

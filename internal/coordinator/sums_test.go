@@ -97,6 +97,33 @@ func TestCheckpointRoundTrip(t *testing.T) {
 	}
 }
 
+// A checkpoint of tables with different numbers of columns is the same after it is written
+// and read.
+func TestCheckpointOfTables(t *testing.T) {
+	shape := layout.Of(2, 3).And(3, 1).And(2, 2)
+	m := newSums(shape, false, testPlan.Shards())
+	p := &tally.Partial{Shape: shape, Rows: 3, LossFull: 4, LossEmpty: 5, Features: []int32{1, 3, 6}, Count: []int64{3, 1, 2},
+		Sum: []int64{1, 2, 3, math.MaxInt64, 5, 6}, Abs: []int64{1, 2, 3, math.MaxInt64, 5, 6}, Square: []int64{7, 8, 9, 10, 11, 12}}
+	for range 2 {
+		if err := m.accumulator.Merge(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.shards.Add(1)
+	m.shards.Add(2)
+	m.firstHalf = &firstHalf{3, make([]float64, shape.Entries())}
+	data := encoded(t, m)
+	back, err := readSums(bytes.NewReader(data), testJob, shape, false, &testPlan)
+	if err != nil || !reflect.DeepEqual(back, m) || len(m.accumulator.State().Carries) == 0 {
+		t.Fatalf("%+v, %v", back, err)
+	}
+	for _, other := range []layout.Shape{layout.Of(7, 2), layout.Of(2, 3).And(3, 1), layout.Of(2, 3).And(2, 1).And(3, 2)} {
+		if _, err := readSums(bytes.NewReader(data), testJob, other, false, &testPlan); !fault.IsInput(err) {
+			t.Errorf("a checkpoint of tables of another shape: %v", err)
+		}
+	}
+}
+
 // A checkpoint that readSums accepts is the same after it is written and read again.
 func FuzzCheckpoint(f *testing.F) {
 	f.Add(encoded(f, exampleOf(f)))

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/model"
+	"shaver/internal/model/modeltest"
 	"shaver/internal/picture"
 	"shaver/internal/scores"
 	"shaver/internal/sweep"
@@ -321,6 +323,41 @@ func TestAnalyse(t *testing.T) {
 	}
 }
 
+// The page of a model with look-ups counts the entries of a field in all its tables.
+func TestLookUps(t *testing.T) {
+	f := facts()
+	s := f.Scores
+	s.Layout = modeltest.LookUps()
+	s.Shape, s.Baseline, s.Values = s.Layout.Shape(), make([]float32, s.Layout.Players()), tally.NewValues(s.Layout.Parameters())
+	for i := range s.Phi {
+		s.Phi[i] = float64(i + 1)
+	}
+	s.Count = model.PerRow(&s.Layout, []int64{1, 2, 3, 4, 5, 6, 7, 8, 9})
+	a := s.Layout
+	f.Architecture, f.Entries, f.Sweep = &a, make([]float32, a.Parameters()), nil
+	found, err := analyse(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// At .5 the 14 entries 13 to 26 are kept: two of field 0, and the wide table of field 1.
+	half := slices.Index(found.sparsities, .5)
+	for j, want := range []int{2, 12, 0} {
+		if got := found.fields[j].kept[half]; got != want {
+			t.Errorf("field %d keeps %d entries at .5, expected %d", j, got, want)
+		}
+	}
+	if cut := found.cuts[half]; cut.kept != 14 || cut.value != 14 || cut.unknown != 14 {
+		t.Errorf("cut at .5: %+v", cut)
+	}
+	r, err := Write(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(r.HTML, []byte("12 features, 27 parameters")) || !bytes.Contains(r.HTML, []byte("of at most 4 entries")) {
+		t.Error("the page lacks the size of the tables")
+	}
+}
+
 // Numbers are written in the forms of the page.
 func TestText(t *testing.T) {
 	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", -1234567: "-1,234,567"} {
@@ -362,7 +399,7 @@ func TestContrast(t *testing.T) {
 	for i := range 16 {
 		curves = append(curves, picture.Curve{Label: "a", X: []float64{0, 1}, Y: []float64{0, 1}, Style: i})
 	}
-	panels, _ := picture.Frequency(1, true, []string{"all"}, curves).Inline()
+	panels, _ := picture.Frequency(1, "1", []string{"all"}, curves).Inline()
 	drawn := string(r.HTML) + panels[0].Wide // has all inks
 	for _, scheme := range []struct {
 		name      string

@@ -173,6 +173,74 @@ func TestBuilderSums(t *testing.T) {
 	})
 }
 
+// With rows of different numbers of entries, the values of each entry are the same as in a
+// table of its own in which the row is as wide as the widest and the other entries
+// contribute nothing.
+func TestRowsOfDifferentWidths(t *testing.T) {
+	const widest = 5
+	narrow, wide := layout.Of(2, 3).And(3, 1).And(4, widest), layout.Of(9, widest)
+	sampling := Sampling{Passes: 2, Walks: 2, Rows: 100}
+	var results []*Result
+	for _, shape := range []layout.Shape{narrow, wide} {
+		r := rand.New(rand.NewPCG(3, 3))
+		a := NewAccumulator(shape, true)
+		for range 4 { // four partials, each of two goroutines
+			one, other := NewBuilder(shape, 2, true), NewBuilder(shape, 2, true)
+			for i := range 20 {
+				features := []int32{2 + r.Int32N(3), r.Int32N(2), 5 + r.Int32N(4)}
+				var sum, within []int64
+				for _, f := range features {
+					from, to := narrow.Row(int(f))
+					for range to - from {
+						sum, within = append(sum, 2*(r.Int64N(1<<40)-1<<39)), append(within, r.Int64N(1<<57))
+					}
+					if shape.Dim() > 0 { // fills the row up
+						padding := make([]int64, widest-(to-from))
+						sum, within = append(sum, padding...), append(within, padding...)
+					}
+				}
+				if err := []*Builder{one, other}[i%2].AddRow(1<<45, 1<<45, features, sum, within); err != nil {
+					t.Fatal(err)
+				}
+			}
+			one.Join(other)
+			p, err := one.Partial()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 6 { // so that sums leave int64
+				if err := a.Merge(p); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if shape.Dim() == 0 && len(a.carries) == 0 {
+			t.Error("no sum has left int64, so no carry is tested")
+		}
+		result, err := a.Result(sampling)
+		if err != nil {
+			t.Fatal(err)
+		}
+		totals := make([]float64, widest)
+		from, to := shape.Row(7)
+		if a.Totals(7, sampling, totals[:to-from]); totals[4] == 0 || math.Abs(totals[4]-result.Phi[from+4]*float64(result.Rows)) > 1e-9 {
+			t.Errorf("a total of %v, but phi is %v", totals[4], result.Phi[from+4])
+		}
+		results = append(results, result)
+	}
+	got, want := results[0], results[1]
+	if !slices.Equal(got.Count, want.Count) || got.EfficiencyError != want.EfficiencyError || got.EfficiencySE != want.EfficiencySE || got.Rows != want.Rows {
+		t.Errorf("%+v, expected %+v", got, want)
+	}
+	for row := range narrow.Rows() {
+		from, to := narrow.Row(row)
+		v, w := got.Part(from, to), want.Part(row*widest, row*widest+to-from)
+		if !reflect.DeepEqual(v, w) || w.Phi[0] == 0 {
+			t.Errorf("row %d has the values %+v, expected %+v", row, v, w)
+		}
+	}
+}
+
 // Result normalises two rows of 10. One contributes 1 nat and the other 0, so the mean is
 // .5 and the variance between rows .5. The variance within rows is .2 in the first and 0
 // in the second.

@@ -25,6 +25,16 @@ func Architectures() map[string]model.Architecture {
 	}
 }
 
+// LookUps returns the layout of a model with three fields of 2, 3 and 4 features. Field 1
+// has two tables. Fields 0 and 2 share a table, in which field 2 comes first.
+func LookUps() model.Architecture {
+	return model.Architecture{
+		FieldDims: []int{2, 3, 4},
+		Tables:    []model.Table{{Name: "narrow", Rows: 3, Dim: 1}, {Name: "joint", Rows: 6, Dim: 2}, {Name: "wide", Rows: 3, Dim: 4}},
+		LookUps:   []model.LookUp{{Field: 2, Table: 1}, {Field: 1, Table: 2}, {Field: 0, Table: 1, Offset: 4}, {Field: 1, Table: 0}},
+	}
+}
+
 // Weights returns random weights for a. Their scale is such that players change logits by
 // several units.
 func Weights(a model.Architecture, seed uint64) model.Weights {
