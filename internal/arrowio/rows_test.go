@@ -78,9 +78,7 @@ func decodeRows(r io.Reader) (*RowReader, *model.Rows, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		all.Number = append(all.Number, batch.Number...)
-		all.Label = append(all.Label, batch.Label...)
-		all.Features = append(all.Features, batch.Features...)
+		all.AppendAll(batch)
 	}
 }
 
@@ -277,6 +275,7 @@ func (f failing) Read([]byte) (int, error) { return 0, f.err }
 func FuzzRows(f *testing.F) {
 	f.Add(encodeRows(f, randomRows(3, 0), false, 3))
 	f.Add(encodeRows(f, randomRows(40, 7), true, 40))
+	f.Add(encodeDense(f, withDense(randomRows(40, 7), 2), true, 40))
 	f.Add([]byte(magic))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, rows, err := decodeRows(bytes.NewReader(data))

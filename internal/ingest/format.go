@@ -181,6 +181,7 @@ type rowParser struct {
 	whole   bool // in text, a whole number with the end ".0" becomes the integer
 	values  [][]byte
 	numbers []float64    // numbers of the dense inputs; NaN if a missing one will be replaced
+	single  []bool       // for each column of the file, whether its numbers are float32; nil for a text
 	text    []byte       // bytes of the values that are not cells
 	small   [1000][]byte // values of the integers below 1000; a capacity of 16 makes vocabulary's pack fast
 }
@@ -261,6 +262,9 @@ func (p *rowParser) parse(cells [][]byte, where *place, odd bool) (uint8, [][]by
 	for i, at := range p.inputs {
 		if p.numbers[i], err = p.dense.parse(i, where.cell(cells, at)); err != nil {
 			return 0, nil, fmt.Errorf("column %d (%s): %w", at, p.names[at], err)
+		}
+		if at < len(p.single) && p.single[at] {
+			p.numbers[i] = float64(float32(p.numbers[i])) // the text may be shorter than the number
 		}
 	}
 	return label, p.values, nil

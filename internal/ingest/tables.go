@@ -79,6 +79,7 @@ func (in *tableInput) close() { in.table.Close() }
 // parseTable is like parse, for a block of a table.
 func (c *blockParser) parseTable(b *block, visit func(row uint64, label uint8, values [][]byte) error) error {
 	i := int64(0)
+	c.parser.single = b.table.Single
 	err := b.table.Rows(func(cells [][]byte) error {
 		row := b.row + uint64(i)
 		label, values, err := c.parser.parse(cells, b.where, true)

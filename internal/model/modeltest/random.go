@@ -96,10 +96,10 @@ func Random(t testing.TB, a model.Architecture, seed uint64) *model.Model {
 	return m
 }
 
-// Rows returns n random rows that fit a.
+// Rows returns n random rows that fit a, with its dense inputs.
 func Rows(a model.Architecture, n int, seed uint64) *model.Rows {
 	r := rand.New(rand.NewPCG(seed, 1))
-	rows := &model.Rows{Fields: a.Fields()}
+	rows := &model.Rows{Fields: a.Fields(), Inputs: len(a.Dense)}
 	offsets := a.Offsets()
 	for i := range n {
 		rows.Number = append(rows.Number, int64(i))
@@ -107,6 +107,9 @@ func Rows(a model.Architecture, n int, seed uint64) *model.Rows {
 		for j, size := range a.FieldDims {
 			rows.Features = append(rows.Features, offsets[j]+int32(r.IntN(size)))
 		}
+	}
+	for range n * rows.Inputs {
+		rows.Dense = append(rows.Dense, float32(r.NormFloat64()))
 	}
 	return rows
 }
