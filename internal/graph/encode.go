@@ -13,8 +13,11 @@ import (
 // Version is the version of a description. Decode refuses all others.
 const Version = 1
 
-// maxDescription bounds the bytes of a description.
-const maxDescription = 64 << 20
+// Limits of a description. They bound the memory that parsing takes.
+const (
+	maxDescription = 32 << 20 // bytes
+	maxObjects     = 1 << 20  // objects in it: inputs, constants, nodes and attributes
+)
 
 // description is a graph in JSON. Values have numbers: first the inputs, then the
 // constants, then the outputs of the nodes.
@@ -182,6 +185,9 @@ func decode(text []byte, weights func(name string) (*Tensor, error)) (*Graph, er
 	if len(text) > maxDescription {
 		return nil, fmt.Errorf("%d bytes, expected at most %d", len(text), maxDescription)
 	}
+	if n := bytes.Count(text, []byte("{")); n > maxObjects {
+		return nil, fmt.Errorf("%d objects, expected at most %d", n, maxObjects)
+	}
 	var version struct {
 		Version int `json:"version"`
 	}
@@ -196,9 +202,6 @@ func decode(text []byte, weights func(name string) (*Tensor, error)) (*Graph, er
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&d); err != nil {
 		return nil, err
-	}
-	if n := len(d.Inputs) + len(d.Constants) + len(d.Nodes); n > maxValues {
-		return nil, fmt.Errorf("%d values, expected at most %d", n, maxValues)
 	}
 	g := &Graph{}
 	var values []Value // by number
