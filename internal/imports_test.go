@@ -81,7 +81,7 @@ metrics:                fault github.com/prometheus/client_golang
 # programs that people and clusters run
 cli:                    atomicfile bus fault kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
 launch:                 atomicfile audit baseline bus checkpoint cli coordinator cputime dataset estimator fault filelock job metrics prepare scores worker github.com/spf13/cobra go.uber.org/zap golang.org/x/sync
-cmd/shaver:             arrowio atomicfile baseline bus checkpoint cli compact compare coordinator dataset estimator evaluate fault forecast ingest job launch model picture planted prepare prune report scores sparsity sweep synth tally github.com/spf13/cobra
+cmd/shaver:             arrowio atomicfile baseline bus checkpoint cli compact compare coordinator dataset dissect estimator evaluate fault forecast ingest job launch model onnx picture planted prepare prune report scores sparsity sweep synth tally github.com/spf13/cobra
 cmd/coordinator:        cli launch github.com/spf13/cobra
 cmd/worker:             cli launch github.com/spf13/cobra
 
