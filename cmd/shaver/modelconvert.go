@@ -22,8 +22,7 @@ type formOptions struct {
 
 // partFlags adds the flags that choose one of the models in a file.
 func partFlags(c *cobra.Command, part *checkpoint.Options) {
-	c.Flags().StringVar(&part.Output, "output", "", "`name` of the output of an .onnx file that has several (default the only one)")
-	c.Flags().BoolVar(&part.Logit, "logit", false, "the output of the .onnx file is a logit, even if it does not look like one")
+	onnxFlags(c, &part.ONNX)
 	c.Flags().StringVar(&part.StateDict, "state-dict", "", "`key` of the state dict in a .pth file that has several, for example ema (default the only one)")
 }
 
@@ -78,7 +77,7 @@ or safetensors, compact or dense. OUT is compact, or with --dense an ordinary
 state dict with the original keys, which load_state_dict accepts. If IN has
 several state dicts, such as the weights and their moving average, --state-dict
 chooses one. If IN is an .onnx file, OUT is a file of shaver's own, which has all
-tables and the graph behind them; --output chooses one of several outputs.
+tables and the graph behind them; --model-output chooses one of several outputs.
 
 A compact file says which entries were dropped. A dense file does not: there, an
 entry counts as dropped if it has the most frequent value of its field's column.
@@ -87,7 +86,7 @@ Either way, the values of the table stay the same to the last bit, unless
 		Example: `  shaver model convert pruned.safetensors dense.safetensors --dense
   shaver model convert dense.safetensors small.safetensors --values int8
   shaver model convert last.ckpt ema.safetensors --state-dict ema
-  shaver model convert mmoe.onnx click.safetensors --output click`,
+  shaver model convert mmoe.onnx click.safetensors --model-output click`,
 		ValidArgsFunction: cli.FileArgs(cli.Checkpoints...),
 		Args:              cli.Args(cobra.ExactArgs(2)),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -12,6 +12,8 @@ import (
 	"shaver/internal/cli"
 	"shaver/internal/compact"
 	"shaver/internal/dataset"
+	"shaver/internal/dissect"
+	"shaver/internal/fault"
 	"shaver/internal/model"
 )
 
@@ -80,18 +82,42 @@ Dropout (optional). A state dict does not contain everything, for example not
 the activation. To check that the model was recognized correctly, compare the
 LogLoss of shaver evaluate with PyTorch's.
 
+An .onnx file is a graph. A table whose rows the inputs choose is an embedding,
+and an input, or a column of one, that chooses rows is a field. What computes
+the logit from the rows and the other inputs is the head. The command prints
+all these, and the node that is not understood if there is one. Its last
+operator is removed if it is a Sigmoid, or a Softmax of two classes.
+--model-output chooses one of several outputs. --logit says that the output is
+the logit.
+
 If your layers have other names, rename them when you save the checkpoint:
 
   state = {k.replace("mlp.", "_deep_branch."): v
            for k, v in model.state_dict().items()}
   torch.save({"state_dict": state, "field_dims": [7, 120, 3]}, "model.pth")`,
 		Example: `  shaver model inspect model.pth
-  shaver model inspect pruned.safetensors --dataset data`,
-		ValidArgsFunction: cli.FileArgs(cli.Checkpoints...),
+  shaver model inspect pruned.safetensors --dataset data
+  shaver model inspect model.onnx`,
+		ValidArgsFunction: cli.FileArgs(append([]string{"onnx"}, cli.Checkpoints...)...),
 		Args:              cli.Args(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := out.Check(); err != nil {
 				return err
+			}
+			if isONNX(args[0]) {
+				if folder != "" {
+					return fault.Usagef("--dataset: an .onnx file names its fields itself")
+				}
+				facts, err := inspectONNX(args[0], part.ONNX)
+				if facts != nil {
+					if err := out.Print(c.OutOrStdout(), facts, facts.table); err != nil {
+						return err
+					}
+				}
+				return err
+			}
+			if part.ONNX != (dissect.Options{}) {
+				return fault.Usagef("--model-output and --logit are for .onnx files, but %s is another file", args[0])
 			}
 			ck, err := checkpoint.ReadPart(args[0], part)
 			if err != nil {

@@ -17,6 +17,7 @@ import (
 	"slices"
 
 	"shaver/internal/compact"
+	"shaver/internal/dissect"
 	"shaver/internal/fault"
 	"shaver/internal/model"
 )
@@ -73,11 +74,7 @@ type Options struct {
 	// StateDict is the key of the state dict in a .pth file. Its parts are joined by dots if
 	// it is in a dict of a dict. An empty key stands for the only one.
 	StateDict string
-	// Output is the name of the output of an .onnx file; empty = the only one.
-	Output string
-	// Logit says that the output of an .onnx file is a logit, even if it does not look like
-	// one.
-	Logit bool
+	ONNX      dissect.Options
 }
 
 // ReadPart is like Read for a file that may hold several models.
@@ -106,9 +103,9 @@ func ReadPart(path string, o Options) (*Checkpoint, error) {
 		return nil, fault.Inputf("%s is not a .pth file, so it holds no state dict under %s", path, quote(o.StateDict))
 	}
 	if isONNX(path, head[:n]) {
-		return readONNX(path, o)
+		return readONNX(path, o.ONNX)
 	}
-	if o.Output != "" || o.Logit {
+	if o.ONNX != (dissect.Options{}) {
 		return nil, fault.Inputf("%s is not an .onnx file, so it has no outputs to choose from", path)
 	}
 	if _, err := headerLength(path, head[:n], info.Size()); err != nil { // checked before all of a large file of another kind is read

@@ -27,13 +27,13 @@ func isONNX(path string, head []byte) bool {
 }
 
 // readONNX reads the graph at path as a model of Kind Graph.
-func readONNX(path string, o Options) (*Checkpoint, error) {
+func readONNX(path string, o dissect.Options) (*Checkpoint, error) {
 	file, err := onnx.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	n, err := dissect.Dissect(file, dissect.Options{Output: o.Output, Logit: o.Logit})
+	n, err := dissect.Dissect(file, o)
 	if err != nil {
 		return nil, err
 	}

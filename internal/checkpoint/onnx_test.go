@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/dissect"
 	"shaver/internal/model"
 )
 
@@ -91,7 +92,7 @@ func readExports(t *testing.T) []export {
 func TestONNX(t *testing.T) {
 	for _, e := range readExports(t) {
 		t.Run(strings.TrimSuffix(e.File, ".onnx"), func(t *testing.T) {
-			c, err := ReadPart(filepath.Join(exports, e.File), Options{Output: e.Output})
+			c, err := ReadPart(filepath.Join(exports, e.File), Options{ONNX: dissect.Options{Output: e.Output}})
 			if err != nil {
 				t.Fatal(err)
 			}

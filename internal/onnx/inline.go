@@ -123,15 +123,8 @@ func (in *inliner) call(n *Node, f *function, opset, depth int) ([]Node, error) 
 	for name, a := range f.defaults {
 		s.attributes[name] = a
 	}
-	for _, name := range f.attributes {
-		if a := n.Attributes[name]; a != nil {
-			s.attributes[name] = a
-		}
-	}
-	for name := range f.defaults {
-		if a := n.Attributes[name]; a != nil {
-			s.attributes[name] = a
-		}
+	for name, a := range n.Attributes {
+		s.attributes[name] = a
 	}
 	if f.opset != 0 {
 		opset = f.opset

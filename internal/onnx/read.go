@@ -82,7 +82,6 @@ type outsideFile struct {
 type function struct {
 	name            string
 	inputs, outputs []string
-	attributes      []string
 	defaults        map[string]*Attribute
 	nodes           []Node
 	opset           int // 0 = that of the model
@@ -216,8 +215,6 @@ func (p *parser) function(v field) error {
 			return p.names(v, &f.inputs)
 		case 5:
 			return p.names(v, &f.outputs)
-		case 6:
-			return p.names(v, &f.attributes)
 		case 7:
 			return p.node(v, &f.nodes, 0)
 		case 9:

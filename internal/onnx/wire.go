@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	maxName        = 4 << 10   // bytes of a name
-	maxText        = 64 << 10  // bytes of a string attribute
-	maxDescription = 256 << 20 // bytes of memory for everything except tensors
+	maxName        = 4 << 10  // bytes of a name
+	maxText        = 64 << 10 // bytes of a string attribute
+	maxDescription = 64 << 20 // bytes of memory for everything except tensors
 )
 
 // meter counts the memory that the description of a model takes.
