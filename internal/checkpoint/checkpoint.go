@@ -48,6 +48,7 @@ type Checkpoint struct {
 	Compact *compact.Table
 
 	name      string            // name of the file, for errors
+	mapped    bool              // whether FuxiCTR's feature_map.json said that each field has one id in a row
 	unordered bool              // whether the order of Keys is not that of the state dict
 	aliases   map[string]string // other names of tensors that two modules share, and their keys in Tensors
 }

@@ -178,7 +178,7 @@ func (s *seeker) adopt(f *family, said []statement) ([]int, error) {
 	if err := a.err(); err != nil {
 		return nil, err
 	}
-	c.Family, c.Fields = f.name, a.fields
+	c.Family, c.Fields, c.mapped = f.name, a.fields, a.mappedAll
 	if strings.Contains(f.table, "*") && !s.has(f.table) {
 		return dims, s.join(f)
 	}
@@ -195,6 +195,7 @@ type asked struct {
 	activation string
 	from       string // source of activation
 	features   []feature
+	mappedAll  bool     // whether features describe all fields
 	missing    []string // what is not known
 	lines      []string // what the JSON file has to hold
 }
@@ -262,6 +263,7 @@ func (a *asked) sizes() ([]int, error) {
 		if err := a.mapped(found); err != nil {
 			return nil, err
 		}
+		a.mappedAll = true
 	default:
 		a.fields = found
 		if c.unordered && len(found) > 1 {
@@ -769,5 +771,24 @@ func (s *seeker) positions(prefix string) (all []int) {
 		}
 	}
 	slices.Sort(all)
+	return all
+}
+
+// Assumed returns what Read assumed about a model of another framework, because the file
+// does not say it. It returns nil for other models.
+func (c *Checkpoint) Assumed() (all []string) {
+	f := c.familyOf()
+	if f == nil {
+		return nil
+	}
+	if c.joined() && !c.mapped {
+		all = append(all, "each field has one id in a row")
+	}
+	if len(c.Architecture.Hidden) > 0 && !f.onlyReLU {
+		all = append(all, "the activation of the hidden layers is relu, as stated")
+	}
+	if f == &torchRechub {
+		all = append(all, "the wide and the deep features are the same, in the same order")
+	}
 	return all
 }
