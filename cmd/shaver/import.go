@@ -171,6 +171,11 @@ func (o *rawOptions) config(c *cobra.Command, run *importRun, format ingest.Form
 			return config, err
 		}
 		config.Sizes = ck.Architecture.FieldDims
+		if config.Format.Columns == nil && c.Flags().Lookup("columns") != nil {
+			for _, name := range ck.Fields { // in the model's order
+				config.Format.Columns = append(config.Format.Columns, ingest.Column{Name: name})
+			}
+		}
 	}
 	return config, nil
 }
@@ -321,7 +326,7 @@ func (o *columnOptions) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&o.label, "label", "label", "`name` of the label column")
 	f.Int64Var(&o.from, "label-from", 0, "smallest `count` that makes the label 1; 0 if labels are 0 and 1")
-	f.StringSliceVar(&o.columns, "columns", nil, "`columns` that are fields, in this order, each NAME or NAME=FIELD (default the fields of the dataset in --vocabulary, or all columns except the label)")
+	f.StringSliceVar(&o.columns, "columns", nil, "`columns` that are fields, in this order, each NAME or NAME=FIELD (default the fields of the dataset in --vocabulary or those that --model names, else all columns except the label)")
 	cli.Group(c, rowFlags, "label", "label-from", "columns")
 }
 

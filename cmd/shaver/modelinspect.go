@@ -126,6 +126,9 @@ If your layers have other names, rename them when you save the checkpoint:
 				if err := d.CheckModel(&ck.Architecture); err != nil {
 					return err
 				}
+				if err := d.CheckNames(ck.Fields); err != nil {
+					return err
+				}
 				facts.FieldNames = d.Fields()
 			}
 			return out.Print(c.OutOrStdout(), facts, facts.table)
