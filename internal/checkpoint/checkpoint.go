@@ -51,6 +51,7 @@ type Checkpoint struct {
 
 	name      string            // name of the file, for errors
 	graph     *graphForm        // nil unless the kind is model.Graph
+	mapped    bool              // whether FuxiCTR's feature_map.json said that each field has one id in a row
 	unordered bool              // whether the order of Keys is not that of the state dict
 	aliases   map[string]string // other names of tensors that two modules share, and their keys in Tensors
 }

@@ -178,7 +178,7 @@ func (s *seeker) adopt(f *family, said []statement) ([]int, error) {
 	if err := a.err(); err != nil {
 		return nil, err
 	}
-	c.Family, c.Fields = f.name, a.fields
+	c.Family, c.Fields, c.mapped = f.name, a.fields, a.mappedAll
 	if strings.Contains(f.table, "*") && !s.has(f.table) {
 		return dims, s.join(f)
 	}
@@ -194,7 +194,9 @@ type asked struct {
 	said       model.Kind
 	activation string
 	from       string // source of activation
+	file       string // the JSON file next to the state dict; "" if there is none
 	features   []feature
+	mappedAll  bool     // whether features describe all fields
 	missing    []string // what is not known
 	lines      []string // what the JSON file has to hold
 }
@@ -206,6 +208,9 @@ func (a *asked) take(s *statement) {
 	}
 	if a.activation == "" && s.Activation != nil {
 		a.activation, a.from = *s.Activation, s.from
+	}
+	if s.file {
+		a.file = s.from
 	}
 	if a.fields == nil {
 		a.fields = s.FieldNames
@@ -228,8 +233,12 @@ func (a *asked) err() error {
 		return nil
 	}
 	paths := sidecarPaths(a.s.c.name)
-	return fault.Inputf("%s is a state dict of %s, which does not say %s: write %s with what is true, for example {%s}",
-		a.s.c.name, a.f.name, strings.Join(a.missing, ", nor "), filepath.Base(paths[len(paths)-1]), strings.Join(a.lines, ", "))
+	do := "write " + filepath.Base(paths[len(paths)-1]) + " with what is true"
+	if a.file != "" {
+		do = "add what is true to " + filepath.Base(a.file)
+	}
+	return fault.Inputf("%s is a state dict of %s, which does not say %s: %s, for example {%s}",
+		a.s.c.name, a.f.name, strings.Join(a.missing, ", nor "), do, strings.Join(a.lines, ", "))
 }
 
 // sizes finds the fields, their order and their sizes.
@@ -262,6 +271,7 @@ func (a *asked) sizes() ([]int, error) {
 		if err := a.mapped(found); err != nil {
 			return nil, err
 		}
+		a.mappedAll = true
 	default:
 		a.fields = found
 		if c.unordered && len(found) > 1 {
@@ -322,13 +332,21 @@ func (a *asked) kind() {
 				what = "whether it is a DeepFM or a WideDeep"
 			}
 			if a.said != "" {
-				a.missing = append(a.missing, fmt.Sprintf("that it is the stated %s, but may be %s", quote(string(a.said)), what))
-			} else {
-				a.missing = append(a.missing, what)
+				s.fail("the stated kind is %s, but the tensors are those of %s: say %s", quote(string(a.said)), a.f.name, either(kinds))
+				return
 			}
-			a.lines = append(a.lines, fmt.Sprintf("%q: %q", "kind", kinds[0]))
+			a.ask(what, fmt.Sprintf("%q: %q", "kind", kinds[0]))
 		}
 	}
+}
+
+// either lists kinds.
+func either(kinds []model.Kind) string {
+	var names []string
+	for _, kind := range kinds {
+		names = append(names, quote(string(kind)))
+	}
+	return strings.Join(names, " or ")
 }
 
 // name returns the name of the weights, or a pattern.
@@ -772,5 +790,24 @@ func (s *seeker) positions(prefix string) (all []int) {
 		}
 	}
 	slices.Sort(all)
+	return all
+}
+
+// Assumed returns what Read assumed about a model of another framework, because the file
+// does not say it. It returns nil for other models.
+func (c *Checkpoint) Assumed() (all []string) {
+	f := c.familyOf()
+	if f == nil {
+		return nil
+	}
+	if c.joined() && !c.mapped {
+		all = append(all, "each field has one id in a row")
+	}
+	if len(c.Architecture.Hidden) > 0 && !f.onlyReLU {
+		all = append(all, "the activation of the hidden layers is relu, as stated")
+	}
+	if f == &torchRechub {
+		all = append(all, "the wide and the deep features are the same, in the same order")
+	}
 	return all
 }

@@ -32,6 +32,7 @@ type statement struct {
 	Activation *string  `json:"activation"`  // of the hidden layers
 	FieldNames []string `json:"field_names"` // in the order of the fields
 	features   []feature
+	file       bool // whether the source is the JSON file next to a state dict
 	batchNorm  *bool
 }
 
@@ -207,7 +208,7 @@ func sidecarFile(path string) lookup {
 			if err != nil {
 				return nil, err
 			}
-			s := statement{from: candidate}
+			s := statement{from: candidate, file: true}
 			if err := json.Unmarshal(text, &s); err != nil {
 				return nil, fault.Inputf("%s: expected a JSON object with the field_dims of %s: %w", candidate, path, err)
 			}
