@@ -38,6 +38,9 @@ const (
 	ScoresVersion      = "shaver.scores/3"
 	FrequenciesVersion = "shaver.frequencies/1"
 
+	// DenseRowsVersion is the version of rows with dense inputs.
+	DenseRowsVersion = "shaver.rows/2"
+
 	// UnsealedScoresVersion is an older version, which is still read. Its files have no
 	// digest.
 	UnsealedScoresVersion = "shaver.scores/2"

@@ -28,12 +28,13 @@ var (
 	schemaFields = []string{"user", "item"}
 	schemaSizes  = []int{3, 2}
 	schemaSplits = []string{"train", "test"}
+	schemaDense  = []string{"price", "age"}
 )
 
 const schemaDim = 4
 
 // latest maps each form to its version.
-var latest = map[string]string{"rows": ".v1", "frequencies": ".v1", "partial": ".v2", "scores": ".v3"}
+var latest = map[string]string{"rows": ".v1", "rows.v2": "", "frequencies": ".v1", "partial": ".v2", "scores": ".v3"}
 
 // arrowForm is the content of a .arrow.json in package schemas.
 type arrowForm struct {
@@ -55,11 +56,11 @@ func written(t *testing.T) map[string][]byte {
 			t.Fatal(err)
 		}
 	}
-	rows := func(numbered bool) []byte {
+	rows := func(dense []string, numbered bool) []byte {
 		var out bytes.Buffer
-		w, err := arrowio.NewRowWriter(&out, schemaFields, schemaSizes, numbered, 1)
+		w, err := arrowio.NewRowWriter(&out, schemaFields, schemaSizes, dense, numbered, 1)
 		ok(err)
-		ok(w.Append(&model.Rows{Fields: 2, Number: []int64{0, 5}, Label: []uint8{0, 1}, Features: []int32{0, 3, 2, 4}}))
+		ok(w.Append(&model.Rows{Fields: 2, Inputs: len(dense), Number: []int64{0, 5}, Label: []uint8{0, 1}, Features: []int32{0, 3, 2, 4}, Dense: make([]float32, 2*len(dense))}))
 		ok(w.Close())
 		return out.Bytes()
 	}
@@ -95,7 +96,7 @@ func written(t *testing.T) map[string][]byte {
 		return data
 	}
 	return map[string][]byte{
-		"scores/look-ups": tables(), "rows": rows(false), "rows/shards": rows(true), "frequencies": frequencies.Bytes(), "partial": partial(nil), "partial/passes": partial(make([]int64, schemaDim)), "scores": whole(0), "scores/multilinear": whole(1),
+		"scores/look-ups": tables(), "rows": rows(nil, false), "rows/shards": rows(nil, true), "rows.v2": rows(schemaDense, false), "rows.v2/shards": rows(schemaDense, true), "frequencies": frequencies.Bytes(), "partial": partial(nil), "partial/passes": partial(make([]int64, schemaDim)), "scores": whole(0), "scores/multilinear": whole(1),
 	}
 }
 
@@ -171,7 +172,7 @@ func columnsOf(schema *arrow.Schema) []string {
 // columns returns the columns that the form describes for one of our files. variant is
 // the condition of those columns and metadata that are conditional.
 func (f *arrowForm) columns(variant string) []string {
-	repeated := map[string][]string{"{field}": schemaFields, "{split}": schemaSplits}
+	repeated := map[string][]string{"{field}": schemaFields, "{split}": schemaSplits, "{dense}": schemaDense}
 	var columns []string
 	for _, c := range f.Columns {
 		if c.When != "" && c.When != variant {

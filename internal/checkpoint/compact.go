@@ -58,14 +58,12 @@ func (c *Checkpoint) compactFile(fields []compact.Field, v compact.Encoding) *fi
 	if v == compact.Int8 {
 		tensors[tensorSteps] = Tensor{DType: F32, Shape: []int{a.Fields(), 2}}
 	}
-	return newFile(tensors, map[string]string{
-		metaFormat:       "pt",
-		metaArchitecture: string(mustMarshal(c.Architecture)),
+	return newFile(tensors, c.metadata(map[string]string{
 		metaCompact:      compactVersion,
 		metaEmbeddingKey: c.EmbeddingKey,
 		metaFields:       string(mustMarshal(fields)),
 		metaDigest:       seal.Blank, // WriteCompact replaces it
-	})
+	}))
 }
 
 // Compactable returns an error if c has no compact form, because it has look-ups and not a

@@ -59,7 +59,7 @@ func Measure(ctx context.Context, p *prepare.Prepared, threads int, within time.
 	if m.occurrences, err = occurrences(p.Job); err != nil {
 		return nil, err
 	}
-	encoded, err := shard.Encode(p.Dataset.Fields(), p.Architecture.FieldDims, rows)
+	encoded, err := shard.Encode(p.Dataset.Fields(), p.Architecture.FieldDims, p.Dataset.Inputs(), rows)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func (m *Measurement) Share(processors int) float64 {
 // RowsPerShard returns how many rows a shard should have. It assumes that workers have
 // Threads threads as fast as this machine's.
 func (m *Measurement) RowsPerShard() int64 {
-	s := job.Sizing{Rows: m.Job.Sample.Keep, PerSecond: m.PerSecond(), PartialBytes: m.PartialBytes, Capacity: m.capacity, Fields: m.Job.Architecture.Fields()}
+	s := job.Sizing{Rows: m.Job.Sample.Keep, PerSecond: m.PerSecond(), PartialBytes: m.PartialBytes, Capacity: m.capacity, Columns: m.Job.Architecture.Columns()}
 	return s.RowsPerShard()
 }
 
@@ -185,9 +185,7 @@ func firstRows(ctx context.Context, j *prepare.Job) (*model.Rows, error) {
 	enough := errors.New("enough")
 	all := &model.Rows{Fields: j.Architecture.Fields()}
 	err := j.Scan(ctx, func(rows *model.Rows) error {
-		all.Number = append(all.Number, rows.Number...)
-		all.Label = append(all.Label, rows.Label...)
-		all.Features = append(all.Features, rows.Features...)
+		all.AppendAll(rows)
 		if all.Len() >= min(maxSampleRows, int(j.Sample.Keep)) {
 			return enough
 		}

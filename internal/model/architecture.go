@@ -1,6 +1,6 @@
-// Package model evaluates click models: FM, DeepFM, DCN-Mix and DCNv2. A model is an
-// embedding table, whose entries are the players, and a head that maps one row's
-// embedding to a logit. A [Scorer] evaluates batches of rows. A [Probe] evaluates one row
+// Package model evaluates click models: FM, DeepFM, DCN-Mix, DCNv2 and WideDeep. A
+// model is an embedding table, whose entries are the players, and a head that maps one
+// row's embedding to a logit. A [Scorer] evaluates batches of rows. A [Probe] evaluates one row
 // while its entries appear one by one. A [Gradient] computes derivatives.
 //
 // The whole project uses the same conventions: m fields, d columns, n features over all
@@ -19,18 +19,20 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 )
 
 // Kind names a model family.
 type Kind string
 
-// The families of the paper's experiments.
+// The families of the paper's experiments, and WideDeep.
 const (
 	FM     Kind = "fm"      // first order and pairwise terms, no network
 	DeepFM Kind = "deepfm"  // FM and an MLP side by side
 	DCNMix Kind = "dcn-mix" // mixture of low-rank cross experts, then an MLP
 	DCNv2  Kind = "dcnv2"   // full-matrix cross layers, with an MLP after them or in parallel
+
+	WideDeep Kind = "widedeep" // first order and an MLP side by side: a DeepFM without pairwise terms
+	Graph    Kind = "graph"    // any head, as a graph of operators
 )
 
 // Structures of DCNv2.
@@ -53,6 +55,7 @@ type Architecture struct {
 	Experts     int      `json:"experts,omitempty"`      // number of experts per cross layer; DCN-Mix only
 	Rank        int      `json:"rank,omitempty"`         // rank of each expert; DCN-Mix only
 	Structure   string   `json:"structure,omitempty"`    // Stacked or Parallel; DCNv2 only
+	Dense       []string `json:"dense,omitempty"`        // names of the dense inputs that the model reads, in its order; nil without any
 }
 
 // Fields returns m, the number of fields.
@@ -86,6 +89,12 @@ func (a *Architecture) Parameters() int {
 	}
 	return entries
 }
+
+// Differentiable reports whether NewGradient works for models of a's kind.
+func (a *Architecture) Differentiable() bool { return a.Kind != Graph }
+
+// Wide reports whether the models of a's kind have first-order weights.
+func (a *Architecture) Wide() bool { return a.Kind == FM || a.Kind == DeepFM || a.Kind == WideDeep }
 
 // Offsets returns the global id of each field's first feature.
 func (a *Architecture) Offsets() []int32 { return Offsets(a.FieldDims) }
@@ -139,9 +148,9 @@ func (a *Architecture) Validate() error {
 		if hidden || cross || experts {
 			return errors.New("an fm must have neither hidden nor cross layers")
 		}
-	case DeepFM:
+	case DeepFM, WideDeep:
 		if !hidden || cross || experts {
-			return errors.New("a deepfm needs hidden layers and must have no cross layers")
+			return fmt.Errorf("a %s needs hidden layers and must have no cross layers", a.Kind)
 		}
 	case DCNMix:
 		if !hidden || !cross || a.Experts == 0 || a.Rank == 0 {
@@ -154,10 +163,14 @@ func (a *Architecture) Validate() error {
 		if a.Structure != Stacked && a.Structure != Parallel {
 			return fmt.Errorf("structure is %q: a dcnv2 must be %s or %s", a.Structure, Stacked, Parallel)
 		}
+	case Graph:
+		if hidden || cross || experts {
+			return errors.New("a graph must have neither hidden nor cross layers, because its head describes itself")
+		}
 	default:
-		return fmt.Errorf("kind is %q: expected %s, %s, %s or %s", a.Kind, FM, DeepFM, DCNMix, DCNv2)
+		return fmt.Errorf("kind is %q: expected %s, %s, %s, %s, %s or %s", a.Kind, FM, DeepFM, DCNMix, DCNv2, WideDeep, Graph)
 	}
-	if !a.Plain() && slices.Contains([]Kind{FM, DeepFM, DCNMix, DCNv2}, a.Kind) {
+	if !a.Plain() && a.Kind != Graph {
 		return fmt.Errorf("kind is %s, which has a single table: expected neither tables nor look_ups", a.Kind)
 	}
 	if a.Kind != DCNv2 && a.Structure != "" {

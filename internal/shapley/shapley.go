@@ -172,7 +172,7 @@ func (w *worker) batch(ctx context.Context, rows *model.Rows, progress func(rows
 // row computes row r of the batch and adds it to the builder.
 func (w *worker) row(rows *model.Rows, r int) error {
 	label, features := rows.Label[r], rows.Row(r)
-	w.probe.Reset(features)
+	w.probe.Reset(rows, r)
 	full, err := loss(w.full[r], label)
 	if err != nil {
 		return fmt.Errorf("with nothing dropped: %w", err)

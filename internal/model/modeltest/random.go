@@ -17,6 +17,7 @@ func Architectures() map[string]model.Architecture {
 		"fm":              {Kind: model.FM, FieldDims: dims, Dim: 3},
 		"deepfm":          {Kind: model.DeepFM, FieldDims: dims, Dim: 3, Hidden: []int{7, 5}},
 		"deepfm-one":      {Kind: model.DeepFM, FieldDims: dims, Dim: 2, Hidden: []int{6}},
+		"widedeep":        {Kind: model.WideDeep, FieldDims: dims, Dim: 3, Hidden: []int{6, 4}},
 		"dcn-mix":         {Kind: model.DCNMix, FieldDims: dims, Dim: 2, Hidden: []int{6, 4}, CrossLayers: 3, Experts: 2, Rank: 3},
 		"dcnv2-stacked":   {Kind: model.DCNv2, FieldDims: dims, Dim: 3, Hidden: []int{6, 4}, CrossLayers: 2, Structure: model.Stacked},
 		"dcnv2-parallel":  {Kind: model.DCNv2, FieldDims: dims, Dim: 3, Hidden: []int{6, 4}, CrossLayers: 2, Structure: model.Parallel},
@@ -50,8 +51,11 @@ func Weights(a model.Architecture, seed uint64) model.Weights {
 	}
 	players := a.Players()
 	w := model.Weights{Embedding: vector(a.Parameters(), 0.7)}
-	if a.Kind == model.FM || a.Kind == model.DeepFM {
+	if a.Wide() {
 		w.FirstOrder, w.Bias = vector(a.Features(), 0.3), float32(r.NormFloat64())
+	}
+	if a.Kind == model.WideDeep { // any kind may have them
+		w.Linear = vector(players, 0.5)
 	}
 	for range a.CrossLayers {
 		switch a.Kind {
@@ -92,10 +96,10 @@ func Random(t testing.TB, a model.Architecture, seed uint64) *model.Model {
 	return m
 }
 
-// Rows returns n random rows that fit a.
+// Rows returns n random rows that fit a, with its dense inputs.
 func Rows(a model.Architecture, n int, seed uint64) *model.Rows {
 	r := rand.New(rand.NewPCG(seed, 1))
-	rows := &model.Rows{Fields: a.Fields()}
+	rows := &model.Rows{Fields: a.Fields(), Inputs: len(a.Dense)}
 	offsets := a.Offsets()
 	for i := range n {
 		rows.Number = append(rows.Number, int64(i))
@@ -103,6 +107,9 @@ func Rows(a model.Architecture, n int, seed uint64) *model.Rows {
 		for j, size := range a.FieldDims {
 			rows.Features = append(rows.Features, offsets[j]+int32(r.IntN(size)))
 		}
+	}
+	for range n * rows.Inputs {
+		rows.Dense = append(rows.Dense, float32(r.NormFloat64()))
 	}
 	return rows
 }
