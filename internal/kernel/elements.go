@@ -6,11 +6,11 @@ import "math"
 // block, which are given by lists. A value of the head is a list, so reshaping,
 // transposing, slicing, concatenating and broadcasting only make new lists.
 //
-// All of them compute the states t < states, at most 48, and round states up to a multiple
-// of 16. A state's result depends on that state alone. They allocate no memory.
+// They compute the states t < states, at most 48, and round states up to a multiple of 16. A
+// state's result depends on that state alone. They allocate no memory.
 //
-// If a list is longer than its block, an operation or a function is unknown, or lengths do
-// not agree, they panic. An element that is written may also be read by the same call only
+// They panic if an element is outside the block, if an operation or a function is unknown,
+// or if lengths do not agree. An element that is written may be read by the same call only
 // at the same position of the lists: Combine(Add, b, 48, x, x, y) adds y to x.
 
 // Elements is a list of elements of a block, in any order. An element may occur several

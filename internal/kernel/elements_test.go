@@ -535,6 +535,38 @@ func TestLinearIsProduct(t *testing.T) {
 	})
 }
 
+// A Linear that calls Product gives the same result as one that does not.
+func TestLinearCallsProduct(t *testing.T) {
+	everyLevel(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(47, 48))
+		const in, out, batch = fewestDigits, fewestDigits + 3, 2
+		m := NewOutputs(normal(r, in*out), normal(r, out), in, out)
+		b, whole := guardedBlock(r, batch*(in+out))
+		list := make([]int32, batch*(in+out))
+		for i := range list {
+			list[i] = int32(i)
+		}
+		l := NewLinear(m, list[batch*in:], list[:batch*in], batch, true)
+		if l.product != current.digits {
+			t.Errorf("Linear calls Product: %t, want %t", l.product, current.digits)
+		}
+		if list[1], list[2] = 2, 1; NewLinear(m, list[batch*in:], list[:batch*in], batch, true).product {
+			t.Error("Linear calls Product although the elements are not adjacent")
+		}
+		old := Block(slices.Clone(b))
+		l.Compute(b, States)
+		want := slices.Clone(b)
+		copy(b, old)
+		l.product = true
+		l.Compute(b, States)
+		guardsHold(t, whole)
+		changed(t, b, old, list[batch*in:], States)
+		if !slices.Equal(b, want) {
+			t.Error("the result differs if Linear calls Product")
+		}
+	})
+}
+
 func TestHeadsAllocateNothing(t *testing.T) {
 	everyLevel(t, func(t *testing.T) {
 		b := NewBlock(40)

@@ -1,10 +1,12 @@
 package kernel
 
 // Linear applies one linear layer to a batch of vectors whose elements are elements of a
-// block. Product is an alternative for a single vector whose elements are adjacent. Linear
-// is faster for small layers. At levels with digits, Product is faster for large ones. At
-// other levels the two agree to the last bit. A Linear is read-only and may be shared by
-// all goroutines.
+// block. It is at least as fast as one call of Product with all inputs for each vector, and
+// for small layers faster. A Linear is read-only and may be shared by all goroutines.
+//
+// At levels with digits, Linear calls Product for large layers if the elements of each
+// vector are adjacent. Otherwise it uses no digits. At other levels, Linear and Product agree
+// to the last bit.
 type Linear struct {
 	m       *Outputs
 	batch   int
@@ -15,7 +17,11 @@ type Linear struct {
 	packed  []float32 // [groups, In, units], at levels in assembly; incomplete groups repeat the last unit
 	bias    []float32 // [groups, units]
 	outputs []uint32  // [batch, groups, units]
+	product bool      // whether Compute calls Product
 }
+
+// fewestDigits is the number of inputs and of outputs from which Linear uses digits.
+const fewestDigits = 128
 
 // NewLinear prepares Compute for x, [batch, m.In], and out, [batch, m.Out]. Both are lists
 // of elements in row-major order. Elements of x may occur several times. No element of out
@@ -28,6 +34,10 @@ func NewLinear(m *Outputs, out, x []int32, batch int, relu bool) *Linear {
 	l := &Linear{m: m, batch: batch, relu: relu, out: to.offset, x: from.offset, size: max(to.size, from.size)}
 	if !disjoint(out, x) {
 		panic("kernel: NewLinear: an element of out occurs twice or is an operand")
+	}
+	if m.digits != nil && min(m.In, m.Out) >= fewestDigits && adjacent(l.out, m.Out) && adjacent(l.x, m.In) {
+		l.product = true
+		return l
 	}
 	n := current.units
 	if l.units = n; n == 0 || len(out) == 0 {
@@ -49,6 +59,16 @@ func NewLinear(m *Outputs, out, x []int32, batch int, relu bool) *Linear {
 		}
 	}
 	return l
+}
+
+// adjacent reports whether the elements of each vector of n elements are adjacent.
+func adjacent(list []uint32, n int) bool {
+	for i, v := range list {
+		if v != list[i-i%n]+uint32(i%n*States) {
+			return false
+		}
+	}
+	return true
 }
 
 // disjoint reports whether no element of out occurs twice or is in one of the other lists.
@@ -82,6 +102,12 @@ func (l *Linear) Compute(b Block, states int) {
 	b.check(states)
 	if len(b)/States < l.size {
 		panic("kernel: an element is outside the block")
+	}
+	if l.product {
+		for n := range l.batch {
+			l.m.Product(b[l.out[n*l.m.Out]:], b[l.x[n*l.m.In]:], states, nil, nil, l.relu)
+		}
+		return
 	}
 	if len(l.out) > 0 {
 		current.linear(l, b, panelsOf(states), floor(l.relu))
