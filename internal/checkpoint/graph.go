@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"slices"
 
 	"shaver/internal/fault"
@@ -158,40 +157,4 @@ func (c *Checkpoint) graphModel() (*model.Model, error) {
 		return nil, fault.Inputf("%s: %w", c.name, err)
 	}
 	return m, nil
-}
-
-// CheckPrunable returns an error if pruned models of c's kind cannot be written.
-func (c *Checkpoint) CheckPrunable() error {
-	if c.graph != nil {
-		return c.inputf("pruned models of kind %s cannot be written yet: shaver evaluate and shaver sweep measure them in memory", model.Graph)
-	}
-	return nil
-}
-
-// Operators returns how often each operator occurs in the head of a model of Kind Graph,
-// as texts such as "Gemm 3".
-func (c *Checkpoint) Operators() ([]string, error) {
-	if c.graph == nil {
-		return nil, nil
-	}
-	var head struct {
-		Nodes []struct {
-			Op string `json:"op"`
-		} `json:"nodes"`
-	}
-	if err := json.Unmarshal(c.graph.Head, &head); err != nil {
-		return nil, c.inputf("metadata %s: %w", metaGraph, err)
-	}
-	counts := map[string]int{}
-	var names []string
-	for _, n := range head.Nodes {
-		if counts[n.Op]++; counts[n.Op] == 1 {
-			names = append(names, n.Op)
-		}
-	}
-	slices.Sort(names)
-	for i, name := range names {
-		names[i] = fmt.Sprintf("%s %d", name, counts[name])
-	}
-	return names, nil
 }
