@@ -82,3 +82,42 @@ func TestInspectAndCompareTables(t *testing.T) {
 		t.Errorf("error for other tables: %v", err)
 	}
 }
+
+// The report and the frequencies of a model with two tables for each field, from an export,
+// count a feature once, and the job ends by a rule that compares two halves.
+func TestTablesEndToEnd(t *testing.T) {
+	folder := t.TempDir()
+	path := func(name string) string { return filepath.Join(folder, name) }
+	export := filepath.Join("..", "..", "testdata", "onnx", "ncf.dynamo.onnx") // 7 and 11 ids; 8 and 4 columns for each
+	encodedRows(t, path("rows.csv"), 400, 7, 11)
+	command(t, "shaver", "dataset", "import", "csv", "--train", path("rows.csv"), "--split", "8:1:1", "--model", export, "--out", path("data"))
+	command(t, "shaver", "score", "--model", export, "--dataset", path("data"), "--estimator", "permutation", "--passes", "4", "--baseline", "codebook",
+		"--until", "overlap", "--bound", "0.01", "--out", path("s.arrow"))
+	var frequency frequencyView
+	shaver(t, &frequency, "scores", "frequency", path("s.arrow"), "--model", export, "--dataset", path("data"), "--top", "20")
+	all := 0
+	for _, b := range frequency.All {
+		all += b.Features
+	}
+	if all != 18 || frequency.Dim != 12 || len(frequency.Fields) != 2 || len(frequency.Fields[0].Top) != 7 || len(frequency.Fields[1].Top) != 11 {
+		t.Errorf("frequencies %+v", frequency)
+	}
+	var sweep struct {
+		Features, Entries int
+		Points            []struct {
+			EmptyFeatures int  `json:"empty_features"`
+			Bytes         *int `json:"bytes"`
+		}
+	}
+	command(t, "shaver", "sweep", "--model", export, "--scores", path("s.arrow"), "--dataset", path("data"), "--sparsities", "0.5,1", "--methods", "magnitude", "--out", path("sweep.json"))
+	readJSON(t, path("sweep.json"), &sweep)
+	if sweep.Features != 18 || sweep.Entries != 216 || len(sweep.Points) != 4 {
+		t.Errorf("sweep %+v", sweep)
+	}
+	for i, p := range sweep.Points {
+		if p.Bytes != nil || i >= 2 && p.EmptyFeatures != 18 || p.EmptyFeatures > 18 {
+			t.Errorf("point %d of the sweep: %+v", i, p)
+		}
+	}
+	command(t, "shaver", "report", "--model", export, "--scores", path("s.arrow"), "--dataset", path("data"), "--sweep", path("sweep.json"), "--out", path("report.html"))
+}
