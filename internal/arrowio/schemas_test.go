@@ -15,7 +15,9 @@ import (
 
 	"shaver/internal/arrowio"
 	"shaver/internal/job"
+	"shaver/internal/layout"
 	"shaver/internal/model"
+	"shaver/internal/model/modeltest"
 	"shaver/internal/scores"
 	"shaver/internal/tally"
 	"shaver/schemas"
@@ -68,22 +70,33 @@ func written(t *testing.T) map[string][]byte {
 		var out bytes.Buffer
 		sums := make([]int64, schemaDim)
 		ok(arrowio.EncodePartial(&out, &tally.Partial{
-			Dim: schemaDim, Rows: 2, LossFull: 1, LossEmpty: 2, Features: []int32{1}, Count: []int64{2}, Sum: sums, Abs: sums, Square: sums, Within: within,
+			Shape: layout.Of(5, schemaDim), Rows: 2, LossFull: 1, LossEmpty: 2, Features: []int32{1}, Count: []int64{2}, Sum: sums, Abs: sums, Square: sums, Within: within,
 		}))
 		return out.Bytes()
 	}
 	whole := func(se float64) []byte {
 		file := filepath.Join(t.TempDir(), "scores.arrow")
 		ok(scores.Write(file, &scores.File{
-			Fields: schemaFields, FieldDims: schemaSizes, Spec: job.Spec{Version: job.SpecVersion}, Baseline: make([]float32, 2*schemaDim),
-			Result: tally.Result{EfficiencySE: se, Scores: tally.Scores{Dim: schemaDim, Count: make([]int64, 5), Values: tally.NewValues(5 * schemaDim)}},
+			Fields: schemaFields, Layout: model.Architecture{FieldDims: schemaSizes, Dim: schemaDim}, Spec: job.Spec{Version: job.SpecVersion}, Baseline: make([]float32, 2*schemaDim),
+			Result: tally.Result{EfficiencySE: se, Scores: tally.Scores{Shape: layout.Of(5, schemaDim), Count: make([]int64, 5), Values: tally.NewValues(5 * schemaDim)}},
+		}))
+		data, err := os.ReadFile(file)
+		ok(err)
+		return data
+	}
+	tables := func() []byte {
+		a := modeltest.LookUps()
+		file := filepath.Join(t.TempDir(), "scores.arrow")
+		ok(scores.Write(file, &scores.File{
+			Fields: []string{"user", "item", "day"}, Layout: a, Spec: job.Spec{Version: job.SpecVersion}, Baseline: make([]float32, a.Players()),
+			Result: tally.Result{Scores: tally.Scores{Shape: a.Shape(), Count: make([]int64, 12), Values: tally.NewValues(a.Parameters())}},
 		}))
 		data, err := os.ReadFile(file)
 		ok(err)
 		return data
 	}
 	return map[string][]byte{
-		"rows": rows(nil, false), "rows/shards": rows(nil, true), "rows.v2": rows(schemaDense, false), "rows.v2/shards": rows(schemaDense, true), "frequencies": frequencies.Bytes(), "partial": partial(nil), "partial/passes": partial(make([]int64, schemaDim)), "scores": whole(0), "scores/multilinear": whole(1),
+		"scores/look-ups": tables(), "rows": rows(nil, false), "rows/shards": rows(nil, true), "rows.v2": rows(schemaDense, false), "rows.v2/shards": rows(schemaDense, true), "frequencies": frequencies.Bytes(), "partial": partial(nil), "partial/passes": partial(make([]int64, schemaDim)), "scores": whole(0), "scores/multilinear": whole(1),
 	}
 }
 
@@ -146,6 +159,9 @@ func columnsOf(schema *arrow.Schema) []string {
 	for _, f := range schema.Fields() {
 		kind := f.Type.String()
 		if list, ok := f.Type.(*arrow.FixedSizeListType); ok && list.Len() == schemaDim && !list.ElemField().Nullable {
+			kind = fmt.Sprintf("fixed_size_list<%s>[d]", list.Elem())
+		}
+		if list, ok := f.Type.(*arrow.ListType); ok && !list.ElemField().Nullable { // as the metadata dim describes it
 			kind = fmt.Sprintf("fixed_size_list<%s>[d]", list.Elem())
 		}
 		columns = append(columns, columnText(f.Name, kind, f.Nullable))

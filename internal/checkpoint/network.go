@@ -12,6 +12,9 @@ import (
 // that names the tensor and the position. Weights.Embedding is nil only for ParseModel of
 // a compact file.
 func (c *Checkpoint) Model() (*model.Model, error) {
+	if c.graph != nil {
+		return c.graphModel()
+	}
 	s, err := c.seek()
 	if err != nil {
 		return nil, err
@@ -22,8 +25,8 @@ func (c *Checkpoint) Model() (*model.Model, error) {
 	}
 	r := &weightReader{c: c}
 	w := model.Weights{
-		FirstOrder: r.values(l.firstOrder),
-		Output:     r.linear(l.output), Gates: r.values(l.gates),
+		FirstOrder: r.firstOrder(l), Linear: r.values(l.linear),
+		Output: r.linear(l.output), Gates: r.values(l.gates),
 	}
 	small := c.Compact != nil && c.Tensors[l.embedding].Data == nil
 	if !small {
@@ -73,12 +76,34 @@ func (r *weightReader) values(key string) []float32 {
 	return values
 }
 
+// firstOrder returns the first-order weights of all fields, or nil if the model has none.
+func (r *weightReader) firstOrder(l *layout) (all []float32) {
+	if len(l.firstOrder) == 1 {
+		return r.values(l.firstOrder[0])
+	}
+	for j, key := range l.firstOrder {
+		if key == "" {
+			all = append(all, make([]float32, l.FieldDims[j])...)
+		} else {
+			all = append(all, r.values(key)...)
+		}
+	}
+	return all
+}
+
 func (r *weightReader) linear(keys linearKeys) model.Linear {
 	if keys.weight == "" {
 		return model.Linear{}
 	}
 	shape := r.c.Tensors[keys.weight].Shape
-	l := model.Linear{In: shape[1], Out: shape[0], Weight: r.values(keys.weight), Bias: r.values(keys.bias)}
+	l := model.Linear{In: shape[len(shape)-1], Out: shape[len(shape)-2], Weight: r.values(keys.weight), Bias: r.values(keys.bias)}
+	if keys.bias == "" {
+		l.Bias = make([]float32, l.Out)
+	}
+	if keys.stacked && r.err == nil {
+		l.Weight = l.Weight[keys.layer*l.In*l.Out:][:l.In*l.Out]
+		l.Bias = l.Bias[keys.layer*l.Out:][:l.Out]
+	}
 	if !keys.norm {
 		return l
 	}

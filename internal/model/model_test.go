@@ -62,7 +62,7 @@ func TestWalkAgainstRecomputation(t *testing.T) {
 			logits := make([]float64, m.Players()+1)
 			for i := range rows.Len() {
 				row := rows.Row(i)
-				probe.Reset(row)
+				probe.Reset(rows, i)
 				for k, p := range r.Perm(m.Players()) {
 					order[k] = int32(p)
 				}
@@ -106,7 +106,7 @@ func TestWalkDoesNotAllocate(t *testing.T) {
 		for i := range order {
 			order[i] = int32(i)
 		}
-		if n := testing.AllocsPerRun(10, func() { probe.Reset(rows.Row(0)); probe.Walk(order, logits) }); n > 0 {
+		if n := testing.AllocsPerRun(10, func() { probe.Reset(rows, 0); probe.Walk(order, logits) }); n > 0 {
 			t.Errorf("%s: %v allocations per walk", name, n)
 		}
 	}
@@ -171,5 +171,40 @@ func TestFoldBatchNorm(t *testing.T) {
 	scale := 4 / math.Sqrt(8+1e-5)
 	if math.Abs(float64(f.Weight[0])-2*scale) > 1e-6 || math.Abs(float64(f.Bias[0])-(5-3*scale)) > 1e-6 {
 		t.Errorf("FoldBatchNorm returned %+v", f)
+	}
+}
+
+// TestFirstOrderOfCross proves that a DCNv2 may have first-order weights and a bias, which
+// shift each row's logit and change no player's worth.
+func TestFirstOrderOfCross(t *testing.T) {
+	a := modeltest.Architectures()["dcnv2-parallel"]
+	plain := modeltest.Weights(a, 1)
+	wide := plain
+	wide.Bias, wide.FirstOrder = 0.5, make([]float32, a.Features())
+	for f := range wide.FirstOrder {
+		wide.FirstOrder[f] = float32(f) / 8
+	}
+	rows := modeltest.Rows(a, 20, 2)
+	var got [2][]float64
+	for i, w := range []model.Weights{plain, wide} {
+		m, err := model.New(a, w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[i] = make([]float64, rows.Len())
+		m.NewScorer().Logits(got[i], rows)
+	}
+	for i := range rows.Len() {
+		shift := 0.5
+		for _, f := range rows.Row(i) {
+			shift += float64(f) / 8
+		}
+		if d := got[1][i] - got[0][i] - shift; math.Abs(d) > 1e-9 {
+			t.Errorf("row %d: first-order weights shift the logit by %v, expected %v", i, d+shift, shift)
+		}
+	}
+	wide.FirstOrder = wide.FirstOrder[1:]
+	if _, err := model.New(a, wide); err == nil {
+		t.Error("accepted first-order weights of the wrong length")
 	}
 }

@@ -82,8 +82,15 @@ func New(r Request, log *zap.Logger) (*Prepared, error) {
 	if r.Dataset, err = r.Dataset.For(&m.Architecture); err != nil {
 		return nil, err
 	}
+	if err := r.Dataset.CheckNames(ck.Fields); err != nil {
+		return nil, err
+	}
 	if err := r.validate(m.Players()); err != nil {
 		return nil, err
+	}
+	if r.Options.Traits().Derivatives && !m.Differentiable() {
+		return nil, fault.Inputf("the %s estimator needs derivatives, which models of kind %s do not have yet: use %s, %s or %s",
+			r.Options.Estimator, m.Kind, estimator.Permutation, estimator.Antithetic, estimator.Exact)
 	}
 	values, err := r.baseline(m, log)
 	if err != nil {

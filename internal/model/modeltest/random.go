@@ -17,10 +17,21 @@ func Architectures() map[string]model.Architecture {
 		"fm":              {Kind: model.FM, FieldDims: dims, Dim: 3},
 		"deepfm":          {Kind: model.DeepFM, FieldDims: dims, Dim: 3, Hidden: []int{7, 5}},
 		"deepfm-one":      {Kind: model.DeepFM, FieldDims: dims, Dim: 2, Hidden: []int{6}},
+		"widedeep":        {Kind: model.WideDeep, FieldDims: dims, Dim: 3, Hidden: []int{6, 4}},
 		"dcn-mix":         {Kind: model.DCNMix, FieldDims: dims, Dim: 2, Hidden: []int{6, 4}, CrossLayers: 3, Experts: 2, Rank: 3},
 		"dcnv2-stacked":   {Kind: model.DCNv2, FieldDims: dims, Dim: 3, Hidden: []int{6, 4}, CrossLayers: 2, Structure: model.Stacked},
 		"dcnv2-parallel":  {Kind: model.DCNv2, FieldDims: dims, Dim: 3, Hidden: []int{6, 4}, CrossLayers: 2, Structure: model.Parallel},
 		"dcnv2-one-layer": {Kind: model.DCNv2, FieldDims: dims, Dim: 2, Hidden: []int{5}, CrossLayers: 1, Structure: model.Parallel},
+	}
+}
+
+// LookUps returns the layout of a model with three fields of 2, 3 and 4 features. Field 1
+// has two tables. Fields 0 and 2 share a table, in which field 2 comes first.
+func LookUps() model.Architecture {
+	return model.Architecture{
+		FieldDims: []int{2, 3, 4},
+		Tables:    []model.Table{{Name: "narrow", Rows: 3, Dim: 1}, {Name: "joint", Rows: 6, Dim: 2}, {Name: "wide", Rows: 3, Dim: 4}},
+		LookUps:   []model.LookUp{{Field: 2, Table: 1}, {Field: 1, Table: 2}, {Field: 0, Table: 1, Offset: 4}, {Field: 1, Table: 0}},
 	}
 }
 
@@ -40,8 +51,11 @@ func Weights(a model.Architecture, seed uint64) model.Weights {
 	}
 	players := a.Players()
 	w := model.Weights{Embedding: vector(a.Parameters(), 0.7)}
-	if a.Kind == model.FM || a.Kind == model.DeepFM {
+	if a.Wide() {
 		w.FirstOrder, w.Bias = vector(a.Features(), 0.3), float32(r.NormFloat64())
+	}
+	if a.Kind == model.WideDeep { // any kind may have them
+		w.Linear = vector(players, 0.5)
 	}
 	for range a.CrossLayers {
 		switch a.Kind {
