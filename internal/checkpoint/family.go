@@ -2,12 +2,14 @@ package checkpoint
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"unsafe"
 
 	"shaver/internal/fault"
 	"shaver/internal/model"
@@ -160,6 +162,9 @@ func (s *seeker) adopt(f *family, said []statement) ([]int, error) {
 	for i := range said {
 		a.take(&said[i])
 	}
+	if err := a.checkNames(); err != nil {
+		return nil, err
+	}
 	for _, foreign := range f.foreign {
 		for _, name := range s.names {
 			if name == foreign.name || strings.HasSuffix(foreign.name, ".") && strings.HasPrefix(name, foreign.name) {
@@ -258,8 +263,8 @@ func (a *asked) sizes() ([]int, error) {
 		}
 		return a.dims, nil
 	}
-	if s.has(a.f.table) { // the tables are joined, as in compact form
-		return a.dims, nil
+	if s.has(a.f.table) {
+		return a.dims, a.joined()
 	}
 	found := s.fieldsOf(a.f.table)
 	switch {
@@ -292,6 +297,38 @@ func (a *asked) sizes() ([]int, error) {
 	return dims, nil
 }
 
+// joined checks the fields of a compact file, in which the tables are joined.
+func (a *asked) joined() error {
+	c := a.s.c
+	switch {
+	case c.Compact == nil:
+		return c.inputf("tensor %s has no field in its name", a.s.keys[a.f.table])
+	case len(a.fields) != len(a.dims):
+		return c.inputf("metadata %s has %d fields, but there are %d field sizes", metaFamily, len(a.fields), len(a.dims))
+	}
+	for _, field := range a.fields {
+		if strings.ContainsAny(field, ".*") {
+			return c.inputf("metadata %s has the field %s, expected a name without a dot and without *", metaFamily, quote(field))
+		}
+	}
+	return nil
+}
+
+// checkNames checks that the names of fields are printable and differ.
+func (a *asked) checkNames() error {
+	seen := make(map[string]bool, len(a.fields))
+	for _, field := range a.fields {
+		if checkKey(field) != nil {
+			return a.s.c.inputf("the fields' names have %s: expected printable text of 1 to 1024 bytes", quote(field))
+		}
+		if seen[field] {
+			return a.s.c.inputf("the fields' names have %s twice", quote(field))
+		}
+		seen[field] = true
+	}
+	return nil
+}
+
 // order checks that the fields that a source names are those with tables.
 func (a *asked) order(found []string) error {
 	named := make(map[string]bool, len(a.fields))
@@ -299,9 +336,6 @@ func (a *asked) order(found []string) error {
 		name := forField(a.f.table, field)
 		if !a.s.has(name) {
 			return a.s.c.inputf("field_names has %s, but there is no tensor %s", quote(field), name)
-		}
-		if named[field] {
-			return a.s.c.inputf("field_names has %s twice", quote(field))
 		}
 		named[field] = true
 	}
@@ -390,9 +424,8 @@ func (s *seeker) join(f *family) error {
 	c := s.c
 	var joined string // key of the joined table
 	var first Tensor
-	rows := 0
-	var data []byte
-	s.parts = map[*byte]entry{}
+	rows, size := 0, 0
+	var tables []entry
 	for j, field := range c.Fields {
 		name := forField(f.table, field)
 		key := s.keys[name]
@@ -413,14 +446,22 @@ func (s *seeker) join(f *family) error {
 		case t.DType != first.DType:
 			return c.inputf("tensor %s has the type %s, and the table of field %s has %s: expected one type for all tables", key, t.DType, quote(c.Fields[0]), first.DType)
 		}
-		if len(t.Data) > 0 {
-			if other, ok := s.parts[&t.Data[0]]; ok {
-				return c.inputf("tensors %s and %s are one table that two fields share, which is not supported yet", other.key, key)
-			}
-			s.parts[&t.Data[0]] = entry{key, t}
-		}
+		tables = append(tables, entry{key, t})
 		rows += t.Shape[0]
-		data = append(slices.Grow(data, len(t.Data)), t.Data...)
+		size += len(t.Data)
+	}
+	s.parts = make(map[*byte]entry, len(tables))
+	for _, e := range tables {
+		if len(e.Data) > 0 {
+			s.parts[&e.Data[0]] = e
+		}
+	}
+	if err := c.checkApart(tables); err != nil {
+		return err
+	}
+	data := make([]byte, 0, size) // no more than the file has, because the tables are apart
+	for _, e := range tables {
+		data = append(data, e.Data...)
 	}
 	for j, field := range c.Fields {
 		key := s.keys[forField(f.table, field)]
@@ -431,6 +472,20 @@ func (s *seeker) join(f *family) error {
 	}
 	c.Tensors[joined] = Tensor{DType: first.DType, Shape: []int{rows, first.Shape[1]}, Data: data}
 	c.Keys = slices.DeleteFunc(c.Keys, func(key string) bool { _, ok := c.Tensors[key]; return !ok })
+	return nil
+}
+
+// checkApart returns an error if tables of two fields share memory. The tables of a hostile
+// file could otherwise be much larger together than the file.
+func (c *Checkpoint) checkApart(tables []entry) error {
+	first := func(e entry) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(e.Data))) }
+	sorted := slices.SortedFunc(slices.Values(tables), func(a, b entry) int { return cmp.Compare(first(a), first(b)) })
+	for i := 1; i < len(sorted); i++ {
+		a, b := sorted[i-1], sorted[i]
+		if len(b.Data) > 0 && first(a)+uintptr(len(a.Data)) > first(b) {
+			return c.inputf("tensors %s and %s share memory, as if two fields had one table, which is not supported yet", min(a.key, b.key), max(a.key, b.key))
+		}
+	}
 	return nil
 }
 
@@ -506,11 +561,6 @@ func takeFamily(metadata map[string]string, s *statement) error {
 	if !slices.Contains(Families(), m.Name) {
 		return fault.Inputf("metadata %s names the framework %s, expected one of %s", metaFamily, quote(m.Name), strings.Join(Families(), ", "))
 	}
-	for _, field := range m.Fields {
-		if field == "" || checkKey(field) != nil || strings.ContainsAny(field, ".*") {
-			return fault.Inputf("metadata %s has the field %s, expected a printable name without a dot", metaFamily, quote(field))
-		}
-	}
 	if m.Activation != "" {
 		s.Activation = &m.Activation
 	}
@@ -546,6 +596,27 @@ func (c *Checkpoint) takeAliases(metadata map[string]string) error {
 	c.Keys = slices.DeleteFunc(c.Keys, func(key string) bool { _, ok := c.Tensors[key]; return !ok })
 	if len(aliases) > 0 {
 		c.aliases = aliases
+	}
+	return nil
+}
+
+// maxAliases bounds how much larger than its memory a file can be when it is written.
+const maxAliases = 64
+
+// checkAliases checks the aliases that the metadata name.
+func (c *Checkpoint) checkAliases() error {
+	if len(c.aliases) == 0 {
+		return nil
+	}
+	aliases := c.aliases
+	c.aliases = nil
+	tensors := c.split()
+	c.aliases = aliases
+	for alias, key := range aliases {
+		_, clash := tensors[alias]
+		if _, ok := tensors[key]; clash || !ok {
+			return c.inputf("metadata %s says that %s is another name of %s: expected a new name and a tensor", metaAliases, quote(alias), quote(key))
+		}
 	}
 	return nil
 }
