@@ -457,6 +457,7 @@ func TestAliases(t *testing.T) {
 // Tables that cannot be joined are refused, and so are tensors in unusual places.
 func TestUnusualFamilies(t *testing.T) {
 	said := `{"kind": "deepfm", "activation": "relu"}`
+	recboleSaid := `{"kind": "deepfm", "field_dims": [7, 11, 4, 3]}`
 	change := func(c *Checkpoint, key string, f func(t *Tensor)) {
 		tensor, ok := c.Tensors[key]
 		if !ok {
@@ -487,6 +488,15 @@ func TestUnusualFamilies(t *testing.T) {
 		"widths": {"deepctr-torch-deepfm.h5", func(c *Checkpoint) {
 			change(c, "embedding_dict.city.weight", func(t *Tensor) { t.Shape = []int{8, 2} })
 		}, "tensor embedding_dict.city.weight has 2 columns, and the table of field \"user\" has 4: expected equal widths; export the model to ONNX"},
+		"one value": {"fuxictr-fm.model", func(c *Checkpoint) {
+			for key, tensor := range c.Tensors {
+				if strings.HasPrefix(key, fuxiTable) {
+					tensor.Shape, tensor.Data = []int{tensor.Shape[0], 1}, tensor.Data[:tensor.Shape[0]*4]
+					c.Tensors[key] = tensor
+				}
+			}
+			change(c, fuxiTable+"city.weight", func(t *Tensor) { t.Shape, t.Data = []int{1, 1}, t.Data[:4] })
+		}, fuxiTable + "city.weight has one value, like the projection of a numeric feature: copy FuxiCTR's feature_map.json to the same folder"},
 		"types": {"deepctr-torch-deepfm.h5", func(c *Checkpoint) {
 			change(c, "embedding_dict.city.weight", func(t *Tensor) { t.DType, t.Data = F16, t.Data[:32] })
 		}, "tensor embedding_dict.city.weight has the type F16, and the table of field \"user\" has F32"},
@@ -506,12 +516,22 @@ func TestUnusualFamilies(t *testing.T) {
 			"tensor mlp.mlp.3.running_mean belongs to a BatchNorm that does not follow a linear layer"},
 		"activation with parameters": {"fuxictr-deepfm-plain.model", func(c *Checkpoint) { c.add("mlp.mlp.1.weight", float32Tensor([]int{8}, make([]float32, 8))) },
 			"tensors mlp.mlp.1.* belong neither to a linear layer nor to a BatchNorm, perhaps to an activation with parameters"},
+		"no cross layers": {"recbole-dcnv2-state.pth", func(c *Checkpoint) { // like RecBole's FNN
+			for _, key := range []string{"cross_layer_w.0", "cross_layer_w.1", "bias.0", "bias.1"} {
+				delete(c.Tensors, key)
+			}
+			c.Keys = slices.DeleteFunc(c.Keys, func(key string) bool { _, ok := c.Tensors[key]; return !ok })
+		}, "tensor deep_predict_layer.weight is missing: export the model to ONNX"},
 		"no output": {"deepctr-torch-deepfm.h5", func(c *Checkpoint) { rename(c, "dnn_linear.", "tower.") }, "tensor dnn_linear.weight is missing"},
 		"leftover":  {"deepctr-torch-deepfm.h5", func(c *Checkpoint) { c.add("gate.weight", float32Tensor([]int{1}, []float32{1})) }, "tensor gate.weight of shape [1] belongs to no known layer and may change what the model computes: export the model to ONNX"},
 	} {
 		c := state(t, test.file)
 		test.change(c)
-		err := c.recognise(nil, nil, saying(t, said))
+		text := said
+		if strings.HasPrefix(test.file, "recbole") {
+			text = recboleSaid
+		}
+		err := c.recognise(nil, nil, saying(t, text))
 		if err == nil {
 			t.Errorf("%s: no error", name)
 			continue
