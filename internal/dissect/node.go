@@ -20,9 +20,6 @@ func (b *builder) node(n *onnx.Node, s *scope, path string) ([]*value, error) {
 			return nil, fault.Inputf("node %s (%s) reads %s, which is not computed", n.Label(), onnx.Quote(n.Op), onnx.Quote(name))
 		}
 	}
-	for len(in) > 0 && in[len(in)-1] == nil {
-		in = in[:len(in)-1]
-	}
 	switch n.Op {
 	case "If":
 		return b.branch(n, s, path, in)
@@ -38,6 +35,9 @@ func (b *builder) node(n *onnx.Node, s *scope, path string) ([]*value, error) {
 		return []*value{{head: graph.Absent, list: true}}, nil
 	case "SequenceConstruct", "SequenceInsert", "SequenceAt", "SequenceLength", "ConcatFromSequence":
 		return b.sequenceNode(n, in)
+	}
+	for len(in) > 0 && in[len(in)-1] == nil {
+		in = in[:len(in)-1]
 	}
 	call := &call{builder: b, node: n, path: path, in: in}
 	if err := call.convert(); err != nil {
