@@ -50,7 +50,7 @@ type storedField struct {
 }
 
 func modelInspectCommand() *cobra.Command {
-	var folder string
+	var folder, key string
 	var options dissect.Options
 	var out cli.Output
 	c := &cobra.Command{
@@ -62,6 +62,9 @@ does not contain the names of its fields. --dataset takes them from a dataset.
 The architecture is recognized by the names and shapes of the tensors. Below, m
 is the number of fields, n the number of features in all fields together, and d
 the number of columns. The prefixes "module." and "_orig_mod." are ignored.
+The state dict may be in a dict, in a Lightning or RecBole checkpoint, or inside
+a whole pickled module. Nothing in the file is executed, and objects of other
+classes are ignored.
 
   all      embedding.weight [n, d]; offsets [1, m], optional
   fm       fc.weight [n, 1], _bias [1]
@@ -102,8 +105,8 @@ If your layers have other names, rename them when you save the checkpoint:
 				return err
 			}
 			if isONNX(args[0]) {
-				if folder != "" {
-					return fault.Usagef("--dataset: an .onnx file names its fields itself")
+				if folder != "" || key != "" {
+					return fault.Usagef("--dataset and --state-dict are for state dicts, but %s is an .onnx file", args[0])
 				}
 				facts, err := inspectONNX(args[0], options)
 				if facts != nil {
@@ -116,7 +119,7 @@ If your layers have other names, rename them when you save the checkpoint:
 			if options != (dissect.Options{}) {
 				return fault.Usagef("--model-output and --logit are for .onnx files, but %s is another file", args[0])
 			}
-			ck, err := checkpoint.Read(args[0])
+			ck, err := checkpoint.ReadStateDict(args[0], key)
 			if err != nil {
 				return err
 			}
@@ -137,6 +140,7 @@ If your layers have other names, rename them when you save the checkpoint:
 			return out.Print(c.OutOrStdout(), facts, facts.table)
 		},
 	}
+	stateDictFlag(c, &key)
 	datasetFlag(c, &folder, "dataset `folder`, for the names of the fields (default no names)")
 	onnxFlags(c, &options)
 	out.Flag(c)

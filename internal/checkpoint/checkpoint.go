@@ -50,7 +50,12 @@ type Checkpoint struct {
 // next to it (path + ".json", or path with the extension .json), which holds the fields
 // of model.Architecture, at least field_dims. Without such a file it takes them from the
 // buffer "offsets".
-func Read(path string) (*Checkpoint, error) {
+func Read(path string) (*Checkpoint, error) { return ReadStateDict(path, "") }
+
+// ReadStateDict is like Read for a .pth file that may hold several state dicts. It reads the
+// one under the given key, whose parts are joined by dots if it is in a dict of a dict. An
+// empty key stands for the only one.
+func ReadStateDict(path, key string) (*Checkpoint, error) {
 	info, err := os.Stat(path) // before os.Open, which on a pipe would wait for a writer
 	if err != nil {
 		return nil, err
@@ -69,7 +74,10 @@ func Read(path string) (*Checkpoint, error) {
 		return nil, err
 	}
 	if isZip(head[:n]) {
-		return readPTH(path, f, info.Size(), sidecarFile(path))
+		return readPTH(path, f, info.Size(), key, sidecarFile(path))
+	}
+	if key != "" {
+		return nil, fault.Inputf("%s is not a .pth file, so it holds no state dict under %s", path, quote(key))
 	}
 	if _, err := headerLength(path, head[:n], info.Size()); err != nil { // checked before all of a large file of another kind is read
 		return nil, err
@@ -85,7 +93,7 @@ func Read(path string) (*Checkpoint, error) {
 // afterwards. name stands for the file in errors. Parse looks for no JSON file.
 func Parse(name string, data []byte) (*Checkpoint, error) {
 	if isZip(data) {
-		return readPTH(name, bytes.NewReader(data), int64(len(data)), noSidecar)
+		return readPTH(name, bytes.NewReader(data), int64(len(data)), "", noSidecar)
 	}
 	return readSafetensors(name, data, noSidecar)
 }

@@ -76,7 +76,7 @@ func FuzzSafetensors(f *testing.F) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, name := range []string{"types.pth", "types4.pth", "bare.pth", "legacy.pth"} {
+	for _, name := range []string{"types.pth", "types4.pth", "bare.pth", "legacy.pth", "foreign-module.pth", "foreign-recbole.pth", "foreign-average.pth"} {
 		data, err := os.ReadFile(filepath.Join("testdata", name))
 		if err != nil {
 			f.Fatal(err)

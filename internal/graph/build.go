@@ -12,8 +12,12 @@ const (
 	// four times the elements of the tensors that the file has.
 	maxFolded = 1 << 23
 
-	// maxWork bounds the multiplications of folding.
-	maxWork = 1 << 30
+	// maxWork bounds the multiplications of folding, in addition to 64 for each element of
+	// the tensors that the file has.
+	maxWork = 1 << 28
+
+	// maxRowWork bounds the multiplications of a row.
+	maxRowWork = 1 << 36
 
 	// maxVaried bounds the elements of all values that are computed for a row, together.
 	maxVaried = 1 << 26
@@ -96,8 +100,13 @@ func (g *Graph) add(n Node) ([]Value, error) {
 		if err := g.fold(c, infos, elements); err != nil {
 			return nil, err
 		}
-	} else if g.varied += elements; g.varied > maxVaried {
-		return nil, fmt.Errorf("the result has %d elements, and the values of a row then have more than %d", elements, maxVaried)
+	} else {
+		if !spend(&g.varied, elements, maxVaried) {
+			return nil, fmt.Errorf("the result has %d elements, and the values of a row then have more than %d", elements, maxVaried)
+		}
+		if !spend(&g.rowWork, c.cost(infos, elements), maxRowWork) {
+			return nil, fmt.Errorf("a row takes more than %d multiplications", int64(maxRowWork))
+		}
 	}
 	n.Inputs, n.Outputs = slices.Clone(n.Inputs), make([]Value, len(infos))
 	for i, info := range infos {
@@ -109,6 +118,15 @@ func (g *Graph) add(n Node) ([]Value, error) {
 	return slices.Clone(n.Outputs), nil
 }
 
+// spend adds an amount to a total, if the total stays within a limit.
+func spend(total *int64, amount, limit int64) bool {
+	if amount > limit-*total {
+		return false
+	}
+	*total += amount
+	return true
+}
+
 // fold computes outputs that do not depend on the row.
 func (g *Graph) fold(c *call, infos []Info, elements int64) error {
 	switch {
@@ -116,14 +134,14 @@ func (g *Graph) fold(c *call, infos []Info, elements int64) error {
 	case c.op.given:
 		g.given += elements
 	default:
-		if g.folded += elements; g.folded > maxFolded+4*g.given {
+		if !spend(&g.folded, elements, maxFolded+4*g.given) {
 			return fmt.Errorf("the result has %d elements, and the constants that are computed then have more than %d", elements, maxFolded+4*g.given)
 		}
-		if g.work += c.cost(infos, elements); g.work > maxWork {
-			return fmt.Errorf("the constants take more than %d multiplications to compute", maxWork)
+		if !spend(&g.work, c.cost(infos, elements), maxWork+64*g.given) {
+			return fmt.Errorf("the constants take more than %d multiplications to compute", maxWork+64*g.given)
 		}
 	}
-	out, err := c.evaluate(infos)
+	out, err := c.evaluate(infos, elements)
 	if err != nil {
 		return err
 	}
@@ -166,7 +184,7 @@ func evaluate(op string, attributes Attributes, in []Info) ([]*Tensor, error) {
 	if elements > maxVaried && !c.op.same {
 		return nil, fmt.Errorf("the result has %d elements, expected at most %d", elements, maxVaried)
 	}
-	return c.evaluate(infos)
+	return c.evaluate(infos, elements)
 }
 
 // Run computes the output of a row, with Evaluate. The inputs are in the order of

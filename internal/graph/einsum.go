@@ -145,9 +145,10 @@ func workEinsum(c *call, out []Info) int64 {
 	e, _ := c.einsum()
 	work := int64(1)
 	for _, size := range e.Sizes {
-		if work *= int64(size); work > maxWork {
-			return maxWork + 1
+		if size > 0 && work > maxRowWork/int64(size) {
+			return maxRowWork + 1
 		}
+		work *= int64(size)
 	}
 	return work
 }
@@ -157,23 +158,31 @@ func evaluateEinsum(c *call, out []*Tensor) error {
 	if err != nil {
 		return err
 	}
-	n := 0
-	start := make([][]int, 2*len(c.in)) // strides of the kept and of the other labels
-	kept, summed := start[:len(c.in)], start[len(c.in):]
-	for i, s := range e.Strides {
-		kept[i], summed[i] = s[:e.Kept], s[e.Kept:]
+	x, y := c.tensor(0).Floats, []float32{1}
+	stepX, stepY := e.Strides[0], make([]int, len(e.Sizes))
+	if len(c.in) > 1 {
+		y, stepY = c.tensor(1).Floats, e.Strides[1]
 	}
+	// The last of the other labels has a loop of its own, which is fast.
+	last := len(e.Sizes) - 1
+	size, right, down := 1, 0, 0
+	if last >= e.Kept {
+		size, right, down = e.Sizes[last], stepX[last], stepY[last]
+	}
+	last = max(last, e.Kept)
+	n := 0
 	each(e.Sizes[:e.Kept], func(at []int) {
 		sum := 0.0
-		each(e.Sizes[e.Kept:], func(inner []int) {
-			product := 1.0
-			for i := range inner {
-				product *= float64(c.tensor(i).Floats[at[i]+inner[i]])
+		each(e.Sizes[e.Kept:last], func(inner []int) {
+			a, b := at[0]+inner[0], at[1]+inner[1]
+			for range size {
+				sum += float64(x[a]) * float64(y[b])
+				a += right
+				b += down
 			}
-			sum += product
-		}, summed...)
+		}, stepX[e.Kept:last], stepY[e.Kept:last])
 		out[0].Floats[n] = float32(sum)
 		n++
-	}, kept...)
+	}, stepX[:e.Kept], stepY[:e.Kept])
 	return nil
 }

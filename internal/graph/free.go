@@ -501,6 +501,9 @@ func (c *call) parts() (int, []int, error) {
 		if err != nil {
 			return 0, nil, err
 		}
+		if len(list) == 0 {
+			return 0, nil, errors.New("there are no sizes")
+		}
 		out := make([]int, len(list))
 		for i, part := range list {
 			if part < 0 || part > size {
@@ -696,7 +699,7 @@ func inferPad(c *call) ([]Info, error) {
 	}
 	out := slices.Clone(c.shape(0))
 	for i := range out {
-		if before[i] < -out[i] || after[i] < -out[i] {
+		if before[i] < -out[i] || after[i] < -out[i] || before[i]+after[i] < -out[i] {
 			return nil, fmt.Errorf("pads %v and %v remove more than %v has", before, after, c.shape(0))
 		}
 		out[i] += before[i] + after[i]

@@ -80,8 +80,9 @@ type Graph struct {
 	Inputs []Value // what depends on the row and is not computed
 	Output Value
 
-	given  int64 // elements of all tensors that AddConstant was given
-	folded int64 // elements of all tensors that folding made
-	varied int64 // elements of all outputs of nodes
-	work   int64 // multiplications that folding did
+	given   int64 // elements of all tensors that AddConstant was given
+	folded  int64 // elements of all tensors that folding made
+	work    int64 // multiplications that folding did
+	varied  int64 // elements of all outputs of nodes
+	rowWork int64 // multiplications of all nodes
 }

@@ -241,9 +241,9 @@ func (c *call) cost(out []Info, elements int64) int64 {
 	return elements
 }
 
-// evaluate computes the outputs that infer described. All inputs are constant, except
+// evaluate computes the outputs that infer described, with their elements. All inputs are constant, except
 // those whose elements do not matter.
-func (c *call) evaluate(infos []Info) ([]*Tensor, error) {
+func (c *call) evaluate(infos []Info, elements int64) ([]*Tensor, error) {
 	out := make([]*Tensor, len(infos))
 	if c.op.same {
 		t := *c.tensor(0)
@@ -256,7 +256,10 @@ func (c *call) evaluate(infos []Info) ([]*Tensor, error) {
 			out[i] = newTensor(info.Type, info.Shape)
 		}
 	}
-	if c.op.relabel == nil {
+	switch {
+	case elements == 0 && !c.op.given:
+		return out, nil
+	case c.op.relabel == nil:
 		return out, c.op.evaluate(c, out)
 	}
 	next := make([]int, len(out))
@@ -288,6 +291,9 @@ func (g *Graph) Relabel(n *Node, emit func(output, input, element int)) (ok bool
 		if strings.Contains(word, "~") && c.has(i) && c.tensor(i) == nil {
 			return false
 		}
+	}
+	if _, elements, err := c.infer(); err != nil || elements == 0 {
+		return err == nil
 	}
 	c.op.relabel(c, emit)
 	return true

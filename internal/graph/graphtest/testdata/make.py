@@ -110,6 +110,9 @@ def own_cases():
         return rng.standard_normal(shape).astype(np.float32)
 
     own = [
+        ("pad_zero", helper.make_node("Pad", ["x", "p"], ["y"]), [f(2, 3), np.array([1, 0, 0, 2])]),
+        ("pad_axis", helper.make_node("Pad", ["x", "p", "", "a"], ["y"]), [f(2, 3), np.array([1, 2]), None, np.array([-1])]),
+        ("split_last_smaller", helper.make_node("Split", ["x"], ["y", "z"], num_outputs=2, axis=1), [f(2, 5)]),
         ("erf", helper.make_node("Erf", ["x"], ["y"]), [np.concatenate([f(20) * 2, np.array([0, 9, -9], np.float32)])]),
         ("cast_float_to_int32", helper.make_node("Cast", ["x"], ["y"], to=TensorProto.INT32), [np.array([1.7, -1.7, 0, 2.5], np.float32)]),
         ("cast_float_to_bool", helper.make_node("Cast", ["x"], ["y"], to=TensorProto.BOOL), [np.array([1.7, -1.7, 0, .1], np.float32)]),
@@ -132,16 +135,15 @@ def own_cases():
         ("slice_back", helper.make_node("Slice", ["x", "s", "e", "a", "t"], ["y"]), [f(5, 4), np.array([10, -1]), np.array([-10, 0]), np.array([0, -1]), np.array([-2, -3])]),
     ]
     for name, node, inputs in own:
-        ints = [x.dtype == np.int64 for x in inputs]
+        ints = [x is not None and x.dtype == np.int64 for x in inputs]
+        given = [(n, x, i) for n, x, i in zip(node.input, inputs, ints) if n]
         graph = helper.make_graph([node], "g", [helper.make_tensor_value_info(n, TensorProto.INT64 if i else TensorProto.FLOAT, x.shape)
-                                                for n, x, i in zip(node.input, inputs, ints)],
-                                  [helper.make_tensor_value_info(node.output[0], TensorProto.FLOAT, None)])
+                                                for n, x, i in given],
+                                  [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in node.output])
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)])
-        wide = {n: x if i else x.astype(np.float32) for n, x, i in zip(node.input, inputs, ints)}
-        result = ReferenceEvaluator(model).run(None, wide)[0]
-        pairs = [(x, TensorProto.INT64 if i else TensorProto.FLOAT) for x, i in zip(inputs, ints)]
-        result = np.asarray(result)
-        yield case("own_" + name, node, pairs, [(result, helper.np_dtype_to_tensor_dtype(result.dtype))], 1e-3, 1e-7)
+        results = [np.asarray(r) for r in ReferenceEvaluator(model).run(None, {n: x for n, x, _ in given})]
+        pairs = [x if x is None else (x, TensorProto.INT64 if i else TensorProto.FLOAT) for x, i in zip(inputs, ints)]
+        yield case("own_" + name, node, pairs, [(r, helper.np_dtype_to_tensor_dtype(r.dtype)) for r in results], 1e-3, 1e-7)
 
 
 def main():
