@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	maxSteps   = 1 << 17 // operators, with loops unrolled
+	maxSteps   = 1 << 17 // nodes of the file, with loops unrolled
 	maxTurns   = 1 << 12 // turns of all loops
 	maxColumns = 1 << 14 // elements of a row of an input
 )

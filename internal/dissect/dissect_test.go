@@ -3,6 +3,7 @@ package dissect
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"math"
 	"reflect"
 	"runtime"
@@ -392,6 +393,22 @@ var refusals = map[string]struct {
 		s.initializers = append(s.initializers, onnxtest.Ints("many", []int64{1000}))
 		s.after = append(s.after[:1:1], slices.Concat(body.Nodes, []onnxtest.Message{node("Identity", names{"rf"}, names{"y"})})...)
 	}, "loops take more than"},
+	"too many operators": {func(s *sample) {
+		body := onnxtest.Graph{
+			Inputs:  []onnxtest.Message{onnxtest.Value("turn", int64s), onnxtest.Value("go", bools), onnxtest.Value("sum", float32s)},
+			Outputs: []onnxtest.Message{onnxtest.Value("go", bools), onnxtest.Value("sum", float32s)},
+		}
+		for i := range 100 {
+			body.Nodes = append(body.Nodes, node("Identity", names{"turn"}, names{fmt.Sprint("v", i)}))
+		}
+		s.initializers = append(s.initializers, onnxtest.Ints("many", []int64{4000}))
+		s.after = append(s.after[:1:1], node("Loop", names{"many", "", "z"}, names{"y"}, attr("body", body)))
+	}, "operators with its loops unrolled"},
+	"too much work": {func(s *sample) {
+		s.initializers = append(s.initializers, onnxtest.Ints("wide", []int64{2000, 2000}, 2), onnxtest.Ints("[0,1]", []int64{0, 1}, 2))
+		s.after = []onnxtest.Message{node("Reshape", names{"h", "[-1]"}, names{"f"}), node("Gather", names{"f", "[0]"}, names{"s"}), node("Expand", names{"s", "wide"}, names{"m"}),
+			node("MatMul", names{"m", "m"}, names{"p"}), node("ReduceSum", names{"p", "[0,1]"}, names{"y"}, attr("keepdims", 0))}
+	}, "output y takes more than"},
 	"too large a shape": {func(s *sample) {
 		s.initializers = append(s.initializers, onnxtest.Ints("wide", []int64{1 << 40, 5}, 2))
 		s.after = []onnxtest.Message{node("Expand", names{"h", "wide"}, names{"y"})}

@@ -30,6 +30,9 @@ func dissect(m *onnx.Model, o Options) (*Network, error) {
 	}
 }
 
+// maxWork bounds the multiplications of a row. The largest click models take a hundredth.
+const maxWork = 1 << 32
+
 // attempt takes m apart. bound are the inputs that are known to be the offsets of bags.
 func attempt(m *onnx.Model, o Options, bound map[string]bool) (*Network, error) {
 	p, err := newPlan(m, o, bound)
@@ -63,15 +66,15 @@ func attempt(m *onnx.Model, o Options, bound map[string]bool) (*Network, error) 
 	if err != nil {
 		return nil, err
 	}
+	one, err := newProbe(b, v)
+	if err != nil {
+		return nil, err
+	}
 	note := ""
 	switch {
 	case single != nil:
 		note = fmt.Sprintf("the graph computes one row at a time only, although the batch axis has no fixed size (%v)", single)
 	case dynamic:
-		one, err := newProbe(b, v)
-		if err != nil {
-			return nil, err
-		}
 		if err := compare(one, probes[1], probes[0]); err != nil {
 			return nil, err
 		}
@@ -102,6 +105,9 @@ func newProbe(b *builder, v *value) (*probe, error) {
 		return nil, err
 	}
 	b.head.Output = v.head
+	if b.head.Work(maxWork) > maxWork {
+		return nil, fault.Inputf("output %s takes more than %d multiplications for a row, expected a click model", onnx.Quote(b.output), int64(maxWork))
+	}
 	return &probe{b, b.head.Values[v.head].Shape}, nil
 }
 
