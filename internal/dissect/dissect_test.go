@@ -195,6 +195,13 @@ func TestWaysOfIDs(t *testing.T) {
 		"one row at a time": func(s *sample) {
 			s.inputs = []onnxtest.Message{onnxtest.Value("ids", int64s, 1, 2), onnxtest.Value("x", float32s, 1, 1)}
 		},
+		"batches of 4": func(s *sample) {
+			s.inputs = []onnxtest.Message{onnxtest.Value("ids", int64s, 4, 2), onnxtest.Value("x", float32s, 4, 1)}
+		},
+		"batches of 2, squeezed": func(s *sample) {
+			s.inputs = []onnxtest.Message{onnxtest.Value("ids", int64s, 2, 2), onnxtest.Value("x", float32s, 2, 1)}
+			s.after = append(s.after[:1:1], node("Squeeze", names{"z"}, names{"z1"}), node("Sigmoid", names{"z1"}, names{"y"}))
+		},
 		"squeeze of everything": func(s *sample) {
 			s.after = append(s.after[:1:1], node("Squeeze", names{"z"}, names{"z1"}), node("Sigmoid", names{"z1"}, names{"y"}))
 		},
@@ -230,6 +237,12 @@ func TestWaysOfIDs(t *testing.T) {
 			n, err := s.dissect(t, Options{})
 			if err != nil {
 				t.Fatal(err)
+			}
+			if strings.HasPrefix(name, "batches") {
+				if len(n.Notes) != 1 || !strings.Contains(n.Notes[0], "batches of") {
+					t.Errorf("notes %q", n.Notes)
+				}
+				n.Notes = nil
 			}
 			if len(n.Fields) != 2 || n.Fields[0].Rows != 5 || n.Fields[1].Rows != 3 || len(n.LookUps) != 2 || len(n.Notes) != 0 {
 				t.Errorf("fields %+v, look-ups %+v, notes %q", n.Fields, n.LookUps, n.Notes)
@@ -362,9 +375,13 @@ var refusals = map[string]struct {
 	"strings":         {func(s *sample) { s.inputs[1] = onnxtest.Value("x", 8, -1, 1) }, "input x is of string"},
 	"sequence length": {func(s *sample) { s.inputs[0] = onnxtest.Value("ids", int64s, -1, -1) }, "input ids: axis 1 has no fixed size"},
 	"huge input":      {func(s *sample) { s.inputs[0] = onnxtest.Value("ids", int64s, -1, 1<<40) }, "input ids has"},
-	"fixed batch": {func(s *sample) {
+	"fixed batch whose rows touch": {func(s *sample) {
 		s.inputs = []onnxtest.Message{onnxtest.Value("ids", int64s, 4, 2), onnxtest.Value("x", float32s, 4, 1)}
-	}, "dynamic batch axis"},
+		s.after = []onnxtest.Message{node("ReduceMean", names{"h", "[0]"}, names{"m"}), node("Sub", names{"h", "m"}, names{"h2"}), node("MatMul", names{"h2", "w"}, names{"y"})}
+	}, "output y has the shape [4 1] for one row"},
+	"two outputs in one": {func(s *sample) {
+		s.after = []onnxtest.Message{node("MatMul", names{"h", "w"}, names{"z"}), node("Concat", names{"z", "z"}, names{"z2"}, attr("axis", 1)), node("Sigmoid", names{"z2"}, names{"y"})}
+	}, "output y has the shape [1 2] for one row"},
 	"no table":         {func(s *sample) { s.after = []onnxtest.Message{node("Sigmoid", names{"x"}, names{"y"})} }, "no input chooses the rows of a table"},
 	"constant":         {func(s *sample) { s.after = []onnxtest.Message{node("Sigmoid", names{"one"}, names{"y"})} }, "output y"},
 	"unknown operator": {func(s *sample) { s.after = []onnxtest.Message{node("GRU", names{"h"}, names{"y"})} }, "n_y\" (GRU)"},

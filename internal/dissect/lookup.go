@@ -137,9 +137,14 @@ func (b *builder) network() (*Network, error) {
 	slices.SortStableFunc(b.lookUps, func(x, y *lookUp) int {
 		return cmp.Or(cmp.Compare(tables[x.tensor], tables[y.tensor]), cmp.Compare(x.offset, y.offset))
 	})
+	checked := map[*element]int{} // ids that are checked
 	for _, l := range b.lookUps {
 		j := fields[l.place]
 		for _, e := range l.elements {
+			if checked[e] >= n.Fields[j].Rows {
+				continue
+			}
+			checked[e] = n.Fields[j].Rows
 			if err := e.check(l.offset, n.Fields[j].Rows, &b.work); err != nil {
 				return nil, fault.Inputf("node %s: field %s and table %s: %w", onnx.Quote(l.node), onnx.Quote(n.Fields[j].Name), onnx.Quote(l.tensor.Name), err)
 			}
