@@ -186,6 +186,13 @@ func TestWaysOfIDs(t *testing.T) {
 			s.initializers[0] = onnxtest.Raw("a", 10, raw, 5, 2)
 			s.ea(node("Cast", names{"a"}, names{"a2"}, attr("to", float32s)), node("Gather", names{"a2", "i"}, names{"ea"}))
 		},
+		"half precision in varints": func(s *sample) {
+			var varints []byte
+			for _, f := range sequence(10) {
+				varints = binary.AppendUvarint(varints, uint64(math.Float32bits(f)>>16)) // bfloat16, which is exact too
+			}
+			s.initializers[0] = onnxtest.Message(nil).Int(1, 5).Int(1, 2).Int(2, 16).Text(8, "a").Text(5, string(varints))
+		},
 		"if": func(s *sample) {
 			s.ea(node("Shape", names{"i"}, names{"count"}), node("Equal", names{"count", "[1]"}, names{"single"}),
 				node("If", names{"single"}, names{"ea"},
@@ -447,9 +454,15 @@ func TestRefusals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSample()
 			c.change(s)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
 			n, err := s.dissect(t, Options{})
+			runtime.ReadMemStats(&after)
 			if err == nil {
 				t.Fatalf("no error, but %+v", n)
+			}
+			if took := after.TotalAlloc - before.TotalAlloc; took > 128<<20 {
+				t.Errorf("%d MiB were allocated", took>>20)
 			}
 			if !fault.IsInput(err) || strings.Contains(err.Error(), "\n") || !strings.HasPrefix(err.Error(), "m.onnx: ") {
 				t.Errorf("error %q, expected one line of bad input that names the file", err)
