@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"reflect"
 	"runtime"
 	"slices"
@@ -580,6 +582,13 @@ func FuzzDissect(f *testing.F) {
 		s := newSample()
 		c.change(s)
 		f.Add(s.bytes())
+	}
+	for _, name := range []string{"dlrm-offsets.legacy", "dlrm-offsets.dynamo", "fuxictr-pnn.legacy", "two-classes.legacy", "ncf.opset9"} {
+		data, err := os.ReadFile(filepath.Join(exports, name+".onnx"))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		m, err := onnx.Read("m.onnx", bytes.NewReader(data), int64(len(data)))
