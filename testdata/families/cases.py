@@ -214,7 +214,7 @@ CASES = [
     deepctr_case("deepctr-torch-wdl", "WDL", "wide-deep"),
     deepctr_case("deepctr-torch-deepfm-dense", "DeepFM", "", dense=DENSE, why="two dense inputs"),
     deepctr_case("deepctr-torch-deepfm-nofm", "DeepFM", "wide-deep", use_fm=False),
-    deepctr_case("deepctr-torch-dcnmix", "DCNMix", "", why="a linear model beside the cross network, gates are a softmax", low_rank=3, num_experts=2),
+    deepctr_case("deepctr-torch-dcnmix", "DCNMix", "", why="a linear model and a cross network, whose gates are a softmax", low_rank=3, num_experts=2),
     torchfm_case("pytorch-fm-fm", "fm", "fm"),
     torchfm_case("pytorch-fm-deepfm", "dfm", "deepfm"),
     torchfm_case("pytorch-fm-deepfm-legacy", "dfm", "deepfm", legacy=True),
