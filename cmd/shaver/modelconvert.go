@@ -19,6 +19,11 @@ type formOptions struct {
 	values string
 }
 
+// stateDictFlag adds the flag that chooses one of the state dicts in a file.
+func stateDictFlag(c *cobra.Command, key *string) {
+	c.Flags().StringVar(key, "state-dict", "", "`key` of the state dict in a .pth file that has several, for example ema (default the only one)")
+}
+
 func (o *formOptions) flags(c *cobra.Command) {
 	c.Flags().BoolVar(&o.dense, "dense", false, "write an ordinary state dict")
 	c.Flags().StringVar(&o.values, "values", string(compact.Float32), "`encoding` of the kept entries in the compact file: "+strings.Join(valueNames(), ", "))
@@ -61,19 +66,23 @@ func modelConvertCommand() *cobra.Command {
 	var form formOptions
 	var outputs cli.Outputs
 	var out cli.Output
+	var key string
 	c := &cobra.Command{
 		Use:   "convert IN OUT",
 		Short: "Convert a checkpoint to the compact or the dense form",
 		Long: `Write the model of the file IN to OUT as safetensors. IN is a .pth or
 safetensors file, compact or dense. OUT is compact, or with --dense an ordinary
-state dict with the original keys, which load_state_dict accepts.
+state dict with the original keys, which load_state_dict accepts. If IN has
+several state dicts, such as the weights and their moving average, --state-dict
+chooses one.
 
 A compact file says which entries were dropped. A dense file does not: there, an
 entry counts as dropped if it has the most frequent value of its field's column.
 Either way, the values of the table stay the same to the last bit, unless
 --values stores fewer bits.`,
 		Example: `  shaver model convert pruned.safetensors dense.safetensors --dense
-  shaver model convert dense.safetensors small.safetensors --values int8`,
+  shaver model convert dense.safetensors small.safetensors --values int8
+  shaver model convert last.ckpt ema.safetensors --state-dict ema`,
 		ValidArgsFunction: cli.FileArgs(cli.Checkpoints...),
 		Args:              cli.Args(cobra.ExactArgs(2)),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -87,7 +96,7 @@ Either way, the values of the table stay the same to the last bit, unless
 			if err := outputs.Check("OUT", args[1], models); err != nil {
 				return err
 			}
-			result, err := form.convert(args[0], args[1])
+			result, err := form.convert(args[0], key, args[1])
 			if err != nil {
 				return err
 			}
@@ -99,13 +108,14 @@ Either way, the values of the table stay the same to the last bit, unless
 		},
 	}
 	form.flags(c)
+	stateDictFlag(c, &key)
 	outputs.Flag(c, "a file OUT that is not a model written by shaver")
 	out.Flag(c)
 	return c
 }
 
-func (o *formOptions) convert(in, out string) (*conversion, error) {
-	ck, err := checkpoint.Read(in)
+func (o *formOptions) convert(in, key, out string) (*conversion, error) {
+	ck, err := checkpoint.ReadStateDict(in, key)
 	if err != nil {
 		return nil, err
 	}

@@ -50,6 +50,14 @@ func (u *unpickler) container(op byte) bool {
 		d := &dict{}
 		u.set(d, pairs)
 		u.made(d)
+	case opEmptySet:
+		u.made(&object{class: "builtins.set"})
+	case opAddItems:
+		u.append(u.popMark())
+	case opFrozenSet:
+		if items := u.popMark(); u.hold(len(items)) {
+			u.made(&object{class: "builtins.frozenset", list: list{slices.Clone(items)}})
+		}
 	case opSetItem:
 		value := u.pop()
 		key := u.pop()
@@ -63,14 +71,19 @@ func (u *unpickler) container(op byte) bool {
 	return true
 }
 
-// append adds items to the list on top of the stack.
+// append adds items to the list, set or object on top of the stack.
 func (u *unpickler) append(items []any) {
 	top := u.top()
 	if u.err != nil {
 		return
 	}
-	l, ok := top.(*list)
-	if !ok {
+	var l *list
+	switch top := top.(type) {
+	case *list:
+		l = top
+	case *object:
+		l = &top.list
+	default:
 		u.fail("appends at byte %d to %s", u.at, describe(top))
 		return
 	}
@@ -79,13 +92,18 @@ func (u *unpickler) append(items []any) {
 	}
 }
 
-// set adds pairs to the dict into. Keys and values alternate in pairs.
+// set adds pairs to into, a dict or an object. Keys and values alternate in pairs.
 func (u *unpickler) set(into any, pairs []any) {
 	if u.err != nil {
 		return
 	}
-	d, ok := into.(*dict)
-	if !ok {
+	var d *dict
+	switch into := into.(type) {
+	case *dict:
+		d = into
+	case *object:
+		d = &into.pairs
+	default:
 		u.fail("sets an item at byte %d of %s", u.at, describe(into))
 		return
 	}
@@ -98,7 +116,7 @@ func (u *unpickler) set(into any, pairs []any) {
 	}
 	for i := 0; i < len(pairs); i += 2 {
 		switch pairs[i].(type) {
-		case nil, bool, int64, float64, string, tuple, []byte, global, opaque:
+		case nil, bool, int64, float64, string, tuple, []byte, global, opaque, *object, *tensorRef:
 		default:
 			u.fail("has a dict at byte %d whose key is %s", u.at, describe(pairs[i]))
 			return

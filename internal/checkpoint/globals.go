@@ -61,12 +61,11 @@ func (u *unpickler) call(op byte) bool {
 		u.reduce(u.pop(), args)
 	case opNewObject:
 		args := u.arguments()
-		class := u.pop()
-		if class != any(global("collections.OrderedDict")) {
-			u.refuse(class)
-			return true
-		}
-		u.reduce(class, args)
+		u.instance(u.pop(), args)
+	case opNewObjectEx:
+		u.pop() // arguments by name, which only the class could use
+		args := u.arguments()
+		u.instance(u.pop(), args)
 	case opBuild:
 		state := u.pop()
 		u.build(u.top(), state)
@@ -98,22 +97,19 @@ func (u *unpickler) arguments() tuple {
 	return args
 }
 
-// refuse fails with an error that names the function that the pickle calls.
-func (u *unpickler) refuse(function any) {
-	name := describe(function)
-	if g, ok := function.(global); ok && isIdentifier(string(g)) {
-		name = string(g)
+// instance pushes a new instance of class.
+func (u *unpickler) instance(class any, args tuple) {
+	switch {
+	case u.err != nil:
+	case class == any(global("collections.OrderedDict")):
+		u.reduce(class, args)
+	default:
+		u.made(newObject(class, args))
 	}
-	u.fail("calls %s: refused; only tensors, numpy arrays and plain containers are read; if the file holds a whole model, save model.state_dict() instead", name)
 }
 
-func isIdentifier(name string) bool {
-	return len(name) <= 120 && strings.IndexFunc(name, func(r rune) bool {
-		return r != '.' && r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
-	}) < 0
-}
-
-// reduce pushes the value of function(*args) if function is on the list.
+// reduce pushes the value of function(*args) if function is on the list, and otherwise an
+// inert object.
 func (u *unpickler) reduce(function any, args tuple) {
 	if u.err != nil {
 		return
@@ -129,6 +125,19 @@ func (u *unpickler) reduce(function any, args tuple) {
 	case "torch._utils._rebuild_parameter":
 		if ok = len(args) == 3; ok {
 			v, ok = args[0].(*tensorRef)
+		}
+	case "torch._utils._rebuild_parameter_with_state":
+		if ok = len(args) == 4; ok {
+			v, ok = args[0].(*tensorRef)
+		}
+	case "torch._tensor._rebuild_from_type_v2": // a tensor with attributes
+		if ok = len(args) == 4; ok {
+			inner, _ := args[2].(tuple)
+			if args[0] == any(global("torch._utils._rebuild_tensor_v2")) {
+				v, ok = rebuildTensor(inner)
+			} else {
+				v = newObject(args[1], inner)
+			}
 		}
 	case "torch.Size":
 		if ok = len(args) == 1; ok {
@@ -149,8 +158,10 @@ func (u *unpickler) reduce(function any, args tuple) {
 	case "__builtin__.bytes", "builtins.bytes":
 		v, ok = []byte{}, len(args) == 0
 	default:
-		u.refuse(function)
-		return
+		v, ok = newObject(function, args), true
+	}
+	if !ok && strings.HasPrefix(string(name), "numpy.") { // an array of text or objects, for example
+		v, ok = newObject(function, args), true
 	}
 	if !ok {
 		u.fail("calls %s with arguments that torch.save does not give it", name)
@@ -178,22 +189,25 @@ func (u *unpickler) encode(args tuple) ([]byte, bool) {
 	return encoded, true
 }
 
-// build restores the state of object.
-func (u *unpickler) build(object, state any) {
+// build restores the state of target.
+func (u *unpickler) build(target, state any) {
 	if u.err != nil {
 		return
 	}
 	ok := false
-	switch object := object.(type) {
+	switch target := target.(type) {
 	case *dict: // the state holds attributes of an OrderedDict, such as _metadata, not its items
 		_, ok = state.(*dict)
 	case *ndarray:
-		ok = object.restore(state)
+		ok = target.restore(state)
 	case *numpyType:
-		ok = object.restore(state)
+		ok = target.restore(state)
+	case *object:
+		u.restore(target, state)
+		ok = true
 	}
 	if !ok {
-		u.fail("gives %s a state at byte %d that torch.save does not write", describe(object), u.at)
+		u.fail("gives %s a state at byte %d that torch.save does not write", describe(target), u.at)
 	}
 }
 

@@ -88,6 +88,9 @@ func (a *ndarray) restore(state any) bool {
 	if !ok || len(items) != 5 {
 		return false
 	}
+	if _, foreign := items[2].(*object); foreign {
+		return true // an array of text or of objects, which nothing reads
+	}
 	return a.fill(items[4], items[2], items[1], items[3] == any(true))
 }
 

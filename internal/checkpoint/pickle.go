@@ -119,6 +119,9 @@ const (
 	opAppends    = 'e'
 	opEmptyDict  = '}'
 	opDict       = 'd'
+	opEmptySet   = 0x8f
+	opAddItems   = 0x90
+	opFrozenSet  = 0x91
 	opSetItem    = 's'
 	opSetItems   = 'u'
 
@@ -132,6 +135,7 @@ const (
 	opStackGlobal = 0x93
 	opReduce      = 'R'
 	opNewObject   = 0x81
+	opNewObjectEx = 0x92
 	opBuild       = 'b'
 	opPersistent  = 'Q'
 )
@@ -352,6 +356,8 @@ func describe(v any) string {
 		return "a tensor"
 	case *ndarray:
 		return "a numpy array"
+	case *object:
+		return v.String()
 	case opaque:
 		return string(v)
 	}

@@ -7,10 +7,11 @@ import (
 	"shaver/internal/fault"
 )
 
-// readPTH reads a file of torch.save. The file holds a state dict, or a dict with a state
-// dict under "state_dict" and possibly model_config and field_dims. Lightning stores
-// field_dims in a dict under "hyper_parameters".
-func readPTH(name string, r io.ReaderAt, size int64, sidecar lookup) (*Checkpoint, error) {
+// readPTH reads a file of torch.save. The file holds a state dict or a whole module, alone
+// or in a dict (see chooseStates). The dict may also hold model_config and field_dims.
+// Lightning stores field_dims under "hyper_parameters". key chooses the state dict of a file
+// with several; "" chooses none.
+func readPTH(name string, r io.ReaderAt, size int64, key string, sidecar lookup) (*Checkpoint, error) {
 	a, err := openArchive(name, r, size)
 	if err != nil {
 		return nil, err
@@ -23,31 +24,25 @@ func readPTH(name string, r io.ReaderAt, size int64, sidecar lookup) (*Checkpoin
 	if err != nil {
 		return nil, err
 	}
-	top, ok := object.(*dict)
-	if !ok {
-		return nil, fault.Inputf("%s holds %s, expected a state dict or a dict with one under \"state_dict\"", name, describe(object))
+	chosen, found, err := chooseStates(name, candidates(object), key)
+	if err != nil {
+		return nil, err
 	}
-	states, said, config := top, []statement(nil), (*dict)(nil)
-	if v, wrapped := top.get("state_dict"); wrapped {
-		if states, ok = v.(*dict); !ok {
-			return nil, fault.Inputf("%s: state_dict is %s, expected a dict of tensors", name, describe(v))
-		}
-		if said, err = a.fieldDims(top, "field_dims"); err != nil {
+	top, _ := object.(*dict)
+	if !found {
+		if chosen, err = unlikely(name, object); err != nil {
 			return nil, err
 		}
-		if v, _ := top.get("hyper_parameters"); v != nil {
-			if parameters, ok := v.(*dict); ok {
-				more, err := a.fieldDims(parameters, "hyper_parameters.field_dims")
-				if err != nil {
-					return nil, err
-				}
-				said = append(said, more...)
-			}
-		}
-		if v, _ := top.get("model_config"); v != nil {
-			if config, ok = v.(*dict); !ok {
-				return nil, fault.Inputf("%s: model_config is %s, expected a dict", name, describe(v))
-			}
+	}
+	states, err := chosen.states(name)
+	if err != nil {
+		return nil, err
+	}
+	var said []statement
+	var config *dict
+	if chosen.key != "" && top != nil {
+		if said, config, err = a.statements(top); err != nil {
+			return nil, err
 		}
 	}
 	c := &Checkpoint{Tensors: map[string]Tensor{}, name: name}
@@ -58,6 +53,47 @@ func readPTH(name string, r io.ReaderAt, size int64, sidecar lookup) (*Checkpoin
 		return nil, err
 	}
 	return c, nil
+}
+
+// unlikely returns the dict of a file without a state dict that would be one if it held
+// tensors, so that the error can name what is wrong with it.
+func unlikely(name string, v any) (candidate, error) {
+	top, ok := v.(*dict)
+	if !ok {
+		return candidate{}, fault.Inputf("%s holds %s, expected a state dict, or a dict with one under \"state_dict\"", name, describe(v))
+	}
+	for _, key := range stateKeys {
+		inner, wrapped := top.get(key)
+		if d, ok := inner.(*dict); ok {
+			return candidate{key: key, value: d}, nil
+		}
+		if wrapped && key == "state_dict" {
+			return candidate{}, fault.Inputf("%s: state_dict is %s, expected a dict of tensors", name, describe(inner))
+		}
+	}
+	return candidate{value: top}, nil
+}
+
+// statements returns what the dict around a state dict says about the architecture.
+func (a *archive) statements(top *dict) (said []statement, config *dict, err error) {
+	if said, err = a.fieldDims(top, "field_dims"); err != nil {
+		return nil, nil, err
+	}
+	if v, _ := top.get("hyper_parameters"); v != nil {
+		if parameters := asDict(v); parameters != nil {
+			more, err := a.fieldDims(parameters, "hyper_parameters.field_dims")
+			if err != nil {
+				return nil, nil, err
+			}
+			said = append(said, more...)
+		}
+	}
+	if v, _ := top.get("model_config"); v != nil {
+		if config = asDict(v); config == nil {
+			return nil, nil, fault.Inputf("%s: model_config is %s, expected a dict", a.name, describe(v))
+		}
+	}
+	return said, config, nil
 }
 
 // fill adds the tensors of a state dict to c.

@@ -1,0 +1,164 @@
+package checkpoint
+
+import (
+	"strings"
+
+	"shaver/internal/fault"
+)
+
+// object is an instance of a class that this package does not know. It is inert: its class
+// is only a name, no code of the class runs, and its attributes are plain data.
+type object struct {
+	class string // "module.Class", or "" if the pickle does not name it
+	state dict   // its attributes
+	pairs dict   // its items, if it is a kind of dict
+	list  list   // its items, if it is a kind of list or set
+}
+
+// newObject returns the result of calling function with args.
+func newObject(function any, args tuple) *object {
+	name, _ := function.(global)
+	switch name {
+	case "copyreg._reconstructor", "copy_reg._reconstructor", "copyreg.__newobj__", "copyreg.__newobj_ex__":
+		if len(args) > 0 {
+			if class, ok := args[0].(global); ok {
+				name = class
+			}
+		}
+	}
+	o := &object{class: string(name)}
+	switch name {
+	case "__builtin__.set", "builtins.set", "__builtin__.frozenset", "builtins.frozenset": // as protocol 2 writes them
+		if len(args) == 1 {
+			if items, ok := args[0].(*list); ok {
+				o.list.items = items.items
+			}
+		}
+	}
+	return o
+}
+
+// String names the object for an error.
+func (o *object) String() string {
+	switch {
+	case o.class == "":
+		return "an object"
+	case isIdentifier(o.class):
+		return "an object of " + o.class
+	}
+	return "an object of " + quote(o.class)
+}
+
+func isIdentifier(name string) bool {
+	return len(name) <= 120 && strings.IndexFunc(name, func(r rune) bool {
+		return r != '.' && r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	}) < 0
+}
+
+// restore adds the attributes that a state of Python's default form gives: a dict, or two of
+// them. It ignores any other state, which only the class could read.
+func (u *unpickler) restore(o *object, state any) {
+	parts := []any{state}
+	if both, ok := state.(tuple); ok && len(both) == 2 {
+		parts = both
+	}
+	for _, part := range parts {
+		if d, ok := part.(*dict); ok && u.hold(2*len(d.keys)) {
+			o.state.keys = append(o.state.keys, d.keys...)
+			o.state.values = append(o.state.values, d.values...)
+		}
+	}
+}
+
+// asDict returns v as a dict: itself, or the items or else the attributes of an object, such
+// as a Namespace. It returns nil if v is something else.
+func asDict(v any) *dict {
+	switch v := v.(type) {
+	case *dict:
+		return v
+	case *object:
+		if len(v.pairs.keys) > 0 {
+			return &v.pairs
+		}
+		return &v.state
+	}
+	return nil
+}
+
+// isModule reports whether o has the attributes of a torch.nn.Module.
+func (o *object) isModule() bool {
+	for _, attribute := range []string{"_modules", "_parameters", "_buffers"} {
+		if v, _ := o.state.get(attribute); asDict(v) == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// maxModuleDepth bounds the nesting of modules. A hostile module may contain itself.
+const maxModuleDepth = 64
+
+// flattening collects the state dict of a module.
+type flattening struct {
+	into    dict
+	modules int // number of modules visited
+	text    int // bytes of all names
+}
+
+// add is state_dict() of a module: it appends the parameters and the persistent buffers of o
+// and of the modules in it, in the order of PyTorch.
+func (f *flattening) add(o *object, prefix string, depth int) error {
+	if depth > maxModuleDepth {
+		return fault.Inputf("holds modules that are nested more than %d deep", maxModuleDepth)
+	}
+	f.modules++
+	f.text += len(prefix)
+	if f.modules > maxValues || len(f.into.keys) > maxValues || f.text > maxPickle {
+		return fault.Inputf("holds more than %d modules or tensors, or names of more than %d bytes", maxValues, maxPickle)
+	}
+	parts := map[string]*dict{}
+	for _, attribute := range []string{"_modules", "_parameters", "_buffers"} {
+		v, _ := o.state.get(attribute)
+		if parts[attribute] = asDict(v); parts[attribute] == nil {
+			return fault.Inputf("has a module %s whose %s is %s, expected a dict", quote(prefix), attribute, describe(v))
+		}
+	}
+	transient := map[string]bool{}
+	if v, _ := o.state.get("_non_persistent_buffers_set"); v != nil {
+		if set, ok := v.(*object); ok {
+			for _, item := range set.list.items {
+				if name, ok := item.(string); ok {
+					transient[name] = true
+				}
+			}
+		}
+	}
+	for _, attribute := range []string{"_parameters", "_buffers"} {
+		for i, key := range parts[attribute].keys {
+			name, ok := key.(string)
+			if !ok {
+				return fault.Inputf("has a module %s with %s for the name of a tensor", quote(prefix), describe(key))
+			}
+			if v := parts[attribute].values[i]; v != nil && !transient[name] {
+				f.text += len(prefix) + len(name)
+				f.into.keys, f.into.values = append(f.into.keys, prefix+name), append(f.into.values, v)
+			}
+		}
+	}
+	for i, key := range parts["_modules"].keys {
+		name, ok := key.(string)
+		if !ok {
+			return fault.Inputf("has a module %s with %s for the name of a module", quote(prefix), describe(key))
+		}
+		switch child := parts["_modules"].values[i].(type) {
+		case nil:
+		case *object:
+			if err := f.add(child, prefix+name+".", depth+1); err != nil {
+				return err
+			}
+		default:
+			return fault.Inputf("has a module %s that is %s", quote(prefix+name), describe(child))
+		}
+	}
+	return nil
+}
