@@ -48,6 +48,15 @@ class Case:
         return double.numpy(), float((single - double).abs().max())
 
 
+def strict(model, state):
+    """Loads a state dict with strict=True. A prefix that all its keys have comes from a wrapper and is removed."""
+    for prefix in ("module.", "_orig_mod.", "net.", "model."):
+        if state and all(k.startswith(prefix) for k in state) and not all(k.startswith(prefix) for k in model.state_dict()):
+            state = {k.removeprefix(prefix): v for k, v in state.items()}
+    model.load_state_dict(state, strict=True)
+    return model.eval()
+
+
 def by_name(fields, dense=()):
     """Calls a model with a dict of columns."""
 

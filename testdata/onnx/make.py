@@ -4,6 +4,7 @@
     make.py                 write the files next to this script
     make.py --out DIR       write them to DIR
     make.py NAME ...        write only these files, for example fuxictr-fm.legacy
+    make.py --states        write the state dicts of the models in STATES
     make.py --table         print the table of README.md from the files next to this script
 
 README.md says what the files hold, and with which versions they were made.
@@ -60,6 +61,10 @@ def jobs():
 
 # Exports that fail, because the dynamo exporter of torch 2.8 has no masked_select.
 UNABLE = ["fuxictr-pnn.dynamo", "fuxictr-pnn.dynamo-batch1"]
+
+
+# Models that shaver's own kinds can compute. Their state dicts have the weights of the graphs.
+STATES = ["fuxictr-fm", "fuxictr-deepfm", "fuxictr-widedeep", "fuxictr-dcnv2-parallel", "fuxictr-dcnv2-stacked", "pytorch-fm-fm", "pytorch-fm-deepfm"]
 
 
 def network(model):
@@ -273,9 +278,15 @@ def table():
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--out", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent)
+    p.add_argument("--states", action="store_true")
     p.add_argument("--table", action="store_true")
     p.add_argument("names", nargs="*")
     a = p.parse_args()
+    if a.states:
+        for model in STATES:
+            module = network(model)[0].module
+            torch.save(getattr(module, "model", module).state_dict(), a.out / (model + ".pth"))
+        return
     if a.table:
         print(table())
         return
