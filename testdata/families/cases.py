@@ -8,8 +8,6 @@ import tempfile
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from packages import *  # noqa: E402,F403
 
-OPTIONS = {"DCNV2": {"mixed": False, "structure": "parallel", "cross_layer_num": 2, "reg_weight": 1.0}}
-
 
 class Case:
     """One file.
@@ -19,7 +17,7 @@ class Case:
     values, save returns what torch.save stores.
     """
 
-    def __init__(self, name, family, kind, build, call, *, file=None, fields=FIELDS, dense=(), save=None, form="state dict", legacy=False, why="", field_order=None):
+    def __init__(self, name, family, kind, build, call, *, file=None, fields=FIELDS, dense=(), save=None, form="state dict", legacy=False, why=""):
         self.name, self.family, self.kind, self.build, self.call = name, family, kind, build, call
         self.file = file or name + ".pth"
         self.fields, self.dense, self.form, self.legacy, self.why = list(fields), list(dense), form, legacy, why
@@ -76,13 +74,6 @@ def one_matrix(model, ids, values):
 
 def ids_only(model, ids, values):
     return model(ids)
-
-
-def recbole_model(kind):
-    def build():
-        return recbole(kind, tempfile.mkdtemp(), **OPTIONS.get(kind.removesuffix("S"), {}))[0]
-
-    return build
 
 
 def recbole_save(kind, options):
