@@ -94,6 +94,7 @@ chaos:                  cli github.com/nats-io/nats.go
 prepare/preparetest:    baseline checkpoint dataset estimator ingest model planted prepare
 model/modeltest:        model
 estimator/estimatortest: estimator
+graph/graphtest:        graph
 
 # measurements, for developers
 bench:                  baseline checkpoint estimator kernel model model/modeltest shapley

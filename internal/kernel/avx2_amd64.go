@@ -65,5 +65,211 @@ func transposeAVX2(out *float32, outStride int, in *float32, inStride int, n int
 //go:noescape
 func setAVX2(mask *uint64, in *float32, stride int, rows int, panels int)
 
+// copyAVX2 is the loop of Apply for one function. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func copyAVX2(b *float32, out *uint32, x *uint32, n int, panels int)
+
+// negateAVX2 is the loop of Apply for one function. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func negateAVX2(b *float32, out *uint32, x *uint32, n int, panels int)
+
+// absoluteAVX2 is the loop of Apply for one function. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func absoluteAVX2(b *float32, out *uint32, x *uint32, n int, panels int)
+
+// reluAVX2 is the loop of Apply for one function. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func reluAVX2(b *float32, out *uint32, x *uint32, n int, panels int)
+
+// squareRootAVX2 is the loop of Apply for one function. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func squareRootAVX2(b *float32, out *uint32, x *uint32, n int, panels int)
+
+// reciprocalAVX2 is the loop of Apply for one function. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func reciprocalAVX2(b *float32, out *uint32, x *uint32, n int, panels int)
+
+// expAVX2 is the loop of Apply for one function. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func expAVX2(b *float32, out *uint32, x *uint32, n int, panels int)
+
+// logAVX2 is the loop of Apply for one function. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func logAVX2(b *float32, out *uint32, x *uint32, n int, panels int)
+
+// sigmoidAVX2 is the loop of Apply for one function. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func sigmoidAVX2(b *float32, out *uint32, x *uint32, n int, panels int)
+
+// hyperbolicTangentAVX2 is the loop of Apply for one function. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func hyperbolicTangentAVX2(b *float32, out *uint32, x *uint32, n int, panels int)
+
+// erfAVX2 is the loop of Apply for one function. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func erfAVX2(b *float32, out *uint32, x *uint32, n int, panels int)
+
+// softplusAVX2 is the loop of Apply for one function. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func softplusAVX2(b *float32, out *uint32, x *uint32, n int, panels int)
+
+// addAVX2 is the loop of Combine for one operation. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func addAVX2(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+
+// subtractAVX2 is the loop of Combine for one operation. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func subtractAVX2(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+
+// multiplyAVX2 is the loop of Combine for one operation. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func multiplyAVX2(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+
+// divideAVX2 is the loop of Combine for one operation. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func divideAVX2(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+
+// maximumAVX2 is the loop of Combine for one operation. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func maximumAVX2(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+
+// minimumAVX2 is the loop of Combine for one operation. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func minimumAVX2(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+
+// leakyAVX2 is the loop of Combine for one operation. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func leakyAVX2(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+
+// equalAVX2 is the loop of Combine for one operation. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func equalAVX2(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+
+// lessAVX2 is the loop of Combine for one operation. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func lessAVX2(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+
+// lessOrEqualAVX2 is the loop of Combine for one operation. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func lessOrEqualAVX2(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+
+// multiplyAddAVX2 is the loop of MultiplyAdd. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func multiplyAddAVX2(b *float32, out *uint32, x *uint32, y *uint32, z *uint32, n int, panels int)
+
+// chooseAVX2 is the loop of Choose. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func chooseAVX2(b *float32, out *uint32, x *uint32, y *uint32, z *uint32, n int, panels int)
+
+// affineAVX2 is the loop of Affine. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func affineAVX2(b *float32, out *uint32, x *uint32, scale *float32, offset *float32, n int, panels int)
+
+// sumAVX2 is the loop of Reduce for one reduction. The lists contain indices of b. outs is the
+// length of out, and n*outs that of x. panels is the number of groups of 16 states. All are at least 1.
+//
+//go:noescape
+func sumAVX2(b *float32, out *uint32, outs int, x *uint32, n int, panels int)
+
+// largestAVX2 is the loop of Reduce for one reduction. The lists contain indices of b. outs is the
+// length of out, and n*outs that of x. panels is the number of groups of 16 states. All are at least 1.
+//
+//go:noescape
+func largestAVX2(b *float32, out *uint32, outs int, x *uint32, n int, panels int)
+
+// smallestAVX2 is the loop of Reduce for one reduction. The lists contain indices of b. outs is the
+// length of out, and n*outs that of x. panels is the number of groups of 16 states. All are at least 1.
+//
+//go:noescape
+func smallestAVX2(b *float32, out *uint32, outs int, x *uint32, n int, panels int)
+
+// softmaxAVX2 is the loop of Softmax for rows of n elements. The lists contain indices of b. panels is the number
+// of groups of 16 states. n, rows and panels are at least 1.
+//
+//go:noescape
+func softmaxAVX2(b *float32, out *uint32, x *uint32, n int, rows int, panels int)
+
+// pairs3x4AVX2 is the loop of Pairs.Compute for one vector of states and tiles of 3 by 4 outputs.
+// A tile has one word that is not 0 if outputs are discarded, the indices of its operands' first elements
+// in b, and those of its outputs. If bit 31 of the latter is set, the output is discarded. steps has two
+// numbers for each k, which are added to the indices of the operands. n is the number of products that a
+// sum adds.
+//
+//go:noescape
+func pairs3x4AVX2(b *float32, tile *uint32, tiles int, steps *int32, n int)
+
+// pairs1x8AVX2 is the loop of Pairs.Compute for one vector of states and tiles of 1 by 8 outputs.
+// A tile has one word that is not 0 if outputs are discarded, the indices of its operands' first elements
+// in b, and those of its outputs. If bit 31 of the latter is set, the output is discarded. steps has two
+// numbers for each k, which are added to the indices of the operands. n is the number of products that a
+// sum adds.
+//
+//go:noescape
+func pairs1x8AVX2(b *float32, tile *uint32, tiles int, steps *int32, n int)
+
+// dots8AVX2 is the loop of Pairs.Compute for one vector of states and tiles of 8 outputs that need not
+// share operands. A tile has the indices of its outputs in b. For each k, 8 operands of each side follow.
+// n is the number of products that a sum adds.
+//
+//go:noescape
+func dots8AVX2(b *float32, tile *uint32, tiles int, n int)
+
+// linearAVX2 is the loop of Linear.Compute for groups of 6 units. The lists contain indices of b. n is the length
+// of x. panels is the number of groups of 16 states, at most 3. groups and panels are at least 1. floor is 0 for
+// ReLU, otherwise -Inf.
+//
+//go:noescape
+func linearAVX2(b *float32, out *uint32, x *uint32, n int, w *float32, bias *float32, groups int, panels int, floor float32)
+
 // fmaAVX2 performs n times 96 independent multiply-adds in registers.
 func fmaAVX2(n int)

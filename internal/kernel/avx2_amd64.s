@@ -1073,6 +1073,3272 @@ masked:
 	VZEROUPPER
 	RET
 
+// func copyAVX2(b *float32, out *uint32, x *uint32, n int, panels int)
+// Requires: AVX
+TEXT ·copyAVX2(SB), NOSPLIT, $0-40
+	MOVQ b+0(FP), AX
+	MOVQ n+24(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVQ panels+32(FP), R9
+	XORQ R10, R10
+
+panel:
+	VMOVUPS (R8)(R10*1), Y0
+	VMOVUPS Y0, (SI)(R10*1)
+	VMOVUPS 32(R8)(R10*1), Y0
+	VMOVUPS Y0, 32(SI)(R10*1)
+	ADDQ    $0x00000040, R10
+	DECQ    R9
+	JNZ     panel
+	INCQ    CX
+	CMPQ    CX, DX
+	JL      element
+	VZEROUPPER
+	RET
+
+// func negateAVX2(b *float32, out *uint32, x *uint32, n int, panels int)
+// Requires: AVX
+TEXT ·negateAVX2(SB), NOSPLIT, $0-40
+	MOVQ b+0(FP), AX
+	MOVQ n+24(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVQ panels+32(FP), R9
+	XORQ R10, R10
+
+panel:
+	VMOVUPS (R8)(R10*1), Y0
+	VXORPS  lanes80000000<>+0(SB), Y0, Y0
+	VMOVUPS Y0, (SI)(R10*1)
+	VMOVUPS 32(R8)(R10*1), Y0
+	VXORPS  lanes80000000<>+0(SB), Y0, Y0
+	VMOVUPS Y0, 32(SI)(R10*1)
+	ADDQ    $0x00000040, R10
+	DECQ    R9
+	JNZ     panel
+	INCQ    CX
+	CMPQ    CX, DX
+	JL      element
+	VZEROUPPER
+	RET
+
+DATA lanes80000000<>+0(SB)/4, $0x80000000
+DATA lanes80000000<>+4(SB)/4, $0x80000000
+DATA lanes80000000<>+8(SB)/4, $0x80000000
+DATA lanes80000000<>+12(SB)/4, $0x80000000
+DATA lanes80000000<>+16(SB)/4, $0x80000000
+DATA lanes80000000<>+20(SB)/4, $0x80000000
+DATA lanes80000000<>+24(SB)/4, $0x80000000
+DATA lanes80000000<>+28(SB)/4, $0x80000000
+DATA lanes80000000<>+32(SB)/4, $0x80000000
+DATA lanes80000000<>+36(SB)/4, $0x80000000
+DATA lanes80000000<>+40(SB)/4, $0x80000000
+DATA lanes80000000<>+44(SB)/4, $0x80000000
+DATA lanes80000000<>+48(SB)/4, $0x80000000
+DATA lanes80000000<>+52(SB)/4, $0x80000000
+DATA lanes80000000<>+56(SB)/4, $0x80000000
+DATA lanes80000000<>+60(SB)/4, $0x80000000
+GLOBL lanes80000000<>(SB), RODATA|NOPTR, $64
+
+// func absoluteAVX2(b *float32, out *uint32, x *uint32, n int, panels int)
+// Requires: AVX
+TEXT ·absoluteAVX2(SB), NOSPLIT, $0-40
+	MOVQ b+0(FP), AX
+	MOVQ n+24(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVQ panels+32(FP), R9
+	XORQ R10, R10
+
+panel:
+	VMOVUPS (R8)(R10*1), Y0
+	VANDPS  lanes7fffffff<>+0(SB), Y0, Y0
+	VMOVUPS Y0, (SI)(R10*1)
+	VMOVUPS 32(R8)(R10*1), Y0
+	VANDPS  lanes7fffffff<>+0(SB), Y0, Y0
+	VMOVUPS Y0, 32(SI)(R10*1)
+	ADDQ    $0x00000040, R10
+	DECQ    R9
+	JNZ     panel
+	INCQ    CX
+	CMPQ    CX, DX
+	JL      element
+	VZEROUPPER
+	RET
+
+DATA lanes7fffffff<>+0(SB)/4, $0x7fffffff
+DATA lanes7fffffff<>+4(SB)/4, $0x7fffffff
+DATA lanes7fffffff<>+8(SB)/4, $0x7fffffff
+DATA lanes7fffffff<>+12(SB)/4, $0x7fffffff
+DATA lanes7fffffff<>+16(SB)/4, $0x7fffffff
+DATA lanes7fffffff<>+20(SB)/4, $0x7fffffff
+DATA lanes7fffffff<>+24(SB)/4, $0x7fffffff
+DATA lanes7fffffff<>+28(SB)/4, $0x7fffffff
+DATA lanes7fffffff<>+32(SB)/4, $0x7fffffff
+DATA lanes7fffffff<>+36(SB)/4, $0x7fffffff
+DATA lanes7fffffff<>+40(SB)/4, $0x7fffffff
+DATA lanes7fffffff<>+44(SB)/4, $0x7fffffff
+DATA lanes7fffffff<>+48(SB)/4, $0x7fffffff
+DATA lanes7fffffff<>+52(SB)/4, $0x7fffffff
+DATA lanes7fffffff<>+56(SB)/4, $0x7fffffff
+DATA lanes7fffffff<>+60(SB)/4, $0x7fffffff
+GLOBL lanes7fffffff<>(SB), RODATA|NOPTR, $64
+
+// func reluAVX2(b *float32, out *uint32, x *uint32, n int, panels int)
+// Requires: AVX
+TEXT ·reluAVX2(SB), NOSPLIT, $0-40
+	MOVQ b+0(FP), AX
+	MOVQ n+24(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVQ panels+32(FP), R9
+	XORQ R10, R10
+
+panel:
+	VMOVUPS (R8)(R10*1), Y0
+	VXORPS  Y1, Y1, Y1
+	VMAXPS  Y0, Y1, Y0
+	VMOVUPS Y0, (SI)(R10*1)
+	VMOVUPS 32(R8)(R10*1), Y0
+	VXORPS  Y1, Y1, Y1
+	VMAXPS  Y0, Y1, Y0
+	VMOVUPS Y0, 32(SI)(R10*1)
+	ADDQ    $0x00000040, R10
+	DECQ    R9
+	JNZ     panel
+	INCQ    CX
+	CMPQ    CX, DX
+	JL      element
+	VZEROUPPER
+	RET
+
+// func squareRootAVX2(b *float32, out *uint32, x *uint32, n int, panels int)
+// Requires: AVX
+TEXT ·squareRootAVX2(SB), NOSPLIT, $0-40
+	MOVQ b+0(FP), AX
+	MOVQ n+24(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVQ panels+32(FP), R9
+	XORQ R10, R10
+
+panel:
+	VMOVUPS (R8)(R10*1), Y0
+	VSQRTPS Y0, Y0
+	VMOVUPS Y0, (SI)(R10*1)
+	VMOVUPS 32(R8)(R10*1), Y0
+	VSQRTPS Y0, Y0
+	VMOVUPS Y0, 32(SI)(R10*1)
+	ADDQ    $0x00000040, R10
+	DECQ    R9
+	JNZ     panel
+	INCQ    CX
+	CMPQ    CX, DX
+	JL      element
+	VZEROUPPER
+	RET
+
+// func reciprocalAVX2(b *float32, out *uint32, x *uint32, n int, panels int)
+// Requires: AVX
+TEXT ·reciprocalAVX2(SB), NOSPLIT, $0-40
+	MOVQ b+0(FP), AX
+	MOVQ n+24(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVQ panels+32(FP), R9
+	XORQ R10, R10
+
+panel:
+	VMOVUPS (R8)(R10*1), Y0
+	VMOVUPS lanes3f800000<>+0(SB), Y1
+	VDIVPS  Y0, Y1, Y0
+	VMOVUPS Y0, (SI)(R10*1)
+	VMOVUPS 32(R8)(R10*1), Y0
+	VMOVUPS lanes3f800000<>+0(SB), Y1
+	VDIVPS  Y0, Y1, Y0
+	VMOVUPS Y0, 32(SI)(R10*1)
+	ADDQ    $0x00000040, R10
+	DECQ    R9
+	JNZ     panel
+	INCQ    CX
+	CMPQ    CX, DX
+	JL      element
+	VZEROUPPER
+	RET
+
+DATA lanes3f800000<>+0(SB)/4, $0x3f800000
+DATA lanes3f800000<>+4(SB)/4, $0x3f800000
+DATA lanes3f800000<>+8(SB)/4, $0x3f800000
+DATA lanes3f800000<>+12(SB)/4, $0x3f800000
+DATA lanes3f800000<>+16(SB)/4, $0x3f800000
+DATA lanes3f800000<>+20(SB)/4, $0x3f800000
+DATA lanes3f800000<>+24(SB)/4, $0x3f800000
+DATA lanes3f800000<>+28(SB)/4, $0x3f800000
+DATA lanes3f800000<>+32(SB)/4, $0x3f800000
+DATA lanes3f800000<>+36(SB)/4, $0x3f800000
+DATA lanes3f800000<>+40(SB)/4, $0x3f800000
+DATA lanes3f800000<>+44(SB)/4, $0x3f800000
+DATA lanes3f800000<>+48(SB)/4, $0x3f800000
+DATA lanes3f800000<>+52(SB)/4, $0x3f800000
+DATA lanes3f800000<>+56(SB)/4, $0x3f800000
+DATA lanes3f800000<>+60(SB)/4, $0x3f800000
+GLOBL lanes3f800000<>(SB), RODATA|NOPTR, $64
+
+// func expAVX2(b *float32, out *uint32, x *uint32, n int, panels int)
+// Requires: AVX, AVX2, FMA3
+TEXT ·expAVX2(SB), NOSPLIT, $0-40
+	MOVQ b+0(FP), AX
+	MOVQ n+24(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVQ panels+32(FP), R9
+	XORQ R10, R10
+
+panel:
+	VMOVUPS     (R8)(R10*1), Y0
+	VMOVUPS     lanes42b20000<>+0(SB), Y1
+	VMINPS      Y0, Y1, Y1
+	VMOVUPS     lanesc2aeac4a<>+0(SB), Y2
+	VMAXPS      Y1, Y2, Y1
+	VMULPS      lanes3fb8aa3b<>+0(SB), Y1, Y2
+	VROUNDPS    $0x08, Y2, Y2
+	VMOVAPS     Y1, Y1
+	VFMADD231PS lanesbf317200<>+0(SB), Y2, Y1
+	VFMADD231PS lanesb5bfbe8e<>+0(SB), Y2, Y1
+	VMULPS      Y1, Y1, Y3
+	VMOVUPS     lanes39506967<>+0(SB), Y4
+	VFMADD213PS lanes3ab743ce<>+0(SB), Y1, Y4
+	VMOVUPS     lanes3c088908<>+0(SB), Y5
+	VFMADD213PS lanes3d2aa9c1<>+0(SB), Y1, Y5
+	VFMADD213PS Y5, Y3, Y4
+	VMOVUPS     lanes3e2aaaaa<>+0(SB), Y5
+	VFMADD213PS lanes3f000000<>+0(SB), Y1, Y5
+	VFMADD213PS Y5, Y3, Y4
+	VFMADD213PS Y1, Y3, Y4
+	VADDPS      lanes3f800000<>+0(SB), Y4, Y4
+	VCVTPS2DQ   Y2, Y2
+	VPSRAD      $0x01, Y2, Y1
+	VPSUBD      Y1, Y2, Y2
+	VPSLLD      $0x17, Y1, Y1
+	VPADDD      lanes3f800000<>+0(SB), Y1, Y1
+	VMULPS      Y1, Y4, Y4
+	VPSLLD      $0x17, Y2, Y2
+	VPADDD      lanes3f800000<>+0(SB), Y2, Y2
+	VMULPS      Y2, Y4, Y4
+	VCMPPS      $0x05, lanesc2aeac4a<>+0(SB), Y0, Y0
+	VANDPS      Y0, Y4, Y4
+	VMOVUPS     Y4, (SI)(R10*1)
+	VMOVUPS     32(R8)(R10*1), Y0
+	VMOVUPS     lanes42b20000<>+0(SB), Y1
+	VMINPS      Y0, Y1, Y1
+	VMOVUPS     lanesc2aeac4a<>+0(SB), Y2
+	VMAXPS      Y1, Y2, Y1
+	VMULPS      lanes3fb8aa3b<>+0(SB), Y1, Y2
+	VROUNDPS    $0x08, Y2, Y2
+	VMOVAPS     Y1, Y1
+	VFMADD231PS lanesbf317200<>+0(SB), Y2, Y1
+	VFMADD231PS lanesb5bfbe8e<>+0(SB), Y2, Y1
+	VMULPS      Y1, Y1, Y3
+	VMOVUPS     lanes39506967<>+0(SB), Y4
+	VFMADD213PS lanes3ab743ce<>+0(SB), Y1, Y4
+	VMOVUPS     lanes3c088908<>+0(SB), Y5
+	VFMADD213PS lanes3d2aa9c1<>+0(SB), Y1, Y5
+	VFMADD213PS Y5, Y3, Y4
+	VMOVUPS     lanes3e2aaaaa<>+0(SB), Y5
+	VFMADD213PS lanes3f000000<>+0(SB), Y1, Y5
+	VFMADD213PS Y5, Y3, Y4
+	VFMADD213PS Y1, Y3, Y4
+	VADDPS      lanes3f800000<>+0(SB), Y4, Y4
+	VCVTPS2DQ   Y2, Y2
+	VPSRAD      $0x01, Y2, Y1
+	VPSUBD      Y1, Y2, Y2
+	VPSLLD      $0x17, Y1, Y1
+	VPADDD      lanes3f800000<>+0(SB), Y1, Y1
+	VMULPS      Y1, Y4, Y4
+	VPSLLD      $0x17, Y2, Y2
+	VPADDD      lanes3f800000<>+0(SB), Y2, Y2
+	VMULPS      Y2, Y4, Y4
+	VCMPPS      $0x05, lanesc2aeac4a<>+0(SB), Y0, Y0
+	VANDPS      Y0, Y4, Y4
+	VMOVUPS     Y4, 32(SI)(R10*1)
+	ADDQ        $0x00000040, R10
+	DECQ        R9
+	JNZ         panel
+	INCQ        CX
+	CMPQ        CX, DX
+	JL          element
+	VZEROUPPER
+	RET
+
+DATA lanesc2aeac4a<>+0(SB)/4, $0xc2aeac4a
+DATA lanesc2aeac4a<>+4(SB)/4, $0xc2aeac4a
+DATA lanesc2aeac4a<>+8(SB)/4, $0xc2aeac4a
+DATA lanesc2aeac4a<>+12(SB)/4, $0xc2aeac4a
+DATA lanesc2aeac4a<>+16(SB)/4, $0xc2aeac4a
+DATA lanesc2aeac4a<>+20(SB)/4, $0xc2aeac4a
+DATA lanesc2aeac4a<>+24(SB)/4, $0xc2aeac4a
+DATA lanesc2aeac4a<>+28(SB)/4, $0xc2aeac4a
+DATA lanesc2aeac4a<>+32(SB)/4, $0xc2aeac4a
+DATA lanesc2aeac4a<>+36(SB)/4, $0xc2aeac4a
+DATA lanesc2aeac4a<>+40(SB)/4, $0xc2aeac4a
+DATA lanesc2aeac4a<>+44(SB)/4, $0xc2aeac4a
+DATA lanesc2aeac4a<>+48(SB)/4, $0xc2aeac4a
+DATA lanesc2aeac4a<>+52(SB)/4, $0xc2aeac4a
+DATA lanesc2aeac4a<>+56(SB)/4, $0xc2aeac4a
+DATA lanesc2aeac4a<>+60(SB)/4, $0xc2aeac4a
+GLOBL lanesc2aeac4a<>(SB), RODATA|NOPTR, $64
+
+DATA lanes42b20000<>+0(SB)/4, $0x42b20000
+DATA lanes42b20000<>+4(SB)/4, $0x42b20000
+DATA lanes42b20000<>+8(SB)/4, $0x42b20000
+DATA lanes42b20000<>+12(SB)/4, $0x42b20000
+DATA lanes42b20000<>+16(SB)/4, $0x42b20000
+DATA lanes42b20000<>+20(SB)/4, $0x42b20000
+DATA lanes42b20000<>+24(SB)/4, $0x42b20000
+DATA lanes42b20000<>+28(SB)/4, $0x42b20000
+DATA lanes42b20000<>+32(SB)/4, $0x42b20000
+DATA lanes42b20000<>+36(SB)/4, $0x42b20000
+DATA lanes42b20000<>+40(SB)/4, $0x42b20000
+DATA lanes42b20000<>+44(SB)/4, $0x42b20000
+DATA lanes42b20000<>+48(SB)/4, $0x42b20000
+DATA lanes42b20000<>+52(SB)/4, $0x42b20000
+DATA lanes42b20000<>+56(SB)/4, $0x42b20000
+DATA lanes42b20000<>+60(SB)/4, $0x42b20000
+GLOBL lanes42b20000<>(SB), RODATA|NOPTR, $64
+
+DATA lanes3fb8aa3b<>+0(SB)/4, $0x3fb8aa3b
+DATA lanes3fb8aa3b<>+4(SB)/4, $0x3fb8aa3b
+DATA lanes3fb8aa3b<>+8(SB)/4, $0x3fb8aa3b
+DATA lanes3fb8aa3b<>+12(SB)/4, $0x3fb8aa3b
+DATA lanes3fb8aa3b<>+16(SB)/4, $0x3fb8aa3b
+DATA lanes3fb8aa3b<>+20(SB)/4, $0x3fb8aa3b
+DATA lanes3fb8aa3b<>+24(SB)/4, $0x3fb8aa3b
+DATA lanes3fb8aa3b<>+28(SB)/4, $0x3fb8aa3b
+DATA lanes3fb8aa3b<>+32(SB)/4, $0x3fb8aa3b
+DATA lanes3fb8aa3b<>+36(SB)/4, $0x3fb8aa3b
+DATA lanes3fb8aa3b<>+40(SB)/4, $0x3fb8aa3b
+DATA lanes3fb8aa3b<>+44(SB)/4, $0x3fb8aa3b
+DATA lanes3fb8aa3b<>+48(SB)/4, $0x3fb8aa3b
+DATA lanes3fb8aa3b<>+52(SB)/4, $0x3fb8aa3b
+DATA lanes3fb8aa3b<>+56(SB)/4, $0x3fb8aa3b
+DATA lanes3fb8aa3b<>+60(SB)/4, $0x3fb8aa3b
+GLOBL lanes3fb8aa3b<>(SB), RODATA|NOPTR, $64
+
+DATA lanesbf317200<>+0(SB)/4, $0xbf317200
+DATA lanesbf317200<>+4(SB)/4, $0xbf317200
+DATA lanesbf317200<>+8(SB)/4, $0xbf317200
+DATA lanesbf317200<>+12(SB)/4, $0xbf317200
+DATA lanesbf317200<>+16(SB)/4, $0xbf317200
+DATA lanesbf317200<>+20(SB)/4, $0xbf317200
+DATA lanesbf317200<>+24(SB)/4, $0xbf317200
+DATA lanesbf317200<>+28(SB)/4, $0xbf317200
+DATA lanesbf317200<>+32(SB)/4, $0xbf317200
+DATA lanesbf317200<>+36(SB)/4, $0xbf317200
+DATA lanesbf317200<>+40(SB)/4, $0xbf317200
+DATA lanesbf317200<>+44(SB)/4, $0xbf317200
+DATA lanesbf317200<>+48(SB)/4, $0xbf317200
+DATA lanesbf317200<>+52(SB)/4, $0xbf317200
+DATA lanesbf317200<>+56(SB)/4, $0xbf317200
+DATA lanesbf317200<>+60(SB)/4, $0xbf317200
+GLOBL lanesbf317200<>(SB), RODATA|NOPTR, $64
+
+DATA lanesb5bfbe8e<>+0(SB)/4, $0xb5bfbe8e
+DATA lanesb5bfbe8e<>+4(SB)/4, $0xb5bfbe8e
+DATA lanesb5bfbe8e<>+8(SB)/4, $0xb5bfbe8e
+DATA lanesb5bfbe8e<>+12(SB)/4, $0xb5bfbe8e
+DATA lanesb5bfbe8e<>+16(SB)/4, $0xb5bfbe8e
+DATA lanesb5bfbe8e<>+20(SB)/4, $0xb5bfbe8e
+DATA lanesb5bfbe8e<>+24(SB)/4, $0xb5bfbe8e
+DATA lanesb5bfbe8e<>+28(SB)/4, $0xb5bfbe8e
+DATA lanesb5bfbe8e<>+32(SB)/4, $0xb5bfbe8e
+DATA lanesb5bfbe8e<>+36(SB)/4, $0xb5bfbe8e
+DATA lanesb5bfbe8e<>+40(SB)/4, $0xb5bfbe8e
+DATA lanesb5bfbe8e<>+44(SB)/4, $0xb5bfbe8e
+DATA lanesb5bfbe8e<>+48(SB)/4, $0xb5bfbe8e
+DATA lanesb5bfbe8e<>+52(SB)/4, $0xb5bfbe8e
+DATA lanesb5bfbe8e<>+56(SB)/4, $0xb5bfbe8e
+DATA lanesb5bfbe8e<>+60(SB)/4, $0xb5bfbe8e
+GLOBL lanesb5bfbe8e<>(SB), RODATA|NOPTR, $64
+
+DATA lanes39506967<>+0(SB)/4, $0x39506967
+DATA lanes39506967<>+4(SB)/4, $0x39506967
+DATA lanes39506967<>+8(SB)/4, $0x39506967
+DATA lanes39506967<>+12(SB)/4, $0x39506967
+DATA lanes39506967<>+16(SB)/4, $0x39506967
+DATA lanes39506967<>+20(SB)/4, $0x39506967
+DATA lanes39506967<>+24(SB)/4, $0x39506967
+DATA lanes39506967<>+28(SB)/4, $0x39506967
+DATA lanes39506967<>+32(SB)/4, $0x39506967
+DATA lanes39506967<>+36(SB)/4, $0x39506967
+DATA lanes39506967<>+40(SB)/4, $0x39506967
+DATA lanes39506967<>+44(SB)/4, $0x39506967
+DATA lanes39506967<>+48(SB)/4, $0x39506967
+DATA lanes39506967<>+52(SB)/4, $0x39506967
+DATA lanes39506967<>+56(SB)/4, $0x39506967
+DATA lanes39506967<>+60(SB)/4, $0x39506967
+GLOBL lanes39506967<>(SB), RODATA|NOPTR, $64
+
+DATA lanes3ab743ce<>+0(SB)/4, $0x3ab743ce
+DATA lanes3ab743ce<>+4(SB)/4, $0x3ab743ce
+DATA lanes3ab743ce<>+8(SB)/4, $0x3ab743ce
+DATA lanes3ab743ce<>+12(SB)/4, $0x3ab743ce
+DATA lanes3ab743ce<>+16(SB)/4, $0x3ab743ce
+DATA lanes3ab743ce<>+20(SB)/4, $0x3ab743ce
+DATA lanes3ab743ce<>+24(SB)/4, $0x3ab743ce
+DATA lanes3ab743ce<>+28(SB)/4, $0x3ab743ce
+DATA lanes3ab743ce<>+32(SB)/4, $0x3ab743ce
+DATA lanes3ab743ce<>+36(SB)/4, $0x3ab743ce
+DATA lanes3ab743ce<>+40(SB)/4, $0x3ab743ce
+DATA lanes3ab743ce<>+44(SB)/4, $0x3ab743ce
+DATA lanes3ab743ce<>+48(SB)/4, $0x3ab743ce
+DATA lanes3ab743ce<>+52(SB)/4, $0x3ab743ce
+DATA lanes3ab743ce<>+56(SB)/4, $0x3ab743ce
+DATA lanes3ab743ce<>+60(SB)/4, $0x3ab743ce
+GLOBL lanes3ab743ce<>(SB), RODATA|NOPTR, $64
+
+DATA lanes3c088908<>+0(SB)/4, $0x3c088908
+DATA lanes3c088908<>+4(SB)/4, $0x3c088908
+DATA lanes3c088908<>+8(SB)/4, $0x3c088908
+DATA lanes3c088908<>+12(SB)/4, $0x3c088908
+DATA lanes3c088908<>+16(SB)/4, $0x3c088908
+DATA lanes3c088908<>+20(SB)/4, $0x3c088908
+DATA lanes3c088908<>+24(SB)/4, $0x3c088908
+DATA lanes3c088908<>+28(SB)/4, $0x3c088908
+DATA lanes3c088908<>+32(SB)/4, $0x3c088908
+DATA lanes3c088908<>+36(SB)/4, $0x3c088908
+DATA lanes3c088908<>+40(SB)/4, $0x3c088908
+DATA lanes3c088908<>+44(SB)/4, $0x3c088908
+DATA lanes3c088908<>+48(SB)/4, $0x3c088908
+DATA lanes3c088908<>+52(SB)/4, $0x3c088908
+DATA lanes3c088908<>+56(SB)/4, $0x3c088908
+DATA lanes3c088908<>+60(SB)/4, $0x3c088908
+GLOBL lanes3c088908<>(SB), RODATA|NOPTR, $64
+
+DATA lanes3d2aa9c1<>+0(SB)/4, $0x3d2aa9c1
+DATA lanes3d2aa9c1<>+4(SB)/4, $0x3d2aa9c1
+DATA lanes3d2aa9c1<>+8(SB)/4, $0x3d2aa9c1
+DATA lanes3d2aa9c1<>+12(SB)/4, $0x3d2aa9c1
+DATA lanes3d2aa9c1<>+16(SB)/4, $0x3d2aa9c1
+DATA lanes3d2aa9c1<>+20(SB)/4, $0x3d2aa9c1
+DATA lanes3d2aa9c1<>+24(SB)/4, $0x3d2aa9c1
+DATA lanes3d2aa9c1<>+28(SB)/4, $0x3d2aa9c1
+DATA lanes3d2aa9c1<>+32(SB)/4, $0x3d2aa9c1
+DATA lanes3d2aa9c1<>+36(SB)/4, $0x3d2aa9c1
+DATA lanes3d2aa9c1<>+40(SB)/4, $0x3d2aa9c1
+DATA lanes3d2aa9c1<>+44(SB)/4, $0x3d2aa9c1
+DATA lanes3d2aa9c1<>+48(SB)/4, $0x3d2aa9c1
+DATA lanes3d2aa9c1<>+52(SB)/4, $0x3d2aa9c1
+DATA lanes3d2aa9c1<>+56(SB)/4, $0x3d2aa9c1
+DATA lanes3d2aa9c1<>+60(SB)/4, $0x3d2aa9c1
+GLOBL lanes3d2aa9c1<>(SB), RODATA|NOPTR, $64
+
+DATA lanes3e2aaaaa<>+0(SB)/4, $0x3e2aaaaa
+DATA lanes3e2aaaaa<>+4(SB)/4, $0x3e2aaaaa
+DATA lanes3e2aaaaa<>+8(SB)/4, $0x3e2aaaaa
+DATA lanes3e2aaaaa<>+12(SB)/4, $0x3e2aaaaa
+DATA lanes3e2aaaaa<>+16(SB)/4, $0x3e2aaaaa
+DATA lanes3e2aaaaa<>+20(SB)/4, $0x3e2aaaaa
+DATA lanes3e2aaaaa<>+24(SB)/4, $0x3e2aaaaa
+DATA lanes3e2aaaaa<>+28(SB)/4, $0x3e2aaaaa
+DATA lanes3e2aaaaa<>+32(SB)/4, $0x3e2aaaaa
+DATA lanes3e2aaaaa<>+36(SB)/4, $0x3e2aaaaa
+DATA lanes3e2aaaaa<>+40(SB)/4, $0x3e2aaaaa
+DATA lanes3e2aaaaa<>+44(SB)/4, $0x3e2aaaaa
+DATA lanes3e2aaaaa<>+48(SB)/4, $0x3e2aaaaa
+DATA lanes3e2aaaaa<>+52(SB)/4, $0x3e2aaaaa
+DATA lanes3e2aaaaa<>+56(SB)/4, $0x3e2aaaaa
+DATA lanes3e2aaaaa<>+60(SB)/4, $0x3e2aaaaa
+GLOBL lanes3e2aaaaa<>(SB), RODATA|NOPTR, $64
+
+DATA lanes3f000000<>+0(SB)/4, $0x3f000000
+DATA lanes3f000000<>+4(SB)/4, $0x3f000000
+DATA lanes3f000000<>+8(SB)/4, $0x3f000000
+DATA lanes3f000000<>+12(SB)/4, $0x3f000000
+DATA lanes3f000000<>+16(SB)/4, $0x3f000000
+DATA lanes3f000000<>+20(SB)/4, $0x3f000000
+DATA lanes3f000000<>+24(SB)/4, $0x3f000000
+DATA lanes3f000000<>+28(SB)/4, $0x3f000000
+DATA lanes3f000000<>+32(SB)/4, $0x3f000000
+DATA lanes3f000000<>+36(SB)/4, $0x3f000000
+DATA lanes3f000000<>+40(SB)/4, $0x3f000000
+DATA lanes3f000000<>+44(SB)/4, $0x3f000000
+DATA lanes3f000000<>+48(SB)/4, $0x3f000000
+DATA lanes3f000000<>+52(SB)/4, $0x3f000000
+DATA lanes3f000000<>+56(SB)/4, $0x3f000000
+DATA lanes3f000000<>+60(SB)/4, $0x3f000000
+GLOBL lanes3f000000<>(SB), RODATA|NOPTR, $64
+
+// func logAVX2(b *float32, out *uint32, x *uint32, n int, panels int)
+// Requires: AVX, AVX2, FMA3
+TEXT ·logAVX2(SB), NOSPLIT, $0-40
+	MOVQ b+0(FP), AX
+	MOVQ n+24(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVQ panels+32(FP), R9
+	XORQ R10, R10
+
+panel:
+	VMOVUPS     (R8)(R10*1), Y0
+	VMOVUPS     lanes41b80000<>+0(SB), Y3
+	VMULPS      lanes4b000000<>+0(SB), Y0, Y1
+	VCMPPS      $0x01, lanes00800000<>+0(SB), Y0, Y2
+	VBLENDVPS   Y2, Y1, Y0, Y1
+	VCMPPS      $0x01, lanes00800000<>+0(SB), Y0, Y2
+	VANDPS      Y2, Y3, Y3
+	VPSUBD      lanes3f3504f3<>+0(SB), Y1, Y1
+	VPSRAD      $0x17, Y1, Y2
+	VCVTDQ2PS   Y2, Y2
+	VSUBPS      Y3, Y2, Y2
+	VMOVUPS     lanes007fffff<>+0(SB), Y3
+	VANDPS      Y1, Y3, Y1
+	VPADDD      lanes3f3504f3<>+0(SB), Y1, Y1
+	VSUBPS      lanes3f800000<>+0(SB), Y1, Y1
+	VADDPS      lanes40000000<>+0(SB), Y1, Y3
+	VDIVPS      Y3, Y1, Y3
+	VMULPS      Y3, Y3, Y1
+	VADDPS      Y3, Y3, Y3
+	VMOVUPS     lanes3e0f800a<>+0(SB), Y4
+	VFMADD213PS lanes3e0f5a32<>+0(SB), Y1, Y4
+	VFMADD213PS lanes3e4ce94c<>+0(SB), Y1, Y4
+	VFMADD213PS lanes3eaaaa80<>+0(SB), Y1, Y4
+	VMULPS      Y1, Y4, Y4
+	VFMADD213PS Y3, Y3, Y4
+	VFMADD231PS lanes35bfbe8e<>+0(SB), Y2, Y4
+	VFMADD231PS lanes3f317200<>+0(SB), Y2, Y4
+	VXORPS      Y1, Y1, Y1
+	VCMPPS      $0x00, Y1, Y0, Y2
+	VBLENDVPS   Y2, lanesff800000<>+0(SB), Y4, Y4
+	VCMPPS      $0x01, Y1, Y0, Y1
+	VBLENDVPS   Y1, lanes7fc00000<>+0(SB), Y4, Y4
+	VCMPPS      $0x06, lanes7f7fffff<>+0(SB), Y0, Y1
+	VBLENDVPS   Y1, Y0, Y4, Y4
+	VMOVUPS     Y4, (SI)(R10*1)
+	VMOVUPS     32(R8)(R10*1), Y0
+	VMOVUPS     lanes41b80000<>+0(SB), Y3
+	VMULPS      lanes4b000000<>+0(SB), Y0, Y1
+	VCMPPS      $0x01, lanes00800000<>+0(SB), Y0, Y2
+	VBLENDVPS   Y2, Y1, Y0, Y1
+	VCMPPS      $0x01, lanes00800000<>+0(SB), Y0, Y2
+	VANDPS      Y2, Y3, Y3
+	VPSUBD      lanes3f3504f3<>+0(SB), Y1, Y1
+	VPSRAD      $0x17, Y1, Y2
+	VCVTDQ2PS   Y2, Y2
+	VSUBPS      Y3, Y2, Y2
+	VMOVUPS     lanes007fffff<>+0(SB), Y3
+	VANDPS      Y1, Y3, Y1
+	VPADDD      lanes3f3504f3<>+0(SB), Y1, Y1
+	VSUBPS      lanes3f800000<>+0(SB), Y1, Y1
+	VADDPS      lanes40000000<>+0(SB), Y1, Y3
+	VDIVPS      Y3, Y1, Y3
+	VMULPS      Y3, Y3, Y1
+	VADDPS      Y3, Y3, Y3
+	VMOVUPS     lanes3e0f800a<>+0(SB), Y4
+	VFMADD213PS lanes3e0f5a32<>+0(SB), Y1, Y4
+	VFMADD213PS lanes3e4ce94c<>+0(SB), Y1, Y4
+	VFMADD213PS lanes3eaaaa80<>+0(SB), Y1, Y4
+	VMULPS      Y1, Y4, Y4
+	VFMADD213PS Y3, Y3, Y4
+	VFMADD231PS lanes35bfbe8e<>+0(SB), Y2, Y4
+	VFMADD231PS lanes3f317200<>+0(SB), Y2, Y4
+	VXORPS      Y1, Y1, Y1
+	VCMPPS      $0x00, Y1, Y0, Y2
+	VBLENDVPS   Y2, lanesff800000<>+0(SB), Y4, Y4
+	VCMPPS      $0x01, Y1, Y0, Y1
+	VBLENDVPS   Y1, lanes7fc00000<>+0(SB), Y4, Y4
+	VCMPPS      $0x06, lanes7f7fffff<>+0(SB), Y0, Y1
+	VBLENDVPS   Y1, Y0, Y4, Y4
+	VMOVUPS     Y4, 32(SI)(R10*1)
+	ADDQ        $0x00000040, R10
+	DECQ        R9
+	JNZ         panel
+	INCQ        CX
+	CMPQ        CX, DX
+	JL          element
+	VZEROUPPER
+	RET
+
+DATA lanes41b80000<>+0(SB)/4, $0x41b80000
+DATA lanes41b80000<>+4(SB)/4, $0x41b80000
+DATA lanes41b80000<>+8(SB)/4, $0x41b80000
+DATA lanes41b80000<>+12(SB)/4, $0x41b80000
+DATA lanes41b80000<>+16(SB)/4, $0x41b80000
+DATA lanes41b80000<>+20(SB)/4, $0x41b80000
+DATA lanes41b80000<>+24(SB)/4, $0x41b80000
+DATA lanes41b80000<>+28(SB)/4, $0x41b80000
+DATA lanes41b80000<>+32(SB)/4, $0x41b80000
+DATA lanes41b80000<>+36(SB)/4, $0x41b80000
+DATA lanes41b80000<>+40(SB)/4, $0x41b80000
+DATA lanes41b80000<>+44(SB)/4, $0x41b80000
+DATA lanes41b80000<>+48(SB)/4, $0x41b80000
+DATA lanes41b80000<>+52(SB)/4, $0x41b80000
+DATA lanes41b80000<>+56(SB)/4, $0x41b80000
+DATA lanes41b80000<>+60(SB)/4, $0x41b80000
+GLOBL lanes41b80000<>(SB), RODATA|NOPTR, $64
+
+DATA lanes00800000<>+0(SB)/4, $0x00800000
+DATA lanes00800000<>+4(SB)/4, $0x00800000
+DATA lanes00800000<>+8(SB)/4, $0x00800000
+DATA lanes00800000<>+12(SB)/4, $0x00800000
+DATA lanes00800000<>+16(SB)/4, $0x00800000
+DATA lanes00800000<>+20(SB)/4, $0x00800000
+DATA lanes00800000<>+24(SB)/4, $0x00800000
+DATA lanes00800000<>+28(SB)/4, $0x00800000
+DATA lanes00800000<>+32(SB)/4, $0x00800000
+DATA lanes00800000<>+36(SB)/4, $0x00800000
+DATA lanes00800000<>+40(SB)/4, $0x00800000
+DATA lanes00800000<>+44(SB)/4, $0x00800000
+DATA lanes00800000<>+48(SB)/4, $0x00800000
+DATA lanes00800000<>+52(SB)/4, $0x00800000
+DATA lanes00800000<>+56(SB)/4, $0x00800000
+DATA lanes00800000<>+60(SB)/4, $0x00800000
+GLOBL lanes00800000<>(SB), RODATA|NOPTR, $64
+
+DATA lanes4b000000<>+0(SB)/4, $0x4b000000
+DATA lanes4b000000<>+4(SB)/4, $0x4b000000
+DATA lanes4b000000<>+8(SB)/4, $0x4b000000
+DATA lanes4b000000<>+12(SB)/4, $0x4b000000
+DATA lanes4b000000<>+16(SB)/4, $0x4b000000
+DATA lanes4b000000<>+20(SB)/4, $0x4b000000
+DATA lanes4b000000<>+24(SB)/4, $0x4b000000
+DATA lanes4b000000<>+28(SB)/4, $0x4b000000
+DATA lanes4b000000<>+32(SB)/4, $0x4b000000
+DATA lanes4b000000<>+36(SB)/4, $0x4b000000
+DATA lanes4b000000<>+40(SB)/4, $0x4b000000
+DATA lanes4b000000<>+44(SB)/4, $0x4b000000
+DATA lanes4b000000<>+48(SB)/4, $0x4b000000
+DATA lanes4b000000<>+52(SB)/4, $0x4b000000
+DATA lanes4b000000<>+56(SB)/4, $0x4b000000
+DATA lanes4b000000<>+60(SB)/4, $0x4b000000
+GLOBL lanes4b000000<>(SB), RODATA|NOPTR, $64
+
+DATA lanes3f3504f3<>+0(SB)/4, $0x3f3504f3
+DATA lanes3f3504f3<>+4(SB)/4, $0x3f3504f3
+DATA lanes3f3504f3<>+8(SB)/4, $0x3f3504f3
+DATA lanes3f3504f3<>+12(SB)/4, $0x3f3504f3
+DATA lanes3f3504f3<>+16(SB)/4, $0x3f3504f3
+DATA lanes3f3504f3<>+20(SB)/4, $0x3f3504f3
+DATA lanes3f3504f3<>+24(SB)/4, $0x3f3504f3
+DATA lanes3f3504f3<>+28(SB)/4, $0x3f3504f3
+DATA lanes3f3504f3<>+32(SB)/4, $0x3f3504f3
+DATA lanes3f3504f3<>+36(SB)/4, $0x3f3504f3
+DATA lanes3f3504f3<>+40(SB)/4, $0x3f3504f3
+DATA lanes3f3504f3<>+44(SB)/4, $0x3f3504f3
+DATA lanes3f3504f3<>+48(SB)/4, $0x3f3504f3
+DATA lanes3f3504f3<>+52(SB)/4, $0x3f3504f3
+DATA lanes3f3504f3<>+56(SB)/4, $0x3f3504f3
+DATA lanes3f3504f3<>+60(SB)/4, $0x3f3504f3
+GLOBL lanes3f3504f3<>(SB), RODATA|NOPTR, $64
+
+DATA lanes007fffff<>+0(SB)/4, $0x007fffff
+DATA lanes007fffff<>+4(SB)/4, $0x007fffff
+DATA lanes007fffff<>+8(SB)/4, $0x007fffff
+DATA lanes007fffff<>+12(SB)/4, $0x007fffff
+DATA lanes007fffff<>+16(SB)/4, $0x007fffff
+DATA lanes007fffff<>+20(SB)/4, $0x007fffff
+DATA lanes007fffff<>+24(SB)/4, $0x007fffff
+DATA lanes007fffff<>+28(SB)/4, $0x007fffff
+DATA lanes007fffff<>+32(SB)/4, $0x007fffff
+DATA lanes007fffff<>+36(SB)/4, $0x007fffff
+DATA lanes007fffff<>+40(SB)/4, $0x007fffff
+DATA lanes007fffff<>+44(SB)/4, $0x007fffff
+DATA lanes007fffff<>+48(SB)/4, $0x007fffff
+DATA lanes007fffff<>+52(SB)/4, $0x007fffff
+DATA lanes007fffff<>+56(SB)/4, $0x007fffff
+DATA lanes007fffff<>+60(SB)/4, $0x007fffff
+GLOBL lanes007fffff<>(SB), RODATA|NOPTR, $64
+
+DATA lanes40000000<>+0(SB)/4, $0x40000000
+DATA lanes40000000<>+4(SB)/4, $0x40000000
+DATA lanes40000000<>+8(SB)/4, $0x40000000
+DATA lanes40000000<>+12(SB)/4, $0x40000000
+DATA lanes40000000<>+16(SB)/4, $0x40000000
+DATA lanes40000000<>+20(SB)/4, $0x40000000
+DATA lanes40000000<>+24(SB)/4, $0x40000000
+DATA lanes40000000<>+28(SB)/4, $0x40000000
+DATA lanes40000000<>+32(SB)/4, $0x40000000
+DATA lanes40000000<>+36(SB)/4, $0x40000000
+DATA lanes40000000<>+40(SB)/4, $0x40000000
+DATA lanes40000000<>+44(SB)/4, $0x40000000
+DATA lanes40000000<>+48(SB)/4, $0x40000000
+DATA lanes40000000<>+52(SB)/4, $0x40000000
+DATA lanes40000000<>+56(SB)/4, $0x40000000
+DATA lanes40000000<>+60(SB)/4, $0x40000000
+GLOBL lanes40000000<>(SB), RODATA|NOPTR, $64
+
+DATA lanes3e0f800a<>+0(SB)/4, $0x3e0f800a
+DATA lanes3e0f800a<>+4(SB)/4, $0x3e0f800a
+DATA lanes3e0f800a<>+8(SB)/4, $0x3e0f800a
+DATA lanes3e0f800a<>+12(SB)/4, $0x3e0f800a
+DATA lanes3e0f800a<>+16(SB)/4, $0x3e0f800a
+DATA lanes3e0f800a<>+20(SB)/4, $0x3e0f800a
+DATA lanes3e0f800a<>+24(SB)/4, $0x3e0f800a
+DATA lanes3e0f800a<>+28(SB)/4, $0x3e0f800a
+DATA lanes3e0f800a<>+32(SB)/4, $0x3e0f800a
+DATA lanes3e0f800a<>+36(SB)/4, $0x3e0f800a
+DATA lanes3e0f800a<>+40(SB)/4, $0x3e0f800a
+DATA lanes3e0f800a<>+44(SB)/4, $0x3e0f800a
+DATA lanes3e0f800a<>+48(SB)/4, $0x3e0f800a
+DATA lanes3e0f800a<>+52(SB)/4, $0x3e0f800a
+DATA lanes3e0f800a<>+56(SB)/4, $0x3e0f800a
+DATA lanes3e0f800a<>+60(SB)/4, $0x3e0f800a
+GLOBL lanes3e0f800a<>(SB), RODATA|NOPTR, $64
+
+DATA lanes3e0f5a32<>+0(SB)/4, $0x3e0f5a32
+DATA lanes3e0f5a32<>+4(SB)/4, $0x3e0f5a32
+DATA lanes3e0f5a32<>+8(SB)/4, $0x3e0f5a32
+DATA lanes3e0f5a32<>+12(SB)/4, $0x3e0f5a32
+DATA lanes3e0f5a32<>+16(SB)/4, $0x3e0f5a32
+DATA lanes3e0f5a32<>+20(SB)/4, $0x3e0f5a32
+DATA lanes3e0f5a32<>+24(SB)/4, $0x3e0f5a32
+DATA lanes3e0f5a32<>+28(SB)/4, $0x3e0f5a32
+DATA lanes3e0f5a32<>+32(SB)/4, $0x3e0f5a32
+DATA lanes3e0f5a32<>+36(SB)/4, $0x3e0f5a32
+DATA lanes3e0f5a32<>+40(SB)/4, $0x3e0f5a32
+DATA lanes3e0f5a32<>+44(SB)/4, $0x3e0f5a32
+DATA lanes3e0f5a32<>+48(SB)/4, $0x3e0f5a32
+DATA lanes3e0f5a32<>+52(SB)/4, $0x3e0f5a32
+DATA lanes3e0f5a32<>+56(SB)/4, $0x3e0f5a32
+DATA lanes3e0f5a32<>+60(SB)/4, $0x3e0f5a32
+GLOBL lanes3e0f5a32<>(SB), RODATA|NOPTR, $64
+
+DATA lanes3e4ce94c<>+0(SB)/4, $0x3e4ce94c
+DATA lanes3e4ce94c<>+4(SB)/4, $0x3e4ce94c
+DATA lanes3e4ce94c<>+8(SB)/4, $0x3e4ce94c
+DATA lanes3e4ce94c<>+12(SB)/4, $0x3e4ce94c
+DATA lanes3e4ce94c<>+16(SB)/4, $0x3e4ce94c
+DATA lanes3e4ce94c<>+20(SB)/4, $0x3e4ce94c
+DATA lanes3e4ce94c<>+24(SB)/4, $0x3e4ce94c
+DATA lanes3e4ce94c<>+28(SB)/4, $0x3e4ce94c
+DATA lanes3e4ce94c<>+32(SB)/4, $0x3e4ce94c
+DATA lanes3e4ce94c<>+36(SB)/4, $0x3e4ce94c
+DATA lanes3e4ce94c<>+40(SB)/4, $0x3e4ce94c
+DATA lanes3e4ce94c<>+44(SB)/4, $0x3e4ce94c
+DATA lanes3e4ce94c<>+48(SB)/4, $0x3e4ce94c
+DATA lanes3e4ce94c<>+52(SB)/4, $0x3e4ce94c
+DATA lanes3e4ce94c<>+56(SB)/4, $0x3e4ce94c
+DATA lanes3e4ce94c<>+60(SB)/4, $0x3e4ce94c
+GLOBL lanes3e4ce94c<>(SB), RODATA|NOPTR, $64
+
+DATA lanes3eaaaa80<>+0(SB)/4, $0x3eaaaa80
+DATA lanes3eaaaa80<>+4(SB)/4, $0x3eaaaa80
+DATA lanes3eaaaa80<>+8(SB)/4, $0x3eaaaa80
+DATA lanes3eaaaa80<>+12(SB)/4, $0x3eaaaa80
+DATA lanes3eaaaa80<>+16(SB)/4, $0x3eaaaa80
+DATA lanes3eaaaa80<>+20(SB)/4, $0x3eaaaa80
+DATA lanes3eaaaa80<>+24(SB)/4, $0x3eaaaa80
+DATA lanes3eaaaa80<>+28(SB)/4, $0x3eaaaa80
+DATA lanes3eaaaa80<>+32(SB)/4, $0x3eaaaa80
+DATA lanes3eaaaa80<>+36(SB)/4, $0x3eaaaa80
+DATA lanes3eaaaa80<>+40(SB)/4, $0x3eaaaa80
+DATA lanes3eaaaa80<>+44(SB)/4, $0x3eaaaa80
+DATA lanes3eaaaa80<>+48(SB)/4, $0x3eaaaa80
+DATA lanes3eaaaa80<>+52(SB)/4, $0x3eaaaa80
+DATA lanes3eaaaa80<>+56(SB)/4, $0x3eaaaa80
+DATA lanes3eaaaa80<>+60(SB)/4, $0x3eaaaa80
+GLOBL lanes3eaaaa80<>(SB), RODATA|NOPTR, $64
+
+DATA lanes35bfbe8e<>+0(SB)/4, $0x35bfbe8e
+DATA lanes35bfbe8e<>+4(SB)/4, $0x35bfbe8e
+DATA lanes35bfbe8e<>+8(SB)/4, $0x35bfbe8e
+DATA lanes35bfbe8e<>+12(SB)/4, $0x35bfbe8e
+DATA lanes35bfbe8e<>+16(SB)/4, $0x35bfbe8e
+DATA lanes35bfbe8e<>+20(SB)/4, $0x35bfbe8e
+DATA lanes35bfbe8e<>+24(SB)/4, $0x35bfbe8e
+DATA lanes35bfbe8e<>+28(SB)/4, $0x35bfbe8e
+DATA lanes35bfbe8e<>+32(SB)/4, $0x35bfbe8e
+DATA lanes35bfbe8e<>+36(SB)/4, $0x35bfbe8e
+DATA lanes35bfbe8e<>+40(SB)/4, $0x35bfbe8e
+DATA lanes35bfbe8e<>+44(SB)/4, $0x35bfbe8e
+DATA lanes35bfbe8e<>+48(SB)/4, $0x35bfbe8e
+DATA lanes35bfbe8e<>+52(SB)/4, $0x35bfbe8e
+DATA lanes35bfbe8e<>+56(SB)/4, $0x35bfbe8e
+DATA lanes35bfbe8e<>+60(SB)/4, $0x35bfbe8e
+GLOBL lanes35bfbe8e<>(SB), RODATA|NOPTR, $64
+
+DATA lanes3f317200<>+0(SB)/4, $0x3f317200
+DATA lanes3f317200<>+4(SB)/4, $0x3f317200
+DATA lanes3f317200<>+8(SB)/4, $0x3f317200
+DATA lanes3f317200<>+12(SB)/4, $0x3f317200
+DATA lanes3f317200<>+16(SB)/4, $0x3f317200
+DATA lanes3f317200<>+20(SB)/4, $0x3f317200
+DATA lanes3f317200<>+24(SB)/4, $0x3f317200
+DATA lanes3f317200<>+28(SB)/4, $0x3f317200
+DATA lanes3f317200<>+32(SB)/4, $0x3f317200
+DATA lanes3f317200<>+36(SB)/4, $0x3f317200
+DATA lanes3f317200<>+40(SB)/4, $0x3f317200
+DATA lanes3f317200<>+44(SB)/4, $0x3f317200
+DATA lanes3f317200<>+48(SB)/4, $0x3f317200
+DATA lanes3f317200<>+52(SB)/4, $0x3f317200
+DATA lanes3f317200<>+56(SB)/4, $0x3f317200
+DATA lanes3f317200<>+60(SB)/4, $0x3f317200
+GLOBL lanes3f317200<>(SB), RODATA|NOPTR, $64
+
+DATA lanesff800000<>+0(SB)/4, $0xff800000
+DATA lanesff800000<>+4(SB)/4, $0xff800000
+DATA lanesff800000<>+8(SB)/4, $0xff800000
+DATA lanesff800000<>+12(SB)/4, $0xff800000
+DATA lanesff800000<>+16(SB)/4, $0xff800000
+DATA lanesff800000<>+20(SB)/4, $0xff800000
+DATA lanesff800000<>+24(SB)/4, $0xff800000
+DATA lanesff800000<>+28(SB)/4, $0xff800000
+DATA lanesff800000<>+32(SB)/4, $0xff800000
+DATA lanesff800000<>+36(SB)/4, $0xff800000
+DATA lanesff800000<>+40(SB)/4, $0xff800000
+DATA lanesff800000<>+44(SB)/4, $0xff800000
+DATA lanesff800000<>+48(SB)/4, $0xff800000
+DATA lanesff800000<>+52(SB)/4, $0xff800000
+DATA lanesff800000<>+56(SB)/4, $0xff800000
+DATA lanesff800000<>+60(SB)/4, $0xff800000
+GLOBL lanesff800000<>(SB), RODATA|NOPTR, $64
+
+DATA lanes7fc00000<>+0(SB)/4, $0x7fc00000
+DATA lanes7fc00000<>+4(SB)/4, $0x7fc00000
+DATA lanes7fc00000<>+8(SB)/4, $0x7fc00000
+DATA lanes7fc00000<>+12(SB)/4, $0x7fc00000
+DATA lanes7fc00000<>+16(SB)/4, $0x7fc00000
+DATA lanes7fc00000<>+20(SB)/4, $0x7fc00000
+DATA lanes7fc00000<>+24(SB)/4, $0x7fc00000
+DATA lanes7fc00000<>+28(SB)/4, $0x7fc00000
+DATA lanes7fc00000<>+32(SB)/4, $0x7fc00000
+DATA lanes7fc00000<>+36(SB)/4, $0x7fc00000
+DATA lanes7fc00000<>+40(SB)/4, $0x7fc00000
+DATA lanes7fc00000<>+44(SB)/4, $0x7fc00000
+DATA lanes7fc00000<>+48(SB)/4, $0x7fc00000
+DATA lanes7fc00000<>+52(SB)/4, $0x7fc00000
+DATA lanes7fc00000<>+56(SB)/4, $0x7fc00000
+DATA lanes7fc00000<>+60(SB)/4, $0x7fc00000
+GLOBL lanes7fc00000<>(SB), RODATA|NOPTR, $64
+
+DATA lanes7f7fffff<>+0(SB)/4, $0x7f7fffff
+DATA lanes7f7fffff<>+4(SB)/4, $0x7f7fffff
+DATA lanes7f7fffff<>+8(SB)/4, $0x7f7fffff
+DATA lanes7f7fffff<>+12(SB)/4, $0x7f7fffff
+DATA lanes7f7fffff<>+16(SB)/4, $0x7f7fffff
+DATA lanes7f7fffff<>+20(SB)/4, $0x7f7fffff
+DATA lanes7f7fffff<>+24(SB)/4, $0x7f7fffff
+DATA lanes7f7fffff<>+28(SB)/4, $0x7f7fffff
+DATA lanes7f7fffff<>+32(SB)/4, $0x7f7fffff
+DATA lanes7f7fffff<>+36(SB)/4, $0x7f7fffff
+DATA lanes7f7fffff<>+40(SB)/4, $0x7f7fffff
+DATA lanes7f7fffff<>+44(SB)/4, $0x7f7fffff
+DATA lanes7f7fffff<>+48(SB)/4, $0x7f7fffff
+DATA lanes7f7fffff<>+52(SB)/4, $0x7f7fffff
+DATA lanes7f7fffff<>+56(SB)/4, $0x7f7fffff
+DATA lanes7f7fffff<>+60(SB)/4, $0x7f7fffff
+GLOBL lanes7f7fffff<>(SB), RODATA|NOPTR, $64
+
+// func sigmoidAVX2(b *float32, out *uint32, x *uint32, n int, panels int)
+// Requires: AVX, AVX2, FMA3
+TEXT ·sigmoidAVX2(SB), NOSPLIT, $0-40
+	MOVQ b+0(FP), AX
+	MOVQ n+24(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVQ panels+32(FP), R9
+	XORQ R10, R10
+
+panel:
+	VMOVUPS     (R8)(R10*1), Y0
+	VXORPS      Y1, Y1, Y1
+	VSUBPS      Y0, Y1, Y0
+	VMOVUPS     lanes42b20000<>+0(SB), Y1
+	VMINPS      Y0, Y1, Y1
+	VMOVUPS     lanesc2aeac4a<>+0(SB), Y2
+	VMAXPS      Y1, Y2, Y1
+	VMULPS      lanes3fb8aa3b<>+0(SB), Y1, Y2
+	VROUNDPS    $0x08, Y2, Y2
+	VMOVAPS     Y1, Y1
+	VFMADD231PS lanesbf317200<>+0(SB), Y2, Y1
+	VFMADD231PS lanesb5bfbe8e<>+0(SB), Y2, Y1
+	VMULPS      Y1, Y1, Y3
+	VMOVUPS     lanes39506967<>+0(SB), Y4
+	VFMADD213PS lanes3ab743ce<>+0(SB), Y1, Y4
+	VMOVUPS     lanes3c088908<>+0(SB), Y5
+	VFMADD213PS lanes3d2aa9c1<>+0(SB), Y1, Y5
+	VFMADD213PS Y5, Y3, Y4
+	VMOVUPS     lanes3e2aaaaa<>+0(SB), Y5
+	VFMADD213PS lanes3f000000<>+0(SB), Y1, Y5
+	VFMADD213PS Y5, Y3, Y4
+	VFMADD213PS Y1, Y3, Y4
+	VADDPS      lanes3f800000<>+0(SB), Y4, Y4
+	VCVTPS2DQ   Y2, Y2
+	VPSRAD      $0x01, Y2, Y1
+	VPSUBD      Y1, Y2, Y2
+	VPSLLD      $0x17, Y1, Y1
+	VPADDD      lanes3f800000<>+0(SB), Y1, Y1
+	VMULPS      Y1, Y4, Y4
+	VPSLLD      $0x17, Y2, Y2
+	VPADDD      lanes3f800000<>+0(SB), Y2, Y2
+	VMULPS      Y2, Y4, Y4
+	VCMPPS      $0x05, lanesc2aeac4a<>+0(SB), Y0, Y0
+	VANDPS      Y0, Y4, Y4
+	VADDPS      lanes3f800000<>+0(SB), Y4, Y4
+	VMOVUPS     lanes3f800000<>+0(SB), Y0
+	VDIVPS      Y4, Y0, Y4
+	VMOVUPS     Y4, (SI)(R10*1)
+	VMOVUPS     32(R8)(R10*1), Y0
+	VXORPS      Y1, Y1, Y1
+	VSUBPS      Y0, Y1, Y0
+	VMOVUPS     lanes42b20000<>+0(SB), Y1
+	VMINPS      Y0, Y1, Y1
+	VMOVUPS     lanesc2aeac4a<>+0(SB), Y2
+	VMAXPS      Y1, Y2, Y1
+	VMULPS      lanes3fb8aa3b<>+0(SB), Y1, Y2
+	VROUNDPS    $0x08, Y2, Y2
+	VMOVAPS     Y1, Y1
+	VFMADD231PS lanesbf317200<>+0(SB), Y2, Y1
+	VFMADD231PS lanesb5bfbe8e<>+0(SB), Y2, Y1
+	VMULPS      Y1, Y1, Y3
+	VMOVUPS     lanes39506967<>+0(SB), Y4
+	VFMADD213PS lanes3ab743ce<>+0(SB), Y1, Y4
+	VMOVUPS     lanes3c088908<>+0(SB), Y5
+	VFMADD213PS lanes3d2aa9c1<>+0(SB), Y1, Y5
+	VFMADD213PS Y5, Y3, Y4
+	VMOVUPS     lanes3e2aaaaa<>+0(SB), Y5
+	VFMADD213PS lanes3f000000<>+0(SB), Y1, Y5
+	VFMADD213PS Y5, Y3, Y4
+	VFMADD213PS Y1, Y3, Y4
+	VADDPS      lanes3f800000<>+0(SB), Y4, Y4
+	VCVTPS2DQ   Y2, Y2
+	VPSRAD      $0x01, Y2, Y1
+	VPSUBD      Y1, Y2, Y2
+	VPSLLD      $0x17, Y1, Y1
+	VPADDD      lanes3f800000<>+0(SB), Y1, Y1
+	VMULPS      Y1, Y4, Y4
+	VPSLLD      $0x17, Y2, Y2
+	VPADDD      lanes3f800000<>+0(SB), Y2, Y2
+	VMULPS      Y2, Y4, Y4
+	VCMPPS      $0x05, lanesc2aeac4a<>+0(SB), Y0, Y0
+	VANDPS      Y0, Y4, Y4
+	VADDPS      lanes3f800000<>+0(SB), Y4, Y4
+	VMOVUPS     lanes3f800000<>+0(SB), Y0
+	VDIVPS      Y4, Y0, Y4
+	VMOVUPS     Y4, 32(SI)(R10*1)
+	ADDQ        $0x00000040, R10
+	DECQ        R9
+	JNZ         panel
+	INCQ        CX
+	CMPQ        CX, DX
+	JL          element
+	VZEROUPPER
+	RET
+
+// func hyperbolicTangentAVX2(b *float32, out *uint32, x *uint32, n int, panels int)
+// Requires: AVX, AVX2, FMA3
+TEXT ·hyperbolicTangentAVX2(SB), NOSPLIT, $0-40
+	MOVQ b+0(FP), AX
+	MOVQ n+24(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVQ panels+32(FP), R9
+	XORQ R10, R10
+
+panel:
+	VMOVUPS     (R8)(R10*1), Y0
+	VMOVUPS     tanhLimit<>+0(SB), Y1
+	VMOVUPS     tanhOne<>+0(SB), Y2
+	VMOVUPS     tanhMagnitude<>+0(SB), Y3
+	VANDPS      Y0, Y3, Y4
+	VCMPPS      $0x05, tanhTiny<>+0(SB), Y4, Y4
+	VANDPS      Y4, Y0, Y0
+	VANDPS      Y0, Y3, Y4
+	VADDPS      Y4, Y4, Y4
+	VMINPS      Y4, Y1, Y4
+	VMULPS      tanhLog2e<>+0(SB), Y4, Y1
+	VROUNDPS    $0x08, Y1, Y1
+	VMOVAPS     Y4, Y4
+	VFMADD231PS tanhHigh<>+0(SB), Y1, Y4
+	VFMADD231PS tanhLow<>+0(SB), Y1, Y4
+	VMOVUPS     tanhP7<>+0(SB), Y5
+	VFMADD213PS tanhP6<>+0(SB), Y4, Y5
+	VFMADD213PS tanhP5<>+0(SB), Y4, Y5
+	VFMADD213PS tanhP4<>+0(SB), Y4, Y5
+	VFMADD213PS tanhP3<>+0(SB), Y4, Y5
+	VFMADD213PS tanhP2<>+0(SB), Y4, Y5
+	VMULPS      Y4, Y4, Y6
+	VFMADD213PS Y4, Y6, Y5
+	VCVTPS2DQ   Y1, Y1
+	VPSLLD      $0x17, Y1, Y1
+	VPADDD      Y2, Y1, Y1
+	VSUBPS      Y2, Y1, Y6
+	VFMADD231PS Y1, Y5, Y6
+	VADDPS      tanhTwo<>+0(SB), Y6, Y5
+	VDIVPS      Y5, Y6, Y6
+	VANDNPS     Y0, Y3, Y0
+	VORPS       Y0, Y6, Y6
+	VANDPS      Y6, Y3, Y0
+	VCMPPS      $0x05, tanhTiny<>+0(SB), Y0, Y0
+	VANDPS      Y0, Y6, Y6
+	VMOVUPS     Y6, (SI)(R10*1)
+	VMOVUPS     32(R8)(R10*1), Y0
+	VMOVUPS     tanhLimit<>+0(SB), Y1
+	VMOVUPS     tanhOne<>+0(SB), Y2
+	VMOVUPS     tanhMagnitude<>+0(SB), Y3
+	VANDPS      Y0, Y3, Y4
+	VCMPPS      $0x05, tanhTiny<>+0(SB), Y4, Y4
+	VANDPS      Y4, Y0, Y0
+	VANDPS      Y0, Y3, Y4
+	VADDPS      Y4, Y4, Y4
+	VMINPS      Y4, Y1, Y4
+	VMULPS      tanhLog2e<>+0(SB), Y4, Y1
+	VROUNDPS    $0x08, Y1, Y1
+	VMOVAPS     Y4, Y4
+	VFMADD231PS tanhHigh<>+0(SB), Y1, Y4
+	VFMADD231PS tanhLow<>+0(SB), Y1, Y4
+	VMOVUPS     tanhP7<>+0(SB), Y5
+	VFMADD213PS tanhP6<>+0(SB), Y4, Y5
+	VFMADD213PS tanhP5<>+0(SB), Y4, Y5
+	VFMADD213PS tanhP4<>+0(SB), Y4, Y5
+	VFMADD213PS tanhP3<>+0(SB), Y4, Y5
+	VFMADD213PS tanhP2<>+0(SB), Y4, Y5
+	VMULPS      Y4, Y4, Y6
+	VFMADD213PS Y4, Y6, Y5
+	VCVTPS2DQ   Y1, Y1
+	VPSLLD      $0x17, Y1, Y1
+	VPADDD      Y2, Y1, Y1
+	VSUBPS      Y2, Y1, Y6
+	VFMADD231PS Y1, Y5, Y6
+	VADDPS      tanhTwo<>+0(SB), Y6, Y5
+	VDIVPS      Y5, Y6, Y6
+	VANDNPS     Y0, Y3, Y0
+	VORPS       Y0, Y6, Y6
+	VANDPS      Y6, Y3, Y0
+	VCMPPS      $0x05, tanhTiny<>+0(SB), Y0, Y0
+	VANDPS      Y0, Y6, Y6
+	VMOVUPS     Y6, 32(SI)(R10*1)
+	ADDQ        $0x00000040, R10
+	DECQ        R9
+	JNZ         panel
+	INCQ        CX
+	CMPQ        CX, DX
+	JL          element
+	VZEROUPPER
+	RET
+
+// func erfAVX2(b *float32, out *uint32, x *uint32, n int, panels int)
+// Requires: AVX, AVX2, FMA3
+TEXT ·erfAVX2(SB), NOSPLIT, $0-40
+	MOVQ b+0(FP), AX
+	MOVQ n+24(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVQ panels+32(FP), R9
+	XORQ R10, R10
+
+panel:
+	VMOVUPS     (R8)(R10*1), Y0
+	VMULPS      Y0, Y0, Y1
+	VMOVUPS     lanesba1c7f6a<>+0(SB), Y3
+	VFMADD213PS lanes3ba37dd6<>+0(SB), Y1, Y3
+	VFMADD213PS lanesbcdb40d7<>+0(SB), Y1, Y3
+	VFMADD213PS lanes3de70cf3<>+0(SB), Y1, Y3
+	VFMADD213PS lanesbec09372<>+0(SB), Y1, Y3
+	VFMADD213PS lanes3e0375d3<>+0(SB), Y1, Y3
+	VFMADD213PS Y0, Y0, Y3
+	VMOVUPS     lanes7fffffff<>+0(SB), Y1
+	VANDPS      Y0, Y1, Y1
+	VMOVUPS     lanes40800000<>+0(SB), Y2
+	VMINPS      Y1, Y2, Y2
+	VMOVUPS     lanes395fa23f<>+0(SB), Y4
+	VFMADD213PS lanesbb5250b9<>+0(SB), Y2, Y4
+	VFMADD213PS lanes3cbb5d38<>+0(SB), Y2, Y4
+	VFMADD213PS lanesbdd784b5<>+0(SB), Y2, Y4
+	VFMADD213PS lanesbf22bfd2<>+0(SB), Y2, Y4
+	VFMADD213PS lanesbe0397a8<>+0(SB), Y2, Y4
+	VFMSUB213PS Y2, Y2, Y4
+	VMOVUPS     lanes42b20000<>+0(SB), Y2
+	VMINPS      Y4, Y2, Y2
+	VMOVUPS     lanesc2aeac4a<>+0(SB), Y5
+	VMAXPS      Y2, Y5, Y2
+	VMULPS      lanes3fb8aa3b<>+0(SB), Y2, Y5
+	VROUNDPS    $0x08, Y5, Y5
+	VMOVAPS     Y2, Y2
+	VFMADD231PS lanesbf317200<>+0(SB), Y5, Y2
+	VFMADD231PS lanesb5bfbe8e<>+0(SB), Y5, Y2
+	VMULPS      Y2, Y2, Y6
+	VMOVUPS     lanes39506967<>+0(SB), Y7
+	VFMADD213PS lanes3ab743ce<>+0(SB), Y2, Y7
+	VMOVUPS     lanes3c088908<>+0(SB), Y8
+	VFMADD213PS lanes3d2aa9c1<>+0(SB), Y2, Y8
+	VFMADD213PS Y8, Y6, Y7
+	VMOVUPS     lanes3e2aaaaa<>+0(SB), Y8
+	VFMADD213PS lanes3f000000<>+0(SB), Y2, Y8
+	VFMADD213PS Y8, Y6, Y7
+	VFMADD213PS Y2, Y6, Y7
+	VADDPS      lanes3f800000<>+0(SB), Y7, Y7
+	VCVTPS2DQ   Y5, Y5
+	VPSRAD      $0x01, Y5, Y2
+	VPSUBD      Y2, Y5, Y5
+	VPSLLD      $0x17, Y2, Y2
+	VPADDD      lanes3f800000<>+0(SB), Y2, Y2
+	VMULPS      Y2, Y7, Y7
+	VPSLLD      $0x17, Y5, Y5
+	VPADDD      lanes3f800000<>+0(SB), Y5, Y5
+	VMULPS      Y5, Y7, Y7
+	VCMPPS      $0x05, lanesc2aeac4a<>+0(SB), Y4, Y2
+	VANDPS      Y2, Y7, Y7
+	VMOVUPS     lanes3f800000<>+0(SB), Y2
+	VSUBPS      Y7, Y2, Y7
+	VMOVUPS     lanes80000000<>+0(SB), Y2
+	VANDPS      Y0, Y2, Y0
+	VORPS       Y7, Y0, Y7
+	VCMPPS      $0x0e, lanes3f6d8000<>+0(SB), Y1, Y0
+	VBLENDVPS   Y0, Y7, Y3, Y7
+	VMOVUPS     Y7, (SI)(R10*1)
+	VMOVUPS     32(R8)(R10*1), Y0
+	VMULPS      Y0, Y0, Y1
+	VMOVUPS     lanesba1c7f6a<>+0(SB), Y3
+	VFMADD213PS lanes3ba37dd6<>+0(SB), Y1, Y3
+	VFMADD213PS lanesbcdb40d7<>+0(SB), Y1, Y3
+	VFMADD213PS lanes3de70cf3<>+0(SB), Y1, Y3
+	VFMADD213PS lanesbec09372<>+0(SB), Y1, Y3
+	VFMADD213PS lanes3e0375d3<>+0(SB), Y1, Y3
+	VFMADD213PS Y0, Y0, Y3
+	VMOVUPS     lanes7fffffff<>+0(SB), Y1
+	VANDPS      Y0, Y1, Y1
+	VMOVUPS     lanes40800000<>+0(SB), Y2
+	VMINPS      Y1, Y2, Y2
+	VMOVUPS     lanes395fa23f<>+0(SB), Y4
+	VFMADD213PS lanesbb5250b9<>+0(SB), Y2, Y4
+	VFMADD213PS lanes3cbb5d38<>+0(SB), Y2, Y4
+	VFMADD213PS lanesbdd784b5<>+0(SB), Y2, Y4
+	VFMADD213PS lanesbf22bfd2<>+0(SB), Y2, Y4
+	VFMADD213PS lanesbe0397a8<>+0(SB), Y2, Y4
+	VFMSUB213PS Y2, Y2, Y4
+	VMOVUPS     lanes42b20000<>+0(SB), Y2
+	VMINPS      Y4, Y2, Y2
+	VMOVUPS     lanesc2aeac4a<>+0(SB), Y5
+	VMAXPS      Y2, Y5, Y2
+	VMULPS      lanes3fb8aa3b<>+0(SB), Y2, Y5
+	VROUNDPS    $0x08, Y5, Y5
+	VMOVAPS     Y2, Y2
+	VFMADD231PS lanesbf317200<>+0(SB), Y5, Y2
+	VFMADD231PS lanesb5bfbe8e<>+0(SB), Y5, Y2
+	VMULPS      Y2, Y2, Y6
+	VMOVUPS     lanes39506967<>+0(SB), Y7
+	VFMADD213PS lanes3ab743ce<>+0(SB), Y2, Y7
+	VMOVUPS     lanes3c088908<>+0(SB), Y8
+	VFMADD213PS lanes3d2aa9c1<>+0(SB), Y2, Y8
+	VFMADD213PS Y8, Y6, Y7
+	VMOVUPS     lanes3e2aaaaa<>+0(SB), Y8
+	VFMADD213PS lanes3f000000<>+0(SB), Y2, Y8
+	VFMADD213PS Y8, Y6, Y7
+	VFMADD213PS Y2, Y6, Y7
+	VADDPS      lanes3f800000<>+0(SB), Y7, Y7
+	VCVTPS2DQ   Y5, Y5
+	VPSRAD      $0x01, Y5, Y2
+	VPSUBD      Y2, Y5, Y5
+	VPSLLD      $0x17, Y2, Y2
+	VPADDD      lanes3f800000<>+0(SB), Y2, Y2
+	VMULPS      Y2, Y7, Y7
+	VPSLLD      $0x17, Y5, Y5
+	VPADDD      lanes3f800000<>+0(SB), Y5, Y5
+	VMULPS      Y5, Y7, Y7
+	VCMPPS      $0x05, lanesc2aeac4a<>+0(SB), Y4, Y2
+	VANDPS      Y2, Y7, Y7
+	VMOVUPS     lanes3f800000<>+0(SB), Y2
+	VSUBPS      Y7, Y2, Y7
+	VMOVUPS     lanes80000000<>+0(SB), Y2
+	VANDPS      Y0, Y2, Y0
+	VORPS       Y7, Y0, Y7
+	VCMPPS      $0x0e, lanes3f6d8000<>+0(SB), Y1, Y0
+	VBLENDVPS   Y0, Y7, Y3, Y7
+	VMOVUPS     Y7, 32(SI)(R10*1)
+	ADDQ        $0x00000040, R10
+	DECQ        R9
+	JNZ         panel
+	INCQ        CX
+	CMPQ        CX, DX
+	JL          element
+	VZEROUPPER
+	RET
+
+DATA lanesba1c7f6a<>+0(SB)/4, $0xba1c7f6a
+DATA lanesba1c7f6a<>+4(SB)/4, $0xba1c7f6a
+DATA lanesba1c7f6a<>+8(SB)/4, $0xba1c7f6a
+DATA lanesba1c7f6a<>+12(SB)/4, $0xba1c7f6a
+DATA lanesba1c7f6a<>+16(SB)/4, $0xba1c7f6a
+DATA lanesba1c7f6a<>+20(SB)/4, $0xba1c7f6a
+DATA lanesba1c7f6a<>+24(SB)/4, $0xba1c7f6a
+DATA lanesba1c7f6a<>+28(SB)/4, $0xba1c7f6a
+DATA lanesba1c7f6a<>+32(SB)/4, $0xba1c7f6a
+DATA lanesba1c7f6a<>+36(SB)/4, $0xba1c7f6a
+DATA lanesba1c7f6a<>+40(SB)/4, $0xba1c7f6a
+DATA lanesba1c7f6a<>+44(SB)/4, $0xba1c7f6a
+DATA lanesba1c7f6a<>+48(SB)/4, $0xba1c7f6a
+DATA lanesba1c7f6a<>+52(SB)/4, $0xba1c7f6a
+DATA lanesba1c7f6a<>+56(SB)/4, $0xba1c7f6a
+DATA lanesba1c7f6a<>+60(SB)/4, $0xba1c7f6a
+GLOBL lanesba1c7f6a<>(SB), RODATA|NOPTR, $64
+
+DATA lanes3ba37dd6<>+0(SB)/4, $0x3ba37dd6
+DATA lanes3ba37dd6<>+4(SB)/4, $0x3ba37dd6
+DATA lanes3ba37dd6<>+8(SB)/4, $0x3ba37dd6
+DATA lanes3ba37dd6<>+12(SB)/4, $0x3ba37dd6
+DATA lanes3ba37dd6<>+16(SB)/4, $0x3ba37dd6
+DATA lanes3ba37dd6<>+20(SB)/4, $0x3ba37dd6
+DATA lanes3ba37dd6<>+24(SB)/4, $0x3ba37dd6
+DATA lanes3ba37dd6<>+28(SB)/4, $0x3ba37dd6
+DATA lanes3ba37dd6<>+32(SB)/4, $0x3ba37dd6
+DATA lanes3ba37dd6<>+36(SB)/4, $0x3ba37dd6
+DATA lanes3ba37dd6<>+40(SB)/4, $0x3ba37dd6
+DATA lanes3ba37dd6<>+44(SB)/4, $0x3ba37dd6
+DATA lanes3ba37dd6<>+48(SB)/4, $0x3ba37dd6
+DATA lanes3ba37dd6<>+52(SB)/4, $0x3ba37dd6
+DATA lanes3ba37dd6<>+56(SB)/4, $0x3ba37dd6
+DATA lanes3ba37dd6<>+60(SB)/4, $0x3ba37dd6
+GLOBL lanes3ba37dd6<>(SB), RODATA|NOPTR, $64
+
+DATA lanesbcdb40d7<>+0(SB)/4, $0xbcdb40d7
+DATA lanesbcdb40d7<>+4(SB)/4, $0xbcdb40d7
+DATA lanesbcdb40d7<>+8(SB)/4, $0xbcdb40d7
+DATA lanesbcdb40d7<>+12(SB)/4, $0xbcdb40d7
+DATA lanesbcdb40d7<>+16(SB)/4, $0xbcdb40d7
+DATA lanesbcdb40d7<>+20(SB)/4, $0xbcdb40d7
+DATA lanesbcdb40d7<>+24(SB)/4, $0xbcdb40d7
+DATA lanesbcdb40d7<>+28(SB)/4, $0xbcdb40d7
+DATA lanesbcdb40d7<>+32(SB)/4, $0xbcdb40d7
+DATA lanesbcdb40d7<>+36(SB)/4, $0xbcdb40d7
+DATA lanesbcdb40d7<>+40(SB)/4, $0xbcdb40d7
+DATA lanesbcdb40d7<>+44(SB)/4, $0xbcdb40d7
+DATA lanesbcdb40d7<>+48(SB)/4, $0xbcdb40d7
+DATA lanesbcdb40d7<>+52(SB)/4, $0xbcdb40d7
+DATA lanesbcdb40d7<>+56(SB)/4, $0xbcdb40d7
+DATA lanesbcdb40d7<>+60(SB)/4, $0xbcdb40d7
+GLOBL lanesbcdb40d7<>(SB), RODATA|NOPTR, $64
+
+DATA lanes3de70cf3<>+0(SB)/4, $0x3de70cf3
+DATA lanes3de70cf3<>+4(SB)/4, $0x3de70cf3
+DATA lanes3de70cf3<>+8(SB)/4, $0x3de70cf3
+DATA lanes3de70cf3<>+12(SB)/4, $0x3de70cf3
+DATA lanes3de70cf3<>+16(SB)/4, $0x3de70cf3
+DATA lanes3de70cf3<>+20(SB)/4, $0x3de70cf3
+DATA lanes3de70cf3<>+24(SB)/4, $0x3de70cf3
+DATA lanes3de70cf3<>+28(SB)/4, $0x3de70cf3
+DATA lanes3de70cf3<>+32(SB)/4, $0x3de70cf3
+DATA lanes3de70cf3<>+36(SB)/4, $0x3de70cf3
+DATA lanes3de70cf3<>+40(SB)/4, $0x3de70cf3
+DATA lanes3de70cf3<>+44(SB)/4, $0x3de70cf3
+DATA lanes3de70cf3<>+48(SB)/4, $0x3de70cf3
+DATA lanes3de70cf3<>+52(SB)/4, $0x3de70cf3
+DATA lanes3de70cf3<>+56(SB)/4, $0x3de70cf3
+DATA lanes3de70cf3<>+60(SB)/4, $0x3de70cf3
+GLOBL lanes3de70cf3<>(SB), RODATA|NOPTR, $64
+
+DATA lanesbec09372<>+0(SB)/4, $0xbec09372
+DATA lanesbec09372<>+4(SB)/4, $0xbec09372
+DATA lanesbec09372<>+8(SB)/4, $0xbec09372
+DATA lanesbec09372<>+12(SB)/4, $0xbec09372
+DATA lanesbec09372<>+16(SB)/4, $0xbec09372
+DATA lanesbec09372<>+20(SB)/4, $0xbec09372
+DATA lanesbec09372<>+24(SB)/4, $0xbec09372
+DATA lanesbec09372<>+28(SB)/4, $0xbec09372
+DATA lanesbec09372<>+32(SB)/4, $0xbec09372
+DATA lanesbec09372<>+36(SB)/4, $0xbec09372
+DATA lanesbec09372<>+40(SB)/4, $0xbec09372
+DATA lanesbec09372<>+44(SB)/4, $0xbec09372
+DATA lanesbec09372<>+48(SB)/4, $0xbec09372
+DATA lanesbec09372<>+52(SB)/4, $0xbec09372
+DATA lanesbec09372<>+56(SB)/4, $0xbec09372
+DATA lanesbec09372<>+60(SB)/4, $0xbec09372
+GLOBL lanesbec09372<>(SB), RODATA|NOPTR, $64
+
+DATA lanes3e0375d3<>+0(SB)/4, $0x3e0375d3
+DATA lanes3e0375d3<>+4(SB)/4, $0x3e0375d3
+DATA lanes3e0375d3<>+8(SB)/4, $0x3e0375d3
+DATA lanes3e0375d3<>+12(SB)/4, $0x3e0375d3
+DATA lanes3e0375d3<>+16(SB)/4, $0x3e0375d3
+DATA lanes3e0375d3<>+20(SB)/4, $0x3e0375d3
+DATA lanes3e0375d3<>+24(SB)/4, $0x3e0375d3
+DATA lanes3e0375d3<>+28(SB)/4, $0x3e0375d3
+DATA lanes3e0375d3<>+32(SB)/4, $0x3e0375d3
+DATA lanes3e0375d3<>+36(SB)/4, $0x3e0375d3
+DATA lanes3e0375d3<>+40(SB)/4, $0x3e0375d3
+DATA lanes3e0375d3<>+44(SB)/4, $0x3e0375d3
+DATA lanes3e0375d3<>+48(SB)/4, $0x3e0375d3
+DATA lanes3e0375d3<>+52(SB)/4, $0x3e0375d3
+DATA lanes3e0375d3<>+56(SB)/4, $0x3e0375d3
+DATA lanes3e0375d3<>+60(SB)/4, $0x3e0375d3
+GLOBL lanes3e0375d3<>(SB), RODATA|NOPTR, $64
+
+DATA lanes40800000<>+0(SB)/4, $0x40800000
+DATA lanes40800000<>+4(SB)/4, $0x40800000
+DATA lanes40800000<>+8(SB)/4, $0x40800000
+DATA lanes40800000<>+12(SB)/4, $0x40800000
+DATA lanes40800000<>+16(SB)/4, $0x40800000
+DATA lanes40800000<>+20(SB)/4, $0x40800000
+DATA lanes40800000<>+24(SB)/4, $0x40800000
+DATA lanes40800000<>+28(SB)/4, $0x40800000
+DATA lanes40800000<>+32(SB)/4, $0x40800000
+DATA lanes40800000<>+36(SB)/4, $0x40800000
+DATA lanes40800000<>+40(SB)/4, $0x40800000
+DATA lanes40800000<>+44(SB)/4, $0x40800000
+DATA lanes40800000<>+48(SB)/4, $0x40800000
+DATA lanes40800000<>+52(SB)/4, $0x40800000
+DATA lanes40800000<>+56(SB)/4, $0x40800000
+DATA lanes40800000<>+60(SB)/4, $0x40800000
+GLOBL lanes40800000<>(SB), RODATA|NOPTR, $64
+
+DATA lanes395fa23f<>+0(SB)/4, $0x395fa23f
+DATA lanes395fa23f<>+4(SB)/4, $0x395fa23f
+DATA lanes395fa23f<>+8(SB)/4, $0x395fa23f
+DATA lanes395fa23f<>+12(SB)/4, $0x395fa23f
+DATA lanes395fa23f<>+16(SB)/4, $0x395fa23f
+DATA lanes395fa23f<>+20(SB)/4, $0x395fa23f
+DATA lanes395fa23f<>+24(SB)/4, $0x395fa23f
+DATA lanes395fa23f<>+28(SB)/4, $0x395fa23f
+DATA lanes395fa23f<>+32(SB)/4, $0x395fa23f
+DATA lanes395fa23f<>+36(SB)/4, $0x395fa23f
+DATA lanes395fa23f<>+40(SB)/4, $0x395fa23f
+DATA lanes395fa23f<>+44(SB)/4, $0x395fa23f
+DATA lanes395fa23f<>+48(SB)/4, $0x395fa23f
+DATA lanes395fa23f<>+52(SB)/4, $0x395fa23f
+DATA lanes395fa23f<>+56(SB)/4, $0x395fa23f
+DATA lanes395fa23f<>+60(SB)/4, $0x395fa23f
+GLOBL lanes395fa23f<>(SB), RODATA|NOPTR, $64
+
+DATA lanesbb5250b9<>+0(SB)/4, $0xbb5250b9
+DATA lanesbb5250b9<>+4(SB)/4, $0xbb5250b9
+DATA lanesbb5250b9<>+8(SB)/4, $0xbb5250b9
+DATA lanesbb5250b9<>+12(SB)/4, $0xbb5250b9
+DATA lanesbb5250b9<>+16(SB)/4, $0xbb5250b9
+DATA lanesbb5250b9<>+20(SB)/4, $0xbb5250b9
+DATA lanesbb5250b9<>+24(SB)/4, $0xbb5250b9
+DATA lanesbb5250b9<>+28(SB)/4, $0xbb5250b9
+DATA lanesbb5250b9<>+32(SB)/4, $0xbb5250b9
+DATA lanesbb5250b9<>+36(SB)/4, $0xbb5250b9
+DATA lanesbb5250b9<>+40(SB)/4, $0xbb5250b9
+DATA lanesbb5250b9<>+44(SB)/4, $0xbb5250b9
+DATA lanesbb5250b9<>+48(SB)/4, $0xbb5250b9
+DATA lanesbb5250b9<>+52(SB)/4, $0xbb5250b9
+DATA lanesbb5250b9<>+56(SB)/4, $0xbb5250b9
+DATA lanesbb5250b9<>+60(SB)/4, $0xbb5250b9
+GLOBL lanesbb5250b9<>(SB), RODATA|NOPTR, $64
+
+DATA lanes3cbb5d38<>+0(SB)/4, $0x3cbb5d38
+DATA lanes3cbb5d38<>+4(SB)/4, $0x3cbb5d38
+DATA lanes3cbb5d38<>+8(SB)/4, $0x3cbb5d38
+DATA lanes3cbb5d38<>+12(SB)/4, $0x3cbb5d38
+DATA lanes3cbb5d38<>+16(SB)/4, $0x3cbb5d38
+DATA lanes3cbb5d38<>+20(SB)/4, $0x3cbb5d38
+DATA lanes3cbb5d38<>+24(SB)/4, $0x3cbb5d38
+DATA lanes3cbb5d38<>+28(SB)/4, $0x3cbb5d38
+DATA lanes3cbb5d38<>+32(SB)/4, $0x3cbb5d38
+DATA lanes3cbb5d38<>+36(SB)/4, $0x3cbb5d38
+DATA lanes3cbb5d38<>+40(SB)/4, $0x3cbb5d38
+DATA lanes3cbb5d38<>+44(SB)/4, $0x3cbb5d38
+DATA lanes3cbb5d38<>+48(SB)/4, $0x3cbb5d38
+DATA lanes3cbb5d38<>+52(SB)/4, $0x3cbb5d38
+DATA lanes3cbb5d38<>+56(SB)/4, $0x3cbb5d38
+DATA lanes3cbb5d38<>+60(SB)/4, $0x3cbb5d38
+GLOBL lanes3cbb5d38<>(SB), RODATA|NOPTR, $64
+
+DATA lanesbdd784b5<>+0(SB)/4, $0xbdd784b5
+DATA lanesbdd784b5<>+4(SB)/4, $0xbdd784b5
+DATA lanesbdd784b5<>+8(SB)/4, $0xbdd784b5
+DATA lanesbdd784b5<>+12(SB)/4, $0xbdd784b5
+DATA lanesbdd784b5<>+16(SB)/4, $0xbdd784b5
+DATA lanesbdd784b5<>+20(SB)/4, $0xbdd784b5
+DATA lanesbdd784b5<>+24(SB)/4, $0xbdd784b5
+DATA lanesbdd784b5<>+28(SB)/4, $0xbdd784b5
+DATA lanesbdd784b5<>+32(SB)/4, $0xbdd784b5
+DATA lanesbdd784b5<>+36(SB)/4, $0xbdd784b5
+DATA lanesbdd784b5<>+40(SB)/4, $0xbdd784b5
+DATA lanesbdd784b5<>+44(SB)/4, $0xbdd784b5
+DATA lanesbdd784b5<>+48(SB)/4, $0xbdd784b5
+DATA lanesbdd784b5<>+52(SB)/4, $0xbdd784b5
+DATA lanesbdd784b5<>+56(SB)/4, $0xbdd784b5
+DATA lanesbdd784b5<>+60(SB)/4, $0xbdd784b5
+GLOBL lanesbdd784b5<>(SB), RODATA|NOPTR, $64
+
+DATA lanesbf22bfd2<>+0(SB)/4, $0xbf22bfd2
+DATA lanesbf22bfd2<>+4(SB)/4, $0xbf22bfd2
+DATA lanesbf22bfd2<>+8(SB)/4, $0xbf22bfd2
+DATA lanesbf22bfd2<>+12(SB)/4, $0xbf22bfd2
+DATA lanesbf22bfd2<>+16(SB)/4, $0xbf22bfd2
+DATA lanesbf22bfd2<>+20(SB)/4, $0xbf22bfd2
+DATA lanesbf22bfd2<>+24(SB)/4, $0xbf22bfd2
+DATA lanesbf22bfd2<>+28(SB)/4, $0xbf22bfd2
+DATA lanesbf22bfd2<>+32(SB)/4, $0xbf22bfd2
+DATA lanesbf22bfd2<>+36(SB)/4, $0xbf22bfd2
+DATA lanesbf22bfd2<>+40(SB)/4, $0xbf22bfd2
+DATA lanesbf22bfd2<>+44(SB)/4, $0xbf22bfd2
+DATA lanesbf22bfd2<>+48(SB)/4, $0xbf22bfd2
+DATA lanesbf22bfd2<>+52(SB)/4, $0xbf22bfd2
+DATA lanesbf22bfd2<>+56(SB)/4, $0xbf22bfd2
+DATA lanesbf22bfd2<>+60(SB)/4, $0xbf22bfd2
+GLOBL lanesbf22bfd2<>(SB), RODATA|NOPTR, $64
+
+DATA lanesbe0397a8<>+0(SB)/4, $0xbe0397a8
+DATA lanesbe0397a8<>+4(SB)/4, $0xbe0397a8
+DATA lanesbe0397a8<>+8(SB)/4, $0xbe0397a8
+DATA lanesbe0397a8<>+12(SB)/4, $0xbe0397a8
+DATA lanesbe0397a8<>+16(SB)/4, $0xbe0397a8
+DATA lanesbe0397a8<>+20(SB)/4, $0xbe0397a8
+DATA lanesbe0397a8<>+24(SB)/4, $0xbe0397a8
+DATA lanesbe0397a8<>+28(SB)/4, $0xbe0397a8
+DATA lanesbe0397a8<>+32(SB)/4, $0xbe0397a8
+DATA lanesbe0397a8<>+36(SB)/4, $0xbe0397a8
+DATA lanesbe0397a8<>+40(SB)/4, $0xbe0397a8
+DATA lanesbe0397a8<>+44(SB)/4, $0xbe0397a8
+DATA lanesbe0397a8<>+48(SB)/4, $0xbe0397a8
+DATA lanesbe0397a8<>+52(SB)/4, $0xbe0397a8
+DATA lanesbe0397a8<>+56(SB)/4, $0xbe0397a8
+DATA lanesbe0397a8<>+60(SB)/4, $0xbe0397a8
+GLOBL lanesbe0397a8<>(SB), RODATA|NOPTR, $64
+
+DATA lanes3f6d8000<>+0(SB)/4, $0x3f6d8000
+DATA lanes3f6d8000<>+4(SB)/4, $0x3f6d8000
+DATA lanes3f6d8000<>+8(SB)/4, $0x3f6d8000
+DATA lanes3f6d8000<>+12(SB)/4, $0x3f6d8000
+DATA lanes3f6d8000<>+16(SB)/4, $0x3f6d8000
+DATA lanes3f6d8000<>+20(SB)/4, $0x3f6d8000
+DATA lanes3f6d8000<>+24(SB)/4, $0x3f6d8000
+DATA lanes3f6d8000<>+28(SB)/4, $0x3f6d8000
+DATA lanes3f6d8000<>+32(SB)/4, $0x3f6d8000
+DATA lanes3f6d8000<>+36(SB)/4, $0x3f6d8000
+DATA lanes3f6d8000<>+40(SB)/4, $0x3f6d8000
+DATA lanes3f6d8000<>+44(SB)/4, $0x3f6d8000
+DATA lanes3f6d8000<>+48(SB)/4, $0x3f6d8000
+DATA lanes3f6d8000<>+52(SB)/4, $0x3f6d8000
+DATA lanes3f6d8000<>+56(SB)/4, $0x3f6d8000
+DATA lanes3f6d8000<>+60(SB)/4, $0x3f6d8000
+GLOBL lanes3f6d8000<>(SB), RODATA|NOPTR, $64
+
+// func softplusAVX2(b *float32, out *uint32, x *uint32, n int, panels int)
+// Requires: AVX, AVX2, FMA3
+TEXT ·softplusAVX2(SB), NOSPLIT, $0-40
+	MOVQ b+0(FP), AX
+	MOVQ n+24(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVQ panels+32(FP), R9
+	XORQ R10, R10
+
+panel:
+	VMOVUPS     (R8)(R10*1), Y0
+	VMOVUPS     lanes80000000<>+0(SB), Y1
+	VORPS       Y0, Y1, Y1
+	VMOVUPS     lanes42b20000<>+0(SB), Y2
+	VMINPS      Y1, Y2, Y2
+	VMOVUPS     lanesc2aeac4a<>+0(SB), Y3
+	VMAXPS      Y2, Y3, Y2
+	VMULPS      lanes3fb8aa3b<>+0(SB), Y2, Y3
+	VROUNDPS    $0x08, Y3, Y3
+	VMOVAPS     Y2, Y2
+	VFMADD231PS lanesbf317200<>+0(SB), Y3, Y2
+	VFMADD231PS lanesb5bfbe8e<>+0(SB), Y3, Y2
+	VMULPS      Y2, Y2, Y4
+	VMOVUPS     lanes39506967<>+0(SB), Y5
+	VFMADD213PS lanes3ab743ce<>+0(SB), Y2, Y5
+	VMOVUPS     lanes3c088908<>+0(SB), Y6
+	VFMADD213PS lanes3d2aa9c1<>+0(SB), Y2, Y6
+	VFMADD213PS Y6, Y4, Y5
+	VMOVUPS     lanes3e2aaaaa<>+0(SB), Y6
+	VFMADD213PS lanes3f000000<>+0(SB), Y2, Y6
+	VFMADD213PS Y6, Y4, Y5
+	VFMADD213PS Y2, Y4, Y5
+	VADDPS      lanes3f800000<>+0(SB), Y5, Y5
+	VCVTPS2DQ   Y3, Y3
+	VPSRAD      $0x01, Y3, Y2
+	VPSUBD      Y2, Y3, Y3
+	VPSLLD      $0x17, Y2, Y2
+	VPADDD      lanes3f800000<>+0(SB), Y2, Y2
+	VMULPS      Y2, Y5, Y5
+	VPSLLD      $0x17, Y3, Y3
+	VPADDD      lanes3f800000<>+0(SB), Y3, Y3
+	VMULPS      Y3, Y5, Y5
+	VCMPPS      $0x05, lanesc2aeac4a<>+0(SB), Y1, Y1
+	VANDPS      Y1, Y5, Y5
+	VADDPS      lanes40000000<>+0(SB), Y5, Y1
+	VDIVPS      Y1, Y5, Y1
+	VMULPS      Y1, Y1, Y2
+	VADDPS      Y1, Y1, Y1
+	VMOVUPS     lanes3e0f800a<>+0(SB), Y3
+	VFMADD213PS lanes3e0f5a32<>+0(SB), Y2, Y3
+	VFMADD213PS lanes3e4ce94c<>+0(SB), Y2, Y3
+	VFMADD213PS lanes3eaaaa80<>+0(SB), Y2, Y3
+	VMULPS      Y2, Y3, Y3
+	VFMADD213PS Y1, Y1, Y3
+	VXORPS      Y1, Y1, Y1
+	VMAXPS      Y0, Y1, Y0
+	VADDPS      Y0, Y3, Y3
+	VMOVUPS     Y3, (SI)(R10*1)
+	VMOVUPS     32(R8)(R10*1), Y0
+	VMOVUPS     lanes80000000<>+0(SB), Y1
+	VORPS       Y0, Y1, Y1
+	VMOVUPS     lanes42b20000<>+0(SB), Y2
+	VMINPS      Y1, Y2, Y2
+	VMOVUPS     lanesc2aeac4a<>+0(SB), Y3
+	VMAXPS      Y2, Y3, Y2
+	VMULPS      lanes3fb8aa3b<>+0(SB), Y2, Y3
+	VROUNDPS    $0x08, Y3, Y3
+	VMOVAPS     Y2, Y2
+	VFMADD231PS lanesbf317200<>+0(SB), Y3, Y2
+	VFMADD231PS lanesb5bfbe8e<>+0(SB), Y3, Y2
+	VMULPS      Y2, Y2, Y4
+	VMOVUPS     lanes39506967<>+0(SB), Y5
+	VFMADD213PS lanes3ab743ce<>+0(SB), Y2, Y5
+	VMOVUPS     lanes3c088908<>+0(SB), Y6
+	VFMADD213PS lanes3d2aa9c1<>+0(SB), Y2, Y6
+	VFMADD213PS Y6, Y4, Y5
+	VMOVUPS     lanes3e2aaaaa<>+0(SB), Y6
+	VFMADD213PS lanes3f000000<>+0(SB), Y2, Y6
+	VFMADD213PS Y6, Y4, Y5
+	VFMADD213PS Y2, Y4, Y5
+	VADDPS      lanes3f800000<>+0(SB), Y5, Y5
+	VCVTPS2DQ   Y3, Y3
+	VPSRAD      $0x01, Y3, Y2
+	VPSUBD      Y2, Y3, Y3
+	VPSLLD      $0x17, Y2, Y2
+	VPADDD      lanes3f800000<>+0(SB), Y2, Y2
+	VMULPS      Y2, Y5, Y5
+	VPSLLD      $0x17, Y3, Y3
+	VPADDD      lanes3f800000<>+0(SB), Y3, Y3
+	VMULPS      Y3, Y5, Y5
+	VCMPPS      $0x05, lanesc2aeac4a<>+0(SB), Y1, Y1
+	VANDPS      Y1, Y5, Y5
+	VADDPS      lanes40000000<>+0(SB), Y5, Y1
+	VDIVPS      Y1, Y5, Y1
+	VMULPS      Y1, Y1, Y2
+	VADDPS      Y1, Y1, Y1
+	VMOVUPS     lanes3e0f800a<>+0(SB), Y3
+	VFMADD213PS lanes3e0f5a32<>+0(SB), Y2, Y3
+	VFMADD213PS lanes3e4ce94c<>+0(SB), Y2, Y3
+	VFMADD213PS lanes3eaaaa80<>+0(SB), Y2, Y3
+	VMULPS      Y2, Y3, Y3
+	VFMADD213PS Y1, Y1, Y3
+	VXORPS      Y1, Y1, Y1
+	VMAXPS      Y0, Y1, Y0
+	VADDPS      Y0, Y3, Y3
+	VMOVUPS     Y3, 32(SI)(R10*1)
+	ADDQ        $0x00000040, R10
+	DECQ        R9
+	JNZ         panel
+	INCQ        CX
+	CMPQ        CX, DX
+	JL          element
+	VZEROUPPER
+	RET
+
+// func addAVX2(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+// Requires: AVX
+TEXT ·addAVX2(SB), NOSPLIT, $0-48
+	MOVQ b+0(FP), AX
+	MOVQ n+32(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	MOVQ y+24(FP), R9
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVL (R9)(CX*4), R10
+	LEAQ (AX)(R10*4), R10
+	MOVQ panels+40(FP), R11
+	XORQ R12, R12
+
+panel:
+	VMOVUPS (R8)(R12*1), Y0
+	VMOVUPS (R10)(R12*1), Y1
+	VADDPS  Y1, Y0, Y0
+	VMOVUPS Y0, (SI)(R12*1)
+	VMOVUPS 32(R8)(R12*1), Y0
+	VMOVUPS 32(R10)(R12*1), Y1
+	VADDPS  Y1, Y0, Y0
+	VMOVUPS Y0, 32(SI)(R12*1)
+	ADDQ    $0x00000040, R12
+	DECQ    R11
+	JNZ     panel
+	INCQ    CX
+	CMPQ    CX, DX
+	JL      element
+	VZEROUPPER
+	RET
+
+// func subtractAVX2(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+// Requires: AVX
+TEXT ·subtractAVX2(SB), NOSPLIT, $0-48
+	MOVQ b+0(FP), AX
+	MOVQ n+32(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	MOVQ y+24(FP), R9
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVL (R9)(CX*4), R10
+	LEAQ (AX)(R10*4), R10
+	MOVQ panels+40(FP), R11
+	XORQ R12, R12
+
+panel:
+	VMOVUPS (R8)(R12*1), Y0
+	VMOVUPS (R10)(R12*1), Y1
+	VSUBPS  Y1, Y0, Y0
+	VMOVUPS Y0, (SI)(R12*1)
+	VMOVUPS 32(R8)(R12*1), Y0
+	VMOVUPS 32(R10)(R12*1), Y1
+	VSUBPS  Y1, Y0, Y0
+	VMOVUPS Y0, 32(SI)(R12*1)
+	ADDQ    $0x00000040, R12
+	DECQ    R11
+	JNZ     panel
+	INCQ    CX
+	CMPQ    CX, DX
+	JL      element
+	VZEROUPPER
+	RET
+
+// func multiplyAVX2(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+// Requires: AVX
+TEXT ·multiplyAVX2(SB), NOSPLIT, $0-48
+	MOVQ b+0(FP), AX
+	MOVQ n+32(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	MOVQ y+24(FP), R9
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVL (R9)(CX*4), R10
+	LEAQ (AX)(R10*4), R10
+	MOVQ panels+40(FP), R11
+	XORQ R12, R12
+
+panel:
+	VMOVUPS (R8)(R12*1), Y0
+	VMOVUPS (R10)(R12*1), Y1
+	VMULPS  Y1, Y0, Y0
+	VMOVUPS Y0, (SI)(R12*1)
+	VMOVUPS 32(R8)(R12*1), Y0
+	VMOVUPS 32(R10)(R12*1), Y1
+	VMULPS  Y1, Y0, Y0
+	VMOVUPS Y0, 32(SI)(R12*1)
+	ADDQ    $0x00000040, R12
+	DECQ    R11
+	JNZ     panel
+	INCQ    CX
+	CMPQ    CX, DX
+	JL      element
+	VZEROUPPER
+	RET
+
+// func divideAVX2(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+// Requires: AVX
+TEXT ·divideAVX2(SB), NOSPLIT, $0-48
+	MOVQ b+0(FP), AX
+	MOVQ n+32(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	MOVQ y+24(FP), R9
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVL (R9)(CX*4), R10
+	LEAQ (AX)(R10*4), R10
+	MOVQ panels+40(FP), R11
+	XORQ R12, R12
+
+panel:
+	VMOVUPS (R8)(R12*1), Y0
+	VMOVUPS (R10)(R12*1), Y1
+	VDIVPS  Y1, Y0, Y0
+	VMOVUPS Y0, (SI)(R12*1)
+	VMOVUPS 32(R8)(R12*1), Y0
+	VMOVUPS 32(R10)(R12*1), Y1
+	VDIVPS  Y1, Y0, Y0
+	VMOVUPS Y0, 32(SI)(R12*1)
+	ADDQ    $0x00000040, R12
+	DECQ    R11
+	JNZ     panel
+	INCQ    CX
+	CMPQ    CX, DX
+	JL      element
+	VZEROUPPER
+	RET
+
+// func maximumAVX2(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+// Requires: AVX
+TEXT ·maximumAVX2(SB), NOSPLIT, $0-48
+	MOVQ b+0(FP), AX
+	MOVQ n+32(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	MOVQ y+24(FP), R9
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVL (R9)(CX*4), R10
+	LEAQ (AX)(R10*4), R10
+	MOVQ panels+40(FP), R11
+	XORQ R12, R12
+
+panel:
+	VMOVUPS   (R8)(R12*1), Y0
+	VMOVUPS   (R10)(R12*1), Y1
+	VMAXPS    Y1, Y0, Y1
+	VCMPPS    $0x03, Y0, Y0, Y2
+	VBLENDVPS Y2, Y0, Y1, Y1
+	VMOVUPS   Y1, (SI)(R12*1)
+	VMOVUPS   32(R8)(R12*1), Y0
+	VMOVUPS   32(R10)(R12*1), Y1
+	VMAXPS    Y1, Y0, Y1
+	VCMPPS    $0x03, Y0, Y0, Y2
+	VBLENDVPS Y2, Y0, Y1, Y1
+	VMOVUPS   Y1, 32(SI)(R12*1)
+	ADDQ      $0x00000040, R12
+	DECQ      R11
+	JNZ       panel
+	INCQ      CX
+	CMPQ      CX, DX
+	JL        element
+	VZEROUPPER
+	RET
+
+// func minimumAVX2(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+// Requires: AVX
+TEXT ·minimumAVX2(SB), NOSPLIT, $0-48
+	MOVQ b+0(FP), AX
+	MOVQ n+32(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	MOVQ y+24(FP), R9
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVL (R9)(CX*4), R10
+	LEAQ (AX)(R10*4), R10
+	MOVQ panels+40(FP), R11
+	XORQ R12, R12
+
+panel:
+	VMOVUPS   (R8)(R12*1), Y0
+	VMOVUPS   (R10)(R12*1), Y1
+	VMINPS    Y1, Y0, Y1
+	VCMPPS    $0x03, Y0, Y0, Y2
+	VBLENDVPS Y2, Y0, Y1, Y1
+	VMOVUPS   Y1, (SI)(R12*1)
+	VMOVUPS   32(R8)(R12*1), Y0
+	VMOVUPS   32(R10)(R12*1), Y1
+	VMINPS    Y1, Y0, Y1
+	VCMPPS    $0x03, Y0, Y0, Y2
+	VBLENDVPS Y2, Y0, Y1, Y1
+	VMOVUPS   Y1, 32(SI)(R12*1)
+	ADDQ      $0x00000040, R12
+	DECQ      R11
+	JNZ       panel
+	INCQ      CX
+	CMPQ      CX, DX
+	JL        element
+	VZEROUPPER
+	RET
+
+// func leakyAVX2(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+// Requires: AVX
+TEXT ·leakyAVX2(SB), NOSPLIT, $0-48
+	MOVQ b+0(FP), AX
+	MOVQ n+32(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	MOVQ y+24(FP), R9
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVL (R9)(CX*4), R10
+	LEAQ (AX)(R10*4), R10
+	MOVQ panels+40(FP), R11
+	XORQ R12, R12
+
+panel:
+	VMOVUPS   (R8)(R12*1), Y0
+	VMOVUPS   (R10)(R12*1), Y1
+	VMULPS    Y1, Y0, Y1
+	VXORPS    Y2, Y2, Y2
+	VCMPPS    $0x01, Y2, Y0, Y2
+	VBLENDVPS Y2, Y1, Y0, Y1
+	VMOVUPS   Y1, (SI)(R12*1)
+	VMOVUPS   32(R8)(R12*1), Y0
+	VMOVUPS   32(R10)(R12*1), Y1
+	VMULPS    Y1, Y0, Y1
+	VXORPS    Y2, Y2, Y2
+	VCMPPS    $0x01, Y2, Y0, Y2
+	VBLENDVPS Y2, Y1, Y0, Y1
+	VMOVUPS   Y1, 32(SI)(R12*1)
+	ADDQ      $0x00000040, R12
+	DECQ      R11
+	JNZ       panel
+	INCQ      CX
+	CMPQ      CX, DX
+	JL        element
+	VZEROUPPER
+	RET
+
+// func equalAVX2(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+// Requires: AVX
+TEXT ·equalAVX2(SB), NOSPLIT, $0-48
+	MOVQ b+0(FP), AX
+	MOVQ n+32(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	MOVQ y+24(FP), R9
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVL (R9)(CX*4), R10
+	LEAQ (AX)(R10*4), R10
+	MOVQ panels+40(FP), R11
+	XORQ R12, R12
+
+panel:
+	VMOVUPS (R8)(R12*1), Y0
+	VMOVUPS (R10)(R12*1), Y1
+	VMOVUPS lanes3f800000<>+0(SB), Y2
+	VCMPPS  $0x00, Y1, Y0, Y0
+	VANDPS  Y0, Y2, Y2
+	VMOVUPS Y2, (SI)(R12*1)
+	VMOVUPS 32(R8)(R12*1), Y0
+	VMOVUPS 32(R10)(R12*1), Y1
+	VMOVUPS lanes3f800000<>+0(SB), Y2
+	VCMPPS  $0x00, Y1, Y0, Y0
+	VANDPS  Y0, Y2, Y2
+	VMOVUPS Y2, 32(SI)(R12*1)
+	ADDQ    $0x00000040, R12
+	DECQ    R11
+	JNZ     panel
+	INCQ    CX
+	CMPQ    CX, DX
+	JL      element
+	VZEROUPPER
+	RET
+
+// func lessAVX2(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+// Requires: AVX
+TEXT ·lessAVX2(SB), NOSPLIT, $0-48
+	MOVQ b+0(FP), AX
+	MOVQ n+32(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	MOVQ y+24(FP), R9
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVL (R9)(CX*4), R10
+	LEAQ (AX)(R10*4), R10
+	MOVQ panels+40(FP), R11
+	XORQ R12, R12
+
+panel:
+	VMOVUPS (R8)(R12*1), Y0
+	VMOVUPS (R10)(R12*1), Y1
+	VMOVUPS lanes3f800000<>+0(SB), Y2
+	VCMPPS  $0x01, Y1, Y0, Y0
+	VANDPS  Y0, Y2, Y2
+	VMOVUPS Y2, (SI)(R12*1)
+	VMOVUPS 32(R8)(R12*1), Y0
+	VMOVUPS 32(R10)(R12*1), Y1
+	VMOVUPS lanes3f800000<>+0(SB), Y2
+	VCMPPS  $0x01, Y1, Y0, Y0
+	VANDPS  Y0, Y2, Y2
+	VMOVUPS Y2, 32(SI)(R12*1)
+	ADDQ    $0x00000040, R12
+	DECQ    R11
+	JNZ     panel
+	INCQ    CX
+	CMPQ    CX, DX
+	JL      element
+	VZEROUPPER
+	RET
+
+// func lessOrEqualAVX2(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+// Requires: AVX
+TEXT ·lessOrEqualAVX2(SB), NOSPLIT, $0-48
+	MOVQ b+0(FP), AX
+	MOVQ n+32(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	MOVQ y+24(FP), R9
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVL (R9)(CX*4), R10
+	LEAQ (AX)(R10*4), R10
+	MOVQ panels+40(FP), R11
+	XORQ R12, R12
+
+panel:
+	VMOVUPS (R8)(R12*1), Y0
+	VMOVUPS (R10)(R12*1), Y1
+	VMOVUPS lanes3f800000<>+0(SB), Y2
+	VCMPPS  $0x02, Y1, Y0, Y0
+	VANDPS  Y0, Y2, Y2
+	VMOVUPS Y2, (SI)(R12*1)
+	VMOVUPS 32(R8)(R12*1), Y0
+	VMOVUPS 32(R10)(R12*1), Y1
+	VMOVUPS lanes3f800000<>+0(SB), Y2
+	VCMPPS  $0x02, Y1, Y0, Y0
+	VANDPS  Y0, Y2, Y2
+	VMOVUPS Y2, 32(SI)(R12*1)
+	ADDQ    $0x00000040, R12
+	DECQ    R11
+	JNZ     panel
+	INCQ    CX
+	CMPQ    CX, DX
+	JL      element
+	VZEROUPPER
+	RET
+
+// func multiplyAddAVX2(b *float32, out *uint32, x *uint32, y *uint32, z *uint32, n int, panels int)
+// Requires: AVX, FMA3
+TEXT ·multiplyAddAVX2(SB), NOSPLIT, $0-56
+	MOVQ b+0(FP), AX
+	MOVQ n+40(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	MOVQ y+24(FP), R9
+	MOVQ z+32(FP), R11
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVL (R9)(CX*4), R10
+	LEAQ (AX)(R10*4), R10
+	MOVL (R11)(CX*4), R12
+	LEAQ (AX)(R12*4), R12
+	MOVQ panels+48(FP), R13
+	XORQ R14, R14
+
+panel:
+	VMOVUPS     (R8)(R14*1), Y0
+	VMOVUPS     (R10)(R14*1), Y1
+	VMOVUPS     (R12)(R14*1), Y2
+	VFMADD213PS Y2, Y1, Y0
+	VMOVUPS     Y0, (SI)(R14*1)
+	VMOVUPS     32(R8)(R14*1), Y0
+	VMOVUPS     32(R10)(R14*1), Y1
+	VMOVUPS     32(R12)(R14*1), Y2
+	VFMADD213PS Y2, Y1, Y0
+	VMOVUPS     Y0, 32(SI)(R14*1)
+	ADDQ        $0x00000040, R14
+	DECQ        R13
+	JNZ         panel
+	INCQ        CX
+	CMPQ        CX, DX
+	JL          element
+	VZEROUPPER
+	RET
+
+// func chooseAVX2(b *float32, out *uint32, x *uint32, y *uint32, z *uint32, n int, panels int)
+// Requires: AVX
+TEXT ·chooseAVX2(SB), NOSPLIT, $0-56
+	MOVQ b+0(FP), AX
+	MOVQ n+40(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	MOVQ y+24(FP), R9
+	MOVQ z+32(FP), R11
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVL (R9)(CX*4), R10
+	LEAQ (AX)(R10*4), R10
+	MOVL (R11)(CX*4), R12
+	LEAQ (AX)(R12*4), R12
+	MOVQ panels+48(FP), R13
+	XORQ R14, R14
+
+panel:
+	VMOVUPS   (R8)(R14*1), Y0
+	VMOVUPS   (R10)(R14*1), Y1
+	VMOVUPS   (R12)(R14*1), Y2
+	VXORPS    Y3, Y3, Y3
+	VCMPPS    $0x04, Y3, Y0, Y0
+	VBLENDVPS Y0, Y1, Y2, Y2
+	VMOVUPS   Y2, (SI)(R14*1)
+	VMOVUPS   32(R8)(R14*1), Y0
+	VMOVUPS   32(R10)(R14*1), Y1
+	VMOVUPS   32(R12)(R14*1), Y2
+	VXORPS    Y3, Y3, Y3
+	VCMPPS    $0x04, Y3, Y0, Y0
+	VBLENDVPS Y0, Y1, Y2, Y2
+	VMOVUPS   Y2, 32(SI)(R14*1)
+	ADDQ      $0x00000040, R14
+	DECQ      R13
+	JNZ       panel
+	INCQ      CX
+	CMPQ      CX, DX
+	JL        element
+	VZEROUPPER
+	RET
+
+// func affineAVX2(b *float32, out *uint32, x *uint32, scale *float32, offset *float32, n int, panels int)
+// Requires: AVX, FMA3
+TEXT ·affineAVX2(SB), NOSPLIT, $0-56
+	MOVQ b+0(FP), AX
+	MOVQ n+40(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVQ panels+48(FP), R9
+	XORQ R10, R10
+
+panel:
+	VMOVUPS      (R8)(R10*1), Y0
+	MOVQ         scale+24(FP), R11
+	VBROADCASTSS (R11)(CX*4), Y1
+	MOVQ         offset+32(FP), R11
+	VBROADCASTSS (R11)(CX*4), Y2
+	VFMADD231PS  Y1, Y0, Y2
+	VMOVUPS      Y2, (SI)(R10*1)
+	VMOVUPS      32(R8)(R10*1), Y0
+	MOVQ         scale+24(FP), R11
+	VBROADCASTSS (R11)(CX*4), Y1
+	MOVQ         offset+32(FP), R11
+	VBROADCASTSS (R11)(CX*4), Y2
+	VFMADD231PS  Y1, Y0, Y2
+	VMOVUPS      Y2, 32(SI)(R10*1)
+	ADDQ         $0x00000040, R10
+	DECQ         R9
+	JNZ          panel
+	INCQ         CX
+	CMPQ         CX, DX
+	JL           element
+	VZEROUPPER
+	RET
+
+// func sumAVX2(b *float32, out *uint32, outs int, x *uint32, n int, panels int)
+// Requires: AVX
+TEXT ·sumAVX2(SB), NOSPLIT, $0-48
+	CMPQ panels+40(FP), $0x03
+	JL   panels2
+	MOVQ b+0(FP), AX
+	MOVQ out+8(FP), CX
+	MOVQ outs+16(FP), DX
+	MOVQ x+24(FP), BX
+
+out3:
+	MOVQ    n+32(FP), SI
+	MOVL    (BX), DI
+	VMOVUPS (AX)(DI*4), Y0
+	VMOVUPS 32(AX)(DI*4), Y1
+	VMOVUPS 64(AX)(DI*4), Y2
+	VMOVUPS 96(AX)(DI*4), Y3
+	VMOVUPS 128(AX)(DI*4), Y4
+	VMOVUPS 160(AX)(DI*4), Y5
+	JMP     next3
+
+add3:
+	MOVL    (BX), DI
+	VMOVUPS (AX)(DI*4), Y6
+	VADDPS  Y6, Y0, Y0
+	VMOVUPS 32(AX)(DI*4), Y6
+	VADDPS  Y6, Y1, Y1
+	VMOVUPS 64(AX)(DI*4), Y6
+	VADDPS  Y6, Y2, Y2
+	VMOVUPS 96(AX)(DI*4), Y6
+	VADDPS  Y6, Y3, Y3
+	VMOVUPS 128(AX)(DI*4), Y6
+	VADDPS  Y6, Y4, Y4
+	VMOVUPS 160(AX)(DI*4), Y6
+	VADDPS  Y6, Y5, Y5
+
+next3:
+	ADDQ    $0x04, BX
+	DECQ    SI
+	JNZ     add3
+	MOVL    (CX), DI
+	VMOVUPS Y0, (AX)(DI*4)
+	VMOVUPS Y1, 32(AX)(DI*4)
+	VMOVUPS Y2, 64(AX)(DI*4)
+	VMOVUPS Y3, 96(AX)(DI*4)
+	VMOVUPS Y4, 128(AX)(DI*4)
+	VMOVUPS Y5, 160(AX)(DI*4)
+	ADDQ    $0x04, CX
+	DECQ    DX
+	JNZ     out3
+	VZEROUPPER
+	RET
+
+panels2:
+	CMPQ panels+40(FP), $0x02
+	JL   panels1
+	MOVQ b+0(FP), AX
+	MOVQ out+8(FP), CX
+	MOVQ outs+16(FP), DX
+	MOVQ x+24(FP), BX
+
+out2:
+	MOVQ    n+32(FP), SI
+	MOVL    (BX), DI
+	VMOVUPS (AX)(DI*4), Y0
+	VMOVUPS 32(AX)(DI*4), Y1
+	VMOVUPS 64(AX)(DI*4), Y2
+	VMOVUPS 96(AX)(DI*4), Y3
+	JMP     next2
+
+add2:
+	MOVL    (BX), DI
+	VMOVUPS (AX)(DI*4), Y4
+	VADDPS  Y4, Y0, Y0
+	VMOVUPS 32(AX)(DI*4), Y4
+	VADDPS  Y4, Y1, Y1
+	VMOVUPS 64(AX)(DI*4), Y4
+	VADDPS  Y4, Y2, Y2
+	VMOVUPS 96(AX)(DI*4), Y4
+	VADDPS  Y4, Y3, Y3
+
+next2:
+	ADDQ    $0x04, BX
+	DECQ    SI
+	JNZ     add2
+	MOVL    (CX), DI
+	VMOVUPS Y0, (AX)(DI*4)
+	VMOVUPS Y1, 32(AX)(DI*4)
+	VMOVUPS Y2, 64(AX)(DI*4)
+	VMOVUPS Y3, 96(AX)(DI*4)
+	ADDQ    $0x04, CX
+	DECQ    DX
+	JNZ     out2
+	VZEROUPPER
+	RET
+
+panels1:
+	MOVQ b+0(FP), AX
+	MOVQ out+8(FP), CX
+	MOVQ outs+16(FP), DX
+	MOVQ x+24(FP), BX
+
+out1:
+	MOVQ    n+32(FP), SI
+	MOVL    (BX), DI
+	VMOVUPS (AX)(DI*4), Y0
+	VMOVUPS 32(AX)(DI*4), Y1
+	JMP     next1
+
+add1:
+	MOVL    (BX), DI
+	VMOVUPS (AX)(DI*4), Y2
+	VADDPS  Y2, Y0, Y0
+	VMOVUPS 32(AX)(DI*4), Y2
+	VADDPS  Y2, Y1, Y1
+
+next1:
+	ADDQ    $0x04, BX
+	DECQ    SI
+	JNZ     add1
+	MOVL    (CX), DI
+	VMOVUPS Y0, (AX)(DI*4)
+	VMOVUPS Y1, 32(AX)(DI*4)
+	ADDQ    $0x04, CX
+	DECQ    DX
+	JNZ     out1
+	VZEROUPPER
+	RET
+
+// func largestAVX2(b *float32, out *uint32, outs int, x *uint32, n int, panels int)
+// Requires: AVX
+TEXT ·largestAVX2(SB), NOSPLIT, $0-48
+	CMPQ panels+40(FP), $0x03
+	JL   panels2
+	MOVQ b+0(FP), AX
+	MOVQ out+8(FP), CX
+	MOVQ outs+16(FP), DX
+	MOVQ x+24(FP), BX
+
+out3:
+	MOVQ    n+32(FP), SI
+	MOVL    (BX), DI
+	VMOVUPS (AX)(DI*4), Y0
+	VMOVUPS 32(AX)(DI*4), Y1
+	VMOVUPS 64(AX)(DI*4), Y2
+	VMOVUPS 96(AX)(DI*4), Y3
+	VMOVUPS 128(AX)(DI*4), Y4
+	VMOVUPS 160(AX)(DI*4), Y5
+	JMP     next3
+
+add3:
+	MOVL      (BX), DI
+	VMOVUPS   (AX)(DI*4), Y6
+	VMAXPS    Y6, Y0, Y6
+	VCMPPS    $0x03, Y0, Y0, Y7
+	VBLENDVPS Y7, Y0, Y6, Y6
+	VMOVAPS   Y6, Y0
+	VMOVUPS   32(AX)(DI*4), Y6
+	VMAXPS    Y6, Y1, Y6
+	VCMPPS    $0x03, Y1, Y1, Y7
+	VBLENDVPS Y7, Y1, Y6, Y6
+	VMOVAPS   Y6, Y1
+	VMOVUPS   64(AX)(DI*4), Y6
+	VMAXPS    Y6, Y2, Y6
+	VCMPPS    $0x03, Y2, Y2, Y7
+	VBLENDVPS Y7, Y2, Y6, Y6
+	VMOVAPS   Y6, Y2
+	VMOVUPS   96(AX)(DI*4), Y6
+	VMAXPS    Y6, Y3, Y6
+	VCMPPS    $0x03, Y3, Y3, Y7
+	VBLENDVPS Y7, Y3, Y6, Y6
+	VMOVAPS   Y6, Y3
+	VMOVUPS   128(AX)(DI*4), Y6
+	VMAXPS    Y6, Y4, Y6
+	VCMPPS    $0x03, Y4, Y4, Y7
+	VBLENDVPS Y7, Y4, Y6, Y6
+	VMOVAPS   Y6, Y4
+	VMOVUPS   160(AX)(DI*4), Y6
+	VMAXPS    Y6, Y5, Y6
+	VCMPPS    $0x03, Y5, Y5, Y7
+	VBLENDVPS Y7, Y5, Y6, Y6
+	VMOVAPS   Y6, Y5
+
+next3:
+	ADDQ    $0x04, BX
+	DECQ    SI
+	JNZ     add3
+	MOVL    (CX), DI
+	VMOVUPS Y0, (AX)(DI*4)
+	VMOVUPS Y1, 32(AX)(DI*4)
+	VMOVUPS Y2, 64(AX)(DI*4)
+	VMOVUPS Y3, 96(AX)(DI*4)
+	VMOVUPS Y4, 128(AX)(DI*4)
+	VMOVUPS Y5, 160(AX)(DI*4)
+	ADDQ    $0x04, CX
+	DECQ    DX
+	JNZ     out3
+	VZEROUPPER
+	RET
+
+panels2:
+	CMPQ panels+40(FP), $0x02
+	JL   panels1
+	MOVQ b+0(FP), AX
+	MOVQ out+8(FP), CX
+	MOVQ outs+16(FP), DX
+	MOVQ x+24(FP), BX
+
+out2:
+	MOVQ    n+32(FP), SI
+	MOVL    (BX), DI
+	VMOVUPS (AX)(DI*4), Y0
+	VMOVUPS 32(AX)(DI*4), Y1
+	VMOVUPS 64(AX)(DI*4), Y2
+	VMOVUPS 96(AX)(DI*4), Y3
+	JMP     next2
+
+add2:
+	MOVL      (BX), DI
+	VMOVUPS   (AX)(DI*4), Y4
+	VMAXPS    Y4, Y0, Y4
+	VCMPPS    $0x03, Y0, Y0, Y5
+	VBLENDVPS Y5, Y0, Y4, Y4
+	VMOVAPS   Y4, Y0
+	VMOVUPS   32(AX)(DI*4), Y4
+	VMAXPS    Y4, Y1, Y4
+	VCMPPS    $0x03, Y1, Y1, Y5
+	VBLENDVPS Y5, Y1, Y4, Y4
+	VMOVAPS   Y4, Y1
+	VMOVUPS   64(AX)(DI*4), Y4
+	VMAXPS    Y4, Y2, Y4
+	VCMPPS    $0x03, Y2, Y2, Y5
+	VBLENDVPS Y5, Y2, Y4, Y4
+	VMOVAPS   Y4, Y2
+	VMOVUPS   96(AX)(DI*4), Y4
+	VMAXPS    Y4, Y3, Y4
+	VCMPPS    $0x03, Y3, Y3, Y5
+	VBLENDVPS Y5, Y3, Y4, Y4
+	VMOVAPS   Y4, Y3
+
+next2:
+	ADDQ    $0x04, BX
+	DECQ    SI
+	JNZ     add2
+	MOVL    (CX), DI
+	VMOVUPS Y0, (AX)(DI*4)
+	VMOVUPS Y1, 32(AX)(DI*4)
+	VMOVUPS Y2, 64(AX)(DI*4)
+	VMOVUPS Y3, 96(AX)(DI*4)
+	ADDQ    $0x04, CX
+	DECQ    DX
+	JNZ     out2
+	VZEROUPPER
+	RET
+
+panels1:
+	MOVQ b+0(FP), AX
+	MOVQ out+8(FP), CX
+	MOVQ outs+16(FP), DX
+	MOVQ x+24(FP), BX
+
+out1:
+	MOVQ    n+32(FP), SI
+	MOVL    (BX), DI
+	VMOVUPS (AX)(DI*4), Y0
+	VMOVUPS 32(AX)(DI*4), Y1
+	JMP     next1
+
+add1:
+	MOVL      (BX), DI
+	VMOVUPS   (AX)(DI*4), Y2
+	VMAXPS    Y2, Y0, Y2
+	VCMPPS    $0x03, Y0, Y0, Y3
+	VBLENDVPS Y3, Y0, Y2, Y2
+	VMOVAPS   Y2, Y0
+	VMOVUPS   32(AX)(DI*4), Y2
+	VMAXPS    Y2, Y1, Y2
+	VCMPPS    $0x03, Y1, Y1, Y3
+	VBLENDVPS Y3, Y1, Y2, Y2
+	VMOVAPS   Y2, Y1
+
+next1:
+	ADDQ    $0x04, BX
+	DECQ    SI
+	JNZ     add1
+	MOVL    (CX), DI
+	VMOVUPS Y0, (AX)(DI*4)
+	VMOVUPS Y1, 32(AX)(DI*4)
+	ADDQ    $0x04, CX
+	DECQ    DX
+	JNZ     out1
+	VZEROUPPER
+	RET
+
+// func smallestAVX2(b *float32, out *uint32, outs int, x *uint32, n int, panels int)
+// Requires: AVX
+TEXT ·smallestAVX2(SB), NOSPLIT, $0-48
+	CMPQ panels+40(FP), $0x03
+	JL   panels2
+	MOVQ b+0(FP), AX
+	MOVQ out+8(FP), CX
+	MOVQ outs+16(FP), DX
+	MOVQ x+24(FP), BX
+
+out3:
+	MOVQ    n+32(FP), SI
+	MOVL    (BX), DI
+	VMOVUPS (AX)(DI*4), Y0
+	VMOVUPS 32(AX)(DI*4), Y1
+	VMOVUPS 64(AX)(DI*4), Y2
+	VMOVUPS 96(AX)(DI*4), Y3
+	VMOVUPS 128(AX)(DI*4), Y4
+	VMOVUPS 160(AX)(DI*4), Y5
+	JMP     next3
+
+add3:
+	MOVL      (BX), DI
+	VMOVUPS   (AX)(DI*4), Y6
+	VMINPS    Y6, Y0, Y6
+	VCMPPS    $0x03, Y0, Y0, Y7
+	VBLENDVPS Y7, Y0, Y6, Y6
+	VMOVAPS   Y6, Y0
+	VMOVUPS   32(AX)(DI*4), Y6
+	VMINPS    Y6, Y1, Y6
+	VCMPPS    $0x03, Y1, Y1, Y7
+	VBLENDVPS Y7, Y1, Y6, Y6
+	VMOVAPS   Y6, Y1
+	VMOVUPS   64(AX)(DI*4), Y6
+	VMINPS    Y6, Y2, Y6
+	VCMPPS    $0x03, Y2, Y2, Y7
+	VBLENDVPS Y7, Y2, Y6, Y6
+	VMOVAPS   Y6, Y2
+	VMOVUPS   96(AX)(DI*4), Y6
+	VMINPS    Y6, Y3, Y6
+	VCMPPS    $0x03, Y3, Y3, Y7
+	VBLENDVPS Y7, Y3, Y6, Y6
+	VMOVAPS   Y6, Y3
+	VMOVUPS   128(AX)(DI*4), Y6
+	VMINPS    Y6, Y4, Y6
+	VCMPPS    $0x03, Y4, Y4, Y7
+	VBLENDVPS Y7, Y4, Y6, Y6
+	VMOVAPS   Y6, Y4
+	VMOVUPS   160(AX)(DI*4), Y6
+	VMINPS    Y6, Y5, Y6
+	VCMPPS    $0x03, Y5, Y5, Y7
+	VBLENDVPS Y7, Y5, Y6, Y6
+	VMOVAPS   Y6, Y5
+
+next3:
+	ADDQ    $0x04, BX
+	DECQ    SI
+	JNZ     add3
+	MOVL    (CX), DI
+	VMOVUPS Y0, (AX)(DI*4)
+	VMOVUPS Y1, 32(AX)(DI*4)
+	VMOVUPS Y2, 64(AX)(DI*4)
+	VMOVUPS Y3, 96(AX)(DI*4)
+	VMOVUPS Y4, 128(AX)(DI*4)
+	VMOVUPS Y5, 160(AX)(DI*4)
+	ADDQ    $0x04, CX
+	DECQ    DX
+	JNZ     out3
+	VZEROUPPER
+	RET
+
+panels2:
+	CMPQ panels+40(FP), $0x02
+	JL   panels1
+	MOVQ b+0(FP), AX
+	MOVQ out+8(FP), CX
+	MOVQ outs+16(FP), DX
+	MOVQ x+24(FP), BX
+
+out2:
+	MOVQ    n+32(FP), SI
+	MOVL    (BX), DI
+	VMOVUPS (AX)(DI*4), Y0
+	VMOVUPS 32(AX)(DI*4), Y1
+	VMOVUPS 64(AX)(DI*4), Y2
+	VMOVUPS 96(AX)(DI*4), Y3
+	JMP     next2
+
+add2:
+	MOVL      (BX), DI
+	VMOVUPS   (AX)(DI*4), Y4
+	VMINPS    Y4, Y0, Y4
+	VCMPPS    $0x03, Y0, Y0, Y5
+	VBLENDVPS Y5, Y0, Y4, Y4
+	VMOVAPS   Y4, Y0
+	VMOVUPS   32(AX)(DI*4), Y4
+	VMINPS    Y4, Y1, Y4
+	VCMPPS    $0x03, Y1, Y1, Y5
+	VBLENDVPS Y5, Y1, Y4, Y4
+	VMOVAPS   Y4, Y1
+	VMOVUPS   64(AX)(DI*4), Y4
+	VMINPS    Y4, Y2, Y4
+	VCMPPS    $0x03, Y2, Y2, Y5
+	VBLENDVPS Y5, Y2, Y4, Y4
+	VMOVAPS   Y4, Y2
+	VMOVUPS   96(AX)(DI*4), Y4
+	VMINPS    Y4, Y3, Y4
+	VCMPPS    $0x03, Y3, Y3, Y5
+	VBLENDVPS Y5, Y3, Y4, Y4
+	VMOVAPS   Y4, Y3
+
+next2:
+	ADDQ    $0x04, BX
+	DECQ    SI
+	JNZ     add2
+	MOVL    (CX), DI
+	VMOVUPS Y0, (AX)(DI*4)
+	VMOVUPS Y1, 32(AX)(DI*4)
+	VMOVUPS Y2, 64(AX)(DI*4)
+	VMOVUPS Y3, 96(AX)(DI*4)
+	ADDQ    $0x04, CX
+	DECQ    DX
+	JNZ     out2
+	VZEROUPPER
+	RET
+
+panels1:
+	MOVQ b+0(FP), AX
+	MOVQ out+8(FP), CX
+	MOVQ outs+16(FP), DX
+	MOVQ x+24(FP), BX
+
+out1:
+	MOVQ    n+32(FP), SI
+	MOVL    (BX), DI
+	VMOVUPS (AX)(DI*4), Y0
+	VMOVUPS 32(AX)(DI*4), Y1
+	JMP     next1
+
+add1:
+	MOVL      (BX), DI
+	VMOVUPS   (AX)(DI*4), Y2
+	VMINPS    Y2, Y0, Y2
+	VCMPPS    $0x03, Y0, Y0, Y3
+	VBLENDVPS Y3, Y0, Y2, Y2
+	VMOVAPS   Y2, Y0
+	VMOVUPS   32(AX)(DI*4), Y2
+	VMINPS    Y2, Y1, Y2
+	VCMPPS    $0x03, Y1, Y1, Y3
+	VBLENDVPS Y3, Y1, Y2, Y2
+	VMOVAPS   Y2, Y1
+
+next1:
+	ADDQ    $0x04, BX
+	DECQ    SI
+	JNZ     add1
+	MOVL    (CX), DI
+	VMOVUPS Y0, (AX)(DI*4)
+	VMOVUPS Y1, 32(AX)(DI*4)
+	ADDQ    $0x04, CX
+	DECQ    DX
+	JNZ     out1
+	VZEROUPPER
+	RET
+
+// func softmaxAVX2(b *float32, out *uint32, x *uint32, n int, rows int, panels int)
+// Requires: AVX, AVX2, FMA3
+TEXT ·softmaxAVX2(SB), NOSPLIT, $0-48
+row:
+	MOVQ b+0(FP), AX
+	MOVQ panels+40(FP), CX
+
+panel:
+	MOVQ    out+8(FP), DX
+	MOVQ    x+16(FP), BX
+	MOVQ    n+24(FP), R8
+	MOVL    (BX), DI
+	VMOVUPS (AX)(DI*4), Y0
+	VXORPS  Y2, Y2, Y2
+	VMOVUPS 32(AX)(DI*4), Y1
+	VXORPS  Y3, Y3, Y3
+	XORQ    SI, SI
+
+largest:
+	MOVL   (BX)(SI*4), DI
+	VMAXPS (AX)(DI*4), Y0, Y0
+	VMAXPS 32(AX)(DI*4), Y1, Y1
+	INCQ   SI
+	CMPQ   SI, R8
+	JL     largest
+	XORQ   SI, SI
+
+exp:
+	MOVL        (BX)(SI*4), DI
+	VMOVUPS     (AX)(DI*4), Y4
+	VMOVUPS     32(AX)(DI*4), Y5
+	MOVL        (DX)(SI*4), DI
+	VSUBPS      Y0, Y4, Y4
+	VMOVUPS     lanes42b20000<>+0(SB), Y6
+	VMINPS      Y4, Y6, Y6
+	VMOVUPS     lanesc2260000<>+0(SB), Y7
+	VMAXPS      Y6, Y7, Y6
+	VMULPS      lanes3fb8aa3b<>+0(SB), Y6, Y7
+	VROUNDPS    $0x08, Y7, Y7
+	VMOVAPS     Y6, Y6
+	VFMADD231PS lanesbf317200<>+0(SB), Y7, Y6
+	VFMADD231PS lanesb5bfbe8e<>+0(SB), Y7, Y6
+	VMULPS      Y6, Y6, Y8
+	VMOVUPS     lanes39506967<>+0(SB), Y9
+	VFMADD213PS lanes3ab743ce<>+0(SB), Y6, Y9
+	VMOVUPS     lanes3c088908<>+0(SB), Y10
+	VFMADD213PS lanes3d2aa9c1<>+0(SB), Y6, Y10
+	VFMADD213PS Y10, Y8, Y9
+	VMOVUPS     lanes3e2aaaaa<>+0(SB), Y10
+	VFMADD213PS lanes3f000000<>+0(SB), Y6, Y10
+	VFMADD213PS Y10, Y8, Y9
+	VFMADD213PS Y6, Y8, Y9
+	VADDPS      lanes3f800000<>+0(SB), Y9, Y9
+	VCVTPS2DQ   Y7, Y7
+	VPSRAD      $0x01, Y7, Y6
+	VPSUBD      Y6, Y7, Y7
+	VPSLLD      $0x17, Y6, Y6
+	VPADDD      lanes3f800000<>+0(SB), Y6, Y6
+	VMULPS      Y6, Y9, Y9
+	VPSLLD      $0x17, Y7, Y7
+	VPADDD      lanes3f800000<>+0(SB), Y7, Y7
+	VMULPS      Y7, Y9, Y9
+	VCMPPS      $0x05, lanesc2260000<>+0(SB), Y4, Y4
+	VANDPS      Y4, Y9, Y9
+	VADDPS      Y9, Y2, Y2
+	VMOVUPS     Y9, (AX)(DI*4)
+	VSUBPS      Y1, Y5, Y5
+	VMOVUPS     lanes42b20000<>+0(SB), Y4
+	VMINPS      Y5, Y4, Y4
+	VMOVUPS     lanesc2260000<>+0(SB), Y6
+	VMAXPS      Y4, Y6, Y4
+	VMULPS      lanes3fb8aa3b<>+0(SB), Y4, Y6
+	VROUNDPS    $0x08, Y6, Y6
+	VMOVAPS     Y4, Y4
+	VFMADD231PS lanesbf317200<>+0(SB), Y6, Y4
+	VFMADD231PS lanesb5bfbe8e<>+0(SB), Y6, Y4
+	VMULPS      Y4, Y4, Y7
+	VMOVUPS     lanes39506967<>+0(SB), Y8
+	VFMADD213PS lanes3ab743ce<>+0(SB), Y4, Y8
+	VMOVUPS     lanes3c088908<>+0(SB), Y9
+	VFMADD213PS lanes3d2aa9c1<>+0(SB), Y4, Y9
+	VFMADD213PS Y9, Y7, Y8
+	VMOVUPS     lanes3e2aaaaa<>+0(SB), Y9
+	VFMADD213PS lanes3f000000<>+0(SB), Y4, Y9
+	VFMADD213PS Y9, Y7, Y8
+	VFMADD213PS Y4, Y7, Y8
+	VADDPS      lanes3f800000<>+0(SB), Y8, Y8
+	VCVTPS2DQ   Y6, Y6
+	VPSRAD      $0x01, Y6, Y4
+	VPSUBD      Y4, Y6, Y6
+	VPSLLD      $0x17, Y4, Y4
+	VPADDD      lanes3f800000<>+0(SB), Y4, Y4
+	VMULPS      Y4, Y8, Y8
+	VPSLLD      $0x17, Y6, Y6
+	VPADDD      lanes3f800000<>+0(SB), Y6, Y6
+	VMULPS      Y6, Y8, Y8
+	VCMPPS      $0x05, lanesc2260000<>+0(SB), Y5, Y4
+	VANDPS      Y4, Y8, Y8
+	VADDPS      Y8, Y3, Y3
+	VMOVUPS     Y8, 32(AX)(DI*4)
+	INCQ        SI
+	CMPQ        SI, R8
+	JL          exp
+	VMOVUPS     lanes3f800000<>+0(SB), Y0
+	VDIVPS      Y2, Y0, Y2
+	VMOVUPS     lanes3f800000<>+0(SB), Y0
+	VDIVPS      Y3, Y0, Y3
+	XORQ        SI, SI
+
+divide:
+	MOVL    (DX)(SI*4), DI
+	VMULPS  (AX)(DI*4), Y2, Y0
+	VMOVUPS Y0, (AX)(DI*4)
+	VMULPS  32(AX)(DI*4), Y3, Y0
+	VMOVUPS Y0, 32(AX)(DI*4)
+	INCQ    SI
+	CMPQ    SI, R8
+	JL      divide
+	ADDQ    $0x00000040, AX
+	DECQ    CX
+	JNZ     panel
+	LEAQ    (BX)(R8*4), BX
+	LEAQ    (DX)(R8*4), DX
+	MOVQ    BX, x+16(FP)
+	MOVQ    DX, out+8(FP)
+	DECQ    rows+32(FP)
+	JNZ     row
+	VZEROUPPER
+	RET
+
+DATA lanesc2260000<>+0(SB)/4, $0xc2260000
+DATA lanesc2260000<>+4(SB)/4, $0xc2260000
+DATA lanesc2260000<>+8(SB)/4, $0xc2260000
+DATA lanesc2260000<>+12(SB)/4, $0xc2260000
+DATA lanesc2260000<>+16(SB)/4, $0xc2260000
+DATA lanesc2260000<>+20(SB)/4, $0xc2260000
+DATA lanesc2260000<>+24(SB)/4, $0xc2260000
+DATA lanesc2260000<>+28(SB)/4, $0xc2260000
+DATA lanesc2260000<>+32(SB)/4, $0xc2260000
+DATA lanesc2260000<>+36(SB)/4, $0xc2260000
+DATA lanesc2260000<>+40(SB)/4, $0xc2260000
+DATA lanesc2260000<>+44(SB)/4, $0xc2260000
+DATA lanesc2260000<>+48(SB)/4, $0xc2260000
+DATA lanesc2260000<>+52(SB)/4, $0xc2260000
+DATA lanesc2260000<>+56(SB)/4, $0xc2260000
+DATA lanesc2260000<>+60(SB)/4, $0xc2260000
+GLOBL lanesc2260000<>(SB), RODATA|NOPTR, $64
+
+// func pairs3x4AVX2(b *float32, tile *uint32, tiles int, steps *int32, n int)
+// Requires: AVX, FMA3
+TEXT ·pairs3x4AVX2(SB), NOSPLIT, $0-40
+tile:
+	MOVQ   b+0(FP), AX
+	MOVQ   tile+8(FP), CX
+	MOVL   4(CX), DX
+	LEAQ   (AX)(DX*4), DX
+	MOVL   8(CX), BX
+	LEAQ   (AX)(BX*4), BX
+	MOVL   12(CX), SI
+	LEAQ   (AX)(SI*4), SI
+	MOVL   16(CX), DI
+	LEAQ   (AX)(DI*4), DI
+	MOVL   20(CX), R8
+	LEAQ   (AX)(R8*4), R8
+	MOVL   24(CX), R9
+	LEAQ   (AX)(R9*4), R9
+	MOVL   28(CX), CX
+	LEAQ   (AX)(CX*4), CX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	MOVQ   steps+24(FP), AX
+	MOVQ   n+32(FP), R10
+	TESTQ  R10, R10
+	JZ     store
+	LEAQ   (AX)(R10*8), AX
+	NEGQ   R10
+
+k:
+	MOVLQSX     (AX)(R10*8), R11
+	MOVLQSX     4(AX)(R10*8), R12
+	VMOVUPS     (DX)(R11*4), Y12
+	VMOVUPS     (BX)(R11*4), Y13
+	VMOVUPS     (SI)(R11*4), Y14
+	VMOVUPS     (DI)(R12*4), Y15
+	VFMADD231PS Y15, Y12, Y0
+	VFMADD231PS Y15, Y13, Y4
+	VFMADD231PS Y15, Y14, Y8
+	VMOVUPS     (R8)(R12*4), Y15
+	VFMADD231PS Y15, Y12, Y1
+	VFMADD231PS Y15, Y13, Y5
+	VFMADD231PS Y15, Y14, Y9
+	VMOVUPS     (R9)(R12*4), Y15
+	VFMADD231PS Y15, Y12, Y2
+	VFMADD231PS Y15, Y13, Y6
+	VFMADD231PS Y15, Y14, Y10
+	VMOVUPS     (CX)(R12*4), Y15
+	VFMADD231PS Y15, Y12, Y3
+	VFMADD231PS Y15, Y13, Y7
+	VFMADD231PS Y15, Y14, Y11
+	INCQ        R10
+	JNZ         k
+
+store:
+	MOVQ    tile+8(FP), AX
+	MOVQ    b+0(FP), CX
+	CMPL    (AX), $0x00
+	JNE     discard
+	MOVL    32(AX), DX
+	VMOVUPS Y0, (CX)(DX*4)
+	MOVL    36(AX), DX
+	VMOVUPS Y1, (CX)(DX*4)
+	MOVL    40(AX), DX
+	VMOVUPS Y2, (CX)(DX*4)
+	MOVL    44(AX), DX
+	VMOVUPS Y3, (CX)(DX*4)
+	MOVL    48(AX), DX
+	VMOVUPS Y4, (CX)(DX*4)
+	MOVL    52(AX), DX
+	VMOVUPS Y5, (CX)(DX*4)
+	MOVL    56(AX), DX
+	VMOVUPS Y6, (CX)(DX*4)
+	MOVL    60(AX), DX
+	VMOVUPS Y7, (CX)(DX*4)
+	MOVL    64(AX), DX
+	VMOVUPS Y8, (CX)(DX*4)
+	MOVL    68(AX), DX
+	VMOVUPS Y9, (CX)(DX*4)
+	MOVL    72(AX), DX
+	VMOVUPS Y10, (CX)(DX*4)
+	MOVL    76(AX), DX
+	VMOVUPS Y11, (CX)(DX*4)
+
+next:
+	ADDQ $0x00000050, tile+8(FP)
+	DECQ tiles+16(FP)
+	JNZ  tile
+	VZEROUPPER
+	RET
+
+discard:
+	MOVL    32(AX), DX
+	TESTL   DX, DX
+	JS      discard1
+	VMOVUPS Y0, (CX)(DX*4)
+
+discard1:
+	MOVL    36(AX), DX
+	TESTL   DX, DX
+	JS      discard2
+	VMOVUPS Y1, (CX)(DX*4)
+
+discard2:
+	MOVL    40(AX), DX
+	TESTL   DX, DX
+	JS      discard3
+	VMOVUPS Y2, (CX)(DX*4)
+
+discard3:
+	MOVL    44(AX), DX
+	TESTL   DX, DX
+	JS      discard4
+	VMOVUPS Y3, (CX)(DX*4)
+
+discard4:
+	MOVL    48(AX), DX
+	TESTL   DX, DX
+	JS      discard5
+	VMOVUPS Y4, (CX)(DX*4)
+
+discard5:
+	MOVL    52(AX), DX
+	TESTL   DX, DX
+	JS      discard6
+	VMOVUPS Y5, (CX)(DX*4)
+
+discard6:
+	MOVL    56(AX), DX
+	TESTL   DX, DX
+	JS      discard7
+	VMOVUPS Y6, (CX)(DX*4)
+
+discard7:
+	MOVL    60(AX), DX
+	TESTL   DX, DX
+	JS      discard8
+	VMOVUPS Y7, (CX)(DX*4)
+
+discard8:
+	MOVL    64(AX), DX
+	TESTL   DX, DX
+	JS      discard9
+	VMOVUPS Y8, (CX)(DX*4)
+
+discard9:
+	MOVL    68(AX), DX
+	TESTL   DX, DX
+	JS      discard10
+	VMOVUPS Y9, (CX)(DX*4)
+
+discard10:
+	MOVL    72(AX), DX
+	TESTL   DX, DX
+	JS      discard11
+	VMOVUPS Y10, (CX)(DX*4)
+
+discard11:
+	MOVL    76(AX), DX
+	TESTL   DX, DX
+	JS      discard12
+	VMOVUPS Y11, (CX)(DX*4)
+
+discard12:
+	JMP next
+
+// func pairs1x8AVX2(b *float32, tile *uint32, tiles int, steps *int32, n int)
+// Requires: AVX, FMA3
+TEXT ·pairs1x8AVX2(SB), NOSPLIT, $0-40
+tile:
+	MOVQ   b+0(FP), AX
+	MOVQ   tile+8(FP), CX
+	MOVL   4(CX), DX
+	LEAQ   (AX)(DX*4), DX
+	MOVL   8(CX), BX
+	LEAQ   (AX)(BX*4), BX
+	MOVL   12(CX), SI
+	LEAQ   (AX)(SI*4), SI
+	MOVL   16(CX), DI
+	LEAQ   (AX)(DI*4), DI
+	MOVL   20(CX), R8
+	LEAQ   (AX)(R8*4), R8
+	MOVL   24(CX), R9
+	LEAQ   (AX)(R9*4), R9
+	MOVL   28(CX), R10
+	LEAQ   (AX)(R10*4), R10
+	MOVL   32(CX), R11
+	LEAQ   (AX)(R11*4), R11
+	MOVL   36(CX), CX
+	LEAQ   (AX)(CX*4), CX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   steps+24(FP), AX
+	MOVQ   n+32(FP), R12
+	TESTQ  R12, R12
+	JZ     store
+	LEAQ   (AX)(R12*8), AX
+	NEGQ   R12
+
+k:
+	MOVLQSX     (AX)(R12*8), R13
+	MOVLQSX     4(AX)(R12*8), R14
+	VMOVUPS     (DX)(R13*4), Y8
+	VFMADD231PS (BX)(R14*4), Y8, Y0
+	VFMADD231PS (SI)(R14*4), Y8, Y1
+	VFMADD231PS (DI)(R14*4), Y8, Y2
+	VFMADD231PS (R8)(R14*4), Y8, Y3
+	VFMADD231PS (R9)(R14*4), Y8, Y4
+	VFMADD231PS (R10)(R14*4), Y8, Y5
+	VFMADD231PS (R11)(R14*4), Y8, Y6
+	VFMADD231PS (CX)(R14*4), Y8, Y7
+	INCQ        R12
+	JNZ         k
+
+store:
+	MOVQ    tile+8(FP), AX
+	MOVQ    b+0(FP), CX
+	CMPL    (AX), $0x00
+	JNE     discard
+	MOVL    40(AX), DX
+	VMOVUPS Y0, (CX)(DX*4)
+	MOVL    44(AX), DX
+	VMOVUPS Y1, (CX)(DX*4)
+	MOVL    48(AX), DX
+	VMOVUPS Y2, (CX)(DX*4)
+	MOVL    52(AX), DX
+	VMOVUPS Y3, (CX)(DX*4)
+	MOVL    56(AX), DX
+	VMOVUPS Y4, (CX)(DX*4)
+	MOVL    60(AX), DX
+	VMOVUPS Y5, (CX)(DX*4)
+	MOVL    64(AX), DX
+	VMOVUPS Y6, (CX)(DX*4)
+	MOVL    68(AX), DX
+	VMOVUPS Y7, (CX)(DX*4)
+
+next:
+	ADDQ $0x00000048, tile+8(FP)
+	DECQ tiles+16(FP)
+	JNZ  tile
+	VZEROUPPER
+	RET
+
+discard:
+	MOVL    40(AX), DX
+	TESTL   DX, DX
+	JS      discard1
+	VMOVUPS Y0, (CX)(DX*4)
+
+discard1:
+	MOVL    44(AX), DX
+	TESTL   DX, DX
+	JS      discard2
+	VMOVUPS Y1, (CX)(DX*4)
+
+discard2:
+	MOVL    48(AX), DX
+	TESTL   DX, DX
+	JS      discard3
+	VMOVUPS Y2, (CX)(DX*4)
+
+discard3:
+	MOVL    52(AX), DX
+	TESTL   DX, DX
+	JS      discard4
+	VMOVUPS Y3, (CX)(DX*4)
+
+discard4:
+	MOVL    56(AX), DX
+	TESTL   DX, DX
+	JS      discard5
+	VMOVUPS Y4, (CX)(DX*4)
+
+discard5:
+	MOVL    60(AX), DX
+	TESTL   DX, DX
+	JS      discard6
+	VMOVUPS Y5, (CX)(DX*4)
+
+discard6:
+	MOVL    64(AX), DX
+	TESTL   DX, DX
+	JS      discard7
+	VMOVUPS Y6, (CX)(DX*4)
+
+discard7:
+	MOVL    68(AX), DX
+	TESTL   DX, DX
+	JS      discard8
+	VMOVUPS Y7, (CX)(DX*4)
+
+discard8:
+	JMP next
+
+// func dots8AVX2(b *float32, tile *uint32, tiles int, n int)
+// Requires: AVX, FMA3
+TEXT ·dots8AVX2(SB), NOSPLIT, $0-32
+	MOVQ b+0(FP), AX
+	MOVQ tile+8(FP), CX
+
+tile:
+	MOVQ   n+24(FP), SI
+	MOVQ   CX, BX
+	ADDQ   $0x00000020, CX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	TESTQ  SI, SI
+	JZ     store
+
+k:
+	MOVL        (CX), DX
+	VMOVUPS     (AX)(DX*4), Y8
+	MOVL        32(CX), DX
+	VFMADD231PS (AX)(DX*4), Y8, Y0
+	MOVL        4(CX), DX
+	VMOVUPS     (AX)(DX*4), Y8
+	MOVL        36(CX), DX
+	VFMADD231PS (AX)(DX*4), Y8, Y1
+	MOVL        8(CX), DX
+	VMOVUPS     (AX)(DX*4), Y8
+	MOVL        40(CX), DX
+	VFMADD231PS (AX)(DX*4), Y8, Y2
+	MOVL        12(CX), DX
+	VMOVUPS     (AX)(DX*4), Y8
+	MOVL        44(CX), DX
+	VFMADD231PS (AX)(DX*4), Y8, Y3
+	MOVL        16(CX), DX
+	VMOVUPS     (AX)(DX*4), Y8
+	MOVL        48(CX), DX
+	VFMADD231PS (AX)(DX*4), Y8, Y4
+	MOVL        20(CX), DX
+	VMOVUPS     (AX)(DX*4), Y8
+	MOVL        52(CX), DX
+	VFMADD231PS (AX)(DX*4), Y8, Y5
+	MOVL        24(CX), DX
+	VMOVUPS     (AX)(DX*4), Y8
+	MOVL        56(CX), DX
+	VFMADD231PS (AX)(DX*4), Y8, Y6
+	MOVL        28(CX), DX
+	VMOVUPS     (AX)(DX*4), Y8
+	MOVL        60(CX), DX
+	VFMADD231PS (AX)(DX*4), Y8, Y7
+	ADDQ        $0x00000040, CX
+	DECQ        SI
+	JNZ         k
+
+store:
+	MOVL    (BX), DX
+	VMOVUPS Y0, (AX)(DX*4)
+	MOVL    4(BX), DX
+	VMOVUPS Y1, (AX)(DX*4)
+	MOVL    8(BX), DX
+	VMOVUPS Y2, (AX)(DX*4)
+	MOVL    12(BX), DX
+	VMOVUPS Y3, (AX)(DX*4)
+	MOVL    16(BX), DX
+	VMOVUPS Y4, (AX)(DX*4)
+	MOVL    20(BX), DX
+	VMOVUPS Y5, (AX)(DX*4)
+	MOVL    24(BX), DX
+	VMOVUPS Y6, (AX)(DX*4)
+	MOVL    28(BX), DX
+	VMOVUPS Y7, (AX)(DX*4)
+	DECQ    tiles+16(FP)
+	JNZ     tile
+	VZEROUPPER
+	RET
+
+// func linearAVX2(b *float32, out *uint32, x *uint32, n int, w *float32, bias *float32, groups int, panels int, floor float32)
+// Requires: AVX, FMA3
+TEXT ·linearAVX2(SB), NOSPLIT, $0-68
+panel:
+	MOVQ         b+0(FP), AX
+	MOVQ         out+8(FP), CX
+	MOVQ         w+32(FP), DX
+	MOVQ         bias+40(FP), BX
+	MOVQ         groups+48(FP), SI
+	VBROADCASTSS floor+64(FP), Y0
+
+group1:
+	VBROADCASTSS (BX), Y1
+	VMOVAPS      Y1, Y2
+	VBROADCASTSS 4(BX), Y3
+	VMOVAPS      Y3, Y4
+	VBROADCASTSS 8(BX), Y5
+	VMOVAPS      Y5, Y6
+	VBROADCASTSS 12(BX), Y7
+	VMOVAPS      Y7, Y8
+	VBROADCASTSS 16(BX), Y9
+	VMOVAPS      Y9, Y10
+	VBROADCASTSS 20(BX), Y11
+	VMOVAPS      Y11, Y12
+	MOVQ         x+16(FP), DI
+	MOVQ         n+24(FP), R8
+	TESTQ        R8, R8
+	JZ           store1
+	LEAQ         (DI)(R8*4), DI
+	NEGQ         R8
+
+k1:
+	MOVL         (DI)(R8*4), R9
+	VMOVUPS      (AX)(R9*4), Y13
+	VMOVUPS      32(AX)(R9*4), Y14
+	VBROADCASTSS (DX), Y15
+	VFMADD231PS  Y15, Y13, Y1
+	VFMADD231PS  Y15, Y14, Y2
+	VBROADCASTSS 4(DX), Y15
+	VFMADD231PS  Y15, Y13, Y3
+	VFMADD231PS  Y15, Y14, Y4
+	VBROADCASTSS 8(DX), Y15
+	VFMADD231PS  Y15, Y13, Y5
+	VFMADD231PS  Y15, Y14, Y6
+	VBROADCASTSS 12(DX), Y15
+	VFMADD231PS  Y15, Y13, Y7
+	VFMADD231PS  Y15, Y14, Y8
+	VBROADCASTSS 16(DX), Y15
+	VFMADD231PS  Y15, Y13, Y9
+	VFMADD231PS  Y15, Y14, Y10
+	VBROADCASTSS 20(DX), Y15
+	VFMADD231PS  Y15, Y13, Y11
+	VFMADD231PS  Y15, Y14, Y12
+	ADDQ         $0x18, DX
+	INCQ         R8
+	JNZ          k1
+
+store1:
+	MOVL    (CX), R9
+	VMAXPS  Y1, Y0, Y1
+	VMOVUPS Y1, (AX)(R9*4)
+	VMAXPS  Y2, Y0, Y2
+	VMOVUPS Y2, 32(AX)(R9*4)
+	MOVL    4(CX), R9
+	VMAXPS  Y3, Y0, Y3
+	VMOVUPS Y3, (AX)(R9*4)
+	VMAXPS  Y4, Y0, Y4
+	VMOVUPS Y4, 32(AX)(R9*4)
+	MOVL    8(CX), R9
+	VMAXPS  Y5, Y0, Y5
+	VMOVUPS Y5, (AX)(R9*4)
+	VMAXPS  Y6, Y0, Y6
+	VMOVUPS Y6, 32(AX)(R9*4)
+	MOVL    12(CX), R9
+	VMAXPS  Y7, Y0, Y7
+	VMOVUPS Y7, (AX)(R9*4)
+	VMAXPS  Y8, Y0, Y8
+	VMOVUPS Y8, 32(AX)(R9*4)
+	MOVL    16(CX), R9
+	VMAXPS  Y9, Y0, Y9
+	VMOVUPS Y9, (AX)(R9*4)
+	VMAXPS  Y10, Y0, Y10
+	VMOVUPS Y10, 32(AX)(R9*4)
+	MOVL    20(CX), R9
+	VMAXPS  Y11, Y0, Y11
+	VMOVUPS Y11, (AX)(R9*4)
+	VMAXPS  Y12, Y0, Y12
+	VMOVUPS Y12, 32(AX)(R9*4)
+	ADDQ    $0x18, CX
+	ADDQ    $0x18, BX
+	DECQ    SI
+	JNZ     group1
+	ADDQ    $0x00000040, b+0(FP)
+	DECQ    panels+56(FP)
+	JNZ     panel
+	VZEROUPPER
+	RET
+
 // func fmaAVX2(n int)
 // Requires: AVX, FMA3
 TEXT ·fmaAVX2(SB), NOSPLIT, $0-8

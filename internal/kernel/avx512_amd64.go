@@ -65,6 +65,221 @@ func transposeAVX512(out *float32, outStride int, in *float32, inStride int, n i
 //go:noescape
 func setAVX512(mask *uint64, in *float32, stride int, rows int, panels int)
 
+// copyAVX512 is the loop of Apply for one function. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func copyAVX512(b *float32, out *uint32, x *uint32, n int, panels int)
+
+// negateAVX512 is the loop of Apply for one function. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func negateAVX512(b *float32, out *uint32, x *uint32, n int, panels int)
+
+// absoluteAVX512 is the loop of Apply for one function. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func absoluteAVX512(b *float32, out *uint32, x *uint32, n int, panels int)
+
+// reluAVX512 is the loop of Apply for one function. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func reluAVX512(b *float32, out *uint32, x *uint32, n int, panels int)
+
+// squareRootAVX512 is the loop of Apply for one function. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func squareRootAVX512(b *float32, out *uint32, x *uint32, n int, panels int)
+
+// reciprocalAVX512 is the loop of Apply for one function. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func reciprocalAVX512(b *float32, out *uint32, x *uint32, n int, panels int)
+
+// expAVX512 is the loop of Apply for one function. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func expAVX512(b *float32, out *uint32, x *uint32, n int, panels int)
+
+// logAVX512 is the loop of Apply for one function. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func logAVX512(b *float32, out *uint32, x *uint32, n int, panels int)
+
+// sigmoidAVX512 is the loop of Apply for one function. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func sigmoidAVX512(b *float32, out *uint32, x *uint32, n int, panels int)
+
+// hyperbolicTangentAVX512 is the loop of Apply for one function. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func hyperbolicTangentAVX512(b *float32, out *uint32, x *uint32, n int, panels int)
+
+// erfAVX512 is the loop of Apply for one function. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func erfAVX512(b *float32, out *uint32, x *uint32, n int, panels int)
+
+// softplusAVX512 is the loop of Apply for one function. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func softplusAVX512(b *float32, out *uint32, x *uint32, n int, panels int)
+
+// addAVX512 is the loop of Combine for one operation. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func addAVX512(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+
+// subtractAVX512 is the loop of Combine for one operation. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func subtractAVX512(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+
+// multiplyAVX512 is the loop of Combine for one operation. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func multiplyAVX512(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+
+// divideAVX512 is the loop of Combine for one operation. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func divideAVX512(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+
+// maximumAVX512 is the loop of Combine for one operation. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func maximumAVX512(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+
+// minimumAVX512 is the loop of Combine for one operation. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func minimumAVX512(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+
+// leakyAVX512 is the loop of Combine for one operation. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func leakyAVX512(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+
+// equalAVX512 is the loop of Combine for one operation. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func equalAVX512(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+
+// lessAVX512 is the loop of Combine for one operation. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func lessAVX512(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+
+// lessOrEqualAVX512 is the loop of Combine for one operation. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func lessOrEqualAVX512(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+
+// multiplyAddAVX512 is the loop of MultiplyAdd. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func multiplyAddAVX512(b *float32, out *uint32, x *uint32, y *uint32, z *uint32, n int, panels int)
+
+// chooseAVX512 is the loop of Choose. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func chooseAVX512(b *float32, out *uint32, x *uint32, y *uint32, z *uint32, n int, panels int)
+
+// affineAVX512 is the loop of Affine. The lists contain indices of b.
+// n is their length, and panels is the number of groups of 16 states. Both are at least 1.
+//
+//go:noescape
+func affineAVX512(b *float32, out *uint32, x *uint32, scale *float32, offset *float32, n int, panels int)
+
+// sumAVX512 is the loop of Reduce for one reduction. The lists contain indices of b. outs is the
+// length of out, and n*outs that of x. panels is the number of groups of 16 states. All are at least 1.
+//
+//go:noescape
+func sumAVX512(b *float32, out *uint32, outs int, x *uint32, n int, panels int)
+
+// largestAVX512 is the loop of Reduce for one reduction. The lists contain indices of b. outs is the
+// length of out, and n*outs that of x. panels is the number of groups of 16 states. All are at least 1.
+//
+//go:noescape
+func largestAVX512(b *float32, out *uint32, outs int, x *uint32, n int, panels int)
+
+// smallestAVX512 is the loop of Reduce for one reduction. The lists contain indices of b. outs is the
+// length of out, and n*outs that of x. panels is the number of groups of 16 states. All are at least 1.
+//
+//go:noescape
+func smallestAVX512(b *float32, out *uint32, outs int, x *uint32, n int, panels int)
+
+// softmaxAVX512 is the loop of Softmax for rows of n elements. The lists contain indices of b. panels is the number
+// of groups of 16 states. n, rows and panels are at least 1.
+//
+//go:noescape
+func softmaxAVX512(b *float32, out *uint32, x *uint32, n int, rows int, panels int)
+
+// pairs5x5AVX512 is the loop of Pairs.Compute for one vector of states and tiles of 5 by 5 outputs.
+// A tile has one word that is not 0 if outputs are discarded, the indices of its operands' first elements
+// in b, and those of its outputs. If bit 31 of the latter is set, the output is discarded. steps has two
+// numbers for each k, which are added to the indices of the operands. n is the number of products that a
+// sum adds.
+//
+//go:noescape
+func pairs5x5AVX512(b *float32, tile *uint32, tiles int, steps *int32, n int)
+
+// pairs3x8AVX512 is the loop of Pairs.Compute for one vector of states and tiles of 3 by 8 outputs.
+// A tile has one word that is not 0 if outputs are discarded, the indices of its operands' first elements
+// in b, and those of its outputs. If bit 31 of the latter is set, the output is discarded. steps has two
+// numbers for each k, which are added to the indices of the operands. n is the number of products that a
+// sum adds.
+//
+//go:noescape
+func pairs3x8AVX512(b *float32, tile *uint32, tiles int, steps *int32, n int)
+
+// pairs1x8AVX512 is the loop of Pairs.Compute for one vector of states and tiles of 1 by 8 outputs.
+// A tile has one word that is not 0 if outputs are discarded, the indices of its operands' first elements
+// in b, and those of its outputs. If bit 31 of the latter is set, the output is discarded. steps has two
+// numbers for each k, which are added to the indices of the operands. n is the number of products that a
+// sum adds.
+//
+//go:noescape
+func pairs1x8AVX512(b *float32, tile *uint32, tiles int, steps *int32, n int)
+
+// dots12AVX512 is the loop of Pairs.Compute for one vector of states and tiles of 12 outputs that need not
+// share operands. A tile has the indices of its outputs in b. For each k, 12 operands of each side follow.
+// n is the number of products that a sum adds.
+//
+//go:noescape
+func dots12AVX512(b *float32, tile *uint32, tiles int, n int)
+
+// linearAVX512 is the loop of Linear.Compute for groups of 8 units. The lists contain indices of b. n is the length
+// of x. panels is the number of groups of 16 states, at most 3. groups and panels are at least 1. floor is 0 for
+// ReLU, otherwise -Inf.
+//
+//go:noescape
+func linearAVX512(b *float32, out *uint32, x *uint32, n int, w *float32, bias *float32, groups int, panels int, floor float32)
+
 // listAVX512 writes the columns whose bit is set, in ascending order, and returns their number. dst needs
 // room for 64*words+16 elements; the function overwrites some of them beyond those it returns.
 //

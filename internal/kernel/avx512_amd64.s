@@ -1709,6 +1709,3446 @@ masked:
 	VZEROUPPER
 	RET
 
+// func copyAVX512(b *float32, out *uint32, x *uint32, n int, panels int)
+// Requires: AVX, AVX512F
+TEXT ·copyAVX512(SB), NOSPLIT, $0-40
+	MOVQ b+0(FP), AX
+	MOVQ n+24(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVQ panels+32(FP), R9
+	XORQ R10, R10
+
+panel:
+	VMOVUPS (R8)(R10*1), Z0
+	VMOVUPS Z0, (SI)(R10*1)
+	ADDQ    $0x00000040, R10
+	DECQ    R9
+	JNZ     panel
+	INCQ    CX
+	CMPQ    CX, DX
+	JL      element
+	VZEROUPPER
+	RET
+
+// func negateAVX512(b *float32, out *uint32, x *uint32, n int, panels int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·negateAVX512(SB), NOSPLIT, $0-40
+	MOVQ b+0(FP), AX
+	MOVQ n+24(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVQ panels+32(FP), R9
+	XORQ R10, R10
+
+panel:
+	VMOVUPS (R8)(R10*1), Z0
+	VXORPS  lanes80000000<>+0(SB), Z0, Z0
+	VMOVUPS Z0, (SI)(R10*1)
+	ADDQ    $0x00000040, R10
+	DECQ    R9
+	JNZ     panel
+	INCQ    CX
+	CMPQ    CX, DX
+	JL      element
+	VZEROUPPER
+	RET
+
+DATA lanes80000000<>+0(SB)/4, $0x80000000
+DATA lanes80000000<>+4(SB)/4, $0x80000000
+DATA lanes80000000<>+8(SB)/4, $0x80000000
+DATA lanes80000000<>+12(SB)/4, $0x80000000
+DATA lanes80000000<>+16(SB)/4, $0x80000000
+DATA lanes80000000<>+20(SB)/4, $0x80000000
+DATA lanes80000000<>+24(SB)/4, $0x80000000
+DATA lanes80000000<>+28(SB)/4, $0x80000000
+DATA lanes80000000<>+32(SB)/4, $0x80000000
+DATA lanes80000000<>+36(SB)/4, $0x80000000
+DATA lanes80000000<>+40(SB)/4, $0x80000000
+DATA lanes80000000<>+44(SB)/4, $0x80000000
+DATA lanes80000000<>+48(SB)/4, $0x80000000
+DATA lanes80000000<>+52(SB)/4, $0x80000000
+DATA lanes80000000<>+56(SB)/4, $0x80000000
+DATA lanes80000000<>+60(SB)/4, $0x80000000
+GLOBL lanes80000000<>(SB), RODATA|NOPTR, $64
+
+// func absoluteAVX512(b *float32, out *uint32, x *uint32, n int, panels int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·absoluteAVX512(SB), NOSPLIT, $0-40
+	MOVQ b+0(FP), AX
+	MOVQ n+24(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVQ panels+32(FP), R9
+	XORQ R10, R10
+
+panel:
+	VMOVUPS (R8)(R10*1), Z0
+	VANDPS  lanes7fffffff<>+0(SB), Z0, Z0
+	VMOVUPS Z0, (SI)(R10*1)
+	ADDQ    $0x00000040, R10
+	DECQ    R9
+	JNZ     panel
+	INCQ    CX
+	CMPQ    CX, DX
+	JL      element
+	VZEROUPPER
+	RET
+
+DATA lanes7fffffff<>+0(SB)/4, $0x7fffffff
+DATA lanes7fffffff<>+4(SB)/4, $0x7fffffff
+DATA lanes7fffffff<>+8(SB)/4, $0x7fffffff
+DATA lanes7fffffff<>+12(SB)/4, $0x7fffffff
+DATA lanes7fffffff<>+16(SB)/4, $0x7fffffff
+DATA lanes7fffffff<>+20(SB)/4, $0x7fffffff
+DATA lanes7fffffff<>+24(SB)/4, $0x7fffffff
+DATA lanes7fffffff<>+28(SB)/4, $0x7fffffff
+DATA lanes7fffffff<>+32(SB)/4, $0x7fffffff
+DATA lanes7fffffff<>+36(SB)/4, $0x7fffffff
+DATA lanes7fffffff<>+40(SB)/4, $0x7fffffff
+DATA lanes7fffffff<>+44(SB)/4, $0x7fffffff
+DATA lanes7fffffff<>+48(SB)/4, $0x7fffffff
+DATA lanes7fffffff<>+52(SB)/4, $0x7fffffff
+DATA lanes7fffffff<>+56(SB)/4, $0x7fffffff
+DATA lanes7fffffff<>+60(SB)/4, $0x7fffffff
+GLOBL lanes7fffffff<>(SB), RODATA|NOPTR, $64
+
+// func reluAVX512(b *float32, out *uint32, x *uint32, n int, panels int)
+// Requires: AVX, AVX512F
+TEXT ·reluAVX512(SB), NOSPLIT, $0-40
+	MOVQ b+0(FP), AX
+	MOVQ n+24(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVQ panels+32(FP), R9
+	XORQ R10, R10
+
+panel:
+	VMOVUPS (R8)(R10*1), Z0
+	VPXORD  Z1, Z1, Z1
+	VMAXPS  Z0, Z1, Z0
+	VMOVUPS Z0, (SI)(R10*1)
+	ADDQ    $0x00000040, R10
+	DECQ    R9
+	JNZ     panel
+	INCQ    CX
+	CMPQ    CX, DX
+	JL      element
+	VZEROUPPER
+	RET
+
+// func squareRootAVX512(b *float32, out *uint32, x *uint32, n int, panels int)
+// Requires: AVX, AVX512F
+TEXT ·squareRootAVX512(SB), NOSPLIT, $0-40
+	MOVQ b+0(FP), AX
+	MOVQ n+24(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVQ panels+32(FP), R9
+	XORQ R10, R10
+
+panel:
+	VMOVUPS (R8)(R10*1), Z0
+	VSQRTPS Z0, Z0
+	VMOVUPS Z0, (SI)(R10*1)
+	ADDQ    $0x00000040, R10
+	DECQ    R9
+	JNZ     panel
+	INCQ    CX
+	CMPQ    CX, DX
+	JL      element
+	VZEROUPPER
+	RET
+
+// func reciprocalAVX512(b *float32, out *uint32, x *uint32, n int, panels int)
+// Requires: AVX, AVX512F
+TEXT ·reciprocalAVX512(SB), NOSPLIT, $0-40
+	MOVQ b+0(FP), AX
+	MOVQ n+24(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVQ panels+32(FP), R9
+	XORQ R10, R10
+
+panel:
+	VMOVUPS (R8)(R10*1), Z0
+	VMOVUPS lanes3f800000<>+0(SB), Z1
+	VDIVPS  Z0, Z1, Z0
+	VMOVUPS Z0, (SI)(R10*1)
+	ADDQ    $0x00000040, R10
+	DECQ    R9
+	JNZ     panel
+	INCQ    CX
+	CMPQ    CX, DX
+	JL      element
+	VZEROUPPER
+	RET
+
+DATA lanes3f800000<>+0(SB)/4, $0x3f800000
+DATA lanes3f800000<>+4(SB)/4, $0x3f800000
+DATA lanes3f800000<>+8(SB)/4, $0x3f800000
+DATA lanes3f800000<>+12(SB)/4, $0x3f800000
+DATA lanes3f800000<>+16(SB)/4, $0x3f800000
+DATA lanes3f800000<>+20(SB)/4, $0x3f800000
+DATA lanes3f800000<>+24(SB)/4, $0x3f800000
+DATA lanes3f800000<>+28(SB)/4, $0x3f800000
+DATA lanes3f800000<>+32(SB)/4, $0x3f800000
+DATA lanes3f800000<>+36(SB)/4, $0x3f800000
+DATA lanes3f800000<>+40(SB)/4, $0x3f800000
+DATA lanes3f800000<>+44(SB)/4, $0x3f800000
+DATA lanes3f800000<>+48(SB)/4, $0x3f800000
+DATA lanes3f800000<>+52(SB)/4, $0x3f800000
+DATA lanes3f800000<>+56(SB)/4, $0x3f800000
+DATA lanes3f800000<>+60(SB)/4, $0x3f800000
+GLOBL lanes3f800000<>(SB), RODATA|NOPTR, $64
+
+// func expAVX512(b *float32, out *uint32, x *uint32, n int, panels int)
+// Requires: AVX, AVX512F
+TEXT ·expAVX512(SB), NOSPLIT, $0-40
+	MOVQ b+0(FP), AX
+	MOVQ n+24(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVQ panels+32(FP), R9
+	XORQ R10, R10
+
+panel:
+	VMOVUPS     (R8)(R10*1), Z0
+	VMOVUPS     lanes42b20000<>+0(SB), Z1
+	VMINPS      Z0, Z1, Z1
+	VMULPS      lanes3fb8aa3b<>+0(SB), Z1, Z2
+	VRNDSCALEPS $0x08, Z2, Z2
+	VMOVAPS     Z1, Z1
+	VFMADD231PS lanesbf317200<>+0(SB), Z2, Z1
+	VFMADD231PS lanesb5bfbe8e<>+0(SB), Z2, Z1
+	VMULPS      Z1, Z1, Z3
+	VMOVUPS     lanes39506967<>+0(SB), Z4
+	VFMADD213PS lanes3ab743ce<>+0(SB), Z1, Z4
+	VMOVUPS     lanes3c088908<>+0(SB), Z5
+	VFMADD213PS lanes3d2aa9c1<>+0(SB), Z1, Z5
+	VFMADD213PS Z5, Z3, Z4
+	VMOVUPS     lanes3e2aaaaa<>+0(SB), Z5
+	VFMADD213PS lanes3f000000<>+0(SB), Z1, Z5
+	VFMADD213PS Z5, Z3, Z4
+	VFMADD213PS Z1, Z3, Z4
+	VADDPS      lanes3f800000<>+0(SB), Z4, Z4
+	VCMPPS      $0x05, lanesc2aeac4a<>+0(SB), Z0, K1
+	VSCALEFPS.Z Z2, Z4, K1, Z4
+	VMOVUPS     Z4, (SI)(R10*1)
+	ADDQ        $0x00000040, R10
+	DECQ        R9
+	JNZ         panel
+	INCQ        CX
+	CMPQ        CX, DX
+	JL          element
+	VZEROUPPER
+	RET
+
+DATA lanesc2aeac4a<>+0(SB)/4, $0xc2aeac4a
+DATA lanesc2aeac4a<>+4(SB)/4, $0xc2aeac4a
+DATA lanesc2aeac4a<>+8(SB)/4, $0xc2aeac4a
+DATA lanesc2aeac4a<>+12(SB)/4, $0xc2aeac4a
+DATA lanesc2aeac4a<>+16(SB)/4, $0xc2aeac4a
+DATA lanesc2aeac4a<>+20(SB)/4, $0xc2aeac4a
+DATA lanesc2aeac4a<>+24(SB)/4, $0xc2aeac4a
+DATA lanesc2aeac4a<>+28(SB)/4, $0xc2aeac4a
+DATA lanesc2aeac4a<>+32(SB)/4, $0xc2aeac4a
+DATA lanesc2aeac4a<>+36(SB)/4, $0xc2aeac4a
+DATA lanesc2aeac4a<>+40(SB)/4, $0xc2aeac4a
+DATA lanesc2aeac4a<>+44(SB)/4, $0xc2aeac4a
+DATA lanesc2aeac4a<>+48(SB)/4, $0xc2aeac4a
+DATA lanesc2aeac4a<>+52(SB)/4, $0xc2aeac4a
+DATA lanesc2aeac4a<>+56(SB)/4, $0xc2aeac4a
+DATA lanesc2aeac4a<>+60(SB)/4, $0xc2aeac4a
+GLOBL lanesc2aeac4a<>(SB), RODATA|NOPTR, $64
+
+DATA lanes42b20000<>+0(SB)/4, $0x42b20000
+DATA lanes42b20000<>+4(SB)/4, $0x42b20000
+DATA lanes42b20000<>+8(SB)/4, $0x42b20000
+DATA lanes42b20000<>+12(SB)/4, $0x42b20000
+DATA lanes42b20000<>+16(SB)/4, $0x42b20000
+DATA lanes42b20000<>+20(SB)/4, $0x42b20000
+DATA lanes42b20000<>+24(SB)/4, $0x42b20000
+DATA lanes42b20000<>+28(SB)/4, $0x42b20000
+DATA lanes42b20000<>+32(SB)/4, $0x42b20000
+DATA lanes42b20000<>+36(SB)/4, $0x42b20000
+DATA lanes42b20000<>+40(SB)/4, $0x42b20000
+DATA lanes42b20000<>+44(SB)/4, $0x42b20000
+DATA lanes42b20000<>+48(SB)/4, $0x42b20000
+DATA lanes42b20000<>+52(SB)/4, $0x42b20000
+DATA lanes42b20000<>+56(SB)/4, $0x42b20000
+DATA lanes42b20000<>+60(SB)/4, $0x42b20000
+GLOBL lanes42b20000<>(SB), RODATA|NOPTR, $64
+
+DATA lanes3fb8aa3b<>+0(SB)/4, $0x3fb8aa3b
+DATA lanes3fb8aa3b<>+4(SB)/4, $0x3fb8aa3b
+DATA lanes3fb8aa3b<>+8(SB)/4, $0x3fb8aa3b
+DATA lanes3fb8aa3b<>+12(SB)/4, $0x3fb8aa3b
+DATA lanes3fb8aa3b<>+16(SB)/4, $0x3fb8aa3b
+DATA lanes3fb8aa3b<>+20(SB)/4, $0x3fb8aa3b
+DATA lanes3fb8aa3b<>+24(SB)/4, $0x3fb8aa3b
+DATA lanes3fb8aa3b<>+28(SB)/4, $0x3fb8aa3b
+DATA lanes3fb8aa3b<>+32(SB)/4, $0x3fb8aa3b
+DATA lanes3fb8aa3b<>+36(SB)/4, $0x3fb8aa3b
+DATA lanes3fb8aa3b<>+40(SB)/4, $0x3fb8aa3b
+DATA lanes3fb8aa3b<>+44(SB)/4, $0x3fb8aa3b
+DATA lanes3fb8aa3b<>+48(SB)/4, $0x3fb8aa3b
+DATA lanes3fb8aa3b<>+52(SB)/4, $0x3fb8aa3b
+DATA lanes3fb8aa3b<>+56(SB)/4, $0x3fb8aa3b
+DATA lanes3fb8aa3b<>+60(SB)/4, $0x3fb8aa3b
+GLOBL lanes3fb8aa3b<>(SB), RODATA|NOPTR, $64
+
+DATA lanesbf317200<>+0(SB)/4, $0xbf317200
+DATA lanesbf317200<>+4(SB)/4, $0xbf317200
+DATA lanesbf317200<>+8(SB)/4, $0xbf317200
+DATA lanesbf317200<>+12(SB)/4, $0xbf317200
+DATA lanesbf317200<>+16(SB)/4, $0xbf317200
+DATA lanesbf317200<>+20(SB)/4, $0xbf317200
+DATA lanesbf317200<>+24(SB)/4, $0xbf317200
+DATA lanesbf317200<>+28(SB)/4, $0xbf317200
+DATA lanesbf317200<>+32(SB)/4, $0xbf317200
+DATA lanesbf317200<>+36(SB)/4, $0xbf317200
+DATA lanesbf317200<>+40(SB)/4, $0xbf317200
+DATA lanesbf317200<>+44(SB)/4, $0xbf317200
+DATA lanesbf317200<>+48(SB)/4, $0xbf317200
+DATA lanesbf317200<>+52(SB)/4, $0xbf317200
+DATA lanesbf317200<>+56(SB)/4, $0xbf317200
+DATA lanesbf317200<>+60(SB)/4, $0xbf317200
+GLOBL lanesbf317200<>(SB), RODATA|NOPTR, $64
+
+DATA lanesb5bfbe8e<>+0(SB)/4, $0xb5bfbe8e
+DATA lanesb5bfbe8e<>+4(SB)/4, $0xb5bfbe8e
+DATA lanesb5bfbe8e<>+8(SB)/4, $0xb5bfbe8e
+DATA lanesb5bfbe8e<>+12(SB)/4, $0xb5bfbe8e
+DATA lanesb5bfbe8e<>+16(SB)/4, $0xb5bfbe8e
+DATA lanesb5bfbe8e<>+20(SB)/4, $0xb5bfbe8e
+DATA lanesb5bfbe8e<>+24(SB)/4, $0xb5bfbe8e
+DATA lanesb5bfbe8e<>+28(SB)/4, $0xb5bfbe8e
+DATA lanesb5bfbe8e<>+32(SB)/4, $0xb5bfbe8e
+DATA lanesb5bfbe8e<>+36(SB)/4, $0xb5bfbe8e
+DATA lanesb5bfbe8e<>+40(SB)/4, $0xb5bfbe8e
+DATA lanesb5bfbe8e<>+44(SB)/4, $0xb5bfbe8e
+DATA lanesb5bfbe8e<>+48(SB)/4, $0xb5bfbe8e
+DATA lanesb5bfbe8e<>+52(SB)/4, $0xb5bfbe8e
+DATA lanesb5bfbe8e<>+56(SB)/4, $0xb5bfbe8e
+DATA lanesb5bfbe8e<>+60(SB)/4, $0xb5bfbe8e
+GLOBL lanesb5bfbe8e<>(SB), RODATA|NOPTR, $64
+
+DATA lanes39506967<>+0(SB)/4, $0x39506967
+DATA lanes39506967<>+4(SB)/4, $0x39506967
+DATA lanes39506967<>+8(SB)/4, $0x39506967
+DATA lanes39506967<>+12(SB)/4, $0x39506967
+DATA lanes39506967<>+16(SB)/4, $0x39506967
+DATA lanes39506967<>+20(SB)/4, $0x39506967
+DATA lanes39506967<>+24(SB)/4, $0x39506967
+DATA lanes39506967<>+28(SB)/4, $0x39506967
+DATA lanes39506967<>+32(SB)/4, $0x39506967
+DATA lanes39506967<>+36(SB)/4, $0x39506967
+DATA lanes39506967<>+40(SB)/4, $0x39506967
+DATA lanes39506967<>+44(SB)/4, $0x39506967
+DATA lanes39506967<>+48(SB)/4, $0x39506967
+DATA lanes39506967<>+52(SB)/4, $0x39506967
+DATA lanes39506967<>+56(SB)/4, $0x39506967
+DATA lanes39506967<>+60(SB)/4, $0x39506967
+GLOBL lanes39506967<>(SB), RODATA|NOPTR, $64
+
+DATA lanes3ab743ce<>+0(SB)/4, $0x3ab743ce
+DATA lanes3ab743ce<>+4(SB)/4, $0x3ab743ce
+DATA lanes3ab743ce<>+8(SB)/4, $0x3ab743ce
+DATA lanes3ab743ce<>+12(SB)/4, $0x3ab743ce
+DATA lanes3ab743ce<>+16(SB)/4, $0x3ab743ce
+DATA lanes3ab743ce<>+20(SB)/4, $0x3ab743ce
+DATA lanes3ab743ce<>+24(SB)/4, $0x3ab743ce
+DATA lanes3ab743ce<>+28(SB)/4, $0x3ab743ce
+DATA lanes3ab743ce<>+32(SB)/4, $0x3ab743ce
+DATA lanes3ab743ce<>+36(SB)/4, $0x3ab743ce
+DATA lanes3ab743ce<>+40(SB)/4, $0x3ab743ce
+DATA lanes3ab743ce<>+44(SB)/4, $0x3ab743ce
+DATA lanes3ab743ce<>+48(SB)/4, $0x3ab743ce
+DATA lanes3ab743ce<>+52(SB)/4, $0x3ab743ce
+DATA lanes3ab743ce<>+56(SB)/4, $0x3ab743ce
+DATA lanes3ab743ce<>+60(SB)/4, $0x3ab743ce
+GLOBL lanes3ab743ce<>(SB), RODATA|NOPTR, $64
+
+DATA lanes3c088908<>+0(SB)/4, $0x3c088908
+DATA lanes3c088908<>+4(SB)/4, $0x3c088908
+DATA lanes3c088908<>+8(SB)/4, $0x3c088908
+DATA lanes3c088908<>+12(SB)/4, $0x3c088908
+DATA lanes3c088908<>+16(SB)/4, $0x3c088908
+DATA lanes3c088908<>+20(SB)/4, $0x3c088908
+DATA lanes3c088908<>+24(SB)/4, $0x3c088908
+DATA lanes3c088908<>+28(SB)/4, $0x3c088908
+DATA lanes3c088908<>+32(SB)/4, $0x3c088908
+DATA lanes3c088908<>+36(SB)/4, $0x3c088908
+DATA lanes3c088908<>+40(SB)/4, $0x3c088908
+DATA lanes3c088908<>+44(SB)/4, $0x3c088908
+DATA lanes3c088908<>+48(SB)/4, $0x3c088908
+DATA lanes3c088908<>+52(SB)/4, $0x3c088908
+DATA lanes3c088908<>+56(SB)/4, $0x3c088908
+DATA lanes3c088908<>+60(SB)/4, $0x3c088908
+GLOBL lanes3c088908<>(SB), RODATA|NOPTR, $64
+
+DATA lanes3d2aa9c1<>+0(SB)/4, $0x3d2aa9c1
+DATA lanes3d2aa9c1<>+4(SB)/4, $0x3d2aa9c1
+DATA lanes3d2aa9c1<>+8(SB)/4, $0x3d2aa9c1
+DATA lanes3d2aa9c1<>+12(SB)/4, $0x3d2aa9c1
+DATA lanes3d2aa9c1<>+16(SB)/4, $0x3d2aa9c1
+DATA lanes3d2aa9c1<>+20(SB)/4, $0x3d2aa9c1
+DATA lanes3d2aa9c1<>+24(SB)/4, $0x3d2aa9c1
+DATA lanes3d2aa9c1<>+28(SB)/4, $0x3d2aa9c1
+DATA lanes3d2aa9c1<>+32(SB)/4, $0x3d2aa9c1
+DATA lanes3d2aa9c1<>+36(SB)/4, $0x3d2aa9c1
+DATA lanes3d2aa9c1<>+40(SB)/4, $0x3d2aa9c1
+DATA lanes3d2aa9c1<>+44(SB)/4, $0x3d2aa9c1
+DATA lanes3d2aa9c1<>+48(SB)/4, $0x3d2aa9c1
+DATA lanes3d2aa9c1<>+52(SB)/4, $0x3d2aa9c1
+DATA lanes3d2aa9c1<>+56(SB)/4, $0x3d2aa9c1
+DATA lanes3d2aa9c1<>+60(SB)/4, $0x3d2aa9c1
+GLOBL lanes3d2aa9c1<>(SB), RODATA|NOPTR, $64
+
+DATA lanes3e2aaaaa<>+0(SB)/4, $0x3e2aaaaa
+DATA lanes3e2aaaaa<>+4(SB)/4, $0x3e2aaaaa
+DATA lanes3e2aaaaa<>+8(SB)/4, $0x3e2aaaaa
+DATA lanes3e2aaaaa<>+12(SB)/4, $0x3e2aaaaa
+DATA lanes3e2aaaaa<>+16(SB)/4, $0x3e2aaaaa
+DATA lanes3e2aaaaa<>+20(SB)/4, $0x3e2aaaaa
+DATA lanes3e2aaaaa<>+24(SB)/4, $0x3e2aaaaa
+DATA lanes3e2aaaaa<>+28(SB)/4, $0x3e2aaaaa
+DATA lanes3e2aaaaa<>+32(SB)/4, $0x3e2aaaaa
+DATA lanes3e2aaaaa<>+36(SB)/4, $0x3e2aaaaa
+DATA lanes3e2aaaaa<>+40(SB)/4, $0x3e2aaaaa
+DATA lanes3e2aaaaa<>+44(SB)/4, $0x3e2aaaaa
+DATA lanes3e2aaaaa<>+48(SB)/4, $0x3e2aaaaa
+DATA lanes3e2aaaaa<>+52(SB)/4, $0x3e2aaaaa
+DATA lanes3e2aaaaa<>+56(SB)/4, $0x3e2aaaaa
+DATA lanes3e2aaaaa<>+60(SB)/4, $0x3e2aaaaa
+GLOBL lanes3e2aaaaa<>(SB), RODATA|NOPTR, $64
+
+DATA lanes3f000000<>+0(SB)/4, $0x3f000000
+DATA lanes3f000000<>+4(SB)/4, $0x3f000000
+DATA lanes3f000000<>+8(SB)/4, $0x3f000000
+DATA lanes3f000000<>+12(SB)/4, $0x3f000000
+DATA lanes3f000000<>+16(SB)/4, $0x3f000000
+DATA lanes3f000000<>+20(SB)/4, $0x3f000000
+DATA lanes3f000000<>+24(SB)/4, $0x3f000000
+DATA lanes3f000000<>+28(SB)/4, $0x3f000000
+DATA lanes3f000000<>+32(SB)/4, $0x3f000000
+DATA lanes3f000000<>+36(SB)/4, $0x3f000000
+DATA lanes3f000000<>+40(SB)/4, $0x3f000000
+DATA lanes3f000000<>+44(SB)/4, $0x3f000000
+DATA lanes3f000000<>+48(SB)/4, $0x3f000000
+DATA lanes3f000000<>+52(SB)/4, $0x3f000000
+DATA lanes3f000000<>+56(SB)/4, $0x3f000000
+DATA lanes3f000000<>+60(SB)/4, $0x3f000000
+GLOBL lanes3f000000<>(SB), RODATA|NOPTR, $64
+
+// func logAVX512(b *float32, out *uint32, x *uint32, n int, panels int)
+// Requires: AVX, AVX512F
+TEXT ·logAVX512(SB), NOSPLIT, $0-40
+	MOVQ b+0(FP), AX
+	MOVQ n+24(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVQ panels+32(FP), R9
+	XORQ R10, R10
+
+panel:
+	VMOVUPS     (R8)(R10*1), Z0
+	VMOVUPS     lanes41b80000<>+0(SB), Z3
+	VMULPS      lanes4b000000<>+0(SB), Z0, Z1
+	VCMPPS      $0x01, lanes00800000<>+0(SB), Z0, K1
+	VBLENDMPS   Z1, Z0, K1, Z1
+	VCMPPS      $0x01, lanes00800000<>+0(SB), Z0, K1
+	VMOVAPS.Z   Z3, K1, Z3
+	VPSUBD      lanes3f3504f3<>+0(SB), Z1, Z1
+	VPSRAD      $0x17, Z1, Z2
+	VCVTDQ2PS   Z2, Z2
+	VSUBPS      Z3, Z2, Z2
+	VMOVUPS     lanes007fffff<>+0(SB), Z3
+	VPANDD      Z1, Z3, Z1
+	VPADDD      lanes3f3504f3<>+0(SB), Z1, Z1
+	VSUBPS      lanes3f800000<>+0(SB), Z1, Z1
+	VADDPS      lanes40000000<>+0(SB), Z1, Z3
+	VDIVPS      Z3, Z1, Z3
+	VMULPS      Z3, Z3, Z1
+	VADDPS      Z3, Z3, Z3
+	VMOVUPS     lanes3e0f800a<>+0(SB), Z5
+	VFMADD213PS lanes3e0f5a32<>+0(SB), Z1, Z5
+	VFMADD213PS lanes3e4ce94c<>+0(SB), Z1, Z5
+	VFMADD213PS lanes3eaaaa80<>+0(SB), Z1, Z5
+	VMULPS      Z1, Z5, Z5
+	VFMADD213PS Z3, Z3, Z5
+	VFMADD231PS lanes35bfbe8e<>+0(SB), Z2, Z5
+	VFMADD231PS lanes3f317200<>+0(SB), Z2, Z5
+	VPXORD      Z4, Z4, Z4
+	VCMPPS      $0x00, Z4, Z0, K1
+	VBLENDMPS   lanesff800000<>+0(SB), Z5, K1, Z5
+	VCMPPS      $0x01, Z4, Z0, K1
+	VBLENDMPS   lanes7fc00000<>+0(SB), Z5, K1, Z5
+	VCMPPS      $0x06, lanes7f7fffff<>+0(SB), Z0, K1
+	VBLENDMPS   Z0, Z5, K1, Z5
+	VMOVUPS     Z5, (SI)(R10*1)
+	ADDQ        $0x00000040, R10
+	DECQ        R9
+	JNZ         panel
+	INCQ        CX
+	CMPQ        CX, DX
+	JL          element
+	VZEROUPPER
+	RET
+
+DATA lanes41b80000<>+0(SB)/4, $0x41b80000
+DATA lanes41b80000<>+4(SB)/4, $0x41b80000
+DATA lanes41b80000<>+8(SB)/4, $0x41b80000
+DATA lanes41b80000<>+12(SB)/4, $0x41b80000
+DATA lanes41b80000<>+16(SB)/4, $0x41b80000
+DATA lanes41b80000<>+20(SB)/4, $0x41b80000
+DATA lanes41b80000<>+24(SB)/4, $0x41b80000
+DATA lanes41b80000<>+28(SB)/4, $0x41b80000
+DATA lanes41b80000<>+32(SB)/4, $0x41b80000
+DATA lanes41b80000<>+36(SB)/4, $0x41b80000
+DATA lanes41b80000<>+40(SB)/4, $0x41b80000
+DATA lanes41b80000<>+44(SB)/4, $0x41b80000
+DATA lanes41b80000<>+48(SB)/4, $0x41b80000
+DATA lanes41b80000<>+52(SB)/4, $0x41b80000
+DATA lanes41b80000<>+56(SB)/4, $0x41b80000
+DATA lanes41b80000<>+60(SB)/4, $0x41b80000
+GLOBL lanes41b80000<>(SB), RODATA|NOPTR, $64
+
+DATA lanes00800000<>+0(SB)/4, $0x00800000
+DATA lanes00800000<>+4(SB)/4, $0x00800000
+DATA lanes00800000<>+8(SB)/4, $0x00800000
+DATA lanes00800000<>+12(SB)/4, $0x00800000
+DATA lanes00800000<>+16(SB)/4, $0x00800000
+DATA lanes00800000<>+20(SB)/4, $0x00800000
+DATA lanes00800000<>+24(SB)/4, $0x00800000
+DATA lanes00800000<>+28(SB)/4, $0x00800000
+DATA lanes00800000<>+32(SB)/4, $0x00800000
+DATA lanes00800000<>+36(SB)/4, $0x00800000
+DATA lanes00800000<>+40(SB)/4, $0x00800000
+DATA lanes00800000<>+44(SB)/4, $0x00800000
+DATA lanes00800000<>+48(SB)/4, $0x00800000
+DATA lanes00800000<>+52(SB)/4, $0x00800000
+DATA lanes00800000<>+56(SB)/4, $0x00800000
+DATA lanes00800000<>+60(SB)/4, $0x00800000
+GLOBL lanes00800000<>(SB), RODATA|NOPTR, $64
+
+DATA lanes4b000000<>+0(SB)/4, $0x4b000000
+DATA lanes4b000000<>+4(SB)/4, $0x4b000000
+DATA lanes4b000000<>+8(SB)/4, $0x4b000000
+DATA lanes4b000000<>+12(SB)/4, $0x4b000000
+DATA lanes4b000000<>+16(SB)/4, $0x4b000000
+DATA lanes4b000000<>+20(SB)/4, $0x4b000000
+DATA lanes4b000000<>+24(SB)/4, $0x4b000000
+DATA lanes4b000000<>+28(SB)/4, $0x4b000000
+DATA lanes4b000000<>+32(SB)/4, $0x4b000000
+DATA lanes4b000000<>+36(SB)/4, $0x4b000000
+DATA lanes4b000000<>+40(SB)/4, $0x4b000000
+DATA lanes4b000000<>+44(SB)/4, $0x4b000000
+DATA lanes4b000000<>+48(SB)/4, $0x4b000000
+DATA lanes4b000000<>+52(SB)/4, $0x4b000000
+DATA lanes4b000000<>+56(SB)/4, $0x4b000000
+DATA lanes4b000000<>+60(SB)/4, $0x4b000000
+GLOBL lanes4b000000<>(SB), RODATA|NOPTR, $64
+
+DATA lanes3f3504f3<>+0(SB)/4, $0x3f3504f3
+DATA lanes3f3504f3<>+4(SB)/4, $0x3f3504f3
+DATA lanes3f3504f3<>+8(SB)/4, $0x3f3504f3
+DATA lanes3f3504f3<>+12(SB)/4, $0x3f3504f3
+DATA lanes3f3504f3<>+16(SB)/4, $0x3f3504f3
+DATA lanes3f3504f3<>+20(SB)/4, $0x3f3504f3
+DATA lanes3f3504f3<>+24(SB)/4, $0x3f3504f3
+DATA lanes3f3504f3<>+28(SB)/4, $0x3f3504f3
+DATA lanes3f3504f3<>+32(SB)/4, $0x3f3504f3
+DATA lanes3f3504f3<>+36(SB)/4, $0x3f3504f3
+DATA lanes3f3504f3<>+40(SB)/4, $0x3f3504f3
+DATA lanes3f3504f3<>+44(SB)/4, $0x3f3504f3
+DATA lanes3f3504f3<>+48(SB)/4, $0x3f3504f3
+DATA lanes3f3504f3<>+52(SB)/4, $0x3f3504f3
+DATA lanes3f3504f3<>+56(SB)/4, $0x3f3504f3
+DATA lanes3f3504f3<>+60(SB)/4, $0x3f3504f3
+GLOBL lanes3f3504f3<>(SB), RODATA|NOPTR, $64
+
+DATA lanes007fffff<>+0(SB)/4, $0x007fffff
+DATA lanes007fffff<>+4(SB)/4, $0x007fffff
+DATA lanes007fffff<>+8(SB)/4, $0x007fffff
+DATA lanes007fffff<>+12(SB)/4, $0x007fffff
+DATA lanes007fffff<>+16(SB)/4, $0x007fffff
+DATA lanes007fffff<>+20(SB)/4, $0x007fffff
+DATA lanes007fffff<>+24(SB)/4, $0x007fffff
+DATA lanes007fffff<>+28(SB)/4, $0x007fffff
+DATA lanes007fffff<>+32(SB)/4, $0x007fffff
+DATA lanes007fffff<>+36(SB)/4, $0x007fffff
+DATA lanes007fffff<>+40(SB)/4, $0x007fffff
+DATA lanes007fffff<>+44(SB)/4, $0x007fffff
+DATA lanes007fffff<>+48(SB)/4, $0x007fffff
+DATA lanes007fffff<>+52(SB)/4, $0x007fffff
+DATA lanes007fffff<>+56(SB)/4, $0x007fffff
+DATA lanes007fffff<>+60(SB)/4, $0x007fffff
+GLOBL lanes007fffff<>(SB), RODATA|NOPTR, $64
+
+DATA lanes40000000<>+0(SB)/4, $0x40000000
+DATA lanes40000000<>+4(SB)/4, $0x40000000
+DATA lanes40000000<>+8(SB)/4, $0x40000000
+DATA lanes40000000<>+12(SB)/4, $0x40000000
+DATA lanes40000000<>+16(SB)/4, $0x40000000
+DATA lanes40000000<>+20(SB)/4, $0x40000000
+DATA lanes40000000<>+24(SB)/4, $0x40000000
+DATA lanes40000000<>+28(SB)/4, $0x40000000
+DATA lanes40000000<>+32(SB)/4, $0x40000000
+DATA lanes40000000<>+36(SB)/4, $0x40000000
+DATA lanes40000000<>+40(SB)/4, $0x40000000
+DATA lanes40000000<>+44(SB)/4, $0x40000000
+DATA lanes40000000<>+48(SB)/4, $0x40000000
+DATA lanes40000000<>+52(SB)/4, $0x40000000
+DATA lanes40000000<>+56(SB)/4, $0x40000000
+DATA lanes40000000<>+60(SB)/4, $0x40000000
+GLOBL lanes40000000<>(SB), RODATA|NOPTR, $64
+
+DATA lanes3e0f800a<>+0(SB)/4, $0x3e0f800a
+DATA lanes3e0f800a<>+4(SB)/4, $0x3e0f800a
+DATA lanes3e0f800a<>+8(SB)/4, $0x3e0f800a
+DATA lanes3e0f800a<>+12(SB)/4, $0x3e0f800a
+DATA lanes3e0f800a<>+16(SB)/4, $0x3e0f800a
+DATA lanes3e0f800a<>+20(SB)/4, $0x3e0f800a
+DATA lanes3e0f800a<>+24(SB)/4, $0x3e0f800a
+DATA lanes3e0f800a<>+28(SB)/4, $0x3e0f800a
+DATA lanes3e0f800a<>+32(SB)/4, $0x3e0f800a
+DATA lanes3e0f800a<>+36(SB)/4, $0x3e0f800a
+DATA lanes3e0f800a<>+40(SB)/4, $0x3e0f800a
+DATA lanes3e0f800a<>+44(SB)/4, $0x3e0f800a
+DATA lanes3e0f800a<>+48(SB)/4, $0x3e0f800a
+DATA lanes3e0f800a<>+52(SB)/4, $0x3e0f800a
+DATA lanes3e0f800a<>+56(SB)/4, $0x3e0f800a
+DATA lanes3e0f800a<>+60(SB)/4, $0x3e0f800a
+GLOBL lanes3e0f800a<>(SB), RODATA|NOPTR, $64
+
+DATA lanes3e0f5a32<>+0(SB)/4, $0x3e0f5a32
+DATA lanes3e0f5a32<>+4(SB)/4, $0x3e0f5a32
+DATA lanes3e0f5a32<>+8(SB)/4, $0x3e0f5a32
+DATA lanes3e0f5a32<>+12(SB)/4, $0x3e0f5a32
+DATA lanes3e0f5a32<>+16(SB)/4, $0x3e0f5a32
+DATA lanes3e0f5a32<>+20(SB)/4, $0x3e0f5a32
+DATA lanes3e0f5a32<>+24(SB)/4, $0x3e0f5a32
+DATA lanes3e0f5a32<>+28(SB)/4, $0x3e0f5a32
+DATA lanes3e0f5a32<>+32(SB)/4, $0x3e0f5a32
+DATA lanes3e0f5a32<>+36(SB)/4, $0x3e0f5a32
+DATA lanes3e0f5a32<>+40(SB)/4, $0x3e0f5a32
+DATA lanes3e0f5a32<>+44(SB)/4, $0x3e0f5a32
+DATA lanes3e0f5a32<>+48(SB)/4, $0x3e0f5a32
+DATA lanes3e0f5a32<>+52(SB)/4, $0x3e0f5a32
+DATA lanes3e0f5a32<>+56(SB)/4, $0x3e0f5a32
+DATA lanes3e0f5a32<>+60(SB)/4, $0x3e0f5a32
+GLOBL lanes3e0f5a32<>(SB), RODATA|NOPTR, $64
+
+DATA lanes3e4ce94c<>+0(SB)/4, $0x3e4ce94c
+DATA lanes3e4ce94c<>+4(SB)/4, $0x3e4ce94c
+DATA lanes3e4ce94c<>+8(SB)/4, $0x3e4ce94c
+DATA lanes3e4ce94c<>+12(SB)/4, $0x3e4ce94c
+DATA lanes3e4ce94c<>+16(SB)/4, $0x3e4ce94c
+DATA lanes3e4ce94c<>+20(SB)/4, $0x3e4ce94c
+DATA lanes3e4ce94c<>+24(SB)/4, $0x3e4ce94c
+DATA lanes3e4ce94c<>+28(SB)/4, $0x3e4ce94c
+DATA lanes3e4ce94c<>+32(SB)/4, $0x3e4ce94c
+DATA lanes3e4ce94c<>+36(SB)/4, $0x3e4ce94c
+DATA lanes3e4ce94c<>+40(SB)/4, $0x3e4ce94c
+DATA lanes3e4ce94c<>+44(SB)/4, $0x3e4ce94c
+DATA lanes3e4ce94c<>+48(SB)/4, $0x3e4ce94c
+DATA lanes3e4ce94c<>+52(SB)/4, $0x3e4ce94c
+DATA lanes3e4ce94c<>+56(SB)/4, $0x3e4ce94c
+DATA lanes3e4ce94c<>+60(SB)/4, $0x3e4ce94c
+GLOBL lanes3e4ce94c<>(SB), RODATA|NOPTR, $64
+
+DATA lanes3eaaaa80<>+0(SB)/4, $0x3eaaaa80
+DATA lanes3eaaaa80<>+4(SB)/4, $0x3eaaaa80
+DATA lanes3eaaaa80<>+8(SB)/4, $0x3eaaaa80
+DATA lanes3eaaaa80<>+12(SB)/4, $0x3eaaaa80
+DATA lanes3eaaaa80<>+16(SB)/4, $0x3eaaaa80
+DATA lanes3eaaaa80<>+20(SB)/4, $0x3eaaaa80
+DATA lanes3eaaaa80<>+24(SB)/4, $0x3eaaaa80
+DATA lanes3eaaaa80<>+28(SB)/4, $0x3eaaaa80
+DATA lanes3eaaaa80<>+32(SB)/4, $0x3eaaaa80
+DATA lanes3eaaaa80<>+36(SB)/4, $0x3eaaaa80
+DATA lanes3eaaaa80<>+40(SB)/4, $0x3eaaaa80
+DATA lanes3eaaaa80<>+44(SB)/4, $0x3eaaaa80
+DATA lanes3eaaaa80<>+48(SB)/4, $0x3eaaaa80
+DATA lanes3eaaaa80<>+52(SB)/4, $0x3eaaaa80
+DATA lanes3eaaaa80<>+56(SB)/4, $0x3eaaaa80
+DATA lanes3eaaaa80<>+60(SB)/4, $0x3eaaaa80
+GLOBL lanes3eaaaa80<>(SB), RODATA|NOPTR, $64
+
+DATA lanes35bfbe8e<>+0(SB)/4, $0x35bfbe8e
+DATA lanes35bfbe8e<>+4(SB)/4, $0x35bfbe8e
+DATA lanes35bfbe8e<>+8(SB)/4, $0x35bfbe8e
+DATA lanes35bfbe8e<>+12(SB)/4, $0x35bfbe8e
+DATA lanes35bfbe8e<>+16(SB)/4, $0x35bfbe8e
+DATA lanes35bfbe8e<>+20(SB)/4, $0x35bfbe8e
+DATA lanes35bfbe8e<>+24(SB)/4, $0x35bfbe8e
+DATA lanes35bfbe8e<>+28(SB)/4, $0x35bfbe8e
+DATA lanes35bfbe8e<>+32(SB)/4, $0x35bfbe8e
+DATA lanes35bfbe8e<>+36(SB)/4, $0x35bfbe8e
+DATA lanes35bfbe8e<>+40(SB)/4, $0x35bfbe8e
+DATA lanes35bfbe8e<>+44(SB)/4, $0x35bfbe8e
+DATA lanes35bfbe8e<>+48(SB)/4, $0x35bfbe8e
+DATA lanes35bfbe8e<>+52(SB)/4, $0x35bfbe8e
+DATA lanes35bfbe8e<>+56(SB)/4, $0x35bfbe8e
+DATA lanes35bfbe8e<>+60(SB)/4, $0x35bfbe8e
+GLOBL lanes35bfbe8e<>(SB), RODATA|NOPTR, $64
+
+DATA lanes3f317200<>+0(SB)/4, $0x3f317200
+DATA lanes3f317200<>+4(SB)/4, $0x3f317200
+DATA lanes3f317200<>+8(SB)/4, $0x3f317200
+DATA lanes3f317200<>+12(SB)/4, $0x3f317200
+DATA lanes3f317200<>+16(SB)/4, $0x3f317200
+DATA lanes3f317200<>+20(SB)/4, $0x3f317200
+DATA lanes3f317200<>+24(SB)/4, $0x3f317200
+DATA lanes3f317200<>+28(SB)/4, $0x3f317200
+DATA lanes3f317200<>+32(SB)/4, $0x3f317200
+DATA lanes3f317200<>+36(SB)/4, $0x3f317200
+DATA lanes3f317200<>+40(SB)/4, $0x3f317200
+DATA lanes3f317200<>+44(SB)/4, $0x3f317200
+DATA lanes3f317200<>+48(SB)/4, $0x3f317200
+DATA lanes3f317200<>+52(SB)/4, $0x3f317200
+DATA lanes3f317200<>+56(SB)/4, $0x3f317200
+DATA lanes3f317200<>+60(SB)/4, $0x3f317200
+GLOBL lanes3f317200<>(SB), RODATA|NOPTR, $64
+
+DATA lanesff800000<>+0(SB)/4, $0xff800000
+DATA lanesff800000<>+4(SB)/4, $0xff800000
+DATA lanesff800000<>+8(SB)/4, $0xff800000
+DATA lanesff800000<>+12(SB)/4, $0xff800000
+DATA lanesff800000<>+16(SB)/4, $0xff800000
+DATA lanesff800000<>+20(SB)/4, $0xff800000
+DATA lanesff800000<>+24(SB)/4, $0xff800000
+DATA lanesff800000<>+28(SB)/4, $0xff800000
+DATA lanesff800000<>+32(SB)/4, $0xff800000
+DATA lanesff800000<>+36(SB)/4, $0xff800000
+DATA lanesff800000<>+40(SB)/4, $0xff800000
+DATA lanesff800000<>+44(SB)/4, $0xff800000
+DATA lanesff800000<>+48(SB)/4, $0xff800000
+DATA lanesff800000<>+52(SB)/4, $0xff800000
+DATA lanesff800000<>+56(SB)/4, $0xff800000
+DATA lanesff800000<>+60(SB)/4, $0xff800000
+GLOBL lanesff800000<>(SB), RODATA|NOPTR, $64
+
+DATA lanes7fc00000<>+0(SB)/4, $0x7fc00000
+DATA lanes7fc00000<>+4(SB)/4, $0x7fc00000
+DATA lanes7fc00000<>+8(SB)/4, $0x7fc00000
+DATA lanes7fc00000<>+12(SB)/4, $0x7fc00000
+DATA lanes7fc00000<>+16(SB)/4, $0x7fc00000
+DATA lanes7fc00000<>+20(SB)/4, $0x7fc00000
+DATA lanes7fc00000<>+24(SB)/4, $0x7fc00000
+DATA lanes7fc00000<>+28(SB)/4, $0x7fc00000
+DATA lanes7fc00000<>+32(SB)/4, $0x7fc00000
+DATA lanes7fc00000<>+36(SB)/4, $0x7fc00000
+DATA lanes7fc00000<>+40(SB)/4, $0x7fc00000
+DATA lanes7fc00000<>+44(SB)/4, $0x7fc00000
+DATA lanes7fc00000<>+48(SB)/4, $0x7fc00000
+DATA lanes7fc00000<>+52(SB)/4, $0x7fc00000
+DATA lanes7fc00000<>+56(SB)/4, $0x7fc00000
+DATA lanes7fc00000<>+60(SB)/4, $0x7fc00000
+GLOBL lanes7fc00000<>(SB), RODATA|NOPTR, $64
+
+DATA lanes7f7fffff<>+0(SB)/4, $0x7f7fffff
+DATA lanes7f7fffff<>+4(SB)/4, $0x7f7fffff
+DATA lanes7f7fffff<>+8(SB)/4, $0x7f7fffff
+DATA lanes7f7fffff<>+12(SB)/4, $0x7f7fffff
+DATA lanes7f7fffff<>+16(SB)/4, $0x7f7fffff
+DATA lanes7f7fffff<>+20(SB)/4, $0x7f7fffff
+DATA lanes7f7fffff<>+24(SB)/4, $0x7f7fffff
+DATA lanes7f7fffff<>+28(SB)/4, $0x7f7fffff
+DATA lanes7f7fffff<>+32(SB)/4, $0x7f7fffff
+DATA lanes7f7fffff<>+36(SB)/4, $0x7f7fffff
+DATA lanes7f7fffff<>+40(SB)/4, $0x7f7fffff
+DATA lanes7f7fffff<>+44(SB)/4, $0x7f7fffff
+DATA lanes7f7fffff<>+48(SB)/4, $0x7f7fffff
+DATA lanes7f7fffff<>+52(SB)/4, $0x7f7fffff
+DATA lanes7f7fffff<>+56(SB)/4, $0x7f7fffff
+DATA lanes7f7fffff<>+60(SB)/4, $0x7f7fffff
+GLOBL lanes7f7fffff<>(SB), RODATA|NOPTR, $64
+
+// func sigmoidAVX512(b *float32, out *uint32, x *uint32, n int, panels int)
+// Requires: AVX, AVX512F
+TEXT ·sigmoidAVX512(SB), NOSPLIT, $0-40
+	MOVQ b+0(FP), AX
+	MOVQ n+24(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVQ panels+32(FP), R9
+	XORQ R10, R10
+
+panel:
+	VMOVUPS     (R8)(R10*1), Z0
+	VPXORD      Z1, Z1, Z1
+	VSUBPS      Z0, Z1, Z0
+	VMOVUPS     lanes42b20000<>+0(SB), Z2
+	VMINPS      Z0, Z2, Z2
+	VMULPS      lanes3fb8aa3b<>+0(SB), Z2, Z3
+	VRNDSCALEPS $0x08, Z3, Z3
+	VMOVAPS     Z2, Z2
+	VFMADD231PS lanesbf317200<>+0(SB), Z3, Z2
+	VFMADD231PS lanesb5bfbe8e<>+0(SB), Z3, Z2
+	VMULPS      Z2, Z2, Z4
+	VMOVUPS     lanes39506967<>+0(SB), Z5
+	VFMADD213PS lanes3ab743ce<>+0(SB), Z2, Z5
+	VMOVUPS     lanes3c088908<>+0(SB), Z6
+	VFMADD213PS lanes3d2aa9c1<>+0(SB), Z2, Z6
+	VFMADD213PS Z6, Z4, Z5
+	VMOVUPS     lanes3e2aaaaa<>+0(SB), Z6
+	VFMADD213PS lanes3f000000<>+0(SB), Z2, Z6
+	VFMADD213PS Z6, Z4, Z5
+	VFMADD213PS Z2, Z4, Z5
+	VADDPS      lanes3f800000<>+0(SB), Z5, Z5
+	VCMPPS      $0x05, lanesc2aeac4a<>+0(SB), Z0, K1
+	VSCALEFPS.Z Z3, Z5, K1, Z5
+	VADDPS      lanes3f800000<>+0(SB), Z5, Z5
+	VMOVUPS     lanes3f800000<>+0(SB), Z0
+	VDIVPS      Z5, Z0, Z5
+	VMOVUPS     Z5, (SI)(R10*1)
+	ADDQ        $0x00000040, R10
+	DECQ        R9
+	JNZ         panel
+	INCQ        CX
+	CMPQ        CX, DX
+	JL          element
+	VZEROUPPER
+	RET
+
+// func hyperbolicTangentAVX512(b *float32, out *uint32, x *uint32, n int, panels int)
+// Requires: AVX, AVX512F
+TEXT ·hyperbolicTangentAVX512(SB), NOSPLIT, $0-40
+	MOVQ b+0(FP), AX
+	MOVQ n+24(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVQ panels+32(FP), R9
+	XORQ R10, R10
+
+panel:
+	VMOVUPS     (R8)(R10*1), Z0
+	VMOVUPS     tanhLimit<>+0(SB), Z1
+	VMOVUPS     tanhOne<>+0(SB), Z2
+	VMOVUPS     tanhMagnitude<>+0(SB), Z3
+	VPANDD      Z0, Z3, Z4
+	VCMPPS      $0x05, tanhTiny<>+0(SB), Z4, K1
+	VMOVAPS.Z   Z0, K1, Z0
+	VPANDD      Z0, Z3, Z4
+	VADDPS      Z4, Z4, Z4
+	VMINPS      Z4, Z1, Z4
+	VMULPS      tanhLog2e<>+0(SB), Z4, Z1
+	VRNDSCALEPS $0x08, Z1, Z1
+	VMOVAPS     Z4, Z4
+	VFMADD231PS tanhHigh<>+0(SB), Z1, Z4
+	VFMADD231PS tanhLow<>+0(SB), Z1, Z4
+	VMOVUPS     tanhP7<>+0(SB), Z5
+	VFMADD213PS tanhP6<>+0(SB), Z4, Z5
+	VFMADD213PS tanhP5<>+0(SB), Z4, Z5
+	VFMADD213PS tanhP4<>+0(SB), Z4, Z5
+	VFMADD213PS tanhP3<>+0(SB), Z4, Z5
+	VFMADD213PS tanhP2<>+0(SB), Z4, Z5
+	VMULPS      Z4, Z4, Z6
+	VFMADD213PS Z4, Z6, Z5
+	VCVTPS2DQ   Z1, Z1
+	VPSLLD      $0x17, Z1, Z1
+	VPADDD      Z2, Z1, Z1
+	VSUBPS      Z2, Z1, Z6
+	VFMADD231PS Z1, Z5, Z6
+	VADDPS      tanhTwo<>+0(SB), Z6, Z5
+	VDIVPS      Z5, Z6, Z6
+	VPANDND     Z0, Z3, Z0
+	VPORD       Z0, Z6, Z6
+	VPANDD      Z6, Z3, Z0
+	VCMPPS      $0x05, tanhTiny<>+0(SB), Z0, K1
+	VMOVAPS.Z   Z6, K1, Z6
+	VMOVUPS     Z6, (SI)(R10*1)
+	ADDQ        $0x00000040, R10
+	DECQ        R9
+	JNZ         panel
+	INCQ        CX
+	CMPQ        CX, DX
+	JL          element
+	VZEROUPPER
+	RET
+
+// func erfAVX512(b *float32, out *uint32, x *uint32, n int, panels int)
+// Requires: AVX, AVX512F
+TEXT ·erfAVX512(SB), NOSPLIT, $0-40
+	MOVQ b+0(FP), AX
+	MOVQ n+24(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVQ panels+32(FP), R9
+	XORQ R10, R10
+
+panel:
+	VMOVUPS     (R8)(R10*1), Z0
+	VMULPS      Z0, Z0, Z1
+	VMOVUPS     lanesba1c7f6a<>+0(SB), Z3
+	VFMADD213PS lanes3ba37dd6<>+0(SB), Z1, Z3
+	VFMADD213PS lanesbcdb40d7<>+0(SB), Z1, Z3
+	VFMADD213PS lanes3de70cf3<>+0(SB), Z1, Z3
+	VFMADD213PS lanesbec09372<>+0(SB), Z1, Z3
+	VFMADD213PS lanes3e0375d3<>+0(SB), Z1, Z3
+	VFMADD213PS Z0, Z0, Z3
+	VMOVUPS     lanes7fffffff<>+0(SB), Z1
+	VPANDD      Z0, Z1, Z1
+	VMOVUPS     lanes40800000<>+0(SB), Z2
+	VMINPS      Z1, Z2, Z2
+	VMOVUPS     lanes395fa23f<>+0(SB), Z4
+	VFMADD213PS lanesbb5250b9<>+0(SB), Z2, Z4
+	VFMADD213PS lanes3cbb5d38<>+0(SB), Z2, Z4
+	VFMADD213PS lanesbdd784b5<>+0(SB), Z2, Z4
+	VFMADD213PS lanesbf22bfd2<>+0(SB), Z2, Z4
+	VFMADD213PS lanesbe0397a8<>+0(SB), Z2, Z4
+	VFMSUB213PS Z2, Z2, Z4
+	VMOVUPS     lanes42b20000<>+0(SB), Z2
+	VMINPS      Z4, Z2, Z2
+	VMULPS      lanes3fb8aa3b<>+0(SB), Z2, Z5
+	VRNDSCALEPS $0x08, Z5, Z5
+	VMOVAPS     Z2, Z2
+	VFMADD231PS lanesbf317200<>+0(SB), Z5, Z2
+	VFMADD231PS lanesb5bfbe8e<>+0(SB), Z5, Z2
+	VMULPS      Z2, Z2, Z6
+	VMOVUPS     lanes39506967<>+0(SB), Z7
+	VFMADD213PS lanes3ab743ce<>+0(SB), Z2, Z7
+	VMOVUPS     lanes3c088908<>+0(SB), Z8
+	VFMADD213PS lanes3d2aa9c1<>+0(SB), Z2, Z8
+	VFMADD213PS Z8, Z6, Z7
+	VMOVUPS     lanes3e2aaaaa<>+0(SB), Z8
+	VFMADD213PS lanes3f000000<>+0(SB), Z2, Z8
+	VFMADD213PS Z8, Z6, Z7
+	VFMADD213PS Z2, Z6, Z7
+	VADDPS      lanes3f800000<>+0(SB), Z7, Z7
+	VCMPPS      $0x05, lanesc2aeac4a<>+0(SB), Z4, K1
+	VSCALEFPS.Z Z5, Z7, K1, Z7
+	VMOVUPS     lanes3f800000<>+0(SB), Z2
+	VSUBPS      Z7, Z2, Z7
+	VMOVUPS     lanes80000000<>+0(SB), Z2
+	VPANDD      Z0, Z2, Z0
+	VPORD       Z7, Z0, Z7
+	VCMPPS      $0x0e, lanes3f6d8000<>+0(SB), Z1, K1
+	VBLENDMPS   Z7, Z3, K1, Z7
+	VMOVUPS     Z7, (SI)(R10*1)
+	ADDQ        $0x00000040, R10
+	DECQ        R9
+	JNZ         panel
+	INCQ        CX
+	CMPQ        CX, DX
+	JL          element
+	VZEROUPPER
+	RET
+
+DATA lanesba1c7f6a<>+0(SB)/4, $0xba1c7f6a
+DATA lanesba1c7f6a<>+4(SB)/4, $0xba1c7f6a
+DATA lanesba1c7f6a<>+8(SB)/4, $0xba1c7f6a
+DATA lanesba1c7f6a<>+12(SB)/4, $0xba1c7f6a
+DATA lanesba1c7f6a<>+16(SB)/4, $0xba1c7f6a
+DATA lanesba1c7f6a<>+20(SB)/4, $0xba1c7f6a
+DATA lanesba1c7f6a<>+24(SB)/4, $0xba1c7f6a
+DATA lanesba1c7f6a<>+28(SB)/4, $0xba1c7f6a
+DATA lanesba1c7f6a<>+32(SB)/4, $0xba1c7f6a
+DATA lanesba1c7f6a<>+36(SB)/4, $0xba1c7f6a
+DATA lanesba1c7f6a<>+40(SB)/4, $0xba1c7f6a
+DATA lanesba1c7f6a<>+44(SB)/4, $0xba1c7f6a
+DATA lanesba1c7f6a<>+48(SB)/4, $0xba1c7f6a
+DATA lanesba1c7f6a<>+52(SB)/4, $0xba1c7f6a
+DATA lanesba1c7f6a<>+56(SB)/4, $0xba1c7f6a
+DATA lanesba1c7f6a<>+60(SB)/4, $0xba1c7f6a
+GLOBL lanesba1c7f6a<>(SB), RODATA|NOPTR, $64
+
+DATA lanes3ba37dd6<>+0(SB)/4, $0x3ba37dd6
+DATA lanes3ba37dd6<>+4(SB)/4, $0x3ba37dd6
+DATA lanes3ba37dd6<>+8(SB)/4, $0x3ba37dd6
+DATA lanes3ba37dd6<>+12(SB)/4, $0x3ba37dd6
+DATA lanes3ba37dd6<>+16(SB)/4, $0x3ba37dd6
+DATA lanes3ba37dd6<>+20(SB)/4, $0x3ba37dd6
+DATA lanes3ba37dd6<>+24(SB)/4, $0x3ba37dd6
+DATA lanes3ba37dd6<>+28(SB)/4, $0x3ba37dd6
+DATA lanes3ba37dd6<>+32(SB)/4, $0x3ba37dd6
+DATA lanes3ba37dd6<>+36(SB)/4, $0x3ba37dd6
+DATA lanes3ba37dd6<>+40(SB)/4, $0x3ba37dd6
+DATA lanes3ba37dd6<>+44(SB)/4, $0x3ba37dd6
+DATA lanes3ba37dd6<>+48(SB)/4, $0x3ba37dd6
+DATA lanes3ba37dd6<>+52(SB)/4, $0x3ba37dd6
+DATA lanes3ba37dd6<>+56(SB)/4, $0x3ba37dd6
+DATA lanes3ba37dd6<>+60(SB)/4, $0x3ba37dd6
+GLOBL lanes3ba37dd6<>(SB), RODATA|NOPTR, $64
+
+DATA lanesbcdb40d7<>+0(SB)/4, $0xbcdb40d7
+DATA lanesbcdb40d7<>+4(SB)/4, $0xbcdb40d7
+DATA lanesbcdb40d7<>+8(SB)/4, $0xbcdb40d7
+DATA lanesbcdb40d7<>+12(SB)/4, $0xbcdb40d7
+DATA lanesbcdb40d7<>+16(SB)/4, $0xbcdb40d7
+DATA lanesbcdb40d7<>+20(SB)/4, $0xbcdb40d7
+DATA lanesbcdb40d7<>+24(SB)/4, $0xbcdb40d7
+DATA lanesbcdb40d7<>+28(SB)/4, $0xbcdb40d7
+DATA lanesbcdb40d7<>+32(SB)/4, $0xbcdb40d7
+DATA lanesbcdb40d7<>+36(SB)/4, $0xbcdb40d7
+DATA lanesbcdb40d7<>+40(SB)/4, $0xbcdb40d7
+DATA lanesbcdb40d7<>+44(SB)/4, $0xbcdb40d7
+DATA lanesbcdb40d7<>+48(SB)/4, $0xbcdb40d7
+DATA lanesbcdb40d7<>+52(SB)/4, $0xbcdb40d7
+DATA lanesbcdb40d7<>+56(SB)/4, $0xbcdb40d7
+DATA lanesbcdb40d7<>+60(SB)/4, $0xbcdb40d7
+GLOBL lanesbcdb40d7<>(SB), RODATA|NOPTR, $64
+
+DATA lanes3de70cf3<>+0(SB)/4, $0x3de70cf3
+DATA lanes3de70cf3<>+4(SB)/4, $0x3de70cf3
+DATA lanes3de70cf3<>+8(SB)/4, $0x3de70cf3
+DATA lanes3de70cf3<>+12(SB)/4, $0x3de70cf3
+DATA lanes3de70cf3<>+16(SB)/4, $0x3de70cf3
+DATA lanes3de70cf3<>+20(SB)/4, $0x3de70cf3
+DATA lanes3de70cf3<>+24(SB)/4, $0x3de70cf3
+DATA lanes3de70cf3<>+28(SB)/4, $0x3de70cf3
+DATA lanes3de70cf3<>+32(SB)/4, $0x3de70cf3
+DATA lanes3de70cf3<>+36(SB)/4, $0x3de70cf3
+DATA lanes3de70cf3<>+40(SB)/4, $0x3de70cf3
+DATA lanes3de70cf3<>+44(SB)/4, $0x3de70cf3
+DATA lanes3de70cf3<>+48(SB)/4, $0x3de70cf3
+DATA lanes3de70cf3<>+52(SB)/4, $0x3de70cf3
+DATA lanes3de70cf3<>+56(SB)/4, $0x3de70cf3
+DATA lanes3de70cf3<>+60(SB)/4, $0x3de70cf3
+GLOBL lanes3de70cf3<>(SB), RODATA|NOPTR, $64
+
+DATA lanesbec09372<>+0(SB)/4, $0xbec09372
+DATA lanesbec09372<>+4(SB)/4, $0xbec09372
+DATA lanesbec09372<>+8(SB)/4, $0xbec09372
+DATA lanesbec09372<>+12(SB)/4, $0xbec09372
+DATA lanesbec09372<>+16(SB)/4, $0xbec09372
+DATA lanesbec09372<>+20(SB)/4, $0xbec09372
+DATA lanesbec09372<>+24(SB)/4, $0xbec09372
+DATA lanesbec09372<>+28(SB)/4, $0xbec09372
+DATA lanesbec09372<>+32(SB)/4, $0xbec09372
+DATA lanesbec09372<>+36(SB)/4, $0xbec09372
+DATA lanesbec09372<>+40(SB)/4, $0xbec09372
+DATA lanesbec09372<>+44(SB)/4, $0xbec09372
+DATA lanesbec09372<>+48(SB)/4, $0xbec09372
+DATA lanesbec09372<>+52(SB)/4, $0xbec09372
+DATA lanesbec09372<>+56(SB)/4, $0xbec09372
+DATA lanesbec09372<>+60(SB)/4, $0xbec09372
+GLOBL lanesbec09372<>(SB), RODATA|NOPTR, $64
+
+DATA lanes3e0375d3<>+0(SB)/4, $0x3e0375d3
+DATA lanes3e0375d3<>+4(SB)/4, $0x3e0375d3
+DATA lanes3e0375d3<>+8(SB)/4, $0x3e0375d3
+DATA lanes3e0375d3<>+12(SB)/4, $0x3e0375d3
+DATA lanes3e0375d3<>+16(SB)/4, $0x3e0375d3
+DATA lanes3e0375d3<>+20(SB)/4, $0x3e0375d3
+DATA lanes3e0375d3<>+24(SB)/4, $0x3e0375d3
+DATA lanes3e0375d3<>+28(SB)/4, $0x3e0375d3
+DATA lanes3e0375d3<>+32(SB)/4, $0x3e0375d3
+DATA lanes3e0375d3<>+36(SB)/4, $0x3e0375d3
+DATA lanes3e0375d3<>+40(SB)/4, $0x3e0375d3
+DATA lanes3e0375d3<>+44(SB)/4, $0x3e0375d3
+DATA lanes3e0375d3<>+48(SB)/4, $0x3e0375d3
+DATA lanes3e0375d3<>+52(SB)/4, $0x3e0375d3
+DATA lanes3e0375d3<>+56(SB)/4, $0x3e0375d3
+DATA lanes3e0375d3<>+60(SB)/4, $0x3e0375d3
+GLOBL lanes3e0375d3<>(SB), RODATA|NOPTR, $64
+
+DATA lanes40800000<>+0(SB)/4, $0x40800000
+DATA lanes40800000<>+4(SB)/4, $0x40800000
+DATA lanes40800000<>+8(SB)/4, $0x40800000
+DATA lanes40800000<>+12(SB)/4, $0x40800000
+DATA lanes40800000<>+16(SB)/4, $0x40800000
+DATA lanes40800000<>+20(SB)/4, $0x40800000
+DATA lanes40800000<>+24(SB)/4, $0x40800000
+DATA lanes40800000<>+28(SB)/4, $0x40800000
+DATA lanes40800000<>+32(SB)/4, $0x40800000
+DATA lanes40800000<>+36(SB)/4, $0x40800000
+DATA lanes40800000<>+40(SB)/4, $0x40800000
+DATA lanes40800000<>+44(SB)/4, $0x40800000
+DATA lanes40800000<>+48(SB)/4, $0x40800000
+DATA lanes40800000<>+52(SB)/4, $0x40800000
+DATA lanes40800000<>+56(SB)/4, $0x40800000
+DATA lanes40800000<>+60(SB)/4, $0x40800000
+GLOBL lanes40800000<>(SB), RODATA|NOPTR, $64
+
+DATA lanes395fa23f<>+0(SB)/4, $0x395fa23f
+DATA lanes395fa23f<>+4(SB)/4, $0x395fa23f
+DATA lanes395fa23f<>+8(SB)/4, $0x395fa23f
+DATA lanes395fa23f<>+12(SB)/4, $0x395fa23f
+DATA lanes395fa23f<>+16(SB)/4, $0x395fa23f
+DATA lanes395fa23f<>+20(SB)/4, $0x395fa23f
+DATA lanes395fa23f<>+24(SB)/4, $0x395fa23f
+DATA lanes395fa23f<>+28(SB)/4, $0x395fa23f
+DATA lanes395fa23f<>+32(SB)/4, $0x395fa23f
+DATA lanes395fa23f<>+36(SB)/4, $0x395fa23f
+DATA lanes395fa23f<>+40(SB)/4, $0x395fa23f
+DATA lanes395fa23f<>+44(SB)/4, $0x395fa23f
+DATA lanes395fa23f<>+48(SB)/4, $0x395fa23f
+DATA lanes395fa23f<>+52(SB)/4, $0x395fa23f
+DATA lanes395fa23f<>+56(SB)/4, $0x395fa23f
+DATA lanes395fa23f<>+60(SB)/4, $0x395fa23f
+GLOBL lanes395fa23f<>(SB), RODATA|NOPTR, $64
+
+DATA lanesbb5250b9<>+0(SB)/4, $0xbb5250b9
+DATA lanesbb5250b9<>+4(SB)/4, $0xbb5250b9
+DATA lanesbb5250b9<>+8(SB)/4, $0xbb5250b9
+DATA lanesbb5250b9<>+12(SB)/4, $0xbb5250b9
+DATA lanesbb5250b9<>+16(SB)/4, $0xbb5250b9
+DATA lanesbb5250b9<>+20(SB)/4, $0xbb5250b9
+DATA lanesbb5250b9<>+24(SB)/4, $0xbb5250b9
+DATA lanesbb5250b9<>+28(SB)/4, $0xbb5250b9
+DATA lanesbb5250b9<>+32(SB)/4, $0xbb5250b9
+DATA lanesbb5250b9<>+36(SB)/4, $0xbb5250b9
+DATA lanesbb5250b9<>+40(SB)/4, $0xbb5250b9
+DATA lanesbb5250b9<>+44(SB)/4, $0xbb5250b9
+DATA lanesbb5250b9<>+48(SB)/4, $0xbb5250b9
+DATA lanesbb5250b9<>+52(SB)/4, $0xbb5250b9
+DATA lanesbb5250b9<>+56(SB)/4, $0xbb5250b9
+DATA lanesbb5250b9<>+60(SB)/4, $0xbb5250b9
+GLOBL lanesbb5250b9<>(SB), RODATA|NOPTR, $64
+
+DATA lanes3cbb5d38<>+0(SB)/4, $0x3cbb5d38
+DATA lanes3cbb5d38<>+4(SB)/4, $0x3cbb5d38
+DATA lanes3cbb5d38<>+8(SB)/4, $0x3cbb5d38
+DATA lanes3cbb5d38<>+12(SB)/4, $0x3cbb5d38
+DATA lanes3cbb5d38<>+16(SB)/4, $0x3cbb5d38
+DATA lanes3cbb5d38<>+20(SB)/4, $0x3cbb5d38
+DATA lanes3cbb5d38<>+24(SB)/4, $0x3cbb5d38
+DATA lanes3cbb5d38<>+28(SB)/4, $0x3cbb5d38
+DATA lanes3cbb5d38<>+32(SB)/4, $0x3cbb5d38
+DATA lanes3cbb5d38<>+36(SB)/4, $0x3cbb5d38
+DATA lanes3cbb5d38<>+40(SB)/4, $0x3cbb5d38
+DATA lanes3cbb5d38<>+44(SB)/4, $0x3cbb5d38
+DATA lanes3cbb5d38<>+48(SB)/4, $0x3cbb5d38
+DATA lanes3cbb5d38<>+52(SB)/4, $0x3cbb5d38
+DATA lanes3cbb5d38<>+56(SB)/4, $0x3cbb5d38
+DATA lanes3cbb5d38<>+60(SB)/4, $0x3cbb5d38
+GLOBL lanes3cbb5d38<>(SB), RODATA|NOPTR, $64
+
+DATA lanesbdd784b5<>+0(SB)/4, $0xbdd784b5
+DATA lanesbdd784b5<>+4(SB)/4, $0xbdd784b5
+DATA lanesbdd784b5<>+8(SB)/4, $0xbdd784b5
+DATA lanesbdd784b5<>+12(SB)/4, $0xbdd784b5
+DATA lanesbdd784b5<>+16(SB)/4, $0xbdd784b5
+DATA lanesbdd784b5<>+20(SB)/4, $0xbdd784b5
+DATA lanesbdd784b5<>+24(SB)/4, $0xbdd784b5
+DATA lanesbdd784b5<>+28(SB)/4, $0xbdd784b5
+DATA lanesbdd784b5<>+32(SB)/4, $0xbdd784b5
+DATA lanesbdd784b5<>+36(SB)/4, $0xbdd784b5
+DATA lanesbdd784b5<>+40(SB)/4, $0xbdd784b5
+DATA lanesbdd784b5<>+44(SB)/4, $0xbdd784b5
+DATA lanesbdd784b5<>+48(SB)/4, $0xbdd784b5
+DATA lanesbdd784b5<>+52(SB)/4, $0xbdd784b5
+DATA lanesbdd784b5<>+56(SB)/4, $0xbdd784b5
+DATA lanesbdd784b5<>+60(SB)/4, $0xbdd784b5
+GLOBL lanesbdd784b5<>(SB), RODATA|NOPTR, $64
+
+DATA lanesbf22bfd2<>+0(SB)/4, $0xbf22bfd2
+DATA lanesbf22bfd2<>+4(SB)/4, $0xbf22bfd2
+DATA lanesbf22bfd2<>+8(SB)/4, $0xbf22bfd2
+DATA lanesbf22bfd2<>+12(SB)/4, $0xbf22bfd2
+DATA lanesbf22bfd2<>+16(SB)/4, $0xbf22bfd2
+DATA lanesbf22bfd2<>+20(SB)/4, $0xbf22bfd2
+DATA lanesbf22bfd2<>+24(SB)/4, $0xbf22bfd2
+DATA lanesbf22bfd2<>+28(SB)/4, $0xbf22bfd2
+DATA lanesbf22bfd2<>+32(SB)/4, $0xbf22bfd2
+DATA lanesbf22bfd2<>+36(SB)/4, $0xbf22bfd2
+DATA lanesbf22bfd2<>+40(SB)/4, $0xbf22bfd2
+DATA lanesbf22bfd2<>+44(SB)/4, $0xbf22bfd2
+DATA lanesbf22bfd2<>+48(SB)/4, $0xbf22bfd2
+DATA lanesbf22bfd2<>+52(SB)/4, $0xbf22bfd2
+DATA lanesbf22bfd2<>+56(SB)/4, $0xbf22bfd2
+DATA lanesbf22bfd2<>+60(SB)/4, $0xbf22bfd2
+GLOBL lanesbf22bfd2<>(SB), RODATA|NOPTR, $64
+
+DATA lanesbe0397a8<>+0(SB)/4, $0xbe0397a8
+DATA lanesbe0397a8<>+4(SB)/4, $0xbe0397a8
+DATA lanesbe0397a8<>+8(SB)/4, $0xbe0397a8
+DATA lanesbe0397a8<>+12(SB)/4, $0xbe0397a8
+DATA lanesbe0397a8<>+16(SB)/4, $0xbe0397a8
+DATA lanesbe0397a8<>+20(SB)/4, $0xbe0397a8
+DATA lanesbe0397a8<>+24(SB)/4, $0xbe0397a8
+DATA lanesbe0397a8<>+28(SB)/4, $0xbe0397a8
+DATA lanesbe0397a8<>+32(SB)/4, $0xbe0397a8
+DATA lanesbe0397a8<>+36(SB)/4, $0xbe0397a8
+DATA lanesbe0397a8<>+40(SB)/4, $0xbe0397a8
+DATA lanesbe0397a8<>+44(SB)/4, $0xbe0397a8
+DATA lanesbe0397a8<>+48(SB)/4, $0xbe0397a8
+DATA lanesbe0397a8<>+52(SB)/4, $0xbe0397a8
+DATA lanesbe0397a8<>+56(SB)/4, $0xbe0397a8
+DATA lanesbe0397a8<>+60(SB)/4, $0xbe0397a8
+GLOBL lanesbe0397a8<>(SB), RODATA|NOPTR, $64
+
+DATA lanes3f6d8000<>+0(SB)/4, $0x3f6d8000
+DATA lanes3f6d8000<>+4(SB)/4, $0x3f6d8000
+DATA lanes3f6d8000<>+8(SB)/4, $0x3f6d8000
+DATA lanes3f6d8000<>+12(SB)/4, $0x3f6d8000
+DATA lanes3f6d8000<>+16(SB)/4, $0x3f6d8000
+DATA lanes3f6d8000<>+20(SB)/4, $0x3f6d8000
+DATA lanes3f6d8000<>+24(SB)/4, $0x3f6d8000
+DATA lanes3f6d8000<>+28(SB)/4, $0x3f6d8000
+DATA lanes3f6d8000<>+32(SB)/4, $0x3f6d8000
+DATA lanes3f6d8000<>+36(SB)/4, $0x3f6d8000
+DATA lanes3f6d8000<>+40(SB)/4, $0x3f6d8000
+DATA lanes3f6d8000<>+44(SB)/4, $0x3f6d8000
+DATA lanes3f6d8000<>+48(SB)/4, $0x3f6d8000
+DATA lanes3f6d8000<>+52(SB)/4, $0x3f6d8000
+DATA lanes3f6d8000<>+56(SB)/4, $0x3f6d8000
+DATA lanes3f6d8000<>+60(SB)/4, $0x3f6d8000
+GLOBL lanes3f6d8000<>(SB), RODATA|NOPTR, $64
+
+// func softplusAVX512(b *float32, out *uint32, x *uint32, n int, panels int)
+// Requires: AVX, AVX512F
+TEXT ·softplusAVX512(SB), NOSPLIT, $0-40
+	MOVQ b+0(FP), AX
+	MOVQ n+24(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVQ panels+32(FP), R9
+	XORQ R10, R10
+
+panel:
+	VMOVUPS     (R8)(R10*1), Z0
+	VMOVUPS     lanes80000000<>+0(SB), Z1
+	VPORD       Z0, Z1, Z1
+	VMOVUPS     lanes42b20000<>+0(SB), Z2
+	VMINPS      Z1, Z2, Z2
+	VMULPS      lanes3fb8aa3b<>+0(SB), Z2, Z3
+	VRNDSCALEPS $0x08, Z3, Z3
+	VMOVAPS     Z2, Z2
+	VFMADD231PS lanesbf317200<>+0(SB), Z3, Z2
+	VFMADD231PS lanesb5bfbe8e<>+0(SB), Z3, Z2
+	VMULPS      Z2, Z2, Z5
+	VMOVUPS     lanes39506967<>+0(SB), Z6
+	VFMADD213PS lanes3ab743ce<>+0(SB), Z2, Z6
+	VMOVUPS     lanes3c088908<>+0(SB), Z7
+	VFMADD213PS lanes3d2aa9c1<>+0(SB), Z2, Z7
+	VFMADD213PS Z7, Z5, Z6
+	VMOVUPS     lanes3e2aaaaa<>+0(SB), Z7
+	VFMADD213PS lanes3f000000<>+0(SB), Z2, Z7
+	VFMADD213PS Z7, Z5, Z6
+	VFMADD213PS Z2, Z5, Z6
+	VADDPS      lanes3f800000<>+0(SB), Z6, Z6
+	VCMPPS      $0x05, lanesc2aeac4a<>+0(SB), Z1, K1
+	VSCALEFPS.Z Z3, Z6, K1, Z6
+	VADDPS      lanes40000000<>+0(SB), Z6, Z1
+	VDIVPS      Z1, Z6, Z1
+	VMULPS      Z1, Z1, Z2
+	VADDPS      Z1, Z1, Z1
+	VMOVUPS     lanes3e0f800a<>+0(SB), Z3
+	VFMADD213PS lanes3e0f5a32<>+0(SB), Z2, Z3
+	VFMADD213PS lanes3e4ce94c<>+0(SB), Z2, Z3
+	VFMADD213PS lanes3eaaaa80<>+0(SB), Z2, Z3
+	VMULPS      Z2, Z3, Z3
+	VFMADD213PS Z1, Z1, Z3
+	VPXORD      Z4, Z4, Z4
+	VMAXPS      Z0, Z4, Z0
+	VADDPS      Z0, Z3, Z3
+	VMOVUPS     Z3, (SI)(R10*1)
+	ADDQ        $0x00000040, R10
+	DECQ        R9
+	JNZ         panel
+	INCQ        CX
+	CMPQ        CX, DX
+	JL          element
+	VZEROUPPER
+	RET
+
+// func addAVX512(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+// Requires: AVX, AVX512F
+TEXT ·addAVX512(SB), NOSPLIT, $0-48
+	MOVQ b+0(FP), AX
+	MOVQ n+32(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	MOVQ y+24(FP), R9
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVL (R9)(CX*4), R10
+	LEAQ (AX)(R10*4), R10
+	MOVQ panels+40(FP), R11
+	XORQ R12, R12
+
+panel:
+	VMOVUPS (R8)(R12*1), Z0
+	VMOVUPS (R10)(R12*1), Z1
+	VADDPS  Z1, Z0, Z0
+	VMOVUPS Z0, (SI)(R12*1)
+	ADDQ    $0x00000040, R12
+	DECQ    R11
+	JNZ     panel
+	INCQ    CX
+	CMPQ    CX, DX
+	JL      element
+	VZEROUPPER
+	RET
+
+// func subtractAVX512(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+// Requires: AVX, AVX512F
+TEXT ·subtractAVX512(SB), NOSPLIT, $0-48
+	MOVQ b+0(FP), AX
+	MOVQ n+32(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	MOVQ y+24(FP), R9
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVL (R9)(CX*4), R10
+	LEAQ (AX)(R10*4), R10
+	MOVQ panels+40(FP), R11
+	XORQ R12, R12
+
+panel:
+	VMOVUPS (R8)(R12*1), Z0
+	VMOVUPS (R10)(R12*1), Z1
+	VSUBPS  Z1, Z0, Z0
+	VMOVUPS Z0, (SI)(R12*1)
+	ADDQ    $0x00000040, R12
+	DECQ    R11
+	JNZ     panel
+	INCQ    CX
+	CMPQ    CX, DX
+	JL      element
+	VZEROUPPER
+	RET
+
+// func multiplyAVX512(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+// Requires: AVX, AVX512F
+TEXT ·multiplyAVX512(SB), NOSPLIT, $0-48
+	MOVQ b+0(FP), AX
+	MOVQ n+32(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	MOVQ y+24(FP), R9
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVL (R9)(CX*4), R10
+	LEAQ (AX)(R10*4), R10
+	MOVQ panels+40(FP), R11
+	XORQ R12, R12
+
+panel:
+	VMOVUPS (R8)(R12*1), Z0
+	VMOVUPS (R10)(R12*1), Z1
+	VMULPS  Z1, Z0, Z0
+	VMOVUPS Z0, (SI)(R12*1)
+	ADDQ    $0x00000040, R12
+	DECQ    R11
+	JNZ     panel
+	INCQ    CX
+	CMPQ    CX, DX
+	JL      element
+	VZEROUPPER
+	RET
+
+// func divideAVX512(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+// Requires: AVX, AVX512F
+TEXT ·divideAVX512(SB), NOSPLIT, $0-48
+	MOVQ b+0(FP), AX
+	MOVQ n+32(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	MOVQ y+24(FP), R9
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVL (R9)(CX*4), R10
+	LEAQ (AX)(R10*4), R10
+	MOVQ panels+40(FP), R11
+	XORQ R12, R12
+
+panel:
+	VMOVUPS (R8)(R12*1), Z0
+	VMOVUPS (R10)(R12*1), Z1
+	VDIVPS  Z1, Z0, Z0
+	VMOVUPS Z0, (SI)(R12*1)
+	ADDQ    $0x00000040, R12
+	DECQ    R11
+	JNZ     panel
+	INCQ    CX
+	CMPQ    CX, DX
+	JL      element
+	VZEROUPPER
+	RET
+
+// func maximumAVX512(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+// Requires: AVX, AVX512F
+TEXT ·maximumAVX512(SB), NOSPLIT, $0-48
+	MOVQ b+0(FP), AX
+	MOVQ n+32(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	MOVQ y+24(FP), R9
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVL (R9)(CX*4), R10
+	LEAQ (AX)(R10*4), R10
+	MOVQ panels+40(FP), R11
+	XORQ R12, R12
+
+panel:
+	VMOVUPS   (R8)(R12*1), Z0
+	VMOVUPS   (R10)(R12*1), Z1
+	VMAXPS    Z1, Z0, Z1
+	VCMPPS    $0x03, Z0, Z0, K1
+	VBLENDMPS Z0, Z1, K1, Z1
+	VMOVUPS   Z1, (SI)(R12*1)
+	ADDQ      $0x00000040, R12
+	DECQ      R11
+	JNZ       panel
+	INCQ      CX
+	CMPQ      CX, DX
+	JL        element
+	VZEROUPPER
+	RET
+
+// func minimumAVX512(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+// Requires: AVX, AVX512F
+TEXT ·minimumAVX512(SB), NOSPLIT, $0-48
+	MOVQ b+0(FP), AX
+	MOVQ n+32(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	MOVQ y+24(FP), R9
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVL (R9)(CX*4), R10
+	LEAQ (AX)(R10*4), R10
+	MOVQ panels+40(FP), R11
+	XORQ R12, R12
+
+panel:
+	VMOVUPS   (R8)(R12*1), Z0
+	VMOVUPS   (R10)(R12*1), Z1
+	VMINPS    Z1, Z0, Z1
+	VCMPPS    $0x03, Z0, Z0, K1
+	VBLENDMPS Z0, Z1, K1, Z1
+	VMOVUPS   Z1, (SI)(R12*1)
+	ADDQ      $0x00000040, R12
+	DECQ      R11
+	JNZ       panel
+	INCQ      CX
+	CMPQ      CX, DX
+	JL        element
+	VZEROUPPER
+	RET
+
+// func leakyAVX512(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+// Requires: AVX, AVX512F
+TEXT ·leakyAVX512(SB), NOSPLIT, $0-48
+	MOVQ b+0(FP), AX
+	MOVQ n+32(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	MOVQ y+24(FP), R9
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVL (R9)(CX*4), R10
+	LEAQ (AX)(R10*4), R10
+	MOVQ panels+40(FP), R11
+	XORQ R12, R12
+
+panel:
+	VMOVUPS   (R8)(R12*1), Z0
+	VMOVUPS   (R10)(R12*1), Z1
+	VMULPS    Z1, Z0, Z1
+	VPXORD    Z2, Z2, Z2
+	VCMPPS    $0x01, Z2, Z0, K1
+	VBLENDMPS Z1, Z0, K1, Z1
+	VMOVUPS   Z1, (SI)(R12*1)
+	ADDQ      $0x00000040, R12
+	DECQ      R11
+	JNZ       panel
+	INCQ      CX
+	CMPQ      CX, DX
+	JL        element
+	VZEROUPPER
+	RET
+
+// func equalAVX512(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+// Requires: AVX, AVX512F
+TEXT ·equalAVX512(SB), NOSPLIT, $0-48
+	MOVQ b+0(FP), AX
+	MOVQ n+32(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	MOVQ y+24(FP), R9
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVL (R9)(CX*4), R10
+	LEAQ (AX)(R10*4), R10
+	MOVQ panels+40(FP), R11
+	XORQ R12, R12
+
+panel:
+	VMOVUPS   (R8)(R12*1), Z0
+	VMOVUPS   (R10)(R12*1), Z1
+	VMOVUPS   lanes3f800000<>+0(SB), Z2
+	VCMPPS    $0x00, Z1, Z0, K1
+	VMOVAPS.Z Z2, K1, Z2
+	VMOVUPS   Z2, (SI)(R12*1)
+	ADDQ      $0x00000040, R12
+	DECQ      R11
+	JNZ       panel
+	INCQ      CX
+	CMPQ      CX, DX
+	JL        element
+	VZEROUPPER
+	RET
+
+// func lessAVX512(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+// Requires: AVX, AVX512F
+TEXT ·lessAVX512(SB), NOSPLIT, $0-48
+	MOVQ b+0(FP), AX
+	MOVQ n+32(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	MOVQ y+24(FP), R9
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVL (R9)(CX*4), R10
+	LEAQ (AX)(R10*4), R10
+	MOVQ panels+40(FP), R11
+	XORQ R12, R12
+
+panel:
+	VMOVUPS   (R8)(R12*1), Z0
+	VMOVUPS   (R10)(R12*1), Z1
+	VMOVUPS   lanes3f800000<>+0(SB), Z2
+	VCMPPS    $0x01, Z1, Z0, K1
+	VMOVAPS.Z Z2, K1, Z2
+	VMOVUPS   Z2, (SI)(R12*1)
+	ADDQ      $0x00000040, R12
+	DECQ      R11
+	JNZ       panel
+	INCQ      CX
+	CMPQ      CX, DX
+	JL        element
+	VZEROUPPER
+	RET
+
+// func lessOrEqualAVX512(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+// Requires: AVX, AVX512F
+TEXT ·lessOrEqualAVX512(SB), NOSPLIT, $0-48
+	MOVQ b+0(FP), AX
+	MOVQ n+32(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	MOVQ y+24(FP), R9
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVL (R9)(CX*4), R10
+	LEAQ (AX)(R10*4), R10
+	MOVQ panels+40(FP), R11
+	XORQ R12, R12
+
+panel:
+	VMOVUPS   (R8)(R12*1), Z0
+	VMOVUPS   (R10)(R12*1), Z1
+	VMOVUPS   lanes3f800000<>+0(SB), Z2
+	VCMPPS    $0x02, Z1, Z0, K1
+	VMOVAPS.Z Z2, K1, Z2
+	VMOVUPS   Z2, (SI)(R12*1)
+	ADDQ      $0x00000040, R12
+	DECQ      R11
+	JNZ       panel
+	INCQ      CX
+	CMPQ      CX, DX
+	JL        element
+	VZEROUPPER
+	RET
+
+// func multiplyAddAVX512(b *float32, out *uint32, x *uint32, y *uint32, z *uint32, n int, panels int)
+// Requires: AVX, AVX512F
+TEXT ·multiplyAddAVX512(SB), NOSPLIT, $0-56
+	MOVQ b+0(FP), AX
+	MOVQ n+40(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	MOVQ y+24(FP), R9
+	MOVQ z+32(FP), R11
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVL (R9)(CX*4), R10
+	LEAQ (AX)(R10*4), R10
+	MOVL (R11)(CX*4), R12
+	LEAQ (AX)(R12*4), R12
+	MOVQ panels+48(FP), R13
+	XORQ R14, R14
+
+panel:
+	VMOVUPS     (R8)(R14*1), Z0
+	VMOVUPS     (R10)(R14*1), Z1
+	VMOVUPS     (R12)(R14*1), Z2
+	VFMADD213PS Z2, Z1, Z0
+	VMOVUPS     Z0, (SI)(R14*1)
+	ADDQ        $0x00000040, R14
+	DECQ        R13
+	JNZ         panel
+	INCQ        CX
+	CMPQ        CX, DX
+	JL          element
+	VZEROUPPER
+	RET
+
+// func chooseAVX512(b *float32, out *uint32, x *uint32, y *uint32, z *uint32, n int, panels int)
+// Requires: AVX, AVX512F
+TEXT ·chooseAVX512(SB), NOSPLIT, $0-56
+	MOVQ b+0(FP), AX
+	MOVQ n+40(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	MOVQ y+24(FP), R9
+	MOVQ z+32(FP), R11
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVL (R9)(CX*4), R10
+	LEAQ (AX)(R10*4), R10
+	MOVL (R11)(CX*4), R12
+	LEAQ (AX)(R12*4), R12
+	MOVQ panels+48(FP), R13
+	XORQ R14, R14
+
+panel:
+	VMOVUPS   (R8)(R14*1), Z0
+	VMOVUPS   (R10)(R14*1), Z1
+	VMOVUPS   (R12)(R14*1), Z2
+	VPXORD    Z3, Z3, Z3
+	VCMPPS    $0x04, Z3, Z0, K1
+	VBLENDMPS Z1, Z2, K1, Z2
+	VMOVUPS   Z2, (SI)(R14*1)
+	ADDQ      $0x00000040, R14
+	DECQ      R13
+	JNZ       panel
+	INCQ      CX
+	CMPQ      CX, DX
+	JL        element
+	VZEROUPPER
+	RET
+
+// func affineAVX512(b *float32, out *uint32, x *uint32, scale *float32, offset *float32, n int, panels int)
+// Requires: AVX, AVX512F
+TEXT ·affineAVX512(SB), NOSPLIT, $0-56
+	MOVQ b+0(FP), AX
+	MOVQ n+40(FP), DX
+	MOVQ out+8(FP), BX
+	MOVQ x+16(FP), DI
+	XORQ CX, CX
+
+element:
+	MOVL (BX)(CX*4), SI
+	LEAQ (AX)(SI*4), SI
+	MOVL (DI)(CX*4), R8
+	LEAQ (AX)(R8*4), R8
+	MOVQ panels+48(FP), R9
+	XORQ R10, R10
+
+panel:
+	VMOVUPS      (R8)(R10*1), Z0
+	MOVQ         scale+24(FP), R11
+	VBROADCASTSS (R11)(CX*4), Z1
+	MOVQ         offset+32(FP), R11
+	VBROADCASTSS (R11)(CX*4), Z2
+	VFMADD231PS  Z1, Z0, Z2
+	VMOVUPS      Z2, (SI)(R10*1)
+	ADDQ         $0x00000040, R10
+	DECQ         R9
+	JNZ          panel
+	INCQ         CX
+	CMPQ         CX, DX
+	JL           element
+	VZEROUPPER
+	RET
+
+// func sumAVX512(b *float32, out *uint32, outs int, x *uint32, n int, panels int)
+// Requires: AVX, AVX512F
+TEXT ·sumAVX512(SB), NOSPLIT, $0-48
+	CMPQ panels+40(FP), $0x03
+	JL   panels2
+	MOVQ b+0(FP), AX
+	MOVQ out+8(FP), CX
+	MOVQ outs+16(FP), DX
+	MOVQ x+24(FP), BX
+
+out3:
+	MOVQ    n+32(FP), SI
+	MOVL    (BX), DI
+	VMOVUPS (AX)(DI*4), Z0
+	VMOVUPS 64(AX)(DI*4), Z1
+	VMOVUPS 128(AX)(DI*4), Z2
+	JMP     next3
+
+add3:
+	MOVL    (BX), DI
+	VMOVUPS (AX)(DI*4), Z3
+	VADDPS  Z3, Z0, Z0
+	VMOVUPS 64(AX)(DI*4), Z3
+	VADDPS  Z3, Z1, Z1
+	VMOVUPS 128(AX)(DI*4), Z3
+	VADDPS  Z3, Z2, Z2
+
+next3:
+	ADDQ    $0x04, BX
+	DECQ    SI
+	JNZ     add3
+	MOVL    (CX), DI
+	VMOVUPS Z0, (AX)(DI*4)
+	VMOVUPS Z1, 64(AX)(DI*4)
+	VMOVUPS Z2, 128(AX)(DI*4)
+	ADDQ    $0x04, CX
+	DECQ    DX
+	JNZ     out3
+	VZEROUPPER
+	RET
+
+panels2:
+	CMPQ panels+40(FP), $0x02
+	JL   panels1
+	MOVQ b+0(FP), AX
+	MOVQ out+8(FP), CX
+	MOVQ outs+16(FP), DX
+	MOVQ x+24(FP), BX
+
+out2:
+	MOVQ    n+32(FP), SI
+	MOVL    (BX), DI
+	VMOVUPS (AX)(DI*4), Z0
+	VMOVUPS 64(AX)(DI*4), Z1
+	JMP     next2
+
+add2:
+	MOVL    (BX), DI
+	VMOVUPS (AX)(DI*4), Z2
+	VADDPS  Z2, Z0, Z0
+	VMOVUPS 64(AX)(DI*4), Z2
+	VADDPS  Z2, Z1, Z1
+
+next2:
+	ADDQ    $0x04, BX
+	DECQ    SI
+	JNZ     add2
+	MOVL    (CX), DI
+	VMOVUPS Z0, (AX)(DI*4)
+	VMOVUPS Z1, 64(AX)(DI*4)
+	ADDQ    $0x04, CX
+	DECQ    DX
+	JNZ     out2
+	VZEROUPPER
+	RET
+
+panels1:
+	MOVQ b+0(FP), AX
+	MOVQ out+8(FP), CX
+	MOVQ outs+16(FP), DX
+	MOVQ x+24(FP), BX
+
+out1:
+	MOVQ    n+32(FP), SI
+	MOVL    (BX), DI
+	VMOVUPS (AX)(DI*4), Z0
+	JMP     next1
+
+add1:
+	MOVL    (BX), DI
+	VMOVUPS (AX)(DI*4), Z1
+	VADDPS  Z1, Z0, Z0
+
+next1:
+	ADDQ    $0x04, BX
+	DECQ    SI
+	JNZ     add1
+	MOVL    (CX), DI
+	VMOVUPS Z0, (AX)(DI*4)
+	ADDQ    $0x04, CX
+	DECQ    DX
+	JNZ     out1
+	VZEROUPPER
+	RET
+
+// func largestAVX512(b *float32, out *uint32, outs int, x *uint32, n int, panels int)
+// Requires: AVX, AVX512F
+TEXT ·largestAVX512(SB), NOSPLIT, $0-48
+	CMPQ panels+40(FP), $0x03
+	JL   panels2
+	MOVQ b+0(FP), AX
+	MOVQ out+8(FP), CX
+	MOVQ outs+16(FP), DX
+	MOVQ x+24(FP), BX
+
+out3:
+	MOVQ    n+32(FP), SI
+	MOVL    (BX), DI
+	VMOVUPS (AX)(DI*4), Z0
+	VMOVUPS 64(AX)(DI*4), Z1
+	VMOVUPS 128(AX)(DI*4), Z2
+	JMP     next3
+
+add3:
+	MOVL      (BX), DI
+	VMOVUPS   (AX)(DI*4), Z3
+	VMAXPS    Z3, Z0, Z3
+	VCMPPS    $0x03, Z0, Z0, K1
+	VBLENDMPS Z0, Z3, K1, Z3
+	VMOVAPS   Z3, Z0
+	VMOVUPS   64(AX)(DI*4), Z3
+	VMAXPS    Z3, Z1, Z3
+	VCMPPS    $0x03, Z1, Z1, K1
+	VBLENDMPS Z1, Z3, K1, Z3
+	VMOVAPS   Z3, Z1
+	VMOVUPS   128(AX)(DI*4), Z3
+	VMAXPS    Z3, Z2, Z3
+	VCMPPS    $0x03, Z2, Z2, K1
+	VBLENDMPS Z2, Z3, K1, Z3
+	VMOVAPS   Z3, Z2
+
+next3:
+	ADDQ    $0x04, BX
+	DECQ    SI
+	JNZ     add3
+	MOVL    (CX), DI
+	VMOVUPS Z0, (AX)(DI*4)
+	VMOVUPS Z1, 64(AX)(DI*4)
+	VMOVUPS Z2, 128(AX)(DI*4)
+	ADDQ    $0x04, CX
+	DECQ    DX
+	JNZ     out3
+	VZEROUPPER
+	RET
+
+panels2:
+	CMPQ panels+40(FP), $0x02
+	JL   panels1
+	MOVQ b+0(FP), AX
+	MOVQ out+8(FP), CX
+	MOVQ outs+16(FP), DX
+	MOVQ x+24(FP), BX
+
+out2:
+	MOVQ    n+32(FP), SI
+	MOVL    (BX), DI
+	VMOVUPS (AX)(DI*4), Z0
+	VMOVUPS 64(AX)(DI*4), Z1
+	JMP     next2
+
+add2:
+	MOVL      (BX), DI
+	VMOVUPS   (AX)(DI*4), Z2
+	VMAXPS    Z2, Z0, Z2
+	VCMPPS    $0x03, Z0, Z0, K1
+	VBLENDMPS Z0, Z2, K1, Z2
+	VMOVAPS   Z2, Z0
+	VMOVUPS   64(AX)(DI*4), Z2
+	VMAXPS    Z2, Z1, Z2
+	VCMPPS    $0x03, Z1, Z1, K1
+	VBLENDMPS Z1, Z2, K1, Z2
+	VMOVAPS   Z2, Z1
+
+next2:
+	ADDQ    $0x04, BX
+	DECQ    SI
+	JNZ     add2
+	MOVL    (CX), DI
+	VMOVUPS Z0, (AX)(DI*4)
+	VMOVUPS Z1, 64(AX)(DI*4)
+	ADDQ    $0x04, CX
+	DECQ    DX
+	JNZ     out2
+	VZEROUPPER
+	RET
+
+panels1:
+	MOVQ b+0(FP), AX
+	MOVQ out+8(FP), CX
+	MOVQ outs+16(FP), DX
+	MOVQ x+24(FP), BX
+
+out1:
+	MOVQ    n+32(FP), SI
+	MOVL    (BX), DI
+	VMOVUPS (AX)(DI*4), Z0
+	JMP     next1
+
+add1:
+	MOVL      (BX), DI
+	VMOVUPS   (AX)(DI*4), Z1
+	VMAXPS    Z1, Z0, Z1
+	VCMPPS    $0x03, Z0, Z0, K1
+	VBLENDMPS Z0, Z1, K1, Z1
+	VMOVAPS   Z1, Z0
+
+next1:
+	ADDQ    $0x04, BX
+	DECQ    SI
+	JNZ     add1
+	MOVL    (CX), DI
+	VMOVUPS Z0, (AX)(DI*4)
+	ADDQ    $0x04, CX
+	DECQ    DX
+	JNZ     out1
+	VZEROUPPER
+	RET
+
+// func smallestAVX512(b *float32, out *uint32, outs int, x *uint32, n int, panels int)
+// Requires: AVX, AVX512F
+TEXT ·smallestAVX512(SB), NOSPLIT, $0-48
+	CMPQ panels+40(FP), $0x03
+	JL   panels2
+	MOVQ b+0(FP), AX
+	MOVQ out+8(FP), CX
+	MOVQ outs+16(FP), DX
+	MOVQ x+24(FP), BX
+
+out3:
+	MOVQ    n+32(FP), SI
+	MOVL    (BX), DI
+	VMOVUPS (AX)(DI*4), Z0
+	VMOVUPS 64(AX)(DI*4), Z1
+	VMOVUPS 128(AX)(DI*4), Z2
+	JMP     next3
+
+add3:
+	MOVL      (BX), DI
+	VMOVUPS   (AX)(DI*4), Z3
+	VMINPS    Z3, Z0, Z3
+	VCMPPS    $0x03, Z0, Z0, K1
+	VBLENDMPS Z0, Z3, K1, Z3
+	VMOVAPS   Z3, Z0
+	VMOVUPS   64(AX)(DI*4), Z3
+	VMINPS    Z3, Z1, Z3
+	VCMPPS    $0x03, Z1, Z1, K1
+	VBLENDMPS Z1, Z3, K1, Z3
+	VMOVAPS   Z3, Z1
+	VMOVUPS   128(AX)(DI*4), Z3
+	VMINPS    Z3, Z2, Z3
+	VCMPPS    $0x03, Z2, Z2, K1
+	VBLENDMPS Z2, Z3, K1, Z3
+	VMOVAPS   Z3, Z2
+
+next3:
+	ADDQ    $0x04, BX
+	DECQ    SI
+	JNZ     add3
+	MOVL    (CX), DI
+	VMOVUPS Z0, (AX)(DI*4)
+	VMOVUPS Z1, 64(AX)(DI*4)
+	VMOVUPS Z2, 128(AX)(DI*4)
+	ADDQ    $0x04, CX
+	DECQ    DX
+	JNZ     out3
+	VZEROUPPER
+	RET
+
+panels2:
+	CMPQ panels+40(FP), $0x02
+	JL   panels1
+	MOVQ b+0(FP), AX
+	MOVQ out+8(FP), CX
+	MOVQ outs+16(FP), DX
+	MOVQ x+24(FP), BX
+
+out2:
+	MOVQ    n+32(FP), SI
+	MOVL    (BX), DI
+	VMOVUPS (AX)(DI*4), Z0
+	VMOVUPS 64(AX)(DI*4), Z1
+	JMP     next2
+
+add2:
+	MOVL      (BX), DI
+	VMOVUPS   (AX)(DI*4), Z2
+	VMINPS    Z2, Z0, Z2
+	VCMPPS    $0x03, Z0, Z0, K1
+	VBLENDMPS Z0, Z2, K1, Z2
+	VMOVAPS   Z2, Z0
+	VMOVUPS   64(AX)(DI*4), Z2
+	VMINPS    Z2, Z1, Z2
+	VCMPPS    $0x03, Z1, Z1, K1
+	VBLENDMPS Z1, Z2, K1, Z2
+	VMOVAPS   Z2, Z1
+
+next2:
+	ADDQ    $0x04, BX
+	DECQ    SI
+	JNZ     add2
+	MOVL    (CX), DI
+	VMOVUPS Z0, (AX)(DI*4)
+	VMOVUPS Z1, 64(AX)(DI*4)
+	ADDQ    $0x04, CX
+	DECQ    DX
+	JNZ     out2
+	VZEROUPPER
+	RET
+
+panels1:
+	MOVQ b+0(FP), AX
+	MOVQ out+8(FP), CX
+	MOVQ outs+16(FP), DX
+	MOVQ x+24(FP), BX
+
+out1:
+	MOVQ    n+32(FP), SI
+	MOVL    (BX), DI
+	VMOVUPS (AX)(DI*4), Z0
+	JMP     next1
+
+add1:
+	MOVL      (BX), DI
+	VMOVUPS   (AX)(DI*4), Z1
+	VMINPS    Z1, Z0, Z1
+	VCMPPS    $0x03, Z0, Z0, K1
+	VBLENDMPS Z0, Z1, K1, Z1
+	VMOVAPS   Z1, Z0
+
+next1:
+	ADDQ    $0x04, BX
+	DECQ    SI
+	JNZ     add1
+	MOVL    (CX), DI
+	VMOVUPS Z0, (AX)(DI*4)
+	ADDQ    $0x04, CX
+	DECQ    DX
+	JNZ     out1
+	VZEROUPPER
+	RET
+
+// func softmaxAVX512(b *float32, out *uint32, x *uint32, n int, rows int, panels int)
+// Requires: AVX, AVX512F
+TEXT ·softmaxAVX512(SB), NOSPLIT, $0-48
+row:
+	MOVQ b+0(FP), AX
+	MOVQ panels+40(FP), CX
+
+panel:
+	MOVQ    out+8(FP), DX
+	MOVQ    x+16(FP), BX
+	MOVQ    n+24(FP), R8
+	MOVL    (BX), DI
+	VMOVUPS (AX)(DI*4), Z0
+	VPXORD  Z1, Z1, Z1
+	XORQ    SI, SI
+
+largest:
+	MOVL   (BX)(SI*4), DI
+	VMAXPS (AX)(DI*4), Z0, Z0
+	INCQ   SI
+	CMPQ   SI, R8
+	JL     largest
+	XORQ   SI, SI
+
+exp:
+	MOVL        (BX)(SI*4), DI
+	VMOVUPS     (AX)(DI*4), Z2
+	MOVL        (DX)(SI*4), DI
+	VSUBPS      Z0, Z2, Z2
+	VMOVUPS     lanes42b20000<>+0(SB), Z3
+	VMINPS      Z2, Z3, Z3
+	VMULPS      lanes3fb8aa3b<>+0(SB), Z3, Z4
+	VRNDSCALEPS $0x08, Z4, Z4
+	VMOVAPS     Z3, Z3
+	VFMADD231PS lanesbf317200<>+0(SB), Z4, Z3
+	VFMADD231PS lanesb5bfbe8e<>+0(SB), Z4, Z3
+	VMULPS      Z3, Z3, Z5
+	VMOVUPS     lanes39506967<>+0(SB), Z6
+	VFMADD213PS lanes3ab743ce<>+0(SB), Z3, Z6
+	VMOVUPS     lanes3c088908<>+0(SB), Z7
+	VFMADD213PS lanes3d2aa9c1<>+0(SB), Z3, Z7
+	VFMADD213PS Z7, Z5, Z6
+	VMOVUPS     lanes3e2aaaaa<>+0(SB), Z7
+	VFMADD213PS lanes3f000000<>+0(SB), Z3, Z7
+	VFMADD213PS Z7, Z5, Z6
+	VFMADD213PS Z3, Z5, Z6
+	VADDPS      lanes3f800000<>+0(SB), Z6, Z6
+	VCMPPS      $0x05, lanesc2260000<>+0(SB), Z2, K1
+	VSCALEFPS.Z Z4, Z6, K1, Z6
+	VADDPS      Z6, Z1, Z1
+	VMOVUPS     Z6, (AX)(DI*4)
+	INCQ        SI
+	CMPQ        SI, R8
+	JL          exp
+	VMOVUPS     lanes3f800000<>+0(SB), Z0
+	VDIVPS      Z1, Z0, Z1
+	XORQ        SI, SI
+
+divide:
+	MOVL    (DX)(SI*4), DI
+	VMULPS  (AX)(DI*4), Z1, Z0
+	VMOVUPS Z0, (AX)(DI*4)
+	INCQ    SI
+	CMPQ    SI, R8
+	JL      divide
+	ADDQ    $0x00000040, AX
+	DECQ    CX
+	JNZ     panel
+	LEAQ    (BX)(R8*4), BX
+	LEAQ    (DX)(R8*4), DX
+	MOVQ    BX, x+16(FP)
+	MOVQ    DX, out+8(FP)
+	DECQ    rows+32(FP)
+	JNZ     row
+	VZEROUPPER
+	RET
+
+DATA lanesc2260000<>+0(SB)/4, $0xc2260000
+DATA lanesc2260000<>+4(SB)/4, $0xc2260000
+DATA lanesc2260000<>+8(SB)/4, $0xc2260000
+DATA lanesc2260000<>+12(SB)/4, $0xc2260000
+DATA lanesc2260000<>+16(SB)/4, $0xc2260000
+DATA lanesc2260000<>+20(SB)/4, $0xc2260000
+DATA lanesc2260000<>+24(SB)/4, $0xc2260000
+DATA lanesc2260000<>+28(SB)/4, $0xc2260000
+DATA lanesc2260000<>+32(SB)/4, $0xc2260000
+DATA lanesc2260000<>+36(SB)/4, $0xc2260000
+DATA lanesc2260000<>+40(SB)/4, $0xc2260000
+DATA lanesc2260000<>+44(SB)/4, $0xc2260000
+DATA lanesc2260000<>+48(SB)/4, $0xc2260000
+DATA lanesc2260000<>+52(SB)/4, $0xc2260000
+DATA lanesc2260000<>+56(SB)/4, $0xc2260000
+DATA lanesc2260000<>+60(SB)/4, $0xc2260000
+GLOBL lanesc2260000<>(SB), RODATA|NOPTR, $64
+
+// func pairs5x5AVX512(b *float32, tile *uint32, tiles int, steps *int32, n int)
+// Requires: AVX, AVX512F
+TEXT ·pairs5x5AVX512(SB), NOSPLIT, $0-40
+tile:
+	MOVQ   b+0(FP), AX
+	MOVQ   tile+8(FP), CX
+	MOVL   4(CX), DX
+	LEAQ   (AX)(DX*4), DX
+	MOVL   8(CX), BX
+	LEAQ   (AX)(BX*4), BX
+	MOVL   12(CX), SI
+	LEAQ   (AX)(SI*4), SI
+	MOVL   16(CX), DI
+	LEAQ   (AX)(DI*4), DI
+	MOVL   20(CX), R8
+	LEAQ   (AX)(R8*4), R8
+	MOVL   24(CX), R9
+	LEAQ   (AX)(R9*4), R9
+	MOVL   28(CX), R10
+	LEAQ   (AX)(R10*4), R10
+	MOVL   32(CX), R11
+	LEAQ   (AX)(R11*4), R11
+	MOVL   36(CX), R12
+	LEAQ   (AX)(R12*4), R12
+	MOVL   40(CX), CX
+	LEAQ   (AX)(CX*4), CX
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	VPXORD Z8, Z8, Z8
+	VPXORD Z9, Z9, Z9
+	VPXORD Z10, Z10, Z10
+	VPXORD Z11, Z11, Z11
+	VPXORD Z12, Z12, Z12
+	VPXORD Z13, Z13, Z13
+	VPXORD Z14, Z14, Z14
+	VPXORD Z15, Z15, Z15
+	VPXORD Z16, Z16, Z16
+	VPXORD Z17, Z17, Z17
+	VPXORD Z18, Z18, Z18
+	VPXORD Z19, Z19, Z19
+	VPXORD Z20, Z20, Z20
+	VPXORD Z21, Z21, Z21
+	VPXORD Z22, Z22, Z22
+	VPXORD Z23, Z23, Z23
+	VPXORD Z24, Z24, Z24
+	MOVQ   steps+24(FP), AX
+	MOVQ   n+32(FP), R13
+	TESTQ  R13, R13
+	JZ     store
+	LEAQ   (AX)(R13*8), AX
+	NEGQ   R13
+
+k:
+	MOVLQSX     (AX)(R13*8), R14
+	MOVLQSX     4(AX)(R13*8), R15
+	VMOVUPS     (DX)(R14*4), Z25
+	VMOVUPS     (BX)(R14*4), Z26
+	VMOVUPS     (SI)(R14*4), Z27
+	VMOVUPS     (DI)(R14*4), Z28
+	VMOVUPS     (R8)(R14*4), Z29
+	VMOVUPS     (R9)(R15*4), Z30
+	VFMADD231PS Z30, Z25, Z0
+	VFMADD231PS Z30, Z26, Z5
+	VFMADD231PS Z30, Z27, Z10
+	VFMADD231PS Z30, Z28, Z15
+	VFMADD231PS Z30, Z29, Z20
+	VMOVUPS     (R10)(R15*4), Z30
+	VFMADD231PS Z30, Z25, Z1
+	VFMADD231PS Z30, Z26, Z6
+	VFMADD231PS Z30, Z27, Z11
+	VFMADD231PS Z30, Z28, Z16
+	VFMADD231PS Z30, Z29, Z21
+	VMOVUPS     (R11)(R15*4), Z30
+	VFMADD231PS Z30, Z25, Z2
+	VFMADD231PS Z30, Z26, Z7
+	VFMADD231PS Z30, Z27, Z12
+	VFMADD231PS Z30, Z28, Z17
+	VFMADD231PS Z30, Z29, Z22
+	VMOVUPS     (R12)(R15*4), Z30
+	VFMADD231PS Z30, Z25, Z3
+	VFMADD231PS Z30, Z26, Z8
+	VFMADD231PS Z30, Z27, Z13
+	VFMADD231PS Z30, Z28, Z18
+	VFMADD231PS Z30, Z29, Z23
+	VMOVUPS     (CX)(R15*4), Z30
+	VFMADD231PS Z30, Z25, Z4
+	VFMADD231PS Z30, Z26, Z9
+	VFMADD231PS Z30, Z27, Z14
+	VFMADD231PS Z30, Z28, Z19
+	VFMADD231PS Z30, Z29, Z24
+	INCQ        R13
+	JNZ         k
+
+store:
+	MOVQ    tile+8(FP), AX
+	MOVQ    b+0(FP), CX
+	CMPL    (AX), $0x00
+	JNE     discard
+	MOVL    44(AX), DX
+	VMOVUPS Z0, (CX)(DX*4)
+	MOVL    48(AX), DX
+	VMOVUPS Z1, (CX)(DX*4)
+	MOVL    52(AX), DX
+	VMOVUPS Z2, (CX)(DX*4)
+	MOVL    56(AX), DX
+	VMOVUPS Z3, (CX)(DX*4)
+	MOVL    60(AX), DX
+	VMOVUPS Z4, (CX)(DX*4)
+	MOVL    64(AX), DX
+	VMOVUPS Z5, (CX)(DX*4)
+	MOVL    68(AX), DX
+	VMOVUPS Z6, (CX)(DX*4)
+	MOVL    72(AX), DX
+	VMOVUPS Z7, (CX)(DX*4)
+	MOVL    76(AX), DX
+	VMOVUPS Z8, (CX)(DX*4)
+	MOVL    80(AX), DX
+	VMOVUPS Z9, (CX)(DX*4)
+	MOVL    84(AX), DX
+	VMOVUPS Z10, (CX)(DX*4)
+	MOVL    88(AX), DX
+	VMOVUPS Z11, (CX)(DX*4)
+	MOVL    92(AX), DX
+	VMOVUPS Z12, (CX)(DX*4)
+	MOVL    96(AX), DX
+	VMOVUPS Z13, (CX)(DX*4)
+	MOVL    100(AX), DX
+	VMOVUPS Z14, (CX)(DX*4)
+	MOVL    104(AX), DX
+	VMOVUPS Z15, (CX)(DX*4)
+	MOVL    108(AX), DX
+	VMOVUPS Z16, (CX)(DX*4)
+	MOVL    112(AX), DX
+	VMOVUPS Z17, (CX)(DX*4)
+	MOVL    116(AX), DX
+	VMOVUPS Z18, (CX)(DX*4)
+	MOVL    120(AX), DX
+	VMOVUPS Z19, (CX)(DX*4)
+	MOVL    124(AX), DX
+	VMOVUPS Z20, (CX)(DX*4)
+	MOVL    128(AX), DX
+	VMOVUPS Z21, (CX)(DX*4)
+	MOVL    132(AX), DX
+	VMOVUPS Z22, (CX)(DX*4)
+	MOVL    136(AX), DX
+	VMOVUPS Z23, (CX)(DX*4)
+	MOVL    140(AX), DX
+	VMOVUPS Z24, (CX)(DX*4)
+
+next:
+	ADDQ $0x00000090, tile+8(FP)
+	DECQ tiles+16(FP)
+	JNZ  tile
+	VZEROUPPER
+	RET
+
+discard:
+	MOVL    44(AX), DX
+	TESTL   DX, DX
+	JS      discard1
+	VMOVUPS Z0, (CX)(DX*4)
+
+discard1:
+	MOVL    48(AX), DX
+	TESTL   DX, DX
+	JS      discard2
+	VMOVUPS Z1, (CX)(DX*4)
+
+discard2:
+	MOVL    52(AX), DX
+	TESTL   DX, DX
+	JS      discard3
+	VMOVUPS Z2, (CX)(DX*4)
+
+discard3:
+	MOVL    56(AX), DX
+	TESTL   DX, DX
+	JS      discard4
+	VMOVUPS Z3, (CX)(DX*4)
+
+discard4:
+	MOVL    60(AX), DX
+	TESTL   DX, DX
+	JS      discard5
+	VMOVUPS Z4, (CX)(DX*4)
+
+discard5:
+	MOVL    64(AX), DX
+	TESTL   DX, DX
+	JS      discard6
+	VMOVUPS Z5, (CX)(DX*4)
+
+discard6:
+	MOVL    68(AX), DX
+	TESTL   DX, DX
+	JS      discard7
+	VMOVUPS Z6, (CX)(DX*4)
+
+discard7:
+	MOVL    72(AX), DX
+	TESTL   DX, DX
+	JS      discard8
+	VMOVUPS Z7, (CX)(DX*4)
+
+discard8:
+	MOVL    76(AX), DX
+	TESTL   DX, DX
+	JS      discard9
+	VMOVUPS Z8, (CX)(DX*4)
+
+discard9:
+	MOVL    80(AX), DX
+	TESTL   DX, DX
+	JS      discard10
+	VMOVUPS Z9, (CX)(DX*4)
+
+discard10:
+	MOVL    84(AX), DX
+	TESTL   DX, DX
+	JS      discard11
+	VMOVUPS Z10, (CX)(DX*4)
+
+discard11:
+	MOVL    88(AX), DX
+	TESTL   DX, DX
+	JS      discard12
+	VMOVUPS Z11, (CX)(DX*4)
+
+discard12:
+	MOVL    92(AX), DX
+	TESTL   DX, DX
+	JS      discard13
+	VMOVUPS Z12, (CX)(DX*4)
+
+discard13:
+	MOVL    96(AX), DX
+	TESTL   DX, DX
+	JS      discard14
+	VMOVUPS Z13, (CX)(DX*4)
+
+discard14:
+	MOVL    100(AX), DX
+	TESTL   DX, DX
+	JS      discard15
+	VMOVUPS Z14, (CX)(DX*4)
+
+discard15:
+	MOVL    104(AX), DX
+	TESTL   DX, DX
+	JS      discard16
+	VMOVUPS Z15, (CX)(DX*4)
+
+discard16:
+	MOVL    108(AX), DX
+	TESTL   DX, DX
+	JS      discard17
+	VMOVUPS Z16, (CX)(DX*4)
+
+discard17:
+	MOVL    112(AX), DX
+	TESTL   DX, DX
+	JS      discard18
+	VMOVUPS Z17, (CX)(DX*4)
+
+discard18:
+	MOVL    116(AX), DX
+	TESTL   DX, DX
+	JS      discard19
+	VMOVUPS Z18, (CX)(DX*4)
+
+discard19:
+	MOVL    120(AX), DX
+	TESTL   DX, DX
+	JS      discard20
+	VMOVUPS Z19, (CX)(DX*4)
+
+discard20:
+	MOVL    124(AX), DX
+	TESTL   DX, DX
+	JS      discard21
+	VMOVUPS Z20, (CX)(DX*4)
+
+discard21:
+	MOVL    128(AX), DX
+	TESTL   DX, DX
+	JS      discard22
+	VMOVUPS Z21, (CX)(DX*4)
+
+discard22:
+	MOVL    132(AX), DX
+	TESTL   DX, DX
+	JS      discard23
+	VMOVUPS Z22, (CX)(DX*4)
+
+discard23:
+	MOVL    136(AX), DX
+	TESTL   DX, DX
+	JS      discard24
+	VMOVUPS Z23, (CX)(DX*4)
+
+discard24:
+	MOVL    140(AX), DX
+	TESTL   DX, DX
+	JS      discard25
+	VMOVUPS Z24, (CX)(DX*4)
+
+discard25:
+	JMP next
+
+// func pairs3x8AVX512(b *float32, tile *uint32, tiles int, steps *int32, n int)
+// Requires: AVX, AVX512F
+TEXT ·pairs3x8AVX512(SB), NOSPLIT, $8-40
+tile:
+	MOVQ   b+0(FP), AX
+	MOVQ   tile+8(FP), CX
+	MOVL   4(CX), DX
+	LEAQ   (AX)(DX*4), DX
+	MOVL   8(CX), BX
+	LEAQ   (AX)(BX*4), BX
+	MOVL   12(CX), SI
+	LEAQ   (AX)(SI*4), SI
+	MOVL   16(CX), DI
+	LEAQ   (AX)(DI*4), DI
+	MOVL   20(CX), R8
+	LEAQ   (AX)(R8*4), R8
+	MOVL   24(CX), R9
+	LEAQ   (AX)(R9*4), R9
+	MOVL   28(CX), R10
+	LEAQ   (AX)(R10*4), R10
+	MOVL   32(CX), R11
+	LEAQ   (AX)(R11*4), R11
+	MOVL   36(CX), R12
+	LEAQ   (AX)(R12*4), R12
+	MOVL   40(CX), R13
+	LEAQ   (AX)(R13*4), R13
+	MOVL   44(CX), CX
+	LEAQ   (AX)(CX*4), CX
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	VPXORD Z8, Z8, Z8
+	VPXORD Z9, Z9, Z9
+	VPXORD Z10, Z10, Z10
+	VPXORD Z11, Z11, Z11
+	VPXORD Z12, Z12, Z12
+	VPXORD Z13, Z13, Z13
+	VPXORD Z14, Z14, Z14
+	VPXORD Z15, Z15, Z15
+	VPXORD Z16, Z16, Z16
+	VPXORD Z17, Z17, Z17
+	VPXORD Z18, Z18, Z18
+	VPXORD Z19, Z19, Z19
+	VPXORD Z20, Z20, Z20
+	VPXORD Z21, Z21, Z21
+	VPXORD Z22, Z22, Z22
+	VPXORD Z23, Z23, Z23
+	MOVQ   steps+24(FP), AX
+	MOVQ   n+32(FP), R14
+	TESTQ  R14, R14
+	JZ     store
+	LEAQ   (AX)(R14*8), AX
+	NEGQ   R14
+
+k:
+	MOVLQSX     (AX)(R14*8), R15
+	MOVLQSX     4(AX)(R14*8), BP
+	VMOVUPS     (DX)(R15*4), Z24
+	VMOVUPS     (BX)(R15*4), Z25
+	VMOVUPS     (SI)(R15*4), Z26
+	VMOVUPS     (DI)(BP*4), Z27
+	VFMADD231PS Z27, Z24, Z0
+	VFMADD231PS Z27, Z25, Z8
+	VFMADD231PS Z27, Z26, Z16
+	VMOVUPS     (R8)(BP*4), Z27
+	VFMADD231PS Z27, Z24, Z1
+	VFMADD231PS Z27, Z25, Z9
+	VFMADD231PS Z27, Z26, Z17
+	VMOVUPS     (R9)(BP*4), Z27
+	VFMADD231PS Z27, Z24, Z2
+	VFMADD231PS Z27, Z25, Z10
+	VFMADD231PS Z27, Z26, Z18
+	VMOVUPS     (R10)(BP*4), Z27
+	VFMADD231PS Z27, Z24, Z3
+	VFMADD231PS Z27, Z25, Z11
+	VFMADD231PS Z27, Z26, Z19
+	VMOVUPS     (R11)(BP*4), Z27
+	VFMADD231PS Z27, Z24, Z4
+	VFMADD231PS Z27, Z25, Z12
+	VFMADD231PS Z27, Z26, Z20
+	VMOVUPS     (R12)(BP*4), Z27
+	VFMADD231PS Z27, Z24, Z5
+	VFMADD231PS Z27, Z25, Z13
+	VFMADD231PS Z27, Z26, Z21
+	VMOVUPS     (R13)(BP*4), Z27
+	VFMADD231PS Z27, Z24, Z6
+	VFMADD231PS Z27, Z25, Z14
+	VFMADD231PS Z27, Z26, Z22
+	VMOVUPS     (CX)(BP*4), Z27
+	VFMADD231PS Z27, Z24, Z7
+	VFMADD231PS Z27, Z25, Z15
+	VFMADD231PS Z27, Z26, Z23
+	INCQ        R14
+	JNZ         k
+
+store:
+	MOVQ    tile+8(FP), AX
+	MOVQ    b+0(FP), CX
+	CMPL    (AX), $0x00
+	JNE     discard
+	MOVL    48(AX), DX
+	VMOVUPS Z0, (CX)(DX*4)
+	MOVL    52(AX), DX
+	VMOVUPS Z1, (CX)(DX*4)
+	MOVL    56(AX), DX
+	VMOVUPS Z2, (CX)(DX*4)
+	MOVL    60(AX), DX
+	VMOVUPS Z3, (CX)(DX*4)
+	MOVL    64(AX), DX
+	VMOVUPS Z4, (CX)(DX*4)
+	MOVL    68(AX), DX
+	VMOVUPS Z5, (CX)(DX*4)
+	MOVL    72(AX), DX
+	VMOVUPS Z6, (CX)(DX*4)
+	MOVL    76(AX), DX
+	VMOVUPS Z7, (CX)(DX*4)
+	MOVL    80(AX), DX
+	VMOVUPS Z8, (CX)(DX*4)
+	MOVL    84(AX), DX
+	VMOVUPS Z9, (CX)(DX*4)
+	MOVL    88(AX), DX
+	VMOVUPS Z10, (CX)(DX*4)
+	MOVL    92(AX), DX
+	VMOVUPS Z11, (CX)(DX*4)
+	MOVL    96(AX), DX
+	VMOVUPS Z12, (CX)(DX*4)
+	MOVL    100(AX), DX
+	VMOVUPS Z13, (CX)(DX*4)
+	MOVL    104(AX), DX
+	VMOVUPS Z14, (CX)(DX*4)
+	MOVL    108(AX), DX
+	VMOVUPS Z15, (CX)(DX*4)
+	MOVL    112(AX), DX
+	VMOVUPS Z16, (CX)(DX*4)
+	MOVL    116(AX), DX
+	VMOVUPS Z17, (CX)(DX*4)
+	MOVL    120(AX), DX
+	VMOVUPS Z18, (CX)(DX*4)
+	MOVL    124(AX), DX
+	VMOVUPS Z19, (CX)(DX*4)
+	MOVL    128(AX), DX
+	VMOVUPS Z20, (CX)(DX*4)
+	MOVL    132(AX), DX
+	VMOVUPS Z21, (CX)(DX*4)
+	MOVL    136(AX), DX
+	VMOVUPS Z22, (CX)(DX*4)
+	MOVL    140(AX), DX
+	VMOVUPS Z23, (CX)(DX*4)
+
+next:
+	ADDQ $0x00000090, tile+8(FP)
+	DECQ tiles+16(FP)
+	JNZ  tile
+	VZEROUPPER
+	RET
+
+discard:
+	MOVL    48(AX), DX
+	TESTL   DX, DX
+	JS      discard1
+	VMOVUPS Z0, (CX)(DX*4)
+
+discard1:
+	MOVL    52(AX), DX
+	TESTL   DX, DX
+	JS      discard2
+	VMOVUPS Z1, (CX)(DX*4)
+
+discard2:
+	MOVL    56(AX), DX
+	TESTL   DX, DX
+	JS      discard3
+	VMOVUPS Z2, (CX)(DX*4)
+
+discard3:
+	MOVL    60(AX), DX
+	TESTL   DX, DX
+	JS      discard4
+	VMOVUPS Z3, (CX)(DX*4)
+
+discard4:
+	MOVL    64(AX), DX
+	TESTL   DX, DX
+	JS      discard5
+	VMOVUPS Z4, (CX)(DX*4)
+
+discard5:
+	MOVL    68(AX), DX
+	TESTL   DX, DX
+	JS      discard6
+	VMOVUPS Z5, (CX)(DX*4)
+
+discard6:
+	MOVL    72(AX), DX
+	TESTL   DX, DX
+	JS      discard7
+	VMOVUPS Z6, (CX)(DX*4)
+
+discard7:
+	MOVL    76(AX), DX
+	TESTL   DX, DX
+	JS      discard8
+	VMOVUPS Z7, (CX)(DX*4)
+
+discard8:
+	MOVL    80(AX), DX
+	TESTL   DX, DX
+	JS      discard9
+	VMOVUPS Z8, (CX)(DX*4)
+
+discard9:
+	MOVL    84(AX), DX
+	TESTL   DX, DX
+	JS      discard10
+	VMOVUPS Z9, (CX)(DX*4)
+
+discard10:
+	MOVL    88(AX), DX
+	TESTL   DX, DX
+	JS      discard11
+	VMOVUPS Z10, (CX)(DX*4)
+
+discard11:
+	MOVL    92(AX), DX
+	TESTL   DX, DX
+	JS      discard12
+	VMOVUPS Z11, (CX)(DX*4)
+
+discard12:
+	MOVL    96(AX), DX
+	TESTL   DX, DX
+	JS      discard13
+	VMOVUPS Z12, (CX)(DX*4)
+
+discard13:
+	MOVL    100(AX), DX
+	TESTL   DX, DX
+	JS      discard14
+	VMOVUPS Z13, (CX)(DX*4)
+
+discard14:
+	MOVL    104(AX), DX
+	TESTL   DX, DX
+	JS      discard15
+	VMOVUPS Z14, (CX)(DX*4)
+
+discard15:
+	MOVL    108(AX), DX
+	TESTL   DX, DX
+	JS      discard16
+	VMOVUPS Z15, (CX)(DX*4)
+
+discard16:
+	MOVL    112(AX), DX
+	TESTL   DX, DX
+	JS      discard17
+	VMOVUPS Z16, (CX)(DX*4)
+
+discard17:
+	MOVL    116(AX), DX
+	TESTL   DX, DX
+	JS      discard18
+	VMOVUPS Z17, (CX)(DX*4)
+
+discard18:
+	MOVL    120(AX), DX
+	TESTL   DX, DX
+	JS      discard19
+	VMOVUPS Z18, (CX)(DX*4)
+
+discard19:
+	MOVL    124(AX), DX
+	TESTL   DX, DX
+	JS      discard20
+	VMOVUPS Z19, (CX)(DX*4)
+
+discard20:
+	MOVL    128(AX), DX
+	TESTL   DX, DX
+	JS      discard21
+	VMOVUPS Z20, (CX)(DX*4)
+
+discard21:
+	MOVL    132(AX), DX
+	TESTL   DX, DX
+	JS      discard22
+	VMOVUPS Z21, (CX)(DX*4)
+
+discard22:
+	MOVL    136(AX), DX
+	TESTL   DX, DX
+	JS      discard23
+	VMOVUPS Z22, (CX)(DX*4)
+
+discard23:
+	MOVL    140(AX), DX
+	TESTL   DX, DX
+	JS      discard24
+	VMOVUPS Z23, (CX)(DX*4)
+
+discard24:
+	JMP next
+
+// func pairs1x8AVX512(b *float32, tile *uint32, tiles int, steps *int32, n int)
+// Requires: AVX, AVX512F
+TEXT ·pairs1x8AVX512(SB), NOSPLIT, $0-40
+tile:
+	MOVQ   b+0(FP), AX
+	MOVQ   tile+8(FP), CX
+	MOVL   4(CX), DX
+	LEAQ   (AX)(DX*4), DX
+	MOVL   8(CX), BX
+	LEAQ   (AX)(BX*4), BX
+	MOVL   12(CX), SI
+	LEAQ   (AX)(SI*4), SI
+	MOVL   16(CX), DI
+	LEAQ   (AX)(DI*4), DI
+	MOVL   20(CX), R8
+	LEAQ   (AX)(R8*4), R8
+	MOVL   24(CX), R9
+	LEAQ   (AX)(R9*4), R9
+	MOVL   28(CX), R10
+	LEAQ   (AX)(R10*4), R10
+	MOVL   32(CX), R11
+	LEAQ   (AX)(R11*4), R11
+	MOVL   36(CX), CX
+	LEAQ   (AX)(CX*4), CX
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	MOVQ   steps+24(FP), AX
+	MOVQ   n+32(FP), R12
+	TESTQ  R12, R12
+	JZ     store
+	LEAQ   (AX)(R12*8), AX
+	NEGQ   R12
+
+k:
+	MOVLQSX     (AX)(R12*8), R13
+	MOVLQSX     4(AX)(R12*8), R14
+	VMOVUPS     (DX)(R13*4), Z8
+	VFMADD231PS (BX)(R14*4), Z8, Z0
+	VFMADD231PS (SI)(R14*4), Z8, Z1
+	VFMADD231PS (DI)(R14*4), Z8, Z2
+	VFMADD231PS (R8)(R14*4), Z8, Z3
+	VFMADD231PS (R9)(R14*4), Z8, Z4
+	VFMADD231PS (R10)(R14*4), Z8, Z5
+	VFMADD231PS (R11)(R14*4), Z8, Z6
+	VFMADD231PS (CX)(R14*4), Z8, Z7
+	INCQ        R12
+	JNZ         k
+
+store:
+	MOVQ    tile+8(FP), AX
+	MOVQ    b+0(FP), CX
+	CMPL    (AX), $0x00
+	JNE     discard
+	MOVL    40(AX), DX
+	VMOVUPS Z0, (CX)(DX*4)
+	MOVL    44(AX), DX
+	VMOVUPS Z1, (CX)(DX*4)
+	MOVL    48(AX), DX
+	VMOVUPS Z2, (CX)(DX*4)
+	MOVL    52(AX), DX
+	VMOVUPS Z3, (CX)(DX*4)
+	MOVL    56(AX), DX
+	VMOVUPS Z4, (CX)(DX*4)
+	MOVL    60(AX), DX
+	VMOVUPS Z5, (CX)(DX*4)
+	MOVL    64(AX), DX
+	VMOVUPS Z6, (CX)(DX*4)
+	MOVL    68(AX), DX
+	VMOVUPS Z7, (CX)(DX*4)
+
+next:
+	ADDQ $0x00000048, tile+8(FP)
+	DECQ tiles+16(FP)
+	JNZ  tile
+	VZEROUPPER
+	RET
+
+discard:
+	MOVL    40(AX), DX
+	TESTL   DX, DX
+	JS      discard1
+	VMOVUPS Z0, (CX)(DX*4)
+
+discard1:
+	MOVL    44(AX), DX
+	TESTL   DX, DX
+	JS      discard2
+	VMOVUPS Z1, (CX)(DX*4)
+
+discard2:
+	MOVL    48(AX), DX
+	TESTL   DX, DX
+	JS      discard3
+	VMOVUPS Z2, (CX)(DX*4)
+
+discard3:
+	MOVL    52(AX), DX
+	TESTL   DX, DX
+	JS      discard4
+	VMOVUPS Z3, (CX)(DX*4)
+
+discard4:
+	MOVL    56(AX), DX
+	TESTL   DX, DX
+	JS      discard5
+	VMOVUPS Z4, (CX)(DX*4)
+
+discard5:
+	MOVL    60(AX), DX
+	TESTL   DX, DX
+	JS      discard6
+	VMOVUPS Z5, (CX)(DX*4)
+
+discard6:
+	MOVL    64(AX), DX
+	TESTL   DX, DX
+	JS      discard7
+	VMOVUPS Z6, (CX)(DX*4)
+
+discard7:
+	MOVL    68(AX), DX
+	TESTL   DX, DX
+	JS      discard8
+	VMOVUPS Z7, (CX)(DX*4)
+
+discard8:
+	JMP next
+
+// func dots12AVX512(b *float32, tile *uint32, tiles int, n int)
+// Requires: AVX, AVX512F
+TEXT ·dots12AVX512(SB), NOSPLIT, $0-32
+	MOVQ b+0(FP), AX
+	MOVQ tile+8(FP), CX
+
+tile:
+	MOVQ   n+24(FP), SI
+	MOVQ   CX, BX
+	ADDQ   $0x00000030, CX
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	VPXORD Z8, Z8, Z8
+	VPXORD Z9, Z9, Z9
+	VPXORD Z10, Z10, Z10
+	VPXORD Z11, Z11, Z11
+	TESTQ  SI, SI
+	JZ     store
+
+k:
+	MOVL        (CX), DX
+	VMOVUPS     (AX)(DX*4), Z12
+	MOVL        48(CX), DX
+	VFMADD231PS (AX)(DX*4), Z12, Z0
+	MOVL        4(CX), DX
+	VMOVUPS     (AX)(DX*4), Z12
+	MOVL        52(CX), DX
+	VFMADD231PS (AX)(DX*4), Z12, Z1
+	MOVL        8(CX), DX
+	VMOVUPS     (AX)(DX*4), Z12
+	MOVL        56(CX), DX
+	VFMADD231PS (AX)(DX*4), Z12, Z2
+	MOVL        12(CX), DX
+	VMOVUPS     (AX)(DX*4), Z12
+	MOVL        60(CX), DX
+	VFMADD231PS (AX)(DX*4), Z12, Z3
+	MOVL        16(CX), DX
+	VMOVUPS     (AX)(DX*4), Z12
+	MOVL        64(CX), DX
+	VFMADD231PS (AX)(DX*4), Z12, Z4
+	MOVL        20(CX), DX
+	VMOVUPS     (AX)(DX*4), Z12
+	MOVL        68(CX), DX
+	VFMADD231PS (AX)(DX*4), Z12, Z5
+	MOVL        24(CX), DX
+	VMOVUPS     (AX)(DX*4), Z12
+	MOVL        72(CX), DX
+	VFMADD231PS (AX)(DX*4), Z12, Z6
+	MOVL        28(CX), DX
+	VMOVUPS     (AX)(DX*4), Z12
+	MOVL        76(CX), DX
+	VFMADD231PS (AX)(DX*4), Z12, Z7
+	MOVL        32(CX), DX
+	VMOVUPS     (AX)(DX*4), Z12
+	MOVL        80(CX), DX
+	VFMADD231PS (AX)(DX*4), Z12, Z8
+	MOVL        36(CX), DX
+	VMOVUPS     (AX)(DX*4), Z12
+	MOVL        84(CX), DX
+	VFMADD231PS (AX)(DX*4), Z12, Z9
+	MOVL        40(CX), DX
+	VMOVUPS     (AX)(DX*4), Z12
+	MOVL        88(CX), DX
+	VFMADD231PS (AX)(DX*4), Z12, Z10
+	MOVL        44(CX), DX
+	VMOVUPS     (AX)(DX*4), Z12
+	MOVL        92(CX), DX
+	VFMADD231PS (AX)(DX*4), Z12, Z11
+	ADDQ        $0x00000060, CX
+	DECQ        SI
+	JNZ         k
+
+store:
+	MOVL    (BX), DX
+	VMOVUPS Z0, (AX)(DX*4)
+	MOVL    4(BX), DX
+	VMOVUPS Z1, (AX)(DX*4)
+	MOVL    8(BX), DX
+	VMOVUPS Z2, (AX)(DX*4)
+	MOVL    12(BX), DX
+	VMOVUPS Z3, (AX)(DX*4)
+	MOVL    16(BX), DX
+	VMOVUPS Z4, (AX)(DX*4)
+	MOVL    20(BX), DX
+	VMOVUPS Z5, (AX)(DX*4)
+	MOVL    24(BX), DX
+	VMOVUPS Z6, (AX)(DX*4)
+	MOVL    28(BX), DX
+	VMOVUPS Z7, (AX)(DX*4)
+	MOVL    32(BX), DX
+	VMOVUPS Z8, (AX)(DX*4)
+	MOVL    36(BX), DX
+	VMOVUPS Z9, (AX)(DX*4)
+	MOVL    40(BX), DX
+	VMOVUPS Z10, (AX)(DX*4)
+	MOVL    44(BX), DX
+	VMOVUPS Z11, (AX)(DX*4)
+	DECQ    tiles+16(FP)
+	JNZ     tile
+	VZEROUPPER
+	RET
+
+// func linearAVX512(b *float32, out *uint32, x *uint32, n int, w *float32, bias *float32, groups int, panels int, floor float32)
+// Requires: AVX, AVX512F
+TEXT ·linearAVX512(SB), NOSPLIT, $0-68
+	CMPQ         panels+56(FP), $0x03
+	JL           panels2
+	MOVQ         b+0(FP), AX
+	MOVQ         out+8(FP), CX
+	MOVQ         w+32(FP), DX
+	MOVQ         bias+40(FP), BX
+	MOVQ         groups+48(FP), SI
+	VBROADCASTSS floor+64(FP), Z0
+
+group3:
+	VBROADCASTSS (BX), Z1
+	VMOVAPS      Z1, Z2
+	VMOVAPS      Z1, Z3
+	VBROADCASTSS 4(BX), Z4
+	VMOVAPS      Z4, Z5
+	VMOVAPS      Z4, Z6
+	VBROADCASTSS 8(BX), Z7
+	VMOVAPS      Z7, Z8
+	VMOVAPS      Z7, Z9
+	VBROADCASTSS 12(BX), Z10
+	VMOVAPS      Z10, Z11
+	VMOVAPS      Z10, Z12
+	VBROADCASTSS 16(BX), Z13
+	VMOVAPS      Z13, Z14
+	VMOVAPS      Z13, Z15
+	VBROADCASTSS 20(BX), Z16
+	VMOVAPS      Z16, Z17
+	VMOVAPS      Z16, Z18
+	VBROADCASTSS 24(BX), Z19
+	VMOVAPS      Z19, Z20
+	VMOVAPS      Z19, Z21
+	VBROADCASTSS 28(BX), Z22
+	VMOVAPS      Z22, Z23
+	VMOVAPS      Z22, Z24
+	MOVQ         x+16(FP), DI
+	MOVQ         n+24(FP), R8
+	TESTQ        R8, R8
+	JZ           store3
+	LEAQ         (DI)(R8*4), DI
+	NEGQ         R8
+
+k3:
+	MOVL         (DI)(R8*4), R9
+	VMOVUPS      (AX)(R9*4), Z25
+	VMOVUPS      64(AX)(R9*4), Z26
+	VMOVUPS      128(AX)(R9*4), Z27
+	VBROADCASTSS (DX), Z28
+	VFMADD231PS  Z28, Z25, Z1
+	VFMADD231PS  Z28, Z26, Z2
+	VFMADD231PS  Z28, Z27, Z3
+	VBROADCASTSS 4(DX), Z28
+	VFMADD231PS  Z28, Z25, Z4
+	VFMADD231PS  Z28, Z26, Z5
+	VFMADD231PS  Z28, Z27, Z6
+	VBROADCASTSS 8(DX), Z28
+	VFMADD231PS  Z28, Z25, Z7
+	VFMADD231PS  Z28, Z26, Z8
+	VFMADD231PS  Z28, Z27, Z9
+	VBROADCASTSS 12(DX), Z28
+	VFMADD231PS  Z28, Z25, Z10
+	VFMADD231PS  Z28, Z26, Z11
+	VFMADD231PS  Z28, Z27, Z12
+	VBROADCASTSS 16(DX), Z28
+	VFMADD231PS  Z28, Z25, Z13
+	VFMADD231PS  Z28, Z26, Z14
+	VFMADD231PS  Z28, Z27, Z15
+	VBROADCASTSS 20(DX), Z28
+	VFMADD231PS  Z28, Z25, Z16
+	VFMADD231PS  Z28, Z26, Z17
+	VFMADD231PS  Z28, Z27, Z18
+	VBROADCASTSS 24(DX), Z28
+	VFMADD231PS  Z28, Z25, Z19
+	VFMADD231PS  Z28, Z26, Z20
+	VFMADD231PS  Z28, Z27, Z21
+	VBROADCASTSS 28(DX), Z28
+	VFMADD231PS  Z28, Z25, Z22
+	VFMADD231PS  Z28, Z26, Z23
+	VFMADD231PS  Z28, Z27, Z24
+	ADDQ         $0x20, DX
+	INCQ         R8
+	JNZ          k3
+
+store3:
+	MOVL    (CX), R9
+	VMAXPS  Z1, Z0, Z1
+	VMOVUPS Z1, (AX)(R9*4)
+	VMAXPS  Z2, Z0, Z2
+	VMOVUPS Z2, 64(AX)(R9*4)
+	VMAXPS  Z3, Z0, Z3
+	VMOVUPS Z3, 128(AX)(R9*4)
+	MOVL    4(CX), R9
+	VMAXPS  Z4, Z0, Z4
+	VMOVUPS Z4, (AX)(R9*4)
+	VMAXPS  Z5, Z0, Z5
+	VMOVUPS Z5, 64(AX)(R9*4)
+	VMAXPS  Z6, Z0, Z6
+	VMOVUPS Z6, 128(AX)(R9*4)
+	MOVL    8(CX), R9
+	VMAXPS  Z7, Z0, Z7
+	VMOVUPS Z7, (AX)(R9*4)
+	VMAXPS  Z8, Z0, Z8
+	VMOVUPS Z8, 64(AX)(R9*4)
+	VMAXPS  Z9, Z0, Z9
+	VMOVUPS Z9, 128(AX)(R9*4)
+	MOVL    12(CX), R9
+	VMAXPS  Z10, Z0, Z10
+	VMOVUPS Z10, (AX)(R9*4)
+	VMAXPS  Z11, Z0, Z11
+	VMOVUPS Z11, 64(AX)(R9*4)
+	VMAXPS  Z12, Z0, Z12
+	VMOVUPS Z12, 128(AX)(R9*4)
+	MOVL    16(CX), R9
+	VMAXPS  Z13, Z0, Z13
+	VMOVUPS Z13, (AX)(R9*4)
+	VMAXPS  Z14, Z0, Z14
+	VMOVUPS Z14, 64(AX)(R9*4)
+	VMAXPS  Z15, Z0, Z15
+	VMOVUPS Z15, 128(AX)(R9*4)
+	MOVL    20(CX), R9
+	VMAXPS  Z16, Z0, Z16
+	VMOVUPS Z16, (AX)(R9*4)
+	VMAXPS  Z17, Z0, Z17
+	VMOVUPS Z17, 64(AX)(R9*4)
+	VMAXPS  Z18, Z0, Z18
+	VMOVUPS Z18, 128(AX)(R9*4)
+	MOVL    24(CX), R9
+	VMAXPS  Z19, Z0, Z19
+	VMOVUPS Z19, (AX)(R9*4)
+	VMAXPS  Z20, Z0, Z20
+	VMOVUPS Z20, 64(AX)(R9*4)
+	VMAXPS  Z21, Z0, Z21
+	VMOVUPS Z21, 128(AX)(R9*4)
+	MOVL    28(CX), R9
+	VMAXPS  Z22, Z0, Z22
+	VMOVUPS Z22, (AX)(R9*4)
+	VMAXPS  Z23, Z0, Z23
+	VMOVUPS Z23, 64(AX)(R9*4)
+	VMAXPS  Z24, Z0, Z24
+	VMOVUPS Z24, 128(AX)(R9*4)
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, BX
+	DECQ    SI
+	JNZ     group3
+	VZEROUPPER
+	RET
+
+panels2:
+	CMPQ         panels+56(FP), $0x02
+	JL           panels1
+	MOVQ         b+0(FP), AX
+	MOVQ         out+8(FP), CX
+	MOVQ         w+32(FP), DX
+	MOVQ         bias+40(FP), BX
+	MOVQ         groups+48(FP), SI
+	VBROADCASTSS floor+64(FP), Z0
+
+group2:
+	VBROADCASTSS (BX), Z1
+	VMOVAPS      Z1, Z2
+	VBROADCASTSS 4(BX), Z3
+	VMOVAPS      Z3, Z4
+	VBROADCASTSS 8(BX), Z5
+	VMOVAPS      Z5, Z6
+	VBROADCASTSS 12(BX), Z7
+	VMOVAPS      Z7, Z8
+	VBROADCASTSS 16(BX), Z9
+	VMOVAPS      Z9, Z10
+	VBROADCASTSS 20(BX), Z11
+	VMOVAPS      Z11, Z12
+	VBROADCASTSS 24(BX), Z13
+	VMOVAPS      Z13, Z14
+	VBROADCASTSS 28(BX), Z15
+	VMOVAPS      Z15, Z16
+	MOVQ         x+16(FP), DI
+	MOVQ         n+24(FP), R8
+	TESTQ        R8, R8
+	JZ           store2
+	LEAQ         (DI)(R8*4), DI
+	NEGQ         R8
+
+k2:
+	MOVL         (DI)(R8*4), R9
+	VMOVUPS      (AX)(R9*4), Z17
+	VMOVUPS      64(AX)(R9*4), Z18
+	VBROADCASTSS (DX), Z19
+	VFMADD231PS  Z19, Z17, Z1
+	VFMADD231PS  Z19, Z18, Z2
+	VBROADCASTSS 4(DX), Z19
+	VFMADD231PS  Z19, Z17, Z3
+	VFMADD231PS  Z19, Z18, Z4
+	VBROADCASTSS 8(DX), Z19
+	VFMADD231PS  Z19, Z17, Z5
+	VFMADD231PS  Z19, Z18, Z6
+	VBROADCASTSS 12(DX), Z19
+	VFMADD231PS  Z19, Z17, Z7
+	VFMADD231PS  Z19, Z18, Z8
+	VBROADCASTSS 16(DX), Z19
+	VFMADD231PS  Z19, Z17, Z9
+	VFMADD231PS  Z19, Z18, Z10
+	VBROADCASTSS 20(DX), Z19
+	VFMADD231PS  Z19, Z17, Z11
+	VFMADD231PS  Z19, Z18, Z12
+	VBROADCASTSS 24(DX), Z19
+	VFMADD231PS  Z19, Z17, Z13
+	VFMADD231PS  Z19, Z18, Z14
+	VBROADCASTSS 28(DX), Z19
+	VFMADD231PS  Z19, Z17, Z15
+	VFMADD231PS  Z19, Z18, Z16
+	ADDQ         $0x20, DX
+	INCQ         R8
+	JNZ          k2
+
+store2:
+	MOVL    (CX), R9
+	VMAXPS  Z1, Z0, Z1
+	VMOVUPS Z1, (AX)(R9*4)
+	VMAXPS  Z2, Z0, Z2
+	VMOVUPS Z2, 64(AX)(R9*4)
+	MOVL    4(CX), R9
+	VMAXPS  Z3, Z0, Z3
+	VMOVUPS Z3, (AX)(R9*4)
+	VMAXPS  Z4, Z0, Z4
+	VMOVUPS Z4, 64(AX)(R9*4)
+	MOVL    8(CX), R9
+	VMAXPS  Z5, Z0, Z5
+	VMOVUPS Z5, (AX)(R9*4)
+	VMAXPS  Z6, Z0, Z6
+	VMOVUPS Z6, 64(AX)(R9*4)
+	MOVL    12(CX), R9
+	VMAXPS  Z7, Z0, Z7
+	VMOVUPS Z7, (AX)(R9*4)
+	VMAXPS  Z8, Z0, Z8
+	VMOVUPS Z8, 64(AX)(R9*4)
+	MOVL    16(CX), R9
+	VMAXPS  Z9, Z0, Z9
+	VMOVUPS Z9, (AX)(R9*4)
+	VMAXPS  Z10, Z0, Z10
+	VMOVUPS Z10, 64(AX)(R9*4)
+	MOVL    20(CX), R9
+	VMAXPS  Z11, Z0, Z11
+	VMOVUPS Z11, (AX)(R9*4)
+	VMAXPS  Z12, Z0, Z12
+	VMOVUPS Z12, 64(AX)(R9*4)
+	MOVL    24(CX), R9
+	VMAXPS  Z13, Z0, Z13
+	VMOVUPS Z13, (AX)(R9*4)
+	VMAXPS  Z14, Z0, Z14
+	VMOVUPS Z14, 64(AX)(R9*4)
+	MOVL    28(CX), R9
+	VMAXPS  Z15, Z0, Z15
+	VMOVUPS Z15, (AX)(R9*4)
+	VMAXPS  Z16, Z0, Z16
+	VMOVUPS Z16, 64(AX)(R9*4)
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, BX
+	DECQ    SI
+	JNZ     group2
+	VZEROUPPER
+	RET
+
+panels1:
+	MOVQ         b+0(FP), AX
+	MOVQ         out+8(FP), CX
+	MOVQ         w+32(FP), DX
+	MOVQ         bias+40(FP), BX
+	MOVQ         groups+48(FP), SI
+	VBROADCASTSS floor+64(FP), Z0
+
+group1:
+	VBROADCASTSS (BX), Z1
+	VBROADCASTSS 4(BX), Z2
+	VBROADCASTSS 8(BX), Z3
+	VBROADCASTSS 12(BX), Z4
+	VBROADCASTSS 16(BX), Z5
+	VBROADCASTSS 20(BX), Z6
+	VBROADCASTSS 24(BX), Z7
+	VBROADCASTSS 28(BX), Z8
+	MOVQ         x+16(FP), DI
+	MOVQ         n+24(FP), R8
+	TESTQ        R8, R8
+	JZ           store1
+	LEAQ         (DI)(R8*4), DI
+	NEGQ         R8
+
+k1:
+	MOVL         (DI)(R8*4), R9
+	VMOVUPS      (AX)(R9*4), Z9
+	VBROADCASTSS (DX), Z10
+	VFMADD231PS  Z10, Z9, Z1
+	VBROADCASTSS 4(DX), Z10
+	VFMADD231PS  Z10, Z9, Z2
+	VBROADCASTSS 8(DX), Z10
+	VFMADD231PS  Z10, Z9, Z3
+	VBROADCASTSS 12(DX), Z10
+	VFMADD231PS  Z10, Z9, Z4
+	VBROADCASTSS 16(DX), Z10
+	VFMADD231PS  Z10, Z9, Z5
+	VBROADCASTSS 20(DX), Z10
+	VFMADD231PS  Z10, Z9, Z6
+	VBROADCASTSS 24(DX), Z10
+	VFMADD231PS  Z10, Z9, Z7
+	VBROADCASTSS 28(DX), Z10
+	VFMADD231PS  Z10, Z9, Z8
+	ADDQ         $0x20, DX
+	INCQ         R8
+	JNZ          k1
+
+store1:
+	MOVL    (CX), R9
+	VMAXPS  Z1, Z0, Z1
+	VMOVUPS Z1, (AX)(R9*4)
+	MOVL    4(CX), R9
+	VMAXPS  Z2, Z0, Z2
+	VMOVUPS Z2, (AX)(R9*4)
+	MOVL    8(CX), R9
+	VMAXPS  Z3, Z0, Z3
+	VMOVUPS Z3, (AX)(R9*4)
+	MOVL    12(CX), R9
+	VMAXPS  Z4, Z0, Z4
+	VMOVUPS Z4, (AX)(R9*4)
+	MOVL    16(CX), R9
+	VMAXPS  Z5, Z0, Z5
+	VMOVUPS Z5, (AX)(R9*4)
+	MOVL    20(CX), R9
+	VMAXPS  Z6, Z0, Z6
+	VMOVUPS Z6, (AX)(R9*4)
+	MOVL    24(CX), R9
+	VMAXPS  Z7, Z0, Z7
+	VMOVUPS Z7, (AX)(R9*4)
+	MOVL    28(CX), R9
+	VMAXPS  Z8, Z0, Z8
+	VMOVUPS Z8, (AX)(R9*4)
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, BX
+	DECQ    SI
+	JNZ     group1
+	VZEROUPPER
+	RET
+
 // func listAVX512(dst *int32, mask *uint64, words int) int
 // Requires: AVX, AVX512F, POPCNT
 TEXT ·listAVX512(SB), NOSPLIT, $0-32

@@ -319,6 +319,7 @@ func TestMisusePanics(t *testing.T) {
 	outputs, block := NewOutputs(make([]float32, 6), nil, 2, 3), NewBlock(3)
 	tile := NewTile(1, 3)
 	pre := make([]float32, 16)
+	one, two, far := NewRange(0, 1), NewRange(1, 2), NewRange(3, 14)
 	for name, call := range map[string]func(){
 		"rows":        func() { m.Layer(tile, tile, 13, nil, true, nil) },
 		"list":        func() { m.Layer(tile, tile, 1, []int32{2}, true, nil) },
@@ -342,6 +343,37 @@ func TestMisusePanics(t *testing.T) {
 		"far":         func() { Expand(pre, make([]byte, 8), []Part{{From: math.MaxInt, Mask: 1}}) },
 		"set":         func() { NewMask(3).Set(tile, 13, 3) },
 		"set width":   func() { NewMask(3).Set(tile, 1, 17) },
+
+		"element, below":  func() { NewElements([]int32{-1}) },
+		"element, beyond": func() { NewElements([]int32{math.MaxInt32}) },
+		"range":           func() { NewRange(-1, 1) },
+		"range, beyond":   func() { NewRange(math.MaxInt, 1) },
+		"apply":           func() { Apply(Exp, block, 48, one, far) },
+		"apply states":    func() { Apply(Exp, block, 0, one, one) },
+		"apply lengths":   func() { Apply(Exp, block, 1, one, two) },
+		"function":        func() { Apply(functions, block, 1, one, one) },
+		"combine":         func() { Combine(Add, block, 49, one, one, one) },
+		"combine lengths": func() { Combine(Add, block, 1, one, one, two) },
+		"operation":       func() { Combine(operations, block, 1, one, one, one) },
+		"multiply add":    func() { MultiplyAdd(block, 1, one, one, one, two) },
+		"choose":          func() { Choose(block, 1, one, one, one, two) },
+		"affine":          func() { Affine(block, 1, one, one, pre[:1], pre) },
+		"reduce":          func() { Reduce(Sum, block, 1, two, NewRange(5, 3)) },
+		"reduce nothing":  func() { Reduce(Sum, block, 1, one, NewRange(0, 0)) },
+		"reduction":       func() { Reduce(reductions, block, 1, one, two) },
+		"softmax":         func() { Softmax(block, 1, two, two, 0) },
+		"softmax rows":    func() { Softmax(block, 1, two, two, 3) },
+		"softmax lengths": func() { Softmax(block, 1, one, two, 1) },
+		"pairs":           func() { NewPairs([]int32{20}, []int32{0}, []int32{1}, 1, 1, 1, 1).Compute(block, 1) },
+		"pairs lengths":   func() { NewPairs([]int32{2}, []int32{0}, nil, 1, 1, 1, 1) },
+		"pairs twice":     func() { NewPairs([]int32{2, 2}, []int32{0}, []int32{1, 1}, 1, 1, 2, 1) },
+		"pairs operand":   func() { NewPairs([]int32{1}, []int32{0}, []int32{1}, 1, 1, 1, 1) },
+		"pairs element":   func() { NewPairs([]int32{-2}, []int32{0}, []int32{1}, 1, 1, 1, 1) },
+		"linear":          func() { NewLinear(outputs, []int32{18, 19, 20}, []int32{0, 1}, 1, false).Compute(block, 1) },
+		"linear lengths":  func() { NewLinear(outputs, []int32{4, 5}, []int32{0, 1}, 1, false) },
+		"linear twice":    func() { NewLinear(outputs, []int32{4, 5, 5}, []int32{0, 1}, 1, false) },
+		"linear operand":  func() { NewLinear(outputs, []int32{4, 5, 1}, []int32{0, 1}, 1, false) },
+		"linear element":  func() { NewLinear(outputs, []int32{4, 5, -1}, []int32{0, 1}, 1, false) },
 	} {
 		func() {
 			defer func() {

@@ -25,6 +25,20 @@ type level struct {
 	tanh      func(out, in, scale []float32, panels int)
 	transpose func(out []float32, outStride int, in []float32, inStride, rows, columns int)
 
+	// The following work on elements of one Block. No list is empty. panels is the number
+	// of groups of 16 states.
+	apply       func(f Function, b Block, out, x []uint32, panels int)
+	combine     func(op Operation, b Block, out, x, y []uint32, panels int)
+	multiplyAdd func(b Block, out, x, y, z []uint32, panels int)
+	choose      func(b Block, out, x, y, z []uint32, panels int)
+	affine      func(b Block, out, x []uint32, scale, offset []float32, panels int)
+	reduce      func(op Reduction, b Block, out, x []uint32, panels int)
+	pairs       func(p *Pairs, b Block, panels int)
+	softmax     func(b Block, out, x []uint32, n, panels int)
+	linear      func(l *Linear, b Block, panels int, floor float32)
+	units       int          // number of units for which linear packs weights; 0 if it needs no packed weights
+	shapes      []pairsShape // tiles for which pairs has a function; nil if it needs no tiles
+
 	digits bool // whether layer and product use digits, which are then packed
 
 	fma  func(n int) // performs n*flop floating point operations in registers; nil if unavailable
@@ -39,7 +53,8 @@ var current = levels()[0]
 // levels, and the build tag purego removes all except the portable one.
 func levels() []*level {
 	return append(accelerated(), &level{name: portableName(), rows: 4, layer: layerPortable, steps: stepsPortable, prefetch: func(*RowMatrix, []int32) {}, list: listPortable, set: setPortable, dot: dotPortable, expand: expandPortable,
-		product: productPortable, cross: crossPortable, tanh: tanhPortable, transpose: transposePortable})
+		product: productPortable, cross: crossPortable, tanh: tanhPortable, transpose: transposePortable,
+		apply: applyPortable, combine: combinePortable, multiplyAdd: multiplyAddPortable, choose: choosePortable, affine: affinePortable, reduce: reducePortable, softmax: softmaxPortable, pairs: pairsPortable, linear: linearPortable})
 }
 
 // Names returns the names of the levels that this machine can run, fastest first.

@@ -20,6 +20,8 @@ func accelerated() (faster []*level) {
 			name: "avx512", rows: 8, layer: layerAVX512.run, steps: stepsWith(stepsAVX512), prefetch: prefetchWith(prefetchAVX512),
 			list: compress, dot: dotWith(dotAVX512), expand: expand, fma: fmaAVX512, flop: 12 * 16 * 2,
 			product: productAVX512, cross: crossWith(crossAVX512), tanh: tanhWith(tanhAVX512), transpose: transposeWith(transposeAVX512, 16), set: setWith(setAVX512),
+			apply: applyAVX512.run, combine: combineAVX512.run, multiplyAdd: tripleWith(multiplyAddAVX512), choose: tripleWith(chooseAVX512), affine: affineWith(affineAVX512), reduce: reduceAVX512.run, softmax: softmaxWith(softmaxAVX512),
+			linear: linearWith(linearAVX512), units: 8, pairs: pairsAVX512.run, shapes: []pairsShape{{5, 5, false}, {3, 8, false}, {1, 8, false}, {12, 1, true}},
 		}
 		if permitAMX() {
 			tiles := wide
@@ -35,6 +37,8 @@ func accelerated() (faster []*level) {
 		name: "avx2", rows: 6, layer: layer.run, steps: stepsWith(stepsAVX2), prefetch: prefetchWith(prefetchAVX2),
 		list: listPortable, dot: dotWith(dotAVX2), expand: expandPortable, fma: fmaAVX2, flop: 12 * 8 * 2,
 		product: productWith(product6AVX2, 6), cross: crossWith(crossAVX2), tanh: tanhWith(tanhAVX2), transpose: transposeWith(transposeAVX2, 8), set: setWith(setAVX2),
+		apply: applyAVX2.run, combine: combineAVX2.run, multiplyAdd: tripleWith(multiplyAddAVX2), choose: tripleWith(chooseAVX2), affine: affineWith(affineAVX2), reduce: reduceAVX2.run, softmax: softmaxWith(softmaxAVX2),
+		linear: linearWith(linearAVX2), units: 6, pairs: pairsAVX2.run, shapes: []pairsShape{{3, 4, false}, {1, 8, false}, {8, 1, true}},
 	})
 }
 
@@ -174,6 +178,85 @@ func dotWith(f dotFunc) func(x, y []float32) float64 {
 			}
 		}
 		return (sum0 + sum1) + (sum2 + sum3) + dotPortable(x[whole:], y[whole:])
+	}
+}
+
+// The functions of each level, in the order of the constants.
+type (
+	applyFuncs   [functions]func(b *float32, out *uint32, x *uint32, n int, panels int)
+	combineFuncs [operations]func(b *float32, out *uint32, x *uint32, y *uint32, n int, panels int)
+	reduceFuncs  [reductions]func(b *float32, out *uint32, outs int, x *uint32, n int, panels int)
+	pairsFunc    func(b *float32, tile *uint32, tiles int, steps *int32, n int)
+)
+
+var (
+	applyAVX512   = applyFuncs{copyAVX512, negateAVX512, absoluteAVX512, reluAVX512, squareRootAVX512, reciprocalAVX512, expAVX512, logAVX512, sigmoidAVX512, hyperbolicTangentAVX512, erfAVX512, softplusAVX512}
+	applyAVX2     = applyFuncs{copyAVX2, negateAVX2, absoluteAVX2, reluAVX2, squareRootAVX2, reciprocalAVX2, expAVX2, logAVX2, sigmoidAVX2, hyperbolicTangentAVX2, erfAVX2, softplusAVX2}
+	combineAVX512 = combineFuncs{addAVX512, subtractAVX512, multiplyAVX512, divideAVX512, maximumAVX512, minimumAVX512, leakyAVX512, equalAVX512, lessAVX512, lessOrEqualAVX512}
+	combineAVX2   = combineFuncs{addAVX2, subtractAVX2, multiplyAVX2, divideAVX2, maximumAVX2, minimumAVX2, leakyAVX2, equalAVX2, lessAVX2, lessOrEqualAVX2}
+	reduceAVX512  = reduceFuncs{sumAVX512, largestAVX512, smallestAVX512}
+	reduceAVX2    = reduceFuncs{sumAVX2, largestAVX2, smallestAVX2}
+
+	pairsAVX512 = tiledPairs{16, []pairsFunc{pairs5x5AVX512, pairs3x8AVX512, pairs1x8AVX512}, dots12AVX512}
+	pairsAVX2   = tiledPairs{8, []pairsFunc{pairs3x4AVX2, pairs1x8AVX2}, dots8AVX2}
+)
+
+func (f *applyFuncs) run(name Function, b Block, out, x []uint32, panels int) {
+	f[name](&b[0], &out[0], &x[0], len(out), panels)
+}
+
+func (f *combineFuncs) run(name Operation, b Block, out, x, y []uint32, panels int) {
+	f[name](&b[0], &out[0], &x[0], &y[0], len(out), panels)
+}
+
+func (f *reduceFuncs) run(name Reduction, b Block, out, x []uint32, panels int) {
+	f[name](&b[0], &out[0], len(out), &x[0], len(x)/len(out), panels)
+}
+
+// tiledPairs implements Pairs.Compute with generated functions. Each computes some lanes of
+// the states. The tiles of all other lanes stay out of the first cache meanwhile.
+type tiledPairs struct {
+	lanes int
+	call  []pairsFunc // in the order of level.shapes; dots is last there
+	dots  func(b *float32, tile *uint32, tiles int, n int)
+}
+
+func (f *tiledPairs) run(p *Pairs, b Block, panels int) {
+	if p.tiles == 0 {
+		return
+	}
+	for t := 0; t < panels*Columns; t += f.lanes {
+		if p.shape < len(f.call) {
+			f.call[p.shape](&b[t], &p.words[0], p.tiles, first(p.steps), p.inner)
+		} else {
+			f.dots(&b[t], &p.words[0], p.tiles, p.inner)
+		}
+	}
+}
+
+func softmaxWith(f func(b *float32, out *uint32, x *uint32, n int, rows int, panels int)) func(b Block, out, x []uint32, n, panels int) {
+	return func(b Block, out, x []uint32, n, panels int) {
+		f(&b[0], &out[0], &x[0], n, len(x)/n, panels)
+	}
+}
+
+func linearWith(f func(b *float32, out *uint32, x *uint32, n int, w *float32, bias *float32, groups int, panels int, floor float32)) func(l *Linear, b Block, panels int, floor float32) {
+	return func(l *Linear, b Block, panels int, floor float32) {
+		for row := range l.batch {
+			f(&b[0], &l.outputs[row*len(l.bias)], first(l.x[row*l.m.In:]), l.m.In, first(l.packed), &l.bias[0], len(l.bias)/l.units, panels, floor)
+		}
+	}
+}
+
+func tripleWith(f func(b *float32, out *uint32, x *uint32, y *uint32, z *uint32, n int, panels int)) func(b Block, out, x, y, z []uint32, panels int) {
+	return func(b Block, out, x, y, z []uint32, panels int) {
+		f(&b[0], &out[0], &x[0], &y[0], &z[0], len(out), panels)
+	}
+}
+
+func affineWith(f func(b *float32, out *uint32, x *uint32, scale *float32, offset *float32, n int, panels int)) func(b Block, out, x []uint32, scale, offset []float32, panels int) {
+	return func(b Block, out, x []uint32, scale, offset []float32, panels int) {
+		f(&b[0], &out[0], &x[0], &scale[0], &offset[0], len(out), panels)
 	}
 }
 

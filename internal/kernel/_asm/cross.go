@@ -168,12 +168,19 @@ func (g *generator) cross() {
 	build.RET()
 }
 
-// everyLane returns a constant of 16 equal lanes.
+// constants holds the constants that everyLane has made.
+var constants = map[string]operand.Mem{}
+
+// everyLane returns a constant of 16 equal lanes. A name always has the same bits.
 func everyLane(name string, bits uint32) operand.Mem {
+	if m, ok := constants[name]; ok {
+		return m
+	}
 	m := build.GLOBL(name, attr.RODATA|attr.NOPTR)
 	for i := range 16 {
 		build.DATA(4*i, operand.U32(bits))
 	}
+	constants[name] = m
 	return m
 }
 
@@ -185,26 +192,8 @@ func (g *generator) tanh() {
 	build.Doc(name+" is the loop of Tanh for n elements. panels is the number of groups of 16 states.",
 		"Both are at least 1.")
 	build.Pragma("noescape")
-	constant := func(name string, v float64) reg.VecVirtual {
-		c := g.vector()
-		build.VMOVUPS(everyLane("tanh"+name, math.Float32bits(float32(v))), c)
-		return c
-	}
-	// memory returns a constant that stays in a register only if the processor has enough
-	// registers.
-	memory := func(name string, v float64) operand.Op {
-		if g.bytes == 64 {
-			return constant(name, v)
-		}
-		return everyLane("tanh"+name, math.Float32bits(float32(v)))
-	}
 	out, in, scale, n := argument("out"), argument("in"), argument("scale"), argument("n")
-	tiny, limit := memory("Tiny", 1.0/(1<<60)), constant("Limit", 20)
-	log2e, high, low := memory("Log2e", math.Log2E), memory("High", -0.693145751953125), memory("Low", -1.428606765330187e-06)
-	p := []operand.Op{memory("P7", 1.9875691500e-4), memory("P6", 1.3981999507e-3), memory("P5", 8.3334519073e-3), memory("P4", 4.1665795894e-2), memory("P3", 1.6666665459e-1), memory("P2", 5.0000001201e-1)}
-	one, two := constant("One", 1), memory("Two", 2)
-	magnitude := g.vector()
-	build.VMOVUPS(everyLane("tanhMagnitude", 1<<31-1), magnitude)
+	c := g.tanhConstants(g.bytes != 64)
 	build.Label("element")
 	offset, panels := build.GP64(), argument("panels")
 	build.XORQ(offset, offset)
@@ -213,34 +202,11 @@ func (g *generator) tanh() {
 		at := func(base reg.Register) operand.Mem {
 			return operand.Mem{Base: base, Index: offset, Scale: 1, Disp: v * g.bytes}
 		}
-		x, y, e, r, q, s := g.vector(), g.vector(), g.vector(), g.vector(), g.vector(), g.vector()
+		x := g.vector()
 		build.VMOVUPS(at(in), x)
-		g.flush(x, magnitude, tiny)
-		g.and(x, magnitude, y)
-		build.VADDPS(y, y, y)
-		build.VMINPS(y, limit, y) // min returns y if either operand is NaN
-		build.VMULPS(log2e, y, e)
-		g.round(e, e)
-		build.VMOVAPS(y, r)
-		build.VFMADD231PS(high, e, r)
-		build.VFMADD231PS(low, e, r)
-		build.VMOVUPS(p[0], q)
-		for _, c := range p[1:] {
-			build.VFMADD213PS(c, r, q)
-		}
-		build.VMULPS(r, r, s)
-		build.VFMADD213PS(r, s, q) // q = q*r*r + r: exp(r)-1
-		build.VCVTPS2DQ(e, e)
-		build.VPSLLD(operand.Imm(23), e, e)
-		build.VPADDD(one, e, e) // the bits of 2^e
-		build.VSUBPS(one, e, s)
-		build.VFMADD231PS(e, q, s) // exp(y)-1
-		build.VADDPS(two, s, q)
-		build.VDIVPS(q, s, s)
-		g.clear(magnitude, x) // keep only the sign
-		g.or(x, s, s)
+		s := g.hyperbolic(&c, x)
 		build.VMULPS(at(scale), s, s)
-		g.flush(s, magnitude, tiny)
+		g.flush(s, c.magnitude, c.tiny)
 		build.VMOVUPS(s, at(out))
 	}
 	build.ADDQ(operand.U32(panelBytes), offset)
@@ -252,6 +218,65 @@ func (g *generator) tanh() {
 	build.JNZ(operand.LabelRef("element"))
 	build.VZEROUPPER()
 	build.RET()
+}
+
+// tanhConstants are the constants of hyperbolic.
+type tanhConstants struct {
+	tiny, log2e, high, low, two operand.Op
+	limit, one, magnitude       reg.VecVirtual
+	p                           []operand.Op
+}
+
+// tanhConstants loads the constants into registers. With few, only those that cannot be
+// operands in memory are in registers.
+func (g *generator) tanhConstants(few bool) tanhConstants {
+	constant := func(name string, v float64) reg.VecVirtual {
+		return g.load(everyLane("tanh"+name, math.Float32bits(float32(v))))
+	}
+	memory := func(name string, v float64) operand.Op {
+		if few {
+			return everyLane("tanh"+name, math.Float32bits(float32(v)))
+		}
+		return constant(name, v)
+	}
+	var c tanhConstants
+	c.tiny, c.limit = memory("Tiny", 1.0/(1<<60)), constant("Limit", 20)
+	c.log2e, c.high, c.low = memory("Log2e", math.Log2E), memory("High", -0.693145751953125), memory("Low", -1.428606765330187e-06)
+	c.p = []operand.Op{memory("P7", 1.9875691500e-4), memory("P6", 1.3981999507e-3), memory("P5", 8.3334519073e-3), memory("P4", 4.1665795894e-2), memory("P3", 1.6666665459e-1), memory("P2", 5.0000001201e-1)}
+	c.one, c.two = constant("One", 1), memory("Two", 2)
+	c.magnitude = g.load(everyLane("tanhMagnitude", 1<<31-1))
+	return c
+}
+
+// hyperbolic returns tanh(x). It has the same steps and constants as hyperbolic in package
+// kernel. It overwrites x.
+func (g *generator) hyperbolic(c *tanhConstants, x reg.VecVirtual) reg.VecVirtual {
+	y, e, r, q, s := g.vector(), g.vector(), g.vector(), g.vector(), g.vector()
+	g.flush(x, c.magnitude, c.tiny)
+	g.and(x, c.magnitude, y)
+	build.VADDPS(y, y, y)
+	build.VMINPS(y, c.limit, y) // min returns y if either operand is NaN
+	build.VMULPS(c.log2e, y, e)
+	g.round(e, e)
+	build.VMOVAPS(y, r)
+	build.VFMADD231PS(c.high, e, r)
+	build.VFMADD231PS(c.low, e, r)
+	build.VMOVUPS(c.p[0], q)
+	for _, v := range c.p[1:] {
+		build.VFMADD213PS(v, r, q)
+	}
+	build.VMULPS(r, r, s)
+	build.VFMADD213PS(r, s, q) // q = q*r*r + r: exp(r)-1
+	build.VCVTPS2DQ(e, e)
+	build.VPSLLD(operand.Imm(23), e, e)
+	build.VPADDD(c.one, e, e) // the bits of 2^e
+	build.VSUBPS(c.one, e, s)
+	build.VFMADD231PS(e, q, s) // exp(y)-1
+	build.VADDPS(c.two, s, q)
+	build.VDIVPS(q, s, s)
+	g.clear(c.magnitude, x) // keep only the sign
+	g.or(x, s, s)
+	return s
 }
 
 // transpose generates transpose<suffix>, which works on squares of side*side elements.

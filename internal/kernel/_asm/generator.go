@@ -30,7 +30,9 @@ type generator struct {
 	clear func(mask, v reg.VecVirtual)
 	round func(v, dst reg.VecVirtual)
 	flush func(v, magnitude reg.VecVirtual, tiny operand.Op)
-	units int // number of units that a product function computes at once
+	units int      // number of units that a product function computes at once
+	tiles [][2]int // tiles of pairs
+	sums  int      // number of outputs that a dots function computes at once
 	// bits sets one low bit of dst for each lane of v that is not 0. NaN is not 0.
 	bits func(v, zero reg.VecVirtual, dst reg.GPVirtual)
 }
@@ -53,9 +55,9 @@ func avx512() generator {
 		zero:   func(v reg.VecVirtual) { build.VPXORD(v, v, v) },
 		or:     func(a, b, dst reg.VecVirtual) { build.VPORD(a, b, dst) },
 		and:    func(a, b, dst reg.VecVirtual) { build.VPANDD(a, b, dst) },
-		units:  8,
-		clear:  func(mask, v reg.VecVirtual) { build.VPANDND(v, mask, v) },
-		round:  func(v, dst reg.VecVirtual) { build.VRNDSCALEPS(operand.Imm(8), v, dst) },
+		units:  8, tiles: [][2]int{{5, 5}, {3, 8}, {1, 8}}, sums: 12,
+		clear: func(mask, v reg.VecVirtual) { build.VPANDND(v, mask, v) },
+		round: func(v, dst reg.VecVirtual) { build.VRNDSCALEPS(operand.Imm(8), v, dst) },
 		flush: func(v, magnitude reg.VecVirtual, tiny operand.Op) {
 			t, k := build.ZMM(), build.K()
 			build.VPANDD(v, magnitude, t)
@@ -77,9 +79,9 @@ func avx2() generator {
 		zero:   func(v reg.VecVirtual) { build.VXORPS(v, v, v) },
 		or:     func(a, b, dst reg.VecVirtual) { build.VORPS(a, b, dst) },
 		and:    func(a, b, dst reg.VecVirtual) { build.VANDPS(a, b, dst) },
-		units:  6,
-		clear:  func(mask, v reg.VecVirtual) { build.VANDNPS(v, mask, v) },
-		round:  func(v, dst reg.VecVirtual) { build.VROUNDPS(operand.Imm(8), v, dst) },
+		units:  6, tiles: [][2]int{{3, 4}, {1, 8}}, sums: 8,
+		clear: func(mask, v reg.VecVirtual) { build.VANDNPS(v, mask, v) },
+		round: func(v, dst reg.VecVirtual) { build.VROUNDPS(operand.Imm(8), v, dst) },
 		flush: func(v, magnitude reg.VecVirtual, tiny operand.Op) {
 			t := build.YMM()
 			build.VANDPS(v, magnitude, t)

@@ -43,6 +43,16 @@ func main() {
 	g.tanh()
 	g.transpose()
 	g.set()
+	g.apply()
+	g.combine()
+	g.triples()
+	g.reduce()
+	g.softmax()
+	for _, t := range g.tiles {
+		g.pairs(t[0], t[1])
+	}
+	g.dots(g.sums)
+	g.linear()
 	if *level == "avx512" {
 		g.list()
 		g.expand()
