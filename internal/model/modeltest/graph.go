@@ -2,6 +2,8 @@ package modeltest
 
 import (
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"testing"
 
 	"shaver/internal/graph"
@@ -95,6 +97,63 @@ func Graph(t testing.TB, a model.Architecture, w model.Weights) *model.Model {
 	}
 	b.Trim()
 	m, err := model.New(model.Architecture{Kind: model.Graph, FieldDims: a.FieldDims, Dim: a.Dim}, model.Weights{Embedding: w.Embedding, Graph: head})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// AutoInt returns a model of Kind Graph with fields of 50 features and 16 columns: three
+// layers of attention between the fields, with 2 heads of 32 columns, and an MLP of
+// 400-400-400 next to them.
+func AutoInt(t testing.TB, fields int, seed uint64) *model.Model {
+	t.Helper()
+	const dim, heads, size, wide = 16, 2, 32, 64
+	b := NewBuilder(t)
+	r := rand.New(rand.NewPCG(seed, 0))
+	random := func(in int, shape ...int) []float32 {
+		n := 1
+		for _, s := range shape {
+			n *= s
+		}
+		v := make([]float32, n)
+		for i := range v {
+			v[i] = float32(r.NormFloat64() / math.Sqrt(float64(in)))
+		}
+		return v
+	}
+	head := &model.GraphHead{Graph: &b.Graph}
+	a := model.Architecture{Kind: model.Graph, Dim: dim}
+	for j := range fields {
+		a.FieldDims = append(a.FieldDims, 50)
+		head.LookUps = append(head.LookUps, b.AddInput(fmt.Sprintf("field %d", j), graph.Float, []int{1, dim}))
+	}
+	flat := b.Node("Concat", graph.Attributes{"axis": int64(1)}, head.LookUps...)
+	x, width := b.Node("Reshape", nil, flat, b.Ints(1, int64(fields), dim)), dim
+	permute := func(v graph.Value, order ...int64) graph.Value {
+		return b.Node("Transpose", graph.Attributes{"perm": order}, v)
+	}
+	for l := range 3 {
+		part := func(name string) graph.Value {
+			v := b.Node("MatMul", nil, x, b.Floats(fmt.Sprintf("%d.%s", l, name), random(width, width, wide), width, wide))
+			return b.Node("Reshape", nil, v, b.Ints(1, int64(fields), heads, size))
+		}
+		query, key, value := permute(part("query"), 0, 2, 1, 3), permute(part("key"), 0, 2, 3, 1), permute(part("value"), 0, 2, 1, 3)
+		scores := b.Node("Softmax", graph.Attributes{"axis": int64(-1)}, b.Node("Div", nil, b.Node("MatMul", nil, query, key), b.Floats("", []float32{float32(math.Sqrt(size))})))
+		mixed := b.Node("Reshape", nil, permute(b.Node("MatMul", nil, scores, value), 0, 2, 1, 3), b.Ints(1, int64(fields), wide))
+		rest := b.Node("MatMul", nil, x, b.Floats(fmt.Sprintf("%d.rest", l), random(width, width, wide), width, wide))
+		x, width = b.Node("Relu", nil, b.Node("Add", nil, mixed, rest)), wide
+	}
+	linear := func(in, out int) *model.Linear {
+		return &model.Linear{In: in, Out: out, Weight: random(in, out, in), Bias: random(1, out)}
+	}
+	deep := flat
+	for l, in := range []int{fields * dim, 400, 400} {
+		deep = b.Linear(fmt.Sprintf("mlp.%d", l), deep, linear(in, 400), true)
+	}
+	all := b.Node("Reshape", nil, x, b.Ints(1, int64(fields*wide)))
+	b.Output = b.Node("Add", nil, b.Linear("output", all, linear(fields*wide, 1), false), b.Linear("mlp.output", deep, linear(400, 1), false))
+	m, err := model.New(a, model.Weights{Embedding: random(1, a.Parameters()), Graph: head})
 	if err != nil {
 		t.Fatal(err)
 	}
