@@ -300,10 +300,21 @@ func cast(c *compiler, n *graph.Node) error {
 // not returns 1-x.
 func (c *compiler) not(x []int32) []int32 { return c.affine(x, []float32{-1}, []float32{1}) }
 
-// divide compiles Div.
+// divide compiles Div. A division by a constant is a product with its reciprocal.
 func divide(c *compiler, n *graph.Node) error {
 	if c.g.Values[n.Outputs[0]].Type != graph.Float {
 		return fmt.Errorf("a division of whole numbers depends on the row")
+	}
+	if t := c.constant(n.Inputs[1]); t != nil {
+		shape := c.shape(n.Outputs[0])
+		scale := numbers(t, shape)
+		for i := range scale {
+			scale[i] = 1 / scale[i]
+		}
+		if !slices.ContainsFunc(scale, func(x float32) bool { return x-x != 0 }) { // all are finite
+			c.set(n.Outputs[0], c.affine(c.readAs(n.Inputs[0], shape), scale, []float32{0}))
+			return nil
+		}
 	}
 	return operation(kernel.Divide)(c, n)
 }

@@ -4,27 +4,20 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"testing"
 
 	"shaver/internal/graph"
 	"shaver/internal/model"
 )
 
-// Builder builds a head for tests. A node that package graph refuses fails the test.
-type Builder struct {
-	graph.Graph
-	t testing.TB
-}
+// Builder builds a head. The zero Builder is empty.
+type Builder struct{ graph.Graph }
 
-// NewBuilder returns a builder of an empty head.
-func NewBuilder(t testing.TB) *Builder { return &Builder{t: t} }
-
-// Node adds a node and returns its first output.
+// Node adds a node and returns its first output. It panics if package graph refuses the
+// node.
 func (b *Builder) Node(op string, attributes graph.Attributes, inputs ...graph.Value) graph.Value {
-	b.t.Helper()
 	out, err := b.Add(graph.Node{Name: fmt.Sprintf("%s_%d", op, len(b.Nodes)), Op: op, Inputs: inputs, Attributes: attributes})
 	if err != nil {
-		b.t.Fatal(err)
+		panic(err)
 	}
 	return out[0]
 }
@@ -50,9 +43,8 @@ func (b *Builder) Linear(name string, x graph.Value, l *model.Linear, relu bool)
 
 // Graph returns a model of Kind Graph that computes what a model with the given
 // architecture and weights computes. The architecture is a DeepFM or a DCNv2.
-func Graph(t testing.TB, a model.Architecture, w model.Weights) *model.Model {
-	t.Helper()
-	b := NewBuilder(t)
+func Graph(a model.Architecture, w model.Weights) *model.Model {
+	b := new(Builder)
 	head := &model.GraphHead{Graph: &b.Graph}
 	for j := range a.FieldDims {
 		head.LookUps = append(head.LookUps, b.AddInput(fmt.Sprintf("field %d", j), graph.Float, []int{1, a.Dim}))
@@ -93,12 +85,12 @@ func Graph(t testing.TB, a model.Architecture, w model.Weights) *model.Model {
 		}
 		b.Output = b.Linear("output", x, &w.Output, false)
 	default:
-		t.Fatalf("no graph for kind %s", a.Kind)
+		panic("modeltest: Graph: no graph for kind " + string(a.Kind))
 	}
 	b.Trim()
 	m, err := model.New(model.Architecture{Kind: model.Graph, FieldDims: a.FieldDims, Dim: a.Dim}, model.Weights{Embedding: w.Embedding, Graph: head})
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
 	return m
 }
@@ -106,10 +98,9 @@ func Graph(t testing.TB, a model.Architecture, w model.Weights) *model.Model {
 // AutoInt returns a model of Kind Graph with fields of 50 features and 16 columns: three
 // layers of attention between the fields, with 2 heads of 32 columns, and an MLP of
 // 400-400-400 next to them.
-func AutoInt(t testing.TB, fields int, seed uint64) *model.Model {
-	t.Helper()
+func AutoInt(fields int, seed uint64) *model.Model {
 	const dim, heads, size, wide = 16, 2, 32, 64
-	b := NewBuilder(t)
+	b := new(Builder)
 	r := rand.New(rand.NewPCG(seed, 0))
 	random := func(in int, shape ...int) []float32 {
 		n := 1
@@ -155,7 +146,7 @@ func AutoInt(t testing.TB, fields int, seed uint64) *model.Model {
 	b.Output = b.Node("Add", nil, b.Linear("output", all, linear(fields*wide, 1), false), b.Linear("mlp.output", deep, linear(400, 1), false))
 	m, err := model.New(a, model.Weights{Embedding: random(1, a.Parameters()), Graph: head})
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
 	return m
 }
