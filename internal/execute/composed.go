@@ -117,7 +117,7 @@ func softmax(c *compiler, n *graph.Node) error {
 	x := pick(c.read(n.Inputs[0]), positions)
 	var y []int32
 	if n.Op == "Softmax" {
-		y = c.allocate(len(x), x)
+		y = c.target(n.Inputs[0], x)
 		c.emit(&softmaxStep{kernel.NewElements(y), kernel.NewElements(x), size}, x)
 	} else {
 		_, sum, largest := c.exponents(x, size)
