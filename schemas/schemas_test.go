@@ -20,6 +20,7 @@ import (
 	"shaver/internal/dense"
 	"shaver/internal/estimator"
 	"shaver/internal/estimator/estimatortest"
+	"shaver/internal/graph"
 	"shaver/internal/job"
 	"shaver/internal/launch"
 	"shaver/internal/model"
@@ -39,6 +40,7 @@ var pinned = map[string]reflect.Type{
 	"dense.v1.json":        reflect.TypeFor[dense.Input](),
 	"estimator.v1.json":    reflect.TypeFor[estimator.Options](),
 	"inspection.v3.json":   reflect.TypeFor[dataset.Inspection](),
+	"graph.v1.json":        reflect.TypeFor[graph.Description](),
 	"lead.v1.json":         reflect.TypeFor[job.Lead](),
 	"plan.v1.json":         reflect.TypeFor[job.Plan](),
 	"progress.v1.json":     reflect.TypeFor[bus.Progress](),
@@ -377,6 +379,9 @@ func TestNames(t *testing.T) {
 	if got := property("spec.v1.json", "properties", "version")["const"]; got != json.Number("2") || job.SpecVersion != 2 {
 		t.Errorf("version of the specification: schema %v, code %d", got, job.SpecVersion)
 	}
+	if got := property("graph.v1.json", "properties", "version")["const"]; got != json.Number("1") || graph.Version != 1 {
+		t.Errorf("version of a graph: schema %v, code %d", got, graph.Version)
+	}
 	if got := property("dataset.v1.json", "properties", "version")["const"]; got != dataset.Version {
 		t.Errorf("version of the manifest: schema %v, code %s", got, dataset.Version)
 	}
@@ -392,6 +397,28 @@ func TestEstimator(t *testing.T) {
 			t.Errorf("the schema says %v, but the code says %v\n%s", schema, code, text)
 		}
 	}
+}
+
+// TestGraph checks that the schema accepts the description of a graph with attributes of
+// all types.
+func TestGraph(t *testing.T) {
+	g := &graph.Graph{}
+	add := func(op string, attributes graph.Attributes, inputs ...graph.Value) graph.Value {
+		out, err := g.Add(graph.Node{Name: op, Op: op, Inputs: inputs, Attributes: attributes})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out[0]
+	}
+	v := g.AddInput("x", graph.Float, []int{1, 2})
+	v = add("Transpose", graph.Attributes{"perm": []int64{1, 0}}, v)
+	v = add("Gather", graph.Attributes{"axis": int64(0)}, v, g.AddConstant(graph.NewInts([]int64{1}, 1)))
+	v = add("Elu", graph.Attributes{"alpha": float32(.1)}, v)
+	v = add("Gelu", graph.Attributes{"approximate": "tanh"}, v)
+	v = add("Clip", nil, v, graph.Absent, g.AddConstant(graph.NewFloats([]float32{1})))
+	g.Output = add("Where", nil, g.AddConstant(graph.NewBools([]bool{true}, 1)), v, v)
+	text, _ := graph.Encode(g)
+	accept(t, "graph.v1.json", text)
 }
 
 // TestArchitecture checks that the schema accepts every valid architecture and nothing

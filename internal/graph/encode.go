@@ -19,25 +19,26 @@ const (
 	maxObjects     = 1 << 20  // objects in it: inputs, constants, nodes and attributes
 )
 
-// description is a graph in JSON. Values have numbers: first the inputs, then the
+// Description is a graph in JSON. Values have numbers: first the inputs, then the
 // constants, then the outputs of the nodes.
-type description struct {
-	Version   int                   `json:"version"`
-	Inputs    []inputDescription    `json:"inputs"`
-	Constants []constantDescription `json:"constants"`
-	Nodes     []nodeDescription     `json:"nodes"`
-	Output    Value                 `json:"output"`
+type Description struct {
+	Version   int                 `json:"version"`
+	Inputs    []DescribedInput    `json:"inputs"`
+	Constants []DescribedConstant `json:"constants"`
+	Nodes     []DescribedNode     `json:"nodes"`
+	Output    Value               `json:"output"`
 }
 
-type inputDescription struct {
+// DescribedInput is an input of a Description.
+type DescribedInput struct {
 	Name  string `json:"name"`
 	Type  string `json:"type"`
 	Shape []int  `json:"shape"`
 }
 
-// constantDescription has the elements, except for floats, which are the weight of that
-// name.
-type constantDescription struct {
+// DescribedConstant is a constant of a Description. It has the elements, except for
+// floats, which are the weight of that name.
+type DescribedConstant struct {
 	Name  string  `json:"name"`
 	Type  string  `json:"type"`
 	Shape []int   `json:"shape"`
@@ -45,16 +46,17 @@ type constantDescription struct {
 	Bools []bool  `json:"bools,omitempty"`
 }
 
-type nodeDescription struct {
-	Name       string                          `json:"name"`
-	Op         string                          `json:"op"`
-	Inputs     []Value                         `json:"inputs"`
-	Attributes map[string]attributeDescription `json:"attributes,omitempty"`
+// DescribedNode is a node of a Description.
+type DescribedNode struct {
+	Name       string                        `json:"name"`
+	Op         string                        `json:"op"`
+	Inputs     []Value                       `json:"inputs"`
+	Attributes map[string]DescribedAttribute `json:"attributes,omitempty"`
 }
 
-// attributeDescription has exactly one of its fields. Floats are in decimal, with as many
+// DescribedAttribute is an attribute of a DescribedNode. It has exactly one of its fields. Floats are in decimal, with as many
 // digits as are needed to read them back.
-type attributeDescription struct {
+type DescribedAttribute struct {
 	Int    *int64    `json:"i,omitempty"`
 	Float  *string   `json:"f,omitempty"`
 	String *string   `json:"s,omitempty"`
@@ -67,12 +69,12 @@ type attributeDescription struct {
 // the same bytes. Names of values are not kept, except those of inputs and constants. The
 // weights share memory with the graph.
 func Encode(g *Graph) (text []byte, weights []*Tensor) {
-	d := description{Version: Version, Inputs: []inputDescription{}, Constants: []constantDescription{}, Nodes: []nodeDescription{}}
+	d := Description{Version: Version, Inputs: []DescribedInput{}, Constants: []DescribedConstant{}, Nodes: []DescribedNode{}}
 	numbers := make([]Value, len(g.Values))
 	next := Value(0)
 	for _, v := range g.Inputs {
 		info := g.Values[v]
-		d.Inputs = append(d.Inputs, inputDescription{valid(info.Name), info.Type.String(), list(info.Shape)})
+		d.Inputs = append(d.Inputs, DescribedInput{valid(info.Name), info.Type.String(), list(info.Shape)})
 		numbers[v] = next
 		next++
 	}
@@ -97,7 +99,7 @@ func Encode(g *Graph) (text []byte, weights []*Tensor) {
 			name = fmt.Sprintf("%s.%d", base, i)
 		}
 		names[name] = true
-		d.Constants = append(d.Constants, constantDescription{name, t.Type.String(), list(t.Shape), t.Ints, t.Bools})
+		d.Constants = append(d.Constants, DescribedConstant{name, t.Type.String(), list(t.Shape), t.Ints, t.Bools})
 		if t.Type == Float {
 			weights = append(weights, &Tensor{Name: name, Type: Float, Shape: t.Shape, Floats: t.Floats})
 		}
@@ -111,7 +113,7 @@ func Encode(g *Graph) (text []byte, weights []*Tensor) {
 	}
 	constant(g.Output)
 	for _, n := range g.Nodes {
-		node := nodeDescription{Name: valid(n.Name), Op: n.Op, Inputs: []Value{}, Attributes: encodeAttributes(n.Attributes)}
+		node := DescribedNode{Name: valid(n.Name), Op: n.Op, Inputs: []Value{}, Attributes: encodeAttributes(n.Attributes)}
 		for _, v := range n.Inputs {
 			if v != Absent {
 				v = numbers[v]
@@ -140,10 +142,10 @@ func list(shape []int) []int { return append([]int{}, shape...) }
 
 // encodeAttributes describes the attributes. No node that depends on the row has a tensor
 // as an attribute.
-func encodeAttributes(attributes Attributes) map[string]attributeDescription {
-	out := map[string]attributeDescription{}
+func encodeAttributes(attributes Attributes) map[string]DescribedAttribute {
+	out := map[string]DescribedAttribute{}
 	for name, value := range attributes {
-		var a attributeDescription
+		var a DescribedAttribute
 		switch v := value.(type) {
 		case int64:
 			a.Int = &v
@@ -197,7 +199,7 @@ func decode(text []byte, weights func(name string) (*Tensor, error)) (*Graph, er
 	if version.Version != Version {
 		return nil, fmt.Errorf("version %d, expected %d", version.Version, Version)
 	}
-	var d description
+	var d Description
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&d); err != nil {
@@ -275,7 +277,7 @@ func parseType(name string) (Type, error) {
 	return 0, fmt.Errorf("unknown type %.100q", name)
 }
 
-func (c *constantDescription) decode(weights func(name string) (*Tensor, error)) (*Tensor, error) {
+func (c *DescribedConstant) decode(weights func(name string) (*Tensor, error)) (*Tensor, error) {
 	typ, err := parseType(c.Type)
 	if err != nil {
 		return nil, err
@@ -297,7 +299,7 @@ func (c *constantDescription) decode(weights func(name string) (*Tensor, error))
 	return t, t.Check()
 }
 
-func (a *attributeDescription) decode() (any, error) {
+func (a *DescribedAttribute) decode() (any, error) {
 	var all []any
 	var err error
 	if a.Int != nil {
