@@ -17,7 +17,7 @@ import (
 // values: they are only in other rows.
 func TestTablesOfFields(t *testing.T) {
 	a := modeltest.Architectures()["deepfm"]
-	plain := modeltest.Graph(t, a, modeltest.Weights(a, 3))
+	plain := modeltest.Graph(a, modeltest.Weights(a, 3))
 	cut := model.Architecture{Kind: model.Graph, FieldDims: a.FieldDims}
 	w := plain.Weights
 	w.Embedding = nil
@@ -55,7 +55,7 @@ func TestTablesOfFields(t *testing.T) {
 func TestExactOfLookUps(t *testing.T) {
 	a := modeltest.LookUps()
 	a.Kind = model.Graph
-	b := modeltest.NewBuilder(t)
+	b := new(modeltest.Builder)
 	head := &model.GraphHead{Graph: &b.Graph}
 	for k, l := range a.LookUps {
 		head.LookUps = append(head.LookUps, b.AddInput(fmt.Sprint("look-up ", k), graph.Float, []int{1, a.Tables[l.Table].Dim}))
