@@ -12,6 +12,8 @@ import (
 	"shaver/internal/cli"
 	"shaver/internal/compact"
 	"shaver/internal/dataset"
+	"shaver/internal/dissect"
+	"shaver/internal/fault"
 	"shaver/internal/model"
 )
 
@@ -50,7 +52,8 @@ type storedField struct {
 }
 
 func modelInspectCommand() *cobra.Command {
-	var folder, key string
+	var folder string
+	var part checkpoint.Options
 	var out cli.Output
 	c := &cobra.Command{
 		Use:   "inspect FILE",
@@ -97,20 +100,44 @@ the JSON file next to the checkpoint, such as model.json next to model.pth:
 
 The error for a checkpoint without it says which of these are needed.
 
+An .onnx file is a graph. A table whose rows the inputs choose is an embedding,
+and an input, or a column of one, that chooses rows is a field. What computes
+the logit from the rows and the other inputs is the head. The command prints
+all these, and the node that is not understood if there is one. Its last
+operator is removed if it is a Sigmoid, or a Softmax of two classes.
+--model-output chooses one of several outputs. --logit says that the output is
+the logit.
+
 If your layers have other names, rename them when you save the checkpoint:
 
   state = {k.replace("mlp.", "_deep_branch."): v
            for k, v in model.state_dict().items()}
   torch.save({"state_dict": state, "field_dims": [7, 120, 3]}, "model.pth")`,
 		Example: `  shaver model inspect model.pth
-  shaver model inspect pruned.safetensors --dataset data`,
-		ValidArgsFunction: cli.FileArgs(cli.Checkpoints...),
+  shaver model inspect pruned.safetensors --dataset data
+  shaver model inspect model.onnx`,
+		ValidArgsFunction: cli.FileArgs(append([]string{"onnx"}, cli.Checkpoints...)...),
 		Args:              cli.Args(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := out.Check(); err != nil {
 				return err
 			}
-			ck, err := checkpoint.ReadStateDict(args[0], key)
+			if isONNX(args[0]) {
+				if folder != "" {
+					return fault.Usagef("--dataset: an .onnx file names its fields itself")
+				}
+				facts, err := inspectONNX(args[0], part.ONNX)
+				if facts != nil {
+					if err := out.Print(c.OutOrStdout(), facts, facts.table); err != nil {
+						return err
+					}
+				}
+				return err
+			}
+			if part.ONNX != (dissect.Options{}) {
+				return fault.Usagef("--model-output and --logit are for .onnx files, but %s is another file", args[0])
+			}
+			ck, err := checkpoint.ReadPart(args[0], part)
 			if err != nil {
 				return err
 			}
@@ -134,7 +161,7 @@ If your layers have other names, rename them when you save the checkpoint:
 			return out.Print(c.OutOrStdout(), facts, facts.table)
 		},
 	}
-	stateDictFlag(c, &key)
+	partFlags(c, &part)
 	datasetFlag(c, &folder, "dataset `folder`, for the names of the fields (default no names)")
 	out.Flag(c)
 	return c

@@ -20,35 +20,59 @@ type Bin struct {
 // divides them into the given number of bins and counts the entries that mask keeps in each
 // bin. The numbers of features of a field's bins differ by at most one. A field with fewer
 // features than bins has one bin for each feature. counts are the occurrences of the
-// features, [n]. The result is [m][bins].
+// features, or, in a model with look-ups, of the rows of the tables. The entries of a
+// feature are those of all its rows. The result is [m][bins]; a field that no look-up reads
+// has no bins.
 func Bins(a *model.Architecture, counts []int64, mask []bool, bins int) [][]Bin {
-	if len(counts) != a.Features() || len(mask) != a.Parameters() || bins < 1 {
-		panic("prune: Bins: counts or mask have the wrong length, or there are no bins")
+	all := make([][]Bin, a.Fields())
+	for j, features := range keptOf(a, counts, mask) {
+		all[j] = binsOf(features, bins)
 	}
-	all := make([][]Bin, 0, a.Fields())
-	first := 0
-	for _, size := range a.FieldDims {
-		features := make([]int, size)
-		for i := range features {
-			features[i] = first + i
+	return all
+}
+
+// AllBins is like Bins, but sorts the features of all fields together.
+func AllBins(a *model.Architecture, counts []int64, mask []bool, bins int) []Bin {
+	return binsOf(slices.Concat(keptOf(a, counts, mask)...), bins)
+}
+
+// keptFeature says how often a feature occurs and how many of its entries are kept.
+type keptFeature struct{ count, kept int64 }
+
+// keptOf returns the features of each field in the order of their ids. A field that no
+// look-up reads has none. See Bins for counts.
+func keptOf(a *model.Architecture, counts []int64, mask []bool) [][]keptFeature {
+	all := make([][]keptFeature, a.Fields())
+	for _, s := range a.Spans() {
+		if all[s.Field] == nil {
+			all[s.Field] = make([]keptFeature, s.Rows)
 		}
-		slices.SortFunc(features, func(i, j int) int { return cmp.Or(cmp.Compare(counts[i], counts[j]), cmp.Compare(i, j)) })
-		var field []Bin
-		for k := range min(bins, size) {
-			part := features[k*size/min(bins, size) : (k+1)*size/min(bins, size)]
-			b := Bin{Features: len(part), Least: counts[part[0]], Most: counts[part[len(part)-1]]}
-			for _, i := range part {
-				for _, gone := range mask[i*a.Dim : (i+1)*a.Dim] {
-					if !gone {
-						b.Kept++
-					}
+		for id := range s.Rows {
+			f := &all[s.Field][id]
+			f.count = counts[s.Row+id]
+			for _, gone := range mask[s.Entry+id*s.Dim:][:s.Dim] {
+				if !gone {
+					f.kept++
 				}
 			}
-			b.Mean = float64(b.Kept) / float64(b.Features)
-			field = append(field, b)
 		}
-		all = append(all, field)
-		first += size
+	}
+	return all
+}
+
+// binsOf sorts features by occurrences and divides them into bins.
+func binsOf(features []keptFeature, bins int) []Bin {
+	slices.SortStableFunc(features, func(x, y keptFeature) int { return cmp.Compare(x.count, y.count) })
+	var all []Bin
+	bins = min(bins, len(features))
+	for k := range bins {
+		part := features[k*len(features)/bins : (k+1)*len(features)/bins]
+		b := Bin{Features: len(part), Least: part[0].count, Most: part[len(part)-1].count}
+		for _, f := range part {
+			b.Kept += f.kept
+		}
+		b.Mean = float64(b.Kept) / float64(b.Features)
+		all = append(all, b)
 	}
 	return all
 }

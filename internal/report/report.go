@@ -174,5 +174,9 @@ type endsRow struct {
 }
 
 func (f *Facts) title() string {
-	return fmt.Sprintf("%s, %s features × %d", f.Architecture.Kind, count(len(f.Scores.Count)), f.Scores.Dim)
+	a := f.Architecture
+	if a.Plain() {
+		return fmt.Sprintf("%s, %s features × %d", a.Kind, count(a.Features()), a.Dim)
+	}
+	return fmt.Sprintf("%s, %s features, %s parameters", a.Kind, count(a.Features()), count(a.Parameters()))
 }
