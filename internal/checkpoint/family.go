@@ -41,8 +41,8 @@ type family struct {
 
 // wideNames are the weights of the wide part of a model.
 type wideNames struct {
-	firstOrder string // first-order weights, like family.table; "" if there are none
-	linear     string // weights of the entries, [1, D]; "" if there are none
+	firstOrder string // first-order weights, like family.table; "" in a model without them
+	linear     string // weights of the entries, [1, D]; "" in a model without them
 	bias       string
 	// kinds are the kinds of models that have such weights. If the network leaves several
 	// of them, or unsure is set, the user has to say the kind.
@@ -104,7 +104,7 @@ func (c *Checkpoint) familyOf() *family {
 	return nil
 }
 
-// advice says what to do with a model that is not one of ours.
+// advice says what to do with a model of another kind.
 func (f *family) advice() string {
 	return fmt.Sprintf("export the model to ONNX (shaver model export-help --for %s)", f.guide)
 }
@@ -199,7 +199,7 @@ type asked struct {
 	said       model.Kind
 	activation string
 	from       string // source of activation
-	file       string // the JSON file next to the state dict; "" if there is none
+	file       string // the JSON file next to the state dict; "" if it does not exist
 	features   []feature
 	mappedAll  bool     // whether features describe all fields
 	missing    []string // what is not known

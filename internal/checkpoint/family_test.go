@@ -286,7 +286,7 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
-// A model that is not one of ours is refused, and the error says why and what to do.
+// A model of another kind is refused, and the error says why and what to do.
 func TestForeignFamilies(t *testing.T) {
 	wants := map[string]string{
 		"fuxictr-deepfm-numeric":         "tensor embedding_layer.embedding_layer.embedding_layers.age.weight has shape [4, 1], and the table of field \"user\" has 4 columns: one of them is the projection of a numeric feature",
@@ -573,7 +573,7 @@ func TestShortNames(t *testing.T) {
 	}
 }
 
-// A WideDeep may have our own names. The JSON file tells it from a DeepFM.
+// A WideDeep may have our own names. The JSON file says that it is not a DeepFM.
 func TestOwnWideDeep(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m.safetensors")
 	if err := os.WriteFile(path, fileBytes(sampleEntries("deepfm"), nil), 0o666); err != nil {

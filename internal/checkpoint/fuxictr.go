@@ -48,7 +48,7 @@ type feature struct {
 	Share string `json:"share_embedding"`
 }
 
-// readFeatureMap reads feature_map.json in folder. It returns nil if there is none.
+// readFeatureMap reads feature_map.json in folder. It returns nil if the file does not exist.
 func readFeatureMap(folder string) ([]feature, error) {
 	path := filepath.Join(folder, fuxiFeatureMap)
 	text, err := readSmall(path)
