@@ -17,7 +17,7 @@ import (
 // values: they are only in other rows.
 func TestTablesOfFields(t *testing.T) {
 	a := modeltest.Architectures()["deepfm"]
-	plain := modeltest.Graph(t, a, modeltest.Weights(a, 3))
+	plain := modeltest.Graph(a, modeltest.Weights(a, 3))
 	cut := model.Architecture{Kind: model.Graph, FieldDims: a.FieldDims}
 	w := plain.Weights
 	w.Embedding = nil
