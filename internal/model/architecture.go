@@ -173,6 +173,9 @@ func (a *Architecture) Validate() error {
 	if !a.Plain() && a.Kind != Graph {
 		return fmt.Errorf("kind is %s, which has a single table: expected neither tables nor look_ups", a.Kind)
 	}
+	if err := a.validateDense(); err != nil {
+		return err
+	}
 	if a.Kind != DCNv2 && a.Structure != "" {
 		return fmt.Errorf("structure is %q: only a dcnv2 has a structure", a.Structure)
 	}
