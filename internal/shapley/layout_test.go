@@ -55,7 +55,7 @@ func TestTablesOfFields(t *testing.T) {
 func TestExactOfLookUps(t *testing.T) {
 	a := modeltest.LookUps()
 	a.Kind = model.Graph
-	b := modeltest.NewBuilder(t)
+	b := new(modeltest.Builder)
 	head := &model.GraphHead{Graph: &b.Graph}
 	for k, l := range a.LookUps {
 		head.LookUps = append(head.LookUps, b.AddInput(fmt.Sprint("look-up ", k), graph.Float, []int{1, a.Tables[l.Table].Dim}))
