@@ -105,8 +105,8 @@ and an input, or a column of one, that chooses rows is a field. What computes
 the logit from the rows and the other inputs is the head. The command prints
 all these, and the node that is not understood if there is one. Its last
 operator is removed if it is a Sigmoid, or a Softmax of two classes.
---model-output chooses one of several outputs. --logit says that the output is
-the logit.
+--model-output chooses one of several outputs, or a number of one, such as
+output[1]. --logit says that the output is the logit.
 
 If your layers have other names, rename them when you save the checkpoint:
 
@@ -123,8 +123,8 @@ If your layers have other names, rename them when you save the checkpoint:
 				return err
 			}
 			if isONNX(args[0]) {
-				if folder != "" {
-					return fault.Usagef("--dataset: an .onnx file names its fields itself")
+				if folder != "" || part.StateDict != "" {
+					return fault.Usagef("--dataset and --state-dict are for state dicts, but %s is an .onnx file", args[0])
 				}
 				facts, err := inspectONNX(args[0], part.ONNX)
 				if facts != nil {

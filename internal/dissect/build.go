@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"shaver/internal/fault"
 	"shaver/internal/graph"
@@ -11,7 +12,7 @@ import (
 )
 
 const (
-	maxSteps   = 1 << 17 // operators, with loops unrolled
+	maxSteps   = 1 << 17 // nodes of the file, with loops unrolled
 	maxTurns   = 1 << 12 // turns of all loops
 	maxColumns = 1 << 14 // elements of a row of an input
 )
@@ -35,6 +36,22 @@ func (in *input) place(index, batch int) (row, column int) {
 	return index / inner % batch, index/inner/batch*inner + index%inner
 }
 
+// fix takes the first axis of all inputs as the batch axis, if they all have n elements on
+// it, and says whether they have.
+func (p *plan) fix(n int) bool {
+	for i := range p.inputs {
+		if in := &p.inputs[i]; in.axis >= 0 || len(in.Dims) == 0 || in.Dims[0].Size != int64(n) {
+			return false
+		}
+	}
+	for i := range p.inputs {
+		p.inputs[i].axis = 0
+		p.inputs[i].columns /= n
+	}
+	p.fixed = n
+	return n > 1
+}
+
 // column returns the name of a column of the input.
 func (in *input) column(column int) string {
 	if in.columns == 1 {
@@ -54,6 +71,7 @@ func (e *bindError) Error() string {
 type plan struct {
 	model     *onnx.Model
 	output    string
+	element   int // of a row of the output; -1 = it has only one, or two for two classes
 	inputs    []input
 	needed    map[string]bool // names on which the output depends
 	bound     map[string]bool // inputs that are the offsets of bags
@@ -61,6 +79,7 @@ type plan struct {
 	constants map[*onnx.Tensor]*onnx.Tensor // the tensors of Constant nodes, with names
 	decisions map[string][]int64            // what a graph does with several rows, by place in the graph
 	work      int64                         // see element.check
+	fixed     int                           // number of rows for which the file was exported; 0 = any, or one
 }
 
 // builder builds the head for a number of rows.
@@ -120,16 +139,17 @@ func (s *scope) find(name string) *value {
 }
 
 func newPlan(m *onnx.Model, o Options, bound map[string]bool) (*plan, error) {
-	p := &plan{model: m, bound: bound, needed: map[string]bool{}, loaded: map[*onnx.Tensor]*graph.Tensor{}, constants: map[*onnx.Tensor]*onnx.Tensor{}, decisions: map[string][]int64{}, work: 1 << 32}
+	p := &plan{model: m, element: -1, bound: bound, needed: map[string]bool{}, loaded: map[*onnx.Tensor]*graph.Tensor{}, constants: map[*onnx.Tensor]*onnx.Tensor{}, decisions: map[string][]int64{}, work: 1 << 32}
 	var names []string
 	for _, v := range m.Graph.Outputs {
 		names = append(names, v.Name)
 	}
+	output, element := splitOutput(o.Output, names)
 	switch {
-	case o.Output != "" && !slices.Contains(names, o.Output):
-		return nil, fault.Setting(fault.Inputf("there is no output %s, expected one of: %s", onnx.Quote(o.Output), quoteAll(names)), OutputSetting)
-	case o.Output != "":
-		p.output = o.Output
+	case output != "" && !slices.Contains(names, output):
+		return nil, fault.Setting(fault.Inputf("there is no output %s, expected one of: %s", onnx.Quote(output), quoteAll(names)), OutputSetting)
+	case output != "":
+		p.output, p.element = output, element
 	case len(names) == 1:
 		p.output = names[0]
 	default:
@@ -147,6 +167,17 @@ func newPlan(m *onnx.Model, o Options, bound map[string]bool) (*plan, error) {
 		p.inputs = append(p.inputs, in)
 	}
 	return p, nil
+}
+
+// splitOutput splits NAME[3] into the name and the element. The element is -1 if there is
+// none, or if text as a whole is a name.
+func splitOutput(text string, names []string) (name string, element int) {
+	if name, rest, ok := strings.Cut(strings.TrimSuffix(text, "]"), "["); ok && !slices.Contains(names, text) && strings.HasSuffix(text, "]") {
+		if n, err := strconv.Atoi(rest); err == nil && n >= 0 {
+			return name, n
+		}
+	}
+	return text, -1
 }
 
 func quoteAll(names []string) string {
@@ -247,9 +278,9 @@ func (b *builder) input(i int) (*value, error) {
 		return nil, fault.Inputf("input %s is of %s, expected numbers: strings must be mapped to ids before the model", onnx.Quote(in.Name), in.Type)
 	}
 	count := 1
-	for _, d := range in.Dims {
+	for axis, d := range in.Dims {
 		size := int(d.Size)
-		if d.Size < 0 {
+		if axis == in.axis {
 			size = b.batch
 		}
 		t.shape = append(t.shape, size)

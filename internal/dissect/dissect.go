@@ -19,7 +19,7 @@ const (
 
 // Options are the choices of a user about a model.
 type Options struct {
-	Output string // name of the output to follow; "" = the only one
+	Output string // name of the output to follow, or NAME[I] for number I of a row; "" = the only one
 	Logit  bool   // whether the output is a logit, even if it does not look like one
 }
 
@@ -35,7 +35,7 @@ type Network struct {
 	// their order. Its output is the logit, a Float of one element.
 	Head *graph.Graph
 
-	Output    string     // name of the output of the file
+	Output    string     // name of the output of the file, with the number as in Options
 	Logit     string     // how the logit follows from the output, for people
 	Operators []Operator // of Head, by name
 	Bound     []string   // inputs that are the offsets of bags; every bag has one id
@@ -57,7 +57,8 @@ type Table struct {
 	Rows int
 	Dim  int
 
-	tensor *onnx.Tensor
+	tensor  *onnx.Tensor
+	decoded []float32 // all values, if the file has them in a form of which no part can be read
 }
 
 // Read fills dst with consecutive values of t in row-major order, beginning at the given
@@ -66,11 +67,12 @@ func (t *Table) Read(dst []float32, row int) error {
 	if len(dst)%t.Dim != 0 || row < 0 || row > t.Rows-len(dst)/t.Dim {
 		panic(fmt.Sprintf("dissect: %d values at row %d of table %s with %d rows of %d values", len(dst), row, t.Name, t.Rows, t.Dim))
 	}
+	if t.decoded != nil {
+		copy(dst, t.decoded[row*t.Dim:])
+		return nil
+	}
 	return t.tensor.ReadFloats(dst, row*t.Dim)
 }
-
-// Tensor returns the tensor of the file that holds t.
-func (t *Table) Tensor() *onnx.Tensor { return t.tensor }
 
 // LookUp reads one row of a table: row id + Offset, where id is that of Field.
 type LookUp struct {

@@ -11,6 +11,9 @@ import (
 
 // node builds a node of the file. It writes the node in the newest form of its operator.
 func (b *builder) node(n *onnx.Node, s *scope, path string) ([]*value, error) {
+	if b.steps++; b.steps > maxSteps {
+		return nil, fault.Inputf("node %s: the graph takes more than %d operators with its loops unrolled", n.Label(), maxSteps)
+	}
 	in := make([]*value, len(n.Inputs))
 	for i, name := range n.Inputs {
 		if name == "" {
@@ -19,9 +22,6 @@ func (b *builder) node(n *onnx.Node, s *scope, path string) ([]*value, error) {
 		if in[i] = s.find(name); in[i] == nil {
 			return nil, fault.Inputf("node %s (%s) reads %s, which is not computed", n.Label(), onnx.Quote(n.Op), onnx.Quote(name))
 		}
-	}
-	for len(in) > 0 && in[len(in)-1] == nil {
-		in = in[:len(in)-1]
 	}
 	switch n.Op {
 	case "If":
@@ -38,6 +38,9 @@ func (b *builder) node(n *onnx.Node, s *scope, path string) ([]*value, error) {
 		return []*value{{head: graph.Absent, list: true}}, nil
 	case "SequenceConstruct", "SequenceInsert", "SequenceAt", "SequenceLength", "ConcatFromSequence":
 		return b.sequenceNode(n, in)
+	}
+	for len(in) > 0 && in[len(in)-1] == nil {
+		in = in[:len(in)-1]
 	}
 	call := &call{builder: b, node: n, path: path, in: in}
 	if err := call.convert(); err != nil {
