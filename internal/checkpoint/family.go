@@ -2,12 +2,14 @@ package checkpoint
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"unsafe"
 
 	"shaver/internal/fault"
 	"shaver/internal/model"
@@ -25,9 +27,9 @@ type family struct {
 	wide  []wideNames
 	cross crossNames // cross layers of DCNv2
 	mlps  []mlpNames
-	// output holds the names of the layer that gives the logit, up to the last dot, if the
-	// MLP does not contain it.
-	output []string
+	// output is the name of the layer that gives the logit, up to the last dot, if the MLP
+	// does not contain it, and crossOutput the same for DCNv2.
+	output, crossOutput string
 	// onlyReLU is true if the framework has no other activation for these models.
 	onlyReLU bool
 	// crossIsNotWide is true if a DCNv2 has first-order weights that it does not use.
@@ -160,6 +162,9 @@ func (s *seeker) adopt(f *family, said []statement) ([]int, error) {
 	for i := range said {
 		a.take(&said[i])
 	}
+	if err := a.checkNames(); err != nil {
+		return nil, err
+	}
 	for _, foreign := range f.foreign {
 		for _, name := range s.names {
 			if name == foreign.name || strings.HasSuffix(foreign.name, ".") && strings.HasPrefix(name, foreign.name) {
@@ -258,8 +263,8 @@ func (a *asked) sizes() ([]int, error) {
 		}
 		return a.dims, nil
 	}
-	if s.has(a.f.table) { // the tables are joined, as in compact form
-		return a.dims, nil
+	if s.has(a.f.table) {
+		return a.dims, a.joined()
 	}
 	found := s.fieldsOf(a.f.table)
 	switch {
@@ -292,6 +297,38 @@ func (a *asked) sizes() ([]int, error) {
 	return dims, nil
 }
 
+// joined checks the fields of a compact file, in which the tables are joined.
+func (a *asked) joined() error {
+	c := a.s.c
+	switch {
+	case c.Compact == nil:
+		return c.inputf("tensor %s has no field in its name", a.s.keys[a.f.table])
+	case len(a.fields) != len(a.dims):
+		return c.inputf("metadata %s has %d fields, but there are %d field sizes", metaFamily, len(a.fields), len(a.dims))
+	}
+	for _, field := range a.fields {
+		if strings.ContainsAny(field, ".*") {
+			return c.inputf("metadata %s has the field %s, expected a name without a dot and without *", metaFamily, quote(field))
+		}
+	}
+	return nil
+}
+
+// checkNames checks that the names of fields are printable and differ.
+func (a *asked) checkNames() error {
+	seen := make(map[string]bool, len(a.fields))
+	for _, field := range a.fields {
+		if checkKey(field) != nil {
+			return a.s.c.inputf("the fields' names have %s: expected printable text of 1 to 1024 bytes", quote(field))
+		}
+		if seen[field] {
+			return a.s.c.inputf("the fields' names have %s twice", quote(field))
+		}
+		seen[field] = true
+	}
+	return nil
+}
+
 // order checks that the fields that a source names are those with tables.
 func (a *asked) order(found []string) error {
 	named := make(map[string]bool, len(a.fields))
@@ -299,9 +336,6 @@ func (a *asked) order(found []string) error {
 		name := forField(a.f.table, field)
 		if !a.s.has(name) {
 			return a.s.c.inputf("field_names has %s, but there is no tensor %s", quote(field), name)
-		}
-		if named[field] {
-			return a.s.c.inputf("field_names has %s twice", quote(field))
 		}
 		named[field] = true
 	}
@@ -390,9 +424,8 @@ func (s *seeker) join(f *family) error {
 	c := s.c
 	var joined string // key of the joined table
 	var first Tensor
-	rows := 0
-	var data []byte
-	s.parts = map[*byte]entry{}
+	rows, size := 0, 0
+	var tables []entry
 	for j, field := range c.Fields {
 		name := forField(f.table, field)
 		key := s.keys[name]
@@ -405,22 +438,32 @@ func (s *seeker) join(f *family) error {
 		case own != joined:
 			return c.inputf("tensors %s and %s have different prefixes", s.keys[forField(f.table, c.Fields[0])], key)
 		case t.Shape[1] != first.Shape[1]:
-			if f == &fuxiCTR && t.Shape[1] == 1 || first.Shape[1] == 1 {
+			if f == &fuxiCTR && (t.Shape[1] == 1 || first.Shape[1] == 1) {
 				return c.inputf("tensor %s has shape %s, and the table of field %s has %d columns: one of them is the projection of a numeric feature; %s",
 					key, shapeText(t.Shape), quote(c.Fields[0]), first.Shape[1], f.advice())
 			}
 			return c.inputf("tensor %s has %d columns, and the table of field %s has %d: expected equal widths; %s", key, t.Shape[1], quote(c.Fields[0]), first.Shape[1], f.advice())
+		case f == &fuxiCTR && !c.mapped && len(t.Data) == t.DType.Size(): // a categorical feature has two ids of FuxiCTR's own
+			return c.inputf("tensor %s has one value, like the projection of a numeric feature: copy FuxiCTR's %s to the same folder if the feature is categorical, or %s", key, fuxiFeatureMap, f.advice())
 		case t.DType != first.DType:
 			return c.inputf("tensor %s has the type %s, and the table of field %s has %s: expected one type for all tables", key, t.DType, quote(c.Fields[0]), first.DType)
 		}
-		if len(t.Data) > 0 {
-			if other, ok := s.parts[&t.Data[0]]; ok {
-				return c.inputf("tensors %s and %s are one table that two fields share, which is not supported yet", other.key, key)
-			}
-			s.parts[&t.Data[0]] = entry{key, t}
-		}
+		tables = append(tables, entry{key, t})
 		rows += t.Shape[0]
-		data = append(slices.Grow(data, len(t.Data)), t.Data...)
+		size += len(t.Data)
+	}
+	s.parts = make(map[*byte]entry, len(tables))
+	for _, e := range tables {
+		if len(e.Data) > 0 {
+			s.parts[&e.Data[0]] = e
+		}
+	}
+	if err := c.checkApart(tables); err != nil {
+		return err
+	}
+	data := make([]byte, 0, size) // no more than the file has, because the tables are apart
+	for _, e := range tables {
+		data = append(data, e.Data...)
 	}
 	for j, field := range c.Fields {
 		key := s.keys[forField(f.table, field)]
@@ -431,6 +474,20 @@ func (s *seeker) join(f *family) error {
 	}
 	c.Tensors[joined] = Tensor{DType: first.DType, Shape: []int{rows, first.Shape[1]}, Data: data}
 	c.Keys = slices.DeleteFunc(c.Keys, func(key string) bool { _, ok := c.Tensors[key]; return !ok })
+	return nil
+}
+
+// checkApart returns an error if tables of two fields share memory. The tables of a hostile
+// file could otherwise be much larger together than the file.
+func (c *Checkpoint) checkApart(tables []entry) error {
+	first := func(e entry) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(e.Data))) }
+	sorted := slices.SortedFunc(slices.Values(tables), func(a, b entry) int { return cmp.Compare(first(a), first(b)) })
+	for i := 1; i < len(sorted); i++ {
+		a, b := sorted[i-1], sorted[i]
+		if len(b.Data) > 0 && first(a)+uintptr(len(a.Data)) > first(b) {
+			return c.inputf("tensors %s and %s share memory, as if two fields had one table, which is not supported yet", min(a.key, b.key), max(a.key, b.key))
+		}
+	}
 	return nil
 }
 
@@ -509,11 +566,6 @@ func takeFamily(metadata map[string]string, s *statement) error {
 	if !slices.Contains(Families(), m.Name) {
 		return fault.Inputf("metadata %s names the framework %s, expected one of %s", metaFamily, quote(m.Name), strings.Join(Families(), ", "))
 	}
-	for _, field := range m.Fields {
-		if field == "" || checkKey(field) != nil || strings.ContainsAny(field, ".*") {
-			return fault.Inputf("metadata %s has the field %s, expected a printable name without a dot", metaFamily, quote(field))
-		}
-	}
 	if m.Activation != "" {
 		s.Activation = &m.Activation
 	}
@@ -553,6 +605,27 @@ func (c *Checkpoint) takeAliases(metadata map[string]string) error {
 	return nil
 }
 
+// maxAliases bounds how much larger than its memory a file can be when it is written.
+const maxAliases = 64
+
+// checkAliases checks the aliases that the metadata name.
+func (c *Checkpoint) checkAliases() error {
+	if len(c.aliases) == 0 {
+		return nil
+	}
+	aliases := c.aliases
+	c.aliases = nil
+	tensors := c.split()
+	c.aliases = aliases
+	for alias, key := range aliases {
+		_, clash := tensors[alias]
+		if _, ok := tensors[key]; clash || !ok {
+			return c.inputf("metadata %s says that %s is another name of %s: expected a new name and a tensor", metaAliases, quote(alias), quote(key))
+		}
+	}
+	return nil
+}
+
 // familyLayout assigns roles to the tensors of a family's model, whose table is joined.
 func (s *seeker) familyLayout(f *family, l *layout) {
 	l.embedding = s.take(f.table, anySize, anySize)
@@ -588,14 +661,12 @@ func (s *seeker) familyLayout(f *family, l *layout) {
 	if mlp.logit && !cross || s.err != nil {
 		return
 	}
-	output := ""
-	for _, name := range f.output {
-		if s.has(name + "weight") {
-			output = name
-		}
+	output := f.output
+	if cross {
+		output = f.crossOutput
 	}
-	if output == "" {
-		s.fail("tensor %sweight is missing; %s", f.output[0], s.help())
+	if !s.has(output + "weight") {
+		s.fail("tensor %sweight is missing: %s", output, f.advice())
 		return
 	}
 	shape, in := s.shape(output+"weight"), last

@@ -30,7 +30,7 @@ var fuxiCTR = family{
 		{linear: "stacked_dnn.mlp.", structure: model.Stacked},
 		{linear: "parallel_dnn.mlp.", structure: model.Parallel},
 	},
-	output: []string{"fc."},
+	crossOutput: "fc.",
 	foreign: []foreignName{
 		{"crossnet.U_list.", "a mixture of low-rank cross layers, whose gates are a softmax"},
 		{"crossnet.gating.", "a mixture of low-rank cross layers, whose gates are a softmax"},

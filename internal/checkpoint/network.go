@@ -61,8 +61,9 @@ func (c *Checkpoint) Model() (*model.Model, error) {
 
 // weightReader reads tensors. Its first failure stays in err.
 type weightReader struct {
-	c   *Checkpoint
-	err error
+	c               *Checkpoint
+	weights, biases []float32 // of the layers that two tensors hold together
+	err             error
 }
 
 // values returns a tensor's values. For the key "", of a tensor that the model does not
@@ -96,13 +97,19 @@ func (r *weightReader) linear(keys linearKeys) model.Linear {
 		return model.Linear{}
 	}
 	shape := r.c.Tensors[keys.weight].Shape
-	l := model.Linear{In: shape[len(shape)-1], Out: shape[len(shape)-2], Weight: r.values(keys.weight), Bias: r.values(keys.bias)}
+	l := model.Linear{In: shape[len(shape)-1], Out: shape[len(shape)-2]}
+	if keys.stacked {
+		if keys.layer == 0 {
+			r.weights, r.biases = r.values(keys.weight), r.values(keys.bias)
+		}
+		if r.err == nil {
+			l.Weight, l.Bias = r.weights[keys.layer*l.In*l.Out:][:l.In*l.Out], r.biases[keys.layer*l.Out:][:l.Out]
+		}
+		return l
+	}
+	l.Weight, l.Bias = r.values(keys.weight), r.values(keys.bias)
 	if keys.bias == "" {
 		l.Bias = make([]float32, l.Out)
-	}
-	if keys.stacked && r.err == nil {
-		l.Weight = l.Weight[keys.layer*l.In*l.Out:][:l.In*l.Out]
-		l.Bias = l.Bias[keys.layer*l.Out:][:l.Out]
 	}
 	if !keys.norm {
 		return l

@@ -117,13 +117,8 @@ func (c *Checkpoint) settle(s *seeker, dims []int, said []statement, config *dic
 		}
 	}
 	c.Architecture, c.EmbeddingKey = l.Architecture, l.embedding
-	if len(c.aliases) > 0 { // from the metadata
-		tensors := c.split()
-		for alias, key := range c.aliases {
-			if tensors[key].DType == "" {
-				return c.inputf("metadata %s says that %s is another name of %s, which is no tensor", metaAliases, quote(alias), quote(key))
-			}
-		}
+	if err := c.checkAliases(); err != nil {
+		return err
 	}
 	for alias, key := range s.aliases {
 		if c.aliases == nil {
@@ -131,6 +126,9 @@ func (c *Checkpoint) settle(s *seeker, dims []int, said []statement, config *dic
 		}
 		c.aliases[alias] = key
 		delete(c.Tensors, alias)
+	}
+	if len(c.aliases) > maxAliases {
+		return c.inputf("%d tensors are other names of tensors, expected at most %d", len(c.aliases), maxAliases)
 	}
 	if len(s.aliases) > 0 {
 		c.Keys = slices.DeleteFunc(c.Keys, func(key string) bool { _, ok := c.Tensors[key]; return !ok })
