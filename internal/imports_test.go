@@ -48,6 +48,8 @@ compact:                pure kernel
 
 # files; arrowio is the only importer of Arrow
 checkpoint:             atomicfile compact fault model seal
+onnx:                   fault google.golang.org/protobuf
+dissect:                fault graph onnx
 arrowio:                fault model tally github.com/apache/arrow/go/v17 github.com/google/flatbuffers github.com/klauspost/compress
 rawtext:                fault github.com/klauspost/compress
 folders:                fault
@@ -79,7 +81,7 @@ metrics:                fault github.com/prometheus/client_golang
 # programs that people and clusters run
 cli:                    atomicfile bus fault kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
 launch:                 atomicfile audit baseline bus checkpoint cli coordinator cputime dataset estimator fault filelock job metrics prepare scores worker github.com/spf13/cobra go.uber.org/zap golang.org/x/sync
-cmd/shaver:             arrowio atomicfile baseline bus checkpoint cli compact compare coordinator dataset estimator evaluate fault forecast ingest job launch model picture planted prepare prune report scores sparsity sweep synth tally github.com/spf13/cobra
+cmd/shaver:             arrowio atomicfile baseline bus checkpoint cli compact compare coordinator dataset dissect estimator evaluate fault forecast ingest job launch model onnx picture planted prepare prune report scores sparsity sweep synth tally github.com/spf13/cobra
 cmd/coordinator:        cli launch github.com/spf13/cobra
 cmd/worker:             cli launch github.com/spf13/cobra
 
@@ -93,6 +95,7 @@ chaos:                  cli github.com/nats-io/nats.go
 # for tests of other packages
 prepare/preparetest:    baseline checkpoint dataset estimator ingest model planted prepare
 model/modeltest:        model
+onnx/onnxtest:          google.golang.org/protobuf
 estimator/estimatortest: estimator
 graph/graphtest:        graph
 

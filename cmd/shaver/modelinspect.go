@@ -12,6 +12,8 @@ import (
 	"shaver/internal/cli"
 	"shaver/internal/compact"
 	"shaver/internal/dataset"
+	"shaver/internal/dissect"
+	"shaver/internal/fault"
 	"shaver/internal/model"
 )
 
@@ -49,6 +51,7 @@ type storedField struct {
 
 func modelInspectCommand() *cobra.Command {
 	var folder, key string
+	var options dissect.Options
 	var out cli.Output
 	c := &cobra.Command{
 		Use:   "inspect FILE",
@@ -79,18 +82,42 @@ Dropout (optional). A state dict does not contain everything, for example not
 the activation. To check that the model was recognized correctly, compare the
 LogLoss of shaver evaluate with PyTorch's.
 
+An .onnx file is a graph. A table whose rows the inputs choose is an embedding,
+and an input, or a column of one, that chooses rows is a field. What computes
+the logit from the rows and the other inputs is the head. The command prints
+all these, and the node that is not understood if there is one. Its last
+operator is removed if it is a Sigmoid, or a Softmax of two classes.
+--model-output chooses one of several outputs. --logit says that the output is
+the logit.
+
 If your layers have other names, rename them when you save the checkpoint:
 
   state = {k.replace("mlp.", "_deep_branch."): v
            for k, v in model.state_dict().items()}
   torch.save({"state_dict": state, "field_dims": [7, 120, 3]}, "model.pth")`,
 		Example: `  shaver model inspect model.pth
-  shaver model inspect pruned.safetensors --dataset data`,
-		ValidArgsFunction: cli.FileArgs(cli.Checkpoints...),
+  shaver model inspect pruned.safetensors --dataset data
+  shaver model inspect model.onnx`,
+		ValidArgsFunction: cli.FileArgs(append([]string{"onnx"}, cli.Checkpoints...)...),
 		Args:              cli.Args(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := out.Check(); err != nil {
 				return err
+			}
+			if isONNX(args[0]) {
+				if folder != "" || key != "" {
+					return fault.Usagef("--dataset and --state-dict are for state dicts, but %s is an .onnx file", args[0])
+				}
+				facts, err := inspectONNX(args[0], options)
+				if facts != nil {
+					if err := out.Print(c.OutOrStdout(), facts, facts.table); err != nil {
+						return err
+					}
+				}
+				return err
+			}
+			if options != (dissect.Options{}) {
+				return fault.Usagef("--model-output and --logit are for .onnx files, but %s is another file", args[0])
 			}
 			ck, err := checkpoint.ReadStateDict(args[0], key)
 			if err != nil {
@@ -115,6 +142,7 @@ If your layers have other names, rename them when you save the checkpoint:
 	}
 	stateDictFlag(c, &key)
 	datasetFlag(c, &folder, "dataset `folder`, for the names of the fields (default no names)")
+	onnxFlags(c, &options)
 	out.Flag(c)
 	return c
 }

@@ -20,8 +20,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// TestScripts runs testdata/script/*.txtar. The goldens are in $GOLDEN. In addition to
-// the commands of testscript, scripts have these:
+// TestScripts runs testdata/script/*.txtar. A copy of the goldens is in $GOLDEN, and the
+// exported models are in $EXPORTS, which is not a copy. In addition to the commands of
+// testscript, scripts have these:
 //
 //	exits CODE PROGRAM ARG...    run it and check its exit code
 //	refused CODE PROGRAM ARG...  the same, and check that it prints one line on stderr only
@@ -38,11 +39,16 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	exports, err := filepath.Abs(filepath.Join("..", "..", "testdata", "onnx"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                filepath.Join("testdata", "script"),
 		RequireUniqueNames: true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("GOLDEN", filepath.Join(env.WorkDir, "golden"))
+			env.Setenv("EXPORTS", exports)
 			return os.CopyFS(filepath.Join(env.WorkDir, "golden"), os.DirFS(golden))
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"shaver/internal/cli"
+	"shaver/internal/dissect"
+	"shaver/internal/fault"
+	"shaver/internal/onnx"
+)
+
+// onnxFacts is what "model inspect" prints about an .onnx file.
+type onnxFacts struct {
+	Architecture string         `json:"architecture"` // "graph"
+	Producer     string         `json:"producer,omitempty"`
+	IR           int            `json:"ir"`
+	Opset        int            `json:"opset"`
+	Output       string         `json:"output,omitempty"`
+	Logit        string         `json:"logit,omitempty"` // how the logit follows from the output
+	Fields       []onnxField    `json:"fields,omitempty"`
+	Dense        []onnxDense    `json:"dense,omitempty"`
+	Parameters   int            `json:"parameters"` // entries of the tables whose entries are players
+	Players      int            `json:"players"`    // in one row
+	Operators    []onnxOperator `json:"operators"`  // of the head, or of the file if it is not understood
+	Offsets      []string       `json:"offsets,omitempty"`
+	Notes        []string       `json:"notes,omitempty"`
+
+	NotUnderstood string `json:"not_understood,omitempty"` // names the node
+}
+
+// onnxField is a field and its tables.
+type onnxField struct {
+	Name   string      `json:"name"`
+	Input  string      `json:"input"`
+	Column int         `json:"column"`
+	Rows   int         `json:"rows"`
+	Float  bool        `json:"float,omitempty"` // whether the ids are float32
+	Tables []onnxTable `json:"tables"`
+}
+
+// onnxTable is a table, or the part of one that a field reads.
+type onnxTable struct {
+	Name   string `json:"name"`
+	Rows   int    `json:"rows"` // of the whole table
+	Dim    int    `json:"dim"`
+	Offset int    `json:"offset"` // row of id 0
+	Player bool   `json:"player"` // whether its entries are players
+}
+
+type onnxDense struct {
+	Name   string `json:"name"`
+	Input  string `json:"input"`
+	Column int    `json:"column"`
+}
+
+type onnxOperator struct {
+	Name  string `json:"name"`
+	Count int    `json:"count"`
+}
+
+// isONNX reports whether the name of a file says that it is an .onnx file.
+func isONNX(path string) bool { return strings.EqualFold(filepath.Ext(path), ".onnx") }
+
+// onnxFlags adds the flags that say how the output of an .onnx file is understood.
+func onnxFlags(c *cobra.Command, o *dissect.Options) {
+	c.Flags().StringVar(&o.Output, "model-output", "", "`name` of the output of an .onnx file (default the only one)")
+	c.Flags().BoolVar(&o.Logit, "logit", false, "take the output of an .onnx file as the logit, whatever computes it")
+}
+
+// withOnnxFlags adds to an error of package dissect the flags that may avoid it.
+func withOnnxFlags(err error) error {
+	flags := map[string]string{dissect.OutputSetting: "--model-output", dissect.LogitSetting: "--logit"}
+	var names []string
+	for _, name := range fault.Settings(err) {
+		if flags[name] != "" {
+			names = append(names, flags[name])
+		}
+	}
+	if len(names) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w (%s)", err, strings.Join(names, ", "))
+}
+
+// inspectONNX returns the facts about an .onnx file. If the file is read but not
+// understood, it returns both the facts about the file and the error.
+func inspectONNX(path string, o dissect.Options) (*onnxFacts, error) {
+	m, err := onnx.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	f := &onnxFacts{Architecture: "graph", Producer: m.Producer, IR: m.IR, Opset: m.Opset}
+	n, err := dissect.Dissect(m, o)
+	if err != nil {
+		cause := err
+		if inner := errors.Unwrap(err); inner != nil {
+			cause = inner // without the name of the file
+		}
+		f.NotUnderstood, f.Operators = cause.Error(), countOperators(m.Graph)
+		return f, withOnnxFlags(err)
+	}
+	f.describe(n)
+	return f, nil
+}
+
+// countOperators counts the operators of a file.
+func countOperators(g *onnx.Graph) []onnxOperator {
+	counts := map[string]int{}
+	for i := range g.Nodes {
+		counts[g.Nodes[i].Op]++
+	}
+	var list []onnxOperator
+	for name, count := range counts {
+		list = append(list, onnxOperator{name, count})
+	}
+	slices.SortFunc(list, func(a, b onnxOperator) int { return cmp.Compare(a.Name, b.Name) })
+	return list
+}
+
+func (f *onnxFacts) describe(n *dissect.Network) {
+	f.Output, f.Logit, f.Offsets, f.Notes = n.Output, n.Logit, n.Bound, n.Notes
+	for _, field := range n.Fields {
+		f.Fields = append(f.Fields, onnxField{Name: field.Name, Input: field.Input, Column: field.Column, Rows: field.Rows, Float: field.Float})
+	}
+	counted := map[int]bool{}
+	for _, l := range n.LookUps {
+		t := &n.Tables[l.Table]
+		at := &f.Fields[l.Field]
+		at.Tables = append(at.Tables, onnxTable{t.Name, t.Rows, t.Dim, l.Offset, l.Player})
+		if !l.Player {
+			continue
+		}
+		f.Players += t.Dim
+		if !counted[l.Table] {
+			counted[l.Table] = true
+			f.Parameters += t.Rows * t.Dim
+		}
+	}
+	for _, d := range n.Dense {
+		f.Dense = append(f.Dense, onnxDense{d.Name, d.Input, d.Column})
+	}
+	for _, o := range n.Operators {
+		f.Operators = append(f.Operators, onnxOperator{o.Name, o.Count})
+	}
+}
+
+func (f *onnxFacts) table(w io.Writer) {
+	fmt.Fprintf(w, "architecture\t%s\tONNX, operator set %d, format %d\n", f.Architecture, f.Opset, f.IR)
+	if f.Producer != "" {
+		fmt.Fprintf(w, "producer\t%s\n", cli.Printable(f.Producer))
+	}
+	if f.NotUnderstood == "" {
+		f.understood(w)
+	}
+	total := 0
+	var names []string
+	for _, o := range f.Operators {
+		total += o.Count
+		names = append(names, cli.Printable(fmt.Sprint(o.Name, " ", o.Count)))
+	}
+	what := "head"
+	if f.NotUnderstood != "" {
+		what = "graph"
+	}
+	fmt.Fprintf(w, "%s\t%d operators\t%s\n", what, total, strings.Join(names, ", "))
+	for _, note := range f.Notes {
+		fmt.Fprintf(w, "note\t%s\n", cli.Printable(note))
+	}
+	if f.NotUnderstood != "" {
+		fmt.Fprintf(w, "not understood\t%s\n", cli.Printable(f.NotUnderstood))
+	}
+}
+
+// understood prints what is known only about a model that is understood.
+func (f *onnxFacts) understood(w io.Writer) {
+	fmt.Fprintf(w, "output\t%s\tlogit: %s\n", cli.Printable(f.Output), cli.Printable(f.Logit))
+	fmt.Fprintf(w, "fields\t%d\n", len(f.Fields))
+	for _, field := range f.Fields {
+		var tables []string
+		for _, t := range field.Tables {
+			text := fmt.Sprintf("%s %d x %d", cli.Printable(t.Name), t.Rows, t.Dim)
+			if t.Offset > 0 {
+				text += fmt.Sprintf(" from row %d", t.Offset)
+			}
+			if !t.Player {
+				text += " (first order)"
+			}
+			tables = append(tables, text)
+		}
+		ids := "ids"
+		if field.Float {
+			ids = "float32 ids"
+		}
+		fmt.Fprintf(w, "field %s\t%d %s\t%s\n", cli.Printable(field.Name), field.Rows, ids, strings.Join(tables, ", "))
+	}
+	fmt.Fprintf(w, "embedding\t%d parameters\n", f.Parameters)
+	fmt.Fprintf(w, "players per row\t%d\n", f.Players)
+	var dense []string
+	for _, d := range f.Dense {
+		dense = append(dense, cli.Printable(d.Name))
+	}
+	if len(dense) > 0 {
+		fmt.Fprintf(w, "dense inputs\t%d\t%s\n", len(dense), strings.Join(dense, ", "))
+	}
+	for _, name := range f.Offsets {
+		fmt.Fprintf(w, "bags\tone id each\toffsets: %s\n", cli.Printable(name))
+	}
+}

@@ -1,0 +1,152 @@
+package dissect
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"shaver/internal/graph"
+	"shaver/internal/onnx"
+)
+
+const exports = "../../testdata/onnx"
+
+// export describes a file of testdata/onnx, with the results of onnxruntime.
+type export struct {
+	File   string
+	Batch  int
+	Fields []struct {
+		Name, Input  string
+		Column, Rows int
+	}
+	Dense []struct {
+		Name, Input string
+		Column      int
+	}
+	Fixed   map[string]int
+	Output  string
+	Logit   string
+	Tensor  string
+	IDs     [][]int
+	Values  [][]float32
+	Logits  []float64
+	Outputs [][]float64
+}
+
+func openModel(t *testing.T, path string) *onnx.Model {
+	t.Helper()
+	m, err := onnx.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	return m
+}
+
+// forward computes the logit of a row with the reference execution. The ids and the
+// numbers are those of the model's fields and dense inputs.
+func forward(t *testing.T, n *Network, ids []int, numbers []float32) float64 {
+	t.Helper()
+	var in []*graph.Tensor
+	for _, l := range n.LookUps {
+		table := &n.Tables[l.Table]
+		row := make([]float32, table.Dim)
+		if err := table.Read(row, ids[l.Field]+l.Offset); err != nil {
+			t.Fatal(err)
+		}
+		in = append(in, graph.NewFloats(row, 1, table.Dim))
+	}
+	for i := range n.Dense {
+		in = append(in, graph.NewFloats(numbers[i:i+1], 1, 1))
+	}
+	out, err := n.Head.Run(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out.Floats) != 1 {
+		t.Fatalf("the head gives %d values", len(out.Floats))
+	}
+	return float64(out.Floats[0])
+}
+
+// Every exported model is taken apart into its fields and dense inputs, and its head gives
+// the logits of onnxruntime.
+func TestExportedModels(t *testing.T) {
+	files, err := filepath.Glob(exports + "/*.json")
+	if err != nil || len(files) < 100 {
+		t.Fatalf("%d files in %s, expected the exports: %v", len(files), exports, err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var e export
+		if err := json.Unmarshal(data, &e); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		t.Run(strings.TrimSuffix(e.File, ".onnx"), func(t *testing.T) {
+			m := openModel(t, filepath.Join(exports, e.File))
+			n, err := Dissect(m, Options{Output: e.Output})
+			if e.Batch > 1 {
+				if err == nil || !strings.Contains(err.Error(), "dynamic batch axis") {
+					t.Fatalf("a file for %d rows gives the error %v", e.Batch, err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(n.Notes) > 0 {
+				t.Errorf("notes: %q", n.Notes)
+			}
+			if len(n.Bound) != len(e.Fixed) {
+				t.Errorf("offsets of bags are %q, expected %v", n.Bound, e.Fixed)
+			}
+			order := make([]int, len(n.Fields)) // the column of the ids, by field
+			if len(n.Fields) != len(e.Fields) {
+				t.Fatalf("fields %v, expected %v", n.Fields, e.Fields)
+			}
+			for j, f := range n.Fields {
+				k := slices.IndexFunc(e.Fields, func(want struct {
+					Name, Input  string
+					Column, Rows int
+				}) bool {
+					return f.Input == want.Input && f.Column == want.Column
+				})
+				if k < 0 || f.Rows != e.Fields[k].Rows {
+					t.Fatalf("field %+v, expected one of %+v", f, e.Fields)
+				}
+				order[j] = k
+			}
+			if len(n.Dense) != len(e.Dense) {
+				t.Fatalf("dense inputs %v, expected %v", n.Dense, e.Dense)
+			}
+			for i, d := range n.Dense {
+				if d.Input != e.Dense[i].Input || d.Column != e.Dense[i].Column {
+					t.Fatalf("dense inputs %v, expected %v", n.Dense, e.Dense)
+				}
+			}
+			if len(e.IDs) != len(e.Logits) || len(e.IDs) == 0 {
+				t.Fatalf("%d rows and %d logits", len(e.IDs), len(e.Logits))
+			}
+			for r, row := range e.IDs {
+				ids := make([]int, len(row))
+				for j, k := range order {
+					ids[j] = row[k]
+				}
+				got, want := forward(t, n, ids, e.Values[r]), e.Logits[r]
+				if e.Logit == "probability" && e.Tensor == "" { // a float32 probability says less about its logit
+					got, want = 1/(1+math.Exp(-got)), e.Outputs[r][0]
+				}
+				if math.Abs(got-want) > 2e-6*max(1, math.Abs(want)) {
+					t.Fatalf("row %d: logit %v, expected %v", r, got, want)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,166 @@
+package dissect
+
+import (
+	"fmt"
+	"slices"
+
+	"shaver/internal/fault"
+	"shaver/internal/graph"
+	"shaver/internal/onnx"
+)
+
+// unbounded lists operators whose result is a logit if it is the output of a click model,
+// because a probability would have limits.
+var unbounded = []string{"Gemm", "MatMul", "Add", "Sub", "Sum", "ReduceSum", "ReduceMean", "Neg", "Einsum", "Conv"}
+
+// logit sets the output of the head to the logit, and describes how it follows from the
+// output of the file, which is v.
+func (b *builder) logit(v *value, o Options) (string, error) {
+	name := onnx.Quote(b.output)
+	if err := b.materialise(v, &step{name: b.output, op: "output"}); err != nil {
+		return "", err
+	}
+	info := b.head.Values[v.head]
+	count, err := graph.Count(info.Shape)
+	switch {
+	case err != nil:
+		return "", fault.Inputf("output %s: %w", name, err)
+	case info.Constant != nil:
+		return "", fault.Inputf("output %s is the same for every row", name)
+	case info.Type != graph.Float:
+		return "", fault.Setting(fault.Inputf("output %s is of type %v, expected a probability or a logit", name, info.Type), OutputSetting)
+	}
+	at := trail{b, v.head, 0}
+	if count == 2 && !o.Logit { // probabilities of both classes
+		at.element = 1
+	} else if count != 1 {
+		return "", fault.Setting(fault.Inputf("output %s has the shape %v for one row, expected one number: export the model with a dynamic batch axis, or choose an output with one number", name, info.Shape), OutputSetting)
+	}
+	if o.Logit {
+		b.head.Output, err = at.pick()
+		return "the output as it is", err
+	}
+	node, err := at.back()
+	if err != nil {
+		return "", fault.Inputf("output %s: %w", name, err)
+	}
+	op := "an input"
+	if node != nil {
+		op = node.Op
+	}
+	switch {
+	case op == "Sigmoid":
+		label := onnx.Quote(node.Name)
+		at.value = node.Inputs[0]
+		b.head.Output, err = at.pick()
+		return "the input of Sigmoid " + label, err
+	case op == "Softmax":
+		if text, ok, err := at.difference(node); ok || err != nil {
+			return text, err
+		}
+	case count == 1 && slices.Contains(unbounded, op):
+		b.head.Output, err = at.pick()
+		return "the output, which has no Sigmoid", err
+	}
+	return "", fault.Setting(fault.Inputf("output %s has the shape %v and comes from %s, expected a Sigmoid, a Softmax of two classes, or a logit: choose another output, or say that it is a logit", name, info.Shape, op), OutputSetting, LogitSetting)
+}
+
+// trail follows an element of a value back to the operator that computed it.
+type trail struct {
+	*builder
+	value   graph.Value
+	element int
+}
+
+// back goes back over operators that only move elements. It returns nil at an input.
+func (t *trail) back() (*graph.Node, error) {
+	producers := map[graph.Value]int{}
+	for i, n := range t.head.Nodes {
+		for _, v := range n.Outputs {
+			producers[v] = i
+		}
+	}
+	for {
+		i, ok := producers[t.value]
+		if !ok {
+			return nil, nil
+		}
+		n := &t.head.Nodes[i]
+		from, found := t.value, false
+		if n.Op == "Cast" && t.head.Values[n.Inputs[0]].Type == graph.Float {
+			t.value = n.Inputs[0]
+			continue
+		}
+		which, seen := slices.Index(n.Outputs, from), 0
+		element := t.element
+		moved := t.head.Relabel(n, func(output, input, at int) {
+			if output != which {
+				return
+			}
+			if seen == element && input != graph.Nothing {
+				t.value, t.element, found = n.Inputs[input], at, true
+			}
+			seen++
+		})
+		if !moved {
+			return n, nil
+		}
+		if !found {
+			return nil, fmt.Errorf("node %s makes it constant", onnx.Quote(n.Name))
+		}
+	}
+}
+
+// pick returns the element as a value of one element.
+func (t *trail) pick() (graph.Value, error) {
+	if count, _ := graph.Count(t.head.Values[t.value].Shape); count == 1 {
+		return t.value, nil
+	}
+	flat, err := t.head.Add(graph.Node{Name: t.output, Op: "Reshape", Inputs: []graph.Value{t.value, t.head.AddConstant(graph.NewInts([]int64{-1}, 1))}})
+	if err != nil {
+		return 0, fault.Inputf("%w", err)
+	}
+	one, err := t.head.Add(graph.Node{Name: t.output, Op: "Gather", Inputs: []graph.Value{flat[0], t.head.AddConstant(graph.NewInts([]int64{int64(t.element)}, 1))}, Attributes: graph.Attributes{"axis": int64(0)}})
+	if err != nil {
+		return 0, fault.Inputf("%w", err)
+	}
+	return one[0], nil
+}
+
+// difference sets the output of the head to the logit of a Softmax of two classes. ok is
+// false if there are more classes.
+func (t *trail) difference(n *graph.Node) (text string, ok bool, err error) {
+	shape := t.head.Values[n.Inputs[0]].Shape
+	axis := int64(-1)
+	if a, given := n.Attributes["axis"].(int64); given {
+		axis = a
+	}
+	if axis < 0 {
+		axis += int64(len(shape))
+	}
+	if axis < 0 || axis >= int64(len(shape)) || shape[axis] != 2 {
+		return "", false, nil
+	}
+	inner := 1
+	for _, size := range shape[axis+1:] {
+		inner *= size
+	}
+	t.value = n.Inputs[0]
+	class := t.element / inner % 2
+	other := *t
+	other.element += inner * (1 - 2*class)
+	positive, err := t.pick()
+	if err != nil {
+		return "", true, err
+	}
+	negative, err := other.pick()
+	if err != nil {
+		return "", true, err
+	}
+	out, err := t.head.Add(graph.Node{Name: t.output, Op: "Sub", Inputs: []graph.Value{positive, negative}})
+	if err != nil {
+		return "", true, fault.Inputf("%w", err)
+	}
+	t.head.Output = out[0]
+	return fmt.Sprintf("input %d of Softmax %s minus the other one", class, onnx.Quote(n.Name)), true, nil
+}

@@ -1,0 +1,204 @@
+package dissect
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"shaver/internal/fault"
+	"shaver/internal/graph"
+	"shaver/internal/onnx"
+)
+
+// maxBound bounds the inputs that are found to be offsets of bags.
+const maxBound = 1 << 10
+
+func dissect(m *onnx.Model, o Options) (*Network, error) {
+	bound := map[string]bool{}
+	for {
+		n, err := attempt(m, o, bound)
+		var found *bindError
+		if !errors.As(err, &found) {
+			return n, err
+		}
+		if bound[found.input] || len(bound) == maxBound {
+			return nil, fault.Inputf("%w", err)
+		}
+		bound[found.input] = true
+	}
+}
+
+// attempt takes m apart. bound are the inputs that are known to be the offsets of bags.
+func attempt(m *onnx.Model, o Options, bound map[string]bool) (*Network, error) {
+	p, err := newPlan(m, o, bound)
+	if err != nil {
+		return nil, err
+	}
+	dynamic := slices.ContainsFunc(p.inputs, func(in input) bool { return in.axis >= 0 })
+	var probes []*probe // of 3 and 2 rows
+	var single error    // why there are none
+	for _, batch := range []int{3, 2} {
+		if !dynamic || single != nil {
+			break
+		}
+		b, v, err := p.build(batch)
+		var found *bindError
+		if errors.As(err, &found) {
+			return nil, err
+		}
+		if err == nil {
+			var pr *probe
+			if pr, err = newProbe(b, v); err == nil {
+				probes = append(probes, pr)
+			}
+		}
+		single = err
+	}
+	if single != nil {
+		clear(p.decisions)
+	}
+	b, v, err := p.build(1)
+	if err != nil {
+		return nil, err
+	}
+	note := ""
+	switch {
+	case single != nil:
+		note = fmt.Sprintf("the graph computes one row at a time only, although the batch axis has no fixed size (%v)", single)
+	case dynamic:
+		one, err := newProbe(b, v)
+		if err != nil {
+			return nil, err
+		}
+		if err := compare(one, probes[1], probes[0]); err != nil {
+			return nil, err
+		}
+	}
+	text, err := b.logit(v, o)
+	if err != nil {
+		return nil, err
+	}
+	n, err := b.network()
+	if err != nil {
+		return nil, err
+	}
+	n.Logit = text
+	if note != "" {
+		n.Notes = append(n.Notes, note)
+	}
+	return n, nil
+}
+
+// probe is a build for some rows whose output is that of the file.
+type probe struct {
+	*builder
+	shape []int // of the output
+}
+
+func newProbe(b *builder, v *value) (*probe, error) {
+	if err := b.materialise(v, &step{name: b.output, op: "output"}); err != nil {
+		return nil, err
+	}
+	b.head.Output = v.head
+	return &probe{b, b.head.Values[v.head].Shape}, nil
+}
+
+// run computes the output for rows whose contents are drawn from seeds.
+func (p *probe) run(seeds ...uint64) (*graph.Tensor, error) {
+	places := map[graph.Value]place{}
+	offsets := map[graph.Value]int{}
+	for _, l := range p.lookUps {
+		places[l.value], offsets[l.value] = l.place, 1+l.offset
+	}
+	for _, d := range p.numbers {
+		places[d.value] = d.place
+	}
+	inputs := make([]*graph.Tensor, len(p.head.Inputs))
+	for i, v := range p.head.Inputs {
+		at := places[v]
+		shape := p.head.Values[v].Shape
+		count, err := graph.Count(shape)
+		if err != nil {
+			return nil, err
+		}
+		random := rand.New(rand.NewPCG(seeds[at.row], uint64(at.input)<<40+uint64(at.column)<<20+uint64(offsets[v])))
+		t := graph.NewFloats(make([]float32, count), shape...)
+		for k := range t.Floats {
+			t.Floats[k] = float32(random.Float64() - 0.5)
+		}
+		inputs[i] = t
+	}
+	return p.head.Run(inputs)
+}
+
+// compare checks that the rows of a batch do not touch each other: each row of the output
+// is that of a batch with this row only.
+func compare(one, two, three *probe) error {
+	name := onnx.Quote(one.output)
+	axis := -1
+	if len(one.shape) == len(two.shape) && len(one.shape) == len(three.shape) {
+		for i := range one.shape {
+			if one.shape[i] == 1 && two.shape[i] == 2 && three.shape[i] == 3 && axis < 0 {
+				axis = i
+			} else if one.shape[i] != two.shape[i] || one.shape[i] != three.shape[i] {
+				axis = len(one.shape)
+			}
+		}
+	}
+	if axis < 0 || axis == len(one.shape) {
+		return fault.Inputf("output %s has the shapes %v, %v and %v for 1, 2 and 3 rows, expected an axis with the rows: the rows must not depend on each other", name, one.shape, two.shape, three.shape)
+	}
+	const a, b, c = 1, 2, 3
+	var results [3][2][]float64 // of the rows a and b, a and c, b and a
+	for i, seeds := range [][]uint64{{a, b}, {a, c}, {b, a}} {
+		t, err := two.run(seeds...)
+		if err != nil {
+			return fault.Inputf("two rows: %w", err)
+		}
+		results[i] = [2][]float64{slice(t, axis, 0), slice(t, axis, 1)}
+	}
+	t, err := one.run(a)
+	if err != nil {
+		return fault.Inputf("one row: %w", err)
+	}
+	for _, other := range [][]float64{results[0][0], results[1][0], results[2][1]} {
+		for i, want := range slice(t, axis, 0) {
+			if math.Abs(other[i]-want) > 1e-4*max(1, math.Abs(want)) || math.IsNaN(other[i]) != math.IsNaN(want) {
+				return fault.Inputf("output %s of a row depends on the other rows of its batch (%v alone, %v with another row), expected rows that do not touch each other", name, want, other[i])
+			}
+		}
+	}
+	if !slices.EqualFunc(results[0][0], results[1][0], func(x, y float64) bool { return x == y || math.IsNaN(x) && math.IsNaN(y) }) {
+		return fault.Inputf("output %s of a row depends on the other rows of its batch, expected rows that do not touch each other", name)
+	}
+	return nil
+}
+
+// slice returns the elements of t at a place of an axis.
+func slice(t *graph.Tensor, axis, at int) []float64 {
+	inner := 1
+	for _, size := range t.Shape[axis+1:] {
+		inner *= size
+	}
+	var out []float64
+	for i := range t.Len() {
+		if i/inner%t.Shape[axis] != at {
+			continue
+		}
+		switch t.Type {
+		case graph.Float:
+			out = append(out, float64(t.Floats[i]))
+		case graph.Int:
+			out = append(out, float64(t.Ints[i]))
+		case graph.Bool:
+			if t.Bools[i] {
+				out = append(out, 1)
+			} else {
+				out = append(out, 0)
+			}
+		}
+	}
+	return out
+}

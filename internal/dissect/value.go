@@ -1,0 +1,380 @@
+package dissect
+
+import (
+	"slices"
+
+	"shaver/internal/fault"
+	"shaver/internal/graph"
+	"shaver/internal/onnx"
+)
+
+// value is what a name of the file stands for. A value with a trace or a tensor is added
+// to the head only if the head needs it.
+type value struct {
+	head     graph.Value  // a value of the head; graph.Absent = none yet
+	trace    *trace       // nil, or what is known about a value that depends on inputs and not on tables
+	tensor   *onnx.Tensor // nil, or a constant of the file
+	sequence []*value
+	list     bool // whether it is a sequence, which may be empty
+}
+
+// trace is a value that consists of elements. If it is computed, node is the operator that
+// computed it.
+type trace struct {
+	kind     graph.Type
+	shape    []int
+	elements []*element
+	node     *step
+	output   int // which output of node
+}
+
+// step is an operator in its newest form, with its inputs.
+type step struct {
+	name       string
+	op         string
+	attributes graph.Attributes
+	inputs     []*value // nil = absent
+	added      []graph.Value
+}
+
+// maxTraced bounds the elements of a value that does not come from a table.
+const maxTraced = 1 << 16
+
+func inHead(v graph.Value) *value { return &value{head: v} }
+
+// elementwise lists the operators that take ids to ids, and numbers to numbers, one by one.
+var elementwise = map[string]bool{
+	"Cast": true, "Add": true, "Sub": true, "Mul": true, "Div": true, "Mod": true, "Neg": true, "Abs": true, "Floor": true,
+	"Ceil": true, "Round": true, "Min": true, "Max": true, "Sum": true, "Clip": true, "Where": true, "Equal": true, "Less": true,
+	"LessOrEqual": true, "Greater": true, "GreaterOrEqual": true, "Not": true, "And": true, "Or": true, "Xor": true, "Relu": true,
+}
+
+// apply applies an operator in its newest form.
+func (b *builder) apply(name, op string, attributes graph.Attributes, inputs ...*value) ([]*value, error) {
+	b.steps++
+	if b.steps > maxSteps {
+		return nil, fault.Inputf("node %s: the graph takes more than %d operators with its loops unrolled", onnx.Quote(name), maxSteps)
+	}
+	s := &step{name: name, op: op, attributes: attributes, inputs: inputs}
+	traced, heads := false, false
+	for i, v := range inputs {
+		if v == nil {
+			continue
+		}
+		if v.list {
+			return nil, fault.Inputf("node %s: operator %s of a sequence is not supported", onnx.Quote(name), op)
+		}
+		if op == "Gather" && i == 0 && len(inputs) == 2 && inputs[1] != nil && inputs[1].trace != nil && v.trace == nil {
+			return b.lookUp(s)
+		}
+		if v.tensor != nil {
+			if err := b.load(v, name); err != nil {
+				return nil, err
+			}
+		}
+		if v.trace != nil {
+			traced = true
+		} else if b.head.Values[v.head].Constant == nil {
+			heads = true
+		}
+	}
+	if traced {
+		if out, err := b.applyTrace(s, heads); out != nil || err != nil {
+			return out, err
+		}
+	}
+	return b.add(s)
+}
+
+// add adds s to the head.
+func (b *builder) add(s *step) ([]*value, error) {
+	if s.added == nil {
+		n := graph.Node{Name: s.name, Op: s.op, Attributes: s.attributes}
+		for _, v := range s.inputs {
+			if v == nil {
+				n.Inputs = append(n.Inputs, graph.Absent)
+				continue
+			}
+			if err := b.materialise(v, s); err != nil {
+				return nil, err
+			}
+			n.Inputs = append(n.Inputs, v.head)
+		}
+		added, err := b.head.Add(n)
+		if err != nil {
+			return nil, fault.Inputf("%w", err)
+		}
+		s.added = added
+	}
+	var out []*value
+	for _, v := range s.added {
+		out = append(out, inHead(v))
+	}
+	return out, nil
+}
+
+// load reads a tensor into memory as a constant. reader is the node that needs it.
+func (b *builder) load(v *value, reader string) error {
+	if b.readers[v.tensor] == "" {
+		b.readers[v.tensor] = reader
+	}
+	if v.head != graph.Absent {
+		return nil
+	}
+	t := b.loaded[v.tensor]
+	if t == nil {
+		var err error
+		if t, err = load(v.tensor); err != nil {
+			return err
+		}
+		b.loaded[v.tensor] = t
+	}
+	v.head = b.head.AddConstant(t)
+	return nil
+}
+
+// load returns t as a tensor in memory.
+func load(t *onnx.Tensor) (*graph.Tensor, error) {
+	out := &graph.Tensor{Name: t.Name, Shape: slices.Clone(t.Dims)}
+	if out.Shape == nil {
+		out.Shape = []int{}
+	}
+	if _, err := graph.Count(out.Shape); err != nil {
+		return nil, fault.Inputf("tensor %s: %w", onnx.Quote(t.Name), err)
+	}
+	var err error
+	switch {
+	case t.Type.Floating():
+		out.Type = graph.Float
+		out.Floats, err = t.Floats()
+	case t.Type == onnx.Bool:
+		out.Type = graph.Bool
+		out.Bools, err = t.Bools()
+	default:
+		out.Type = graph.Int
+		out.Ints, err = t.Ints()
+	}
+	return out, err
+}
+
+// applyTrace applies s to values of which at least one is traced. heads says whether
+// others depend on tables. It returns nil if s must be added to the head.
+func (b *builder) applyTrace(s *step, heads bool) ([]*value, error) {
+	// A graph of its own infers the result.
+	var scratch graph.Graph
+	n := graph.Node{Name: s.name, Op: s.op, Attributes: s.attributes}
+	for i, v := range s.inputs {
+		switch {
+		case v == nil:
+			n.Inputs = append(n.Inputs, graph.Absent)
+			continue
+		case v.trace != nil:
+			if s.op == "Slice" && i > 0 {
+				if err := b.bind(v.trace); err != nil {
+					return nil, err
+				}
+			}
+			n.Inputs = append(n.Inputs, scratch.AddInput("", v.trace.kind, v.trace.shape))
+		case b.head.Values[v.head].Constant != nil:
+			n.Inputs = append(n.Inputs, scratch.AddConstant(b.head.Values[v.head].Constant))
+		default:
+			n.Inputs = append(n.Inputs, scratch.AddInput("", b.head.Values[v.head].Type, b.head.Values[v.head].Shape))
+		}
+	}
+	added, err := scratch.Add(n)
+	if err != nil {
+		return nil, fault.Inputf("%w", err)
+	}
+	if len(scratch.Nodes) == 0 { // which is so for the shape of a value
+		var out []*value
+		for _, v := range added {
+			out = append(out, inHead(b.head.AddConstant(scratch.Values[v].Constant)))
+		}
+		return out, nil
+	}
+	if heads {
+		return nil, nil
+	}
+	var out []*value
+	for i, v := range added {
+		info := scratch.Values[v]
+		count, err := graph.Count(info.Shape)
+		if err != nil || count > maxTraced || b.traced+count > 16*maxTraced {
+			return nil, fault.Inputf("node %s (%s): its result with the shape %v is too large for something that depends on inputs only", onnx.Quote(s.name), s.op, info.Shape)
+		}
+		b.traced += count
+		out = append(out, &value{head: graph.Absent, trace: &trace{kind: info.Type, shape: info.Shape, node: s, output: i}})
+	}
+	elements := make([][]*element, len(s.inputs))
+	for i, v := range s.inputs {
+		switch {
+		case v == nil:
+		case v.trace != nil:
+			elements[i] = v.trace.elements
+		case b.head.Values[v.head].Constant.Len() <= maxTraced:
+			elements[i] = newConstantElements(b.head.Values[v.head].Constant)
+		default:
+			return nil, nil
+		}
+	}
+	same := s.op == "Cast" && s.inputs[0].trace.kind == graph.Float && out[0].trace.kind == graph.Float
+	if same {
+		out[0].trace.elements = elements[0]
+		return out, nil
+	}
+	var zero *element
+	moved := scratch.Relabel(&scratch.Nodes[0], func(output, input, at int) {
+		e := zero
+		if input != graph.Nothing {
+			e = elements[input][at]
+		} else if e == nil {
+			e = &element{kind: out[output].trace.kind, constant: zeroOf(out[output].trace.kind)}
+			zero = e
+		}
+		out[output].trace.elements = append(out[output].trace.elements, e)
+	})
+	if moved {
+		return out, nil
+	}
+	if !elementwise[s.op] || len(out) != 1 {
+		return nil, nil
+	}
+	places := make([][]int64, len(s.inputs))
+	for i, v := range s.inputs {
+		if v == nil {
+			continue
+		}
+		if places[i], err = broadcast(len(elements[i]), n.Inputs[i], &scratch, out[0].trace.shape); err != nil {
+			return nil, fault.Inputf("node %s (%s): %w", onnx.Quote(s.name), s.op, err)
+		}
+	}
+	count, _ := graph.Count(out[0].trace.shape)
+	for at := range count {
+		arguments := make([]*element, len(s.inputs))
+		for i := range s.inputs {
+			if places[i] != nil {
+				arguments[i] = elements[i][places[i][at]]
+			}
+		}
+		out[0].trace.elements = append(out[0].trace.elements, newComputedElement(out[0].trace.kind, s.op, s.attributes, arguments))
+	}
+	return out, nil
+}
+
+func zeroOf(kind graph.Type) *graph.Tensor {
+	t := &graph.Tensor{Type: kind, Shape: []int{}}
+	switch kind {
+	case graph.Float:
+		t.Floats = []float32{0}
+	case graph.Int:
+		t.Ints = []int64{0}
+	case graph.Bool:
+		t.Bools = []bool{false}
+	}
+	return t
+}
+
+// broadcast returns for each element of the shape to the element of v that it reads.
+func broadcast(count int, v graph.Value, scratch *graph.Graph, to []int) ([]int64, error) {
+	numbers := make([]int64, count)
+	for i := range numbers {
+		numbers[i] = int64(i)
+	}
+	shape := make([]int64, len(to))
+	for i, size := range to {
+		shape[i] = int64(size)
+	}
+	out, err := graph.Evaluate("Expand", nil, []*graph.Tensor{
+		graph.NewInts(numbers, scratch.Values[v].Shape...), graph.NewInts(shape, len(shape))})
+	if err != nil {
+		return nil, err
+	}
+	return out[0].Ints, nil
+}
+
+// materialise makes v a value of the head, which s needs.
+func (b *builder) materialise(v *value, s *step) error {
+	if v.head != graph.Absent {
+		return nil
+	}
+	if v.list {
+		return fault.Inputf("node %s: operator %s of a sequence is not supported", onnx.Quote(s.name), s.op)
+	}
+	if v.tensor != nil {
+		return b.load(v, s.name)
+	}
+	t := v.trace
+	var parts []graph.Value
+	width := 1
+	for _, e := range t.elements {
+		switch {
+		case e.constant != nil && e.kind == graph.Float:
+			parts = append(parts, b.head.AddConstant(graph.NewFloats(e.constant.Floats, 1, 1)))
+		case e.plain() && e.kind == graph.Float:
+			d, err := b.dense(e, s)
+			if err != nil {
+				return err
+			}
+			parts = append(parts, d)
+		default:
+			parts = nil
+		}
+		if parts == nil {
+			break
+		}
+	}
+	if len(parts) == len(t.elements) && len(parts) > 0 {
+		var err error
+		v.head, err = b.join(s.name, parts, width, 1, t.shape)
+		return err
+	}
+	if len(t.elements) == 0 {
+		return fault.Inputf("node %s (%s) reads a part of an input that has no elements", onnx.Quote(s.name), s.op)
+	}
+	if t.node == nil {
+		in := b.inputs[t.elements[0].input]
+		return fault.Inputf("node %s (%s) computes with input %s, whose elements are ids or whole numbers, expected ids only in look-ups: masks, bags and sequences are not supported yet, and a number must be a float32 input",
+			onnx.Quote(s.name), s.op, onnx.Quote(in.Name))
+	}
+	if t.node.added == nil {
+		for _, in := range t.node.inputs {
+			if in == nil {
+				continue
+			}
+			if err := b.materialise(in, s); err != nil {
+				return err
+			}
+		}
+	}
+	out, err := b.add(t.node)
+	if err != nil {
+		return err
+	}
+	v.head = out[t.output].head
+	return nil
+}
+
+// join returns parts of shape [1, width] as one value of the given shape.
+func (b *builder) join(name string, parts []graph.Value, width, axis int, shape []int) (graph.Value, error) {
+	v, have := parts[0], []int{1, width}
+	if len(parts) > 1 {
+		out, err := b.head.Add(graph.Node{Name: name, Op: "Concat", Inputs: parts, Attributes: graph.Attributes{"axis": int64(axis)}})
+		if err != nil {
+			return 0, fault.Inputf("%w", err)
+		}
+		v = out[0]
+		have[axis] *= len(parts)
+	}
+	if slices.Equal(have, shape) {
+		return v, nil
+	}
+	target := &graph.Tensor{Type: graph.Int, Shape: []int{len(shape)}, Ints: make([]int64, len(shape))}
+	for i, size := range shape {
+		target.Ints[i] = int64(size)
+	}
+	out, err := b.head.Add(graph.Node{Name: name, Op: "Reshape", Inputs: []graph.Value{v, b.head.AddConstant(target)}})
+	if err != nil {
+		return 0, fault.Inputf("%w", err)
+	}
+	return out[0], nil
+}

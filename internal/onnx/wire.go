@@ -1,0 +1,248 @@
+package onnx
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"shaver/internal/fault"
+)
+
+const (
+	maxName        = 4 << 10  // bytes of a name
+	maxText        = 64 << 10 // bytes of a string attribute
+	maxDescription = 64 << 20 // bytes of memory for everything except tensors
+)
+
+// meter counts the memory that the description of a model takes.
+type meter struct{ used int64 }
+
+// take adds n bytes. Callers call it before they allocate.
+func (m *meter) take(n int) error {
+	if m.used += int64(n); m.used > maxDescription {
+		return fault.Inputf("the graph takes more than %d MiB of memory without its tensors, expected a click model", maxDescription>>20)
+	}
+	return nil
+}
+
+// reader reads protobuf messages from a file through a small window.
+type reader struct {
+	source io.ReaderAt
+	size   int64
+	meter  meter
+
+	window []byte
+	start  int64 // place of window in the file
+	buffer []byte
+}
+
+// field is a field of a message.
+type field struct {
+	kind    protowire.Type
+	number  uint64 // value of a field that is no message, string or array
+	at, end int64  // place of the bytes of a message, string or array in the file
+}
+
+// peek returns the bytes from at to the end of the window or to end, at least one and, if
+// they precede end, at least binary.MaxVarintLen64 bytes.
+func (r *reader) peek(at, end int64) ([]byte, error) {
+	need := min(binary.MaxVarintLen64, end-at)
+	if at < r.start || at+need > r.start+int64(len(r.window)) {
+		if r.buffer == nil {
+			r.buffer = make([]byte, chunk)
+		}
+		n, err := r.source.ReadAt(r.buffer[:min(chunk, r.size-at)], at)
+		if int64(n) < need {
+			if err == nil || errors.Is(err, io.EOF) {
+				err = fault.Inputf("the file was cut short while it was read")
+			}
+			return nil, err
+		}
+		r.window, r.start = r.buffer[:n], at
+	}
+	from := at - r.start
+	return r.window[from:min(int64(len(r.window)), end-r.start)], nil
+}
+
+// fields calls f for each field of the message from at to end.
+func (r *reader) fields(at, end int64, f func(number protowire.Number, v field) error) error {
+	for at < end {
+		b, err := r.peek(at, end)
+		if err != nil {
+			return err
+		}
+		number, kind, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return fault.Inputf("byte %d: %w", at, protowire.ParseError(n))
+		}
+		at += int64(n)
+		v := field{kind: kind}
+		switch kind {
+		case protowire.VarintType, protowire.BytesType, protowire.Fixed32Type, protowire.Fixed64Type:
+		default:
+			return fault.Inputf("byte %d: field %d has wire type %d, which ONNX does not use", at, number, kind)
+		}
+		if at == end {
+			return fault.Inputf("byte %d: field %d has no value: the file is cut short", at, number)
+		}
+		if b, err = r.peek(at, end); err != nil {
+			return err
+		}
+		switch kind {
+		case protowire.VarintType, protowire.BytesType:
+			v.number, n = protowire.ConsumeVarint(b)
+		case protowire.Fixed32Type:
+			var bits uint32
+			bits, n = protowire.ConsumeFixed32(b)
+			v.number = uint64(bits)
+		case protowire.Fixed64Type:
+			v.number, n = protowire.ConsumeFixed64(b)
+		}
+		if n < 0 {
+			return fault.Inputf("byte %d: field %d: %w", at, number, protowire.ParseError(n))
+		}
+		at += int64(n)
+		if kind == protowire.BytesType {
+			if v.number > uint64(end-at) {
+				return fault.Inputf("byte %d: field %d claims %d bytes, but %d follow: the file is cut short or damaged", at, number, v.number, end-at)
+			}
+			v.at, v.end = at, at+int64(v.number)
+			at = v.end
+		}
+		if err := f(number, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// message calls f for each field of the message v.
+func (r *reader) message(v field, f func(number protowire.Number, v field) error) error {
+	if v.kind != protowire.BytesType {
+		return fault.Inputf("a message has wire type %d, expected %d", v.kind, protowire.BytesType)
+	}
+	return r.fields(v.at, v.end, f)
+}
+
+// text returns a string of at most most bytes.
+func (r *reader) text(v field, most int64) (string, error) {
+	if v.kind != protowire.BytesType {
+		return "", fault.Inputf("a string has wire type %d, expected %d", v.kind, protowire.BytesType)
+	}
+	size := v.end - v.at
+	if size > most {
+		return "", fault.Inputf("byte %d: a string has %d bytes, expected at most %d", v.at, size, most)
+	}
+	if size == 0 {
+		return "", nil
+	}
+	if err := r.meter.take(int(size) + 16); err != nil {
+		return "", err
+	}
+	b := make([]byte, size)
+	if n, err := r.source.ReadAt(b, v.at); n < len(b) {
+		if err == nil || errors.Is(err, io.EOF) {
+			err = fault.Inputf("the file was cut short while it was read")
+		}
+		return "", err
+	}
+	if !utf8.Valid(b) {
+		return "", fault.Inputf("byte %d: a string is not UTF-8", v.at)
+	}
+	return string(b), nil
+}
+
+// name reads a name into s.
+func (r *reader) name(v field, s *string) (err error) {
+	*s, err = r.text(v, maxName)
+	return err
+}
+
+// names appends a name to list.
+func (r *reader) names(v field, list *[]string) error {
+	if err := r.meter.take(2 * 16); err != nil {
+		return err
+	}
+	var s string
+	if err := r.name(v, &s); err != nil {
+		return err
+	}
+	*list = append(*list, s)
+	return nil
+}
+
+// integer reads a whole number into n.
+func integer[T int | int64 | Type | Kind](v field, n *T) error {
+	if v.kind != protowire.VarintType {
+		return fault.Inputf("a whole number has wire type %d, expected %d", v.kind, protowire.VarintType)
+	}
+	*n = T(v.number)
+	if int64(*n) != int64(v.number) {
+		return fault.Inputf("the number %d is out of range", int64(v.number))
+	}
+	return nil
+}
+
+// integers appends to list a whole number, or a packed array of them.
+func (r *reader) integers(v field, list *[]int64) error {
+	if v.kind != protowire.BytesType {
+		if err := r.meter.take(2 * 8); err != nil {
+			return err
+		}
+		var n int64
+		if err := integer(v, &n); err != nil {
+			return err
+		}
+		*list = append(*list, n)
+		return nil
+	}
+	for at := v.at; at < v.end; {
+		b, err := r.peek(at, v.end)
+		if err != nil {
+			return err
+		}
+		n, length := protowire.ConsumeVarint(b)
+		if length < 0 {
+			return fault.Inputf("byte %d: %w", at, protowire.ParseError(length))
+		}
+		at += int64(length)
+		if err := r.meter.take(2 * 8); err != nil {
+			return err
+		}
+		*list = append(*list, int64(n))
+	}
+	return nil
+}
+
+// floats appends to list a number, or a packed array of them.
+func (r *reader) floats(v field, list *[]float32) error {
+	if v.kind == protowire.Fixed32Type {
+		if err := r.meter.take(2 * 4); err != nil {
+			return err
+		}
+		*list = append(*list, math.Float32frombits(uint32(v.number)))
+		return nil
+	}
+	if v.kind != protowire.BytesType || (v.end-v.at)%4 != 0 {
+		return fault.Inputf("an array of float32 is neither packed nor single numbers")
+	}
+	if v.end-v.at > maxDescription {
+		return fault.Inputf("an array of float32 has %d bytes, expected at most %d", v.end-v.at, maxDescription)
+	}
+	if err := r.meter.take(2 * int(v.end-v.at)); err != nil {
+		return err
+	}
+	b := make([]byte, v.end-v.at)
+	if n, err := r.source.ReadAt(b, v.at); n < len(b) {
+		return fmt.Errorf("reading %d bytes at %d: %w", len(b), v.at, err)
+	}
+	for ; len(b) > 0; b = b[4:] {
+		*list = append(*list, math.Float32frombits(binary.LittleEndian.Uint32(b)))
+	}
+	return nil
+}
