@@ -131,7 +131,9 @@ func (f *form) compareMetadata(t *testing.T, got map[string]string) {
 	t.Helper()
 	var keys []string
 	for _, m := range f.Metadata {
-		keys = append(keys, m.Key)
+		if _, ok := got[m.Key]; ok || m.When == "" {
+			keys = append(keys, m.Key)
+		}
 		if m.Const != "" && got[m.Key] != m.Const {
 			t.Errorf("metadata %s is %q in the file, %q in the form", m.Key, got[m.Key], m.Const)
 		}
@@ -162,6 +164,41 @@ func TestDense(t *testing.T) {
 	readForm(t, "model.v1.safetensors.json").compareMetadata(t, metadata)
 	if got, want := slices.Sorted(maps.Keys(tensors)), slices.Sorted(slices.Values(p.Checkpoint.Keys)); !slices.Equal(got, want) {
 		t.Errorf("tensors %v, expected %v", got, want)
+	}
+}
+
+// TestFramework writes the state dict of another framework, in both forms.
+func TestFramework(t *testing.T) {
+	folder := t.TempDir()
+	state, err := os.ReadFile(filepath.Join("..", "testdata", "families", "fuxictr-fm.model"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(folder, "fm.model")
+	if err := os.WriteFile(file, state, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	ck, err := checkpoint.Read(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &ck.Architecture
+	if _, err := checkpoint.WriteDense(file, ck); err != nil {
+		t.Fatal(err)
+	}
+	dense, tensors := header(t, file)
+	readForm(t, "model.v1.safetensors.json").compareMetadata(t, dense)
+	if len(tensors) != ck.TensorCount() {
+		t.Errorf("%d tensors, expected %d", len(tensors), ck.TensorCount())
+	}
+	if _, err := checkpoint.WriteCompact(file, ck, make([]bool, a.Parameters()), make([]float32, a.Players()), compact.Float32); err != nil {
+		t.Fatal(err)
+	}
+	small, _ := header(t, file)
+	readForm(t, "compact.v3.safetensors.json").compareMetadata(t, small)
+	const want = `{"name":"fuxictr","fields":["user","item","category","city","device"]}`
+	if dense["shaver.family"] != want || small["shaver.family"] != want {
+		t.Errorf("metadata shaver.family is %s and %s, expected %s", dense["shaver.family"], small["shaver.family"], want)
 	}
 }
 

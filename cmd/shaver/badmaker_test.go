@@ -32,6 +32,7 @@ func makeBad(t *testing.T) badInputs {
 	b := &badMaker{t: t, dir: t.TempDir()}
 	b.good()
 	b.models()
+	b.families()
 	b.datasets()
 	b.rows()
 	b.documents()
@@ -241,6 +242,44 @@ func (b *badMaker) models() {
 	b.safetensors("dtype.safetensors", `{"w":{"dtype":"F7","shape":[4],"data_offsets":[0,16]}}`, 16)
 	b.safetensors("nothing.safetensors", `{}`, 0)
 	b.write("cutpruned.safetensors", b.read("pruned.safetensors")[:300])
+}
+
+// families makes checkpoints of other frameworks. A second name of a file has a JSON file
+// next to it.
+func (b *badMaker) families() {
+	for _, c := range []struct{ from, to, json string }{
+		{"fuxictr-deepfm.model", "fuxi.model", ""},
+		{"fuxictr-deepfm.model", "tanh.model", `{"activation": "Tanh"}`},
+		{"fuxictr-deepfm.model", "renamed.model", `{"activation": "relu", "field_names": ["user", "item", "category", "city", "phone"]}`},
+		{"fuxictr-deepfm.model", "short.model", `{"activation": "relu", "field_names": ["user", "item", "category", "city"]}`},
+		{"fuxictr-deepfm-numeric.model", "numeric.model", `{"activation": "relu"}`},
+		{"fuxictr-dcnv2-mixture.model", "mixture.model", `{"activation": "relu"}`},
+		{"fuxictr-dcnv2-stacked-parallel.model", "both.model", `{"activation": "relu"}`},
+		{"deepctr-torch-deepfm.h5", "deepctr.h5", ""},
+		{"deepctr-torch-deepfm.h5", "wrong.h5", `{"kind": "dcnv2", "activation": "relu"}`},
+		{"deepctr-torch-deepfm.h5", "sizes.h5", `{"kind": "deepfm", "activation": "relu", "field_dims": [7, 11, 5, 4, 4]}`},
+		{"deepctr-torch-deepfm-dense.h5", "dense.h5", `{"kind": "deepfm", "activation": "relu"}`},
+		{"deepctr-torch-fm.h5", "deepctr-fm.h5", ""},
+		{"recbole-deepfm.pth", "recbole.pth", ""},
+		{"pytorch-fm-wd.pth", "torchfm.pth", `{"field_dims": [7, 11, 5, 4, 3]}`},
+		{"pytorch-fm-fm.pth", "torchfm-sum.pth", `{"field_dims": [7, 11, 5, 4]}`},
+		{"torch-rechub-dcnv2-parallel.pth", "rechub.pth", `{"activation": "relu"}`},
+		{"fuxictr-deepfm.model", "mapped/map.model", `{"activation": "relu"}`},
+	} {
+		data, err := os.ReadFile(filepath.Join("..", "..", "testdata", "families", c.from))
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		b.write(c.to, data)
+		if c.json != "" {
+			b.write(c.to+".json", []byte(c.json))
+		}
+	}
+	b.write("mapped/feature_map.json", []byte(`{"features": [{"user": {"type": "categorical"}}, {"item": {"type": "sequence"}}]}`))
+	table := `{"dtype":"F32","shape":[1,1],"data_offsets":[%d,%d]}`
+	b.safetensors("sorted.safetensors", fmt.Sprintf(`{"embedding_dict.a.weight":`+table+`,"embedding_dict.b.weight":`+table+`,"linear_model.embedding_dict.a.weight":`+table+`}`, 0, 4, 4, 8, 8, 12), 12)
+	b.safetensors("framework.safetensors", `{"__metadata__":{"shaver.architecture":"{}","shaver.family":"{\"name\":\"x\"}"}}`, 0)
+	b.safetensors("alias.safetensors", fmt.Sprintf(`{"__metadata__":{"shaver.aliases":"{\"a\":\"b\"}"},"a":`+table+`}`, 0, 4), 4)
 }
 
 // fmWeight returns the bytes of the first value of fc.weight in the model fm.pth.

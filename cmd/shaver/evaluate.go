@@ -113,11 +113,14 @@ func (o *evaluateOptions) run(c *cobra.Command) error {
 	var models []*model.Model
 	var b *bench
 	for _, file := range files {
-		_, m, err := readModel(file)
+		ck, m, err := readModel(file)
 		if err != nil {
 			return err
 		}
 		if b, err = openBench(o.dataset, o.split, m); err != nil {
+			return err
+		}
+		if err := b.dataset.CheckNames(ck.Fields); err != nil {
 			return err
 		}
 		models = append(models, m)

@@ -125,7 +125,7 @@ func (o *rawOptions) flags(c *cobra.Command, minCount int64, counted string) {
 	cli.Choices(c, "counted", ingest.CountTrain, ingest.CountAll)
 	f.StringVar(&o.vocabulary, "vocabulary", "", "dataset folder or `file` (.csv, .json, .parquet or .arrow, with field, value and id) whose ids to use (default new ids)")
 	cli.Files(c, "vocabulary")
-	f.StringVar(&o.oov, "oov", "", "for --vocabulary with a file: `id` of values that are not in the file, as described above (default last)")
+	f.StringVar(&o.oov, "oov", "", "for --vocabulary with a file: `id` of values that are not in the file, as described above (default last, or __OOV__ of FuxiCTR)")
 	cli.Choices(c, "oov", "last", "none", "id=", "value=")
 	f.Var(&o.memory, "memory", "memory `limit`, such as 512MiB or 4GiB, at least 128MiB")
 	cli.Group(c, idFlags, "min-count", "counted", "vocabulary", "oov")
@@ -171,6 +171,11 @@ func (o *rawOptions) config(c *cobra.Command, run *importRun, format ingest.Form
 			return config, err
 		}
 		config.Sizes = ck.Architecture.FieldDims
+		if config.Format.Columns == nil && c.Flags().Lookup("columns") != nil {
+			for _, name := range ck.Fields { // in the model's order
+				config.Format.Columns = append(config.Format.Columns, ingest.Column{Name: name})
+			}
+		}
 	}
 	return config, nil
 }
@@ -222,6 +227,8 @@ values get:
   id=N        N, which is not the id of any value
   value=TEXT  the id of the value TEXT, for example value=<unk>
   none        no id, so that their rows are malformed
+FuxiCTR's feature_vocab.json needs no --oov, because its value __OOV__ stands
+for them.
 
 With --model, the sizes of the fields must be those of the checkpoint. A mapper
 may then have ids without a value, for example 0 for padding.`
@@ -319,7 +326,7 @@ func (o *columnOptions) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&o.label, "label", "label", "`name` of the label column")
 	f.Int64Var(&o.from, "label-from", 0, "smallest `count` that makes the label 1; 0 if labels are 0 and 1")
-	f.StringSliceVar(&o.columns, "columns", nil, "`columns` that are fields, in this order, each NAME or NAME=FIELD (default the fields of the dataset in --vocabulary, or all columns except the label)")
+	f.StringSliceVar(&o.columns, "columns", nil, "`columns` that are fields, in this order, each NAME or NAME=FIELD (default the fields of the dataset in --vocabulary or those that --model names, else all columns except the label)")
 	cli.Group(c, rowFlags, "label", "label-from", "columns")
 }
 

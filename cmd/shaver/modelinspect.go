@@ -20,8 +20,10 @@ import (
 // modelFacts is what "model inspect" prints.
 type modelFacts struct {
 	Architecture model.Kind `json:"architecture"`
+	Framework    string     `json:"framework,omitempty"` // that named the tensors; "" for our own names
+	Assumed      []string   `json:"assumed,omitempty"`   // what the file does not say and nobody has to
 	FieldDims    []int      `json:"field_dims"`
-	FieldNames   []string   `json:"field_names,omitempty"` // from the dataset, if there is one
+	FieldNames   []string   `json:"field_names,omitempty"` // from the dataset or from the names of tables
 	Dim          int        `json:"dim"`
 	Fields       int        `json:"fields"`
 	Features     int        `json:"features"`
@@ -57,11 +59,13 @@ func modelInspectCommand() *cobra.Command {
 		Use:   "inspect FILE",
 		Short: "Print a checkpoint's architecture, sizes and digest",
 		Long: `Print the architecture, the sizes and the digest of a checkpoint. A checkpoint
-does not contain the names of its fields. --dataset takes them from a dataset.
+often does not contain the names of its fields. --dataset takes them from a
+dataset.
 
 The architecture is recognized by the names and shapes of the tensors. Below, m
 is the number of fields, n the number of features in all fields together, and d
-the number of columns. The prefixes "module." and "_orig_mod." are ignored.
+the number of columns. The prefixes "module." and "_orig_mod." are ignored, and
+"model." and "net." if all tensors have them.
 The state dict may be in a dict, in a Lightning or RecBole checkpoint, or inside
 a whole pickled module. Nothing in the file is executed, and objects of other
 classes are ignored.
@@ -76,6 +80,8 @@ classes are ignored.
            an MLP in _dnn whose last layer gives the logit
   dcnv2    linear layers cross_head.layers.0, .1 and so on; an MLP in _dnn of
            hidden layers only; the linear layer _last_fc
+  widedeep like deepfm, if the JSON file next to the checkpoint says
+           {"kind": "widedeep", "field_dims": [7, 120, 3]}
 
 An MLP is an nn.Sequential that repeats Linear, BatchNorm1d (optional), ReLU and
 Dropout (optional). A state dict does not contain everything, for example not
@@ -89,6 +95,18 @@ all these, and the node that is not understood if there is one. Its last
 operator is removed if it is a Sigmoid, or a Softmax of two classes.
 --model-output chooses one of several outputs. --logit says that the output is
 the logit.
+
+State dicts of these frameworks are recognized too, if the model is an FM,
+DeepFM, WideDeep or DCNv2 without dense inputs and all tables have the same
+width: fuxictr, deepctr-torch, recbole, pytorch-fm and torch-rechub. The fields
+are the tables, in the order of the state dict, or as in FuxiCTR's
+feature_map.json in the same folder. A file that is written has the original
+tensors, so the framework can load it. What the tensors do not say must be in
+the JSON file next to the checkpoint, such as model.json next to model.pth:
+
+  {"kind": "deepfm", "activation": "relu", "field_dims": [7, 120, 3]}
+
+The error for a checkpoint without it says which of these are needed.
 
 If your layers have other names, rename them when you save the checkpoint:
 
@@ -135,6 +153,9 @@ If your layers have other names, rename them when you save the checkpoint:
 				if err := d.CheckModel(&ck.Architecture); err != nil {
 					return err
 				}
+				if err := d.CheckNames(ck.Fields); err != nil {
+					return err
+				}
 				facts.FieldNames = d.Fields()
 			}
 			return out.Print(c.OutOrStdout(), facts, facts.table)
@@ -150,10 +171,10 @@ If your layers have other names, rename them when you save the checkpoint:
 func inspectModel(ck *checkpoint.Checkpoint) *modelFacts {
 	a := &ck.Architecture
 	f := &modelFacts{
-		Architecture: a.Kind, FieldDims: a.FieldDims, Dim: a.Dim, Fields: a.Fields(), Features: a.Features(),
+		Architecture: a.Kind, Framework: ck.Family, Assumed: ck.Assumed(), FieldNames: ck.Fields, FieldDims: a.FieldDims, Dim: a.Dim, Fields: a.Fields(), Features: a.Features(),
 		Parameters: a.Parameters(), Players: a.Players(), Hidden: a.Hidden, CrossLayers: a.CrossLayers,
 		Experts: a.Experts, Rank: a.Rank, Structure: a.Structure,
-		EmbeddingKey: ck.EmbeddingKey, Tensors: len(ck.Keys), Digest: ck.Digest(),
+		EmbeddingKey: ck.EmbeddingKey, Tensors: ck.TensorCount(), Digest: ck.Digest(),
 	}
 	if ck.Compact == nil {
 		return f
@@ -175,6 +196,12 @@ func inspectModel(ck *checkpoint.Checkpoint) *modelFacts {
 
 func (f *modelFacts) table(w io.Writer) {
 	fmt.Fprintf(w, "architecture\t%s\n", strings.TrimSpace(fmt.Sprint(f.Architecture, " ", f.Structure)))
+	if f.Framework != "" {
+		fmt.Fprintf(w, "framework\t%s\n", f.Framework)
+	}
+	for _, assumed := range f.Assumed {
+		fmt.Fprintf(w, "assumed\t%s\n", assumed)
+	}
 	fmt.Fprintf(w, "fields\t%d\tfeatures: %s\n", f.Fields, f.sizes())
 	fmt.Fprintf(w, "embedding\t%d x %d\t%d parameters\n", f.Features, f.Dim, f.Parameters)
 	fmt.Fprintf(w, "players per row\t%d\t%d fields x %d columns\n", f.Players, f.Fields, f.Dim)
@@ -184,7 +211,7 @@ func (f *modelFacts) table(w io.Writer) {
 	for j, s := range f.Stored {
 		name := strconv.Itoa(j)
 		if f.FieldNames != nil {
-			name = f.FieldNames[j]
+			name = cli.Printable(f.FieldNames[j])
 		}
 		fmt.Fprintf(w, "field %s\t%d of %d kept\t%s, %d rows, %d bytes\n", name, s.Kept, f.FieldDims[j]*f.Dim, s.Form, s.Rows, s.Bytes)
 	}
@@ -207,7 +234,7 @@ func (f *modelFacts) sizes() string {
 	for j, size := range f.FieldDims {
 		text := strconv.Itoa(size)
 		if f.FieldNames != nil {
-			text = f.FieldNames[j] + " " + text
+			text = cli.Printable(f.FieldNames[j]) + " " + text
 		}
 		all = append(all, text)
 	}

@@ -17,7 +17,8 @@ import (
 // numbers, and the table's factor is 1. FM's pairwise term has no weights, so for FM and
 // DeepFM the table is multiplied by the square root of scale. The first hidden layer,
 // which reads the table too, is divided by that root. First-order weights, bias and
-// output layer are multiplied by scale.
+// output layer are multiplied by scale. Weights of the entries are multiplied by scale and divided
+// by the table's factor. WideDeep has no pairwise term, so that factor is 1.
 func (c *Checkpoint) Calibrated(scale, offset float64) (calibrated *Checkpoint, table float32, err error) {
 	if !(scale > 0) || math.IsInf(scale, 0) || math.IsNaN(offset) || math.IsInf(offset, 0) {
 		panic("checkpoint: Calibrated: scale or offset out of range")
@@ -41,7 +42,12 @@ func (c *Checkpoint) Calibrated(scale, offset float64) (calibrated *Checkpoint, 
 		if len(l.hidden) > 0 {
 			f.affine(l.hidden[0].weight, 1/float64(table), 0)
 		}
-		f.affine(l.firstOrder, scale, 0)
+	}
+	for _, key := range l.firstOrder {
+		f.affine(key, scale, 0)
+	}
+	f.affine(l.linear, scale/float64(table), 0)
+	if l.bias != "" {
 		f.affine(l.bias, scale, offset)
 		offset = 0
 	}

@@ -25,6 +25,8 @@ import (
 const (
 	metaFormat       = "format" // "pt" = the names and layout of PyTorch
 	metaArchitecture = "shaver.architecture"
+	metaFamily       = "shaver.family"  // what the tensors of another framework do not say
+	metaAliases      = "shaver.aliases" // JSON object: other names of tensors, and their keys in Tensors
 )
 
 // Checkpoint is a state dict of known architecture. It is read-only and may be shared
@@ -32,15 +34,23 @@ const (
 type Checkpoint struct {
 	Architecture model.Architecture
 	// Keys are the keys of the tensors, in the file's order and spelling, with the
-	// prefixes _orig_mod. of torch.compile and module. of data parallel training.
+	// prefixes _orig_mod. of torch.compile and module. of data parallel training. If each
+	// field has a table of its own in the file, the tables are joined to one tensor, whose
+	// key has a * for the name of the field. Files that are written have the fields' tables
+	// again, under their own keys.
 	Keys         []string
 	Tensors      map[string]Tensor
-	EmbeddingKey string // key in Tensors of the table, [n, d]
+	EmbeddingKey string   // key in Tensors of the table, [n, d]
+	Family       string   // framework that named the tensors; "" for our own names
+	Fields       []string // names of the fields; nil if they are not known
 	// Compact is the table of a file in compact form, and nil for a dense file. Read and
 	// Parse also put the whole table into Tensors.
 	Compact *compact.Table
 
-	name string // name of the file, for errors
+	name      string            // name of the file, for errors
+	mapped    bool              // whether FuxiCTR's feature_map.json said that each field has one id in a row
+	unordered bool              // whether the order of Keys is not that of the state dict
+	aliases   map[string]string // other names of tensors that two modules share, and their keys in Tensors
 }
 
 // Read reads the checkpoint at path. The content decides whether the file is .pth or
@@ -50,6 +60,11 @@ type Checkpoint struct {
 // next to it (path + ".json", or path with the extension .json), which holds the fields
 // of model.Architecture, at least field_dims. Without such a file it takes them from the
 // buffer "offsets".
+//
+// State dicts of other frameworks (Families) may need more: the kind, the activation of
+// the hidden layers, or field_names. The error then says what the JSON file must hold. The
+// order of the fields is that of the state dict, unless FuxiCTR's feature_map.json is in
+// the same folder.
 func Read(path string) (*Checkpoint, error) { return ReadStateDict(path, "") }
 
 // ReadStateDict is like Read for a .pth file that may hold several state dicts. It reads the
@@ -102,7 +117,7 @@ func isZip(data []byte) bool {
 	return bytes.HasPrefix(data, []byte("PK\x03\x04")) || bytes.HasPrefix(data, []byte("PK\x05\x06"))
 }
 
-func noSidecar() (*statement, error) { return nil, nil }
+func noSidecar(string) (*statement, error) { return nil, nil }
 
 // ParseModel reads a safetensors file, dense or compact, and returns its model. The model
 // shares data's memory, which must not be changed. A compact table is not inflated, so
@@ -141,7 +156,7 @@ func parseState(name string, data []byte, sidecar lookup) (*Checkpoint, error) {
 	if err := checkDigest(name, data, metadata); err != nil {
 		return nil, err
 	}
-	c := &Checkpoint{Tensors: map[string]Tensor{}, name: name}
+	c := &Checkpoint{Tensors: map[string]Tensor{}, name: name, unordered: true}
 	for _, e := range entries {
 		c.add(e.key, e.Tensor)
 	}
@@ -151,12 +166,18 @@ func parseState(name string, data []byte, sidecar lookup) (*Checkpoint, error) {
 		if err := unmarshalArchitecture(metadata, &s); err != nil {
 			return nil, fault.Inputf("%s: %w", name, err)
 		}
+		if err := takeFamily(metadata, &s); err != nil {
+			return nil, fault.Inputf("%s: %w", name, err)
+		}
 		said = append(said, s)
 	}
 	if _, ok := metadata[metaCompact]; ok {
 		if err := c.takeCompact(metadata); err != nil {
 			return nil, fault.Inputf("%s: compact form: %w", name, err)
 		}
+	}
+	if err := c.takeAliases(metadata); err != nil {
+		return nil, fault.Inputf("%s: %w", name, err)
 	}
 	if err := c.recognise(said, nil, sidecar); err != nil {
 		return nil, err
@@ -217,10 +238,7 @@ func (c *Checkpoint) WithEmbedding(table []float32) *Checkpoint {
 // came from. Tensors are ordered by decreasing width of their elements, then by key, which
 // keeps each tensor aligned.
 func (c *Checkpoint) canonical() *file {
-	return newFile(c.Tensors, map[string]string{
-		metaFormat:       "pt",
-		metaArchitecture: string(mustMarshal(c.Architecture)),
-	})
+	return newFile(c.split(), c.metadata(map[string]string{}))
 }
 
 // WriteTo writes the canonical file, of Size bytes, to w, without holding it in memory.

@@ -58,14 +58,12 @@ func (c *Checkpoint) compactFile(fields []compact.Field, v compact.Encoding) *fi
 	if v == compact.Int8 {
 		tensors[tensorSteps] = Tensor{DType: F32, Shape: []int{a.Fields(), 2}}
 	}
-	return newFile(tensors, map[string]string{
-		metaFormat:       "pt",
-		metaArchitecture: string(mustMarshal(c.Architecture)),
+	return newFile(tensors, c.metadata(map[string]string{
 		metaCompact:      compactVersion,
 		metaEmbeddingKey: c.EmbeddingKey,
 		metaFields:       string(mustMarshal(fields)),
 		metaDigest:       seal.Blank, // WriteCompact replaces it
-	})
+	}))
 }
 
 // CompactDrop returns the least number of entries to drop, from the front of order,

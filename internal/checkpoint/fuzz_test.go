@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"archive/zip"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -82,6 +83,36 @@ func FuzzParse(f *testing.F) {
 			f.Fatal(err)
 		}
 		f.Add(data)
+	}
+	for _, name := range []string{"fuxictr-fm.model", "fuxictr-deepfm.model", "deepctr-torch-dcn-matrix.h5", "recbole-fm.pth", "pytorch-fm-wd.pth", "torch-rechub-deepfm.pth"} {
+		data, err := os.ReadFile(filepath.Join(familyFolder, name))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+		said := "{\"activation\": \"relu\", \"kind\": \"deepfm\"}"
+		switch name {
+		case "recbole-fm.pth":
+			said = `{"field_dims": [7, 11, 4, 3], "kind": "fm"}`
+		case "pytorch-fm-wd.pth":
+			said = `{"field_dims": [7, 11, 5, 4, 3], "kind": "widedeep"}`
+		case "fuxictr-fm.model", "deepctr-torch-dcn-matrix.h5":
+			said = `{"activation": "relu"}`
+		}
+		path := filepath.Join(f.TempDir(), name)
+		if err := errors.Join(os.WriteFile(path, data, 0o666), os.WriteFile(path+".json", []byte(said), 0o666)); err != nil {
+			f.Fatal(err)
+		}
+		c, err := Read(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(canonical(c))
+		small, err := c.compact(every(c.Architecture.Parameters(), 2), make([]float32, c.Architecture.Players()), compact.Float32)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(unsealed(small.entries, small.metadata))
 	}
 	for _, kind := range sampleKinds {
 		c, err := Parse("m", fileBytes(append(sampleEntries(kind), offsetsOf(0, 2, 5)), nil))

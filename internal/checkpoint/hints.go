@@ -27,6 +27,9 @@ func (s *seeker) help() string {
 	if s.trial {
 		return ""
 	}
+	if f := s.c.familyOf(); f != nil {
+		return f.advice()
+	}
 	var listed []string
 	for _, key := range s.c.Keys[:min(len(s.c.Keys), listedTensors)] {
 		name := key
@@ -46,7 +49,7 @@ func (s *seeker) help() string {
 }
 
 // titles are the names of the models with their articles.
-var titles = map[model.Kind]string{model.FM: "an FM", model.DeepFM: "a DeepFM", model.DCNMix: "a DCN-Mix", model.DCNv2: "a DCNv2"}
+var titles = map[model.Kind]string{model.FM: "an FM", model.DeepFM: "a DeepFM", model.DCNMix: "a DCN-Mix", model.DCNv2: "a DCNv2", model.WideDeep: "a WideDeep"}
 
 // advice returns the renaming that makes the tensors those of a known model. Without one
 // it returns the nearest layout, if one is near, and namesHelp.

@@ -15,13 +15,13 @@ func TestHints(t *testing.T) {
 		rename []string // pairs of strings.NewReplacer
 		want   []string
 	}{
-		"Lightning": {"deepfm", []string{"^", "model."}, []string{
-			"m: tensor embedding.weight is missing, expected shape [*, *]; the file has 14 tensors (model.", "10 more)",
-			`without the prefix model. they are those of a DeepFM: save {k.removeprefix("model."): v for k, v in model.state_dict().items()}`,
+		"prefix": {"deepfm", []string{"^", "ctr."}, []string{
+			"m: tensor embedding.weight is missing, expected shape [*, *]; the file has 14 tensors (ctr.", "10 more)",
+			`without the prefix ctr. they are those of a DeepFM: save {k.removeprefix("ctr."): v for k, v in model.state_dict().items()}`,
 		}},
-		"two prefixes": {"dcn-mix", []string{"^", "net.model."}, []string{`without the prefix net.model. they are those of a DCN-Mix`}},
-		"own names": {"deepfm", []string{"embedding.weight", "embedding.embedding.weight", "fc.weight", "linear.fc.weight", "_bias", "linear.bias", "_deep_branch.", "mlp.mlp."}, []string{
-			"they are those of a DeepFM if you rename embedding.embedding.weight to embedding.weight, linear.bias to _bias, linear.fc.weight to fc.weight, mlp.mlp.* to _deep_branch.* when you save the state dict",
+		"two prefixes": {"dcn-mix", []string{"^", "net.ctr."}, []string{`without the prefix ctr. they are those of a DCN-Mix`}},
+		"own names": {"deepfm", []string{"embedding.weight", "tables.embedding.weight", "fc.weight", "linear.fc.weight", "_bias", "linear.bias", "_deep_branch.", "mlp.mlp."}, []string{
+			"they are those of a DeepFM if you rename tables.embedding.weight to embedding.weight, linear.bias to _bias, linear.fc.weight to fc.weight, mlp.mlp.* to _deep_branch.* when you save the state dict",
 		}},
 		"cross layers": {"dcnv2-parallel", []string{"cross_head.layers.", "crossnet.kernels.", "_dnn.", "tower.", "_last_fc.", "out."}, []string{
 			"those of a DCNv2 if you rename crossnet.kernels.* to cross_head.layers.*, out.* to _last_fc.*, tower.* to _dnn.*",

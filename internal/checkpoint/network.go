@@ -22,8 +22,8 @@ func (c *Checkpoint) Model() (*model.Model, error) {
 	}
 	r := &weightReader{c: c}
 	w := model.Weights{
-		FirstOrder: r.values(l.firstOrder),
-		Output:     r.linear(l.output), Gates: r.values(l.gates),
+		FirstOrder: r.firstOrder(l), Linear: r.values(l.linear),
+		Output: r.linear(l.output), Gates: r.values(l.gates),
 	}
 	small := c.Compact != nil && c.Tensors[l.embedding].Data == nil
 	if !small {
@@ -58,8 +58,9 @@ func (c *Checkpoint) Model() (*model.Model, error) {
 
 // weightReader reads tensors. Its first failure stays in err.
 type weightReader struct {
-	c   *Checkpoint
-	err error
+	c               *Checkpoint
+	weights, biases []float32 // of the layers that two tensors hold together
+	err             error
 }
 
 // values returns a tensor's values. For the key "", of a tensor that the model does not
@@ -73,12 +74,40 @@ func (r *weightReader) values(key string) []float32 {
 	return values
 }
 
+// firstOrder returns the first-order weights of all fields, or nil if the model has none.
+func (r *weightReader) firstOrder(l *layout) (all []float32) {
+	if len(l.firstOrder) == 1 {
+		return r.values(l.firstOrder[0])
+	}
+	for j, key := range l.firstOrder {
+		if key == "" {
+			all = append(all, make([]float32, l.FieldDims[j])...)
+		} else {
+			all = append(all, r.values(key)...)
+		}
+	}
+	return all
+}
+
 func (r *weightReader) linear(keys linearKeys) model.Linear {
 	if keys.weight == "" {
 		return model.Linear{}
 	}
 	shape := r.c.Tensors[keys.weight].Shape
-	l := model.Linear{In: shape[1], Out: shape[0], Weight: r.values(keys.weight), Bias: r.values(keys.bias)}
+	l := model.Linear{In: shape[len(shape)-1], Out: shape[len(shape)-2]}
+	if keys.stacked {
+		if keys.layer == 0 {
+			r.weights, r.biases = r.values(keys.weight), r.values(keys.bias)
+		}
+		if r.err == nil {
+			l.Weight, l.Bias = r.weights[keys.layer*l.In*l.Out:][:l.In*l.Out], r.biases[keys.layer*l.Out:][:l.Out]
+		}
+		return l
+	}
+	l.Weight, l.Bias = r.values(keys.weight), r.values(keys.bias)
+	if keys.bias == "" {
+		l.Bias = make([]float32, l.Out)
+	}
 	if !keys.norm {
 		return l
 	}

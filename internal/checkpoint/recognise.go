@@ -2,7 +2,9 @@ package checkpoint
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,18 +15,23 @@ import (
 // layout gives the role of every tensor. It holds keys of Tensors.
 type layout struct {
 	model.Architecture
-	embedding, firstOrder, bias string
-	hidden                      []linearKeys
-	output                      linearKeys
-	gates                       string
-	mix                         []mixKeys
-	cross                       []linearKeys
+	embedding, bias string
+	linear          string   // weights of the entries themselves; "" = none
+	firstOrder      []string // nil, one tensor, or one for each field, in which "" stands for zeros
+	hidden          []linearKeys
+	output          linearKeys
+	gates           string
+	mix             []mixKeys
+	cross           []linearKeys
 }
 
 type linearKeys struct {
 	weight, bias                string
 	norm                        bool // whether a BatchNorm with the following tensors comes after the layer
 	gamma, beta, mean, variance string
+	// stacked is true if weight and bias hold all layers, of which this is the given one.
+	stacked bool
+	layer   int
 }
 
 type mixKeys struct{ u, c, v, bias string }
@@ -37,6 +44,9 @@ func (c *Checkpoint) recognise(said []statement, config *dict, sidecar lookup) e
 	if err != nil {
 		return err
 	}
+	if f := s.seekFamily(); f != nil {
+		return c.recogniseFamily(s, f, said, config, sidecar)
+	}
 	var dims []int
 	for _, statement := range said {
 		if dims == nil {
@@ -44,7 +54,7 @@ func (c *Checkpoint) recognise(said []statement, config *dict, sidecar lookup) e
 		}
 	}
 	if dims == nil {
-		found, err := sidecar()
+		found, err := sidecar("")
 		if err != nil {
 			return err
 		}
@@ -57,6 +67,39 @@ func (c *Checkpoint) recognise(said []statement, config *dict, sidecar lookup) e
 			return s.dimsMissing()
 		}
 	}
+	for _, statement := range said {
+		if statement.Kind != nil {
+			s.kind = model.Kind(normal(string(*statement.Kind)))
+			break
+		}
+	}
+	return c.settle(s, dims, said, config)
+}
+
+// recogniseFamily is recognise for the tensors of family f.
+func (c *Checkpoint) recogniseFamily(s *seeker, f *family, said []statement, config *dict, sidecar lookup) error {
+	found, err := sidecar(f.name)
+	if err != nil {
+		return err
+	}
+	if found != nil {
+		said = append(said, *found)
+	}
+	dims, err := s.adopt(f, said)
+	if err != nil {
+		return err
+	}
+	kind, parts := s.kind, s.parts
+	if s, err = c.seek(); err != nil { // the keys have changed
+		return err
+	}
+	s.kind, s.parts = kind, parts
+	return c.settle(s, dims, said, config)
+}
+
+// settle finds the architecture of a model whose fields have the given sizes, and checks
+// what is said about it.
+func (c *Checkpoint) settle(s *seeker, dims []int, said []statement, config *dict) error {
 	l, err := s.layout(dims)
 	if err != nil {
 		return err
@@ -74,20 +117,41 @@ func (c *Checkpoint) recognise(said []statement, config *dict, sidecar lookup) e
 		}
 	}
 	c.Architecture, c.EmbeddingKey = l.Architecture, l.embedding
+	if err := c.checkAliases(); err != nil {
+		return err
+	}
+	for alias, key := range s.aliases {
+		if c.aliases == nil {
+			c.aliases = map[string]string{}
+		}
+		c.aliases[alias] = key
+		delete(c.Tensors, alias)
+	}
+	if len(c.aliases) > maxAliases {
+		return c.inputf("%d tensors are other names of tensors, expected at most %d", len(c.aliases), maxAliases)
+	}
+	if len(s.aliases) > 0 {
+		c.Keys = slices.DeleteFunc(c.Keys, func(key string) bool { _, ok := c.Tensors[key]; return !ok })
+	}
 	return nil
 }
 
 // seeker looks up tensors by their names without prefixes. Its first failure stays in
 // err, and after that it finds nothing.
 type seeker struct {
-	c    *Checkpoint
-	keys map[string]string // by name
+	c     *Checkpoint
+	names []string          // in the order of c.Keys
+	keys  map[string]string // by name
 	// groups are the beginnings of the names, up to and including each of the first
 	// groupDepth dots.
 	groups map[string]bool
 	used   map[string]bool // names that were understood
 	trial  bool            // the names are a guess, so errors need no help
-	err    error
+	kind   model.Kind      // kind that a source states; "" if none does
+	// aliases are the keys of tensors that are other names of understood ones.
+	aliases map[string]string
+	parts   map[*byte]entry // tables that were joined, by their first byte
+	err     error
 }
 
 // groupDepth is the number of dots in the longest group that is looked up.
@@ -95,16 +159,9 @@ const groupDepth = 3
 
 // seek starts the recognition of c.
 func (c *Checkpoint) seek() (*seeker, error) {
-	s := &seeker{c: c, keys: make(map[string]string, len(c.Keys)), groups: map[string]bool{}, used: map[string]bool{}}
-	for _, key := range c.Keys {
-		name := key
-		for {
-			short := strings.TrimPrefix(strings.TrimPrefix(name, "_orig_mod."), "module.")
-			if short == name {
-				break
-			}
-			name = short
-		}
+	s := &seeker{c: c, names: shortNames(c.Keys), keys: make(map[string]string, len(c.Keys)), groups: map[string]bool{}, used: map[string]bool{}, kind: c.Architecture.Kind}
+	for i, key := range c.Keys {
+		name := s.names[i]
 		if other, ok := s.keys[name]; ok {
 			return nil, c.inputf("tensors %s and %s have the same name without their prefixes", other, key)
 		}
@@ -119,6 +176,35 @@ func (c *Checkpoint) seek() (*seeker, error) {
 		}
 	}
 	return s, nil
+}
+
+// shortNames returns the keys without the prefixes that wrappers add. module. and
+// _orig_mod. are removed from any key, and model. and net. only if all keys have them.
+func shortNames(keys []string) []string {
+	names := slices.Clone(keys)
+	for again := len(names) > 0; again; {
+		for i, name := range names {
+			for {
+				short := strings.TrimPrefix(strings.TrimPrefix(name, "_orig_mod."), "module.")
+				if short == name {
+					break
+				}
+				name = short
+			}
+			names[i] = name
+		}
+		again = false
+		for _, prefix := range []string{"model.", "net."} {
+			if slices.ContainsFunc(names, func(name string) bool { return !strings.HasPrefix(name, prefix) }) {
+				continue
+			}
+			for i := range names {
+				names[i] = names[i][len(prefix):]
+			}
+			again = true
+		}
+	}
+	return names
 }
 
 func (s *seeker) fail(format string, args ...any) {
@@ -183,11 +269,15 @@ func (s *seeker) embeddingName() string {
 // layout assigns a role to every tensor of a model whose fields have the given sizes.
 func (s *seeker) layout(dims []int) (*layout, error) {
 	l := &layout{Architecture: model.Architecture{FieldDims: dims}}
+	if f := s.c.familyOf(); f != nil {
+		s.familyLayout(f, l)
+		return s.complete(l)
+	}
 	l.embedding = s.take(s.embeddingName(), anySize, anySize)
 	if s.err == nil {
 		shape := s.shape(s.embeddingName())
 		l.Dim = shape[1]
-		s.checkDims(dims, shape[0])
+		s.checkRows(dims, s.embeddingName(), shape[0])
 	}
 	if s.err != nil {
 		return nil, s.err
@@ -201,16 +291,24 @@ func (s *seeker) layout(dims []int) (*layout, error) {
 		s.dcnV2(l)
 	case s.has("fc.weight"), s.hasGroup("_deep_branch."):
 		l.Kind = model.FM
-		l.firstOrder = s.take("fc.weight", l.Features(), 1)
+		l.firstOrder = []string{s.take("fc.weight", l.Features(), 1)}
 		l.bias = s.take("_bias", 1)
 		s.ignore("linear_layer.weight", "linear_layer.bias") // in the reference model's state dict, but never used
 		if s.hasGroup("_deep_branch.") {
 			l.Kind = model.DeepFM
+			if s.kind == model.WideDeep { // which has the same names
+				l.Kind = s.kind
+			}
 			s.mlp(l, "_deep_branch.", true)
 		}
 	default:
 		s.fail("not a known model; expected the tensors of an FM or DeepFM (fc.weight), DCN-Mix (cross_head.U.0) or DCNv2 (cross_head.layers.0.weight); %s", s.help())
 	}
+	return s.complete(l)
+}
+
+// complete checks that every tensor has a role and that the architecture is valid.
+func (s *seeker) complete(l *layout) (*layout, error) {
 	s.checkOffsets(l)
 	s.checkLeft()
 	if s.err != nil {
@@ -222,18 +320,19 @@ func (s *seeker) layout(dims []int) (*layout, error) {
 	return l, nil
 }
 
-func (s *seeker) checkDims(dims []int, rows int) {
+// checkRows checks the sizes of the fields against the rows of the named table.
+func (s *seeker) checkRows(dims []int, table string, rows int) {
 	sum := 0
 	for j, size := range dims {
 		if size < 1 || size > rows-sum {
 			s.fail("field_dims[%d] is %d and the fields before it have %d features: expected sizes of at least 1 that sum to the %d rows of tensor %s",
-				j, size, sum, rows, s.keys[s.embeddingName()])
+				j, size, sum, rows, s.keys[table])
 			return
 		}
 		sum += size
 	}
 	if sum != rows {
-		s.fail("field_dims sum to %d, but tensor %s has %d rows", sum, s.keys[s.embeddingName()], rows)
+		s.fail("field_dims sum to %d, but tensor %s has %d rows", sum, s.keys[table], rows)
 	}
 }
 
@@ -395,8 +494,22 @@ func (s *seeker) checkLeft() {
 	for name, key := range s.keys {
 		names[key] = name
 	}
+	memory := map[*byte]entry{} // understood tensors, by their first byte
+	maps.Copy(memory, s.parts)
+	for _, key := range s.c.Keys {
+		if t := s.c.Tensors[key]; s.used[names[key]] && len(t.Data) > 0 {
+			memory[&t.Data[0]] = entry{key, t}
+		}
+	}
 	for _, key := range s.c.Keys {
 		if !s.used[names[key]] {
+			if t := s.c.Tensors[key]; len(t.Data) > 0 && t.same(memory[&t.Data[0]].Tensor) {
+				if s.aliases == nil {
+					s.aliases = map[string]string{}
+				}
+				s.aliases[key] = memory[&t.Data[0]].key
+				continue
+			}
 			s.fail("tensor %s of shape %s belongs to no known layer and may change what the model computes: %s", key, shapeText(s.c.Tensors[key].Shape), s.help())
 			return
 		}

@@ -28,7 +28,12 @@ type statement struct {
 	Experts     *int        `json:"experts"`
 	Rank        *int        `json:"rank"`
 	Structure   *string     `json:"structure"`
-	batchNorm   *bool
+	// Activation and FieldNames are not part of an architecture.
+	Activation *string  `json:"activation"`  // of the hidden layers
+	FieldNames []string `json:"field_names"` // in the order of the fields
+	features   []feature
+	file       bool // whether the source is the JSON file next to a state dict
+	batchNorm  *bool
 }
 
 // unmarshalArchitecture reads the architecture in our metadata.
@@ -39,9 +44,9 @@ func unmarshalArchitecture(metadata map[string]string, s *statement) error {
 	return nil
 }
 
-// lookup looks for a statement with field sizes outside the file. It returns nil if it
-// finds nothing.
-type lookup func() (*statement, error)
+// lookup looks for a statement outside the file, about a state dict of the given framework.
+// For "" the statement must have field sizes. It returns nil if it finds nothing.
+type lookup func(family string) (*statement, error)
 
 // check returns an error for the first part of s that contradicts the recognised layout.
 func (s *statement) check(l *layout) error {
@@ -193,7 +198,8 @@ func intList(v any) ([]int, error) {
 
 // sidecarFile looks for a statement in the JSON files next to path.
 func sidecarFile(path string) lookup {
-	return func() (*statement, error) {
+	return func(family string) (*statement, error) {
+		var best *statement
 		for _, candidate := range sidecarPaths(path) {
 			text, err := readSmall(candidate)
 			if errors.Is(err, fs.ErrNotExist) {
@@ -202,15 +208,27 @@ func sidecarFile(path string) lookup {
 			if err != nil {
 				return nil, err
 			}
-			s := statement{from: candidate}
+			s := statement{from: candidate, file: true}
 			if err := json.Unmarshal(text, &s); err != nil {
 				return nil, fault.Inputf("%s: expected a JSON object with the field_dims of %s: %w", candidate, path, err)
 			}
-			if s.FieldDims != nil {
-				return &s, nil
+			if s.FieldDims != nil || family != "" && (s.Kind != nil || s.Activation != nil || s.FieldNames != nil) {
+				best = &s
+				break
 			}
 		}
-		return nil, nil
+		if family != fuxiCTR.name {
+			return best, nil
+		}
+		features, err := readFeatureMap(filepath.Dir(path))
+		if err != nil || features == nil {
+			return best, err
+		}
+		if best == nil {
+			best = &statement{from: fuxiFeatureMap}
+		}
+		best.features = features
+		return best, nil
 	}
 }
 
@@ -225,7 +243,9 @@ func sidecarPaths(path string) []string {
 }
 
 // Files returns path, and the paths of the JSON files that Read may read with it.
-func Files(path string) []string { return append(sidecarPaths(path), path) }
+func Files(path string) []string {
+	return append(sidecarPaths(path), filepath.Join(filepath.Dir(path), fuxiFeatureMap), path)
+}
 
 // readSmall reads a file of at most 1 MiB.
 func readSmall(path string) ([]byte, error) {

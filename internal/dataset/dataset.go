@@ -245,6 +245,22 @@ func (d *Dataset) CheckModel(a *model.Architecture) error {
 	return nil
 }
 
+// CheckNames returns a bad-input error if the dataset has the fields that a model names, but
+// in another order. names are those of the model's fields, or nil if they are not known. A
+// dataset whose fields have other names passes.
+func (d *Dataset) CheckNames(names []string) error {
+	own := d.Fields()
+	if len(own) != len(names) || slices.Equal(own, names) || !slices.Equal(slices.Sorted(slices.Values(own)), slices.Sorted(slices.Values(names))) {
+		return nil
+	}
+	for j := range own {
+		if own[j] != names[j] {
+			return fault.Inputf("field %d is %s in the dataset and %s in the model: import the dataset with the fields in the order of the model", j, own[j], names[j])
+		}
+	}
+	return nil
+}
+
 // Scan calls visit with batches of at most batch rows, at least one, of the given splits.
 // Without names it reads all splits. The rows come in the order train, val, test, whatever
 // the order of the names. A row's number is its position in the whole dataset, so it does

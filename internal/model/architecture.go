@@ -1,6 +1,6 @@
-// Package model evaluates click models: FM, DeepFM, DCN-Mix and DCNv2. A model is an
-// embedding table, whose entries are the players, and a head that maps one row's
-// embedding to a logit. A [Scorer] evaluates batches of rows. A [Probe] evaluates one row
+// Package model evaluates click models: FM, DeepFM, DCN-Mix, DCNv2 and WideDeep. A
+// model is an embedding table, whose entries are the players, and a head that maps one
+// row's embedding to a logit. A [Scorer] evaluates batches of rows. A [Probe] evaluates one row
 // while its entries appear one by one. A [Gradient] computes derivatives.
 //
 // The whole project uses the same conventions: m fields, d columns, n features over all
@@ -18,12 +18,14 @@ import (
 // Kind names a model family.
 type Kind string
 
-// The families of the paper's experiments.
+// The families of the paper's experiments, and WideDeep.
 const (
 	FM     Kind = "fm"      // first order and pairwise terms, no network
 	DeepFM Kind = "deepfm"  // FM and an MLP side by side
 	DCNMix Kind = "dcn-mix" // mixture of low-rank cross experts, then an MLP
 	DCNv2  Kind = "dcnv2"   // full-matrix cross layers, with an MLP after them or in parallel
+
+	WideDeep Kind = "widedeep" // first order and an MLP side by side: a DeepFM without pairwise terms
 )
 
 // Structures of DCNv2.
@@ -63,6 +65,9 @@ func (a *Architecture) Players() int { return a.Fields() * a.Dim }
 
 // Parameters returns n*d, the number of entries of the embedding table.
 func (a *Architecture) Parameters() int { return a.Features() * a.Dim }
+
+// Wide reports whether the models of a's kind have first-order weights.
+func (a *Architecture) Wide() bool { return a.Kind == FM || a.Kind == DeepFM || a.Kind == WideDeep }
 
 // Offsets returns the global id of each field's first feature.
 func (a *Architecture) Offsets() []int32 { return Offsets(a.FieldDims) }
@@ -122,9 +127,9 @@ func (a *Architecture) Validate() error {
 		if hidden || cross || experts {
 			return errors.New("an fm must have neither hidden nor cross layers")
 		}
-	case DeepFM:
+	case DeepFM, WideDeep:
 		if !hidden || cross || experts {
-			return errors.New("a deepfm needs hidden layers and must have no cross layers")
+			return fmt.Errorf("a %s needs hidden layers and must have no cross layers", a.Kind)
 		}
 	case DCNMix:
 		if !hidden || !cross || a.Experts == 0 || a.Rank == 0 {
@@ -138,7 +143,7 @@ func (a *Architecture) Validate() error {
 			return fmt.Errorf("structure is %q: a dcnv2 must be %s or %s", a.Structure, Stacked, Parallel)
 		}
 	default:
-		return fmt.Errorf("kind is %q: expected %s, %s, %s or %s", a.Kind, FM, DeepFM, DCNMix, DCNv2)
+		return fmt.Errorf("kind is %q: expected %s, %s, %s, %s or %s", a.Kind, FM, DeepFM, DCNMix, DCNv2, WideDeep)
 	}
 	if a.Kind != DCNv2 && a.Structure != "" {
 		return fmt.Errorf("structure is %q: only a dcnv2 has a structure", a.Structure)

@@ -156,10 +156,10 @@ func (g *Gradient) forward(dst []float64, slopes bool) {
 // shallow returns the part of slot i's logit that does not come from the network. If
 // slopes is set, it also adds the derivatives of this part.
 func (g *Gradient) shallow(i int, slopes bool) float64 {
-	if !g.m.pairwise() {
-		return g.constant[i]
-	}
 	x := g.x.Row(i)[:g.m.Players()]
+	if !g.m.pairwise() {
+		return g.constant[i] + g.linear(i, x, slopes)
+	}
 	column, square := g.column, g.square[:len(g.column)]
 	clear(column)
 	clear(square)
@@ -186,7 +186,23 @@ func (g *Gradient) shallow(i int, slopes bool) float64 {
 			}
 		}
 	}
-	return g.constant[i] + sum/2
+	return g.constant[i] + sum/2 + g.linear(i, x, slopes)
+}
+
+// linear returns the term of Weights.Linear for slot i, whose embedding is x. If slopes is
+// set, it also adds the derivatives of this term.
+func (g *Gradient) linear(i int, x []float32, slopes bool) float64 {
+	sum := 0.0
+	for p, w := range g.m.Weights.Linear {
+		sum += float64(float64(w) * float64(x[p]))
+	}
+	if slopes {
+		slope := g.slope.Row(i)
+		for p, w := range g.m.Weights.Linear {
+			slope[p] += w
+		}
+	}
+	return sum
 }
 
 // mlp computes units for n slots.

@@ -138,6 +138,9 @@ func TestSlopesOfNullPlayers(t *testing.T) {
 				}
 			}
 		}
+		if w.Linear != nil {
+			w.Linear[null] = 0
+		}
 		if len(w.Hidden) > 0 {
 			for o := range w.Hidden[0].Out {
 				w.Hidden[0].Weight[o*w.Hidden[0].In+null] = 0

@@ -141,11 +141,11 @@ func (s *Scorer) Logits(dst []float64, rows *Rows) {
 	}
 }
 
-// shallow returns the part of the logit that does not come from the network: the constant
-// and FM's term.
+// shallow returns the part of the logit that does not come from the network: the constant,
+// FM's term and the linear term.
 func (s *Scorer) shallow(row []int32, x []float32) float64 {
 	logit := s.m.constant(row)
-	if s.m.pairwise() {
+	if s.m.pairwise() || s.m.Weights.Linear != nil {
 		s.sum.set(x)
 		logit += s.sum.value()
 	}

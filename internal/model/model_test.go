@@ -173,3 +173,38 @@ func TestFoldBatchNorm(t *testing.T) {
 		t.Errorf("FoldBatchNorm returned %+v", f)
 	}
 }
+
+// TestFirstOrderOfCross proves that a DCNv2 may have first-order weights and a bias, which
+// shift each row's logit and change no player's worth.
+func TestFirstOrderOfCross(t *testing.T) {
+	a := modeltest.Architectures()["dcnv2-parallel"]
+	plain := modeltest.Weights(a, 1)
+	wide := plain
+	wide.Bias, wide.FirstOrder = 0.5, make([]float32, a.Features())
+	for f := range wide.FirstOrder {
+		wide.FirstOrder[f] = float32(f) / 8
+	}
+	rows := modeltest.Rows(a, 20, 2)
+	var got [2][]float64
+	for i, w := range []model.Weights{plain, wide} {
+		m, err := model.New(a, w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[i] = make([]float64, rows.Len())
+		m.NewScorer().Logits(got[i], rows)
+	}
+	for i := range rows.Len() {
+		shift := 0.5
+		for _, f := range rows.Row(i) {
+			shift += float64(f) / 8
+		}
+		if d := got[1][i] - got[0][i] - shift; math.Abs(d) > 1e-9 {
+			t.Errorf("row %d: first-order weights shift the logit by %v, expected %v", i, d+shift, shift)
+		}
+	}
+	wide.FirstOrder = wide.FirstOrder[1:]
+	if _, err := model.New(a, wide); err == nil {
+		t.Error("accepted first-order weights of the wrong length")
+	}
+}

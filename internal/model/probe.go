@@ -126,22 +126,25 @@ func (p *Probe) Coalition(present []bool) float64 {
 	return p.scorer.logit(p.row, p.x)
 }
 
-// pairSum computes FM's second-order term in float64: 1/2 * sum over columns of (square
-// of the sum over fields - sum of squares).
+// pairSum computes, in float64, the part of the logit that reads the entries directly. It is
+// FM's second-order term, 1/2 * sum over columns of (square of the sum over fields - sum of
+// squares), plus the term of Weights.Linear.
 type pairSum struct {
-	on      bool
+	on      bool      // whether the model has FM's term
+	linear  []float32 // [D], Weights.Linear, or nil
+	first   float64   // the linear term
 	column  []float64 // [d], sums over fields
 	squares float64   // sum of all squares
 	total   float64   // sum over columns of column^2
 }
 
 func newPairSum(m *Model) pairSum {
-	return pairSum{on: m.pairwise(), column: make([]float64, m.Dim)}
+	return pairSum{on: m.pairwise(), linear: m.Weights.Linear, column: make([]float64, m.Dim)}
 }
 
 func (s *pairSum) copyFrom(o *pairSum) {
 	copy(s.column, o.column)
-	s.squares, s.total = o.squares, o.total
+	s.squares, s.total, s.first = o.squares, o.total, o.first
 }
 
 // set computes the term for x, [D], from scratch.
@@ -156,6 +159,10 @@ func (s *pairSum) set(x []float32) {
 	for _, c := range s.column {
 		s.total += float64(c * c)
 	}
+	s.first = 0
+	for i, w := range s.linear {
+		s.first += float64(float64(w) * float64(x[i]))
+	}
 }
 
 // change updates the term after one entry has changed.
@@ -166,12 +173,15 @@ func (s *pairSum) change(player int, before, after float32) {
 	s.column[c] += a - b
 	s.total += float64(s.column[c]*s.column[c]) - float64(old*old)
 	s.squares += float64(a*a) - float64(b*b)
+	if s.linear != nil {
+		s.first += float64(float64(s.linear[player]) * (a - b))
+	}
 }
 
-// value returns the term, or 0 for a model without one.
+// value returns the sum of the terms, or 0 for a model without any.
 func (s *pairSum) value() float64 {
 	if !s.on {
-		return 0
+		return s.first
 	}
-	return (s.total - s.squares) / 2
+	return (s.total-s.squares)/2 + s.first
 }

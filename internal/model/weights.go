@@ -32,8 +32,9 @@ type MixLayer struct {
 // The Architecture determines which fields are set.
 type Weights struct {
 	Embedding  []float32  // [Features, Dim]: the players of the whole game; nil with NewWithEmbedder
-	FirstOrder []float32  // [Features]; FM and DeepFM. These are not players: never dropped and never counted
-	Bias       float32    // FM and DeepFM
+	FirstOrder []float32  // [Features]; nil if the model has none, but an FM must have them. These are not players: never dropped and never counted
+	Bias       float32    // bias of the whole logit
+	Linear     []float32  // [D], weights of the entries themselves in the logit; nil if there are none
 	Hidden     []Linear   // the MLP's hidden layers, ReLU after each
 	Output     Linear     // maps the last hidden layer to one logit; in a parallel DCNv2 its first D inputs are the cross layers' output
 	Gates      []float32  // [Experts, D]; DCN-Mix, shared by all cross layers
@@ -88,8 +89,11 @@ func (w *Weights) check(a *Architecture, embedding bool) error {
 		has("embedding", w.Embedding, a.Parameters())
 	}
 	has("bias", []float32{w.Bias}, 1)
-	if a.Kind == FM || a.Kind == DeepFM {
+	if a.Kind == FM || a.Wide() && w.Linear == nil || w.FirstOrder != nil {
 		has("first-order weight", w.FirstOrder, a.Features())
+	}
+	if w.Linear != nil {
+		has("linear weight", w.Linear, players)
 	}
 	if len(w.Hidden) != len(a.Hidden) || len(w.Mix)+len(w.Cross) != a.CrossLayers {
 		return fmt.Errorf("weights have %d hidden and %d cross layers, the architecture has %d and %d",

@@ -82,6 +82,9 @@ func New(r Request, log *zap.Logger) (*Prepared, error) {
 	if err := r.Dataset.CheckModel(&m.Architecture); err != nil {
 		return nil, err
 	}
+	if err := r.Dataset.CheckNames(ck.Fields); err != nil {
+		return nil, err
+	}
 	if err := r.validate(m.Players()); err != nil {
 		return nil, err
 	}

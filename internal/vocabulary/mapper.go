@@ -48,10 +48,12 @@ const maxFields = 1 << 14
 //
 // oov determines which id unseen values get in each field:
 //
-//   - last, or "": the id after the largest one in the file;
+//   - last: the id after the largest one in the file;
 //   - id=N: the id N, which must not belong to a value;
 //   - value=TEXT: the id of the value TEXT;
-//   - none: no id.
+//   - none: no id;
+//   - "": last, or value=__OOV__ if every field of the file has the value __PAD__ with the id
+//     0 and the value __OOV__, as in FuxiCTR's feature_vocab.json.
 //
 // Read uses at most about memory bytes, however far a compressed file expands. A mapper
 // that needs more is a usage error.
@@ -77,7 +79,21 @@ func Read(path string, memory int64, oov string) (*Mapper, error) {
 	if len(m.Names) == 0 {
 		return nil, fault.Inputf("%s: the vocabulary is empty", path)
 	}
+	if oov == "" && m.fuxiCTR() {
+		m.oov.form, m.oov.value = oovValue, fuxiUnseen
+	}
 	return m, nil
+}
+
+// fuxiCTR reports whether the mapper is FuxiCTR's feature_vocab.json. In it, two values of
+// each field stand for padding and for unseen values.
+func (m *Mapper) fuxiCTR() bool {
+	for _, f := range m.Fields {
+		if f.id(fuxiPadding) != 0 || f.id(fuxiUnseen) < 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // Choose returns the named fields, in the order of names. sizes are the sizes of a model's

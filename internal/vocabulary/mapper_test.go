@@ -2,10 +2,12 @@ package vocabulary
 
 import (
 	"compress/gzip"
+	"encoding/csv"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -202,5 +204,58 @@ func TestMapperBombs(t *testing.T) {
 	}
 	if _, err := Read(mapperFile(t, "m.json", "{"+strings.Join(fields, ",")+"}"), plenty, ""); !fault.IsInput(err) || !strings.Contains(err.Error(), "more than 16384 fields") {
 		t.Errorf("many fields: %v", err)
+	}
+}
+
+// FuxiCTR's feature_vocab.json gives each value the id that FuxiCTR gave it.
+func TestFuxiCTR(t *testing.T) {
+	folder := filepath.Join("..", "..", "testdata", "families", "mapper")
+	records := func(name string) [][]string {
+		f, err := os.Open(filepath.Join(folder, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		all, err := csv.NewReader(f).ReadAll()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	m, err := Read(filepath.Join(folder, "feature_vocab.json"), plenty, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := records("ids.csv")
+	names := ids[0][1:] // the label is first
+	fields, err := m.Choose(names, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := append(records("train.csv")[1:], records("valid.csv")[1:]...)
+	if len(rows) != len(ids)-1 || len(rows) == 0 {
+		t.Fatalf("%d rows, %d rows of ids", len(rows), len(ids)-1)
+	}
+	lookup := NewLookup(fields, false)
+	unseen := 0
+	for i, row := range rows {
+		columns, values := make([][]int32, len(names)), make([][]byte, len(names))
+		for j := range names {
+			values[j] = []byte(row[j+1])
+		}
+		if without := lookup.Append(columns, values); without >= 0 {
+			t.Fatalf("row %d: field %s has no id for %q", i, names[without], values[without])
+		}
+		for j, name := range names {
+			if got, want := strconv.Itoa(int(columns[j][0])), ids[i+1][j+1]; got != want {
+				t.Errorf("row %d: %s %q has the id %s, FuxiCTR gives %s", i, name, values[j], got, want)
+			}
+			if int(columns[j][0]) == fields[j].OOV() {
+				unseen++
+			}
+		}
+	}
+	if unseen == 0 {
+		t.Error("no row has an unseen value")
 	}
 }

@@ -24,6 +24,12 @@ const (
 	oovValue = "value"
 )
 
+// FuxiCTR's own values.
+const (
+	fuxiPadding = "__PAD__"
+	fuxiUnseen  = "__OOV__"
+)
+
 // Settings that errors name (see fault.Setting).
 const (
 	UnseenSetting = "unseen"      // id of unseen values, the parameter oov of Read
@@ -70,11 +76,7 @@ func (f *Field) fit(rule oov, position int, name string, want int) error {
 		f.oov = int(rule.id)
 		size = max(size, rule.id+1)
 	case oovValue:
-		a, b := pack([]byte(rule.value))
-		if values > 0 {
-			f.oov = int(f.values.find([]byte(rule.value), a, b).number) - 1
-		}
-		if f.oov < 0 {
+		if f.oov = f.id(rule.value); f.oov < 0 {
 			return fault.Inputf("field %s has no value %q, which was chosen to stand for unseen values", name, rule.value)
 		}
 		values--
@@ -96,6 +98,15 @@ func (f *Field) fit(rule oov, position int, name string, want int) error {
 	}
 	f.size, f.reserved = int(size), int(size-needed)
 	return f.distinct(rule, name)
+}
+
+// id returns the id of a value, or -1 if the field does not have the value.
+func (f *Field) id(value string) int {
+	if f.values.used == 0 {
+		return -1
+	}
+	a, b := pack([]byte(value))
+	return int(f.values.find([]byte(value), a, b).number) - 1
 }
 
 // misfit returns the error for a field whose size is not that of the model's field. whole

@@ -27,6 +27,10 @@ func TestFits(t *testing.T) {
 		{"value=<unk>", `{"x": 2, "<unk>": 1, "y": 0}`, 3, 3, 0, map[string]int32{"x": 2, "y": 0, "?": 1, "<unk>": 1}},
 		{"value=<unk>", `["<unk>", "x"]`, 0, 2, 0, map[string]int32{"x": 1, "?": 0, "<unk>": 0}},
 		{"value=", `{"x": 2, "": 3}`, 6, 6, 4, map[string]int32{"x": 2, "?": 3, "": 3}},
+		{"", `{"__PAD__": 0, "x": 1, "__OOV__": 2}`, 0, 3, 0, map[string]int32{"x": 1, "?": 2, "__OOV__": 2, "__PAD__": 0}},
+		{"", `{"__PAD__": 0, "x": 1, "__OOV__": 2, "y": 3}`, 4, 4, 0, map[string]int32{"x": 1, "y": 3, "?": 2}}, // a vocabulary that fields share
+		{"last", `{"__PAD__": 0, "__OOV__": 1}`, 0, 3, 0, map[string]int32{"__OOV__": 1, "?": 2}},
+		{"", `{"__PAD__": 1, "__OOV__": 0}`, 0, 3, 0, map[string]int32{"__OOV__": 0, "?": 2}}, // not FuxiCTR's
 		{"none", `["x", "y"]`, 0, 2, 0, map[string]int32{"x": 0, "y": 1, "?": none}},
 		{"none", `{"y": 1}`, 4, 4, 3, map[string]int32{"y": 1, "?": none}},
 	} {

@@ -98,13 +98,13 @@ def recbole_save(kind, options):
 RECBOLE_FIELDS = [("user_id", 7), ("item_id", 11), ("city", 4), ("device", 3)]
 
 
-def recbole_case(name, kind, model_kind, why="", **options):
+def recbole_case(name, kind, model_kind, why="", form="RecBole trainer file", **options):
     def build():
         model, _, fields = recbole(kind, tempfile.mkdtemp(), **options)
         assert fields == RECBOLE_FIELDS
         return model
 
-    return Case(name, "recbole", model_kind, build, by_name(RECBOLE_FIELDS), fields=RECBOLE_FIELDS, form="RecBole trainer file", save=recbole_save(kind, options), why=why)
+    return Case(name, "recbole", model_kind, build, by_name(RECBOLE_FIELDS), fields=RECBOLE_FIELDS, form=form, save=None if form == "state dict" else recbole_save(kind, options), why=why)
 
 
 def fuxictr_case(name, kind, model_kind, numeric=(), padding=None, why="", **options):
@@ -215,23 +215,30 @@ CASES = [
     deepctr_case("deepctr-torch-deepfm-dense", "DeepFM", "", dense=DENSE, why="two dense inputs"),
     deepctr_case("deepctr-torch-deepfm-nofm", "DeepFM", "wide-deep", use_fm=False),
     deepctr_case("deepctr-torch-dcnmix", "DCNMix", "", why="a linear model beside the cross network, gates are a softmax", low_rank=3, num_experts=2),
+    deepctr_case("deepctr-torch-dcn-matrix", "DCN", "dcnv2 parallel", cross_parameterization="matrix"),
+    deepctr_case("deepctr-torch-dcn", "DCN", "", why="the first version's cross layers"),
     torchfm_case("pytorch-fm-fm", "fm", "fm"),
     torchfm_case("pytorch-fm-deepfm", "dfm", "deepfm"),
     torchfm_case("pytorch-fm-deepfm-legacy", "dfm", "deepfm", legacy=True),
     torchfm_case("pytorch-fm-wd", "wd", "wide-deep"),
     torchfm_case("pytorch-fm-deepfm-state", "dfm", "deepfm", form="state dict", save=None),
+    torchfm_case("pytorch-fm-fm-state", "fm", "fm", form="state dict", save=None),
+    torchfm_case("pytorch-fm-wd-state", "wd", "wide-deep", form="state dict", save=None),
     torchfm_case("wrapped-module", "dfm", "deepfm", form="dict with model_state_dict, DataParallel", save=wrapped),
     torchfm_case("wrapped-compiled", "fm", "fm", form="dict with state, torch.compile", save=lambda m: {"state": prefixed("_orig_mod.", m), "step": 7}),
     torchfm_case("wrapped-net", "wd", "wide-deep", form="dict with state_dict, prefix net", save=lambda m: {"state_dict": prefixed("net.", m), "optimizer": None}),
     torchfm_case("wrapped-ambiguous", "fm", "fm", form="dict with model and ema_model", save=ambiguous),
     torchfm_case("lightning", "dfm", "deepfm", form="Lightning checkpoint", save=lightning, file="lightning.ckpt"),
-    rechub_case("torch-rechub-dcnv2-parallel", "DCNv2", "dcnv2 parallel", n_cross_layers=2, model_structure="parallel", use_low_rank_mixture=False),
-    rechub_case("torch-rechub-dcnv2-stacked", "DCNv2", "dcnv2 stacked", n_cross_layers=2, model_structure="stacked", use_low_rank_mixture=False),
-    rechub_case("torch-rechub-deepfm", "DeepFM", "", why="the linear part reads the embeddings"),
-    rechub_case("torch-rechub-widedeep", "WideDeep", "", why="the linear part reads the embeddings"),
+    rechub_case("torch-rechub-dcnv2-parallel", "DCNv2", "", why="the cross layers add the bias outside the product", n_cross_layers=2, model_structure="parallel", use_low_rank_mixture=False),
+    rechub_case("torch-rechub-dcnv2-stacked", "DCNv2", "", why="the cross layers add the bias outside the product", n_cross_layers=2, model_structure="stacked", use_low_rank_mixture=False),
+    rechub_case("torch-rechub-deepfm", "DeepFM", "deepfm"),
+    rechub_case("torch-rechub-widedeep", "WideDeep", "wide-deep"),
     recbole_case("recbole-fm", "FM", "fm"),
     recbole_case("recbole-deepfm", "DeepFM", "deepfm"),
     recbole_case("recbole-widedeep", "WideDeep", "wide-deep"),
     recbole_case("recbole-dcnv2-parallel", "DCNV2", "dcnv2 parallel", mixed=False, structure="parallel", cross_layer_num=2, reg_weight=1.0),
+    recbole_case("recbole-fm-state", "FM", "fm", form="state dict"),
+    recbole_case("recbole-widedeep-state", "WideDeep", "wide-deep", form="state dict"),
+    recbole_case("recbole-dcnv2-state", "DCNV2", "dcnv2 stacked", form="state dict", mixed=False, structure="stacked", cross_layer_num=2, reg_weight=1.0),
     recbole_case("recbole-dcnv2-stacked", "DCNV2", "dcnv2 stacked", mixed=False, structure="stacked", cross_layer_num=2, reg_weight=1.0),
 ]

@@ -17,6 +17,7 @@ func Architectures() map[string]model.Architecture {
 		"fm":              {Kind: model.FM, FieldDims: dims, Dim: 3},
 		"deepfm":          {Kind: model.DeepFM, FieldDims: dims, Dim: 3, Hidden: []int{7, 5}},
 		"deepfm-one":      {Kind: model.DeepFM, FieldDims: dims, Dim: 2, Hidden: []int{6}},
+		"widedeep":        {Kind: model.WideDeep, FieldDims: dims, Dim: 3, Hidden: []int{6, 4}},
 		"dcn-mix":         {Kind: model.DCNMix, FieldDims: dims, Dim: 2, Hidden: []int{6, 4}, CrossLayers: 3, Experts: 2, Rank: 3},
 		"dcnv2-stacked":   {Kind: model.DCNv2, FieldDims: dims, Dim: 3, Hidden: []int{6, 4}, CrossLayers: 2, Structure: model.Stacked},
 		"dcnv2-parallel":  {Kind: model.DCNv2, FieldDims: dims, Dim: 3, Hidden: []int{6, 4}, CrossLayers: 2, Structure: model.Parallel},
@@ -40,8 +41,11 @@ func Weights(a model.Architecture, seed uint64) model.Weights {
 	}
 	players := a.Players()
 	w := model.Weights{Embedding: vector(a.Parameters(), 0.7)}
-	if a.Kind == model.FM || a.Kind == model.DeepFM {
+	if a.Wide() {
 		w.FirstOrder, w.Bias = vector(a.Features(), 0.3), float32(r.NormFloat64())
+	}
+	if a.Kind == model.WideDeep { // any kind may have them
+		w.Linear = vector(players, 0.5)
 	}
 	for range a.CrossLayers {
 		switch a.Kind {

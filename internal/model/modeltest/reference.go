@@ -17,6 +17,9 @@ func Logit(a *model.Architecture, w *model.Weights, row []int32, x []float64) fl
 			logit += float64(w.FirstOrder[f])
 		}
 	}
+	for i, v := range w.Linear {
+		logit += float64(v) * x[i]
+	}
 	if a.Kind == model.FM || a.Kind == model.DeepFM {
 		for j := range a.Fields() {
 			for k := range j {
