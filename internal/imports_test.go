@@ -34,10 +34,12 @@ seal:                   fault
 # the pure core: no file, no network, no clock
 kernel:                 pure golang.org/x/sys
 graph:                  pure
+layout:                 pure
 sparsity:               pure
 estimator:              pure
-model:                  pure kernel
-tally:                  pure estimator gonum.org/v1/gonum
+execute:                pure graph kernel
+model:                  pure execute graph kernel layout
+tally:                  pure estimator layout gonum.org/v1/gonum
 shapley:                pure estimator model random tally golang.org/x/sync
 baseline:               pure model
 prune:                  pure baseline model random sparsity
@@ -45,17 +47,18 @@ compare:                pure sparsity gonum.org/v1/gonum
 evaluate:               pure model golang.org/x/sync gonum.org/v1/gonum
 job:                    pure estimator
 compact:                pure kernel
+dense:                  pure
 
 # files; arrowio is the only importer of Arrow
-checkpoint:             atomicfile compact fault model seal
+checkpoint:             atomicfile compact dissect fault graph model onnx seal
 onnx:                   fault google.golang.org/protobuf
 dissect:                fault graph onnx
-arrowio:                fault model tally github.com/apache/arrow/go/v17 github.com/google/flatbuffers github.com/klauspost/compress
+arrowio:                fault layout model tally github.com/apache/arrow/go/v17 github.com/google/flatbuffers github.com/klauspost/compress
 rawtext:                fault github.com/klauspost/compress
 folders:                fault
 vocabulary:             arrowio fault rawtext
-dataset:                arrowio fault model vocabulary
-ingest:                 arrowio atomicfile dataset fault filelock folders model random rawtext vocabulary golang.org/x/sync
+dataset:                arrowio dense fault model vocabulary
+ingest:                 arrowio atomicfile dataset dense fault filelock folders model random rawtext vocabulary golang.org/x/sync
 scores:                 arrowio atomicfile fault job model seal tally
 shard:                  arrowio job model random
 planted:                checkpoint model random
@@ -72,8 +75,8 @@ bus:                    fault job github.com/nats-io go.uber.org/zap golang.org/
 worker:                 arrowio atomicfile baseline bus checkpoint dataset fault job kernel model shapley shard go.uber.org/zap
 prepare:                baseline checkpoint dataset estimator fault job kernel model shard tally go.uber.org/zap
 forecast:               arrowio cputime job model prepare shapley shard tally go.uber.org/zap
-coordinator:            arrowio baseline bus checkpoint compare fault forecast job prepare scores shard tally go.uber.org/zap golang.org/x/sync
-audit:                  bus compare coordinator estimator prepare scores tally go.uber.org/zap
+coordinator:            arrowio baseline bus checkpoint compare fault forecast job layout prepare scores shard tally go.uber.org/zap golang.org/x/sync
+audit:                  bus compare coordinator estimator layout prepare scores tally go.uber.org/zap
 
 # health and metrics of a process; the only importer of Prometheus
 metrics:                fault github.com/prometheus/client_golang
@@ -81,7 +84,7 @@ metrics:                fault github.com/prometheus/client_golang
 # programs that people and clusters run
 cli:                    atomicfile bus fault kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
 launch:                 atomicfile audit baseline bus checkpoint cli coordinator cputime dataset estimator fault filelock job metrics prepare scores worker github.com/spf13/cobra go.uber.org/zap golang.org/x/sync
-cmd/shaver:             arrowio atomicfile baseline bus checkpoint cli compact compare coordinator dataset dissect estimator evaluate fault forecast ingest job launch model onnx picture planted prepare prune report scores sparsity sweep synth tally github.com/spf13/cobra
+cmd/shaver:             arrowio atomicfile baseline bus checkpoint cli compact compare coordinator dataset dense dissect estimator evaluate fault forecast ingest job launch model onnx picture planted prepare prune report scores sparsity sweep synth tally github.com/spf13/cobra
 cmd/coordinator:        cli launch github.com/spf13/cobra
 cmd/worker:             cli launch github.com/spf13/cobra
 

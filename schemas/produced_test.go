@@ -21,6 +21,7 @@ import (
 	"shaver/internal/compact"
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
+	"shaver/internal/dense"
 	"shaver/internal/estimator"
 	"shaver/internal/evaluate"
 	"shaver/internal/ingest"
@@ -90,7 +91,7 @@ func TestDatasets(t *testing.T) {
 	t.Run("encoded, drawn", func(t *testing.T) {
 		dir := imported(t, small(t), 200)
 		accept(t, "dataset.v1.json", manifest(dir))
-		accept(t, "inspection.v2.json", inspection(dir))
+		accept(t, "inspection.v3.json", inspection(dir))
 	})
 	t.Run("raw", func(t *testing.T) {
 		file, out := filepath.Join(t.TempDir(), "rows.tsv"), filepath.Join(t.TempDir(), "dataset")
@@ -105,6 +106,25 @@ func TestDatasets(t *testing.T) {
 			t.Fatal(err)
 		}
 		accept(t, "dataset.v1.json", manifest(out))
+	})
+	t.Run("dense", func(t *testing.T) {
+		file, out := filepath.Join(t.TempDir(), "rows.csv"), filepath.Join(t.TempDir(), "dataset")
+		text := bytes.NewBufferString("label,a,price,age\n")
+		for i := range 60 {
+			fmt.Fprintf(text, "%d,x%d,%d.5,%d\n", i%2, i%5, i, i%7)
+		}
+		if err := os.WriteFile(file, append(text.Bytes(), "1,x1,,3\n"...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		numbers := ingest.Dense{Missing: "0", Columns: []ingest.DenseColumn{{Name: "price", Input: dense.Input{Rule: dense.ZScore}}, {Name: "age", Input: dense.Input{Rule: dense.Log1p}}}}
+		if _, err := ingest.ImportRaw(t.Context(), ingest.RawConfig{Format: ingest.Format{Dense: numbers}, Files: []string{file}, MinCount: 2, Seed: 1, Out: out}); err != nil {
+			t.Fatal(err)
+		}
+		accept(t, "dataset.v2.json", manifest(out))
+		accept(t, "inspection.v3.json", inspection(out))
+		if compile(t, "dataset.v1.json").Validate(parse(t, manifest(out))) == nil {
+			t.Error("dataset.v1.json accepts dense inputs")
+		}
 	})
 	t.Run("encoded, one split", func(t *testing.T) {
 		file, out := filepath.Join(t.TempDir(), "rows.csv"), filepath.Join(t.TempDir(), "dataset")

@@ -17,6 +17,7 @@ import (
 	"shaver/internal/baseline"
 	"shaver/internal/bus"
 	"shaver/internal/dataset"
+	"shaver/internal/dense"
 	"shaver/internal/estimator"
 	"shaver/internal/estimator/estimatortest"
 	"shaver/internal/graph"
@@ -29,14 +30,17 @@ import (
 	"shaver/schemas"
 )
 
-// pinned maps each JSON Schema to the type that is written by it.
+// pinned maps each JSON Schema to the type that is written by it, or to nil if another
+// schema of the same type has all its properties.
 var pinned = map[string]reflect.Type{
 	"architecture.v1.json": reflect.TypeFor[model.Architecture](),
 	"blob.v1.json":         reflect.TypeFor[job.Blob](),
-	"dataset.v1.json":      reflect.TypeFor[dataset.Manifest](),
+	"dataset.v1.json":      nil, // the manifest without dense inputs
+	"dataset.v2.json":      reflect.TypeFor[dataset.Manifest](),
+	"dense.v1.json":        reflect.TypeFor[dense.Input](),
 	"estimator.v1.json":    reflect.TypeFor[estimator.Options](),
 	"graph.v1.json":        reflect.TypeFor[graph.Description](),
-	"inspection.v2.json":   reflect.TypeFor[dataset.Inspection](),
+	"inspection.v3.json":   reflect.TypeFor[dataset.Inspection](),
 	"lead.v1.json":         reflect.TypeFor[job.Lead](),
 	"plan.v1.json":         reflect.TypeFor[job.Plan](),
 	"progress.v1.json":     reflect.TypeFor[bus.Progress](),
@@ -362,9 +366,10 @@ func TestNames(t *testing.T) {
 		{"structures", texts(property("architecture.v1.json", "properties", "structure")["enum"]), []string{model.Stacked, model.Parallel}},
 		{"splits", texts(property("dataset.v1.json", "properties", "splits", "items", "properties", "name")["enum"]),
 			[]string{dataset.Train, dataset.Val, dataset.Test}},
-		{"splits of inspections", texts(property("inspection.v2.json", "properties", "splits", "items", "properties", "name")["enum"]),
+		{"splits of inspections", texts(property("inspection.v3.json", "properties", "splits", "items", "properties", "name")["enum"]),
 			[]string{dataset.Train, dataset.Val, dataset.Test}},
-		{"forms of ids of inspections", texts(property("inspection.v2.json", "properties", "ids")["enum"]), []string{dataset.LocalIDs, dataset.GlobalIDs, dataset.RawStrings}},
+		{"forms of ids of inspections", texts(property("inspection.v3.json", "properties", "ids")["enum"]), []string{dataset.LocalIDs, dataset.GlobalIDs, dataset.RawStrings}},
+		{"rules", texts(property("dense.v1.json", "properties", "rule")["enum"]), dense.Rules},
 		{"forms of ids", texts(property("dataset.v1.json", "properties", "ids")["enum"]), []string{dataset.LocalIDs, dataset.GlobalIDs, dataset.RawStrings}},
 	} {
 		if !slices.Equal(c.got, c.want) {
@@ -436,6 +441,8 @@ func TestArchitecture(t *testing.T) {
 		func(a *model.Architecture) { a.Structure = "" },
 		func(a *model.Architecture) { a.Structure = model.Parallel },
 		func(a *model.Architecture) { a.Structure = "both" },
+		func(a *model.Architecture) { a.Tables = []model.Table{{Name: "t", Rows: a.Features(), Dim: 2}} },
+		func(a *model.Architecture) { a.LookUps = []model.LookUp{{}} },
 	}
 	refused := 0
 	for name, a := range modeltest.Architectures() {

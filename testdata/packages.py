@@ -443,7 +443,8 @@ def recbole(kind, folder, **options):
         finally:
             os.chdir(before)
             sys.argv = argv
-        return model, trainer, list(zip(model.token_field_names, [int(n) for n in model.token_field_dims]))
+        fields = zip(model.token_field_names, [int(n) for n in model.token_field_dims]) if hasattr(model, "token_field_names") else ()
+        return model, trainer, list(fields)
 
 
 def versions(*packages):

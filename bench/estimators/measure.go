@@ -135,7 +135,7 @@ func estimate(ctx context.Context, game shapley.Game, o shapley.Options, rows *m
 	if err != nil {
 		return nil, 0, err
 	}
-	sums := tally.NewAccumulator(game.Model.Features(), game.Model.Dim, o.Passes > 1)
+	sums := tally.NewAccumulator(game.Model.Shape(), o.Passes > 1)
 	if err := sums.Merge(p); err != nil {
 		return nil, 0, err
 	}
@@ -145,7 +145,7 @@ func estimate(ctx context.Context, game shapley.Game, o shapley.Options, rows *m
 	}
 	found := new(values)
 	for i, phi := range r.Phi {
-		if r.Count[i/r.Dim] > 0 {
+		if r.Count[r.Shape.RowOf(i)] > 0 {
 			found.phi, found.se = append(found.phi, phi), append(found.se, float64(r.SE[i]))
 		}
 	}

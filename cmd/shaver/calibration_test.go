@@ -103,7 +103,7 @@ func pick(rows *model.Rows, at []int) *model.Rows {
 func holds(held map[string][2]int, what string, found *tally.Result, values []float64, e tally.Sampling, population bool) {
 	v := held[what]
 	for i, phi := range found.Phi {
-		t, of := e.Interval(found.Count[i/found.Dim], found.Rows)
+		t, of := e.Interval(found.Count[found.Shape.RowOf(i)], found.Rows)
 		se := found.SE[i]
 		if population {
 			t, se = of, found.PopulationSE[i]

@@ -28,8 +28,9 @@ func datasetInspectCommand() *cobra.Command {
 		Short: "Print the splits, label rates and fields of a dataset",
 		Long: `Print the rows and the label rate of each split of a dataset, and for each
 field: the number of features, how many of them occur, the share of rows whose
-value has no id of its own (OTHERS), and the most frequent values. The command
-reads no rows.
+value has no id of its own (OTHERS), and the most frequent values. For each
+dense input it prints the rule, and the smallest, mean and largest number. The
+command reads no rows.
 
 --html also writes a page, which needs no network and no script. The page and
 the output of -o json also say how few features cover half of the rows, and
@@ -133,6 +134,7 @@ func datasetTable(w io.Writer, facts *dataset.Inspection) {
 		}
 		fmt.Fprintln(w)
 	}
+	denseTable(w, facts)
 	if others {
 		fmt.Fprintln(w, "\nOTHERS is the share of rows whose value has no id of its own in the vocabulary.")
 	}

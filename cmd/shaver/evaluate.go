@@ -205,7 +205,7 @@ func openBench(dir, split string, m *model.Model) (*bench, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.CheckModel(&m.Architecture); err != nil {
+	if d, err = d.For(&m.Architecture); err != nil {
 		return nil, err
 	}
 	rows := d.Rows(split)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
 	"shaver/internal/dataset"
+	"shaver/internal/dense"
 	"shaver/internal/fault"
 	"shaver/internal/ingest"
 )
@@ -153,15 +155,25 @@ func (o *rawOptions) config(c *cobra.Command, run *importRun, format ingest.Form
 		Format: format, Files: files, Stdin: c.InOrStdin(), MinCount: o.minCount, Counted: o.counted, Split: run.split, Seed: run.seed,
 		OnBadRow: run.onBadRow, Memory: int64(o.memory), Out: run.out, Progress: show,
 	}
+	config.Format.Dense.Columns = slices.Clone(format.Dense.Columns)
 	if o.vocabulary != "" {
 		if config.Vocabulary, err = ingest.ReadVocabulary(o.vocabulary, int64(o.memory), o.oov); err != nil {
 			return config, err
 		}
-		if info, err := os.Stat(o.vocabulary); err == nil && info.IsDir() && c.Flags().Lookup("columns") != nil && format.Columns == nil {
-			// The columns of another night's log may be in another order. The fields are
-			// those of the earlier dataset.
-			for _, name := range config.Vocabulary.Names {
-				config.Format.Columns = append(config.Format.Columns, ingest.Column{Name: name})
+		if info, err := os.Stat(o.vocabulary); err == nil && info.IsDir() {
+			if c.Flags().Lookup("columns") != nil && format.Columns == nil {
+				// The columns of another night's log may be in another order. The fields are
+				// those of the earlier dataset.
+				for _, name := range config.Vocabulary.Names {
+					config.Format.Columns = append(config.Format.Columns, ingest.Column{Name: name})
+				}
+			}
+			d, err := dataset.Open(o.vocabulary)
+			if err != nil {
+				return config, err
+			}
+			if err := adopt(&config.Format.Dense, d, c.Flags().Lookup("dense") != nil); err != nil {
+				return config, err
 			}
 		}
 	}
@@ -205,6 +217,7 @@ func withFlags(err error, sizes string) error {
 		flags = append(flags, map[string]string{
 			ingest.IDsSetting: "--ids", ingest.SizesSetting: sizes, ingest.SplitSetting: "--split", ingest.MemorySetting: "--memory",
 			ingest.MinCountSetting: "--min-count", ingest.NumbersSetting: "--numbers", ingest.ColumnsSetting: "--columns", ingest.UnseenSetting: "--oov",
+			ingest.DenseSetting: "--dense", ingest.DenseMissingSetting: "--dense-missing",
 		}[name])
 	}
 	if len(flags) == 0 {
@@ -260,6 +273,7 @@ func rawCommand(use, short, long, example string, minCount int64, counted string
 
 func importCriteoCommand() *cobra.Command {
 	var rule string
+	var numbers denseOptions
 	return rawCommand("criteo", "Import Criteo's display advertising logs",
 		`Import tab-separated lines without a header: a label, 13 integers and 26
 strings. Files may be .gz or .zst. The file - is standard input.
@@ -268,12 +282,23 @@ An empty integer becomes the value NULL. An integer x of at most 2 becomes x-2.
 A larger one becomes floor(ln(x)^2) with --numbers ln-squared, as in the paper's
 code, or ceil(log2 x) with --numbers log2, as in the paper.
 
+With --numbers none, log1p, log1p-clipped or zscore, the integers do not become
+fields. They become dense inputs, which are float32 values that a model reads
+next to the embeddings: x, ln(1+x), ln(1+max(x,0)), or (x-mean)/deviation with
+the mean and the deviation of the train split. Many integers are missing or
+negative, so log1p-clipped and --dense-missing 0 are usual.
+
 `, `  shaver dataset import criteo day_*.gz --memory 4GiB --out data
   shaver dataset import criteo log.tsv --numbers log2 --split 8:1:1 --out data`, 10, ingest.CountAll, func(c *cobra.Command) {
-			c.Flags().StringVar(&rule, "numbers", ingest.LnSquared, "`rule` for integers: ln-squared or log2")
-			cli.Choices(c, "numbers", ingest.LnSquared, ingest.Log2)
+			c.Flags().StringVar(&rule, "numbers", ingest.LnSquared, "`rule` for integers: ln-squared, log2, none, log1p, log1p-clipped or zscore")
+			cli.Choices(c, "numbers", append([]string{ingest.LnSquared, ingest.Log2}, dense.Rules...)...)
 			cli.Group(c, rowFlags, "numbers")
-		}, func() (ingest.Format, error) { return ingest.Criteo(rule) })
+			numbers.missingFlag(c)
+		}, func() (ingest.Format, error) {
+			f, err := ingest.Criteo(rule)
+			f.Dense.Missing = numbers.missing
+			return f, err
+		})
 }
 
 func importAvazuCommand() *cobra.Command {
@@ -296,6 +321,7 @@ fields. Files may be .gz or .zst. The file - is standard input.
 
 func importTableCommand() *cobra.Command {
 	var columns columnOptions
+	var numbers denseOptions
 	c := rawCommand("parquet", "Import Parquet or Arrow IPC files",
 		`Import Parquet files, or Arrow IPC files or streams. Their columns are strings,
 dictionaries, numbers, booleans, dates or times. An instant gets the same text
@@ -304,11 +330,16 @@ float. A missing value becomes the empty string.
 
 A FILE may be a folder of such files. A folder named like day=3 gives its files
 the column day.
-
+`+denseHelp+`
 `, `  shaver dataset import parquet log/*.parquet --label click --out data
   shaver dataset import parquet log/*.parquet --label click \
-      --vocabulary mapper.json --model model.pth --out data`, 2, ingest.CountTrain, columns.flags, func() (ingest.Format, error) {
-			f := ingest.Tables()
+      --vocabulary mapper.json --model model.pth --out data
+  shaver dataset import parquet log/*.parquet --label click \
+      --dense price:log1p,age:zscore --dense-missing mean --out data`, 2, ingest.CountTrain, func(c *cobra.Command) { columns.flags(c); numbers.flags(c) }, func() (f ingest.Format, err error) {
+			f = ingest.Tables()
+			if f.Dense, err = numbers.set(); err != nil {
+				return f, err
+			}
 			return f, columns.set(&f)
 		})
 	c.Aliases = []string{"arrow"}

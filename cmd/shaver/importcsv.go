@@ -20,6 +20,7 @@ type csvOptions struct {
 	files            []string
 	raw              rawOptions
 	columns          columnOptions
+	dense            denseOptions
 }
 
 func importCSVCommand() *cobra.Command {
@@ -39,7 +40,7 @@ A whole number such as 3.0 becomes 3, and an empty cell is a missing value.
 
 Each input may also be a folder of files. With --raw, a folder named like day=3
 gives its files the column day.
-
+` + denseHelp + `
 ` + rawHelp,
 		Example: `  shaver dataset import csv --train train.csv.gz --val val.csv.gz \
       --test test.csv.gz --model model.pth --out data
@@ -47,6 +48,8 @@ gives its files the column day.
       --model model.pth --out data
   shaver dataset import csv --raw log.tsv --label click --min-count 10 \
       --out data
+  shaver dataset import csv --raw log.csv --dense price:log1p,age:zscore \
+      --dense-missing mean --out data
   shaver dataset import csv --raw monday.csv --vocabulary sunday --out monday`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return o.importCSV(c) },
@@ -54,6 +57,7 @@ gives its files the column day.
 	o.run.flags(c, "")
 	o.raw.flags(c, 2, ingest.CountTrain)
 	o.columns.flags(c)
+	o.dense.flags(c)
 	f := c.Flags()
 	f.Lookup("split").Usage += " (default none, or 8:1:1 with --raw)"
 	f.StringVar(&o.ids, "ids", dataset.LocalIDs, "`scope` of ids: local (ids of each field count from 0) or global (from 0 over all fields)")
@@ -95,20 +99,26 @@ func (o *csvOptions) importCSV(c *cobra.Command) error {
 			return fault.Usagef("--%s does not go with %s", name, kind)
 		}
 	}
+	numbers, err := o.dense.set()
+	if err != nil {
+		return err
+	}
 	if len(o.files) > 0 {
-		format := ingest.Format{}
+		format := ingest.Format{Dense: numbers}
 		if err := o.columns.set(&format); err != nil {
 			return err
 		}
 		return o.raw.importRaw(c, &o.run, format, o.files)
 	}
-	return o.run.run(c, func(show ingest.Progress) (*ingest.Summary, error) { return o.importEncoded(c.Context(), show) })
+	return o.run.run(c, func(show ingest.Progress) (*ingest.Summary, error) {
+		return o.importEncoded(c.Context(), numbers, show)
+	})
 }
 
-func (o *csvOptions) importEncoded(ctx context.Context, show ingest.Progress) (*ingest.Summary, error) {
+func (o *csvOptions) importEncoded(ctx context.Context, numbers ingest.Dense, show ingest.Progress) (*ingest.Summary, error) {
 	config := ingest.EncodedConfig{
 		Train: o.train, Val: o.val, Test: o.test, Split: o.run.split, Seed: o.run.seed, Sizes: o.sizes,
-		Global: o.ids == dataset.GlobalIDs, OnBadRow: o.run.onBadRow, Out: o.run.out, Progress: show,
+		Global: o.ids == dataset.GlobalIDs, Dense: numbers, OnBadRow: o.run.onBadRow, Out: o.run.out, Progress: show,
 	}
 	if o.raw.model != "" {
 		ck, err := checkpoint.Read(o.raw.model)

@@ -11,6 +11,7 @@ import (
 	"shaver/internal/cli"
 	"shaver/internal/compact"
 	"shaver/internal/fault"
+	"shaver/internal/model"
 )
 
 // formOptions say in which form a model is written: compact or dense.
@@ -19,9 +20,10 @@ type formOptions struct {
 	values string
 }
 
-// stateDictFlag adds the flag that chooses one of the state dicts in a file.
-func stateDictFlag(c *cobra.Command, key *string) {
-	c.Flags().StringVar(key, "state-dict", "", "`key` of the state dict in a .pth file that has several, for example ema (default the only one)")
+// partFlags adds the flags that choose one of the models in a file.
+func partFlags(c *cobra.Command, part *checkpoint.Options) {
+	onnxFlags(c, &part.ONNX)
+	c.Flags().StringVar(&part.StateDict, "state-dict", "", "`key` of the state dict in a .pth file that has several, for example ema (default the only one)")
 }
 
 func (o *formOptions) flags(c *cobra.Command) {
@@ -66,15 +68,16 @@ func modelConvertCommand() *cobra.Command {
 	var form formOptions
 	var outputs cli.Outputs
 	var out cli.Output
-	var key string
+	var part checkpoint.Options
 	c := &cobra.Command{
 		Use:   "convert IN OUT",
 		Short: "Convert a checkpoint to the compact or the dense form",
-		Long: `Write the model of the file IN to OUT as safetensors. IN is a .pth or
-safetensors file, compact or dense. OUT is compact, or with --dense an ordinary
+		Long: `Write the model of the file IN to OUT as safetensors. IN is a .pth or .onnx file,
+or safetensors, compact or dense. OUT is compact, or with --dense an ordinary
 state dict with the original keys, which load_state_dict accepts. If IN has
 several state dicts, such as the weights and their moving average, --state-dict
-chooses one.
+chooses one. If IN is an .onnx file, OUT is a file of shaver's own, which has all
+tables and the graph behind them; --model-output chooses one of several outputs.
 
 A compact file says which entries were dropped. A dense file does not: there, an
 entry counts as dropped if it has the most frequent value of its field's column.
@@ -82,7 +85,8 @@ Either way, the values of the table stay the same to the last bit, unless
 --values stores fewer bits.`,
 		Example: `  shaver model convert pruned.safetensors dense.safetensors --dense
   shaver model convert dense.safetensors small.safetensors --values int8
-  shaver model convert last.ckpt ema.safetensors --state-dict ema`,
+  shaver model convert last.ckpt ema.safetensors --state-dict ema
+  shaver model convert mmoe.onnx click.safetensors --model-output click`,
 		ValidArgsFunction: cli.FileArgs(cli.Checkpoints...),
 		Args:              cli.Args(cobra.ExactArgs(2)),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -96,7 +100,7 @@ Either way, the values of the table stay the same to the last bit, unless
 			if err := outputs.Check("OUT", args[1], models); err != nil {
 				return err
 			}
-			result, err := form.convert(args[0], key, args[1])
+			result, err := form.convert(args[0], part, args[1])
 			if err != nil {
 				return err
 			}
@@ -108,19 +112,22 @@ Either way, the values of the table stay the same to the last bit, unless
 		},
 	}
 	form.flags(c)
-	stateDictFlag(c, &key)
+	partFlags(c, &part)
 	outputs.Flag(c, "a file OUT that is not a model written by shaver")
 	out.Flag(c)
 	return c
 }
 
-func (o *formOptions) convert(in, key, out string) (*conversion, error) {
-	ck, err := checkpoint.ReadStateDict(in, key)
+func (o *formOptions) convert(in string, part checkpoint.Options, out string) (*conversion, error) {
+	ck, err := checkpoint.ReadPart(in, part)
 	if err != nil {
 		return nil, err
 	}
 	if _, err := ck.Model(); err != nil { // which checks that every tensor is present, fits and is finite
 		return nil, err
+	}
+	if ck.Architecture.Kind == model.Graph {
+		return o.convertGraph(ck, out)
 	}
 	dropped, baseline, err := ck.Pruned()
 	if err != nil {
@@ -139,4 +146,15 @@ func (o *formOptions) convert(in, key, out string) (*conversion, error) {
 		result.Bytes, err = checkpoint.WriteCompact(out, ck, dropped, baseline, o.stored())
 	}
 	return result, err
+}
+
+// convertGraph writes a model of Kind Graph, which has no compact form.
+func (o *formOptions) convertGraph(ck *checkpoint.Checkpoint, out string) (*conversion, error) {
+	bytes, err := checkpoint.WriteDense(out, ck)
+	if err != nil {
+		return nil, err
+	}
+	entries, table := ck.Architecture.Parameters(), ck.Footprint().Table
+	o.dense = true
+	return &conversion{Out: out, Entries: entries, Kept: entries, TableBytes: table, DenseTableBytes: table, DenseBytes: bytes, Bytes: bytes}, nil
 }

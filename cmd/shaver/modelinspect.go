@@ -52,8 +52,8 @@ type storedField struct {
 }
 
 func modelInspectCommand() *cobra.Command {
-	var folder, key string
-	var options dissect.Options
+	var folder string
+	var part checkpoint.Options
 	var out cli.Output
 	c := &cobra.Command{
 		Use:   "inspect FILE",
@@ -88,14 +88,6 @@ Dropout (optional). A state dict does not contain everything, for example not
 the activation. To check that the model was recognized correctly, compare the
 LogLoss of shaver evaluate with PyTorch's.
 
-An .onnx file is a graph. A table whose rows the inputs choose is an embedding,
-and an input, or a column of one, that chooses rows is a field. What computes
-the logit from the rows and the other inputs is the head. The command prints
-all these, and the node that is not understood if there is one. Its last
-operator is removed if it is a Sigmoid, or a Softmax of two classes.
---model-output chooses one of several outputs. --logit says that the output is
-the logit.
-
 State dicts of these frameworks are recognized too, if the model is an FM,
 DeepFM, WideDeep or DCNv2 without dense inputs and all tables have the same
 width: fuxictr, deepctr-torch, recbole, pytorch-fm and torch-rechub. The fields
@@ -107,6 +99,14 @@ the JSON file next to the checkpoint, such as model.json next to model.pth:
   {"kind": "deepfm", "activation": "relu", "field_dims": [7, 120, 3]}
 
 The error for a checkpoint without it says which of these are needed.
+
+An .onnx file is a graph. A table whose rows the inputs choose is an embedding,
+and an input, or a column of one, that chooses rows is a field. What computes
+the logit from the rows and the other inputs is the head. The command prints
+all these, and the node that is not understood if there is one. Its last
+operator is removed if it is a Sigmoid, or a Softmax of two classes.
+--model-output chooses one of several outputs. --logit says that the output is
+the logit.
 
 If your layers have other names, rename them when you save the checkpoint:
 
@@ -123,10 +123,10 @@ If your layers have other names, rename them when you save the checkpoint:
 				return err
 			}
 			if isONNX(args[0]) {
-				if folder != "" || key != "" {
+				if folder != "" || part.StateDict != "" {
 					return fault.Usagef("--dataset and --state-dict are for state dicts, but %s is an .onnx file", args[0])
 				}
-				facts, err := inspectONNX(args[0], options)
+				facts, err := inspectONNX(args[0], part.ONNX)
 				if facts != nil {
 					if err := out.Print(c.OutOrStdout(), facts, facts.table); err != nil {
 						return err
@@ -134,10 +134,10 @@ If your layers have other names, rename them when you save the checkpoint:
 				}
 				return err
 			}
-			if options != (dissect.Options{}) {
+			if part.ONNX != (dissect.Options{}) {
 				return fault.Usagef("--model-output and --logit are for .onnx files, but %s is another file", args[0])
 			}
-			ck, err := checkpoint.ReadStateDict(args[0], key)
+			ck, err := checkpoint.ReadPart(args[0], part)
 			if err != nil {
 				return err
 			}
@@ -161,9 +161,8 @@ If your layers have other names, rename them when you save the checkpoint:
 			return out.Print(c.OutOrStdout(), facts, facts.table)
 		},
 	}
-	stateDictFlag(c, &key)
+	partFlags(c, &part)
 	datasetFlag(c, &folder, "dataset `folder`, for the names of the fields (default no names)")
-	onnxFlags(c, &options)
 	out.Flag(c)
 	return c
 }

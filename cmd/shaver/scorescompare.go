@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -79,8 +78,8 @@ func compareScores(fileA, fileB, aggregate string, sparsities []float64) (*compa
 	if err != nil {
 		return nil, err
 	}
-	if !slices.Equal(a.FieldDims, b.FieldDims) || a.Dim != b.Dim {
-		return nil, fault.Inputf("%s has fields of %v features and %d columns, %s has %v and %d: expected tables of the same size", fileA, a.FieldDims, a.Dim, fileB, b.FieldDims, b.Dim)
+	if !a.Layout.SameLayout(&b.Layout) {
+		return nil, fault.Inputf("%s has fields of %v features and %s, %s has %v and %s: expected the same tables", fileA, a.Layout.FieldDims, a.Layout.Size(), fileB, b.Layout.FieldDims, b.Layout.Size())
 	}
 	x, err := a.Aggregate(aggregate)
 	if err != nil {
@@ -93,8 +92,9 @@ func compareScores(fileA, fileB, aggregate string, sparsities []float64) (*compa
 	var left, right []float64
 	for f := range a.Count {
 		if a.Count[f] > 0 && b.Count[f] > 0 {
-			left = append(left, x[f*a.Dim:(f+1)*a.Dim]...)
-			right = append(right, y[f*a.Dim:(f+1)*a.Dim]...)
+			from, to := a.Shape.Row(f)
+			left = append(left, x[from:to]...)
+			right = append(right, y[from:to]...)
 		}
 	}
 	if len(left) == 0 {

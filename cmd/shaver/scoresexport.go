@@ -25,7 +25,9 @@ func scoresExportCommand() *cobra.Command {
 		Short: "Export scores as CSV or Parquet",
 		Long: fmt.Sprintf(`Export scores as CSV or Parquet: one line for each feature, in the order of
 global ids, with field, id, count, t, t_population, and for each column c of the
-table phi_c, abs_c, rms_c, se_c and se_population_c.
+table phi_c, abs_c, rms_c, se_c and se_population_c. If a model has several
+tables, there is one line for each row of a table, columns that a table lacks are
+empty, and the last column is the name of the table.
 
 phi_c plus or minus t*se_c is a 95%% interval for the value on the dataset.
 phi_c plus or minus t_population*se_population_c is such an interval for the
@@ -43,7 +45,7 @@ Intervals do not include the bias of multilinear.`, tally.LeastRows),
 				write = writeCSV
 			case "parquet":
 				write = func(w io.Writer, f *scores.File) error {
-					return arrowio.WriteScoresParquet(w, f.Fields, f.FieldDims, &f.Scores, f.Interval, nil)
+					return arrowio.WriteScoresParquet(w, f.Fields, &f.Layout, &f.Scores, f.Interval, nil)
 				}
 			default:
 				return fault.Usagef("--format %s: the formats are csv and parquet", format)
@@ -74,18 +76,22 @@ Intervals do not include the bias of multilinear.`, tally.LeastRows),
 
 func writeCSV(to io.Writer, f *scores.File) error {
 	w := csv.NewWriter(to)
+	widest := f.Shape.Widest()
 	record := []string{"field", "id", "count", "t", "t_population"}
 	for _, name := range []string{"phi_", "abs_", "rms_", "se_", "se_population_"} {
-		for c := range f.Dim {
+		for c := range widest {
 			record = append(record, name+strconv.Itoa(c))
 		}
 	}
+	if !f.Layout.Plain() {
+		record = append(record, "table")
+	}
 	_ = w.Write(record) // the writer keeps its first error
-	feature := 0
-	for j, size := range f.FieldDims {
-		for id := range size {
-			count := f.Count[feature]
-			record = append(record[:0], f.Fields[j], strconv.Itoa(id), strconv.FormatInt(count, 10))
+	for _, span := range f.Layout.Spans() {
+		none := make([]string, widest-span.Dim) // the columns that the table lacks
+		for id := range span.Rows {
+			count := f.Count[span.Row+id]
+			record = append(record[:0], f.Fields[span.Field], strconv.Itoa(id), strconv.FormatInt(count, 10))
 			dataset, population := f.Interval(count)
 			for _, t := range []float64{dataset, population} {
 				text := ""
@@ -94,17 +100,21 @@ func writeCSV(to io.Writer, f *scores.File) error {
 				}
 				record = append(record, text)
 			}
-			v := f.Part(feature*f.Dim, (feature+1)*f.Dim)
+			v := f.Part(f.Shape.Row(span.Row + id))
 			for _, phi := range v.Phi {
 				record = append(record, strconv.FormatFloat(phi, 'g', -1, 64))
 			}
+			record = append(record, none...)
 			for _, values := range [][]float32{v.Abs, v.RMS, v.SE, v.PopulationSE} {
 				for _, x := range values {
 					record = append(record, strconv.FormatFloat(float64(x), 'g', -1, 32))
 				}
+				record = append(record, none...)
+			}
+			if !f.Layout.Plain() {
+				record = append(record, f.Layout.Tables[span.Table].Name)
 			}
 			_ = w.Write(record)
-			feature++
 		}
 	}
 	w.Flush()

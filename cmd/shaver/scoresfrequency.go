@@ -12,7 +12,6 @@ import (
 	"shaver/internal/cli"
 	"shaver/internal/dataset"
 	"shaver/internal/fault"
-	"shaver/internal/model"
 	"shaver/internal/prune"
 	"shaver/internal/sparsity"
 	"shaver/internal/sweep"
@@ -23,8 +22,8 @@ type frequencyView struct {
 	Aggregate string           `json:"aggregate"`
 	Sparsity  float64          `json:"sparsity"`
 	Rows      int64            `json:"rows"` // rows in which occurrences are counted
-	Dim       int              `json:"dim"`
-	All       []prune.Bin      `json:"all"` // bins of the features of all fields together
+	Dim       int              `json:"dim"`  // entries of each feature; 0 if features differ
+	All       []prune.Bin      `json:"all"`  // bins of the features of all fields together
 	Fields    []fieldFrequency `json:"fields"`
 }
 
@@ -119,8 +118,8 @@ func (o *frequencyOptions) view() (*frequencyView, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &frequencyView{Aggregate: o.aggregate, Sparsity: o.sparsity, Rows: s.Rows, Dim: a.Dim}
-	v.All = prune.Bins(&model.Architecture{FieldDims: []int{a.Features()}, Dim: a.Dim}, s.Count, mask, o.bins)[0]
+	v := &frequencyView{Aggregate: o.aggregate, Sparsity: o.sparsity, Rows: s.Rows, Dim: s.Shape.Dim()}
+	v.All = prune.AllBins(a, s.Count, mask, o.bins)
 	for j, bins := range prune.Bins(a, s.Count, mask, o.bins) {
 		top, bottom := ends(ranked[j], o.top)
 		v.Fields = append(v.Fields, fieldFrequency{s.Fields[j], bins, top, bottom})
@@ -130,8 +129,7 @@ func (o *frequencyOptions) view() (*frequencyView, error) {
 
 // ranked returns the features of each field that occur, most valuable first, by an
 // aggregate of the first scores. Their names come from the vocabulary of the dataset in
-// the folder; without a folder they have no names. mask says which entries are dropped,
-// [n, d].
+// the folder; without a folder they have no names. mask says which entries are dropped.
 func (p *pruner) ranked(aggregate, folder string, mask []bool) ([][]featureValue, error) {
 	a, s := &p.checkpoint.Architecture, p.scores[0]
 	values, err := s.Aggregate(aggregate)
@@ -142,27 +140,32 @@ func (p *pruner) ranked(aggregate, folder string, mask []bool) ([][]featureValue
 	if err != nil {
 		return nil, err
 	}
-	ranked := make([][]featureValue, len(a.FieldDims))
-	first := 0
-	for j, size := range a.FieldDims {
-		for id := range size {
-			f := featureValue{ID: id, Count: s.Count[first+id]}
-			if f.Count == 0 {
-				continue
-			}
-			for i := (first + id) * a.Dim; i < (first+id+1)*a.Dim; i++ {
+	all := make([][]featureValue, len(a.FieldDims)) // by field and id
+	for _, span := range a.Spans() {
+		if all[span.Field] == nil {
+			all[span.Field] = make([]featureValue, span.Rows)
+		}
+		for id := range span.Rows {
+			f := &all[span.Field][id]
+			f.ID, f.Count = id, s.Count[span.Row+id]
+			from := span.Entry + id*span.Dim
+			for i := from; i < from+span.Dim; i++ {
 				f.Worth += values[i]
 				if !mask[i] {
 					f.Kept++
 				}
 			}
-			f.Name = name(j, id)
-			ranked[j] = append(ranked[j], f)
 		}
-		first += size
-		slices.SortFunc(ranked[j], func(x, y featureValue) int { return cmp.Or(-cmp.Compare(x.Worth, y.Worth), cmp.Compare(x.ID, y.ID)) })
 	}
-	return ranked, nil
+	for j, features := range all {
+		features = slices.DeleteFunc(features, func(f featureValue) bool { return f.Count == 0 })
+		for i := range features {
+			features[i].Name = name(j, features[i].ID)
+		}
+		slices.SortFunc(features, func(x, y featureValue) int { return cmp.Or(-cmp.Compare(x.Worth, y.Worth), cmp.Compare(x.ID, y.ID)) })
+		all[j] = features
+	}
+	return all, nil
 }
 
 // ends returns at most n features from each end of the list. No feature is in both.
@@ -208,7 +211,11 @@ func (p *pruner) names(folder string) (func(field, id int) string, error) {
 }
 
 func (v *frequencyView) table(w io.Writer) {
-	fmt.Fprintf(w, "FIELD\tFEATURES\tOCCURRENCES\tKEPT OF %d\n", v.Dim)
+	kept := "KEPT"
+	if v.Dim > 0 {
+		kept = fmt.Sprintf("KEPT OF %d", v.Dim)
+	}
+	fmt.Fprintf(w, "FIELD\tFEATURES\tOCCURRENCES\t%s\n", kept)
 	lines := func(name string, bins []prune.Bin) {
 		for _, b := range bins {
 			fmt.Fprintf(w, "%s\t%d\t%d to %d\t%.2f\n", name, b.Features, b.Least, b.Most, b.Mean)

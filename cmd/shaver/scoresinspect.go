@@ -10,6 +10,7 @@ import (
 	"shaver/internal/cli"
 	"shaver/internal/estimator"
 	"shaver/internal/job"
+	"shaver/internal/model"
 	"shaver/internal/scores"
 	"shaver/internal/tally"
 )
@@ -21,7 +22,8 @@ type scoresFacts struct {
 	Rows            int64                 `json:"rows"`
 	DatasetRows     int64                 `json:"dataset_rows"`
 	Features        int                   `json:"features"`
-	Dim             int                   `json:"dim"`
+	Dim             int                   `json:"dim"`              // 0 if the tables have different numbers of columns
+	Tables          []model.Table         `json:"tables,omitempty"` // if the model has look-ups
 	LossFull        float64               `json:"loss_full"`
 	LossEmpty       float64               `json:"loss_empty"`
 	EfficiencyError float64               `json:"efficiency_error"`
@@ -81,7 +83,7 @@ func inspectScores(f *scores.File) (*scoresFacts, error) {
 	}
 	s := f.Summary(values)
 	return &scoresFacts{
-		Job: f.Spec.ID(), Spec: f.Spec, Rows: f.Rows, DatasetRows: f.DatasetRows, Features: len(f.Count), Dim: f.Dim,
+		Job: f.Spec.ID(), Spec: f.Spec, Rows: f.Rows, DatasetRows: f.DatasetRows, Features: len(f.Count), Dim: f.Shape.Dim(), Tables: f.Layout.Tables,
 		LossFull: f.LossFull, LossEmpty: f.LossEmpty, EfficiencyError: f.EfficiencyError, EfficiencySE: f.EfficiencySE, StandardError: f.StandardError(), Stopped: f.Stopped, Audit: f.Audit,
 		MaxSE: s.MaxSE, MaxPopulationSE: s.MaxPopulationSE, Convergence: s.Convergence(), NoInterval: s.NoInterval, Aggregate: scores.DefaultAggregate, Fields: s.Fields,
 	}, nil
@@ -98,7 +100,12 @@ func (s *scoresFacts) table(w io.Writer) {
 		}
 		fmt.Fprintf(w, "stopped\t%s\t%s\n", converged, s.Stopped.Text(s.Spec.Until))
 	}
-	fmt.Fprintf(w, "table\t%d x %d\n", s.Features, s.Dim)
+	if s.Tables == nil {
+		fmt.Fprintf(w, "table\t%d x %d\n", s.Features, s.Dim)
+	}
+	for _, t := range s.Tables {
+		fmt.Fprintf(w, "table %s\t%d x %d\n", cli.Printable(t.Name), t.Rows, t.Dim)
+	}
 	fmt.Fprintf(w, "mean loss\t%.6f\t%.6f with everything dropped\n", s.LossFull, s.LossEmpty)
 	fmt.Fprintf(w, "efficiency error\t%s\n", scores.EfficiencyText(s.EfficiencyError, s.EfficiencySE))
 	rule := "meets"

@@ -301,8 +301,10 @@ func sweepMethods(ctx context.Context, o *sweepInput) (*sweep.Document, error) {
 		Features: m.Features(), Entries: m.Parameters(), Points: []sweep.Point{},
 		Settings: &sweep.Settings{Rank: o.rank, Protect: o.keep.Fields, FieldMinimum: o.keep.Minimum, Seed: o.seed},
 	}
-	size := p.checkpoint.Footprint()
-	document.Unpruned.Bytes, document.Unpruned.TableBytes, document.Unpruned.MemoryBytes = &size.File, &size.Table, &size.Memory
+	if p.checkpoint.Compactable() == nil {
+		size := p.checkpoint.Footprint()
+		document.Unpruned.Bytes, document.Unpruned.TableBytes, document.Unpruned.MemoryBytes = &size.File, &size.Table, &size.Memory
+	}
 	for _, s := range p.scores {
 		document.Sources = append(document.Sources, sweep.NewScoresFile(s))
 	}
@@ -435,15 +437,20 @@ func (p *pruner) tableOf(d *dataset.Dataset, keep prune.Keep, values string) (*s
 	if v.Size() == 0 {
 		return nil, fault.Usagef("--values %q: expected some of %s", values, strings.Join(valueNames(), ", "))
 	}
-	return &sweep.Unpruned{
+	t := &sweep.Unpruned{
 		Architecture: &p.checkpoint.Architecture, Names: p.scores[0].Fields, Entries: p.table, Keep: keep, Values: v,
 		Counts: func() ([]int64, error) { return occurrences(d) },
-		Fit:    func(order []int32, bytes int64) (int, error) { return p.checkpoint.CompactDrop(order, v, bytes) },
-		Footprint: func(dropped []bool) (file, table, memory int64) {
-			size := p.checkpoint.CompactFootprint(dropped, v)
-			return size.File, size.Table, size.Memory
-		},
-	}, nil
+	}
+	if err := p.checkpoint.Compactable(); err != nil {
+		t.Fit = func([]int32, int64) (int, error) { return 0, err }
+		return t, nil
+	}
+	t.Fit = func(order []int32, bytes int64) (int, error) { return p.checkpoint.CompactDrop(order, v, bytes) }
+	t.Footprint = func(dropped []bool) (file, table, memory int64) {
+		size := p.checkpoint.CompactFootprint(dropped, v)
+		return size.File, size.Table, size.Memory
+	}
+	return t, nil
 }
 
 // occurrences returns the number of train and val rows in which each feature occurs.

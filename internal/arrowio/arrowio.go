@@ -38,6 +38,9 @@ const (
 	ScoresVersion      = "shaver.scores/3"
 	FrequenciesVersion = "shaver.frequencies/1"
 
+	// DenseRowsVersion is the version of rows with dense inputs.
+	DenseRowsVersion = "shaver.rows/2"
+
 	// UnsealedScoresVersion is an older version, which is still read. Its files have no
 	// digest.
 	UnsealedScoresVersion = "shaver.scores/2"
@@ -143,16 +146,26 @@ func column(kind arrow.DataType, n int, bytes []byte) arrow.Array {
 	return array.MakeFromData(data)
 }
 
-// lists returns a column with dim values in each row, and releases values.
-func lists(values arrow.Array, dim int) arrow.Array {
+// lists returns a column of lists, and releases values. Each list has dim values, or, if
+// dim is 0, list i has the values from offsets[i] to offsets[i+1].
+func lists(values arrow.Array, dim int, offsets []int32) arrow.Array {
 	defer values.Release()
-	kind := listOf(values.DataType(), dim)
-	data := array.NewData(kind, values.Len()/dim, []*memory.Buffer{nil}, []arrow.ArrayData{values.Data()}, 0, 0)
+	buffers, n := []*memory.Buffer{nil}, len(offsets)-1
+	if dim > 0 {
+		n = values.Len() / dim
+	} else {
+		buffers = append(buffers, memory.NewBufferBytes(arrow.Int32Traits.CastToBytes(offsets)))
+	}
+	data := array.NewData(listOf(values.DataType(), dim), n, buffers, []arrow.ArrayData{values.Data()}, 0, 0)
 	defer data.Release()
 	return array.MakeFromData(data)
 }
 
+// listOf returns the type of lists of dim values, or, if dim is 0, of any number of values.
 func listOf(kind arrow.DataType, dim int) arrow.DataType {
+	if dim == 0 {
+		return arrow.ListOfNonNullable(kind)
+	}
 	return arrow.FixedSizeListOfNonNullable(int32(dim), kind)
 }
 
@@ -232,12 +245,15 @@ func (r *reader) expect(columns ...arrow.Field) error {
 // sameType reports whether the types are equal. It ignores the name and nullability of a
 // list's values, which differ between writers.
 func sameType(a, b arrow.DataType) bool {
-	la, ok := a.(*arrow.FixedSizeListType)
-	if !ok {
-		return arrow.TypeEqual(a, b)
+	switch la := a.(type) {
+	case *arrow.FixedSizeListType:
+		lb, ok := b.(*arrow.FixedSizeListType)
+		return ok && la.Len() == lb.Len() && arrow.TypeEqual(la.Elem(), lb.Elem())
+	case *arrow.ListType:
+		lb, ok := b.(*arrow.ListType)
+		return ok && arrow.TypeEqual(la.Elem(), lb.Elem())
 	}
-	lb, ok := b.(*arrow.FixedSizeListType)
-	return ok && la.Len() == lb.Len() && arrow.TypeEqual(la.Elem(), lb.Elem())
+	return arrow.TypeEqual(a, b)
 }
 
 // next calls visit with the next batch, or returns io.EOF after the last one. The batch
@@ -261,16 +277,27 @@ func (r *reader) next(visit func(arrow.Record) error) error {
 }
 
 // complete checks that a column has no nulls. If it is a column of lists, it also checks
-// that all their values are there.
+// that all their values are there, one list after another.
 func complete(c arrow.Array) error {
 	if c.NullN() != 0 {
 		return errors.New("has nulls, expected none")
 	}
-	list, ok := c.(*array.FixedSizeList)
-	if !ok {
+	var values arrow.Array
+	want := 0
+	switch list := c.(type) {
+	case *array.FixedSizeList:
+		values, want = list.ListValues(), c.Len()*int(list.DataType().(*arrow.FixedSizeListType).Len())
+	case *array.List:
+		values = list.ListValues()
+		for i, end := range list.Offsets()[:c.Len()+1] {
+			if int(end) < want || i == 0 && end != 0 {
+				return fmt.Errorf("has lists that begin at %d and end at %d, expected lists one after another", want, end)
+			}
+			want = int(end)
+		}
+	default:
 		return nil
 	}
-	values, want := list.ListValues(), c.Len()*int(list.DataType().(*arrow.FixedSizeListType).Len())
 	if values.Len() != want || values.NullN() != 0 {
 		return fmt.Errorf("has %d values, %d of them null; expected %d and no nulls", values.Len(), values.NullN(), want)
 	}

@@ -30,10 +30,11 @@ type ColumnFile struct {
 
 // ColumnBlock is consecutive rows of a table: a row group or a record batch.
 type ColumnBlock struct {
-	Row   int64 // position of the first row, from 0
-	Len   int   // number of rows
-	Read  int64 // approximate number of bytes of the file up to the end of the block
-	cells func(visit func(cells [][]byte) error) error
+	Row    int64  // position of the first row, from 0
+	Len    int    // number of rows
+	Read   int64  // approximate number of bytes of the file up to the end of the block
+	Single []bool // for each chosen column, whether its type is float32, so that the shortest exact text of a value is shorter than the value
+	cells  func(visit func(cells [][]byte) error) error
 }
 
 // blockMemory bounds the memory of a block, in bytes. For a row group it bounds the pages
@@ -133,6 +134,14 @@ func (t *ColumnFile) Next() (*ColumnBlock, error) {
 	}
 	p.Row = t.rows
 	t.rows += int64(p.Len)
+	p.Single = make([]bool, len(t.chosen))
+	for k, column := range t.chosen {
+		if t.parquet != nil {
+			p.Single[k] = t.parquet.single(column)
+		} else {
+			p.Single[k] = t.ipc.single(column)
+		}
+	}
 	return p, nil
 }
 

@@ -87,6 +87,15 @@ func (t *ipcTable) unfit(column int) string {
 	return kind.String()
 }
 
+// single reports whether a column has the type float32.
+func (t *ipcTable) single(column int) bool {
+	kind := t.reader.Schema().Field(column).Type
+	if d, ok := kind.(*arrow.DictionaryType); ok {
+		kind = d.ValueType
+	}
+	return kind.ID() == arrow.FLOAT32
+}
+
 // extensionKey is the key in a column's metadata that names its extension type. The meaning
 // of numbers in such a column is unknown. In pandas, for example, a period is a number that
 // depends on a unit.

@@ -119,6 +119,11 @@ func (p *parquetTable) unfit(column int) string {
 	return c.PhysicalType().String()
 }
 
+// single reports whether a column has the type float32.
+func (p *parquetTable) single(column int) bool {
+	return p.meta.Schema.Column(column).PhysicalType() == parquet.Types.Float
+}
+
 func (p *parquetTable) next(chosen []int) (*ColumnBlock, error) {
 	if p.group == p.groups {
 		return nil, io.EOF

@@ -350,7 +350,7 @@ func checkSchema(schema flat, length int, foreign bool) error {
 // or metadata.
 func (f flat) plain() bool {
 	switch f.byteAt(2) {
-	case 2, 3, 5, 16: // Int, FloatingPoint, Utf8, FixedSizeList
+	case 2, 3, 5, 12, 16: // Int, FloatingPoint, Utf8, List, FixedSizeList
 		return f.Offset(slot(4)) == 0 && f.lengthAt(6) == 0
 	}
 	return false

@@ -14,6 +14,8 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/file"
 	"github.com/apache/arrow/go/v17/parquet/schema"
 
+	"shaver/internal/layout"
+	"shaver/internal/model"
 	"shaver/internal/tally"
 )
 
@@ -22,7 +24,9 @@ const parquetGroup = 1 << 16
 
 // WriteScoresParquet writes the content of WriteScores as Parquet, for tools that prefer
 // it. The columns are flat: field, id, count, t and t_population, phi_0, ..., phi_{d-1},
-// abs_0, ..., and so on. The metadata become key-value metadata. A standard error times
+// abs_0, ..., and so on. If rows of the tables have different numbers of entries, d is the
+// largest, and a row has nulls in the columns that it lacks. Unless the layout is plain, the
+// last column is table. The metadata become key-value metadata. A standard error times
 // its factor is half the width of a 95% interval; the factor of se is t, and that of
 // se_population is t_population. interval returns both factors for a feature's count, or
 // NaN if there is no interval. None of our programs reads the file. The same arguments
@@ -30,25 +34,25 @@ const parquetGroup = 1 << 16
 //
 // WriteScoresParquet uses the low-level writer, because the writer for Arrow records
 // (pqarrow) would link all of gRPC into every binary.
-func WriteScoresParquet(w io.Writer, fields []string, sizes []int, s *tally.Scores, interval func(count int64) (dataset, population float64), meta map[string]string) error {
-	if err := checkScores(fields, sizes, s); err != nil {
+func WriteScoresParquet(w io.Writer, fields []string, a *model.Architecture, s *tally.Scores, interval func(count int64) (dataset, population float64), meta map[string]string) error {
+	if err := checkScores(fields, a, s); err != nil {
 		return err
 	}
-	root, err := parquetSchema(s.Dim)
+	root, err := parquetSchema(a)
 	if err != nil {
 		return err
 	}
 	out := parquetWriter(w, root)
-	metadata := scoresMetadata(fields, sizes, s.Dim, meta)
+	metadata := scoresMetadata(fields, a, meta)
 	pairs := metadata.ToMap()
 	for _, key := range slices.Sorted(maps.Keys(pairs)) {
 		if err := out.AppendKeyValueMetadata(key, pairs[key]); err != nil {
 			return err
 		}
 	}
-	at := place{}
+	at, spans := place{}, a.Spans()
 	for from := 0; from < len(s.Count); from += parquetGroup {
-		if err := writeGroup(out.AppendRowGroup(), fields, sizes, s, interval, from, min(from+parquetGroup, len(s.Count)), &at); err != nil {
+		if err := writeGroup(out.AppendRowGroup(), fields, a, spans, s, interval, from, min(from+parquetGroup, len(s.Count)), &at); err != nil {
 			return errors.Join(err, out.Close())
 		}
 	}
@@ -135,32 +139,51 @@ func footerHas(r io.ReaderAt, size int64, text string) bool {
 	return err == nil && bytes.Contains(footer, []byte(text))
 }
 
-func parquetSchema(dim int) (*schema.GroupNode, error) {
-	name, err := schema.NewPrimitiveNodeLogical("field", parquet.Repetitions.Required, schema.StringLogicalType{}, parquet.Types.ByteArray, 0, -1)
+func parquetSchema(a *model.Architecture) (*schema.GroupNode, error) {
+	name, err := textNode("field")
 	if err != nil {
 		return nil, err
 	}
 	once := parquet.Repetitions.Required
+	shape, entry := a.Shape(), once
+	if shape.Dim() == 0 {
+		entry = parquet.Repetitions.Optional
+	}
 	columns := schema.FieldList{name, schema.NewInt32Node("id", once, -1), schema.NewInt64Node("count", once, -1),
 		schema.NewFloat64Node("t", once, -1), schema.NewFloat64Node("t_population", once, -1)}
-	for c := range dim {
-		columns = append(columns, schema.NewFloat64Node(fmt.Sprintf("phi_%d", c), once, -1))
+	for c := range shape.Widest() {
+		columns = append(columns, schema.NewFloat64Node(fmt.Sprintf("phi_%d", c), entry, -1))
 	}
 	for _, prefix := range narrowNames {
-		for c := range dim {
-			columns = append(columns, schema.NewFloat32Node(fmt.Sprintf("%s_%d", prefix, c), once, -1))
+		for c := range shape.Widest() {
+			columns = append(columns, schema.NewFloat32Node(fmt.Sprintf("%s_%d", prefix, c), entry, -1))
 		}
+	}
+	if !a.Plain() {
+		table, err := textNode("table")
+		if err != nil {
+			return nil, err
+		}
+		columns = append(columns, table)
 	}
 	return schema.NewGroupNode("schema", parquet.Repetitions.Required, columns, -1)
 }
 
+func textNode(name string) (*schema.PrimitiveNode, error) {
+	return schema.NewPrimitiveNodeLogical(name, parquet.Repetitions.Required, schema.StringLogicalType{}, parquet.Types.ByteArray, 0, -1)
+}
+
 // writeGroup writes features [from, to). at is the position of the first of them.
-func writeGroup(group file.SerialRowGroupWriter, fields []string, sizes []int, s *tally.Scores, interval func(int64) (float64, float64), from, to int, at *place) error {
+func writeGroup(group file.SerialRowGroupWriter, fields []string, a *model.Architecture, spans []model.Span, s *tally.Scores, interval func(int64) (float64, float64), from, to int, at *place) error {
 	names, ids := make([]parquet.ByteArray, 0, to-from), make([]int32, 0, to-from)
+	var tables []parquet.ByteArray
 	for len(ids) < to-from {
-		field, first, end := at.run(sizes, to-from-len(ids))
+		span, first, end := at.run(spans, to-from-len(ids))
 		for id := first; id < end; id++ {
-			names, ids = append(names, parquet.ByteArray(fields[field])), append(ids, int32(id))
+			names, ids = append(names, parquet.ByteArray(fields[span.Field])), append(ids, int32(id))
+			if !a.Plain() {
+				tables = append(tables, parquet.ByteArray(a.Tables[span.Table].Name))
+			}
 		}
 	}
 	if err := writeColumn(group, names); err != nil {
@@ -182,25 +205,40 @@ func writeGroup(group file.SerialRowGroupWriter, fields []string, sizes []int, s
 	if err := writeColumn(group, population); err != nil {
 		return err
 	}
-	if err := writeEntries(group, s.Phi, s.Dim, from, to); err != nil {
+	if err := writeEntries(group, s.Phi, &s.Shape, from, to); err != nil {
 		return err
 	}
 	for _, values := range narrow(&s.Values) {
-		if err := writeEntries(group, *values, s.Dim, from, to); err != nil {
+		if err := writeEntries(group, *values, &s.Shape, from, to); err != nil {
+			return err
+		}
+	}
+	if !a.Plain() {
+		if err := writeColumn(group, tables); err != nil {
 			return err
 		}
 	}
 	return group.Close()
 }
 
-// writeEntries writes features [from, to) of [n, d] values as d columns.
-func writeEntries[T any](group file.SerialRowGroupWriter, entries []T, dim, from, to int) error {
-	values := make([]T, to-from)
-	for c := range dim {
-		for i := range values {
-			values[i] = entries[(from+i)*dim+c]
+// writeEntries writes the entries of features [from, to) as columns, with nulls where a
+// feature has fewer entries than others.
+func writeEntries[T any](group file.SerialRowGroupWriter, entries []T, shape *layout.Shape, from, to int) error {
+	values := make([]T, 0, to-from)
+	var defined []int16 // nil if no value is null
+	for c := range shape.Widest() {
+		values, defined = values[:0], defined[:0]
+		for row := from; row < to; row++ {
+			first, end := shape.Row(row)
+			has := int16(0)
+			if first+c < end {
+				values, has = append(values, entries[first+c]), 1
+			}
+			if shape.Dim() == 0 {
+				defined = append(defined, has)
+			}
 		}
-		if err := writeColumn(group, values); err != nil {
+		if err := writeOptional(group, values, defined); err != nil {
 			return err
 		}
 	}
@@ -208,6 +246,12 @@ func writeEntries[T any](group file.SerialRowGroupWriter, entries []T, dim, from
 }
 
 func writeColumn[T any](group file.SerialRowGroupWriter, values []T) error {
+	return writeOptional(group, values, nil)
+}
+
+// writeOptional writes a column whose defined elements are values. defined is 1 for them
+// and 0 for nulls, or nil if there are no nulls.
+func writeOptional[T any](group file.SerialRowGroupWriter, values []T, defined []int16) error {
 	next, err := group.NextColumn()
 	if err != nil {
 		return err
@@ -218,7 +262,7 @@ func writeColumn[T any](group file.SerialRowGroupWriter, values []T) error {
 	if !ok {
 		panic(fmt.Sprintf("arrowio: writeColumn: a %T does not accept a %T", next, values))
 	}
-	if _, err := chunk.WriteBatch(values, nil, nil); err != nil {
+	if _, err := chunk.WriteBatch(values, defined, nil); err != nil {
 		return err
 	}
 	return next.Close()

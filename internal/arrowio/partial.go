@@ -3,6 +3,8 @@ package arrowio
 import (
 	"fmt"
 	"io"
+	"math"
+	"slices"
 	"strconv"
 
 	"github.com/apache/arrow/go/v17/arrow"
@@ -10,6 +12,7 @@ import (
 	flatbuffers "github.com/google/flatbuffers/go"
 
 	"shaver/internal/fault"
+	"shaver/internal/layout"
 	"shaver/internal/tally"
 )
 
@@ -26,6 +29,8 @@ const (
 	keyDim            = "dim"
 )
 
+// partialColumns returns the columns of a partial of lists with dim values, or, if dim is 0,
+// with any number of values.
 func partialColumns(dim int, within bool) []arrow.Field {
 	int64s := arrow.PrimitiveTypes.Int64
 	columns := []arrow.Field{{Name: "feature", Type: arrow.PrimitiveTypes.Int32}, {Name: "count", Type: int64s}}
@@ -40,12 +45,17 @@ func partialColumns(dim int, within bool) []arrow.Field {
 func EncodePartial(w io.Writer, p *tally.Partial) error {
 	metadata := arrow.NewMetadata(
 		[]string{keyVersion, keyRows, keyLossFull, keyLossEmpty, keyResidualSquare, keyDim},
-		[]string{PartialVersion, decimal(p.Rows), decimal(p.LossFull), decimal(p.LossEmpty), decimal(p.ResidualSquare), decimal(int64(p.Dim))})
-	out := newStreamWriter(w, arrow.NewSchema(partialColumns(p.Dim, p.Within != nil), &metadata))
+		[]string{PartialVersion, decimal(p.Rows), decimal(p.LossFull), decimal(p.LossEmpty), decimal(p.ResidualSquare), decimal(int64(p.Shape.Dim()))})
+	dim := p.Shape.Dim()
+	out := newStreamWriter(w, arrow.NewSchema(partialColumns(dim, p.Within != nil), &metadata))
 	if len(p.Features) > 0 {
-		columns := []arrow.Array{int32s(p.Features), int64s(p.Count), lists(int64s(p.Sum), p.Dim), lists(int64s(p.Abs), p.Dim), lists(int64s(p.Square), p.Dim)}
-		if p.Within != nil {
-			columns = append(columns, lists(int64s(p.Within), p.Dim))
+		offsets, err := partialOffsets(p)
+		if err != nil {
+			return err
+		}
+		columns := []arrow.Array{int32s(p.Features), int64s(p.Count)}
+		for _, list := range partialLists(p) {
+			columns = append(columns, lists(int64s(*list), dim, offsets))
 		}
 		if err := out.write(len(p.Features), columns...); err != nil {
 			return err
@@ -54,15 +64,39 @@ func EncodePartial(w io.Writer, p *tally.Partial) error {
 	return out.close()
 }
 
-// DecodePartial reads and validates a partial of a table of features x dim, with or
-// without variances within rows. The partial may share the memory of data.
-func DecodePartial(data []byte, features, dim int, within bool) (*tally.Partial, error) {
+// partialLists returns the lists of sums of p, in the order of their columns.
+func partialLists(p *tally.Partial) []*[]int64 {
+	return []*[]int64{&p.Sum, &p.Abs, &p.Square, &p.Within}[:tally.Lists(p.Within != nil)]
+}
+
+// partialOffsets returns the offsets of the lists of p, or nil if the lists have the same
+// length. The features of p must be rows of its shape.
+func partialOffsets(p *tally.Partial) ([]int32, error) {
+	if p.Shape.Dim() > 0 {
+		return nil, nil
+	}
+	offsets := make([]int32, 1, len(p.Features)+1)
+	end := 0
+	for _, f := range p.Features {
+		from, to := p.Shape.Row(int(f))
+		if end += to - from; end > math.MaxInt32 {
+			return nil, fmt.Errorf("a partial has more than %d entries: choose fewer rows per shard", math.MaxInt32)
+		}
+		offsets = append(offsets, int32(end))
+	}
+	return offsets, nil
+}
+
+// DecodePartial reads and validates a partial of tables of the given shape, with or without
+// variances within rows. The partial may share the memory of data.
+func DecodePartial(data []byte, shape layout.Shape, within bool) (*tally.Partial, error) {
 	r, err := newReader(&held{data: data}, false, PartialVersion)
 	if err != nil {
 		return nil, err
 	}
 	defer r.close()
-	p := &tally.Partial{Dim: dim, Features: []int32{}, Count: []int64{}, Sum: []int64{}, Abs: []int64{}, Square: []int64{}}
+	dim := shape.Dim()
+	p := &tally.Partial{Shape: shape, Features: []int32{}, Count: []int64{}, Sum: []int64{}, Abs: []int64{}, Square: []int64{}}
 	if within {
 		p.Within = []int64{}
 	}
@@ -89,7 +123,7 @@ func DecodePartial(data []byte, features, dim int, within bool) (*tally.Partial,
 			return nil, err
 		}
 	}
-	if err := p.Validate(features, dim, within); err != nil {
+	if err := p.Validate(&shape, within); err != nil {
 		return nil, fault.Inputf("%w", err)
 	}
 	return p, nil
@@ -109,8 +143,23 @@ func (m *messages) partialBatch(p *tally.Partial) error {
 	if rows > int64(len(m.body)) { // prevents an overflow below
 		return errTruncated
 	}
-	entries := rows * int64(p.Dim)
-	lists := []*[]int64{&p.Sum, &p.Abs, &p.Square, &p.Within}[:tally.Lists(p.Within != nil)]
+	values := func(buffer int, bytes int64) ([]byte, error) {
+		offset, length, err := batch.pairAt(2, buffer)
+		if err != nil || offset < 0 || offset%8 != 0 || length < bytes || offset > int64(len(m.body)) || bytes > int64(len(m.body))-offset {
+			return nil, fmt.Errorf("buffer %d of a batch extends beyond the batch", buffer)
+		}
+		return m.body[offset : offset+bytes : offset+bytes], nil
+	}
+	features, err := values(1, 4*rows)
+	if err != nil {
+		return err
+	}
+	part := &tally.Partial{Shape: p.Shape, Features: arrow.Int32Traits.CastFromBytes(features)}
+	entries, offsets, err := partialEntries(part)
+	if err != nil {
+		return err
+	}
+	lists := partialLists(p)
 	// A batch has a node for each column, and one more for the values of each list. A
 	// node holds the number of values and the number of nulls.
 	nodes := 2 + 2*len(lists)
@@ -127,30 +176,52 @@ func (m *messages) partialBatch(p *tally.Partial) error {
 	if n := batch.lengthAt(1); n != nodes {
 		return fmt.Errorf("a batch has %d columns and lists, expected %d", n, nodes)
 	}
-	values := func(buffer int, bytes int64) ([]byte, error) {
-		offset, length, err := batch.pairAt(2, buffer)
-		if err != nil || offset < 0 || offset%8 != 0 || length < bytes || offset > int64(len(m.body)) || bytes > int64(len(m.body))-offset {
-			return nil, fmt.Errorf("buffer %d of a batch extends beyond the batch", buffer)
-		}
-		return m.body[offset : offset+bytes : offset+bytes], nil
-	}
-	features, err := values(1, 4*rows)
+	p.Features = join(p.Features, part.Features)
+	count, err := values(3, 8*rows)
 	if err != nil {
 		return err
 	}
-	p.Features = join(p.Features, arrow.Int32Traits.CastFromBytes(features))
-	for i, into := range append([]*[]int64{&p.Count}, lists...) {
-		buffer, bytes := 3+3*i, 8*entries // a list has three buffers: its own null bitmap, that of its values, and the values
-		if i == 0 {
-			bytes = 8 * rows
+	p.Count = join(p.Count, arrow.Int64Traits.CastFromBytes(count))
+	buffer := 4
+	for _, into := range lists {
+		// A list has a null bitmap, offsets unless all lists have the same length, and the
+		// null bitmap and the values of its elements.
+		buffer++
+		if offsets != nil {
+			found, err := values(buffer, int64(4*len(offsets)))
+			if err != nil {
+				return err
+			}
+			if !slices.Equal(arrow.Int32Traits.CastFromBytes(found), offsets) {
+				return fmt.Errorf("buffer %d of a batch has lists of other lengths than the rows of the tables", buffer)
+			}
+			buffer++
 		}
-		data, err := values(buffer, bytes)
+		data, err := values(buffer+1, 8*entries)
 		if err != nil {
 			return err
 		}
 		*into = join(*into, arrow.Int64Traits.CastFromBytes(data))
+		buffer += 2
 	}
 	return nil
+}
+
+// partialEntries returns the number of entries of the features of p, and the offsets of
+// their lists, which are nil if the lists have the same length.
+func partialEntries(p *tally.Partial) (entries int64, offsets []int32, err error) {
+	if dim := p.Shape.Dim(); dim > 0 {
+		return int64(len(p.Features)) * int64(dim), nil, nil
+	}
+	for _, f := range p.Features {
+		if f < 0 || int(f) >= p.Shape.Rows() {
+			return 0, nil, fmt.Errorf("partial has feature %d: ids must be below %d", f, p.Shape.Rows())
+		}
+	}
+	if offsets, err = partialOffsets(p); err != nil {
+		return 0, nil, err
+	}
+	return int64(offsets[len(offsets)-1]), offsets, nil
 }
 
 // join appends b to a. If a is empty it returns b without a copy, so the values stay in
@@ -163,7 +234,7 @@ func join[T any](a, b []T) []T {
 }
 
 func listValues[A arrow.Array](lists arrow.Array) A {
-	return lists.(*array.FixedSizeList).ListValues().(A)
+	return lists.(array.ListLike).ListValues().(A)
 }
 
 func decimal(v int64) string { return strconv.FormatInt(v, 10) }

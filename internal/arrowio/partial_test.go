@@ -8,12 +8,18 @@ import (
 	"testing"
 
 	"shaver/internal/fault"
+	"shaver/internal/layout"
 	"shaver/internal/tally"
 )
 
 func randomPartial(features, dim int, within bool) *tally.Partial {
+	return randomPartialOf(layout.Of(2*features+1, dim), features, within)
+}
+
+// randomPartialOf returns a partial of the even rows of the tables, up to the given number.
+func randomPartialOf(shape layout.Shape, features int, within bool) *tally.Partial {
 	random := rand.New(rand.NewPCG(2, uint64(features)))
-	p := &tally.Partial{Dim: dim, Rows: 1000, LossFull: 1, LossEmpty: math.MaxInt64, ResidualSquare: 7,
+	p := &tally.Partial{Shape: shape, Rows: 1000, LossFull: 1, LossEmpty: math.MaxInt64, ResidualSquare: 7,
 		Features: []int32{}, Count: []int64{}, Sum: []int64{}, Abs: []int64{}, Square: []int64{}}
 	if within {
 		p.Within = []int64{}
@@ -21,7 +27,8 @@ func randomPartial(features, dim int, within bool) *tally.Partial {
 	for f := range features {
 		p.Features = append(p.Features, int32(2*f))
 		p.Count = append(p.Count, random.Int64N(1000)+1)
-		for range dim {
+		from, to := shape.Row(2 * f)
+		for range to - from {
 			p.Sum = append(p.Sum, int64(random.Uint64())>>random.IntN(60))
 			p.Abs, p.Square = append(p.Abs, random.Int64()), append(p.Square, random.Int64())
 			if within {
@@ -51,7 +58,7 @@ func TestPartialRoundTrip(t *testing.T) {
 		if !bytes.Equal(data, encodePartial(t, p)) {
 			t.Errorf("%v: two encodings of the same partial differ", c)
 		}
-		got, err := DecodePartial(data, 2*c.features+1, c.dim, c.within)
+		got, err := DecodePartial(data, layout.Of(2*c.features+1, c.dim), c.within)
 		if err != nil {
 			if c.dim > 1<<16 && fault.IsInput(err) {
 				continue
@@ -61,6 +68,44 @@ func TestPartialRoundTrip(t *testing.T) {
 		if !reflect.DeepEqual(got, p) {
 			t.Errorf("%v: the partial changed", c)
 		}
+	}
+}
+
+// tables has rows of different numbers of entries.
+func tables() layout.Shape { return layout.Of(3, 4).And(5, 1).And(4, 2) }
+
+func TestPartialOfTables(t *testing.T) {
+	for _, features := range []int{0, 1, 2, 6} {
+		p := randomPartialOf(tables(), features, features != 2)
+		got, err := DecodePartial(encodePartial(t, p), tables(), features != 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(got, p) {
+			t.Errorf("%d features: the partial changed to %+v", features, got)
+		}
+	}
+	data := encodePartial(t, randomPartialOf(tables(), 6, true))
+	_, err := DecodePartial(data, layout.Of(12, 2), true)
+	wantInput(t, err, "the partial has 0 columns, expected 2")
+	_, err = DecodePartial(data, layout.Of(2, 4).And(6, 1).And(4, 2), true)
+	wantInput(t, err, "has 14 values, 0 of them null; expected 11 and no nulls")
+	_, err = DecodePartial(data, layout.Of(2, 4).And(2, 1).And(1, 4).And(3, 1).And(4, 2), true)
+	wantInput(t, err, "lists of other lengths")
+	_, err = DecodePartial(data, layout.Of(3, 4).And(5, 1), true)
+	wantInput(t, err, "partial has feature 8: ids must be below 8")
+	for n := range data {
+		if _, err := DecodePartial(data[:n], tables(), true); !fault.IsInput(err) {
+			t.Fatalf("the first %d of %d bytes: %v", n, len(data), err)
+		}
+	}
+	shape := tables()
+	for bit := range 8 * len(data) {
+		data[bit/8] ^= 1 << (bit % 8)
+		if p, err := DecodePartial(data, shape, true); err != nil && !fault.IsInput(err) || err == nil && p.Validate(&shape, true) != nil {
+			t.Fatalf("bit %d: %v", bit, err)
+		}
+		data[bit/8] ^= 1 << (bit % 8)
 	}
 }
 
@@ -82,7 +127,7 @@ func TestDecodePartialRefuses(t *testing.T) {
 		{"features", data, 10, 4, "partial has feature 10 after 8: ids must ascend and be below 10"},
 		{"order", change(func(p *tally.Partial) { p.Features[3] = p.Features[2] }), 20, 4, "ids must ascend"},
 		{"count", change(func(p *tally.Partial) { p.Count[3] = 1001 }), 20, 4, "feature 6 in 1001 of 1000 rows"},
-		{"square", change(func(p *tally.Partial) { p.Square[5] = -1 }), 20, 4, "negative sum in list 2 for feature 2"},
+		{"square", change(func(p *tally.Partial) { p.Square[5] = -1 }), 20, 4, "negative sum in list 2 at position 5"},
 		{"residual", change(func(p *tally.Partial) { p.ResidualSquare = -1 }), 20, 4, "negative sum of squared residuals"},
 		{"one pass", encodePartial(t, randomPartial(10, 4, false)), 20, 4, "the schema has 5 columns, expected 6"},
 		{"rows", change(func(p *tally.Partial) { p.Rows = 0 }), 20, 4, "partial has 0 rows"},
@@ -91,12 +136,12 @@ func TestDecodePartialRefuses(t *testing.T) {
 		{"empty", nil, 20, 4, "the data end too early"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := DecodePartial(c.data, c.features, c.dim, true)
+			_, err := DecodePartial(c.data, layout.Of(c.features, c.dim), true)
 			wantInput(t, err, c.want)
 		})
 	}
 	for n := range data {
-		if _, err := DecodePartial(data[:n], 20, 4, true); !fault.IsInput(err) {
+		if _, err := DecodePartial(data[:n], layout.Of(20, 4), true); !fault.IsInput(err) {
 			t.Fatalf("the first %d of %d bytes: %v", n, len(data), err)
 		}
 	}
@@ -104,10 +149,13 @@ func TestDecodePartialRefuses(t *testing.T) {
 
 // A change of any single bit gives bad input or a valid partial, but never a panic.
 func TestDecodePartialOnChangedBits(t *testing.T) {
-	data := encodePartial(t, randomPartial(3, 2, true))
+	shape := layout.Of(10, 2)
+	p := randomPartial(3, 2, true)
+	p.Shape = shape
+	data := encodePartial(t, p)
 	for bit := range 8 * len(data) {
 		data[bit/8] ^= 1 << (bit % 8)
-		if p, err := DecodePartial(data, 10, 2, true); err != nil && !fault.IsInput(err) || err == nil && p.Validate(10, 2, true) != nil {
+		if p, err := DecodePartial(data, shape, true); err != nil && !fault.IsInput(err) || err == nil && p.Validate(&shape, true) != nil {
 			t.Fatalf("bit %d: %v", bit, err)
 		}
 		data[bit/8] ^= 1 << (bit % 8)
@@ -118,18 +166,22 @@ func FuzzPartial(f *testing.F) {
 	f.Add(encodePartial(f, randomPartial(0, 2, true)))
 	f.Add(encodePartial(f, randomPartial(5, 2, true)))
 	f.Add(encodePartial(f, randomPartial(5, 2, false)))
+	f.Add(encodePartial(f, randomPartialOf(tables(), 5, true)))
+	f.Add(encodePartial(f, randomPartialOf(tables(), 6, false)))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		for _, within := range []bool{false, true} {
-			p, err := DecodePartial(data, 10, 2, within)
-			if err != nil {
-				if !fault.IsInput(err) {
-					t.Fatalf("not bad input: %v", err)
+		for _, shape := range []layout.Shape{layout.Of(10, 2), tables()} {
+			for _, within := range []bool{false, true} {
+				p, err := DecodePartial(data, shape, within)
+				if err != nil {
+					if !fault.IsInput(err) {
+						t.Fatalf("not bad input: %v", err)
+					}
+					continue
 				}
-				continue
-			}
-			again, err := DecodePartial(encodePartial(t, p), 10, 2, within)
-			if err != nil || !reflect.DeepEqual(again, p) {
-				t.Fatalf("the partial changed when it was written and read again: %v", err)
+				again, err := DecodePartial(encodePartial(t, p), shape, within)
+				if err != nil || !reflect.DeepEqual(again, p) {
+					t.Fatalf("the partial changed when it was written and read again: %v", err)
+				}
 			}
 		}
 	})
@@ -151,7 +203,7 @@ func BenchmarkPartial(b *testing.B) {
 	b.Run("decode", func(b *testing.B) {
 		b.SetBytes(int64(len(data)))
 		for b.Loop() {
-			if _, err := DecodePartial(data, 400_000, 16, false); err != nil {
+			if _, err := DecodePartial(data, p.Shape, false); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/apache/arrow/go/v17/arrow"
@@ -30,29 +31,39 @@ const keySizes = "sizes" // JSON array
 
 // CheckFields reports the first invalid field name. Names must be UTF-8, distinct and not
 // empty, and must not be "label" or "row".
-func CheckFields(fields []string) error {
-	if len(fields) > maxColumns-2 {
-		return fmt.Errorf("%d fields, expected at most %d", len(fields), maxColumns-2)
+func CheckFields(fields []string) error { return CheckColumns(fields, nil) }
+
+// CheckColumns is like CheckFields for the names of fields and dense inputs, which must
+// also differ from each other.
+func CheckColumns(fields, dense []string) error {
+	if n := len(fields) + len(dense); n > maxColumns-2 {
+		return fmt.Errorf("%d fields and dense inputs, expected at most %d", n, maxColumns-2)
 	}
-	seen := make(map[string]int, len(fields))
-	for j, name := range fields {
+	seen := make(map[string]string, len(fields)+len(dense))
+	for i, name := range slices.Concat(fields, dense) {
+		what := fmt.Sprintf("field %d", i)
+		if i >= len(fields) {
+			what = fmt.Sprintf("dense input %d", i-len(fields))
+		}
 		switch before, ok := seen[name]; {
 		case name == "":
-			return fmt.Errorf("field %d has an empty name", j)
+			return fmt.Errorf("%s has an empty name", what)
 		case !utf8.ValidString(name):
-			return fmt.Errorf("field %d has the name %q, which is not UTF-8", j, name)
+			return fmt.Errorf("%s has the name %q, which is not UTF-8", what, name)
 		case name == rowColumn || name == labelColumn:
-			return fmt.Errorf("field %d has the name %q, which is reserved for another column: rename the field", j, name)
+			return fmt.Errorf("%s has the name %q, which is reserved for another column: rename it", what, name)
+		case ok && i < len(fields):
+			return fmt.Errorf("fields %s and %d have the same name %q", strings.TrimPrefix(before, "field "), i, name)
 		case ok:
-			return fmt.Errorf("fields %d and %d have the same name %q", before, j, name)
+			return fmt.Errorf("%s and %s have the same name %q", before, what, name)
 		}
-		seen[name] = j
+		seen[name] = what
 	}
 	return nil
 }
 
-func rowsSchema(fields []string, sizes []int, numbered bool) *arrow.Schema {
-	columns := make([]arrow.Field, 0, len(fields)+2)
+func rowsSchema(fields []string, sizes []int, dense []string, numbered bool) *arrow.Schema {
+	columns := make([]arrow.Field, 0, len(fields)+len(dense)+2)
 	if numbered {
 		columns = append(columns, arrow.Field{Name: rowColumn, Type: arrow.PrimitiveTypes.Int64})
 	}
@@ -60,7 +71,14 @@ func rowsSchema(fields []string, sizes []int, numbered bool) *arrow.Schema {
 	for _, name := range fields {
 		columns = append(columns, arrow.Field{Name: name, Type: arrow.PrimitiveTypes.Int32})
 	}
-	metadata := arrow.NewMetadata([]string{keyVersion, keySizes}, []string{RowsVersion, toJSON(sizes)})
+	for _, name := range dense {
+		columns = append(columns, arrow.Field{Name: name, Type: arrow.PrimitiveTypes.Float32})
+	}
+	version := RowsVersion
+	if len(dense) > 0 {
+		version = DenseRowsVersion
+	}
+	metadata := arrow.NewMetadata([]string{keyVersion, keySizes}, []string{version, toJSON(sizes)})
 	return arrow.NewSchema(columns, &metadata)
 }
 
@@ -71,43 +89,44 @@ type RowWriter struct {
 	w        *writer
 	fields   []string
 	sizes    []int
+	dense    []string
 	offsets  []int32
 	numbered bool
 	number   []int64
 	label    []uint8
-	ids      [][]int32 // [m][rows of the batch], local ids
-	rows     int64     // number of rows appended
-	last     int64     // row number of the last row
+	ids      [][]int32   // [m][rows of the batch], local ids
+	values   [][]float32 // [k][rows of the batch]
+	rows     int64       // number of rows appended
+	last     int64       // row number of the last row
 	batches  int
 }
 
-// NewRowWriter returns a writer to w of rows with the given fields and sizes. numbered
+// NewRowWriter returns a writer to w of rows with the given fields, sizes and dense inputs. numbered
 // says that each row carries its number, as in shards. compressors, at least 1, is the
 // number of columns that are compressed concurrently. This number does not change the
 // bytes. Each compressor holds about 18 MiB after its first use.
-func NewRowWriter(w io.Writer, fields []string, sizes []int, numbered bool, compressors int) (*RowWriter, error) {
+func NewRowWriter(w io.Writer, fields []string, sizes []int, dense []string, numbered bool, compressors int) (*RowWriter, error) {
 	if err := checkSizes(fields, sizes); err != nil {
 		return nil, fault.Inputf("%w", err)
 	}
-	if err := CheckFields(fields); err != nil {
+	if err := CheckColumns(fields, dense); err != nil {
 		return nil, fault.Inputf("%w", err)
 	}
-	out, err := newFileWriter(w, rowsSchema(fields, sizes, numbered), ipc.WithZstd(), ipc.WithCompressConcurrency(compressors))
+	out, err := newFileWriter(w, rowsSchema(fields, sizes, dense, numbered), ipc.WithZstd(), ipc.WithCompressConcurrency(compressors))
 	if err != nil {
 		return nil, err
 	}
-	rw := &RowWriter{w: out, fields: slices.Clone(fields), sizes: slices.Clone(sizes), offsets: model.Offsets(sizes),
-		numbered: numbered, last: -1, ids: make([][]int32, len(fields))}
+	rw := &RowWriter{w: out, fields: slices.Clone(fields), sizes: slices.Clone(sizes), dense: slices.Clone(dense), offsets: model.Offsets(sizes),
+		numbered: numbered, last: -1, ids: make([][]int32, len(fields)), values: make([][]float32, len(dense))}
 	return rw, nil
 }
 
-// Append adds copies of rows, whose features are global ids. It checks labels, ids and,
+// Append adds copies of rows, whose features are global ids. It checks labels, ids, dense inputs and,
 // if numbered, that row numbers ascend. If it returns an error, it added no row after the
 // named one, and the writer must not be used again.
 func (w *RowWriter) Append(rows *model.Rows) error {
-	m := len(w.fields)
-	if rows.Fields != m {
-		panic(fmt.Sprintf("arrowio: rows of %d fields for a writer of %d", rows.Fields, m))
+	if rows.Fields != len(w.fields) || rows.Inputs != len(w.dense) {
+		panic(fmt.Sprintf("arrowio: rows of %d fields and %d dense inputs for a writer of %d and %d", rows.Fields, rows.Inputs, len(w.fields), len(w.dense)))
 	}
 	for i := range rows.Len() {
 		number := w.rows
@@ -129,6 +148,12 @@ func (w *RowWriter) Append(rows *model.Rows) error {
 			}
 			w.ids[j] = append(w.ids[j], id)
 		}
+		for j, x := range rows.DenseRow(i) {
+			if x-x != 0 {
+				return notFinite(number, w.dense[j], x)
+			}
+			w.values[j] = append(w.values[j], x)
+		}
 		w.last = number
 		w.rows++
 		if len(w.label) == RowsBatch {
@@ -140,15 +165,21 @@ func (w *RowWriter) Append(rows *model.Rows) error {
 	return nil
 }
 
-// AppendColumns adds copies of rows without numbers, given as labels and, for each field,
-// local ids. It checks them as Append does.
-func (w *RowWriter) AppendColumns(label []uint8, ids [][]int32) error {
-	if w.numbered || len(ids) != len(w.fields) {
-		panic(fmt.Sprintf("arrowio: %d columns without numbers for a writer of %d fields, numbered: %v", len(ids), len(w.fields), w.numbered))
+// notFinite returns the error for a value of a dense input that is infinite or NaN.
+func notFinite(row int64, name string, x float32) error {
+	return fault.Inputf("row %d: dense input %s is %v, expected a finite number", row, name, x)
+}
+
+// AppendColumns adds copies of rows without row numbers, given as labels, for each field
+// local ids, and for each dense input values. It checks them as Append does.
+func (w *RowWriter) AppendColumns(label []uint8, ids [][]int32, dense [][]float32) error {
+	if w.numbered || len(ids) != len(w.fields) || len(dense) != len(w.dense) {
+		panic(fmt.Sprintf("arrowio: %d fields and %d dense inputs without row numbers for a writer of %d and %d, numbered: %v",
+			len(ids), len(dense), len(w.fields), len(w.dense), w.numbered))
 	}
 	for from := 0; from < len(label); {
 		to := min(len(label), from+RowsBatch-len(w.label))
-		if err := w.appendColumns(label[from:to], ids, from, to); err != nil {
+		if err := w.appendColumns(label[from:to], ids, dense, from, to); err != nil {
 			return err
 		}
 		w.rows += int64(to - from)
@@ -163,8 +194,9 @@ func (w *RowWriter) AppendColumns(label []uint8, ids [][]int32) error {
 	return nil
 }
 
-// appendColumns adds rows [from, to) of ids, which fit into the batch, and their labels.
-func (w *RowWriter) appendColumns(label []uint8, ids [][]int32, from, to int) error {
+// appendColumns adds rows [from, to) of ids and dense, which fit into the batch, and their
+// labels.
+func (w *RowWriter) appendColumns(label []uint8, ids [][]int32, dense [][]float32, from, to int) error {
 	for i, label := range label {
 		if label > 1 {
 			return fault.Inputf("row %d: label is %d, expected 0 or 1", w.rows+int64(i), label)
@@ -180,11 +212,19 @@ func (w *RowWriter) appendColumns(label []uint8, ids [][]int32, from, to int) er
 		}
 		w.ids[j] = append(w.ids[j], column[from:to]...)
 	}
+	for j, column := range dense {
+		for i, x := range column[from:to] {
+			if x-x != 0 {
+				return notFinite(w.rows+int64(i), w.dense[j], x)
+			}
+		}
+		w.values[j] = append(w.values[j], column[from:to]...)
+	}
 	return nil
 }
 
 func (w *RowWriter) flush() error {
-	columns := make([]arrow.Array, 0, len(w.ids)+2)
+	columns := make([]arrow.Array, 0, len(w.ids)+len(w.values)+2)
 	if w.numbered {
 		columns = append(columns, int64s(w.number))
 	}
@@ -192,10 +232,16 @@ func (w *RowWriter) flush() error {
 	for _, ids := range w.ids {
 		columns = append(columns, int32s(ids))
 	}
+	for _, values := range w.values {
+		columns = append(columns, float32s(values))
+	}
 	err := w.w.write(len(w.label), columns...)
 	w.number, w.label = w.number[:0], w.label[:0]
 	for j := range w.ids {
 		w.ids[j] = w.ids[j][:0]
+	}
+	for j := range w.values {
+		w.values[j] = w.values[j][:0]
 	}
 	w.batches++
 	return err
@@ -218,6 +264,8 @@ type RowReader struct {
 	r        *reader
 	fields   []string
 	sizes    []int
+	dense    []string
+	chosen   []int // positions in dense of the dense inputs that Next delivers, in its order
 	offsets  []int32
 	numbered bool
 	rows     int64 // number of rows read
@@ -228,7 +276,7 @@ type RowReader struct {
 // number of fields, so a caller that knows the expected fields and sizes should compare
 // them before it calls Next.
 func NewRowReader(r io.Reader) (*RowReader, error) {
-	in, err := newReader(r, true, RowsVersion)
+	in, err := newReader(r, true, RowsVersion, DenseRowsVersion)
 	if err != nil {
 		return nil, err
 	}
@@ -239,24 +287,36 @@ func NewRowReader(r io.Reader) (*RowReader, error) {
 		rr.numbered = true
 		first = 2
 	}
-	for _, c := range columns[min(first, len(columns)):] {
-		rr.fields = append(rr.fields, c.Name)
-	}
 	if err := json.Unmarshal([]byte(in.meta[keySizes]), &rr.sizes); err != nil {
 		return nil, fault.Inputf("the metadata %q is not an array of sizes: %w", keySizes, err)
+	}
+	fields := len(columns) - first
+	if in.meta[keyVersion] == DenseRowsVersion && len(rr.sizes) < fields {
+		fields = len(rr.sizes) // the others are dense inputs
+	}
+	for i, c := range columns[min(first, len(columns)):] {
+		if i < fields {
+			rr.fields = append(rr.fields, c.Name)
+		} else {
+			rr.chosen = append(rr.chosen, len(rr.dense))
+			rr.dense = append(rr.dense, c.Name)
+		}
 	}
 	if err := checkSizes(rr.fields, rr.sizes); err != nil {
 		return nil, fault.Inputf("%w", err)
 	}
-	if err := CheckFields(rr.fields); err != nil {
+	if err := CheckColumns(rr.fields, rr.dense); err != nil {
 		return nil, fault.Inputf("%w", err)
 	}
-	if err := in.expect(rowsSchema(rr.fields, rr.sizes, rr.numbered).Fields()...); err != nil {
+	if in.meta[keyVersion] == DenseRowsVersion && len(rr.dense) == 0 {
+		return nil, fault.Inputf("the schema's version is %q, but it has no dense inputs", DenseRowsVersion)
+	}
+	if err := in.expect(rowsSchema(rr.fields, rr.sizes, rr.dense, rr.numbered).Fields()...); err != nil {
 		return nil, err
 	}
 	rr.offsets = model.Offsets(rr.sizes)
 	// Every column may also have a validity bitmap.
-	in.messages.allocator.limit = RowsBatch*(8+1+4*len(rr.fields)) + RowsBatch/8*len(columns) + slack
+	in.messages.allocator.limit = RowsBatch*(8+1+4*len(rr.fields)+4*len(rr.dense)) + RowsBatch/8*len(columns) + slack
 	return rr, nil
 }
 
@@ -267,6 +327,24 @@ func (r *RowReader) Fields() []string { return r.fields }
 // slice.
 func (r *RowReader) Sizes() []int { return r.sizes }
 
+// Dense returns the names of all dense inputs of the file. The caller must not change the
+// slice.
+func (r *RowReader) Dense() []string { return r.dense }
+
+// Choose selects the dense inputs that Next delivers, and their order. Without a call of
+// Choose they are all. The file must have them.
+func (r *RowReader) Choose(names []string) error {
+	r.chosen = nil
+	for _, name := range names {
+		at := slices.Index(r.dense, name)
+		if at < 0 {
+			return fault.Inputf("no dense input %q: the file has %q", name, r.dense)
+		}
+		r.chosen = append(r.chosen, at)
+	}
+	return nil
+}
+
 // Numbered reports whether the rows carry their global numbers.
 func (r *RowReader) Numbered() bool { return r.numbered }
 
@@ -274,7 +352,7 @@ func (r *RowReader) Numbered() bool { return r.numbered }
 // of rows. It returns io.EOF after everything was read and checked to the last byte.
 // Features become global ids. Rows without numbers are numbered from 0.
 func (r *RowReader) Next(rows *model.Rows) error {
-	rows.Fields = len(r.fields)
+	rows.Fields, rows.Inputs = len(r.fields), len(r.chosen)
 	for {
 		rows.Reset()
 		err := r.r.next(func(record arrow.Record) error { return r.fill(rows, record) })
@@ -312,13 +390,23 @@ func (r *RowReader) fill(rows *model.Rows, record arrow.Record) error {
 	}
 	m := len(r.fields)
 	rows.Features = slices.Grow(rows.Features, n*m)[:n*m]
-	for j, c := range columns[1:] {
+	for j, c := range columns[1 : 1+m] {
 		offset, size := r.offsets[j], uint32(r.sizes[j])
 		for i, id := range c.(*array.Int32).Int32Values() {
 			if uint32(id) >= size {
 				return fault.Inputf("row %d: field %d (%s): local id %d is outside [0,%d)", rows.Number[i], j, r.fields[j], id, size)
 			}
 			rows.Features[i*m+j] = offset + id
+		}
+	}
+	k := len(r.chosen)
+	rows.Dense = slices.Grow(rows.Dense, n*k)[:n*k]
+	for j, at := range r.chosen {
+		for i, x := range columns[1+m+at].(*array.Float32).Float32Values() {
+			if x-x != 0 {
+				return notFinite(rows.Number[i], r.dense[at], x)
+			}
+			rows.Dense[i*k+j] = x
 		}
 	}
 	r.rows += int64(n)

@@ -43,7 +43,7 @@ func randomRows(n int, first int64) *model.Rows {
 func encodeRows(t testing.TB, rows *model.Rows, numbered bool, step int) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	w, err := NewRowWriter(&out, testFields, testSizes, numbered, 1)
+	w, err := NewRowWriter(&out, testFields, testSizes, nil, numbered, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,9 +78,7 @@ func decodeRows(r io.Reader) (*RowReader, *model.Rows, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		all.Number = append(all.Number, batch.Number...)
-		all.Label = append(all.Label, batch.Label...)
-		all.Features = append(all.Features, batch.Features...)
+		all.AppendAll(batch)
 	}
 }
 
@@ -165,7 +163,7 @@ func TestRowWriterRefuses(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			rows := randomRows(4, 10)
 			c.change(rows)
-			w, err := NewRowWriter(io.Discard, testFields, testSizes, true, 1)
+			w, err := NewRowWriter(io.Discard, testFields, testSizes, nil, true, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -181,11 +179,11 @@ func TestRowWriterRefuses(t *testing.T) {
 		{[]string{"a"}, []int{0}, "field 0 (a) has size 0"},
 		{[]string{"a", "b"}, []int{1 << 30, 1 << 30}, "field 1 (b) has size 1073741824"},
 		{[]string{"a", "a"}, []int{1, 1}, `fields 0 and 1 have the same name "a"`},
-		{[]string{"label"}, []int{1}, "rename the field"},
+		{[]string{"label"}, []int{1}, "rename it"},
 		{[]string{""}, []int{1}, "empty name"},
 		{[]string{"\xff"}, []int{1}, "not UTF-8"},
 	} {
-		_, err := NewRowWriter(io.Discard, c.fields, c.sizes, false, 1)
+		_, err := NewRowWriter(io.Discard, c.fields, c.sizes, nil, false, 1)
 		wantInput(t, err, c.want)
 	}
 }
@@ -277,6 +275,7 @@ func (f failing) Read([]byte) (int, error) { return 0, f.err }
 func FuzzRows(f *testing.F) {
 	f.Add(encodeRows(f, randomRows(3, 0), false, 3))
 	f.Add(encodeRows(f, randomRows(40, 7), true, 40))
+	f.Add(encodeDense(f, withDense(randomRows(40, 7), 2), true, 40))
 	f.Add([]byte(magic))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, rows, err := decodeRows(bytes.NewReader(data))
@@ -294,7 +293,7 @@ func FuzzRows(f *testing.F) {
 			}
 		}
 		var out bytes.Buffer
-		w, err := NewRowWriter(&out, r.Fields(), r.Sizes(), r.Numbered(), 1)
+		w, err := NewRowWriter(&out, r.Fields(), r.Sizes(), r.Dense(), r.Numbered(), 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -407,13 +406,13 @@ func TestAppendColumns(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for k, step := range []int{rows.Len(), 1000, RowsBatch} {
 		var out bytes.Buffer
-		w, err := NewRowWriter(&out, testFields, testSizes, false, k+1)
+		w, err := NewRowWriter(&out, testFields, testSizes, nil, false, k+1)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for from := 0; from < rows.Len(); from += step {
 			to := min(from+step, rows.Len())
-			if err := w.AppendColumns(rows.Label[from:to], [][]int32{ids[0][from:to], ids[1][from:to], ids[2][from:to]}); err != nil {
+			if err := w.AppendColumns(rows.Label[from:to], [][]int32{ids[0][from:to], ids[1][from:to], ids[2][from:to]}, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -434,14 +433,14 @@ func TestAppendColumnsRefuses(t *testing.T) {
 		{[]uint8{0, 1}, [][]int32{{0, 0}, {0, 1}, {0, 0}}, "row 4: field 1 (date): local id 1 is outside [0,1)"},
 		{[]uint8{0, 1}, [][]int32{{-1, 0}, {0, 0}, {0, 0}}, "row 3: field 0 (carrier): local id -1 is outside [0,5)"},
 	} {
-		w, err := NewRowWriter(io.Discard, testFields, testSizes, false, 1)
+		w, err := NewRowWriter(io.Discard, testFields, testSizes, nil, false, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := w.AppendColumns([]uint8{1, 1, 1}, [][]int32{{0, 1, 4}, {0, 0, 0}, {1, 2, 3}}); err != nil {
+		if err := w.AppendColumns([]uint8{1, 1, 1}, [][]int32{{0, 1, 4}, {0, 0, 0}, {1, 2, 3}}, nil); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.AppendColumns(c.label, c.ids); !fault.IsInput(err) || !strings.Contains(err.Error(), c.want) {
+		if err := w.AppendColumns(c.label, c.ids, nil); !fault.IsInput(err) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v, want %q", err, c.want)
 		}
 	}

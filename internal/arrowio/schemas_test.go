@@ -15,7 +15,9 @@ import (
 
 	"shaver/internal/arrowio"
 	"shaver/internal/job"
+	"shaver/internal/layout"
 	"shaver/internal/model"
+	"shaver/internal/model/modeltest"
 	"shaver/internal/scores"
 	"shaver/internal/tally"
 	"shaver/schemas"
@@ -26,12 +28,13 @@ var (
 	schemaFields = []string{"user", "item"}
 	schemaSizes  = []int{3, 2}
 	schemaSplits = []string{"train", "test"}
+	schemaDense  = []string{"price", "age"}
 )
 
 const schemaDim = 4
 
 // latest maps each form to its version.
-var latest = map[string]string{"rows": ".v1", "frequencies": ".v1", "partial": ".v2", "scores": ".v3"}
+var latest = map[string]string{"rows": ".v1", "rows.v2": "", "frequencies": ".v1", "partial": ".v2", "scores": ".v3"}
 
 // arrowForm is the content of a .arrow.json in package schemas.
 type arrowForm struct {
@@ -53,11 +56,11 @@ func written(t *testing.T) map[string][]byte {
 			t.Fatal(err)
 		}
 	}
-	rows := func(numbered bool) []byte {
+	rows := func(dense []string, numbered bool) []byte {
 		var out bytes.Buffer
-		w, err := arrowio.NewRowWriter(&out, schemaFields, schemaSizes, numbered, 1)
+		w, err := arrowio.NewRowWriter(&out, schemaFields, schemaSizes, dense, numbered, 1)
 		ok(err)
-		ok(w.Append(&model.Rows{Fields: 2, Number: []int64{0, 5}, Label: []uint8{0, 1}, Features: []int32{0, 3, 2, 4}}))
+		ok(w.Append(&model.Rows{Fields: 2, Inputs: len(dense), Number: []int64{0, 5}, Label: []uint8{0, 1}, Features: []int32{0, 3, 2, 4}, Dense: make([]float32, 2*len(dense))}))
 		ok(w.Close())
 		return out.Bytes()
 	}
@@ -67,22 +70,33 @@ func written(t *testing.T) map[string][]byte {
 		var out bytes.Buffer
 		sums := make([]int64, schemaDim)
 		ok(arrowio.EncodePartial(&out, &tally.Partial{
-			Dim: schemaDim, Rows: 2, LossFull: 1, LossEmpty: 2, Features: []int32{1}, Count: []int64{2}, Sum: sums, Abs: sums, Square: sums, Within: within,
+			Shape: layout.Of(5, schemaDim), Rows: 2, LossFull: 1, LossEmpty: 2, Features: []int32{1}, Count: []int64{2}, Sum: sums, Abs: sums, Square: sums, Within: within,
 		}))
 		return out.Bytes()
 	}
 	whole := func(se float64) []byte {
 		file := filepath.Join(t.TempDir(), "scores.arrow")
 		ok(scores.Write(file, &scores.File{
-			Fields: schemaFields, FieldDims: schemaSizes, Spec: job.Spec{Version: job.SpecVersion}, Baseline: make([]float32, 2*schemaDim),
-			Result: tally.Result{EfficiencySE: se, Scores: tally.Scores{Dim: schemaDim, Count: make([]int64, 5), Values: tally.NewValues(5 * schemaDim)}},
+			Fields: schemaFields, Layout: model.Architecture{FieldDims: schemaSizes, Dim: schemaDim}, Spec: job.Spec{Version: job.SpecVersion}, Baseline: make([]float32, 2*schemaDim),
+			Result: tally.Result{EfficiencySE: se, Scores: tally.Scores{Shape: layout.Of(5, schemaDim), Count: make([]int64, 5), Values: tally.NewValues(5 * schemaDim)}},
+		}))
+		data, err := os.ReadFile(file)
+		ok(err)
+		return data
+	}
+	tables := func() []byte {
+		a := modeltest.LookUps()
+		file := filepath.Join(t.TempDir(), "scores.arrow")
+		ok(scores.Write(file, &scores.File{
+			Fields: []string{"user", "item", "day"}, Layout: a, Spec: job.Spec{Version: job.SpecVersion}, Baseline: make([]float32, a.Players()),
+			Result: tally.Result{Scores: tally.Scores{Shape: a.Shape(), Count: make([]int64, 12), Values: tally.NewValues(a.Parameters())}},
 		}))
 		data, err := os.ReadFile(file)
 		ok(err)
 		return data
 	}
 	return map[string][]byte{
-		"rows": rows(false), "rows/shards": rows(true), "frequencies": frequencies.Bytes(), "partial": partial(nil), "partial/passes": partial(make([]int64, schemaDim)), "scores": whole(0), "scores/multilinear": whole(1),
+		"scores/look-ups": tables(), "rows": rows(nil, false), "rows/shards": rows(nil, true), "rows.v2": rows(schemaDense, false), "rows.v2/shards": rows(schemaDense, true), "frequencies": frequencies.Bytes(), "partial": partial(nil), "partial/passes": partial(make([]int64, schemaDim)), "scores": whole(0), "scores/multilinear": whole(1),
 	}
 }
 
@@ -147,6 +161,9 @@ func columnsOf(schema *arrow.Schema) []string {
 		if list, ok := f.Type.(*arrow.FixedSizeListType); ok && list.Len() == schemaDim && !list.ElemField().Nullable {
 			kind = fmt.Sprintf("fixed_size_list<%s>[d]", list.Elem())
 		}
+		if list, ok := f.Type.(*arrow.ListType); ok && !list.ElemField().Nullable { // as the metadata dim describes it
+			kind = fmt.Sprintf("fixed_size_list<%s>[d]", list.Elem())
+		}
 		columns = append(columns, columnText(f.Name, kind, f.Nullable))
 	}
 	return columns
@@ -155,7 +172,7 @@ func columnsOf(schema *arrow.Schema) []string {
 // columns returns the columns that the form describes for one of our files. variant is
 // the condition of those columns and metadata that are conditional.
 func (f *arrowForm) columns(variant string) []string {
-	repeated := map[string][]string{"{field}": schemaFields, "{split}": schemaSplits}
+	repeated := map[string][]string{"{field}": schemaFields, "{split}": schemaSplits, "{dense}": schemaDense}
 	var columns []string
 	for _, c := range f.Columns {
 		if c.When != "" && c.When != variant {

@@ -2,25 +2,36 @@ package arrowio
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"maps"
 	"math"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"shaver/internal/fault"
+	"shaver/internal/model"
 	"shaver/internal/tally"
 )
 
-const keyFields = "fields" // JSON array of names
+// The metadata keys of the layout, besides keySizes and keyDim. keyTables and keyLookUps
+// are only in the scores of a model with look-ups.
+const (
+	keyFields  = "fields"   // JSON array of names
+	keyTables  = "tables"   // JSON array, as in a model's architecture
+	keyLookUps = "look_ups" // JSON array, as in a model's architecture
+)
 
 // scoresReserved are the keys of a scores file's metadata that callers may not use.
-var scoresReserved = []string{keyVersion, keyFields, keySizes, keyDim}
+var scoresReserved = []string{keyVersion, keyFields, keySizes, keyDim, keyTables, keyLookUps}
 
-func scoresColumns(dim int) []arrow.Field {
+// scoresColumns returns the columns of lists with dim values, or, if dim is 0, with any
+// number of values. There is a column of tables unless the layout is plain.
+func scoresColumns(plain bool, dim int) []arrow.Field {
 	columns := []arrow.Field{
 		{Name: "field", Type: arrow.BinaryTypes.String},
 		{Name: "id", Type: arrow.PrimitiveTypes.Int32},
@@ -29,6 +40,9 @@ func scoresColumns(dim int) []arrow.Field {
 	}
 	for _, name := range narrowNames {
 		columns = append(columns, arrow.Field{Name: name, Type: listOf(arrow.PrimitiveTypes.Float32, dim)})
+	}
+	if !plain {
+		columns = append(columns, arrow.Field{Name: "table", Type: arrow.BinaryTypes.String})
 	}
 	return columns
 }
@@ -41,108 +55,139 @@ func narrow(v *tally.Values) [4]*[]float32 {
 	return [...]*[]float32{&v.Abs, &v.RMS, &v.SE, &v.PopulationSE}
 }
 
-// checkScores reports values that no scores of the given fields can have. It panics if
-// the lengths of the slices do not match.
-func checkScores(fields []string, sizes []int, s *tally.Scores) error {
-	if err := checkSizes(fields, sizes); err != nil {
+// checkLayout reports an invalid name of a field, or an invalid layout.
+func checkLayout(fields []string, a *model.Architecture) error {
+	if err := checkSizes(fields, a.FieldDims); err != nil {
 		return fault.Inputf("%w", err)
 	}
-	n := 0
-	for _, size := range sizes {
-		n += size
+	if err := a.ValidateLayout(); err != nil {
+		return fault.Inputf("%w", err)
 	}
-	fits := s.Dim >= 1 && len(s.Count) == n && len(s.Phi) == n*s.Dim
+	for i, t := range a.Tables {
+		if !utf8.ValidString(t.Name) {
+			return fault.Inputf("table %d has the name %q, which is not UTF-8", i, t.Name)
+		}
+	}
+	return nil
+}
+
+// checkScores reports values that no scores of the given layout can have. It panics if the
+// lengths of the slices do not match.
+func checkScores(fields []string, a *model.Architecture, s *tally.Scores) error {
+	if err := checkLayout(fields, a); err != nil {
+		return err
+	}
+	shape := a.Shape()
+	fits := s.Shape.Equal(&shape) && len(s.Count) == shape.Rows() && len(s.Phi) == shape.Entries()
 	for _, values := range narrow(&s.Values) {
-		fits = fits && len(*values) == n*s.Dim
+		fits = fits && len(*values) == shape.Entries()
 	}
 	if !fits {
-		panic("arrowio: scores do not fit the fields")
+		panic("arrowio: scores do not fit the layout")
 	}
-	feature := 0
-	for j, size := range sizes {
-		for id := range size {
-			if err := checkScore(j, fields[j], id, s.Count[feature], s.Part(feature*s.Dim, (feature+1)*s.Dim)); err != nil {
+	for _, span := range a.Spans() {
+		for id := range span.Rows {
+			row := span.Row + id
+			if err := checkScore(fields, a, &span, id, s.Count[row], s.Part(shape.Row(row))); err != nil {
 				return err
 			}
-			feature++
 		}
 	}
 	return nil
 }
 
 // checkScore reports values that the scores of a feature cannot have.
-func checkScore(field int, name string, id int, count int64, v tally.Values) error {
+func checkScore(fields []string, a *model.Architecture, span *model.Span, id int, count int64, v tally.Values) error {
 	if count < 0 {
-		return fault.Inputf("field %d (%s), id %d: count is %d", field, name, id, count)
+		return fault.Inputf("%s: count is %d", feature(fields, a, span, id), count)
 	}
 	for c, phi := range v.Phi {
 		if !(math.Abs(phi) <= math.MaxFloat64) {
-			return fault.Inputf("field %d (%s), id %d, column %d: phi is %v, expected a finite value", field, name, id, c, phi)
+			return fault.Inputf("%s, column %d: phi is %v, expected a finite value", feature(fields, a, span, id), c, phi)
 		}
 	}
 	for i, values := range narrow(&v) {
 		for c, x := range *values {
 			if !(x >= 0 && x <= math.MaxFloat32) {
-				return fault.Inputf("field %d (%s), id %d, column %d: %s is %v, expected a finite value of at least 0", field, name, id, c, narrowNames[i], x)
+				return fault.Inputf("%s, column %d: %s is %v, expected a finite value of at least 0", feature(fields, a, span, id), c, narrowNames[i], x)
 			}
 		}
 	}
 	return nil
 }
 
-// place is a position in the global order of features.
-type place struct{ field, id int }
-
-// run returns the field and the ids [from, to) of the next features, and moves the
-// position past them. They are at most n features of a single field.
-func (p *place) run(sizes []int, n int) (field, from, to int) {
-	field, from = p.field, p.id
-	to = min(from+n, sizes[field])
-	if p.id = to; to == sizes[field] {
-		p.field, p.id = field+1, 0
+// feature describes a feature for errors.
+func feature(fields []string, a *model.Architecture, span *model.Span, id int) string {
+	table := ""
+	if !a.Plain() {
+		table = fmt.Sprintf(", table %s", a.Tables[span.Table].Name)
 	}
-	return field, from, to
+	return fmt.Sprintf("field %d (%s)%s, id %d", span.Field, fields[span.Field], table, id)
 }
 
-// WriteScores writes the scores of all features in global order, in Arrow's file format,
-// uncompressed. The sizes must sum to the length of count. For each feature, in order,
-// WriteScores calls values with d entries to fill, so the caller need not hold all
-// values. meta is added to the schema's metadata. Its keys must not be version, fields,
-// sizes or dim. The same arguments give the same bytes. After an error, part of the file
-// may have been written.
-func WriteScores(w io.Writer, fields []string, sizes []int, dim int, count []int64, values func(feature int, into tally.Values), meta map[string]string) error {
-	if err := checkSizes(fields, sizes); err != nil {
-		return fault.Inputf("%w", err)
+// place is a position in the order of the rows of the tables.
+type place struct{ span, id int }
+
+// run returns the span and the ids [from, to) of the next features, and moves the position
+// past them. They are at most n features of a single span.
+func (p *place) run(spans []model.Span, n int) (span *model.Span, from, to int) {
+	span, from = &spans[p.span], p.id
+	to = min(from+n, span.Rows)
+	if p.id = to; to == span.Rows {
+		p.span, p.id = p.span+1, 0
 	}
-	metadata := scoresMetadata(fields, sizes, dim, meta)
-	out, err := newFileWriter(w, arrow.NewSchema(scoresColumns(dim), &metadata))
+	return span, from, to
+}
+
+// WriteScores writes the scores of all features in the order of the rows of the tables, in
+// Arrow's file format, uncompressed. Only the layout of a is used. For each feature, in
+// order, WriteScores calls values with the feature's entries to fill, so the caller need
+// not hold all values. meta is added to the schema's metadata. Its keys must not be those
+// of the layout, or version. The same arguments give the same bytes. After an error, part
+// of the file may have been written.
+func WriteScores(w io.Writer, fields []string, a *model.Architecture, count []int64, values func(feature int, into tally.Values), meta map[string]string) error {
+	if err := checkLayout(fields, a); err != nil {
+		return err
+	}
+	shape, spans := a.Shape(), a.Spans()
+	metadata := scoresMetadata(fields, a, meta)
+	out, err := newFileWriter(w, arrow.NewSchema(scoresColumns(a.Plain(), shape.Dim()), &metadata))
 	if err != nil {
 		return err
 	}
 	at := place{}
-	step := min(max(1, batchEntries/dim), len(count))
-	entries := tally.NewValues(step * dim)
-	var ids []int32
+	step := min(max(1, batchEntries/shape.Widest()), len(count))
+	entries := tally.NewValues(step * shape.Widest())
+	var ids, offsets []int32
 	for from := 0; from < len(count); from += step {
 		to := min(from+step, len(count))
-		ids = ids[:0]
-		names := array.NewStringBuilder(memory.DefaultAllocator) // no Release is needed, because the memory is Go's
+		ids, offsets = ids[:0], append(offsets[:0], 0)
+		names, tables := array.NewStringBuilder(memory.DefaultAllocator), array.NewStringBuilder(memory.DefaultAllocator) // no Release is needed, because the memory is Go's
+		begin, _ := shape.Row(from)
 		for len(ids) < to-from {
-			field, first, end := at.run(sizes, to-from-len(ids))
+			span, first, end := at.run(spans, to-from-len(ids))
 			for id := first; id < end; id++ {
-				i := len(ids)
-				part := entries.Part(i*dim, (i+1)*dim)
-				values(from+i, part)
-				if err := checkScore(field, fields[field], id, count[from+i], part); err != nil {
+				row := from + len(ids)
+				left, right := shape.Row(row)
+				part := entries.Part(left-begin, right-begin)
+				values(row, part)
+				if err := checkScore(fields, a, span, id, count[row], part); err != nil {
 					return err
 				}
-				names.Append(fields[field])
-				ids = append(ids, int32(id))
+				names.Append(fields[span.Field])
+				ids, offsets = append(ids, int32(id)), append(offsets, int32(right-begin))
+				if !a.Plain() {
+					tables.Append(a.Tables[span.Table].Name)
+				}
 			}
 		}
-		columns := []arrow.Array{names.NewArray(), int32s(ids), int64s(count[from:to]), lists(float64s(entries.Phi[:(to-from)*dim]), dim)}
+		n := offsets[len(ids)]
+		columns := []arrow.Array{names.NewArray(), int32s(ids), int64s(count[from:to]), lists(float64s(entries.Phi[:n]), shape.Dim(), offsets)}
 		for _, values := range narrow(&entries) {
-			columns = append(columns, lists(float32s((*values)[:(to-from)*dim]), dim))
+			columns = append(columns, lists(float32s((*values)[:n]), shape.Dim(), offsets))
+		}
+		if !a.Plain() {
+			columns = append(columns, tables.NewArray())
 		}
 		if err := out.write(to-from, columns...); err != nil {
 			return err
@@ -151,9 +196,12 @@ func WriteScores(w io.Writer, fields []string, sizes []int, dim int, count []int
 	return out.close()
 }
 
-func scoresMetadata(fields []string, sizes []int, dim int, meta map[string]string) arrow.Metadata {
-	keys := slices.Clone(scoresReserved)
-	values := []string{ScoresVersion, toJSON(fields), toJSON(sizes), decimal(int64(dim))}
+func scoresMetadata(fields []string, a *model.Architecture, meta map[string]string) arrow.Metadata {
+	shape := a.Shape()
+	keys, values := []string{keyVersion, keyFields, keySizes, keyDim}, []string{ScoresVersion, toJSON(fields), toJSON(a.FieldDims), decimal(int64(shape.Dim()))}
+	if !a.Plain() {
+		keys, values = append(keys, keyTables, keyLookUps), append(values, toJSON(a.Tables), toJSON(a.LookUps))
+	}
 	for _, key := range slices.Sorted(maps.Keys(meta)) {
 		if slices.Contains(scoresReserved, key) {
 			panic("arrowio: the metadata key " + key + " is reserved")
@@ -163,10 +211,11 @@ func scoresMetadata(fields []string, sizes []int, dim int, meta map[string]strin
 	return arrow.NewMetadata(keys, values)
 }
 
-// ReadScores reads a file of WriteScores and checks everything that WriteScores checks. The
-// metadata are those given to WriteScores and, under "version", the version of the form.
-func ReadScores(r io.Reader) (fields []string, sizes []int, s *tally.Scores, meta map[string]string, err error) {
-	fail := func(err error) ([]string, []int, *tally.Scores, map[string]string, error) {
+// ReadScores reads a file of WriteScores and checks everything that WriteScores checks. a
+// has only a layout. The metadata are those given to WriteScores and, under "version", the
+// version of the form.
+func ReadScores(r io.Reader) (fields []string, a *model.Architecture, s *tally.Scores, meta map[string]string, err error) {
+	fail := func(err error) ([]string, *model.Architecture, *tally.Scores, map[string]string, error) {
 		return nil, nil, nil, nil, err
 	}
 	in, err := newReader(r, false, ScoresVersion, UnsealedScoresVersion)
@@ -174,37 +223,37 @@ func ReadScores(r io.Reader) (fields []string, sizes []int, s *tally.Scores, met
 		return fail(err)
 	}
 	defer in.close()
-	fields, sizes, dim, err := scoresHead(in)
+	fields, a, err = scoresHead(in)
 	if err != nil {
 		return fail(err)
 	}
-	s = &tally.Scores{Dim: dim}
-	at := place{}
+	s = &tally.Scores{Shape: a.Shape()}
+	at, spans := place{}, a.Spans()
 	for err == nil {
-		err = in.next(func(record arrow.Record) error { return appendScores(s, &at, fields, sizes, record) })
+		err = in.next(func(record arrow.Record) error { return appendScores(s, &at, fields, a, spans, record) })
 	}
 	if err != io.EOF {
 		return fail(err)
 	}
-	if at.field < len(sizes) {
-		return fail(fault.Inputf("the scores end before field %d (%s), id %d", at.field, fields[at.field], at.id))
+	if at.span < len(spans) {
+		return fail(fault.Inputf("the scores end before %s", feature(fields, a, &spans[at.span], at.id)))
 	}
-	if err := checkScores(fields, sizes, s); err != nil {
+	if err := checkScores(fields, a, s); err != nil {
 		return fail(err)
 	}
-	return fields, sizes, s, otherMeta(in), nil
+	return fields, a, s, otherMeta(in), nil
 }
 
-// ReadScoresHead reads only what precedes the scores: the fields, the sizes, the number
-// of columns, and the metadata that ReadScores returns.
-func ReadScoresHead(r io.Reader) (fields []string, sizes []int, dim int, meta map[string]string, err error) {
+// ReadScoresHead reads only what precedes the scores: the fields, the layout, and the
+// metadata that ReadScores returns.
+func ReadScoresHead(r io.Reader) (fields []string, a *model.Architecture, meta map[string]string, err error) {
 	in, err := newReader(r, false, ScoresVersion, UnsealedScoresVersion)
 	if err != nil {
-		return nil, nil, 0, nil, err
+		return nil, nil, nil, err
 	}
 	defer in.close()
-	fields, sizes, dim, err = scoresHead(in)
-	return fields, sizes, dim, otherMeta(in), err
+	fields, a, err = scoresHead(in)
+	return fields, a, otherMeta(in), err
 }
 
 func otherMeta(in *reader) map[string]string {
@@ -217,36 +266,56 @@ func otherMeta(in *reader) map[string]string {
 	return meta
 }
 
-func scoresHead(in *reader) (fields []string, sizes []int, dim int, err error) {
-	for key, into := range map[string]any{keyFields: &fields, keySizes: &sizes} {
-		if err := json.Unmarshal([]byte(in.meta[key]), into); err != nil {
-			return nil, nil, 0, fault.Inputf("the metadata %q is not a valid array: %w", key, err)
+func scoresHead(in *reader) (fields []string, a *model.Architecture, err error) {
+	a = &model.Architecture{}
+	for key, into := range map[string]any{keyFields: &fields, keySizes: &a.FieldDims, keyTables: &a.Tables, keyLookUps: &a.LookUps} {
+		text, ok := in.meta[key]
+		if !ok && (key == keyTables || key == keyLookUps) {
+			continue
 		}
-	}
-	if err := checkSizes(fields, sizes); err != nil {
-		return nil, nil, 0, fault.Inputf("%w", err)
+		if err := json.Unmarshal([]byte(text), into); err != nil {
+			return nil, nil, fault.Inputf("the metadata %q is not a valid array: %w", key, err)
+		}
 	}
 	d, err := in.integer(keyDim)
 	if err != nil {
-		return nil, nil, 0, err
+		return nil, nil, err
 	}
-	if d < 1 || d > 1<<16 {
-		return nil, nil, 0, fault.Inputf("the metadata %q is %d, expected 1 to 65536", keyDim, d)
+	if a.Plain() {
+		if d < 1 || d > 1<<16 {
+			return nil, nil, fault.Inputf("the metadata %q is %d, expected 1 to 65536", keyDim, d)
+		}
+		a.Dim = int(d)
 	}
-	return fields, sizes, int(d), in.expect(scoresColumns(int(d))...)
+	if err := checkLayout(fields, a); err != nil {
+		return nil, nil, err
+	}
+	shape := a.Shape()
+	if int64(shape.Dim()) != d {
+		return nil, nil, fault.Inputf("the metadata %q is %d, expected %d as in the tables", keyDim, d, shape.Dim())
+	}
+	return fields, a, in.expect(scoresColumns(a.Plain(), shape.Dim())...)
 }
 
 // appendScores adds one batch and checks that it continues at the position at.
-func appendScores(s *tally.Scores, at *place, fields []string, sizes []int, record arrow.Record) error {
+func appendScores(s *tally.Scores, at *place, fields []string, a *model.Architecture, spans []model.Span, record arrow.Record) error {
 	names, ids := record.Column(0).(*array.String), record.Column(1).(*array.Int32).Int32Values()
 	for i := 0; i < len(ids); {
-		if at.field == len(sizes) {
+		if at.span == len(spans) {
 			return fault.Inputf("expected no scores after those of the last feature")
 		}
-		field, from, to := at.run(sizes, len(ids)-i)
+		span, from, to := at.run(spans, len(ids)-i)
 		for id := from; id < to; id++ {
-			if names.Value(i) != fields[field] || int(ids[i]) != id {
-				return fault.Inputf("found field %q, id %d, expected field %d (%s), id %d", names.Value(i), ids[i], field, fields[field], id)
+			if names.Value(i) != fields[span.Field] || int(ids[i]) != id {
+				return fault.Inputf("found field %q, id %d, expected %s", names.Value(i), ids[i], feature(fields, a, span, id))
+			}
+			if !a.Plain() && record.Column(4+len(narrowNames)).(*array.String).Value(i) != a.Tables[span.Table].Name {
+				return fault.Inputf("found table %q, expected %s", record.Column(4+len(narrowNames)).(*array.String).Value(i), feature(fields, a, span, id))
+			}
+			for c := 3; c < 4+len(narrowNames) && s.Shape.Dim() == 0; c++ {
+				if begin, end := record.Column(c).(*array.List).ValueOffsets(i); int(end-begin) != span.Dim {
+					return fault.Inputf("%s has %d values in column %d, expected %d", feature(fields, a, span, id), end-begin, c, span.Dim)
+				}
 			}
 			i++
 		}

@@ -12,6 +12,9 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/file"
 
 	"shaver/internal/fault"
+	"shaver/internal/layout"
+	"shaver/internal/model"
+	"shaver/internal/model/modeltest"
 	"shaver/internal/tally"
 )
 
@@ -22,8 +25,12 @@ func randomScores(sizes []int, dim int) *tally.Scores {
 	for _, size := range sizes {
 		n += size
 	}
-	random := rand.New(rand.NewPCG(3, uint64(n)))
-	s := &tally.Scores{Dim: dim, Count: make([]int64, n), Values: tally.NewValues(n * dim)}
+	return randomScoresOf(layout.Of(n, dim))
+}
+
+func randomScoresOf(shape layout.Shape) *tally.Scores {
+	random := rand.New(rand.NewPCG(3, uint64(shape.Rows())))
+	s := &tally.Scores{Shape: shape, Count: make([]int64, shape.Rows()), Values: tally.NewValues(shape.Entries())}
 	for i := range s.Count {
 		s.Count[i] = random.Int64N(100)
 	}
@@ -49,14 +56,14 @@ func TestScoresRoundTrip(t *testing.T) {
 		if !bytes.Equal(data, encodeScores(t, testFields, testSizes, s)) {
 			t.Errorf("dim %d: two encodings of the same scores differ", dim)
 		}
-		fields, sizes, got, meta, err := ReadScores(bytes.NewReader(data))
+		fields, a, got, meta, err := ReadScores(bytes.NewReader(data))
 		if err != nil {
 			t.Fatal(err)
 		}
 		version := meta[keyVersion]
 		delete(meta, keyVersion)
-		if !slices.Equal(fields, testFields) || !slices.Equal(sizes, testSizes) || version != ScoresVersion || !reflect.DeepEqual(meta, testMeta) {
-			t.Errorf("version %s, fields %v, sizes %v, metadata %v", version, fields, sizes, meta)
+		if !slices.Equal(fields, testFields) || !reflect.DeepEqual(a, plain(testSizes, dim)) || version != ScoresVersion || !reflect.DeepEqual(meta, testMeta) {
+			t.Errorf("version %s, fields %v, layout %v, metadata %v", version, fields, a, meta)
 		}
 		if !reflect.DeepEqual(got, s) {
 			t.Errorf("dim %d: the scores changed", dim)
@@ -81,7 +88,7 @@ func TestScoresRefuse(t *testing.T) {
 		s := randomScores(sizes, 2)
 		c.change(s)
 		wantInput(t, writeScores(&bytes.Buffer{}, fields, sizes, s, nil), c.want)
-		wantInput(t, WriteScoresParquet(&bytes.Buffer{}, fields, sizes, s, interval, nil), c.want)
+		wantInput(t, WriteScoresParquet(&bytes.Buffer{}, fields, plain(sizes, 2), s, interval, nil), c.want)
 	}
 	data := encodeScores(t, fields, sizes, randomScores(sizes, 2))
 	for n := range data {
@@ -99,6 +106,70 @@ func TestScoresRefuse(t *testing.T) {
 	wantInput(t, err, "the scores end before field 1 (b), id 3")
 }
 
+// writeTables writes random scores of a model with look-ups.
+func writeTables(t testing.TB, a *model.Architecture) ([]byte, *tally.Scores) {
+	t.Helper()
+	s := randomScoresOf(a.Shape())
+	var out bytes.Buffer
+	if err := WriteScores(&out, testFields, a, s.Count, s.Feature, testMeta); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes(), s
+}
+
+// The scores of a model with look-ups stay the same, whether the tables have different
+// numbers of columns or the same.
+func TestScoresOfTables(t *testing.T) {
+	different, same := modeltest.LookUps(), modeltest.LookUps()
+	for i := range same.Tables {
+		same.Tables[i].Dim = 3
+	}
+	for _, a := range []*model.Architecture{&different, &same} {
+		data, s := writeTables(t, a)
+		fields, back, got, meta, err := ReadScores(bytes.NewReader(data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		delete(meta, keyVersion)
+		if !slices.Equal(fields, testFields) || !reflect.DeepEqual(back, a) || !reflect.DeepEqual(meta, testMeta) || !reflect.DeepEqual(got, s) {
+			t.Errorf("fields %v, layout %+v, metadata %v, scores %+v", fields, back, meta, got)
+		}
+		if _, head, _, err := ReadScoresHead(bytes.NewReader(data)); err != nil || !reflect.DeepEqual(head, a) {
+			t.Errorf("the head has the layout %+v, error %v", head, err)
+		}
+	}
+}
+
+func TestScoresOfTablesRefuse(t *testing.T) {
+	a := modeltest.LookUps()
+	data, s := writeTables(t, &a)
+	for n := range data {
+		if _, _, _, _, err := ReadScores(bytes.NewReader(data[:n])); !fault.IsInput(err) {
+			t.Fatalf("the first %d of %d bytes: %v", n, len(data), err)
+		}
+	}
+	for _, c := range []struct{ old, new, want string }{
+		{`"name":"wide"`, `"name":"slim"`, "found table \"wide\", expected field 1"},
+		{`"dim":4`, `"dim":5`, "has 4 values in column 3, expected 5"},
+		{`"dim":4`, `"dim":0`, "table 2 (wide) has 0 columns"},
+		{`"offset":4`, `"offset":3`, "both read row 3 of table joint"},
+		{`"field":2`, `"field":7`, "look-up 0 reads field 7"},
+		{`{"field":2,"table":1},{"field":1,"table":2}`, `{"field":2,"table":1},{"field":1,"table":9}`, "look-up 1 reads table 9"},
+		{`"look_ups"`, `"look-ups"`, ""},
+		{`"rows":6`, `"rows":7`, "no look-up reads row 6 of table joint"},
+	} {
+		changed := bytes.ReplaceAll(data, []byte(c.old), []byte(c.new))
+		if c.old == `"look_ups"` {
+			changed = bytes.ReplaceAll(data, []byte("look_ups"), []byte("look-ups"))
+			c.want = "both tables and look_ups"
+		}
+		_, _, _, _, err := ReadScores(bytes.NewReader(changed))
+		wantInput(t, err, c.want)
+	}
+	s.Phi[2] = math.NaN()
+	wantInput(t, WriteScores(&bytes.Buffer{}, testFields, &a, s.Count, s.Feature, nil), "field 1 (date), table narrow, id 2, column 0: phi is NaN")
+}
+
 // interval returns NaN for features with few rows.
 func interval(count int64) (dataset, population float64) {
 	if count < 3 {
@@ -112,7 +183,7 @@ func TestScoresParquet(t *testing.T) {
 	s := randomScores(sizes, 2)
 	var out, again bytes.Buffer
 	for _, w := range []*bytes.Buffer{&out, &again} {
-		if err := WriteScoresParquet(w, testFields, sizes, s, interval, testMeta); err != nil {
+		if err := WriteScoresParquet(w, testFields, plain(sizes, 2), s, interval, testMeta); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -127,7 +198,7 @@ func TestScoresParquet(t *testing.T) {
 	if v := r.MetaData().KeyValueMetadata().FindValue("kernel"); v == nil || *v != "portable" {
 		t.Errorf("metadata %v", r.MetaData().KeyValueMetadata())
 	}
-	got := &tally.Scores{Dim: 2, Values: tally.NewValues(len(s.Phi))}
+	got := &tally.Scores{Shape: s.Shape, Values: tally.NewValues(len(s.Phi))}
 	row := 0
 	for g := range r.NumRowGroups() {
 		group := r.RowGroup(g)
@@ -210,8 +281,11 @@ func TestFrequencies(t *testing.T) {
 func FuzzScores(f *testing.F) {
 	f.Add(encodeScores(f, []string{"a"}, []int{1}, randomScores([]int{1}, 1)))
 	f.Add(encodeScores(f, []string{"a", "b"}, []int{2, 3}, randomScores([]int{2, 3}, 2)))
+	a := modeltest.LookUps()
+	tables, _ := writeTables(f, &a)
+	f.Add(tables)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		fields, sizes, s, meta, err := ReadScores(bytes.NewReader(data))
+		fields, a, s, meta, err := ReadScores(bytes.NewReader(data))
 		if err != nil {
 			if !fault.IsInput(err) {
 				t.Fatalf("not bad input: %v", err)
@@ -220,7 +294,7 @@ func FuzzScores(f *testing.F) {
 		}
 		delete(meta, keyVersion)
 		var out bytes.Buffer
-		if err := writeScores(&out, fields, sizes, s, meta); err != nil {
+		if err := WriteScores(&out, fields, a, s.Count, s.Feature, meta); err != nil {
 			t.Fatal(err)
 		}
 		_, _, again, _, err := ReadScores(&out)
@@ -232,5 +306,9 @@ func FuzzScores(f *testing.F) {
 
 // writeScores writes scores that are in memory.
 func writeScores(w io.Writer, fields []string, sizes []int, s *tally.Scores, meta map[string]string) error {
-	return WriteScores(w, fields, sizes, s.Dim, s.Count, s.Feature, meta)
+	return WriteScores(w, fields, plain(sizes, s.Shape.Dim()), s.Count, s.Feature, meta)
+}
+
+func plain(sizes []int, dim int) *model.Architecture {
+	return &model.Architecture{FieldDims: sizes, Dim: dim}
 }

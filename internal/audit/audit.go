@@ -13,6 +13,7 @@ import (
 	"shaver/internal/compare"
 	"shaver/internal/coordinator"
 	"shaver/internal/estimator"
+	"shaver/internal/layout"
 	"shaver/internal/prepare"
 	"shaver/internal/scores"
 	"shaver/internal/tally"
@@ -46,7 +47,7 @@ func Run(ctx context.Context, b *bus.Bus, c coordinator.Config, outcome *coordin
 			outcome.CPU += o.CPU
 		}
 	}
-	s.Audit = newAudit(&all, s.Dim, c.Options.Endpoints == estimator.Balanced)
+	s.Audit = newAudit(&all, &s.Shape, c.Options.Endpoints == estimator.Balanced)
 	if s.Audit.Differ() {
 		c.Log.Warn("plain and balanced end points differ: do not rely on the values of plain", zap.String("difference", fmt.Sprintf("%.0f%%", 100**s.Audit.Endpoints)))
 	}
@@ -65,7 +66,7 @@ type results [prepare.AuditEstimators][2]result
 type result struct {
 	rows     int64
 	features []int32   // ascending
-	phi      []float64 // [len(features), d]
+	phi      []float64 // of the entries of these features
 }
 
 // take stores the values of a job in r. It is a coordinator.Config.Sink.
@@ -76,21 +77,25 @@ func (r *result) take(f *scores.File, values func(feature int, into tally.Values
 			continue
 		}
 		r.features = append(r.features, int32(feature))
-		r.phi = append(r.phi, make([]float64, f.Dim)...)
-		values(feature, tally.Values{Phi: r.phi[len(r.phi)-f.Dim:]})
+		from, to := f.Shape.Row(feature)
+		r.phi = append(r.phi, make([]float64, to-from)...)
+		values(feature, tally.Values{Phi: r.phi[len(r.phi)-(to-from):]})
 	}
 	return nil
 }
 
-// over returns the values of the given features, [len(features), d]. The features are
-// ascending and include all features of r. A feature that r lacks has the value 0.
-func (r *result) over(features []int32, dim int) []float64 {
-	phi := make([]float64, len(features)*dim)
-	at := 0
-	for i, feature := range features {
+// over returns the values of the entries of the given features. The features are ascending
+// and include all features of r. The entries of a feature that r lacks have the value 0.
+func (r *result) over(features []int32, shape *layout.Shape) []float64 {
+	var phi []float64
+	at, rest := 0, r.phi
+	for _, feature := range features {
+		from, to := shape.Row(int(feature))
 		if at < len(r.features) && r.features[at] == feature {
-			copy(phi[i*dim:], r.phi[at*dim:(at+1)*dim])
+			phi, rest = append(phi, rest[:to-from]...), rest[to-from:]
 			at++
+		} else {
+			phi = append(phi, make([]float64, to-from)...)
 		}
 	}
 	return phi
@@ -98,7 +103,7 @@ func (r *result) over(features []int32, dim int) []float64 {
 
 // newAudit compares the results. balancedRequested says whether the job's own end
 // points are balanced.
-func newAudit(all *results, dim int, balancedRequested bool) *scores.Audit {
+func newAudit(all *results, shape *layout.Shape, balancedRequested bool) *scores.Audit {
 	a := &scores.Audit{}
 	var features []int32
 	for half := range 2 {
@@ -109,13 +114,13 @@ func newAudit(all *results, dim int, balancedRequested bool) *scores.Audit {
 	}
 	slices.Sort(features)
 	features = slices.Compact(features)
-	a.Entries = len(features) * dim
 	var phi [prepare.AuditEstimators][2][]float64
 	for by := range prepare.AuditEstimators {
 		for half := range 2 {
-			phi[by][half] = all[by][half].over(features, dim)
+			phi[by][half] = all[by][half].over(features, shape)
 		}
 	}
+	a.Entries = len(phi[prepare.ByWalks][0])
 	walks, requested := mean(phi[prepare.ByWalks]), mean(phi[prepare.AsRequested])
 	walksFirst, walksSecond := phi[prepare.ByWalks][0], phi[prepare.ByWalks][1]
 	plain, balanced := phi[prepare.AsRequested], phi[prepare.OtherEndpoints]

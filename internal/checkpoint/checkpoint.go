@@ -17,6 +17,7 @@ import (
 	"slices"
 
 	"shaver/internal/compact"
+	"shaver/internal/dissect"
 	"shaver/internal/fault"
 	"shaver/internal/model"
 )
@@ -43,11 +44,13 @@ type Checkpoint struct {
 	EmbeddingKey string   // key in Tensors of the table, [n, d]
 	Family       string   // framework that named the tensors; "" for our own names
 	Fields       []string // names of the fields; nil if they are not known
+	Notes        []string // what a user should know about an .onnx file, as sentences without a full stop
 	// Compact is the table of a file in compact form, and nil for a dense file. Read and
 	// Parse also put the whole table into Tensors.
 	Compact *compact.Table
 
 	name      string            // name of the file, for errors
+	graph     *graphForm        // nil unless the kind is model.Graph
 	mapped    bool              // whether FuxiCTR's feature_map.json said that each field has one id in a row
 	unordered bool              // whether the order of Keys is not that of the state dict
 	aliases   map[string]string // other names of tensors that two modules share, and their keys in Tensors
@@ -65,18 +68,24 @@ type Checkpoint struct {
 // the hidden layers, or field_names. The error then says what the JSON file must hold. The
 // order of the fields is that of the state dict, unless FuxiCTR's feature_map.json is in
 // the same folder.
-func Read(path string) (*Checkpoint, error) { return ReadStateDict(path, "") }
+func Read(path string) (*Checkpoint, error) { return ReadPart(path, Options{}) }
 
-// ReadStateDict is like Read for a .pth file that may hold several state dicts. It reads the
-// one under the given key, whose parts are joined by dots if it is in a dict of a dict. An
-// empty key stands for the only one.
-func ReadStateDict(path, key string) (*Checkpoint, error) {
+// Options choose a part of a file that holds several models.
+type Options struct {
+	// StateDict is the key of the state dict in a .pth file. Its parts are joined by dots if
+	// it is in a dict of a dict. An empty key stands for the only one.
+	StateDict string
+	ONNX      dissect.Options
+}
+
+// ReadPart is like Read for a file that may hold several models.
+func ReadPart(path string, o Options) (*Checkpoint, error) {
 	info, err := os.Stat(path) // before os.Open, which on a pipe would wait for a writer
 	if err != nil {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fault.Inputf("%s is not a regular file: expected a .pth or safetensors file", path)
+		return nil, fault.Inputf("%s is not a regular file: expected a .pth, safetensors or .onnx file", path)
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -89,10 +98,16 @@ func ReadStateDict(path, key string) (*Checkpoint, error) {
 		return nil, err
 	}
 	if isZip(head[:n]) {
-		return readPTH(path, f, info.Size(), key, sidecarFile(path))
+		return readPTH(path, f, info.Size(), o.StateDict, sidecarFile(path))
 	}
-	if key != "" {
-		return nil, fault.Inputf("%s is not a .pth file, so it holds no state dict under %s", path, quote(key))
+	if o.StateDict != "" {
+		return nil, fault.Inputf("%s is not a .pth file, so it holds no state dict under %s", path, quote(o.StateDict))
+	}
+	if isONNX(path, head[:n]) {
+		return readONNX(path, o.ONNX)
+	}
+	if o.ONNX != (dissect.Options{}) {
+		return nil, fault.Inputf("%s is not an .onnx file, so it has no outputs to choose from", path)
 	}
 	if _, err := headerLength(path, head[:n], info.Size()); err != nil { // checked before all of a large file of another kind is read
 		return nil, err
@@ -159,6 +174,9 @@ func parseState(name string, data []byte, sidecar lookup) (*Checkpoint, error) {
 	c := &Checkpoint{Tensors: map[string]Tensor{}, name: name, unordered: true}
 	for _, e := range entries {
 		c.add(e.key, e.Tensor)
+	}
+	if is, err := c.takeGraph(metadata); is {
+		return c, err
 	}
 	var said []statement
 	if _, ok := metadata[metaArchitecture]; ok {

@@ -66,6 +66,18 @@ func (c *Checkpoint) compactFile(fields []compact.Field, v compact.Encoding) *fi
 	}))
 }
 
+// Compactable returns an error if c has no compact form, because it is of model.Graph, or
+// because it has look-ups and not a single table. CompactDrop and CompactFootprint must then not be called.
+func (c *Checkpoint) Compactable() error {
+	if c.graph != nil {
+		return c.inputf("pruned models of kind %s cannot be written yet: shaver sweep measures pruning in memory", model.Graph)
+	}
+	if !c.Architecture.Plain() {
+		return c.inputf("the model has %d tables that look-ups read: a compact file stores a single table", len(c.Architecture.Tables))
+	}
+	return nil
+}
+
 // CompactDrop returns the least number of entries to drop, from the front of order,
 // [n*d], so that the file of WriteCompact has at most the given number of bytes. Values
 // are stored as v. If even the file without any entry is larger, the error gives its
@@ -139,6 +151,9 @@ func WriteCompact(path string, c *Checkpoint, dropped []bool, baseline []float32
 }
 
 func (c *Checkpoint) compact(dropped []bool, baseline []float32, v compact.Encoding) (*file, error) {
+	if err := c.Compactable(); err != nil {
+		return nil, err
+	}
 	a := &c.Architecture
 	table, err := c.floats(c.EmbeddingKey)
 	if err != nil {
@@ -165,6 +180,9 @@ func (c *Checkpoint) compact(dropped []bool, baseline []float32, v compact.Encod
 // read, [m, d]. For a compact file both come from the file, and for a dense one from
 // compact.Find.
 func (c *Checkpoint) Pruned() (dropped []bool, baseline []float32, err error) {
+	if err := c.Compactable(); err != nil {
+		return nil, nil, err
+	}
 	if c.Compact == nil {
 		table, err := c.floats(c.EmbeddingKey)
 		if err != nil {

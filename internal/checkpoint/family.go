@@ -542,6 +542,9 @@ func (c *Checkpoint) metadata(into map[string]string) map[string]string {
 		}
 		into[metaFamily] = string(mustMarshal(m))
 	}
+	if c.graph != nil {
+		into[metaGraph] = string(mustMarshal(c.graph))
+	}
 	if len(c.aliases) > 0 {
 		into[metaAliases] = string(mustMarshal(c.aliases))
 	}

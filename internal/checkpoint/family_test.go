@@ -146,7 +146,7 @@ func near(t *testing.T, what string, got, want []float64, tolerance float64) {
 }
 
 // raw returns the tensors of a .pth or safetensors file, without recognising them. key is
-// that of ReadStateDict.
+// Options.StateDict.
 func raw(t *testing.T, path, key string) map[string]Tensor {
 	t.Helper()
 	data := must(os.ReadFile(path))(t)
@@ -196,7 +196,7 @@ func TestFamilies(t *testing.T) {
 		}
 		t.Run(c.name, func(t *testing.T) {
 			folder := t.TempDir()
-			ck, err := ReadStateDict(c.copyTo(t, folder, c.said()), c.key())
+			ck, err := ReadPart(c.copyTo(t, folder, c.said()), Options{StateDict: c.key()})
 			if err != nil {
 				t.Fatal(err)
 			}

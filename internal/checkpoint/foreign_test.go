@@ -20,7 +20,7 @@ func TestForeign(t *testing.T) {
 		"average": "model", "two": "teacher",
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, err := ReadStateDict(filepath.Join("testdata", "foreign-"+name+".pth"), key)
+			c, err := ReadPart(filepath.Join("testdata", "foreign-"+name+".pth"), Options{StateDict: key})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -55,14 +55,14 @@ func TestAmbiguousStateDict(t *testing.T) {
 		{"two", "pupil", `holds no state dict under "pupil", but several state dicts: "student", "teacher"`},
 		{"unusual", "ema", `holds no state dict under "ema", but only "net"`},
 	} {
-		_, err := ReadStateDict(filepath.Join("testdata", "foreign-"+test.file+".pth"), test.key)
+		_, err := ReadPart(filepath.Join("testdata", "foreign-"+test.file+".pth"), Options{StateDict: test.key})
 		wantInput(t, err, "foreign-"+test.file+".pth", test.want)
 	}
-	ema, err := ReadStateDict(filepath.Join("testdata", "foreign-average.pth"), "ema")
+	ema, err := ReadPart(filepath.Join("testdata", "foreign-average.pth"), Options{StateDict: "ema"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	model, err := ReadStateDict(filepath.Join("testdata", "foreign-average.pth"), "model")
+	model, err := ReadPart(filepath.Join("testdata", "foreign-average.pth"), Options{StateDict: "model"})
 	if err != nil || ema.Digest() == model.Digest() {
 		t.Errorf("the two state dicts have the same digest, or an error: %v", err)
 	}

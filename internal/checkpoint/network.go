@@ -12,6 +12,9 @@ import (
 // that names the tensor and the position. Weights.Embedding is nil only for ParseModel of
 // a compact file.
 func (c *Checkpoint) Model() (*model.Model, error) {
+	if c.graph != nil {
+		return c.graphModel()
+	}
 	s, err := c.seek()
 	if err != nil {
 		return nil, err

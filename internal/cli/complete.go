@@ -13,7 +13,7 @@ import (
 )
 
 // Checkpoints are the extensions of files with models, for completion.
-var Checkpoints = []string{"pth", "safetensors"}
+var Checkpoints = []string{"pth", "safetensors", "onnx"}
 
 // Choices completes the values of a flag. If the flag takes a list, it completes the
 // last element.

@@ -25,6 +25,7 @@ import (
 	"shaver/internal/ingest"
 	"shaver/internal/job"
 	"shaver/internal/kernel"
+	"shaver/internal/layout"
 	"shaver/internal/planted"
 	"shaver/internal/prepare"
 	"shaver/internal/tally"
@@ -109,7 +110,7 @@ func ceiling(t *testing.T, shards, features int) {
 // nothing.
 func idle(t *testing.T, features, dim int) []byte {
 	zero := make([]int64, features*dim)
-	p := &tally.Partial{Dim: dim, Rows: 1, Sum: zero, Abs: zero, Square: zero}
+	p := &tally.Partial{Shape: layout.Of(features, dim), Rows: 1, Sum: zero, Abs: zero, Square: zero}
 	for f := range features {
 		p.Features, p.Count = append(p.Features, int32(f)), append(p.Count, 1)
 	}

@@ -176,7 +176,7 @@ const chooseWithin = 500 * time.Millisecond
 // job, nor for a job that is stored, which keeps its plan.
 func choosePlan(ctx context.Context, b *bus.Bus, c *Config, p *prepare.Prepared, log *zap.Logger) (job.Plan, error) {
 	plan := p.Plan
-	size := job.Sizing{Rows: p.Sample.Keep, Fields: p.Architecture.Fields()}
+	size := job.Sizing{Rows: p.Sample.Keep, Columns: p.Architecture.Columns()}
 	if c.RowsPerShard > 0 || size.Sized() {
 		return plan, nil
 	}

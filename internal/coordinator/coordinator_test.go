@@ -345,9 +345,10 @@ func TestSink(t *testing.T) {
 	var got *scores.File
 	var phi []float64
 	b.config.Sink = func(f *scores.File, values func(feature int, into tally.Values)) error {
-		got, phi = f, make([]float64, len(f.Count)*f.Dim)
+		got, phi = f, make([]float64, f.Shape.Entries())
 		for feature := range f.Count {
-			values(feature, tally.Values{Phi: phi[feature*f.Dim : (feature+1)*f.Dim]})
+			from, to := f.Shape.Row(feature)
+			values(feature, tally.Values{Phi: phi[from:to]})
 		}
 		return nil
 	}

@@ -359,7 +359,7 @@ func (l *leader) addPartial(ctx context.Context, result *job.Result) error {
 	if err != nil {
 		return err
 	}
-	partial, err := arrowio.DecodePartial(data, l.job.Architecture.Features(), l.job.Architecture.Dim, l.job.Sampling().Within())
+	partial, err := arrowio.DecodePartial(data, l.job.Architecture.Shape(), l.job.Sampling().Within())
 	if err != nil {
 		return fmt.Errorf("partial %s: %w", result.Partial.Name, err)
 	}
@@ -418,7 +418,7 @@ func (l *leader) outcome(quarantined []job.Quarantine) (*Outcome, error) {
 		return nil, fmt.Errorf("job %s: %w", j.ID, err)
 	}
 	outcome := &Outcome{
-		Scores: scores.File{Fields: j.Dataset.Fields(), FieldDims: j.Architecture.FieldDims, Spec: j.Spec, Baseline: j.Baseline, DatasetRows: j.Sample.Rows,
+		Scores: scores.File{Fields: j.Dataset.Fields(), Layout: scores.LayoutOf(&j.Architecture), Spec: j.Spec, Baseline: j.Baseline, DatasetRows: j.Sample.Rows,
 			QuarantinedRows: rowsOf(quarantined, &j.Plan), Stopped: l.rounds.stopped, Result: *result},
 		Plan:        j.Plan,
 		Workers:     s.workers,

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"shaver/internal/arrowio"
+	"shaver/internal/layout"
 	"shaver/internal/tally"
 )
 
@@ -13,7 +14,7 @@ import (
 // features occur in it.
 func partialOf(features, dim, every int, seed uint64) *tally.Partial {
 	r := rand.New(rand.NewPCG(seed, 0))
-	p := &tally.Partial{Dim: dim, Rows: 1 << 16, LossFull: 1 << 40, LossEmpty: 1 << 41}
+	p := &tally.Partial{Shape: layout.Of(features, dim), Rows: 1 << 16, LossFull: 1 << 40, LossEmpty: 1 << 41}
 	for f := r.IntN(every); f < features; f += 1 + r.IntN(2*every-1) {
 		p.Features = append(p.Features, int32(f))
 		p.Count = append(p.Count, 1+r.Int64N(100))
@@ -37,10 +38,10 @@ func BenchmarkMerge(b *testing.B) {
 		}
 		partials = append(partials, data.Bytes())
 	}
-	sums := tally.NewAccumulator(features, dim, false)
+	sums := tally.NewAccumulator(layout.Of(features, dim), false)
 	for b.Loop() {
 		data := partials[b.N%2]
-		p, err := arrowio.DecodePartial(data, features, dim, false)
+		p, err := arrowio.DecodePartial(data, layout.Of(features, dim), false)
 		if err != nil {
 			b.Fatal(err)
 		}

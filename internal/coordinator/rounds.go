@@ -19,7 +19,7 @@ import (
 // which job.Plan.Doubles holds, because all work is then twice that of the first half.
 type firstHalf struct {
 	rows   int64
-	totals []float64 // phi * rows, [n, d]
+	totals []float64 // phi * rows of all entries
 }
 
 // size returns the number of rows, or 0 if h is nil.
@@ -88,13 +88,14 @@ func (r *rounds) keepFirstHalf(shard int) {
 	}
 }
 
-// totals returns phi * rows of all entries, [n, d]. An entry that does not occur in the
+// totals returns phi * rows of all entries. An entry that does not occur in the
 // second half has exactly the same total before and after it.
 func (r *rounds) totals() []float64 {
-	dim := r.job.Architecture.Dim
-	totals := make([]float64, r.job.Architecture.Features()*dim)
-	for f := range r.job.Architecture.Features() {
-		r.sums.accumulator.Totals(f, r.job.Sampling(), totals[f*dim:(f+1)*dim])
+	shape := r.job.Architecture.Shape()
+	totals := make([]float64, shape.Entries())
+	for f := range shape.Rows() {
+		from, to := shape.Row(f)
+		r.sums.accumulator.Totals(f, r.job.Sampling(), totals[from:to])
 	}
 	return totals
 }
@@ -160,9 +161,11 @@ func ruleMet(until *job.Until, figure float64) bool {
 // from a scores file; here the values are not in memory.
 func (r *rounds) relativeError() (figure float64, defined bool) {
 	least, most, worst := math.Inf(1), math.Inf(-1), float32(0)
-	dim := r.job.Architecture.Dim
-	v := tally.Values{Phi: make([]float64, dim), SE: make([]float32, dim)}
-	for f := range r.job.Architecture.Features() {
+	shape := r.job.Architecture.Shape()
+	all := tally.Values{Phi: make([]float64, shape.Widest()), SE: make([]float32, shape.Widest())}
+	for f := range shape.Rows() {
+		from, to := shape.Row(f)
+		v := tally.Values{Phi: all.Phi[:to-from], SE: all.SE[:to-from]}
 		r.sums.accumulator.Values(f, r.job.Sampling(), v)
 		for c, phi := range v.Phi {
 			least, most, worst = min(least, phi), max(most, phi), max(worst, v.SE[c])

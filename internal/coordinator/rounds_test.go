@@ -6,6 +6,7 @@ import (
 
 	"shaver/internal/estimator"
 	"shaver/internal/job"
+	"shaver/internal/layout"
 	"shaver/internal/model"
 	"shaver/internal/prepare"
 	"shaver/internal/scores"
@@ -28,7 +29,7 @@ func inRounds(rows ...int64) *rounds {
 func (r *rounds) mergeRound(t *testing.T, round, features int) {
 	t.Helper()
 	plan := &r.job.Plan
-	p := &tally.Partial{Dim: 1, Rows: plan.Rounds[round].Rows}
+	p := &tally.Partial{Shape: layout.Of(200, 1), Rows: plan.Rounds[round].Rows}
 	for f := range features {
 		p.Features, p.Count = append(p.Features, int32(f)), append(p.Count, 1)
 		p.Sum, p.Abs, p.Square = append(p.Sum, int64(12345+f)), append(p.Abs, int64(12345+f)), append(p.Square, 1)
@@ -71,7 +72,7 @@ func TestFirstPortionWithoutRows(t *testing.T) {
 	if err := r.sums.write(&out, testJob, &r.job.Plan); err != nil {
 		t.Fatal(err)
 	}
-	back, err := readSums(&out, testJob, 200, 1, false, &r.job.Plan)
+	back, err := readSums(&out, testJob, layout.Of(200, 1), false, &r.job.Plan)
 	if err != nil || back.firstHalf != nil || back.accumulator.Rows() != 3 {
 		t.Errorf("%+v, %v", back, err)
 	}

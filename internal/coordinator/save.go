@@ -44,7 +44,7 @@ func resumeSums(ctx context.Context, b *bus.Bus, j *prepare.Job, claim *bus.Clai
 func loadSums(ctx context.Context, b *bus.Bus, j *prepare.Job, blob job.Blob) (s *sums, err error) {
 	err = b.GetInto(ctx, blob, maxSumsBytes, func(in io.Reader) (err error) {
 		s = nil // frees the sums of an earlier try, so that only one copy is in memory
-		s, err = readSums(in, j.ID, j.Architecture.Features(), j.Architecture.Dim, j.Sampling().Within(), &j.Plan)
+		s, err = readSums(in, j.ID, j.Architecture.Shape(), j.Sampling().Within(), &j.Plan)
 		return err
 	})
 	return s, err

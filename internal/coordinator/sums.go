@@ -11,6 +11,7 @@ import (
 
 	"shaver/internal/fault"
 	"shaver/internal/job"
+	"shaver/internal/layout"
 	"shaver/internal/prepare"
 	"shaver/internal/tally"
 )
@@ -26,22 +27,22 @@ type sums struct {
 	seconds     float64        // how long the job was led before this checkpoint was stored
 }
 
-// newSums returns the sums of a job with nothing merged, for a table [features, dim].
+// newSums returns the sums of a job with nothing merged, for tables of the given shape.
 // within says whether the variances within rows are summed too.
-func newSums(features, dim int, within bool, shards int) *sums {
-	return &sums{accumulator: tally.NewAccumulator(features, dim, within), shards: job.NewShards(shards), workers: map[string]int{}}
+func newSums(shape layout.Shape, within bool, shards int) *sums {
+	return &sums{accumulator: tally.NewAccumulator(shape, within), shards: job.NewShards(shards), workers: map[string]int{}}
 }
 
 // newSumsOf is newSums for the table and the plan of j.
 func newSumsOf(j *prepare.Job) *sums {
-	return newSums(j.Architecture.Features(), j.Architecture.Dim, j.Sampling().Within(), j.Plan.Shards())
+	return newSums(j.Architecture.Shape(), j.Sampling().Within(), j.Plan.Shards())
 }
 
 // A checkpoint consists of
 //   - sumsMagic;
 //   - the length of the header as a uint32, and the header in JSON;
 //   - the count of each feature;
-//   - for each feature, d values of each list (see tally.Partial);
+//   - for each feature, its d values of each list (see tally.Partial);
 //   - for each cell that left int64, its number and the multiple of 2^64 to add;
 //   - if the header says so, one float64 for each entry, the sums of the first half.
 //
@@ -54,7 +55,7 @@ const (
 type sumsHeader struct {
 	Job            string         `json:"job"`
 	Features       int            `json:"features"`
-	Dim            int            `json:"dim"`
+	Dim            int            `json:"dim"` // 0 = features have different numbers of entries
 	Lists          int            `json:"lists"`
 	ShardCount     int            `json:"shard_count"`
 	Shards         job.Shards     `json:"shards"` // one bit for each shard, in base64
@@ -74,7 +75,7 @@ type sumsHeader struct {
 func (m *sums) write(w io.Writer, id string, plan *job.Plan) error {
 	s := m.accumulator.State()
 	header, err := json.Marshal(sumsHeader{
-		Job: id, Features: len(s.Count), Dim: s.Dim, Lists: s.Lists, ShardCount: plan.Shards(), Shards: m.shards, Rows: s.Rows, LossFull: s.LossFull,
+		Job: id, Features: len(s.Count), Dim: s.Shape.Dim(), Lists: s.Lists, ShardCount: plan.Shards(), Shards: m.shards, Rows: s.Rows, LossFull: s.LossFull,
 		LossEmpty: s.LossEmpty, ResidualSquare: s.ResidualSquare, Carries: len(s.Carries), Workers: m.workers, CPU: m.cpu,
 		Seconds: m.seconds, HalfRows: m.firstHalf.size(),
 	})
@@ -143,7 +144,7 @@ func endsEarly(err error) error {
 
 // readSums reads the checkpoint of the job with the given id and plan. Malformed
 // bytes, and the checkpoint of another job, are bad input.
-func readSums(r io.Reader, id string, features, dim int, within bool, plan *job.Plan) (*sums, error) {
+func readSums(r io.Reader, id string, shape layout.Shape, within bool, plan *job.Plan) (*sums, error) {
 	head := make([]byte, len(sumsMagic)+4)
 	if _, err := io.ReadFull(r, head); err != nil {
 		return nil, endsEarly(err)
@@ -162,10 +163,10 @@ func readSums(r io.Reader, id string, features, dim int, within bool, plan *job.
 	if err := d.Decode(&h); err != nil {
 		return nil, fault.Inputf("the checkpoint's header: %w", err)
 	}
-	if err := h.check(id, features, dim, tally.Lists(within), plan); err != nil {
+	if err := h.check(id, &shape, tally.Lists(within), plan); err != nil {
 		return nil, fault.Inputf("the checkpoint: %w", err)
 	}
-	m := newSums(features, dim, within, plan.Shards())
+	m := newSums(shape, within, plan.Shards())
 	copy(m.shards, h.Shards)
 	maps.Copy(m.workers, h.Workers)
 	m.cpu, m.seconds = h.CPU, h.Seconds
@@ -181,7 +182,7 @@ func readSums(r io.Reader, id string, features, dim int, within bool, plan *job.
 	}
 	if h.HalfRows > 0 {
 		var err error
-		if m.firstHalf, err = readFirstHalf(r, h.HalfRows, features*dim); err != nil {
+		if m.firstHalf, err = readFirstHalf(r, h.HalfRows, shape.Entries()); err != nil {
 			return nil, err
 		}
 	}
@@ -194,18 +195,18 @@ func readSums(r io.Reader, id string, features, dim int, within bool, plan *job.
 	return m, nil
 }
 
-func (h *sumsHeader) check(id string, features, dim, lists int, plan *job.Plan) error {
+func (h *sumsHeader) check(id string, shape *layout.Shape, lists int, plan *job.Plan) error {
 	switch {
 	case h.Job != id:
 		return fmt.Errorf("job %q, expected %s", h.Job, id)
-	case h.Features != features || h.Dim != dim:
-		return fmt.Errorf("a table of %d x %d, expected %d x %d", h.Features, h.Dim, features, dim)
+	case h.Features != shape.Rows() || h.Dim != shape.Dim():
+		return fmt.Errorf("a table of %d x %d, expected %d x %d", h.Features, h.Dim, shape.Rows(), shape.Dim())
 	case h.Lists != lists:
 		return fmt.Errorf("%d lists of sums, expected %d", h.Lists, lists)
 	case h.ShardCount != plan.Shards() || len(h.Shards) != len(job.NewShards(h.ShardCount)):
 		return fmt.Errorf("%d shards, expected %d", h.ShardCount, plan.Shards())
-	case h.Carries < 0 || h.Carries > lists*features*dim:
-		return fmt.Errorf("%d carries, expected at most %d", h.Carries, lists*features*dim)
+	case h.Carries < 0 || h.Carries > lists*shape.Entries():
+		return fmt.Errorf("%d carries, expected at most %d", h.Carries, lists*shape.Entries())
 	case !(h.CPU >= 0):
 		return fmt.Errorf("%v core-seconds, expected at least 0", h.CPU)
 	case !(h.Seconds >= 0 && h.Seconds < 1e9):

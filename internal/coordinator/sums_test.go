@@ -13,6 +13,7 @@ import (
 	"shaver/internal/estimator"
 	"shaver/internal/fault"
 	"shaver/internal/job"
+	"shaver/internal/layout"
 	"shaver/internal/model"
 	"shaver/internal/prepare"
 	"shaver/internal/tally"
@@ -24,8 +25,8 @@ var testPlan = job.Plan{Rows: 10, RowsPerShard: 3}
 
 // exampleOf returns the sums of two shards. Some of the sums have left int64.
 func exampleOf(t testing.TB) *sums {
-	m := newSums(7, 2, true, testPlan.Shards())
-	p := &tally.Partial{Dim: 2, Rows: 3, LossFull: math.MaxInt64, LossEmpty: 5, ResidualSquare: math.MaxInt64, Features: []int32{1, 6}, Count: []int64{3, 1},
+	m := newSums(layout.Of(7, 2), true, testPlan.Shards())
+	p := &tally.Partial{Shape: layout.Of(7, 2), Rows: 3, LossFull: math.MaxInt64, LossEmpty: 5, ResidualSquare: math.MaxInt64, Features: []int32{1, 6}, Count: []int64{3, 1},
 		Sum: []int64{math.MaxInt64, -4, math.MinInt64, 8}, Abs: []int64{1, math.MaxInt64, 2, 8}, Square: []int64{math.MaxInt64, 2, 3, 4}, Within: []int64{1, 2, 3, math.MaxInt64}}
 	for range 2 {
 		if err := m.accumulator.Merge(p); err != nil {
@@ -51,7 +52,7 @@ func encoded(t testing.TB, m *sums) []byte {
 func TestCheckpointRoundTrip(t *testing.T) {
 	m := exampleOf(t)
 	data := encoded(t, m)
-	back, err := readSums(bytes.NewReader(data), testJob, 7, 2, true, &testPlan)
+	back, err := readSums(bytes.NewReader(data), testJob, layout.Of(7, 2), true, &testPlan)
 	if err != nil || !reflect.DeepEqual(back, m) {
 		t.Fatalf("%+v, %v", back, err)
 	}
@@ -59,22 +60,34 @@ func TestCheckpointRoundTrip(t *testing.T) {
 		t.Error("no sum has left int64, so no carry is tested")
 	}
 	for n := range data {
-		if _, err := readSums(bytes.NewReader(data[:n]), testJob, 7, 2, true, &testPlan); !fault.IsInput(err) {
+		if _, err := readSums(bytes.NewReader(data[:n]), testJob, layout.Of(7, 2), true, &testPlan); !fault.IsInput(err) {
 			t.Fatalf("the first %d bytes: %v", n, err)
 		}
 	}
 	other := job.Plan{Rows: 10, RowsPerShard: 4}
 	for name, read := range map[string]func() error{
 		"more bytes": func() error {
-			_, err := readSums(bytes.NewReader(append(bytes.Clone(data), 0)), testJob, 7, 2, true, &testPlan)
+			_, err := readSums(bytes.NewReader(append(bytes.Clone(data), 0)), testJob, layout.Of(7, 2), true, &testPlan)
 			return err
 		},
-		"other job":   func() error { _, err := readSums(bytes.NewReader(data), "x", 7, 2, true, &testPlan); return err },
-		"other table": func() error { _, err := readSums(bytes.NewReader(data), testJob, 8, 2, true, &testPlan); return err },
-		"other lists": func() error { _, err := readSums(bytes.NewReader(data), testJob, 7, 2, false, &testPlan); return err },
-		"other plan":  func() error { _, err := readSums(bytes.NewReader(data), testJob, 7, 2, true, &other); return err },
+		"other job": func() error {
+			_, err := readSums(bytes.NewReader(data), "x", layout.Of(7, 2), true, &testPlan)
+			return err
+		},
+		"other table": func() error {
+			_, err := readSums(bytes.NewReader(data), testJob, layout.Of(8, 2), true, &testPlan)
+			return err
+		},
+		"other lists": func() error {
+			_, err := readSums(bytes.NewReader(data), testJob, layout.Of(7, 2), false, &testPlan)
+			return err
+		},
+		"other plan": func() error {
+			_, err := readSums(bytes.NewReader(data), testJob, layout.Of(7, 2), true, &other)
+			return err
+		},
 		"other shards": func() error {
-			_, err := readSums(bytes.NewReader(bytes.Replace(data, []byte(`"rows":6`), []byte(`"rows":9`), 1)), testJob, 7, 2, true, &testPlan)
+			_, err := readSums(bytes.NewReader(bytes.Replace(data, []byte(`"rows":6`), []byte(`"rows":9`), 1)), testJob, layout.Of(7, 2), true, &testPlan)
 			return err
 		},
 	} {
@@ -84,19 +97,46 @@ func TestCheckpointRoundTrip(t *testing.T) {
 	}
 }
 
+// A checkpoint of tables with different numbers of columns is the same after it is written
+// and read.
+func TestCheckpointOfTables(t *testing.T) {
+	shape := layout.Of(2, 3).And(3, 1).And(2, 2)
+	m := newSums(shape, false, testPlan.Shards())
+	p := &tally.Partial{Shape: shape, Rows: 3, LossFull: 4, LossEmpty: 5, Features: []int32{1, 3, 6}, Count: []int64{3, 1, 2},
+		Sum: []int64{1, 2, 3, math.MaxInt64, 5, 6}, Abs: []int64{1, 2, 3, math.MaxInt64, 5, 6}, Square: []int64{7, 8, 9, 10, 11, 12}}
+	for range 2 {
+		if err := m.accumulator.Merge(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.shards.Add(1)
+	m.shards.Add(2)
+	m.firstHalf = &firstHalf{3, make([]float64, shape.Entries())}
+	data := encoded(t, m)
+	back, err := readSums(bytes.NewReader(data), testJob, shape, false, &testPlan)
+	if err != nil || !reflect.DeepEqual(back, m) || len(m.accumulator.State().Carries) == 0 {
+		t.Fatalf("%+v, %v", back, err)
+	}
+	for _, other := range []layout.Shape{layout.Of(7, 2), layout.Of(2, 3).And(3, 1), layout.Of(2, 3).And(2, 1).And(3, 2)} {
+		if _, err := readSums(bytes.NewReader(data), testJob, other, false, &testPlan); !fault.IsInput(err) {
+			t.Errorf("a checkpoint of tables of another shape: %v", err)
+		}
+	}
+}
+
 // A checkpoint that readSums accepts is the same after it is written and read again.
 func FuzzCheckpoint(f *testing.F) {
 	f.Add(encoded(f, exampleOf(f)))
-	f.Add(encoded(f, newSums(7, 2, true, testPlan.Shards())))
+	f.Add(encoded(f, newSums(layout.Of(7, 2), true, testPlan.Shards())))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		m, err := readSums(bytes.NewReader(data), testJob, 7, 2, true, &testPlan)
+		m, err := readSums(bytes.NewReader(data), testJob, layout.Of(7, 2), true, &testPlan)
 		if err != nil {
 			if !fault.IsInput(err) {
 				t.Fatal(err)
 			}
 			return
 		}
-		back, err := readSums(bytes.NewReader(encoded(t, m)), testJob, 7, 2, true, &testPlan)
+		back, err := readSums(bytes.NewReader(encoded(t, m)), testJob, layout.Of(7, 2), true, &testPlan)
 		if err != nil || !reflect.DeepEqual(back, m) {
 			t.Fatalf("%+v and %+v, %v", back, m, err)
 		}

@@ -20,6 +20,7 @@ type Dataset struct {
 	Manifest
 	folder
 	digest string
+	inputs []string // names of the dense inputs that readers deliver
 }
 
 // Open reads the manifest of the dataset in dir, and checks that every file exists and
@@ -113,6 +114,43 @@ func (d *Dataset) FieldDims() []int {
 		sizes[j] = f.Size
 	}
 	return sizes
+}
+
+// Inputs returns the names of the dense inputs that readers of d deliver, in their order.
+// A dataset that was just opened delivers none.
+func (d *Dataset) Inputs() []string { return d.inputs }
+
+// Choose returns a dataset that is like d, but whose readers deliver the named dense
+// inputs in this order. It returns bad input if the dataset does not have them.
+func (d *Dataset) Choose(inputs []string) (*Dataset, error) {
+	names := make([]string, len(d.Dense))
+	for i, in := range d.Dense {
+		names[i] = in.Name
+	}
+	for i, name := range inputs {
+		switch {
+		case slices.Contains(inputs[:i], name):
+			return nil, fault.Inputf("the dense input %q is named twice", name)
+		case slices.Contains(names, name):
+		case len(names) == 0:
+			return nil, fault.Inputf("the model reads the dense input %q, but the dataset has no dense inputs", name)
+		default:
+			return nil, fault.Inputf("the model reads the dense input %q, but the dataset has only the dense inputs %q", name, names)
+		}
+	}
+	other := *d
+	other.inputs = slices.Clone(inputs)
+	return &other, nil
+}
+
+// For returns a dataset that is like d, but whose readers deliver the dense inputs that
+// the model a reads, in its order. It returns bad input if the fields are not those of the
+// model, or if a dense input is missing. The error names the first difference.
+func (d *Dataset) For(a *model.Architecture) (*Dataset, error) {
+	if err := d.checkFields(a); err != nil {
+		return nil, err
+	}
+	return d.Choose(a.Dense)
 }
 
 // Features returns n, the number of features in all fields.
@@ -231,9 +269,13 @@ func corrupt(path string) error {
 	return fault.Inputf("%s is corrupt: its SHA-256 is not the one in %s", path, ManifestName)
 }
 
-// CheckModel returns a bad-input error if the dataset's fields are not those of the
-// model a. The error names the first difference.
+// CheckModel returns the error of For.
 func (d *Dataset) CheckModel(a *model.Architecture) error {
+	_, err := d.For(a)
+	return err
+}
+
+func (d *Dataset) checkFields(a *model.Architecture) error {
 	for j, f := range d.Manifest.Fields {
 		if j < len(a.FieldDims) && f.Size != a.FieldDims[j] {
 			return fault.Inputf("field %d (%s) has %d features in the dataset and %d in the model", j, f.Name, f.Size, a.FieldDims[j])

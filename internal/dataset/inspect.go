@@ -3,19 +3,22 @@ package dataset
 import (
 	"cmp"
 	"slices"
+
+	"shaver/internal/dense"
 )
 
 // Inspection describes a dataset for people.
 type Inspection struct {
-	Digest    string       `json:"digest"`
-	IDs       string       `json:"ids"`
-	Rows      int64        `json:"rows"`
-	Positives int64        `json:"positives"`
-	LabelRate float64      `json:"label_rate"` // positives / rows
-	Skipped   int64        `json:"skipped"`
-	Features  int          `json:"features"`
-	Splits    []SplitFacts `json:"splits"`
-	Fields    []FieldFacts `json:"fields"`
+	Digest    string        `json:"digest"`
+	IDs       string        `json:"ids"`
+	Rows      int64         `json:"rows"`
+	Positives int64         `json:"positives"`
+	LabelRate float64       `json:"label_rate"` // positives / rows
+	Skipped   int64         `json:"skipped"`
+	Features  int           `json:"features"`
+	Splits    []SplitFacts  `json:"splits"`
+	Fields    []FieldFacts  `json:"fields"`
+	Dense     []dense.Input `json:"dense,omitempty"`
 }
 
 // SplitFacts describes one split.
@@ -67,7 +70,7 @@ func Inspect(dir string, top int) (*Inspection, error) {
 	if err != nil {
 		return nil, err
 	}
-	facts := &Inspection{Digest: d.Digest(), IDs: d.IDs, Skipped: d.Skipped, Features: d.Features()}
+	facts := &Inspection{Digest: d.Digest(), IDs: d.IDs, Skipped: d.Skipped, Features: d.Features(), Dense: d.Dense}
 	for _, s := range d.Splits {
 		facts.Rows += s.Rows
 		facts.Positives += s.Positives

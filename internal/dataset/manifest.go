@@ -19,12 +19,16 @@ import (
 	"syscall"
 
 	"shaver/internal/arrowio"
+	"shaver/internal/dense"
 	"shaver/internal/fault"
 	"shaver/internal/model"
 )
 
-// Version is the version of the manifest's format.
-const Version = "shaver.dataset/1"
+// The versions of the manifest's format.
+const (
+	Version      = "shaver.dataset/1"
+	DenseVersion = "shaver.dataset/2" // the dataset has dense inputs
+)
 
 // ManifestName is the manifest's file name in the folder.
 const ManifestName = "dataset.json"
@@ -49,16 +53,17 @@ const (
 // Manifest describes a dataset. The SHA-256 of its JSON is the dataset's identity,
 // because the JSON contains the digest of every file.
 type Manifest struct {
-	Version     string    `json:"version"`
-	Fields      []Field   `json:"fields"`
-	Splits      []Split   `json:"splits"` // in the order train, val, test
-	Frequencies File      `json:"frequencies"`
-	Vocabulary  []File    `json:"vocabulary,omitempty"` // one file per field, with RawStrings
-	Sources     []File    `json:"sources"`              // imported files by base name, in the order of reading
-	IDs         string    `json:"ids"`                  // LocalIDs, GlobalIDs or RawStrings
-	Division    *Division `json:"division,omitempty"`   // if the import drew the splits
-	MinCount    int64     `json:"min_count,omitempty"`  // if the import made the vocabulary: values in fewer rows have the id of unseen values
-	Skipped     int64     `json:"skipped"`              // number of lines left out because they were not valid rows
+	Version     string        `json:"version"`
+	Fields      []Field       `json:"fields"`
+	Dense       []dense.Input `json:"dense,omitempty"` // dense inputs, in the order of the columns; only with DenseVersion
+	Splits      []Split       `json:"splits"`          // in the order train, val, test
+	Frequencies File          `json:"frequencies"`
+	Vocabulary  []File        `json:"vocabulary,omitempty"` // one file per field, with RawStrings
+	Sources     []File        `json:"sources"`              // imported files by base name, in the order of reading
+	IDs         string        `json:"ids"`                  // LocalIDs, GlobalIDs or RawStrings
+	Division    *Division     `json:"division,omitempty"`   // if the import drew the splits
+	MinCount    int64         `json:"min_count,omitempty"`  // if the import made the vocabulary: values in fewer rows have the id of unseen values
+	Skipped     int64         `json:"skipped"`              // number of lines left out because they were not valid rows
 }
 
 // Field is a field and the number of its features.
@@ -138,8 +143,8 @@ func parseManifest(data []byte) (*Manifest, error) {
 	if err := json.Unmarshal(data, &version); err != nil {
 		return nil, fault.Inputf("not JSON: %w", err)
 	}
-	if version.Version != Version {
-		return nil, fault.Inputf("version is %q, this program reads %q", version.Version, Version)
+	if version.Version != Version && version.Version != DenseVersion {
+		return nil, fault.Inputf("version is %q, this program reads %q and %q", version.Version, Version, DenseVersion)
 	}
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
@@ -188,8 +193,21 @@ func (m *Manifest) validate() error {
 	if err := model.CheckSizes(names, sizes); err != nil {
 		return err
 	}
-	if err := arrowio.CheckFields(names); err != nil {
+	inputs := make([]string, len(m.Dense))
+	for i, in := range m.Dense {
+		inputs[i] = in.Name
+		if err := in.Validate(); err != nil {
+			return fmt.Errorf("dense input %d (%s): %w", i, in.Name, err)
+		}
+	}
+	if err := arrowio.CheckColumns(names, inputs); err != nil {
 		return err
+	}
+	switch has := len(m.Dense) > 0; {
+	case has && m.Version == Version:
+		return fmt.Errorf("version is %q, but the dataset has dense inputs: expected %q", m.Version, DenseVersion)
+	case !has && m.Version == DenseVersion:
+		return fmt.Errorf("version is %q, but the dataset has no dense inputs: expected %q", m.Version, Version)
 	}
 	if len(m.Splits) == 0 {
 		return fmt.Errorf("no splits")

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/dense"
 	"shaver/internal/fault"
 )
 
@@ -20,10 +21,52 @@ func goodManifest() []byte {
 	return m.Marshal()
 }
 
+// denseManifest returns a valid manifest with dense inputs.
+func denseManifest() []byte {
+	m, err := parseManifest(goodManifest())
+	if err != nil {
+		panic(err)
+	}
+	mean, deviation := 2., 3.
+	m.Version = DenseVersion
+	m.Dense = []dense.Input{{Name: "price", Rule: dense.ZScore, Mean: &mean, Deviation: &deviation, Values: dense.Values{Min: 0, Mean: 2, Max: 9}},
+		{Name: "age", Rule: dense.Log1p, Missing: &mean, Filled: 4}}
+	return m.Marshal()
+}
+
+func TestDenseManifestRefuses(t *testing.T) {
+	good := string(denseManifest())
+	if _, err := parseManifest([]byte(good)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ old, new, want string }{
+		{`"shaver.dataset/2"`, `"shaver.dataset/1"`, `version is "shaver.dataset/1", but the dataset has dense inputs: expected "shaver.dataset/2"`},
+		{`"name": "price"`, `"name": "age"`, "dense input 0 and dense input 1 have the same name"},
+		{`"name": "price"`, `"name": "b"`, `field 1 and dense input 0 have the same name "b"`},
+		{`"rule": "log1p"`, `"rule": "ln"`, `dense input 1 (age): the rule is "ln"`},
+		{`"deviation": 3`, `"deviation": 0`, "dense input 0 (price): the mean is 2 and the deviation 0"},
+		{`"deviation": 3`, `"deviation": 1e999`, "expected a value of type float64"},
+		{`"deviation": 3,`, ``, "no mean or no deviation"},
+		{`"missing": 2`, `"missing": -1`, "dense input 1 (age): missing numbers: -1 has no logarithm"},
+		{`"filled": 4`, `"filled": -4`, "with -4 missing"},
+		{`"max": 9`, `"max": 1`, "in ascending order"},
+		{`"max": 9`, `"max": 9, "more": 1`, "more"},
+	} {
+		text := strings.Replace(good, c.old, c.new, 1)
+		if text == good {
+			t.Fatalf("%q is not in %s", c.old, good)
+		}
+		if _, err := parseManifest([]byte(text)); !fault.IsInput(err) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("error %v\nwant bad input with %q", err, c.want)
+		}
+	}
+}
+
 func TestManifestRefuses(t *testing.T) {
 	good := goodManifest()
 	for _, c := range []struct{ old, new, want string }{
-		{`"shaver.dataset/1"`, `"shaver.dataset/2"`, `version is "shaver.dataset/2"`},
+		{`"shaver.dataset/1"`, `"shaver.dataset/2"`, `version is "shaver.dataset/2", but the dataset has no dense inputs`},
+		{`"shaver.dataset/1"`, `"shaver.dataset/3"`, `version is "shaver.dataset/3", this program reads "shaver.dataset/1" and "shaver.dataset/2"`},
 		{`"size": 4`, `"size": 0`, "field 0 (a) has size 0"},
 		{`"name": "b"`, `"name": "a"`, "fields 0 and 1 have the same name"},
 		{`"name": "val"`, `"name": "train"`, `split "train"`},
@@ -59,6 +102,7 @@ func TestManifestRefuses(t *testing.T) {
 func FuzzManifest(f *testing.F) {
 	good := string(goodManifest())
 	f.Add([]byte(good))
+	f.Add(denseManifest())
 	f.Add([]byte(strings.Replace(good, `"size": 4`, `"size": 4, "oov": -1`, 1)))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		m, err := parseManifest(data)

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"shaver/internal/arrowio"
+	"shaver/internal/dense"
 	"shaver/internal/fault"
 	"shaver/internal/model"
 )
@@ -138,6 +139,12 @@ func (r *Reader) open(split *Split, path string) error {
 	if err == nil && (r.rows.Numbered() || !slices.Equal(r.rows.Fields(), r.d.Fields()) || !slices.Equal(r.rows.Sizes(), r.d.FieldDims())) {
 		err = fault.Inputf("the names or sizes of the fields are not those in %s", ManifestName)
 	}
+	if err == nil && !sameInputs(r.rows.Dense(), r.d.Dense) {
+		err = fault.Inputf("the names of the dense inputs are not those in %s", ManifestName)
+	}
+	if err == nil {
+		err = r.rows.Choose(r.d.inputs)
+	}
 	if err == nil && r.skip > 0 {
 		r.read, err = r.rows.Skip(r.skip)
 		r.skip -= r.read
@@ -147,6 +154,10 @@ func (r *Reader) open(split *Split, path string) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
+}
+
+func sameInputs(names []string, inputs []dense.Input) bool {
+	return slices.EqualFunc(names, inputs, func(name string, in dense.Input) bool { return name == in.Name })
 }
 
 // check checks the file of a split after its last row, and returns io.EOF if it is

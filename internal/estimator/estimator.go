@@ -36,6 +36,8 @@ type Traits struct {
 	Shapley bool
 	// MostPlayers is the largest allowed number of players in a row. 0 means no limit.
 	MostPlayers int
+	// Derivatives means that the estimator needs the derivatives of the model.
+	Derivatives bool
 	// Draws means that the estimator takes Options.Draws and Options.Endpoints, and only
 	// one pass.
 	Draws bool
@@ -45,9 +47,9 @@ type Traits struct {
 var table = []Traits{
 	{Name: Permutation, Help: "random walks, as in the paper; unbiased", WalksPerPass: 1, Efficient: true, Shapley: true},
 	{Name: Antithetic, Help: "pairs of walks, an order and its reverse; less variance", WalksPerPass: 2, Efficient: true, Shapley: true},
-	{Name: Multilinear, Help: "derivatives at random sets of players; fast, but biased", Shapley: true, Draws: true},
+	{Name: Multilinear, Help: "derivatives at random sets of players; fast, but biased", Shapley: true, Derivatives: true, Draws: true},
 	{Name: Exact, Help: "all sets of players; no error", Exact: true, Efficient: true, Shapley: true, MostPlayers: 20}, // 2^20 forward passes for each row
-	{Name: Taylor, Help: "not a Shapley value; the paper compares against it", Exact: true},
+	{Name: Taylor, Help: "not a Shapley value; the paper compares against it", Exact: true, Derivatives: true},
 }
 
 // Names returns the names of all estimators.

@@ -148,7 +148,7 @@ func Of(m *Measurement, audit Audit, cores int) *Forecast {
 	// A worker holds the model's file and the model; a shard and its rows; for each
 	// thread, its sums and an index of the table; and the sums of all threads, before
 	// and after encoding.
-	threads := int64(m.Threads)
-	f.WorkerMemory = workerBase + 2*m.ModelBytes + 3*f.ShardBytes + threads*(m.PartialBytes((rows+threads-1)/threads)+4*int64(j.Architecture.Features())) + 2*f.PartialBytes
+	threads, shape := int64(m.Threads), j.Architecture.Shape()
+	f.WorkerMemory = workerBase + 2*m.ModelBytes + 3*f.ShardBytes + threads*(m.PartialBytes((rows+threads-1)/threads)+4*int64(shape.Rows())) + 2*f.PartialBytes
 	return f
 }

@@ -26,7 +26,21 @@ func measured(took time.Duration) *Measurement {
 			Architecture: model.Architecture{FieldDims: []int{60, 40}, Dim: 8},
 		},
 		ModelBytes: 5000, Rows: 1000, Took: took, Threads: 4, Features: 90,
-		rowBytes: 20, partialHead: 700, occurrences: []job.Occurrence{{Times: 4000, Features: 100}},
+		rowBytes: 20, partialHead: 700, occurrences: []widthOccurrences{{8, []job.Occurrence{{Times: 4000, Features: 100}}}},
+	}
+}
+
+// Partials and sums are as large as the tables are wide.
+func TestBytesOfLookUps(t *testing.T) {
+	m := measured(time.Second)
+	m.Job.Architecture = model.Architecture{FieldDims: []int{60, 40}, Tables: []model.Table{{Name: "a", Rows: 60, Dim: 8}, {Name: "b", Rows: 40, Dim: 2}}, LookUps: []model.LookUp{{}, {Field: 1, Table: 1}}}
+	m.occurrences = []widthOccurrences{{2, []job.Occurrence{{Times: 4000, Features: 40}}}, {8, []job.Occurrence{{Times: 4000, Features: 60}}}}
+	want := int64(700 + 60*(12+4*8*8) + 40*(12+4*8*2))
+	if got := m.PartialBytes(10_000); got < want-2 || got > want {
+		t.Errorf("partials of %d bytes, expected %d", got, want)
+	}
+	if got, want := m.SumsBytes(), int64(60*(8+4*8*8)+40*(8+4*8*2)); got != want {
+		t.Errorf("sums of %d bytes, expected %d", got, want)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -34,6 +35,13 @@ type Measurement struct {
 	rowBytes    float64 // bytes of a row in a shard
 	partialHead int64   // bytes of a partial besides its features
 	capacity    float64 // rows that a partial has room for; 0 = unknown
+	occurrences []widthOccurrences
+}
+
+// widthOccurrences says how often the features with a number of entries occur. In a model
+// with look-ups, a feature is a row of a table.
+type widthOccurrences struct {
+	dim         int // number of entries of each feature
 	occurrences []job.Occurrence
 }
 
@@ -51,7 +59,7 @@ func Measure(ctx context.Context, p *prepare.Prepared, threads int, within time.
 	if m.occurrences, err = occurrences(p.Job); err != nil {
 		return nil, err
 	}
-	encoded, err := shard.Encode(p.Dataset.Fields(), p.Architecture.FieldDims, rows)
+	encoded, err := shard.Encode(p.Dataset.Fields(), p.Architecture.FieldDims, p.Dataset.Inputs(), rows)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +101,7 @@ func (m *Measurement) Share(processors int) float64 {
 // RowsPerShard returns how many rows a shard should have. It assumes that workers have
 // Threads threads as fast as this machine's.
 func (m *Measurement) RowsPerShard() int64 {
-	s := job.Sizing{Rows: m.Job.Sample.Keep, PerSecond: m.PerSecond(), PartialBytes: m.PartialBytes, Capacity: m.capacity, Fields: m.Job.Architecture.Fields()}
+	s := job.Sizing{Rows: m.Job.Sample.Keep, PerSecond: m.PerSecond(), PartialBytes: m.PartialBytes, Capacity: m.capacity, Columns: m.Job.Architecture.Columns()}
 	return s.RowsPerShard()
 }
 
@@ -105,29 +113,38 @@ func (m *Measurement) ShardBytes(rows int64) int64 { return int64(m.rowBytes * f
 // rows. It is computed from how often each feature occurs in the dataset; see
 // job.Distinct.
 func (m *Measurement) Distinct(rows int64) float64 {
-	return job.Distinct(m.occurrences, m.Job.Sample.Rows, rows)
+	found := 0.0
+	for _, w := range m.occurrences {
+		found += job.Distinct(w.occurrences, m.Job.Sample.Rows, rows)
+	}
+	return found
 }
 
 // PartialBytes returns the expected size of the partial of the given number of rows. A
 // feature takes an id, a count and its sums, uncompressed. The rest is as large as in a
 // measured partial.
 func (m *Measurement) PartialBytes(rows int64) int64 {
-	return m.partialHead + int64(m.Distinct(rows)*float64(12+m.sumsBytes()))
+	bytes := m.partialHead
+	for _, w := range m.occurrences {
+		bytes += int64(job.Distinct(w.occurrences, m.Job.Sample.Rows, rows) * float64(12+m.sumsBytes(w.dim)))
+	}
+	return bytes
 }
 
 // SumsBytes returns the memory that the coordinator's sums take. With the rule
 // job.Overlap this includes the two halves that the rule compares.
 func (m *Measurement) SumsBytes() int64 {
-	feature := 8 + m.sumsBytes()
+	shape := m.Job.Architecture.Shape()
+	bytes := 8*shape.Rows() + m.sumsBytes(shape.Entries())
 	if u := m.Job.Spec.Until; u != nil && u.Rule == job.Overlap {
-		feature += 16 * m.Job.Architecture.Dim
+		bytes += 16 * shape.Entries()
 	}
-	return int64(m.Job.Architecture.Features()) * int64(feature)
+	return int64(bytes)
 }
 
-// sumsBytes returns the number of bytes of one feature's sums.
-func (m *Measurement) sumsBytes() int {
-	return 8 * tally.Lists(m.Job.Sampling().Within()) * m.Job.Architecture.Dim
+// sumsBytes returns the number of bytes of the sums of some entries.
+func (m *Measurement) sumsBytes(entries int) int {
+	return 8 * tally.Lists(m.Job.Sampling().Within()) * entries
 }
 
 // compute computes rows until the time is up, and at least one row. It notes the speed.
@@ -158,7 +175,7 @@ func (m *Measurement) weigh(partial *tally.Partial) error {
 		return err
 	}
 	m.Features, m.capacity = len(partial.Features), partial.Capacity()
-	m.partialHead = max(0, int64(encoded.Len())-int64(len(partial.Features)*(12+m.sumsBytes())))
+	m.partialHead = max(0, int64(encoded.Len())-int64(12*len(partial.Features)+m.sumsBytes(len(partial.Sum))))
 	return nil
 }
 
@@ -168,9 +185,7 @@ func firstRows(ctx context.Context, j *prepare.Job) (*model.Rows, error) {
 	enough := errors.New("enough")
 	all := &model.Rows{Fields: j.Architecture.Fields()}
 	err := j.Scan(ctx, func(rows *model.Rows) error {
-		all.Number = append(all.Number, rows.Number...)
-		all.Label = append(all.Label, rows.Label...)
-		all.Features = append(all.Features, rows.Features...)
+		all.AppendAll(rows)
 		if all.Len() >= min(maxSampleRows, int(j.Sample.Keep)) {
 			return enough
 		}
@@ -183,11 +198,24 @@ func firstRows(ctx context.Context, j *prepare.Job) (*model.Rows, error) {
 }
 
 // occurrences counts how often the features of the job's splits occur.
-func occurrences(j *prepare.Job) ([]job.Occurrence, error) {
+func occurrences(j *prepare.Job) ([]widthOccurrences, error) {
 	counts, err := j.Dataset.Frequencies(j.Spec.Splits...)
 	if err != nil {
 		return nil, err
 	}
+	byDim := map[int][]int64{}
+	for _, s := range j.Architecture.Spans() {
+		byDim[s.Dim] = append(byDim[s.Dim], counts[s.Feature:s.Feature+s.Rows]...)
+	}
+	var all []widthOccurrences
+	for _, dim := range slices.Sorted(maps.Keys(byDim)) {
+		all = append(all, widthOccurrences{dim, grouped(byDim[dim])})
+	}
+	return all, nil
+}
+
+// grouped sorts counts and groups those that are equal.
+func grouped(counts []int64) []job.Occurrence {
 	slices.Sort(counts)
 	var all []job.Occurrence
 	for _, count := range counts {
@@ -197,5 +225,5 @@ func occurrences(j *prepare.Job) ([]job.Occurrence, error) {
 			all = append(all, job.Occurrence{Times: count, Features: 1})
 		}
 	}
-	return all, nil
+	return all
 }

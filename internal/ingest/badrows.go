@@ -53,4 +53,6 @@ func (b *badRows) reset() { b.lines, b.messages = 0, nil }
 // badRow wraps an error that a visit function returns to reject the row as bad.
 type badRow struct{ error }
 
+func (b badRow) Unwrap() error { return b.error }
+
 func isBad(err error) bool { _, bad := err.(badRow); return bad }

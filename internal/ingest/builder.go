@@ -26,6 +26,7 @@ type builder struct {
 	temporary *atomicfile.Temporary // dir
 	fields    []string              // names
 	sizes     []int                 // sizes of the fields
+	dense     []string              // names of the dense inputs
 	oov       []int                 // id of unseen values in each field, or -1; nil without a vocabulary
 	splits    []*splitBuilder       // the splits that exist, in the manifest's order
 }
@@ -80,11 +81,11 @@ func newBuilder(out string) (*builder, error) {
 	return b, nil
 }
 
-// start sets the fields and creates the files of the splits, in the order of
+// start sets the fields and the dense inputs, and creates the files of the splits, in the order of
 // dataset.SplitNames. compressors is the number of goroutines that compress the rows of
 // train. Every other split has one, because train is by far the largest.
-func (b *builder) start(fields []string, sizes []int, splits []string, compressors int) error {
-	b.fields, b.sizes = fields, sizes
+func (b *builder) start(fields []string, sizes []int, inputs []string, splits []string, compressors int) error {
+	b.fields, b.sizes, b.dense = fields, sizes, inputs
 	features := 0
 	for _, size := range b.sizes {
 		features += size
@@ -94,12 +95,12 @@ func (b *builder) start(fields []string, sizes []int, splits []string, compresso
 		if err != nil {
 			return err
 		}
-		s := &splitBuilder{name: name, file: file, pending: model.Rows{Fields: len(b.fields)}, counts: make([]int64, features)}
+		s := &splitBuilder{name: name, file: file, pending: model.Rows{Fields: len(b.fields), Inputs: len(inputs)}, counts: make([]int64, features)}
 		b.splits = append(b.splits, s)
 		if name != dataset.Train {
 			compressors = 1
 		}
-		if s.rows, err = arrowio.NewRowWriter(file, b.fields, b.sizes, false, compressors); err != nil {
+		if s.rows, err = arrowio.NewRowWriter(file, b.fields, b.sizes, inputs, false, compressors); err != nil {
 			return err
 		}
 	}
@@ -108,14 +109,18 @@ func (b *builder) start(fields []string, sizes []int, splits []string, compresso
 
 // columns holds rows of a split, column by column.
 type columns struct {
-	label []uint8   // [rows]
-	ids   [][]int32 // local ids, [m, rows]
+	label []uint8     // [rows]
+	ids   [][]int32   // local ids, [m, rows]
+	dense [][]float32 // dense inputs, [k, rows]
 }
 
 func (c *columns) reset() {
 	c.label = c.label[:0]
 	for j := range c.ids {
 		c.ids[j] = c.ids[j][:0]
+	}
+	for i := range c.dense {
+		c.dense[i] = c.dense[i][:0]
 	}
 }
 
@@ -135,12 +140,20 @@ func (b *builder) append(split int, rows *columns) error {
 		}
 		offset += b.sizes[j]
 	}
-	return s.rows.AppendColumns(rows.label, rows.ids)
+	return s.rows.AppendColumns(rows.label, rows.ids, rows.dense)
+}
+
+// rows returns the number of rows in all splits.
+func (b *builder) rows() (n int64) {
+	for _, s := range b.splits {
+		n += s.total
+	}
+	return n
 }
 
 // add appends a row to a split, given by its position in b.splits. features are its global
-// ids, which must be valid.
-func (b *builder) add(split int, label uint8, features []int32) error {
+// ids, which must be valid, and dense its dense inputs.
+func (b *builder) add(split int, label uint8, features []int32, dense []float32) error {
 	s := b.splits[split]
 	s.total++
 	s.positive += int64(label)
@@ -149,6 +162,7 @@ func (b *builder) add(split int, label uint8, features []int32) error {
 	}
 	s.pending.Label = append(s.pending.Label, label)
 	s.pending.Features = append(s.pending.Features, features...)
+	s.pending.Dense = append(s.pending.Dense, dense...)
 	if s.pending.Len() < pendingRows {
 		return nil
 	}
@@ -161,10 +175,13 @@ func (s *splitBuilder) flush() error {
 	return err
 }
 
-// commit completes m, writes the files that are left, and renames the folder to its final
+// commit completes m, which must describe the dense inputs, writes the files that are left, and renames the folder to its final
 // name.
 func (b *builder) commit(m *dataset.Manifest) error {
 	m.Version = dataset.Version
+	if len(b.dense) > 0 {
+		m.Version = dataset.DenseVersion
+	}
 	for j, name := range b.fields {
 		f := dataset.Field{Name: name, Size: b.sizes[j]}
 		if b.oov != nil && b.oov[j] != f.Size-1 {

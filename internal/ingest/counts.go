@@ -16,6 +16,7 @@ import (
 
 	"shaver/internal/atomicfile"
 	"shaver/internal/dataset"
+	"shaver/internal/dense"
 	"shaver/internal/fault"
 	"shaver/internal/filelock"
 	"shaver/internal/vocabulary"
@@ -57,13 +58,14 @@ const recordName = "counts.json"
 
 // record lists the files that are counted, and the spills that hold their counts.
 type record struct {
-	Import string         `json:"import"` // identity of the import
-	Files  []countedFile  `json:"files"`
-	Rows   uint64         `json:"rows"`  // number of rows in the files, including bad rows
-	Train  int64          `json:"train"` // number of rows in train; with CountAll a lower bound, which is 0 only if train is empty
-	Spills []countedSpill `json:"spills"`
-	Made   int            `json:"made"` // number of groups
-	synced int            // number of Spills, from the start of the list, that are synced to disk
+	Import string          `json:"import"` // identity of the import
+	Files  []countedFile   `json:"files"`
+	Rows   uint64          `json:"rows"`  // number of rows in the files, including bad rows
+	Train  int64           `json:"train"` // number of rows in train; with CountAll a lower bound, which is 0 only if train is empty
+	Spills []countedSpill  `json:"spills"`
+	Made   int             `json:"made"`            // number of groups
+	Dense  []dense.Moments `json:"dense,omitempty"` // moments of the dense inputs in train, if their statistics are needed
+	synced int             // number of Spills, from the start of the list, that are synced to disk
 }
 
 type countedSpill struct {
@@ -96,6 +98,9 @@ func (r *rawImport) identity() string {
 		{"split", c.Split}, {"seed", c.Seed}, {"counted", c.Counted}, {"policy", r.bad.policy},
 	} {
 		fmt.Fprintf(digest, "%s %#v\n", part.name, part.value) // %#v quotes strings, so that different values cannot give the same text
+	}
+	for i, in := range l.dense.inputs {
+		fmt.Fprintf(digest, "dense %#v\n", []any{l.inputs[i], in.Rule, in.Missing != nil || l.dense.fill, l.dense.unmeasured()})
 	}
 	return hex.EncodeToString(digest.Sum(nil))
 }
@@ -132,6 +137,10 @@ func (r *rawImport) count() (spills []string, kept bool, err error) {
 	}
 	rec := r.resume()
 	kept = len(rec.Files) > 0
+	measured := !r.layout.dense.unmeasured()
+	if !measured && rec.Dense == nil {
+		rec.Dense = r.layout.dense.newMoments()
+	}
 	r.scans.begin()
 	for first := len(rec.Files); first < len(r.paths); {
 		last, size := first, int64(0)
@@ -154,6 +163,11 @@ func (r *rawImport) count() (spills []string, kept bool, err error) {
 	if rec.Train == 0 {
 		return nil, kept, fault.Inputf("the split %s has no rows", dataset.Train)
 	}
+	if !measured {
+		if err := r.layout.dense.measure(rec.Dense); err != nil {
+			return nil, kept, err
+		}
+	}
 	for _, spill := range rec.Spills {
 		spills = append(spills, filepath.Join(r.folder, spill.Name))
 	}
@@ -172,12 +186,20 @@ func (r *rawImport) countGroup(rec *record, first, last int) error {
 		counters[i] = vocabulary.NewCounter(r.folder, fmt.Sprintf("%d-%d", rec.Made, i), len(r.layout.fields), limit)
 		parsers[i] = r.newBlockParser()
 	}
+	moments := make([][]dense.Moments, r.workers) // of train
+	for i := range moments {
+		moments[i] = make([]dense.Moments, len(rec.Dense))
+	}
+	measuring := len(rec.Dense) > 0
 	all := r.config.Counted == CountAll
 	work := func(worker int, b *block) error {
 		return parsers[worker].parse(b, func(row uint64, _ uint8, values [][]byte) error {
-			if !all || b.train == 0 { // with CountAll, it only matters whether train has any rows
+			if !all || measuring || b.train == 0 { // with CountAll, it only matters whether train has any rows
 				if r.ratio.draw(row) == 0 {
 					b.train++
+					if measuring {
+						addMoments(moments[worker], parsers[worker].parser.numbers)
+					}
 				} else if !all {
 					return nil
 				}
@@ -190,6 +212,9 @@ func (r *rawImport) countGroup(rec *record, first, last int) error {
 	rec.Rows, err = r.scan(first, last, rec.Rows, work, func(b *block) error { rec.Train += b.train; return nil })
 	if err != nil {
 		return err
+	}
+	for _, m := range moments {
+		mergeMoments(rec.Dense, m)
 	}
 	var g errgroup.Group
 	for _, c := range counters {
@@ -276,6 +301,9 @@ func (r *rawImport) resume() *record {
 // fits reports whether the import can resume from rec. The identity must be the same, the
 // counted files must be the first of this import and unchanged, and all spills must exist.
 func (r *rawImport) fits(rec *record) bool {
+	if want := len(r.layout.dense.inputs); r.layout.dense.unmeasured() && len(rec.Dense) != want {
+		return false
+	}
 	if rec.Import != r.identity() || len(rec.Files) > len(r.paths) {
 		return false
 	}

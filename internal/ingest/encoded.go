@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"path/filepath"
@@ -24,7 +25,8 @@ import (
 // form "label,id,id,...". The separator is a comma, or a tab if the first line contains
 // one. The label is 0 or 1. If the first line contains no integers, it is the header and
 // names the fields. Without a header the fields are f0, f1, ... All files must have the
-// same header, or all must have none.
+// same header, or all must have none. The columns of dense inputs have numbers and not ids.
+// They need a header.
 type EncodedConfig struct {
 	Train    []string // files of train, or folders of files, in the order of reading; with Split, the only file
 	Val      []string // files of val; without files there is no val split
@@ -32,6 +34,7 @@ type EncodedConfig struct {
 	Split    string   // ratio such as "8:1:1" to draw the rows into train, val and test; if "", no rows are drawn
 	Seed     uint64   // seed of the draw
 	Sizes    []int    // number of features of each field; if nil, an extra scan finds the largest ids
+	Dense    Dense    // columns that become dense inputs
 	Global   bool     // whether ids count over all fields, which needs Sizes, or within each field
 	OnBadRow string   // Fail or Skip; "" means Fail
 	Out      string   // folder of the dataset, which must be empty or not exist
@@ -46,6 +49,9 @@ func (c *EncodedConfig) validate() error {
 		return fault.Usagef("a split ratio needs exactly one file, with all rows")
 	case c.Global && c.Sizes == nil:
 		return fault.Setting(fault.Usagef("global ids need the sizes of the fields"), SizesSetting)
+	}
+	if _, err := c.Dense.plan(); err != nil {
+		return err
 	}
 	return checkOut(c.Out)
 }
@@ -81,6 +87,10 @@ type encodedImport struct {
 	groups []group
 	ratio  *ratio // nil if each group is a split
 	header *rawtext.Header
+	fields []string // names of the fields
+	dense  *densePlan
+	inputs []int  // positions of the dense inputs among those of a row, in the order of dense
+	mask   []bool // for each column after the label, whether it is a dense input; nil if none is
 }
 
 // ImportEncoded makes a dataset of encoded rows. If OnBadRow is Fail, a row that is not
@@ -116,8 +126,11 @@ func ImportEncoded(ctx context.Context, config EncodedConfig) (*Summary, error) 
 		}
 		splits = e.ratio.splits()
 	}
+	if e.dense, err = config.Dense.plan(); err != nil {
+		return nil, err
+	}
 	times := 1
-	if config.Sizes == nil {
+	if config.Sizes == nil || e.dense.unmeasured() {
 		times = 2
 	}
 	if e.scans, err = newScans(ctx, config.OnBadRow, config.Progress, paths, times); err != nil {
@@ -132,13 +145,24 @@ func ImportEncoded(ctx context.Context, config EncodedConfig) (*Summary, error) 
 		return nil, err
 	}
 	defer b.abort()
-	if err := b.start(e.header.Columns[1:], sizes, splits, 1); err != nil {
+	if err := b.start(e.fields, sizes, e.dense.names(), splits, 1); err != nil {
 		return nil, err
 	}
-	if err := e.scan(sizes, b.add); err != nil {
+	writer := e.dense.newWriter()
+	err = e.scan(sizes, func(split int, label uint8, ids []int32, numbers []float64) error {
+		if err := writer.standardise(numbers); err != nil {
+			return err
+		}
+		writer.add(numbers)
+		return b.add(split, label, ids, writer.values)
+	})
+	if err != nil {
 		return nil, err
 	}
 	m := dataset.Manifest{IDs: dataset.LocalIDs}
+	if len(e.dense.inputs) > 0 && b.rows() > 0 {
+		m.Dense = writer.described()
+	}
 	if config.Global {
 		m.IDs = dataset.GlobalIDs
 	}
@@ -159,8 +183,47 @@ func (p *scans) commit(b *builder, m *dataset.Manifest, r *ratio) (*Summary, err
 	return &Summary{Manifest: *m, Digest: hex.EncodeToString(sum[:]), Bad: p.bad.messages, Scans: p.ended}, nil
 }
 
+// setColumns decides which columns are dense inputs, and which are fields.
+func (e *encodedImport) setColumns() error {
+	columns := e.header.Columns[1:]
+	if len(e.dense.columns) > 0 {
+		if !e.header.Named {
+			return fault.Setting(fault.Inputf("dense inputs need a header that names the columns"), DenseSetting)
+		}
+		e.mask = make([]bool, len(columns))
+	}
+	var at []int // column of each dense input
+	for _, name := range e.dense.columns {
+		j, err := column(columns, name, " for a dense input")
+		if err != nil {
+			return fault.Setting(fault.Inputf("%w", err), DenseSetting)
+		}
+		if e.mask[j] {
+			return fault.Setting(fault.Usagef("column %q is named twice as a dense input, but encoded rows use a column once", name), DenseSetting)
+		}
+		e.mask[j] = true
+		at = append(at, j)
+	}
+	for j, name := range columns {
+		if e.mask == nil || !e.mask[j] {
+			e.fields = append(e.fields, name)
+		}
+	}
+	if len(e.fields) == 0 {
+		return fault.Setting(fault.Inputf("no column is left for a field"), DenseSetting)
+	}
+	sorted := slices.Sorted(slices.Values(at))
+	for _, j := range at {
+		e.inputs = append(e.inputs, slices.Index(sorted, j))
+	}
+	if err := e.dense.checkNames(e.fields); err != nil {
+		return fault.Inputf("%w", err)
+	}
+	return nil
+}
+
 // sizes returns the number of features of each field. They are those of the configuration,
-// or one more than the largest ids. It sets e.header.
+// or one more than the largest ids. It sets e.header, and measures the dense inputs.
 func (e *encodedImport) sizes() ([]int, error) {
 	first, err := rawtext.Open(e.groups[0].files[0])
 	if err != nil {
@@ -171,14 +234,24 @@ func (e *encodedImport) sizes() ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	fields := e.header.Columns[1:]
+	if err := e.setColumns(); err != nil {
+		return nil, fmt.Errorf("%s:1: %w", e.groups[0].files[0], err)
+	}
+	fields := e.fields
 	sizes := e.config.Sizes
 	least := slices.Repeat([]int{math.MaxInt}, len(fields)) // least id of each field
-	if sizes == nil {
-		sizes = make([]int, len(fields))
-		err := e.scan(nil, func(_ int, _ uint8, ids []int32) error {
+	if sizes != nil && len(sizes) != len(fields) {
+		return nil, e.otherFields(len(sizes))
+	}
+	if sizes == nil || e.dense.unmeasured() {
+		moments, train, found := e.dense.newMoments(), int64(0), make([]int, len(fields))
+		err := e.scan(sizes, func(split int, _ uint8, ids []int32, numbers []float64) error {
+			if split == 0 {
+				train++
+				addMoments(moments, numbers)
+			}
 			for j, id := range ids {
-				sizes[j], least[j] = max(sizes[j], int(id)+1), min(least[j], int(id))
+				found[j], least[j] = max(found[j], int(id)+1), min(least[j], int(id))
 			}
 			return nil
 		})
@@ -186,12 +259,20 @@ func (e *encodedImport) sizes() ([]int, error) {
 			return nil, err
 		}
 		e.end()
-		if sizes[0] == 0 {
+		if found[0] == 0 {
 			return nil, fault.Inputf("%s: no valid rows", e.groups[0].files[0])
 		}
-	}
-	if len(sizes) != len(fields) {
-		return nil, fault.Inputf("%s:1: the file has %d fields, expected %d", e.groups[0].files[0], len(fields), len(sizes))
+		if e.dense.unmeasured() {
+			if train == 0 {
+				return nil, fault.Inputf("the split %s has no rows", dataset.Train)
+			}
+			if err := e.dense.measure(moments); err != nil {
+				return nil, err
+			}
+		}
+		if sizes == nil {
+			sizes = found
+		}
 	}
 	if err := model.CheckSizes(fields, sizes); err != nil {
 		return nil, fault.Inputf("%w", err)
@@ -200,6 +281,10 @@ func (e *encodedImport) sizes() ([]int, error) {
 		err = e.plausible(fields, sizes, least)
 	}
 	return sizes, err
+}
+
+func (e *encodedImport) otherFields(want int) error {
+	return fault.Inputf("%s:1: the file has %d fields, expected %d", e.groups[0].files[0], len(e.fields), want)
 }
 
 // plausible checks sizes that were found from the largest ids. It returns an error if they
@@ -276,10 +361,13 @@ func (e *encodedImport) readHeader(s *rawtext.Source) (*rawtext.Header, error) {
 	return h, nil
 }
 
-// scan reads all rows. It calls visit with the position of each row's split among the
-// builder's splits, its label and its ids. The ids are global if sizes is not nil, otherwise
-// local.
-func (e *encodedImport) scan(sizes []int, visit func(split int, label uint8, features []int32) error) error {
+// visitor is called with the position of each row's split among the builder's splits, its
+// label, its ids and the numbers of its dense inputs.
+type visitor func(split int, label uint8, features []int32, numbers []float64) error
+
+// scan reads all rows and calls visit for each. The ids are global if sizes is not nil,
+// otherwise local. A row is bad if visit returns a badRow.
+func (e *encodedImport) scan(sizes []int, visit visitor) error {
 	e.begin()
 	for k, g := range e.groups {
 		for _, path := range g.files {
@@ -291,7 +379,7 @@ func (e *encodedImport) scan(sizes []int, visit func(split int, label uint8, fea
 	return nil
 }
 
-func (e *encodedImport) file(path string, split int, sizes []int, visit func(int, uint8, []int32) error) error {
+func (e *encodedImport) file(path string, split int, sizes []int, visit visitor) error {
 	s, err := rawtext.Open(path)
 	if err != nil {
 		return err
@@ -308,7 +396,8 @@ func (e *encodedImport) file(path string, split int, sizes []int, visit func(int
 		}
 		defer s.Close()
 	}
-	p := rawtext.NewEncoded(h, sizes, e.config.Global)
+	p := rawtext.NewEncoded(h, e.mask, sizes, e.config.Global)
+	numbers := make([]float64, len(e.inputs))
 	for row := uint64(0); ; row++ {
 		line, long, err := s.Next()
 		if err == io.EOF {
@@ -323,13 +412,13 @@ func (e *encodedImport) file(path string, split int, sizes []int, visit func(int
 		if e.ratio != nil {
 			split = e.ratio.draw(row)
 		}
-		if err := e.row(s, p, line, long, split, visit); err != nil {
+		if err := e.row(s, p, numbers, line, long, split, visit); err != nil {
 			return err
 		}
 	}
 }
 
-func (e *encodedImport) row(s *rawtext.Source, p *rawtext.Encoded, line []byte, long bool, split int, visit func(int, uint8, []int32) error) error {
+func (e *encodedImport) row(s *rawtext.Source, p *rawtext.Encoded, numbers []float64, line []byte, long bool, split int, visit visitor) error {
 	if err := e.tick(s); err != nil {
 		return err
 	}
@@ -338,11 +427,29 @@ func (e *encodedImport) row(s *rawtext.Source, p *rawtext.Encoded, line []byte, 
 	}
 	label, ok := p.Parse(line)
 	if ok {
-		return visit(split, label, p.Features)
+		err := e.numbers(p, numbers)
+		if err == nil {
+			err = visit(split, label, p.Features, numbers)
+		}
+		if isBad(err) {
+			err = e.bad.reject(s.Errorf(s.Line, "%w", err), 1)
+		}
+		return err
 	}
 	why := p.Explain(line)
 	if why == nil {
 		why = errors.New("not a row")
 	}
 	return e.bad.reject(s.Errorf(s.Line, "%w", why), 1)
+}
+
+// numbers parses the dense inputs of the row that p read last.
+func (e *encodedImport) numbers(p *rawtext.Encoded, numbers []float64) error {
+	for i, at := range e.inputs {
+		var err error
+		if numbers[i], err = e.dense.parse(i, p.Numbers[at]); err != nil {
+			return badRow{fmt.Errorf("column %s: %w", e.dense.columns[i], err)}
+		}
+	}
+	return nil
 }

@@ -438,7 +438,7 @@ func BenchmarkScan(b *testing.B) {
 	}
 	rows := 0
 	for b.Loop() {
-		err := e.scan(sizes, func(int, uint8, []int32) error { rows++; return nil })
+		err := e.scan(sizes, func(int, uint8, []int32, []float64) error { rows++; return nil })
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -10,9 +10,10 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
-	"shaver/internal/arrowio"
+	"shaver/internal/dense"
 	"shaver/internal/fault"
 	"shaver/internal/rawtext"
 	"shaver/internal/vocabulary"
@@ -30,7 +31,8 @@ const (
 type Format struct {
 	Label   string            // name of the label's column; "" means "label"
 	From    int64             // if not 0, labels are counts, and a count of at least From means label 1
-	Columns []Column          // columns that become fields, in this order; nil: every column except the label
+	Dense   Dense             // columns that become dense inputs
+	Columns []Column          // columns that become fields, in this order; nil: every column except the label and the columns of dense inputs
 	columns []string          // column names, if the format fixes them
 	headed  bool              // whether files have a header although columns is set
 	comma   bool              // columns are separated by commas, not tabs; if columns is set, there are no quotes
@@ -48,7 +50,8 @@ type Column struct{ Name, As string }
 // Criteo returns the format of the display advertising challenge. Its files are
 // tab-separated and have no header. A row is a label, 13 integers and 26 strings, and all
 // integers and strings may be empty. An integer x above 2 becomes the value of the rule, any
-// other x becomes x-2, and an empty integer becomes NULL.
+// other x becomes x-2, and an empty integer becomes NULL. With a rule of package dense, the
+// integers become dense inputs, and not fields.
 func Criteo(rule string) (Format, error) {
 	f := Format{columns: []string{"label"}, integer: 13, numbers: rule}
 	for i := range 13 {
@@ -63,7 +66,13 @@ func Criteo(rule string) (Format, error) {
 	case Log2:
 		f.rule = func(x int64) int64 { return int64(bits.Len64(uint64(x - 1))) }
 	default:
-		return f, fault.Setting(fault.Usagef("the rule for integers is %q, expected %s or %s", rule, LnSquared, Log2), NumbersSetting)
+		if !slices.Contains(dense.Rules, rule) {
+			return f, fault.Setting(fault.Usagef("the rule for integers is %q, expected %s, %s, or for dense inputs %s", rule, LnSquared, Log2, strings.Join(dense.Rules, ", ")), NumbersSetting)
+		}
+		f.integer = 0
+		for _, name := range f.columns[1:14] {
+			f.Dense.Columns = append(f.Dense.Columns, DenseColumn{Name: name, Input: dense.Input{Rule: rule}})
+		}
 	}
 	return f, nil
 }
@@ -95,6 +104,8 @@ type layout struct {
 	at     int      // position of the label's column
 	fields []string // names of the fields
 	pick   []int    // position of each field's column
+	dense  *densePlan
+	inputs []int // position of the column of each dense input
 }
 
 func (f Format) label() string { return cmp.Or(f.Label, "label") }
@@ -105,10 +116,23 @@ func (f Format) layout(names []string) (*layout, error) {
 	if l.at, err = column(names, f.label(), " for the label"); err != nil {
 		return nil, err
 	}
+	if l.dense, err = f.Dense.plan(); err != nil {
+		return nil, err
+	}
+	for _, name := range l.dense.columns {
+		at, err := column(names, name, " for a dense input")
+		if err != nil {
+			return nil, fault.Setting(err, DenseSetting)
+		}
+		if at == l.at {
+			return nil, fault.Setting(fmt.Errorf("column %q is the label, so it cannot be a dense input", name), DenseSetting)
+		}
+		l.inputs = append(l.inputs, at)
+	}
 	if f.Columns == nil {
 		for i, name := range names {
 			switch {
-			case i == l.at || f.drop != "" && name == f.drop:
+			case i == l.at || f.drop != "" && name == f.drop || slices.Contains(l.inputs, i):
 				continue
 			case name == "":
 				return nil, fault.Setting(fmt.Errorf("column %d of %d has no name: name it, or choose the columns that are fields", i+1, len(names)), ColumnsSetting)
@@ -131,7 +155,7 @@ func (f Format) layout(names []string) (*layout, error) {
 	if len(l.fields) == 0 {
 		return nil, errors.New("no column is left for a field")
 	}
-	return l, arrowio.CheckFields(l.fields)
+	return l, l.dense.checkNames(l.fields)
 }
 
 // pandasIndex matches the name that pandas gives a column for an index without a name.
@@ -154,16 +178,18 @@ func column(names []string, name, what string) (int, error) {
 // use.
 type rowParser struct {
 	*layout
-	whole  bool // in text, a whole number with the end ".0" becomes the integer
-	values [][]byte
-	text   []byte       // bytes of the values that are not cells
-	small  [1000][]byte // values of the integers below 1000; a capacity of 16 makes vocabulary's pack fast
+	whole   bool // in text, a whole number with the end ".0" becomes the integer
+	values  [][]byte
+	numbers []float64    // numbers of the dense inputs; NaN if a missing one will be replaced
+	single  []bool       // for each column of the file, whether its numbers are float32; nil for a text
+	text    []byte       // bytes of the values that are not cells
+	small   [1000][]byte // values of the integers below 1000; a capacity of 16 makes vocabulary's pack fast
 }
 
 // newRowParser returns a parser of the rows of a layout. whole is true if the values will
 // make a new vocabulary, in which whole numbers of text have no end ".0".
 func newRowParser(l *layout, whole bool) *rowParser {
-	p := &rowParser{layout: l, whole: whole && l.columns == nil && !l.tables, values: make([][]byte, len(l.pick))}
+	p := &rowParser{layout: l, whole: whole && l.columns == nil && !l.tables, values: make([][]byte, len(l.pick)), numbers: make([]float64, len(l.inputs))}
 	for x := range p.small {
 		if l.rule != nil {
 			p.small[x] = strconv.AppendInt(make([]byte, 0, 16), l.value(int64(x)), 10)
@@ -180,8 +206,8 @@ func (l *layout) value(x int64) int64 {
 	return x - 2
 }
 
-// parse returns the label of a row and the values of its fields, which are valid until the
-// next call. If the cells are not a valid row, the error says why. odd must be true if the
+// parse returns the label of a row and the values of its fields, and sets p.numbers. Both
+// are valid until the next call. If the cells are not a valid row, the error says why. odd must be true if the
 // cells may contain NULs or bytes that are not UTF-8, or may be too long.
 func (p *rowParser) parse(cells [][]byte, where *place, odd bool) (uint8, [][]byte, error) {
 	if len(cells) != where.columns {
@@ -231,6 +257,14 @@ func (p *rowParser) parse(cells [][]byte, where *place, odd bool) (uint8, [][]by
 	for j := range p.integer {
 		if p.values[j], err = p.number(p.values[j]); err != nil {
 			return 0, nil, fmt.Errorf("column %d (%s): %w", p.pick[j], p.fields[j], err)
+		}
+	}
+	for i, at := range p.inputs {
+		if p.numbers[i], err = p.dense.parse(i, where.cell(cells, at)); err != nil {
+			return 0, nil, fmt.Errorf("column %d (%s): %w", at, p.names[at], err)
+		}
+		if at < len(p.single) && p.single[at] {
+			p.numbers[i] = float64(float32(p.numbers[i])) // the text may be shorter than the number
 		}
 	}
 	return label, p.values, nil

@@ -207,7 +207,7 @@ func TestCriteoNumbers(t *testing.T) {
 		}
 	}
 	_, err := Criteo("log")
-	wantUsage(t, err, "expected ln-squared or log2")
+	wantUsage(t, err, "expected ln-squared, log2, or for dense inputs none, log1p")
 }
 
 // The error for a bad row names the line, the column and the expected value. If bad rows

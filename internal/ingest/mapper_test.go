@@ -13,6 +13,7 @@ import (
 	"shaver/internal/arrowio"
 	"shaver/internal/dataset"
 	"shaver/internal/fault"
+	"shaver/internal/model"
 	"shaver/internal/rawtext"
 	"shaver/internal/tally"
 )
@@ -136,14 +137,15 @@ func TestFlightsMapper(t *testing.T) {
 func TestImportTableOfLongValue(t *testing.T) {
 	names := []string{strings.Repeat("x", rawtext.MaxLine-1), strings.Repeat("y", rawtext.MaxLine)}
 	sizes := []int{200, 3}
-	scores := &tally.Scores{Dim: 1, Count: make([]int64, 203), Values: tally.NewValues(203)}
+	a := &model.Architecture{FieldDims: sizes, Dim: 1}
+	scores := &tally.Scores{Shape: a.Shape(), Count: make([]int64, 203), Values: tally.NewValues(203)}
 	path := filepath.Join(t.TempDir(), "x.parquet")
 	file, err := os.Create(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	if err := arrowio.WriteScoresParquet(file, names, sizes, scores, func(int64) (float64, float64) { return 2, 2 }, nil); err != nil {
+	if err := arrowio.WriteScoresParquet(file, names, a, scores, func(int64) (float64, float64) { return 2, 2 }, nil); err != nil {
 		t.Fatal(err)
 	}
 	format := Tables()
@@ -177,9 +179,9 @@ func TestImportTables(t *testing.T) {
 	checkBruteForce(t, open(t, config.Out), records, "label", 1, 4, false)
 
 	const n = 150_000 // three row groups
-	scores := &tally.Scores{Dim: 1, Count: make([]int64, n), Values: tally.NewValues(n)}
+	a := &model.Architecture{FieldDims: []int{7, n - 7}, Dim: 1}
+	scores := &tally.Scores{Shape: a.Shape(), Count: make([]int64, n), Values: tally.NewValues(n)}
 	records = [][]string{{"label", "count", "field"}}
-	sizes := []int{7, n - 7}
 	for i := range n {
 		scores.Count[i] = int64(i % 300)
 		name, id := "x", i
@@ -198,7 +200,7 @@ func TestImportTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	if err := arrowio.WriteScoresParquet(file, []string{"x", "y"}, sizes, scores, func(int64) (float64, float64) { return 2, 2 }, nil); err != nil {
+	if err := arrowio.WriteScoresParquet(file, []string{"x", "y"}, a, scores, func(int64) (float64, float64) { return 2, 2 }, nil); err != nil {
 		t.Fatal(err)
 	}
 	format = Tables()

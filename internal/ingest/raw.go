@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"shaver/internal/dataset"
+	"shaver/internal/dense"
 	"shaver/internal/fault"
 	"shaver/internal/folders"
 	"shaver/internal/model"
@@ -80,6 +81,9 @@ func (c *RawConfig) fill() error {
 		return fault.Usagef("standard input is named twice, but can be read only once")
 	case once >= 0 && c.Format.tables:
 		return fault.Usagef("Parquet and Arrow files need random access, so they cannot be read from standard input")
+	}
+	if _, err := c.Format.Dense.plan(); err != nil {
+		return err
 	}
 	return checkOut(c.Out)
 }
@@ -162,6 +166,11 @@ func (r *rawImport) withVocabulary(b *builder) (*Summary, error) {
 	if want := r.config.Sizes; want != nil && len(want) != len(r.layout.fields) {
 		return nil, r.otherFields()
 	}
+	if r.layout.dense.unmeasured() {
+		if err := r.measure(); err != nil {
+			return nil, err
+		}
+	}
 	fields, err := r.config.Vocabulary.Choose(r.layout.fields, r.config.Sizes)
 	if err != nil {
 		return nil, err
@@ -175,6 +184,43 @@ func (r *rawImport) withVocabulary(b *builder) (*Summary, error) {
 		return nil, err
 	}
 	return r.encode(b, &m, fields)
+}
+
+// measure is an extra scan, which computes the statistics of the dense inputs in train. An
+// import without a vocabulary computes them when it counts values.
+func (r *rawImport) measure() error {
+	if slices.Contains(r.paths, Stdin) {
+		return fault.Setting(fault.Usagef("the mean of a column needs another scan, but standard input can be read only once: give the mean and the deviation, or a vocabulary that has them"),
+			DenseSetting, DenseMissingSetting)
+	}
+	r.total += r.total
+	r.scans.begin()
+	plan, train := r.layout.dense, int64(0)
+	parsers, moments := make([]*blockParser, r.workers), make([][]dense.Moments, r.workers)
+	for i := range parsers {
+		parsers[i], moments[i] = r.newBlockParser(), plan.newMoments()
+	}
+	work := func(worker int, b *block) error {
+		p := parsers[worker]
+		return p.parse(b, func(row uint64, _ uint8, _ [][]byte) error {
+			if r.ratio.draw(row) == 0 {
+				b.train++
+				addMoments(moments[worker], p.parser.numbers)
+			}
+			return nil
+		})
+	}
+	if _, err := r.scan(0, len(r.paths), 0, work, func(b *block) error { train += b.train; return nil }); err != nil {
+		return err
+	}
+	r.scans.end()
+	if train == 0 {
+		return fault.Inputf("the split %s has no rows", dataset.Train)
+	}
+	for _, other := range moments[1:] {
+		mergeMoments(moments[0], other)
+	}
+	return plan.measure(moments[0])
 }
 
 // withCounts counts the values, makes a vocabulary of them, and encodes the rows with it.
@@ -282,27 +328,39 @@ func (r *rawImport) encode(out *builder, m *dataset.Manifest, fields []*vocabula
 	if r.config.Memory >= 256<<20 { // a single compressor would slow down the workers
 		compressors = 2
 	}
-	if err := out.start(r.layout.fields, sizes, names, compressors); err != nil {
+	if err := out.start(r.layout.fields, sizes, r.layout.dense.names(), names, compressors); err != nil {
 		return nil, err
 	}
 	r.scans.begin()
 	offsets := model.Offsets(sizes)
 	parsers := make([]*blockParser, r.workers)
 	lookups := make([]*vocabulary.Lookup, r.workers)
+	writers := make([]*denseWriter, r.workers)
+	for i := range writers {
+		writers[i] = r.layout.dense.newWriter()
+	}
 	work := func(worker int, b *block) error {
 		if parsers[worker] == nil {
 			parsers[worker] = r.newBlockParser()
 			lookups[worker] = vocabulary.NewLookup(fields, r.config.Vocabulary != nil && r.config.Format.columns == nil)
 		}
 		for len(b.splits) < len(names) {
-			b.splits = append(b.splits, columns{ids: make([][]int32, len(fields))})
+			b.splits = append(b.splits, columns{ids: make([][]int32, len(fields)), dense: make([][]float32, len(r.layout.inputs))})
 		}
+		numbers, dense := parsers[worker].parser.numbers, writers[worker]
 		return parsers[worker].parse(b, func(row uint64, label uint8, values [][]byte) error {
 			rows := &b.splits[r.ratio.draw(row)]
+			if err := dense.standardise(numbers); err != nil {
+				return err
+			}
 			if j := lookups[worker].Append(rows.ids, values); j >= 0 {
 				return badRow{fmt.Errorf("field %d (%s): the value %q is not in the vocabulary, which has no id for such values", j, r.layout.fields[j], values[j][:min(len(values[j]), 100)])}
 			}
 			rows.label = append(rows.label, label)
+			for i, x := range dense.values {
+				rows.dense[i] = append(rows.dense[i], x)
+			}
+			dense.add(numbers)
 			return nil
 		})
 	}
@@ -316,6 +374,12 @@ func (r *rawImport) encode(out *builder, m *dataset.Manifest, fields []*vocabula
 	})
 	if err != nil {
 		return nil, err
+	}
+	if len(r.layout.inputs) > 0 && out.rows() > 0 {
+		for _, other := range writers[1:] {
+			writers[0].merge(other)
+		}
+		m.Dense = writers[0].described()
 	}
 	summary, err := r.commit(out, m, r.ratio)
 	if err == nil && r.config.Vocabulary != nil {

@@ -33,14 +33,16 @@ type Scan struct {
 
 // Settings that errors name (see fault.Setting).
 const (
-	IDsSetting      = "ids" // EncodedConfig.Global
-	SizesSetting    = vocabulary.SizesSetting
-	SplitSetting    = "split" // Split of both configurations
-	MemorySetting   = vocabulary.MemorySetting
-	MinCountSetting = "min count"
-	NumbersSetting  = "numbers"                // parameter of Criteo
-	ColumnsSetting  = "columns"                // Format.Columns
-	UnseenSetting   = vocabulary.UnseenSetting // parameter oov of ReadVocabulary
+	IDsSetting          = "ids" // EncodedConfig.Global
+	SizesSetting        = vocabulary.SizesSetting
+	SplitSetting        = "split" // Split of both configurations
+	MemorySetting       = vocabulary.MemorySetting
+	MinCountSetting     = "min count"
+	NumbersSetting      = "numbers"                // parameter of Criteo
+	ColumnsSetting      = "columns"                // Format.Columns
+	DenseSetting        = "dense"                  // Columns of Dense
+	DenseMissingSetting = "dense missing"          // Missing of Dense
+	UnseenSetting       = vocabulary.UnseenSetting // parameter oov of ReadVocabulary
 )
 
 // Progress is called from time to time with the number of rows and bytes read so far, and

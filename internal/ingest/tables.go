@@ -35,7 +35,11 @@ func (r *rawImport) openTable(path string) (input, error) {
 			t.Close()
 			return nil, err
 		}
-		for _, c := range append([]Column{{Name: f.label()}}, f.Columns...) {
+		wanted := append([]Column{{Name: f.label()}}, f.Columns...)
+		for _, c := range f.Dense.Columns {
+			wanted = append(wanted, Column{Name: c.Name})
+		}
+		for _, c := range wanted {
 			inFolder := slices.ContainsFunc(given, func(g folders.Column) bool { return g.Name == c.Name })
 			if !slices.Contains(names, c.Name) && (!inFolder || slices.Contains(t.Columns(), c.Name)) {
 				names = append(names, c.Name)
@@ -75,6 +79,7 @@ func (in *tableInput) close() { in.table.Close() }
 // parseTable is like parse, for a block of a table.
 func (c *blockParser) parseTable(b *block, visit func(row uint64, label uint8, values [][]byte) error) error {
 	i := int64(0)
+	c.parser.single = b.table.Single
 	err := b.table.Rows(func(cells [][]byte) error {
 		row := b.row + uint64(i)
 		label, values, err := c.parser.parse(cells, b.where, true)

@@ -52,12 +52,12 @@ func (p *Plan) Portions() (n int) {
 }
 
 // Check returns an error unless the plan has rows, at most MaxShards shards, and at most
-// MostRows(fields) rows in a shard.
-func (p *Plan) Check(fields int) error {
+// MostRows(columns) rows in a shard.
+func (p *Plan) Check(columns int) error {
 	if p.Rows < 1 || p.RowsPerShard < 1 {
 		return fmt.Errorf("%d rows with %d rows per shard, expected at least 1 of each", p.Rows, p.RowsPerShard)
 	}
-	if most := MostRows(fields); p.RowsPerShard > most {
+	if most := MostRows(columns); p.RowsPerShard > most {
 		return fmt.Errorf("%d rows per shard, expected at most %d because workers hold a shard in memory", p.RowsPerShard, most)
 	}
 	shards := int64(0)

@@ -19,8 +19,9 @@ const (
 // rowsMemory is the largest size in memory, in bytes, of the rows of a shard.
 const rowsMemory = 4 << 30
 
-// MostRows returns the largest number of rows of a shard with the given number of fields.
-func MostRows(fields int) int64 { return rowsMemory / int64(9+4*fields) }
+// MostRows returns the largest number of rows of a shard with the given number of columns,
+// which are fields and dense inputs.
+func MostRows(columns int) int64 { return rowsMemory / int64(9+4*columns) }
 
 // Sizing holds everything that determines how many rows a shard has.
 type Sizing struct {
@@ -28,7 +29,7 @@ type Sizing struct {
 	PerSecond    float64                // rows per second of one worker; 0 = unknown, and only the other bounds apply
 	PartialBytes func(rows int64) int64 // bytes of the partial of a shard with that many rows, ascending; nil = unknown
 	Capacity     float64                // number of rows like the measured ones whose sums fit into a partial; 0 = unknown
-	Fields       int                    // number of fields
+	Columns      int                    // number of fields and dense inputs
 }
 
 // Sized reports whether the job is so small that the rows per shard follow from the
@@ -49,7 +50,7 @@ func (s *Sizing) RowsPerShard() int64 {
 		over := sort.Search(int(rows), func(r int) bool { return s.PartialBytes(int64(r)+1) > partialBound })
 		rows = min(rows, int64(over))
 	}
-	rows = min(max(rows, (s.Rows+MaxShards-1)/MaxShards), MostRows(s.Fields))
+	rows = min(max(rows, (s.Rows+MaxShards-1)/MaxShards), MostRows(s.Columns))
 	return max(rows, 1)
 }
 

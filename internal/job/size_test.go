@@ -23,7 +23,7 @@ func TestRowsPerShard(t *testing.T) {
 		"one row":               {Sizing{Rows: 1, PerSecond: 500, PartialBytes: bytes(1)}, 1},
 		"slow":                  {Sizing{Rows: 1000, PerSecond: 0.001}, 1},
 		"too many shards":       {Sizing{Rows: 1 << 30, PerSecond: 1}, 1 << 8},
-		"too large a shard":     {Sizing{Rows: 1 << 36, PerSecond: 1e9, Fields: 39}, 26_030_104},
+		"too large a shard":     {Sizing{Rows: 1 << 36, PerSecond: 1e9, Columns: 39}, 26_030_104},
 		"a row's partial is it": {Sizing{Rows: 1000, PartialBytes: bytes(partialBound)}, 1},
 	} {
 		if got := test.sizing.RowsPerShard(); got != test.want {

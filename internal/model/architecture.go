@@ -7,12 +7,19 @@
 // fields, and D = m*d entries (players) per row. Player j*d+c is column c of field j. A
 // feature's global id is its local id plus the sizes of all fields before its own. The
 // network computes in float32; FM sums, logits and losses are float64.
+//
+// An architecture may instead have several tables, each with its own number of columns,
+// and look-ups, each of which reads one row of a table for each row of data. The players
+// of a row are then the columns of its look-ups, in the order of the look-ups. The rows of
+// the tables are numbered on from table to table, and a row of data has the number of a
+// feature and not that of a row of a table.
 package model
 
 import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Kind names a model family.
@@ -26,6 +33,7 @@ const (
 	DCNv2  Kind = "dcnv2"   // full-matrix cross layers, with an MLP after them or in parallel
 
 	WideDeep Kind = "widedeep" // first order and an MLP side by side: a DeepFM without pairwise terms
+	Graph    Kind = "graph"    // any head, as a graph of operators
 )
 
 // Structures of DCNv2.
@@ -38,14 +46,17 @@ const (
 // stored next to a bare state dict and in the metadata of our files, and "shaver model
 // inspect" prints it.
 type Architecture struct {
-	Kind        Kind   `json:"kind"`
-	FieldDims   []int  `json:"field_dims"`             // number of features of each field, each at least 1
-	Dim         int    `json:"dim"`                    // d, the number of columns of the embedding table
-	Hidden      []int  `json:"hidden,omitempty"`       // widths of the MLP's hidden layers; empty for FM
-	CrossLayers int    `json:"cross_layers,omitempty"` // number of cross layers; DCN-Mix and DCNv2 only
-	Experts     int    `json:"experts,omitempty"`      // number of experts per cross layer; DCN-Mix only
-	Rank        int    `json:"rank,omitempty"`         // rank of each expert; DCN-Mix only
-	Structure   string `json:"structure,omitempty"`    // Stacked or Parallel; DCNv2 only
+	Kind        Kind     `json:"kind"`
+	FieldDims   []int    `json:"field_dims"`             // number of features of each field, each at least 1
+	Dim         int      `json:"dim"`                    // d, the number of columns of the embedding table; 0 if there are Tables
+	Tables      []Table  `json:"tables,omitempty"`       // the tables whose entries are players; empty if there is a single one, [Features, Dim]
+	LookUps     []LookUp `json:"look_ups,omitempty"`     // how fields read Tables, in the order of the players; each row of a table is read by one look-up
+	Hidden      []int    `json:"hidden,omitempty"`       // widths of the MLP's hidden layers; empty for FM
+	CrossLayers int      `json:"cross_layers,omitempty"` // number of cross layers; DCN-Mix and DCNv2 only
+	Experts     int      `json:"experts,omitempty"`      // number of experts per cross layer; DCN-Mix only
+	Rank        int      `json:"rank,omitempty"`         // rank of each expert; DCN-Mix only
+	Structure   string   `json:"structure,omitempty"`    // Stacked or Parallel; DCNv2 only
+	Dense       []string `json:"dense,omitempty"`        // names of the dense inputs that the model reads, in its order; nil without any
 }
 
 // Fields returns m, the number of fields.
@@ -60,11 +71,28 @@ func (a *Architecture) Features() int {
 	return n
 }
 
-// Players returns D = m*d, the number of entries that one row activates.
-func (a *Architecture) Players() int { return a.Fields() * a.Dim }
+// Players returns D, the number of entries that one row activates. It is m*d if there is a
+// single table, and otherwise the sum of the look-ups' columns.
+func (a *Architecture) Players() int {
+	players := a.Fields() * a.Dim
+	for _, l := range a.LookUps {
+		players += a.Tables[l.Table].Dim
+	}
+	return players
+}
 
-// Parameters returns n*d, the number of entries of the embedding table.
-func (a *Architecture) Parameters() int { return a.Features() * a.Dim }
+// Parameters returns the number of entries of all embedding tables, which is n*d if there
+// is a single table.
+func (a *Architecture) Parameters() int {
+	entries := a.Features() * a.Dim
+	for _, t := range a.Tables {
+		entries += t.Rows * t.Dim
+	}
+	return entries
+}
+
+// Differentiable reports whether NewGradient works for models of a's kind.
+func (a *Architecture) Differentiable() bool { return a.Kind != Graph }
 
 // Wide reports whether the models of a's kind have first-order weights.
 func (a *Architecture) Wide() bool { return a.Kind == FM || a.Kind == DeepFM || a.Kind == WideDeep }
@@ -104,14 +132,8 @@ func CheckSizes(names []string, sizes []int) error {
 
 // Validate returns an error that names the first invalid value of a.
 func (a *Architecture) Validate() error {
-	if len(a.FieldDims) == 0 {
-		return errors.New("field_dims is empty: a model needs at least one field")
-	}
-	if err := CheckSizes(nil, a.FieldDims); err != nil {
-		return fmt.Errorf("field_dims: %w", err)
-	}
-	if a.Dim < 1 || a.Dim > 1<<16 {
-		return fmt.Errorf("dim is %d: expected 1 to 65536 columns", a.Dim)
+	if err := a.ValidateLayout(); err != nil {
+		return err
 	}
 	for l, width := range a.Hidden {
 		if width < 1 {
@@ -142,8 +164,15 @@ func (a *Architecture) Validate() error {
 		if a.Structure != Stacked && a.Structure != Parallel {
 			return fmt.Errorf("structure is %q: a dcnv2 must be %s or %s", a.Structure, Stacked, Parallel)
 		}
+	case Graph:
+		if hidden || cross || experts {
+			return errors.New("a graph must have neither hidden nor cross layers, because its head describes itself")
+		}
 	default:
-		return fmt.Errorf("kind is %q: expected %s, %s, %s, %s or %s", a.Kind, FM, DeepFM, DCNMix, DCNv2, WideDeep)
+		return fmt.Errorf("kind is %q: expected %s, %s, %s, %s, %s or %s", a.Kind, FM, DeepFM, DCNMix, DCNv2, WideDeep, Graph)
+	}
+	if !a.Plain() && slices.Contains([]Kind{FM, DeepFM, DCNMix, DCNv2}, a.Kind) {
+		return fmt.Errorf("kind is %s, which has a single table: expected neither tables nor look_ups", a.Kind)
 	}
 	if a.Kind != DCNv2 && a.Structure != "" {
 		return fmt.Errorf("structure is %q: only a dcnv2 has a structure", a.Structure)

@@ -42,7 +42,7 @@ func benchWalk(b *testing.B, m *model.Model, rows *model.Rows, baseline []float3
 	defer runtime.UnlockOSThread()
 	for i := 0; b.Loop(); i++ {
 		start := cpuTime()
-		probe.Reset(rows.Row(i % rows.Len()))
+		probe.Reset(rows, i%rows.Len())
 		probe.Walk(orders[i%len(orders)], logits)
 		walks = append(walks, (cpuTime() - start).Seconds())
 		start = cpuTime()

@@ -21,6 +21,7 @@ const gradientStates = 4 * kernel.States
 // one goroutine may use it at a time. It allocates no memory after NewGradient.
 type Gradient struct {
 	m        *Model
+	h        *head
 	size     int
 	x        kernel.Tile // [size, D], embedding of each slot
 	slope    kernel.Tile // [size, D], derivatives of each slot
@@ -85,12 +86,16 @@ func transposeMix(a *Architecture, gates []float32, layer *MixLayer) transposedM
 
 // NewGradient returns a gradient for m. The first Gradient of a model packs a transposed
 // copy of the network's weights, which takes as much memory as the weights. All Gradients
-// of the model share it.
+// of the model share it. NewGradient panics unless the model is Differentiable.
 func (m *Model) NewGradient() *Gradient {
-	g := &Gradient{m: m, size: gradientStates, column: make([]float64, m.Dim), square: make([]float64, m.Dim), transposed: m.head.transposed()}
-	if m.head.first != nil {
+	h, ok := m.core.(*head)
+	if !ok {
+		panic("model: NewGradient: models of kind " + string(m.Kind) + " have no derivatives")
+	}
+	g := &Gradient{m: m, h: h, size: gradientStates, column: make([]float64, m.Dim), square: make([]float64, m.Dim), transposed: h.transposed()}
+	if h.first != nil {
 		g.size = kernel.States
-		g.cross = newCrossGradient(m.head, g.transposed)
+		g.cross = newCrossGradient(h, g.transposed)
 	}
 	g.x, g.slope = kernel.NewTile(g.size, m.Players()), kernel.NewTile(g.size, m.Players())
 	g.constant = make([]float64, g.size)
@@ -130,7 +135,7 @@ func (g *Gradient) forward(dst []float64, slopes bool) {
 	if n == 0 {
 		return
 	}
-	h := g.m.head
+	h := g.h
 	if g.cross != nil {
 		g.cross.forward(g.x, n)
 	}
@@ -207,7 +212,7 @@ func (g *Gradient) linear(i int, x []float32, slopes bool) float64 {
 
 // mlp computes units for n slots.
 func (g *Gradient) mlp(n int) {
-	h, in, units := g.m.head, g.x, g.units
+	h, in, units := g.h, g.x, g.units
 	if h.stacked != nil {
 		g.cross.mlpInput(units[0], n)
 		in, units = units[0], units[1:]
@@ -220,7 +225,7 @@ func (g *Gradient) mlp(n int) {
 
 // mlpBack sets slope to the network's derivatives for n slots.
 func (g *Gradient) mlpBack(n int) {
-	h := g.m.head
+	h := g.h
 	last := len(g.units) - 1
 	d, next := g.back[0], g.back[1]
 	d.Stride = g.units[last].Stride

@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Model is a click model. Any number of goroutines may evaluate it at once. Make one with
@@ -11,12 +12,12 @@ type Model struct {
 	Architecture
 	Weights Weights
 	table   Embedder // source of the embeddings; nil if Weights has them
-	head    *head
+	core    core
 	offsets []int32
+	spans   []Span // nil if the architecture is plain
 }
 
-// Embedder provides embeddings that are stored in a form other than [Features, Dim]
-// float32. Any number of goroutines may use it at once.
+// Embedder provides embeddings that are stored in a form other than the tables as float32. Any number of goroutines may use it at once.
 type Embedder interface {
 	// Embed writes the embeddings of some rows, [rows, D], to x. features holds the rows'
 	// global ids, [rows, m]. They have passed CheckRow.
@@ -46,12 +47,20 @@ func newModel(a Architecture, w Weights, t Embedder) (*Model, error) {
 		return nil, err
 	}
 	m := &Model{Architecture: a, Weights: w, table: t, offsets: a.Offsets()}
-	m.head = newHead(&a, &w)
+	if !a.Plain() {
+		m.spans = a.Spans()
+	}
+	if a.Kind == Graph {
+		var err error
+		m.core, err = newGraphCore(&a, w.Graph)
+		return m, err
+	}
+	m.core = newHead(&a, &w)
 	return m, nil
 }
 
-// WithEmbedding returns a model that shares everything with m except the embedding table,
-// [Features, Dim]. The new model keeps the slice.
+// WithEmbedding returns a model that shares everything with m except the embedding tables,
+// [Parameters]. The new model keeps the slice.
 func (m *Model) WithEmbedding(table []float32) *Model {
 	if len(table) != m.Parameters() {
 		panic("model: WithEmbedding: table has the wrong length")
@@ -82,8 +91,25 @@ func (m *Model) Embed(x []float32, features []int32) {
 		m.table.Embed(x, features)
 		return
 	}
+	if m.spans != nil {
+		m.embedSpans(x, features)
+		return
+	}
 	for j, f := range features {
 		copy(x[j*m.Dim:(j+1)*m.Dim], m.Weights.Embedding[int(f)*m.Dim:])
+	}
+}
+
+// embedSpans is Embed for an architecture with several tables.
+func (m *Model) embedSpans(x []float32, features []int32) {
+	for row := range slices.Chunk(features, m.Fields()) {
+		width := 0
+		for _, s := range m.spans {
+			from := s.Entry + (int(row[s.Field])-s.Feature)*s.Dim
+			copy(x[s.Player:s.Player+s.Dim], m.Weights.Embedding[from:])
+			width += s.Dim
+		}
+		x = x[width:]
 	}
 }
 
@@ -107,55 +133,63 @@ func Loss(logit float64, label uint8) float64 {
 	return max(logit, 0) + math.Log1p(math.Exp(-math.Abs(logit))) - float64(label)*logit
 }
 
-// Scorer computes logits of whole rows. Only one goroutine may use it at a time.
-type Scorer struct {
-	m     *Model
-	s     *tile
-	x     []float32 // [size, D]: embeddings of a tile's rows
-	sum   pairSum
-	slots []float64 // [size]: the network's logits of a tile
+// core computes the logits of a model from embeddings. Models of Kind Graph have a
+// graphCore, and all others a head.
+type core interface {
+	newScorer(m *Model) scorer
+	newProbe(m *Model, baseline []float32) prober
 }
 
-// NewScorer returns a scorer for m.
-func (m *Model) NewScorer() *Scorer {
-	t := newTile(m.head)
-	return &Scorer{m: m, s: t, x: make([]float32, t.size*m.Players()), sum: newPairSum(m), slots: make([]float64, t.size)}
+// scorer and prober are what a core makes for one goroutine. Scorer and Probe document
+// their methods.
+type scorer interface {
+	logits(dst []float64, rows *Rows)
 }
+
+type prober interface {
+	reset(rows *Rows, r int)
+	empty() float64
+	walk(order []int32, logits []float64)
+	coalition(present []bool) float64
+}
+
+// Scorer computes logits of whole rows. Only one goroutine may use it at a time.
+type Scorer struct{ s scorer }
+
+// NewScorer returns a scorer for m.
+func (m *Model) NewScorer() *Scorer { return &Scorer{m.core.newScorer(m)} }
 
 // Logits sets dst[i] to the logit of row i. To the last bit, the logit of a row does not
 // depend on the other rows. Every row must have passed CheckRow.
-func (s *Scorer) Logits(dst []float64, rows *Rows) {
-	for from := 0; from < rows.Len(); from += len(s.slots) {
-		slots := s.slots[:min(len(s.slots), rows.Len()-from)]
-		players := s.m.Players()
-		s.m.Embed(s.x, rows.Features[from*rows.Fields:(from+len(slots))*rows.Fields])
-		for i := range slots {
-			x := s.x[i*players : (i+1)*players]
-			dst[from+i] = s.shallow(rows.Row(from+i), x)
-			s.s.put(i, x)
-		}
-		s.s.logits(slots)
-		for i, v := range slots {
-			dst[from+i] += v
-		}
+func (s *Scorer) Logits(dst []float64, rows *Rows) { s.s.logits(dst, rows) }
+
+// Probe evaluates one row while its entries replace the baseline one by one. Only one
+// goroutine may use a Probe at a time. A Probe allocates no memory after NewProbe.
+type Probe struct{ p prober }
+
+// NewProbe returns a probe of m. baseline, [D], holds the values that replace dropped
+// entries. The probe keeps the slice.
+func (m *Model) NewProbe(baseline []float32) *Probe {
+	if len(baseline) != m.Players() {
+		panic("model: NewProbe: baseline has the wrong length")
 	}
+	return &Probe{m.core.newProbe(m, baseline)}
 }
 
-// shallow returns the part of the logit that does not come from the network: the constant,
-// FM's term and the linear term.
-func (s *Scorer) shallow(row []int32, x []float32) float64 {
-	logit := s.m.constant(row)
-	if s.m.pairwise() || s.m.Weights.Linear != nil {
-		s.sum.set(x)
-		logit += s.sum.value()
-	}
-	return logit
-}
+// Reset selects row r of rows, which must have passed CheckRow. The rows must not change
+// before the next call of Reset.
+func (p *Probe) Reset(rows *Rows, r int) { p.p.reset(rows, r) }
 
-// logit evaluates a row with the embedding x instead of its own.
-func (s *Scorer) logit(row []int32, x []float32) float64 {
-	slots := s.slots[:1]
-	s.s.put(0, x)
-	s.s.logits(slots)
-	return s.shallow(row, x) + slots[0]
-}
+// Empty returns the row's logit with everything dropped.
+func (p *Probe) Empty() float64 { return p.p.empty() }
+
+// Walk lets the D entries of the row appear in the given order of players. It sets
+// logits[k] to the logit with the first k of them present; logits has D+1 elements. The
+// first equals Empty. The last equals the row's logit up to the rounding of the updates.
+// An entry that equals its baseline leaves the logit unchanged to the last bit.
+func (p *Probe) Walk(order []int32, logits []float64) { p.p.walk(order, logits) }
+
+// Coalition returns the logit with exactly the given players present. It is computed from
+// scratch. present has D elements. With all players present the result equals that of a
+// Scorer to the last bit.
+func (p *Probe) Coalition(present []bool) float64 { return p.p.coalition(present) }

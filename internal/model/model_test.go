@@ -62,7 +62,7 @@ func TestWalkAgainstRecomputation(t *testing.T) {
 			logits := make([]float64, m.Players()+1)
 			for i := range rows.Len() {
 				row := rows.Row(i)
-				probe.Reset(row)
+				probe.Reset(rows, i)
 				for k, p := range r.Perm(m.Players()) {
 					order[k] = int32(p)
 				}
@@ -106,7 +106,7 @@ func TestWalkDoesNotAllocate(t *testing.T) {
 		for i := range order {
 			order[i] = int32(i)
 		}
-		if n := testing.AllocsPerRun(10, func() { probe.Reset(rows.Row(0)); probe.Walk(order, logits) }); n > 0 {
+		if n := testing.AllocsPerRun(10, func() { probe.Reset(rows, 0); probe.Walk(order, logits) }); n > 0 {
 			t.Errorf("%s: %v allocations per walk", name, n)
 		}
 	}

@@ -10,11 +10,17 @@ type RowSource func(ctx context.Context, each func(*Rows) error) error
 // Rows is a batch of encoded rows, as estimators and evaluation read them. A reader
 // reuses the slices for the next batch, so a caller that keeps a batch must copy it.
 type Rows struct {
-	Fields   int     // m, the number of fields
-	Number   []int64 // global row numbers in the dataset; they key all random draws for a row
-	Label    []uint8 // 0 or 1
-	Features []int32 // [len, m], global ids
+	Fields   int       // m, the number of fields
+	Inputs   int       // k, the number of dense inputs; 0 without any
+	Number   []int64   // global row numbers in the dataset; they key all random draws for a row
+	Label    []uint8   // 0 or 1
+	Features []int32   // [len, m], global ids
+	Dense    []float32 // [len, k], finite, in the order in which the model names its dense inputs
 }
+
+// Columns returns the number of values of a row besides its label, which are the ids of
+// its features and the dense inputs of the model.
+func (a *Architecture) Columns() int { return a.Fields() + len(a.Dense) }
 
 // Len returns the number of rows.
 func (r *Rows) Len() int { return len(r.Label) }
@@ -22,12 +28,35 @@ func (r *Rows) Len() int { return len(r.Label) }
 // Row returns the features of row i, without copying.
 func (r *Rows) Row(i int) []int32 { return r.Features[i*r.Fields : (i+1)*r.Fields] }
 
+// DenseRow returns the dense inputs of row i, without copying.
+func (r *Rows) DenseRow(i int) []float32 { return r.Dense[i*r.Inputs : (i+1)*r.Inputs] }
+
 // Reset empties r and keeps its memory for reuse.
 func (r *Rows) Reset() {
-	r.Number, r.Label, r.Features = r.Number[:0], r.Label[:0], r.Features[:0]
+	r.Number, r.Label, r.Features, r.Dense = r.Number[:0], r.Label[:0], r.Features[:0], r.Dense[:0]
+}
+
+// Append adds a copy of row i of other, which sets the numbers of fields and dense inputs
+// of r.
+func (r *Rows) Append(other *Rows, i int) {
+	r.Fields, r.Inputs = other.Fields, other.Inputs
+	r.Number = append(r.Number, other.Number[i])
+	r.Label = append(r.Label, other.Label[i])
+	r.Features = append(r.Features, other.Row(i)...)
+	r.Dense = append(r.Dense, other.DenseRow(i)...)
+}
+
+// AppendAll adds copies of all rows of other, which sets the numbers of fields and dense
+// inputs of r.
+func (r *Rows) AppendAll(other *Rows) {
+	r.Fields, r.Inputs = other.Fields, other.Inputs
+	r.Number = append(r.Number, other.Number...)
+	r.Label = append(r.Label, other.Label...)
+	r.Features = append(r.Features, other.Features...)
+	r.Dense = append(r.Dense, other.Dense...)
 }
 
 // Slice returns rows [from, to) without copying.
 func (r *Rows) Slice(from, to int) Rows {
-	return Rows{r.Fields, r.Number[from:to], r.Label[from:to], r.Features[from*r.Fields : to*r.Fields]}
+	return Rows{r.Fields, r.Inputs, r.Number[from:to], r.Label[from:to], r.Features[from*r.Fields : to*r.Fields], r.Dense[from*r.Inputs : to*r.Inputs]}
 }

@@ -26,7 +26,7 @@ func TestLogitsDependOnTheRowAlone(t *testing.T) {
 		for i, want := range together {
 			one := rows.Slice(i, i+1)
 			scorer.Logits(alone, &one)
-			probe.Reset(rows.Row(i))
+			probe.Reset(rows, i)
 			if alone[0] != want || probe.Coalition(all) != want {
 				t.Errorf("%s: row %d: %v in the batch, %v alone, %v by a probe", name, i, want, alone[0], probe.Coalition(all))
 			}
@@ -107,7 +107,7 @@ func TestNullPlayersOfAWalk(t *testing.T) {
 		r := rand.New(rand.NewPCG(8, 9))
 		order, logits, x := make([]int32, players), make([]float64, players+1), make([]float32, players)
 		for i := range rows.Len() {
-			probe.Reset(rows.Row(i))
+			probe.Reset(rows, i)
 			m.Embed(x, rows.Row(i))
 			for k, p := range r.Perm(players) {
 				order[k] = int32(p)
@@ -128,7 +128,7 @@ func TestNullPlayersOfAWalk(t *testing.T) {
 		}
 		m.Embed(x, rows.Row(1))
 		probe = m.NewProbe(x)
-		probe.Reset(rows.Row(1))
+		probe.Reset(rows, 1)
 		probe.Walk(order, logits)
 		all := slices.Repeat([]bool{true}, players)
 		for k, v := range logits {
@@ -228,7 +228,7 @@ func checkWalk(t *testing.T, m *model.Model, rows *model.Rows, baseline []float3
 	all := slices.Repeat([]bool{true}, m.Players())
 	worst, worstDifference := 0.0, 0.0
 	for i := range n {
-		probe.Reset(rows.Row(i))
+		probe.Reset(rows, i)
 		for k, p := range r.Perm(m.Players()) {
 			order[k] = int32(p)
 		}

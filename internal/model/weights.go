@@ -1,6 +1,7 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 	"math"
 )
@@ -31,7 +32,7 @@ type MixLayer struct {
 // Weights are the numbers of a model. BatchNorm is already folded into the linear layers.
 // The Architecture determines which fields are set.
 type Weights struct {
-	Embedding  []float32  // [Features, Dim]: the players of the whole game; nil with NewWithEmbedder
+	Embedding  []float32  // [Parameters], the tables one after another, [Features, Dim] if there is a single one: the players of the whole game; nil with NewWithEmbedder
 	FirstOrder []float32  // [Features]; nil if the model has none, but an FM must have them. These are not players: never dropped and never counted
 	Bias       float32    // bias of the whole logit
 	Linear     []float32  // [D], weights of the entries themselves in the logit; nil if there are none
@@ -40,6 +41,7 @@ type Weights struct {
 	Gates      []float32  // [Experts, D]; DCN-Mix, shared by all cross layers
 	Mix        []MixLayer // DCN-Mix
 	Cross      []Linear   // DCNv2: x' = x + x_0 * (W x + b)
+	Graph      *GraphHead // Graph, which has none of the other weights except Embedding
 }
 
 // FoldBatchNorm returns a linear layer that computes BatchNorm(l(x)) in evaluation mode,
@@ -87,6 +89,15 @@ func (w *Weights) check(a *Architecture, embedding bool) error {
 	players := a.Players()
 	if embedding {
 		has("embedding", w.Embedding, a.Parameters())
+	}
+	if a.Kind == Graph {
+		if err == nil && w.Graph == nil {
+			err = errors.New("the model has no head")
+		}
+		if err == nil {
+			err = w.Graph.check(a)
+		}
+		return err
 	}
 	has("bias", []float32{w.Bias}, 1)
 	if a.Kind == FM || a.Wide() && w.Linear == nil || w.FirstOrder != nil {

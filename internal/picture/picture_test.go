@@ -138,7 +138,7 @@ func TestInline(t *testing.T) {
 	// Pictures without data, or with equal values only, can be drawn.
 	for _, p := range []*Picture{
 		Cut("nat", []Curve{{Label: "none"}}), Cut("nat", []Curve{{Label: "same", X: []float64{0, .5}, Y: []float64{.1, .1}}}), Cut("nat", []Curve{{Label: "zero", X: []float64{0}, Y: []float64{0}}}),
-		Frequency(1, []string{"all"}, []Curve{{Label: "one", X: []float64{0}, Y: []float64{1}}}),
+		Frequency(1, "1", []string{"all"}, []Curve{{Label: "one", X: []float64{0}, Y: []float64{1}}}),
 		Concentration([]string{"one"}, []string{"all"}, [][]int{{1}}),
 		Calibration([]Curve{{Label: "none"}}), Calibration([]Curve{{Label: "one", X: []float64{0}, Y: []float64{0}}}),
 		Differences(Lines{Low: -1, High: 1}), Differences(Lines{Low: -1, High: 1, Curves: []Curve{{Label: "one", X: []float64{.5}, Y: []float64{0}, Low: []float64{-2}, High: []float64{2}, Strong: true}}}),

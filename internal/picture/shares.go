@@ -1,7 +1,6 @@
 package picture
 
 import (
-	"fmt"
 	"math"
 
 	"gonum.org/v1/plot"
@@ -71,10 +70,11 @@ func dots(p *plot.Plot, fields, wholes []string, x func(k, j int) float64) *Pict
 	return pic
 }
 
-// Frequency shows the mean number of kept entries of a feature, out of dim, for bins of
-// features from rare to frequent. The X of a curve are the numbers of the bins.
-func Frequency(dim int, bins []string, curves []Curve) *Picture {
-	p := grid(fmt.Sprintf("Kept entries per feature, of %d, at each sparsity", dim), "features, by how often they occur", "")
+// Frequency shows the mean number of kept entries of a feature, for bins of features from
+// rare to frequent. most is the largest number of entries of a feature, and of says in words
+// how many entries features have. The X of a curve are the numbers of the bins.
+func Frequency(most int, of string, bins []string, curves []Curve) *Picture {
+	p := grid("Kept entries per feature, of "+of+", at each sparsity", "features, by how often they occur", "")
 	var ticks []plot.Tick
 	for i, name := range bins {
 		ticks = append(ticks, plot.Tick{Value: float64(i), Label: name})
@@ -82,7 +82,7 @@ func Frequency(dim int, bins []string, curves []Curve) *Picture {
 	p.X.Tick.Marker = plot.ConstantTicks(ticks)
 	pic := &Picture{Name: "frequency", height: lowHeight, panels: []panel{{p, "Kept entries per feature, by how often features occur"}}}
 	p.Add(labelled(p, curves, func(x float64) float64 { return x }, false))
-	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = -.4, float64(len(bins))-.6, 0, float64(dim)
+	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = -.4, float64(len(bins))-.6, 0, float64(most)
 	return pic
 }
 

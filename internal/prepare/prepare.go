@@ -79,7 +79,7 @@ func New(r Request, log *zap.Logger) (*Prepared, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.Dataset.CheckModel(&m.Architecture); err != nil {
+	if r.Dataset, err = r.Dataset.For(&m.Architecture); err != nil {
 		return nil, err
 	}
 	if err := r.Dataset.CheckNames(ck.Fields); err != nil {
@@ -87,6 +87,10 @@ func New(r Request, log *zap.Logger) (*Prepared, error) {
 	}
 	if err := r.validate(m.Players()); err != nil {
 		return nil, err
+	}
+	if r.Options.Traits().Derivatives && !m.Differentiable() {
+		return nil, fault.Inputf("the %s estimator needs derivatives, which models of kind %s do not have yet: use %s, %s or %s",
+			r.Options.Estimator, m.Kind, estimator.Permutation, estimator.Antithetic, estimator.Exact)
 	}
 	values, err := r.baseline(m, log)
 	if err != nil {
@@ -114,7 +118,7 @@ func New(r Request, log *zap.Logger) (*Prepared, error) {
 	}
 	j.ID = j.Spec.ID()
 	j.Plan = r.plan(j)
-	if err := j.Plan.Check(m.Fields()); err != nil {
+	if err := j.Plan.Check(m.Columns()); err != nil {
 		if r.RowsPerShard > 0 {
 			return nil, fault.Usagef("rows per shard: %w", err)
 		}
@@ -184,7 +188,7 @@ func (r *Request) plan(j *Job) job.Plan {
 		plan.Rounds = j.Sample.Rounds(portions, j.Spec.Passes)
 	}
 	if plan.RowsPerShard == 0 {
-		plan.RowsPerShard = (&job.Sizing{Rows: j.Sample.Keep, Fields: j.Architecture.Fields()}).RowsPerShard()
+		plan.RowsPerShard = (&job.Sizing{Rows: j.Sample.Keep, Columns: j.Architecture.Columns()}).RowsPerShard()
 	}
 	return plan
 }

@@ -50,7 +50,7 @@ func (b Budget) Drop(a *model.Architecture, baseline string, fit func(bytes int6
 }
 
 // Parameters returns the number of parameters of a pruned table: the kept entries and, if
-// the baseline is the codebook, its m*d values.
+// the baseline is the codebook, its D values.
 func Parameters(a *model.Architecture, drop int, baselineName string) int {
 	kept := a.Parameters() - drop
 	if baselineName == baseline.Codebook {
@@ -73,26 +73,31 @@ func (k Keep) Apply(a *model.Architecture, names []string, order []int32) (const
 		return nil, 0, fmt.Errorf("minimum %v is outside [0, 1]", k.Minimum)
 	}
 	least := make([]int, len(names)) // by field: number of entries that must stay
-	for j, size := range a.FieldDims {
-		least[j] = sparsity.Ceil(size*a.Dim, k.Minimum)
+	entries, spans := make([]int, len(names)), a.Spans()
+	for _, s := range spans {
+		entries[s.Field] += s.Rows * s.Dim
+	}
+	for j, n := range entries {
+		least[j] = sparsity.Ceil(n, k.Minimum)
 	}
 	for _, name := range k.Fields {
 		j := slices.Index(names, name)
 		if j < 0 {
 			return nil, 0, fmt.Errorf("no field %q: the fields are %s", name, strings.Join(names, ", "))
 		}
-		least[j] = a.FieldDims[j] * a.Dim
+		least[j] = entries[j]
 	}
 	if !slices.ContainsFunc(least, func(n int) bool { return n > 0 }) {
 		return order, len(order), nil
 	}
-	field := make([]int32, 0, a.Features())
-	for j, size := range a.FieldDims {
-		field = append(field, slices.Repeat([]int32{int32(j)}, size)...)
+	shape := a.Shape()
+	field := make([]int32, 0, shape.Rows()) // by row of the tables
+	for _, s := range spans {
+		field = append(field, slices.Repeat([]int32{int32(s.Field)}, s.Rows)...)
 	}
 	stays := make([]bool, len(order)) // by entry: whether it must stay
 	for _, i := range slices.Backward(order) {
-		if j := field[int(i)/a.Dim]; least[j] > 0 {
+		if j := field[shape.RowOf(int(i))]; least[j] > 0 {
 			least[j]--
 			stays[i] = true
 		}
@@ -111,11 +116,12 @@ func (k Keep) Apply(a *model.Architecture, names []string, order []int32) (const
 	return constrained, most, nil
 }
 
-// EmptyFeatures returns the number of features of which mask drops every entry.
+// EmptyFeatures returns the number of features of which mask drops every entry. In a model
+// with look-ups it counts rows of the tables.
 func EmptyFeatures(a *model.Architecture, mask []bool) int {
-	empty := 0
-	for row := range slices.Chunk(mask, a.Dim) {
-		if !slices.Contains(row, false) {
+	empty, shape := 0, a.Shape()
+	for row := range shape.Rows() {
+		if from, to := shape.Row(row); !slices.Contains(mask[from:to], false) {
 			empty++
 		}
 	}

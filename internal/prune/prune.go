@@ -23,7 +23,7 @@ func Ranks() []string { return []string{Abs, Signed} }
 
 // Order returns all entries in the order in which they are dropped. It sorts by score or by
 // the absolute value of the score, depending on rank. Ties are broken by |weight| and then
-// by position, so the order is unique. scores and weights are [n*d].
+// by position, so the order is unique. scores and weights have one element for each entry.
 func Order(rank string, scores []float64, weights []float32) ([]int32, error) {
 	if len(scores) != len(weights) {
 		panic("prune: Order: scores and weights differ in length")
@@ -116,18 +116,17 @@ func Mask(order []int32, drop int) []bool {
 	return mask
 }
 
-// Apply returns a copy of an embedding table, [n, d], in which every dropped entry is
-// replaced by its baseline, [m, d].
+// Apply returns a copy of the embedding tables of a, one after another, in which every
+// dropped entry is replaced by its baseline, [D].
 func Apply(a *model.Architecture, table []float32, mask []bool, baseline []float32) []float32 {
 	pruned := slices.Clone(table)
-	i := 0
-	for j, size := range a.FieldDims {
-		for range size {
-			for c := range a.Dim {
-				if mask[i] {
-					pruned[i] = baseline[j*a.Dim+c]
+	for _, s := range a.Spans() {
+		from, to := s.Entries()
+		for row := from; row < to; row += s.Dim {
+			for c, b := range baseline[s.Player : s.Player+s.Dim] {
+				if mask[row+c] {
+					pruned[row+c] = b
 				}
-				i++
 			}
 		}
 	}

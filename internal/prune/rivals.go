@@ -30,18 +30,18 @@ func Random(n int, seed uint64) []float64 {
 
 // Frequency returns |weight - baseline| * sqrt(occurrences of the feature). This is
 // proportional to the root mean square, over all rows, of the change in the entry's value
-// when the entry is dropped. baseline is [m, d], and counts are the occurrences of the
+// when the entry is dropped. baseline is [D], and counts are the occurrences of the
 // features, [n].
 func Frequency(a *model.Architecture, weights, baseline []float32, counts []int64) []float64 {
 	if len(counts) != a.Features() {
 		panic("prune: Frequency: counts have the wrong length")
 	}
 	scores := make([]float64, len(weights))
-	i := 0
-	for j, size := range a.FieldDims {
-		for range size {
-			root := math.Sqrt(float64(counts[i/a.Dim]))
-			for _, b := range baseline[j*a.Dim : (j+1)*a.Dim] {
+	for _, s := range a.Spans() {
+		i := s.Entry
+		for _, count := range counts[s.Feature : s.Feature+s.Rows] {
+			root := math.Sqrt(float64(count))
+			for _, b := range baseline[s.Player : s.Player+s.Dim] {
 				scores[i] = math.Abs(float64(weights[i])-float64(b)) * root
 				i++
 			}
@@ -53,26 +53,34 @@ func Frequency(a *model.Architecture, weights, baseline []float32, counts []int6
 // The sets of entries that share a grid in PTQ.
 const (
 	PerTable = "table" // all entries, as in the paper
-	PerField = "field" // the entries of one field
-	PerRow   = "row"   // the entries of one feature, which are a row of the table
+	PerField = "field" // the entries of one field, or, in a model with look-ups, of one look-up
+	PerRow   = "row"   // the entries of one feature, which are a row of a table
 )
 
-// Quantize returns a copy of the table after PTQ to the given number of bits. The number of
-// grids is 1, m or n, depending on per.
+// Quantize returns a copy of the tables, one after another, after PTQ to the given number
+// of bits. The number of grids is 1, m or n, depending on per.
 func Quantize(a *model.Architecture, table []float32, bits int, per string) []float32 {
 	switch per {
 	case PerTable:
 		return quantized(slices.Values([]int{len(table)}), table, bits)
 	case PerField:
 		return quantized(func(yield func(int) bool) {
-			for _, size := range a.FieldDims {
-				if !yield(size * a.Dim) {
+			for _, s := range a.Spans() {
+				if !yield(s.Rows * s.Dim) {
 					return
 				}
 			}
 		}, table, bits)
 	case PerRow:
-		return quantized(slices.Values(slices.Repeat([]int{a.Dim}, a.Features())), table, bits)
+		return quantized(func(yield func(int) bool) {
+			for _, s := range a.Spans() {
+				for range s.Rows {
+					if !yield(s.Dim) {
+						return
+					}
+				}
+			}
+		}, table, bits)
 	}
 	panic("prune: Quantize: per " + per)
 }

@@ -77,16 +77,25 @@ func isInteger(text string) bool {
 type Encoded struct {
 	fields    []string
 	separator byte
-	low, high []int32 // range of the ids in the file, [low, high), for each field
-	offset    []int32 // added to the ids in the file to make them global
-	Features  []int32 // ids of the row that Parse read last, with offset added
+	low, high []int32  // range of the ids in the file, [low, high), for each field
+	offset    []int32  // added to the ids in the file to make them global
+	dense     []bool   // for each column after the label, whether it is a dense input; nil if none is
+	Features  []int32  // ids of the row that Parse read last, with offset added
+	Numbers   [][]byte // cells of the dense inputs of the row that Parse read last, in the order of the columns
 }
 
 // NewEncoded returns an Encoded for files of local or global ids. For local ids sizes may be
-// nil. Then any id below 2^31-1 is valid, and the parsed ids stay local.
-func NewEncoded(h *Header, sizes []int, global bool) *Encoded {
-	m := len(h.Columns) - 1
-	p := &Encoded{fields: h.Columns[1:], separator: h.Separator,
+// nil. Then any id below 2^31-1 is valid, and the parsed ids stay local. dense says for each
+// column after the label whether it is a dense input and not a field. It is nil if none is.
+func NewEncoded(h *Header, dense []bool, sizes []int, global bool) *Encoded {
+	var fields []string
+	for j, name := range h.Columns[1:] {
+		if dense == nil || !dense[j] {
+			fields = append(fields, name)
+		}
+	}
+	m := len(fields)
+	p := &Encoded{fields: fields, separator: h.Separator, dense: dense, Numbers: make([][]byte, len(h.Columns)-1-m),
 		low: make([]int32, m), high: make([]int32, m), offset: make([]int32, m), Features: make([]int32, m)}
 	before := int32(0)
 	for j := range m {
@@ -120,6 +129,9 @@ func (p *Encoded) Parse(line []byte) (label uint8, ok bool) {
 		return 0, false
 	}
 	rest = rest[1:]
+	if p.dense != nil {
+		return label, p.parseMixed(rest)
+	}
 	last := len(p.Features) - 1
 	for j := range p.Features {
 		id, k := 0, 0
@@ -150,6 +162,44 @@ func (p *Encoded) Parse(line []byte) (label uint8, ok bool) {
 	return label, true
 }
 
+// parseMixed parses the columns after the label, of which some are dense inputs.
+func (p *Encoded) parseMixed(rest []byte) bool {
+	j, k := 0, 0
+	for i, dense := range p.dense {
+		cell, after, more := bytes.Cut(rest, []byte{p.separator})
+		if more == (i == len(p.dense)-1) {
+			return false
+		}
+		rest = after
+		if dense {
+			p.Numbers[k] = cell
+			k++
+			continue
+		}
+		id, ok := parseID(cell)
+		if !ok || id < p.low[j] || id >= p.high[j] {
+			return false
+		}
+		p.Features[j] = id + p.offset[j]
+		j++
+	}
+	return true
+}
+
+// parseID returns the id in a cell, which must be below 2^31-1.
+func parseID(cell []byte) (int32, bool) {
+	digits := bytes.TrimSuffix(cell, fraction)
+	id := 0
+	for _, c := range digits {
+		digit := int(c) - '0'
+		if digit < 0 || digit > 9 || id >= math.MaxInt32 {
+			return 0, false
+		}
+		id = 10*id + digit
+	}
+	return int32(id), len(digits) > 0 && id < math.MaxInt32
+}
+
 // Explain returns an error that says why a line is not valid, or nil if it is valid.
 func (p *Encoded) Explain(line []byte) error {
 	if bytes.IndexByte(line, 0) >= 0 {
@@ -159,16 +209,21 @@ func (p *Encoded) Explain(line []byte) error {
 		return errors.New("the line is empty")
 	}
 	cells := strings.Split(string(line), string(rune(p.separator)))
-	if len(cells) != len(p.fields)+1 {
-		return fmt.Errorf("%d columns, expected %d", len(cells), len(p.fields)+1)
+	if want := len(p.fields) + len(p.Numbers) + 1; len(cells) != want {
+		return fmt.Errorf("%d columns, expected %d", len(cells), want)
 	}
 	if label := strings.TrimSuffix(cells[0], ".0"); label != "0" && label != "1" {
 		return fmt.Errorf("label is %q, expected 0 or 1", Clip(cells[0]))
 	}
-	for j, cell := range cells[1:] {
+	j := 0
+	for i, cell := range cells[1:] {
+		if p.dense != nil && p.dense[i] {
+			continue
+		}
 		if err := p.explainID(j, cell); err != nil {
 			return fmt.Errorf("field %d (%s): %w", j, p.fields[j], err)
 		}
+		j++
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ func FuzzCSV(f *testing.F) {
 		if tab {
 			h.Separator = '\t'
 		}
-		p := NewEncoded(h, sizes, false)
+		p := NewEncoded(h, nil, sizes, false)
 		label, ok := p.Parse(line)
 		wantLabel, want, wantOK := slowParse(string(line), string(rune(h.Separator)), sizes)
 		if ok != wantOK || ok && (label != wantLabel || p.Features[0] != want[0] || p.Features[1] != want[1]) {
@@ -59,7 +59,7 @@ func FuzzCSV(f *testing.F) {
 func BenchmarkParse(b *testing.B) {
 	sizes := []int{13, 32, 8, 366, 20, 17, 3828, 3407, 4, 104, 14}
 	h := &Header{Columns: make([]string, 12), Separator: ','}
-	p := NewEncoded(h, sizes, false)
+	p := NewEncoded(h, nil, sizes, false)
 	line := []byte("1,0,0,1,0,15,9,2805,2249,2,32,5")
 	for b.Loop() {
 		if _, ok := p.Parse(line); !ok {

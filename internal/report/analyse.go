@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 
-	"shaver/internal/model"
 	"shaver/internal/prune"
 	"shaver/internal/scores"
 	"shaver/internal/sparsity"
@@ -16,7 +15,7 @@ import (
 type findings struct {
 	sparsities []float64 // ascending
 	shown      int       // index of the sparsity that pictures and headings show
-	values     []float64 // aggregate of each entry, [n, d]
+	values     []float64 // aggregate of each entry
 	order      []int32   // entries in the order in which they are dropped
 	summary    *scores.Summary
 	fields     []fieldFinding
@@ -59,7 +58,6 @@ func analyse(f *Facts) (*findings, error) {
 		found.fields = append(found.fields, fieldFinding{FieldSummary: field})
 	}
 	reference := found.reference()
-	one := &model.Architecture{FieldDims: []int{len(s.Count)}, Dim: s.Dim}
 	for k, t := range found.sparsities {
 		drop, err := sparsity.Dropped(len(order), t)
 		if err != nil {
@@ -67,7 +65,7 @@ func analyse(f *Facts) (*findings, error) {
 		}
 		mask := prune.Mask(order, drop)
 		countKept(found.fields, s, mask)
-		found.bins = append(found.bins, prune.Bins(one, s.Count, mask, binsShown)[0])
+		found.bins = append(found.bins, prune.AllBins(f.Architecture, s.Count, mask, binsShown))
 		if k == reference {
 			found.fieldBins = prune.Bins(f.Architecture, s.Count, mask, binsShown)
 		}
@@ -100,16 +98,17 @@ func (f *findings) reference() int { return max(0, slices.Index(f.sparsities, .5
 
 // countKept appends to the kept of each field the number of its entries that mask keeps.
 func countKept(fields []fieldFinding, s *scores.File, mask []bool) {
-	i := 0
-	for j, size := range s.FieldDims {
-		kept := 0
-		for range size * s.Dim {
-			if !mask[i] {
-				kept++
+	kept := make([]int, len(fields))
+	for _, span := range s.Layout.Spans() {
+		from, to := span.Entries()
+		for _, gone := range mask[from:to] {
+			if !gone {
+				kept[span.Field]++
 			}
-			i++
 		}
-		fields[j].kept = append(fields[j].kept, kept)
+	}
+	for j, n := range kept {
+		fields[j].kept = append(fields[j].kept, n)
 	}
 }
 
@@ -127,19 +126,21 @@ func (f *Facts) cut(found *findings, mask []bool, drop int) cutFinding {
 		return c
 	}
 	interval := f.intervals()
-	for i, v := range s.Phi {
-		count := s.Count[i/s.Dim]
+	for row, count := range s.Count {
 		if count == 0 {
-			continue // its value is exactly 0
+			continue // its values are exactly 0
 		}
 		t := interval(count)
-		switch uncertain := math.Abs(math.Abs(v)-c.value) < t*float64(s.SE[i]); {
-		case math.IsNaN(t):
-			c.unknown++
-		case uncertain && mask[i]:
-			c.uncertainDropped++
-		case uncertain:
-			c.uncertainKept++
+		from, to := s.Shape.Row(row)
+		for i := from; i < to; i++ {
+			switch uncertain := math.Abs(math.Abs(s.Phi[i])-c.value) < t*float64(s.SE[i]); {
+			case math.IsNaN(t):
+				c.unknown++
+			case uncertain && mask[i]:
+				c.uncertainDropped++
+			case uncertain:
+				c.uncertainKept++
+			}
 		}
 	}
 	return c
@@ -177,7 +178,7 @@ func (f *Facts) cutCurve(found *findings) (sparsities, values, widths []float64)
 		at := n - kept
 		var near []float64
 		for _, i := range found.order[max(0, at-neighbours):min(n, at+neighbours+1)] {
-			if width := interval(f.Scores.Count[int(i)/f.Scores.Dim]) * float64(f.Scores.SE[i]); !math.IsNaN(width) {
+			if width := interval(f.Scores.Count[f.Scores.Shape.RowOf(int(i))]) * float64(f.Scores.SE[i]); !math.IsNaN(width) {
 				near = append(near, width)
 			}
 		}

@@ -31,6 +31,7 @@ type datasetDocument struct {
 	Figure     figure
 	Fields     []datasetField
 	Notes      []string // explanations of the table of fields
+	Dense      []denseRow
 	HasTop     bool     // at least one field lists its most frequent values
 	About      []fact
 }
@@ -46,6 +47,28 @@ type datasetField struct {
 	Never  int    // number of features that could occur, but do not
 	Marked bool   // the page marks Never
 	Values []valueRow
+}
+
+// denseRow is the line of a dense input.
+type denseRow struct {
+	Name, Rule, Min, Mean, Max string
+	Missing                    string // share of the rows without the number; "" if there must be none
+}
+
+// denseRows returns the lines of the dense inputs.
+func denseRows(facts *dataset.Inspection) (all []denseRow) {
+	number := func(x float64) string { return strconv.FormatFloat(x, 'g', 6, 64) }
+	for _, in := range facts.Dense {
+		row := denseRow{Name: oneLine(in.Name), Rule: in.Rule, Min: number(in.Values.Min), Mean: number(in.Values.Mean), Max: number(in.Values.Max)}
+		if in.Mean != nil && in.Deviation != nil {
+			row.Rule += " (mean " + number(*in.Mean) + ", deviation " + number(*in.Deviation) + ")"
+		}
+		if in.Missing != nil {
+			row.Missing = percent(portion(float64(in.Filled), float64(facts.Rows))) + " as " + number(*in.Missing)
+		}
+		all = append(all, row)
+	}
+	return all
 }
 
 // valueRow is the line of a frequent value.
@@ -87,6 +110,7 @@ func Dataset(facts *dataset.Inspection, from Origin) ([]byte, error) {
 		d.Vocabulary = d.Vocabulary || f.OOV != nil
 		d.HasTop = d.HasTop || len(f.Top) > 0
 	}
+	d.Dense = denseRows(facts)
 	d.Heading, d.Notes = d.heading(), d.notes()
 	d.Figure = figureOf(concentrationOf(d.Fields))
 	return render(datasetPage, d)

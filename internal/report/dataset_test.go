@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"shaver/internal/dataset"
+	"shaver/internal/dense"
 )
 
 // nasty lists values that may occur in a log and must not harm the page.
@@ -133,6 +134,25 @@ func TestDatasetMarks(t *testing.T) {
 	facts.Fields[0].Seen = 3
 	if !has("<mark>2 never</mark>") || has("exactly one feature") {
 		t.Error("two features that never occur are not marked")
+	}
+}
+
+// The page lists dense inputs, whose names may be any text.
+func TestDatasetDense(t *testing.T) {
+	facts := inspection()
+	mean, deviation := 12.5, 3.25
+	facts.Dense = []dense.Input{{Name: "<b>price", Rule: dense.ZScore, Mean: &mean, Deviation: &deviation, Missing: &mean, Filled: 250, Values: dense.Values{Min: -1, Mean: 12, Max: 1e6}},
+		{Name: "age", Rule: dense.Log1p, Values: dense.Values{Max: 80}}}
+	page, err := Dataset(facts, origin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	needsNothing(t, string(page))
+	for _, text := range []string{"Dense inputs", "<th>&lt;b&gt;price</th><td>zscore (mean 12.5, deviation 3.25)</td><td>-1</td><td>12</td><td>1e&#43;06</td><td>25% as 12.5</td>",
+		"<th>age</th><td>log1p</td><td>0</td><td>0</td><td>80</td><td></td>"} {
+		if !strings.Contains(string(page), text) {
+			t.Errorf("the page lacks %s", text)
+		}
 	}
 }
 

@@ -174,5 +174,8 @@ type endsRow struct {
 }
 
 func (f *Facts) title() string {
-	return fmt.Sprintf("%s, %s features × %d", f.Architecture.Kind, count(len(f.Scores.Count)), f.Scores.Dim)
+	if dim := f.Scores.Shape.Dim(); dim > 0 {
+		return fmt.Sprintf("%s, %s features × %d", f.Architecture.Kind, count(len(f.Scores.Count)), dim)
+	}
+	return fmt.Sprintf("%s, %s features, %s parameters", f.Architecture.Kind, count(len(f.Scores.Count)), count(f.Scores.Shape.Entries()))
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/model"
+	"shaver/internal/model/modeltest"
 	"shaver/internal/picture"
 	"shaver/internal/scores"
 	"shaver/internal/sweep"
@@ -32,7 +34,7 @@ const hostile = `<script>alert("1")</script>`
 // first feature never occurs, and the entries of the last field have small negative values.
 func facts() *Facts {
 	s := &scores.File{
-		Fields: []string{hostile, "a name that is much too long\nfor an axis, " + strings.Repeat("x", 100), "C"}, FieldDims: []int{4, 3, 2}, DatasetRows: 1200, QuarantinedRows: 7,
+		Fields: []string{hostile, "a name that is much too long\nfor an axis, " + strings.Repeat("x", 100), "C"}, Layout: model.Architecture{FieldDims: []int{4, 3, 2}, Dim: 2}, DatasetRows: 1200, QuarantinedRows: 7,
 		Baseline: make([]float32, 6),
 		Spec: job.Spec{
 			Version: job.SpecVersion, Model: strings.Repeat("ab", 32), Dataset: strings.Repeat("cd", 32), Splits: []string{"train", "val"}, Sample: 1, Baseline: "zero",
@@ -40,7 +42,7 @@ func facts() *Facts {
 		},
 	}
 	s.Result = tally.Result{Rows: 1193, LossFull: .4, LossEmpty: .5, EfficiencyError: 3.25e-10}
-	s.Scores = tally.Scores{Dim: 2, Count: []int64{0, 3, 40, 1150, 300, 400, 493, 1000, 193}, Values: tally.NewValues(18)}
+	s.Scores = tally.Scores{Shape: s.Layout.Shape(), Count: []int64{0, 3, 40, 1150, 300, 400, 493, 1000, 193}, Values: tally.NewValues(18)}
 	for i := range s.Phi {
 		v := 1e-5 * float64(i+1)
 		switch {
@@ -53,7 +55,7 @@ func facts() *Facts {
 		s.SE[i], s.PopulationSE[i] = float32(math.Abs(v)/3), float32(math.Abs(v)/2)
 	}
 	f := &Facts{
-		Architecture: &model.Architecture{Kind: model.FM, FieldDims: s.FieldDims, Dim: 2}, Entries: make([]float32, 18), Scores: s, Digest: strings.Repeat("ef", 32),
+		Architecture: &model.Architecture{Kind: model.FM, FieldDims: s.Layout.FieldDims, Dim: 2}, Entries: make([]float32, 18), Scores: s, Digest: strings.Repeat("ef", 32),
 		Aggregate: scores.Sum, Run: &Run{Seconds: 90, CPUSeconds: 7200, Shards: 1234, Workers: 3, Finished: time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC), Program: "shaver v1, commit abc"},
 		Tolerance: sweep.Tolerance{AUC: .02, LogLoss: .02}, Program: "shaver v2, commit def",
 		Ends: []Ends{{Top: []Feature{{"<b>", 40, 1e-4}}, Bottom: []Feature{{"id 1", 3, 7e-5}}}, {}, {}},
@@ -321,6 +323,41 @@ func TestAnalyse(t *testing.T) {
 	}
 }
 
+// The page of a model with look-ups counts the entries of a field in all its tables.
+func TestLookUps(t *testing.T) {
+	f := facts()
+	s := f.Scores
+	s.Layout = modeltest.LookUps()
+	s.Shape, s.Baseline, s.Values = s.Layout.Shape(), make([]float32, s.Layout.Players()), tally.NewValues(s.Layout.Parameters())
+	for i := range s.Phi {
+		s.Phi[i] = float64(i + 1)
+	}
+	s.Count = model.PerRow(&s.Layout, []int64{1, 2, 3, 4, 5, 6, 7, 8, 9})
+	a := s.Layout
+	f.Architecture, f.Entries, f.Sweep = &a, make([]float32, a.Parameters()), nil
+	found, err := analyse(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// At .5 the 14 entries 13 to 26 are kept: two of field 0, and the wide table of field 1.
+	half := slices.Index(found.sparsities, .5)
+	for j, want := range []int{2, 12, 0} {
+		if got := found.fields[j].kept[half]; got != want {
+			t.Errorf("field %d keeps %d entries at .5, expected %d", j, got, want)
+		}
+	}
+	if cut := found.cuts[half]; cut.kept != 14 || cut.value != 14 || cut.unknown != 14 {
+		t.Errorf("cut at .5: %+v", cut)
+	}
+	r, err := Write(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(r.HTML, []byte("12 features, 27 parameters")) || !bytes.Contains(r.HTML, []byte("of at most 4 entries")) {
+		t.Error("the page lacks the size of the tables")
+	}
+}
+
 // Numbers are written in the forms of the page.
 func TestText(t *testing.T) {
 	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", -1234567: "-1,234,567"} {
@@ -362,7 +399,7 @@ func TestContrast(t *testing.T) {
 	for i := range 16 {
 		curves = append(curves, picture.Curve{Label: "a", X: []float64{0, 1}, Y: []float64{0, 1}, Style: i})
 	}
-	panels, _ := picture.Frequency(1, []string{"all"}, curves).Inline()
+	panels, _ := picture.Frequency(1, "1", []string{"all"}, curves).Inline()
 	drawn := string(r.HTML) + panels[0].Wide // has all inks
 	for _, scheme := range []struct {
 		name      string

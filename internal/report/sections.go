@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"shaver/internal/picture"
 	"shaver/internal/prune"
@@ -52,13 +53,12 @@ func (f *Facts) fieldsOf(found *findings, show addPicture) *fieldsSection {
 	shares := make([][]float64, 3)
 	for _, j := range found.byWorth() {
 		field := &found.fields[j]
-		entries := field.Features * f.Scores.Dim
 		row := fieldRow{
 			Name: field.Name, Features: field.Features, Seen: field.Seen, Sum: field.Sum,
-			Table: portion(float64(entries), float64(len(found.order))), Worth: portion(field.SumAbs, total),
+			Table: portion(float64(field.Entries), float64(len(found.order))), Worth: portion(field.SumAbs, total),
 		}
 		for k, kept := range field.kept {
-			row.Kept = append(row.Kept, keptCell{portion(float64(kept), float64(found.cuts[k].kept)), portion(float64(kept), float64(entries))})
+			row.Kept = append(row.Kept, keptCell{portion(float64(kept), float64(found.cuts[k].kept)), portion(float64(kept), float64(field.Entries))})
 		}
 		s.Rows = append(s.Rows, row)
 		names = append(names, field.Name)
@@ -128,7 +128,7 @@ type frequencySection struct {
 	Sparsities []float64
 	Bins       []binRow
 	Reference  float64 // sparsity of Fields
-	Dim        int
+	Dim        string  // number of entries of a feature, in words
 	Fields     []binField
 }
 
@@ -145,7 +145,11 @@ type binField struct {
 }
 
 func (f *Facts) frequencyOf(found *findings, show addPicture) *frequencySection {
-	s := &frequencySection{Sparsities: found.sparsities, Dim: f.Scores.Dim, Reference: found.sparsities[found.reference()]}
+	dim := strconv.Itoa(f.Scores.Shape.Widest())
+	if f.Scores.Shape.Dim() == 0 {
+		dim = "at most " + dim
+	}
+	s := &frequencySection{Sparsities: found.sparsities, Dim: dim, Reference: found.sparsities[found.reference()]}
 	curves := make([]picture.Curve, len(found.sparsities))
 	var names []string
 	for b, bin := range found.bins[0] {
@@ -166,7 +170,7 @@ func (f *Facts) frequencyOf(found *findings, show addPicture) *frequencySection 
 		s.Fields = append(s.Fields, binField{f.Scores.Fields[j], bins})
 	}
 	s.Heading = s.heading()
-	s.Figure = show(picture.Frequency(f.Scores.Dim, names, curves))
+	s.Figure = show(picture.Frequency(f.Scores.Shape.Widest(), s.Dim, names, curves))
 	return s
 }
 
@@ -176,7 +180,7 @@ func (s *frequencySection) heading() string {
 		return "Rare and frequent features"
 	}
 	k := max(0, slices.Index(s.Sparsities, s.Reference))
-	return fmt.Sprintf("At sparsity %s, frequent features keep %.1f of %d entries and rare ones %.1f", number(s.Reference), s.Bins[len(s.Bins)-1].Means[k], s.Dim, s.Bins[0].Means[k])
+	return fmt.Sprintf("At sparsity %s, frequent features keep %.1f of %s entries and rare ones %.1f", number(s.Reference), s.Bins[len(s.Bins)-1].Means[k], s.Dim, s.Bins[0].Means[k])
 }
 
 // certaintySection shows how certain the values and their order are.

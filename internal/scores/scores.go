@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -25,10 +24,10 @@ import (
 
 // File is the content of a scores file.
 type File struct {
-	Fields    []string // names of the fields, [m]
-	FieldDims []int    // number of features of each field, [m]
-	Spec      job.Spec
-	Baseline  []float32 // values that dropped entries read, [m, d]
+	Fields   []string           // names of the fields, [m]
+	Layout   model.Architecture // FieldDims, Dim, Tables and LookUps of the model; nothing else is set
+	Spec     job.Spec
+	Baseline []float32 // values that dropped entries read, [D]
 	// DatasetRows is the number of rows of the splits. The job scored all of them or a
 	// sample.
 	DatasetRows int64
@@ -101,7 +100,12 @@ func AggregateHelp() string {
 	return RMS + " (the root mean square over rows), " + Sum + " (the mean, which is the paper's ranking) or " + Abs + " (the mean absolute value)"
 }
 
-// Aggregate returns the named aggregate of all entries, [n, d]. For Sum the result shares
+// LayoutOf returns the part of an architecture that a scores file has.
+func LayoutOf(a *model.Architecture) model.Architecture {
+	return model.Architecture{FieldDims: a.FieldDims, Dim: a.Dim, Tables: a.Tables, LookUps: a.LookUps}
+}
+
+// Aggregate returns the named aggregate of all entries. For Sum the result shares
 // memory with f.
 func (f *File) Aggregate(name string) ([]float64, error) {
 	var narrow []float32
@@ -147,7 +151,7 @@ func Write(path string, f *File) error {
 }
 
 // WriteFrom is like Write, but does not use f.Values. It calls values for each feature in
-// ascending order, and each call fills into, [d]. It does so twice, because the digest of
+// ascending order, and each call fills into with the feature's entries. It does so twice, because the digest of
 // the file precedes the values.
 func WriteFrom(path string, f *File, values func(feature int, into tally.Values)) error {
 	spec, err := json.Marshal(f.Spec)
@@ -178,7 +182,7 @@ func WriteFrom(path string, f *File, values func(feature int, into tally.Values)
 		}
 	}
 	write := func(w io.Writer) error {
-		return arrowio.WriteScores(w, f.Fields, f.FieldDims, f.Dim, f.Count, values, meta)
+		return arrowio.WriteScores(w, f.Fields, &f.Layout, f.Count, values, meta)
 	}
 	meta[keyDigest] = seal.Blank
 	if meta[keyDigest], err = seal.Of(write); err != nil {
@@ -206,9 +210,9 @@ func Read(path string) (*File, error) {
 func ReadHead(path string) (*File, error) {
 	var f *File
 	err := open(path, func(in *os.File) error {
-		fields, sizes, dim, meta, err := arrowio.ReadScoresHead(in)
+		fields, a, meta, err := arrowio.ReadScoresHead(in)
 		if err == nil {
-			f, err = fileOf(fields, sizes, &tally.Scores{Dim: dim}, meta)
+			f, err = fileOf(fields, a, &tally.Scores{Shape: a.Shape()}, meta)
 		}
 		return malformed(path, err)
 	})
@@ -240,7 +244,7 @@ func malformed(path string, err error) error {
 // verify checks the digest of the file, and returns to its beginning. Files of the version
 // that has no digest are not checked.
 func verify(path string, in *os.File) error {
-	_, _, _, meta, err := arrowio.ReadScoresHead(in)
+	_, _, meta, err := arrowio.ReadScoresHead(in)
 	if err != nil {
 		return malformed(path, err)
 	}
@@ -276,17 +280,17 @@ func Digest(path string) (string, error) {
 }
 
 func decode(path string, in io.Reader) (f *File, err error) {
-	fields, sizes, s, meta, err := arrowio.ReadScores(in)
+	fields, a, s, meta, err := arrowio.ReadScores(in)
 	if err == nil {
-		f, err = fileOf(fields, sizes, s, meta)
+		f, err = fileOf(fields, a, s, meta)
 	}
 	return f, malformed(path, err)
 }
 
 // fileOf returns the file with the given content. It returns an error if the metadata is
 // invalid.
-func fileOf(fields []string, sizes []int, s *tally.Scores, meta map[string]string) (f *File, err error) {
-	f = &File{Fields: fields, FieldDims: sizes, Result: tally.Result{Scores: *s}}
+func fileOf(fields []string, a *model.Architecture, s *tally.Scores, meta map[string]string) (f *File, err error) {
+	f = &File{Fields: fields, Layout: *a, Result: tally.Result{Scores: *s}}
 	if err := json.Unmarshal([]byte(meta[keySpec]), &f.Spec); err != nil {
 		return nil, fmt.Errorf("metadata %s: %w", keySpec, err)
 	}
@@ -296,8 +300,8 @@ func fileOf(fields []string, sizes []int, s *tally.Scores, meta map[string]strin
 	if err := json.Unmarshal([]byte(meta[keyBaseline]), &f.Baseline); err != nil {
 		return nil, fmt.Errorf("metadata %s: %w", keyBaseline, err)
 	}
-	if len(f.Baseline) != len(sizes)*s.Dim {
-		return nil, fmt.Errorf("the baseline has %d values, %d fields of %d columns need %d", len(f.Baseline), len(sizes), s.Dim, len(sizes)*s.Dim)
+	if len(f.Baseline) != a.Players() {
+		return nil, fmt.Errorf("the baseline has %d values, expected %d, the number of players of a row", len(f.Baseline), a.Players())
 	}
 	if f.Rows, err = strconv.ParseInt(meta[keyRows], 10, 64); err != nil {
 		return nil, fmt.Errorf("metadata %s: %w", keyRows, err)
@@ -347,8 +351,8 @@ func (f *File) CheckDataset(digest string) error {
 // CheckModel returns bad input unless f was computed for the model with the given
 // architecture and digest.
 func (f *File) CheckModel(a *model.Architecture, digest string) error {
-	if !slices.Equal(f.FieldDims, a.FieldDims) || f.Dim != a.Dim {
-		return fault.Inputf("the scores are for a table of %d features x %d columns, the model has %d x %d", len(f.Count), f.Dim, a.Features(), a.Dim)
+	if !f.Layout.SameLayout(a) {
+		return fault.Inputf("the scores are for %s, the model has %s", f.Layout.Size(), a.Size())
 	}
 	if f.Spec.Model != digest {
 		return fault.Inputf("the scores were computed for another model, with digest %.12s; the digest of this model is %.12s", f.Spec.Model, digest)

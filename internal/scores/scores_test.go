@@ -13,13 +13,14 @@ import (
 	"shaver/internal/estimator"
 	"shaver/internal/fault"
 	"shaver/internal/job"
+	"shaver/internal/layout"
 	"shaver/internal/model"
 	"shaver/internal/tally"
 )
 
 func example() *File {
 	return &File{
-		Fields: []string{"a", "b"}, FieldDims: []int{2, 1},
+		Fields: []string{"a", "b"}, Layout: model.Architecture{FieldDims: []int{2, 1}, Dim: 2},
 		Spec: job.Spec{
 			Version: job.SpecVersion, Model: "m", Dataset: "d", Splits: []string{"train"}, Sample: 0.5,
 			Baseline: "codebook", Options: estimator.Options{Estimator: "permutation", Passes: 2}, Seed: 7, Kernel: "k",
@@ -27,7 +28,7 @@ func example() *File {
 		Baseline:    []float32{0.1, -2, 3e-9, 4},
 		DatasetRows: 8,
 		Result: tally.Result{
-			Scores: tally.Scores{Dim: 2, Count: []int64{3, 0, 4}, Values: tally.Values{
+			Scores: tally.Scores{Shape: layout.Of(3, 2), Count: []int64{3, 0, 4}, Values: tally.Values{
 				Phi: []float64{0.1, -2e-9, 0, 0, 1. / 3, 5}, Abs: []float32{1, 2, 0, 0, 3, 4}, RMS: []float32{2, 3, 0, 0, 4, 5},
 				SE: []float32{.1, .2, 0, 0, .3, .4}, PopulationSE: []float32{.2, .3, 0, 0, .4, .5},
 			}},

@@ -20,11 +20,12 @@ type FieldSummary struct {
 	Name     string  `json:"name"`
 	Features int     `json:"features"` // number of features
 	Seen     int     `json:"seen"`     // number of features that occur in the scored rows
+	Entries  int     `json:"-"`        // number of entries in all tables of the field
 	Sum      float64 `json:"sum"`      // sum of phi over the entries, nat: the loss that the field saves
 	SumAbs   float64 `json:"sum_abs"`  // sum over the entries of the absolute value of the aggregate, nat
 }
 
-// Summary returns the summary of f. values is an aggregate of f, [n, d]; only SumAbs of the
+// Summary returns the summary of f. values is an aggregate of f; only SumAbs of the
 // fields is computed from it.
 func (f *File) Summary(values []float64) *Summary {
 	s := &Summary{}
@@ -34,22 +35,26 @@ func (f *File) Summary(values []float64) *Summary {
 		}
 	}
 	least, most := math.Inf(1), math.Inf(-1)
-	i := 0
-	for j, size := range f.FieldDims {
-		field := FieldSummary{Name: f.Fields[j], Features: size}
-		for range size {
-			if f.Count[i/f.Dim] > 0 {
+	for j, size := range f.Layout.FieldDims {
+		s.Fields = append(s.Fields, FieldSummary{Name: f.Fields[j], Features: size})
+	}
+	seen := make([]bool, len(f.Fields)) // by field: whether Seen is already counted, because another look-up reads the same features
+	for _, span := range f.Layout.Spans() {
+		field := &s.Fields[span.Field]
+		for _, count := range f.Count[span.Row : span.Row+span.Rows] {
+			if count > 0 && !seen[span.Field] {
 				field.Seen++
 			}
-			for range f.Dim {
-				field.Sum += f.Phi[i]
-				field.SumAbs += math.Abs(values[i])
-				least, most = min(least, f.Phi[i]), max(most, f.Phi[i])
-				s.MaxSE, s.MaxPopulationSE = max(s.MaxSE, float64(f.SE[i])), max(s.MaxPopulationSE, float64(f.PopulationSE[i]))
-				i++
-			}
 		}
-		s.Fields = append(s.Fields, field)
+		seen[span.Field] = true
+		from, to := span.Entries()
+		field.Entries += to - from
+		for i := from; i < to; i++ {
+			field.Sum += f.Phi[i]
+			field.SumAbs += math.Abs(values[i])
+			least, most = min(least, f.Phi[i]), max(most, f.Phi[i])
+			s.MaxSE, s.MaxPopulationSE = max(s.MaxSE, float64(f.SE[i])), max(s.MaxPopulationSE, float64(f.PopulationSE[i]))
+		}
 	}
 	s.Range = most - least
 	return s

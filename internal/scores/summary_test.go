@@ -2,10 +2,16 @@ package scores
 
 import (
 	"math"
+	"path/filepath"
 	"reflect"
+	"slices"
 	"testing"
 
+	"shaver/internal/fault"
 	"shaver/internal/job"
+	"shaver/internal/model"
+	"shaver/internal/model/modeltest"
+	"shaver/internal/tally"
 )
 
 // Summary agrees with sums computed by hand.
@@ -30,7 +36,7 @@ func TestSummary(t *testing.T) {
 		}
 		s.Fields[0].SumAbs, s.Fields[1].SumAbs = 0, 0
 		want := &Summary{
-			Fields: []FieldSummary{{Name: "a", Features: 2, Seen: 1, Sum: .1 - 2e-9}, {Name: "b", Features: 1, Seen: 1, Sum: 1./3 + 5}},
+			Fields: []FieldSummary{{Name: "a", Features: 2, Seen: 1, Entries: 4, Sum: .1 - 2e-9}, {Name: "b", Features: 1, Seen: 1, Entries: 2, Sum: 1./3 + 5}},
 			MaxSE:  float64(float32(.4)), MaxPopulationSE: .5, Range: 5 + 2e-9, NoInterval: 2,
 		}
 		if !reflect.DeepEqual(s, want) {
@@ -43,6 +49,38 @@ func TestSummary(t *testing.T) {
 	clear(f.Phi)
 	if s := f.Summary(f.Phi); s.Range != 0 || s.Convergence() != 0 {
 		t.Errorf("equal values have range %v and convergence %v, expected 0", s.Range, s.Convergence())
+	}
+}
+
+// A field with two tables counts its features once, and the sums are over both tables.
+func TestSummaryOfLookUps(t *testing.T) {
+	f := example()
+	f.Layout = modeltest.LookUps()
+	f.Fields, f.Shape, f.Baseline = []string{"a", "b", "c"}, f.Layout.Shape(), make([]float32, 9)
+	f.Values = tally.NewValues(27)
+	for i := range f.Phi {
+		f.Phi[i] = 1
+	}
+	f.Count = model.PerRow(&f.Layout, []int64{1, 0, 3, 0, 5, 0, 0, 0, 9})
+	path := filepath.Join(t.TempDir(), "s.arrow")
+	if err := Write(path, f); err != nil {
+		t.Fatal(err)
+	}
+	back, err := Read(path)
+	if err != nil || !reflect.DeepEqual(back, f) {
+		t.Fatalf("Read returns %+v, want %+v; error %v", back, f, err)
+	}
+	if err := back.CheckModel(&f.Layout, "m"); err != nil {
+		t.Error(err)
+	}
+	other := modeltest.LookUps()
+	other.Tables[0].Name = "other"
+	if err := back.CheckModel(&other, "m"); !fault.IsInput(err) {
+		t.Errorf("error for a model with other tables: %v", err)
+	}
+	want := []FieldSummary{{"a", 2, 1, 4, 4, 4}, {"b", 3, 2, 15, 15, 15}, {"c", 4, 1, 8, 8, 8}}
+	if got := back.Summary(back.Phi).Fields; !slices.Equal(got, want) {
+		t.Errorf("fields %+v, expected %+v", got, want)
 	}
 }
 

@@ -34,7 +34,7 @@ func TestEvaluatorsDoNotAllocate(t *testing.T) {
 					t.Fatal(err)
 				}
 				for r := range rows.Len() {
-					probe.Reset(rows.Row(r))
+					probe.Reset(rows, r)
 					if err := e.values(sum, within, r); err != nil {
 						t.Fatal(err)
 					}

@@ -60,7 +60,7 @@ type setup struct {
 // Game is a model and a baseline, which together define the game of each row.
 type Game struct {
 	Model    *model.Model
-	Baseline []float32 // values that dropped entries read, [m, d]
+	Baseline []float32 // values that dropped entries read, [D]
 }
 
 // Options selects an estimator and its random numbers.
@@ -119,6 +119,8 @@ type worker struct {
 	evaluator evaluator
 	full      []float64 // logits of the batch with nothing dropped
 	builder   *tally.Builder
+	expander  *model.Expander
+	rows      []int32 // rows of the tables that the current row reads
 	sum       []int64 // sums of the contributions of the current row, [D]
 	within    []int64 // variances of sum, [D]; nil if there is one pass
 }
@@ -129,7 +131,8 @@ func newWorker(game Game, options Options) *worker {
 	w := &worker{
 		model: game.Model, probe: probe,
 		evaluator: evaluators[options.Estimator](&setup{game, options, probe}),
-		builder:   tally.NewBuilder(game.Model.Features(), game.Model.Dim, sums.Walks, sums.Within()),
+		builder:   tally.NewBuilder(game.Model.Shape(), sums.Walks, sums.Within()),
+		expander:  model.NewExpander(&game.Model.Architecture),
 		sum:       make([]int64, players),
 	}
 	if sums.Within() {
@@ -169,7 +172,7 @@ func (w *worker) batch(ctx context.Context, rows *model.Rows, progress func(rows
 // row computes row r of the batch and adds it to the builder.
 func (w *worker) row(rows *model.Rows, r int) error {
 	label, features := rows.Label[r], rows.Row(r)
-	w.probe.Reset(features)
+	w.probe.Reset(rows, r)
 	full, err := loss(w.full[r], label)
 	if err != nil {
 		return fmt.Errorf("with nothing dropped: %w", err)
@@ -181,7 +184,8 @@ func (w *worker) row(rows *model.Rows, r int) error {
 	if err := w.evaluator.values(w.sum, w.within, r); err != nil {
 		return err
 	}
-	return w.builder.AddRow(full, empty, features, w.sum, w.within)
+	w.rows = w.expander.Expand(w.rows, features)
+	return w.builder.AddRow(full, empty, w.rows, w.sum, w.within)
 }
 
 // loss returns the loss of a logit in LossUnits. It returns an error if the loss is not a

@@ -136,7 +136,7 @@ func (c *cutter) add(ctx context.Context, rows *model.Rows) error {
 		if c.rows.Len() == 0 {
 			c.place = c.placeOf(index)
 		}
-		take(&c.rows, rows, i)
+		c.rows.Append(rows, i)
 		if c.at < c.to {
 			continue
 		}
@@ -161,14 +161,6 @@ func (c *cutter) placeOf(index int64) job.Place {
 	return place
 }
 
-// take appends row i of from to rows.
-func take(rows, from *model.Rows, i int) {
-	rows.Fields = from.Fields
-	rows.Number = append(rows.Number, from.Number[i])
-	rows.Label = append(rows.Label, from.Label[i])
-	rows.Features = append(rows.Features, from.Row(i)...)
-}
-
 // Collect is like Cut for the single shard at place, which has want rows. source must
 // begin at row place.Seen of the splits. Collect returns an error if there are too few
 // rows, or if the digest of the rows differs from that of place.
@@ -181,7 +173,7 @@ func Collect(ctx context.Context, source model.RowSource, sample Sample, place j
 			if !chosen || place.Portions > 0 && p.portion(index, place.Portions) != place.Portion {
 				continue
 			}
-			if take(all, rows, i); int64(all.Len()) == want {
+			if all.Append(rows, i); int64(all.Len()) == want {
 				return errEnough
 			}
 		}
@@ -200,8 +192,8 @@ func Collect(ctx context.Context, source model.RowSource, sample Sample, place j
 }
 
 // Digest returns the SHA-256 of rows in hexadecimal. Each row in turn contributes its
-// number (64 bits), its label (8 bits) and the global ids of its features (32 bits each),
-// all little-endian.
+// number (64 bits), its label (8 bits), the global ids of its features (32 bits each) and
+// its dense inputs (float32), all little-endian.
 func Digest(rows *model.Rows) string {
 	digest := sha256.New()
 	var buffer []byte
@@ -209,6 +201,9 @@ func Digest(rows *model.Rows) string {
 		buffer = append(binary.LittleEndian.AppendUint64(buffer, uint64(rows.Number[i])), rows.Label[i])
 		for _, feature := range rows.Row(i) {
 			buffer = binary.LittleEndian.AppendUint32(buffer, uint32(feature))
+		}
+		for _, x := range rows.DenseRow(i) {
+			buffer = binary.LittleEndian.AppendUint32(buffer, math.Float32bits(x))
 		}
 		if len(buffer) >= 1<<15 {
 			digest.Write(buffer)
@@ -244,10 +239,11 @@ func (p *picker) next() (index int64, chosen bool) {
 	return index, true
 }
 
-// Encode returns the blob of a shard with the given rows.
-func Encode(fields []string, sizes []int, rows *model.Rows) ([]byte, error) {
+// Encode returns the blob of a shard with the given rows. dense has the names of their
+// dense inputs.
+func Encode(fields []string, sizes []int, dense []string, rows *model.Rows) ([]byte, error) {
 	var data bytes.Buffer
-	w, err := arrowio.NewRowWriter(&data, fields, sizes, true, 1)
+	w, err := arrowio.NewRowWriter(&data, fields, sizes, dense, true, 1)
 	if err != nil {
 		return nil, err
 	}
@@ -260,9 +256,9 @@ func Encode(fields []string, sizes []int, rows *model.Rows) ([]byte, error) {
 	return data.Bytes(), nil
 }
 
-// Open returns the rows of a shard. The shard must have the given field sizes and want
-// rows.
-func Open(data []byte, sizes []int, want int64) (*model.Rows, error) {
+// Open returns the rows of a shard. The shard must have the given field sizes, exactly the
+// given dense inputs in this order, and want rows.
+func Open(data []byte, sizes []int, dense []string, want int64) (*model.Rows, error) {
 	r, err := arrowio.NewRowReader(bytes.NewReader(data))
 	if err != nil {
 		return nil, err
@@ -274,16 +270,17 @@ func Open(data []byte, sizes []int, want int64) (*model.Rows, error) {
 	if !slices.Equal(r.Sizes(), sizes) {
 		return nil, fmt.Errorf("shard has field sizes %v, the model has %v", r.Sizes(), sizes)
 	}
-	all, batch := &model.Rows{Fields: len(sizes)}, &model.Rows{Fields: len(sizes)}
+	if !slices.Equal(r.Dense(), dense) {
+		return nil, fmt.Errorf("shard has the dense inputs %q, the model reads %q", r.Dense(), dense)
+	}
+	all, batch := &model.Rows{Fields: len(sizes), Inputs: len(dense)}, &model.Rows{}
 	for {
 		if err := r.Next(batch); err == io.EOF {
 			break
 		} else if err != nil {
 			return nil, err
 		}
-		all.Number = append(all.Number, batch.Number...)
-		all.Label = append(all.Label, batch.Label...)
-		all.Features = append(all.Features, batch.Features...)
+		all.AppendAll(batch)
 		if int64(all.Len()) > want {
 			break
 		}

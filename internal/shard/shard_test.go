@@ -49,7 +49,8 @@ func cutAll(t interface{ Fatal(...any) }, rows *model.Rows, batch int, sample Sa
 	err := Cut(context.Background(), from(rows, batch), sample, plan, next,
 		func(ctx context.Context, piece *Piece) error {
 			r := piece.Rows
-			shards[piece.Index] = &model.Rows{Fields: r.Fields, Number: slices.Clone(r.Number), Label: slices.Clone(r.Label), Features: slices.Clone(r.Features)}
+			shards[piece.Index] = &model.Rows{}
+			shards[piece.Index].AppendAll(r)
 			// A worker with the whole dataset collects the same rows.
 			place := piece.Place
 			place.SHA256 = Digest(r)
@@ -70,7 +71,9 @@ func cutAll(t interface{ Fatal(...any) }, rows *model.Rows, batch int, sample Sa
 // and any set of wanted shards. The sample has exactly its size.
 func TestCut(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		rows := modeltest.Rows(architecture, rapid.IntRange(1, 60).Draw(t, "rows"), 1)
+		a := architecture
+		a.Dense = []string{"price", "age"}[:rapid.IntRange(0, 2).Draw(t, "dense inputs")]
+		rows := modeltest.Rows(a, rapid.IntRange(1, 60).Draw(t, "rows"), 1)
 		for i := range rows.Number {
 			rows.Number[i] += 1000
 		}
@@ -79,11 +82,11 @@ func TestCut(t *testing.T) {
 		if int64(whole.Len()) != sample.Keep || !slices.IsSorted(whole.Number) {
 			t.Fatalf("sample of %d has rows %v", sample.Keep, whole.Number)
 		}
-		data, err := Encode(fields, architecture.FieldDims, whole)
+		data, err := Encode(fields, a.FieldDims, a.Dense, whole)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if back, err := Open(data, architecture.FieldDims, sample.Keep); err != nil || !reflect.DeepEqual(back, whole) {
+		if back, err := Open(data, a.FieldDims, a.Dense, sample.Keep); err != nil || !reflect.DeepEqual(back, whole) {
 			t.Fatalf("opened %+v, %v; want %+v", back, err, whole)
 		}
 		plan := job.Plan{Rows: sample.Keep, RowsPerShard: rapid.Int64Range(1, 20).Draw(t, "per shard")}
@@ -185,7 +188,9 @@ func TestCutRefusals(t *testing.T) {
 // Collect refuses rows of another dataset, sample or place. Their digest differs, or
 // there are too few of them.
 func TestCollectRefusals(t *testing.T) {
-	rows, kept := modeltest.Rows(architecture, 40, 1), NewSample(40, .5, 1)
+	a := architecture
+	a.Dense = []string{"price", "age"}
+	rows, kept := modeltest.Rows(a, 40, 1), NewSample(40, .5, 1)
 	var at job.Place
 	wanted := []int{1, -1}
 	next := func(context.Context) (index int, err error) {
@@ -209,13 +214,15 @@ func TestCollectRefusals(t *testing.T) {
 		"nothing":         {func(*model.Rows, *Sample, *job.Place, *int64) {}, ""},
 		"a label":         {func(rows *model.Rows, _ *Sample, _ *job.Place, _ *int64) { rows.Label[first] ^= 1 }, other},
 		"a feature":       {func(rows *model.Rows, _ *Sample, _ *job.Place, _ *int64) { rows.Row(first)[1] ^= 1 }, other},
+		"a dense input":   {func(rows *model.Rows, _ *Sample, _ *job.Place, _ *int64) { rows.DenseRow(first)[1] += 1e-6 }, other},
 		"a number":        {func(rows *model.Rows, _ *Sample, _ *job.Place, _ *int64) { rows.Number[first] += 1000 }, other},
 		"the seed":        {func(_ *model.Rows, sample *Sample, _ *job.Place, _ *int64) { sample.Seed++ }, other},
 		"the place":       {func(_ *model.Rows, _ *Sample, place *job.Place, _ *int64) { place.Seen++; place.Kept++ }, other},
 		"fewer rows":      {func(_ *model.Rows, _ *Sample, _ *job.Place, want *int64) { *want = 7 }, other},
 		"more than there": {func(_ *model.Rows, _ *Sample, _ *job.Place, want *int64) { *want = 13 }, "only 12 of 13 rows"},
 	} {
-		changed := model.Rows{Fields: rows.Fields, Number: slices.Clone(rows.Number), Label: slices.Clone(rows.Label), Features: slices.Clone(rows.Features)}
+		changed := model.Rows{}
+		changed.AppendAll(rows)
 		sample, place, want := kept, at, int64(8)
 		c.change(&changed, &sample, &place, &want)
 		rest := changed.Slice(int(place.Seen), changed.Len())
@@ -228,23 +235,33 @@ func TestCollectRefusals(t *testing.T) {
 
 func TestOpenRefusals(t *testing.T) {
 	rows := modeltest.Rows(architecture, 10, 1)
-	data, err := Encode(fields, architecture.FieldDims, rows)
+	data, err := Encode(fields, architecture.FieldDims, nil, rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := architecture
+	a.Dense = []string{"price", "age"}
+	dense, err := Encode(fields, a.FieldDims, a.Dense, modeltest.Rows(a, 10, 1))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
 		data  []byte
 		sizes []int
+		dense []string
 		rows  int64
 		want  string
 	}{
-		"sizes":     {data, []int{4, 3, 6}, 10, "field sizes"},
-		"too few":   {data, architecture.FieldDims, 11, "its task expects 11"},
-		"too many":  {data, architecture.FieldDims, 9, "its task expects 9"},
-		"truncated": {data[:len(data)/2], architecture.FieldDims, 10, ""},
-		"empty":     {nil, architecture.FieldDims, 10, ""},
+		"sizes":     {data, []int{4, 3, 6}, nil, 10, "field sizes"},
+		"too few":   {data, architecture.FieldDims, nil, 11, "its task expects 11"},
+		"too many":  {data, architecture.FieldDims, nil, 9, "its task expects 9"},
+		"truncated": {data[:len(data)/2], architecture.FieldDims, nil, 10, ""},
+		"empty":     {nil, architecture.FieldDims, nil, 10, ""},
+		"no dense":  {data, architecture.FieldDims, a.Dense, 10, `shard has the dense inputs [], the model reads ["price" "age"]`},
+		"order":     {dense, architecture.FieldDims, []string{"age", "price"}, 10, `shard has the dense inputs ["price" "age"]`},
+		"more":      {dense, architecture.FieldDims, nil, 10, "the model reads []"},
 	} {
-		if _, err := Open(c.data, c.sizes, c.rows); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := Open(c.data, c.sizes, c.dense, c.rows); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -48,7 +48,8 @@ type Measure struct {
 	// Bytes is the size of the model's file. The file is dense for the unpruned model and
 	// compact for other tables. TableBytes is the part of it that stores the table.
 	// MemoryBytes is what package infer needs for the table while it serves rows. All are nil
-	// for PTQ, for which there is no file, and in documents of older programs.
+	// for PTQ and for models with look-ups, for which there is no file, and in documents of
+	// older programs.
 	Bytes       *int64 `json:"bytes,omitempty"`
 	TableBytes  *int64 `json:"table_bytes,omitempty"`
 	MemoryBytes *int64 `json:"memory_bytes,omitempty"`

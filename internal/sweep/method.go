@@ -18,7 +18,7 @@ import (
 type Method interface {
 	// Own returns the only budgets that the method supports, or nil if it supports any.
 	Own() []prune.Budget
-	// Cut returns the table at a budget, [n, d], and its point without Measure.
+	// Cut returns the tables at a budget, one after another, and its point without Measure.
 	Cut(prune.Budget) (Point, []float32, error)
 }
 
@@ -26,13 +26,14 @@ type Method interface {
 type Unpruned struct {
 	Architecture *model.Architecture
 	Names        []string                // names of the fields, [m]
-	Entries      []float32               // [n, d]
+	Entries      []float32               // the tables, one after another
 	Counts       func() ([]int64, error) // occurrences of features in train and val, [n]
 	// Fit returns the least number of entries, from the front of order, that must be
 	// dropped so that the compact file has at most the given number of bytes.
 	Fit func(order []int32, bytes int64) (drop int, err error)
 	// Footprint returns the bytes of the compact file without the given entries, of the part
 	// of it that stores the table, and of the memory that the table takes when it is served.
+	// It is nil if the model cannot be stored in a compact file.
 	Footprint func(dropped []bool) (file, table, memory int64)
 	Keep      prune.Keep       // entries that no method drops
 	Values    compact.Encoding // number format of kept entries
@@ -90,7 +91,7 @@ func Name(o *estimator.Options, aggregate string) string {
 }
 
 // Order returns the entries in the order in which they are dropped, ranked by an aggregate
-// of their scores. entries is the table, [n, d], whose magnitudes break ties.
+// of their scores. entries are the tables, whose magnitudes break ties.
 func Order(f *scores.File, aggregate, rank string, entries []float32) ([]int32, error) {
 	if rank == prune.Signed && aggregate != scores.Sum {
 		return nil, fault.Usagef("--rank %s needs --aggregate %s: the values of %s have no sign", rank, scores.Sum, aggregate)
@@ -106,7 +107,7 @@ func Order(f *scores.File, aggregate, rank string, entries []float32) ([]int32, 
 	return order, nil
 }
 
-// Rival returns the named method. baselineName is the name of baseline, [m, d], which
+// Rival returns the named method. baselineName is the name of baseline, [D], which
 // dropped entries read. Only Random uses seed.
 func (t *Unpruned) Rival(name, baselineName string, baseline []float32, seed uint64) (Method, error) {
 	if strings.HasPrefix(name, ptqPrefix) {
@@ -120,7 +121,7 @@ func (t *Unpruned) Rival(name, baselineName string, baseline []float32, seed uin
 }
 
 // RivalOrder returns the entries in the order in which the named method, which is not
-// PTQ, drops them. baseline, [m, d], is what dropped entries read. Only Random uses seed.
+// PTQ, drops them. baseline, [D], is what dropped entries read. Only Random uses seed.
 func (t *Unpruned) RivalOrder(name string, baseline []float32, seed uint64) ([]int32, error) {
 	var values []float64
 	switch name {
@@ -184,19 +185,24 @@ func (o *ordered) Cut(b prune.Budget) (Point, []float32, error) {
 	if b.Unit == prune.Sparsity {
 		p.Sparsity = b.Amount
 	}
-	file, stored, memory := o.table.Footprint(mask)
-	p.Bytes, p.TableBytes, p.MemoryBytes = &file, &stored, &memory
+	if o.table.Footprint != nil {
+		file, stored, memory := o.table.Footprint(mask)
+		p.Bytes, p.TableBytes, p.MemoryBytes = &file, &stored, &memory
+	}
 	p.Parameters, p.EmptyFeatures = prune.Parameters(a, drop, p.Baseline), prune.EmptyFeatures(a, mask)
 	return p, table, nil
 }
 
-// Pruned returns the table, [n, d], with the values that a reader of the compact file gets.
-// Dropped entries have their baseline, [m, d]. Kept entries are rounded to the number
+// Pruned returns the tables with the values that a reader of the compact file gets. Dropped
+// entries have their baseline, [D]. Kept entries are rounded to the number
 // format values.
 func Pruned(a *model.Architecture, entries []float32, mask []bool, baseline []float32, values compact.Encoding) ([]float32, error) {
 	table := prune.Apply(a, entries, mask, baseline)
 	if values == compact.Float32 {
 		return table, nil
+	}
+	if !a.Plain() {
+		return nil, fault.Inputf("entries stored as %s: the model has several tables or look-ups, expected a single table as in a compact file", values)
 	}
 	parts, err := compact.Encode(a.FieldDims, a.Dim, table, mask, baseline, values)
 	if err != nil { // a value is out of range for this number format

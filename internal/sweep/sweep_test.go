@@ -30,7 +30,7 @@ func table(t *testing.T, by string) (*model.Model, *Unpruned, *scores.File) {
 	t.Helper()
 	m := modeltest.Random(t, modeltest.Architectures()["deepfm"], 1)
 	f := &scores.File{Spec: job.Spec{Options: estimator.Options{Estimator: by, Passes: 1}, Baseline: baseline.Codebook, Sample: 1}, Baseline: make([]float32, m.Players())}
-	f.Scores = tally.Scores{Dim: m.Dim, Values: tally.NewValues(m.Parameters())}
+	f.Scores = tally.Scores{Shape: m.Shape(), Values: tally.NewValues(m.Parameters())}
 	for i := range f.Phi {
 		f.Phi[i], f.RMS[i] = float64(i), float32(-i)
 		f.RMS[i] = float32(m.Parameters() - i)

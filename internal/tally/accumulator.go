@@ -3,6 +3,8 @@ package tally
 import (
 	"fmt"
 	"math/big"
+
+	"shaver/internal/layout"
 )
 
 // Accumulator adds up partials exactly, in any order. It uses 8 bytes per entry for each
@@ -10,11 +12,12 @@ import (
 // sums that overflow int64. Use NewAccumulator; the zero value is not usable. Only one
 // goroutine may use an Accumulator at a time.
 type Accumulator struct {
-	features, dim, lists                int
+	shape                               layout.Shape
+	lists                               int
 	rows                                int64
 	lossFull, lossEmpty, residualSquare wide
 	count                               []int64
-	cells                               []int64       // for each feature, d values of each list; they lie together because merging is limited by memory bandwidth
+	cells                               []int64       // for each feature, its d values of each list; they lie together because merging is limited by memory bandwidth
 	carries                             map[int]int64 // by cell: multiples of 2^64 to add
 }
 
@@ -44,37 +47,39 @@ func (w wide) big() *big.Int {
 
 func (w wide) float() float64 { return float64(w.carry)*(1<<64) + float64(w.low) }
 
-// NewAccumulator returns an empty accumulator for a table of features x dim entries.
-// within states whether the partials have Within.
-func NewAccumulator(features, dim int, within bool) *Accumulator {
+// NewAccumulator returns an empty accumulator for tables of the given shape. within states
+// whether the partials have Within.
+func NewAccumulator(shape layout.Shape, within bool) *Accumulator {
 	lists := Lists(within)
 	return &Accumulator{
-		features: features, dim: dim, lists: lists,
-		count: make([]int64, features),
-		cells: make([]int64, lists*features*dim), carries: map[int]int64{},
+		shape: shape, lists: lists,
+		count: make([]int64, shape.Rows()),
+		cells: make([]int64, lists*shape.Entries()), carries: map[int]int64{},
 	}
 }
 
 // Merge validates p and adds it. If it returns an error, it has added nothing.
 func (a *Accumulator) Merge(p *Partial) error {
-	if err := p.Validate(a.features, a.dim, a.lists == Lists(true)); err != nil {
+	if err := p.Validate(&a.shape, a.lists == Lists(true)); err != nil {
 		return err
 	}
 	a.rows += p.Rows
 	a.lossFull.add(p.LossFull)
 	a.lossEmpty.add(p.LossEmpty)
 	a.residualSquare.add(p.ResidualSquare)
-	dim, all := a.dim, p.lists()
+	all, from := p.lists(), 0
 	lists := all[:a.lists]
 	for i, f := range p.Features {
 		a.count[f] += p.Count[i]
-		from, into := i*dim, a.lists*int(f)*dim
+		first, end := a.shape.Row(int(f))
+		dim, into := end-first, a.lists*first
 		for _, list := range lists {
 			if addAll(a.cells[into:into+dim], list[from:from+dim]) {
 				carry(a.carries, into, a.cells[into:into+dim], list[from:from+dim])
 			}
 			into += dim
 		}
+		from += dim
 	}
 	return nil
 }
@@ -106,18 +111,19 @@ func carry(carries map[int]int64, at int, sums, x []int64) {
 
 // State is the complete content of an accumulator, for storage.
 type State struct {
-	Dim, Lists                          int
+	Shape                               layout.Shape
+	Lists                               int
 	Rows                                int64
 	LossFull, LossEmpty, ResidualSquare [2]int64 // each is {carry, low}, for carry*2^64 + low
 	Count                               []int64
-	Cells                               []int64       // for each feature, d values of each list
+	Cells                               []int64       // for each feature, its d values of each list
 	Carries                             map[int]int64 // by cell: multiples of 2^64 to add
 }
 
 // State returns the content of a. The slices and maps share memory with a.
 func (a *Accumulator) State() State {
 	pair := func(w wide) [2]int64 { return [2]int64{w.carry, w.low} }
-	return State{a.dim, a.lists, a.rows, pair(a.lossFull), pair(a.lossEmpty), pair(a.residualSquare), a.count, a.cells, a.carries}
+	return State{a.shape, a.lists, a.rows, pair(a.lossFull), pair(a.lossEmpty), pair(a.residualSquare), a.count, a.cells, a.carries}
 }
 
 // Restore sets the rows, losses, residuals and carries of a from s. a must otherwise be

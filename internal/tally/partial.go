@@ -4,23 +4,26 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"shaver/internal/layout"
 )
 
 // Partial is the result of one task. It holds exact sums over the rows of a shard, for
 // the features that occur in them. In the field comments, x is the contribution of a
-// player in a row, summed over the row's walks.
+// player in a row, summed over the row's walks, and d is the number of columns of a
+// feature. In a model with look-ups, a feature is a row of a table.
 type Partial struct {
-	Dim            int     // d, the number of columns
+	Shape          layout.Shape
 	Rows           int64   // number of rows of the shard, each counted once
 	LossFull       int64   // sum over rows of the loss with nothing dropped, in LossUnits
 	LossEmpty      int64   // sum over rows of the loss with everything dropped, in LossUnits
 	ResidualSquare int64   // sum over rows of ((sum of the row's x)/walks - (empty - full))^2, in SquareUnits
 	Features       []int32 // global ids, ascending
 	Count          []int64 // [len(Features)], number of rows in which the feature occurs
-	Sum            []int64 // [len(Features), d], sum over rows of x, in LossUnits
-	Abs            []int64 // [len(Features), d], sum over rows of |x|, in LossUnits
-	Square         []int64 // [len(Features), d], sum over rows of (x/walks)^2, in SquareUnits
-	Within         []int64 // [len(Features), d], sum over rows of the variance of x within the row, in SquareUnits; nil if there is one pass
+	Sum            []int64 // the d values of each of the Features, sum over rows of x, in LossUnits
+	Abs            []int64 // as Sum, sum over rows of |x|, in LossUnits
+	Square         []int64 // as Sum, sum over rows of (x/walks)^2, in SquareUnits
+	Within         []int64 // as Sum, sum over rows of the variance of x within the row, in SquareUnits; nil if there is one pass
 }
 
 // Lists returns the number of lists of sums in a partial: Sum, Abs, Square and, if there
@@ -35,12 +38,12 @@ func Lists(within bool) int {
 // lists returns Sum, Abs, Square and Within. Within is nil if there is one pass.
 func (p *Partial) lists() [4][]int64 { return [4][]int64{p.Sum, p.Abs, p.Square, p.Within} }
 
-// Validate returns an error if p is not a valid partial for a table with the given number
-// of features and columns, with or without Within. Partials come over the network.
-func (p *Partial) Validate(features, dim int, within bool) error {
+// Validate returns an error if p is not a valid partial for tables of the given shape, with
+// or without Within. Partials come over the network.
+func (p *Partial) Validate(shape *layout.Shape, within bool) error {
 	switch {
-	case p.Dim != dim:
-		return fmt.Errorf("partial has %d columns, the model has %d", p.Dim, dim)
+	case !p.Shape.Equal(shape):
+		return fmt.Errorf("partial is for tables of another shape than the model's")
 	case p.Rows < 1:
 		return fmt.Errorf("partial has %d rows, expected at least 1", p.Rows)
 	case p.LossFull < 0 || p.LossEmpty < 0:
@@ -52,21 +55,23 @@ func (p *Partial) Validate(features, dim int, within bool) error {
 	case len(p.Count) != len(p.Features):
 		return fmt.Errorf("partial has %d features and %d counts", len(p.Features), len(p.Count))
 	}
-	lists := p.lists()
-	for i, list := range lists[:Lists(within)] {
-		if len(list) != len(p.Features)*dim {
-			return fmt.Errorf("partial has %d features of %d columns and %d sums in list %d", len(p.Features), dim, len(list), i)
-		}
-	}
-	previous := int32(-1)
+	previous, entries := int32(-1), 0
 	for i, f := range p.Features {
-		if f <= previous || int(f) >= features {
-			return fmt.Errorf("partial has feature %d after %d: ids must ascend and be below %d", f, previous, features)
+		if f <= previous || int(f) >= shape.Rows() {
+			return fmt.Errorf("partial has feature %d after %d: ids must ascend and be below %d", f, previous, shape.Rows())
 		}
 		if p.Count[i] < 1 || p.Count[i] > p.Rows {
 			return fmt.Errorf("partial has feature %d in %d of %d rows", f, p.Count[i], p.Rows)
 		}
 		previous = f
+		from, to := shape.Row(int(f))
+		entries += to - from
+	}
+	lists := p.lists()
+	for i, list := range lists[:Lists(within)] {
+		if len(list) != entries {
+			return fmt.Errorf("partial has %d features of %d entries and %d sums in list %d", len(p.Features), entries, len(list), i)
+		}
 	}
 	for i, list := range lists[1:] {
 		signs := int64(0)
@@ -75,7 +80,7 @@ func (p *Partial) Validate(features, dim int, within bool) error {
 		}
 		if signs < 0 {
 			at := slices.IndexFunc(list, func(s int64) bool { return s < 0 })
-			return fmt.Errorf("partial has a negative sum in list %d for feature %d", i+1, p.Features[at/dim])
+			return fmt.Errorf("partial has a negative sum in list %d at position %d", i+1, at)
 		}
 	}
 	return nil
@@ -97,20 +102,24 @@ func (p *Partial) Capacity() float64 {
 // Builder collects a Partial row by row. Only one goroutine may use it at a time. Join
 // combines the builders of several goroutines.
 type Builder struct {
-	dim, lists int
-	walks      int64
-	scale      float64 // 1 / walks
-	limit      int64   // upper bound of |x|
-	head       Partial // the partial without its lists; features in order of appearance
-	cells      []int64 // for each of these features, d values of each list
-	slot       []int32 // by feature: position in head.Features, or -1
-	failed     bool
+	lists  int
+	walks  int64
+	scale  float64 // 1 / walks
+	limit  int64   // upper bound of |x|
+	head   Partial // the partial without its lists; features in order of appearance
+	cells  []int64 // for each of these features, its d values of each list
+	starts []int   // for each of these features, its first cell
+	slot   []int32 // by feature: position in head.Features, or -1
+	failed bool
 }
 
-// NewBuilder returns an empty builder for a table of features x dim entries. Each row has
-// the given number of walks. within states whether the partial has Within.
-func NewBuilder(features, dim, walks int, within bool) *Builder {
-	b := &Builder{dim: dim, lists: Lists(within), walks: int64(walks), scale: 1 / float64(walks), limit: maxContribution * min(int64(walks), math.MaxInt64/maxContribution), head: Partial{Dim: dim}, slot: make([]int32, features)}
+// NewBuilder returns an empty builder for tables of the given shape. Each row has the given
+// number of walks. within states whether the partial has Within.
+func NewBuilder(shape layout.Shape, walks int, within bool) *Builder {
+	b := &Builder{
+		lists: Lists(within), walks: int64(walks), scale: 1 / float64(walks), limit: maxContribution * min(int64(walks), math.MaxInt64/maxContribution),
+		head: Partial{Shape: shape}, slot: make([]int32, shape.Rows()),
+	}
 	for i := range b.slot {
 		b.slot[i] = -1
 	}
@@ -118,24 +127,27 @@ func NewBuilder(features, dim, walks int, within bool) *Builder {
 }
 
 // AddRow adds one row. lossFull and lossEmpty are its losses in LossUnits, and features
-// holds its global ids, [m]. sum holds x for each of its m*d entries, in LossUnits.
-// within holds the variances of x, in SquareUnits, or is nil without Within. AddRow
+// holds its global ids, or, in a model with look-ups, the rows of the tables that it reads.
+// sum holds x for each entry of the features, in this order, in LossUnits. within holds the variances of x, in SquareUnits, or is nil without Within. AddRow
 // returns an error if a square would overflow; the builder must not be used after that.
 func (b *Builder) AddRow(lossFull, lossEmpty int64, features []int32, sum, within []int64) error {
 	p := &b.head
 	p.Rows++
 	b.into(&p.LossFull, lossFull)
 	b.into(&p.LossEmpty, lossEmpty)
-	total, large := int64(0), false
-	for j, f := range features {
-		at := b.at(f)
+	total, large, from := int64(0), false, 0
+	for _, f := range features {
+		first, end := p.Shape.Row(int(f))
+		dim := end - first
+		at := b.at(f, dim)
 		p.Count[at]++
-		cells := b.entries(at)
-		row, over, big := b.addFeature(cells, sum[j*b.dim:(j+1)*b.dim])
+		cells := b.entries(at, dim)
+		row, over, big := b.addFeature(cells, sum[from:from+dim])
 		b.failed = b.failed || over
-		if within != nil && addAll(cells[3*b.dim:], within[j*b.dim:(j+1)*b.dim]) {
+		if within != nil && addAll(cells[3*dim:], within[from:from+dim]) {
 			b.failed = true
 		}
+		from += dim
 		large = large || big
 		b.into(&total, row)
 	}
@@ -177,23 +189,24 @@ func (b *Builder) addFeature(cells, x []int64) (total int64, over, large bool) {
 	return total, left < 0, beyond < 0
 }
 
-// at returns the position of a feature, and adds the feature if it is new.
-func (b *Builder) at(f int32) int {
+// at returns the position of a feature with d entries, and adds the feature if it is new.
+func (b *Builder) at(f int32, d int) int {
 	at := b.slot[f]
 	if at < 0 {
 		at = int32(len(b.head.Features))
 		b.slot[f] = at
 		b.head.Features = append(b.head.Features, f)
 		b.head.Count = append(b.head.Count, 0)
-		b.cells = append(b.cells, make([]int64, b.lists*b.dim)...)
+		b.starts = append(b.starts, len(b.cells))
+		b.cells = append(b.cells, make([]int64, b.lists*d)...)
 	}
 	return int(at)
 }
 
-// entries returns the cells of the feature at a position.
-func (b *Builder) entries(at int) []int64 {
-	n := b.lists * b.dim
-	return b.cells[at*n : (at+1)*n]
+// entries returns the cells of the feature at a position, which has d entries.
+func (b *Builder) entries(at, d int) []int64 {
+	start := b.starts[at]
+	return b.cells[start : start+b.lists*d]
 }
 
 func (b *Builder) into(sum *int64, x int64) {
@@ -210,9 +223,11 @@ func (b *Builder) Join(other *Builder) {
 	b.into(&p.LossEmpty, o.LossEmpty)
 	b.into(&p.ResidualSquare, o.ResidualSquare)
 	for i, f := range o.Features {
-		at := b.at(f)
+		from, to := p.Shape.Row(int(f))
+		dim := to - from
+		at := b.at(f, dim)
 		p.Count[at] += o.Count[i]
-		if addAll(b.entries(at), other.entries(i)) {
+		if addAll(b.entries(at, dim), other.entries(i, dim)) {
 			b.failed = true
 		}
 	}
@@ -230,14 +245,16 @@ func (b *Builder) Partial() (*Partial, error) {
 	p.Count = make([]int64, 0, len(p.Features))
 	var lists [4][]int64
 	for i := range b.lists {
-		lists[i] = make([]int64, 0, len(p.Features)*b.dim)
+		lists[i] = make([]int64, 0, len(b.cells)/b.lists)
 	}
 	for _, f := range p.Features {
 		at := int(b.slot[f])
 		p.Count = append(p.Count, b.head.Count[at])
-		cells := b.entries(at)
+		from, to := p.Shape.Row(int(f))
+		dim := to - from
+		cells := b.entries(at, dim)
 		for i := range b.lists {
-			lists[i] = append(lists[i], cells[i*b.dim:(i+1)*b.dim]...)
+			lists[i] = append(lists[i], cells[i*dim:(i+1)*dim]...)
 		}
 	}
 	p.Sum, p.Abs, p.Square, p.Within = lists[0], lists[1], lists[2], lists[3]

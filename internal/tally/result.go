@@ -4,18 +4,21 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+
+	"shaver/internal/layout"
 )
 
-// Scores is the merged and normalised result for all n features.
+// Scores is the merged and normalised result for all n features. In a model with look-ups,
+// a feature is a row of a table.
 type Scores struct {
-	Dim   int
+	Shape layout.Shape
 	Count []int64 // [n], number of rows in which the feature occurs
 	Values
 }
 
 // Feature copies the values of a feature's entries to the slices of into, each [d].
 func (s *Scores) Feature(feature int, into Values) {
-	from := s.Part(feature*s.Dim, (feature+1)*s.Dim)
+	from := s.Part(s.Shape.Row(feature))
 	copy(into.Phi, from.Phi)
 	copy(into.Abs, from.Abs)
 	copy(into.RMS, from.RMS)
@@ -23,7 +26,7 @@ func (s *Scores) Feature(feature int, into Values) {
 	copy(into.PopulationSE, from.PopulationSE)
 }
 
-// Values holds statistics of entries, [n, d], or [d] for one feature. c is the mean
+// Values holds statistics of all entries, or of the d entries of one feature. c is the mean
 // contribution of a player over the walks of a row; c is 0 in rows that do not activate
 // the entry. Means are over all scored rows. A nil slice means that the statistic is not
 // available.
@@ -77,9 +80,9 @@ func (a *Accumulator) Result(e Sampling) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Values = NewValues(a.features * a.dim)
-	for f := range a.features {
-		a.Values(f, e, r.Part(f*a.dim, (f+1)*a.dim))
+	r.Values = NewValues(a.shape.Entries())
+	for f := range a.shape.Rows() {
+		a.Values(f, e, r.Part(a.shape.Row(f)))
 	}
 	return r, nil
 }
@@ -93,17 +96,19 @@ func (a *Accumulator) Values(feature int, e Sampling, v Values) {
 			into[c] = float32(value)
 		}
 	}
-	for c := range a.dim {
-		at := feature*a.lists*a.dim + c
-		sum, square, within := a.cell(at)*LossUnit/walks, a.cell(at+2*a.dim)*SquareUnit, 0.0
+	from, to := a.shape.Row(feature)
+	dim := to - from
+	for c := range dim {
+		at := a.lists*from + c
+		sum, square, within := a.cell(at)*LossUnit/walks, a.cell(at+2*dim)*SquareUnit, 0.0
 		if a.lists == Lists(true) {
-			within = a.cell(at+3*a.dim) * SquareUnit / (walks * walks)
+			within = a.cell(at+3*dim) * SquareUnit / (walks * walks)
 		}
 		if v.Phi != nil {
 			v.Phi[c] = sum / rows
 		}
 		dataset, population := e.errors(rows, sum, square, within)
-		put(v.Abs, c, a.cell(at+a.dim)*LossUnit/walks/rows)
+		put(v.Abs, c, a.cell(at+dim)*LossUnit/walks/rows)
 		put(v.RMS, c, math.Sqrt(square/rows))
 		put(v.SE, c, dataset)
 		put(v.PopulationSE, c, population)
@@ -114,8 +119,9 @@ func (a *Accumulator) Values(feature int, e Sampling, v Values) {
 // totals, [d]. A total is Phi times the number of rows, and it changes only when another
 // row with the feature is added.
 func (a *Accumulator) Totals(feature int, e Sampling, totals []float64) {
+	from, _ := a.shape.Row(feature)
 	for c := range totals {
-		totals[c] = a.cell(feature*a.lists*a.dim+c) * LossUnit / float64(e.Walks)
+		totals[c] = a.cell(a.lists*from+c) * LossUnit / float64(e.Walks)
 	}
 }
 
@@ -134,7 +140,7 @@ func (a *Accumulator) Check(e Sampling) (*Result, error) {
 	}
 	rows := float64(a.rows)
 	r := &Result{
-		Scores: Scores{Dim: a.dim, Count: a.count},
+		Scores: Scores{Shape: a.shape, Count: a.count},
 		Rows:   a.rows, LossFull: a.lossFull.float() * LossUnit / rows, LossEmpty: a.lossEmpty.float() * LossUnit / rows,
 	}
 	residual := a.residual(e.Walks)
@@ -154,13 +160,15 @@ func (a *Accumulator) Check(e Sampling) (*Result, error) {
 // contributions) - (empty - full).
 func (a *Accumulator) residual(walks int) float64 {
 	var total wide
-	for from := 0; from < len(a.cells); from += a.lists * a.dim {
-		for _, sum := range a.cells[from : from+a.dim] {
+	for f := range a.shape.Rows() {
+		from, to := a.shape.Row(f)
+		for _, sum := range a.cells[a.lists*from:][:to-from] {
 			total.add(sum)
 		}
 	}
 	for at, carry := range a.carries {
-		if at%(a.lists*a.dim) < a.dim { // a cell of the list Sum
+		from, to := a.shape.Row(a.shape.RowOf(at / a.lists))
+		if at-a.lists*from < to-from { // a cell of the list Sum
 			total.carry += carry
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"shaver/internal/layout"
 )
 
 func TestLoss(t *testing.T) {
@@ -63,7 +65,7 @@ var twoPasses = Sampling{Passes: 2, Walks: 2, Rows: 36, Efficient: true}
 
 // random builds the partial of n random rows over 3 fields of 4 features, d = 2.
 func random(r *rand.Rand, n int) *Partial {
-	b := NewBuilder(12, 2, 2, true)
+	b := NewBuilder(layout.Of(12, 2), 2, true)
 	for range n {
 		features := []int32{r.Int32N(4), 4 + r.Int32N(4), 8 + r.Int32N(4)}
 		sum, within := make([]int64, 6), make([]int64, 6)
@@ -89,7 +91,7 @@ func TestMergeDoesNotDependOnOrder(t *testing.T) {
 	parts := []*Partial{random(r, 5), random(r, 1), random(r, 30)}
 	var first *Result
 	for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 0, 2}} {
-		a := NewAccumulator(12, 2, true)
+		a := NewAccumulator(layout.Of(12, 2), true)
 		for _, i := range order {
 			if err := a.Merge(parts[i]); err != nil {
 				t.Fatal(err)
@@ -111,7 +113,7 @@ func TestMergeDoesNotDependOnOrder(t *testing.T) {
 func TestEfficiencyCatchesWrongSums(t *testing.T) {
 	p := random(rand.New(rand.NewPCG(1, 2)), 10)
 	p.Sum[3] += int64(100 * EfficiencyTolerance * 4000 * 10 / LossUnit) // losses are about 1,000 nat
-	a := NewAccumulator(12, 2, true)
+	a := NewAccumulator(layout.Of(12, 2), true)
 	if err := a.Merge(p); err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +127,7 @@ func TestEfficiencyCatchesWrongSums(t *testing.T) {
 func TestBuilderSums(t *testing.T) {
 	const walks = 3
 	rapid.Check(t, func(t *rapid.T) {
-		one, other, all := NewBuilder(4, 1, walks, true), NewBuilder(4, 1, walks, true), NewBuilder(4, 1, walks, true)
+		one, other, all := NewBuilder(layout.Of(4, 1), walks, true), NewBuilder(layout.Of(4, 1), walks, true), NewBuilder(layout.Of(4, 1), walks, true)
 		var want [4][4]int64
 		residuals := int64(0)
 		rows := rapid.IntRange(1, 20).Draw(t, "rows")
@@ -171,6 +173,74 @@ func TestBuilderSums(t *testing.T) {
 	})
 }
 
+// With rows of different numbers of entries, the values of each entry are the same as in a
+// table of its own in which the row is as wide as the widest and the other entries
+// contribute nothing.
+func TestRowsOfDifferentWidths(t *testing.T) {
+	const widest = 5
+	narrow, wide := layout.Of(2, 3).And(3, 1).And(4, widest), layout.Of(9, widest)
+	sampling := Sampling{Passes: 2, Walks: 2, Rows: 100}
+	var results []*Result
+	for _, shape := range []layout.Shape{narrow, wide} {
+		r := rand.New(rand.NewPCG(3, 3))
+		a := NewAccumulator(shape, true)
+		for range 4 { // four partials, each of two goroutines
+			one, other := NewBuilder(shape, 2, true), NewBuilder(shape, 2, true)
+			for i := range 20 {
+				features := []int32{2 + r.Int32N(3), r.Int32N(2), 5 + r.Int32N(4)}
+				var sum, within []int64
+				for _, f := range features {
+					from, to := narrow.Row(int(f))
+					for range to - from {
+						sum, within = append(sum, 2*(r.Int64N(1<<40)-1<<39)), append(within, r.Int64N(1<<57))
+					}
+					if shape.Dim() > 0 { // fills the row up
+						padding := make([]int64, widest-(to-from))
+						sum, within = append(sum, padding...), append(within, padding...)
+					}
+				}
+				if err := []*Builder{one, other}[i%2].AddRow(1<<45, 1<<45, features, sum, within); err != nil {
+					t.Fatal(err)
+				}
+			}
+			one.Join(other)
+			p, err := one.Partial()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 6 { // so that sums leave int64
+				if err := a.Merge(p); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if shape.Dim() == 0 && len(a.carries) == 0 {
+			t.Error("no sum has left int64, so no carry is tested")
+		}
+		result, err := a.Result(sampling)
+		if err != nil {
+			t.Fatal(err)
+		}
+		totals := make([]float64, widest)
+		from, to := shape.Row(7)
+		if a.Totals(7, sampling, totals[:to-from]); totals[4] == 0 || math.Abs(totals[4]-result.Phi[from+4]*float64(result.Rows)) > 1e-9 {
+			t.Errorf("a total of %v, but phi is %v", totals[4], result.Phi[from+4])
+		}
+		results = append(results, result)
+	}
+	got, want := results[0], results[1]
+	if !slices.Equal(got.Count, want.Count) || got.EfficiencyError != want.EfficiencyError || got.EfficiencySE != want.EfficiencySE || got.Rows != want.Rows {
+		t.Errorf("%+v, expected %+v", got, want)
+	}
+	for row := range narrow.Rows() {
+		from, to := narrow.Row(row)
+		v, w := got.Part(from, to), want.Part(row*widest, row*widest+to-from)
+		if !reflect.DeepEqual(v, w) || w.Phi[0] == 0 {
+			t.Errorf("row %d has the values %+v, expected %+v", row, v, w)
+		}
+	}
+}
+
 // Result normalises two rows of 10. One contributes 1 nat and the other 0, so the mean is
 // .5 and the variance between rows .5. The variance within rows is .2 in the first and 0
 // in the second.
@@ -189,7 +259,7 @@ func TestResultNormalises(t *testing.T) {
 		{true, Sampling{Passes: 2, Walks: 2, Rows: 2, Efficient: true}, .1 / 2, .25},
 	} {
 		walks := int64(c.estimate.Walks)
-		b := NewBuilder(2, 1, c.estimate.Walks, c.within)
+		b := NewBuilder(layout.Of(2, 1), c.estimate.Walks, c.within)
 		var first, second []int64
 		if c.within {
 			first, second = []int64{int64(within)}, []int64{0}
@@ -203,7 +273,7 @@ func TestResultNormalises(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a := NewAccumulator(2, 1, c.within)
+		a := NewAccumulator(layout.Of(2, 1), c.within)
 		if err := a.Merge(p); err != nil {
 			t.Fatal(err)
 		}
@@ -239,7 +309,7 @@ func TestOneRow(t *testing.T) {
 		{Sampling{Passes: 1, Walks: 1, Rows: 10, Exact: true}, 3 * math.Sqrt(.9), 3},
 		{Sampling{Passes: 1, Walks: 1, Rows: 1, Exact: true}, 0, 3}, // this row is the whole dataset
 	} {
-		b := NewBuilder(1, 1, 1, false)
+		b := NewBuilder(layout.Of(1, 1), 1, false)
 		if err := b.AddRow(one, 2*one, []int32{0}, []int64{-3 * one}, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -247,7 +317,7 @@ func TestOneRow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a := NewAccumulator(1, 1, false)
+		a := NewAccumulator(layout.Of(1, 1), false)
 		if err := a.Merge(p); err != nil {
 			t.Fatal(err)
 		}
@@ -267,7 +337,7 @@ func TestOneRow(t *testing.T) {
 // Rows with residuals of 1 and 3 nat have a mean residual of 2, with a variance of 2.
 func TestResidual(t *testing.T) {
 	const one = 1 << 36
-	b := NewBuilder(1, 1, 1, false)
+	b := NewBuilder(layout.Of(1, 1), 1, false)
 	for _, x := range []int64{2 * one, 4 * one} {
 		if err := b.AddRow(one, 2*one, []int32{0}, []int64{x}, nil); err != nil {
 			t.Fatal(err)
@@ -277,7 +347,7 @@ func TestResidual(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := NewAccumulator(1, 1, false)
+	a := NewAccumulator(layout.Of(1, 1), false)
 	if err := a.Merge(p); err != nil {
 		t.Fatal(err)
 	}
@@ -316,7 +386,7 @@ func TestIntervalOfManyPasses(t *testing.T) {
 
 func TestOverflows(t *testing.T) {
 	const large = math.MaxInt64 / 2
-	sums := NewBuilder(1, 1, 1, true)
+	sums := NewBuilder(layout.Of(1, 1), 1, true)
 	for range 3 {
 		if err := sums.AddRow(0, 0, []int32{0}, []int64{0}, []int64{large}); err != nil {
 			t.Fatal(err)
@@ -325,7 +395,7 @@ func TestOverflows(t *testing.T) {
 	if _, err := sums.Partial(); err != ErrOverflow {
 		t.Errorf("error for sums that overflow: %v", err)
 	}
-	joined, other := NewBuilder(1, 1, 1, true), NewBuilder(1, 1, 1, true)
+	joined, other := NewBuilder(layout.Of(1, 1), 1, true), NewBuilder(layout.Of(1, 1), 1, true)
 	for range 2 {
 		for _, b := range []*Builder{joined, other} {
 			if err := b.AddRow(0, 0, []int32{0}, []int64{0}, []int64{large}); err != nil {
@@ -337,7 +407,7 @@ func TestOverflows(t *testing.T) {
 	if joined.Join(other); !joined.failed {
 		t.Error("the overflow of joined sums is not detected")
 	}
-	squares := NewBuilder(1, 1, 1, false) // 512 nat: 32 such squares reach the limit
+	squares := NewBuilder(layout.Of(1, 1), 1, false) // 512 nat: 32 such squares reach the limit
 	for range 33 {
 		if err := squares.AddRow(0, 1<<45, []int32{0}, []int64{1 << 45}, nil); err != nil {
 			t.Fatal(err)
@@ -346,10 +416,10 @@ func TestOverflows(t *testing.T) {
 	if _, err := squares.Partial(); err != ErrOverflow {
 		t.Errorf("error for a sum of squares that overflows: %v", err)
 	}
-	if err := NewBuilder(2, 1, 1, false).AddRow(0, 0, []int32{0, 1}, []int64{1, -1 << 46}, nil); err == nil || !strings.Contains(err.Error(), "player 1 is 1024 nat") {
+	if err := NewBuilder(layout.Of(2, 1), 1, false).AddRow(0, 0, []int32{0, 1}, []int64{1, -1 << 46}, nil); err == nil || !strings.Contains(err.Error(), "player 1 is 1024 nat") {
 		t.Errorf("error for a square that overflows: %v", err)
 	}
-	if err := NewBuilder(1, 1, 1, false).AddRow(0, 1<<46, []int32{0}, []int64{0}, nil); err == nil || !strings.Contains(err.Error(), "differs by -1024 nat") {
+	if err := NewBuilder(layout.Of(1, 1), 1, false).AddRow(0, 1<<46, []int32{0}, []int64{0}, nil); err == nil || !strings.Contains(err.Error(), "differs by -1024 nat") {
 		t.Errorf("error for a residual that is too large: %v", err)
 	}
 }
@@ -369,7 +439,7 @@ func TestCapacity(t *testing.T) {
 		"nothing":  {0, 0, 0, 0, math.Inf(1)},
 	} {
 		rows := func(n int) (*Partial, error) {
-			b := NewBuilder(1, 1, 1, true)
+			b := NewBuilder(layout.Of(1, 1), 1, true)
 			for range n {
 				if err := b.AddRow(c.full, c.empty, []int32{0}, []int64{c.x}, []int64{c.within}); err != nil {
 					t.Fatal(err)
@@ -399,7 +469,7 @@ func TestCapacity(t *testing.T) {
 
 func TestValidateRefuses(t *testing.T) {
 	for name, spoil := range map[string]func(*Partial){
-		"columns":         func(p *Partial) { p.Dim = 3 },
+		"columns":         func(p *Partial) { p.Shape = layout.Of(12, 3) },
 		"no rows":         func(p *Partial) { p.Rows = 0 },
 		"loss":            func(p *Partial) { p.LossEmpty = -1 },
 		"lengths":         func(p *Partial) { p.Sum = p.Sum[1:] },
@@ -414,7 +484,7 @@ func TestValidateRefuses(t *testing.T) {
 	} {
 		p := random(rand.New(rand.NewPCG(4, 4)), 20)
 		spoil(p)
-		a := NewAccumulator(12, 2, true)
+		a := NewAccumulator(layout.Of(12, 2), true)
 		if err := a.Merge(p); err == nil {
 			t.Errorf("%s: Merge returned no error", name)
 		}
@@ -427,11 +497,11 @@ func TestValidateRefuses(t *testing.T) {
 func BenchmarkMerge(b *testing.B) {
 	const features, dim = 50_000, 16
 	zero := make([]int64, features*dim)
-	p := &Partial{Dim: dim, Rows: 1, Features: make([]int32, features), Count: make([]int64, features), Sum: zero, Abs: slices.Clone(zero), Square: slices.Clone(zero)}
+	p := &Partial{Shape: layout.Of(2*features, dim), Rows: 1, Features: make([]int32, features), Count: make([]int64, features), Sum: zero, Abs: slices.Clone(zero), Square: slices.Clone(zero)}
 	for i := range p.Features {
 		p.Features[i], p.Count[i] = int32(2*i), 1
 	}
-	a := NewAccumulator(2*features, dim, false)
+	a := NewAccumulator(layout.Of(2*features, dim), false)
 	b.SetBytes(features * (4 + 8 + 24*dim))
 	for b.Loop() {
 		if err := a.Merge(p); err != nil {
@@ -448,7 +518,7 @@ func BenchmarkAddRow(b *testing.B) {
 	for i := range sum {
 		features[i/dim], sum[i] = int32(i/dim), int64(i-300)<<20
 	}
-	builder := NewBuilder(fields, dim, 1, false)
+	builder := NewBuilder(layout.Of(fields, dim), 1, false)
 	for b.Loop() {
 		if err := builder.AddRow(1<<34, 1<<35, features, sum, nil); err != nil {
 			b.Fatal(err)

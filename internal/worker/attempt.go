@@ -199,7 +199,7 @@ func (a *attempt) compute(ctx context.Context) (*computed, error) {
 		return nil, err
 	}
 	a.steps.Add(1)
-	if most := job.MostRows(game.Model.Fields()); t.Rows < 1 || t.Rows > most {
+	if most := job.MostRows(game.Model.Columns()); t.Rows < 1 || t.Rows > most {
 		return nil, fault.Inputf("the task has %d rows, expected 1 to %d", t.Rows, most)
 	}
 	rows, err := a.rows(ctx, &game.Model.Architecture)
@@ -276,7 +276,7 @@ func (a *attempt) rows(ctx context.Context, arch *model.Architecture) (*model.Ro
 	if err != nil {
 		return nil, a.lost(ctx, t.Data, err)
 	}
-	rows, err := shard.Open(data, arch.FieldDims, t.Rows)
+	rows, err := shard.Open(data, arch.FieldDims, arch.Dense, t.Rows)
 	if err != nil {
 		return nil, fault.Inputf("shard %s: %w", t.Data.Name, err)
 	}

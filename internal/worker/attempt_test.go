@@ -156,7 +156,7 @@ func newTask(t *testing.T) (*fakeBus, *bus.Delivery) {
 	}
 	var rows model.Rows
 	p.Rows(&rows, 0, 4)
-	data, err := shard.Encode(p.Fields, p.FieldDims, &rows)
+	data, err := shard.Encode(p.Fields, p.FieldDims, nil, &rows)
 	if err != nil {
 		t.Fatal(err)
 	}

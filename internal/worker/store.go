@@ -97,7 +97,7 @@ func (s *Store) rows(ctx context.Context, t *job.Task, a *model.Architecture, st
 	}
 	d, err := s.Dataset(t.Spec.Dataset)
 	if err == nil {
-		err = d.CheckModel(a)
+		d, err = d.For(a)
 	}
 	if err != nil {
 		return nil, err

@@ -22,6 +22,8 @@ class Net:
     [batch]. fixed has the values of inputs that are neither a field nor a dense input, by name.
     """
 
+    keras = False
+
     def __init__(self, module, inputs, fields, dense=(), fixed=None, package="", output="output"):
         self.module, self.inputs, self.fields, self.dense, self.package, self.output = module, inputs, fields, list(dense), package, output
         self.fixed = fixed or {}
@@ -37,10 +39,6 @@ class Net:
         for name, value in self.fixed.items():
             out[name][:] = value
         return out
-
-    def shaped(self, values, low, high):
-        """The arrays of rows low to high in the shapes of the inputs."""
-        return [values[name][low:high, 0] if columns == 0 else values[name][low:high] for name, _, columns in self.inputs]
 
 
 class ByName(nn.Module):
@@ -232,6 +230,70 @@ def of_two_classes():
     return Net(TwoClasses(), [("ids", torch.int64, 5), ("dense", torch.float32, 2)], fields, [Column(n, "dense", i) for i, n in enumerate(DENSE)])
 
 
+class KerasNet(Net):
+    """A Keras model on PyTorch. Its module gives the logit, and model the probability."""
+
+    keras = True
+
+    def __init__(self):
+        import keras
+        from keras import layers
+
+        columns = [keras.Input((1,), dtype="int32", name=name) for name in NAMES]
+        numbers = keras.Input((len(DENSE),), dtype="float32", name="numbers")
+        first = [layers.Flatten()(layers.Embedding(size, 1)(c)) for c, size in zip(columns, SIZES)]
+        embeddings = [layers.Flatten()(layers.Embedding(size, dim)(c)) for c, size, dim in zip(columns, SIZES, (4, 6, 3, 2, 2))]
+        x = layers.Concatenate()(embeddings + [numbers])
+        x = layers.Dropout(0.1)(layers.ReLU()(layers.BatchNormalization()(layers.Dense(8)(x))))
+        x = layers.Dense(6, activation="gelu")(x)
+        logit = layers.Add()([layers.Dense(1)(x)] + first)
+        self.model = keras.Model(columns + [numbers], layers.Activation("sigmoid")(logit))
+        super().__init__(keras.Model(columns + [numbers], logit), [(name, torch.int32, 1) for name in NAMES] + [("numbers", torch.float32, len(DENSE))],
+                         [Column(name, name, 0, size) for name, size in FIELDS], [Column(name, "numbers", i) for i, name in enumerate(DENSE)], package="keras")
+        r = np.random.default_rng(11)
+        for w in self.model.weights:
+            value = r.normal(size=w.shape) * (0.5 if len(w.shape) > 1 else 0.2)
+            if "variance" in w.path or "gamma" in w.path:
+                value = r.uniform(0.6, 1.6, size=w.shape)
+            w.assign(value.astype(np.float32))
+
+    def export(self, path, batch):
+        import keras
+
+        self.model([np.zeros((1, max(c, 1)), np.float32 if t is torch.float32 else np.int32) for _, t, c in self.inputs])
+        static = [[keras.InputSpec(shape=(batch, *t.shape[1:]), dtype=t.dtype, name=t.name) for t in self.model.inputs]]
+        self.model.export(str(path), format="onnx", verbose=False, input_signature=static if batch else None)
+
+
+class Rows(nn.Module):
+    """Does what a TorchRec EmbeddingBagCollection does if every bag has one id. Takes ids [rows, features]."""
+
+    def __init__(self, collection):
+        super().__init__()
+        self.collection = collection
+        self.features = [(f, c.name) for c in collection.embedding_bag_configs() for f in c.feature_names]
+
+    def embedding_bag_configs(self):
+        return self.collection.embedding_bag_configs()
+
+    def forward(self, ids):
+        from torchrec import KeyedTensor
+
+        values = [nn.functional.embedding(ids[:, i], self.collection.embedding_bags[table].weight) for i, (_, table) in enumerate(self.features)]
+        return KeyedTensor([f for f, _ in self.features], [v.shape[1] for v in values], torch.cat(values, dim=1))
+
+
+def of_torchrec():
+    from torchrec import EmbeddingBagCollection, EmbeddingBagConfig
+    from torchrec.models.dlrm import DLRM as TorchRecDLRM
+
+    tables = [EmbeddingBagConfig(name="t_" + name, embedding_dim=DIM, num_embeddings=size, feature_names=[name]) for name, size in FIELDS]
+    model = TorchRecDLRM(EmbeddingBagCollection(tables=tables), 2, [6, DIM], [8, 1])
+    model.sparse_arch.embedding_bag_collection = Rows(model.sparse_arch.embedding_bag_collection)
+    fields = [Column(name, "ids", i, size) for i, (name, size) in enumerate(FIELDS)]
+    return Net(model, [("dense", torch.float32, 2), ("ids", torch.int64, len(FIELDS))], fields, [Column(n, "dense", i) for i, n in enumerate(DENSE)], package="torchrec")
+
+
 # name: (build, opset of the legacy exporter). Each is exported by both exporters, unless the name is in ONLY.
 MODELS = {
     "fuxictr-fm": (of_fuxictr("FM"), 17),
@@ -286,6 +348,8 @@ MODELS = {
     "pytorch-fm-xdeepfm": (of_torchfm(lambda m: m.xdfm.ExtremeDeepFactorizationMachineModel(SIZES, DIM, (8, 6), 0.2, (6, 4))), 17),
     "dlrm": (of_dlrm, 17),
     "dlrm-offsets": (of_dlrm_offsets, 17),
+    "torchrec-dlrm": (of_torchrec, 17),
     "ncf": (of_ncf, 17),
     "two-classes": (of_two_classes, 17),
+    "keras": (KerasNet, 18),
 }

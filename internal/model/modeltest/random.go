@@ -25,6 +25,16 @@ func Architectures() map[string]model.Architecture {
 	}
 }
 
+// LookUps returns the layout of a model with three fields of 2, 3 and 4 features. Field 1
+// has two tables. Fields 0 and 2 share a table, in which field 2 comes first.
+func LookUps() model.Architecture {
+	return model.Architecture{
+		FieldDims: []int{2, 3, 4},
+		Tables:    []model.Table{{Name: "narrow", Rows: 3, Dim: 1}, {Name: "joint", Rows: 6, Dim: 2}, {Name: "wide", Rows: 3, Dim: 4}},
+		LookUps:   []model.LookUp{{Field: 2, Table: 1}, {Field: 1, Table: 2}, {Field: 0, Table: 1, Offset: 4}, {Field: 1, Table: 0}},
+	}
+}
+
 // Weights returns random weights for a. Their scale is such that players change logits by
 // several units.
 func Weights(a model.Architecture, seed uint64) model.Weights {
@@ -86,10 +96,10 @@ func Random(t testing.TB, a model.Architecture, seed uint64) *model.Model {
 	return m
 }
 
-// Rows returns n random rows that fit a.
+// Rows returns n random rows that fit a, with its dense inputs.
 func Rows(a model.Architecture, n int, seed uint64) *model.Rows {
 	r := rand.New(rand.NewPCG(seed, 1))
-	rows := &model.Rows{Fields: a.Fields()}
+	rows := &model.Rows{Fields: a.Fields(), Inputs: len(a.Dense)}
 	offsets := a.Offsets()
 	for i := range n {
 		rows.Number = append(rows.Number, int64(i))
@@ -97,6 +107,9 @@ func Rows(a model.Architecture, n int, seed uint64) *model.Rows {
 		for j, size := range a.FieldDims {
 			rows.Features = append(rows.Features, offsets[j]+int32(r.IntN(size)))
 		}
+	}
+	for range n * rows.Inputs {
+		rows.Dense = append(rows.Dense, float32(r.NormFloat64()))
 	}
 	return rows
 }

@@ -1,13 +1,64 @@
 package model
 
-// Probe evaluates one row while its entries replace the baseline one by one. Each step
-// updates the first linear maps and the FM term by an exact rank-one update. The rest of
-// the network is computed from scratch, for a tile of steps at once. Only one goroutine
-// may use a Probe at a time. A Probe allocates no memory after NewProbe.
-type Probe struct {
+// networkScorer is the scorer of a head.
+type networkScorer struct {
+	m     *Model
+	s     *tile
+	x     []float32 // [size, D]: embeddings of a tile's rows
+	sum   pairSum
+	slots []float64 // [size]: the network's logits of a tile
+}
+
+func (h *head) newScorer(m *Model) scorer { return h.newNetworkScorer(m) }
+
+func (h *head) newNetworkScorer(m *Model) *networkScorer {
+	t := newTile(h)
+	return &networkScorer{m: m, s: t, x: make([]float32, t.size*m.Players()), sum: newPairSum(m), slots: make([]float64, t.size)}
+}
+
+func (s *networkScorer) logits(dst []float64, rows *Rows) {
+	for from := 0; from < rows.Len(); from += len(s.slots) {
+		slots := s.slots[:min(len(s.slots), rows.Len()-from)]
+		players := s.m.Players()
+		s.m.Embed(s.x, rows.Features[from*rows.Fields:(from+len(slots))*rows.Fields])
+		for i := range slots {
+			x := s.x[i*players : (i+1)*players]
+			dst[from+i] = s.shallow(rows.Row(from+i), x)
+			s.s.put(i, x)
+		}
+		s.s.logits(slots)
+		for i, v := range slots {
+			dst[from+i] += v
+		}
+	}
+}
+
+// shallow returns the part of the logit that does not come from the network: the constant,
+// FM's term and the linear term.
+func (s *networkScorer) shallow(row []int32, x []float32) float64 {
+	logit := s.m.constant(row)
+	if s.m.pairwise() || s.m.Weights.Linear != nil {
+		s.sum.set(x)
+		logit += s.sum.value()
+	}
+	return logit
+}
+
+// logit evaluates a row with the embedding x instead of its own.
+func (s *networkScorer) logit(row []int32, x []float32) float64 {
+	slots := s.slots[:1]
+	s.s.put(0, x)
+	s.s.logits(slots)
+	return s.shallow(row, x) + slots[0]
+}
+
+// networkProbe is the prober of a head. Each step of a walk updates the first linear maps
+// and the FM term by an exact rank-one update. The rest of the network is computed from
+// scratch, for a tile of steps at once.
+type networkProbe struct {
 	m        *Model
 	baseline []float32 // [D]
-	scorer   *Scorer
+	scorer   *networkScorer
 
 	// The state with no entry present, which is the same for all rows.
 	emptyPre     pre
@@ -31,19 +82,14 @@ type Probe struct {
 	shallow []float64 // logit after each step, without the network's part
 }
 
-// NewProbe returns a probe of m. baseline, [D] = [m, d], holds the values that replace
-// dropped entries. The probe keeps the slice.
-func (m *Model) NewProbe(baseline []float32) *Probe {
-	if len(baseline) != m.Players() {
-		panic("model: NewProbe: baseline has the wrong length")
-	}
-	scorer := m.NewScorer()
+func (h *head) newProbe(m *Model, baseline []float32) prober {
+	scorer := h.newNetworkScorer(m)
 	rows := len(scorer.slots)
-	p := &Probe{
+	p := &networkProbe{
 		m: m, baseline: baseline, scorer: scorer,
-		emptyPre: m.head.newPre(), emptySum: newPairSum(m),
+		emptyPre: h.newPre(), emptySum: newPairSum(m),
 		entries: make([]float32, m.Players()),
-		x:       make([]float32, m.Players()), pre: m.head.newPre(), sum: newPairSum(m),
+		x:       make([]float32, m.Players()), pre: h.newPre(), sum: newPairSum(m),
 		step: make([]int, 0, rows), player: make([]int32, 0, rows), change: make([]float32, 0, rows), shallow: make([]float64, 0, rows),
 	}
 	s := p.scorer.s
@@ -57,26 +103,21 @@ func (m *Model) NewProbe(baseline []float32) *Probe {
 	return p
 }
 
-// Reset selects another row, which must have passed CheckRow.
-func (p *Probe) Reset(row []int32) {
+func (p *networkProbe) reset(rows *Rows, r int) {
+	row := rows.Row(r)
 	p.row = row
 	p.m.Embed(p.entries, row)
 	p.constant = p.m.constant(row)
 }
 
-// Empty returns the row's logit with everything dropped.
-func (p *Probe) Empty() float64 { return p.constant + p.emptySum.value() + p.emptyNetwork }
+func (p *networkProbe) empty() float64 { return p.constant + p.emptySum.value() + p.emptyNetwork }
 
-// Walk lets the D entries of the row appear in the given order of players. It sets
-// logits[k] to the logit with the first k of them present; logits has D+1 elements. The
-// first equals Empty. The last equals the row's logit up to the rounding of the updates.
-// An entry that equals its baseline leaves the logit unchanged to the last bit.
-func (p *Probe) Walk(order []int32, logits []float64) {
+func (p *networkProbe) walk(order []int32, logits []float64) {
 	copy(p.x, p.baseline)
 	p.pre.copyFrom(p.emptyPre)
 	p.sum.copyFrom(&p.emptySum)
 	p.scorer.s.start(p.x)
-	logits[0] = p.Empty()
+	logits[0] = p.empty()
 	for from := 0; from < len(order); {
 		to := p.gather(order, from)
 		slots := p.scorer.slots[:len(p.step)]
@@ -96,7 +137,7 @@ func (p *Probe) Walk(order []int32, logits []float64) {
 
 // gather collects the next tile of steps that change something, and applies their changes
 // to x and sum. It returns the first step that it did not examine.
-func (p *Probe) gather(order []int32, from int) (to int) {
+func (p *networkProbe) gather(order []int32, from int) (to int) {
 	p.step, p.player, p.change, p.shallow = p.step[:0], p.player[:0], p.change[:0], p.shallow[:0]
 	for to = from; to < len(order) && len(p.step) < cap(p.step); to++ {
 		player := order[to]
@@ -112,10 +153,7 @@ func (p *Probe) gather(order []int32, from int) (to int) {
 	return to
 }
 
-// Coalition returns the logit with exactly the given players present. It is computed from
-// scratch. present has D elements. With all players present the result equals that of a
-// Scorer to the last bit.
-func (p *Probe) Coalition(present []bool) float64 {
+func (p *networkProbe) coalition(present []bool) float64 {
 	for i, in := range present {
 		if in {
 			p.x[i] = p.entries[i]

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"shaver/internal/cli"
+	"shaver/internal/dataset"
+	"shaver/internal/dense"
+	"shaver/internal/fault"
+	"shaver/internal/ingest"
+)
+
+// denseOptions say which columns become dense inputs.
+type denseOptions struct {
+	columns []string
+	missing string
+}
+
+func (o *denseOptions) flags(c *cobra.Command) {
+	c.Flags().StringSliceVar(&o.columns, "dense", nil, "`columns` of numbers that become dense inputs, each NAME, NAME=INPUT or either of these with :RULE, as described above (default those of the dataset in --vocabulary, or none)")
+	o.missingFlag(c)
+	cli.Group(c, rowFlags, "dense", "dense-missing")
+}
+
+func (o *denseOptions) missingFlag(c *cobra.Command) {
+	c.Flags().StringVar(&o.missing, "dense-missing", "", "`number` that replaces a missing number before the rule, or mean for the mean of train (default none, so that the row is malformed)")
+	cli.Group(c, rowFlags, "dense-missing")
+}
+
+// denseHelp describes --dense.
+const denseHelp = `
+With --dense, columns of numbers become dense inputs, which are float32 values
+that a model reads next to the embeddings. They are constants of a row and not
+players. A column may have a rule, as in --dense age,price:log1p,dwell:zscore:
+  none           x, the default
+  log1p          ln(1+x), for x above -1
+  log1p-clipped  ln(1+max(x,0))
+  zscore         (x-mean)/deviation, with the mean and the deviation of the train
+                 split; zscore=MEAN/DEVIATION gives those of the model's training
+If --vocabulary is the folder of a dataset, its rules and statistics are used.
+`
+
+// set parses the flags.
+func (o *denseOptions) set() (d ingest.Dense, err error) {
+	d.Missing = o.missing
+	for _, text := range o.columns {
+		column, rule := text, dense.None
+		if at := strings.LastIndexByte(text, ':'); at >= 0 {
+			column, rule = text[:at], text[at+1:]
+		}
+		c := ingest.DenseColumn{}
+		c.Name, c.Input.Name, _ = strings.Cut(column, "=")
+		name, statistics, given := strings.Cut(rule, "=")
+		c.Input.Rule = name
+		if !slices.Contains(dense.Rules, name) || given && name != dense.ZScore {
+			return d, fault.Usagef("--dense %s: the rule is %q, expected %s or %s=MEAN/DEVIATION", text, rule, strings.Join(dense.Rules, ", "), dense.ZScore)
+		}
+		if given {
+			mean, deviation, _ := strings.Cut(statistics, "/")
+			a, err := strconv.ParseFloat(mean, 64)
+			b, other := strconv.ParseFloat(deviation, 64)
+			if err != nil || other != nil {
+				return d, fault.Usagef("--dense %s: the statistics are %q, expected MEAN/DEVIATION, such as 3.5/1.25", text, statistics)
+			}
+			c.Input.Mean, c.Input.Deviation = &a, &b
+		}
+		d.Columns = append(d.Columns, c)
+	}
+	return d, nil
+}
+
+// adopt completes the dense inputs of an import with those of the dataset whose
+// vocabulary it uses. Without any columns, it takes them all if all is true.
+func adopt(into *ingest.Dense, d *dataset.Dataset, all bool) error {
+	if len(into.Columns) == 0 && all {
+		for _, in := range d.Dense {
+			into.Columns = append(into.Columns, ingest.DenseColumn{Name: in.Name, Input: dense.Input{Name: in.Name, Rule: in.Rule}})
+		}
+	}
+	for i := range into.Columns {
+		c := &into.Columns[i]
+		name := c.Input.Name
+		if name == "" {
+			name = c.Name
+		}
+		at := slices.IndexFunc(d.Dense, func(in dense.Input) bool { return in.Name == name })
+		if at < 0 {
+			continue
+		}
+		earlier := &d.Dense[at]
+		if earlier.Rule != c.Input.Rule {
+			return fault.Usagef("the dense input %q has the rule %s, but %s in the dataset of --vocabulary", name, c.Input.Rule, earlier.Rule)
+		}
+		if !c.Input.Measured() {
+			c.Input.Mean, c.Input.Deviation = earlier.Mean, earlier.Deviation
+		}
+		if into.Missing == "" {
+			c.Input.Missing = earlier.Missing
+		}
+	}
+	return nil
+}
+
+// denseTable prints the dense inputs of a dataset.
+func denseTable(w io.Writer, facts *dataset.Inspection) {
+	if len(facts.Dense) == 0 {
+		return
+	}
+	fmt.Fprintln(w, "\nDENSE\tRULE\tMIN\tMEAN\tMAX\tMISSING")
+	for _, in := range facts.Dense {
+		rule := in.Rule
+		if in.Rule == dense.ZScore {
+			rule = fmt.Sprintf("%s %.6g/%.6g", in.Rule, *in.Mean, *in.Deviation)
+		}
+		missing := "-"
+		if in.Missing != nil {
+			missing = fmt.Sprintf("%.2f%% as %.6g", 100*float64(in.Filled)/float64(facts.Rows), *in.Missing)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%.6g\t%.6g\t%.6g\t%s\n", cli.Printable(in.Name), rule, in.Values.Min, in.Values.Mean, in.Values.Max, missing)
+	}
+	fmt.Fprintln(w, "\nMIN, MEAN and MAX are those of the numbers before the rule.")
+}

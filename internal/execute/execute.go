@@ -1,0 +1,134 @@
+// Package execute computes the graph of a model for up to 48 states at a time. A state is
+// one setting of the graph's inputs, such as a row of a batch or a step of a walk.
+//
+// All values are rows of one kernel.Block, the arena. A row holds one element of a value in
+// all states. Operators that only move elements, such as Transpose, Slice or Concat, become
+// lists of row numbers when the graph is compiled. They cost nothing. Products with
+// constant matrices use kernel.Outputs. To the last bit, the result of a state depends on
+// that state alone.
+//
+// Inputs are of two kinds. The elements of the players' inputs differ from state to state.
+// The other inputs are constants of a row of data. What depends only on these is computed
+// once for each row of data.
+package execute
+
+import (
+	"fmt"
+
+	"shaver/internal/graph"
+	"shaver/internal/kernel"
+)
+
+// maxRows bounds the rows of an arena, which then takes at most 768 MiB.
+const maxRows = 1 << 22
+
+// Program is a compiled graph. It is read-only and may be shared by all goroutines.
+type Program struct {
+	players   int // number of players
+	others    int // number of elements of the other inputs
+	rows      int // number of rows of the arena
+	constants []constant
+	once      []step // what depends on no player
+	each      []step // what depends on a player
+	output    int32  // row of the logit
+	products  int    // see Products
+}
+
+// constant is a row of the arena with the same value in all states.
+type constant struct {
+	row   int32
+	value float32
+}
+
+// step computes some rows of an arena from others.
+type step interface {
+	// run computes the first states of the arena. It may also change the other states of the
+	// rows that it computes.
+	run(arena kernel.Block, states int)
+}
+
+// Players returns the number of elements of the players' inputs.
+func (p *Program) Players() int { return p.players }
+
+// Others returns the number of elements of the other inputs.
+func (p *Program) Others() int { return p.others }
+
+// Products returns the number of multiplications in the products of matrices that a state
+// needs. It leaves out what depends on no player.
+func (p *Program) Products() int { return p.products }
+
+// Compile returns a program that computes the output of g, which must have one element of
+// type Float. players are the inputs whose elements are the players, in order. All other
+// inputs are constants of a row. Compile keeps g's constants and does not change g. An error names the
+// node that cannot be compiled.
+func Compile(g *graph.Graph, players []graph.Value) (*Program, error) {
+	c, err := newCompiler(g, players)
+	if err != nil {
+		return nil, err
+	}
+	for i := range g.Nodes {
+		if err := c.node(i); err != nil {
+			n := &g.Nodes[i]
+			return nil, fmt.Errorf("node %s (%s): %w", n.Name, n.Op, err)
+		}
+	}
+	return c.finish()
+}
+
+// Runner evaluates a program. Only one goroutine may use it at a time. It allocates no
+// memory after NewRunner.
+type Runner struct {
+	p     *Program
+	arena kernel.Block
+}
+
+// NewRunner returns a runner for p.
+func (p *Program) NewRunner() *Runner {
+	r := &Runner{p, make(kernel.Block, (p.rows+slack)*kernel.States)}
+	for _, c := range p.constants {
+		fill(r.arena.Element(int(c.row)), c.value)
+	}
+	return r
+}
+
+// slack is the number of rows after the last row of an arena. Products may read them.
+const slack = 64
+
+// Players returns the elements of the players' inputs, in order. The caller sets them
+// before Run, which does not change them.
+func (r *Runner) Players() kernel.Block {
+	return r.arena[:r.p.players*kernel.States]
+}
+
+// Others returns the elements of the other inputs, in the order of the graph's inputs. The
+// caller sets them before Prepare, in all states that Run computes.
+func (r *Runner) Others() kernel.Block {
+	return r.arena[r.p.players*kernel.States : (r.p.players+r.p.others)*kernel.States]
+}
+
+// Prepare computes what depends only on Others, in the given number of states. It must be
+// called after NewRunner, and whenever the elements of Others have changed.
+func (r *Runner) Prepare(states int) {
+	for _, s := range r.p.once {
+		s.run(r.arena, states)
+	}
+}
+
+// Run sets dst[t] to the output of state t. dst has at most kernel.States elements.
+func (r *Runner) Run(dst []float64) {
+	if len(dst) == 0 {
+		return
+	}
+	for _, s := range r.p.each {
+		s.run(r.arena, len(dst))
+	}
+	for t, v := range r.arena.Element(int(r.p.output))[:len(dst)] {
+		dst[t] = float64(v)
+	}
+}
+
+func fill(row []float32, v float32) {
+	for t := range row {
+		row[t] = v
+	}
+}

@@ -1,0 +1,459 @@
+package execute_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"shaver/internal/execute"
+	"shaver/internal/graph"
+	"shaver/internal/kernel"
+)
+
+// builder adds nodes to a graph and fails the test on an error.
+type builder struct {
+	*graph.Graph
+	t *testing.T
+	r *rand.Rand
+}
+
+func newBuilder(t *testing.T, seed uint64) *builder {
+	return &builder{new(graph.Graph), t, rand.New(rand.NewPCG(seed, 1))}
+}
+
+func (b *builder) node(op string, attributes graph.Attributes, inputs ...graph.Value) graph.Value {
+	b.t.Helper()
+	out, err := b.Add(graph.Node{Name: fmt.Sprintf("%s_%d", op, len(b.Nodes)), Op: op, Inputs: inputs, Attributes: attributes})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return out[0]
+}
+
+func (b *builder) ints(values ...int64) graph.Value {
+	return b.AddConstant(&graph.Tensor{Type: graph.Int, Shape: []int{len(values)}, Ints: values})
+}
+
+func (b *builder) constant(shape ...int) graph.Value { return b.AddConstant(b.tensor(shape)) }
+
+// tensor returns a tensor of random numbers.
+func (b *builder) tensor(shape []int) *graph.Tensor {
+	n := 1
+	for _, s := range shape {
+		n *= s
+	}
+	t := &graph.Tensor{Type: graph.Float, Shape: shape, Floats: make([]float32, n)}
+	for i := range t.Floats {
+		t.Floats[i] = float32(b.r.NormFloat64())
+	}
+	return t
+}
+
+// sum makes a weighted sum of v the output.
+func (b *builder) sum(v graph.Value) {
+	if b.Values[v].Type != graph.Float {
+		v = b.node("Cast", graph.Attributes{"to": int64(1)}, v)
+	}
+	v = b.node("Reshape", nil, v, b.ints(-1))
+	v = b.node("Mul", nil, v, b.constant(b.Values[v].Shape...))
+	b.Output = b.node("ReduceSum", graph.Attributes{"keepdims": int64(0)}, v)
+}
+
+// check compares a program for the graph with the graph's own evaluation in some states.
+// The first states run together, and must give the same bits alone.
+func (b *builder) check(players []graph.Value, states int, tolerance float64) {
+	b.t.Helper()
+	p, err := execute.Compile(b.Graph, players)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	r := p.NewRunner()
+	others := map[graph.Value]*graph.Tensor{}
+	for _, v := range b.Inputs {
+		if !slices.Contains(players, v) {
+			others[v] = b.tensor(b.Values[v].Shape)
+		}
+	}
+	inputs := make([][]*graph.Tensor, states)
+	for t := range inputs {
+		for _, v := range b.Inputs {
+			in := others[v]
+			if in == nil {
+				in = b.tensor(b.Values[v].Shape)
+			}
+			inputs[t] = append(inputs[t], in)
+		}
+	}
+	set := func(t int, in []*graph.Tensor) {
+		k, o := 0, 0
+		for _, v := range players {
+			for _, x := range in[slices.Index(b.Inputs, v)].Floats {
+				r.Players().Element(k)[t] = x
+				k++
+			}
+		}
+		for i, v := range b.Inputs {
+			if !slices.Contains(players, v) {
+				for _, x := range in[i].Floats {
+					r.Others().Element(o)[t] = x
+					o++
+				}
+			}
+		}
+		if k != p.Players() || o != p.Others() {
+			b.t.Fatalf("%d players and %d others, expected %d and %d", p.Players(), p.Others(), k, o)
+		}
+	}
+	for t := range inputs {
+		set(t, inputs[t])
+	}
+	got := make([]float64, states)
+	r.Prepare(states)
+	r.Run(got)
+	for t, in := range inputs {
+		want, err := b.Graph.Run(in)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		x := float64(want.Floats[0])
+		if !(math.Abs(got[t]-x) <= tolerance*(1+math.Abs(x))) && !(math.IsNaN(x) && math.IsNaN(got[t])) {
+			b.t.Fatalf("state %d: %v, expected %v", t, got[t], x)
+		}
+		one := make([]float64, 1)
+		set(0, in)
+		r.Prepare(1)
+		if r.Run(one); math.Float64bits(one[0]) != math.Float64bits(got[t]) {
+			b.t.Fatalf("state %d: %v alone, %v with others", t, one[0], got[t])
+		}
+	}
+}
+
+// operand is an input of an operator in a test. Its elements are numbers unless ints is set.
+type operand struct {
+	shape []int
+	ints  []int64 // constant
+	bool  bool
+	plus  bool // above 0
+	fixed bool // always a constant
+}
+
+func number(shape ...int) operand   { return operand{shape: shape} }
+func positive(shape ...int) operand { return operand{shape: shape, plus: true} }
+func boolean(shape ...int) operand  { return operand{shape: shape, bool: true} }
+func fixed(shape ...int) operand    { return operand{shape: shape, fixed: true} }
+func above(shape ...int) operand    { return operand{shape: shape, fixed: true, plus: true} }
+func ints(values ...int64) operand  { return operand{ints: values} }
+
+type operatorTest struct {
+	op         string
+	attributes graph.Attributes
+	operands   []operand
+}
+
+func attribute(list ...any) graph.Attributes {
+	all := graph.Attributes{}
+	for i := 0; i < len(list); i += 2 {
+		all[list[i].(string)] = list[i+1]
+	}
+	return all
+}
+
+var operatorTests = func() []operatorTest {
+	var all []operatorTest
+	add := func(op string, attributes graph.Attributes, operands ...operand) {
+		all = append(all, operatorTest{op, attributes, operands})
+	}
+	add("MatMul", nil, number(5, 7), number(7, 3))
+	add("MatMul", nil, number(2, 5, 7), number(7, 3))
+	add("MatMul", nil, number(2, 1, 5, 7), number(3, 7, 4))
+	add("MatMul", nil, number(7), number(2, 7, 3))
+	add("MatMul", nil, number(2, 3, 7), number(7))
+	add("Gemm", nil, number(1, 20), number(20, 9), number(9))
+	add("Gemm", attribute("transA", int64(1), "alpha", float32(0.5)), number(6, 2), number(6, 4))
+	add("Gemm", attribute("transB", int64(1), "alpha", float32(0.5), "beta", float32(2)), number(4, 6), number(5, 6), number(4, 1))
+	add("Conv", nil, number(2, 6, 5), number(4, 6, 1), number(4))
+	add("Conv", attribute("group", int64(2)), number(2, 6, 2, 3), number(4, 3, 1, 1), number(4))
+	for _, equation := range []string{"bik,bjk->bij", "bik,bkj->bij", "bij,bjk->ki", "bij,kj->bki"} {
+		shapes := map[string][]int{"bik": {2, 3, 4}, "bjk": {2, 5, 4}, "bkj": {2, 4, 5}, "bij": {2, 3, 4}, "bjk->ki": {2, 4, 5}, "kj": {6, 4}}
+		left, right, _ := strings.Cut(strings.Split(equation, "->")[0], ",")
+		b := shapes[right]
+		if equation == "bij,bjk->ki" {
+			b = []int{2, 4, 5}
+		}
+		add("Einsum", attribute("equation", equation), number(shapes[left]...), number(b...))
+	}
+	add("Einsum", attribute("equation", "bi,bj->bij"), number(2, 3), number(2, 4))
+	add("Einsum", attribute("equation", "bij->bj"), number(2, 3, 4))
+	add("Einsum", attribute("equation", "...d,d->...d"), number(2, 3, 4), number(4))
+	for _, op := range []string{"Add", "Sub", "Mul", "Div", "Max", "Min", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal"} {
+		add(op, nil, number(2, 3, 4), number(3, 1))
+		add(op, nil, number(1, 4), number(3, 1))
+	}
+	add("Sum", nil, number(2, 3), number(3), number(1, 1))
+	add("Mean", nil, number(2, 3), number(3), number(1, 1))
+	add("Max", nil, number(2, 3), number(3), number(1, 1))
+	add("Mod", attribute("fmod", int64(1)), number(2, 3), positive(3))
+	add("PRelu", nil, number(2, 3), number(3))
+	add("Pow", nil, positive(2, 3), number(3))
+	for _, op := range []string{"And", "Or", "Xor"} {
+		add(op, nil, boolean(2, 3, 4), boolean(3, 1))
+	}
+	add("Where", nil, boolean(3, 1), number(2, 3, 4), number(4))
+	add("Not", nil, boolean(2, 3))
+	add("Clip", nil, number(3, 3), number(), positive())
+	for _, op := range []string{"Neg", "Abs", "Sign", "Relu", "Reciprocal", "Exp", "Erf", "Tanh", "Sigmoid", "Softplus", "Floor", "Ceil", "Round",
+		"LeakyRelu", "Elu", "Selu", "Celu", "HardSigmoid", "Gelu"} {
+		add(op, nil, number(3, 5))
+	}
+	add("Sqrt", nil, positive(3, 5))
+	add("Log", nil, positive(3, 5))
+	add("LeakyRelu", attribute("alpha", float32(0.2)), number(3, 5))
+	add("Elu", attribute("alpha", float32(0.7)), number(3, 5))
+	add("Celu", attribute("alpha", float32(0.7)), number(3, 5))
+	add("Gelu", attribute("approximate", "tanh"), number(3, 5))
+	for _, op := range []string{"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp"} {
+		add(op, nil, positive(2, 3, 4), ints(1))
+		add(op, attribute("keepdims", int64(0)), positive(2, 3, 4), ints(0, -1))
+		add(op, nil, positive(2, 3, 4))
+		add(op, attribute("noop_with_empty_axes", int64(1)), positive(2, 3, 4))
+	}
+	for _, axis := range []int64{0, 1, -1} {
+		add("Softmax", attribute("axis", axis), number(2, 3, 4))
+		add("LogSoftmax", attribute("axis", axis), number(2, 3, 4))
+	}
+	add("LayerNormalization", nil, number(2, 3, 4), fixed(4), fixed(4))
+	add("LayerNormalization", attribute("axis", int64(1), "epsilon", float32(1e-3)), number(2, 3, 4), fixed(3, 4))
+	add("BatchNormalization", nil, number(2, 3, 4), fixed(3), fixed(3), fixed(3), above(3))
+	add("CumSum", nil, number(2, 3), ints(1))
+	add("CumSum", attribute("exclusive", int64(1), "reverse", int64(1)), number(2, 3), ints(0))
+	add("Transpose", attribute("perm", []int64{2, 0, 1}), number(2, 3, 4))
+	add("Slice", nil, number(5, 4), ints(4), ints(0), ints(0), ints(-2))
+	add("Concat", attribute("axis", int64(1)), number(2, 3), number(2, 1))
+	add("Pad", nil, number(2, 3), ints(1, 0, 0, 2))
+	add("Expand", nil, number(3, 1), ints(2, 3, 2))
+	add("Tile", nil, number(3, 1), ints(2, 3))
+	add("Gather", attribute("axis", int64(1)), number(2, 3), ints(2, 0, 2))
+	add("GatherND", nil, number(2, 3), operand{shape: []int{2, 2}, ints: []int64{1, 0, 0, 2}})
+	add("Trilu", nil, number(3, 3))
+	return all
+}()
+
+// kinds are the ways in which a test gives an operand.
+const (
+	player = iota
+	other
+	constant
+	kinds
+)
+
+// Each operator gives what package graph defines, whichever of its inputs are players,
+// constants of the row, or constants.
+func TestOperators(t *testing.T) {
+	tested := map[string]bool{"Cast": true} // by sum
+	for i, test := range operatorTests {
+		tested[test.op] = true
+		free := 0
+		for _, o := range test.operands {
+			if o.ints == nil && !o.fixed {
+				free++
+			}
+		}
+		combinations := int(math.Pow(kinds, float64(free)))
+		for combination := range combinations {
+			if combination == combinations-1 {
+				continue // all constant
+			}
+			t.Run(fmt.Sprintf("%s/%d/%d", test.op, i, combination), func(t *testing.T) { test.run(t, uint64(i), combination) })
+		}
+	}
+	for _, op := range graph.Operators() {
+		if !tested[op] && !slices.Contains(folded, op) {
+			t.Errorf("operator %s has no test", op)
+		}
+	}
+}
+
+// folded are operators of package graph that only move elements, as others that the tests
+// cover, or that are always constant.
+var folded = []string{"Constant", "ConstantOfShape", "Dropout", "EyeLike", "Flatten", "GatherElements", "Identity", "NonZero", "Range", "Reshape", "ScatterElements", "ScatterND", "Shape", "Size", "Split", "Squeeze", "Unsqueeze"}
+
+func (test *operatorTest) run(t *testing.T, seed uint64, combination int) {
+	b := newBuilder(t, seed)
+	var players, inputs []graph.Value
+	for _, o := range test.operands {
+		if o.ints != nil {
+			shape := o.shape
+			if shape == nil {
+				shape = []int{len(o.ints)}
+			}
+			inputs = append(inputs, b.AddConstant(&graph.Tensor{Type: graph.Int, Shape: shape, Ints: o.ints}))
+			continue
+		}
+		kind := constant
+		if !o.fixed {
+			kind = combination % kinds
+			combination /= kinds
+		}
+		var v graph.Value
+		if kind == constant {
+			v = b.constant(o.shape...)
+		} else {
+			v = b.AddInput(fmt.Sprintf("input %d", len(inputs)), graph.Float, o.shape)
+		}
+		if kind == player {
+			players = append(players, v)
+		}
+		if o.plus {
+			v = b.node("Add", nil, b.node("Abs", nil, v), b.AddConstant(&graph.Tensor{Type: graph.Float, Floats: []float32{0.1}}))
+		}
+		if o.bool {
+			v = b.node("Greater", nil, v, b.AddConstant(&graph.Tensor{Type: graph.Float, Floats: []float32{0}}))
+		}
+		inputs = append(inputs, v)
+	}
+	b.sum(b.node(test.op, test.attributes, inputs...))
+	b.check(players, 20, 2e-5)
+}
+
+// Random graphs, in which rows of the arena are reused, give what package graph computes.
+func TestRandomGraphs(t *testing.T) {
+	for seed := range uint64(60) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			b := newBuilder(t, seed)
+			x := b.AddInput("x", graph.Float, []int{1, 6, 4})
+			y := b.AddInput("y", graph.Float, []int{1, 6, 4})
+			z := b.AddInput("z", graph.Float, []int{1, 6, 4})
+			values := []graph.Value{x, y, z}
+			for range 30 {
+				values = append(values, b.random(values))
+			}
+			b.sum(b.node("Concat", attribute("axis", int64(1)), values[len(values)-6:]...))
+			b.Trim()
+			b.check([]graph.Value{y, x}, 48, 1e-3)
+		})
+	}
+}
+
+// random adds some nodes that compute a value of shape [1, 6, 4] from earlier ones.
+func (b *builder) random(values []graph.Value) graph.Value {
+	pick := func() graph.Value { return values[b.r.IntN(len(values))] }
+	switch b.r.IntN(12) {
+	case 0:
+		return b.node("Add", nil, pick(), pick())
+	case 1:
+		return b.node("Tanh", nil, b.node("Mul", nil, pick(), pick()))
+	case 2:
+		return b.node("Tanh", nil, b.node("Add", nil, b.node("Mul", nil, pick(), pick()), pick()))
+	case 3:
+		return b.node("Relu", nil, b.node("Add", nil, b.node("MatMul", nil, pick(), b.constant(4, 4)), b.constant(4)))
+	case 4:
+		flat := b.node("Reshape", nil, pick(), b.ints(1, 24))
+		return b.node("Reshape", nil, b.node("Tanh", nil, b.node("Gemm", nil, flat, b.constant(24, 24), b.constant(24))), b.ints(1, 6, 4))
+	case 5:
+		scores := b.node("Softmax", nil, b.node("MatMul", nil, pick(), b.node("Transpose", attribute("perm", []int64{0, 2, 1}), pick())))
+		return b.node("MatMul", nil, scores, pick())
+	case 6:
+		v := pick()
+		scores := b.node("Tanh", nil, b.node("MatMul", nil, v, b.node("Transpose", attribute("perm", []int64{0, 2, 1}), v)))
+		return b.node("Slice", nil, scores, b.ints(1), b.ints(5), b.ints(2))
+	case 7:
+		return b.node("LayerNormalization", nil, pick(), b.constant(4), b.constant(4))
+	case 8:
+		return b.node("Mul", nil, pick(), b.node("Sigmoid", nil, b.node("ReduceMean", nil, pick(), b.ints(2))))
+	case 9:
+		halves := b.node("Concat", attribute("axis", int64(1)), b.node("Slice", nil, pick(), b.ints(0), b.ints(3), b.ints(1)), b.node("Slice", nil, pick(), b.ints(3), b.ints(6), b.ints(1)))
+		return b.node("Sub", nil, halves, pick())
+	case 10:
+		return b.node("Transpose", attribute("perm", []int64{0, 2, 1}), b.node("Reshape", nil, pick(), b.ints(1, 4, 6)))
+	default:
+		return b.node("Einsum", attribute("equation", "bik,bjk,->bij"[:7]+"->bij"), pick(), b.node("Reshape", nil, b.constant(1, 4, 4), b.ints(1, 4, 4)))
+	}
+}
+
+// Many goroutines share a program. Neither Prepare nor Run allocates memory.
+func TestSharing(t *testing.T) {
+	b := newBuilder(t, 7)
+	x, y := b.AddInput("x", graph.Float, []int{1, 6, 4}), b.AddInput("y", graph.Float, []int{1, 6, 4})
+	values := []graph.Value{x, y}
+	for range 30 {
+		values = append(values, b.random(values))
+	}
+	b.sum(values[len(values)-1])
+	p, err := execute.Compile(b.Graph, []graph.Value{x})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := b.tensor([]int{1, 12, 4}).Floats
+	run := func(r *execute.Runner, out []float64) {
+		for i, v := range in[:24] {
+			for t := range kernel.States {
+				r.Players().Element(i)[t], r.Others().Element(i)[t] = v*float32(t), in[24+i]
+			}
+		}
+		r.Prepare(len(out))
+		r.Run(out)
+	}
+	want := make([]float64, kernel.States)
+	first := p.NewRunner()
+	run(first, want)
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			r, got := p.NewRunner(), make([]float64, kernel.States)
+			for range 10 {
+				if run(r, got); !slices.Equal(got, want) {
+					t.Errorf("%v, expected %v", got, want)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if n := testing.AllocsPerRun(10, func() { run(first, want) }); n != 0 {
+		t.Errorf("%v allocations in a run", n)
+	}
+}
+
+// What a program cannot compute is an error that names the node or the value.
+func TestCompileErrors(t *testing.T) {
+	for name, test := range map[string]struct {
+		build func(b *builder) []graph.Value
+		want  string
+	}{
+		"output": {func(b *builder) []graph.Value {
+			b.Output = b.AddInput("x", graph.Float, []int{2})
+			return []graph.Value{b.Output}
+		}, "output x has shape [2]"},
+		"player": {func(b *builder) []graph.Value {
+			x := b.AddInput("x", graph.Float, []int{2})
+			b.sum(x)
+			return []graph.Value{b.Output}
+		}, "is not an input"},
+		"twice": {func(b *builder) []graph.Value {
+			x := b.AddInput("x", graph.Float, []int{2})
+			b.sum(x)
+			return []graph.Value{x, x}
+		}, "input x is listed twice"},
+		"index": {func(b *builder) []graph.Value {
+			x := b.AddInput("x", graph.Float, []int{2})
+			b.sum(b.node("Gather", nil, b.constant(5, 3), b.node("Cast", graph.Attributes{"to": int64(7)}, x)))
+			return []graph.Value{x}
+		}, "(Gather)"},
+		"large": {func(b *builder) []graph.Value {
+			x := b.AddInput("x", graph.Float, []int{2, 1})
+			b.sum(b.node("Mul", nil, x, b.node("Reshape", nil, b.AddInput("y", graph.Float, []int{1 << 21, 1}), b.ints(1, 1<<21))))
+			return []graph.Value{x}
+		}, "elements"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBuilder(t, 1)
+			players := test.build(b)
+			if _, err := execute.Compile(b.Graph, players); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %v, expected %q", err, test.want)
+			}
+		})
+	}
+}

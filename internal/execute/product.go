@@ -1,0 +1,465 @@
+package execute
+
+import (
+	"errors"
+	"slices"
+
+	"shaver/internal/graph"
+	"shaver/internal/kernel"
+)
+
+// contraction is a product of matrices for each element of a batch:
+//
+//	out[b][i][j] = sum over k of left[b][i][k] * right[b][j][k]
+//
+// left and right hold positions in the elements of the operands a and b.
+type contraction struct {
+	a, b        graph.Value
+	batch       int
+	m, n, k     int
+	left, right []int32 // [batch, m, k] and [batch, n, k]
+	out         graph.Value
+	place       []int32   // position in out of each result, [batch, m, n]; nil = in order
+	scale       float32   // factor of the results; 0 = 1; only with a constant operand
+	bias        []float32 // added to each element of out; nil = 0; only with a constant operand
+	relu        bool
+	alone       bool // following nodes are not taken in
+}
+
+// swapped returns the contraction with its operands exchanged.
+func (x *contraction) swapped() *contraction {
+	y := *x
+	y.a, y.b, y.m, y.n, y.left, y.right = x.b, x.a, x.n, x.m, x.right, x.left
+	y.place = make([]int32, x.batch*x.m*x.n)
+	for b := range x.batch {
+		for i := range x.m {
+			for j := range x.n {
+				at := (b*x.m+i)*x.n + j
+				if x.place != nil {
+					y.place[(b*x.n+j)*x.m+i] = x.place[at]
+				} else {
+					y.place[(b*x.n+j)*x.m+i] = int32(at)
+				}
+			}
+		}
+	}
+	return &y
+}
+
+// contract compiles x. If an operand is constant and x is not alone, it also takes in the
+// nodes after x that add a bias or are a ReLU.
+func (c *compiler) contract(x *contraction) {
+	if c.constant(x.b) == nil && c.constant(x.a) != nil {
+		x = x.swapped()
+	}
+	left := pick(c.read(x.a), x.left)
+	if c.depends(left) || c.constant(x.b) == nil && c.depends(c.read(x.b)) {
+		c.p.products += x.batch * x.m * x.n * x.k
+	}
+	if c.constant(x.b) != nil {
+		c.weigh(x, left)
+		return
+	}
+	right := pick(c.read(x.b), x.right)
+	out := c.allocate(x.batch*x.m*x.n, left, right)
+	wanted := out
+	if symmetric := x.m == x.n && slices.Equal(left, right); symmetric {
+		wanted = slices.Clone(out)
+		for i := range wanted {
+			if row, column := i/x.n%x.m, i%x.n; column > row {
+				out[i], wanted[i] = out[i+(column-row)*(x.n-1)], kernel.Left
+			}
+		}
+	}
+	if c.err == nil && len(out) > 0 {
+		c.emit(&pairsStep{kernel.NewPairs(wanted, left, right, x.batch, x.m, x.n, x.k)}, left, right)
+	}
+	c.setPlaced(x, out)
+}
+
+// pairsStep is a product of matrices that both depend on the row.
+type pairsStep struct{ *kernel.Pairs }
+
+func (s *pairsStep) run(arena kernel.Block, states int) { s.Compute(arena, states) }
+
+// setPlaced makes rows of results the elements of x.out.
+func (c *compiler) setPlaced(x *contraction, rows []int32) {
+	if x.place != nil {
+		rows = place(rows, x.place)
+	}
+	c.set(x.out, rows)
+}
+
+// weigh compiles a contraction whose right operand is constant. left is the rows of the
+// other.
+func (c *compiler) weigh(x *contraction, left []int32) {
+	if !x.alone {
+		c.absorb(x)
+	}
+	weights := pick(c.constant(x.b).Floats, x.right)
+	if x.scale != 0 {
+		for i := range weights {
+			weights[i] *= x.scale
+		}
+	}
+	bias := x.unitBias()
+	var layers []*kernel.Outputs
+	for b := range x.batch {
+		w, unit := weights[b*x.n*x.k:(b+1)*x.n*x.k], []float32(nil)
+		if bias != nil {
+			unit = bias[b*x.n : (b+1)*x.n]
+		}
+		if b > 0 && slices.Equal(w, weights[:len(w)]) && slices.Equal(unit, bias[:len(unit)]) {
+			layers = append(layers, layers[0])
+			continue
+		}
+		layers = append(layers, kernel.NewOutputs(slices.Clone(w), unit, x.k, x.n))
+	}
+	if len(layers) > 0 && !slices.ContainsFunc(layers, func(l *kernel.Outputs) bool { return l != layers[0] }) {
+		layers = layers[:1]
+	}
+	out := c.allocate(x.batch*x.m*x.n, left)
+	in := c.gather(left, x.batch*x.m, x.k)
+	if len(out) > 0 {
+		c.emit(&productStep{layers: layers, per: x.m, in: in, out: out[0], relu: x.relu}, left)
+	}
+	c.setPlaced(x, out)
+}
+
+// unitBias returns the bias of each unit, [batch, n], or nil if there is none. absorb has
+// checked that the bias does not depend on m.
+func (x *contraction) unitBias() []float32 {
+	if x.bias == nil {
+		return nil
+	}
+	bias := make([]float32, x.batch*x.n)
+	for b := range x.batch {
+		for j := range x.n {
+			at := b*x.m*x.n + j
+			if x.place != nil {
+				at = int(x.place[at])
+			}
+			if x.m > 0 {
+				bias[b*x.n+j] = x.bias[at]
+			}
+		}
+	}
+	return bias
+}
+
+// perUnit reports whether bias, one number for each element of out, is the same for all m.
+func (x *contraction) perUnit(bias []float32) bool {
+	for b := range x.batch {
+		for i := range x.m {
+			for j := range x.n {
+				at, first := (b*x.m+i)*x.n+j, b*x.m*x.n+j
+				if x.place != nil {
+					at, first = int(x.place[at]), int(x.place[first])
+				}
+				if bias[at] != bias[first] {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+// absorb extends x by a following Add of a constant and by a following Relu, if nothing
+// else reads what is between them.
+func (c *compiler) absorb(x *contraction) {
+	shape := c.shape(x.out)
+	if next, n := c.only(x.out); n != nil && n.Op == "Add" && x.bias == nil {
+		other := n.Inputs[0]
+		if other == x.out {
+			other = n.Inputs[1]
+		}
+		if t := c.constant(other); t != nil && slices.Equal(c.shape(n.Outputs[0]), shape) {
+			if bias := pick(t.Floats, broadcast(t.Shape, shape)); x.perUnit(bias) {
+				x.bias, x.out, c.fused[next] = bias, n.Outputs[0], true
+			}
+		}
+	}
+	if next, n := c.only(x.out); n != nil && n.Op == "Relu" {
+		x.relu, x.out, c.fused[next] = true, n.Outputs[0], true
+	}
+}
+
+// only returns the node that reads v, if there is exactly one and it reads v once.
+func (c *compiler) only(v graph.Value) (int, *graph.Node) {
+	if c.uses[v] != 1 || c.readers[v] < 0 || v == c.g.Output {
+		return 0, nil
+	}
+	i := c.readers[v]
+	return i, &c.g.Nodes[i]
+}
+
+// gather returns the first rows of n runs of k adjacent rows that hold the given rows. It
+// emits a step that copies the runs that are not adjacent.
+func (c *compiler) gather(rows []int32, n, k int) []int32 {
+	first := make([]int32, n)
+	if k == 0 {
+		return first
+	}
+	var scattered []int32 // runs that must be copied
+	known := map[string]int{}
+	number := make([]int, n)
+	for i := range first {
+		run := rows[i*k : (i+1)*k]
+		if number[i] = -1; contiguous(run) {
+			first[i] = run[0]
+			continue
+		}
+		key := keyOf(run)
+		at, ok := known[key]
+		if !ok {
+			at = len(scattered)
+			known[key] = at
+			scattered = append(scattered, run...)
+		}
+		number[i] = at
+	}
+	if len(scattered) == 0 {
+		return first
+	}
+	copies := c.allocate(len(scattered), rows) // as rows, of which all may be read in the step that follows
+	c.emit(&applyStep{kernel.Copy, kernel.NewElements(copies), kernel.NewElements(scattered)}, rows)
+	for i, at := range number {
+		if at >= 0 && c.err == nil {
+			first[i] = copies[at]
+		}
+	}
+	return first
+}
+
+// keyOf returns a text that identifies a list.
+func keyOf(rows []int32) string {
+	b := make([]byte, 0, 4*len(rows))
+	for _, r := range rows {
+		b = append(b, byte(r), byte(r>>8), byte(r>>16), byte(r>>24))
+	}
+	return string(b)
+}
+
+// productStep is products with constant matrices.
+type productStep struct {
+	layers []*kernel.Outputs // one for each element of the batch, or one for all
+	per    int               // number of products for each element of the batch
+	in     []int32           // first row of the input of each product
+	out    int32             // first row of the outputs
+	relu   bool
+}
+
+func (s *productStep) run(arena kernel.Block, states int) {
+	for i, in := range s.in {
+		layer := s.layers[0]
+		if len(s.layers) > 1 {
+			layer = s.layers[i/s.per]
+		}
+		layer.Product(arena.From(int(s.out)+i*layer.Out), arena.From(int(in)), states, nil, nil, s.relu)
+	}
+}
+
+func matMul(c *compiler, n *graph.Node) error {
+	a, b, out := c.shape(n.Inputs[0]), c.shape(n.Inputs[1]), n.Outputs[0]
+	sa, sb := stridesOf(a), stridesOf(b)
+	if len(a) == 1 {
+		a, sa = []int{1, a[0]}, []int{0, 1}
+	}
+	if len(b) == 1 {
+		b, sb = []int{b[0], 1}, []int{1, 0}
+	}
+	la, lb := len(a)-2, len(b)-2
+	x := &contraction{a: n.Inputs[0], b: n.Inputs[1], m: a[la], n: b[lb+1], k: a[la+1], out: out}
+	lead := make([]int, max(la, lb))
+	for i := range lead {
+		lead[i] = 1
+		if d := i - len(lead) + la; d >= 0 {
+			lead[i] = max(lead[i], a[d])
+			if a[d] == 0 {
+				lead[i] = 0
+			}
+		}
+		if d := i - len(lead) + lb; d >= 0 && b[d] != 1 {
+			lead[i] = b[d]
+		}
+	}
+	x.batch = elements(lead)
+	if elements(b[:lb]) == 1 && c.constant(n.Inputs[1]) != nil { // one matrix for the whole batch
+		x.m, x.batch, lead = x.m*x.batch, 1, nil
+		x.left = walk([]int{x.m, x.k}, []int{x.k, 1})
+	} else {
+		x.left = walk(append(slices.Clone(lead), x.m, x.k), append(leadStrides(lead, a[:la], sa), sa[la], sa[la+1]))
+	}
+	x.right = walk(append(slices.Clone(lead), x.n, x.k), append(leadStrides(lead, b[:lb], sb), sb[lb+1], sb[lb]))
+	c.contract(x)
+	return nil
+}
+
+// leadStrides returns the strides of the axes lead for an operand whose own leading axes
+// have the given shape, with broadcasting.
+func leadStrides(lead, shape, strides []int) []int {
+	all := make([]int, len(lead))
+	for i := range shape {
+		if shape[i] != 1 {
+			all[i+len(lead)-len(shape)] = strides[i]
+		}
+	}
+	return all
+}
+
+func gemm(c *compiler, n *graph.Node) error {
+	a, b := c.shape(n.Inputs[0]), c.shape(n.Inputs[1])
+	sa, sb := []int{a[1], 1}, []int{1, b[1]} // strides of (m, k) and of (n, k)
+	m, k, units := a[0], a[1], b[1]
+	if integer(n, "transA", 0) != 0 {
+		sa, m, k = []int{1, a[1]}, a[1], a[0]
+	}
+	if integer(n, "transB", 0) != 0 {
+		sb, units = []int{b[1], 1}, b[0]
+	}
+	alpha, beta := real(n, "alpha", 1), real(n, "beta", 1)
+	x := &contraction{a: n.Inputs[0], b: n.Inputs[1], batch: 1, m: m, n: units, k: k, out: n.Outputs[0],
+		left: walk([]int{m, k}, sa), right: walk([]int{units, k}, sb)}
+	weighed := c.constant(x.a) != nil || c.constant(x.b) != nil
+	if weighed && alpha != 1 {
+		x.scale, alpha = alpha, 1
+	}
+	var with graph.Value = graph.Absent
+	if len(n.Inputs) > 2 {
+		with = n.Inputs[2]
+	}
+	if t := c.constant(with); t != nil && weighed {
+		bias := pick(t.Floats, broadcast(t.Shape, c.shape(x.out)))
+		for i := range bias {
+			bias[i] *= beta
+		}
+		if x.fits(c, bias) {
+			x.bias, with = bias, graph.Absent
+		}
+	}
+	x.alone = alpha != 1 || with != graph.Absent
+	c.contract(x)
+	if !x.alone {
+		return nil
+	}
+	rows := c.take(x.out)
+	if alpha != 1 {
+		rows = c.affine(rows, []float32{alpha}, []float32{0})
+	}
+	if with != graph.Absent {
+		more := c.readAs(with, c.shape(x.out))
+		if beta != 1 {
+			more = c.affine(more, []float32{beta}, []float32{0})
+		}
+		rows = c.combine(kernel.Add, rows, more)
+	}
+	c.set(x.out, rows)
+	return nil
+}
+
+// fits reports whether bias, one number for each element of out, can be that of the units
+// of the constant operand.
+func (x *contraction) fits(c *compiler, bias []float32) bool {
+	if c.constant(x.b) == nil {
+		return x.swapped().perUnit(bias)
+	}
+	return x.perUnit(bias)
+}
+
+// conv compiles a convolution with kernels of one element.
+func conv(c *compiler, n *graph.Node) error {
+	in, w, groups := c.shape(n.Inputs[0]), c.shape(n.Inputs[1]), int(integer(n, "group", 1))
+	batch, places, channels, units := in[0], elements(in[2:]), w[1], w[0]/groups
+	x := &contraction{a: n.Inputs[0], b: n.Inputs[1], batch: groups, m: batch * places, n: units, k: channels, out: n.Outputs[0],
+		left:  walk([]int{groups, batch, places, channels}, []int{channels * places, in[1] * places, 1, places}),
+		right: walk([]int{groups, units, channels}, []int{units * channels, channels, 1}),
+		place: walk([]int{groups, batch, places, units}, []int{units * places, w[0] * places, 1, places})}
+	if len(n.Inputs) < 3 || n.Inputs[2] == graph.Absent {
+		c.contract(x)
+		return nil
+	}
+	shape := append([]int{w[0]}, slices.Repeat([]int{1}, len(in)-2)...) // of the bias, to broadcast
+	if t := c.constant(n.Inputs[2]); t != nil && (c.constant(x.a) != nil || c.constant(x.b) != nil) {
+		bias := pick(t.Floats, broadcast(shape, c.shape(x.out)))
+		if x.fits(c, bias) {
+			x.bias = bias
+			c.contract(x)
+			return nil
+		}
+	}
+	x.alone = true
+	c.contract(x)
+	bias := pick(c.read(n.Inputs[2]), broadcast(shape, c.shape(x.out)))
+	c.set(x.out, c.combine(kernel.Add, c.take(x.out), bias))
+	return nil
+}
+
+// einsum compiles an Einsum of one or two operands.
+func einsum(c *compiler, n *graph.Node) error {
+	equation, _ := n.Attributes["equation"].(string)
+	var shapes [][]int
+	for _, v := range n.Inputs {
+		shapes = append(shapes, c.shape(v))
+	}
+	e, err := graph.ParseEinsum(equation, shapes)
+	if err != nil {
+		return err
+	}
+	// Labels by the operands in which the element depends on them. Their positions in the
+	// output have the strides of its labels.
+	var batch, mine, yours, summed []int
+	for l := range e.Sizes {
+		a, b := e.Strides[0][l] != 0, len(e.Strides) > 1 && e.Strides[1][l] != 0
+		switch {
+		case l >= e.Kept:
+			summed = append(summed, l)
+		case a && b:
+			batch = append(batch, l)
+		case b:
+			yours = append(yours, l)
+		default:
+			mine = append(mine, l)
+		}
+	}
+	out := append(stridesOf(e.Sizes[:e.Kept]), make([]int, len(e.Sizes)-e.Kept)...)
+	size := func(labels []int) int { return elements(pickInts(e.Sizes, labels)) }
+	positions := func(strides []int, lists ...[]int) []int32 {
+		labels := slices.Concat(lists...)
+		return walk(pickInts(e.Sizes, labels), pickInts(strides, labels))
+	}
+	if len(n.Inputs) == 1 {
+		x := pick(c.read(n.Inputs[0]), positions(e.Strides[0], mine, summed))
+		if len(x) == 0 {
+			return errors.New("the input is empty")
+		}
+		c.set(n.Outputs[0], place(c.reduce(kernel.Sum, x, size(summed)), positions(out, mine)))
+		return nil
+	}
+	c.contract(&contraction{a: n.Inputs[0], b: n.Inputs[1], batch: size(batch), m: size(mine), n: size(yours), k: size(summed), out: n.Outputs[0],
+		left: positions(e.Strides[0], batch, mine, summed), right: positions(e.Strides[1], batch, yours, summed), place: positions(out, batch, mine, yours)})
+	return nil
+}
+
+// pickInts returns the elements of list with the given indices.
+func pickInts(list, indices []int) []int {
+	picked := make([]int, len(indices))
+	for i, at := range indices {
+		picked[i] = list[at]
+	}
+	return picked
+}
+
+func integer(n *graph.Node, name string, otherwise int64) int64 {
+	if v, ok := n.Attributes[name].(int64); ok {
+		return v
+	}
+	return otherwise
+}
+
+func real(n *graph.Node, name string, otherwise float32) float32 {
+	if v, ok := n.Attributes[name].(float32); ok {
+		return v
+	}
+	return otherwise
+}

@@ -1,0 +1,92 @@
+// Package layout numbers the rows and the entries of a model's embedding tables. The rows
+// are numbered on from table to table. The entries are numbered row by row, so the entries
+// of a row are consecutive.
+package layout
+
+import "sort"
+
+// Shape states how many entries each row of the tables has. The zero value has no rows.
+type Shape struct {
+	runs []run // runs of rows with the same number of entries; neighbours differ
+	end  run   // the numbers that come after the last row
+}
+
+// run is a sequence of rows with the same number of entries.
+type run struct {
+	row   int // number of the first row
+	entry int // number of its first entry
+	dim   int // number of entries of each row; 0 in Shape.end
+}
+
+// Of returns the shape of one table.
+func Of(rows, dim int) Shape { return Shape{}.And(rows, dim) }
+
+// And returns s followed by a table with the given number of rows of dim entries each. It
+// shares no memory with s.
+func (s Shape) And(rows, dim int) Shape {
+	if rows < 1 || dim < 1 {
+		panic("layout: And: a table needs at least one row and one column")
+	}
+	runs := append(make([]run, 0, len(s.runs)+1), s.runs...)
+	if len(runs) == 0 || runs[len(runs)-1].dim != dim {
+		runs = append(runs, run{s.end.row, s.end.entry, dim})
+	}
+	return Shape{runs, run{row: s.end.row + rows, entry: s.end.entry + rows*dim}}
+}
+
+// Rows returns the number of rows.
+func (s *Shape) Rows() int { return s.end.row }
+
+// Entries returns the number of entries of all rows.
+func (s *Shape) Entries() int { return s.end.entry }
+
+// Dim returns the number of entries of each row, or 0 if rows differ.
+func (s *Shape) Dim() int {
+	if len(s.runs) == 1 {
+		return s.runs[0].dim
+	}
+	return 0
+}
+
+// Widest returns the largest number of entries of a row.
+func (s *Shape) Widest() int {
+	widest := 0
+	for _, r := range s.runs {
+		widest = max(widest, r.dim)
+	}
+	return widest
+}
+
+// Row returns the entries [from, to) of a row.
+func (s *Shape) Row(row int) (from, to int) {
+	r := &s.runs[0]
+	if len(s.runs) > 1 {
+		r = s.runOf(row)
+	}
+	from = r.entry + (row-r.row)*r.dim
+	return from, from + r.dim
+}
+
+// runOf returns the run of a row.
+func (s *Shape) runOf(row int) *run {
+	return &s.runs[sort.Search(len(s.runs), func(i int) bool { return s.runs[i].row > row })-1]
+}
+
+// RowOf returns the row of an entry.
+func (s *Shape) RowOf(entry int) int {
+	r := &s.runs[sort.Search(len(s.runs), func(i int) bool { return s.runs[i].entry > entry })-1]
+	return r.row + (entry-r.entry)/r.dim
+}
+
+// Equal reports whether all rows of s and o have the same numbers of entries.
+func (s *Shape) Equal(o *Shape) bool {
+	if s.end != o.end || len(s.runs) != len(o.runs) {
+		return false
+	}
+	for i, r := range s.runs {
+		if r != o.runs[i] {
+			return false
+		}
+	}
+	return true
+}

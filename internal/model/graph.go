@@ -1,0 +1,266 @@
+package model
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"shaver/internal/execute"
+	"shaver/internal/graph"
+	"shaver/internal/kernel"
+)
+
+// GraphHead is the head of a model of Kind Graph: a graph that computes the logit from the
+// values of look-ups and from dense inputs. Each input of the graph belongs to exactly one
+// look-up or dense input.
+type GraphHead struct {
+	Graph *graph.Graph
+	// LookUps has the input of each of the architecture's look-ups, or of each field if the
+	// architecture is plain. The elements of these inputs are the players.
+	LookUps   []graph.Value
+	Constants []ConstantLookUp
+	Dense     []graph.Value // input of each of Architecture.Dense, of one element
+}
+
+// ConstantLookUp reads one row of a table whose entries are no players, such as a table of
+// first-order weights. What it reads is a constant of the row.
+type ConstantLookUp struct {
+	Name   string      // name of the table, for people
+	Field  int         // index into Architecture.FieldDims
+	Dim    int         // number of columns
+	Values []float32   // [FieldDims[Field], Dim], by local id
+	Input  graph.Value // input of the graph
+}
+
+// check returns an error for the first part of h that does not fit a.
+func (h *GraphHead) check(a *Architecture) error {
+	lookUps, tables := a.lookUps(), a.tables()
+	if len(h.LookUps) != len(lookUps) || len(h.Dense) != len(a.Dense) {
+		return fmt.Errorf("the head has inputs for %d look-ups and %d dense inputs, expected %d and %d", len(h.LookUps), len(h.Dense), len(lookUps), len(a.Dense))
+	}
+	seen := map[graph.Value]bool{}
+	input := func(v graph.Value, what string, size int) error {
+		if !slices.Contains(h.Graph.Inputs, v) || seen[v] {
+			return fmt.Errorf("%s has value %d of the head: expected an input that nothing else has", what, v)
+		}
+		seen[v] = true
+		info := &h.Graph.Values[v]
+		n, err := graph.Count(info.Shape)
+		if err != nil || n != size || info.Type != graph.Float {
+			return fmt.Errorf("%s has %d values, but input %s of the head is a %v of shape %v", what, size, info.Name, info.Type, info.Shape)
+		}
+		return nil
+	}
+	for k, v := range h.LookUps {
+		if err := input(v, fmt.Sprintf("look-up %d", k), tables[lookUps[k].Table].Dim); err != nil {
+			return err
+		}
+	}
+	for _, c := range h.Constants {
+		if c.Field < 0 || c.Field >= len(a.FieldDims) || c.Dim < 1 || len(c.Values) != a.FieldDims[c.Field]*c.Dim {
+			return fmt.Errorf("constant table %s has %d values in %d columns for field %d, which does not fit the fields", c.Name, len(c.Values), c.Dim, c.Field)
+		}
+		if err := input(c.Input, "constant table "+c.Name, c.Dim); err != nil {
+			return err
+		}
+		for i, v := range c.Values {
+			if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
+				return fmt.Errorf("constant table %s has the value %v at position %d: weights must be finite", c.Name, v, i)
+			}
+		}
+	}
+	for k, v := range h.Dense {
+		if err := input(v, "dense input "+a.Dense[k], 1); err != nil {
+			return err
+		}
+	}
+	if len(seen) != len(h.Graph.Inputs) {
+		return fmt.Errorf("the head has %d inputs, of which look-ups and dense inputs give %d", len(h.Graph.Inputs), len(seen))
+	}
+	return nil
+}
+
+// graphCore is the core of a model of Kind Graph.
+type graphCore struct {
+	program *execute.Program
+	offsets []int    // global id of each field's first feature
+	others  []source // by input of the program that is a constant of the row
+}
+
+// source is where an input that is a constant of the row comes from.
+type source struct {
+	constant *ConstantLookUp // nil = a dense input
+	dense    int             // number of the dense input
+}
+
+func newGraphCore(a *Architecture, h *GraphHead) (*graphCore, error) {
+	program, err := execute.Compile(h.Graph, h.LookUps)
+	if err != nil {
+		return nil, err
+	}
+	c := &graphCore{program: program}
+	for _, offset := range a.Offsets() {
+		c.offsets = append(c.offsets, int(offset))
+	}
+	for _, v := range h.Graph.Inputs {
+		if k := slices.Index(h.Dense, v); k >= 0 {
+			c.others = append(c.others, source{dense: k})
+		}
+		for i := range h.Constants {
+			if h.Constants[i].Input == v {
+				c.others = append(c.others, source{constant: &h.Constants[i]})
+			}
+		}
+	}
+	return c, nil
+}
+
+// fill sets the constants of row r in the states [from, to).
+func (c *graphCore) fill(others kernel.Block, from, to int, rows *Rows, r int) {
+	for _, s := range c.others {
+		if s.constant == nil {
+			others = others.From(fillStates(others, from, to, rows.DenseRow(r)[s.dense:][:1]))
+			continue
+		}
+		id, dim := int(rows.Row(r)[s.constant.Field])-c.offsets[s.constant.Field], s.constant.Dim
+		others = others.From(fillStates(others, from, to, s.constant.Values[id*dim:(id+1)*dim]))
+	}
+}
+
+// fillStates sets the first elements of b to values in the states [from, to), and returns
+// their number.
+func fillStates(b kernel.Block, from, to int, values []float32) int {
+	for k, v := range values {
+		states := b.Element(k)[from:to]
+		for t := range states {
+			states[t] = v
+		}
+	}
+	return len(values)
+}
+
+// graphScorer evaluates the rows of a batch as the states of a runner.
+type graphScorer struct {
+	m      *Model
+	core   *graphCore
+	runner *execute.Runner
+	x      []float32 // [D], embedding of a row
+}
+
+func (c *graphCore) newScorer(m *Model) scorer {
+	return &graphScorer{m, c, c.program.NewRunner(), make([]float32, m.Players())}
+}
+
+func (s *graphScorer) logits(dst []float64, rows *Rows) {
+	players, others := s.runner.Players(), s.runner.Others()
+	for from := 0; from < rows.Len(); from += kernel.States {
+		n := min(kernel.States, rows.Len()-from)
+		for t := range n {
+			s.m.Embed(s.x, rows.Row(from+t))
+			for k, v := range s.x {
+				players[k*kernel.States+t] = v
+			}
+			s.core.fill(others, t, t+1, rows, from+t)
+		}
+		s.runner.Prepare(n)
+		s.runner.Run(dst[from : from+n])
+	}
+}
+
+// graphProbe evaluates consecutive steps of a walk as the states of a runner.
+type graphProbe struct {
+	m         *Model
+	core      *graphCore
+	runner    *execute.Runner
+	baseline  []float32 // [D]
+	entries   []float32 // [D], the row's embedding
+	x         []float32 // [D], the current state of the walk
+	nothing   float64   // logit of the row with everything dropped
+	evaluated bool      // whether nothing is that of the current row
+	slots     []float64 // [States], logits of the states
+	step      []int     // number of each step in the walk
+	player    []int32   // player that appears at each step
+}
+
+func (c *graphCore) newProbe(m *Model, baseline []float32) prober {
+	p := &graphProbe{
+		m: m, core: c, runner: c.program.NewRunner(), baseline: baseline, entries: make([]float32, len(baseline)), x: make([]float32, len(baseline)),
+		slots: make([]float64, kernel.States), step: make([]int, 0, kernel.States), player: make([]int32, 0, kernel.States),
+	}
+	if c.program.Others() == 0 {
+		p.runner.Prepare(kernel.States)
+	}
+	return p
+}
+
+func (p *graphProbe) reset(rows *Rows, r int) {
+	p.m.Embed(p.entries, rows.Row(r))
+	if p.core.program.Others() > 0 { // else the empty state is the same for all rows
+		p.core.fill(p.runner.Others(), 0, kernel.States, rows, r)
+		p.runner.Prepare(kernel.States)
+		p.evaluated = false
+	}
+}
+
+func (p *graphProbe) empty() float64 {
+	if !p.evaluated {
+		fillStates(p.runner.Players(), 0, 1, p.baseline)
+		p.runner.Run(p.slots[:1])
+		p.nothing, p.evaluated = p.slots[0], true
+	}
+	return p.nothing
+}
+
+func (p *graphProbe) walk(order []int32, logits []float64) {
+	logits[0] = p.empty()
+	copy(p.x, p.baseline)
+	fillStates(p.runner.Players(), 0, kernel.States, p.x)
+	for from := 0; from < len(order); {
+		to := p.gather(order, from)
+		slots := p.slots[:len(p.step)]
+		p.runner.Run(slots)
+		i := 0
+		for k := from; k < to; k++ {
+			if logits[k+1] = logits[k]; i < len(slots) && p.step[i] == k {
+				logits[k+1] = slots[i]
+				i++
+			}
+		}
+		for _, player := range p.player {
+			p.settle(int(player), 0)
+		}
+		from = to
+	}
+}
+
+// gather makes the next steps that change something the states of the runner. It returns
+// the first step that it did not examine.
+func (p *graphProbe) gather(order []int32, from int) (to int) {
+	p.step, p.player = p.step[:0], p.player[:0]
+	for to = from; to < len(order) && len(p.step) < kernel.States; to++ {
+		player := order[to]
+		if p.x[player] == p.entries[player] {
+			continue
+		}
+		p.x[player] = p.entries[player]
+		p.settle(int(player), len(p.step))
+		p.step, p.player = append(p.step, to), append(p.player, player)
+	}
+	return to
+}
+
+// settle sets a player to its current value in all states from t on.
+func (p *graphProbe) settle(player, t int) {
+	fillStates(p.runner.Players().From(player), t, kernel.States, p.x[player:player+1])
+}
+
+func (p *graphProbe) coalition(present []bool) float64 {
+	players := p.runner.Players()
+	for k, in := range present {
+		if players[k*kernel.States] = p.baseline[k]; in {
+			players[k*kernel.States] = p.entries[k]
+		}
+	}
+	p.runner.Run(p.slots[:1])
+	return p.slots[0]
+}

@@ -1,0 +1,153 @@
+package model_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"shaver/internal/graph"
+	"shaver/internal/model"
+	"shaver/internal/model/modeltest"
+)
+
+// A DeepFM or a DCNv2 as a graph has the logits of the network, in batches, walks and
+// coalitions.
+func TestGraphEqualsNetwork(t *testing.T) {
+	for name, a := range modeltest.Architectures() {
+		if a.Kind != model.DeepFM && a.Kind != model.DCNv2 {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			w := modeltest.Weights(a, 3)
+			plain, m := modeltest.Random(t, a, 3), modeltest.Graph(t, a, w)
+			rows := modeltest.Rows(a, 100, 4)
+			want, got := make([]float64, rows.Len()), make([]float64, rows.Len())
+			plain.NewScorer().Logits(want, rows)
+			m.NewScorer().Logits(got, rows)
+			near(t, got, want)
+			baseline := make([]float32, m.Players())
+			for i := range baseline {
+				baseline[i] = float32(i%3) * 0.1
+			}
+			p, q := plain.NewProbe(baseline), m.NewProbe(baseline)
+			order, present := make([]int32, m.Players()), make([]bool, m.Players())
+			want, full := make([]float64, m.Players()+1), got
+			got = make([]float64, m.Players()+1)
+			r := rand.New(rand.NewPCG(1, 2))
+			for i := range 20 {
+				p.Reset(rows, i)
+				q.Reset(rows, i)
+				for k, player := range r.Perm(m.Players()) {
+					order[k], present[k] = int32(player), r.IntN(2) == 0
+				}
+				p.Walk(order, want)
+				q.Walk(order, got)
+				near(t, got, want)
+				if got[0] != q.Empty() || got[m.Players()] != full[i] {
+					t.Fatalf("row %d: the walk goes from %v to %v, expected from %v to %v", i, got[0], got[m.Players()], q.Empty(), full[i])
+				}
+				near(t, []float64{q.Coalition(present)}, []float64{p.Coalition(present)})
+				all := slices.Repeat([]bool{true}, m.Players())
+				if c := q.Coalition(all); c != full[i] {
+					t.Fatalf("row %d: everything present gives %v, the scorer %v", i, c, full[i])
+				}
+			}
+		})
+	}
+}
+
+func near(t *testing.T, got, want []float64) {
+	t.Helper()
+	for i := range want {
+		if !(math.Abs(got[i]-want[i]) <= 1e-4*(1+math.Abs(want[i]))) {
+			t.Fatalf("logit %d is %v, expected %v", i, got[i], want[i])
+		}
+	}
+}
+
+// mixed returns a model with two tables of different widths on one field, another field, a
+// constant table and a dense input: a product and sums of which each step is exact.
+func mixed(t testing.TB) *model.Model {
+	b := modeltest.NewBuilder(t)
+	h := &model.GraphHead{Graph: &b.Graph}
+	wide := b.AddInput("wide", graph.Float, []int{1, 3})
+	dense := b.AddInput("age", graph.Float, []int{1, 1})
+	narrow := b.AddInput("narrow", graph.Float, []int{1, 1})
+	other := b.AddInput("other", graph.Float, []int{1, 3})
+	first := b.AddInput("first", graph.Float, []int{1, 1})
+	h.LookUps = []graph.Value{wide, narrow, other}
+	h.Dense = []graph.Value{dense}
+	h.Constants = []model.ConstantLookUp{{Name: "first", Field: 1, Dim: 1, Values: []float32{10, 20, 30}, Input: first}}
+	product := b.Node("Mul", nil, wide, other)
+	sum := b.Node("ReduceSum", nil, product, b.Ints(1))
+	b.Output = b.Node("Add", nil, b.Node("Mul", nil, sum, dense), b.Node("Mul", nil, narrow, first))
+	a := model.Architecture{
+		Kind: model.Graph, FieldDims: []int{2, 3}, Dense: []string{"age"},
+		Tables:  []model.Table{{Name: "w", Rows: 2, Dim: 3}, {Name: "n", Rows: 2, Dim: 1}, {Name: "o", Rows: 3, Dim: 3}},
+		LookUps: []model.LookUp{{Field: 0, Table: 0}, {Field: 0, Table: 1}, {Field: 1, Table: 2}},
+	}
+	m, err := model.New(a, model.Weights{Graph: h, Embedding: []float32{1, 2, 3, 4, 5, 6, 0.5, 0.25, 1, 1, 1, 2, 2, 2, 3, 0, 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// Tables of different widths, constants and dense inputs reach the right inputs.
+func TestGraphInputs(t *testing.T) {
+	m := mixed(t)
+	rows := &model.Rows{Fields: 2, Inputs: 1, Number: []int64{0, 1}, Label: []uint8{0, 1}, Features: []int32{0, 3, 1, 4}, Dense: []float32{2, -1}}
+	want := []float64{(1+2+3)*2*2 + 0.5*20, (4*3+6)*-1 + 0.25*30}
+	got := make([]float64, 2)
+	if m.NewScorer().Logits(got, rows); !slices.Equal(got, want) {
+		t.Fatalf("logits %v, expected %v", got, want)
+	}
+	baseline := []float32{1, 1, 1, 1, 0, 0, 0}
+	p := m.NewProbe(baseline)
+	logits := make([]float64, 8)
+	for range 2 { // the second time after another row
+		p.Reset(rows, 0)
+		if p.Walk([]int32{3, 4, 5, 6, 0, 1, 2}, logits); !slices.Equal(logits, []float64{20, 10, 14, 18, 22, 22, 26, 34}) {
+			t.Fatalf("a walk has the logits %v", logits)
+		}
+		p.Reset(rows, 1)
+		if p.Walk([]int32{0, 1, 2, 3, 4, 5, 6}, logits); !slices.Equal(logits, []float64{30, 30, 30, 30, 7.5, -4.5, -4.5, -10.5}) {
+			t.Fatalf("a walk has the logits %v", logits)
+		}
+	}
+	order := []int32{3, 4, 5, 6, 0, 1, 2}
+	if n := testing.AllocsPerRun(10, func() { p.Reset(rows, 0); p.Walk(order, logits) }); n != 0 {
+		t.Errorf("%v allocations in a walk", n)
+	}
+}
+
+// A head that does not fit the architecture is an error that says what does not fit.
+func TestGraphErrors(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(a *model.Architecture, w *model.Weights)
+		want   string
+	}{
+		"no head":  {func(_ *model.Architecture, w *model.Weights) { w.Graph = nil }, "has no head"},
+		"hidden":   {func(a *model.Architecture, _ *model.Weights) { a.Hidden = []int{3} }, "neither hidden"},
+		"look-ups": {func(_ *model.Architecture, w *model.Weights) { w.Graph.LookUps = w.Graph.LookUps[1:] }, "inputs for 2 look-ups"},
+		"dense":    {func(a *model.Architecture, _ *model.Weights) { a.Dense = nil }, "1 dense inputs, expected 3 and 0"},
+		"twice":    {func(_ *model.Architecture, w *model.Weights) { w.Graph.Dense[0] = w.Graph.LookUps[0] }, "that nothing else has"},
+		"width":    {func(_ *model.Architecture, w *model.Weights) { w.Graph.LookUps[0] = w.Graph.LookUps[1] }, "look-up 0 has 3 values"},
+		"constant": {func(_ *model.Architecture, w *model.Weights) { w.Graph.Constants[0].Field = 0 }, "constant table first has 3 values"},
+		"missing":  {func(_ *model.Architecture, w *model.Weights) { w.Graph.Constants = nil }, "the head has 5 inputs"},
+		"infinite": {func(_ *model.Architecture, w *model.Weights) {
+			w.Graph.Constants[0].Values = []float32{1, 2, float32(math.Inf(1))}
+		}, "constant table first has the value +Inf at position 2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := mixed(t)
+			a, w := m.Architecture, m.Weights
+			test.change(&a, &w)
+			if _, err := model.New(a, w); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %v, expected %q", err, test.want)
+			}
+		})
+	}
+}

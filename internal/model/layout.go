@@ -1,0 +1,241 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"shaver/internal/layout"
+)
+
+// Table is an embedding table whose entries are players.
+type Table struct {
+	Name string `json:"name"`
+	Rows int    `json:"rows"` // at least 1
+	Dim  int    `json:"dim"`  // number of columns, 1 to 65536
+}
+
+// LookUp reads one row of a table for each row of data: the row with the local id of a
+// field plus an offset.
+type LookUp struct {
+	Field  int `json:"field"`            // index into Architecture.FieldDims
+	Table  int `json:"table"`            // index into Architecture.Tables
+	Offset int `json:"offset,omitempty"` // row of the table that local id 0 reads
+}
+
+// Span is the rows that one look-up reads, with the numbers of their entries and players.
+// Look-ups and spans correspond one to one, because no row is read by two look-ups and no
+// row is left unread.
+type Span struct {
+	LookUp  int // index of the look-up
+	Field   int // the look-up's field
+	Table   int // the look-up's table
+	Feature int // global id of the field's first feature
+	Row     int // number of the first row over all tables
+	Rows    int // number of rows, which is the size of the field
+	Entry   int // number of the first row's first entry over all tables
+	Dim     int // number of columns
+	Player  int // number of the look-up's first player
+}
+
+// Entries returns the entries [from, to) of the span.
+func (s *Span) Entries() (from, to int) { return s.Entry, s.Entry + s.Rows*s.Dim }
+
+// Plain reports whether the model has a single table in which field j's rows come after
+// those of field j-1. Rows of the table and features are then the same.
+func (a *Architecture) Plain() bool { return len(a.Tables) == 0 && len(a.LookUps) == 0 }
+
+// SameLayout reports whether a and o have the same fields, tables and look-ups.
+func (a *Architecture) SameLayout(o *Architecture) bool {
+	return slices.Equal(a.FieldDims, o.FieldDims) && a.Dim == o.Dim && slices.Equal(a.Tables, o.Tables) && slices.Equal(a.LookUps, o.LookUps)
+}
+
+// Size describes the size of the tables in words.
+func (a *Architecture) Size() string {
+	if a.Plain() {
+		return fmt.Sprintf("a table of %d features x %d columns", a.Features(), a.Dim)
+	}
+	return fmt.Sprintf("%d tables of %d parameters, which %d fields of %d features read", len(a.Tables), a.Parameters(), a.Fields(), a.Features())
+}
+
+// tables returns the tables. A plain architecture has one without a name.
+func (a *Architecture) tables() []Table {
+	if a.Plain() {
+		return []Table{{Rows: a.Features(), Dim: a.Dim}}
+	}
+	return a.Tables
+}
+
+// lookUps returns the look-ups. A plain architecture has one for each field.
+func (a *Architecture) lookUps() []LookUp {
+	if !a.Plain() {
+		return a.LookUps
+	}
+	all := make([]LookUp, len(a.FieldDims))
+	for j, first := range a.Offsets() {
+		all[j] = LookUp{Field: j, Offset: int(first)}
+	}
+	return all
+}
+
+// Shape returns the shape of the tables.
+func (a *Architecture) Shape() layout.Shape {
+	var s layout.Shape
+	for _, t := range a.tables() {
+		s = s.And(t.Rows, t.Dim)
+	}
+	return s
+}
+
+// Spans returns the spans of all look-ups, in the order of their rows.
+func (a *Architecture) Spans() []Span {
+	tables, features := a.tables(), a.Offsets()
+	rows, entries := make([]int, len(tables)), make([]int, len(tables)) // number of the first row and entry of each table
+	for t := range tables[1:] {
+		rows[t+1], entries[t+1] = rows[t]+tables[t].Rows, entries[t]+tables[t].Rows*tables[t].Dim
+	}
+	var spans []Span
+	player := 0
+	for k, l := range a.lookUps() {
+		dim := tables[l.Table].Dim
+		spans = append(spans, Span{
+			LookUp: k, Field: l.Field, Table: l.Table, Feature: int(features[l.Field]), Row: rows[l.Table] + l.Offset, Rows: a.FieldDims[l.Field],
+			Entry: entries[l.Table] + l.Offset*dim, Dim: dim, Player: player,
+		})
+		player += dim
+	}
+	slices.SortFunc(spans, func(s, o Span) int { return s.Row - o.Row })
+	return spans
+}
+
+// PerRow returns, for each row of the tables, the element of values that belongs to the
+// row's feature. values has an element for each feature. The result of a plain
+// architecture is values itself.
+func PerRow[T any](a *Architecture, values []T) []T {
+	if len(values) != a.Features() {
+		panic("model: PerRow: values have the wrong length")
+	}
+	if a.Plain() {
+		return values
+	}
+	var all []T
+	for _, s := range a.Spans() {
+		all = append(all, values[s.Feature:s.Feature+s.Rows]...)
+	}
+	return all
+}
+
+// Expander maps the features of a row of data to the rows of the tables.
+type Expander struct {
+	fields []int   // field of each look-up; nil if the architecture is plain
+	shift  []int32 // number of a row of the tables minus the global id that reads it
+}
+
+// NewExpander returns the expander of a, which must be valid.
+func NewExpander(a *Architecture) *Expander {
+	e := &Expander{}
+	if a.Plain() {
+		return e
+	}
+	e.fields, e.shift = make([]int, len(a.LookUps)), make([]int32, len(a.LookUps))
+	for _, s := range a.Spans() {
+		e.fields[s.LookUp], e.shift[s.LookUp] = s.Field, int32(s.Row-s.Feature)
+	}
+	return e
+}
+
+// Expand returns the rows of the tables that a row with the given global ids, [m], reads:
+// one for each look-up. It uses the memory of into if it has to. The result of a plain
+// architecture is features itself.
+func (e *Expander) Expand(into, features []int32) []int32 {
+	if e.fields == nil {
+		return features
+	}
+	into = into[:0]
+	for k, j := range e.fields {
+		into = append(into, features[j]+e.shift[k])
+	}
+	return into
+}
+
+// ValidateLayout is Validate for FieldDims, Dim, Tables and LookUps alone.
+func (a *Architecture) ValidateLayout() error {
+	if len(a.FieldDims) == 0 {
+		return errors.New("field_dims is empty: a model needs at least one field")
+	}
+	if err := CheckSizes(nil, a.FieldDims); err != nil {
+		return fmt.Errorf("field_dims: %w", err)
+	}
+	if a.Plain() {
+		if a.Dim < 1 || a.Dim > 1<<16 {
+			return fmt.Errorf("dim is %d: expected 1 to 65536 columns", a.Dim)
+		}
+		return nil
+	}
+	if a.Dim != 0 {
+		return fmt.Errorf("dim is %d: expected 0 in a model with tables and look_ups", a.Dim)
+	}
+	if len(a.Tables) == 0 || len(a.LookUps) == 0 {
+		return errors.New("a model needs both tables and look_ups, or neither")
+	}
+	rows, entries := 0, 0
+	for i, t := range a.Tables {
+		switch {
+		case t.Name == "" || slices.ContainsFunc(a.Tables[:i], func(o Table) bool { return o.Name == t.Name }):
+			return fmt.Errorf("table %d has the name %q: expected a name of its own", i, t.Name)
+		case t.Dim < 1 || t.Dim > 1<<16:
+			return fmt.Errorf("table %d (%s) has %d columns: expected 1 to 65536", i, t.Name, t.Dim)
+		case t.Rows < 1 || t.Rows > math.MaxInt32-rows:
+			return fmt.Errorf("table %d (%s) has %d rows after %d: expected at least 1 and less than 2^31 in all tables", i, t.Name, t.Rows, rows)
+		}
+		rows, entries = rows+t.Rows, entries+t.Rows*t.Dim
+	}
+	return a.checkLookUps()
+}
+
+// checkLookUps returns an error if a look-up is invalid, if two look-ups read the same
+// row, or if no look-up reads a row.
+func (a *Architecture) checkLookUps() error {
+	for k, l := range a.LookUps {
+		if l.Field < 0 || l.Field >= len(a.FieldDims) {
+			return fmt.Errorf("look-up %d reads field %d: expected one of %d fields", k, l.Field, len(a.FieldDims))
+		}
+		if l.Table < 0 || l.Table >= len(a.Tables) {
+			return fmt.Errorf("look-up %d reads table %d: expected one of %d tables", k, l.Table, len(a.Tables))
+		}
+		if t, size := a.Tables[l.Table], a.FieldDims[l.Field]; l.Offset < 0 || size > t.Rows-l.Offset {
+			return fmt.Errorf("look-up %d reads rows %d to %d of table %s for field %d: the table has %d rows", k, l.Offset, l.Offset+size-1, t.Name, l.Field, t.Rows)
+		}
+	}
+	order := make([]int, len(a.LookUps)) // look-ups in the order of their rows
+	for k := range order {
+		order[k] = k
+	}
+	slices.SortStableFunc(order, func(k, o int) int {
+		x, y := a.LookUps[k], a.LookUps[o]
+		if x.Table != y.Table {
+			return x.Table - y.Table
+		}
+		return x.Offset - y.Offset
+	})
+	for t, table := range a.Tables {
+		next, last := 0, -1 // the first row that no look-up has read, and the last look-up
+		for _, k := range order {
+			l := a.LookUps[k]
+			switch {
+			case l.Table != t:
+				continue
+			case l.Offset < next:
+				return fmt.Errorf("look-ups %d and %d both read row %d of table %s: tables that look-ups share are not supported", last, k, l.Offset, table.Name)
+			case l.Offset > next:
+				return fmt.Errorf("no look-up reads row %d of table %s: expected that each row is read by one look-up", next, table.Name)
+			}
+			next, last = l.Offset+a.FieldDims[l.Field], k
+		}
+		if next < table.Rows {
+			return fmt.Errorf("no look-up reads row %d of table %s: expected that each row is read by one look-up", next, table.Name)
+		}
+	}
+	return nil
+}
