@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	maxSteps   = 1 << 17 // operators, with loops unrolled
+	maxSteps   = 1 << 17 // nodes of the file, with loops unrolled
 	maxTurns   = 1 << 12 // turns of all loops
 	maxColumns = 1 << 14 // elements of a row of an input
 )
@@ -33,6 +33,22 @@ func (in *input) place(index, batch int) (row, column int) {
 		inner *= int(max(d.Size, 1))
 	}
 	return index / inner % batch, index/inner/batch*inner + index%inner
+}
+
+// fix takes the first axis of all inputs as the batch axis, if they all have n elements on
+// it, and says whether they have.
+func (p *plan) fix(n int) bool {
+	for i := range p.inputs {
+		if in := &p.inputs[i]; in.axis >= 0 || len(in.Dims) == 0 || in.Dims[0].Size != int64(n) {
+			return false
+		}
+	}
+	for i := range p.inputs {
+		p.inputs[i].axis = 0
+		p.inputs[i].columns /= n
+	}
+	p.fixed = n
+	return n > 1
 }
 
 // column returns the name of a column of the input.
@@ -61,6 +77,7 @@ type plan struct {
 	constants map[*onnx.Tensor]*onnx.Tensor // the tensors of Constant nodes, with names
 	decisions map[string][]int64            // what a graph does with several rows, by place in the graph
 	work      int64                         // see element.check
+	fixed     int                           // number of rows for which the file was exported; 0 = any, or one
 }
 
 // builder builds the head for a number of rows.
@@ -247,9 +264,9 @@ func (b *builder) input(i int) (*value, error) {
 		return nil, fault.Inputf("input %s is of %s, expected numbers: strings must be mapped to ids before the model", onnx.Quote(in.Name), in.Type)
 	}
 	count := 1
-	for _, d := range in.Dims {
+	for axis, d := range in.Dims {
 		size := int(d.Size)
-		if d.Size < 0 {
+		if axis == in.axis {
 			size = b.batch
 		}
 		t.shape = append(t.shape, size)

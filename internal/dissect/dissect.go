@@ -57,7 +57,8 @@ type Table struct {
 	Rows int
 	Dim  int
 
-	tensor *onnx.Tensor
+	tensor  *onnx.Tensor
+	decoded []float32 // all values, if the file has them in a form of which no part can be read
 }
 
 // Read fills dst with consecutive values of t in row-major order, beginning at the given
@@ -66,11 +67,12 @@ func (t *Table) Read(dst []float32, row int) error {
 	if len(dst)%t.Dim != 0 || row < 0 || row > t.Rows-len(dst)/t.Dim {
 		panic(fmt.Sprintf("dissect: %d values at row %d of table %s with %d rows of %d values", len(dst), row, t.Name, t.Rows, t.Dim))
 	}
+	if t.decoded != nil {
+		copy(dst, t.decoded[row*t.Dim:])
+		return nil
+	}
 	return t.tensor.ReadFloats(dst, row*t.Dim)
 }
-
-// Tensor returns the tensor of the file that holds t.
-func (t *Table) Tensor() *onnx.Tensor { return t.tensor }
 
 // LookUp reads one row of a table: row id + Offset, where id is that of Field.
 type LookUp struct {

@@ -3,6 +3,7 @@ package dissect
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"math"
 	"reflect"
 	"runtime"
@@ -185,6 +186,13 @@ func TestWaysOfIDs(t *testing.T) {
 			s.initializers[0] = onnxtest.Raw("a", 10, raw, 5, 2)
 			s.ea(node("Cast", names{"a"}, names{"a2"}, attr("to", float32s)), node("Gather", names{"a2", "i"}, names{"ea"}))
 		},
+		"half precision in varints": func(s *sample) {
+			var varints []byte
+			for _, f := range sequence(10) {
+				varints = binary.AppendUvarint(varints, uint64(math.Float32bits(f)>>16)) // bfloat16, which is exact too
+			}
+			s.initializers[0] = onnxtest.Message(nil).Int(1, 5).Int(1, 2).Int(2, 16).Text(8, "a").Text(5, string(varints))
+		},
 		"if": func(s *sample) {
 			s.ea(node("Shape", names{"i"}, names{"count"}), node("Equal", names{"count", "[1]"}, names{"single"}),
 				node("If", names{"single"}, names{"ea"},
@@ -193,6 +201,13 @@ func TestWaysOfIDs(t *testing.T) {
 		},
 		"one row at a time": func(s *sample) {
 			s.inputs = []onnxtest.Message{onnxtest.Value("ids", int64s, 1, 2), onnxtest.Value("x", float32s, 1, 1)}
+		},
+		"batches of 4": func(s *sample) {
+			s.inputs = []onnxtest.Message{onnxtest.Value("ids", int64s, 4, 2), onnxtest.Value("x", float32s, 4, 1)}
+		},
+		"batches of 2, squeezed": func(s *sample) {
+			s.inputs = []onnxtest.Message{onnxtest.Value("ids", int64s, 2, 2), onnxtest.Value("x", float32s, 2, 1)}
+			s.after = append(s.after[:1:1], node("Squeeze", names{"z"}, names{"z1"}), node("Sigmoid", names{"z1"}, names{"y"}))
 		},
 		"squeeze of everything": func(s *sample) {
 			s.after = append(s.after[:1:1], node("Squeeze", names{"z"}, names{"z1"}), node("Sigmoid", names{"z1"}, names{"y"}))
@@ -229,6 +244,12 @@ func TestWaysOfIDs(t *testing.T) {
 			n, err := s.dissect(t, Options{})
 			if err != nil {
 				t.Fatal(err)
+			}
+			if strings.HasPrefix(name, "batches") {
+				if len(n.Notes) != 1 || !strings.Contains(n.Notes[0], "batches of") {
+					t.Errorf("notes %q", n.Notes)
+				}
+				n.Notes = nil
 			}
 			if len(n.Fields) != 2 || n.Fields[0].Rows != 5 || n.Fields[1].Rows != 3 || len(n.LookUps) != 2 || len(n.Notes) != 0 {
 				t.Errorf("fields %+v, look-ups %+v, notes %q", n.Fields, n.LookUps, n.Notes)
@@ -361,9 +382,13 @@ var refusals = map[string]struct {
 	"strings":         {func(s *sample) { s.inputs[1] = onnxtest.Value("x", 8, -1, 1) }, "input x is of string"},
 	"sequence length": {func(s *sample) { s.inputs[0] = onnxtest.Value("ids", int64s, -1, -1) }, "input ids: axis 1 has no fixed size"},
 	"huge input":      {func(s *sample) { s.inputs[0] = onnxtest.Value("ids", int64s, -1, 1<<40) }, "input ids has"},
-	"fixed batch": {func(s *sample) {
+	"fixed batch whose rows touch": {func(s *sample) {
 		s.inputs = []onnxtest.Message{onnxtest.Value("ids", int64s, 4, 2), onnxtest.Value("x", float32s, 4, 1)}
-	}, "dynamic batch axis"},
+		s.after = []onnxtest.Message{node("ReduceMean", names{"h", "[0]"}, names{"m"}), node("Sub", names{"h", "m"}, names{"h2"}), node("MatMul", names{"h2", "w"}, names{"y"})}
+	}, "output y has the shape [4 1] for one row"},
+	"two outputs in one": {func(s *sample) {
+		s.after = []onnxtest.Message{node("MatMul", names{"h", "w"}, names{"z"}), node("Concat", names{"z", "z"}, names{"z2"}, attr("axis", 1)), node("Sigmoid", names{"z2"}, names{"y"})}
+	}, "output y has the shape [1 2] for one row"},
 	"no table":         {func(s *sample) { s.after = []onnxtest.Message{node("Sigmoid", names{"x"}, names{"y"})} }, "no input chooses the rows of a table"},
 	"constant":         {func(s *sample) { s.after = []onnxtest.Message{node("Sigmoid", names{"one"}, names{"y"})} }, "output y"},
 	"unknown operator": {func(s *sample) { s.after = []onnxtest.Message{node("GRU", names{"h"}, names{"y"})} }, "n_y\" (GRU)"},
@@ -392,6 +417,22 @@ var refusals = map[string]struct {
 		s.initializers = append(s.initializers, onnxtest.Ints("many", []int64{1000}))
 		s.after = append(s.after[:1:1], slices.Concat(body.Nodes, []onnxtest.Message{node("Identity", names{"rf"}, names{"y"})})...)
 	}, "loops take more than"},
+	"too many operators": {func(s *sample) {
+		body := onnxtest.Graph{
+			Inputs:  []onnxtest.Message{onnxtest.Value("turn", int64s), onnxtest.Value("go", bools), onnxtest.Value("sum", float32s)},
+			Outputs: []onnxtest.Message{onnxtest.Value("go", bools), onnxtest.Value("sum", float32s)},
+		}
+		for i := range 100 {
+			body.Nodes = append(body.Nodes, node("Identity", names{"turn"}, names{fmt.Sprint("v", i)}))
+		}
+		s.initializers = append(s.initializers, onnxtest.Ints("many", []int64{4000}))
+		s.after = append(s.after[:1:1], node("Loop", names{"many", "", "z"}, names{"y"}, attr("body", body)))
+	}, "operators with its loops unrolled"},
+	"too much work": {func(s *sample) {
+		s.initializers = append(s.initializers, onnxtest.Ints("wide", []int64{2000, 2000}, 2), onnxtest.Ints("[0,1]", []int64{0, 1}, 2))
+		s.after = []onnxtest.Message{node("Reshape", names{"h", "[-1]"}, names{"f"}), node("Gather", names{"f", "[0]"}, names{"s"}), node("Expand", names{"s", "wide"}, names{"m"}),
+			node("MatMul", names{"m", "m"}, names{"p"}), node("ReduceSum", names{"p", "[0,1]"}, names{"y"}, attr("keepdims", 0))}
+	}, "output y takes more than"},
 	"too large a shape": {func(s *sample) {
 		s.initializers = append(s.initializers, onnxtest.Ints("wide", []int64{1 << 40, 5}, 2))
 		s.after = []onnxtest.Message{node("Expand", names{"h", "wide"}, names{"y"})}
@@ -413,9 +454,15 @@ func TestRefusals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSample()
 			c.change(s)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
 			n, err := s.dissect(t, Options{})
+			runtime.ReadMemStats(&after)
 			if err == nil {
 				t.Fatalf("no error, but %+v", n)
+			}
+			if took := after.TotalAlloc - before.TotalAlloc; took > 128<<20 {
+				t.Errorf("%d MiB were allocated", took>>20)
 			}
 			if !fault.IsInput(err) || strings.Contains(err.Error(), "\n") || !strings.HasPrefix(err.Error(), "m.onnx: ") {
 				t.Errorf("error %q, expected one line of bad input that names the file", err)

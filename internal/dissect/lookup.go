@@ -78,7 +78,7 @@ func (b *builder) lookUp(s *step) ([]*value, error) {
 }
 
 // dense returns the value in the head of an element of an input, which s needs.
-func (b *builder) dense(e *element, s *step) (graph.Value, error) {
+func (b *builder) dense(e *element, s *step) graph.Value {
 	in := &b.inputs[e.input]
 	row, column := in.place(e.index, b.batch)
 	key := place{row, e.input, column}
@@ -88,7 +88,7 @@ func (b *builder) dense(e *element, s *step) (graph.Value, error) {
 		b.columns[key] = d
 		b.numbers = append(b.numbers, d)
 	}
-	return d.value, nil
+	return d.value
 }
 
 // network describes what b has built and checks the ids.
@@ -131,15 +131,26 @@ func (b *builder) network() (*Network, error) {
 	for _, l := range b.lookUps {
 		if _, ok := tables[l.tensor]; !ok {
 			tables[l.tensor] = len(n.Tables)
-			n.Tables = append(n.Tables, Table{Name: l.tensor.Name, Rows: l.tensor.Dims[0], Dim: l.dim, tensor: l.tensor})
+			t := Table{Name: l.tensor.Name, Rows: l.tensor.Dims[0], Dim: l.dim, tensor: l.tensor}
+			if !l.tensor.InPlace() { // which reads from the first element on
+				if t.decoded, err = l.tensor.Floats(); err != nil {
+					return nil, err
+				}
+			}
+			n.Tables = append(n.Tables, t)
 		}
 	}
 	slices.SortStableFunc(b.lookUps, func(x, y *lookUp) int {
 		return cmp.Or(cmp.Compare(tables[x.tensor], tables[y.tensor]), cmp.Compare(x.offset, y.offset))
 	})
+	checked := map[*element]int{} // ids that are checked
 	for _, l := range b.lookUps {
 		j := fields[l.place]
 		for _, e := range l.elements {
+			if checked[e] >= n.Fields[j].Rows {
+				continue
+			}
+			checked[e] = n.Fields[j].Rows
 			if err := e.check(l.offset, n.Fields[j].Rows, &b.work); err != nil {
 				return nil, fault.Inputf("node %s: field %s and table %s: %w", onnx.Quote(l.node), onnx.Quote(n.Fields[j].Name), onnx.Quote(l.tensor.Name), err)
 			}

@@ -11,6 +11,9 @@ import (
 
 // node builds a node of the file. It writes the node in the newest form of its operator.
 func (b *builder) node(n *onnx.Node, s *scope, path string) ([]*value, error) {
+	if b.steps++; b.steps > maxSteps {
+		return nil, fault.Inputf("node %s: the graph takes more than %d operators with its loops unrolled", n.Label(), maxSteps)
+	}
 	in := make([]*value, len(n.Inputs))
 	for i, name := range n.Inputs {
 		if name == "" {

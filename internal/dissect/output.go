@@ -13,6 +13,14 @@ import (
 // because a probability would have limits.
 var unbounded = []string{"Gemm", "MatMul", "Add", "Sub", "Sum", "ReduceSum", "ReduceMean", "Neg", "Einsum", "Conv"}
 
+// severalError says that the output has several numbers, count of them on its first axis.
+type severalError struct {
+	error
+	count int
+}
+
+func (e *severalError) Unwrap() error { return e.error }
+
 // logit sets the output of the head to the logit, and describes how it follows from the
 // output of the file, which is v.
 func (b *builder) logit(v *value, o Options) (string, error) {
@@ -31,10 +39,12 @@ func (b *builder) logit(v *value, o Options) (string, error) {
 		return "", fault.Setting(fault.Inputf("output %s is of type %v, expected a probability or a logit", name, info.Type), OutputSetting)
 	}
 	at := trail{b, v.head, 0}
-	if count == 2 && !o.Logit { // probabilities of both classes
-		at.element = 1
+	several := &severalError{fault.Setting(fault.Inputf("output %s has the shape %v for one row, expected one number: export the model with a dynamic batch axis, or choose an output with one number", name, info.Shape), OutputSetting), 1}
+	if count == 2 && !o.Logit {
+		at.element = 1 // of the probabilities of two classes
 	} else if count != 1 {
-		return "", fault.Setting(fault.Inputf("output %s has the shape %v for one row, expected one number: export the model with a dynamic batch axis, or choose an output with one number", name, info.Shape), OutputSetting)
+		several.count = info.Shape[0]
+		return "", several
 	}
 	if o.Logit {
 		b.head.Output, err = at.pick()
@@ -49,6 +59,9 @@ func (b *builder) logit(v *value, o Options) (string, error) {
 		op = node.Op
 	}
 	switch {
+	case count == 2 && op != "Softmax":
+		several.count = info.Shape[0]
+		return "", several
 	case op == "Sigmoid":
 		label := onnx.Quote(node.Name)
 		at.value = node.Inputs[0]

@@ -30,52 +30,111 @@ func dissect(m *onnx.Model, o Options) (*Network, error) {
 	}
 }
 
+// maxWork bounds the multiplications of a row. The largest click models take a hundredth.
+const maxWork = 1 << 32
+
 // attempt takes m apart. bound are the inputs that are known to be the offsets of bags.
 func attempt(m *onnx.Model, o Options, bound map[string]bool) (*Network, error) {
 	p, err := newPlan(m, o, bound)
 	if err != nil {
 		return nil, err
 	}
-	dynamic := slices.ContainsFunc(p.inputs, func(in input) bool { return in.axis >= 0 })
+	if slices.ContainsFunc(p.inputs, func(in input) bool { return in.axis >= 0 }) {
+		return p.dynamic(o)
+	}
+	n, err := p.single(o)
+	var several *severalError
+	if !errors.As(err, &several) {
+		return n, err
+	}
+	// The file may have been exported for a fixed number of rows.
+	if q, other := newPlan(m, o, bound); other == nil && q.fix(several.count) {
+		if n, other := q.several(o); other == nil {
+			n.Notes = append(n.Notes, fmt.Sprintf("the file was exported for batches of %d rows", several.count))
+			return n, nil
+		}
+	}
+	return nil, err
+}
+
+// single takes a file apart that has no batch axis, or one of size 1.
+func (p *plan) single(o Options) (*Network, error) {
+	b, v, err := p.build(1)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := newProbe(b, v); err != nil {
+		return nil, err
+	}
+	return b.finish(v, o)
+}
+
+// several takes a file apart that was exported for a fixed number of rows.
+func (p *plan) several(o Options) (*Network, error) {
+	b, v, err := p.build(p.fixed)
+	if err != nil {
+		return nil, err
+	}
+	all, err := newProbe(b, v)
+	if err != nil {
+		return nil, err
+	}
+	if b, v, err = p.build(1); err != nil {
+		return nil, err
+	}
+	one, err := newProbe(b, v)
+	if err != nil {
+		return nil, err
+	}
+	if err := compare(one, all, all); err != nil {
+		return nil, err
+	}
+	return b.finish(v, o)
+}
+
+// dynamic takes a file apart whose batch axis has no fixed size.
+func (p *plan) dynamic(o Options) (*Network, error) {
 	var probes []*probe // of 3 and 2 rows
 	var single error    // why there are none
 	for _, batch := range []int{3, 2} {
-		if !dynamic || single != nil {
-			break
-		}
 		b, v, err := p.build(batch)
 		var found *bindError
 		if errors.As(err, &found) {
 			return nil, err
 		}
+		var pr *probe
 		if err == nil {
-			var pr *probe
-			if pr, err = newProbe(b, v); err == nil {
-				probes = append(probes, pr)
-			}
+			pr, err = newProbe(b, v)
 		}
-		single = err
+		if single = err; err != nil {
+			break
+		}
+		probes = append(probes, pr)
 	}
 	if single != nil {
 		clear(p.decisions)
+		n, err := p.single(o)
+		if err == nil {
+			n.Notes = append(n.Notes, fmt.Sprintf("the graph computes one row at a time only, although the batch axis has no fixed size (%v)", single))
+		}
+		return n, err
 	}
 	b, v, err := p.build(1)
 	if err != nil {
 		return nil, err
 	}
-	note := ""
-	switch {
-	case single != nil:
-		note = fmt.Sprintf("the graph computes one row at a time only, although the batch axis has no fixed size (%v)", single)
-	case dynamic:
-		one, err := newProbe(b, v)
-		if err != nil {
-			return nil, err
-		}
-		if err := compare(one, probes[1], probes[0]); err != nil {
-			return nil, err
-		}
+	one, err := newProbe(b, v)
+	if err != nil {
+		return nil, err
 	}
+	if err := compare(one, probes[1], probes[0]); err != nil {
+		return nil, err
+	}
+	return b.finish(v, o)
+}
+
+// finish makes the output the logit and describes the network.
+func (b *builder) finish(v *value, o Options) (*Network, error) {
 	text, err := b.logit(v, o)
 	if err != nil {
 		return nil, err
@@ -85,9 +144,6 @@ func attempt(m *onnx.Model, o Options, bound map[string]bool) (*Network, error) 
 		return nil, err
 	}
 	n.Logit = text
-	if note != "" {
-		n.Notes = append(n.Notes, note)
-	}
 	return n, nil
 }
 
@@ -102,6 +158,9 @@ func newProbe(b *builder, v *value) (*probe, error) {
 		return nil, err
 	}
 	b.head.Output = v.head
+	if b.head.Work(maxWork) > maxWork {
+		return nil, fault.Inputf("output %s takes more than %d multiplications for a row, expected a click model", onnx.Quote(b.output), int64(maxWork))
+	}
 	return &probe{b, b.head.Values[v.head].Shape}, nil
 }
 
@@ -134,13 +193,14 @@ func (p *probe) run(seeds ...uint64) (*graph.Tensor, error) {
 }
 
 // compare checks that the rows of a batch do not touch each other: each row of the output
-// is that of a batch with this row only.
+// is that of a batch with this row only. two and three are batches of several rows, and may
+// be the same.
 func compare(one, two, three *probe) error {
 	name := onnx.Quote(one.output)
 	axis := -1
 	if len(one.shape) == len(two.shape) && len(one.shape) == len(three.shape) {
 		for i := range one.shape {
-			if one.shape[i] == 1 && two.shape[i] == 2 && three.shape[i] == 3 && axis < 0 {
+			if one.shape[i] == 1 && two.shape[i] == two.batch && three.shape[i] == three.batch && axis < 0 {
 				axis = i
 			} else if one.shape[i] != two.shape[i] || one.shape[i] != three.shape[i] {
 				axis = len(one.shape)
@@ -148,14 +208,18 @@ func compare(one, two, three *probe) error {
 		}
 	}
 	if axis < 0 || axis == len(one.shape) {
-		return fault.Inputf("output %s has the shapes %v, %v and %v for 1, 2 and 3 rows, expected an axis with the rows: the rows must not depend on each other", name, one.shape, two.shape, three.shape)
+		return fault.Inputf("output %s has the shapes %v, %v and %v for 1, %d and %d rows, expected an axis with the rows: the rows must not depend on each other",
+			name, one.shape, two.shape, three.shape, two.batch, three.batch)
 	}
 	const a, b, c = 1, 2, 3
 	var results [3][2][]float64 // of the rows a and b, a and c, b and a
 	for i, seeds := range [][]uint64{{a, b}, {a, c}, {b, a}} {
+		for len(seeds) < two.batch {
+			seeds = append(seeds, c)
+		}
 		t, err := two.run(seeds...)
 		if err != nil {
-			return fault.Inputf("two rows: %w", err)
+			return fault.Inputf("several rows: %w", err)
 		}
 		results[i] = [2][]float64{slice(t, axis, 0), slice(t, axis, 1)}
 	}

@@ -51,10 +51,6 @@ var elementwise = map[string]bool{
 
 // apply applies an operator in its newest form.
 func (b *builder) apply(name, op string, attributes graph.Attributes, inputs ...*value) ([]*value, error) {
-	b.steps++
-	if b.steps > maxSteps {
-		return nil, fault.Inputf("node %s: the graph takes more than %d operators with its loops unrolled", onnx.Quote(name), maxSteps)
-	}
 	s := &step{name: name, op: op, attributes: attributes, inputs: inputs}
 	traced, heads := false, false
 	for i, v := range inputs {
@@ -160,30 +156,9 @@ func load(t *onnx.Tensor) (*graph.Tensor, error) {
 // applyTrace applies s to values of which at least one is traced. heads says whether
 // others depend on tables. It returns nil if s must be added to the head.
 func (b *builder) applyTrace(s *step, heads bool) ([]*value, error) {
-	// A graph of its own infers the result.
-	var scratch graph.Graph
-	n := graph.Node{Name: s.name, Op: s.op, Attributes: s.attributes}
-	for i, v := range s.inputs {
-		switch {
-		case v == nil:
-			n.Inputs = append(n.Inputs, graph.Absent)
-			continue
-		case v.trace != nil:
-			if s.op == "Slice" && i > 0 {
-				if err := b.bind(v.trace); err != nil {
-					return nil, err
-				}
-			}
-			n.Inputs = append(n.Inputs, scratch.AddInput("", v.trace.kind, v.trace.shape))
-		case b.head.Values[v.head].Constant != nil:
-			n.Inputs = append(n.Inputs, scratch.AddConstant(b.head.Values[v.head].Constant))
-		default:
-			n.Inputs = append(n.Inputs, scratch.AddInput("", b.head.Values[v.head].Type, b.head.Values[v.head].Shape))
-		}
-	}
-	added, err := scratch.Add(n)
+	scratch, added, err := b.inferTrace(s)
 	if err != nil {
-		return nil, fault.Inputf("%w", err)
+		return nil, err
 	}
 	if len(scratch.Nodes) == 0 { // which is so for the shape of a value
 		var out []*value
@@ -217,38 +192,79 @@ func (b *builder) applyTrace(s *step, heads bool) ([]*value, error) {
 			return nil, nil
 		}
 	}
-	same := s.op == "Cast" && s.inputs[0].trace.kind == graph.Float && out[0].trace.kind == graph.Float
-	if same {
-		out[0].trace.elements = elements[0]
+	first := out[0].trace
+	switch {
+	case s.op == "Cast" && s.inputs[0].trace.kind == graph.Float && first.kind == graph.Float:
+		first.elements = elements[0]
 		return out, nil
+	case move(scratch, elements, out):
+		return out, nil
+	case elementwise[s.op] && len(out) == 1:
+		return out, compute(s, scratch, elements, first)
 	}
-	var zero *element
-	moved := scratch.Relabel(&scratch.Nodes[0], func(output, input, at int) {
-		e := zero
-		if input != graph.Nothing {
-			e = elements[input][at]
-		} else if e == nil {
-			e = &element{kind: out[output].trace.kind, constant: zeroOf(out[output].trace.kind)}
-			zero = e
+	return nil, nil
+}
+
+// inferTrace applies s in a graph of its own, where all that depends on the row is an
+// input. It returns the graph and the outputs of s.
+func (b *builder) inferTrace(s *step) (*graph.Graph, []graph.Value, error) {
+	scratch := &graph.Graph{}
+	n := graph.Node{Name: s.name, Op: s.op, Attributes: s.attributes}
+	for i, v := range s.inputs {
+		if v == nil {
+			n.Inputs = append(n.Inputs, graph.Absent)
+			continue
 		}
-		out[output].trace.elements = append(out[output].trace.elements, e)
+		if v.trace != nil {
+			if s.op == "Slice" && i > 0 {
+				if err := b.bind(v.trace); err != nil {
+					return nil, nil, err
+				}
+			}
+			n.Inputs = append(n.Inputs, scratch.AddInput("", v.trace.kind, v.trace.shape))
+			continue
+		}
+		info := b.head.Values[v.head]
+		if info.Constant != nil {
+			n.Inputs = append(n.Inputs, scratch.AddConstant(info.Constant))
+		} else {
+			n.Inputs = append(n.Inputs, scratch.AddInput("", info.Type, info.Shape))
+		}
+	}
+	added, err := scratch.Add(n)
+	if err != nil {
+		return nil, nil, fault.Inputf("%w", err)
+	}
+	return scratch, added, nil
+}
+
+// move gives the outputs of the only node of scratch their elements, and reports whether
+// the node only moves elements.
+func move(scratch *graph.Graph, elements [][]*element, out []*value) bool {
+	return scratch.Relabel(&scratch.Nodes[0], func(output, input, at int) {
+		t := out[output].trace
+		if input == graph.Nothing {
+			t.elements = append(t.elements, &element{kind: t.kind, constant: zeroOf(t.kind)})
+		} else {
+			t.elements = append(t.elements, elements[input][at])
+		}
 	})
-	if moved {
-		return out, nil
-	}
-	if !elementwise[s.op] || len(out) != 1 {
-		return nil, nil
-	}
+}
+
+// compute gives the output of the only node of scratch, an elementwise operator, its
+// elements.
+func compute(s *step, scratch *graph.Graph, elements [][]*element, out *trace) error {
 	places := make([][]int64, len(s.inputs))
 	for i, v := range s.inputs {
 		if v == nil {
 			continue
 		}
-		if places[i], err = broadcast(len(elements[i]), n.Inputs[i], &scratch, out[0].trace.shape); err != nil {
-			return nil, fault.Inputf("node %s (%s): %w", onnx.Quote(s.name), s.op, err)
+		var err error
+		if places[i], err = broadcast(scratch.Values[scratch.Nodes[0].Inputs[i]].Shape, out.shape); err != nil {
+			return fault.Inputf("node %s (%s): %w", onnx.Quote(s.name), s.op, err)
 		}
 	}
-	count, _ := graph.Count(out[0].trace.shape)
+	count, _ := graph.Count(out.shape)
 	for at := range count {
 		arguments := make([]*element, len(s.inputs))
 		for i := range s.inputs {
@@ -256,9 +272,9 @@ func (b *builder) applyTrace(s *step, heads bool) ([]*value, error) {
 				arguments[i] = elements[i][places[i][at]]
 			}
 		}
-		out[0].trace.elements = append(out[0].trace.elements, newComputedElement(out[0].trace.kind, s.op, s.attributes, arguments))
+		out.elements = append(out.elements, newComputedElement(out.kind, s.op, s.attributes, arguments))
 	}
-	return out, nil
+	return nil
 }
 
 func zeroOf(kind graph.Type) *graph.Tensor {
@@ -274,8 +290,13 @@ func zeroOf(kind graph.Type) *graph.Tensor {
 	return t
 }
 
-// broadcast returns for each element of the shape to the element of v that it reads.
-func broadcast(count int, v graph.Value, scratch *graph.Graph, to []int) ([]int64, error) {
+// broadcast returns for each element of the shape to the element of the shape from that it
+// reads.
+func broadcast(from, to []int) ([]int64, error) {
+	count, err := graph.Count(from)
+	if err != nil {
+		return nil, err
+	}
 	numbers := make([]int64, count)
 	for i := range numbers {
 		numbers[i] = int64(i)
@@ -284,8 +305,7 @@ func broadcast(count int, v graph.Value, scratch *graph.Graph, to []int) ([]int6
 	for i, size := range to {
 		shape[i] = int64(size)
 	}
-	out, err := graph.Evaluate("Expand", nil, []*graph.Tensor{
-		graph.NewInts(numbers, scratch.Values[v].Shape...), graph.NewInts(shape, len(shape))})
+	out, err := graph.Evaluate("Expand", nil, []*graph.Tensor{graph.NewInts(numbers, from...), graph.NewInts(shape, len(shape))})
 	if err != nil {
 		return nil, err
 	}
@@ -304,28 +324,9 @@ func (b *builder) materialise(v *value, s *step) error {
 		return b.load(v, s.name)
 	}
 	t := v.trace
-	var parts []graph.Value
-	width := 1
-	for _, e := range t.elements {
-		switch {
-		case e.constant != nil && e.kind == graph.Float:
-			parts = append(parts, b.head.AddConstant(graph.NewFloats(e.constant.Floats, 1, 1)))
-		case e.plain() && e.kind == graph.Float:
-			d, err := b.dense(e, s)
-			if err != nil {
-				return err
-			}
-			parts = append(parts, d)
-		default:
-			parts = nil
-		}
-		if parts == nil {
-			break
-		}
-	}
-	if len(parts) == len(t.elements) && len(parts) > 0 {
+	if parts := b.parts(t, s); parts != nil {
 		var err error
-		v.head, err = b.join(s.name, parts, width, 1, t.shape)
+		v.head, err = b.join(s.name, parts, 1, 1, t.shape)
 		return err
 	}
 	if len(t.elements) == 0 {
@@ -352,6 +353,25 @@ func (b *builder) materialise(v *value, s *step) error {
 	}
 	v.head = out[t.output].head
 	return nil
+}
+
+// parts returns the elements of t as values of the head of shape [1, 1], if they are dense
+// inputs and constants only. Otherwise it returns nil.
+func (b *builder) parts(t *trace, s *step) []graph.Value {
+	for _, e := range t.elements {
+		if e.kind != graph.Float || e.constant == nil && !e.plain() {
+			return nil
+		}
+	}
+	var parts []graph.Value
+	for _, e := range t.elements {
+		if e.constant != nil {
+			parts = append(parts, b.head.AddConstant(graph.NewFloats(e.constant.Floats, 1, 1)))
+			continue
+		}
+		parts = append(parts, b.dense(e, s))
+	}
+	return parts
 }
 
 // join returns parts of shape [1, width] as one value of the given shape.

@@ -264,3 +264,18 @@ func (p *graphProbe) coalition(present []bool) float64 {
 	p.runner.Run(p.slots[:1])
 	return p.slots[0]
 }
+
+func (p *graphProbe) coalitions(first int, logits []float64) {
+	for from := 0; from < len(logits); from += kernel.States {
+		part := logits[from:min(from+kernel.States, len(logits))]
+		for k := range p.entries {
+			states := p.runner.Players().Element(k)
+			for t := range part {
+				if states[t] = p.baseline[k]; (first+from+t)>>k&1 == 1 {
+					states[t] = p.entries[k]
+				}
+			}
+		}
+		p.runner.Run(part)
+	}
+}

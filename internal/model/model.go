@@ -151,6 +151,7 @@ type prober interface {
 	empty() float64
 	walk(order []int32, logits []float64)
 	coalition(present []bool) float64
+	coalitions(first int, logits []float64)
 }
 
 // Scorer computes logits of whole rows. Only one goroutine may use it at a time.
@@ -193,3 +194,8 @@ func (p *Probe) Walk(order []int32, logits []float64) { p.p.walk(order, logits) 
 // scratch. present has D elements. With all players present the result equals that of a
 // Scorer to the last bit.
 func (p *Probe) Coalition(present []bool) float64 { return p.p.coalition(present) }
+
+// Coalitions sets logits[i] to the logit of the coalition number first+i. Bit k of a
+// coalition's number is set if player k is present. The logits are those of Coalition, but
+// a model of Kind Graph computes many at a time.
+func (p *Probe) Coalitions(first int, logits []float64) { p.p.coalitions(first, logits) }

@@ -71,9 +71,10 @@ type networkProbe struct {
 	constant float64
 
 	// The current walk.
-	x   []float32
-	pre pre
-	sum pairSum
+	x       []float32
+	present []bool // the current coalition
+	pre     pre
+	sum     pairSum
 
 	// The current tile: steps of the walk that change something.
 	step    []int     // number of each step in the walk
@@ -89,7 +90,7 @@ func (h *head) newProbe(m *Model, baseline []float32) prober {
 		m: m, baseline: baseline, scorer: scorer,
 		emptyPre: h.newPre(), emptySum: newPairSum(m),
 		entries: make([]float32, m.Players()),
-		x:       make([]float32, m.Players()), pre: h.newPre(), sum: newPairSum(m),
+		x:       make([]float32, m.Players()), present: make([]bool, m.Players()), pre: h.newPre(), sum: newPairSum(m),
 		step: make([]int, 0, rows), player: make([]int32, 0, rows), change: make([]float32, 0, rows), shallow: make([]float64, 0, rows),
 	}
 	s := p.scorer.s
@@ -162,6 +163,15 @@ func (p *networkProbe) coalition(present []bool) float64 {
 		}
 	}
 	return p.scorer.logit(p.row, p.x)
+}
+
+func (p *networkProbe) coalitions(first int, logits []float64) {
+	for i := range logits {
+		for k := range p.present {
+			p.present[k] = (first+i)>>k&1 == 1
+		}
+		logits[i] = p.coalition(p.present)
+	}
 }
 
 // pairSum computes, in float64, the part of the logit that reads the entries directly. It is

@@ -5,17 +5,20 @@ import (
 	"math/bits"
 )
 
+// coalitions is the number of coalitions that exact evaluates at a time, a power of 2.
+const coalitions = 1 << 12
+
 // exact enumerates every coalition of a row's players.
 type exact struct {
 	byProbe
-	weight  []float64 // by number s of other players present: s! (D-1-s)! / D!, [D]
-	loss    []float64 // loss of each coalition, in LossUnits, [2^D]; bit i of the index is set if player i is present
-	present []bool    // the current coalition, [D]
+	weight []float64 // by number s of other players present: s! (D-1-s)! / D!, [D]
+	loss   []float64 // loss of each coalition, in LossUnits, [2^D]; bit i of the index is set if player i is present
+	logits []float64 // logits of some consecutive coalitions
 }
 
 func newExact(s *setup) evaluator {
 	players := s.game.Model.Players()
-	e := &exact{byProbe: newByProbe(s), weight: make([]float64, players), loss: make([]float64, 1<<players), present: make([]bool, players)}
+	e := &exact{byProbe: newByProbe(s), weight: make([]float64, players), loss: make([]float64, 1<<players), logits: make([]float64, min(1<<players, coalitions))}
 	for s := range e.weight {
 		logWeight := lgamma(s+1) + lgamma(players-s) - lgamma(players+1)
 		e.weight[s] = math.Exp(logWeight)
@@ -33,15 +36,15 @@ func lgamma(n int) float64 {
 // (loss(S) - loss(S with i)) over all coalitions S without i.
 func (e *exact) values(phi, _ []int64, r int) error {
 	label := e.batch.Label[r]
-	for set := range e.loss {
-		for i := range e.present {
-			e.present[i] = set>>i&1 == 1
+	for set := 0; set < len(e.loss); set += len(e.logits) {
+		e.probe.Coalitions(set, e.logits)
+		for i, logit := range e.logits {
+			units, err := loss(logit, label)
+			if err != nil {
+				return err
+			}
+			e.loss[set+i] = float64(units)
 		}
-		units, err := loss(e.probe.Coalition(e.present), label)
-		if err != nil {
-			return err
-		}
-		e.loss[set] = float64(units)
 	}
 	for i := range phi {
 		value := 0.0

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// encodedRows writes a file of random rows for fields of the given sizes.
+func encodedRows(t *testing.T, path string, rows int, sizes ...int) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(1, 2))
+	var b bytes.Buffer
+	b.WriteString("label")
+	for j := range sizes {
+		fmt.Fprintf(&b, ",f%d", j)
+	}
+	for range rows {
+		fmt.Fprintf(&b, "\n%d", r.IntN(2))
+		for _, size := range sizes {
+			fmt.Fprintf(&b, ",%d", r.IntN(size))
+		}
+	}
+	if err := os.WriteFile(path, append(b.Bytes(), '\n'), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// refusedLine runs the program and expects that it ends with code 42 and one line that
+// contains want.
+func refusedLine(t *testing.T, want string, args ...string) {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), "shaver", args...)
+	var stderr bytes.Buffer
+	c.Stderr = &stderr
+	code, err := exitCode(c.Run())
+	if line := stderr.String(); err != nil || code != 42 || !strings.Contains(line, want) || strings.Count(line, "\n") != 1 {
+		t.Errorf("shaver %q ended with code %d (%v): %s, expected 42 and %q", args, code, err, line, want)
+	}
+}
+
+// A model with tables of two widths that was exported to ONNX goes through import,
+// evaluation, plan, scores and sweep. The file that convert writes gives the same scores.
+func TestGraphEndToEnd(t *testing.T) {
+	folder := t.TempDir()
+	path := func(name string) string { return filepath.Join(folder, name) }
+	export := filepath.Join("..", "..", "testdata", "onnx", "ncf.dynamo.onnx")
+	encodedRows(t, path("rows.csv"), 300, 7, 11)
+	command(t, "shaver", "dataset", "import", "csv", "--train", path("rows.csv"), "--split", "8:1:1", "--model", export, "--out", path("data"))
+	command(t, "shaver", "model", "convert", export, path("ncf.safetensors"))
+	var measured [2]struct {
+		LogLoss float64 `json:"log_loss"`
+		Rows    int     `json:"rows"`
+	}
+	for i, file := range []string{export, path("ncf.safetensors")} {
+		shaver(t, &measured[i], "evaluate", "--model", file, "--dataset", path("data"))
+	}
+	if measured[0] != measured[1] || measured[0].Rows == 0 {
+		t.Errorf("the export gives %+v, the converted file %+v", measured[0], measured[1])
+	}
+	for _, file := range []string{export, path("ncf.safetensors")} {
+		command(t, "shaver", "plan", "--model", file, "--dataset", path("data"), "--estimator", "permutation")
+		command(t, "shaver", "score", "--model", file, "--dataset", path("data"), "--estimator", "permutation", "--passes", "2", "--out", path(filepath.Base(file)+".arrow"))
+	}
+	first, err := os.ReadFile(path("ncf.dynamo.onnx.arrow"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := os.ReadFile(path("ncf.safetensors.arrow"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(first, second) {
+		t.Error("the export and the converted file have different scores")
+	}
+	var scores struct {
+		EfficiencyError *float64 `json:"efficiency_error"`
+	}
+	shaver(t, &scores, "scores", "inspect", path("ncf.dynamo.onnx.arrow"))
+	if scores.EfficiencyError == nil || math.Abs(*scores.EfficiencyError) > 1e-6 {
+		t.Errorf("the efficiency error is %v", scores.EfficiencyError)
+	}
+	command(t, "shaver", "sweep", "--model", export, "--scores", path("ncf.dynamo.onnx.arrow"), "--dataset", path("data"))
+	refusedLine(t, "pruned models of kind graph cannot be written yet", "prune", "--model", export, "--scores", path("ncf.dynamo.onnx.arrow"), "--sparsity", "0.5", "--out", path("pruned.safetensors"))
+	refusedLine(t, "the multilinear estimator needs derivatives", "score", "--model", export, "--dataset", path("data"), "--estimator", "multilinear", "--out", path("no.arrow"))
+	refusedLine(t, "the taylor estimator needs derivatives", "plan", "--model", export, "--dataset", path("data"), "--estimator", "taylor")
+}
+
+// An AutoInt that was exported to ONNX is scored exactly.
+func TestGraphExact(t *testing.T) {
+	folder := t.TempDir()
+	export := filepath.Join("..", "..", "testdata", "onnx", "recbole-autoint.dynamo.onnx")
+	var facts struct {
+		Fields []struct {
+			Rows int `json:"rows"`
+		} `json:"fields"`
+	}
+	shaver(t, &facts, "model", "inspect", export)
+	var sizes []int
+	for _, f := range facts.Fields {
+		sizes = append(sizes, f.Rows)
+	}
+	encodedRows(t, filepath.Join(folder, "rows.csv"), 10, sizes...)
+	command(t, "shaver", "dataset", "import", "csv", "--train", filepath.Join(folder, "rows.csv"), "--split", "8:1:1", "--model", export, "--out", filepath.Join(folder, "data"))
+	out := filepath.Join(folder, "exact.arrow")
+	command(t, "shaver", "score", "--model", export, "--dataset", filepath.Join(folder, "data"), "--estimator", "exact", "--out", out)
+	var scores struct {
+		EfficiencyError *float64 `json:"efficiency_error"`
+	}
+	shaver(t, &scores, "scores", "inspect", out)
+	if scores.EfficiencyError == nil || math.Abs(*scores.EfficiencyError) > 1e-6 {
+		t.Errorf("the efficiency error is %v", scores.EfficiencyError)
+	}
+}
