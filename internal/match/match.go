@@ -61,7 +61,7 @@ func Find(g *graph.Graph, fields int, lookUps []LookUp) (*Network, error) {
 	if len(lookUps) != len(g.Inputs) {
 		return nil, errors.New("it has dense inputs")
 	}
-	m := &matcher{reader: reader{g: g, values: map[graph.Value][]polynomial{}, places: []place{{}}}, lookUps: lookUps}
+	m := &matcher{reader: reader{g: g, values: map[graph.Value][]polynomial{}, places: []place{{}}, used: map[*graph.Tensor]bool{}}, lookUps: lookUps}
 	n := &m.Network
 	n.Embedding = slices.Repeat([]int{-1}, fields)
 	for k, l := range lookUps {
@@ -267,7 +267,7 @@ func (m *matcher) deep(network *sum) error {
 		reorder(&side, order)
 		m.Output.Weight = append(slices.Clone(side.Weight), m.Output.Weight...)
 		m.Output.In += side.In
-	case len(crossed.inputs) > 0:
+	case len(crossed.inputs) > 0, !slices.ContainsFunc(inputs, func(p polynomial) bool { return len(p) > 1 }):
 		return err
 	default:
 		m.Kind, m.Structure = model.DCNv2, model.Stacked

@@ -249,7 +249,12 @@ func (r *reader) reduce(n *graph.Node, square bool) ([]polynomial, error) {
 }
 
 // layer adds a linear layer with a matrix whose element (o, i) is at o*down + i*right.
-func (r *reader) layer(inputs []polynomial, out int, matrix []float32, down, right int, bias []float32) ([]polynomial, error) {
+func (r *reader) layer(inputs []polynomial, out int, t *graph.Tensor, down, right int, bias []float32) ([]polynomial, error) {
+	if r.used[t] { // and a small file could have very many weights
+		return nil, errors.New("no kind has two layers with one matrix")
+	}
+	r.used[t] = true
+	matrix := t.Floats
 	l := &linear{out: out, weight: matrix, bias: bias}
 	if right != 1 {
 		l.weight = make([]float32, 0, len(matrix))
@@ -280,9 +285,9 @@ func (r *reader) product(n *graph.Node) ([]polynomial, error) {
 		case len(inputs) != in:
 			return nil, errMatrix
 		case i == 0:
-			return r.layer(inputs, out, t.Floats, in, 1, nil)
+			return r.layer(inputs, out, t, in, 1, nil)
 		}
-		return r.layer(inputs, out, t.Floats, 1, out, nil)
+		return r.layer(inputs, out, t, 1, out, nil)
 	}
 	return nil, errMatrix
 }
@@ -321,9 +326,9 @@ func (r *reader) gemm(n *graph.Node) ([]polynomial, error) {
 		}
 	}
 	if swap("transB") {
-		return r.layer(inputs, out, t.Floats, in, 1, bias)
+		return r.layer(inputs, out, t, in, 1, bias)
 	}
-	return r.layer(inputs, out, t.Floats, 1, out, bias)
+	return r.layer(inputs, out, t, 1, out, bias)
 }
 
 func (r *reader) normalise(n *graph.Node) ([]polynomial, error) {

@@ -48,6 +48,7 @@ type reader struct {
 	g      *graph.Graph
 	values map[graph.Value][]polynomial // elements
 	places []place                      // of each atom
+	used   map[*graph.Tensor]bool       // matrices of layers
 	terms  int
 }
 
@@ -85,6 +86,9 @@ func (r *reader) atoms(s *source, n int) ([]polynomial, error) {
 func (r *reader) elements(v graph.Value) ([]polynomial, error) {
 	if known, ok := r.values[v]; ok {
 		return known, nil
+	}
+	if v == graph.Absent {
+		return nil, errors.New("an input is missing")
 	}
 	t := r.g.Values[v].Constant
 	if t == nil || t.Type != graph.Float {
