@@ -124,6 +124,9 @@ func report(levels []*level, peers []*peer) {
 			if fmt.Printf(" %.0f", rate); theirs > 0 {
 				fmt.Printf(" (%.1fx)", rate/theirs)
 			}
+			if share := l.median(func(t *turn) float64 { return t.Lines[i].Share }); share > 0 {
+				fmt.Printf(" (%.0f%% of the peak)", 100*share)
+			}
 			fmt.Print(" |")
 		}
 		if theirs > 0 {

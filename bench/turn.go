@@ -43,6 +43,9 @@ type line struct {
 	Name string   `json:"name"`
 	Peer peerName `json:"peer"`
 	Rate float64  `json:"rate"` // rows per second and core
+	// Share is the fraction of the core's peak that the head's products of matrices reach,
+	// for models of Kind Graph. The peak is measured right after the walks.
+	Share float64 `json:"share,omitempty"`
 }
 
 // bench is a model with the rows whose walks are measured.
@@ -82,7 +85,11 @@ func printTurn(level, checkpoints, only string) error {
 			return fmt.Errorf("%s: %w", b.name, err)
 		}
 		name := peerName{Kind: b.peer, Players: b.game.Model.Players()}
-		t.Lines = append(t.Lines, line{Name: b.name, Peer: name, Rate: b.rate})
+		l := line{Name: b.name, Peer: name, Rate: b.rate}
+		if best := peak(); best > 0 {
+			l.Share = b.rate * 2 * float64(b.game.Model.Players()*b.game.Model.Products()) / best
+		}
+		t.Lines = append(t.Lines, l)
 	}
 	for _, l := range newLayers() {
 		t.Layers = append(t.Layers, share{l.name, l.share()})
@@ -91,7 +98,8 @@ func printTurn(level, checkpoints, only string) error {
 }
 
 // shapes returns the benches: DeepFM and DCN-Mix with P = 624, 352 and 176 players of 16
-// columns, an MLP of 400-400-400 and random weights, and then the checkpoints.
+// columns, an MLP of 400-400-400 and random weights; DCNv2 and AutoInt as graphs with
+// P = 624; and then the checkpoints.
 func shapes(checkpoints string) ([]*bench, error) {
 	var lines []*bench
 	for _, fields := range []int{39, 22, 11} {
@@ -108,6 +116,18 @@ func shapes(checkpoints string) ([]*bench, error) {
 			}
 			lines = append(lines, &bench{name: name, game: game(modeltest.Calibrated(a, .4, zero)), rows: modeltest.Rows(a, 64, 1), peer: "dcn-mix"})
 		}
+	}
+	cross := model.Architecture{Kind: model.DCNv2, FieldDims: slices.Repeat([]int{50}, 39), Dim: 16, Hidden: []int{400, 400, 400}, CrossLayers: 2, Structure: model.Parallel}
+	for _, g := range []struct {
+		name  string
+		model *model.Model
+	}{{"DCNv2", modeltest.Graph(cross, modeltest.Weights(cross, 1))}, {"AutoInt", modeltest.AutoInt(39, 1)}} {
+		values, _, err := baseline.Of(baseline.Codebook, &g.model.Architecture, g.model.Weights.Embedding, make([]int64, g.model.Features()))
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, &bench{name: fmt.Sprintf("%s as a graph, P = %d", g.name, g.model.Players()),
+			game: game(g.model, values), rows: modeltest.Rows(g.model.Architecture, 64, 1)})
 	}
 	for path := range strings.SplitSeq(checkpoints, ",") {
 		if path == "" {

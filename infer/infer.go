@@ -58,6 +58,9 @@ func Open(path string) (*Model, error) {
 	var m *model.Model
 	err = guarded(path, func() (err error) {
 		m, err = checkpoint.ParseModel(path, file.data)
+		if err == nil && len(m.Dense) > 0 {
+			err = fault.Inputf("%s: the model reads %d dense inputs, but rows have ids only: expected a model without dense inputs", path, len(m.Dense))
+		}
 		return err
 	})
 	if err != nil {

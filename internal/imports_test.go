@@ -98,7 +98,7 @@ chaos:                  cli github.com/nats-io/nats.go
 
 # for tests of other packages
 prepare/preparetest:    baseline checkpoint dataset estimator ingest model planted prepare
-model/modeltest:        model
+model/modeltest:        graph model
 onnx/onnxtest:          google.golang.org/protobuf
 estimator/estimatortest: estimator
 graph/graphtest:        graph

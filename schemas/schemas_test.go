@@ -362,7 +362,7 @@ func TestNames(t *testing.T) {
 		{"ranks of a sweep", texts(property("sweep.v1.json", "properties", "settings", "properties", "rank")["enum"]), prune.Ranks()},
 		{"kinds of a sweep", texts(property("sweep.v1.json", "properties", "kind")["enum"]), texts(property("architecture.v1.json", "properties", "kind")["enum"])},
 		{"kinds", texts(property("architecture.v1.json", "properties", "kind")["enum"]),
-			[]string{string(model.FM), string(model.DeepFM), string(model.DCNMix), string(model.DCNv2), string(model.WideDeep)}},
+			[]string{string(model.FM), string(model.DeepFM), string(model.DCNMix), string(model.DCNv2), string(model.WideDeep), string(model.Graph)}},
 		{"structures", texts(property("architecture.v1.json", "properties", "structure")["enum"]), []string{model.Stacked, model.Parallel}},
 		{"splits", texts(property("dataset.v1.json", "properties", "splits", "items", "properties", "name")["enum"]),
 			[]string{dataset.Train, dataset.Val, dataset.Test}},
@@ -441,11 +441,17 @@ func TestArchitecture(t *testing.T) {
 		func(a *model.Architecture) { a.Structure = "" },
 		func(a *model.Architecture) { a.Structure = model.Parallel },
 		func(a *model.Architecture) { a.Structure = "both" },
-		func(a *model.Architecture) { a.Tables = []model.Table{{Name: "t", Rows: a.Features(), Dim: 2}} },
-		func(a *model.Architecture) { a.LookUps = []model.LookUp{{}} },
+		func(a *model.Architecture) { a.Tables = append(a.Tables, model.Table{Name: "t", Rows: a.Features()}) },
+		func(a *model.Architecture) { a.LookUps = append(a.LookUps, model.LookUp{Field: -1}) },
+		func(a *model.Architecture) { a.Tables, a.LookUps = nil, nil },
+		func(a *model.Architecture) { a.Kind, a.Hidden = model.Graph, []int{4} },
 	}
 	refused := 0
-	for name, a := range modeltest.Architectures() {
+	tables := modeltest.LookUps()
+	tables.Kind = model.Graph
+	architectures := modeltest.Architectures()
+	architectures["graph"], architectures["graph-tables"] = model.Architecture{Kind: model.Graph, FieldDims: []int{2, 3}, Dim: 4}, tables
+	for name, a := range architectures {
 		accept(t, "architecture.v1.json", marshal(t, a))
 		for i, change := range changes {
 			changed := a

@@ -3,7 +3,6 @@
 Everything here is deterministic: weights come from randomise, rows from rows.
 """
 
-import collections
 import contextlib
 import io
 import logging

@@ -312,7 +312,7 @@ func (b *badMaker) dataset(from, to, old, new string) {
 func (b *badMaker) datasets() {
 	same := `"version"`
 	for name, edit := range map[string][2]string{
-		"ds-version":  {`shaver.dataset/1`, `shaver.dataset/2`},
+		"ds-version":  {`shaver.dataset/1`, `shaver.dataset/3`},
 		"ds-nojson":   {`{`, `[`},
 		"ds-unknown":  {same, `"more": 1, "version"`},
 		"ds-type":     {`"skipped": 0`, `"skipped": "no"`},
@@ -430,6 +430,11 @@ func (b *badMaker) rows() {
 		"wide.csv":       head + "0,0,1,1\n",
 		"negative.csv":   head + "0,-1,1\n",
 		"text.csv":       head + "0,0,L\n",
+		"headless.csv":   "0,1,2\n1,0,1\n",
+		"garbage.csv":    "label,price,color\n0,1.5,1\n1,cheap,2\n",
+		"infinite.csv":   "label,price,color\n0,1.5,1\n1,-inf,2\n",
+		"noprice.csv":    "label,price,color\n0,1.5,1\n1,,2\n",
+		"constant.csv":   "label,price,color\n0,1.5,1\n1,1.5,2\n",
 		"hole.csv":       head + "0,,1\n",
 		"float.csv":      head + "0,1.5,1\n",
 		"hugeid.csv":     head + "0,99999999999999999999,1\n",

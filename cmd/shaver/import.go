@@ -188,6 +188,7 @@ func (o *rawOptions) config(c *cobra.Command, run *importRun, format ingest.Form
 				config.Format.Columns = append(config.Format.Columns, ingest.Column{Name: name})
 			}
 		}
+		return config, checkDense(&ck.Architecture, &config.Format.Dense)
 	}
 	return config, nil
 }
@@ -357,7 +358,7 @@ func (o *columnOptions) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&o.label, "label", "label", "`name` of the label column")
 	f.Int64Var(&o.from, "label-from", 0, "smallest `count` that makes the label 1; 0 if labels are 0 and 1")
-	f.StringSliceVar(&o.columns, "columns", nil, "`columns` that are fields, in this order, each NAME or NAME=FIELD (default the fields of the dataset in --vocabulary or those that --model names, else all columns except the label)")
+	f.StringSliceVar(&o.columns, "columns", nil, "`columns` that are fields, in this order, each NAME or NAME=FIELD (default the fields of the dataset in --vocabulary or those that --model names, else all columns except the label and those of --dense)")
 	cli.Group(c, rowFlags, "label", "label-from", "columns")
 }
 

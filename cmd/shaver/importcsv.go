@@ -126,6 +126,9 @@ func (o *csvOptions) importEncoded(ctx context.Context, numbers ingest.Dense, sh
 			return nil, err
 		}
 		config.Sizes = ck.Architecture.FieldDims
+		if err := checkDense(&ck.Architecture, &numbers); err != nil {
+			return nil, err
+		}
 	}
 	summary, err := ingest.ImportEncoded(ctx, config)
 	return summary, withFlags(err, "--model or --field-sizes")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"shaver/internal/dense"
 	"shaver/internal/fault"
 	"shaver/internal/ingest"
+	"shaver/internal/model"
 )
 
 // denseOptions say which columns become dense inputs.
@@ -41,8 +43,9 @@ players. A column may have a rule, as in --dense age,price:log1p,dwell:zscore:
   none           x, the default
   log1p          ln(1+x), for x above -1
   log1p-clipped  ln(1+max(x,0))
-  zscore         (x-mean)/deviation, with the mean and the deviation of the train
-                 split; zscore=MEAN/DEVIATION gives those of the model's training
+  zscore         (x-mean)/deviation, with both of the train split, or with
+                 given ones: zscore=MEAN/DEVIATION
+
 If --vocabulary is the folder of a dataset, its rules and statistics are used.
 `
 
@@ -85,10 +88,7 @@ func adopt(into *ingest.Dense, d *dataset.Dataset, all bool) error {
 	}
 	for i := range into.Columns {
 		c := &into.Columns[i]
-		name := c.Input.Name
-		if name == "" {
-			name = c.Name
-		}
+		name := cmp.Or(c.Input.Name, c.Name)
 		at := slices.IndexFunc(d.Dense, func(in dense.Input) bool { return in.Name == name })
 		if at < 0 {
 			continue
@@ -102,6 +102,17 @@ func adopt(into *ingest.Dense, d *dataset.Dataset, all bool) error {
 		}
 		if into.Missing == "" {
 			c.Input.Missing = earlier.Missing
+		}
+	}
+	return nil
+}
+
+// checkDense returns an error if the model a reads a dense input that an import does not
+// make.
+func checkDense(a *model.Architecture, numbers *ingest.Dense) error {
+	for _, name := range a.Dense {
+		if !slices.ContainsFunc(numbers.Columns, func(c ingest.DenseColumn) bool { return cmp.Or(c.Input.Name, c.Name) == name }) {
+			return fault.Usagef("the model reads the dense input %q: name its column with --dense", name)
 		}
 	}
 	return nil

@@ -77,7 +77,7 @@ func isONNX(path string) bool { return strings.EqualFold(filepath.Ext(path), ".o
 
 // onnxFlags adds the flags that say how the output of an .onnx file is understood.
 func onnxFlags(c *cobra.Command, o *dissect.Options) {
-	c.Flags().StringVar(&o.Output, "model-output", "", "`name` of the output of an .onnx file (default the only one)")
+	c.Flags().StringVar(&o.Output, "model-output", "", "`name` of the output of an .onnx file, or NAME[I] for one of its numbers (default the only one)")
 	c.Flags().BoolVar(&o.Logit, "logit", false, "take the output of an .onnx file as the logit, whatever computes it")
 }
 

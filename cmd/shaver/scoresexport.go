@@ -26,8 +26,8 @@ func scoresExportCommand() *cobra.Command {
 		Long: fmt.Sprintf(`Export scores as CSV or Parquet: one line for each feature, in the order of
 global ids, with field, id, count, t, t_population, and for each column c of the
 table phi_c, abs_c, rms_c, se_c and se_population_c. If a model has several
-tables, there is one line for each row of a table, columns that a table lacks are
-empty, and the last column is the name of the table.
+tables, each row of a table has a line, columns that a table lacks are empty,
+and the last column is the name of the table.
 
 phi_c plus or minus t*se_c is a 95%% interval for the value on the dataset.
 phi_c plus or minus t_population*se_population_c is such an interval for the

@@ -118,7 +118,10 @@ func (o *frequencyOptions) view() (*frequencyView, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &frequencyView{Aggregate: o.aggregate, Sparsity: o.sparsity, Rows: s.Rows, Dim: s.Shape.Dim()}
+	v := &frequencyView{Aggregate: o.aggregate, Sparsity: o.sparsity, Rows: s.Rows}
+	if entries := a.FeatureEntries(); slices.Min(entries) == slices.Max(entries) {
+		v.Dim = entries[0]
+	}
 	v.All = prune.AllBins(a, s.Count, mask, o.bins)
 	for j, bins := range prune.Bins(a, s.Count, mask, o.bins) {
 		top, bottom := ends(ranked[j], o.top)

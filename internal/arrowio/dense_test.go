@@ -143,7 +143,7 @@ func TestDenseRefuses(t *testing.T) {
 	}{
 		{[]string{"a", "a"}, `dense input 0 and dense input 1 have the same name "a"`},
 		{[]string{"date"}, `field 1 and dense input 0 have the same name "date"`},
-		{[]string{"label"}, "reserved"},
+		{[]string{"label"}, "reserved for another column: rename the dense input"},
 		{[]string{""}, "dense input 0 has an empty name"},
 		{make([]string, maxColumns), "expected at most"},
 	} {

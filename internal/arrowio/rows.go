@@ -41,17 +41,18 @@ func CheckColumns(fields, dense []string) error {
 	}
 	seen := make(map[string]string, len(fields)+len(dense))
 	for i, name := range slices.Concat(fields, dense) {
-		what := fmt.Sprintf("field %d", i)
+		kind, at := "field", i
 		if i >= len(fields) {
-			what = fmt.Sprintf("dense input %d", i-len(fields))
+			kind, at = "dense input", i-len(fields)
 		}
+		what := fmt.Sprintf("%s %d", kind, at)
 		switch before, ok := seen[name]; {
 		case name == "":
 			return fmt.Errorf("%s has an empty name", what)
 		case !utf8.ValidString(name):
 			return fmt.Errorf("%s has the name %q, which is not UTF-8", what, name)
 		case name == rowColumn || name == labelColumn:
-			return fmt.Errorf("%s has the name %q, which is reserved for another column: rename it", what, name)
+			return fmt.Errorf("%s has the name %q, which is reserved for another column: rename the %s", what, name, kind)
 		case ok && i < len(fields):
 			return fmt.Errorf("fields %s and %d have the same name %q", strings.TrimPrefix(before, "field "), i, name)
 		case ok:

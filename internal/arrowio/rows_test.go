@@ -179,7 +179,7 @@ func TestRowWriterRefuses(t *testing.T) {
 		{[]string{"a"}, []int{0}, "field 0 (a) has size 0"},
 		{[]string{"a", "b"}, []int{1 << 30, 1 << 30}, "field 1 (b) has size 1073741824"},
 		{[]string{"a", "a"}, []int{1, 1}, `fields 0 and 1 have the same name "a"`},
-		{[]string{"label"}, []int{1}, "rename it"},
+		{[]string{"label"}, []int{1}, "rename the field"},
 		{[]string{""}, []int{1}, "empty name"},
 		{[]string{"\xff"}, []int{1}, "not UTF-8"},
 	} {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/apache/arrow/go/v17/parquet"
 	"github.com/apache/arrow/go/v17/parquet/file"
 
 	"shaver/internal/fault"
@@ -250,6 +251,60 @@ func TestScoresParquet(t *testing.T) {
 	}
 	if !reflect.DeepEqual(got, s) {
 		t.Error("the scores changed")
+	}
+}
+
+// In Parquet, the columns that a table lacks are null, and the last column names the table.
+func TestScoresParquetOfTables(t *testing.T) {
+	a := modeltest.LookUps()
+	s := randomScoresOf(a.Shape())
+	var out bytes.Buffer
+	if err := WriteScoresParquet(&out, testFields, &a, s, interval, nil); err != nil {
+		t.Fatal(err)
+	}
+	r, err := file.NewParquetReader(bytes.NewReader(out.Bytes()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	group, rows := r.RowGroup(0), s.Shape.Rows()
+	if n := group.NumColumns(); n != 5+5*4+1 {
+		t.Fatalf("%d columns, expected 26", n)
+	}
+	column := func(i int) file.ColumnChunkReader {
+		c, err := group.Column(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	for c := range 4 {
+		values, narrow, defined := make([]float64, rows), make([]float32, rows), make([]int16, rows)
+		if _, _, err := column(5+c).(*file.Float64ColumnChunkReader).ReadBatch(int64(rows), values, defined, nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := column(5+3*4+c).(*file.Float32ColumnChunkReader).ReadBatch(int64(rows), narrow, defined, nil); err != nil {
+			t.Fatal(err)
+		}
+		at := 0
+		for row := range rows {
+			from, to := s.Shape.Row(row)
+			if has := from+c < to; has != (defined[row] == 1) {
+				t.Errorf("column %d of row %d is there: %t, expected %t", c, row, !has, has)
+			} else if has {
+				if values[at] != s.Phi[from+c] || narrow[at] != s.SE[from+c] {
+					t.Errorf("column %d of row %d is %v and %v, expected %v and %v", c, row, values[at], narrow[at], s.Phi[from+c], s.SE[from+c])
+				}
+				at++
+			}
+		}
+	}
+	names := make([]parquet.ByteArray, rows)
+	if _, _, err := column(25).(*file.ByteArrayColumnChunkReader).ReadBatch(int64(rows), names, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if string(names[2]) != "narrow" || string(names[3]) != "joint" || string(names[8]) != "joint" || string(names[9]) != "wide" {
+		t.Errorf("tables %s", names)
 	}
 }
 

@@ -12,7 +12,7 @@ var deepCTRTorch = family{
 	}},
 	cross:  crossNames{weight: "crossnet.kernels", bias: "crossnet.bias", stacked: true},
 	mlps:   []mlpNames{{linear: "dnn.linears.", norm: "dnn.bn."}},
-	output: []string{"dnn_linear."},
+	output: "dnn_linear.", crossOutput: "dnn_linear.",
 	foreign: []foreignName{
 		{"linear_model.weight", "dense inputs"},
 		{"crossnet.U_list", "a mixture of low-rank cross layers, whose gates are a softmax"},

@@ -27,9 +27,9 @@ type family struct {
 	wide  []wideNames
 	cross crossNames // cross layers of DCNv2
 	mlps  []mlpNames
-	// output holds the names of the layer that gives the logit, up to the last dot, if the
-	// MLP does not contain it.
-	output []string
+	// output is the name of the layer that gives the logit, up to the last dot, if the MLP
+	// does not contain it, and crossOutput the same for DCNv2.
+	output, crossOutput string
 	// onlyReLU is true if the framework has no other activation for these models.
 	onlyReLU bool
 	// crossIsNotWide is true if a DCNv2 has first-order weights that it does not use.
@@ -41,8 +41,8 @@ type family struct {
 
 // wideNames are the weights of the wide part of a model.
 type wideNames struct {
-	firstOrder string // first-order weights, like family.table; "" if there are none
-	linear     string // weights of the entries, [1, D]; "" if there are none
+	firstOrder string // first-order weights, like family.table; "" in a model without them
+	linear     string // weights of the entries, [1, D]; "" in a model without them
 	bias       string
 	// kinds are the kinds of models that have such weights. If the network leaves several
 	// of them, or unsure is set, the user has to say the kind.
@@ -104,7 +104,7 @@ func (c *Checkpoint) familyOf() *family {
 	return nil
 }
 
-// advice says what to do with a model that is not one of ours.
+// advice says what to do with a model of another kind.
 func (f *family) advice() string {
 	return fmt.Sprintf("export the model to ONNX (shaver model export-help --for %s)", f.guide)
 }
@@ -199,7 +199,7 @@ type asked struct {
 	said       model.Kind
 	activation string
 	from       string // source of activation
-	file       string // the JSON file next to the state dict; "" if there is none
+	file       string // the JSON file next to the state dict; "" if it does not exist
 	features   []feature
 	mappedAll  bool     // whether features describe all fields
 	missing    []string // what is not known
@@ -438,11 +438,13 @@ func (s *seeker) join(f *family) error {
 		case own != joined:
 			return c.inputf("tensors %s and %s have different prefixes", s.keys[forField(f.table, c.Fields[0])], key)
 		case t.Shape[1] != first.Shape[1]:
-			if f == &fuxiCTR && t.Shape[1] == 1 || first.Shape[1] == 1 {
+			if f == &fuxiCTR && (t.Shape[1] == 1 || first.Shape[1] == 1) {
 				return c.inputf("tensor %s has shape %s, and the table of field %s has %d columns: one of them is the projection of a numeric feature; %s",
 					key, shapeText(t.Shape), quote(c.Fields[0]), first.Shape[1], f.advice())
 			}
 			return c.inputf("tensor %s has %d columns, and the table of field %s has %d: expected equal widths; %s", key, t.Shape[1], quote(c.Fields[0]), first.Shape[1], f.advice())
+		case f == &fuxiCTR && !c.mapped && len(t.Data) == t.DType.Size(): // a categorical feature has two ids of FuxiCTR's own
+			return c.inputf("tensor %s has one value, like the projection of a numeric feature: copy FuxiCTR's %s to the same folder if the feature is categorical, or %s", key, fuxiFeatureMap, f.advice())
 		case t.DType != first.DType:
 			return c.inputf("tensor %s has the type %s, and the table of field %s has %s: expected one type for all tables", key, t.DType, quote(c.Fields[0]), first.DType)
 		}
@@ -659,14 +661,12 @@ func (s *seeker) familyLayout(f *family, l *layout) {
 	if mlp.logit && !cross || s.err != nil {
 		return
 	}
-	output := ""
-	for _, name := range f.output {
-		if s.has(name + "weight") {
-			output = name
-		}
+	output := f.output
+	if cross {
+		output = f.crossOutput
 	}
-	if output == "" {
-		s.fail("tensor %sweight is missing; %s", f.output[0], s.help())
+	if !s.has(output + "weight") {
+		s.fail("tensor %sweight is missing: %s", output, f.advice())
 		return
 	}
 	shape, in := s.shape(output+"weight"), last

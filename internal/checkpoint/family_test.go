@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"math"
 	"os"
@@ -147,7 +148,7 @@ func near(t *testing.T, what string, got, want []float64, tolerance float64) {
 
 // raw returns the tensors of a .pth or safetensors file, without recognising them. key is
 // Options.StateDict.
-func raw(t *testing.T, path, key string) map[string]Tensor {
+func raw(t *testing.T, path, key string) *Checkpoint {
 	t.Helper()
 	data := must(os.ReadFile(path))(t)
 	if !isZip(data) {
@@ -155,11 +156,11 @@ func raw(t *testing.T, path, key string) map[string]Tensor {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tensors := map[string]Tensor{}
+		c := &Checkpoint{Tensors: map[string]Tensor{}, name: "m", unordered: true}
 		for _, e := range entries {
-			tensors[e.key] = e.Tensor
+			c.add(e.key, e.Tensor)
 		}
-		return tensors
+		return c
 	}
 	a := must(openArchive(path, bytes.NewReader(data), int64(len(data))))(t)
 	pickle := must(a.read(a.entries[a.root+"/data.pkl"], maxPickle))(t)
@@ -168,11 +169,11 @@ func raw(t *testing.T, path, key string) map[string]Tensor {
 		t.Fatal(err)
 	}
 	states := must(chosen.states(path))(t)
-	c := &Checkpoint{Tensors: map[string]Tensor{}}
+	c := &Checkpoint{Tensors: map[string]Tensor{}, name: "m"}
 	if err := a.fill(c, states); err != nil {
 		t.Fatal(err)
 	}
-	return c.Tensors
+	return c
 }
 
 // must returns a function that returns v, or ends the test if err is not nil.
@@ -223,7 +224,7 @@ func TestFamilies(t *testing.T) {
 			if size != ck.Size() {
 				t.Errorf("WriteDense wrote %d bytes, Size says %d", size, ck.Size())
 			}
-			if !maps.EqualFunc(raw(t, dense, ""), raw(t, filepath.Join(familyFolder, c.File), c.key()), func(a, b Tensor) bool {
+			if !maps.EqualFunc(raw(t, dense, "").Tensors, raw(t, filepath.Join(familyFolder, c.File), c.key()).Tensors, func(a, b Tensor) bool {
 				return a.DType == b.DType && slices.Equal(a.Shape, b.Shape) && bytes.Equal(a.Data, b.Data)
 			}) {
 				t.Error("the dense file has other tensors")
@@ -247,7 +248,7 @@ func TestFamilies(t *testing.T) {
 			if _, err := WriteDense(dense, pruned); err != nil {
 				t.Fatal(err)
 			}
-			if !maps.EqualFunc(raw(t, dense, ""), raw(t, filepath.Join(familyFolder, c.File), c.key()), func(a, b Tensor) bool {
+			if !maps.EqualFunc(raw(t, dense, "").Tensors, raw(t, filepath.Join(familyFolder, c.File), c.key()).Tensors, func(a, b Tensor) bool {
 				return a.DType == b.DType && slices.Equal(a.Shape, b.Shape)
 			}) {
 				t.Error("the pruned file has other tensors")
@@ -285,7 +286,7 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
-// A model that is not one of ours is refused, and the error says why and what to do.
+// A model of another kind is refused, and the error says why and what to do.
 func TestForeignFamilies(t *testing.T) {
 	wants := map[string]string{
 		"fuxictr-deepfm-numeric":         "tensor embedding_layer.embedding_layer.embedding_layers.age.weight has shape [4, 1], and the table of field \"user\" has 4 columns: one of them is the projection of a numeric feature",
@@ -329,5 +330,261 @@ func TestForeignFamilies(t *testing.T) {
 			_, err := Read(c.copyTo(t, t.TempDir(), `{"activation": "Tanh"}`))
 			wantInput(t, err, `says that the activation is "Tanh", but only relu is supported in a state dict: export the model to ONNX (shaver model export-help --for fuxictr)`)
 		}
+	}
+}
+
+// state returns the tensors of a case, not yet recognised.
+func state(t *testing.T, file string) *Checkpoint {
+	return raw(t, filepath.Join(familyFolder, file), "")
+}
+
+// saying returns a lookup that finds a JSON file with the given text.
+func saying(t *testing.T, text string) lookup {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "m.pth")
+	if err := os.WriteFile(path+".json", []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return sidecarFile(path)
+}
+
+const fuxiTable = "embedding_layer.embedding_layer.embedding_layers."
+
+// The order of the fields comes from field_names, or from feature_map.json, or from the
+// state dict. The logits are those of rows in this order.
+func TestFieldOrder(t *testing.T) {
+	cases := familyCases(t)
+	c := cases[slices.IndexFunc(cases, func(c familyCase) bool { return c.name == "fuxictr-dcnv2-parallel" })]
+	own := must(Read(c.copyTo(t, t.TempDir(), c.said())))(t)
+	names := slices.Clone(own.Fields)
+	slices.Sort(names)
+
+	// A safetensors file sorts its tensors. Without the order of the fields it is refused.
+	plain := filepath.Join(t.TempDir(), "m.safetensors")
+	if err := os.WriteFile(plain, fileBytes(newFile(own.split(), nil).entries, nil), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(filepath.Dir(plain), name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("m.json", `{"activation": "relu"}`)
+	_, err := Read(plain)
+	wantInput(t, err, "does not say the order of its fields, because safetensors sorts them: add what is true to m.json", `{"field_names": ["category","city","device","item","user"]}`)
+	write("m.json", `{"activation": "relu", "field_names": ["user", "item", "category", "city", "device"]}`)
+	stated := must(Read(plain))(t)
+	if stated.Digest() != own.Digest() {
+		t.Error("with field_names, the safetensors file is another checkpoint")
+	}
+	write("m.json", `{"activation": "relu"}`)
+	features := []string{`{"hour": {"type": "numeric"}}`} // a feature that the model does not use
+	for _, name := range own.Fields {
+		features = append(features, `{"`+name+`": {"type": "categorical", "padding_idx": 0}}`)
+	}
+	write("feature_map.json", `{"dataset_id": "x", "features": [`+strings.Join(features, ", ")+`]}`)
+	mapped := must(Read(plain))(t)
+	if mapped.Digest() != own.Digest() {
+		t.Error("with feature_map.json, the safetensors file is another checkpoint")
+	}
+	if slices.Contains(mapped.Assumed(), stated.Assumed()[0]) || len(stated.Assumed()) != 2 {
+		t.Errorf("assumed %q with feature_map.json, %q without", mapped.Assumed(), stated.Assumed())
+	}
+	near(t, "sorted file", c.logits(must(mapped.Model())(t)), c.Logits, 1e-6)
+
+	for text, want := range map[string]string{
+		`{"features": [{"user": {"type": "categorical", "vocab_size": 8}}]}`:                                              `feature "user" has 8 ids, but tensor ` + fuxiTable + `user.weight has shape [7, 4]`,
+		`{"features": [{"user": {"type": "categorical"}}]}`:                                                               `feature_map.json has no feature "`,
+		`{"features": [{"user": {"type": "categorical"}}, {"user": {"type": "categorical"}}]}`:                            `has the feature "user" twice`,
+		`{"features": [{"user": {"type": "categorical"}}, {"item": {"type": "categorical", "share_embedding": "user"}}]}`: `feature "item" shares the table of "user", which is not supported yet`,
+		`{"features": [{"user": {"type": "sequence"}}]}`:                                                                  `is of type "sequence": only categorical features are supported in a state dict; export the model to ONNX`,
+		`{"features": [{}]}`: `features[0] has 0 names, expected 1`,
+		`{"features": []}`:   `expected a list of features`,
+		`{"features": 7}`:    `feature_map.json: json`,
+	} {
+		write("feature_map.json", text)
+		_, err := Read(plain)
+		wantInput(t, err, want)
+	}
+}
+
+// Tensors that two modules share are one tensor in the checkpoint, and have both keys in
+// every dense file.
+func TestAliases(t *testing.T) {
+	c := state(t, "fuxictr-fm.model")
+	table := fuxiTable + "item.weight"
+	c.add("context.table.weight", c.Tensors[table])
+	c.add("tied.bias", c.Tensors["fm.lr_layer.bias"])
+	if err := c.recognise(nil, nil, noSidecar); err != nil {
+		t.Fatal(err)
+	}
+	if want := map[string]string{"context.table.weight": table, "tied.bias": "fm.lr_layer.bias"}; !maps.Equal(c.aliases, want) {
+		t.Fatalf("aliases %v, expected %v", c.aliases, want)
+	}
+	entries := must(Parse("again", canonical(c)))(t)
+	if entries.Digest() != c.Digest() || !maps.Equal(entries.aliases, c.aliases) {
+		t.Error("the canonical file has other aliases")
+	}
+	values := must(c.Embedding())(t)
+	clear(values)
+	path := filepath.Join(t.TempDir(), "m.safetensors")
+	must(WriteDense(path, c.WithEmbedding(values)))(t)
+	written := raw(t, path, "")
+	for _, key := range []string{"context.table.weight", table} {
+		if got, ok := written.Tensors[key]; !ok || !bytes.Equal(got.Data, make([]byte, 11*4*4)) {
+			t.Errorf("tensor %s is not the pruned table", key)
+		}
+	}
+	small := must(c.compact(make([]bool, c.Architecture.Parameters()), make([]float32, c.Architecture.Players()), compact.Float32))(t)
+	if back := must(Parse("small", unsealed(small.entries, small.metadata)))(t); back.Digest() != c.Digest() {
+		t.Error("the compact file is another checkpoint")
+	}
+
+	// The same values in other memory are another tensor.
+	c = state(t, "fuxictr-fm.model")
+	other := c.Tensors[table]
+	other.Data = bytes.Clone(other.Data)
+	c.add("context.table.weight", other)
+	wantInput(t, c.recognise(nil, nil, noSidecar), "tensor context.table.weight of shape [11, 4] belongs to no known layer")
+
+	c = state(t, "fuxictr-fm.model")
+	for i := range maxAliases + 1 {
+		c.add(fmt.Sprintf("tied.%d", i), c.Tensors["fm.lr_layer.bias"])
+	}
+	wantInput(t, c.recognise(nil, nil, noSidecar), "65 tensors are other names of tensors, expected at most 64")
+}
+
+// Tables that cannot be joined are refused, and so are tensors in unusual places.
+func TestUnusualFamilies(t *testing.T) {
+	said := `{"kind": "deepfm", "activation": "relu"}`
+	recboleSaid := `{"kind": "deepfm", "field_dims": [7, 11, 4, 3]}`
+	change := func(c *Checkpoint, key string, f func(t *Tensor)) {
+		tensor, ok := c.Tensors[key]
+		if !ok {
+			t.Fatalf("no tensor %s", key)
+		}
+		f(&tensor)
+		c.Tensors[key] = tensor
+	}
+	rename := func(c *Checkpoint, from, to string) {
+		for i, key := range c.Keys {
+			if rest, ok := strings.CutPrefix(key, from); ok {
+				c.Keys[i] = to + rest
+				c.Tensors[to+rest] = c.Tensors[key]
+				delete(c.Tensors, key)
+			}
+		}
+	}
+	for name, test := range map[string]struct {
+		file   string
+		change func(c *Checkpoint)
+		want   string
+	}{
+		"shared table": {"fuxictr-fm.model", func(c *Checkpoint) { c.Tensors[fuxiTable+"item.weight"] = c.Tensors[fuxiTable+"user.weight"] },
+			"tensors " + fuxiTable + "item.weight and " + fuxiTable + "user.weight share memory, as if two fields had one table"},
+		"overlapping tables": {"fuxictr-fm.model", func(c *Checkpoint) {
+			change(c, fuxiTable+"city.weight", func(t *Tensor) { t.Data = c.Tensors[fuxiTable+"user.weight"].Data[16:80] })
+		}, "share memory"},
+		"widths": {"deepctr-torch-deepfm.h5", func(c *Checkpoint) {
+			change(c, "embedding_dict.city.weight", func(t *Tensor) { t.Shape = []int{8, 2} })
+		}, "tensor embedding_dict.city.weight has 2 columns, and the table of field \"user\" has 4: expected equal widths; export the model to ONNX"},
+		"one value": {"fuxictr-fm.model", func(c *Checkpoint) {
+			for key, tensor := range c.Tensors {
+				if strings.HasPrefix(key, fuxiTable) {
+					tensor.Shape, tensor.Data = []int{tensor.Shape[0], 1}, tensor.Data[:tensor.Shape[0]*4]
+					c.Tensors[key] = tensor
+				}
+			}
+			change(c, fuxiTable+"city.weight", func(t *Tensor) { t.Shape, t.Data = []int{1, 1}, t.Data[:4] })
+		}, fuxiTable + "city.weight has one value, like the projection of a numeric feature: copy FuxiCTR's feature_map.json to the same folder"},
+		"types": {"deepctr-torch-deepfm.h5", func(c *Checkpoint) {
+			change(c, "embedding_dict.city.weight", func(t *Tensor) { t.DType, t.Data = F16, t.Data[:32] })
+		}, "tensor embedding_dict.city.weight has the type F16, and the table of field \"user\" has F32"},
+		"rows": {"deepctr-torch-deepfm.h5", func(c *Checkpoint) {
+			change(c, "embedding_dict.city.weight", func(t *Tensor) { t.Shape, t.Data = []int{0, 4}, nil })
+		}, "tensor embedding_dict.city.weight has no rows"},
+		"first order": {"deepctr-torch-deepfm.h5", func(c *Checkpoint) {
+			change(c, "linear_model.embedding_dict.city.weight", func(t *Tensor) { t.Shape, t.Data = []int{3, 1}, t.Data[:12] })
+		}, "tensor linear_model.embedding_dict.city.weight has shape [3, 1], expected [4, 1]"},
+		"a field without a table": {"deepctr-torch-deepfm.h5", func(c *Checkpoint) { rename(c, "embedding_dict.city.", "linear_model.embedding_dict.town.") },
+			"the model has dense inputs, or tables that fields share"},
+		"prefixes": {"deepctr-torch-deepfm.h5", func(c *Checkpoint) { rename(c, "embedding_dict.city.", "module.embedding_dict.city.") }, "have different prefixes"},
+		"star":     {"deepctr-torch-deepfm.h5", func(c *Checkpoint) { rename(c, "embedding_dict.city.", "embedding_dict.*.") }, "tensor embedding_dict.*.weight has no field in its name"},
+		"no activation between layers": {"fuxictr-deepfm-plain.model", func(c *Checkpoint) { rename(c, "mlp.mlp.2.", "mlp.mlp.1.") },
+			"tensor mlp.mlp.1.weight follows another layer without an activation"},
+		"BatchNorm after the activation": {"fuxictr-deepfm.model", func(c *Checkpoint) { rename(c, "mlp.mlp.1.", "mlp.mlp.3.") },
+			"tensor mlp.mlp.3.running_mean belongs to a BatchNorm that does not follow a linear layer"},
+		"activation with parameters": {"fuxictr-deepfm-plain.model", func(c *Checkpoint) { c.add("mlp.mlp.1.weight", float32Tensor([]int{8}, make([]float32, 8))) },
+			"tensors mlp.mlp.1.* belong neither to a linear layer nor to a BatchNorm, perhaps to an activation with parameters"},
+		"no cross layers": {"recbole-dcnv2-state.pth", func(c *Checkpoint) { // like RecBole's FNN
+			for _, key := range []string{"cross_layer_w.0", "cross_layer_w.1", "bias.0", "bias.1"} {
+				delete(c.Tensors, key)
+			}
+			c.Keys = slices.DeleteFunc(c.Keys, func(key string) bool { _, ok := c.Tensors[key]; return !ok })
+		}, "tensor deep_predict_layer.weight is missing: export the model to ONNX"},
+		"no output": {"deepctr-torch-deepfm.h5", func(c *Checkpoint) { rename(c, "dnn_linear.", "tower.") }, "tensor dnn_linear.weight is missing"},
+		"leftover":  {"deepctr-torch-deepfm.h5", func(c *Checkpoint) { c.add("gate.weight", float32Tensor([]int{1}, []float32{1})) }, "tensor gate.weight of shape [1] belongs to no known layer and may change what the model computes: export the model to ONNX"},
+	} {
+		c := state(t, test.file)
+		test.change(c)
+		text := said
+		if strings.HasPrefix(test.file, "recbole") {
+			text = recboleSaid
+		}
+		err := c.recognise(nil, nil, saying(t, text))
+		if err == nil {
+			t.Errorf("%s: no error", name)
+			continue
+		}
+		wantInput(t, err, test.want)
+	}
+
+	// A field without first-order weights has zeros in DeepCTR-Torch, in which the two
+	// lists of features may differ.
+	c := state(t, "deepctr-torch-deepfm.h5")
+	delete(c.Tensors, "linear_model.embedding_dict.city.weight")
+	c.Keys = slices.DeleteFunc(c.Keys, func(key string) bool { return key == "linear_model.embedding_dict.city.weight" })
+	if err := c.recognise(nil, nil, saying(t, said)); err != nil {
+		t.Fatal(err)
+	}
+	m := must(c.Model())(t)
+	for f, w := range m.Weights.FirstOrder {
+		if zero := f >= 23 && f < 27; (w == 0) != zero {
+			t.Errorf("feature %d has the first-order weight %v", f, w)
+		}
+	}
+}
+
+// model. and net. are removed only if all tensors have them.
+func TestShortNames(t *testing.T) {
+	for keys, want := range map[string]string{
+		"model.a model.b":                    "a b",
+		"module.model.a module.model.b":      "a b",
+		"net._orig_mod.module.model.a net.b": "model.a b",
+		"model.net.a model.net.b":            "a b",
+		"model.a b":                          "model.a b",
+		"model.module.a model._orig_mod.b":   "a b",
+		"network.a network.b":                "network.a network.b",
+		"_orig_mod.model.a module.net.b":     "model.a net.b",
+	} {
+		if got := strings.Join(shortNames(strings.Fields(keys)), " "); got != want {
+			t.Errorf("%s became %s, expected %s", keys, got, want)
+		}
+	}
+}
+
+// A WideDeep may have our own names. The JSON file says that it is not a DeepFM.
+func TestOwnWideDeep(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "m.safetensors")
+	if err := os.WriteFile(path, fileBytes(sampleEntries("deepfm"), nil), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path+".json", []byte(`{"field_dims": [2, 3, 4], "kind": "WideDeep"}`), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	c := must(Read(path))(t)
+	again := must(Parse("again", canonical(c)))(t)
+	if c.Architecture.Kind != model.WideDeep || again.Architecture.Kind != model.WideDeep || must(again.Model())(t).Kind != model.WideDeep {
+		t.Errorf("kinds %s and %s", c.Architecture.Kind, again.Architecture.Kind)
 	}
 }

@@ -30,7 +30,7 @@ var fuxiCTR = family{
 		{linear: "stacked_dnn.mlp.", structure: model.Stacked},
 		{linear: "parallel_dnn.mlp.", structure: model.Parallel},
 	},
-	output: []string{"fc."},
+	crossOutput: "fc.",
 	foreign: []foreignName{
 		{"crossnet.U_list.", "a mixture of low-rank cross layers, whose gates are a softmax"},
 		{"crossnet.gating.", "a mixture of low-rank cross layers, whose gates are a softmax"},
@@ -48,7 +48,7 @@ type feature struct {
 	Share string `json:"share_embedding"`
 }
 
-// readFeatureMap reads feature_map.json in folder. It returns nil if there is none.
+// readFeatureMap reads feature_map.json in folder. It returns nil if the file does not exist.
 func readFeatureMap(folder string) ([]feature, error) {
 	path := filepath.Join(folder, fuxiFeatureMap)
 	text, err := readSmall(path)

@@ -128,6 +128,13 @@ func FuzzParse(f *testing.F) {
 			f.Add(unsealed(small.entries, small.metadata))
 		}
 	}
+	for _, name := range []string{"recbole-afm.dynamo", "ncf.dynamo", "deepctr-torch-pnn.dynamo"} {
+		c, err := Read(filepath.Join(exports, name+".onnx"))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(canonical(c))
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, err := Parse("m", data)
 		checkFuzzed(t, c, err)
@@ -147,7 +154,7 @@ func FuzzParse(f *testing.F) {
 // scoreLast scores a row of the last features of each field, which have the largest
 // indices.
 func scoreLast(m *model.Model) {
-	rows := &model.Rows{Fields: m.Fields(), Number: []int64{0}, Label: []uint8{0}}
+	rows := &model.Rows{Fields: m.Fields(), Inputs: len(m.Dense), Number: []int64{0}, Label: []uint8{0}, Dense: make([]float32, len(m.Dense))}
 	for j, first := range m.Offsets() {
 		rows.Features = append(rows.Features, first+int32(m.FieldDims[j])-1)
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"shaver/internal/dissect"
+	"shaver/internal/fault"
 	"shaver/internal/model"
 )
 
@@ -188,4 +189,58 @@ func testExport(t *testing.T, e *export, o Options) string {
 		}
 	}
 	return kindOf(c)
+}
+
+// A file whose head does not fit its tensors, its architecture or itself is refused with an
+// error that names the metadata or the tensor.
+func TestHostileGraph(t *testing.T) {
+	c, err := Read(filepath.Join(exports, "ncf.dynamo.onnx"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		change func(tensors map[string]Tensor, metadata map[string]string)
+		want   string
+	}{
+		"kind": {func(_ map[string]Tensor, m map[string]string) {
+			m[metaArchitecture] = strings.Replace(m[metaArchitecture], `"graph"`, `"fm"`, 1)
+		}, "expected neither tables nor look_ups"},
+		"no head": {func(_ map[string]Tensor, m map[string]string) { m[metaGraph] = "{}" }, "metadata shaver.graph"},
+		"input": {func(_ map[string]Tensor, m map[string]string) {
+			m[metaGraph] = strings.Replace(m[metaGraph], `"look_ups":[`, `"look_ups":[99,`, 1)
+		}, "names input 99 of the head, which has 4 inputs"},
+		"fields": {func(_ map[string]Tensor, m map[string]string) {
+			m[metaGraph] = strings.Replace(m[metaGraph], `"fields":[`, `"fields":["x",`, 1)
+		}, "names 3 fields"},
+		"table": {func(tensors map[string]Tensor, _ map[string]string) {
+			tensors[graphEmbedding] = float32Tensor([]int{3}, []float32{1, 2, 3})
+		}, "tensor embedding has shape [3], expected [216]"},
+		"weight": {func(tensors map[string]Tensor, _ map[string]string) {
+			for key := range tensors {
+				if strings.HasPrefix(key, graphHead) {
+					delete(tensors, key)
+				}
+			}
+		}, "there is no tensor"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := c.canonical()
+			tensors := map[string]Tensor{}
+			for _, e := range f.entries {
+				tensors[e.key] = e.Tensor
+			}
+			test.change(tensors, f.metadata)
+			var data bytes.Buffer
+			if _, err := newFile(tensors, f.metadata).WriteTo(&data); err != nil {
+				t.Fatal(err)
+			}
+			again, err := Parse("file", data.Bytes())
+			if err == nil {
+				_, err = again.Model()
+			}
+			if !fault.IsInput(err) || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %v, expected bad input with %q", err, test.want)
+			}
+		})
+	}
 }

@@ -11,7 +11,6 @@ var pytorchFM = family{
 		kinds: []model.Kind{model.FM, model.DeepFM, model.WideDeep},
 	}},
 	mlps:     []mlpNames{{linear: "mlp.mlp.", logit: true}},
-	output:   []string{"mlp."},
 	onlyReLU: true,
 	foreign: []foreignName{
 		{"cn.", "the cross layers of the first DCN"},

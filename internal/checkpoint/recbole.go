@@ -11,9 +11,9 @@ var recBole = family{
 		firstOrder: "first_order_linear.token_embedding_table.embedding.weight", bias: "first_order_linear.bias",
 		kinds: []model.Kind{model.FM, model.DeepFM, model.WideDeep}, unsure: true,
 	}},
-	cross:          crossNames{weight: "cross_layer_w.#", bias: "bias.#"},
-	mlps:           []mlpNames{{linear: "mlp_layers.mlp_layers."}},
-	output:         []string{"deep_predict_layer.", "predict_layer."},
+	cross:  crossNames{weight: "cross_layer_w.#", bias: "bias.#"},
+	mlps:   []mlpNames{{linear: "mlp_layers.mlp_layers."}},
+	output: "deep_predict_layer.", crossOutput: "predict_layer.", // FNN has predict_layer without cross layers
 	onlyReLU:       true,
 	crossIsNotWide: true,
 	foreign: []foreignName{

@@ -6,7 +6,7 @@ import "shaver/internal/model"
 // embeddings, not the ids, and the two have the same names. The cross layers of its DCNv2
 // add the bias outside the product, x' = x + x_0 * W x + b.
 var torchRechub = family{
-	name: "torch-rechub", guide: "pytorch", table: "embedding.embed_dict.*.weight",
+	name: "torch-rechub", guide: "torch-rechub", table: "embedding.embed_dict.*.weight",
 	wide: []wideNames{{
 		linear: "linear.fc.weight", bias: "linear.fc.bias",
 		kinds: []model.Kind{model.DeepFM, model.WideDeep},

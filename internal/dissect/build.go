@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"shaver/internal/fault"
 	"shaver/internal/graph"
@@ -70,6 +71,7 @@ func (e *bindError) Error() string {
 type plan struct {
 	model     *onnx.Model
 	output    string
+	element   int // of a row of the output; -1 = it has only one, or two for two classes
 	inputs    []input
 	needed    map[string]bool // names on which the output depends
 	bound     map[string]bool // inputs that are the offsets of bags
@@ -137,16 +139,17 @@ func (s *scope) find(name string) *value {
 }
 
 func newPlan(m *onnx.Model, o Options, bound map[string]bool) (*plan, error) {
-	p := &plan{model: m, bound: bound, needed: map[string]bool{}, loaded: map[*onnx.Tensor]*graph.Tensor{}, constants: map[*onnx.Tensor]*onnx.Tensor{}, decisions: map[string][]int64{}, work: 1 << 32}
+	p := &plan{model: m, element: -1, bound: bound, needed: map[string]bool{}, loaded: map[*onnx.Tensor]*graph.Tensor{}, constants: map[*onnx.Tensor]*onnx.Tensor{}, decisions: map[string][]int64{}, work: 1 << 32}
 	var names []string
 	for _, v := range m.Graph.Outputs {
 		names = append(names, v.Name)
 	}
+	output, element := splitOutput(o.Output, names)
 	switch {
-	case o.Output != "" && !slices.Contains(names, o.Output):
-		return nil, fault.Setting(fault.Inputf("there is no output %s, expected one of: %s", onnx.Quote(o.Output), quoteAll(names)), OutputSetting)
-	case o.Output != "":
-		p.output = o.Output
+	case output != "" && !slices.Contains(names, output):
+		return nil, fault.Setting(fault.Inputf("there is no output %s, expected one of: %s", onnx.Quote(output), quoteAll(names)), OutputSetting)
+	case output != "":
+		p.output, p.element = output, element
 	case len(names) == 1:
 		p.output = names[0]
 	default:
@@ -164,6 +167,17 @@ func newPlan(m *onnx.Model, o Options, bound map[string]bool) (*plan, error) {
 		p.inputs = append(p.inputs, in)
 	}
 	return p, nil
+}
+
+// splitOutput splits NAME[3] into the name and the element. The element is -1 if there is
+// none, or if text as a whole is a name.
+func splitOutput(text string, names []string) (name string, element int) {
+	if name, rest, ok := strings.Cut(strings.TrimSuffix(text, "]"), "["); ok && !slices.Contains(names, text) && strings.HasSuffix(text, "]") {
+		if n, err := strconv.Atoi(rest); err == nil && n >= 0 {
+			return name, n
+		}
+	}
+	return text, -1
 }
 
 func quoteAll(names []string) string {

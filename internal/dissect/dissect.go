@@ -19,7 +19,7 @@ const (
 
 // Options are the choices of a user about a model.
 type Options struct {
-	Output string // name of the output to follow; "" = the only one
+	Output string // name of the output to follow, or NAME[I] for number I of a row; "" = the only one
 	Logit  bool   // whether the output is a logit, even if it does not look like one
 }
 
@@ -35,7 +35,7 @@ type Network struct {
 	// their order. Its output is the logit, a Float of one element.
 	Head *graph.Graph
 
-	Output    string     // name of the output of the file
+	Output    string     // name of the output of the file, with the number as in Options
 	Logit     string     // how the logit follows from the output, for people
 	Operators []Operator // of Head, by name
 	Bound     []string   // inputs that are the offsets of bags; every bag has one id

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"reflect"
 	"runtime"
 	"slices"
@@ -301,6 +303,10 @@ func TestOutput(t *testing.T) {
 		{Options{Output: "c"}, "has the shape [1 5]", []string{OutputSetting}},
 		{Options{Output: "e"}, "comes from Exp", []string{OutputSetting, LogitSetting}},
 		{Options{Output: "y"}, "the input of Sigmoid n_y", nil},
+		{Options{Output: "y[0]"}, "the input of Sigmoid n_y", nil},
+		{Options{Output: "y[1]"}, "there is no y[1]", []string{OutputSetting}},
+		{Options{Output: "y[-1]"}, "there is no output y[-1]", []string{OutputSetting}},
+		{Options{Output: "c[4]", Logit: true}, "the output as it is", nil},
 		{Options{Output: "e", Logit: true}, "the output as it is", nil},
 		{Options{Output: "y", Logit: true}, "the output as it is", nil},
 	} {
@@ -315,6 +321,32 @@ func TestOutput(t *testing.T) {
 			t.Errorf("%+v: error %v with the settings %q, expected %q with %q", c.o, err, fault.Settings(err), c.want, c.settings)
 		}
 	}
+}
+
+// One number of an output with several is the logit of its own task.
+func TestOneOfSeveralTasks(t *testing.T) {
+	s := newSample()
+	want := forwardOf(t, s, Options{})
+	s.after = []onnxtest.Message{node("MatMul", names{"h", "w"}, names{"z"}), node("Neg", names{"z"}, names{"z0"}), node("Sigmoid", names{"z0"}, names{"p0"}), node("Sigmoid", names{"z"}, names{"p1"}),
+		node("Concat", names{"p0", "p1"}, names{"y"}, attr("axis", 1))}
+	for output, want := range map[string]float64{"y[0]": -want, "y[1]": want} {
+		if got := forwardOf(t, s, Options{Output: output}); math.Abs(got-want) > 1e-6 {
+			t.Errorf("logit of %s is %v, expected %v", output, got, want)
+		}
+	}
+	if _, err := s.dissect(t, Options{}); err == nil || !strings.Contains(err.Error(), "choose one of them, such as y[0]") {
+		t.Errorf("without a choice the error is %v", err)
+	}
+}
+
+// forwardOf returns the logit of s for some row.
+func forwardOf(t *testing.T, s *sample, o Options) float64 {
+	t.Helper()
+	n, err := s.dissect(t, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return forward(t, n, []int{4, 1}, []float32{2})
 }
 
 // refusals has models that must be refused, with a part of the error.
@@ -550,6 +582,13 @@ func FuzzDissect(f *testing.F) {
 		s := newSample()
 		c.change(s)
 		f.Add(s.bytes())
+	}
+	for _, name := range []string{"dlrm-offsets.legacy", "dlrm-offsets.dynamo", "fuxictr-pnn.legacy", "two-classes.legacy", "ncf.opset9"} {
+		data, err := os.ReadFile(filepath.Join(exports, name+".onnx"))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		m, err := onnx.Read("m.onnx", bytes.NewReader(data), int64(len(data)))

@@ -2,6 +2,7 @@ package dissect
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"shaver/internal/fault"
@@ -94,6 +95,9 @@ func (b *builder) dense(e *element, s *step) graph.Value {
 // network describes what b has built and checks the ids.
 func (b *builder) network() (*Network, error) {
 	n := &Network{Head: &b.head, Output: b.output}
+	if b.element >= 0 {
+		n.Output = fmt.Sprintf("%s[%d]", b.output, b.element)
+	}
 	b.trim()
 	if len(b.lookUps) == 0 {
 		return nil, fault.Inputf("output %s: no input chooses the rows of a table, expected a click model with embeddings", onnx.Quote(b.output))

@@ -39,7 +39,13 @@ func (b *builder) logit(v *value, o Options) (string, error) {
 		return "", fault.Setting(fault.Inputf("output %s is of type %v, expected a probability or a logit", name, info.Type), OutputSetting)
 	}
 	at := trail{b, v.head, 0}
-	several := &severalError{fault.Setting(fault.Inputf("output %s has the shape %v for one row, expected one number: export the model with a dynamic batch axis, or choose an output with one number", name, info.Shape), OutputSetting), 1}
+	several := &severalError{fault.Setting(fault.Inputf("output %s has the shape %v for one row, expected one number: choose one of them, such as %s[0], or export the model with a dynamic batch axis", name, info.Shape, name), OutputSetting), 1}
+	if b.element >= count {
+		return "", fault.Setting(fault.Inputf("output %s has the shape %v for one row, so there is no %s[%d]", name, info.Shape, name, b.element), OutputSetting)
+	}
+	if b.element >= 0 {
+		at.element, count = b.element, 1
+	}
 	if count == 2 && !o.Logit {
 		at.element = 1 // of the probabilities of two classes
 	} else if count != 1 {

@@ -299,6 +299,37 @@ func (c *compiler) allocate(n int, from ...[]int32) []int32 {
 	return rows
 }
 
+// target returns rows for results that have one element for each of rows, which are elements
+// of v. These are rows themselves if nothing reads them later. from are the other operands.
+func (c *compiler) target(v graph.Value, rows []int32, from ...[]int32) []int32 {
+	if c.last(v, rows) {
+		return rows
+	}
+	return c.allocate(len(rows), append(from, rows)...)
+}
+
+// last reports whether rows, elements of v, may be overwritten by the current node: only
+// this node still reads v, nothing else has elements in its regions, and no row occurs
+// twice.
+func (c *compiler) last(v graph.Value, rows []int32) bool {
+	if c.constant(v) != nil || c.uses[v] != 1 || c.values[v] == nil || len(c.values[v].rows) != len(rows) {
+		return false
+	}
+	for _, r := range c.values[v].regions {
+		if r.values != 1 {
+			return false
+		}
+	}
+	seen := make(map[int32]bool, len(rows))
+	for _, row := range rows {
+		if c.owner[row] == nil || seen[row] {
+			return false
+		}
+		seen[row] = true
+	}
+	return true
+}
+
 // extend returns n new rows at the end of the arena.
 func (c *compiler) extend(n int, varies bool) []int32 {
 	if n > maxRows-c.p.rows {

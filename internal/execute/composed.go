@@ -92,6 +92,16 @@ func (c *compiler) exponents(x []int32, n int) (e, sum, largest []int32) {
 	return e, c.reduce(kernel.Sum, e, n), largest
 }
 
+// softmaxStep is the softmax of rows of n elements.
+type softmaxStep struct {
+	out, x kernel.Elements
+	n      int
+}
+
+func (s *softmaxStep) run(arena kernel.Block, states int) {
+	kernel.Softmax(arena, states, s.out, s.x, s.n)
+}
+
 // softmax compiles Softmax and LogSoftmax.
 func softmax(c *compiler, n *graph.Node) error {
 	shape := c.shape(n.Inputs[0])
@@ -105,16 +115,17 @@ func softmax(c *compiler, n *graph.Node) error {
 		return nil
 	}
 	x := pick(c.read(n.Inputs[0]), positions)
-	e, sum, largest := c.exponents(x, size)
+	var y []int32
 	if n.Op == "Softmax" {
-		c.applyTo(sum, kernel.Reciprocal, sum)
-		c.combineTo(e, kernel.Multiply, e, spread(sum, size))
+		y = c.target(n.Inputs[0], x)
+		c.emit(&softmaxStep{kernel.NewElements(y), kernel.NewElements(x), size}, x)
 	} else {
+		_, sum, largest := c.exponents(x, size)
 		c.applyTo(sum, kernel.Log, sum)
-		c.combineTo(e, kernel.Subtract, x, spread(largest, size))
-		c.combineTo(e, kernel.Subtract, e, spread(sum, size))
+		y = c.combine(kernel.Subtract, x, spread(largest, size))
+		c.combineTo(y, kernel.Subtract, y, spread(sum, size))
 	}
-	c.set(n.Outputs[0], place(e, positions))
+	c.set(n.Outputs[0], place(y, positions))
 	return nil
 }
 

@@ -177,7 +177,13 @@ func unary(f func(c *compiler, n *graph.Node, x []int32) []int32) compileFunc {
 
 // function compiles an operator that is one function of package kernel.
 func function(f kernel.Function) compileFunc {
-	return unary(func(c *compiler, _ *graph.Node, x []int32) []int32 { return c.apply(f, x) })
+	return unary(func(c *compiler, n *graph.Node, x []int32) []int32 {
+		if c.last(n.Inputs[0], x) {
+			c.applyTo(x, f, x)
+			return x
+		}
+		return c.apply(f, x)
+	})
 }
 
 // slowly compiles an operator that package kernel does not have.
@@ -202,7 +208,21 @@ func binary(f func(c *compiler, x, y []int32) []int32) compileFunc {
 
 // operation compiles an operator that is one operation of package kernel.
 func operation(op kernel.Operation) compileFunc {
-	return binary(func(c *compiler, x, y []int32) []int32 { return c.combine(op, x, y) })
+	general := binary(func(c *compiler, x, y []int32) []int32 { return c.combine(op, x, y) })
+	return func(c *compiler, n *graph.Node) error {
+		if len(n.Inputs) != 2 {
+			return general(c, n)
+		}
+		shape := c.shape(n.Outputs[0])
+		x, y := c.readAs(n.Inputs[0], shape), c.readAs(n.Inputs[1], shape)
+		out := x
+		if !c.last(n.Inputs[0], x) {
+			out = c.target(n.Inputs[1], y, x)
+		}
+		c.combineTo(out, op, x, y)
+		c.set(n.Outputs[0], out)
+		return nil
+	}
 }
 
 // arithmetic compiles an operation with two inputs, of which one may be constant: of gives
@@ -224,7 +244,7 @@ func arithmetic(op kernel.Operation, of func(x float32, swapped bool) (scale, of
 			for i, x := range scale {
 				scale[i], offset[i] = of(x, side == 0)
 			}
-			c.set(n.Outputs[0], c.affine(c.readAs(n.Inputs[1-side], shape), scale, offset))
+			c.affineNode(n, n.Inputs[1-side], scale, offset)
 			return nil
 		}
 		if op == kernel.Multiply && c.multiplyAdd(n, shape) {
@@ -232,6 +252,14 @@ func arithmetic(op kernel.Operation, of func(x float32, swapped bool) (scale, of
 		}
 		return general(c, n)
 	}
+}
+
+// affineNode makes the output of n scale*v + offset.
+func (c *compiler) affineNode(n *graph.Node, v graph.Value, scale, offset []float32) {
+	x := c.readAs(v, c.shape(n.Outputs[0]))
+	out := c.target(v, x)
+	c.affineTo(out, x, scale, offset)
+	c.set(n.Outputs[0], out)
 }
 
 // multiplyAdd compiles a product together with the sum that alone reads it, and reports
@@ -249,7 +277,10 @@ func (c *compiler) multiplyAdd(n *graph.Node, shape []int) bool {
 		return false
 	}
 	x, y, z := c.readAs(n.Inputs[0], shape), c.readAs(n.Inputs[1], shape), c.readAs(other, shape)
-	out := c.allocate(len(x), x, y, z)
+	out := x
+	if !c.last(n.Inputs[0], x) {
+		out = c.target(n.Inputs[1], y, x, z)
+	}
 	if len(x) > 0 {
 		c.emit(&multiplyAddStep{kernel.NewElements(out), kernel.NewElements(x), kernel.NewElements(y), kernel.NewElements(z)}, x, y, z)
 	}
@@ -300,10 +331,21 @@ func cast(c *compiler, n *graph.Node) error {
 // not returns 1-x.
 func (c *compiler) not(x []int32) []int32 { return c.affine(x, []float32{-1}, []float32{1}) }
 
-// divide compiles Div.
+// divide compiles Div. A division by a constant is a product with its reciprocal.
 func divide(c *compiler, n *graph.Node) error {
 	if c.g.Values[n.Outputs[0]].Type != graph.Float {
 		return fmt.Errorf("a division of whole numbers depends on the row")
+	}
+	if t := c.constant(n.Inputs[1]); t != nil {
+		shape := c.shape(n.Outputs[0])
+		scale := numbers(t, shape)
+		for i := range scale {
+			scale[i] = 1 / scale[i]
+		}
+		if !slices.ContainsFunc(scale, func(x float32) bool { return x-x != 0 }) { // all are finite
+			c.affineNode(n, n.Inputs[0], scale, []float32{0})
+			return nil
+		}
 	}
 	return operation(kernel.Divide)(c, n)
 }

@@ -19,8 +19,8 @@ import (
 	"shaver/internal/kernel"
 )
 
-// maxRows bounds the rows of an arena, which then takes at most 768 MiB.
-const maxRows = 1 << 22
+// maxRows bounds the rows of an arena, which then takes at most 192 MiB.
+const maxRows = 1 << 20
 
 // Program is a compiled graph. It is read-only and may be shared by all goroutines.
 type Program struct {

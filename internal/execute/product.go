@@ -103,28 +103,51 @@ func (c *compiler) weigh(x *contraction, left []int32) {
 		}
 	}
 	bias := x.unitBias()
-	var layers []*kernel.Outputs
-	for b := range x.batch {
+	out := c.allocate(x.batch*x.m*x.n, left)
+	for b := 0; b < x.batch && c.err == nil; {
 		w, unit := weights[b*x.n*x.k:(b+1)*x.n*x.k], []float32(nil)
 		if bias != nil {
 			unit = bias[b*x.n : (b+1)*x.n]
 		}
-		if b > 0 && slices.Equal(w, weights[:len(w)]) && slices.Equal(unit, bias[:len(unit)]) {
-			layers = append(layers, layers[0])
-			continue
+		same := 1 // elements of the batch with the same layer
+		for b+same < x.batch && slices.Equal(w, weights[(b+same)*x.n*x.k:(b+same+1)*x.n*x.k]) && (bias == nil || slices.Equal(unit, bias[(b+same)*x.n:(b+same+1)*x.n])) {
+			same++
 		}
-		layers = append(layers, kernel.NewOutputs(slices.Clone(w), unit, x.k, x.n))
-	}
-	if len(layers) > 0 && !slices.ContainsFunc(layers, func(l *kernel.Outputs) bool { return l != layers[0] }) {
-		layers = layers[:1]
-	}
-	out := c.allocate(x.batch*x.m*x.n, left)
-	in := c.gather(left, x.batch*x.m, x.k)
-	if len(out) > 0 {
-		c.emit(&productStep{layers: layers, per: x.m, in: in, out: out[0], relu: x.relu}, left)
+		vectors := same * x.m
+		c.linear(kernel.NewOutputs(slices.Clone(w), unit, x.k, x.n), out[b*x.m*x.n:][:vectors*x.n], left[b*x.m*x.k:][:vectors*x.k], vectors, x.relu)
+		b += same
 	}
 	c.setPlaced(x, out)
 }
+
+// linear emits a linear layer of some vectors.
+func (c *compiler) linear(m *kernel.Outputs, out, in []int32, vectors int, relu bool) {
+	if len(out) == 0 {
+		return
+	}
+	if !kernel.Lists() && min(m.In, m.Out) >= gathered { // the level is fastest with adjacent rows
+		for i := 0; i < len(in); i += m.In {
+			if !contiguous(in[i : i+m.In]) {
+				copies := c.allocate(len(in), in)
+				c.applyTo(copies, kernel.Copy, in)
+				in = copies
+				break
+			}
+		}
+	}
+	if c.err == nil {
+		c.emit(&linearStep{kernel.NewLinear(m, out, in, vectors, relu)}, in)
+	}
+}
+
+// gathered is the number of inputs and outputs of a layer from which copying its inputs to
+// adjacent rows costs little.
+const gathered = 128
+
+// linearStep is a linear layer.
+type linearStep struct{ *kernel.Linear }
+
+func (s *linearStep) run(arena kernel.Block, states int) { s.Compute(arena, states) }
 
 // unitBias returns the bias of each unit, [batch, n], or nil if there is none. absorb has
 // checked that the bias does not depend on m.
@@ -192,72 +215,6 @@ func (c *compiler) only(v graph.Value) (int, *graph.Node) {
 	}
 	i := c.readers[v]
 	return i, &c.g.Nodes[i]
-}
-
-// gather returns the first rows of n runs of k adjacent rows that hold the given rows. It
-// emits a step that copies the runs that are not adjacent.
-func (c *compiler) gather(rows []int32, n, k int) []int32 {
-	first := make([]int32, n)
-	if k == 0 {
-		return first
-	}
-	var scattered []int32 // runs that must be copied
-	known := map[string]int{}
-	number := make([]int, n)
-	for i := range first {
-		run := rows[i*k : (i+1)*k]
-		if number[i] = -1; contiguous(run) {
-			first[i] = run[0]
-			continue
-		}
-		key := keyOf(run)
-		at, ok := known[key]
-		if !ok {
-			at = len(scattered)
-			known[key] = at
-			scattered = append(scattered, run...)
-		}
-		number[i] = at
-	}
-	if len(scattered) == 0 {
-		return first
-	}
-	copies := c.allocate(len(scattered), rows) // as rows, of which all may be read in the step that follows
-	c.emit(&applyStep{kernel.Copy, kernel.NewElements(copies), kernel.NewElements(scattered)}, rows)
-	for i, at := range number {
-		if at >= 0 && c.err == nil {
-			first[i] = copies[at]
-		}
-	}
-	return first
-}
-
-// keyOf returns a text that identifies a list.
-func keyOf(rows []int32) string {
-	b := make([]byte, 0, 4*len(rows))
-	for _, r := range rows {
-		b = append(b, byte(r), byte(r>>8), byte(r>>16), byte(r>>24))
-	}
-	return string(b)
-}
-
-// productStep is products with constant matrices.
-type productStep struct {
-	layers []*kernel.Outputs // one for each element of the batch, or one for all
-	per    int               // number of products for each element of the batch
-	in     []int32           // first row of the input of each product
-	out    int32             // first row of the outputs
-	relu   bool
-}
-
-func (s *productStep) run(arena kernel.Block, states int) {
-	for i, in := range s.in {
-		layer := s.layers[0]
-		if len(s.layers) > 1 {
-			layer = s.layers[i/s.per]
-		}
-		layer.Product(arena.From(int(s.out)+i*layer.Out), arena.From(int(in)), states, nil, nil, s.relu)
-	}
 }
 
 func matMul(c *compiler, n *graph.Node) error {

@@ -42,12 +42,30 @@ func TestIdentityOfCounts(t *testing.T) {
 		func(_ *Format, _ *RawConfig, names []string) []string { return append(names, "x", "y") },
 		func(_ *Format, _ *RawConfig, names []string) []string { return append(names, `x" "y`) },
 		func(_ *Format, _ *RawConfig, names []string) []string { return append(names, "x\", \"y") },
-		func(f *Format, _ *RawConfig, names []string) []string { f.Dense.Columns = denseColumns("I1:none"); return names },
-		func(f *Format, _ *RawConfig, names []string) []string { f.Dense.Columns = denseColumns("I1:log1p"); return names },
-		func(f *Format, _ *RawConfig, names []string) []string { f.Dense.Columns = denseColumns("I1:zscore"); return names },
-		func(f *Format, _ *RawConfig, names []string) []string { f.Dense.Columns = denseColumns("I2:none"); return names },
-		func(f *Format, _ *RawConfig, names []string) []string { f.Dense = Dense{denseColumns("I1:none"), "0"}; return names },
-		func(f *Format, _ *RawConfig, names []string) []string { f.Dense = Dense{denseColumns("I1:none"), MissingMean}; return names },
+		func(f *Format, _ *RawConfig, names []string) []string {
+			f.Dense.Columns = denseColumns("I1:none")
+			return names
+		},
+		func(f *Format, _ *RawConfig, names []string) []string {
+			f.Dense.Columns = denseColumns("I1:log1p")
+			return names
+		},
+		func(f *Format, _ *RawConfig, names []string) []string {
+			f.Dense.Columns = denseColumns("I1:zscore")
+			return names
+		},
+		func(f *Format, _ *RawConfig, names []string) []string {
+			f.Dense.Columns = denseColumns("I2:none")
+			return names
+		},
+		func(f *Format, _ *RawConfig, names []string) []string {
+			f.Dense = Dense{denseColumns("I1:none"), "0"}
+			return names
+		},
+		func(f *Format, _ *RawConfig, names []string) []string {
+			f.Dense = Dense{denseColumns("I1:none"), MissingMean}
+			return names
+		},
 		func(_ *Format, c *RawConfig, names []string) []string { c.Split = "8:1:2"; return names },
 		func(_ *Format, c *RawConfig, names []string) []string { c.Seed = 2; return names },
 		func(_ *Format, c *RawConfig, names []string) []string { c.Counted = CountAll; return names },

@@ -9,6 +9,7 @@ import "sort"
 type Shape struct {
 	runs []run // runs of rows with the same number of entries; neighbours differ
 	end  run   // the numbers that come after the last row
+	dim  int   // number of entries of each row, or 0 if rows differ
 }
 
 // run is a sequence of rows with the same number of entries.
@@ -31,7 +32,11 @@ func (s Shape) And(rows, dim int) Shape {
 	if len(runs) == 0 || runs[len(runs)-1].dim != dim {
 		runs = append(runs, run{s.end.row, s.end.entry, dim})
 	}
-	return Shape{runs, run{row: s.end.row + rows, entry: s.end.entry + rows*dim}}
+	next := Shape{runs: runs, end: run{row: s.end.row + rows, entry: s.end.entry + rows*dim}}
+	if len(runs) == 1 {
+		next.dim = dim
+	}
+	return next
 }
 
 // Rows returns the number of rows.
@@ -41,12 +46,7 @@ func (s *Shape) Rows() int { return s.end.row }
 func (s *Shape) Entries() int { return s.end.entry }
 
 // Dim returns the number of entries of each row, or 0 if rows differ.
-func (s *Shape) Dim() int {
-	if len(s.runs) == 1 {
-		return s.runs[0].dim
-	}
-	return 0
-}
+func (s *Shape) Dim() int { return s.dim }
 
 // Widest returns the largest number of entries of a row.
 func (s *Shape) Widest() int {
@@ -59,17 +59,18 @@ func (s *Shape) Widest() int {
 
 // Row returns the entries [from, to) of a row.
 func (s *Shape) Row(row int) (from, to int) {
-	r := &s.runs[0]
-	if len(s.runs) > 1 {
-		r = s.runOf(row)
+	if s.dim == 0 {
+		return s.search(row)
 	}
-	from = r.entry + (row-r.row)*r.dim
-	return from, from + r.dim
+	from = row * s.dim
+	return from, from + s.dim
 }
 
-// runOf returns the run of a row.
-func (s *Shape) runOf(row int) *run {
-	return &s.runs[sort.Search(len(s.runs), func(i int) bool { return s.runs[i].row > row })-1]
+// search is Row for rows with different numbers of entries.
+func (s *Shape) search(row int) (from, to int) {
+	r := &s.runs[sort.Search(len(s.runs), func(i int) bool { return s.runs[i].row > row })-1]
+	from = r.entry + (row-r.row)*r.dim
+	return from, from + r.dim
 }
 
 // RowOf returns the row of an entry.

@@ -19,7 +19,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 )
 
 // Kind names a model family.
@@ -171,8 +170,11 @@ func (a *Architecture) Validate() error {
 	default:
 		return fmt.Errorf("kind is %q: expected %s, %s, %s, %s, %s or %s", a.Kind, FM, DeepFM, DCNMix, DCNv2, WideDeep, Graph)
 	}
-	if !a.Plain() && slices.Contains([]Kind{FM, DeepFM, DCNMix, DCNv2}, a.Kind) {
+	if !a.Plain() && a.Kind != Graph {
 		return fmt.Errorf("kind is %s, which has a single table: expected neither tables nor look_ups", a.Kind)
+	}
+	if err := a.validateDense(); err != nil {
+		return err
 	}
 	if a.Kind != DCNv2 && a.Structure != "" {
 		return fmt.Errorf("structure is %q: only a dcnv2 has a structure", a.Structure)

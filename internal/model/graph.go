@@ -279,3 +279,12 @@ func (p *graphProbe) coalitions(first int, logits []float64) {
 		p.runner.Run(part)
 	}
 }
+
+// Products returns the number of multiplications in the products of matrices with which a
+// model of Kind Graph computes a state. It is 0 for all other kinds.
+func (m *Model) Products() int {
+	if c, ok := m.core.(*graphCore); ok {
+		return c.program.Products()
+	}
+	return 0
+}

@@ -21,7 +21,7 @@ func TestGraphEqualsNetwork(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			w := modeltest.Weights(a, 3)
-			plain, m := modeltest.Random(t, a, 3), modeltest.Graph(t, a, w)
+			plain, m := modeltest.Random(t, a, 3), modeltest.Graph(a, w)
 			rows := modeltest.Rows(a, 100, 4)
 			want, got := make([]float64, rows.Len()), make([]float64, rows.Len())
 			plain.NewScorer().Logits(want, rows)
@@ -70,7 +70,7 @@ func near(t *testing.T, got, want []float64) {
 // mixed returns a model with two tables of different widths on one field, another field, a
 // constant table and a dense input: a product and sums of which each step is exact.
 func mixed(t testing.TB) *model.Model {
-	b := modeltest.NewBuilder(t)
+	b := new(modeltest.Builder)
 	h := &model.GraphHead{Graph: &b.Graph}
 	wide := b.AddInput("wide", graph.Float, []int{1, 3})
 	dense := b.AddInput("age", graph.Float, []int{1, 1})

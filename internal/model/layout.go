@@ -109,6 +109,16 @@ func (a *Architecture) Spans() []Span {
 	return spans
 }
 
+// FeatureEntries returns, for each field, the number of entries of each of its features in
+// all tables together. It is 0 for a field that no look-up reads.
+func (a *Architecture) FeatureEntries() []int {
+	entries, tables := make([]int, len(a.FieldDims)), a.tables()
+	for _, l := range a.lookUps() {
+		entries[l.Field] += tables[l.Table].Dim
+	}
+	return entries
+}
+
 // PerRow returns, for each row of the tables, the element of values that belongs to the
 // row's feature. values has an element for each feature. The result of a plain
 // architecture is values itself.

@@ -38,6 +38,9 @@ func TestSpans(t *testing.T) {
 	if s := a.Shape(); s.Rows() != 12 || s.Entries() != 27 {
 		t.Errorf("a shape of %d rows and %d entries, expected 12 and 27", s.Rows(), s.Entries())
 	}
+	if got := a.FeatureEntries(); !slices.Equal(got, []int{2, 5, 2}) {
+		t.Errorf("the features of the fields have %v entries", got)
+	}
 	if got := PerRow(a, []int{0, 1, 2, 3, 4, 5, 6, 7, 8}); !slices.Equal(got, []int{2, 3, 4, 5, 6, 7, 8, 0, 1, 2, 3, 4}) {
 		t.Errorf("features of the rows %v", got)
 	}

@@ -18,10 +18,6 @@ type Rows struct {
 	Dense    []float32 // [len, k], finite, in the order in which the model names its dense inputs
 }
 
-// Columns returns the number of values of a row besides its label, which are the ids of
-// its features and the dense inputs of the model.
-func (a *Architecture) Columns() int { return a.Fields() + len(a.Dense) }
-
 // Len returns the number of rows.
 func (r *Rows) Len() int { return len(r.Label) }
 

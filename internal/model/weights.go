@@ -35,7 +35,7 @@ type Weights struct {
 	Embedding  []float32  // [Parameters], the tables one after another, [Features, Dim] if there is a single one: the players of the whole game; nil with NewWithEmbedder
 	FirstOrder []float32  // [Features]; nil if the model has none, but an FM must have them. These are not players: never dropped and never counted
 	Bias       float32    // bias of the whole logit
-	Linear     []float32  // [D], weights of the entries themselves in the logit; nil if there are none
+	Linear     []float32  // [D], weights of the entries themselves in the logit; nil in a model without them
 	Hidden     []Linear   // the MLP's hidden layers, ReLU after each
 	Output     Linear     // maps the last hidden layer to one logit; in a parallel DCNv2 its first D inputs are the cross layers' output
 	Gates      []float32  // [Experts, D]; DCN-Mix, shared by all cross layers

@@ -116,14 +116,25 @@ func (k Keep) Apply(a *model.Architecture, names []string, order []int32) (const
 	return constrained, most, nil
 }
 
-// EmptyFeatures returns the number of features of which mask drops every entry. In a model
-// with look-ups it counts rows of the tables.
+// EmptyFeatures returns the number of features of which mask drops every entry, in all
+// tables. Features without entries do not count.
 func EmptyFeatures(a *model.Architecture, mask []bool) int {
-	empty, shape := 0, a.Shape()
-	for row := range shape.Rows() {
-		if from, to := shape.Row(row); !slices.Contains(mask[from:to], false) {
-			empty++
+	empty, kept := 0, make([]bool, a.Features())
+	for _, s := range a.Spans() {
+		for id := range s.Rows {
+			if row := mask[s.Entry+id*s.Dim:][:s.Dim]; slices.Contains(row, false) {
+				kept[s.Feature+id] = true
+			}
 		}
+	}
+	first := 0
+	for j, entries := range a.FeatureEntries() {
+		for _, k := range kept[first : first+a.FieldDims[j]] {
+			if !k && entries > 0 {
+				empty++
+			}
+		}
+		first += a.FieldDims[j]
 	}
 	return empty
 }

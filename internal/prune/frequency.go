@@ -24,62 +24,55 @@ type Bin struct {
 // feature are those of all its rows. The result is [m][bins]; a field that no look-up reads
 // has no bins.
 func Bins(a *model.Architecture, counts []int64, mask []bool, bins int) [][]Bin {
-	spans := make([][]model.Span, a.Fields()) // by field
-	for _, s := range a.Spans() {
-		spans[s.Field] = append(spans[s.Field], s)
-	}
-	all := make([][]Bin, len(spans))
-	for j, spans := range spans {
-		if len(spans) == 0 {
-			continue
-		}
-		all[j] = binsOf(counts[spans[0].Row:][:spans[0].Rows], bins, func(id int) (kept int64) {
-			for _, s := range spans {
-				kept += keptIn(mask[s.Entry+id*s.Dim:][:s.Dim])
-			}
-			return kept
-		})
+	all := make([][]Bin, a.Fields())
+	for j, features := range keptOf(a, counts, mask) {
+		all[j] = binsOf(features, bins)
 	}
 	return all
 }
 
-// AllBins is like Bins, but sorts the features of all fields, or the rows of all tables,
-// together.
+// AllBins is like Bins, but sorts the features of all fields together.
 func AllBins(a *model.Architecture, counts []int64, mask []bool, bins int) []Bin {
-	shape := a.Shape()
-	return binsOf(counts, bins, func(row int) int64 {
-		from, to := shape.Row(row)
-		return keptIn(mask[from:to])
-	})
+	return binsOf(slices.Concat(keptOf(a, counts, mask)...), bins)
 }
 
-// binsOf divides the features with the given counts into bins. kept returns the number of
-// kept entries of a feature.
-func binsOf(counts []int64, bins int, kept func(feature int) int64) []Bin {
-	features := make([]int, len(counts))
-	for i := range features {
-		features[i] = i
+// keptFeature says how often a feature occurs and how many of its entries are kept.
+type keptFeature struct{ count, kept int64 }
+
+// keptOf returns the features of each field in the order of their ids. A field that no
+// look-up reads has none. See Bins for counts.
+func keptOf(a *model.Architecture, counts []int64, mask []bool) [][]keptFeature {
+	all := make([][]keptFeature, a.Fields())
+	for _, s := range a.Spans() {
+		if all[s.Field] == nil {
+			all[s.Field] = make([]keptFeature, s.Rows)
+		}
+		for id := range s.Rows {
+			f := &all[s.Field][id]
+			f.count = counts[s.Row+id]
+			for _, gone := range mask[s.Entry+id*s.Dim:][:s.Dim] {
+				if !gone {
+					f.kept++
+				}
+			}
+		}
 	}
-	slices.SortFunc(features, func(i, j int) int { return cmp.Or(cmp.Compare(counts[i], counts[j]), cmp.Compare(i, j)) })
+	return all
+}
+
+// binsOf sorts features by occurrences and divides them into bins.
+func binsOf(features []keptFeature, bins int) []Bin {
+	slices.SortStableFunc(features, func(x, y keptFeature) int { return cmp.Compare(x.count, y.count) })
 	var all []Bin
 	bins = min(bins, len(features))
 	for k := range bins {
 		part := features[k*len(features)/bins : (k+1)*len(features)/bins]
-		b := Bin{Features: len(part), Least: counts[part[0]], Most: counts[part[len(part)-1]]}
-		for _, i := range part {
-			b.Kept += kept(i)
+		b := Bin{Features: len(part), Least: part[0].count, Most: part[len(part)-1].count}
+		for _, f := range part {
+			b.Kept += f.kept
 		}
 		b.Mean = float64(b.Kept) / float64(b.Features)
 		all = append(all, b)
 	}
 	return all
-}
-
-func keptIn(mask []bool) (kept int64) {
-	for _, gone := range mask {
-		if !gone {
-			kept++
-		}
-	}
-	return kept
 }

@@ -67,10 +67,10 @@ func TestLookUps(t *testing.T) {
 		if want := math.Abs(float64(table[i]-values[e.player])) * float64(e.feature); math.Abs(scores[i]-want) > 1e-9 {
 			t.Errorf("entry %d has the score %v, expected %v", i, scores[i], want)
 		}
-		if _, ok := empty[e.row]; !ok {
-			empty[e.row] = true
+		if _, ok := empty[e.feature]; !ok {
+			empty[e.feature] = true
 		}
-		empty[e.row] = empty[e.row] && mask[i]
+		empty[e.feature] = empty[e.feature] && mask[i]
 	}
 	dropped := 0
 	for _, gone := range empty {
@@ -79,7 +79,7 @@ func TestLookUps(t *testing.T) {
 		}
 	}
 	if got := EmptyFeatures(&a, mask); got != dropped || got == 0 {
-		t.Errorf("%d rows without kept entries, expected %d", got, dropped)
+		t.Errorf("%d features without kept entries, expected %d", got, dropped)
 	}
 	if got := Parameters(&a, 20, baseline.Codebook); got != n-20+9 {
 		t.Errorf("%d parameters with the codebook, expected %d", got, n-20+9)
@@ -107,8 +107,7 @@ func TestKeepOfLookUps(t *testing.T) {
 	}
 }
 
-// Bins counts the entries of a feature in all tables of its field, and AllBins those of
-// each row.
+// Bins counts the entries of a feature in all tables of its field, and so does AllBins.
 func TestBinsOfLookUps(t *testing.T) {
 	a := modeltest.LookUps()
 	entries := entriesOf(&a)
@@ -132,8 +131,8 @@ func TestBinsOfLookUps(t *testing.T) {
 	for _, n := range kept {
 		sum += n
 	}
-	if len(all) != 2 || all[0].Features != 6 || all[1].Features != 6 || all[0].Most > all[1].Least || all[0].Kept+all[1].Kept != sum {
-		t.Errorf("bins of all rows %+v, expected %d kept entries", all, sum)
+	if len(all) != 2 || all[0].Features != 4 || all[1].Features != 5 || all[0].Most > all[1].Least || all[0].Kept+all[1].Kept != sum {
+		t.Errorf("bins of all features %+v, expected %d kept entries", all, sum)
 	}
 }
 

@@ -164,6 +164,9 @@ func (p *Encoded) Parse(line []byte) (label uint8, ok bool) {
 
 // parseMixed parses the columns after the label, of which some are dense inputs.
 func (p *Encoded) parseMixed(rest []byte) bool {
+	if bytes.IndexByte(rest, 0) >= 0 {
+		return false
+	}
 	j, k := 0, 0
 	for i, dense := range p.dense {
 		cell, after, more := bytes.Cut(rest, []byte{p.separator})

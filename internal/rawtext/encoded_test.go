@@ -1,6 +1,8 @@
 package rawtext
 
 import (
+	"bytes"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -52,6 +54,40 @@ func FuzzCSV(f *testing.F) {
 		}
 		if h, err := ReadHeader(line, true); err == nil && len(h.Columns) < 2 {
 			t.Errorf("header %q has columns %q", line, h.Columns)
+		}
+	})
+}
+
+// With dense inputs, Parse accepts the lines whose other columns FuzzCSV's reference
+// accepts, and returns the cells of the dense inputs as they are.
+func FuzzMixed(f *testing.F) {
+	for _, line := range []string{"1,0.5,0,2,x", "0,,3,1,", "1,1,1.0,2.0,1e5", "1,0,4,1,0", "1,0,1,1", "1,0,1,1,0,0", "1,\x00,1,1,0", "", "1", "2,0,0,0,0", ",,,,", "1,0,.0,1,0", "1,0,2147483648,1,0"} {
+		f.Add([]byte(line), false)
+		f.Add([]byte(line), true)
+	}
+	sizes := []int{4, 3}
+	f.Fuzz(func(t *testing.T, line []byte, tab bool) {
+		h := &Header{Columns: []string{"label", "x", "a", "b", "y"}, Separator: ','}
+		if tab {
+			h.Separator = '\t'
+		}
+		separator := string(rune(h.Separator))
+		p := NewEncoded(h, []bool{true, false, false, true}, sizes, false)
+		label, ok := p.Parse(line)
+		if why := p.Explain(line); (why == nil) != ok {
+			t.Errorf("parse(%q) returns %t, but explain returns %v", line, ok, why)
+		}
+		cells := strings.Split(string(line), separator)
+		if len(cells) != 5 {
+			if ok {
+				t.Errorf("parse(%q) accepts %d columns", line, len(cells))
+			}
+			return
+		}
+		wantLabel, want, wantOK := slowParse(strings.Join([]string{cells[0], cells[2], cells[3]}, separator), separator, sizes)
+		wantOK = wantOK && !bytes.Contains(line, []byte{0})
+		if ok != wantOK || ok && (label != wantLabel || !slices.Equal(p.Features, want) || string(p.Numbers[0]) != cells[1] || string(p.Numbers[1]) != cells[4]) {
+			t.Errorf("parse(%q) = %d, %v, %q, %t, want %d, %v, %t", line, label, p.Features, p.Numbers, ok, wantLabel, want, wantOK)
 		}
 	})
 }

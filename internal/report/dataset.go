@@ -32,7 +32,7 @@ type datasetDocument struct {
 	Fields     []datasetField
 	Notes      []string // explanations of the table of fields
 	Dense      []denseRow
-	HasTop     bool     // at least one field lists its most frequent values
+	HasTop     bool // at least one field lists its most frequent values
 	About      []fact
 }
 

@@ -174,8 +174,9 @@ type endsRow struct {
 }
 
 func (f *Facts) title() string {
-	if dim := f.Scores.Shape.Dim(); dim > 0 {
-		return fmt.Sprintf("%s, %s features × %d", f.Architecture.Kind, count(len(f.Scores.Count)), dim)
+	a := f.Architecture
+	if a.Plain() {
+		return fmt.Sprintf("%s, %s features × %d", a.Kind, count(a.Features()), a.Dim)
 	}
-	return fmt.Sprintf("%s, %s features, %s parameters", f.Architecture.Kind, count(len(f.Scores.Count)), count(f.Scores.Shape.Entries()))
+	return fmt.Sprintf("%s, %s features, %s parameters", a.Kind, count(a.Features()), count(a.Parameters()))
 }

@@ -353,7 +353,7 @@ func TestLookUps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Contains(r.HTML, []byte("12 features, 27 parameters")) || !bytes.Contains(r.HTML, []byte("of at most 4 entries")) {
+	if !bytes.Contains(r.HTML, []byte("9 features, 27 parameters")) || !bytes.Contains(r.HTML, []byte("of at most 5 entries")) {
 		t.Error("the page lacks the size of the tables")
 	}
 }

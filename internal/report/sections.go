@@ -145,8 +145,10 @@ type binField struct {
 }
 
 func (f *Facts) frequencyOf(found *findings, show addPicture) *frequencySection {
-	dim := strconv.Itoa(f.Scores.Shape.Widest())
-	if f.Scores.Shape.Dim() == 0 {
+	entries := f.Architecture.FeatureEntries()
+	most := slices.Max(entries)
+	dim := strconv.Itoa(most)
+	if slices.Min(entries) < most {
 		dim = "at most " + dim
 	}
 	s := &frequencySection{Sparsities: found.sparsities, Dim: dim, Reference: found.sparsities[found.reference()]}
@@ -170,7 +172,7 @@ func (f *Facts) frequencyOf(found *findings, show addPicture) *frequencySection 
 		s.Fields = append(s.Fields, binField{f.Scores.Fields[j], bins})
 	}
 	s.Heading = s.heading()
-	s.Figure = show(picture.Frequency(f.Scores.Shape.Widest(), s.Dim, names, curves))
+	s.Figure = show(picture.Frequency(most, s.Dim, names, curves))
 	return s
 }
 

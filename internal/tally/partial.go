@@ -103,12 +103,13 @@ func (p *Partial) Capacity() float64 {
 // combines the builders of several goroutines.
 type Builder struct {
 	lists  int
+	dim    int // number of entries of each feature, or 0 if features differ
 	walks  int64
 	scale  float64 // 1 / walks
 	limit  int64   // upper bound of |x|
 	head   Partial // the partial without its lists; features in order of appearance
 	cells  []int64 // for each of these features, its d values of each list
-	starts []int   // for each of these features, its first cell
+	starts []int   // for each of these features, its first cell; nil if dim is not 0
 	slot   []int32 // by feature: position in head.Features, or -1
 	failed bool
 }
@@ -117,7 +118,7 @@ type Builder struct {
 // number of walks. within states whether the partial has Within.
 func NewBuilder(shape layout.Shape, walks int, within bool) *Builder {
 	b := &Builder{
-		lists: Lists(within), walks: int64(walks), scale: 1 / float64(walks), limit: maxContribution * min(int64(walks), math.MaxInt64/maxContribution),
+		lists: Lists(within), dim: shape.Dim(), walks: int64(walks), scale: 1 / float64(walks), limit: maxContribution * min(int64(walks), math.MaxInt64/maxContribution),
 		head: Partial{Shape: shape}, slot: make([]int32, shape.Rows()),
 	}
 	for i := range b.slot {
@@ -137,8 +138,7 @@ func (b *Builder) AddRow(lossFull, lossEmpty int64, features []int32, sum, withi
 	b.into(&p.LossEmpty, lossEmpty)
 	total, large, from := int64(0), false, 0
 	for _, f := range features {
-		first, end := p.Shape.Row(int(f))
-		dim := end - first
+		dim := b.width(f)
 		at := b.at(f, dim)
 		p.Count[at]++
 		cells := b.entries(at, dim)
@@ -197,7 +197,9 @@ func (b *Builder) at(f int32, d int) int {
 		b.slot[f] = at
 		b.head.Features = append(b.head.Features, f)
 		b.head.Count = append(b.head.Count, 0)
-		b.starts = append(b.starts, len(b.cells))
+		if b.dim == 0 {
+			b.starts = append(b.starts, len(b.cells))
+		}
 		b.cells = append(b.cells, make([]int64, b.lists*d)...)
 	}
 	return int(at)
@@ -205,8 +207,21 @@ func (b *Builder) at(f int32, d int) int {
 
 // entries returns the cells of the feature at a position, which has d entries.
 func (b *Builder) entries(at, d int) []int64 {
-	start := b.starts[at]
-	return b.cells[start : start+b.lists*d]
+	n := b.lists * d
+	start := at * n
+	if b.dim == 0 {
+		start = b.starts[at]
+	}
+	return b.cells[start : start+n]
+}
+
+// width returns the number of entries of a feature.
+func (b *Builder) width(f int32) int {
+	if b.dim > 0 {
+		return b.dim
+	}
+	from, to := b.head.Shape.Row(int(f))
+	return to - from
 }
 
 func (b *Builder) into(sum *int64, x int64) {
@@ -223,8 +238,7 @@ func (b *Builder) Join(other *Builder) {
 	b.into(&p.LossEmpty, o.LossEmpty)
 	b.into(&p.ResidualSquare, o.ResidualSquare)
 	for i, f := range o.Features {
-		from, to := p.Shape.Row(int(f))
-		dim := to - from
+		dim := b.width(f)
 		at := b.at(f, dim)
 		p.Count[at] += o.Count[i]
 		if addAll(b.entries(at, dim), other.entries(i, dim)) {
@@ -250,8 +264,7 @@ func (b *Builder) Partial() (*Partial, error) {
 	for _, f := range p.Features {
 		at := int(b.slot[f])
 		p.Count = append(p.Count, b.head.Count[at])
-		from, to := p.Shape.Row(int(f))
-		dim := to - from
+		dim := b.width(f)
 		cells := b.entries(at, dim)
 		for i := range b.lists {
 			lists[i] = append(lists[i], cells[i*dim:(i+1)*dim]...)

@@ -8,8 +8,6 @@ import tempfile
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from packages import *  # noqa: E402,F403
 
-OPTIONS = {"DCNV2": {"mixed": False, "structure": "parallel", "cross_layer_num": 2, "reg_weight": 1.0}}
-
 
 class Case:
     """One file.
@@ -19,7 +17,7 @@ class Case:
     values, save returns what torch.save stores.
     """
 
-    def __init__(self, name, family, kind, build, call, *, file=None, fields=FIELDS, dense=(), save=None, form="state dict", legacy=False, why="", field_order=None):
+    def __init__(self, name, family, kind, build, call, *, file=None, fields=FIELDS, dense=(), save=None, form="state dict", legacy=False, why=""):
         self.name, self.family, self.kind, self.build, self.call = name, family, kind, build, call
         self.file = file or name + ".pth"
         self.fields, self.dense, self.form, self.legacy, self.why = list(fields), list(dense), form, legacy, why
@@ -48,6 +46,15 @@ class Case:
         return double.numpy(), float((single - double).abs().max())
 
 
+def strict(model, state):
+    """Loads a state dict with strict=True. A prefix that all its keys have comes from a wrapper and is removed."""
+    for prefix in ("module.", "_orig_mod.", "net.", "model."):
+        if state and all(k.startswith(prefix) for k in state) and not all(k.startswith(prefix) for k in model.state_dict()):
+            state = {k.removeprefix(prefix): v for k, v in state.items()}
+    model.load_state_dict(state, strict=True)
+    return model.eval()
+
+
 def by_name(fields, dense=()):
     """Calls a model with a dict of columns."""
 
@@ -67,13 +74,6 @@ def one_matrix(model, ids, values):
 
 def ids_only(model, ids, values):
     return model(ids)
-
-
-def recbole_model(kind):
-    def build():
-        return recbole(kind, tempfile.mkdtemp(), **OPTIONS.get(kind.removesuffix("S"), {}))[0]
-
-    return build
 
 
 def recbole_save(kind, options):
@@ -214,7 +214,7 @@ CASES = [
     deepctr_case("deepctr-torch-wdl", "WDL", "wide-deep"),
     deepctr_case("deepctr-torch-deepfm-dense", "DeepFM", "", dense=DENSE, why="two dense inputs"),
     deepctr_case("deepctr-torch-deepfm-nofm", "DeepFM", "wide-deep", use_fm=False),
-    deepctr_case("deepctr-torch-dcnmix", "DCNMix", "", why="a linear model beside the cross network, gates are a softmax", low_rank=3, num_experts=2),
+    deepctr_case("deepctr-torch-dcnmix", "DCNMix", "", why="a linear model and a cross network, whose gates are a softmax", low_rank=3, num_experts=2),
     deepctr_case("deepctr-torch-dcn-matrix", "DCN", "dcnv2 parallel", cross_parameterization="matrix"),
     deepctr_case("deepctr-torch-dcn", "DCN", "", why="the first version's cross layers"),
     torchfm_case("pytorch-fm-fm", "fm", "fm"),

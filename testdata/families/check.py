@@ -42,12 +42,8 @@ def main():
     logging.disable(logging.WARNING)
     case = next(c for c in cases.CASES if c.name == a.name)
     model = randomise(case.model(), 1)  # other weights, so that loading must replace them all
-    state = state_dict(a.file)
-    for prefix in ("module.", "_orig_mod.", "net.", "model."):
-        if state and all(k.startswith(prefix) for k in state) and not all(k.startswith(prefix) for k in model.state_dict()):
-            state = {k.removeprefix(prefix): v for k, v in state.items()}
-    model.load_state_dict(state, strict=True)
-    logits, _ = case.logits(model.eval())
+    cases.strict(model, state_dict(a.file))
+    logits, _ = case.logits(model)
     expected = json.loads((a.logits or pathlib.Path(__file__).resolve().parent / (a.name + ".json")).read_text())
     expected = np.array(expected["logits"] if isinstance(expected, dict) else expected)
     difference = float(np.abs(logits - expected).max())

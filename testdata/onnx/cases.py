@@ -117,24 +117,14 @@ def of_recbole_ncf():
 
 def of_torchfm(build):
     def made():
+        import types
+
         import torchfm.model.afi as afi
-        import torchfm.model.afm as afm
-        import torchfm.model.afn  # noqa: F401
-        import torchfm.model.dcn as dcn
         import torchfm.model.dfm as dfm
         import torchfm.model.fm as fm
-        import torchfm.model.fnfm  # noqa: F401
-        import torchfm.model.ncf as ncf
-        import torchfm.model.nfm as nfm
-        import torchfm.model.pnn as pnn
-        import torchfm.model.wd as wd
         import torchfm.model.xdfm as xdfm
 
-        class modules:
-            pass
-
-        for m in (afi, afm, dcn, dfm, fm, ncf, nfm, pnn, wd, xdfm):
-            setattr(modules, m.__name__.rsplit(".", 1)[1], m)
+        modules = types.SimpleNamespace(afi=afi, dfm=dfm, fm=fm, xdfm=xdfm)
         fields = [Column(name, "x", i, size) for i, (name, size) in enumerate(FIELDS)]
         return Net(build(modules), [("x", torch.int64, len(FIELDS))], fields, package="torchfm")
 

@@ -4,6 +4,7 @@
     make.py                 write the files next to this script
     make.py --out DIR       write them to DIR
     make.py NAME ...        write only these files, for example fuxictr-fm.legacy
+    make.py --states        write the state dicts of the models in STATES
     make.py --table         print the table of README.md from the files next to this script
 
 README.md says what the files hold, and with which versions they were made.
@@ -62,6 +63,14 @@ def jobs():
 UNABLE = ["fuxictr-pnn.dynamo", "fuxictr-pnn.dynamo-batch1"]
 
 
+# Models that shaver's own kinds can compute. Their state dicts have the weights of the graphs.
+STATES = ["fuxictr-fm", "fuxictr-deepfm", "fuxictr-widedeep", "fuxictr-dcnv2-parallel", "fuxictr-dcnv2-stacked", "pytorch-fm-fm", "pytorch-fm-deepfm"]
+
+
+# Models whose weights are smaller, because float32 is too coarse for logits above 8.
+SMALLER = ["deepctr-torch-autoint", "deepctr-torch-dcn", "fuxictr-deepfm-numeric", "fuxictr-xdeepfm"]
+
+
 def network(model):
     """Builds a model with its weights, and its rows."""
     seed = sum(ord(c) * (i + 1) for i, c in enumerate(model))
@@ -70,6 +79,11 @@ def network(model):
         net = cases.MODELS[model][0]()
     if not net.keras:
         randomise(net.module, seed)
+    if model in SMALLER:
+        with torch.no_grad():
+            for p in net.module.parameters():
+                if p.dim() > 1 and p.is_floating_point():
+                    p.mul_(0.7)
     return net, net.rows(seed)
 
 
@@ -273,9 +287,15 @@ def table():
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--out", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent)
+    p.add_argument("--states", action="store_true")
     p.add_argument("--table", action="store_true")
     p.add_argument("names", nargs="*")
     a = p.parse_args()
+    if a.states:
+        for model in STATES:
+            module = network(model)[0].module
+            torch.save(getattr(module, "model", module).state_dict(), a.out / (model + ".pth"))
+        return
     if a.table:
         print(table())
         return

@@ -2,27 +2,22 @@ package modeltest
 
 import (
 	"fmt"
-	"testing"
+	"math"
+	"math/rand/v2"
 
 	"shaver/internal/graph"
 	"shaver/internal/model"
 )
 
-// Builder builds a head for tests. A node that package graph refuses fails the test.
-type Builder struct {
-	graph.Graph
-	t testing.TB
-}
+// Builder builds a head. The zero Builder is empty.
+type Builder struct{ graph.Graph }
 
-// NewBuilder returns a builder of an empty head.
-func NewBuilder(t testing.TB) *Builder { return &Builder{t: t} }
-
-// Node adds a node and returns its first output.
+// Node adds a node and returns its first output. It panics if package graph refuses the
+// node.
 func (b *Builder) Node(op string, attributes graph.Attributes, inputs ...graph.Value) graph.Value {
-	b.t.Helper()
 	out, err := b.Add(graph.Node{Name: fmt.Sprintf("%s_%d", op, len(b.Nodes)), Op: op, Inputs: inputs, Attributes: attributes})
 	if err != nil {
-		b.t.Fatal(err)
+		panic(err)
 	}
 	return out[0]
 }
@@ -48,9 +43,8 @@ func (b *Builder) Linear(name string, x graph.Value, l *model.Linear, relu bool)
 
 // Graph returns a model of Kind Graph that computes what a model with the given
 // architecture and weights computes. The architecture is a DeepFM or a DCNv2.
-func Graph(t testing.TB, a model.Architecture, w model.Weights) *model.Model {
-	t.Helper()
-	b := NewBuilder(t)
+func Graph(a model.Architecture, w model.Weights) *model.Model {
+	b := new(Builder)
 	head := &model.GraphHead{Graph: &b.Graph}
 	for j := range a.FieldDims {
 		head.LookUps = append(head.LookUps, b.AddInput(fmt.Sprintf("field %d", j), graph.Float, []int{1, a.Dim}))
@@ -91,12 +85,68 @@ func Graph(t testing.TB, a model.Architecture, w model.Weights) *model.Model {
 		}
 		b.Output = b.Linear("output", x, &w.Output, false)
 	default:
-		t.Fatalf("no graph for kind %s", a.Kind)
+		panic("modeltest: Graph: no graph for kind " + string(a.Kind))
 	}
 	b.Trim()
 	m, err := model.New(model.Architecture{Kind: model.Graph, FieldDims: a.FieldDims, Dim: a.Dim}, model.Weights{Embedding: w.Embedding, Graph: head})
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
+	}
+	return m
+}
+
+// AutoInt returns a model of Kind Graph with fields of 50 features and 16 columns: three
+// layers of attention between the fields, with 2 heads of 32 columns, and an MLP of
+// 400-400-400 next to them.
+func AutoInt(fields int, seed uint64) *model.Model {
+	const dim, heads, size, wide = 16, 2, 32, 64
+	b := new(Builder)
+	r := rand.New(rand.NewPCG(seed, 0))
+	random := func(in int, shape ...int) []float32 {
+		n := 1
+		for _, s := range shape {
+			n *= s
+		}
+		v := make([]float32, n)
+		for i := range v {
+			v[i] = float32(r.NormFloat64() / math.Sqrt(float64(in)))
+		}
+		return v
+	}
+	head := &model.GraphHead{Graph: &b.Graph}
+	a := model.Architecture{Kind: model.Graph, Dim: dim}
+	for j := range fields {
+		a.FieldDims = append(a.FieldDims, 50)
+		head.LookUps = append(head.LookUps, b.AddInput(fmt.Sprintf("field %d", j), graph.Float, []int{1, dim}))
+	}
+	flat := b.Node("Concat", graph.Attributes{"axis": int64(1)}, head.LookUps...)
+	x, width := b.Node("Reshape", nil, flat, b.Ints(1, int64(fields), dim)), dim
+	permute := func(v graph.Value, order ...int64) graph.Value {
+		return b.Node("Transpose", graph.Attributes{"perm": order}, v)
+	}
+	for l := range 3 {
+		part := func(name string) graph.Value {
+			v := b.Node("MatMul", nil, x, b.Floats(fmt.Sprintf("%d.%s", l, name), random(width, width, wide), width, wide))
+			return b.Node("Reshape", nil, v, b.Ints(1, int64(fields), heads, size))
+		}
+		query, key, value := permute(part("query"), 0, 2, 1, 3), permute(part("key"), 0, 2, 3, 1), permute(part("value"), 0, 2, 1, 3)
+		scores := b.Node("Softmax", graph.Attributes{"axis": int64(-1)}, b.Node("Div", nil, b.Node("MatMul", nil, query, key), b.Floats("", []float32{float32(math.Sqrt(size))})))
+		mixed := b.Node("Reshape", nil, permute(b.Node("MatMul", nil, scores, value), 0, 2, 1, 3), b.Ints(1, int64(fields), wide))
+		rest := b.Node("MatMul", nil, x, b.Floats(fmt.Sprintf("%d.rest", l), random(width, width, wide), width, wide))
+		x, width = b.Node("Relu", nil, b.Node("Add", nil, mixed, rest)), wide
+	}
+	linear := func(in, out int) *model.Linear {
+		return &model.Linear{In: in, Out: out, Weight: random(in, out, in), Bias: random(1, out)}
+	}
+	deep := flat
+	for l, in := range []int{fields * dim, 400, 400} {
+		deep = b.Linear(fmt.Sprintf("mlp.%d", l), deep, linear(in, 400), true)
+	}
+	all := b.Node("Reshape", nil, x, b.Ints(1, int64(fields*wide)))
+	b.Output = b.Node("Add", nil, b.Linear("output", all, linear(fields*wide, 1), false), b.Linear("mlp.output", deep, linear(400, 1), false))
+	m, err := model.New(a, model.Weights{Embedding: random(1, a.Parameters()), Graph: head})
+	if err != nil {
+		panic(err)
 	}
 	return m
 }

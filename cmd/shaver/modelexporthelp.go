@@ -1,0 +1,72 @@
+package main
+
+import (
+	"embed"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"shaver/internal/cli"
+)
+
+// snippets holds one Python file for each framework, which exports the framework's models
+// to ONNX. testdata/onnx/snippets.py tries them with the packages.
+//
+//go:embed snippets/*.py
+var snippets embed.FS
+
+// frameworks returns the frameworks that have a snippet, in alphabetical order.
+func frameworks() []string {
+	files, err := fs.Glob(snippets, "snippets/*.py")
+	if err != nil {
+		panic(err) // the pattern is valid
+	}
+	for i, file := range files {
+		files[i] = strings.TrimSuffix(path.Base(file), ".py")
+	}
+	slices.Sort(files)
+	return files
+}
+
+// snippet returns the Python text for a framework.
+func snippet(framework string) (string, error) {
+	text, err := snippets.ReadFile("snippets/" + framework + ".py")
+	return string(text), err
+}
+
+func modelExportHelpCommand() *cobra.Command {
+	var framework string
+	c := &cobra.Command{
+		Use:   "export-help",
+		Short: "Print the Python lines that export a framework's model to ONNX",
+		Long: `Print the Python lines that export a model of a framework to ONNX. Run them
+after training, with the trained model as the variable model. They write
+model.onnx, and usually model.onnx.data next to it, which has the large tensors.
+Keep both files in one folder.
+
+The lines were tried with torch 2.8, DeepCTR-Torch 0.3.0, FuxiCTR 2.3.10,
+Keras 3.15.1, RecBole 1.2.1, torch-rechub 0.9.0 and TorchRec 1.3.0. If an export
+fails, see docs/models.md.`,
+		Example: `  shaver model export-help --for fuxictr
+  shaver model export-help --for keras > export.py`,
+		Args: cli.Args(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := cli.Required(c); err != nil {
+				return err
+			}
+			text, err := snippet(framework)
+			if err != nil {
+				return err
+			}
+			_, err = c.OutOrStdout().Write([]byte(text))
+			return err
+		},
+	}
+	c.Flags().StringVar(&framework, "for", "", "`framework` of the model: "+strings.Join(frameworks(), ", "))
+	cli.OneOf(c, "for", frameworks()...)
+	cli.MarkRequired(c, "for")
+	return c
+}
