@@ -109,8 +109,9 @@ the logit from the rows and the other inputs is the head. The command prints
 all these, and the node that is not understood if there is one. Its last
 operator is removed if it is a Sigmoid, or a Softmax of two classes.
 If the graph computes what an FM, DeepFM, WideDeep or DCNv2 without dense inputs
-computes, it is recognized as one. It then takes the fast path: all commands work
-as with a state dict, and a file that is written has the tensors listed above.
+computes, it is recognized as one. It then takes the fast path. All commands
+work as with a state dict, and a file that is written has the tensors listed
+above.
 --model-output chooses one of several outputs, or a number of one, such as
 output[1]. --logit says that the output is the logit.
 

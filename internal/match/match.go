@@ -39,7 +39,7 @@ type Network struct {
 	// if the model has none.
 	FirstOrder []float64
 	Bias       float32
-	Linear     []float32 // [D]; nil if there are none
+	Linear     []float32 // [D]; may be nil
 	Hidden     []Layer
 	Output     model.Linear
 	Cross      []model.Linear
@@ -48,7 +48,7 @@ type Network struct {
 // Layer is a hidden layer.
 type Layer struct {
 	model.Linear
-	Norm *Norm // BatchNorm after it; nil if there is none
+	Norm *Norm // BatchNorm after it; may be nil
 }
 
 // Norm is a BatchNorm with the epsilon of package model.
