@@ -52,9 +52,6 @@ type reader struct {
 	terms  int
 }
 
-// place returns what an atom stands for.
-func (r *reader) place(a atom) place { return r.places[a] }
-
 // spend counts terms and elements.
 func (r *reader) spend(n int) error {
 	if n > maxTerms-r.terms {
