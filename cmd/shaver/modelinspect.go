@@ -70,7 +70,9 @@ The state dict may be in a dict, in a Lightning or RecBole checkpoint, or inside
 a whole pickled module. Nothing in the file is executed, and objects of other
 classes are ignored.
 
-  all      embedding.weight [n, d]; offsets [1, m], optional
+  all      embedding.weight [n, d]; offsets [1, m], optional; except for dcn-mix
+           _linear.weight [1, m*d], optional, the weights of the entries in the
+           logit
   fm       fc.weight [n, 1], _bias [1]
   deepfm   like fm, and an MLP in _deep_branch whose last layer gives the logit
   dcn-mix  cross_head.U.0 [experts, rank, m*d],
@@ -79,7 +81,8 @@ classes are ignored.
            the same for .1, .2 and so on; cross_head.gates [experts, m*d, 1];
            an MLP in _dnn whose last layer gives the logit
   dcnv2    linear layers cross_head.layers.0, .1 and so on; an MLP in _dnn of
-           hidden layers only; the linear layer _last_fc
+           hidden layers only; the linear layer _last_fc; fc.weight and _bias,
+           optional
   widedeep like deepfm, if the JSON file next to the checkpoint says
            {"kind": "widedeep", "field_dims": [7, 120, 3]}
 
@@ -107,6 +110,11 @@ the dense inputs and the operators of the head. If the graph is not understood,
 the command names the node. A last Sigmoid, or a last Softmax of two classes, is
 removed to get the logit. --model-output chooses one of several outputs, or a
 number of one, such as output[1]. --logit says that the output is the logit.
+
+If the graph computes what an FM, DeepFM, WideDeep or DCNv2 without dense inputs
+computes, it is recognized as one. It then takes the fast path. All commands
+work as with a state dict, and the files that shaver writes have the tensors
+listed above.
 
 If your layers have other names, rename them when you save the checkpoint:
 

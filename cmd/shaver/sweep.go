@@ -90,8 +90,8 @@ already depend on the labels of those rows, which biases the selection.
 
 --out also writes the result to a file, from which "shaver report" makes a page.
 With --select, "shaver prune --from" prunes as this file says, and the last
-lines of the output are the commands that prune to each budget. Models from an
-.onnx file cannot be pruned to a file yet, so there are no such commands.
+lines of the output are the commands that prune to each budget. Models of kind
+graph have no such commands, because their pruned form cannot be written yet.
 
 The file and the output of -o json are documents of the schema sweep.v1.json.`,
 		Example: `  shaver sweep --model model.pth --scores scores.arrow --dataset data
