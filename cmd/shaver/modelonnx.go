@@ -80,6 +80,15 @@ type onnxOperator struct {
 // isONNX reports whether the name of a file says that it is an .onnx file.
 func isONNX(path string) bool { return strings.EqualFold(filepath.Ext(path), ".onnx") }
 
+// checkModelName returns an error if a model that the command writes would have the name of
+// an .onnx file, as which it could not be read.
+func checkModelName(what, path string) error {
+	if isONNX(path) {
+		return fault.Usagef("%s is %s, but the model is written as safetensors: expected another extension than .onnx", what, path)
+	}
+	return nil
+}
+
 // onnxFlags adds the flags that say how the output of an .onnx file is understood.
 func onnxFlags(c *cobra.Command, o *dissect.Options) {
 	c.Flags().StringVar(&o.Output, "model-output", "", "`name` of the output of an .onnx file, or NAME[I] for one of its numbers (default the only one)")
