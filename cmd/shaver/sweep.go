@@ -228,6 +228,12 @@ func (o *sweepFlags) show(c *cobra.Command, d *sweep.Document, table func(io.Wri
 
 // commands writes the commands that prune to what the sweep chose at each budget.
 func (o *sweepOptions) commands(w io.Writer, d *sweep.Document) error {
+	if d.Kind == string(model.Graph) {
+		if len(d.Chosen()) > 0 {
+			fmt.Fprintf(w, "\nPruned models of kind %s cannot be written yet.\n", d.Kind)
+		}
+		return nil
+	}
 	for i, p := range d.Chosen() {
 		if i == 0 {
 			fmt.Fprintln(w, "\nTo prune:")
