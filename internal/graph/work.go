@@ -1,7 +1,7 @@
 package graph
 
-// Work returns about how many multiplications Run does, or copies of elements where it
-// does not multiply. It stops counting after most.
+// Work estimates the number of multiplications in Run. A node that only moves elements
+// counts with the number of its elements. Work returns most + 1 if the number exceeds most.
 func (g *Graph) Work(most int64) int64 {
 	total := int64(0)
 	for _, n := range g.Nodes {
