@@ -165,17 +165,7 @@ type call struct {
 	attributes graph.Attributes
 }
 
-func (c *call) name() string {
-	if c.node.Name != "" {
-		return c.node.Name
-	}
-	for _, name := range c.node.Outputs {
-		if name != "" {
-			return name
-		}
-	}
-	return ""
-}
+func (c *call) name() string { return c.node.NameOrOutput() }
 
 func (c *call) refuse(format string, args ...any) error {
 	return fault.Inputf("node %s (%s): %w", c.node.Label(), onnx.Quote(c.node.Op), fmt.Errorf(format, args...))
