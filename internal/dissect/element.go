@@ -8,8 +8,8 @@ import (
 	"shaver/internal/graph"
 )
 
-// element is an element of a value that does not come from a table: an element of an
-// input, a constant, or what an elementwise operator makes of other elements. Elements
+// element is an element of a value that does not come from a table. It is an element of an
+// input, a constant, or the result of an elementwise operator on other elements. Elements
 // stay outside the head until it is known whether they are ids or numbers.
 type element struct {
 	kind graph.Type
@@ -24,10 +24,10 @@ type element struct {
 
 	source *element // the only element of an input on which this one depends; nil = none, or several
 	mixed  bool     // whether this one depends on several elements of inputs
-	size   int      // operators below this one
+	size   int      // number of operators that compute it
 }
 
-// plain reports whether e is an element of an input as it is.
+// plain reports whether e is an element of an input.
 func (e *element) plain() bool { return e.op == "" && e.constant == nil }
 
 func newInputElement(kind graph.Type, input, index int) *element {
@@ -107,7 +107,7 @@ func (e *element) evaluate(source *graph.Tensor, known map[*element]*graph.Tenso
 // maxExactFloat is the largest n such that all whole numbers up to n are float32.
 const maxExactFloat = 1 << 24
 
-// rowsOf returns the row numbers that e gives for the ids from first on, count in all.
+// rowsOf returns the row numbers that e gives for count ids, beginning at id first.
 func (e *element) rowsOf(first, count int) ([]int64, error) {
 	source := &graph.Tensor{Type: e.source.kind, Shape: []int{count}}
 	for i := range count {
@@ -127,8 +127,9 @@ func (e *element) rowsOf(first, count int) ([]int64, error) {
 	return t.Ints, nil
 }
 
-// check verifies that the ids 0 to rows-1 choose the rows from offset on, in order.
-// work is the number of operators times ids that may still be evaluated.
+// check verifies that the ids 0 to rows-1 choose the rows offset to offset+rows-1, in
+// order. work is the product of operators and ids that may still be evaluated, from which
+// check subtracts its own.
 func (e *element) check(offset, rows int, work *int64) error {
 	if e.source.kind == graph.Float && rows > maxExactFloat+1 {
 		return fault.Inputf("the ids are float32, which holds whole numbers up to %d only, but there are %d ids", maxExactFloat, rows)

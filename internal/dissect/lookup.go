@@ -10,7 +10,7 @@ import (
 	"shaver/internal/onnx"
 )
 
-// lookUp builds a Gather whose indices depend on inputs: a look-up for each index.
+// lookUp builds a Gather whose indices depend on inputs. Each index becomes a look-up.
 func (b *builder) lookUp(s *step) ([]*value, error) {
 	refuse := func(format string, args ...any) error {
 		return fault.Inputf("node %s (%s): "+format, append([]any{onnx.Quote(s.name), s.op}, args...)...)
@@ -32,7 +32,7 @@ func (b *builder) lookUp(s *step) ([]*value, error) {
 	case index.kind != graph.Int:
 		return nil, refuse("the row numbers of table %s are of type %v, expected whole numbers", name, index.kind)
 	case t.Elements() == 0 || t.Elements()/t.Dims[0] > graph.MaxElements:
-		return nil, refuse("table %s has the shape %v", name, t.Dims)
+		return nil, refuse("table %s has the shape %v, expected rows of 1 to %d numbers", name, t.Dims, graph.MaxElements)
 	case len(index.elements) == 0:
 		return nil, refuse("it reads no row of table %s", name)
 	}
@@ -64,7 +64,7 @@ func (b *builder) lookUp(s *step) ([]*value, error) {
 		}
 		if !slices.Contains(l.elements, e) {
 			if len(l.elements) == 64 {
-				return nil, refuse("table %s is read in more than %d ways", name, len(l.elements))
+				return nil, refuse("the row numbers of table %s are computed from the same id in more than %d ways", name, len(l.elements))
 			}
 			l.elements = append(l.elements, e)
 		}
@@ -126,7 +126,7 @@ func (b *builder) network() (*Network, error) {
 	for _, d := range b.numbers {
 		in := &b.inputs[d.input]
 		if j, ok := fields[d.place]; ok {
-			return nil, fault.Inputf("node %s reads %s as a number, but it is an id for a look-up too, expected one or the other", onnx.Quote(d.node), onnx.Quote(n.Fields[j].Name))
+			return nil, fault.Inputf("node %s reads %s as a number, but it is an id of a look-up too, expected one of the two", onnx.Quote(d.node), onnx.Quote(n.Fields[j].Name))
 		}
 		n.Dense = append(n.Dense, Dense{Name: in.column(d.column), Input: in.Name, Column: d.column, Value: d.value})
 	}
@@ -136,7 +136,7 @@ func (b *builder) network() (*Network, error) {
 		if _, ok := tables[l.tensor]; !ok {
 			tables[l.tensor] = len(n.Tables)
 			t := Table{Name: l.tensor.Name, Rows: l.tensor.Dims[0], Dim: l.dim, tensor: l.tensor}
-			if !l.tensor.InPlace() { // which reads from the first element on
+			if !l.tensor.InPlace() { // every read would begin at the first element
 				if t.decoded, err = l.tensor.Floats(); err != nil {
 					return nil, err
 				}
@@ -147,7 +147,7 @@ func (b *builder) network() (*Network, error) {
 	slices.SortStableFunc(b.lookUps, func(x, y *lookUp) int {
 		return cmp.Or(cmp.Compare(tables[x.tensor], tables[y.tensor]), cmp.Compare(x.offset, y.offset))
 	})
-	checked := map[*element]int{} // ids that are checked
+	checked := map[*element]int{} // number of ids that are checked
 	for _, l := range b.lookUps {
 		j := fields[l.place]
 		for _, e := range l.elements {
@@ -197,8 +197,8 @@ func (b *builder) trim() {
 	b.numbers = slices.DeleteFunc(b.numbers, func(d *number) bool { return !used[d.value] })
 }
 
-// limits returns how many rows of its table each look-up can reach: those up to the first
-// row of the next look-up of the table. It refuses tables that are read in other ways.
+// limits returns how many rows of its table each look-up can read. They end at the first
+// row of the next look-up of the table. limits refuses tables that are read in other ways.
 func (b *builder) limits() (map[*lookUp]int, error) {
 	tables := map[*onnx.Tensor][]*lookUp{}
 	for _, l := range b.lookUps {

@@ -9,7 +9,7 @@ import (
 	"shaver/internal/onnx"
 )
 
-// node builds a node of the file. It writes the node in the newest form of its operator.
+// node builds a node of the file. It converts the node to the newest form of its operator.
 func (b *builder) node(n *onnx.Node, s *scope, path string) ([]*value, error) {
 	if b.steps++; b.steps > maxSteps {
 		return nil, fault.Inputf("node %s: the graph takes more than %d operators with its loops unrolled", n.Label(), maxSteps)
@@ -98,7 +98,7 @@ func (b *builder) sequenceNode(n *onnx.Node, in []*value) ([]*value, error) {
 	if n.Op == "SequenceConstruct" {
 		return []*value{{head: graph.Absent, list: true, sequence: in}}, nil
 	}
-	if !in[0].list || len(in[0].sequence) > maxTurns {
+	if !in[0].list || len(in[0].sequence) > maxIterations {
 		return nil, bad
 	}
 	list := in[0].sequence
@@ -115,7 +115,7 @@ func (b *builder) sequenceNode(n *onnx.Node, in []*value) ([]*value, error) {
 			at += int64(len(list))
 		}
 		if at < 0 || at > int64(most) {
-			return 0, fault.Inputf("node %s (%s): position %d of a sequence of %d", n.Label(), n.Op, t.Ints[0], len(list))
+			return 0, fault.Inputf("node %s (%s): position %d of a sequence of %d values, expected at most %d", n.Label(), n.Op, t.Ints[0], len(list), most)
 		}
 		return int(at), nil
 	}
@@ -142,7 +142,7 @@ func (b *builder) sequenceNode(n *onnx.Node, in []*value) ([]*value, error) {
 		}
 		return []*value{list[at]}, nil
 	case "SequenceLength":
-		return []*value{inHead(b.head.AddConstant(&graph.Tensor{Type: graph.Int, Shape: []int{}, Ints: []int64{int64(len(list))}}))}, nil
+		return []*value{inHead(b.head.AddConstant(graph.NewInts([]int64{int64(len(list))})))}, nil
 	}
 	axis, fresh := int64(0), false
 	if a := attribute(n, "axis"); a != nil {
@@ -155,7 +155,7 @@ func (b *builder) sequenceNode(n *onnx.Node, in []*value) ([]*value, error) {
 	return []*value{v}, err
 }
 
-// call is a node that is being written in its newest form.
+// call is a node that is being converted to the newest form of its operator.
 type call struct {
 	*builder
 	node       *onnx.Node
@@ -171,13 +171,13 @@ func (c *call) refuse(format string, args ...any) error {
 	return fault.Inputf("node %s (%s): %w", c.node.Label(), onnx.Quote(c.node.Op), fmt.Errorf(format, args...))
 }
 
-// without lists attributes that do not matter, or that hold only for training.
+// without lists attributes that have no effect in inference.
 var without = map[string][]string{
 	"BatchNormalization": {"momentum", "spatial"}, "Dropout": {"ratio", "seed"}, "LayerNormalization": {"stash_type"},
 	"Cast": {"saturate"},
 }
 
-// convert takes over the operator and its attributes.
+// convert sets c.op and c.attributes from the node.
 func (c *call) convert() error {
 	c.op = c.node.Op
 	c.attributes = graph.Attributes{}
@@ -209,14 +209,15 @@ func (c *call) convert() error {
 	return nil
 }
 
-// take removes an attribute and returns its list.
+// take removes an attribute that is a list, and returns it.
 func (c *call) take(name string) ([]int64, bool) {
 	list, ok := c.attributes[name].([]int64)
 	delete(c.attributes, name)
 	return list, ok
 }
 
-// integer returns a whole number of an attribute.
+// integer returns an attribute that is a whole number, or otherwise if there is none with
+// that name.
 func (c *call) integer(name string, otherwise int64) int64 {
 	if n, ok := c.attributes[name].(int64); ok {
 		return n
@@ -224,7 +225,7 @@ func (c *call) integer(name string, otherwise int64) int64 {
 	return otherwise
 }
 
-// input sets input i to v; inputs before it may be absent.
+// input sets input i to v. Inputs that it adds before input i are absent.
 func (c *call) input(i int, v *value) {
 	for len(c.in) <= i {
 		c.in = append(c.in, nil)
@@ -232,8 +233,8 @@ func (c *call) input(i int, v *value) {
 	c.in[i] = v
 }
 
-// moved makes a list that was an attribute input i. Before version the operator had the
-// attribute, later it has the input.
+// moved turns the attribute name, which is a list, into input i, if the operator set of the
+// node is older than version. Since that version the operator has the input.
 func (c *call) moved(version int, name string, i int) {
 	if c.node.Opset < version {
 		if list, ok := c.take(name); ok {
@@ -260,8 +261,8 @@ func (c *call) shape(i int) (graph.Type, []int, error) {
 	return info.Type, info.Shape, nil
 }
 
-// rewrites bring operators into their newest form. A function returns nil if the operator
-// is then to be applied.
+// rewrites convert nodes to the newest form of their operators. If a function returns no
+// values, the caller applies the converted operator.
 var rewrites map[string]func(c *call) ([]*value, error)
 
 func init() {
@@ -285,8 +286,8 @@ func init() {
 	}
 }
 
-// rewriteSqueeze names the axes of a Squeeze without axes. These are the axes of size 1
-// whatever the number of rows is.
+// rewriteSqueeze gives axes to a Squeeze without axes. These are the axes that have size 1
+// for every number of rows.
 func rewriteSqueeze(c *call) ([]*value, error) {
 	c.moved(13, "axes", 1)
 	if len(c.in) != 1 {
@@ -309,7 +310,8 @@ func rewriteSqueeze(c *call) ([]*value, error) {
 	return nil, nil
 }
 
-// rewriteSoftmax writes a Softmax of all axes from one on as a Softmax of one axis.
+// rewriteSoftmax converts a Softmax over several axes to one over a single axis. Before
+// operator set 13 a Softmax is over the axes from the attribute axis to the last.
 func rewriteSoftmax(c *call) ([]*value, error) {
 	if c.node.Opset >= 13 {
 		return nil, nil
@@ -344,14 +346,14 @@ func rewriteClip(c *call) ([]*value, error) {
 	}
 	for i, name := range []string{"min", "max"} {
 		if limit, ok := c.attributes[name].(float32); ok {
-			c.input(i+1, inHead(c.head.AddConstant(&graph.Tensor{Type: graph.Float, Shape: []int{}, Floats: []float32{limit}})))
+			c.input(i+1, inHead(c.head.AddConstant(graph.NewFloats([]float32{limit}))))
 		}
 		delete(c.attributes, name)
 	}
 	return nil, nil
 }
 
-// rewriteDropout returns the input of a Dropout, which does nothing in inference.
+// rewriteDropout replaces a Dropout by its input, which it does not change in inference.
 func rewriteDropout(c *call) ([]*value, error) {
 	if len(c.in) > 2 && c.in[2] != nil {
 		if training, err := c.condition(c.in[2], c.node); err != nil || training {
@@ -365,18 +367,16 @@ func rewriteDropout(c *call) ([]*value, error) {
 }
 
 func rewriteSlice(c *call) ([]*value, error) {
-	if c.node.Opset < 10 {
-		c.moved(10, "starts", 1)
-		c.moved(10, "ends", 2)
-		c.moved(10, "axes", 3)
-	}
+	c.moved(10, "starts", 1)
+	c.moved(10, "ends", 2)
+	c.moved(10, "axes", 3)
 	return nil, nil
 }
 
 func rewritePad(c *call) ([]*value, error) {
 	c.moved(11, "pads", 1)
 	if v, ok := c.attributes["value"].(float32); ok {
-		c.input(2, inHead(c.head.AddConstant(&graph.Tensor{Type: graph.Float, Shape: []int{}, Floats: []float32{v}})))
+		c.input(2, inHead(c.head.AddConstant(graph.NewFloats([]float32{v}))))
 		delete(c.attributes, "value")
 	}
 	return nil, nil
@@ -390,7 +390,7 @@ func rewriteSplit(c *call) ([]*value, error) {
 	return nil, nil
 }
 
-// rewriteCastLike makes a Cast to the type of the second input.
+// rewriteCastLike converts a CastLike to a Cast to the type of the second input.
 func rewriteCastLike(c *call) ([]*value, error) {
 	kind, _, err := c.shape(1)
 	if err != nil {
@@ -401,7 +401,8 @@ func rewriteCastLike(c *call) ([]*value, error) {
 	return nil, nil
 }
 
-// rewriteCast leaves a table of another floating-point type a table.
+// rewriteCast omits the cast of a tensor between floating-point types, so that look-ups can
+// read the tensor as a table.
 func rewriteCast(c *call) ([]*value, error) {
 	to := onnx.Type(c.integer("to", 0))
 	if len(c.in) == 1 && c.in[0] != nil && c.in[0].tensor != nil && c.in[0].head == graph.Absent && c.in[0].tensor.Type.Floating() && to.Floating() {
@@ -410,7 +411,7 @@ func rewriteCast(c *call) ([]*value, error) {
 	return nil, nil
 }
 
-// rewritePow makes the types of base and exponent equal.
+// rewritePow casts an exponent of whole numbers if the base is a float.
 func rewritePow(c *call) ([]*value, error) {
 	base, _, err := c.shape(0)
 	if err != nil {
@@ -430,7 +431,7 @@ func rewritePow(c *call) ([]*value, error) {
 	return nil, nil
 }
 
-// rewriteNormalization refuses training.
+// rewriteNormalization refuses attributes that no model for inference has.
 func rewriteNormalization(c *call) ([]*value, error) {
 	if c.integer("training_mode", 0) != 0 {
 		return nil, c.refuse("it is in training mode, in which rows depend on each other: export the model after model.eval()")
