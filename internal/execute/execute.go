@@ -91,8 +91,8 @@ func (p *Program) NewRunner() *Runner {
 	return r
 }
 
-// slack is the number of rows after the last row of a program. kernel.Outputs.Product may
-// read elements after those of its input.
+// slack is the number of rows of an arena after those of its program. At levels with digits,
+// kernel.Outputs.Product reads blocks of 64 inputs, and may therefore read these rows.
 const slack = 64
 
 // Players returns the elements of the players' inputs, in order. The caller sets them

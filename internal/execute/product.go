@@ -66,7 +66,7 @@ func (c *compiler) contract(x *contraction) {
 		wanted = slices.Clone(out)
 		for i := range wanted {
 			if row, column := i/x.n%x.m, i%x.n; column > row {
-				out[i], wanted[i] = out[i+(column-row)*(x.n-1)], kernel.Left
+				out[i], wanted[i] = out[i+(column-row)*(x.n-1)], kernel.Discarded
 			}
 		}
 	}
