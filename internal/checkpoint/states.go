@@ -72,8 +72,8 @@ func candidates(v any) (all []candidate) {
 }
 
 // chooseStates returns the candidate with the given key. If key is "", it returns the only
-// candidate under a usual key, or else the only candidate. It returns false if there is
-// none, and an error if the choice is not clear.
+// candidate under a usual key, or else the only candidate. It returns false if there
+// is no such candidate, and an error if the choice is not clear.
 func chooseStates(name string, all []candidate, key string) (candidate, bool, error) {
 	if key != "" {
 		for _, c := range all {

@@ -216,7 +216,7 @@ func (c *call) take(name string) ([]int64, bool) {
 	return list, ok
 }
 
-// integer returns an attribute that is a whole number, or otherwise if there is none with
+// integer returns the attribute name, or otherwise if the node has no whole number with
 // that name.
 func (c *call) integer(name string, otherwise int64) int64 {
 	if n, ok := c.attributes[name].(int64); ok {
