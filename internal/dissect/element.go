@@ -104,6 +104,11 @@ func (e *element) evaluate(source *graph.Tensor, known map[*element]*graph.Tenso
 	return out[0], nil
 }
 
+const (
+	freeOperators = 16  // operators from an id to a row that are not counted
+	startCost     = 100 // how many ids take as long as one that is evaluated alone
+)
+
 // maxExactFloat is the largest n such that all whole numbers up to n are float32.
 const maxExactFloat = 1 << 24
 
@@ -128,7 +133,8 @@ func (e *element) rowsOf(first, count int) ([]int64, error) {
 }
 
 // check verifies that the ids 0 to rows-1 choose the rows from offset on, in order.
-// work is the number of operators times ids that may still be evaluated.
+// work is the number of operators times ids that may still be evaluated. It covers a few
+// operators for each row of a table, which takes bytes of the file.
 func (e *element) check(offset, rows int, work *int64) error {
 	if e.source.kind == graph.Float && rows > maxExactFloat+1 {
 		return fault.Inputf("the ids are float32, which holds whole numbers up to %d only, but there are %d ids", maxExactFloat, rows)
@@ -136,7 +142,7 @@ func (e *element) check(offset, rows int, work *int64) error {
 	if e.plain() {
 		return nil
 	}
-	if *work -= int64(e.size) * int64(rows); *work < 0 {
+	if *work -= int64(max(0, e.size-freeOperators))*int64(rows) + startCost; *work < 0 {
 		return fault.Inputf("the way from the ids to the rows takes too many operators (%d) to be checked for all %d ids", e.size, rows)
 	}
 	const most = 1 << 14

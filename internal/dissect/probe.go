@@ -16,9 +16,9 @@ import (
 const maxBound = 1 << 10
 
 func dissect(m *onnx.Model, o Options) (*Network, error) {
-	bound := map[string]bool{}
+	bound, all := map[string]bool{}, newCommon()
 	for {
-		n, err := attempt(m, o, bound)
+		n, err := attempt(m, o, bound, all)
 		var found *bindError
 		if !errors.As(err, &found) {
 			return n, err
@@ -30,12 +30,14 @@ func dissect(m *onnx.Model, o Options) (*Network, error) {
 	}
 }
 
-// maxWork bounds the multiplications of a row. The largest click models take a hundredth.
-const maxWork = 1 << 32
+// maxWork bounds the multiplications of the rows of a build, in addition to 256 for each
+// element of the tensors that the file has. Reference execution does a few hundred million
+// in a second.
+const maxWork = 1 << 27
 
 // attempt takes m apart. bound are the inputs that are known to be the offsets of bags.
-func attempt(m *onnx.Model, o Options, bound map[string]bool) (*Network, error) {
-	p, err := newPlan(m, o, bound)
+func attempt(m *onnx.Model, o Options, bound map[string]bool, all *common) (*Network, error) {
+	p, err := newPlan(m, o, bound, all)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +50,7 @@ func attempt(m *onnx.Model, o Options, bound map[string]bool) (*Network, error) 
 		return n, err
 	}
 	// The file may have been exported for a fixed number of rows.
-	if q, other := newPlan(m, o, bound); other == nil && q.fix(several.count) {
+	if q, other := newPlan(m, o, bound, all); other == nil && q.fix(several.count) {
 		if n, other := q.several(o); other == nil {
 			n.Notes = append(n.Notes, fmt.Sprintf("the file was exported for batches of %d rows", several.count))
 			return n, nil
@@ -158,8 +160,9 @@ func newProbe(b *builder, v *value) (*probe, error) {
 		return nil, err
 	}
 	b.head.Output = v.head
-	if b.head.Work(maxWork) > maxWork {
-		return nil, fault.Inputf("output %s takes more than %d multiplications for a row, expected a click model", onnx.Quote(b.output), int64(maxWork))
+	_, given := b.head.Folded()
+	if most := maxWork + 256*given; b.head.Work(most) > most {
+		return nil, fault.Inputf("output %s takes more than %d multiplications for %d rows, expected a click model", onnx.Quote(b.output), most, b.batch)
 	}
 	return &probe{b, b.head.Values[v.head].Shape}, nil
 }

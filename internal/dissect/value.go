@@ -125,8 +125,19 @@ func (b *builder) load(v *value, reader string) error {
 		}
 		b.loaded[v.tensor] = t
 	}
-	v.head = b.head.AddConstant(t)
+	v.head = b.addConstant(v.tensor, t)
 	return nil
+}
+
+// addConstant adds t, which key has in the file, to the head once. The head may compute more
+// constants, the more it is given.
+func (b *builder) addConstant(key any, t *graph.Tensor) graph.Value {
+	v, ok := b.added[key]
+	if !ok {
+		v = b.head.AddConstant(t)
+		b.added[key] = v
+	}
+	return v
 }
 
 // load returns t as a tensor in memory.
@@ -174,10 +185,9 @@ func (b *builder) applyTrace(s *step, heads bool) ([]*value, error) {
 	for i, v := range added {
 		info := scratch.Values[v]
 		count, err := graph.Count(info.Shape)
-		if err != nil || count > maxTraced || b.traced+count > 16*maxTraced {
+		if err != nil || count > maxTraced || !b.trace(count, 1) {
 			return nil, fault.Inputf("node %s (%s): its result with the shape %v is too large for something that depends on inputs only", onnx.Quote(s.name), s.op, info.Shape)
 		}
-		b.traced += count
 		out = append(out, &value{head: graph.Absent, trace: &trace{kind: info.Type, shape: info.Shape, node: s, output: i}})
 	}
 	elements := make([][]*element, len(s.inputs))
@@ -200,6 +210,9 @@ func (b *builder) applyTrace(s *step, heads bool) ([]*value, error) {
 	case move(scratch, elements, out):
 		return out, nil
 	case elementwise[s.op] && len(out) == 1:
+		if count, _ := graph.Count(first.shape); !b.trace(count, 3) {
+			return nil, fault.Inputf("node %s (%s): what depends on inputs only has too many elements", onnx.Quote(s.name), s.op)
+		}
 		return out, compute(s, scratch, elements, first)
 	}
 	return nil, nil

@@ -1,5 +1,9 @@
 package graph
 
+// Folded returns how many multiplications the constants took that folding computed, and
+// the elements of the tensors that AddConstant was given.
+func (g *Graph) Folded() (work, given int64) { return g.work, g.given }
+
 // Work returns about how many multiplications Run does, or copies of elements where it
 // does not multiply. It stops counting after most.
 func (g *Graph) Work(most int64) int64 {
