@@ -164,7 +164,7 @@ func raw(t *testing.T, path, key string) *Checkpoint {
 	}
 	a := must(openArchive(path, bytes.NewReader(data), int64(len(data))))(t)
 	pickle := must(a.read(a.entries[a.root+"/data.pkl"], maxPickle))(t)
-	chosen, _, err := chooseStates(path, candidates(must(unpickle(path, pickle))(t)), key)
+	chosen, _, err := chooseStates(path, must(candidates(must(unpickle(path, pickle))(t)))(t), key)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,9 +12,18 @@ import (
 )
 
 const (
-	maxSteps      = 1 << 17 // nodes of the file, with loops unrolled
-	maxIterations = 1 << 12 // iterations of all loops, and elements of a sequence
+	maxSteps      = 1 << 15 // nodes of the file, with loops unrolled
+	maxAll        = 1 << 18 // nodes of all builds of the file
+	maxIterations = 1 << 12 // iterations of all loops, and values of a sequence
 	maxColumns    = 1 << 14 // elements of a row of an input
+	maxListed     = 1 << 22 // values of all sequences
+
+	// maxFolding bounds the multiplications of folding in all builds, in addition to 256 for
+	// each element of the tensors that the file has.
+	maxFolding = 1 << 28
+
+	// maxChecks bounds the product of operators and ids that are evaluated in all builds.
+	maxChecks = 1 << 27
 )
 
 // input is an input of the file on which the output depends.
@@ -74,13 +83,25 @@ type plan struct {
 	output    string
 	element   int // of a row of the output; -1 = it has only one, or two for two classes
 	inputs    []input
-	needed    map[string]bool // names on which the output depends
-	bound     map[string]bool // inputs that are the offsets of bags
+	needed    map[string]bool    // names on which the output depends
+	bound     map[string]bool    // inputs that are the offsets of bags
+	decisions map[string][]int64 // what a graph does with several rows, by place in the graph
+	fixed     int                // number of rows for which the file was exported; 0 = any, or one
+	*common
+}
+
+// common is what all attempts to take a file apart share.
+type common struct {
 	loaded    map[*onnx.Tensor]*graph.Tensor
 	constants map[*onnx.Tensor]*onnx.Tensor // the tensors of Constant nodes, with names
-	decisions map[string][]int64            // see builder.decide
-	work      int64                         // see element.check
-	fixed     int                           // number of rows for which the file was exported; 0 = any, or one
+	steps     int                           // number of nodes that may still be built
+	folding   int64                         // multiplications of folding so far
+	given     int64                         // elements of constants in the build that had most
+	checks    int64                         // see element.check
+}
+
+func newCommon() *common {
+	return &common{map[*onnx.Tensor]*graph.Tensor{}, map[*onnx.Tensor]*onnx.Tensor{}, maxAll, 0, 0, maxChecks}
 }
 
 // builder builds the head for a number of rows.
@@ -89,14 +110,17 @@ type builder struct {
 	batch   int // number of rows
 	head    graph.Graph
 	readers map[*onnx.Tensor]string // first node that reads a tensor other than by a look-up
+	added   map[any]graph.Value     // constants of head, by their *onnx.Tensor or *onnx.Attribute
+	starts  map[*element]int        // see builder.start
 	lookUps []*lookUp
 	found   map[lookUpKey]*lookUp
 	numbers []*number
 	columns map[place]*number
 
-	steps      int // nodes so far
+	built      int // nodes so far
 	iterations int // iterations of loops so far
-	traced     int // elements of traces so far
+	listed     int // values of sequences so far
+	traced     int // elements of traces so far; a computed element counts four times
 	loops      int // loops around the current node
 }
 
@@ -140,8 +164,8 @@ func (s *scope) find(name string) *value {
 	return nil
 }
 
-func newPlan(m *onnx.Model, o Options, bound map[string]bool) (*plan, error) {
-	p := &plan{model: m, element: -1, bound: bound, needed: map[string]bool{}, loaded: map[*onnx.Tensor]*graph.Tensor{}, constants: map[*onnx.Tensor]*onnx.Tensor{}, decisions: map[string][]int64{}, work: 1 << 32}
+func newPlan(m *onnx.Model, o Options, bound map[string]bool, all *common) (*plan, error) {
+	p := &plan{model: m, element: -1, bound: bound, needed: map[string]bool{}, decisions: map[string][]int64{}, common: all}
 	var names []string
 	for _, v := range m.Graph.Outputs {
 		names = append(names, v.Name)
@@ -250,7 +274,15 @@ func newInput(v onnx.Value) (input, error) {
 
 // build builds the head for a number of rows and returns the output.
 func (p *plan) build(batch int) (*builder, *value, error) {
-	b := &builder{plan: p, batch: batch, readers: map[*onnx.Tensor]string{}, found: map[lookUpKey]*lookUp{}, columns: map[place]*number{}}
+	b := &builder{plan: p, batch: batch, readers: map[*onnx.Tensor]string{}, added: map[any]graph.Value{}, starts: map[*element]int{}, found: map[lookUpKey]*lookUp{}, columns: map[place]*number{}}
+	if most := maxFolding + 256*p.given; p.folding > most {
+		return nil, nil, fault.Inputf("the constants take more than %d multiplications to compute", most)
+	}
+	defer func() {
+		work, given := b.head.Folded()
+		p.folding += work
+		p.given = max(p.given, given)
+	}()
 	top := &scope{values: map[string]*value{}}
 	for i := range p.inputs {
 		v, err := b.input(i)
@@ -296,14 +328,34 @@ func (b *builder) input(i int) (*value, error) {
 		}
 		return inHead(b.head.AddConstant(offsets)), nil
 	}
+	if !b.trace(count, 4) {
+		return nil, fault.Inputf("input %s has %d elements, and the inputs together have too many, expected at most %d", onnx.Quote(in.Name), count, maxTraces/4)
+	}
 	for at := range count {
 		t.elements = append(t.elements, newInputElement(t.kind, i, at))
 	}
 	return &value{head: graph.Absent, trace: t}, nil
 }
 
+// step counts n nodes, and reports whether the limits allow them.
+func (b *builder) step(n int) bool {
+	b.built += n
+	b.steps -= n
+	return b.built <= maxSteps && b.steps >= 0
+}
+
+// trace counts n elements of traces, and reports whether the limit allows them. weight is
+// the memory of one of them relative to that of an element that is only moved.
+func (b *builder) trace(n, weight int) bool {
+	b.traced += n * weight
+	return b.traced <= maxTraces
+}
+
 // graph builds the nodes of g in s. path is the position of g in the file.
 func (b *builder) graph(g *onnx.Graph, s *scope, path string) error {
+	if !b.step(len(g.Initializers) + len(g.Outputs)) {
+		return fault.Inputf("the graph takes more than %d operators with its loops unrolled", maxSteps)
+	}
 	for _, t := range g.Initializers {
 		s.values[t.Name] = &value{head: graph.Absent, tensor: t}
 	}

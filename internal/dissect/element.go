@@ -104,6 +104,11 @@ func (e *element) evaluate(source *graph.Tensor, known map[*element]*graph.Tenso
 	return out[0], nil
 }
 
+const (
+	freeOperators = 16  // operators that compute a row number from an id and do not count
+	startCost     = 100 // time to evaluate one id alone, in ids that are evaluated together
+)
+
 // maxExactFloat is the largest n such that all whole numbers up to n are float32.
 const maxExactFloat = 1 << 24
 
@@ -129,7 +134,8 @@ func (e *element) rowsOf(first, count int) ([]int64, error) {
 
 // check verifies that the ids 0 to rows-1 choose the rows offset to offset+rows-1, in
 // order. work is the product of operators and ids that may still be evaluated, from which
-// check subtracts its own.
+// check subtracts its own. The first freeOperators operators do not count, because the rows
+// of a table take bytes of the file.
 func (e *element) check(offset, rows int, work *int64) error {
 	if e.source.kind == graph.Float && rows > maxExactFloat+1 {
 		return fault.Inputf("the ids are float32, which holds whole numbers up to %d only, but there are %d ids", maxExactFloat, rows)
@@ -137,7 +143,7 @@ func (e *element) check(offset, rows int, work *int64) error {
 	if e.plain() {
 		return nil
 	}
-	if *work -= int64(e.size) * int64(rows); *work < 0 {
+	if *work -= int64(max(0, e.size-freeOperators))*int64(rows) + startCost; *work < 0 {
 		return fault.Inputf("the way from the ids to the rows takes too many operators (%d) to be checked for all %d ids", e.size, rows)
 	}
 	const most = 1 << 14

@@ -44,14 +44,14 @@ func (b *builder) lookUp(s *step) ([]*value, error) {
 		}
 		offset := 0
 		if !e.plain() {
-			rows, err := e.rowsOf(0, 1)
+			row, err := b.start(e)
 			if err != nil {
 				return nil, refuse("the row numbers of table %s: %w", name, err)
 			}
-			if rows[0] < 0 || rows[0] >= int64(t.Dims[0]) {
-				return nil, refuse("id 0 reads row %d of table %s, which has %d rows", rows[0], name, t.Dims[0])
+			if row < 0 || row >= t.Dims[0] {
+				return nil, refuse("id 0 reads row %d of table %s, which has %d rows", row, name, t.Dims[0])
 			}
-			offset = int(rows[0])
+			offset = row
 		}
 		in := &b.inputs[e.source.input]
 		row, column := in.place(e.source.index, b.batch)
@@ -76,6 +76,22 @@ func (b *builder) lookUp(s *step) ([]*value, error) {
 		return nil, err
 	}
 	return []*value{inHead(v)}, nil
+}
+
+// start returns the row number that e computes from id 0.
+func (b *builder) start(e *element) (int, error) {
+	if row, ok := b.starts[e]; ok {
+		return row, nil
+	}
+	if b.checks -= startCost * int64(e.size); b.checks < 0 {
+		return 0, fault.Inputf("the row numbers take too many operators to compute from the ids, and this one takes %d", e.size)
+	}
+	rows, err := e.rowsOf(0, 1)
+	if err != nil {
+		return 0, err
+	}
+	b.starts[e] = int(rows[0])
+	return int(rows[0]), nil
 }
 
 // dense returns the value in the head of an element of an input, which s needs.
@@ -155,7 +171,7 @@ func (b *builder) network() (*Network, error) {
 				continue
 			}
 			checked[e] = n.Fields[j].Rows
-			if err := e.check(l.offset, n.Fields[j].Rows, &b.work); err != nil {
+			if err := e.check(l.offset, n.Fields[j].Rows, &b.checks); err != nil {
 				return nil, fault.Inputf("node %s: field %s and table %s: %w", onnx.Quote(l.node), onnx.Quote(n.Fields[j].Name), onnx.Quote(l.tensor.Name), err)
 			}
 		}

@@ -11,7 +11,7 @@ import (
 
 // node builds a node of the file. It converts the node to the newest form of its operator.
 func (b *builder) node(n *onnx.Node, s *scope, path string) ([]*value, error) {
-	if b.steps++; b.steps > maxSteps {
+	if !b.step(1 + (len(n.Inputs)+len(n.Outputs))/8) {
 		return nil, fault.Inputf("node %s: the graph takes more than %d operators with its loops unrolled", n.Label(), maxSteps)
 	}
 	in := make([]*value, len(n.Inputs))
@@ -84,7 +84,7 @@ func (b *builder) constantNode(n *onnx.Node) ([]*value, error) {
 		default:
 			return nil, fault.Inputf("node %s (Constant) is neither a number nor a tensor", n.Label())
 		}
-		return []*value{inHead(b.head.AddConstant(t))}, nil
+		return []*value{inHead(b.addConstant(a, t))}, nil
 	}
 	return nil, nil
 }
@@ -96,6 +96,9 @@ func (b *builder) sequenceNode(n *onnx.Node, in []*value) ([]*value, error) {
 		return nil, bad
 	}
 	if n.Op == "SequenceConstruct" {
+		if b.listed += len(in); b.listed > maxListed {
+			return nil, b.tooLong(n)
+		}
 		return []*value{{head: graph.Absent, list: true, sequence: in}}, nil
 	}
 	if !in[0].list || len(in[0].sequence) > maxIterations {
@@ -131,6 +134,9 @@ func (b *builder) sequenceNode(n *onnx.Node, in []*value) ([]*value, error) {
 		if len(in) < 2 || in[1].list {
 			return nil, bad
 		}
+		if b.listed += len(list) + 1; b.listed > maxListed {
+			return nil, b.tooLong(n)
+		}
 		return []*value{{head: graph.Absent, list: true, sequence: slices.Insert(slices.Clone(list), at, in[1])}}, nil
 	case "SequenceAt":
 		if len(in) != 2 {
@@ -153,6 +159,11 @@ func (b *builder) sequenceNode(n *onnx.Node, in []*value) ([]*value, error) {
 	}
 	v, err := b.stack(n, list, axis, fresh)
 	return []*value{v}, err
+}
+
+// tooLong returns the error for a graph that exceeds maxListed.
+func (b *builder) tooLong(n *onnx.Node) error {
+	return fault.Inputf("node %s (%s): the sequences of the graph have more than %d values together", n.Label(), n.Op, maxListed)
 }
 
 // call is a node that is being converted to the newest form of its operator.

@@ -17,9 +17,9 @@ const maxBound = 1 << 10
 
 // dissect repeats attempt until no more inputs are found to be the offsets of bags.
 func dissect(m *onnx.Model, o Options) (*Network, error) {
-	bound := map[string]bool{}
+	bound, all := map[string]bool{}, newCommon()
 	for {
-		n, err := attempt(m, o, bound)
+		n, err := attempt(m, o, bound, all)
 		var found *bindError
 		if !errors.As(err, &found) {
 			return n, err
@@ -31,14 +31,15 @@ func dissect(m *onnx.Model, o Options) (*Network, error) {
 	}
 }
 
-// maxWork bounds the multiplications of a row. The largest click models need a hundredth of
-// it.
-const maxWork = 1 << 32
+// maxWork bounds the multiplications of the rows of a build, in addition to 256 for each
+// element of the tensors that the file has. graph.Graph.Run does a few hundred million in a
+// second.
+const maxWork = 1 << 27
 
 // attempt takes m apart. bound is the set of inputs that are known to be the offsets of
 // bags.
-func attempt(m *onnx.Model, o Options, bound map[string]bool) (*Network, error) {
-	p, err := newPlan(m, o, bound)
+func attempt(m *onnx.Model, o Options, bound map[string]bool, all *common) (*Network, error) {
+	p, err := newPlan(m, o, bound, all)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +52,7 @@ func attempt(m *onnx.Model, o Options, bound map[string]bool) (*Network, error) 
 		return n, err
 	}
 	// The file may have been exported for a fixed number of rows.
-	if q, other := newPlan(m, o, bound); other == nil && q.fix(several.count) {
+	if q, other := newPlan(m, o, bound, all); other == nil && q.fix(several.count) {
 		if n, other := q.several(o); other == nil {
 			n.Notes = append(n.Notes, fmt.Sprintf("the file was exported for batches of %d rows", several.count))
 			return n, nil
@@ -130,8 +131,9 @@ func (p *plan) probe(batch int) (*probe, error) {
 		return nil, err
 	}
 	b.head.Output = v.head
-	if b.head.Work(maxWork) > maxWork {
-		return nil, fault.Inputf("output %s takes more than %d multiplications for a row, expected a click model", onnx.Quote(b.output), int64(maxWork))
+	_, given := b.head.Folded()
+	if most := maxWork + 256*given; b.head.Work(most) > most {
+		return nil, fault.Inputf("output %s takes more than %d multiplications for a batch of %d, expected a click model", onnx.Quote(b.output), most, b.batch)
 	}
 	return &probe{b, v, b.head.Values[v.head].Shape}, nil
 }

@@ -36,8 +36,10 @@ type step struct {
 	added      []graph.Value // outputs in the head; nil = not added yet
 }
 
-// maxTraced bounds the elements of a value that does not come from a table.
-const maxTraced = 1 << 16
+const (
+	maxTraced = 1 << 16        // elements of a value that does not come from a table
+	maxTraces = 16 * maxTraced // elements of all such values, as builder.trace counts them
+)
 
 // inHead returns a value that is in the head already.
 func inHead(v graph.Value) *value { return &value{head: v} }
@@ -125,8 +127,19 @@ func (b *builder) load(v *value, reader string) error {
 		}
 		b.loaded[v.tensor] = t
 	}
-	v.head = b.head.AddConstant(t)
+	v.head = b.addConstant(v.tensor, t)
 	return nil
+}
+
+// addConstant adds t to the head, at most once for each key, which is what holds t in the
+// file. Otherwise a loop could add t many times, which would raise the limits of folding.
+func (b *builder) addConstant(key any, t *graph.Tensor) graph.Value {
+	v, ok := b.added[key]
+	if !ok {
+		v = b.head.AddConstant(t)
+		b.added[key] = v
+	}
+	return v
 }
 
 // load returns t as a tensor in memory.
@@ -174,10 +187,9 @@ func (b *builder) applyTrace(s *step, heads bool) ([]*value, error) {
 	for i, v := range added {
 		info := scratch.Values[v]
 		count, err := graph.Count(info.Shape)
-		if err != nil || count > maxTraced || b.traced+count > 16*maxTraced {
+		if err != nil || count > maxTraced || !b.trace(count, 1) {
 			return nil, fault.Inputf("node %s (%s): its result with the shape %v is too large for a value that depends on inputs only", onnx.Quote(s.name), s.op, info.Shape)
 		}
-		b.traced += count
 		out = append(out, &value{head: graph.Absent, trace: &trace{kind: info.Type, shape: info.Shape, node: s, output: i}})
 	}
 	elements := make([][]*element, len(s.inputs))
@@ -200,6 +212,9 @@ func (b *builder) applyTrace(s *step, heads bool) ([]*value, error) {
 	case move(scratch, elements, out):
 		return out, nil
 	case elementwise[s.op] && len(out) == 1:
+		if count, _ := graph.Count(first.shape); !b.trace(count, 3) {
+			return nil, fault.Inputf("node %s (%s): the values that depend on inputs only have too many elements", onnx.Quote(s.name), s.op)
+		}
 		return out, compute(s, scratch, elements, first)
 	}
 	return nil, nil

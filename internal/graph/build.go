@@ -14,13 +14,13 @@ const (
 
 	// maxWork bounds the multiplications of folding, in addition to 64 for each element of
 	// the tensors that the file has.
-	maxWork = 1 << 28
+	maxWork = 1 << 26
 
 	// maxRowWork bounds the multiplications of a row.
 	maxRowWork = 1 << 36
 
 	// maxVaried bounds the elements of all values that are computed for a row, together.
-	maxVaried = 1 << 26
+	maxVaried = 1 << 24
 
 	// maxValues bounds the number of values.
 	maxValues = 1 << 20
