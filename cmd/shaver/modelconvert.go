@@ -77,8 +77,10 @@ or .onnx file. OUT is compact, or with --dense an ordinary state dict with the
 original keys, which load_state_dict accepts. If IN has several state dicts,
 such as the weights and their moving average, --state-dict chooses one.
 
-If IN is an .onnx file, OUT is a file of shaver's own, which has all tables and
-the graph behind them. --model-output chooses one of several outputs.
+If IN is an .onnx file of a model that shaver model inspect recognizes, OUT is a
+state dict with shaver's names. The names of the fields are not kept. Otherwise
+OUT is a file of shaver's own, which has all tables and the graph behind them.
+--model-output chooses one of several outputs.
 
 A compact file says which entries were dropped. A dense file does not: there, an
 entry counts as dropped if it has the most frequent value of its field's column.

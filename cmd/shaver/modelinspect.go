@@ -70,7 +70,9 @@ The state dict may be in a dict, in a Lightning or RecBole checkpoint, or inside
 a whole pickled module. Nothing in the file is executed, and objects of other
 classes are ignored.
 
-  all      embedding.weight [n, d]; offsets [1, m], optional
+  all      embedding.weight [n, d]; offsets [1, m], optional; except for dcn-mix
+           _linear.weight [1, m*d], optional, the weights of the entries in the
+           logit
   fm       fc.weight [n, 1], _bias [1]
   deepfm   like fm, and an MLP in _deep_branch whose last layer gives the logit
   dcn-mix  cross_head.U.0 [experts, rank, m*d],
@@ -79,7 +81,8 @@ classes are ignored.
            the same for .1, .2 and so on; cross_head.gates [experts, m*d, 1];
            an MLP in _dnn whose last layer gives the logit
   dcnv2    linear layers cross_head.layers.0, .1 and so on; an MLP in _dnn of
-           hidden layers only; the linear layer _last_fc
+           hidden layers only; the linear layer _last_fc; fc.weight and _bias,
+           optional
   widedeep like deepfm, if the JSON file next to the checkpoint says
            {"kind": "widedeep", "field_dims": [7, 120, 3]}
 
@@ -105,6 +108,10 @@ and an input, or a column of one, that chooses rows is a field. What computes
 the logit from the rows and the other inputs is the head. The command prints
 all these, and the node that is not understood if there is one. Its last
 operator is removed if it is a Sigmoid, or a Softmax of two classes.
+If the graph computes what an FM, DeepFM, WideDeep or DCNv2 without dense inputs
+computes, it is recognized as one. It then takes the fast path. All commands
+work as with a state dict, and a file that is written has the tensors listed
+above.
 --model-output chooses one of several outputs, or a number of one, such as
 output[1]. --logit says that the output is the logit.
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
 	"shaver/internal/dissect"
 	"shaver/internal/fault"
@@ -19,7 +20,12 @@ import (
 
 // onnxFacts is what "model inspect" prints about an .onnx file.
 type onnxFacts struct {
-	Architecture string         `json:"architecture"` // "graph"
+	Architecture string         `json:"architecture"`      // "graph", or what was recognized in it
+	FastPath     bool           `json:"fast_path"`         // whether the graph was recognized as another kind
+	Generic      string         `json:"generic,omitempty"` // why it was not
+	Structure    string         `json:"structure,omitempty"`
+	Hidden       []int          `json:"hidden,omitempty"`
+	CrossLayers  int            `json:"cross_layers,omitempty"`
 	Producer     string         `json:"producer,omitempty"`
 	IR           int            `json:"ir"`
 	Opset        int            `json:"opset"`
@@ -109,6 +115,11 @@ func inspectONNX(path string, o dissect.Options) (*onnxFacts, error) {
 		return f, withOnnxFlags(err)
 	}
 	f.describe(n)
+	if a, err := checkpoint.Recognize(n); err == nil {
+		f.Architecture, f.FastPath, f.Structure, f.Hidden, f.CrossLayers = string(a.Kind), true, a.Structure, a.Hidden, a.CrossLayers
+	} else {
+		f.Generic = err.Error()
+	}
 	return f, nil
 }
 
@@ -154,12 +165,22 @@ func (f *onnxFacts) describe(n *dissect.Network) {
 }
 
 func (f *onnxFacts) table(w io.Writer) {
-	fmt.Fprintf(w, "architecture\t%s\tONNX, operator set %d, format %d\n", f.Architecture, f.Opset, f.IR)
+	what := f.Architecture
+	if f.FastPath {
+		what = strings.TrimSpace(f.Architecture+" "+f.Structure) + " (recognized in an ONNX graph; fast path)"
+	}
+	fmt.Fprintf(w, "architecture\t%s\tONNX, operator set %d, format %d\n", what, f.Opset, f.IR)
 	if f.Producer != "" {
 		fmt.Fprintf(w, "producer\t%s\n", cli.Printable(f.Producer))
 	}
 	if f.NotUnderstood == "" {
 		f.understood(w)
+	}
+	if len(f.Hidden) > 0 {
+		fmt.Fprintf(w, "hidden layers\t%v\n", f.Hidden)
+	}
+	if f.CrossLayers > 0 {
+		fmt.Fprintf(w, "cross layers\t%d\n", f.CrossLayers)
 	}
 	total := 0
 	var names []string
@@ -167,11 +188,14 @@ func (f *onnxFacts) table(w io.Writer) {
 		total += o.Count
 		names = append(names, cli.Printable(fmt.Sprint(o.Name, " ", o.Count)))
 	}
-	what := "head"
+	what = "head"
 	if f.NotUnderstood != "" {
 		what = "graph"
 	}
 	fmt.Fprintf(w, "%s\t%d operators\t%s\n", what, total, strings.Join(names, ", "))
+	if f.Generic != "" {
+		fmt.Fprintf(w, "fast path\tno\t%s\n", cli.Printable(f.Generic))
+	}
 	for _, note := range f.Notes {
 		fmt.Fprintf(w, "note\t%s\n", cli.Printable(note))
 	}

@@ -26,16 +26,23 @@ func isONNX(path string, head []byte) bool {
 	return len(head) == 8 && head[0] == 8 && head[1] > 0 && head[1] < 128 && head[4]|head[5]|head[6]|head[7] != 0
 }
 
-// readONNX reads the graph at path as a model of Kind Graph.
-func readONNX(path string, o dissect.Options) (*Checkpoint, error) {
+// readONNX reads the graph at path as a model of another kind if it is one, else of Kind
+// Graph.
+func readONNX(path string, o Options) (*Checkpoint, error) {
 	file, err := onnx.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	n, err := dissect.Dissect(file, o)
+	n, err := dissect.Dissect(file, o.ONNX)
 	if err != nil {
 		return nil, err
+	}
+	if !o.Generic {
+		if found, dims, err := findKind(n); err == nil {
+			c := &Checkpoint{Tensors: map[string]Tensor{}, name: path, Notes: n.Notes}
+			return c, c.takeKnown(n, found, dims)
+		}
 	}
 	c := &Checkpoint{Tensors: map[string]Tensor{}, name: path, EmbeddingKey: graphEmbedding, Notes: n.Notes}
 	if err := c.takeNetwork(n); err != nil {
