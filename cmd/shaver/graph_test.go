@@ -92,7 +92,10 @@ func TestGraphEndToEnd(t *testing.T) {
 	if scores.EfficiencyError == nil || math.Abs(*scores.EfficiencyError) > 1e-6 {
 		t.Errorf("the efficiency error is %v", scores.EfficiencyError)
 	}
-	command(t, "shaver", "sweep", "--model", export, "--scores", path("ncf.dynamo.onnx.arrow"), "--dataset", path("data"))
+	swept := string(command(t, "shaver", "sweep", "--model", export, "--scores", path("ncf.dynamo.onnx.arrow"), "--dataset", path("data"), "--select", "--out", path("sweep.json")))
+	if !strings.Contains(swept, "unpruned") || strings.Contains(swept, "shaver prune") {
+		t.Errorf("sweep names commands that fail:\n%s", swept)
+	}
 	refusedLine(t, "pruned models of kind graph cannot be written yet", "prune", "--model", export, "--scores", path("ncf.dynamo.onnx.arrow"), "--sparsity", "0.5", "--out", path("pruned.safetensors"))
 	refusedLine(t, "the multilinear estimator needs derivatives", "score", "--model", export, "--dataset", path("data"), "--estimator", "multilinear", "--out", path("no.arrow"))
 	refusedLine(t, "the taylor estimator needs derivatives", "plan", "--model", export, "--dataset", path("data"), "--estimator", "taylor")

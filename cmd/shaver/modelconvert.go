@@ -78,8 +78,8 @@ original keys, which load_state_dict accepts. If IN has several state dicts,
 such as the weights and their moving average, --state-dict chooses one.
 
 If IN is an .onnx file of a model that shaver model inspect recognizes, OUT is a
-state dict with shaver's names. The names of the fields are not kept. Otherwise
-OUT is a file of shaver's own, which has all tables and the graph behind them.
+state dict with shaver's names, but without the names of the fields. Otherwise
+OUT has all tables and the graph, in a form that only shaver reads.
 --model-output chooses one of several outputs.
 
 A compact file says which entries were dropped. A dense file does not: there, an

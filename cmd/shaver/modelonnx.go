@@ -34,12 +34,12 @@ type onnxFacts struct {
 	Fields       []onnxField    `json:"fields,omitempty"`
 	Dense        []onnxDense    `json:"dense,omitempty"`
 	Parameters   int            `json:"parameters"` // entries of the tables whose entries are players
-	Players      int            `json:"players"`    // in one row
-	Operators    []onnxOperator `json:"operators"`  // of the head, or of the file if it is not understood
+	Players      int            `json:"players"`    // number of players of a row
+	Operators    []onnxOperator `json:"operators"`  // operators of the head, or of the file if it is not understood
 	Offsets      []string       `json:"offsets,omitempty"`
 	Notes        []string       `json:"notes,omitempty"`
 
-	NotUnderstood string `json:"not_understood,omitempty"` // names the node
+	NotUnderstood string `json:"not_understood,omitempty"` // why the file is not understood; names the node
 }
 
 // onnxField is a field and its tables.
@@ -55,9 +55,9 @@ type onnxField struct {
 // onnxTable is a table, or the part of one that a field reads.
 type onnxTable struct {
 	Name   string `json:"name"`
-	Rows   int    `json:"rows"` // of the whole table
+	Rows   int    `json:"rows"` // number of rows of the whole table
 	Dim    int    `json:"dim"`
-	Offset int    `json:"offset"` // row of id 0
+	Offset int    `json:"offset"` // row that id 0 reads
 	Player bool   `json:"player"` // whether its entries are players
 }
 

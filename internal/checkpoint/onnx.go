@@ -15,10 +15,10 @@ import (
 	"shaver/internal/onnx"
 )
 
-// isONNX reports whether a file is a graph of ONNX, from its path and its first bytes. It
-// begins with the version of the format, a small number, and goes on with a field of
-// another number. The length of a safetensors header, which is less than 2^32, has zeros
-// in its upper half.
+// isONNX reports whether a file is a graph of ONNX, from its path and its first bytes.
+// Such a file begins with the version of the format, which is a small number, and
+// continues with a field of another number. The length of a safetensors header, which is
+// less than 2^32, has zeros in its upper half.
 func isONNX(path string, head []byte) bool {
 	if strings.EqualFold(filepath.Ext(path), ".onnx") {
 		return true
@@ -117,8 +117,8 @@ func (c *Checkpoint) takeNetwork(n *dissect.Network) error {
 	return nil
 }
 
-// simplify makes a plain if its tables have the same number of columns and their rows, one
-// table after the other, are those of the fields in their order.
+// simplify makes a plain if all tables have the same number of columns, and the rows of
+// the tables, one after another, are those of the fields in their order.
 func simplify(a *model.Architecture) {
 	if len(a.LookUps) != len(a.FieldDims) {
 		return

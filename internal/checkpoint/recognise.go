@@ -29,7 +29,8 @@ type linearKeys struct {
 	weight, bias                string
 	norm                        bool // whether a BatchNorm with the following tensors comes after the layer
 	gamma, beta, mean, variance string
-	// stacked is true if weight and bias hold all layers, of which this is the given one.
+	// stacked is true if weight and bias hold all layers. layer is then the number of this
+	// one.
 	stacked bool
 	layer   int
 }

@@ -25,8 +25,8 @@ import (
 // form "label,id,id,...". The separator is a comma, or a tab if the first line contains
 // one. The label is 0 or 1. If the first line contains no integers, it is the header and
 // names the fields. Without a header the fields are f0, f1, ... All files must have the
-// same header, or all must have none. The columns of dense inputs have numbers and not ids.
-// They need a header.
+// same header, or all must have none. The columns of dense inputs have numbers and not
+// ids. Files with dense inputs need a header.
 type EncodedConfig struct {
 	Train    []string // files of train, or folders of files, in the order of reading; with Split, the only file
 	Val      []string // files of val; without files there is no val split
