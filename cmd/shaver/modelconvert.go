@@ -100,6 +100,9 @@ Either way, the values of the table stay the same to the last bit, unless
 				return err
 			}
 			outputs.Inputs(checkpoint.Files(args[0])...)
+			if err := checkModelName("OUT", args[1]); err != nil {
+				return err
+			}
 			if err := outputs.Check("OUT", args[1], models); err != nil {
 				return err
 			}
@@ -153,6 +156,9 @@ func (o *formOptions) convert(in string, part checkpoint.Options, out string) (*
 
 // convertGraph writes a model of Kind Graph, which has no compact form.
 func (o *formOptions) convertGraph(ck *checkpoint.Checkpoint, out string) (*conversion, error) {
+	if o.stored() != compact.Float32 {
+		return nil, fault.Usagef("--values %s is for the compact file, which models of kind %s do not have yet", o.values, model.Graph)
+	}
 	bytes, err := checkpoint.WriteDense(out, ck)
 	if err != nil {
 		return nil, err

@@ -149,10 +149,11 @@ If your layers have other names, rename them when you save the checkpoint:
 			if err != nil {
 				return err
 			}
-			if _, err := ck.Model(); err != nil { // which checks that every tensor is present, fits and is finite
+			m, err := ck.Model() // which checks that every tensor is present, fits and is finite
+			if err != nil {
 				return err
 			}
-			facts := inspectModel(ck)
+			var names []string // of the dataset
 			if folder != "" {
 				d, err := dataset.Open(folder)
 				if err != nil {
@@ -164,7 +165,18 @@ If your layers have other names, rename them when you save the checkpoint:
 				if err := d.CheckNames(ck.Fields); err != nil {
 					return err
 				}
-				facts.FieldNames = d.Fields()
+				names = d.Fields()
+			}
+			if ck.Architecture.Kind == model.Graph {
+				facts := inspectGraph(ck, m)
+				for j, name := range names {
+					facts.Fields[j].Name = name
+				}
+				return out.Print(c.OutOrStdout(), facts, facts.table)
+			}
+			facts := inspectModel(ck)
+			if names != nil {
+				facts.FieldNames = names
 			}
 			return out.Print(c.OutOrStdout(), facts, facts.table)
 		},

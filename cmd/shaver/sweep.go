@@ -231,6 +231,9 @@ func (o *sweepFlags) show(c *cobra.Command, d *sweep.Document, table func(io.Wri
 // model can be pruned.
 func (o *sweepOptions) commands(w io.Writer, d *sweep.Document) error {
 	if !d.Prunable() {
+		if len(d.Chosen()) > 0 {
+			fmt.Fprintf(w, "\nPruned models of kind %s cannot be written yet.\n", d.Kind)
+		}
 		return nil
 	}
 	for i, p := range d.Chosen() {

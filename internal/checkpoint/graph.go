@@ -93,6 +93,33 @@ func embeddingShape(a *model.Architecture) []int {
 	return []int{a.Parameters()}
 }
 
+// ConstantTable is a table of a model of Kind Graph whose entries are not players, or the
+// part of one that a field reads.
+type ConstantTable struct {
+	Name      string
+	Field     int
+	Offset    int // row of id 0
+	Rows, Dim int // of the whole table
+}
+
+// ConstantTables returns the tables of a model of Kind Graph whose entries are not players,
+// once for each look-up.
+func (c *Checkpoint) ConstantTables() []ConstantTable {
+	var tables []ConstantTable
+	for _, k := range c.graph.Constants {
+		t := ConstantTable{Name: k.Table, Field: k.Field, Offset: k.Offset}
+		if shape := c.Tensors[graphKey(graphConstants, k.Table)].Shape; len(shape) == 2 {
+			t.Rows, t.Dim = shape[0], shape[1]
+		}
+		tables = append(tables, t)
+	}
+	return tables
+}
+
+// LogitText says, for people, how the logit of a model of Kind Graph follows from the
+// output of the .onnx file. It is "" if this is not known.
+func (c *Checkpoint) LogitText() string { return c.graph.Output }
+
 // graphModel is Model for Kind Graph.
 func (c *Checkpoint) graphModel() (*model.Model, error) {
 	r := &weightReader{c: c}
