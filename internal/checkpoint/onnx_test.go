@@ -191,6 +191,22 @@ func testExport(t *testing.T, e *export, o Options) string {
 	return kindOf(c)
 }
 
+// The digest of a model does not depend on where its tensors are stored: these files have
+// the same weights, and the first has a file of its own for the large ones.
+func TestDigestOfExternalData(t *testing.T) {
+	var digests []string
+	for _, name := range []string{"fuxictr-deepfm.external.onnx", "fuxictr-deepfm.dynamo.onnx"} {
+		c, err := Read(filepath.Join(exports, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		digests = append(digests, c.Digest())
+	}
+	if digests[0] != digests[1] {
+		t.Errorf("the digests are %v, expected the same", digests)
+	}
+}
+
 // A file whose head does not fit its tensors, its architecture or itself is refused with an
 // error that names the metadata or the tensor.
 func TestHostileGraph(t *testing.T) {
