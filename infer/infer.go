@@ -10,8 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 
 	"shaver/internal/checkpoint"
@@ -51,6 +53,9 @@ var ErrTruncated = errors.New("the file was truncated while the model was open; 
 // an error. On systems without memory-mapped files, Open
 // reads the file into memory instead.
 func Open(path string) (*Model, error) {
+	if strings.EqualFold(filepath.Ext(path), ".onnx") {
+		return nil, fault.Inputf("%s: package infer does not read .onnx files: convert the file with shaver model convert", path)
+	}
 	file, err := openMapping(path)
 	if err != nil {
 		return nil, err

@@ -254,10 +254,10 @@ func TestRefuses(t *testing.T) {
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{empty, t.TempDir(), filepath.Join("..", "testdata", "golden", "deepfm.pth")} {
+	for _, path := range []string{empty, t.TempDir(), filepath.Join("..", "testdata", "golden", "deepfm.pth"), filepath.Join("..", "testdata", "onnx", "ncf.dynamo.onnx")} {
 		if _, err := infer.Open(path); err == nil {
 			t.Errorf("%s: no error", path)
-		} else if path != empty && strings.HasSuffix(path, ".pth") && !strings.Contains(err.Error(), "shaver model convert") {
+		} else if filepath.Ext(path) != "" && !strings.Contains(err.Error(), "shaver model convert") {
 			t.Errorf("%s: %v", path, err)
 		}
 	}

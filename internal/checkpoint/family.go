@@ -776,7 +776,7 @@ func (s *seeker) familyMLP(f *family, l *layout, m *mlpNames, cross bool) int {
 		}
 		shape := s.shape(layer.name + "weight")
 		if i == 0 && len(shape) == 2 && shape[1] != in {
-			s.fail("tensor %s reads %d values, but the tables of %d fields with %d columns give %d: the model has dense inputs, or tables that fields share; %s",
+			s.fail("tensor %s reads %d values, but the tables of %d fields with %d columns give %d: the model has dense inputs, or tables that fields share, or another number of fields; %s",
 				s.keys[layer.name+"weight"], shape[1], l.Fields(), l.Dim, in, f.advice())
 			return in
 		}

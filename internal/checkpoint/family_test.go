@@ -507,7 +507,7 @@ func TestUnusualFamilies(t *testing.T) {
 			change(c, "linear_model.embedding_dict.city.weight", func(t *Tensor) { t.Shape, t.Data = []int{3, 1}, t.Data[:12] })
 		}, "tensor linear_model.embedding_dict.city.weight has shape [3, 1], expected [4, 1]"},
 		"a field without a table": {"deepctr-torch-deepfm.h5", func(c *Checkpoint) { rename(c, "embedding_dict.city.", "linear_model.embedding_dict.town.") },
-			"the model has dense inputs, or tables that fields share"},
+			"the model has dense inputs, or tables that fields share, or another number of fields"},
 		"prefixes": {"deepctr-torch-deepfm.h5", func(c *Checkpoint) { rename(c, "embedding_dict.city.", "module.embedding_dict.city.") }, "have different prefixes"},
 		"star":     {"deepctr-torch-deepfm.h5", func(c *Checkpoint) { rename(c, "embedding_dict.city.", "embedding_dict.*.") }, "tensor embedding_dict.*.weight has no field in its name"},
 		"no activation between layers": {"fuxictr-deepfm-plain.model", func(c *Checkpoint) { rename(c, "mlp.mlp.2.", "mlp.mlp.1.") },
