@@ -332,9 +332,8 @@ func TestRandomGraphs(t *testing.T) {
 	}
 }
 
-// Reusing rows of the arena changes no bit: random graphs give what they give if each
-// result has rows of its own. Half of the inputs are constants of a row. SHAVER_LONG=1 tries
-// 5000 graphs.
+// Random graphs give the same bits as with CompileApart, so reusing rows of the arena changes
+// nothing. Half of the inputs are constants of a row. SHAVER_LONG=1 tries 5000 graphs.
 func TestReuse(t *testing.T) {
 	graphs, reused := uint64(150), 0
 	if os.Getenv("SHAVER_LONG") == "1" {
@@ -356,8 +355,8 @@ func TestReuse(t *testing.T) {
 		if programs[0].Rows() < programs[1].Rows() {
 			reused++
 		}
-		// Rows of data and blocks of states, as in walks: what is left in the arena of the
-		// one before must not matter.
+		// Several rows of data and blocks of states, as in walks. What an earlier one leaves
+		// in the arena must not matter.
 		for row := range 3 {
 			in := b.tensor([]int{programs[0].Others()}).Floats
 			for _, r := range runners {
@@ -383,7 +382,7 @@ func TestReuse(t *testing.T) {
 						t.Fatalf("graph %d, row %d, block %d, state %d: %v, expected %v", seed, row, block, s, got[0][s], got[1][s])
 					}
 				}
-				// The last state alone.
+				// The last state gives the same bits alone.
 				one, r := make([]float64, 1), runners[0]
 				for k := range programs[0].Players() {
 					r.Players().Element(k)[0] = in[(k+1)*states-1]
@@ -399,8 +398,8 @@ func TestReuse(t *testing.T) {
 	}
 }
 
-// randomHead makes a random graph of about n operators with the inputs x, y and z, of which
-// it returns those that are players.
+// randomHead makes a random graph of about n operators with the inputs x, y and z. It returns
+// the inputs that are players.
 func (b *builder) randomHead(n int) []graph.Value {
 	shape := []int{1, 6, 4}
 	values := []graph.Value{b.AddInput("x", graph.Float, shape), b.AddInput("y", graph.Float, shape), b.AddInput("z", graph.Float, shape)}
@@ -598,8 +597,8 @@ func TestCompileErrors(t *testing.T) {
 	}
 }
 
-// Operators with operands of any number, type, shape and origin are refused, or give what
-// package graph computes.
+// An operator with operands of any number, type, shape and origin is refused, or gives the
+// result of package graph.
 func TestAnyOperands(t *testing.T) {
 	computed := 0
 	for i, op := range graph.Operators() {
