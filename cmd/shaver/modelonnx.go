@@ -25,7 +25,7 @@ import (
 type onnxFacts struct {
 	Architecture string         `json:"architecture"`      // "graph", or what was recognized in it
 	FastPath     bool           `json:"fast_path"`         // whether the graph was recognized as another kind
-	Generic      string         `json:"generic,omitempty"` // why it was not
+	Generic      string         `json:"generic,omitempty"` // why it was not recognized
 	Structure    string         `json:"structure,omitempty"`
 	Hidden       []int          `json:"hidden,omitempty"`
 	CrossLayers  int            `json:"cross_layers,omitempty"`

@@ -167,7 +167,7 @@ func (s *seeker) adopt(f *family, said []statement) ([]int, error) {
 	for _, foreign := range f.foreign {
 		for _, name := range s.names {
 			if name == foreign.name || strings.HasSuffix(foreign.name, ".") && strings.HasPrefix(name, foreign.name) {
-				return nil, c.inputf("tensor %s belongs to %s, which no model of shaver has: %s", s.keys[name], foreign.what, f.advice())
+				return nil, c.inputf("tensor %s belongs to %s: %s", s.keys[name], foreign.what, f.advice())
 			}
 		}
 	}
@@ -258,7 +258,7 @@ func (a *asked) sizes() ([]int, error) {
 			a.ask(fmt.Sprintf("the sizes of its fields, which sum to the %d rows of tensor %s", shape[0], s.keys[a.f.table]), `"field_dims": [1000, 20, 7]`)
 		}
 		if a.fields != nil && a.dims != nil && len(a.fields) != len(a.dims) {
-			return nil, c.inputf("field_names has %d names, but field_dims %d sizes", len(a.fields), len(a.dims))
+			return nil, c.inputf("field_names has %d names, but field_dims has %d sizes", len(a.fields), len(a.dims))
 		}
 		return a.dims, nil
 	}
@@ -365,7 +365,7 @@ func (a *asked) kind() {
 				what = "whether it is a DeepFM or a WideDeep"
 			}
 			if a.said != "" {
-				s.fail("the stated kind is %s, but the tensors are those of %s: say %s", quote(string(a.said)), a.f.name, either(kinds))
+				s.fail("the stated kind is %s, but the tensors are those of %s: expected %s", quote(string(a.said)), a.f.name, either(kinds))
 				return
 			}
 			a.ask(what, fmt.Sprintf("%q: %q", "kind", kinds[0]))
@@ -643,7 +643,7 @@ func (s *seeker) familyLayout(f *family, l *layout) {
 	for i := range f.mlps {
 		if m := &f.mlps[i]; s.hasGroup(m.linear) {
 			if mlp != nil {
-				s.fail("tensors %s* and %s* are two networks, which no model of shaver has: %s", mlp.linear, m.linear, f.advice())
+				s.fail("tensors %s* and %s* are two networks, expected one: %s", mlp.linear, m.linear, f.advice())
 			}
 			mlp = m
 		}

@@ -11,8 +11,8 @@ import (
 	"shaver/internal/model"
 )
 
-// Recognize returns the architecture of n if n is a model of another kind than model.Graph.
-// The error says why it is not; it is no defect of n.
+// Recognize returns the architecture of n if n is a model of another kind than
+// model.Graph. Otherwise the error says why not. It does not mean that n is invalid.
 func Recognize(n *dissect.Network) (*model.Architecture, error) {
 	found, dims, err := findKind(n)
 	if err != nil {

@@ -44,7 +44,7 @@ func (d *Dense) plan() (*densePlan, error) {
 	if d.Missing != "" && !p.fill {
 		var err error
 		if fill, err = strconv.ParseFloat(d.Missing, 64); err != nil || math.IsNaN(fill) || math.IsInf(fill, 0) {
-			return nil, fault.Setting(fault.Usagef("the number for missing numbers is %q, expected a number or %s", d.Missing, MissingMean), DenseMissingSetting)
+			return nil, fault.Setting(fault.Usagef("the replacement of missing numbers is %q, expected a number or %s", d.Missing, MissingMean), DenseMissingSetting)
 		}
 	}
 	if d.Missing != "" && len(d.Columns) == 0 {
@@ -100,7 +100,7 @@ func (p *densePlan) parse(i int, cell []byte) (float64, error) {
 	in := &p.inputs[i]
 	switch {
 	case dense.IsMissing(err) && in.Missing == nil && !p.fill:
-		return 0, fault.Setting(fmt.Errorf("the number is missing: expected a number, or a rule for missing numbers"), DenseMissingSetting)
+		return 0, fault.Setting(fmt.Errorf("the number is missing: expected a number, or one that replaces missing numbers"), DenseMissingSetting)
 	case dense.IsMissing(err):
 		return math.NaN(), nil
 	case err != nil:

@@ -564,7 +564,7 @@ func TestDenseRefuses(t *testing.T) {
 		want    string
 	}{
 		{[]string{"x:log"}, "", `column "x" has the rule "log"`},
-		{[]string{"x:none"}, "zero", `the number for missing numbers is "zero", expected a number or mean`},
+		{[]string{"x:none"}, "zero", `the replacement of missing numbers is "zero", expected a number or mean`},
 		{[]string{"x:log1p"}, "-3", "missing numbers: -3 has no logarithm"},
 		{nil, "0", "no column becomes a dense input"},
 	} {
