@@ -1,6 +1,6 @@
 .DEFAULT_GOAL := help
 FUZZTIME ?= 20s
-NUMERIC = ./internal/kernel ./internal/model ./internal/shapley ./internal/evaluate ./internal/prune
+NUMERIC = ./internal/kernel ./internal/execute ./internal/model ./internal/shapley ./internal/evaluate ./internal/prune
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'

@@ -39,6 +39,7 @@ sparsity:               pure
 estimator:              pure
 execute:                pure graph kernel
 model:                  pure execute graph kernel layout
+match:                  pure graph model
 tally:                  pure estimator layout gonum.org/v1/gonum
 shapley:                pure estimator model random tally golang.org/x/sync
 baseline:               pure model
@@ -50,7 +51,7 @@ compact:                pure kernel
 dense:                  pure
 
 # files; arrowio is the only importer of Arrow
-checkpoint:             atomicfile compact dissect fault graph model onnx seal
+checkpoint:             atomicfile compact dissect fault graph match model onnx seal
 onnx:                   fault google.golang.org/protobuf
 dissect:                fault graph onnx
 arrowio:                fault layout model tally github.com/apache/arrow/go/v17 github.com/google/flatbuffers github.com/klauspost/compress

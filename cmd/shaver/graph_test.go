@@ -8,8 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
+
+	"shaver/infer"
+	"shaver/internal/checkpoint"
+	"shaver/internal/scores"
 )
 
 // encodedRows writes a file of random rows for fields of the given sizes.
@@ -86,7 +92,10 @@ func TestGraphEndToEnd(t *testing.T) {
 	if scores.EfficiencyError == nil || math.Abs(*scores.EfficiencyError) > 1e-6 {
 		t.Errorf("the efficiency error is %v", scores.EfficiencyError)
 	}
-	command(t, "shaver", "sweep", "--model", export, "--scores", path("ncf.dynamo.onnx.arrow"), "--dataset", path("data"))
+	swept := string(command(t, "shaver", "sweep", "--model", export, "--scores", path("ncf.dynamo.onnx.arrow"), "--dataset", path("data"), "--select", "--out", path("sweep.json")))
+	if !strings.Contains(swept, "unpruned") || strings.Contains(swept, "shaver prune") {
+		t.Errorf("sweep names commands that fail:\n%s", swept)
+	}
 	refusedLine(t, "pruned models of kind graph cannot be written yet", "prune", "--model", export, "--scores", path("ncf.dynamo.onnx.arrow"), "--sparsity", "0.5", "--out", path("pruned.safetensors"))
 	refusedLine(t, "the multilinear estimator needs derivatives", "score", "--model", export, "--dataset", path("data"), "--estimator", "multilinear", "--out", path("no.arrow"))
 	refusedLine(t, "the taylor estimator needs derivatives", "plan", "--model", export, "--dataset", path("data"), "--estimator", "taylor")
@@ -117,4 +126,101 @@ func TestGraphExact(t *testing.T) {
 	if scores.EfficiencyError == nil || math.Abs(*scores.EfficiencyError) > 1e-6 {
 		t.Errorf("the efficiency error is %v", scores.EfficiencyError)
 	}
+}
+
+// scoresOf scores all rows and returns the bytes and the content of the scores file.
+func scoresOf(t *testing.T, file, data, estimator string) ([]byte, *scores.File) {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "scores.arrow")
+	command(t, "shaver", "score", "--model", file, "--dataset", data, "--estimator", estimator, "--out", out)
+	written, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := scores.Read(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return written, f
+}
+
+// A model has the same scores whether it is read from a checkpoint or from an .onnx file.
+// If the tensors of the checkpoint have our names, even the digest of the model is the same,
+// and so is the whole scores file. Otherwise only the digest differs, and what follows from
+// it. On the generic path the scores agree within 1e-5.
+func TestRecognizedScores(t *testing.T) {
+	folder := t.TempDir()
+	path := func(name string) string { return filepath.Join(folder, name) }
+	families := filepath.Join("..", "..", "testdata", "families")
+	encodedRows(t, path("rows.csv"), 200, 7, 11, 5, 4, 3)
+	for _, name := range []string{"own-deepfm", "pytorch-fm-deepfm-state"} {
+		saved, err := os.ReadFile(filepath.Join(families, name+".pth"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pth, export, generic := path(name+".pth"), filepath.Join(families, name+".onnx"), path(name+"-generic.safetensors")
+		for file, content := range map[string]string{pth: string(saved), pth + ".json": `{"kind": "deepfm", "field_dims": [7, 11, 5, 4, 3]}`} {
+			if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c, err := checkpoint.ReadPart(export, checkpoint.Options{Generic: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := checkpoint.WriteDense(generic, c); err != nil {
+			t.Fatal(err)
+		}
+		data := path(name)
+		command(t, "shaver", "dataset", "import", "csv", "--train", path("rows.csv"), "--split", "8:1:1", "--model", export, "--out", data)
+		for _, estimator := range []string{"permutation", "multilinear"} {
+			first, want := scoresOf(t, pth, data, estimator)
+			second, got := scoresOf(t, export, data, estimator)
+			if same := bytes.Equal(first, second); same != (name == "own-deepfm") {
+				t.Errorf("%s, %s: the scores files of the .pth and the .onnx file are the same: %v", name, estimator, same)
+			}
+			if !reflect.DeepEqual(want.Result, got.Result) || !slices.Equal(want.Baseline, got.Baseline) {
+				t.Errorf("%s, %s: the .pth and the .onnx file have different scores", name, estimator)
+			}
+			if estimator == "multilinear" { // which needs derivatives
+				continue
+			}
+			_, slow := scoresOf(t, generic, data, estimator)
+			if len(slow.Phi) == 0 || len(slow.Phi) != len(want.Phi) || !slices.Equal(slow.Count, want.Count) {
+				t.Fatalf("%s: the generic path has %d values, the fast path %d", name, len(slow.Phi), len(want.Phi))
+			}
+			for i, v := range slow.Phi {
+				if !(math.Abs(v-want.Phi[i]) <= 1e-5) {
+					t.Errorf("%s: entry %d has the value %v on the generic path and %v on the fast path", name, i, v, want.Phi[i])
+				}
+			}
+		}
+	}
+}
+
+// A recognized model is pruned like a state dict.
+func TestRecognizedPruned(t *testing.T) {
+	folder := t.TempDir()
+	path := func(name string) string { return filepath.Join(folder, name) }
+	export := filepath.Join("..", "..", "testdata", "onnx", "deepctr-torch-dcn-matrix.legacy.onnx")
+	encodedRows(t, path("rows.csv"), 200, 7, 11, 5, 4, 3)
+	command(t, "shaver", "dataset", "import", "csv", "--train", path("rows.csv"), "--split", "8:1:1", "--model", export, "--out", path("data"))
+	command(t, "shaver", "score", "--model", export, "--dataset", path("data"), "--out", path("scores.arrow"))
+	command(t, "shaver", "sweep", "--model", export, "--scores", path("scores.arrow"), "--dataset", path("data"))
+	var losses [2]struct {
+		LogLoss float64 `json:"log_loss"`
+	}
+	for i, form := range []string{"--dense=true", "--dense=false"} {
+		pruned := path(form + ".safetensors")
+		command(t, "shaver", "prune", "--model", export, "--scores", path("scores.arrow"), "--sparsity", "0.5", form, "--out", pruned)
+		shaver(t, &losses[i], "evaluate", "--model", pruned, "--dataset", path("data"))
+	}
+	if losses[0] != losses[1] || losses[0].LogLoss == 0 {
+		t.Errorf("the dense and the compact file have the losses %v", losses)
+	}
+	model, err := infer.Open(path("--dense=false.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	model.Close()
 }

@@ -169,7 +169,7 @@ func TestCompletion(t *testing.T) {
 		{"scores export --format ", []string{"csv", "parquet"}, noFiles},
 		{"evaluate -o ", []string{"table", "json"}, noFiles},
 		{"score --passes ", nil, noFiles},
-		{"score --model ", []string{"pth", "safetensors"}, extensions},
+		{"score --model ", []string{"onnx", "pth", "safetensors"}, extensions},
 		{"score --dataset ", nil, folders},
 		{"scores inspect ", []string{"arrow"}, extensions},
 		{"dataset inspect ", nil, folders},

@@ -162,8 +162,8 @@ func (o *rawOptions) config(c *cobra.Command, run *importRun, format ingest.Form
 		}
 		if info, err := os.Stat(o.vocabulary); err == nil && info.IsDir() {
 			if c.Flags().Lookup("columns") != nil && format.Columns == nil {
-				// The columns of another night's log may be in another order. The fields are
-				// those of the earlier dataset.
+				// Another log may have its columns in another order. The fields are those of
+				// the earlier dataset, in its order.
 				for _, name := range config.Vocabulary.Names {
 					config.Format.Columns = append(config.Format.Columns, ingest.Column{Name: name})
 				}

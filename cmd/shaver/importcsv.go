@@ -125,7 +125,7 @@ func (o *csvOptions) importEncoded(ctx context.Context, numbers ingest.Dense, sh
 		if err != nil {
 			return nil, err
 		}
-		config.Sizes = ck.Architecture.FieldDims
+		config.Sizes, config.Names = ck.Architecture.FieldDims, ck.Fields
 		if err := checkDense(&ck.Architecture, &numbers); err != nil {
 			return nil, err
 		}

@@ -77,8 +77,10 @@ or .onnx file. OUT is compact, or with --dense an ordinary state dict with the
 original keys, which load_state_dict accepts. If IN has several state dicts,
 such as the weights and their moving average, --state-dict chooses one.
 
-If IN is an .onnx file, OUT is a file of shaver's own, which has all tables and
-the graph behind them. --model-output chooses one of several outputs.
+If IN is an .onnx file of a model that shaver model inspect recognizes, OUT is a
+state dict with shaver's names, but without the names of the fields. Otherwise
+OUT has all tables and the graph, in a form that only shaver reads.
+--model-output chooses one of several outputs.
 
 A compact file says which entries were dropped. A dense file does not: there, an
 entry counts as dropped if it has the most frequent value of its field's column.
@@ -98,6 +100,9 @@ Either way, the values of the table stay the same to the last bit, unless
 				return err
 			}
 			outputs.Inputs(checkpoint.Files(args[0])...)
+			if err := checkModelName("OUT", args[1]); err != nil {
+				return err
+			}
 			if err := outputs.Check("OUT", args[1], models); err != nil {
 				return err
 			}
@@ -151,6 +156,9 @@ func (o *formOptions) convert(in string, part checkpoint.Options, out string) (*
 
 // convertGraph writes a model of Kind Graph, which has no compact form.
 func (o *formOptions) convertGraph(ck *checkpoint.Checkpoint, out string) (*conversion, error) {
+	if o.stored() != compact.Float32 {
+		return nil, fault.Usagef("--values %s is for the compact file, which models of kind %s do not have yet", o.values, model.Graph)
+	}
 	bytes, err := checkpoint.WriteDense(out, ck)
 	if err != nil {
 		return nil, err

@@ -20,8 +20,8 @@ import (
 // modelFacts is what "model inspect" prints.
 type modelFacts struct {
 	Architecture model.Kind `json:"architecture"`
-	Framework    string     `json:"framework,omitempty"` // that named the tensors; "" for our own names
-	Assumed      []string   `json:"assumed,omitempty"`   // what the file does not say and nobody has to
+	Framework    string     `json:"framework,omitempty"` // framework that named the tensors; "" for our own names
+	Assumed      []string   `json:"assumed,omitempty"`   // assumptions where the file says nothing
 	FieldDims    []int      `json:"field_dims"`
 	FieldNames   []string   `json:"field_names,omitempty"` // from the dataset or from the names of tables
 	Dim          int        `json:"dim"`
@@ -70,7 +70,9 @@ The state dict may be in a dict, in a Lightning or RecBole checkpoint, or inside
 a whole pickled module. Nothing in the file is executed, and objects of other
 classes are ignored.
 
-  all      embedding.weight [n, d]; offsets [1, m], optional
+  all      embedding.weight [n, d]; offsets [1, m], optional; except for dcn-mix
+           _linear.weight [1, m*d], optional, the weights of the entries in the
+           logit
   fm       fc.weight [n, 1], _bias [1]
   deepfm   like fm, and an MLP in _deep_branch whose last layer gives the logit
   dcn-mix  cross_head.U.0 [experts, rank, m*d],
@@ -79,7 +81,8 @@ classes are ignored.
            the same for .1, .2 and so on; cross_head.gates [experts, m*d, 1];
            an MLP in _dnn whose last layer gives the logit
   dcnv2    linear layers cross_head.layers.0, .1 and so on; an MLP in _dnn of
-           hidden layers only; the linear layer _last_fc
+           hidden layers only; the linear layer _last_fc; fc.weight and _bias,
+           optional
   widedeep like deepfm, if the JSON file next to the checkpoint says
            {"kind": "widedeep", "field_dims": [7, 120, 3]}
 
@@ -92,21 +95,26 @@ State dicts of these frameworks are recognized too, if the model is an FM,
 DeepFM, WideDeep or DCNv2 without dense inputs and all tables have the same
 width: fuxictr, deepctr-torch, recbole, pytorch-fm and torch-rechub. The fields
 are the tables, in the order of the state dict, or as in FuxiCTR's
-feature_map.json in the same folder. A file that is written has the original
-tensors, so the framework can load it. What the tensors do not say must be in
-the JSON file next to the checkpoint, such as model.json next to model.pth:
+feature_map.json in the same folder. The files that shaver writes have the
+original tensors, so the framework can load them. What the tensors do not say
+must be in a JSON file next to the checkpoint, such as model.json for model.pth:
 
   {"kind": "deepfm", "activation": "relu", "field_dims": [7, 120, 3]}
 
-The error for a checkpoint without it says which of these are needed.
+If this file is missing, the error says which of these keys are needed.
 
-An .onnx file is a graph. A table whose rows the inputs choose is an embedding,
-and an input, or a column of one, that chooses rows is a field. What computes
-the logit from the rows and the other inputs is the head. The command prints
-all these, and the node that is not understood if there is one. Its last
-operator is removed if it is a Sigmoid, or a Softmax of two classes.
---model-output chooses one of several outputs, or a number of one, such as
-output[1]. --logit says that the output is the logit.
+An .onnx file is a graph. A table is a tensor whose rows are chosen by an input
+or by a column of one, which is then a field. The head computes the logit from
+these rows and from the other inputs. The command prints the fields, the tables,
+the dense inputs and the operators of the head. If the graph is not understood,
+the command names the node. A last Sigmoid, or a last Softmax of two classes, is
+removed to get the logit. --model-output chooses one of several outputs, or a
+number of one, such as output[1]. --logit says that the output is the logit.
+
+If the graph computes what an FM, DeepFM, WideDeep or DCNv2 without dense inputs
+computes, it is recognized as one. It then takes the fast path. All commands
+work as with a state dict, and the files that shaver writes have the tensors
+listed above.
 
 If your layers have other names, rename them when you save the checkpoint:
 
@@ -141,10 +149,11 @@ If your layers have other names, rename them when you save the checkpoint:
 			if err != nil {
 				return err
 			}
-			if _, err := ck.Model(); err != nil { // which checks that every tensor is present, fits and is finite
+			m, err := ck.Model() // which checks that every tensor is present, fits and is finite
+			if err != nil {
 				return err
 			}
-			facts := inspectModel(ck)
+			var names []string // of the dataset
 			if folder != "" {
 				d, err := dataset.Open(folder)
 				if err != nil {
@@ -156,7 +165,18 @@ If your layers have other names, rename them when you save the checkpoint:
 				if err := d.CheckNames(ck.Fields); err != nil {
 					return err
 				}
-				facts.FieldNames = d.Fields()
+				names = d.Fields()
+			}
+			if ck.Architecture.Kind == model.Graph {
+				facts := inspectGraph(ck, m)
+				for j, name := range names {
+					facts.Fields[j].Name = name
+				}
+				return out.Print(c.OutOrStdout(), facts, facts.table)
+			}
+			facts := inspectModel(ck)
+			if names != nil {
+				facts.FieldNames = names
 			}
 			return out.Print(c.OutOrStdout(), facts, facts.table)
 		},

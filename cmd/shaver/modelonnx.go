@@ -7,39 +7,50 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
 	"shaver/internal/dissect"
 	"shaver/internal/fault"
+	"shaver/internal/model"
 	"shaver/internal/onnx"
 )
 
-// onnxFacts is what "model inspect" prints about an .onnx file.
+// onnxFacts is what "model inspect" prints about an .onnx file, or about a file of our own
+// that was converted from one and is still a graph.
 type onnxFacts struct {
-	Architecture string         `json:"architecture"` // "graph"
+	Architecture string         `json:"architecture"`      // "graph", or what was recognized in it
+	FastPath     bool           `json:"fast_path"`         // whether the graph was recognized as another kind
+	Generic      string         `json:"generic,omitempty"` // why it was not
+	Structure    string         `json:"structure,omitempty"`
+	Hidden       []int          `json:"hidden,omitempty"`
+	CrossLayers  int            `json:"cross_layers,omitempty"`
 	Producer     string         `json:"producer,omitempty"`
-	IR           int            `json:"ir"`
-	Opset        int            `json:"opset"`
+	IR           int            `json:"ir,omitempty"` // 0 for a file of our own
+	Opset        int            `json:"opset,omitempty"`
 	Output       string         `json:"output,omitempty"`
 	Logit        string         `json:"logit,omitempty"` // how the logit follows from the output
 	Fields       []onnxField    `json:"fields,omitempty"`
 	Dense        []onnxDense    `json:"dense,omitempty"`
 	Parameters   int            `json:"parameters"` // entries of the tables whose entries are players
-	Players      int            `json:"players"`    // in one row
-	Operators    []onnxOperator `json:"operators"`  // of the head, or of the file if it is not understood
+	Players      int            `json:"players"`    // number of players of a row
+	Operators    []onnxOperator `json:"operators"`  // operators of the head, or of the file if it is not understood
 	Offsets      []string       `json:"offsets,omitempty"`
 	Notes        []string       `json:"notes,omitempty"`
+	Tensors      int            `json:"tensors,omitempty"` // of a file of our own
+	Digest       string         `json:"digest,omitempty"`  // "" if the model is not understood
 
-	NotUnderstood string `json:"not_understood,omitempty"` // names the node
+	NotUnderstood string `json:"not_understood,omitempty"` // why the file is not understood; names the node
 }
 
 // onnxField is a field and its tables.
 type onnxField struct {
 	Name   string      `json:"name"`
-	Input  string      `json:"input"`
+	Input  string      `json:"input,omitempty"`
 	Column int         `json:"column"`
 	Rows   int         `json:"rows"`
 	Float  bool        `json:"float,omitempty"` // whether the ids are float32
@@ -49,15 +60,15 @@ type onnxField struct {
 // onnxTable is a table, or the part of one that a field reads.
 type onnxTable struct {
 	Name   string `json:"name"`
-	Rows   int    `json:"rows"` // of the whole table
+	Rows   int    `json:"rows"` // number of rows of the whole table
 	Dim    int    `json:"dim"`
-	Offset int    `json:"offset"` // row of id 0
+	Offset int    `json:"offset"` // row that id 0 reads
 	Player bool   `json:"player"` // whether its entries are players
 }
 
 type onnxDense struct {
 	Name   string `json:"name"`
-	Input  string `json:"input"`
+	Input  string `json:"input,omitempty"`
 	Column int    `json:"column"`
 }
 
@@ -68,6 +79,15 @@ type onnxOperator struct {
 
 // isONNX reports whether the name of a file says that it is an .onnx file.
 func isONNX(path string) bool { return strings.EqualFold(filepath.Ext(path), ".onnx") }
+
+// checkModelName returns an error if a model that the command writes would have the name of
+// an .onnx file, as which it could not be read.
+func checkModelName(what, path string) error {
+	if isONNX(path) {
+		return fault.Usagef("%s is %s, but the model is written as safetensors: expected another extension than .onnx", what, path)
+	}
+	return nil
+}
 
 // onnxFlags adds the flags that say how the output of an .onnx file is understood.
 func onnxFlags(c *cobra.Command, o *dissect.Options) {
@@ -109,7 +129,58 @@ func inspectONNX(path string, o dissect.Options) (*onnxFacts, error) {
 		return f, withOnnxFlags(err)
 	}
 	f.describe(n)
+	if a, err := checkpoint.Recognize(n); err == nil {
+		f.Architecture, f.FastPath, f.Structure, f.Hidden, f.CrossLayers = string(a.Kind), true, a.Structure, a.Hidden, a.CrossLayers
+	} else {
+		f.Generic = err.Error()
+	}
+	ck, err := checkpoint.ReadPart(path, checkpoint.Options{ONNX: o})
+	if err == nil {
+		_, err = ck.Model()
+	}
+	if err != nil { // the file is understood, but cannot be evaluated
+		f.NotUnderstood = strings.TrimPrefix(err.Error(), path+": ")
+		return f, err
+	}
+	f.Digest = ck.Digest()
 	return f, nil
+}
+
+// inspectGraph returns the facts about a graph in a file of our own. m is the model of ck.
+func inspectGraph(ck *checkpoint.Checkpoint, m *model.Model) *onnxFacts {
+	a := &ck.Architecture
+	f := &onnxFacts{
+		Architecture: string(a.Kind), Logit: ck.LogitText(), Parameters: a.Parameters(), Players: a.Players(),
+		Tensors: ck.TensorCount(), Digest: ck.Digest(),
+	}
+	for j, rows := range a.FieldDims {
+		name := strconv.Itoa(j)
+		if ck.Fields != nil {
+			name = ck.Fields[j]
+		}
+		f.Fields = append(f.Fields, onnxField{Name: name, Rows: rows})
+		if a.Plain() {
+			f.Fields[j].Tables = []onnxTable{{ck.EmbeddingKey, a.Features(), a.Dim, int(a.Offsets()[j]), true}}
+		}
+	}
+	for _, l := range a.LookUps {
+		t := &a.Tables[l.Table]
+		at := &f.Fields[l.Field]
+		at.Tables = append(at.Tables, onnxTable{t.Name, t.Rows, t.Dim, l.Offset, true})
+	}
+	for _, t := range ck.ConstantTables() {
+		at := &f.Fields[t.Field]
+		at.Tables = append(at.Tables, onnxTable{t.Name, t.Rows, t.Dim, t.Offset, false})
+	}
+	for _, name := range a.Dense {
+		f.Dense = append(f.Dense, onnxDense{Name: name})
+	}
+	counts := map[string]int{}
+	for _, node := range m.Weights.Graph.Graph.Nodes {
+		counts[node.Op]++
+	}
+	f.Operators = listOperators(counts)
+	return f
 }
 
 // countOperators counts the operators of a file.
@@ -118,6 +189,10 @@ func countOperators(g *onnx.Graph) []onnxOperator {
 	for i := range g.Nodes {
 		counts[g.Nodes[i].Op]++
 	}
+	return listOperators(counts)
+}
+
+func listOperators(counts map[string]int) []onnxOperator {
 	var list []onnxOperator
 	for name, count := range counts {
 		list = append(list, onnxOperator{name, count})
@@ -154,12 +229,26 @@ func (f *onnxFacts) describe(n *dissect.Network) {
 }
 
 func (f *onnxFacts) table(w io.Writer) {
-	fmt.Fprintf(w, "architecture\t%s\tONNX, operator set %d, format %d\n", f.Architecture, f.Opset, f.IR)
+	what := f.Architecture
+	if f.FastPath {
+		what = strings.TrimSpace(f.Architecture+" "+f.Structure) + " (recognized in an ONNX graph; fast path)"
+	}
+	form := "a file of shaver's own"
+	if f.IR > 0 {
+		form = fmt.Sprintf("ONNX, operator set %d, format %d", f.Opset, f.IR)
+	}
+	fmt.Fprintf(w, "architecture\t%s\t%s\n", what, form)
 	if f.Producer != "" {
 		fmt.Fprintf(w, "producer\t%s\n", cli.Printable(f.Producer))
 	}
-	if f.NotUnderstood == "" {
+	if f.NotUnderstood == "" || len(f.Fields) > 0 {
 		f.understood(w)
+	}
+	if len(f.Hidden) > 0 {
+		fmt.Fprintf(w, "hidden layers\t%v\n", f.Hidden)
+	}
+	if f.CrossLayers > 0 {
+		fmt.Fprintf(w, "cross layers\t%d\n", f.CrossLayers)
 	}
 	total := 0
 	var names []string
@@ -167,22 +256,36 @@ func (f *onnxFacts) table(w io.Writer) {
 		total += o.Count
 		names = append(names, cli.Printable(fmt.Sprint(o.Name, " ", o.Count)))
 	}
-	what := "head"
-	if f.NotUnderstood != "" {
+	what = "head"
+	if len(f.Fields) == 0 {
 		what = "graph"
 	}
 	fmt.Fprintf(w, "%s\t%d operators\t%s\n", what, total, strings.Join(names, ", "))
+	if f.Generic != "" {
+		fmt.Fprintf(w, "fast path\tno\t%s\n", cli.Printable(f.Generic))
+	}
 	for _, note := range f.Notes {
 		fmt.Fprintf(w, "note\t%s\n", cli.Printable(note))
 	}
 	if f.NotUnderstood != "" {
 		fmt.Fprintf(w, "not understood\t%s\n", cli.Printable(f.NotUnderstood))
 	}
+	if f.Tensors > 0 {
+		fmt.Fprintf(w, "tensors\t%d\n", f.Tensors)
+	}
+	if f.Digest != "" {
+		fmt.Fprintf(w, "digest\t%s\n", f.Digest)
+	}
 }
 
 // understood prints what is known only about a model that is understood.
 func (f *onnxFacts) understood(w io.Writer) {
-	fmt.Fprintf(w, "output\t%s\tlogit: %s\n", cli.Printable(f.Output), cli.Printable(f.Logit))
+	switch {
+	case f.Output != "":
+		fmt.Fprintf(w, "output\t%s\tlogit: %s\n", cli.Printable(f.Output), cli.Printable(f.Logit))
+	case f.Logit != "":
+		fmt.Fprintf(w, "logit\t%s\n", cli.Printable(f.Logit))
+	}
 	fmt.Fprintf(w, "fields\t%d\n", len(f.Fields))
 	for _, field := range f.Fields {
 		var tables []string

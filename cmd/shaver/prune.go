@@ -169,6 +169,9 @@ func (o *pruneOptions) run(c *cobra.Command) error {
 	if o.dataset != "" {
 		o.outputs.Inputs(dataset.Files(o.dataset)...)
 	}
+	if err := checkModelName("--out", o.out); err != nil {
+		return err
+	}
 	if err := o.outputs.Check("--out", o.out, models); err != nil {
 		return err
 	}

@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -44,7 +46,7 @@ func readmeCommands(t *testing.T) (commands []string) {
 }
 
 // The commands of README.md work, in their order, with real flights under the names that
-// README uses. No command warns. The pruned model has the test AUC of the sweep's choice, and
+// README uses, and random rows for a small model in ONNX. No command warns. The pruned model has the test AUC of the sweep's choice, and
 // the cluster computes the bytes of the local job.
 //
 // The commands run in a shell. "go run" and "go install" run in this repository, the others
@@ -234,6 +236,23 @@ func readmeFiles(t *testing.T, flights, dir string, long bool) {
 	for i, part := range [][][]string{rows[1:half], rows[half:]} {
 		write(filepath.Join("log", strconv.Itoa(i)+".parquet"), parquetLog(t, names, part))
 	}
+	export, err := os.ReadFile(filepath.Join("..", "..", "testdata", "onnx", "fuxictr-deepfm-numeric.dynamo.onnx"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write("model.onnx", export)
+	write("log.csv", exportLog())
+}
+
+// exportLog returns random rows for fuxictr-deepfm-numeric. The columns of the dense inputs
+// are not the last ones.
+func exportLog() []byte {
+	r := rand.New(rand.NewPCG(1, 2))
+	log := bytes.NewBufferString("label,age,user,item,price,category,city,device\n")
+	for range 1000 {
+		fmt.Fprintf(log, "%d,%d,%d,%d,%.2f,%d,%d,%d\n", r.IntN(2), 18+r.IntN(60), r.IntN(7), r.IntN(11), 100*r.Float64(), r.IntN(5), r.IntN(4), r.IntN(3))
+	}
+	return log.Bytes()
 }
 
 // parquetLog returns rows as a Parquet file. The first column has integers and the others have

@@ -88,7 +88,7 @@ func writeCSV(to io.Writer, f *scores.File) error {
 	}
 	_ = w.Write(record) // the writer keeps its first error
 	for _, span := range f.Layout.Spans() {
-		none := make([]string, widest-span.Dim) // the columns that the table lacks
+		none := make([]string, widest-span.Dim) // cells for the columns that the table lacks
 		for id := range span.Rows {
 			count := f.Count[span.Row+id]
 			record = append(record[:0], f.Fields[span.Field], strconv.Itoa(id), strconv.FormatInt(count, 10))

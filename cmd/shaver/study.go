@@ -61,7 +61,7 @@ deviation from it.
 		},
 	}
 	f := c.Flags()
-	modelFlag(c, &o.model, "checkpoint `file`: .pth or safetensors")
+	modelFlag(c, &o.model, "checkpoint `file`: .pth, safetensors or .onnx")
 	datasetFlag(c, &o.dataset, "dataset `folder`")
 	f.StringVar(&o.out, "out", "", "`folder` for the scores")
 	cli.Folder(c, "out")

@@ -90,7 +90,8 @@ already depend on the labels of those rows, which biases the selection.
 
 --out also writes the result to a file, from which "shaver report" makes a page.
 With --select, "shaver prune --from" prunes as this file says, and the last
-lines of the output are the commands that prune to each budget.
+lines of the output are the commands that prune to each budget. Models of kind
+graph have no such commands, because their pruned form cannot be written yet.
 
 The file and the output of -o json are documents of the schema sweep.v1.json.`,
 		Example: `  shaver sweep --model model.pth --scores scores.arrow --dataset data
@@ -226,8 +227,15 @@ func (o *sweepFlags) show(c *cobra.Command, d *sweep.Document, table func(io.Wri
 	return picture.Sweep(d).Write(o.picture)
 }
 
-// commands writes the commands that prune to what the sweep chose at each budget.
+// commands writes the commands that prune to what the sweep chose at each budget, if the
+// model can be pruned.
 func (o *sweepOptions) commands(w io.Writer, d *sweep.Document) error {
+	if !d.Prunable() {
+		if len(d.Chosen()) > 0 {
+			fmt.Fprintf(w, "\nPruned models of kind %s cannot be written yet.\n", d.Kind)
+		}
+		return nil
+	}
 	for i, p := range d.Chosen() {
 		if i == 0 {
 			fmt.Fprintln(w, "\nTo prune:")

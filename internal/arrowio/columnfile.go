@@ -14,8 +14,9 @@ import (
 )
 
 // ColumnFile reads the columns of a Parquet file, or of an Arrow IPC file or stream. The
-// columns it reads hold strings, numbers, truth values, dates or times, or dictionaries of
-// them. See texts.go for the text that each value gets. A ColumnFile must not be used by several goroutines at once, but its blocks may be.
+// columns it reads hold strings, numbers, truth values, dates or times, or dictionaries
+// of them. See texts.go for the text that each value gets. A ColumnFile must not be used
+// by several goroutines at once, but its blocks may be.
 type ColumnFile struct {
 	path    string
 	memory  int // see blockMemory
@@ -33,7 +34,7 @@ type ColumnBlock struct {
 	Row    int64  // position of the first row, from 0
 	Len    int    // number of rows
 	Read   int64  // approximate number of bytes of the file up to the end of the block
-	Single []bool // for each chosen column, whether its type is float32, so that the shortest exact text of a value is shorter than the value
+	Single []bool // for each chosen column, whether its type is float32; the text of a value then has only the digits that a float32 needs
 	cells  func(visit func(cells [][]byte) error) error
 }
 

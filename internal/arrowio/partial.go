@@ -29,8 +29,8 @@ const (
 	keyDim            = "dim"
 )
 
-// partialColumns returns the columns of a partial of lists with dim values, or, if dim is 0,
-// with any number of values.
+// partialColumns returns the columns of a partial. Their lists have dim values, or any
+// number of values if dim is 0.
 func partialColumns(dim int, within bool) []arrow.Field {
 	int64s := arrow.PrimitiveTypes.Int64
 	columns := []arrow.Field{{Name: "feature", Type: arrow.PrimitiveTypes.Int32}, {Name: "count", Type: int64s}}

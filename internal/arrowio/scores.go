@@ -29,8 +29,8 @@ const (
 // scoresReserved are the keys of a scores file's metadata that callers may not use.
 var scoresReserved = []string{keyVersion, keyFields, keySizes, keyDim, keyTables, keyLookUps}
 
-// scoresColumns returns the columns of lists with dim values, or, if dim is 0, with any
-// number of values. There is a column of tables unless the layout is plain.
+// scoresColumns returns the columns of scores. Their lists have dim values, or any number
+// of values if dim is 0. The column table exists unless the layout is plain.
 func scoresColumns(plain bool, dim int) []arrow.Field {
 	columns := []arrow.Field{
 		{Name: "field", Type: arrow.BinaryTypes.String},
@@ -162,7 +162,7 @@ func WriteScores(w io.Writer, fields []string, a *model.Architecture, count []in
 	for from := 0; from < len(count); from += step {
 		to := min(from+step, len(count))
 		ids, offsets = ids[:0], append(offsets[:0], 0)
-		names, tables := array.NewStringBuilder(memory.DefaultAllocator), array.NewStringBuilder(memory.DefaultAllocator) // no Release is needed, because the memory is Go's
+		names, tables := array.NewStringBuilder(memory.DefaultAllocator), array.NewStringBuilder(memory.DefaultAllocator) // needs no Release, because the memory is Go's
 		begin, _ := shape.Row(from)
 		for len(ids) < to-from {
 			span, first, end := at.run(spans, to-from-len(ids))

@@ -45,6 +45,7 @@ type Checkpoint struct {
 	Family       string   // framework that named the tensors; "" for our own names
 	Fields       []string // names of the fields; nil if they are not known
 	Notes        []string // what a user should know about an .onnx file, as sentences without a full stop
+	Recognized   bool     // whether the file is the graph of a model of another kind than model.Graph
 	// Compact is the table of a file in compact form, and nil for a dense file. Read and
 	// Parse also put the whole table into Tensors.
 	Compact *compact.Table
@@ -76,6 +77,10 @@ type Options struct {
 	// it is in a dict of a dict. An empty key stands for the only one.
 	StateDict string
 	ONNX      dissect.Options
+	// Generic keeps every .onnx file as a model of model.Graph. Otherwise a graph that
+	// computes what a model of another kind computes becomes a model of that kind, which is
+	// faster and can be pruned. The logits agree up to rounding.
+	Generic bool
 }
 
 // ReadPart is like Read for a file that may hold several models.
@@ -104,7 +109,7 @@ func ReadPart(path string, o Options) (*Checkpoint, error) {
 		return nil, fault.Inputf("%s is not a .pth file, so it holds no state dict under %s", path, quote(o.StateDict))
 	}
 	if isONNX(path, head[:n]) {
-		return readONNX(path, o.ONNX)
+		return readONNX(path, o)
 	}
 	if o.ONNX != (dissect.Options{}) {
 		return nil, fault.Inputf("%s is not an .onnx file, so it has no outputs to choose from", path)

@@ -66,8 +66,8 @@ func (c *Checkpoint) compactFile(fields []compact.Field, v compact.Encoding) *fi
 	}))
 }
 
-// Compactable returns an error if c has no compact form, because it is of model.Graph, or
-// because it has look-ups and not a single table. CompactDrop and CompactFootprint must then not be called.
+// Compactable returns an error if c has no compact form, because its kind is model.Graph
+// or because it has look-ups. CompactDrop and CompactFootprint must then not be called.
 func (c *Checkpoint) Compactable() error {
 	if c.graph != nil {
 		return c.inputf("pruned models of kind %s cannot be written yet: shaver sweep measures pruning in memory", model.Graph)

@@ -92,7 +92,8 @@ func (u *unpickler) append(items []any) {
 	}
 }
 
-// set adds pairs to into, a dict or an object. Keys and values alternate in pairs.
+// set adds pairs to into, which is a dict or an object. Keys and values alternate in
+// pairs.
 func (u *unpickler) set(into any, pairs []any) {
 	if u.err != nil {
 		return

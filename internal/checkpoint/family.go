@@ -15,9 +15,9 @@ import (
 	"shaver/internal/model"
 )
 
-// family is how one framework names the tensors of the models that are ours. In the names
-// of tables, * stands for the name of a field. In the names of layers, # stands for the
-// number of a layer.
+// family describes how one framework names the tensors of the kinds that shaver has. In
+// the names of tables, * stands for the name of a field. In the names of layers, # stands
+// for the number of a layer.
 type family struct {
 	name  string // name of the framework
 	guide string // the framework's name for "shaver model export-help --for"
@@ -28,14 +28,14 @@ type family struct {
 	cross crossNames // cross layers of DCNv2
 	mlps  []mlpNames
 	// output is the name of the layer that gives the logit, up to the last dot, if the MLP
-	// does not contain it, and crossOutput the same for DCNv2.
+	// does not contain that layer. crossOutput is the same for DCNv2.
 	output, crossOutput string
 	// onlyReLU is true if the framework has no other activation for these models.
 	onlyReLU bool
 	// crossIsNotWide is true if a DCNv2 has first-order weights that it does not use.
 	crossIsNotWide bool
-	// foreign names tensors that our models do not have. A name that ends with a dot
-	// stands for all names that begin with it.
+	// foreign names tensors that only other models have. A name that ends with a dot stands
+	// for all names that begin with it.
 	foreign []foreignName
 }
 
@@ -44,10 +44,10 @@ type wideNames struct {
 	firstOrder string // first-order weights, like family.table; "" in a model without them
 	linear     string // weights of the entries, [1, D]; "" in a model without them
 	bias       string
-	// kinds are the kinds of models that have such weights. If the network leaves several
-	// of them, or unsure is set, the user has to say the kind.
+	// kinds are the kinds of models that have such weights. If several of them fit the
+	// network, or unsure is set, the user has to state the kind.
 	kinds   []model.Kind
-	unsure  bool // whether an FM may be a model without pairs too
+	unsure  bool // whether a model that looks like an FM may have no pairwise term
 	partial bool // whether fields may lack first-order weights
 }
 
@@ -140,7 +140,7 @@ func (s *seeker) fieldsOf(pattern string) (fields []string) {
 	return fields
 }
 
-// hasAny reports whether a tensor is named by pattern, which has a * or not.
+// hasAny reports whether a tensor has the name pattern, which may have a *.
 func (s *seeker) hasAny(pattern string) bool { return s.has(pattern) || len(s.fieldsOf(pattern)) > 0 }
 
 // familyMetadata is the JSON value of the metadata shaver.family. It holds what the names
@@ -154,8 +154,7 @@ type familyMetadata struct {
 const relu = "relu"
 
 // adopt makes c a checkpoint of family f. It joins the tables of the fields, and returns
-// the sizes of the fields. What said does not say and the tensors cannot is asked for in
-// the error.
+// the sizes of the fields. The error asks for what neither the tensors nor said contain.
 func (s *seeker) adopt(f *family, said []statement) ([]int, error) {
 	c := s.c
 	a := &asked{s: s, f: f}
@@ -206,7 +205,7 @@ type asked struct {
 	lines      []string // what the JSON file has to hold
 }
 
-// take takes what one source says.
+// take adds what one source says.
 func (a *asked) take(s *statement) {
 	if a.said == "" && s.Kind != nil {
 		a.said = model.Kind(normal(string(*s.Kind)))
@@ -347,7 +346,7 @@ func (a *asked) order(found []string) error {
 	return nil
 }
 
-// kind determines whether the user has to say the kind.
+// kind determines whether the user has to state the kind.
 func (a *asked) kind() {
 	s, f := a.s, a.f
 	deep := slices.ContainsFunc(f.mlps, func(m mlpNames) bool { return s.hasGroup(m.linear) })
@@ -406,7 +405,7 @@ func (f *family) hasCross(s *seeker) bool {
 	return f.cross.weight != "" && (s.has(f.cross.weight) || s.has(forLayer(f.cross.weight, 0)))
 }
 
-// relu determines whether the user has to say the activation.
+// relu determines whether the user has to state the activation.
 func (a *asked) relu() {
 	deep := slices.ContainsFunc(a.f.mlps, func(m mlpNames) bool { return a.s.hasGroup(m.linear) })
 	switch {
@@ -461,7 +460,7 @@ func (s *seeker) join(f *family) error {
 	if err := c.checkApart(tables); err != nil {
 		return err
 	}
-	data := make([]byte, 0, size) // no more than the file has, because the tables are apart
+	data := make([]byte, 0, size) // at most the size of the file, because no two tables share memory
 	for _, e := range tables {
 		data = append(data, e.Data...)
 	}
@@ -605,7 +604,8 @@ func (c *Checkpoint) takeAliases(metadata map[string]string) error {
 	return nil
 }
 
-// maxAliases bounds how much larger than its memory a file can be when it is written.
+// maxAliases bounds the number of aliases. A file that is written repeats the tensor for
+// each of them.
 const maxAliases = 64
 
 // checkAliases checks the aliases that the metadata name.

@@ -15,7 +15,7 @@ type object struct {
 	list  list   // its items, if it is a kind of list or set
 }
 
-// newObject returns the result of calling function with args.
+// newObject returns the inert object that stands for function(*args). Nothing is called.
 func newObject(function any, args tuple) *object {
 	name, _ := function.(global)
 	switch name {
@@ -55,8 +55,8 @@ func isIdentifier(name string) bool {
 	}) < 0
 }
 
-// restore adds the attributes that a state of Python's default form gives: a dict, or two of
-// them. It ignores any other state, which only the class could read.
+// restore adds the attributes of a state in Python's default form, which is a dict or two
+// of them. It ignores any other state, because only the class could read it.
 func (u *unpickler) restore(o *object, state any) {
 	parts := []any{state}
 	if both, ok := state.(tuple); ok && len(both) == 2 {
@@ -70,8 +70,8 @@ func (u *unpickler) restore(o *object, state any) {
 	}
 }
 
-// asDict returns v as a dict: itself, or the items or else the attributes of an object, such
-// as a Namespace. It returns nil if v is something else.
+// asDict returns v if it is a dict. If v is an object, such as a Namespace, asDict
+// returns its items, or its attributes if it has no items. Otherwise it returns nil.
 func asDict(v any) *dict {
 	switch v := v.(type) {
 	case *dict:
@@ -106,8 +106,8 @@ type flattening struct {
 	items   int // attributes and items of all modules, as often as they are visited
 }
 
-// add is state_dict() of a module: it appends the parameters and the persistent buffers of o
-// and of the modules in it, in the order of PyTorch.
+// add does what state_dict() of a module does. It appends the parameters and the
+// persistent buffers of o and of the modules in it, in the order of PyTorch.
 func (f *flattening) add(o *object, prefix string, depth int) error {
 	if depth > maxModuleDepth {
 		return fault.Inputf("holds modules that are nested more than %d deep", maxModuleDepth)

@@ -63,7 +63,7 @@ func (u *unpickler) call(op byte) bool {
 		args := u.arguments()
 		u.instance(u.pop(), args)
 	case opNewObjectEx:
-		u.pop() // arguments by name, which only the class could use
+		u.pop() // named arguments, which only the class could use
 		args := u.arguments()
 		u.instance(u.pop(), args)
 	case opBuild:

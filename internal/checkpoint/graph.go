@@ -11,30 +11,30 @@ import (
 	"shaver/internal/model"
 )
 
-// metaGraph is the key of the head of a model of Kind Graph in the metadata.
+// metaGraph is the metadata key of the head of a model of Kind Graph.
 const metaGraph = "shaver.graph"
 
 // The keys of the tensors of a model of Kind Graph. The embedding tables follow each other
 // in one tensor, [n, d] if the architecture is plain, else [Parameters].
 const (
 	graphEmbedding = "embedding"
-	graphConstants = "constants." // and the name of a table whose entries are no players
-	graphHead      = "head."      // and the name of a constant of the head
+	graphConstants = "constants." // followed by the name of a table whose entries are not players
+	graphHead      = "head."      // followed by the name of a constant of the head
 )
 
 // graphForm describes a head, with its weights left out. Inputs of the head are given by
 // their position in its description.
 type graphForm struct {
-	Head      json.RawMessage `json:"head"`                // of graph.Encode
+	Head      json.RawMessage `json:"head"`                // description by graph.Encode
 	LookUps   []int           `json:"look_ups"`            // input of each look-up of the architecture
-	Constants []graphConstant `json:"constants,omitempty"` // look-ups whose values are no players
+	Constants []graphConstant `json:"constants,omitempty"` // look-ups whose values are not players
 	Dense     []int           `json:"dense,omitempty"`     // input of each dense input of the architecture
 	Fields    []string        `json:"fields,omitempty"`    // names of the fields
 	Output    string          `json:"output,omitempty"`    // how the logit follows from the file's output, for people
 }
 
-// graphConstant is a look-up whose values are constants of a row. It reads row local id +
-// offset of the tensor of a table.
+// graphConstant is a look-up whose values are constants of a row. It reads the row local
+// id + offset of a table.
 type graphConstant struct {
 	Table  string `json:"table"`
 	Field  int    `json:"field"`
@@ -42,7 +42,8 @@ type graphConstant struct {
 	Input  int    `json:"input"`
 }
 
-// graphKey returns the key of a tensor with any name.
+// graphKey returns the key of a tensor. If a key cannot have the name, a digest of the
+// name takes its place.
 func graphKey(prefix, name string) string {
 	if key := prefix + name; checkKey(key) == nil {
 		return key
@@ -91,6 +92,33 @@ func embeddingShape(a *model.Architecture) []int {
 	}
 	return []int{a.Parameters()}
 }
+
+// ConstantTable is a table of a model of Kind Graph whose entries are not players, or the
+// part of one that a field reads.
+type ConstantTable struct {
+	Name      string
+	Field     int
+	Offset    int // row of id 0
+	Rows, Dim int // of the whole table
+}
+
+// ConstantTables returns the tables of a model of Kind Graph whose entries are not players,
+// once for each look-up.
+func (c *Checkpoint) ConstantTables() []ConstantTable {
+	var tables []ConstantTable
+	for _, k := range c.graph.Constants {
+		t := ConstantTable{Name: k.Table, Field: k.Field, Offset: k.Offset}
+		if shape := c.Tensors[graphKey(graphConstants, k.Table)].Shape; len(shape) == 2 {
+			t.Rows, t.Dim = shape[0], shape[1]
+		}
+		tables = append(tables, t)
+	}
+	return tables
+}
+
+// LogitText says, for people, how the logit of a model of Kind Graph follows from the
+// output of the .onnx file. It is "" if this is not known.
+func (c *Checkpoint) LogitText() string { return c.graph.Output }
 
 // graphModel is Model for Kind Graph.
 func (c *Checkpoint) graphModel() (*model.Model, error) {

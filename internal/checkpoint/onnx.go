@@ -16,10 +16,10 @@ import (
 	"shaver/internal/onnx"
 )
 
-// isONNX reports whether a file is a graph of ONNX, from its path and its first bytes. It
-// begins with the version of the format, a small number, and goes on with a field of
-// another number. The length of a safetensors header, which is less than 2^32, has zeros
-// in its upper half.
+// isONNX reports whether a file is a graph of ONNX, from its path and its first bytes.
+// Such a file begins with the version of the format, which is a small number, and
+// continues with a field of another number. The length of a safetensors header, which is
+// less than 2^32, has zeros in its upper half.
 func isONNX(path string, head []byte) bool {
 	if strings.EqualFold(filepath.Ext(path), ".onnx") {
 		return true
@@ -27,16 +27,23 @@ func isONNX(path string, head []byte) bool {
 	return len(head) == 8 && head[0] == 8 && head[1] > 0 && head[1] < 128 && head[4]|head[5]|head[6]|head[7] != 0
 }
 
-// readONNX reads the graph at path as a model of Kind Graph.
-func readONNX(path string, o dissect.Options) (*Checkpoint, error) {
+// readONNX reads the graph at path as a model of another kind if it is one, else of Kind
+// Graph.
+func readONNX(path string, o Options) (*Checkpoint, error) {
 	file, err := onnx.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	n, err := dissect.Dissect(file, o)
+	n, err := dissect.Dissect(file, o.ONNX)
 	if err != nil {
 		return nil, withSettings(err)
+	}
+	if !o.Generic {
+		if found, dims, err := findKind(n); err == nil {
+			c := &Checkpoint{Tensors: map[string]Tensor{}, name: path, Notes: n.Notes}
+			return c, c.takeKnown(n, found, dims)
+		}
 	}
 	c := &Checkpoint{Tensors: map[string]Tensor{}, name: path, EmbeddingKey: graphEmbedding, Notes: n.Notes}
 	if err := c.takeNetwork(n); err != nil {
@@ -123,8 +130,8 @@ func (c *Checkpoint) takeNetwork(n *dissect.Network) error {
 	return nil
 }
 
-// simplify makes a plain if its tables have the same number of columns and their rows, one
-// table after the other, are those of the fields in their order.
+// simplify makes a plain if all tables have the same number of columns, and the rows of
+// the tables, one after another, are those of the fields in their order.
 func simplify(a *model.Architecture) {
 	if len(a.LookUps) != len(a.FieldDims) {
 		return

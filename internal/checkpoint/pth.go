@@ -59,8 +59,8 @@ func readPTH(name string, r io.ReaderAt, size int64, key string, sidecar lookup)
 	return c, nil
 }
 
-// unlikely returns the dict of a file without a state dict that would be one if it held
-// tensors, so that the error can name what is wrong with it.
+// unlikely returns the dict that was probably meant as the state dict in a file without
+// one. The error for this dict then says what is wrong.
 func unlikely(name string, v any) (candidate, error) {
 	top, ok := v.(*dict)
 	if !ok {

@@ -29,7 +29,8 @@ type linearKeys struct {
 	weight, bias                string
 	norm                        bool // whether a BatchNorm with the following tensors comes after the layer
 	gamma, beta, mean, variance string
-	// stacked is true if weight and bias hold all layers, of which this is the given one.
+	// stacked is true if weight and bias hold all layers. layer is then the number of this
+	// one.
 	stacked bool
 	layer   int
 }
@@ -291,7 +292,7 @@ func (s *seeker) layout(dims []int) (*layout, error) {
 		s.dcnV2(l)
 	case s.has("fc.weight"), s.hasGroup("_deep_branch."):
 		l.Kind = model.FM
-		l.firstOrder = []string{s.take("fc.weight", l.Features(), 1)}
+		s.wide(l)
 		l.bias = s.take("_bias", 1)
 		s.ignore("linear_layer.weight", "linear_layer.bias") // in the reference model's state dict, but never used
 		if s.hasGroup("_deep_branch.") {
@@ -305,6 +306,18 @@ func (s *seeker) layout(dims []int) (*layout, error) {
 		s.fail("not a known model; expected the tensors of an FM or DeepFM (fc.weight), DCN-Mix (cross_head.U.0) or DCNv2 (cross_head.layers.0.weight); %s", s.help())
 	}
 	return s.complete(l)
+}
+
+// wide takes the first-order weights, which only a model with weights of the entries may
+// lack, and the weights of the entries.
+func (s *seeker) wide(l *layout) {
+	const entries = "_linear.weight"
+	if s.has(entries) {
+		l.linear = s.take(entries, 1, l.Players())
+	}
+	if s.has("fc.weight") || l.linear == "" && l.Kind != model.DCNv2 {
+		l.firstOrder = []string{s.take("fc.weight", l.Features(), 1)}
+	}
 }
 
 // complete checks that every tensor has a role and that the architecture is valid.
@@ -369,6 +382,9 @@ func (s *seeker) hasMix(i int) bool {
 
 func (s *seeker) dcnV2(l *layout) {
 	players := l.Players()
+	if s.wide(l); s.has("_bias") {
+		l.bias = s.take("_bias", 1)
+	}
 	for ; s.err == nil && s.hasGroup(fmt.Sprintf("cross_head.layers.%d.", l.CrossLayers)); l.CrossLayers++ {
 		l.cross = append(l.cross, s.linear(fmt.Sprintf("cross_head.layers.%d.", l.CrossLayers), players, players))
 	}

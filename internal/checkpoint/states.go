@@ -11,7 +11,7 @@ import (
 // whole module.
 var stateKeys = []string{"state_dict", "model_state_dict", "model_state", "state", "model"}
 
-// candidate is a dict of tensors, or a whole module, that a file may mean as its model.
+// candidate is a dict of tensors, or a whole module, that may be the model of a file.
 type candidate struct {
 	key   string // path of keys to it, joined by dots; "" = the file itself
 	value any    // *dict or *object
@@ -80,9 +80,9 @@ func candidates(v any) (all []candidate, err error) {
 	return all, err
 }
 
-// chooseStates returns the candidate with the given key. If key is "", it returns the only
-// candidate under a usual key, or else the only candidate. It returns false if there is
-// none, and an error if the choice is not clear.
+// chooseStates returns the candidate with the given key. If key is "", it returns the
+// only candidate under a usual key, or else the only candidate. It returns false if no
+// candidate fits, and an error if the choice is not clear.
 func chooseStates(name string, all []candidate, key string) (candidate, bool, error) {
 	if key != "" {
 		for _, c := range all {

@@ -109,8 +109,8 @@ func (s *Sum) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Moments is what the statistics of a rule are made of. Add and Merge may be called in any
-// order, with the same result.
+// Moments holds the sums from which the statistics of a rule follow. Add and Merge may be
+// called in any order, with the same result.
 type Moments struct {
 	Present int64 `json:"present"` // number of rows with the number
 	Missing int64 `json:"missing"` // number of rows in which it is missing

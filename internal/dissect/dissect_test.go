@@ -517,6 +517,17 @@ func TestSingleRows(t *testing.T) {
 	}
 }
 
+// An input that nothing reads gets a note, because an exporter that was given one tensor
+// for two inputs connects only one of them.
+func TestIgnoredInput(t *testing.T) {
+	s := newSample()
+	s.inputs = append(s.inputs, onnxtest.Value("user", int64s, -1))
+	n, err := s.dissect(t, Options{})
+	if err != nil || len(n.Notes) != 1 || !strings.Contains(n.Notes[0], "does not depend on the input user") {
+		t.Errorf("%v, %+v, expected a note", err, n)
+	}
+}
+
 // hole is a file of zeros with a head, as a sparse file is.
 type hole struct {
 	head, tail []byte

@@ -189,6 +189,7 @@ func (b *builder) network() (*Network, error) {
 			n.Bound = append(n.Bound, in.Name)
 		}
 	}
+	n.Notes = append(n.Notes, b.ignored(n)...)
 	counts := map[string]int{}
 	for _, node := range b.head.Nodes {
 		counts[node.Op]++
@@ -198,6 +199,19 @@ func (b *builder) network() (*Network, error) {
 	}
 	slices.SortFunc(n.Operators, func(x, y Operator) int { return cmp.Compare(x.Name, y.Name) })
 	return n, nil
+}
+
+// ignored returns a note for each input of the file that n does not have. Exporters of
+// PyTorch take two inputs for one if they were given the same tensor for both.
+func (b *builder) ignored(n *Network) (notes []string) {
+	for _, in := range b.model.Graph.Inputs {
+		if !b.bound[in.Name] &&
+			!slices.ContainsFunc(n.Fields, func(f Field) bool { return f.Input == in.Name }) &&
+			!slices.ContainsFunc(n.Dense, func(d Dense) bool { return d.Input == in.Name }) {
+			notes = append(notes, fmt.Sprintf("the output does not depend on the input %s: if it should, export the model with a tensor of its own for each input", onnx.Quote(in.Name)))
+		}
+	}
+	return notes
 }
 
 // trim removes nodes, look-ups and dense inputs that the output does not need.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -17,12 +18,13 @@ import (
 // builder adds nodes to a graph and fails the test on an error.
 type builder struct {
 	*graph.Graph
-	t *testing.T
-	r *rand.Rand
+	t    *testing.T
+	r    *rand.Rand
+	wild bool // random graphs also have operators that are not continuous
 }
 
 func newBuilder(t *testing.T, seed uint64) *builder {
-	return &builder{new(graph.Graph), t, rand.New(rand.NewPCG(seed, 1))}
+	return &builder{Graph: new(graph.Graph), t: t, r: rand.New(rand.NewPCG(seed, 1))}
 }
 
 func (b *builder) node(op string, attributes graph.Attributes, inputs ...graph.Value) graph.Value {
@@ -324,23 +326,110 @@ func TestRandomGraphs(t *testing.T) {
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			b := newBuilder(t, seed)
-			x := b.AddInput("x", graph.Float, []int{1, 6, 4})
-			y := b.AddInput("y", graph.Float, []int{1, 6, 4})
-			z := b.AddInput("z", graph.Float, []int{1, 6, 4})
-			values := []graph.Value{x, y, z}
-			for range 30 {
-				values = append(values, b.random(values))
-			}
-			b.sum(b.node("Concat", attribute("axis", int64(1)), values[len(values)-6:]...))
-			b.Trim()
-			b.check([]graph.Value{y, x}, 48, 1e-3)
+			b.check(b.randomHead(30), 48, 1e-3)
 		})
 	}
 }
 
+// Reusing rows of the arena changes no bit: random graphs give what they give if each
+// result has rows of its own. Half of the inputs are constants of a row. SHAVER_LONG=1 tries
+// 5000 graphs.
+func TestReuse(t *testing.T) {
+	graphs, reused := uint64(150), 0
+	if os.Getenv("SHAVER_LONG") == "1" {
+		graphs = 5000
+	}
+	for seed := range graphs {
+		b := newBuilder(t, seed)
+		b.wild = true
+		players := b.randomHead(10 + b.r.IntN(60))
+		var programs [2]*execute.Program
+		var runners [2]*execute.Runner
+		for i, compile := range []func(*graph.Graph, []graph.Value) (*execute.Program, error){execute.Compile, execute.CompileApart} {
+			p, err := compile(b.Graph, players)
+			if err != nil {
+				t.Fatalf("graph %d: %v", seed, err)
+			}
+			programs[i], runners[i] = p, p.NewRunner()
+		}
+		if programs[0].Rows() < programs[1].Rows() {
+			reused++
+		}
+		// Rows of data and blocks of states, as in walks: what is left in the arena of the
+		// one before must not matter.
+		for row := range 3 {
+			in := b.tensor([]int{programs[0].Others()}).Floats
+			for _, r := range runners {
+				for i, x := range in {
+					for t := range kernel.States {
+						r.Others().Element(i)[t] = x
+					}
+				}
+				r.Prepare(kernel.States)
+			}
+			for block, states := range []int{kernel.States, 1, 17} {
+				in := b.tensor([]int{programs[0].Players(), states}).Floats
+				var got [2][]float64
+				for i, r := range runners {
+					for k := range programs[0].Players() {
+						copy(r.Players().Element(k), in[k*states:(k+1)*states])
+					}
+					got[i] = make([]float64, states)
+					r.Run(got[i])
+				}
+				for s := range got[0] {
+					if math.Float64bits(got[0][s]) != math.Float64bits(got[1][s]) && !(math.IsNaN(got[0][s]) && math.IsNaN(got[1][s])) {
+						t.Fatalf("graph %d, row %d, block %d, state %d: %v, expected %v", seed, row, block, s, got[0][s], got[1][s])
+					}
+				}
+				// The last state alone.
+				one, r := make([]float64, 1), runners[0]
+				for k := range programs[0].Players() {
+					r.Players().Element(k)[0] = in[(k+1)*states-1]
+				}
+				if r.Run(one); math.Float64bits(one[0]) != math.Float64bits(got[0][states-1]) {
+					t.Fatalf("graph %d, row %d, block %d: %v alone, %v with other states", seed, row, block, one[0], got[0][states-1])
+				}
+			}
+		}
+	}
+	if reused < int(graphs)*9/10 {
+		t.Errorf("%d of %d programs reuse rows", reused, graphs)
+	}
+}
+
+// randomHead makes a random graph of about n operators with the inputs x, y and z, of which
+// it returns those that are players.
+func (b *builder) randomHead(n int) []graph.Value {
+	shape := []int{1, 6, 4}
+	values := []graph.Value{b.AddInput("x", graph.Float, shape), b.AddInput("y", graph.Float, shape), b.AddInput("z", graph.Float, shape)}
+	players := []graph.Value{values[1], values[0]}
+	if b.wild {
+		players = players[:1+b.r.IntN(2)]
+	}
+	for range n {
+		values = append(values, b.random(values))
+	}
+	last := values[len(values)-6:]
+	if b.wild { // some early values and a constant of the row, late
+		last = append(slices.Clone(last), values[2], values[b.r.IntN(len(values))], values[3])
+	}
+	b.sum(b.node("Concat", attribute("axis", int64(1)), last...))
+	b.Trim()
+	return players
+}
+
 // random adds some nodes that compute a value of shape [1, 6, 4] from earlier ones.
 func (b *builder) random(values []graph.Value) graph.Value {
-	pick := func() graph.Value { return values[b.r.IntN(len(values))] }
+	pick := func() graph.Value {
+		if b.wild && b.r.IntN(2) == 0 { // chains, in which operands are reused
+			return values[max(0, len(values)-1-b.r.IntN(4))]
+		}
+		return values[b.r.IntN(len(values))]
+	}
+	if b.wild && b.r.IntN(2) == 0 {
+		return b.wilder(pick)
+	}
 	switch b.r.IntN(12) {
 	case 0:
 		return b.node("Add", nil, pick(), pick())
@@ -371,6 +460,51 @@ func (b *builder) random(values []graph.Value) graph.Value {
 		return b.node("Transpose", attribute("perm", []int64{0, 2, 1}), b.node("Reshape", nil, pick(), b.ints(1, 4, 6)))
 	default:
 		return b.node("Einsum", attribute("equation", "bik,bjk,->bij"[:7]+"->bij"), pick(), b.node("Reshape", nil, b.constant(1, 4, 4), b.ints(1, 4, 4)))
+	}
+}
+
+// wilder adds some nodes as random does, with the operators that random does not use.
+func (b *builder) wilder(pick func() graph.Value) graph.Value {
+	one := func(list ...string) string { return list[b.r.IntN(len(list))] }
+	axis := b.ints(int64(1 + b.r.IntN(2)))
+	switch b.r.IntN(12) {
+	case 0:
+		return b.node(one("Neg", "Abs", "Relu", "Sigmoid", "Tanh", "Erf", "Floor", "Sign", "Elu", "Selu", "Celu", "Gelu", "HardSigmoid", "LeakyRelu"), nil, pick())
+	case 1:
+		return b.node(one("Add", "Sub", "Max", "Min", "PRelu"), nil, pick(), pick())
+	case 2: // a value and itself
+		v := pick()
+		return b.node("Tanh", nil, b.node(one("Add", "Sub", "Mul"), nil, v, v))
+	case 3: // one operand is broadcast
+		return b.node("Tanh", nil, b.node(one("Add", "Mul", "Sub", "Max"), nil, b.node(one("ReduceMax", "ReduceMin", "ReduceMean", "ReduceL2"), nil, pick(), axis), pick()))
+	case 4:
+		halves, err := b.Add(graph.Node{Name: fmt.Sprint("split ", len(b.Nodes)), Op: "Split", Inputs: []graph.Value{pick(), b.ints(2, 4)}, Outputs: make([]graph.Value, 2), Attributes: attribute("axis", int64(1))})
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		changed := b.node("Tanh", nil, halves[0])
+		return b.node("Concat", attribute("axis", int64(1)), halves[1], b.node("Neg", nil, changed))
+	case 5: // part of a value changes while the rest is still needed
+		v := pick()
+		part := b.node("Slice", nil, v, b.ints(0), b.ints(3), b.ints(1))
+		rest := b.node("Slice", nil, v, b.ints(3), b.ints(6), b.ints(1))
+		return b.node("Concat", attribute("axis", int64(1)), b.node("Sigmoid", nil, part), b.node("Tanh", nil, b.node("Mul", nil, rest, part)))
+	case 6:
+		return b.node("Where", nil, b.node(one("Greater", "Less", "LessOrEqual"), nil, pick(), pick()), pick(), pick())
+	case 7:
+		return b.node(one("Softmax", "LogSoftmax"), attribute("axis", int64(b.r.IntN(3))), pick())
+	case 8:
+		return b.node("Tanh", nil, b.node("Mean", nil, pick(), pick(), pick()))
+	case 9:
+		return b.node("Clip", nil, b.node("CumSum", attribute("exclusive", int64(b.r.IntN(2)), "reverse", int64(b.r.IntN(2))), pick(), b.ints(int64(1+b.r.IntN(2)))),
+			b.AddConstant(&graph.Tensor{Type: graph.Float, Floats: []float32{-3}}), b.AddConstant(&graph.Tensor{Type: graph.Float, Floats: []float32{3}}))
+	case 10: // a sum of a product and what the product reads
+		v, w := pick(), pick()
+		return b.node("Tanh", nil, b.node("Add", nil, w, b.node("Mul", nil, v, w)))
+	default:
+		v := pick()
+		batch := b.node("Tanh", nil, b.node("MatMul", nil, b.node("Expand", nil, v, b.ints(2, 6, 4)), b.constant(2, 4, 4)))
+		return b.node("Reshape", nil, b.node("Slice", nil, batch, b.ints(int64(b.r.IntN(2))), b.ints(2), b.ints(0), b.ints(2)), b.ints(1, 6, 4))
 	}
 }
 

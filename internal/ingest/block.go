@@ -168,8 +168,8 @@ func (r *rawImport) newBlockParser() *blockParser {
 }
 
 // parse calls visit with the position, the label and the values of each row. The position
-// counts over all files. The values, and the numbers in c.parser, are valid until visit returns. Bad rows go to b.bad.
-// A row is also bad if visit returns a badRow.
+// counts over all files. The values, and the numbers in c.parser, are valid until visit
+// returns. Bad rows go to b.bad. A row is also bad if visit returns a badRow.
 func (c *blockParser) parse(b *block, visit func(row uint64, label uint8, values [][]byte) error) error {
 	if b.table != nil {
 		return c.parseTable(b, visit)

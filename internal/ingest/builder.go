@@ -175,8 +175,8 @@ func (s *splitBuilder) flush() error {
 	return err
 }
 
-// commit completes m, which must describe the dense inputs, writes the files that are left, and renames the folder to its final
-// name.
+// commit completes m, which must describe the dense inputs, writes the files that are
+// left, and renames the folder to its final name.
 func (b *builder) commit(m *dataset.Manifest) error {
 	m.Version = dataset.Version
 	if len(b.dense) > 0 {

@@ -18,9 +18,9 @@ type Dense struct {
 	Missing string // what replaces a missing number, unless its input says so: MissingMean or a number; "" means that the row is malformed
 }
 
-// DenseColumn chooses a column as a dense input. Input has the rule, and the name of the
-// input, which is that of the column if it is empty. Its statistics are those of train
-// unless it has them already, which an earlier dataset may have given.
+// DenseColumn chooses a column as a dense input. Input has the rule and the name of the
+// dense input. An empty name stands for that of the column. The statistics are those of
+// train, unless Input has them already, for example from an earlier dataset.
 type DenseColumn struct {
 	Name  string // name of the column
 	Input dense.Input
@@ -29,7 +29,8 @@ type DenseColumn struct {
 // MissingMean is the value of Dense.Missing that stands for the mean of the numbers in train.
 const MissingMean = "mean"
 
-// densePlan is the dense inputs of an import. It is not changed while rows are parsed.
+// densePlan holds the dense inputs of an import. It does not change while rows are
+// parsed.
 type densePlan struct {
 	columns []string // names of the columns
 	inputs  []dense.Input

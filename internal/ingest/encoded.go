@@ -25,8 +25,8 @@ import (
 // form "label,id,id,...". The separator is a comma, or a tab if the first line contains
 // one. The label is 0 or 1. If the first line contains no integers, it is the header and
 // names the fields. Without a header the fields are f0, f1, ... All files must have the
-// same header, or all must have none. The columns of dense inputs have numbers and not ids.
-// They need a header.
+// same header, or all must have none. The columns of dense inputs have numbers and not
+// ids. Files with dense inputs need a header.
 type EncodedConfig struct {
 	Train    []string // files of train, or folders of files, in the order of reading; with Split, the only file
 	Val      []string // files of val; without files there is no val split
@@ -34,6 +34,7 @@ type EncodedConfig struct {
 	Split    string   // ratio such as "8:1:1" to draw the rows into train, val and test; if "", no rows are drawn
 	Seed     uint64   // seed of the draw
 	Sizes    []int    // number of features of each field; if nil, an extra scan finds the largest ids
+	Names    []string // names of the fields in a model, with Sizes; nil if they are not known
 	Dense    Dense    // columns that become dense inputs
 	Global   bool     // whether ids count over all fields, which needs Sizes, or within each field
 	OnBadRow string   // Fail or Skip; "" means Fail
@@ -237,6 +238,9 @@ func (e *encodedImport) sizes() ([]int, error) {
 	if err := e.setColumns(); err != nil {
 		return nil, fmt.Errorf("%s:1: %w", e.groups[0].files[0], err)
 	}
+	if err := e.checkNames(); err != nil {
+		return nil, err
+	}
 	fields := e.fields
 	sizes := e.config.Sizes
 	least := slices.Repeat([]int{math.MaxInt}, len(fields)) // least id of each field
@@ -281,6 +285,27 @@ func (e *encodedImport) sizes() ([]int, error) {
 		err = e.plausible(fields, sizes, least)
 	}
 	return sizes, err
+}
+
+// checkNames returns an error if the header has the names of all of the model's fields, but
+// in another order or among other columns.
+func (e *encodedImport) checkNames() error {
+	names := e.config.Names
+	if len(names) == 0 || !e.header.Named || slices.Equal(e.fields, names) {
+		return nil
+	}
+	for _, name := range names {
+		if !slices.Contains(e.fields, name) {
+			return nil
+		}
+	}
+	for _, name := range e.fields {
+		if !slices.Contains(names, name) {
+			return fault.Setting(fault.Inputf("%s:1: column %q is not a field of the model, whose fields are %q: leave the column out, or make it a dense input",
+				e.groups[0].files[0], name, names), DenseSetting)
+		}
+	}
+	return fault.Inputf("%s:1: the columns of the fields are %q, expected the order of the model's fields, %q", e.groups[0].files[0], e.fields, names)
 }
 
 func (e *encodedImport) otherFields(want int) error {
@@ -337,7 +362,11 @@ func (e *encodedImport) readHeader(s *rawtext.Source) (*rawtext.Header, error) {
 	h, err := rawtext.ReadHeader(line, true)
 	if err == nil && h.Named {
 		if at := slices.Index(h.Columns, ""); at >= 0 {
-			return nil, s.Errorf(1, "column %d of %d has no name: name it", at+1, len(h.Columns))
+			hint := ""
+			if at == 0 {
+				hint = ", or leave it out if it is the index of a pandas frame (index=False)"
+			}
+			return nil, s.Errorf(1, "column %d of %d has no name: name it%s", at+1, len(h.Columns), hint)
 		}
 		if at := slices.Index(h.Columns, "label"); at > 0 {
 			err = fault.Inputf("the first column must be the label, but it is %q, and \"label\" is column %d", h.Columns[0], at+1)

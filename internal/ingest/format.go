@@ -178,7 +178,7 @@ func column(names []string, name, what string) (int, error) {
 // use.
 type rowParser struct {
 	*layout
-	whole   bool // in text, a whole number with the end ".0" becomes the integer
+	whole   bool // whether the text of a whole number loses its end ".0"
 	values  [][]byte
 	numbers []float64    // numbers of the dense inputs; NaN if a missing one will be replaced
 	single  []bool       // for each column of the file, whether its numbers are float32; nil for a text
@@ -207,8 +207,9 @@ func (l *layout) value(x int64) int64 {
 }
 
 // parse returns the label of a row and the values of its fields, and sets p.numbers. Both
-// are valid until the next call. If the cells are not a valid row, the error says why. odd must be true if the
-// cells may contain NULs or bytes that are not UTF-8, or may be too long.
+// are valid until the next call. If the cells are not a valid row, the error says why.
+// odd must be true if the cells may contain NULs or bytes that are not UTF-8, or may be
+// too long.
 func (p *rowParser) parse(cells [][]byte, where *place, odd bool) (uint8, [][]byte, error) {
 	if len(cells) != where.columns {
 		if len(cells) == 1 && len(cells[0]) == 0 {
@@ -264,7 +265,7 @@ func (p *rowParser) parse(cells [][]byte, where *place, odd bool) (uint8, [][]by
 			return 0, nil, fmt.Errorf("column %d (%s): %w", at, p.names[at], err)
 		}
 		if at < len(p.single) && p.single[at] {
-			p.numbers[i] = float64(float32(p.numbers[i])) // the text may be shorter than the number
+			p.numbers[i] = float64(float32(p.numbers[i])) // the text has only the digits that a float32 needs
 		}
 	}
 	return label, p.values, nil

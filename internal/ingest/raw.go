@@ -186,7 +186,7 @@ func (r *rawImport) withVocabulary(b *builder) (*Summary, error) {
 	return r.encode(b, &m, fields)
 }
 
-// measure is an extra scan, which computes the statistics of the dense inputs in train. An
+// measure scans the files to compute the statistics of the dense inputs in train. An
 // import without a vocabulary computes them when it counts values.
 func (r *rawImport) measure() error {
 	if slices.Contains(r.paths, Stdin) {

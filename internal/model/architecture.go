@@ -1,18 +1,19 @@
-// Package model evaluates click models: FM, DeepFM, DCN-Mix, DCNv2 and WideDeep. A
-// model is an embedding table, whose entries are the players, and a head that maps one
-// row's embedding to a logit. A [Scorer] evaluates batches of rows. A [Probe] evaluates one row
-// while its entries appear one by one. A [Gradient] computes derivatives.
+// Package model evaluates click models: FM, DeepFM, DCN-Mix, DCNv2, WideDeep, and any
+// head that is a graph of operators. A model is an embedding table, whose entries are the
+// players, and a head that maps one row's embedding to a logit. A [Scorer] evaluates
+// batches of rows. A [Probe] evaluates one row while its entries appear one by one. A
+// [Gradient] computes derivatives.
 //
 // The whole project uses the same conventions: m fields, d columns, n features over all
 // fields, and D = m*d entries (players) per row. Player j*d+c is column c of field j. A
 // feature's global id is its local id plus the sizes of all fields before its own. The
 // network computes in float32; FM sums, logits and losses are float64.
 //
-// An architecture may instead have several tables, each with its own number of columns,
-// and look-ups, each of which reads one row of a table for each row of data. The players
-// of a row are then the columns of its look-ups, in the order of the look-ups. The rows of
-// the tables are numbered on from table to table, and a row of data has the number of a
-// feature and not that of a row of a table.
+// A model of Kind Graph may instead have several tables, each with its own number of
+// columns, and look-ups, each of which reads one row of a table for each row of data. The
+// players of a row are then the columns of its look-ups, in the order of the look-ups.
+// The rows of the tables are numbered on from table to table. Global ids remain those of
+// features, and an [Expander] maps them to rows of the tables.
 package model
 
 import (
@@ -21,10 +22,10 @@ import (
 	"math"
 )
 
-// Kind names a model family.
+// Kind names what computes a model's logit.
 type Kind string
 
-// The families of the paper's experiments, and WideDeep.
+// The kinds of the paper's experiments, and two more.
 const (
 	FM     Kind = "fm"      // first order and pairwise terms, no network
 	DeepFM Kind = "deepfm"  // FM and an MLP side by side

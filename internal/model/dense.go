@@ -12,7 +12,7 @@ func (a *Architecture) Columns() int { return a.Fields() + len(a.Dense) }
 
 // validateDense checks the names of the dense inputs.
 func (a *Architecture) validateDense() error {
-	if len(a.Dense) > 0 && slices.Contains([]Kind{FM, DeepFM, DCNMix, DCNv2}, a.Kind) {
+	if len(a.Dense) > 0 && a.Kind != Graph {
 		return fmt.Errorf("kind is %s, which reads no dense inputs, but dense is %q", a.Kind, a.Dense)
 	}
 	for i, name := range a.Dense {

@@ -16,6 +16,7 @@ func TestValidateDense(t *testing.T) {
 	}{
 		{FM, nil, ""},
 		{FM, []string{"price"}, `kind is fm, which reads no dense inputs, but dense is ["price"]`},
+		{WideDeep, []string{"price"}, `kind is widedeep, which reads no dense inputs, but dense is ["price"]`},
 		{"graph", []string{"price", "age"}, ""},
 		{"graph", []string{"price", ""}, "dense has an empty name"},
 		{"graph", []string{"price", "age", "price"}, `dense has the name "price" twice`},

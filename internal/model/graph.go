@@ -22,8 +22,8 @@ type GraphHead struct {
 	Dense     []graph.Value // input of each of Architecture.Dense, of one element
 }
 
-// ConstantLookUp reads one row of a table whose entries are no players, such as a table of
-// first-order weights. What it reads is a constant of the row.
+// ConstantLookUp reads one row of a table whose entries are not players, such as a table
+// of first-order weights. What it reads is a constant of the row.
 type ConstantLookUp struct {
 	Name   string      // name of the table, for people
 	Field  int         // index into Architecture.FieldDims
@@ -195,7 +195,7 @@ func (c *graphCore) newProbe(m *Model, baseline []float32) prober {
 
 func (p *graphProbe) reset(rows *Rows, r int) {
 	p.m.Embed(p.entries, rows.Row(r))
-	if p.core.program.Others() > 0 { // else the empty state is the same for all rows
+	if p.core.program.Others() > 0 { // otherwise the empty state is the same for all rows
 		p.core.fill(p.runner.Others(), 0, kernel.States, rows, r)
 		p.runner.Prepare(kernel.States)
 		p.evaluated = false
@@ -233,7 +233,7 @@ func (p *graphProbe) walk(order []int32, logits []float64) {
 	}
 }
 
-// gather makes the next steps that change something the states of the runner. It returns
+// gather sets the states of the runner to the next steps that change an entry. It returns
 // the first step that it did not examine.
 func (p *graphProbe) gather(order []int32, from int) (to int) {
 	p.step, p.player = p.step[:0], p.player[:0]

@@ -156,8 +156,8 @@ func NewExpander(a *Architecture) *Expander {
 }
 
 // Expand returns the rows of the tables that a row with the given global ids, [m], reads:
-// one for each look-up. It uses the memory of into if it has to. The result of a plain
-// architecture is features itself.
+// one for each look-up. The result of a plain architecture is features itself. Otherwise
+// Expand uses the memory of into if it is large enough.
 func (e *Expander) Expand(into, features []int32) []int32 {
 	if e.fields == nil {
 		return features

@@ -76,6 +76,7 @@ func isInteger(text string) bool {
 // Encoded parses lines of the form "label,id,id,...". A number may have the end ".0". It is not safe for concurrent use.
 type Encoded struct {
 	fields    []string
+	label     string // name of the first column; "label" if the file has no header
 	separator byte
 	low, high []int32  // range of the ids in the file, [low, high), for each field
 	offset    []int32  // added to the ids in the file to make them global
@@ -95,7 +96,7 @@ func NewEncoded(h *Header, dense []bool, sizes []int, global bool) *Encoded {
 		}
 	}
 	m := len(fields)
-	p := &Encoded{fields: fields, separator: h.Separator, dense: dense, Numbers: make([][]byte, len(h.Columns)-1-m),
+	p := &Encoded{fields: fields, label: h.Columns[0], separator: h.Separator, dense: dense, Numbers: make([][]byte, len(h.Columns)-1-m),
 		low: make([]int32, m), high: make([]int32, m), offset: make([]int32, m), Features: make([]int32, m)}
 	before := int32(0)
 	for j := range m {
@@ -216,6 +217,9 @@ func (p *Encoded) Explain(line []byte) error {
 		return fmt.Errorf("%d columns, expected %d", len(cells), want)
 	}
 	if label := strings.TrimSuffix(cells[0], ".0"); label != "0" && label != "1" {
+		if p.label != "" && p.label != "label" {
+			return fmt.Errorf("the label, which is the first column, %q, is %q, expected 0 or 1", Clip(p.label), Clip(cells[0]))
+		}
 		return fmt.Errorf("label is %q, expected 0 or 1", Clip(cells[0]))
 	}
 	j := 0

@@ -138,9 +138,10 @@ func (c *comparison) sentence() (lead, rest string) {
 // kept writes the portion of the entries that is kept at a sparsity.
 func kept(sparsity float64) string { return number(100*(1-sparsity)) + "%" }
 
-// command returns the arguments of "shaver prune" that make a table.
+// command returns the arguments of "shaver prune" that make a table. It returns "" if no
+// arguments do.
 func (c *comparison) command(b *budget) string {
-	if !b.by.scored {
+	if !b.by.scored || !c.Prunable() {
 		return ""
 	}
 	p := b.best.Point

@@ -151,8 +151,8 @@ func Write(path string, f *File) error {
 }
 
 // WriteFrom is like Write, but does not use f.Values. It calls values for each feature in
-// ascending order, and each call fills into with the feature's entries. It does so twice, because the digest of
-// the file precedes the values.
+// ascending order. Each call fills into, which has an element for each of the feature's
+// entries. All of this happens twice, because the digest of the file precedes the values.
 func WriteFrom(path string, f *File, values func(feature int, into tally.Values)) error {
 	spec, err := json.Marshal(f.Spec)
 	if err != nil {

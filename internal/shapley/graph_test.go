@@ -4,6 +4,9 @@ import (
 	"math"
 	"math/bits"
 	"math/rand/v2"
+	"path/filepath"
+	"reflect"
+	"strings"
 	"testing"
 
 	"shaver/internal/checkpoint"
@@ -11,6 +14,7 @@ import (
 	"shaver/internal/estimator"
 	"shaver/internal/graph"
 	"shaver/internal/model"
+	"shaver/internal/model/modeltest"
 	"shaver/internal/onnx"
 	"shaver/internal/shapley"
 	"shaver/internal/tally"
@@ -176,5 +180,168 @@ func TestEfficiencyOfGraphs(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The sums of a model of Kind Graph do not depend on how the rows are cut into tasks, in which
+// order these are merged, or how many goroutines compute a task. They also do not depend on
+// the other rows of a task. The models have dense inputs, tables whose entries are no
+// players, and tables of different widths.
+func TestCutsOfGraphs(t *testing.T) {
+	for i, name := range []string{"deepctr-torch-autoint.dynamo", "torch-rechub-mmoe.legacy", "keras", "dlrm-offsets.dynamo"} {
+		t.Run(name, func(t *testing.T) {
+			c, err := checkpoint.ReadPart(exports+name+".onnx", checkpoint.Options{Generic: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := c.Model()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(m.Dense) == 0 {
+				t.Fatal("the model has no dense inputs")
+			}
+			r := rand.New(rand.NewPCG(uint64(i), 6))
+			rows := modeltest.Rows(m.Architecture, 75, 9)
+			game := shapley.Game{Model: m, Baseline: baseline(m)}
+			options := shapley.Options{Options: estimator.Options{Estimator: estimator.Permutation, Passes: 2}, Seed: 3}
+			if i%2 == 1 {
+				options.Estimator = estimator.Antithetic
+			}
+			merge := func(cuts []int) tally.State {
+				a := tally.NewAccumulator(m.Shape(), true)
+				for _, k := range r.Perm(len(cuts) - 1) {
+					part := rows.Slice(cuts[k], cuts[k+1])
+					p, err := shapley.Estimate(t.Context(), game, options, &part, 1+r.IntN(3), nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if err := a.Merge(p); err != nil {
+						t.Fatal(err)
+					}
+				}
+				return a.State()
+			}
+			want := merge([]int{0, rows.Len()})
+			if want.ResidualSquare != [2]int64{} {
+				t.Errorf("the residuals are %v, expected 0", want.ResidualSquare)
+			}
+			for range 4 {
+				cuts := []int{0}
+				for cuts[len(cuts)-1] < rows.Len() {
+					cuts = append(cuts, min(rows.Len(), cuts[len(cuts)-1]+1+r.IntN(30)))
+				}
+				if got := merge(cuts); !reflect.DeepEqual(got, want) {
+					t.Errorf("the sums of rows cut at %v are %v, expected %v", cuts, got, want)
+				}
+			}
+		})
+	}
+}
+
+// A player whose entry equals its baseline has exactly the value 0, and an estimator that
+// computes a row's full state in a walk finds the logit that the scorer finds.
+func TestNullPlayersOfGraphs(t *testing.T) {
+	files, err := filepath.Glob(exports + "*.dynamo.onnx")
+	if err != nil || len(files) < 20 {
+		t.Fatalf("%d models, %v", len(files), err)
+	}
+	tested := 0
+	for _, file := range files {
+		c, err := checkpoint.ReadPart(file, checkpoint.Options{Generic: true})
+		if err != nil {
+			continue // it needs an option
+		}
+		m, err := c.Model()
+		if err != nil {
+			t.Fatal(err)
+		}
+		tested++
+		rows := modeltest.Rows(m.Architecture, 50, 5)
+		full := make([]float64, rows.Len())
+		m.NewScorer().Logits(full, rows)
+		row := rows.Slice(40, 41)
+		entries := make([]float32, m.Players())
+		m.Embed(entries, row.Row(0))
+		game := shapley.Game{Model: m, Baseline: baseline(m)}
+		for p := 0; p < m.Players(); p += 3 {
+			game.Baseline[p] = entries[p]
+		}
+		for _, o := range []estimator.Options{{Estimator: estimator.Permutation, Passes: 1}, {Estimator: estimator.Antithetic, Passes: 1}} {
+			p, err := shapley.Estimate(t.Context(), game, shapley.Options{Options: o, Seed: 1}, &row, 1, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var spread int64
+			at := map[int32]int{} // first entry of each row of the tables
+			for i, from := 0, 0; i < len(p.Features); i++ {
+				at[p.Features[i]] = from
+				first, end := p.Shape.Row(int(p.Features[i]))
+				from += end - first
+			}
+			k := 0
+			for _, f := range model.NewExpander(&m.Architecture).Expand(nil, row.Row(0)) {
+				first, end := p.Shape.Row(int(f))
+				for c := range end - first {
+					v := p.Sum[at[f]+c]
+					if k%3 == 0 && v != 0 {
+						t.Errorf("%s: player %d has the value %d, expected 0", file, k, v)
+					}
+					spread |= v
+					k++
+				}
+			}
+			if spread == 0 || k != m.Players() {
+				t.Errorf("%s: the values of all %d players are 0", file, k)
+			}
+		}
+		probe := m.NewProbe(game.Baseline)
+		order, logits := make([]int32, m.Players()), make([]float64, m.Players()+1)
+		for r := range rows.Len() {
+			probe.Reset(rows, r)
+			for i, p := range rand.New(rand.NewPCG(uint64(r), 1)).Perm(len(order)) {
+				order[i] = int32(p)
+			}
+			if probe.Walk(order, logits); logits[len(order)] != full[r] {
+				t.Errorf("%s, row %d: a walk ends at the logit %v, the scorer finds %v", file, r, logits[len(order)], full[r])
+			}
+		}
+	}
+	if tested < len(files)*9/10 {
+		t.Errorf("%d of %d models were tested", tested, len(files))
+	}
+}
+
+// A logit that is not finite is an error that names the row and the number of entries that
+// are present.
+func TestInfiniteLogits(t *testing.T) {
+	for name, build := range map[string]func(b *modeltest.Builder, x graph.Value) graph.Value{
+		"logit is NaN": func(b *modeltest.Builder, x graph.Value) graph.Value { return b.Node("Sqrt", nil, x) },
+		"logit is +Inf": func(b *modeltest.Builder, x graph.Value) graph.Value {
+			return b.Node("Exp", nil, b.Node("Abs", nil, b.Node("Mul", nil, x, b.Floats("", []float32{1e3}))))
+		},
+		"logit is -Inf": func(b *modeltest.Builder, x graph.Value) graph.Value {
+			return b.Node("Log", nil, b.Node("Relu", nil, x))
+		},
+	} {
+		b := new(modeltest.Builder)
+		x := b.AddInput("x", graph.Float, []int{1, 2})
+		b.Output = b.Node("ReduceSum", graph.Attributes{"keepdims": int64(0)}, build(b, x), b.Ints(1))
+		m, err := model.New(model.Architecture{Kind: model.Graph, FieldDims: []int{2}, Dim: 2}, model.Weights{
+			Embedding: []float32{1, 2, -1, -2}, Graph: &model.GraphHead{Graph: &b.Graph, LookUps: []graph.Value{x}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		game := shapley.Game{Model: m, Baseline: []float32{0.01, 0.01}}
+		for _, label := range []uint8{0, 1} {
+			rows := &model.Rows{Fields: 1, Number: []int64{7}, Label: []uint8{label}, Features: []int32{1}}
+			for _, e := range []string{estimator.Permutation, estimator.Exact} {
+				_, err := shapley.Estimate(t.Context(), game, shapley.Options{Options: estimator.Options{Estimator: e, Passes: 1}}, rows, 1, nil)
+				if err == nil || !strings.Contains(err.Error(), "row 7: ") || !strings.Contains(err.Error(), name) {
+					t.Errorf("%s, label %d: error %v, expected the row and that the %s", e, label, err, name)
+				}
+			}
+		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 type Method interface {
 	// Own returns the only budgets that the method supports, or nil if it supports any.
 	Own() []prune.Budget
-	// Cut returns the tables at a budget, one after another, and its point without Measure.
+	// Cut returns the point of a budget, without Measure, and the tables, one after another.
 	Cut(prune.Budget) (Point, []float32, error)
 }
 

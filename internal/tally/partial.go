@@ -20,10 +20,10 @@ type Partial struct {
 	ResidualSquare int64   // sum over rows of ((sum of the row's x)/walks - (empty - full))^2, in SquareUnits
 	Features       []int32 // global ids, ascending
 	Count          []int64 // [len(Features)], number of rows in which the feature occurs
-	Sum            []int64 // the d values of each of the Features, sum over rows of x, in LossUnits
-	Abs            []int64 // as Sum, sum over rows of |x|, in LossUnits
-	Square         []int64 // as Sum, sum over rows of (x/walks)^2, in SquareUnits
-	Within         []int64 // as Sum, sum over rows of the variance of x within the row, in SquareUnits; nil if there is one pass
+	Sum            []int64 // d values for each of Features: sums over rows of x, in LossUnits
+	Abs            []int64 // like Sum, of |x|, in LossUnits
+	Square         []int64 // like Sum, of (x/walks)^2, in SquareUnits
+	Within         []int64 // like Sum, of the variance of x within the row, in SquareUnits; nil if there is one pass
 }
 
 // Lists returns the number of lists of sums in a partial: Sum, Abs, Square and, if there
@@ -128,9 +128,10 @@ func NewBuilder(shape layout.Shape, walks int, within bool) *Builder {
 }
 
 // AddRow adds one row. lossFull and lossEmpty are its losses in LossUnits, and features
-// holds its global ids, or, in a model with look-ups, the rows of the tables that it reads.
-// sum holds x for each entry of the features, in this order, in LossUnits. within holds the variances of x, in SquareUnits, or is nil without Within. AddRow
-// returns an error if a square would overflow; the builder must not be used after that.
+// holds its global ids, or, in a model with look-ups, the rows of the tables that it
+// reads. sum holds x for each entry of the features, in this order, in LossUnits. within
+// holds the variances of x, in SquareUnits, or is nil without Within. AddRow returns an
+// error if a square would overflow; the builder must not be used after that.
 func (b *Builder) AddRow(lossFull, lossEmpty int64, features []int32, sum, within []int64) error {
 	p := &b.head
 	p.Rows++

@@ -173,9 +173,8 @@ func TestBuilderSums(t *testing.T) {
 	})
 }
 
-// With rows of different numbers of entries, the values of each entry are the same as in a
-// table of its own in which the row is as wide as the widest and the other entries
-// contribute nothing.
+// If rows have different numbers of entries, each entry has the same values as in a table
+// whose rows are all as wide as the widest, and whose other entries contribute nothing.
 func TestRowsOfDifferentWidths(t *testing.T) {
 	const widest = 5
 	narrow, wide := layout.Of(2, 3).And(3, 1).And(4, widest), layout.Of(9, widest)
