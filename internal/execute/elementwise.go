@@ -1,7 +1,7 @@
 package execute
 
 import (
-	"fmt"
+	"errors"
 	"math"
 	"slices"
 
@@ -334,7 +334,7 @@ func (c *compiler) not(x []int32) []int32 { return c.affine(x, []float32{-1}, []
 // divide compiles Div. A division by a constant is a product with its reciprocal.
 func divide(c *compiler, n *graph.Node) error {
 	if c.g.Values[n.Outputs[0]].Type != graph.Float {
-		return fmt.Errorf("a division of whole numbers depends on the row")
+		return errors.New("a division of whole numbers depends on the row")
 	}
 	if t := c.constant(n.Inputs[1]); t != nil {
 		shape := c.shape(n.Outputs[0])
@@ -352,6 +352,9 @@ func divide(c *compiler, n *graph.Node) error {
 
 // power compiles Pow. Squares, roots and reciprocals have functions of their own.
 func power(c *compiler, n *graph.Node) error {
+	if c.g.Values[n.Outputs[0]].Type != graph.Float {
+		return errors.New("a power of whole numbers depends on the row")
+	}
 	shape := c.shape(n.Outputs[0])
 	x := c.readAs(n.Inputs[0], shape)
 	if t := c.constant(n.Inputs[1]); t != nil && elements(t.Shape) == 1 {
@@ -381,7 +384,7 @@ func power(c *compiler, n *graph.Node) error {
 // modulo compiles Mod of floats, which have the sign of the dividend.
 func modulo(c *compiler, n *graph.Node) error {
 	if c.g.Values[n.Outputs[0]].Type != graph.Float {
-		return fmt.Errorf("a division of whole numbers depends on the row")
+		return errors.New("a division of whole numbers depends on the row")
 	}
 	return binary(func(c *compiler, x, y []int32) []int32 { return c.slow(math.Mod, x, y) })(c, n)
 }

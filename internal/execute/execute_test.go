@@ -576,6 +576,11 @@ func TestCompileErrors(t *testing.T) {
 			b.sum(b.node("Gather", nil, b.constant(5, 3), b.node("Cast", graph.Attributes{"to": int64(7)}, x)))
 			return []graph.Value{x}
 		}, "(Gather)"},
+		"whole power": {func(b *builder) []graph.Value {
+			x := b.AddInput("x", graph.Float, []int{2})
+			b.sum(b.node("Pow", nil, b.ints(3), x))
+			return []graph.Value{x}
+		}, "(Pow): a power of whole numbers"},
 		"large": {func(b *builder) []graph.Value {
 			x := b.AddInput("x", graph.Float, []int{2, 1})
 			b.sum(b.node("Mul", nil, x, b.node("Reshape", nil, b.AddInput("y", graph.Float, []int{1 << 21, 1}), b.ints(1, 1<<21))))
@@ -589,5 +594,91 @@ func TestCompileErrors(t *testing.T) {
 				t.Errorf("error %v, expected %q", err, test.want)
 			}
 		})
+	}
+}
+
+// Operators with operands of any number, type, shape and origin are refused, or give what
+// package graph computes.
+func TestAnyOperands(t *testing.T) {
+	computed := 0
+	for i, op := range graph.Operators() {
+		r := rand.New(rand.NewPCG(uint64(i), 3))
+		for range 400 {
+			b := newBuilder(t, r.Uint64())
+			x, y := b.AddInput("x", graph.Float, []int{2, 2}), b.AddInput("y", graph.Float, []int{2, 2})
+			var operands []graph.Value
+			for range 1 + r.IntN(1+r.IntN(5)) {
+				operands = append(operands, b.operand(x, y))
+			}
+			attributes := graph.Attributes{}
+			switch op {
+			case "Cast":
+				attributes["to"] = []int64{1, 7, 9}[r.IntN(3)] // float, int64, bool
+			case "Mod":
+				attributes["fmod"] = int64(r.IntN(2))
+			case "Einsum":
+				attributes["equation"] = []string{"ij,jk->ik", "i,i->", "bij,bjk->bik"}[r.IntN(3)]
+			}
+			if r.IntN(2) == 0 {
+				attributes["axis"] = int64(r.IntN(3) - 1)
+			}
+			out, err := b.Add(graph.Node{Name: "node", Op: op, Inputs: operands, Attributes: attributes})
+			if err != nil || slices.Contains(b.Values[out[0]].Shape, 0) {
+				continue
+			}
+			b.sum(out[0])
+			if _, err := execute.Compile(b.Graph, []graph.Value{x}); err != nil {
+				if !strings.Contains(err.Error(), "node node ("+op+"): ") {
+					t.Errorf("error %v, expected the node and its operator", err)
+				}
+				continue
+			}
+			computed++
+			t.Run(op, func(t *testing.T) {
+				b.t = t
+				b.check([]graph.Value{x}, 3, 1e-3)
+			})
+		}
+	}
+	if computed < 1000 {
+		t.Errorf("only %d graphs were computed", computed)
+	}
+}
+
+// operand returns a random value of any type: absent, constant, or elements of x or y.
+func (b *builder) operand(x, y graph.Value) graph.Value {
+	shape := [][]int{{}, {1}, {2}, {2, 2}, {1, 2, 2}}[b.r.IntN(5)]
+	n, sizes := 1, []int64{}
+	for _, s := range shape {
+		n *= s
+		sizes = append(sizes, int64(s))
+	}
+	switch kind := b.r.IntN(16); kind {
+	case 0:
+		return graph.Absent
+	case 1, 2, 3:
+		return b.constant(shape...)
+	case 4, 5, 6:
+		list := make([]int64, n)
+		for i := range list {
+			list[i] = int64(b.r.IntN(4) - 1)
+		}
+		return b.AddConstant(&graph.Tensor{Type: graph.Int, Shape: shape, Ints: list})
+	case 7, 8:
+		list := make([]bool, n)
+		for i := range list {
+			list[i] = b.r.IntN(2) == 0
+		}
+		return b.AddConstant(&graph.Tensor{Type: graph.Bool, Shape: shape, Bools: list})
+	default:
+		if kind%2 == 0 {
+			x = y
+		}
+		v := b.node("Slice", nil, b.node("Reshape", nil, x, b.ints(4)), b.ints(0), b.ints(int64(n)))
+		v = b.node("Reshape", nil, v, b.ints(sizes...))
+		if to := []int64{0, 0, 7, 9}[b.r.IntN(4)]; to > 0 {
+			v = b.node("Cast", attribute("to", to), v)
+		}
+		return v
 	}
 }
