@@ -92,7 +92,7 @@ func TestBounds(t *testing.T) {
 		"wide ids":           {file("idx", []message{ints("zeros", make([]int64, 16384), 16384)}, []message{onnxtest.Value("big", 7, -1, 16384)}, append(wide, node("ReduceSum", names{widest, "one"}, names{"idx"}))...), "is too large for a value that depends on inputs only"},
 		"wide inputs":        {file("idx", []message{ints("two", []int64{2}, 1)}, many, append(first, node("Concat", parts, names{"idx"}, onnxtest.Attribute("axis", 1)))...), "the inputs together have too many"},
 		"repeated constants": {file("out", nil, nil, loop("ids", "out", append([]message{constant}, folds...), "x", number(folded))), "the constants that are computed have more than"},
-		"work of a row":      {squared, "multiplications for a batch of 1"},
+		"work of a row":      {squared, "multiplications, expected a click model"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, err := onnx.Read("m.onnx", bytes.NewReader(c.data), int64(len(c.data)))

@@ -133,7 +133,7 @@ func (p *plan) probe(batch int) (*probe, error) {
 	b.head.Output = v.head
 	_, given := b.head.Folded()
 	if most := maxWork + 256*given; b.head.Work(most) > most {
-		return nil, fault.Inputf("output %s takes more than %d multiplications for a batch of %d, expected a click model", onnx.Quote(b.output), most, b.batch)
+		return nil, fault.Inputf("output %s takes more than %d multiplications, expected a click model", onnx.Quote(b.output), most)
 	}
 	return &probe{b, v, b.head.Values[v.head].Shape}, nil
 }

@@ -1,6 +1,8 @@
 package onnx
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -114,6 +116,10 @@ func (p *parser) openOutside(location string) (outsideFile, error) {
 		f, err = p.root.Open(location)
 	}
 	if err != nil {
+		var reason *fs.PathError
+		if errors.As(err, &reason) {
+			err = reason.Err // without the name of a system call
+		}
 		return outsideFile{}, fault.Inputf("its elements are in the file %s, expected a file in the folder of the model: %w", Quote(location), err)
 	}
 	if info, err = f.Stat(); err == nil && !info.Mode().IsRegular() {

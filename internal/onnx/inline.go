@@ -130,6 +130,9 @@ func (in *inliner) call(n *Node, f *function, opset, depth int) ([]Node, error) 
 		opset = f.opset
 	}
 	nodes, err := in.nodes(f.nodes, s, opset, depth+1)
+	if err != nil && depth > 0 { // the names of the nodes say where the calls are
+		return nil, err
+	}
 	if err != nil {
 		return nil, fmt.Errorf("function %s: %w", Quote(f.name), err)
 	}
