@@ -37,6 +37,7 @@ chaos: ## run a cluster under random faults 100 times (an hour)
 chaos-short: ## run a cluster under random faults four times, as CI does
 	go run ./chaos -seed 1 -runs 4 $(CHAOSFLAGS)
 
+# Without -fuzzminimizetime, go test shortens each new input for up to a minute and reports 0 execs/s meanwhile.
 fuzz: ## run every fuzz test for FUZZTIME (20s)
 	@go list ./... | while read -r pkg; do \
 	  go test -list '^Fuzz' $$pkg | grep '^Fuzz' | while read -r name; do \

@@ -43,8 +43,8 @@ type line struct {
 	Name string   `json:"name"`
 	Peer peerName `json:"peer"`
 	Rate float64  `json:"rate"` // rows per second and core
-	// Share is the fraction of the core's peak that the head's products of matrices reach,
-	// for models of Kind Graph. The peak is measured right after the walks.
+	// Share is the fraction of the core's peak that the products of matrices in the head
+	// reach, for models of Kind Graph. The peak is measured right after the walks.
 	Share float64 `json:"share,omitempty"`
 }
 

@@ -33,6 +33,7 @@ func makeBad(t *testing.T) badInputs {
 	b.good()
 	b.models()
 	b.families()
+	b.graphs()
 	b.datasets()
 	b.rows()
 	b.documents()

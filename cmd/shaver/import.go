@@ -215,11 +215,14 @@ func (o *rawOptions) importRaw(c *cobra.Command, run *importRun, format ingest.F
 func withFlags(err error, sizes string) error {
 	var flags []string
 	for _, name := range fault.Settings(err) {
-		flags = append(flags, map[string]string{
+		flag := map[string]string{
 			ingest.IDsSetting: "--ids", ingest.SizesSetting: sizes, ingest.SplitSetting: "--split", ingest.MemorySetting: "--memory",
 			ingest.MinCountSetting: "--min-count", ingest.NumbersSetting: "--numbers", ingest.ColumnsSetting: "--columns", ingest.UnseenSetting: "--oov",
 			ingest.DenseSetting: "--dense", ingest.DenseMissingSetting: "--dense-missing",
-		}[name])
+		}[name]
+		if flag != "" { // else the setting is not one of an import
+			flags = append(flags, flag)
+		}
 	}
 	if len(flags) == 0 {
 		return err

@@ -164,7 +164,7 @@ func raw(t *testing.T, path, key string) *Checkpoint {
 	}
 	a := must(openArchive(path, bytes.NewReader(data), int64(len(data))))(t)
 	pickle := must(a.read(a.entries[a.root+"/data.pkl"], maxPickle))(t)
-	chosen, _, err := chooseStates(path, candidates(must(unpickle(path, pickle))(t)), key)
+	chosen, _, err := chooseStates(path, must(candidates(must(unpickle(path, pickle))(t)))(t), key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -400,7 +400,7 @@ func TestFieldOrder(t *testing.T) {
 		`{"features": [{"user": {"type": "sequence"}}]}`:                                                                  `is of type "sequence": only categorical features are supported in a state dict; export the model to ONNX`,
 		`{"features": [{}]}`: `features[0] has 0 names, expected 1`,
 		`{"features": []}`:   `expected a list of features`,
-		`{"features": 7}`:    `feature_map.json: json`,
+		`{"features": 7}`:    `features is a value of type number`,
 	} {
 		write("feature_map.json", text)
 		_, err := Read(plain)

@@ -103,6 +103,7 @@ type flattening struct {
 	into    dict
 	modules int // number of modules visited
 	text    int // bytes of all names
+	items   int // attributes and items of all modules, as often as they are visited
 }
 
 // add does what state_dict() of a module does. It appends the parameters and the
@@ -113,8 +114,9 @@ func (f *flattening) add(o *object, prefix string, depth int) error {
 	}
 	f.modules++
 	f.text += len(prefix)
-	if f.modules > maxValues || len(f.into.keys) > maxValues || f.text > maxPickle {
-		return fault.Inputf("holds more than %d modules or tensors, or names of more than %d bytes", maxValues, maxPickle)
+	f.items += len(o.state.keys)
+	if f.modules > maxValues || len(f.into.keys) > maxValues || f.text > maxPickle || f.items > maxItems {
+		return fault.Inputf("holds more than %d modules or tensors, names of more than %d bytes, or the same modules too often", maxValues, maxPickle)
 	}
 	parts := map[string]*dict{}
 	for _, attribute := range []string{"_modules", "_parameters", "_buffers"} {
@@ -122,10 +124,12 @@ func (f *flattening) add(o *object, prefix string, depth int) error {
 		if parts[attribute] = asDict(v); parts[attribute] == nil {
 			return fault.Inputf("has a module %s whose %s is %s, expected a dict", quote(prefix), attribute, describe(v))
 		}
+		f.items += len(parts[attribute].keys)
 	}
 	transient := map[string]bool{}
 	if v, _ := o.state.get("_non_persistent_buffers_set"); v != nil {
 		if set, ok := v.(*object); ok {
+			f.items += len(set.list.items)
 			for _, item := range set.list.items {
 				if name, ok := item.(string); ok {
 					transient[name] = true

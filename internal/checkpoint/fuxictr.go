@@ -62,7 +62,7 @@ func readFeatureMap(folder string) ([]feature, error) {
 		Features []map[string]feature `json:"features"`
 	}
 	if err := json.Unmarshal(text, &m); err != nil {
-		return nil, fault.Inputf("%s: %w", path, err)
+		return nil, fault.Inputf("%s: expected a JSON object whose features is a list of objects: %w", path, typeError(err))
 	}
 	features := []feature{}
 	for i, one := range m.Features {

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"math"
 	"path/filepath"
 	"slices"
@@ -36,7 +37,7 @@ func readONNX(path string, o Options) (*Checkpoint, error) {
 	defer file.Close()
 	n, err := dissect.Dissect(file, o.ONNX)
 	if err != nil {
-		return nil, err
+		return nil, withSettings(err)
 	}
 	if !o.Generic {
 		if found, dims, err := findKind(n); err == nil {
@@ -49,6 +50,18 @@ func readONNX(path string, o Options) (*Checkpoint, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// withSettings adds to an error of package dissect the flags that may avoid it.
+func withSettings(err error) error {
+	var flags []string
+	for _, name := range fault.Settings(err) {
+		flags = append(flags, map[string]string{dissect.OutputSetting: "--model-output", dissect.LogitSetting: "--logit"}[name])
+	}
+	if len(flags) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w (shaver model convert with %s)", err, strings.Join(flags, " or "))
 }
 
 // takeNetwork makes c the model of n.

@@ -24,7 +24,11 @@ func readPTH(name string, r io.ReaderAt, size int64, key string, sidecar lookup)
 	if err != nil {
 		return nil, err
 	}
-	chosen, found, err := chooseStates(name, candidates(object), key)
+	all, err := candidates(object)
+	if err != nil {
+		return nil, fault.Inputf("%s %w", name, err)
+	}
+	chosen, found, err := chooseStates(name, all, key)
 	if err != nil {
 		return nil, err
 	}

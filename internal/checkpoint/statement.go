@@ -210,7 +210,7 @@ func sidecarFile(path string) lookup {
 			}
 			s := statement{from: candidate, file: true}
 			if err := json.Unmarshal(text, &s); err != nil {
-				return nil, fault.Inputf("%s: expected a JSON object with the field_dims of %s: %w", candidate, path, err)
+				return nil, fault.Inputf("%s: expected a JSON object with the field_dims of %s: %w", candidate, path, typeError(err))
 			}
 			if s.FieldDims != nil || family != "" && (s.Kind != nil || s.Activation != nil || s.FieldNames != nil) {
 				best = &s
@@ -230,6 +230,18 @@ func sidecarFile(path string) lookup {
 		best.features = features
 		return best, nil
 	}
+}
+
+// typeError returns err without the types of Go, if it is about a value of another type.
+func typeError(err error) error {
+	var mismatch *json.UnmarshalTypeError
+	switch {
+	case !errors.As(err, &mismatch):
+		return err
+	case mismatch.Field == "":
+		return fmt.Errorf("found a value of type %s", mismatch.Value)
+	}
+	return fmt.Errorf("%s is a value of type %s", mismatch.Field, mismatch.Value)
 }
 
 // sidecarPaths returns the possible paths of a JSON file that describes path, the likelier

@@ -25,8 +25,13 @@ func (c candidate) String() string {
 	return quote(c.key)
 }
 
+// maxCandidates bounds the candidates of a file. A hostile file may hold one dict under any
+// number of keys.
+const maxCandidates = 1 << 12
+
 // candidates returns what may be the model's state dict in a file whose object is v.
-func candidates(v any) (all []candidate) {
+func candidates(v any) (all []candidate, err error) {
+	items := 0 // of all dicts, as often as they are visited
 	var visit func(v any, key string, usual bool, depth int)
 	visit = func(v any, key string, usual bool, depth int) {
 		if o, ok := v.(*object); ok {
@@ -37,6 +42,10 @@ func candidates(v any) (all []candidate) {
 		}
 		d, ok := v.(*dict)
 		if !ok {
+			return
+		}
+		if items += len(d.keys); items > maxItems || len(all) > maxCandidates {
+			err = fault.Inputf("holds the same dicts too often, or more than %d state dicts", maxCandidates)
 			return
 		}
 		tensors := 0
@@ -55,7 +64,7 @@ func candidates(v any) (all []candidate) {
 		seen := map[string]bool{}
 		for i, k := range slices.Backward(d.keys) { // the last value of a key counts
 			name, ok := k.(string)
-			if !ok || seen[name] {
+			if !ok || seen[name] || err != nil {
 				continue
 			}
 			seen[name] = true
@@ -68,7 +77,7 @@ func candidates(v any) (all []candidate) {
 	}
 	visit(v, "", false, 0)
 	slices.SortStableFunc(all, func(a, b candidate) int { return strings.Compare(a.key, b.key) })
-	return all
+	return all, err
 }
 
 // chooseStates returns the candidate with the given key. If key is "", it returns the

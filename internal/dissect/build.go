@@ -12,19 +12,29 @@ import (
 )
 
 const (
-	maxSteps   = 1 << 17 // nodes of the file, with loops unrolled
-	maxTurns   = 1 << 12 // turns of all loops
-	maxColumns = 1 << 14 // elements of a row of an input
+	maxSteps      = 1 << 15 // nodes of the file, with loops unrolled
+	maxAll        = 1 << 18 // nodes of all builds of the file
+	maxIterations = 1 << 12 // iterations of all loops, and values of a sequence
+	maxColumns    = 1 << 14 // elements of a row of an input
+	maxListed     = 1 << 22 // values of all sequences
+
+	// maxFolding bounds the multiplications of folding in all builds, in addition to 256 for
+	// each element of the tensors that the file has.
+	maxFolding = 1 << 28
+
+	// maxChecks bounds the product of operators and ids that are evaluated in all builds.
+	maxChecks = 1 << 27
 )
 
-// input is an input of the file that the output depends on.
+// input is an input of the file on which the output depends.
 type input struct {
 	onnx.Value
-	axis    int // of the batch; -1 = none
-	columns int // elements of a row
+	axis    int // batch axis; -1 = none
+	columns int // number of elements of a row
 }
 
-// place returns the row and the column of an element of the input, if there are batch rows.
+// place returns the row and the column of an element of the input in a batch of the given
+// number of rows.
 func (in *input) place(index, batch int) (row, column int) {
 	if in.axis < 0 {
 		return 0, index
@@ -36,8 +46,8 @@ func (in *input) place(index, batch int) (row, column int) {
 	return index / inner % batch, index/inner/batch*inner + index%inner
 }
 
-// fix takes the first axis of all inputs as the batch axis, if they all have n elements on
-// it, and says whether they have.
+// fix makes the first axis of all inputs the batch axis, if that axis has size n in all of
+// them. It reports whether it did and n is more than one row.
 func (p *plan) fix(n int) bool {
 	for i := range p.inputs {
 		if in := &p.inputs[i]; in.axis >= 0 || len(in.Dims) == 0 || in.Dims[0].Size != int64(n) {
@@ -60,7 +70,7 @@ func (in *input) column(column int) string {
 	return in.Name + "[" + strconv.Itoa(column) + "]"
 }
 
-// bindError says that an input is the offsets of bags.
+// bindError says that an input holds the offsets of bags.
 type bindError struct{ input string }
 
 func (e *bindError) Error() string {
@@ -73,29 +83,45 @@ type plan struct {
 	output    string
 	element   int // of a row of the output; -1 = it has only one, or two for two classes
 	inputs    []input
-	needed    map[string]bool // names on which the output depends
-	bound     map[string]bool // inputs that are the offsets of bags
+	needed    map[string]bool    // names on which the output depends
+	bound     map[string]bool    // inputs that are the offsets of bags
+	decisions map[string][]int64 // what a graph does with several rows, by place in the graph
+	fixed     int                // number of rows for which the file was exported; 0 = any, or one
+	*common
+}
+
+// common is what all attempts to take a file apart share.
+type common struct {
 	loaded    map[*onnx.Tensor]*graph.Tensor
 	constants map[*onnx.Tensor]*onnx.Tensor // the tensors of Constant nodes, with names
-	decisions map[string][]int64            // what a graph does with several rows, by place in the graph
-	work      int64                         // see element.check
-	fixed     int                           // number of rows for which the file was exported; 0 = any, or one
+	steps     int                           // number of nodes that may still be built
+	folding   int64                         // multiplications of folding so far
+	given     int64                         // elements of constants in the build that had most
+	checks    int64                         // see element.check
+}
+
+func newCommon() *common {
+	return &common{map[*onnx.Tensor]*graph.Tensor{}, map[*onnx.Tensor]*onnx.Tensor{}, maxAll, 0, 0, maxChecks}
 }
 
 // builder builds the head for a number of rows.
 type builder struct {
 	*plan
-	batch   int
+	batch   int // number of rows
 	head    graph.Graph
-	readers map[*onnx.Tensor]string // nodes that read a tensor other than by a look-up
+	readers map[*onnx.Tensor]string // first node that reads a tensor other than by a look-up
+	added   map[any]graph.Value     // constants of head, by their *onnx.Tensor or *onnx.Attribute
+	starts  map[*element]int        // see builder.start
 	lookUps []*lookUp
 	found   map[lookUpKey]*lookUp
 	numbers []*number
 	columns map[place]*number
-	steps   int
-	turns   int
-	traced  int
-	loops   int // loops around the node
+
+	built      int // nodes so far
+	iterations int // iterations of loops so far
+	listed     int // values of sequences so far
+	traced     int // elements of traces so far; a computed element counts four times
+	loops      int // loops around the current node
 }
 
 // place is an element of an input in a row.
@@ -111,19 +137,19 @@ type lookUpKey struct {
 type lookUp struct {
 	lookUpKey
 	dim      int
-	node     string // node that reads the row first
-	elements []*element
+	node     string     // first node that reads the row
+	elements []*element // the row numbers that the file computes, for check
 	value    graph.Value
 }
 
 // number is a dense input.
 type number struct {
 	place
-	node  string // node that reads it first
+	node  string // first node that reads it
 	value graph.Value
 }
 
-// scope holds the values of a graph, within those of the graphs around it.
+// scope holds the values of a graph by name. outer has those of the graph around it.
 type scope struct {
 	values map[string]*value
 	outer  *scope
@@ -138,8 +164,8 @@ func (s *scope) find(name string) *value {
 	return nil
 }
 
-func newPlan(m *onnx.Model, o Options, bound map[string]bool) (*plan, error) {
-	p := &plan{model: m, element: -1, bound: bound, needed: map[string]bool{}, loaded: map[*onnx.Tensor]*graph.Tensor{}, constants: map[*onnx.Tensor]*onnx.Tensor{}, decisions: map[string][]int64{}, work: 1 << 32}
+func newPlan(m *onnx.Model, o Options, bound map[string]bool, all *common) (*plan, error) {
+	p := &plan{model: m, element: -1, bound: bound, needed: map[string]bool{}, decisions: map[string][]int64{}, common: all}
 	var names []string
 	for _, v := range m.Graph.Outputs {
 		names = append(names, v.Name)
@@ -169,8 +195,8 @@ func newPlan(m *onnx.Model, o Options, bound map[string]bool) (*plan, error) {
 	return p, nil
 }
 
-// splitOutput splits NAME[3] into the name and the element. The element is -1 if there is
-// none, or if text as a whole is a name.
+// splitOutput splits NAME[3] into the name and the element. The element is -1 if text has
+// no such form, or if text as a whole is a name.
 func splitOutput(text string, names []string) (name string, element int) {
 	if name, rest, ok := strings.Cut(strings.TrimSuffix(text, "]"), "["); ok && !slices.Contains(names, text) && strings.HasSuffix(text, "]") {
 		if n, err := strconv.Atoi(rest); err == nil && n >= 0 {
@@ -206,8 +232,8 @@ func (p *plan) need(g *onnx.Graph, output string) {
 	}
 }
 
-// needNode marks what n reads, also in its bodies. Names of bodies that are also names of
-// the graph around them are marked without need, which is harmless.
+// needNode marks the names that n and its bodies read. A name that a body defines may also
+// be a name of the graph around it, which is then marked too. This is harmless.
 func (p *plan) needNode(n *onnx.Node) {
 	for _, name := range n.Inputs {
 		p.needed[name] = true
@@ -240,7 +266,7 @@ func newInput(v onnx.Value) (input, error) {
 		case in.axis < 0:
 			in.axis = i
 		default:
-			return in, fault.Inputf("input %s: axis %d has no fixed size, expected this of the batch axis only, which is axis %d: sequences are not supported yet", onnx.Quote(v.Name), i, in.axis)
+			return in, fault.Inputf("input %s: axis %d has no fixed size, expected fixed sizes of all axes except the batch axis, %d: sequences are not supported yet", onnx.Quote(v.Name), i, in.axis)
 		}
 	}
 	return in, nil
@@ -248,7 +274,15 @@ func newInput(v onnx.Value) (input, error) {
 
 // build builds the head for a number of rows and returns the output.
 func (p *plan) build(batch int) (*builder, *value, error) {
-	b := &builder{plan: p, batch: batch, readers: map[*onnx.Tensor]string{}, found: map[lookUpKey]*lookUp{}, columns: map[place]*number{}}
+	b := &builder{plan: p, batch: batch, readers: map[*onnx.Tensor]string{}, added: map[any]graph.Value{}, starts: map[*element]int{}, found: map[lookUpKey]*lookUp{}, columns: map[place]*number{}}
+	if most := maxFolding + 256*p.given; p.folding > most {
+		return nil, nil, fault.Inputf("the constants take more than %d multiplications to compute", most)
+	}
+	defer func() {
+		work, given := b.head.Folded()
+		p.folding += work
+		p.given = max(p.given, given)
+	}()
 	top := &scope{values: map[string]*value{}}
 	for i := range p.inputs {
 		v, err := b.input(i)
@@ -294,14 +328,34 @@ func (b *builder) input(i int) (*value, error) {
 		}
 		return inHead(b.head.AddConstant(offsets)), nil
 	}
+	if !b.trace(count, 4) {
+		return nil, fault.Inputf("input %s has %d elements, and the inputs together have too many, expected at most %d", onnx.Quote(in.Name), count, maxTraces/4)
+	}
 	for at := range count {
 		t.elements = append(t.elements, newInputElement(t.kind, i, at))
 	}
 	return &value{head: graph.Absent, trace: t}, nil
 }
 
-// graph builds the nodes of g in s. path is the place of g in the file.
+// step counts n nodes, and reports whether the limits allow them.
+func (b *builder) step(n int) bool {
+	b.built += n
+	b.steps -= n
+	return b.built <= maxSteps && b.steps >= 0
+}
+
+// trace counts n elements of traces, and reports whether the limit allows them. weight is
+// the memory of one of them relative to that of an element that is only moved.
+func (b *builder) trace(n, weight int) bool {
+	b.traced += n * weight
+	return b.traced <= maxTraces
+}
+
+// graph builds the nodes of g in s. path is the position of g in the file.
 func (b *builder) graph(g *onnx.Graph, s *scope, path string) error {
+	if !b.step(len(g.Initializers) + len(g.Outputs)) {
+		return fault.Inputf("the graph takes more than %d operators with its loops unrolled", maxSteps)
+	}
 	for _, t := range g.Initializers {
 		s.values[t.Name] = &value{head: graph.Absent, tensor: t}
 	}
@@ -360,8 +414,9 @@ func (b *builder) condition(v *value, n *onnx.Node) (bool, error) {
 	return t.Bools[0], nil
 }
 
-// decide returns what the graph does at a place if it has several rows. At one row an axis
-// of the batch looks like any other axis of size 1.
+// decide returns the decision for the node at path. own is the decision for the number of
+// rows of this build. A decision for several rows also holds for one row, where the batch
+// axis looks like any other axis of size 1.
 func (b *builder) decide(path string, own []int64) ([]int64, error) {
 	known, ok := b.decisions[path]
 	switch {
@@ -420,23 +475,23 @@ func outputs(g *onnx.Graph, s *scope) ([]*value, error) {
 	return out, nil
 }
 
-// loop builds a Loop, whose number of turns must be constant.
+// loop builds a Loop, whose number of iterations must be constant.
 func (b *builder) loop(n *onnx.Node, s *scope, path string, in []*value) ([]*value, error) {
 	a := attribute(n, "body")
 	if a == nil || a.Graph == nil || len(in) < 2 || len(a.Graph.Inputs) != len(in) || len(a.Graph.Outputs) < len(in)-1 {
 		return nil, fault.Inputf("node %s (Loop): its inputs do not match those of its body", n.Label())
 	}
 	body, carried := a.Graph, in[2:]
-	turns := int64(-1)
+	count := int64(-1) // -1 = the condition ends the loop
 	if in[0] != nil {
 		t, err := b.constant(in[0], n)
 		if err != nil {
 			return nil, err
 		}
 		if t.Type != graph.Int || len(t.Ints) != 1 {
-			return nil, fault.Inputf("node %s (Loop): its number of turns has the shape %v, expected one number", n.Label(), t.Shape)
+			return nil, fault.Inputf("node %s (Loop): its number of iterations has the shape %v, expected one number", n.Label(), t.Shape)
 		}
-		turns = t.Ints[0]
+		count = t.Ints[0]
 	}
 	more := true
 	if in[1] != nil {
@@ -448,20 +503,20 @@ func (b *builder) loop(n *onnx.Node, s *scope, path string, in []*value) ([]*val
 	scans := make([][]*value, len(body.Outputs)-1-len(carried))
 	b.loops++
 	defer func() { b.loops-- }()
-	for turn := int64(0); more && (turns < 0 || turn < turns); turn++ {
-		if b.turns++; b.turns > maxTurns {
-			return nil, fault.Inputf("node %s (Loop): loops take more than %d turns", n.Label(), maxTurns)
+	for i := int64(0); more && (count < 0 || i < count); i++ {
+		if b.iterations++; b.iterations > maxIterations {
+			return nil, fault.Inputf("node %s (Loop): loops take more than %d iterations", n.Label(), maxIterations)
 		}
 		inner := &scope{map[string]*value{}, s}
-		inner.values[body.Inputs[0].Name] = inHead(b.head.AddConstant(&graph.Tensor{Type: graph.Int, Shape: []int{}, Ints: []int64{turn}}))
-		inner.values[body.Inputs[1].Name] = inHead(b.head.AddConstant(&graph.Tensor{Type: graph.Bool, Shape: []int{}, Bools: []bool{true}}))
-		for i, v := range carried {
+		inner.values[body.Inputs[0].Name] = inHead(b.head.AddConstant(graph.NewInts([]int64{i})))
+		inner.values[body.Inputs[1].Name] = inHead(b.head.AddConstant(graph.NewBools([]bool{true})))
+		for k, v := range carried {
 			if v == nil {
-				return nil, fault.Inputf("node %s (Loop): input %d is missing", n.Label(), i+3)
+				return nil, fault.Inputf("node %s (Loop): input %d is missing", n.Label(), k+3)
 			}
-			inner.values[body.Inputs[i+2].Name] = v
+			inner.values[body.Inputs[k+2].Name] = v
 		}
-		if err := b.graph(body, inner, path+"/"+strconv.FormatInt(turn, 10)); err != nil {
+		if err := b.graph(body, inner, path+"/"+strconv.FormatInt(i, 10)); err != nil {
 			return nil, err
 		}
 		out, err := outputs(body, inner)
@@ -472,8 +527,8 @@ func (b *builder) loop(n *onnx.Node, s *scope, path string, in []*value) ([]*val
 			return nil, err
 		}
 		carried = out[1 : 1+len(carried)]
-		for i, v := range out[1+len(carried):] {
-			scans[i] = append(scans[i], v)
+		for k, v := range out[1+len(carried):] {
+			scans[k] = append(scans[k], v)
 		}
 	}
 	out := slices.Clone(carried)
@@ -487,7 +542,7 @@ func (b *builder) loop(n *onnx.Node, s *scope, path string, in []*value) ([]*val
 	return out, nil
 }
 
-// stack returns values as one, along an axis that exists or is new.
+// stack concatenates values along an axis. If fresh is true, the axis is a new one.
 func (b *builder) stack(n *onnx.Node, list []*value, axis int64, fresh bool) (*value, error) {
 	if len(list) == 0 {
 		return nil, fault.Inputf("node %s (%s): its result has no elements", n.Label(), n.Op)
@@ -510,7 +565,7 @@ func (b *builder) stack(n *onnx.Node, list []*value, axis int64, fresh bool) (*v
 	return out[0], nil
 }
 
-// ints returns a constant list.
+// ints returns a constant vector.
 func (b *builder) ints(list ...int64) *value {
 	return inHead(b.head.AddConstant(graph.NewInts(list, len(list))))
 }

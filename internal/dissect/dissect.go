@@ -1,6 +1,6 @@
-// Package dissect takes the graph of an .onnx file apart: into tables, the look-ups that
-// read their rows, the fields whose ids choose these rows, the dense inputs, and the head,
-// which computes the logit from the rows and the dense inputs.
+// Package dissect takes apart the graph of an .onnx file. It finds the tables, the look-ups
+// that read their rows, the fields whose ids choose these rows, the dense inputs, and the
+// head, which computes the logit from the rows and the dense inputs.
 package dissect
 
 import (
@@ -17,22 +17,22 @@ const (
 	LogitSetting  = "logit"
 )
 
-// Options are the choices of a user about a model.
+// Options are what a user says about a model.
 type Options struct {
-	Output string // name of the output to follow, or NAME[I] for number I of a row; "" = the only one
-	Logit  bool   // whether the output is a logit, even if it does not look like one
+	Output string // name of the output to use, or NAME[I] for number I of a row; "" = the only one
+	Logit  bool   // whether the output is a logit although it does not look like one
 }
 
-// Network is a click model: the logit of a row is what Head computes from the row of each
-// look-up and the number of each dense input. Head depends on nothing else of a row.
+// Network is a click model. Head computes the logit of a row from what each look-up reads
+// and the number of each dense input. It depends on nothing else of the row.
 type Network struct {
 	Fields  []Field // in the order in which the file declares its inputs, then by column
 	Tables  []Table // in the order in which the head reads them first
 	LookUps []LookUp
 	Dense   []Dense // in the order in which the file declares its inputs, then by column
 
-	// Head has the values of LookUps as its first inputs, and then those of Dense, in
-	// their order. Its output is the logit, a Float of one element.
+	// Head's inputs are the values of LookUps, followed by those of Dense. Its output is
+	// the logit, a Float of one element.
 	Head *graph.Graph
 
 	Output    string     // name of the output of the file, with the number as in Options
@@ -58,11 +58,11 @@ type Table struct {
 	Dim  int
 
 	tensor  *onnx.Tensor
-	decoded []float32 // all values, if the file has them in a form of which no part can be read
+	decoded []float32 // all values, if the tensor cannot be read in place; otherwise nil
 }
 
 // Read fills dst with consecutive values of t in row-major order, beginning at the given
-// row. The length of dst is a multiple of t.Dim. The values are read from the file.
+// row. The length of dst must be a multiple of t.Dim. Read usually reads from the file.
 func (t *Table) Read(dst []float32, row int) error {
 	if len(dst)%t.Dim != 0 || row < 0 || row > t.Rows-len(dst)/t.Dim {
 		panic(fmt.Sprintf("dissect: %d values at row %d of table %s with %d rows of %d values", len(dst), row, t.Name, t.Rows, t.Dim))
@@ -74,12 +74,12 @@ func (t *Table) Read(dst []float32, row int) error {
 	return t.tensor.ReadFloats(dst, row*t.Dim)
 }
 
-// LookUp reads one row of a table: row id + Offset, where id is that of Field.
+// LookUp reads row id + Offset of a table, where id is the id of Field.
 type LookUp struct {
 	Field  int // index into Network.Fields
 	Table  int // index into Network.Tables
 	Offset int
-	Player bool        // whether the values are players; those of tables with one column are not
+	Player bool        // whether the values are players, which they are if the table has several columns
 	Value  graph.Value // input of Network.Head of shape [1, Dim]
 }
 
@@ -91,15 +91,15 @@ type Dense struct {
 	Value  graph.Value // input of Network.Head of shape [1, 1]
 }
 
-// Operator is an operator, and how often it occurs.
+// Operator is an operator and the number of its nodes.
 type Operator struct {
 	Name  string
 	Count int
 }
 
-// Dissect takes m apart. It binds the batch axis to one row. An error names the node, the
-// input or the output that is not understood. The result reads its tables from m, which
-// must stay open for as long as they are read.
+// Dissect takes m apart. The head computes one row. An error names the node, the input or
+// the output that is not supported. The result reads its tables from m, which must stay
+// open until the last call of Table.Read.
 func Dissect(m *onnx.Model, o Options) (*Network, error) {
 	n, err := dissect(m, o)
 	if err != nil {

@@ -89,7 +89,7 @@ func (s *sample) dissect(t *testing.T, o Options) (*Network, error) {
 	return Dissect(m, o)
 }
 
-// ea and eb set how the rows of the tables are made.
+// ea sets the nodes that make ea.
 func (s *sample) ea(nodes ...onnxtest.Message) { s.rows = slices.Concat(nodes, s.rows[1:]) }
 
 // The parts of a plain model are found.
@@ -121,8 +121,8 @@ func TestDissect(t *testing.T) {
 	}
 }
 
-// Ids take many ways to their rows. Each way gives the fields, and the same logit as the
-// plain model, or a row that is chosen on purpose.
+// Files compute row numbers from ids in many ways. In each of these ways, the model has the
+// same fields and the same logit as the plain model.
 func TestWaysOfIDs(t *testing.T) {
 	plain, err := newSample().dissect(t, Options{})
 	if err != nil {
@@ -150,7 +150,7 @@ func TestWaysOfIDs(t *testing.T) {
 		},
 		"twice": func(s *sample) {
 			s.ea(node("Gather", names{"a", "i"}, names{"e1"}), node("Gather", names{"a", "i"}, names{"e2"}), node("Add", names{"e1", "e2"}, names{"e3"}),
-				onnxtest.Message(node("Mul", names{"e3", "half"}, names{"ea"})))
+				node("Mul", names{"e3", "half"}, names{"ea"}))
 			s.initializers = append(s.initializers, onnxtest.Floats("half", []float32{0.5}))
 		},
 		"split": func(s *sample) {
@@ -228,7 +228,6 @@ func TestWaysOfIDs(t *testing.T) {
 			s.after = append(s.after[:1:1], node("Loop", names{"4", "", "z"}, names{"z2"}, attr("body", body)), node("Sub", names{"z2", "one"}, names{"z3"}), node("Sigmoid", names{"z3"}, names{"y"}))
 		},
 		"two classes": func(s *sample) {
-			s.initializers = append(s.initializers, onnxtest.Floats("shift", []float32{0, 0}, 2))
 			s.after = []onnxtest.Message{node("MatMul", names{"h", "w"}, names{"z1"}), node("Mul", names{"z1", "zero"}, names{"z0"}),
 				node("Concat", names{"z0", "z1"}, names{"z"}, attr("axis", 1)), node("Softmax", names{"z"}, names{"y"}, attr("axis", 1))}
 			s.initializers = append(s.initializers, onnxtest.Floats("zero", []float32{0}))
@@ -263,7 +262,7 @@ func TestWaysOfIDs(t *testing.T) {
 	}
 }
 
-// One table with offsets is a look-up for each field.
+// A table that fields share with offsets has a look-up for each field.
 func TestJointTable(t *testing.T) {
 	s := newSample()
 	s.initializers = append(s.initializers, onnxtest.Floats("t", sequence(16), 8, 2), onnxtest.Floats("t1", sequence(8), 8), onnxtest.Ints("offsets", []int64{0, 5}, 2))
@@ -288,7 +287,7 @@ func TestJointTable(t *testing.T) {
 	}
 }
 
-// The output is chosen, and said to be a logit if it does not look like one.
+// A user chooses the output, and says that it is a logit if it does not look like one.
 func TestOutput(t *testing.T) {
 	s := newSample()
 	s.outputs = append(s.outputs, onnxtest.Value("e", float32s, -1, 1), onnxtest.Value("c", float32s, -1, 5))
@@ -323,7 +322,7 @@ func TestOutput(t *testing.T) {
 	}
 }
 
-// One number of an output with several is the logit of its own task.
+// One of several numbers of an output gives the logit of its own task.
 func TestOneOfSeveralTasks(t *testing.T) {
 	s := newSample()
 	want := forwardOf(t, s, Options{})
@@ -480,7 +479,8 @@ var refusals = map[string]struct {
 		"id 256 reads row 0, expected row 256"},
 }
 
-// Models that are not understood are refused with one line that names the node.
+// A model that is not supported is refused within bounded memory, with one line that says
+// why.
 func TestRefusals(t *testing.T) {
 	for name, c := range refusals {
 		t.Run(name, func(t *testing.T) {
@@ -506,7 +506,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A graph that says it takes batches, but computes single rows only, is taken with a note.
+// A graph whose batch axis has no fixed size, but which computes only single rows, is
+// accepted with a note.
 func TestSingleRows(t *testing.T) {
 	s := newSample()
 	s.initializers = append(s.initializers, onnxtest.Ints("[1,5]", []int64{1, 5}, 2))
@@ -528,7 +529,7 @@ func TestIgnoredInput(t *testing.T) {
 	}
 }
 
-// hole is a file of zeros with a head, as a sparse file is.
+// hole is a file with a head, a tail and zeros between them, such as a sparse file.
 type hole struct {
 	head, tail []byte
 	size       int64
@@ -586,7 +587,7 @@ func TestLargeTable(t *testing.T) {
 	}
 }
 
-// FuzzDissect takes any graph apart. What it accepts is computed for a row.
+// Any graph is refused as bad input, or gives a network that computes the logit of a row.
 func FuzzDissect(f *testing.F) {
 	f.Add(newSample().bytes())
 	for _, c := range refusals {

@@ -8,8 +8,8 @@ import (
 	"shaver/internal/graph"
 )
 
-// element is an element of a value that does not come from a table: an element of an
-// input, a constant, or what an elementwise operator makes of other elements. Elements
+// element is an element of a value that does not come from a table. It is an element of an
+// input, a constant, or the result of an elementwise operator on other elements. Elements
 // stay outside the head until it is known whether they are ids or numbers.
 type element struct {
 	kind graph.Type
@@ -24,10 +24,10 @@ type element struct {
 
 	source *element // the only element of an input on which this one depends; nil = none, or several
 	mixed  bool     // whether this one depends on several elements of inputs
-	size   int      // operators below this one
+	size   int      // number of operators that compute it
 }
 
-// plain reports whether e is an element of an input as it is.
+// plain reports whether e is an element of an input.
 func (e *element) plain() bool { return e.op == "" && e.constant == nil }
 
 func newInputElement(kind graph.Type, input, index int) *element {
@@ -104,10 +104,15 @@ func (e *element) evaluate(source *graph.Tensor, known map[*element]*graph.Tenso
 	return out[0], nil
 }
 
+const (
+	freeOperators = 16  // operators that compute a row number from an id and do not count
+	startCost     = 100 // time to evaluate one id alone, in ids that are evaluated together
+)
+
 // maxExactFloat is the largest n such that all whole numbers up to n are float32.
 const maxExactFloat = 1 << 24
 
-// rowsOf returns the row numbers that e gives for the ids from first on, count in all.
+// rowsOf returns the row numbers that e gives for count ids, beginning at id first.
 func (e *element) rowsOf(first, count int) ([]int64, error) {
 	source := &graph.Tensor{Type: e.source.kind, Shape: []int{count}}
 	for i := range count {
@@ -127,8 +132,10 @@ func (e *element) rowsOf(first, count int) ([]int64, error) {
 	return t.Ints, nil
 }
 
-// check verifies that the ids 0 to rows-1 choose the rows from offset on, in order.
-// work is the number of operators times ids that may still be evaluated.
+// check verifies that the ids 0 to rows-1 choose the rows offset to offset+rows-1, in
+// order. work is the product of operators and ids that may still be evaluated, from which
+// check subtracts its own. The first freeOperators operators do not count, because the rows
+// of a table take bytes of the file.
 func (e *element) check(offset, rows int, work *int64) error {
 	if e.source.kind == graph.Float && rows > maxExactFloat+1 {
 		return fault.Inputf("the ids are float32, which holds whole numbers up to %d only, but there are %d ids", maxExactFloat, rows)
@@ -136,7 +143,7 @@ func (e *element) check(offset, rows int, work *int64) error {
 	if e.plain() {
 		return nil
 	}
-	if *work -= int64(e.size) * int64(rows); *work < 0 {
+	if *work -= int64(max(0, e.size-freeOperators))*int64(rows) + startCost; *work < 0 {
 		return fault.Inputf("the way from the ids to the rows takes too many operators (%d) to be checked for all %d ids", e.size, rows)
 	}
 	const most = 1 << 14

@@ -10,7 +10,7 @@ import (
 	"shaver/internal/onnx"
 )
 
-// lookUp builds a Gather whose indices depend on inputs: a look-up for each index.
+// lookUp builds a Gather whose indices depend on inputs. Each index becomes a look-up.
 func (b *builder) lookUp(s *step) ([]*value, error) {
 	refuse := func(format string, args ...any) error {
 		return fault.Inputf("node %s (%s): "+format, append([]any{onnx.Quote(s.name), s.op}, args...)...)
@@ -32,7 +32,7 @@ func (b *builder) lookUp(s *step) ([]*value, error) {
 	case index.kind != graph.Int:
 		return nil, refuse("the row numbers of table %s are of type %v, expected whole numbers", name, index.kind)
 	case t.Elements() == 0 || t.Elements()/t.Dims[0] > graph.MaxElements:
-		return nil, refuse("table %s has the shape %v", name, t.Dims)
+		return nil, refuse("table %s has the shape %v, expected rows of 1 to %d numbers", name, t.Dims, graph.MaxElements)
 	case len(index.elements) == 0:
 		return nil, refuse("it reads no row of table %s", name)
 	}
@@ -44,14 +44,14 @@ func (b *builder) lookUp(s *step) ([]*value, error) {
 		}
 		offset := 0
 		if !e.plain() {
-			rows, err := e.rowsOf(0, 1)
+			row, err := b.start(e)
 			if err != nil {
 				return nil, refuse("the row numbers of table %s: %w", name, err)
 			}
-			if rows[0] < 0 || rows[0] >= int64(t.Dims[0]) {
-				return nil, refuse("id 0 reads row %d of table %s, which has %d rows", rows[0], name, t.Dims[0])
+			if row < 0 || row >= t.Dims[0] {
+				return nil, refuse("id 0 reads row %d of table %s, which has %d rows", row, name, t.Dims[0])
 			}
-			offset = int(rows[0])
+			offset = row
 		}
 		in := &b.inputs[e.source.input]
 		row, column := in.place(e.source.index, b.batch)
@@ -64,7 +64,7 @@ func (b *builder) lookUp(s *step) ([]*value, error) {
 		}
 		if !slices.Contains(l.elements, e) {
 			if len(l.elements) == 64 {
-				return nil, refuse("table %s is read in more than %d ways", name, len(l.elements))
+				return nil, refuse("the row numbers of table %s are computed from the same id in more than %d ways", name, len(l.elements))
 			}
 			l.elements = append(l.elements, e)
 		}
@@ -76,6 +76,22 @@ func (b *builder) lookUp(s *step) ([]*value, error) {
 		return nil, err
 	}
 	return []*value{inHead(v)}, nil
+}
+
+// start returns the row number that e computes from id 0.
+func (b *builder) start(e *element) (int, error) {
+	if row, ok := b.starts[e]; ok {
+		return row, nil
+	}
+	if b.checks -= startCost * int64(e.size); b.checks < 0 {
+		return 0, fault.Inputf("the row numbers take too many operators to compute from the ids, and this one takes %d", e.size)
+	}
+	rows, err := e.rowsOf(0, 1)
+	if err != nil {
+		return 0, err
+	}
+	b.starts[e] = int(rows[0])
+	return int(rows[0]), nil
 }
 
 // dense returns the value in the head of an element of an input, which s needs.
@@ -126,7 +142,7 @@ func (b *builder) network() (*Network, error) {
 	for _, d := range b.numbers {
 		in := &b.inputs[d.input]
 		if j, ok := fields[d.place]; ok {
-			return nil, fault.Inputf("node %s reads %s as a number, but it is an id for a look-up too, expected one or the other", onnx.Quote(d.node), onnx.Quote(n.Fields[j].Name))
+			return nil, fault.Inputf("node %s reads %s as a number, but it is an id of a look-up too, expected one of the two", onnx.Quote(d.node), onnx.Quote(n.Fields[j].Name))
 		}
 		n.Dense = append(n.Dense, Dense{Name: in.column(d.column), Input: in.Name, Column: d.column, Value: d.value})
 	}
@@ -136,7 +152,7 @@ func (b *builder) network() (*Network, error) {
 		if _, ok := tables[l.tensor]; !ok {
 			tables[l.tensor] = len(n.Tables)
 			t := Table{Name: l.tensor.Name, Rows: l.tensor.Dims[0], Dim: l.dim, tensor: l.tensor}
-			if !l.tensor.InPlace() { // which reads from the first element on
+			if !l.tensor.InPlace() { // every read would begin at the first element
 				if t.decoded, err = l.tensor.Floats(); err != nil {
 					return nil, err
 				}
@@ -147,7 +163,7 @@ func (b *builder) network() (*Network, error) {
 	slices.SortStableFunc(b.lookUps, func(x, y *lookUp) int {
 		return cmp.Or(cmp.Compare(tables[x.tensor], tables[y.tensor]), cmp.Compare(x.offset, y.offset))
 	})
-	checked := map[*element]int{} // ids that are checked
+	checked := map[*element]int{} // number of ids that are checked
 	for _, l := range b.lookUps {
 		j := fields[l.place]
 		for _, e := range l.elements {
@@ -155,7 +171,7 @@ func (b *builder) network() (*Network, error) {
 				continue
 			}
 			checked[e] = n.Fields[j].Rows
-			if err := e.check(l.offset, n.Fields[j].Rows, &b.work); err != nil {
+			if err := e.check(l.offset, n.Fields[j].Rows, &b.checks); err != nil {
 				return nil, fault.Inputf("node %s: field %s and table %s: %w", onnx.Quote(l.node), onnx.Quote(n.Fields[j].Name), onnx.Quote(l.tensor.Name), err)
 			}
 		}
@@ -211,8 +227,8 @@ func (b *builder) trim() {
 	b.numbers = slices.DeleteFunc(b.numbers, func(d *number) bool { return !used[d.value] })
 }
 
-// limits returns how many rows of its table each look-up can reach: those up to the first
-// row of the next look-up of the table. It refuses tables that are read in other ways.
+// limits returns how many rows of its table each look-up can read. They end at the first
+// row of the next look-up of the table. limits refuses tables that are read in other ways.
 func (b *builder) limits() (map[*lookUp]int, error) {
 	tables := map[*onnx.Tensor][]*lookUp{}
 	for _, l := range b.lookUps {

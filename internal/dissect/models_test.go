@@ -73,8 +73,8 @@ func forward(t *testing.T, n *Network, ids []int, numbers []float32) float64 {
 	return float64(out.Floats[0])
 }
 
-// Every exported model is taken apart into its fields and dense inputs, and its head gives
-// the logits of onnxruntime.
+// Dissect finds the fields and dense inputs of every exported model, and the head gives the
+// logits of onnxruntime.
 func TestExportedModels(t *testing.T) {
 	files, err := filepath.Glob(exports + "/*.json")
 	if err != nil || len(files) < 100 {

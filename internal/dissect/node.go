@@ -9,9 +9,9 @@ import (
 	"shaver/internal/onnx"
 )
 
-// node builds a node of the file. It writes the node in the newest form of its operator.
+// node builds a node of the file. It converts the node to the newest form of its operator.
 func (b *builder) node(n *onnx.Node, s *scope, path string) ([]*value, error) {
-	if b.steps++; b.steps > maxSteps {
+	if !b.step(1 + (len(n.Inputs)+len(n.Outputs))/8) {
 		return nil, fault.Inputf("node %s: the graph takes more than %d operators with its loops unrolled", n.Label(), maxSteps)
 	}
 	in := make([]*value, len(n.Inputs))
@@ -84,7 +84,7 @@ func (b *builder) constantNode(n *onnx.Node) ([]*value, error) {
 		default:
 			return nil, fault.Inputf("node %s (Constant) is neither a number nor a tensor", n.Label())
 		}
-		return []*value{inHead(b.head.AddConstant(t))}, nil
+		return []*value{inHead(b.addConstant(a, t))}, nil
 	}
 	return nil, nil
 }
@@ -96,9 +96,12 @@ func (b *builder) sequenceNode(n *onnx.Node, in []*value) ([]*value, error) {
 		return nil, bad
 	}
 	if n.Op == "SequenceConstruct" {
+		if b.listed += len(in); b.listed > maxListed {
+			return nil, b.tooLong(n)
+		}
 		return []*value{{head: graph.Absent, list: true, sequence: in}}, nil
 	}
-	if !in[0].list || len(in[0].sequence) > maxTurns {
+	if !in[0].list || len(in[0].sequence) > maxIterations {
 		return nil, bad
 	}
 	list := in[0].sequence
@@ -115,7 +118,7 @@ func (b *builder) sequenceNode(n *onnx.Node, in []*value) ([]*value, error) {
 			at += int64(len(list))
 		}
 		if at < 0 || at > int64(most) {
-			return 0, fault.Inputf("node %s (%s): position %d of a sequence of %d", n.Label(), n.Op, t.Ints[0], len(list))
+			return 0, fault.Inputf("node %s (%s): position %d of a sequence of %d values, expected at most %d", n.Label(), n.Op, t.Ints[0], len(list), most)
 		}
 		return int(at), nil
 	}
@@ -131,6 +134,9 @@ func (b *builder) sequenceNode(n *onnx.Node, in []*value) ([]*value, error) {
 		if len(in) < 2 || in[1].list {
 			return nil, bad
 		}
+		if b.listed += len(list) + 1; b.listed > maxListed {
+			return nil, b.tooLong(n)
+		}
 		return []*value{{head: graph.Absent, list: true, sequence: slices.Insert(slices.Clone(list), at, in[1])}}, nil
 	case "SequenceAt":
 		if len(in) != 2 {
@@ -142,7 +148,7 @@ func (b *builder) sequenceNode(n *onnx.Node, in []*value) ([]*value, error) {
 		}
 		return []*value{list[at]}, nil
 	case "SequenceLength":
-		return []*value{inHead(b.head.AddConstant(&graph.Tensor{Type: graph.Int, Shape: []int{}, Ints: []int64{int64(len(list))}}))}, nil
+		return []*value{inHead(b.head.AddConstant(graph.NewInts([]int64{int64(len(list))})))}, nil
 	}
 	axis, fresh := int64(0), false
 	if a := attribute(n, "axis"); a != nil {
@@ -155,7 +161,12 @@ func (b *builder) sequenceNode(n *onnx.Node, in []*value) ([]*value, error) {
 	return []*value{v}, err
 }
 
-// call is a node that is being written in its newest form.
+// tooLong returns the error for a graph that exceeds maxListed.
+func (b *builder) tooLong(n *onnx.Node) error {
+	return fault.Inputf("node %s (%s): the sequences of the graph have more than %d values together", n.Label(), n.Op, maxListed)
+}
+
+// call is a node that is being converted to the newest form of its operator.
 type call struct {
 	*builder
 	node       *onnx.Node
@@ -165,29 +176,19 @@ type call struct {
 	attributes graph.Attributes
 }
 
-func (c *call) name() string {
-	if c.node.Name != "" {
-		return c.node.Name
-	}
-	for _, name := range c.node.Outputs {
-		if name != "" {
-			return name
-		}
-	}
-	return ""
-}
+func (c *call) name() string { return c.node.NameOrOutput() }
 
 func (c *call) refuse(format string, args ...any) error {
 	return fault.Inputf("node %s (%s): %w", c.node.Label(), onnx.Quote(c.node.Op), fmt.Errorf(format, args...))
 }
 
-// without lists attributes that do not matter, or that hold only for training.
+// without lists attributes that have no effect in inference.
 var without = map[string][]string{
 	"BatchNormalization": {"momentum", "spatial"}, "Dropout": {"ratio", "seed"}, "LayerNormalization": {"stash_type"},
 	"Cast": {"saturate"},
 }
 
-// convert takes over the operator and its attributes.
+// convert sets c.op and c.attributes from the node.
 func (c *call) convert() error {
 	c.op = c.node.Op
 	c.attributes = graph.Attributes{}
@@ -219,14 +220,15 @@ func (c *call) convert() error {
 	return nil
 }
 
-// take removes an attribute and returns its list.
+// take removes an attribute that is a list, and returns it.
 func (c *call) take(name string) ([]int64, bool) {
 	list, ok := c.attributes[name].([]int64)
 	delete(c.attributes, name)
 	return list, ok
 }
 
-// integer returns a whole number of an attribute.
+// integer returns the attribute name, or otherwise if the node has no whole number with
+// that name.
 func (c *call) integer(name string, otherwise int64) int64 {
 	if n, ok := c.attributes[name].(int64); ok {
 		return n
@@ -234,7 +236,7 @@ func (c *call) integer(name string, otherwise int64) int64 {
 	return otherwise
 }
 
-// input sets input i to v; inputs before it may be absent.
+// input sets input i to v. Inputs that it adds before input i are absent.
 func (c *call) input(i int, v *value) {
 	for len(c.in) <= i {
 		c.in = append(c.in, nil)
@@ -242,8 +244,8 @@ func (c *call) input(i int, v *value) {
 	c.in[i] = v
 }
 
-// moved makes a list that was an attribute input i. Before version the operator had the
-// attribute, later it has the input.
+// moved turns the attribute name, which is a list, into input i, if the operator set of the
+// node is older than version. Since that version the operator has the input.
 func (c *call) moved(version int, name string, i int) {
 	if c.node.Opset < version {
 		if list, ok := c.take(name); ok {
@@ -270,8 +272,8 @@ func (c *call) shape(i int) (graph.Type, []int, error) {
 	return info.Type, info.Shape, nil
 }
 
-// rewrites bring operators into their newest form. A function returns nil if the operator
-// is then to be applied.
+// rewrites convert nodes to the newest form of their operators. If a function returns no
+// values, the caller applies the converted operator.
 var rewrites map[string]func(c *call) ([]*value, error)
 
 func init() {
@@ -295,8 +297,8 @@ func init() {
 	}
 }
 
-// rewriteSqueeze names the axes of a Squeeze without axes. These are the axes of size 1
-// whatever the number of rows is.
+// rewriteSqueeze gives axes to a Squeeze without axes. These are the axes that have size 1
+// for every number of rows.
 func rewriteSqueeze(c *call) ([]*value, error) {
 	c.moved(13, "axes", 1)
 	if len(c.in) != 1 {
@@ -319,7 +321,8 @@ func rewriteSqueeze(c *call) ([]*value, error) {
 	return nil, nil
 }
 
-// rewriteSoftmax writes a Softmax of all axes from one on as a Softmax of one axis.
+// rewriteSoftmax converts a Softmax over several axes to one over a single axis. Before
+// operator set 13 a Softmax is over the axes from the attribute axis to the last.
 func rewriteSoftmax(c *call) ([]*value, error) {
 	if c.node.Opset >= 13 {
 		return nil, nil
@@ -354,14 +357,14 @@ func rewriteClip(c *call) ([]*value, error) {
 	}
 	for i, name := range []string{"min", "max"} {
 		if limit, ok := c.attributes[name].(float32); ok {
-			c.input(i+1, inHead(c.head.AddConstant(&graph.Tensor{Type: graph.Float, Shape: []int{}, Floats: []float32{limit}})))
+			c.input(i+1, inHead(c.head.AddConstant(graph.NewFloats([]float32{limit}))))
 		}
 		delete(c.attributes, name)
 	}
 	return nil, nil
 }
 
-// rewriteDropout returns the input of a Dropout, which does nothing in inference.
+// rewriteDropout replaces a Dropout by its input, which it does not change in inference.
 func rewriteDropout(c *call) ([]*value, error) {
 	if len(c.in) > 2 && c.in[2] != nil {
 		if training, err := c.condition(c.in[2], c.node); err != nil || training {
@@ -375,18 +378,16 @@ func rewriteDropout(c *call) ([]*value, error) {
 }
 
 func rewriteSlice(c *call) ([]*value, error) {
-	if c.node.Opset < 10 {
-		c.moved(10, "starts", 1)
-		c.moved(10, "ends", 2)
-		c.moved(10, "axes", 3)
-	}
+	c.moved(10, "starts", 1)
+	c.moved(10, "ends", 2)
+	c.moved(10, "axes", 3)
 	return nil, nil
 }
 
 func rewritePad(c *call) ([]*value, error) {
 	c.moved(11, "pads", 1)
 	if v, ok := c.attributes["value"].(float32); ok {
-		c.input(2, inHead(c.head.AddConstant(&graph.Tensor{Type: graph.Float, Shape: []int{}, Floats: []float32{v}})))
+		c.input(2, inHead(c.head.AddConstant(graph.NewFloats([]float32{v}))))
 		delete(c.attributes, "value")
 	}
 	return nil, nil
@@ -400,7 +401,7 @@ func rewriteSplit(c *call) ([]*value, error) {
 	return nil, nil
 }
 
-// rewriteCastLike makes a Cast to the type of the second input.
+// rewriteCastLike converts a CastLike to a Cast to the type of the second input.
 func rewriteCastLike(c *call) ([]*value, error) {
 	kind, _, err := c.shape(1)
 	if err != nil {
@@ -411,7 +412,8 @@ func rewriteCastLike(c *call) ([]*value, error) {
 	return nil, nil
 }
 
-// rewriteCast leaves a table of another floating-point type a table.
+// rewriteCast omits the cast of a tensor between floating-point types, so that look-ups can
+// read the tensor as a table.
 func rewriteCast(c *call) ([]*value, error) {
 	to := onnx.Type(c.integer("to", 0))
 	if len(c.in) == 1 && c.in[0] != nil && c.in[0].tensor != nil && c.in[0].head == graph.Absent && c.in[0].tensor.Type.Floating() && to.Floating() {
@@ -420,7 +422,7 @@ func rewriteCast(c *call) ([]*value, error) {
 	return nil, nil
 }
 
-// rewritePow makes the types of base and exponent equal.
+// rewritePow casts an exponent of whole numbers if the base is a float.
 func rewritePow(c *call) ([]*value, error) {
 	base, _, err := c.shape(0)
 	if err != nil {
@@ -440,7 +442,7 @@ func rewritePow(c *call) ([]*value, error) {
 	return nil, nil
 }
 
-// rewriteNormalization refuses training.
+// rewriteNormalization refuses attributes that no model for inference has.
 func rewriteNormalization(c *call) ([]*value, error) {
 	if c.integer("training_mode", 0) != 0 {
 		return nil, c.refuse("it is in training mode, in which rows depend on each other: export the model after model.eval()")

@@ -9,11 +9,12 @@ import (
 	"shaver/internal/onnx"
 )
 
-// unbounded lists operators whose result is a logit if it is the output of a click model,
-// because a probability would have limits.
+// unbounded lists operators whose result can be any number. If the output of a click model
+// is such a result, it is a logit and not a probability.
 var unbounded = []string{"Gemm", "MatMul", "Add", "Sub", "Sum", "ReduceSum", "ReduceMean", "Neg", "Einsum", "Conv"}
 
-// severalError says that the output has several numbers, count of them on its first axis.
+// severalError says that the output has several numbers. count is the size of its first
+// axis.
 type severalError struct {
 	error
 	count int
@@ -21,8 +22,8 @@ type severalError struct {
 
 func (e *severalError) Unwrap() error { return e.error }
 
-// logit sets the output of the head to the logit, and describes how it follows from the
-// output of the file, which is v.
+// logit sets the output of the head to the logit. It describes how the logit follows from v,
+// the output of the file.
 func (b *builder) logit(v *value, o Options) (string, error) {
 	name := onnx.Quote(b.output)
 	if err := b.materialise(v, &step{name: b.output, op: "output"}); err != nil {
@@ -91,7 +92,8 @@ type trail struct {
 	element int
 }
 
-// back goes back over operators that only move elements. It returns nil at an input.
+// back follows the element over operators that only move elements, and returns the node
+// that computed it. It returns nil if the element is one of an input.
 func (t *trail) back() (*graph.Node, error) {
 	producers := map[graph.Value]int{}
 	for i, n := range t.head.Nodes {
@@ -125,7 +127,7 @@ func (t *trail) back() (*graph.Node, error) {
 			return n, nil
 		}
 		if !found {
-			return nil, fmt.Errorf("node %s makes it constant", onnx.Quote(n.Name))
+			return nil, fmt.Errorf("node %s sets it to 0 in every row", onnx.Quote(n.Name))
 		}
 	}
 }
@@ -146,8 +148,8 @@ func (t *trail) pick() (graph.Value, error) {
 	return one[0], nil
 }
 
-// difference sets the output of the head to the logit of a Softmax of two classes. ok is
-// false if there are more classes.
+// difference sets the output of the head to the logit of a Softmax of two classes, which is
+// the difference of its inputs. ok is false if the number of classes is not two.
 func (t *trail) difference(n *graph.Node) (text string, ok bool, err error) {
 	shape := t.head.Values[n.Inputs[0]].Shape
 	axis := int64(-1)

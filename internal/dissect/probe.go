@@ -12,13 +12,14 @@ import (
 	"shaver/internal/onnx"
 )
 
-// maxBound bounds the inputs that are found to be offsets of bags.
+// maxBound bounds the number of inputs that are offsets of bags.
 const maxBound = 1 << 10
 
+// dissect repeats attempt until no more inputs are found to be the offsets of bags.
 func dissect(m *onnx.Model, o Options) (*Network, error) {
-	bound := map[string]bool{}
+	bound, all := map[string]bool{}, newCommon()
 	for {
-		n, err := attempt(m, o, bound)
+		n, err := attempt(m, o, bound, all)
 		var found *bindError
 		if !errors.As(err, &found) {
 			return n, err
@@ -30,12 +31,15 @@ func dissect(m *onnx.Model, o Options) (*Network, error) {
 	}
 }
 
-// maxWork bounds the multiplications of a row. The largest click models take a hundredth.
-const maxWork = 1 << 32
+// maxWork bounds the multiplications of the rows of a build, in addition to 256 for each
+// element of the tensors that the file has. graph.Graph.Run does a few hundred million in a
+// second.
+const maxWork = 1 << 27
 
-// attempt takes m apart. bound are the inputs that are known to be the offsets of bags.
-func attempt(m *onnx.Model, o Options, bound map[string]bool) (*Network, error) {
-	p, err := newPlan(m, o, bound)
+// attempt takes m apart. bound is the set of inputs that are known to be the offsets of
+// bags.
+func attempt(m *onnx.Model, o Options, bound map[string]bool, all *common) (*Network, error) {
+	p, err := newPlan(m, o, bound, all)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +52,7 @@ func attempt(m *onnx.Model, o Options, bound map[string]bool) (*Network, error) 
 		return n, err
 	}
 	// The file may have been exported for a fixed number of rows.
-	if q, other := newPlan(m, o, bound); other == nil && q.fix(several.count) {
+	if q, other := newPlan(m, o, bound, all); other == nil && q.fix(several.count) {
 		if n, other := q.several(o); other == nil {
 			n.Notes = append(n.Notes, fmt.Sprintf("the file was exported for batches of %d rows", several.count))
 			return n, nil
@@ -57,89 +61,90 @@ func attempt(m *onnx.Model, o Options, bound map[string]bool) (*Network, error) 
 	return nil, err
 }
 
-// single takes a file apart that has no batch axis, or one of size 1.
+// single takes apart a file that has no batch axis, or one of size 1.
 func (p *plan) single(o Options) (*Network, error) {
-	b, v, err := p.build(1)
+	one, err := p.probe(1)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := newProbe(b, v); err != nil {
-		return nil, err
-	}
-	return b.finish(v, o)
+	return one.finish(o)
 }
 
-// several takes a file apart that was exported for a fixed number of rows.
+// several takes apart a file that was exported for a fixed number of rows.
 func (p *plan) several(o Options) (*Network, error) {
-	b, v, err := p.build(p.fixed)
+	all, err := p.probe(p.fixed)
 	if err != nil {
 		return nil, err
 	}
-	all, err := newProbe(b, v)
-	if err != nil {
-		return nil, err
-	}
-	if b, v, err = p.build(1); err != nil {
-		return nil, err
-	}
-	one, err := newProbe(b, v)
-	if err != nil {
-		return nil, err
-	}
-	if err := compare(one, all, all); err != nil {
-		return nil, err
-	}
-	return b.finish(v, o)
+	return p.compared(all, all, o)
 }
 
-// dynamic takes a file apart whose batch axis has no fixed size.
+// dynamic takes apart a file whose batch axis has no fixed size.
 func (p *plan) dynamic(o Options) (*Network, error) {
-	var probes []*probe // of 3 and 2 rows
-	var single error    // why there are none
-	for _, batch := range []int{3, 2} {
-		b, v, err := p.build(batch)
-		var found *bindError
-		if errors.As(err, &found) {
-			return nil, err
-		}
-		var pr *probe
-		if err == nil {
-			pr, err = newProbe(b, v)
-		}
-		if single = err; err != nil {
-			break
-		}
-		probes = append(probes, pr)
+	three, err := p.probe(3)
+	var two *probe
+	if err == nil {
+		two, err = p.probe(2)
 	}
-	if single != nil {
-		clear(p.decisions)
-		n, err := p.single(o)
-		if err == nil {
-			n.Notes = append(n.Notes, fmt.Sprintf("the graph computes one row at a time only, although the batch axis has no fixed size (%v)", single))
-		}
-		return n, err
+	if err == nil {
+		return p.compared(two, three, o)
 	}
-	b, v, err := p.build(1)
-	if err != nil {
+	var found *bindError
+	if errors.As(err, &found) {
 		return nil, err
 	}
-	one, err := newProbe(b, v)
-	if err != nil {
-		return nil, err
+	clear(p.decisions)
+	n, failure := p.single(o)
+	if failure != nil {
+		return nil, failure
 	}
-	if err := compare(one, probes[1], probes[0]); err != nil {
-		return nil, err
-	}
-	return b.finish(v, o)
+	n.Notes = append(n.Notes, fmt.Sprintf("the graph computes one row at a time only, although the batch axis has no fixed size (%v)", err))
+	return n, nil
 }
 
-// finish makes the output the logit and describes the network.
-func (b *builder) finish(v *value, o Options) (*Network, error) {
-	text, err := b.logit(v, o)
+// compared returns the network for one row, if it agrees with two and three (compare).
+func (p *plan) compared(two, three *probe, o Options) (*Network, error) {
+	one, err := p.probe(1)
 	if err != nil {
 		return nil, err
 	}
-	n, err := b.network()
+	if err := compare(one, two, three); err != nil {
+		return nil, err
+	}
+	return one.finish(o)
+}
+
+// probe is a build for some rows whose output is that of the file.
+type probe struct {
+	*builder
+	value *value // the output
+	shape []int  // of the output
+}
+
+// probe builds the head for a number of rows.
+func (p *plan) probe(batch int) (*probe, error) {
+	b, v, err := p.build(batch)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.materialise(v, &step{name: b.output, op: "output"}); err != nil {
+		return nil, err
+	}
+	b.head.Output = v.head
+	_, given := b.head.Folded()
+	if most := maxWork + 256*given; b.head.Work(most) > most {
+		return nil, fault.Inputf("output %s takes more than %d multiplications, expected a click model", onnx.Quote(b.output), most)
+	}
+	return &probe{b, v, b.head.Values[v.head].Shape}, nil
+}
+
+// finish makes the logit the output of the head, and describes the network.
+func (p *probe) finish(o Options) (*Network, error) {
+	text, err := p.logit(p.value, o)
+	if err != nil {
+		return nil, err
+	}
+	n, err := p.network()
 	if err != nil {
 		return nil, err
 	}
@@ -147,24 +152,7 @@ func (b *builder) finish(v *value, o Options) (*Network, error) {
 	return n, nil
 }
 
-// probe is a build for some rows whose output is that of the file.
-type probe struct {
-	*builder
-	shape []int // of the output
-}
-
-func newProbe(b *builder, v *value) (*probe, error) {
-	if err := b.materialise(v, &step{name: b.output, op: "output"}); err != nil {
-		return nil, err
-	}
-	b.head.Output = v.head
-	if b.head.Work(maxWork) > maxWork {
-		return nil, fault.Inputf("output %s takes more than %d multiplications for a row, expected a click model", onnx.Quote(b.output), int64(maxWork))
-	}
-	return &probe{b, b.head.Values[v.head].Shape}, nil
-}
-
-// run computes the output for rows whose contents are drawn from seeds.
+// run computes the output for rows whose contents are drawn from seeds, one for each row.
 func (p *probe) run(seeds ...uint64) (*graph.Tensor, error) {
 	places := map[graph.Value]place{}
 	offsets := map[graph.Value]int{}
@@ -192,9 +180,9 @@ func (p *probe) run(seeds ...uint64) (*graph.Tensor, error) {
 	return p.head.Run(inputs)
 }
 
-// compare checks that the rows of a batch do not touch each other: each row of the output
-// is that of a batch with this row only. two and three are batches of several rows, and may
-// be the same.
+// compare checks that the rows of a batch do not depend on each other. Each row of the
+// output must equal the output for this row alone. two and three are probes of several rows,
+// and may be the same.
 func compare(one, two, three *probe) error {
 	name := onnx.Quote(one.output)
 	axis := -1
@@ -208,7 +196,7 @@ func compare(one, two, three *probe) error {
 		}
 	}
 	if axis < 0 || axis == len(one.shape) {
-		return fault.Inputf("output %s has the shapes %v, %v and %v for 1, %d and %d rows, expected an axis with the rows: the rows must not depend on each other",
+		return fault.Inputf("output %s has the shapes %v, %v and %v for 1, %d and %d rows, expected an axis with the rows, and rows that do not depend on each other",
 			name, one.shape, two.shape, three.shape, two.batch, three.batch)
 	}
 	const a, b, c = 1, 2, 3
@@ -219,28 +207,28 @@ func compare(one, two, three *probe) error {
 		}
 		t, err := two.run(seeds...)
 		if err != nil {
-			return fault.Inputf("several rows: %w", err)
+			return fault.Inputf("computing several rows: %w", err)
 		}
 		results[i] = [2][]float64{slice(t, axis, 0), slice(t, axis, 1)}
 	}
 	t, err := one.run(a)
 	if err != nil {
-		return fault.Inputf("one row: %w", err)
+		return fault.Inputf("computing one row: %w", err)
 	}
 	for _, other := range [][]float64{results[0][0], results[1][0], results[2][1]} {
 		for i, want := range slice(t, axis, 0) {
 			if math.Abs(other[i]-want) > 1e-4*max(1, math.Abs(want)) || math.IsNaN(other[i]) != math.IsNaN(want) {
-				return fault.Inputf("output %s of a row depends on the other rows of its batch (%v alone, %v with another row), expected rows that do not touch each other", name, want, other[i])
+				return fault.Inputf("output %s of a row depends on the other rows of its batch (%v alone, %v with another row), expected independent rows", name, want, other[i])
 			}
 		}
 	}
 	if !slices.EqualFunc(results[0][0], results[1][0], func(x, y float64) bool { return x == y || math.IsNaN(x) && math.IsNaN(y) }) {
-		return fault.Inputf("output %s of a row depends on the other rows of its batch, expected rows that do not touch each other", name)
+		return fault.Inputf("output %s of a row depends on the other rows of its batch, expected independent rows", name)
 	}
 	return nil
 }
 
-// slice returns the elements of t at a place of an axis.
+// slice returns the elements of t at position at of an axis.
 func slice(t *graph.Tensor, axis, at int) []float64 {
 	inner := 1
 	for _, size := range t.Shape[axis+1:] {

@@ -18,14 +18,13 @@ type value struct {
 	list     bool // whether it is a sequence, which may be empty
 }
 
-// trace is a value that consists of elements. If it is computed, node is the operator that
-// computed it.
+// trace is a value that consists of elements.
 type trace struct {
 	kind     graph.Type
 	shape    []int
 	elements []*element
-	node     *step
-	output   int // which output of node
+	node     *step // operator that computed the value; nil = it is an input
+	output   int   // which output of node
 }
 
 // step is an operator in its newest form, with its inputs.
@@ -33,16 +32,19 @@ type step struct {
 	name       string
 	op         string
 	attributes graph.Attributes
-	inputs     []*value // nil = absent
-	added      []graph.Value
+	inputs     []*value      // nil = absent
+	added      []graph.Value // outputs in the head; nil = not added yet
 }
 
-// maxTraced bounds the elements of a value that does not come from a table.
-const maxTraced = 1 << 16
+const (
+	maxTraced = 1 << 16        // elements of a value that does not come from a table
+	maxTraces = 16 * maxTraced // elements of all such values, as builder.trace counts them
+)
 
+// inHead returns a value that is in the head already.
 func inHead(v graph.Value) *value { return &value{head: v} }
 
-// elementwise lists the operators that take ids to ids, and numbers to numbers, one by one.
+// elementwise is the set of operators that are applied to ids and numbers one by one.
 var elementwise = map[string]bool{
 	"Cast": true, "Add": true, "Sub": true, "Mul": true, "Div": true, "Mod": true, "Neg": true, "Abs": true, "Floor": true,
 	"Ceil": true, "Round": true, "Min": true, "Max": true, "Sum": true, "Clip": true, "Where": true, "Equal": true, "Less": true,
@@ -109,7 +111,7 @@ func (b *builder) add(s *step) ([]*value, error) {
 	return out, nil
 }
 
-// load reads a tensor into memory as a constant. reader is the node that needs it.
+// load makes the tensor of v a constant of the head. reader is the node that needs it.
 func (b *builder) load(v *value, reader string) error {
 	if b.readers[v.tensor] == "" {
 		b.readers[v.tensor] = reader
@@ -125,8 +127,19 @@ func (b *builder) load(v *value, reader string) error {
 		}
 		b.loaded[v.tensor] = t
 	}
-	v.head = b.head.AddConstant(t)
+	v.head = b.addConstant(v.tensor, t)
 	return nil
+}
+
+// addConstant adds t to the head, at most once for each key, which is what holds t in the
+// file. Otherwise a loop could add t many times, which would raise the limits of folding.
+func (b *builder) addConstant(key any, t *graph.Tensor) graph.Value {
+	v, ok := b.added[key]
+	if !ok {
+		v = b.head.AddConstant(t)
+		b.added[key] = v
+	}
+	return v
 }
 
 // load returns t as a tensor in memory.
@@ -153,14 +166,14 @@ func load(t *onnx.Tensor) (*graph.Tensor, error) {
 	return out, err
 }
 
-// applyTrace applies s to values of which at least one is traced. heads says whether
-// others depend on tables. It returns nil if s must be added to the head.
+// applyTrace applies s to values of which at least one has a trace. heads says whether
+// another one depends on tables. applyTrace returns nil if s must be added to the head.
 func (b *builder) applyTrace(s *step, heads bool) ([]*value, error) {
 	scratch, added, err := b.inferTrace(s)
 	if err != nil {
 		return nil, err
 	}
-	if len(scratch.Nodes) == 0 { // which is so for the shape of a value
+	if len(scratch.Nodes) == 0 { // the result is constant, such as the shape of a value
 		var out []*value
 		for _, v := range added {
 			out = append(out, inHead(b.head.AddConstant(scratch.Values[v].Constant)))
@@ -174,10 +187,9 @@ func (b *builder) applyTrace(s *step, heads bool) ([]*value, error) {
 	for i, v := range added {
 		info := scratch.Values[v]
 		count, err := graph.Count(info.Shape)
-		if err != nil || count > maxTraced || b.traced+count > 16*maxTraced {
-			return nil, fault.Inputf("node %s (%s): its result with the shape %v is too large for something that depends on inputs only", onnx.Quote(s.name), s.op, info.Shape)
+		if err != nil || count > maxTraced || !b.trace(count, 1) {
+			return nil, fault.Inputf("node %s (%s): its result with the shape %v is too large for a value that depends on inputs only", onnx.Quote(s.name), s.op, info.Shape)
 		}
-		b.traced += count
 		out = append(out, &value{head: graph.Absent, trace: &trace{kind: info.Type, shape: info.Shape, node: s, output: i}})
 	}
 	elements := make([][]*element, len(s.inputs))
@@ -200,13 +212,16 @@ func (b *builder) applyTrace(s *step, heads bool) ([]*value, error) {
 	case move(scratch, elements, out):
 		return out, nil
 	case elementwise[s.op] && len(out) == 1:
+		if count, _ := graph.Count(first.shape); !b.trace(count, 3) {
+			return nil, fault.Inputf("node %s (%s): the values that depend on inputs only have too many elements", onnx.Quote(s.name), s.op)
+		}
 		return out, compute(s, scratch, elements, first)
 	}
 	return nil, nil
 }
 
-// inferTrace applies s in a graph of its own, where all that depends on the row is an
-// input. It returns the graph and the outputs of s.
+// inferTrace applies s in a new graph, where all values that depend on the row are inputs.
+// It returns the graph and the outputs of s.
 func (b *builder) inferTrace(s *step) (*graph.Graph, []graph.Value, error) {
 	scratch := &graph.Graph{}
 	n := graph.Node{Name: s.name, Op: s.op, Attributes: s.attributes}
@@ -238,8 +253,8 @@ func (b *builder) inferTrace(s *step) (*graph.Graph, []graph.Value, error) {
 	return scratch, added, nil
 }
 
-// move gives the outputs of the only node of scratch their elements, and reports whether
-// the node only moves elements.
+// move sets the elements of the outputs of the only node of scratch, if that node only moves
+// elements. It reports whether it does.
 func move(scratch *graph.Graph, elements [][]*element, out []*value) bool {
 	return scratch.Relabel(&scratch.Nodes[0], func(output, input, at int) {
 		t := out[output].trace
@@ -251,8 +266,8 @@ func move(scratch *graph.Graph, elements [][]*element, out []*value) bool {
 	})
 }
 
-// compute gives the output of the only node of scratch, an elementwise operator, its
-// elements.
+// compute sets the elements of the output of the only node of scratch, which is an
+// elementwise operator.
 func compute(s *step, scratch *graph.Graph, elements [][]*element, out *trace) error {
 	places := make([][]int64, len(s.inputs))
 	for i, v := range s.inputs {
@@ -290,8 +305,8 @@ func zeroOf(kind graph.Type) *graph.Tensor {
 	return t
 }
 
-// broadcast returns for each element of the shape to the element of the shape from that it
-// reads.
+// broadcast returns, for each element of the shape to, the position of the element of the
+// shape from that ONNX's broadcasting reads.
 func broadcast(from, to []int) ([]int64, error) {
 	count, err := graph.Count(from)
 	if err != nil {
@@ -312,7 +327,7 @@ func broadcast(from, to []int) ([]int64, error) {
 	return out[0].Ints, nil
 }
 
-// materialise makes v a value of the head, which s needs.
+// materialise adds v to the head, because s reads it.
 func (b *builder) materialise(v *value, s *step) error {
 	if v.head != graph.Absent {
 		return nil

@@ -9,15 +9,15 @@ import (
 	"shaver/internal/graph"
 )
 
-// compiler builds a program. Rows are numbered by int32.
+// compiler builds a program.
 type compiler struct {
 	g         *graph.Graph
 	p         *Program
 	values    []*value         // by graph.Value; nil = not computed yet, not needed any more, or constant
-	uses      []int            // by graph.Value: number of inputs of later nodes that are the value
+	uses      []int            // by graph.Value: how often the current and later nodes read it
 	readers   []int            // by graph.Value: the last node that reads it, -1 = none
-	fused     []bool           // by node: computed together with an earlier node
-	varies    []bool           // by row: depends on a player
+	fused     []bool           // by node: whether an earlier node's step computes it
+	varies    []bool           // by row: whether it depends on a player
 	owner     []*region        // by row; nil = the row is never freed
 	made      []*region        // regions of the current node
 	free      []span           // free rows, ascending, none adjacent
@@ -31,14 +31,14 @@ type value struct {
 	regions []*region // the regions of these rows
 }
 
-// region is rows that were allocated together. They become free when no value has elements
-// in them that may still be read.
+// region is a span of rows that were allocated together. It becomes free when no value that
+// a later node reads has elements in it.
 type region struct {
 	span
-	values int // number of such values
+	values int // number of values with elements in it
 }
 
-// span is n rows from row first on.
+// span is the rows first to first+n-1.
 type span struct{ first, n int32 }
 
 func newCompiler(g *graph.Graph, players []graph.Value) (*compiler, error) {
@@ -59,7 +59,7 @@ func newCompiler(g *graph.Graph, players []graph.Value) (*compiler, error) {
 	}
 	c.uses[g.Output]++
 	if out := &g.Values[g.Output]; out.Type != graph.Float || elements(out.Shape) != 1 {
-		return nil, fmt.Errorf("output %s has shape %v: expected one number for each row", out.Name, out.Shape)
+		return nil, fmt.Errorf("output %s has shape %v, expected one number for each row", out.Name, out.Shape)
 	}
 	for _, v := range players {
 		if !slices.Contains(g.Inputs, v) {
@@ -89,7 +89,7 @@ func (c *compiler) input(v graph.Value, player bool) error {
 	case c.values[v] != nil:
 		return fmt.Errorf("input %s is listed twice", info.Name)
 	case info.Type != graph.Float:
-		return fmt.Errorf("input %s has a type other than float", info.Name)
+		return fmt.Errorf("input %s has type %v, expected %v", info.Name, info.Type, graph.Float)
 	}
 	rows := c.extend(elements(info.Shape), player)
 	if c.err != nil {
@@ -127,6 +127,7 @@ func (c *compiler) node(i int) error {
 	return c.err
 }
 
+// compile compiles a node that is not fused with an earlier one.
 func (c *compiler) compile(n *graph.Node) error {
 	if moved, err := c.relabel(n); moved || err != nil {
 		return err
@@ -151,6 +152,7 @@ func (c *compiler) release(v graph.Value) {
 	c.values[v] = nil
 }
 
+// finish returns the program after all nodes are compiled.
 func (c *compiler) finish() (*Program, error) {
 	rows := c.read(c.g.Output)
 	if c.err != nil {
@@ -171,7 +173,7 @@ func (c *compiler) constant(v graph.Value) *graph.Tensor {
 // shape returns the shape of v.
 func (c *compiler) shape(v graph.Value) []int { return c.g.Values[v].Shape }
 
-// read returns the rows of v. Those of a constant are set by NewRunner.
+// read returns the rows of v. NewRunner sets the rows of constants.
 func (c *compiler) read(v graph.Value) []int32 {
 	if t := c.constant(v); t != nil {
 		rows := make([]int32, elements(t.Shape))
@@ -220,7 +222,7 @@ func number(t *graph.Tensor, i int) float32 {
 	return 0
 }
 
-// splat returns the row that has the value x in all states.
+// splat returns a row that has the value x in all states.
 func (c *compiler) splat(x float32) int32 {
 	bits := math.Float32bits(x)
 	row, ok := c.constants[bits]
@@ -247,7 +249,7 @@ func (c *compiler) set(v graph.Value, rows []int32) {
 	c.values[v] = at
 }
 
-// take returns the rows of v, which another call of set replaces.
+// take returns the rows of v. The caller then calls set with other rows.
 func (c *compiler) take(v graph.Value) []int32 {
 	old := c.values[v]
 	for _, r := range old.regions {
@@ -268,8 +270,9 @@ func (c *compiler) depends(lists ...[]int32) bool {
 	return false
 }
 
-// allocate returns n adjacent rows for what is computed from the given rows. If these
-// depend on a player, the new rows may have been in use before.
+// allocate returns n adjacent rows for the results of a step that reads the rows from. If
+// these depend on a player, the result may contain rows that an earlier value has freed.
+// Otherwise it has new rows, because Run must not overwrite what Prepare computes.
 func (c *compiler) allocate(n int, from ...[]int32) []int32 {
 	if !c.depends(from...) {
 		return c.extend(n, false)
@@ -299,8 +302,9 @@ func (c *compiler) allocate(n int, from ...[]int32) []int32 {
 	return rows
 }
 
-// target returns rows for results that have one element for each of rows, which are elements
-// of v. These are rows themselves if nothing reads them later. from are the other operands.
+// target returns rows for the results of a step that computes one row from each of rows,
+// which are elements of v. from are its other operands. If nothing reads rows later, target
+// returns rows themselves.
 func (c *compiler) target(v graph.Value, rows []int32, from ...[]int32) []int32 {
 	if c.last(v, rows) {
 		return rows
@@ -308,9 +312,9 @@ func (c *compiler) target(v graph.Value, rows []int32, from ...[]int32) []int32 
 	return c.allocate(len(rows), append(from, rows)...)
 }
 
-// last reports whether rows, elements of v, may be overwritten by the current node: only
-// this node still reads v, nothing else has elements in its regions, and no row occurs
-// twice.
+// last reports whether the current node may overwrite rows, which are elements of v. It may
+// if only this node still reads v, no other value has elements in the regions of v, and no
+// row occurs twice.
 func (c *compiler) last(v graph.Value, rows []int32) bool {
 	if c.constant(v) != nil || c.uses[v] != 1 || c.values[v] == nil || len(c.values[v].rows) != len(rows) {
 		return false
@@ -346,7 +350,7 @@ func (c *compiler) extend(n int, varies bool) []int32 {
 	return s.list()
 }
 
-// insert adds rows to the free ones.
+// insert adds s to the free rows.
 func (c *compiler) insert(s span) {
 	if s.n == 0 {
 		return
@@ -392,7 +396,7 @@ func (c *compiler) relabel(n *graph.Node) (moved bool, err error) {
 	return moved, c.err
 }
 
-// elements returns the product of shape.
+// elements returns the number of elements of a shape.
 func elements(shape []int) int {
 	n := 1
 	for _, size := range shape {
@@ -411,8 +415,8 @@ func contiguous(rows []int32) bool {
 	return true
 }
 
-// pick returns the elements of list with the given positions.
-func pick[E any](list []E, positions []int32) []E {
+// pick returns the elements of list at the given positions.
+func pick[E any, P int | int32](list []E, positions []P) []E {
 	picked := make([]E, len(positions))
 	for i, p := range positions {
 		picked[i] = list[p]

@@ -9,9 +9,8 @@ import (
 	"shaver/internal/kernel"
 )
 
-// grouped returns the elements of an array of the given shape so that those that differ
-// only in their index along the given axes follow each other. It returns the positions,
-// and the number of elements of a group.
+// grouped returns the positions of the elements of an array, ordered by groups. A group has
+// n elements, which differ only in their index along the given axes.
 func grouped(shape []int, axes []int) (positions []int32, n int) {
 	strides := stridesOf(shape)
 	var size, step []int
@@ -55,14 +54,14 @@ func reduction(f func(c *compiler, x []int32, n int) []int32) compileFunc {
 		}
 		positions, size := grouped(shape, axes)
 		if size == 0 || len(positions) == 0 {
-			return errors.New("the input is empty")
+			return errors.New("the input has no elements")
 		}
 		c.set(n.Outputs[0], f(c, pick(c.read(n.Inputs[0]), positions), size))
 		return nil
 	}
 }
 
-// meanOf returns the mean of each n rows.
+// meanOf returns the mean of each n successive rows of x.
 func (c *compiler) meanOf(x []int32, n int) []int32 {
 	if n == 1 {
 		return x
@@ -83,8 +82,8 @@ func spread(rows []int32, n int) []int32 {
 	return all
 }
 
-// exponents returns e^(x-largest), where largest is the largest of each n rows, the sums
-// of each n of them, and largest.
+// exponents returns e^(x-largest), the sums of each n successive rows of it, and largest,
+// which is the largest of each n successive rows of x.
 func (c *compiler) exponents(x []int32, n int) (e, sum, largest []int32) {
 	largest = c.reduce(kernel.Largest, x, n)
 	e = c.combine(kernel.Subtract, x, spread(largest, n))
@@ -129,7 +128,7 @@ func softmax(c *compiler, n *graph.Node) error {
 	return nil
 }
 
-// place returns the list whose elements at the given positions are rows.
+// place returns a list that has rows[i] at positions[i].
 func place(rows, positions []int32) []int32 {
 	all := make([]int32, len(rows))
 	for i, p := range positions {

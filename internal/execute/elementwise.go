@@ -9,7 +9,7 @@ import (
 	"shaver/internal/kernel"
 )
 
-// The steps that apply a function of package kernel to lists of rows.
+// The steps that compute lists of rows.
 type (
 	applyStep struct {
 		f      kernel.Function
@@ -69,7 +69,7 @@ func (s *slowStep) run(arena kernel.Block, states int) {
 	}
 }
 
-// emit appends a step that reads the given rows.
+// emit appends a step to the program. from are the rows that it reads.
 func (c *compiler) emit(s step, from ...[]int32) {
 	switch {
 	case c.err != nil:
@@ -80,7 +80,7 @@ func (c *compiler) emit(s step, from ...[]int32) {
 	}
 }
 
-// apply returns rows of f(x). It computes the function of a row that occurs several times
+// apply returns rows of f(x). If a row occurs in x several times, its function is computed
 // once.
 func (c *compiler) apply(f kernel.Function, x []int32) []int32 {
 	distinct, at := distinct(x)
@@ -110,8 +110,8 @@ func (c *compiler) combineTo(out []int32, op kernel.Operation, x, y []int32) {
 	}
 }
 
-// affine returns rows of scale*x + offset. A list of one number stands for the same number
-// for all rows.
+// affine returns rows of scale*x + offset. If scale or offset has one number, it holds for
+// all rows.
 func (c *compiler) affine(x []int32, scale, offset []float32) []int32 {
 	out := c.allocate(len(x), x)
 	c.affineTo(out, x, scale, offset)
@@ -132,7 +132,7 @@ func (c *compiler) affineTo(out, x []int32, scale, offset []float32) {
 	c.emit(&affineStep{kernel.NewElements(out), kernel.NewElements(x), scale, offset}, x)
 }
 
-// reduce returns one row for each n rows of x.
+// reduce returns one row for each n successive rows of x.
 func (c *compiler) reduce(op kernel.Reduction, x []int32, n int) []int32 {
 	out := c.allocate(len(x)/n, x)
 	if len(x) > 0 {
@@ -148,10 +148,11 @@ func (c *compiler) slow(f func(x, y float64) float64, x, y []int32) []int32 {
 	return out
 }
 
-// same returns n rows with the value x.
+// same returns a list of n rows with the value x.
 func (c *compiler) same(x float32, n int) []int32 { return slices.Repeat([]int32{c.splat(x)}, n) }
 
-// distinct returns the different rows of x, and the position in them of each element of x.
+// distinct returns the rows of x without repetitions, and the position in them of each
+// element of x.
 func distinct(x []int32) (rows, at []int32) {
 	at = make([]int32, len(x))
 	known := make(map[int32]int32, len(x))
@@ -186,14 +187,14 @@ func function(f kernel.Function) compileFunc {
 	})
 }
 
-// slowly compiles an operator that package kernel does not have.
+// slowly compiles an operator whose function package kernel does not have.
 func slowly(f func(x float64) float64) compileFunc {
 	return unary(func(c *compiler, _ *graph.Node, x []int32) []int32 {
 		return c.slow(func(x, _ float64) float64 { return f(x) }, x, x)
 	})
 }
 
-// binary compiles an operator of two or more inputs, which f combines from left to right.
+// binary compiles an operator that combines its inputs with f, from left to right.
 func binary(f func(c *compiler, x, y []int32) []int32) compileFunc {
 	return func(c *compiler, n *graph.Node) error {
 		shape := c.shape(n.Outputs[0])
@@ -225,8 +226,9 @@ func operation(op kernel.Operation) compileFunc {
 	}
 }
 
-// arithmetic compiles an operation with two inputs, of which one may be constant: of gives
-// scale and offset for a constant on the right, and with swapped set for one on the left.
+// arithmetic compiles an operation. If one of its two inputs is a constant x, the operation
+// is scale*v + offset for the other input v. of returns scale and offset. swapped is true if
+// the constant is the left input.
 func arithmetic(op kernel.Operation, of func(x float32, swapped bool) (scale, offset float32)) compileFunc {
 	general := operation(op)
 	return func(c *compiler, n *graph.Node) error {
@@ -262,8 +264,8 @@ func (c *compiler) affineNode(n *graph.Node, v graph.Value, scale, offset []floa
 	c.set(n.Outputs[0], out)
 }
 
-// multiplyAdd compiles a product together with the sum that alone reads it, and reports
-// whether there is such a sum.
+// multiplyAdd compiles a product together with an Add, if only that Add reads the product.
+// It reports whether there is such an Add.
 func (c *compiler) multiplyAdd(n *graph.Node, shape []int) bool {
 	i, next := c.only(n.Outputs[0])
 	if next == nil || next.Op != "Add" || !slices.Equal(c.shape(next.Outputs[0]), shape) {
@@ -314,7 +316,7 @@ func clip(c *compiler, n *graph.Node) error {
 	return nil
 }
 
-// cast compiles Cast. A bool is 0 or 1, and a whole number is a float32.
+// cast compiles Cast. In an arena a bool is 0 or 1, and a whole number is a float32.
 func cast(c *compiler, n *graph.Node) error {
 	from, to := c.g.Values[n.Inputs[0]].Type, c.g.Values[n.Outputs[0]].Type
 	rows := c.read(n.Inputs[0])
@@ -328,7 +330,7 @@ func cast(c *compiler, n *graph.Node) error {
 	return nil
 }
 
-// not returns 1-x.
+// not returns rows of 1-x.
 func (c *compiler) not(x []int32) []int32 { return c.affine(x, []float32{-1}, []float32{1}) }
 
 // divide compiles Div. A division by a constant is a product with its reciprocal.
@@ -381,7 +383,7 @@ func power(c *compiler, n *graph.Node) error {
 	return nil
 }
 
-// modulo compiles Mod of floats, which have the sign of the dividend.
+// modulo compiles Mod of floats. The result has the sign of the dividend.
 func modulo(c *compiler, n *graph.Node) error {
 	if c.g.Values[n.Outputs[0]].Type != graph.Float {
 		return errors.New("a division of whole numbers depends on the row")

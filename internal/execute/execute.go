@@ -1,15 +1,15 @@
 // Package execute computes the graph of a model for up to 48 states at a time. A state is
 // one setting of the graph's inputs, such as a row of a batch or a step of a walk.
 //
-// All values are rows of one kernel.Block, the arena. A row holds one element of a value in
-// all states. Operators that only move elements, such as Transpose, Slice or Concat, become
-// lists of row numbers when the graph is compiled. They cost nothing. Products with
-// constant matrices use kernel.Outputs. To the last bit, the result of a state depends on
-// that state alone.
+// All values are in one kernel.Block, the arena. A row of the arena holds one element of a
+// value in all states. Operators that only move elements, such as Transpose, Slice or
+// Concat, become lists of row numbers when the graph is compiled. They take no time in Run.
+// Products with constant matrices use kernel.Linear. To the last bit, the result of a state
+// depends on that state alone.
 //
 // Inputs are of two kinds. The elements of the players' inputs differ from state to state.
-// The other inputs are constants of a row of data. What depends only on these is computed
-// once for each row of data.
+// The other inputs are constants of a row of data. Values that depend only on these are
+// computed once for each row of data.
 package execute
 
 import (
@@ -28,9 +28,9 @@ type Program struct {
 	others    int // number of elements of the other inputs
 	rows      int // number of rows of the arena
 	constants []constant
-	once      []step // what depends on no player
-	each      []step // what depends on a player
-	output    int32  // row of the logit
+	once      []step // steps whose results depend on no player
+	each      []step // steps whose results depend on a player
+	output    int32  // row of the output
 	products  int    // see Products
 }
 
@@ -53,14 +53,14 @@ func (p *Program) Players() int { return p.players }
 // Others returns the number of elements of the other inputs.
 func (p *Program) Others() int { return p.others }
 
-// Products returns the number of multiplications in the products of matrices that a state
-// needs. It leaves out what depends on no player.
+// Products returns the number of multiplications in the products of matrices for a state.
+// It leaves out products that depend on no player.
 func (p *Program) Products() int { return p.products }
 
 // Compile returns a program that computes the output of g, which must have one element of
 // type Float. players are the inputs whose elements are the players, in order. All other
-// inputs are constants of a row. Compile keeps g's constants and does not change g. An error names the
-// node that cannot be compiled.
+// inputs are constants of a row. The program shares g's constants. Compile does not change
+// g. An error names the node that cannot be compiled.
 func Compile(g *graph.Graph, players []graph.Value) (*Program, error) {
 	c, err := newCompiler(g, players)
 	if err != nil {
@@ -91,7 +91,8 @@ func (p *Program) NewRunner() *Runner {
 	return r
 }
 
-// slack is the number of rows after the last row of an arena. Products may read them.
+// slack is the number of rows of an arena after those of its program. At levels with digits,
+// kernel.Outputs.Product reads blocks of 64 inputs, and may therefore read these rows.
 const slack = 64
 
 // Players returns the elements of the players' inputs, in order. The caller sets them
@@ -106,8 +107,8 @@ func (r *Runner) Others() kernel.Block {
 	return r.arena[r.p.players*kernel.States : (r.p.players+r.p.others)*kernel.States]
 }
 
-// Prepare computes what depends only on Others, in the given number of states. It must be
-// called after NewRunner, and whenever the elements of Others have changed.
+// Prepare computes the values that depend only on Others, in the given number of states. It
+// must be called after NewRunner, and whenever the elements of Others have changed.
 func (r *Runner) Prepare(states int) {
 	for _, s := range r.p.once {
 		s.run(r.arena, states)

@@ -65,8 +65,8 @@ func (b *builder) sum(v graph.Value) {
 	b.Output = b.node("ReduceSum", graph.Attributes{"keepdims": int64(0)}, v)
 }
 
-// check compares a program for the graph with the graph's own evaluation in some states.
-// The first states run together, and must give the same bits alone.
+// check compares a program for the graph with graph.Graph.Run in some states. The states run
+// together, and each must give the same bits alone.
 func (b *builder) check(players []graph.Value, states int, tolerance float64) {
 	b.t.Helper()
 	p, err := execute.Compile(b.Graph, players)
@@ -134,13 +134,13 @@ func (b *builder) check(players []graph.Value, states int, tolerance float64) {
 	}
 }
 
-// operand is an input of an operator in a test. Its elements are numbers unless ints is set.
+// operand is an input of an operator in a test.
 type operand struct {
 	shape []int
-	ints  []int64 // constant
-	bool  bool
-	plus  bool // above 0
-	fixed bool // always a constant
+	ints  []int64 // elements of a constant of whole numbers; nil = the operand is random
+	bool  bool    // whether the elements are bools; otherwise they are numbers
+	plus  bool    // whether the elements are above 0
+	fixed bool    // whether the operand is always constant
 }
 
 func number(shape ...int) operand   { return operand{shape: shape} }
@@ -252,10 +252,10 @@ const (
 	kinds
 )
 
-// Each operator gives what package graph defines, whichever of its inputs are players,
-// constants of the row, or constants.
+// Each operator gives the results that package graph defines. Each of its inputs may be
+// players, constants of the row, or constant.
 func TestOperators(t *testing.T) {
-	tested := map[string]bool{"Cast": true} // by sum
+	tested := map[string]bool{"Cast": true} // builder.sum adds one
 	for i, test := range operatorTests {
 		tested[test.op] = true
 		free := 0
@@ -279,8 +279,8 @@ func TestOperators(t *testing.T) {
 	}
 }
 
-// folded are operators of package graph that only move elements, as others that the tests
-// cover, or that are always constant.
+// folded are operators of package graph that only move elements, as others in operatorTests
+// do, or whose results are always constant.
 var folded = []string{"Constant", "ConstantOfShape", "Dropout", "EyeLike", "Flatten", "GatherElements", "Identity", "NonZero", "Range", "Reshape", "ScatterElements", "ScatterND", "Shape", "Size", "Split", "Squeeze", "Unsqueeze"}
 
 func (test *operatorTest) run(t *testing.T, seed uint64, combination int) {
@@ -321,7 +321,8 @@ func (test *operatorTest) run(t *testing.T, seed uint64, combination int) {
 	b.check(players, 20, 2e-5)
 }
 
-// Random graphs, in which rows of the arena are reused, give what package graph computes.
+// Random graphs give the results of graph.Graph.Run, although values reuse the rows of
+// earlier ones.
 func TestRandomGraphs(t *testing.T) {
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -331,9 +332,8 @@ func TestRandomGraphs(t *testing.T) {
 	}
 }
 
-// Reusing rows of the arena changes no bit: random graphs give what they give if each
-// result has rows of its own. Half of the inputs are constants of a row. SHAVER_LONG=1 tries
-// 5000 graphs.
+// Random graphs give the same bits as with CompileApart, so reusing rows of the arena changes
+// nothing. Half of the inputs are constants of a row. SHAVER_LONG=1 tries 5000 graphs.
 func TestReuse(t *testing.T) {
 	graphs, reused := uint64(150), 0
 	if os.Getenv("SHAVER_LONG") == "1" {
@@ -355,8 +355,8 @@ func TestReuse(t *testing.T) {
 		if programs[0].Rows() < programs[1].Rows() {
 			reused++
 		}
-		// Rows of data and blocks of states, as in walks: what is left in the arena of the
-		// one before must not matter.
+		// Several rows of data and blocks of states, as in walks. What an earlier one leaves
+		// in the arena must not matter.
 		for row := range 3 {
 			in := b.tensor([]int{programs[0].Others()}).Floats
 			for _, r := range runners {
@@ -382,7 +382,7 @@ func TestReuse(t *testing.T) {
 						t.Fatalf("graph %d, row %d, block %d, state %d: %v, expected %v", seed, row, block, s, got[0][s], got[1][s])
 					}
 				}
-				// The last state alone.
+				// The last state gives the same bits alone.
 				one, r := make([]float64, 1), runners[0]
 				for k := range programs[0].Players() {
 					r.Players().Element(k)[0] = in[(k+1)*states-1]
@@ -398,8 +398,8 @@ func TestReuse(t *testing.T) {
 	}
 }
 
-// randomHead makes a random graph of about n operators with the inputs x, y and z, of which
-// it returns those that are players.
+// randomHead makes a random graph of about n operators with the inputs x, y and z. It returns
+// the inputs that are players.
 func (b *builder) randomHead(n int) []graph.Value {
 	shape := []int{1, 6, 4}
 	values := []graph.Value{b.AddInput("x", graph.Float, shape), b.AddInput("y", graph.Float, shape), b.AddInput("z", graph.Float, shape)}
@@ -459,7 +459,7 @@ func (b *builder) random(values []graph.Value) graph.Value {
 	case 10:
 		return b.node("Transpose", attribute("perm", []int64{0, 2, 1}), b.node("Reshape", nil, pick(), b.ints(1, 4, 6)))
 	default:
-		return b.node("Einsum", attribute("equation", "bik,bjk,->bij"[:7]+"->bij"), pick(), b.node("Reshape", nil, b.constant(1, 4, 4), b.ints(1, 4, 4)))
+		return b.node("Einsum", attribute("equation", "bik,bjk->bij"), pick(), b.node("Reshape", nil, b.constant(1, 4, 4), b.ints(1, 4, 4)))
 	}
 }
 
@@ -551,7 +551,7 @@ func TestSharing(t *testing.T) {
 	}
 }
 
-// What a program cannot compute is an error that names the node or the value.
+// A graph that cannot be compiled is refused with an error that names the node or the value.
 func TestCompileErrors(t *testing.T) {
 	for name, test := range map[string]struct {
 		build func(b *builder) []graph.Value
@@ -597,8 +597,8 @@ func TestCompileErrors(t *testing.T) {
 	}
 }
 
-// Operators with operands of any number, type, shape and origin are refused, or give what
-// package graph computes.
+// An operator with operands of any number, type, shape and origin is refused, or gives the
+// result of package graph.
 func TestAnyOperands(t *testing.T) {
 	computed := 0
 	for i, op := range graph.Operators() {

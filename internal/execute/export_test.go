@@ -2,8 +2,8 @@ package execute
 
 import "shaver/internal/graph"
 
-// CompileApart is Compile, except that each result has rows of its own: a row is computed
-// by one step only.
+// CompileApart is Compile, except that each result has rows of its own. Only one step
+// computes a row.
 func CompileApart(g *graph.Graph, players []graph.Value) (*Program, error) {
 	c, err := newCompiler(g, players)
 	if err != nil {
@@ -23,7 +23,7 @@ func CompileApart(g *graph.Graph, players []graph.Value) (*Program, error) {
 	return c.finish()
 }
 
-// forever is added to the number of values of a region that is never freed.
+// forever is added to the number of values of a region, so that it is never freed.
 const forever = 1 << 40
 
 // Rows returns the number of rows of the arena.

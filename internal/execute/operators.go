@@ -7,11 +7,12 @@ import (
 	"shaver/internal/kernel"
 )
 
-// compileFunc compiles a node of one operator. Memory that runs out is in compiler.err.
+// compileFunc compiles a node of one operator. Errors about the size of the arena are in
+// compiler.err.
 type compileFunc func(c *compiler, n *graph.Node) error
 
-// operators has the operators that compute something. Those that only move elements are
-// known to package graph.
+// operators has the operators that compute something. graph.Graph.Relabel handles those that
+// only move elements.
 var operators map[string]compileFunc
 
 func init() {
@@ -101,7 +102,7 @@ func init() {
 	}
 }
 
-// elu returns gamma*x for x >= 0 and gamma*alpha*(e^(scale*x)-1) for other x.
+// elu returns rows of gamma*x for x >= 0 and gamma*alpha*(e^(scale*x)-1) for other x.
 func (c *compiler) elu(x []int32, scale, alpha, gamma float32) []int32 {
 	zero := c.same(0, len(x))
 	e := c.combine(kernel.Minimum, x, zero)
@@ -113,7 +114,7 @@ func (c *compiler) elu(x []int32, scale, alpha, gamma float32) []int32 {
 	return c.combine(kernel.Add, e, y)
 }
 
-// limit returns x limited to [0, 1].
+// limit returns rows of min(max(x, 0), 1).
 func (c *compiler) limit(x []int32) []int32 {
 	return c.combine(kernel.Minimum, c.combine(kernel.Maximum, x, c.same(0, len(x))), c.same(1, len(x)))
 }

@@ -20,10 +20,10 @@ type contraction struct {
 	left, right []int32 // [batch, m, k] and [batch, n, k]
 	out         graph.Value
 	place       []int32   // position in out of each result, [batch, m, n]; nil = in order
-	scale       float32   // factor of the results; 0 = 1; only with a constant operand
+	scale       float32   // factor of the products, without the bias; 0 = 1; only with a constant operand
 	bias        []float32 // added to each element of out; nil = 0; only with a constant operand
-	relu        bool
-	alone       bool // following nodes are not taken in
+	relu        bool      // whether the result is max(out, 0); only with a constant operand
+	alone       bool      // whether absorb must not extend it
 }
 
 // swapped returns the contraction with its operands exchanged.
@@ -46,8 +46,7 @@ func (x *contraction) swapped() *contraction {
 	return &y
 }
 
-// contract compiles x. If an operand is constant and x is not alone, it also takes in the
-// nodes after x that add a bias or are a ReLU.
+// contract compiles x. If an operand is constant, x may absorb the nodes after it.
 func (c *compiler) contract(x *contraction) {
 	if c.constant(x.b) == nil && c.constant(x.a) != nil {
 		x = x.swapped()
@@ -67,7 +66,7 @@ func (c *compiler) contract(x *contraction) {
 		wanted = slices.Clone(out)
 		for i := range wanted {
 			if row, column := i/x.n%x.m, i%x.n; column > row {
-				out[i], wanted[i] = out[i+(column-row)*(x.n-1)], kernel.Left
+				out[i], wanted[i] = out[i+(column-row)*(x.n-1)], kernel.Discarded
 			}
 		}
 	}
@@ -90,8 +89,8 @@ func (c *compiler) setPlaced(x *contraction, rows []int32) {
 	c.set(x.out, rows)
 }
 
-// weigh compiles a contraction whose right operand is constant. left is the rows of the
-// other.
+// weigh compiles a contraction whose right operand is constant. left are the rows of the
+// left operand.
 func (c *compiler) weigh(x *contraction, left []int32) {
 	if !x.alone {
 		c.absorb(x)
@@ -109,7 +108,7 @@ func (c *compiler) weigh(x *contraction, left []int32) {
 		if bias != nil {
 			unit = bias[b*x.n : (b+1)*x.n]
 		}
-		same := 1 // elements of the batch with the same layer
+		same := 1 // elements of the batch with the same weights and bias
 		for b+same < x.batch && slices.Equal(w, weights[(b+same)*x.n*x.k:(b+same+1)*x.n*x.k]) && (bias == nil || slices.Equal(unit, bias[(b+same)*x.n:(b+same+1)*x.n])) {
 			same++
 		}
@@ -120,12 +119,12 @@ func (c *compiler) weigh(x *contraction, left []int32) {
 	c.setPlaced(x, out)
 }
 
-// linear emits a linear layer of some vectors.
+// linear emits a linear layer on the given number of vectors.
 func (c *compiler) linear(m *kernel.Outputs, out, in []int32, vectors int, relu bool) {
 	if len(out) == 0 {
 		return
 	}
-	if !kernel.Lists() && min(m.In, m.Out) >= gathered { // the level is fastest with adjacent rows
+	if !kernel.Lists() && min(m.In, m.Out) >= gathered { // this level needs adjacent rows for its fastest loop
 		for i := 0; i < len(in); i += m.In {
 			if !contiguous(in[i : i+m.In]) {
 				copies := c.allocate(len(in), in)
@@ -140,8 +139,8 @@ func (c *compiler) linear(m *kernel.Outputs, out, in []int32, vectors int, relu 
 	}
 }
 
-// gathered is the number of inputs and outputs of a layer from which copying its inputs to
-// adjacent rows costs little.
+// gathered is the number of inputs and outputs from which on a layer is slow compared to
+// copying its inputs to adjacent rows.
 const gathered = 128
 
 // linearStep is a linear layer.
@@ -149,8 +148,8 @@ type linearStep struct{ *kernel.Linear }
 
 func (s *linearStep) run(arena kernel.Block, states int) { s.Compute(arena, states) }
 
-// unitBias returns the bias of each unit, [batch, n], or nil if there is none. absorb has
-// checked that the bias does not depend on m.
+// unitBias returns the bias of each unit, [batch, n], or nil if x has no bias. The caller
+// has checked with perUnit that the bias does not depend on m.
 func (x *contraction) unitBias() []float32 {
 	if x.bias == nil {
 		return nil
@@ -188,8 +187,8 @@ func (x *contraction) perUnit(bias []float32) bool {
 	return true
 }
 
-// absorb extends x by a following Add of a constant and by a following Relu, if nothing
-// else reads what is between them.
+// absorb extends x by the Add of a constant and by the Relu that follow it, if no other node
+// reads their inputs.
 func (c *compiler) absorb(x *contraction) {
 	shape := c.shape(x.out)
 	if next, n := c.only(x.out); n != nil && n.Op == "Add" && x.bias == nil {
@@ -217,6 +216,7 @@ func (c *compiler) only(v graph.Value) (int, *graph.Node) {
 	return i, &c.g.Nodes[i]
 }
 
+// matMul compiles MatMul.
 func matMul(c *compiler, n *graph.Node) error {
 	a, b, out := c.shape(n.Inputs[0]), c.shape(n.Inputs[1]), n.Outputs[0]
 	sa, sb := stridesOf(a), stridesOf(b)
@@ -265,6 +265,7 @@ func leadStrides(lead, shape, strides []int) []int {
 	return all
 }
 
+// gemm compiles Gemm.
 func gemm(c *compiler, n *graph.Node) error {
 	a, b := c.shape(n.Inputs[0]), c.shape(n.Inputs[1])
 	sa, sb := []int{a[1], 1}, []int{1, b[1]} // strides of (m, k) and of (n, k)
@@ -278,24 +279,24 @@ func gemm(c *compiler, n *graph.Node) error {
 	alpha, beta := real(n, "alpha", 1), real(n, "beta", 1)
 	x := &contraction{a: n.Inputs[0], b: n.Inputs[1], batch: 1, m: m, n: units, k: k, out: n.Outputs[0],
 		left: walk([]int{m, k}, sa), right: walk([]int{units, k}, sb)}
-	weighed := c.constant(x.a) != nil || c.constant(x.b) != nil
+	weighed := c.constant(x.a) != nil || c.constant(x.b) != nil // by weigh
 	if weighed && alpha != 1 {
 		x.scale, alpha = alpha, 1
 	}
-	var with graph.Value = graph.Absent
+	addend := graph.Absent
 	if len(n.Inputs) > 2 {
-		with = n.Inputs[2]
+		addend = n.Inputs[2]
 	}
-	if t := c.constant(with); t != nil && weighed {
+	if t := c.constant(addend); t != nil && weighed {
 		bias := pick(t.Floats, broadcast(t.Shape, c.shape(x.out)))
 		for i := range bias {
 			bias[i] *= beta
 		}
 		if x.fits(c, bias) {
-			x.bias, with = bias, graph.Absent
+			x.bias, addend = bias, graph.Absent
 		}
 	}
-	x.alone = alpha != 1 || with != graph.Absent
+	x.alone = alpha != 1 || addend != graph.Absent
 	c.contract(x)
 	if !x.alone {
 		return nil
@@ -304,19 +305,19 @@ func gemm(c *compiler, n *graph.Node) error {
 	if alpha != 1 {
 		rows = c.affine(rows, []float32{alpha}, []float32{0})
 	}
-	if with != graph.Absent {
-		more := c.readAs(with, c.shape(x.out))
+	if addend != graph.Absent {
+		added := c.readAs(addend, c.shape(x.out))
 		if beta != 1 {
-			more = c.affine(more, []float32{beta}, []float32{0})
+			added = c.affine(added, []float32{beta}, []float32{0})
 		}
-		rows = c.combine(kernel.Add, rows, more)
+		rows = c.combine(kernel.Add, rows, added)
 	}
 	c.set(x.out, rows)
 	return nil
 }
 
-// fits reports whether bias, one number for each element of out, can be that of the units
-// of the constant operand.
+// fits reports whether bias, one number for each element of out, is the same for all
+// elements that a unit of the constant operand computes.
 func (x *contraction) fits(c *compiler, bias []float32) bool {
 	if c.constant(x.b) == nil {
 		return x.swapped().perUnit(bias)
@@ -363,9 +364,8 @@ func einsum(c *compiler, n *graph.Node) error {
 	if err != nil {
 		return err
 	}
-	// Labels by the operands in which the element depends on them. Their positions in the
-	// output have the strides of its labels.
-	var batch, mine, yours, summed []int
+	// The labels of both operands, of the first only, of the second only, and of the sum.
+	var batch, first, second, summed []int
 	for l := range e.Sizes {
 		a, b := e.Strides[0][l] != 0, len(e.Strides) > 1 && e.Strides[1][l] != 0
 		switch {
@@ -374,39 +374,31 @@ func einsum(c *compiler, n *graph.Node) error {
 		case a && b:
 			batch = append(batch, l)
 		case b:
-			yours = append(yours, l)
+			second = append(second, l)
 		default:
-			mine = append(mine, l)
+			first = append(first, l)
 		}
 	}
 	out := append(stridesOf(e.Sizes[:e.Kept]), make([]int, len(e.Sizes)-e.Kept)...)
-	size := func(labels []int) int { return elements(pickInts(e.Sizes, labels)) }
+	size := func(labels []int) int { return elements(pick(e.Sizes, labels)) }
 	positions := func(strides []int, lists ...[]int) []int32 {
 		labels := slices.Concat(lists...)
-		return walk(pickInts(e.Sizes, labels), pickInts(strides, labels))
+		return walk(pick(e.Sizes, labels), pick(strides, labels))
 	}
 	if len(n.Inputs) == 1 {
-		x := pick(c.read(n.Inputs[0]), positions(e.Strides[0], mine, summed))
+		x := pick(c.read(n.Inputs[0]), positions(e.Strides[0], first, summed))
 		if len(x) == 0 {
-			return errors.New("the input is empty")
+			return errors.New("the input has no elements")
 		}
-		c.set(n.Outputs[0], place(c.reduce(kernel.Sum, x, size(summed)), positions(out, mine)))
+		c.set(n.Outputs[0], place(c.reduce(kernel.Sum, x, size(summed)), positions(out, first)))
 		return nil
 	}
-	c.contract(&contraction{a: n.Inputs[0], b: n.Inputs[1], batch: size(batch), m: size(mine), n: size(yours), k: size(summed), out: n.Outputs[0],
-		left: positions(e.Strides[0], batch, mine, summed), right: positions(e.Strides[1], batch, yours, summed), place: positions(out, batch, mine, yours)})
+	c.contract(&contraction{a: n.Inputs[0], b: n.Inputs[1], batch: size(batch), m: size(first), n: size(second), k: size(summed), out: n.Outputs[0],
+		left: positions(e.Strides[0], batch, first, summed), right: positions(e.Strides[1], batch, second, summed), place: positions(out, batch, first, second)})
 	return nil
 }
 
-// pickInts returns the elements of list with the given indices.
-func pickInts(list, indices []int) []int {
-	picked := make([]int, len(indices))
-	for i, at := range indices {
-		picked[i] = list[at]
-	}
-	return picked
-}
-
+// integer returns an attribute that is a whole number, or otherwise if n does not have it.
 func integer(n *graph.Node, name string, otherwise int64) int64 {
 	if v, ok := n.Attributes[name].(int64); ok {
 		return v
@@ -414,6 +406,7 @@ func integer(n *graph.Node, name string, otherwise int64) int64 {
 	return otherwise
 }
 
+// real returns an attribute that is a float32, or otherwise if n does not have it.
 func real(n *graph.Node, name string, otherwise float32) float32 {
 	if v, ok := n.Attributes[name].(float32); ok {
 		return v

@@ -14,20 +14,20 @@ const (
 
 	// maxWork bounds the multiplications of folding, in addition to 64 for each element of
 	// the tensors that the file has.
-	maxWork = 1 << 28
+	maxWork = 1 << 26
 
 	// maxRowWork bounds the multiplications of a row.
 	maxRowWork = 1 << 36
 
 	// maxVaried bounds the elements of all values that are computed for a row, together.
-	maxVaried = 1 << 26
+	maxVaried = 1 << 24
 
 	// maxValues bounds the number of values.
 	maxValues = 1 << 20
 )
 
-// AddInput adds a value that depends on the row. Its shape has a batch axis of size 1, if
-// it has a batch axis. Add refuses a node that reads an input with an invalid shape.
+// AddInput adds a value that depends on the row. If the value has a batch axis, that axis
+// has size 1. Add refuses a node that reads an input with an invalid shape.
 func (g *Graph) AddInput(name string, t Type, shape []int) Value {
 	v := g.value(Info{Name: name, Type: t, Shape: slices.Clone(shape)})
 	g.Inputs = append(g.Inputs, v)
@@ -46,12 +46,11 @@ func (g *Graph) value(info Info) Value {
 	return Value(len(g.Values) - 1)
 }
 
-// Add checks a node, of which Outputs is not read, and returns its outputs. If the outputs
-// do not depend on the row, they are constants, and no node is added. The first output has
-// the name of the node. An error names the node.
+// Add checks a node, adds it, and returns its outputs. It ignores n.Outputs. If the outputs
+// do not depend on the row, they become constants, and no node is added. The first output
+// has the name of the node. An error names the node.
 //
-// Add refuses a graph that would need too much memory or time: see the limits in this
-// file.
+// Add refuses a node with which the graph would need too much memory or time.
 func (g *Graph) Add(n Node) ([]Value, error) {
 	out, err := g.add(n)
 	if err != nil {
@@ -102,7 +101,7 @@ func (g *Graph) add(n Node) ([]Value, error) {
 		}
 	} else {
 		if !spend(&g.varied, elements, maxVaried) {
-			return nil, fmt.Errorf("the result has %d elements, and the values of a row then have more than %d", elements, maxVaried)
+			return nil, fmt.Errorf("the result has %d elements, so the values of a row have more than %d", elements, maxVaried)
 		}
 		if !spend(&g.rowWork, c.cost(infos, elements), maxRowWork) {
 			return nil, fmt.Errorf("a row takes more than %d multiplications", int64(maxRowWork))
@@ -130,12 +129,12 @@ func spend(total *int64, amount, limit int64) bool {
 // fold computes outputs that do not depend on the row.
 func (g *Graph) fold(c *call, infos []Info, elements int64) error {
 	switch {
-	case c.op.same: // which takes no memory
+	case c.op.same: // the output shares the elements of the input
 	case c.op.given:
 		g.given += elements
 	default:
 		if !spend(&g.folded, elements, maxFolded+4*g.given) {
-			return fmt.Errorf("the result has %d elements, and the constants that are computed then have more than %d", elements, maxFolded+4*g.given)
+			return fmt.Errorf("the result has %d elements, so the constants that are computed have more than %d", elements, maxFolded+4*g.given)
 		}
 		if !spend(&g.work, c.cost(infos, elements), maxWork+64*g.given) {
 			return fmt.Errorf("the constants take more than %d multiplications to compute", maxWork+64*g.given)
@@ -187,8 +186,7 @@ func evaluate(op string, attributes Attributes, in []Info) ([]*Tensor, error) {
 	return c.evaluate(infos, elements)
 }
 
-// Run computes the output of a row, with Evaluate. The inputs are in the order of
-// g.Inputs.
+// Run computes the output for a row with Evaluate. The inputs are in the order of g.Inputs.
 func (g *Graph) Run(inputs []*Tensor) (*Tensor, error) {
 	if len(inputs) != len(g.Inputs) {
 		return nil, fmt.Errorf("%d inputs, expected %d", len(inputs), len(g.Inputs))

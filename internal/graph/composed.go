@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// composed has the operators that other operators could express.
+// composed has the operators that could be composed of other operators.
 var composed = map[string]operator{
 	"Softmax":            {inputs: "f", attributes: "axis:i", infer: inferSoftmax, evaluate: func(c *call, out []*Tensor) error { return evaluateSoftmax(c, out, false) }},
 	"LogSoftmax":         {inputs: "f", attributes: "axis:i", infer: inferSoftmax, evaluate: func(c *call, out []*Tensor) error { return evaluateSoftmax(c, out, true) }},

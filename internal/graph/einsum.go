@@ -6,16 +6,17 @@ import (
 	"strings"
 )
 
-// Einsum is an equation of Einsum for given shapes. It means: for each position of Sizes'
-// first Kept labels, add up over all positions of the other labels the product of the
-// inputs' elements. Axes with the same label move together.
+// Einsum is the equation of an Einsum node for given shapes. Each element of the output is
+// a sum of products of the inputs' elements. The first Kept labels are those of the output.
+// The sum runs over all positions of the other labels. Axes with the same label have the
+// same position.
 type Einsum struct {
-	Sizes   []int   // size of each label; those of the output come first, in its order
+	Sizes   []int   // size of each label; the output's labels come first, in its order
 	Kept    int     // labels of the output
 	Strides [][]int // for each input, how far apart its elements are along each label
 }
 
-// ellipsis is the first of the labels for the axes that an ellipsis stands for. They are
+// ellipsis is the label from which those of the axes of an ellipsis count. Such labels are
 // not letters.
 const ellipsis = rune(1000)
 
@@ -163,7 +164,7 @@ func evaluateEinsum(c *call, out []*Tensor) error {
 	if len(c.in) > 1 {
 		y, stepY = c.tensor(1).Floats, e.Strides[1]
 	}
-	// The last of the other labels has a loop of its own, which is fast.
+	// The last label of the sum has a loop of its own, because each is slow.
 	last := len(e.Sizes) - 1
 	size, right, down := 1, 0, 0
 	if last >= e.Kept {

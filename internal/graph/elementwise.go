@@ -17,8 +17,8 @@ var elementwise = map[string]operator{
 	"Mod": {inputs: "N N", attributes: "fmod:i", infer: inferMod, evaluate: evaluateMod},
 	"Pow": {inputs: "n n", infer: inferBroadcast, evaluate: evaluatePow},
 
-	"Min":  {inputs: "N*", infer: inferBroadcast, evaluate: fold(math.Min, func(a, b int64) int64 { return min(a, b) })},
-	"Max":  {inputs: "N*", infer: inferBroadcast, evaluate: fold(math.Max, func(a, b int64) int64 { return max(a, b) })},
+	"Min":  {inputs: "N*", infer: inferBroadcast, evaluate: combineAll(math.Min, func(a, b int64) int64 { return min(a, b) })},
+	"Max":  {inputs: "N*", infer: inferBroadcast, evaluate: combineAll(math.Max, func(a, b int64) int64 { return max(a, b) })},
 	"Sum":  {inputs: "f*", infer: inferBroadcast, evaluate: func(c *call, out []*Tensor) error { return evaluateSum(c, out, 1) }},
 	"Mean": {inputs: "f*", infer: inferBroadcast, evaluate: func(c *call, out []*Tensor) error { return evaluateSum(c, out, len(c.in)) }},
 	"Clip": {inputs: "N N? N?", infer: inferClip, evaluate: evaluateClip},
@@ -134,7 +134,8 @@ func number(floats func(x float64) float64, ints func(x int64) int64) operator {
 	return o
 }
 
-// parametric returns an operator that applies a function of floats which has parameters.
+// parametric returns an operator that applies a function of floats. The function's
+// parameters are attributes.
 func parametric(attributes string, f func(c *call) func(x float64) float64) operator {
 	return operator{inputs: "f", attributes: attributes, infer: inferSame, evaluate: func(c *call, out []*Tensor) error {
 		return c.apply(out, f(c), nil)
@@ -179,7 +180,7 @@ func (c *call) combine(out []*Tensor, floats func(a, b float64) float64, ints fu
 	}
 }
 
-// inferBroadcast returns a value of the first input's type, to whose shape all inputs
+// inferBroadcast infers the type of the first input, and the shape to which all inputs
 // broadcast.
 func inferBroadcast(c *call) ([]Info, error) {
 	shapes := make([][]int, len(c.in))
@@ -213,7 +214,8 @@ func inferMod(c *call) ([]Info, error) {
 	return inferBroadcast(c)
 }
 
-// evaluateMod has the sign of the divisor, or with fmod that of the dividend.
+// evaluateMod computes the remainder with the sign of the divisor, or with fmod the one
+// with the sign of the dividend.
 func evaluateMod(c *call, out []*Tensor) error {
 	if err := c.checkDivisor(); err != nil {
 		return err
@@ -267,9 +269,9 @@ func (t *Tensor) number(i int) float64 {
 	return float64(t.Ints[i])
 }
 
-// fold returns the evaluation of an operator that combines any number of inputs, from the
-// first to the last.
-func fold(floats func(a, b float64) float64, ints func(a, b int64) int64) func(c *call, out []*Tensor) error {
+// combineAll returns the evaluation of an operator that combines any number of inputs, from
+// the first to the last.
+func combineAll(floats func(a, b float64) float64, ints func(a, b int64) int64) func(c *call, out []*Tensor) error {
 	return func(c *call, out []*Tensor) error {
 		for i := range c.in {
 			t, n := c.tensor(i), 0
@@ -289,7 +291,7 @@ func fold(floats func(a, b float64) float64, ints func(a, b int64) int64) func(c
 	}
 }
 
-// evaluateSum divides the sum of all inputs by a number.
+// evaluateSum computes the sum of all inputs, divided by divisor.
 func evaluateSum(c *call, out []*Tensor, divisor int) error {
 	steps := make([][]int, len(c.in))
 	for i := range c.in {

@@ -36,8 +36,8 @@ type DescribedInput struct {
 	Shape []int  `json:"shape"`
 }
 
-// DescribedConstant is a constant of a Description. It has the elements, except for
-// floats, which are the weight of that name.
+// DescribedConstant is a constant of a Description. The elements of a float constant are
+// not in it. They are the weight with the constant's name.
 type DescribedConstant struct {
 	Name  string  `json:"name"`
 	Type  string  `json:"type"`
@@ -54,8 +54,8 @@ type DescribedNode struct {
 	Attributes map[string]DescribedAttribute `json:"attributes,omitempty"`
 }
 
-// DescribedAttribute is an attribute of a DescribedNode. It has exactly one of its fields. Floats are in decimal, with as many
-// digits as are needed to read them back.
+// DescribedAttribute is an attribute of a DescribedNode. Exactly one of its fields is set.
+// Floats are in decimal, with as many digits as are needed to read them back.
 type DescribedAttribute struct {
 	Int    *int64    `json:"i,omitempty"`
 	Float  *string   `json:"f,omitempty"`
@@ -64,10 +64,10 @@ type DescribedAttribute struct {
 	Floats *[]string `json:"fs,omitempty"`
 }
 
-// Encode returns a description of a graph in JSON, and its float constants, which have
-// different names. The graph must have an output; call Trim first. The same graph gives
-// the same bytes. Names of values are not kept, except those of inputs and constants. The
-// weights share memory with the graph.
+// Encode returns a description of a graph in JSON, and its float constants, each with a
+// name of its own. The graph must have an output. Callers call Trim first, because Encode
+// keeps all nodes. The same graph gives the same bytes. Names of values are not kept,
+// except those of inputs and constants. The weights share memory with the graph.
 func Encode(g *Graph) (text []byte, weights []*Tensor) {
 	d := Description{Version: Version, Inputs: []DescribedInput{}, Constants: []DescribedConstant{}, Nodes: []DescribedNode{}}
 	numbers := make([]Value, len(g.Values))
@@ -129,7 +129,7 @@ func Encode(g *Graph) (text []byte, weights []*Tensor) {
 	d.Output = numbers[g.Output]
 	text, err := json.Marshal(d)
 	if err != nil {
-		panic(err) // all of it can be encoded
+		panic(err) // JSON can hold every Description
 	}
 	return text, weights
 }
@@ -137,7 +137,7 @@ func Encode(g *Graph) (text []byte, weights []*Tensor) {
 // valid returns a name that JSON can hold.
 func valid(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }
 
-// list returns a list that is not null in JSON.
+// list returns a copy of shape that is not nil, because nil would be null in JSON.
 func list(shape []int) []int { return append([]int{}, shape...) }
 
 // encodeAttributes describes the attributes. No node that depends on the row has a tensor
@@ -173,8 +173,8 @@ func encodeAttributes(attributes Attributes) map[string]DescribedAttribute {
 func formatFloat(f float32) string { return strconv.FormatFloat(float64(f), 'g', -1, 32) }
 
 // Decode builds the graph of a description. It checks everything, because a description
-// may be hostile. weights returns the float constant of a name; its type and shape are
-// checked too.
+// may be hostile. weights returns the float constant with the given name. Decode checks its
+// type and shape too.
 func Decode(text []byte, weights func(name string) (*Tensor, error)) (*Graph, error) {
 	g, err := decode(text, weights)
 	if err != nil {
@@ -234,7 +234,7 @@ func decode(text []byte, weights func(name string) (*Tensor, error)) (*Graph, er
 			return v, nil
 		}
 		if v < 0 || int(v) >= len(values) {
-			return 0, fmt.Errorf("value %d does not precede it", v)
+			return 0, fmt.Errorf("it reads value %d, expected a value before it", v)
 		}
 		return values[v], nil
 	}

@@ -9,8 +9,8 @@ import (
 	"shaver/internal/graph/graphtest"
 )
 
-// Results that ONNX's vectors do not have: whole numbers, casts that do not fit, and
-// numbers at the limits of float32.
+// Evaluate is right where ONNX's vectors are silent: for whole numbers, casts that do not
+// fit, and numbers at the limits of float32.
 func TestEvaluate(t *testing.T) {
 	ints := func(list ...int64) *graph.Tensor { return graph.NewInts(list, len(list)) }
 	floats := func(list ...float32) *graph.Tensor { return graph.NewFloats(list, len(list)) }

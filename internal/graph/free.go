@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// free has the operators that only move elements, or whose result depends on shapes and
-// constants alone. None of them computes with what depends on the row, except Cast.
+// free has the operators that compute nothing from a row, except Cast. They only move
+// elements, or their result depends on shapes and constants alone.
 var free = map[string]operator{
 	"Constant": {
 		attributes: "value:t value_float:f value_floats:fs value_int:i value_ints:is",
@@ -39,7 +39,7 @@ var free = map[string]operator{
 
 func inferSame(c *call) ([]Info, error) { return one(c.in[0].Type, c.shape(0)), nil }
 
-// inferConstant takes the tensor from the attribute, which exactly one must be.
+// inferConstant describes the tensor in the attribute. There must be exactly one attribute.
 func inferConstant(c *call) ([]Info, error) {
 	if len(c.attributes) != 1 {
 		return nil, fmt.Errorf("%d attributes, expected one that holds the value", len(c.attributes))
@@ -48,6 +48,7 @@ func inferConstant(c *call) ([]Info, error) {
 	return one(t.Type, t.Shape), nil
 }
 
+// value returns the tensor of a Constant.
 func (c *call) value() *Tensor {
 	for _, value := range c.attributes {
 		switch v := value.(type) {
@@ -95,7 +96,7 @@ const (
 	onnxBfloat16 = 16
 )
 
-// typeOf returns our type for a type of ONNX.
+// typeOf returns the Type for an element type of ONNX.
 func typeOf(onnx int64) (Type, error) {
 	switch onnx {
 	case onnxFloat, onnxFloat16, onnxDouble, onnxBfloat16:
@@ -114,9 +115,9 @@ func inferCast(c *call) ([]Info, error) {
 	return one(t, c.shape(0)), err
 }
 
-// evaluateCast rounds towards zero. A number that does not fit into the type of a whole
-// number wraps, except that a float which does not fit into an int64 becomes the nearest
-// int64, and NaN becomes 0. Casts to all floating-point types keep the float32.
+// evaluateCast rounds floats towards zero. A number that does not fit into an integer type
+// wraps. A float that does not fit into an int64 first becomes the nearest int64, and NaN
+// becomes 0. A cast between floating-point types keeps the float32.
 func evaluateCast(c *call, out []*Tensor) error {
 	from, to := c.tensor(0), c.int("to", 0)
 	for i := range out[0].Len() {
@@ -164,7 +165,7 @@ func truncate(f float64) int64 {
 	}
 }
 
-// wrap returns a number as a type of ONNX stores it.
+// wrap returns a number as the given element type of ONNX stores it.
 func wrap(number, onnx int64) int64 {
 	switch onnx {
 	case onnxUint8:
@@ -184,7 +185,7 @@ func wrap(number, onnx int64) int64 {
 	}
 }
 
-// shapeRange returns the axes that Shape returns.
+// shapeRange returns the part of the shape between the attributes start and end of Shape.
 func (c *call) shapeRange() []int {
 	shape := c.shape(0)
 	rank := int64(len(shape))
@@ -319,7 +320,7 @@ func inferSqueeze(c *call) ([]Info, error) {
 		case !drop[i]:
 			out = append(out, size)
 		case size != 1:
-			return nil, fmt.Errorf("axis %d of the shape %v has not the size 1", i, shape)
+			return nil, fmt.Errorf("axis %d of the shape %v does not have size 1", i, shape)
 		}
 	}
 	return one(c.in[0].Type, out), nil
@@ -372,7 +373,7 @@ func inferTranspose(c *call) ([]Info, error) {
 	out := make([]int, len(shape))
 	for i, p := range perm {
 		if p < 0 {
-			return nil, fmt.Errorf("perm has the axis %d", p)
+			return nil, fmt.Errorf("perm has the axis %d, expected 0 to %d", p, len(shape)-1)
 		}
 		out[i] = shape[p]
 	}
@@ -405,7 +406,7 @@ func (c *call) windows() ([]window, error) {
 			return nil, err
 		}
 		if c.has(i+1) && len(lists[i]) != len(lists[0]) {
-			return nil, fmt.Errorf("input %d has %d numbers, and there are %d starts", i+2, len(lists[i]), len(lists[0]))
+			return nil, fmt.Errorf("input %d has %d numbers, expected as many as there are starts, %d", i+2, len(lists[i]), len(lists[0]))
 		}
 	}
 	which := lists[2]
@@ -434,7 +435,7 @@ func (c *call) windows() ([]window, error) {
 	return out, nil
 }
 
-// slice returns the window of a slice of an axis of some size.
+// slice returns the window that Slice takes of an axis of the given size.
 func slice(start, end, step, size int64) window {
 	low, high := int64(0), size
 	if step < 0 {
@@ -455,7 +456,7 @@ func slice(start, end, step, size int64) window {
 		n++
 	}
 	if n == 1 {
-		step = 1 // which may be huge
+		step = 1 // the given step may be huge
 	}
 	return window{start: int(start), step: int(step), size: int(n)}
 }
@@ -484,7 +485,7 @@ func relabelSlice(c *call, emit func(output, input, element int)) {
 // maxOutputs bounds the attribute num_outputs of Split.
 const maxOutputs = 1 << 16
 
-// parts returns the axis and the sizes of a Split.
+// parts returns the axis of a Split and the sizes of its outputs along this axis.
 func (c *call) parts() (int, []int, error) {
 	shape := c.shape(0)
 	at, err := c.axis(0, len(shape))
@@ -629,7 +630,7 @@ func inferTile(c *call) ([]Info, error) {
 		return nil, err
 	}
 	if len(repeats) != len(c.shape(0)) {
-		return nil, fmt.Errorf("%d repeats for the shape %v", len(repeats), c.shape(0))
+		return nil, fmt.Errorf("%d repeats for the shape %v, expected one for each axis", len(repeats), c.shape(0))
 	}
 	for i, size := range c.shape(0) {
 		repeats[i] *= size
@@ -777,7 +778,7 @@ func inferRange(c *call) ([]Info, error) {
 		start, limit, delta := c.tensor(0).Ints[0], c.tensor(1).Ints[0], c.tensor(2).Ints[0]
 		n = math.Ceil((float64(limit) - float64(start)) / float64(delta))
 	}
-	if !(n <= MaxElements) { // or not a number
+	if !(n <= MaxElements) { // or n is NaN
 		return nil, fmt.Errorf("the range has %g elements, expected at most %d", n, MaxElements)
 	}
 	return one(c.in[0].Type, []int{int(max(n, 0))}), nil

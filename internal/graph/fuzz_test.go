@@ -123,8 +123,9 @@ func (p *program) node() ([]Value, error) {
 	return p.g.Add(n)
 }
 
-// Nodes of any kind, with any attributes and constants, are refused, or Run gives what
-// was inferred. Folding keeps to its limits. Relabel agrees with the result.
+// A node of any kind, with any attributes and constants, is refused or gives a result of
+// the inferred type and shape. Folding stays within its limits. Relabel emits as many
+// elements as the result has.
 func FuzzAdd(f *testing.F) {
 	for i := range 200 {
 		f.Add([]byte{byte(i), 101, 2, 1, 3, 160, 2, 1, 1, 1, 0, 1, 1, 7, 120, 3, 1, 2, 3, 210, 1, 1})
@@ -187,7 +188,7 @@ func FuzzAdd(f *testing.F) {
 	})
 }
 
-// relabel checks that Relabel names one element of the inputs for each of the outputs.
+// relabel checks that Relabel emits an existing element for each element of the outputs.
 func (p *program) relabel(t *testing.T, n *Node) {
 	t.Helper()
 	emitted := make([]int, len(n.Outputs))

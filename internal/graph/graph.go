@@ -1,24 +1,22 @@
 // Package graph describes what a model computes for one row: a graph of operators with
-// fixed types and shapes. The operators are those of ONNX, in the form of its newest
-// supported operator set; what older operator sets wrote as attributes are inputs here. A
-// batch axis has size 1.
+// fixed types and shapes. The operators are those of ONNX, in the form of operator set 22.
+// A batch axis has size 1.
 //
-// A Graph folds constants while it is built, so its nodes are only what depends on the
-// row. Evaluate defines every operator, in plain Go. Package execute computes graphs fast.
+// A Graph folds constants while it is built, so all its nodes depend on the row. Evaluate
+// defines every operator, in plain Go. Package execute computes graphs fast.
 //
-// A node has no version. A reader of ONNX files writes older operator sets in the newest
-// form before it calls Add:
+// A node has no version. A reader of ONNX files rewrites the nodes of older operator sets
+// before it calls Add:
 //
-//   - axes, sizes, pads, limits, repeats and ratios that were attributes become constant
-//     inputs: Squeeze, Unsqueeze, ReduceX, Split, Slice, Pad, Clip, Tile, Dropout;
-//   - a Split without sizes has the attribute num_outputs;
-//   - Softmax and LogSoftmax before set 13 flatten their input to a matrix at the axis,
-//     which is 1 if it is not given: Flatten, Softmax with axis -1, Reshape;
-//   - binary operators before set 7 with the attributes broadcast and axis, and Gemm with
-//     the attribute broadcast: Unsqueeze the second input;
-//   - Upsample, Scan, Loop, If and other operators with graphs in them are the reader's.
+//   - axes, sizes, pads, limits and ratios that were attributes become constant inputs, in
+//     Squeeze, Unsqueeze, the reductions, Split, Slice, Pad, Clip and Dropout;
+//   - a Split without sizes gets the attribute num_outputs;
+//   - a Softmax or LogSoftmax before set 13 becomes a Flatten at its axis, which is 1 by
+//     default, a Softmax or LogSoftmax of axis -1, and a Reshape.
 //
-// An operator has only the outputs that inference needs: Dropout has no mask,
+// A Graph contains no other graphs. The reader also replaces If and Loop by nodes.
+//
+// An operator has only the outputs that inference needs. Dropout has no mask,
 // LayerNormalization has no mean, and BatchNormalization has no statistics.
 package graph
 
@@ -34,8 +32,8 @@ const (
 	Bool
 )
 
-// Tensor is a dense array in row-major order. Exactly one of the slices is in use, which
-// Type names; its length is the product of Shape. A Tensor may be shared and is read-only.
+// Tensor is a dense array in row-major order. Type says which one of the slices holds the
+// elements. Its length is the product of Shape. A Tensor may be shared and is read-only.
 type Tensor struct {
 	Name   string // name in the file, for errors and for storing it; "" = computed
 	Type   Type
@@ -48,7 +46,7 @@ type Tensor struct {
 // Value is an index into Graph.Values.
 type Value int
 
-// Absent stands for an optional input that is not there.
+// Absent stands for an optional input that a node does not have.
 const Absent Value = -1
 
 // Info describes a value.
@@ -77,10 +75,10 @@ type Attributes map[string]any
 type Graph struct {
 	Values []Info
 	Nodes  []Node
-	Inputs []Value // what depends on the row and is not computed
+	Inputs []Value // values that depend on the row and are not computed
 	Output Value
 
-	given   int64 // elements of all tensors that AddConstant was given
+	given   int64 // elements of all tensors from AddConstant and Constant nodes
 	folded  int64 // elements of all tensors that folding made
 	work    int64 // multiplications that folding did
 	varied  int64 // elements of all outputs of nodes

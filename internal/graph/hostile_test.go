@@ -12,7 +12,7 @@ import (
 )
 
 // A node that is wrong, or that would take too much memory or time, is refused with an
-// error that names it, before the memory is taken.
+// error that names it. Little memory is allocated before.
 func TestHostileNodes(t *testing.T) {
 	ints := func(list ...int64) *graph.Tensor { return graph.NewInts(list, len(list)) }
 	scalar := func(i int64) *graph.Tensor { return graph.NewInts([]int64{i}) }
@@ -84,7 +84,7 @@ func TestHostileNodes(t *testing.T) {
 		{"Reshape", nil, []*graph.Tensor{row(4), ints(4, 0)}, "keeps axis 1"},
 		{"Reshape", nil, []*graph.Tensor{row(0, 3), ints(-1, 3)}, ""},
 		{"Unsqueeze", nil, []*graph.Tensor{row(4), ints(make([]int64, 1000)...)}, "1000 new axes"},
-		{"Squeeze", nil, []*graph.Tensor{row(4), ints(0)}, "has not the size 1"},
+		{"Squeeze", nil, []*graph.Tensor{row(4), ints(0)}, "does not have size 1"},
 		{"MatMul", nil, []*graph.Tensor{row(2, 3), row(2, 3)}, "do not fit"},
 		{"MatMul", nil, []*graph.Tensor{row(1<<15, 1), row(1, 1<<15)}, "values of a row"},
 		{"MatMul", nil, []*graph.Tensor{row(1<<12, 1<<16), row(1<<16, 1<<12)}, "a row takes more than"},
@@ -148,7 +148,7 @@ func TestHostileNodes(t *testing.T) {
 	}
 }
 
-// Nodes that refer to values that do not exist are refused.
+// Nodes that read values that do not exist are refused.
 func TestHostileValues(t *testing.T) {
 	for _, v := range []graph.Value{-2, 0, 1, math.MaxInt} {
 		g := &graph.Graph{}
@@ -211,7 +211,7 @@ func perceptron(t testing.TB) *graph.Graph {
 	return g
 }
 
-// A description that was changed is refused, or is the description of a graph.
+// A damaged description is refused with an error that says what is wrong.
 func TestDecodeHostile(t *testing.T) {
 	g := perceptron(t)
 	text, weights := graph.Encode(g)
@@ -237,9 +237,9 @@ func TestDecodeHostile(t *testing.T) {
 		{`"ints":[2,1,0]`, `"ints":[2,1]`, "2 ints"},
 		{`"type":"int64"`, `"type":"int8"`, "unknown type"},
 		{`"name":"w"`, `"name":"u"`, `constant "u": there is no weight "u"`},
-		{`"inputs":[0,1]`, `"inputs":[0,99]`, "value 99 does not precede it"},
-		{`"inputs":[0,1]`, `"inputs":[0,-3]`, "value -3 does not precede it"},
-		{`"inputs":[0,1]`, `"inputs":[5,1]`, "value 5 does not precede it"}, // its own output
+		{`"inputs":[0,1]`, `"inputs":[0,99]`, "it reads value 99"},
+		{`"inputs":[0,1]`, `"inputs":[0,-3]`, "it reads value -3"},
+		{`"inputs":[0,1]`, `"inputs":[5,1]`, "it reads value 5"}, // its own output
 	} {
 		changed := strings.Replace(string(text), test.from, test.to, 1)
 		if changed == string(text) {
@@ -271,8 +271,8 @@ func TestDecodeHostile(t *testing.T) {
 	}
 }
 
-// Decode checks a description without running anything that it could not check, for any
-// bytes. What it accepts has one form.
+// Decode accepts or refuses any bytes. A graph that it accepts is encoded to a description
+// that does not change when it is decoded and encoded again.
 func FuzzDecode(f *testing.F) {
 	text, weights := graph.Encode(perceptron(f))
 	f.Add(text)

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// indexing has the operators that move elements to or from places that other inputs name.
-// If those inputs are constant, the operators only move elements.
+// indexing has the operators that copy elements from or to positions that other inputs
+// name. If those inputs are constant, the operators only move elements.
 var indexing = map[string]operator{
 	"Gather":          {inputs: "A i~", attributes: "axis:i", infer: inferGather, relabel: relabelGather},
 	"GatherElements":  {inputs: "A i~", attributes: "axis:i", infer: inferGatherElements, relabel: relabelGatherElements},
@@ -71,30 +71,35 @@ func relabelGather(c *call, emit func(output, input, element int)) {
 // another shape.
 func checkSmaller(shape, than []int, except int) error {
 	if len(shape) != len(than) {
-		return fmt.Errorf("indices of the shape %v for the shape %v", shape, than)
+		return fmt.Errorf("indices of the shape %v do not fit the shape %v", shape, than)
 	}
 	for i := range shape {
 		if i != except && shape[i] > than[i] {
-			return fmt.Errorf("indices of the shape %v for the shape %v", shape, than)
+			return fmt.Errorf("indices of the shape %v do not fit the shape %v", shape, than)
 		}
 	}
 	return nil
 }
 
-func inferGatherElements(c *call) ([]Info, error) {
+// checkElements checks the indices of GatherElements and ScatterElements.
+func (c *call) checkElements() error {
 	shape := c.shape(0)
 	a, err := c.axis(0, len(shape))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := checkSmaller(c.shape(1), shape, a); err != nil {
-		return nil, err
+		return err
 	}
-	return one(c.in[0].Type, c.shape(1)), c.checkIndices(shape[a])
+	return c.checkIndices(shape[a])
+}
+
+func inferGatherElements(c *call) ([]Info, error) {
+	return one(c.in[0].Type, c.shape(1)), c.checkElements()
 }
 
 // elements calls visit for each index of GatherElements and ScatterElements, with the
-// element of input 1 that it means.
+// element of the first input that it names.
 func (c *call) elements(visit func(element int)) {
 	shape := c.shape(0)
 	a, _ := c.axis(0, len(shape))
@@ -133,8 +138,8 @@ func (c *call) checkND(b int) (k int, err error) {
 	return k, nil
 }
 
-// startsND calls visit with the first element of the data that each list of indices
-// means, and the number of elements.
+// startsND calls visit for each list of indices of GatherND and ScatterND. It passes the
+// first element of the data that the list names, and the number of elements.
 func (c *call) startsND(b int, visit func(start, size int)) {
 	shape, list := c.shape(0), c.shape(1)
 	k := list[len(list)-1]
@@ -158,7 +163,7 @@ func (c *call) startsND(b int, visit func(start, size int)) {
 func inferGatherND(c *call) ([]Info, error) {
 	b := c.int("batch_dims", 0)
 	if b < 0 || b > MaxRank {
-		return nil, fmt.Errorf("%d batch axes", b)
+		return nil, fmt.Errorf("%d batch axes, expected 0 to %d", b, MaxRank)
 	}
 	k, err := c.checkND(int(b))
 	if err != nil {
@@ -184,25 +189,17 @@ func (c *call) checkReduction() error {
 }
 
 func inferScatterElements(c *call) ([]Info, error) {
-	shape := c.shape(0)
-	a, err := c.axis(0, len(shape))
-	if err != nil {
-		return nil, err
-	}
-	if err := checkSmaller(c.shape(1), shape, a); err != nil {
+	if err := c.checkElements(); err != nil {
 		return nil, err
 	}
 	if !slices.Equal(c.shape(1), c.shape(2)) {
-		return nil, fmt.Errorf("updates of the shape %v for indices of the shape %v", c.shape(2), c.shape(1))
+		return nil, fmt.Errorf("updates of the shape %v, expected the shape of the indices, %v", c.shape(2), c.shape(1))
 	}
-	if err := c.checkReduction(); err != nil {
-		return nil, err
-	}
-	return one(c.in[0].Type, shape), c.checkIndices(shape[a])
+	return one(c.in[0].Type, c.shape(0)), c.checkReduction()
 }
 
-// scatter emits the data with the updates that place puts into it. place calls put with
-// the element for each update in order.
+// scatter emits the data with the updates in it. place calls put once for each update, in
+// order, with the element of the data that the update replaces.
 func (c *call) scatter(emit func(output, input, element int), place func(put func(element int))) {
 	from := make([]int, count(c.shape(0))) // update of each element, plus 1
 	n := 0

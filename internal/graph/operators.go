@@ -8,14 +8,17 @@ import (
 	"strings"
 )
 
-// operator is all that this package knows about an operator. Either evaluate or relabel
-// is set.
+// operator defines an operator. Unless same is set, either evaluate or relabel is set.
 type operator struct {
 	// One word for each input. Its first letter is the type: f, i and b are a float, an
-	// int and a bool, n is a number, x is any type. All inputs with the letter N have the same type,
-	// which is a number. All inputs with the letter A have the same type. Marks follow:
-	// ? the input may be absent; ! it must be constant; ~ if it is not constant, the
-	// operator does not relabel; * there is any number of such inputs, at least one.
+	// int and a bool, n is a number, and x is any type. All inputs with the letter N have
+	// the same type, which is a number. All inputs with the letter A have the same type.
+	// The letter may be followed by marks:
+	//
+	//	?  the input may be absent
+	//	!  the input must be constant
+	//	~  Relabel supports the operator only if the input is constant
+	//	*  there are one or more such inputs
 	inputs string
 
 	// Names and types of the attributes. The types are i, f, s, is, fs and t: int64,
@@ -33,7 +36,7 @@ type operator struct {
 	// the element that it equals. The input Nothing means 0.
 	relabel func(c *call, emit func(output, input, element int))
 
-	// work returns the number of multiplications, if it is not the number of elements.
+	// work returns the number of multiplications. If it is nil, cost counts elements.
 	work func(c *call, out []Info) int64
 
 	same   bool // the output has the elements of the first input, in the same order
@@ -41,14 +44,14 @@ type operator struct {
 	static bool // the first input's elements do not matter, only its shape does
 }
 
-// Nothing is the input of an element that is 0, for Relabel.
+// Nothing is the input that Relabel emits for an element that is 0.
 const Nothing = -1
 
-// operators has all operators by name. There is a file for each tier.
+// operators has all operators by name. Each group of operators has a file.
 var operators = func() map[string]operator {
 	all := map[string]operator{}
-	for _, tier := range []map[string]operator{free, indexing, products, elementwise, reductions, composed} {
-		maps.Copy(all, tier)
+	for _, group := range []map[string]operator{free, indexing, products, elementwise, reductions, composed} {
+		maps.Copy(all, group)
 	}
 	return all
 }()
@@ -205,7 +208,7 @@ func (c *call) one(i int) (int64, error) {
 	return 0, fmt.Errorf("input %d has the shape %v, expected one number", i+1, c.shape(i))
 }
 
-// one returns outputs that are a single value.
+// one describes the output of an operator that has one output.
 func one(t Type, shape []int) []Info { return []Info{{Type: t, Shape: shape}} }
 
 // infer returns the outputs' types and shapes, and the number of their elements.
@@ -241,8 +244,8 @@ func (c *call) cost(out []Info, elements int64) int64 {
 	return elements
 }
 
-// evaluate computes the outputs that infer described, with their elements. All inputs are constant, except
-// those whose elements do not matter.
+// evaluate computes the outputs. infos and elements are the results of infer. All inputs are
+// constant, except those whose elements do not matter.
 func (c *call) evaluate(infos []Info, elements int64) ([]*Tensor, error) {
 	out := make([]*Tensor, len(infos))
 	if c.op.same {
@@ -273,9 +276,9 @@ func (c *call) evaluate(infos []Info, elements int64) ([]*Tensor, error) {
 }
 
 // Relabel emits where each element of the outputs of a node comes from, if the node only
-// moves elements: an input of the node and an element of that input, or Nothing and 0 for
-// an element that is 0. It emits the elements of an output in row-major order. ok is false if the
-// node computes something, or if its indices depend on the row.
+// moves elements. It emits an input of the node and an element of that input, or Nothing and
+// 0 for an element that is 0. The elements of an output are in row-major order. ok is false
+// if the node computes something, or if its indices depend on the row.
 func (g *Graph) Relabel(n *Node, emit func(output, input, element int)) (ok bool) {
 	c, err := newCall(n.Op, n.Attributes, g.infos(n.Inputs))
 	if err != nil || !c.op.same && c.op.relabel == nil {
@@ -299,7 +302,7 @@ func (g *Graph) Relabel(n *Node, emit func(output, input, element int)) (ok bool
 	return true
 }
 
-// infos returns what is known about some values.
+// infos returns the descriptions of some values. Absent has the zero Info.
 func (g *Graph) infos(values []Value) []Info {
 	out := make([]Info, len(values))
 	for i, v := range values {

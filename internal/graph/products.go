@@ -13,8 +13,8 @@ var products = map[string]operator{
 	"Einsum": {inputs: "f*", attributes: "equation:s", infer: inferEinsum, evaluate: evaluateEinsum, work: workEinsum},
 }
 
-// matrices returns the shapes of the inputs of MatMul as matrices: a list gets an axis of
-// size 1, in front in the first input and at the end in the second.
+// matrices returns the shapes of the inputs of MatMul as matrices. A vector gets another
+// axis of size 1, which is the first one in the first input and the last one in the second.
 func (c *call) matrices() (a, b []int) {
 	a, b = c.shape(0), c.shape(1)
 	if len(a) == 1 {
@@ -75,8 +75,8 @@ func evaluateMatMul(c *call, out []*Tensor) error {
 	return nil
 }
 
-// transposed returns the rows and columns of a matrix that may be transposed, and how far
-// apart its rows and columns are.
+// transposed returns the numbers of rows and columns of a matrix, which is transposed if
+// swap is true, and how far apart its rows and its columns are.
 func transposed(shape []int, swap bool) (rows, columns, down, right int) {
 	if swap {
 		return shape[1], shape[0], 1, shape[1]
@@ -132,8 +132,8 @@ func evaluateGemm(c *call, out []*Tensor) error {
 	return nil
 }
 
-// inferConv accepts convolutions with a kernel of a single element, which multiply the
-// channels of each place by a matrix.
+// inferConv accepts only convolutions whose kernel has a single element. They multiply the
+// channels at each position by a matrix.
 func inferConv(c *call) ([]Info, error) {
 	x, w := c.shape(0), c.shape(1)
 	if len(x) < 3 || len(w) != len(x) {

@@ -27,7 +27,7 @@ type reducer struct {
 	startInt int64
 	floats   func(a, b float64) float64
 	ints     func(a, b int64) int64           // nil = floats only
-	finish   func(sum float64, n int) float64 // nil = nothing is left to do
+	finish   func(sum float64, n int) float64 // nil = the sum is the result
 }
 
 func plus(a, b float64) float64 { return a + b }
@@ -42,7 +42,7 @@ func reduction(r reducer) operator {
 	return o
 }
 
-// reduced returns which axes of the first input are combined.
+// reduced reports for each axis of the first input whether it is combined.
 func (c *call) reduced() ([]bool, error) {
 	list, err := c.list(1)
 	if err != nil {
@@ -171,8 +171,8 @@ func evaluateCumSum(c *call, out []*Tensor) error {
 	return nil
 }
 
-// lines calls visit for each line of elements along an axis of the first input, with its
-// first element, and the number of elements and how far apart they are.
+// lines calls visit for each line of elements along an axis of the first input. It passes
+// the line's first element, the number of its elements, and how far apart they are.
 func (c *call) lines(a int64, visit func(start, size, step int)) {
 	shape := c.shape(0)
 	at, _ := axis(a, len(shape))

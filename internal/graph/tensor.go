@@ -60,7 +60,8 @@ func count(shape []int) int {
 	return product
 }
 
-// Check fails if the tensor is not what its type promises.
+// Check returns an error if the type or the shape is invalid, or if the slices do not have
+// the lengths that type and shape require.
 func (t *Tensor) Check() error {
 	elements, err := Count(t.Shape)
 	if err != nil {
@@ -111,7 +112,7 @@ func newTensor(t Type, shape []int) *Tensor {
 	return out
 }
 
-// set copies one element of a tensor of the same type.
+// set copies an element of from, which has the same type as t, to position at.
 func (t *Tensor) set(at int, from *Tensor, element int) {
 	switch t.Type {
 	case Float:
@@ -134,8 +135,8 @@ func strides(shape []int) []int {
 	return out
 }
 
-// broadcastStrides returns the strides of a tensor when it is read as one of another
-// shape, to which it broadcasts.
+// broadcastStrides returns the strides with which a tensor of the shape from is read as a
+// tensor of the shape to. from must broadcast to to.
 func broadcastStrides(from, to []int) []int {
 	out := make([]int, len(to))
 	own := strides(from)
@@ -168,8 +169,8 @@ func broadcast(shapes ...[]int) ([]int, error) {
 	return out, nil
 }
 
-// each visits all positions of a shape in row-major order. It passes the offset of the
-// position in each of some tensors, of which it has the strides.
+// each visits all positions of a shape in row-major order. For each element of strides,
+// which are the strides of a tensor, it passes the offset of the position in that tensor.
 func each(shape []int, visit func(offsets []int), strides ...[]int) {
 	total := count(shape)
 	position := make([]int, len(shape))
@@ -203,7 +204,8 @@ func axis(a int64, rank int) (int, error) {
 	return int(a), nil
 }
 
-// axes returns which axes a list names. No axis may be there twice.
+// axes reports for each axis whether a list names it. It fails if the list names an axis
+// twice.
 func axes(list []int64, rank int) ([]bool, error) {
 	out := make([]bool, rank)
 	for _, a := range list {

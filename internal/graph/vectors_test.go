@@ -28,6 +28,7 @@ func TestVectors(t *testing.T) {
 	})
 }
 
+// each runs test for each vector.
 func each(t *testing.T, test func(t *testing.T, c graphtest.Case)) {
 	t.Helper()
 	cases, err := graphtest.Cases()
@@ -39,9 +40,9 @@ func each(t *testing.T, test func(t *testing.T, c graphtest.Case)) {
 	}
 }
 
-// A graph whose inputs depend on the row infers the types and shapes of ONNX's vectors
-// and gives the same bits as Evaluate, and so does the graph that is decoded from its
-// description. Relabel names the elements of the results.
+// A graph whose inputs depend on the row has the types and shapes of ONNX's vectors and
+// gives the same bits as Evaluate. So does the graph that is decoded from its description.
+// Relabel emits the elements of the results.
 func TestVectorGraphs(t *testing.T) {
 	graphs, relabelled := 0, 0
 	each(t, func(t *testing.T, c graphtest.Case) {
@@ -106,9 +107,9 @@ func TestVectorGraphs(t *testing.T) {
 	}
 }
 
-// rowGraph returns a graph with the case's node, whose floats depend on the row, and whose
-// inputs of other types do so if no input is a float. It returns nil if the operator's
-// inputs must be constant, or if it has none.
+// rowGraph returns a graph with the case's node and the inputs of the graph. Inputs that
+// are floats depend on the row. If there are no floats, the first input depends on it.
+// rowGraph returns nil if the operator's inputs must be constant, or if it has none.
 func rowGraph(t *testing.T, c graphtest.Case) (*graph.Graph, []*graph.Tensor) {
 	t.Helper()
 	anyFloat := slices.ContainsFunc(c.Inputs, func(in *graph.Tensor) bool { return in != nil && in.Type == graph.Float })
@@ -143,7 +144,8 @@ func rowGraph(t *testing.T, c graphtest.Case) (*graph.Graph, []*graph.Tensor) {
 	return g, inputs
 }
 
-// recode encodes a graph and decodes the description, which does not change.
+// recode encodes a graph and decodes the description. It fails the test if the description
+// of the result differs.
 func recode(t *testing.T, g *graph.Graph) *graph.Graph {
 	t.Helper()
 	text, weights := graph.Encode(g)

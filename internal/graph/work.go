@@ -1,7 +1,11 @@
 package graph
 
-// Work returns about how many multiplications Run does, or copies of elements where it
-// does not multiply. It stops counting after most.
+// Folded returns the number of multiplications that folding did, and the number of elements
+// of all tensors from AddConstant and Constant nodes.
+func (g *Graph) Folded() (work, given int64) { return g.work, g.given }
+
+// Work estimates the number of multiplications in Run. A node that only moves elements
+// counts with the number of its elements. Work returns most + 1 if the number exceeds most.
 func (g *Graph) Work(most int64) int64 {
 	total := int64(0)
 	for _, n := range g.Nodes {

@@ -2,16 +2,17 @@ package kernel
 
 import "math"
 
-// The functions of this file compute any head: they apply operators to elements of one
-// block, which are given by lists. A value of the head is a list, so reshaping,
-// transposing, slicing, concatenating and broadcasting only make new lists.
+// The functions of this file apply operators to lists of elements of one block. With them,
+// and with Pairs and Linear, any head can be computed. A value of the head is a list, so
+// reshaping, transposing, slicing, concatenating and broadcasting only make new lists.
 //
-// They compute the states t < states, at most 48, and round states up to a multiple of 16. A
-// state's result depends on that state alone. They allocate no memory.
+// The functions compute the states t < states, at most 48. They round states up to a
+// multiple of 16. A state's result depends on that state alone. They allocate no memory.
 //
-// They panic if an element is outside the block, if an operation or a function is unknown,
-// or if lengths do not agree. An element that is written may be read by the same call only
-// at the same position of the lists: Combine(Add, b, 48, x, x, y) adds y to x.
+// The functions panic if an element is outside the block, if an operation or a function is
+// unknown, or if lengths do not agree. An element that a call writes may be read by the same
+// call only at the same position of the lists. For example, Combine(Add, b, 48, x, x, y)
+// adds y to x.
 
 // Elements is a list of elements of a block, in any order. An element may occur several
 // times, except in a list that is written. Elements is read-only and may be shared by all
@@ -52,7 +53,7 @@ func NewRange(first, n int) Elements {
 // Len returns the length of the list.
 func (e Elements) Len() int { return len(e.offset) }
 
-// check panics unless a block with the given states has the elements of all lists.
+// check panics if states is not 1 to 48, or if an element of the lists is outside b.
 func (b Block) check(states int, lists ...*Elements) {
 	if states < 1 || states > States {
 		panic("kernel: a block has 1 to 48 states")
@@ -67,8 +68,8 @@ func (b Block) check(states int, lists ...*Elements) {
 // panelsOf returns the number of groups of 16 states.
 func panelsOf(states int) int { return (states + Columns - 1) / Columns }
 
-// Function is a function of one number, for Apply. Unless the comment of a constant says
-// otherwise, the result is the correctly rounded one, and NaN stays NaN.
+// Function is a function of one number, for Apply. The function of NaN is NaN. Unless the
+// comment of a constant says otherwise, results are correctly rounded.
 type Function uint8
 
 // The functions.
@@ -79,12 +80,12 @@ const (
 	ReLU                              // max(x, 0)
 	SquareRoot                        // NaN for x < 0
 	Reciprocal                        // 1/x
-	Exp                               // to 2 ulp; results below 2^-126 become 0
-	Log                               // to 3 ulp; -Inf for 0, NaN for x < 0
-	Sigmoid                           // 1/(1+exp(-x)), to 4 ulp; results below 2^-126 may become 0
-	HyperbolicTangent                 // as Tanh, with scale 1
-	Erf                               // to 1e-7
-	Softplus                          // log(1+exp(x)), to 4 ulp; results below 2^-126 may become 0
+	Exp                               // within 2 ulp; results below 2^-126 become 0
+	Log                               // within 3 ulp; -Inf for 0, NaN for x < 0
+	Sigmoid                           // 1/(1+exp(-x)), within 4 ulp; results below 2^-126 may become 0
+	HyperbolicTangent                 // as Tanh with scale 1
+	Erf                               // within 1e-7
+	Softplus                          // log(1+exp(x)), within 4 ulp; results below 2^-126 may become 0
 	functions
 )
 
@@ -99,8 +100,8 @@ func Apply(f Function, b Block, states int, out, x Elements) {
 	}
 }
 
-// Operation is a function of two numbers, for Combine. The result is the correctly rounded
-// one. If an operand is NaN, the result of an operation other than a comparison is NaN.
+// Operation is a function of two numbers, for Combine. Results are correctly rounded. If an
+// operand is NaN, the result of an operation other than a comparison is NaN.
 type Operation uint8
 
 // The operations.
@@ -176,8 +177,9 @@ const (
 )
 
 // Reduce sets element out[i] of each state to the reduction of the elements x[i*n],
-// x[i*n+1], ..., x[i*n+n-1], where n is the length of x divided by that of out. x must be
-// a multiple of out and not be empty. The two lists must not share elements.
+// x[i*n+1], ..., x[i*n+n-1], where n is the length of x divided by that of out. The length
+// of x must be a positive multiple of that of out, or both must be 0. The two lists must not
+// share elements.
 func Reduce(op Reduction, b Block, states int, out, x Elements) {
 	b.check(states, &out, &x)
 	if out.Len() == 0 && x.Len() == 0 {
@@ -206,6 +208,8 @@ func Softmax(b Block, states int, out, x Elements, n int) {
 		current.softmax(b, out.offset, x.offset, n, panelsOf(states))
 	}
 }
+
+// The portable functions follow, which all levels can run.
 
 func applyPortable(f Function, b Block, out, x []uint32, panels int) {
 	n := panels * Columns
@@ -240,6 +244,7 @@ func applyPortable(f Function, b Block, out, x []uint32, panels int) {
 	}
 }
 
+// each sets out[t] to f(x[t]).
 func each(out, x []float32, f func(v float32) float32) {
 	for t, v := range x {
 		out[t] = f(v)
@@ -280,12 +285,14 @@ func combinePortable(op Operation, b Block, out, x, y []uint32, panels int) {
 	}
 }
 
+// pairwise sets out[t] to f(x[t], y[t]).
 func pairwise(out, x, y []float32, f func(v, w float32) float32) {
 	for t, v := range x {
 		out[t] = f(v, y[t])
 	}
 }
 
+// truth returns 1 for true and 0 for false.
 func truth(b bool) float32 {
 	if b {
 		return 1
@@ -293,6 +300,7 @@ func truth(b bool) float32 {
 	return 0
 }
 
+// larger returns the larger number, or NaN if either is NaN.
 func larger(v, w float32) float32 {
 	if v > w || v != v {
 		return v
@@ -300,6 +308,7 @@ func larger(v, w float32) float32 {
 	return w
 }
 
+// smaller returns the smaller number, or NaN if either is NaN.
 func smaller(v, w float32) float32 {
 	if v < w || v != v {
 		return v

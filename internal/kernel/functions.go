@@ -2,10 +2,10 @@ package kernel
 
 import "math"
 
-// The portable functions have the same steps and constants as the assembly.
+// The functions of this file have the same steps and constants as the assembly.
 
-// The constants of e^x = 2^e * e^r with r = x - e*ln(2). ln(2) is in two parts. The first
-// has so few bits that e times it is exact.
+// The constants of e^x = 2^e * e^r with r = x - e*ln(2). ln(2) is the sum of two parts. The
+// first part has so few bits that its product with e is exact.
 const (
 	expLargest  = 89       // e^89 overflows
 	expSmallest = -87.3365 // e^x of a smaller x is below 2^-126
@@ -82,12 +82,15 @@ func logarithm(x float32) float32 {
 	return y + float32(e*ln2High)
 }
 
+// sigmoid returns 1/(1+e^-x).
 func sigmoid(x float32) float32 { return 1 / (1 + exponential(-x)) }
 
+// softplus returns log(1+e^x).
 func softplus(x float32) float32 {
 	return logOnePlus(exponential(-absoluteOf(x))) + larger(x, 0)
 }
 
+// absoluteOf returns |x|.
 func absoluteOf(x float32) float32 { return math.Float32frombits(math.Float32bits(x) &^ (1 << 31)) }
 
 // erfMiddle separates the two formulas of errorFunction.
@@ -102,6 +105,7 @@ var (
 	erfFar  = [...]float32{0.00021327379, -0.0032091571, 0.022871599, -0.10523359, -0.63573945, -0.12850821}
 )
 
+// errorFunction returns erf(x).
 func errorFunction(x float32) float32 {
 	y := absoluteOf(x)
 	if !(y > erfMiddle) {

@@ -25,8 +25,8 @@ type level struct {
 	tanh      func(out, in, scale []float32, panels int)
 	transpose func(out []float32, outStride int, in []float32, inStride, rows, columns int)
 
-	// The following work on elements of one Block. No list is empty. panels is the number
-	// of groups of 16 states.
+	// The following functions work on elements of one Block. out is not empty. panels is
+	// the number of groups of 16 states.
 	apply       func(f Function, b Block, out, x []uint32, panels int)
 	combine     func(op Operation, b Block, out, x, y []uint32, panels int)
 	multiplyAdd func(b Block, out, x, y, z []uint32, panels int)

@@ -213,12 +213,12 @@ func (f *reduceFuncs) run(name Reduction, b Block, out, x []uint32, panels int) 
 	f[name](&b[0], &out[0], len(out), &x[0], len(x)/len(out), panels)
 }
 
-// tiledPairs implements Pairs.Compute with generated functions. Each computes some lanes of
-// the states. The tiles of all other lanes stay out of the first cache meanwhile.
+// tiledPairs implements Pairs.Compute with generated functions. A call computes one vector
+// of states of all tiles, so that the first cache has to hold only these states.
 type tiledPairs struct {
-	lanes int
-	call  []pairsFunc // in the order of level.shapes; dots is last there
-	dots  func(b *float32, tile *uint32, tiles int, n int)
+	lanes int                                              // number of states of a vector
+	call  []pairsFunc                                      // functions of the first shapes in level.shapes
+	dots  func(b *float32, tile *uint32, tiles int, n int) // function of the last shape, which is diagonal
 }
 
 func (f *tiledPairs) run(p *Pairs, b Block, panels int) {

@@ -1,12 +1,12 @@
 package kernel
 
 // Linear applies one linear layer to a batch of vectors whose elements are elements of a
-// block. It is at least as fast as one call of Product with all inputs for each vector, and
-// for small layers faster. A Linear is read-only and may be shared by all goroutines.
+// block. It is at least as fast as a call of Product with all inputs for each vector, and
+// faster for small layers. A Linear is read-only and may be shared by all goroutines.
 //
-// At levels with digits, Linear calls Product for large layers if the elements of each
-// vector are adjacent. Otherwise it uses no digits. At other levels, Linear and Product agree
-// to the last bit.
+// At levels with digits, Linear calls Product for a large layer if the elements of each
+// vector are adjacent. Otherwise it does not use digits. At other levels, Linear and Product
+// agree to the last bit.
 type Linear struct {
 	m       *Outputs
 	batch   int
@@ -25,7 +25,7 @@ const fewestDigits = 128
 
 // NewLinear prepares Compute for x, [batch, m.In], and out, [batch, m.Out]. Both are lists
 // of elements in row-major order. Elements of x may occur several times. No element of out
-// may occur twice, nor in x. The weights are packed for the level in use.
+// may occur twice, or be an element of x. The weights are packed for the level in use.
 func NewLinear(m *Outputs, out, x []int32, batch int, relu bool) *Linear {
 	if batch < 0 || len(out) != batch*m.Out || len(x) != batch*m.In {
 		panic("kernel: NewLinear: a list has the wrong length")
@@ -72,11 +72,11 @@ func adjacent(list []uint32, n int) bool {
 }
 
 // disjoint reports whether no element of out occurs twice or is in one of the other lists.
-// Left may occur several times.
+// Discarded may occur several times.
 func disjoint(out []int32, others ...[]int32) bool {
 	seen := make(map[int32]bool, len(out))
 	for _, k := range out {
-		if k != Left && seen[k] {
+		if k != Discarded && seen[k] {
 			return false
 		}
 		seen[k] = true

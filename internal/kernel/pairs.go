@@ -2,11 +2,12 @@ package kernel
 
 import "math"
 
-// Left is the element that NewPairs takes for an output that nobody needs.
-const Left = -1
+// Discarded stands for an output of NewPairs that has no element, because its value is not
+// needed.
+const Discarded = -1
 
-// unneeded is the offset of an output that is Left.
-const unneeded = math.MaxUint32
+// discarded is the offset in Pairs.out of an output that is Discarded.
+const discarded = math.MaxUint32
 
 // Pairs is a batch of products of matrices whose elements are elements of a block. It is
 // read-only and may be shared by all goroutines.
@@ -24,17 +25,16 @@ type Pairs struct {
 	steps []int32
 }
 
-// pairsShape is a form of tile that a level has a function for. A tile computes
-// rows*columns outputs from rows + columns operands. A diagonal tile computes rows outputs
-// that need not share operands.
+// pairsShape is a shape of tiles for which a level has a function. A tile computes
+// rows*columns outputs. For each k it loads rows + columns operands. A diagonal tile
+// computes rows outputs that need not share operands.
 type pairsShape struct {
 	rows, columns int
 	diagonal      bool
 }
 
 // cost estimates the time of a tile for each k. It is the number of multiply-adds or of
-// loads, whichever is larger. In a diagonal tile, the index of each operand is loaded as
-// well.
+// loads, whichever is larger. A diagonal tile also loads the index of each operand.
 func (s pairsShape) cost() int {
 	if s.diagonal {
 		return 4 * s.rows
@@ -45,9 +45,9 @@ func (s pairsShape) cost() int {
 // NewPairs prepares Compute for a batch of products of matrices. x is [batch, rows,
 // inner], y is [batch, columns, inner], and out is [batch, rows, columns]. All three are
 // lists of elements in row-major order. Elements of x and y may occur several times. No
-// element of out may occur twice, nor in x or y. An output that is Left has no element, and
-// its value is discarded. Tiles of which all outputs are Left take no time, so a symmetric
-// product should leave out half of its outputs.
+// element of out may occur twice, or be an element of x or y. An output may be Discarded. A
+// tile whose outputs are all Discarded takes no time, so half of the outputs of a symmetric
+// product should be Discarded.
 //
 // The lists are packed for the level in use.
 func NewPairs(out, x, y []int32, batch, rows, columns, inner int) *Pairs {
@@ -58,8 +58,8 @@ func NewPairs(out, x, y []int32, batch, rows, columns, inner int) *Pairs {
 	p := &Pairs{rows: rows, columns: columns, inner: inner, out: make([]uint32, len(out)), x: a.offset, y: b.offset, size: max(a.size, b.size)}
 	for i, k := range out {
 		switch {
-		case k == Left:
-			p.out[i] = unneeded
+		case k == Discarded:
+			p.out[i] = discarded
 			continue
 		case k < 0 || k >= maxElements:
 			panic("kernel: NewPairs: element is negative or too large")
@@ -89,8 +89,8 @@ func (p *Pairs) transpose(batch int) {
 	p.out, p.x, p.y, p.rows, p.columns = out, p.y, p.x, p.columns, p.rows
 }
 
-// x and y have a row for each output. xRow and yRow return the number of that row, counting
-// through the batch.
+// xRow and yRow return the rows of x and y whose product is output o. Rows are numbered
+// through the whole batch.
 func (p *Pairs) xRow(o int) int { return o / p.columns }
 func (p *Pairs) yRow(o int) int { return o/p.columns/p.rows*p.columns + o%p.columns }
 
@@ -140,14 +140,14 @@ func (p *Pairs) cut(shapes []pairsShape) {
 		}
 		for _, o := range outputs {
 			p.words = append(p.words, p.out[o])
-			if p.out[o] == unneeded {
+			if p.out[o] == discarded {
 				p.words[first] = 1
 			}
 		}
 	})
 }
 
-// at returns list[i], or 0 if the list is empty because there is nothing to add.
+// at returns list[i], or 0 if the list is empty because the sums have no terms.
 func at(list []uint32, i int) uint32 {
 	if len(list) == 0 {
 		return 0
@@ -173,14 +173,14 @@ func (p *Pairs) stepsOf(list []uint32) (steps []int32, ok bool) {
 // the other. It is less than half of a core's first cache.
 const pairsBytes = 20 << 10
 
-// visit calls f with the outputs of each tile that has outputs which are needed. An
-// incomplete tile is filled with copies of its last row and column. f must not keep the
-// slice.
+// visit calls f with the outputs of each tile that does not consist of discarded outputs
+// only. An incomplete tile is filled with copies of its last row and column. f must not keep
+// the slice.
 func (p *Pairs) visit(s pairsShape, f func(outputs []int)) {
 	outputs := make([]int, 0, s.rows*s.columns)
 	if s.diagonal {
 		for o, to := range p.out {
-			if to != unneeded {
+			if to != discarded {
 				outputs = append(outputs, o)
 			}
 			if len(outputs) == s.rows || o == len(p.out)-1 && len(outputs) > 0 {
@@ -202,7 +202,7 @@ func (p *Pairs) visit(s pairsShape, f func(outputs []int)) {
 					for r := range s.rows {
 						for c := range s.columns {
 							o := first + min(i+r, p.rows-1)*p.columns + min(j+c, p.columns-1)
-							needed = needed || p.out[o] != unneeded
+							needed = needed || p.out[o] != discarded
 							outputs = append(outputs, o)
 						}
 					}
@@ -234,7 +234,7 @@ func (p *Pairs) Compute(b Block, states int) {
 
 func pairsPortable(p *Pairs, b Block, panels int) {
 	for o, to := range p.out {
-		if to == unneeded {
+		if to == discarded {
 			continue
 		}
 		x, y := p.x[p.xRow(o)*p.inner:][:p.inner], p.y[p.yRow(o)*p.inner:][:p.inner]

@@ -7,12 +7,13 @@ import (
 	"shaver/internal/fault"
 )
 
+// sortedNames returns the keys of m in order, so that errors do not depend on the map.
 func sortedNames[T any](m map[string]T) []string { return slices.Sorted(maps.Keys(m)) }
 
 // checker checks that every name is defined once, before it is read.
 type checker struct{ meter *meter }
 
-// names are the values that a graph defines, within those of the graphs around it.
+// names are the names of the values that a graph and the graphs around it define.
 type names struct {
 	defined map[string]bool
 	outer   *names
@@ -32,7 +33,7 @@ func (c *checker) graph(g *Graph, outer *names) error {
 	here := &names{map[string]bool{}, outer}
 	define := func(name, what string) error {
 		if here.defined[name] {
-			return fault.Inputf("%s %s: the name is in use already", what, Quote(name))
+			return fault.Inputf("%s %s: the name is already in use", what, Quote(name))
 		}
 		if err := c.meter.take(valueCost); err != nil {
 			return err

@@ -1,6 +1,8 @@
 package onnx
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -15,7 +17,7 @@ import (
 // setting is an entry that describes where the elements of a tensor are.
 type setting struct{ key, value string }
 
-// outsideEntry appends an entry to list.
+// outsideEntry reads an entry and appends it to list.
 func (p *parser) outsideEntry(v field, list *[]setting) error {
 	if err := p.meter.take(64); err != nil {
 		return err
@@ -34,8 +36,8 @@ func (p *parser) outsideEntry(v field, list *[]setting) error {
 	return err
 }
 
-// external sets the place of t's elements in another file. That file must be in the folder
-// of the model or below it, also after its symbolic links are followed.
+// external sets the position of t's elements in another file. The file must be in the
+// folder of the model or below it, even after symbolic links are followed.
 func (p *parser) external(t *Tensor, settings []setting) error {
 	location, offset, length := "", int64(0), int64(-1)
 	for _, s := range settings {
@@ -106,7 +108,7 @@ func (p *parser) openOutside(location string) (outsideFile, error) {
 		return outsideFile{}, fault.Inputf("the tensors are in more than %d files: save them in one file", maxOutside)
 	}
 	info, err := p.root.Stat(location)
-	if err == nil && !info.Mode().IsRegular() { // opening a pipe would wait for somebody to write
+	if err == nil && !info.Mode().IsRegular() { // opening a pipe would wait for a writer
 		return outsideFile{}, fault.Inputf("its elements are in %s, which is not a regular file", Quote(location))
 	}
 	var f *os.File
@@ -114,6 +116,10 @@ func (p *parser) openOutside(location string) (outsideFile, error) {
 		f, err = p.root.Open(location)
 	}
 	if err != nil {
+		var reason *fs.PathError
+		if errors.As(err, &reason) {
+			err = reason.Err // without the name of a system call
+		}
 		return outsideFile{}, fault.Inputf("its elements are in the file %s, expected a file in the folder of the model: %w", Quote(location), err)
 	}
 	if info, err = f.Stat(); err == nil && !info.Mode().IsRegular() {

@@ -11,7 +11,7 @@ import (
 // maxCalls bounds the depth of local functions that call each other.
 const maxCalls = 16
 
-// quantised lists the operators of quantised models.
+// quantised is the set of operators of quantised models.
 var quantised = map[string]bool{
 	"QuantizeLinear": true, "DequantizeLinear": true, "DynamicQuantizeLinear": true, "QLinearConv": true, "QLinearMatMul": true,
 	"MatMulInteger": true, "ConvInteger": true,
@@ -25,8 +25,8 @@ type inliner struct {
 
 // scope renames the values of one call of a function.
 type scope struct {
-	names      map[string]string // actual names by names in the function
-	prefix     string            // for values that the function computes for itself
+	names      map[string]string // names after inlining by names in the function
+	prefix     string            // of the names of values that the caller does not see
 	attributes map[string]*Attribute
 }
 
@@ -70,7 +70,7 @@ func (in *inliner) nodes(list []Node, s *scope, opset, depth int) ([]Node, error
 		for _, name := range sortedNames(n.Attributes) {
 			a := n.Attributes[name]
 			if a.reference != "" {
-				return nil, fault.Inputf("node %s: attribute %s refers to an attribute of a function, but the node is in none", n.Label(), Quote(name))
+				return nil, fault.Inputf("node %s: attribute %s refers to an attribute of a function, but the node is not in a function", n.Label(), Quote(name))
 			}
 			if a.Graph == nil {
 				continue
@@ -95,14 +95,14 @@ func (in *inliner) call(n *Node, f *function, opset, depth int) ([]Node, error) 
 		return nil, fault.Inputf("node %s: local functions call each other more than %d deep, at %s", n.Label(), maxCalls, Quote(f.name))
 	}
 	if len(n.Inputs) > len(f.inputs) || len(n.Outputs) > len(f.outputs) {
-		return nil, fault.Inputf("node %s: function %s has %d inputs and %d outputs, the node %d and %d",
+		return nil, fault.Inputf("node %s: function %s has %d inputs and %d outputs, and the node has %d and %d",
 			n.Label(), Quote(f.name), len(f.inputs), len(f.outputs), len(n.Inputs), len(n.Outputs))
 	}
 	if err := in.meter.take(nodeCost); err != nil {
 		return nil, err
 	}
 	in.calls++
-	s := &scope{names: map[string]string{"": ""}, prefix: n.name() + "/" + strconv.Itoa(in.calls) + "/", attributes: map[string]*Attribute{}}
+	s := &scope{names: map[string]string{"": ""}, prefix: n.NameOrOutput() + "/" + strconv.Itoa(in.calls) + "/", attributes: map[string]*Attribute{}}
 	if len(s.prefix) > maxName {
 		s.prefix = strconv.Itoa(in.calls) + "/"
 	}
@@ -130,19 +130,13 @@ func (in *inliner) call(n *Node, f *function, opset, depth int) ([]Node, error) 
 		opset = f.opset
 	}
 	nodes, err := in.nodes(f.nodes, s, opset, depth+1)
+	if err != nil && depth > 0 { // the names of the nodes say where the calls are
+		return nil, err
+	}
 	if err != nil {
 		return nil, fmt.Errorf("function %s: %w", Quote(f.name), err)
 	}
 	return nodes, nil
-}
-
-// name returns the name of n, or of its first output.
-func (n *Node) name() string {
-	name := n.Name
-	for i := 0; name == "" && i < len(n.Outputs); i++ {
-		name = n.Outputs[i]
-	}
-	return name
 }
 
 // rename returns a copy of n, a node of a function, for one call.
@@ -151,7 +145,7 @@ func (in *inliner) rename(n *Node, s *scope) (Node, error) {
 	if err := in.meter.take(nodeCost + len(s.prefix) + len(n.Name)); err != nil {
 		return c, err
 	}
-	c.Name = s.prefix + n.name()
+	c.Name = s.prefix + n.NameOrOutput()
 	var err error
 	if c.Inputs, err = in.renameAll(n.Inputs, s); err != nil {
 		return c, err
@@ -169,7 +163,7 @@ func (in *inliner) rename(n *Node, s *scope) (Node, error) {
 			if given := s.attributes[a.reference]; given != nil {
 				c.Attributes[name] = given
 			}
-			continue // without a value the operator has its default
+			continue // if the caller gives no value, the operator's default holds
 		}
 		if a.Graph != nil {
 			copied := *a

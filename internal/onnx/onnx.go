@@ -1,7 +1,7 @@
-// Package onnx reads .onnx files. It reads a file in pieces and keeps only its
-// description in memory, which is bounded: nodes, names, attributes, and the places of the
-// tensors. The elements of tensors stay in the file, or in the files next to it, until
-// they are asked for. The package executes nothing and trusts nothing in a file.
+// Package onnx reads .onnx files. It reads a file in pieces. In memory it keeps only a
+// description of bounded size: nodes, names, attributes, and the positions of the tensors.
+// The elements of tensors stay in the file, or in the files next to it, until a caller reads
+// them. The package executes nothing and trusts nothing in a file.
 //
 // Local functions are inlined, so that a graph contains only ONNX's own operators. Sparse
 // tensors, training information, quantised operators and operators of other domains are
@@ -10,11 +10,11 @@ package onnx
 
 import (
 	"io"
-	"os"
 	"strconv"
 )
 
-// MinOpset and MaxOpset are the versions of ONNX's operator set that are read.
+// MinOpset and MaxOpset are the first and the last version of ONNX's operator set that the
+// package reads.
 const (
 	MinOpset = 7
 	MaxOpset = 22
@@ -80,14 +80,17 @@ type Node struct {
 	Attributes map[string]*Attribute
 }
 
-// Label returns the name of n for errors: its own, or that of its first output.
-func (n *Node) Label() string {
+// NameOrOutput returns the name of n. If n has no name, it is that of its first output.
+func (n *Node) NameOrOutput() string {
 	name := n.Name
 	for i := 0; name == "" && i < len(n.Outputs); i++ {
 		name = n.Outputs[i]
 	}
-	return Quote(name)
+	return name
 }
+
+// Label returns NameOrOutput for an error.
+func (n *Node) Label() string { return Quote(n.NameOrOutput()) }
 
 // Attribute is an attribute of a node. Kind says which of the other fields is in use.
 type Attribute struct {
@@ -101,7 +104,7 @@ type Attribute struct {
 	Ints    []int64
 	Strings []string
 
-	reference string // attribute of the function's caller that takes the place of this one
+	reference string // in a function, name of the caller's attribute that replaces this one
 }
 
 // Kind is the type of an attribute.
@@ -179,8 +182,8 @@ func (t Type) Floating() bool {
 // Integer reports whether t is a type of whole numbers. Bool is not.
 func (t Type) Integer() bool { return t.width() > 0 && !t.Floating() && t != Bool }
 
-// Quote returns a name from a file for an error: as it is if it is short and printable,
-// otherwise quoted and cut.
+// Quote returns a name from a file for an error. A name that is short and printable stays
+// as it is. Other names are quoted and cut.
 func Quote(name string) string {
 	const most = 200
 	cut := name
@@ -194,14 +197,4 @@ func Quote(name string) string {
 		return cut + "..."
 	}
 	return name
-}
-
-// Open reads the .onnx file at path. The caller must close the result. Tensors may be in
-// other files, which must be in the folder of path or below it.
-func Open(path string) (*Model, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	return openFile(path, info)
 }

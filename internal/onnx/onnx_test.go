@@ -51,7 +51,8 @@ func small() []byte {
 		onnxtest.Node("Elu", names{"b"}, names{"c"}, scale)))
 }
 
-// The parts of a model arrive: initialisers are no inputs, and functions are inlined.
+// Read returns the parts of a model. Initialisers are not inputs, and functions are
+// inlined.
 func TestRead(t *testing.T) {
 	m, err := read(small())
 	if err != nil {
@@ -98,7 +99,7 @@ func packed(number protowire.Number, values ...uint64) onnxtest.Message {
 	return onnxtest.Message(nil).Text(number, string(data))
 }
 
-// Elements arrive from every field and type that ONNX has for them.
+// Elements are read from every field and type in which ONNX stores them.
 func TestTensors(t *testing.T) {
 	minus := func(n int64) uint64 { return uint64(n) }
 	le := func(values ...any) string {
@@ -172,7 +173,7 @@ func TestVarintCount(t *testing.T) {
 	}
 }
 
-// Many varints cross the windows in which they are read.
+// Varints that cross the chunks of a file are read whole.
 func TestManyVarints(t *testing.T) {
 	var values []uint64
 	for i := range 100000 {
@@ -194,7 +195,7 @@ func TestManyVarints(t *testing.T) {
 	}
 }
 
-// hostile has files that must be refused, with a part of the error.
+// hostile returns files that must be refused, each with a part of the error.
 func hostile() map[string]struct {
 	data []byte
 	want string
@@ -231,7 +232,7 @@ func hostile() map[string]struct {
 	x := []onnxtest.Message{onnxtest.Value("x", 1, 1)}
 	return map[string]file{
 		"empty":                 {nil, "lacks a graph"},
-		"text":                  {[]byte("This is no model."), ""},
+		"text":                  {[]byte("This is not a model."), ""},
 		"no format":             {onnxtest.Message(nil).Sub(7, nil), "version of the format"},
 		"two graphs":            {append(nodes(), onnxtest.Message(nil).Sub(7, nil)...), "two graphs"},
 		"old operator set":      {onnxtest.Model(6, nil), "version 6"},
@@ -306,8 +307,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// A small file that is cut after any byte is refused or is another whole model, and never
-// crashes.
+// A file that is cut after any byte is refused or gives a whole model. A file in which any
+// byte has changed does not crash Read.
 func TestTruncated(t *testing.T) {
 	data := small()
 	for n := range data {
@@ -415,7 +416,7 @@ func TestExternalData(t *testing.T) {
 	}
 }
 
-// A file that is no regular file is refused before it is opened.
+// A path that is not a regular file is refused.
 func TestNotRegular(t *testing.T) {
 	if _, err := onnx.Open(t.TempDir()); err == nil || !fault.IsInput(err) {
 		t.Errorf("a folder gives the error %v", err)
@@ -425,7 +426,7 @@ func TestNotRegular(t *testing.T) {
 	}
 }
 
-// hole is a file of zeros with a head, as a sparse file is.
+// hole is a file with a head and zeros after it, such as a sparse file.
 type hole struct {
 	head []byte
 	size int64
@@ -469,7 +470,7 @@ func TestLargeTable(t *testing.T) {
 	}
 }
 
-// A file with many nodes takes at most a multiple of its size.
+// The memory of a model with many nodes is at most eight times the size of its file.
 func TestMemory(t *testing.T) {
 	var nodes []onnxtest.Message
 	last := "x"
@@ -494,7 +495,7 @@ func TestMemory(t *testing.T) {
 	runtime.KeepAlive(m)
 }
 
-// FuzzOpen reads any bytes and every tensor in them.
+// Any bytes, and every tensor in them, are read or refused as bad input.
 func FuzzOpen(f *testing.F) {
 	f.Add(small())
 	for _, c := range hostile() {

@@ -22,14 +22,20 @@ const (
 
 // The costs of what a file describes, in bytes of memory.
 const (
-	nodeCost      = 512 // with what checks and inlining keep for it
+	nodeCost      = 512 // including what checks and inlining keep for a node
 	attributeCost = 256
 	tensorCost    = 256
 	valueCost     = 256
 )
 
-func openFile(path string, info os.FileInfo) (*Model, error) {
-	if !info.Mode().IsRegular() { // opening a pipe would wait for somebody to write
+// Open reads the .onnx file at path. The caller must close the result. Tensors may be in
+// other files, which must be in the folder of path or below it.
+func Open(path string) (*Model, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() { // opening a pipe would wait for a writer
 		return nil, fault.Inputf("%s is not a regular file, expected an .onnx file", path)
 	}
 	f, err := os.Open(path)
@@ -56,13 +62,13 @@ func openFile(path string, info os.FileInfo) (*Model, error) {
 	return m, nil
 }
 
-// Read reads a model of size bytes from r, which must stay readable for as long as the
-// model is used. name stands for the file in errors. Tensors in other files are refused.
+// Read reads a model of size bytes from r. r must stay readable for as long as the model is
+// used. Errors call the file name. Tensors in other files are refused.
 func Read(name string, r io.ReaderAt, size int64) (*Model, error) {
 	return newParser(name, r, size, nil).model()
 }
 
-// parser reads a file.
+// parser reads the description of a model.
 type parser struct {
 	reader
 	file      string
@@ -92,6 +98,7 @@ func newParser(name string, r io.ReaderAt, size int64, root *os.Root) *parser {
 		outside: map[string]outsideFile{}, functions: map[string]*function{}}
 }
 
+// closers returns what must be closed after the file, for a parser with a root.
 func (p *parser) closers() []io.Closer {
 	var list []io.Closer
 	for _, o := range p.outside {
@@ -106,7 +113,7 @@ func (p *parser) close() {
 	}
 }
 
-// key returns the name of an operator under which local functions are found.
+// key returns the key of an operator in parser.functions.
 func key(domain, op, overload string) string {
 	if domain == "ai.onnx" {
 		domain = ""
@@ -279,7 +286,7 @@ func (p *parser) graph(v field, depth int) (*Graph, error) {
 	for _, t := range g.Initializers {
 		constants[t.Name] = true
 	}
-	inputs := g.Inputs[:0] // before version 4 of the format, initialisers are listed as inputs too
+	inputs := g.Inputs[:0] // before version 4 of the format, initialisers are also inputs
 	for _, v := range g.Inputs {
 		if !constants[v.Name] {
 			inputs = append(inputs, v)
@@ -321,7 +328,7 @@ func (p *parser) node(v field, list *[]Node, depth int) error {
 		n.Domain = ""
 	}
 	if overload != "" {
-		n.Op += "\x00" + overload // until functions are inlined
+		n.Op += "\x00" + overload // inlining removes it
 	}
 	*list = append(*list, n)
 	return nil
@@ -489,7 +496,7 @@ func (p *parser) tensor(v field) (*Tensor, error) {
 				return data(v, f)
 			}
 		}
-		return fault.Inputf("its elements are stored as those of another type than %s", t.Type)
+		return fault.Inputf("its elements are stored in a field for another type than %s", t.Type)
 	}
 	err := p.message(v, func(number protowire.Number, v field) error {
 		switch number {
@@ -530,7 +537,7 @@ func (p *parser) tensor(v field) (*Tensor, error) {
 	}
 	if err == nil && (location != 0 || len(external) > 0) {
 		if t.form != nothing || location != 1 {
-			err = fault.Inputf("its elements are said to be both in the file and outside")
+			err = fault.Inputf("it is not clear whether its elements are in this file or in another one")
 		} else {
 			err = p.external(t, external)
 		}

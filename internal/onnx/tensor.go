@@ -31,7 +31,7 @@ type Tensor struct {
 
 	form     form
 	source   io.ReaderAt // file with the elements
-	at, size int64       // their place, in bytes, which is within the file
+	at, size int64       // their first byte and number of bytes, within the file
 	file     string      // name of the file, for errors
 }
 
@@ -44,15 +44,12 @@ func (t *Tensor) Elements() int {
 	return n
 }
 
-// Bytes returns the number of bytes of t's elements in the file.
-func (t *Tensor) Bytes() int64 { return t.size }
-
-// InPlace reports whether ReadFloats can start at any element. If not, it reads all
-// elements in front of the first one.
+// InPlace reports whether ReadFloats can start at any element. Otherwise ReadFloats also
+// reads all elements before the first one.
 func (t *Tensor) InPlace() bool { return t.form == fixed }
 
-// check verifies that the place of t's elements has room for exactly the elements that
-// t's shape claims. It must be called once, after all fields are set.
+// check verifies that t has exactly as many bytes in the file as its type and shape
+// require. It must be called once, after all fields are set.
 func (t *Tensor) check() error {
 	n := 1
 	for _, size := range t.Dims {
@@ -81,8 +78,8 @@ func (t *Tensor) check() error {
 // chunk is the number of bytes that are read at once.
 const chunk = 64 << 10
 
-// each calls f with consecutive elements of t, count in all, beginning at element first.
-// f gets the bits of each element: those of its floating-point format, or the whole number.
+// each calls f for count consecutive elements of t, beginning at element first. It passes
+// the bits of a floating-point element, or the value of a whole number.
 func (t *Tensor) each(first, count int, f func(i int, bits uint64) error) error {
 	if t.Type.width() == 0 {
 		return fault.Inputf("%s: tensor %s is of %s, which is not supported", t.file, Quote(t.Name), t.Type)
@@ -198,14 +195,13 @@ func (t *Tensor) ReadFloats(dst []float32, first int) error {
 	})
 }
 
-// Floats returns all elements of a tensor of a floating-point type. It takes memory for
-// them.
+// Floats returns all elements of a tensor of a floating-point type, in a new slice.
 func (t *Tensor) Floats() ([]float32, error) {
 	dst := make([]float32, t.Elements())
 	return dst, t.ReadFloats(dst, 0)
 }
 
-// Ints returns all elements of a tensor of whole numbers. It takes memory for them.
+// Ints returns all elements of a tensor of whole numbers, in a new slice.
 func (t *Tensor) Ints() ([]int64, error) {
 	if !t.Type.Integer() {
 		return nil, fault.Inputf("%s: tensor %s is of %s, expected whole numbers", t.file, Quote(t.Name), t.Type)
@@ -220,7 +216,7 @@ func (t *Tensor) Ints() ([]int64, error) {
 	})
 }
 
-// Bools returns all elements of a tensor of Bool. It takes memory for them.
+// Bools returns all elements of a tensor of Bool, in a new slice.
 func (t *Tensor) Bools() ([]bool, error) {
 	if t.Type != Bool {
 		return nil, fault.Inputf("%s: tensor %s is of %s, expected bool", t.file, Quote(t.Name), t.Type)

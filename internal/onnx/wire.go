@@ -3,7 +3,6 @@ package onnx
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"unicode/utf8"
@@ -22,7 +21,8 @@ const (
 // meter counts the memory that the description of a model takes.
 type meter struct{ used int64 }
 
-// take adds n bytes. Callers call it before they allocate.
+// take adds n bytes, and fails if the sum exceeds maxDescription. Callers call it before
+// they allocate.
 func (m *meter) take(n int) error {
 	if m.used += int64(n); m.used > maxDescription {
 		return fault.Inputf("the graph takes more than %d MiB of memory without its tensors, expected a click model", maxDescription>>20)
@@ -37,19 +37,19 @@ type reader struct {
 	meter  meter
 
 	window []byte
-	start  int64 // place of window in the file
+	start  int64 // position of window in the file
 	buffer []byte
 }
 
 // field is a field of a message.
 type field struct {
 	kind    protowire.Type
-	number  uint64 // value of a field that is no message, string or array
-	at, end int64  // place of the bytes of a message, string or array in the file
+	number  uint64 // value of a field that is not a message, string or array
+	at, end int64  // position in the file of the bytes of a message, string or array
 }
 
-// peek returns the bytes from at to the end of the window or to end, at least one and, if
-// they precede end, at least binary.MaxVarintLen64 bytes.
+// peek returns bytes of the file from at up to end, as many as the window holds. It returns
+// at least binary.MaxVarintLen64 bytes, or all if there are fewer.
 func (r *reader) peek(at, end int64) ([]byte, error) {
 	need := min(binary.MaxVarintLen64, end-at)
 	if at < r.start || at+need > r.start+int64(len(r.window)) {
@@ -58,10 +58,7 @@ func (r *reader) peek(at, end int64) ([]byte, error) {
 		}
 		n, err := r.source.ReadAt(r.buffer[:min(chunk, r.size-at)], at)
 		if int64(n) < need {
-			if err == nil || errors.Is(err, io.EOF) {
-				err = fault.Inputf("the file was cut short while it was read")
-			}
-			return nil, err
+			return nil, cutShort(err)
 		}
 		r.window, r.start = r.buffer[:n], at
 	}
@@ -129,7 +126,7 @@ func (r *reader) message(v field, f func(number protowire.Number, v field) error
 	return r.fields(v.at, v.end, f)
 }
 
-// text returns a string of at most most bytes.
+// text returns the string v. It fails if v has more than most bytes.
 func (r *reader) text(v field, most int64) (string, error) {
 	if v.kind != protowire.BytesType {
 		return "", fault.Inputf("a string has wire type %d, expected %d", v.kind, protowire.BytesType)
@@ -144,17 +141,32 @@ func (r *reader) text(v field, most int64) (string, error) {
 	if err := r.meter.take(int(size) + 16); err != nil {
 		return "", err
 	}
-	b := make([]byte, size)
-	if n, err := r.source.ReadAt(b, v.at); n < len(b) {
-		if err == nil || errors.Is(err, io.EOF) {
-			err = fault.Inputf("the file was cut short while it was read")
-		}
+	b, err := r.bytes(v)
+	if err != nil {
 		return "", err
 	}
 	if !utf8.Valid(b) {
 		return "", fault.Inputf("byte %d: a string is not UTF-8", v.at)
 	}
 	return string(b), nil
+}
+
+// bytes reads the bytes of a string or an array. The caller has checked how many they are.
+func (r *reader) bytes(v field) ([]byte, error) {
+	b := make([]byte, v.end-v.at)
+	if n, err := r.source.ReadAt(b, v.at); n < len(b) {
+		return nil, cutShort(err)
+	}
+	return b, nil
+}
+
+// cutShort returns the error for a file that gave fewer bytes than its size, where err is
+// what ReadAt returned.
+func cutShort(err error) error {
+	if err == nil || errors.Is(err, io.EOF) {
+		return fault.Inputf("the file was cut short while it was read")
+	}
+	return err
 }
 
 // name reads a name into s.
@@ -188,7 +200,7 @@ func integer[T int | int64 | Type | Kind](v field, n *T) error {
 	return nil
 }
 
-// integers appends to list a whole number, or a packed array of them.
+// integers appends a whole number or a packed array of whole numbers to list.
 func (r *reader) integers(v field, list *[]int64) error {
 	if v.kind != protowire.BytesType {
 		if err := r.meter.take(2 * 8); err != nil {
@@ -219,7 +231,7 @@ func (r *reader) integers(v field, list *[]int64) error {
 	return nil
 }
 
-// floats appends to list a number, or a packed array of them.
+// floats appends a float32 or a packed array of float32 to list.
 func (r *reader) floats(v field, list *[]float32) error {
 	if v.kind == protowire.Fixed32Type {
 		if err := r.meter.take(2 * 4); err != nil {
@@ -229,7 +241,7 @@ func (r *reader) floats(v field, list *[]float32) error {
 		return nil
 	}
 	if v.kind != protowire.BytesType || (v.end-v.at)%4 != 0 {
-		return fault.Inputf("an array of float32 is neither packed nor single numbers")
+		return fault.Inputf("an array of float32 has wire type %d and %d bytes, expected packed or single float32", v.kind, v.end-v.at)
 	}
 	if v.end-v.at > maxDescription {
 		return fault.Inputf("an array of float32 has %d bytes, expected at most %d", v.end-v.at, maxDescription)
@@ -237,9 +249,9 @@ func (r *reader) floats(v field, list *[]float32) error {
 	if err := r.meter.take(2 * int(v.end-v.at)); err != nil {
 		return err
 	}
-	b := make([]byte, v.end-v.at)
-	if n, err := r.source.ReadAt(b, v.at); n < len(b) {
-		return fmt.Errorf("reading %d bytes at %d: %w", len(b), v.at, err)
+	b, err := r.bytes(v)
+	if err != nil {
+		return err
 	}
 	for ; len(b) > 0; b = b[4:] {
 		*list = append(*list, math.Float32frombits(binary.LittleEndian.Uint32(b)))

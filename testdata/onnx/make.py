@@ -46,7 +46,7 @@ def jobs():
     # Tables in another file, as the dynamo exporter does by default.
     out["fuxictr-deepfm.external"] = ("fuxictr-deepfm", "dynamo", dict(opset=18, batch=0, external=True))
     out["ncf.external"] = ("ncf", "dynamo", dict(opset=18, batch=1, external=True))
-    # Old forms: initializers are inputs too, nothing is folded, names of the oldest operator sets.
+    # Old forms. Initializers are inputs too, nothing is folded, and the operator sets are old.
     out["fuxictr-deepfm.opset7"] = ("fuxictr-deepfm", "legacy", dict(opset=7, batch=1, keep=True, folding=False))
     out["ncf.opset9"] = ("ncf", "legacy", dict(opset=9, batch=0, keep=True))
     # Newer operator sets, and a graph that the exporter has not optimized.

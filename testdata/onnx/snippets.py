@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs what `shaver model export-help` prints on tiny models of the real packages.
+"""Runs the code that `shaver model export-help` prints, on tiny models of the real packages.
 
     snippets.py              run all
     snippets.py NAME ...     run these, for example fuxictr
@@ -25,7 +25,7 @@ TOLERANCE = 1e-6
 
 
 class Criteo(nn.Module):
-    """A module of one's own, with 26 fields and 13 dense inputs."""
+    """A module that is not from a package, with 26 fields and 13 dense inputs."""
 
     def __init__(self):
         super().__init__()
@@ -52,7 +52,7 @@ def torchrec():
     return net
 
 
-# name: builds a Net. Its user is the variable model of the snippet, if it is not what Net's module wraps.
+# name: builds a Net. The variable model of the snippet is its attribute user, or else the model that its module wraps.
 BUILD = {
     "fuxictr": cases.of_fuxictr("DeepFM", numeric=DENSE, batch_norm=True),
     "deepctr-torch": cases.of_deepctr("AutoInt", dense=DENSE, dnn_hidden_units=(8, 6)),

@@ -16,7 +16,7 @@ import (
 //go:embed testdata/*.jsonl
 var files embed.FS
 
-// Case is a test of an operator: what it computes from some inputs.
+// Case is a test vector of an operator.
 type Case struct {
 	Name       string
 	Op         string

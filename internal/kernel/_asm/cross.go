@@ -168,10 +168,11 @@ func (g *generator) cross() {
 	build.RET()
 }
 
-// constants holds the constants that everyLane has made.
+// constants holds the constants that everyLane has made, by name.
 var constants = map[string]operand.Mem{}
 
-// everyLane returns a constant of 16 equal lanes. A name always has the same bits.
+// everyLane returns a constant of 16 equal lanes. All calls with a name must have the same
+// bits.
 func everyLane(name string, bits uint32) operand.Mem {
 	if m, ok := constants[name]; ok {
 		return m
@@ -227,8 +228,8 @@ type tanhConstants struct {
 	p                           []operand.Op
 }
 
-// tanhConstants loads the constants into registers. With few, only those that cannot be
-// operands in memory are in registers.
+// tanhConstants loads the constants into registers. If few is true, it loads only those that
+// hyperbolic cannot read from memory.
 func (g *generator) tanhConstants(few bool) tanhConstants {
 	constant := func(name string, v float64) reg.VecVirtual {
 		return g.load(everyLane("tanh"+name, math.Float32bits(float32(v))))

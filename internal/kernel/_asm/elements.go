@@ -22,9 +22,10 @@ const (
 	greater   = 14
 )
 
-// every returns a constant of 16 equal lanes, in memory.
+// every returns a constant in memory of 16 lanes that are v.
 func every(v float64) operand.Mem { return bits(math.Float32bits(float32(v))) }
 
+// bits returns a constant in memory of 16 lanes with the bits b.
 func bits(b uint32) operand.Mem { return everyLane(fmt.Sprintf("lanes%08x", b), b) }
 
 // load copies a constant into a new register.
@@ -86,8 +87,8 @@ func (g *generator) exp(x reg.VecVirtual, smallest operand.Mem) reg.VecVirtual {
 	y, e, r, s := g.vector(), g.vector(), g.vector(), g.vector()
 	build.VMINPS(x, g.load(every(89)), y) // min and max return x if either operand is NaN
 	if g.bytes == 32 {
-		// Without this, 2^e would be subnormal in lanes that become 0 in the end. The
-		// processor takes a hundred times as long for these.
+		// Without this, 2^e would be subnormal in lanes that become 0 in the end. Subnormal
+		// numbers make the processor a hundred times slower.
 		build.VMAXPS(y, g.load(smallest), y)
 	}
 	build.VMULPS(every(math.Log2E), y, e)
@@ -160,6 +161,7 @@ func (g *generator) log(x reg.VecVirtual) reg.VecVirtual {
 
 const signBit = 1 << 31
 
+// sigmoid has the same steps as sigmoid in package kernel.
 func (g *generator) sigmoid(x reg.VecVirtual) reg.VecVirtual {
 	y := g.vector()
 	build.VSUBPS(x, g.cleared(), y)
@@ -169,6 +171,7 @@ func (g *generator) sigmoid(x reg.VecVirtual) reg.VecVirtual {
 	return y
 }
 
+// softplus has the same steps as softplus in package kernel.
 func (g *generator) softplus(x reg.VecVirtual) reg.VecVirtual {
 	y, positive := g.vector(), g.vector()
 	g.or(x, g.load(bits(signBit)), y)
@@ -196,8 +199,9 @@ func (g *generator) erf(x reg.VecVirtual) reg.VecVirtual {
 	return q
 }
 
-// lists generates the part that functions of lists have in common: a loop over the elements
-// and the states. body computes a vector of out from vectors of the operands.
+// lists generates a function of lists. It has a loop over the elements and one over the
+// states. body computes a vector of out from the vectors x of the operands. It may read the
+// parameters more at index i, which is that of the element.
 func (g *generator) lists(name, doc string, operands []string, body func(i reg.GPVirtual, x []reg.VecVirtual) reg.VecVirtual, more string) {
 	names := append([]string{"out"}, operands...)
 	signature := "func(b *float32"
@@ -243,7 +247,7 @@ func (g *generator) apply() {
 	var c tanhConstants
 	for _, f := range []struct {
 		name string
-		body func(x, y reg.VecVirtual) reg.VecVirtual // y is unused before
+		body func(x, y reg.VecVirtual) reg.VecVirtual // y is a free register
 	}{
 		{"copy", func(x, _ reg.VecVirtual) reg.VecVirtual { return x }},
 		{"negate", func(x, y reg.VecVirtual) reg.VecVirtual {
@@ -284,7 +288,8 @@ func (g *generator) apply() {
 	}
 }
 
-// larger returns the larger one of x and y, or the smaller one, or NaN if either is NaN.
+// larger returns the larger one of x and y, or the smaller one if smaller is true. It
+// returns NaN if either is NaN.
 func (g *generator) larger(x, y reg.VecVirtual, smaller bool) reg.VecVirtual {
 	z := g.vector()
 	if smaller {
@@ -313,7 +318,7 @@ func (g *generator) combine() {
 	}
 	for _, f := range []struct {
 		name string
-		body func(x, y, z reg.VecVirtual) reg.VecVirtual // z is unused before
+		body func(x, y, z reg.VecVirtual) reg.VecVirtual // z is a free register
 	}{
 		{"add", simple(build.VADDPS)},
 		{"subtract", simple(build.VSUBPS)},
@@ -641,6 +646,7 @@ func (g *generator) linear() {
 	}
 }
 
+// linearPanels generates the loops of linear for the given number of panels.
 func (g *generator) linearPanels(panels int) {
 	id, width := fmt.Sprint(panels), panels*g.perPanel()
 	b, out, w, bias, groups := argument("b"), argument("out"), argument("w"), argument("bias"), argument("groups")

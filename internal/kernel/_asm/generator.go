@@ -31,7 +31,7 @@ type generator struct {
 	round func(v, dst reg.VecVirtual)
 	flush func(v, magnitude reg.VecVirtual, tiny operand.Op)
 	units int      // number of units that a product function computes at once
-	tiles [][2]int // tiles of pairs
+	tiles [][2]int // rows and columns of the tiles of pairs functions
 	sums  int      // number of outputs that a dots function computes at once
 	// bits sets one low bit of dst for each lane of v that is not 0. NaN is not 0.
 	bits func(v, zero reg.VecVirtual, dst reg.GPVirtual)

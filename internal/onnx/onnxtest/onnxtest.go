@@ -1,5 +1,5 @@
-// Package onnxtest writes .onnx files for tests. It writes whatever it is given, so that
-// files may be wrong.
+// Package onnxtest writes .onnx files for tests. It checks nothing, so that tests can write
+// damaged files.
 package onnxtest
 
 import (
@@ -12,17 +12,17 @@ import (
 // Message is an encoded protobuf message.
 type Message []byte
 
-// Text appends a string or the bytes of a field.
+// Text appends a field that is a string or bytes.
 func (m Message) Text(number protowire.Number, text string) Message {
 	return protowire.AppendString(protowire.AppendTag(m, number, protowire.BytesType), text)
 }
 
-// Int appends a whole number.
+// Int appends a field that is a whole number.
 func (m Message) Int(number protowire.Number, n int64) Message {
 	return protowire.AppendVarint(protowire.AppendTag(m, number, protowire.VarintType), uint64(n))
 }
 
-// Sub appends messages.
+// Sub appends a field for each message.
 func (m Message) Sub(number protowire.Number, messages ...Message) Message {
 	for _, sub := range messages {
 		m = protowire.AppendBytes(protowire.AppendTag(m, number, protowire.BytesType), sub)
@@ -30,12 +30,13 @@ func (m Message) Sub(number protowire.Number, messages ...Message) Message {
 	return m
 }
 
-// Float appends a float32.
+// Float appends a field that is a float32.
 func (m Message) Float(number protowire.Number, f float32) Message {
 	return protowire.AppendFixed32(protowire.AppendTag(m, number, protowire.Fixed32Type), math.Float32bits(f))
 }
 
-// Model returns a file of format 8 with a graph and more fields of the model.
+// Model returns a file of version 8 of the format, with a graph and more fields of the
+// model.
 func Model(opset int64, graph Message, more ...Message) []byte {
 	m := Message(nil).Int(1, 8).Text(2, "onnxtest").Sub(7, graph).Sub(8, Message(nil).Text(1, "").Int(2, opset))
 	for _, part := range more {
@@ -44,7 +45,7 @@ func Model(opset int64, graph Message, more ...Message) []byte {
 	return m
 }
 
-// Graph is the parts of a graph.
+// Graph has the parts of a graph.
 type Graph struct {
 	Nodes, Initializers, Inputs, Outputs []Message
 }
@@ -54,10 +55,10 @@ func (g Graph) Message() Message {
 	return Message(nil).Sub(1, g.Nodes...).Text(2, "g").Sub(5, g.Initializers...).Sub(11, g.Inputs...).Sub(12, g.Outputs...)
 }
 
-// Names separates inputs from outputs.
+// Names are the names of a node's inputs or outputs.
 type Names []string
 
-// Node returns a node. It has the name of its first output.
+// Node returns a node. Its name is "n_" and the name of its first output.
 func Node(op string, in, out Names, attributes ...Message) Message {
 	m := Message(nil)
 	for _, name := range in {
@@ -73,7 +74,7 @@ func Node(op string, in, out Names, attributes ...Message) Message {
 }
 
 // Attribute returns an attribute. The value is an int64, an int, a float32, a string, a
-// []int64, a Tensor or a Graph.
+// []int64, a Message that is a tensor, or a Graph.
 func Attribute(name string, value any) Message {
 	m := Message(nil).Text(1, name)
 	switch v := value.(type) {
@@ -164,7 +165,7 @@ func Function(domain, name string, in, out Names, nodes ...Message) Message {
 	return Message(nil).Sub(25, m.Sub(7, nodes...).Text(10, domain))
 }
 
-// Domain sets the domain of a node.
+// Domain returns a node with the given domain.
 func Domain(node Message, domain string) Message {
 	return append(node[:len(node):len(node)], Message(nil).Text(7, domain)...)
 }

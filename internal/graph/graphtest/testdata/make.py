@@ -35,7 +35,7 @@ SKIP = [
     r"cast_.*(FLOAT16|BFLOAT16|FLOAT8|INT4|UINT4|STRING|FLOAT4|E8M0|INT2)",
 ]
 
-# The first output is the only one of these operators.
+# Operators of which package graph has only the first output.
 SINGLE = ("Dropout", "LayerNormalization", "BatchNormalization")
 
 
