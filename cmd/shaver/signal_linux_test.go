@@ -3,9 +3,12 @@ package main
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,8 +30,8 @@ const leaveWithin = 2 * time.Second
 // that the command opens.
 var moments = []time.Duration{0, 150 * time.Millisecond, 600 * time.Millisecond}
 
-// Every command ends within leaveWithin after SIGTERM, at every moment, and leaves neither
-// an output nor temporary files.
+// Every command ends within leaveWithin after SIGTERM, at every moment. It leaves no
+// temporary files, and no output unless the output was whole when the signal came.
 func TestTerminate(t *testing.T) {
 	in := makeLong(t)
 	url := natsServer(t)
@@ -152,7 +155,7 @@ func terminate(t *testing.T, args []string, moment time.Duration, want int) (sto
 	left, _ := os.ReadDir(temporary)
 	files, _ := os.ReadDir(dir)
 	for _, f := range files {
-		if f.Name() == "out" || strings.Contains(f.Name(), "tmp") {
+		if f.Name() == "out" && !whole(t, filepath.Join(dir, "out"), args) || strings.Contains(f.Name(), "tmp") {
 			left = append(left, f)
 		}
 	}
@@ -160,6 +163,38 @@ func terminate(t *testing.T, args []string, moment time.Duration, want int) (sto
 		t.Errorf("%q left %v after SIGTERM at %v", args, left, moment)
 	}
 	return true
+}
+
+// whole reports whether out, which a command left, is what the command writes without a
+// signal.
+func whole(t *testing.T, out string, args []string) bool {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	c := exec.CommandContext(ctx, args[0], args[1:]...)
+	c.Dir = t.TempDir()
+	if err := c.Run(); err != nil {
+		return false
+	}
+	return maps.Equal(contents(t, out), contents(t, filepath.Join(c.Dir, "out")))
+}
+
+// contents returns the files at or below a path, by their paths relative to it.
+func contents(t *testing.T, root string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		files[strings.TrimPrefix(path, root)] = string(data)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
 }
 
 // working waits until a process has opened a file of this test or a socket. If the process
