@@ -38,18 +38,6 @@ func NewElements(list []int32) Elements {
 	return e
 }
 
-// NewRange returns the list of the elements first, first+1, ..., first+n-1.
-func NewRange(first, n int) Elements {
-	if first < 0 || n < 0 || first > maxElements-n {
-		panic("kernel: NewRange: element is negative or too large")
-	}
-	list := make([]int32, n)
-	for i := range list {
-		list[i] = int32(first + i)
-	}
-	return NewElements(list)
-}
-
 // Len returns the length of the list.
 func (e Elements) Len() int { return len(e.offset) }
 

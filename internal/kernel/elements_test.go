@@ -37,7 +37,7 @@ func applied(f Function, x []float32) []float32 {
 	n := (len(x) + States - 1) / States
 	b := make(Block, 2*n*States)
 	copy(b[n*States:], x)
-	Apply(f, b, States, NewRange(0, n), NewRange(n, n))
+	Apply(f, b, States, consecutive(0, n), consecutive(n, n))
 	return b[:len(x)]
 }
 
@@ -326,7 +326,7 @@ func TestReduceIsItsDefinition(t *testing.T) {
 			for at := range 3 { // NaN stays, wherever it is
 				b := NewBlock(4)
 				b.Element(at)[5] = float32(math.NaN())
-				Reduce(op, b, 6, NewRange(3, 1), NewRange(0, 3))
+				Reduce(op, b, 6, consecutive(3, 1), consecutive(0, 3))
 				if v := b.Element(3); v[5] == v[5] || v[4] != 0 {
 					t.Errorf("reduction %d with NaN at %d is %v", op, at, v[:6])
 				}
@@ -389,7 +389,7 @@ func TestSoftmaxIsItsDefinition(t *testing.T) {
 			for i, v := range c.x {
 				b.Element(i)[2] = v
 			}
-			Softmax(b, 3, NewRange(0, 3), NewRange(0, 3), 3)
+			Softmax(b, 3, consecutive(0, 3), consecutive(0, 3), 3)
 			if got := []float32{b.Element(0)[2], b.Element(1)[2], b.Element(2)[2]}; !same(got, c.want) || b.Element(0)[1] != float32(1)/3 {
 				t.Errorf("softmax of %v is %v, want %v", c.x, got, c.want)
 			}
@@ -581,8 +581,8 @@ func TestLinearCallsProduct(t *testing.T) {
 func TestHeadsAllocateNothing(t *testing.T) {
 	everyLevel(t, func(t *testing.T) {
 		b := NewBlock(40)
-		two := NewRange(20, 2)
-		x, y, z := NewRange(0, 8), NewRange(8, 8), NewRange(16, 8)
+		two := consecutive(20, 2)
+		x, y, z := consecutive(0, 8), consecutive(8, 8), consecutive(16, 8)
 		p := NewPairs([]int32{30, 31, 32, 33}, []int32{0, 1, 2, 3}, []int32{4, 5, 6, 7}, 1, 2, 2, 2)
 		l := NewLinear(NewOutputs(make([]float32, 6), nil, 2, 3), []int32{34, 35, 36}, []int32{0, 3}, 1, true)
 		numbers := make([]float32, 8)
@@ -723,7 +723,7 @@ func BenchmarkAttention(b *testing.B) {
 // counts as one operation.
 func BenchmarkElements(b *testing.B) {
 	const n = 256
-	x, y, z := NewRange(0, n), NewRange(n, n), NewRange(2*n, n)
+	x, y, z := consecutive(0, n), consecutive(n, n), consecutive(2*n, n)
 	numbers := make([]float32, n)
 	run := func(name string, f func(block Block)) {
 		b.Run(name, func(b *testing.B) {
@@ -747,8 +747,17 @@ func BenchmarkElements(b *testing.B) {
 	run("Softmax32", func(block Block) { Softmax(block, 48, x, y, 32) })
 	for op, name := range []string{"Sum", "Largest"} {
 		for _, length := range []int{16, 64} {
-			out := NewRange(0, n/length)
+			out := consecutive(0, n/length)
 			run(fmt.Sprintf("%s%d", name, length), func(block Block) { Reduce(Reduction(op), block, 48, out, y) })
 		}
 	}
+}
+
+// consecutive returns the list of the elements first, first+1, ..., first+n-1.
+func consecutive(first, n int) Elements {
+	list := make([]int32, n)
+	for i := range list {
+		list[i] = int32(first + i)
+	}
+	return NewElements(list)
 }

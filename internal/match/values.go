@@ -89,7 +89,7 @@ func (r *reader) elements(v graph.Value) ([]polynomial, error) {
 	}
 	t := r.g.Values[v].Constant
 	if t == nil || t.Type != graph.Float {
-		return nil, fmt.Errorf("it reads %.100q, which is not a known number", r.g.Values[v].Name)
+		return nil, fmt.Errorf("it reads %.100q, which is neither an input nor a constant number", r.g.Values[v].Name)
 	}
 	if err := r.spend(2 * t.Len()); err != nil {
 		return nil, err
