@@ -35,7 +35,7 @@ func TestPage(t *testing.T) {
 		shown[name] = true
 		accept(t, name, text)
 		var task job.Task
-		if name != "task.v1.json" {
+		if name != "task.v2.json" {
 			continue
 		}
 		if err := json.Unmarshal(text, &task); err != nil {

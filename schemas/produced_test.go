@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
@@ -24,15 +26,18 @@ import (
 	"shaver/internal/dense"
 	"shaver/internal/estimator"
 	"shaver/internal/evaluate"
+	"shaver/internal/gate"
 	"shaver/internal/ingest"
 	"shaver/internal/job"
 	"shaver/internal/kernel"
 	"shaver/internal/launch"
 	"shaver/internal/model"
+	"shaver/internal/nightly"
 	"shaver/internal/planted"
 	"shaver/internal/prepare"
 	"shaver/internal/prune"
 	"shaver/internal/scores"
+	"shaver/internal/seal"
 	"shaver/internal/sweep"
 	"shaver/internal/worker"
 )
@@ -67,6 +72,49 @@ func imported(t *testing.T, p *planted.Planted, n int) string {
 		t.Fatal(err)
 	}
 	return out
+}
+
+// A night writes its state and its report in their forms.
+func TestState(t *testing.T) {
+	p := small(t)
+	days, err := dataset.OpenDays([]string{imported(t, p, 200), imported(t, p, 240)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := p.Checkpoint.Embedding()
+	if err != nil {
+		t.Fatal(err)
+	}
+	moved := slices.Clone(table)
+	for i := range moved {
+		moved[i] += .01 * float32(i%3)
+	}
+	dir := t.TempDir()
+	for _, ck := range []*checkpoint.Checkpoint{p.Checkpoint, p.Checkpoint.WithEmbedding(moved)} {
+		night := launch.Night{State: filepath.Join(dir, "state"), Job: launch.Job{Config: coordinator.Config{
+			Request: prepare.Request{
+				Open: func() (*checkpoint.Checkpoint, error) { return ck, nil }, Dataset: days, Splits: []string{dataset.Train}, Sample: .2, Baseline: baseline.Codebook,
+				Options: estimator.Options{Estimator: estimator.Permutation, Passes: 2}, Seed: 1,
+			},
+			Out: filepath.Join(dir, "scores.arrow"), Queue: bus.DefaultQueue, Log: zap.NewNop(),
+		}, Outputs: cli.Outputs{Force: true}}}
+		if _, err := night.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for name, file := range map[string]string{"state.v1.json": "state/state.json", "report.v1.json": "scores.job.json"} {
+			text, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(file)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			accept(t, name, text)
+		}
+	}
+	f, err := scores.ReadHead(filepath.Join(dir, "scores.arrow"))
+	if err != nil || f.Lineage == nil {
+		t.Fatalf("%+v, %v", f, err)
+	}
+	accept(t, "lineage.v1.json", marshal(t, f.Lineage))
+	accept(t, "spec.v2.json", marshal(t, f.Spec))
 }
 
 func TestDatasets(t *testing.T) {
@@ -150,9 +198,42 @@ func TestJob(t *testing.T) {
 		testJob(t, prepare.Request{Options: walks, Until: &job.Until{Rule: job.Overlap, Bound: .999, Sparsity: .5, Seconds: 1000}})
 	})
 	t.Run("audited", func(t *testing.T) { testJob(t, prepare.Request{Options: multilinear, Audit: .5}) })
+	t.Run("paired", func(t *testing.T) {
+		testJob(t, prepare.Request{Options: walks, Until: &job.Until{Rule: job.Error, Bound: .001}, Previous: &prepare.Previous{}})
+	})
 }
 
-// testJob runs a job with the given options.
+// correct runs the job and makes it correct the scores that it wrote. The embeddings of the
+// new model are those of p, made larger by a tenth.
+func correct(t *testing.T, config *launch.Job, p *planted.Planted) {
+	t.Helper()
+	full := *config
+	full.NATS, full.Out, full.Until = "", filepath.Join(t.TempDir(), "earlier.arrow"), nil
+	if _, err := full.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	earlier, err := scores.Read(full.Out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest, err := scores.Digest(full.Out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := p.Checkpoint.Embedding()
+	if err != nil {
+		t.Fatal(err)
+	}
+	table = slices.Clone(table)
+	for i := range table {
+		table[i] *= 1.1
+	}
+	changed := p.Checkpoint.WithEmbedding(table)
+	config.Previous, config.Sample = &prepare.Previous{Open: config.Open, Scores: earlier, Digest: digest}, .5
+	config.Open = func() (*checkpoint.Checkpoint, error) { return changed, nil }
+}
+
+// testJob runs a job with the given options. If given has Previous, the job is paired.
 func testJob(t *testing.T, given prepare.Request) {
 	p := small(t)
 	d, err := dataset.Open(imported(t, p, 300))
@@ -180,6 +261,9 @@ func testJob(t *testing.T, given prepare.Request) {
 		},
 		Out: out, Queue: bus.DefaultQueue, Log: zap.NewNop(),
 	}}
+	if given.Previous != nil {
+		correct(t, &config, p)
+	}
 	group, ctx := errgroup.WithContext(t.Context())
 	group.Go(func() error { _, err := config.Run(ctx); return err })
 
@@ -189,12 +273,12 @@ func testJob(t *testing.T, given prepare.Request) {
 	if err != nil {
 		t.Fatal(errors.Join(err, group.Wait()))
 	}
-	accept(t, "task.v1.json", marshal(t, kept.Task))
+	accept(t, "task.v2.json", marshal(t, kept.Task))
 	submission, err := tap.CreateSpec(ctx, kept.Task.Job, []byte(`{}`)) // returns the stored one
 	if err != nil {
 		t.Fatal(err)
 	}
-	accept(t, "submission.v1.json", submission)
+	accept(t, "submission.v2.json", submission)
 
 	drain, drained := make(chan struct{}), make(chan error, 1)
 	workers := connect("worker")
@@ -202,7 +286,7 @@ func testJob(t *testing.T, given prepare.Request) {
 		drained <- worker.Run(t.Context(), drain, worker.Config{Bus: workers, Name: "worker", Threads: 1, Models: new(worker.Models), Log: zap.NewNop()})
 	}()
 	if e := first(t, ctx, tap, kept.Task.Job); e.Result != nil {
-		accept(t, "result.v1.json", marshal(t, e.Result))
+		accept(t, "result.v2.json", marshal(t, e.Result))
 	} else {
 		t.Fatalf("event %+v, expected a result", e)
 	}
@@ -229,12 +313,20 @@ func testJob(t *testing.T, given prepare.Request) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	accept(t, "spec.v1.json", marshal(t, s.Spec))
-	swept(t, p, d, s)
+	accept(t, "spec.v2.json", marshal(t, s.Spec))
+	if given.Previous == nil {
+		accept(t, "spec.v1.json", marshal(t, s.Spec))
+		swept(t, p, d, s)
+	} else {
+		accept(t, "lineage.v1.json", marshal(t, s.Lineage))
+		if compile(t, "spec.v1.json").Validate(parse(t, marshal(t, s.Spec))) == nil {
+			t.Error("spec.v1.json accepts a paired job")
+		}
+	}
 	quarantine(t, tap, kept.Task)
 }
 
-// swept runs a sweep with the scores and all methods that need no scores.
+// swept runs a sweep with the scores and all methods that need no scores, and a check.
 func swept(t *testing.T, p *planted.Planted, d *dataset.Dataset, s *scores.File) {
 	t.Helper()
 	m := p.Model
@@ -268,6 +360,13 @@ func swept(t *testing.T, p *planted.Planted, d *dataset.Dataset, s *scores.File)
 			t.Fatal(err)
 		}
 	}
+	predicted, err := predict(dataset.Val)(t.Context(), m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := gate.Decide(gate.Bounds{AUCDrop: .001, LogLossRise: .001}, predicted, predicted)
+	check.Model, check.Pruned, check.Dataset, check.Split = s.Spec.Model, s.Spec.Model, s.Spec.Dataset, dataset.Val
+	accept(t, "check.v1.json", marshal(t, check))
 	p0, most := &found.Points[0], int64(9) // the split is too small for slices
 	found.Slices = []sweep.Slice{{Field: s.Fields[0], Most: &most, Rows: 3, Positives: 1}, {Least: 10, Rows: 4, Positives: 2}}
 	found.Unpruned.Slices = slices.Repeat([]sweep.SliceMetrics{{Metrics: found.Unpruned.Metrics}}, 2)
@@ -289,7 +388,7 @@ func quarantine(t *testing.T, b *bus.Bus, task job.Task) {
 		t.Fatal(err)
 	}
 	if e := first(t, t.Context(), b, task.Job); e.Quarantine != nil {
-		accept(t, "quarantine.v1.json", marshal(t, e.Quarantine))
+		accept(t, "quarantine.v2.json", marshal(t, e.Quarantine))
 	} else {
 		t.Errorf("event %+v, expected a quarantine", e)
 	}
@@ -330,9 +429,19 @@ func TestRefuse(t *testing.T) {
 		s["until"] = change
 		return s
 	}
+	paired := func() map[string]any {
+		s := spec()
+		s["previous"] = map[string]any{"model": digest, "baseline": digest, "values": digest, "generation": 1}
+		return s
+	}
+	previous := func(change map[string]any) map[string]any {
+		p := paired()["previous"].(map[string]any)
+		maps.Copy(p, change)
+		return p
+	}
 	round := map[string]any{"rows": 10, "pass": 0}
 	task := func() map[string]any {
-		return map[string]any{"job": digest[:20], "shard": 0, "spec": spec(), "rows": 1,
+		return map[string]any{"protocol": 1, "job": digest[:20], "shard": 0, "spec": spec(), "rows": 1,
 			"data": blob("shard/" + digest[:20] + "/0"), "model": blob("model/" + digest), "baseline": blob("baseline/" + digest[:20])}
 	}
 	for _, c := range []struct {
@@ -364,13 +473,26 @@ func TestRefuse(t *testing.T) {
 		{"spec.v1.json", spec(), "until", map[string]any{"rule": "overlap", "bound": .9}},
 		{"spec.v1.json", spec(), "until", map[string]any{"rule": "paper", "bound": .1, "sparsity": .5}},
 		{"spec.v1.json", ruled(map[string]any{"rule": "paper", "bound": .1}), "until", map[string]any{"rule": "paper", "bound": 1}},
-		{"submission.v1.json", until(round), "plan", map[string]any{"rows": 20, "rows_per_shard": 5, "rounds": []any{}}},
-		{"submission.v1.json", until(round), "plan", map[string]any{"rows": 20, "rows_per_shard": 5, "rounds": []any{map[string]any{"rows": 5, "pass": 256}}}},
-		{"task.v1.json", task(), "pass", 0},
-		{"task.v1.json", task(), "shard", 1.5},
-		{"task.v1.json", task(), "rows", 0},
-		{"task.v1.json", task(), "data", blob("model/" + digest)},
-		{"task.v1.json", task(), "model", blob("../" + digest)},
+		{"spec.v1.json", spec(), "days", []string{digest}},
+		{"spec.v1.json", spec(), "previous", previous(nil)},
+		{"spec.v1.json", spec(), "until", map[string]any{"rule": "error", "bound": .1}},
+		{"spec.v2.json", spec(), "days", []string{}},
+		{"spec.v2.json", spec(), "days", []string{digest, digest}},
+		{"spec.v2.json", spec(), "baseline_values", ""},
+		{"spec.v2.json", paired(), "previous", previous(map[string]any{"generation": 0})},
+		{"spec.v2.json", paired(), "previous", previous(map[string]any{"model": ""})},
+		{"spec.v2.json", paired(), "previous", map[string]any{"model": digest, "generation": 1}},
+		{"submission.v2.json", until(round), "plan", map[string]any{"rows": 20, "rows_per_shard": 5, "rounds": []any{}}},
+		{"submission.v2.json", until(round), "plan", map[string]any{"rows": 20, "rows_per_shard": 5, "rounds": []any{map[string]any{"rows": 5, "pass": 256}}}},
+		{"submission.v2.json", until(round), "protocol", 0},
+		{"task.v2.json", task(), "protocol", 0},
+		{"task.v2.json", task(), "pass", 0},
+		{"task.v2.json", task(), "shard", 1.5},
+		{"task.v2.json", task(), "rows", 0},
+		{"task.v2.json", task(), "data", blob("model/" + digest)},
+		{"task.v2.json", task(), "model", blob("../" + digest)},
+		{"task.v2.json", task(), "previous_model", blob("model/" + digest)}, // the job is not paired
+		{"task.v2.json", task(), "spec", paired()},                          // nothing names the previous model
 	} {
 		s := compile(t, c.name)
 		if err := s.Validate(parse(t, marshal(t, c.value))); err != nil {
@@ -380,5 +502,93 @@ func TestRefuse(t *testing.T) {
 		if s.Validate(parse(t, marshal(t, c.value))) == nil {
 			t.Errorf("%s accepts %s = %v", c.name, c.key, c.change)
 		}
+	}
+}
+
+// nightSteps writes the names of the steps.
+type nightSteps struct{}
+
+func (nightSteps) Model(string) (string, error)    { return seal.Blank, nil }
+func (nightSteps) ModelFiles(path string) []string { return []string{path} }
+func (nightSteps) Day(string) (string, error)      { return seal.Blank, nil }
+func (nightSteps) write(n *nightly.Night, files ...string) (err error) {
+	for _, file := range files {
+		err = errors.Join(err, os.WriteFile(filepath.Join(n.Folder, file), []byte(file), 0o644))
+	}
+	return err
+}
+func (s nightSteps) Score(_ context.Context, n *nightly.Night) (*nightly.Scored, error) {
+	half := .5
+	return &nightly.Scored{Generation: 1, Rows: 2, Evaluations: 3, FullEvaluations: 4, RelativeError: &half, Note: "a note", CoreSeconds: 1}, s.write(n, nightly.ScoresFile)
+}
+func (s nightSteps) Prune(_ context.Context, n *nightly.Night) (*nightly.Pruned, error) {
+	return &nightly.Pruned{Sparsity: .5, Bytes: 1, DenseBytes: 2}, s.write(n, nightly.PrunedFile, nightly.PruneFile)
+}
+func (s nightSteps) Check(_ context.Context, n *nightly.Night) (*nightly.Checked, error) {
+	half := .5
+	return &nightly.Checked{Passed: n.Name == "one.1", Reasons: []string{"a reason"}, AUC: &half, AUCDrop: &nightly.Change{Value: .5, Low: &half}, LogLoss: .5}, s.write(n, nightly.CheckFile)
+}
+func (s nightSteps) Report(_ context.Context, n *nightly.Night) error {
+	return s.write(n, nightly.ReportFile)
+}
+func (nightSteps) History([]nightly.Line, map[string]bool) ([]byte, error) {
+	return []byte("page"), nil
+}
+
+// TestNight checks what shaver nightly writes in a night that is published, in one that fails
+// its check, and in one that is not finished.
+func TestNight(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"days/one/file", "model"} {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, nil, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := &nightly.Config{Model: filepath.Join(dir, "model"), Days: filepath.Join(dir, "days"), Window: 1, Out: filepath.Join(dir, "out"), Keep: 3}
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	o := nightly.Options{Now: func() time.Time { return now }, CPU: func() time.Duration { return 0 }}
+	run := func(ctx context.Context) error {
+		_, err := nightly.Run(ctx, c, nightly.Keys{}, nightSteps{}, o)
+		return err
+	}
+	read := func(elements ...string) []byte {
+		text, err := os.ReadFile(filepath.Join(append([]string{c.Out}, elements...)...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	if err := run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if o.Again = true; run(t.Context()) != nil {
+		t.Fatal("the second night failed")
+	}
+	over, cancel := context.WithCancel(t.Context())
+	calls := 0
+	o.Now = func() time.Time {
+		if calls++; calls > 1 { // the third night ends after its first step
+			cancel()
+		}
+		return now
+	}
+	if err := run(over); !errors.Is(err, context.Canceled) {
+		t.Fatalf("error %v", err)
+	}
+	accept(t, "current.v1.json", read("current.json"))
+	for i, want := range []string{`"outcome": "published"`, `"outcome": "failed"`, `"attempts": `} {
+		text := read("nights", fmt.Sprintf("one.%d", i+1), nightly.RecordFile)
+		if !bytes.Contains(text, []byte(want)) {
+			t.Errorf("night %d lacks %s:\n%s", i+1, want, text)
+		}
+		accept(t, "night.v1.json", text)
+	}
+	lines := bytes.Split(bytes.TrimSpace(read("history.jsonl")), []byte("\n"))
+	if len(lines) != 2 {
+		t.Errorf("%d lines", len(lines))
+	}
+	for _, line := range lines {
+		accept(t, "history.v1.json", line)
 	}
 }

@@ -135,7 +135,7 @@ func estimate(ctx context.Context, game shapley.Game, o shapley.Options, rows *m
 	if err != nil {
 		return nil, 0, err
 	}
-	sums := tally.NewAccumulator(game.Model.Shape(), o.Passes > 1)
+	sums := tally.NewAccumulator(game.Model.Shape(), tally.Form{Within: o.Passes > 1})
 	if err := sums.Merge(p); err != nil {
 		return nil, 0, err
 	}

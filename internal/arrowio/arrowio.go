@@ -35,11 +35,15 @@ import (
 const (
 	RowsVersion        = "shaver.rows/1"
 	PartialVersion     = "shaver.partial/2"
+	PairedVersion      = "shaver.partial/3" // partials of paired jobs
 	ScoresVersion      = "shaver.scores/3"
 	FrequenciesVersion = "shaver.frequencies/1"
 
 	// DenseRowsVersion is the version of rows with dense inputs.
 	DenseRowsVersion = "shaver.rows/2"
+
+	// PairedScoresVersion is the version of the scores of a paired job.
+	PairedScoresVersion = "shaver.scores/4"
 
 	// UnsealedScoresVersion is an older version, which is still read. Its files have no
 	// digest.

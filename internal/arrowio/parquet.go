@@ -38,12 +38,13 @@ func WriteScoresParquet(w io.Writer, fields []string, a *model.Architecture, s *
 	if err := checkScores(fields, a, s); err != nil {
 		return err
 	}
-	root, err := parquetSchema(a)
+	paired := s.PairedSE != nil
+	root, err := parquetSchema(a, paired)
 	if err != nil {
 		return err
 	}
 	out := parquetWriter(w, root)
-	metadata := scoresMetadata(fields, a, meta)
+	metadata := scoresMetadata(fields, a, paired, meta)
 	pairs := metadata.ToMap()
 	for _, key := range slices.Sorted(maps.Keys(pairs)) {
 		if err := out.AppendKeyValueMetadata(key, pairs[key]); err != nil {
@@ -139,7 +140,7 @@ func footerHas(r io.ReaderAt, size int64, text string) bool {
 	return err == nil && bytes.Contains(footer, []byte(text))
 }
 
-func parquetSchema(a *model.Architecture) (*schema.GroupNode, error) {
+func parquetSchema(a *model.Architecture, paired bool) (*schema.GroupNode, error) {
 	name, err := textNode("field")
 	if err != nil {
 		return nil, err
@@ -154,7 +155,7 @@ func parquetSchema(a *model.Architecture) (*schema.GroupNode, error) {
 	for c := range shape.Widest() {
 		columns = append(columns, schema.NewFloat64Node(fmt.Sprintf("phi_%d", c), entry, -1))
 	}
-	for _, prefix := range narrowNames {
+	for _, prefix := range narrowNames(paired) {
 		for c := range shape.Widest() {
 			columns = append(columns, schema.NewFloat32Node(fmt.Sprintf("%s_%d", prefix, c), entry, -1))
 		}
@@ -208,7 +209,7 @@ func writeGroup(group file.SerialRowGroupWriter, fields []string, a *model.Archi
 	if err := writeEntries(group, s.Phi, &s.Shape, from, to); err != nil {
 		return err
 	}
-	for _, values := range narrow(&s.Values) {
+	for _, values := range narrow(&s.Values, s.PairedSE != nil) {
 		if err := writeEntries(group, *values, &s.Shape, from, to); err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
@@ -20,21 +21,79 @@ import (
 // partial or of scores. A list of 8-byte values then takes 2 MiB.
 const batchEntries = 1 << 18
 
-// The metadata keys of a partial. The values are decimal integers.
+// The metadata keys of a partial. The values are decimal integers. Those of fourth powers
+// have an integer for each field, with spaces between them.
 const (
 	keyRows           = "rows"
 	keyLossFull       = "loss_full"
 	keyLossEmpty      = "loss_empty"
 	keyResidualSquare = "residual_square"
 	keyDim            = "dim"
+
+	// Only in the partials of paired jobs.
+	keyPreviousLossFull       = "previous_loss_full"
+	keyPreviousLossEmpty      = "previous_loss_empty"
+	keyPreviousResidualSquare = "previous_residual_square"
+	keyFourths                = "fourths"
+	keyPreviousFourths        = "previous_fourths"
+	keyDifferenceFourths      = "difference_fourths"
 )
+
+// partialIntegers returns the integers in the metadata of p by their keys.
+func partialIntegers(p *tally.Partial, paired bool) []keyed[int64] {
+	integers := []keyed[int64]{{keyRows, &p.Rows}, {keyLossFull, &p.LossFull}, {keyLossEmpty, &p.LossEmpty}, {keyResidualSquare, &p.ResidualSquare}}
+	if paired {
+		integers = append(integers, []keyed[int64]{{keyPreviousLossFull, &p.PreviousLossFull}, {keyPreviousLossEmpty, &p.PreviousLossEmpty}, {keyPreviousResidualSquare, &p.PreviousResidualSquare}}...)
+	}
+	return integers
+}
+
+// partialFourths returns the fourth powers of a field by their keys.
+func partialFourths(p *tally.Powers) []keyed[tally.Uint128] {
+	return []keyed[tally.Uint128]{{keyFourths, &p.New}, {keyPreviousFourths, &p.Previous}, {keyDifferenceFourths, &p.Difference}}
+}
+
+// keyed is a value in the metadata.
+type keyed[T any] struct {
+	key   string
+	value *T
+}
+
+// partialMetadata returns the metadata of p.
+func partialMetadata(p *tally.Partial) arrow.Metadata {
+	paired := p.Fourths != nil
+	keys, values := []string{keyVersion}, []string{PartialVersion}
+	if paired {
+		values[0] = PairedVersion
+	}
+	for _, integer := range partialIntegers(p, paired) {
+		keys, values = append(keys, integer.key), append(values, decimal(*integer.value))
+	}
+	keys, values = append(keys, keyDim), append(values, decimal(int64(p.Shape.Dim())))
+	if paired {
+		var fourths [3][]string
+		for field := range p.Fourths {
+			for k, power := range partialFourths(&p.Fourths[field]) {
+				fourths[k] = append(fourths[k], power.value.String())
+			}
+		}
+		for k, power := range partialFourths(&tally.Powers{}) {
+			keys, values = append(keys, power.key), append(values, strings.Join(fourths[k], " "))
+		}
+	}
+	return arrow.NewMetadata(keys, values)
+}
 
 // partialColumns returns the columns of a partial. Their lists have dim values, or any
 // number of values if dim is 0.
-func partialColumns(dim int, within bool) []arrow.Field {
+func partialColumns(dim int, form tally.Form) []arrow.Field {
 	int64s := arrow.PrimitiveTypes.Int64
 	columns := []arrow.Field{{Name: "feature", Type: arrow.PrimitiveTypes.Int32}, {Name: "count", Type: int64s}}
-	for _, name := range []string{"sum", "abs", "square", "within"}[:tally.Lists(within)] {
+	names := []string{"sum", "abs", "square", "within"}
+	if form.Paired {
+		names = append(names[:3], "previous_sum", "previous_abs", "previous_square", "difference_square", "abs_difference_square")
+	}
+	for _, name := range names[:tally.Lists(form)] {
 		columns = append(columns, arrow.Field{Name: name, Type: listOf(int64s, dim)})
 	}
 	return columns
@@ -43,18 +102,17 @@ func partialColumns(dim int, within bool) []arrow.Field {
 // EncodePartial writes p, which must be valid, to w in Arrow's stream format. It writes a
 // single uncompressed batch, so that the reader need not copy it.
 func EncodePartial(w io.Writer, p *tally.Partial) error {
-	metadata := arrow.NewMetadata(
-		[]string{keyVersion, keyRows, keyLossFull, keyLossEmpty, keyResidualSquare, keyDim},
-		[]string{PartialVersion, decimal(p.Rows), decimal(p.LossFull), decimal(p.LossEmpty), decimal(p.ResidualSquare), decimal(int64(p.Shape.Dim()))})
+	metadata := partialMetadata(p)
 	dim := p.Shape.Dim()
-	out := newStreamWriter(w, arrow.NewSchema(partialColumns(dim, p.Within != nil), &metadata))
+	form := tally.Form{Within: p.Within != nil, Paired: p.Fourths != nil, Fields: len(p.Fourths)}
+	out := newStreamWriter(w, arrow.NewSchema(partialColumns(dim, form), &metadata))
 	if len(p.Features) > 0 {
 		offsets, err := partialOffsets(p)
 		if err != nil {
 			return err
 		}
 		columns := []arrow.Array{int32s(p.Features), int64s(p.Count)}
-		for _, list := range partialLists(p) {
+		for _, list := range p.AllLists() {
 			columns = append(columns, lists(int64s(*list), dim, offsets))
 		}
 		if err := out.write(len(p.Features), columns...); err != nil {
@@ -62,11 +120,6 @@ func EncodePartial(w io.Writer, p *tally.Partial) error {
 		}
 	}
 	return out.close()
-}
-
-// partialLists returns the lists of sums of p, in the order of their columns.
-func partialLists(p *tally.Partial) []*[]int64 {
-	return []*[]int64{&p.Sum, &p.Abs, &p.Square, &p.Within}[:tally.Lists(p.Within != nil)]
 }
 
 // partialOffsets returns the offsets of the lists of p, or nil if the lists have the same
@@ -87,31 +140,44 @@ func partialOffsets(p *tally.Partial) ([]int32, error) {
 	return offsets, nil
 }
 
-// DecodePartial reads and validates a partial of tables of the given shape, with or without
-// variances within rows. The partial may share the memory of data.
-func DecodePartial(data []byte, shape layout.Shape, within bool) (*tally.Partial, error) {
-	r, err := newReader(&held{data: data}, false, PartialVersion)
+// DecodePartial reads and validates a partial of the given form, of tables of the given
+// shape. The partial may share the memory of data.
+func DecodePartial(data []byte, shape layout.Shape, form tally.Form) (*tally.Partial, error) {
+	version := PartialVersion
+	if form.Paired {
+		version = PairedVersion
+	}
+	r, err := newReader(&held{data: data}, false, version)
 	if err != nil {
 		return nil, err
 	}
 	defer r.close()
 	dim := shape.Dim()
-	p := &tally.Partial{Shape: shape, Features: []int32{}, Count: []int64{}, Sum: []int64{}, Abs: []int64{}, Square: []int64{}}
-	if within {
+	p := &tally.Partial{Shape: shape, Features: []int32{}, Count: []int64{}}
+	if form.Within {
 		p.Within = []int64{}
 	}
+	if form.Paired {
+		p.Fourths = make([]tally.Powers, form.Fields)
+	}
+	for _, list := range p.AllLists() {
+		*list = []int64{}
+	}
 	var got int64
-	for key, into := range map[string]*int64{
-		keyRows: &p.Rows, keyLossFull: &p.LossFull, keyLossEmpty: &p.LossEmpty, keyResidualSquare: &p.ResidualSquare, keyDim: &got,
-	} {
-		if *into, err = r.integer(key); err != nil {
+	for _, integer := range append(partialIntegers(p, form.Paired), keyed[int64]{keyDim, &got}) {
+		if *integer.value, err = r.integer(integer.key); err != nil {
+			return nil, err
+		}
+	}
+	if form.Paired {
+		if err := r.fourths(p.Fourths); err != nil {
 			return nil, err
 		}
 	}
 	if got != int64(dim) {
 		return nil, fault.Inputf("the partial has %d columns, expected %d as in the model", got, dim)
 	}
-	if err := r.expect(partialColumns(dim, within)...); err != nil {
+	if err := r.expect(partialColumns(dim, form)...); err != nil {
 		return nil, err
 	}
 	for {
@@ -123,7 +189,7 @@ func DecodePartial(data []byte, shape layout.Shape, within bool) (*tally.Partial
 			return nil, err
 		}
 	}
-	if err := p.Validate(&shape, within); err != nil {
+	if err := p.Validate(&shape, form); err != nil {
 		return nil, fault.Inputf("%w", err)
 	}
 	return p, nil
@@ -159,7 +225,7 @@ func (m *messages) partialBatch(p *tally.Partial) error {
 	if err != nil {
 		return err
 	}
-	lists := partialLists(p)
+	lists := p.AllLists()
 	// A batch has a node for each column, and one more for the values of each list. A
 	// node holds the number of values and the number of nulls.
 	nodes := 2 + 2*len(lists)
@@ -248,4 +314,20 @@ func (r *reader) integer(key string) (int64, error) {
 		return 0, fault.Inputf("the metadata %q is %q, expected a decimal integer", key, text)
 	}
 	return v, nil
+}
+
+// fourths sets into to the fourth powers of each field in the metadata.
+func (r *reader) fourths(into []tally.Powers) error {
+	for k, power := range partialFourths(&tally.Powers{}) {
+		texts := strings.Split(r.meta[power.key], " ")
+		if len(texts) != len(into) {
+			return fault.Inputf("the metadata %q has %d integers, expected one for each of %d fields", power.key, len(texts), len(into))
+		}
+		for field, text := range texts {
+			if err := partialFourths(&into[field])[k].value.UnmarshalText([]byte(text)); err != nil {
+				return fault.Inputf("the metadata %q of field %d: %w", power.key, field, err)
+			}
+		}
+	}
+	return nil
 }

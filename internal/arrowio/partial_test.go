@@ -58,7 +58,7 @@ func TestPartialRoundTrip(t *testing.T) {
 		if !bytes.Equal(data, encodePartial(t, p)) {
 			t.Errorf("%v: two encodings of the same partial differ", c)
 		}
-		got, err := DecodePartial(data, layout.Of(2*c.features+1, c.dim), c.within)
+		got, err := DecodePartial(data, layout.Of(2*c.features+1, c.dim), tally.Form{Within: c.within})
 		if err != nil {
 			if c.dim > 1<<16 && fault.IsInput(err) {
 				continue
@@ -77,7 +77,7 @@ func tables() layout.Shape { return layout.Of(3, 4).And(5, 1).And(4, 2) }
 func TestPartialOfTables(t *testing.T) {
 	for _, features := range []int{0, 1, 2, 6} {
 		p := randomPartialOf(tables(), features, features != 2)
-		got, err := DecodePartial(encodePartial(t, p), tables(), features != 2)
+		got, err := DecodePartial(encodePartial(t, p), tables(), tally.Form{Within: features != 2})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,23 +86,80 @@ func TestPartialOfTables(t *testing.T) {
 		}
 	}
 	data := encodePartial(t, randomPartialOf(tables(), 6, true))
-	_, err := DecodePartial(data, layout.Of(12, 2), true)
+	_, err := DecodePartial(data, layout.Of(12, 2), tally.Form{Within: true})
 	wantInput(t, err, "the partial has 0 columns, expected 2")
-	_, err = DecodePartial(data, layout.Of(2, 4).And(6, 1).And(4, 2), true)
+	_, err = DecodePartial(data, layout.Of(2, 4).And(6, 1).And(4, 2), tally.Form{Within: true})
 	wantInput(t, err, "has 14 values, 0 of them null; expected 11 and no nulls")
-	_, err = DecodePartial(data, layout.Of(2, 4).And(2, 1).And(1, 4).And(3, 1).And(4, 2), true)
+	_, err = DecodePartial(data, layout.Of(2, 4).And(2, 1).And(1, 4).And(3, 1).And(4, 2), tally.Form{Within: true})
 	wantInput(t, err, "lists of other lengths")
-	_, err = DecodePartial(data, layout.Of(3, 4).And(5, 1), true)
+	_, err = DecodePartial(data, layout.Of(3, 4).And(5, 1), tally.Form{Within: true})
 	wantInput(t, err, "partial has feature 8: ids must be below 8")
 	for n := range data {
-		if _, err := DecodePartial(data[:n], tables(), true); !fault.IsInput(err) {
+		if _, err := DecodePartial(data[:n], tables(), tally.Form{Within: true}); !fault.IsInput(err) {
 			t.Fatalf("the first %d of %d bytes: %v", n, len(data), err)
 		}
 	}
 	shape := tables()
 	for bit := range 8 * len(data) {
 		data[bit/8] ^= 1 << (bit % 8)
-		if p, err := DecodePartial(data, shape, true); err != nil && !fault.IsInput(err) || err == nil && p.Validate(&shape, true) != nil {
+		if p, err := DecodePartial(data, shape, tally.Form{Within: true}); err != nil && !fault.IsInput(err) || err == nil && p.Validate(&shape, tally.Form{Within: true}) != nil {
+			t.Fatalf("bit %d: %v", bit, err)
+		}
+		data[bit/8] ^= 1 << (bit % 8)
+	}
+}
+
+var pairedForm = tally.Form{Paired: true, Fields: 2}
+
+// pairedPartial returns a partial of a paired job, like randomPartialOf.
+func pairedPartial(shape layout.Shape, features int) *tally.Partial {
+	p, q, r := randomPartialOf(shape, features, false), randomPartialOf(shape, features, true), randomPartialOf(shape, features, true)
+	p.PreviousLossFull, p.PreviousLossEmpty, p.PreviousResidualSquare = 11, 12, 13
+	p.PreviousSum, p.PreviousAbs, p.PreviousSquare = q.Sum, q.Square, q.Within
+	for i := range r.Within {
+		p.PreviousSum[i] ^= 1 << 20 // not the same as Sum
+		r.Within[i] ^= 1 << 20
+	}
+	p.DifferenceSquare, p.AbsDifferenceSquare = r.Within, r.Abs
+	p.Fourths = []tally.Powers{{New: tally.Uint128{High: 1, Low: 2}, Previous: tally.Uint128{Low: 3}}, {New: tally.Uint128{High: math.MaxUint64, Low: math.MaxUint64}, Difference: tally.Uint128{High: 5}}}
+	return p
+}
+
+// The partials of paired jobs have a form of their own, which ordinary jobs do not accept.
+func TestPairedPartial(t *testing.T) {
+	for _, shape := range []layout.Shape{layout.Of(12, 2), tables()} {
+		for _, features := range []int{0, 1, 6} {
+			p := pairedPartial(shape, features)
+			data := encodePartial(t, p)
+			got, err := DecodePartial(data, shape, pairedForm)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(got, p) {
+				t.Errorf("%d features: the partial changed to %+v", features, got)
+			}
+		}
+	}
+	shape := layout.Of(12, 2)
+	data := encodePartial(t, pairedPartial(shape, 6))
+	_, err := DecodePartial(data, shape, tally.Form{})
+	wantInput(t, err, `version is "shaver.partial/3", expected "shaver.partial/2"`)
+	_, err = DecodePartial(encodePartial(t, randomPartialOf(shape, 6, false)), shape, pairedForm)
+	wantInput(t, err, `version is "shaver.partial/2", expected "shaver.partial/3"`)
+	_, err = DecodePartial(data, shape, tally.Form{Paired: true, Fields: 3})
+	wantInput(t, err, `the metadata "fourths" has 2 integers, expected one for each of 3 fields`)
+	_, err = DecodePartial(bytes.Replace(data, []byte("18446744073709551618 "), []byte("18446744073709551618x"), 1), shape, pairedForm)
+	wantInput(t, err, `the metadata "fourths" has 1 integers`)
+	_, err = DecodePartial(bytes.Replace(data, []byte("18446744073709551618 "), []byte("+8446744073709551618 "), 1), shape, pairedForm)
+	wantInput(t, err, `the metadata "fourths" of field 0: "+8446744073709551618" is not a decimal integer`)
+	for n := range data {
+		if _, err := DecodePartial(data[:n], shape, pairedForm); !fault.IsInput(err) {
+			t.Fatalf("the first %d of %d bytes: %v", n, len(data), err)
+		}
+	}
+	for bit := range 8 * len(data) {
+		data[bit/8] ^= 1 << (bit % 8)
+		if p, err := DecodePartial(data, shape, pairedForm); err != nil && !fault.IsInput(err) || err == nil && p.Validate(&shape, pairedForm) != nil {
 			t.Fatalf("bit %d: %v", bit, err)
 		}
 		data[bit/8] ^= 1 << (bit % 8)
@@ -136,12 +193,12 @@ func TestDecodePartialRefuses(t *testing.T) {
 		{"empty", nil, 20, 4, "the data end too early"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := DecodePartial(c.data, layout.Of(c.features, c.dim), true)
+			_, err := DecodePartial(c.data, layout.Of(c.features, c.dim), tally.Form{Within: true})
 			wantInput(t, err, c.want)
 		})
 	}
 	for n := range data {
-		if _, err := DecodePartial(data[:n], layout.Of(20, 4), true); !fault.IsInput(err) {
+		if _, err := DecodePartial(data[:n], layout.Of(20, 4), tally.Form{Within: true}); !fault.IsInput(err) {
 			t.Fatalf("the first %d of %d bytes: %v", n, len(data), err)
 		}
 	}
@@ -155,7 +212,7 @@ func TestDecodePartialOnChangedBits(t *testing.T) {
 	data := encodePartial(t, p)
 	for bit := range 8 * len(data) {
 		data[bit/8] ^= 1 << (bit % 8)
-		if p, err := DecodePartial(data, shape, true); err != nil && !fault.IsInput(err) || err == nil && p.Validate(&shape, true) != nil {
+		if p, err := DecodePartial(data, shape, tally.Form{Within: true}); err != nil && !fault.IsInput(err) || err == nil && p.Validate(&shape, tally.Form{Within: true}) != nil {
 			t.Fatalf("bit %d: %v", bit, err)
 		}
 		data[bit/8] ^= 1 << (bit % 8)
@@ -168,17 +225,19 @@ func FuzzPartial(f *testing.F) {
 	f.Add(encodePartial(f, randomPartial(5, 2, false)))
 	f.Add(encodePartial(f, randomPartialOf(tables(), 5, true)))
 	f.Add(encodePartial(f, randomPartialOf(tables(), 6, false)))
+	f.Add(encodePartial(f, pairedPartial(layout.Of(10, 2), 4)))
+	f.Add(encodePartial(f, pairedPartial(tables(), 6)))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, shape := range []layout.Shape{layout.Of(10, 2), tables()} {
-			for _, within := range []bool{false, true} {
-				p, err := DecodePartial(data, shape, within)
+			for _, form := range []tally.Form{{}, {Within: true}, pairedForm} {
+				p, err := DecodePartial(data, shape, form)
 				if err != nil {
 					if !fault.IsInput(err) {
 						t.Fatalf("not bad input: %v", err)
 					}
 					continue
 				}
-				again, err := DecodePartial(encodePartial(t, p), shape, within)
+				again, err := DecodePartial(encodePartial(t, p), shape, form)
 				if err != nil || !reflect.DeepEqual(again, p) {
 					t.Fatalf("the partial changed when it was written and read again: %v", err)
 				}
@@ -203,7 +262,7 @@ func BenchmarkPartial(b *testing.B) {
 	b.Run("decode", func(b *testing.B) {
 		b.SetBytes(int64(len(data)))
 		for b.Loop() {
-			if _, err := DecodePartial(data, p.Shape, false); err != nil {
+			if _, err := DecodePartial(data, p.Shape, tally.Form{}); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -123,7 +123,7 @@ func NewRowWriter(w io.Writer, fields []string, sizes []int, dense []string, num
 }
 
 // Append adds copies of rows, whose features are global ids. It checks labels, ids, dense inputs and,
-// if numbered, that row numbers ascend. If it returns an error, it added no row after the
+// if numbered, that the row numbers of a day ascend (see model.RowsPerDay). If it returns an error, it added no row after the
 // named one, and the writer must not be used again.
 func (w *RowWriter) Append(rows *model.Rows) error {
 	if rows.Fields != len(w.fields) || rows.Inputs != len(w.dense) {
@@ -132,20 +132,20 @@ func (w *RowWriter) Append(rows *model.Rows) error {
 	for i := range rows.Len() {
 		number := w.rows
 		if w.numbered {
-			if number = rows.Number[i]; number <= w.last {
-				return fault.Inputf("row %d comes after row %d: expected ascending row numbers", number, w.last)
+			if number = rows.Number[i]; !follows(number, w.last) {
+				return fault.Inputf("%s comes after %s: expected ascending row numbers", model.RowName(number), model.RowName(w.last))
 			}
 			w.number = append(w.number, number)
 		}
 		if rows.Label[i] > 1 {
-			return fault.Inputf("row %d: label is %d, expected 0 or 1", number, rows.Label[i])
+			return fault.Inputf("%s: label is %d, expected 0 or 1", model.RowName(number), rows.Label[i])
 		}
 		w.label = append(w.label, rows.Label[i])
 		for j, feature := range rows.Row(i) {
 			id := feature - w.offsets[j]
 			if id < 0 || int(id) >= w.sizes[j] {
-				return fault.Inputf("row %d: field %d (%s): global id %d is outside [%d,%d)",
-					number, j, w.fields[j], feature, w.offsets[j], int(w.offsets[j])+w.sizes[j])
+				return fault.Inputf("%s: field %d (%s): global id %d is outside [%d,%d)",
+					model.RowName(number), j, w.fields[j], feature, w.offsets[j], int(w.offsets[j])+w.sizes[j])
 			}
 			w.ids[j] = append(w.ids[j], id)
 		}
@@ -166,9 +166,15 @@ func (w *RowWriter) Append(rows *model.Rows) error {
 	return nil
 }
 
+// follows reports whether a row may come directly after the row with the number last, which is
+// -1 for the first row. Numbers ascend within a day, see model.RowsPerDay.
+func follows(number, last int64) bool {
+	return number > last || number >= 0 && number/model.RowsPerDay != last/model.RowsPerDay
+}
+
 // notFinite returns the error for a value of a dense input that is infinite or NaN.
 func notFinite(row int64, name string, x float32) error {
-	return fault.Inputf("row %d: dense input %s is %v, expected a finite number", row, name, x)
+	return fault.Inputf("%s: dense input %s is %v, expected a finite number", model.RowName(row), name, x)
 }
 
 // AppendColumns adds copies of rows without row numbers, given as labels, for each field
@@ -346,6 +352,10 @@ func (r *RowReader) Choose(names []string) error {
 	return nil
 }
 
+// Widen makes Next return the global ids of fields with the given sizes. No field may be
+// smaller than in the file.
+func (r *RowReader) Widen(sizes []int) { r.offsets = model.Offsets(sizes) }
+
 // Numbered reports whether the rows carry their global numbers.
 func (r *RowReader) Numbered() bool { return r.numbered }
 
@@ -371,8 +381,8 @@ func (r *RowReader) fill(rows *model.Rows, record arrow.Record) error {
 	columns := record.Columns()
 	if r.numbered {
 		for _, number := range columns[0].(*array.Int64).Int64Values() {
-			if number <= r.last || number == math.MaxInt64 {
-				return fault.Inputf("row %d comes after row %d: expected ascending row numbers of at least 0", number, r.last)
+			if !follows(number, r.last) || number == math.MaxInt64 {
+				return fault.Inputf("%s comes after %s: expected ascending row numbers of at least 0", model.RowName(number), model.RowName(r.last))
 			}
 			r.last = number
 			rows.Number = append(rows.Number, number)
@@ -385,7 +395,7 @@ func (r *RowReader) fill(rows *model.Rows, record arrow.Record) error {
 	}
 	for i, label := range columns[0].(*array.Uint8).Uint8Values() {
 		if label > 1 {
-			return fault.Inputf("row %d: label is %d, expected 0 or 1", rows.Number[i], label)
+			return fault.Inputf("%s: label is %d, expected 0 or 1", model.RowName(rows.Number[i]), label)
 		}
 		rows.Label = append(rows.Label, label)
 	}
@@ -395,7 +405,7 @@ func (r *RowReader) fill(rows *model.Rows, record arrow.Record) error {
 		offset, size := r.offsets[j], uint32(r.sizes[j])
 		for i, id := range c.(*array.Int32).Int32Values() {
 			if uint32(id) >= size {
-				return fault.Inputf("row %d: field %d (%s): local id %d is outside [0,%d)", rows.Number[i], j, r.fields[j], id, size)
+				return fault.Inputf("%s: field %d (%s): local id %d is outside [0,%d)", model.RowName(rows.Number[i]), j, r.fields[j], id, size)
 			}
 			rows.Features[i*m+j] = offset + id
 		}

@@ -34,7 +34,7 @@ var (
 const schemaDim = 4
 
 // latest maps each form to its version.
-var latest = map[string]string{"rows": ".v1", "rows.v2": "", "frequencies": ".v1", "partial": ".v2", "scores": ".v3"}
+var latest = map[string]string{"rows": ".v1", "rows.v2": "", "frequencies": ".v1", "partial": ".v2", "partial.v3": "", "scores": ".v3", "scores.v4": ""}
 
 // arrowForm is the content of a .arrow.json in package schemas.
 type arrowForm struct {
@@ -66,12 +66,19 @@ func written(t *testing.T) map[string][]byte {
 	}
 	var frequencies bytes.Buffer
 	ok(arrowio.WriteFrequencies(&frequencies, schemaSplits, [][]int64{{1, 2, 3, 4, 5}, {0, 0, 0, 0, 1}}))
-	partial := func(within []int64) []byte {
+	partial := func(within []int64, paired bool) []byte {
 		var out bytes.Buffer
 		sums := make([]int64, schemaDim)
-		ok(arrowio.EncodePartial(&out, &tally.Partial{
+		p := &tally.Partial{
 			Shape: layout.Of(5, schemaDim), Rows: 2, LossFull: 1, LossEmpty: 2, Features: []int32{1}, Count: []int64{2}, Sum: sums, Abs: sums, Square: sums, Within: within,
-		}))
+		}
+		if paired {
+			p.Fourths = make([]tally.Powers, len(schemaFields))
+			for _, list := range p.AllLists() {
+				*list = sums
+			}
+		}
+		ok(arrowio.EncodePartial(&out, p))
 		return out.Bytes()
 	}
 	whole := func(se float64) []byte {
@@ -79,6 +86,16 @@ func written(t *testing.T) map[string][]byte {
 		ok(scores.Write(file, &scores.File{
 			Fields: schemaFields, Layout: model.Architecture{FieldDims: schemaSizes, Dim: schemaDim}, Spec: job.Spec{Version: job.SpecVersion}, Baseline: make([]float32, 2*schemaDim),
 			Result: tally.Result{EfficiencySE: se, Scores: tally.Scores{Shape: layout.Of(5, schemaDim), Count: make([]int64, 5), Values: tally.NewValues(5 * schemaDim)}},
+		}))
+		data, err := os.ReadFile(file)
+		ok(err)
+		return data
+	}
+	paired := func() []byte {
+		file := filepath.Join(t.TempDir(), "scores.arrow")
+		ok(scores.Write(file, &scores.File{
+			Fields: schemaFields, Layout: model.Architecture{FieldDims: schemaSizes, Dim: schemaDim}, Spec: job.Spec{Version: job.SpecVersion}, Baseline: make([]float32, 2*schemaDim), Lineage: &scores.Lineage{},
+			Result: tally.Result{Scores: tally.Scores{Shape: layout.Of(5, schemaDim), Count: make([]int64, 5), Values: tally.NewPairedValues(5 * schemaDim)}},
 		}))
 		data, err := os.ReadFile(file)
 		ok(err)
@@ -96,7 +113,7 @@ func written(t *testing.T) map[string][]byte {
 		return data
 	}
 	return map[string][]byte{
-		"scores/look-ups": tables(), "rows": rows(nil, false), "rows/shards": rows(nil, true), "rows.v2": rows(schemaDense, false), "rows.v2/shards": rows(schemaDense, true), "frequencies": frequencies.Bytes(), "partial": partial(nil), "partial/passes": partial(make([]int64, schemaDim)), "scores": whole(0), "scores/multilinear": whole(1),
+		"scores/look-ups": tables(), "scores.v4": paired(), "rows": rows(nil, false), "rows/shards": rows(nil, true), "rows.v2": rows(schemaDense, false), "rows.v2/shards": rows(schemaDense, true), "frequencies": frequencies.Bytes(), "partial": partial(nil, false), "partial/passes": partial(make([]int64, schemaDim), false), "partial.v3": partial(nil, true), "scores": whole(0), "scores/multilinear": whole(1),
 	}
 }
 

@@ -30,15 +30,16 @@ const (
 var scoresReserved = []string{keyVersion, keyFields, keySizes, keyDim, keyTables, keyLookUps}
 
 // scoresColumns returns the columns of scores. Their lists have dim values, or any number
-// of values if dim is 0. The column table exists unless the layout is plain.
-func scoresColumns(plain bool, dim int) []arrow.Field {
+// of values if dim is 0. The column table exists unless the layout is plain. paired says
+// whether there are the columns that only the scores of a paired job have.
+func scoresColumns(plain, paired bool, dim int) []arrow.Field {
 	columns := []arrow.Field{
 		{Name: "field", Type: arrow.BinaryTypes.String},
 		{Name: "id", Type: arrow.PrimitiveTypes.Int32},
 		{Name: "count", Type: arrow.PrimitiveTypes.Int64},
 		{Name: "phi", Type: listOf(arrow.PrimitiveTypes.Float64, dim)},
 	}
-	for _, name := range narrowNames {
+	for _, name := range narrowNames(paired) {
 		columns = append(columns, arrow.Field{Name: name, Type: listOf(arrow.PrimitiveTypes.Float32, dim)})
 	}
 	if !plain {
@@ -47,12 +48,21 @@ func scoresColumns(plain bool, dim int) []arrow.Field {
 	return columns
 }
 
-// narrowNames are the float32 columns. They describe the size and the uncertainty of phi.
-var narrowNames = [...]string{"abs", "rms", "se", "se_population"}
+// narrowNames returns the names of the float32 columns. They describe the size and the
+// uncertainty of phi.
+func narrowNames(paired bool) []string {
+	if !paired {
+		return pairedNames[:4]
+	}
+	return pairedNames
+}
+
+var pairedNames = []string{"abs", "rms", "se", "se_population", "se_paired", "abs_se_paired", "rms_se_paired"}
 
 // narrow returns v's columns in the order of narrowNames.
-func narrow(v *tally.Values) [4]*[]float32 {
-	return [...]*[]float32{&v.Abs, &v.RMS, &v.SE, &v.PopulationSE}
+func narrow(v *tally.Values, paired bool) []*[]float32 {
+	all := []*[]float32{&v.Abs, &v.RMS, &v.SE, &v.PopulationSE, &v.PairedSE, &v.AbsPairedSE, &v.RMSPairedSE}
+	return all[:len(narrowNames(paired))]
 }
 
 // checkLayout reports an invalid name of a field, or an invalid layout.
@@ -79,7 +89,7 @@ func checkScores(fields []string, a *model.Architecture, s *tally.Scores) error 
 	}
 	shape := a.Shape()
 	fits := s.Shape.Equal(&shape) && len(s.Count) == shape.Rows() && len(s.Phi) == shape.Entries()
-	for _, values := range narrow(&s.Values) {
+	for _, values := range narrow(&s.Values, s.PairedSE != nil) {
 		fits = fits && len(*values) == shape.Entries()
 	}
 	if !fits {
@@ -106,10 +116,11 @@ func checkScore(fields []string, a *model.Architecture, span *model.Span, id int
 			return fault.Inputf("%s, column %d: phi is %v, expected a finite value", feature(fields, a, span, id), c, phi)
 		}
 	}
-	for i, values := range narrow(&v) {
+	paired := v.PairedSE != nil
+	for i, values := range narrow(&v, paired) {
 		for c, x := range *values {
 			if !(x >= 0 && x <= math.MaxFloat32) {
-				return fault.Inputf("%s, column %d: %s is %v, expected a finite value of at least 0", feature(fields, a, span, id), c, narrowNames[i], x)
+				return fault.Inputf("%s, column %d: %s is %v, expected a finite value of at least 0", feature(fields, a, span, id), c, narrowNames(paired)[i], x)
 			}
 		}
 	}
@@ -142,22 +153,26 @@ func (p *place) run(spans []model.Span, n int) (span *model.Span, from, to int) 
 // WriteScores writes the scores of all features in the order of the rows of the tables, in
 // Arrow's file format, uncompressed. Only the layout of a is used. For each feature, in
 // order, WriteScores calls values with the feature's entries to fill, so the caller need
-// not hold all values. meta is added to the schema's metadata. Its keys must not be those
-// of the layout, or version. The same arguments give the same bytes. After an error, part
-// of the file may have been written.
-func WriteScores(w io.Writer, fields []string, a *model.Architecture, count []int64, values func(feature int, into tally.Values), meta map[string]string) error {
+// not hold all values. paired says whether they are the values of a paired job; if not, the
+// slices that only such a job has are nil. meta is added to the schema's metadata. Its keys
+// must not be those of the layout, or version. The same arguments give the same bytes. After
+// an error, part of the file may have been written.
+func WriteScores(w io.Writer, fields []string, a *model.Architecture, paired bool, count []int64, values func(feature int, into tally.Values), meta map[string]string) error {
 	if err := checkLayout(fields, a); err != nil {
 		return err
 	}
 	shape, spans := a.Shape(), a.Spans()
-	metadata := scoresMetadata(fields, a, meta)
-	out, err := newFileWriter(w, arrow.NewSchema(scoresColumns(a.Plain(), shape.Dim()), &metadata))
+	metadata := scoresMetadata(fields, a, paired, meta)
+	out, err := newFileWriter(w, arrow.NewSchema(scoresColumns(a.Plain(), paired, shape.Dim()), &metadata))
 	if err != nil {
 		return err
 	}
 	at := place{}
 	step := min(max(1, batchEntries/shape.Widest()), len(count))
 	entries := tally.NewValues(step * shape.Widest())
+	if paired {
+		entries = tally.NewPairedValues(step * shape.Widest())
+	}
 	var ids, offsets []int32
 	for from := 0; from < len(count); from += step {
 		to := min(from+step, len(count))
@@ -183,7 +198,7 @@ func WriteScores(w io.Writer, fields []string, a *model.Architecture, count []in
 		}
 		n := offsets[len(ids)]
 		columns := []arrow.Array{names.NewArray(), int32s(ids), int64s(count[from:to]), lists(float64s(entries.Phi[:n]), shape.Dim(), offsets)}
-		for _, values := range narrow(&entries) {
+		for _, values := range narrow(&entries, paired) {
 			columns = append(columns, lists(float32s((*values)[:n]), shape.Dim(), offsets))
 		}
 		if !a.Plain() {
@@ -196,9 +211,12 @@ func WriteScores(w io.Writer, fields []string, a *model.Architecture, count []in
 	return out.close()
 }
 
-func scoresMetadata(fields []string, a *model.Architecture, meta map[string]string) arrow.Metadata {
-	shape := a.Shape()
-	keys, values := []string{keyVersion, keyFields, keySizes, keyDim}, []string{ScoresVersion, toJSON(fields), toJSON(a.FieldDims), decimal(int64(shape.Dim()))}
+func scoresMetadata(fields []string, a *model.Architecture, paired bool, meta map[string]string) arrow.Metadata {
+	shape, version := a.Shape(), ScoresVersion
+	if paired {
+		version = PairedScoresVersion
+	}
+	keys, values := []string{keyVersion, keyFields, keySizes, keyDim}, []string{version, toJSON(fields), toJSON(a.FieldDims), decimal(int64(shape.Dim()))}
 	if !a.Plain() {
 		keys, values = append(keys, keyTables, keyLookUps), append(values, toJSON(a.Tables), toJSON(a.LookUps))
 	}
@@ -218,19 +236,19 @@ func ReadScores(r io.Reader) (fields []string, a *model.Architecture, s *tally.S
 	fail := func(err error) ([]string, *model.Architecture, *tally.Scores, map[string]string, error) {
 		return nil, nil, nil, nil, err
 	}
-	in, err := newReader(r, false, ScoresVersion, UnsealedScoresVersion)
+	in, err := newReader(r, false, ScoresVersion, UnsealedScoresVersion, PairedScoresVersion)
 	if err != nil {
 		return fail(err)
 	}
 	defer in.close()
-	fields, a, err = scoresHead(in)
+	fields, a, paired, err := scoresHead(in)
 	if err != nil {
 		return fail(err)
 	}
 	s = &tally.Scores{Shape: a.Shape()}
 	at, spans := place{}, a.Spans()
 	for err == nil {
-		err = in.next(func(record arrow.Record) error { return appendScores(s, &at, fields, a, spans, record) })
+		err = in.next(func(record arrow.Record) error { return appendScores(s, &at, fields, a, paired, spans, record) })
 	}
 	if err != io.EOF {
 		return fail(err)
@@ -247,12 +265,12 @@ func ReadScores(r io.Reader) (fields []string, a *model.Architecture, s *tally.S
 // ReadScoresHead reads only what precedes the scores: the fields, the layout, and the
 // metadata that ReadScores returns.
 func ReadScoresHead(r io.Reader) (fields []string, a *model.Architecture, meta map[string]string, err error) {
-	in, err := newReader(r, false, ScoresVersion, UnsealedScoresVersion)
+	in, err := newReader(r, false, ScoresVersion, UnsealedScoresVersion, PairedScoresVersion)
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	defer in.close()
-	fields, a, err = scoresHead(in)
+	fields, a, _, err = scoresHead(in)
 	return fields, a, otherMeta(in), err
 }
 
@@ -266,7 +284,9 @@ func otherMeta(in *reader) map[string]string {
 	return meta
 }
 
-func scoresHead(in *reader) (fields []string, a *model.Architecture, err error) {
+// scoresHead returns what precedes the scores, and whether they are those of a paired job.
+func scoresHead(in *reader) (fields []string, a *model.Architecture, paired bool, err error) {
+	paired = in.meta[keyVersion] == PairedScoresVersion
 	a = &model.Architecture{}
 	for key, into := range map[string]any{keyFields: &fields, keySizes: &a.FieldDims, keyTables: &a.Tables, keyLookUps: &a.LookUps} {
 		text, ok := in.meta[key]
@@ -274,31 +294,33 @@ func scoresHead(in *reader) (fields []string, a *model.Architecture, err error) 
 			continue
 		}
 		if err := json.Unmarshal([]byte(text), into); err != nil {
-			return nil, nil, fault.Inputf("the metadata %q is not a valid array: %w", key, err)
+			return nil, nil, false, fault.Inputf("the metadata %q is not a valid array: %w", key, err)
 		}
 	}
 	d, err := in.integer(keyDim)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, false, err
 	}
 	if a.Plain() {
 		if d < 1 || d > 1<<16 {
-			return nil, nil, fault.Inputf("the metadata %q is %d, expected 1 to 65536", keyDim, d)
+			return nil, nil, false, fault.Inputf("the metadata %q is %d, expected 1 to 65536", keyDim, d)
 		}
 		a.Dim = int(d)
 	}
 	if err := checkLayout(fields, a); err != nil {
-		return nil, nil, err
+		return nil, nil, false, err
 	}
 	shape := a.Shape()
 	if int64(shape.Dim()) != d {
-		return nil, nil, fault.Inputf("the metadata %q is %d, expected %d as in the tables", keyDim, d, shape.Dim())
+		return nil, nil, false, fault.Inputf("the metadata %q is %d, expected %d as in the tables", keyDim, d, shape.Dim())
 	}
-	return fields, a, in.expect(scoresColumns(a.Plain(), shape.Dim())...)
+	return fields, a, paired, in.expect(scoresColumns(a.Plain(), paired, shape.Dim())...)
 }
 
 // appendScores adds one batch and checks that it continues at the position at.
-func appendScores(s *tally.Scores, at *place, fields []string, a *model.Architecture, spans []model.Span, record arrow.Record) error {
+func appendScores(s *tally.Scores, at *place, fields []string, a *model.Architecture, paired bool, spans []model.Span, record arrow.Record) error {
+	columns := narrow(&s.Values, paired)
+	table := 4 + len(columns)
 	names, ids := record.Column(0).(*array.String), record.Column(1).(*array.Int32).Int32Values()
 	for i := 0; i < len(ids); {
 		if at.span == len(spans) {
@@ -309,10 +331,10 @@ func appendScores(s *tally.Scores, at *place, fields []string, a *model.Architec
 			if names.Value(i) != fields[span.Field] || int(ids[i]) != id {
 				return fault.Inputf("found field %q, id %d, expected %s", names.Value(i), ids[i], feature(fields, a, span, id))
 			}
-			if !a.Plain() && record.Column(4+len(narrowNames)).(*array.String).Value(i) != a.Tables[span.Table].Name {
-				return fault.Inputf("found table %q, expected %s", record.Column(4+len(narrowNames)).(*array.String).Value(i), feature(fields, a, span, id))
+			if !a.Plain() && record.Column(table).(*array.String).Value(i) != a.Tables[span.Table].Name {
+				return fault.Inputf("found table %q, expected %s", record.Column(table).(*array.String).Value(i), feature(fields, a, span, id))
 			}
-			for c := 3; c < 4+len(narrowNames) && s.Shape.Dim() == 0; c++ {
+			for c := 3; c < table && s.Shape.Dim() == 0; c++ {
 				if begin, end := record.Column(c).(*array.List).ValueOffsets(i); int(end-begin) != span.Dim {
 					return fault.Inputf("%s has %d values in column %d, expected %d", feature(fields, a, span, id), end-begin, c, span.Dim)
 				}
@@ -322,7 +344,7 @@ func appendScores(s *tally.Scores, at *place, fields []string, a *model.Architec
 	}
 	s.Count = append(s.Count, record.Column(2).(*array.Int64).Int64Values()...)
 	s.Phi = append(s.Phi, listValues[*array.Float64](record.Column(3)).Float64Values()...)
-	for i, values := range narrow(&s.Values) {
+	for i, values := range columns {
 		*values = append(*values, listValues[*array.Float32](record.Column(4+i)).Float32Values()...)
 	}
 	return nil

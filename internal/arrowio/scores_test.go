@@ -29,6 +29,20 @@ func randomScores(sizes []int, dim int) *tally.Scores {
 	return randomScoresOf(layout.Of(n, dim))
 }
 
+// randomPairedScoresOf returns the scores of a paired job.
+func randomPairedScoresOf(shape layout.Shape) *tally.Scores {
+	s := randomScoresOf(shape)
+	values := tally.NewPairedValues(shape.Entries())
+	copy(values.Phi, s.Phi)
+	for i, column := range narrow(&values, true) {
+		for c := range *column {
+			(*column)[c] = float32(i) + s.Abs[c]
+		}
+	}
+	s.Values = values
+	return s
+}
+
 func randomScoresOf(shape layout.Shape) *tally.Scores {
 	random := rand.New(rand.NewPCG(3, uint64(shape.Rows())))
 	s := &tally.Scores{Shape: shape, Count: make([]int64, shape.Rows()), Values: tally.NewValues(shape.Entries())}
@@ -72,6 +86,32 @@ func TestScoresRoundTrip(t *testing.T) {
 	}
 }
 
+// The scores of a paired job have a version of their own, and stay the same in plain tables
+// and in others.
+func TestPairedScoresRoundTrip(t *testing.T) {
+	tables := modeltest.LookUps()
+	for _, a := range []*model.Architecture{plain(testSizes, 2), &tables} {
+		s := randomPairedScoresOf(a.Shape())
+		var out bytes.Buffer
+		if err := WriteScores(&out, testFields, a, true, s.Count, s.Feature, testMeta); err != nil {
+			t.Fatal(err)
+		}
+		_, back, got, meta, err := ReadScores(bytes.NewReader(out.Bytes()))
+		if err != nil || meta[keyVersion] != "shaver.scores/4" || !reflect.DeepEqual(back, a) || !reflect.DeepEqual(got, s) {
+			t.Errorf("version %s, layout %v, scores %+v, want %+v; error %v", meta[keyVersion], back, got, s, err)
+		}
+		if _, _, _, err := ReadScoresHead(bytes.NewReader(out.Bytes())); err != nil {
+			t.Error(err)
+		}
+		other := bytes.ReplaceAll(out.Bytes(), []byte("shaver.scores/4"), []byte("shaver.scores/3"))
+		_, _, _, _, err = ReadScores(bytes.NewReader(other))
+		wantInput(t, err, "columns, expected")
+		s.RMSPairedSE[3] = -1
+		wantInput(t, WriteScores(&bytes.Buffer{}, testFields, a, true, s.Count, s.Feature, nil), "rms_se_paired is -1")
+		wantInput(t, WriteScoresParquet(&bytes.Buffer{}, testFields, a, s, interval, nil), "rms_se_paired is -1")
+	}
+}
+
 func TestScoresRefuse(t *testing.T) {
 	fields, sizes := []string{"a", "b"}, []int{2, 3}
 	for _, c := range []struct {
@@ -112,7 +152,7 @@ func writeTables(t testing.TB, a *model.Architecture) ([]byte, *tally.Scores) {
 	t.Helper()
 	s := randomScoresOf(a.Shape())
 	var out bytes.Buffer
-	if err := WriteScores(&out, testFields, a, s.Count, s.Feature, testMeta); err != nil {
+	if err := WriteScores(&out, testFields, a, false, s.Count, s.Feature, testMeta); err != nil {
 		t.Fatal(err)
 	}
 	return out.Bytes(), s
@@ -168,7 +208,7 @@ func TestScoresOfTablesRefuse(t *testing.T) {
 		wantInput(t, err, c.want)
 	}
 	s.Phi[2] = math.NaN()
-	wantInput(t, WriteScores(&bytes.Buffer{}, testFields, &a, s.Count, s.Feature, nil), "field 1 (date), table narrow, id 2, column 0: phi is NaN")
+	wantInput(t, WriteScores(&bytes.Buffer{}, testFields, &a, false, s.Count, s.Feature, nil), "field 1 (date), table narrow, id 2, column 0: phi is NaN")
 }
 
 // interval returns NaN for features with few rows.
@@ -242,7 +282,7 @@ func TestScoresParquet(t *testing.T) {
 			if _, _, err := column(7+c).(*file.Float32ColumnChunkReader).ReadBatch(int64(n), small, nil, nil); err != nil {
 				t.Fatal(err)
 			}
-			into := *narrow(&got.Values)[c/2]
+			into := *narrow(&got.Values, false)[c/2]
 			for i, v := range small {
 				into[(row+i)*2+c%2] = v
 			}
@@ -251,6 +291,36 @@ func TestScoresParquet(t *testing.T) {
 	}
 	if !reflect.DeepEqual(got, s) {
 		t.Error("the scores changed")
+	}
+}
+
+// The scores of a paired job have three more columns for each entry, after the others.
+func TestPairedScoresParquet(t *testing.T) {
+	s := randomPairedScoresOf(layout.Of(5, 2))
+	var out bytes.Buffer
+	if err := WriteScoresParquet(&out, []string{"a", "b"}, plain([]int{2, 3}, 2), s, interval, nil); err != nil {
+		t.Fatal(err)
+	}
+	r, err := file.NewParquetReader(bytes.NewReader(out.Bytes()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if root := r.MetaData().Schema; root.NumColumns() != 5+8*2 || root.Column(5+7*2+1).Name() != "rms_se_paired_1" {
+		t.Fatalf("columns %v", root)
+	}
+	column, err := r.RowGroup(0).Column(5 + 7*2 + 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := make([]float32, 5)
+	if _, _, err := column.(*file.Float32ColumnChunkReader).ReadBatch(5, values, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	for feature, v := range values {
+		if want := s.RMSPairedSE[2*feature+1]; v != want {
+			t.Errorf("feature %d has the error %v, expected %v", feature, v, want)
+		}
 	}
 }
 
@@ -339,6 +409,7 @@ func FuzzScores(f *testing.F) {
 	a := modeltest.LookUps()
 	tables, _ := writeTables(f, &a)
 	f.Add(tables)
+	f.Add(encodeScores(f, []string{"a", "b"}, []int{2, 3}, randomPairedScoresOf(layout.Of(5, 2))))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		fields, a, s, meta, err := ReadScores(bytes.NewReader(data))
 		if err != nil {
@@ -349,7 +420,7 @@ func FuzzScores(f *testing.F) {
 		}
 		delete(meta, keyVersion)
 		var out bytes.Buffer
-		if err := WriteScores(&out, fields, a, s.Count, s.Feature, meta); err != nil {
+		if err := WriteScores(&out, fields, a, s.PairedSE != nil, s.Count, s.Feature, meta); err != nil {
 			t.Fatal(err)
 		}
 		_, _, again, _, err := ReadScores(&out)
@@ -361,7 +432,7 @@ func FuzzScores(f *testing.F) {
 
 // writeScores writes scores that are in memory.
 func writeScores(w io.Writer, fields []string, sizes []int, s *tally.Scores, meta map[string]string) error {
-	return WriteScores(w, fields, plain(sizes, s.Shape.Dim()), s.Count, s.Feature, meta)
+	return WriteScores(w, fields, plain(sizes, s.Shape.Dim()), s.PairedSE != nil, s.Count, s.Feature, meta)
 }
 
 func plain(sizes []int, dim int) *model.Architecture {

@@ -38,7 +38,7 @@ func Run(ctx context.Context, b *bus.Bus, c coordinator.Config, outcome *coordin
 		for by := range prepare.AuditEstimators {
 			sub := c
 			sub.Request = requests[by][half]
-			sub.Out, sub.Sink = "", all[by][half].take
+			sub.Place, sub.Out, sub.Sink = c.Where(), "", all[by][half].take
 			c.Log.Info("audit", zap.String("estimator", sub.Options.Estimator), zap.String("endpoints", sub.Options.Endpoints), zap.Int("sample", half+1))
 			o, err := coordinator.Run(ctx, b, sub)
 			if err != nil {

@@ -34,6 +34,7 @@ const (
 	chunkWindow = 32        // largest number of unacknowledged chunks
 	baseTimeout = 30 * time.Second
 	bytesPerSec = 4 << 20 // bytes per second; a slower transfer counts as stuck
+	fewChunks   = 8       // up to this number, chunks are read by requests
 )
 
 // blobTimeout returns the time limit for reading a whole blob of the given size.
@@ -423,9 +424,12 @@ func (b *Bus) readChunks(ctx context.Context, o *object, f func(chunk []byte) er
 	defer idle.Stop()
 	err := errWhole
 	if o.Size > 0 {
-		err = b.follow(ctx, blobStream, chunkPrefix+o.NUID, chunkWindow, func(msg jetstream.Msg) error {
+		read := b.followChunks
+		if o.Chunks <= fewChunks {
+			read = b.fetchChunks
+		}
+		err = read(ctx, o.NUID, func(chunk []byte) error {
 			idle.Reset(blobTimeout(0)) // f may take longer
-			chunk := msg.Data()
 			if size += uint64(len(chunk)); size > o.Size {
 				return fault.Inputf("blob %s: %w: more than its %d bytes are stored", o.Name, ErrCorrupt, o.Size)
 			}
@@ -454,6 +458,41 @@ func (b *Bus) readChunks(ctx context.Context, o *object, f func(chunk []byte) er
 		return fault.Inputf("blob %s: %w: its bytes have the digest %s, expected %s", o.Name, ErrCorrupt, found, o.Digest)
 	}
 	return nil
+}
+
+// followChunks calls f with the chunks under a token, in order, until f fails. They come
+// without a request for each, which suits blobs of many chunks.
+func (b *Bus) followChunks(ctx context.Context, token string, f func(chunk []byte) error) error {
+	return b.follow(ctx, blobStream, chunkPrefix+token, chunkWindow, func(msg jetstream.Msg) error { return f(msg.Data()) })
+}
+
+// fetchChunks calls f with the chunks under a token, in order, until f fails. It asks the
+// leader of the stream for each chunk. Unlike followChunks it needs no consumer, which
+// the cluster would have to agree on, and might place on a node that cannot read the
+// stream.
+func (b *Bus) fetchChunks(ctx context.Context, token string, f func(chunk []byte) error) error {
+	const what = "read chunk"
+	for next := uint64(1); ; {
+		var msg *jetstream.RawStreamMsg
+		err := b.call(ctx, what, func(ctx context.Context) error {
+			s, err := b.stream(ctx, blobStream)
+			if err != nil {
+				return err
+			}
+			msg, err = s.GetMsg(ctx, next, jetstream.WithGetMsgSubject(chunkPrefix+token))
+			return err
+		})
+		if errors.Is(err, jetstream.ErrMsgNotFound) { // it was deleted after the description was read
+			return errAgain{err}
+		}
+		if err != nil {
+			return err
+		}
+		next = msg.Sequence + 1
+		if err := f(msg.Data); err != nil {
+			return err
+		}
+	}
 }
 
 // Delete removes the blob of that name with all its chunks, if it is stored.

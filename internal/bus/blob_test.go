@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -255,4 +257,47 @@ func TestCleanup(t *testing.T) {
 	if err := b.Cleanup(t.Context(), "*"); err == nil {
 		t.Error("a wildcard was accepted as a job id")
 	}
+}
+
+// The end of a job deletes its models, except a model that another job uses as its new or
+// previous model. The same holds for a coordinator that leaves its job.
+func TestCleanupKeepsModelsInUse(t *testing.T) {
+	b := newBus(t, testQueue)
+	jobs := []job.Task{newTask(1, 0), newPairedTask(1, 0), newPairedTask(2, 0), newTask(3, 0)}
+	jobs[3].Spec.Model = digest("e") // an ordinary job of the paired jobs' previous model
+	jobs[3].Job = jobs[3].Spec.ID()
+	for _, task := range jobs {
+		submitted, err := json.Marshal(job.Submission{Spec: task.Spec, Plan: job.Plan{Rows: 1, RowsPerShard: 1}})
+		must(t, err)
+		_, err = b.CreateSpec(t.Context(), task.Job, submitted)
+		must(t, err)
+	}
+	for _, name := range []string{ModelName(digest("a")), ModelName(digest("e")), PreviousBaselineName(jobs[1].Job)} {
+		_, err := b.Put(t.Context(), name, random(10))
+		must(t, err)
+	}
+	check := func(when string, want ...string) {
+		t.Helper()
+		names, err := b.blobs(t.Context(), "test")
+		must(t, err)
+		slices.Sort(names)
+		if !slices.Equal(names, want) {
+			t.Errorf("%s: the blobs are %v, expected %v", when, names, want)
+		}
+	}
+	old, earlier := ModelName(digest("a")), ModelName(digest("e"))
+	must(t, b.Cleanup(t.Context(), jobs[1].Job))
+	check("another paired job is left", old, earlier)
+	must(t, b.Sweep(t.Context()))
+	check("after a sweep", old, earlier)
+	must(t, b.Cleanup(t.Context(), jobs[2].Job))
+	check("two ordinary jobs are left", old, earlier)
+	must(t, b.Cleanup(t.Context(), jobs[3].Job))
+	check("no job needs the previous model", old)
+	_, err := b.Put(t.Context(), earlier, random(10))
+	must(t, err)
+	must(t, b.Leave(t.Context(), &jobs[1].Spec))
+	check("a coordinator leaves a paired job", old)
+	must(t, b.Cleanup(t.Context(), jobs[0].Job))
+	check("no job is left")
 }

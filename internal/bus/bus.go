@@ -16,6 +16,7 @@ import (
 	"errors"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,7 +46,7 @@ type Config struct {
 	URL    string  // nats:// or tls:// addresses, separated by commas
 	Server *Server // the embedded server, connected inside the process without a socket
 	Access Access  // credentials for URL
-	// Role is coordinator, worker or operator. It prefixes the inbox that receives
+	// Role is coordinator, worker, operator or monitor. It prefixes the inbox that receives
 	// replies, so that a server can keep one role from reading another's replies.
 	Role string
 	Name string      // this client's name, shown in server logs and in quarantines
@@ -84,6 +85,8 @@ type Bus struct {
 
 	patience patience
 	dialer   dialer
+	servers  int          // number of servers in the configuration
+	unheard  atomic.Int64 // since when JetStream has not answered, on the clock of uptime; 0 = the last request succeeded
 
 	mu      sync.Mutex
 	streams map[string]jetstream.Stream // handles by name
@@ -95,6 +98,7 @@ type patience struct {
 	call      time.Duration // for the answer to one request
 	ping      time.Duration // between two checks that the connection works
 	heartbeat time.Duration // between two signs of life to a reader; after two missing ones the reader is lost
+	silence   time.Duration // without any answer from JetStream, until the client tries another server
 }
 
 // patience returns the times for the server. There is no network between a local server and
@@ -104,7 +108,7 @@ func (c *Config) patience() patience {
 	if c.Server != nil && c.Server.desk != nil {
 		return patience{call: time.Minute, ping: time.Hour, heartbeat: 15 * time.Second}
 	}
-	return patience{call: callTimeout, ping: 10 * time.Second, heartbeat: time.Second}
+	return patience{call: callTimeout, ping: 10 * time.Second, heartbeat: time.Second, silence: 4 * callTimeout}
 }
 
 func (c *Config) options() ([]nats.Option, error) {
@@ -174,6 +178,10 @@ func watch(embedded bool, log *zap.Logger, denied *atomic.Pointer[denial]) []nat
 			log.Info("NATS server is shutting down", server(nc))
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			if errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), `"`+whoSubject+`"`) {
+				log.Warn("the server does not let workers and coordinators see each other: its permissions are those of an earlier build", zap.Error(err))
+				return
+			}
 			if errors.Is(err, nats.ErrPermissionViolation) {
 				denied.Store(&denial{time.Now(), err})
 			}

@@ -81,14 +81,25 @@ func newTask(seed uint64, shard int) job.Task {
 	spec := job.Spec{Version: job.SpecVersion, Model: digest("a"), Dataset: digest("b"), Splits: []string{"train"},
 		Sample: 1, Baseline: "zero", Options: estimator.Options{Estimator: "permutation", Passes: 4}, Seed: seed, Kernel: testKernel}
 	id := spec.ID()
-	return job.Task{Job: id, Shard: shard, Spec: spec, Rows: 1000,
+	return job.Task{Protocol: job.Protocol, Job: id, Shard: shard, Spec: spec, Rows: 1000,
 		Data:     job.Blob{Name: ShardName(id, shard), Bytes: 10, SHA256: digest("c")},
 		Model:    job.Blob{Name: ModelName(digest("a")), Bytes: 20, SHA256: digest("a")},
 		Baseline: job.Blob{Name: BaselineName(id), Bytes: 0, SHA256: digest("d")}}
 }
 
+// newPairedTask is like newTask for a paired job, whose previous model has the digest e.
+func newPairedTask(seed uint64, shard int) job.Task {
+	t := newTask(seed, shard)
+	t.Spec.Previous = &job.Previous{Model: digest("e"), Baseline: digest("f"), Values: digest("9"), Generation: 1}
+	t.Job = t.Spec.ID()
+	t.Data.Name, t.Baseline.Name = ShardName(t.Job, shard), BaselineName(t.Job)
+	t.PreviousModel = job.Blob{Name: ModelName(digest("e")), Bytes: 20, SHA256: digest("e")}
+	t.PreviousBaseline = job.Blob{Name: PreviousBaselineName(t.Job), SHA256: digest("f")}
+	return t
+}
+
 func newResult(t job.Task, attempt string) job.Result {
-	return job.Result{Job: t.Job, Shard: t.Shard, Rows: t.Rows, Kernel: testKernel, Worker: "w-" + attempt, Seconds: 0.5, CPU: 1,
+	return job.Result{Protocol: job.Protocol, Job: t.Job, Shard: t.Shard, Rows: t.Rows, Kernel: testKernel, Worker: "w-" + attempt, Seconds: 0.5, CPU: 1,
 		Partial: job.Blob{Name: PartialName(t.Job, t.Shard, attempt), Bytes: 5, SHA256: digest("e")}}
 }
 

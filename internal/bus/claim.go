@@ -20,6 +20,8 @@ var (
 	ErrFenced = errors.New("a newer coordinator leads this job")
 	// ErrEnded means that somebody else ended the job and deleted it.
 	ErrEnded = errors.New("somebody else ended and deleted this job")
+	// ErrCancelled means that somebody cancelled the job (Cancel).
+	ErrCancelled = errors.New("somebody cancelled this job")
 )
 
 // Claim is the right to lead a job until somebody else claims it. It must not be used by
@@ -57,8 +59,34 @@ func checkLead(l *job.Lead) error {
 	return checkBlob(*l.Checkpoint, isName(l.Checkpoint.Name), "a valid blob name")
 }
 
+// Claimant describes a coordinator that claims a job.
+type Claimant struct {
+	Out, Run string // see job.Lead
+	// Over is the owner of a dead leader, which may be replaced although it writes its scores
+	// elsewhere; "" = none.
+	Over string
+}
+
+// ErrLed means that a coordinator that writes its scores elsewhere leads the job.
+var ErrLed = errors.New("another coordinator leads this job and writes its scores elsewhere")
+
+// Leader returns the record of who leads the job, or nil if nobody has ever led it.
+func (b *Bus) Leader(ctx context.Context, jobID string) (*job.Lead, error) {
+	if err := CheckJob(jobID); err != nil {
+		return nil, err
+	}
+	lead, _, err := b.lead(ctx, jobID)
+	return lead, err
+}
+
 // Claim takes the job over from its present leader, if any, and keeps its checkpoint.
 func (b *Bus) Claim(ctx context.Context, jobID string) (*Claim, error) {
+	return b.ClaimFor(ctx, jobID, Claimant{})
+}
+
+// ClaimFor is Claim for a coordinator. If the present leader writes its scores elsewhere and
+// is not by.Over, the error is ErrLed.
+func (b *Bus) ClaimFor(ctx context.Context, jobID string, by Claimant) (*Claim, error) {
 	if err := CheckJob(jobID); err != nil {
 		return nil, err
 	}
@@ -71,8 +99,15 @@ func (b *Bus) Claim(ctx context.Context, jobID string) (*Claim, error) {
 		}
 		next, expect := job.Lead{Job: jobID, Epoch: 1, Owner: owner}, uint64(0)
 		if lead != nil {
+			if !lead.Ending && lead.Elsewhere(by.Out) && lead.Owner != by.Over {
+				return nil, fmt.Errorf("job %s: %w", jobID, ErrLed)
+			}
 			next.Epoch, next.Checkpoint, next.Ending = lead.Epoch+1, lead.Checkpoint, lead.Ending
+			next.Out, next.Run = lead.Out, lead.Run
 			expect = msg.Sequence
+		}
+		if by.Out != "" {
+			next.Out, next.Run = by.Out, by.Run
 		}
 		c.sequence = expect
 		if err := c.replace(ctx, next); !errors.Is(err, ErrFenced) {
@@ -110,6 +145,9 @@ func (c *Claim) replace(ctx context.Context, next job.Lead) error {
 			case seen != nil:
 				return seen
 			case !bytes.Equal(msg.Data, body): // if they are equal, ours was stored and only the answer was lost
+				if lead, err := decode(checkLead, msg.Data); err == nil && c.Lead.Job != "" {
+					return c.fencedBy(&lead)
+				}
 				return ErrFenced
 			}
 			stored, err = msg.Sequence, nil
@@ -145,7 +183,7 @@ func (c *Claim) Check(ctx context.Context) error {
 		return err
 	}
 	if lead != nil && lead.Owner != c.Lead.Owner {
-		return fmt.Errorf("job %s: %w (%s with epoch %d; this one has epoch %d)", c.Lead.Job, ErrFenced, lead.Owner, lead.Epoch, c.Lead.Epoch)
+		return fmt.Errorf("job %s: %w", c.Lead.Job, c.fencedBy(lead))
 	}
 	if open, err := c.b.IsOpen(ctx, c.Lead.Job); err != nil {
 		return err
@@ -153,6 +191,15 @@ func (c *Claim) Check(ctx context.Context) error {
 		return fmt.Errorf("job %s: %w", c.Lead.Job, ErrEnded)
 	}
 	return nil
+}
+
+// fencedBy returns ErrFenced with the name of the newer coordinator and of its output.
+func (c *Claim) fencedBy(lead *job.Lead) error {
+	out := ""
+	if lead.Out != "" {
+		out = " and writes " + lead.Out
+	}
+	return fmt.Errorf("%w (%s, which has epoch %d%s; this one has epoch %d)", ErrFenced, lead.Owner, lead.Epoch, out, c.Lead.Epoch)
 }
 
 // key returns the value of a key, or nil if the key has none.

@@ -13,7 +13,7 @@ import (
 )
 
 // Cleanup deletes everything that is stored for the job: tasks, results, quarantines,
-// blobs, keys, and the model if no other job uses it. The caller calls Claim.End first.
+// blobs, keys, and its models if no other job uses them. The caller calls Claim.End first.
 //
 // Workers may still be computing for the job. After a worker has stored a result, it
 // checks that the job's specification is still stored, and otherwise deletes the result.
@@ -40,11 +40,19 @@ func (b *Bus) Cleanup(ctx context.Context, jobID string) error {
 	}
 	var submitted job.Submission
 	if spec != nil && json.Unmarshal(spec.Data, &submitted) == nil {
-		if err := b.dropModel(ctx, what, submitted.Spec.Model); err != nil {
-			return err
+		for _, model := range modelsOf(&submitted.Spec) {
+			if err := b.dropModel(ctx, what, model); err != nil {
+				return err
+			}
 		}
 	}
-	for _, key := range []string{".progress", ".cancel", ".checkpoint"} {
+	keys := []string{".progress", ".cancel", ".checkpoint"}
+	if cancelled, _, err := b.cancellation(ctx, jobID); err != nil {
+		return err
+	} else if cancelled != nil && cancelled.Run != "" {
+		keys = []string{".progress", ".checkpoint"}
+	}
+	for _, key := range keys {
 		if err := b.purge(ctx, what, jobStream, jobPrefix+jobID+key); err != nil {
 			return err
 		}
@@ -75,10 +83,20 @@ func (b *Bus) Settle(ctx context.Context, jobID string) error {
 	return b.Cleanup(ctx, jobID)
 }
 
-// Leave deletes what a fenced coordinator may have stored for the job and its model after
+// modelsOf returns the digests of the models that the job's tasks need.
+func modelsOf(spec *job.Spec) []string {
+	models := []string{spec.Model}
+	if spec.Previous != nil && spec.Previous.Model != spec.Model {
+		models = append(models, spec.Previous.Model)
+	}
+	return models
+}
+
+// Leave deletes what a fenced coordinator may have stored for the job and its models after
 // another coordinator ended the job. If the job is still running, Leave deletes nothing,
 // because everything is deleted when the job ends.
-func (b *Bus) Leave(ctx context.Context, jobID, model string) error {
+func (b *Bus) Leave(ctx context.Context, spec *job.Spec) error {
+	jobID := spec.ID()
 	what := "leave job " + jobID
 	if err := b.Settle(ctx, jobID); err != nil {
 		return err
@@ -90,7 +108,11 @@ func (b *Bus) Leave(ctx context.Context, jobID, model string) error {
 	if err := b.clearJob(ctx, what, jobID); err != nil {
 		return err
 	}
-	return errors.Join(b.dropModel(ctx, what, model), b.purge(ctx, what, jobStream, jobPrefix+jobID+".progress"))
+	err = b.purge(ctx, what, jobStream, jobPrefix+jobID+".progress")
+	for _, model := range modelsOf(spec) {
+		err = errors.Join(err, b.dropModel(ctx, what, model))
+	}
+	return err
 }
 
 // settling is how long Settle waits for another program's cleanup.
@@ -171,7 +193,9 @@ func (b *Bus) liveJobs(ctx context.Context, what string) (jobs, models map[strin
 		}
 		var submitted job.Submission
 		if msg != nil && json.Unmarshal(msg.Data, &submitted) == nil {
-			models[submitted.Spec.Model] = true
+			for _, model := range modelsOf(&submitted.Spec) {
+				models[model] = true
+			}
 		}
 	}
 	return jobs, models, nil
@@ -245,9 +269,18 @@ func (b *Bus) owners(ctx context.Context) (owners, models map[string]bool, err e
 			if of.stream == tasksStream {
 				_, rest, _ = strings.Cut(rest, ".")
 			}
-			if id, _, _ := strings.Cut(rest, "."); isJob(id) {
-				owners[id] = true
+			id, key, _ := strings.Cut(rest, ".")
+			if !isJob(id) {
+				continue
 			}
+			if of.stream == jobStream && key == "cancel" {
+				if record, age, err := b.cancellation(ctx, id); err != nil {
+					return nil, nil, err
+				} else if record != nil && record.Run != "" && age < keepCancellation {
+					continue
+				}
+			}
+			owners[id] = true
 		}
 	}
 	names, err := b.blobs(ctx, what)

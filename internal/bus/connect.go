@@ -39,6 +39,7 @@ func Connect(ctx context.Context, c Config) (*Bus, error) {
 	} else if b.address, err = Redacted(c.URL); err != nil {
 		return nil, err
 	}
+	b.servers = strings.Count(c.URL, ",") + 1
 	if b.log == nil {
 		b.log = zap.NewNop()
 	}
@@ -145,6 +146,39 @@ func (b *Bus) awaitJetStream(ctx context.Context, interactive bool) error {
 		}
 		return err
 	})
+}
+
+// silent reports whether err says that the server cannot reach the leader of a stream, or
+// that the cluster has none.
+func silent(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, nats.ErrNoResponders) ||
+		errors.Is(err, jetstream.ErrNoStreamResponse) || isCode(err, codeNotAvailable)
+}
+
+// began is where the clock of uptime begins.
+var began = time.Now()
+
+// uptime returns the time since the start of this process, which jumps of the clock do
+// not affect.
+func uptime() time.Duration { return time.Since(began) }
+
+// leaveSilent connects to another server if JetStream has not answered any request for a
+// while because of errors like err. The present server may be cut off from the others of
+// its cluster, while another one can reach them.
+func (b *Bus) leaveSilent(err error) {
+	if b.servers < 2 || b.nc == nil || !silent(err) {
+		return
+	}
+	now := int64(uptime())
+	if b.unheard.CompareAndSwap(0, now) {
+		return
+	}
+	since := b.unheard.Load()
+	if !b.nc.IsConnected() || now-since < int64(b.patience.silence) || !b.unheard.CompareAndSwap(since, now) {
+		return
+	}
+	b.log.Warn("the NATS server does not answer: trying another one", zap.String("server", b.nc.ConnectedUrlRedacted()), zap.Error(b.explain(err)))
+	_ = b.nc.ForceReconnect() // an error means that the connection was closed
 }
 
 // errNoJetStream means that no server that we can reach has JetStream.

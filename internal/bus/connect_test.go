@@ -264,3 +264,24 @@ func TestAddressHasNoSecret(t *testing.T) {
 		t.Errorf("address %q (%v), expected %q", found, err, want)
 	}
 }
+
+// A client leaves a server whose JetStream has not answered for a while, if there is
+// another one.
+func TestLeavesSilentServer(t *testing.T) {
+	servers := map[string]*Server{}
+	var urls []string
+	for range 2 {
+		s := startServer(t, ServerConfig{Listen: "127.0.0.1:0"})
+		servers[s.URL()], urls = s, append(urls, s.URL())
+	}
+	log, out := logged()
+	b := connect(t, Config{URL: strings.Join(urls, ","), Log: log})
+	b.patience.silence = 50 * time.Millisecond
+	first := b.nc.ConnectedUrl()
+	must(t, servers[first].server.DisableJetStream())
+	setUp(t, b, testQueue)
+	if now := b.nc.ConnectedUrl(); now == first || servers[now] == nil {
+		t.Errorf("connected to %s, at first to %s", now, first)
+	}
+	out.await(t, "trying another one")
+}

@@ -3,8 +3,10 @@ package bus
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -38,12 +40,14 @@ func (b *Bus) PublishResult(ctx context.Context, r job.Result) (won bool, err er
 	return won && err == nil, err
 }
 
-// Event is the fate of a shard. Exactly one of Result, Quarantine and Err is set.
+// Event is the fate of a shard. Exactly one of Result, Quarantine, Foreign and Err is set.
 type Event struct {
 	Shard      int
 	Stored     time.Time // time of storing, by the server's clock
 	Result     *job.Result
 	Quarantine *job.Quarantine
+	// Foreign is a message of a build with another protocol. Its shard is not set.
+	Foreign *job.Foreign
 	// Err means that the stored message is malformed, so that the shard has neither
 	// result nor quarantine. The message has to be deleted (DeleteResult) and the task
 	// published again.
@@ -84,6 +88,9 @@ func (b *Bus) Events(ctx context.Context, jobID string, f func(Event) error) err
 	}
 	follow(resultsStream, resultPrefix, func(on string, body []byte) Event {
 		r, err := decodeResult(on, body)
+		if errors.Is(err, ErrProtocol) {
+			return Event{Foreign: &job.Foreign{Partial: partialIn(on, body), Why: err.Error()}}
+		}
 		if err != nil {
 			return Event{Err: err}
 		}
@@ -91,12 +98,27 @@ func (b *Bus) Events(ctx context.Context, jobID string, f func(Event) error) err
 	})
 	follow(quarantineStream, quarantinePrefix, func(on string, body []byte) Event {
 		q, err := decodeQuarantine(on, body)
-		if err != nil {
-			return Event{Err: err}
+		if err != nil { // the coordinator deletes it, and the shard is computed again
+			return Event{Foreign: &job.Foreign{Aside: true, Why: err.Error()}}
 		}
 		return Event{Quarantine: &q}
 	})
 	return group.Wait()
+}
+
+// partialIn returns the name of the partial in a result of another protocol, or "" if the
+// result names none of its own shard.
+func partialIn(on string, body []byte) string {
+	var r struct {
+		Partial struct {
+			Name string `json:"name"`
+		} `json:"partial"`
+	}
+	jobID, shard, ok := parseSubject(resultPrefix, on)
+	if ok && json.Unmarshal(body, &r) == nil && isName(r.Partial.Name) && strings.HasPrefix(r.Partial.Name, PartialName(jobID, shard, "")) {
+		return r.Partial.Name
+	}
+	return ""
 }
 
 const (

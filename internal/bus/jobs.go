@@ -75,11 +75,35 @@ func (b *Bus) DeleteQuarantine(ctx context.Context, jobID string, shard int) err
 	return b.deleteOne(ctx, quarantineStream, quarantinePrefix, jobID, shard)
 }
 
-// Inventory lists what is stored for the job. The job's tasks are those of the given
-// kernel.
+// WithdrawForeign deletes the job's tasks for workers with another kernel or protocol, and
+// returns their number. A coordinator of another build may have published them.
+func (b *Bus) WithdrawForeign(ctx context.Context, jobID, kernel string) (n int, err error) {
+	if err := CheckJob(jobID); err != nil {
+		return 0, err
+	}
+	what := "withdraw the tasks of other builds"
+	held, err := b.subjects(ctx, what, tasksStream, taskPrefix+"*."+jobID+".*")
+	if err != nil {
+		return 0, err
+	}
+	for on := range held {
+		if strings.HasPrefix(on, tasksOf(kernel)) {
+			continue
+		}
+		if err := b.purge(ctx, what, tasksStream, on); err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+// Inventory lists what is stored for the job. The job's tasks are those for workers of
+// this build with the given kernel. Slow are all tasks if some workers have none; the
+// caller knows for how long.
 func (b *Bus) Inventory(ctx context.Context, jobID, kernel string) (inv job.Inventory, err error) {
 	what := "list what is stored of job " + jobID
-	if inv.Tasks, err = b.shards(ctx, what, jobID, tasksStream, taskPrefix+kernel+"."); err != nil {
+	if inv.Tasks, err = b.shards(ctx, what, jobID, tasksStream, tasksOf(kernel)); err != nil {
 		return inv, err
 	}
 	if inv.Results, err = b.shards(ctx, what, jobID, resultsStream, resultPrefix); err != nil {
@@ -91,18 +115,24 @@ func (b *Bus) Inventory(ctx context.Context, jobID, kernel string) (inv job.Inve
 	if len(inv.Tasks) == 0 || b.Local() {
 		return inv, nil
 	}
-	// The consumer neither waits for a worker's answer nor has a task to hand out, yet
-	// tasks are stored. It has lost them.
 	var info *jetstream.ConsumerInfo
 	err = b.call(ctx, what, func(ctx context.Context) error {
-		consumer, err := b.js.Consumer(ctx, tasksStream, workersPrefix+kernel)
+		consumer, err := b.js.Consumer(ctx, tasksStream, consumerOf(kernel))
 		if err == nil {
 			info = consumer.CachedInfo()
 		}
 		return err
 	})
-	if err == nil && info.NumPending == 0 && info.NumAckPending == 0 {
+	switch {
+	case err != nil || info.NumPending > 0:
+	case info.NumAckPending == 0:
+		// The consumer neither waits for a worker's answer nor has a task to hand out, yet
+		// tasks are stored. It has lost them.
 		inv.Stuck = inv.Tasks
+	case info.NumWaiting > 0:
+		// Workers ask for tasks, but others hold them all. The server measures leases by its
+		// wall clock, so leases last too long after the clock was set back.
+		inv.Slow = inv.Tasks
 	}
 	return inv, err
 }

@@ -69,7 +69,7 @@ func (d *desk) take(ctx context.Context, b *Bus, kernel string) (*jetstream.RawS
 	from, freed := max(d.from[kernel], 1), d.freed
 	d.mu.Unlock()
 	for {
-		msg, err := b.after(ctx, "next task", tasksStream, taskPrefix+kernel+".>", from)
+		msg, err := b.after(ctx, "next task", tasksStream, tasksOf(kernel)+">", from)
 		d.mu.Lock()
 		switch {
 		case err != nil && !errors.Is(err, jetstream.ErrMsgNotFound):

@@ -116,7 +116,7 @@ func TestLocalRelease(t *testing.T) {
 		t.Errorf("shard %d", again.Task.Shard)
 	}
 	inv, err := b.Inventory(t.Context(), first.Task.Job, testKernel)
-	if must(t, err); fmt.Sprint(inv) != "{[1 2 3] [] [] []}" {
+	if must(t, err); fmt.Sprint(inv) != "{[1 2 3] [] [] [] []}" {
 		t.Errorf("inventory %v", inv)
 	}
 }

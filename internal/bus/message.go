@@ -14,8 +14,8 @@ import (
 	"shaver/internal/job"
 )
 
-// Subjects are prefix + job + "." + shard. A task's subject has the kernel and a dot
-// before the job, so that a worker asks only for tasks that it can compute.
+// Subjects are prefix + job + "." + shard. A task's subject has the name of a queue and a
+// dot before the job, so that a worker asks only for tasks that it can compute.
 const (
 	taskPrefix       = "shaver.task."
 	resultPrefix     = "shaver.result."
@@ -43,19 +43,45 @@ func parseSubject(prefix, s string) (jobID string, shard int, ok bool) {
 	return jobID, shard, err == nil && isShard(shard) && strconv.Itoa(shard) == digits
 }
 
-func taskSubject(kernel, jobID string, shard int) string {
-	return subject(taskPrefix+kernel+".", jobID, shard)
+// QueueName names the queue of the tasks for workers with the kernel and the protocol. It is
+// a token of the tasks' subjects, and the end of the consumer's name. Builds of protocol 0
+// call the queue of a kernel by the kernel's name alone.
+func QueueName(kernel string, protocol int) string {
+	if protocol == 0 {
+		return kernel
+	}
+	return fmt.Sprintf("%s-p%d", kernel, protocol)
 }
 
-// parseTask is the inverse of taskSubject.
-func parseTask(s string) (kernel, jobID string, shard int, ok bool) {
+// parseQueue is the inverse of QueueName.
+func parseQueue(queue string) (kernel string, protocol int) {
+	if at := strings.LastIndex(queue, "-p"); at >= 0 {
+		if protocol, err := strconv.Atoi(queue[at+2:]); err == nil && QueueName(queue[:at], protocol) == queue {
+			return queue[:at], protocol
+		}
+	}
+	return queue, 0
+}
+
+// ownQueue returns the name of the queue for workers of this build.
+func ownQueue(kernel string) string { return QueueName(kernel, job.Protocol) }
+
+// tasksOf returns the prefix of the subjects of the kernel's tasks.
+func tasksOf(kernel string) string { return taskPrefix + ownQueue(kernel) + "." }
+
+func taskSubject(kernel, jobID string, shard int) string {
+	return subject(tasksOf(kernel), jobID, shard)
+}
+
+// parseTask is the inverse of taskSubject, for tasks of all protocols.
+func parseTask(s string) (queue, jobID string, shard int, ok bool) {
 	rest, ok := strings.CutPrefix(s, taskPrefix)
-	kernel, rest, found := strings.Cut(rest, ".")
-	if !ok || !found || !isKernel(kernel) {
+	queue, rest, found := strings.Cut(rest, ".")
+	if !ok || !found || !isKernel(queue) {
 		return "", "", 0, false
 	}
 	jobID, shard, ok = parseSubject("", rest)
-	return kernel, jobID, shard, ok
+	return queue, jobID, shard, ok
 }
 
 // isKernel reports whether name is valid as the kernel part of a subject.
@@ -88,6 +114,9 @@ func ModelName(sha256 string) string { return "model/" + sha256 }
 // BaselineName names a job's baseline.
 func BaselineName(jobID string) string { return "baseline/" + jobID }
 
+// PreviousBaselineName names the baseline of the previous model in a paired job.
+func PreviousBaselineName(jobID string) string { return BaselineName(jobID) + "/previous" }
+
 // CheckpointName names a checkpoint that the coordinator of the given epoch wrote.
 func CheckpointName(jobID string, epoch, number int64) string {
 	return fmt.Sprintf("checkpoint/%s/%d/%d", jobID, epoch, number)
@@ -119,7 +148,7 @@ func isName(name string) bool {
 	case "model":
 		return isHex(rest, 64)
 	case "baseline":
-		return isJob(rest)
+		return isJob(strings.TrimSuffix(rest, "/previous"))
 	}
 	jobID, rest, _ := strings.Cut(rest, "/")
 	switch kind {
@@ -177,6 +206,9 @@ func checkText(name, text string) error {
 }
 
 func checkTask(t *job.Task) error {
+	if t.Protocol != job.Protocol {
+		return fmt.Errorf("protocol %d, expected %d", t.Protocol, job.Protocol)
+	}
 	if t.Spec.Version != job.SpecVersion {
 		return fmt.Errorf("specification version %d, expected %d", t.Spec.Version, job.SpecVersion)
 	}
@@ -193,7 +225,23 @@ func checkTask(t *job.Task) error {
 		checkIdentity(t.Job, t.Shard),
 		checkRows(t),
 		checkBlob(t.Model, t.Model.Name == ModelName(t.Model.SHA256), "model/ and its SHA-256"),
-		checkBlob(t.Baseline, t.Baseline.Name == BaselineName(t.Job), BaselineName(t.Job)))
+		checkBlob(t.Baseline, t.Baseline.Name == BaselineName(t.Job), BaselineName(t.Job)),
+		checkPrevious(t))
+}
+
+// checkPrevious checks that a task of a paired job names the previous model and its
+// baseline, and that no other task does.
+func checkPrevious(t *job.Task) error {
+	m, b := t.PreviousModel, t.PreviousBaseline
+	if t.Spec.Previous == nil {
+		if m != (job.Blob{}) || b != (job.Blob{}) {
+			return errors.New("the task names a previous model, but its job is not paired")
+		}
+		return nil
+	}
+	return cmp.Or(
+		checkBlob(m, m.Name == ModelName(t.Spec.Previous.Model) && m.SHA256 == t.Spec.Previous.Model, ModelName(t.Spec.Previous.Model)),
+		checkBlob(b, b.Name == PreviousBaselineName(t.Job) && b.SHA256 == t.Spec.Previous.Baseline, PreviousBaselineName(t.Job)))
 }
 
 // checkRows checks that a task refers to its rows in exactly one of the two ways.
@@ -211,6 +259,9 @@ func checkRows(t *job.Task) error {
 }
 
 func checkResult(r *job.Result) error {
+	if r.Protocol != job.Protocol {
+		return fmt.Errorf("protocol %d, expected %d", r.Protocol, job.Protocol)
+	}
 	if r.Rows < 1 {
 		return fmt.Errorf("%d rows, expected at least 1", r.Rows)
 	}
@@ -223,6 +274,9 @@ func checkResult(r *job.Result) error {
 }
 
 func checkQuarantine(q *job.Quarantine) error {
+	if q.Protocol != job.Protocol {
+		return fmt.Errorf("protocol %d, expected %d", q.Protocol, job.Protocol)
+	}
 	return cmp.Or(checkIdentity(q.Job, q.Shard), checkText("reason", q.Reason), checkText("worker", q.Worker))
 }
 
@@ -250,6 +304,25 @@ func encode[T any](check func(*T) error, message T) ([]byte, error) {
 	return body, nil
 }
 
+// ErrProtocol means that a message was written by a build with another protocol.
+var ErrProtocol = errors.New("written by a build with another protocol")
+
+// checkProtocol returns ErrProtocol if a build with another protocol wrote the message.
+func checkProtocol(body []byte) error {
+	if p, ok := job.ProtocolOf(body); ok && p != job.Protocol {
+		return fmt.Errorf("%w: it has protocol %d, and this build has %d", ErrProtocol, p, job.Protocol)
+	}
+	return nil
+}
+
+// decodeOwn is decode for the messages that state their protocol.
+func decodeOwn[T any](check func(*T) error, body []byte) (message T, err error) {
+	if err := checkProtocol(body); err != nil {
+		return message, err
+	}
+	return decode(check, body)
+}
+
 // decode parses body strictly. It accepts only the exact bytes that encode writes, so it
 // notices unknown, missing, duplicate and misspelt fields.
 func decode[T any](check func(*T) error, body []byte) (message T, err error) {
@@ -267,14 +340,19 @@ func decode[T any](check func(*T) error, body []byte) (message T, err error) {
 	return message, nil
 }
 
-func encodeTask(t job.Task) ([]byte, error) { return encode(checkTask, t) }
+func encodeTask(t job.Task) ([]byte, error) {
+	t.Protocol = job.Protocol
+	return encode(checkTask, t)
+}
 
 func encodeResult(r job.Result) ([]byte, error) {
+	r.Protocol = job.Protocol
 	r.Kernel, r.Worker = tidy(r.Kernel), tidy(r.Worker)
 	return encode(checkResult, r)
 }
 
 func encodeQuarantine(q job.Quarantine) ([]byte, error) {
+	q.Protocol = job.Protocol
 	q.Reason, q.Worker = tidy(q.Reason), tidy(q.Worker)
 	return encode(checkQuarantine, q)
 }
@@ -288,7 +366,7 @@ func misplaced(on, want string) error {
 }
 
 func decodeTask(on string, body []byte) (job.Task, error) {
-	t, err := decode(checkTask, body)
+	t, err := decodeOwn(checkTask, body)
 	if err == nil {
 		err = misplaced(on, taskSubject(t.Spec.Kernel, t.Job, t.Shard))
 	}
@@ -296,7 +374,7 @@ func decodeTask(on string, body []byte) (job.Task, error) {
 }
 
 func decodeResult(on string, body []byte) (job.Result, error) {
-	r, err := decode(checkResult, body)
+	r, err := decodeOwn(checkResult, body)
 	if err == nil {
 		err = misplaced(on, subject(resultPrefix, r.Job, r.Shard))
 	}
@@ -304,7 +382,7 @@ func decodeResult(on string, body []byte) (job.Result, error) {
 }
 
 func decodeQuarantine(on string, body []byte) (job.Quarantine, error) {
-	q, err := decode(checkQuarantine, body)
+	q, err := decodeOwn(checkQuarantine, body)
 	if err == nil {
 		err = misplaced(on, subject(quarantinePrefix, q.Job, q.Shard))
 	}

@@ -17,9 +17,9 @@ func TestSubjects(t *testing.T) {
 		if id != testJob || got != shard || !ok {
 			t.Errorf("%d came back as %s, %d, %v", shard, id, got, ok)
 		}
-		kernel, id, got, ok := parseTask(taskSubject("avx2-fma", testJob, shard))
-		if kernel != "avx2-fma" || id != testJob || got != shard || !ok {
-			t.Errorf("%d came back as %s, %s, %d, %v", shard, kernel, id, got, ok)
+		queue, id, got, ok := parseTask(taskSubject("avx2-fma", testJob, shard))
+		if queue != ownQueue("avx2-fma") || id != testJob || got != shard || !ok {
+			t.Errorf("%d came back as %s, %s, %d, %v", shard, queue, id, got, ok)
 		}
 	}
 	for _, s := range []string{"", "shaver.task.", taskPrefix + testJob, taskPrefix + testJob + ".1", taskPrefix + "k." + testJob + ".01", taskPrefix + "." + testJob + ".1",
@@ -59,7 +59,7 @@ func TestDecodeTaskRefuses(t *testing.T) {
 		"null":           {on, []byte("null")},
 		"truncated":      {on, good[:len(good)-1]},
 		"more behind":    {on, append(bytes.Clone(good), ' ')},
-		"unknown field":  {on, swap(`{"job"`, `{"x":1,"job"`)},
+		"unknown field":  {on, swap(`"job"`, `"x":1,"job"`)},
 		"twice":          {on, swap(`"shard":3`, `"shard":3,"shard":3`)},
 		"spelling":       {on, swap(`"shard"`, `"Shard"`)},
 		"missing":        {on, swap(`"shard":3,`, ``)},
@@ -73,6 +73,9 @@ func TestDecodeTaskRefuses(t *testing.T) {
 		"other shard":    {taskSubject(testKernel, task.Job, 4), good},
 		"other job":      {taskSubject(testKernel, newTask(2, 3).Job, 3), good},
 		"other kernel":   {taskSubject("k", task.Job, 3), good},
+		"other queue":    {subject(taskPrefix+QueueName(testKernel, job.Protocol+1)+".", task.Job, 3), good},
+		"newer":          {on, swap(fmt.Sprintf(`"protocol":%d`, job.Protocol), fmt.Sprintf(`"protocol":%d`, job.Protocol+1))},
+		"older":          {on, swap(fmt.Sprintf(`"protocol":%d,`, job.Protocol), ``)},
 		"other kind":     {subject(resultPrefix, task.Job, 3), good},
 	}
 	for name, test := range tests {
@@ -112,6 +115,38 @@ func TestRowsOfTask(t *testing.T) {
 			continue
 		}
 		if back, err := decodeTask(taskSubject(testKernel, task.Job, 3), body); err != nil || back.Data != task.Data || back.Place != task.Place {
+			t.Errorf("%s: came back as %+v, %v", name, back, err)
+		}
+	}
+}
+
+// A task of a paired job names the previous model and its baseline. No other task does.
+func TestPreviousOfTask(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(*job.Task)
+		good  bool
+	}{
+		"paired":         {func(*job.Task) {}, true},
+		"no model":       {func(t *job.Task) { t.PreviousModel = job.Blob{} }, false},
+		"no baseline":    {func(t *job.Task) { t.PreviousBaseline = job.Blob{} }, false},
+		"other model":    {func(t *job.Task) { t.PreviousModel = t.Model }, false},
+		"other baseline": {func(t *job.Task) { t.PreviousBaseline.SHA256 = digest("0") }, false},
+		"swapped":        {func(t *job.Task) { t.PreviousBaseline = t.Baseline }, false},
+		"not paired": {func(t *job.Task) {
+			old := newTask(1, 3)
+			t.Job, t.Spec, t.Data, t.Baseline = old.Job, old.Spec, old.Data, old.Baseline
+		}, false},
+	} {
+		task := newPairedTask(1, 3)
+		c.spoil(&task)
+		body, err := encodeTask(task)
+		if (err == nil) != c.good {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err != nil {
+			continue
+		}
+		if back, err := decodeTask(taskSubject(testKernel, task.Job, 3), body); err != nil || back.PreviousModel != task.PreviousModel || back.PreviousBaseline != task.PreviousBaseline {
 			t.Errorf("%s: came back as %+v, %v", name, back, err)
 		}
 	}

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 )
 
 const (
@@ -23,6 +25,7 @@ const (
 	windowPause = 250 * time.Millisecond // between attempts while the window is full; short, so that workers do not idle
 	quiet       = time.Second            // shorter trouble is not logged
 	logEvery    = 15 * time.Second
+	idleEvery   = 10 * time.Minute // between log lines while nobody has submitted a job yet
 )
 
 // Error codes of the server that nats.go has no names for.
@@ -35,6 +38,11 @@ const (
 	codeWrongLast            jetstream.ErrorCode = 10071 // the subject already holds a message
 	codeStoreFailed          jetstream.ErrorCode = 10077 // the window is full
 	codeNoPeers              jetstream.ErrorCode = 10005 // the leader sees too few nodes
+	codeNotAvailable         jetstream.ErrorCode = 10008 // the cluster has no leader, as far as the server knows
+	codeStreamOffline        jetstream.ErrorCode = 10118
+	codeConsumerOffline      jetstream.ErrorCode = 10119
+	codeStreamOfflineFor     jetstream.ErrorCode = 10194 // with a reason
+	codeConsumerOfflineFor   jetstream.ErrorCode = 10195 // with a reason
 	codeWrongLastInFlight    jetstream.ErrorCode = 10164 // another write is in flight, and nothing is stored yet
 )
 
@@ -78,6 +86,8 @@ func transient(err error) bool {
 			return false
 		case codeWrongLastInFlight, codeNoPeers:
 			return true
+		case codeStreamOffline, codeConsumerOffline, codeStreamOfflineFor, codeConsumerOfflineFor: // until somebody repairs or deletes it
+			return true
 		}
 		return e.Code == 503 || e.Code == 429 || e.Code == 408
 	}
@@ -86,7 +96,8 @@ func transient(err error) bool {
 			return true
 		}
 	}
-	return false
+	_, broken := errors.AsType[*net.OpError](err) // a write to a connection that has just ended
+	return broken
 }
 
 // missing reports whether err says that the streams are not set up yet.
@@ -144,6 +155,7 @@ func (p *pauser) begin() (end func()) {
 
 // worked ends the series of failures.
 func (p *pauser) worked() {
+	p.b.unheard.Store(0)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.logged.IsZero() {
@@ -155,7 +167,11 @@ func (p *pauser) worked() {
 // say logs a wait that lasts. The caller holds the lock.
 func (p *pauser) say() {
 	now := time.Now()
-	if now.Sub(p.since) < quiet || now.Sub(p.logged) < logEvery {
+	level, every := zapcore.WarnLevel, logEvery
+	if missing(p.cause) { // usual before the first job
+		level, every = zapcore.InfoLevel, idleEvery
+	}
+	if now.Sub(p.since) < quiet || now.Sub(p.logged) < every {
 		return
 	}
 	p.logged = now
@@ -163,7 +179,7 @@ func (p *pauser) say() {
 	if p.b.address != "" {
 		server = zap.String("server", p.b.address)
 	}
-	p.b.log.Warn(p.message, zap.String("what", p.what), server, zap.NamedError("for", cmp.Or(p.cause, p.b.silence())), zap.Duration("since", now.Sub(p.since)))
+	p.b.log.Log(level, p.message, zap.String("what", p.what), server, zap.NamedError("for", cmp.Or(p.cause, p.b.silence())), zap.Duration("since", now.Sub(p.since)))
 }
 
 // pause waits before the next attempt, longer after each failure and with jitter. It logs
@@ -176,6 +192,7 @@ func (p *pauser) pause(ctx context.Context, cause error) error {
 	p.cause = p.b.explain(cause)
 	p.say()
 	p.mu.Unlock()
+	p.b.leaveSilent(cause)
 	p.next = min(max(2*p.next, firstPause), p.longest)
 	if isCode(cause, codeStoreFailed) {
 		p.next = min(p.next, windowPause)

@@ -13,7 +13,7 @@ const (
 	tasksStream      = "SHAVER_TASKS"
 	resultsStream    = "SHAVER_RESULTS"
 	quarantineStream = "SHAVER_QUARANTINE"
-	workersPrefix    = "workers-" // followed by a kernel's name: the consumer that all workers of the kernel share
+	workersPrefix    = "workers-" // followed by the name of a queue (QueueName): the consumer that its workers share
 	blobBucket       = "SHAVER_BLOBS"
 	blobStream       = "OBJ_" + blobBucket
 	jobBucket        = "SHAVER_JOBS"
@@ -103,14 +103,8 @@ func (b *Bus) Setup(ctx context.Context, q Queue, kernels ...string) error {
 		if !isKernel(kernel) {
 			return fmt.Errorf("bus: invalid kernel name %q", kernel)
 		}
-		err := b.call(ctx, "set up consumer "+workersPrefix+kernel, func(ctx context.Context) error {
-			_, err := b.js.CreateOrUpdateConsumer(ctx, tasksStream, jetstream.ConsumerConfig{
-				Durable: workersPrefix + kernel, FilterSubject: taskPrefix + kernel + ".>", AckPolicy: jetstream.AckExplicitPolicy,
-				AckWait: q.Lease, MaxDeliver: -1,
-				// At this limit the server stops delivery to all workers without notice,
-				// so it is set too high to be reached.
-				MaxAckPending: max(q.Window, 1<<16),
-			})
+		err := b.call(ctx, "set up consumer "+consumerOf(kernel), func(ctx context.Context) error {
+			_, err := b.js.CreateOrUpdateConsumer(ctx, tasksStream, consumerConfig(&q, ownQueue(kernel)))
 			if errors.Is(err, jetstream.ErrStreamNotFound) { // the stream existed a moment ago, and waiting does not restore it
 				return err
 			}
@@ -122,6 +116,26 @@ func (b *Bus) Setup(ctx context.Context, q Queue, kernels ...string) error {
 	}
 	return nil
 }
+
+// consumerOf names the consumer of the kernel's workers.
+func consumerOf(kernel string) string { return workersPrefix + ownQueue(kernel) }
+
+// consumerConfig returns the configuration of the consumer of a queue's workers.
+func consumerConfig(q *Queue, queue string) jetstream.ConsumerConfig {
+	return jetstream.ConsumerConfig{
+		Durable: workersPrefix + queue, FilterSubject: taskPrefix + queue + ".>", AckPolicy: jetstream.AckExplicitPolicy,
+		AckWait: q.Lease, MaxDeliver: -1,
+		// At this limit the server stops delivery to all workers without notice, so it is
+		// set too high to be reached.
+		MaxAckPending: max(q.Window, 1<<16),
+		// Consumers of kernels and protocols that nobody uses any more disappear.
+		InactiveThreshold: unusedAfter,
+	}
+}
+
+// unusedAfter is the time after which the server deletes a consumer that no worker asks
+// for tasks. Tasks stay stored, and a coordinator that misses the consumer creates it again.
+const unusedAfter = 7 * 24 * time.Hour
 
 // raced marks an error as worth another attempt if a concurrent setup may have caused it.
 func raced(err error) error {

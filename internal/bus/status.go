@@ -201,7 +201,56 @@ func (b *Bus) Cancel(ctx context.Context, jobID string) error {
 	if _, err := b.JobStatus(ctx, jobID); err != nil && !errors.Is(err, ErrUnreadable) {
 		return err
 	}
-	return b.set(ctx, "cancel job "+jobID, jobPrefix+jobID+".cancel", []byte("{}"))
+	var record cancellation
+	lead, _, err := b.lead(ctx, jobID)
+	if err != nil && !fault.IsInput(err) { // if the record of the leader cannot be read, nobody leads
+		return err
+	}
+	if lead != nil {
+		record.Run = lead.Run
+	}
+	body, err := json.Marshal(record)
+	if err != nil {
+		return err
+	}
+	return b.set(ctx, "cancel job "+jobID, jobPrefix+jobID+".cancel", body)
+}
+
+// cancellation is the value of the key JOB.cancel. If it has a run, the record stays when the
+// job is deleted, so that another try of the run does not submit the job again.
+type cancellation struct {
+	Run string `json:"run,omitempty"` // that of the job's leader; see job.Lead
+}
+
+// keepCancellation is the age up to which the record of a cancelled run stays.
+const keepCancellation = 7 * 24 * time.Hour
+
+// cancellation returns the record that the job was cancelled and its age, or nil.
+func (b *Bus) cancellation(ctx context.Context, jobID string) (*cancellation, time.Duration, error) {
+	msg, err := b.key(ctx, "look up job "+jobID, jobPrefix+jobID+".cancel")
+	if err != nil || msg == nil {
+		return nil, 0, err
+	}
+	record := new(cancellation)
+	if json.Unmarshal(msg.Data, record) != nil {
+		record = new(cancellation) // whatever it says, the job is cancelled
+	}
+	return record, time.Since(msg.Time), nil
+}
+
+// Cancellation reports whether the job was cancelled, and the run of its leader at that time.
+// The record of a run stays for a week after the job.
+func (b *Bus) Cancellation(ctx context.Context, jobID string) (cancelled bool, run string, err error) {
+	record, _, err := b.cancellation(ctx, jobID)
+	if err != nil || record == nil {
+		return false, "", err
+	}
+	return true, record.Run, nil
+}
+
+// ForgetCancellation deletes the record that a job was cancelled.
+func (b *Bus) ForgetCancellation(ctx context.Context, jobID string) error {
+	return b.purge(ctx, "look up job "+jobID, jobStream, jobPrefix+jobID+".cancel")
 }
 
 // Remove ends a job that no coordinator ends, and deletes everything stored for it. It
@@ -248,7 +297,9 @@ func (b *Bus) Quarantined(ctx context.Context, jobID string) ([]job.Quarantine, 
 			return nil, err
 		}
 		q, err := decodeQuarantine(on, msg.Data)
-		if err != nil {
+		if errors.Is(err, ErrProtocol) && json.Unmarshal(msg.Data, &q) == nil { // only people read it
+			q.Job, q.Shard, q.Reason = jobID, shard, fmt.Sprintf("%s (protocol %d)", tidy(q.Reason), q.Protocol)
+		} else if err != nil {
 			q = job.Quarantine{Job: jobID, Shard: shard, Reason: err.Error()}
 		}
 		all = append(all, q)

@@ -60,10 +60,11 @@ type hold interface {
 	release(ctx context.Context, what string, delay time.Duration) error
 }
 
-// NextTask returns the next task of the kernel and waits until there is one. It also
-// waits until Setup has been called for the kernel. It quarantines tasks that are
-// malformed or were tried too often, and does not return them. If ctx ends while a task
-// is on its way, the task is delivered again after its lease.
+// NextTask returns the next task of the kernel and this build's protocol, and waits until there
+// is one. It also waits until Setup has been called for the kernel. It sets tasks aside that
+// are malformed or were tried too often, and does not return them. Tasks of coordinators with
+// another protocol are not asked for. If ctx ends while a task is on its way, the task is
+// delivered again after its lease.
 func (b *Bus) NextTask(ctx context.Context, kernel string) (*Delivery, error) {
 	if b.Local() {
 		return b.nextLocal(ctx, kernel)
@@ -100,7 +101,7 @@ func (b *Bus) fetch(ctx context.Context, kernel string) (*Delivery, error) {
 	defer cancel()
 	var consumer jetstream.Consumer
 	err := b.request("look up consumer", func() (err error) {
-		consumer, err = b.js.Consumer(short, tasksStream, workersPrefix+kernel) // looked up each time, because the lease may have changed
+		consumer, err = b.js.Consumer(short, tasksStream, consumerOf(kernel)) // looked up each time, because the lease may have changed
 		return err
 	})
 	if err != nil {
@@ -147,15 +148,16 @@ func (b *Bus) deliver(ctx context.Context, msg jetstream.Msg, lease time.Duratio
 }
 
 // open decodes the task and returns d. If the task is malformed or was tried too often,
-// open quarantines it and returns nil.
+// open sets it aside and returns nil. A malformed task says nothing about its shard, so it
+// is set aside as lost, and the coordinator publishes it again.
 func (d *Delivery) open(ctx context.Context, subject string, body []byte) (_ *Delivery, err error) {
 	d.Attempt = nuid.Next()
 	d.Task, err = decodeTask(subject, body)
 	if err == nil && d.Try <= maxTries {
 		return d, nil
 	}
-	input := err != nil
-	if !input {
+	malformed := err != nil
+	if !malformed {
 		err = fmt.Errorf("given up after %d tries, in which workers died, failed or lost their lease; see their logs", maxTries)
 		if d.Lease == 0 {
 			err = fmt.Errorf("given up after %d tries, which all failed; see the log", maxTries)
@@ -168,7 +170,10 @@ func (d *Delivery) open(ctx context.Context, subject string, body []byte) (_ *De
 		return nil, d.hold.remove(ctx, "set aside "+subject, term)
 	}
 	d.Task.Job, d.Task.Shard = jobID, shard
-	return nil, d.Quarantine(ctx, err.Error(), input)
+	if malformed {
+		return nil, d.Lost(ctx, err.Error())
+	}
+	return nil, d.Quarantine(ctx, err.Error(), false)
 }
 
 // Heartbeat renews the lease. ErrLeaseLost means that the task may have gone to another

@@ -153,7 +153,7 @@ func TestTriedTooOften(t *testing.T) {
 		t.Errorf("%+v", aside)
 	}
 	inv, err := b.Inventory(t.Context(), mine.Job, testKernel)
-	if must(t, err); fmt.Sprint(inv) != "{[5] [] [4] []}" {
+	if must(t, err); fmt.Sprint(inv) != "{[5] [] [4] [] []}" {
 		t.Errorf("inventory %v", inv)
 	}
 	if _, err := b.Retry(t.Context(), mine.Job, 5); !fault.IsInput(err) {
@@ -169,7 +169,7 @@ func TestTriedTooOften(t *testing.T) {
 }
 
 // A task that the consumer lost is reported as stuck, and a task that a worker holds is
-// not.
+// not. It is reported as slow while another worker has no task.
 func TestStuck(t *testing.T) {
 	b := newBus(t, testQueue)
 	task := newTask(1, 0)
@@ -186,8 +186,25 @@ func TestStuck(t *testing.T) {
 	if s := stuck(); len(s) != 0 {
 		t.Errorf("a task that a worker holds is reported as stuck: %v", s)
 	}
-	must(t, b.js.DeleteConsumer(t.Context(), tasksStream, workersPrefix+testKernel))
-	_, err := b.js.CreateConsumer(t.Context(), tasksStream, jetstream.ConsumerConfig{Durable: workersPrefix + testKernel, FilterSubject: taskPrefix + testKernel + ".none.0", AckPolicy: jetstream.AckExplicitPolicy})
+	ctx, leave := context.WithCancel(t.Context())
+	idle := make(chan error)
+	go func() {
+		_, err := b.NextTask(ctx, testKernel)
+		idle <- err
+	}()
+	for { // until the server knows that a worker waits
+		inv, err := b.Inventory(t.Context(), task.Job, testKernel)
+		must(t, err)
+		if slices.Equal(inv.Slow, []int{0}) {
+			break
+		}
+	}
+	leave()
+	if err := <-idle; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	must(t, b.js.DeleteConsumer(t.Context(), tasksStream, consumerOf(testKernel)))
+	_, err := b.js.CreateConsumer(t.Context(), tasksStream, jetstream.ConsumerConfig{Durable: consumerOf(testKernel), FilterSubject: tasksOf(testKernel) + "none.0", AckPolicy: jetstream.AckExplicitPolicy})
 	must(t, err)
 	if s := stuck(); !slices.Equal(s, []int{0}) {
 		t.Errorf("a lost task of attempt %s is not reported as stuck: %v", d.Attempt, s)
@@ -217,21 +234,21 @@ func TestQuarantine(t *testing.T) {
 	good, bad := newTask(1, 0), newTask(1, 1)
 	publish(t, b, good)
 	must(t, next(t, b).Quarantine(t.Context(), "row 7:\nfield 3 \xff is out of range", true))
-	// The bus quarantines a malformed task.
+	// The bus sets a malformed task aside as lost, so that the coordinator publishes it again.
 	_, err := b.js.Publish(t.Context(), taskSubject(testKernel, bad.Job, 1), []byte(`{"job":1}`))
 	must(t, err)
-	_, err = b.js.Publish(t.Context(), taskPrefix+testKernel+".x.01", []byte(`{}`))
+	_, err = b.js.Publish(t.Context(), tasksOf(testKernel)+"x.01", []byte(`{}`))
 	must(t, err)
 	publish(t, b, newTask(1, 2))
 	if d := next(t, b); d.Task.Shard != 2 {
 		t.Errorf("shard %d was delivered", d.Task.Shard)
 	}
 	all := events(t, b, good.Job, 2)
-	want := job.Quarantine{Job: good.Job, Reason: "row 7: field 3 ? is out of range", Input: true, Worker: "test"}
+	want := job.Quarantine{Protocol: job.Protocol, Job: good.Job, Reason: "row 7: field 3 ? is out of range", Input: true, Worker: "test"}
 	if all[0].Quarantine == nil || *all[0].Quarantine != want {
 		t.Errorf("got %+v, expected %+v", all[0].Quarantine, want)
 	}
-	if q := all[1].Quarantine; q == nil || q.Shard != 1 || !strings.Contains(q.Reason, "task message") {
+	if q := all[1].Quarantine; q == nil || q.Shard != 1 || !q.Lost || q.Input || !strings.Contains(q.Reason, "task message") {
 		t.Errorf("got %+v for the malformed task", q)
 	}
 	held, err := b.subjects(t.Context(), "test", tasksStream, taskPrefix+">")

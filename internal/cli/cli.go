@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -29,9 +28,11 @@ const (
 	ExitUnconverged = 3   // the scores are written, but the stop rule is not met
 	ExitIncomplete  = 4   // the scores are written, but they lack the rows of some shards
 	ExitFenced      = 5   // another coordinator leads the job or has ended it; do not retry
+	ExitCancelled   = 6   // somebody cancelled the job; do not retry
+	ExitGate        = 7   // the pruned model failed its check
 	ExitBadInput    = 42  // do not retry
 	ExitDrained     = 75  // the worker was asked to leave; start another one
-	ExitCancelled   = 130 // Ctrl-C
+	ExitInterrupted = 130 // Ctrl-C, SIGTERM or SIGHUP
 )
 
 // ExitHelp documents the codes, in "shaver help exit-codes" and in the help of the
@@ -43,9 +44,11 @@ const ExitHelp = `Exit codes:
     3  the scores are written, but they have not converged
     4  finished, but some shards could not be computed and were left out
     5  another coordinator leads the job or has ended it
+    6  somebody cancelled the job with shaver job cancel
+    7  the pruned model failed its check
    42  bad input; trying again does not help
    75  the worker was asked to leave and has finished its task
-  130  cancelled`
+  130  interrupted by Ctrl-C or another signal`
 
 // ErrDrained ends a worker that was asked to leave and has finished its task.
 var ErrDrained = errors.New("drained")
@@ -58,29 +61,29 @@ var ErrIncomplete = errors.New("some shards could not be computed and were left 
 // met, or its time was over before all rows were scored.
 var ErrUnconverged = errors.New("not converged")
 
-// ErrCancelled ends a job that somebody cancelled.
-var ErrCancelled = errors.New("cancelled")
+// ErrGate ends a check that found the pruned model worse than allowed.
+var ErrGate = errors.New("the pruned model failed its check")
 
 // Main makes a program's root command, runs it with the process's arguments, and returns
 // its exit code. Ctrl-C, SIGTERM and SIGHUP cancel the command's context. The process then
 // ends within about a second, unless the command has called Drain. A second Ctrl-C or
 // SIGTERM ends it at once.
 func Main(newRoot func() *cobra.Command) int {
+	followQuota()
 	ctx, stop := interruptible()
 	defer stop()
 	root := newRoot()
 	Setup(root)
 	root.SetErr(PrintableWriter(os.Stderr))
-	err := root.ExecuteContext(leaveInTime(ctx, root.Name()))
+	last := lastWords{root.Name(), logsJSON(os.Args[1:])}
+	err := root.ExecuteContext(leaveInTime(ctx, last))
 	code := exitCode(ctx, err)
 	switch code {
 	case ExitDone, ExitDrained:
-	case ExitCancelled:
-		cancelled(root.Name())
+	case ExitInterrupted:
+		last.interrupted()
 	default:
-		for _, line := range lines(err) {
-			fmt.Fprintf(os.Stderr, "%s: %s\n", root.Name(), line)
-		}
+		last.failed(err, code)
 	}
 	return code
 }
@@ -91,12 +94,16 @@ func exitCode(ctx context.Context, err error) int {
 		return ExitDone
 	case errors.Is(err, ErrDrained):
 		return ExitDrained
-	case ctx.Err() != nil && errors.Is(err, context.Canceled), errors.Is(err, ErrCancelled):
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		return ExitInterrupted
+	case errors.Is(err, bus.ErrCancelled):
 		return ExitCancelled
 	case errors.Is(err, ErrUnconverged):
 		return ExitUnconverged
 	case errors.Is(err, ErrIncomplete):
 		return ExitIncomplete
+	case errors.Is(err, ErrGate):
+		return ExitGate
 	case errors.Is(err, bus.ErrFenced), errors.Is(err, bus.ErrEnded):
 		return ExitFenced
 	case fault.IsUsage(err):
@@ -162,9 +169,12 @@ func Required(c *cobra.Command, flags ...string) error {
 		return fault.Usagef("%s needs %s", c.CommandPath(), list(missing, "and"))
 	}
 	for _, name := range flags {
-		if f := c.Flags().Lookup(name); f.Value.Type() == "string" && f.Value.String() == "" {
+		f := c.Flags().Lookup(name)
+		kind, _ := pflag.UnquoteUsage(f)
+		// A command reports an empty list itself, unless it is one of folders.
+		if text := f.Value.String(); f.Value.Type() == "string" && text == "" || kind == "folder" && text == "[]" {
 			expected := "a value"
-			if kind, _ := pflag.UnquoteUsage(f); kind == "file" || kind == "folder" {
+			if kind == "file" || kind == "folder" {
 				expected = "the name of a " + kind
 			}
 			return fault.Usagef("--%s \"\": expected %s", name, expected)
@@ -183,10 +193,15 @@ func list(words []string, conjunction string) string {
 }
 
 // Output is a command's -o flag.
-type Output struct{ format string }
+type Output struct {
+	format  string
+	oneLine bool
+	command *cobra.Command // has the flag
+}
 
 // Flag adds -o to a command.
 func (o *Output) Flag(c *cobra.Command) {
+	o.command = c
 	c.Flags().StringVarP(&o.format, "output", "o", "table", "`format` of what is printed: table or json")
 	Choices(c, "output", "table", "json")
 	Group(c, OutputFlags, "output")
@@ -204,28 +219,57 @@ func (o *Output) Check() error {
 // JSON reports whether the format is JSON.
 func (o *Output) JSON() bool { return o.format == "json" }
 
+// OneLine makes Print write JSON on one line.
+func (o *Output) OneLine() { o.oneLine = true }
+
 // Print writes value as JSON, or calls table with a writer that aligns columns
 // separated by tabs. Invisible characters are escaped. In text that may contain tabs and
 // line ends table escapes these with Printable.
 func (o *Output) Print(w io.Writer, value any, table func(io.Writer)) error {
 	var text strings.Builder
 	if o.format == "json" {
-		return WriteJSON(w, value)
+		if err := writeJSON(&text, value, o.oneLine); err != nil {
+			return err
+		}
+		_, err := io.WriteString(w, o.renamed(text.String()))
+		return err
 	}
 	table(&text)
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	if _, err := io.WriteString(t, escape(text.String(), "\t\n")); err != nil {
+	if _, err := io.WriteString(t, escape(o.renamed(text.String()), "\t\n")); err != nil {
 		return err
 	}
 	return t.Flush()
 }
 
+// renameKey is the key of a function in a context that changes what commands print.
+type renameKey struct{}
+
+// WithRename makes Print change all text by rename, for commands with the context that it
+// returns. It is for commands that work on copies of the files that the user named.
+func WithRename(ctx context.Context, rename func(text string) string) context.Context {
+	return context.WithValue(ctx, renameKey{}, rename)
+}
+
+func (o *Output) renamed(text string) string {
+	if o.command != nil && o.command.Context() != nil {
+		if rename, ok := o.command.Context().Value(renameKey{}).(func(string) string); ok {
+			return rename(text)
+		}
+	}
+	return text
+}
+
 // WriteJSON writes value as "-o json" prints it. Invisible characters are escaped, which
 // leaves the value the same.
-func WriteJSON(w io.Writer, value any) error {
+func WriteJSON(w io.Writer, value any) error { return writeJSON(w, value, false) }
+
+func writeJSON(w io.Writer, value any, oneLine bool) error {
 	var text strings.Builder
 	e := json.NewEncoder(&text)
-	e.SetIndent("", "  ")
+	if !oneLine {
+		e.SetIndent("", "  ")
+	}
 	if err := e.Encode(value); err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ func TestExitCode(t *testing.T) {
 		"cancelled":              {cancelled, fmt.Errorf("score: %w", context.Canceled), 130},
 		"input while cancelled":  {cancelled, fault.Inputf("row 3"), 42},
 		"done while cancelled":   {cancelled, nil, 0},
-		"job cancelled":          {t.Context(), fmt.Errorf("%w: job 1", ErrCancelled), 130},
+		"job cancelled":          {t.Context(), fmt.Errorf("job 1: %w", bus.ErrCancelled), 6},
 		"not converged":          {t.Context(), fmt.Errorf("%w: 1 round", ErrUnconverged), 3},
 		"incomplete":             {t.Context(), fmt.Errorf("%w: 1 row", ErrIncomplete), 4},
 		"fenced":                 {t.Context(), fmt.Errorf("job 1: %w", bus.ErrFenced), 5},
@@ -61,6 +61,17 @@ func TestExitCode(t *testing.T) {
 	}
 }
 
+// The arguments of a command say whether its errors are JSON.
+func TestLogsJSON(t *testing.T) {
+	for args, want := range map[string]bool{
+		"": false, "--log json": true, "score --out a --log=json": true, "--log": false, "--log text json": false, "--log text": false, "-- --log json": false,
+	} {
+		if logsJSON(strings.Fields(args)) != want {
+			t.Errorf("%q: %t", args, !want)
+		}
+	}
+}
+
 // ExitHelp has one line for each exit code of this package, and no other line.
 func TestExitHelp(t *testing.T) {
 	source, err := parser.ParseFile(token.NewFileSet(), "cli.go", nil, 0)
@@ -74,7 +85,7 @@ func TestExitHelp(t *testing.T) {
 		}
 		return true
 	})
-	if len(want) != 9 || !want[fmt.Sprint(ExitUnconverged)] {
+	if len(want) != 11 || !want[fmt.Sprint(ExitUnconverged)] {
 		t.Fatalf("codes of cli.go: %v", want)
 	}
 	head, lines, _ := strings.Cut(ExitHelp, "\n")
@@ -139,7 +150,7 @@ func TestOutput(t *testing.T) {
 		"table": "a     1\nlong  2\n",
 		"json":  "{\n  \"n\": 1\n}\n",
 	} {
-		o := Output{format}
+		o := Output{format: format}
 		var out bytes.Buffer
 		if err := o.Check(); err != nil {
 			t.Fatal(err)
@@ -148,7 +159,7 @@ func TestOutput(t *testing.T) {
 			t.Errorf("%s: %q (%v), expected %q", format, out.String(), err, want)
 		}
 	}
-	if err := (&Output{"yaml"}).Check(); !fault.IsUsage(err) {
+	if err := (&Output{format: "yaml"}).Check(); !fault.IsUsage(err) {
 		t.Errorf("format yaml: %v, expected wrong usage", err)
 	}
 	if _, err := Logger("xml", false); !fault.IsUsage(err) {

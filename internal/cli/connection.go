@@ -28,11 +28,12 @@ type Connection struct {
 // AtTerminal is the default of --wait for commands that people run.
 const AtTerminal = 10 * time.Second
 
-// The roles of deploy/nats/roles.conf.
+// The roles of deploy/helm/shaver/files/roles.conf.
 const (
 	RoleCoordinator = "coordinator"
 	RoleWorker      = "worker"
 	RoleOperator    = "operator"
+	RoleMonitor     = "monitor"
 )
 
 // Flags adds the flags to c. without is the end of the help of --nats, which says what

@@ -17,6 +17,8 @@ var variables = []struct{ name, flag, is string }{
 	{"SHAVER_DATASET", "dataset", "dataset folder"},
 	{"SHAVER_MODEL", "model", "checkpoint file"},
 	{"SHAVER_NATS", "nats", "URL of the NATS server; shaver score then runs on it"},
+	{"SHAVER_RUN", "run", "id that all tries of a run have"},
+	{"SHAVER_SCRATCH", "scratch", "folder for the copies of files at URLs"},
 }
 
 // EnvironmentHelp documents the environment variables.

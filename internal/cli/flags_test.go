@@ -18,6 +18,8 @@ func command(run func(c *cobra.Command) error) *cobra.Command {
 	f.String("model", "", "checkpoint `file`")
 	f.String("dataset", "", "dataset `folder`")
 	f.String("nats", "", "`URL`")
+	f.String("run", "", "id")
+	f.String("scratch", "", "`folder`")
 	f.String("aggregate", "sum", "aggregate")
 	f.StringSlice("aggregates", nil, "aggregates")
 	f.Int("passes", 1, "passes")
@@ -87,14 +89,14 @@ func TestEnvironment(t *testing.T) {
 		}
 		return text
 	}
-	if got := values(); got != "from dataset;from model;from nats;" {
+	if got := values(); got != "from dataset;from model;from nats;from run;from scratch;" {
 		t.Errorf("values %s", got)
 	}
-	if got := values("--nats=", "--model=m"); got != "from dataset;m;;" {
+	if got := values("--nats=", "--model=m"); got != "from dataset;m;;from run;from scratch;" {
 		t.Errorf("values with flags: %s", got)
 	}
 	t.Setenv("SHAVER_NATS", "")
-	if got := values(); got != "from dataset;from model;;" {
+	if got := values(); got != "from dataset;from model;;from run;from scratch;" {
 		t.Errorf("values with an empty variable: %s", got)
 	}
 	score, _, err := command(nil).Find([]string{"score"})

@@ -25,7 +25,7 @@ func Setup(root *cobra.Command) {
 	root.SetUsageFunc(usage)
 	root.Version = version()
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	root.Flags().Bool("version", false, "print the version, the commit and the kernel")
+	root.Flags().Bool("version", false, "print the version, the commit, the kernel and the protocol")
 	// Only flags and arguments that are declared as files complete to files.
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	if root.HasSubCommands() {

@@ -14,7 +14,7 @@ import (
 // before c runs.
 func KernelFlag(c *cobra.Command) {
 	v := kernelValue(kernel.Name())
-	c.Flags().Var(&v, "kernel", "float32 kernel, such as avx2 or portable; the workers and the coordinator of a job must use the same one")
+	c.Flags().Var(&v, "kernel", "float32 kernel, such as avx2; the workers and the coordinator of a job must use the same one")
 	c.Flags().Lookup("kernel").DefValue = "the fastest of this machine"
 	Choices(c, "kernel", kernel.Names()...)
 	c.PreRun = func(*cobra.Command, []string) { kernel.Use(string(v)) }

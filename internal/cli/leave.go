@@ -7,6 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
 	"shaver/internal/atomicfile"
 )
 
@@ -18,10 +21,9 @@ const leaveWithin = time.Second
 // drains.
 type drains struct{}
 
-// leaveInTime returns a copy of ctx for a command of the named program. If the command
-// still runs leaveWithin after ctx ended, leaveInTime deletes its temporary files and ends
-// the process.
-func leaveInTime(ctx context.Context, program string) context.Context {
+// leaveInTime returns a copy of ctx for a command. If the command still runs leaveWithin
+// after ctx ended, leaveInTime deletes its temporary files and ends the process.
+func leaveInTime(ctx context.Context, last lastWords) context.Context {
 	var draining atomic.Bool
 	context.AfterFunc(ctx, func() {
 		time.Sleep(leaveWithin)
@@ -29,8 +31,8 @@ func leaveInTime(ctx context.Context, program string) context.Context {
 			return
 		}
 		atomicfile.RemoveTemporaries()
-		cancelled(program)
-		os.Exit(ExitCancelled)
+		last.interrupted()
+		os.Exit(ExitInterrupted)
 	})
 	return context.WithValue(ctx, drains{}, &draining)
 }
@@ -43,4 +45,41 @@ func Drain(ctx context.Context) {
 	}
 }
 
-func cancelled(program string) { fmt.Fprintln(os.Stderr, program+": cancelled") }
+// lastWords writes to stderr why a program ends.
+type lastWords struct {
+	program string
+	json    bool // as a line of the JSON log
+}
+
+// logsJSON reports whether the arguments of a command ask for a log in JSON. Errors of
+// parsing the arguments are then JSON too.
+func logsJSON(args []string) bool {
+	for i, arg := range args {
+		if arg == "--" {
+			break
+		}
+		if arg == "--log=json" || arg == "--log" && i+1 < len(args) && args[i+1] == "json" {
+			return true
+		}
+	}
+	return false
+}
+
+// failed writes an error that ends the program with the given code.
+func (l lastWords) failed(err error, code int) {
+	for _, line := range lines(err) {
+		if l.json {
+			jsonLogger(zapcore.InfoLevel).Error(line, zap.String("program", l.program), zap.Int("exit_code", code))
+		} else {
+			fmt.Fprintf(os.Stderr, "%s: %s\n", l.program, line)
+		}
+	}
+}
+
+func (l lastWords) interrupted() {
+	if l.json {
+		jsonLogger(zapcore.InfoLevel).Info("interrupted", zap.String("program", l.program), zap.Int("exit_code", ExitInterrupted))
+	} else {
+		fmt.Fprintln(os.Stderr, l.program+": interrupted")
+	}
+}

@@ -22,7 +22,7 @@ const timeLayout = time.RFC3339
 
 // LogFlags adds --log and --verbose to c, bound to format and verbose.
 func LogFlags(c *cobra.Command, format *string, verbose *bool) {
-	c.Flags().StringVar(format, "log", "text", "`format` of the log on stderr: text or json")
+	c.Flags().StringVar(format, "log", "text", "`format` of the log on stderr: text or json; with json progress and errors are JSON lines too, and -o json prints one line")
 	c.Flags().BoolVarP(verbose, "verbose", "v", false, "log more, for troubleshooting")
 	Choices(c, "log", "text", "json")
 	Group(c, OutputFlags, "log", "verbose")
@@ -41,10 +41,18 @@ func Logger(format string, verbose bool) (*zap.Logger, error) {
 	case "text":
 		color := terminal(os.Stderr) && os.Getenv("NO_COLOR") == ""
 		return zap.New(&textCore{LevelEnabler: level, out: out, color: color}), nil
-	case "json":
-		return zap.New(zapcore.NewCore(printableEncoder{zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig())}, out, level)), nil
+	case JSONLog:
+		return jsonLogger(level), nil
 	}
 	return nil, fault.Usagef("--log %s: the formats are text and json", format)
+}
+
+// JSONLog is the format in which every line on stderr is a JSON object.
+const JSONLog = "json"
+
+func jsonLogger(level zapcore.Level) *zap.Logger {
+	encoder := printableEncoder{zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig())}
+	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(os.Stderr), level))
 }
 
 // terminal reports whether f is a terminal that can move its cursor and show colors.

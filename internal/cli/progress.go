@@ -9,14 +9,16 @@ import (
 	"sync"
 	"time"
 
+	"go.uber.org/zap"
 	"golang.org/x/term"
 )
 
 // Progress shows how far a count has got, with its recent rate and the time left at that
-// rate: a bar on a terminal, and a line every few seconds elsewhere. It is safe for
-// concurrent use.
+// rate: a bar on a terminal, a line every few seconds elsewhere, or a log record every half
+// minute. It is safe for concurrent use.
 type Progress struct {
 	mu    sync.Mutex
+	log   *zap.Logger // nil = print to out
 	out   io.Writer
 	width func() int // columns of the terminal; nil if out is not a terminal
 	now   func() time.Time
@@ -38,9 +40,10 @@ type mark struct {
 }
 
 const (
-	// The time between two prints, on a terminal and elsewhere.
-	barEvery  = 200 * time.Millisecond
-	lineEvery = 10 * time.Second
+	// The time between two prints, on a terminal and elsewhere, and between two log records.
+	barEvery    = 200 * time.Millisecond
+	lineEvery   = 10 * time.Second
+	recordEvery = 30 * time.Second
 
 	// The rate is that of the last rateWindow, in which a mark is made every markEvery. If a
 	// count changes rarely, as that of a cluster's merged shards does, at least fewestMarks
@@ -50,8 +53,12 @@ const (
 	fewestMarks = 6
 )
 
-// NewProgress starts counting what in units up to total, on stderr.
+// NewProgress starts counting what in units up to total, on stderr. If the arguments of the
+// process ask for a log in JSON, the progress is a part of that log.
 func NewProgress(what, unit string, total int64) *Progress {
+	if logsJSON(os.Args[1:]) {
+		return LogProgress(jsonLogger(zap.InfoLevel), what, unit, total)
+	}
 	var width func() int
 	if terminal(os.Stderr) {
 		width = func() int {
@@ -68,6 +75,13 @@ func NewProgress(what, unit string, total int64) *Progress {
 func newProgress(out io.Writer, width func() int, now func() time.Time, what, unit string, total int64) *Progress {
 	p := &Progress{out: out, width: width, now: now, what: what, unit: unit, total: total, past: []mark{{now(), 0}}}
 	p.next = p.past[0].at.Add(p.every())
+	return p
+}
+
+// LogProgress is NewProgress, except that the progress goes to the log.
+func LogProgress(log *zap.Logger, what, unit string, total int64) *Progress {
+	p := newProgress(nil, nil, time.Now, what, unit, total)
+	p.log, p.next = log, p.past[0].at.Add(recordEvery)
 	return p
 }
 
@@ -109,7 +123,10 @@ func (p *Progress) End() {
 }
 
 func (p *Progress) every() time.Duration {
-	if p.width != nil {
+	switch {
+	case p.log != nil:
+		return recordEvery
+	case p.width != nil:
 		return barEvery
 	}
 	return lineEvery
@@ -123,6 +140,10 @@ func (p *Progress) set(done int64) {
 		return
 	}
 	p.next = now.Add(p.every())
+	if p.log != nil {
+		p.record(rate)
+		return
+	}
 	text := fmt.Sprintf("%d of %d %s, %s/s%s", done, p.total, p.unit, rateText(rate), p.note)
 	if rate > 0 {
 		left := max(float64(p.total-done)/rate, 0)
@@ -133,6 +154,18 @@ func (p *Progress) set(done int64) {
 		return
 	}
 	p.draw(p.bar(text, p.width()-1)) // many terminals wrap after the last column
+}
+
+// record logs the count.
+func (p *Progress) record(rate float64) {
+	fields := []zap.Field{zap.String("of", p.what), zap.Int64(p.unit, p.done), zap.Int64("total", p.total), zap.Float64("per_second", rate)}
+	if rate > 0 {
+		fields = append(fields, zap.Float64("seconds_left", max(float64(p.total-p.done)/rate, 0)))
+	}
+	if p.note != "" {
+		fields = append(fields, zap.String("note", strings.TrimPrefix(p.note, ", ")))
+	}
+	p.log.Info("progress", fields...)
 }
 
 // rate notes the count at now and returns how much it grows in a second.

@@ -2,9 +2,14 @@ package cli
 
 import (
 	"bytes"
+	"maps"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 )
 
 // clock is a time that a test sets.
@@ -46,6 +51,25 @@ func TestProgressLines(t *testing.T) {
 	if text := out.String(); !strings.HasSuffix(text, "/s, 0s left\n") {
 		t.Errorf("printed %q", text)
 	}
+}
+
+// With a logger, progress is at most one record in half a minute.
+func TestLogProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, logged := observer.New(zap.InfoLevel)
+		p := LogProgress(zap.New(core), "score", "rows", 1200)
+		p.Note("hot")
+		for range 60 {
+			time.Sleep(time.Second)
+			p.Add(10)
+		}
+		p.End()
+		all := logged.All()
+		want := map[string]any{"of": "score", "rows": int64(300), "total": int64(1200), "per_second": 10.0, "seconds_left": 90.0, "note": "hot"}
+		if len(all) != 2 || all[0].Message != "progress" || !maps.Equal(all[0].ContextMap(), want) {
+			t.Errorf("logged %v", all)
+		}
+	})
 }
 
 // A count that changes once in a minute has a rate too.

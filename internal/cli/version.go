@@ -1,13 +1,20 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
 	"strings"
 
+	"shaver/internal/job"
 	"shaver/internal/kernel"
 )
+
+// release is the version that a build states, for builds without information about the
+// module, such as those in images: -ldflags "-X shaver/internal/cli.release=v1.2.3". Empty =
+// the version of the module.
+var release string
 
 // Program names this program's version in one line: that of the module, and the commit.
 func Program() string {
@@ -25,7 +32,7 @@ func programText(info *debug.BuildInfo) string {
 }
 
 // version describes this program: the version of the module, the commit, Go, the
-// platform and the kernel that --kernel selects by default.
+// platform, the kernel that --kernel selects by default, and the protocol.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -43,13 +50,14 @@ func versionText(info *debug.BuildInfo, kernel string) string {
 	fmt.Fprintf(&b, "commit    %s\n", commit)
 	fmt.Fprintf(&b, "go        %s\n", runtime.Version())
 	fmt.Fprintf(&b, "platform  %s/%s\n", runtime.GOOS, runtime.GOARCH)
-	fmt.Fprintf(&b, "kernel    %s", kernel)
+	fmt.Fprintf(&b, "kernel    %s\n", kernel)
+	fmt.Fprintf(&b, "protocol  %d", job.Protocol)
 	return b.String()
 }
 
 // build returns the version of the module of a build and its commit.
 func build(info *debug.BuildInfo) (module, commit string) {
-	module = info.Main.Version
+	module = cmp.Or(release, info.Main.Version)
 	if module == "" {
 		module = "(devel)"
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/internal/job"
 	"shaver/internal/kernel"
 )
 
@@ -17,7 +18,7 @@ import (
 func TestVersion(t *testing.T) {
 	info := &debug.BuildInfo{Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "0123abc"}, {Key: "vcs.modified", Value: "true"}}}
 	info.Main.Version = "v1.2.3"
-	platform := fmt.Sprintf("go        %s\nplatform  %s/%s\nkernel    avx2", runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	platform := fmt.Sprintf("go        %s\nplatform  %s/%s\nkernel    avx2\nprotocol  %d", runtime.Version(), runtime.GOOS, runtime.GOARCH, job.Protocol)
 	if got, want := versionText(info, "avx2"), "v1.2.3\ncommit    0123abc (modified)\n"+platform; got != want {
 		t.Errorf("%q, expected %q", got, want)
 	}
@@ -29,7 +30,7 @@ func TestVersion(t *testing.T) {
 	Setup(c)
 	c.SetOut(&out)
 	c.SetArgs([]string{"--version"})
-	if err := c.Execute(); err != nil || !strings.HasPrefix(out.String(), "worker ") || !strings.HasSuffix(out.String(), "kernel    "+kernel.Name()+"\n") {
+	if err := c.Execute(); err != nil || !strings.HasPrefix(out.String(), "worker ") || !strings.HasSuffix(out.String(), fmt.Sprintf("kernel    %s\nprotocol  %d\n", kernel.Name(), job.Protocol)) {
 		t.Errorf("worker --version prints %q (%v)", &out, err)
 	}
 }

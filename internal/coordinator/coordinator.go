@@ -27,11 +27,23 @@ type Config struct {
 	prepare.Request
 
 	Out string // path of the scores file; without effect if Sink is set
+	// Place says where the scores go, for other coordinators of the same job; "" = the
+	// absolute path of Out. A coordinator waits for another one that writes elsewhere, and
+	// takes over the job of one that writes to the same place.
+	Place string
+	// Local returns the path of a copy of the scores at the place of another coordinator; nil =
+	// the place is a path.
+	Local func(ctx context.Context, place string) (string, error)
+	// RunID is an id that all tries of a run have; see job.Lead.
+	RunID string
 	// Sink receives the scores of a finished job, which are then not written to Out. In f,
 	// Phi and SE are empty. The function values writes the values of one feature into
 	// those slices of into that are not nil. It is valid until Sink returns. With a Sink,
 	// Run computes the job even if Out holds its scores already.
 	Sink func(f *scores.File, values func(feature int, into tally.Values)) error
+	// Sums is called with the sums of a finished job, before Sink. It must not keep or
+	// change them; nil = no call.
+	Sums func(*tally.Accumulator) error
 
 	// AllowQuarantined finishes a job without the shards that cannot be computed.
 	AllowQuarantined bool
@@ -39,8 +51,12 @@ type Config struct {
 	// something new was merged. Checkpoints take at most a twentieth of the time.
 	SaveEvery time.Duration
 
-	Queue bus.Queue
-	Log   *zap.Logger
+	Program string // version of this program, stored with the job for people
+	Queue   bus.Queue
+	Log     *zap.Logger
+	// OnScores is called when the scores are written, before what is stored of the job is
+	// deleted; nil = no call. If it returns an error, the job can be resumed.
+	OnScores func(ctx context.Context, o *Outcome) error
 	// OnStart is called once, with the job and the number of its rows that an earlier
 	// coordinator merged; nil = no call.
 	OnStart func(spec job.Spec, plan job.Plan, merged int64)
@@ -67,21 +83,19 @@ type Outcome struct {
 	Quarantined []job.Quarantine
 }
 
-// Errors that Run returns, besides bus.ErrFenced and bus.ErrEnded.
-var (
-	// ErrCancelled says that somebody cancelled the job. Nothing of the job is kept.
-	ErrCancelled = errors.New("the job was cancelled")
-	// ErrQuarantined says that shards cannot be computed. All other shards are merged,
-	// and the checkpoint that contains them is kept. The error is bad input if one of
-	// the quarantined shards failed because of bad input.
-	ErrQuarantined = errors.New("shards cannot be computed")
-)
+// ErrQuarantined says that shards cannot be computed. All other shards are merged, and the
+// checkpoint that contains them is kept. The error is bad input if one of the quarantined
+// shards failed because of bad input. Other errors that Run returns are bus.ErrFenced,
+// bus.ErrEnded and, if nothing of the job is kept, bus.ErrCancelled.
+var ErrQuarantined = errors.New("shards cannot be computed")
 
 // Run runs the job to its end on b and writes the scores file. If Out already holds the
 // scores of this job, Run computes nothing.
 //
 // Run resumes what an earlier coordinator of the same job left. An earlier
-// coordinator that is still alive then ends with bus.ErrFenced. If ctx or this
+// coordinator with the same Place that is still alive then ends with bus.ErrFenced. If a
+// living coordinator has another Place, Run waits for its end, and then copies its scores or
+// runs the job. If ctx or this
 // process ends early, the next coordinator continues from the last checkpoint and
 // the results that came since. If the server loses a stream, the job begins again
 // from what is left.
@@ -94,6 +108,10 @@ func Run(ctx context.Context, b *bus.Bus, c Config) (*Outcome, error) {
 	}
 	for {
 		outcome, err := runOnce(ctx, b, &c, onStart)
+		if errors.Is(err, errElsewhere) {
+			c.Log.Warn("another coordinator took this job over", zap.Error(err))
+			continue
+		}
 		if !bus.IsGone(err) {
 			return outcome, err
 		}
@@ -115,17 +133,22 @@ func runOnce(ctx context.Context, b *bus.Bus, c *Config, onStart func(j *prepare
 		return nil, err
 	}
 	j, log := p.Job, c.Log.With(zap.String("job", p.ID))
-	outcome, err := attempt(ctx, b, c, p, log, onStart)
+	outcome, err := attempt(ctx, b, c, p, log, onStart) // p holds the model, so it must not be used afterwards
 	if errors.Is(err, bus.ErrFenced) || errors.Is(err, bus.ErrEnded) {
-		if err := b.Leave(ctx, j.ID, j.Spec.Model); err != nil {
+		if err := b.Leave(ctx, &j.Spec); err != nil {
 			log.Warn("cannot delete what was stored after the job's end", zap.Error(err))
+		}
+	}
+	if errors.Is(err, bus.ErrFenced) {
+		if lead, seen := b.Leader(ctx, j.ID); seen == nil && lead != nil && lead.Elsewhere(c.Where()) {
+			return nil, fmt.Errorf("%w: %w", errElsewhere, err)
 		}
 	}
 	return outcome, err
 }
 
 // attempt takes the prepared job through all its steps. It does not use p after
-// the model is stored, so that the model's memory is free for the sums.
+// the models are stored, so that their memory is free for the sums.
 func attempt(ctx context.Context, b *bus.Bus, c *Config, p *prepare.Prepared, log *zap.Logger, onStart func(j *prepare.Job, merged int64)) (*Outcome, error) {
 	if err := b.Setup(ctx, c.Queue, p.Spec.Kernel); err != nil {
 		return nil, err
@@ -134,27 +157,27 @@ func attempt(ctx context.Context, b *bus.Bus, c *Config, p *prepare.Prepared, lo
 		return nil, err
 	}
 	if c.Sink == nil {
-		if outcome, err := existingScores(ctx, b, c.Out, p.ID, log); outcome != nil || err != nil {
+		if outcome, err := existingScores(ctx, b, c, p.ID, log); outcome != nil || err != nil {
 			return outcome, err
 		}
 	}
-	plan, err := choosePlan(ctx, b, c, p, log)
-	if err != nil {
-		return nil, err
+	j, claim, outcome, err := lead(ctx, b, c, p, log)
+	if outcome != nil || err != nil {
+		return outcome, err
 	}
-	j, claim, err := submit(ctx, b, c, p.Job.WithPlan(plan), log)
-	if err != nil {
-		return nil, err
-	}
-	// The model is stored here, and p is not used afterwards.
-	inputs := newInputs(b, c.Open, j, p.Checkpoint.Size())
-	if err := inputs.store(ctx, p.Checkpoint); err != nil {
+	stop := stayAlive(ctx, b, bus.Progress{Job: j.ID, Epoch: claim.Lead.Epoch, RowsTotal: j.Plan.Rows, ShardsTotal: j.Plan.Shards(),
+		Started: time.Now().UTC(), Workers: []bus.Worker{}}, "its model and its checkpoint to be stored and loaded")
+	defer stop()
+	// The models are stored here, and p is not used afterwards.
+	inputs := newInputs(b, &c.Request, p)
+	if err := inputs.store(ctx, p); err != nil {
 		return nil, err
 	}
 	s, err := resumeSums(ctx, b, j, claim, log)
 	if err != nil {
 		return nil, err
 	}
+	stop()
 	l := newLeader(b, c, j, claim, inputs, s, log)
 	if err := l.deleteCovered(ctx); err != nil {
 		return nil, err
@@ -166,6 +189,34 @@ func attempt(ctx context.Context, b *bus.Bus, c *Config, p *prepare.Prepared, lo
 		return nil, err
 	}
 	return l.end(ctx, end)
+}
+
+// lead submits and claims the job. It waits while another coordinator leads the job, and
+// returns the outcome if that one computes what this one wants.
+func lead(ctx context.Context, b *bus.Bus, c *Config, p *prepare.Prepared, log *zap.Logger) (*prepare.Job, *bus.Claim, *Outcome, error) {
+	for {
+		var over string
+		if !b.Local() {
+			dead, outcome, err := awaitOther(ctx, b, c, p.ID, log)
+			if outcome != nil || err != nil {
+				return nil, nil, outcome, err
+			}
+			over = dead
+			if err := endIfCancelled(ctx, b, c, p.ID, over, log); errors.Is(err, bus.ErrLed) {
+				continue
+			} else if err != nil {
+				return nil, nil, nil, err
+			}
+		}
+		plan, err := choosePlan(ctx, b, c, p, log)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		j, claim, err := submit(ctx, b, c, p.Job.WithPlan(plan), over, log)
+		if !errors.Is(err, bus.ErrLed) {
+			return j, claim, nil, err
+		}
+	}
 }
 
 // chooseWithin bounds the time spent on choosing the size of a job's shards.
@@ -203,19 +254,20 @@ func choosePlan(ctx context.Context, b *bus.Bus, c *Config, p *prepare.Prepared,
 	return plan, nil
 }
 
-// existingScores returns the scores at path if they belong to the job, are complete and
-// not damaged, and nil otherwise. If it returns scores, it also deletes what an earlier coordinator
-// left of the job.
-func existingScores(ctx context.Context, b *bus.Bus, path, id string, log *zap.Logger) (*Outcome, error) {
+// existingScores returns the scores at c.Out if they belong to the job, are not damaged, and
+// are complete or need not be. Otherwise it returns nil. If it returns scores, it also deletes
+// what an earlier coordinator left of the job.
+func existingScores(ctx context.Context, b *bus.Bus, c *Config, id string, log *zap.Logger) (*Outcome, error) {
+	path := c.Out
 	file, err := scores.ReadHead(path)
-	if err != nil || file.Spec.ID() != id || file.QuarantinedRows > 0 {
+	if err != nil || file.Spec.ID() != id || file.QuarantinedRows > 0 && !c.AllowQuarantined {
 		return nil, nil
 	}
 	if err := scores.Verify(path); err != nil {
 		log.Warn("computing the scores of this job again", zap.Error(err))
 		return nil, nil
 	}
-	log.Info("the scores of this job exist already", zap.String("file", path))
+	log.Info("the scores of this job exist already", zap.String("file", path), zap.Int64("rows missing", file.QuarantinedRows))
 	return &Outcome{Scores: *file, Existing: true, Workers: map[string]int{}}, cleanUpLeftover(ctx, b, id, log)
 }
 

@@ -160,7 +160,7 @@ func TestResumeInRounds(t *testing.T) {
 		t.Fatalf("%+v of %d rows, %v: the rule must be met after several passes", head.Stopped, head.Rows, err)
 	}
 	total := b.rows.Load()
-	for at := int64(1); at < total; at += total/6 + 1 {
+	for at := int64(1); at < total; at += total/cuts(6) + 1 {
 		if err := os.Remove(b.config.Out); err != nil {
 			t.Fatal(err)
 		}
@@ -178,6 +178,14 @@ func TestResumeInRounds(t *testing.T) {
 			t.Errorf("cut off after %d rows of %d: the same bytes: %v, %v", at, total, bytes.Equal(got, want), err)
 		}
 	}
+}
+
+// cuts returns how often a test cuts a job off: n times, or twice with -short.
+func cuts(n int64) int64 {
+	if testing.Short() {
+		return 2
+	}
+	return n
 }
 
 // If its time is over, a job ends after a round, and its scores say so.

@@ -45,6 +45,7 @@ type leader struct {
 	renew     chan struct{} // makes readEvents begin again
 	schedule  schedule
 	meter     meter
+	crew      *bus.Connected // workers that are connected; nil = results come, or nobody asked yet
 }
 
 // newLeader returns the leader of the claimed job j. The job's inputs are stored, and s
@@ -160,7 +161,7 @@ func (l *leader) loop(ctx context.Context, events <-chan bus.Event, published <-
 
 // receive feeds the machine with an event from the bus.
 func (l *leader) receive(ctx context.Context, e bus.Event) (end job.Action, err error) {
-	l.schedule.heard = time.Now()
+	l.schedule.hear()
 	var event job.Event
 	switch {
 	case e.Result != nil:
@@ -173,6 +174,9 @@ func (l *leader) receive(ctx context.Context, e bus.Event) (end job.Action, err 
 			l.sendOverWire(e.Quarantine)
 		}
 		event = *e.Quarantine
+	case e.Foreign != nil:
+		e.Foreign.Shard = e.Shard
+		event = *e.Foreign
 	default:
 		event = job.Unusable{Shard: e.Shard, Why: e.Err.Error()}
 	}
@@ -214,16 +218,16 @@ func (l *leader) tick(ctx context.Context) (end job.Action, err error) {
 			return end, err
 		}
 	}
-	c, kernel := l.machine.Counts(), l.job.Spec.Kernel
+	c := l.machine.Counts()
+	l.lookForWorkers(short)
 	if c.Open > 0 && l.schedule.logDue() {
-		l.log.Info("waiting for results of workers with this kernel", zap.String("kernel", kernel), zap.Duration("since", l.schedule.silence().Round(time.Second)),
-			zap.Int("tasks", c.Open), zap.Int("merged", c.Merged), zap.Int("of", c.Shards), zap.Int("quarantined", c.Quarantined))
+		l.logSilence(&c)
 	}
 	state := bus.Running
-	if l.schedule.silence() >= 2*l.config.Queue.Lease {
+	if silence := l.schedule.silence(); silence >= 2*l.config.Queue.Lease || l.unfit() && silence >= unfitAfter {
 		state = bus.Stalled
 	}
-	l.reportProgress(ctx, state, fmt.Sprintf("results of %d tasks, from workers with kernel %s", c.Open, kernel))
+	l.reportProgress(ctx, state, l.waiting(c.Open))
 	return nil, nil
 }
 
@@ -251,11 +255,22 @@ func (l *leader) inventory(ctx context.Context) (job.Event, error) {
 	if err := l.inputs.store(ctx, nil); err != nil {
 		return nil, err
 	}
+	if n, err := l.bus.WithdrawForeign(ctx, l.job.ID, l.job.Spec.Kernel); err != nil {
+		return nil, err
+	} else if n > 0 {
+		l.log.Info("withdrew the tasks of a coordinator with another protocol", zap.Int("tasks", n), zap.Int("protocol", job.Protocol))
+	}
 	inventory, err := l.bus.Inventory(ctx, l.job.ID, l.job.Spec.Kernel)
 	if err != nil {
 		return nil, err
 	}
 	l.schedule.inventory = time.Now()
+	if len(inventory.Slow) > 0 && !l.schedule.backupDue(l.config.Queue.Lease) {
+		inventory.Slow = nil
+	}
+	if len(inventory.Slow) > 0 {
+		l.log.Warn("idle workers compute tasks that other workers hold", zap.Int("tasks", len(inventory.Slow)), zap.Duration("silence", l.schedule.silence()))
+	}
 	return inventory, nil
 }
 
@@ -359,7 +374,7 @@ func (l *leader) addPartial(ctx context.Context, result *job.Result) error {
 	if err != nil {
 		return err
 	}
-	partial, err := arrowio.DecodePartial(data, l.job.Architecture.Shape(), l.job.Sampling().Within())
+	partial, err := arrowio.DecodePartial(data, l.job.Architecture.Shape(), formOf(l.job))
 	if err != nil {
 		return fmt.Errorf("partial %s: %w", result.Partial.Name, err)
 	}
@@ -383,7 +398,13 @@ func (l *leader) end(ctx context.Context, end job.Action) (*Outcome, error) {
 	case job.Stop:
 		l.log.Info("cancelled")
 		l.reportProgress(ctx, bus.Cancelled, "")
-		return nil, errors.Join(cleanUp(ctx, l.bus, l.job.ID, l.claim, l.log), fmt.Errorf("job %s: %w", l.job.ID, ErrCancelled))
+		if !l.bus.Local() { // coordinators that wait for this one must see it
+			select {
+			case <-time.After(2 * lookEvery):
+			case <-ctx.Done():
+			}
+		}
+		return nil, errors.Join(cleanUp(ctx, l.bus, l.job.ID, l.claim, l.log), fmt.Errorf("job %s: %w", l.job.ID, bus.ErrCancelled))
 	case job.Finish:
 		if err := l.claim.Check(ctx); err != nil {
 			return nil, err
@@ -392,13 +413,24 @@ func (l *leader) end(ctx context.Context, end job.Action) (*Outcome, error) {
 		if err != nil {
 			return nil, err
 		}
+		if l.config.Sums != nil {
+			if err := l.config.Sums(l.sums.accumulator); err != nil {
+				return nil, err
+			}
+		}
 		sink := l.config.Sink
 		if sink == nil {
 			sink = func(f *scores.File, values func(int, tally.Values)) error {
 				return scores.WriteFrom(l.config.Out, f, values)
 			}
 		}
-		if err := sink(&outcome.Scores, l.rounds.values); err != nil {
+		stop := stayAlive(ctx, l.bus, l.progress(bus.Running, ""), "its scores to be written")
+		err = sink(&outcome.Scores, l.rounds.values)
+		if err == nil && l.config.OnScores != nil {
+			err = l.config.OnScores(ctx, outcome)
+		}
+		stop()
+		if err != nil {
 			return nil, err
 		}
 		l.reportProgress(ctx, bus.Finished, "")
@@ -417,9 +449,10 @@ func (l *leader) outcome(quarantined []job.Quarantine) (*Outcome, error) {
 	if err != nil {
 		return nil, fmt.Errorf("job %s: %w", j.ID, err)
 	}
+	values, lineage := l.rounds.result(result)
 	outcome := &Outcome{
 		Scores: scores.File{Fields: j.Dataset.Fields(), Layout: scores.LayoutOf(&j.Architecture), Spec: j.Spec, Baseline: j.Baseline, DatasetRows: j.Sample.Rows,
-			QuarantinedRows: rowsOf(quarantined, &j.Plan), Stopped: l.rounds.stopped, Result: *result},
+			QuarantinedRows: rowsOf(quarantined, &j.Plan), Stopped: l.rounds.stopped, Lineage: lineage, Result: values},
 		Plan:        j.Plan,
 		Workers:     s.workers,
 		CPU:         s.cpu,
@@ -430,10 +463,8 @@ func (l *leader) outcome(quarantined []job.Quarantine) (*Outcome, error) {
 	return outcome, nil
 }
 
-// reportProgress stores the job's progress. It gives up after tickTimeout.
-func (l *leader) reportProgress(ctx context.Context, state, waiting string) {
-	short, cancel := context.WithTimeout(ctx, tickTimeout)
-	defer cancel()
+// progress returns the job's progress.
+func (l *leader) progress(state, waiting string) bus.Progress {
 	c := l.machine.Counts()
 	p := l.meter.progress(l.sums.accumulator.Rows(), l.job.Plan.Rows)
 	p.Job, p.State, p.Epoch, p.Waiting = l.job.ID, state, l.claim.Lead.Epoch, waiting
@@ -441,6 +472,14 @@ func (l *leader) reportProgress(ctx context.Context, state, waiting string) {
 	if slices.Contains([]string{bus.Finished, bus.Failed, bus.Cancelled}, state) {
 		p.Left = 0
 	}
+	return p
+}
+
+// reportProgress stores the job's progress. It gives up after tickTimeout.
+func (l *leader) reportProgress(ctx context.Context, state, waiting string) {
+	short, cancel := context.WithTimeout(ctx, tickTimeout)
+	defer cancel()
+	p := l.progress(state, waiting)
 	if l.config.OnProgress != nil {
 		l.config.OnProgress(p)
 	}

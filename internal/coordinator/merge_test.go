@@ -38,10 +38,10 @@ func BenchmarkMerge(b *testing.B) {
 		}
 		partials = append(partials, data.Bytes())
 	}
-	sums := tally.NewAccumulator(layout.Of(features, dim), false)
+	sums := tally.NewAccumulator(layout.Of(features, dim), tally.Form{})
 	for b.Loop() {
 		data := partials[b.N%2]
-		p, err := arrowio.DecodePartial(data, layout.Of(features, dim), false)
+		p, err := arrowio.DecodePartial(data, layout.Of(features, dim), tally.Form{})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -77,6 +77,9 @@ func (b *bench) runInPlace(stores ...string) (scores []byte, sent map[string]boo
 func TestInPlace(t *testing.T) {
 	b := newBench(t)
 	for portion, until := range map[float64]*job.Until{1: nil, .4: nil, .9: {Rule: job.Overlap, Bound: .9, Sparsity: .5}} {
+		if testing.Short() && until == nil {
+			continue
+		}
 		b.config.Sample, b.config.Until = portion, until
 		_ = os.Remove(b.config.Out)
 		want, err := b.run(t.Context(), 1)

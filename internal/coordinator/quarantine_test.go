@@ -107,8 +107,13 @@ func TestQuarantineIsAllowed(t *testing.T) {
 		t.Fatalf("%d rows and %d missing, %v", s.Rows, s.QuarantinedRows, err)
 	}
 	b.wantNothing()
-	// Incomplete scores are computed again. Complete scores are not.
+	// The same job again gives the same scores and computes nothing. Without
+	// AllowQuarantined, incomplete scores are computed again, and complete scores are not.
 	b.rows.Store(0)
+	if _, err := b.run(t.Context(), 1); err != nil || b.rows.Load() != 0 {
+		t.Errorf("the incomplete job again: %d rows, %v", b.rows.Load(), err)
+	}
+	b.config.AllowQuarantined = false
 	if _, err := b.run(t.Context(), 1); err != nil || b.rows.Load() != 300 {
 		t.Errorf("the job again: %d rows, %v", b.rows.Load(), err)
 	}
@@ -134,7 +139,7 @@ func TestCancelled(t *testing.T) {
 	if err := c.Cancel(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-ended; !errors.Is(err, coordinator.ErrCancelled) {
+	if err := <-ended; !errors.Is(err, bus.ErrCancelled) {
 		t.Errorf("ended with %v", err)
 	}
 	b.wantNothing()

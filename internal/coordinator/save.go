@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +21,8 @@ import (
 const maxSumsBytes = 1 << 40
 
 // resumeSums loads the checkpoint of the claimed job. If the checkpoint is missing
-// or malformed, the job starts with nothing merged.
+// or malformed, the job starts with nothing merged. If it has the form of another build,
+// that is bad input, because the work in it is not lost.
 func resumeSums(ctx context.Context, b *bus.Bus, j *prepare.Job, claim *bus.Claim, log *zap.Logger) (*sums, error) {
 	debug.FreeOSMemory() // returns the model's memory to the system before the sums are allocated
 	stored := claim.Lead.Checkpoint
@@ -30,6 +32,8 @@ func resumeSums(ctx context.Context, b *bus.Bus, j *prepare.Job, claim *bus.Clai
 	begun := time.Now()
 	s, err := loadSums(ctx, b, j, *stored)
 	switch {
+	case errors.Is(err, errOtherForm):
+		return nil, fmt.Errorf("job %s: %w: "+otherBuild, j.ID, err, j.ID)
 	case errors.Is(err, bus.ErrNotFound) || fault.IsInput(err):
 		log.Warn("the checkpoint is lost: the job begins with nothing merged", zap.Error(err))
 		return newSumsOf(j), nil
@@ -42,12 +46,16 @@ func resumeSums(ctx context.Context, b *bus.Bus, j *prepare.Job, claim *bus.Clai
 
 // loadSums reads a checkpoint.
 func loadSums(ctx context.Context, b *bus.Bus, j *prepare.Job, blob job.Blob) (s *sums, err error) {
+	var other error
 	err = b.GetInto(ctx, blob, maxSumsBytes, func(in io.Reader) (err error) {
-		s = nil // frees the sums of an earlier try, so that only one copy is in memory
-		s, err = readSums(in, j.ID, j.Architecture.Shape(), j.Sampling().Within(), &j.Plan)
+		s, other = nil, nil // frees the sums of an earlier try, so that only one copy is in memory
+		s, err = readSums(in, j.ID, j.Architecture.Shape(), formOf(j), &j.Plan)
+		if errors.Is(err, errOtherForm) { // GetInto checks the digest, because damage may look like another form
+			err, other = nil, err
+		}
 		return err
 	})
-	return s, err
+	return s, cmp.Or(err, other)
 }
 
 // save stores the sums as the job's new checkpoint. It stores the blob first, and then

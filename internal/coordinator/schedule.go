@@ -6,6 +6,8 @@ import "time"
 const (
 	tickEvery   = 2 * time.Second  // between checks of the claim, and between progress reports
 	quietAfter  = 10 * time.Second // without an event before an inventory is taken
+	unfitAfter  = time.Minute      // without an event before a job that no worker can compute is stalled
+	backupAfter = 3                // leases without an event before idle workers compute tasks that others hold
 	logEvery    = 30 * time.Second // without an event before silence is logged, and between such log lines
 	saveEvery   = 30 * time.Second // between checkpoints, by default
 	reportEvery = 5 * time.Second  // between progress reports while a checkpoint is stored
@@ -18,8 +20,11 @@ type schedule struct {
 	saved     time.Time     // when the last checkpoint was stored, or the coordinator began
 	saveTook  time.Duration // duration of the last checkpoint
 	heard     time.Time     // when the last event came
+	backups   int           // how often tasks were published a second time since the last event
 	inventory time.Time     // when the last inventory was taken
+	looked    time.Time     // when workers were last looked for
 	logged    time.Time     // when silence was last logged
+	logNow    bool          // the next log line is due now
 	local     bool          // the workers are in this process, and their progress shows anyway
 }
 
@@ -45,6 +50,19 @@ func (s *schedule) savedSince(begun time.Time) {
 	s.saveTook = s.saved.Sub(begun)
 }
 
+// hear notes that an event came.
+func (s *schedule) hear() { s.heard, s.backups = time.Now(), 0 }
+
+// backupDue reports whether no event came for so long that idle workers should compute the
+// tasks of the others too. If so, it is due again after twice that time.
+func (s *schedule) backupDue(lease time.Duration) bool {
+	if s.silence() < max(quietAfter, backupAfter*lease)<<s.backups {
+		return false
+	}
+	s.backups++
+	return true
+}
+
 // silence returns the time since the last event.
 func (s *schedule) silence() time.Duration { return time.Since(s.heard) }
 
@@ -53,12 +71,23 @@ func (s *schedule) inventoryDue() bool {
 	return s.silence() >= quietAfter && time.Since(s.inventory) >= quietAfter
 }
 
-// logDue reports whether it is time to log that no event came. If so, it notes the
-// time. It is never time in a local job.
-func (s *schedule) logDue() bool {
-	if s.local || s.silence() < logEvery || time.Since(s.logged) < logEvery {
+// lookDue reports whether no workers were looked for during quietAfter. If so, it notes the
+// time.
+func (s *schedule) lookDue() bool {
+	if time.Since(s.looked) < quietAfter {
 		return false
 	}
-	s.logged = time.Now()
+	s.looked = time.Now()
+	return true
+}
+
+// logDue reports whether it is time to log that no event came, or logNow is set. If so, it notes the
+// time. It is never time in a local job.
+func (s *schedule) logDue() bool {
+	due := s.logNow || s.silence() >= logEvery && time.Since(s.logged) >= logEvery
+	if s.local || !due {
+		return false
+	}
+	s.logged, s.logNow = time.Now(), false
 	return true
 }

@@ -57,8 +57,39 @@ func TestSilence(t *testing.T) {
 		s.heard = time.Now()
 		wait(8*time.Second, 0, 0)
 		wait(2*time.Second, 1, 0)
+		s.logNow = true // a line that is due at once starts the count of the lines again
+		wait(2*time.Second, 0, 1)
+		wait(28*time.Second, 3, 0)
+		wait(2*time.Second, 0, 1)
 		s = newSchedule(0, true) // a local job does not say that it waits for workers
 		wait(8*time.Second, 0, 0)
 		wait(22*time.Second, 3, 0)
+	})
+}
+
+// Without events, idle workers compute the tasks of others after three leases, and then
+// after twice that time, and so on. An event begins the count again.
+func TestBackupDue(t *testing.T) {
+	const lease = time.Minute
+	synctest.Test(t, func(t *testing.T) {
+		s := newSchedule(0, false)
+		for range 2 {
+			s.hear()
+			begun := time.Now()
+			var due []time.Duration
+			for time.Since(begun) < 30*lease {
+				time.Sleep(quietAfter)
+				if s.backupDue(lease) {
+					due = append(due, time.Since(begun))
+				}
+			}
+			if len(due) != 4 || due[0] != 3*lease || due[1] != 6*lease || due[2] != 12*lease || due[3] != 24*lease {
+				t.Errorf("due after %v", due)
+			}
+		}
+		s.hear()
+		if time.Sleep(quietAfter - 1); s.backupDue(time.Second) {
+			t.Error("due before an inventory is")
+		}
 	})
 }

@@ -157,8 +157,8 @@ func (b *bench) wantNothing() {
 	}
 }
 
-// If a job has two coordinators, the newer one leads. The older one ends with an error
-// that says so, and the bytes are the same.
+// If a job has two coordinators that write to the same place, the newer one leads. The older
+// one ends with an error that says so, and the bytes are the same.
 func TestTwoCoordinators(t *testing.T) {
 	b := newBench(t)
 	want, err := b.run(t.Context(), 1)
@@ -169,7 +169,7 @@ func TestTwoCoordinators(t *testing.T) {
 		t.Fatal(err)
 	}
 	older, newer := b.config, b.config
-	older.Out = b.config.Out + ".older"
+	older.Out, older.Place = b.config.Out+".older", b.config.Out
 	claimed := make(chan struct{})
 	newer.OnStart = func(job.Spec, job.Plan, int64) { close(claimed) }
 	first := b.connect(t.Context(), "older")

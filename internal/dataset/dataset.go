@@ -1,26 +1,23 @@
 package dataset
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
 	"io"
 	"os"
 	"slices"
 
-	"shaver/internal/arrowio"
 	"shaver/internal/fault"
 	"shaver/internal/model"
 )
 
-// Dataset is an open dataset. It keeps no files open, and it is safe for concurrent use.
+// Dataset is an open dataset, which is a folder or a window of days (see OpenDays). It
+// keeps no files open, and it is safe for concurrent use.
 type Dataset struct {
-	Manifest
-	folder
-	digest string
-	inputs []string // names of the dense inputs that readers deliver
+	Manifest          // facts about all rows; that of a window names no files
+	parts    []*part  // folders with the rows, at least one, the oldest first
+	window   bool     // the dataset is a window, and parts has its days
+	digest   string   // identity of the dataset
+	inputs   []string // names of the dense inputs that readers deliver
 }
 
 // Open reads the manifest of the dataset in dir, and checks that every file exists and
@@ -33,88 +30,41 @@ func Open(dir string) (*Dataset, error) { return openFolder(folder{dir: dir}) }
 func OpenIn(root *os.Root, dir string) (*Dataset, error) { return openFolder(folder{root, dir}) }
 
 func openFolder(in folder) (*Dataset, error) {
-	m, data, err := readManifest(in)
+	p, err := openPart(in)
 	if err != nil {
 		return nil, err
 	}
-	d := &Dataset{Manifest: *m, folder: in}
-	for _, f := range m.files() {
-		info, err := d.stat(f.File)
-		switch {
-		case os.IsNotExist(err):
-			return nil, fault.Inputf("%s is missing", d.path(f))
-		case err != nil:
-			return nil, err
-		case !info.Mode().IsRegular() || info.Size() != f.Bytes:
-			return nil, fault.Inputf("%s has %d bytes, but %s states %d", d.path(f), info.Size(), ManifestName, f.Bytes)
-		}
-	}
-	for _, s := range m.Splits {
-		if err := d.checkRows(s); err != nil {
-			return nil, err
-		}
-	}
-	sum := sha256.Sum256(data)
-	d.digest = hex.EncodeToString(sum[:])
-	return d, nil
+	return &Dataset{Manifest: p.Manifest, parts: []*part{p}, digest: p.digest}, nil
 }
 
-// Files returns the paths of all files of the dataset in dir, and of those that a dataset
-// may have and this one lacks. If its manifest cannot be read, they are the usual ones.
-func Files(dir string) []string {
-	in := folder{dir: dir}
-	paths := []string{in.path(ManifestName), in.path("frequencies.arrow")}
-	for _, name := range SplitNames {
-		paths = append(paths, in.path(name+".arrow"))
-	}
-	if m, _, err := readManifest(in); err == nil {
-		for _, f := range m.files() {
-			paths = append(paths, in.path(f.File))
+// Files returns the paths of all files that the datasets in dirs have or may have. If a
+// manifest cannot be read, they are the usual paths.
+func Files(dirs ...string) []string {
+	var paths []string
+	for _, dir := range dirs {
+		in := folder{dir: dir}
+		paths = append(paths, in.path(ManifestName), in.path("frequencies.arrow"))
+		for _, name := range SplitNames {
+			paths = append(paths, in.path(name+".arrow"))
+		}
+		if m, _, err := readManifest(in); err == nil {
+			for _, f := range m.Files() {
+				paths = append(paths, in.path(f.File))
+			}
 		}
 	}
 	return paths
 }
 
-// checkRows compares the number of rows of a split with that in the footer of its file.
-func (d *Dataset) checkRows(s Split) error {
-	file, err := d.open(s.File.File)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	rows, err := arrowio.CountRows(file, s.Bytes)
-	if err != nil {
-		return fmt.Errorf("%s: %w", d.path(s.File), err)
-	}
-	if rows != s.Rows {
-		return fault.Inputf("%s has %d rows, but %s states %d", d.path(s.File), rows, ManifestName, s.Rows)
-	}
-	return nil
-}
-
-func (d *Dataset) path(f File) string { return d.folder.path(f.File) }
-
 // Digest returns the dataset's identity, which is the SHA-256 of its manifest in
-// hexadecimal digits.
+// hexadecimal digits. For that of a window see OpenDays.
 func (d *Dataset) Digest() string { return d.digest }
 
 // Fields returns the names of the fields.
-func (d *Dataset) Fields() []string {
-	names := make([]string, len(d.Manifest.Fields))
-	for j, f := range d.Manifest.Fields {
-		names[j] = f.Name
-	}
-	return names
-}
+func (d *Dataset) Fields() []string { return d.Manifest.fieldNames() }
 
 // FieldDims returns the number of features of each field.
-func (d *Dataset) FieldDims() []int {
-	sizes := make([]int, len(d.Manifest.Fields))
-	for j, f := range d.Manifest.Fields {
-		sizes[j] = f.Size
-	}
-	return sizes
-}
+func (d *Dataset) FieldDims() []int { return d.Manifest.fieldSizes() }
 
 // Inputs returns the names of the dense inputs that readers of d deliver, in their order.
 // A dataset that was just opened delivers none.
@@ -176,7 +126,7 @@ func (d *Dataset) SplitNames() []string {
 func (d *Dataset) chosen(names []string) ([]bool, error) {
 	chosen := make([]bool, len(d.Splits))
 	for _, name := range names {
-		k := slices.IndexFunc(d.Splits, func(s Split) bool { return s.Name == name })
+		k := d.splitAt(name)
 		if k < 0 {
 			return nil, fault.Usagef("the dataset has no split %q: it has %v", name, d.SplitNames())
 		}
@@ -190,10 +140,8 @@ func (d *Dataset) chosen(names []string) ([]bool, error) {
 
 // Rows returns the number of rows in a split, or 0 if no split has this name.
 func (d *Dataset) Rows(split string) int64 {
-	for _, s := range d.Splits {
-		if s.Name == split {
-			return s.Rows
-		}
+	if k := d.splitAt(split); k >= 0 {
+		return d.Splits[k].Rows
 	}
 	return 0
 }
@@ -205,68 +153,14 @@ func (d *Dataset) Frequencies(splits ...string) ([]int64, error) {
 	if err != nil {
 		return nil, err
 	}
-	path := d.path(d.Manifest.Frequencies)
-	data, err := d.readFile(d.Manifest.Frequencies)
-	if err != nil {
-		return nil, err
-	}
-	counts, err := arrowio.ReadFrequencies(bytes.NewReader(data), d.SplitNames(), d.Features())
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	for k, s := range d.Splits {
-		if err := d.checkCounts(counts[k], s); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-	}
 	sum := make([]int64, d.Features())
-	for k, split := range counts {
-		if chosen[k] {
-			for g, count := range split {
-				sum[g] += count
-			}
+	offsets := model.Offsets(d.FieldDims())
+	for _, p := range d.parts {
+		if err := p.addFrequencies(sum, offsets, func(split string) bool { return chosen[d.splitAt(split)] }); err != nil {
+			return nil, err
 		}
 	}
 	return sum, nil
-}
-
-// checkCounts checks that the counts of each field in a split add up to the split's rows.
-func (d *Dataset) checkCounts(counts []int64, s Split) error {
-	for j, f := range d.Manifest.Fields {
-		left := s.Rows
-		for _, count := range counts[:f.Size] {
-			if left -= min(count, left+1); left < 0 {
-				break
-			}
-		}
-		if left != 0 {
-			return fault.Inputf("the counts of field %d (%s) in split %s do not add up to its %d rows", j, f.Name, s.Name, s.Rows)
-		}
-		counts = counts[f.Size:]
-	}
-	return nil
-}
-
-// readFile reads a small file of the folder into memory and checks its digest.
-func (d *Dataset) readFile(f File) ([]byte, error) {
-	file, err := d.open(f.File)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, f.Bytes+1))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", d.path(f), err)
-	}
-	sum := sha256.Sum256(data)
-	if hex.EncodeToString(sum[:]) != f.SHA256 {
-		return nil, corrupt(d.path(f))
-	}
-	return data, nil
-}
-
-func corrupt(path string) error {
-	return fault.Inputf("%s is corrupt: its SHA-256 is not the one in %s", path, ManifestName)
 }
 
 // CheckModel returns the error of For.
@@ -305,8 +199,9 @@ func (d *Dataset) CheckNames(names []string) error {
 
 // Scan calls visit with batches of at most batch rows, at least one, of the given splits.
 // Without names it reads all splits. The rows come in the order train, val, test, whatever
-// the order of the names. A row's number is its position in the whole dataset, so it does
-// not depend on the chosen splits. visit must not keep the batch. Scan returns the first
+// the order of the names, and within a split day by day. A row's number is its position in
+// the whole folder, so it does not depend on the chosen splits; for that in a window see
+// OpenDays. visit must not keep the batch. Scan returns the first
 // error of visit, or the error of ctx if ctx ends.
 func (d *Dataset) Scan(ctx context.Context, splits []string, batch int, visit func(rows *model.Rows) error) error {
 	return d.ScanFrom(ctx, splits, 0, batch, visit)

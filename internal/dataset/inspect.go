@@ -58,14 +58,19 @@ type ValueFacts struct {
 	Share float64 `json:"share"` // share of all rows
 }
 
-// Inspect describes the dataset in dir. For each field it lists the top most frequent
-// features; if two are equally frequent, the lower id comes first. Inspect reads the
-// frequencies, and the vocabulary unless top is 0, but no rows.
+// Inspect describes the dataset in dir; see the method Inspect.
 func Inspect(dir string, top int) (*Inspection, error) {
 	d, err := Open(dir)
 	if err != nil {
 		return nil, err
 	}
+	return d.Inspect(top)
+}
+
+// Inspect describes the dataset. For each field it lists the top most frequent features; if
+// two are equally frequent, the lower id comes first. Inspect reads the frequencies, and the
+// vocabulary unless top is 0, but no rows.
+func (d *Dataset) Inspect(top int) (*Inspection, error) {
 	counts, err := d.Frequencies()
 	if err != nil {
 		return nil, err
@@ -85,7 +90,7 @@ func Inspect(dir string, top int) (*Inspection, error) {
 			}
 		}
 		field := fieldFacts(f, counts[:f.Size], values, facts.Rows, top)
-		if id := f.OOVID(); d.Manifest.Vocabulary != nil && id >= 0 {
+		if id := f.OOVID(); d.HasVocabulary() && id >= 0 {
 			share := float64(counts[id]) / float64(facts.Rows)
 			field.OOV = &share
 		}

@@ -62,7 +62,7 @@ type Manifest struct {
 	Sources     []File        `json:"sources"`              // imported files by base name, in the order of reading
 	IDs         string        `json:"ids"`                  // LocalIDs, GlobalIDs or RawStrings
 	Division    *Division     `json:"division,omitempty"`   // if the import drew the splits
-	MinCount    int64         `json:"min_count,omitempty"`  // if the import made the vocabulary: values in fewer rows have the id of unseen values
+	MinCount    int64         `json:"min_count,omitempty"`  // if the import made or grew the vocabulary: new values in fewer rows have the id of unseen values
 	Skipped     int64         `json:"skipped"`              // number of lines left out because they were not valid rows
 }
 
@@ -109,7 +109,7 @@ const maxManifest = 16 << 20
 
 // MaxRows is the largest number of rows of a dataset. The rows of all passes of a job then
 // fit into an int64.
-const MaxRows = 1 << 37
+const MaxRows = model.RowsPerDay
 
 // readManifest reads and checks the manifest of a folder. It also returns its bytes.
 func readManifest(f folder) (*Manifest, []byte, error) {
@@ -129,14 +129,15 @@ func readManifest(f folder) (*Manifest, []byte, error) {
 	if len(data) > maxManifest {
 		return nil, nil, fault.Inputf("%s: larger than %d bytes", path, maxManifest)
 	}
-	m, err := parseManifest(data)
+	m, err := Parse(data)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return m, data, nil
 }
 
-func parseManifest(data []byte) (*Manifest, error) {
+// Parse reads and checks the bytes of a manifest.
+func Parse(data []byte) (*Manifest, error) {
 	var version struct {
 		Version string `json:"version"`
 	}
@@ -170,13 +171,43 @@ func (m *Manifest) Marshal() []byte {
 	return append(text, '\n')
 }
 
-// files returns every file that m names in the folder.
-func (m *Manifest) files() []File {
+// Files returns every file that m names in the folder.
+func (m *Manifest) Files() []File {
 	files := slices.Concat([]File{m.Frequencies}, m.Vocabulary)
 	for _, s := range m.Splits {
 		files = append(files, s.File)
 	}
 	return files
+}
+
+func (m *Manifest) fieldNames() []string {
+	names := make([]string, len(m.Fields))
+	for j, f := range m.Fields {
+		names[j] = f.Name
+	}
+	return names
+}
+
+func (m *Manifest) fieldSizes() []int {
+	sizes := make([]int, len(m.Fields))
+	for j, f := range m.Fields {
+		sizes[j] = f.Size
+	}
+	return sizes
+}
+
+// splitAt returns the position of a split in m.Splits, or -1 if no split has this name.
+func (m *Manifest) splitAt(name string) int {
+	return slices.IndexFunc(m.Splits, func(s Split) bool { return s.Name == name })
+}
+
+// rows returns the number of rows in all splits.
+func (m *Manifest) rows() int64 {
+	rows := int64(0)
+	for _, s := range m.Splits {
+		rows += s.Rows
+	}
+	return rows
 }
 
 func (m *Manifest) validate() error {
@@ -230,7 +261,7 @@ func (m *Manifest) validate() error {
 	if n := len(m.Vocabulary); m.Vocabulary != nil && n != len(m.Fields) {
 		return fmt.Errorf("the vocabulary has %d fields, but the dataset has %d", n, len(m.Fields))
 	}
-	for _, f := range m.files() {
+	for _, f := range m.Files() {
 		if !filepath.IsLocal(filepath.FromSlash(f.File)) || strings.Contains(f.File, `\`) || f.Bytes < 0 {
 			return fmt.Errorf("file %q of %d bytes: expected a path inside the folder and a size of at least 0", f.File, f.Bytes)
 		}

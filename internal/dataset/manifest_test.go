@@ -23,7 +23,7 @@ func goodManifest() []byte {
 
 // denseManifest returns a valid manifest with dense inputs.
 func denseManifest() []byte {
-	m, err := parseManifest(goodManifest())
+	m, err := Parse(goodManifest())
 	if err != nil {
 		panic(err)
 	}
@@ -36,7 +36,7 @@ func denseManifest() []byte {
 
 func TestDenseManifestRefuses(t *testing.T) {
 	good := string(denseManifest())
-	if _, err := parseManifest([]byte(good)); err != nil {
+	if _, err := Parse([]byte(good)); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ old, new, want string }{
@@ -56,7 +56,7 @@ func TestDenseManifestRefuses(t *testing.T) {
 		if text == good {
 			t.Fatalf("%q is not in %s", c.old, good)
 		}
-		if _, err := parseManifest([]byte(text)); !fault.IsInput(err) || !strings.Contains(err.Error(), c.want) {
+		if _, err := Parse([]byte(text)); !fault.IsInput(err) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("error %v\nwant bad input with %q", err, c.want)
 		}
 	}
@@ -83,17 +83,17 @@ func TestManifestRefuses(t *testing.T) {
 		if text == string(good) {
 			t.Fatalf("%q is not in %s", c.old, good)
 		}
-		_, err := parseManifest([]byte(text))
+		_, err := Parse([]byte(text))
 		if !fault.IsInput(err) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("error %v\nwant bad input with %q", err, c.want)
 		}
 	}
-	m, err := parseManifest([]byte(strings.Replace(string(good), `"size": 4`, `"size": 4, "oov": 0`, 1)))
+	m, err := Parse([]byte(strings.Replace(string(good), `"size": 4`, `"size": 4, "oov": 0`, 1)))
 	if err != nil || m.Fields[0].OOVID() != 0 || m.Fields[1].OOVID() != m.Fields[1].Size-1 {
 		t.Fatalf("ids of unseen values: %v", err)
 	}
 	m.Vocabulary = nil
-	if _, err = parseManifest(m.Marshal()); err == nil || !strings.Contains(err.Error(), "field 0 (a) has the id 0 for unseen values") {
+	if _, err = Parse(m.Marshal()); err == nil || !strings.Contains(err.Error(), "field 0 (a) has the id 0 for unseen values") {
 		t.Errorf("an id of unseen values without a vocabulary: %v", err)
 	}
 }
@@ -105,14 +105,14 @@ func FuzzManifest(f *testing.F) {
 	f.Add(denseManifest())
 	f.Add([]byte(strings.Replace(good, `"size": 4`, `"size": 4, "oov": -1`, 1)))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		m, err := parseManifest(data)
+		m, err := Parse(data)
 		if err != nil {
 			if !fault.IsInput(err) {
 				t.Fatalf("not bad input: %v", err)
 			}
 			return
 		}
-		again, err := parseManifest(m.Marshal())
+		again, err := Parse(m.Marshal())
 		if err != nil || !bytes.Equal(again.Marshal(), m.Marshal()) {
 			t.Fatalf("the manifest changed when it was written and read: %v", err)
 		}

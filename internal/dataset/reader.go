@@ -20,59 +20,76 @@ import (
 // for concurrent use.
 type Reader struct {
 	d      *Dataset
-	chosen []bool    // for each of d.Splits, whether it is read
-	split  int       // position of the current split in d.Splits
-	first  int64     // row number of the split's first row
-	read   int64     // rows of the split read or skipped so far
-	ended  bool      // the file of the split was read to its end and checked
-	labels int64     // number of them with label 1
+	files  []source  // files still to read; the first is the current one
+	read   int64     // rows of the current file read or skipped so far
+	ended  bool      // the current file was read to its end and checked
+	labels int64     // number of its rows with label 1
 	skip   int64     // rows still to skip
-	file   *os.File  // file of the current split; nil if it is not open
+	file   *os.File  // nil if the current file is not open
 	digest hash.Hash // nil if the start of the file was skipped
 	rows   *arrowio.RowReader
 }
 
-// NewReader returns a reader of the named splits, in the order train, val, test. Without
-// names it reads all splits. The caller must close the reader.
+// source is the file of one split in one folder.
+type source struct {
+	*part
+	Split
+	first int64 // number of the file's first row
+}
+
+func (s *source) path() string { return s.part.path(s.Split.File) }
+
+// NewReader returns a reader of the named splits, in the order of Scan. Without names it
+// reads all splits. The caller must close the reader.
 func (d *Dataset) NewReader(splits ...string) (*Reader, error) {
 	chosen, err := d.chosen(splits)
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{d: d, chosen: chosen}, nil
+	r := &Reader{d: d}
+	for k, name := range d.SplitNames() {
+		if !chosen[k] {
+			continue
+		}
+		for _, p := range d.parts {
+			first := p.first
+			for _, s := range p.Splits {
+				if s.Name == name {
+					r.files = append(r.files, source{p, s, first})
+				}
+				first += s.Rows
+			}
+		}
+	}
+	return r, nil
 }
 
 // Next fills rows with the next batch and reuses the memory of rows. A batch has at most
-// arrowio.RowsBatch rows, all of one split. Next returns io.EOF after the last batch. It
-// checks the digest of a file before it returns the file's last batch, so a corrupt file
-// may give wrong rows, but never its last batch.
+// arrowio.RowsBatch rows, all of one split and one day. Next returns io.EOF after the last
+// batch. It checks the digest of a file before it returns the file's last batch, so a
+// corrupt file may give wrong rows, but never its last batch.
 func (r *Reader) Next(rows *model.Rows) error {
-	for ; r.split < len(r.d.Splits); r.split++ {
-		split := &r.d.Splits[r.split]
-		switch {
-		case !r.chosen[r.split]:
-		case r.file == nil && r.skip >= split.Rows:
-			r.skip -= split.Rows
-		default:
-			err := r.next(split, rows)
-			if err != io.EOF {
-				return err
-			}
+	for ; len(r.files) > 0; r.files = r.files[1:] {
+		file := &r.files[0]
+		if r.file == nil && r.skip >= file.Rows {
+			r.skip -= file.Rows
+			continue
 		}
-		r.first += split.Rows
+		if err := r.next(file, rows); err != io.EOF {
+			return err
+		}
 	}
 	return io.EOF
 }
 
-// next is like Next for one split.
-func (r *Reader) next(split *Split, rows *model.Rows) error {
-	path := r.d.path(split.File)
+// next is like Next for one file.
+func (r *Reader) next(in *source, rows *model.Rows) error {
 	if r.ended {
 		r.ended = false
 		return io.EOF
 	}
 	if r.file == nil {
-		if err := r.open(split, path); err != nil {
+		if err := r.open(in); err != nil {
 			return err
 		}
 	}
@@ -81,20 +98,20 @@ func (r *Reader) next(split *Split, rows *model.Rows) error {
 		switch {
 		case err == io.EOF:
 			defer r.Close()
-			return r.check(split, path)
+			return r.check(in)
 		case err != nil:
-			return fmt.Errorf("%s: %w", path, err)
+			return fmt.Errorf("%s: %w", in.path(), err)
 		}
 		r.read += int64(rows.Len())
 		for i, label := range rows.Label {
-			rows.Number[i] += r.first
+			rows.Number[i] += in.first
 			r.labels += int64(label)
 		}
-		if r.read > split.Rows {
-			return fault.Inputf("%s has more rows than the %d in %s", path, split.Rows, ManifestName)
+		if r.read > in.Rows {
+			return fault.Inputf("%s has more rows than the %d in %s", in.path(), in.Rows, ManifestName)
 		}
-		if r.read == split.Rows {
-			if err := r.finish(split, path); err != nil {
+		if r.read == in.Rows {
+			if err := r.finish(in); err != nil {
 				return err
 			}
 		}
@@ -108,41 +125,42 @@ func (r *Reader) next(split *Split, rows *model.Rows) error {
 }
 
 // finish reads what follows the last row of a split, checks the file and closes it.
-func (r *Reader) finish(split *Split, path string) error {
+func (r *Reader) finish(in *source) error {
 	defer r.Close()
 	var rest model.Rows
 	switch err := r.rows.Next(&rest); {
 	case err == nil:
-		return fault.Inputf("%s has more rows than the %d in %s", path, split.Rows, ManifestName)
+		return fault.Inputf("%s has more rows than the %d in %s", in.path(), in.Rows, ManifestName)
 	case err != io.EOF:
-		return fmt.Errorf("%s: %w", path, err)
+		return fmt.Errorf("%s: %w", in.path(), err)
 	}
-	if err := r.check(split, path); err != io.EOF {
+	if err := r.check(in); err != io.EOF {
 		return err
 	}
 	r.ended = true
 	return nil
 }
 
-func (r *Reader) open(split *Split, path string) error {
-	file, err := r.d.open(split.File.File)
+func (r *Reader) open(in *source) error {
+	file, err := in.open(in.Split.File.File)
 	if err != nil {
 		return err
 	}
 	r.file, r.digest, r.read, r.labels = file, nil, 0, 0
-	var in io.Reader = newSeeker(file)
+	var bytes io.Reader = newSeeker(file)
 	if r.skip == 0 {
 		r.digest = sha256.New()
-		in = bufio.NewReaderSize(io.TeeReader(file, r.digest), 1<<18)
+		bytes = bufio.NewReaderSize(io.TeeReader(file, r.digest), 1<<18)
 	}
-	r.rows, err = arrowio.NewRowReader(in)
-	if err == nil && (r.rows.Numbered() || !slices.Equal(r.rows.Fields(), r.d.Fields()) || !slices.Equal(r.rows.Sizes(), r.d.FieldDims())) {
+	r.rows, err = arrowio.NewRowReader(bytes)
+	if err == nil && (r.rows.Numbered() || !slices.Equal(r.rows.Fields(), in.fieldNames()) || !slices.Equal(r.rows.Sizes(), in.fieldSizes())) {
 		err = fault.Inputf("the names or sizes of the fields are not those in %s", ManifestName)
 	}
-	if err == nil && !sameInputs(r.rows.Dense(), r.d.Dense) {
+	if err == nil && !sameInputs(r.rows.Dense(), in.Dense) {
 		err = fault.Inputf("the names of the dense inputs are not those in %s", ManifestName)
 	}
 	if err == nil {
+		r.rows.Widen(r.d.FieldDims())
 		err = r.rows.Choose(r.d.inputs)
 	}
 	if err == nil && r.skip > 0 {
@@ -151,7 +169,7 @@ func (r *Reader) open(split *Split, path string) error {
 	}
 	if err != nil {
 		r.Close()
-		return fmt.Errorf("%s: %w", path, err)
+		return fmt.Errorf("%s: %w", in.path(), err)
 	}
 	return nil
 }
@@ -162,18 +180,18 @@ func sameInputs(names []string, inputs []dense.Input) bool {
 
 // check checks the file of a split after its last row, and returns io.EOF if it is
 // correct. If the start of the file was skipped, check compares only the number of rows.
-func (r *Reader) check(split *Split, path string) error {
+func (r *Reader) check(in *source) error {
 	if r.digest == nil {
-		if r.read != split.Rows {
-			return fault.Inputf("%s has %d rows, but %s states %d", path, r.read, ManifestName, split.Rows)
+		if r.read != in.Rows {
+			return fault.Inputf("%s has %d rows, but %s states %d", in.path(), r.read, ManifestName, in.Rows)
 		}
 		return io.EOF
 	}
-	if hex.EncodeToString(r.digest.Sum(nil)) != split.SHA256 {
-		return corrupt(path)
+	if hex.EncodeToString(r.digest.Sum(nil)) != in.SHA256 {
+		return corrupt(in.path())
 	}
-	if r.read != split.Rows || r.labels != split.Positives {
-		return fault.Inputf("%s has %d rows, %d with label 1, but %s states %d and %d", path, r.read, r.labels, ManifestName, split.Rows, split.Positives)
+	if r.read != in.Rows || r.labels != in.Positives {
+		return fault.Inputf("%s has %d rows, %d with label 1, but %s states %d and %d", in.path(), r.read, r.labels, ManifestName, in.Rows, in.Positives)
 	}
 	return io.EOF
 }

@@ -48,7 +48,7 @@ func Predict(ctx context.Context, m *model.Model, source model.RowSource, thread
 			group.Go(func() error {
 				for r := range part.Len() {
 					if err := m.CheckRow(part.Row(r)); err != nil {
-						return fmt.Errorf("row %d: %w", part.Number[r], err)
+						return fmt.Errorf("%s: %w", model.RowName(part.Number[r]), err)
 					}
 				}
 				scorer.Logits(p.Logits[from+first:from+end], &part)
@@ -60,7 +60,7 @@ func Predict(ctx context.Context, m *model.Model, source model.RowSource, thread
 		}
 		for i, logit := range p.Logits[from:] {
 			if math.IsNaN(logit) || math.IsInf(logit, 0) {
-				return fmt.Errorf("row %d: the logit is %g", rows.Number[i], logit)
+				return fmt.Errorf("%s: the logit is %g", model.RowName(rows.Number[i]), logit)
 			}
 		}
 		return nil

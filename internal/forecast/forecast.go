@@ -145,6 +145,9 @@ func Of(m *Measurement, audit Audit, cores int) *Forecast {
 	}
 	f.Seconds += f.AuditCoreHours * 3600 / float64(cores)
 	f.Walks = plan.Rows * int64(j.Spec.TaskOptions().Walks())
+	if j.Spec.Previous != nil {
+		f.Walks *= 2
+	}
 	// A worker holds the model's file and the model; a shard and its rows; for each
 	// thread, its sums and an index of the table; and the sums of all threads, before
 	// and after encoding.

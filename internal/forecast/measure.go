@@ -24,7 +24,7 @@ import (
 // space the rows and their sums took.
 type Measurement struct {
 	Job        *prepare.Job
-	ModelBytes int64 // size of the model's file
+	ModelBytes int64 // size of the model's file; in a paired job, of both models' files
 
 	Rows     int64         // rows that were computed
 	Took     time.Duration // time to compute Rows on all Threads
@@ -56,6 +56,9 @@ func Measure(ctx context.Context, p *prepare.Prepared, threads int, within time.
 		return nil, err
 	}
 	m := &Measurement{Job: p.Job, ModelBytes: p.Checkpoint.Size(), Threads: threads}
+	if e := p.Earlier; e != nil && e.Checkpoint != p.Checkpoint {
+		m.ModelBytes += e.Checkpoint.Size()
+	}
 	if m.occurrences, err = occurrences(p.Job); err != nil {
 		return nil, err
 	}
@@ -132,19 +135,24 @@ func (m *Measurement) PartialBytes(rows int64) int64 {
 }
 
 // SumsBytes returns the memory that the coordinator's sums take. With the rule
-// job.Overlap this includes the two halves that the rule compares.
+// job.Overlap this includes the two halves that the rule compares. In a paired job it
+// includes the sums of the first half of the rows, and the previous values.
 func (m *Measurement) SumsBytes() int64 {
 	shape := m.Job.Architecture.Shape()
 	bytes := 8*shape.Rows() + m.sumsBytes(shape.Entries())
 	if u := m.Job.Spec.Until; u != nil && u.Rule == job.Overlap {
 		bytes += 16 * shape.Entries()
 	}
+	if m.Job.Spec.Previous != nil {
+		const valueBytes = 8 + 7*4 // see tally.Values
+		bytes = 2*bytes + 8*shape.Rows() + valueBytes*shape.Entries()
+	}
 	return int64(bytes)
 }
 
 // sumsBytes returns the number of bytes of the sums of some entries.
 func (m *Measurement) sumsBytes(entries int) int {
-	return 8 * tally.Lists(m.Job.Sampling().Within()) * entries
+	return 8 * tally.Lists(m.Job.Sampling().Form(m.Job.Architecture.Fields())) * entries
 }
 
 // compute computes rows until the time is up, and at least one row. It notes the speed.
@@ -154,12 +162,20 @@ func (m *Measurement) compute(ctx context.Context, p *prepare.Prepared, rows *mo
 	defer stop()
 	var done atomic.Int64
 	begun, used := time.Now(), cputime.Process()
-	partial, err := shapley.Estimate(timed, shapley.Game{Model: p.Model, Baseline: p.Baseline}, shapley.Options{Options: p.Spec.TaskOptions(), Seed: p.Spec.Seed}, rows, m.Threads, func(n int) {
+	progress := func(n int) {
 		done.Add(int64(n))
 		if time.Since(begun) > within {
 			stop()
 		}
-	})
+	}
+	var partial *tally.Partial
+	var err error
+	game, options := shapley.Game{Model: p.Model, Baseline: p.Baseline}, shapley.Options{Options: p.Spec.TaskOptions(), Seed: p.Spec.Seed}
+	if e := p.Earlier; e != nil {
+		partial, err = shapley.EstimatePair(timed, game, shapley.Game{Model: e.Model, Baseline: e.Baseline}, options, rows, m.Threads, progress)
+	} else {
+		partial, err = shapley.Estimate(timed, game, options, rows, m.Threads, progress)
+	}
 	m.Rows, m.Took, m.CPU = done.Load(), max(time.Since(begun), time.Microsecond), cputime.Process()-used
 	if err != nil && (ctx.Err() != nil || timed.Err() == nil) {
 		return nil, cmp.Or(ctx.Err(), err)

@@ -133,7 +133,7 @@ func (r *rawImport) setLayout(names []string, comma bool, path string) (*place, 
 	where := &place{columns: len(names)}
 	if f.columns == nil {
 		var err error
-		if names, err = where.add(names, path, r.config.Vocabulary == nil); err != nil {
+		if names, err = where.add(names, path, r.counts()); err != nil {
 			return nil, err
 		}
 	}
@@ -163,7 +163,7 @@ func (r *rawImport) newBlockParser() *blockParser {
 	if r.layout.comma {
 		separator = ','
 	}
-	return &blockParser{parser: newRowParser(r.layout, r.config.Vocabulary == nil),
+	return &blockParser{parser: newRowParser(r.layout, r.counts()),
 		records: rawtext.Records{Separator: separator, Quotes: r.layout.comma && r.layout.columns == nil}}
 }
 

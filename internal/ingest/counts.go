@@ -180,7 +180,7 @@ func (r *rawImport) count() (spills []string, kept bool, err error) {
 // the spills to rec.
 func (r *rawImport) countGroup(rec *record, first, last int) error {
 	// The other half of the memory is for blocks and garbage.
-	limit := r.config.Memory / 2 / int64(r.workers)
+	limit := (r.config.Memory - r.held) / 2 / int64(r.workers)
 	counters, parsers := make([]*vocabulary.Counter, r.workers), make([]*blockParser, r.workers)
 	for i := range counters {
 		counters[i] = vocabulary.NewCounter(r.folder, fmt.Sprintf("%d-%d", rec.Made, i), len(r.layout.fields), limit)

@@ -41,7 +41,8 @@ type RawConfig struct {
 	Stdin      io.Reader          // content of the file Stdin; copied to disk if there are two scans
 	MinCount   int64              // a value that occurs in fewer rows gets the id of unseen values; less than 1 means 1
 	Counted    string             // CountTrain or CountAll; "" means CountTrain
-	Vocabulary *vocabulary.Mapper // if set, it determines the ids, and values are not counted
+	Vocabulary *vocabulary.Mapper // if set, it determines the ids, and values are not counted unless Grow is true
+	Grow       bool               // with Vocabulary: new values are counted, and those with at least MinCount rows get ids after the others of their field
 	Sizes      []int              // if set, the sizes that the fields must have, which are those of a model
 	Split      string             // train:val:test; "" means "8:1:1"
 	Seed       uint64             // seed of the split
@@ -91,7 +92,9 @@ func (c *RawConfig) fill() error {
 // rawImport is one run of ImportRaw.
 type rawImport struct {
 	*scans
-	config  RawConfig
+	config  RawConfig // Vocabulary is nil once a grown vocabulary has replaced it
+	mapped  bool      // there is an earlier vocabulary
+	held    int64     // memory of the vocabulary while values are counted, bytes
 	ratio   *ratio
 	workers int
 	paths   []string
@@ -105,7 +108,9 @@ type rawImport struct {
 // ImportRaw makes a dataset of raw values. If Vocabulary is set, it determines the ids, and
 // one scan encodes the rows. Otherwise a first scan counts the values of each field. The
 // values with at least MinCount rows have the ids from 0 in byte order, and the last id
-// stands for all other values.
+// stands for all other values. With Grow, the vocabulary keeps its ids, those of unseen
+// values included, and the new values with at least MinCount rows get the next ids in byte
+// order.
 //
 // A row's position counts over all files. The same rows give the same splits, ids and Arrow
 // files, however they are cut into files, and for any Memory and Workers.
@@ -122,13 +127,13 @@ func ImportRaw(ctx context.Context, config RawConfig) (*Summary, error) {
 	if config.Files, err = folders.Files(config.Files); err != nil {
 		return nil, err
 	}
-	r := &rawImport{config: config, workers: config.Workers, paths: config.Files, folder: countsFolder(config.Out)}
+	r := &rawImport{config: config, workers: config.Workers, paths: config.Files, folder: countsFolder(config.Out), mapped: config.Vocabulary != nil}
 	if r.ratio, err = parseRatio(config.Split, config.Seed); err != nil {
 		return nil, err
 	}
-	times := 2
-	if config.Vocabulary != nil {
-		times = 1
+	times := 1
+	if r.counts() {
+		times = 2
 	}
 	ctx, r.cancel = context.WithCancel(ctx)
 	defer r.cancel()
@@ -145,11 +150,14 @@ func ImportRaw(ctx context.Context, config RawConfig) (*Summary, error) {
 			r.opened.close()
 		}
 	}()
-	if config.Vocabulary != nil {
-		return r.withVocabulary(b)
+	if r.counts() {
+		return r.withCounts(b)
 	}
-	return r.withCounts(b)
+	return r.withVocabulary(b)
 }
+
+// counts reports whether a first scan counts values, which then get ids.
+func (r *rawImport) counts() bool { return !r.mapped || r.config.Grow }
 
 // openFirst opens the first file, which sets the layout.
 func (r *rawImport) openFirst() error {
@@ -244,6 +252,10 @@ func (r *rawImport) withCounts(b *builder) (_ *Summary, err error) {
 	if err := r.openFirst(); err != nil {
 		return nil, err
 	}
+	earlier, err := r.earlier()
+	if err != nil {
+		return nil, err
+	}
 	spills, kept, err := r.count()
 	if err != nil {
 		return nil, err
@@ -251,7 +263,13 @@ func (r *rawImport) withCounts(b *builder) (_ *Summary, err error) {
 	m := dataset.Manifest{IDs: dataset.RawStrings, MinCount: r.config.MinCount}
 	names := r.layout.fields
 	counts, err := b.writeVocabulary(r.ctx, &m, names, r.workers, func(j int, visit func([]byte, bool) error) error {
-		return vocabulary.Merge(spills, j, len(names), r.config.MinCount, func(value []byte) error { return visit(value, true) })
+		found := func(visit func([]byte) error) error {
+			return vocabulary.Merge(spills, j, len(names), r.config.MinCount, visit)
+		}
+		if earlier != nil {
+			return earlier[j].EachGrown(r.otherSpelling(), visit, found)
+		}
+		return found(func(value []byte) error { return visit(value, true) })
 	})
 	if err != nil {
 		return nil, err
@@ -259,9 +277,16 @@ func (r *rawImport) withCounts(b *builder) (_ *Summary, err error) {
 	if err := r.checkMemory(&m, counts); err != nil {
 		return nil, err
 	}
+	sizes, oov := make([]int, len(names)), make([]int, len(names))
+	for j, lines := range counts {
+		if sizes[j], oov[j] = lines+1, lines; earlier != nil {
+			sizes[j], oov[j] = max(earlier[j].Size(), lines), earlier[j].OOV()
+		}
+	}
+	earlier, r.config.Vocabulary = nil, nil // frees the memory
 	fields := make([]*vocabulary.Field, len(names))
 	for j := range fields {
-		if fields[j], err = b.loadField(m.Vocabulary[j], counts[j]); err != nil {
+		if fields[j], err = b.loadField(m.Vocabulary[j], sizes[j], oov[j]); err != nil {
 			return nil, err
 		}
 	}
@@ -270,6 +295,29 @@ func (r *rawImport) withCounts(b *builder) (_ *Summary, err error) {
 	}
 	return r.encode(b, &m, fields)
 }
+
+// earlier returns the fields of the vocabulary that grows, or nil without a vocabulary.
+func (r *rawImport) earlier() ([]*vocabulary.Field, error) {
+	if !r.mapped {
+		return nil, nil
+	}
+	fields, err := r.config.Vocabulary.Choose(r.layout.fields, nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range fields {
+		r.held += f.Bytes()
+	}
+	if r.held > r.config.Memory/2 {
+		return nil, fault.Setting(fault.Usagef("the vocabulary needs %d MiB of memory, but the limit is %d MiB: raise the limit to at least twice the memory of the vocabulary", r.held>>20, r.config.Memory>>20),
+			MemorySetting)
+	}
+	return fields, nil
+}
+
+// otherSpelling reports whether a whole number has the id of its other spelling if the
+// vocabulary has only that, see vocabulary.NewLookup.
+func (r *rawImport) otherSpelling() bool { return r.mapped && r.config.Format.columns == nil }
 
 // checkMemory returns an error if the vocabulary needs more memory than the limit. counts
 // is the number of values of each field.
@@ -342,7 +390,7 @@ func (r *rawImport) encode(out *builder, m *dataset.Manifest, fields []*vocabula
 	work := func(worker int, b *block) error {
 		if parsers[worker] == nil {
 			parsers[worker] = r.newBlockParser()
-			lookups[worker] = vocabulary.NewLookup(fields, r.config.Vocabulary != nil && r.config.Format.columns == nil)
+			lookups[worker] = vocabulary.NewLookup(fields, r.otherSpelling())
 		}
 		for len(b.splits) < len(names) {
 			b.splits = append(b.splits, columns{ids: make([][]int32, len(fields)), dense: make([][]float32, len(r.layout.inputs))})
@@ -382,7 +430,7 @@ func (r *rawImport) encode(out *builder, m *dataset.Manifest, fields []*vocabula
 		m.Dense = writers[0].described()
 	}
 	summary, err := r.commit(out, m, r.ratio)
-	if err == nil && r.config.Vocabulary != nil {
+	if err == nil && r.mapped {
 		for j, f := range fields {
 			unseen := int64(0)
 			for _, s := range out.splits {

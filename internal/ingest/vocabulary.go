@@ -91,13 +91,13 @@ func ReadVocabulary(path string, memory int64, oov string) (*vocabulary.Mapper, 
 	return d.Mapper()
 }
 
-// loadField reads the vocabulary file f of a field with the given number of values, which
-// was just written.
-func (b *builder) loadField(f dataset.File, values int) (*vocabulary.Field, error) {
+// loadField reads the vocabulary file f of a field, which was just written. size is the
+// number of ids, and oov the id of unseen values or -1.
+func (b *builder) loadField(f dataset.File, size, oov int) (*vocabulary.Field, error) {
 	file, err := os.Open(b.join(f.File))
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	return vocabulary.ReadField(file, values+1, values, f.Bytes)
+	return vocabulary.ReadField(file, size, oov, f.Bytes)
 }

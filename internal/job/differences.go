@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -21,6 +22,12 @@ func Differences(a, b *Spec) (list []Difference) {
 		}
 	}
 	digest := func(text string) string { return text[:min(12, len(text))] }
+	previous := func(p *Previous) string { // the scores determine the rest
+		if p == nil {
+			return "none"
+		}
+		return digest(p.Values)
+	}
 	until := func(u *Until) string {
 		if u == nil {
 			return "none"
@@ -29,9 +36,11 @@ func Differences(a, b *Spec) (list []Difference) {
 	}
 	add("model", digest(a.Model), digest(b.Model))
 	add("dataset", digest(a.Dataset), digest(b.Dataset))
+	add("days", len(a.Days), len(b.Days))
 	add("splits", strings.Join(a.Splits, ","), strings.Join(b.Splits, ","))
 	add("sample", a.Sample, b.Sample)
 	add("baseline", a.Baseline, b.Baseline)
+	add("baseline values", cmp.Or(digest(a.BaselineValues), "computed"), cmp.Or(digest(b.BaselineValues), "computed"))
 	others := b.Settings()
 	for i, s := range a.Settings() {
 		add(s.Name, s.Value(), others[i].Value())
@@ -40,5 +49,6 @@ func Differences(a, b *Spec) (list []Difference) {
 	add("kernel", a.Kernel, b.Kernel)
 	add("until", until(a.Until), until(b.Until))
 	add("audit", a.Audit, b.Audit)
+	add("previous scores", previous(a.Previous), previous(b.Previous))
 	return list
 }

@@ -11,6 +11,7 @@ type (
 	Inventory struct {
 		Tasks, Results, Quarantined []int
 		Stuck                       []int // those Tasks that no worker holds and no worker will get
+		Slow                        []int // those Tasks whose workers have been silent for so long that other workers may compute them too
 	}
 	// Published means that the task of a shard is stored.
 	Published struct{ Shard int }
@@ -21,6 +22,14 @@ type (
 	Unusable struct {
 		Shard   int
 		Partial string // name of the partial, "" if unknown
+		Why     string
+	}
+	// Foreign means that a stored result or quarantine was written by a build with another
+	// protocol. It says nothing about the shard and counts as no try.
+	Foreign struct {
+		Shard   int
+		Aside   bool   // it is a quarantine
+		Partial string // name of the result's partial, "" if unknown
 		Why     string
 	}
 	// Due means that it is time for another checkpoint.
@@ -97,6 +106,8 @@ func shardOf(e Event) (shard int, named bool) {
 	case Merged:
 		return e.Result.Shard, true
 	case Unusable:
+		return e.Shard, true
+	case Foreign:
 		return e.Shard, true
 	case Quarantine:
 		return e.Shard, true

@@ -21,24 +21,50 @@ type Spec struct {
 	Sample   float64  `json:"sample"`   // scored portion of the rows, (0, 1]
 	Baseline string   `json:"baseline"` // what a dropped entry reads: zero or codebook
 
-	estimator.Options // with Until, Passes is the largest number of passes
+	estimator.Options // with Until and without Previous, Passes is the largest number of passes
 
 	Seed   uint64  `json:"seed"`
 	Kernel string  `json:"kernel"`          // the float32 kernel that computes the job; other kernels give results that differ in the last bits
 	Until  *Until  `json:"until,omitempty"` // nil = all rows and passes, in one round
 	Audit  float64 `json:"audit,omitempty"` // portion of the rows on which multilinear is compared with walks; 0 = no audit
+
+	Days           []string  `json:"days,omitempty"`            // digests of the datasets of which Dataset consists; nil = Dataset is a single folder
+	BaselineValues string    `json:"baseline_values,omitempty"` // SHA-256 of the baseline's bytes, if the baseline does not follow from model and dataset
+	Previous       *Previous `json:"previous,omitempty"`        // what a paired job corrects; nil = the job is not paired
+}
+
+// Previous identifies the previous values that a paired job corrects. A paired job computes
+// the previous model and the new model on each sampled row, with the same random numbers. The
+// mean difference of their contributions corrects the previous values.
+type Previous struct {
+	Model    string `json:"model"`    // SHA-256 of the previous model's canonical bytes
+	Baseline string `json:"baseline"` // SHA-256 of the bytes of the previous model's baseline
+	Values   string `json:"values"`   // SHA-256 of the file with the previous values
+	// Generation is the number of paired jobs since the last full one, this job included, at
+	// least 1. It selects the sample, so that each generation scores other rows.
+	Generation int `json:"generation"`
 }
 
 // SpecVersion changes when the same spec would give other bytes.
 const SpecVersion = 2
 
-// TaskOptions returns the options of a task: with Until it is one pass.
+// TaskOptions returns the options of a task. With Until a task is one pass, except in a
+// paired job, whose tasks have all passes.
 func (s *Spec) TaskOptions() estimator.Options {
 	o := s.Options
-	if s.Until != nil {
+	if s.Until != nil && s.Previous == nil {
 		o.Passes = 1
 	}
 	return o
+}
+
+// Generation returns the number of paired jobs since the last full one, this job included;
+// 0 = the job is not paired.
+func (s *Spec) Generation() int {
+	if s.Previous == nil {
+		return 0
+	}
+	return s.Previous.Generation
 }
 
 // ID returns the job's identity: 20 hexadecimal digits of the SHA-256 of the
@@ -72,8 +98,9 @@ type Place struct {
 }
 
 // Task is the unit of work, of retry and of identity. It covers all passes over the rows
-// of one shard, or a single pass in a job with Until.
+// of one shard, or a single pass in a job with Until that is not paired.
 type Task struct {
+	Protocol int    `json:"protocol"` // of the build that wrote the message; package bus sets it
 	Job      string `json:"job"`
 	Shard    int    `json:"shard"`
 	Spec     Spec   `json:"spec"`
@@ -83,28 +110,33 @@ type Task struct {
 	Place    Place  `json:"place,omitzero"` // where the rows are, for plans with InPlace; empty if Data is set
 	Model    Blob   `json:"model"`          // the whole checkpoint, as safetensors
 	Baseline Blob   `json:"baseline"`       // m*d little-endian float32
+	// The previous model and its baseline, in the same forms; empty unless the job is paired.
+	PreviousModel    Blob `json:"previous_model,omitzero"`
+	PreviousBaseline Blob `json:"previous_baseline,omitzero"`
 }
 
 // Result describes a finished task.
 type Result struct {
-	Job     string  `json:"job"`
-	Shard   int     `json:"shard"`
-	Rows    int64   `json:"rows"`
-	Partial Blob    `json:"partial"`
-	Kernel  string  `json:"kernel"`
-	Worker  string  `json:"worker"`  // name of the worker, for people
-	Seconds float64 `json:"seconds"` // wall time of the computation
-	CPU     float64 `json:"cpu"`     // core-seconds of the computation
+	Protocol int     `json:"protocol"` // of the build that wrote the message; package bus sets it
+	Job      string  `json:"job"`
+	Shard    int     `json:"shard"`
+	Rows     int64   `json:"rows"`
+	Partial  Blob    `json:"partial"`
+	Kernel   string  `json:"kernel"`
+	Worker   string  `json:"worker"`  // name of the worker, for people
+	Seconds  float64 `json:"seconds"` // wall time of the computation
+	CPU      float64 `json:"cpu"`     // core-seconds of the computation
 }
 
 // Quarantine sets a task aside, because its shard or model cannot be computed and another
 // try would fail in the same way. If Lost is set, the reason is that stored data that the
 // task needs is missing or changed, and the coordinator has to store it again first.
 type Quarantine struct {
-	Job    string `json:"job"`
-	Shard  int    `json:"shard"`
-	Reason string `json:"reason"`         // one line that names the row or tensor and the problem
-	Input  bool   `json:"input"`          // the input is at fault; false = the task was tried too often
-	Lost   bool   `json:"lost,omitempty"` // stored data is missing or changed
-	Worker string `json:"worker"`
+	Protocol int    `json:"protocol"` // of the build that wrote the message; package bus sets it
+	Job      string `json:"job"`
+	Shard    int    `json:"shard"`
+	Reason   string `json:"reason"`         // one line that names the row or tensor and the problem
+	Input    bool   `json:"input"`          // the input is at fault; false = the task was tried too often
+	Lost     bool   `json:"lost,omitempty"` // stored data is missing or changed
+	Worker   string `json:"worker"`
 }

@@ -143,6 +143,8 @@ func (m *Machine) Step(e Event) []Action {
 		actions = m.result(e)
 	case Unusable:
 		actions = m.unusable(e)
+	case Foreign:
+		actions = m.foreign(e)
 	case Merged:
 		m.merge(e.Result)
 	case Quarantine:
@@ -206,6 +208,25 @@ func (m *Machine) unusable(e Unusable) []Action {
 	return append([]Action{discard}, m.retry(e.Shard, "its result is unusable: "+e.Why)...)
 }
 
+// foreign deletes a result or a quarantine of a build with another protocol. The shard is
+// computed again unless it is merged.
+func (m *Machine) foreign(e Foreign) []Action {
+	var actions []Action
+	s := m.state[e.Shard]
+	switch {
+	case e.Aside:
+		actions = []Action{Readmit{e.Shard}}
+	case s == merging || s == merged: // the stored result is by now the one that was merged
+		return []Action{Ignore{e.Shard, e.Why}}
+	default:
+		actions = []Action{Discard{e.Shard, e.Partial, e.Why}}
+	}
+	if s != merging && s != merged && s != saved && (s != quarantined || e.Aside) {
+		m.republish(e.Shard)
+	}
+	return actions
+}
+
 // retry publishes a shard again, or quarantines it after too many tries.
 func (m *Machine) retry(shard int, why string) []Action {
 	m.tries[shard]++
@@ -244,7 +265,8 @@ func (m *Machine) quarantine(q Quarantine) []Action {
 // inventory compares what is stored with what should be stored.
 func (m *Machine) inventory(inv Inventory) []Action {
 	n := len(m.state)
-	tasks, results, aside, stuck := shardsOf(n, inv.Tasks), shardsOf(n, inv.Results), shardsOf(n, inv.Quarantined), shardsOf(n, inv.Stuck)
+	tasks, results, aside := shardsOf(n, inv.Tasks), shardsOf(n, inv.Results), shardsOf(n, inv.Quarantined)
+	stuck, slow := shardsOf(n, inv.Stuck), shardsOf(n, inv.Slow)
 	var actions []Action
 	reread := false
 	for shard, s := range m.state[:m.limit] {
@@ -268,6 +290,9 @@ func (m *Machine) inventory(inv Inventory) []Action {
 		case s == open && m.twice(shard, stuck.Has(shard)):
 			actions = append(actions, Withdraw{shard})
 			actions = append(actions, m.retry(shard, "its task is stored, but nobody gets it")...)
+		case s == open && slow.Has(shard): // this is not a failure, so it does not count as a try
+			actions = append(actions, Withdraw{shard})
+			m.republish(shard)
 		}
 	}
 	m.started = true

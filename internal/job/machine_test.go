@@ -44,7 +44,7 @@ func TestTranscripts(t *testing.T) {
 				m = NewMachine(&Spec{Kernel: "k1"}, plan, limits, done)
 				return fmt.Sprintf("%d shards are in the checkpoint\n", done.Len())
 			case "inventory":
-				return describe(m.Step(Inventory{list(d, "tasks"), list(d, "results"), list(d, "quarantined"), list(d, "stuck")}))
+				return describe(m.Step(Inventory{list(d, "tasks"), list(d, "results"), list(d, "quarantined"), list(d, "stuck"), list(d, "slow")}))
 			case "published":
 				return describe(m.Step(Published{shard}))
 			case "result":
@@ -60,6 +60,11 @@ func TestTranscripts(t *testing.T) {
 				return describe(m.Step(Merged{Result{Shard: shard, Partial: Blob{Name: partial, Bytes: bytes}}}))
 			case "unusable":
 				return describe(m.Step(Unusable{shard, partial, d.Input}))
+			case "foreign":
+				if d.HasArg("aside") {
+					partial = ""
+				}
+				return describe(m.Step(Foreign{Shard: shard, Aside: d.HasArg("aside"), Partial: partial, Why: d.Input}))
 			case "due":
 				return describe(m.Step(Due{}))
 			case "saved":
@@ -162,6 +167,8 @@ func TestIdentity(t *testing.T) {
 		"splits": func(s *Spec) { s.Splits = []string{"train", "val"} }, "sample": func(s *Spec) { s.Sample = 0.5 },
 		"baseline": func(s *Spec) { s.Baseline = "codebook" }, "seed": func(s *Spec) { s.Seed = 2 }, "kernel": func(s *Spec) { s.Kernel = "l" },
 		"audit": func(s *Spec) { s.Audit = .01 }, "until": func(s *Spec) { s.Until = &Until{Rule: Paper, Bound: .01} },
+		"days": func(s *Spec) { s.Days = []string{"e"} }, "baseline values": func(s *Spec) { s.BaselineValues = "b" },
+		"previous": func(s *Spec) { s.Previous = &Previous{Generation: 1} },
 	} {
 		other := base
 		change(&other)

@@ -9,7 +9,7 @@ import (
 type Plan struct {
 	Rows         int64   `json:"rows"`             // rows to score; with Rounds, the sum over all rounds
 	RowsPerShard int64   `json:"rows_per_shard"`   // most rows of a shard; the last shard, and shards of small rounds, may have fewer
-	Rounds       []Round `json:"rounds,omitempty"` // rounds of a job with Until; nil = one round of all rows and passes
+	Rounds       []Round `json:"rounds,omitempty"` // rounds of a job with Until or of a paired job; nil = one round of all rows and passes
 	// InPlace means that shards are not sent: workers read the rows from their dataset.
 	InPlace bool `json:"in_place,omitempty"`
 }
@@ -18,6 +18,10 @@ type Plan struct {
 // to continue: one pass over some rows. The rounds of pass 0 are disjoint portions of the
 // rows. Each doubles the number of scored rows (see Portion), and together they contain
 // all rows. Each later round is another pass over all rows.
+//
+// In a paired job all rounds are portions, and a round has all passes over its rows. A
+// paired job without Until has two rounds, the halves of its sample. It always computes
+// both.
 type Round struct {
 	Rows int64 `json:"rows"`
 	Pass int   `json:"pass"`
@@ -77,7 +81,7 @@ func (p *Plan) Check(columns int) error {
 func (p *Plan) rounds() int { return max(1, len(p.Rounds)) }
 
 // round returns the rows of a round and the rows of each of its shards. In a job with
-// Until a round is cut into at least shardsLeast shards if it has that many rows, so that
+// rounds a round is cut into at least shardsLeast shards if it has that many rows, so that
 // there are enough for all workers.
 func (p *Plan) round(round int) (rows, perShard int64) {
 	if len(p.Rounds) == 0 {

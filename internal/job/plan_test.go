@@ -78,13 +78,13 @@ func TestDoubles(t *testing.T) {
 func TestUntilRefusals(t *testing.T) {
 	for name, u := range map[string]Until{
 		"rule": {Rule: "ranks", Bound: .5}, "bound without rule": {Bound: .5, Seconds: 1}, "sparsity of paper": {Rule: Paper, Bound: .5, Sparsity: .5},
-		"bound": {Rule: Paper, Bound: 1}, "sparsity": {Rule: Overlap, Bound: .5, Sparsity: 1}, "nothing": {}, "time": {Seconds: -1},
+		"bound": {Rule: Paper, Bound: 1}, "sparsity": {Rule: Overlap, Bound: .5, Sparsity: 1}, "sparsity of error": {Rule: Error, Bound: .5, Sparsity: .5}, "nothing": {}, "time": {Seconds: -1},
 	} {
 		if u.Validate(1) == nil {
 			t.Errorf("%s: %+v is valid", name, u)
 		}
 	}
-	for _, u := range []Until{{Rule: Paper}, {Rule: Overlap}, {Seconds: 1}, {Rule: Overlap, Bound: .5, Sparsity: .99, Seconds: 3}} {
+	for _, u := range []Until{{Rule: Paper}, {Rule: Overlap}, {Rule: Error}, {Seconds: 1}, {Rule: Overlap, Bound: .5, Sparsity: .99, Seconds: 3}} {
 		u.SetDefaults()
 		if err := u.Validate(MaxUntilPasses); err != nil {
 			t.Errorf("%+v: %v", u, err)

@@ -15,10 +15,14 @@ const (
 	// agree if, when each half is used to prune to Sparsity, the two sets of kept entries
 	// have more than the portion Bound in common.
 	Overlap = "overlap"
+	// Error ends the job when the root mean square of the standard errors is below Bound
+	// times that of the values. In a paired job these are the errors as an estimate of
+	// what a full job would compute.
+	Error = "error"
 )
 
 // Rules returns the names of all rules.
-func Rules() []string { return []string{Paper, Overlap} }
+func Rules() []string { return []string{Paper, Overlap, Error} }
 
 // Until says when a job ends before all its rows and passes are done. It is applied to
 // the sums at the end of each round.
@@ -40,6 +44,7 @@ const (
 	PaperBound   = 0.01
 	OverlapBound = 0.8
 	AtSparsity   = 0.9
+	ErrorBound   = 0.05
 )
 
 // SetDefaults gives every field that Rule needs and that is zero its default.
@@ -55,6 +60,10 @@ func (u *Until) SetDefaults() {
 		}
 		if u.Sparsity == 0 {
 			u.Sparsity = AtSparsity
+		}
+	case Error:
+		if u.Bound == 0 {
+			u.Bound = ErrorBound
 		}
 	}
 }
@@ -82,4 +91,4 @@ func (u *Until) Validate(passes int) error {
 }
 
 // Portioned reports whether the job may end before every row has had a pass.
-func (u *Until) Portioned() bool { return u.Rule == Overlap || u.Seconds > 0 }
+func (u *Until) Portioned() bool { return u.Rule == Overlap || u.Rule == Error || u.Seconds > 0 }

@@ -36,6 +36,8 @@ type world struct {
 	queue  []int // shards to be published
 	ended  Action
 	deaths int
+
+	foreign int // how often workers with another protocol may still interfere
 }
 
 func (w *world) begin() {
@@ -48,10 +50,44 @@ func (w *world) begin() {
 func (w *world) reread() {
 	w.inbox = nil
 	for _, shard := range slices.Sorted(maps.Keys(w.results)) {
-		w.inbox = append(w.inbox, w.results[shard])
+		w.inbox = append(w.inbox, eventOf(w.results[shard]))
 	}
 	for _, shard := range slices.Sorted(maps.Keys(w.aside)) {
-		w.inbox = append(w.inbox, w.aside[shard])
+		w.inbox = append(w.inbox, asideEventOf(w.aside[shard]))
+	}
+}
+
+// foreignMark marks the results and quarantines of workers with another protocol.
+const foreignMark = "another protocol"
+
+func eventOf(r Result) Event {
+	if r.Kernel == foreignMark {
+		return Foreign{Shard: r.Shard, Partial: r.Partial.Name, Why: foreignMark}
+	}
+	return r
+}
+
+func asideEventOf(q Quarantine) Event {
+	if q.Reason == foreignMark {
+		return Foreign{Shard: q.Shard, Aside: true, Why: foreignMark}
+	}
+	return q
+}
+
+// interfere lets a worker with another protocol, which got a task from an older
+// coordinator, store something for a shard.
+func (w *world) interfere(shard int) {
+	w.foreign--
+	if rapid.Bool().Draw(w.T, "aside") {
+		if _, there := w.aside[shard]; !there {
+			w.aside[shard] = Quarantine{Shard: shard, Reason: foreignMark, Input: true}
+			w.inbox = append(w.inbox, asideEventOf(w.aside[shard]))
+		}
+	} else if _, there := w.results[shard]; !there {
+		w.attempt++
+		r := Result{Shard: shard, Kernel: foreignMark, Partial: Blob{Name: partialOf(shard, w.attempt), Bytes: 10}}
+		w.results[shard], w.partials[r.Partial.Name] = r, true
+		w.inbox = append(w.inbox, eventOf(r))
 	}
 }
 
@@ -147,8 +183,10 @@ func (w *world) work(shard int) {
 	switch how := rapid.IntRange(0, 9).Draw(w.T, "worker"); {
 	case how == 0: // the worker dies
 	case w.bad[shard]:
-		w.aside[shard] = Quarantine{Shard: shard, Reason: "bad", Input: true}
-		w.inbox = append(w.inbox, w.aside[shard])
+		if _, there := w.aside[shard]; !there {
+			w.aside[shard] = Quarantine{Shard: shard, Reason: "bad", Input: true}
+			w.inbox = append(w.inbox, w.aside[shard])
+		}
 		delete(w.tasks, shard)
 	default:
 		w.attempt++
@@ -177,7 +215,7 @@ func TestEveryShardIsMergedOnce(t *testing.T) {
 			plan: Plan{Rows: rapid.Int64Range(1, 40).Draw(t, "rows"), RowsPerShard: rapid.Int64Range(3, 9).Draw(t, "per shard")},
 			limits: Limits{Window: rapid.IntRange(1, 5).Draw(t, "window"), SaveEvery: rapid.IntRange(1, 5).Draw(t, "save every"), Tries: 50,
 				AllowQuarantined: rapid.Bool().Draw(t, "allow")},
-			deaths: rapid.IntRange(0, 6).Draw(t, "deaths")}
+			deaths: rapid.IntRange(0, 6).Draw(t, "deaths"), foreign: rapid.IntRange(0, 9).Draw(t, "foreign")}
 		if n := rapid.IntRange(0, 4).Draw(t, "rounds"); n > 0 {
 			w.plan.Rows = 0
 			for i := range n {
@@ -195,7 +233,7 @@ func TestEveryShardIsMergedOnce(t *testing.T) {
 			if steps > 5000 {
 				t.Fatalf("no end: %+v", w.m.Counts())
 			}
-			switch rapid.IntRange(0, 5).Draw(t, "next") {
+			switch rapid.IntRange(0, 6).Draw(t, "next") {
 			case 0, 1:
 				if len(w.inbox) > 0 {
 					e := w.inbox[0]
@@ -217,6 +255,10 @@ func TestEveryShardIsMergedOnce(t *testing.T) {
 				w.step(Due{})
 			case 5:
 				w.step(w.inventory())
+			case 6:
+				if w.foreign > 0 {
+					w.interfere(rapid.IntRange(0, w.plan.Shards()-1).Draw(t, "shard"))
+				}
 			}
 		}
 		w.check()

@@ -18,12 +18,13 @@ type Set struct {
 	tries       prometheus.Counter
 	blobs       *prometheus.CounterVec
 	job         jobSet
+	night       nightSet
 }
 
 // jobSet holds a coordinator's metrics of its job.
 type jobSet struct {
-	rows, rowsTotal, shards, shardsTotal, open, quarantined, epoch, checkpoint prometheus.Gauge
-	lag                                                                        prometheus.Histogram
+	rows, rowsTotal, shards, shardsTotal, open, quarantined, epoch, checkpoint, stalled prometheus.Gauge
+	lag                                                                                 prometheus.Histogram
 }
 
 // New returns an empty set. It includes metrics of the Go runtime and of the process.
@@ -79,6 +80,7 @@ type Job struct {
 	Quarantined         int
 	Epoch               int64
 	Checkpoint          time.Time // time of the last checkpoint; zero before the first
+	Stalled             bool      // no result came for a while, or no worker can compute the job
 }
 
 // Lead registers the metrics of a coordinator's job. Call it once, before Job and Merged.
@@ -97,6 +99,7 @@ func (s *Set) Lead() {
 		quarantined: gauge("quarantined_shards", "Shards in quarantine."),
 		epoch:       gauge("epoch", "Number of times that a coordinator took over the job."),
 		checkpoint:  gauge("checkpoint_timestamp_seconds", "Unix time of the last checkpoint, or 0 before the first. Its age is time() minus this value."),
+		stalled:     gauge("stalled", "Whether the job is stalled, 1 or 0: no result came for a while, or no worker can compute it."),
 		lag: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "shaver_merge_lag_seconds", Help: "Seconds from the storing of a result to its merge.",
 			Buckets: []float64{.01, .03, .1, .3, 1, 3, 10, 30, 100, 300, 1000},
@@ -113,6 +116,11 @@ func (s *Set) Job(j Job) {
 	} {
 		gauge.Set(float64(value))
 	}
+	stalled := 0.0
+	if j.Stalled {
+		stalled = 1
+	}
+	s.job.stalled.Set(stalled)
 	if !j.Checkpoint.IsZero() {
 		s.job.checkpoint.Set(float64(j.Checkpoint.UnixMilli()) / 1000)
 	}

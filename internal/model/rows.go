@@ -1,9 +1,25 @@
 package model
 
-import "context"
+import (
+	"context"
+	"fmt"
+)
 
-// RowSource calls each with batches of rows, in ascending order of their global numbers.
-// It stops when the rows end or when each returns an error, which it then returns. A batch
+// RowsPerDay is the largest number of rows of a dataset. In a window of days, the number of
+// a row is RowsPerDay times the first 26 bits of the digest of the row's day, plus the row's
+// number in that day. Hence it does not depend on the other days.
+const RowsPerDay = 1 << 37
+
+// RowName names a row by its number in messages. It names the day of a row in a window by
+// the first six hexadecimal digits of the day's digest.
+func RowName(number int64) string {
+	if number < RowsPerDay {
+		return fmt.Sprintf("row %d", number)
+	}
+	return fmt.Sprintf("row %d of the day %06x", number%RowsPerDay, number/RowsPerDay>>2)
+}
+
+// RowSource calls each with batches of rows, always in the same order. It stops when the rows end or when each returns an error, which it then returns. A batch
 // is valid only until each returns.
 type RowSource func(ctx context.Context, each func(*Rows) error) error
 
@@ -12,7 +28,7 @@ type RowSource func(ctx context.Context, each func(*Rows) error) error
 type Rows struct {
 	Fields   int       // m, the number of fields
 	Inputs   int       // k, the number of dense inputs; 0 without any
-	Number   []int64   // global row numbers in the dataset; they key all random draws for a row
+	Number   []int64   // row numbers in the dataset, see RowsPerDay; they key all random draws for a row
 	Label    []uint8   // 0 or 1
 	Features []int32   // [len, m], global ids
 	Dense    []float32 // [len, k], finite, in the order in which the model names its dense inputs

@@ -64,6 +64,8 @@ func New(c Config) (*Planted, error) {
 	return p, err
 }
 
+const outputBias = "_last_fc.bias"
+
 type tensor struct {
 	key    string
 	shape  []int
@@ -119,7 +121,7 @@ func (p *Planted) tensors(a *model.Architecture) []tensor {
 	}
 	return append(tensors,
 		tensor{"_last_fc.weight", []int{1, in}, normal(in, 2.2/math.Sqrt(float64(in)))},
-		tensor{"_last_fc.bias", []int{1}, []float32{-1.2}})
+		tensor{outputBias, []int{1}, []float32{-1.2}})
 }
 
 func littleEndian(values []float32) []byte {

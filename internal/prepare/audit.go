@@ -19,7 +19,7 @@ func (r Request) AuditRequests(scored float64) (requests [AuditEstimators][2]Req
 			sub := r
 			sub.Options = auditOptions(r.Options, by)
 			sub.Seed += uint64(1 + half)
-			sub.Sample, sub.MaxRows, sub.Until, sub.Audit = r.Audit*scored/2, 0, nil, 0
+			sub.Sample, sub.MaxRows, sub.Until, sub.Audit, sub.Previous = r.Audit*scored/2, 0, nil, 0, nil
 			requests[by][half] = sub
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"shaver/internal/job"
 	"shaver/internal/kernel"
 	"shaver/internal/model"
+	"shaver/internal/scores"
 	"shaver/internal/shard"
 	"shaver/internal/tally"
 )
@@ -42,6 +43,12 @@ type Request struct {
 	// estimators, the job's own included.
 	Audit float64
 
+	// BaselineValues holds what dropped entries read, [D], if the baseline does not follow
+	// from the model and the dataset; otherwise nil.
+	BaselineValues []float32
+	// Previous is what a paired job corrects; nil = the job is not paired.
+	Previous *Previous
+
 	RowsPerShard int64 // 0 = the coordinator chooses; see job.Sizing
 	InPlace      bool  // workers read the dataset from their stores, so shards are not sent
 }
@@ -57,6 +64,7 @@ type Job struct {
 	Baseline     []float32 // what a dropped entry reads, [m, d]
 	Architecture model.Architecture
 	Dataset      *dataset.Dataset
+	Previous     *scores.File // previous values that the job corrects; nil = the job is not paired
 }
 
 // Prepared is a job with its model in memory. A reference to the Job alone does not
@@ -65,6 +73,7 @@ type Prepared struct {
 	*Job
 	Checkpoint *checkpoint.Checkpoint
 	Model      *model.Model
+	Earlier    *Earlier // nil = the job is not paired
 }
 
 // New opens the model and returns the job that r asks for. It logs what it leaves out
@@ -96,6 +105,10 @@ func New(r Request, log *zap.Logger) (*Prepared, error) {
 	if err != nil {
 		return nil, err
 	}
+	earlier, err := r.earlier(ck, m)
+	if err != nil {
+		return nil, err
+	}
 	splits, err := r.splits(log)
 	if err != nil {
 		return nil, err
@@ -111,11 +124,20 @@ func New(r Request, log *zap.Logger) (*Prepared, error) {
 	j := &Job{
 		Spec: job.Spec{
 			Version: job.SpecVersion, Model: ck.Digest(), Dataset: r.Dataset.Digest(), Splits: splits, Sample: portion, Baseline: r.Baseline,
-			Options: r.Options, Seed: r.Seed, Kernel: kernel.Name(), Until: r.Until, Audit: r.Audit,
+			Options: r.Options, Seed: r.Seed, Kernel: kernel.Name(), Until: r.Until, Audit: r.Audit, Days: r.Dataset.DayDigests(),
 		},
-		Sample:   shard.NewSample(rows, portion, r.Seed),
 		Baseline: values, Architecture: m.Architecture, Dataset: r.Dataset,
 	}
+	if r.BaselineValues != nil {
+		j.Spec.BaselineValues = digest(values)
+	}
+	if r.Previous != nil {
+		if err := r.Previous.checkJob(&j.Spec, r.Dataset, rows); err != nil {
+			return nil, err
+		}
+		j.Spec.Previous, j.Previous = r.Previous.spec(), r.Previous.Scores
+	}
+	j.Sample = shard.SampleOf(&j.Spec, rows)
 	j.ID = j.Spec.ID()
 	j.Plan = r.plan(j)
 	if err := j.Plan.Check(m.Columns()); err != nil {
@@ -124,7 +146,7 @@ func New(r Request, log *zap.Logger) (*Prepared, error) {
 		}
 		return nil, fault.Inputf("the job is too large: %w", err)
 	}
-	return &Prepared{j, ck, m}, nil
+	return &Prepared{j, ck, m, earlier}, nil
 }
 
 // Spec returns the specification of the job that r asks for.
@@ -145,7 +167,9 @@ func (j *Job) WithPlan(plan job.Plan) *Job {
 
 // Sampling describes the sample from which the job's sums are computed.
 func (j *Job) Sampling() tally.Sampling {
-	return tally.NewSampling(j.Spec.TaskOptions(), j.Sample.Rows)
+	e := tally.NewSampling(j.Spec.TaskOptions(), j.Sample.Rows)
+	e.Paired = j.Spec.Previous != nil
+	return e
 }
 
 // Scan calls visit with all rows of the job's splits, in batches of at most 4096;
@@ -156,6 +180,11 @@ func (j *Job) Scan(ctx context.Context, visit func(*model.Rows) error) error {
 
 // validate checks the settings for a model with the given number of players.
 func (r *Request) validate(players int) error {
+	if r.Previous != nil {
+		if err := r.Previous.checkSettings(r); err != nil {
+			return err
+		}
+	}
 	if err := r.Options.Validate(1); err != nil { // wrong for every model
 		return fault.Usagef("%w", err)
 	}
@@ -168,10 +197,18 @@ func (r *Request) validate(players int) error {
 	if r.Audit != 0 && (!(r.Audit > 0 && r.Audit <= 1) || !r.Options.Traits().Draws) {
 		return fault.Usagef("audit %v with estimator %s: an audit needs estimator %s and a portion in (0, 1]", r.Audit, r.Options.Estimator, estimator.Multilinear)
 	}
-	if r.Until != nil {
-		if err := r.Until.Validate(r.Options.Passes); err != nil {
-			return fault.Usagef("%w", err)
-		}
+	if r.Until == nil {
+		return nil
+	}
+	passes := r.Options.Passes
+	if r.Previous != nil { // a round has all passes over its rows
+		passes = 1
+	}
+	if err := r.Until.Validate(passes); err != nil {
+		return fault.Usagef("%w", err)
+	}
+	if r.Previous != nil && r.Until.Rule == job.Paper {
+		return fault.Usagef("the stop rule %s does not apply to a job that corrects previous scores: use %s or %s", job.Paper, job.Overlap, job.Error)
 	}
 	return nil
 }
@@ -179,7 +216,14 @@ func (r *Request) validate(players int) error {
 // plan returns the plan of j, whose Spec and Sample are set.
 func (r *Request) plan(j *Job) job.Plan {
 	plan := job.Plan{Rows: j.Sample.Keep, RowsPerShard: r.RowsPerShard, InPlace: r.InPlace}
-	if r.Until != nil {
+	switch {
+	case r.Previous != nil:
+		portions := 2
+		if r.Until != nil {
+			portions = job.Portions(j.Sample.Keep)
+		}
+		plan.Rounds = j.Sample.Rounds(portions, 1)
+	case r.Until != nil:
 		portions := 1
 		if r.Until.Portioned() {
 			portions = job.Portions(j.Sample.Keep)
@@ -225,6 +269,15 @@ func (r *Request) splits(log *zap.Logger) ([]string, error) {
 // baseline returns what a dropped entry reads. A codebook weighs values by their
 // frequencies in train and val.
 func (r *Request) baseline(m *model.Model, log *zap.Logger) ([]float32, error) {
+	if r.BaselineValues != nil {
+		if len(r.BaselineValues) != m.Players() {
+			return nil, fault.Inputf("the baseline has %d values, expected %d, the number of players of a row", len(r.BaselineValues), m.Players())
+		}
+		if !slices.Contains(baseline.Names(), r.Baseline) {
+			return nil, fault.Usagef("baseline %q: the baselines are %s", r.Baseline, strings.Join(baseline.Names(), ", "))
+		}
+		return r.BaselineValues, nil
+	}
 	var counts []int64
 	if r.Baseline == baseline.Codebook {
 		var err error

@@ -28,23 +28,35 @@ func Order(rank string, scores []float64, weights []float32) ([]int32, error) {
 	if len(scores) != len(weights) {
 		panic("prune: Order: scores and weights differ in length")
 	}
-	if len(scores) > math.MaxInt32 {
-		return nil, fmt.Errorf("the table has %d entries, expected at most %d", len(scores), math.MaxInt32)
+	worth, err := worthOf(rank, scores)
+	if err != nil {
+		return nil, err
 	}
-	worth := func(i int32) float64 { return scores[i] }
+	return orderBy(weights, worth)
+}
+
+// worthOf returns the figure by which a rank sorts entries.
+func worthOf(rank string, scores []float64) (worth func(i int32) float64, err error) {
 	switch rank {
 	case Abs:
-		worth = func(i int32) float64 { return math.Abs(scores[i]) }
+		return func(i int32) float64 { return math.Abs(scores[i]) }, nil
 	case Signed:
-	default:
-		return nil, fmt.Errorf("rank %q: the ranks are %s and %s", rank, Abs, Signed)
+		return func(i int32) float64 { return scores[i] }, nil
 	}
-	order := make([]int32, len(scores))
+	return nil, fmt.Errorf("rank %q: the ranks are %s and %s", rank, Abs, Signed)
+}
+
+// orderBy returns all entries, sorted by the keys, then by |weight| and then by position.
+func orderBy(weights []float32, keys ...func(i int32) float64) ([]int32, error) {
+	if len(weights) > math.MaxInt32 {
+		return nil, fmt.Errorf("the table has %d entries, expected at most %d", len(weights), math.MaxInt32)
+	}
+	order := make([]int32, len(weights))
 	for i := range order {
 		order[i] = int32(i)
 	}
-	size := func(i int32) float64 { return math.Abs(float64(weights[i])) }
-	sortBy(order, make([]uint64, len(order)), worth, size)
+	keys = append(keys, func(i int32) float64 { return math.Abs(float64(weights[i])) })
+	sortBy(order, make([]uint64, len(order)), keys...)
 	return order, nil
 }
 

@@ -18,7 +18,7 @@ type Purpose uint64
 // Number 7 is not in use.
 const (
 	Order      Purpose = 1 // order in which a row's players are dropped; indices: row, pass
-	Sample     Purpose = 2 // which rows of a dataset are scored; index: row
+	Sample     Purpose = 2 // which rows of a dataset are scored; indices: row, generation of paired jobs (0 = not paired)
 	Split      Purpose = 3 // split of an imported row; index: row
 	Quickstart Purpose = 4 // the planted model and its rows; indices: chosen by the quickstart
 	Coalition  Purpose = 5 // which of a row's players are present in a draw; indices: row, pair of draws

@@ -145,11 +145,16 @@ func TestBrowser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	lines, folders := history(40)
+	nights, err := History(lines, folders, "")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, page := range []struct {
 		name         string
 		html         []byte
 		plots, texts int
-	}{{"report", r.HTML, 8, 60}, {"dataset", inspected, 1, 10}} {
+	}{{"report", r.HTML, 8, 60}, {"dataset", inspected, 1, 10}, {"history", nights, 6, 60}} {
 		t.Run(page.name, func(t *testing.T) { b.look(t, string(page.html), page.plots, page.texts) })
 	}
 }

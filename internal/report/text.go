@@ -36,6 +36,14 @@ func percent(p float64) string {
 	return "<0.1%"
 }
 
+// dropped writes a sparsity as a percentage, and says 100% only if nothing is left.
+func dropped(p float64) string {
+	if v := 100 * p; v >= 99.5 && v < 100 {
+		return fmt.Sprintf("%.6g%%", min(v, 99.9999))
+	}
+	return percent(p)
+}
+
 // rate writes a portion as a percentage with two decimals.
 func rate(p float64) string { return fmt.Sprintf("%.2f%%", 100*p) }
 

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -36,6 +37,7 @@ type File struct {
 	QuarantinedRows int64
 	Audit           *Audit   // comparison of the values with those of walks; nil without an audit
 	Stopped         *Stopped // how the job ended; nil if its specification has no Until
+	Lineage         *Lineage // how the values follow from those of earlier jobs; nil unless the job was paired
 	tally.Result
 }
 
@@ -69,6 +71,7 @@ const (
 	keyQuarantined     = "shaver.quarantined_rows"
 	keyStopped         = "shaver.stopped"
 	keyAudit           = "shaver.audit"
+	keyLineage         = "shaver.lineage"
 	keyDigest          = "shaver.digest" // digest of the file; see package seal
 	keyVersion         = "version"       // version of the form; arrowio writes it
 )
@@ -132,8 +135,21 @@ func (f *File) Sampling() tally.Sampling {
 }
 
 // Interval returns tally.Sampling.Interval for a feature that occurs in count rows.
+//
+// In a paired job, a feature has no interval if it is expected in fewer than
+// tally.LeastRows of the sampled rows, unless the job found no difference between the models
+// and inherits no error. The number of sampled rows has no other effect. The differences
+// between the models have means near 0, so an entry's error divided by its standard error is
+// a self-normalised sum. Its tails are no heavier than those of the normal distribution, even
+// for few rows. docs/nightly.md has measurements.
 func (f *File) Interval(count int64) (dataset, population float64) {
-	return f.Sampling().Interval(count, f.Rows)
+	dataset, population = f.Sampling().Interval(count, f.Rows)
+	if l := f.Lineage; l == nil || l.Error == 0 {
+		return dataset, population
+	} else if float64(count)*float64(l.Rows) < tally.LeastRows*float64(f.Rows) {
+		return math.NaN(), math.NaN()
+	}
+	return population, population
 }
 
 // StandardError returns the kind of the standard errors of the dataset's own values:
@@ -152,7 +168,7 @@ func Write(path string, f *File) error {
 
 // WriteFrom is like Write, but does not use f.Values. It calls values for each feature in
 // ascending order. Each call fills into, which has an element for each of the feature's
-// entries. All of this happens twice, because the digest of the file precedes the values.
+// entries; the columns of a paired job are nil unless f has a Lineage. All of this happens twice, because the digest of the file precedes the values.
 func WriteFrom(path string, f *File, values func(feature int, into tally.Values)) error {
 	spec, err := json.Marshal(f.Spec)
 	if err != nil {
@@ -172,7 +188,7 @@ func WriteFrom(path string, f *File, values func(feature int, into tally.Values)
 	if f.EfficiencySE != 0 {
 		meta[keyEfficiencySE] = number(f.EfficiencySE)
 	}
-	for key, value := range map[string]any{keyStopped: f.Stopped, keyAudit: f.Audit} {
+	for key, value := range map[string]any{keyStopped: f.Stopped, keyAudit: f.Audit, keyLineage: f.Lineage} {
 		text, err := json.Marshal(value)
 		if err != nil {
 			return err
@@ -182,7 +198,7 @@ func WriteFrom(path string, f *File, values func(feature int, into tally.Values)
 		}
 	}
 	write := func(w io.Writer) error {
-		return arrowio.WriteScores(w, f.Fields, &f.Layout, f.Count, values, meta)
+		return arrowio.WriteScores(w, f.Fields, &f.Layout, f.Lineage != nil, f.Count, values, meta)
 	}
 	meta[keyDigest] = seal.Blank
 	if meta[keyDigest], err = seal.Of(write); err != nil {
@@ -320,12 +336,17 @@ func fileOf(fields []string, a *model.Architecture, s *tally.Scores, meta map[st
 			return nil, fmt.Errorf("metadata %s: %w", key, err)
 		}
 	}
+	for key, loss := range map[string]float64{keyLossFull: f.LossFull, keyLossEmpty: f.LossEmpty} {
+		if !(loss >= 0 && loss <= math.MaxFloat64) {
+			return nil, fmt.Errorf("metadata %s is %v, expected a finite number of at least 0", key, loss)
+		}
+	}
 	if text := meta[keyEfficiencySE]; text != "" {
 		if f.EfficiencySE, err = strconv.ParseFloat(text, 64); err != nil {
 			return nil, fmt.Errorf("metadata %s: %w", keyEfficiencySE, err)
 		}
 	}
-	for key, into := range map[string]any{keyStopped: &f.Stopped, keyAudit: &f.Audit} {
+	for key, into := range map[string]any{keyStopped: &f.Stopped, keyAudit: &f.Audit, keyLineage: &f.Lineage} {
 		if text := meta[key]; text != "" {
 			if err := json.Unmarshal([]byte(text), into); err != nil {
 				return nil, fmt.Errorf("metadata %s: %w", key, err)
@@ -334,6 +355,12 @@ func fileOf(fields []string, a *model.Architecture, s *tally.Scores, meta map[st
 	}
 	if (f.Stopped != nil) != (f.Spec.Until != nil) || f.Stopped != nil && f.Stopped.Passes < 1 {
 		return nil, fmt.Errorf("metadata %s is %q, which does not match the specification", keyStopped, meta[keyStopped])
+	}
+	if version, paired := meta[keyVersion], f.Lineage != nil; (version == arrowio.PairedScoresVersion) != paired {
+		return nil, fmt.Errorf("the version is %s; expected %s if and only if the metadata %s is set", version, arrowio.PairedScoresVersion, keyLineage)
+	}
+	if err := f.Lineage.validate(f); err != nil {
+		return nil, err
 	}
 	return f, nil
 }

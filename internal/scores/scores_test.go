@@ -37,6 +37,122 @@ func example() *File {
 	}
 }
 
+// pairedExample is the result of a second paired job.
+func pairedExample() *File {
+	f := example()
+	f.Spec.Previous = &job.Previous{Model: "l", Baseline: "b", Values: "v", Generation: 2}
+	f.PairedSE, f.AbsPairedSE, f.RMSPairedSE = []float32{.1, .2, 0, 0, .3, .4}, []float32{1, 2, 0, 0, 3, 4}, []float32{5, 6, 0, 0, 7, 8}
+	f.Lineage = &Lineage{
+		Generation: 2, Models: []string{"k", "l", "m"}, Rows: 2, Error: .1, Plain: .2, Reduction: 5, RMSReduction: 5,
+		Fields: []PairedField{{"a", 6, .9, .8, .7}, {"b", 3, 1, 1, 1}},
+	}
+	return f
+}
+
+// The file of a paired job has the version 4, and Read and ReadHead return what was written.
+// Files that are not paired keep their version.
+func TestPairedRoundTrip(t *testing.T) {
+	dir := t.TempDir()
+	for version, want := range map[string]*File{"shaver.scores/4": pairedExample(), "shaver.scores/3": example()} {
+		path := filepath.Join(dir, filepath.Base(version))
+		if err := Write(path, want); err != nil {
+			t.Fatal(err)
+		}
+		data, err := os.ReadFile(path)
+		if err != nil || !bytes.Contains(data, []byte(version)) {
+			t.Errorf("the file has not the version %s, %v", version, err)
+		}
+		if err := Verify(path); err != nil {
+			t.Error(err)
+		}
+		got, err := Read(path)
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("Read returns %+v, want %+v; error %v", got, want, err)
+		}
+		head, err := ReadHead(path)
+		want.Count, want.Values = nil, tally.Values{}
+		if err != nil || !reflect.DeepEqual(head, want) {
+			t.Errorf("ReadHead returns %+v, want %+v; error %v", head, want, err)
+		}
+	}
+}
+
+// Read refuses a lineage that does not fit the job.
+func TestLineageRefusals(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s.arrow")
+	for want, change := range map[string]func(*File){
+		"the generation is 1, expected 2":                        func(f *File) { f.Lineage.Generation = 1 },
+		"2 models, expected 3 for generation 2":                  func(f *File) { f.Lineage.Models = f.Lineage.Models[1:] },
+		"the models do not end with l and m":                     func(f *File) { f.Lineage.Models[1] = "x" },
+		"the models do not end with l and other":                 func(f *File) { f.Spec.Model = "other" },
+		"the generation is -1, expected at least 1":              func(f *File) { f.Lineage.Generation, f.Spec.Previous.Generation = -1, -1 },
+		`the model "\x1b]0;k", expected a digest`:                func(f *File) { f.Lineage.Models[0] = "\x1b]0;k" },
+		"metadata shaver.loss_full is NaN, expected a finite":    func(f *File) { f.LossFull = math.NaN() },
+		"metadata shaver.loss_empty is -1, expected a finite":    func(f *File) { f.LossEmpty = -1 },
+		"9 rows, expected 1 to 8":                                func(f *File) { f.Lineage.Rows = 9 },
+		"0 rows, expected 1 to 8":                                func(f *File) { f.Lineage.Rows = 0 },
+		"the fields are not those of the file":                   func(f *File) { f.Lineage.Fields[1].Field = "c" },
+		"the figure -1":                                          func(f *File) { f.Lineage.Fields[1].Abs = -1 },
+		"the figure -0.1":                                        func(f *File) { f.Lineage.Error = -.1 },
+		"the metadata shaver.lineage is set, but the job is not": func(f *File) { f.Spec.Previous = nil },
+		"the job is paired, but the metadata shaver.lineage":     func(f *File) { f.Lineage = nil },
+	} {
+		f := pairedExample()
+		change(f)
+		if err := Write(path, f); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Read(path); !fault.IsInput(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", want, err)
+		}
+		if _, err := ReadHead(path); !fault.IsInput(err) {
+			t.Errorf("%q: ReadHead: %v", want, err)
+		}
+	}
+	f := pairedExample()
+	f.SE[0] = -1
+	if err := Write(path, f); !fault.IsInput(err) {
+		t.Error(err)
+	}
+}
+
+// The intervals of a paired job are those of a full job, except that a feature with few
+// expected rows in the sample has none. A job that found nothing to correct has them all.
+func TestPairedInterval(t *testing.T) {
+	f := pairedExample()
+	f.Rows, f.DatasetRows, f.Lineage.Rows = 1000, 1000, 100
+	if dataset, population := f.Interval(80); dataset != population || math.Abs(dataset-1.9905) > 1e-4 {
+		t.Errorf("intervals %v and %v for 80 rows, 8 of them sampled, want Student's t with 79 degrees of freedom", dataset, population)
+	}
+	if dataset, population := f.Interval(49); !math.IsNaN(dataset) || !math.IsNaN(population) {
+		t.Errorf("intervals %v and %v for 4.9 expected rows, want NaN", dataset, population)
+	}
+	f.Lineage.Error = 0
+	full := example()
+	full.Rows, full.DatasetRows = 1000, 1000
+	wantDataset, wantPopulation := full.Interval(49)
+	if dataset, population := f.Interval(49); dataset != wantDataset || population != wantPopulation {
+		t.Errorf("intervals %v and %v without a difference, want %v and %v", dataset, population, wantDataset, wantPopulation)
+	}
+}
+
+// Doubt says that pairing did not pay, or which fields do not use the previous values.
+func TestDoubt(t *testing.T) {
+	for want, l := range map[string]Lineage{
+		"pairing did not pay for the aggregate rms: a plain sample of the same cost would give it with a smaller error": {Rows: 5, Error: .1, Plain: .2, Reduction: 5, RMSReduction: 1.9},
+		"": {Rows: 5, Error: .1, Plain: .2, Reduction: 5, RMSReduction: 5, Fields: []PairedField{{Field: "a", Sum: 1}}},
+		"pairing did not pay: the relative error is 0.3, and a plain sample of the same cost would have 0.2":                    {Rows: 5, Error: .3, Plain: .2, Reduction: 5},
+		"pairing did not pay: the relative error is 0.1, and a plain sample of the same cost would have 0.09":                   {Rows: 5, Error: .1, Plain: .09, Reduction: 1.5},
+		"the job scored all rows, so it did not need the previous values":                                                       {Rows: 9},
+		"the previous values of field \"b\" are of no use to this model, so its values come from the sample alone":              {Rows: 5, Error: .1, Plain: .2, Reduction: 5, RMSReduction: 5, Fields: []PairedField{{Field: "a", Sum: 1}, {Field: "b"}}},
+		"the previous values of 2 fields are of no use to this model, so their values come from the sample alone: \"a\", \"b\"": {Rows: 5, Error: .1, Plain: .2, Reduction: 5, RMSReduction: 5, Fields: []PairedField{{Field: "a"}, {Field: "b"}}},
+	} {
+		if got := l.Doubt(9); got != want {
+			t.Errorf("%+v: %q, expected %q", l, got, want)
+		}
+	}
+}
+
 // A file that is written twice has the same bytes, and Read and ReadHead return what was
 // written.
 func TestRoundTrip(t *testing.T) {

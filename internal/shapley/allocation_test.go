@@ -45,3 +45,33 @@ func TestEvaluatorsDoNotAllocate(t *testing.T) {
 		}
 	}
 }
+
+// Rows allocate no memory once the builder has their features, neither in an ordinary job
+// nor in a paired one.
+func TestRowsDoNotAllocate(t *testing.T) {
+	for name, a := range modeltest.Architectures() {
+		earlier := a
+		earlier.FieldDims = []int{a.FieldDims[0], a.FieldDims[1], a.FieldDims[2] - 1}
+		for _, o := range estimatortest.Small() {
+			if o.Validate(a.Players()) != nil {
+				continue
+			}
+			game := Game{Model: modeltest.Random(t, a, 2), Baseline: make([]float32, a.Players())}
+			previous := Game{Model: modeltest.Random(t, earlier, 3), Baseline: make([]float32, a.Players())}
+			translator, err := model.NewTranslator(&a, &earlier)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for kind, w := range map[string]*worker{"ordinary": newWorker(game, Options{Options: o}), "paired": newPairWorker(game, previous, Options{Options: o}, translator)} {
+				rows := modeltest.Rows(earlier, w.rowsPerBatch(), 2) // the last field alone has grown, so the ids are the same
+				if n := testing.AllocsPerRun(3, func() {
+					if err := w.batch(t.Context(), rows, nil); err != nil {
+						t.Fatal(err)
+					}
+				}); n != 0 {
+					t.Errorf("%s, %s, %s, %s: %v allocations, expected 0", kind, name, o.Estimator, o.Effort(), n)
+				}
+			}
+		}
+	}
+}

@@ -209,7 +209,7 @@ func TestCutsOfGraphs(t *testing.T) {
 				options.Estimator = estimator.Antithetic
 			}
 			merge := func(cuts []int) tally.State {
-				a := tally.NewAccumulator(m.Shape(), true)
+				a := tally.NewAccumulator(m.Shape(), tally.Form{Within: true})
 				for _, k := range r.Perm(len(cuts) - 1) {
 					part := rows.Slice(cuts[k], cuts[k+1])
 					p, err := shapley.Estimate(t.Context(), game, options, &part, 1+r.IntN(3), nil)
@@ -223,8 +223,8 @@ func TestCutsOfGraphs(t *testing.T) {
 				return a.State()
 			}
 			want := merge([]int{0, rows.Len()})
-			if want.ResidualSquare != [2]int64{} {
-				t.Errorf("the residuals are %v, expected 0", want.ResidualSquare)
+			if want.Current.ResidualSquare != [2]int64{} {
+				t.Errorf("the residuals are %v, expected 0", want.Current.ResidualSquare)
 			}
 			for range 4 {
 				cuts := []int{0}

@@ -50,31 +50,38 @@ func TestTablesOfFields(t *testing.T) {
 	}
 }
 
-// The exact values of a model with tables of different widths agree with enumeration in
-// float64. Field 1 has two tables, and fields 0 and 2 share one.
-func TestExactOfLookUps(t *testing.T) {
-	a := modeltest.LookUps()
+// quadratic returns a graph of the given layout. Its logit is s + s^2, where s is the sum
+// of the players times their weights.
+func quadratic(t testing.TB, a model.Architecture, weights, table []float32) *model.Model {
+	t.Helper()
 	a.Kind = model.Graph
 	b := new(modeltest.Builder)
 	head := &model.GraphHead{Graph: &b.Graph}
 	for k, l := range a.LookUps {
 		head.LookUps = append(head.LookUps, b.AddInput(fmt.Sprint("look-up ", k), graph.Float, []int{1, a.Tables[l.Table].Dim}))
 	}
-	weights := make([]float32, a.Players())
-	for p := range weights {
-		weights[p] = float32(p%5) - 1.75
-	}
 	x := b.Node("Concat", graph.Attributes{"axis": int64(1)}, head.LookUps...)
 	sum := b.Node("Gemm", graph.Attributes{"transB": int64(1)}, x, b.Floats("w", weights, 1, len(weights)))
 	b.Output = b.Node("Add", nil, sum, b.Node("Mul", nil, sum, sum))
-	table := make([]float32, a.Parameters())
-	for i := range table {
-		table[i] = float32(math.Sin(float64(i))) / 2
-	}
 	m, err := model.New(a, model.Weights{Embedding: table, Graph: head})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return m
+}
+
+// The exact values of a model with tables of different widths agree with enumeration in
+// float64. Field 1 has two tables, and fields 0 and 2 share one.
+func TestExactOfLookUps(t *testing.T) {
+	a := modeltest.LookUps()
+	weights, table := make([]float32, a.Players()), make([]float32, a.Parameters())
+	for p := range weights {
+		weights[p] = float32(p%5) - 1.75
+	}
+	for i := range table {
+		table[i] = float32(math.Sin(float64(i))) / 2
+	}
+	m := quadratic(t, a, weights, table)
 	values := make([]float32, m.Players())
 	for p := range values {
 		values[p] = float32(p) / 40

@@ -45,8 +45,9 @@ type evaluator interface {
 	// values computes the contributions of the players of row r of the batch. It sets sum,
 	// [D], to their sums over walks, or over passes for estimators without walks, in
 	// LossUnits. It sets within, [D], to the variances of these sums, estimated from the
-	// passes, in SquareUnits. within is nil if there is only one pass. The caller has reset
-	// the probe of the setup to the row. The error says why the row has no values.
+	// passes, in SquareUnits. within is nil if there is only one pass or the variances are not
+	// needed. The caller has reset the probe of the setup to the row. The error says why the
+	// row has no values.
 	values(sum, within []int64, r int) error
 }
 
@@ -78,15 +79,38 @@ func Estimate(ctx context.Context, game Game, options Options, rows *model.Rows,
 	if err := options.Validate(game.Model.Players()); err != nil {
 		return nil, err
 	}
-	first := newWorker(game, options)
-	chunk := first.evaluator.rows()
+	return estimate(ctx, rows, threads, progress, func() *worker { return newWorker(game, options) })
+}
+
+// EstimatePair is like Estimate, but plays two games for each row with the same random
+// numbers. It returns the partial of a paired job, whose previous model is that of previous.
+// rows has the global ids of game.Model. Fields of the previous model may be smaller (see
+// model.Translator). A row with an id that the previous model lacks is an error.
+func EstimatePair(ctx context.Context, game, previous Game, options Options, rows *model.Rows, threads int, progress func(rows int)) (*tally.Partial, error) {
+	translator, err := model.NewTranslator(&game.Model.Architecture, &previous.Model.Architecture)
+	if err != nil {
+		return nil, err
+	}
+	if err := options.Validate(game.Model.Players()); err != nil { // both models have the same players
+		return nil, err
+	}
+	if options.Traits().Derivatives && !previous.Model.Differentiable() {
+		return nil, fmt.Errorf("%s needs derivatives, which a previous model of kind %s lacks", options.Estimator, previous.Model.Kind)
+	}
+	return estimate(ctx, rows, threads, progress, func() *worker { return newPairWorker(game, previous, options, translator) })
+}
+
+// estimate plays the games of all rows on workers that create returns.
+func estimate(ctx context.Context, rows *model.Rows, threads int, progress func(rows int), create func() *worker) (*tally.Partial, error) {
+	first := create()
+	chunk := first.rowsPerBatch()
 	var next atomic.Int64
 	workers := make([]*worker, max(1, min(threads, (rows.Len()+chunk-1)/chunk)))
 	group, ctx := errgroup.WithContext(ctx)
 	for i := range workers {
 		w := first
 		if i > 0 {
-			w = newWorker(game, options)
+			w = create()
 		}
 		workers[i] = w
 		group.Go(func() error {
@@ -112,55 +136,122 @@ func Estimate(ctx context.Context, game Game, options Options, rows *model.Rows,
 	return workers[0].builder.Partial()
 }
 
-// worker computes rows on one goroutine.
-type worker struct {
+// player computes the games of one model on one goroutine.
+type player struct {
 	model     *model.Model
 	probe     *model.Probe
 	evaluator evaluator
-	full      []float64 // logits of the batch with nothing dropped
-	builder   *tally.Builder
-	expander  *model.Expander
-	rows      []int32 // rows of the tables that the current row reads
-	sum       []int64 // sums of the contributions of the current row, [D]
-	within    []int64 // variances of sum, [D]; nil if there is one pass
+	full      []float64    // logits of the batch with nothing dropped
+	played    tally.Played // what the current row gives
+	within    []int64      // variances of played.Sum, [D]; nil if they are not needed
+}
+
+func newPlayer(game Game, options Options, within bool) *player {
+	players := game.Model.Players()
+	probe := game.Model.NewProbe(game.Baseline)
+	p := &player{
+		model: game.Model, probe: probe,
+		evaluator: evaluators[options.Estimator](&setup{game, options, probe}),
+		played:    tally.Played{Sum: make([]int64, players)},
+	}
+	if within {
+		p.within = make([]int64, players)
+	}
+	return p
+}
+
+// play begins a batch of rows.
+func (p *player) play(ctx context.Context, rows *model.Rows) error {
+	p.full = slices.Grow(p.full[:0], rows.Len())[:rows.Len()]
+	return p.evaluator.play(ctx, p.full, rows)
+}
+
+// row sets played and within to those of row r of the batch.
+func (p *player) row(rows *model.Rows, r int) (err error) {
+	label := rows.Label[r]
+	p.probe.Reset(rows, r)
+	if p.played.LossFull, err = loss(p.full[r], label); err != nil {
+		return fmt.Errorf("with nothing dropped: %w", err)
+	}
+	if p.played.LossEmpty, err = loss(p.probe.Empty(), label); err != nil {
+		return fmt.Errorf("with everything dropped: %w", err)
+	}
+	return p.evaluator.values(p.played.Sum, p.within, r)
+}
+
+// worker computes rows on one goroutine.
+type worker struct {
+	*player
+	earlier  *earlier // nil unless the job is paired
+	builder  *tally.Builder
+	expander *model.Expander
+	rows     []int32 // rows of the tables that the current row reads
+}
+
+// earlier is the part of a worker that computes the previous model of a paired job.
+type earlier struct {
+	*player
+	translator *model.Translator
+	batch      model.Rows // rows of the batch in the numbering of the previous model
+	fields     []int      // field of each look-up
 }
 
 func newWorker(game Game, options Options) *worker {
-	players, sums := game.Model.Players(), tally.NewSampling(options.Options, 0)
-	probe := game.Model.NewProbe(game.Baseline)
-	w := &worker{
-		model: game.Model, probe: probe,
-		evaluator: evaluators[options.Estimator](&setup{game, options, probe}),
-		builder:   tally.NewBuilder(game.Model.Shape(), sums.Walks, sums.Within()),
-		expander:  model.NewExpander(&game.Model.Architecture),
-		sum:       make([]int64, players),
+	sums := tally.NewSampling(options.Options, 0)
+	return &worker{
+		player:   newPlayer(game, options, sums.Within()),
+		builder:  tally.NewBuilder(game.Model.Shape(), sums.Walks, sums.Form(game.Model.Fields())),
+		expander: model.NewExpander(&game.Model.Architecture),
 	}
-	if sums.Within() {
-		w.within = make([]int64, players)
+}
+
+func newPairWorker(game, previous Game, options Options, translator *model.Translator) *worker {
+	sums := tally.NewSampling(options.Options, 0)
+	sums.Paired = true
+	return &worker{
+		player:   newPlayer(game, options, false),
+		earlier:  &earlier{player: newPlayer(previous, options, false), translator: translator, fields: game.Model.LookUpFields()},
+		builder:  tally.NewBuilder(game.Model.Shape(), sums.Walks, sums.Form(game.Model.Fields())),
+		expander: model.NewExpander(&game.Model.Architecture),
 	}
-	return w
+}
+
+// rowsPerBatch returns the largest number of rows that batch accepts.
+func (w *worker) rowsPerBatch() int {
+	n := w.evaluator.rows()
+	if w.earlier != nil {
+		n = min(n, w.earlier.evaluator.rows())
+	}
+	return n
 }
 
 // batch plays rows in order and stops at the first error.
 func (w *worker) batch(ctx context.Context, rows *model.Rows, progress func(rows int)) error {
+	if w.earlier != nil {
+		w.earlier.begin(rows)
+	}
 	var invalid error
 	for r := range rows.Len() {
-		if invalid = w.model.CheckRow(rows.Row(r)); invalid != nil {
-			invalid = fmt.Errorf("row %d: %w", rows.Number[r], invalid)
+		if invalid = w.check(rows, r); invalid != nil {
+			invalid = fmt.Errorf("%s: %w", model.RowName(rows.Number[r]), invalid)
 			*rows = rows.Slice(0, r)
 			break
 		}
 	}
-	w.full = slices.Grow(w.full[:0], rows.Len())[:rows.Len()]
-	if err := w.evaluator.play(ctx, w.full, rows); err != nil {
+	if err := w.play(ctx, rows); err != nil {
 		return err
+	}
+	if w.earlier != nil {
+		if err := w.earlier.play(ctx, rows); err != nil {
+			return err
+		}
 	}
 	for r := range rows.Len() {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		if err := w.row(rows, r); err != nil {
-			return fmt.Errorf("row %d: %w", rows.Number[r], err)
+			return fmt.Errorf("%s: %w", model.RowName(rows.Number[r]), err)
 		}
 		if progress != nil {
 			progress(1)
@@ -169,23 +260,44 @@ func (w *worker) batch(ctx context.Context, rows *model.Rows, progress func(rows
 	return invalid
 }
 
-// row computes row r of the batch and adds it to the builder.
-func (w *worker) row(rows *model.Rows, r int) error {
-	label, features := rows.Label[r], rows.Row(r)
-	w.probe.Reset(rows, r)
-	full, err := loss(w.full[r], label)
-	if err != nil {
-		return fmt.Errorf("with nothing dropped: %w", err)
-	}
-	empty, err := loss(w.probe.Empty(), label)
-	if err != nil {
-		return fmt.Errorf("with everything dropped: %w", err)
-	}
-	if err := w.evaluator.values(w.sum, w.within, r); err != nil {
+// check returns an error if the models cannot read row r of the batch.
+func (w *worker) check(rows *model.Rows, r int) error {
+	if err := w.model.CheckRow(rows.Row(r)); err != nil {
 		return err
 	}
-	w.rows = w.expander.Expand(w.rows, features)
-	return w.builder.AddRow(full, empty, w.rows, w.sum, w.within)
+	if w.earlier == nil {
+		return nil
+	}
+	return w.earlier.translator.Translate(w.earlier.batch.Row(r), rows.Row(r))
+}
+
+// begin prepares batch for the translation of rows. Only the ids differ.
+func (e *earlier) begin(rows *model.Rows) {
+	features := slices.Grow(e.batch.Features[:0], len(rows.Features))[:len(rows.Features)]
+	e.batch = *rows
+	e.batch.Features = features
+}
+
+// play is like player.play. The rows are those of batch, of which the last may be left
+// out.
+func (e *earlier) play(ctx context.Context, rows *model.Rows) error {
+	e.batch = e.batch.Slice(0, rows.Len())
+	return e.player.play(ctx, &e.batch)
+}
+
+// row computes row r of the batch and adds it to the builder.
+func (w *worker) row(rows *model.Rows, r int) error {
+	if err := w.player.row(rows, r); err != nil {
+		return err
+	}
+	w.rows = w.expander.Expand(w.rows, rows.Row(r))
+	if w.earlier == nil {
+		return w.builder.AddRow(w.played.LossFull, w.played.LossEmpty, w.rows, w.played.Sum, w.within)
+	}
+	if err := w.earlier.row(&w.earlier.batch, r); err != nil {
+		return fmt.Errorf("previous model: %w", err)
+	}
+	return w.builder.AddPair(w.rows, w.earlier.fields, &w.played, &w.earlier.played)
 }
 
 // loss returns the loss of a logit in LossUnits. It returns an error if the loss is not a

@@ -32,7 +32,7 @@ func playOf(t testing.TB, game shapley.Game, o shapley.Options, rows *model.Rows
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := tally.NewAccumulator(game.Model.Shape(), o.Passes > 1)
+	a := tally.NewAccumulator(game.Model.Shape(), tally.Form{Within: o.Passes > 1})
 	if err := a.Merge(p); err != nil {
 		t.Fatal(err)
 	}
@@ -303,7 +303,7 @@ func grouping(t *testing.T, name string, a model.Architecture, o shapley.Options
 	rows := modeltest.Rows(a, 250, 1)
 	want := play(t, game, o, rows)
 	for _, cut := range []int{1, 7, 33, 100} {
-		acc := tally.NewAccumulator(a.Shape(), o.Passes > 1)
+		acc := tally.NewAccumulator(a.Shape(), tally.Form{Within: o.Passes > 1})
 		for to := rows.Len(); to > 0; to -= cut { // in reverse order
 			part := rows.Slice(max(0, to-cut), to)
 			p, err := shapley.Estimate(t.Context(), game, o, &part, cut%4, nil)

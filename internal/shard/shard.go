@@ -21,17 +21,27 @@ import (
 	"shaver/internal/random"
 )
 
-// Sample is a random sample of Keep out of Rows rows, without replacement.
+// Sample is a random sample of Keep out of Rows rows, without replacement. Samples of
+// different generations are independent of each other.
 type Sample struct {
-	Rows int64
-	Keep int64
-	Seed uint64
+	Rows       int64
+	Keep       int64
+	Seed       uint64
+	Generation uint64
 }
 
 // NewSample returns a sample of the given portion, in (0, 1], of rows. The size is
 // rounded to the nearest whole number, and is at least one.
 func NewSample(rows int64, portion float64, seed uint64) Sample {
-	return Sample{rows, min(rows, max(1, int64(math.Round(portion*float64(rows))))), seed}
+	return Sample{Rows: rows, Keep: min(rows, max(1, int64(math.Round(portion*float64(rows))))), Seed: seed}
+}
+
+// SampleOf returns the sample of the job with the given specification. rows is the number
+// of rows of its splits. Each generation of paired jobs has another sample.
+func SampleOf(spec *job.Spec, rows int64) Sample {
+	s := NewSample(rows, spec.Sample, spec.Seed)
+	s.Generation = uint64(spec.Generation())
+	return s
 }
 
 // Piece is a shard after cutting: its rows, and its place in the dataset. The place has
@@ -42,7 +52,7 @@ type Piece struct {
 	Rows  *model.Rows
 }
 
-// Rounds returns the rounds of a job with job.Until. The first rounds divide the sampled
+// Rounds returns the rounds of a job that has rounds (job.Plan). The first ones divide the sampled
 // rows into the given number of portions by a seeded hash; one portion means all rows at
 // once. Each later round is another pass over all sampled rows.
 func (s Sample) Rounds(portions, passes int) []job.Round {
@@ -230,7 +240,7 @@ func (p *picker) next() (index int64, chosen bool) {
 	left := p.Rows - index
 	need := p.Keep - p.kept
 	if need < left {
-		stream := random.At(p.Seed, random.Sample, uint64(index), 0)
+		stream := random.At(p.Seed, random.Sample, uint64(index), p.Generation)
 		if int64(stream.Below(uint64(max(left, 1)))) >= need {
 			return index, false
 		}

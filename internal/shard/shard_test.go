@@ -150,6 +150,41 @@ func checkRound(t *rapid.T, shards map[int]*model.Rows, whole *model.Rows, plan 
 	}
 }
 
+// Samples of different generations overlap as independent samples do. Generation 0 is the
+// sample of a job that is not paired.
+func TestSampleRotates(t *testing.T) {
+	const rows = 2000
+	all := modeltest.Rows(architecture, rows, 1)
+	sampled := func(sample Sample) []int64 {
+		return cutAll(t, all, rows, sample, job.Plan{Rows: sample.Keep, RowsPerShard: sample.Keep}, []int{0})[0].Number
+	}
+	spec := func(generation int) *job.Spec {
+		s := &job.Spec{Sample: .25, Seed: 7}
+		if generation > 0 {
+			s.Previous = &job.Previous{Generation: generation}
+		}
+		return s
+	}
+	first := sampled(SampleOf(spec(0), rows))
+	if !slices.Equal(first, sampled(NewSample(rows, .25, 7))) {
+		t.Error("the sample of generation 0 is not that of an ordinary job")
+	}
+	for generation := range 4 {
+		for other := range generation {
+			a, b := sampled(SampleOf(spec(generation), rows)), sampled(SampleOf(spec(other), rows))
+			common := 0
+			for _, number := range a {
+				if _, found := slices.BinarySearch(b, number); found {
+					common++
+				}
+			}
+			if len(a) != 500 || common < 85 || common > 165 { // hypergeometric: mean 125, standard deviation 8.4
+				t.Errorf("generations %d and %d: samples of %d rows with %d in common, expected about 125", generation, other, len(a), common)
+			}
+		}
+	}
+}
+
 // Every row is equally likely to be in the sample.
 func TestSampleIsFair(t *testing.T) {
 	const rows, draws = 20, 1000

@@ -93,6 +93,39 @@ func Name(o *estimator.Options, aggregate string) string {
 // Order returns the entries in the order in which they are dropped, ranked by an aggregate
 // of their scores. entries are the tables, whose magnitudes break ties.
 func Order(f *scores.File, aggregate, rank string, entries []float32) ([]int32, error) {
+	values, err := ranked(f, aggregate, rank)
+	if err != nil {
+		return nil, err
+	}
+	order, err := prune.Order(rank, values, entries)
+	if err != nil {
+		return nil, fault.Usagef("%w", err)
+	}
+	return order, nil
+}
+
+// StableOrder is like Order, but keeps the choices of a previous mask unless the evidence
+// against them exceeds z standard errors of the aggregate; see prune.Stable,
+// scores.File.AggregateSE and RaiseUnseen.
+func StableOrder(f *scores.File, aggregate, rank string, entries []float32, choices []prune.Choice, z float64) ([]int32, error) {
+	values, err := ranked(f, aggregate, rank)
+	if err != nil {
+		return nil, err
+	}
+	deviations, err := f.AggregateSE(aggregate)
+	if err != nil {
+		return nil, fault.Usagef("%w", err)
+	}
+	f.RaiseUnseen(aggregate, deviations)
+	order, err := prune.Stable(rank, values, entries, deviations, choices, z)
+	if err != nil {
+		return nil, fault.Usagef("%w", err)
+	}
+	return order, nil
+}
+
+// ranked returns the aggregate of f. It returns wrong usage if the rank does not apply to it.
+func ranked(f *scores.File, aggregate, rank string) ([]float64, error) {
 	if rank == prune.Signed && aggregate != scores.Sum {
 		return nil, fault.Usagef("--rank %s needs --aggregate %s: the values of %s have no sign", rank, scores.Sum, aggregate)
 	}
@@ -100,11 +133,7 @@ func Order(f *scores.File, aggregate, rank string, entries []float32) ([]int32, 
 	if err != nil {
 		return nil, fault.Usagef("%w", err)
 	}
-	order, err := prune.Order(rank, values, entries)
-	if err != nil {
-		return nil, fault.Usagef("%w", err)
-	}
-	return order, nil
+	return values, nil
 }
 
 // Rival returns the named method. baselineName is the name of baseline, [D], which

@@ -2,7 +2,9 @@ package tally
 
 import (
 	"fmt"
+	"maps"
 	"math/big"
+	"slices"
 
 	"shaver/internal/layout"
 )
@@ -12,13 +14,26 @@ import (
 // sums that overflow int64. Use NewAccumulator; the zero value is not usable. Only one
 // goroutine may use an Accumulator at a time.
 type Accumulator struct {
-	shape                               layout.Shape
-	lists                               int
-	rows                                int64
-	lossFull, lossEmpty, residualSquare wide
-	count                               []int64
-	cells                               []int64       // for each feature, its d values of each list; they lie together because merging is limited by memory bandwidth
-	carries                             map[int]int64 // by cell: multiples of 2^64 to add
+	shape    layout.Shape
+	form     Form
+	lists    int
+	rows     int64
+	current  gameSums
+	previous gameSums // in a paired job, of the previous model
+	count    []int64
+	cells    []int64       // for each feature, its d values of each list; they lie together because merging is limited by memory bandwidth
+	carries  map[int]int64 // by cell: multiples of 2^64 to add
+	fourths  []Powers      // [m], by field; nil unless the job is paired
+}
+
+// gameSums holds the sums of a model that are not those of entries.
+type gameSums struct{ lossFull, lossEmpty, residualSquare wide }
+
+// add adds the sums of a partial.
+func (g *gameSums) add(lossFull, lossEmpty, residualSquare int64) {
+	g.lossFull.add(lossFull)
+	g.lossEmpty.add(lossEmpty)
+	g.residualSquare.add(residualSquare)
 }
 
 // wide is the integer carry * 2^64 + low.
@@ -47,28 +62,45 @@ func (w wide) big() *big.Int {
 
 func (w wide) float() float64 { return float64(w.carry)*(1<<64) + float64(w.low) }
 
-// NewAccumulator returns an empty accumulator for tables of the given shape. within states
-// whether the partials have Within.
-func NewAccumulator(shape layout.Shape, within bool) *Accumulator {
-	lists := Lists(within)
-	return &Accumulator{
-		shape: shape, lists: lists,
+// NewAccumulator returns an empty accumulator for partials of the given form and tables of
+// the given shape.
+func NewAccumulator(shape layout.Shape, form Form) *Accumulator {
+	form.mustBeValid()
+	lists := Lists(form)
+	a := &Accumulator{
+		shape: shape, form: form, lists: lists,
 		count: make([]int64, shape.Rows()),
 		cells: make([]int64, lists*shape.Entries()), carries: map[int]int64{},
 	}
+	if form.Paired {
+		a.fourths = make([]Powers, form.Fields)
+	}
+	return a
+}
+
+// Clone returns a copy of a that shares no memory with a.
+func (a *Accumulator) Clone() *Accumulator {
+	b := *a
+	b.count, b.cells, b.carries, b.fourths = slices.Clone(a.count), slices.Clone(a.cells), maps.Clone(a.carries), slices.Clone(a.fourths)
+	return &b
 }
 
 // Merge validates p and adds it. If it returns an error, it has added nothing.
 func (a *Accumulator) Merge(p *Partial) error {
-	if err := p.Validate(&a.shape, a.lists == Lists(true)); err != nil {
+	if err := p.Validate(&a.shape, a.form); err != nil {
+		return err
+	}
+	if err := a.addFourths(p.Fourths); err != nil {
 		return err
 	}
 	a.rows += p.Rows
-	a.lossFull.add(p.LossFull)
-	a.lossEmpty.add(p.LossEmpty)
-	a.residualSquare.add(p.ResidualSquare)
-	all, from := p.lists(), 0
-	lists := all[:a.lists]
+	a.current.add(p.LossFull, p.LossEmpty, p.ResidualSquare)
+	a.previous.add(p.PreviousLossFull, p.PreviousLossEmpty, p.PreviousResidualSquare)
+	var all [maxLists][]int64
+	for i, list := range p.AllLists() {
+		all[i] = *list
+	}
+	lists, from := all[:a.lists], 0
 	for i, f := range p.Features {
 		a.count[f] += p.Count[i]
 		first, end := a.shape.Row(int(f))
@@ -111,25 +143,46 @@ func carry(carries map[int]int64, at int, sums, x []int64) {
 
 // State is the complete content of an accumulator, for storage.
 type State struct {
-	Shape                               layout.Shape
-	Lists                               int
-	Rows                                int64
-	LossFull, LossEmpty, ResidualSquare [2]int64 // each is {carry, low}, for carry*2^64 + low
-	Count                               []int64
-	Cells                               []int64       // for each feature, its d values of each list
-	Carries                             map[int]int64 // by cell: multiples of 2^64 to add
+	Shape    layout.Shape
+	Form     Form
+	Rows     int64
+	Current  GameSums
+	Previous GameSums // in a paired job, of the previous model; otherwise 0
+	Count    []int64
+	Cells    []int64       // for each feature, its d values of each list
+	Carries  map[int]int64 // by cell: multiples of 2^64 to add
+	Fourths  []Powers      // [m], by field; nil unless the job is paired
+}
+
+// GameSums holds the sums of one model that are not those of entries. Each is {carry,
+// low}, for carry*2^64 + low. The units are those of [Partial].
+type GameSums struct {
+	LossFull, LossEmpty, ResidualSquare [2]int64
+}
+
+func (g *gameSums) state() GameSums {
+	pair := func(w wide) [2]int64 { return [2]int64{w.carry, w.low} }
+	return GameSums{pair(g.lossFull), pair(g.lossEmpty), pair(g.residualSquare)}
+}
+
+func (s *GameSums) sums() gameSums {
+	wide := func(pair [2]int64) wide { return wide{pair[0], pair[1]} }
+	return gameSums{wide(s.LossFull), wide(s.LossEmpty), wide(s.ResidualSquare)}
+}
+
+func (s *GameSums) negative() bool {
+	return s.LossFull[0] < 0 || s.LossEmpty[0] < 0 || s.ResidualSquare[0] < 0
 }
 
 // State returns the content of a. The slices and maps share memory with a.
 func (a *Accumulator) State() State {
-	pair := func(w wide) [2]int64 { return [2]int64{w.carry, w.low} }
-	return State{a.shape, a.lists, a.rows, pair(a.lossFull), pair(a.lossEmpty), pair(a.residualSquare), a.count, a.cells, a.carries}
+	return State{a.shape, a.form, a.rows, a.current.state(), a.previous.state(), a.count, a.cells, a.carries, a.fourths}
 }
 
-// Restore sets the rows, losses, residuals and carries of a from s. a must otherwise be
-// empty. Restore does not set Count and Cells: before the call, the caller fills the
-// slices of a.State(), which have the same lengths for a table of the same size. Restore
-// returns an error if the content is invalid.
+// Restore sets the rows, losses, residuals, carries and fourth powers of a from s. a must
+// otherwise be empty. Restore does not set Count and Cells: before the call, the caller
+// fills the slices of a.State(), which have the same lengths for a table of the same size
+// and the same form. Restore returns an error if the content is invalid.
 func (a *Accumulator) Restore(s State) error {
 	for at := range s.Carries {
 		if at < 0 || at >= len(a.cells) {
@@ -141,14 +194,23 @@ func (a *Accumulator) Restore(s State) error {
 			return fmt.Errorf("feature %d occurs in %d of %d rows", f, n, s.Rows)
 		}
 	}
-	if s.LossFull[0] < 0 || s.LossEmpty[0] < 0 || s.ResidualSquare[0] < 0 || s.Rows < 0 {
+	if s.Current.negative() || s.Previous.negative() || s.Rows < 0 {
 		return fmt.Errorf("negative sum of losses or squares, or negative number of rows %d", s.Rows)
 	}
-	wide := func(pair [2]int64) wide { return wide{pair[0], pair[1]} }
+	if !a.form.Paired && s.Previous != (GameSums{}) {
+		return fmt.Errorf("losses of a previous model, expected none, because the job is not paired")
+	}
+	if len(s.Fourths) != len(a.fourths) {
+		return fmt.Errorf("fourth powers of %d fields, expected %d", len(s.Fourths), len(a.fourths))
+	}
 	a.rows, a.carries = s.Rows, s.Carries
-	a.lossFull, a.lossEmpty, a.residualSquare = wide(s.LossFull), wide(s.LossEmpty), wide(s.ResidualSquare)
+	a.current, a.previous = s.Current.sums(), s.Previous.sums()
+	copy(a.fourths, s.Fourths)
 	return nil
 }
 
 // Rows returns the number of rows merged.
 func (a *Accumulator) Rows() int64 { return a.rows }
+
+// Count returns the number of rows in which a feature occurs.
+func (a *Accumulator) Count(feature int) int64 { return a.count[feature] }

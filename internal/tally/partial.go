@@ -23,24 +23,75 @@ type Partial struct {
 	Sum            []int64 // d values for each of Features: sums over rows of x, in LossUnits
 	Abs            []int64 // like Sum, of |x|, in LossUnits
 	Square         []int64 // like Sum, of (x/walks)^2, in SquareUnits
-	Within         []int64 // like Sum, of the variance of x within the row, in SquareUnits; nil if there is one pass
+	Within         []int64 // like Sum, of the variance of x within the row, in SquareUnits; nil if there is one pass or the job is paired
+
+	// Only in the partials of paired jobs, otherwise 0 or nil. y is the contribution of the
+	// player under the previous model, with the same random numbers as x.
+	PreviousLossFull       int64    // as LossFull, under the previous model
+	PreviousLossEmpty      int64    // as LossEmpty, under the previous model
+	PreviousResidualSquare int64    // as ResidualSquare, of y and the previous model's losses
+	PreviousSum            []int64  // as Sum, of y
+	PreviousAbs            []int64  // as Abs, of y
+	PreviousSquare         []int64  // as Square, of y
+	DifferenceSquare       []int64  // as Square, of x - y
+	AbsDifferenceSquare    []int64  // as Square, of |x| - |y|
+	Fourths                []Powers // [m], by field
 }
 
+// Form states which sums partials have. It depends on the job.
+type Form struct {
+	Within bool // whether they have variances within rows; false if Paired
+	Paired bool // whether they have the sums of both models of a paired job
+	Fields int  // m, the number of fields; used only if Paired
+}
+
+// maxLists is the largest number of lists of sums in a partial.
+const maxLists = 8
+
 // Lists returns the number of lists of sums in a partial: Sum, Abs, Square and, if there
-// are variances within rows, Within.
-func Lists(within bool) int {
-	if within {
+// are variances within rows, Within. A paired job has 5 lists more than Sum, Abs and
+// Square.
+func Lists(form Form) int {
+	switch {
+	case form.Paired:
+		return maxLists
+	case form.Within:
 		return 4
 	}
 	return 3
 }
 
-// lists returns Sum, Abs, Square and Within. Within is nil if there is one pass.
-func (p *Partial) lists() [4][]int64 { return [4][]int64{p.Sum, p.Abs, p.Square, p.Within} }
+// paired reports whether p has the sums of two models.
+func (p *Partial) paired() bool { return p.Fourths != nil }
 
-// Validate returns an error if p is not a valid partial for tables of the given shape, with
-// or without Within. Partials come over the network.
-func (p *Partial) Validate(shape *layout.Shape, within bool) error {
+// Positions of the lists Sum and, in a paired partial, PreviousSum. Their sums may be
+// negative.
+const (
+	sumList      = 0
+	previousList = 3
+)
+
+// listsOf returns pointers to the lists of sums. The first Lists(form) of them are those of
+// a partial of this form.
+func (p *Partial) listsOf(paired bool) [maxLists]*[]int64 {
+	fourth := &p.Within
+	if paired {
+		fourth = &p.PreviousSum
+	}
+	return [maxLists]*[]int64{&p.Sum, &p.Abs, &p.Square, fourth, &p.PreviousAbs, &p.PreviousSquare, &p.DifferenceSquare, &p.AbsDifferenceSquare}
+}
+
+// AllLists returns pointers to the lists of sums of p, in the order of its columns: Sum,
+// Abs, Square, then Within if p has it, or PreviousSum to AbsDifferenceSquare if p is
+// paired.
+func (p *Partial) AllLists() []*[]int64 {
+	lists := p.listsOf(p.paired())
+	return lists[:Lists(Form{Within: p.Within != nil, Paired: p.paired()})]
+}
+
+// Validate returns an error if p is not a valid partial of the given form for tables of
+// the given shape. Partials come over the network.
+func (p *Partial) Validate(shape *layout.Shape, form Form) error {
 	switch {
 	case !p.Shape.Equal(shape):
 		return fmt.Errorf("partial is for tables of another shape than the model's")
@@ -50,8 +101,16 @@ func (p *Partial) Validate(shape *layout.Shape, within bool) error {
 		return fmt.Errorf("partial has a negative loss")
 	case p.ResidualSquare < 0:
 		return fmt.Errorf("partial has a negative sum of squared residuals")
-	case within != (p.Within != nil):
-		return fmt.Errorf("partial has variances within rows: %t, expected %t", p.Within != nil, within)
+	case form.Within != (p.Within != nil):
+		return fmt.Errorf("partial has variances within rows: %t, expected %t", p.Within != nil, form.Within)
+	case form.Paired != p.paired():
+		return fmt.Errorf("partial has the sums of two models: %t, expected %t", p.paired(), form.Paired)
+	case form.Paired && len(p.Fourths) != form.Fields:
+		return fmt.Errorf("partial has the fourth powers of %d fields, expected %d", len(p.Fourths), form.Fields)
+	case p.PreviousLossFull < 0 || p.PreviousLossEmpty < 0:
+		return fmt.Errorf("partial has a negative loss of the previous model")
+	case p.PreviousResidualSquare < 0:
+		return fmt.Errorf("partial has a negative sum of squared residuals of the previous model")
 	case len(p.Count) != len(p.Features):
 		return fmt.Errorf("partial has %d features and %d counts", len(p.Features), len(p.Count))
 	}
@@ -67,20 +126,21 @@ func (p *Partial) Validate(shape *layout.Shape, within bool) error {
 		from, to := shape.Row(int(f))
 		entries += to - from
 	}
-	lists := p.lists()
-	for i, list := range lists[:Lists(within)] {
+	for i, into := range p.AllLists() {
+		list := *into
 		if len(list) != entries {
 			return fmt.Errorf("partial has %d features of %d entries and %d sums in list %d", len(p.Features), entries, len(list), i)
 		}
-	}
-	for i, list := range lists[1:] {
+		if i == sumList || i == previousList && form.Paired {
+			continue
+		}
 		signs := int64(0)
 		for _, s := range list {
 			signs |= s
 		}
 		if signs < 0 {
 			at := slices.IndexFunc(list, func(s int64) bool { return s < 0 })
-			return fmt.Errorf("partial has a negative sum in list %d at position %d", i+1, at)
+			return fmt.Errorf("partial has a negative sum in list %d at position %d", i, at)
 		}
 	}
 	return nil
@@ -89,19 +149,25 @@ func (p *Partial) Validate(shape *layout.Shape, within bool) error {
 // Capacity returns the number of rows like those of p whose sums fit in one partial. More
 // rows cause ErrOverflow. Capacity is +Inf if no row has any loss.
 func (p *Partial) Capacity() float64 {
-	largest := max(p.LossFull, p.LossEmpty, p.ResidualSquare)
-	lists := p.lists()
-	for _, list := range lists[1:] { // Sum is at most Abs
-		for _, sum := range list {
+	largest := max(p.LossFull, p.LossEmpty, p.ResidualSquare, p.PreviousLossFull, p.PreviousLossEmpty, p.PreviousResidualSquare)
+	for _, list := range p.AllLists()[1:] { // Sum is at most Abs
+		for _, sum := range *list {
 			largest = max(largest, sum)
 		}
 	}
-	return float64(p.Rows) / float64(largest) * math.MaxInt64
+	powers := 0.0
+	for i := range p.Fourths {
+		for _, sum := range p.Fourths[i].all() {
+			powers = max(powers, sum.float())
+		}
+	}
+	return min(float64(p.Rows)/float64(largest)*math.MaxInt64, float64(p.Rows)/powers*(1<<127)*2)
 }
 
 // Builder collects a Partial row by row. Only one goroutine may use it at a time. Join
 // combines the builders of several goroutines.
 type Builder struct {
+	form   Form
 	lists  int
 	dim    int // number of entries of each feature, or 0 if features differ
 	walks  int64
@@ -115,14 +181,18 @@ type Builder struct {
 }
 
 // NewBuilder returns an empty builder for tables of the given shape. Each row has the given
-// number of walks. within states whether the partial has Within.
-func NewBuilder(shape layout.Shape, walks int, within bool) *Builder {
+// number of walks. form is that of the partial.
+func NewBuilder(shape layout.Shape, walks int, form Form) *Builder {
+	form.mustBeValid()
 	b := &Builder{
-		lists: Lists(within), dim: shape.Dim(), walks: int64(walks), scale: 1 / float64(walks), limit: maxContribution * min(int64(walks), math.MaxInt64/maxContribution),
+		form: form, lists: Lists(form), dim: shape.Dim(), walks: int64(walks), scale: 1 / float64(walks), limit: maxContribution * min(int64(walks), math.MaxInt64/maxContribution),
 		head: Partial{Shape: shape}, slot: make([]int32, shape.Rows()),
 	}
 	for i := range b.slot {
 		b.slot[i] = -1
+	}
+	if form.Paired {
+		b.head.Fourths = make([]Powers, form.Fields)
 	}
 	return b
 }
@@ -131,7 +201,8 @@ func NewBuilder(shape layout.Shape, walks int, within bool) *Builder {
 // holds its global ids, or, in a model with look-ups, the rows of the tables that it
 // reads. sum holds x for each entry of the features, in this order, in LossUnits. within
 // holds the variances of x, in SquareUnits, or is nil without Within. AddRow returns an
-// error if a square would overflow; the builder must not be used after that.
+// error if a square would overflow; the builder must not be used after that. The job must
+// not be paired.
 func (b *Builder) AddRow(lossFull, lossEmpty int64, features []int32, sum, within []int64) error {
 	p := &b.head
 	p.Rows++
@@ -153,9 +224,23 @@ func (b *Builder) AddRow(lossFull, lossEmpty int64, features []int32, sum, withi
 		b.into(&total, row)
 	}
 	if large {
-		i := slices.IndexFunc(sum, func(x int64) bool { return max(x, -x) > b.limit || x == math.MinInt64 })
-		return fmt.Errorf("the mean contribution of player %d is %g nat, whose square overflows", i, math.Abs(float64(sum[i]))*b.scale*LossUnit)
+		return b.tooLarge(sum)
 	}
+	return b.addResidual(&p.ResidualSquare, total, lossFull, lossEmpty)
+}
+
+// tooLarge returns the error for the first contribution whose square overflows, or nil if
+// all squares fit.
+func (b *Builder) tooLarge(sum []int64) error {
+	i := slices.IndexFunc(sum, func(x int64) bool { return max(x, -x) > b.limit || x == math.MinInt64 })
+	if i < 0 {
+		return nil
+	}
+	return fmt.Errorf("the mean contribution of player %d is %g nat, whose square overflows", i, math.Abs(float64(sum[i]))*b.scale*LossUnit)
+}
+
+// addResidual adds the squared residual of a row whose contributions add up to total.
+func (b *Builder) addResidual(into *int64, total, lossFull, lossEmpty int64) error {
 	due := (lossEmpty - lossFull) * b.walks
 	if due/b.walks != lossEmpty-lossFull {
 		b.failed = true
@@ -164,7 +249,7 @@ func (b *Builder) AddRow(lossFull, lossEmpty int64, features []int32, sum, withi
 	if max(total, -total) > b.limit {
 		return fmt.Errorf("the sum of the contributions differs by %g nat from the loss with everything dropped minus the loss with nothing dropped", float64(total)*b.scale*LossUnit)
 	}
-	b.into(&p.ResidualSquare, square(total, b.scale))
+	b.into(into, square(total, b.scale))
 	return nil
 }
 
@@ -238,6 +323,12 @@ func (b *Builder) Join(other *Builder) {
 	b.into(&p.LossFull, o.LossFull)
 	b.into(&p.LossEmpty, o.LossEmpty)
 	b.into(&p.ResidualSquare, o.ResidualSquare)
+	b.into(&p.PreviousLossFull, o.PreviousLossFull)
+	b.into(&p.PreviousLossEmpty, o.PreviousLossEmpty)
+	b.into(&p.PreviousResidualSquare, o.PreviousResidualSquare)
+	for field := range p.Fourths {
+		b.failed = !p.Fourths[field].add(&o.Fourths[field]) || b.failed
+	}
 	for i, f := range o.Features {
 		dim := b.width(f)
 		at := b.at(f, dim)
@@ -258,19 +349,19 @@ func (b *Builder) Partial() (*Partial, error) {
 	p := b.head
 	p.Features = slices.Sorted(slices.Values(b.head.Features))
 	p.Count = make([]int64, 0, len(p.Features))
-	var lists [4][]int64
-	for i := range b.lists {
-		lists[i] = make([]int64, 0, len(b.cells)/b.lists)
+	all := p.listsOf(b.form.Paired)
+	lists := all[:b.lists]
+	for _, list := range lists {
+		*list = make([]int64, 0, len(b.cells)/b.lists)
 	}
 	for _, f := range p.Features {
 		at := int(b.slot[f])
 		p.Count = append(p.Count, b.head.Count[at])
 		dim := b.width(f)
 		cells := b.entries(at, dim)
-		for i := range b.lists {
-			lists[i] = append(lists[i], cells[i*dim:(i+1)*dim]...)
+		for i, list := range lists {
+			*list = append(*list, cells[i*dim:(i+1)*dim]...)
 		}
 	}
-	p.Sum, p.Abs, p.Square, p.Within = lists[0], lists[1], lists[2], lists[3]
 	return &p, nil
 }

@@ -24,6 +24,9 @@ func (s *Scores) Feature(feature int, into Values) {
 	copy(into.RMS, from.RMS)
 	copy(into.SE, from.SE)
 	copy(into.PopulationSE, from.PopulationSE)
+	copy(into.PairedSE, from.PairedSE)
+	copy(into.AbsPairedSE, from.AbsPairedSE)
+	copy(into.RMSPairedSE, from.RMSPairedSE)
 }
 
 // Values holds statistics of all entries, or of the d entries of one feature. c is the mean
@@ -36,16 +39,32 @@ type Values struct {
 	RMS          []float32 // square root of the mean of c^2, nat
 	SE           []float32 // standard error of Phi as an estimate of the dataset's own value, nat; see Sampling
 	PopulationSE []float32 // standard error of Phi as an estimate of the value in the population that the rows come from, nat
+
+	// Only in the values of a paired job, otherwise nil: the standard errors of Phi, Abs and
+	// RMS as estimates of what a full job with the same model and seed would have computed,
+	// nat. Those of Phi are part of SE and PopulationSE.
+	PairedSE, AbsPairedSE, RMSPairedSE []float32
 }
 
 // NewValues returns Values with memory for n entries.
 func NewValues(n int) Values {
-	return Values{make([]float64, n), make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n)}
+	return Values{Phi: make([]float64, n), Abs: make([]float32, n), RMS: make([]float32, n), SE: make([]float32, n), PopulationSE: make([]float32, n)}
+}
+
+// NewPairedValues returns the Values of a paired job, with memory for n entries.
+func NewPairedValues(n int) Values {
+	v := NewValues(n)
+	v.PairedSE, v.AbsPairedSE, v.RMSPairedSE = make([]float32, n), make([]float32, n), make([]float32, n)
+	return v
 }
 
 // Part returns the entries [from, to).
 func (v *Values) Part(from, to int) Values {
-	return Values{v.Phi[from:to], v.Abs[from:to], v.RMS[from:to], v.SE[from:to], v.PopulationSE[from:to]}
+	part := Values{Phi: v.Phi[from:to], Abs: v.Abs[from:to], RMS: v.RMS[from:to], SE: v.SE[from:to], PopulationSE: v.PopulationSE[from:to]}
+	if v.PairedSE != nil {
+		part.PairedSE, part.AbsPairedSE, part.RMSPairedSE = v.PairedSE[from:to], v.AbsPairedSE[from:to], v.RMSPairedSE[from:to]
+	}
+	return part
 }
 
 // Result holds a finished job's scores and the facts by which they can be checked.
@@ -101,7 +120,7 @@ func (a *Accumulator) Values(feature int, e Sampling, v Values) {
 	for c := range dim {
 		at := a.lists*from + c
 		sum, square, within := a.cell(at)*LossUnit/walks, a.cell(at+2*dim)*SquareUnit, 0.0
-		if a.lists == Lists(true) {
+		if a.form.Within {
 			within = a.cell(at+3*dim) * SquareUnit / (walks * walks)
 		}
 		if v.Phi != nil {
@@ -133,7 +152,8 @@ func (a *Accumulator) cell(at int) float64 {
 	return wide{a.carries[at], a.cells[at]}.float()
 }
 
-// Check is like Result, but leaves Values empty.
+// Check is like Result, but leaves Values empty. In a paired job it checks the identity of
+// both models.
 func (a *Accumulator) Check(e Sampling) (*Result, error) {
 	if a.rows == 0 {
 		return nil, fmt.Errorf("no rows were scored")
@@ -141,38 +161,54 @@ func (a *Accumulator) Check(e Sampling) (*Result, error) {
 	rows := float64(a.rows)
 	r := &Result{
 		Scores: Scores{Shape: a.shape, Count: a.count},
-		Rows:   a.rows, LossFull: a.lossFull.float() * LossUnit / rows, LossEmpty: a.lossEmpty.float() * LossUnit / rows,
+		Rows:   a.rows, LossFull: a.current.lossFull.float() * LossUnit / rows, LossEmpty: a.current.lossEmpty.float() * LossUnit / rows,
 	}
-	residual := a.residual(e.Walks)
+	residual := a.residual(sumList, &a.current, e.Walks)
 	r.EfficiencyError = math.Abs(residual) / rows
 	if !e.Efficient {
-		_, r.EfficiencySE = e.errors(rows, residual, a.residualSquare.float()*SquareUnit, 0)
+		_, r.EfficiencySE = e.errors(rows, residual, a.current.residualSquare.float()*SquareUnit, 0)
 		return r, nil
 	}
-	if allowed := EfficiencyTolerance * (1 + r.LossFull + r.LossEmpty); r.EfficiencyError > allowed {
-		return nil, fmt.Errorf("efficiency identity violated: over %d rows the sum of the scores differs by %g nat from the mean loss with everything dropped, %g, minus that with nothing dropped, %g; rounding explains at most %g",
-			a.rows, r.EfficiencyError, r.LossEmpty, r.LossFull, allowed)
+	if err := a.identity(r.EfficiencyError, r.LossFull, r.LossEmpty); err != nil {
+		return nil, err
+	}
+	if a.form.Paired {
+		full, empty := a.PreviousLosses()
+		if err := a.identity(math.Abs(a.residual(previousList, &a.previous, e.Walks))/rows, full, empty); err != nil {
+			return nil, fmt.Errorf("previous model: %w", err)
+		}
 	}
 	return r, nil
 }
 
+// identity returns an error if the efficiency identity of a model is violated. off is the
+// difference between its sides. All arguments are means over rows, in nat.
+func (a *Accumulator) identity(off, lossFull, lossEmpty float64) error {
+	if allowed := EfficiencyTolerance * (1 + lossFull + lossEmpty); off > allowed {
+		return fmt.Errorf("efficiency identity violated: over %d rows the sum of the scores differs by %g nat from the mean loss with everything dropped, %g, minus that with nothing dropped, %g; rounding explains at most %g",
+			a.rows, off, lossEmpty, lossFull, allowed)
+	}
+	return nil
+}
+
 // residual returns, in nat, the sum over rows of (the sum of the row's mean
-// contributions) - (empty - full).
-func (a *Accumulator) residual(walks int) float64 {
+// contributions) - (empty - full) under one model. list is the position of the list with
+// its sums of contributions.
+func (a *Accumulator) residual(list int, g *gameSums, walks int) float64 {
 	var total wide
 	for f := range a.shape.Rows() {
 		from, to := a.shape.Row(f)
-		for _, sum := range a.cells[a.lists*from:][:to-from] {
+		for _, sum := range a.cells[a.lists*from+list*(to-from):][:to-from] {
 			total.add(sum)
 		}
 	}
 	for at, carry := range a.carries {
 		from, to := a.shape.Row(a.shape.RowOf(at / a.lists))
-		if at-a.lists*from < to-from { // a cell of the list Sum
+		if (at-a.lists*from)/(to-from) == list {
 			total.carry += carry
 		}
 	}
-	due := new(big.Int).Sub(a.lossEmpty.big(), a.lossFull.big())
+	due := new(big.Int).Sub(g.lossEmpty.big(), g.lossFull.big())
 	due.Mul(due, big.NewInt(int64(walks)))
 	residual, _ := new(big.Float).SetInt(due.Sub(total.big(), due)).Float64()
 	return residual * LossUnit / float64(walks)

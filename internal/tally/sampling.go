@@ -25,6 +25,7 @@ type Sampling struct {
 	Walks     int   // number of contributions in a row's sum for a player: Passes, or 2*Passes if a pass has two walks
 	Rows      int64 // N, the number of rows of the dataset
 	Exact     bool  // whether a row's values have no error: w = 0
+	Paired    bool  // whether the job is paired: its partials have the sums of two models
 	Efficient bool  // whether a row's sums add up to Walks * (its loss with everything dropped - its loss with nothing dropped)
 }
 
@@ -36,8 +37,14 @@ func NewSampling(o estimator.Options, rows int64) Sampling {
 }
 
 // Within reports whether partials have Within, the variances within rows. They need at
-// least two passes.
-func (e Sampling) Within() bool { return e.Passes > 1 }
+// least two passes. The partials of a paired job do not have them, because the values that
+// it corrects have a standard error already.
+func (e Sampling) Within() bool { return e.Passes > 1 && !e.Paired }
+
+// Form returns the form of the partials. fields is the number of the model's fields.
+func (e Sampling) Form(fields int) Form {
+	return Form{Within: e.Within(), Paired: e.Paired, Fields: fields}
+}
 
 // Bound reports whether SE is only an upper bound, because w is unknown.
 func (e Sampling) Bound() bool { return !e.Exact && !e.Within() }

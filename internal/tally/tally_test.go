@@ -65,7 +65,7 @@ var twoPasses = Sampling{Passes: 2, Walks: 2, Rows: 36, Efficient: true}
 
 // random builds the partial of n random rows over 3 fields of 4 features, d = 2.
 func random(r *rand.Rand, n int) *Partial {
-	b := NewBuilder(layout.Of(12, 2), 2, true)
+	b := NewBuilder(layout.Of(12, 2), 2, Form{Within: true})
 	for range n {
 		features := []int32{r.Int32N(4), 4 + r.Int32N(4), 8 + r.Int32N(4)}
 		sum, within := make([]int64, 6), make([]int64, 6)
@@ -91,7 +91,7 @@ func TestMergeDoesNotDependOnOrder(t *testing.T) {
 	parts := []*Partial{random(r, 5), random(r, 1), random(r, 30)}
 	var first *Result
 	for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 0, 2}} {
-		a := NewAccumulator(layout.Of(12, 2), true)
+		a := NewAccumulator(layout.Of(12, 2), Form{Within: true})
 		for _, i := range order {
 			if err := a.Merge(parts[i]); err != nil {
 				t.Fatal(err)
@@ -113,7 +113,7 @@ func TestMergeDoesNotDependOnOrder(t *testing.T) {
 func TestEfficiencyCatchesWrongSums(t *testing.T) {
 	p := random(rand.New(rand.NewPCG(1, 2)), 10)
 	p.Sum[3] += int64(100 * EfficiencyTolerance * 4000 * 10 / LossUnit) // losses are about 1,000 nat
-	a := NewAccumulator(layout.Of(12, 2), true)
+	a := NewAccumulator(layout.Of(12, 2), Form{Within: true})
 	if err := a.Merge(p); err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestEfficiencyCatchesWrongSums(t *testing.T) {
 func TestBuilderSums(t *testing.T) {
 	const walks = 3
 	rapid.Check(t, func(t *rapid.T) {
-		one, other, all := NewBuilder(layout.Of(4, 1), walks, true), NewBuilder(layout.Of(4, 1), walks, true), NewBuilder(layout.Of(4, 1), walks, true)
+		one, other, all := NewBuilder(layout.Of(4, 1), walks, Form{Within: true}), NewBuilder(layout.Of(4, 1), walks, Form{Within: true}), NewBuilder(layout.Of(4, 1), walks, Form{Within: true})
 		var want [4][4]int64
 		residuals := int64(0)
 		rows := rapid.IntRange(1, 20).Draw(t, "rows")
@@ -160,9 +160,9 @@ func TestBuilderSums(t *testing.T) {
 		if q, err := all.Partial(); err != nil || !reflect.DeepEqual(p, q) {
 			t.Fatalf("joined %+v, one builder %+v, error %v", p, q, err)
 		}
-		for list, values := range p.lists() {
+		for list, values := range p.AllLists() {
 			for i, f := range p.Features {
-				if values[i] != want[list][f] {
+				if values := *values; values[i] != want[list][f] {
 					t.Fatalf("list %d of feature %d is %d, expected %d", list, f, values[i], want[list][f])
 				}
 			}
@@ -182,9 +182,9 @@ func TestRowsOfDifferentWidths(t *testing.T) {
 	var results []*Result
 	for _, shape := range []layout.Shape{narrow, wide} {
 		r := rand.New(rand.NewPCG(3, 3))
-		a := NewAccumulator(shape, true)
+		a := NewAccumulator(shape, Form{Within: true})
 		for range 4 { // four partials, each of two goroutines
-			one, other := NewBuilder(shape, 2, true), NewBuilder(shape, 2, true)
+			one, other := NewBuilder(shape, 2, Form{Within: true}), NewBuilder(shape, 2, Form{Within: true})
 			for i := range 20 {
 				features := []int32{2 + r.Int32N(3), r.Int32N(2), 5 + r.Int32N(4)}
 				var sum, within []int64
@@ -258,7 +258,7 @@ func TestResultNormalises(t *testing.T) {
 		{true, Sampling{Passes: 2, Walks: 2, Rows: 2, Efficient: true}, .1 / 2, .25},
 	} {
 		walks := int64(c.estimate.Walks)
-		b := NewBuilder(layout.Of(2, 1), c.estimate.Walks, c.within)
+		b := NewBuilder(layout.Of(2, 1), c.estimate.Walks, Form{Within: c.within})
 		var first, second []int64
 		if c.within {
 			first, second = []int64{int64(within)}, []int64{0}
@@ -272,7 +272,7 @@ func TestResultNormalises(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a := NewAccumulator(layout.Of(2, 1), c.within)
+		a := NewAccumulator(layout.Of(2, 1), Form{Within: c.within})
 		if err := a.Merge(p); err != nil {
 			t.Fatal(err)
 		}
@@ -308,7 +308,7 @@ func TestOneRow(t *testing.T) {
 		{Sampling{Passes: 1, Walks: 1, Rows: 10, Exact: true}, 3 * math.Sqrt(.9), 3},
 		{Sampling{Passes: 1, Walks: 1, Rows: 1, Exact: true}, 0, 3}, // this row is the whole dataset
 	} {
-		b := NewBuilder(layout.Of(1, 1), 1, false)
+		b := NewBuilder(layout.Of(1, 1), 1, Form{})
 		if err := b.AddRow(one, 2*one, []int32{0}, []int64{-3 * one}, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -316,7 +316,7 @@ func TestOneRow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a := NewAccumulator(layout.Of(1, 1), false)
+		a := NewAccumulator(layout.Of(1, 1), Form{})
 		if err := a.Merge(p); err != nil {
 			t.Fatal(err)
 		}
@@ -336,7 +336,7 @@ func TestOneRow(t *testing.T) {
 // Rows with residuals of 1 and 3 nat have a mean residual of 2, with a variance of 2.
 func TestResidual(t *testing.T) {
 	const one = 1 << 36
-	b := NewBuilder(layout.Of(1, 1), 1, false)
+	b := NewBuilder(layout.Of(1, 1), 1, Form{})
 	for _, x := range []int64{2 * one, 4 * one} {
 		if err := b.AddRow(one, 2*one, []int32{0}, []int64{x}, nil); err != nil {
 			t.Fatal(err)
@@ -346,7 +346,7 @@ func TestResidual(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := NewAccumulator(layout.Of(1, 1), false)
+	a := NewAccumulator(layout.Of(1, 1), Form{})
 	if err := a.Merge(p); err != nil {
 		t.Fatal(err)
 	}
@@ -385,7 +385,7 @@ func TestIntervalOfManyPasses(t *testing.T) {
 
 func TestOverflows(t *testing.T) {
 	const large = math.MaxInt64 / 2
-	sums := NewBuilder(layout.Of(1, 1), 1, true)
+	sums := NewBuilder(layout.Of(1, 1), 1, Form{Within: true})
 	for range 3 {
 		if err := sums.AddRow(0, 0, []int32{0}, []int64{0}, []int64{large}); err != nil {
 			t.Fatal(err)
@@ -394,7 +394,7 @@ func TestOverflows(t *testing.T) {
 	if _, err := sums.Partial(); err != ErrOverflow {
 		t.Errorf("error for sums that overflow: %v", err)
 	}
-	joined, other := NewBuilder(layout.Of(1, 1), 1, true), NewBuilder(layout.Of(1, 1), 1, true)
+	joined, other := NewBuilder(layout.Of(1, 1), 1, Form{Within: true}), NewBuilder(layout.Of(1, 1), 1, Form{Within: true})
 	for range 2 {
 		for _, b := range []*Builder{joined, other} {
 			if err := b.AddRow(0, 0, []int32{0}, []int64{0}, []int64{large}); err != nil {
@@ -406,7 +406,7 @@ func TestOverflows(t *testing.T) {
 	if joined.Join(other); !joined.failed {
 		t.Error("the overflow of joined sums is not detected")
 	}
-	squares := NewBuilder(layout.Of(1, 1), 1, false) // 512 nat: 32 such squares reach the limit
+	squares := NewBuilder(layout.Of(1, 1), 1, Form{}) // 512 nat: 32 such squares reach the limit
 	for range 33 {
 		if err := squares.AddRow(0, 1<<45, []int32{0}, []int64{1 << 45}, nil); err != nil {
 			t.Fatal(err)
@@ -415,10 +415,10 @@ func TestOverflows(t *testing.T) {
 	if _, err := squares.Partial(); err != ErrOverflow {
 		t.Errorf("error for a sum of squares that overflows: %v", err)
 	}
-	if err := NewBuilder(layout.Of(2, 1), 1, false).AddRow(0, 0, []int32{0, 1}, []int64{1, -1 << 46}, nil); err == nil || !strings.Contains(err.Error(), "player 1 is 1024 nat") {
+	if err := NewBuilder(layout.Of(2, 1), 1, Form{}).AddRow(0, 0, []int32{0, 1}, []int64{1, -1 << 46}, nil); err == nil || !strings.Contains(err.Error(), "player 1 is 1024 nat") {
 		t.Errorf("error for a square that overflows: %v", err)
 	}
-	if err := NewBuilder(layout.Of(1, 1), 1, false).AddRow(0, 1<<46, []int32{0}, []int64{0}, nil); err == nil || !strings.Contains(err.Error(), "differs by -1024 nat") {
+	if err := NewBuilder(layout.Of(1, 1), 1, Form{}).AddRow(0, 1<<46, []int32{0}, []int64{0}, nil); err == nil || !strings.Contains(err.Error(), "differs by -1024 nat") {
 		t.Errorf("error for a residual that is too large: %v", err)
 	}
 }
@@ -438,7 +438,7 @@ func TestCapacity(t *testing.T) {
 		"nothing":  {0, 0, 0, 0, math.Inf(1)},
 	} {
 		rows := func(n int) (*Partial, error) {
-			b := NewBuilder(layout.Of(1, 1), 1, true)
+			b := NewBuilder(layout.Of(1, 1), 1, Form{Within: true})
 			for range n {
 				if err := b.AddRow(c.full, c.empty, []int32{0}, []int64{c.x}, []int64{c.within}); err != nil {
 					t.Fatal(err)
@@ -483,7 +483,7 @@ func TestValidateRefuses(t *testing.T) {
 	} {
 		p := random(rand.New(rand.NewPCG(4, 4)), 20)
 		spoil(p)
-		a := NewAccumulator(layout.Of(12, 2), true)
+		a := NewAccumulator(layout.Of(12, 2), Form{Within: true})
 		if err := a.Merge(p); err == nil {
 			t.Errorf("%s: Merge returned no error", name)
 		}
@@ -500,7 +500,7 @@ func BenchmarkMerge(b *testing.B) {
 	for i := range p.Features {
 		p.Features[i], p.Count[i] = int32(2*i), 1
 	}
-	a := NewAccumulator(layout.Of(2*features, dim), false)
+	a := NewAccumulator(layout.Of(2*features, dim), Form{})
 	b.SetBytes(features * (4 + 8 + 24*dim))
 	for b.Loop() {
 		if err := a.Merge(p); err != nil {
@@ -517,7 +517,7 @@ func BenchmarkAddRow(b *testing.B) {
 	for i := range sum {
 		features[i/dim], sum[i] = int32(i/dim), int64(i-300)<<20
 	}
-	builder := NewBuilder(layout.Of(fields, dim), 1, false)
+	builder := NewBuilder(layout.Of(fields, dim), 1, Form{})
 	for b.Loop() {
 		if err := builder.AddRow(1<<34, 1<<35, features, sum, nil); err != nil {
 			b.Fatal(err)

@@ -33,6 +33,9 @@ func FieldBytes(values, textBytes int64) int64 {
 	return (values+values/3+2)*slotBytes + max(0, textBytes-values*(short+1))
 }
 
+// Bytes returns the memory of the field.
+func (f *Field) Bytes() int64 { return int64(f.values.bytes()) }
+
 // Size returns the number of features.
 func (f *Field) Size() int { return f.size }
 
@@ -73,6 +76,29 @@ func (f *Field) Each(visit func(value []byte, has bool) error) error {
 		}
 	}
 	return nil
+}
+
+// EachGrown is like Each for the field that f becomes when it also gets the values that more
+// visits. New values get the ids from f.Size() in the order of more. The ids of all earlier
+// values and of unseen values stay. A value that f has is skipped; whole is that of
+// NewLookup.
+func (f *Field) EachGrown(whole bool, visit func(value []byte, has bool) error, more func(visit func(value []byte) error) error) error {
+	if err := f.Each(visit); err != nil {
+		return err
+	}
+	lookup := NewLookup([]*Field{f}, whole)
+	left := f.size - lines(f.size, f.oov) // ids that need a line only if other ids follow
+	return more(func(value []byte) error {
+		if lookup.has(0, value) {
+			return nil
+		}
+		for ; left > 0; left-- {
+			if err := visit(nil, false); err != nil {
+				return err
+			}
+		}
+		return visit(value, true)
+	})
 }
 
 // A vocabulary file has one line for each id of a field. Line k, counted from 0, is the

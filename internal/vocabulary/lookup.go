@@ -69,6 +69,17 @@ func (l *Lookup) Append(ids [][]int32, values [][]byte) (without int) {
 	return -1
 }
 
+// has reports whether the field j has value, in this spelling or the other one of a whole
+// number.
+func (l *Lookup) has(j int, value []byte) bool {
+	t := &l.fields[j].values
+	if len(t.slots) == 0 {
+		return false
+	}
+	a, b := pack(value)
+	return t.find(value, a, b).number > 0 || l.whole && l.other(t, value) > 0
+}
+
 // other returns the id + 1 of the other spelling of a whole number, or 0 if value is not a
 // whole number or its other spelling is unseen.
 func (l *Lookup) other(t *table, value []byte) int64 {

@@ -20,6 +20,7 @@ import (
 	"shaver/internal/model"
 	"shaver/internal/shapley"
 	"shaver/internal/shard"
+	"shaver/internal/tally"
 )
 
 // attempt is one try of this worker at one task.
@@ -194,9 +195,15 @@ func (a *attempt) compute(ctx context.Context) (*computed, error) {
 	if name := kernel.Name(); t.Spec.Kernel != name { // the task's subject names another kernel
 		return nil, fmt.Errorf("the job needs kernel %s, but this worker has %s", t.Spec.Kernel, name)
 	}
-	game, err := a.game(ctx)
+	game, err := a.game(ctx, t.Model, t.Baseline, t.PreviousModel)
 	if err != nil {
 		return nil, err
+	}
+	var previous shapley.Game
+	if t.Spec.Previous != nil {
+		if previous, err = a.game(ctx, t.PreviousModel, t.PreviousBaseline, t.Model); err != nil {
+			return nil, err
+		}
 	}
 	a.steps.Add(1)
 	if most := job.MostRows(game.Model.Columns()); t.Rows < 1 || t.Rows > most {
@@ -213,12 +220,18 @@ func (a *attempt) compute(ctx context.Context) (*computed, error) {
 		cpu = a.CPU()
 	}
 	options := shapley.Options{Options: t.Spec.TaskOptions(), Seed: t.Spec.Seed, First: t.Pass}
-	partial, err := shapley.Estimate(ctx, game, options, rows, a.Threads, func(n int) {
+	progress := func(n int) {
 		a.steps.Add(int64(n))
 		if a.OnRows != nil {
 			a.OnRows(n)
 		}
-	})
+	}
+	var partial *tally.Partial
+	if t.Spec.Previous != nil {
+		partial, err = shapley.EstimatePair(ctx, game, previous, options, rows, a.Threads, progress)
+	} else {
+		partial, err = shapley.Estimate(ctx, game, options, rows, a.Threads, progress)
+	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -243,22 +256,22 @@ const (
 	maxShardBytes = 4 << 30
 )
 
-// game fetches the model and the baseline of the task.
-func (a *attempt) game(ctx context.Context) (shapley.Game, error) {
-	t := &a.d.Task
-	m, err := a.Models.get(ctx, a.blobs, t.Model, &a.steps)
+// game fetches a model of the task and its baseline. other is the other model that the
+// task needs, if its job is paired.
+func (a *attempt) game(ctx context.Context, weights, values, other job.Blob) (shapley.Game, error) {
+	m, err := a.Models.get(ctx, a.blobs, weights, other, &a.steps)
 	if err != nil {
-		return shapley.Game{}, a.lost(ctx, t.Model, err)
+		return shapley.Game{}, a.lost(ctx, weights, err)
 	}
-	data, err := fetch(ctx, a.blobs, t.Baseline, maxShardBytes, &a.steps)
+	data, err := fetch(ctx, a.blobs, values, maxShardBytes, &a.steps)
 	if err != nil {
-		return shapley.Game{}, a.lost(ctx, t.Baseline, err)
+		return shapley.Game{}, a.lost(ctx, values, err)
 	}
-	values, err := baseline.Decode(data, m.Players())
+	entries, err := baseline.Decode(data, m.Players())
 	if err != nil {
-		return shapley.Game{}, fault.Inputf("baseline %s: %w", t.Baseline.Name, err)
+		return shapley.Game{}, fault.Inputf("baseline %s: %w", values.Name, err)
 	}
-	return shapley.Game{Model: m, Baseline: values}, nil
+	return shapley.Game{Model: m, Baseline: entries}, nil
 }
 
 // rows fetches the rows of the task, or reads them in place. If they cannot be read in

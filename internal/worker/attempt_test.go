@@ -385,7 +385,7 @@ func TestModels(t *testing.T) {
 		get := func(ctx context.Context, steps *atomic.Int64) <-chan answer {
 			to := make(chan answer, 1)
 			go func() {
-				m, err := models.get(ctx, f, d.Task.Model, steps)
+				m, err := models.get(ctx, f, d.Task.Model, job.Blob{}, steps)
 				to <- answer{m, err}
 			}()
 			synctest.Wait()

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"io"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,33 +13,34 @@ import (
 	"shaver/internal/model"
 )
 
-// Models keeps the model that was used last. The tasks of a job and the workers of a
-// process share it. If Cache is set, more models are kept on disk. The zero value is
-// empty.
+// Models keeps the models of the task that was begun last: one, or two if its job is
+// paired. The tasks of a job and the workers of a process share them. If Cache is set, more
+// models are kept on disk. The zero value is empty.
 type Models struct {
 	Cache *Cache // nil = none
 
-	once   sync.Once
-	turn   chan struct{} // holds a value while a caller of get has its turn
-	digest string
-	model  *model.Model
+	once sync.Once
+	turn chan struct{}           // holds a value while a caller of get has its turn
+	kept map[string]*model.Model // by digest, at most two
 }
 
 // waitStep is the interval at which a caller of get that waits for its turn counts a
 // step.
 const waitStep = 50 * time.Millisecond
 
-// get returns the model of a blob. It fetches the model unless it is the one used last.
-// One caller fetches at a time, and the others wait. It counts steps in both cases.
-func (s *Models) get(ctx context.Context, b blobs, blob job.Blob, steps *atomic.Int64) (*model.Model, error) {
+// get returns the model of a blob. It fetches the model unless it is kept. other is the
+// blob of the other model that the task needs, if its job is paired. All models except
+// these two are freed. One caller fetches at a time, and the others wait. get counts steps
+// in both cases.
+func (s *Models) get(ctx context.Context, b blobs, blob, other job.Blob, steps *atomic.Int64) (*model.Model, error) {
 	if err := s.begin(ctx, steps); err != nil {
 		return nil, err
 	}
 	defer func() { <-s.turn }()
-	if s.digest == blob.SHA256 {
-		return s.model, nil
+	maps.DeleteFunc(s.kept, func(digest string, _ *model.Model) bool { return digest != blob.SHA256 && digest != other.SHA256 })
+	if m := s.kept[blob.SHA256]; m != nil {
+		return m, nil
 	}
-	s.digest, s.model = "", nil // frees the old model first, so that only one is in memory
 	data := s.Cache.get(blob)
 	if data == nil {
 		var err error
@@ -55,7 +57,10 @@ func (s *Models) get(ctx context.Context, b blobs, blob job.Blob, steps *atomic.
 	if err != nil {
 		return nil, err
 	}
-	s.digest, s.model = blob.SHA256, m
+	if s.kept == nil {
+		s.kept = map[string]*model.Model{}
+	}
+	s.kept[blob.SHA256] = m
 	return m, nil
 }
 

@@ -24,7 +24,7 @@ type Store struct {
 	root *os.Root
 
 	mu       sync.Mutex
-	datasets map[string]*dataset.Dataset // by digest
+	datasets map[string]*dataset.Dataset // folders and windows, by digest
 }
 
 // storeKind is the prefix of a store's path.
@@ -46,10 +46,37 @@ func OpenStore(text string) (*Store, error) {
 // Close closes the folder.
 func (s *Store) Close() { _ = s.root.Close() }
 
-// Dataset returns the dataset with the given digest.
-func (s *Store) Dataset(digest string) (*dataset.Dataset, error) {
+// Dataset returns the dataset with the given digest. days has the digests of its days if it
+// is a window, the oldest first; otherwise it is nil.
+func (s *Store) Dataset(digest string, days []string) (*dataset.Dataset, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if d := s.datasets[digest]; d != nil {
+		return d, nil
+	}
+	if len(days) == 0 {
+		return s.folder(digest)
+	}
+	folders := make([]*dataset.Dataset, len(days))
+	for i, day := range days {
+		var err error
+		if folders[i], err = s.folder(day); err != nil {
+			return nil, err
+		}
+	}
+	d, err := dataset.Join(folders)
+	if err != nil {
+		return nil, fmt.Errorf("store %s: %w", s.root.Name(), err)
+	}
+	if d.Digest() != digest {
+		return nil, fault.Inputf("store %s: the %d days of the job are not the dataset %s", s.root.Name(), len(days), digest)
+	}
+	s.datasets[digest] = d
+	return d, nil
+}
+
+// folder returns the dataset of a single folder. The caller must hold s.mu.
+func (s *Store) folder(digest string) (*dataset.Dataset, error) {
 	if d := s.datasets[digest]; d != nil {
 		return d, nil
 	}
@@ -82,11 +109,14 @@ func (s *Store) Dataset(digest string) (*dataset.Dataset, error) {
 	return nil, fmt.Errorf("store %s: no dataset %s in it or in its folders", s.root.Name(), digest)
 }
 
-// forget makes the next call of Dataset search for the dataset again.
-func (s *Store) forget(digest string) {
+// forget makes the next call of Dataset search for the dataset of a job again.
+func (s *Store) forget(spec *job.Spec) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.datasets, digest)
+	delete(s.datasets, spec.Dataset)
+	for _, day := range spec.Days {
+		delete(s.datasets, day)
+	}
 }
 
 // rows reads the rows of a task and checks their digest. It counts steps as it reads. A
@@ -95,7 +125,7 @@ func (s *Store) rows(ctx context.Context, t *job.Task, a *model.Architecture, st
 	if s == nil {
 		return nil, errors.New("this worker has no store")
 	}
-	d, err := s.Dataset(t.Spec.Dataset)
+	d, err := s.Dataset(t.Spec.Dataset, t.Spec.Days)
 	if err == nil {
 		d, err = d.For(a)
 	}
@@ -112,9 +142,9 @@ func (s *Store) rows(ctx context.Context, t *job.Task, a *model.Architecture, st
 			return each(rows)
 		})
 	}
-	rows, err := shard.Collect(ctx, source, shard.NewSample(total, t.Spec.Sample, t.Spec.Seed), t.Place, t.Rows)
+	rows, err := shard.Collect(ctx, source, shard.SampleOf(&t.Spec, total), t.Place, t.Rows)
 	if err != nil {
-		s.forget(t.Spec.Dataset)
+		s.forget(&t.Spec)
 		return nil, fmt.Errorf("store %s: dataset %s from row %d: %w", s.root.Name(), t.Spec.Dataset, t.Place.Seen, err)
 	}
 	return rows, nil

@@ -58,11 +58,11 @@ func TestStore(t *testing.T) {
 		}
 		for range 2 { // the second time the dataset is known
 			for _, digest := range holds {
-				if d, err := s.Dataset(digest); err != nil || d.Digest() != digest {
+				if d, err := s.Dataset(digest, nil); err != nil || d.Digest() != digest {
 					t.Errorf("%s: %v", path, err)
 				}
 			}
-			if _, err := s.Dataset(deep.Digest()); err == nil || !strings.Contains(err.Error(), "store "+path+": no dataset "+deep.Digest()) {
+			if _, err := s.Dataset(deep.Digest(), nil); err == nil || !strings.Contains(err.Error(), "store "+path+": no dataset "+deep.Digest()) {
 				t.Errorf("%s: %v", path, err)
 			}
 		}

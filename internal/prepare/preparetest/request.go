@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"go.uber.org/zap"
 
 	"shaver/internal/baseline"
 	"shaver/internal/checkpoint"
@@ -16,6 +19,8 @@ import (
 	"shaver/internal/model"
 	"shaver/internal/planted"
 	"shaver/internal/prepare"
+	"shaver/internal/scores"
+	"shaver/internal/tally"
 )
 
 // Request returns a request for a planted model with two fields and 14 features. The
@@ -52,4 +57,44 @@ func Request(tb testing.TB) (r prepare.Request, folder string) {
 		Dataset: d, Splits: []string{dataset.Train, dataset.Val}, Sample: 1, Baseline: baseline.Codebook,
 		Options: estimator.Options{Estimator: estimator.Permutation, Passes: 3}, Seed: 1, RowsPerShard: 25,
 	}, config.Out
+}
+
+// Paired returns a request like that of Request for a paired job on a fifth of the rows. Its
+// previous model is the model of Request, and its model a slightly changed copy. The previous
+// values are all 0, so the values of the job are meaningless.
+func Paired(tb testing.TB) prepare.Request {
+	tb.Helper()
+	r, _ := Request(tb)
+	was, err := prepare.New(r, zap.NewNop())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	shape := was.Architecture.Shape()
+	f := &scores.File{
+		Fields: r.Dataset.Fields(), Layout: scores.LayoutOf(&was.Architecture), Spec: was.Spec, Baseline: was.Baseline, DatasetRows: was.Sample.Rows,
+		Result: tally.Result{Rows: was.Sample.Rows, Scores: tally.Scores{Shape: shape, Count: make([]int64, shape.Rows()), Values: tally.NewValues(shape.Entries())}},
+	}
+	r.Previous = &prepare.Previous{Open: r.Open, Scores: f, Digest: strings.Repeat("5", 64)}
+	r.Open, r.Sample = Changed(tb, r.Open), .2
+	return r
+}
+
+// Changed returns the checkpoint that open reads with every embedding made larger by a
+// tenth.
+func Changed(tb testing.TB, open func() (*checkpoint.Checkpoint, error)) func() (*checkpoint.Checkpoint, error) {
+	tb.Helper()
+	ck, err := open()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	table, err := ck.Embedding()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	table = slices.Clone(table)
+	for i := range table {
+		table[i] *= 1.1
+	}
+	changed := ck.WithEmbedding(table)
+	return func() (*checkpoint.Checkpoint, error) { return changed, nil }
 }

@@ -1,0 +1,176 @@
+// Package gate decides whether a pruned model predicts well enough to replace its model. It
+// opens no file.
+package gate
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"shaver/internal/evaluate"
+	"shaver/internal/sweep"
+)
+
+// Version identifies the format of a Document.
+const Version = "shaver.check/1"
+
+// Bounds says how much worse than its model a pruned model may be.
+type Bounds struct {
+	AUCDrop     float64 // largest drop of the AUC, in [0, 1]
+	LogLossRise float64 // largest rise of the LogLoss, nat, finite and at least 0
+	// Confident demands that the whole 95% intervals of the differences lie within the
+	// bounds. Otherwise the differences on the rows decide.
+	Confident bool
+}
+
+// Document is the result of a check. The caller sets the digests, Dataset and Split.
+type Document struct {
+	Version   string `json:"version"`
+	Passed    bool   `json:"passed"`
+	Reason    string `json:"reason"`    // why, as sentences
+	Confident bool   `json:"confident"` // Bounds.Confident
+	Model     string `json:"model"`     // SHA-256 of the model
+	Pruned    string `json:"pruned"`    // SHA-256 of the pruned model with its whole table
+	Dataset   string `json:"dataset"`   // SHA-256 of the dataset's manifest
+	Split     string `json:"split"`     // split on which both models are measured
+	Rows      int64  `json:"rows"`      // number of rows of this split
+	AUC       Metric `json:"auc"`
+	LogLoss   Metric `json:"log_loss"` // nat
+}
+
+// Metric compares both models by one metric.
+type Metric struct {
+	Model      float64        `json:"model"`
+	Pruned     float64        `json:"pruned"`
+	Difference sweep.Interval `json:"difference"` // of the pruned model minus the model
+	Bound      float64        `json:"bound"`      // largest drop of the AUC or rise of the LogLoss that is allowed
+	Passed     bool           `json:"passed"`
+	// Certain reports whether all of the interval is within the bound, or all of it outside.
+	// It is false if the rows do not determine the interval.
+	Certain bool `json:"certain"`
+}
+
+// Decide compares the predictions of a model and of its pruned form on the same rows, which
+// must have labels of both kinds. evaluate.Compare documents the intervals.
+func Decide(b Bounds, model, pruned *evaluate.Predictions) *Document {
+	was, is, change := model.Metrics(), pruned.Metrics(), evaluate.Compare(model, pruned)
+	d := &Document{Version: Version, Confident: b.Confident, Rows: is.Rows}
+	d.AUC = Metric{Model: was.AUC, Pruned: is.AUC, Difference: *sweep.NewInterval(change.AUC), Bound: b.AUCDrop}
+	d.LogLoss = Metric{Model: was.LogLoss, Pruned: is.LogLoss, Difference: *sweep.NewInterval(change.LogLoss), Bound: b.LogLossRise}
+	d.Passed = true
+	for _, m := range d.metrics() {
+		within := m.worse <= m.Bound
+		m.Certain = m.known && (within && m.worst <= m.Bound || !within && m.best > m.Bound)
+		m.Passed = within && (m.Certain || !b.Confident)
+		d.Passed = d.Passed && m.Passed
+	}
+	d.Reason = d.reason()
+	return d
+}
+
+// loss is a metric with its difference in the direction in which a model gets worse.
+type loss struct {
+	*Metric
+	name, worsens, improves string
+	worse                   float64 // by how much the pruned model is worse
+	known                   bool    // whether the interval is known
+	best, worst             float64 // the ends of the interval of worse, if it is known
+}
+
+func (d *Document) metrics() []loss {
+	auc := loss{Metric: &d.AUC, name: "AUC", worsens: "falls", improves: "rises", worse: -d.AUC.Difference.Value}
+	if i := d.AUC.Difference; i.Low != nil && i.High != nil {
+		auc.known, auc.best, auc.worst = true, -*i.High, -*i.Low
+	}
+	rise := loss{Metric: &d.LogLoss, name: "LogLoss", worsens: "rises", improves: "falls", worse: d.LogLoss.Difference.Value}
+	if i := d.LogLoss.Difference; i.Low != nil && i.High != nil {
+		rise.known, rise.best, rise.worst = true, *i.Low, *i.High
+	}
+	return []loss{auc, rise}
+}
+
+// Failure says by which metrics the pruned model fails, as a part of a sentence. It is
+// empty if the model passes.
+func (d *Document) Failure() string {
+	var all []string
+	for _, m := range d.metrics() {
+		if !m.Passed {
+			all = append(all, m.text(d.Confident))
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+// text says how the metric changes and what is allowed. confident is Bounds.Confident.
+func (m *loss) text(confident bool) string {
+	switch {
+	case m.worse < 0:
+		s := fmt.Sprintf("the %s %s by %.6f", m.name, m.improves, -m.worse)
+		if confident && !m.Certain {
+			return s + m.reach(true)
+		}
+		return s
+	case m.worse == 0 && m.Passed:
+		return fmt.Sprintf("the %s stays the same", m.name)
+	case confident && !m.Certain && m.worse <= m.Bound:
+		return fmt.Sprintf("the %s %s by %.6f", m.name, m.worsens, m.worse) + m.reach(false)
+	}
+	return fmt.Sprintf("the %s %s by %.6f, and at most %s is allowed", m.name, m.worsens, m.worse, bound(m.Bound))
+}
+
+// reach says how far the interval reaches, as the end of a sentence. better says that the
+// sentence is about an improvement.
+func (m *loss) reach(better bool) string {
+	if !m.known {
+		return ", but the rows do not determine its 95% interval"
+	}
+	what := "and its 95% interval reaches"
+	if better {
+		what = "but its 95% interval reaches a " + map[string]string{"falls": "fall", "rises": "rise"}[m.worsens] + " of"
+	}
+	return fmt.Sprintf(", %s %.6f, where at most %s is allowed", what, m.worst, bound(m.Bound))
+}
+
+// bound returns a bound as people type it.
+func bound(v float64) string { return fmt.Sprintf("%g", v) }
+
+// reason returns Reason.
+func (d *Document) reason() string {
+	verdict := "fails"
+	if d.Passed {
+		verdict = "passes"
+	}
+	var parts, doubts []string
+	needed := 0.0
+	for _, m := range d.metrics() {
+		parts = append(parts, m.text(d.Confident))
+		if m.Certain {
+			continue
+		}
+		doubts = append(doubts, m.name)
+		if m.known {
+			// The width of an interval falls with the square root of the number of rows.
+			needed = max(needed, float64(d.Rows)*math.Pow((m.worst-m.worse)/(m.Bound-m.worse), 2))
+		} else {
+			needed = math.Inf(1)
+		}
+	}
+	text := fmt.Sprintf("The pruned model %s: %s.", verdict, strings.Join(parts, "; "))
+	switch {
+	case len(doubts) == 0 && d.Passed:
+		return text + " The 95% intervals are within the bounds."
+	case len(doubts) == 0:
+		return text + " The 95% intervals do not contain the bounds."
+	}
+	text += fmt.Sprintf(" The %d rows do not decide with 95%% confidence on which side of the bound the %s is", d.Rows, strings.Join(doubts, " and the "))
+	if needed > 1e12 {
+		return text + "."
+	}
+	return text + fmt.Sprintf("; about %s rows would, if the differences stay.", round(needed))
+}
+
+// round returns v, which is above 0, rounded up to two digits.
+func round(v float64) string {
+	unit := math.Pow(10, max(math.Floor(math.Log10(v))-1, 0))
+	return fmt.Sprintf("%.0f", math.Ceil(v/unit)*unit)
+}

@@ -1,0 +1,183 @@
+package nightly
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"math"
+
+	"shaver/internal/fault"
+)
+
+// LineVersion is the form of Line.
+const LineVersion = "shaver.history/1"
+
+// Line is a line of history.jsonl: what a night did. Null means that a value is unknown or
+// does not exist, as the churn of the first night.
+type Line struct {
+	Version  string   `json:"version"`
+	Night    string   `json:"night"`
+	Number   int      `json:"number"`  // of the night, from 1 on
+	Outcome  string   `json:"outcome"` // published or failed
+	Reasons  []string `json:"reasons"` // why the pruned model failed its check; empty if it passed
+	Started  string   `json:"started"` // RFC 3339, UTC
+	Finished string   `json:"finished"`
+	// Attempts is the number of processes that worked on the night. The times of attempts that
+	// were interrupted are not counted.
+	Attempts         int     `json:"attempts"`
+	Seconds          float64 `json:"seconds"`
+	CoreSeconds      float64 `json:"core_seconds"`
+	ScoreCoreSeconds float64 `json:"score_core_seconds"` // part of CoreSeconds
+
+	Days            []string `json:"days"` // names, oldest first
+	Generation      int      `json:"generation"`
+	Rows            int64    `json:"rows"`
+	Evaluations     int64    `json:"evaluations"`
+	FullEvaluations int64    `json:"full_evaluations"`
+	RelativeError   *float64 `json:"relative_error"`
+	Reduction       *float64 `json:"reduction"`
+	Note            string   `json:"note,omitempty"`
+
+	Sparsity   float64  `json:"sparsity"`
+	Bytes      int64    `json:"bytes"`
+	DenseBytes int64    `json:"dense_bytes"`
+	Churn      *float64 `json:"churn"`
+	PlainChurn *float64 `json:"plain_churn"`
+
+	AUC             *float64 `json:"auc"`
+	PrunedAUC       *float64 `json:"pruned_auc"`
+	AUCDrop         *float64 `json:"auc_drop"`
+	AUCDropLow      *float64 `json:"auc_drop_low"`
+	AUCDropHigh     *float64 `json:"auc_drop_high"`
+	LogLoss         float64  `json:"log_loss"`
+	PrunedLogLoss   float64  `json:"pruned_log_loss"`
+	LogLossRise     *float64 `json:"log_loss_rise"`
+	LogLossRiseLow  *float64 `json:"log_loss_rise_low"`
+	LogLossRiseHigh *float64 `json:"log_loss_rise_high"`
+
+	Model  string `json:"model"`  // digest of the model
+	Scores string `json:"scores"` // SHA-256 of scores.arrow
+	Pruned string `json:"pruned"` // SHA-256 of pruned.safetensors
+}
+
+// line returns the line of a night that was published or failed.
+func (r *Record) line() Line {
+	l := Line{
+		Version: LineVersion, Night: r.Night, Number: r.Number, Outcome: r.Outcome, Reasons: []string{}, Started: r.Started, Finished: r.Finished, Attempts: r.Attempts,
+		Days: []string{}, Model: r.Model, Scores: r.digest(ScoresFile), Pruned: r.digest(PrunedFile),
+	}
+	for _, d := range r.Days {
+		l.Days = append(l.Days, d.Name)
+	}
+	for _, d := range r.Steps {
+		l.Seconds += d.Seconds
+		l.CoreSeconds += d.CoreSeconds
+		if d.Step == stepScore {
+			l.ScoreCoreSeconds = d.CoreSeconds
+		}
+	}
+	if s := r.Scored; s != nil {
+		l.Generation, l.Rows, l.Evaluations, l.FullEvaluations = s.Generation, s.Rows, s.Evaluations, s.FullEvaluations
+		l.RelativeError, l.Reduction, l.Note = s.RelativeError, s.Reduction, s.Note
+	}
+	if p := r.Pruned; p != nil {
+		l.Sparsity, l.Bytes, l.DenseBytes, l.Churn, l.PlainChurn = p.Sparsity, p.Bytes, p.DenseBytes, p.Churn, p.PlainChurn
+	}
+	if c := r.Checked; c != nil {
+		l.Reasons = append(l.Reasons, c.Reasons...)
+		l.AUC, l.PrunedAUC, l.LogLoss, l.PrunedLogLoss = c.AUC, c.PrunedAUC, c.LogLoss, c.PrunedLogLoss
+		if d := c.AUCDrop; d != nil {
+			l.AUCDrop, l.AUCDropLow, l.AUCDropHigh = &d.Value, d.Low, d.High
+		}
+		if d := c.LogLossRise; d != nil {
+			l.LogLossRise, l.LogLossRiseLow, l.LogLossRiseHigh = &d.Value, d.Low, d.High
+		}
+	}
+	return l
+}
+
+// finite returns v, or nil if JSON cannot express it.
+func finite(v *float64) *float64 {
+	if v == nil || math.IsInf(*v, 0) || math.IsNaN(*v) {
+		return nil
+	}
+	return v
+}
+
+// readHistory reads the lines of history.jsonl. A file that does not exist has no lines.
+func readHistory(path string) ([]Line, error) {
+	text, err := readSmall(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return parseHistory(path, text)
+}
+
+// parseHistory returns the lines of history.jsonl. path is the name of the file in errors.
+func parseHistory(path string, text []byte) ([]Line, error) {
+	var lines []Line
+	number := 0
+	for one := range bytes.Lines(text) {
+		number++
+		var l Line
+		if err := json.Unmarshal(one, &l); err != nil {
+			return nil, fault.Inputf("%s:%d: %w", path, number, err)
+		}
+		if l.Version != LineVersion {
+			return nil, fault.Inputf("%s:%d: version %q, expected %q", path, number, l.Version, LineVersion)
+		}
+		if l.Number < 1 || l.Number > mostNights || !isName(l.Night) {
+			return nil, fault.Inputf("%s:%d: night %q, number %d: expected a name and a number from 1 to %d", path, number, l.Night, l.Number, int64(mostNights))
+		}
+		lines = append(lines, l)
+	}
+	return lines, nil
+}
+
+// Results returns the history of a folder of results, and which night is published, which is
+// nil if none is. open opens a file of the folder by its name, and returns an error that is
+// fs.ErrNotExist if there is no such file. The folder need not be on this machine.
+func Results(open func(name string) (io.ReadCloser, error)) ([]Line, *Current, error) {
+	read := func(name string) ([]byte, error) {
+		f, err := open(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		return readAll(f, name)
+	}
+	text, err := read(currentFile) // before the history, which has a line for each night that was published
+	if err != nil {
+		return nil, nil, err
+	}
+	var current *Current
+	if text != nil {
+		if current, err = parseCurrent(currentFile, text); err != nil {
+			return nil, nil, err
+		}
+	}
+	if text, err = read(historyFile); err != nil {
+		return nil, nil, err
+	}
+	lines, err := parseHistory(historyFile, text)
+	return lines, current, err
+}
+
+func writeHistory(path string, lines []Line) error {
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	for i := range lines {
+		if err := e.Encode(&lines[i]); err != nil {
+			return err
+		}
+	}
+	return write(path, text.Bytes())
+}

@@ -1,0 +1,110 @@
+// Package nightly decides what happens in a night: which model and which days are new, what
+// to compute again after an interruption, which night is published, and which folders are
+// deleted. It does not know how a step computes its result.
+//
+// The folder for the results has these files:
+//
+//	nights/NIGHT/   the files of a night, and night.json
+//	current         symbolic link to the folder of the published night
+//	current.json    the same for systems without such links
+//	history.jsonl   one line for each night
+//	history.html    a page about the nights
+//
+// Files and folders appear whole. A process that is killed at any moment and started again
+// ends with the same results, because a step runs again unless night.json says that it
+// finished with the files that are there.
+package nightly
+
+import "context"
+
+// The names of the files in the folder of a night.
+const (
+	RecordFile = "night.json"
+	ScoresFile = "scores.arrow"
+	PrunedFile = "pruned.safetensors"
+	PruneFile  = "prune.json"
+	CheckFile  = "check.json"
+	ReportFile = "report.html"
+)
+
+// Night is what a step works on.
+type Night struct {
+	Config *Config
+	Name   string
+	Folder string   // path of the night's folder
+	Model  string   // path of the night's copy of the checkpoint
+	Days   []string // paths of the datasets, oldest first
+	// Previous is the path of the pruned model of the night that was published last; "" = none.
+	Previous string
+}
+
+// Steps computes what nights consist of. Run calls one function at a time. A function that
+// is interrupted is called again with the same night, and then gives the same files. It writes
+// them with package atomicfile.
+type Steps interface {
+	// Model returns the digest of the model in a checkpoint.
+	Model(path string) (string, error)
+	// ModelFiles returns the paths of the files of a checkpoint. Some may not exist.
+	ModelFiles(path string) []string
+	// Day returns the digest of the dataset in a folder. It is bad input if there is no dataset.
+	Day(path string) (string, error)
+
+	// Score writes ScoresFile.
+	Score(ctx context.Context, n *Night) (*Scored, error)
+	// Prune writes PrunedFile and PruneFile.
+	Prune(ctx context.Context, n *Night) (*Pruned, error)
+	// Check writes CheckFile.
+	Check(ctx context.Context, n *Night) (*Checked, error)
+	// Report writes ReportFile.
+	Report(ctx context.Context, n *Night) error
+
+	// History returns a page about nights, oldest first. folders has the names of those
+	// nights whose folders are still there.
+	History(lines []Line, folders map[string]bool) ([]byte, error)
+}
+
+// Scored describes the scores of a night.
+type Scored struct {
+	Generation int   `json:"generation"` // number of paired jobs since the last full one; 0 = full
+	Rows       int64 `json:"rows"`       // rows that the scores stand for
+	// Evaluations is the number of row evaluations: a row on which two models are computed
+	// counts twice. A full job has FullEvaluations.
+	Evaluations     int64    `json:"evaluations"`
+	FullEvaluations int64    `json:"full_evaluations"`
+	RelativeError   *float64 `json:"relative_error"` // against a full job, relative to the values; null = unknown
+	Reduction       *float64 `json:"reduction"`      // of the variance, by pairing; null unless rows were paired
+	Note            string   `json:"note,omitempty"` // what the reader should know, such as a rule that was not met
+	// CoreSeconds is the processor time of this process and of workers elsewhere; 0 = only
+	// this process worked.
+	CoreSeconds float64 `json:"core_seconds,omitempty"`
+}
+
+// Pruned describes the pruned model of a night.
+type Pruned struct {
+	Sparsity   float64 `json:"sparsity"` // portion of the entries that are dropped
+	Bytes      int64   `json:"bytes"`
+	DenseBytes int64   `json:"dense_bytes"` // size of the unpruned model as safetensors
+	// Churn is the portion of the entries kept last time or now that are kept only once.
+	// PlainChurn is the same without hysteresis. Both are null without a published night.
+	Churn      *float64 `json:"churn"`
+	PlainChurn *float64 `json:"plain_churn"`
+}
+
+// Checked describes the comparison of the pruned model with the whole one.
+type Checked struct {
+	Passed        bool     `json:"passed"`
+	Reasons       []string `json:"reasons"` // why the pruned model failed; empty if it passed
+	AUC           *float64 `json:"auc"`     // null if all labels are the same
+	PrunedAUC     *float64 `json:"pruned_auc"`
+	AUCDrop       *Change  `json:"auc_drop"` // AUC - PrunedAUC
+	LogLoss       float64  `json:"log_loss"`
+	PrunedLogLoss float64  `json:"pruned_log_loss"`
+	LogLossRise   *Change  `json:"log_loss_rise"` // PrunedLogLoss - LogLoss
+}
+
+// Change is a difference with its 95% interval.
+type Change struct {
+	Value float64  `json:"value"`
+	Low   *float64 `json:"low"` // null = unknown
+	High  *float64 `json:"high"`
+}

@@ -1,0 +1,620 @@
+package nightly
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"shaver/internal/atomicfile"
+	"shaver/internal/fault"
+	"shaver/internal/filelock"
+)
+
+// The steps of a night, in their order.
+const (
+	stepScore  = "score"
+	stepPrune  = "prune"
+	stepCheck  = "check"
+	stepReport = "report"
+)
+
+// stepFiles are the files that each step writes.
+var stepFiles = map[string][]string{
+	stepScore: {ScoresFile}, stepPrune: {PrunedFile, PruneFile}, stepCheck: {CheckFile}, stepReport: {ReportFile},
+}
+
+// Options say how to run a night.
+type Options struct {
+	Date  string // name of the night, without its counter; "" = that of the newest day
+	Again bool   // run a night even if nothing is new
+
+	Say func(format string, args ...any) // prints a line for people
+	Now func() time.Time
+	CPU func() time.Duration // processor time of this process
+	// Changed is called with all lines of the history when Run begins and after every
+	// night; nil = no call.
+	Changed func(lines []Line) error
+	// Commit is called after each change of the folder for the results that another process
+	// may continue from; nil = no call.
+	Commit func() error
+}
+
+// Result is what Run did.
+type Result struct {
+	// Nights are the nights that ended. A night that an earlier process began comes first.
+	Nights []Line
+	// Latest is the last line of the history; nil = no night has ended.
+	Latest *Line
+	// Current is the published night; nil = none.
+	Current *Current
+}
+
+// runner runs nights.
+type runner struct {
+	config *Config
+	keys   Keys
+	steps  Steps
+	Options
+	linkless bool // the system has no symbolic links
+}
+
+func (r *runner) path(name string) string    { return filepath.Join(r.config.Out, name) }
+func (r *runner) folder(night string) string { return filepath.Join(r.path(nightsFolder), night) }
+func (r *runner) say(format string, args ...any) {
+	if r.Say != nil {
+		r.Say(format, args...)
+	}
+}
+func (r *runner) commit() error {
+	if r.Commit == nil {
+		return nil
+	}
+	return r.Commit()
+}
+func (r *runner) now() string { return r.Now().UTC().Format(time.RFC3339) }
+
+// Run finishes the night that an earlier process left, if there is one, and then runs a night
+// if the model, the days or the settings are not those of the last night. If another process
+// works in the same folder, it returns wrong usage.
+func Run(ctx context.Context, c *Config, keys Keys, s Steps, o Options) (*Result, error) {
+	r := &runner{config: c, keys: keys, steps: s, Options: o}
+	if err := checkDate(o.Date); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(r.path(nightsFolder), 0o755); err != nil {
+		return nil, err
+	}
+	unlock, err := filelock.Lock(r.path(lockFile))
+	if errors.Is(err, filelock.ErrLocked) {
+		return nil, fault.Usagef("another shaver nightly works in %s: wait for its end", c.Out)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if err := r.checkLink(); err != nil {
+		return nil, err
+	}
+	if err := r.sweepUp(); err != nil {
+		return nil, err
+	}
+	lines, err := r.settle()
+	if err != nil {
+		return nil, err
+	}
+	result := &Result{}
+	for {
+		n, err := r.next(ctx, lines)
+		if err != nil {
+			return nil, err
+		}
+		if n == nil {
+			break
+		}
+		resumed := n.Attempts > 0
+		if err := r.run(ctx, n); err != nil {
+			return nil, err
+		}
+		r.Again = false // once is enough
+		if lines, err = r.settle(); err != nil {
+			return nil, err
+		}
+		result.Nights = append(result.Nights, lines[len(lines)-1])
+		if !resumed {
+			break
+		}
+	}
+	if len(lines) > 0 {
+		result.Latest = &lines[len(lines)-1]
+	}
+	result.Current, err = ReadCurrent(c.Out)
+	return result, err
+}
+
+// checkDate returns wrong usage unless a night may have the name.
+func checkDate(date string) error {
+	if date == "" {
+		return nil
+	}
+	odd := func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.", r))
+	}
+	if len(date) > 64 || strings.HasPrefix(date, ".") || strings.ContainsFunc(date, odd) {
+		return fault.Usagef("--date %q: expected at most 64 letters, digits, dots, dashes and underscores, such as 2026-11-22", date)
+	}
+	return nil
+}
+
+// inputs are the model and the days that are there now.
+type inputs struct {
+	model string // digest
+	days  []Day
+}
+
+// look finds the model and the days.
+func (r *runner) look() (*inputs, error) {
+	if info, err := os.Stat(r.config.Days); err == nil && !info.IsDir() {
+		return nil, fault.Inputf("%s is not a folder: expected one with a folder for each day", r.config.Days)
+	}
+	entries, err := os.ReadDir(r.config.Days)
+	if err != nil {
+		return nil, fmt.Errorf("key days of the configuration: %w", err)
+	}
+	var names []string // in the order of ReadDir, by name
+	for _, e := range entries {
+		info, err := os.Stat(filepath.Join(r.config.Days, e.Name())) // a day may be a symbolic link
+		if err != nil {
+			return nil, err
+		}
+		if info.IsDir() && !strings.HasPrefix(e.Name(), ".") {
+			names = append(names, e.Name())
+		}
+	}
+	if len(names) == 0 {
+		return nil, fault.Inputf("%s has no days: expected a folder for each day, made by shaver dataset import", r.config.Days)
+	}
+	for i := 1; i < len(names); i++ {
+		if numberedAfter(names[i-1], names[i]) {
+			return nil, fault.Inputf("%s: the day %q would be older than %q, because names are compared byte by byte: give the numbers in the names of days the same width, such as day-09 and day-10", r.config.Days, names[i-1], names[i])
+		}
+	}
+	in := &inputs{}
+	for _, name := range names[max(0, len(names)-r.config.Window):] {
+		digest, err := r.steps.Day(filepath.Join(r.config.Days, name))
+		if err != nil {
+			return nil, err
+		}
+		in.days = append(in.days, Day{name, digest})
+	}
+	in.model, err = r.steps.Model(r.config.Model)
+	if err != nil {
+		return nil, fmt.Errorf("key model of the configuration: %w", err)
+	}
+	return in, nil
+}
+
+// numberedAfter reports whether the names first differ in a number, and a has the larger
+// one. A number is a sequence of digits.
+func numberedAfter(a, b string) bool {
+	digit := func(s string, i int) bool { return i < len(s) && s[i] >= '0' && s[i] <= '9' }
+	i := 0
+	for i < len(a) && i < len(b) && a[i] == b[i] {
+		i++
+	}
+	start := i
+	for start > 0 && digit(a, start-1) {
+		start--
+	}
+	number := func(s string) string {
+		end := start
+		for digit(s, end) {
+			end++
+		}
+		return strings.TrimLeft(s[start:end], "0")
+	}
+	if !digit(a, start) || !digit(b, start) {
+		return false
+	}
+	x, y := number(a), number(b)
+	return len(x) > len(y) || len(x) == len(y) && x > y
+}
+
+// next returns the night to work on, or nil if nothing is new.
+func (r *runner) next(ctx context.Context, lines []Line) (*Record, error) {
+	records, err := readRecords(r.path(nightsFolder))
+	if err != nil {
+		return nil, err
+	}
+	settings := r.config.digest(r.keys)
+	var last *Record // the last night that ended
+	for _, n := range records {
+		if n.Outcome == Published || n.Outcome == Failed {
+			last = n
+		}
+	}
+	in, err := r.look()
+	for _, n := range records {
+		if n.finished() {
+			continue
+		}
+		reason, checking := r.stale(n, in, err, settings)
+		if checking != nil {
+			return nil, checking
+		}
+		if reason == "" {
+			r.say("continuing the night %s", n.Night)
+			return n, nil
+		}
+		r.say("leaving the night %s: %s", n.Night, reason)
+		n.Outcome, n.Error, n.Finished = Abandoned, reason, r.now()
+		if err := n.save(r.folder(n.Night)); err != nil {
+			return nil, err
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if last != nil && last.Model == in.model && slices.Equal(last.Days, in.days) && last.Settings == settings && !r.Again {
+		r.say("nothing to do: the model, the days and the settings are those of the night %s, which %s", last.Night, outcomes[last.Outcome])
+		return nil, nil
+	}
+	return r.begin(ctx, in, settings, records, lines)
+}
+
+var outcomes = map[string]string{Published: "was published", Failed: "failed its check"}
+
+// stale returns why an unfinished night cannot be continued, or "". looked is the error of
+// looking for the inputs.
+func (r *runner) stale(n *Record, in *inputs, looked error, settings string) (reason string, err error) {
+	if current, err := ReadCurrent(r.config.Out); err != nil || current != nil && current.Night == n.Night {
+		return "", err // it is published, and only its record is not complete
+	}
+	if n.Settings != settings {
+		return "its settings are others than those of " + r.config.Path, nil
+	}
+	if n.Error != "" && looked == nil && (n.Model != in.model || !slices.Equal(n.Days, in.days)) {
+		return "it failed, and there is a new model or a new day (" + n.Error + ")", nil
+	}
+	for _, d := range n.Days {
+		path := filepath.Join(r.config.Days, d.Name)
+		switch found, err := r.steps.Day(path); {
+		case fault.IsInput(err), errors.Is(err, fs.ErrNotExist):
+			return "its day " + path + " is not there any more", nil
+		case err != nil:
+			return "", err
+		case found != d.Digest:
+			return "its day " + path + " has changed", nil
+		}
+	}
+	return "", nil
+}
+
+// begin makes the folder of a new night.
+func (r *runner) begin(ctx context.Context, in *inputs, settings string, records []*Record, lines []Line) (*Record, error) {
+	n := &Record{Version: RecordVersion, Settings: settings, Days: in.days, ModelFile: filepath.Base(r.config.Model), Started: r.now(), Steps: []Done{}}
+	base := r.Date
+	if base == "" {
+		base = in.days[len(in.days)-1].Name
+	}
+	counter := 0
+	count := func(night string, number int) {
+		n.Number = max(n.Number, number)
+		if text, ok := strings.CutPrefix(night, base+"."); ok {
+			if c, err := strconv.Atoi(text); err == nil {
+				counter = max(counter, c)
+			}
+		}
+	}
+	for _, l := range lines {
+		count(l.Night, l.Number)
+	}
+	for _, other := range records {
+		count(other.Night, other.Number)
+	}
+	n.Number++
+	n.Night = fmt.Sprintf("%s.%d", base, counter+1)
+	current, err := ReadCurrent(r.config.Out)
+	if err != nil {
+		return nil, err
+	}
+	if current != nil {
+		n.Previous = &Previous{current.Night, current.Pruned}
+	}
+	folder := filepath.Join(r.path(nightsFolder), newPrefix+n.Night)
+	if err := os.Mkdir(folder, 0o755); err != nil {
+		return nil, err
+	}
+	made := atomicfile.Track(folder)
+	defer made.Remove() // does nothing after the rename
+	if err := r.copyModel(ctx, filepath.Join(folder, modelFolder)); err != nil {
+		return nil, err
+	}
+	// The digest of the copy counts, because the checkpoint may have changed meanwhile.
+	if n.Model, err = r.steps.Model(filepath.Join(folder, modelFolder, n.ModelFile)); err != nil {
+		return nil, err
+	}
+	if err := n.save(folder); err != nil {
+		return nil, err
+	}
+	if err := made.Rename(r.folder(n.Night)); err != nil {
+		return nil, err
+	}
+	if err := atomicfile.SyncFolder(r.path(nightsFolder)); err != nil {
+		return nil, err
+	}
+	return n, r.commit()
+}
+
+// copyModel copies the files of the checkpoint to a new folder.
+func (r *runner) copyModel(ctx context.Context, folder string) error {
+	if err := os.Mkdir(folder, 0o755); err != nil {
+		return err
+	}
+	for _, path := range r.steps.ModelFiles(r.config.Model) {
+		from, err := os.Open(path)
+		if errors.Is(err, fs.ErrNotExist) && path != r.config.Model {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		err = atomicfile.Write(filepath.Join(folder, filepath.Base(path)), func(w io.Writer) error {
+			_, err := io.Copy(w, reader{ctx, from})
+			return err
+		})
+		if err := errors.Join(err, from.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reader reads until its context ends.
+type reader struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (r reader) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.Reader.Read(p)
+}
+
+// run does what is left of a night.
+func (r *runner) run(ctx context.Context, n *Record) error {
+	folder := r.folder(n.Night)
+	n.Attempts++
+	n.Error = ""
+	if err := n.save(folder); err != nil {
+		return err
+	}
+	if err := r.commit(); err != nil {
+		return err
+	}
+	err := r.work(ctx, n)
+	if err != nil && ctx.Err() == nil {
+		n.Error = err.Error()
+		saving := n.save(folder)
+		if saving == nil {
+			saving = r.commit()
+		}
+		if saving != nil {
+			r.say("%v", saving)
+		}
+	}
+	return err
+}
+
+func (r *runner) work(ctx context.Context, n *Record) error {
+	folder := r.folder(n.Night)
+	if err := removeTemporary(folder); err != nil {
+		return err
+	}
+	night := &Night{Config: r.config, Name: n.Night, Folder: folder, Model: filepath.Join(folder, modelFolder, n.ModelFile)}
+	var days []string
+	for _, d := range n.Days {
+		night.Days = append(night.Days, filepath.Join(r.config.Days, d.Name))
+		days = append(days, d.Name, d.Digest)
+	}
+	previous := ""
+	if n.Previous != nil {
+		previous = n.Previous.Pruned
+		night.Previous = filepath.Join(r.folder(n.Previous.Night), PrunedFile)
+	}
+	for _, step := range []struct {
+		name string
+		run  func() error
+	}{
+		{stepScore, func() (err error) { n.Scored, err = r.steps.Score(ctx, night); return err }},
+		{stepPrune, func() (err error) { n.Pruned, err = r.steps.Prune(ctx, night); return err }},
+		{stepCheck, func() (err error) { n.Checked, err = r.steps.Check(ctx, night); return err }},
+		{stepReport, func() error { return r.steps.Report(ctx, night) }},
+	} {
+		from := digestOf(slices.Concat([]string{step.name, n.Model, n.Settings, previous}, days, n.results(step.name))...)
+		if done, err := r.isDone(n, step.name, from); done || err != nil {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		r.say("%s: %s", n.Night, step.name)
+		n.Steps = slices.DeleteFunc(n.Steps, func(d Done) bool { return d.Step == step.name }) // those results are gone
+		began, cpu := r.Now(), r.CPU()
+		err := step.run()
+		n.finite()
+		if err != nil {
+			return fmt.Errorf("%s: %w", step.name, err)
+		}
+		done := Done{Step: step.name, Inputs: from, Files: map[string]string{}, Seconds: r.Now().Sub(began).Seconds(), CoreSeconds: (r.CPU() - cpu).Seconds()}
+		if step.name == stepScore {
+			if n.Scored.CoreSeconds > 0 {
+				done.CoreSeconds = n.Scored.CoreSeconds
+			}
+			if n.Attempts > 1 {
+				n.Scored.Note = strings.TrimSpace(n.Scored.Note + " The evaluations and the time of an attempt that was interrupted are not counted.")
+			}
+		}
+		for _, file := range stepFiles[step.name] {
+			digest, err := fileDigest(filepath.Join(folder, file))
+			if err != nil {
+				return err
+			}
+			done.Files[file] = digest
+		}
+		n.Steps = append(n.Steps, done)
+		if err := n.save(folder); err != nil {
+			return err
+		}
+		if err := r.commit(); err != nil {
+			return err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	outcome := Failed
+	if n.Checked.Passed {
+		if err := r.publish(n); err != nil {
+			return err
+		}
+		if err := r.commit(); err != nil { // before the record says that it is published
+			return err
+		}
+		outcome = Published
+	}
+	n.Outcome, n.Finished = outcome, r.now()
+	return n.save(folder)
+}
+
+// finite replaces numbers that JSON cannot express by null.
+func (n *Record) finite() {
+	if s := n.Scored; s != nil {
+		s.RelativeError, s.Reduction = finite(s.RelativeError), finite(s.Reduction)
+	}
+	if p := n.Pruned; p != nil {
+		p.Churn, p.PlainChurn = finite(p.Churn), finite(p.PlainChurn)
+	}
+}
+
+// results returns the digests of the results on which a step depends.
+func (n *Record) results(step string) []string {
+	files := map[string][]string{stepPrune: {ScoresFile}, stepCheck: {PrunedFile}, stepReport: {ScoresFile}}[step]
+	var digests []string
+	for _, file := range files {
+		digests = append(digests, file, n.digest(file))
+	}
+	return digests
+}
+
+// isDone reports whether a step has finished with these inputs, and its files are still
+// what it wrote. It deletes files that somebody has changed.
+func (r *runner) isDone(n *Record, step, inputs string) (bool, error) {
+	d := n.done(step)
+	if d == nil || d.Inputs != inputs {
+		return false, nil
+	}
+	whole := true
+	for file, digest := range d.Files {
+		path := filepath.Join(r.folder(n.Night), file)
+		if found, err := fileDigest(path); err == nil && found == digest {
+			continue
+		}
+		whole = false
+		if err := os.RemoveAll(path); err != nil {
+			return false, err
+		}
+	}
+	return whole, nil
+}
+
+// removeTemporary deletes the temporary files that a process which was killed left in a
+// folder. Folders stay, because a job continues from its own.
+func removeTemporary(folder string) error {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if name := e.Name(); !e.IsDir() && strings.HasPrefix(name, ".") && strings.HasSuffix(name, ".tmp") {
+			if err := os.Remove(filepath.Join(folder, name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// settle brings the link, the history, its page and the folders up to date with the nights
+// that have ended, and calls Changed. It returns the history.
+func (r *runner) settle() ([]Line, error) {
+	if err := r.relink(); err != nil {
+		return nil, err
+	}
+	lines, err := readHistory(r.path(historyFile))
+	if err != nil {
+		return nil, err
+	}
+	records, err := readRecords(r.path(nightsFolder))
+	if err != nil {
+		return nil, err
+	}
+	known := 0
+	if len(lines) > 0 {
+		known = lines[len(lines)-1].Number
+	}
+	before := len(lines)
+	for _, n := range records {
+		if n.Number > known && (n.Outcome == Published || n.Outcome == Failed) {
+			lines = append(lines, n.line())
+		}
+	}
+	if len(lines) > before {
+		if err := writeHistory(r.path(historyFile), lines); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.retain(); err != nil {
+		return nil, err
+	}
+	if err := r.writePage(lines); err != nil {
+		return lines, err
+	}
+	if err := r.commit(); err != nil || r.Changed == nil {
+		return lines, err
+	}
+	return lines, r.Changed(lines)
+}
+
+// writePage writes the page about the nights, unless it is up to date.
+func (r *runner) writePage(lines []Line) error {
+	if len(lines) == 0 {
+		return nil
+	}
+	folders := map[string]bool{}
+	for _, l := range lines {
+		if _, err := os.Stat(filepath.Join(r.folder(l.Night), ReportFile)); err == nil {
+			folders[l.Night] = true
+		}
+	}
+	page, err := r.steps.History(lines, folders)
+	if err != nil {
+		return err
+	}
+	if found, err := readSmall(r.path(historyPage)); err == nil && string(found) == string(page) {
+		return nil
+	}
+	return write(r.path(historyPage), page)
+}

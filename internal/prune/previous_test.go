@@ -1,0 +1,219 @@
+package prune
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"shaver/internal/model"
+	"shaver/internal/model/modeltest"
+)
+
+// night is a table with a previous mask.
+type night struct {
+	rank    string
+	scores  []float64
+	weights []float32
+	errors  []float64
+	choices []Choice
+}
+
+// nights draws tables in which equal scores, scores of 0 and errors of 0 are common.
+var nights = rapid.Custom(func(t *rapid.T) *night {
+	n := rapid.IntRange(1, 60).Draw(t, "n")
+	score := rapid.OneOf(rapid.SampledFrom([]float64{0, 1, -1, .5}), rapid.Float64Range(-1, 1))
+	weight := rapid.SampledFrom([]float32{0, .5, 1})
+	size := rapid.OneOf(rapid.SampledFrom([]float64{0, .5}), rapid.Float64Range(0, 1))
+	return &night{
+		rapid.SampledFrom(Ranks()).Draw(t, "rank"),
+		rapid.SliceOfN(score, n, n).Draw(t, "scores"), rapid.SliceOfN(weight, n, n).Draw(t, "weights"), rapid.SliceOfN(size, n, n).Draw(t, "errors"),
+		rapid.SliceOfN(rapid.SampledFrom([]Choice{WasDropped, WasAbsent, WasKept}), n, n).Draw(t, "choices"),
+	}
+})
+
+// mask returns the mask of Stable that drops the given number of entries.
+func (n *night) mask(t *rapid.T, z float64, drop int) []bool {
+	order, err := Stable(n.rank, n.scores, n.weights, n.errors, n.choices, z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Mask(order, drop)
+}
+
+// changed returns the number of choices that a mask changes.
+func (n *night) changed(mask []bool) (count int) {
+	for i, gone := range mask {
+		if gone && n.choices[i] == WasKept || !gone && n.choices[i] == WasDropped {
+			count++
+		}
+	}
+	return count
+}
+
+// with returns the number of entries with a choice.
+func (n *night) with(c Choice) (count int) {
+	for _, choice := range n.choices {
+		if choice == c {
+			count++
+		}
+	}
+	return count
+}
+
+// Without hysteresis the order is the usual one.
+func TestStableWithoutHysteresis(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := nights.Draw(t, "night")
+		want, err := Order(n.rank, n.scores, n.weights)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := Stable(n.rank, n.scores, n.weights, n.errors, n.choices, 0); err != nil || !slices.Equal(got, want) {
+			t.Fatalf("order %v, expected %v; error %v", got, want, err)
+		}
+	})
+	if _, err := Stable("best", nil, nil, nil, nil, 1); err == nil {
+		t.Error("Stable accepts an unknown rank")
+	}
+}
+
+// At every budget the number of dropped entries is exact, and a larger z changes no more
+// choices than a smaller one.
+func TestStableIsMonotone(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := nights.Draw(t, "night")
+		drop := rapid.IntRange(0, len(n.scores)).Draw(t, "drop")
+		z := rapid.SliceOfN(rapid.OneOf(rapid.SampledFrom([]float64{0, 1, 1e6}), rapid.Float64Range(0, 4)), 2, 5).Draw(t, "z")
+		slices.Sort(z)
+		least := math.MaxInt
+		for _, z := range z {
+			mask := n.mask(t, z, drop)
+			dropped := 0
+			for _, gone := range mask {
+				if gone {
+					dropped++
+				}
+			}
+			if dropped != drop {
+				t.Fatalf("z = %v drops %d entries, expected %d", z, dropped, drop)
+			}
+			changed := n.changed(mask)
+			if changed > least {
+				t.Fatalf("z = %v changes %d choices, a smaller z %d", z, changed, least)
+			}
+			least = changed
+		}
+	})
+}
+
+// An entry that was dropped replaces one that was kept only if their intervals do not
+// overlap.
+func TestStableNeedsEvidence(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := nights.Draw(t, "night")
+		z := rapid.Float64Range(1e-3, 4).Draw(t, "z")
+		mask := n.mask(t, z, rapid.IntRange(0, len(n.scores)).Draw(t, "drop"))
+		worth := func(i int) float64 {
+			if n.rank == Abs {
+				return math.Abs(n.scores[i])
+			}
+			return n.scores[i]
+		}
+		for i := range mask {
+			for j := range mask {
+				if mask[i] && n.choices[i] == WasKept && !mask[j] && n.choices[j] == WasDropped &&
+					worth(j)-z*n.errors[j] < worth(i)+z*n.errors[i]-1e-12 {
+					t.Fatalf("entry %d of worth %v replaces entry %d of worth %v, with errors %v and %v", j, worth(j), i, worth(i), n.errors[j], n.errors[i])
+				}
+			}
+		}
+	})
+}
+
+// With many standard errors, the same budget gives the same mask, and other budgets change
+// no more than they must.
+func TestStableKeepsTheMask(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := nights.Draw(t, "night")
+		for i := range n.errors {
+			n.errors[i] = max(n.errors[i], 1e-3)
+		}
+		drop := rapid.IntRange(0, len(n.scores)).Draw(t, "drop")
+		kept, wasKept, wasDropped := len(n.scores)-drop, n.with(WasKept), n.with(WasDropped)
+		if got, want := n.changed(n.mask(t, 1e9, drop)), max(0, wasKept-kept)+max(0, wasDropped-drop); got != want {
+			t.Fatalf("%d choices changed, expected %d", got, want)
+		}
+		if n.with(WasAbsent) == 0 {
+			mask := n.mask(t, 1e9, wasDropped)
+			for i, gone := range mask {
+				if gone != (n.choices[i] == WasDropped) {
+					t.Fatalf("entry %d has changed", i)
+				}
+			}
+		}
+	})
+}
+
+// The ids of a field stay and new ones follow them.
+func TestPrevious(t *testing.T) {
+	before := &model.Architecture{FieldDims: []int{2, 1}, Dim: 2}
+	after := &model.Architecture{FieldDims: []int{3, 2}, Dim: 2}
+	dropped := []bool{true, false, false, true, true, true}
+	got, err := Previous(after, before, dropped)
+	if want := []Choice{-1, 1, 1, -1, 0, 0, -1, -1, 0, 0}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("choices %v, expected %v; error %v", got, want, err)
+	}
+	if got, err = Previous(before, before, dropped); err != nil || !slices.Equal(got, []Choice{-1, 1, 1, -1, -1, -1}) {
+		t.Errorf("choices %v, error %v", got, err)
+	}
+	tables := modeltest.LookUps()
+	for want, a := range map[string]*model.Architecture{
+		"field 0 has 2 features, expected at most 1": {FieldDims: []int{1, 2}, Dim: 2},
+		"2 columns, expected 3":                      {FieldDims: []int{2, 1}, Dim: 3},
+		"2 fields, expected 3":                       {FieldDims: []int{2, 1, 1}, Dim: 2},
+		"look-ups":                                   &tables,
+	} {
+		if _, err := Previous(a, before, dropped); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v", a.FieldDims, err)
+		}
+	}
+}
+
+// Churn counts the entries of every table of a field.
+func TestChurn(t *testing.T) {
+	a := modeltest.LookUps()
+	entries := entriesOf(&a)
+	choices, mask := make([]Choice, len(entries)), make([]bool, len(entries))
+	want, total := make([]Churn, a.Fields()), Churn{}
+	for i, e := range entries {
+		choices[i], mask[i] = Choice(i%3-1), i%5 < 2
+		for _, c := range []*Churn{&want[e.field], &total} {
+			c.Entries++
+			add := func(to *int, is bool) {
+				if is {
+					*to++
+				}
+			}
+			add(&c.KeptBefore, i%3 == 2)
+			add(&c.Kept, i%5 >= 2)
+			add(&c.Absent, i%3 == 1 && i%5 >= 2)
+			add(&c.Added, i%3 == 0 && i%5 >= 2)
+			add(&c.Removed, i%3 == 2 && i%5 < 2)
+		}
+	}
+	all, fields := ChurnOf(&a, choices, mask)
+	if all != total || !slices.Equal(fields, want) {
+		t.Errorf("churn %+v %+v, expected %+v %+v", all, fields, total, want)
+	}
+	// Of 8 kept entries 2 were replaced.
+	c := Churn{Entries: 50, KeptBefore: 8, Kept: 9, Absent: 1, Added: 2, Removed: 2}
+	if got := c.Portion(); got != .25 {
+		t.Errorf("portion %v, expected 0.25", got)
+	}
+	if got := (&Churn{Entries: 5}).Portion(); got != 0 {
+		t.Errorf("portion %v without changes, expected 0", got)
+	}
+}

@@ -1,0 +1,248 @@
+package report
+
+import (
+	_ "embed"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"shaver/internal/nightly"
+	"shaver/internal/picture"
+	"shaver/internal/sweep"
+)
+
+//go:embed history.html
+var historyText string
+
+var historyPage = pageOf(historyText)
+
+// The page shows the trends of this many nights, and lists this many before it hides older
+// ones.
+const (
+	trendNights = 90
+	shownNights = 31
+)
+
+// historyDocument is the input of the template history.html.
+type historyDocument struct {
+	frame
+	Lead, Rest     string
+	Reasons, Notes []string
+	Figure         figure
+	Legend         string
+	Rows, Older    []nightRow // the newest first
+	Page           string
+}
+
+type nightRow struct {
+	Name, Number, Link, Outcome, Kind string
+	Failed, Current                   bool
+	Days                              int
+	Evaluations, Share, Time          string
+	Error, Reduction                  string
+	AUC, LogLoss                      string
+	Drop, Rise                        change
+	Churn, Plain, Size                string
+}
+
+// History returns the page about nights, of which there is at least one, oldest first.
+// folders has the names of the nights whose folders are there. program is the name and
+// version of the program that writes the page. The page links to nights/NAME/report.html.
+func History(lines []nightly.Line, folders map[string]bool, program string) ([]byte, error) {
+	last := &lines[len(lines)-1]
+	current := ""
+	failed := 0
+	for i := range lines {
+		if lines[i].Outcome == nightly.Published {
+			current = lines[i].Night
+		} else {
+			failed++
+		}
+	}
+	d := &historyDocument{Reasons: last.Reasons}
+	d.Kind, d.Title = "Nightly runs", oneLine(last.Night)
+	d.Summary = []fact{{"nights", count(len(lines)), ""}, {"failed", count(failed), ""}}
+	if current != "" {
+		d.Summary = append(d.Summary, fact{"published", oneLine(current), ""})
+	}
+	d.Summary = append(d.Summary, fact{"rows", count(last.Rows), ""}, fact{"finished", strings.TrimSuffix(strings.Replace(last.Finished, "T", " ", 1), "Z") + " UTC", ""})
+	d.Links = []link{{"latest", "Last night"}, {"trends", "Trends"}, {"nights", "All nights"}}
+	d.Lead, d.Rest = lead(last, current)
+	if last.Note != "" {
+		d.Notes = append(d.Notes, last.Note)
+	}
+	d.Figure, d.Legend = trends(lines[max(0, len(lines)-trendNights):])
+	for _, l := range slices.Backward(lines) {
+		row := nightRowOf(&l, current, folders)
+		if len(d.Rows) < shownNights {
+			d.Rows = append(d.Rows, row)
+		} else {
+			d.Older = append(d.Older, row)
+		}
+	}
+	d.Page = "The times in the table are the processor time of all steps. Nights that were interrupted took longer."
+	if program != "" {
+		d.Page += " Page by " + program + "."
+	}
+	return render(historyPage, d)
+}
+
+// lead says in a sentence how the last night ended, and in others what it cost.
+func lead(l *nightly.Line, current string) (first, rest string) {
+	name := oneLine(l.Night)
+	if l.Outcome == nightly.Published {
+		first = fmt.Sprintf("The night %s is published.", name)
+	} else {
+		first = fmt.Sprintf("The night %s failed its check.", name)
+		if current == "" {
+			rest = "Nothing is published. "
+		} else {
+			rest = fmt.Sprintf("The night %s stays published. ", oneLine(current))
+		}
+	}
+	rest += fmt.Sprintf("Without %s of its entries the model takes %s instead of %s", dropped(l.Sparsity), size(&l.Bytes), size(&l.DenseBytes))
+	if l.AUCDrop != nil {
+		verb := "loses"
+		drop := *l.AUCDrop
+		if drop < 0 {
+			verb, drop = "gains", -drop
+		}
+		rest += fmt.Sprintf(" and %s %.4f of AUC", verb, drop)
+	}
+	rest += "."
+	if l.FullEvaluations > 0 {
+		rest += fmt.Sprintf(" Scoring took %s of the row evaluations of a full job", percent(portion(float64(l.Evaluations), float64(l.FullEvaluations))))
+		if l.RelativeError != nil {
+			rest += fmt.Sprintf(", with an error of %s relative to the scores", percent(*l.RelativeError))
+		}
+		rest += "."
+	}
+	if l.Churn != nil {
+		rest += fmt.Sprintf(" %s of the kept entries changed", rate(*l.Churn))
+		if l.PlainChurn != nil {
+			rest += fmt.Sprintf("; without hysteresis %s would have", rate(*l.PlainChurn))
+		}
+		rest += "."
+	}
+	return first, rest
+}
+
+// trends draws the curves of the nights.
+func trends(lines []nightly.Line) (figure, string) {
+	var failed, full []float64
+	for _, l := range lines {
+		if l.Outcome != nightly.Published {
+			failed = append(failed, float64(l.Number))
+		}
+		if l.Generation == 0 {
+			full = append(full, float64(l.Number))
+		}
+	}
+	curve := func(label string, style int, of func(*nightly.Line) *float64) picture.Curve {
+		c := picture.Curve{Label: label, Style: style}
+		for i := range lines {
+			if v := of(&lines[i]); v != nil {
+				c.X, c.Y = append(c.X, float64(lines[i].Number)), append(c.Y, *v)
+			}
+		}
+		return c
+	}
+	scaled := func(factor float64, of func(*nightly.Line) *float64) func(*nightly.Line) *float64 {
+		return func(l *nightly.Line) *float64 {
+			v := of(l)
+			if v == nil {
+				return nil
+			}
+			y := factor * *v
+			return &y
+		}
+	}
+	cost := func(l *nightly.Line) *float64 {
+		if l.FullEvaluations == 0 {
+			return nil
+		}
+		v := 100 * float64(l.Evaluations) / float64(l.FullEvaluations)
+		return &v
+	}
+	all := []picture.Trend{
+		{Title: "AUC", About: "AUC of the unpruned and of the pruned model by night", Marked: failed, Curves: []picture.Curve{
+			curve("unpruned", 0, func(l *nightly.Line) *float64 { return l.AUC }), curve("pruned", 1, func(l *nightly.Line) *float64 { return l.PrunedAUC }),
+		}},
+		{Title: "LogLoss, nat", About: "LogLoss of the unpruned and of the pruned model by night", Marked: failed, Curves: []picture.Curve{
+			curve("unpruned", 0, func(l *nightly.Line) *float64 { return &l.LogLoss }), curve("pruned", 1, func(l *nightly.Line) *float64 { return &l.PrunedLogLoss }),
+		}},
+		{Title: "Row evaluations, % of a full job", About: "Row evaluations by night, in percent of those of a full job", Marked: failed, Zero: true, Curves: []picture.Curve{curve("", 0, cost)}},
+		{Title: "Core time of the steps, s", About: "Core-seconds by night, of scoring and of all steps", Marked: failed, Zero: true, Curves: []picture.Curve{
+			curve("scoring", 0, func(l *nightly.Line) *float64 { return &l.ScoreCoreSeconds }), curve("all", 1, func(l *nightly.Line) *float64 { return &l.CoreSeconds }),
+		}},
+	}
+	optional := []picture.Trend{
+		{Title: "Churn, % of the kept entries", About: "Churn by night, with and without hysteresis, in percent", Marked: failed, Zero: true, Curves: []picture.Curve{
+			curve("with hysteresis", 0, scaled(100, func(l *nightly.Line) *float64 { return l.Churn })), curve("without", 1, scaled(100, func(l *nightly.Line) *float64 { return l.PlainChurn })),
+		}},
+		{Title: "Error of the scores, % of the scores", About: "Error of the scores compared with a full job, by night, in percent of the scores", Marked: failed, Zero: true, Curves: []picture.Curve{
+			curve("", 0, scaled(100, func(l *nightly.Line) *float64 { return l.RelativeError })),
+		}},
+	}
+	for _, t := range optional {
+		if slices.ContainsFunc(t.Curves, func(c picture.Curve) bool { return len(c.X) > 0 }) {
+			all = append(all, t)
+		}
+	}
+	var notes []string
+	if len(failed) > 0 {
+		notes = append(notes, "A cross at the bottom marks a night that failed its check.")
+	}
+	if len(full) > 0 && len(full) < len(lines) {
+		notes = append(notes, fmt.Sprintf("%s of these nights scored all days in full.", capital(count(len(full)))))
+	}
+	return figureOf(picture.Nights(all...)), strings.Join(notes, " ")
+}
+
+func nightRowOf(l *nightly.Line, current string, folders map[string]bool) nightRow {
+	row := nightRow{
+		Name: oneLine(l.Night), Number: fmt.Sprintf("no. %d", l.Number), Outcome: l.Outcome, Failed: l.Outcome == nightly.Failed, Current: l.Night == current,
+		Kind: "full", Days: len(l.Days), Evaluations: count(l.Evaluations), Share: "-", Time: duration(l.CoreSeconds), Error: "-",
+		AUC: dash(l.PrunedAUC, decimal), LogLoss: decimal(l.PrunedLogLoss), Churn: dash(l.Churn, rate), Size: size(&l.Bytes),
+		Drop: changeOf(interval(l.AUCDrop, l.AUCDropLow, l.AUCDropHigh)), Rise: changeOf(interval(l.LogLossRise, l.LogLossRiseLow, l.LogLossRiseHigh)),
+	}
+	if row.Current {
+		row.Outcome = "current"
+	}
+	if l.Generation > 0 {
+		row.Kind = fmt.Sprintf("paired, generation %d", l.Generation)
+	}
+	if l.PlainChurn != nil {
+		row.Plain = rate(*l.PlainChurn)
+	}
+	if l.FullEvaluations > 0 {
+		row.Share = percent(portion(float64(l.Evaluations), float64(l.FullEvaluations)))
+	}
+	if l.RelativeError != nil {
+		row.Error = percent(*l.RelativeError)
+	}
+	if l.Reduction != nil {
+		row.Reduction = fmt.Sprintf("variance / %.3g", *l.Reduction)
+	}
+	if folders[l.Night] {
+		row.Link = "nights/" + url.PathEscape(l.Night) + "/" + nightly.ReportFile
+	}
+	return row
+}
+
+// dash writes a value, or a dash if it is unknown.
+func dash(v *float64, write func(float64) string) string {
+	if v == nil {
+		return "-"
+	}
+	return write(*v)
+}
+
+// interval returns a difference with its interval, or nil if it is unknown.
+func interval(v, low, high *float64) *sweep.Interval {
+	if v == nil {
+		return nil
+	}
+	return &sweep.Interval{Value: *v, Low: low, High: high}
+}

@@ -1,0 +1,245 @@
+package tally
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+	"math/bits"
+)
+
+// Paired holds the sums over the rows of a paired job for one entry. c is the mean
+// contribution of the entry in a row under the new model, and p the same under the previous
+// model, with the same random numbers. Both are 0 in rows that do not activate the entry.
+type Paired struct {
+	Sum, Abs, Square                         float64 // sums of c, |c| and c^2, in nat and nat^2
+	PreviousSum, PreviousAbs, PreviousSquare float64 // sums of p, |p| and p^2
+	DifferenceSquare                         float64 // sum of (c - p)^2
+	AbsDifferenceSquare                      float64 // sum of (|c| - |p|)^2
+}
+
+// Fourths holds sums of fourth powers over the rows of a paired job and all entries of a
+// field, in nat^4. They measure how exactly mean squares are known. The sums of single
+// entries are not kept, because they would need three quarters of the memory of all others.
+type Fourths struct {
+	New, Previous float64 // sums of c^4 and p^4
+	Difference    float64 // sum of (c^2 - p^2)^2
+}
+
+// Powers holds the exact sums that belong to a Fourths, in squared SquareUnits.
+type Powers struct {
+	New        Uint128 `json:"new"`
+	Previous   Uint128 `json:"previous"`
+	Difference Uint128 `json:"difference"`
+}
+
+func (p *Powers) all() [3]*Uint128 { return [3]*Uint128{&p.New, &p.Previous, &p.Difference} }
+
+// add adds o to p and reports whether all sums fit.
+func (p *Powers) add(o *Powers) bool {
+	ok := p.New.add(o.New)
+	ok = p.Previous.add(o.Previous) && ok
+	return p.Difference.add(o.Difference) && ok
+}
+
+// Uint128 is the integer High * 2^64 + Low. Its text form is decimal.
+type Uint128 struct{ High, Low uint64 }
+
+// add adds o to u and reports whether the sum fits.
+func (u *Uint128) add(o Uint128) bool {
+	var carry uint64
+	u.Low, carry = bits.Add64(u.Low, o.Low, 0)
+	u.High, carry = bits.Add64(u.High, o.High, carry)
+	return carry == 0
+}
+
+func (u Uint128) float() float64 { return float64(float64(u.High)*(1<<64)) + float64(u.Low) }
+
+// String returns u in decimal.
+func (u Uint128) String() string {
+	v := new(big.Int).SetUint64(u.High)
+	return v.Lsh(v, 64).Or(v, new(big.Int).SetUint64(u.Low)).String()
+}
+
+// MarshalText returns u in decimal.
+func (u Uint128) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
+
+// UnmarshalText sets u to a decimal integer. The text must have exactly the form that
+// MarshalText gives.
+func (u *Uint128) UnmarshalText(text []byte) error {
+	const digits = 39 // of 2^128
+	v := new(big.Int)
+	if len(text) <= digits {
+		if _, ok := v.SetString(string(text), 10); ok && v.Sign() >= 0 && v.BitLen() <= 128 && v.String() == string(text) {
+			u.Low = new(big.Int).And(v, new(big.Int).SetUint64(math.MaxUint64)).Uint64()
+			u.High = new(big.Int).Rsh(v, 64).Uint64()
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is not a decimal integer in [0, 2^128)", text[:min(len(text), digits+1)])
+}
+
+// Played is what one model gives for a row.
+type Played struct {
+	LossFull, LossEmpty int64   // losses with nothing and with everything dropped, in LossUnits
+	Sum                 []int64 // contributions of the row's players, summed over walks, [D], in LossUnits
+}
+
+// mustBeValid panics if no partial has the form f.
+func (f Form) mustBeValid() {
+	if f.Paired && (f.Within || f.Fields < 1) {
+		panic("tally: the form of a paired job needs fields and has no variances within rows")
+	}
+}
+
+// AddPair adds one row of a paired job. current and previous are what the two models give
+// for it. features is as in AddRow, and fields holds the field of each of the features.
+// AddPair returns an error if a square would overflow; the builder must not be used after
+// that. The job must be paired.
+func (b *Builder) AddPair(features []int32, fields []int, current, previous *Played) error {
+	p := &b.head
+	p.Rows++
+	b.into(&p.LossFull, current.LossFull)
+	b.into(&p.LossEmpty, current.LossEmpty)
+	b.into(&p.PreviousLossFull, previous.LossFull)
+	b.into(&p.PreviousLossEmpty, previous.LossEmpty)
+	var total, previousTotal int64
+	large, from := false, 0
+	for i, f := range features {
+		dim := b.width(f)
+		at := b.at(f, dim)
+		p.Count[at]++
+		cells := b.entries(at, dim)
+		x, y := current.Sum[from:from+dim], previous.Sum[from:from+dim]
+		from += dim
+		row, previousRow, over, big := b.addFeaturePair(cells, &p.Fourths[fields[i]], x, y)
+		b.failed = b.failed || over
+		large = large || big
+		b.into(&total, row)
+		b.into(&previousTotal, previousRow)
+	}
+	if large {
+		return b.pairTooLarge(current.Sum, previous.Sum)
+	}
+	if err := b.addResidual(&p.ResidualSquare, total, current.LossFull, current.LossEmpty); err != nil {
+		return err
+	}
+	if err := b.addResidual(&p.PreviousResidualSquare, previousTotal, previous.LossFull, previous.LossEmpty); err != nil {
+		return fmt.Errorf("previous model: %w", err)
+	}
+	return nil
+}
+
+// addFeaturePair is addFeature for the contributions x and y of a feature under two models.
+// It also adds the squares of x - y and of |x| - |y|, and the fourth powers. It reports
+// whether a sum overflowed, and whether an |x|, |y| or |x - y| exceeds the limit.
+func (b *Builder) addFeaturePair(cells []int64, powers *Powers, x, y []int64) (total, previousTotal int64, over, large bool) {
+	d, scale, limit := len(x), b.scale, b.limit
+	sums, abs, squares := cells[:d], cells[d:][:d], cells[2*d:][:d]
+	previousSums, previousAbs, previousSquares := cells[previousList*d:][:d], cells[4*d:][:d], cells[5*d:][:d]
+	differences, absDifferences := cells[6*d:][:d], cells[7*d:][:d]
+	y = y[:d]
+	left, beyond, carries := int64(0), int64(0), uint64(0)
+	fourth, previousFourth, apartFourth := powers.New, powers.Previous, powers.Difference // in registers
+	for c, v := range x {
+		w := y[c]
+		total += v
+		previousTotal += w
+		sum, previousSum := sums[c], previousSums[c]
+		nextSum, nextPreviousSum := sum+v, previousSum+w
+		left |= (sum^nextSum)&(v^nextSum) | (previousSum^nextPreviousSum)&(w^nextPreviousSum)
+		sums[c], previousSums[c] = nextSum, nextPreviousSum
+		difference := v - w
+		size, previousSize, apart := magnitude(v), magnitude(w), magnitude(difference)
+		beyond |= size | (limit - size) | previousSize | (limit - previousSize) | apart | (limit - apart) | (v^w)&(v^difference)
+		abs[c] += size
+		previousAbs[c] += previousSize
+		s, t := square(v, scale), square(w, scale)
+		squares[c] += s
+		previousSquares[c] += t
+		differences[c] += square(difference, scale)
+		absDifferences[c] += square(size-previousSize, scale)
+		left |= abs[c] | previousAbs[c] | squares[c] | previousSquares[c] | differences[c] | absDifferences[c] // all only grow, so they are negative only after an overflow
+		var carry, previousCarry, apartCarry uint64
+		fourth, carry = fourth.plusSquare(uint64(s))
+		previousFourth, previousCarry = previousFourth.plusSquare(uint64(t))
+		apartFourth, apartCarry = apartFourth.plusSquare(uint64(magnitude(s - t)))
+		carries |= carry | previousCarry | apartCarry
+	}
+	*powers = Powers{fourth, previousFourth, apartFourth}
+	return total, previousTotal, left < 0 || carries != 0, beyond < 0
+}
+
+// magnitude returns |v| without a branch. That of the least int64 is negative.
+func magnitude(v int64) int64 { return (v ^ v>>63) - v>>63 }
+
+// plusSquare returns u + v^2. carry is 0 if the sum fits, and otherwise 1.
+func (u Uint128) plusSquare(v uint64) (sum Uint128, carry uint64) {
+	high, low := bits.Mul64(v, v)
+	low, carry = bits.Add64(u.Low, low, 0)
+	high, carry = bits.Add64(u.High, high, carry)
+	return Uint128{high, low}, carry
+}
+
+// pairTooLarge returns the error for a row of a paired job of which a contribution, or a
+// difference between contributions, has a square that overflows.
+func (b *Builder) pairTooLarge(x, y []int64) error {
+	if err := b.tooLarge(x); err != nil {
+		return err
+	}
+	if err := b.tooLarge(y); err != nil {
+		return fmt.Errorf("previous model: %w", err)
+	}
+	at, most := 0, 0.0
+	for i, v := range x {
+		if apart := math.Abs(float64(v) - float64(y[i])); apart > most {
+			at, most = i, apart
+		}
+	}
+	return fmt.Errorf("the mean contribution of player %d differs by %g nat between the two models: the square of this difference overflows", at, most*b.scale*LossUnit)
+}
+
+// addFourths adds the fourth powers of a partial. If it returns an error, it has added
+// nothing.
+func (a *Accumulator) addFourths(fourths []Powers) error {
+	for field := range fourths {
+		sums := a.fourths[field]
+		if !sums.add(&fourths[field]) {
+			return errors.New("the fourth powers of the contributions to field " + fmt.Sprint(field) + " overflow 128 bits")
+		}
+	}
+	for field := range fourths {
+		a.fourths[field].add(&fourths[field])
+	}
+	return nil
+}
+
+// Paired writes the sums of a feature's entries to into, [d]. The job must be paired.
+func (a *Accumulator) Paired(feature int, e Sampling, into []Paired) {
+	walks := float64(e.Walks)
+	from, to := a.shape.Row(feature)
+	dim := to - from
+	for c := range dim {
+		at := a.lists*from + c
+		sum := func(list int) float64 { return a.cell(at+list*dim) * LossUnit / walks }
+		square := func(list int) float64 { return a.cell(at+list*dim) * SquareUnit }
+		into[c] = Paired{
+			Sum: sum(0), Abs: sum(1), Square: square(2),
+			PreviousSum: sum(3), PreviousAbs: sum(4), PreviousSquare: square(5),
+			DifferenceSquare: square(6), AbsDifferenceSquare: square(7),
+		}
+	}
+}
+
+// Fourths returns the sums of fourth powers of a field. The job must be paired.
+func (a *Accumulator) Fourths(field int) Fourths {
+	p := &a.fourths[field]
+	return Fourths{New: p.New.float() * SquareUnit * SquareUnit, Previous: p.Previous.float() * SquareUnit * SquareUnit, Difference: p.Difference.float() * SquareUnit * SquareUnit}
+}
+
+// PreviousLosses returns the mean losses of the previous model over the rows of a paired
+// job, with nothing and with everything dropped, in nat.
+func (a *Accumulator) PreviousLosses() (full, empty float64) {
+	rows := float64(a.rows)
+	return a.previous.lossFull.float() * LossUnit / rows, a.previous.lossEmpty.float() * LossUnit / rows
+}

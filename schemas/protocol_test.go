@@ -1,0 +1,64 @@
+package schemas_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"shaver/internal/arrowio"
+	"shaver/internal/job"
+)
+
+// protocolForms are the forms that coordinators and workers exchange.
+var protocolForms = []string{
+	"task.v2.json", "result.v2.json", "quarantine.v2.json", "submission.v2.json", "lead.v1.json", "blob.v1.json", "plan.v1.json",
+	"spec.v1.json", "spec.v2.json", "estimator.v1.json", "rows.v1.arrow.json", "rows.v2.arrow.json", "partial.v2.arrow.json",
+	"partial.v3.arrow.json", "model.v1.safetensors.json",
+}
+
+// protocolDigests are the digests of these forms for each protocol so far.
+var protocolDigests = map[int]string{
+	1: "55ba3cec3c59d63f",
+}
+
+// The forms that the protocol covers do not change without a new number. If this test
+// fails, read rule 4 of CONTRIBUTING.md. If the change keeps builds compatible, for example
+// because it only adds a pattern to a schema, replace the digest. Otherwise raise
+// job.Protocol and add a digest. Changes of descriptions do not count.
+func TestProtocol(t *testing.T) {
+	sum := sha256.New()
+	fmt.Fprintln(sum, job.SpecVersion, arrowio.PartialVersion)
+	for _, name := range protocolForms {
+		form := strip(parse(t, read(t, name)))
+		text, err := json.Marshal(form)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(sum, "%s %s\n", name, text)
+	}
+	if got, want := hex.EncodeToString(sum.Sum(nil)[:8]), protocolDigests[job.Protocol]; got != want {
+		t.Errorf("the forms of protocol %d have the digest %s, expected %q", job.Protocol, got, want)
+	}
+}
+
+// strip removes the texts for people from a schema.
+func strip(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		for _, name := range []string{"description", "title"} {
+			if _, text := value[name].(string); text {
+				delete(value, name)
+			}
+		}
+		for name := range value {
+			value[name] = strip(value[name])
+		}
+	case []any:
+		for i := range value {
+			value[i] = strip(value[i])
+		}
+	}
+	return value
+}
