@@ -61,31 +61,48 @@ vocabulary:             arrowio fault rawtext
 dataset:                arrowio dense fault model vocabulary
 ingest:                 arrowio atomicfile dataset dense fault filelock folders model random rawtext vocabulary golang.org/x/sync
 scores:                 arrowio atomicfile fault job model seal tally
+paired:                 model scores tally
+tallyio:                fault layout tally
 shard:                  arrowio job model random
 planted:                checkpoint model random
 synth:                  fault random github.com/klauspost/compress golang.org/x/sync
 
-# the cost of pruning, and pages about jobs and datasets; picture is the only importer
-# of gonum/plot; report opens no file, but is not pure because its imports are not
+# what happens in a night; nightly does not know how its steps compute
+nightly:                atomicfile fault filelock go.yaml.in/yaml/v3
+
+# the cost of pruning, and pages about jobs, datasets and nights; picture is the only importer
+# of gonum/plot; gate and report open no file, but are not pure because their imports are not
 sweep:                  baseline compact estimator evaluate fault model prune scores
+gate:                   evaluate sweep
 picture:                atomicfile fault sweep gonum.org/v1/plot
-report:                 dataset fault model picture prune scores sparsity sweep
+report:                 dataset fault model nightly picture prune scores sparsity sweep
 
 # the job; bus is the only importer of NATS
 bus:                    fault job github.com/nats-io go.uber.org/zap golang.org/x/sync
-worker:                 arrowio atomicfile baseline bus checkpoint dataset fault job kernel model shapley shard go.uber.org/zap
-prepare:                baseline checkpoint dataset estimator fault job kernel model shard tally go.uber.org/zap
+worker:                 arrowio atomicfile baseline bus checkpoint dataset fault job kernel model shapley shard tally go.uber.org/zap
+prepare:                baseline checkpoint dataset estimator fault job kernel model scores shard tally go.uber.org/zap
 forecast:               arrowio cputime job model prepare shapley shard tally go.uber.org/zap
-coordinator:            arrowio baseline bus checkpoint compare fault forecast job layout prepare scores shard tally go.uber.org/zap golang.org/x/sync
+coordinator:            arrowio atomicfile baseline bus checkpoint compare fault forecast job layout paired prepare scores shard tally tallyio go.uber.org/zap golang.org/x/sync
+window:                 atomicfile baseline checkpoint dataset estimator fault filelock job layout model paired prepare scores seal tally tallyio go.uber.org/zap
 audit:                  bus compare coordinator estimator layout prepare scores tally go.uber.org/zap
+
+# copies between object stores and local folders; the only importer of their libraries
+remote:                 atomicfile fault filelock github.com/minio/minio-go/v7 github.com/Azure/azure-sdk-for-go/sdk golang.org/x/oauth2
+
+remote/remotetest:
 
 # health and metrics of a process; the only importer of Prometheus
 metrics:                fault github.com/prometheus/client_golang
 
+# metrics of all jobs, and the number of workers
+autoscale:              fault go.uber.org/zap
+overview:               autoscale bus job metrics go.uber.org/zap
+
 # programs that people and clusters run
-cli:                    atomicfile bus fault kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
-launch:                 atomicfile audit baseline bus checkpoint cli coordinator cputime dataset estimator fault filelock job metrics prepare scores worker github.com/spf13/cobra go.uber.org/zap golang.org/x/sync
-cmd/shaver:             arrowio atomicfile baseline bus checkpoint cli compact compare coordinator dataset dense dissect estimator evaluate fault forecast ingest job launch model onnx picture planted prepare prune report scores sparsity sweep synth tally github.com/spf13/cobra
+cli:                    atomicfile bus fault job kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
+places:                 checkpoint cli dataset fault nightly remote window github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap
+launch:                 atomicfile audit baseline bus checkpoint cli coordinator cputime dataset estimator fault filelock job kernel metrics places prepare scores tally window worker github.com/spf13/cobra go.uber.org/zap golang.org/x/sync
+cmd/shaver:             arrowio atomicfile autoscale baseline bus checkpoint cli compact compare coordinator cputime dataset dense dissect estimator evaluate fault forecast gate ingest job kernel launch metrics model nightly onnx overview picture places planted prepare prune report scores sparsity sweep synth tally github.com/spf13/cobra go.uber.org/zap
 cmd/coordinator:        cli launch github.com/spf13/cobra
 cmd/worker:             cli launch github.com/spf13/cobra
 
@@ -94,10 +111,12 @@ infer:                  checkpoint fault model golang.org/x/sys
 
 # runs of a cluster with injected faults; chaos bypasses bus to damage and to check
 # what is stored
-chaos:                  cli github.com/nats-io/nats.go
+chaos:                  chaos/clock chaos/lan cli github.com/nats-io/nats.go golang.org/x/sys
+chaos/clock:
+chaos/lan:              golang.org/x/sys
 
 # for tests of other packages
-prepare/preparetest:    baseline checkpoint dataset estimator ingest model planted prepare
+prepare/preparetest:    baseline checkpoint dataset estimator ingest model planted prepare scores tally go.uber.org/zap
 model/modeltest:        graph model
 onnx/onnxtest:          google.golang.org/protobuf
 estimator/estimatortest: estimator
@@ -107,8 +126,16 @@ graph/graphtest:        graph
 bench:                  baseline checkpoint estimator kernel model model/modeltest shapley
 bench/estimators:       atomicfile baseline checkpoint compare dataset estimator ingest kernel model planted shapley tally gonum.org/v1/plot
 
+# the steps of a trial of a whole system, and the page about them
+trial:
+deploy/compose/try:     cli trial
+
 # tools, and packages that contain only tests
 deploy/k8s:
+remote/remotetest:
+deploy/k8s/try:         checkpoint deploy/k8s/try/cluster job model planted trial github.com/minio/minio-go
+deploy/k8s/try/cluster: trial golang.org/x/sys
+deploy/k8s/monitoring:
 deploy/nats:
 deploy/nats/keys:       github.com/nats-io/nkeys
 docs/prose:

@@ -210,6 +210,7 @@ func (b *badMaker) good() {
 	b.shaver("score", "--model", "fm.pth", "--dataset", "ds", "--out", "s.arrow")
 	b.shaver("prune", "--model", "fm.pth", "--scores", "s.arrow", "--sparsity", "0.5", "--out", "pruned.safetensors")
 	b.shaver("model", "convert", "pruned.safetensors", "dense.safetensors", "--dense")
+	b.shaver("model", "convert", "deepfm.pth", "otherpruned.safetensors")
 	b.write("sweep.json", b.shaver("sweep", "--model", "fm.pth", "--scores", "s.arrow", "--dataset", "ds", "-o", "json"))
 }
 

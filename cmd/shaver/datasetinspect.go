@@ -24,7 +24,7 @@ func datasetInspectCommand() *cobra.Command {
 	var top int
 	var html string
 	c := &cobra.Command{
-		Use:   "inspect DIR",
+		Use:   "inspect DIR...",
 		Short: "Print the splits, label rates and fields of a dataset",
 		Long: `Print the rows and the label rate of each split of a dataset, and for each
 field: the number of features, how many of them occur, the share of rows whose
@@ -32,13 +32,17 @@ value has no id of its own (OTHERS), and the most frequent values. For each
 dense input it prints the rule, and the smallest, mean and largest number. The
 command reads no rows.
 
+Several folders are the days of a window, the oldest first. The command checks
+that they fit and describes the window.
+
 --html also writes a page, which needs no network and no script. The page and
 the output of -o json also say how few features cover half of the rows, and
 larger shares.`,
 		Example: `  shaver dataset inspect data
-  shaver dataset inspect data --top 10 --html data.html`,
+  shaver dataset inspect data --top 10 --html data.html
+  shaver dataset inspect days/1 days/2 days/3`,
 		ValidArgsFunction: cli.FolderArgs,
-		Args:              cli.Args(cobra.ExactArgs(1)),
+		Args:              cli.Args(cobra.MinimumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := out.Check(); err != nil {
 				return err
@@ -47,17 +51,21 @@ larger shares.`,
 				return fault.Usagef("--top %d: expected 0 or more", top)
 			}
 			if c.Flags().Changed("html") {
-				outputs.Inputs(dataset.Files(args[0])...)
+				outputs.Inputs(dataset.Files(args...)...)
 				if err := outputs.Check("--html", html, pages); err != nil {
 					return err
 				}
 			}
-			facts, err := dataset.Inspect(args[0], top)
+			d, err := dataset.OpenAll(args)
+			if err != nil {
+				return err
+			}
+			facts, err := d.Inspect(top)
 			if err != nil {
 				return err
 			}
 			if html != "" {
-				page, err := report.Dataset(facts, datasetOrigin(args[0]))
+				page, err := report.Dataset(facts, datasetOrigin(args))
 				if err != nil {
 					return err
 				}
@@ -76,12 +84,18 @@ larger shares.`,
 	return c
 }
 
-// datasetOrigin describes the dataset in dir.
-func datasetOrigin(dir string) report.Origin {
+// datasetOrigin describes the dataset in the folders. Its time of writing is that of the last
+// folder.
+func datasetOrigin(folders []string) report.Origin {
 	origin := report.Origin{Program: cli.Program()}
-	if path, err := filepath.Abs(dir); err == nil {
-		origin.Name = filepath.Base(path)
+	var names []string
+	for _, dir := range folders {
+		if path, err := filepath.Abs(dir); err == nil {
+			names = append(names, filepath.Base(path))
+		}
 	}
+	origin.Name = joined(names)
+	dir := folders[len(folders)-1]
 	if info, err := os.Stat(filepath.Join(dir, dataset.ManifestName)); err == nil {
 		origin.Written = info.ModTime()
 	}

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"testing"
 
+	"shaver/internal/checkpoint"
 	"shaver/internal/estimator"
 	"shaver/internal/kernel"
 )
@@ -37,6 +38,7 @@ type digestCase struct {
 	name    string
 	model   string   // a model of testdata/golden
 	flags   []string // of shaver score
+	earlier []string // flags of the previous job, of which model is the model; nil = the job is not paired
 	exit    int      // expected exit code
 	kernels int      // how many kernels run it, the fastest first, without SHAVER_LONG=1
 }
@@ -82,6 +84,17 @@ var digestOptions = []digestCase{
 	{name: "overlap, unmet, multilinear", flags: []string{"--until", "overlap", "--bound", "0.999", "--sparsity", "0.5", "--estimator", "multilinear", "--draws", "4"}, exit: 3},
 	{name: "overlap, unmet, exact", flags: []string{"--until", "overlap", "--bound", "0.999", "--sparsity", "0.5", "--estimator", "exact", "--sample", "0.6"}, exit: 3},
 	{name: "overlap, unmet, taylor", flags: []string{"--until", "overlap", "--bound", "0.999", "--sparsity", "0.5", "--estimator", "taylor"}, exit: 3},
+	{name: "error, met", flags: []string{"--until", "error", "--bound", "0.5", "--estimator", "exact"}},
+	{name: "error, unmet", flags: []string{"--until", "error", "--bound", "0.001", "--passes", "2"}, exit: 3},
+
+	{name: "paired, permutation", earlier: []string{"--passes", "2"}, flags: []string{"--sample", "0.5"}},
+	{name: "paired, antithetic, codebook", earlier: []string{"--estimator", "antithetic", "--baseline", "codebook", "--seed", "3"}, flags: []string{"--sample", "0.4"}},
+	{name: "paired, multilinear, codebook", earlier: []string{"--estimator", "multilinear", "--baseline", "codebook"}, flags: []string{"--sample", "0.5"}},
+	{name: "paired, exact", earlier: []string{"--estimator", "exact", "--sample", "0.7"}, flags: []string{"--sample", "0.5"}},
+	{name: "paired, taylor", earlier: []string{"--estimator", "taylor"}, flags: []string{"--max-rows", "9"}},
+	{name: "paired, all rows", earlier: []string{}, flags: []string{"--sample", "1"}},
+	{name: "paired, overlap", earlier: []string{"--estimator", "multilinear"}, flags: []string{"--until", "overlap", "--bound", "0.01", "--sparsity", "0.5", "--sample", "0.6"}},
+	{name: "paired, error", earlier: []string{}, flags: []string{"--until", "error", "--bound", "1e-6", "--sample", "0.6"}, exit: 3},
 }
 
 // digestCases returns every estimator with every architecture and both baselines,
@@ -150,6 +163,7 @@ func TestDigests(t *testing.T) {
 		readJSON(t, digestsFile, &records)
 	}
 	dir := t.TempDir()
+	writeLarger(t, filepath.Join(goldenDir, "deepfm-plain.pth"), filepath.Join(dir, "larger.safetensors"))
 	for _, model := range append([]string{"deepfm-plain"}, digestModels...) {
 		golden := filepath.Join(goldenDir, model)
 		shaver(t, nil, "dataset", "import", "csv", "--ids", "global", "--train", golden+".rows.csv", "--model", golden+".pth", "--split", "2:1:1", "--out", filepath.Join(dir, model))
@@ -242,20 +256,17 @@ func writeDigests(t *testing.T, level, dir string, cases []digestCase) map[strin
 // runDigests runs a case as a process. Its dataset is in dir, under the model's name.
 func runDigests(t *testing.T, level, dir string, c *digestCase) digests {
 	t.Helper()
-	out := filepath.Join(t.TempDir(), "scores.arrow")
-	args := slices.Concat([]string{"score", "--model", filepath.Join(goldenDir, c.model+".pth"), "--dataset", filepath.Join(dir, c.model),
-		"--out", out, "--kernel", level, "-o", "json"}, c.flags)
-	cmd := exec.CommandContext(t.Context(), "shaver", args...)
-	cmd.Env = append(os.Environ(), "GOGC=off") // a short process with small data
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	stdout, err := cmd.Output()
-	if code, other := exitCode(err); other != nil || code != c.exit {
-		t.Fatalf("shaver %q: exit code %d, expected %d (%v)\n%s", args, code, c.exit, other, &stderr)
+	out, model, flags := filepath.Join(t.TempDir(), "scores.arrow"), filepath.Join(goldenDir, c.model+".pth"), c.flags
+	if c.earlier != nil {
+		earlier := filepath.Join(t.TempDir(), "earlier.arrow")
+		runScore(t, 0, model, filepath.Join(dir, c.model), level, earlier, c.earlier)
+		flags = append([]string{"--previous", earlier, "--previous-model", model}, flags...)
+		model = filepath.Join(dir, "larger.safetensors")
 	}
+	stdout := runScore(t, c.exit, model, filepath.Join(dir, c.model), level, out, flags)
 	var report struct{ Job string }
 	if err := json.Unmarshal(stdout, &report); err != nil {
-		t.Fatalf("shaver %q printed no JSON: %v", args, err)
+		t.Fatalf("shaver score %q printed no JSON: %v", flags, err)
 	}
 	scores, err := os.ReadFile(out)
 	if err != nil {
@@ -263,4 +274,47 @@ func runDigests(t *testing.T, level, dir string, c *digestCase) digests {
 	}
 	sum := sha256.Sum256(scores)
 	return digests{Job: report.Job, Scores: hex.EncodeToString(sum[:])}
+}
+
+// runScore runs shaver score, which must end with the given exit code, and returns what it
+// prints.
+func runScore(t *testing.T, exit int, model, dataset, level, out string, flags []string) []byte {
+	t.Helper()
+	args := append([]string{"score", "--model", model, "--dataset", dataset, "--out", out, "--kernel", level, "-o", "json"}, flags...)
+	cmd := exec.CommandContext(t.Context(), "shaver", args...)
+	cmd.Env = append(os.Environ(), "GOGC=off") // a short process with small data
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	stdout, err := cmd.Output()
+	if code, other := exitCode(err); other != nil || code != exit {
+		t.Fatalf("shaver %q: exit code %d, expected %d (%v)\n%s", args, code, exit, other, &stderr)
+	}
+	return stdout
+}
+
+// writeLarger writes the model at path to out, with every embedding made larger by a tenth.
+func writeLarger(t *testing.T, path, out string) {
+	t.Helper()
+	ck, err := checkpoint.Read(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := ck.Embedding()
+	if err != nil {
+		t.Fatal(err)
+	}
+	table = slices.Clone(table)
+	for i := range table {
+		table[i] *= 1.1
+	}
+	file, err := os.Create(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ck.WithEmbedding(table).WriteTo(file); err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
 }

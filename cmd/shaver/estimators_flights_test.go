@@ -92,7 +92,7 @@ func estimateOf(t *testing.T, game shapley.Game, o shapley.Options, rows *model.
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := tally.NewAccumulator(game.Model.Shape(), o.Passes > 1)
+	a := tally.NewAccumulator(game.Model.Shape(), tally.Form{Within: o.Passes > 1})
 	if err := a.Merge(p); err != nil {
 		t.Fatal(err)
 	}

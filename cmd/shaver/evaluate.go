@@ -41,9 +41,10 @@ type rival struct {
 }
 
 type evaluateOptions struct {
-	model, against, dataset, split, predictions string
-	outputs                                     cli.Outputs
-	output                                      cli.Output
+	model, against, split, predictions string
+	dataset                            []string
+	outputs                            cli.Outputs
+	output                             cli.Output
 }
 
 func evaluateCommand() *cobra.Command {
@@ -98,7 +99,7 @@ func (o *evaluateOptions) run(c *cobra.Command) error {
 			return fault.Usagef("%s: expected a file for predictions with extension %s", o.predictions, strings.Join(predictionFormats, " or "))
 		}
 		o.outputs.Inputs(checkpoint.Files(o.model)...)
-		o.outputs.Inputs(dataset.Files(o.dataset)...)
+		o.outputs.Inputs(dataset.Files(o.dataset...)...)
 		if o.against != "" {
 			o.outputs.Inputs(checkpoint.Files(o.against)...)
 		}
@@ -200,8 +201,8 @@ type bench struct {
 }
 
 // openBench opens a split for measuring m and other models with the same fields.
-func openBench(dir, split string, m *model.Model) (*bench, error) {
-	d, err := dataset.Open(dir)
+func openBench(folders []string, split string, m *model.Model) (*bench, error) {
+	d, err := dataset.OpenAll(folders)
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +211,7 @@ func openBench(dir, split string, m *model.Model) (*bench, error) {
 	}
 	rows := d.Rows(split)
 	if rows == 0 {
-		return nil, fault.Inputf("dataset %s has no split %q: it has %v", dir, split, d.SplitNames())
+		return nil, fault.Inputf("dataset %s has no split %q: it has %v", joined(folders), split, d.SplitNames())
 	}
 	return &bench{d, split, rows}, nil
 }

@@ -19,10 +19,14 @@ func modelFlag(c *cobra.Command, to *string, usage string) {
 	cli.Files(c, "model", cli.Checkpoints...)
 }
 
-func datasetFlag(c *cobra.Command, to *string, usage string) {
-	c.Flags().StringVar(to, "dataset", "", usage)
+// datasetFlag adds --dataset, the folder of a dataset or those of a window's days.
+func datasetFlag(c *cobra.Command, to *[]string, usage string) {
+	c.Flags().StringSliceVar(to, "dataset", nil, usage+"; or "+cli.DaysHelp)
 	cli.Folder(c, "dataset")
 }
+
+// joined returns the folders as text for messages.
+func joined(folders []string) string { return strings.Join(folders, ", ") }
 
 func scoresFlag(c *cobra.Command, to *string) {
 	c.Flags().StringVar(to, "scores", "", "`file` with the scores of the model")

@@ -231,9 +231,9 @@ func testInterrupted(t *testing.T, l *long) {
 		t.Errorf("the last line of a second run at the same time is %q", last)
 	}
 	first.signal(os.Interrupt)
-	first.wantExit(cli.ExitCancelled)
-	if last := first.log[len(first.log)-1]; last != "shaver: cancelled" {
-		t.Errorf("the last line of the log is %q", last)
+	first.wantExit(cli.ExitInterrupted)
+	if log, _ := first.entries(); log[len(log)-1].Message != "interrupted" || log[len(log)-1].Code != cli.ExitInterrupted {
+		t.Errorf("the last line of the log is %+v", log[len(log)-1])
 	}
 	if len(first.having("the state of the job is kept, and the same command resumes it")) != 1 {
 		t.Error("the log does not say how to continue")
@@ -260,7 +260,7 @@ func testInterrupted(t *testing.T, l *long) {
 	fifth := run("--seed", "77", "--force")
 	fifth.await("task done", 1)
 	fifth.signal(os.Interrupt)
-	fifth.wantExit(cli.ExitCancelled)
+	fifth.wantExit(cli.ExitInterrupted)
 	os.Remove(out)
 	sixth := run("--force")
 	sixth.wantExit(cli.ExitDone)

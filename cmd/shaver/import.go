@@ -114,6 +114,7 @@ type rawOptions struct {
 	minCount   int64
 	counted    string
 	vocabulary string
+	grow       bool
 	oov        string
 	model      string
 	memory     byteSize
@@ -127,10 +128,11 @@ func (o *rawOptions) flags(c *cobra.Command, minCount int64, counted string) {
 	cli.Choices(c, "counted", ingest.CountTrain, ingest.CountAll)
 	f.StringVar(&o.vocabulary, "vocabulary", "", "dataset folder or `file` (.csv, .json, .parquet or .arrow, with field, value and id) whose ids to use (default new ids)")
 	cli.Files(c, "vocabulary")
+	f.BoolVar(&o.grow, "grow", false, "with --vocabulary and a dataset folder: values that it lacks and that occur in at least --min-count rows get the next ids")
 	f.StringVar(&o.oov, "oov", "", "for --vocabulary with a file: `id` of values that are not in the file, as described above (default last, or __OOV__ of FuxiCTR)")
 	cli.Choices(c, "oov", "last", "none", "id=", "value=")
 	f.Var(&o.memory, "memory", "memory `limit`, such as 512MiB or 4GiB, at least 128MiB")
-	cli.Group(c, idFlags, "min-count", "counted", "vocabulary", "oov")
+	cli.Group(c, idFlags, "min-count", "counted", "vocabulary", "grow", "oov")
 }
 
 // config checks the flags and reads what they name.
@@ -146,21 +148,28 @@ func (o *rawOptions) config(c *cobra.Command, run *importRun, format ingest.Form
 	if o.oov != "" && o.vocabulary == "" {
 		return config, fault.Usagef("--oov needs --vocabulary")
 	}
+	if o.grow && o.vocabulary == "" {
+		return config, fault.Usagef("--grow needs --vocabulary")
+	}
 	for _, name := range []string{"min-count", "counted"} {
-		if o.vocabulary != "" && c.Flags().Changed(name) {
-			return config, fault.Usagef("--%s is for new ids and does not go with --vocabulary", name)
+		if o.vocabulary != "" && !o.grow && c.Flags().Changed(name) {
+			return config, fault.Usagef("--%s is for new ids: with --vocabulary it needs --grow", name)
 		}
 	}
 	config = ingest.RawConfig{
 		Format: format, Files: files, Stdin: c.InOrStdin(), MinCount: o.minCount, Counted: o.counted, Split: run.split, Seed: run.seed,
-		OnBadRow: run.onBadRow, Memory: int64(o.memory), Out: run.out, Progress: show,
+		OnBadRow: run.onBadRow, Memory: int64(o.memory), Out: run.out, Progress: show, Grow: o.grow,
 	}
 	config.Format.Dense.Columns = slices.Clone(format.Dense.Columns)
 	if o.vocabulary != "" {
 		if config.Vocabulary, err = ingest.ReadVocabulary(o.vocabulary, int64(o.memory), o.oov); err != nil {
 			return config, err
 		}
-		if info, err := os.Stat(o.vocabulary); err == nil && info.IsDir() {
+		info, err := os.Stat(o.vocabulary)
+		if err == nil && !info.IsDir() && o.grow {
+			return config, fault.Usagef("--grow: %s is a file, expected the folder of a dataset", o.vocabulary)
+		}
+		if err == nil && info.IsDir() {
 			if c.Flags().Lookup("columns") != nil && format.Columns == nil {
 				// Another log may have its columns in another order. The fields are those of
 				// the earlier dataset, in its order.
@@ -246,6 +255,11 @@ values get:
   none        no id, so that their rows are malformed
 FuxiCTR's feature_vocab.json needs no --oov, because its value __OOV__ stands
 for them.
+
+With --vocabulary and --grow, the files are scanned twice. Values that the
+dataset of --vocabulary lacks get the next ids of their field if they occur in
+at least --min-count rows. All other ids stay, also that of unseen values, so
+both datasets can be days of a window.
 
 With --model, the sizes of the fields must be those of the checkpoint. A mapper
 may then have ids without a value, for example 0 for padding.`

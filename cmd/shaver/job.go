@@ -24,7 +24,7 @@ type jobOptions struct {
 // job. The server stores the digests of the model and the dataset but not their paths, so
 // a job is resumed by submitting it again with "shaver score" or the coordinator.
 func jobCommands() []*cobra.Command {
-	return []*cobra.Command{jobListCommand(), jobStatusCommand(), jobWatchCommand(), jobCancelCommand(), jobQuarantineCommand()}
+	return []*cobra.Command{jobListCommand(), jobStatusCommand(), jobWatchCommand(), jobCancelCommand(), jobQuarantineCommand(), jobServeCommand()}
 }
 
 // command returns a command that runs with a connection. If use has the word JOB, the

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"shaver/internal/bus"
@@ -51,6 +52,9 @@ func testCancel(t *testing.T, l *long, url, id string) {
 		t.Errorf("watching ended with %v after %d events", err, events)
 	}
 	coordinator.wantExit(cli.ExitCancelled)
+	if log, _ := coordinator.entries(); log[len(log)-1].Code != cli.ExitCancelled || !strings.Contains(log[len(log)-1].Message, "somebody cancelled this job") {
+		t.Errorf("the last line of the log is %+v", log[len(log)-1])
+	}
 	shaver(t, &listed, "job", "list", "--nats", url)
 	if len(listed) != 0 {
 		t.Errorf("after its end the list is %+v", listed)

@@ -10,18 +10,35 @@ import (
 
 	"shaver/internal/bus"
 	"shaver/internal/cli"
+	"shaver/internal/job"
 	"shaver/internal/scores"
 )
 
 func jobStatusCommand() *cobra.Command {
 	o := &jobOptions{}
-	return o.command("status JOB", "Print the state of a job", "Print the state of a job: its progress, its coordinator and its workers.",
+	return o.command("status JOB", "Print the state of a job", `Print the state of a job: its progress, its coordinator and its workers. Then
+list all workers that are connected to the server, with their kernel, protocol
+and version. Workers compute tasks of jobs with their kernel, from coordinators
+with their protocol.`,
 		"  shaver job status 0123456789abcdef0123 --nats nats://nats:4222", func(ctx context.Context, b *bus.Bus, c *cobra.Command, id string) error {
 			s, err := b.JobStatus(ctx, id)
 			if err != nil {
 				return err
 			}
-			return o.output.Print(c.OutOrStdout(), s, func(w io.Writer) { statusTable(w, &s) })
+			connected, err := b.Connected(ctx)
+			if err != nil {
+				return err
+			}
+			all := struct {
+				bus.Status
+				Connected []job.Build `json:"connected"`
+			}{s, connected}
+			return o.output.Print(c.OutOrStdout(), all, func(w io.Writer) {
+				statusTable(w, &s)
+				for _, b := range connected {
+					fmt.Fprintf(w, "connected\t%s\tkernel %s\tprotocol %d\t%s\n", cli.Printable(b.Name), cli.Printable(b.Kernel), b.Protocol, cli.Printable(b.Program))
+				}
+			})
 		})
 }
 

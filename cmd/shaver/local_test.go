@@ -94,8 +94,8 @@ func TestLocalFolderFails(t *testing.T) {
 		flags := []string{"score", "--out", filepath.Join(folder, "s.arrow"), "--model", filepath.Join(dir, "model.safetensors"), "--dataset", filepath.Join(dir, "dataset"), "--log", "json"}
 		limited := start(t, nil, "sh", slices.Concat([]string{"-c", "ulimit " + limit + `; exec shaver "$@"`, "sh"}, flags)...)
 		limited.wantExit(cli.ExitFailed)
-		want = "shaver: " + strings.ReplaceAll(want, "FOLDER", filepath.Join(folder, ".s.job"))
-		if last := limited.log[len(limited.log)-1]; !strings.HasPrefix(last, want) {
+		want = `"msg":"` + strings.ReplaceAll(want, "FOLDER", filepath.Join(folder, ".s.job"))
+		if last := limited.log[len(limited.log)-1]; !strings.Contains(last, want) {
 			t.Errorf("ulimit %s: the last line is %q, expected %q", limit, last, want)
 		}
 		for _, line := range limited.log {

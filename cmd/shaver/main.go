@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/cli"
+	"shaver/internal/places"
 )
 
 func main() { os.Exit(cli.Main(newRoot)) }
@@ -19,6 +20,7 @@ const (
 	modelsGroup  = "models"
 	scoresGroup  = "scores"
 	pruningGroup = "pruning"
+	nightsGroup  = "nights"
 	jobsGroup    = "jobs"
 	helpGroup    = "help"
 )
@@ -55,15 +57,16 @@ table, prunes the table to any budget, and measures what the pruning costs.`,
 		"  shaver model inspect model.pth\n  shaver model convert pruned.safetensors dense.safetensors --dense",
 		modelInspectCommand(), modelExportHelpCommand(), modelConvertCommand()))
 	in(scoresGroup, "Scores:", planCommand(), scoreCommand(), group("scores", "Inspect, export and compare scores files",
-		"  shaver scores inspect scores.arrow\n  shaver scores compare monday.arrow tuesday.arrow",
+		"  shaver scores inspect scores.arrow\n  shaver scores compare tuesday.arrow monday.arrow",
 		scoresInspectCommand(), scoresExportCommand(), scoresCompareCommand(), scoresFrequencyCommand()))
-	in(pruningGroup, "Pruning:", pruneCommand(), evaluateCommand(), sweepCommand(), studyCommand(), reportCommand())
+	in(pruningGroup, "Pruning:", pruneCommand(), evaluateCommand(), checkCommand(), sweepCommand(), studyCommand(), reportCommand())
+	in(nightsGroup, "Every night:", nightlyCommand())
 	in(jobsGroup, "Jobs on a cluster:", group("job", "List, watch and cancel jobs on a NATS server",
 		"  shaver job list --nats nats://nats:4222\n  shaver job watch 0123456789abcdef0123 --nats nats://nats:4222",
 		jobCommands()...))
 	in(helpGroup, "Help:", cli.CompletionCommand("shaver"), cli.Environment(), cli.ExitCodes())
 	root.SetHelpCommandGroupID(helpGroup)
-	return root
+	return places.WrapAll(root)
 }
 
 // group returns a command that only has subcommands.

@@ -52,7 +52,7 @@ type storedField struct {
 }
 
 func modelInspectCommand() *cobra.Command {
-	var folder string
+	var folders []string
 	var part checkpoint.Options
 	var out cli.Output
 	c := &cobra.Command{
@@ -131,7 +131,7 @@ If your layers have other names, rename them when you save the checkpoint:
 				return err
 			}
 			if isONNX(args[0]) {
-				if folder != "" || part.StateDict != "" {
+				if len(folders) > 0 || part.StateDict != "" {
 					return fault.Usagef("--dataset and --state-dict are for state dicts, but %s is an .onnx file", args[0])
 				}
 				facts, err := inspectONNX(args[0], part.ONNX)
@@ -154,8 +154,8 @@ If your layers have other names, rename them when you save the checkpoint:
 				return err
 			}
 			var names []string // of the dataset
-			if folder != "" {
-				d, err := dataset.Open(folder)
+			if len(folders) > 0 {
+				d, err := dataset.OpenAll(folders)
 				if err != nil {
 					return err
 				}
@@ -182,7 +182,7 @@ If your layers have other names, rename them when you save the checkpoint:
 		},
 	}
 	partFlags(c, &part)
-	datasetFlag(c, &folder, "dataset `folder`, for the names of the fields (default no names)")
+	datasetFlag(c, &folders, "dataset `folder`, for the names of the fields (default no names)")
 	out.Flag(c)
 	return c
 }

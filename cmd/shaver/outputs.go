@@ -18,6 +18,7 @@ var (
 	pages       = cli.Unless(func(path string) bool { return report.Written(beginning(path, report.MarkWithin)) }, "a page")
 	pictures    = cli.Unless(picture.Written, "a picture")
 	sweeps      = cli.Unless(isSweep, "the result of a sweep")
+	checks      = cli.Unless(isCheck, "the result of a check")
 	exports     = cli.Unless(isExport, "exported scores")
 	predictions = cli.Unless(isPredictions, "a file of predictions")
 )
@@ -37,6 +38,11 @@ func beginning(path string, n int64) []byte {
 // isSweep reports whether the file at path was written by sweep --out.
 func isSweep(path string) bool {
 	return bytes.HasPrefix(beginning(path, 64), []byte("{\n  \"version\": \"shaver.sweep/"))
+}
+
+// isCheck reports whether the file at path was written by check --out.
+func isCheck(path string) bool {
+	return bytes.HasPrefix(beginning(path, 64), []byte("{\n  \"version\": \"shaver.check/"))
 }
 
 // isExport reports whether the file at path was written by scores export.

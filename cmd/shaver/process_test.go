@@ -34,6 +34,8 @@ type entry struct {
 	Message string `json:"msg"`
 	Shard   int    `json:"shard"`
 	Try     int    `json:"try"`
+	Why     string `json:"why"`
+	Code    int    `json:"exit_code"`
 }
 
 // start starts a program with additional environment variables. The program ends with the
@@ -128,7 +130,7 @@ func (p *process) signal(s os.Signal) {
 }
 
 // wantExit waits for the end of the process and checks its exit code, which is -1 if a
-// signal killed it.
+// signal killed it. If the process logs JSON, all of its log must be JSON.
 func (p *process) wantExit(code int) {
 	p.t.Helper()
 	select {
@@ -138,6 +140,13 @@ func (p *process) wantExit(code int) {
 	}
 	if found, err := exitCode(p.err); err != nil || found != code {
 		p.t.Fatalf("%v: exit code %d (%v), expected %d", p.cmd.Args, found, err, code)
+	}
+	if strings.Contains(strings.Join(p.cmd.Args, " "), " --log json") {
+		for _, line := range p.log {
+			if !json.Valid([]byte(line)) {
+				p.t.Errorf("%v: the line %q is not JSON", p.cmd.Args, line)
+			}
+		}
 	}
 }
 

@@ -23,8 +23,9 @@ type pruneOptions struct {
 	sparsity                                  float64
 	parameters, bytes                         int64
 	keep                                      prune.Keep
+	stable                                    stableOptions
 	calibrate                                 bool
-	dataset                                   string
+	dataset                                   []string
 	form                                      formOptions
 	seed                                      uint64 // seed of the method random; only --from sets it
 	outputs                                   cli.Outputs
@@ -44,7 +45,8 @@ type pruning struct {
 	Kept            int                   `json:"kept"`
 	Parameters      int                   `json:"parameters"` // kept entries, and those of the codebook if there is one
 	Features        int                   `json:"features"`
-	EmptyFeatures   int                   `json:"empty_features"` // features that keep no entry
+	EmptyFeatures   int                   `json:"empty_features"`     // features that keep no entry
+	Previous        *stability            `json:"previous,omitempty"` // with --previous
 	Calibration     *evaluate.Calibration `json:"calibration,omitempty"`
 	TableBytes      int64                 `json:"table_bytes"` // values, positions and codebook
 	DenseTableBytes int64                 `json:"dense_table_bytes"`
@@ -67,6 +69,12 @@ file says how to rank, which entries always stay and how values are stored. If
 the sweep has several budgets, --sparsity or --parameters selects one. The
 model, the scores and the dataset must be those of the sweep.
 
+With --previous, an entry keeps the choice of that file unless the evidence
+against it exceeds --hysteresis standard errors, so the mask changes less from
+night to night. The budget is met as without --previous. The command prints the
+churn, with and without --previous. The churn is the portion of the kept entries
+that were replaced. Fields may have new features, but other ids must stay.
+
 A dropped entry reads what it read when it was scored: zero, or the codebook
 value of its field.
 
@@ -83,7 +91,9 @@ DeepFM the embedding table is scaled too.`,
   shaver prune --model model.pth --scores scores.arrow --from sweep.json \
       --sparsity 0.9 --out pruned.safetensors
   shaver prune --model model.pth --scores scores.arrow --bytes 5000000 \
-      --values int8 --calibrate --dataset data --out pruned.safetensors`,
+      --values int8 --calibrate --dataset data --out pruned.safetensors
+  shaver prune --model tuesday.pth --scores tuesday.arrow --sparsity 0.9 \
+      --previous monday.safetensors --out tuesday.safetensors`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := cli.Required(c); err != nil {
@@ -104,14 +114,15 @@ DeepFM the embedding table is scaled too.`,
 	aggregateFlag(c, &o.aggregate)
 	rankFlag(c, &o.rank)
 	keepFlags(c, &o.keep)
+	o.stable.flags(c)
 	f.BoolVar(&o.calibrate, "calibrate", false, "fit a*logit + b to the validation split of --dataset, and fold a and b into the weights")
 	datasetFlag(c, &o.dataset, "dataset `folder`, for --calibrate, and for --from with the method frequency")
 	o.form.flags(c)
 	o.outputs.Flag(c, "a file at --out that is not a model written by shaver")
 	o.output.Flag(c)
-	cli.Group(c, "Files", "model", "scores", "from", "dataset", "out", "force")
+	cli.Group(c, "Files", "model", "scores", "from", "previous", "dataset", "out", "force")
 	cli.Group(c, "Budget", "sparsity", "parameters", "bytes")
-	cli.Group(c, "Choice of entries", "aggregate", "rank", "protect", "field-minimum")
+	cli.Group(c, "Choice of entries", "aggregate", "rank", "protect", "field-minimum", "hysteresis")
 	cli.Group(c, "Pruned model", "values", "dense", "calibrate")
 	cli.MarkRequired(c, "model", "scores", "out")
 	return c
@@ -141,10 +152,13 @@ func (o *pruneOptions) check(c *cobra.Command) (*prune.Budget, error) {
 	if err := o.form.check(c); err != nil {
 		return nil, err
 	}
+	if err := o.stable.check(c); err != nil {
+		return nil, err
+	}
 	if o.form.dense && c.Flags().Changed("bytes") {
 		return nil, fault.Usagef("--bytes is a budget for the compact file; a dense file is as large as the model")
 	}
-	if o.calibrate && o.dataset == "" {
+	if o.calibrate && len(o.dataset) == 0 {
 		return nil, fault.Usagef("--calibrate needs --dataset")
 	}
 	if !o.calibrate && o.from == "" && c.Flags().Changed("dataset") {
@@ -166,8 +180,11 @@ func (o *pruneOptions) run(c *cobra.Command) error {
 	}
 	o.outputs.Inputs(checkpoint.Files(o.model)...)
 	o.outputs.Inputs(o.scores, o.from)
-	if o.dataset != "" {
-		o.outputs.Inputs(dataset.Files(o.dataset)...)
+	if o.stable.previous != "" {
+		o.outputs.Inputs(checkpoint.Files(o.stable.previous)...)
+	}
+	if len(o.dataset) > 0 {
+		o.outputs.Inputs(dataset.Files(o.dataset...)...)
 	}
 	if err := checkModelName("--out", o.out); err != nil {
 		return err
@@ -188,13 +205,13 @@ func (o *pruneOptions) run(c *cobra.Command) error {
 			return fmt.Errorf("%s: %w", o.from, err)
 		}
 	}
-	mask, err := o.mask(p, method, budget)
+	mask, stable, err := o.choose(p, method, budget)
 	if err != nil {
 		return err
 	}
 	a, baseline := &p.checkpoint.Architecture, p.scores[0].Spec.Baseline
 	result := pruning{
-		Out: o.out, Method: method, Baseline: baseline, Aggregate: o.aggregate, Rank: o.rank, Entries: a.Parameters(), Features: a.Features(), EmptyFeatures: prune.EmptyFeatures(a, mask),
+		Out: o.out, Method: method, Baseline: baseline, Aggregate: o.aggregate, Rank: o.rank, Entries: a.Parameters(), Features: a.Features(), EmptyFeatures: prune.EmptyFeatures(a, mask), Previous: stable,
 		DenseTableBytes: p.checkpoint.Footprint().Table, TableBytes: p.checkpoint.Footprint().Table, DenseBytes: p.checkpoint.Size(),
 	}
 	if !o.form.dense {
@@ -223,6 +240,9 @@ func (r *pruning) table(w io.Writer, dense bool) {
 	fmt.Fprintf(w, "features\t%d of %d keep an entry\n", r.Features-r.EmptyFeatures, r.Features)
 	if k := r.Calibration; k != nil {
 		fmt.Fprintf(w, "calibrated\tlogit * %.4f %+.4f\tfolded into the weights\n", k.Scale, k.Offset)
+	}
+	if r.Previous != nil {
+		r.Previous.table(w)
 	}
 }
 
@@ -259,13 +279,13 @@ func (o *pruneOptions) take(p *pruner, at *prune.Budget) (method string, budget 
 	if digest := p.checkpoint.Digest(); d.Model != digest {
 		return "", nil, fault.Inputf("the sweep measured another model, with digest %.12s; %s has %.12s", d.Model, o.model, digest)
 	}
-	if o.dataset != "" {
-		data, err := dataset.Open(o.dataset)
+	if len(o.dataset) > 0 {
+		data, err := dataset.OpenAll(o.dataset)
 		if err != nil {
 			return "", nil, err
 		}
 		if digest := data.Digest(); d.Dataset != digest {
-			return "", nil, fault.Inputf("the sweep measured another dataset, with digest %.12s; %s has %.12s", d.Dataset, o.dataset, digest)
+			return "", nil, fault.Inputf("the sweep measured another dataset, with digest %.12s; %s has %.12s", d.Dataset, joined(o.dataset), digest)
 		}
 	}
 	if d.Settings == nil {
@@ -289,7 +309,7 @@ func (o *pruneOptions) take(p *pruner, at *prune.Budget) (method string, budget 
 	if o.aggregate == "" {
 		o.rank = ""
 	}
-	if chosen.Method == sweep.Frequency && o.dataset == "" {
+	if chosen.Method == sweep.Frequency && len(o.dataset) == 0 {
 		return "", nil, fault.Usagef("the sweep chose %s, which needs --dataset", chosen.Method)
 	}
 	o.keep, o.seed = prune.Keep{Fields: d.Settings.Protect, Minimum: d.Settings.FieldMinimum}, d.Settings.Seed
@@ -310,9 +330,9 @@ func (o *pruneOptions) order(p *pruner, method string) ([]int32, error) {
 		return sweep.Order(s, o.aggregate, o.rank, p.table)
 	}
 	var d *dataset.Dataset
-	if o.dataset != "" {
+	if len(o.dataset) > 0 {
 		var err error
-		if d, err = dataset.Open(o.dataset); err != nil {
+		if d, err = dataset.OpenAll(o.dataset); err != nil {
 			return nil, err
 		}
 	}
@@ -323,13 +343,37 @@ func (o *pruneOptions) order(p *pruner, method string) ([]int32, error) {
 	return t.RivalOrder(method, s.Baseline, o.seed)
 }
 
-// mask returns which entries to drop, [n, d].
-func (o *pruneOptions) mask(p *pruner, method string, budget *prune.Budget) ([]bool, error) {
-	a, s := &p.checkpoint.Architecture, p.scores[0]
+// choose returns which entries to drop, [n, d], and with --previous how that differs from
+// the previous mask.
+func (o *pruneOptions) choose(p *pruner, method string, budget *prune.Budget) (mask []bool, stable *stability, err error) {
+	choices, err := o.stable.choices(p)
+	if err != nil {
+		return nil, nil, err
+	}
 	order, err := o.order(p, method)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	plain, err := o.mask(p, order, budget)
+	if err != nil || choices == nil {
+		return plain, nil, err
+	}
+	if o.aggregate == "" {
+		return nil, nil, fault.Usagef("the sweep chose %s, which has no standard errors: --previous needs a method that ranks by scores", method)
+	}
+	if order, err = sweep.StableOrder(p.scores[0], o.aggregate, o.rank, p.table, choices, o.stable.hysteresis); err != nil {
+		return nil, nil, err
+	}
+	if mask, err = o.mask(p, order, budget); err != nil {
+		return nil, nil, err
+	}
+	return mask, o.stable.compare(p, choices, mask, plain), nil
+}
+
+// mask returns the mask, [n, d], that meets the budget by dropping entries in the given
+// order.
+func (o *pruneOptions) mask(p *pruner, order []int32, budget *prune.Budget) ([]bool, error) {
+	a, s := &p.checkpoint.Architecture, p.scores[0]
 	order, most, err := o.keep.Apply(a, s.Fields, order)
 	if err != nil {
 		return nil, fault.Usagef("--protect, --field-minimum: %w", err)

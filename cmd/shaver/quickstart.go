@@ -34,6 +34,7 @@ import (
 
 type quickstartOptions struct {
 	rows   int
+	nights int
 	seed   uint64
 	out    string
 	output cli.Output
@@ -50,16 +51,23 @@ result with pruning by magnitude.
 
 Half of the columns of the model's embedding table carry all of its information.
 The other half are as large but useless, so Shapley values win by construction.
---out keeps the model, the rows, the dataset and the scores.
+With --nights, simulate nights instead. What users click drifts. Each night
+brings a day of rows and a retrained model, and "shaver nightly" scores, prunes,
+checks and publishes. The rows are divided among the days. The command prints
+what each night cost, compared with scoring all rows again.
+
+--out keeps all files, with --nights also the page nightly/history.html.
 
 ` + cli.ExitHelp,
 		Example: `  shaver quickstart
-  shaver quickstart --rows 20000 --out quickstart`,
+  shaver quickstart --rows 20000 --out quickstart
+  shaver quickstart --nights 10 --out nights`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c) },
 	}
 	f := c.Flags()
 	f.IntVar(&o.rows, "rows", 200_000, "`number` of rows to generate, at least 100")
+	f.IntVar(&o.nights, "nights", 0, "`number` of nights to simulate, at least 1 (default none)")
 	seedFlag(c, &o.seed)
 	f.StringVar(&o.out, "out", "", "new `folder` for the files (default a temporary one, which is deleted)")
 	cli.Folder(c, "out")
@@ -73,6 +81,14 @@ func (o *quickstartOptions) run(c *cobra.Command) (err error) {
 	}
 	if o.rows < 100 {
 		return fault.Usagef("--rows %d: expected at least 100", o.rows)
+	}
+	if least := leastNightRows * (o.nights + nightsWindow - 1); c.Flags().Changed("nights") {
+		if o.nights < 1 || o.nights > 1000 {
+			return fault.Usagef("--nights %d: expected a number from 1 to 1000", o.nights)
+		}
+		if o.rows < least {
+			return fault.Usagef("--rows %d: expected at least %d for %d nights", o.rows, least, o.nights)
+		}
 	}
 	if c.Flags().Changed("out") && o.out == "" {
 		return fault.Usagef(`--out "": expected the name of a new folder`)
@@ -101,6 +117,9 @@ func (o *quickstartOptions) run(c *cobra.Command) (err error) {
 	say := func(format string, args ...any) { fmt.Fprintf(c.ErrOrStderr(), format+"\n", args...) }
 	start := time.Now()
 	file := func(name string) string { return filepath.Join(dir, name) }
+	if o.nights > 0 {
+		return o.simulate(c, file)
+	}
 
 	say("1. make a click model and %d rows from it", o.rows)
 	config := planted.Default
@@ -132,7 +151,7 @@ func (o *quickstartOptions) run(c *cobra.Command) (err error) {
 
 	say("4. prune and measure on the test split")
 	found, err := sweepMethods(c.Context(), &sweepInput{
-		model: file("model.safetensors"), scores: []string{file("scores.arrow")}, dataset: file("dataset"), split: dataset.Test,
+		model: file("model.safetensors"), scores: []string{file("scores.arrow")}, dataset: []string{file("dataset")}, split: dataset.Test,
 		aggregates: []string{scores.DefaultAggregate}, rank: prune.Abs, budgets: budgets(prune.Sparsity, []float64{.5, .8, .9, .95}),
 		rivals: []string{sweep.Magnitude}, values: []string{string(compact.Float32)},
 	})

@@ -103,7 +103,7 @@ func TestQuickstartCancelled(t *testing.T) {
 			t.Errorf("the log says that the job continues, but its folder is deleted: %s", lines.Text())
 		}
 	}
-	if err := c.Wait(); c.ProcessState.ExitCode() != cli.ExitCancelled {
+	if err := c.Wait(); c.ProcessState.ExitCode() != cli.ExitInterrupted {
 		t.Errorf("ended with %v", err)
 	}
 	wantFiles(t, filepath.Dir(out))

@@ -27,11 +27,12 @@ import (
 )
 
 type reportOptions struct {
-	model, scores, sweep, dataset, aggregate string
-	out, pictures                            string
-	outputs                                  cli.Outputs
-	tolerance                                sweep.Tolerance
-	output                                   cli.Output
+	model, scores, sweep, aggregate string
+	dataset                         []string
+	out, pictures                   string
+	outputs                         cli.Outputs
+	tolerance                       sweep.Tolerance
+	output                          cli.Output
 }
 
 // written is what "report" prints.
@@ -108,8 +109,8 @@ the vocabulary. --pictures also writes each picture on the page to a file.`,
 func (o *reportOptions) run(c *cobra.Command) error {
 	o.outputs.Inputs(checkpoint.Files(o.model)...)
 	o.outputs.Inputs(o.scores, launch.ReportPath(o.scores), o.sweep)
-	if o.dataset != "" {
-		o.outputs.Inputs(dataset.Files(o.dataset)...)
+	if len(o.dataset) > 0 {
+		o.outputs.Inputs(dataset.Files(o.dataset...)...)
 	}
 	if err := o.outputs.Check("--out", o.out, pages); err != nil {
 		return err

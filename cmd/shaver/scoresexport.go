@@ -27,7 +27,8 @@ func scoresExportCommand() *cobra.Command {
 global ids, with field, id, count, t, t_population, and for each column c of the
 table phi_c, abs_c, rms_c, se_c and se_population_c. If a model has several
 tables, each row of a table has a line, columns that a table lacks are empty,
-and the last column is the name of the table.
+and the last column is the name of the table. Scores of a paired job have three
+more columns for each c: se_paired_c, abs_se_paired_c and rms_se_paired_c.
 
 phi_c plus or minus t*se_c is a 95%% interval for the value on the dataset.
 phi_c plus or minus t_population*se_population_c is such an interval for the
@@ -78,7 +79,11 @@ func writeCSV(to io.Writer, f *scores.File) error {
 	w := csv.NewWriter(to)
 	widest := f.Shape.Widest()
 	record := []string{"field", "id", "count", "t", "t_population"}
-	for _, name := range []string{"phi_", "abs_", "rms_", "se_", "se_population_"} {
+	names := []string{"phi_", "abs_", "rms_", "se_", "se_population_"}
+	if f.Lineage != nil {
+		names = append(names, "se_paired_", "abs_se_paired_", "rms_se_paired_")
+	}
+	for _, name := range names {
 		for c := range widest {
 			record = append(record, name+strconv.Itoa(c))
 		}
@@ -105,7 +110,10 @@ func writeCSV(to io.Writer, f *scores.File) error {
 				record = append(record, strconv.FormatFloat(phi, 'g', -1, 64))
 			}
 			record = append(record, none...)
-			for _, values := range [][]float32{v.Abs, v.RMS, v.SE, v.PopulationSE} {
+			for _, values := range [][]float32{v.Abs, v.RMS, v.SE, v.PopulationSE, v.PairedSE, v.AbsPairedSE, v.RMSPairedSE} {
+				if values == nil { // only paired jobs have it
+					continue
+				}
 				for _, x := range values {
 					record = append(record, strconv.FormatFloat(float64(x), 'g', -1, 32))
 				}

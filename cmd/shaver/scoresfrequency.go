@@ -13,6 +13,7 @@ import (
 	"shaver/internal/dataset"
 	"shaver/internal/fault"
 	"shaver/internal/prune"
+	"shaver/internal/scores"
 	"shaver/internal/sparsity"
 	"shaver/internal/sweep"
 )
@@ -45,10 +46,11 @@ type featureValue struct {
 }
 
 type frequencyOptions struct {
-	model, scores, dataset, aggregate, rank string
-	sparsity                                float64
-	bins, top                               int
-	output                                  cli.Output
+	model, scores, aggregate, rank string
+	dataset                        []string
+	sparsity                       float64
+	bins, top                      int
+	output                         cli.Output
 }
 
 func scoresFrequencyCommand() *cobra.Command {
@@ -132,14 +134,14 @@ func (o *frequencyOptions) view() (*frequencyView, error) {
 
 // ranked returns the features of each field that occur, most valuable first, by an
 // aggregate of the first scores. Their names come from the vocabulary of the dataset in
-// the folder; without a folder they have no names. mask says which entries are dropped.
-func (p *pruner) ranked(aggregate, folder string, mask []bool) ([][]featureValue, error) {
+// the folders; without folders they have no names. mask says which entries are dropped.
+func (p *pruner) ranked(aggregate string, folders []string, mask []bool) ([][]featureValue, error) {
 	a, s := &p.checkpoint.Architecture, p.scores[0]
 	values, err := s.Aggregate(aggregate)
 	if err != nil {
 		return nil, fault.Usagef("--aggregate: %w", err)
 	}
-	name, err := p.names(folder)
+	name, err := p.names(folders)
 	if err != nil {
 		return nil, err
 	}
@@ -177,14 +179,27 @@ func ends(ranked []featureValue, n int) (top, bottom []featureValue) {
 	return append([]featureValue{}, ranked[:n]...), append([]featureValue{}, ranked[max(n, len(ranked)-n):]...)
 }
 
+// openScored opens the dataset in the folders. A single folder is a window of one day if the
+// scores are those of such a window.
+func openScored(folders []string, s *scores.File) (*dataset.Dataset, error) {
+	d, err := dataset.OpenAll(folders)
+	if err != nil || len(folders) > 1 || d.Digest() == s.Spec.Dataset {
+		return d, err
+	}
+	if window, err := dataset.OpenDays(folders); err == nil && window.Digest() == s.Spec.Dataset {
+		return window, nil
+	}
+	return d, nil
+}
+
 // names returns a function that names the values of fields by the vocabulary of the
-// dataset in the folder. It returns "" for a value without a name, and for every value
-// if folder is "".
-func (p *pruner) names(folder string) (func(field, id int) string, error) {
-	if folder == "" {
+// dataset in the folders. It returns "" for a value without a name, and for every value
+// if there are no folders.
+func (p *pruner) names(folders []string) (func(field, id int) string, error) {
+	if len(folders) == 0 {
 		return func(int, int) string { return "" }, nil
 	}
-	d, err := dataset.Open(folder)
+	d, err := openScored(folders, p.scores[0])
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +207,7 @@ func (p *pruner) names(folder string) (func(field, id int) string, error) {
 		return nil, err
 	}
 	if err := p.scores[0].CheckDataset(d.Digest()); err != nil {
-		return nil, fmt.Errorf("%s: %w", folder, err)
+		return nil, fmt.Errorf("%s: %w", joined(folders), err)
 	}
 	vocabulary := make([][]string, p.checkpoint.Architecture.Fields())
 	for j := range vocabulary {

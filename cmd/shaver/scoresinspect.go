@@ -34,6 +34,7 @@ type scoresFacts struct {
 	Convergence     float64               `json:"convergence"`       // max_se / (largest - smallest phi); the paper stops below 0.01
 	Stopped         *scores.Stopped       `json:"stopped,omitempty"` // how a job with a stop rule or a time limit ended
 	Audit           *scores.Audit         `json:"audit,omitempty"`   // result of the audit, for a multilinear job with one
+	Lineage         *scores.Lineage       `json:"lineage,omitempty"` // how the values follow from earlier ones, for a paired job
 	NoInterval      int                   `json:"no_interval"`       // number of features that occur, but in too few rows for intervals
 	Aggregate       string                `json:"aggregate"`         // aggregate that sum_abs of the fields adds up
 	Fields          []scores.FieldSummary `json:"fields"`
@@ -52,7 +53,14 @@ The precision is the largest standard error of a score, relative to the range of
 the scores. It says nothing about the order of the entries near a cut, so a
 job may miss the paper's rule and still rank well. A standard error is an upper
 bound if the job cannot separate the noise of its estimator from the differences
-between rows, for example after one pass.`,
+between rows, for example after one pass.
+
+For a paired job, also print the lineage of the values: the generation, which
+is the number of paired jobs since the last full one, the models, and the error
+relative to a full job. For each field, also print the factor by which pairing
+reduces the variance, and the coefficients b of the previous values. A
+coefficient is about 1 if the models agree, and 0 if the previous values are not
+used.`,
 		Example: `  shaver scores inspect scores.arrow
   shaver scores inspect scores.arrow -o json`,
 		ValidArgsFunction: cli.FileArgs("arrow"),
@@ -84,7 +92,7 @@ func inspectScores(f *scores.File) (*scoresFacts, error) {
 	s := f.Summary(values)
 	return &scoresFacts{
 		Job: f.Spec.ID(), Spec: f.Spec, Rows: f.Rows, DatasetRows: f.DatasetRows, Features: f.Layout.Features(), Dim: f.Shape.Dim(), Tables: f.Layout.Tables,
-		LossFull: f.LossFull, LossEmpty: f.LossEmpty, EfficiencyError: f.EfficiencyError, EfficiencySE: f.EfficiencySE, StandardError: f.StandardError(), Stopped: f.Stopped, Audit: f.Audit,
+		LossFull: f.LossFull, LossEmpty: f.LossEmpty, EfficiencyError: f.EfficiencyError, EfficiencySE: f.EfficiencySE, StandardError: f.StandardError(), Stopped: f.Stopped, Audit: f.Audit, Lineage: f.Lineage,
 		MaxSE: s.MaxSE, MaxPopulationSE: s.MaxPopulationSE, Convergence: s.Convergence(), NoInterval: s.NoInterval, Aggregate: scores.DefaultAggregate, Fields: s.Fields,
 	}, nil
 }
@@ -131,8 +139,17 @@ func (s *scoresFacts) table(w io.Writer) {
 	} else if s.Spec.Audit > 0 {
 		fmt.Fprintln(w, "audit\tnot done; run the job again")
 	}
+	if s.Lineage != nil {
+		s.Lineage.WriteTable(w, s.DatasetRows)
+	}
 	fmt.Fprintf(w, "kernel\t%s\n\nFIELD\tFEATURES\tSEEN\tSUM OF PHI\tSUM OF %s\n", s.Spec.Kernel, strings.ToUpper(s.Aggregate))
 	for _, f := range s.Fields {
 		fmt.Fprintf(w, "%s\t%d\t%d\t%+.6f\t%.6f\n", cli.Printable(f.Name), f.Features, f.Seen, f.Sum, f.SumAbs)
+	}
+	if s.Lineage != nil {
+		fmt.Fprint(w, "\nFIELD\tREDUCTION\tB OF SUM\tB OF ABS\tB OF RMS\n")
+		for _, f := range s.Lineage.Fields {
+			fmt.Fprintf(w, "%s\t%s\t%.3f\t%.3f\t%.3f\n", cli.Printable(f.Field), scores.ReductionText(f.Reduction), f.Sum, f.Abs, f.RMS)
+		}
 	}
 }

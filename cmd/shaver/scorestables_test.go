@@ -75,10 +75,19 @@ func TestInspectAndCompareTables(t *testing.T) {
 		}
 	}
 	// Feature 0 of y does not occur; it has 1 + 4 entries.
-	if c, err := compareScores(one, same, scores.Sum, []float64{.5}); err != nil || c.Entries != 22 || *c.RelativeRMS != 0 || c.Overlap[0].Portion != 1 {
+	o := compareOptions{aggregate: scores.Sum, sparsities: []float64{.5}}
+	c, err := o.compare(one, same)
+	if err != nil || c.Entries != 22 || *c.RelativeRMS != 0 || c.Overlap[0].Portion != 1 {
 		t.Errorf("%+v, %v", c, err)
 	}
-	if _, err := compareScores(one, other, scores.Sum, nil); err == nil || !strings.Contains(err.Error(), "expected the same tables") {
+	fields := 0
+	for _, part := range c.Fields {
+		fields += part.Entries
+	}
+	if fields != 22 {
+		t.Errorf("%d entries in all fields, expected 22", fields)
+	}
+	if _, err := o.compare(one, other); err == nil || !strings.Contains(err.Error(), "expected the same tables") {
 		t.Errorf("error for other tables: %v", err)
 	}
 }

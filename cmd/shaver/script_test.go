@@ -33,6 +33,7 @@ import (
 //	patch IN OUT ENTRY OLD NEW   replace the first OLD in an entry of a zip file, or if OLD is @N, what is at byte N
 //	truncate IN OUT PORTION      write the first bytes of a file
 //	flip FILE TEXT               change one bit of the first TEXT in a file
+//	jsonlines FILE               check that every line of a file is JSON, and that there are lines
 //	keys FILE                    print the tensors of a safetensors file
 func TestScripts(t *testing.T) {
 	golden, err := filepath.Abs(goldenDir)
@@ -53,7 +54,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "refused": refused, "json": jsonIs, "same": same, "near": near,
-			"zip": makeZip, "patch": patch, "truncate": truncate, "flip": flip, "keys": keys,
+			"zip": makeZip, "patch": patch, "truncate": truncate, "flip": flip, "keys": keys, "jsonlines": jsonLines,
 		},
 	})
 }
@@ -102,6 +103,19 @@ func jsonIs(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	if got, ok := value.(float64); !ok || !(math.Abs(got-want) <= tolerance) {
 		ts.Fatalf("%s is %v, expected %v within %v", args[1], value, want, tolerance)
+	}
+}
+
+func jsonLines(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg, args, 1, "jsonlines FILE")
+	text := ts.ReadFile(args[0])
+	if text == "" {
+		ts.Fatalf("%s is empty", args[0])
+	}
+	for line := range strings.Lines(text) {
+		if !json.Valid([]byte(line)) {
+			ts.Fatalf("%s: the line %q is not JSON", args[0], line)
+		}
 	}
 }
 

@@ -67,6 +67,7 @@ func TestTerminate(t *testing.T) {
 		"score in rounds":  with("shaver score --until overlap --passes 200 --out out", models...),
 		"prune":            with("shaver prune --sparsity 0.9 --calibrate --out out", scored...),
 		"evaluate":         with("shaver evaluate --split train", models...),
+		"check":            with("shaver check --split train --pruned "+in+"/model.safetensors --out out", models...),
 		"sweep":            with("shaver sweep --methods all --calibrate", scored...),
 		"study":            with("shaver study --out study", models...),
 		"report":           with("shaver report --out out", scored...),
@@ -75,6 +76,8 @@ func TestTerminate(t *testing.T) {
 		"scores parquet":   with("shaver scores export --format parquet --out out " + in + "/s.arrow"),
 		"scores frequency": with("shaver scores frequency "+in+"/s.arrow", models...),
 		"quickstart":       with("shaver quickstart --rows 3000000"),
+		"simulated nights": with("shaver quickstart --rows 3000000 --nights 3"),
+		"nightly":          with("shaver nightly --config " + in + "/nightly.yaml"),
 		"worker":           with("worker --nats " + url),
 		"coordinator":      coordinated,
 		"job watch":        with("shaver job watch 0123456789abcdef0123 --nats nats://" + silent(t)),
@@ -245,6 +248,10 @@ func makeLong(t *testing.T) string {
 	for _, seed := range []string{"s", "t"} {
 		command(t, "shaver", "score", "--model", file("model.safetensors"), "--dataset", file("ds"), "--estimator", "taylor", "--max-rows", "1000",
 			"--seed", fmt.Sprint(len(seed)+int(seed[0])), "--out", file(seed+".arrow"))
+	}
+	configuration := fmt.Sprintf("model: %[1]s/model.safetensors\ndays: %[1]s/days\nout: %[1]s/out\nscore:\n  passes: 100\nprune:\n  sparsity: 0.9\n", dir)
+	if err := errors.Join(os.WriteFile(file("nightly.yaml"), []byte(configuration), 0o644), os.CopyFS(file("days/one"), os.DirFS(file("ds")))); err != nil {
+		t.Fatal(err)
 	}
 	var raw, ids, criteo strings.Builder
 	for i := range 20_000 {

@@ -149,7 +149,7 @@ func (o *studyOptions) jobs() (all []launch.Job, err error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := dataset.Open(o.dataset)
+	d, err := dataset.OpenAll(o.dataset)
 	if err != nil {
 		return nil, err
 	}

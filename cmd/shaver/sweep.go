@@ -27,16 +27,17 @@ import (
 
 // sweepInput says what a sweep compares.
 type sweepInput struct {
-	model, dataset, split string
-	scores                []string // files
-	aggregates            []string // aggregates of the scores
-	rank                  string
-	rivals                []string // methods without scores
-	values                []string // how kept values are stored
-	seed                  uint64
-	keep                  prune.Keep
-	budgets               []prune.Budget
-	calibrate, choose     bool
+	model, split      string
+	dataset           []string // folder, or those of a window's days
+	scores            []string // files
+	aggregates        []string // aggregates of the scores
+	rank              string
+	rivals            []string // methods without scores
+	values            []string // how kept values are stored
+	seed              uint64
+	keep              prune.Keep
+	budgets           []prune.Budget
+	calibrate, choose bool
 }
 
 // sweepFlags are the flags of "sweep" that "study" has too.
@@ -163,7 +164,7 @@ func (o *sweepFlags) check(c *cobra.Command) (err error) {
 		return err
 	}
 	o.outputs.Inputs(checkpoint.Files(o.model)...)
-	o.outputs.Inputs(dataset.Files(o.dataset)...)
+	o.outputs.Inputs(dataset.Files(o.dataset...)...)
 	o.outputs.Inputs(o.scores...)
 	if c.Flags().Changed("picture") {
 		if err := o.outputs.Check("--picture", o.picture, pictures); err != nil {
@@ -277,7 +278,7 @@ func (o *sweepOptions) command(d *sweep.Document, p *sweep.Point) ([]string, err
 		words = append(words, "--calibrate")
 	}
 	if o.calibrate || p.Method == sweep.Frequency {
-		words = append(words, "--dataset", sweep.ShellWord(o.dataset))
+		words = append(words, "--dataset", sweep.ShellWord(cli.List(o.dataset)))
 	}
 	return append(words, "--out", "pruned-"+sweep.SparsityText(p.Sparsity)+".safetensors"), nil
 }

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -94,6 +96,30 @@ func TestWaitFlag(t *testing.T) {
 	}
 	if code, _, stderr := run(t, "shaver", "job", "list", "--nats", "nats://127.0.0.1:1", "--wait", "-1s"); code != cli.ExitUsage || !strings.Contains(stderr, "--wait") {
 		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}
+
+// The port of --metrics is open before the inputs are there. /readyz says what the process
+// waits for.
+func TestReadyWhileInputsAreLate(t *testing.T) {
+	for _, model := range []string{"late.pth", "file://" + filepath.ToSlash(t.TempDir()) + "/late.pth"} {
+		address := freeAddress(t)
+		p := start(t, nil, "coordinator", "--nats", "nats://"+freeAddress(t), "--model", model, "--dataset", t.TempDir(), "--out", filepath.Join(t.TempDir(), "s.arrow"),
+			"--wait-inputs", "1h", "--metrics", address, "--log", "json")
+		p.await("waiting for inputs", 1)
+		for path, want := range map[string]string{"/healthz": "200 ok", "/readyz": "503 waiting for inputs"} {
+			answer, err := http.Get("http://" + address + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := io.ReadAll(answer.Body)
+			answer.Body.Close()
+			if found := fmt.Sprintf("%d %s", answer.StatusCode, bytes.TrimSpace(text)); err != nil || found != want {
+				t.Errorf("%s: %s: %q, %v", model, path, found, err)
+			}
+		}
+		p.signal(os.Interrupt)
+		p.wantExit(cli.ExitInterrupted)
 	}
 }
 

@@ -34,19 +34,40 @@ type Job struct {
 	coordinator.Config
 	cli.Connection
 	Metrics string // address on which to serve health and metrics, HOST:PORT; "" = none
-	Workers int    // workers in this process; 0 = one if the server is embedded, otherwise none
+	// LogProgress writes the progress to Log and not to stderr.
+	LogProgress bool
+	Workers     int // workers in this process; 0 = one if the server is embedded, otherwise none
 	// Store is the folder from which workers read the dataset in place, as dir:PATH
 	// (worker.OpenStore); "" = its shards are sent.
 	Store string
 	// Outputs decides what Out and the files next to it may replace, and names the inputs.
 	Outputs cli.Outputs
+	// Full says why the job scores all rows although previous scores are given; "" = it
+	// does not. It becomes part of the report.
+	Full string
 	// Once means that nobody will run the job again. Without NATS, the state of the job is
 	// then deleted, however the job ends.
 	Once bool
+	// Publish is called when the scores and the report are written, before the state of the
+	// job is deleted; nil = no call. A job with an audit does not call it.
+	Publish func(ctx context.Context) error
+
+	telemetry *telemetry // nil until serve is called
+}
+
+// serve begins to serve health and metrics, if it did not before. stop ends that.
+func (j *Job) serve() (stop func(), err error) {
+	if j.telemetry == nil {
+		j.telemetry = new(telemetry)
+		if err := j.telemetry.start(j.Metrics, j.Log); err != nil {
+			return func() {}, err
+		}
+	}
+	return j.telemetry.stop, nil
 }
 
 // Run runs the job to its end. Next to the scores file it writes NAME.job.json, unless
-// an earlier run wrote both. A cancelled job ends with cli.ErrCancelled. Run does not
+// an earlier run wrote both. A cancelled job ends with bus.ErrCancelled. Run does not
 // change j.
 func (j *Job) Run(ctx context.Context) (report *JobReport, err error) {
 	if err := j.CheckOut(); err != nil {
@@ -65,34 +86,44 @@ func (j *Job) Run(ctx context.Context) (report *JobReport, err error) {
 	if err := r.connect(ctx, stop); err != nil {
 		return nil, err
 	}
+	if r.Publish != nil && r.Audit == 0 {
+		r.OnScores = func(ctx context.Context, outcome *coordinator.Outcome) (err error) {
+			if r.written, err = r.report(outcome, func(report *JobReport) { report.finish(start, cpu, outcome) }); err != nil {
+				return err
+			}
+			return r.Publish(ctx)
+		}
+	}
 	outcome, err := r.compute(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return r.report(outcome, func(report *JobReport) {
-		report.Program, report.Finished = cli.Program(), time.Now().UTC().Format(time.RFC3339)
-		report.Seconds = time.Since(start).Seconds()
-		report.CPUSeconds = (cputime.Process() - cpu).Seconds() + outcome.CPU
-	})
+	if r.written != nil {
+		return r.written, nil
+	}
+	return r.report(outcome, func(report *JobReport) { report.finish(start, cpu, outcome) })
 }
 
 // running is the state of a job that runs.
 type running struct {
 	Job
-	store     *worker.Store // nil = shards are sent
-	telemetry telemetry
-	dial      dial            // connects to the job's server
-	server    *bus.Server     // the embedded server; nil = none
-	end       func(err error) // ends the embedded server, and is passed the job's error; nil = no embedded server
-	bus       *bus.Bus        // the coordinator's connection
-	models    worker.Models   // models of the workers in this process
+	store  *worker.Store   // nil = shards are sent
+	dial   dial            // connects to the job's server
+	server *bus.Server     // the embedded server; nil = none
+	end    func(err error) // ends the embedded server, and is passed the job's error; nil = no embedded server
+	bus    *bus.Bus        // the coordinator's connection
+	models worker.Models   // models of the workers in this process
 
 	// progress is that of the job that runs now. An audit runs several jobs in turn.
-	progress  atomic.Pointer[cli.Progress]
-	merged    int64         // rows that were merged before the job in progress started here
-	worthy    atomic.Bool   // shards of the job are merged, so its state is worth keeping
-	started   chan struct{} // closed when the first job starts
+	progress atomic.Pointer[cli.Progress]
+	merged   int64         // rows that were merged before the job in progress started here
+	worthy   atomic.Bool   // shards of the job are merged, so its state is worth keeping
+	started  chan struct{} // closed when the first job starts
+	// jobs runs several jobs instead of the one of Config. c has the callbacks of Config.
+	// nil = one job.
+	jobs      func(ctx context.Context, c coordinator.Config) (*coordinator.Outcome, error)
 	startOnce sync.Once
+	written   *JobReport // the report, if it was written before the job's end
 }
 
 // dial connects to a server under a name.
@@ -104,10 +135,11 @@ func (r *running) connect(ctx context.Context, stop func()) (err error) {
 	if err := r.openStore(); err != nil {
 		return err
 	}
-	if err := r.telemetry.start(r.Metrics, r.Log); err != nil {
+	if _, err := r.serve(); err != nil {
 		return err
 	}
 	r.telemetry.register()
+	r.telemetry.busy("connecting to NATS")
 	r.OnBlob = r.telemetry.onBlob()
 	r.dial = func(ctx context.Context, name string) (*bus.Bus, error) {
 		return r.Connect(ctx, cli.RoleCoordinator, name, r.Log)
@@ -123,7 +155,11 @@ func (r *running) connect(ctx context.Context, stop func()) (err error) {
 		}
 		r.Log.Info("the job runs on a NATS server", zap.String("server", servers), zap.String("from", from))
 	}
-	if r.bus, err = r.dial(ctx, "coordinator"); err != nil {
+	name := "coordinator"
+	if host, err := os.Hostname(); err == nil && r.NATS != "" {
+		name += "@" + host
+	}
+	if r.bus, err = r.dial(ctx, name); err != nil {
 		return err
 	}
 	r.Wait = 0 // from now on the job survives a restart of the server
@@ -139,7 +175,7 @@ func (r *running) openStore() (err error) {
 	if r.store, err = worker.OpenStore(r.Store); err != nil {
 		return err
 	}
-	if _, err := r.store.Dataset(r.Dataset.Digest()); err != nil {
+	if _, err := r.store.Dataset(r.Dataset.Digest(), r.Dataset.DayDigests()); err != nil {
 		return fault.Usagef("--store must contain --dataset or a copy: %w", err)
 	}
 	r.InPlace = true
@@ -155,7 +191,9 @@ func (r *running) close(err error) {
 	if r.end != nil {
 		r.end(err)
 	}
-	r.telemetry.stop()
+	if r.telemetry != nil {
+		r.telemetry.stop()
+	}
 	if r.store != nil {
 		r.store.Close()
 	}
@@ -216,10 +254,10 @@ func (r *running) work(ctx context.Context, name string, threads int) error {
 	return worker.Run(ctx, nil, config)
 }
 
-// lead runs the coordinator, and the audit if the job has one.
+// lead runs the coordinator of one job or of several.
 func (r *running) lead(ctx context.Context) (*coordinator.Outcome, error) {
 	c := r.Config
-	c.OnStart = r.start
+	c.OnStart, c.Program = r.start, cli.Program()
 	c.OnMerged = func(int64) { r.worthy.Store(true) }
 	if r.workers() == 0 {
 		c.OnMerged = func(rows int64) { r.progress.Load().Set(rows - r.merged) }
@@ -230,12 +268,18 @@ func (r *running) lead(ctx context.Context) (*coordinator.Outcome, error) {
 		}
 	}
 	r.telemetry.lead(&c)
+	jobs := r.jobs
+	if jobs == nil {
+		jobs = r.one
+	}
+	return jobs(ctx, c)
+}
+
+// one runs the job of c, and its audit.
+func (r *running) one(ctx context.Context, c coordinator.Config) (*coordinator.Outcome, error) {
 	outcome, err := coordinator.Run(ctx, r.bus, c)
 	if err == nil {
 		err = audit.Run(ctx, r.bus, c, outcome)
-	}
-	if errors.Is(err, coordinator.ErrCancelled) {
-		return nil, fmt.Errorf("%w: %w", cli.ErrCancelled, err)
 	}
 	return outcome, err
 }
@@ -243,10 +287,16 @@ func (r *running) lead(ctx context.Context) (*coordinator.Outcome, error) {
 // start shows the progress of a job that starts. Rows merged earlier count neither as
 // work nor towards the speed.
 func (r *running) start(spec job.Spec, plan job.Plan, merged int64) {
-	r.Log.Info("scoring", zap.String("job", spec.ID()), zap.Int64("rows", plan.Rows), zap.Int64("merged", merged), zap.Int("shards", plan.Shards()), zap.String("kernel", spec.Kernel))
+	r.Log.Info("scoring", zap.String("job", spec.ID()), zap.Int64("rows", plan.Rows), zap.Int64("merged", merged), zap.Int("shards", plan.Shards()), zap.String("kernel", spec.Kernel), zap.Int("protocol", job.Protocol))
 	r.merged = merged
 	r.worthy.Store(r.worthy.Load() || merged > 0)
-	if last := r.progress.Swap(cli.NewProgress("score", "rows", plan.Rows-merged)); last != nil {
+	progress := cli.NewProgress
+	if r.LogProgress {
+		progress = func(what, unit string, total int64) *cli.Progress {
+			return cli.LogProgress(r.Log, what, unit, total)
+		}
+	}
+	if last := r.progress.Swap(progress("score", "rows", plan.Rows-merged)); last != nil {
 		last.End()
 	}
 	r.startOnce.Do(func() { close(r.started) })
@@ -267,5 +317,6 @@ func (r *running) report(outcome *coordinator.Outcome, measure func(*JobReport))
 		}
 	}
 	measure(report)
+	report.Full = r.Full
 	return report, report.write(path)
 }

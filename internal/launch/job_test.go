@@ -23,7 +23,6 @@ import (
 	"shaver/internal/baseline"
 	"shaver/internal/bus"
 	"shaver/internal/checkpoint"
-	"shaver/internal/cli"
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
 	"shaver/internal/estimator"
@@ -447,7 +446,7 @@ func TestLocked(t *testing.T) {
 	run(t, &j)
 }
 
-// A job that somebody cancels ends with ErrCancelled.
+// A job that somebody cancels ends with bus.ErrCancelled.
 func TestCancelled(t *testing.T) {
 	server, err := bus.StartServer(bus.ServerConfig{StoreDir: t.TempDir(), Listen: "127.0.0.1:0"})
 	if err != nil {
@@ -470,7 +469,7 @@ func TestCancelled(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if _, err := j.Run(t.Context()); !errors.Is(err, cli.ErrCancelled) {
+	if _, err := j.Run(t.Context()); !errors.Is(err, bus.ErrCancelled) {
 		t.Errorf("ended with %v", err)
 	}
 	wantFiles(t, &j)

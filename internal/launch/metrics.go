@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"errors"
 	"time"
 
 	"go.uber.org/zap"
@@ -39,6 +40,13 @@ func (m *telemetry) stop() {
 	}
 }
 
+// busy says on /readyz what the process does before it can do its work.
+func (m *telemetry) busy(with string) {
+	if m.server != nil {
+		m.server.SetReady(func() error { return errors.New(with) })
+	}
+}
+
 // connected makes the process ready whenever the connection is up.
 func (m *telemetry) connected(b *bus.Bus) {
 	if m.server != nil {
@@ -69,6 +77,9 @@ func (m *telemetry) work(c *worker.Config) {
 		walks := int64(0)
 		if outcome == worker.Done {
 			walks = t.Rows * int64(t.Spec.TaskOptions().Walks())
+			if t.Spec.Previous != nil { // under both models
+				walks *= 2
+			}
 		}
 		m.set.Task(string(outcome), try, walks, took)
 	}
@@ -89,6 +100,6 @@ func (m *telemetry) lead(c *coordinator.Config) {
 	c.OnLag = m.set.Merged
 	c.OnProgress = func(p bus.Progress) {
 		m.set.Job(metrics.Job{Rows: p.Rows, RowsTotal: p.RowsTotal, Shards: p.Shards, ShardsTotal: p.ShardsTotal,
-			Open: p.Open, Quarantined: p.Quarantined, Epoch: p.Epoch, Checkpoint: p.Checkpoint})
+			Open: p.Open, Quarantined: p.Quarantined, Epoch: p.Epoch, Checkpoint: p.Checkpoint, Stalled: p.State == bus.Stalled})
 	}
 }

@@ -12,12 +12,13 @@ import (
 	"shaver/internal/coordinator"
 	"shaver/internal/job"
 	"shaver/internal/scores"
+	"shaver/internal/window"
 )
 
 // JobReport describes a finished job. It is printed, and written next to the scores.
 type JobReport struct {
 	Job        string  `json:"job"`
-	Rows       int64   `json:"rows"`
+	Rows       int64   `json:"rows"`               // number of rows that the job computed
 	Program    string  `json:"program,omitempty"`  // version of the program that ran the job; older programs did not store it
 	Finished   string  `json:"finished,omitempty"` // time at which the run ended, RFC 3339, UTC; older programs did not store it
 	Seconds    float64 `json:"seconds"`
@@ -41,6 +42,21 @@ type JobReport struct {
 	Stopped *scores.Stopped `json:"stopped,omitempty"`
 	// Audit is the result of the job's audit.
 	Audit *scores.Audit `json:"audit,omitempty"`
+	// Lineage says how the values of a paired job follow from earlier ones.
+	Lineage *scores.Lineage `json:"lineage,omitempty"`
+	// DatasetRows is the number of rows of the splits. It is set only for a paired job and for
+	// a window with a state.
+	DatasetRows int64 `json:"dataset_rows,omitempty"`
+	// Note says that pairing did not pay, or in which fields.
+	Note string `json:"note,omitempty"`
+	// Full says why the job scored all rows although it was given previous scores.
+	Full string `json:"full,omitempty"`
+	// Days says what was done with each day of a window with a state, the oldest first. Rows is
+	// then the number of rows that the night computed.
+	Days []window.Step `json:"days,omitempty"`
+	// Evaluations is the number of rows that were computed for Days, each counted once for
+	// each model.
+	Evaluations int64 `json:"evaluations,omitempty"`
 }
 
 // Digests are SHA-256 digests in hexadecimal.
@@ -78,7 +94,10 @@ func newReport(o *coordinator.Outcome, path string) (*JobReport, error) {
 		Job: s.Spec.ID(), Rows: s.Rows, Kernel: s.Spec.Kernel,
 		LossFull: s.LossFull, LossEmpty: s.LossEmpty, EfficiencyError: s.EfficiencyError, EfficiencySE: s.EfficiencySE,
 		Digests:      Digests{s.Spec.Model, s.Spec.Dataset, digest},
-		RowsPerShard: o.Plan.RowsPerShard, Workers: o.Workers, QuarantinedRows: s.QuarantinedRows, Resumed: o.Resumed, Stopped: s.Stopped, Audit: s.Audit,
+		RowsPerShard: o.Plan.RowsPerShard, Workers: o.Workers, QuarantinedRows: s.QuarantinedRows, Resumed: o.Resumed, Stopped: s.Stopped, Audit: s.Audit, Lineage: s.Lineage,
+	}
+	if l := s.Lineage; l != nil {
+		r.Rows, r.DatasetRows, r.Note = l.Rows, s.DatasetRows, l.Doubt(s.DatasetRows)
 	}
 	if !o.Existing {
 		r.Shards = o.Plan.Shards()
@@ -94,11 +113,23 @@ func (r *JobReport) write(path string) error {
 	})
 }
 
+// writeLineage prints the lineage of a paired job and what the previous values were worth in
+// each field.
+func (r *JobReport) writeLineage(w io.Writer) {
+	r.Lineage.WriteTable(w, r.DatasetRows)
+	for i := range r.Lineage.Fields {
+		f := &r.Lineage.Fields[i]
+		fmt.Fprintf(w, "  field %s\t%s\tcoefficients %.3f for sum, %.3f for abs, %.3f for rms\n", f.Field, scores.ReductionText(f.Reduction), f.Sum, f.Abs, f.RMS)
+	}
+}
+
 // table prints the report for people.
 func (r *JobReport) table(w io.Writer, path string, until *job.Until) {
 	fmt.Fprintf(w, "scores\t%s\n", path)
 	fmt.Fprintf(w, "job\t%s\n", r.Job)
 	switch {
+	case len(r.Days) > 0:
+		fmt.Fprintf(w, "seconds\t%.1f\t%.1f of CPU\n", r.Seconds, r.CPUSeconds)
 	case r.Shards == 0: // an earlier run wrote the scores, but no report
 		fmt.Fprintf(w, "rows\t%d\n", r.Rows)
 	case r.Resumed: // an earlier run scored some of the rows
@@ -108,8 +139,17 @@ func (r *JobReport) table(w io.Writer, path string, until *job.Until) {
 		fmt.Fprintf(w, "rows\t%d\t%.0f/s\n", r.Rows, float64(r.Rows)/r.Seconds)
 		fmt.Fprintf(w, "seconds\t%.1f\t%.1f of CPU\n", r.Seconds, r.CPUSeconds)
 	}
+	if len(r.Days) > 0 {
+		r.writeDays(w)
+	}
 	if r.QuarantinedRows > 0 {
 		fmt.Fprintf(w, "quarantined\t%d rows\n", r.QuarantinedRows)
+	}
+	if r.Full != "" {
+		fmt.Fprintf(w, "all rows\t%s\n", r.Full)
+	}
+	if r.Lineage != nil {
+		r.writeLineage(w)
 	}
 	if r.Stopped != nil {
 		fmt.Fprintf(w, "stopped\t%s\n", r.Stopped.Text(until))

@@ -1,12 +1,15 @@
 package launch
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.uber.org/zap"
 
 	"shaver/internal/baseline"
 	"shaver/internal/bus"
@@ -17,6 +20,7 @@ import (
 	"shaver/internal/estimator"
 	"shaver/internal/fault"
 	"shaver/internal/job"
+	"shaver/internal/places"
 	"shaver/internal/prepare"
 )
 
@@ -24,18 +28,27 @@ import (
 type scoreOptions struct {
 	JobFlags
 	job     Job
+	state   string
 	output  cli.Output
 	log     string
 	verbose bool
+	quiet   bool
+
+	waitInputs time.Duration
 }
 
 // JobFlags are the flags that say which job to run. Commands that run or plan a job
 // share them. They are bound to the request passed to Add.
 type JobFlags struct {
-	model, dataset string
-	request        *prepare.Request
-	until          job.Until // becomes the request's Until if one of its flags is given
-	maxTime        time.Duration
+	model    string
+	dataset  []string // folder of the dataset, or those of a window's days
+	request  *prepare.Request
+	until    job.Until // becomes the request's Until if one of its flags is given
+	maxTime  time.Duration
+	previous previousFlags
+	// Full says why Open made the job score all rows although previous scores are given;
+	// "" = it did not.
+	Full string
 }
 
 // Add adds the flags to c, and binds them to request.
@@ -43,7 +56,7 @@ func (o *JobFlags) Add(c *cobra.Command, request *prepare.Request) {
 	o.request = request
 	f := c.Flags()
 	f.StringVar(&o.model, "model", "", "checkpoint `file`: .pth or safetensors")
-	f.StringVar(&o.dataset, "dataset", "", "dataset `folder`, made by shaver dataset import")
+	f.StringSliceVar(&o.dataset, "dataset", nil, "dataset `folder`, made by shaver dataset import; or "+cli.DaysHelp)
 	f.StringVar(&o.request.Baseline, "baseline", baseline.Zero, "value that replaces a dropped entry: "+strings.Join(baseline.Names(), " or "))
 	request.Options = estimator.Options{Estimator: estimator.Permutation, Passes: 1}
 	var settings []string
@@ -64,10 +77,10 @@ func (o *JobFlags) Add(c *cobra.Command, request *prepare.Request) {
 	f.Uint64Var(&o.request.Seed, "seed", 1, "seed of all random numbers")
 	f.StringSliceVar(&o.request.Splits, "splits", []string{dataset.Train, dataset.Val}, "`splits` to score, separated by commas")
 	f.Lookup("splits").DefValue = dataset.Train + "," + dataset.Val
-	f.Float64Var(&o.request.Sample, "sample", 1, "`portion` of the rows to score, drawn without replacement")
+	f.Float64Var(&o.request.Sample, "sample", 1, fmt.Sprintf("`portion` of the rows to score, drawn without replacement; %g with --previous unless there is a stop rule", pairedSample))
 	f.Int64Var(&o.request.MaxRows, "max-rows", 0, "largest number of `rows` to score, instead of --sample (default no limit)")
-	f.StringVar(&o.until.Rule, "until", "", fmt.Sprintf("stop `rule`: %s or %s, which shaver score --help explains (default none)", job.Paper, job.Overlap))
-	f.Float64Var(&o.until.Bound, "bound", 0, fmt.Sprintf("bound for --until (default %g for %s, %g for %s)", job.PaperBound, job.Paper, job.OverlapBound, job.Overlap))
+	f.StringVar(&o.until.Rule, "until", "", fmt.Sprintf("stop `rule`: %s, %s or %s, which shaver score --help explains (default none)", job.Paper, job.Overlap, job.Error))
+	f.Float64Var(&o.until.Bound, "bound", 0, fmt.Sprintf("bound for --until (default %g for %s, %g for %s, %g for %s)", job.PaperBound, job.Paper, job.OverlapBound, job.Overlap, job.ErrorBound, job.Error))
 	f.Float64Var(&o.until.Sparsity, "sparsity", 0, fmt.Sprintf("for --until %s: `portion` of the entries that pruning will drop (default %g)", job.Overlap, job.AtSparsity))
 	f.DurationVar(&o.maxTime, "max-time", 0, "time limit, such as 90m or 2h; a round does not start if it would exceed the limit at the rate so far (default no limit)")
 	f.Float64Var(&o.request.Audit, "audit", 0, fmt.Sprintf("for %s: compare the values with full walks on this `portion` of the scored rows, such as 0.01, and write the result into the scores (default no audit)", estimator.Multilinear))
@@ -81,6 +94,7 @@ func (o *JobFlags) Add(c *cobra.Command, request *prepare.Request) {
 	cli.Group(c, "Job", "model", "dataset", "baseline", "splits", "sample", "max-rows", "seed")
 	cli.Group(c, "Estimator", append(settings, "audit")...)
 	cli.Group(c, "Stop rule", "until", "bound", "sparsity", "max-time")
+	o.previous.add(c)
 	cli.Group(c, "Workers", "kernel", "rows-per-shard")
 }
 
@@ -97,11 +111,15 @@ func (o *JobFlags) Open() error {
 	if r.MaxRows > 0 && r.Sample != 1 {
 		return fault.Usagef("--max-rows and --sample exclude each other")
 	}
-	r.Options.SetDefaults()
 	if o.until.Seconds = o.maxTime.Seconds(); o.until != (job.Until{}) {
 		o.until.SetDefaults()
 		r.Until = &o.until
 	}
+	var err error
+	if o.Full, err = o.previous.open(r); err != nil {
+		return err
+	}
+	r.Options.SetDefaults()
 	first, err := checkpoint.Read(o.model)
 	if err != nil {
 		return err
@@ -112,7 +130,7 @@ func (o *JobFlags) Open() error {
 		}
 		return ck, nil
 	}
-	r.Dataset, err = dataset.Open(o.dataset)
+	r.Dataset, err = openDataset(o.dataset, o.previous.state)
 	return err
 }
 
@@ -137,14 +155,21 @@ same command resumes a job that was interrupted. Without --nats, the state of an
 unfinished job is kept in the folder .NAME.job next to --out, which is
 NAME.arrow. If the scores of the job are already at --out, the command returns
 at once. It replaces the scores or the progress of another job, or a file that
-is not scores, only with --force. If a second coordinator starts the same job,
-it takes over and the first one exits.
+is not scores, only with --force. If a second coordinator starts the same job
+with the same --out, it takes over and the first one exits. With another --out
+it waits for the first one and then copies its scores, if it can read them, or
+computes them.
+
+Files and folders may be URLs: s3://BUCKET/KEY, gs://BUCKET/KEY,
+azblob://CONTAINER/KEY or file:///PATH. Inputs are copied to --scratch first.
+The scores are written to their URL before the state of the job is deleted.
 
 If a shard cannot be computed, it is set aside and the job continues. At the end
 the job fails and its state is kept. "shaver job quarantine" lists the reasons.
 With --retry it puts the shards back, and running the job again computes them.
 Without --nats, running the job again does both. With --allow-quarantined the
-job finishes without these shards.
+job finishes without these shards, with exit code 4. The same command then ends
+at once with this code. Without the flag it computes the job again.
 
 With --until or --max-time the job runs in rounds. Each round does as much work
 as all earlier rounds together. The early rounds score portions of the rows.
@@ -153,10 +178,28 @@ after a round if the rule is met:
   paper    the largest standard error is below --bound times the range of values
   overlap  two halves of the work agree on more than --bound of the entries to
            keep at --sparsity
+  error    the root mean square of the standard errors is below --bound times
+           that of the values
 Otherwise it ends when all work is done, or before a round that would exceed
 --max-time. If the rule was not met or work was left, the scores are written and
 marked as not converged, and the exit code is 3.
 
+With --previous the job is paired: it corrects the scores of a previous model,
+such as last night's. It computes --previous-model and --model on a sample of
+the rows, with the same random numbers, and adds the mean differences to the
+previous scores. If the models are alike, a small sample is nearly as good as
+all rows. The report says how much the previous scores helped in each field.
+The estimator and its options, --baseline, --seed and --splits are those of the
+previous scores.
+
+The previous scores may be those of a paired job. The job then draws another
+sample, and its errors include those of the previous scores. To limit them,
+--full-every and --max-inherited-error make the job score all rows. It then
+ignores --sample and --until. In a paired job with --until, the rounds are
+portions of the sample, and the rule is applied to the corrected values. The
+rule paper cannot be used.
+
+` + stateHelp + `
 ` + cli.ExitHelp,
 		Example: scoreExample(cluster),
 		Args:    cli.Args(cobra.NoArgs),
@@ -169,6 +212,7 @@ marked as not converged, and the exit code is 3.
 	}
 	f := c.Flags()
 	o.JobFlags.Add(c, &o.job.Request)
+	o.addState(c)
 	f.StringVar(&o.job.Out, "out", "", "scores `file` to write, .arrow")
 	without, wait := " (default a server inside this process)", cli.AtTerminal
 	if cluster {
@@ -180,23 +224,59 @@ marked as not converged, and the exit code is 3.
 	f.StringVar(&o.job.Store, "store", "", "`folder`, as dir:PATH, that holds the dataset; workers with the same flag read rows from it, so rows are not sent (default rows are sent)")
 	f.IntVar(&o.job.Workers, "workers", 0, "number of workers in this process, which share its cores (default 1, or 0 with --nats)")
 	f.DurationVar(&o.job.Queue.Lease, "lease", bus.DefaultQueue.Lease, "time after which the shard of a silent worker on --nats goes to another worker")
+	f.StringVar(&o.job.RunID, "run", "", "`id` that all tries of this run have, such as the pods of a Kubernetes Job; if the job is cancelled, other tries of the run exit with code 6 (default none)")
 	f.BoolVar(&o.job.AllowQuarantined, "allow-quarantined", false, "finish without the shards that cannot be computed, with exit code 4")
+	f.DurationVar(&o.waitInputs, "wait-inputs", 0, "how long to wait until --model and --dataset exist, such as 30m or 6h (default no wait)")
 	f.DurationVar(&o.job.SaveEvery, "checkpoint-every", 30*time.Second, "time between two checkpoints of the sums")
 	o.job.Outputs.Flag(c, "the scores or the progress of another job, or a file that is not scores")
 	cli.Files(c, "out", "arrow")
 	cli.Choices(c, "replicas", "1", "3")
 	cli.LogFlags(c, &o.log, &o.verbose)
+	f.BoolVar(&o.quiet, "quiet", false, "log only warnings and errors") // for commands that run this one
+	_ = f.MarkHidden("quiet")                                           // fails only if there is no such flag
 	o.output.Flag(c)
-	cli.Group(c, "Job", "out", "force")
+	cli.Group(c, "Job", "out", "force", "wait-inputs")
 	cli.Group(c, "Workers", "workers", "store", "lease", "allow-quarantined", "checkpoint-every")
-	cli.Group(c, cli.NATSFlags, "replicas")
+	cli.Group(c, cli.NATSFlags, "replicas", "run")
 	cli.Group(c, cli.OutputFlags, "metrics")
 	required := []string{"model", "dataset", "out"}
 	if cluster {
 		required = append(required, "nats")
 	}
 	cli.MarkRequired(c, required...)
+	places.Wrap(c, "score")
+	run := c.RunE
+	c.RunE = func(c *cobra.Command, args []string) error {
+		// The port is open while slow inputs are copied and awaited, so that nobody takes the
+		// process for dead.
+		stop, err := o.serve()
+		defer stop()
+		if err != nil {
+			return err
+		}
+		return run(c, args)
+	}
 	return c
+}
+
+// serve begins to serve health and metrics.
+func (o *scoreOptions) serve() (stop func(), err error) {
+	if o.job.Log, err = o.logger(); err != nil {
+		return func() {}, err
+	}
+	stop, err = o.job.serve()
+	if err == nil {
+		o.job.telemetry.busy("waiting for inputs")
+	}
+	return stop, err
+}
+
+func (o *scoreOptions) logger() (*zap.Logger, error) {
+	log, err := cli.Logger(o.log, o.verbose)
+	if err == nil && o.quiet {
+		log = log.WithOptions(zap.IncreaseLevel(zap.WarnLevel))
+	}
+	return log, err
 }
 
 // scoreExample returns the examples of ScoreCommand.
@@ -212,7 +292,11 @@ func scoreExample(cluster bool) string {
   shaver score --model model.pth --dataset data --estimator multilinear \
       --audit 0.01 --out scores.arrow
   shaver score --model model.pth --dataset data --sample 0.1 --passes 4 \
-      --until overlap --sparsity 0.9 --max-time 2h --out scores.arrow`
+      --until overlap --sparsity 0.9 --max-time 2h --out scores.arrow
+  shaver score --model new.pth --dataset data --previous old.arrow \
+      --previous-model old.pth --full-every 7 --out new.arrow
+  shaver score --model new.pth --dataset day2,day3,day4 --state state \
+      --full-every 7 --out new.arrow`
 }
 
 func (o *scoreOptions) run(c *cobra.Command) error {
@@ -230,6 +314,9 @@ func (o *scoreOptions) run(c *cobra.Command) error {
 	} else if r > 1 && o.job.NATS == "" {
 		return fault.Usagef("--replicas 3 needs --nats")
 	}
+	if o.waitInputs < 0 {
+		return fault.Usagef("--wait-inputs %v: must not be negative", o.waitInputs)
+	}
 	if o.job.SaveEvery <= 0 {
 		return fault.Usagef("--checkpoint-every %v: must be above 0", o.job.SaveEvery)
 	}
@@ -239,16 +326,37 @@ func (o *scoreOptions) run(c *cobra.Command) error {
 		return fault.Usagef("--lease needs --nats: workers in this process have no leases")
 	}
 	o.job.Outputs.Inputs(checkpoint.Files(o.model)...)
-	o.job.Outputs.Inputs(dataset.Files(o.dataset)...)
+	o.job.Outputs.Inputs(dataset.Files(o.dataset...)...)
+	o.job.Outputs.Inputs(o.previous.files()...)
 	o.job.Outputs.Inputs(o.job.Connection.Files()...)
-	var err error
-	if o.job.Log, err = cli.Logger(o.log, o.verbose); err != nil {
+	if o.log == cli.JSONLog {
+		o.job.LogProgress = true
+		o.output.OneLine()
+	}
+	if err := o.awaitInputs(c.Context()); err != nil {
 		return err
+	}
+	o.job.telemetry.busy("reading the model and the dataset")
+	o.job.Publish, o.job.Local = places.Written(c.Context()), places.Local(c.Context())
+	o.job.Place = places.URL(c.Context(), o.job.Out)
+	run := func() (*JobReport, error) { return o.job.Run(c.Context()) }
+	if o.previous.state = c.Flags().Changed("state"); o.previous.state {
+		if err := o.checkState(c); err != nil {
+			return err
+		}
+		run = func() (*JobReport, error) {
+			n := o.night()
+			n.OnCommit, n.Publish = places.Committed(c.Context()), nil
+			return n.Run(c.Context())
+		}
 	}
 	if err := o.Open(); err != nil {
 		return err
 	}
-	report, err := o.job.Run(c.Context())
+	if o.job.Full = o.Full; o.Full != "" {
+		o.job.Log.Info("scoring all rows", zap.String("because", o.Full))
+	}
+	report, err := run()
 	if err != nil {
 		return err
 	}
@@ -262,4 +370,16 @@ func (o *scoreOptions) run(c *cobra.Command) error {
 		return fmt.Errorf("%w: %s", cli.ErrUnconverged, s.Text(o.job.Until))
 	}
 	return nil
+}
+
+// awaitInputs waits for the inputs that are late.
+func (o *scoreOptions) awaitInputs(ctx context.Context) error {
+	if o.waitInputs == 0 {
+		return nil
+	}
+	inputs := []cli.Input{cli.FileInput(o.model)}
+	for _, dir := range o.dataset {
+		inputs = append(inputs, cli.FileInput(filepath.Join(dir, dataset.ManifestName)))
+	}
+	return cli.AwaitInputs(ctx, o.waitInputs, o.job.Log, inputs...)
 }

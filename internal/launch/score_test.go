@@ -73,6 +73,9 @@ func TestJobFlags(t *testing.T) {
 	}
 	c := &cobra.Command{Use: "score"}
 	new(JobFlags).Add(c, new(prepare.Request))
+	for name, value := range previousDefaults { // TestPreviousFlags
+		values[name] = value
+	}
 	for _, match := range regexp.MustCompile(`(?m)^ +--([a-z-]+) `).FindAllStringSubmatch(c.Flags().FlagUsages(), -1) {
 		if name := match[1]; values[name] == "" && name != "model" && name != "dataset" && name != "kernel" {
 			t.Errorf("--%s has no value in this test", name)

@@ -12,6 +12,8 @@ import (
 	"shaver/internal/cli"
 	"shaver/internal/cputime"
 	"shaver/internal/fault"
+	"shaver/internal/job"
+	"shaver/internal/kernel"
 	"shaver/internal/worker"
 )
 
@@ -116,7 +118,11 @@ func (o *workOptions) run(ctx context.Context) error {
 	}
 	defer b.Close()
 	telemetry.connected(b)
-	log.Info("worker ready", zap.String("name", o.name), zap.Int("threads", o.threads))
+	build := job.Build{Name: o.name, Kernel: kernel.Name(), Protocol: job.Protocol, Program: cli.Program()}
+	if err := b.Announce(build); err != nil {
+		return err
+	}
+	log.Info("worker ready", zap.String("name", o.name), zap.Int("threads", o.threads), zap.String("kernel", build.Kernel), zap.Int("protocol", build.Protocol), zap.String("program", build.Program))
 	// The first signal ends ctx, which only drains the worker. The second signal ends
 	// the process.
 	cli.Drain(ctx)

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+
+	"github.com/spf13/cobra"
+
+	"shaver/internal/atomicfile"
+	"shaver/internal/checkpoint"
+	"shaver/internal/cli"
+	"shaver/internal/dataset"
+	"shaver/internal/fault"
+	"shaver/internal/gate"
+	"shaver/internal/model"
+)
+
+// checkInput says what a check compares.
+type checkInput struct {
+	model, pruned, split string
+	dataset              []string // its folder, or those of a window's days
+	bounds               gate.Bounds
+}
+
+type checkOptions struct {
+	checkInput
+	out     string
+	outputs cli.Outputs
+	output  cli.Output
+}
+
+func checkCommand() *cobra.Command {
+	var o checkOptions
+	c := &cobra.Command{
+		Use:   "check",
+		Short: "Check that a pruned model is as good as its model",
+		Long: `Measure a model and its pruned form on the same rows, and fail if the pruned
+model is worse than allowed. The exit code is 0 if it passes and 7 if it fails.
+Both bounds must hold:
+  --max-auc-drop       the AUC may fall by this much
+  --max-logloss-rise   the LogLoss may rise by this much
+
+The differences have paired 95% intervals, as in "shaver evaluate --against".
+The differences themselves decide, and the output says whether the rows are
+enough to be certain. A pruned model that is exactly as bad as allowed passes
+half of the time.
+
+With --confident, the whole intervals must be within the bounds. This is safer:
+a model that is worse than allowed passes in at most 2.5% of all checks. But if
+the split is too small for the bounds, every model fails. The output says about
+how many rows would be enough.
+
+--split should have rows that chose nothing about the pruned model. The two
+numbers of "shaver prune --calibrate" are fitted to the validation split, and
+matter little. A method or budget that was chosen there matters more: then check
+on the test split.
+
+--out also writes the result to a file, whether the model passes or not. The
+file and the output of -o json are documents of the schema check.v1.json.`,
+		Example: `  shaver check --model model.pth --pruned pruned.safetensors --dataset data
+  shaver check --model model.pth --pruned pruned.safetensors --dataset data \
+      --max-auc-drop 0.002 --confident --out check.json`,
+		Args: cli.Args(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := cli.Required(c); err != nil {
+				return err
+			}
+			return o.run(c)
+		},
+	}
+	modelFlag(c, &o.model, "checkpoint `file` that was pruned")
+	f := c.Flags()
+	f.StringVar(&o.pruned, "pruned", "", "pruned model `file`")
+	cli.Files(c, "pruned", cli.Checkpoints...)
+	datasetFlag(c, &o.dataset, "dataset `folder`")
+	splitFlag(c, &o.split)
+	o.split = dataset.Val
+	f.Lookup("split").DefValue = dataset.Val
+	f.Float64Var(&o.bounds.AUCDrop, "max-auc-drop", 0.001, "largest `drop` of the AUC")
+	f.Float64Var(&o.bounds.LogLossRise, "max-logloss-rise", 0.001, "largest `rise` of the LogLoss, in nat")
+	f.BoolVar(&o.bounds.Confident, "confident", false, "demand that the whole 95% intervals are within the bounds")
+	outFlag(c, &o.out, "`file` for the result, .json (default none)", "json")
+	o.outputs.Flag(c, "a file at --out that shaver did not write")
+	o.output.Flag(c)
+	cli.Group(c, "Files", "model", "pruned", "dataset", "out", "force")
+	cli.Group(c, "Check", "split", "max-auc-drop", "max-logloss-rise", "confident")
+	cli.MarkRequired(c, "model", "pruned", "dataset")
+	return c
+}
+
+func (o *checkOptions) run(c *cobra.Command) error {
+	if err := o.output.Check(); err != nil {
+		return err
+	}
+	if err := checkBounds(&o.bounds); err != nil {
+		return err
+	}
+	if c.Flags().Changed("out") {
+		o.outputs.Inputs(checkpoint.Files(o.model)...)
+		o.outputs.Inputs(checkpoint.Files(o.pruned)...)
+		o.outputs.Inputs(dataset.Files(o.dataset...)...)
+		if err := o.outputs.Check("--out", o.out, checks); err != nil {
+			return err
+		}
+	}
+	d, err := checkPruned(c.Context(), &o.checkInput)
+	if err != nil {
+		return err
+	}
+	if o.out != "" {
+		if err := atomicfile.Write(o.out, func(w io.Writer) error { return cli.WriteJSON(w, d) }); err != nil {
+			return err
+		}
+	}
+	if err := o.output.Print(c.OutOrStdout(), d, func(w io.Writer) { checkTable(w, d) }); err != nil {
+		return err
+	}
+	return gateError(d)
+}
+
+// gateError returns cli.ErrGate with the reason if the pruned model failed its check.
+func gateError(d *gate.Document) error {
+	if d.Passed {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", cli.ErrGate, d.Failure())
+}
+
+// checkBounds returns a usage error for a bound that is out of range.
+func checkBounds(b *gate.Bounds) error {
+	if !(b.AUCDrop >= 0 && b.AUCDrop <= 1) {
+		return fault.Usagef("--max-auc-drop %v: expected a number from 0 to 1", b.AUCDrop)
+	}
+	if !(b.LogLossRise >= 0) || math.IsInf(b.LogLossRise, 0) {
+		return fault.Usagef("--max-logloss-rise %v: expected a finite number of at least 0", b.LogLossRise)
+	}
+	return nil
+}
+
+// checkPruned measures the model and its pruned form on all cores, with progress, and
+// decides. It returns an error if something cannot be measured. A pruned model that fails
+// is not an error.
+func checkPruned(ctx context.Context, o *checkInput) (*gate.Document, error) {
+	ck, m, err := readModel(o.model)
+	if err != nil {
+		return nil, err
+	}
+	prunedCk, pruned, err := readModel(o.pruned)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkSameArchitecture(o, &m.Architecture, &pruned.Architecture); err != nil {
+		return nil, err
+	}
+	b, err := openBench(o.dataset, o.split, m)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.dataset.CheckNames(ck.Fields); err != nil {
+		return nil, err
+	}
+	all, err := b.predictAll(ctx, []*model.Model{m, pruned})
+	if err != nil {
+		return nil, err
+	}
+	if all[0].OneKind() {
+		return nil, fault.Inputf("dataset %s: all %d rows of split %s have the label %d, so the AUC is undefined: expected both labels", joined(o.dataset), b.rows, o.split, all[0].Labels[0])
+	}
+	d := gate.Decide(o.bounds, all[0], all[1])
+	d.Model, d.Pruned, d.Dataset, d.Split = ck.Digest(), prunedCk.Digest(), b.dataset.Digest(), o.split
+	return d, nil
+}
+
+// checkSameArchitecture returns a bad-input error unless the pruned model has the
+// architecture of the model. Their weights may differ, because a calibration changes them.
+func checkSameArchitecture(o *checkInput, a, pruned *model.Architecture) error {
+	text := func(a *model.Architecture) []byte {
+		data, err := json.Marshal(a)
+		if err != nil {
+			panic(err) // an architecture has only numbers and strings
+		}
+		return data
+	}
+	if bytes.Equal(text(a), text(pruned)) {
+		return nil
+	}
+	if a.Kind == pruned.Kind && a.Size() == pruned.Size() {
+		return fault.Inputf("%s was not pruned from %s: their fields or hidden layers have other sizes (shaver model inspect)", o.pruned, o.model)
+	}
+	return fault.Inputf("%s was not pruned from %s: it has the kind %s and %s, expected the kind %s and %s", o.pruned, o.model, pruned.Kind, pruned.Size(), a.Kind, a.Size())
+}
+
+// checkTable writes the metrics of both models, and the verdict.
+func checkTable(w io.Writer, d *gate.Document) {
+	fmt.Fprintf(w, "%s\t%d rows\n\n", d.Split, d.Rows)
+	fmt.Fprint(w, "\tMODEL\tPRUNED\tDIFFERENCE\t95% INTERVAL\tALLOWED\t\n")
+	line := func(name, sign string, m *gate.Metric) {
+		if m.Bound == 0 {
+			sign = ""
+		}
+		interval := "-"
+		if i := m.Difference; i.Low != nil && i.High != nil {
+			interval = fmt.Sprintf("[%+.6f, %+.6f]", *i.Low, *i.High)
+		}
+		verdict := map[bool]string{true: "passes", false: "fails"}[m.Passed]
+		if !m.Certain {
+			verdict += ", uncertain"
+		}
+		fmt.Fprintf(w, "%s\t%.6f\t%.6f\t%+.6f\t%s\t%s%g\t%s\n", name, m.Model, m.Pruned, m.Difference.Value, interval, sign, m.Bound, verdict)
+	}
+	line("AUC", "-", &d.AUC)
+	line("LogLoss", "+", &d.LogLoss)
+	fmt.Fprintf(w, "\n%s\n", d.Reason)
+}

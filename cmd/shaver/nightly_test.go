@@ -1,0 +1,568 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"shaver/internal/checkpoint"
+	"shaver/internal/fault"
+	"shaver/internal/filelock"
+	"shaver/internal/nightly"
+	"shaver/internal/planted"
+)
+
+// smallNights is the configuration of the tests. The checks are so loose that they pass.
+const smallNights = `model: model.safetensors
+days: days
+window: 2
+out: out
+keep: 2
+score:
+  baseline: codebook
+  splits: [train]
+  sample: 0.2
+prune:
+  sparsity: 0.5
+  hysteresis: 1
+calibrate: true
+check:
+  max-auc-drop: 0.5
+  max-logloss-rise: 0.5
+metrics:
+  textfile: shaver.prom
+`
+
+// nightsSource has a model and a day for each of some nights.
+type nightsSource struct {
+	t      *testing.T
+	dir    string
+	nights int
+}
+
+// newNightsSource makes models and days. A model of a night reads two of three columns.
+func newNightsSource(t *testing.T, nights int) *nightsSource {
+	t.Helper()
+	s := &nightsSource{t, t.TempDir(), nights}
+	p, err := planted.New(planted.Config{Fields: []string{"a", "b", "c"}, FieldDims: []int{40, 30, 20}, Informative: 2, Silent: 1, Seed: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	truth := p
+	for night := range nights {
+		if truth, err = truth.Drifted(.1, uint64(night)); err == nil {
+			p, err = p.Retrained(truth, .5, .01, uint64(night))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := checkpoint.WriteDense(s.model(night), p.Checkpoint); err != nil {
+			t.Fatal(err)
+		}
+		rows := filepath.Join(s.dir, "rows.csv")
+		f, err := os.Create(rows)
+		if err == nil {
+			err = errors.Join(writeRows(f, truth, 3000), f.Close())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		command(t, "shaver", "dataset", "import", "csv", "--train", rows, "--split", "8:1:1", "--model", s.model(night), "--out", s.day(night))
+	}
+	return s
+}
+
+func (s *nightsSource) model(night int) string {
+	return filepath.Join(s.dir, fmt.Sprintf("model-%d.safetensors", night))
+}
+func (s *nightsSource) day(night int) string {
+	return filepath.Join(s.dir, fmt.Sprintf("day-%d", night))
+}
+
+// nightsFolder is a folder in which shaver nightly runs.
+type nightsFolder struct {
+	*nightsSource
+	dir string
+}
+
+// folder returns a new folder with a configuration. change replaces parts of it.
+func (s *nightsSource) folder(change ...string) *nightsFolder {
+	s.t.Helper()
+	f := &nightsFolder{s, s.t.TempDir()}
+	if err := os.Mkdir(f.path("days"), 0o755); err != nil {
+		s.t.Fatal(err)
+	}
+	f.write("nightly.yaml", strings.NewReplacer(change...).Replace(smallNights))
+	return f
+}
+
+func (f *nightsFolder) path(elements ...string) string {
+	return filepath.Join(append([]string{f.dir}, elements...)...)
+}
+
+func (f *nightsFolder) write(name, text string) {
+	f.t.Helper()
+	if err := os.WriteFile(f.path(name), []byte(text), 0o644); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// bring puts the model and the day of a night in their places.
+func (f *nightsFolder) bring(night int) {
+	f.t.Helper()
+	model, err := os.ReadFile(f.model(night))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.write("model.safetensors", string(model))
+	if err := os.CopyFS(f.path("days", filepath.Base(f.day(night))), os.DirFS(f.day(night))); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// args returns the command.
+func (f *nightsFolder) args(more ...string) []string {
+	return append([]string{"nightly", "--config", f.path("nightly.yaml")}, more...)
+}
+
+// run runs a night and returns the exit code and what it wrote to stderr.
+func (f *nightsFolder) run(more ...string) (code int, log string) {
+	f.t.Helper()
+	c := exec.CommandContext(f.t.Context(), "shaver", f.args(more...)...)
+	var stderr strings.Builder
+	c.Stderr = &stderr
+	code, err := exitCode(c.Run())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return code, stderr.String()
+}
+
+// must runs a night that must be published.
+func (f *nightsFolder) must(more ...string) {
+	f.t.Helper()
+	if code, log := f.run(more...); code != 0 {
+		f.t.Fatalf("exit code %d:\n%s", code, log)
+	}
+}
+
+// published returns the bytes of what the link leads to: the results that must be the same
+// in every run. current.json must name the same night.
+func (f *nightsFolder) published() map[string]string {
+	f.t.Helper()
+	found := map[string]string{}
+	for _, name := range []string{nightly.ScoresFile, nightly.PrunedFile, nightly.CheckFile} {
+		data, err := os.ReadFile(f.path("out", "current", name))
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		found[name] = string(data)
+	}
+	target, err := os.Readlink(f.path("out", "current"))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	current, err := nightly.ReadCurrent(f.path("out"))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if filepath.ToSlash(target) != current.Folder {
+		f.t.Errorf("the link leads to %s, and current.json names %s", target, current.Folder)
+	}
+	found["night"] = current.Night
+	return found
+}
+
+// wantWhole checks what a reader finds after a kill: nothing before the first night, and
+// otherwise the whole last night or the one before.
+func (f *nightsFolder) wantWhole(nights []map[string]string) {
+	f.t.Helper()
+	night := len(nights) - 1
+	current, err := nightly.ReadCurrent(f.path("out"))
+	if err != nil || current == nil {
+		if err != nil || night > 0 {
+			f.t.Fatalf("after a kill in night %d, %v is published, error %v", night, current, err)
+		}
+		return
+	}
+	for _, folder := range []string{filepath.FromSlash(current.Folder), "current"} {
+		found := map[string]string{}
+		for _, name := range []string{nightly.ScoresFile, nightly.PrunedFile, nightly.CheckFile} {
+			data, err := os.ReadFile(f.path("out", folder, name))
+			if errors.Is(err, fs.ErrNotExist) && folder == "current" && night == 0 {
+				found = nil // killed between the file and the first link
+				break
+			}
+			if err != nil {
+				f.t.Fatal(err)
+			}
+			found[name] = string(data)
+		}
+		whole := found == nil
+		for _, n := range nights[max(0, night-1):] {
+			n = maps.Clone(n)
+			delete(n, "night")
+			whole = whole || maps.Equal(found, n)
+		}
+		if !whole {
+			f.t.Fatalf("after a kill in night %d, %s has the files of no night", night, folder)
+		}
+	}
+}
+
+// history returns the lines of history.jsonl.
+func (f *nightsFolder) history() []nightly.Line {
+	f.t.Helper()
+	var lines []nightly.Line
+	text, err := os.ReadFile(f.path("out", "history.jsonl"))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for one := range strings.Lines(string(text)) {
+		var l nightly.Line
+		if err := json.Unmarshal([]byte(one), &l); err != nil {
+			f.t.Fatal(err)
+		}
+		lines = append(lines, l)
+	}
+	return lines
+}
+
+// Nights score a new day in full and correct the others, prune with hysteresis, and are
+// published. The page, the metrics and the reports of the kept nights are there.
+func TestNightly(t *testing.T) {
+	f := newNightsSource(t, 4).folder()
+	for night := range f.nights {
+		f.bring(night)
+		f.must()
+	}
+	lines := f.history()
+	if len(lines) != 4 {
+		t.Fatalf("%d lines", len(lines))
+	}
+	full := lines[0].FullEvaluations
+	for i, l := range lines {
+		rows := full * int64(min(i+1, 2))
+		if l.Outcome != nightly.Published || l.Number != i+1 || l.Night != fmt.Sprintf("day-%d.1", i) || l.AUC == nil || l.PrunedAUC == nil || l.RelativeError == nil || l.CoreSeconds <= 0 {
+			t.Errorf("night %d: %+v", i, l)
+		}
+		if d := float64(l.FullEvaluations - rows); d < -100 || d > 100 { // days differ a little in their splits
+			t.Errorf("night %d: a full job has %d evaluations, expected about %d", i, l.FullEvaluations, rows)
+		}
+		if i == 0 {
+			if l.Evaluations != l.FullEvaluations || l.Generation != 0 || l.Churn != nil || *l.RelativeError != 0 {
+				t.Errorf("the first night is not a full one: %+v", l)
+			}
+			continue
+		}
+		// The new day in full, and two models on a fifth of the other one.
+		if share := float64(l.Evaluations) / float64(l.FullEvaluations); share < .67 || share > .73 {
+			t.Errorf("night %d took %.2f of the evaluations of a full job, expected 0.7", i, share)
+		}
+		if l.Generation != 1 || l.Churn == nil || l.PlainChurn == nil || *l.Churn > *l.PlainChurn || *l.RelativeError <= 0 {
+			t.Errorf("night %d: %+v", i, l)
+		}
+	}
+	wantFiles(t, f.path("out", "nights"), "day-2.1", "day-3.1")
+	wantFiles(t, f.path("out", "nights", "day-2.1"), "check.json", "night.json", "prune.json", "pruned.safetensors", "report.html", "scores.arrow", "scores.job.json")
+	wantFiles(t, f.path("out"), "current", "current.json", "history.html", "history.jsonl", "nights", "state")
+	page, err := os.ReadFile(f.path("out", "history.html"))
+	if err != nil || !strings.Contains(string(page), `href="nights/day-3.1/report.html"`) || strings.Contains(string(page), `href="nights/day-1.1`) {
+		t.Errorf("the page has wrong links (%v)", err)
+	}
+	text, err := os.ReadFile(f.path("shaver.prom"))
+	if err != nil || !strings.Contains(string(text), "\nshaver_night_number 4\n") || !strings.Contains(string(text), "\nshaver_night_published 1\n") {
+		t.Errorf("metrics %s, %v", text, err)
+	}
+
+	// What the steps wrote is what the commands write.
+	if code, log := f.run(); code != 0 || !strings.Contains(log, "nothing to do") {
+		t.Errorf("exit code %d:\n%s", code, log)
+	}
+	unlock, err := filelock.Lock(f.path("out", ".nightly.lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, log := f.run(); code != 2 || !regexp.MustCompile(`^shaver: another shaver nightly works in \S+: wait for its end\n$`).MatchString(log) {
+		t.Errorf("two at once: exit code %d:\n%s", code, log)
+	}
+	unlock()
+	var line nightly.Line
+	shaver(t, &line, f.args("--again", "--date", "again")...)
+	if line.Night != "again.1" || line.Evaluations != 0 || line.Scores != lines[3].Scores {
+		t.Errorf("the same night again: %+v", line)
+	}
+}
+
+// Without pairing and hysteresis a night's files are those of the commands.
+func TestNightlyCommands(t *testing.T) {
+	f := newNightsSource(t, 1).folder()
+	f.bring(0)
+	f.must()
+	model, day := f.model(0), f.day(0)
+	command(t, "shaver", "score", "--model", model, "--dataset", day, "--baseline", "codebook", "--splits", "train", "--state", f.path("other"), "--out", f.path("s.arrow"))
+	command(t, "shaver", "prune", "--model", model, "--scores", f.path("s.arrow"), "--sparsity", "0.5", "--calibrate", "--dataset", day, "--out", f.path("p.safetensors"))
+	wantSameFile(t, f.path("s.arrow"), f.path("out", "current", nightly.ScoresFile))
+	wantSameFile(t, f.path("p.safetensors"), f.path("out", "current", nightly.PrunedFile))
+}
+
+// A field that does not exist is found before anything is scored.
+func TestNightlyProtect(t *testing.T) {
+	f := newNightsSource(t, 1).folder("prune:\n", "prune:\n  protect: [a, z]\n")
+	f.bring(0)
+	code, log := f.run()
+	if code != 42 || !strings.Contains(log, `nightly.yaml:11: prune.protect "a,z": no field "z"; the fields are a, b, c`) {
+		t.Errorf("exit code %d:\n%s", code, log)
+	}
+	if found, err := filepath.Glob(f.path("out", "nights", "*", nightly.ScoresFile)); err != nil || len(found) > 0 {
+		t.Errorf("scores %v, %v", found, err)
+	}
+	f.write("nightly.yaml", strings.Replace(smallNights, "prune:\n", "prune:\n  protect: [c]\n", 1))
+	f.must()
+}
+
+// A pruned model that fails its check ends the night with exit code 7. The published night
+// stays, the state of the scores goes on, and the next night compares with the published one.
+func TestNightlyGate(t *testing.T) {
+	f := newNightsSource(t, 3).folder()
+	f.bring(0)
+	f.must()
+	before := f.published()
+	f.bring(1)
+	strict := strings.NewReplacer("max-auc-drop: 0.5", "max-auc-drop: 0").Replace(smallNights)
+	f.write("nightly.yaml", strings.Replace(strict, "sparsity: 0.5", "sparsity: 0.95", 1))
+	code, log := f.run()
+	if code != 7 || !strings.Contains(log, "shaver: the pruned model failed its check: the AUC falls by ") || !strings.HasSuffix(log, "; the night day-0.1 stays published\n") {
+		t.Fatalf("exit code %d:\n%s", code, log)
+	}
+	if !maps.Equal(f.published(), before) {
+		t.Error("what is published has changed")
+	}
+	wantFiles(t, f.path("out", "nights", "day-1.1"), "check.json", "model", "night.json", "prune.json", "pruned.safetensors", "report.html", "scores.arrow", "scores.job.json")
+	lines := f.history()
+	if last := lines[len(lines)-1]; last.Outcome != nightly.Failed || len(last.Reasons) != 1 {
+		t.Errorf("history %+v", last)
+	}
+	if text, err := os.ReadFile(f.path("shaver.prom")); err != nil || !strings.Contains(string(text), "\nshaver_night_published 0\n") {
+		t.Errorf("metrics %s, %v", text, err)
+	}
+	f.bring(2)
+	f.write("nightly.yaml", smallNights)
+	f.must()
+	var record nightly.Record
+	readJSON(t, f.path("out", "nights", "day-2.1", nightly.RecordFile), &record)
+	if record.Previous == nil || record.Previous.Night != "day-0.1" {
+		t.Errorf("the night compares with %+v, expected that of day-0", record.Previous)
+	}
+	// The night that failed has scored its day, which is now corrected.
+	if share := float64(record.Scored.Evaluations) / float64(record.Scored.FullEvaluations); share < .67 || share > .73 {
+		t.Errorf("the night took %.2f of the evaluations of a full job, expected 0.7", share)
+	}
+}
+
+// Nights whose rows are computed on a cluster publish the same bytes as those in one process.
+func TestNightlyCluster(t *testing.T) {
+	source := newNightsSource(t, 2)
+	url := natsServer(t)
+	startWorker(t, url, "elsewhere")
+	alone, cluster := source.folder(), source.folder("score:\n", "score:\n  nats: "+url+"\n")
+	for night := range source.nights {
+		for _, f := range []*nightsFolder{alone, cluster} {
+			f.bring(night)
+			f.must()
+		}
+		if !maps.Equal(alone.published(), cluster.published()) {
+			t.Errorf("night %d differs", night)
+		}
+	}
+}
+
+// With an address in the configuration, the metrics can be read while a night runs.
+func TestNightlyMetrics(t *testing.T) {
+	address := freeAddress(t)
+	f := newNightsSource(t, 2).folder("metrics:\n", "metrics:\n  address: "+address+"\n")
+	f.bring(0)
+	f.must()
+	f.bring(1)
+	p := start(t, nil, "shaver", f.args()...)
+	found := false
+	for !found {
+		select {
+		case <-p.done:
+			t.Fatal("the night ended before its metrics could be read")
+		default:
+		}
+		answer, err := http.Get("http://" + address + "/metrics")
+		if err != nil {
+			continue
+		}
+		text, err := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		found = err == nil && strings.Contains(string(text), "\nshaver_night_number 1\n")
+	}
+	p.wantExit(0)
+}
+
+// The configuration that --init writes has correct settings, and nothing is replaced by it.
+func TestNightlyInit(t *testing.T) {
+	f := newNightsSource(t, 1).folder()
+	path := f.path("example.yaml")
+	command(t, "shaver", "nightly", "--init", "--config", path)
+	c, err := nightly.Read(path, nightlyKeys)
+	if err == nil {
+		err = checkNightly(c)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	if c.Window != 7 || c.Score.Get("draws") != "2" || !c.Calibrate {
+		t.Errorf("%+v", c)
+	}
+	if out, err := exec.CommandContext(t.Context(), "shaver", "nightly", "--init", "--config", path).CombinedOutput(); err == nil || !strings.Contains(string(out), "already exists") {
+		t.Errorf("a second time: %s, %v", out, err)
+	}
+}
+
+// Every setting is checked before anything runs, and the error names its line.
+func TestNightlySettings(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "n.yaml")
+	const base = "model: m\ndays: d\nout: o\n"
+	const prune = "prune:\n  sparsity: 0.5\n"
+	for text, want := range map[string]string{
+		base:                                                            ": prune has 0 budgets: expected one of sparsity, parameters and bytes",
+		base + prune + "  bytes: 100\n":                                 ": prune has 2 budgets: expected one of sparsity, parameters and bytes",
+		base + "prune:\n  sparsity: 2\n":                                `:5: prune.sparsity "2": expected a number from 0 to 1`,
+		base + prune + "  values: int7\n":                               `:6: prune.values "int7": expected one of `,
+		base + prune + "  aggregate: max\n":                             `:6: prune.aggregate "max": `,
+		base + prune + "  hysteresis: -1\n":                             `:6: prune.hysteresis "-1": expected a number of at least 0`,
+		base + prune + "  bytes: 0\n":                                   `:6: prune.bytes "0": expected a whole number, at least 1`,
+		base + prune + "score:\n  sample: 0\n":                          `:7: score.sample "0": expected a number above 0, at most 1`,
+		base + prune + "score:\n  sample: 1.5\n":                        `:7: score.sample "1.5": expected a number above 0, at most 1`,
+		base + prune + "score:\n  baseline: mean\n":                     `:7: score.baseline "mean": expected one of `,
+		base + prune + "score:\n  splits: [train, all]\n":               `:7: score.splits "train,all": expected one of train, val, test`,
+		base + prune + "score:\n  full-every: 0\n":                      `:7: score.full-every "0": expected a whole number, at least 1`,
+		base + prune + "score:\n  max-inherited-error: 0\n":             `:7: score.max-inherited-error "0": expected a number above 0`,
+		base + prune + "score:\n  seed: 99999999999999999999\n":         `:7: score.seed "99999999999999999999": expected a whole number, at least 0`,
+		base + prune + "score:\n  passes: 9999999\n":                    `: score: 9999999 passes, expected 1 to `,
+		base + prune + "score:\n  estimator: guess\n":                   `: score: estimator "guess": the estimators are `,
+		base + prune + "score:\n  estimator: multilinear\n  draws: 3\n": `: score: 3 draws, expected an even number`,
+		base + prune + "score:\n  nats: n\n  nkey: a\n  creds: b\n":     `: score: --creds and --nkey both identify the client: give one`,
+		base + prune + "score:\n  tlsca: a\n":                           `: score: --tlsca is for --nats, which is not given`,
+		base + prune + "score:\n  replicas: 2\n":                        `:7: score.replicas "2": expected one of 1, 3`,
+		base + prune + "score:\n  wait: soon\n":                         `:7: score.wait "soon": not a value of --wait of shaver score`,
+		base + prune + "score:\n  kernel: abacus\n":                     `:7: score.kernel "abacus": not a value of --kernel of shaver score`,
+		base + prune + "wait-inputs: -1h\n":                             `:6: wait-inputs "-1h": expected a duration such as 30m or 6h`,
+		base + prune + "check:\n  split: all\n":                         `:7: check.split "all": expected one of train, val, test`,
+		base + prune + "check:\n  max-auc-drop: 2\n":                    `:7: check.max-auc-drop "2": expected a number from 0 to 1`,
+		base + prune + "check:\n  max-logloss-rise: -1\n":               `:7: check.max-logloss-rise "-1": expected a number of at least 0`,
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		c, err := nightly.Read(path, nightlyKeys)
+		if err == nil {
+			err = checkNightly(c)
+		}
+		if err == nil || !fault.IsInput(err) || !strings.HasPrefix(err.Error(), path+want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q: error %v, expected %s", text, err, want)
+		}
+	}
+}
+
+// A night that is killed at any moment, and started again, publishes the same bytes as
+// without that. SHAVER_LONG=1 kills 50 times, otherwise it is a few times.
+func TestNightlyKilled(t *testing.T) {
+	kills := 6
+	if os.Getenv("SHAVER_LONG") == "1" {
+		kills = 50
+	}
+	source := newNightsSource(t, 3)
+	calm := source.folder()
+	var want []map[string]string // by night
+	var took []time.Duration
+	for night := range source.nights {
+		calm.bring(night)
+		began := time.Now()
+		calm.must()
+		want, took = append(want, calm.published()), append(took, time.Since(began))
+	}
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	killed, rounds := 0, 0
+	for killed < kills {
+		if rounds++; rounds > 10*kills {
+			t.Fatalf("%d kills in %d rounds: the nights end before they can be killed", killed, rounds)
+		}
+		f := source.folder()
+		for night := range source.nights {
+			f.bring(night)
+			for killed < kills && kill(t, f, time.Duration(random.Int64N(int64(took[night])))) {
+				killed++
+				f.wantWhole(want[:night+1])
+			}
+			f.must()
+			got := f.published()
+			for name, data := range want[night] {
+				if got[name] != data {
+					t.Fatalf("after %d kills, %s of night %d differs from that of an undisturbed run", killed, name, night)
+				}
+			}
+		}
+		others := f.history()
+		for i, l := range calm.history() {
+			if o := others[i]; len(others) != source.nights || o.Night != l.Night || o.Scores != l.Scores || o.Pruned != l.Pruned || o.Outcome != l.Outcome {
+				t.Errorf("history %+v, expected %+v", o, l)
+			}
+		}
+		wantFiles(t, f.path("out"), "current", "current.json", "history.html", "history.jsonl", "nights", "state")
+		wantFiles(t, f.path("out", "nights"), "day-1.1", "day-2.1")
+	}
+	t.Logf("%d kills in %d rounds of %d nights", killed, rounds, source.nights)
+}
+
+// kill starts a night and kills it after a time. It reports whether the night was still
+// running.
+func kill(t *testing.T, f *nightsFolder, after time.Duration) bool {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), "shaver", f.args()...)
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- c.Wait() }()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Fatal(err)
+		}
+		return false
+	case <-time.After(after):
+	}
+	_ = c.Process.Kill() // fails if the process has ended
+	return <-ended != nil
+}
+
+// TestNightTableNote checks that the table has the note of a night, if there is one.
+func TestNightTableNote(t *testing.T) {
+	for _, note := range []string{"", "Not all attempts are counted."} {
+		var b strings.Builder
+		nightTable(&b, &nightly.Result{Latest: &nightly.Line{Night: "1.1", Note: note}})
+		if got, want := strings.Contains(b.String(), "note"), note != ""; got != want || !strings.Contains(b.String(), note) {
+			t.Errorf("note %q: %s", note, b.String())
+		}
+	}
+}

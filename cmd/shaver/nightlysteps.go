@@ -1,0 +1,330 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"shaver/internal/atomicfile"
+	"shaver/internal/baseline"
+	"shaver/internal/checkpoint"
+	"shaver/internal/cli"
+	"shaver/internal/dataset"
+	"shaver/internal/estimator"
+	"shaver/internal/fault"
+	"shaver/internal/gate"
+	"shaver/internal/launch"
+	"shaver/internal/nightly"
+	"shaver/internal/report"
+	"shaver/internal/scores"
+	"shaver/internal/sweep"
+)
+
+// nightlyKeys are the settings of the steps. Each is a flag of the step's command.
+var nightlyKeys = nightly.Keys{
+	Score: append(estimatorKeys(),
+		nightly.Key{Name: "baseline"}, nightly.Key{Name: "seed", Kind: nightly.Whole}, nightly.Key{Name: "splits", Kind: nightly.List},
+		nightly.Key{Name: "sample", Kind: nightly.Number}, nightly.Key{Name: "full-every", Kind: nightly.Whole}, nightly.Key{Name: "max-inherited-error", Kind: nightly.Number},
+		nightly.Key{Name: "kernel"}, nightly.Key{Name: "workers", Kind: nightly.Whole, Local: true}, nightly.Key{Name: "nats", Local: true},
+		nightly.Key{Name: "creds", Kind: nightly.Path, Local: true}, nightly.Key{Name: "nkey", Kind: nightly.Path, Local: true}, nightly.Key{Name: "user-file", Kind: nightly.Path, Local: true},
+		nightly.Key{Name: "tlsca", Kind: nightly.Path, Local: true}, nightly.Key{Name: "tlscert", Kind: nightly.Path, Local: true}, nightly.Key{Name: "tlskey", Kind: nightly.Path, Local: true},
+		nightly.Key{Name: "wait", Local: true}, nightly.Key{Name: "lease", Local: true}, nightly.Key{Name: "replicas", Kind: nightly.Whole, Local: true},
+		nightly.Key{Name: "checkpoint-every", Local: true}, nightly.Key{Name: "rows-per-shard", Kind: nightly.Whole, Local: true}, nightly.Key{Name: "store", Local: true},
+	),
+	Prune: []nightly.Key{
+		{Name: "sparsity", Kind: nightly.Number}, {Name: "parameters", Kind: nightly.Whole}, {Name: "bytes", Kind: nightly.Whole},
+		{Name: "aggregate"}, {Name: "rank"}, {Name: "values"}, {Name: "hysteresis", Kind: nightly.Number}, {Name: "protect", Kind: nightly.List}, {Name: "field-minimum", Kind: nightly.Number},
+	},
+	Check: []nightly.Key{
+		{Name: "split"}, {Name: "max-auc-drop", Kind: nightly.Number}, {Name: "max-logloss-rise", Kind: nightly.Number}, {Name: "confident", Kind: nightly.Truth},
+	},
+}
+
+// estimatorKeys returns a key for each option of the estimators.
+func estimatorKeys() (keys []nightly.Key) {
+	for _, s := range new(estimator.Options).Settings() {
+		key := nightly.Key{Name: s.Name}
+		switch s.Target.(type) {
+		case *int:
+			key.Kind = nightly.Whole
+		case *float64:
+			key.Kind = nightly.Number
+		}
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+// checkNightly checks the settings of all steps before the first one runs. It sets the
+// flags of each step's command and calls what the command calls before it reads a file.
+func checkNightly(c *nightly.Config) error {
+	options := estimator.Options{Estimator: estimator.Permutation, Passes: 1}
+	for section, settings := range map[string]nightly.Settings{"score": c.Score, "prune": c.Prune, "check": c.Check} {
+		command, _, err := newRoot().Find([]string{section})
+		if err != nil {
+			return err
+		}
+		for _, s := range settings {
+			if err := command.Flags().Set(s.Name, s.Value); err != nil {
+				return c.Errorf(section, s, fmt.Errorf("not a value of --%s of shaver %s", s.Name, section))
+			}
+			if section == "score" {
+				if err := setOption(&options, s); err != nil {
+					return c.Errorf(section, s, err)
+				}
+			}
+			if err := checkSetting(section, s); err != nil {
+				return c.Errorf(section, s, err)
+			}
+		}
+	}
+	options.SetDefaults()
+	err := options.Validate(1)
+	if err == nil {
+		err = nightConnection(c.Score).Check()
+	}
+	if err != nil {
+		return fault.Inputf("%s: score: %v", c.Path, err)
+	}
+	var budgets []string
+	for _, name := range []string{"sparsity", "parameters", "bytes"} {
+		if c.Prune.Get(name) != "" {
+			budgets = append(budgets, name)
+		}
+	}
+	if len(budgets) != 1 {
+		return fault.Inputf("%s: prune has %d budgets: expected one of sparsity, parameters and bytes", c.Path, len(budgets))
+	}
+	return nil
+}
+
+// nightConnection returns the connection that the settings of score describe.
+func nightConnection(s nightly.Settings) *cli.Connection {
+	c := &cli.Connection{NATS: cmp.Or(s.Get("nats"), os.Getenv("SHAVER_NATS"))}
+	c.Access.Creds, c.Access.NKey, c.Access.UserFile = s.Get("creds"), s.Get("nkey"), s.Get("user-file")
+	c.Access.TLSCA, c.Access.TLSCert, c.Access.TLSKey = s.Get("tlsca"), s.Get("tlscert"), s.Get("tlskey")
+	return c
+}
+
+// setOption sets an option of the estimator, if the setting is one.
+func setOption(o *estimator.Options, s nightly.Setting) (err error) {
+	for _, option := range o.Settings() {
+		if option.Name != s.Name {
+			continue
+		}
+		switch to := option.Target.(type) {
+		case *string:
+			*to = s.Value
+		case *int:
+			*to, err = strconv.Atoi(s.Value)
+		case *float64:
+			*to = number(s.Value)
+		}
+	}
+	return err
+}
+
+// checkSetting checks the range of a setting.
+func checkSetting(section string, s nightly.Setting) error {
+	between := func(low, high float64, text string) error {
+		if v := number(s.Value); !(v >= low && v <= high) {
+			return errors.New("expected " + text)
+		}
+		return nil
+	}
+	oneOf := func(known []string) error {
+		for _, value := range strings.Split(s.Value, ",") {
+			if !slices.Contains(known, value) {
+				return errors.New("expected one of " + strings.Join(known, ", "))
+			}
+		}
+		return nil
+	}
+	switch section + "." + s.Name {
+	case "score.baseline":
+		return oneOf(baseline.Names())
+	case "score.splits", "check.split":
+		return oneOf(dataset.SplitNames)
+	case "score.sample":
+		if number(s.Value) == 0 {
+			return errors.New("expected a number above 0, at most 1")
+		}
+		return between(0, 1, "a number above 0, at most 1")
+	case "score.full-every", "prune.parameters", "prune.bytes":
+		return between(1, 1<<62, "a whole number, at least 1")
+	case "score.replicas":
+		return oneOf([]string{"1", "3"})
+	case "score.max-inherited-error":
+		if number(s.Value) <= 0 {
+			return errors.New("expected a number above 0")
+		}
+	case "prune.sparsity", "prune.field-minimum", "check.max-auc-drop":
+		return between(0, 1, "a number from 0 to 1")
+	case "prune.aggregate":
+		return oneOf(scores.Aggregates())
+	case "prune.values":
+		return oneOf(valueNames())
+	case "prune.hysteresis", "check.max-logloss-rise":
+		return between(0, 1e300, "a number of at least 0")
+	}
+	return nil
+}
+
+// nightSteps runs the commands of a night in this process.
+type nightSteps struct {
+	config *nightly.Config
+	log    string // format of the jobs' log
+	quiet  bool   // log only warnings and errors of the jobs
+}
+
+// runCommand runs a command with the flag -o json, and reads what it prints into to. It runs
+// the same functions as the process "shaver ARGS" would, with the same environment.
+func runCommand(ctx context.Context, to any, args ...string) ([]byte, error) {
+	root := newRoot()
+	cli.Setup(root)
+	root.SetArgs(append(args, "--output=json"))
+	var out bytes.Buffer
+	root.SetOut(&out)
+	err := root.ExecuteContext(ctx)
+	if out.Len() > 0 {
+		if decoding := json.Unmarshal(out.Bytes(), to); err == nil {
+			err = decoding
+		}
+	}
+	return out.Bytes(), err
+}
+
+func (s *nightSteps) Model(path string) (string, error) {
+	ck, err := checkpoint.Read(path)
+	if err != nil {
+		return "", err
+	}
+	return ck.Digest(), ck.Compactable()
+}
+
+func (s *nightSteps) ModelFiles(path string) []string { return checkpoint.Files(path) }
+
+func (s *nightSteps) Day(path string) (string, error) {
+	d, err := dataset.Open(path)
+	if err != nil {
+		return "", err
+	}
+	return d.Digest(), nil
+}
+
+// checkProtected returns bad input if a field that prune is to protect is not in the newest day.
+// The step prune would find that only after the scores are computed.
+func (s *nightSteps) checkProtected(n *nightly.Night) error {
+	d, err := dataset.Open(n.Days[len(n.Days)-1])
+	if err != nil {
+		return err
+	}
+	for _, setting := range s.config.Prune {
+		if setting.Name != "protect" {
+			continue
+		}
+		for _, name := range strings.Split(setting.Value, ",") {
+			if !slices.Contains(d.Fields(), name) {
+				return s.config.Errorf("prune", setting, fmt.Errorf("no field %q; the fields are %s", name, strings.Join(d.Fields(), ", ")))
+			}
+		}
+	}
+	return nil
+}
+
+func (s *nightSteps) Score(ctx context.Context, n *nightly.Night) (*nightly.Scored, error) {
+	if err := s.checkProtected(n); err != nil {
+		return nil, err
+	}
+	args := []string{"score", "--model=" + n.Model, "--dataset=" + cli.List(n.Days), "--state=" + s.config.State, "--out=" + filepath.Join(n.Folder, nightly.ScoresFile), "--force", "--log=" + s.log}
+	if s.quiet {
+		args = append(args, "--quiet")
+	}
+	args = append(args, s.config.Score.Flags()...)
+	var found launch.JobReport
+	if _, err := runCommand(ctx, &found, args...); err != nil {
+		return nil, err
+	}
+	scored := &nightly.Scored{Rows: found.DatasetRows, Evaluations: found.Evaluations, FullEvaluations: found.DatasetRows, RelativeError: new(float64), CoreSeconds: found.CPUSeconds, Note: found.Note}
+	if l := found.Lineage; l != nil {
+		scored.Generation, scored.RelativeError = l.Generation, &l.Error
+		if l.Reduction > 0 {
+			scored.Reduction = &l.Reduction
+		}
+	}
+	return scored, nil
+}
+
+func (s *nightSteps) Prune(ctx context.Context, n *nightly.Night) (*nightly.Pruned, error) {
+	args := []string{"prune", "--model=" + n.Model, "--scores=" + filepath.Join(n.Folder, nightly.ScoresFile), "--out=" + filepath.Join(n.Folder, nightly.PrunedFile), "--force"}
+	for _, setting := range s.config.Prune {
+		if setting.Name != "hysteresis" || n.Previous != "" {
+			args = append(args, nightly.Settings{setting}.Flags()...)
+		}
+	}
+	if n.Previous != "" {
+		args = append(args, "--previous="+n.Previous)
+	}
+	if s.config.Calibrate {
+		args = append(args, "--calibrate", "--dataset="+cli.List(n.Days))
+	}
+	var found pruning
+	text, err := runCommand(ctx, &found, args...)
+	if err != nil {
+		return nil, err
+	}
+	p := &nightly.Pruned{Sparsity: found.Sparsity, Bytes: found.Bytes, DenseBytes: found.DenseBytes}
+	if stable := found.Previous; stable != nil {
+		p.Churn, p.PlainChurn = &stable.Churn.Portion, &stable.Plain.Portion
+	}
+	return p, atomicfile.Write(filepath.Join(n.Folder, nightly.PruneFile), func(w io.Writer) error { _, err := w.Write(text); return err })
+}
+
+func (s *nightSteps) Check(ctx context.Context, n *nightly.Night) (*nightly.Checked, error) {
+	args := []string{"check", "--model=" + n.Model, "--pruned=" + filepath.Join(n.Folder, nightly.PrunedFile), "--dataset=" + cli.List(n.Days), "--out=" + filepath.Join(n.Folder, nightly.CheckFile), "--force"}
+	var found gate.Document
+	_, err := runCommand(ctx, &found, append(args, s.config.Check.Flags()...)...)
+	if err != nil && !errors.Is(err, cli.ErrGate) {
+		return nil, err
+	}
+	c := &nightly.Checked{
+		Passed: found.Passed, Reasons: []string{}, AUC: &found.AUC.Model, PrunedAUC: &found.AUC.Pruned, LogLoss: found.LogLoss.Model, PrunedLogLoss: found.LogLoss.Pruned,
+		AUCDrop: decrease(&found.AUC.Difference), LogLossRise: &nightly.Change{Value: found.LogLoss.Difference.Value, Low: found.LogLoss.Difference.Low, High: found.LogLoss.Difference.High},
+	}
+	if !found.Passed {
+		c.Reasons = append(c.Reasons, found.Failure())
+	}
+	return c, nil
+}
+
+// decrease returns the change in the other direction.
+func decrease(i *sweep.Interval) *nightly.Change {
+	c := &nightly.Change{Value: -i.Value}
+	if i.Low != nil && i.High != nil {
+		low, high := -*i.High, -*i.Low
+		c.Low, c.High = &low, &high
+	}
+	return c
+}
+
+func (s *nightSteps) Report(ctx context.Context, n *nightly.Night) error {
+	args := []string{"report", "--model=" + n.Model, "--scores=" + filepath.Join(n.Folder, nightly.ScoresFile), "--dataset=" + cli.List(n.Days), "--out=" + filepath.Join(n.Folder, nightly.ReportFile), "--force"}
+	if aggregate := s.config.Prune.Get("aggregate"); aggregate != "" {
+		args = append(args, "--aggregate="+aggregate)
+	}
+	_, err := runCommand(ctx, &written{}, args...)
+	return err
+}
+
+func (s *nightSteps) History(lines []nightly.Line, folders map[string]bool) ([]byte, error) {
+	return report.History(lines, folders, cli.Program())
+}

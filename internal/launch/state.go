@@ -1,0 +1,240 @@
+package launch
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+
+	"shaver/internal/checkpoint"
+	"shaver/internal/cli"
+	"shaver/internal/coordinator"
+	"shaver/internal/cputime"
+	"shaver/internal/dataset"
+	"shaver/internal/fault"
+	"shaver/internal/job"
+	"shaver/internal/prepare"
+	"shaver/internal/scores"
+	"shaver/internal/tally"
+	"shaver/internal/window"
+)
+
+// Night describes a night: the jobs that bring the sums of a window's days to a model. The
+// jobs run where Job says. Its Dataset is a window, and Sample is that of the paired jobs.
+type Night struct {
+	Job
+	State string // folder of the sums; see package window
+	// PreviousModel reads the previous model; nil = the copy that the state keeps.
+	PreviousModel     func() (*checkpoint.Checkpoint, error)
+	FullEvery         int          // see window.Night
+	MaxInheritedError float64      // see window.Night
+	OnCommit          func() error // called after each change of the state; nil = no call
+}
+
+// Run brings the state to the model and writes the scores of the window to Out, with a report
+// next to them. If it ends early, the next call for the same night continues it. Run does not change n.
+func (n *Night) Run(ctx context.Context) (report *JobReport, err error) {
+	if err := n.checkOut(); err != nil {
+		return nil, err
+	}
+	start, cpu := time.Now(), cputime.Process()
+	state, err := window.Open(n.State, n.Log)
+	if err != nil {
+		return nil, err
+	}
+	defer state.Close()
+	state.OnCommit = n.OnCommit
+	r := &running{Job: n.Job, started: make(chan struct{})}
+	// The state keeps the progress of the jobs, which replaces that of another night.
+	r.Out, r.Outputs.Force = filepath.Join(n.State, window.Progress), true
+	r.Sample = 1
+	defer func() { r.close(err) }()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	defer func() {
+		if err != nil && r.server != nil && r.server.Err() != nil {
+			report, err = nil, r.server.Err()
+		}
+	}()
+	if err := r.connect(ctx, stop); err != nil {
+		return nil, err
+	}
+	var done *window.Outcome
+	r.jobs = func(ctx context.Context, c coordinator.Config) (total *coordinator.Outcome, err error) {
+		total = &coordinator.Outcome{Existing: true, Workers: map[string]int{}}
+		done, err = state.Night(ctx, &window.Night{
+			Request: n.Request, Previous: n.PreviousModel, FullEvery: n.FullEvery, MaxInheritedError: n.MaxInheritedError, OnPlan: planned(n.Log),
+			Run: func(ctx context.Context, request prepare.Request, sums func(*tally.Accumulator) error, sink func(*scores.File, func(int, tally.Values)) error) error {
+				c := c
+				c.Request, c.Sums, c.Sink = request, sums, sink
+				o, err := coordinator.Run(ctx, r.bus, c)
+				if err == nil {
+					total.CPU += o.CPU
+					total.Resumed = total.Resumed || o.Resumed
+					for name, shards := range o.Workers {
+						total.Workers[name] += shards
+					}
+				}
+				return err
+			},
+		})
+		if err != nil {
+			return nil, err
+		}
+		total.Scores = done.Scores
+		return total, nil
+	}
+	outcome, err := r.compute(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := scores.WriteFrom(n.Out, &outcome.Scores, done.Values); err != nil {
+		return nil, err
+	}
+	if report, err = newReport(outcome, n.Out); err != nil {
+		return nil, err
+	}
+	report.Days, report.Workers = done.Steps, maps.Clone(outcome.Workers)
+	report.Rows = 0
+	for _, step := range done.Steps {
+		report.Evaluations += step.Evaluations
+		switch step.Action {
+		case window.Full:
+			report.Rows += step.Evaluations
+		case window.Paired:
+			report.Rows += step.Evaluations / 2
+		}
+	}
+	report.DatasetRows = outcome.Scores.DatasetRows
+	report.finish(start, cpu, outcome)
+	return report, report.write(ReportPath(n.Out))
+}
+
+// finish sets the time that a run took.
+func (r *JobReport) finish(start time.Time, cpu time.Duration, o *coordinator.Outcome) {
+	r.Program, r.Finished = cli.Program(), time.Now().UTC().Format(time.RFC3339)
+	r.Seconds = time.Since(start).Seconds()
+	r.CPUSeconds = (cputime.Process() - cpu).Seconds() + o.CPU
+}
+
+// checkOut is CheckOut for the scores of a window. It lets Run replace scores of the same
+// model over the same window, because another run may have paired other days.
+func (n *Night) checkOut() error {
+	other := func(path string) string {
+		found, err := scores.ReadHead(path)
+		if err != nil {
+			return "is not a scores file that this program reads"
+		}
+		ck, err := n.Open()
+		if err == nil && found.Spec.Model == ck.Digest() && found.Spec.Dataset == n.Dataset.Digest() {
+			return ""
+		}
+		return fmt.Sprintf("has the scores of another job, %s", found.Spec.ID())
+	}
+	if err := n.Outputs.Check("--out", n.Out, other); err != nil {
+		return err
+	}
+	return n.Outputs.Check("--out", ReportPath(n.Out), cli.Unless(isReport, "the report of a job"))
+}
+
+// stateHelp is the part of the help of score about windows of days.
+const stateHelp = `With --state the job scores a window of days, which --dataset lists, the oldest
+first. The folder keeps the sums of each day, and the settings of the first
+night. For the next window, the command scores the new day in full and drops the
+days that are no longer in the window. If the model is new, each other day is
+corrected by a paired job on a sample of its rows (--sample, default 0.05). The
+day is scored in full if --full-every or --max-inherited-error requires it, if
+its sums are not those of the previous model, or if --sample is 0.5 or more.
+
+The folder keeps a copy of the newest model, which is the previous model of the
+next night. --previous-model replaces it. If a night is interrupted, the same
+command continues it. If no day was paired, the scores are those of a job over
+all rows of the window, bit for bit. With --baseline codebook, a model keeps the
+baseline of the first window that it scored.
+`
+
+// addState adds the flag --state to c.
+func (o *scoreOptions) addState(c *cobra.Command) {
+	c.Flags().StringVar(&o.state, "state", "", "`folder` that keeps the sums of each day of a window and a copy of the newest model: 24 to 56 bytes for each day and entry, and 4 for each parameter (default none)")
+	for _, name := range []string{"sample", "full-every", "max-inherited-error"} {
+		f := c.Flags().Lookup(name)
+		f.Usage = strings.Replace(f.Usage, "with --previous", "with --previous or --state", 1)
+	}
+	cli.Folder(c, "state")
+	cli.Group(c, "Previous scores", "state")
+}
+
+// notWithState are the flags that a night cannot have.
+var notWithState = []string{"previous", "max-rows", "until", "bound", "sparsity", "max-time", "audit", "allow-quarantined", "store"}
+
+// checkState checks the flags of a night, before Open. Settings that the user did not give
+// are those of the state.
+func (o *scoreOptions) checkState(c *cobra.Command) error {
+	if o.state == "" {
+		return fault.Usagef(`--state "": expected the name of a folder`)
+	}
+	for _, name := range notWithState {
+		if c.Flags().Changed(name) {
+			return fault.Usagef("--%s and --state exclude each other", name)
+		}
+	}
+	if err := o.previous.check(); err != nil {
+		return err
+	}
+	if !o.previous.changed("sample") {
+		o.job.Sample = pairedSample
+	}
+	was, err := window.ReadSettings(o.state)
+	if err == nil && was != nil {
+		o.previous.inherit(&o.job.Request, &scores.File{Spec: job.Spec{Baseline: was.Baseline, Seed: was.Seed, Splits: was.Splits, Options: was.Options}})
+	}
+	return err
+}
+
+// night returns the night that the flags describe. The request must be open.
+func (o *scoreOptions) night() *Night {
+	n := &Night{Job: o.job, State: o.state, FullEvery: o.previous.fullEvery, MaxInheritedError: o.previous.maxInherited}
+	if o.previous.model != "" {
+		n.PreviousModel = func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(o.previous.model) }
+	}
+	return n
+}
+
+// openDataset opens the dataset in the given folders. It is a window if there are several, or
+// if days is set.
+func openDataset(dirs []string, days bool) (*dataset.Dataset, error) {
+	if days {
+		return dataset.OpenDays(dirs)
+	}
+	return dataset.OpenAll(dirs)
+}
+
+// writeDays prints what was done with each day of a window, and the cost of all days.
+func (r *JobReport) writeDays(w io.Writer) {
+	for _, d := range r.Days {
+		text := d.Why
+		if d.Generation > 0 {
+			text += fmt.Sprintf("; generation %d, error %.3g", d.Generation, d.Error)
+		}
+		fmt.Fprintf(w, "day %.12s\t%s\t%s\n", d.Dataset, d.Action, text)
+	}
+	fmt.Fprintf(w, "evaluations\t%d\tof rows; a full job over the window: %d\n", r.Evaluations, r.DatasetRows)
+}
+
+// planned logs what a night will do.
+func planned(log *zap.Logger) func([]window.Step) {
+	return func(steps []window.Step) {
+		count, evaluations := map[string]int{}, int64(0)
+		for _, s := range steps {
+			count[s.Action]++
+			evaluations += s.Evaluations
+		}
+		log.Info("night", zap.Int("full", count[window.Full]), zap.Int("paired", count[window.Paired]), zap.Int("kept", count[window.Kept]), zap.Int64("evaluations", evaluations))
+	}
+}

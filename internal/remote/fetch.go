@@ -1,0 +1,393 @@
+package remote
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"shaver/internal/fault"
+)
+
+// mostRestarts is how often a copy begins again because the object changed meanwhile.
+const mostRestarts = 5
+
+// Fetch copies an object into the scratch folder and returns the path of the copy. A copy that
+// is still the version in the store is used again. An object or a bucket that does not exist is bad
+// input, and the error is fs.ErrNotExist too.
+//
+// A connection that breaks is opened again where it broke, for as long as the object stays the
+// same.
+func (s *Session) Fetch(ctx context.Context, l Location) (string, error) {
+	path := s.Local(l)
+	return path, s.fetchTo(ctx, l, path)
+}
+
+// fetchTo copies an object to a path. The copy is complete when it appears.
+func (s *Session) fetchTo(ctx context.Context, l Location, path string) error {
+	b, err := s.open(ctx, l)
+	if err != nil {
+		return err
+	}
+	for restart := 0; ; restart++ {
+		o, err := s.head(ctx, l)
+		if err != nil {
+			return err
+		}
+		if r := s.record(l); r != nil && r.Version == o.version && r.untouched(path) {
+			return nil
+		}
+		part := s.part(l, o.version)
+		err = s.download(ctx, b, l, o, part)
+		if err != nil && judge(err) == changed && restart < mostRestarts {
+			continue
+		}
+		if err != nil {
+			return describe(l, "reading", err)
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := s.dropRecord(l); err != nil {
+			return err
+		}
+		if err := os.Rename(part, path); err != nil {
+			return err
+		}
+		return s.setRecord(l, path, o.version)
+	}
+}
+
+// part returns the path of the incomplete copy of a version.
+func (s *Session) part(l Location, version string) string {
+	sum := sha256.Sum256([]byte(l.URL() + "\n" + version))
+	return filepath.Join(s.dir, partsFolder, hex.EncodeToString(sum[:16]))
+}
+
+// fewBytes is the size from which a copy shows its progress.
+const fewBytes = 8 << 20
+
+// count begins to show the progress of a copy.
+func (s *Session) count(doing string, l Location, bytes int64) (add func(int64), end func()) {
+	if s.Progress == nil || bytes < fewBytes {
+		return func(int64) {}, func() {}
+	}
+	return s.Progress(doing+" "+l.Base(), bytes)
+}
+
+// download copies a version of an object to a new file, or continues the copy that a
+// session began there. It checks the bytes if the store has their digest.
+func (s *Session) download(ctx context.Context, b bucket, l Location, o object, part string) error {
+	if err := os.MkdirAll(filepath.Dir(part), 0o700); err != nil {
+		return local(err)
+	}
+	f, err := os.OpenFile(part, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return local(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return local(err)
+	}
+	at := info.Size()
+	if at > o.size {
+		at = 0
+	}
+	add, end := s.count("fetch", l, o.size)
+	defer end()
+	add(at)
+	err = retry(ctx, func(int) (bool, error) {
+		before := at
+		err := func() error {
+			if at == o.size && at > 0 {
+				return nil
+			}
+			body, found, err := b.get(ctx, l.Key, o.version, at)
+			if err != nil {
+				return err
+			}
+			defer body.Close()
+			if found.size != o.size {
+				return &statusError{412, "the object has changed"}
+			}
+			// Stopping the transfer when ctx ends is the transport's work.
+			n, err := io.Copy(&counter{io.NewOffsetWriter(f, at), add}, io.LimitReader(body, o.size-at))
+			at += n
+			if err == nil && at < o.size {
+				err = io.ErrUnexpectedEOF
+			}
+			return err
+		}()
+		if err != nil {
+			err = plain(err)
+		}
+		return at > before, err
+	})
+	if err != nil {
+		return err
+	}
+	if err := f.Truncate(o.size); err != nil {
+		return local(err)
+	}
+	if o.sha256 != "" {
+		if found, err := digestOf(io.NewSectionReader(f, 0, o.size)); err != nil {
+			return local(err)
+		} else if found != o.sha256 {
+			os.Remove(part)
+			return &statusError{400, fmt.Sprintf("the SHA-256 of the bytes is %.12s, expected %.12s as they were written", found, o.sha256)}
+		}
+	}
+	return local(errors.Join(f.Sync(), f.Close()))
+}
+
+// counter passes on bytes and counts them.
+type counter struct {
+	to  io.Writer
+	add func(int64)
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.to.Write(p)
+	c.add(int64(n))
+	return n, local(err)
+}
+
+func digestOf(r io.Reader) (string, error) {
+	sum := sha256.New()
+	if _, err := io.Copy(sum, r); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+func fileDigest(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	return digestOf(f)
+}
+
+// FetchIf is like Fetch, but an object that does not exist is no error. A local copy from
+// an earlier session is then deleted.
+func (s *Session) FetchIf(ctx context.Context, l Location) (path string, ok bool, err error) {
+	path, err = s.Fetch(ctx, l)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return path, err == nil, err
+	}
+	return path, false, s.forget(l)
+}
+
+// forget deletes the local copy of an object that does not exist.
+func (s *Session) forget(l Location) error {
+	if err := os.Remove(s.path(l)); err != nil && !errors.Is(err, fs.ErrNotExist) && !isFolder(s.path(l)) {
+		return err
+	}
+	return s.dropRecord(l)
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// Part is a file of a folder, as the folder's manifest names it.
+type Part struct {
+	Name   string // relative to the folder, separated by slashes
+	SHA256 string
+	Bytes  int64
+}
+
+// FetchFolder copies a folder that has a manifest, and returns the path of the copy. parse
+// returns the files that a manifest names. They are copied first, and are bad input unless they
+// have the size and the digest that the manifest says.
+func (s *Session) FetchFolder(ctx context.Context, l Location, manifest string, parse func(text []byte) ([]Part, error)) (string, error) {
+	folder := s.Local(l)
+	for restart := 0; ; restart++ {
+		// The manifest is copied to another place, so that a folder with a manifest is whole.
+		at := l.Join(manifest)
+		aside := filepath.Join(s.dir, partsFolder, "manifest-"+filepath.Base(s.part(at, "")))
+		if err := s.dropRecord(at); err != nil {
+			return "", err
+		}
+		if err := s.fetchTo(ctx, at, aside); err != nil {
+			if errors.Is(err, fs.ErrNotExist) {
+				return "", fault.Inputf("%w", &missingError{fmt.Sprintf("%s does not exist or is not complete: it has no %s", l, manifest)})
+			}
+			return "", err
+		}
+		version := s.record(at)
+		text, err := os.ReadFile(aside)
+		if err != nil {
+			return "", err
+		}
+		parts, err := parse(text)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", at, err)
+		}
+		err = s.fetchParts(ctx, l, parts)
+		if err == nil {
+			path := filepath.Join(folder, filepath.FromSlash(manifest))
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				return "", err
+			}
+			if err := os.Rename(aside, path); err != nil {
+				return "", err
+			}
+			return folder, s.setRecord(at, path, version.Version)
+		}
+		// Somebody may have replaced the folder meanwhile.
+		now, heading := s.head(ctx, at)
+		if heading != nil || version == nil || now.version == version.Version || restart == mostRestarts {
+			return "", err
+		}
+	}
+}
+
+func (s *Session) fetchParts(ctx context.Context, l Location, parts []Part) error {
+	for _, p := range parts {
+		if why := badKey(p.Name); why != "" {
+			return fault.Inputf("%s names the file %q: %s", l, p.Name, why)
+		}
+		at := l.Join(p.Name)
+		before := s.record(at)
+		reused := before != nil && before.untouched(s.path(at))
+		path, err := s.Fetch(ctx, at)
+		if err != nil {
+			return err
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			return err
+		}
+		if info.Size() != p.Bytes {
+			return fault.Inputf("%s has %d bytes, expected %d as the manifest says", at, info.Size(), p.Bytes)
+		}
+		if now := s.record(at); reused && now != nil && *now == *before {
+			continue // its digest was checked when it was copied, and readers check it again
+		}
+		found, err := fileDigest(path)
+		if err != nil {
+			return err
+		}
+		if found != p.SHA256 {
+			return fault.Inputf("%s has the SHA-256 %.12s, expected %.12s as the manifest says", at, found, p.SHA256)
+		}
+	}
+	return nil
+}
+
+// FetchTree copies all objects of a folder and returns the path of the copy. Files of an
+// earlier copy that the store does not have any more are deleted. A folder without objects is bad
+// input.
+func (s *Session) FetchTree(ctx context.Context, l Location) (string, error) {
+	names, err := s.List(ctx, l)
+	if err != nil {
+		return "", err
+	}
+	if len(names) == 0 {
+		return "", fault.Inputf("%w", &missingError{fmt.Sprintf("%s does not exist: there is neither an object nor a folder with objects", l)})
+	}
+	folder := s.Local(l)
+	for _, name := range names {
+		if _, err := s.Fetch(ctx, l.Join(name)); err != nil {
+			return "", err
+		}
+	}
+	return folder, s.keepOnly(l, names)
+}
+
+// keepOnly deletes the local files of a folder that the store does not have.
+func (s *Session) keepOnly(l Location, names []string) error {
+	there := map[string]bool{}
+	for _, name := range names {
+		there[name] = true
+	}
+	return s.walk(s.path(l), func(name string, _ fs.FileInfo) error {
+		if there[name] {
+			return nil
+		}
+		return s.forget(l.Join(name))
+	})
+}
+
+// walk calls visit with the name of each regular file in a folder, relative and
+// separated by slashes.
+func (s *Session) walk(folder string, visit func(name string, info fs.FileInfo) error) error {
+	return filepath.WalkDir(folder, func(path string, e fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(folder, path)
+		if err != nil {
+			return err
+		}
+		return visit(filepath.ToSlash(name), info)
+	})
+}
+
+// mostNames is the largest number of objects of a folder.
+const mostNames = 1 << 20
+
+// List returns the names of the objects of a folder, relative to it, in the order of their
+// bytes. A folder without objects has none. A name that cannot be the path of a local file is bad
+// input.
+func (s *Session) List(ctx context.Context, l Location) ([]string, error) {
+	return s.list(ctx, l, false)
+}
+
+// Folders returns the names of the folders in a folder, in the order of their bytes.
+func (s *Session) Folders(ctx context.Context, l Location) ([]string, error) {
+	return s.list(ctx, l, true)
+}
+
+func (s *Session) list(ctx context.Context, l Location, shallow bool) ([]string, error) {
+	b, err := s.open(ctx, l)
+	if err != nil {
+		return nil, err
+	}
+	prefix := l.Key
+	if prefix != "" {
+		prefix += "/"
+	}
+	var names []string
+	err = b.list(ctx, prefix, shallow, func(o object) error {
+		name, ok := strings.CutPrefix(o.key, prefix)
+		folder, isFolder := strings.CutSuffix(name, "/")
+		switch {
+		case !ok:
+			return fault.Inputf("%s: the store lists the object %q, which is not in this folder", l, o.key)
+		case name == "", isFolder && !shallow:
+			return nil // some programs make an object for the folder itself
+		case shallow && !isFolder:
+			return nil
+		case shallow:
+			name = folder
+		}
+		if why := badKey(name); why != "" {
+			return fault.Inputf("%s has the object %q: %s", l, name, why)
+		}
+		if names = append(names, name); len(names) > mostNames {
+			return fault.Inputf("%s has more than %d objects", l, mostNames)
+		}
+		return nil
+	})
+	slices.Sort(names)
+	return slices.Compact(names), describe(l, "listing", err)
+}

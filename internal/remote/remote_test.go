@@ -1,0 +1,580 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"shaver/internal/fault"
+)
+
+// A URL is parsed and printed, and a malformed one is wrong usage that repeats no secret.
+func TestParse(t *testing.T) {
+	for text, want := range map[string]string{
+		"s3://bucket/a/b.pth":                            "s3://bucket/a/b.pth",
+		"s3://bucket/a/b/":                               "s3://bucket/a/b",
+		"s3://bucket":                                    "s3://bucket",
+		"s3://bucket/a%20b c":                            "s3://bucket/a%20b c",
+		"gs://b/k?endpoint=http://127.0.0.1:9":           "gs://b/k",
+		"azblob://$web/k?storage_account=x":              "azblob://$web/k",
+		"file:///a/b":                                    "file:///a/b",
+		"file://localhost/a":                             "file:///a",
+		"s3://b/k?region=x&use_path_style=true&profile=": "s3://b/k",
+	} {
+		l, err := Parse(text)
+		if err != nil || l.String() != want || !Is(text) {
+			t.Errorf("%s: %s, %v", text, l, err)
+			continue
+		}
+		if again, err := Parse(l.URL()); err != nil || again.URL() != l.URL() || again.local() != l.local() {
+			t.Errorf("%s: %s parses as %s (%v)", text, l.URL(), again.URL(), err)
+		}
+	}
+	for _, text := range []string{
+		"s3://", "s3:///key", "s3://bu cket/k", "s3://../k", "s3://b//k", "s3://b/a/../k", "s3://b/.", "s3://b/a\\b", "s3://b/a\nb", "s3://b/\xff",
+		"s3://key:secret@bucket/k", "s3://b/k?secret=secret", "s3://b/k?%zz=secret", "s3://b/k?region=a&region=b", "s3://b/k?endpoint=ftp://x", "s3://b/k?endpoint=http://u:secret@x",
+		"s3://b/k?anonymous=maybe", "file://host/a", "file:///", "ftp://b/k", "https://account.blob.core.windows.net/k?sig=secret",
+	} {
+		if _, err := Parse(text); !fault.IsUsage(err) || strings.Contains(err.Error(), "=secret") || strings.Contains(err.Error(), ":secret") {
+			t.Errorf("%q: error %v, expected wrong usage", text, err)
+		}
+	}
+	for _, text := range []string{"a/b", "C:\\x", "/a", "", "s3:/b", "http://x"} {
+		if Is(text) {
+			t.Errorf("%q is a URL of a store", text)
+		}
+	}
+	if l := place(t, "s3://b/a/b?region=r"); l.Join("c/d").URL() != "s3://b/a/b/c/d?region=r" || l.Sibling("c").String() != "s3://b/a/c" || l.Base() != "b" {
+		t.Errorf("%s: %s, %s, %s", l, l.Join("c/d").URL(), l.Sibling("c"), l.Base())
+	}
+	if a, b := place(t, "s3://b/k?endpoint=http://x"), place(t, "s3://b/k?endpoint=http://y"); a.local() == b.local() {
+		t.Errorf("two servers share the copy %s", a.local())
+	}
+}
+
+// Whatever the text of a URL is, its copy lies in the scratch folder.
+func FuzzParse(f *testing.F) {
+	for _, text := range []string{"s3://b/k", "gs://b/a/../k", "file:///a/b?x=y", "azblob://c/k?storage_account=n", "s3://b/../../x"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		l, err := Parse(text)
+		if err != nil {
+			if !fault.IsUsage(err) {
+				t.Errorf("%v is not wrong usage", err)
+			}
+			return
+		}
+		if !filepath.IsLocal(l.local()) {
+			t.Errorf("the copy of %q is %s", text, l.local())
+		}
+		if again, err := Parse(l.URL()); err != nil || again.local() != l.local() {
+			t.Errorf("%q: %q is another place (%v)", text, l.URL(), err)
+		}
+	})
+}
+
+// Names that a store lists lead to files in the scratch folder, or are bad input.
+func FuzzList(f *testing.F) {
+	f.Add("a/b", false)
+	f.Add("../../etc/passwd", false)
+	f.Add("day/", true)
+	f.Fuzz(func(t *testing.T, key string, shallow bool) {
+		s := &Session{dir: "/scratch", buckets: map[string]bucket{}}
+		l := Location{Scheme: schemeS3, Bucket: "b", Key: "folder"}
+		s.buckets[l.store()] = listing("folder/" + key)
+		names, err := s.list(t.Context(), l, shallow)
+		if err != nil && !fault.IsInput(err) {
+			t.Errorf("%v is not bad input", err)
+		}
+		for _, name := range names {
+			if path := s.path(l.Join(name)); !strings.HasPrefix(path, "/scratch/s3/b/folder/") {
+				t.Errorf("%q leads to %s", name, path)
+			}
+		}
+	})
+}
+
+// listing is a bucket that lists one key.
+type listing string
+
+func (l listing) list(_ context.Context, _ string, _ bool, visit func(object) error) error {
+	return visit(object{key: string(l)})
+}
+func (listing) head(context.Context, string) (object, error) { panic("not called") }
+func (listing) get(context.Context, string, string, int64) (io.ReadCloser, object, error) {
+	panic("not called")
+}
+func (listing) put(context.Context, string, io.ReaderAt, int64, object, condition) (string, error) {
+	panic("not called")
+}
+func (listing) remove(context.Context, string) error { panic("not called") }
+
+// Folders of this machine behave as stores: versions, conditions, lists and deletions.
+func TestFiles(t *testing.T) {
+	hurry(t)
+	dir := filepath.ToSlash(t.TempDir())
+	contract(t, "file://"+dir+"/bucket")
+	contract(t, "file://"+dir+"/other folder")
+}
+
+// The headers of Google Cloud Storage make its XML interface work as the others.
+func TestGCS(t *testing.T) {
+	hurry(t)
+	fake := &googleStore{objects: map[string]*stored{}}
+	server := httptest.NewServer(fake)
+	defer server.Close()
+	t.Setenv("STORAGE_EMULATOR_HOST", server.URL)
+	contract(t, "gs://bucket")
+	largeOnGoogle(t, fake)
+	if fake.failure != "" {
+		t.Error(fake.failure)
+	}
+}
+
+// largeOnGoogle checks that large objects are written in parts only without a condition, and
+// that the version of such a write is that of the object.
+func largeOnGoogle(t *testing.T, fake *googleStore) {
+	former := partSize
+	t.Cleanup(func() { partSize = former })
+	partSize = 10
+	file, l := filepath.Join(t.TempDir(), "large"), place(t, "gs://bucket/large")
+	if err := os.WriteFile(file, randomBytes(25), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s := session(t)
+	if err := s.Publish(t.Context(), file, l); err != nil || fake.parts > 0 {
+		t.Fatalf("a large object under a condition: %d parts, %v", fake.parts, err)
+	}
+	if err := os.WriteFile(file, randomBytes(26), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := session(t).Publish(t.Context(), file, l); !errors.Is(err, ErrConflict) {
+		t.Errorf("a writer that has not seen the large object: %v", err)
+	}
+	if err := s.Replace(t.Context(), file, l); err != nil || fake.parts != 3 {
+		t.Fatalf("a large object: %d parts, %v", fake.parts, err)
+	}
+	if o, err := s.head(t.Context(), l); err != nil || s.record(l).Version != o.version {
+		t.Errorf("version %v, expected %v (%v)", s.record(l), o, err)
+	}
+	if err := os.WriteFile(file, randomBytes(27), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Publish(t.Context(), file, l); err != nil {
+		t.Errorf("a writer that has written the large object: %v", err)
+	}
+}
+
+// A symbolic link to a folder is that folder.
+func TestFilesLink(t *testing.T) {
+	hurry(t)
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "folder"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "folder", "a"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("folder", filepath.Join(dir, "link")); err != nil {
+		t.Skip(err)
+	}
+	l := place(t, "file://"+filepath.ToSlash(dir)+"/link")
+	if names, err := session(t).List(t.Context(), l); err != nil || !slices.Equal(names, []string{"a"}) {
+		t.Errorf("names %q (%v)", names, err)
+	}
+}
+
+// A process that loses the claim while it writes a file writes no other file after it.
+func TestMirrorLosesClaim(t *testing.T) {
+	hurry(t)
+	l := place(t, "file://"+filepath.ToSlash(t.TempDir())+"/state")
+	begin := func(rank func(name string) int) *Mirror {
+		t.Helper()
+		m := session(t).Mirror(l)
+		m.Guarded = func(string) bool { return false }
+		m.Rank = rank
+		if err := m.Claim(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	same := func(string) int { return 0 }
+	m := begin(same)
+	var other *Mirror
+	m.Guarded = func(name string) bool { // called before each write
+		if name == "b" {
+			other = begin(same)
+		}
+		return false
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		if err := os.WriteFile(filepath.Join(m.Folder(), name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := m.Push(t.Context()); !errors.Is(err, ErrConflict) {
+		t.Errorf("a process that lost the claim: %v", err)
+	}
+	if names, err := other.Names(t.Context()); err != nil || slices.Contains(names, "c") {
+		t.Errorf("names %q (%v)", names, err)
+	}
+}
+
+// The server of S3's interface has the same behaviour.
+func TestS3Contract(t *testing.T) {
+	start(t)
+	contract(t, "s3://bucket")
+}
+
+// contract checks what this package needs of a store. url is a place without objects, and
+// settings follow the key.
+func contract(t *testing.T, url string, settings ...string) {
+	t.Helper()
+	place := func(t *testing.T, url string) Location { return place(t, url+strings.Join(settings, "")) }
+	file := filepath.Join(t.TempDir(), "file")
+	write := func(text string) string {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	l := place(t, url+"/folder/a b")
+	a, b := session(t), session(t)
+	if names, err := a.List(t.Context(), place(t, url)); len(names) > 0 || err != nil {
+		t.Errorf("%s has %q (%v)", url, names, err)
+	}
+	if _, err := a.Fetch(t.Context(), l); !fault.IsInput(err) {
+		t.Errorf("an object that does not exist: %v", err)
+	}
+	if err := a.Publish(t.Context(), write("one"), l); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Publish(t.Context(), write("other"), l); !errors.Is(err, ErrConflict) {
+		t.Errorf("a writer that has not seen the object: %v", err)
+	}
+	path, err := b.Fetch(t.Context(), l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantFile(t, path, []byte("one"))
+	if err := b.Publish(t.Context(), write("second"), l); err != nil {
+		t.Errorf("a writer that has seen the object: %v", err)
+	}
+	if err := a.Publish(t.Context(), write("third"), l); !errors.Is(err, ErrConflict) {
+		t.Errorf("a writer that has seen an older version: %v", err)
+	}
+	if err := a.Publish(t.Context(), write("second"), l); err != nil {
+		t.Errorf("a writer with the same bytes: %v", err)
+	}
+	if err := a.Replace(t.Context(), write(""), place(t, url+"/folder/deep/empty")); err != nil {
+		t.Fatal(err)
+	}
+	if path, err = b.Fetch(t.Context(), place(t, url+"/folder/deep/empty")); err != nil {
+		t.Fatal(err)
+	}
+	wantFile(t, path, nil)
+	if names, err := a.List(t.Context(), place(t, url+"/folder")); err != nil || !slices.Equal(names, []string{"a b", "deep/empty"}) {
+		t.Errorf("names %q (%v)", names, err)
+	}
+	if names, err := a.Folders(t.Context(), place(t, url+"/folder")); err != nil || !slices.Equal(names, []string{"deep"}) {
+		t.Errorf("folders %q (%v)", names, err)
+	}
+	if err := a.Remove(t.Context(), place(t, url+"/folder/deep/empty")); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok, err := b.FetchIf(t.Context(), place(t, url+"/folder/deep/empty")); ok || err != nil {
+		t.Errorf("a deleted object: %t, %v", ok, err)
+	}
+	if err := a.Publish(t.Context(), write("again"), place(t, url+"/folder/deep/empty")); err != nil {
+		t.Errorf("an object that was deleted: %v", err)
+	}
+	bucket, err := a.open(t.Context(), l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, o, err := bucket.get(t.Context(), l.Key, "", 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer body.Close()
+	if rest, err := io.ReadAll(body); string(rest) != "ond" || o.size != 6 || err != nil {
+		t.Errorf("the rest is %q of %d bytes (%v)", rest, o.size, err)
+	}
+	folders(t, place(t, url+"/dataset"), place(t, url+"/none"))
+	mirrors(t, place(t, url+"/state"))
+}
+
+// folders checks that a folder with a manifest is copied whole or not at all.
+func folders(t *testing.T, l, none Location) {
+	t.Helper()
+	folder := t.TempDir()
+	digest := func(text string) string { sum := sha256.Sum256([]byte(text)); return hex.EncodeToString(sum[:]) }
+	for name, text := range map[string]string{"part": "rows", "deep/part": "more", "manifest": "part deep/part", ".hidden": ""} {
+		path := filepath.Join(folder, filepath.FromSlash(name))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := session(t)
+	if err := s.Empty(t.Context(), l); err != nil {
+		t.Error(err)
+	}
+	if err := s.PublishFolder(t.Context(), folder, l, "manifest"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Empty(t.Context(), l); !errors.Is(err, os.ErrExist) {
+		t.Errorf("a folder with objects: %v", err)
+	}
+	if names, err := s.List(t.Context(), l); err != nil || !slices.Equal(names, []string{"deep/part", "manifest", "part"}) {
+		t.Errorf("names %q (%v)", names, err)
+	}
+	parse := func(more string) func([]byte) ([]Part, error) {
+		return func([]byte) ([]Part, error) {
+			return []Part{{"part", digest("rows" + more), 4}, {"deep/part", digest("more"), 4}}, nil
+		}
+	}
+	other := session(t)
+	for range 2 {
+		path, err := other.FetchFolder(t.Context(), l, "manifest", parse(""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantFile(t, filepath.Join(path, "deep", "part"), []byte("more"))
+		wantFile(t, filepath.Join(path, "manifest"), []byte("part deep/part"))
+	}
+	third := session(t)
+	if _, err := third.FetchFolder(t.Context(), l, "manifest", parse("x")); !fault.IsInput(err) || !strings.Contains(err.Error(), "SHA-256") {
+		t.Errorf("a file with another digest: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(third.Local(l), "manifest")); err == nil {
+		t.Error("there is a manifest without its files")
+	}
+	if _, err := third.FetchFolder(t.Context(), none, "manifest", parse("")); !fault.IsInput(err) || !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no folder: %v", err)
+	}
+	path, err := third.FetchTree(t.Context(), l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantFile(t, filepath.Join(path, "part"), []byte("rows"))
+}
+
+// mirrors checks that a folder is taken over, and that only the last process can write.
+func mirrors(t *testing.T, l Location) {
+	t.Helper()
+	begin := func(s *Session) *Mirror {
+		t.Helper()
+		m := s.Mirror(l)
+		m.Guarded = func(name string) bool { return name == "index" }
+		m.Rank = func(name string) int { return map[string]int{"lock": -1, "index": 1}[name] }
+		if err := m.Claim(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		names, err := m.Names(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Pull(t.Context(), names...); err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	write := func(m *Mirror, name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(m.Folder(), name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := session(t)
+	m := begin(first)
+	write(m, "lock", "")
+	write(m, "day-1", "one")
+	write(m, "index", "day-1")
+	if err := m.Push(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	n := begin(session(t))
+	wantFile(t, filepath.Join(n.Folder(), "index"), []byte("day-1"))
+	write(m, "day-2", "never")
+	if err := m.Push(t.Context()); !errors.Is(err, ErrConflict) {
+		t.Errorf("a process without the claim: %v", err)
+	}
+	if err := os.Remove(filepath.Join(n.Folder(), "day-1")); err != nil {
+		t.Fatal(err)
+	}
+	write(n, "day-3", "three")
+	write(n, "index", "day-3")
+	if err := n.Push(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if names, err := n.Names(t.Context()); err != nil || !slices.Equal(names, []string{"day-3", "index"}) {
+		t.Errorf("names %q (%v)", names, err)
+	}
+	write(n, "index", "newer, but not pushed")
+	if n = begin(n.s); fileText(t, n, "index") != "newer, but not pushed" {
+		t.Errorf("the next process in the same scratch folder has the index %q", fileText(t, n, "index"))
+	}
+	if m = begin(first); fileText(t, m, "index") != "day-3" || fileText(t, m, "day-2") != "" {
+		t.Errorf("a process in an old scratch folder has the index %q", fileText(t, m, "index"))
+	}
+}
+
+func fileText(t *testing.T, m *Mirror, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(m.Folder(), name))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// googleStore imitates the XML interface of Google Cloud Storage as far as this package uses it.
+type googleStore struct {
+	mu         sync.Mutex
+	objects    map[string]*stored
+	generation int64
+	upload     map[string][]byte // the parts of an upload, by number
+	parts      int               // of the last upload
+	failure    string            // what Google would not understand
+}
+
+type stored struct {
+	data       []byte
+	generation int64
+	meta       http.Header
+}
+
+func (g *googleStore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for name := range r.Header {
+		if strings.HasPrefix(name, "X-Amz-") || name == "If-Match" || name == "If-None-Match" {
+			g.failure = "a request has the header " + name
+		}
+	}
+	key, ok := strings.CutPrefix(r.URL.Path, "/bucket/")
+	if r.Method == http.MethodGet && (!ok || key == "") {
+		g.list(w, r)
+		return
+	}
+	o := g.objects[key]
+	current := int64(0)
+	if o != nil {
+		current = o.generation
+	}
+	query := r.URL.Query()
+	if r.Method == http.MethodPost || query.Has("uploadId") {
+		if r.Header.Get(gcsMatch) != "" {
+			g.failure = "an upload in parts has a condition"
+		}
+		g.inParts(w, r, key)
+		return
+	}
+	if match := r.Header.Get(gcsMatch); match != "" && match != strconv.FormatInt(current, 10) {
+		w.WriteHeader(http.StatusPreconditionFailed)
+		return
+	}
+	if r.Method == http.MethodPut {
+		data, _ := io.ReadAll(r.Body)
+		g.generation++
+		o = &stored{data, g.generation, http.Header{}}
+		for name, values := range r.Header {
+			if strings.HasPrefix(name, "X-Goog-Meta-") {
+				o.meta[name] = values
+			}
+		}
+		g.objects[key] = o
+		w.Header().Set(gcsGeneration, strconv.FormatInt(o.generation, 10))
+		w.Header().Set("ETag", `"not-the-generation"`)
+		return
+	}
+	if o == nil {
+		w.WriteHeader(http.StatusNotFound)
+		return
+	}
+	if r.Method == http.MethodDelete {
+		delete(g.objects, key)
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	for name, values := range o.meta {
+		w.Header()[name] = values
+	}
+	w.Header().Set(gcsGeneration, strconv.FormatInt(o.generation, 10))
+	w.Header().Set("ETag", `"not-the-generation"`)
+	w.Header().Set("Last-Modified", "Sun, 22 Nov 2026 20:00:00 GMT")
+	data := o.data
+	var from int
+	if n, _ := fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-", &from); n == 1 {
+		data = data[from:]
+		w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, len(o.data)-1, len(o.data)))
+		w.Header().Set("Content-Length", strconv.Itoa(len(data)))
+		w.WriteHeader(http.StatusPartialContent)
+	} else {
+		w.Header().Set("Content-Length", strconv.Itoa(len(data)))
+	}
+	if r.Method == http.MethodGet {
+		io.Copy(w, bytes.NewReader(data))
+	}
+}
+
+// inParts begins an upload in parts, or receives a part, or completes the upload.
+func (g *googleStore) inParts(w http.ResponseWriter, r *http.Request, key string) {
+	query := r.URL.Query()
+	switch {
+	case query.Has("uploads"):
+		g.upload = map[string][]byte{}
+		fmt.Fprint(w, "<InitiateMultipartUploadResult><UploadId>id</UploadId></InitiateMultipartUploadResult>")
+	case r.Method == http.MethodPut:
+		g.upload[query.Get("partNumber")], _ = io.ReadAll(r.Body)
+		w.Header().Set("ETag", `"part"`)
+	default:
+		g.parts = len(g.upload)
+		var data []byte
+		for i := range g.parts {
+			data = append(data, g.upload[strconv.Itoa(i+1)]...)
+		}
+		g.generation++
+		g.objects[key] = &stored{data, g.generation, http.Header{}}
+		fmt.Fprint(w, `<CompleteMultipartUploadResult><Bucket>bucket</Bucket><ETag>"not-the-generation"</ETag></CompleteMultipartUploadResult>`)
+	}
+}
+
+func (g *googleStore) list(w http.ResponseWriter, r *http.Request) {
+	prefix, delimiter := r.URL.Query().Get("prefix"), r.URL.Query().Get("delimiter")
+	var keys, folders []string
+	for key := range g.objects {
+		rest, ok := strings.CutPrefix(key, prefix)
+		if !ok {
+			continue
+		}
+		if head, _, is := strings.Cut(rest, "/"); delimiter != "" && is {
+			folders = append(folders, prefix+head+"/")
+			continue
+		}
+		keys = append(keys, key)
+	}
+	fmt.Fprint(w, "<ListBucketResult><IsTruncated>false</IsTruncated>")
+	for _, key := range keys {
+		fmt.Fprintf(w, "<Contents><Key>%s</Key><Size>%d</Size><LastModified>2026-11-22T20:00:00Z</LastModified></Contents>", key, len(g.objects[key].data))
+	}
+	for _, folder := range folders {
+		fmt.Fprintf(w, "<CommonPrefixes><Prefix>%s</Prefix></CommonPrefixes>", folder)
+	}
+	fmt.Fprint(w, "</ListBucketResult>")
+}

@@ -1,0 +1,141 @@
+// Package remotetest runs an S3-compatible server for tests of other packages. The server is a
+// program of its own, in internal/remote/testdata/s3server, because it has many dependencies.
+package remotetest
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// Program returns the path at which the server must be, for the versions in its go.sum. The
+// variable SHAVER_S3SERVER names another path. module is the folder of the server's source.
+func Program(module string) (string, error) {
+	if path := os.Getenv("SHAVER_S3SERVER"); path != "" {
+		return path, nil
+	}
+	sum := sha256.New()
+	for _, name := range []string{"main.go", "go.sum"} {
+		text, err := os.ReadFile(filepath.Join(module, name))
+		if err != nil {
+			return "", err
+		}
+		sum.Write(text)
+	}
+	cache, err := os.UserCacheDir()
+	return filepath.Join(cache, "shaver", "s3server-"+hex.EncodeToString(sum.Sum(nil)[:8])), err
+}
+
+// Server is a server that runs until the end of the test.
+type Server struct {
+	URL    string // http://127.0.0.1:PORT
+	Folder string // has a folder for each bucket
+	t      testing.TB
+}
+
+// Start starts a server with the bucket "bucket", and sets the variables of the environment
+// that have its credentials. module is the folder of the server's source. Without the program the
+// test is skipped, except on CI, where it fails.
+func Start(t testing.TB, module string) *Server {
+	t.Helper()
+	program, err := Program(module)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(program); err != nil {
+		text := "the S3 server is not built: run make s3server"
+		if os.Getenv("CI") == "true" {
+			t.Fatal(text)
+		}
+		t.Skip(text)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	l.Close()
+	dir := t.TempDir()
+	s := &Server{"http://" + address, filepath.Join(dir, "buckets"), t}
+	if err := os.MkdirAll(filepath.Join(s.Folder, "bucket"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const access, secret = "access", "a-secret-of-the-tests"
+	c := exec.Command(program, address, dir, access, secret)
+	log, err := os.Create(filepath.Join(t.TempDir(), "s3server.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Stdout, c.Stderr = log, log
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { _ = c.Wait(); close(ended) }()
+	t.Cleanup(func() {
+		_ = c.Process.Kill() // fails if the server has ended
+		<-ended
+		log.Close()
+	})
+	for name, value := range map[string]string{
+		"AWS_ACCESS_KEY_ID": access, "AWS_SECRET_ACCESS_KEY": secret, "AWS_REGION": "us-east-1", "AWS_ENDPOINT_URL_S3": s.URL,
+		"AWS_SESSION_TOKEN": "", "AWS_ENDPOINT_URL": "",
+	} {
+		t.Setenv(name, value)
+	}
+	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			conn.Close()
+			return s
+		}
+		select {
+		case <-ended:
+			text, _ := os.ReadFile(log.Name())
+			t.Fatalf("the S3 server ended: %s", text)
+		default:
+		}
+		if time.Since(begun) > time.Minute {
+			t.Fatal("the S3 server does not answer")
+		}
+	}
+}
+
+// Between starts a proxy in front of the server and makes programs use it. before is called
+// for each request, and answers it if it returns true. after may replace the answer.
+func (s *Server) Between(before func(http.ResponseWriter, *http.Request) bool, after func(*http.Response) error) {
+	s.t.Helper()
+	target, err := url.Parse(s.URL)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	proxy := &httputil.ReverseProxy{
+		// The host stays that of the proxy, because it is part of the signature.
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL.Scheme, r.Out.URL.Host = target.Scheme, target.Host
+			r.Out.Host = r.In.Host
+		},
+		ModifyResponse: after,
+	}
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if before == nil || !before(w, r) {
+			proxy.ServeHTTP(w, r)
+		}
+	}))
+	s.t.Cleanup(front.Close)
+	s.t.Setenv("AWS_ENDPOINT_URL_S3", front.URL)
+}
+
+// Path returns the path of an object of the bucket in the server's folder.
+func (s *Server) Path(key string) string {
+	return filepath.Join(s.Folder, "bucket", filepath.FromSlash(key))
+}
