@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,6 +28,8 @@ import (
 const (
 	ownImage  = "shaver:dev"
 	natsImage = "nats:2.15"
+	// A shell, tar and sleep, for kubectl cp.
+	toolImage = "busybox:1"
 )
 
 // document is one YAML document of a file.
@@ -86,28 +88,22 @@ func read(t testing.TB, file string) string {
 	return string(data)
 }
 
-// manifests returns every document of every YAML file in this folder.
+// manifests returns every document of every rendered file.
 func manifests(t *testing.T) []document {
 	t.Helper()
 	var all []document
-	each := func(file string, entry fs.DirEntry, err error) error {
-		if err != nil || filepath.Ext(file) != ".yaml" {
-			return err
-		}
+	for _, file := range slices.Sorted(maps.Keys(rendered)) {
 		decoder := yaml.NewDecoder(strings.NewReader(read(t, file)))
 		for {
 			var n map[string]any
 			if err := decoder.Decode(&n); errors.Is(err, io.EOF) {
-				return nil
+				break
 			} else if err != nil {
-				return fmt.Errorf("%s: %w", file, err)
+				t.Fatalf("%s: %v", file, err)
 			}
-			all = append(all, document{file, n})
-		}
-	}
-	for _, folder := range []string{".", natsFolder} {
-		if err := filepath.WalkDir(folder, each); err != nil {
-			t.Fatal(err)
+			if n != nil { // not only comments
+				all = append(all, document{file, n})
+			}
 		}
 	}
 	if len(all) < 10 {
@@ -117,13 +113,16 @@ func manifests(t *testing.T) []document {
 }
 
 func (d *document) name() string {
-	return d.file + ": " + d.text("kind") + " " + d.text("metadata", "name")
+	return d.file + ": " + d.text("kind") + " " + d.text("metadata", "name") + d.text("metadata", "generateName")
 }
 
 // template returns the pod template of a workload, or nil for any other document.
 func (d *document) template() node {
-	if d.text("kind") == "CronJob" {
+	switch d.text("kind") {
+	case "CronJob":
 		return d.in("spec", "jobTemplate", "spec", "template")
+	case "Pod":
+		return d.node
 	}
 	return d.in("spec", "template")
 }
@@ -139,13 +138,16 @@ func checkCommand(t *testing.T, where, program string, args []string, required .
 	case "/bin/coordinator":
 		c, required = launch.ScoreCommand("coordinator", true), append(required, "nats")
 	case "/bin/shaver":
-		// With an unknown format, the program ends once it has parsed its flags.
-		const unknown = "-o none: the formats are table and json"
-		shaver := exec.CommandContext(t.Context(), "go", append([]string{"run", "shaver/cmd/shaver"}, append(args, "-o", "none")...)...)
-		if out, err := shaver.CombinedOutput(); err == nil || !strings.Contains(string(out), unknown) {
-			t.Errorf("%s: %v prints %s, expected an error about the format only", where, shaver.Args, out)
+		// With a bad value, the program ends once it has parsed its flags.
+		bad, unknown := "--output=none", "-o none: the formats are table and json"
+		if slices.Contains(args, "serve") {
+			bad, unknown = "--every=1ms", "--every 1ms"
 		}
-		if !slices.ContainsFunc(args, func(arg string) bool { return arg == "--nats" || strings.HasPrefix(arg, "--nats=") }) {
+		shaver := exec.CommandContext(t.Context(), "go", append([]string{"run", "shaver/cmd/shaver"}, append(args, bad)...)...)
+		if out, err := shaver.CombinedOutput(); err == nil || !strings.Contains(string(out), unknown) {
+			t.Errorf("%s: %v prints %s, expected an error about %s only", where, shaver.Args, out, bad)
+		}
+		if args[0] != "nightly" && !slices.ContainsFunc(args, func(arg string) bool { return arg == "--nats" || strings.HasPrefix(arg, "--nats=") }) {
 			t.Errorf("%s: no --nats in %v", where, args)
 		}
 		return
@@ -186,6 +188,9 @@ func TestPods(t *testing.T) {
 			checkPod(t, spec)
 			for _, c := range spec.list("containers") {
 				checkContainer(t, c)
+				if c.text("image") != toolImage {
+					checkLimits(t, c)
+				}
 				if c.text("image") != ownImage {
 					continue
 				}
@@ -199,11 +204,12 @@ func TestPods(t *testing.T) {
 					checkCommand(t, c.text("name"), command[0], c.texts("args"), job...)
 				}
 				checkConnection(t, spec, c)
+				checkProbes(t, c)
 			}
 		})
 	}
-	if pods != 5 { // NATS, workers twice and coordinator twice
-		t.Errorf("%d pod templates, expected 5", pods)
+	if pods != 10 { // NATS and workers twice, score twice, loader, nightly twice, serve
+		t.Errorf("%d pod templates, expected 10", pods)
 	}
 }
 
@@ -215,13 +221,17 @@ func checkPod(t *testing.T, spec node) {
 		spec.text("securityContext", "seccompProfile", "type") != "RuntimeDefault" {
 		t.Errorf("security context of the pod: %v", spec.in("securityContext"))
 	}
-	if spec.at("automountServiceAccountToken") != false {
-		t.Error("the pod gets a token for the cluster's API")
+	// Only "shaver job serve" talks to the API server.
+	if spec.at("automountServiceAccountToken") != (spec.list("containers")[0].text("name") == "serve") {
+		t.Error("the pod gets a token for the cluster's API, or serve gets none")
 	}
-	if seconds, _ := spec.at("terminationGracePeriodSeconds").(int); seconds < 30 {
+	if seconds, _ := spec.at("terminationGracePeriodSeconds").(int); seconds < 30 && spec.at("activeDeadlineSeconds") == nil {
 		t.Errorf("grace period of %d seconds, expected at least 30", seconds)
 	}
 	for _, v := range spec.list("volumes") {
+		if size := v.text("emptyDir", "sizeLimit"); v.in("emptyDir") != nil && size == "" {
+			t.Errorf("volume %s may fill the node's disk", v.text("name"))
+		}
 		secret := v.text("secret", "secretName")
 		if secret != "" && (!strings.Contains(readme, "secret generic "+secret+" ") || v.at("secret", "defaultMode") != 0o440) {
 			t.Errorf("secret %s: README.md does not say how to create it, or its mode is not 0440", secret)
@@ -237,11 +247,35 @@ func checkPod(t *testing.T, spec node) {
 	}
 }
 
-// checkConnection checks that a client uses TLS, authenticates with a mounted file, and
-// has health probes.
+// checkConnection checks that a client uses TLS and authenticates with a mounted file. The
+// configuration of a night says this for shaver nightly.
 func checkConnection(t *testing.T, spec, c node) {
 	t.Helper()
-	args := c.texts("args")
+	args, program := c.texts("args"), c.text("name")
+	role := program
+	if program == "serve" {
+		role = "monitor"
+	}
+	if program == "nightly" {
+		role = "coordinator"
+		args = nil
+		for _, d := range manifests(t) {
+			if d.text("kind") != "ConfigMap" || d.text("metadata", "name") != program {
+				continue
+			}
+			var config struct {
+				Score   map[string]any
+				Metrics struct{ Address string }
+			}
+			if err := yaml.Unmarshal([]byte(d.text("data", "nightly.yaml")), &config); err != nil {
+				t.Fatal(err)
+			}
+			args = []string{"--metrics=" + config.Metrics.Address}
+			for key, value := range config.Score {
+				args = append(args, fmt.Sprintf("--%s=%v", key, value))
+			}
+		}
+	}
 	mounts := map[string]string{} // folder to volume
 	for _, m := range c.list("volumeMounts") {
 		mounts[m.text("mountPath")] = m.text("name")
@@ -254,7 +288,7 @@ func checkConnection(t *testing.T, spec, c node) {
 		}
 		volume := mounts[filepath.Dir(strings.TrimPrefix(args[at], flag))]
 		found := slices.ContainsFunc(spec.list("volumes"), func(v node) bool {
-			return v.text("name") == volume && v.text("secret", "secretName") == "nats-"+c.text("name")
+			return v.text("name") == volume && v.text("secret", "secretName") == "nats-"+role
 		})
 		if !found {
 			t.Errorf("%s is not mounted from the role's secret", args[at])
@@ -263,16 +297,28 @@ func checkConnection(t *testing.T, spec, c node) {
 	if !slices.Contains(args, "--nats=tls://nats:4222") || !slices.Contains(args, "--metrics=0.0.0.0:9090") {
 		t.Errorf("unexpected --nats or --metrics in %v", args)
 	}
-	if slices.Contains(args, "--replicas=3") != (c.text("name") == "coordinator") {
+	if slices.Contains(args, "--replicas=3") != (role == "coordinator") {
 		t.Errorf("unexpected --replicas in %v", args)
 	}
+}
+
+// checkProbes checks that a pod is ready soon after its program is, and that a slow start does not
+// end it.
+func checkProbes(t *testing.T, c node) {
+	t.Helper()
 	if ports := c.list("ports"); len(ports) != 1 || ports[0].at("containerPort") != 9090 || ports[0].text("name") != "metrics" {
 		t.Errorf("unexpected ports %v", ports)
 	}
-	for probe, path := range map[string]string{"readinessProbe": "/readyz", "livenessProbe": "/healthz"} {
+	for probe, path := range map[string]string{"startupProbe": "/healthz", "readinessProbe": "/readyz", "livenessProbe": "/healthz"} {
 		if c.text(probe, "httpGet", "path") != path || c.text(probe, "httpGet", "port") != "metrics" {
 			t.Errorf("%s: %v", probe, c.in(probe))
 		}
+	}
+	period, _ := c.at("readinessProbe", "periodSeconds").(int)
+	start, _ := c.at("startupProbe", "periodSeconds").(int)
+	failures, _ := c.at("startupProbe", "failureThreshold").(int)
+	if period < 1 || period > 5 || start*failures < 300 {
+		t.Errorf("ready after up to %d s, and a start may take %d s", period, start*failures)
 	}
 }
 
@@ -283,9 +329,14 @@ func checkContainer(t *testing.T, c node) {
 		!slices.Equal(s.texts("capabilities", "drop"), []string{"ALL"}) || s.at("capabilities", "add") != nil {
 		t.Errorf("security context of %s: %v", c.text("name"), s)
 	}
-	if image := c.text("image"); image != ownImage && image != natsImage {
+	if image := c.text("image"); image != ownImage && image != natsImage && image != toolImage {
 		t.Errorf("unexpected image %q", image)
 	}
+}
+
+// checkLimits checks that the program knows the limits of its container.
+func checkLimits(t *testing.T, c node) {
+	t.Helper()
 	limit, request := mebibytes(t, c.text("resources", "limits", "memory")), mebibytes(t, c.text("resources", "requests", "memory"))
 	if request < 0.88*limit || request > 0.92*limit {
 		t.Errorf("requests.memory, which becomes GOMEMLIMIT, is %.0f MiB and the limit %.0f MiB: expected 90%% of the limit", request, limit)
@@ -327,14 +378,13 @@ func TestJobs(t *testing.T) {
 		}
 		jobs++
 		container := spec.list("template", "spec", "containers")[0].text("name")
-		want := map[string]string{strconv.Itoa(cli.ExitUsage): "FailJob", strconv.Itoa(cli.ExitBadInput): "FailJob"}
-		if container == "coordinator" {
-			want[strconv.Itoa(cli.ExitFenced)], want[strconv.Itoa(cli.ExitUnconverged)] = "FailJob", "FailJob"
-		} else {
-			want[strconv.Itoa(cli.ExitDrained)] = "Ignore"
-			if spec.at("completions") != nil {
-				t.Errorf("%s: a Job of workers must not set completions", d.name())
-			}
+		want := map[string]string{}
+		for _, code := range final {
+			want[strconv.Itoa(code)] = "FailJob"
+		}
+		// A pod that is deleted or killed counts, so the limit is high and the deadline counts.
+		if limit, _ := spec.at("backoffLimit").(int); limit < 50 || spec.at("activeDeadlineSeconds") == nil || spec.at("ttlSecondsAfterFinished") == nil {
+			t.Errorf("%s: backoffLimit %d, activeDeadlineSeconds %v, ttlSecondsAfterFinished %v", d.name(), limit, spec.at("activeDeadlineSeconds"), spec.at("ttlSecondsAfterFinished"))
 		}
 		got, evicted := map[string]string{}, ""
 		for _, rule := range spec.list("podFailurePolicy", "rules") {
@@ -361,8 +411,67 @@ func TestJobs(t *testing.T) {
 			t.Errorf("%s: two pods may run at once", d.name())
 		}
 	}
-	if jobs != 3 {
-		t.Errorf("%d jobs, expected 3", jobs)
+	if jobs != 4 { // score twice, nightly twice
+		t.Errorf("%d jobs, expected 4", jobs)
+	}
+}
+
+// final are the exit codes after which another try would not help.
+var final = []int{cli.ExitUsage, cli.ExitUnconverged, cli.ExitIncomplete, cli.ExitFenced, cli.ExitCancelled, cli.ExitGate, cli.ExitBadInput}
+
+// The workflow of Argo retries after the same exit codes as the Jobs, and a program runs in it as
+// in a Job.
+func TestArgo(t *testing.T) {
+	var workflow, cron node
+	for _, d := range manifests(t) {
+		switch {
+		case d.text("kind") == "WorkflowTemplate":
+			workflow = d.in("spec")
+		case d.text("kind") == "CronJob":
+			cron = d.template().in("spec")
+		}
+	}
+	template := workflow.list("templates")[0]
+	want := "not in " + strings.Join(strings.Fields(fmt.Sprint(final)), ", ")
+	if got := template.text("retryStrategy", "expression"); !strings.HasSuffix(got, want) {
+		t.Errorf("expression %q, expected the end %q", got, want)
+	}
+	container := template.in("container")
+	checkContainer(t, container)
+	checkLimits(t, container)
+	checkProbes(t, container)
+	for _, key := range []string{"args", "command", "volumeMounts", "env", "resources", "image"} {
+		if got, want := container.at(key), cron.list("containers")[0].at(key); fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%s: %v, expected that of the CronJob, %v", key, got, want)
+		}
+	}
+	if got, want := workflow.at("volumes"), cron.at("volumes"); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("volumes %v, expected those of the CronJob, %v", got, want)
+	}
+	if got, want := workflow.at("securityContext"), cron.at("securityContext"); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("security context %v, expected that of the CronJob, %v", got, want)
+	}
+}
+
+// shaver nightly accepts the configuration in the ConfigMap. It fails only because there are no
+// inputs.
+func TestNightlyConfig(t *testing.T) {
+	for _, d := range manifests(t) {
+		text := d.text("data", "nightly.yaml")
+		if text == "" {
+			continue
+		}
+		data := filepath.Join(t.TempDir(), "data")
+		file := filepath.Join(t.TempDir(), "nightly.yaml")
+		text = strings.NewReplacer("/data/", filepath.ToSlash(data)+"/", "0.0.0.0:9090", "127.0.0.1:0", "wait-inputs: 6h", "wait-inputs: 1ms").Replace(text)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		night := exec.CommandContext(t.Context(), "go", "run", "shaver/cmd/shaver", "nightly", "--config", file)
+		out, err := night.CombinedOutput()
+		if err == nil || !strings.Contains(string(out), data+string(filepath.Separator)) {
+			t.Errorf("%s: %v: %s, expected an error about the missing inputs", d.name(), err, out)
+		}
 	}
 }
 
@@ -399,36 +508,44 @@ func TestReferences(t *testing.T) {
 					t.Errorf("%s: no pods are labelled %q", d.name(), m[1])
 				}
 			}
-		case "Kustomization":
-			checkKustomization(t, &d)
 		}
 	}
 }
 
-func checkKustomization(t *testing.T, d *document) {
-	t.Helper()
-	folder := filepath.Dir(d.file)
-	files := d.texts("resources")
-	for _, g := range d.list("configMapGenerator") {
-		files = append(files, g.texts("files")...)
-	}
-	for _, name := range files {
-		if _, err := os.Stat(filepath.Join(folder, name)); err != nil {
-			t.Errorf("%s: %v", d.file, err)
+// README.md says what the installed files ask for.
+func TestSums(t *testing.T) {
+	type sum struct{ cores, memory, volumes float64 }
+	sums := map[string]*sum{"shaver.yaml": {}, "small.yaml": {}}
+	for _, d := range manifests(t) {
+		s := sums[d.file]
+		if s == nil {
+			continue
+		}
+		replicas, _ := d.at("spec", "replicas").(int)
+		for _, c := range d.template().list("spec", "containers") {
+			cpu := c.text("resources", "requests", "cpu")
+			cores, err := strconv.ParseFloat(strings.TrimSuffix(cpu, "m"), 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.HasSuffix(cpu, "m") {
+				cores /= 1000
+			}
+			s.cores += float64(replicas) * cores
+			s.memory += float64(replicas) * mebibytes(t, c.text("resources", "requests", "memory"))
+		}
+		for _, claim := range d.list("spec", "volumeClaimTemplates") {
+			s.volumes += float64(replicas) * mebibytes(t, claim.text("spec", "resources", "requests", "storage")) / 1024
+		}
+		if d.text("kind") == "PersistentVolumeClaim" {
+			s.volumes += mebibytes(t, d.text("spec", "resources", "requests", "storage")) / 1024
 		}
 	}
-	entries, err := os.ReadDir(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		if filepath.Ext(e.Name()) != ".go" && !e.IsDir() && e.Name() != "kustomization.yaml" && !slices.Contains(files, e.Name()) {
-			t.Errorf("%s does not use %s", d.file, e.Name())
-		}
-	}
-	for _, image := range d.list("images") {
-		if got := image.text("name") + ":" + image.text("newTag"); got != ownImage {
-			t.Errorf("%s: image %s, expected the one that the manifests use", d.file, got)
+	readme := read(t, "README.md")
+	for file, s := range sums {
+		want := fmt.Sprintf("%.3g cores, %.0f MiB, volumes of %.0f GiB", s.cores, s.memory, s.volumes)
+		if line := regexp.MustCompile("(?m)^\\| `" + file + "` .*$").FindString(readme); !strings.Contains(line, want) {
+			t.Errorf("README.md says %q, expected %q", line, want)
 		}
 	}
 }

@@ -18,9 +18,10 @@ type (
 	labels map[string]string
 
 	metadata struct {
-		Name        string
-		Labels      labels
-		Annotations labels
+		Name         string
+		GenerateName string `yaml:"generateName"`
+		Labels       labels
+		Annotations  labels
 	}
 	selector struct {
 		MatchLabels      labels `yaml:"matchLabels"`
@@ -53,9 +54,10 @@ type (
 	}
 	amounts   struct{ CPU, Memory, Storage string }
 	container struct {
-		Name, Image   string
-		Command, Args []string
-		Ports         []struct {
+		Name, Image     string
+		ImagePullPolicy string `yaml:"imagePullPolicy"`
+		Command, Args   []string
+		Ports           []struct {
 			Name          string
 			ContainerPort int `yaml:"containerPort"`
 		}
@@ -76,9 +78,11 @@ type (
 		} `yaml:"volumeMounts"`
 	}
 	volume struct {
-		Name                  string
-		ConfigMap             struct{ Name string } `yaml:"configMap"`
-		EmptyDir              *struct{}             `yaml:"emptyDir"`
+		Name      string
+		ConfigMap struct{ Name string } `yaml:"configMap"`
+		EmptyDir  *struct {
+			SizeLimit string `yaml:"sizeLimit"`
+		} `yaml:"emptyDir"`
 		PersistentVolumeClaim struct {
 			ClaimName string `yaml:"claimName"`
 		} `yaml:"persistentVolumeClaim"`
@@ -87,20 +91,23 @@ type (
 			DefaultMode int    `yaml:"defaultMode"`
 		}
 	}
+	podSecurity struct {
+		RunAsNonRoot        *bool                 `yaml:"runAsNonRoot"`
+		RunAsUser           int                   `yaml:"runAsUser"`
+		RunAsGroup          int                   `yaml:"runAsGroup"`
+		FSGroup             int                   `yaml:"fsGroup"`
+		FSGroupChangePolicy string                `yaml:"fsGroupChangePolicy"`
+		SeccompProfile      struct{ Type string } `yaml:"seccompProfile"`
+	}
 	podSpec struct {
-		RestartPolicy                 string `yaml:"restartPolicy"`
-		AutomountServiceAccountToken  *bool  `yaml:"automountServiceAccountToken"`
-		EnableServiceLinks            *bool  `yaml:"enableServiceLinks"`
-		TerminationGracePeriodSeconds int    `yaml:"terminationGracePeriodSeconds"`
-		SecurityContext               struct {
-			RunAsNonRoot        *bool                 `yaml:"runAsNonRoot"`
-			RunAsUser           int                   `yaml:"runAsUser"`
-			RunAsGroup          int                   `yaml:"runAsGroup"`
-			FSGroup             int                   `yaml:"fsGroup"`
-			FSGroupChangePolicy string                `yaml:"fsGroupChangePolicy"`
-			SeccompProfile      struct{ Type string } `yaml:"seccompProfile"`
-		} `yaml:"securityContext"`
-		TopologySpreadConstraints []struct {
+		RestartPolicy                 string      `yaml:"restartPolicy"`
+		ActiveDeadlineSeconds         *int        `yaml:"activeDeadlineSeconds"`
+		ServiceAccountName            string      `yaml:"serviceAccountName"`
+		AutomountServiceAccountToken  *bool       `yaml:"automountServiceAccountToken"`
+		EnableServiceLinks            *bool       `yaml:"enableServiceLinks"`
+		TerminationGracePeriodSeconds int         `yaml:"terminationGracePeriodSeconds"`
+		SecurityContext               podSecurity `yaml:"securityContext"`
+		TopologySpreadConstraints     []struct {
 			MaxSkew           int      `yaml:"maxSkew"`
 			TopologyKey       string   `yaml:"topologyKey"`
 			WhenUnsatisfiable string   `yaml:"whenUnsatisfiable"`
@@ -176,19 +183,131 @@ var kinds = map[string]func() any{
 	}],
 	"apps/v1 Deployment": of[struct {
 		Replicas int
-		Strategy struct{ Type string }
+		Strategy struct {
+			Type          string
+			RollingUpdate struct {
+				MaxSurge       int    `yaml:"maxSurge"`
+				MaxUnavailable string `yaml:"maxUnavailable"`
+			} `yaml:"rollingUpdate"`
+		}
 		Selector selector
 		Template template
 	}],
 	"batch/v1 Job": of[jobSpec],
 	"batch/v1 CronJob": of[struct {
 		Schedule                   string
-		TimeZone                   string                 `yaml:"timeZone"`
-		ConcurrencyPolicy          string                 `yaml:"concurrencyPolicy"`
-		StartingDeadlineSeconds    int                    `yaml:"startingDeadlineSeconds"`
-		SuccessfulJobsHistoryLimit int                    `yaml:"successfulJobsHistoryLimit"`
-		FailedJobsHistoryLimit     int                    `yaml:"failedJobsHistoryLimit"`
-		JobTemplate                struct{ Spec jobSpec } `yaml:"jobTemplate"`
+		TimeZone                   string `yaml:"timeZone"`
+		ConcurrencyPolicy          string `yaml:"concurrencyPolicy"`
+		StartingDeadlineSeconds    int    `yaml:"startingDeadlineSeconds"`
+		SuccessfulJobsHistoryLimit int    `yaml:"successfulJobsHistoryLimit"`
+		FailedJobsHistoryLimit     int    `yaml:"failedJobsHistoryLimit"`
+		Suspend                    bool
+		JobTemplate                struct {
+			Metadata metadata
+			Spec     jobSpec
+		} `yaml:"jobTemplate"`
+	}],
+	"v1 Pod": of[podSpec],
+	"v1 ConfigMap": func() any {
+		return new(struct {
+			APIVersion string `yaml:"apiVersion"`
+			Kind       string
+			Metadata   metadata
+			Data       labels
+		})
+	},
+	"v1 ServiceAccount": func() any {
+		return new(struct {
+			APIVersion                   string `yaml:"apiVersion"`
+			Kind                         string
+			Metadata                     metadata
+			AutomountServiceAccountToken *bool `yaml:"automountServiceAccountToken"`
+		})
+	},
+	"rbac.authorization.k8s.io/v1 Role": func() any {
+		return new(struct {
+			APIVersion string `yaml:"apiVersion"`
+			Kind       string
+			Metadata   metadata
+			Rules      []struct {
+				APIGroups     []string `yaml:"apiGroups"`
+				ResourceNames []string `yaml:"resourceNames"`
+				Resources     []string
+				Verbs         []string
+			}
+		})
+	},
+	"rbac.authorization.k8s.io/v1 RoleBinding": func() any {
+		return new(struct {
+			APIVersion string `yaml:"apiVersion"`
+			Kind       string
+			Metadata   metadata
+			RoleRef    struct {
+				APIGroup   string `yaml:"apiGroup"`
+				Kind, Name string
+			} `yaml:"roleRef"`
+			Subjects []struct{ Kind, Name, Namespace string }
+		})
+	},
+	// The types of other projects are those of their Go modules, in the same way.
+	"argoproj.io/v1alpha1 WorkflowTemplate": of[struct {
+		Entrypoint string
+		Arguments  struct {
+			Parameters []struct{ Name, Value string }
+		}
+		Synchronization struct {
+			Mutexes []struct{ Name string }
+		}
+		ServiceAccountName           string `yaml:"serviceAccountName"`
+		AutomountServiceAccountToken *bool  `yaml:"automountServiceAccountToken"`
+		Executor                     struct {
+			ServiceAccountName string `yaml:"serviceAccountName"`
+		}
+		ActiveDeadlineSeconds *int `yaml:"activeDeadlineSeconds"`
+		TTLStrategy           struct {
+			SecondsAfterCompletion *int `yaml:"secondsAfterCompletion"`
+		} `yaml:"ttlStrategy"`
+		PodMetadata     metadata    `yaml:"podMetadata"`
+		SecurityContext podSecurity `yaml:"securityContext"`
+		Volumes         []volume
+		Templates       []struct {
+			Name          string
+			Metadata      metadata
+			RetryStrategy struct {
+				Limit       string
+				RetryPolicy string `yaml:"retryPolicy"`
+				Backoff     struct{ Duration string }
+				Expression  string
+			} `yaml:"retryStrategy"`
+			Container container
+		}
+	}],
+	"keda.sh/v1alpha1 ScaledObject": of[struct {
+		ScaleTargetRef  struct{ Name string } `yaml:"scaleTargetRef"`
+		MinReplicaCount int                   `yaml:"minReplicaCount"`
+		MaxReplicaCount int                   `yaml:"maxReplicaCount"`
+		PollingInterval int                   `yaml:"pollingInterval"`
+		CooldownPeriod  int                   `yaml:"cooldownPeriod"`
+		Triggers        []struct {
+			Type     string
+			Metadata struct {
+				ServerAddress    string `yaml:"serverAddress"`
+				Query, Threshold string
+			}
+		}
+	}],
+	"monitoring.coreos.com/v1 PodMonitor": of[struct {
+		Selector            selector
+		PodMetricsEndpoints []struct{ Port, Interval string } `yaml:"podMetricsEndpoints"`
+	}],
+	"monitoring.coreos.com/v1 PrometheusRule": of[struct {
+		Groups []struct {
+			Name  string
+			Rules []struct {
+				Alert, Expr, For    string
+				Labels, Annotations map[string]string
+			}
+		}
 	}],
 	"policy/v1 PodDisruptionBudget": of[struct {
 		MaxUnavailable int `yaml:"maxUnavailable"`
@@ -230,9 +349,6 @@ func strictly(t *testing.T, d *document) error {
 // type.
 func TestStrict(t *testing.T) {
 	for _, d := range manifests(t) {
-		if d.text("kind") == "Kustomization" {
-			continue
-		}
 		if err := strictly(t, &d); err != nil {
 			t.Errorf("%s: %v", d.name(), err)
 		}
@@ -261,7 +377,7 @@ func TestStrictRefuses(t *testing.T) {
 func TestValues(t *testing.T) {
 	allowed := map[string][]string{
 		"restartPolicy": {"Always", "Never"}, "concurrencyPolicy": {"Forbid"}, "podReplacementPolicy": {"Failed"}, "podManagementPolicy": {"Parallel"},
-		"action": {"Ignore", "FailJob"}, "whenUnsatisfiable": {"ScheduleAnyway"}, "fsGroupChangePolicy": {"OnRootMismatch"}, "protocol": {"TCP", "UDP"},
+		"action": {"Ignore", "FailJob"}, "whenUnsatisfiable": {"ScheduleAnyway"}, "fsGroupChangePolicy": {"OnRootMismatch"}, "imagePullPolicy": {"IfNotPresent"}, "type": {"Recreate", "RollingUpdate", "RuntimeDefault", "DisruptionTarget", "prometheus"}, "protocol": {"TCP", "UDP"},
 		"operator": {"In"}, "clusterIP": {"None"},
 	}
 	// The minute, the hour and the rest are numbers or stars.
@@ -290,7 +406,7 @@ func TestValues(t *testing.T) {
 	for _, d := range manifests(t) {
 		walk(d.name(), map[string]any(d.node))
 		// A name has at most 63 lower-case letters, digits and dashes.
-		if name := d.text("metadata", "name"); d.text("kind") != "Kustomization" && !regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`).MatchString(name) {
+		if name := d.text("metadata", "name") + strings.TrimSuffix(d.text("metadata", "generateName"), "-"); !regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`).MatchString(name) {
 			t.Errorf("%s: invalid name %q", d.file, name)
 		}
 		for _, c := range d.template().list("spec", "containers") {

@@ -1,13 +1,17 @@
-// Package nats_test runs servers with the configuration files of this folder, on other
-// ports and folders, and checks the rights of each role.
+// Package nats_test runs servers with the configuration files of the chart and of
+// docker-compose.yml, on other ports and folders, and checks the rights of each role.
 package nats_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,9 +26,11 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"shaver/internal/bus"
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
 	"shaver/internal/ingest"
+	"shaver/internal/job"
 	"shaver/internal/launch"
 	"shaver/internal/model"
 	"shaver/internal/planted"
@@ -66,7 +72,7 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// start starts a server from a file of this folder, after change was applied to the
+// start starts a server from a file of the chart, after change was applied to the
 // file's text.
 func (s *site) start(config, name string, change *strings.Replacer) *server.Server {
 	s.t.Helper()
@@ -76,7 +82,7 @@ func (s *site) start(config, name string, change *strings.Replacer) *server.Serv
 	}
 	paths := strings.NewReplacer("/etc/nats/tls", filepath.ToSlash(s.file("secrets")), "/data", filepath.ToSlash(home)+"/data", "0.0.0.0:4222", "127.0.0.1:-1")
 	for _, file := range []string{"roles.conf", "server.conf", "cluster.conf"} {
-		text, err := os.ReadFile(file)
+		text, err := os.ReadFile(filepath.Join("..", "helm", "shaver", "files", file))
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -179,17 +185,103 @@ func (s *site) job(url string, more ...string) []byte {
 	return data
 }
 
+// build builds shaver once.
+func (s *site) build() {
+	s.t.Helper()
+	program := s.file("shaver.exe") // a name that every system accepts
+	if _, err := os.Stat(program); err == nil {
+		return
+	}
+	if out, err := exec.CommandContext(s.t.Context(), "go", "build", "-o", program, "shaver/cmd/shaver").CombinedOutput(); err != nil {
+		s.t.Fatalf("%v: %s", err, out)
+	}
+}
+
+// watched runs shaver job serve with the monitor's rights from before f is called until it
+// has returned. Every reading must succeed, and one of them must have counted tasks.
+func (s *site) watched(url string, f func()) {
+	t := s.t
+	t.Helper()
+	s.build()
+	args := append([]string{"job", "serve", "--metrics", "127.0.0.1:0", "--every", "1s", "--log", "json"}, s.flags(url, "monitor")...)
+	c := exec.CommandContext(t.Context(), s.file("shaver.exe"), args...)
+	log, err := c.StderrPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+	}()
+	address := ""
+	for lines := bufio.NewScanner(log); address == "" && lines.Scan(); {
+		var line struct{ Msg, Address string }
+		if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "metrics" {
+			address = line.Address
+		}
+	}
+	go func() { _, _ = io.Copy(io.Discard, log) }()
+	read := func() string {
+		answer, err := http.Get("http://" + address + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		body, err := io.ReadAll(answer.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(body)
+	}
+	f()
+	for end := time.Now().Add(20 * time.Second); !strings.Contains(read(), `shaver_cluster_tasks_waiting{kernel=`); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("no task was counted:\n%s", read())
+		}
+	}
+	if body := read(); !strings.Contains(body, `shaver_read_failures_total{source="nats"} 0`) {
+		t.Errorf("a reading failed:\n%s", body)
+	}
+}
+
+// counted checks that the monitor sees the tasks of a job without workers at a server. The
+// coordinator may still be publishing them.
+func (s *site) counted(url, where string) {
+	t := s.t
+	t.Helper()
+	b, err := bus.Connect(t.Context(), bus.Config{URL: url, Role: cli.RoleMonitor, Name: "test", Access: bus.Access{NKey: s.file("secrets/monitor.nk"), TLSCA: s.file("secrets/ca.crt")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	const shards = 5 // of 200 rows
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		o, err := b.Overview(t.Context())
+		if err != nil {
+			t.Fatalf("%s: %v", where, err)
+		}
+		if len(o.Kernels) == 1 && o.Kernels[0].Waiting == shards && o.Kernels[0].Held == 0 && len(o.Jobs) == 1 && o.Jobs[0].Epoch == 1 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s: %+v, expected %d waiting tasks", where, o, shards)
+		}
+	}
+}
+
 // operator runs a command of "shaver job" with the operator's rights.
 func (s *site) operator(url, name string, args ...string) (string, error) {
 	s.t.Helper()
-	program := s.file("shaver.exe") // a name that every system accepts
-	if _, err := os.Stat(program); err != nil {
-		if out, err := exec.CommandContext(s.t.Context(), "go", "build", "-o", program, "shaver/cmd/shaver").CombinedOutput(); err != nil {
-			s.t.Fatalf("%v: %s", err, out)
-		}
-	}
+	s.build()
+	return output(exec.CommandContext(s.t.Context(), s.file("shaver.exe"), append(append([]string{"job", name}, args...), s.flags(url, "operator")...)...))
+}
+
+// output runs a process and returns what it printed. Its error has what it wrote to stderr.
+func output(c *exec.Cmd) (string, error) {
 	var failure bytes.Buffer
-	c := exec.CommandContext(s.t.Context(), program, append(append([]string{"job", name}, args...), s.flags(url, "operator")...)...)
 	c.Stderr = &failure
 	out, err := c.Output()
 	if err != nil {
@@ -198,18 +290,45 @@ func (s *site) operator(url, name string, args ...string) (string, error) {
 	return string(out), err
 }
 
+// night runs shaver nightly with the coordinator's rights and a worker with the worker's. The
+// programs exist.
+func (s *site) night(url string) {
+	t := s.t
+	t.Helper()
+	if err := os.CopyFS(s.file("days/day-1"), os.DirFS(s.file("dataset"))); err != nil {
+		t.Fatal(err)
+	}
+	s.write("nightly.yaml", []byte("model: model.safetensors\ndays: days\nout: nights\nscore:\n  splits: [train]\n  nats: "+url+
+		"\n  nkey: secrets/coordinator.nk\n  tlsca: secrets/ca.crt\n  replicas: 1\n  wait: 1m\nprune:\n  sparsity: 0.5\ncheck:\n  split: train\n  max-auc-drop: 1\n"))
+	working, drain := context.WithCancel(t.Context())
+	group := new(errgroup.Group)
+	group.Go(func() error {
+		_, err := run(working, launch.WorkCommand("worker"), append(s.flags(url, "worker"), "--threads", "1")...)
+		return err
+	})
+	text, err := output(exec.CommandContext(t.Context(), s.file("shaver.exe"), "nightly", "--config", s.file("nightly.yaml")))
+	if err != nil || !strings.Contains(text, "published") {
+		t.Errorf("the night: %q, %v", text, err)
+	}
+	drain()
+	if err := group.Wait(); !errors.Is(err, cli.ErrDrained) {
+		t.Errorf("the worker ended with %v", err)
+	}
+}
+
 // Every role can do its work with its own rights, and cannot do the work of another role.
 func TestRoles(t *testing.T) {
 	s := newSite(t)
 	url := ready(t, s.start("server.conf", "nats-0", strings.NewReplacer()))
-	job := s.plant()
-	s.job(url, job...)
+	flags := s.plant()
+	s.watched(url, func() { s.job(url, flags...) })
 	if out, err := s.operator(url, "list", "-o", "json"); err != nil || strings.TrimSpace(out) != "[]" {
 		t.Errorf("jobs after the job: %q, %v", out, err)
 	}
-	s.cancelled(url, job)
+	s.night(url)
+	s.cancelled(url, flags, func() {})
 	// A program with another role's key reports the missing permission and does not hang.
-	_, err := run(t.Context(), launch.ScoreCommand("coordinator", true), append(append(s.flags(url, "operator"), "--out", s.file("no.arrow")), job...)...)
+	_, err := run(t.Context(), launch.ScoreCommand("coordinator", true), append(append(s.flags(url, "operator"), "--out", s.file("no.arrow")), flags...)...)
 	if err == nil || !strings.Contains(strings.ToLower(err.Error()), "permissions violation") {
 		t.Errorf("a coordinator with the operator's key: %v", err)
 	}
@@ -222,18 +341,24 @@ func TestRoles(t *testing.T) {
 			"shaver.task.x.y.0", "$KV.SHAVER_JOBS.x.spec", "$KV.SHAVER_JOBS.x.checkpoint", "anything"},
 		"operator": {"$JS.API.STREAM.DELETE.SHAVER_TASKS", "$JS.API.STREAM.CREATE.MINE", "$JS.API.CONSUMER.CREATE.SHAVER_TASKS.mine",
 			"shaver.task.x.y.0", "shaver.result.x.0", "$O.SHAVER_BLOBS.C.x", "$KV.SHAVER_JOBS.x.spec"},
+		"monitor": {"$JS.API.STREAM.DELETE.SHAVER_TASKS", "$JS.API.STREAM.CREATE.MINE", "$JS.API.STREAM.PURGE.SHAVER_TASKS", "$JS.API.STREAM.MSG.GET.SHAVER_TASKS",
+			"$JS.API.STREAM.MSG.GET.SHAVER_RESULTS", "$JS.API.STREAM.MSG.GET.OBJ_SHAVER_BLOBS", "$JS.API.STREAM.INFO.OBJ_SHAVER_BLOBS", "$JS.API.DIRECT.GET.OBJ_SHAVER_BLOBS",
+			"$JS.API.CONSUMER.CREATE.SHAVER_TASKS.mine", "$JS.API.CONSUMER.CREATE.OBJ_SHAVER_BLOBS.mine", "$JS.API.CONSUMER.MSG.NEXT.SHAVER_TASKS.workers-x", "$JS.ACK.SHAVER_TASKS.x",
+			"shaver.task.x.y.0", "shaver.result.x.0", "shaver.quarantine.x.0", "$KV.SHAVER_JOBS.x.cancel", "$KV.SHAVER_JOBS.x.spec", "$O.SHAVER_BLOBS.C.x"},
 	} {
 		t.Run(role, func(t *testing.T) { s.refused(t, url, role, refused) })
 	}
 }
 
-// cancelled submits a job without workers and lets the operator cancel it.
-func (s *site) cancelled(url string, job []string) {
+// cancelled submits a job without workers that can compute it, calls f while it runs, and
+// lets the operator cancel it. The operator sees the worker of another build that is
+// connected.
+func (s *site) cancelled(url string, flags []string, f func()) {
 	t := s.t
 	t.Helper()
 	group := new(errgroup.Group)
 	group.Go(func() error {
-		_, err := run(t.Context(), launch.ScoreCommand("coordinator", true), append(append(s.flags(url, "coordinator"), "--out", s.file("no.arrow"), "--seed", "2"), job...)...)
+		_, err := run(t.Context(), launch.ScoreCommand("coordinator", true), append(append(s.flags(url, "coordinator"), "--out", s.file("no.arrow"), "--seed", "2"), flags...)...)
 		return err
 	})
 	var id string
@@ -242,10 +367,26 @@ func (s *site) cancelled(url string, job []string) {
 		if err != nil || time.Now().After(end) {
 			t.Fatalf("no job is listed: %v", err)
 		}
-		if lines := strings.Split(out, "\n"); len(lines) > 1 && strings.Contains(lines[1], "running") {
+		// On a slow machine the job is stalled before this loop sees it running.
+		if lines := strings.Split(out, "\n"); len(lines) > 1 && (strings.Contains(lines[1], "running") || strings.Contains(lines[1], "stalled")) {
 			id = strings.Fields(lines[1])[0]
 		}
 	}
+	other, err := bus.Connect(t.Context(), bus.Config{URL: url, Role: cli.RoleWorker, Name: "other", Access: bus.Access{NKey: s.file("secrets/worker.nk"), TLSCA: s.file("secrets/ca.crt")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if err := other.Announce(job.Build{Name: "other", Kernel: "k", Protocol: 77, Program: "shaver v9"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Ready(); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := s.operator(url, "status", id); err != nil || !strings.Contains(out, "protocol 77") {
+		t.Errorf("the status has no worker with protocol 77: %q, %v", out, err)
+	}
+	f()
 	for _, command := range []string{"status", "quarantine", "cancel"} {
 		if _, err := s.operator(url, command, id); err != nil {
 			t.Errorf("job %s: %v", command, err)
@@ -330,7 +471,7 @@ func TestStrangers(t *testing.T) {
 }
 
 // Three servers of cluster.conf hold three copies of each stream. A coordinator that asks
-// for fewer copies does not reduce the number.
+// for fewer copies does not reduce the number. Each server gives the same counts of tasks.
 func TestCluster(t *testing.T) {
 	s := newSite(t)
 	var ports []string
@@ -359,6 +500,11 @@ func TestCluster(t *testing.T) {
 	if !bytes.Equal(first, second) {
 		t.Error("the scores of the second job differ")
 	}
+	s.cancelled(url, job, func() {
+		for i, replica := range urls {
+			s.counted(replica, fmt.Sprintf("at nats-%d", i))
+		}
+	})
 	for _, ns := range servers {
 		info, err := ns.Jsz(&server.JSzOptions{Streams: true, Config: true, Accounts: true})
 		if err != nil {

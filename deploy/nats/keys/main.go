@@ -3,7 +3,7 @@
 //
 //	ca.crt               certificate of the authority that signed tls.crt; its key is not kept
 //	tls.crt, tls.key     certificate and key of all servers, for the given names, valid for a year
-//	ROLE.nk              seed of the role's nkey; ROLE is coordinator, worker or operator
+//	ROLE.nk              seed of the role's nkey; ROLE is coordinator, worker, operator or monitor
 //	nkeys.env            the roles' public nkeys, as environment of the servers
 //
 // The files themselves are readable by everybody, so that a container that runs as
@@ -48,7 +48,7 @@ func write(dir string, hosts []string) error {
 		return err
 	}
 	env := ""
-	for _, role := range []string{"coordinator", "worker", "operator"} {
+	for _, role := range []string{"coordinator", "worker", "operator", "monitor"} {
 		pair, err := nkeys.CreateUser()
 		if err != nil {
 			return err

@@ -1,0 +1,3 @@
+module crds
+
+go 1.26.0
