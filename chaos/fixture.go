@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,6 +11,8 @@ import (
 	"runtime"
 	"strconv"
 	"time"
+
+	"shaver/chaos/clock"
 )
 
 // natsServer is the package of the server. go.mod determines its version.
@@ -29,6 +32,7 @@ type fixture struct {
 	data      string // folder of model, dataset and reference
 	passes    int
 	reference []byte
+	clocks    bool // whether the clocks of the programs can be set
 }
 
 // newFixture builds the programs and creates the rest in dir. If bin is not empty, it is
@@ -37,11 +41,22 @@ func newFixture(ctx context.Context, dir, bin string, work time.Duration) (*fixt
 	f := &fixture{bin: bin, data: filepath.Join(dir, "data")}
 	if f.bin == "" {
 		f.bin = filepath.Join(dir, "bin")
-		build := exec.CommandContext(ctx, "go", "build", "-o", f.bin+string(filepath.Separator), "shaver/cmd/shaver", "shaver/cmd/coordinator", "shaver/cmd/worker", natsServer)
+		list, err := clock.Overlay(dir)
+		if err != nil {
+			return nil, err
+		}
+		build := exec.CommandContext(ctx, "go", "build", "-overlay", list, "-o", f.bin+string(filepath.Separator), "shaver/cmd/shaver", "shaver/cmd/coordinator", "shaver/cmd/worker", natsServer)
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if err := quietly(build); err != nil {
 			return nil, err
 		}
+	}
+	var err error
+	if f.clocks, err = settable(ctx, dir, f.program); err != nil {
+		return nil, err
+	}
+	if !f.clocks && bin == "" {
+		return nil, errors.New("the clocks of the programs cannot be set")
 	}
 	if err := quietly(exec.CommandContext(ctx, f.program("shaver"), "quickstart", "--rows", strconv.Itoa(rows), "--out", f.data)); err != nil {
 		return nil, err
@@ -98,4 +113,44 @@ func quietly(c *exec.Cmd) error {
 		return fmt.Errorf("%v: %w\n%s", c.Args, err, text)
 	}
 	return nil
+}
+
+// settable reports whether the clocks of programs can be set. It starts a node and a
+// worker with another time and reads their first log lines.
+func settable(ctx context.Context, dir string, program func(name string) string) (bool, error) {
+	c, err := clock.New(filepath.Join(dir, "probe.clock"))
+	if err != nil {
+		return false, err
+	}
+	defer c.Close()
+	const offset = 1000 * 24 * time.Hour
+	if err := c.Set(offset); err != nil {
+		return false, err
+	}
+	for name, args := range map[string][]string{
+		"nats-server": {"-a", "127.0.0.1", "-p", "-1"},
+		"worker":      {"--nats", "nats://127.0.0.1:1", "--log", "json"},
+	} {
+		p, err := start(birth{name: "probe", dir: dir, env: c.Env()}, program(name), args...)
+		if err != nil {
+			return false, err
+		}
+		select {
+		case <-p.said:
+		case <-ctx.Done():
+		}
+		p.kill()
+		lines := p.tail()
+		if len(lines) == 0 {
+			return false, fmt.Errorf("%s wrote no log line", name)
+		}
+		shown, ok := clock.ShownTime(lines[0])
+		if !ok {
+			return false, fmt.Errorf("%s: no time in its log line %q", name, lines[0])
+		}
+		if wrong := time.Until(shown); wrong < offset-time.Hour || wrong > offset+time.Hour {
+			return false, nil
+		}
+	}
+	return true, nil
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"shaver/chaos/lan"
 )
 
 // inject carries out the faults of the plan, each at its time, until faulting ends. It
@@ -65,14 +67,28 @@ func (r *run) fault(ctx, faulting context.Context, f fault) (happened bool, err 
 		return r.fillStream(ctx, faulting, f)
 	case fillNode:
 		return r.fillNode(ctx, faulting, server, f)
-	case slowLink, cutLink, holeLink:
-		return r.spoil(faulting, slices.Concat(r.workers, r.leaders[:1])[int(f.Pick)%(workers+1)], f)
+	case slowLink, cutLink, holeLink, lossyLink:
+		linked := slices.Concat(r.workers, r.leaders[:1])
+		if r.hosts != nil {
+			linked = append(linked, r.servers...)
+		}
+		return r.spoil(faulting, linked[int(f.Pick)%len(linked)], f)
 	case corruptPartial, corruptShard, corruptCheckpoint, corruptModel:
 		return r.corrupt(faulting, f)
 	case loseStream:
 		return r.loseStream(ctx, faulting, f)
 	case rival:
 		return r.rival(faulting)
+	case splitMinority:
+		return r.split(faulting, r.hosts.SplitMinority(f.Pick), f)
+	case splitMajority:
+		return r.split(faulting, r.hosts.SplitMajority(), f)
+	case oneWay:
+		return r.oneWay(faulting, f)
+	case clockForward, clockBack:
+		return r.setClock(faulting, f)
+	case flipFile:
+		return r.flipFile(ctx, faulting, server, f)
 	}
 	panic("chaos: no such fault: " + string(f.Kind))
 }
@@ -197,7 +213,7 @@ func (r *run) fillNode(ctx, faulting context.Context, i int, f fault) (bool, err
 	}
 	r.diary.note("%s: %s has room for %d bytes in all for %v", f.Kind, n.name, room, f.Length)
 	wait(faulting, f.Length)
-	for !listening(n.client) { // before the node listens, the signal would kill it
+	for !r.listening(n.client) { // before the node listens, the signal would kill it
 		if wait(ctx, 10*time.Millisecond); ctx.Err() != nil {
 			return true, context.Cause(ctx)
 		}
@@ -212,20 +228,22 @@ func (r *run) fillNode(ctx, faulting context.Context, i int, f fault) (bool, err
 
 // spoil changes the weather of a slot's link for the fault's length.
 func (r *run) spoil(faulting context.Context, s *slot, f fault) (bool, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.sky.Lock()
+	defer s.sky.Unlock()
 	if faulting.Err() != nil {
 		return false, nil
 	}
-	bad := map[kind]weather{
-		slowLink: {delay: time.Duration(10+f.Pick%100) * time.Millisecond, rate: 100<<10 + int64(f.Pick%(1<<20))},
-		cutLink:  {cut: true},
-		holeLink: {hole: true},
+	delay := time.Duration(10+f.Pick%100) * time.Millisecond
+	bad := map[kind]lan.Weather{
+		slowLink:  {Delay: delay, Jitter: delay, Rate: 100<<10 + int64(f.Pick%(1<<20))},
+		cutLink:   {Cut: true},
+		holeLink:  {Hole: true},
+		lossyLink: {Loss: 0.01 + 0.2*float64(f.Pick%100)/100},
 	}[f.Kind]
 	r.diary.note("%s: %s for %v", f.Kind, s.name, f.Length)
-	s.link.set(bad)
+	s.link.Set(bad)
 	wait(faulting, f.Length)
-	s.link.set(weather{})
+	s.link.Set(lan.Weather{})
 	return true, nil
 }
 

@@ -1,8 +1,9 @@
 // Command chaos runs a small job repeatedly on a cluster of real processes: NATS nodes, a
 // coordinator and workers. In each run it injects faults that are drawn from a seed. It
-// kills, stops and disconnects processes and fills up storage. After each run it checks
-// that the scores have the same bytes as without faults, and that no message, blob,
-// process or listener is left. docs/reliability.md describes the guarantees.
+// kills, stops and disconnects processes, fills up storage, separates hosts, sets clocks
+// and damages files. After each run it checks that the scores have the same bytes as
+// without faults, and that no message, blob, process or listener is left.
+// docs/reliability.md describes the guarantees.
 //
 //	go run ./chaos -seed 1 -runs 5
 //
@@ -10,6 +11,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -17,25 +19,32 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"sync"
 	"time"
+
+	"shaver/chaos/lan"
 )
 
 type options struct {
-	seed   uint64
-	runs   int
-	choice choice
-	work   time.Duration
-	limit  time.Duration
-	bin    string
-	out    string
-	report string
-	keep   bool
+	seed     uint64
+	runs     int
+	choice   choice
+	work     time.Duration
+	limit    time.Duration
+	bin      string
+	out      string
+	report   string
+	keep     bool
+	hosts    string // auto, yes or no
+	together int
 }
 
 func main() {
 	var o options
 	flag.Uint64Var(&o.seed, "seed", 1, "seed of the first run; each next run has the next seed")
 	flag.IntVar(&o.runs, "runs", 5, "number of runs")
+	flag.IntVar(&o.together, "together", 1, "number of runs at the same time")
 	flag.IntVar(&o.choice.nodes, "nodes", 0, "NATS nodes, 1 or 3 (default drawn)")
 	flag.IntVar(&o.choice.budget, "faults", 10, "faults per run; faults drawn for a time after the job's end do not happen")
 	only := flag.String("only", "", "draw only these faults, separated by commas: "+kindNames())
@@ -44,6 +53,7 @@ func main() {
 	flag.StringVar(&o.bin, "bin", "", "folder of the programs to test (default: build them from this tree)")
 	flag.StringVar(&o.out, "o", "", "file for the results in JSON")
 	flag.StringVar(&o.report, "markdown", "", "file for the summary in Markdown")
+	flag.StringVar(&o.hosts, "hosts", "auto", "whether each process is on its own host, a network namespace: yes, no, or auto, which is yes if namespaces can be made")
 	flag.BoolVar(&o.keep, "keep", false, "also keep the logs of runs without failure")
 	flag.Parse()
 	var err error
@@ -70,8 +80,21 @@ func (o *options) check() error {
 		return fmt.Errorf("unexpected argument %q: expected only flags", flag.Arg(0))
 	case o.choice.nodes != 0 && o.choice.nodes != 1 && o.choice.nodes != 3:
 		return fmt.Errorf("-nodes %d: expected 1 or 3", o.choice.nodes)
-	case o.runs < 1 || o.choice.budget < 0 || o.work <= 0 || o.limit <= 0:
-		return errors.New("-runs, -work and -limit must be above 0, and -faults at least 0")
+	case o.hosts != "auto" && o.hosts != "yes" && o.hosts != "no":
+		return fmt.Errorf("-hosts %s: expected auto, yes or no", o.hosts)
+	case o.runs < 1 || o.together < 1 || o.choice.budget < 0 || o.work <= 0 || o.limit <= 0:
+		return errors.New("-runs, -together, -work and -limit must be above 0, and -faults at least 0")
+	}
+	if o.hosts == "no" {
+		return nil
+	}
+	why := lan.Available()
+	o.choice.hosts = why == nil
+	if why != nil && o.hosts == "yes" {
+		return fmt.Errorf("-hosts yes: %w", why)
+	}
+	if why != nil {
+		fmt.Println("all processes share this host, and no faults between hosts are drawn:", why)
 	}
 	return nil
 }
@@ -88,19 +111,13 @@ func (o *options) campaign(ctx context.Context) error {
 		os.RemoveAll(dir)
 		return err
 	}
-	var results []result
-	kept := false
-	for k := 0; k < o.runs && ctx.Err() == nil; k++ {
-		p := draw(o.seed+uint64(k), o.choice)
-		fmt.Print(p.text())
-		res := o.runOnce(ctx, f, dir, p)
-		if ctx.Err() != nil {
-			break // the run was interrupted
-		}
-		results = append(results, res)
-		kept = kept || res.Logs != ""
-		fmt.Println(res.line())
+	o.choice.clocks = f.clocks
+	if err := o.choice.check(); err != nil {
+		os.RemoveAll(dir)
+		return err
 	}
+	results := o.runAll(ctx, f, dir)
+	kept := slices.ContainsFunc(results, func(r result) bool { return r.Logs != "" })
 	err = o.publish(results)
 	for _, name := range []string{"bin", "data"} {
 		os.RemoveAll(filepath.Join(dir, name))
@@ -109,6 +126,35 @@ func (o *options) campaign(ctx context.Context) error {
 		os.RemoveAll(dir)
 	}
 	return errors.Join(err, context.Cause(ctx))
+}
+
+// runAll performs the runs, some of them at the same time, and returns the results of
+// those that were not interrupted.
+func (o *options) runAll(ctx context.Context, f *fixture, dir string) (results []result) {
+	var mu sync.Mutex
+	var busy sync.WaitGroup
+	next := 0
+	for range o.together {
+		busy.Go(func() {
+			mu.Lock()
+			defer mu.Unlock()
+			for next < o.runs && ctx.Err() == nil {
+				p := draw(o.seed+uint64(next), o.choice)
+				next++
+				fmt.Print(p.text())
+				mu.Unlock()
+				res := o.runOnce(ctx, f, dir, p)
+				mu.Lock()
+				if ctx.Err() == nil { // otherwise the run was interrupted
+					results = append(results, res)
+					fmt.Println(res.line())
+				}
+			}
+		})
+	}
+	busy.Wait()
+	slices.SortFunc(results, func(a, b result) int { return cmp.Compare(a.Seed, b.Seed) })
+	return results
 }
 
 // runOnce performs one run.

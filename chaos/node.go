@@ -25,18 +25,18 @@ type node struct {
 // plenty is more bytes than a run stores.
 const plenty = 8 << 30
 
-// newNodes writes the configuration files of n nodes to dir.
-func newNodes(program, dir string, n int) ([]*node, error) {
-	addresses, err := freeAddresses(2 * n)
-	if err != nil {
-		return nil, err
-	}
+// The ports of a node that has a host of its own.
+const clientPort, routePort = 4222, 6222
+
+// newNodes writes the configuration files of nodes to dir. There is one node for each
+// address of clients and each address of routes.
+func newNodes(program, dir string, clients, routes []string) ([]*node, error) {
 	var nodes []*node
-	for i := range n {
+	for i := range clients {
 		name := fmt.Sprintf("node-%d", i+1)
 		nodes = append(nodes, &node{
-			name: name, client: addresses[i], route: addresses[n+i], program: program,
-			dir: filepath.Join(dir, name), config: filepath.Join(dir, name+".conf"), routes: addresses[n:],
+			name: name, client: clients[i], route: routes[i], program: program,
+			dir: filepath.Join(dir, name), config: filepath.Join(dir, name+".conf"), routes: routes,
 		})
 		if err := nodes[i].configure(plenty); err != nil {
 			return nil, err
@@ -59,11 +59,6 @@ func (n *node) configure(room int64) error {
 		b.WriteString(" ] }\n")
 	}
 	return os.WriteFile(n.config, []byte(b.String()), 0o600)
-}
-
-// start starts the node's process.
-func (n *node) start(dir string) (*process, error) {
-	return start(dir, n.name, nil, n.program, "--config", n.config)
 }
 
 // freeAddresses returns addresses without a listener. Their ports are below those that
@@ -89,10 +84,17 @@ func freeAddresses(n int) ([]string, error) {
 	return nil, fmt.Errorf("found fewer than %d free ports", n)
 }
 
+// plain makes connections from this program's own network.
+type plain struct{}
+
+func (plain) Dial(network, address string) (net.Conn, error) {
+	return net.DialTimeout(network, address, time.Second)
+}
+
 // listening reports whether the address has a listener. It connects to the address,
 // because a listener of its own could be in the way of a node that starts.
-func listening(address string) bool {
-	c, err := net.DialTimeout("tcp", address, time.Second)
+func (r *run) listening(address string) bool {
+	c, err := r.dialer.Dial("tcp", address)
 	if err == nil {
 		c.Close()
 	}

@@ -10,7 +10,11 @@ import (
 // The server accepts the configurations and understands them as intended.
 func TestNodeConfigurations(t *testing.T) {
 	for _, n := range []int{1, 3} {
-		nodes, err := newNodes("nats-server", t.TempDir(), n)
+		addresses, err := freeAddresses(2 * n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		nodes, err := newNodes("nats-server", t.TempDir(), addresses[:n], addresses[n:])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -30,7 +34,7 @@ func TestNodeConfigurations(t *testing.T) {
 			if n == 3 && (len(o.Routes) != 3 || o.Cluster.Host != "127.0.0.1" || !o.Cluster.NoAdvertise) {
 				t.Errorf("%s: routes %v, cluster %+v", node.name, o.Routes, o.Cluster)
 			}
-			if seen[node.client] || seen[node.route] || listening(node.client) {
+			if seen[node.client] || seen[node.route] || (&run{dialer: plain{}}).listening(node.client) {
 				t.Errorf("%s: %s or %s is used twice", node.name, node.client, node.route)
 			}
 			seen[node.client], seen[node.route] = true, true

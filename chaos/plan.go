@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -14,7 +15,8 @@ type kind string
 // The kinds of faults. "Kill" is SIGKILL, "term" is SIGTERM, and "stop" is SIGSTOP,
 // followed later by SIGCONT. A link connects one client to all nodes. It can be slow, cut
 // (connections end and new ones are refused) or a hole (connections stay open, but
-// nothing passes).
+// nothing passes). With hosts, a link may also be that of a node to all others, and it can
+// lose packets.
 const (
 	killWorker        kind = "kill-worker"
 	killCoordinator   kind = "kill-coordinator"
@@ -32,8 +34,15 @@ const (
 	corruptShard      kind = "corrupt-shard"
 	corruptCheckpoint kind = "corrupt-checkpoint"
 	corruptModel      kind = "corrupt-model"
-	loseStream        kind = "lose-stream" // a stream is deleted with everything in it
-	rival             kind = "rival"       // a second coordinator leads the job
+	loseStream        kind = "lose-stream"    // a stream is deleted with everything in it
+	rival             kind = "rival"          // a second coordinator leads the job
+	splitMinority     kind = "split-minority" // one node and the others do not reach each other, and some clients reach only one side
+	splitMajority     kind = "split-majority" // no two nodes reach each other
+	oneWay            kind = "one-way"        // packets between two sides arrive in one direction only
+	lossyLink         kind = "lossy-link"
+	clockForward      kind = "clock-forward" // the clock of a process is set
+	clockBack         kind = "clock-back"
+	flipFile          kind = "flip-file" // bytes in the files of a stopped node change
 )
 
 // law says how often a kind of fault is drawn and how long such a fault lasts. A fault
@@ -43,31 +52,48 @@ type law struct {
 	kind      kind
 	weight    int           // relative frequency
 	low, high time.Duration // bounds of the length
+	needs     need
 }
+
+// need is what a kind of fault needs.
+type need int
+
+const (
+	nothing need = iota
+	aHost        // hosts with packets
+	aClock       // clocks that can be set
+)
 
 // lease is the job's lease. It is short, so that many leases end in a run.
 const lease = 2 * time.Second
 
 // laws holds the law of each kind of fault.
 var laws = []law{
-	{killWorker, 18, 0, 2 * time.Second},
-	{killCoordinator, 14, 0, 2 * time.Second},
-	{killNode, 12, 0, 3 * time.Second},
-	{termWorker, 10, 0, time.Second},
-	{stopWorker, 10, lease, 3 * lease},
-	{stopCoordinator, 4, time.Second, 6 * time.Second},
-	{stopNode, 4, time.Second, 6 * time.Second},
-	{fillStream, 6, time.Second, 5 * time.Second},
-	{fillNode, 4, time.Second, 4 * time.Second},
-	{slowLink, 6, 2 * time.Second, 6 * time.Second},
-	{cutLink, 5, 0, 3 * time.Second},
-	{holeLink, 5, time.Second, 6 * time.Second},
-	{corruptPartial, 5, 0, 0},
-	{corruptShard, 5, 0, 0},
-	{corruptCheckpoint, 3, 0, 0},
-	{corruptModel, 2, 0, 0},
-	{loseStream, 2, 0, 0},
-	{rival, 6, 0, 0},
+	{killWorker, 18, 0, 2 * time.Second, nothing},
+	{killCoordinator, 14, 0, 2 * time.Second, nothing},
+	{killNode, 12, 0, 3 * time.Second, nothing},
+	{termWorker, 10, 0, time.Second, nothing},
+	{stopWorker, 10, lease, 3 * lease, nothing},
+	{stopCoordinator, 4, time.Second, 6 * time.Second, nothing},
+	{stopNode, 4, time.Second, 6 * time.Second, nothing},
+	{fillStream, 6, time.Second, 5 * time.Second, nothing},
+	{fillNode, 4, time.Second, 4 * time.Second, nothing},
+	{slowLink, 6, 2 * time.Second, 6 * time.Second, nothing},
+	{cutLink, 5, 0, 3 * time.Second, nothing},
+	{holeLink, 5, time.Second, 6 * time.Second, nothing},
+	{corruptPartial, 5, 0, 0, nothing},
+	{corruptShard, 5, 0, 0, nothing},
+	{corruptCheckpoint, 3, 0, 0, nothing},
+	{corruptModel, 2, 0, 0, nothing},
+	{loseStream, 2, 0, 0, nothing},
+	{rival, 6, 0, 0, nothing},
+	{splitMinority, 9, time.Second, 5 * time.Second, aHost},
+	{splitMajority, 5, time.Second, 4 * time.Second, aHost},
+	{oneWay, 9, time.Second, 5 * time.Second, aHost},
+	{lossyLink, 9, 2 * time.Second, 6 * time.Second, aHost},
+	{clockForward, 9, 0, 6 * time.Second, aClock},
+	{clockBack, 9, 0, 6 * time.Second, aClock},
+	{flipFile, 9, 0, time.Second, nothing},
 }
 
 // fault is one fault of a run.
@@ -90,6 +116,7 @@ func (f fault) String() string {
 type plan struct {
 	Seed   uint64  `json:"seed"`
 	Nodes  int     `json:"nodes"`
+	Hosts  bool    `json:"hosts"` // whether each process has a host of its own
 	Faults []fault `json:"faults"`
 }
 
@@ -98,6 +125,29 @@ type choice struct {
 	nodes  int // number of nodes; 0 = 1 or 3, drawn
 	budget int // number of faults
 	only   []kind
+	hosts  bool // whether to draw faults that need hosts
+	clocks bool // whether to draw faults that need clocks
+}
+
+// allows reports whether faults of the law may be drawn.
+func (c *choice) allows(l law) bool {
+	switch {
+	case len(c.only) > 0 && !slices.Contains(c.only, l.kind):
+		return false
+	case l.needs == aHost:
+		return c.hosts
+	case l.needs == aClock:
+		return c.clocks
+	}
+	return true
+}
+
+// check returns an error if no fault may be drawn.
+func (c *choice) check() error {
+	if !slices.ContainsFunc(laws, c.allows) {
+		return errors.New("-only: these faults need hosts, or programs whose clocks can be set")
+	}
+	return nil
 }
 
 // meanGap is the mean time between two faults.
@@ -106,14 +156,11 @@ const meanGap = time.Second
 // draw draws the run of a seed. The same seed and choice give the same run.
 func draw(seed uint64, c choice) plan {
 	r := rand.New(rand.NewPCG(seed, 0x5eed))
-	p := plan{Seed: seed, Nodes: 1 + 2*r.IntN(2)}
+	p := plan{Seed: seed, Nodes: 1 + 2*r.IntN(2), Hosts: c.hosts}
 	if c.nodes != 0 {
 		p.Nodes = c.nodes
 	}
-	open := laws
-	if len(c.only) > 0 {
-		open = slices.DeleteFunc(slices.Clone(laws), func(l law) bool { return !slices.Contains(c.only, l.kind) })
-	}
+	open := slices.DeleteFunc(slices.Clone(laws), func(l law) bool { return !c.allows(l) })
 	at := time.Duration(0)
 	for range c.budget {
 		at += time.Duration(r.ExpFloat64() * float64(meanGap))
@@ -165,7 +212,11 @@ func kindNames() string {
 // text returns the plan as text for people.
 func (p *plan) text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: %d NATS nodes, %d faults\n", p.Seed, p.Nodes, len(p.Faults))
+	where := "on one host"
+	if p.Hosts {
+		where = "each process on its own host"
+	}
+	fmt.Fprintf(&b, "seed %d: %d NATS nodes, %s, %d faults\n", p.Seed, p.Nodes, where, len(p.Faults))
 	for _, f := range p.Faults {
 		fmt.Fprintf(&b, "  %v\n", f)
 	}

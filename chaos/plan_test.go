@@ -8,7 +8,7 @@ import (
 )
 
 func TestSameSeedSameRun(t *testing.T) {
-	c := choice{budget: 20}
+	c := choice{budget: 20, hosts: true, clocks: true}
 	a, b, other := draw(7, c), draw(7, c), draw(8, c)
 	if !reflect.DeepEqual(a, b) {
 		t.Errorf("seed 7 drew\n%s\nand\n%s", a.text(), b.text())
@@ -29,7 +29,7 @@ func TestLawsAreKept(t *testing.T) {
 	}
 	three := 0
 	for seed := range uint64(seeds) {
-		p := draw(seed, choice{budget: budget})
+		p := draw(seed, choice{budget: budget, hosts: true, clocks: true})
 		if p.Nodes == 3 {
 			three++
 		} else if p.Nodes != 1 {
@@ -52,6 +52,28 @@ func TestLawsAreKept(t *testing.T) {
 		if found := float64(weights[l.kind]); found < 0.8*want || found > 1.2*want {
 			t.Errorf("%s was drawn %v times, expected about %.0f", l.kind, found, want)
 		}
+	}
+}
+
+// Without hosts, and without clocks that can be set, no fault that needs them is drawn.
+func TestNeeds(t *testing.T) {
+	needs := map[kind]need{}
+	for _, l := range laws {
+		needs[l.kind] = l.needs
+	}
+	for _, c := range []choice{{}, {hosts: true}, {clocks: true}, {hosts: true, clocks: true}} {
+		c.budget = 2000
+		seen := map[need]bool{}
+		for _, f := range draw(1, c).Faults {
+			seen[needs[f.Kind]] = true
+		}
+		if !seen[nothing] || seen[aHost] != c.hosts || seen[aClock] != c.clocks {
+			t.Errorf("%+v: drew faults with the needs %v", c, seen)
+		}
+	}
+	none := choice{only: []kind{splitMinority, clockBack}}
+	if err := none.check(); err == nil {
+		t.Error("a choice that allows no fault was accepted")
 	}
 }
 

@@ -28,14 +28,22 @@ type process struct {
 // lastLines is the number of log lines that are shown for each process after a failure.
 const lastLines = 8
 
-// start starts a program. Each line of its output goes to NAME.log in dir and to line, in
-// order.
-func start(dir, name string, line func(text []byte), program string, args ...string) (*process, error) {
-	log, err := os.OpenFile(filepath.Join(dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+// birth says how a program is started.
+type birth struct {
+	name   string
+	dir    string                   // folder of NAME.log, which receives each line of the output
+	line   func(text []byte)        // receives the lines too, in order; nil = nobody does
+	env    []string                 // additional variables of the environment
+	within func(func() error) error // calls its argument on the host of the process; nil = this program's host
+}
+
+// start starts a program.
+func start(b birth, program string, args ...string) (*process, error) {
+	log, err := os.OpenFile(filepath.Join(b.dir, b.name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	p := &process{name: name, cmd: exec.Command(program, args...), born: time.Now(), done: make(chan struct{}), said: make(chan struct{})}
+	p := &process{name: b.name, cmd: exec.Command(program, args...), born: time.Now(), done: make(chan struct{}), said: make(chan struct{})}
 	p.cmd.SysProcAttr = ownGroup()
 	output, input, err := os.Pipe()
 	if err != nil {
@@ -43,14 +51,21 @@ func start(dir, name string, line func(text []byte), program string, args ...str
 		return nil, err
 	}
 	p.cmd.Stdout, p.cmd.Stderr = input, input
-	err = p.cmd.Start()
+	if len(b.env) > 0 {
+		p.cmd.Env = append(os.Environ(), b.env...)
+	}
+	if b.within == nil {
+		err = p.cmd.Start()
+	} else {
+		err = b.within(p.cmd.Start)
+	}
 	input.Close()
 	if err != nil {
 		output.Close()
 		log.Close()
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, fmt.Errorf("%s: %w", b.name, err)
 	}
-	go p.follow(output, log, line)
+	go p.follow(output, log, b.line)
 	return p, nil
 }
 

@@ -20,7 +20,7 @@ func TestProcess(t *testing.T) {
 		t.Skip(err)
 	}
 	dir, told := t.TempDir(), make(chan string, 10)
-	p, err := start(dir, "p", func(text []byte) { told <- string(text) }, sh, "-c", "echo one; echo two >&2; sleep 600 & wait")
+	p, err := start(birth{name: "p", dir: dir, line: func(text []byte) { told <- string(text) }}, sh, "-c", "echo one; echo two >&2; sleep 600 & wait")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func TestProcessLeaves(t *testing.T) {
 		t.Skip(err)
 	}
 	told := make(chan string, 1)
-	p, err := start(t.TempDir(), "p", func(text []byte) { told <- string(text) }, sh, "-c", "trap 'exit 75' TERM; echo ready; while :; do sleep 0.01; done")
+	p, err := start(birth{name: "p", dir: t.TempDir(), line: func(text []byte) { told <- string(text) }}, sh, "-c", "trap 'exit 75' TERM; echo ready; while :; do sleep 0.01; done")
 	if err != nil {
 		t.Fatal(err)
 	}

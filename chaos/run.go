@@ -13,14 +13,29 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
+	"shaver/chaos/clock"
+	"shaver/chaos/lan"
 	"shaver/internal/cli"
 )
+
+// uplink connects a client to the nodes.
+type uplink interface {
+	URL() string // addresses to which the client connects
+	Set(lan.Weather)
+	Close()
+}
 
 // slot is a place for a process that is started again after it ends. Hold mu while you
 // act on the process.
 type slot struct {
-	name string
-	link *link
+	name  string
+	host  int        // number of its host, if there are hosts
+	link  uplink     // nil for a node without hosts
+	sky   sync.Mutex // held while a fault disturbs the link
+	clock clock.Clock
+	jump  sync.Mutex // held while a fault sets the clock
 
 	mu   sync.Mutex
 	life int
@@ -36,18 +51,22 @@ type life struct {
 
 // run is one job with its cluster and its faults.
 type run struct {
-	plan    plan
-	fixture *fixture
-	dir     string // folder of the logs, stores and scores
-	diary   *diary
-	watch   *watcher
-	store   *store
-	nodes   []*node
-	servers []*slot // a node's process is in the slot of the same index
-	workers []*slot
-	leaders []*slot    // the job's coordinator and its rival
-	left    chan *life // coordinators that have ended
-	quota   sync.Mutex
+	plan        plan
+	fixture     *fixture
+	dir         string // folder of the logs, stores and scores
+	diary       *diary
+	watch       *watcher
+	store       *store
+	hosts       *lan.Hosts        // nil if all processes are on this program's host
+	dialer      nats.CustomDialer // connects to the nodes
+	nodes       []*node
+	servers     []*slot // a node's process is in the slot of the same index
+	workers     []*slot
+	leaders     []*slot    // the job's coordinator and its rival
+	left        chan *life // coordinators that have ended
+	quota       sync.Mutex
+	resubmitted int          // how often the job was submitted again
+	damaged     atomic.Int32 // 1 + the index of the node whose files were changed; 0 = none yet
 
 	stop context.CancelCauseFunc // ends the run with a reason
 
@@ -55,6 +74,8 @@ type run struct {
 	all  []*process
 	live int // coordinators that run or will be restarted
 	over bool
+
+	ending atomic.Bool // no node is started any more
 }
 
 // scores returns the path of the job's scores file.
@@ -87,46 +108,99 @@ func (r *run) do(ctx context.Context, limit time.Duration) (err error) {
 }
 
 // build starts the nodes, waits for them, and starts the workers.
-func (r *run) build(ctx context.Context) (err error) {
-	if r.nodes, err = newNodes(r.fixture.program("nats-server"), r.dir, r.plan.Nodes); err != nil {
+func (r *run) build(ctx context.Context) error {
+	if err := r.settle(); err != nil {
 		return err
 	}
-	var addresses []string
-	for _, n := range r.nodes {
-		s := &slot{name: n.name}
-		r.servers, addresses = append(r.servers, s), append(addresses, n.client)
-		if err := r.startNode(len(r.servers) - 1); err != nil {
+	for i := range r.servers {
+		if err := r.startNode(i); err != nil {
 			return err
 		}
 	}
-	if r.store, err = openStore(r.nodes); err != nil {
+	var err error
+	if r.store, err = openStore(r.nodes, r.dialer); err != nil {
 		return err
 	}
 	if err := r.store.ready(ctx, r.plan.Nodes); err != nil {
 		return fmt.Errorf("nodes: %w", err)
 	}
-	place := func(name string) (*slot, error) {
-		l, err := newLink(addresses)
-		return &slot{name: name, link: l}, err
-	}
-	for i := range workers {
-		s, err := place(fmt.Sprintf("worker-%d", i+1))
-		if err != nil {
-			return err
-		}
-		r.workers = append(r.workers, s)
+	for _, s := range r.workers {
 		if err := r.startWorker(s); err != nil {
 			return err
 		}
 	}
-	for _, name := range []string{"coordinator", "rival"} {
-		s, err := place(name)
+	return nil
+}
+
+// settle gives every process a slot, and every slot its place in the network and its
+// clock.
+func (r *run) settle() error {
+	var clients, routes []string
+	names := make([]string, workers, workers+2)
+	for i := range names {
+		names[i] = fmt.Sprintf("worker-%d", i+1)
+	}
+	names = append(names, "coordinator", "rival")
+	if r.plan.Hosts {
+		h, err := lan.NewHosts(r.plan.Nodes, len(names))
 		if err != nil {
 			return err
 		}
-		r.leaders = append(r.leaders, s)
+		r.hosts, r.dialer = h, h
+		clients, routes = h.Addresses(clientPort), h.Addresses(routePort)
+	} else {
+		addresses, err := freeAddresses(2 * r.plan.Nodes)
+		if err != nil {
+			return err
+		}
+		r.dialer = plain{}
+		clients, routes = addresses[:r.plan.Nodes], addresses[r.plan.Nodes:]
+	}
+	var err error
+	if r.nodes, err = newNodes(r.fixture.program("nats-server"), r.dir, clients, routes); err != nil {
+		return err
+	}
+	for i, n := range r.nodes {
+		s := &slot{name: n.name}
+		r.servers = append(r.servers, s)
+		if r.hosts != nil {
+			s.link = r.hosts.Cable(i, clientPort)
+		}
+	}
+	for i, name := range names {
+		s := &slot{name: name}
+		if r.hosts != nil {
+			s.link = r.hosts.Cable(r.plan.Nodes+i, clientPort)
+		} else if s.link, err = lan.NewLink(clients); err != nil {
+			return err
+		}
+		if i < workers {
+			r.workers = append(r.workers, s)
+		} else {
+			r.leaders = append(r.leaders, s)
+		}
+	}
+	for i, s := range r.slots() {
+		s.host = i
+		if r.fixture.clocks {
+			if s.clock, err = clock.New(filepath.Join(r.dir, s.name+".clock")); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
+}
+
+// slots returns all slots. With hosts, they are in the order of their hosts.
+func (r *run) slots() []*slot { return slices.Concat(r.servers, r.workers, r.leaders) }
+
+// birth returns how the next process of the slot is started.
+func (r *run) birth(s *slot) birth {
+	b := birth{name: fmt.Sprintf("%s.%d", s.name, s.life+1), dir: r.dir, line: r.watch.line, env: s.clock.Env()}
+	if r.hosts != nil {
+		b.within = func(f func() error) error { return r.hosts.Within(s.host, f) }
+	}
+	return b
 }
 
 // begin registers the next process of a slot.
@@ -151,20 +225,34 @@ func (r *run) mustStay(l *life) {
 	}
 }
 
+// nodeMemory bounds the address space of a node, because a number in a damaged file may
+// make it allocate any amount of memory.
+const nodeMemory = 8 << 30
+
 func (r *run) startNode(i int) error {
 	s := r.servers[i]
-	p, err := r.nodes[i].start(r.dir)
+	b := r.birth(s)
+	b.name, b.line = s.name, nil // all lives of a node have the same log
+	p, err := start(b, r.nodes[i].program, "--config", r.nodes[i].config)
 	l, err := r.begin(s, p, err)
-	if err == nil {
-		go r.mustStay(l)
+	if err != nil {
+		return err
 	}
-	return err
+	p.limitMemory(nodeMemory)
+	go func() {
+		<-l.done
+		if int(r.damaged.Load()) == i+1 {
+			r.replace(i, l)
+		} else {
+			r.mustStay(l)
+		}
+	}()
+	return nil
 }
 
 func (r *run) startWorker(s *slot) error {
-	name := fmt.Sprintf("%s.%d", s.name, s.life+1)
-	p, err := start(r.dir, name, r.watch.line, r.fixture.program("worker"),
-		"--nats", s.link.url(), "--name", name, "--threads", "1", "--log", "json", "-v")
+	b := r.birth(s)
+	p, err := start(b, r.fixture.program("worker"), "--nats", s.link.URL(), "--name", b.name, "--threads", "1", "--log", "json", "-v")
 	l, err := r.begin(s, p, err)
 	if err == nil {
 		go r.mustStay(l)
@@ -173,9 +261,9 @@ func (r *run) startWorker(s *slot) error {
 }
 
 func (r *run) startCoordinator(s *slot) error {
-	args := append([]string{"--nats", s.link.url(), "--replicas", fmt.Sprint(r.plan.Nodes), "--out", r.scores(),
+	args := append([]string{"--nats", s.link.URL(), "--replicas", fmt.Sprint(r.plan.Nodes), "--out", r.scores(),
 		"--lease", lease.String(), "--checkpoint-every", "1s", "--log", "json", "-v"}, r.fixture.job()...)
-	p, err := start(r.dir, fmt.Sprintf("%s.%d", s.name, s.life+1), r.watch.line, r.fixture.program("coordinator"), args...)
+	p, err := start(r.birth(s), r.fixture.program("coordinator"), args...)
 	l, err := r.begin(s, p, err)
 	if err == nil {
 		go func() {
@@ -243,13 +331,38 @@ func (r *run) lead(ctx context.Context) error {
 		default:
 			r.stop(fmt.Errorf("%s ended with exit code %d", l.name, code))
 		}
-		over = r.leave()
+		if over = r.leave(); over && !finished && r.resubmit() {
+			over = false
+			s := r.leaders[0]
+			s.mu.Lock()
+			err := r.startCoordinator(s)
+			s.mu.Unlock()
+			if err != nil {
+				return err
+			}
+		}
 	}
 	<-faults
 	if !finished {
 		return errors.New("every coordinator has ended, but the job is not done")
 	}
 	return context.Cause(ctx)
+}
+
+// resubmit reports whether the job has to be submitted again, and then counts one more
+// coordinator. A single node with damaged files may have lost the stream of the jobs, so
+// that its coordinators have ended.
+func (r *run) resubmit() bool {
+	if len(r.nodes) > 1 || r.damaged.Load() == 0 || r.resubmitted == 3 {
+		return false
+	}
+	r.resubmitted++
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over = false
+	r.live++
+	r.diary.note("the job is submitted again")
+	return true
 }
 
 // judge checks that the job left the right scores and nothing else.
@@ -299,7 +412,12 @@ func (r *run) drained(ctx context.Context, l *life) error {
 
 // end ends every process that still runs, and checks that none is left.
 func (r *run) end() error {
-	for _, s := range slices.Concat(r.servers, r.workers, r.leaders) {
+	r.ending.Store(true)
+	for _, s := range r.servers { // a node that is being replaced
+		s.mu.Lock()
+		s.mu.Unlock()
+	}
+	for _, s := range r.slots() {
 		if l := s.now.Load(); l != nil {
 			l.wanted.Store(true)
 		}
@@ -312,9 +430,6 @@ func (r *run) end() error {
 	if r.store != nil {
 		r.store.close()
 	}
-	for _, s := range slices.Concat(r.workers, r.leaders) {
-		s.link.close()
-	}
 	var err error
 	for _, p := range r.all {
 		if groupLeft(p.cmd.Process.Pid) {
@@ -322,9 +437,18 @@ func (r *run) end() error {
 		}
 	}
 	for _, n := range r.nodes {
-		if listening(n.client) || listening(n.route) {
+		if r.listening(n.client) || r.listening(n.route) {
 			err = errors.Join(err, fmt.Errorf("the address of %s still has a listener", n.name))
 		}
+	}
+	for _, s := range r.slots() {
+		if s.link != nil {
+			s.link.Close()
+		}
+		s.clock.Close()
+	}
+	if r.hosts != nil {
+		r.hosts.Close()
 	}
 	return err
 }

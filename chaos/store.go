@@ -13,6 +13,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"shaver/chaos/lan"
 )
 
 // The names under which blobs are stored, as docs/formats.md gives them. This program
@@ -30,12 +32,12 @@ type store struct {
 	js jetstream.JetStream
 }
 
-func openStore(nodes []*node) (*store, error) {
-	var urls []string
+func openStore(nodes []*node, dialer nats.CustomDialer) (*store, error) {
+	var addresses []string
 	for _, n := range nodes {
-		urls = append(urls, "nats://"+n.client)
+		addresses = append(addresses, n.client)
 	}
-	nc, err := nats.Connect(strings.Join(urls, ","), nats.Name("chaos"), nats.RetryOnFailedConnect(true),
+	nc, err := nats.Connect(lan.URLs(addresses), nats.Name("chaos"), nats.SetCustomDialer(dialer), nats.RetryOnFailedConnect(true),
 		nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond), nats.PingInterval(2*time.Second), nats.MaxPingsOutstanding(1),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})) // the calls report these errors
 	if err != nil {

@@ -80,7 +80,7 @@ func (s *summary) markdown() string {
 		return "no run has ended\n"
 	}
 	first, last := s.Results[0].Seed, s.Results[s.Runs-1].Seed
-	fmt.Fprintf(&b, "Seeds %d to %d: %d runs, %d of them with one NATS node and %d with three, in %.0f minutes; **%d failed**.\n\n",
+	fmt.Fprintf(&b, "Seeds %d to %d: %d runs, %d of them with one NATS node and %d with three, of %.0f minutes in all; **%d failed**.\n\n",
 		first, last, s.Runs, s.Runs-s.Three, s.Three, s.Seconds/60, s.Failed)
 	b.WriteString("| | |\n|---|---|\n")
 	total := 0

@@ -19,7 +19,7 @@ func TestSummary(t *testing.T) {
 	}
 	text := s.markdown()
 	for _, want := range []string{
-		"Seeds 5 to 6: 2 runs, 1 of them with one NATS node and 1 with three, in 1 minutes; **1 failed**.",
+		"Seeds 5 to 6: 2 runs, 1 of them with one NATS node and 1 with three, of 1 minutes in all; **1 failed**.",
 		"| kill-worker | 3 |\n", "| **faults in all** | 4 |\n", "| shards merged | 181 |\n", "| duplicate results refused | 4 |\n", "| longest stall | 8.2 s (seed 6) |\n",
 	} {
 		if !strings.Contains(text, want) {

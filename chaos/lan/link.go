@@ -1,45 +1,46 @@
-package main
+package lan
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
-	"strings"
 	"sync"
 	"time"
 )
 
-// weather is the present state of a link.
-type weather struct {
-	delay time.Duration // delay of each piece, in both directions
-	rate  int64         // bytes per second in each direction; 0 = unlimited
-	hole  bool          // connections stay open, but nothing passes
-	cut   bool          // connections end, and new ones are refused
+// Weather is the present state of a link or of a wire. A link, which knows no packets,
+// ignores jitter and loss.
+type Weather struct {
+	Delay  time.Duration // delay of each piece or packet, in both directions
+	Jitter time.Duration // largest additional random delay of a packet
+	Rate   int64         // bytes per second in each direction; 0 = unlimited
+	Loss   float64       // portion of the packets that is lost
+	Hole   bool          // connections stay open, but nothing passes
+	Cut    bool          // connections end, and new ones are refused
 }
 
-// link connects one client to the nodes through proxies that can disturb the traffic. It
+// Link connects one client to the nodes through proxies that can disturb the traffic. It
 // is safe for concurrent use.
-type link struct {
+type Link struct {
 	listeners []net.Listener
 	ctx       context.Context
 	end       context.CancelFunc
 	busy      sync.WaitGroup
 
 	mu      sync.Mutex
-	now     weather
+	now     Weather
 	changed chan struct{} // closed and replaced when the weather changes
 	open    map[net.Conn]bool
 }
 
-// newLink opens listeners for one client of the nodes at the given addresses.
-func newLink(nodes []string) (*link, error) {
-	l := &link{changed: make(chan struct{}), open: map[net.Conn]bool{}}
+// NewLink opens listeners for one client of the nodes at the given addresses.
+func NewLink(nodes []string) (*Link, error) {
+	l := &Link{changed: make(chan struct{}), open: map[net.Conn]bool{}}
 	l.ctx, l.end = context.WithCancel(context.Background())
 	for _, node := range nodes {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
-			l.close()
+			l.Close()
 			return nil, err
 		}
 		l.listeners = append(l.listeners, listener)
@@ -48,36 +49,36 @@ func newLink(nodes []string) (*link, error) {
 	return l, nil
 }
 
-// url returns the addresses to which the client connects.
-func (l *link) url() string {
-	var urls []string
+// URL returns the addresses to which the client connects.
+func (l *Link) URL() string {
+	var addresses []string
 	for _, listener := range l.listeners {
-		urls = append(urls, fmt.Sprintf("nats://%v", listener.Addr()))
+		addresses = append(addresses, listener.Addr().String())
 	}
-	return strings.Join(urls, ",")
+	return URLs(addresses)
 }
 
-// set changes the weather.
-func (l *link) set(w weather) {
+// Set changes the weather.
+func (l *Link) Set(w Weather) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.now = w
 	close(l.changed)
 	l.changed = make(chan struct{})
-	if w.cut {
+	if w.Cut {
 		l.drop()
 	}
 }
 
 // drop closes all connections. The caller holds mu.
-func (l *link) drop() {
+func (l *Link) drop() {
 	for c := range l.open {
 		c.Close()
 	}
 }
 
-// close closes the link and waits until all its goroutines have ended.
-func (l *link) close() {
+// Close closes the link and waits until all its goroutines have ended.
+func (l *Link) Close() {
 	l.end()
 	for _, listener := range l.listeners {
 		listener.Close()
@@ -88,7 +89,7 @@ func (l *link) close() {
 	l.busy.Wait()
 }
 
-func (l *link) accept(listener net.Listener, node string) {
+func (l *Link) accept(listener net.Listener, node string) {
 	for {
 		client, err := listener.Accept()
 		if errors.Is(err, net.ErrClosed) {
@@ -101,7 +102,7 @@ func (l *link) accept(listener net.Listener, node string) {
 }
 
 // carry connects a client to the node until one of them closes the connection.
-func (l *link) carry(client net.Conn, node string) {
+func (l *Link) carry(client net.Conn, node string) {
 	defer client.Close()
 	server, err := net.DialTimeout("tcp", node, time.Second)
 	if err != nil {
@@ -123,10 +124,10 @@ func (l *link) carry(client net.Conn, node string) {
 	both.Wait()
 }
 
-func (l *link) enter(conns ...net.Conn) bool {
+func (l *Link) enter(conns ...net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.now.cut || l.ctx.Err() != nil {
+	if l.now.Cut || l.ctx.Err() != nil {
 		return false
 	}
 	for _, c := range conns {
@@ -135,7 +136,7 @@ func (l *link) enter(conns ...net.Conn) bool {
 	return true
 }
 
-func (l *link) leave(conns ...net.Conn) {
+func (l *Link) leave(conns ...net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range conns {
@@ -145,7 +146,7 @@ func (l *link) leave(conns ...net.Conn) {
 
 // pass copies from one connection to another, subject to the weather, until one of them
 // closes.
-func (l *link) pass(to, from net.Conn) {
+func (l *Link) pass(to, from net.Conn) {
 	piece := make([]byte, 16<<10)
 	for {
 		n, err := from.Read(piece)
@@ -165,23 +166,23 @@ func (l *link) pass(to, from net.Conn) {
 
 // weather delays a piece of n bytes. It returns false if the link was closed or cut in
 // the meantime.
-func (l *link) weather(n int) bool {
+func (l *Link) weather(n int) bool {
 	for {
 		l.mu.Lock()
 		now, changed := l.now, l.changed
 		l.mu.Unlock()
-		wait := now.delay
-		if now.rate > 0 {
-			wait += time.Duration(int64(n) * int64(time.Second) / now.rate)
+		wait := now.Delay
+		if now.Rate > 0 {
+			wait += time.Duration(int64(n) * int64(time.Second) / now.Rate)
 		}
 		switch {
-		case now.cut || l.ctx.Err() != nil:
+		case now.Cut || l.ctx.Err() != nil:
 			return false
-		case !now.hole && wait == 0:
+		case !now.Hole && wait == 0:
 			return true
 		}
 		var over <-chan time.Time
-		if !now.hole {
+		if !now.Hole {
 			over = time.After(wait)
 		}
 		select {

@@ -1,4 +1,4 @@
-package main
+package lan
 
 import (
 	"bytes"
@@ -34,9 +34,9 @@ func echo(t *testing.T) (address string) {
 	return l.Addr().String()
 }
 
-func dial(t *testing.T, l *link) net.Conn {
+func dial(t *testing.T, l *Link) net.Conn {
 	t.Helper()
-	c, err := net.Dial("tcp", strings.TrimPrefix(strings.Split(l.url(), ",")[0], "nats://"))
+	c, err := net.Dial("tcp", strings.TrimPrefix(strings.Split(l.URL(), ",")[0], "nats://"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,19 +63,19 @@ func ask(c net.Conn, text string, within time.Duration) error {
 }
 
 func TestLink(t *testing.T) {
-	l, err := newLink([]string{echo(t), echo(t)})
+	l, err := NewLink([]string{echo(t), echo(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(l.url(), "nats://127.0.0.1:"); n != 2 {
-		t.Fatalf("url %s", l.url())
+	if n := strings.Count(l.URL(), "nats://127.0.0.1:"); n != 2 {
+		t.Fatalf("url %s", l.URL())
 	}
 	const enough = 10 * time.Second
 	c := dial(t, l)
 	if err := ask(c, strings.Repeat("fine ", 100_000), enough); err != nil {
 		t.Fatalf("without disturbance: %v", err)
 	}
-	l.set(weather{delay: 20 * time.Millisecond, rate: 100_000})
+	l.Set(Weather{Delay: 20 * time.Millisecond, Rate: 100_000})
 	begun := time.Now()
 	if err := ask(c, strings.Repeat("s", 10_000), enough); err != nil { // 100 ms of delay and 20 ms of transfer, in both directions
 		t.Fatalf("slow: %v", err)
@@ -83,31 +83,31 @@ func TestLink(t *testing.T) {
 	if took := time.Since(begun); took < 240*time.Millisecond {
 		t.Errorf("slow: 10,000 bytes both ways took %v", took)
 	}
-	l.set(weather{hole: true})
+	l.Set(Weather{Hole: true})
 	if err := ask(c, "hole", 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("hole: %v", err)
 	}
-	l.set(weather{})
+	l.Set(Weather{})
 	c.SetDeadline(time.Now().Add(enough))
 	if back := make([]byte, 4); true {
 		if _, err := io.ReadFull(c, back); err != nil || string(back) != "hole" {
 			t.Errorf("after the hole came %q, %v", back, err)
 		}
 	}
-	l.set(weather{cut: true})
+	l.Set(Weather{Cut: true})
 	if err := ask(c, "cut", enough); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("cut: %v", err)
 	}
 	if err := ask(dial(t, l), "cut", enough); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("a new connection through a cut link: %v", err)
 	}
-	l.set(weather{hole: true})
+	l.Set(Weather{Hole: true})
 	open := dial(t, l)
 	if err := ask(open, "hole", 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("hole: %v", err)
 	}
-	l.close() // returns although a connection hangs in it
-	if _, err := net.Dial("tcp", strings.TrimPrefix(strings.Split(l.url(), ",")[0], "nats://")); err == nil {
+	l.Close() // returns although a connection hangs in it
+	if _, err := net.Dial("tcp", strings.TrimPrefix(strings.Split(l.URL(), ",")[0], "nats://")); err == nil {
 		t.Error("a closed link still listens")
 	}
 }
