@@ -25,17 +25,29 @@ generate: ## generate the kernels' assembly and docs/cli
 	go generate ./internal/kernel
 	go test ./cmd/shaver -count 1 -run '^TestReference$$' -rewrite
 
+s3server: ## build the S3-compatible server of the tests (once, about a minute)
+	go run ./internal/remote/testdata/build
+
+manifests: ## render deploy/k8s from the chart in deploy/helm (needs helm, in the PATH or in HELM)
+	go test ./deploy/k8s -count 1 -run '^TestRendered$$' -rewrite
+
 man: ## write man pages into man/
 	go test ./cmd/shaver -count 1 -run '^TestManPages$$' -man '$(CURDIR)/man'
 
 long: ## run the tests of cmd/shaver, including those that take minutes
 	SHAVER_LONG=1 go test -timeout 60m -count 1 ./cmd/shaver
 
-chaos: ## run a cluster under random faults 100 times (an hour)
-	go run ./chaos -seed 1 -runs 100 $(CHAOSFLAGS)
+chaos: ## run a cluster under random faults 200 times (half an hour)
+	go run ./chaos -seed 1 -runs 200 -together 4 -work 1500ms -faults 7 $(CHAOSFLAGS)
 
 chaos-short: ## run a cluster under random faults four times, as CI does
-	go run ./chaos -seed 1 -runs 4 $(CHAOSFLAGS)
+	go run ./chaos -seed 1 -runs 4 -together 2 -work 3s $(CHAOSFLAGS)
+
+cluster: ## run deploy/k8s on a Kubernetes cluster on this machine (Linux, root; 15 minutes)
+	go run ./deploy/k8s/try -o docs/cluster.md $(CLUSTERFLAGS)
+
+compose: ## run docker-compose.yml's commands on a Docker Engine, and write what happened into docs/cluster.md
+	go run ./deploy/compose/try -page docs/cluster.md $(COMPOSEFLAGS)
 
 # Without -fuzzminimizetime, go test shortens each new input for up to a minute and reports 0 execs/s meanwhile.
 fuzz: ## run every fuzz test for FUZZTIME (20s)
@@ -71,4 +83,4 @@ golden: ## compute the golden files again (needs Debian's python3-torch)
 ci: ## run what CI runs
 	bash .ci/run
 
-.PHONY: help build test race levels generate man long chaos chaos-short fuzz bench estimators lint fmt kernels transcripts golden ci
+.PHONY: help build test race levels generate manifests man long chaos chaos-short cluster compose fuzz bench estimators lint fmt kernels transcripts golden ci
