@@ -186,7 +186,7 @@ func TestS3ResumeLater(t *testing.T) {
 		if r.Request.Method == http.MethodGet {
 			left := 1 << 30
 			if broken {
-				left = 100_000
+				left = 600_000
 			}
 			r.Body = &cut{r.Body, &sent, left}
 		}
@@ -212,8 +212,9 @@ func TestS3ResumeLater(t *testing.T) {
 		s.Close()
 		broken = false
 	}
-	if n := sent.Load(); n > 1<<20+100 {
-		t.Errorf("%d bytes were sent, expected the rest only", n)
+	// Bytes on their way when the connection breaks are lost, and sent again.
+	if n := sent.Load(); n > 1<<20+300_000 {
+		t.Errorf("%d bytes were sent, expected those that had not arrived only", n)
 	}
 }
 
