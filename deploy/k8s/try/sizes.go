@@ -135,7 +135,7 @@ func (s *suite) leftovers(t *trial.Step) {
 				}
 			}
 		}
-		t.Expect(len(streams) > 0 && len(full) == 0, fmt.Sprintf("the streams of %s hold no message, except the records of %d cancelled runs", p.Name, s.cancelled), strings.Join(streams, ", "))
+		t.Expect(len(streams) > 0 && len(full) == 0, fmt.Sprintf("the streams of %s hold no message, except a record of each cancelled run (%d)", p.Name, s.cancelled), strings.Join(streams, ", "))
 	}
 	t.Point("14", "after all jobs the streams of every server hold no message except the records of cancelled runs, so no model stays")
 	log := s.kubectl("logs", "--selector="+workers, "--tail=-1").Do(t.Ctx).Text()
