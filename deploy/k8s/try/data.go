@@ -45,8 +45,8 @@ var references = map[string]reference{
 	"large": {"large.safetensors", "large", []string{"--baseline=codebook"}},
 }
 
-// passes makes a job of about 20 seconds on two idle cores, in which something can happen.
-const passes = "48"
+// passes makes a job of about 20 seconds on two cores of 2026, in which something can happen.
+const passes = "240"
 
 // prepare generates a model, rows and a dataset, and scores them on this machine.
 func (s *suite) prepare(t *trial.Step) {
