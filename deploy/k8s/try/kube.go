@@ -52,7 +52,7 @@ type score struct {
 	values []string // more values of the chart
 }
 
-// The base job takes about this long on two idle cores.
+// base are the flags of every job.
 var base = []string{"--baseline=codebook", "--rows-per-shard=250", "--lease=10s", "--checkpoint-every=2s"}
 
 // create creates the Job.
