@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"shaver/internal/fault"
 )
@@ -195,6 +196,47 @@ func TestFilesLink(t *testing.T) {
 	l := place(t, "file://"+filepath.ToSlash(dir)+"/link")
 	if names, err := session(t).List(t.Context(), l); err != nil || !slices.Equal(names, []string{"a"}) {
 		t.Errorf("names %q (%v)", names, err)
+	}
+}
+
+// A file that is written in place while it is copied gives the new bytes, and never a mixture. If
+// it changes again and again, there is no copy.
+func TestFilesChange(t *testing.T) {
+	hurry(t)
+	path := filepath.Join(t.TempDir(), "file")
+	l := place(t, "file://"+filepath.ToSlash(path))
+	const size = fewBytes
+	written := time.Now().Add(-time.Hour)
+	write := func(with string) {
+		t.Helper()
+		written = written.Add(time.Second) // writes may follow each other faster than the clock of the file system
+		if err := errors.Join(os.WriteFile(path, bytes.Repeat([]byte(with), size), 0o644), os.Chtimes(path, written, written)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for most, want := range map[int]string{0: "a", 1: "b", 1 << 30: ""} {
+		write("a")
+		s, changes, copied := session(t), 0, int64(0)
+		s.Progress = func(string, int64) (func(int64), func()) {
+			copied = 0
+			return func(n int64) {
+				if copied += n; copied > size/2 && copied-n <= size/2 && changes < most {
+					changes++
+					write("b")
+				}
+			}, func() {}
+		}
+		got, err := s.Fetch(t.Context(), l)
+		if want == "" {
+			if _, failed := os.Stat(got); err == nil || !strings.Contains(err.Error(), "has changed") || !errors.Is(failed, os.ErrNotExist) {
+				t.Errorf("a file that changes all the time: %v, and a copy: %v", err, failed)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantFile(t, got, bytes.Repeat([]byte(want), size))
 	}
 }
 
