@@ -196,6 +196,5 @@ func (f files) remove(_ context.Context, key string) error {
 		return f.failure(err)
 	}
 	_ = os.Remove(filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+lockSuffix)) // there may be none
-	_ = os.Remove(filepath.Dir(path))                                                    // fails unless it is the last file in its folder
 	return nil
 }

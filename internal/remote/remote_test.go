@@ -240,6 +240,20 @@ func TestFilesChange(t *testing.T) {
 	}
 }
 
+// Deleting the last object of a folder leaves the folder, which may be the user's own.
+func TestFilesRemove(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "own")
+	if err := errors.Join(os.Mkdir(folder, 0o755), os.WriteFile(filepath.Join(folder, "a"), nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	if err := session(t).Remove(t.Context(), place(t, "file://"+filepath.ToSlash(folder)+"/a")); err != nil {
+		t.Fatal(err)
+	}
+	if entries, err := os.ReadDir(folder); err != nil || len(entries) > 0 {
+		t.Errorf("the folder has %v (%v)", entries, err)
+	}
+}
+
 // A process that loses the claim while it writes a file writes no other file after it.
 func TestMirrorLosesClaim(t *testing.T) {
 	hurry(t)
