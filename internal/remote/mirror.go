@@ -90,7 +90,7 @@ func (m *Mirror) writeClaim(ctx context.Context, c condition) error {
 	if err != nil {
 		return err
 	}
-	path := m.s.part(m.claim, "claim")
+	path := m.s.part(m.claim)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}

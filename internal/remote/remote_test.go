@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -237,6 +238,98 @@ func TestFilesChange(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantFile(t, got, bytes.Repeat([]byte(want), size))
+	}
+}
+
+// breaking is a bucket whose bodies break after some bytes.
+type breaking struct {
+	bucket
+	after int
+}
+
+func (b breaking) get(ctx context.Context, key, version string, offset int64) (io.ReadCloser, object, error) {
+	body, o, err := b.bucket.get(ctx, key, version, offset)
+	return &cut{body, new(atomic.Int64), b.after}, o, err
+}
+
+// A copy continues after the bytes that were on the disk for certain. It begins again if its record
+// is of another version, is damaged, or is missing. What a crash of the machine left does not
+// matter. No object has more than one incomplete copy.
+func TestResumeAfterCrash(t *testing.T) {
+	hurry(t)
+	patience.tries = 1
+	former := saveEvery
+	t.Cleanup(func() { saveEvery = former })
+	saveEvery = 1 << 20
+	path := filepath.Join(t.TempDir(), "file")
+	data := randomBytes(fewBytes)
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	l := place(t, "file://"+filepath.ToSlash(path))
+	const arrived = 5<<20 + 12345
+	zeros := func(t *testing.T, part string, from int64) {
+		t.Helper()
+		if err := errors.Join(os.Truncate(part, from), os.Truncate(part, fewBytes)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	record := func(t *testing.T, part, text string) {
+		t.Helper()
+		if err := os.WriteFile(part+savedSuffix, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, c := range map[string]struct {
+		crash func(t *testing.T, part string)
+		from  int64
+	}{
+		"a broken connection":         {func(*testing.T, string) {}, arrived},
+		"zeros after the saved bytes": {func(t *testing.T, part string) { zeros(t, part, arrived) }, arrived},
+		"no record":                   {func(t *testing.T, part string) { zeros(t, part, 0); os.Remove(part + savedSuffix) }, 0},
+		"an empty record":             {func(t *testing.T, part string) { zeros(t, part, 0); record(t, part, "") }, 0},
+		"a record of another version": {func(t *testing.T, part string) {
+			zeros(t, part, 0)
+			record(t, part, `{"version":"other","bytes":1000}`)
+		}, 0},
+		"a copy shorter than its record": {func(t *testing.T, part string) {
+			if err := os.Truncate(part, 1000); err != nil {
+				t.Fatal(err)
+			}
+		}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := session(t)
+			b, err := s.open(t.Context(), l)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.buckets[l.store()] = breaking{b, arrived}
+			if _, err := s.Fetch(t.Context(), l); err == nil {
+				t.Fatal("no error from a connection that breaks")
+			}
+			s.buckets[l.store()] = b
+			c.crash(t, s.part(l))
+			from := int64(-1)
+			s.Progress = func(string, int64) (func(int64), func()) {
+				return func(n int64) {
+					if from < 0 {
+						from = n
+					}
+				}, func() {}
+			}
+			copied, err := s.Fetch(t.Context(), l)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantFile(t, copied, data)
+			if from != c.from {
+				t.Errorf("the copy continued at %d, expected %d", from, c.from)
+			}
+			if left, err := os.ReadDir(filepath.Join(s.dir, partsFolder)); err != nil || len(left) > 0 {
+				t.Errorf("the incomplete copies are %v (%v)", left, err)
+			}
+		})
 	}
 }
 
