@@ -513,6 +513,14 @@ func folders(t *testing.T, l, none Location) {
 	if _, err := os.Stat(filepath.Join(third.Local(l), "manifest")); err == nil {
 		t.Error("there is a manifest without its files")
 	}
+	short := func([]byte) ([]Part, error) { return []Part{{"part", digest("row"), 3}}, nil }
+	fourth := session(t)
+	if _, err := fourth.FetchFolder(t.Context(), l, "manifest", short); !fault.IsInput(err) || !strings.Contains(err.Error(), "has 4 bytes, expected 3") {
+		t.Errorf("a file of another size: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(fourth.Local(l), "part")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a file of another size was copied: %v", err)
+	}
 	if _, err := third.FetchFolder(t.Context(), none, "manifest", parse("")); !fault.IsInput(err) || !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no folder: %v", err)
 	}
