@@ -29,11 +29,15 @@ const mostRestarts = 5
 // same.
 func (s *Session) Fetch(ctx context.Context, l Location) (string, error) {
 	path := s.Local(l)
-	return path, s.fetchTo(ctx, l, path)
+	return path, s.fetchTo(ctx, l, path, anySize)
 }
 
-// fetchTo copies an object to a path. The copy is complete when it appears.
-func (s *Session) fetchTo(ctx context.Context, l Location, path string) error {
+// anySize stands for the size of an object of which nothing is known.
+const anySize = -1
+
+// fetchTo copies an object of a size to a path. The copy is complete when it appears. An object
+// of another size is bad input, and is not copied.
+func (s *Session) fetchTo(ctx context.Context, l Location, path string, size int64) error {
 	b, err := s.open(ctx, l)
 	if err != nil {
 		return err
@@ -42,6 +46,9 @@ func (s *Session) fetchTo(ctx context.Context, l Location, path string) error {
 		o, err := s.head(ctx, l)
 		if err != nil {
 			return err
+		}
+		if size != anySize && o.size != size {
+			return fault.Inputf("%s has %d bytes, expected %d as the manifest says", l, o.size, size)
 		}
 		if r := s.record(l); r != nil && r.Version == o.version && r.untouched(path) {
 			return nil
@@ -274,7 +281,7 @@ func (s *Session) FetchFolder(ctx context.Context, l Location, manifest string, 
 		if err := s.dropRecord(at); err != nil {
 			return "", err
 		}
-		if err := s.fetchTo(ctx, at, aside); err != nil {
+		if err := s.fetchTo(ctx, at, aside, anySize); err != nil {
 			if errors.Is(err, fs.ErrNotExist) {
 				return "", fault.Inputf("%w", &missingError{fmt.Sprintf("%s does not exist or is not complete: it has no %s", l, manifest)})
 			}
@@ -316,16 +323,9 @@ func (s *Session) fetchParts(ctx context.Context, l Location, parts []Part) erro
 		at := l.Join(p.Name)
 		before := s.record(at)
 		reused := before != nil && before.untouched(s.path(at))
-		path, err := s.Fetch(ctx, at)
-		if err != nil {
+		path := s.Local(at)
+		if err := s.fetchTo(ctx, at, path, p.Bytes); err != nil {
 			return err
-		}
-		info, err := os.Stat(path)
-		if err != nil {
-			return err
-		}
-		if info.Size() != p.Bytes {
-			return fault.Inputf("%s has %d bytes, expected %d as the manifest says", at, info.Size(), p.Bytes)
 		}
 		if now := s.record(at); reused && now != nil && *now == *before {
 			continue // its digest was checked when it was copied, and readers check it again

@@ -333,6 +333,32 @@ func TestResumeAfterCrash(t *testing.T) {
 	}
 }
 
+// A session deletes incomplete copies that are older than a week.
+func TestOldParts(t *testing.T) {
+	dir := t.TempDir()
+	old, young := filepath.Join(dir, partsFolder, "old"), filepath.Join(dir, partsFolder, "young")
+	if err := os.Mkdir(filepath.Dir(old), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for path, age := range map[string]time.Duration{old: partAge + time.Hour, young: partAge - time.Hour} {
+		at := time.Now().Add(-age)
+		if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chtimes(path, at, at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if _, err := os.Stat(old); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the old copy: %v", err)
+	}
+	if _, err := os.Stat(young); err != nil {
+		t.Error(err)
+	}
+}
+
 // Deleting the last object of a folder leaves the folder, which may be the user's own.
 func TestFilesRemove(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "own")
