@@ -333,6 +333,24 @@ func TestResumeAfterCrash(t *testing.T) {
 	}
 }
 
+// A scratch folder that another session uses is an error that may go away, so that a program
+// that tries again does so. The next session can use it.
+func TestLockedScratch(t *testing.T) {
+	dir := t.TempDir()
+	s, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dir); err == nil || fault.IsUsage(err) || fault.IsInput(err) || !strings.Contains(err.Error(), dir) {
+		t.Errorf("a second session: %v", err)
+	}
+	s.Close()
+	if s, err = Open(dir); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+}
+
 // A session deletes incomplete copies that are older than a week.
 func TestOldParts(t *testing.T) {
 	dir := t.TempDir()

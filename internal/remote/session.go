@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"shaver/internal/atomicfile"
-	"shaver/internal/fault"
 	"shaver/internal/filelock"
 )
 
@@ -43,7 +42,7 @@ const (
 
 // Open opens a session in the folder dir, which it creates if necessary. The copies stay there
 // for the next session, which deletes incomplete ones after a week. If dir is "", the session uses a new folder, which Close deletes. A
-// folder that another session uses is wrong usage.
+// folder that another session uses is an error that may go away.
 func Open(dir string) (*Session, error) {
 	s := &Session{buckets: map[string]bucket{}}
 	if dir == "" {
@@ -63,7 +62,7 @@ func Open(dir string) (*Session, error) {
 	}
 	s.unlock, err = filelock.Lock(filepath.Join(s.dir, lockName))
 	if errors.Is(err, filelock.ErrLocked) {
-		return nil, fault.Usagef("another process uses the scratch folder %s: name another one with --scratch", dir)
+		return nil, fmt.Errorf("another process uses the scratch folder %s: try again after its end, or name another one with --scratch", dir)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the scratch folder %s cannot be locked: %w", dir, err)
