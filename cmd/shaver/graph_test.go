@@ -97,8 +97,6 @@ func TestGraphEndToEnd(t *testing.T) {
 		t.Errorf("sweep names commands that fail:\n%s", swept)
 	}
 	refusedLine(t, "pruned models of kind graph cannot be written yet", "prune", "--model", export, "--scores", path("ncf.dynamo.onnx.arrow"), "--sparsity", "0.5", "--out", path("pruned.safetensors"))
-	refusedLine(t, "the multilinear estimator needs derivatives", "score", "--model", export, "--dataset", path("data"), "--estimator", "multilinear", "--out", path("no.arrow"))
-	refusedLine(t, "the taylor estimator needs derivatives", "plan", "--model", export, "--dataset", path("data"), "--estimator", "taylor")
 }
 
 // An AutoInt that was exported to ONNX is scored exactly.
@@ -173,7 +171,7 @@ func TestRecognizedScores(t *testing.T) {
 		}
 		data := path(name)
 		command(t, "shaver", "dataset", "import", "csv", "--train", path("rows.csv"), "--split", "8:1:1", "--model", export, "--out", data)
-		for _, estimator := range []string{"permutation", "multilinear"} {
+		for _, estimator := range []string{"permutation", "multilinear", "taylor"} {
 			first, want := scoresOf(t, pth, data, estimator)
 			second, got := scoresOf(t, export, data, estimator)
 			if same := bytes.Equal(first, second); same != (name == "own-deepfm") {
@@ -181,9 +179,6 @@ func TestRecognizedScores(t *testing.T) {
 			}
 			if !reflect.DeepEqual(want.Result, got.Result) || !slices.Equal(want.Baseline, got.Baseline) {
 				t.Errorf("%s, %s: the .pth and the .onnx file have different scores", name, estimator)
-			}
-			if estimator == "multilinear" { // which needs derivatives
-				continue
 			}
 			_, slow := scoresOf(t, generic, data, estimator)
 			if len(slow.Phi) == 0 || len(slow.Phi) != len(want.Phi) || !slices.Equal(slow.Count, want.Count) {

@@ -155,10 +155,9 @@ func (r *Runner) Differentiate(states int) {
 }
 
 // Slopes returns the derivatives of the output with respect to the players, in order. They
-// are those of the last call of Differentiate, until the next call of Prepare or Run.
-func (r *Runner) Slopes() kernel.Block {
-	return r.arena[int(r.p.slopes)*kernel.States:][:r.p.players*kernel.States]
-}
+// are those of the last call of Differentiate, until the next call of Prepare or Run. At
+// least 64 elements without a meaning follow.
+func (r *Runner) Slopes() kernel.Block { return r.arena[int(r.p.slopes)*kernel.States:] }
 
 func fill(row []float32, v float32) {
 	for t := range row {

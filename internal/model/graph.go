@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 
 	"shaver/internal/execute"
 	"shaver/internal/graph"
@@ -82,9 +83,10 @@ func (h *GraphHead) check(a *Architecture) error {
 
 // graphCore is the core of a model of Kind Graph.
 type graphCore struct {
-	program *execute.Program
-	offsets []int    // global id of each field's first feature
-	others  []source // by input of the program that is a constant of the row
+	program  *execute.Program
+	gradient func() (*execute.Program, error) // program with derivatives, made at the first call
+	offsets  []int                            // global id of each field's first feature
+	others   []source                         // by input of the program that is a constant of the row
 }
 
 // source is where an input that is a constant of the row comes from.
@@ -98,7 +100,9 @@ func newGraphCore(a *Architecture, h *GraphHead) (*graphCore, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &graphCore{program: program}
+	c := &graphCore{program: program, gradient: sync.OnceValues(func() (*execute.Program, error) {
+		return execute.CompileGradient(h.Graph, h.LookUps)
+	})}
 	for _, offset := range a.Offsets() {
 		c.offsets = append(c.offsets, int(offset))
 	}
@@ -211,6 +215,24 @@ func (p *graphProbe) empty() float64 {
 	return p.nothing
 }
 
+func (p *graphProbe) empties(dst []float64, rows *Rows) {
+	if p.core.program.Others() == 0 {
+		for r := range dst {
+			dst[r] = p.empty()
+		}
+		return
+	}
+	for from := 0; from < len(dst); from += kernel.States {
+		part := dst[from:min(from+kernel.States, len(dst))]
+		fillStates(p.runner.Players(), 0, len(part), p.baseline)
+		for t := range part {
+			p.core.fill(p.runner.Others(), t, t+1, rows, from+t)
+		}
+		p.runner.Prepare(len(part))
+		p.runner.Run(part)
+	}
+}
+
 func (p *graphProbe) walk(order []int32, logits []float64) {
 	logits[0] = p.empty()
 	copy(p.x, p.baseline)
@@ -277,6 +299,59 @@ func (p *graphProbe) coalitions(first int, logits []float64) {
 			}
 		}
 		p.runner.Run(part)
+	}
+}
+
+// graphGradient evaluates slots as the states of a runner.
+type graphGradient struct {
+	players int
+	core    *graphCore
+	runner  *execute.Runner
+	x       kernel.Tile  // [States, D], embedding of each slot
+	slopes  kernel.Tile  // [States, D], derivatives of each slot
+	block   kernel.Block // x as a block
+}
+
+func (c *graphCore) differentiable() error {
+	_, err := c.gradient()
+	return err
+}
+
+func (c *graphCore) newGradient(m *Model) gradient {
+	program, err := c.gradient()
+	if err != nil {
+		panic("model: NewGradient: " + err.Error())
+	}
+	players := m.Players()
+	g := &graphGradient{players, c, program.NewRunner(), kernel.NewTile(kernel.States, players), kernel.NewTile(kernel.States, players), kernel.NewBlock(players)}
+	if program.Others() == 0 {
+		g.runner.Prepare(kernel.States)
+	}
+	return g
+}
+
+func (g *graphGradient) states() int { return kernel.States }
+
+func (g *graphGradient) set(i int, rows *Rows, r int) []float32 {
+	g.core.fill(g.runner.Others(), i, i+1, rows, r)
+	return g.x.Row(i)[:g.players]
+}
+
+func (g *graphGradient) slope(i int) []float32 { return g.slopes.Row(i)[:g.players] }
+
+func (g *graphGradient) forward(dst []float64, slopes bool) {
+	if len(dst) == 0 {
+		return
+	}
+	kernel.ToBlock(g.block, g.x, len(dst), g.players)
+	copy(g.runner.Players(), g.block)
+	if len(g.core.others) > 0 {
+		g.runner.Prepare(len(dst))
+	}
+	g.runner.Run(dst)
+	if slopes {
+		g.runner.Differentiate(len(dst))
+		kernel.ToTile(g.slopes, g.runner.Slopes(), len(dst), g.players)
 	}
 }
 
