@@ -126,6 +126,53 @@ func TestGraphExact(t *testing.T) {
 	}
 }
 
+// The estimators that need derivatives score exported models whose heads are not ours. The
+// scores have the same bytes for one worker and for two, and an audit compares them with
+// walks.
+func TestGraphDerivatives(t *testing.T) {
+	for _, name := range []string{"recbole-autoint.dynamo", "recbole-xdeepfm.legacy", "fuxictr-fibinet.dynamo", "fuxictr-pnn.legacy", "ncf.external"} {
+		folder := t.TempDir()
+		path := func(name string) string { return filepath.Join(folder, name) }
+		export := filepath.Join("..", "..", "testdata", "onnx", name+".onnx")
+		var facts struct {
+			Fields []struct {
+				Rows int `json:"rows"`
+			} `json:"fields"`
+		}
+		shaver(t, &facts, "model", "inspect", export)
+		var sizes []int
+		for _, f := range facts.Fields {
+			sizes = append(sizes, f.Rows)
+		}
+		encodedRows(t, path("rows.csv"), 400, sizes...)
+		command(t, "shaver", "dataset", "import", "csv", "--train", path("rows.csv"), "--split", "8:1:1", "--model", export, "--out", path("data"))
+		for _, estimator := range []string{"multilinear", "taylor"} {
+			var files [2][]byte
+			for i := range files {
+				out := path(fmt.Sprintf("%s-%d.arrow", estimator, i+1))
+				command(t, "shaver", "score", "--model", export, "--dataset", path("data"), "--estimator", estimator, "--workers", fmt.Sprint(i+1), "--rows-per-shard", "50", "--out", out)
+				data, err := os.ReadFile(out)
+				if err != nil {
+					t.Fatal(err)
+				}
+				files[i] = data
+			}
+			if !bytes.Equal(files[0], files[1]) {
+				t.Errorf("%s: %s has other bytes with two workers", name, estimator)
+			}
+			f, err := scores.Read(path(estimator + "-1.arrow"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.ContainsFunc(f.Phi, func(v float64) bool { return math.Abs(v) > 1e-4 }) {
+				t.Errorf("%s: %s has no value above 1e-4", name, estimator)
+			}
+		}
+		command(t, "shaver", "score", "--model", export, "--dataset", path("data"), "--estimator", "multilinear", "--audit", "0.5", "--out", path("audit.arrow"))
+		command(t, "shaver", "plan", "--model", export, "--dataset", path("data"), "--estimator", "taylor")
+	}
+}
+
 // scoresOf scores all rows and returns the bytes and the content of the scores file.
 func scoresOf(t *testing.T, file, data, estimator string) ([]byte, *scores.File) {
 	t.Helper()
