@@ -302,14 +302,25 @@ func (p *graphProbe) coalitions(first int, logits []float64) {
 	}
 }
 
-// graphGradient evaluates slots as the states of a runner.
+// graphSlots is the number of slots of a graphGradient. The multilinear estimator has two
+// slots for each row, so the rows fill the states of a runner when it computes their own
+// logits.
+const graphSlots = 2 * kernel.States
+
+// graphGradient evaluates slots as the states of a runner, kernel.States at a time.
 type graphGradient struct {
 	players int
 	core    *graphCore
 	runner  *execute.Runner
-	x       kernel.Tile  // [States, D], embedding of each slot
-	slopes  kernel.Tile  // [States, D], derivatives of each slot
-	block   kernel.Block // x as a block
+	parts   [graphSlots / kernel.States]graphPart
+	block   kernel.Block // [D], embeddings of a part
+}
+
+// graphPart is kernel.States successive slots.
+type graphPart struct {
+	x      kernel.Tile  // [States, D], embedding of each slot
+	slopes kernel.Tile  // [States, D], derivatives of each slot
+	others kernel.Block // constants of the row of each slot
 }
 
 func (c *graphCore) differentiable() error {
@@ -323,35 +334,42 @@ func (c *graphCore) newGradient(m *Model) gradient {
 		panic("model: NewGradient: " + err.Error())
 	}
 	players := m.Players()
-	g := &graphGradient{players, c, program.NewRunner(), kernel.NewTile(kernel.States, players), kernel.NewTile(kernel.States, players), kernel.NewBlock(players)}
+	g := &graphGradient{players: players, core: c, runner: program.NewRunner(), block: kernel.NewBlock(players)}
+	for i := range g.parts {
+		g.parts[i] = graphPart{kernel.NewTile(kernel.States, players), kernel.NewTile(kernel.States, players), kernel.NewBlock(program.Others())}
+	}
 	if program.Others() == 0 {
 		g.runner.Prepare(kernel.States)
 	}
 	return g
 }
 
-func (g *graphGradient) states() int { return kernel.States }
+func (g *graphGradient) states() int { return graphSlots }
 
 func (g *graphGradient) set(i int, rows *Rows, r int) []float32 {
-	g.core.fill(g.runner.Others(), i, i+1, rows, r)
-	return g.x.Row(i)[:g.players]
+	part, i := &g.parts[i/kernel.States], i%kernel.States
+	g.core.fill(part.others, i, i+1, rows, r)
+	return part.x.Row(i)[:g.players]
 }
 
-func (g *graphGradient) slope(i int) []float32 { return g.slopes.Row(i)[:g.players] }
+func (g *graphGradient) slope(i int) []float32 {
+	return g.parts[i/kernel.States].slopes.Row(i % kernel.States)[:g.players]
+}
 
 func (g *graphGradient) forward(dst []float64, slopes bool) {
-	if len(dst) == 0 {
-		return
-	}
-	kernel.ToBlock(g.block, g.x, len(dst), g.players)
-	copy(g.runner.Players(), g.block)
-	if len(g.core.others) > 0 {
-		g.runner.Prepare(len(dst))
-	}
-	g.runner.Run(dst)
-	if slopes {
-		g.runner.Differentiate(len(dst))
-		kernel.ToTile(g.slopes, g.runner.Slopes(), len(dst), g.players)
+	for i := 0; i*kernel.States < len(dst); i++ {
+		part, logits := &g.parts[i], dst[i*kernel.States:min((i+1)*kernel.States, len(dst))]
+		kernel.ToBlock(g.block, part.x, len(logits), g.players)
+		copy(g.runner.Players(), g.block)
+		if len(g.core.others) > 0 {
+			copy(g.runner.Others(), part.others)
+			g.runner.Prepare(len(logits))
+		}
+		g.runner.Run(logits)
+		if slopes {
+			g.runner.Differentiate(len(logits))
+			kernel.ToTile(part.slopes, g.runner.Slopes(), len(logits), g.players)
+		}
 	}
 }
 
@@ -360,6 +378,17 @@ func (g *graphGradient) forward(dst []float64, slopes bool) {
 func (m *Model) Products() int {
 	if c, ok := m.core.(*graphCore); ok {
 		return c.program.Products()
+	}
+	return 0
+}
+
+// SlopeProducts returns the number of multiplications in the products of matrices with
+// which a Gradient computes the logit and the derivatives of a state. It is 0 for models of
+// other kinds, and for those that are not Differentiable.
+func (m *Model) SlopeProducts() int {
+	if c, ok := m.core.(*graphCore); ok && c.differentiable() == nil {
+		program, _ := c.gradient()
+		return program.Products()
 	}
 	return 0
 }
