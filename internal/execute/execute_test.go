@@ -80,6 +80,9 @@ func (b *builder) check(players []graph.Value, states int, tolerance float64) {
 			others[v] = b.tensor(b.Values[v].Shape)
 		}
 	}
+	if _, err := execute.CompileGradient(b.Graph, players); err != nil {
+		b.t.Fatal(err)
+	}
 	inputs := make([][]*graph.Tensor, states)
 	for t := range inputs {
 		for _, v := range b.Inputs {
@@ -644,6 +647,7 @@ func TestAnyOperands(t *testing.T) {
 			t.Run(op, func(t *testing.T) {
 				b.t = t
 				b.check([]graph.Value{x}, 3, 1e-3)
+				b.checkGradient([]graph.Value{x}, b.states([]graph.Value{x}, 2), 1e-3)
 			})
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"shaver/internal/execute"
@@ -383,5 +384,24 @@ func TestGradientRunner(t *testing.T) {
 				t.Errorf("%v allocations", n)
 			}
 		}
+	}
+}
+
+// A graph whose values fit into an arena, but not together with those that its derivatives
+// need, is refused.
+func TestGradientTooLarge(t *testing.T) {
+	b := newBuilder(t, 1)
+	x, y := b.AddInput("x", graph.Float, []int{2, 1}), b.AddInput("y", graph.Float, []int{1, 200_000})
+	v := b.node("Mul", nil, x, y)
+	for range 3 {
+		v = b.node("Tanh", nil, v)
+	}
+	b.Output = b.node("ReduceSum", graph.Attributes{"keepdims": int64(0)}, v)
+	if _, err := execute.Compile(b.Graph, []graph.Value{x}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := execute.CompileGradient(b.Graph, []graph.Value{x})
+	if err == nil || !strings.Contains(err.Error(), "with derivatives: the values of a row have more than") {
+		t.Errorf("error %v, expected too many values", err)
 	}
 }
