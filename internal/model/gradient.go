@@ -36,8 +36,9 @@ type gradient interface {
 func (m *Model) Differentiable() error { return m.core.differentiable() }
 
 // NewGradient returns a gradient for m. The first Gradient of a model packs a transposed
-// copy of the network's weights, which takes as much memory as the weights. All Gradients
-// of the model share it. NewGradient panics unless the model is Differentiable.
+// copy of the network's weights, which takes as much memory as the weights. For a graph it
+// also packs the weights themselves once more. All Gradients of the model share these
+// copies. NewGradient panics unless the model is Differentiable.
 func (m *Model) NewGradient() *Gradient { return &Gradient{m.core.newGradient(m)} }
 
 // States returns the number of slots.
