@@ -99,7 +99,7 @@ func retrainTable(t *testing.T, from, data, to string) (moved float64) {
 				continue
 			}
 			row := all.Row(r)
-			x := g.Set(0, row)
+			x := g.Set(0, all, r)
 			for j, id := range row {
 				copy(x[j*dim:(j+1)*dim], table[int(id)*dim:])
 			}

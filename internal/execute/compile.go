@@ -9,33 +9,28 @@ import (
 	"shaver/internal/graph"
 )
 
-// compiler builds a program.
+// compiler builds a program. Its instructions name rows by numbers that are never used
+// again, so each row has one value. place maps these numbers to the rows of the arena.
 type compiler struct {
 	g         *graph.Graph
 	p         *Program
-	values    []*value         // by graph.Value; nil = not computed yet, not needed any more, or constant
+	values    [][]int32        // by graph.Value: the rows; nil = not computed yet, or constant
 	uses      []int            // by graph.Value: how often the current and later nodes read it
 	readers   []int            // by graph.Value: the last node that reads it, -1 = none
-	fused     []bool           // by node: whether an earlier node's step computes it
-	varies    []bool           // by row: whether it depends on a player
-	owner     []*region        // by row; nil = the row is never freed
-	made      []*region        // regions of the current node
-	free      []span           // free rows, ascending, none adjacent
+	fused     []bool           // by node: whether an earlier node's instruction computes it
+	regions   []region         // in the order of their rows
+	region    []int32          // by row: its region
 	constants map[uint32]int32 // rows of constants by their bits
+	once      []instruction    // those whose results depend on no player
+	each      []instruction    // those whose results depend on a player
 	err       error            // the first failure
 }
 
-// value says where the elements of a value are.
-type value struct {
-	rows    []int32   // row of each element, in row-major order
-	regions []*region // the regions of these rows
-}
-
-// region is a span of rows that were allocated together. It becomes free when no value that
-// a later node reads has elements in it.
+// region is a span of rows that were allocated together.
 type region struct {
 	span
-	values int // number of values with elements in it
+	varies bool // whether the rows depend on a player
+	kept   bool // whether nothing may overwrite the rows; so are all rows that do not vary
 }
 
 // span is the rows first to first+n-1.
@@ -43,7 +38,7 @@ type span struct{ first, n int32 }
 
 func newCompiler(g *graph.Graph, players []graph.Value) (*compiler, error) {
 	c := &compiler{
-		g: g, p: new(Program), values: make([]*value, len(g.Values)), uses: make([]int, len(g.Values)),
+		g: g, p: new(Program), values: make([][]int32, len(g.Values)), uses: make([]int, len(g.Values)),
 		readers: make([]int, len(g.Values)), fused: make([]bool, len(g.Nodes)), constants: map[uint32]int32{},
 	}
 	for v := range c.readers {
@@ -69,7 +64,7 @@ func newCompiler(g *graph.Graph, players []graph.Value) (*compiler, error) {
 			return nil, err
 		}
 	}
-	c.p.players = c.p.rows
+	c.p.players = len(c.region)
 	for _, v := range g.Inputs {
 		if slices.Contains(players, v) {
 			continue
@@ -78,7 +73,7 @@ func newCompiler(g *graph.Graph, players []graph.Value) (*compiler, error) {
 			return nil, err
 		}
 	}
-	c.p.others = c.p.rows - c.p.players
+	c.p.others = len(c.region) - c.p.players
 	return c, nil
 }
 
@@ -95,7 +90,8 @@ func (c *compiler) input(v graph.Value, player bool) error {
 	if c.err != nil {
 		return fmt.Errorf("input %s: %w", info.Name, c.err)
 	}
-	c.values[v] = &value{rows: rows}
+	c.regions[len(c.regions)-1].kept = true
+	c.values[v] = rows
 	return nil
 }
 
@@ -110,20 +106,8 @@ func (c *compiler) node(i int) error {
 	for _, v := range n.Inputs {
 		if v != graph.Absent {
 			c.uses[v]--
-			c.release(v)
 		}
 	}
-	for _, v := range n.Outputs {
-		if v != graph.Absent {
-			c.release(v)
-		}
-	}
-	for _, r := range c.made {
-		if r.values == 0 {
-			c.insert(r.span)
-		}
-	}
-	c.made = c.made[:0]
 	return c.err
 }
 
@@ -139,26 +123,40 @@ func (c *compiler) compile(n *graph.Node) error {
 	return compile(c, n)
 }
 
-// release frees the rows of a value that is not read any more.
-func (c *compiler) release(v graph.Value) {
-	if c.uses[v] > 0 || c.values[v] == nil {
-		return
-	}
-	for _, r := range c.values[v].regions {
-		if r.values--; r.values == 0 && !slices.Contains(c.made, r) {
-			c.insert(r.span)
-		}
-	}
-	c.values[v] = nil
-}
-
 // finish returns the program after all nodes are compiled.
-func (c *compiler) finish() (*Program, error) {
-	rows := c.read(c.g.Output)
+func (c *compiler) finish(gradient, reusing bool) (*Program, error) {
+	output := c.read(c.g.Output)
 	if c.err != nil {
 		return nil, c.err
 	}
-	c.p.output = rows[0]
+	forward := len(c.each)
+	var slopes []int32
+	if gradient {
+		if slopes = c.differentiate(output[0]); c.err != nil {
+			return nil, fmt.Errorf("with derivatives: %w", c.err)
+		}
+	}
+	p := c.place(output[0], forward, slopes, reusing)
+	if c.err != nil {
+		return nil, c.err
+	}
+	c.p.rows, c.p.output = p.rows, p.at(output)[0]
+	if len(slopes) > 0 {
+		c.p.slopes = p.at(slopes)[0]
+	}
+	for bits, row := range c.constants {
+		c.p.constants = append(c.p.constants, constant{p.at([]int32{row})[0], math.Float32frombits(bits)})
+	}
+	for _, in := range c.once {
+		c.p.once = append(c.p.once, in.step(p.at))
+	}
+	for i, in := range c.each {
+		if s := in.step(p.at); i < forward {
+			c.p.each = append(c.p.each, s)
+		} else {
+			c.p.back = append(c.p.back, s)
+		}
+	}
 	return c.p, nil
 }
 
@@ -188,7 +186,7 @@ func (c *compiler) read(v graph.Value) []int32 {
 		}
 		return make([]int32, elements(c.shape(v)))
 	}
-	return c.values[v].rows
+	return c.values[v]
 }
 
 // readAs returns the rows of v, broadcast to shape.
@@ -229,40 +227,22 @@ func (c *compiler) splat(x float32) int32 {
 	if !ok {
 		row = c.extend(1, false)[0]
 		c.constants[bits] = row
-		c.p.constants = append(c.p.constants, constant{row, x})
 	}
 	return row
 }
 
 // set makes rows the elements of v.
 func (c *compiler) set(v graph.Value, rows []int32) {
-	if v == graph.Absent {
-		return
+	if v != graph.Absent {
+		c.values[v] = append([]int32{}, rows...) // not nil, even if there are no rows
 	}
-	at := &value{rows: rows}
-	for _, row := range rows {
-		if r := c.owner[row]; r != nil && !slices.Contains(at.regions, r) {
-			at.regions = append(at.regions, r)
-			r.values++
-		}
-	}
-	c.values[v] = at
-}
-
-// take returns the rows of v. The caller then calls set with other rows.
-func (c *compiler) take(v graph.Value) []int32 {
-	old := c.values[v]
-	for _, r := range old.regions {
-		r.values--
-	}
-	return old.rows
 }
 
 // depends reports whether one of the rows depends on a player.
 func (c *compiler) depends(lists ...[]int32) bool {
 	for _, rows := range lists {
 		for _, row := range rows {
-			if c.varies[row] {
+			if c.err == nil && c.regions[c.region[row]].varies {
 				return true
 			}
 		}
@@ -270,98 +250,31 @@ func (c *compiler) depends(lists ...[]int32) bool {
 	return false
 }
 
-// allocate returns n adjacent rows for the results of a step that reads the rows from. If
-// these depend on a player, the result may contain rows that an earlier value has freed.
-// Otherwise it has new rows, because Run must not overwrite what Prepare computes.
-func (c *compiler) allocate(n int, from ...[]int32) []int32 {
-	if !c.depends(from...) {
-		return c.extend(n, false)
-	}
-	r := &region{}
-	for i, s := range c.free {
-		if int(s.n) >= n {
-			r.span = span{s.first, int32(n)}
-			if c.free[i] = (span{s.first + int32(n), s.n - int32(n)}); c.free[i].n == 0 {
-				c.free = slices.Delete(c.free, i, i+1)
-			}
-			break
-		}
-	}
-	rows := r.list()
-	if int(r.n) < n {
-		rows = c.extend(n, true)
-		if c.err != nil {
-			return rows
-		}
-		r.span = span{int32(c.p.rows - n), int32(n)}
-	}
-	for _, row := range rows {
-		c.owner[row] = r
-	}
-	c.made = append(c.made, r)
-	return rows
-}
+// allocate returns n adjacent rows for the results of an instruction that reads the rows
+// from.
+func (c *compiler) allocate(n int, from ...[]int32) []int32 { return c.extend(n, c.depends(from...)) }
 
-// target returns rows for the results of a step that computes one row from each of rows,
-// which are elements of v. from are its other operands. If nothing reads rows later, target
-// returns rows themselves.
-func (c *compiler) target(v graph.Value, rows []int32, from ...[]int32) []int32 {
-	if c.last(v, rows) {
-		return rows
-	}
-	return c.allocate(len(rows), append(from, rows)...)
-}
-
-// last reports whether the current node may overwrite rows, which are elements of v. It may
-// if only this node still reads v, no other value has elements in the regions of v, and no
-// row occurs twice.
-func (c *compiler) last(v graph.Value, rows []int32) bool {
-	if c.constant(v) != nil || c.uses[v] != 1 || c.values[v] == nil || len(c.values[v].rows) != len(rows) {
-		return false
-	}
-	for _, r := range c.values[v].regions {
-		if r.values != 1 {
-			return false
-		}
-	}
-	seen := make(map[int32]bool, len(rows))
-	for _, row := range rows {
-		if c.owner[row] == nil || seen[row] {
-			return false
-		}
-		seen[row] = true
-	}
-	return true
-}
-
-// extend returns n new rows at the end of the arena.
+// extend returns n new rows.
 func (c *compiler) extend(n int, varies bool) []int32 {
-	if n > maxRows-c.p.rows {
-		if c.err == nil {
-			c.err = fmt.Errorf("the values of a row have more than %d elements", maxRows)
-		}
+	first := len(c.region)
+	if n > maxNumbers-first {
+		c.fail()
 		return make([]int32, n)
 	}
-	s := span{int32(c.p.rows), int32(n)}
-	c.p.rows += n
+	c.regions = append(c.regions, region{span: span{int32(first), int32(n)}, varies: varies})
 	for range n {
-		c.varies, c.owner = append(c.varies, varies), append(c.owner, nil)
+		c.region = append(c.region, int32(len(c.regions)-1))
 	}
-	return s.list()
+	return c.regions[len(c.regions)-1].list()
 }
 
-// insert adds s to the free rows.
-func (c *compiler) insert(s span) {
-	if s.n == 0 {
-		return
-	}
-	i, _ := slices.BinarySearchFunc(c.free, s.first, func(f span, first int32) int { return int(f.first - first) })
-	c.free = slices.Insert(c.free, i, s)
-	for _, k := range [...]int{i, i - 1} { // join with the next, then with the one before
-		if k >= 0 && k+1 < len(c.free) && c.free[k].first+c.free[k].n == c.free[k+1].first {
-			c.free[k].n += c.free[k+1].n
-			c.free = slices.Delete(c.free, k+1, k+2)
-		}
+// maxNumbers bounds the rows that a compiler names.
+const maxNumbers = 1 << 22
+
+// fail records that the arena is too large.
+func (c *compiler) fail() {
+	if c.err == nil {
+		c.err = fmt.Errorf("the values of a row have more than %d elements", maxRows)
 	}
 }
 
@@ -405,10 +318,10 @@ func elements(shape []int) int {
 	return n
 }
 
-// contiguous reports whether the rows follow each other.
-func contiguous(rows []int32) bool {
+// contiguous reports whether the rows follow each other in the arena.
+func (c *compiler) contiguous(rows []int32) bool {
 	for i, r := range rows {
-		if r != rows[0]+int32(i) {
+		if r != rows[0]+int32(i) || c.region[r] != c.region[rows[0]] && int(r) >= c.p.players+c.p.others {
 			return false
 		}
 	}

@@ -66,9 +66,7 @@ func (c *compiler) meanOf(x []int32, n int) []int32 {
 	if n == 1 {
 		return x
 	}
-	sum := c.reduce(kernel.Sum, x, n)
-	c.affineTo(sum, sum, []float32{1 / float32(n)}, []float32{0})
-	return sum
+	return c.scale(c.reduce(kernel.Sum, x, n), 1/float32(n))
 }
 
 // spread repeats each element of rows n times.
@@ -83,22 +81,13 @@ func spread(rows []int32, n int) []int32 {
 }
 
 // exponents returns e^(x-largest), the sums of each n successive rows of it, and largest,
-// which is the largest of each n successive rows of x.
+// which is the largest of each n successive rows of x. What follows from e and sum does not
+// depend on largest, except for rounding, so largest counts as a constant.
 func (c *compiler) exponents(x []int32, n int) (e, sum, largest []int32) {
-	largest = c.reduce(kernel.Largest, x, n)
-	e = c.combine(kernel.Subtract, x, spread(largest, n))
-	c.applyTo(e, kernel.Exp, e)
+	largest = c.allocate(len(x)/n, x)
+	c.emit(&reduceOp{op: kernel.Largest, out: largest, x: x, fixed: true})
+	e = c.apply(kernel.Exp, c.combine(kernel.Subtract, x, spread(largest, n)))
 	return e, c.reduce(kernel.Sum, e, n), largest
-}
-
-// softmaxStep is the softmax of rows of n elements.
-type softmaxStep struct {
-	out, x kernel.Elements
-	n      int
-}
-
-func (s *softmaxStep) run(arena kernel.Block, states int) {
-	kernel.Softmax(arena, states, s.out, s.x, s.n)
 }
 
 // softmax compiles Softmax and LogSoftmax.
@@ -116,13 +105,12 @@ func softmax(c *compiler, n *graph.Node) error {
 	x := pick(c.read(n.Inputs[0]), positions)
 	var y []int32
 	if n.Op == "Softmax" {
-		y = c.target(n.Inputs[0], x)
-		c.emit(&softmaxStep{kernel.NewElements(y), kernel.NewElements(x), size}, x)
+		y = c.allocate(len(x), x)
+		c.emit(&softmaxOp{y, x, size})
 	} else {
 		_, sum, largest := c.exponents(x, size)
-		c.applyTo(sum, kernel.Log, sum)
 		y = c.combine(kernel.Subtract, x, spread(largest, size))
-		c.combineTo(y, kernel.Subtract, y, spread(sum, size))
+		y = c.combine(kernel.Subtract, y, spread(c.apply(kernel.Log, sum), size))
 	}
 	c.set(n.Outputs[0], place(y, positions))
 	return nil
@@ -151,11 +139,9 @@ func layerNormalization(c *compiler, n *graph.Node) error {
 	}
 	mean := c.meanOf(x, size)
 	d := c.combine(kernel.Subtract, x, spread(mean, size))
-	inverse := c.reduce(kernel.Sum, c.combine(kernel.Multiply, d, d), size)
-	c.affineTo(inverse, inverse, []float32{1 / float32(size)}, []float32{real(n, "epsilon", 1e-5)})
-	c.applyTo(inverse, kernel.SquareRoot, inverse)
-	c.applyTo(inverse, kernel.Reciprocal, inverse)
-	c.combineTo(d, kernel.Multiply, d, spread(inverse, size))
+	variance := c.affine(c.reduce(kernel.Sum, c.combine(kernel.Multiply, d, d), size), []float32{1 / float32(size)}, []float32{real(n, "epsilon", 1e-5)})
+	inverse := c.apply(kernel.Reciprocal, c.apply(kernel.SquareRoot, variance))
+	d = c.combine(kernel.Multiply, d, spread(inverse, size))
 	scale, offset := c.constant(n.Inputs[1]), (*graph.Tensor)(nil)
 	biased := len(n.Inputs) > 2 && n.Inputs[2] != graph.Absent
 	if biased {
@@ -168,8 +154,7 @@ func layerNormalization(c *compiler, n *graph.Node) error {
 	if biased {
 		offsets = numbers(offset, shape)
 	}
-	c.affineTo(d, d, numbers(scale, shape), offsets)
-	c.set(n.Outputs[0], d)
+	c.set(n.Outputs[0], c.affine(d, numbers(scale, shape), offsets))
 	return nil
 }
 

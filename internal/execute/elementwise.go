@@ -9,148 +9,6 @@ import (
 	"shaver/internal/kernel"
 )
 
-// The steps that compute lists of rows.
-type (
-	applyStep struct {
-		f      kernel.Function
-		out, x kernel.Elements
-	}
-	combineStep struct {
-		op        kernel.Operation
-		out, x, y kernel.Elements
-	}
-	multiplyAddStep struct{ out, x, y, z kernel.Elements }
-	chooseStep      struct{ out, x, y, z kernel.Elements }
-	affineStep      struct {
-		out, x        kernel.Elements
-		scale, offset []float32
-	}
-	reduceStep struct {
-		op     kernel.Reduction
-		out, x kernel.Elements
-	}
-	// slowStep applies a function that package kernel does not have.
-	slowStep struct {
-		f         func(x, y float64) float64
-		out, x, y []int32
-	}
-)
-
-func (s *applyStep) run(arena kernel.Block, states int) {
-	kernel.Apply(s.f, arena, states, s.out, s.x)
-}
-
-func (s *combineStep) run(arena kernel.Block, states int) {
-	kernel.Combine(s.op, arena, states, s.out, s.x, s.y)
-}
-
-func (s *multiplyAddStep) run(arena kernel.Block, states int) {
-	kernel.MultiplyAdd(arena, states, s.out, s.x, s.y, s.z)
-}
-
-func (s *chooseStep) run(arena kernel.Block, states int) {
-	kernel.Choose(arena, states, s.out, s.x, s.y, s.z)
-}
-
-func (s *affineStep) run(arena kernel.Block, states int) {
-	kernel.Affine(arena, states, s.out, s.x, s.scale, s.offset)
-}
-
-func (s *reduceStep) run(arena kernel.Block, states int) {
-	kernel.Reduce(s.op, arena, states, s.out, s.x)
-}
-
-func (s *slowStep) run(arena kernel.Block, states int) {
-	for i, o := range s.out {
-		out, x, y := arena.Element(int(o))[:states], arena.Element(int(s.x[i])), arena.Element(int(s.y[i]))
-		for t := range out {
-			out[t] = float32(s.f(float64(x[t]), float64(y[t])))
-		}
-	}
-}
-
-// emit appends a step to the program. from are the rows that it reads.
-func (c *compiler) emit(s step, from ...[]int32) {
-	switch {
-	case c.err != nil:
-	case c.depends(from...):
-		c.p.each = append(c.p.each, s)
-	default:
-		c.p.once = append(c.p.once, s)
-	}
-}
-
-// apply returns rows of f(x). If a row occurs in x several times, its function is computed
-// once.
-func (c *compiler) apply(f kernel.Function, x []int32) []int32 {
-	distinct, at := distinct(x)
-	out := c.allocate(len(distinct), x)
-	c.applyTo(out, f, distinct)
-	return pick(out, at)
-}
-
-// applyTo is apply with given rows for the results. out may be x.
-func (c *compiler) applyTo(out []int32, f kernel.Function, x []int32) {
-	if len(x) > 0 {
-		c.emit(&applyStep{f, kernel.NewElements(out), kernel.NewElements(x)}, x)
-	}
-}
-
-// combine returns rows of op(x, y).
-func (c *compiler) combine(op kernel.Operation, x, y []int32) []int32 {
-	out := c.allocate(len(x), x, y)
-	c.combineTo(out, op, x, y)
-	return out
-}
-
-// combineTo is combine with given rows for the results. out may be x or y.
-func (c *compiler) combineTo(out []int32, op kernel.Operation, x, y []int32) {
-	if len(x) > 0 {
-		c.emit(&combineStep{op, kernel.NewElements(out), kernel.NewElements(x), kernel.NewElements(y)}, x, y)
-	}
-}
-
-// affine returns rows of scale*x + offset. If scale or offset has one number, it holds for
-// all rows.
-func (c *compiler) affine(x []int32, scale, offset []float32) []int32 {
-	out := c.allocate(len(x), x)
-	c.affineTo(out, x, scale, offset)
-	return out
-}
-
-// affineTo is affine with given rows for the results. out may be x.
-func (c *compiler) affineTo(out, x []int32, scale, offset []float32) {
-	if len(x) == 0 {
-		return
-	}
-	if len(scale) == 1 {
-		scale = slices.Repeat(scale, len(x))
-	}
-	if len(offset) == 1 {
-		offset = slices.Repeat(offset, len(x))
-	}
-	c.emit(&affineStep{kernel.NewElements(out), kernel.NewElements(x), scale, offset}, x)
-}
-
-// reduce returns one row for each n successive rows of x.
-func (c *compiler) reduce(op kernel.Reduction, x []int32, n int) []int32 {
-	out := c.allocate(len(x)/n, x)
-	if len(x) > 0 {
-		c.emit(&reduceStep{op, kernel.NewElements(out), kernel.NewElements(x)}, x)
-	}
-	return out
-}
-
-// slow returns rows of f(x, y).
-func (c *compiler) slow(f func(x, y float64) float64, x, y []int32) []int32 {
-	out := c.allocate(len(x), x, y)
-	c.emit(&slowStep{f, out, x, y}, x, y)
-	return out
-}
-
-// same returns a list of n rows with the value x.
-func (c *compiler) same(x float32, n int) []int32 { return slices.Repeat([]int32{c.splat(x)}, n) }
-
 // distinct returns the rows of x without repetitions, and the position in them of each
 // element of x.
 func distinct(x []int32) (rows, at []int32) {
@@ -178,20 +36,17 @@ func unary(f func(c *compiler, n *graph.Node, x []int32) []int32) compileFunc {
 
 // function compiles an operator that is one function of package kernel.
 func function(f kernel.Function) compileFunc {
-	return unary(func(c *compiler, n *graph.Node, x []int32) []int32 {
-		if c.last(n.Inputs[0], x) {
-			c.applyTo(x, f, x)
-			return x
-		}
-		return c.apply(f, x)
-	})
+	return unary(func(c *compiler, _ *graph.Node, x []int32) []int32 { return c.apply(f, x) })
 }
 
-// slowly compiles an operator whose function package kernel does not have.
-func slowly(f func(x float64) float64) compileFunc {
-	return unary(func(c *compiler, _ *graph.Node, x []int32) []int32 {
-		return c.slow(func(x, _ float64) float64 { return f(x) }, x, x)
-	})
+// rounding compiles an operator that rounds its operand. Its derivative is 0.
+func rounding(f func(x float64) float64) compileFunc {
+	return unary(func(c *compiler, _ *graph.Node, x []int32) []int32 { return c.round(x, f) })
+}
+
+// round returns rows of f(x), whose derivative is 0.
+func (c *compiler) round(x []int32, f func(x float64) float64) []int32 {
+	return c.slow(x, x, func(x, _ float64) float64 { return f(x) }, nil, nil)
 }
 
 // binary compiles an operator that combines its inputs with f, from left to right.
@@ -209,21 +64,7 @@ func binary(f func(c *compiler, x, y []int32) []int32) compileFunc {
 
 // operation compiles an operator that is one operation of package kernel.
 func operation(op kernel.Operation) compileFunc {
-	general := binary(func(c *compiler, x, y []int32) []int32 { return c.combine(op, x, y) })
-	return func(c *compiler, n *graph.Node) error {
-		if len(n.Inputs) != 2 {
-			return general(c, n)
-		}
-		shape := c.shape(n.Outputs[0])
-		x, y := c.readAs(n.Inputs[0], shape), c.readAs(n.Inputs[1], shape)
-		out := x
-		if !c.last(n.Inputs[0], x) {
-			out = c.target(n.Inputs[1], y, x)
-		}
-		c.combineTo(out, op, x, y)
-		c.set(n.Outputs[0], out)
-		return nil
-	}
+	return binary(func(c *compiler, x, y []int32) []int32 { return c.combine(op, x, y) })
 }
 
 // arithmetic compiles an operation. If one of its two inputs is a constant x, the operation
@@ -249,7 +90,7 @@ func arithmetic(op kernel.Operation, of func(x float32, swapped bool) (scale, of
 			c.affineNode(n, n.Inputs[1-side], scale, offset)
 			return nil
 		}
-		if op == kernel.Multiply && c.multiplyAdd(n, shape) {
+		if op == kernel.Multiply && c.fuse(n, shape) {
 			return nil
 		}
 		return general(c, n)
@@ -258,15 +99,12 @@ func arithmetic(op kernel.Operation, of func(x float32, swapped bool) (scale, of
 
 // affineNode makes the output of n scale*v + offset.
 func (c *compiler) affineNode(n *graph.Node, v graph.Value, scale, offset []float32) {
-	x := c.readAs(v, c.shape(n.Outputs[0]))
-	out := c.target(v, x)
-	c.affineTo(out, x, scale, offset)
-	c.set(n.Outputs[0], out)
+	c.set(n.Outputs[0], c.affine(c.readAs(v, c.shape(n.Outputs[0])), scale, offset))
 }
 
-// multiplyAdd compiles a product together with an Add, if only that Add reads the product.
-// It reports whether there is such an Add.
-func (c *compiler) multiplyAdd(n *graph.Node, shape []int) bool {
+// fuse compiles a product together with an Add, if only that Add reads the product. It
+// reports whether there is such an Add.
+func (c *compiler) fuse(n *graph.Node, shape []int) bool {
 	i, next := c.only(n.Outputs[0])
 	if next == nil || next.Op != "Add" || !slices.Equal(c.shape(next.Outputs[0]), shape) {
 		return false
@@ -279,14 +117,7 @@ func (c *compiler) multiplyAdd(n *graph.Node, shape []int) bool {
 		return false
 	}
 	x, y, z := c.readAs(n.Inputs[0], shape), c.readAs(n.Inputs[1], shape), c.readAs(other, shape)
-	out := x
-	if !c.last(n.Inputs[0], x) {
-		out = c.target(n.Inputs[1], y, x, z)
-	}
-	if len(x) > 0 {
-		c.emit(&multiplyAddStep{kernel.NewElements(out), kernel.NewElements(x), kernel.NewElements(y), kernel.NewElements(z)}, x, y, z)
-	}
-	c.set(next.Outputs[0], out)
+	c.set(next.Outputs[0], c.multiplyAdd(x, y, z))
 	c.fused[i] = true
 	return true
 }
@@ -295,21 +126,18 @@ func (c *compiler) multiplyAdd(n *graph.Node, shape []int) bool {
 func where(c *compiler, n *graph.Node) error {
 	shape := c.shape(n.Outputs[0])
 	x, y, z := c.readAs(n.Inputs[0], shape), c.readAs(n.Inputs[1], shape), c.readAs(n.Inputs[2], shape)
-	out := c.allocate(len(x), x, y, z)
-	if len(x) > 0 {
-		c.emit(&chooseStep{kernel.NewElements(out), kernel.NewElements(x), kernel.NewElements(y), kernel.NewElements(z)}, x, y, z)
-	}
-	c.set(n.Outputs[0], out)
+	c.set(n.Outputs[0], c.choose(x, y, z))
 	return nil
 }
 
-// clip compiles Clip, whose bounds are inputs.
+// clip compiles Clip, whose bounds are inputs. A number that equals a bound has a
+// derivative, and the bound has none.
 func clip(c *compiler, n *graph.Node) error {
 	shape := c.shape(n.Outputs[0])
 	rows := c.read(n.Inputs[0])
 	for i, op := range [...]kernel.Operation{kernel.Maximum, kernel.Minimum} {
 		if len(n.Inputs) > i+1 && n.Inputs[i+1] != graph.Absent {
-			rows = c.combine(op, rows, c.readAs(n.Inputs[i+1], shape))
+			rows = c.extreme(op, rows, c.readAs(n.Inputs[i+1], shape), first)
 		}
 	}
 	c.set(n.Outputs[0], rows)
@@ -322,7 +150,7 @@ func cast(c *compiler, n *graph.Node) error {
 	rows := c.read(n.Inputs[0])
 	switch {
 	case from == graph.Float && to == graph.Int:
-		rows = c.slow(func(x, _ float64) float64 { return math.Trunc(x) }, rows, rows)
+		rows = c.round(rows, math.Trunc)
 	case from != graph.Bool && to == graph.Bool:
 		rows = c.not(c.combine(kernel.Equal, rows, c.same(0, len(rows))))
 	}
@@ -379,8 +207,24 @@ func power(c *compiler, n *graph.Node) error {
 			return nil
 		}
 	}
-	c.set(n.Outputs[0], c.slow(math.Pow, x, c.readAs(n.Inputs[1], shape)))
+	c.set(n.Outputs[0], c.slow(x, c.readAs(n.Inputs[1], shape), math.Pow, powerBase, powerExponent))
 	return nil
+}
+
+// powerBase returns the derivative of x^y with respect to x.
+func powerBase(x, y float64) float64 {
+	if y == 0 {
+		return 0
+	}
+	return y * math.Pow(x, y-1)
+}
+
+// powerExponent returns the derivative of x^y with respect to y.
+func powerExponent(x, y float64) float64 {
+	if x == 0 && y >= 0 {
+		return 0
+	}
+	return math.Pow(x, y) * math.Log(x)
 }
 
 // modulo compiles Mod of floats. The result has the sign of the dividend.
@@ -388,5 +232,7 @@ func modulo(c *compiler, n *graph.Node) error {
 	if c.g.Values[n.Outputs[0]].Type != graph.Float {
 		return errors.New("a division of whole numbers depends on the row")
 	}
-	return binary(func(c *compiler, x, y []int32) []int32 { return c.slow(math.Mod, x, y) })(c, n)
+	return binary(func(c *compiler, x, y []int32) []int32 {
+		return c.slow(x, y, math.Mod, func(_, _ float64) float64 { return 1 }, func(x, y float64) float64 { return -math.Trunc(x / y) })
+	})(c, n)
 }

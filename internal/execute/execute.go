@@ -29,8 +29,10 @@ type Program struct {
 	rows      int // number of rows of the arena
 	constants []constant
 	once      []step // steps whose results depend on no player
-	each      []step // steps whose results depend on a player
+	each      []step // steps whose results depend on a player, up to the output
+	back      []step // steps that compute the slopes; only from CompileGradient
 	output    int32  // row of the output
+	slopes    int32  // first of the adjacent rows of the slopes, one for each player
 	products  int    // see Products
 }
 
@@ -53,8 +55,8 @@ func (p *Program) Players() int { return p.players }
 // Others returns the number of elements of the other inputs.
 func (p *Program) Others() int { return p.others }
 
-// Products returns the number of multiplications in the products of matrices for a state.
-// It leaves out products that depend on no player.
+// Products returns the number of multiplications in the products of matrices for a state,
+// including those for derivatives. It leaves out products that depend on no player.
 func (p *Program) Products() int { return p.products }
 
 // Compile returns a program that computes the output of g, which must have one element of
@@ -62,6 +64,22 @@ func (p *Program) Products() int { return p.products }
 // inputs are constants of a row. The program shares g's constants. Compile does not change
 // g. An error names the node that cannot be compiled.
 func Compile(g *graph.Graph, players []graph.Value) (*Program, error) {
+	return compile(g, players, false, true)
+}
+
+// CompileGradient is like Compile, but the program also computes the derivatives of the
+// output with respect to the players. It needs more memory, because values that derivatives
+// need are kept. The outputs are the same to the last bit.
+//
+// Operators that pass no derivative, such as comparisons and rounding, have the derivative
+// 0. The documentation of differentiator defines the derivatives at kinks.
+func CompileGradient(g *graph.Graph, players []graph.Value) (*Program, error) {
+	return compile(g, players, true, true)
+}
+
+// compile is Compile or, if gradient is set, CompileGradient. Unless reusing is set, every
+// value has rows of its own.
+func compile(g *graph.Graph, players []graph.Value, gradient, reusing bool) (*Program, error) {
 	c, err := newCompiler(g, players)
 	if err != nil {
 		return nil, err
@@ -72,7 +90,7 @@ func Compile(g *graph.Graph, players []graph.Value) (*Program, error) {
 			return nil, fmt.Errorf("node %s (%s): %w", n.Name, n.Op, err)
 		}
 	}
-	return c.finish()
+	return c.finish(gradient, reusing)
 }
 
 // Runner evaluates a program. Only one goroutine may use it at a time. It allocates no
@@ -127,6 +145,19 @@ func (r *Runner) Run(dst []float64) {
 		dst[t] = float64(v)
 	}
 }
+
+// Differentiate computes the slopes of the states that the last Run has computed. There
+// must be no other call since then. The program must be from CompileGradient.
+func (r *Runner) Differentiate(states int) {
+	for _, s := range r.p.back {
+		s.run(r.arena, states)
+	}
+}
+
+// Slopes returns the derivatives of the output with respect to the players, in order. They
+// are those of the last call of Differentiate, until the next call of Prepare or Run. At
+// least 64 elements without a meaning follow.
+func (r *Runner) Slopes() kernel.Block { return r.arena[int(r.p.slopes)*kernel.States:] }
 
 func fill(row []float32, v float32) {
 	for t := range row {

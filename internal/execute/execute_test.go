@@ -80,6 +80,9 @@ func (b *builder) check(players []graph.Value, states int, tolerance float64) {
 			others[v] = b.tensor(b.Values[v].Shape)
 		}
 	}
+	if _, err := execute.CompileGradient(b.Graph, players); err != nil {
+		b.t.Fatal(err)
+	}
 	inputs := make([][]*graph.Tensor, states)
 	for t := range inputs {
 		for _, v := range b.Inputs {
@@ -258,17 +261,7 @@ func TestOperators(t *testing.T) {
 	tested := map[string]bool{"Cast": true} // builder.sum adds one
 	for i, test := range operatorTests {
 		tested[test.op] = true
-		free := 0
-		for _, o := range test.operands {
-			if o.ints == nil && !o.fixed {
-				free++
-			}
-		}
-		combinations := int(math.Pow(kinds, float64(free)))
-		for combination := range combinations {
-			if combination == combinations-1 {
-				continue // all constant
-			}
+		for combination := range test.combinations() - 1 {
 			t.Run(fmt.Sprintf("%s/%d/%d", test.op, i, combination), func(t *testing.T) { test.run(t, uint64(i), combination) })
 		}
 	}
@@ -285,7 +278,24 @@ var folded = []string{"Constant", "ConstantOfShape", "Dropout", "EyeLike", "Flat
 
 func (test *operatorTest) run(t *testing.T, seed uint64, combination int) {
 	b := newBuilder(t, seed)
-	var players, inputs []graph.Value
+	b.check(test.build(b, combination), 20, 2e-5)
+}
+
+// combinations returns the number of ways in which the operands can be given. In the last
+// one all are constant.
+func (test *operatorTest) combinations() int {
+	free := 0
+	for _, o := range test.operands {
+		if o.ints == nil && !o.fixed {
+			free++
+		}
+	}
+	return int(math.Pow(kinds, float64(free)))
+}
+
+// build makes a graph with the operator, and returns its players.
+func (test *operatorTest) build(b *builder, combination int) (players []graph.Value) {
+	var inputs []graph.Value
 	for _, o := range test.operands {
 		if o.ints != nil {
 			shape := o.shape
@@ -318,7 +328,7 @@ func (test *operatorTest) run(t *testing.T, seed uint64, combination int) {
 		inputs = append(inputs, v)
 	}
 	b.sum(b.node(test.op, test.attributes, inputs...))
-	b.check(players, 20, 2e-5)
+	return players
 }
 
 // Random graphs give the results of graph.Graph.Run, although values reuse the rows of
@@ -637,6 +647,7 @@ func TestAnyOperands(t *testing.T) {
 			t.Run(op, func(t *testing.T) {
 				b.t = t
 				b.check([]graph.Value{x}, 3, 1e-3)
+				b.checkGradient([]graph.Value{x}, b.states([]graph.Value{x}, 2), 1e-3)
 			})
 		}
 	}

@@ -5,26 +5,13 @@ import "shaver/internal/graph"
 // CompileApart is Compile, except that each result has rows of its own. Only one step
 // computes a row.
 func CompileApart(g *graph.Graph, players []graph.Value) (*Program, error) {
-	c, err := newCompiler(g, players)
-	if err != nil {
-		return nil, err
-	}
-	for i := range g.Nodes {
-		if err := c.node(i); err != nil {
-			return nil, err
-		}
-		for _, r := range c.owner {
-			if r != nil && r.values < forever {
-				r.values += forever
-			}
-		}
-		c.free = nil
-	}
-	return c.finish()
+	return compile(g, players, false, false)
 }
 
-// forever is added to the number of values of a region, so that it is never freed.
-const forever = 1 << 40
+// CompileGradientApart is CompileGradient, except that each result has rows of its own.
+func CompileGradientApart(g *graph.Graph, players []graph.Value) (*Program, error) {
+	return compile(g, players, true, false)
+}
 
 // Rows returns the number of rows of the arena.
 func (p *Program) Rows() int { return p.rows }

@@ -42,7 +42,7 @@ func init() {
 		"Neg": function(kernel.Negate), "Abs": function(kernel.Absolute), "Relu": function(kernel.ReLU), "Sqrt": function(kernel.SquareRoot),
 		"Reciprocal": function(kernel.Reciprocal), "Exp": function(kernel.Exp), "Log": function(kernel.Log), "Sigmoid": function(kernel.Sigmoid),
 		"Tanh": function(kernel.HyperbolicTangent), "Erf": function(kernel.Erf), "Softplus": function(kernel.Softplus),
-		"Floor": slowly(math.Floor), "Ceil": slowly(math.Ceil), "Round": slowly(math.RoundToEven),
+		"Floor": rounding(math.Floor), "Ceil": rounding(math.Ceil), "Round": rounding(math.RoundToEven),
 		"Sign": unary(func(c *compiler, _ *graph.Node, x []int32) []int32 {
 			zero := c.same(0, len(x))
 			return c.combine(kernel.Subtract, c.combine(kernel.Less, zero, x), c.combine(kernel.Less, x, zero))
@@ -71,7 +71,7 @@ func init() {
 			return c.reduce(kernel.Sum, c.apply(kernel.Absolute, x), n)
 		}),
 		"ReduceL2": reduction(func(c *compiler, x []int32, n int) []int32 {
-			return c.apply(kernel.SquareRoot, c.reduce(kernel.Sum, c.combine(kernel.Multiply, x, x), n))
+			return c.norm(c.reduce(kernel.Sum, c.combine(kernel.Multiply, x, x), n))
 		}),
 		"ReduceSumSquare": reduction(func(c *compiler, x []int32, n int) []int32 {
 			return c.reduce(kernel.Sum, c.combine(kernel.Multiply, x, x), n)
@@ -102,21 +102,18 @@ func init() {
 	}
 }
 
-// elu returns rows of gamma*x for x >= 0 and gamma*alpha*(e^(scale*x)-1) for other x.
+// elu returns rows of gamma*x for x >= 0 and gamma*alpha*(e^(scale*x)-1) for other x. The
+// derivative at 0 is that of the exponential.
 func (c *compiler) elu(x []int32, scale, alpha, gamma float32) []int32 {
 	zero := c.same(0, len(x))
-	e := c.combine(kernel.Minimum, x, zero)
-	c.affineTo(e, e, []float32{scale}, []float32{0})
-	c.applyTo(e, kernel.Exp, e)
-	c.affineTo(e, e, []float32{alpha * gamma}, []float32{-alpha * gamma})
-	y := c.combine(kernel.Maximum, x, zero)
-	c.affineTo(y, y, []float32{gamma}, []float32{0})
-	return c.combine(kernel.Add, e, y)
+	e := c.apply(kernel.Exp, c.scale(c.extreme(kernel.Minimum, x, zero, first), scale))
+	e = c.affine(e, []float32{alpha * gamma}, []float32{-alpha * gamma})
+	return c.combine(kernel.Add, e, c.scale(c.extreme(kernel.Maximum, x, zero, second), gamma))
 }
 
-// limit returns rows of min(max(x, 0), 1).
+// limit returns rows of min(max(x, 0), 1). The derivatives at 0 and 1 are 0.
 func (c *compiler) limit(x []int32) []int32 {
-	return c.combine(kernel.Minimum, c.combine(kernel.Maximum, x, c.same(0, len(x))), c.same(1, len(x)))
+	return c.extreme(kernel.Minimum, c.extreme(kernel.Maximum, x, c.same(0, len(x)), second), c.same(1, len(x)), second)
 }
 
 // gelu compiles x * (1 + erf(x/sqrt(2))) / 2, or its approximation by tanh.
@@ -124,15 +121,12 @@ func gelu(c *compiler, n *graph.Node, x []int32) []int32 {
 	var y []int32
 	if s, _ := n.Attributes["approximate"].(string); s == "tanh" {
 		y = c.affine(c.combine(kernel.Multiply, x, x), []float32{0.044715}, []float32{1})
-		c.combineTo(y, kernel.Multiply, y, x)
-		c.affineTo(y, y, []float32{float32(math.Sqrt(2 / math.Pi))}, []float32{0})
-		c.applyTo(y, kernel.HyperbolicTangent, y)
+		y = c.scale(c.combine(kernel.Multiply, y, x), float32(math.Sqrt(2/math.Pi)))
+		y = c.apply(kernel.HyperbolicTangent, y)
 	} else {
-		y = c.affine(x, []float32{math.Sqrt2 / 2}, []float32{0})
-		c.applyTo(y, kernel.Erf, y)
+		y = c.apply(kernel.Erf, c.scale(x, math.Sqrt2/2))
 	}
-	c.affineTo(y, y, []float32{0.5}, []float32{0.5})
-	return c.combine(kernel.Multiply, y, x)
+	return c.combine(kernel.Multiply, c.affine(y, []float32{0.5}, []float32{0.5}), x)
 }
 
 // mean compiles Mean, the mean of several values.
@@ -140,7 +134,6 @@ func mean(c *compiler, n *graph.Node) error {
 	if err := operation(kernel.Add)(c, n); err != nil || len(n.Inputs) == 1 {
 		return err
 	}
-	sum := c.values[n.Outputs[0]].rows
-	c.affineTo(sum, sum, []float32{1 / float32(len(n.Inputs))}, []float32{0})
+	c.set(n.Outputs[0], c.scale(c.values[n.Outputs[0]], 1/float32(len(n.Inputs))))
 	return nil
 }

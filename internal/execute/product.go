@@ -61,22 +61,35 @@ func (c *compiler) contract(x *contraction) {
 	}
 	right := pick(c.read(x.b), x.right)
 	out := c.allocate(x.batch*x.m*x.n, left, right)
-	wanted := out
-	if symmetric := x.m == x.n && slices.Equal(left, right); symmetric {
-		wanted = slices.Clone(out)
-		for i := range wanted {
+	in := &pairsOp{out: out, x: left, y: right, batch: x.batch, m: x.m, n: x.n, k: x.k}
+	if in.symmetric = x.m == x.n && slices.Equal(left, right); in.symmetric {
+		in.out = slices.Clone(out)
+		for i := range in.out {
 			if row, column := i/x.n%x.m, i%x.n; column > row {
-				out[i], wanted[i] = out[i+(column-row)*(x.n-1)], kernel.Discarded
+				out[i], in.out[i] = out[i+(column-row)*(x.n-1)], none
 			}
 		}
 	}
-	if c.err == nil && len(out) > 0 {
-		c.emit(&pairsStep{kernel.NewPairs(wanted, left, right, x.batch, x.m, x.n, x.k)}, left, right)
-	}
+	c.emit(in)
 	c.setPlaced(x, out)
 }
 
-// pairsStep is a product of matrices that both depend on the row.
+// pairsOp is a batch of products of matrices that both depend on the row, as
+// kernel.NewPairs describes it.
+type pairsOp struct {
+	out, x, y      []int32
+	batch, m, n, k int
+	symmetric      bool // whether x and y are the same; out then has none above the diagonals
+}
+
+func (o *pairsOp) results() []int32    { return o.out }
+func (o *pairsOp) operands() [][]int32 { return [][]int32{o.x, o.y} }
+func (o *pairsOp) overlays() bool      { return false }
+
+func (o *pairsOp) step(at func([]int32) []int32) step {
+	return &pairsStep{kernel.NewPairs(at(o.out), at(o.x), at(o.y), o.batch, o.m, o.n, o.k)}
+}
+
 type pairsStep struct{ *kernel.Pairs }
 
 func (s *pairsStep) run(arena kernel.Block, states int) { s.Compute(arena, states) }
@@ -126,24 +139,35 @@ func (c *compiler) linear(m *kernel.Outputs, out, in []int32, vectors int, relu 
 	}
 	if !kernel.Lists() && min(m.In, m.Out) >= gathered { // this level needs adjacent rows for its fastest loop
 		for i := 0; i < len(in); i += m.In {
-			if !contiguous(in[i : i+m.In]) {
-				copies := c.allocate(len(in), in)
-				c.applyTo(copies, kernel.Copy, in)
-				in = copies
+			if !c.contiguous(in[i : i+m.In]) {
+				in = c.gather(in)
 				break
 			}
 		}
 	}
-	if c.err == nil {
-		c.emit(&linearStep{kernel.NewLinear(m, out, in, vectors, relu)}, in)
-	}
+	c.emit(&linearOp{m, out, in, vectors, relu})
 }
 
 // gathered is the number of inputs and outputs from which on a layer is slow compared to
 // copying its inputs to adjacent rows.
 const gathered = 128
 
-// linearStep is a linear layer.
+// linearOp is a linear layer on some vectors.
+type linearOp struct {
+	m       *kernel.Outputs
+	out, x  []int32 // [vectors, m.Out] and [vectors, m.In]
+	vectors int
+	relu    bool // whether the result is max(out, 0)
+}
+
+func (o *linearOp) results() []int32    { return o.out }
+func (o *linearOp) operands() [][]int32 { return [][]int32{o.x} }
+func (o *linearOp) overlays() bool      { return false }
+
+func (o *linearOp) step(at func([]int32) []int32) step {
+	return &linearStep{kernel.NewLinear(o.m, at(o.out), at(o.x), o.vectors, o.relu)}
+}
+
 type linearStep struct{ *kernel.Linear }
 
 func (s *linearStep) run(arena kernel.Block, states int) { s.Compute(arena, states) }
@@ -301,7 +325,7 @@ func gemm(c *compiler, n *graph.Node) error {
 	if !x.alone {
 		return nil
 	}
-	rows := c.take(x.out)
+	rows := c.values[x.out]
 	if alpha != 1 {
 		rows = c.affine(rows, []float32{alpha}, []float32{0})
 	}
@@ -349,7 +373,7 @@ func conv(c *compiler, n *graph.Node) error {
 	x.alone = true
 	c.contract(x)
 	bias := pick(c.read(n.Inputs[2]), broadcast(shape, c.shape(x.out)))
-	c.set(x.out, c.combine(kernel.Add, c.take(x.out), bias))
+	c.set(x.out, c.combine(kernel.Add, c.values[x.out], bias))
 	return nil
 }
 

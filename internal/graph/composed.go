@@ -22,21 +22,21 @@ func inferSoftmax(c *call) ([]Info, error) {
 }
 
 func evaluateSoftmax(c *call, out []*Tensor, log bool) error {
-	x, y := c.tensor(0).Floats, out[0].Floats
+	x, y := c.tensor(0), out[0]
 	c.lines(c.int("axis", -1), func(start, size, step int) {
 		most, sum := math.Inf(-1), 0.0
 		for i := range size {
-			most = max(most, float64(x[start+i*step]))
+			most = max(most, x.float(start+i*step))
 		}
 		for i := range size {
-			sum += math.Exp(float64(x[start+i*step]) - most)
+			sum += math.Exp(x.float(start+i*step) - most)
 		}
 		for i := range size {
 			at := start + i*step
-			if d := float64(x[at]) - most; log {
-				y[at] = float32(d - math.Log(sum))
+			if d := x.float(at) - most; log {
+				y.setFloat(at, d-math.Log(sum))
 			} else {
-				y[at] = float32(math.Exp(d) / sum)
+				y.setFloat(at, math.Exp(d)/sum)
 			}
 		}
 	})
@@ -70,23 +70,23 @@ func evaluateLayerNormalization(c *call, out []*Tensor) error {
 		steps = append(steps, broadcastStrides(c.shape(2), shape[a:]))
 	}
 	for start := 0; start < len(out[0].Floats); start += size {
-		x, y := c.tensor(0).Floats[start:start+size], out[0].Floats[start:start+size]
+		x := c.tensor(0)
 		mean, variance := 0.0, 0.0
-		for _, v := range x {
-			mean += float64(v)
+		for i := range size {
+			mean += x.float(start + i)
 		}
 		mean /= float64(size)
-		for _, v := range x {
-			variance += (float64(v) - mean) * (float64(v) - mean)
+		for i := range size {
+			variance += (x.float(start+i) - mean) * (x.float(start+i) - mean)
 		}
 		scale := 1 / math.Sqrt(variance/float64(size)+epsilon)
 		n := 0
 		each(shape[a:], func(at []int) {
-			v := (float64(x[n]) - mean) * scale * float64(c.tensor(1).Floats[at[0]])
+			v := (x.float(start+n) - mean) * scale * c.tensor(1).float(at[0])
 			if c.has(2) {
-				v += float64(c.tensor(2).Floats[at[1]])
+				v += c.tensor(2).float(at[1])
 			}
-			y[n] = float32(v)
+			out[0].setFloat(start+n, v)
 			n++
 		}, steps...)
 	}
@@ -116,10 +116,10 @@ func evaluateBatchNormalization(c *call, out []*Tensor) error {
 		channels, inner = shape[1], count(shape[2:])
 	}
 	epsilon := c.float("epsilon", 1e-5)
-	scale, shift, mean, variance := c.tensor(1).Floats, c.tensor(2).Floats, c.tensor(3).Floats, c.tensor(4).Floats
-	for i, x := range c.tensor(0).Floats {
+	scale, shift, mean, variance := c.tensor(1), c.tensor(2), c.tensor(3), c.tensor(4)
+	for i := range out[0].Floats {
 		k := i / inner % channels
-		out[0].Floats[i] = float32((float64(x)-float64(mean[k]))/math.Sqrt(float64(variance[k])+epsilon)*float64(scale[k]) + float64(shift[k]))
+		out[0].setFloat(i, (c.tensor(0).float(i)-mean.float(k))/math.Sqrt(variance.float(k)+epsilon)*scale.float(k)+shift.float(k))
 	}
 	return nil
 }

@@ -159,10 +159,10 @@ func evaluateEinsum(c *call, out []*Tensor) error {
 	if err != nil {
 		return err
 	}
-	x, y := c.tensor(0).Floats, []float32{1}
+	x, y := c.tensor(0), NewFloats([]float32{1})
 	stepX, stepY := e.Strides[0], make([]int, len(e.Sizes))
 	if len(c.in) > 1 {
-		y, stepY = c.tensor(1).Floats, e.Strides[1]
+		y, stepY = c.tensor(1), e.Strides[1]
 	}
 	// The last label of the sum has a loop of its own, because each is slow.
 	last := len(e.Sizes) - 1
@@ -177,12 +177,12 @@ func evaluateEinsum(c *call, out []*Tensor) error {
 		each(e.Sizes[e.Kept:last], func(inner []int) {
 			a, b := at[0]+inner[0], at[1]+inner[1]
 			for range size {
-				sum += float64(x[a]) * float64(y[b])
+				sum += x.float(a) * y.float(b)
 				a += right
 				b += down
 			}
 		}, stepX[e.Kept:last], stepY[e.Kept:last])
-		out[0].Floats[n] = float32(sum)
+		out[0].setFloat(n, sum)
 		n++
 	}, stepX[:e.Kept], stepY[:e.Kept])
 	return nil

@@ -144,8 +144,8 @@ func parametric(attributes string, f func(c *call) func(x float64) float64) oper
 
 // apply applies a function to the first input.
 func (c *call) apply(out []*Tensor, floats func(x float64) float64, ints func(x int64) int64) error {
-	for i, x := range c.tensor(0).Floats {
-		out[0].Floats[i] = float32(floats(float64(x)))
+	for i := range c.tensor(0).Floats {
+		out[0].setFloat(i, floats(c.tensor(0).float(i)))
 	}
 	for i, x := range c.tensor(0).Ints {
 		out[0].Ints[i] = ints(x)
@@ -174,7 +174,7 @@ func (c *call) pairs(shape []int, visit func(i, a, b int)) {
 func (c *call) combine(out []*Tensor, floats func(a, b float64) float64, ints func(a, b int64) int64) {
 	x, y, z := c.tensor(0), c.tensor(1), out[0]
 	if z.Type == Float {
-		c.pairs(z.Shape, func(i, a, b int) { z.Floats[i] = float32(floats(float64(x.Floats[a]), float64(y.Floats[b]))) })
+		c.pairs(z.Shape, func(i, a, b int) { z.setFloat(i, floats(x.float(a), y.float(b))) })
 	} else {
 		c.pairs(z.Shape, func(i, a, b int) { z.Ints[i] = ints(x.Ints[a], y.Ints[b]) })
 	}
@@ -241,7 +241,7 @@ func evaluatePow(c *call, out []*Tensor) error {
 		}
 		result := math.Pow(x.number(a), y.number(b))
 		if z.Type == Float {
-			z.Floats[i] = float32(result)
+			z.setFloat(i, result)
 		} else {
 			z.Ints[i] = truncate(result)
 		}
@@ -264,7 +264,7 @@ func power(a, n int64) int64 {
 // number returns an element of a tensor of numbers.
 func (t *Tensor) number(i int) float64 {
 	if t.Type == Float {
-		return float64(t.Floats[i])
+		return t.float(i)
 	}
 	return float64(t.Ints[i])
 }
@@ -280,7 +280,7 @@ func combineAll(floats func(a, b float64) float64, ints func(a, b int64) int64) 
 				case i == 0:
 					out[0].set(n, t, at[0])
 				case t.Type == Float:
-					out[0].Floats[n] = float32(floats(float64(out[0].Floats[n]), float64(t.Floats[at[0]])))
+					out[0].setFloat(n, floats(out[0].float(n), t.float(at[0])))
 				default:
 					out[0].Ints[n] = ints(out[0].Ints[n], t.Ints[at[0]])
 				}
@@ -301,9 +301,9 @@ func evaluateSum(c *call, out []*Tensor, divisor int) error {
 	each(out[0].Shape, func(at []int) {
 		sum := 0.0
 		for i, offset := range at {
-			sum += float64(c.tensor(i).Floats[offset])
+			sum += c.tensor(i).float(offset)
 		}
-		out[0].Floats[n] = float32(sum / float64(divisor))
+		out[0].setFloat(n, sum/float64(divisor))
 		n++
 	}, steps...)
 	return nil
@@ -321,16 +321,18 @@ func inferClip(c *call) ([]Info, error) {
 // evaluateClip applies the upper limit last, as ONNX says. NaN stays NaN.
 func evaluateClip(c *call, out []*Tensor) error {
 	from, to := c.tensor(0), out[0]
-	copy(to.Floats, from.Floats)
+	for k := range to.Floats {
+		to.setFloat(k, from.float(k))
+	}
 	copy(to.Ints, from.Ints)
 	for i := 1; i <= 2; i++ {
 		if !c.has(i) {
 			continue
 		}
 		limit := c.tensor(i)
-		for k, x := range to.Floats {
-			if l := limit.Floats[0]; i == 1 && x < l || i == 2 && x > l {
-				to.Floats[k] = l
+		for k := range to.Floats {
+			if x, l := to.float(k), limit.float(0); i == 1 && x < l || i == 2 && x > l {
+				to.setFloat(k, l)
 			}
 		}
 		for k, x := range to.Ints {
@@ -352,7 +354,7 @@ func evaluateEqual(c *call, out []*Tensor) error {
 	c.pairs(z.Shape, func(i, a, b int) {
 		switch x.Type {
 		case Float:
-			z.Bools[i] = x.Floats[a] == y.Floats[b]
+			z.Bools[i] = x.float(a) == y.float(b)
 		case Int:
 			z.Bools[i] = x.Ints[a] == y.Ints[b]
 		case Bool:
@@ -368,7 +370,7 @@ func comparison(floats func(a, b float64) bool, ints func(a, b int64) bool) oper
 		x, y, z := c.tensor(0), c.tensor(1), out[0]
 		c.pairs(z.Shape, func(i, a, b int) {
 			if x.Type == Float {
-				z.Bools[i] = floats(float64(x.Floats[a]), float64(y.Floats[b]))
+				z.Bools[i] = floats(x.float(a), y.float(b))
 			} else {
 				z.Bools[i] = ints(x.Ints[a], y.Ints[b])
 			}

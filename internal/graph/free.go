@@ -125,10 +125,10 @@ func evaluateCast(c *call, out []*Tensor) error {
 		var truth bool
 		switch from.Type {
 		case Float:
-			f := from.Floats[i]
-			number, truth = truncate(float64(f)), f != 0
+			f := from.float(i)
+			number, truth = truncate(f), f != 0
 			if out[0].Type == Float {
-				out[0].Floats[i] = f
+				out[0].setFloat(i, f)
 				continue
 			}
 		case Int:
@@ -239,7 +239,7 @@ func evaluateEyeLike(c *call, out []*Tensor) error {
 		}
 		switch at := i*columns + j; out[0].Type {
 		case Float:
-			out[0].Floats[at] = 1
+			out[0].setFloat(at, 1)
 		case Int:
 			out[0].Ints[at] = 1
 		case Bool:

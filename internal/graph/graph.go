@@ -41,6 +41,8 @@ type Tensor struct {
 	Floats []float32
 	Ints   []int64
 	Bools  []bool
+
+	doubles []float64 // elements in float64, for Evaluate; nil = Floats (see NewDoubles)
 }
 
 // Value is an index into Graph.Values.

@@ -254,9 +254,12 @@ func (c *call) evaluate(infos []Info, elements int64) ([]*Tensor, error) {
 		out[0] = &t
 		return out, nil
 	}
+	precise := slices.ContainsFunc(c.in, func(in Info) bool { return in.Constant != nil && in.Constant.doubles != nil })
 	for i, info := range infos {
 		if !c.op.given {
-			out[i] = newTensor(info.Type, info.Shape)
+			if out[i] = newTensor(info.Type, info.Shape); precise && info.Type == Float {
+				out[i].doubles = make([]float64, len(out[i].Floats))
+			}
 		}
 	}
 	switch {

@@ -58,19 +58,20 @@ func evaluateMatMul(c *call, out []*Tensor) error {
 	a, b := c.matrices()
 	rows, inner, columns := a[len(a)-2], a[len(a)-1], b[len(b)-1]
 	batch, _ := broadcast(a[:len(a)-2], b[:len(b)-2])
-	x, y, z := c.tensor(0).Floats, c.tensor(1).Floats, out[0].Floats
+	x, y, z := c.tensor(0), c.tensor(1), out[0]
+	next := 0
 	each(batch, func(at []int) {
-		u, v := x[at[0]*rows*inner:], y[at[1]*inner*columns:]
+		u, v := at[0]*rows*inner, at[1]*inner*columns
 		for i := range rows {
 			for j := range columns {
 				sum := 0.0
 				for k := range inner {
-					sum += float64(u[i*inner+k]) * float64(v[k*columns+j])
+					sum += x.float(u+i*inner+k) * y.float(v+k*columns+j)
 				}
-				z[i*columns+j] = float32(sum)
+				z.setFloat(next, sum)
+				next++
 			}
 		}
-		z = z[rows*columns:]
 	}, broadcastStrides(a[:len(a)-2], batch), broadcastStrides(b[:len(b)-2], batch))
 	return nil
 }
@@ -111,7 +112,7 @@ func evaluateGemm(c *call, out []*Tensor) error {
 	rows, inner, downA, rightA := transposed(c.shape(0), c.int("transA", 0) != 0)
 	_, columns, downB, rightB := transposed(c.shape(1), c.int("transB", 0) != 0)
 	alpha, beta := c.float("alpha", 1), c.float("beta", 1)
-	x, y, z := c.tensor(0).Floats, c.tensor(1).Floats, out[0].Floats
+	x, y, z := c.tensor(0), c.tensor(1), out[0]
 	step := []int{0, 0}
 	if c.has(2) {
 		step = broadcastStrides(c.shape(2), out[0].Shape)
@@ -120,13 +121,13 @@ func evaluateGemm(c *call, out []*Tensor) error {
 		for j := range columns {
 			sum := 0.0
 			for k := range inner {
-				sum += float64(x[i*downA+k*rightA]) * float64(y[k*downB+j*rightB])
+				sum += x.float(i*downA+k*rightA) * y.float(k*downB+j*rightB)
 			}
 			sum *= alpha
 			if c.has(2) {
-				sum += beta * float64(c.tensor(2).Floats[i*step[0]+j*step[1]])
+				sum += beta * c.tensor(2).float(i*step[0]+j*step[1])
 			}
-			z[i*columns+j] = float32(sum)
+			z.setFloat(i*columns+j, sum)
 		}
 	}
 	return nil
@@ -173,12 +174,12 @@ func evaluateConv(c *call, out []*Tensor) error {
 			for p := range places {
 				sum := 0.0
 				if c.has(2) {
-					sum = float64(c.tensor(2).Floats[unit])
+					sum = c.tensor(2).float(unit)
 				}
 				for k := range inner {
-					sum += float64(c.tensor(1).Floats[unit*inner+k]) * float64(c.tensor(0).Floats[(first+k)*places+p])
+					sum += c.tensor(1).float(unit*inner+k) * c.tensor(0).float((first+k)*places+p)
 				}
-				out[0].Floats[(n*w[0]+unit)*places+p] = float32(sum)
+				out[0].setFloat((n*w[0]+unit)*places+p, sum)
 			}
 		}
 	}

@@ -103,27 +103,27 @@ func (r *reducer) evaluate(c *call, out []*Tensor) error {
 			return
 		}
 		sum := r.start
-		each(shape, func(at []int) { sum = r.floats(sum, float64(t.Floats[start+at[0]])) }, step)
+		each(shape, func(at []int) { sum = r.floats(sum, t.float(start+at[0])) }, step)
 		if r.finish != nil {
 			sum = r.finish(sum, count(shape))
 		}
-		out[0].Floats[i] = float32(sum)
+		out[0].setFloat(i, sum)
 	})
 	return nil
 }
 
 // evaluateLogSumExp subtracts the largest element before it takes exponentials.
 func evaluateLogSumExp(c *call, out []*Tensor) error {
-	x := c.tensor(0).Floats
+	x := c.tensor(0)
 	c.groups(func(i, start int, shape, step []int) {
 		most, sum := math.Inf(-1), 0.0
-		each(shape, func(at []int) { most = max(most, float64(x[start+at[0]])) }, step)
+		each(shape, func(at []int) { most = max(most, x.float(start+at[0])) }, step)
 		if math.IsInf(most, 0) {
-			out[0].Floats[i] = float32(most)
+			out[0].setFloat(i, most)
 			return
 		}
-		each(shape, func(at []int) { sum += math.Exp(float64(x[start+at[0]]) - most) }, step)
-		out[0].Floats[i] = float32(math.Log(sum) + most)
+		each(shape, func(at []int) { sum += math.Exp(x.float(start+at[0]) - most) }, step)
+		out[0].setFloat(i, math.Log(sum)+most)
 	})
 	return nil
 }
@@ -162,9 +162,9 @@ func evaluateCumSum(c *call, out []*Tensor) error {
 				continue
 			}
 			before := sum
-			sum += float64(t.Floats[at])
-			if out[0].Floats[at] = float32(sum); exclusive {
-				out[0].Floats[at] = float32(before)
+			sum += t.float(at)
+			if out[0].setFloat(at, sum); exclusive {
+				out[0].setFloat(at, before)
 			}
 		}
 	})

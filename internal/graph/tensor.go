@@ -88,6 +88,41 @@ func NewFloats(data []float32, shape ...int) *Tensor {
 	return &Tensor{Type: Float, Shape: shape, Floats: data}
 }
 
+// NewDoubles returns a tensor of floats whose elements are known in float64. Evaluate and Run
+// compute with these, and their results have such elements too. It is for finite
+// differences.
+func NewDoubles(data []float64, shape ...int) *Tensor {
+	t := &Tensor{Type: Float, Shape: shape, Floats: make([]float32, len(data)), doubles: data}
+	for i, v := range data {
+		t.Floats[i] = float32(v)
+	}
+	return t
+}
+
+// Doubles returns the elements of a tensor of floats in float64.
+func (t *Tensor) Doubles() []float64 {
+	list := make([]float64, len(t.Floats))
+	for i := range list {
+		list[i] = t.float(i)
+	}
+	return list
+}
+
+// float returns an element of a tensor of floats.
+func (t *Tensor) float(i int) float64 {
+	if t.doubles != nil {
+		return t.doubles[i]
+	}
+	return float64(t.Floats[i])
+}
+
+// setFloat sets an element of a tensor of floats.
+func (t *Tensor) setFloat(i int, v float64) {
+	if t.Floats[i] = float32(v); t.doubles != nil {
+		t.doubles[i] = v
+	}
+}
+
 // NewInts returns a tensor of whole numbers, which it does not copy.
 func NewInts(data []int64, shape ...int) *Tensor {
 	return &Tensor{Type: Int, Shape: shape, Ints: data}
@@ -116,7 +151,7 @@ func newTensor(t Type, shape []int) *Tensor {
 func (t *Tensor) set(at int, from *Tensor, element int) {
 	switch t.Type {
 	case Float:
-		t.Floats[at] = from.Floats[element]
+		t.setFloat(at, from.float(element))
 	case Int:
 		t.Ints[at] = from.Ints[element]
 	case Bool:

@@ -54,6 +54,12 @@ func NewOutputs(weight, bias []float32, in, out int) *Outputs {
 	return m
 }
 
+// Transposed returns the layer whose weight is the transpose of m's, [In, Out], without a
+// bias.
+func (m *Outputs) Transposed() *Outputs {
+	return NewOutputs(Pack(m.weight, m.In, m.Out), nil, m.Out, m.In)
+}
+
 // Product computes the given units for the states t < states:
 //
 //	out[u][t] = m.bias[u]; for k in list: out[u][t] += in[k][t] * m[u][k]

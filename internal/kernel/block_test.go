@@ -84,6 +84,28 @@ func TestProductIsItsDefinition(t *testing.T) {
 // The output of a state depends only on that state, and the output of a unit only on that
 // unit. Steps computes the same output. It agrees to the last bit unless Product uses
 // digits.
+func TestTransposed(t *testing.T) {
+	everyLevel(t, func(t *testing.T) {
+		const in, out = 5, 3
+		weight := make([]float32, in*out)
+		for i := range weight {
+			weight[i] = float32(i + 1)
+		}
+		m := NewOutputs(weight, []float32{7, 8, 9}, in, out).Transposed()
+		x, y := NewBlock(out), NewBlock(in)
+		for o := range out {
+			x.Element(o)[0] = float32(o - 1)
+		}
+		m.Product(y, x, 1, nil, nil, false)
+		for i := range in {
+			want := -weight[i] + weight[2*in+i]
+			if got := y.Element(i)[0]; m.In != out || m.Out != in || got != want {
+				t.Errorf("output %d is %v, expected %v", i, got, want)
+			}
+		}
+	})
+}
+
 func TestProductOfOneState(t *testing.T) {
 	everyLevel(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(13, 14))

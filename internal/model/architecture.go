@@ -91,9 +91,6 @@ func (a *Architecture) Parameters() int {
 	return entries
 }
 
-// Differentiable reports whether NewGradient works for models of a's kind.
-func (a *Architecture) Differentiable() bool { return a.Kind != Graph }
-
 // Wide reports whether the models of a's kind have first-order weights.
 func (a *Architecture) Wide() bool { return a.Kind == FM || a.Kind == DeepFM || a.Kind == WideDeep }
 

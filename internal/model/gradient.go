@@ -15,16 +15,56 @@ const gradientStates = 4 * kernel.States
 // to each entry of the embedding. A state is a row with any embedding in place of its
 // own. To the last bit, the results of a state do not depend on the other states. Logits
 // equal those of a Scorer, except for the rounding of FM's term in float64. At the kink
-// of a ReLU the unit counts as inactive.
+// of a ReLU the unit counts as inactive. Package execute defines the derivatives at the
+// kinks of other operators.
 //
 // To use a Gradient, call Set for some slots, from 0 on, and then Logits or Slopes. Only
 // one goroutine may use it at a time. It allocates no memory after NewGradient.
-type Gradient struct {
+type Gradient struct{ g gradient }
+
+// gradient is what a core makes for a Gradient, which documents the methods.
+type gradient interface {
+	states() int
+	set(i int, rows *Rows, r int) []float32
+	slope(i int) []float32
+	forward(dst []float64, slopes bool)
+}
+
+// Differentiable returns an error if NewGradient cannot work for m, because the derivatives
+// need too much memory. The first call for a model, or for models that share its head,
+// prepares the derivatives.
+func (m *Model) Differentiable() error { return m.core.differentiable() }
+
+// NewGradient returns a gradient for m. The first Gradient of a model packs a transposed
+// copy of the network's weights, which takes as much memory as the weights. For a graph it
+// also packs the weights themselves once more. All Gradients of the model share these
+// copies. NewGradient panics unless the model is Differentiable.
+func (m *Model) NewGradient() *Gradient { return &Gradient{m.core.newGradient(m)} }
+
+// States returns the number of slots.
+func (g *Gradient) States() int { return g.g.states() }
+
+// Set assigns row r of rows to slot i. The row must have passed CheckRow. Set returns the
+// slot's embedding, [D], which the caller must fill.
+func (g *Gradient) Set(i int, rows *Rows, r int) []float32 { return g.g.set(i, rows, r) }
+
+// Slope returns the derivatives of slot i, [D], as computed by the last call of Slopes.
+func (g *Gradient) Slope(i int) []float32 { return g.g.slope(i) }
+
+// Logits sets dst[i] to the logit of slot i.
+func (g *Gradient) Logits(dst []float64) { g.g.forward(dst, false) }
+
+// Slopes sets dst[i] to the logit of slot i, and computes the derivatives that Slope(i)
+// returns.
+func (g *Gradient) Slopes(dst []float64) { g.g.forward(dst, true) }
+
+// headGradient is the gradient of a model with a head.
+type headGradient struct {
 	m        *Model
 	h        *head
 	size     int
 	x        kernel.Tile // [size, D], embedding of each slot
-	slope    kernel.Tile // [size, D], derivatives of each slot
+	slopes   kernel.Tile // [size, D], derivatives of each slot
 	constant []float64   // [size], constant part of each slot's logit
 	column   []float64   // [d], FM's sums over fields
 	square   []float64   // [d], FM's sums of squares over fields
@@ -84,20 +124,15 @@ func transposeMix(a *Architecture, gates []float32, layer *MixLayer) transposedM
 	return t
 }
 
-// NewGradient returns a gradient for m. The first Gradient of a model packs a transposed
-// copy of the network's weights, which takes as much memory as the weights. All Gradients
-// of the model share it. NewGradient panics unless the model is Differentiable.
-func (m *Model) NewGradient() *Gradient {
-	h, ok := m.core.(*head)
-	if !ok {
-		panic("model: NewGradient: models of kind " + string(m.Kind) + " have no derivatives")
-	}
-	g := &Gradient{m: m, h: h, size: gradientStates, column: make([]float64, m.Dim), square: make([]float64, m.Dim), transposed: h.transposed()}
+func (h *head) differentiable() error { return nil }
+
+func (h *head) newGradient(m *Model) gradient {
+	g := &headGradient{m: m, h: h, size: gradientStates, column: make([]float64, m.Dim), square: make([]float64, m.Dim), transposed: h.transposed()}
 	if h.first != nil {
 		g.size = kernel.States
 		g.cross = newCrossGradient(h, g.transposed)
 	}
-	g.x, g.slope = kernel.NewTile(g.size, m.Players()), kernel.NewTile(g.size, m.Players())
+	g.x, g.slopes = kernel.NewTile(g.size, m.Players()), kernel.NewTile(g.size, m.Players())
 	g.constant = make([]float64, g.size)
 	widest := 0
 	for _, width := range m.Hidden {
@@ -110,27 +145,16 @@ func (m *Model) NewGradient() *Gradient {
 	return g
 }
 
-// States returns the number of slots.
-func (g *Gradient) States() int { return g.size }
+func (g *headGradient) states() int { return g.size }
 
-// Set assigns the given row to slot i. The row must have passed CheckRow. Set returns the
-// slot's embedding, [D], which the caller must fill.
-func (g *Gradient) Set(i int, row []int32) []float32 {
-	g.constant[i] = g.m.constant(row)
+func (g *headGradient) set(i int, rows *Rows, r int) []float32 {
+	g.constant[i] = g.m.constant(rows.Row(r))
 	return g.x.Row(i)[:g.m.Players()]
 }
 
-// Slope returns the derivatives of slot i, [D], as computed by the last call of Slopes.
-func (g *Gradient) Slope(i int) []float32 { return g.slope.Row(i)[:g.m.Players()] }
+func (g *headGradient) slope(i int) []float32 { return g.slopes.Row(i)[:g.m.Players()] }
 
-// Logits sets dst[i] to the logit of slot i.
-func (g *Gradient) Logits(dst []float64) { g.forward(dst, false) }
-
-// Slopes sets dst[i] to the logit of slot i, and computes the derivatives that Slope(i)
-// returns.
-func (g *Gradient) Slopes(dst []float64) { g.forward(dst, true) }
-
-func (g *Gradient) forward(dst []float64, slopes bool) {
+func (g *headGradient) forward(dst []float64, slopes bool) {
 	n := len(dst)
 	if n == 0 {
 		return
@@ -160,7 +184,7 @@ func (g *Gradient) forward(dst []float64, slopes bool) {
 
 // shallow returns the part of slot i's logit that does not come from the network. If
 // slopes is set, it also adds the derivatives of this part.
-func (g *Gradient) shallow(i int, slopes bool) float64 {
+func (g *headGradient) shallow(i int, slopes bool) float64 {
 	x := g.x.Row(i)[:g.m.Players()]
 	if !g.m.pairwise() {
 		return g.constant[i] + g.linear(i, x, slopes)
@@ -180,7 +204,7 @@ func (g *Gradient) shallow(i int, slopes bool) float64 {
 		sum += float64(total*total) - square[c]
 	}
 	if slopes {
-		slope := g.slope.Row(i)
+		slope := g.slopes.Row(i)
 		if g.m.Kind == FM {
 			clear(slope)
 		}
@@ -196,13 +220,13 @@ func (g *Gradient) shallow(i int, slopes bool) float64 {
 
 // linear returns the term of Weights.Linear for slot i, whose embedding is x. If slopes is
 // set, it also adds the derivatives of this term.
-func (g *Gradient) linear(i int, x []float32, slopes bool) float64 {
+func (g *headGradient) linear(i int, x []float32, slopes bool) float64 {
 	sum := 0.0
 	for p, w := range g.m.Weights.Linear {
 		sum += float64(float64(w) * float64(x[p]))
 	}
 	if slopes {
-		slope := g.slope.Row(i)
+		slope := g.slopes.Row(i)
 		for p, w := range g.m.Weights.Linear {
 			slope[p] += w
 		}
@@ -211,7 +235,7 @@ func (g *Gradient) linear(i int, x []float32, slopes bool) float64 {
 }
 
 // mlp computes units for n slots.
-func (g *Gradient) mlp(n int) {
+func (g *headGradient) mlp(n int) {
 	h, in, units := g.h, g.x, g.units
 	if h.stacked != nil {
 		g.cross.mlpInput(units[0], n)
@@ -224,7 +248,7 @@ func (g *Gradient) mlp(n int) {
 }
 
 // mlpBack sets slope to the network's derivatives for n slots.
-func (g *Gradient) mlpBack(n int) {
+func (g *headGradient) mlpBack(n int) {
 	h := g.h
 	last := len(g.units) - 1
 	d, next := g.back[0], g.back[1]
@@ -243,10 +267,10 @@ func (g *Gradient) mlpBack(n int) {
 		d, next = next, d
 	}
 	if h.stacked == nil {
-		g.transposed.layers[0].Layer(g.slope, d, n, nil, false, nil)
+		g.transposed.layers[0].Layer(g.slopes, d, n, nil, false, nil)
 	}
 	if g.cross != nil {
-		g.cross.backward(g.slope, d, n)
+		g.cross.backward(g.slopes, d, n)
 	}
 }
 

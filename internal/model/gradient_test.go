@@ -33,7 +33,7 @@ func slopes(g *model.Gradient, rows *model.Rows, x [][]float32, batch int) (logi
 	for from := 0; from < len(x); from += batch {
 		to := min(from+batch, len(x))
 		for i := from; i < to; i++ {
-			copy(g.Set(i-from, rows.Row(i)), x[i])
+			copy(g.Set(i-from, rows, i), x[i])
 		}
 		g.Slopes(logits[from:to])
 		for i := range to - from {
@@ -117,7 +117,7 @@ func TestSlopesDependOnTheStateAlone(t *testing.T) {
 		want := make([]float64, rows.Len())
 		m.NewScorer().Logits(want, rows)
 		for i := range want {
-			m.Embed(g.Set(i, rows.Row(i)), rows.Row(i))
+			m.Embed(g.Set(i, rows, i), rows.Row(i))
 		}
 		g.Logits(logits)
 		if !slices.EqualFunc(logits, want, func(a, b float64) bool { return math.Abs(a-b) <= 1e-14*(1+math.Abs(b)) }) {
@@ -198,7 +198,7 @@ func TestSlopesDoNotAllocate(t *testing.T) {
 		logits := make([]float64, 10)
 		if n := testing.AllocsPerRun(5, func() {
 			for i := range logits {
-				m.Embed(g.Set(i, rows.Row(i)), rows.Row(i))
+				m.Embed(g.Set(i, rows, i), rows.Row(i))
 			}
 			g.Slopes(logits)
 		}); n != 0 {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 
 	"shaver/internal/execute"
 	"shaver/internal/graph"
@@ -82,9 +83,10 @@ func (h *GraphHead) check(a *Architecture) error {
 
 // graphCore is the core of a model of Kind Graph.
 type graphCore struct {
-	program *execute.Program
-	offsets []int    // global id of each field's first feature
-	others  []source // by input of the program that is a constant of the row
+	program  *execute.Program
+	gradient func() (*execute.Program, error) // program with derivatives, made at the first call
+	offsets  []int                            // global id of each field's first feature
+	others   []source                         // by input of the program that is a constant of the row
 }
 
 // source is where an input that is a constant of the row comes from.
@@ -98,7 +100,9 @@ func newGraphCore(a *Architecture, h *GraphHead) (*graphCore, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &graphCore{program: program}
+	c := &graphCore{program: program, gradient: sync.OnceValues(func() (*execute.Program, error) {
+		return execute.CompileGradient(h.Graph, h.LookUps)
+	})}
 	for _, offset := range a.Offsets() {
 		c.offsets = append(c.offsets, int(offset))
 	}
@@ -211,6 +215,24 @@ func (p *graphProbe) empty() float64 {
 	return p.nothing
 }
 
+func (p *graphProbe) empties(dst []float64, rows *Rows) {
+	if p.core.program.Others() == 0 {
+		for r := range dst {
+			dst[r] = p.empty()
+		}
+		return
+	}
+	for from := 0; from < len(dst); from += kernel.States {
+		part := dst[from:min(from+kernel.States, len(dst))]
+		fillStates(p.runner.Players(), 0, len(part), p.baseline)
+		for t := range part {
+			p.core.fill(p.runner.Others(), t, t+1, rows, from+t)
+		}
+		p.runner.Prepare(len(part))
+		p.runner.Run(part)
+	}
+}
+
 func (p *graphProbe) walk(order []int32, logits []float64) {
 	logits[0] = p.empty()
 	copy(p.x, p.baseline)
@@ -280,11 +302,93 @@ func (p *graphProbe) coalitions(first int, logits []float64) {
 	}
 }
 
+// graphSlots is the number of slots of a graphGradient. The multilinear estimator has two
+// slots for each row, so the rows fill the states of a runner when it computes their own
+// logits.
+const graphSlots = 2 * kernel.States
+
+// graphGradient evaluates slots as the states of a runner, kernel.States at a time.
+type graphGradient struct {
+	players int
+	core    *graphCore
+	runner  *execute.Runner
+	parts   [graphSlots / kernel.States]graphPart
+	block   kernel.Block // [D], embeddings of a part
+}
+
+// graphPart is kernel.States successive slots.
+type graphPart struct {
+	x      kernel.Tile  // [States, D], embedding of each slot
+	slopes kernel.Tile  // [States, D], derivatives of each slot
+	others kernel.Block // constants of the row of each slot
+}
+
+func (c *graphCore) differentiable() error {
+	_, err := c.gradient()
+	return err
+}
+
+func (c *graphCore) newGradient(m *Model) gradient {
+	program, err := c.gradient()
+	if err != nil {
+		panic("model: NewGradient: " + err.Error())
+	}
+	players := m.Players()
+	g := &graphGradient{players: players, core: c, runner: program.NewRunner(), block: kernel.NewBlock(players)}
+	for i := range g.parts {
+		g.parts[i] = graphPart{kernel.NewTile(kernel.States, players), kernel.NewTile(kernel.States, players), kernel.NewBlock(program.Others())}
+	}
+	if program.Others() == 0 {
+		g.runner.Prepare(kernel.States)
+	}
+	return g
+}
+
+func (g *graphGradient) states() int { return graphSlots }
+
+func (g *graphGradient) set(i int, rows *Rows, r int) []float32 {
+	part, i := &g.parts[i/kernel.States], i%kernel.States
+	g.core.fill(part.others, i, i+1, rows, r)
+	return part.x.Row(i)[:g.players]
+}
+
+func (g *graphGradient) slope(i int) []float32 {
+	return g.parts[i/kernel.States].slopes.Row(i % kernel.States)[:g.players]
+}
+
+func (g *graphGradient) forward(dst []float64, slopes bool) {
+	for i := 0; i*kernel.States < len(dst); i++ {
+		part, logits := &g.parts[i], dst[i*kernel.States:min((i+1)*kernel.States, len(dst))]
+		kernel.ToBlock(g.block, part.x, len(logits), g.players)
+		copy(g.runner.Players(), g.block)
+		if len(g.core.others) > 0 {
+			copy(g.runner.Others(), part.others)
+			g.runner.Prepare(len(logits))
+		}
+		g.runner.Run(logits)
+		if slopes {
+			g.runner.Differentiate(len(logits))
+			kernel.ToTile(part.slopes, g.runner.Slopes(), len(logits), g.players)
+		}
+	}
+}
+
 // Products returns the number of multiplications in the products of matrices with which a
 // model of Kind Graph computes a state. It is 0 for all other kinds.
 func (m *Model) Products() int {
 	if c, ok := m.core.(*graphCore); ok {
 		return c.program.Products()
+	}
+	return 0
+}
+
+// SlopeProducts returns the number of multiplications in the products of matrices with
+// which a Gradient computes the logit and the derivatives of a state. It is 0 for models of
+// other kinds, and for those that are not Differentiable.
+func (m *Model) SlopeProducts() int {
+	if c, ok := m.core.(*graphCore); ok && c.differentiable() == nil {
+		program, _ := c.gradient()
+		return program.Products()
 	}
 	return 0
 }

@@ -123,6 +123,80 @@ func TestGraphInputs(t *testing.T) {
 	}
 }
 
+// The gradient of a graph has the logits of a scorer to the last bit. The results of a slot do
+// not depend on the other slots. Slopes and Empties allocate no memory, and Empties agrees
+// with Empty.
+func TestGraphGradient(t *testing.T) {
+	for name, m := range map[string]*model.Model{"mixed": mixed(t), "AutoInt": modeltest.AutoInt(5, 1), "FiBiNET": modeltest.FiBiNET(6, 1)} {
+		t.Run(name, func(t *testing.T) {
+			if err := m.Differentiable(); err != nil {
+				t.Fatal(err)
+			}
+			if m.SlopeProducts() <= m.Products() && name != "mixed" {
+				t.Errorf("%d products with derivatives, %d without", m.SlopeProducts(), m.Products())
+			}
+			g := m.NewGradient()
+			rows := modeltest.Rows(m.Architecture, g.States(), 3)
+			x := make([][]float32, rows.Len())
+			for i := range x {
+				x[i] = make([]float32, m.Players())
+				m.Embed(x[i], rows.Row(i))
+			}
+			want := make([]float64, rows.Len())
+			m.NewScorer().Logits(want, rows)
+			logits, slope := slopes(g, rows, x, g.States())
+			if !slices.Equal(logits, want) {
+				t.Errorf("logits %v, the scorer has %v", logits, want)
+			}
+			for _, batch := range []int{1, 7, 48, 50} {
+				part := rows.Slice(0, rows.Len())
+				again, other := make([]float64, 0, len(x)), [][]float32{}
+				for from := 0; from < len(x); from += batch {
+					rows := part.Slice(from, min(from+batch, len(x)))
+					l, s := slopes(g, &rows, x[from:from+rows.Len()], batch)
+					again, other = append(again, l...), append(other, s...)
+				}
+				if !slices.Equal(logits, again) || !slices.EqualFunc(slope, other, slices.Equal) {
+					t.Errorf("batches of %d change the bits", batch)
+				}
+			}
+			baseline := make([]float32, m.Players())
+			for i := range baseline {
+				baseline[i] = 0.1 * float32(i%3)
+			}
+			p, empty := m.NewProbe(baseline), make([]float64, rows.Len())
+			p.Empties(empty, rows)
+			for r := range empty {
+				if p.Reset(rows, r); p.Empty() != empty[r] {
+					t.Fatalf("row %d: the logit with everything dropped is %v, alone %v", r, empty[r], p.Empty())
+				}
+			}
+			if n := testing.AllocsPerRun(5, func() {
+				for i := range logits {
+					copy(g.Set(i, rows, i), x[i])
+				}
+				g.Slopes(logits)
+				p.Empties(empty, rows)
+			}); n != 0 {
+				t.Errorf("%v allocations", n)
+			}
+		})
+	}
+}
+
+// The derivatives reach the players of tables of different widths.
+func TestGraphSlopes(t *testing.T) {
+	m := mixed(t)
+	rows := &model.Rows{Fields: 2, Inputs: 1, Number: []int64{0}, Label: []uint8{0}, Features: []int32{0, 3}, Dense: []float32{2}}
+	g := m.NewGradient()
+	m.Embed(g.Set(0, rows, 0), rows.Row(0))
+	logits := make([]float64, 1)
+	g.Slopes(logits)
+	if want := []float32{4, 4, 4, 20, 2, 4, 6}; logits[0] != 34 || !slices.Equal(g.Slope(0), want) {
+		t.Errorf("logit %v with the derivatives %v, expected 34 and %v", logits[0], g.Slope(0), want)
+	}
+}
+
 // A head that does not fit the architecture is an error that says what does not fit.
 func TestGraphErrors(t *testing.T) {
 	for name, test := range map[string]struct {

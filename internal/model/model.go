@@ -138,6 +138,8 @@ func Loss(logit float64, label uint8) float64 {
 type core interface {
 	newScorer(m *Model) scorer
 	newProbe(m *Model, baseline []float32) prober
+	newGradient(m *Model) gradient
+	differentiable() error
 }
 
 // scorer and prober are what a core makes for one goroutine. Scorer and Probe document
@@ -149,6 +151,7 @@ type scorer interface {
 type prober interface {
 	reset(rows *Rows, r int)
 	empty() float64
+	empties(dst []float64, rows *Rows)
 	walk(order []int32, logits []float64)
 	coalition(present []bool) float64
 	coalitions(first int, logits []float64)
@@ -183,6 +186,11 @@ func (p *Probe) Reset(rows *Rows, r int) { p.p.reset(rows, r) }
 
 // Empty returns the row's logit with everything dropped.
 func (p *Probe) Empty() float64 { return p.p.empty() }
+
+// Empties sets dst[i] to the logit of row i of rows with everything dropped, which is what
+// Empty returns for the row. A model of Kind Graph computes many at a time. The caller must
+// call Reset before it uses another method.
+func (p *Probe) Empties(dst []float64, rows *Rows) { p.p.empties(dst, rows) }
 
 // Walk lets the D entries of the row appear in the given order of players. It sets
 // logits[k] to the logit with the first k of them present; logits has D+1 elements. The

@@ -113,6 +113,13 @@ func (p *networkProbe) reset(rows *Rows, r int) {
 
 func (p *networkProbe) empty() float64 { return p.constant + p.emptySum.value() + p.emptyNetwork }
 
+func (p *networkProbe) empties(dst []float64, rows *Rows) {
+	for r := range dst {
+		p.reset(rows, r)
+		dst[r] = p.empty()
+	}
+}
+
 func (p *networkProbe) walk(order []int32, logits []float64) {
 	copy(p.x, p.baseline)
 	p.pre.copyFrom(p.emptyPre)

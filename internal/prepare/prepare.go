@@ -97,9 +97,11 @@ func New(r Request, log *zap.Logger) (*Prepared, error) {
 	if err := r.validate(m.Players()); err != nil {
 		return nil, err
 	}
-	if r.Options.Traits().Derivatives && !m.Differentiable() {
-		return nil, fault.Inputf("the %s estimator needs derivatives, which models of kind %s do not have yet: use %s, %s or %s",
-			r.Options.Estimator, m.Kind, estimator.Permutation, estimator.Antithetic, estimator.Exact)
+	if r.Options.Traits().Derivatives {
+		if err := m.Differentiable(); err != nil {
+			return nil, fault.Inputf("the %s estimator needs derivatives, which this model does not have: %v: use %s or %s",
+				r.Options.Estimator, err, estimator.Permutation, estimator.Antithetic)
+		}
 	}
 	values, err := r.baseline(m, log)
 	if err != nil {

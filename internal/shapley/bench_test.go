@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"shaver/internal/cputime"
 	"shaver/internal/estimator"
 	"shaver/internal/kernel"
 	"shaver/internal/model"
@@ -103,4 +104,37 @@ func gentle(b *testing.B, a model.Architecture) (*model.Model, []float32) {
 		b.Fatal(err)
 	}
 	return m, base
+}
+
+// BenchmarkGraphMultilinear runs the multilinear estimator with two draws on heads that are
+// graphs, on one thread. It reports the portion of the core's peak that their products of
+// matrices reach: of one state forwards, and of two forwards and backwards.
+func BenchmarkGraphMultilinear(b *testing.B) {
+	for _, test := range []struct {
+		name string
+		m    *model.Model
+	}{{"AutoInt", modeltest.AutoInt(39, 1)}, {"FiBiNET", modeltest.FiBiNET(39, 1)}} {
+		b.Run(test.name+"/"+kernel.Name(), func(b *testing.B) {
+			game := shapley.Game{Model: test.m, Baseline: baseline(test.m)}
+			rows := modeltest.Rows(test.m.Architecture, 48*4, 1)
+			options := shapley.Options{Options: estimator.Options{Estimator: estimator.Multilinear, Passes: 1, Draws: 2, Endpoints: estimator.Plain}, Seed: 1}
+			var rates, peaks []float64
+			for b.Loop() {
+				start := cputime.Process()
+				if _, err := shapley.Estimate(context.Background(), game, options, rows, 1, nil); err != nil {
+					b.Fatal(err)
+				}
+				rates = append(rates, float64(rows.Len())/(cputime.Process()-start).Seconds())
+				start = cputime.Process()
+				done := kernel.Peak(2e7)
+				peaks = append(peaks, float64(done)/(cputime.Process()-start).Seconds())
+			}
+			slices.Sort(rates)
+			slices.Sort(peaks)
+			rate := rates[len(rates)/2]
+			b.ReportMetric(rate, "rows/s")
+			b.ReportMetric(100*rate*2*float64(test.m.Products()+2*test.m.SlopeProducts())/peaks[len(peaks)/2], "%peak")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
 }

@@ -109,6 +109,81 @@ func TestExactOfGraphs(t *testing.T) {
 	}
 }
 
+// The estimators that need derivatives have the same values for a network as for the graph
+// that computes it, up to float32.
+func TestDerivativesOfGraphs(t *testing.T) {
+	for name, a := range modeltest.Architectures() {
+		if a.Kind != model.DeepFM && a.Kind != model.DCNv2 {
+			continue
+		}
+		rows := modeltest.Rows(a, 60, 4)
+		network, head := modeltest.Random(t, a, 3), modeltest.Graph(a, modeltest.Weights(a, 3))
+		for _, o := range []estimator.Options{
+			{Estimator: estimator.Multilinear, Passes: 1, Draws: 2, Endpoints: estimator.Plain},
+			{Estimator: estimator.Multilinear, Passes: 1, Draws: 8, Endpoints: estimator.Balanced}, {Estimator: estimator.Taylor, Passes: 1},
+		} {
+			options := shapley.Options{Options: o, Seed: 5}
+			want := play(t, shapley.Game{Model: network, Baseline: baseline(network)}, options, rows).Phi
+			got := play(t, shapley.Game{Model: head, Baseline: baseline(network)}, options, rows).Phi
+			largest := 0.0
+			for i, v := range want {
+				if largest = max(largest, math.Abs(v)); !(math.Abs(got[i]-v) <= 2e-6) {
+					t.Errorf("%s, %s: entry %d has the value %v, expected %v", name, o.Estimator, i, got[i], v)
+				}
+			}
+			if largest < 1e-3 {
+				t.Errorf("%s, %s: the largest value is %v", name, o.Estimator, largest)
+			}
+		}
+	}
+}
+
+// The mean of multilinear over many seeds is near the exact values. The difference is its
+// bias, which is larger if the baseline is far from the entries.
+func TestMultilinearOfGraphs(t *testing.T) {
+	for _, name := range []string{"recbole-autoint.dynamo", "recbole-xdeepfm.dynamo", "recbole-pnn.legacy", "recbole-afm.dynamo"} {
+		c, err := checkpoint.Read(exports + name + ".onnx")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := c.Model()
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows := modeltest.Rows(m.Architecture, 1, 8)
+		game := shapley.Game{Model: m, Baseline: make([]float32, m.Players())}
+		m.Embed(game.Baseline, rows.Row(0))
+		for p := 0; p < m.Players(); p += 2 { // the other half has the value 0
+			game.Baseline[p] -= 0.4
+		}
+		entries := []int{}
+		for _, s := range m.Spans() {
+			for k := range s.Dim {
+				entries = append(entries, s.Entry+(int(rows.Row(0)[s.Field])-s.Feature)*s.Dim+k)
+			}
+		}
+		exact := play(t, game, shapley.Options{Options: estimator.Options{Estimator: estimator.Exact, Passes: 1}}, rows).Phi
+		const seeds = 300
+		mean := make([]float64, len(exact))
+		for seed := range uint64(seeds) {
+			o := shapley.Options{Options: estimator.Options{Estimator: estimator.Multilinear, Passes: 1, Draws: 8, Endpoints: estimator.Balanced}, Seed: seed}
+			for i, v := range play(t, game, o, rows).Phi {
+				mean[i] += v / seeds
+			}
+		}
+		off, size := 0.0, 0.0
+		for _, i := range entries {
+			off += (mean[i] - exact[i]) * (mean[i] - exact[i])
+			size += exact[i] * exact[i]
+		}
+		if rms := math.Sqrt(off / size); !(rms < 0.15) || size == 0 {
+			t.Errorf("%s: the relative RMS of the difference is %.3f", name, rms)
+		} else {
+			t.Logf("%s: the relative RMS of the difference is %.3f", name, rms)
+		}
+	}
+}
+
 // enumerate returns the Shapley values of all players for label 1. Only the active ones
 // differ from their baseline.
 func enumerate(ref *reference, entries, baseline []float32, active []int) []float64 {
@@ -204,12 +279,16 @@ func TestCutsOfGraphs(t *testing.T) {
 			r := rand.New(rand.NewPCG(uint64(i), 6))
 			rows := modeltest.Rows(m.Architecture, 75, 9)
 			game := shapley.Game{Model: m, Baseline: baseline(m)}
-			options := shapley.Options{Options: estimator.Options{Estimator: estimator.Permutation, Passes: 2}, Seed: 3}
-			if i%2 == 1 {
-				options.Estimator = estimator.Antithetic
+			estimators := []estimator.Options{
+				{Estimator: estimator.Permutation, Passes: 2}, {Estimator: estimator.Multilinear, Passes: 1, Draws: 2, Endpoints: estimator.Plain},
+				{Estimator: estimator.Multilinear, Passes: 1, Draws: 6, Endpoints: estimator.Balanced}, {Estimator: estimator.Taylor, Passes: 1},
 			}
+			if i%2 == 1 {
+				estimators[0].Estimator = estimator.Antithetic
+			}
+			var options shapley.Options
 			merge := func(cuts []int) tally.State {
-				a := tally.NewAccumulator(m.Shape(), tally.Form{Within: true})
+				a := tally.NewAccumulator(m.Shape(), tally.Form{Within: options.Passes > 1})
 				for _, k := range r.Perm(len(cuts) - 1) {
 					part := rows.Slice(cuts[k], cuts[k+1])
 					p, err := shapley.Estimate(t.Context(), game, options, &part, 1+r.IntN(3), nil)
@@ -222,17 +301,20 @@ func TestCutsOfGraphs(t *testing.T) {
 				}
 				return a.State()
 			}
-			want := merge([]int{0, rows.Len()})
-			if want.Current.ResidualSquare != [2]int64{} {
-				t.Errorf("the residuals are %v, expected 0", want.Current.ResidualSquare)
-			}
-			for range 4 {
-				cuts := []int{0}
-				for cuts[len(cuts)-1] < rows.Len() {
-					cuts = append(cuts, min(rows.Len(), cuts[len(cuts)-1]+1+r.IntN(30)))
+			for _, o := range estimators {
+				options = shapley.Options{Options: o, Seed: 3}
+				want := merge([]int{0, rows.Len()})
+				if o.Traits().Efficient && want.Current.ResidualSquare != [2]int64{} {
+					t.Errorf("%s: the residuals are %v, expected 0", o.Estimator, want.Current.ResidualSquare)
 				}
-				if got := merge(cuts); !reflect.DeepEqual(got, want) {
-					t.Errorf("the sums of rows cut at %v are %v, expected %v", cuts, got, want)
+				for range 4 {
+					cuts := []int{0}
+					for cuts[len(cuts)-1] < rows.Len() {
+						cuts = append(cuts, min(rows.Len(), cuts[len(cuts)-1]+1+r.IntN(30)))
+					}
+					if got := merge(cuts); !reflect.DeepEqual(got, want) {
+						t.Errorf("%s: the sums of rows cut at %v are %v, expected %v", o.Estimator, cuts, got, want)
+					}
 				}
 			}
 		})
@@ -267,7 +349,10 @@ func TestNullPlayersOfGraphs(t *testing.T) {
 		for p := 0; p < m.Players(); p += 3 {
 			game.Baseline[p] = entries[p]
 		}
-		for _, o := range []estimator.Options{{Estimator: estimator.Permutation, Passes: 1}, {Estimator: estimator.Antithetic, Passes: 1}} {
+		for _, o := range []estimator.Options{
+			{Estimator: estimator.Permutation, Passes: 1}, {Estimator: estimator.Antithetic, Passes: 1},
+			{Estimator: estimator.Multilinear, Passes: 1, Draws: 2, Endpoints: estimator.Plain}, {Estimator: estimator.Taylor, Passes: 1},
+		} {
 			p, err := shapley.Estimate(t.Context(), game, shapley.Options{Options: o, Seed: 1}, &row, 1, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -291,7 +376,7 @@ func TestNullPlayersOfGraphs(t *testing.T) {
 					k++
 				}
 			}
-			if spread == 0 || k != m.Players() {
+			if spread == 0 && !o.Traits().Derivatives || k != m.Players() { // in one model no unit is active
 				t.Errorf("%s: the values of all %d players are 0", file, k)
 			}
 		}
@@ -336,8 +421,10 @@ func TestInfiniteLogits(t *testing.T) {
 		game := shapley.Game{Model: m, Baseline: []float32{0.01, 0.01}}
 		for _, label := range []uint8{0, 1} {
 			rows := &model.Rows{Fields: 1, Number: []int64{7}, Label: []uint8{label}, Features: []int32{1}}
-			for _, e := range []string{estimator.Permutation, estimator.Exact} {
-				_, err := shapley.Estimate(t.Context(), game, shapley.Options{Options: estimator.Options{Estimator: e, Passes: 1}}, rows, 1, nil)
+			for _, e := range []string{estimator.Permutation, estimator.Exact, estimator.Multilinear, estimator.Taylor} {
+				o := estimator.Options{Estimator: e, Passes: 1}
+				o.SetDefaults()
+				_, err := shapley.Estimate(t.Context(), game, shapley.Options{Options: o}, rows, 1, nil)
 				if err == nil || !strings.Contains(err.Error(), "row 7: ") || !strings.Contains(err.Error(), name) {
 					t.Errorf("%s, label %d: error %v, expected the row and that the %s", e, label, err, name)
 				}

@@ -73,7 +73,7 @@ func (m *multilinear) rows() int { return len(m.q) }
 // fullLogits sets dst to the logits of the rows with nothing dropped.
 func (m *multilinear) fullLogits(dst []float64, rows *model.Rows) {
 	for i := range dst {
-		m.game.Model.Embed(m.gradient.Set(i, rows.Row(i)), rows.Row(i))
+		m.game.Model.Embed(m.gradient.Set(i, rows, i), rows.Row(i))
 	}
 	m.gradient.Logits(dst)
 }
@@ -112,7 +112,7 @@ func (m *multilinear) draw(r, pair int, rows *model.Rows) {
 	baseline := m.game.Baseline
 	coalition, entries := m.coalitionOf(r), m.entries[r*len(baseline):][:len(baseline)]
 	stream.Coins(coalition, len(baseline), uint64(math.Ldexp(m.q[r], 64)))
-	set, rest := m.gradient.Set(2*r, rows.Row(r))[:len(baseline)], m.gradient.Set(2*r+1, rows.Row(r))[:len(baseline)]
+	set, rest := m.gradient.Set(2*r, rows, r)[:len(baseline)], m.gradient.Set(2*r+1, rows, r)[:len(baseline)]
 	for i, v := range baseline { // has no branch, because the processor could not predict it
 		in := -uint32(coalition[i/64] >> (i % 64) & 1)
 		b, e := math.Float32bits(v), math.Float32bits(entries[i])

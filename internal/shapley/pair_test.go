@@ -77,7 +77,7 @@ func (c *couple) pair(t testing.TB, o shapley.Options, rows model.Rows, threads 
 
 // works reports whether an estimator works for both models.
 func (c *couple) works(o estimator.Options) bool {
-	return o.Validate(c.current.Model.Players()) == nil && (!o.Traits().Derivatives || c.current.Model.Differentiable() && c.earlier.Model.Differentiable())
+	return o.Validate(c.current.Model.Players()) == nil
 }
 
 // sums returns the sums of one model in a partial: its losses and residuals, and the lists
@@ -223,10 +223,5 @@ func TestPairRefuses(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, expected %q", err, want)
 		}
-	}
-	c := all["other kinds"]
-	o.Options = estimator.Options{Estimator: estimator.Taylor, Passes: 1}
-	if _, err := shapley.EstimatePair(t.Context(), c.current, c.earlier, o, c.rows, 2, nil); err == nil || !strings.Contains(err.Error(), "taylor needs derivatives") {
-		t.Errorf("error for a previous model without derivatives: %v", err)
 	}
 }

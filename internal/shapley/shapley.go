@@ -46,8 +46,8 @@ type evaluator interface {
 	// [D], to their sums over walks, or over passes for estimators without walks, in
 	// LossUnits. It sets within, [D], to the variances of these sums, estimated from the
 	// passes, in SquareUnits. within is nil if there is only one pass or the variances are not
-	// needed. The caller has reset the probe of the setup to the row. The error says why the
-	// row has no values.
+	// needed. Unless the estimator needs derivatives, the caller has reset the probe of the
+	// setup to the row. The error says why the row has no values.
 	values(sum, within []int64, r int) error
 }
 
@@ -71,12 +71,23 @@ type Options struct {
 	First int    // number of the first pass; above 0 in a job that computes its passes one by one
 }
 
+// check returns an error if the estimator cannot serve a model.
+func (o *Options) check(m *model.Model) error {
+	if err := o.Validate(m.Players()); err != nil {
+		return err
+	}
+	if o.Traits().Derivatives {
+		return m.Differentiable()
+	}
+	return nil
+}
+
 // Estimate plays the games of all rows on the given number of goroutines and returns the
 // sums. The sums depend only on game, options and rows. If progress is not nil, it is
 // called from any of the goroutines with the number of rows done since its last call. An
 // error names the row.
 func Estimate(ctx context.Context, game Game, options Options, rows *model.Rows, threads int, progress func(rows int)) (*tally.Partial, error) {
-	if err := options.Validate(game.Model.Players()); err != nil {
+	if err := options.check(game.Model); err != nil {
 		return nil, err
 	}
 	return estimate(ctx, rows, threads, progress, func() *worker { return newWorker(game, options) })
@@ -91,11 +102,11 @@ func EstimatePair(ctx context.Context, game, previous Game, options Options, row
 	if err != nil {
 		return nil, err
 	}
-	if err := options.Validate(game.Model.Players()); err != nil { // both models have the same players
+	if err := options.check(game.Model); err != nil {
 		return nil, err
 	}
-	if options.Traits().Derivatives && !previous.Model.Differentiable() {
-		return nil, fmt.Errorf("%s needs derivatives, which a previous model of kind %s lacks", options.Estimator, previous.Model.Kind)
+	if err := options.check(previous.Model); err != nil {
+		return nil, fmt.Errorf("previous model: %w", err)
 	}
 	return estimate(ctx, rows, threads, progress, func() *worker { return newPairWorker(game, previous, options, translator) })
 }
@@ -142,6 +153,8 @@ type player struct {
 	probe     *model.Probe
 	evaluator evaluator
 	full      []float64    // logits of the batch with nothing dropped
+	empty     []float64    // logits of the batch with everything dropped; unused if the evaluator uses the probe
+	together  bool         // whether empty is used
 	played    tally.Played // what the current row gives
 	within    []int64      // variances of played.Sum, [D]; nil if they are not needed
 }
@@ -152,6 +165,7 @@ func newPlayer(game Game, options Options, within bool) *player {
 	p := &player{
 		model: game.Model, probe: probe,
 		evaluator: evaluators[options.Estimator](&setup{game, options, probe}),
+		together:  options.Traits().Derivatives,
 		played:    tally.Played{Sum: make([]int64, players)},
 	}
 	if within {
@@ -163,17 +177,26 @@ func newPlayer(game Game, options Options, within bool) *player {
 // play begins a batch of rows.
 func (p *player) play(ctx context.Context, rows *model.Rows) error {
 	p.full = slices.Grow(p.full[:0], rows.Len())[:rows.Len()]
+	if p.together {
+		p.empty = slices.Grow(p.empty[:0], rows.Len())[:rows.Len()]
+		p.probe.Empties(p.empty, rows)
+	}
 	return p.evaluator.play(ctx, p.full, rows)
 }
 
 // row sets played and within to those of row r of the batch.
 func (p *player) row(rows *model.Rows, r int) (err error) {
-	label := rows.Label[r]
-	p.probe.Reset(rows, r)
+	label, empty := rows.Label[r], 0.0
+	if p.together {
+		empty = p.empty[r]
+	} else {
+		p.probe.Reset(rows, r)
+		empty = p.probe.Empty()
+	}
 	if p.played.LossFull, err = loss(p.full[r], label); err != nil {
 		return fmt.Errorf("with nothing dropped: %w", err)
 	}
-	if p.played.LossEmpty, err = loss(p.probe.Empty(), label); err != nil {
+	if p.played.LossEmpty, err = loss(empty, label); err != nil {
 		return fmt.Errorf("with everything dropped: %w", err)
 	}
 	return p.evaluator.values(p.played.Sum, p.within, r)

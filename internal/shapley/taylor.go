@@ -26,7 +26,7 @@ func (t *taylor) rows() int { return t.gradient.States() }
 func (t *taylor) play(_ context.Context, full []float64, rows *model.Rows) error {
 	baseline := t.game.Baseline
 	for r := range full {
-		entries := t.gradient.Set(r, rows.Row(r))
+		entries := t.gradient.Set(r, rows, r)
 		t.game.Model.Embed(entries, rows.Row(r))
 		phi := t.phi[r*len(baseline):]
 		for i, b := range baseline {

@@ -95,14 +95,11 @@ func Graph(a model.Architecture, w model.Weights) *model.Model {
 	return m
 }
 
-// AutoInt returns a model of Kind Graph with fields of 50 features and 16 columns: three
-// layers of attention between the fields, with 2 heads of 32 columns, and an MLP of
-// 400-400-400 next to them.
-func AutoInt(fields int, seed uint64) *model.Model {
-	const dim, heads, size, wide = 16, 2, 32, 64
-	b := new(Builder)
+// normal returns a function that makes the weights of a layer with the given number of
+// inputs.
+func normal(seed uint64) func(in int, shape ...int) []float32 {
 	r := rand.New(rand.NewPCG(seed, 0))
-	random := func(in int, shape ...int) []float32 {
+	return func(in int, shape ...int) []float32 {
 		n := 1
 		for _, s := range shape {
 			n *= s
@@ -113,6 +110,14 @@ func AutoInt(fields int, seed uint64) *model.Model {
 		}
 		return v
 	}
+}
+
+// AutoInt returns a model of Kind Graph with fields of 50 features and 16 columns: three
+// layers of attention between the fields, with 2 heads of 32 columns, and an MLP of
+// 400-400-400 next to them.
+func AutoInt(fields int, seed uint64) *model.Model {
+	const dim, heads, size, wide = 16, 2, 32, 64
+	b, random := new(Builder), normal(seed)
 	head := &model.GraphHead{Graph: &b.Graph}
 	a := model.Architecture{Kind: model.Graph, Dim: dim}
 	for j := range fields {
@@ -144,6 +149,54 @@ func AutoInt(fields int, seed uint64) *model.Model {
 	}
 	all := b.Node("Reshape", nil, x, b.Ints(1, int64(fields*wide)))
 	b.Output = b.Node("Add", nil, b.Linear("output", all, linear(fields*wide, 1), false), b.Linear("mlp.output", deep, linear(400, 1), false))
+	m, err := model.New(a, model.Weights{Embedding: random(1, a.Parameters()), Graph: head})
+	if err != nil {
+		panic(err)
+	}
+	return m
+}
+
+// FiBiNET returns a model of Kind Graph with fields of 50 features and 16 columns: bilinear
+// products of all pairs of fields, of the embeddings and of the embeddings that SENET has
+// weighted, and an MLP of 400-400-400 that reads them.
+func FiBiNET(fields int, seed uint64) *model.Model {
+	const dim = 16
+	b, random := new(Builder), normal(seed)
+	head := &model.GraphHead{Graph: &b.Graph}
+	a := model.Architecture{Kind: model.Graph, Dim: dim}
+	for j := range fields {
+		a.FieldDims = append(a.FieldDims, 50)
+		head.LookUps = append(head.LookUps, b.AddInput(fmt.Sprintf("field %d", j), graph.Float, []int{1, dim}))
+	}
+	linear := func(in, out int) *model.Linear {
+		return &model.Linear{In: in, Out: out, Weight: random(in, out, in), Bias: random(out, out)}
+	}
+	x := b.Node("Reshape", nil, b.Node("Concat", graph.Attributes{"axis": int64(1)}, head.LookUps...), b.Ints(1, int64(fields), dim))
+	mean := b.Node("ReduceMean", graph.Attributes{"keepdims": int64(0)}, x, b.Ints(2))
+	weight := b.Linear("senet.1", b.Linear("senet.0", mean, linear(fields, fields/3), true), linear(fields/3, fields), true)
+	weighted := b.Node("Mul", nil, x, b.Node("Reshape", nil, weight, b.Ints(1, int64(fields), 1)))
+	var left, right []int64
+	for i := range fields {
+		for j := range i {
+			left, right = append(left, int64(j)), append(right, int64(i))
+		}
+	}
+	pairs := int64(len(left))
+	var products []graph.Value
+	for k, v := range []graph.Value{x, weighted} {
+		take := func(list []int64) graph.Value {
+			return b.Node("Gather", graph.Attributes{"axis": int64(1)}, v, b.Ints(list...))
+		}
+		w := b.Floats(fmt.Sprintf("bilinear.%d", k), random(dim, len(left), dim, dim), len(left), dim, dim)
+		p := b.Node("MatMul", nil, b.Node("Reshape", nil, take(left), b.Ints(pairs, 1, dim)), w)
+		p = b.Node("Mul", nil, b.Node("Reshape", nil, p, b.Ints(1, pairs, dim)), take(right))
+		products = append(products, b.Node("Reshape", nil, p, b.Ints(1, pairs*dim)))
+	}
+	deep := b.Node("Concat", graph.Attributes{"axis": int64(1)}, products...)
+	for l, in := range []int{2 * len(left) * dim, 400, 400} {
+		deep = b.Linear(fmt.Sprintf("mlp.%d", l), deep, linear(in, 400), true)
+	}
+	b.Output = b.Linear("output", deep, linear(400, 1), false)
 	m, err := model.New(a, model.Weights{Embedding: random(1, a.Parameters()), Graph: head})
 	if err != nil {
 		panic(err)

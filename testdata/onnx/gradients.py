@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""Writes gradients.jsonl: derivatives of the logits of PyTorch's models, by autograd in float64.
+
+    gradients.py            write the file next to this script
+
+Each line has a model of cases.py and the derivatives for some of the rows in NAME.json. A derivative belongs to a row of a
+table, which is given by its elements. Rows without a derivative are left out.
+"""
+
+import copy
+import json
+import pathlib
+
+import cases
+import make
+from packages import ROWS, float64, np, quiet, torch
+
+SCORED = (0, 1, 7)  # numbers of the rows
+
+
+def logit_of(y, how):
+    if how == "classes":
+        return torch.log(y[:, 1]) - torch.log(y[:, 0])
+    return y[:, 0] if how == "output" else torch.log(y[:, 0]) - torch.log1p(-y[:, 0])
+
+
+def look_up(ids, weight, *_, **__):
+    """An embedding without its padding, whose derivative PyTorch omits."""
+    return weight[ids]
+
+
+def gradients(name):
+    net, values = make.network(name)
+    how = json.loads(next(iter(sorted(pathlib.Path(make.__file__).parent.glob(name + ".*json")))).read_text())["logit"]
+    batch = 1 if name == "dlrm-offsets" else ROWS
+    rows = []
+    with float64():
+        module = copy.deepcopy(net.module).double()
+        tables = [m.weight for m in module.modules() if isinstance(m, (torch.nn.Embedding, torch.nn.EmbeddingBag)) and m.weight.shape[1] > 1]
+        for table in tables:
+            table.requires_grad_()
+        for row in SCORED:
+            low = row // batch * batch
+            args = [a.double() if a.is_floating_point() else a for a in make.arguments(net, values, low, low + batch)]
+            logit = logit_of(module(*args).reshape(batch, -1), how)[row - low]
+            found = []
+            for table, slope in zip(tables, torch.autograd.grad(logit, tables, allow_unused=True)):
+                if slope is None:
+                    continue
+                slope = slope.to_dense()
+                for i in torch.nonzero(slope.abs().sum(dim=1))[:, 0].tolist():
+                    found.append({"entries": short(table[i].tolist()), "slopes": short(slope[i].tolist())})
+            rows.append({"row": row, "logit": round(logit.item(), 6), "tables": found})
+    return rows
+
+
+def short(values):
+    return [float(f"{v:.7g}") for v in values]
+
+
+def main():
+    torch.nn.functional.embedding = look_up
+    lines = []
+    for name in cases.MODELS:
+        if name == "keras":  # its layers have no torch.nn.Embedding
+            continue
+        with quiet():
+            rows = gradients(name)
+        lines.append(json.dumps({"model": name, "rows": rows}, separators=(",", ":")) + "\n")
+    path = pathlib.Path(__file__).resolve().parent / "gradients.jsonl"
+    path.write_text("".join(lines))
+
+
+if __name__ == "__main__":
+    main()
