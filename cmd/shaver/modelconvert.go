@@ -109,9 +109,10 @@ external data, that of OUT is in OUT.data. With --compact-onnx, a table with
 equal rows, such as those that pruning leaves, is stored by its distinct rows
 and a list of their numbers, if that is smaller.
 
-If only IN is an .onnx file of a model that shaver model inspect recognizes, OUT is a
-state dict with shaver's names, but without the names of the fields. Otherwise
-OUT has all tables and the graph, in a form that only shaver reads.
+If only IN is an .onnx file, and of a model that shaver model inspect
+recognizes, OUT is a state dict with shaver's names, but without the names of
+the fields. Otherwise OUT has all tables and the graph, in a form that only
+shaver reads.
 --model-output chooses one of several outputs.
 
 A compact file says which entries were dropped. A dense file does not: there, an

@@ -34,8 +34,9 @@ func modelDeltaCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "delta FILE",
 		Short: "Export a pruned model as changes for an embedding store",
-		Long: `Write what a parameter server or another store of embedding rows has to change so
-that it holds the pruned model FILE. The folder --out has three Parquet files:
+		Long: `Write what a parameter server or another store of embedding rows has to change
+so that it holds the pruned model FILE. The folder --out has three Parquet
+files:
 
   kept.parquet      table, id, columns, values: the entries that an id keeps
   dropped.parquet   table, id: ids whose whole row equals the baseline
