@@ -68,8 +68,8 @@ func portionsFlag(c *cobra.Command, to *[]float64, name string, portions []float
 	c.Flags().Lookup(name).DefValue = strings.Join(text, ",")
 }
 
-// outFlag adds --out, a file with an extension.
-func outFlag(c *cobra.Command, to *string, usage, extension string) {
+// outFlag adds --out, a file with one of the extensions.
+func outFlag(c *cobra.Command, to *string, usage string, extensions ...string) {
 	c.Flags().StringVar(to, "out", "", usage)
-	cli.Files(c, "out", extension)
+	cli.Files(c, "out", extensions...)
 }

@@ -55,7 +55,7 @@ table, prunes the table to any budget, and measures what the pruning costs.`,
 		datasetInspectCommand(), datasetSynthCommand()))
 	in(modelsGroup, "Models:", group("model", "Inspect and convert checkpoints",
 		"  shaver model inspect model.pth\n  shaver model convert pruned.safetensors dense.safetensors --dense",
-		modelInspectCommand(), modelExportHelpCommand(), modelConvertCommand()))
+		modelInspectCommand(), modelExportHelpCommand(), modelConvertCommand(), modelDeltaCommand()))
 	in(scoresGroup, "Scores:", planCommand(), scoreCommand(), group("scores", "Inspect, export and compare scores files",
 		"  shaver scores inspect scores.arrow\n  shaver scores compare tuesday.arrow monday.arrow",
 		scoresInspectCommand(), scoresExportCommand(), scoresCompareCommand(), scoresFrequencyCommand()))

@@ -14,10 +14,11 @@ import (
 	"shaver/internal/model"
 )
 
-// formOptions say in which form a model is written: compact or dense.
+// formOptions say in which form a model is written.
 type formOptions struct {
-	dense  bool
-	values string
+	dense       bool
+	values      string
+	compactONNX bool
 }
 
 // partFlags adds the flags that choose one of the models in a file.
@@ -30,6 +31,7 @@ func (o *formOptions) flags(c *cobra.Command) {
 	c.Flags().BoolVar(&o.dense, "dense", false, "write an ordinary state dict")
 	c.Flags().StringVar(&o.values, "values", string(compact.Float32), "`encoding` of the kept entries in the compact file: "+strings.Join(valueNames(), ", "))
 	cli.Choices(c, "values", valueNames()...)
+	c.Flags().BoolVar(&o.compactONNX, "compact-onnx", false, "store a table of an .onnx file by its distinct rows if that is smaller")
 }
 
 // valueNames returns the values of --values.
@@ -41,7 +43,16 @@ func valueNames() []string {
 	return names
 }
 
-func (o *formOptions) check(c *cobra.Command) error {
+// check checks the flags for a model that is written to path.
+func (o *formOptions) check(c *cobra.Command, path string) error {
+	switch {
+	case isONNX(path) && o.dense:
+		return fault.Usagef("--dense is for safetensors files; an .onnx file is dense without --compact-onnx")
+	case isONNX(path) && c.Flags().Changed("values"):
+		return fault.Usagef("--values is for the compact safetensors file; an .onnx file keeps the types of its tables")
+	case !isONNX(path) && o.compactONNX:
+		return fault.Usagef("--compact-onnx is for .onnx files, and %s is not one", path)
+	}
 	if o.stored().Size() == 0 {
 		return fault.Usagef("--values %q: expected one of %s", o.values, strings.Join(valueNames(), ", "))
 	}
@@ -49,6 +60,15 @@ func (o *formOptions) check(c *cobra.Command) error {
 		return fault.Usagef("--values is for the compact file; a dense file has float32")
 	}
 	return nil
+}
+
+// full reports whether the file at path stores every entry, also the dropped ones.
+func (o *formOptions) full(path string) bool { return o.dense || isONNX(path) && !o.compactONNX }
+
+func (t *onnxTables) table(w io.Writer) {
+	if t.Compact > 0 {
+		fmt.Fprintf(w, "compact\t%d of %d tables\tstored by their distinct rows\n", t.Compact, t.Tables)
+	}
 }
 
 func (o *formOptions) stored() compact.Encoding { return compact.Encoding(o.values) }
@@ -61,7 +81,14 @@ type conversion struct {
 	TableBytes      int64  `json:"table_bytes"`
 	DenseTableBytes int64  `json:"dense_table_bytes"`
 	Bytes           int64  `json:"bytes"`
-	DenseBytes      int64  `json:"dense_bytes"` // size of the same model as a dense file
+	DenseBytes      int64  `json:"dense_bytes"` // size of the same model as a dense file; of the .onnx file IN if OUT is one
+	onnxTables
+}
+
+// onnxTables says how the tables of an .onnx file are stored. It is empty for other files.
+type onnxTables struct {
+	Tables  int `json:"onnx_tables,omitempty"`
+	Compact int `json:"compact_tables,omitempty"` // stored by their distinct rows
 }
 
 func modelConvertCommand() *cobra.Command {
@@ -77,9 +104,15 @@ or .onnx file. OUT is compact, or with --dense an ordinary state dict with the
 original keys, which load_state_dict accepts. If IN has several state dicts,
 such as the weights and their moving average, --state-dict chooses one.
 
-If IN is an .onnx file of a model that shaver model inspect recognizes, OUT is a
-state dict with shaver's names, but without the names of the fields. Otherwise
-OUT has all tables and the graph, in a form that only shaver reads.
+If IN and OUT are .onnx files, OUT has the same tensors and nodes. If IN has
+external data, that of OUT is in OUT.data. With --compact-onnx, a table with
+equal rows, such as those that pruning leaves, is stored by its distinct rows
+and a list of their numbers, if that is smaller.
+
+If only IN is an .onnx file, and of a model that shaver model inspect
+recognizes, OUT is a state dict with shaver's names, but without the names of
+the fields. Otherwise OUT has all tables and the graph, in a form that only
+shaver reads.
 --model-output chooses one of several outputs.
 
 A compact file says which entries were dropped. A dense file does not: there, an
@@ -89,21 +122,19 @@ Either way, the values of the table stay the same to the last bit, unless
 		Example: `  shaver model convert pruned.safetensors dense.safetensors --dense
   shaver model convert dense.safetensors small.safetensors --values int8
   shaver model convert last.ckpt ema.safetensors --state-dict ema
-  shaver model convert mmoe.onnx click.safetensors --model-output click`,
+  shaver model convert mmoe.onnx click.safetensors --model-output click
+  shaver model convert pruned.onnx small.onnx --compact-onnx`,
 		ValidArgsFunction: cli.FileArgs(cli.Checkpoints...),
 		Args:              cli.Args(cobra.ExactArgs(2)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := out.Check(); err != nil {
 				return err
 			}
-			if err := form.check(c); err != nil {
+			if err := form.check(c, args[1]); err != nil {
 				return err
 			}
 			outputs.Inputs(checkpoint.Files(args[0])...)
-			if err := checkModelName("OUT", args[1]); err != nil {
-				return err
-			}
-			if err := outputs.Check("OUT", args[1], models); err != nil {
+			if err := checkModelOutput(&outputs, "OUT", args[1], args[0]); err != nil {
 				return err
 			}
 			result, err := form.convert(args[0], part, args[1])
@@ -111,7 +142,8 @@ Either way, the values of the table stay the same to the last bit, unless
 				return err
 			}
 			return out.Print(c.OutOrStdout(), result, func(w io.Writer) {
-				sizes(w, form.dense, result.DenseTableBytes, result.TableBytes, result.DenseBytes, result.Bytes)
+				sizes(w, form.full(args[1]), result.DenseTableBytes, result.TableBytes, result.DenseBytes, result.Bytes)
+				result.onnxTables.table(w)
 				fmt.Fprintf(w, "converted\t%s\n", result.Out)
 				fmt.Fprintf(w, "kept\t%d of %d entries\n", result.Kept, result.Entries)
 			})
@@ -132,7 +164,7 @@ func (o *formOptions) convert(in string, part checkpoint.Options, out string) (*
 	if _, err := ck.Model(); err != nil { // which checks that every tensor is present, fits and is finite
 		return nil, err
 	}
-	if ck.Architecture.Kind == model.Graph {
+	if ck.Architecture.Kind == model.Graph && !isONNX(out) {
 		return o.convertGraph(ck, out)
 	}
 	dropped, baseline, err := ck.Pruned()
@@ -145,9 +177,15 @@ func (o *formOptions) convert(in string, part checkpoint.Options, out string) (*
 			result.Kept++
 		}
 	}
-	if o.dense {
+	switch {
+	case isONNX(out):
+		var size *checkpoint.ONNXSize
+		if size, err = checkpoint.WriteONNX(out, ck, o.compactONNX); err == nil {
+			result.TableBytes, result.Bytes, result.DenseBytes, result.onnxTables = size.TableBytes, size.Bytes, size.Before, onnxTables{size.Tables, size.Compact}
+		}
+	case o.dense:
 		result.Bytes, err = checkpoint.WriteDense(out, ck)
-	} else {
+	default:
 		result.TableBytes = ck.CompactFootprint(dropped, o.stored()).Table
 		result.Bytes, err = checkpoint.WriteCompact(out, ck, dropped, baseline, o.stored())
 	}

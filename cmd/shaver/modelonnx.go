@@ -80,11 +80,24 @@ type onnxOperator struct {
 // isONNX reports whether the name of a file says that it is an .onnx file.
 func isONNX(path string) bool { return strings.EqualFold(filepath.Ext(path), ".onnx") }
 
-// checkModelName returns an error if a model that the command writes would have the name of
-// an .onnx file, as which it could not be read.
-func checkModelName(what, path string) error {
-	if isONNX(path) {
-		return fault.Usagef("%s is %s, but the model is written as safetensors: expected another extension than .onnx", what, path)
+// checkModelOutput checks that the command may write the model of the file in, perhaps with
+// pruned tables, to path, which the user gave as flag. An .onnx file cannot say that shaver
+// wrote it, so only --force replaces one.
+func checkModelOutput(outputs *cli.Outputs, flag, path, in string) error {
+	if !isONNX(path) {
+		return outputs.Check(flag, path, models)
+	}
+	if !checkpoint.IsONNX(in) {
+		return fault.Usagef("%s is %s, but %s is not an .onnx file: an .onnx file is written from an .onnx file only; expected another extension", flag, path, in)
+	}
+	files, err := checkpoint.ONNXFiles(path, in)
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		if err := outputs.Check(flag, file, cli.Any); err != nil {
+			return err
+		}
 	}
 	return nil
 }

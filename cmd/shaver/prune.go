@@ -14,6 +14,7 @@ import (
 	"shaver/internal/dataset"
 	"shaver/internal/evaluate"
 	"shaver/internal/fault"
+	"shaver/internal/model"
 	"shaver/internal/prune"
 	"shaver/internal/sweep"
 )
@@ -51,7 +52,8 @@ type pruning struct {
 	TableBytes      int64                 `json:"table_bytes"` // values, positions and codebook
 	DenseTableBytes int64                 `json:"dense_table_bytes"`
 	Bytes           int64                 `json:"bytes"`
-	DenseBytes      int64                 `json:"dense_bytes"` // size of the unpruned model as safetensors
+	DenseBytes      int64                 `json:"dense_bytes"` // size of the unpruned model as safetensors; of the .onnx file if --out is one
+	onnxTables
 }
 
 func pruneCommand() *cobra.Command {
@@ -82,6 +84,11 @@ The file is compact: it has the kept entries and their positions. --values says
 in how many bits each entry is stored. With --dense the file is an ordinary
 state dict with the original keys, which load_state_dict accepts.
 
+If --model and --out are .onnx files, --out is --model with pruned tables, for
+any model that shaver can score. Everything else stays the same. If --model has
+external data, that of --out is in OUT.data. With --compact-onnx, the file
+stores a table by its distinct rows if that is smaller.
+
 Pruning shifts and scales the logits. --calibrate corrects this with two
 numbers, so that LogLoss falls and AUC stays the same. The numbers are folded
 into the weights, so a program that loads the file need not know them. In FM and
@@ -92,6 +99,8 @@ DeepFM the embedding table is scaled too.`,
       --sparsity 0.9 --out pruned.safetensors
   shaver prune --model model.pth --scores scores.arrow --bytes 5000000 \
       --values int8 --calibrate --dataset data --out pruned.safetensors
+  shaver prune --model model.onnx --scores scores.arrow --sparsity 0.9 \
+      --compact-onnx --out pruned.onnx
   shaver prune --model tuesday.pth --scores tuesday.arrow --sparsity 0.9 \
       --previous monday.safetensors --out tuesday.safetensors`,
 		Args: cli.Args(cobra.NoArgs),
@@ -107,7 +116,7 @@ DeepFM the embedding table is scaled too.`,
 	scoresFlag(c, &o.scores)
 	f.StringVar(&o.from, "from", "", "`file` written by shaver sweep --select --out, which says how to prune (default none)")
 	cli.Files(c, "from", "json")
-	outFlag(c, &o.out, "pruned model `file` to write, .safetensors", "safetensors")
+	outFlag(c, &o.out, "pruned model `file` to write, .safetensors, or .onnx if --model is one", "safetensors", "onnx")
 	f.Float64Var(&o.sparsity, "sparsity", 0, "budget: `portion` of the entries to drop")
 	f.Int64Var(&o.parameters, "parameters", 0, "budget: `number` of parameters to keep")
 	f.Int64Var(&o.bytes, "bytes", 0, "budget: size of the compact file in `bytes`")
@@ -118,12 +127,12 @@ DeepFM the embedding table is scaled too.`,
 	f.BoolVar(&o.calibrate, "calibrate", false, "fit a*logit + b to the validation split of --dataset, and fold a and b into the weights")
 	datasetFlag(c, &o.dataset, "dataset `folder`, for --calibrate, and for --from with the method frequency")
 	o.form.flags(c)
-	o.outputs.Flag(c, "a file at --out that is not a model written by shaver")
+	o.outputs.Flag(c, "a file at --out that is not a model written by shaver, or any .onnx file")
 	o.output.Flag(c)
 	cli.Group(c, "Files", "model", "scores", "from", "previous", "dataset", "out", "force")
 	cli.Group(c, "Budget", "sparsity", "parameters", "bytes")
 	cli.Group(c, "Choice of entries", "aggregate", "rank", "protect", "field-minimum", "hysteresis")
-	cli.Group(c, "Pruned model", "values", "dense", "calibrate")
+	cli.Group(c, "Pruned model", "values", "dense", "compact-onnx", "calibrate")
 	cli.MarkRequired(c, "model", "scores", "out")
 	return c
 }
@@ -149,14 +158,19 @@ func (o *pruneOptions) check(c *cobra.Command) (*prune.Budget, error) {
 	case len(given) != 1:
 		return nil, fault.Usagef("shaver prune needs one of --sparsity, --parameters and --bytes, or --from")
 	}
-	if err := o.form.check(c); err != nil {
+	if err := o.form.check(c, o.out); err != nil {
 		return nil, err
 	}
 	if err := o.stable.check(c); err != nil {
 		return nil, err
 	}
-	if o.form.dense && c.Flags().Changed("bytes") {
+	switch {
+	case o.form.dense && c.Flags().Changed("bytes"):
 		return nil, fault.Usagef("--bytes is a budget for the compact file; a dense file is as large as the model")
+	case isONNX(o.out) && c.Flags().Changed("bytes"):
+		return nil, fault.Usagef("--bytes is a budget for the compact safetensors file: give --sparsity or --parameters for an .onnx file")
+	case isONNX(o.out) && o.calibrate:
+		return nil, fault.Usagef("--calibrate changes weights, but an .onnx file keeps everything except its tables: calibrate where the model is served")
 	}
 	if o.calibrate && len(o.dataset) == 0 {
 		return nil, fault.Usagef("--calibrate needs --dataset")
@@ -186,18 +200,20 @@ func (o *pruneOptions) run(c *cobra.Command) error {
 	if len(o.dataset) > 0 {
 		o.outputs.Inputs(dataset.Files(o.dataset...)...)
 	}
-	if err := checkModelName("--out", o.out); err != nil {
-		return err
-	}
-	if err := o.outputs.Check("--out", o.out, models); err != nil {
+	if err := checkModelOutput(&o.outputs, "--out", o.out, o.model); err != nil {
 		return err
 	}
 	p, err := openPruner(o.model, o.scores)
 	if err != nil {
 		return err
 	}
-	if err := p.checkpoint.Compactable(); err != nil {
-		return err
+	if !o.form.full(o.out) && !isONNX(o.out) {
+		if err := p.checkpoint.Compactable(); err != nil {
+			return err
+		}
+	}
+	if o.calibrate && p.checkpoint.Architecture.Kind == model.Graph {
+		return fault.Usagef("--calibrate changes weights, and those of a model of kind %s cannot change yet", model.Graph)
 	}
 	method := sweep.Name(&p.scores[0].Spec.Options, o.aggregate)
 	if o.from != "" {
@@ -214,7 +230,7 @@ func (o *pruneOptions) run(c *cobra.Command) error {
 		Out: o.out, Method: method, Baseline: baseline, Aggregate: o.aggregate, Rank: o.rank, Entries: a.Parameters(), Features: a.Features(), EmptyFeatures: prune.EmptyFeatures(a, mask), Previous: stable,
 		DenseTableBytes: p.checkpoint.Footprint().Table, TableBytes: p.checkpoint.Footprint().Table, DenseBytes: p.checkpoint.Size(),
 	}
-	if !o.form.dense {
+	if !o.form.full(o.out) && !isONNX(o.out) {
 		result.TableBytes = p.checkpoint.CompactFootprint(mask, o.form.stored()).Table
 	}
 	for _, gone := range mask {
@@ -225,14 +241,15 @@ func (o *pruneOptions) run(c *cobra.Command) error {
 	result.Kept = result.Entries - result.Dropped
 	result.Sparsity = float64(result.Dropped) / float64(result.Entries)
 	result.Parameters = prune.Parameters(a, result.Dropped, baseline)
-	if result.Bytes, result.Calibration, err = o.write(c, p, mask); err != nil {
+	if err := o.write(c, p, mask, &result); err != nil {
 		return err
 	}
-	return o.output.Print(c.OutOrStdout(), result, func(w io.Writer) { result.table(w, o.form.dense) })
+	return o.output.Print(c.OutOrStdout(), result, func(w io.Writer) { result.table(w, o.form.full(o.out)) })
 }
 
 func (r *pruning) table(w io.Writer, dense bool) {
 	sizes(w, dense, r.DenseTableBytes, r.TableBytes, r.DenseBytes, r.Bytes)
+	r.onnxTables.table(w)
 	fmt.Fprintf(w, "pruned\t%s\n", r.Out)
 	fmt.Fprintf(w, "method\t%s\n", r.Method)
 	fmt.Fprintf(w, "dropped\t%d of %d entries\treplaced by %s\n", r.Dropped, r.Entries, r.Baseline)
@@ -317,8 +334,8 @@ func (o *pruneOptions) take(p *pruner, at *prune.Budget) (method string, budget 
 	if o.form.stored().Size() == 0 {
 		return "", nil, fault.Inputf("the sweep stores values as %q: expected one of %s", chosen.Values, strings.Join(valueNames(), ", "))
 	}
-	if o.form.dense && o.form.stored() != compact.Float32 {
-		return "", nil, fault.Usagef("the sweep chose values of %s, but --dense writes float32", chosen.Values)
+	if o.form.stored() != compact.Float32 && (o.form.dense || isONNX(o.out)) {
+		return "", nil, fault.Usagef("the sweep chose values of %s, which only the compact safetensors file has", chosen.Values)
 	}
 	return chosen.Method, &prune.Budget{Unit: prune.Kept, Amount: float64(chosen.Parameters)}, nil
 }
@@ -395,33 +412,41 @@ func (o *pruneOptions) mask(p *pruner, order []int32, budget *prune.Budget) ([]b
 	return prune.Mask(order, drop), nil
 }
 
-// write writes the pruned model and returns its size in bytes, and its calibration or
-// nil.
-func (o *pruneOptions) write(c *cobra.Command, p *pruner, mask []bool) (bytes int64, calibration *evaluate.Calibration, err error) {
+// write writes the pruned model. It sets the sizes of the file and its calibration in r.
+func (o *pruneOptions) write(c *cobra.Command, p *pruner, mask []bool, r *pruning) (err error) {
 	ck, baseline := p.checkpoint, p.scores[0].Baseline
 	if o.calibrate {
-		if calibration, err = o.calibration(c, p, mask); err != nil {
-			return 0, nil, err
+		if r.Calibration, err = o.calibration(c, p, mask); err != nil {
+			return err
 		}
-		calibrated, factor, err := ck.Calibrated(calibration.Scale, calibration.Offset)
+		calibrated, factor, err := ck.Calibrated(r.Calibration.Scale, r.Calibration.Offset)
 		if err != nil {
-			return 0, nil, err
+			return err
 		}
 		ck, baseline = calibrated, slices.Clone(baseline)
 		for i := range baseline {
 			baseline[i] *= factor
 		}
 	}
-	if !o.form.dense {
-		bytes, err = checkpoint.WriteCompact(o.out, ck, mask, baseline, o.form.stored())
-		return bytes, calibration, err
+	if !o.form.dense && !isONNX(o.out) {
+		r.Bytes, err = checkpoint.WriteCompact(o.out, ck, mask, baseline, o.form.stored())
+		return err
 	}
 	table, err := ck.Embedding()
 	if err != nil {
-		return 0, nil, err
+		return err
 	}
-	bytes, err = checkpoint.WriteDense(o.out, ck.WithEmbedding(prune.Apply(&ck.Architecture, table, mask, baseline)))
-	return bytes, calibration, err
+	pruned := ck.WithEmbedding(prune.Apply(&ck.Architecture, table, mask, baseline))
+	if !isONNX(o.out) {
+		r.Bytes, err = checkpoint.WriteDense(o.out, pruned)
+		return err
+	}
+	size, err := checkpoint.WriteONNX(o.out, pruned, o.form.compactONNX)
+	if err != nil {
+		return err
+	}
+	r.TableBytes, r.Bytes, r.DenseBytes, r.onnxTables = size.TableBytes, size.Bytes, size.Before, onnxTables{size.Tables, size.Compact}
+	return nil
 }
 
 // calibration fits the calibration of the pruned model on the validation split, with

@@ -91,8 +91,8 @@ already depend on the labels of those rows, which biases the selection.
 
 --out also writes the result to a file, from which "shaver report" makes a page.
 With --select, "shaver prune --from" prunes as this file says, and the last
-lines of the output are the commands that prune to each budget. Models of kind
-graph have no such commands, because their pruned form cannot be written yet.
+lines of the output are the commands that prune to each budget. If --model is an
+.onnx file of kind graph, they write .onnx files.
 
 The file and the output of -o json are documents of the schema sweep.v1.json.`,
 		Example: `  shaver sweep --model model.pth --scores scores.arrow --dataset data
@@ -228,12 +228,11 @@ func (o *sweepFlags) show(c *cobra.Command, d *sweep.Document, table func(io.Wri
 	return picture.Sweep(d).Write(o.picture)
 }
 
-// commands writes the commands that prune to what the sweep chose at each budget, if the
-// model can be pruned.
+// commands writes the commands that prune to what the sweep chose at each budget.
 func (o *sweepOptions) commands(w io.Writer, d *sweep.Document) error {
-	if !d.Prunable() {
+	if d.Kind == string(model.Graph) && o.calibrate {
 		if len(d.Chosen()) > 0 {
-			fmt.Fprintf(w, "\nPruned models of kind %s cannot be written yet.\n", d.Kind)
+			fmt.Fprintf(w, "\nPruned models of kind %s cannot be calibrated yet.\n", d.Kind)
 		}
 		return nil
 	}
@@ -254,6 +253,10 @@ func (o *sweepOptions) commands(w io.Writer, d *sweep.Document) error {
 func (o *sweepOptions) command(d *sweep.Document, p *sweep.Point) ([]string, error) {
 	if o.out == "" && p.Source == nil { // no flag of prune ranks as these methods do
 		return []string{"#", p.Method, "at", sweep.SparsityText(p.Sparsity) + ":", "repeat this sweep with --out sweep.json, then run shaver prune --from sweep.json"}, nil
+	}
+	graph := d.Kind == string(model.Graph)
+	if graph && p.Values != string(compact.Float32) {
+		return []string{"#", p.Method, "at", sweep.SparsityText(p.Sparsity) + ":", "a model of kind " + d.Kind + " cannot be written with values of " + p.Values}, nil
 	}
 	source, err := d.ScoresOf(p)
 	if err != nil {
@@ -280,7 +283,14 @@ func (o *sweepOptions) command(d *sweep.Document, p *sweep.Point) ([]string, err
 	if o.calibrate || p.Method == sweep.Frequency {
 		words = append(words, "--dataset", sweep.ShellWord(cli.List(o.dataset)))
 	}
-	return append(words, "--out", "pruned-"+sweep.SparsityText(p.Sparsity)+".safetensors"), nil
+	extension := ".safetensors"
+	switch {
+	case graph && isONNX(o.model):
+		extension = ".onnx"
+	case graph:
+		words = append(words, "--dense")
+	}
+	return append(words, "--out", "pruned-"+sweep.SparsityText(p.Sparsity)+extension), nil
 }
 
 // sweepMethods measures every method at every budget.

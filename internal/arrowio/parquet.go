@@ -43,7 +43,7 @@ func WriteScoresParquet(w io.Writer, fields []string, a *model.Architecture, s *
 	if err != nil {
 		return err
 	}
-	out := parquetWriter(w, root)
+	out := parquetWriter(w, root, "field")
 	metadata := scoresMetadata(fields, a, paired, meta)
 	pairs := metadata.ToMap()
 	for _, key := range slices.Sorted(maps.Keys(pairs)) {
@@ -60,11 +60,14 @@ func WriteScoresParquet(w io.Writer, fields []string, a *model.Architecture, s *
 	return out.Close()
 }
 
-// parquetWriter returns a writer of Parquet with the given columns. It does not close w.
-func parquetWriter(w io.Writer, root *schema.GroupNode) *file.Writer {
-	properties := parquet.NewWriterProperties(
-		parquet.WithCompression(compress.Codecs.Zstd), parquet.WithCreatedBy("shaver"), parquet.WithDictionaryDefault(false),
-		parquet.WithDictionaryFor("field", true))
+// parquetWriter returns a writer of Parquet with the given columns. The columns repeated
+// have dictionaries. It does not close w.
+func parquetWriter(w io.Writer, root *schema.GroupNode, repeated ...string) *file.Writer {
+	options := []parquet.WriterProperty{parquet.WithCompression(compress.Codecs.Zstd), parquet.WithCreatedBy("shaver"), parquet.WithDictionaryDefault(false)}
+	for _, column := range repeated {
+		options = append(options, parquet.WithDictionaryFor(column, true))
+	}
+	properties := parquet.NewWriterProperties(options...)
 	// The struct hides the Close method of w, so that the file writer does not close w.
 	return file.NewParquetWriter(struct{ io.Writer }{w}, root, file.WithWriterProps(properties))
 }
@@ -253,6 +256,12 @@ func writeColumn[T any](group file.SerialRowGroupWriter, values []T) error {
 // writeOptional writes a column whose defined elements are values. defined is 1 for them
 // and 0 for nulls, or nil if there are no nulls.
 func writeOptional[T any](group file.SerialRowGroupWriter, values []T, defined []int16) error {
+	return writeLevels(group, values, defined, nil)
+}
+
+// writeLevels is writeOptional for a column that may consist of lists. repeated is 0 for the
+// first element of each list and 1 for the others, or nil if there are no lists.
+func writeLevels[T any](group file.SerialRowGroupWriter, values []T, defined, repeated []int16) error {
 	next, err := group.NextColumn()
 	if err != nil {
 		return err
@@ -263,7 +272,7 @@ func writeOptional[T any](group file.SerialRowGroupWriter, values []T, defined [
 	if !ok {
 		panic(fmt.Sprintf("arrowio: writeColumn: a %T does not accept a %T", next, values))
 	}
-	if _, err := chunk.WriteBatch(values, defined, nil); err != nil {
+	if _, err := chunk.WriteBatch(values, defined, repeated); err != nil {
 		return err
 	}
 	return next.Close()

@@ -1,6 +1,6 @@
 // Package checkpoint reads trained models from the files of PyTorch users (.pth and
-// safetensors) and recognises the architecture from the tensors. It writes safetensors
-// files, dense or, after pruning, compact.
+// safetensors) and of ONNX, and recognises the architecture from the tensors. It writes
+// safetensors files, dense or, after pruning, compact, and .onnx files with pruned tables.
 //
 // Nothing in a file is ever executed or imported, and memory is bounded by the file's
 // actual bytes. A defect of a file is an input error (package fault) that names the file
@@ -51,6 +51,7 @@ type Checkpoint struct {
 	Compact *compact.Table
 
 	name      string            // name of the file, for errors
+	origin    *origin           // nil unless the file is an .onnx file
 	graph     *graphForm        // nil unless the kind is model.Graph
 	mapped    bool              // whether FuxiCTR's feature_map.json said that each field has one id in a row
 	unordered bool              // whether the order of Keys is not that of the state dict

@@ -70,7 +70,7 @@ func (c *Checkpoint) compactFile(fields []compact.Field, v compact.Encoding) *fi
 // or because it has look-ups. CompactDrop and CompactFootprint must then not be called.
 func (c *Checkpoint) Compactable() error {
 	if c.graph != nil {
-		return c.inputf("pruned models of kind %s cannot be written yet: shaver sweep measures pruning in memory", model.Graph)
+		return c.inputf("a model of kind %s has no compact safetensors file: write an .onnx file if the model is one, or a dense file (--dense)", model.Graph)
 	}
 	if !c.Architecture.Plain() {
 		return c.inputf("the model has %d tables that look-ups read: a compact file stores a single table", len(c.Architecture.Tables))
@@ -176,22 +176,26 @@ func (c *Checkpoint) compact(dropped []bool, baseline []float32, v compact.Encod
 	return f, nil
 }
 
-// Pruned returns the dropped entries of c's table, [n*d], and the baseline that they
-// read, [m, d]. For a compact file both come from the file, and for a dense one from
-// compact.Find.
+// Pruned returns which entries of c's tables are dropped, [Parameters], and the baseline
+// that they read, [Players]. For a compact file both come from the file, and for others
+// from compact.Find for each look-up.
 func (c *Checkpoint) Pruned() (dropped []bool, baseline []float32, err error) {
-	if err := c.Compactable(); err != nil {
-		return nil, nil, err
-	}
+	a := &c.Architecture
 	if c.Compact == nil {
 		table, err := c.floats(c.EmbeddingKey)
 		if err != nil {
 			return nil, nil, err
 		}
-		dropped, baseline = compact.Find(c.Architecture.FieldDims, c.Architecture.Dim, table)
+		dropped, baseline = make([]bool, a.Parameters()), make([]float32, a.Players())
+		for _, s := range a.Spans() {
+			from, to := s.Entries()
+			mask, line := compact.Find([]int{s.Rows}, s.Dim, table[from:to])
+			copy(dropped[from:], mask)
+			copy(baseline[s.Player:], line)
+		}
 		return dropped, baseline, nil
 	}
-	dropped = make([]bool, 0, c.Architecture.Parameters())
+	dropped = make([]bool, 0, a.Parameters())
 	c.Compact.Rows(func(_ []float32, row []bool) { dropped = append(dropped, row...) })
 	return dropped, c.Compact.Codebook(), nil
 }

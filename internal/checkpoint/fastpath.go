@@ -65,6 +65,7 @@ func (c *Checkpoint) takeKnown(n *dissect.Network, found *match.Network, dims []
 	}
 	table := Tensor{F32, []int{features, found.Dim}, make([]byte, 0, features*found.Dim*F32.Size())}
 	for j, k := range found.Embedding {
+		c.origin.take(n, k)
 		values, err := lookUpRows(n, k, dims[j])
 		if err != nil {
 			return err

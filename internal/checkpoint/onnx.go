@@ -4,7 +4,9 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,6 +17,22 @@ import (
 	"shaver/internal/model"
 	"shaver/internal/onnx"
 )
+
+// IsONNX reports whether the file at path is a graph of ONNX, or would be if it existed.
+func IsONNX(path string) bool {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() { // opening a pipe would wait for a writer
+		return isONNX(path, nil)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return isONNX(path, nil)
+	}
+	defer f.Close()
+	head := make([]byte, 8)
+	n, _ := io.ReadFull(f, head)
+	return isONNX(path, head[:n])
+}
 
 // isONNX reports whether a file is a graph of ONNX, from its path and its first bytes.
 // Such a file begins with the version of the format, which is a small number, and
@@ -30,6 +48,10 @@ func isONNX(path string, head []byte) bool {
 // readONNX reads the graph at path as a model of another kind if it is one, else of Kind
 // Graph.
 func readONNX(path string, o Options) (*Checkpoint, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
 	file, err := onnx.Open(path)
 	if err != nil {
 		return nil, err
@@ -39,13 +61,13 @@ func readONNX(path string, o Options) (*Checkpoint, error) {
 	if err != nil {
 		return nil, withSettings(err)
 	}
+	c := &Checkpoint{Tensors: map[string]Tensor{}, name: path, Notes: n.Notes, origin: &origin{info: info, options: o.ONNX}}
 	if !o.Generic {
 		if found, dims, err := findKind(n); err == nil {
-			c := &Checkpoint{Tensors: map[string]Tensor{}, name: path, Notes: n.Notes}
 			return c, c.takeKnown(n, found, dims)
 		}
 	}
-	c := &Checkpoint{Tensors: map[string]Tensor{}, name: path, EmbeddingKey: graphEmbedding, Notes: n.Notes}
+	c.EmbeddingKey = graphEmbedding
 	if err := c.takeNetwork(n); err != nil {
 		return nil, err
 	}
@@ -104,6 +126,7 @@ func (c *Checkpoint) takeNetwork(n *dissect.Network) error {
 		}
 		c.Architecture.LookUps = append(c.Architecture.LookUps, model.LookUp{Field: l.Field, Table: at, Offset: l.Offset})
 		c.graph.LookUps = append(c.graph.LookUps, k)
+		c.origin.take(n, k)
 	}
 	if err := c.Architecture.Validate(); err != nil {
 		return fault.Inputf("%s: %w", c.name, err)

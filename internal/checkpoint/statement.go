@@ -13,6 +13,7 @@ import (
 
 	"shaver/internal/fault"
 	"shaver/internal/model"
+	"shaver/internal/onnx"
 )
 
 // statement is what a source besides the tensors says about the architecture: a JSON
@@ -254,9 +255,23 @@ func sidecarPaths(path string) []string {
 	return []string{path + ".json", strings.TrimSuffix(path, extension) + ".json"}
 }
 
-// Files returns path, and the paths of the JSON files that Read may read with it.
+// Files returns path, and the paths of the files that Read may read with it: JSON files, and
+// external data of an .onnx file. If the .onnx file does not exist, its external data is
+// where exporters usually write it.
 func Files(path string) []string {
-	return append(sidecarPaths(path), filepath.Join(filepath.Dir(path), fuxiFeatureMap), path)
+	near := append(sidecarPaths(path), filepath.Join(filepath.Dir(path), fuxiFeatureMap))
+	if IsONNX(path) {
+		near = append(near, DataFile(path))
+		if m, err := onnx.Open(path); err == nil {
+			for _, file := range m.External() {
+				if file != DataFile(path) {
+					near = append(near, file)
+				}
+			}
+			m.Close()
+		}
+	}
+	return append(near, path)
 }
 
 // readSmall reads a file of at most 1 MiB.

@@ -74,6 +74,9 @@ func (t *Table) Read(dst []float32, row int) error {
 	return t.tensor.ReadFloats(dst, row*t.Dim)
 }
 
+// Tensor returns the tensor of the file that holds t. Its first axis is that of the rows.
+func (t *Table) Tensor() *onnx.Tensor { return t.tensor }
+
 // LookUp reads row id + Offset of a table, where id is the id of Field.
 type LookUp struct {
 	Field  int // index into Network.Fields

@@ -19,7 +19,7 @@ type setting struct{ key, value string }
 
 // outsideEntry reads an entry and appends it to list.
 func (p *parser) outsideEntry(v field, list *[]setting) error {
-	if err := p.meter.take(64); err != nil {
+	if err := p.meter.take(192); err != nil {
 		return err
 	}
 	var s setting
@@ -34,6 +34,13 @@ func (p *parser) outsideEntry(v field, list *[]setting) error {
 	})
 	*list = append(*list, s)
 	return err
+}
+
+// outside says where the elements of a tensor are in another file.
+type outside struct {
+	location string
+	settings []setting
+	entries  []field // the fields of the tensor that say so
 }
 
 // external sets the position of t's elements in another file. The file must be in the
@@ -71,17 +78,19 @@ func (p *parser) external(t *Tensor, settings []setting) error {
 	if length < 0 { // all bytes that t needs
 		length = int64(t.Type.width())
 		for _, size := range t.Dims {
-			if size > 0 && length > o.size/int64(size) {
-				return fault.Inputf("it has the shape %v, but the file %s has %d bytes", t.Dims, Quote(location), o.size)
+			if size > 0 && length > o.info.Size()/int64(size) {
+				return fault.Inputf("it has the shape %v, but the file %s has %d bytes", t.Dims, Quote(location), o.info.Size())
 			}
 			length *= int64(size)
 		}
 	}
-	if offset > o.size || length > o.size-offset {
+	if offset > o.info.Size() || length > o.info.Size()-offset {
 		return fault.Inputf("it has %d bytes at offset %d of the file %s, which has %d bytes: the file is cut short, or belongs to another model",
-			length, offset, Quote(location), o.size)
+			length, offset, Quote(location), o.info.Size())
 	}
 	t.form, t.source, t.at, t.size, t.file = fixed, o.f, offset, length, filepath.Join(filepath.Dir(p.file), location)
+	t.outside.location, t.outside.settings = location, settings
+	p.tensors = append(p.tensors, t)
 	return nil
 }
 
@@ -129,7 +138,14 @@ func (p *parser) openOutside(location string) (outsideFile, error) {
 		f.Close()
 		return outsideFile{}, err
 	}
-	o := outsideFile{f, info.Size()}
+	o := outsideFile{f, info}
+	for _, other := range p.outside { // by another name
+		if os.SameFile(other.info, info) {
+			f.Close()
+			o = other
+			break
+		}
+	}
 	p.outside[location] = o
 	return o, nil
 }

@@ -145,7 +145,7 @@ func (in *inliner) rename(n *Node, s *scope) (Node, error) {
 	if err := in.meter.take(nodeCost + len(s.prefix) + len(n.Name)); err != nil {
 		return c, err
 	}
-	c.Name = s.prefix + n.NameOrOutput()
+	c.Name, c.place = s.prefix+n.NameOrOutput(), nil
 	var err error
 	if c.Inputs, err = in.renameAll(n.Inputs, s); err != nil {
 		return c, err

@@ -1,7 +1,8 @@
-// Package onnx reads .onnx files. It reads a file in pieces. In memory it keeps only a
-// description of bounded size: nodes, names, attributes, and the positions of the tensors.
-// The elements of tensors stay in the file, or in the files next to it, until a caller reads
-// them. The package executes nothing and trusts nothing in a file.
+// Package onnx reads .onnx files, and writes them again with new elements of tensors. It
+// reads a file in pieces. In memory it keeps only a description of bounded size: nodes,
+// names, attributes, and the positions of the tensors. The elements of tensors stay in the
+// file, or in the files next to it, until a caller reads them. The package executes nothing
+// and trusts nothing in a file.
 //
 // Local functions are inlined, so that a graph contains only ONNX's own operators. Sparse
 // tensors, training information, quantised operators and operators of other domains are
@@ -30,6 +31,9 @@ type Model struct {
 	Graph    *Graph
 
 	closers []io.Closer
+	source  io.ReaderAt // the file, of size bytes
+	size    int64
+	outside []*Tensor // with elements in other files, in the order of the file
 }
 
 // Close closes the files of m. The tensors of m must not be read afterwards.
@@ -53,6 +57,8 @@ type Graph struct {
 	Initializers []*Tensor
 	Inputs       []Value // without the initialisers
 	Outputs      []Value
+
+	place *message
 }
 
 // Value describes an input or an output of a graph.
@@ -78,6 +84,8 @@ type Node struct {
 	Inputs     []string
 	Outputs    []string
 	Attributes map[string]*Attribute
+
+	place *message // nil if the node is in a local function
 }
 
 // NameOrOutput returns the name of n. If n has no name, it is that of its first output.

@@ -24,7 +24,7 @@ const (
 const (
 	nodeCost      = 512 // including what checks and inlining keep for a node
 	attributeCost = 256
-	tensorCost    = 256
+	tensorCost    = 512
 	valueCost     = 256
 )
 
@@ -74,6 +74,7 @@ type parser struct {
 	file      string
 	root      *os.Root // folder of the file; nil = tensors in other files are refused
 	outside   map[string]outsideFile
+	tensors   []*Tensor // with elements in other files
 	opset     int
 	functions map[string]*function
 }
@@ -81,7 +82,7 @@ type parser struct {
 // outsideFile is a file that holds tensors.
 type outsideFile struct {
 	f    *os.File
-	size int64
+	info os.FileInfo
 }
 
 // function is a local function.
@@ -101,8 +102,12 @@ func newParser(name string, r io.ReaderAt, size int64, root *os.Root) *parser {
 // closers returns what must be closed after the file, for a parser with a root.
 func (p *parser) closers() []io.Closer {
 	var list []io.Closer
+	seen := map[*os.File]bool{} // a file may have several names
 	for _, o := range p.outside {
-		list = append(list, o.f)
+		if !seen[o.f] {
+			seen[o.f] = true
+			list = append(list, o.f)
+		}
 	}
 	return append(list, p.root)
 }
@@ -130,7 +135,7 @@ func (p *parser) model() (*Model, error) {
 }
 
 func (p *parser) parse() (*Model, error) {
-	m := &Model{Name: p.file}
+	m := &Model{Name: p.file, source: p.source, size: p.size}
 	var version string
 	var graph *field
 	err := p.fields(0, p.size, func(number protowire.Number, v field) error {
@@ -174,6 +179,10 @@ func (p *parser) parse() (*Model, error) {
 	}
 	c := checker{&p.meter}
 	if err := c.graph(m.Graph, nil); err != nil {
+		return nil, err
+	}
+	m.outside = p.tensors
+	if err := expandTables(m.Graph); err != nil {
 		return nil, err
 	}
 	return m, nil
@@ -257,6 +266,7 @@ func (p *parser) graph(v field, depth int) (*Graph, error) {
 	}
 	g := &Graph{}
 	err := p.message(v, func(number protowire.Number, v field) error {
+		g.place = p.open
 		switch number {
 		case 1:
 			return p.node(v, &g.Nodes, depth)
@@ -303,6 +313,7 @@ func (p *parser) node(v field, list *[]Node, depth int) error {
 	n := Node{Attributes: map[string]*Attribute{}}
 	var overload string
 	err := p.message(v, func(number protowire.Number, v field) error {
+		n.place = p.open
 		switch number {
 		case 1:
 			return p.names(v, &n.Inputs)
@@ -479,14 +490,15 @@ func (p *parser) tensor(v field) (*Tensor, error) {
 	}
 	t := &Tensor{source: p.source, file: p.file}
 	var dims []int64
-	var external []setting
+	var settings []setting
+	var entries []field
 	location := 0
 	data := func(v field, f form) error {
 		if v.kind != protowire.BytesType || t.form != nothing {
 			return fault.Inputf("its elements are in several pieces, expected one")
 		}
 		if v.end > v.at {
-			t.form, t.at, t.size = f, v.at, v.end-v.at
+			t.form, t.at, t.size, t.data = f, v.at, v.end-v.at, v
 		}
 		return nil
 	}
@@ -499,6 +511,7 @@ func (p *parser) tensor(v field) (*Tensor, error) {
 		return fault.Inputf("its elements are stored in a field for another type than %s", t.Type)
 	}
 	err := p.message(v, func(number protowire.Number, v field) error {
+		t.place = p.open
 		switch number {
 		case 1:
 			if err := p.integers(v, &dims); err != nil {
@@ -526,8 +539,13 @@ func (p *parser) tensor(v field) (*Tensor, error) {
 		case 11:
 			return typed(v, varints, Uint32, Uint64)
 		case 13:
-			return p.outsideEntry(v, &external)
+			entries = append(entries, v)
+			return p.outsideEntry(v, &settings)
 		case 14:
+			if err := p.meter.take(64); err != nil {
+				return err
+			}
+			entries = append(entries, v)
 			return integer(v, &location)
 		}
 		return nil
@@ -535,11 +553,12 @@ func (p *parser) tensor(v field) (*Tensor, error) {
 	if err == nil {
 		err = t.shape(dims)
 	}
-	if err == nil && (location != 0 || len(external) > 0) {
+	if err == nil && (location != 0 || len(settings) > 0) {
 		if t.form != nothing || location != 1 {
 			err = fault.Inputf("it is not clear whether its elements are in this file or in another one")
 		} else {
-			err = p.external(t, external)
+			t.outside = &outside{entries: entries}
+			err = p.external(t, settings)
 		}
 	}
 	if err == nil {

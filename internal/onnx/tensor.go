@@ -21,6 +21,7 @@ const (
 	nothing form = iota // the tensor has no elements, or they cannot be read
 	fixed               // little-endian, width bytes each
 	varints             // a protobuf varint for each element
+	indexed             // rows of another tensor, by their numbers in a third one; see expandTables
 )
 
 // Tensor is a constant of a file. Its elements are in the file, in row-major order.
@@ -33,6 +34,12 @@ type Tensor struct {
 	source   io.ReaderAt // file with the elements
 	at, size int64       // their first byte and number of bytes, within the file
 	file     string      // name of the file, for errors
+
+	place   *message // the tensor in the model's file; nil if it is empty
+	data    field    // the elements in the model's file; data.tag = 0 if there are none
+	outside *outside // nil unless the elements are in another file
+
+	base, rows *Tensor // form indexed: row i is row rows[i] of base
 }
 
 // Elements returns the number of elements.
@@ -46,7 +53,7 @@ func (t *Tensor) Elements() int {
 
 // InPlace reports whether ReadFloats can start at any element. Otherwise ReadFloats also
 // reads all elements before the first one.
-func (t *Tensor) InPlace() bool { return t.form == fixed }
+func (t *Tensor) InPlace() bool { return t.form == fixed || t.form == indexed }
 
 // check verifies that t has exactly as many bytes in the file as its type and shape
 // require. It must be called once, after all fields are set.
@@ -87,8 +94,11 @@ func (t *Tensor) each(first, count int, f func(i int, bits uint64) error) error 
 	if first < 0 || count < 0 || first > t.Elements()-count {
 		panic(fmt.Sprintf("onnx: elements %d to %d of tensor %s with shape %v", first, first+count, t.Name, t.Dims))
 	}
-	if t.form == varints {
+	switch t.form {
+	case varints:
 		return t.eachVarint(first, count, f)
+	case indexed:
+		return t.eachIndexed(first, count, f)
 	}
 	width := t.Type.width()
 	buffer := make([]byte, min(chunk, count*width))
@@ -181,18 +191,22 @@ func (t *Tensor) ReadFloats(dst []float32, first int) error {
 		return fault.Inputf("%s: tensor %s is of %s, expected floating-point numbers", t.file, Quote(t.Name), t.Type)
 	}
 	return t.each(first, len(dst), func(i int, bits uint64) error {
-		switch t.Type {
-		case Float:
-			dst[i] = math.Float32frombits(uint32(bits))
-		case Double:
-			dst[i] = float32(math.Float64frombits(bits))
-		case Float16:
-			dst[i] = half(uint16(bits))
-		case Bfloat16:
-			dst[i] = math.Float32frombits(uint32(bits) << 16)
-		}
+		dst[i] = t.Type.float(bits)
 		return nil
 	})
+}
+
+// float returns the number with the given bits of a floating-point type.
+func (t Type) float(bits uint64) float32 {
+	switch t {
+	case Double:
+		return float32(math.Float64frombits(bits))
+	case Float16:
+		return half(uint16(bits))
+	case Bfloat16:
+		return math.Float32frombits(uint32(bits) << 16)
+	}
+	return math.Float32frombits(uint32(bits))
 }
 
 // Floats returns all elements of a tensor of a floating-point type, in a new slice.

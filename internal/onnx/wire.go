@@ -36,6 +36,8 @@ type reader struct {
 	size   int64
 	meter  meter
 
+	open *message // innermost message that is being read; nil = the file
+
 	window []byte
 	start  int64 // position of window in the file
 	buffer []byte
@@ -45,7 +47,15 @@ type reader struct {
 type field struct {
 	kind    protowire.Type
 	number  uint64 // value of a field that is not a message, string or array
-	at, end int64  // position in the file of the bytes of a message, string or array
+	tag     int64  // position in the file of the field
+	length  int64  // position in the file of the number, or of the length of a message, string or array
+	at, end int64  // position in the file of the bytes of a message, string or array; at the end of another field
+}
+
+// message is the position of a message in the file.
+type message struct {
+	tag, length, at, end int64    // as those of field
+	outer                *message // message that contains it; nil = the file
 }
 
 // peek returns bytes of the file from at up to end, as many as the window holds. It returns
@@ -77,8 +87,9 @@ func (r *reader) fields(at, end int64, f func(number protowire.Number, v field) 
 		if n < 0 {
 			return fault.Inputf("byte %d: %w", at, protowire.ParseError(n))
 		}
+		v := field{kind: kind, tag: at}
 		at += int64(n)
-		v := field{kind: kind}
+		v.length = at
 		switch kind {
 		case protowire.VarintType, protowire.BytesType, protowire.Fixed32Type, protowire.Fixed64Type:
 		default:
@@ -104,11 +115,12 @@ func (r *reader) fields(at, end int64, f func(number protowire.Number, v field) 
 			return fault.Inputf("byte %d: field %d: %w", at, number, protowire.ParseError(n))
 		}
 		at += int64(n)
+		v.at, v.end = at, at
 		if kind == protowire.BytesType {
 			if v.number > uint64(end-at) {
 				return fault.Inputf("byte %d: field %d claims %d bytes, but %d follow: the file is cut short or damaged", at, number, v.number, end-at)
 			}
-			v.at, v.end = at, at+int64(v.number)
+			v.end = at + int64(v.number)
 			at = v.end
 		}
 		if err := f(number, v); err != nil {
@@ -123,7 +135,11 @@ func (r *reader) message(v field, f func(number protowire.Number, v field) error
 	if v.kind != protowire.BytesType {
 		return fault.Inputf("a message has wire type %d, expected %d", v.kind, protowire.BytesType)
 	}
-	return r.fields(v.at, v.end, f)
+	outer := r.open
+	r.open = &message{v.tag, v.length, v.at, v.end, outer}
+	err := r.fields(v.at, v.end, f)
+	r.open = outer
+	return err
 }
 
 // text returns the string v. It fails if v has more than most bytes.

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 
+	"shaver/internal/arrowio"
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
 	"shaver/internal/dataset"
@@ -34,8 +35,10 @@ const (
 	either                 // a file, or the folder of a dataset
 	tree                   // a file, or a folder of files
 	out                    // an output file
+	outModel               // a checkpoint to write, with its external data if it has some
 	outScores              // scores to write, with the report of their job
 	outData                // the folder of a dataset to write
+	outDelta               // the folder of a delta to write
 	state                  // the state of a window
 )
 
@@ -43,7 +46,7 @@ const (
 var flags = map[string]map[string]kind{
 	"score":                  {"model": model, "previous-model": model, "previous": scoresFile, "dataset": data, "out": outScores, "state": state},
 	"plan":                   {"model": model, "previous-model": model, "previous": scoresFile, "dataset": data},
-	"prune":                  {"model": model, "scores": scoresFile, "dataset": data, "previous": file, "from": file, "out": out},
+	"prune":                  {"model": model, "scores": scoresFile, "dataset": data, "previous": file, "from": file, "out": outModel},
 	"evaluate":               {"model": model, "against": model, "dataset": data, "predictions": out},
 	"check":                  {"model": model, "pruned": model, "dataset": data, "out": out},
 	"sweep":                  {"model": model, "scores": scoresFile, "dataset": data, "out": out, "picture": out},
@@ -60,6 +63,7 @@ var flags = map[string]map[string]kind{
 	"dataset import parquet": {"model": model, "vocabulary": either, "out": outData},
 	"model inspect":          {},
 	"model convert":          {},
+	"model delta":            {"out": outDelta},
 	"nightly":                {"config": file},
 }
 
@@ -74,7 +78,8 @@ var arguments = map[string][]kind{
 	"dataset import kdd":     {tree},
 	"dataset import parquet": {tree},
 	"model inspect":          {model},
-	"model convert":          {model, out},
+	"model convert":          {model, outModel},
+	"model delta":            {model},
 }
 
 // URLFlags is the title of the group of the flag --scratch.
@@ -391,6 +396,11 @@ func report(l remote.Location) remote.Location {
 	return l.Sibling(strings.TrimSuffix(base, filepath.Ext(base)) + ".job.json")
 }
 
+// externalData returns the place of the external data of the .onnx file at l.
+func externalData(l remote.Location) remote.Location {
+	return l.Sibling(checkpoint.DataFile(l.Base()))
+}
+
 // output returns the local path of an output. What is at the URL is copied there, so the
 // command decides about it as about a local file.
 func (u *use) output(ctx context.Context, k kind, l remote.Location) (string, error) {
@@ -406,13 +416,20 @@ func (u *use) output(ctx context.Context, k kind, l remote.Location) (string, er
 		var err error
 		u.state, err = u.mirrorState(ctx, l)
 		return path, err
-	case outData:
+	case outData, outDelta:
 		if err := u.Empty(ctx, l); errors.Is(err, os.ErrExist) {
 			return "", fault.Usagef("%s already exists and is not empty: name a new folder", l)
 		} else if err != nil {
 			return "", err
 		}
 		if err := os.RemoveAll(path); err != nil { // a copy of what is not in the store any more
+			return "", err
+		}
+	case outModel:
+		if _, _, err := u.FetchIf(ctx, externalData(l)); err != nil {
+			return "", err
+		}
+		if _, _, err := u.FetchIf(ctx, l); err != nil {
 			return "", err
 		}
 	case outScores:
@@ -443,6 +460,15 @@ func (u *use) publish(ctx context.Context) error {
 				return err
 			}
 			continue
+		case outDelta:
+			if err := u.PublishFolder(ctx, o.path, o.to, arrowio.DeltaBaseline); err != nil {
+				return err
+			}
+			continue
+		case outModel:
+			if err := u.changed(ctx, checkpoint.DataFile(o.path), externalData(o.to)); err != nil {
+				return err
+			}
 		case outScores:
 			near := report(o.to)
 			if err := u.changed(ctx, filepath.Join(filepath.Dir(o.path), near.Base()), near); err != nil {

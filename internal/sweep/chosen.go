@@ -11,7 +11,7 @@ import (
 	"shaver/internal/scores"
 )
 
-// Prunable reports whether shaver prune can write a pruned model of d's kind.
+// Prunable reports whether shaver prune can write a compact model of d's kind.
 func (d *Document) Prunable() bool { return d.Kind != string(model.Graph) }
 
 // Chosen returns the points that Select chose, in the order of the budgets.

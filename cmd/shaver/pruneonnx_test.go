@@ -1,0 +1,150 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"shaver/internal/checkpoint"
+)
+
+// prunable makes the dataset and the scores of an exported model in a folder.
+func prunable(t *testing.T, export, folder string, sizes ...int) {
+	t.Helper()
+	path := func(name string) string { return filepath.Join(folder, name) }
+	encodedRows(t, path("rows.csv"), 200, sizes...)
+	command(t, "shaver", "dataset", "import", "csv", "--train", path("rows.csv"), "--split", "8:1:1", "--model", export, "--out", path("data"))
+	command(t, "shaver", "score", "--model", export, "--dataset", path("data"), "--estimator", "permutation", "--passes", "1", "--baseline", "codebook", "--out", path("s.arrow"))
+}
+
+// failure runs the program, and returns what it writes to standard error and its exit code.
+func failure(t *testing.T, args ...string) (message string, code int) {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), "shaver", args...)
+	var stderr bytes.Buffer
+	c.Stderr = &stderr
+	code, err := exitCode(c.Run())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stderr.String(), code
+}
+
+// A pruned .onnx file is the same model as the pruned dense file, for a graph with external
+// data and for a recognized model. It is not replaced without --force, and neither are
+// external data.
+func TestPruneONNX(t *testing.T) {
+	exports := filepath.Join("..", "..", "testdata", "onnx")
+	for _, c := range []struct {
+		name     string
+		external bool
+		sizes    []int
+	}{{"ncf.external.onnx", true, []int{7, 11}}, {"pytorch-fm-deepfm.legacy.onnx", false, []int{7, 11, 5, 4, 3}}} {
+		t.Run(c.name, func(t *testing.T) {
+			folder := t.TempDir()
+			path := func(name string) string { return filepath.Join(folder, name) }
+			export := filepath.Join(exports, c.name)
+			prunable(t, export, folder, c.sizes...)
+			prune := []string{"prune", "--model", export, "--scores", path("s.arrow"), "--sparsity", "0.8"}
+			command(t, "shaver", append(prune, "--dense", "--out", path("dense.safetensors"))...)
+			command(t, "shaver", append(prune, "--out", path("pruned.onnx"))...)
+			command(t, "shaver", append(prune, "--compact-onnx", "--out", path("compact.onnx"))...)
+			want, err := checkpoint.Read(path("dense.safetensors"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range []string{"pruned.onnx", "compact.onnx"} {
+				got, err := checkpoint.Read(path(name))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got.Digest() != want.Digest() {
+					t.Errorf("%s has the digest %s, expected %s", name, got.Digest(), want.Digest())
+				}
+				if _, err := os.Stat(path(name + ".data")); (err == nil) != c.external {
+					t.Errorf("external data of %s: %v", name, err)
+				}
+			}
+			refused := func(text string, args ...string) {
+				t.Helper()
+				message, code := failure(t, args...)
+				if code != 2 || !strings.Contains(message, text) {
+					t.Errorf("shaver %q ended with code %d: %s, expected 2 and %q", args, code, message, text)
+				}
+			}
+			refused("already exists", append(prune, "--out", path("pruned.onnx"))...)
+			command(t, "shaver", append(prune, "--force", "--out", path("pruned.onnx"))...)
+			if c.external {
+				if err := os.WriteFile(path("other.onnx.data"), []byte("mine"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				refused("other.onnx.data: it already exists", append(prune, "--out", path("other.onnx"))...)
+			}
+			refused("--dense is for safetensors files", append(prune, "--dense", "--out", path("new.onnx"))...)
+			refused("--values is for the compact safetensors file", append(prune, "--values", "int8", "--out", path("new.onnx"))...)
+			refused("--compact-onnx is for .onnx files", append(prune, "--compact-onnx", "--out", path("new.safetensors"))...)
+			refused("--calibrate changes weights", append(prune, "--calibrate", "--dataset", path("data"), "--out", path("new.onnx"))...)
+			refused("--bytes is a budget for the compact safetensors file", "prune", "--model", export, "--scores", path("s.arrow"), "--bytes", "10", "--out", path("new.onnx"))
+			refused("is not an .onnx file: an .onnx file is written from an .onnx file only", "model", "convert", path("dense.safetensors"), path("new.onnx"))
+			refused("it is an input of this command", "model", "convert", path("pruned.onnx"), path("pruned.onnx"), "--force")
+			if _, err := os.Stat(path("new.onnx")); !os.IsNotExist(err) {
+				t.Errorf("a refused command wrote a file: %v", err)
+			}
+		})
+	}
+}
+
+// Without pruning, convert writes the same bytes, and the external data of the file.
+func TestConvertONNX(t *testing.T) {
+	exports := filepath.Join("..", "..", "testdata", "onnx")
+	for _, name := range []string{"keras.onnx", "fuxictr-deepfm.external.onnx"} {
+		out := filepath.Join(t.TempDir(), name)
+		command(t, "shaver", "model", "convert", filepath.Join(exports, name), out)
+		for _, extension := range []string{"", ".data"} {
+			want, err := os.ReadFile(filepath.Join(exports, name) + extension)
+			if os.IsNotExist(err) {
+				continue
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := os.ReadFile(out + extension); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%s%s has other bytes: %v", name, extension, err)
+			}
+		}
+	}
+}
+
+// A compact file, a dense file and an .onnx file have a delta. That of the compact file has
+// the entries that were kept.
+func TestModelDelta(t *testing.T) {
+	folder := t.TempDir()
+	path := func(name string) string { return filepath.Join(folder, name) }
+	export := filepath.Join("..", "..", "testdata", "onnx", "pytorch-fm-deepfm.legacy.onnx")
+	prunable(t, export, folder, 7, 11, 5, 4, 3)
+	prune := []string{"prune", "--model", export, "--scores", path("s.arrow"), "--sparsity", "0.8", "--out"}
+	command(t, "shaver", append(prune, path("compact.safetensors"))...)
+	command(t, "shaver", append(prune, path("dense.safetensors"), "--dense")...)
+	command(t, "shaver", append(prune, path("pruned.onnx"))...)
+	for _, name := range []string{"compact.safetensors", "dense.safetensors", "pruned.onnx"} {
+		var d delta
+		text := command(t, "shaver", "model", "delta", path(name), "--out", path("delta of "+name), "-o", "json")
+		if err := json.Unmarshal(text, &d); err != nil {
+			t.Fatal(err)
+		}
+		if d.Rows != 30 || d.Kept+d.Dropped != 30 || d.Dropped < 5 || d.Entries < 24 || d.Tables != 1 || d.Entries > 24 && name == "compact.safetensors" {
+			t.Errorf("%s: %+v", name, d)
+		}
+		files, err := filepath.Glob(path("delta of " + name + "/*"))
+		if err != nil || len(files) != 3 {
+			t.Errorf("%s: files %q, %v", name, files, err)
+		}
+	}
+	if message, code := failure(t, "model", "delta", path("pruned.onnx"), "--out", path("delta of pruned.onnx")); code != 2 || !strings.Contains(message, "already exists and is not empty") {
+		t.Errorf("code %d: %s", code, message)
+	}
+}

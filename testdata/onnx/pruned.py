@@ -1,0 +1,241 @@
+#!/usr/bin/env python3
+"""Prunes every graph of this folder with shaver and runs the files in onnxruntime.
+
+    pruned.py SHAVER            SHAVER is the program
+    pruned.py SHAVER NAME ...   only these, for example fuxictr-fm.legacy
+
+For each graph and for the baselines zero and codebook, it scores the 32 rows, drops most
+entries, and writes a dense .onnx file, a compact one and a dense safetensors file. It
+compares the logits of onnxruntime for both .onnx files with those of shaver for the
+safetensors file, the tensors with those of the graph, and the digests that shaver prints.
+A conversion without pruning must keep every byte.
+
+It needs numpy, onnx 1.23.2 and onnxruntime 1.32.0.
+"""
+
+import csv
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import numpy_helper
+
+HERE = pathlib.Path(__file__).resolve().parent
+TOLERANCE = 1e-6  # of the largest logit, or of 1 if that is larger
+
+
+def run(*args):
+    p = subprocess.run([str(a) for a in args], capture_output=True, text=True)
+    if p.returncode:
+        raise RuntimeError(p.stderr.strip())
+    return p.stdout
+
+
+def tensors(graph, path=""):
+    """Yields the name of every tensor of a graph and of its subgraphs, and its bytes."""
+    for t in graph.initializer:
+        yield path + t.name, (t.data_type, tuple(t.dims), numpy_helper.to_array(t).tobytes())
+    for i, n in enumerate(graph.node):
+        for a in n.attribute:
+            if a.type == onnx.AttributeProto.TENSOR:
+                yield f"{path}{n.output[0]}.{a.name}", (a.t.data_type, tuple(a.t.dims), numpy_helper.to_array(a.t).tobytes())
+            if a.type == onnx.AttributeProto.GRAPH:
+                yield from tensors(a.g, f"{path}{i}/")
+
+
+def frame(path):
+    """Returns the graph without its tensors and without the place of external data."""
+    m = onnx.load(path, load_external_data=False)
+
+    def strip(g):
+        for t in g.initializer:
+            empty(t)
+        for n in g.node:
+            for a in n.attribute:
+                if a.type == onnx.AttributeProto.TENSOR:
+                    empty(a.t)
+                if a.type == onnx.AttributeProto.GRAPH:
+                    strip(a.g)
+
+    def empty(t):
+        for name in ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "external_data"):
+            t.ClearField(name)
+
+    strip(m.graph)
+    return m.SerializeToString(deterministic=True)
+
+
+def logits(path, document):
+    """Returns onnxruntime's logits for the rows, found as make.py found them."""
+    m = onnx.load(path)
+    wanted, how = document["tensor"], document["logit"]
+    if how == "output" or how == "probability":
+        wanted = document["output"]
+    if wanted not in [o.name for o in m.graph.output]:
+        m.graph.output.append(onnx.helper.make_empty_tensor_value_info(wanted))
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(m.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    rows = len(document["ids"])
+    batch = document["batch"] or rows
+    kinds = {"tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(float)": np.float32}
+    inputs = {}
+    for i in session.get_inputs():
+        if i.name in document.get("fixed", {}):
+            inputs[i.name] = None
+            continue
+        shape = [rows] + [d if isinstance(d, int) else 1 for d in i.shape[1:]]
+        values = np.zeros((rows, int(np.prod(shape[1:]))), kinds[i.type])
+        for kind, data in (("fields", "ids"), ("dense", "values")):
+            for c, f in enumerate(document[kind]):
+                if f["input"] == i.name:
+                    values[:, f["column"]] = [r[c] for r in document[data]]
+        inputs[i.name] = values.reshape(shape)
+    out = []
+    for first in range(0, rows, batch):
+        feed = {}
+        for i in session.get_inputs():
+            if inputs[i.name] is None:
+                feed[i.name] = np.full(i.shape, document["fixed"][i.name], kinds[i.type])
+            else:
+                feed[i.name] = inputs[i.name][first : first + batch]
+        out.append(np.asarray(session.run([wanted], feed)[0]))
+    v = np.concatenate([o.reshape(batch, -1) for o in out]).astype(np.float64)
+    if how == "classes":
+        return v[:, 1] - v[:, 0]
+    if how == "probability":
+        return np.log(v[:, 0]) - np.log1p(-v[:, 0])
+    return v[:, 0]
+
+
+def enlarge(path, document, facts):
+    """Gives all tables of the graph at path more rows, and the document rows that read them."""
+    m = onnx.load(path)
+    random = np.random.default_rng(1)
+    names = {t["name"]: t["rows"] for f in facts["fields"] for t in f["tables"]}
+    for name, rows in names.items():
+        table = next((t for t in m.graph.initializer if t.name == name), None)
+        if table is None:
+            table = next(n.attribute[0].t for n in m.graph.node if n.op_type == "Constant" and name in (n.output[0], n.attribute[0].t.name))
+        old = numpy_helper.to_array(table)
+        new = np.concatenate([old, random.normal(0, 0.1, (MORE, *old.shape[1:])).astype(old.dtype)])
+        table.CopyFrom(numpy_helper.from_array(new, table.name))
+        for v in [*m.graph.input, *m.graph.value_info]:
+            if v.name == name:
+                v.type.tensor_type.shape.dim[0].dim_value = rows + MORE
+    onnx.save(m, path)
+
+
+def with_more_ids(document, facts):
+    """Returns the document with twice the rows. The new ones have ids of all rows of the tables."""
+    random = np.random.default_rng(2)
+    sizes = {(f["input"], f["column"]): f["rows"] for f in facts["fields"]}
+    ids = [[int(random.integers(sizes[f["input"], f["column"]])) for f in document["fields"]] for _ in document["ids"]]
+    return document | {"ids": document["ids"] + ids, "values": document["values"] * 2}
+
+
+def dataset(at, model, document, facts):
+    columns = {(f["input"], f["column"]): [row[i] for row in document["ids"]] for i, f in enumerate(document["fields"])}
+    columns |= {(f["input"], f["column"]): [row[i] for row in document["values"]] for i, f in enumerate(document["dense"])}
+    fields, dense = facts["fields"], facts.get("dense") or []
+    with open(at / "rows.csv", "w") as f:
+        w = csv.writer(f, lineterminator="\n")
+        w.writerow(["label"] + [f"f{i}" for i in range(len(fields))] + [f"d{i}" for i in range(len(dense))])
+        w.writerows(zip([i % 2 for i in range(len(document["ids"]))], *[columns[f["input"], f.get("column", 0)] for f in fields + dense]))
+    numbers = ["--dense", ",".join(f"d{i}={f['name']}" for i, f in enumerate(dense))] if dense else []
+    run(SHAVER, "dataset", "import", "csv", "--train", at / "rows.csv", "--test", at / "rows.csv", "--model", model, *numbers, "--out", at / "data")
+
+
+def evaluate(at, model):
+    run(SHAVER, "evaluate", "--model", model, "--dataset", at / "data", "--predictions", at / "p.csv", "--force")
+    with open(at / "p.csv") as f:
+        return np.array([float(r["logit"]) for r in csv.DictReader(f)])
+
+
+def digest(model):
+    return json.loads(run(SHAVER, "model", "inspect", model, "-o", "json"))["digest"]
+
+
+def check(name, baseline, large):
+    """Returns the largest difference between logits, and how many tables became compact."""
+    document = json.loads((HERE / (name + ".json")).read_text())
+    with tempfile.TemporaryDirectory() as folder:
+        at = pathlib.Path(folder)
+        model = at / "model.onnx"
+        shutil.copy(HERE / (name + ".onnx"), model)
+        if (HERE / (name + ".onnx.data")).exists():
+            shutil.copy(HERE / (name + ".onnx.data"), at / (name + ".onnx.data"))
+        facts = json.loads(run(SHAVER, "model", "inspect", model, "-o", "json"))
+        if large:
+            enlarge(model, document, facts)
+            facts = json.loads(run(SHAVER, "model", "inspect", model, "-o", "json"))
+            document = with_more_ids(document, facts)
+        before = dict(tensors(onnx.load(model).graph))
+        (at / "copy").mkdir()
+        run(SHAVER, "model", "convert", model, at / "copy" / "copy.onnx")
+        assert dict(tensors(onnx.load(at / "copy" / "copy.onnx").graph)) == before, "the copy has other tensors"
+        external = any(len(t.external_data) for t in onnx.load(model, load_external_data=False).graph.initializer)
+        assert external or model.read_bytes() == (at / "copy" / "copy.onnx").read_bytes(), "the copy has other bytes"
+        assert external == (at / "copy" / "copy.onnx.data").exists(), "the tables moved"
+        dataset(at, model, document, facts)
+        run(SHAVER, "score", "--model", model, "--dataset", at / "data", "--estimator", "permutation", "--passes", "1", "--baseline", baseline, "--out", at / "s.arrow")
+        prune = [SHAVER, "prune", "--model", model, "--scores", at / "s.arrow", "--sparsity", "0.95" if large else "0.7"]
+        run(*prune, "--dense", "--out", at / "dense.safetensors")
+        run(*prune, "--out", at / "dense.onnx")
+        result = json.loads(run(*prune, "--compact-onnx", "--out", at / "compact.onnx", "-o", "json"))
+        tables = {t["name"] for f in facts["fields"] for t in f["tables"] if t["player"]}
+        after = dict(tensors(onnx.load(at / "dense.onnx").graph))
+        assert after.keys() == before.keys(), "the tensors have other names"
+        changed = {t for t in after if after[t] != before[t]}
+        assert changed and {t.removesuffix(".value") for t in changed} <= tables, f"{changed} changed, and the tables are {tables}"
+        assert all(after[t][:2] == before[t][:2] for t in after), "a tensor has another type or shape"
+        assert frame(at / "dense.onnx") == frame(model) or external, "more than tables changed"
+        onnx.checker.check_model(at / "compact.onnx")
+        want = evaluate(at, at / "dense.safetensors")
+        got = [logits(at / file, document) for file in ("dense.onnx", "compact.onnx")]
+        assert (got[0] == got[1]).all(), "the dense and the compact file give other logits"
+        worst = float(np.abs(got[0] - want).max())
+        assert worst <= TOLERANCE * max(1, np.abs(want).max()), f"the logits differ by {worst:.1e}, and the largest is {np.abs(want).max():.1f}"
+        for file in ("dense.onnx", "compact.onnx"):
+            if digest(at / file) != digest(at / "dense.safetensors"):
+                raise RuntimeError(f"{file} has another digest")
+        run(SHAVER, "model", "convert", at / "dense.onnx", at / "again.onnx", "--compact-onnx")
+        assert (at / "again.onnx").read_bytes().replace(b"again.onnx", b"compact.onnx") == (at / "compact.onnx").read_bytes() or external, "convert and prune differ"
+        if large:
+            assert (at / "compact.onnx").stat().st_size < (at / "dense.onnx").stat().st_size or not result.get("compact_tables") or external, "the compact file is larger"
+        return worst, result.get("compact_tables", 0), result["onnx_tables"]
+
+
+SHAVER = pathlib.Path(sys.argv[1]).resolve()
+MORE = 600  # rows that an enlarged table has in addition
+
+
+def main():
+    names, failed, overall, compact, total = sys.argv[2:], 0, 0.0, 0, 0
+    for path in sorted(HERE.glob("*.json")):
+        name = path.name.removesuffix(".json")
+        if names and name not in names:
+            continue
+        for baseline, large in (("zero", False), ("codebook", True)):
+            try:
+                worst, small, tables = check(name, baseline, large)
+                text, bad = f"differs by {worst:.1e}, {small} of {tables} tables compact", False
+                overall, compact, total = max(overall, worst), compact + small, total + tables
+            except Exception as e:
+                text, bad = f"{type(e).__name__}: {e}", True
+            failed += bad
+            print(f"{name} {baseline}: {'FAILED: ' if bad else ''}{text}", flush=True)
+    print(f"the largest difference is {overall:.1e}; {compact} of {total} tables are compact")
+    if failed:
+        sys.exit(f"{failed} failed")
+
+
+main()
