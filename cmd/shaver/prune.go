@@ -196,9 +196,6 @@ func (o *pruneOptions) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if err := p.checkpoint.Compactable(); err != nil {
-		return err
-	}
 	method := sweep.Name(&p.scores[0].Spec.Options, o.aggregate)
 	if o.from != "" {
 		if method, budget, err = o.take(p, budget); err != nil {

@@ -91,8 +91,7 @@ already depend on the labels of those rows, which biases the selection.
 
 --out also writes the result to a file, from which "shaver report" makes a page.
 With --select, "shaver prune --from" prunes as this file says, and the last
-lines of the output are the commands that prune to each budget. Models of kind
-graph have no such commands, because their pruned form cannot be written yet.
+lines of the output are the commands that prune to each budget.
 
 The file and the output of -o json are documents of the schema sweep.v1.json.`,
 		Example: `  shaver sweep --model model.pth --scores scores.arrow --dataset data
@@ -228,15 +227,8 @@ func (o *sweepFlags) show(c *cobra.Command, d *sweep.Document, table func(io.Wri
 	return picture.Sweep(d).Write(o.picture)
 }
 
-// commands writes the commands that prune to what the sweep chose at each budget, if the
-// model can be pruned.
+// commands writes the commands that prune to what the sweep chose at each budget.
 func (o *sweepOptions) commands(w io.Writer, d *sweep.Document) error {
-	if !d.Prunable() {
-		if len(d.Chosen()) > 0 {
-			fmt.Fprintf(w, "\nPruned models of kind %s cannot be written yet.\n", d.Kind)
-		}
-		return nil
-	}
 	for i, p := range d.Chosen() {
 		if i == 0 {
 			fmt.Fprintln(w, "\nTo prune:")
@@ -310,10 +302,8 @@ func sweepMethods(ctx context.Context, o *sweepInput) (*sweep.Document, error) {
 		Features: m.Features(), Entries: m.Parameters(), Points: []sweep.Point{},
 		Settings: &sweep.Settings{Rank: o.rank, Protect: o.keep.Fields, FieldMinimum: o.keep.Minimum, Seed: o.seed},
 	}
-	if p.checkpoint.Compactable() == nil {
-		size := p.checkpoint.Footprint()
-		document.Unpruned.Bytes, document.Unpruned.TableBytes, document.Unpruned.MemoryBytes = &size.File, &size.Table, &size.Memory
-	}
+	size := p.checkpoint.Footprint()
+	document.Unpruned.Bytes, document.Unpruned.TableBytes, document.Unpruned.MemoryBytes = &size.File, &size.Table, &size.Memory
 	for _, s := range p.scores {
 		document.Sources = append(document.Sources, sweep.NewScoresFile(s))
 	}
@@ -449,10 +439,6 @@ func (p *pruner) tableOf(d *dataset.Dataset, keep prune.Keep, values string) (*s
 	t := &sweep.Unpruned{
 		Architecture: &p.checkpoint.Architecture, Names: p.scores[0].Fields, Entries: p.table, Keep: keep, Values: v,
 		Counts: func() ([]int64, error) { return occurrences(d) },
-	}
-	if err := p.checkpoint.Compactable(); err != nil {
-		t.Fit = func([]int32, int64) (int, error) { return 0, err }
-		return t, nil
 	}
 	t.Fit = func(order []int32, bytes int64) (int, error) { return p.checkpoint.CompactDrop(order, v, bytes) }
 	t.Footprint = func(dropped []bool) (file, table, memory int64) {
