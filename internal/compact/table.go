@@ -28,14 +28,15 @@ type Table struct {
 
 // field is one field of a Table.
 type field struct {
-	Field
+	layout    layout // the form, for fast comparison
+	narrow    bool   // Table.narrow
 	size, dim int
 	id        int       // position of the id that selects a row, among the ids of a row of data
 	first     int       // global id that selects the field's first row
 	player    int       // number of the field's first player
-	narrow    bool      // Table.narrow
 	before    int       // number of kept entries of all previous fields
-	layout    layout    // the form, for fast comparison
+	listing   []uint64  // narrow tables: one word per 32 rows; nil if groups holds all rows
+	groups    []group   // narrow tables: masks of the rows
 	width     int       // bytes of a row's bitmap, or of a column's number
 	ends      uint64    // in 8 bytes of the form columns, the bits that mark the end of a row
 	step      int       // numbers per 8 bytes of the form columns
@@ -44,9 +45,8 @@ type field struct {
 	columns   []byte    // the field's part of Parts.Columns
 	blocks    []block   // blocks of 1<<shift rows; nil in narrow tables
 	shift     int       // log2 of the rows per block, at most 6
-	listing   []uint64  // narrow tables: one word per 32 rows; nil if groups holds all rows
-	groups    []group   // narrow tables: masks of the rows
 	values    reader
+	Field
 }
 
 // block describes consecutive rows of a field.
