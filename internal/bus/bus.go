@@ -170,7 +170,7 @@ func watch(embedded bool, log *zap.Logger, denied *atomic.Pointer[denial]) []nat
 		nats.ConnectHandler(up("connected to NATS")),
 		nats.ReconnectHandler(up("reconnected to NATS")),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
-			if err != nil { // nil when we closed it
+			if err != nil { // nil if this program asked for another connection
 				log.Warn("disconnected from NATS", zap.Error(err))
 			}
 		}),
@@ -187,8 +187,9 @@ func watch(embedded bool, log *zap.Logger, denied *atomic.Pointer[denial]) []nat
 			}
 			log.Warn("NATS connection error", zap.Error(err))
 		}),
+		nats.NoCallbacksAfterClientClose(), // Close logs itself, before it returns
 		nats.ClosedHandler(func(nc *nats.Conn) {
-			log.Debug("closed the connection to NATS", zap.Error(nc.LastError()))
+			log.Warn("the connection to NATS was closed", zap.Error(nc.LastError()))
 		}),
 	}
 }
@@ -207,6 +208,7 @@ func (b *Bus) Close() {
 		b.sweepStrays(context.Background())
 	}
 	b.nc.Close()
+	b.log.Debug("closed the connection to NATS")
 }
 
 // stream returns a handle of the stream. It asks the server only the first time.

@@ -33,14 +33,20 @@ type data struct {
 
 func (d *data) file(name string) string { return filepath.Join(d.dir, name) }
 
-// references are the jobs that also run on this machine, in one process.
-var references = map[string][]string{
-	"base": {"--baseline=codebook"},
-	"long": {"--baseline=codebook", "--passes=" + passes},
+// A reference is a job that also runs on this machine, in one process.
+type reference struct {
+	model, dataset string
+	args           []string
 }
 
-// passes makes a job of about 20 seconds on two idle cores, in which something can happen.
-const passes = "48"
+var references = map[string]reference{
+	"base":  {"model.safetensors", "dataset", []string{"--baseline=codebook"}},
+	"long":  {"model.safetensors", "dataset", []string{"--baseline=codebook", "--passes=" + passes}},
+	"large": {"large.safetensors", "large", []string{"--baseline=codebook"}},
+}
+
+// passes makes a job of about 20 seconds on two cores of 2026, in which something can happen.
+const passes = "240"
 
 // prepare generates a model, rows and a dataset, and scores them on this machine.
 func (s *suite) prepare(t *trial.Step) {
@@ -63,9 +69,17 @@ func (s *suite) prepare(t *trial.Step) {
 		t.Check(err)
 	}
 	t.Do(s.local("dataset", "import", "csv", "--train", "rows.csv", "--split", "8:1:1", "--model", "model.safetensors", "--out", "dataset"))
-	for name, args := range references {
+	large := planted.Default // a model of 19 MB
+	large.FieldDims = append([]int{400_000, 200_000}, large.FieldDims[2:]...)
+	truth, err = planted.New(large)
+	t.Check(err)
+	t.Check(writeRows(s.data.file("large.csv"), truth, 500))
+	_, err = checkpoint.WriteDense(s.data.file("large.safetensors"), truth.Checkpoint)
+	t.Check(err)
+	t.Do(s.local("dataset", "import", "csv", "--train", "large.csv", "--split", "8:1:1", "--model", "large.safetensors", "--out", "large"))
+	for name, r := range references {
 		out := name + ".arrow"
-		c := s.local(append([]string{"score", "--model", "model.safetensors", "--dataset", "dataset", "--out", out}, args...)...)
+		c := s.local(append([]string{"score", "--model", r.model, "--dataset", r.dataset, "--out", out}, r.args...)...)
 		c.Lines = 3
 		t.Do(c)
 		text, err := os.ReadFile(s.data.file(out))

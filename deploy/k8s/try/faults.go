@@ -195,14 +195,14 @@ func (s *suite) evictions(t *trial.Step) {
 	s.settled(t, 2)
 }
 
-// memory gives the workers too little memory, and then enough.
+// memory gives the workers less memory than the model needs, and then enough.
 func (s *suite) memory(t *trial.Step) {
 	s.settled(t, 2)
 	resources := func(request, limit string) trial.Command {
 		return s.kubectl("set", "resources", "deployment/worker", "--requests=memory="+request, "--limits=memory="+limit)
 	}
-	t.Do(resources("8Mi", "9Mi"))
-	s.create(t, score{name: "memory", args: []string{"--passes=" + passes}})
+	t.Do(resources("8Mi", "12Mi"))
+	s.create(t, score{name: "memory", model: "large.safetensors", values: []string{"score.dataset=/data/large"}})
 	var killed podEnd
 	ok := t.Wait(2*time.Minute, func() bool {
 		out := s.kubectl("get", "pods", "--selector="+workers, "-o", `jsonpath={range .items[*]}{.metadata.name} {.status.containerStatuses[0].lastState.terminated.reason}{.status.containerStatuses[0].state.terminated.reason} {.status.containerStatuses[0].state.waiting.message}{"\n"}{end}`).Do(t.Ctx).Out
@@ -211,7 +211,7 @@ func (s *suite) memory(t *trial.Step) {
 	})
 	t.Need(ok, "the kernel kills a worker that exceeds its memory limit", killed.Reason)
 	t.Do(resources("461Mi", "512Mi"))
-	s.complete(t, "memory", "long", 5*time.Minute)
+	s.complete(t, "memory", "large", 5*time.Minute)
 	s.remove(t, "memory")
 	s.settled(t, 2)
 }

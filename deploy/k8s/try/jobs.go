@@ -48,7 +48,7 @@ func onlyJSON(log string) (lines int, bad string) {
 
 // cancel cancels a running job as the operator does.
 func (s *suite) cancel(t *trial.Step) {
-	s.create(t, score{name: "cancel", args: []string{"--passes=200", "--seed=2"}})
+	s.create(t, score{name: "cancel", args: []string{"--passes=1000", "--seed=2"}})
 	s.running(t, "cancel")
 	id := s.id(t, "cancel")
 	r := s.operator(t, "list")
@@ -108,7 +108,7 @@ func (s *suite) quarantined(t *trial.Step) {
 // rivals creates a second Job of the same job: with another file of scores, and with the
 // same one.
 func (s *suite) rivals(t *trial.Step) {
-	args := []string{"--passes=12", "--seed=3"}
+	args := []string{"--passes=60", "--seed=3"}
 	s.create(t, score{name: "first", args: args})
 	s.running(t, "first")
 	s.create(t, score{name: "second", args: args})
@@ -120,7 +120,7 @@ func (s *suite) rivals(t *trial.Step) {
 	t.Point("5", "two Jobs of one job with two files: both complete, with the same bytes; two with one file: the older one fails at once with 5")
 	s.remove(t, "first", "second")
 
-	args = []string{"--passes=24", "--seed=4"}
+	args = []string{"--passes=240", "--seed=4"}
 	s.create(t, score{name: "older", args: args, values: []string{"score.out=/data/shared.arrow"}})
 	s.running(t, "older")
 	s.create(t, score{name: "newer", args: args, values: []string{"score.out=/data/shared.arrow"}})

@@ -52,7 +52,7 @@ type score struct {
 	values []string // more values of the chart
 }
 
-// The base job takes about this long on two idle cores.
+// base are the flags of every job.
 var base = []string{"--baseline=codebook", "--rows-per-shard=250", "--lease=10s", "--checkpoint-every=2s"}
 
 // create creates the Job.
@@ -268,7 +268,11 @@ func (s *suite) operator(t *trial.Step, args ...string) trial.Result {
 		job + " --nats tls://127.0.0.1:4222 --nkey deploy/nats/secrets/operator.nk --tlsca deploy/nats/secrets/ca.crt\n" +
 		"code=$?; kill $forward; exit $code")
 	c.Show = "kubectl port-forward pod/nats-0 4222 &\n" + job + " $connection # as in README.md\nkill %1"
-	return t.Try(c)
+	r := t.Try(c)
+	if args[0] == "cancel" && r.Code == 0 {
+		s.cancelled++
+	}
+	return r
 }
 
 // shell returns a command line for a shell in the checkout's copy, with the programs of the

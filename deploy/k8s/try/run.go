@@ -46,6 +46,7 @@ type suite struct {
 	begun             time.Time
 	versions          map[string]string
 	forward           sync.Mutex // held while a port is forwarded
+	cancelled         int        // number of jobs that the operator cancelled; guarded by forward
 }
 
 // step is a part of the run.

@@ -122,7 +122,7 @@ func (s *suite) load(t *trial.Step) {
 		Replace(s.readme(t, "kubectl apply -f deploy/k8s/loader.yaml"))
 	seen := s.literally(t, commands)
 	t.Contains("the volume", seen, "model.safetensors", "dataset")
-	for _, name := range []string{"overflow.safetensors", "garbage.safetensors"} {
+	for _, name := range []string{"overflow.safetensors", "garbage.safetensors", "large.safetensors", "large"} {
 		c := s.kubectl("cp", s.data.file(name), "loader:/data/"+name)
 		c.Lines = -1
 		t.Do(c)

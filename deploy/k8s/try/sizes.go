@@ -122,17 +122,22 @@ func (s *suite) leftovers(t *trial.Step) {
 			} `json:"account_details"`
 		}
 		t.Check(json.Unmarshal([]byte(text), &z))
-		var streams []string
-		messages := 0
+		var streams, full []string
 		for _, a := range z.Accounts {
 			for _, st := range a.Streams {
 				streams = append(streams, fmt.Sprintf("%s %d", st.Name, st.State.Messages))
-				messages += st.State.Messages
+				expected := 0
+				if st.Name == "KV_SHAVER_JOBS" { // it keeps the record of a cancelled run for a week
+					expected = s.cancelled
+				}
+				if st.State.Messages != expected {
+					full = append(full, st.Name)
+				}
 			}
 		}
-		t.Expect(len(streams) > 0 && messages == 0, "the streams of "+p.Name+" hold no message", strings.Join(streams, ", "))
+		t.Expect(len(streams) > 0 && len(full) == 0, fmt.Sprintf("the streams of %s hold no message, except a record of each cancelled run (%d)", p.Name, s.cancelled), strings.Join(streams, ", "))
 	}
-	t.Point("14", "after all jobs every stream of every server holds 0 messages, so no model stays")
+	t.Point("14", "after all jobs the streams of every server hold no message except the records of cancelled runs, so no model stays")
 	log := s.kubectl("logs", "--selector="+workers, "--tail=-1").Do(t.Ctx).Text()
 	lines, bad := onlyJSON(log)
 	t.Expect(bad == "", "every line of the workers' logs is JSON", fmt.Sprintf("%d lines, not JSON: %s", lines, bad))
