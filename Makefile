@@ -44,7 +44,7 @@ chaos-short: ## run a cluster under random faults four times, as CI does
 	go run ./chaos -seed 1 -runs 4 -together 2 -work 3s $(CHAOSFLAGS)
 
 cluster: ## run deploy/k8s on a Kubernetes cluster on this machine (Linux, root; 15 minutes)
-	go run ./deploy/k8s/try -o docs/cluster.md $(CLUSTERFLAGS)
+	go run ./deploy/k8s/try -page docs/cluster.md $(CLUSTERFLAGS)
 
 compose: ## run docker-compose.yml's commands on a Docker Engine, and write what happened into docs/cluster.md
 	go run ./deploy/compose/try -page docs/cluster.md $(COMPOSEFLAGS)

@@ -42,6 +42,7 @@ var shardSizes = []string{"37", "150", "5000"}
 // A job gives the same scores file for any number of workers and any shard size, in one
 // process or in several.
 func TestSameBytes(t *testing.T) {
+	t.Parallel()
 	dir, common := plantedJob(t, 700)
 	file := func(name string) string { return filepath.Join(dir, name) }
 	reference := func(name string) string { return file(name + ".arrow") }

@@ -16,6 +16,7 @@ import (
 
 // A job on a server is listed, watched and cancelled, and continues after a quarantine.
 func TestJobCommands(t *testing.T) {
+	t.Parallel()
 	l := longJob(t)
 	url, id := natsServer(t), l.report.Job
 	t.Run("cancel", func(t *testing.T) { testCancel(t, l, url, id) })

@@ -127,6 +127,7 @@ func twoNights(t *testing.T) string {
 // back. All names in the alert rules, the dashboard and the query of KEDA are those of metrics
 // that it, the coordinator or the worker export.
 func TestJobServe(t *testing.T) {
+	t.Parallel()
 	l := longJob(t)
 	config := bus.ServerConfig{StoreDir: t.TempDir(), Listen: freePort(t)}
 	server, err := bus.StartServer(config)

@@ -10,6 +10,7 @@ import (
 // Simulated nights run from the first to the last. After the first one they cost a part of
 // a full job, and pruning loses little. The folder is one in which shaver nightly goes on.
 func TestQuickstartNights(t *testing.T) {
+	t.Parallel()
 	out := filepath.Join(t.TempDir(), "q")
 	var found simulatedNights
 	shaver(t, &found, "quickstart", "--nights", "3", "--rows", "14000", "--out", out)

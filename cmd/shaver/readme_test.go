@@ -55,6 +55,7 @@ func readmeCommands(t *testing.T) (commands []string) {
 // Without SHAVER_LONG=1, the test takes the first rows of each file and lets quickstart
 // generate few rows. Nothing else of a command changes.
 func TestReadme(t *testing.T) {
+	t.Parallel()
 	flights, long := shared(t, "data", "flights"), os.Getenv("SHAVER_LONG") == "1"
 	for _, program := range []string{"sh", "go"} {
 		if _, err := exec.LookPath(program); err != nil {

@@ -177,6 +177,21 @@ func (f *remoteNights) published() map[string]string {
 	return found
 }
 
+// A scratch folder has only the days that the next night needs.
+func TestNightlyScratch(t *testing.T) {
+	source := newNightsSource(t, 3)
+	scratch := t.TempDir()
+	f := source.folder()
+	days := filepath.ToSlash(f.path("days"))
+	f.write("nightly.yaml", strings.Replace(smallNights, "days: days", "days: file://"+days, 1))
+	for night := range source.nights {
+		f.bring(night)
+		command(t, "shaver", f.args("--scratch", scratch)...)
+	}
+	wantFiles(t, filepath.Join(scratch, "file", filepath.FromSlash(days)), "day-1", "day-2")
+	wantFiles(t, filepath.Join(scratch, ".versions", "file", filepath.FromSlash(days)), "day-1", "day-2")
+}
+
 // Nights whose data are in an object store publish the same bytes as local nights, even if
 // each process is killed at some moment and the next one begins with an empty scratch folder. What is published is
 // always a whole night.

@@ -18,6 +18,7 @@ import (
 // different seeds, and at most a third of that of a sample of the same cost. The rows are
 // those of val, or with SHAVER_LONG=1 those of train and val.
 func TestFlightsRetrained(t *testing.T) {
+	t.Parallel()
 	flights, dir := importFlights(t)
 	splits := "val"
 	if os.Getenv("SHAVER_LONG") == "1" {

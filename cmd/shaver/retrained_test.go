@@ -91,6 +91,7 @@ func covered(paired, full *scores.File) (held [3]int, known int) {
 // the full job, and those of rms somewhat fewer, because their errors assume that the
 // entries of a field have equal kurtosis.
 func TestRetrained(t *testing.T) {
+	t.Parallel()
 	const seeds = 4
 	r := newRetrained(t)
 	var before [seeds + 1]string

@@ -93,14 +93,15 @@ func leave(p *process) {
 // its coordinator's protocol, and the other workers stay idle. The scores have the same bytes
 // in both cases.
 func TestUpgrade(t *testing.T) {
+	t.Parallel()
 	const ours build = ""
 	l := longJob(t)
 	same := newBuild(t, "v9.0.0", job.Protocol)
 	newer := newBuild(t, "v10.0.0", job.Protocol+1)
-	t.Run("same protocol", func(t *testing.T) { testSameProtocol(t, l, ours, same) })
-	t.Run("other workers", func(t *testing.T) { testOtherWorkers(t, l, ours, newer) })
-	t.Run("other coordinator", func(t *testing.T) { testOtherCoordinator(t, l, ours, newer) })
-	t.Run("back", func(t *testing.T) { testBack(t, l, ours, newer) })
+	t.Run("same protocol", func(t *testing.T) { t.Parallel(); testSameProtocol(t, l, ours, same) })
+	t.Run("other workers", func(t *testing.T) { t.Parallel(); testOtherWorkers(t, l, ours, newer) })
+	t.Run("other coordinator", func(t *testing.T) { t.Parallel(); testOtherCoordinator(t, l, ours, newer) })
+	t.Run("back", func(t *testing.T) { t.Parallel(); testBack(t, l, ours, newer) })
 }
 
 // Workers are replaced one by one and the coordinator in between.

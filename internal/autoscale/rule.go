@@ -44,7 +44,9 @@ func (r *Rule) Need(d Demand) int {
 // Decide returns the number of workers that there should be, if there are replicas now. peak
 // is the largest need of the last DownAfter. More workers start at once. Workers end only if
 // fewer were enough all that time. At least as many stay as hold a task, because nobody can
-// choose which of them end.
+// choose which of them end. Max limits all this. If there are more than Max, because somebody
+// lowered Max or scaled by hand, the others end at once, and finish their tasks first. They would
+// otherwise take tasks until the queue is empty.
 func (r *Rule) Decide(d Demand, replicas, peak int) int {
 	need := r.Need(d)
 	if need >= replicas {

@@ -30,6 +30,8 @@ func TestDecide(t *testing.T) {
 		{"not to zero while the last task is in work", wide, Demand{Held: 1}, 1, 1, 1},
 		{"a peak from before somebody scaled down by hand does not scale up", wide, Demand{Waiting: 1}, 3, 9, 3},
 		{"too many by hand", wide, Demand{}, 20, 20, 10},
+		{"too many by hand, and all of them hold tasks", wide, Demand{Waiting: 100, Held: 20}, 20, 20, 10},
+		{"the largest number was lowered below the tasks in work", Rule{Max: 4, PerWorker: 1}, Demand{Held: 6}, 6, 6, 4},
 		{"the least number", Rule{Min: 2, Max: 10, PerWorker: 1}, Demand{}, 5, 0, 2},
 		{"the least number from zero", Rule{Min: 2, Max: 10, PerWorker: 1}, Demand{}, 0, 0, 2},
 		{"several tasks for each worker, rounded up", Rule{Max: 10, PerWorker: 4}, Demand{Waiting: 9}, 0, 0, 3},

@@ -27,7 +27,7 @@ const (
 	ExitUsage       = 2
 	ExitUnconverged = 3   // the scores are written, but the stop rule is not met
 	ExitIncomplete  = 4   // the scores are written, but they lack the rows of some shards
-	ExitFenced      = 5   // another coordinator leads the job or has ended it; do not retry
+	ExitFenced      = 5   // another process leads the job, has ended it or has written the output; do not retry
 	ExitCancelled   = 6   // somebody cancelled the job; do not retry
 	ExitGate        = 7   // the pruned model failed its check
 	ExitBadInput    = 42  // do not retry
@@ -43,7 +43,7 @@ const ExitHelp = `Exit codes:
     2  wrong usage
     3  the scores are written, but they have not converged
     4  finished, but some shards could not be computed and were left out
-    5  another coordinator leads the job or has ended it
+    5  another process leads the job, has ended it or has written the output
     6  somebody cancelled the job with shaver job cancel
     7  the pruned model failed its check
    42  bad input; trying again does not help
@@ -63,6 +63,9 @@ var ErrUnconverged = errors.New("not converged")
 
 // ErrGate ends a check that found the pruned model worse than allowed.
 var ErrGate = errors.New("the pruned model failed its check")
+
+// ErrOvertaken ends a command because another process has written its output, or works on it.
+var ErrOvertaken = errors.New("another process writes the output")
 
 // Main makes a program's root command, runs it with the process's arguments, and returns
 // its exit code. Ctrl-C, SIGTERM and SIGHUP cancel the command's context. The process then
@@ -104,7 +107,7 @@ func exitCode(ctx context.Context, err error) int {
 		return ExitIncomplete
 	case errors.Is(err, ErrGate):
 		return ExitGate
-	case errors.Is(err, bus.ErrFenced), errors.Is(err, bus.ErrEnded):
+	case errors.Is(err, bus.ErrFenced), errors.Is(err, bus.ErrEnded), errors.Is(err, ErrOvertaken):
 		return ExitFenced
 	case fault.IsUsage(err):
 		return ExitUsage

@@ -47,6 +47,7 @@ func TestExitCode(t *testing.T) {
 		"not converged":          {t.Context(), fmt.Errorf("%w: 1 round", ErrUnconverged), 3},
 		"incomplete":             {t.Context(), fmt.Errorf("%w: 1 row", ErrIncomplete), 4},
 		"fenced":                 {t.Context(), fmt.Errorf("job 1: %w", bus.ErrFenced), 5},
+		"overtaken":              {t.Context(), fmt.Errorf("writing s3://b/k: %w", ErrOvertaken), 5},
 		"ended":                  {t.Context(), fmt.Errorf("job 1: %w", bus.ErrEnded), 5},
 		"cancelled by ourselves": {t.Context(), context.Canceled, 1},
 	} {

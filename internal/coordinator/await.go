@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -109,28 +108,23 @@ func awaitOther(ctx context.Context, b *bus.Bus, c *Config, id string, log *zap.
 
 // copyScores copies the scores of the job from place to c.Out.
 func copyScores(c *Config, place, id string) (*Outcome, error) {
-	file, err := scores.ReadHead(place)
-	switch {
-	case err != nil:
-		return nil, err
-	case file.Spec.ID() != id:
-		return nil, fmt.Errorf("%s has the scores of another job", place)
-	case file.QuarantinedRows > 0 && !c.AllowQuarantined:
-		return nil, fmt.Errorf("%s lacks %d rows", place, file.QuarantinedRows)
-	}
-	if err := scores.Verify(place); err != nil {
-		return nil, err
-	}
-	from, err := os.Open(place)
+	var file *scores.File
+	err := atomicfile.Write(c.Out, func(w io.Writer) error {
+		return scores.Copy(w, place, func(head *scores.File) error {
+			file = head
+			switch {
+			case head.Spec.ID() != id:
+				return fmt.Errorf("%s has the scores of another job", place)
+			case head.QuarantinedRows > 0 && !c.AllowQuarantined:
+				return fmt.Errorf("%s lacks %d rows", place, head.QuarantinedRows)
+			}
+			return nil
+		})
+	})
 	if err != nil {
 		return nil, err
 	}
-	defer from.Close()
-	err = atomicfile.Write(c.Out, func(w io.Writer) error {
-		_, err := io.Copy(w, from)
-		return err
-	})
-	return &Outcome{Scores: *file, Existing: true, Workers: map[string]int{}}, err
+	return &Outcome{Scores: *file, Existing: true, Workers: map[string]int{}}, nil
 }
 
 // stayAlive stores a progress every few seconds until stop is called, so that a coordinator

@@ -137,7 +137,7 @@ func (u *use) results(ctx context.Context, text string) (commit func() error, fo
 }
 
 // days copies the newest days, and those of a night that is not finished. It deletes the
-// copies of days that the store does not have any more.
+// copies of all other days.
 func (u *use) days(ctx context.Context, n *nightly.Config) (string, error) {
 	l, err := remote.Parse(n.Days)
 	if err != nil {
@@ -156,23 +156,26 @@ func (u *use) days(ctx context.Context, n *nightly.Config) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	var needed []string
 	for i, name := range there {
-		if i < len(there)-n.Window && !slices.Contains(unfinished, name) {
-			continue
-		}
-		if _, err := u.Dataset(ctx, l.Join(name)); err != nil {
-			return "", err
+		if i >= len(there)-n.Window || slices.Contains(unfinished, name) {
+			needed = append(needed, name)
 		}
 	}
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return "", err
 	}
-	for _, e := range entries {
-		if !slices.Contains(there, e.Name()) {
-			if err := os.RemoveAll(filepath.Join(folder, e.Name())); err != nil {
+	for _, e := range entries { // first, because the next day may need the space
+		if !slices.Contains(needed, e.Name()) {
+			if err := u.Discard(l.Join(e.Name())); err != nil {
 				return "", err
 			}
+		}
+	}
+	for _, name := range needed {
+		if _, err := u.Dataset(ctx, l.Join(name)); err != nil {
+			return "", err
 		}
 	}
 	return folder, nil

@@ -473,6 +473,11 @@ type renamedError struct {
 func (r *renamedError) Error() string { return r.text }
 func (r *renamedError) Unwrap() error { return r.error }
 
+// Is makes a conflict an error that ends a command with an exit code of its own.
+func (r *renamedError) Is(target error) bool {
+	return target == cli.ErrOvertaken && errors.Is(r.error, remote.ErrConflict)
+}
+
 func (u *use) renamed(err error) error {
 	if err == nil {
 		return nil

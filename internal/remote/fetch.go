@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"shaver/internal/atomicfile"
 	"shaver/internal/fault"
 )
 
@@ -27,11 +29,15 @@ const mostRestarts = 5
 // same.
 func (s *Session) Fetch(ctx context.Context, l Location) (string, error) {
 	path := s.Local(l)
-	return path, s.fetchTo(ctx, l, path)
+	return path, s.fetchTo(ctx, l, path, anySize)
 }
 
-// fetchTo copies an object to a path. The copy is complete when it appears.
-func (s *Session) fetchTo(ctx context.Context, l Location, path string) error {
+// anySize stands for the size of an object of which nothing is known.
+const anySize = -1
+
+// fetchTo copies an object of a size to a path. The copy is complete when it appears. An object
+// of another size is bad input, and is not copied.
+func (s *Session) fetchTo(ctx context.Context, l Location, path string, size int64) error {
 	b, err := s.open(ctx, l)
 	if err != nil {
 		return err
@@ -41,10 +47,13 @@ func (s *Session) fetchTo(ctx context.Context, l Location, path string) error {
 		if err != nil {
 			return err
 		}
+		if size != anySize && o.size != size {
+			return fault.Inputf("%s has %d bytes, expected %d as the manifest says", l, o.size, size)
+		}
 		if r := s.record(l); r != nil && r.Version == o.version && r.untouched(path) {
 			return nil
 		}
-		part := s.part(l, o.version)
+		part := s.part(l)
 		err = s.download(ctx, b, l, o, part)
 		if err != nil && judge(err) == changed && restart < mostRestarts {
 			continue
@@ -61,14 +70,63 @@ func (s *Session) fetchTo(ctx context.Context, l Location, path string) error {
 		if err := os.Rename(part, path); err != nil {
 			return err
 		}
+		_ = os.Remove(part + savedSuffix) // there may be none
 		return s.setRecord(l, path, o.version)
 	}
 }
 
-// part returns the path of the incomplete copy of a version.
-func (s *Session) part(l Location, version string) string {
-	sum := sha256.Sum256([]byte(l.URL() + "\n" + version))
+// part returns the path of the incomplete copy of an object. The copy of another version
+// replaces it.
+func (s *Session) part(l Location) string {
+	sum := sha256.Sum256([]byte(l.URL()))
 	return filepath.Join(s.dir, partsFolder, hex.EncodeToString(sum[:16]))
+}
+
+// savedSuffix ends the name of the record of an incomplete copy.
+const savedSuffix = ".saved"
+
+// saveEvery is how many bytes a crash of the machine may cost. Tests replace it.
+var saveEvery int64 = 64 << 20
+
+// saved is the record of an incomplete copy. A crash of the machine may destroy what follows the
+// first Bytes bytes, and leave zeros.
+type saved struct {
+	Version string `json:"version"`
+	Bytes   int64  `json:"bytes"`
+}
+
+// save makes the first bytes of an incomplete copy survive a crash of the machine.
+func save(f *os.File, version string, bytes int64) error {
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	text, err := json.Marshal(saved{version, bytes})
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(f.Name()+savedSuffix, func(w io.Writer) error { _, err := w.Write(text); return err })
+}
+
+// resume returns how many bytes of an incomplete copy are those of the object. If there are none,
+// it deletes the record, because the next bytes will replace them.
+func resume(f *os.File, o object) (int64, error) {
+	path := f.Name() + savedSuffix
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	var r saved
+	if json.Unmarshal(text, &r) == nil && r.Version == o.version && r.Bytes > 0 && r.Bytes <= min(o.size, info.Size()) {
+		return r.Bytes, nil
+	}
+	return 0, errors.Join(os.Remove(path), atomicfile.SyncFolder(filepath.Dir(path)))
 }
 
 // fewBytes is the size from which a copy shows its progress.
@@ -83,7 +141,7 @@ func (s *Session) count(doing string, l Location, bytes int64) (add func(int64),
 }
 
 // download copies a version of an object to a new file, or continues the copy that a
-// session began there. It checks the bytes if the store has their digest.
+// session began there, after the bytes that it saved. It checks the bytes if the store has their digest.
 func (s *Session) download(ctx context.Context, b bucket, l Location, o object, part string) error {
 	if err := os.MkdirAll(filepath.Dir(part), 0o700); err != nil {
 		return local(err)
@@ -93,13 +151,9 @@ func (s *Session) download(ctx context.Context, b bucket, l Location, o object, 
 		return local(err)
 	}
 	defer f.Close()
-	info, err := f.Stat()
+	at, err := resume(f, o)
 	if err != nil {
 		return local(err)
-	}
-	at := info.Size()
-	if at > o.size {
-		at = 0
 	}
 	add, end := s.count("fetch", l, o.size)
 	defer end()
@@ -107,7 +161,7 @@ func (s *Session) download(ctx context.Context, b bucket, l Location, o object, 
 	err = retry(ctx, func(int) (bool, error) {
 		before := at
 		err := func() error {
-			if at == o.size && at > 0 {
+			if at == o.size {
 				return nil
 			}
 			body, found, err := b.get(ctx, l.Key, o.version, at)
@@ -118,11 +172,18 @@ func (s *Session) download(ctx context.Context, b bucket, l Location, o object, 
 			if found.size != o.size {
 				return &statusError{412, "the object has changed"}
 			}
-			// Stopping the transfer when ctx ends is the transport's work.
-			n, err := io.Copy(&counter{io.NewOffsetWriter(f, at), add}, io.LimitReader(body, o.size-at))
-			at += n
-			if err == nil && at < o.size {
-				err = io.ErrUnexpectedEOF
+			for at < o.size && err == nil {
+				// Stopping the transfer when ctx ends is the transport's work.
+				most := min(saveEvery, o.size-at)
+				var n int64
+				n, err = io.Copy(&counter{io.NewOffsetWriter(f, at), add}, io.LimitReader(body, most))
+				at += n
+				if err == nil && n < most {
+					err = io.ErrUnexpectedEOF
+				}
+				if n > 0 && at < o.size {
+					err = errors.Join(err, local(save(f, o.version, at)))
+				}
 			}
 			return err
 		}()
@@ -141,7 +202,8 @@ func (s *Session) download(ctx context.Context, b bucket, l Location, o object, 
 		if found, err := digestOf(io.NewSectionReader(f, 0, o.size)); err != nil {
 			return local(err)
 		} else if found != o.sha256 {
-			os.Remove(part)
+			_ = os.Remove(part + savedSuffix)
+			_ = os.Remove(part)
 			return &statusError{400, fmt.Sprintf("the SHA-256 of the bytes is %.12s, expected %.12s as they were written", found, o.sha256)}
 		}
 	}
@@ -215,11 +277,11 @@ func (s *Session) FetchFolder(ctx context.Context, l Location, manifest string, 
 	for restart := 0; ; restart++ {
 		// The manifest is copied to another place, so that a folder with a manifest is whole.
 		at := l.Join(manifest)
-		aside := filepath.Join(s.dir, partsFolder, "manifest-"+filepath.Base(s.part(at, "")))
+		aside := filepath.Join(s.dir, partsFolder, "manifest-"+filepath.Base(s.part(at)))
 		if err := s.dropRecord(at); err != nil {
 			return "", err
 		}
-		if err := s.fetchTo(ctx, at, aside); err != nil {
+		if err := s.fetchTo(ctx, at, aside, anySize); err != nil {
 			if errors.Is(err, fs.ErrNotExist) {
 				return "", fault.Inputf("%w", &missingError{fmt.Sprintf("%s does not exist or is not complete: it has no %s", l, manifest)})
 			}
@@ -261,16 +323,9 @@ func (s *Session) fetchParts(ctx context.Context, l Location, parts []Part) erro
 		at := l.Join(p.Name)
 		before := s.record(at)
 		reused := before != nil && before.untouched(s.path(at))
-		path, err := s.Fetch(ctx, at)
-		if err != nil {
+		path := s.Local(at)
+		if err := s.fetchTo(ctx, at, path, p.Bytes); err != nil {
 			return err
-		}
-		info, err := os.Stat(path)
-		if err != nil {
-			return err
-		}
-		if info.Size() != p.Bytes {
-			return fault.Inputf("%s has %d bytes, expected %d as the manifest says", at, info.Size(), p.Bytes)
 		}
 		if now := s.record(at); reused && now != nil && *now == *before {
 			continue // its digest was checked when it was copied, and readers check it again

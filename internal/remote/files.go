@@ -74,8 +74,30 @@ func (f files) get(_ context.Context, key, version string, offset int64) (io.Rea
 		file.Close()
 		return nil, object{}, f.failure(err)
 	}
-	return file, f.object(key, info), nil
+	o := f.object(key, info)
+	return steady{file, o}, o, nil
 }
+
+// steady reads a file, and fails if the file changes meanwhile. A writer that leaves the size
+// and the time as they were is not noticed.
+type steady struct {
+	file *os.File
+	was  object
+}
+
+func (s steady) Read(p []byte) (int, error) {
+	n, err := s.file.Read(p)
+	info, failed := s.file.Stat()
+	if failed != nil {
+		return 0, local(failed)
+	}
+	if (files{}).object(s.was.key, info).version != s.was.version {
+		return 0, &statusError{412, "the file has changed"}
+	}
+	return n, err
+}
+
+func (s steady) Close() error { return s.file.Close() }
 
 func (f files) put(ctx context.Context, key string, data io.ReaderAt, size int64, _ object, c condition) (version string, err error) {
 	path := f.path(key)
@@ -174,6 +196,5 @@ func (f files) remove(_ context.Context, key string) error {
 		return f.failure(err)
 	}
 	_ = os.Remove(filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+lockSuffix)) // there may be none
-	_ = os.Remove(filepath.Dir(path))                                                    // fails unless it is the last file in its folder
 	return nil
 }

@@ -70,7 +70,7 @@ func (m *Mirror) Claim(ctx context.Context) error {
 			return err
 		}
 		if before == nil || before.Version != o.version {
-			if err := m.discard(); err != nil {
+			if err := errors.Join(m.s.Discard(m.at), os.MkdirAll(m.Folder(), 0o755)); err != nil {
 				return err
 			}
 		}
@@ -90,7 +90,7 @@ func (m *Mirror) writeClaim(ctx context.Context, c condition) error {
 	if err != nil {
 		return err
 	}
-	path := m.s.part(m.claim, "claim")
+	path := m.s.part(m.claim)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
@@ -98,18 +98,6 @@ func (m *Mirror) writeClaim(ctx context.Context, c condition) error {
 		return err
 	}
 	return m.s.publish(ctx, path, m.claim, c)
-}
-
-// discard deletes the local folder and what is known of it.
-func (m *Mirror) discard() error {
-	folder := m.Folder()
-	if err := os.RemoveAll(folder); err != nil {
-		return err
-	}
-	if err := os.RemoveAll(filepath.Dir(m.s.recordPath(m.at))); err != nil {
-		return err
-	}
-	return os.MkdirAll(folder, 0o755)
 }
 
 // check returns ErrConflict unless this process has the claim.

@@ -16,7 +16,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"shaver/internal/fault"
 )
@@ -198,6 +200,197 @@ func TestFilesLink(t *testing.T) {
 	}
 }
 
+// A file that is written in place while it is copied gives the new bytes, and never a mixture. If
+// it changes again and again, there is no copy.
+func TestFilesChange(t *testing.T) {
+	hurry(t)
+	path := filepath.Join(t.TempDir(), "file")
+	l := place(t, "file://"+filepath.ToSlash(path))
+	const size = fewBytes
+	written := time.Now().Add(-time.Hour)
+	write := func(with string) {
+		t.Helper()
+		written = written.Add(time.Second) // writes may follow each other faster than the clock of the file system
+		if err := errors.Join(os.WriteFile(path, bytes.Repeat([]byte(with), size), 0o644), os.Chtimes(path, written, written)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for most, want := range map[int]string{0: "a", 1: "b", 1 << 30: ""} {
+		write("a")
+		s, changes, copied := session(t), 0, int64(0)
+		s.Progress = func(string, int64) (func(int64), func()) {
+			copied = 0
+			return func(n int64) {
+				if copied += n; copied > size/2 && copied-n <= size/2 && changes < most {
+					changes++
+					write("b")
+				}
+			}, func() {}
+		}
+		got, err := s.Fetch(t.Context(), l)
+		if want == "" {
+			if _, failed := os.Stat(got); err == nil || !strings.Contains(err.Error(), "has changed") || !errors.Is(failed, os.ErrNotExist) {
+				t.Errorf("a file that changes all the time: %v, and a copy: %v", err, failed)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantFile(t, got, bytes.Repeat([]byte(want), size))
+	}
+}
+
+// breaking is a bucket whose bodies break after some bytes.
+type breaking struct {
+	bucket
+	after int
+}
+
+func (b breaking) get(ctx context.Context, key, version string, offset int64) (io.ReadCloser, object, error) {
+	body, o, err := b.bucket.get(ctx, key, version, offset)
+	return &cut{body, new(atomic.Int64), b.after}, o, err
+}
+
+// A copy continues after the bytes that were on the disk for certain. It begins again if its record
+// is of another version, is damaged, or is missing. What a crash of the machine left does not
+// matter. No object has more than one incomplete copy.
+func TestResumeAfterCrash(t *testing.T) {
+	hurry(t)
+	patience.tries = 1
+	former := saveEvery
+	t.Cleanup(func() { saveEvery = former })
+	saveEvery = 1 << 20
+	path := filepath.Join(t.TempDir(), "file")
+	data := randomBytes(fewBytes)
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	l := place(t, "file://"+filepath.ToSlash(path))
+	const arrived = 5<<20 + 12345
+	zeros := func(t *testing.T, part string, from int64) {
+		t.Helper()
+		if err := errors.Join(os.Truncate(part, from), os.Truncate(part, fewBytes)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	record := func(t *testing.T, part, text string) {
+		t.Helper()
+		if err := os.WriteFile(part+savedSuffix, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, c := range map[string]struct {
+		crash func(t *testing.T, part string)
+		from  int64
+	}{
+		"a broken connection":         {func(*testing.T, string) {}, arrived},
+		"zeros after the saved bytes": {func(t *testing.T, part string) { zeros(t, part, arrived) }, arrived},
+		"no record":                   {func(t *testing.T, part string) { zeros(t, part, 0); os.Remove(part + savedSuffix) }, 0},
+		"an empty record":             {func(t *testing.T, part string) { zeros(t, part, 0); record(t, part, "") }, 0},
+		"a record of another version": {func(t *testing.T, part string) {
+			zeros(t, part, 0)
+			record(t, part, `{"version":"other","bytes":1000}`)
+		}, 0},
+		"a copy shorter than its record": {func(t *testing.T, part string) {
+			if err := os.Truncate(part, 1000); err != nil {
+				t.Fatal(err)
+			}
+		}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := session(t)
+			b, err := s.open(t.Context(), l)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.buckets[l.store()] = breaking{b, arrived}
+			if _, err := s.Fetch(t.Context(), l); err == nil {
+				t.Fatal("no error from a connection that breaks")
+			}
+			s.buckets[l.store()] = b
+			c.crash(t, s.part(l))
+			from := int64(-1)
+			s.Progress = func(string, int64) (func(int64), func()) {
+				return func(n int64) {
+					if from < 0 {
+						from = n
+					}
+				}, func() {}
+			}
+			copied, err := s.Fetch(t.Context(), l)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantFile(t, copied, data)
+			if from != c.from {
+				t.Errorf("the copy continued at %d, expected %d", from, c.from)
+			}
+			if left, err := os.ReadDir(filepath.Join(s.dir, partsFolder)); err != nil || len(left) > 0 {
+				t.Errorf("the incomplete copies are %v (%v)", left, err)
+			}
+		})
+	}
+}
+
+// A scratch folder that another session uses is an error that may go away, so that a program
+// that tries again does so. The next session can use it.
+func TestLockedScratch(t *testing.T) {
+	dir := t.TempDir()
+	s, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dir); err == nil || fault.IsUsage(err) || fault.IsInput(err) || !strings.Contains(err.Error(), dir) {
+		t.Errorf("a second session: %v", err)
+	}
+	s.Close()
+	if s, err = Open(dir); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+}
+
+// A session deletes incomplete copies that are older than a week.
+func TestOldParts(t *testing.T) {
+	dir := t.TempDir()
+	old, young := filepath.Join(dir, partsFolder, "old"), filepath.Join(dir, partsFolder, "young")
+	if err := os.Mkdir(filepath.Dir(old), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for path, age := range map[string]time.Duration{old: partAge + time.Hour, young: partAge - time.Hour} {
+		at := time.Now().Add(-age)
+		if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chtimes(path, at, at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if _, err := os.Stat(old); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the old copy: %v", err)
+	}
+	if _, err := os.Stat(young); err != nil {
+		t.Error(err)
+	}
+}
+
+// Deleting the last object of a folder leaves the folder, which may be the user's own.
+func TestFilesRemove(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "own")
+	if err := errors.Join(os.Mkdir(folder, 0o755), os.WriteFile(filepath.Join(folder, "a"), nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	if err := session(t).Remove(t.Context(), place(t, "file://"+filepath.ToSlash(folder)+"/a")); err != nil {
+		t.Fatal(err)
+	}
+	if entries, err := os.ReadDir(folder); err != nil || len(entries) > 0 {
+		t.Errorf("the folder has %v (%v)", entries, err)
+	}
+}
+
 // A process that loses the claim while it writes a file writes no other file after it.
 func TestMirrorLosesClaim(t *testing.T) {
 	hurry(t)
@@ -363,6 +556,14 @@ func folders(t *testing.T, l, none Location) {
 	}
 	if _, err := os.Stat(filepath.Join(third.Local(l), "manifest")); err == nil {
 		t.Error("there is a manifest without its files")
+	}
+	short := func([]byte) ([]Part, error) { return []Part{{"part", digest("row"), 3}}, nil }
+	fourth := session(t)
+	if _, err := fourth.FetchFolder(t.Context(), l, "manifest", short); !fault.IsInput(err) || !strings.Contains(err.Error(), "has 4 bytes, expected 3") {
+		t.Errorf("a file of another size: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(fourth.Local(l), "part")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a file of another size was copied: %v", err)
 	}
 	if _, err := third.FetchFolder(t.Context(), none, "manifest", parse("")); !fault.IsInput(err) || !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no folder: %v", err)

@@ -10,9 +10,9 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"shaver/internal/atomicfile"
-	"shaver/internal/fault"
 	"shaver/internal/filelock"
 )
 
@@ -41,8 +41,8 @@ const (
 )
 
 // Open opens a session in the folder dir, which it creates if necessary. The copies stay there
-// for the next session. If dir is "", the session uses a new folder, which Close deletes. A
-// folder that another session uses is wrong usage.
+// for the next session, which deletes incomplete ones after a week. If dir is "", the session uses a new folder, which Close deletes. A
+// folder that another session uses is an error that may go away.
 func Open(dir string) (*Session, error) {
 	s := &Session{buckets: map[string]bucket{}}
 	if dir == "" {
@@ -62,12 +62,33 @@ func Open(dir string) (*Session, error) {
 	}
 	s.unlock, err = filelock.Lock(filepath.Join(s.dir, lockName))
 	if errors.Is(err, filelock.ErrLocked) {
-		return nil, fault.Usagef("another process uses the scratch folder %s: name another one with --scratch", dir)
+		return nil, fmt.Errorf("another process uses the scratch folder %s: try again after its end, or name another one with --scratch", dir)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the scratch folder %s cannot be locked: %w", dir, err)
 	}
+	s.dropParts(time.Now().Add(-partAge))
 	return s, nil
+}
+
+// partAge is the age at which incomplete copies are deleted.
+const partAge = 7 * 24 * time.Hour
+
+// dropParts deletes incomplete copies that did not grow since a time. One that cannot be deleted
+// stays.
+func (s *Session) dropParts(since time.Time) {
+	folder := filepath.Join(s.dir, partsFolder)
+	entries, _ := os.ReadDir(folder) // there may be none
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && info.ModTime().Before(since) {
+			_ = os.Remove(filepath.Join(folder, e.Name()))
+		}
+	}
+}
+
+// Discard deletes the local copy of an object or a folder.
+func (s *Session) Discard(l Location) error {
+	return errors.Join(os.RemoveAll(s.path(l)), os.RemoveAll(filepath.Dir(s.recordPath(l))))
 }
 
 // Close ends the session.

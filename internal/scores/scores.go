@@ -225,20 +225,48 @@ func Read(path string) (*File, error) {
 // rest of the file, so it is fast for a file of any size and does not check the digest.
 func ReadHead(path string) (*File, error) {
 	var f *File
-	err := open(path, func(in *os.File) error {
-		fields, a, meta, err := arrowio.ReadScoresHead(in)
-		if err == nil {
-			f, err = fileOf(fields, a, &tally.Scores{Shape: a.Shape()}, meta)
-		}
-		return malformed(path, err)
+	err := open(path, func(in *os.File) (err error) {
+		f, err = readHead(path, in)
+		return err
 	})
 	return f, err
+}
+
+func readHead(path string, in *os.File) (f *File, err error) {
+	fields, a, meta, err := arrowio.ReadScoresHead(in)
+	if err == nil {
+		f, err = fileOf(fields, a, &tally.Scores{Shape: a.Shape()}, meta)
+	}
+	return f, malformed(path, err)
 }
 
 // Verify returns bad input if the scores file at path is malformed or its content does not
 // match its digest.
 func Verify(path string) error {
 	return open(path, func(in *os.File) error { return verify(path, in) })
+}
+
+// Copy writes the scores file at path to w. If check accepts the head of the file and the content
+// matches its digest, the bytes are those that were checked, even if another file gets the name
+// meanwhile.
+func Copy(w io.Writer, path string, check func(head *File) error) error {
+	return open(path, func(in *os.File) error {
+		head, err := readHead(path, in)
+		if err != nil {
+			return err
+		}
+		if err := check(head); err != nil {
+			return err
+		}
+		if _, err := in.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+		if err := verify(path, in); err != nil {
+			return err
+		}
+		_, err = io.Copy(w, in)
+		return err
+	})
 }
 
 func open(path string, use func(*os.File) error) error {

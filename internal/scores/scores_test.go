@@ -2,6 +2,7 @@ package scores
 
 import (
 	"bytes"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -344,5 +345,41 @@ func TestDiffer(t *testing.T) {
 		if a := (&Audit{Endpoints: c.endpoints, EndpointsNoise: c.noise}); a.Differ() != c.want {
 			t.Errorf("Differ of %+v is %v", a, a.Differ())
 		}
+	}
+}
+
+// Copy writes the bytes that it has checked, even if another file gets the name meanwhile. It
+// writes nothing of a file that is refused or damaged.
+func TestCopy(t *testing.T) {
+	dir := t.TempDir()
+	path, other := filepath.Join(dir, "s.arrow"), filepath.Join(dir, "other.arrow")
+	if err := errors.Join(Write(path, example()), Write(other, pairedExample())); err != nil {
+		t.Fatal(err)
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got bytes.Buffer
+	err = Copy(&got, path, func(head *File) error {
+		if head.Spec.ID() != example().Spec.ID() {
+			t.Errorf("the head is %+v", head)
+		}
+		return os.Rename(other, path)
+	})
+	if err != nil || !bytes.Equal(got.Bytes(), want) {
+		t.Errorf("%d bytes, expected %d others (%v)", got.Len(), len(want), err)
+	}
+	got.Reset()
+	refusal := errors.New("refused")
+	if err := Copy(&got, path, func(*File) error { return refusal }); !errors.Is(err, refusal) || got.Len() > 0 {
+		t.Errorf("a file that is refused: %d bytes, %v", got.Len(), err)
+	}
+	want[len(want)/2] ^= 1
+	if err := os.WriteFile(path, want, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Copy(&got, path, func(*File) error { return nil }); !fault.IsInput(err) || got.Len() > 0 {
+		t.Errorf("a damaged file: %d bytes, %v", got.Len(), err)
 	}
 }

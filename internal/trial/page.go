@@ -110,9 +110,10 @@ func block(text string) string {
 	return b.String() + "\n"
 }
 
-// inline is text on one line, with nothing that Markdown would read as a tag.
+// inline is text on one line without space at its ends, with nothing that Markdown would
+// read as a tag.
 func inline(text string) string {
-	return strings.NewReplacer("<", "&lt;", "\n", " ", "*", "\\*").Replace(text)
+	return strings.NewReplacer("<", "&lt;", "\n", " ", "*", "\\*").Replace(strings.TrimSpace(text))
 }
 
 // Summary returns a line for each step: its name, how it ended and how long it took.

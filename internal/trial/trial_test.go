@@ -18,7 +18,7 @@ func TestFailedExpectation(t *testing.T) {
 	after := false
 	if r.Step(t.Context(), "one", func(s *Step) {
 		s.Do(Command{Args: []string{"echo", "at /secret/place now"}})
-		s.Expect(true, "a first thing", "the first thing")
+		s.Expect(true, "a first thing", "the first thing \n")
 		s.Point("7", "seen | here")
 		s.Need(false, "a second thing", "")
 		after = true

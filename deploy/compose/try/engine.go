@@ -154,9 +154,12 @@ func (e *engine) findCompose(ctx context.Context, root string) error {
 	}
 	folder := filepath.Join(root, "deploy", "compose", "try", "plugin")
 	r := trial.Command{Args: []string{"go", "list", "-m", "-f", "{{.Version}}", composeModule}, Dir: folder}.Do(ctx)
+	if r.Code != 0 {
+		return fmt.Errorf("docker has no Compose, and it cannot be built: %s", r.Text())
+	}
 	cache, err := os.UserCacheDir()
-	if err != nil || r.Code != 0 {
-		return fmt.Errorf("docker has no Compose, and it cannot be built: %w %s", err, r.Text())
+	if err != nil {
+		return fmt.Errorf("docker has no Compose, and there is no folder to build it in: %w", err)
 	}
 	plugins := filepath.Join(cache, "shaver-compose", r.Out)
 	program := filepath.Join(plugins, "docker-compose")

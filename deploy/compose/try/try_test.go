@@ -39,6 +39,17 @@ func TestCommands(t *testing.T) {
 	}
 }
 
+// README.md and the Dockerfile have the commands that the steps run on the image alone.
+func TestReadmeCommands(t *testing.T) {
+	for _, want := range []struct{ file, text string }{
+		{"README.md", "`" + buildCommand + "`"}, {"README.md", "`" + quickstartCommand + "`"}, {"Dockerfile", buildCommand + "\n"},
+	} {
+		if !strings.Contains(read(t, want.file), want.text) {
+			t.Errorf("%s has no command %s", want.file, want.text)
+		}
+	}
+}
+
 // The steps find the images that the Dockerfile and docker-compose.yml take from a registry.
 func TestBaseImages(t *testing.T) {
 	golang, nats, err := (&try{tree: root}).baseImages()

@@ -30,7 +30,7 @@ func main() {
 	flag.BoolVar(&o.keep, "keep", false, "keep the cluster until Ctrl-C, and print how to use it")
 	flag.BoolVar(&o.validate, "validate", false, "only let an API server check the manifests")
 	flag.BoolVar(&o.cached, "cached", false, "do nothing if a program is missing, instead of building it")
-	flag.StringVar(&o.page, "o", "", "file whose section \"cluster\" is replaced by the transcript")
+	flag.StringVar(&o.page, "page", "", "Markdown file in which to replace the transcript between the lines begin cluster and end cluster if all steps pass")
 	flag.Parse()
 	if *steps != "" {
 		o.steps = strings.Split(*steps, ",")

@@ -5,6 +5,8 @@ package remotetest
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -125,6 +127,7 @@ func (s *Server) Between(before func(http.ResponseWriter, *http.Request) bool, a
 			r.Out.Host = r.In.Host
 		},
 		ModifyResponse: after,
+		ErrorLog:       log.New(io.Discard, "", 0), // the tests break connections
 	}
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if before == nil || !before(w, r) {
