@@ -129,7 +129,7 @@ func TestEdgeServe(t *testing.T) {
 	}
 	defer m.Close()
 	s.Open = time.Since(start)
-	ids, _ := rowsOf(m.Sizes(), 200*batchRows)
+	ids, _ := rowsOf(m.Sizes(), 0, 200*batchRows)
 	fields := len(m.Sizes())
 	start = time.Now()
 	score(t, m, ids[:batchRows*fields])
@@ -190,7 +190,7 @@ func alternate(t *testing.T, m, dense *infer.Model, ids []int32) (time.Duration,
 func score(t *testing.T, m *infer.Model, ids []int32) time.Duration {
 	var logits [batchRows]float64
 	start := cpuTime(t)
-	if err := m.Logits(logits[:], ids); err != nil {
+	if err := m.Logits(logits[:], ids, nil); err != nil {
 		t.Fatal(err)
 	}
 	return cpuTime(t) - start

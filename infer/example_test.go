@@ -24,7 +24,7 @@ func Example() {
 
 	fmt.Println("features of each field:", m.Sizes())
 	logits := make([]float64, 2)
-	if err := m.Logits(logits, []int32{0, 1, 2 /* the second row: */, 2, 3, 1}); err != nil {
+	if err := m.Logits(logits, []int32{0, 1, 2 /* the second row: */, 2, 3, 1}, nil); err != nil {
 		log.Fatal(err)
 	}
 	for _, logit := range logits {

@@ -1,9 +1,11 @@
 // Package infer scores rows with a model that shaver has pruned, directly from its
-// compact file. The file is mapped into memory and the embedding table is never
+// compact file. The file is mapped into memory and the embedding tables are never
 // decompressed, so resident memory grows with the number of kept entries.
 //
-// Package infer reads the safetensors files that shaver writes, compact or dense. On the
-// same machine, both forms of a table give the same logits to the last bit.
+// Package infer reads the safetensors files that shaver writes, compact or dense, of every
+// model that shaver prunes. These include models from .onnx files with any head, several
+// tables and dense inputs. On the same machine, both forms of a model give the same logits
+// to the last bit.
 package infer
 
 import (
@@ -63,9 +65,6 @@ func Open(path string) (*Model, error) {
 	var m *model.Model
 	err = guarded(path, func() (err error) {
 		m, err = checkpoint.ParseModel(path, file.data)
-		if err == nil && len(m.Dense) > 0 {
-			err = fault.Inputf("%s: the model reads %d dense inputs, but rows have ids only: expected a model without dense inputs", path, len(m.Dense))
-		}
 		return err
 	})
 	if err != nil {
@@ -76,7 +75,7 @@ func Open(path string) (*Model, error) {
 	}
 	o := &Model{name: path, model: m, offsets: m.Offsets(), file: file}
 	o.scorers.New = func() any {
-		return &scorer{Scorer: m.NewScorer(), rows: model.Rows{Fields: m.Fields()}}
+		return &scorer{Scorer: m.NewScorer(), rows: model.Rows{Fields: m.Fields(), Inputs: len(m.Dense)}}
 	}
 	return o, nil
 }
@@ -98,14 +97,34 @@ func (m *Model) Close() error {
 // field, from 0 to the field's size - 1.
 func (m *Model) Sizes() []int { return slices.Clone(m.model.FieldDims) }
 
+// DenseInputs returns a copy of the names of the dense inputs in their order. It is empty
+// for a model that reads ids only.
+func (m *Model) DenseInputs() []string { return slices.Clone(m.model.Dense) }
+
 // Logits sets dst[i] to the logit of row i. ids holds the rows' local ids, [len(dst),
-// fields]. To the last bit, a logit depends only on the row and on the kind of processor.
-// If an id is out of range, Logits returns an error that names the first such row and
-// field, and leaves dst unchanged. After ErrTruncated the content of dst is undefined. It is fastest with batches of at least 64 rows.
-func (m *Model) Logits(dst []float64, ids []int32) error {
-	fields := len(m.offsets)
+// fields]. dense holds the rows' values of DenseInputs, [len(dst), dense inputs], and is
+// nil if the model has none. These are the numbers that the model reads. If the model was
+// trained on the logarithm of a price, for example, the caller takes the logarithm.
+//
+// To the last bit, a logit depends only on the row and on the kind of processor. It may be
+// infinite or NaN if the model computes such a value, for example because it divides by 0.
+// If an id is out of range or a dense value is not finite, Logits returns an error that
+// names the first such row and field or dense input, and leaves dst unchanged. After
+// ErrTruncated the content of dst is undefined. Logits is fastest with batches of at least
+// 64 rows. A call takes memory for the ids and values of its batch, and for what the
+// network computes for a part of the batch. Later calls use that memory again.
+func (m *Model) Logits(dst []float64, ids []int32, dense []float32) error {
+	fields, inputs := len(m.offsets), len(m.model.Dense)
 	if len(ids) != len(dst)*fields {
 		return fault.Inputf("%s: %d ids for %d rows of %d fields", m.name, len(ids), len(dst), fields)
+	}
+	if len(dense) != len(dst)*inputs {
+		return fault.Inputf("%s: %d dense values for %d rows of %d dense inputs", m.name, len(dense), len(dst), inputs)
+	}
+	for i, v := range dense {
+		if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
+			return fault.Inputf("%s: row %d has the value %v in dense input %s: values must be finite", m.name, i/inputs, v, m.model.Dense[i%inputs])
+		}
 	}
 	s := m.scorers.Get().(*scorer)
 	defer m.scorers.Put(s)
@@ -119,6 +138,7 @@ func (m *Model) Logits(dst []float64, ids []int32) error {
 		}
 		s.rows.Number, s.rows.Label = append(s.rows.Number, int64(i)), append(s.rows.Label, 0)
 	}
+	s.rows.Dense = append(s.rows.Dense, dense...)
 	m.use.RLock()
 	defer m.use.RUnlock()
 	if m.file == nil {

@@ -1,8 +1,10 @@
 package infer_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -14,6 +16,7 @@ import (
 	"shaver/infer"
 	"shaver/internal/checkpoint"
 	"shaver/internal/compact"
+	"shaver/internal/dissect"
 	"shaver/internal/fault"
 	"shaver/internal/model"
 )
@@ -57,31 +60,31 @@ func write(t testing.TB, c *checkpoint.Checkpoint, dropped []bool, baseline []fl
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &c.Architecture
-	at := 0
-	for j, size := range a.FieldDims {
-		for range size {
-			for column := range a.Dim {
-				if dropped[at] {
-					table[at] = baseline[j*a.Dim+column]
-				}
-				at++
+	for _, s := range c.Architecture.Spans() {
+		from, to := s.Entries()
+		for at := from; at < to; at++ {
+			if dropped[at] {
+				table[at] = baseline[s.Player+(at-from)%s.Dim]
 			}
 		}
 	}
 	return path, c.WithEmbedding(table)
 }
 
-// rowsOf returns n random rows, as local and as global ids.
-func rowsOf(sizes []int, n int) ([]int32, *model.Rows) {
+// rowsOf returns n random rows with the given number of dense inputs, as local and as
+// global ids.
+func rowsOf(sizes []int, inputs, n int) ([]int32, *model.Rows) {
 	r := rand.New(rand.NewPCG(3, 4))
 	var local []int32
-	rows := &model.Rows{Fields: len(sizes), Number: make([]int64, n), Label: make([]uint8, n)}
+	rows := &model.Rows{Fields: len(sizes), Inputs: inputs, Number: make([]int64, n), Label: make([]uint8, n)}
 	offsets := model.Offsets(sizes)
 	for range n {
 		for j, size := range sizes {
 			local = append(local, r.Int32N(int32(size)))
 			rows.Features = append(rows.Features, local[len(local)-1]+offsets[j])
+		}
+		for range inputs {
+			rows.Dense = append(rows.Dense, float32(r.NormFloat64()))
 		}
 	}
 	return local, rows
@@ -99,14 +102,140 @@ func checkLogits(t *testing.T, path string, dense *checkpoint.Checkpoint) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	ids, rows := rowsOf(m.Sizes(), 150)
+	ids, rows := rowsOf(m.Sizes(), len(m.DenseInputs()), 150)
 	a, b := make([]float64, rows.Len()), make([]float64, rows.Len())
-	if err := m.Logits(a, ids); err != nil {
+	if err := m.Logits(a, ids, rows.Dense); err != nil {
 		t.Fatal(err)
 	}
 	want.NewScorer().Logits(b, rows)
-	if !slices.Equal(a, b) {
+	if !slices.EqualFunc(a, b, func(x, y float64) bool { return math.Float64bits(x) == math.Float64bits(y) }) {
 		t.Errorf("the compact file has logits %v, the pruned dense model %v", a, b)
+	}
+	if distinct := slices.Compact(slices.Sorted(slices.Values(b))); len(distinct) == 0 || math.IsNaN(distinct[0]) {
+		t.Errorf("the pruned dense model has logits %v", b)
+	}
+}
+
+// readExport reads an exported model of any framework as a model of Kind Graph.
+func readExport(t *testing.T, file string) *checkpoint.Checkpoint {
+	t.Helper()
+	text, err := os.ReadFile(strings.TrimSuffix(file, ".onnx") + ".json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said struct{ Output string }
+	if err := json.Unmarshal(text, &said); err != nil {
+		t.Fatal(err)
+	}
+	c, err := checkpoint.ReadPart(file, checkpoint.Options{Generic: true, ONNX: dissect.Options{Output: said.Output}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Every exported model gives exactly the logits of its pruned dense tables, with all
+// encodings. Among the models are AutoInt, DCNv2 and xDeepFM of several frameworks, models
+// with dense inputs, and models with tables of several widths.
+func TestSameLogitsOfExports(t *testing.T) {
+	files, err := filepath.Glob("../testdata/onnx/*.onnx")
+	if err != nil || len(files) < 100 {
+		t.Fatalf("%d exports (%v)", len(files), err)
+	}
+	dense, several := 0, 0
+	for _, file := range files {
+		if strings.Contains(file, "-batch4") { // its nodes work for four rows only
+			continue
+		}
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".onnx"), func(t *testing.T) {
+			c := readExport(t, file)
+			a := &c.Architecture
+			if a.Kind != model.Graph {
+				t.Fatalf("the kind is %s", a.Kind)
+			}
+			if len(a.Dense) > 0 {
+				dense++
+			}
+			if !a.Plain() {
+				several++
+			}
+			baseline := make([]float32, a.Players())
+			for i := range baseline {
+				baseline[i] = float32(i%5)/8 - 0.25
+			}
+			for i, v := range compact.Encodings() {
+				path, pruned := write(t, c, mask(a.Parameters(), []float64{0.5, 0.9, 1}[i]), baseline, v)
+				checkLogits(t, path, pruned)
+			}
+			whole := filepath.Join(t.TempDir(), "dense.safetensors")
+			if _, err := checkpoint.WriteDense(whole, c); err != nil {
+				t.Fatal(err)
+			}
+			checkLogits(t, whole, c)
+		})
+	}
+	if dense < 20 || several < 5 {
+		t.Errorf("%d models with dense inputs and %d with several tables", dense, several)
+	}
+}
+
+// A compact AutoInt that keeps everything has the logits of onnxruntime for the same ids and
+// dense values.
+func TestExportedLogits(t *testing.T) {
+	file := "../testdata/onnx/deepctr-torch-autoint.dynamo.onnx"
+	c := readExport(t, file)
+	path, _ := write(t, c, make([]bool, c.Architecture.Parameters()), make([]float32, c.Architecture.Players()), compact.Float32)
+	m, err := infer.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	text, err := os.ReadFile(strings.TrimSuffix(file, ".onnx") + ".json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said struct {
+		IDs    [][]int32
+		Values [][]float32
+		Logits []float64
+	}
+	if err := json.Unmarshal(text, &said); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]float64, len(said.IDs))
+	if err := m.Logits(got, slices.Concat(said.IDs...), slices.Concat(said.Values...)); err != nil {
+		t.Fatal(err)
+	}
+	for i, logit := range got {
+		if math.Abs(logit-said.Logits[i]) > 2e-6 || logit == 0 {
+			t.Errorf("row %d has the logit %v, onnxruntime gives %v", i, logit, said.Logits[i])
+		}
+	}
+	if names := m.DenseInputs(); !slices.Equal(names, []string{"x[5]", "x[6]"}) {
+		t.Errorf("dense inputs %q", names)
+	}
+}
+
+// Dense values of the wrong number, or that are not finite, are refused by name.
+func TestRefusesDense(t *testing.T) {
+	c := readExport(t, "../testdata/onnx/deepctr-torch-autoint.dynamo.onnx")
+	path, _ := write(t, c, make([]bool, c.Architecture.Parameters()), make([]float32, c.Architecture.Players()), compact.Float32)
+	m, err := infer.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	ids, _ := rowsOf(m.Sizes(), 0, 2)
+	dst := []float64{7, 7}
+	for want, dense := range map[string][]float32{
+		"3 dense values for 2 rows of 2 dense inputs":                         {1, 2, 3},
+		"0 dense values for 2 rows of 2 dense inputs":                         nil,
+		"row 1 has the value NaN in dense input x[5]: values must be finite":  {1, 2, float32(math.NaN()), 4},
+		"row 0 has the value +Inf in dense input x[6]: values must be finite": {1, float32(math.Inf(1)), 3, 4},
+	} {
+		if err := m.Logits(dst, ids, dense); !fault.IsInput(err) || !strings.Contains(err.Error(), want) || dst[0] != 7 || dst[1] != 7 {
+			t.Errorf("error %v, want %q; logits %v", err, want, dst)
+		}
 	}
 }
 
@@ -187,7 +316,7 @@ func TestConcurrent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ids, rows := rowsOf(m.Sizes(), 100)
+	ids, rows := rowsOf(m.Sizes(), 0, 100)
 	want := make([]float64, 100)
 	reference, err := dense.Model()
 	if err != nil {
@@ -200,7 +329,7 @@ func TestConcurrent(t *testing.T) {
 		group.Go(func() {
 			got := make([]float64, 100)
 			for i := 0; ; i++ {
-				err := m.Logits(got, ids)
+				err := m.Logits(got, ids, nil)
 				if errors.Is(err, infer.ErrClosed) && i > 0 {
 					return
 				}
@@ -235,7 +364,7 @@ func TestRefuses(t *testing.T) {
 	}
 	defer m.Close()
 	sizes := m.Sizes()
-	ids, _ := rowsOf(sizes, 2)
+	ids, _ := rowsOf(sizes, 0, 2)
 	dst := []float64{7, 7}
 	for name, test := range map[string]struct {
 		spoil func(ids []int32) []int32
@@ -245,7 +374,7 @@ func TestRefuses(t *testing.T) {
 		"negative": {func(ids []int32) []int32 { ids[1] = -1; return ids }, fmt.Sprintf("row 0 has id -1 in field 1: expected 0 to %d", sizes[1]-1)},
 		"large":    {func(ids []int32) []int32 { ids[len(sizes)] = int32(sizes[0]); return ids }, fmt.Sprintf("row 1 has id %d in field 0", sizes[0])},
 	} {
-		err := m.Logits(dst, test.spoil(slices.Clone(ids)))
+		err := m.Logits(dst, test.spoil(slices.Clone(ids)), nil)
 		if err == nil || !fault.IsInput(err) || !strings.Contains(err.Error(), test.want) || dst[0] != 7 || dst[1] != 7 {
 			t.Errorf("%s: error %v, want %q; logits %v", name, err, test.want, dst)
 		}

@@ -27,13 +27,13 @@ func TestTruncated(t *testing.T) {
 	}
 	defer m.Close()
 	logits, ids := make([]float64, 1), []int32{40_000, 49_999}
-	if err := m.Logits(logits, ids); err != nil {
+	if err := m.Logits(logits, ids, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Truncate(path, 4096); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Logits(logits, ids); !errors.Is(err, ErrTruncated) {
+	if err := m.Logits(logits, ids, nil); !errors.Is(err, ErrTruncated) {
 		t.Errorf("error %v, expected ErrTruncated", err)
 	}
 }

@@ -47,7 +47,7 @@ prune:                  pure baseline model random sparsity
 compare:                pure sparsity gonum.org/v1/gonum
 evaluate:               pure model golang.org/x/sync gonum.org/v1/gonum
 job:                    pure estimator
-compact:                pure kernel
+compact:                pure kernel model
 dense:                  pure
 
 # files; arrowio is the only importer of Arrow

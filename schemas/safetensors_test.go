@@ -70,7 +70,7 @@ func TestForms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"compact.v2.safetensors.json", "compact.v3.safetensors.json", "frequencies.v1.arrow.json", "model.v1.safetensors.json",
+	want := []string{"compact.v2.safetensors.json", "compact.v3.safetensors.json", "compact.v4.safetensors.json", "frequencies.v1.arrow.json", "model.v1.safetensors.json",
 		"partial.v2.arrow.json", "partial.v3.arrow.json", "rows.v1.arrow.json", "rows.v2.arrow.json", "scores.v2.arrow.json", "scores.v3.arrow.json", "scores.v4.arrow.json"}
 	if !slices.Equal(names, want) {
 		t.Errorf("forms %v, expected %v", names, want)
@@ -243,17 +243,50 @@ func TestCompact(t *testing.T) {
 	}
 }
 
+// TestCompactGraph writes compact models of kind graph with one table and with tables of two
+// widths, and compares them with the description.
+func TestCompactGraph(t *testing.T) {
+	f := readForm(t, "compact.v4.safetensors.json")
+	for name, dtype := range map[string]string{"recbole-autoint.dynamo": "U8", "ncf.dynamo": "F16", "deepctr-torch-xdeepfm.dynamo": "F32"} {
+		ck, err := checkpoint.Read(filepath.Join("..", "testdata", "onnx", name+".onnx"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := &ck.Architecture
+		dropped := make([]bool, a.Parameters())
+		for i := range dropped {
+			dropped[i] = i%3 != 0
+		}
+		values := map[string]compact.Encoding{"F32": compact.Float32, "F16": compact.Float16, "U8": compact.Int8}[dtype]
+		file := filepath.Join(t.TempDir(), "pruned.safetensors")
+		if _, err := checkpoint.WriteCompact(file, ck, dropped, make([]float32, a.Players()), values); err != nil {
+			t.Fatal(err)
+		}
+		metadata, tensors := header(t, file)
+		f.compareMetadata(t, metadata)
+		var fields []compact.Field
+		if err := json.Unmarshal([]byte(metadata["shaver.fields"]), &fields); err != nil {
+			t.Fatal(err)
+		}
+		if len(fields) != len(a.Spans()) {
+			t.Fatalf("%s: %d parts, expected %d", name, len(fields), len(a.Spans()))
+		}
+		f.compareTensors(t, a, fields, dtype, ck, tensors)
+	}
+}
+
 // compareTensors checks the shapes and types of the tensors. Sizes in bytes follow the
 // description's text.
 func (f *form) compareTensors(t *testing.T, a *model.Architecture, fields []compact.Field, values string, c *checkpoint.Checkpoint, got map[string]tensor) {
 	t.Helper()
-	m, d := a.Fields(), a.Dim
 	kept, rows, columns := 0, 0, 0
+	spans := a.Spans()
 	for j, field := range fields {
+		d := spans[j].Dim
 		kept += field.Kept
 		listing := field.Form == compact.Bitmap || field.Form == compact.Columns
-		if listing && field.Rows < a.FieldDims[j] {
-			rows += (a.FieldDims[j] + 7) / 8
+		if listing && field.Rows < spans[j].Rows {
+			rows += (spans[j].Rows + 7) / 8
 		}
 		switch {
 		case field.Form == compact.Bitmap:
@@ -264,7 +297,10 @@ func (f *form) compareTensors(t *testing.T, a *model.Architecture, fields []comp
 			columns += 2 * field.Kept
 		}
 	}
-	shapes := map[string][]int{"shaver.values": {kept}, "shaver.codebook": {m, d}, "shaver.steps": {m, 2}, "shaver.rows": {rows}, "shaver.columns": {columns}}
+	shapes := map[string][]int{"shaver.values": {kept}, "shaver.codebook": {a.Players()}, "shaver.steps": {len(spans), 2}, "shaver.rows": {rows}, "shaver.columns": {columns}}
+	if a.Plain() {
+		shapes["shaver.codebook"] = []int{a.Fields(), a.Dim}
+	}
 	left := maps.Clone(got)
 	for _, want := range f.Tensors {
 		if want.Each != "" || want.When != "" && want.When != values {

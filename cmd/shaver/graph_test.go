@@ -52,7 +52,8 @@ func refusedLine(t *testing.T, want string, args ...string) {
 }
 
 // A model with tables of two widths that was exported to ONNX goes through import,
-// evaluation, plan, scores and sweep. The file that convert writes gives the same scores.
+// evaluation, plan, scores, sweep and prune. The file that convert writes gives the same
+// scores.
 func TestGraphEndToEnd(t *testing.T) {
 	folder := t.TempDir()
 	path := func(name string) string { return filepath.Join(folder, name) }
@@ -96,7 +97,112 @@ func TestGraphEndToEnd(t *testing.T) {
 	if !strings.Contains(swept, "unpruned") || !strings.Contains(swept, "--sparsity 0.5 --out pruned-0.5.onnx\n") {
 		t.Errorf("sweep names no commands that write .onnx files:\n%s", swept)
 	}
-	refusedLine(t, "a model of kind graph has no compact safetensors file", "prune", "--model", export, "--scores", path("ncf.dynamo.onnx.arrow"), "--sparsity", "0.5", "--out", path("pruned.safetensors"))
+	command(t, "shaver", "sweep", "--model", export, "--scores", path("ncf.dynamo.onnx.arrow"), "--dataset", path("data"), "--values", "int8")
+	command(t, "shaver", "prune", "--model", export, "--scores", path("ncf.dynamo.onnx.arrow"), "--from", path("sweep.json"), "--sparsity", "0.9", "--out", path("chosen.safetensors"))
+	prunedGraph(t, folder, export, path("ncf.dynamo.onnx.arrow"), path("data"))
+}
+
+// prunedGraph prunes an exported model to both forms and all encodings, and compares what
+// the files give.
+func prunedGraph(t *testing.T, folder, export, scores, data string) {
+	t.Helper()
+	path := func(name string) string { return filepath.Join(folder, name) }
+	type measures struct {
+		LogLoss float64 `json:"log_loss"`
+		AUC     float64 `json:"auc"`
+	}
+	measured := map[string]measures{}
+	for name, flags := range map[string][]string{
+		"dense": {"--dense"}, "compact": nil, "half": {"--values", "float16"}, "bytes": {"--values", "int8"},
+		"calibrated": {"--calibrate", "--dataset", data},
+	} {
+		file := path(name + ".safetensors")
+		command(t, "shaver", append([]string{"prune", "--model", export, "--scores", scores, "--sparsity", "0.5", "--out", file}, flags...)...)
+		var m measures
+		shaver(t, &m, "evaluate", "--model", file, "--dataset", data)
+		measured[name] = m
+		served, err := infer.Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		served.Close()
+	}
+	want := measured["compact"]
+	if want.LogLoss == 0 || measured["dense"] != want || measured["calibrated"] == want {
+		t.Errorf("the files measure %+v", measured)
+	}
+	for _, name := range []string{"half", "bytes"} {
+		if math.Abs(measured[name].LogLoss-want.LogLoss) > 1e-3 {
+			t.Errorf("%s: %+v, expected %+v up to rounding", name, measured[name], want)
+		}
+	}
+	var small, whole struct {
+		Digest     string `json:"digest"`
+		Parameters int    `json:"parameters"`
+		Kept       *int   `json:"kept"`
+	}
+	shaver(t, &small, "model", "inspect", path("compact.safetensors"))
+	shaver(t, &whole, "model", "inspect", path("dense.safetensors"))
+	if small.Digest != whole.Digest || small.Kept == nil || *small.Kept*2 != small.Parameters || whole.Kept != nil {
+		t.Errorf("inspect prints %+v for the compact file and %+v for the dense one", small, whole)
+	}
+	command(t, "shaver", "prune", "--model", export, "--scores", scores, "--bytes", "1000000", "--out", path("budget.safetensors"))
+	command(t, "shaver", "model", "convert", path("dense.safetensors"), path("small.safetensors"))
+	command(t, "shaver", "model", "convert", path("small.safetensors"), path("again.safetensors"), "--dense")
+	first, err := os.ReadFile(path("dense.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := os.ReadFile(path("again.safetensors"))
+	if err != nil || !bytes.Equal(first, again) {
+		t.Errorf("the dense file changes when it is converted to the compact form and back (%v)", err)
+	}
+}
+
+// An AutoInt with dense inputs goes through import, scores, prune and evaluation.
+func TestGraphWithDenseInputs(t *testing.T) {
+	folder := t.TempDir()
+	path := func(name string) string { return filepath.Join(folder, name) }
+	export := filepath.Join("..", "..", "testdata", "onnx", "torch-rechub-autoint.dynamo.onnx")
+	var facts struct {
+		Fields []struct {
+			Name string `json:"name"`
+			Rows int    `json:"rows"`
+		} `json:"fields"`
+		Dense []struct {
+			Name string `json:"name"`
+		} `json:"dense"`
+	}
+	shaver(t, &facts, "model", "inspect", export)
+	if len(facts.Dense) == 0 {
+		t.Fatal("the model has no dense inputs")
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	var b bytes.Buffer
+	b.WriteString("label")
+	args := []string{"dataset", "import", "csv", "--train", path("rows.csv"), "--split", "8:1:1", "--model", export, "--out", path("data")}
+	for _, f := range facts.Fields {
+		fmt.Fprintf(&b, ",%s", f.Name)
+	}
+	for _, d := range facts.Dense {
+		fmt.Fprintf(&b, ",%s", d.Name)
+		args = append(args, "--dense", d.Name)
+	}
+	for range 300 {
+		fmt.Fprintf(&b, "\n%d", r.IntN(2))
+		for _, f := range facts.Fields {
+			fmt.Fprintf(&b, ",%d", r.IntN(f.Rows))
+		}
+		for range facts.Dense {
+			fmt.Fprintf(&b, ",%.3f", r.Float64())
+		}
+	}
+	if err := os.WriteFile(path("rows.csv"), append(b.Bytes(), '\n'), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command(t, "shaver", args...)
+	command(t, "shaver", "score", "--model", export, "--dataset", path("data"), "--estimator", "permutation", "--out", path("scores.arrow"))
+	prunedGraph(t, folder, export, path("scores.arrow"), path("data"))
 }
 
 // An AutoInt that was exported to ONNX is scored exactly.

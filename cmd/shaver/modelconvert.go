@@ -11,7 +11,6 @@ import (
 	"shaver/internal/cli"
 	"shaver/internal/compact"
 	"shaver/internal/fault"
-	"shaver/internal/model"
 )
 
 // formOptions say in which form a model is written.
@@ -164,9 +163,6 @@ func (o *formOptions) convert(in string, part checkpoint.Options, out string) (*
 	if _, err := ck.Model(); err != nil { // which checks that every tensor is present, fits and is finite
 		return nil, err
 	}
-	if ck.Architecture.Kind == model.Graph && !isONNX(out) {
-		return o.convertGraph(ck, out)
-	}
 	dropped, baseline, err := ck.Pruned()
 	if err != nil {
 		return nil, err
@@ -190,18 +186,4 @@ func (o *formOptions) convert(in string, part checkpoint.Options, out string) (*
 		result.Bytes, err = checkpoint.WriteCompact(out, ck, dropped, baseline, o.stored())
 	}
 	return result, err
-}
-
-// convertGraph writes a model of Kind Graph, which has no compact form.
-func (o *formOptions) convertGraph(ck *checkpoint.Checkpoint, out string) (*conversion, error) {
-	if o.stored() != compact.Float32 {
-		return nil, fault.Usagef("--values %s is for the compact file, which models of kind %s do not have yet", o.values, model.Graph)
-	}
-	bytes, err := checkpoint.WriteDense(out, ck)
-	if err != nil {
-		return nil, err
-	}
-	entries, table := ck.Architecture.Parameters(), ck.Footprint().Table
-	o.dense = true
-	return &conversion{Out: out, Entries: entries, Kept: entries, TableBytes: table, DenseTableBytes: table, DenseBytes: bytes, Bytes: bytes}, nil
 }

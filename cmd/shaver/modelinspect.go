@@ -38,17 +38,73 @@ type modelFacts struct {
 	Tensors      int        `json:"tensors"`
 	Digest       string     `json:"digest"`
 
-	// The facts below are those of a compact file.
-	Kept   *int             `json:"kept,omitempty"`   // number of kept entries
-	Values compact.Encoding `json:"values,omitempty"` // how kept entries are stored
-	Stored []storedField    `json:"stored,omitempty"` // by field
+	storage
 }
 
-// storedField is how a compact file stores a field.
+// storage is the facts about a compact file. It is empty for a dense file.
+type storage struct {
+	Kept   *int             `json:"kept,omitempty"`   // number of kept entries
+	Values compact.Encoding `json:"values,omitempty"` // how kept entries are stored
+	Stored []storedField    `json:"stored,omitempty"` // by field, or by look-up in the order of the rows of the tables
+}
+
+// storedField is how a compact file stores a field, or the rows that a look-up reads.
 type storedField struct {
+	FieldName string `json:"field,omitempty"` // in a model with look-ups
+	Table     string `json:"table,omitempty"` // name of the table, in a model with look-ups
 	compact.Field
 	Bytes int      `json:"bytes"`           // values and structure together
 	Error *float64 `json:"error,omitempty"` // int8: largest rounding error of a value
+
+	span model.Span
+}
+
+// storageOf returns the storage of ck. names are the names of the fields, or nil.
+func storageOf(ck *checkpoint.Checkpoint, names []string) storage {
+	var s storage
+	if ck.Compact == nil {
+		return s
+	}
+	a, kept := &ck.Architecture, ck.Compact.Kept()
+	s.Kept, s.Values = &kept, ck.Compact.Encoding()
+	steps, spans := ck.Compact.Steps(), a.Spans()
+	for j, field := range ck.Compact.Fields() {
+		span := spans[j]
+		rows, columns := field.Sizes(span.Rows, span.Dim)
+		stored := storedField{Field: field, Bytes: rows + columns + field.Kept*s.Values.Size(), span: span}
+		if !a.Plain() {
+			stored.FieldName, stored.Table = fieldName(names, span.Field), a.Tables[span.Table].Name
+		}
+		if steps != nil {
+			half := float64(steps[j]) / 2
+			stored.Error = &half
+		}
+		s.Stored = append(s.Stored, stored)
+	}
+	return s
+}
+
+// fieldName returns the name of field j, or its number if the names are not known.
+func fieldName(names []string, j int) string {
+	if names == nil {
+		return strconv.Itoa(j)
+	}
+	return names[j]
+}
+
+// table prints the storage. names are the names of the fields, or nil.
+func (s *storage) table(w io.Writer, names []string) {
+	if s.Kept == nil {
+		return
+	}
+	fmt.Fprintf(w, "pruned\t%d kept\t%s values\n", *s.Kept, s.Values)
+	for _, f := range s.Stored {
+		name := cli.Printable(fieldName(names, f.span.Field))
+		if f.Table != "" {
+			name += " in " + cli.Printable(f.Table)
+		}
+		fmt.Fprintf(w, "field %s\t%d of %d kept\t%s, %d rows, %d bytes\n", name, f.Kept, f.span.Rows*f.span.Dim, f.Form, f.Rows, f.Bytes)
+	}
 }
 
 func modelInspectCommand() *cobra.Command {
@@ -168,10 +224,10 @@ If your layers have other names, rename them when you save the checkpoint:
 				names = d.Fields()
 			}
 			if ck.Architecture.Kind == model.Graph {
-				facts := inspectGraph(ck, m)
-				for j, name := range names {
-					facts.Fields[j].Name = name
+				if names == nil {
+					names = ck.Fields
 				}
+				facts := inspectGraph(ck, m, names)
 				return out.Print(c.OutOrStdout(), facts, facts.table)
 			}
 			facts := inspectModel(ck)
@@ -193,22 +249,7 @@ func inspectModel(ck *checkpoint.Checkpoint) *modelFacts {
 		Architecture: a.Kind, Framework: ck.Family, Assumed: ck.Assumed(), FieldNames: ck.Fields, FieldDims: a.FieldDims, Dim: a.Dim, Fields: a.Fields(), Features: a.Features(),
 		Parameters: a.Parameters(), Players: a.Players(), Hidden: a.Hidden, CrossLayers: a.CrossLayers,
 		Experts: a.Experts, Rank: a.Rank, Structure: a.Structure,
-		EmbeddingKey: ck.EmbeddingKey, Tensors: ck.TensorCount(), Digest: ck.Digest(),
-	}
-	if ck.Compact == nil {
-		return f
-	}
-	kept := ck.Compact.Kept()
-	f.Kept, f.Values = &kept, ck.Compact.Encoding()
-	steps := ck.Compact.Steps()
-	for j, stored := range ck.Compact.Fields() {
-		rows, columns := stored.Sizes(a.FieldDims[j], a.Dim)
-		s := storedField{Field: stored, Bytes: rows + columns + stored.Kept*f.Values.Size()}
-		if steps != nil {
-			half := float64(steps[j]) / 2
-			s.Error = &half
-		}
-		f.Stored = append(f.Stored, s)
+		EmbeddingKey: ck.EmbeddingKey, Tensors: ck.TensorCount(), Digest: ck.Digest(), storage: storageOf(ck, ck.Fields),
 	}
 	return f
 }
@@ -224,16 +265,7 @@ func (f *modelFacts) table(w io.Writer) {
 	fmt.Fprintf(w, "fields\t%d\tfeatures: %s\n", f.Fields, f.sizes())
 	fmt.Fprintf(w, "embedding\t%d x %d\t%d parameters\n", f.Features, f.Dim, f.Parameters)
 	fmt.Fprintf(w, "players per row\t%d\t%d fields x %d columns\n", f.Players, f.Fields, f.Dim)
-	if f.Kept != nil {
-		fmt.Fprintf(w, "pruned\t%d kept\t%s values\n", *f.Kept, f.Values)
-	}
-	for j, s := range f.Stored {
-		name := strconv.Itoa(j)
-		if f.FieldNames != nil {
-			name = cli.Printable(f.FieldNames[j])
-		}
-		fmt.Fprintf(w, "field %s\t%d of %d kept\t%s, %d rows, %d bytes\n", name, s.Kept, f.FieldDims[j]*f.Dim, s.Form, s.Rows, s.Bytes)
-	}
+	f.storage.table(w, f.FieldNames)
 	if len(f.Hidden) > 0 {
 		fmt.Fprintf(w, "hidden layers\t%v\n", f.Hidden)
 	}

@@ -7,7 +7,6 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -43,6 +42,8 @@ type onnxFacts struct {
 	Notes        []string       `json:"notes,omitempty"`
 	Tensors      int            `json:"tensors,omitempty"` // of a file of our own
 	Digest       string         `json:"digest,omitempty"`  // "" if the model is not understood
+
+	storage
 
 	NotUnderstood string `json:"not_understood,omitempty"` // why the file is not understood; names the node
 }
@@ -159,19 +160,16 @@ func inspectONNX(path string, o dissect.Options) (*onnxFacts, error) {
 	return f, nil
 }
 
-// inspectGraph returns the facts about a graph in a file of our own. m is the model of ck.
-func inspectGraph(ck *checkpoint.Checkpoint, m *model.Model) *onnxFacts {
+// inspectGraph returns the facts about a graph in a file of our own. m is the model of ck,
+// and names are the names of the fields, or nil.
+func inspectGraph(ck *checkpoint.Checkpoint, m *model.Model, names []string) *onnxFacts {
 	a := &ck.Architecture
 	f := &onnxFacts{
 		Architecture: string(a.Kind), Logit: ck.LogitText(), Parameters: a.Parameters(), Players: a.Players(),
-		Tensors: ck.TensorCount(), Digest: ck.Digest(),
+		Tensors: ck.TensorCount(), Digest: ck.Digest(), storage: storageOf(ck, names),
 	}
 	for j, rows := range a.FieldDims {
-		name := strconv.Itoa(j)
-		if ck.Fields != nil {
-			name = ck.Fields[j]
-		}
-		f.Fields = append(f.Fields, onnxField{Name: name, Rows: rows})
+		f.Fields = append(f.Fields, onnxField{Name: fieldName(names, j), Rows: rows})
 		if a.Plain() {
 			f.Fields[j].Tables = []onnxTable{{ck.EmbeddingKey, a.Features(), a.Dim, int(a.Offsets()[j]), true}}
 		}
@@ -320,7 +318,11 @@ func (f *onnxFacts) understood(w io.Writer) {
 	}
 	fmt.Fprintf(w, "embedding\t%d parameters\n", f.Parameters)
 	fmt.Fprintf(w, "players per row\t%d\n", f.Players)
-	var dense []string
+	var names, dense []string
+	for _, field := range f.Fields {
+		names = append(names, field.Name)
+	}
+	f.storage.table(w, names)
 	for _, d := range f.Dense {
 		dense = append(dense, cli.Printable(d.Name))
 	}

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"shaver/infer"
 	"shaver/internal/checkpoint"
 	"shaver/internal/fault"
 	"shaver/internal/filelock"
@@ -303,6 +304,49 @@ func TestNightly(t *testing.T) {
 	shaver(t, &line, f.args("--again", "--date", "again")...)
 	if line.Night != "again.1" || line.Evaluations != 0 || line.Scores != lines[3].Scores {
 		t.Errorf("the same night again: %+v", line)
+	}
+}
+
+// A model of kind graph whose tables have two widths has nights too. The second night
+// corrects the scores, keeps most of the first night's choices, and its file is served.
+func TestNightlyGraph(t *testing.T) {
+	s := &nightsSource{t, t.TempDir(), 2}
+	ck, err := checkpoint.Read(filepath.Join("..", "..", "testdata", "onnx", "ncf.dynamo.onnx"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for night := range s.nights {
+		table, err := ck.Embedding()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := rand.New(rand.NewPCG(7, uint64(night)))
+		for i := range table {
+			table[i] += float32(night) * 0.02 * float32(r.NormFloat64())
+		}
+		if _, err := checkpoint.WriteDense(s.model(night), ck.WithEmbedding(table)); err != nil {
+			t.Fatal(err)
+		}
+		rows := filepath.Join(s.dir, fmt.Sprintf("rows-%d.csv", night))
+		encodedRows(t, rows, 600+night, 7, 11)
+		command(t, "shaver", "dataset", "import", "csv", "--train", rows, "--split", "8:1:1", "--model", s.model(night), "--out", s.day(night))
+	}
+	f := s.folder()
+	for night := range s.nights {
+		f.bring(night)
+		f.must()
+	}
+	lines := f.history()
+	if len(lines) != 2 || lines[1].Outcome != "published" || lines[1].Generation == 0 || lines[1].Churn == nil || *lines[1].Churn > .5 {
+		t.Errorf("the nights are %+v", lines)
+	}
+	served, err := infer.Open(f.path("out", "current", nightly.PrunedFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer served.Close()
+	if err := served.Logits(make([]float64, 1), []int32{6, 10}, nil); err != nil {
+		t.Error(err)
 	}
 }
 

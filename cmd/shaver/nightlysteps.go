@@ -208,7 +208,7 @@ func (s *nightSteps) Model(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return ck.Digest(), ck.Compactable()
+	return ck.Digest(), nil
 }
 
 func (s *nightSteps) ModelFiles(path string) []string { return checkpoint.Files(path) }

@@ -14,7 +14,6 @@ import (
 	"shaver/internal/dataset"
 	"shaver/internal/evaluate"
 	"shaver/internal/fault"
-	"shaver/internal/model"
 	"shaver/internal/prune"
 	"shaver/internal/sweep"
 )
@@ -206,14 +205,6 @@ func (o *pruneOptions) run(c *cobra.Command) error {
 	p, err := openPruner(o.model, o.scores)
 	if err != nil {
 		return err
-	}
-	if !o.form.full(o.out) && !isONNX(o.out) {
-		if err := p.checkpoint.Compactable(); err != nil {
-			return err
-		}
-	}
-	if o.calibrate && p.checkpoint.Architecture.Kind == model.Graph {
-		return fault.Usagef("--calibrate changes weights, and those of a model of kind %s cannot change yet", model.Graph)
 	}
 	method := sweep.Name(&p.scores[0].Spec.Options, o.aggregate)
 	if o.from != "" {

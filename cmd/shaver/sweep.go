@@ -92,7 +92,8 @@ already depend on the labels of those rows, which biases the selection.
 --out also writes the result to a file, from which "shaver report" makes a page.
 With --select, "shaver prune --from" prunes as this file says, and the last
 lines of the output are the commands that prune to each budget. If --model is an
-.onnx file of kind graph, they write .onnx files.
+.onnx file of kind graph, they write .onnx files, except with --calibrate or
+encoded values.
 
 The file and the output of -o json are documents of the schema sweep.v1.json.`,
 		Example: `  shaver sweep --model model.pth --scores scores.arrow --dataset data
@@ -230,12 +231,6 @@ func (o *sweepFlags) show(c *cobra.Command, d *sweep.Document, table func(io.Wri
 
 // commands writes the commands that prune to what the sweep chose at each budget.
 func (o *sweepOptions) commands(w io.Writer, d *sweep.Document) error {
-	if d.Kind == string(model.Graph) && o.calibrate {
-		if len(d.Chosen()) > 0 {
-			fmt.Fprintf(w, "\nPruned models of kind %s cannot be calibrated yet.\n", d.Kind)
-		}
-		return nil
-	}
 	for i, p := range d.Chosen() {
 		if i == 0 {
 			fmt.Fprintln(w, "\nTo prune:")
@@ -253,10 +248,6 @@ func (o *sweepOptions) commands(w io.Writer, d *sweep.Document) error {
 func (o *sweepOptions) command(d *sweep.Document, p *sweep.Point) ([]string, error) {
 	if o.out == "" && p.Source == nil { // no flag of prune ranks as these methods do
 		return []string{"#", p.Method, "at", sweep.SparsityText(p.Sparsity) + ":", "repeat this sweep with --out sweep.json, then run shaver prune --from sweep.json"}, nil
-	}
-	graph := d.Kind == string(model.Graph)
-	if graph && p.Values != string(compact.Float32) {
-		return []string{"#", p.Method, "at", sweep.SparsityText(p.Sparsity) + ":", "a model of kind " + d.Kind + " cannot be written with values of " + p.Values}, nil
 	}
 	source, err := d.ScoresOf(p)
 	if err != nil {
@@ -284,11 +275,8 @@ func (o *sweepOptions) command(d *sweep.Document, p *sweep.Point) ([]string, err
 		words = append(words, "--dataset", sweep.ShellWord(cli.List(o.dataset)))
 	}
 	extension := ".safetensors"
-	switch {
-	case graph && isONNX(o.model):
+	if isONNX(o.model) && d.Kind == string(model.Graph) && p.Values == string(compact.Float32) && !o.calibrate {
 		extension = ".onnx"
-	case graph:
-		words = append(words, "--dense")
 	}
 	return append(words, "--out", "pruned-"+sweep.SparsityText(p.Sparsity)+extension), nil
 }
@@ -320,10 +308,8 @@ func sweepMethods(ctx context.Context, o *sweepInput) (*sweep.Document, error) {
 		Features: m.Features(), Entries: m.Parameters(), Points: []sweep.Point{},
 		Settings: &sweep.Settings{Rank: o.rank, Protect: o.keep.Fields, FieldMinimum: o.keep.Minimum, Seed: o.seed},
 	}
-	if p.checkpoint.Compactable() == nil {
-		size := p.checkpoint.Footprint()
-		document.Unpruned.Bytes, document.Unpruned.TableBytes, document.Unpruned.MemoryBytes = &size.File, &size.Table, &size.Memory
-	}
+	size := p.checkpoint.Footprint()
+	document.Unpruned.Bytes, document.Unpruned.TableBytes, document.Unpruned.MemoryBytes = &size.File, &size.Table, &size.Memory
 	for _, s := range p.scores {
 		document.Sources = append(document.Sources, sweep.NewScoresFile(s))
 	}
@@ -459,10 +445,6 @@ func (p *pruner) tableOf(d *dataset.Dataset, keep prune.Keep, values string) (*s
 	t := &sweep.Unpruned{
 		Architecture: &p.checkpoint.Architecture, Names: p.scores[0].Fields, Entries: p.table, Keep: keep, Values: v,
 		Counts: func() ([]int64, error) { return occurrences(d) },
-	}
-	if err := p.checkpoint.Compactable(); err != nil {
-		t.Fit = func([]int32, int64) (int, error) { return 0, err }
-		return t, nil
 	}
 	t.Fit = func(order []int32, bytes int64) (int, error) { return p.checkpoint.CompactDrop(order, v, bytes) }
 	t.Footprint = func(dropped []bool) (file, table, memory int64) {

@@ -1,9 +1,12 @@
 package checkpoint
 
 import (
+	"encoding/json"
 	"maps"
 	"math"
+	"slices"
 
+	"shaver/internal/graph"
 	"shaver/internal/model"
 )
 
@@ -19,9 +22,16 @@ import (
 // which reads the table too, is divided by that root. First-order weights, bias and
 // output layer are multiplied by scale. Weights of the entries are multiplied by scale and divided
 // by the table's factor. WideDeep has no pairwise term, so that factor is 1.
+//
+// The head of a model of Kind Graph gets a multiplication and an addition at its end, and
+// the table's factor is 1.
 func (c *Checkpoint) Calibrated(scale, offset float64) (calibrated *Checkpoint, table float32, err error) {
 	if !(scale > 0) || math.IsInf(scale, 0) || math.IsNaN(offset) || math.IsInf(offset, 0) {
 		panic("checkpoint: Calibrated: scale or offset out of range")
+	}
+	if c.graph != nil {
+		calibrated, err = c.calibratedGraph(float32(scale), float32(offset))
+		return calibrated, 1, err
 	}
 	s, err := c.seek()
 	if err != nil {
@@ -53,6 +63,41 @@ func (c *Checkpoint) Calibrated(scale, offset float64) (calibrated *Checkpoint, 
 	}
 	f.affine(l.output.bias, scale, offset)
 	return &changed, table, f.err
+}
+
+// calibratedGraph is Calibrated for Kind Graph.
+func (c *Checkpoint) calibratedGraph(scale, offset float32) (*Checkpoint, error) {
+	head, err := c.head()
+	if err != nil {
+		return nil, err
+	}
+	for _, step := range []struct {
+		op    string
+		value float32
+	}{{"Mul", scale}, {"Add", offset}} {
+		if !finite(step.value) {
+			return nil, c.inputf("the calibration by scale %g and offset %g exceeds the range of float32", scale, offset)
+		}
+		name := "calibration." + step.op
+		constant := head.AddConstant(&graph.Tensor{Name: name, Type: graph.Float, Shape: []int{}, Floats: []float32{step.value}})
+		out, err := head.Add(graph.Node{Name: name, Op: step.op, Inputs: []graph.Value{head.Output, constant}})
+		if err != nil {
+			return nil, c.inputf("%w", err)
+		}
+		head.Output = out[0]
+	}
+	changed, form := *c, *c.graph
+	text, weights := graph.Encode(head)
+	form.Head = json.RawMessage(text)
+	changed.graph, changed.Compact, changed.Tensors, changed.Keys = &form, nil, maps.Clone(c.Tensors), slices.Clone(c.Keys)
+	for _, w := range weights {
+		key := graphKey(graphHead, w.Name)
+		if _, known := c.Tensors[key]; !known {
+			changed.Keys = append(changed.Keys, key)
+		}
+		changed.Tensors[key] = float32Tensor(w.Shape, w.Floats)
+	}
+	return &changed, nil
 }
 
 // folder replaces tensors. Its first failure stays in err.

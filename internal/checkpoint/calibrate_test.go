@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"shaver/internal/fault"
+	"shaver/internal/model"
 )
 
 // The logits of every architecture become scale*z + offset. This also holds where an
@@ -68,6 +69,60 @@ func TestCalibrated(t *testing.T) {
 		}
 		if _, _, err := c.Calibrated(1e300, 0); !fault.IsInput(err) {
 			t.Errorf("%s: calibration beyond the range of float32: %v", path, err)
+		}
+	}
+}
+
+// The logits of a model of Kind Graph become scale*z + offset, also if it is calibrated
+// twice, and the tables stay the same.
+func TestCalibratedGraph(t *testing.T) {
+	for _, name := range graphs {
+		c := graphOf(t, name)
+		logits := func(c *Checkpoint) []float64 {
+			m, err := c.Model()
+			if err != nil {
+				t.Fatal(err)
+			}
+			rows := &model.Rows{Fields: m.Fields(), Inputs: len(m.Dense)}
+			for i, offsets := 0, m.Offsets(); i < 20; i++ {
+				rows.Number, rows.Label = append(rows.Number, int64(i)), append(rows.Label, 0)
+				for j, size := range m.FieldDims {
+					rows.Features = append(rows.Features, offsets[j]+int32(i*7919%size))
+				}
+				for k := range m.Dense {
+					rows.Dense = append(rows.Dense, float32(i-k)/8)
+				}
+			}
+			all := make([]float64, rows.Len())
+			m.NewScorer().Logits(all, rows)
+			return all
+		}
+		before, digest := logits(c), c.Digest()
+		calibrated := func(c *Checkpoint, scale, offset float64) *Checkpoint {
+			changed, table, err := c.Calibrated(scale, offset)
+			if err != nil || table != 1 {
+				t.Fatalf("%s: the table is multiplied by %v: %v", name, table, err)
+			}
+			again, err := Parse("again", canonical(changed))
+			if err != nil || again.Digest() != changed.Digest() {
+				t.Fatalf("%s: the written file reads as another checkpoint: %v", name, err)
+			}
+			return again
+		}
+		once := calibrated(c, .5, 1)
+		twice := calibrated(once, 4, -1)
+		for i, z := range before {
+			for scale, got := range map[float64]float64{.5: logits(once)[i] - 1, 2: logits(twice)[i] - 3} {
+				if math.Abs(got-scale*z) > 2e-6*(1+math.Abs(z)) {
+					t.Errorf("%s, row %d: %.8f, expected %.8f", name, i, got, scale*z)
+				}
+			}
+		}
+		if c.Digest() != digest {
+			t.Errorf("%s: Calibrated changed the original checkpoint", name)
+		}
+		if _, _, err := c.Calibrated(1e300, 0); !fault.IsInput(err) {
+			t.Errorf("%s: calibration beyond the range of float32: %v", name, err)
 		}
 	}
 }

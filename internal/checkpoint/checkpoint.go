@@ -46,8 +46,8 @@ type Checkpoint struct {
 	Fields       []string // names of the fields; nil if they are not known
 	Notes        []string // what a user should know about an .onnx file, as sentences without a full stop
 	Recognized   bool     // whether the file is the graph of a model of another kind than model.Graph
-	// Compact is the table of a file in compact form, and nil for a dense file. Read and
-	// Parse also put the whole table into Tensors.
+	// Compact holds the tables of a file in compact form. It is nil for a dense file. Read
+	// and Parse also put the whole tables into Tensors.
 	Compact *compact.Table
 
 	name      string            // name of the file, for errors

@@ -173,20 +173,15 @@ func checkSame(t *testing.T, got, want *Checkpoint) {
 // checkCompact writes c in compact form and compares it with the pruned dense checkpoint.
 func checkCompact(t *testing.T, c *Checkpoint, dropped []bool, baseline []float32, kept int) {
 	t.Helper()
-	a := &c.Architecture
 	table, err := c.Embedding()
 	if err != nil {
 		t.Fatal(err)
 	}
-	row := 0
-	for j, size := range a.FieldDims {
-		for range size {
-			for column := range a.Dim {
-				if dropped[row*a.Dim+column] {
-					table[row*a.Dim+column] = baseline[j*a.Dim+column]
-				}
+	for _, s := range c.Architecture.Spans() {
+		for i := range s.Rows * s.Dim {
+			if dropped[s.Entry+i] {
+				table[s.Entry+i] = baseline[s.Player+i%s.Dim]
 			}
-			row++
 		}
 	}
 	want := c.WithEmbedding(table)
@@ -233,9 +228,12 @@ func checkModel(t *testing.T, path string, want *Checkpoint) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows := &model.Rows{Fields: dense.Fields()}
+	rows := &model.Rows{Fields: dense.Fields(), Inputs: len(dense.Dense)}
 	offsets := dense.Offsets()
 	for i := range 20 {
+		for k := range dense.Dense {
+			rows.Dense = append(rows.Dense, float32(i-k)/8)
+		}
 		rows.Number, rows.Label = append(rows.Number, int64(i)), append(rows.Label, 0)
 		for j, size := range dense.FieldDims {
 			rows.Features = append(rows.Features, offsets[j]+int32(i*7919%size))

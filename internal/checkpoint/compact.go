@@ -18,21 +18,23 @@ import (
 )
 
 // The compact form of a pruned model is a safetensors file in which the tensors below
-// replace the embedding table [n, d]. Their bytes are those of compact.Parts. The
-// metadata hold the table's key and how each field is stored.
+// replace the embedding table [n, d], or all tables of a model with look-ups. Their bytes
+// are those of compact.Parts. The metadata hold the key of the tables' tensor and how each
+// field is stored.
 const (
 	tensorValues   = "shaver.values"   // F32, F16, or U8 for Int8: [kept]
-	tensorSteps    = "shaver.steps"    // F32 [m, 2]; only for Int8
-	tensorCodebook = "shaver.codebook" // F32 [m, d]
+	tensorSteps    = "shaver.steps"    // F32 [fields, 2]; only for Int8
+	tensorCodebook = "shaver.codebook" // F32 [m, d]; [D] if there are look-ups
 	tensorRows     = "shaver.rows"     // U8 [bytes]
 	tensorColumns  = "shaver.columns"  // U8 [bytes]
 
 	metaCompact      = "shaver.compact" // version of the compact form
 	metaEmbeddingKey = "shaver.embedding_key"
-	metaFields       = "shaver.fields" // JSON array with one compact.Field per field
+	metaFields       = "shaver.fields" // JSON array with one compact.Field for each span of the architecture
 	metaDigest       = "shaver.digest" // digest of the file; see package seal
 
-	compactVersion  = "3"
+	graphVersion    = "4" // of a model of Kind Graph
+	compactVersion  = "3" // of any other model
 	unsealedVersion = "2" // an older version, which is still read; its files have no digest
 	ownTensors      = "shaver."
 )
@@ -44,42 +46,43 @@ var valueTypes = map[compact.Encoding]DType{compact.Float32: F32, compact.Float1
 // replace the table have no data yet.
 func (c *Checkpoint) compactFile(fields []compact.Field, v compact.Encoding) *file {
 	a := &c.Architecture
+	spans := a.Spans()
 	rows, columns, kept := 0, 0, 0
 	for j, f := range fields {
-		r, c := f.Sizes(a.FieldDims[j], a.Dim)
+		r, c := f.Sizes(spans[j].Rows, spans[j].Dim)
 		rows, columns, kept = rows+r, columns+c, kept+f.Kept
 	}
 	tensors := maps.Clone(c.Tensors)
 	delete(tensors, c.EmbeddingKey)
 	tensors[tensorValues] = Tensor{DType: valueTypes[v], Shape: []int{kept}}
-	tensors[tensorCodebook] = Tensor{DType: F32, Shape: []int{a.Fields(), a.Dim}}
+	tensors[tensorCodebook] = Tensor{DType: F32, Shape: codebookShape(a)}
 	tensors[tensorRows] = Tensor{DType: U8, Shape: []int{rows}}
 	tensors[tensorColumns] = Tensor{DType: U8, Shape: []int{columns}}
 	if v == compact.Int8 {
-		tensors[tensorSteps] = Tensor{DType: F32, Shape: []int{a.Fields(), 2}}
+		tensors[tensorSteps] = Tensor{DType: F32, Shape: []int{len(fields), 2}}
+	}
+	version := compactVersion
+	if a.Kind == model.Graph {
+		version = graphVersion
 	}
 	return newFile(tensors, c.metadata(map[string]string{
-		metaCompact:      compactVersion,
+		metaCompact:      version,
 		metaEmbeddingKey: c.EmbeddingKey,
 		metaFields:       string(mustMarshal(fields)),
 		metaDigest:       seal.Blank, // WriteCompact replaces it
 	}))
 }
 
-// Compactable returns an error if c has no compact form, because its kind is model.Graph
-// or because it has look-ups. CompactDrop and CompactFootprint must then not be called.
-func (c *Checkpoint) Compactable() error {
-	if c.graph != nil {
-		return c.inputf("a model of kind %s has no compact safetensors file: write an .onnx file if the model is one, or a dense file (--dense)", model.Graph)
+// codebookShape returns the shape of the values that stand for dropped entries.
+func codebookShape(a *model.Architecture) []int {
+	if a.Plain() {
+		return []int{a.Fields(), a.Dim}
 	}
-	if !c.Architecture.Plain() {
-		return c.inputf("the model has %d tables that look-ups read: a compact file stores a single table", len(c.Architecture.Tables))
-	}
-	return nil
+	return []int{a.Players()}
 }
 
 // CompactDrop returns the least number of entries to drop, from the front of order,
-// [n*d], so that the file of WriteCompact has at most the given number of bytes. Values
+// [Parameters], so that the file of WriteCompact has at most the given number of bytes. Values
 // are stored as v. If even the file without any entry is larger, the error gives its
 // size.
 //
@@ -92,10 +95,10 @@ func (c *Checkpoint) CompactDrop(order []int32, v compact.Encoding, bytes int64)
 	if len(order) != a.Parameters() {
 		panic(fmt.Sprintf("checkpoint: CompactDrop: order of %d entries, expected %d", len(order), a.Parameters()))
 	}
-	planner := compact.NewPlanner(a.FieldDims, a.Dim)
+	planner := compact.NewPlanner(a)
 	// Besides the planner's bytes every file has at least floor bytes, because no other
 	// file has a shorter header.
-	floor := c.compactFile(slices.Repeat([]compact.Field{{Form: compact.None}}, a.Fields()), v).size()
+	floor := c.compactFile(slices.Repeat([]compact.Field{{Form: compact.None}}, len(a.Spans())), v).size()
 	for drop := 0; ; drop++ {
 		if floor+int64(planner.Bytes(v)) <= bytes && c.compactFile(planner.Fields(), v).size() <= bytes {
 			return drop, nil
@@ -107,19 +110,19 @@ func (c *Checkpoint) CompactDrop(order []int32, v compact.Encoding, bytes int64)
 	}
 }
 
-// Footprint is the number of bytes that a model's table takes.
+// Footprint is the number of bytes that a model's tables take.
 type Footprint struct {
 	File   int64 // the whole file, with the rest of the model
-	Table  int64 // the part of the file that stores the table: values, positions and the codebook
-	Memory int64 // what package infer needs for the table while it serves rows; see compact.Memory
+	Table  int64 // the part of the file that stores the tables: values, positions and the codebook
+	Memory int64 // what package infer needs for the tables while it serves rows; see compact.Memory
 }
 
 // CompactFootprint returns the footprint of the file of WriteCompact.
 func (c *Checkpoint) CompactFootprint(dropped []bool, v compact.Encoding) Footprint {
 	a := &c.Architecture
-	fields := compact.Plan(a.FieldDims, a.Dim, dropped)
+	fields := compact.Plan(a, dropped)
 	f := c.compactFile(fields, v)
-	size := Footprint{File: f.size(), Memory: compact.Memory(a.FieldDims, a.Dim, fields, v)}
+	size := Footprint{File: f.size(), Memory: compact.Memory(a, fields, v)}
 	for _, e := range f.entries {
 		if strings.HasPrefix(e.key, ownTensors) {
 			size.Table += int64(e.Elements() * e.DType.Size())
@@ -136,8 +139,8 @@ func (c *Checkpoint) Footprint() Footprint {
 }
 
 // WriteCompact writes the pruned c to path in compact form, all of it or nothing, and
-// returns the file's length in bytes. dropped, of length n*d, is true for dropped entries.
-// The dropped entries read baseline, of length m*d. Kept entries come from c's table and
+// returns the file's length in bytes. dropped, [Parameters], is true for dropped entries.
+// The dropped entries read baseline, [D]. Kept entries come from c's tables and
 // are stored as v. A value that v cannot hold is an input error.
 func WriteCompact(path string, c *Checkpoint, dropped []bool, baseline []float32, v compact.Encoding) (int64, error) {
 	f, err := c.compact(dropped, baseline, v)
@@ -151,15 +154,11 @@ func WriteCompact(path string, c *Checkpoint, dropped []bool, baseline []float32
 }
 
 func (c *Checkpoint) compact(dropped []bool, baseline []float32, v compact.Encoding) (*file, error) {
-	if err := c.Compactable(); err != nil {
-		return nil, err
-	}
-	a := &c.Architecture
 	table, err := c.floats(c.EmbeddingKey)
 	if err != nil {
 		return nil, err
 	}
-	parts, err := compact.Encode(a.FieldDims, a.Dim, table, dropped, baseline, v)
+	parts, err := compact.Encode(&c.Architecture, table, dropped, baseline, v)
 	if err != nil {
 		return nil, c.inputf("%w", err)
 	}
@@ -176,26 +175,19 @@ func (c *Checkpoint) compact(dropped []bool, baseline []float32, v compact.Encod
 	return f, nil
 }
 
-// Pruned returns which entries of c's tables are dropped, [Parameters], and the baseline
-// that they read, [Players]. For a compact file both come from the file, and for others
-// from compact.Find for each look-up.
+// Pruned returns the dropped entries of c's tables, [Parameters], and the baseline that they
+// read, [Players]. For a compact file both come from the file, and for a dense one from
+// compact.Find.
 func (c *Checkpoint) Pruned() (dropped []bool, baseline []float32, err error) {
-	a := &c.Architecture
 	if c.Compact == nil {
 		table, err := c.floats(c.EmbeddingKey)
 		if err != nil {
 			return nil, nil, err
 		}
-		dropped, baseline = make([]bool, a.Parameters()), make([]float32, a.Players())
-		for _, s := range a.Spans() {
-			from, to := s.Entries()
-			mask, line := compact.Find([]int{s.Rows}, s.Dim, table[from:to])
-			copy(dropped[from:], mask)
-			copy(baseline[s.Player:], line)
-		}
+		dropped, baseline = compact.Find(&c.Architecture, table)
 		return dropped, baseline, nil
 	}
-	dropped = make([]bool, 0, a.Parameters())
+	dropped = make([]bool, 0, c.Architecture.Parameters())
 	c.Compact.Rows(func(_ []float32, row []bool) { dropped = append(dropped, row...) })
 	return dropped, c.Compact.Codebook(), nil
 }
@@ -223,22 +215,24 @@ func (c *Checkpoint) takeCompact(metadata map[string]string) error {
 	if err := model.CheckSizes(nil, s.FieldDims); err != nil {
 		return fault.Inputf("field_dims: %w", err)
 	}
-	rows, dim := 0, *s.Dim
-	for _, size := range s.FieldDims {
-		rows += size
-	}
-	if dim < 1 || dim > 1<<16 {
+	if dim := *s.Dim; dim < 1 || dim > 1<<16 {
 		return fault.Inputf("dim is %d, expected 1 to 65536", dim)
 	}
-	var fields []compact.Field
-	if err := json.Unmarshal([]byte(metadata[metaFields]), &fields); err != nil {
-		return fault.Inputf("metadata %s: %w", metaFields, err)
+	return c.takeParts(key, &model.Architecture{FieldDims: s.FieldDims, Dim: *s.Dim}, metadata)
+}
+
+// takeCompactGraph is takeCompact for a model of Kind Graph, whose architecture is known.
+func (c *Checkpoint) takeCompactGraph(metadata map[string]string) error {
+	if v := metadata[metaCompact]; v != graphVersion {
+		return fault.Inputf("version %s, expected %s for a model of kind %s", quote(v), graphVersion, model.Graph)
 	}
-	if err := c.takeParts(s.FieldDims, dim, fields); err != nil {
-		return err
+	if key := metadata[metaEmbeddingKey]; key != graphEmbedding {
+		return fault.Inputf("metadata %s is %s, expected %s", metaEmbeddingKey, quote(key), graphEmbedding)
 	}
-	c.add(key, Tensor{DType: F32, Shape: []int{rows, dim}})
-	return nil
+	if _, ok := c.Tensors[graphEmbedding]; ok {
+		return fault.Inputf("tensor %s is stored both as a tensor and in compact form", graphEmbedding)
+	}
+	return c.takeParts(graphEmbedding, &c.Architecture, metadata)
 }
 
 // seal sets the digest in the metadata, which was blank.
@@ -254,9 +248,9 @@ func (f *file) seal() (err error) {
 // digest. A file of the version without a digest is not checked.
 func checkDigest(name string, data []byte, metadata map[string]string) error {
 	digest, sealed := metadata[metaDigest]
-	version, isCompact := metadata[metaCompact]
+	version := metadata[metaCompact]
 	switch {
-	case !sealed && (!isCompact || version != compactVersion): // takeCompact refuses unknown versions
+	case !sealed && version != compactVersion && version != graphVersion: // takeCompact refuses unknown versions
 		return nil
 	case sealed && version == unsealedVersion:
 		return fault.Inputf("%s is damaged: compact files of version %s have no digest", name, unsealedVersion)
@@ -264,8 +258,13 @@ func checkDigest(name string, data []byte, metadata map[string]string) error {
 	return seal.Check(name, bytes.NewReader(data), digest)
 }
 
-// takeParts removes the tensors of the compact form from Tensors and sets Compact.
-func (c *Checkpoint) takeParts(sizes []int, dim int, fields []compact.Field) error {
+// takeParts removes the tensors of the compact form from Tensors, and sets Compact. It adds
+// the tensor of the tables under the given key, without data. a has the layout.
+func (c *Checkpoint) takeParts(key string, a *model.Architecture, metadata map[string]string) error {
+	var fields []compact.Field
+	if err := json.Unmarshal([]byte(metadata[metaFields]), &fields); err != nil {
+		return fault.Inputf("metadata %s: %w", metaFields, err)
+	}
 	var failed error
 	take := func(key string, types []DType, shape ...int) Tensor {
 		t, ok := c.Tensors[key]
@@ -284,7 +283,7 @@ func (c *Checkpoint) takeParts(sizes []int, dim int, fields []compact.Field) err
 		return t
 	}
 	values := take(tensorValues, []DType{F32, F16, U8}, anySize)
-	codebook := take(tensorCodebook, []DType{F32}, len(sizes), dim)
+	codebook := take(tensorCodebook, []DType{F32}, codebookShape(a)...)
 	parts := &compact.Parts{
 		Fields: fields, Values: values.Data,
 		Rows:    take(tensorRows, []DType{U8}, anySize).Data,
@@ -296,7 +295,7 @@ func (c *Checkpoint) takeParts(sizes []int, dim int, fields []compact.Field) err
 		v = compact.Float16
 	case U8:
 		v = compact.Int8
-		steps := take(tensorSteps, []DType{F32}, len(sizes), 2)
+		steps := take(tensorSteps, []DType{F32}, len(a.Spans()), 2)
 		if failed == nil {
 			parts.Steps, failed = steps.Float32s()
 		}
@@ -308,7 +307,7 @@ func (c *Checkpoint) takeParts(sizes []int, dim int, fields []compact.Field) err
 	if parts.Codebook, err = codebook.Float32s(); err != nil {
 		return fault.Inputf("tensor %s %w", tensorCodebook, err)
 	}
-	if c.Compact, err = compact.New(sizes, dim, v, parts); err != nil {
+	if c.Compact, err = compact.New(a, v, parts); err != nil {
 		return fault.Inputf("%w", err)
 	}
 	keys := c.Keys[:0]
@@ -318,6 +317,7 @@ func (c *Checkpoint) takeParts(sizes []int, dim int, fields []compact.Field) err
 		}
 	}
 	c.Keys = keys
+	c.add(key, Tensor{DType: F32, Shape: embeddingShape(a)})
 	return nil
 }
 
@@ -325,9 +325,9 @@ func (c *Checkpoint) takeParts(sizes []int, dim int, fields []compact.Field) err
 // table.
 func (c *Checkpoint) inflate(fileSize int64) error {
 	t := c.Tensors[c.EmbeddingKey]
-	bytes := 4 * int64(t.Shape[0]) * int64(t.Shape[1])
+	bytes := 4 * int64(t.Elements())
 	if bytes > compact.MaxInflation*fileSize {
-		return c.inputf("compact form: claims a table of %d rows and %d columns in a file of %d bytes", t.Shape[0], t.Shape[1], fileSize)
+		return c.inputf("compact form: claims %s in a file of %d bytes", c.Architecture.Size(), fileSize)
 	}
 	t.Data = make([]byte, 0, bytes)
 	c.Compact.Rows(func(x []float32, _ []bool) {

@@ -223,7 +223,7 @@ func TestCompactBomb(t *testing.T) {
 	f.metadata[metaArchitecture] = strings.Replace(f.metadata[metaArchitecture], "[2,3,4]", "[2,3,2000000]", 1)
 	data := unsealed(f.entries, f.metadata)
 	_, err = Parse("m", data)
-	wantInput(t, err, "m: compact form: claims a table of 2000005 rows and 2 columns in a file of ")
+	wantInput(t, err, "m: compact form: claims a table of 2000005 features x 2 columns in a file of ")
 	m, err := ParseModel("m", data)
 	if err != nil {
 		t.Fatal(err)
@@ -340,7 +340,7 @@ func TestFootprint(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			memory := compact.Memory(c.Architecture.FieldDims, 16, read.Compact.Fields(), v)
+			memory := compact.Memory(&c.Architecture, read.Compact.Fields(), v)
 			if want := (Footprint{bytes, int64(table), memory}); got != want {
 				t.Errorf("%s, one of %d entries kept: %+v, expected %+v", v, gap, got, want)
 			}

@@ -58,9 +58,6 @@ func (c *Checkpoint) takeGraph(metadata map[string]string) (is bool, err error) 
 	if !ok {
 		return false, nil
 	}
-	if _, ok := metadata[metaCompact]; ok {
-		return true, c.inputf("the compact form of a model of kind %s is not supported", model.Graph)
-	}
 	if err := json.Unmarshal([]byte(metadata[metaArchitecture]), &c.Architecture); err != nil {
 		return true, c.inputf("metadata %s: %w", metaArchitecture, err)
 	}
@@ -77,6 +74,12 @@ func (c *Checkpoint) takeGraph(metadata map[string]string) (is bool, err error) 
 	c.EmbeddingKey, c.Fields = graphEmbedding, c.graph.Fields
 	if c.Fields != nil && len(c.Fields) != c.Architecture.Fields() {
 		return true, c.inputf("metadata %s names %d fields, the architecture has %d", metaGraph, len(c.Fields), c.Architecture.Fields())
+	}
+	if _, ok := metadata[metaCompact]; ok {
+		if err := c.takeCompactGraph(metadata); err != nil {
+			return true, c.inputf("compact form: %w", err)
+		}
+		return true, nil
 	}
 	table, ok := c.Tensors[graphEmbedding]
 	if want := embeddingShape(&c.Architecture); !ok || !slices.Equal(table.Shape, want) {
@@ -120,8 +123,8 @@ func (c *Checkpoint) ConstantTables() []ConstantTable {
 // output of the .onnx file. It is "" if this is not known.
 func (c *Checkpoint) LogitText() string { return c.graph.Output }
 
-// graphModel is Model for Kind Graph.
-func (c *Checkpoint) graphModel() (*model.Model, error) {
+// head returns the head of a model of Kind Graph.
+func (c *Checkpoint) head() (*graph.Graph, error) {
 	r := &weightReader{c: c}
 	head, err := graph.Decode(c.graph.Head, func(name string) (*graph.Tensor, error) {
 		key := graphKey(graphHead, name)
@@ -134,6 +137,16 @@ func (c *Checkpoint) graphModel() (*model.Model, error) {
 	if err != nil {
 		return nil, c.inputf("metadata %s: %w", metaGraph, err)
 	}
+	return head, nil
+}
+
+// graphModel is Model for Kind Graph.
+func (c *Checkpoint) graphModel() (*model.Model, error) {
+	head, err := c.head()
+	if err != nil {
+		return nil, err
+	}
+	r := &weightReader{c: c}
 	input := func(i int) (graph.Value, error) {
 		if i < 0 || i >= len(head.Inputs) {
 			return 0, c.inputf("metadata %s names input %d of the head, which has %d inputs", metaGraph, i, len(head.Inputs))
@@ -150,7 +163,11 @@ func (c *Checkpoint) graphModel() (*model.Model, error) {
 		}
 		return values, nil
 	}
-	w := model.Weights{Embedding: r.values(graphEmbedding), Graph: &model.GraphHead{Graph: head}}
+	w := model.Weights{Graph: &model.GraphHead{Graph: head}}
+	small := c.Compact != nil && c.Tensors[graphEmbedding].Data == nil
+	if !small {
+		w.Embedding = r.values(graphEmbedding)
+	}
 	if w.Graph.LookUps, err = inputs(c.graph.LookUps); err != nil {
 		return nil, err
 	}
@@ -180,7 +197,12 @@ func (c *Checkpoint) graphModel() (*model.Model, error) {
 	if r.err != nil {
 		return nil, r.err
 	}
-	m, err := model.New(c.Architecture, w)
+	var m *model.Model
+	if small {
+		m, err = model.NewWithEmbedder(c.Architecture, w, c.Compact)
+	} else {
+		m, err = model.New(c.Architecture, w)
+	}
 	if err != nil {
 		return nil, fault.Inputf("%s: %w", c.name, err)
 	}

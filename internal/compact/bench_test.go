@@ -49,11 +49,11 @@ func BenchmarkEmbed(b *testing.B) {
 		for i := range dropped {
 			dropped[i] = r.Float32() < sparsity
 		}
-		parts, err := Encode(sizes, dim, table, dropped, make([]float32, len(sizes)*dim), Float32)
+		parts, err := Encode(plain(dim, sizes...), table, dropped, make([]float32, len(sizes)*dim), Float32)
 		if err != nil {
 			b.Fatal(err)
 		}
-		t, err := New(sizes, dim, Float32, parts)
+		t, err := New(plain(dim, sizes...), Float32, parts)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -1,6 +1,11 @@
-// Package compact stores a pruned embedding table by its kept entries. Rows can be read
-// without decompressing the table. A feature without kept entries takes one bit, for any
-// d.
+// Package compact stores pruned embedding tables by their kept entries. Rows can be read
+// without decompressing the tables. A row of a table without kept entries takes one bit,
+// for any number of columns.
+//
+// The rows that a look-up reads are called a field here, because in a model with a single
+// table each field has one look-up. The fields are in the order of model.Architecture.Spans,
+// so their rows are numbered on from table to table. Of a model.Architecture this package
+// reads only the layout (model.Architecture.ValidateLayout), which must be valid.
 //
 // Each field is stored by itself, in the smallest of four forms:
 //
@@ -14,6 +19,8 @@
 // equal to the value that stands for dropped entries.
 package compact
 
+import "shaver/internal/model"
+
 // Form is the way in which a field is stored.
 type Form string
 
@@ -25,9 +32,9 @@ const (
 	Columns Form = "columns"
 )
 
-// MaxInflation is the largest allowed ratio between the bytes of a table, [n, d] of
-// float32, and the bytes of its Parts. A reader that inflates a table can thus bound the
-// memory that a malicious file makes it allocate. Plan keeps within the bound.
+// MaxInflation is the largest allowed ratio between the bytes of all tables as float32 and
+// the bytes of their Parts. A reader that inflates the tables can thus bound the memory
+// that a malicious file makes it allocate. Plan keeps within the bound.
 const MaxInflation = 1024
 
 // maxColumnsDim is the largest number of columns for the form columns. A column's number
@@ -41,7 +48,7 @@ type Field struct {
 	Kept int  `json:"kept"` // number of kept entries
 }
 
-// Parts holds the bytes of a table. Each slice holds all fields, one after the other.
+// Parts holds the bytes of all tables. Each slice holds all fields, one after the other.
 type Parts struct {
 	Fields []Field
 	// Rows marks the listed rows of the fields that list some rows but not all. Row i is
@@ -55,9 +62,10 @@ type Parts struct {
 	Columns []byte
 	// Values holds the kept entries, row by row.
 	Values []byte
-	// Steps holds each field's origin and step, [m, 2]. Only Int8 uses it.
+	// Steps holds each field's origin and step, [fields, 2]. Only Int8 uses it.
 	Steps []float32
-	// Codebook holds the values that stand for dropped entries, [m, d].
+	// Codebook holds the values that stand for dropped entries, [D], in the order of the
+	// players.
 	Codebook []float32
 }
 
@@ -116,37 +124,38 @@ func smallest(size, dim, kept, occupied int) Field {
 	return best
 }
 
-// Plan returns the fields of the smallest table that drops the given entries, [n*d].
-// sizes are the fields' numbers of rows, and dim is d. If that table would exceed
-// MaxInflation, Plan stores the first fields as bitmaps of all rows, which are larger.
-func Plan(sizes []int, dim int, dropped []bool) []Field {
-	fields := make([]Field, len(sizes))
+// Plan returns the fields of the smallest Parts of the tables of a that drop the given
+// entries, [Parameters]. If these Parts would exceed MaxInflation, Plan stores the first
+// fields as bitmaps of all rows, which are larger.
+func Plan(a *model.Architecture, dropped []bool) []Field {
+	spans := a.Spans()
+	fields := make([]Field, len(spans))
 	parts := 0
-	for j, size := range sizes {
-		n := size * dim
-		fields[j] = smallest(size, dim, kept(dropped[:n]), occupied(dropped[:n], dim))
-		dropped = dropped[n:]
-		parts += fields[j].bytes(size, dim) + fields[j].Kept
+	for j := range spans {
+		s := &spans[j]
+		from, to := s.Entries()
+		fields[j] = smallest(s.Rows, s.Dim, kept(dropped[from:to]), occupied(dropped[from:to], s.Dim))
+		parts += fields[j].bytes(s.Rows, s.Dim) + fields[j].Kept
 	}
-	pad(fields, sizes, dim, parts)
+	pad(fields, spans, parts)
 	return fields
 }
 
 // pad changes fields to bitmaps of all rows, from the first on, until MaxInflation is
 // satisfied. parts is the number of bytes of all fields, with one byte per value.
-func pad(fields []Field, sizes []int, dim, parts int) {
-	table := 0
-	for _, size := range sizes {
-		table += 4 * size * dim
+func pad(fields []Field, spans []model.Span, parts int) {
+	tables := 0
+	for _, s := range spans {
+		tables += 4 * s.Rows * s.Dim
 	}
-	for j, size := range sizes {
-		if table <= MaxInflation*parts {
+	for j, s := range spans {
+		if tables <= MaxInflation*parts {
 			return
 		}
 		if fields[j].Form != Dense {
-			parts -= fields[j].bytes(size, dim)
-			fields[j] = Field{Bitmap, size, fields[j].Kept}
-			parts += fields[j].bytes(size, dim)
+			parts -= fields[j].bytes(s.Rows, s.Dim)
+			fields[j] = Field{Bitmap, s.Rows, fields[j].Kept}
+			parts += fields[j].bytes(s.Rows, s.Dim)
 		}
 	}
 }

@@ -8,25 +8,61 @@ import (
 	"unsafe"
 
 	"pgregory.net/rapid"
+
+	"shaver/internal/model"
 )
 
-// sample is a pruned table.
+// sample is the pruned tables of a model.
 type sample struct {
-	sizes    []int
-	dim      int
+	layout   *model.Architecture
 	table    []float32
 	dropped  []bool
 	codebook []float32
 }
 
-// draw draws a table of any number of columns. It has empty, full and mixed fields and
-// rows, and zeros of both signs among its values.
-func draw(t *rapid.T) *sample {
-	s := &sample{dim: rapid.SampledFrom([]int{1, 2, 7, 8, 9, 16, 33, 127, 128, 129, 300}).Draw(t, "dim")}
-	value := rapid.OneOf(rapid.Float32Range(-3, 3), rapid.SampledFrom([]float32{0, float32(math.Copysign(0, -1)), 1e-7, 65504}))
+// plain returns the layout of a single table.
+func plain(dim int, sizes ...int) *model.Architecture {
+	return &model.Architecture{FieldDims: sizes, Dim: dim}
+}
+
+// drawLayout draws a single table, or several tables of different widths. Fields may then
+// share a table, read several tables or none, and be read in any order.
+func drawLayout(t *rapid.T) *model.Architecture {
+	dims := rapid.SampledFrom([]int{1, 2, 7, 8, 9, 16, 33, 127, 128, 129, 300})
+	most := 16
+	if rapid.Bool().Draw(t, "wide") {
+		most = 300
+	}
+	a := plain(min(most, dims.Draw(t, "dim")))
 	for range rapid.IntRange(1, 4).Draw(t, "fields") {
-		size := rapid.IntRange(1, 1+3000/s.dim).Draw(t, "size")
-		s.sizes = append(s.sizes, size)
+		a.FieldDims = append(a.FieldDims, rapid.IntRange(1, 1+3000/a.Dim).Draw(t, "size"))
+	}
+	if rapid.Bool().Draw(t, "plain") {
+		return a
+	}
+	a.Dim = 0
+	for i := range rapid.IntRange(1, 3).Draw(t, "tables") {
+		table := model.Table{Name: string(rune('a' + i)), Dim: min(most, dims.Draw(t, "columns"))}
+		for range rapid.IntRange(1, 3).Draw(t, "look-ups") {
+			field := rapid.IntRange(0, a.Fields()-1).Draw(t, "field")
+			a.LookUps = append(a.LookUps, model.LookUp{Field: field, Table: i, Offset: table.Rows})
+			table.Rows += a.FieldDims[field]
+		}
+		a.Tables = append(a.Tables, table)
+	}
+	a.LookUps = rapid.Permutation(a.LookUps).Draw(t, "order")
+	if err := a.ValidateLayout(); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// draw draws tables with any numbers of columns. They have empty, full and mixed fields and
+// rows, and zeros of both signs among their values.
+func draw(t *rapid.T) *sample {
+	s := &sample{layout: drawLayout(t)}
+	value := rapid.OneOf(rapid.Float32Range(-3, 3), rapid.SampledFrom([]float32{0, float32(math.Copysign(0, -1)), 1e-7, 65504}))
+	for _, span := range s.layout.Spans() {
 		chances := rapid.SampledFrom([]float64{0.01, 0.05, 0.2, 0.6, 0.95, 1})
 		filled, kept := chances.Draw(t, "rows filled"), chances.Draw(t, "kept in them")
 		seed := rapid.Uint64().Draw(t, "seed")
@@ -36,24 +72,24 @@ func draw(t *rapid.T) *sample {
 		}
 		all, none := rapid.IntRange(0, 9).Draw(t, "all") == 0, rapid.IntRange(0, 9).Draw(t, "none") == 0
 		pool := rapid.SliceOfN(value, 17, 17).Draw(t, "values")
-		for i := range size {
+		for i := range span.Rows {
 			row := chance(filled)
-			for c := range s.dim {
+			for c := range span.Dim {
 				s.dropped = append(s.dropped, none || !all && !(row && chance(kept)))
-				s.table = append(s.table, pool[(i*s.dim+c)%len(pool)])
+				s.table = append(s.table, pool[(i*span.Dim+c)%len(pool)])
 			}
 		}
 	}
-	s.codebook = rapid.SliceOfN(value, len(s.sizes)*s.dim, len(s.sizes)*s.dim).Draw(t, "codebook")
+	s.codebook = rapid.SliceOfN(value, s.layout.Players(), s.layout.Players()).Draw(t, "codebook")
 	return s
 }
 
 func (s *sample) encode(t rapid.TB, v Encoding) (*Parts, *Table) {
-	parts, err := Encode(s.sizes, s.dim, s.table, s.dropped, s.codebook, v)
+	parts, err := Encode(s.layout, s.table, s.dropped, s.codebook, v)
 	if err != nil {
 		t.Fatal(err)
 	}
-	table, err := New(s.sizes, s.dim, v, parts)
+	table, err := New(s.layout, v, parts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,31 +100,26 @@ func (s *sample) encode(t rapid.TB, v Encoding) (*Parts, *Table) {
 // bit. Kept entries must be within the error that the encoding allows; float32 values
 // must be equal.
 func (s *sample) check(t rapid.TB, table *Table) {
-	field, end, row := 0, s.sizes[0], 0
+	spans := s.layout.Spans()
+	field, row := 0, 0
 	var whole []float32
-	x := make([]float32, len(s.sizes)*s.dim)
-	features := make([]int32, len(s.sizes))
+	x := make([]float32, s.layout.Players())
 	table.Rows(func(read []float32, dropped []bool) {
-		for ; row == end; end += s.sizes[field] {
-			field++
+		for ; row == spans[field].Row+spans[field].Rows; field++ {
 		}
-		first := int32(0)
-		for j, size := range s.sizes {
-			features[j] = first
-			first += int32(size)
-		}
-		features[field] = int32(row)
-		whole = append(whole, read...)
+		span := &spans[field]
+		features := s.layout.Offsets()
+		features[span.Field] = int32(span.Feature + row - span.Row)
 		table.Embed(x, features)
-		if own := x[field*s.dim : (field+1)*s.dim]; !slices.EqualFunc(own, read, sameBits) {
+		if own := x[span.Player : span.Player+span.Dim]; !slices.EqualFunc(own, read, sameBits) {
 			t.Fatalf("row %d: Embed gives %v, Rows %v", row, own, read)
 		}
-		for c := range s.dim {
-			i := row*s.dim + c
+		for c := range span.Dim {
+			i := len(whole) + c
 			if dropped[c] != s.dropped[i] {
 				t.Fatalf("row %d, column %d: dropped %v", row, c, dropped[c])
 			}
-			want, most := s.codebook[field*s.dim+c], 0.0
+			want, most := s.codebook[span.Player+c], 0.0
 			if !dropped[c] {
 				want = s.table[i]
 				most = s.error(table, field, want)
@@ -97,30 +128,33 @@ func (s *sample) check(t rapid.TB, table *Table) {
 				t.Fatalf("row %d, column %d reads %v, written %v: error %g, at most %g allowed", row, c, read[c], want, err, most)
 			}
 		}
+		whole = append(whole, read...)
 		row++
 	})
-	if row*s.dim != len(s.table) {
-		t.Fatalf("Rows passed %d rows", row)
+	if len(whole) != len(s.table) {
+		t.Fatalf("Rows passed %d rows with %d entries", row, len(whole))
 	}
 	s.checkMany(t, table, whole)
 }
 
-// checkMany compares many embeddings read at once with whole, [n, d].
+// checkMany compares many embeddings read at once with whole, [Parameters].
 func (s *sample) checkMany(t rapid.TB, table *Table, whole []float32) {
 	const rows = 150
-	features := make([]int32, 0, rows*len(s.sizes))
+	var features []int32
 	for i := range rows {
-		first := 0
-		for j, size := range s.sizes {
-			features = append(features, int32(first+i*(2*j+7)%size))
-			first += size
+		for j, first := range s.layout.Offsets() {
+			features = append(features, first+int32(i*(2*j+7)%s.layout.FieldDims[j]))
 		}
 	}
-	x := make([]float32, len(features)*s.dim)
+	x := make([]float32, rows*s.layout.Players())
 	table.Embed(x, features)
-	for i, f := range features {
-		if got, want := x[i*s.dim:(i+1)*s.dim], whole[int(f)*s.dim:(int(f)+1)*s.dim]; !slices.EqualFunc(got, want, sameBits) {
-			t.Fatalf("feature %d, number %d of a batch, reads %v, but %v when read alone", f, i, got, want)
+	for i := range rows {
+		row, read := features[i*s.layout.Fields():], x[i*s.layout.Players():]
+		for _, span := range s.layout.Spans() {
+			at := span.Entry + (int(row[span.Field])-span.Feature)*span.Dim
+			if got, want := read[span.Player:span.Player+span.Dim], whole[at:at+span.Dim]; !slices.EqualFunc(got, want, sameBits) {
+				t.Fatalf("look-up %d of row %d of a batch reads %v, but %v when read alone", span.LookUp, i, got, want)
+			}
 		}
 	}
 }
@@ -165,7 +199,7 @@ func TestRoundTrip(t *testing.T) {
 // tables use bitmaps.
 func TestWide(t *testing.T) {
 	for dim, form := range map[int]Form{32768: Columns, 32769: Bitmap, 65536: Bitmap} {
-		s := &sample{sizes: []int{1, 3}, dim: dim, table: make([]float32, 4*dim), dropped: make([]bool, 4*dim), codebook: make([]float32, 2*dim)}
+		s := &sample{layout: plain(dim, 1, 3), table: make([]float32, 4*dim), dropped: make([]bool, 4*dim), codebook: make([]float32, 2*dim)}
 		for i := range s.dropped {
 			s.table[i] = float32(i)
 			s.dropped[i] = i != dim-1 && i != 4*dim-1 && i != 3*dim
@@ -183,8 +217,7 @@ func TestWide(t *testing.T) {
 func TestEmbedAllocatesNothing(t *testing.T) {
 	const rows = 300
 	for _, dim := range []int{maxNarrow, maxNarrow + 1} {
-		sizes := []int{400, 30}
-		s := &sample{sizes: sizes, dim: dim, table: make([]float32, 430*dim), dropped: make([]bool, 430*dim), codebook: make([]float32, 2*dim)}
+		s := &sample{layout: plain(dim, 400, 30), table: make([]float32, 430*dim), dropped: make([]bool, 430*dim), codebook: make([]float32, 2*dim)}
 		for i := range s.dropped {
 			s.dropped[i] = i%7 != 0
 		}
@@ -210,7 +243,7 @@ func TestEmptyRows(t *testing.T) {
 	for i := range 100 {
 		dropped[i*12801] = false
 	}
-	f := Plan([]int{size}, dim, dropped)[0]
+	f := Plan(plain(dim, size), dropped)[0]
 	if rows, columns := f.Sizes(size, dim); f.Form != Columns || rows != size/8 || columns != 100 {
 		t.Errorf("%+v takes %d bytes for rows and %d for columns", f, rows, columns)
 	}
@@ -219,7 +252,7 @@ func TestEmptyRows(t *testing.T) {
 		dropped[5*dim] = false
 		sizes := []int{500, 400, 100}
 		bytes := 0
-		for j, f := range Plan(sizes, dim, dropped) {
+		for j, f := range Plan(plain(dim, sizes...), dropped) {
 			bytes += f.bytes(sizes[j], dim) + f.Kept
 		}
 		if 4*1000*dim > MaxInflation*bytes {
@@ -232,7 +265,7 @@ func TestEmptyRows(t *testing.T) {
 func TestPlanner(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := draw(t)
-		p := NewPlanner(s.sizes, s.dim)
+		p := NewPlanner(s.layout)
 		for i, gone := range s.dropped {
 			if gone {
 				p.Drop(i)
@@ -258,12 +291,12 @@ func TestEncodeRefuses(t *testing.T) {
 		"codebook": {[]float32{0, 0, 0, 0}, []float32{0, inf}, Int8, "the baseline of field 0 has the value +Inf in column 1"},
 		"half":     {[]float32{0, 65519, -65520, 0}, []float32{0, 0}, Float16, "row 1 has the value -65520 in column 0: float16 holds magnitudes up to 65504"},
 	} {
-		_, err := Encode([]int{2}, 2, test.table, make([]bool, 4), test.codebook, test.values)
+		_, err := Encode(plain(2, 2), test.table, make([]bool, 4), test.codebook, test.values)
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: error %v, want %q", name, err, test.want)
 		}
 	}
-	if _, err := Encode([]int{2}, 2, []float32{0, nan, 1, 2}, []bool{false, true, false, false}, []float32{0, 0}, Float32); err != nil {
+	if _, err := Encode(plain(2, 2), []float32{0, nan, 1, 2}, []bool{false, true, false, false}, []float32{0, 0}, Float32); err != nil {
 		t.Errorf("a dropped NaN: %v", err)
 	}
 }
@@ -276,15 +309,15 @@ func TestFind(t *testing.T) {
 		_, table := s.encode(t, Float32)
 		var dense []float32
 		table.Rows(func(x []float32, _ []bool) { dense = append(dense, x...) })
-		found := &sample{sizes: s.sizes, dim: s.dim, table: dense}
-		found.dropped, found.codebook = Find(s.sizes, s.dim, dense)
+		found := &sample{layout: s.layout, table: dense}
+		found.dropped, found.codebook = Find(s.layout, dense)
 		_, again := found.encode(t, Float32)
 		i := 0
 		again.Rows(func(x []float32, _ []bool) {
-			if !slices.EqualFunc(x, dense[i:i+s.dim], sameBits) {
-				t.Fatalf("row %d reads %v, was %v", i/s.dim, x, dense[i:i+s.dim])
+			if !slices.EqualFunc(x, dense[i:i+len(x)], sameBits) {
+				t.Fatalf("the row of entry %d reads %v, was %v", i, x, dense[i:i+len(x)])
 			}
-			i += s.dim
+			i += len(x)
 		})
 	})
 }
@@ -296,16 +329,18 @@ func TestSteps(t *testing.T) {
 		{5, 5, 5}, {-math.MaxFloat32, 1, math.MaxFloat32}, {0, math.SmallestNonzeroFloat32, 0}, {1, math.Nextafter32(1, 2), 1},
 		{0, 1e-44, 7e-45},
 	} {
-		s := &sample{sizes: []int{3}, dim: 1, table: table, dropped: make([]bool, 3), codebook: []float32{0}}
+		s := &sample{layout: plain(1, 3), table: table, dropped: make([]bool, 3), codebook: []float32{0}}
 		_, read := s.encode(t, Int8)
 		s.check(t, read)
 	}
 }
 
-// New accepts or rejects any bytes without a panic. An accepted table can be read.
+// New accepts or rejects any bytes without a panic. An accepted table can be read. The bytes
+// are those of one table, or of two tables in which one field reads rows.
 func FuzzNew(f *testing.F) {
 	f.Add([]byte{0xff, 1}, []byte{1, 2, 0x83, 4, 0x85}, []byte("valuesvaluesvaluesva"), uint8(2), uint16(9), uint16(3), uint16(2), uint16(5), uint16(16))
 	f.Add([]byte{}, []byte{0xff, 0xff, 0x0f, 0x0f}, []byte("valuesvaluesvaluesva"), uint8(1), uint16(2), uint16(2), uint16(2), uint16(20), uint16(16))
+	f.Add([]byte{0x81, 0}, []byte{1, 2, 0x83, 4, 0x85}, []byte("value"), uint8(130), uint16(9), uint16(3), uint16(2), uint16(5), uint16(16))
 	f.Fuzz(func(t *testing.T, rows, columns, values []byte, form uint8, size, other, listed, kept, dim uint16) {
 		sizes := []int{int(size), int(other)}
 		if size == 0 || other == 0 || dim == 0 {
@@ -320,7 +355,16 @@ func FuzzNew(f *testing.F) {
 		if forms[form/4%4] == None {
 			parts.Fields[1] = Field{Form: None}
 		}
-		table, err := New(sizes, int(dim), v, parts)
+		layout := plain(int(dim), sizes...)
+		if form&128 != 0 {
+			layout.Dim, layout.Tables = 0, []model.Table{{Name: "a", Rows: int(size), Dim: int(dim)}, {Name: "b", Rows: int(other), Dim: 1 + int(dim)/2}}
+			layout.LookUps = []model.LookUp{{Field: 1, Table: 1}, {Field: 0, Table: 0}}
+			parts.Codebook = parts.Codebook[:layout.Players()]
+			if parts.Fields[1].Kept = 0; parts.Fields[1].Form == Dense {
+				parts.Fields[1].Kept = int(other) * layout.Tables[1].Dim
+			}
+		}
+		table, err := New(layout, v, parts)
 		if err != nil {
 			return
 		}
@@ -342,8 +386,8 @@ func FuzzNew(f *testing.F) {
 		if kept0 != table.Kept() {
 			t.Fatalf("%d entries are kept, expected %d", kept0, table.Kept())
 		}
-		if len(whole) == (int(size)+int(other))*int(dim) {
-			(&sample{sizes: sizes, dim: int(dim)}).checkMany(t, table, whole)
+		if len(whole) == layout.Parameters() {
+			(&sample{layout: layout}).checkMany(t, table, whole)
 		}
 	})
 }
@@ -364,8 +408,8 @@ func TestMemory(t *testing.T) {
 				}
 				listings, groups, blocks = listings+len(f.listing), groups+len(f.groups), blocks+len(f.blocks)
 			}
-			if got := Memory(s.sizes, s.dim, parts.Fields, v); got != int64(want) {
-				t.Fatalf("%d columns of %s: %d bytes, expected %d", s.dim, v, got, want)
+			if got := Memory(s.layout, parts.Fields, v); got != int64(want) {
+				t.Fatalf("%+v of %s: %d bytes, expected %d", s.layout, v, got, want)
 			}
 		}
 	})

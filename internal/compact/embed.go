@@ -10,27 +10,28 @@ import (
 // row is listed is random, so no branch depends on it.
 const embedBatch = 64
 
-// Embed writes the embeddings of some rows of the model, [rows, m*d], to x. features
+// Embed writes the embeddings of some rows of the model, [rows, D], to x. features
 // holds their global ids, [rows, m]. Embed implements model.Embedder.
 func (t *Table) Embed(x []float32, features []int32) {
-	if t.dim <= maxNarrow {
+	if t.narrow {
 		t.embedNarrow(x, features)
 		return
 	}
 	var places [embedBatch]place
-	field := 0
-	for from := 0; from < len(features); from += embedBatch {
+	field, row := 0, 0
+	lookUps := len(features) / t.ids * len(t.fields)
+	for from := 0; from < lookUps; from += embedBatch {
 		n := 0
-		for k, id := range features[from:min(from+embedBatch, len(features))] {
+		for range min(embedBatch, lookUps-from) {
 			f := &t.fields[field]
-			if field++; field == len(t.fields) {
-				field = 0
-			}
-			at := (from + k) * t.dim
-			copy(x[at:at+t.dim], f.codebook)
+			at := row*len(t.codebook) + f.player
+			copy(x[at:at+f.dim], f.codebook)
 			p := &places[n]
 			p.field, p.at = f, at
-			n += f.find(p, int(id)-f.first)
+			n += f.find(p, int(features[row*t.ids+f.id])-f.first)
+			if field++; field == len(t.fields) {
+				field, row = 0, row+1
+			}
 		}
 		found := places[:n]
 		for i := range found {
@@ -38,7 +39,7 @@ func (t *Table) Embed(x []float32, features []int32) {
 		}
 		for i := range found {
 			p := &found[i]
-			p.field.fill(x[p.at:p.at+t.dim], p)
+			p.field.fill(x[p.at:p.at+p.field.dim], p)
 		}
 	}
 }

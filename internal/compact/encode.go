@@ -5,49 +5,73 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"shaver/internal/model"
 )
 
-// Encode returns the parts of a table, [n, d]. sizes are the fields' numbers of rows.
-// dropped marks the entries that are dropped; codebook, [m, d], holds the values that
-// stand for them. If a value is not finite, or v cannot represent it, Encode returns an
-// error that names its row, a global id, and its column. The parts share codebook and do
-// not copy it.
-func Encode(sizes []int, dim int, table []float32, dropped []bool, codebook []float32, v Encoding) (*Parts, error) {
-	if len(table) != len(dropped) || len(codebook) != len(sizes)*dim || v.Size() == 0 {
-		panic(fmt.Sprintf("compact: Encode: table of %d, mask of %d, codebook of %d entries as %q", len(table), len(dropped), len(codebook), v))
+// Encode returns the parts of the tables of a, [Parameters]. dropped marks the entries that
+// are dropped, and codebook, [D], holds the values that stand for them. If a value is not
+// finite, or v cannot represent it, Encode returns an error that names its row, numbered
+// over all tables, and its column. The parts share codebook and do not copy it.
+func Encode(a *model.Architecture, tables []float32, dropped []bool, codebook []float32, v Encoding) (*Parts, error) {
+	if len(tables) != a.Parameters() || len(dropped) != a.Parameters() || len(codebook) != a.Players() || v.Size() == 0 {
+		panic(fmt.Sprintf("compact: Encode: tables of %d, mask of %d, codebook of %d entries as %q", len(tables), len(dropped), len(codebook), v))
 	}
-	for i, e := range codebook {
-		if !finite(e) {
-			return nil, fmt.Errorf("the baseline of field %d has the value %v in column %d", i/dim, e, i%dim)
-		}
+	p := &Parts{Fields: Plan(a, dropped), Codebook: codebook}
+	spans := a.Spans()
+	if err := checkEncoded(a, spans, tables, dropped, codebook); err != nil {
+		return nil, err
 	}
-	for i, e := range table {
-		if !dropped[i] && !finite(e) {
-			return nil, fmt.Errorf("row %d has the value %v in column %d: weights must be finite", i/dim, e, i%dim)
-		}
-	}
-	p := &Parts{Fields: Plan(sizes, dim, dropped), Codebook: codebook}
 	rows, columns, kept := 0, 0, 0
 	for j, f := range p.Fields {
-		r, c := f.Sizes(sizes[j], dim)
+		r, c := f.Sizes(spans[j].Rows, spans[j].Dim)
 		rows, columns, kept = rows+r, columns+c, kept+f.Kept
 	}
 	p.Rows, p.Columns, p.Values = make([]byte, 0, rows), make([]byte, 0, columns), make([]byte, 0, kept*v.Size())
-	first := 0
-	for j, size := range sizes {
-		mask := dropped[first : first+size*dim]
-		p.appendStructure(p.Fields[j], mask, dim)
-		data, origin, step, err := v.appendValues(p.Values, table[first:], mask, first, dim)
+	for j := range spans {
+		s := &spans[j]
+		from, to := s.Entries()
+		p.appendStructure(p.Fields[j], dropped[from:to], s.Dim)
+		data, origin, step, err := v.appendValues(p.Values, tables[from:to], dropped[from:to], s.Row, s.Dim)
 		if err != nil {
-			return nil, fmt.Errorf("field %d: %w", j, err)
+			return nil, fmt.Errorf("%s: %w", spanName(a, s), err)
 		}
 		p.Values = data
 		if v == Int8 {
 			p.Steps = append(p.Steps, origin, step)
 		}
-		first += len(mask)
 	}
 	return p, nil
+}
+
+// checkEncoded returns an error for the first value that would be stored and is not finite.
+func checkEncoded(a *model.Architecture, spans []model.Span, tables []float32, dropped []bool, codebook []float32) error {
+	for i := range spans {
+		s := &spans[i]
+		for c, e := range codebook[s.Player : s.Player+s.Dim] {
+			if !finite(e) {
+				return fmt.Errorf("the baseline of %s has the value %v in column %d", spanName(a, s), e, c)
+			}
+		}
+	}
+	for i := range spans {
+		s := &spans[i]
+		from, to := s.Entries()
+		for k, e := range tables[from:to] {
+			if !dropped[from+k] && !finite(e) {
+				return fmt.Errorf("row %d has the value %v in column %d: weights must be finite", s.Row+k/s.Dim, e, k%s.Dim)
+			}
+		}
+	}
+	return nil
+}
+
+// spanName names a field in errors.
+func spanName(a *model.Architecture, s *model.Span) string {
+	if a.Plain() {
+		return fmt.Sprintf("field %d", s.Field)
+	}
+	return fmt.Sprintf("field %d in table %s", s.Field, a.Tables[s.Table].Name)
 }
 
 // appendStructure appends a field's part of Rows and Columns.
@@ -100,18 +124,18 @@ func (p *Parts) appendColumns(dropped []bool) {
 // sampleRows is the maximal number of rows of a column that Find examines.
 const sampleRows = 1024
 
-// Find reconstructs which entries of a dense table, [n, d], were dropped, because a dense
-// table does not store this. For each column of a field, Find takes the most frequent
+// Find reconstructs which entries of dense tables, [Parameters], were dropped, because
+// dense tables do not store this. For each column of a field, Find takes the most frequent
 // value in a sample of rows. Entries with exactly this value count as dropped, and
-// codebook, [m, d], holds the value. No information is lost, although some of these
+// codebook, [D], holds the value. No information is lost, although some of these
 // entries may have been kept. If dropping these entries does not make a field smaller,
 // Find drops nothing from the field.
-func Find(sizes []int, dim int, table []float32) (dropped []bool, codebook []float32) {
-	dropped, codebook = make([]bool, len(table)), make([]float32, len(sizes)*dim)
-	first := 0
-	for j, size := range sizes {
-		entries, mask := table[first:first+size*dim], dropped[first:first+size*dim]
-		line := codebook[j*dim : (j+1)*dim]
+func Find(a *model.Architecture, tables []float32) (dropped []bool, codebook []float32) {
+	dropped, codebook = make([]bool, len(tables)), make([]float32, a.Players())
+	for _, s := range a.Spans() {
+		from, to := s.Entries()
+		entries, mask, dim := tables[from:to], dropped[from:to], s.Dim
+		line := codebook[s.Player : s.Player+dim]
 		for c := range dim {
 			value, repeated := mostFrequent(entries, c, dim)
 			if !repeated {
@@ -122,12 +146,11 @@ func Find(sizes []int, dim int, table []float32) (dropped []bool, codebook []flo
 				mask[i] = math.Float32bits(entries[i]) == math.Float32bits(value)
 			}
 		}
-		f := smallest(size, dim, kept(mask), occupied(mask, dim))
-		if f.bytes(size, dim)+4*f.Kept >= 4*len(mask) {
+		f := smallest(s.Rows, dim, kept(mask), occupied(mask, dim))
+		if f.bytes(s.Rows, dim)+4*f.Kept >= 4*len(mask) {
 			clear(mask)
 			clear(line)
 		}
-		first += len(mask)
 	}
 	return dropped, codebook
 }

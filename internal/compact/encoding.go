@@ -77,9 +77,9 @@ func levels(origin, step float32) *[256]float32 {
 }
 
 // appendValues appends one field's kept values to data. For Int8 it also returns the
-// field's origin and step. first is the number of the entry at which the field begins,
-// and is used in errors.
-func (v Encoding) appendValues(data []byte, table []float32, dropped []bool, first, dim int) (_ []byte, origin, step float32, err error) {
+// field's origin and step. row is the number of the field's first row, and is used in
+// errors.
+func (v Encoding) appendValues(data []byte, table []float32, dropped []bool, row, dim int) (_ []byte, origin, step float32, err error) {
 	if v == Int8 {
 		least, greatest := float32(math.Inf(1)), float32(math.Inf(-1))
 		for i, gone := range dropped {
@@ -101,7 +101,7 @@ func (v Encoding) appendValues(data []byte, table []float32, dropped []bool, fir
 		case Float16:
 			h := toHalf(e)
 			if h&0x7c00 == 0x7c00 {
-				return nil, 0, 0, fmt.Errorf("row %d has the value %v in column %d: float16 holds magnitudes up to 65504", (first+i)/dim, e, i%dim)
+				return nil, 0, 0, fmt.Errorf("row %d has the value %v in column %d: float16 holds magnitudes up to 65504", row+i/dim, e, i%dim)
 			}
 			data = binary.LittleEndian.AppendUint16(data, h)
 		case Int8:

@@ -8,9 +8,9 @@ import (
 	"shaver/internal/kernel"
 )
 
-// maxNarrow is the largest number of columns of a narrow table. In a narrow table, the
-// kept entries of a row are marked by the bits of a uint16, its mask. An index of masks
-// replaces the blocks and columns of every field, whatever its form.
+// maxNarrow is the largest number of columns of narrow tables. In a model whose tables are
+// all narrow, the kept entries of a row are marked by the bits of a uint16, its mask. An
+// index of masks replaces the blocks and columns of every field, whatever its form.
 const maxNarrow = 16
 
 // groupRows is the number of rows in a group, and listingRows that of a word of a listing.
@@ -38,7 +38,7 @@ func row(masks uint64, i uint32) (mask uint16, before int) {
 	return uint16(masks >> at), bits.OnesCount64(masks & (1<<at - 1))
 }
 
-// indexNarrow builds the index of a field of a narrow table, whose structure has been
+// indexNarrow builds the index of a field of narrow tables, whose structure has been
 // checked. The groups hold the listed rows only. If at least 3/8 of the rows are listed,
 // the groups hold all rows, because that takes little more memory and saves a load.
 func (f *field) indexNarrow(present []byte) {
@@ -155,18 +155,19 @@ type scratch struct {
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// embedNarrow implements Embed for a narrow table. A look-up takes three loads, each of
+// embedNarrow implements Embed for narrow tables. A look-up takes three loads, each of
 // which depends on the previous one and misses the caches. So embedNarrow does one load
 // for all look-ups, then the next load for all, with little other work. The processor can
 // then overlap as many loads as possible.
 func (t *Table) embedNarrow(x []float32, features []int32) {
-	for row := 0; row < len(features)*t.dim; row += len(t.codebook) {
-		copy(x[row:], t.codebook)
+	rows := len(features) / t.ids
+	for row := range rows {
+		copy(x[row*len(t.codebook):], t.codebook)
 	}
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
-	for from := 0; from < len(features); from += narrowBatch {
-		n := t.begin(&s.lookups, x, features[from:min(from+narrowBatch, len(features))], from)
+	for from, end := 0, rows*len(t.fields); from < end; from += narrowBatch {
+		n := t.begin(&s.lookups, x, features, from, min(from+narrowBatch, end))
 		n = listed(s.lookups[:n])
 		for i := range n {
 			l := &s.lookups[i]
@@ -178,26 +179,26 @@ func (t *Table) embedNarrow(x []float32, features []int32) {
 	}
 }
 
-// begin loads the words of the given features, of which the first has number from. It
-// returns the number of look-ups that need further loads. For fields stored as none or
-// dense it writes to x directly.
-func (t *Table) begin(lookups *[narrowBatch]lookup, x []float32, features []int32, from int) int {
-	n, j, at := 0, from%len(t.fields), from*t.dim
-	for _, id := range features {
+// begin loads the words of the look-ups from to end-1, which are numbered on from row to
+// row. It returns the number of look-ups that need further loads. For fields stored as none
+// or dense it writes to x directly.
+func (t *Table) begin(lookups *[narrowBatch]lookup, x []float32, features []int32, from, end int) int {
+	n, j, row := 0, from%len(t.fields), from/len(t.fields)
+	first, ids := row*len(t.codebook), features[row*t.ids:]
+	for range end - from {
 		f := &t.fields[j]
-		i := int(id) - f.first
+		i, at := int(ids[f.id])-f.first, first+f.player
 		switch f.layout {
 		case nothing:
 		case everything:
-			f.values.row(x[at:at+t.dim], i*t.dim)
+			f.values.row(x[at:at+f.dim], i*f.dim)
 		default:
 			l := &lookups[n]
 			l.field, l.at, l.row, l.word = f, at, uint32(i), f.word(i)
 			n++
 		}
-		at += t.dim
 		if j++; j == len(t.fields) {
-			j = 0
+			j, first, ids = 0, first+len(t.codebook), ids[t.ids:]
 		}
 	}
 	return n
@@ -239,6 +240,6 @@ func (t *Table) expand(x []float32, lookups []lookup, found []kernel.Part) {
 	}
 	for i := range found {
 		p, f := &found[i], lookups[i].field
-		f.values.expand(x[p.To:p.To+t.dim], p.Mask, p.From-f.before)
+		f.values.expand(x[p.To:p.To+f.dim], p.Mask, p.From-f.before)
 	}
 }

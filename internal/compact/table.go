@@ -5,42 +5,48 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+
+	"shaver/internal/model"
 )
 
-// Table is a compact table. Any number of goroutines may use it at once. It keeps the
-// bytes of Parts, which must not be changed.
+// Table holds the tables of a model in compact form. Any number of goroutines may use it at
+// once. It keeps the bytes of Parts, which must not be changed.
 //
-// New also builds an index. If d <= 16, the index takes three bytes per listed row and
-// two bits per other row. A field that lists at least 3/8 of its rows takes three bytes
-// for every row instead. After New, this index is used in place of Parts.Rows and
-// Parts.Columns.
+// New also builds an index. If no table has more than 16 columns, the index takes three
+// bytes per listed row and two bits per other row. A field that lists at least 3/8 of its
+// rows takes three bytes for every row instead. After New, this index is used in place of
+// Parts.Rows and Parts.Columns.
 type Table struct {
-	dim      int
 	values   Encoding
-	steps    []float32 // [m, 2], origin and step of each field, for Int8
+	steps    []float32 // [fields, 2], origin and step of each field, for Int8
+	ids      int       // number of ids of a row of data
+	narrow   bool      // whether no table has more than maxNarrow columns
 	fields   []field
-	codebook []float32 // [m, d]
+	codebook []float32 // [D]
 	entries  []byte    // all kept values
 }
 
 // field is one field of a Table.
 type field struct {
-	Field
+	layout    layout // the form, for fast comparison
+	narrow    bool   // Table.narrow
 	size, dim int
-	first     int       // global id of the field's first row
+	id        int       // position of the id that selects a row, among the ids of a row of data
+	first     int       // global id that selects the field's first row
+	player    int       // number of the field's first player
 	before    int       // number of kept entries of all previous fields
-	layout    layout    // the form, for fast comparison
+	listing   []uint64  // narrow tables: one word per 32 rows; nil if groups holds all rows
+	groups    []group   // narrow tables: masks of the rows
 	width     int       // bytes of a row's bitmap, or of a column's number
 	ends      uint64    // in 8 bytes of the form columns, the bits that mark the end of a row
 	step      int       // numbers per 8 bytes of the form columns
 	endShift  int       // log2 of the bits per number
 	codebook  []float32 // [d]
 	columns   []byte    // the field's part of Parts.Columns
-	blocks    []block   // blocks of 1<<shift rows; nil in a narrow table
+	blocks    []block   // blocks of 1<<shift rows; nil in narrow tables
 	shift     int       // log2 of the rows per block, at most 6
-	listing   []uint64  // narrow table: one word per 32 rows; nil if groups holds all rows
-	groups    []group   // narrow table: masks of the rows
 	values    reader
+	Field
 }
 
 // block describes consecutive rows of a field.
@@ -63,22 +69,23 @@ func (f Field) blockShift(size, dim int) int {
 	return shift
 }
 
-// Memory returns the number of bytes that Table needs to read rows: the kept values, the
-// codebook, the steps and the index, and for wide tables the columns. It does not count
-// Parts.Rows, nor the columns of a narrow table, because only New reads them.
-func Memory(sizes []int, dim int, fields []Field, v Encoding) int64 {
+// Memory returns the number of bytes that a Table of a needs to read rows: the kept values,
+// the codebook, the steps and the index, and for wide tables the columns. It does not count
+// Parts.Rows, nor the columns of narrow tables, because only New reads them.
+func Memory(a *model.Architecture, fields []Field, v Encoding) int64 {
 	const blockBytes, wordBytes, groupBytes = 16, 8, 12
-	bytes := 4 * len(sizes) * dim
+	spans, narrow := a.Spans(), isNarrow(a)
+	bytes := 4 * a.Players()
 	if v == Int8 {
-		bytes += 8 * len(sizes)
+		bytes += 8 * len(spans)
 	}
 	for j, f := range fields {
-		size := sizes[j]
+		size, dim := spans[j].Rows, spans[j].Dim
 		bytes += f.Kept * v.Size()
 		if f.Form == None || f.Form == Dense {
 			continue
 		}
-		if dim <= maxNarrow {
+		if narrow {
 			rows := size
 			if f.listsFew(size) {
 				rows = f.Rows
@@ -94,32 +101,41 @@ func Memory(sizes []int, dim int, fields []Field, v Encoding) int64 {
 	return int64(bytes)
 }
 
-// New returns the table that is stored in parts. sizes are the fields' numbers of rows,
-// and dim is d. New checks every index and value. Its use of memory is proportional to
-// the size of parts, even if the sizes are wrong.
-func New(sizes []int, dim int, v Encoding, parts *Parts) (*Table, error) {
-	if len(parts.Fields) != len(sizes) || len(parts.Codebook) != len(sizes)*dim || v == Int8 && len(parts.Steps) != 2*len(sizes) || v.Size() == 0 {
-		return nil, fmt.Errorf("parts have %d fields, %d codebook values and %d steps, expected %d fields of %d columns", len(parts.Fields), len(parts.Codebook), len(parts.Steps), len(sizes), dim)
+// isNarrow reports whether no table of a has more than maxNarrow columns.
+func isNarrow(a *model.Architecture) bool {
+	shape := a.Shape()
+	return shape.Widest() <= maxNarrow
+}
+
+// New returns the tables of a that are stored in parts. New checks every index and value.
+// Its use of memory is proportional to the size of parts and the number of look-ups, even
+// if the sizes in a are wrong.
+func New(a *model.Architecture, v Encoding, parts *Parts) (*Table, error) {
+	spans := a.Spans()
+	if len(parts.Fields) != len(spans) || len(parts.Codebook) != a.Players() || v == Int8 && len(parts.Steps) != 2*len(spans) || v.Size() == 0 {
+		return nil, fmt.Errorf("parts have %d fields, %d codebook values and %d steps, expected %d fields with %d codebook values", len(parts.Fields), len(parts.Codebook), len(parts.Steps), len(spans), a.Players())
 	}
-	for i, e := range parts.Codebook {
-		if !finite(e) {
-			return nil, fmt.Errorf("the codebook has the value %v in field %d, column %d: values must be finite", e, i/dim, i%dim)
-		}
-	}
-	t := &Table{dim: dim, values: v, steps: parts.Steps, fields: make([]field, len(sizes)), codebook: parts.Codebook, entries: parts.Values}
+	t := &Table{values: v, steps: parts.Steps, ids: a.Fields(), narrow: isNarrow(a), fields: make([]field, len(spans)), codebook: parts.Codebook, entries: parts.Values}
 	rest := *parts
-	first, before := 0, 0
-	for j, size := range sizes {
-		f := &t.fields[j]
-		*f = field{Field: parts.Fields[j], size: size, dim: dim, first: first, before: before, codebook: parts.Codebook[j*dim : (j+1)*dim]}
+	before := 0
+	for j := range spans {
+		s, f := &spans[j], &t.fields[j]
+		*f = field{
+			Field: parts.Fields[j], size: s.Rows, dim: s.Dim, id: s.Field, first: s.Feature, player: s.Player, narrow: t.narrow, before: before,
+			codebook: parts.Codebook[s.Player : s.Player+s.Dim],
+		}
+		for c, e := range f.codebook {
+			if !finite(e) {
+				return nil, fmt.Errorf("the codebook has the value %v in %s, column %d: values must be finite", e, spanName(a, s), c)
+			}
+		}
 		var steps []float32
 		if v == Int8 {
 			steps = parts.Steps[2*j : 2*j+2]
 		}
 		if err := f.take(&rest, v, steps); err != nil {
-			return nil, fmt.Errorf("field %d: %w", j, err)
+			return nil, fmt.Errorf("%s: %w", spanName(a, s), err)
 		}
-		first += size
 		before += f.Kept
 	}
 	if len(rest.Rows)+len(rest.Columns)+len(rest.Values) > 0 {
@@ -216,7 +232,7 @@ func (f *field) index(present []byte) error {
 	}
 	rows, kept := 0, 0
 	var err error
-	if f.dim <= maxNarrow {
+	if f.narrow {
 		kept, err = walk(0, f.Rows, 0)
 	} else {
 		f.shift = f.blockShift(f.size, f.dim)
@@ -234,7 +250,7 @@ func (f *field) index(present []byte) error {
 		return err
 	case kept != f.Kept:
 		return fmt.Errorf("columns keeps %d entries, expected %d", kept, f.Kept)
-	case f.dim <= maxNarrow:
+	case f.narrow:
 		f.indexNarrow(present)
 	}
 	return nil
@@ -295,7 +311,7 @@ func (f *field) column(i int) (column int, last bool) {
 // Encoding returns how values are stored.
 func (t *Table) Encoding() Encoding { return t.values }
 
-// Fields returns how each field is stored.
+// Fields returns how each field is stored, in the order of model.Architecture.Spans.
 func (t *Table) Fields() []Field {
 	fields := make([]Field, len(t.fields))
 	for j := range t.fields {
@@ -313,7 +329,7 @@ func (t *Table) Kept() int {
 	return kept
 }
 
-// Codebook returns a copy of the values that stand for dropped entries, [m, d].
+// Codebook returns a copy of the values that stand for dropped entries, [D].
 func (t *Table) Codebook() []float32 {
 	return slices.Clone(t.codebook)
 }
@@ -332,12 +348,13 @@ func (t *Table) Steps() []float32 {
 	return steps
 }
 
-// Rows calls each for every row, in ascending order of global ids. x holds the row's
-// values and dropped marks its dropped entries, both [d]. The next call overwrites both.
+// Rows calls each for every row of the tables, in ascending order. x holds the row's values
+// and dropped marks its dropped entries. Both have an element for each column of the row's
+// table. The next call overwrites both.
 func (t *Table) Rows(each func(x []float32, dropped []bool)) {
-	x, kept, dropped := make([]float32, t.dim), make([]float32, t.dim), make([]bool, t.dim)
 	for j := range t.fields {
 		f := &t.fields[j]
+		x, kept, dropped := make([]float32, f.dim), make([]float32, f.dim), make([]bool, f.dim)
 		structure := *f
 		structure.values = reader{} // returns 1 for every value
 		for i := range f.size {

@@ -148,20 +148,20 @@ type graphScorer struct {
 	m      *Model
 	core   *graphCore
 	runner *execute.Runner
-	x      []float32 // [D], embedding of a row
+	x      []float32 // [States, D], embeddings of the rows
 }
 
 func (c *graphCore) newScorer(m *Model) scorer {
-	return &graphScorer{m, c, c.program.NewRunner(), make([]float32, m.Players())}
+	return &graphScorer{m, c, c.program.NewRunner(), make([]float32, kernel.States*m.Players())}
 }
 
 func (s *graphScorer) logits(dst []float64, rows *Rows) {
-	players, others := s.runner.Players(), s.runner.Others()
+	players, others, width := s.runner.Players(), s.runner.Others(), s.m.Players()
 	for from := 0; from < rows.Len(); from += kernel.States {
 		n := min(kernel.States, rows.Len()-from)
+		s.m.Embed(s.x[:n*width], rows.Features[from*rows.Fields:(from+n)*rows.Fields])
 		for t := range n {
-			s.m.Embed(s.x, rows.Row(from+t))
-			for k, v := range s.x {
+			for k, v := range s.x[t*width : (t+1)*width] {
 				players[k*kernel.States+t] = v
 			}
 			s.core.fill(others, t, t+1, rows, from+t)

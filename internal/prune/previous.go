@@ -1,7 +1,6 @@
 package prune
 
 import (
-	"errors"
 	"fmt"
 	"math"
 
@@ -21,37 +20,37 @@ const (
 // Previous returns the choices of a previous mask for the entries of a. before is the
 // architecture to which the mask dropped belongs. The fields of a may be larger. Ids stay
 // and new ones come after them, so the features that before lacks are WasAbsent. It is an
-// error if the numbers of columns or of fields differ, if a field of before is larger, or if
-// a model has look-ups.
+// error if the numbers of columns or of fields differ, if the look-ups read other fields or
+// tables, or if a field of before is larger.
 func Previous(a, before *model.Architecture, dropped []bool) ([]Choice, error) {
 	switch {
-	case !a.Plain() || !before.Plain():
-		return nil, errors.New("look-ups read its tables, expected a model with a single table")
-	case a.Dim != before.Dim:
-		return nil, fmt.Errorf("it has %d columns, expected %d", before.Dim, a.Dim)
 	case a.Fields() != before.Fields():
 		return nil, fmt.Errorf("it has %d fields, expected %d", before.Fields(), a.Fields())
-	}
-	for j, size := range before.FieldDims {
-		if size > a.FieldDims[j] {
-			return nil, fmt.Errorf("field %d has %d features, expected at most %d", j, size, a.FieldDims[j])
-		}
-	}
-	if len(dropped) != before.Parameters() {
+	case a.Plain() != before.Plain() || len(a.LookUps) != len(before.LookUps):
+		return nil, fmt.Errorf("it has %s, expected %s", before.Size(), a.Size())
+	case len(dropped) != before.Parameters():
 		panic("prune: Previous: the mask has the wrong length")
 	}
-	choices := make([]Choice, 0, a.Parameters())
-	for j, size := range before.FieldDims {
-		part := dropped[:size*a.Dim]
-		dropped = dropped[len(part):]
-		for _, gone := range part {
-			if gone {
-				choices = append(choices, WasDropped)
-			} else {
-				choices = append(choices, WasKept)
+	spans := make([]model.Span, max(a.Fields(), len(a.LookUps))) // of before, by look-up
+	for _, s := range before.Spans() {
+		spans[s.LookUp] = s
+	}
+	choices := make([]Choice, a.Parameters())
+	for _, s := range a.Spans() {
+		was := &spans[s.LookUp]
+		switch {
+		case was.Dim != s.Dim:
+			return nil, fmt.Errorf("it has %d columns for field %d, expected %d", was.Dim, s.Field, s.Dim)
+		case was.Field != s.Field || !a.Plain() && before.Tables[was.Table].Name != a.Tables[s.Table].Name:
+			return nil, fmt.Errorf("look-up %d reads table %s for field %d, expected table %s for field %d", s.LookUp, before.Tables[was.Table].Name, was.Field, a.Tables[s.Table].Name, s.Field)
+		case was.Rows > s.Rows:
+			return nil, fmt.Errorf("field %d has %d features, expected at most %d", s.Field, was.Rows, s.Rows)
+		}
+		for i := range was.Rows * was.Dim {
+			if choices[s.Entry+i] = WasKept; dropped[was.Entry+i] {
+				choices[s.Entry+i] = WasDropped
 			}
 		}
-		choices = append(choices, make([]Choice, (a.FieldDims[j]-size)*a.Dim)...)
 	}
 	return choices, nil
 }

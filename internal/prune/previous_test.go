@@ -170,11 +170,48 @@ func TestPrevious(t *testing.T) {
 		t.Errorf("choices %v, error %v", got, err)
 	}
 	tables := modeltest.LookUps()
+	grown := &model.Architecture{ // every field has one more feature
+		FieldDims: []int{3, 4, 5},
+		Tables:    []model.Table{{Name: "narrow", Rows: 4, Dim: 1}, {Name: "joint", Rows: 8, Dim: 2}, {Name: "wide", Rows: 4, Dim: 4}},
+		LookUps:   []model.LookUp{{Field: 2, Table: 1}, {Field: 1, Table: 2}, {Field: 0, Table: 1, Offset: 5}, {Field: 1, Table: 0}},
+	}
+	mask := make([]bool, tables.Parameters())
+	for i := range mask {
+		mask[i] = i%3 == 0
+	}
+	if got, err = Previous(grown, &tables, mask); err != nil {
+		t.Fatal(err)
+	}
+	old := map[int]model.Span{}
+	for _, s := range tables.Spans() {
+		old[s.LookUp] = s
+	}
+	for _, s := range grown.Spans() {
+		for i := range s.Rows * s.Dim {
+			want, was := WasAbsent, old[s.LookUp]
+			if i < was.Rows*was.Dim {
+				if want = WasKept; mask[was.Entry+i] {
+					want = WasDropped
+				}
+			}
+			if got[s.Entry+i] != want {
+				t.Fatalf("look-up %d, entry %d: choice %d, expected %d", s.LookUp, i, got[s.Entry+i], want)
+			}
+		}
+	}
+	if _, err := Previous(&tables, grown, make([]bool, grown.Parameters())); err == nil || !strings.Contains(err.Error(), "features, expected at most") {
+		t.Error(err)
+	}
+	other := tables
+	other.Tables = slices.Clone(tables.Tables)
+	other.Tables[0].Name = "other"
+	if _, err := Previous(&other, &tables, mask); err == nil || !strings.Contains(err.Error(), "expected table other for field") {
+		t.Error(err)
+	}
 	for want, a := range map[string]*model.Architecture{
 		"field 0 has 2 features, expected at most 1": {FieldDims: []int{1, 2}, Dim: 2},
-		"2 columns, expected 3":                      {FieldDims: []int{2, 1}, Dim: 3},
+		"2 columns for field 0, expected 3":          {FieldDims: []int{2, 1}, Dim: 3},
 		"2 fields, expected 3":                       {FieldDims: []int{2, 1, 1}, Dim: 2},
-		"look-ups":                                   &tables,
 	} {
 		if _, err := Previous(a, before, dropped); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v", a.FieldDims, err)

@@ -141,7 +141,7 @@ func kept(sparsity float64) string { return number(100*(1-sparsity)) + "%" }
 // command returns the arguments of "shaver prune" that make a table. It returns "" if no
 // arguments do.
 func (c *comparison) command(b *budget) string {
-	if !b.by.scored || !c.Prunable() {
+	if !b.by.scored {
 		return ""
 	}
 	p := b.best.Point

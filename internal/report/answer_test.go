@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/model"
 	"shaver/internal/sweep"
 )
 
@@ -107,10 +106,6 @@ func TestAnswerCommand(t *testing.T) {
 	}
 	contains(t, shown(t, f), "<code>--parameters 10 --aggregate sum", "--field-minimum 0.125 --values float16 --calibrate")
 	contains(t, shown(t, f), "The scores are those of job "+f.Sweep.Sources[0].Job+" (permutation, ")
-	f.Sweep.Kind = string(model.Graph)
-	if strings.Contains(shown(t, f), "shaver prune") {
-		t.Error("the page has a command that fails for this kind")
-	}
 }
 
 // A difference is bold if its interval does not contain 0, and only then.

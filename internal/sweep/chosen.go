@@ -6,13 +6,9 @@ import (
 	"strings"
 
 	"shaver/internal/fault"
-	"shaver/internal/model"
 	"shaver/internal/prune"
 	"shaver/internal/scores"
 )
-
-// Prunable reports whether shaver prune can write a compact model of d's kind.
-func (d *Document) Prunable() bool { return d.Kind != string(model.Graph) }
 
 // Chosen returns the points that Select chose, in the order of the budgets.
 func (d *Document) Chosen() []*Point {

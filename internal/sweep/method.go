@@ -230,14 +230,11 @@ func Pruned(a *model.Architecture, entries []float32, mask []bool, baseline []fl
 	if values == compact.Float32 {
 		return table, nil
 	}
-	if !a.Plain() {
-		return nil, fault.Inputf("entries stored as %s: the model has several tables or look-ups, expected a single table as in a compact file", values)
-	}
-	parts, err := compact.Encode(a.FieldDims, a.Dim, table, mask, baseline, values)
+	parts, err := compact.Encode(a, table, mask, baseline, values)
 	if err != nil { // a value is out of range for this number format
 		return nil, fault.Inputf("entries stored as %s: %w", values, err)
 	}
-	file, err := compact.New(a.FieldDims, a.Dim, values, parts)
+	file, err := compact.New(a, values, parts)
 	if err != nil {
 		return nil, err
 	}
