@@ -36,7 +36,7 @@ type Tensor struct {
 	file     string      // name of the file, for errors
 
 	place   *message // the tensor in the model's file; nil if it is empty
-	data    field    // the elements in the model's file; data.tag = 0 if there are none
+	data    field    // the elements in the model's file; its tag is 0 if the file has no elements
 	outside *outside // nil unless the elements are in another file
 
 	base, rows *Tensor // form indexed: row i is row rows[i] of base
