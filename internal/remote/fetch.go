@@ -107,8 +107,8 @@ func save(f *os.File, version string, bytes int64) error {
 	return atomicfile.Write(f.Name()+savedSuffix, func(w io.Writer) error { _, err := w.Write(text); return err })
 }
 
-// resume returns how many bytes of an incomplete copy are those of the object. If there are none,
-// it deletes the record, because the next bytes will replace them.
+// resume returns how many bytes of an incomplete copy belong to the object. If it returns 0, it
+// deletes the record, because the next bytes will replace those of the copy.
 func resume(f *os.File, o object) (int64, error) {
 	path := f.Name() + savedSuffix
 	text, err := os.ReadFile(path)
