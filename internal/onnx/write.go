@@ -241,8 +241,8 @@ type run struct {
 	tensors []*Tensor
 }
 
-// runs returns the runs of all external tensors that do not become compact, and the number
-// of files that have them.
+// runs returns the runs of all external tensors that have bytes and do not become compact,
+// and the number of files that have external tensors. No two runs overlap.
 func (w *writer) runs() (all []*run, files int) {
 	number := map[io.ReaderAt]int{}
 	var list []*Tensor
@@ -250,7 +250,7 @@ func (w *writer) runs() (all []*run, files int) {
 		if _, ok := number[t.source]; !ok {
 			number[t.source] = len(number)
 		}
-		if changed := w.tables[t.place]; changed == nil || changed.small == nil {
+		if changed := w.tables[t.place]; t.size > 0 && (changed == nil || changed.small == nil) {
 			list = append(list, t)
 		}
 	}
@@ -259,7 +259,7 @@ func (w *writer) runs() (all []*run, files int) {
 	})
 	for _, t := range list {
 		if len(all) > 0 {
-			if last := all[len(all)-1]; last.source == t.source && t.at < last.end && t.size > 0 {
+			if last := all[len(all)-1]; last.source == t.source && t.at < last.end {
 				last.end, last.tensors = max(last.end, t.at+t.size), append(last.tensors, t)
 				continue
 			}
@@ -270,8 +270,8 @@ func (w *writer) runs() (all []*run, files int) {
 }
 
 // placeTensors lays out the external tensors. Tensors of a single file keep their places,
-// unless a table becomes compact or moves there. Bytes of a file that belong to no tensor
-// become 0.
+// unless a table becomes compact or moves there. Tensors without elements go to the place 0.
+// Bytes of a file that belong to no tensor become 0.
 func (w *writer) placeTensors() {
 	runs, files := w.runs()
 	keep := files == 1 && !w.outside && !slices.ContainsFunc(w.order, func(t *table) bool { return t.small != nil && t.Tensor.outside != nil })
@@ -287,14 +287,11 @@ func (w *writer) placeTensors() {
 				apart = append(apart, changed)
 			}
 		}
-		at := int64(0)
-		switch {
-		case c.size == 0:
-		case keep:
+		at := r.at
+		if keep {
 			w.pad(r.at - w.size)
 			w.append(c)
-			at = r.at
-		default:
+		} else {
 			at = w.add(c)
 		}
 		for _, t := range r.tensors {

@@ -304,6 +304,29 @@ func TestRewriteExternal(t *testing.T) {
 	}
 }
 
+// An external tensor without elements, between tensors that share bytes, moves no other
+// tensor.
+func TestRewriteEmptyExternal(t *testing.T) {
+	path := modelOutside(t, map[string]int{"a": 512}, []any{"wide", "a", "0", 64}, []any{"empty", "a", "100", 0}, []any{"part", "a", "120", 10}, []any{"last", "a", "256", 16})
+	m, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	last := floatsOf(t, m, "last")
+	changed := slices.Clone(last)
+	changed[0] = 0
+	w := rewriteFile(t, path, Options{}, map[string][]float32{"last": changed})
+	for _, name := range []string{"wide", "part"} {
+		if !slices.Equal(floatsOf(t, w.model, name), floatsOf(t, m, name)) {
+			t.Errorf("tensor %s has other values", name)
+		}
+	}
+	if !slices.Equal(floatsOf(t, w.model, "last"), changed) {
+		t.Errorf("the table has the values %v, expected %v", floatsOf(t, w.model, "last"), changed)
+	}
+}
+
 // looked is a graph in which nodes look up rows of a table, also in a body.
 func looked(table onnxtest.Message, more ...onnxtest.Message) onnxtest.Graph {
 	body := onnxtest.Graph{
