@@ -110,7 +110,7 @@ func writeDelta(in string, part checkpoint.Options, out string) (*delta, error) 
 	out = filepath.Clean(out) // "x/" has no base name
 	folder, err := os.MkdirTemp(filepath.Dir(out), "."+filepath.Base(out)+".tmp-*")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("cannot write %s: %w", out, err)
 	}
 	temporary := atomicfile.Track(folder)
 	defer temporary.Remove()                        // does nothing after the rename
