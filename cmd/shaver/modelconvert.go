@@ -27,7 +27,7 @@ func partFlags(c *cobra.Command, part *checkpoint.Options) {
 }
 
 func (o *formOptions) flags(c *cobra.Command) {
-	c.Flags().BoolVar(&o.dense, "dense", false, "write an ordinary state dict")
+	c.Flags().BoolVar(&o.dense, "dense", false, "write a safetensors file with every entry, also the dropped ones")
 	c.Flags().StringVar(&o.values, "values", string(compact.Float32), "`encoding` of the kept entries in the compact file: "+strings.Join(valueNames(), ", "))
 	cli.Choices(c, "values", valueNames()...)
 	c.Flags().BoolVar(&o.compactONNX, "compact-onnx", false, "store a table of an .onnx file by its distinct rows if that is smaller")
@@ -99,9 +99,10 @@ func modelConvertCommand() *cobra.Command {
 		Use:   "convert IN OUT",
 		Short: "Convert a checkpoint to the compact or the dense form",
 		Long: `Write the model of the file IN to OUT as safetensors. IN is a .pth, safetensors
-or .onnx file. OUT is compact, or with --dense an ordinary state dict with the
-original keys, which load_state_dict accepts. If IN has several state dicts,
-such as the weights and their moving average, --state-dict chooses one.
+or .onnx file. OUT is compact, or with --dense it has every entry. If IN is a
+state dict, a dense OUT is one too, with the original keys, which
+load_state_dict accepts. If IN has several state dicts, such as the weights and
+their moving average, --state-dict chooses one.
 
 If IN and OUT are .onnx files, OUT has the same tensors and nodes. If IN has
 external data, that of OUT is in OUT.data. With --compact-onnx, a table with
@@ -109,10 +110,9 @@ equal rows, such as those that pruning leaves, is stored by its distinct rows
 and a list of their numbers, if that is smaller.
 
 If only IN is an .onnx file, and of a model that shaver model inspect
-recognizes, OUT is a state dict with shaver's names, but without the names of
-the fields. Otherwise OUT has all tables and the graph, in a form that only
-shaver reads.
---model-output chooses one of several outputs.
+recognizes, OUT has shaver's names of the tensors, but not the names of the
+fields. Otherwise OUT has all tables and the graph, in a form that only shaver
+reads. --model-output chooses one of several outputs.
 
 A compact file says which entries were dropped. A dense file does not: there, an
 entry counts as dropped if it has the most frequent value of its field's column.
@@ -150,7 +150,7 @@ Either way, the values of the table stay the same to the last bit, unless
 	}
 	form.flags(c)
 	partFlags(c, &part)
-	outputs.Flag(c, "a file OUT that is not a model written by shaver")
+	outputs.Flag(c, "a file OUT that is not a model written by shaver, or any .onnx file")
 	out.Flag(c)
 	return c
 }
