@@ -142,7 +142,7 @@ func (b *badMaker) graphs() {
 	model("longname", ended(node(strings.Repeat("n", 1<<16), names{"l"}, names{"z"}), sigmoid))
 
 	// Heads in safetensors files.
-	b.shaver("model", "convert", "g/good.onnx", "g/good.safetensors")
+	b.shaver("model", "convert", "--dense", "g/good.onnx", "g/good.safetensors")
 	b.shaver("score", "--model", "g/good.onnx", "--dataset", "ds", "--out", "g/s.arrow")
 	head := b.read("g/good.safetensors")
 	for name, edit := range map[string][2]string{

@@ -203,8 +203,20 @@ func TestJobServe(t *testing.T) {
 	}
 	await("a reading after NATS came back", func(m map[string]string) bool { return m[`shaver_read_timestamp_seconds{source="nats"}`] != last })
 
+	task, err := connect(t, url).NextTask(t.Context(), l.report.Kernel) // a worker may have done all of them between two readings
+	if err != nil {
+		t.Fatal(err)
+	}
+	await("a task in work", func(m map[string]string) bool {
+		if err := task.Heartbeat(t.Context()); err != nil {
+			t.Error(err)
+		}
+		return m[held] == "1"
+	})
+	if err := task.Release(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
 	start(t, nil, "worker", "--nats", url, "--name", "worker", "--threads", "1", "--metrics", working)
-	await("a task in work", func(m map[string]string) bool { return m[held] == "1" })
 	coordinator = start(t, nil, "coordinator", args...)
 	m = await("the end of the job", func(m map[string]string) bool {
 		for name := range scrape(t, coordinating) {

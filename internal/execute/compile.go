@@ -23,6 +23,7 @@ type compiler struct {
 	constants map[uint32]int32 // rows of constants by their bits
 	once      []instruction    // those whose results depend on no player
 	each      []instruction    // those whose results depend on a player
+	weights   int              // number of weights that linear layers may still copy
 	err       error            // the first failure
 }
 
@@ -43,6 +44,12 @@ func newCompiler(g *graph.Graph, players []graph.Value) (*compiler, error) {
 	}
 	for v := range c.readers {
 		c.readers[v] = -1
+	}
+	c.weights = maxShared
+	for v := range g.Values {
+		if t := g.Values[v].Constant; t != nil {
+			c.weights += len(t.Floats)
+		}
 	}
 	for i := range g.Nodes {
 		for _, v := range g.Nodes[i].Inputs {
@@ -270,6 +277,10 @@ func (c *compiler) extend(n int, varies bool) []int32 {
 
 // maxNumbers bounds the rows that a compiler names.
 const maxNumbers = 1 << 22
+
+// maxShared bounds the weights that linear layers copy, in addition to one copy of all
+// constants. A small file may have many nodes that read the same large matrix.
+const maxShared = 1 << 26
 
 // fail records that the arena is too large.
 func (c *compiler) fail() {

@@ -405,3 +405,22 @@ func TestGradientTooLarge(t *testing.T) {
 		t.Errorf("error %v, expected too many values", err)
 	}
 }
+
+// A graph with many products that share one matrix is refused, because each of them copies
+// the matrix.
+func TestSharedWeights(t *testing.T) {
+	const n = 2000
+	for nodes, fits := range map[int]bool{3: true, 20: false} {
+		b := newBuilder(t, 1)
+		x := b.AddInput("x", graph.Float, []int{1, n})
+		w, v := b.AddConstant(graph.NewFloats(make([]float32, n*n), n, n)), x
+		for range nodes {
+			v = b.node("MatMul", nil, v, w)
+		}
+		b.Output = b.node("ReduceSum", graph.Attributes{"keepdims": int64(0)}, v)
+		_, err := execute.Compile(b.Graph, []graph.Value{x})
+		if fits && err != nil || !fits && (err == nil || !strings.Contains(err.Error(), "share weights")) {
+			t.Errorf("%d nodes: error %v", nodes, err)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package execute
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"shaver/internal/graph"
@@ -124,6 +125,10 @@ func (c *compiler) weigh(x *contraction, left []int32) {
 		same := 1 // elements of the batch with the same weights and bias
 		for b+same < x.batch && slices.Equal(w, weights[(b+same)*x.n*x.k:(b+same+1)*x.n*x.k]) && (bias == nil || slices.Equal(unit, bias[(b+same)*x.n:(b+same+1)*x.n])) {
 			same++
+		}
+		if c.weights -= len(w); c.weights < 0 {
+			c.err = fmt.Errorf("the nodes that share weights need more than %d elements of copies", maxShared)
+			return
 		}
 		vectors := same * x.m
 		c.linear(kernel.NewOutputs(slices.Clone(w), unit, x.k, x.n), out[b*x.m*x.n:][:vectors*x.n], left[b*x.m*x.k:][:vectors*x.k], vectors, x.relu)
