@@ -81,10 +81,10 @@ value of its field.
 
 The file is compact: it has the kept entries and their positions. --values says
 in how many bits each entry is stored. With --dense the file has every entry,
-also the dropped ones. If --model is a state dict, so is the dense file, with the
-original keys, which load_state_dict accepts. If --model is an .onnx file, the
-keys are shaver's own. A model of kind graph is stored with its graph, in a form
-that only shaver reads, with or without --dense.
+also the dropped ones. If --model is a state dict, so is the dense file, with
+the original keys, which load_state_dict accepts. If --model is an .onnx file,
+the keys are shaver's own. A model of kind graph is stored with its graph, in a
+form that only shaver reads, with or without --dense.
 
 If --model and --out are .onnx files, --out is --model with pruned tables, for
 any model that shaver can score. Everything else stays the same. If --model has
