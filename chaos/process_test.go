@@ -19,13 +19,13 @@ func TestProcess(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	dir, told := t.TempDir(), make(chan string, 10)
-	p, err := start(birth{name: "p", dir: dir, line: func(text []byte) { told <- string(text) }}, sh, "-c", "echo one; echo two >&2; sleep 600 & wait")
+	dir, lines := t.TempDir(), make(chan string, 10)
+	p, err := start(birth{name: "p", dir: dir, line: func(text []byte) { lines <- string(text) }}, sh, "-c", "echo one; echo two >&2; sleep 600 & wait")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"one", "two"} {
-		if got := <-told; got != want {
+		if got := <-lines; got != want {
 			t.Errorf("the callback got %q, expected %q", got, want)
 		}
 	}
@@ -58,13 +58,13 @@ func TestProcessLeaves(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	told := make(chan string, 1)
-	p, err := start(birth{name: "p", dir: t.TempDir(), line: func(text []byte) { told <- string(text) }}, sh, "-c", "trap 'exit 75' TERM; echo ready; while :; do sleep 0.01; done")
+	lines := make(chan string, 1)
+	p, err := start(birth{name: "p", dir: t.TempDir(), line: func(text []byte) { lines <- string(text) }}, sh, "-c", "trap 'exit 75' TERM; echo ready; while :; do sleep 0.01; done")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.kill()
-	<-told
+	<-lines
 	p.term()
 	if code := p.code(); code != 75 {
 		t.Errorf("exit code %d", code)

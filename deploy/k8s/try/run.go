@@ -89,7 +89,7 @@ func (o *options) do(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s := &suite{Cluster: c, root: root, cache: cache, run: trial.New(os.Stdout), work: filepath.Join(c.Dir, "work"), begun: begun, versions: cluster.Versions(root)}
+	s := &suite{Cluster: c, root: root, cache: cache, run: trial.New(os.Stdout), work: filepath.Join(c.Dir, "files"), begun: begun, versions: cluster.Versions(root)}
 	s.run.Hide = map[string]string{c.Dir: "CLUSTER", root: ".", cache: "CACHE"}
 	defer func() {
 		if err := c.Stop(); err != nil {
