@@ -75,7 +75,7 @@ func Open(path string) (*Model, error) {
 	}
 	o := &Model{name: path, model: m, offsets: m.Offsets(), file: file}
 	o.scorers.New = func() any {
-		return &scorer{Scorer: m.NewScorer(), rows: model.Rows{Fields: m.Fields(), Inputs: len(m.Dense)}}
+		return &scorer{Scorer: m.NewScorer(), rows: model.Rows{Width: m.Fields(), Inputs: len(m.Dense)}}
 	}
 	return o, nil
 }

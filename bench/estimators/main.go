@@ -134,7 +134,7 @@ func flightsSets(ctx context.Context, dir string) ([]set, error) {
 
 // every returns every n-th row of train.
 func every(ctx context.Context, d *dataset.Dataset, n int64) (*model.Rows, error) {
-	all := &model.Rows{Fields: len(d.Fields())}
+	all := &model.Rows{Width: len(d.Fields())}
 	err := d.Scan(ctx, []string{dataset.Train}, 4096, func(rows *model.Rows) error {
 		for i := range rows.Len() {
 			if rows.Number[i]%n == 0 {

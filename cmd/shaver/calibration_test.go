@@ -90,7 +90,7 @@ func goldenIntervals(t *testing.T, name string, held map[string][2]int) {
 
 // pick returns the rows at these positions, with new numbers.
 func pick(rows *model.Rows, at []int) *model.Rows {
-	picked := &model.Rows{Fields: rows.Fields}
+	picked := &model.Rows{Width: rows.Width}
 	for number, i := range at {
 		picked.Number, picked.Label = append(picked.Number, int64(number)), append(picked.Label, rows.Label[i])
 		picked.Features = append(picked.Features, rows.Row(i)...)
@@ -148,7 +148,7 @@ func TestFlightsIntervals(t *testing.T) {
 		t.Fatal(err)
 	}
 	game := shapley.Game{Model: m, Baseline: base}
-	all := &model.Rows{Fields: len(d.Fields())}
+	all := &model.Rows{Width: len(d.Fields())}
 	if err := d.Scan(t.Context(), []string{dataset.Train}, 4096, func(rows *model.Rows) error {
 		all.Number, all.Label, all.Features = append(all.Number, rows.Number...), append(all.Label, rows.Label...), append(all.Features, rows.Features...)
 		return nil

@@ -106,7 +106,7 @@ func estimateOf(t *testing.T, game shapley.Game, o shapley.Options, rows *model.
 // firstRows returns the first n rows of the training split.
 func firstRows(t *testing.T, d *dataset.Dataset, n int) *model.Rows {
 	t.Helper()
-	all := &model.Rows{Fields: len(d.Fields())}
+	all := &model.Rows{Width: len(d.Fields())}
 	enough := errors.New("enough")
 	err := d.Scan(t.Context(), []string{dataset.Train}, n, func(rows *model.Rows) error {
 		all.Number, all.Label, all.Features = append(all.Number, rows.Number...), append(all.Label, rows.Label...), append(all.Features, rows.Features...)

@@ -181,7 +181,7 @@ func goldenRows(t *testing.T, path string, fields int) *model.Rows {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows := &model.Rows{Fields: fields}
+	rows := &model.Rows{Width: fields}
 	for number, line := range lines[1:] {
 		rows.Number = append(rows.Number, int64(number))
 		for i, cell := range line {

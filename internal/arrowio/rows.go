@@ -126,8 +126,8 @@ func NewRowWriter(w io.Writer, fields []string, sizes []int, dense []string, num
 // if numbered, that the row numbers of a day ascend (see model.RowsPerDay). If it returns an error, it added no row after the
 // named one, and the writer must not be used again.
 func (w *RowWriter) Append(rows *model.Rows) error {
-	if rows.Fields != len(w.fields) || rows.Inputs != len(w.dense) {
-		panic(fmt.Sprintf("arrowio: rows of %d fields and %d dense inputs for a writer of %d and %d", rows.Fields, rows.Inputs, len(w.fields), len(w.dense)))
+	if rows.Width != len(w.fields) || rows.Inputs != len(w.dense) {
+		panic(fmt.Sprintf("arrowio: rows of %d fields and %d dense inputs for a writer of %d and %d", rows.Width, rows.Inputs, len(w.fields), len(w.dense)))
 	}
 	for i := range rows.Len() {
 		number := w.rows
@@ -363,7 +363,7 @@ func (r *RowReader) Numbered() bool { return r.numbered }
 // of rows. It returns io.EOF after everything was read and checked to the last byte.
 // Features become global ids. Rows without numbers are numbered from 0.
 func (r *RowReader) Next(rows *model.Rows) error {
-	rows.Fields, rows.Inputs = len(r.fields), len(r.chosen)
+	rows.Width, rows.Inputs = len(r.fields), len(r.chosen)
 	for {
 		rows.Reset()
 		err := r.r.next(func(record arrow.Record) error { return r.fill(rows, record) })

@@ -28,7 +28,7 @@ var (
 
 func randomRows(n int, first int64) *model.Rows {
 	random := rand.New(rand.NewPCG(1, uint64(n)))
-	rows := &model.Rows{Fields: len(testSizes)}
+	rows := &model.Rows{Width: len(testSizes)}
 	offsets := model.Offsets(testSizes)
 	for i := range n {
 		rows.Number = append(rows.Number, first+int64(i))
@@ -66,7 +66,7 @@ func decodeRows(r io.Reader) (*RowReader, *model.Rows, error) {
 		return nil, nil, err
 	}
 	defer rr.Close()
-	all, batch := &model.Rows{Fields: len(rr.Fields())}, &model.Rows{}
+	all, batch := &model.Rows{Width: len(rr.Fields())}, &model.Rows{}
 	for {
 		err := rr.Next(batch)
 		if err == io.EOF {

@@ -83,7 +83,7 @@ func TestCalibratedGraph(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			rows := &model.Rows{Fields: m.Fields(), Inputs: len(m.Dense)}
+			rows := &model.Rows{Width: m.Fields(), Inputs: len(m.Dense)}
 			for i, offsets := 0, m.Offsets(); i < 20; i++ {
 				rows.Number, rows.Label = append(rows.Number, int64(i)), append(rows.Label, 0)
 				for j, size := range m.FieldDims {

@@ -228,7 +228,7 @@ func checkModel(t *testing.T, path string, want *Checkpoint) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows := &model.Rows{Fields: dense.Fields(), Inputs: len(dense.Dense)}
+	rows := &model.Rows{Width: dense.Fields(), Inputs: len(dense.Dense)}
 	offsets := dense.Offsets()
 	for i := range 20 {
 		for k := range dense.Dense {

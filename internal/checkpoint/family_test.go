@@ -114,7 +114,7 @@ func (c *familyCase) copyTo(t *testing.T, folder, said string) string {
 
 // rows returns c's rows for the model m.
 func (c *familyCase) rows(m *model.Model) *model.Rows {
-	rows := &model.Rows{Fields: m.Fields()}
+	rows := &model.Rows{Width: m.Fields()}
 	offsets := m.Offsets()
 	for i, row := range c.Rows {
 		rows.Number, rows.Label = append(rows.Number, int64(i)), append(rows.Label, 0)

@@ -38,8 +38,8 @@ type export struct {
 // rowsOf returns the rows of e for a model with the fields of c.
 func (e *export) rowsOf(t *testing.T, c *Checkpoint) *model.Rows {
 	t.Helper()
-	rows := &model.Rows{Fields: c.Architecture.Fields(), Inputs: len(c.Architecture.Dense)}
-	column := make([]int, rows.Fields)
+	rows := &model.Rows{Width: c.Architecture.Fields(), Inputs: len(c.Architecture.Dense)}
+	column := make([]int, rows.Width)
 	for j, name := range c.Fields {
 		column[j] = slices.IndexFunc(e.Fields, func(f struct {
 			Input        string

@@ -71,7 +71,7 @@ func largeDataset(t *testing.T) (string, *dataset.Dataset) {
 
 func rowsFrom(t *testing.T, d *dataset.Dataset, splits []string, first int64) *model.Rows {
 	t.Helper()
-	all := &model.Rows{Fields: len(d.Fields())}
+	all := &model.Rows{Width: len(d.Fields())}
 	err := d.ScanFrom(t.Context(), splits, first, 1<<16, func(rows *model.Rows) error {
 		all.Number = append(all.Number, rows.Number...)
 		all.Label = append(all.Label, rows.Label...)

@@ -45,7 +45,7 @@ func open(t testing.TB, dir string) *dataset.Dataset {
 // rowsOf reads all rows of splits, in batches of at most batch rows.
 func rowsOf(t testing.TB, d *dataset.Dataset, batch int, splits ...string) *model.Rows {
 	t.Helper()
-	all := &model.Rows{Fields: len(d.Fields())}
+	all := &model.Rows{Width: len(d.Fields())}
 	err := d.Scan(t.Context(), splits, batch, func(rows *model.Rows) error {
 		if rows.Len() > batch || rows.Len() == 0 {
 			return errors.New("a batch has a wrong number of rows")

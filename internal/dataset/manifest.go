@@ -27,7 +27,8 @@ import (
 // The versions of the manifest's format.
 const (
 	Version      = "shaver.dataset/1"
-	DenseVersion = "shaver.dataset/2" // the dataset has dense inputs
+	DenseVersion = "shaver.dataset/2" // the dataset has dense inputs, but neither lists nor numbers as labels
+	ListVersion  = "shaver.dataset/3" // the dataset has lists, or labels that are numbers
 )
 
 // ManifestName is the manifest's file name in the folder.
@@ -50,6 +51,10 @@ const (
 	RawStrings = "raw"    // strings, for which the import made the ids
 )
 
+// NumberLabels is the value of Manifest.Labels if labels are finite float32 numbers, such as
+// ratings.
+const NumberLabels = "numbers"
+
 // Manifest describes a dataset. The SHA-256 of its JSON is the dataset's identity,
 // because the JSON contains the digest of every file.
 type Manifest struct {
@@ -63,6 +68,7 @@ type Manifest struct {
 	IDs         string        `json:"ids"`                  // LocalIDs, GlobalIDs or RawStrings
 	Division    *Division     `json:"division,omitempty"`   // if the import drew the splits
 	MinCount    int64         `json:"min_count,omitempty"`  // if the import made or grew the vocabulary: new values in fewer rows have the id of unseen values
+	Labels      string        `json:"labels,omitempty"`     // NumberLabels, or empty if labels are 0 or 1
 	Skipped     int64         `json:"skipped"`              // number of lines left out because they were not valid rows
 }
 
@@ -70,7 +76,12 @@ type Manifest struct {
 type Field struct {
 	Name string `json:"name"`
 	Size int    `json:"size"`
-	OOV  *int   `json:"oov,omitempty"` // with a vocabulary: id of unseen values if it is not the last, or -1 if they have no id
+	// Length is the number of ids of the field in each row if the field is a list; 0 if it is
+	// not. Pad is the local id of positions without a value, and nil if there is no such id or
+	// the field is no list.
+	Length int  `json:"length,omitempty"`
+	Pad    *int `json:"pad,omitempty"`
+	OOV    *int `json:"oov,omitempty"` // with a vocabulary: id of unseen values if it is not the last, or -1 if they have no id
 }
 
 // OOVID returns the id that stands for all values without an id of their own, or -1 if no
@@ -144,8 +155,8 @@ func Parse(data []byte) (*Manifest, error) {
 	if err := json.Unmarshal(data, &version); err != nil {
 		return nil, fault.Inputf("not JSON: %w", err)
 	}
-	if version.Version != Version && version.Version != DenseVersion {
-		return nil, fault.Inputf("version is %q, this program reads %q and %q", version.Version, Version, DenseVersion)
+	if !slices.Contains([]string{Version, DenseVersion, ListVersion}, version.Version) {
+		return nil, fault.Inputf("version is %q, this program reads %q, %q and %q", version.Version, Version, DenseVersion, ListVersion)
 	}
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
@@ -210,10 +221,27 @@ func (m *Manifest) rows() int64 {
 	return rows
 }
 
+// FormVersion returns the oldest version that can describe m.
+func (m *Manifest) FormVersion() string {
+	switch {
+	case m.Labels != "" || slices.ContainsFunc(m.Fields, func(f Field) bool { return f.Length > 0 }):
+		return ListVersion
+	case len(m.Dense) > 0:
+		return DenseVersion
+	}
+	return Version
+}
+
 func (m *Manifest) validate() error {
 	names, sizes := make([]string, len(m.Fields)), make([]int, len(m.Fields))
 	for j, f := range m.Fields {
 		names[j], sizes[j] = f.Name, f.Size
+		if f.Length < 0 || f.Length > model.MaxLength {
+			return fmt.Errorf("field %d (%s) is a list of %d positions, expected 1 to %d", j, f.Name, f.Length, model.MaxLength)
+		}
+		if f.Pad != nil && (f.Length == 0 || *f.Pad < 0 || *f.Pad >= f.Size) {
+			return fmt.Errorf("field %d (%s) has the pad id %d, expected one of the %d ids of a list", j, f.Name, *f.Pad, f.Size)
+		}
 		if f.OOV != nil && (len(m.Vocabulary) == 0 || *f.OOV < -1 || *f.OOV >= f.Size-1) {
 			return fmt.Errorf("field %d (%s) has the id %d for unseen values, expected -1 to %d in a dataset with a vocabulary", j, f.Name, *f.OOV, f.Size-2)
 		}
@@ -234,11 +262,11 @@ func (m *Manifest) validate() error {
 	if err := arrowio.CheckColumns(names, inputs); err != nil {
 		return err
 	}
-	switch has := len(m.Dense) > 0; {
-	case has && m.Version == Version:
-		return fmt.Errorf("version is %q, but the dataset has dense inputs: expected %q", m.Version, DenseVersion)
-	case !has && m.Version == DenseVersion:
-		return fmt.Errorf("version is %q, but the dataset has no dense inputs: expected %q", m.Version, Version)
+	if want := m.FormVersion(); m.Version != want {
+		return fmt.Errorf("version is %q, but the fields, dense inputs and labels need %q", m.Version, want)
+	}
+	if m.Labels != "" && m.Labels != NumberLabels {
+		return fmt.Errorf("labels are %q, expected %q or nothing", m.Labels, NumberLabels)
 	}
 	if len(m.Splits) == 0 {
 		return fmt.Errorf("no splits")

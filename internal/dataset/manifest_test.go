@@ -40,7 +40,7 @@ func TestDenseManifestRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ old, new, want string }{
-		{`"shaver.dataset/2"`, `"shaver.dataset/1"`, `version is "shaver.dataset/1", but the dataset has dense inputs: expected "shaver.dataset/2"`},
+		{`"shaver.dataset/2"`, `"shaver.dataset/1"`, `version is "shaver.dataset/1", but the fields, dense inputs and labels need "shaver.dataset/2"`},
 		{`"name": "price"`, `"name": "age"`, "dense input 0 and dense input 1 have the same name"},
 		{`"name": "price"`, `"name": "b"`, `field 1 and dense input 0 have the same name "b"`},
 		{`"rule": "log1p"`, `"rule": "ln"`, `dense input 1 (age): the rule is "ln"`},
@@ -65,8 +65,8 @@ func TestDenseManifestRefuses(t *testing.T) {
 func TestManifestRefuses(t *testing.T) {
 	good := goodManifest()
 	for _, c := range []struct{ old, new, want string }{
-		{`"shaver.dataset/1"`, `"shaver.dataset/2"`, `version is "shaver.dataset/2", but the dataset has no dense inputs`},
-		{`"shaver.dataset/1"`, `"shaver.dataset/3"`, `version is "shaver.dataset/3", this program reads "shaver.dataset/1" and "shaver.dataset/2"`},
+		{`"shaver.dataset/1"`, `"shaver.dataset/2"`, `version is "shaver.dataset/2", but the fields, dense inputs and labels need`},
+		{`"shaver.dataset/1"`, `"shaver.dataset/4"`, `version is "shaver.dataset/4", this program reads "shaver.dataset/1", "shaver.dataset/2" and "shaver.dataset/3"`},
 		{`"size": 4`, `"size": 0`, "field 0 (a) has size 0"},
 		{`"name": "b"`, `"name": "a"`, "fields 0 and 1 have the same name"},
 		{`"name": "val"`, `"name": "train"`, `split "train"`},

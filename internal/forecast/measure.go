@@ -199,7 +199,7 @@ func (m *Measurement) weigh(partial *tally.Partial) error {
 // as many as the job scores.
 func firstRows(ctx context.Context, j *prepare.Job) (*model.Rows, error) {
 	enough := errors.New("enough")
-	all := &model.Rows{Fields: j.Architecture.Fields()}
+	all := &model.Rows{Width: j.Architecture.Fields()}
 	err := j.Scan(ctx, func(rows *model.Rows) error {
 		all.AppendAll(rows)
 		if all.Len() >= min(maxSampleRows, int(j.Sample.Keep)) {

@@ -95,7 +95,7 @@ func (b *builder) start(fields []string, sizes []int, inputs []string, splits []
 		if err != nil {
 			return err
 		}
-		s := &splitBuilder{name: name, file: file, pending: model.Rows{Fields: len(b.fields), Inputs: len(inputs)}, counts: make([]int64, features)}
+		s := &splitBuilder{name: name, file: file, pending: model.Rows{Width: len(b.fields), Inputs: len(inputs)}, counts: make([]int64, features)}
 		b.splits = append(b.splits, s)
 		if name != dataset.Train {
 			compressors = 1
@@ -178,10 +178,6 @@ func (s *splitBuilder) flush() error {
 // commit completes m, which must describe the dense inputs, writes the files that are
 // left, and renames the folder to its final name.
 func (b *builder) commit(m *dataset.Manifest) error {
-	m.Version = dataset.Version
-	if len(b.dense) > 0 {
-		m.Version = dataset.DenseVersion
-	}
 	for j, name := range b.fields {
 		f := dataset.Field{Name: name, Size: b.sizes[j]}
 		if b.oov != nil && b.oov[j] != f.Size-1 {
@@ -189,6 +185,7 @@ func (b *builder) commit(m *dataset.Manifest) error {
 		}
 		m.Fields = append(m.Fields, f)
 	}
+	m.Version = m.FormVersion()
 	var names []string
 	var counts [][]int64
 	for _, s := range b.splits {

@@ -24,7 +24,7 @@ import (
 const small = "label,a,b\n1,0,2\n0,3,1\n1,1,0\n"
 
 func TestImportEncodedForms(t *testing.T) {
-	want := &model.Rows{Fields: 2, Number: []int64{0, 1, 2}, Label: []uint8{1, 0, 1}, Features: []int32{0, 6, 3, 5, 1, 4}}
+	want := &model.Rows{Width: 2, Number: []int64{0, 1, 2}, Label: []uint8{1, 0, 1}, Features: []int32{0, 6, 3, 5, 1, 4}}
 	globals := "label,a,b\n1,0,6\n0,3,5\n1,1,4\n"
 	for _, c := range []struct {
 		name, text string
@@ -379,7 +379,7 @@ func slowRows(t testing.TB, path string, sizes []int, first int64) *model.Rows {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows := &model.Rows{Fields: len(sizes)}
+	rows := &model.Rows{Width: len(sizes)}
 	offsets := model.Offsets(sizes)
 	for i, record := range records[1:] {
 		rows.Number = append(rows.Number, first+int64(i))

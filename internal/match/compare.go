@@ -74,7 +74,7 @@ func (n *Network) compare(g *graph.Graph, lookUps []LookUp) error {
 	if err != nil {
 		return err
 	}
-	batch := &model.Rows{Fields: len(dims)}
+	batch := &model.Rows{Width: len(dims)}
 	for i := range rows {
 		batch.Number, batch.Label = append(batch.Number, int64(i)), append(batch.Label, 0)
 		for j := range dims {

@@ -51,6 +51,7 @@ type Architecture struct {
 	Dim         int      `json:"dim"`                    // d, the number of columns of the embedding table; 0 if there are Tables
 	Tables      []Table  `json:"tables,omitempty"`       // the tables whose entries are players; empty if there is a single one, [Features, Dim]
 	LookUps     []LookUp `json:"look_ups,omitempty"`     // how fields read Tables, in the order of the players; each row of a table is read by one look-up
+	Lists       []List   `json:"lists,omitempty"`        // fields that are lists of ids, by field; a look-up of a list reads one row for each position
 	Hidden      []int    `json:"hidden,omitempty"`       // widths of the MLP's hidden layers; empty for FM
 	CrossLayers int      `json:"cross_layers,omitempty"` // number of cross layers; DCN-Mix and DCNv2 only
 	Experts     int      `json:"experts,omitempty"`      // number of experts per cross layer; DCN-Mix only
@@ -71,12 +72,13 @@ func (a *Architecture) Features() int {
 	return n
 }
 
-// Players returns D, the number of entries that one row activates. It is m*d if there is a
-// single table, and otherwise the sum of the look-ups' columns.
+// Players returns D, the number of elements of a row's embedding. It is m*d if there is a
+// single table, and otherwise the sum over the look-ups of their columns, once for each
+// position of a list.
 func (a *Architecture) Players() int {
-	players := a.Fields() * a.Dim
+	players, lengths := a.Fields()*a.Dim, a.Lengths()
 	for _, l := range a.LookUps {
-		players += a.Tables[l.Table].Dim
+		players += lengths[l.Field] * a.Tables[l.Table].Dim
 	}
 	return players
 }

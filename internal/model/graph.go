@@ -17,10 +17,20 @@ import (
 type GraphHead struct {
 	Graph *graph.Graph
 	// LookUps has the input of each of the architecture's look-ups, or of each field if the
-	// architecture is plain. The elements of these inputs are the players.
+	// architecture is plain. The input of a list has the rows of its positions one after the
+	// other. The elements of these inputs are the players, except that elements which read the
+	// same entry of a table are one player.
 	LookUps   []graph.Value
 	Constants []ConstantLookUp
 	Dense     []graph.Value // input of each of Architecture.Dense, of one element
+	IDs       []IDInput     // inputs that read ids as numbers
+}
+
+// IDInput is an input of a head that reads the local ids of a field as numbers, for example
+// to compare them with the pad id. They are constants of the row.
+type IDInput struct {
+	Field int         // index into Architecture.FieldDims; the field has at most 2^24 features, which float32 holds
+	Input graph.Value // input of the graph, a Float with one element for each position of the field
 }
 
 // ConstantLookUp reads one row of a table whose entries are not players, such as a table
@@ -52,8 +62,9 @@ func (h *GraphHead) check(a *Architecture) error {
 		}
 		return nil
 	}
+	lengths := a.Lengths()
 	for k, v := range h.LookUps {
-		if err := input(v, fmt.Sprintf("look-up %d", k), tables[lookUps[k].Table].Dim); err != nil {
+		if err := input(v, fmt.Sprintf("look-up %d", k), lengths[lookUps[k].Field]*tables[lookUps[k].Table].Dim); err != nil {
 			return err
 		}
 	}
@@ -75,8 +86,16 @@ func (h *GraphHead) check(a *Architecture) error {
 			return err
 		}
 	}
+	for _, id := range h.IDs {
+		if id.Field < 0 || id.Field >= len(a.FieldDims) || a.FieldDims[id.Field] > 1<<24 {
+			return fmt.Errorf("input %d of ids belongs to field %d: expected one of %d fields, with at most %d features", id.Input, id.Field, len(a.FieldDims), 1<<24)
+		}
+		if err := input(id.Input, fmt.Sprintf("the ids of field %d", id.Field), lengths[id.Field]); err != nil {
+			return err
+		}
+	}
 	if len(seen) != len(h.Graph.Inputs) {
-		return fmt.Errorf("the head has %d inputs, of which look-ups and dense inputs give %d", len(h.Graph.Inputs), len(seen))
+		return fmt.Errorf("the head has %d inputs, of which look-ups, ids and dense inputs give %d", len(h.Graph.Inputs), len(seen))
 	}
 	return nil
 }
@@ -159,7 +178,7 @@ func (s *graphScorer) logits(dst []float64, rows *Rows) {
 	players, others, width := s.runner.Players(), s.runner.Others(), s.m.Players()
 	for from := 0; from < rows.Len(); from += kernel.States {
 		n := min(kernel.States, rows.Len()-from)
-		s.m.Embed(s.x[:n*width], rows.Features[from*rows.Fields:(from+n)*rows.Fields])
+		s.m.Embed(s.x[:n*width], rows.Features[from*rows.Width:(from+n)*rows.Width])
 		for t := range n {
 			for k, v := range s.x[t*width : (t+1)*width] {
 				players[k*kernel.States+t] = v

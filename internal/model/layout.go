@@ -16,8 +16,8 @@ type Table struct {
 	Dim  int    `json:"dim"`  // number of columns, 1 to 65536
 }
 
-// LookUp reads one row of a table for each row of data: the row with the local id of a
-// field plus an offset.
+// LookUp reads one row of a table for each id of a field in a row of data: the row with the
+// local id plus an offset. A field that is not a list has one id.
 type LookUp struct {
 	Field  int `json:"field"`            // index into Architecture.FieldDims
 	Table  int `json:"table"`            // index into Architecture.Tables
@@ -48,7 +48,7 @@ func (a *Architecture) Plain() bool { return len(a.Tables) == 0 && len(a.LookUps
 
 // SameLayout reports whether a and o have the same fields, tables and look-ups.
 func (a *Architecture) SameLayout(o *Architecture) bool {
-	return slices.Equal(a.FieldDims, o.FieldDims) && a.Dim == o.Dim && slices.Equal(a.Tables, o.Tables) && slices.Equal(a.LookUps, o.LookUps)
+	return slices.Equal(a.FieldDims, o.FieldDims) && a.Dim == o.Dim && slices.Equal(a.Tables, o.Tables) && slices.Equal(a.LookUps, o.LookUps) && slices.Equal(a.Lists, o.Lists)
 }
 
 // Size describes the size of the tables in words.
@@ -181,7 +181,7 @@ func (a *Architecture) ValidateLayout() error {
 		if a.Dim < 1 || a.Dim > 1<<16 {
 			return fmt.Errorf("dim is %d: expected 1 to 65536 columns", a.Dim)
 		}
-		return nil
+		return a.validateLists()
 	}
 	if a.Dim != 0 {
 		return fmt.Errorf("dim is %d: expected 0 in a model with tables and look_ups", a.Dim)
@@ -200,6 +200,9 @@ func (a *Architecture) ValidateLayout() error {
 			return fmt.Errorf("table %d (%s) has %d rows after %d: expected at least 1 and less than 2^31 in all tables", i, t.Name, t.Rows, rows)
 		}
 		rows, entries = rows+t.Rows, entries+t.Rows*t.Dim
+	}
+	if err := a.validateLists(); err != nil {
+		return err
 	}
 	return a.checkLookUps()
 }

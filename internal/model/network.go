@@ -20,7 +20,7 @@ func (s *networkScorer) logits(dst []float64, rows *Rows) {
 	for from := 0; from < rows.Len(); from += len(s.slots) {
 		slots := s.slots[:min(len(s.slots), rows.Len()-from)]
 		players := s.m.Players()
-		s.m.Embed(s.x, rows.Features[from*rows.Fields:(from+len(slots))*rows.Fields])
+		s.m.Embed(s.x, rows.Features[from*rows.Width:(from+len(slots))*rows.Width])
 		for i := range slots {
 			x := s.x[i*players : (i+1)*players]
 			dst[from+i] = s.shallow(rows.Row(from+i), x)

@@ -26,19 +26,19 @@ type RowSource func(ctx context.Context, each func(*Rows) error) error
 // Rows is a batch of encoded rows, as estimators and evaluation read them. A reader
 // reuses the slices for the next batch, so a caller that keeps a batch must copy it.
 type Rows struct {
-	Fields   int       // m, the number of fields
+	Width    int       // number of ids of a row: m, and more with lists (see Architecture.Width)
 	Inputs   int       // k, the number of dense inputs; 0 without any
 	Number   []int64   // row numbers in the dataset, see RowsPerDay; they key all random draws for a row
 	Label    []uint8   // 0 or 1
-	Features []int32   // [len, m], global ids
+	Features []int32   // [len, Width], global ids, field by field and position by position
 	Dense    []float32 // [len, k], finite, in the order in which the model names its dense inputs
 }
 
 // Len returns the number of rows.
 func (r *Rows) Len() int { return len(r.Label) }
 
-// Row returns the features of row i, without copying.
-func (r *Rows) Row(i int) []int32 { return r.Features[i*r.Fields : (i+1)*r.Fields] }
+// Row returns the global ids of row i, [Width], without copying.
+func (r *Rows) Row(i int) []int32 { return r.Features[i*r.Width : (i+1)*r.Width] }
 
 // DenseRow returns the dense inputs of row i, without copying.
 func (r *Rows) DenseRow(i int) []float32 { return r.Dense[i*r.Inputs : (i+1)*r.Inputs] }
@@ -48,20 +48,20 @@ func (r *Rows) Reset() {
 	r.Number, r.Label, r.Features, r.Dense = r.Number[:0], r.Label[:0], r.Features[:0], r.Dense[:0]
 }
 
-// Append adds a copy of row i of other, which sets the numbers of fields and dense inputs
+// Append adds a copy of row i of other, which sets the numbers of ids and dense inputs
 // of r.
 func (r *Rows) Append(other *Rows, i int) {
-	r.Fields, r.Inputs = other.Fields, other.Inputs
+	r.Width, r.Inputs = other.Width, other.Inputs
 	r.Number = append(r.Number, other.Number[i])
 	r.Label = append(r.Label, other.Label[i])
 	r.Features = append(r.Features, other.Row(i)...)
 	r.Dense = append(r.Dense, other.DenseRow(i)...)
 }
 
-// AppendAll adds copies of all rows of other, which sets the numbers of fields and dense
+// AppendAll adds copies of all rows of other, which sets the numbers of ids and dense
 // inputs of r.
 func (r *Rows) AppendAll(other *Rows) {
-	r.Fields, r.Inputs = other.Fields, other.Inputs
+	r.Width, r.Inputs = other.Width, other.Inputs
 	r.Number = append(r.Number, other.Number...)
 	r.Label = append(r.Label, other.Label...)
 	r.Features = append(r.Features, other.Features...)
@@ -70,5 +70,5 @@ func (r *Rows) AppendAll(other *Rows) {
 
 // Slice returns rows [from, to) without copying.
 func (r *Rows) Slice(from, to int) Rows {
-	return Rows{r.Fields, r.Inputs, r.Number[from:to], r.Label[from:to], r.Features[from*r.Fields : to*r.Fields], r.Dense[from*r.Inputs : to*r.Inputs]}
+	return Rows{r.Width, r.Inputs, r.Number[from:to], r.Label[from:to], r.Features[from*r.Width : to*r.Width], r.Dense[from*r.Inputs : to*r.Inputs]}
 }

@@ -136,7 +136,7 @@ func littleEndian(values []float32) []byte {
 // Zipf's law, independently for each field. Labels are drawn with the model's own
 // probabilities.
 func (p *Planted) Rows(rows *model.Rows, first int64, n int) {
-	rows.Fields = len(p.FieldDims)
+	rows.Width = len(p.FieldDims)
 	offsets := model.Offsets(p.FieldDims)
 	logits := make([]float64, 1)
 	scorer := p.Model.NewScorer()

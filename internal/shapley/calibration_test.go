@@ -30,7 +30,7 @@ type population struct {
 func newPopulation(t *testing.T, a model.Architecture) *population {
 	a.FieldDims, a.Dim = []int{12, 6, 20}, 2
 	m := modeltest.Random(t, a, 6)
-	p := &population{game: shapley.Game{Model: m, Baseline: baseline(m)}, rows: &model.Rows{Fields: 3}, average: make([]float64, a.Parameters())}
+	p := &population{game: shapley.Game{Model: m, Baseline: baseline(m)}, rows: &model.Rows{Width: 3}, average: make([]float64, a.Parameters())}
 	weights, total := []float64{}, 0.0
 	offsets := a.Offsets()
 	for at := range 2 * 12 * 6 * 20 {
@@ -66,7 +66,7 @@ func newPopulation(t *testing.T, a model.Architecture) *population {
 
 // draw returns n random rows and the mean of their exact values, [n, d].
 func (p *population) draw(r *rand.Rand, n int) (rows *model.Rows, average []float64) {
-	rows, average = &model.Rows{Fields: p.rows.Fields}, make([]float64, len(p.average))
+	rows, average = &model.Rows{Width: p.rows.Width}, make([]float64, len(p.average))
 	for number := range n {
 		at, _ := slices.BinarySearch(p.until, r.Float64())
 		at = min(at, len(p.until)-1)
@@ -129,7 +129,7 @@ func TestIntervalsAreCalibrated(t *testing.T) {
 					}
 				}
 			}
-			sample := &model.Rows{Fields: all.Fields}
+			sample := &model.Rows{Width: all.Width}
 			for _, at := range r.Perm(rows)[:sampled] {
 				sample.Number, sample.Label = append(sample.Number, int64(at)), append(sample.Label, all.Label[at])
 				sample.Features = append(sample.Features, all.Row(at)...)

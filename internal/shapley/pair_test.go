@@ -32,7 +32,7 @@ func couples(t testing.TB) map[string]couple {
 		rows.Features = slices.Clone(rows.Features)
 		from, to := earlier.Offsets(), current.Offsets()
 		for i := range rows.Features {
-			j := i % rows.Fields
+			j := i % rows.Width
 			rows.Features[i] += to[j] - from[j]
 		}
 		c.rows = &rows

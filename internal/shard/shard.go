@@ -283,7 +283,7 @@ func Open(data []byte, sizes []int, dense []string, want int64) (*model.Rows, er
 	if !slices.Equal(r.Dense(), dense) {
 		return nil, fmt.Errorf("shard has the dense inputs %q, the model reads %q", r.Dense(), dense)
 	}
-	all, batch := &model.Rows{Fields: len(sizes), Inputs: len(dense)}, &model.Rows{}
+	all, batch := &model.Rows{Width: len(sizes), Inputs: len(dense)}, &model.Rows{}
 	for {
 		if err := r.Next(batch); err == io.EOF {
 			break

@@ -230,7 +230,7 @@ func TestRunCompares(t *testing.T) {
 		}
 		return p, nil
 	}
-	rows := &model.Rows{Fields: m.Fields()}
+	rows := &model.Rows{Width: m.Fields()}
 	counts := make([]int64, m.Features())
 	for i := range counts {
 		counts[i] = 5000
@@ -327,7 +327,7 @@ func TestSlicesAreWorthMeasuring(t *testing.T) {
 		names = append(names, string(rune('a'+j)))
 	}
 	add := func(s *Slicer, n int, label uint8, rare ...int) {
-		rows := &model.Rows{Fields: 10}
+		rows := &model.Rows{Width: 10}
 		for range n {
 			for j := range 10 {
 				feature := int32(2*j + 1)

@@ -91,7 +91,7 @@ func TestRowsInPlace(t *testing.T) {
 	var want *model.Rows
 	err = d.ScanFrom(t.Context(), nil, 10, 5, func(rows *model.Rows) error {
 		if want == nil {
-			want = &model.Rows{Fields: 2, Number: slices.Clone(rows.Number), Label: slices.Clone(rows.Label), Features: slices.Clone(rows.Features)}
+			want = &model.Rows{Width: 2, Number: slices.Clone(rows.Number), Label: slices.Clone(rows.Label), Features: slices.Clone(rows.Features)}
 		}
 		return nil
 	})

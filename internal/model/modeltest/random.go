@@ -99,7 +99,7 @@ func Random(t testing.TB, a model.Architecture, seed uint64) *model.Model {
 // Rows returns n random rows that fit a, with its dense inputs.
 func Rows(a model.Architecture, n int, seed uint64) *model.Rows {
 	r := rand.New(rand.NewPCG(seed, 1))
-	rows := &model.Rows{Fields: a.Fields(), Inputs: len(a.Dense)}
+	rows := &model.Rows{Width: a.Fields(), Inputs: len(a.Dense)}
 	offsets := a.Offsets()
 	for i := range n {
 		rows.Number = append(rows.Number, int64(i))
