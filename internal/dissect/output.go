@@ -78,7 +78,7 @@ func (b *builder) logit(v *value, o Options) (string, error) {
 		if text, ok, err := at.difference(node); ok || err != nil {
 			return text, err
 		}
-	case count == 1 && slices.Contains(unbounded, op):
+	case count == 1 && at.unbounded(node):
 		b.head.Output, err = at.pick()
 		return "the output, which has no Sigmoid", err
 	}
@@ -130,6 +130,22 @@ func (t *trail) back() (*graph.Node, error) {
 			return nil, fmt.Errorf("node %s sets it to 0 in every row", onnx.Quote(n.Name))
 		}
 	}
+}
+
+// unbounded reports whether the result of n can be any number. It takes the product with a
+// constant for what it multiplies.
+func (t *trail) unbounded(n *graph.Node) bool {
+	for n != nil && (n.Op == "Div" || n.Op == "Mul") && t.head.Values[n.Inputs[1]].Constant != nil {
+		before := trail{t.builder, n.Inputs[0], 0}
+		count, err := graph.Count(t.head.Values[before.value].Shape)
+		if err != nil || count != 1 {
+			return false
+		}
+		if n, err = before.back(); err != nil {
+			return false
+		}
+	}
+	return n != nil && slices.Contains(unbounded, n.Op)
 }
 
 // pick returns the element as a value of one element.
