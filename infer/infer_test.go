@@ -64,7 +64,7 @@ func write(t testing.TB, c *checkpoint.Checkpoint, dropped []bool, baseline []fl
 		from, to := s.Entries()
 		for at := from; at < to; at++ {
 			if dropped[at] {
-				table[at] = baseline[s.Player+(at-from)%s.Dim]
+				table[at] = baseline[s.Baseline+(at-from)%s.Dim]
 			}
 		}
 	}

@@ -365,7 +365,9 @@ func TestNullPlayersOfGraphs(t *testing.T) {
 				from += end - first
 			}
 			k := 0
-			for _, f := range model.NewExpander(&m.Architecture).Expand(nil, row.Row(0)) {
+			roster := model.NewRoster(&m.Architecture)
+			roster.Set(row.Row(0))
+			for _, f := range roster.Rows() {
 				first, end := p.Shape.Row(int(f))
 				for c := range end - first {
 					v := p.Sum[at[f]+c]
