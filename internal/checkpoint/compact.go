@@ -78,7 +78,7 @@ func codebookShape(a *model.Architecture) []int {
 	if a.Plain() {
 		return []int{a.Fields(), a.Dim}
 	}
-	return []int{a.Players()}
+	return []int{a.BaselineSize()}
 }
 
 // CompactDrop returns the least number of entries to drop, from the front of order,

@@ -115,7 +115,7 @@ func comparePyTorch(t *testing.T, name string, m *model.Model, rows *model.Rows,
 	}
 	found := 0
 	for _, s := range m.Spans() {
-		part := entries[s.Player : s.Player+s.Dim]
+		part := entries[s.Baseline : s.Baseline+s.Dim]
 		want := make([]float32, s.Dim) // those of a table that PyTorch left out
 		for _, table := range d.Tables {
 			if slices.EqualFunc(part, table.Entries, func(x, y float32) bool { return math.Abs(float64(x-y)) <= 1e-6 }) {
@@ -124,8 +124,8 @@ func comparePyTorch(t *testing.T, name string, m *model.Model, rows *model.Rows,
 			}
 		}
 		for k, w := range want {
-			if got := slopes[s.Player+k]; !(math.Abs(float64(got-w)) <= 1e-4*steep) {
-				t.Fatalf("row %d, player %d: the derivative is %v, expected %v as in PyTorch", d.Row, s.Player+k, got, w)
+			if got := slopes[s.Baseline+k]; !(math.Abs(float64(got-w)) <= 1e-4*steep) {
+				t.Fatalf("row %d, player %d: the derivative is %v, expected %v as in PyTorch", d.Row, s.Baseline+k, got, w)
 			}
 		}
 	}

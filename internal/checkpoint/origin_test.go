@@ -25,7 +25,7 @@ func prunedCopy(t *testing.T, c *Checkpoint) *Checkpoint {
 		for row := range s.Rows {
 			for k := range s.Dim {
 				if row%5 > 0 || row > 0 && k%2 == 0 {
-					table[s.Entry+row*s.Dim+k] = float32(s.Player+k) / 64
+					table[s.Entry+row*s.Dim+k] = float32(s.Baseline+k) / 64
 				}
 			}
 		}

@@ -14,7 +14,7 @@ import (
 // finite, or v cannot represent it, Encode returns an error that names its row, numbered
 // over all tables, and its column. The parts share codebook and do not copy it.
 func Encode(a *model.Architecture, tables []float32, dropped []bool, codebook []float32, v Encoding) (*Parts, error) {
-	if len(tables) != a.Parameters() || len(dropped) != a.Parameters() || len(codebook) != a.Players() || v.Size() == 0 {
+	if len(tables) != a.Parameters() || len(dropped) != a.Parameters() || len(codebook) != a.BaselineSize() || v.Size() == 0 {
 		panic(fmt.Sprintf("compact: Encode: tables of %d, mask of %d, codebook of %d entries as %q", len(tables), len(dropped), len(codebook), v))
 	}
 	p := &Parts{Fields: Plan(a, dropped), Codebook: codebook}
@@ -48,7 +48,7 @@ func Encode(a *model.Architecture, tables []float32, dropped []bool, codebook []
 func checkEncoded(a *model.Architecture, spans []model.Span, tables []float32, dropped []bool, codebook []float32) error {
 	for i := range spans {
 		s := &spans[i]
-		for c, e := range codebook[s.Player : s.Player+s.Dim] {
+		for c, e := range codebook[s.Baseline : s.Baseline+s.Dim] {
 			if !finite(e) {
 				return fmt.Errorf("the baseline of %s has the value %v in column %d", spanName(a, s), e, c)
 			}
@@ -131,11 +131,11 @@ const sampleRows = 1024
 // entries may have been kept. If dropping these entries does not make a field smaller,
 // Find drops nothing from the field.
 func Find(a *model.Architecture, tables []float32) (dropped []bool, codebook []float32) {
-	dropped, codebook = make([]bool, len(tables)), make([]float32, a.Players())
+	dropped, codebook = make([]bool, len(tables)), make([]float32, a.BaselineSize())
 	for _, s := range a.Spans() {
 		from, to := s.Entries()
 		entries, mask, dim := tables[from:to], dropped[from:to], s.Dim
-		line := codebook[s.Player : s.Player+dim]
+		line := codebook[s.Baseline : s.Baseline+dim]
 		for c := range dim {
 			value, repeated := mostFrequent(entries, c, dim)
 			if !repeated {

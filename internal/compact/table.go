@@ -75,7 +75,7 @@ func (f Field) blockShift(size, dim int) int {
 func Memory(a *model.Architecture, fields []Field, v Encoding) int64 {
 	const blockBytes, wordBytes, groupBytes = 16, 8, 12
 	spans, narrow := a.Spans(), isNarrow(a)
-	bytes := 4 * a.Players()
+	bytes := 4 * a.BaselineSize()
 	if v == Int8 {
 		bytes += 8 * len(spans)
 	}
@@ -112,8 +112,8 @@ func isNarrow(a *model.Architecture) bool {
 // if the sizes in a are wrong.
 func New(a *model.Architecture, v Encoding, parts *Parts) (*Table, error) {
 	spans := a.Spans()
-	if len(parts.Fields) != len(spans) || len(parts.Codebook) != a.Players() || v == Int8 && len(parts.Steps) != 2*len(spans) || v.Size() == 0 {
-		return nil, fmt.Errorf("parts have %d fields, %d codebook values and %d steps, expected %d fields with %d codebook values", len(parts.Fields), len(parts.Codebook), len(parts.Steps), len(spans), a.Players())
+	if len(parts.Fields) != len(spans) || len(parts.Codebook) != a.BaselineSize() || v == Int8 && len(parts.Steps) != 2*len(spans) || v.Size() == 0 {
+		return nil, fmt.Errorf("parts have %d fields, %d codebook values and %d steps, expected %d fields with %d codebook values", len(parts.Fields), len(parts.Codebook), len(parts.Steps), len(spans), a.BaselineSize())
 	}
 	t := &Table{values: v, steps: parts.Steps, ids: a.Fields(), narrow: isNarrow(a), fields: make([]field, len(spans)), codebook: parts.Codebook, entries: parts.Values}
 	rest := *parts
@@ -121,8 +121,8 @@ func New(a *model.Architecture, v Encoding, parts *Parts) (*Table, error) {
 	for j := range spans {
 		s, f := &spans[j], &t.fields[j]
 		*f = field{
-			Field: parts.Fields[j], size: s.Rows, dim: s.Dim, id: s.Field, first: s.Feature, player: s.Player, narrow: t.narrow, before: before,
-			codebook: parts.Codebook[s.Player : s.Player+s.Dim],
+			Field: parts.Fields[j], size: s.Rows, dim: s.Dim, id: s.Field, first: s.Feature, player: s.Baseline, narrow: t.narrow, before: before,
+			codebook: parts.Codebook[s.Baseline : s.Baseline+s.Dim],
 		}
 		for c, e := range f.codebook {
 			if !finite(e) {

@@ -199,7 +199,7 @@ func (m *Measurement) weigh(partial *tally.Partial) error {
 // as many as the job scores.
 func firstRows(ctx context.Context, j *prepare.Job) (*model.Rows, error) {
 	enough := errors.New("enough")
-	all := &model.Rows{Width: j.Architecture.Fields()}
+	all := &model.Rows{Width: j.Architecture.Width()}
 	err := j.Scan(ctx, func(rows *model.Rows) error {
 		all.AppendAll(rows)
 		if all.Len() >= min(maxSampleRows, int(j.Sample.Keep)) {
@@ -213,15 +213,27 @@ func firstRows(ctx context.Context, j *prepare.Job) (*model.Rows, error) {
 	return all, nil
 }
 
-// occurrences counts how often the features of the job's splits occur.
+// occurrences counts how often the rows of the tables occur in the job's splits. A row of
+// data that reads a row of the tables more than once counts as often.
 func occurrences(j *prepare.Job) ([]widthOccurrences, error) {
 	counts, err := j.Dataset.Frequencies(j.Spec.Splits...)
 	if err != nil {
 		return nil, err
 	}
-	byDim := map[int][]int64{}
+	pads, byDim := j.Architecture.PadRows(), map[int][]int64{}
 	for _, s := range j.Architecture.Spans() {
-		byDim[s.Dim] = append(byDim[s.Dim], counts[s.Feature:s.Feature+s.Rows]...)
+		rows := slices.Clone(counts[s.Feature : s.Feature+s.Rows])
+		for _, r := range s.Sharers {
+			for i, count := range counts[r.Feature : r.Feature+s.Rows] {
+				rows[i] += count
+			}
+		}
+		for _, row := range pads {
+			if id := row - s.Row; id >= 0 && id < s.Rows {
+				rows[id] = 0
+			}
+		}
+		byDim[s.Dim] = append(byDim[s.Dim], rows...)
 	}
 	var all []widthOccurrences
 	for _, dim := range slices.Sorted(maps.Keys(byDim)) {

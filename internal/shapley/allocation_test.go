@@ -22,8 +22,8 @@ func TestEvaluatorsDoNotAllocate(t *testing.T) {
 				continue
 			}
 			game := Game{Model: modeltest.Random(t, a, 2), Baseline: make([]float32, a.Players())}
-			probe := game.Model.NewProbe(game.Baseline)
-			e := evaluators[o.Estimator](&setup{game, Options{Options: o}, probe})
+			probe, roster := game.Model.NewProbe(game.Baseline), model.NewRoster(&a)
+			e := evaluators[o.Estimator](&setup{game, game.Baseline, Options{Options: o}, probe, roster})
 			rows, sum, within := modeltest.Rows(a, e.rows(), 2), make([]int64, a.Players()), make([]int64, a.Players())
 			if o.Passes == 1 {
 				within = nil
@@ -35,6 +35,7 @@ func TestEvaluatorsDoNotAllocate(t *testing.T) {
 				}
 				for r := range rows.Len() {
 					probe.Reset(rows, r)
+					roster.Set(rows.Row(r))
 					if err := e.values(sum, within, r); err != nil {
 						t.Fatal(err)
 					}

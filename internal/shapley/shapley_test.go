@@ -45,9 +45,14 @@ func playOf(t testing.TB, game shapley.Game, o shapley.Options, rows *model.Rows
 
 // baseline returns a baseline that is not zero, as a codebook is.
 func baseline(m *model.Model) []float32 {
-	b := make([]float32, m.Players())
+	b := make([]float32, m.BaselineSize())
 	for i := range b {
 		b[i] = 0.1 * float32(i%4)
+	}
+	for _, s := range m.Spans() {
+		for _, r := range s.Sharers {
+			copy(b[r.Baseline:r.Baseline+s.Dim], b[s.Baseline:])
+		}
 	}
 	return b
 }

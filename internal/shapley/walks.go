@@ -14,9 +14,9 @@ import (
 // visits the same states.
 type walks struct {
 	byProbe
-	order   []int32   // players in the order in which they appear, [D]
-	logits  []float64 // logits of the states of a walk, [D+1]
-	losses  []int64   // losses of the states of a walk, in LossUnits, [D+1]
+	order   []int32   // players of the row in the order in which they appear, at most D
+	logits  []float64 // logits of the states of a walk, at most D+1
+	losses  []int64   // losses of the states of a walk, in LossUnits, at most D+1
 	squares []float64 // sum over passes of the squared contribution in the pass, in squared LossUnits, [D]; nil if there is one pass
 }
 
@@ -29,8 +29,9 @@ func newWalks(s *setup) walks {
 	return w
 }
 
-// clear sets the sums of a row to 0.
-func (w *walks) clear(sum []int64) {
+// begin prepares for a row and sets its sums, [players], to 0.
+func (w *walks) begin(sum []int64) {
+	w.order, w.logits, w.losses = w.order[:len(sum)], w.logits[:len(sum)+1], w.losses[:len(sum)+1]
 	clear(sum)
 	clear(w.squares)
 }
@@ -42,7 +43,7 @@ func (w *walks) draw(r, pass int) {
 }
 
 // walk sets losses to the losses of the states that a walk along order visits.
-func (w *walks) walk(label uint8) error {
+func (w *walks) walk(label float32) error {
 	w.probe.Walk(w.order, w.logits)
 	for k, logit := range w.logits {
 		var err error

@@ -267,7 +267,7 @@ func (a *attempt) game(ctx context.Context, weights, values, other job.Blob) (sh
 	if err != nil {
 		return shapley.Game{}, a.lost(ctx, values, err)
 	}
-	entries, err := baseline.Decode(data, m.Players())
+	entries, err := baseline.Decode(data, m.BaselineSize())
 	if err != nil {
 		return shapley.Game{}, fault.Inputf("baseline %s: %w", values.Name, err)
 	}
