@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -20,12 +21,9 @@ const exports = "../../testdata/onnx"
 // export is the part of the description of an exported model that these tests need, with
 // the results of onnxruntime.
 type export struct {
-	File   string
-	Batch  int
-	Fields []struct {
-		Input        string
-		Column, Rows int
-	}
+	File    string
+	Batch   int
+	Fields  []exportField
 	Output  string
 	Logit   string
 	Tensor  string
@@ -35,35 +33,54 @@ type export struct {
 	Outputs [][]float64
 }
 
+// exportField is a field of an export. It is a list if it has a length.
+type exportField struct {
+	Input                string
+	Column, Rows, Length int
+}
+
+// isNamed reports whether a model may call the field by the given name.
+func (f *exportField) isNamed(name string) bool {
+	if f.Length > 0 && name == fmt.Sprintf("%s[%d:%d]", f.Input, f.Column, f.Column+f.Length) {
+		return true
+	}
+	return name == f.Input || f.Length == 0 && name == fmt.Sprintf("%s[%d]", f.Input, f.Column)
+}
+
 // rowsOf returns the rows of e for a model with the fields of c.
 func (e *export) rowsOf(t *testing.T, c *Checkpoint) *model.Rows {
 	t.Helper()
-	rows := &model.Rows{Width: c.Architecture.Fields(), Inputs: len(c.Architecture.Dense)}
-	column := make([]int, rows.Width)
+	rows := &model.Rows{Width: c.Architecture.Width(), Inputs: len(c.Architecture.Dense)}
+	var fields, columns []int // the field and the column in e.IDs of each id of a row
+	lengths := c.Architecture.Lengths()
 	for j, name := range c.Fields {
-		column[j] = slices.IndexFunc(e.Fields, func(f struct {
-			Input        string
-			Column, Rows int
-		}) bool {
-			return name == f.Input || strings.HasPrefix(name, f.Input+"[") && strings.HasSuffix(name, "]") && name == f.Input+"["+itoa(f.Column)+"]"
-		})
-		if column[j] < 0 {
+		from, found := 0, false
+		for k := range e.Fields {
+			f := &e.Fields[k]
+			length := max(1, f.Length)
+			if found = f.isNamed(name) && length == lengths[j]; found {
+				break
+			}
+			from += length
+		}
+		if !found {
 			t.Fatalf("field %s is not one of %+v", name, e.Fields)
+		}
+		for i := range lengths[j] {
+			fields, columns = append(fields, j), append(columns, from+i)
 		}
 	}
 	offsets := c.Architecture.Offsets()
 	for r, ids := range e.IDs {
 		rows.Number = append(rows.Number, int64(r))
 		rows.Label = append(rows.Label, float32(r%2))
-		for j, k := range column {
-			rows.Features = append(rows.Features, offsets[j]+int32(ids[k]))
+		for k, j := range fields {
+			rows.Features = append(rows.Features, offsets[j]+int32(ids[columns[k]]))
 		}
 		rows.Dense = append(rows.Dense, e.Values[r]...)
 	}
 	return rows
 }
-
-func itoa(n int) string { return string(mustMarshal(n)) }
 
 func readExports(t *testing.T) []export {
 	t.Helper()
