@@ -144,6 +144,22 @@ func (a *Architecture) BaselineSize() int {
 	return columns
 }
 
+// CheckBaseline returns an error unless values is a baseline: it has BaselineSize values,
+// and those of look-ups that read the same rows are the same.
+func (a *Architecture) CheckBaseline(values []float32) error {
+	if len(values) != a.BaselineSize() {
+		return fmt.Errorf("the baseline has %d values, expected %d, one for each column of each look-up", len(values), a.BaselineSize())
+	}
+	for _, s := range a.Spans() {
+		for _, r := range s.Sharers {
+			if !slices.Equal(values[r.Baseline:r.Baseline+s.Dim], values[s.Baseline:s.Baseline+s.Dim]) {
+				return fmt.Errorf("look-up %d has another baseline than look-up %d, which reads the same rows", r.LookUp, s.LookUp)
+			}
+		}
+	}
+	return nil
+}
+
 // SpreadBaseline returns the baseline of each element of a row's embedding, [D]. values is
 // a baseline, [BaselineSize]. The result is values itself in a model without lists.
 func (a *Architecture) SpreadBaseline(values []float32) []float32 {
