@@ -33,6 +33,13 @@ func TestListLayout(t *testing.T) {
 	if got := a.PadRows(); !slices.Equal(got, []int{0}) {
 		t.Errorf("the pad rows are %v, expected row 0 of the items", got)
 	}
+	counts := []int64{1, 2, 3, 4, 5, 1, 1, 1, 10, 20, 30, 40, 50, 6, 7, 8, 9}
+	if got := a.RowCounts(counts); !slices.Equal(got, []int64{0, 22, 33, 44, 55, 1, 1, 1, 6, 7, 8, 9}) {
+		t.Errorf("the rows of the tables are read %v times", got)
+	}
+	if err := a.CheckBaseline([]float32{1, 2, 1, 2, 3}); err == nil || !strings.Contains(err.Error(), "5 values, expected 6") {
+		t.Errorf("error %v for a short baseline", err)
+	}
 	if got := a.FeatureEntries(); !slices.Equal(got, []int{2, 1, 0, 1}) {
 		t.Errorf("features have %v entries", got)
 	}

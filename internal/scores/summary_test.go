@@ -62,7 +62,7 @@ func TestSummaryOfLookUps(t *testing.T) {
 	for i := range f.Phi {
 		f.Phi[i] = 1
 	}
-	f.Count = model.PerRow(&f.Layout, []int64{1, 0, 3, 0, 5, 0, 0, 0, 9})
+	f.Count = f.Layout.RowCounts([]int64{1, 0, 3, 0, 5, 0, 0, 0, 9})
 	path := filepath.Join(t.TempDir(), "s.arrow")
 	if err := Write(path, f); err != nil {
 		t.Fatal(err)
