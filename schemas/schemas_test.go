@@ -464,12 +464,17 @@ func TestArchitecture(t *testing.T) {
 		func(a *model.Architecture) { a.LookUps = append(a.LookUps, model.LookUp{Field: -1}) },
 		func(a *model.Architecture) { a.Tables, a.LookUps = nil, nil },
 		func(a *model.Architecture) { a.Kind, a.Hidden = model.Graph, []int{4} },
+		func(a *model.Architecture) { a.Lists = []model.List{{Field: 0, Length: 2, Pad: -1}} },
+		func(a *model.Architecture) { a.Lists = []model.List{{Field: 0, Length: 0, Pad: -1}} },
+		func(a *model.Architecture) { a.Lists = []model.List{{Field: 0, Length: 1, Pad: -2}} },
+		func(a *model.Architecture) { a.Lists = []model.List{{Field: -1, Length: 1}} },
 	}
 	refused := 0
 	tables := modeltest.LookUps()
 	tables.Kind = model.Graph
 	architectures := modeltest.Architectures()
 	architectures["graph"], architectures["graph-tables"] = model.Architecture{Kind: model.Graph, FieldDims: []int{2, 3}, Dim: 4}, tables
+	architectures["graph-lists"] = modeltest.Lists()
 	for name, a := range architectures {
 		accept(t, "architecture.v1.json", marshal(t, a))
 		for i, change := range changes {

@@ -402,7 +402,11 @@ func (o *pruneOptions) mask(p *pruner, order []int32, budget *prune.Budget) ([]b
 		return nil, fault.Usagef("budget: %w", err)
 	}
 	if drop > most {
-		return nil, fault.Usagef("--%s %v drops %d entries, but --protect and --field-minimum allow at most %d of %d", budget.Unit, budget.Amount, drop, most, len(order))
+		limits := "--protect and --field-minimum"
+		if len(a.PadRows()) > 0 {
+			limits = "--protect, --field-minimum and the rows of pad ids"
+		}
+		return nil, fault.Usagef("--%s %v drops %d entries, but %s allow at most %d of %d", budget.Unit, budget.Amount, drop, limits, most, len(order))
 	}
 	return prune.Mask(order, drop), nil
 }

@@ -115,7 +115,8 @@ func (o *frequencyOptions) view() (*frequencyView, error) {
 	if err != nil {
 		return nil, err
 	}
-	mask := prune.Mask(order, drop)
+	_, most := prune.PadsLast(&s.Layout, order)
+	mask := prune.Mask(order, min(drop, most))
 	ranked, err := p.ranked(o.aggregate, o.dataset, mask)
 	if err != nil {
 		return nil, err

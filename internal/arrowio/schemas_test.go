@@ -101,11 +101,10 @@ func written(t *testing.T) map[string][]byte {
 		ok(err)
 		return data
 	}
-	tables := func() []byte {
-		a := modeltest.LookUps()
+	tables := func(a model.Architecture, fields ...string) []byte {
 		file := filepath.Join(t.TempDir(), "scores.arrow")
 		ok(scores.Write(file, &scores.File{
-			Fields: []string{"user", "item", "day"}, Layout: a, Spec: job.Spec{Version: job.SpecVersion}, Baseline: make([]float32, a.Players()),
+			Fields: fields, Layout: a, Spec: job.Spec{Version: job.SpecVersion}, Baseline: make([]float32, a.BaselineSize()),
 			Result: tally.Result{Scores: tally.Scores{Shape: a.Shape(), Count: make([]int64, 12), Values: tally.NewValues(a.Parameters())}},
 		}))
 		data, err := os.ReadFile(file)
@@ -113,7 +112,8 @@ func written(t *testing.T) map[string][]byte {
 		return data
 	}
 	return map[string][]byte{
-		"scores/look-ups": tables(), "scores.v4": paired(), "rows": rows(nil, false), "rows/shards": rows(nil, true), "rows.v2": rows(schemaDense, false), "rows.v2/shards": rows(schemaDense, true), "frequencies": frequencies.Bytes(), "partial": partial(nil, false), "partial/passes": partial(make([]int64, schemaDim), false), "partial.v3": partial(nil, true), "scores": whole(0), "scores/multilinear": whole(1),
+		"scores/look-ups": tables(modeltest.LookUps(), "user", "item", "day"), "scores/look-ups+lists": tables(modeltest.Lists(), "item", "user", "history", "tags"),
+		"scores.v4": paired(), "rows": rows(nil, false), "rows/shards": rows(nil, true), "rows.v2": rows(schemaDense, false), "rows.v2/shards": rows(schemaDense, true), "frequencies": frequencies.Bytes(), "partial": partial(nil, false), "partial/passes": partial(make([]int64, schemaDim), false), "partial.v3": partial(nil, true), "scores": whole(0), "scores/multilinear": whole(1),
 	}
 }
 
@@ -186,13 +186,19 @@ func columnsOf(schema *arrow.Schema) []string {
 	return columns
 }
 
+// applies reports whether what has the given condition is in a variant, which is a list of
+// conditions.
+func applies(when, variant string) bool {
+	return when == "" || slices.Contains(strings.Split(variant, "+"), when)
+}
+
 // columns returns the columns that the form describes for one of our files. variant is
-// the condition of those columns and metadata that are conditional.
+// the conditions of those columns and metadata that are conditional.
 func (f *arrowForm) columns(variant string) []string {
 	repeated := map[string][]string{"{field}": schemaFields, "{split}": schemaSplits, "{dense}": schemaDense}
 	var columns []string
 	for _, c := range f.Columns {
-		if c.When != "" && c.When != variant {
+		if !applies(c.When, variant) {
 			continue
 		}
 		names := []string{c.Name}
@@ -210,7 +216,7 @@ func (f *arrowForm) compareMetadata(t *testing.T, variant string, got arrow.Meta
 	t.Helper()
 	var keys []string
 	for _, m := range f.Metadata {
-		if m.When != "" && m.When != variant {
+		if !applies(m.When, variant) {
 			continue
 		}
 		keys = append(keys, m.Key)

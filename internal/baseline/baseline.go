@@ -37,32 +37,24 @@ func Of(name string, a *model.Architecture, table []float32, counts []int64) (va
 // Here i runs over the rows that look-up j reads, except pad rows, and p_i is the number of
 // occurrences of the features that read row i.
 func codebook(a *model.Architecture, table []float32, counts []int64) (book []float32, unseen []int) {
-	if len(counts) != a.Features() {
-		panic("baseline: codebook: counts have the wrong length")
-	}
 	book = make([]float32, a.BaselineSize())
-	pads := a.PadRows()
+	rows, pads := a.RowCounts(counts), a.PadRows()
 	for _, s := range a.Spans() {
-		weights := weightsOf(&s, counts)
-		total, rows := 0.0, s.Rows
-		for _, row := range pads {
-			if id := row - s.Row; id >= 0 && id < s.Rows {
-				weights[id] = -1
-				rows--
+		total, others := 0.0, 0 // others is the number of rows that are no pad rows
+		for row := s.Row; row < s.Row+s.Rows; row++ {
+			if _, pad := slices.BinarySearch(pads, row); !pad {
+				total += float64(rows[row])
+				others++
 			}
 		}
-		for _, weight := range weights {
-			total += max(weight, 0)
-		}
 		sums := make([]float64, s.Dim)
-		for i, weight := range weights {
-			switch {
-			case weight < 0:
+		for i := range s.Rows {
+			if _, pad := slices.BinarySearch(pads, s.Row+i); pad {
 				continue
-			case total > 0:
-				weight /= total
-			default:
-				weight = 1 / float64(rows)
+			}
+			weight := float64(rows[s.Row+i]) / total
+			if total == 0 {
+				weight = 1 / float64(others)
 			}
 			for c := range sums {
 				sums[c] += float64(weight * float64(table[s.Entry+i*s.Dim+c]))
@@ -78,20 +70,4 @@ func codebook(a *model.Architecture, table []float32, counts []int64) (book []fl
 		}
 	}
 	return book, unseen
-}
-
-// weightsOf returns the number of occurrences of the features that read each row of a span.
-func weightsOf(s *model.Span, counts []int64) []float64 {
-	weights := make([]float64, s.Rows)
-	var fields []int
-	for _, r := range s.Readers() {
-		if slices.Contains(fields, r.Field) {
-			continue
-		}
-		fields = append(fields, r.Field)
-		for i, count := range counts[r.Feature : r.Feature+s.Rows] {
-			weights[i] += float64(count)
-		}
-	}
-	return weights
 }

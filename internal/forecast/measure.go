@@ -220,20 +220,9 @@ func occurrences(j *prepare.Job) ([]widthOccurrences, error) {
 	if err != nil {
 		return nil, err
 	}
-	pads, byDim := j.Architecture.PadRows(), map[int][]int64{}
+	rows, byDim := j.Architecture.RowCounts(counts), map[int][]int64{}
 	for _, s := range j.Architecture.Spans() {
-		rows := slices.Clone(counts[s.Feature : s.Feature+s.Rows])
-		for _, r := range s.Sharers {
-			for i, count := range counts[r.Feature : r.Feature+s.Rows] {
-				rows[i] += count
-			}
-		}
-		for _, row := range pads {
-			if id := row - s.Row; id >= 0 && id < s.Rows {
-				rows[id] = 0
-			}
-		}
-		byDim[s.Dim] = append(byDim[s.Dim], rows...)
+		byDim[s.Dim] = append(byDim[s.Dim], rows[s.Row:s.Row+s.Rows]...)
 	}
 	var all []widthOccurrences
 	for _, dim := range slices.Sorted(maps.Keys(byDim)) {

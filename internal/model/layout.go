@@ -144,6 +144,22 @@ func (a *Architecture) BaselineSize() int {
 	return columns
 }
 
+// CheckBaseline returns an error unless values is a baseline: it has BaselineSize values,
+// and those of look-ups that read the same rows are the same.
+func (a *Architecture) CheckBaseline(values []float32) error {
+	if len(values) != a.BaselineSize() {
+		return fmt.Errorf("the baseline has %d values, expected %d, one for each column of each look-up", len(values), a.BaselineSize())
+	}
+	for _, s := range a.Spans() {
+		for _, r := range s.Sharers {
+			if !slices.Equal(values[r.Baseline:r.Baseline+s.Dim], values[s.Baseline:s.Baseline+s.Dim]) {
+				return fmt.Errorf("look-up %d has another baseline than look-up %d, which reads the same rows", r.LookUp, s.LookUp)
+			}
+		}
+	}
+	return nil
+}
+
 // SpreadBaseline returns the baseline of each element of a row's embedding, [D]. values is
 // a baseline, [BaselineSize]. The result is values itself in a model without lists.
 func (a *Architecture) SpreadBaseline(values []float32) []float32 {
@@ -226,19 +242,34 @@ func (a *Architecture) FeatureEntries() []int {
 	return entries
 }
 
-// PerRow returns, for each row of the tables, the element of values that belongs to the
-// row's feature in the field of the span. values has an element for each feature. The
-// result of a plain architecture is values itself.
-func PerRow[T any](a *Architecture, values []T) []T {
-	if len(values) != a.Features() {
-		panic("model: PerRow: values have the wrong length")
+// RowCounts returns how often each row of the tables is read. counts, [n], are the
+// occurrences of the features. The occurrences of features of several fields that read the
+// same row are added, and those of pad rows are 0. The result of a plain architecture is
+// counts itself.
+func (a *Architecture) RowCounts(counts []int64) []int64 {
+	if len(counts) != a.Features() {
+		panic("model: RowCounts: counts have the wrong length")
 	}
 	if a.Plain() {
-		return values
+		return counts
 	}
-	var all []T
+	var all []int64
 	for _, s := range a.Spans() {
-		all = append(all, values[s.Feature:s.Feature+s.Rows]...)
+		rows := make([]int64, s.Rows)
+		var fields []int // a field may have several look-ups
+		for _, r := range s.Readers() {
+			if slices.Contains(fields, r.Field) {
+				continue
+			}
+			fields = append(fields, r.Field)
+			for id, count := range counts[r.Feature : r.Feature+s.Rows] {
+				rows[id] += count
+			}
+		}
+		all = append(all, rows...)
+	}
+	for _, row := range a.PadRows() {
+		all[row] = 0
 	}
 	return all
 }

@@ -41,8 +41,8 @@ func TestSpans(t *testing.T) {
 	if got := a.FeatureEntries(); !slices.Equal(got, []int{2, 5, 2}) {
 		t.Errorf("the features of the fields have %v entries", got)
 	}
-	if got := PerRow(a, []int{0, 1, 2, 3, 4, 5, 6, 7, 8}); !slices.Equal(got, []int{2, 3, 4, 5, 6, 7, 8, 0, 1, 2, 3, 4}) {
-		t.Errorf("features of the rows %v", got)
+	if got := a.RowCounts([]int64{0, 1, 2, 3, 4, 5, 6, 7, 8}); !slices.Equal(got, []int64{2, 3, 4, 5, 6, 7, 8, 0, 1, 2, 3, 4}) {
+		t.Errorf("counts of the rows %v", got)
 	}
 	e := NewRoster(a)
 	if e.Set([]int32{1, 4, 5}); !slices.Equal(e.Rows(), []int32{3, 11, 8, 2}) || e.Merged() || e.Players() != 9 || !slices.Equal(e.Fields(), []int{2, 1, 0, 1}) {
@@ -77,14 +77,14 @@ func TestPlainLayout(t *testing.T) {
 	if !reflect.DeepEqual(plain.Spans(), listed.Spans()) || !s.Equal(&o) || plain.Players() != listed.Players() || plain.Parameters() != listed.Parameters() {
 		t.Errorf("one table has spans %+v, the same table in a list %+v", plain.Spans(), listed.Spans())
 	}
-	features, values := []int32{1, 3}, []int{5, 6, 7, 8, 9}
+	features, values := []int32{1, 3}, []int64{5, 6, 7, 8, 9}
 	one, many := NewRoster(plain), NewRoster(listed)
 	one.Set(features)
 	many.Set(features)
 	if got := one.Rows(); &got[0] != &features[0] || !slices.Equal(many.Rows(), features) {
 		t.Errorf("%v reads the rows %v of one table", features, got)
 	}
-	if got := PerRow(plain, values); &got[0] != &values[0] || !slices.Equal(PerRow(listed, values), values) {
+	if got := plain.RowCounts(values); &got[0] != &values[0] || !slices.Equal(listed.RowCounts(values), values) {
 		t.Errorf("one table has %v for its rows, expected %v", got, values)
 	}
 	if text, err := json.Marshal(plain); err != nil || string(text) != `{"kind":"","field_dims":[2,3],"dim":4}` {

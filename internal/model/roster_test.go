@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"shaver/internal/graph"
 	"shaver/internal/model"
 	"shaver/internal/model/modeltest"
@@ -32,6 +34,13 @@ func TestListLayout(t *testing.T) {
 	}
 	if got := a.PadRows(); !slices.Equal(got, []int{0}) {
 		t.Errorf("the pad rows are %v, expected row 0 of the items", got)
+	}
+	counts := []int64{1, 2, 3, 4, 5, 1, 1, 1, 10, 20, 30, 40, 50, 6, 7, 8, 9}
+	if got := a.RowCounts(counts); !slices.Equal(got, []int64{0, 22, 33, 44, 55, 1, 1, 1, 6, 7, 8, 9}) {
+		t.Errorf("the rows of the tables are read %v times", got)
+	}
+	if err := a.CheckBaseline([]float32{1, 2, 1, 2, 3}); err == nil || !strings.Contains(err.Error(), "5 values, expected 6") {
+		t.Errorf("error %v for a short baseline", err)
 	}
 	if got := a.FeatureEntries(); !slices.Equal(got, []int{2, 1, 0, 1}) {
 		t.Errorf("features have %v entries", got)
@@ -77,6 +86,98 @@ func TestRoster(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { r.Set(rows.Row(at % rows.Len())); at++ }); n != 0 {
 		t.Errorf("%v allocations for a row", n)
 	}
+}
+
+// For random lists, shared rows and pads, a roster agrees with a search through the entries
+// that a row reads.
+func TestRosterOfAnyLayout(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a := model.Architecture{Kind: model.Graph}
+		for range rapid.IntRange(1, 5).Draw(t, "fields") {
+			a.FieldDims = append(a.FieldDims, rapid.IntRange(1, 4).Draw(t, "size"))
+		}
+		for i := range rapid.IntRange(1, 3).Draw(t, "tables") {
+			table := model.Table{Name: string(rune('a' + i)), Dim: rapid.IntRange(1, 3).Draw(t, "dim")}
+			for range rapid.IntRange(1, 3).Draw(t, "ranges") {
+				size := rapid.SampledFrom(a.FieldDims).Draw(t, "rows")
+				for j, n := range a.FieldDims {
+					if n == size && rapid.Bool().Draw(t, "reads") || j == slices.Index(a.FieldDims, size) {
+						a.LookUps = append(a.LookUps, model.LookUp{Field: j, Table: i, Offset: table.Rows})
+					}
+				}
+				table.Rows += size
+			}
+			a.Tables = append(a.Tables, table)
+		}
+		a.LookUps = rapid.Permutation(a.LookUps).Draw(t, "order")
+		for j, size := range a.FieldDims {
+			if rapid.Bool().Draw(t, "list") {
+				a.Lists = append(a.Lists, model.List{Field: j, Length: rapid.IntRange(1, 4).Draw(t, "length"), Pad: rapid.IntRange(-1, size-1).Draw(t, "pad")})
+			}
+		}
+		if err := a.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		lengths, pads := a.Lengths(), slices.Repeat([]int{-1}, a.Fields())
+		for _, l := range a.Lists {
+			pads[l.Field] = l.Pad
+		}
+		ids, row := make([][]int, a.Fields()), []int32{} // ids are local
+		for j, size := range a.FieldDims {
+			for range lengths[j] {
+				id := rapid.IntRange(0, size-1).Draw(t, "id")
+				ids[j], row = append(ids[j], id), append(row, a.Offsets()[j]+int32(id))
+			}
+		}
+		type entry struct{ table, row, column int }
+		isPad := func(table, row int) bool {
+			return slices.ContainsFunc(a.LookUps, func(l model.LookUp) bool { return pads[l.Field] >= 0 && l.Table == table && l.Offset+pads[l.Field] == row })
+		}
+		var players []entry
+		elements := map[entry][]int32{}
+		k := int32(0)
+		for _, l := range a.LookUps {
+			for _, id := range ids[l.Field] {
+				for c := range a.Tables[l.Table].Dim {
+					e := entry{l.Table, l.Offset + id, c}
+					if !isPad(e.table, e.row) {
+						if elements[e] == nil {
+							players = append(players, e)
+						}
+						elements[e] = append(elements[e], k)
+					}
+					k++
+				}
+			}
+		}
+		if int(k) != a.Players() {
+			t.Fatalf("%d elements, expected %d", a.Players(), k)
+		}
+		r := model.NewRoster(&a)
+		r.Set(row)
+		if r.Players() != len(players) {
+			t.Fatalf("%d players, expected %d", r.Players(), len(players))
+		}
+		first := []int{0}
+		for _, table := range a.Tables {
+			first = append(first, first[len(first)-1]+table.Rows)
+		}
+		var rows []int32
+		for i, e := range players {
+			if !slices.Equal(r.Elements(i), elements[e]) {
+				t.Fatalf("player %d has the elements %v, expected %v", i, r.Elements(i), elements[e])
+			}
+			if e.column == 0 {
+				rows = append(rows, int32(first[e.table]+e.row))
+			}
+		}
+		if !slices.Equal(r.Rows(), rows) {
+			t.Fatalf("the players are in the rows %v, expected %v", r.Rows(), rows)
+		}
+		if !r.Merged() && len(players) != a.Players() {
+			t.Fatal("the players are said to be the elements")
+		}
+	})
 }
 
 // A row with lists has an id of the field at each position.

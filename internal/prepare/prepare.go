@@ -272,8 +272,8 @@ func (r *Request) splits(log *zap.Logger) ([]string, error) {
 // frequencies in train and val.
 func (r *Request) baseline(m *model.Model, log *zap.Logger) ([]float32, error) {
 	if r.BaselineValues != nil {
-		if len(r.BaselineValues) != m.BaselineSize() {
-			return nil, fault.Inputf("the baseline has %d values, expected %d, one for each column of each look-up", len(r.BaselineValues), m.BaselineSize())
+		if err := m.CheckBaseline(r.BaselineValues); err != nil {
+			return nil, fault.Inputf("%w", err)
 		}
 		if !slices.Contains(baseline.Names(), r.Baseline) {
 			return nil, fault.Usagef("baseline %q: the baselines are %s", r.Baseline, strings.Join(baseline.Names(), ", "))

@@ -33,21 +33,10 @@ func Random(n int, seed uint64) []float64 {
 // when the entry is dropped. baseline is [BaselineSize], and counts are the occurrences of
 // the features, [n]. The occurrences of features that read the same rows are added.
 func Frequency(a *model.Architecture, weights, baseline []float32, counts []int64) []float64 {
-	if len(counts) != a.Features() {
-		panic("prune: Frequency: counts have the wrong length")
-	}
-	scores := make([]float64, len(weights))
+	scores, rows := make([]float64, len(weights)), a.RowCounts(counts)
 	for _, s := range a.Spans() {
-		i, rows := s.Entry, counts[s.Feature:s.Feature+s.Rows]
-		if len(s.Sharers) > 0 {
-			rows = slices.Clone(rows)
-		}
-		for _, r := range s.Sharers {
-			for id := range rows {
-				rows[id] += counts[r.Feature+id]
-			}
-		}
-		for _, count := range rows {
+		i := s.Entry
+		for _, count := range rows[s.Row : s.Row+s.Rows] {
 			root := math.Sqrt(float64(count))
 			for _, b := range baseline[s.Baseline : s.Baseline+s.Dim] {
 				scores[i] = math.Abs(float64(weights[i])-float64(b)) * root

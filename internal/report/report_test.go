@@ -332,7 +332,7 @@ func TestLookUps(t *testing.T) {
 	for i := range s.Phi {
 		s.Phi[i] = float64(i + 1)
 	}
-	s.Count = model.PerRow(&s.Layout, []int64{1, 2, 3, 4, 5, 6, 7, 8, 9})
+	s.Count = s.Layout.RowCounts([]int64{1, 2, 3, 4, 5, 6, 7, 8, 9})
 	a := s.Layout
 	f.Architecture, f.Entries, f.Sweep = &a, make([]float32, a.Parameters()), nil
 	found, err := analyse(f)

@@ -344,8 +344,8 @@ func fileOf(fields []string, a *model.Architecture, s *tally.Scores, meta map[st
 	if err := json.Unmarshal([]byte(meta[keyBaseline]), &f.Baseline); err != nil {
 		return nil, fmt.Errorf("metadata %s: %w", keyBaseline, err)
 	}
-	if len(f.Baseline) != a.BaselineSize() {
-		return nil, fmt.Errorf("the baseline has %d values, expected %d, one for each column of each look-up", len(f.Baseline), a.BaselineSize())
+	if err := a.CheckBaseline(f.Baseline); err != nil {
+		return nil, err
 	}
 	if f.Rows, err = strconv.ParseInt(meta[keyRows], 10, 64); err != nil {
 		return nil, fmt.Errorf("metadata %s: %w", keyRows, err)

@@ -76,3 +76,26 @@ func TestRowsDoNotAllocate(t *testing.T) {
 		}
 	}
 }
+
+// Rows with lists allocate no memory either.
+func TestListsDoNotAllocate(t *testing.T) {
+	for _, pooling := range modeltest.Poolings() {
+		game := Game{Model: modeltest.ListModel(pooling, 2), Baseline: make([]float32, 6)}
+		translator, err := model.NewTranslator(&game.Model.Architecture, &game.Model.Architecture)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range estimatortest.Small() {
+			for kind, w := range map[string]*worker{"ordinary": newWorker(game, Options{Options: o}), "paired": newPairWorker(game, game, Options{Options: o}, translator)} {
+				rows := modeltest.Rows(game.Model.Architecture, w.rowsPerBatch(), 2)
+				if n := testing.AllocsPerRun(3, func() {
+					if err := w.batch(t.Context(), rows, nil); err != nil {
+						t.Fatal(err)
+					}
+				}); n != 0 {
+					t.Errorf("%s, %s, %s, %s: %v allocations, expected 0", kind, pooling, o.Estimator, o.Effort(), n)
+				}
+			}
+		}
+	}
+}
