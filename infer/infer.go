@@ -29,7 +29,7 @@ type Model struct {
 	name    string
 	model   *model.Model
 	offsets []int32
-	fields  []int // field of each id of a row, [Width]
+	fields  []int     // field of each id of a row, [Width]
 	scorers sync.Pool // *scorer
 
 	use  sync.RWMutex // locked for reading while file is read
