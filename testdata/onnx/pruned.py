@@ -95,9 +95,12 @@ def logits(path, document):
         shape = [rows] + [d if isinstance(d, int) else 1 for d in i.shape[1:]]
         values = np.zeros((rows, int(np.prod(shape[1:]))), kinds[i.type])
         for kind, data in (("fields", "ids"), ("dense", "values")):
-            for c, f in enumerate(document[kind]):
+            first = 0  # of the field's values in a row
+            for f in document[kind]:
+                count = f.get("length", 1)
                 if f["input"] == i.name:
-                    values[:, f["column"]] = [r[c] for r in document[data]]
+                    values[:, f["column"] : f["column"] + count] = [r[first : first + count] for r in document[data]]
+                first += count
         inputs[i.name] = values.reshape(shape)
     out = []
     for first in range(0, rows, batch):
