@@ -224,6 +224,88 @@ func TestDigestOfExternalData(t *testing.T) {
 	}
 }
 
+// The pads of lists are those that the graph compares ids with, or 0. A user may set them,
+// and files keep them.
+func TestPads(t *testing.T) {
+	path := filepath.Join(exports, "deepctr-torch-bags.dynamo.onnx")
+	c, err := ReadPart(path, Options{Pads: map[string]int{"x[11:15]": 3}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var data bytes.Buffer
+	if _, err := c.WriteTo(&data); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Parse("copy", data.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []*Checkpoint{c, again} {
+		if want := []PadSource{PadFound, PadGiven, PadAssumed}; !slices.Equal(c.PadSources(), want) {
+			t.Errorf("pads are %v, expected %v", c.PadSources(), want)
+		}
+		for k, want := range []int{0, 3, 0} {
+			if l := c.Architecture.Lists[k]; l.Pad != want || l.Length != 4 {
+				t.Errorf("list %d is %+v, expected the pad %d", k, l, want)
+			}
+		}
+	}
+	if err := again.setPads(map[string]int{"x[15:19]": -1}); err != nil || again.Architecture.Lists[2].Pad != -1 {
+		t.Errorf("error %v, lists %+v", err, again.Architecture.Lists)
+	}
+	for want, pads := range map[string]map[string]int{
+		`there is no list "x[0]", expected one of: "x[7:11]", "x[11:15]", "x[15:19]"`: {"x[0]": 1},
+		`list "x[7:11]" has the pad id 6, expected 0 to 5`:                            {"x[7:11]": 6},
+	} {
+		if _, err := ReadPart(path, Options{Pads: pads}); !fault.IsInput(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, expected %s", err, want)
+		}
+	}
+	if _, err := ReadPart(filepath.Join(exports, "fuxictr-fm.dynamo.onnx"), Options{Pads: map[string]int{"user": 1}}); !fault.IsInput(err) {
+		t.Errorf("error %v, expected that there are no lists", err)
+	}
+}
+
+// A file whose lists do not fit its head or each other is refused.
+func TestHostileLists(t *testing.T) {
+	c, err := Read(filepath.Join(exports, "fuxictr-din.dynamo.onnx"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, change := range map[string][3]string{
+		"the ids of field 0 has 1":   {metaGraph, `"ids":[{"field":5,`, `"ids":[{"field":0,`},
+		"names input 99":             {metaGraph, `"ids":[{"field":5,"input":`, `"ids":[{"field":5,"input":99`},
+		"belongs to field -1":        {metaGraph, `"ids":[{"field":5,`, `"ids":[{"field":-1,`},
+		"has the pads of 1 lists":    {metaGraph, `"pads":["found",`, `"pads":[`},
+		"has 16385 positions":        {metaArchitecture, `"length":4`, `"length":16385`},
+		"has the pad id 11":          {metaArchitecture, `"pad":0`, `"pad":11`},
+		"has 20 values, but input":   {metaArchitecture, `"length":4`, `"length":5`},
+		"expected ascending numbers": {metaArchitecture, `{"field":5,"length":4`, `{"field":6,"length":4`},
+	} {
+		f := c.canonical()
+		tensors := map[string]Tensor{}
+		for _, e := range f.entries {
+			tensors[e.key] = e.Tensor
+		}
+		text := strings.Replace(f.metadata[change[0]], change[1], change[2], 1)
+		if text == f.metadata[change[0]] {
+			t.Errorf("%s does not have %s: %s", change[0], change[1], text)
+		}
+		f.metadata[change[0]] = text
+		var data bytes.Buffer
+		if _, err := newFile(tensors, f.metadata).WriteTo(&data); err != nil {
+			t.Fatal(err)
+		}
+		again, err := Parse("file", data.Bytes())
+		if err == nil {
+			_, err = again.Model()
+		}
+		if !fault.IsInput(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, expected bad input with %q", err, want)
+		}
+	}
+}
+
 // A file whose head does not fit its tensors, its architecture or itself is refused with an
 // error that names the metadata or the tensor.
 func TestHostileGraph(t *testing.T) {

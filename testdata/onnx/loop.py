@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Evaluates every graph of this folder with shaver and compares the logits with onnxruntime's.
+"""Evaluates every graph of this folder without lists with shaver and compares the logits with onnxruntime's.
 
     loop.py SHAVER            SHAVER is the program
     loop.py SHAVER NAME ...   only these, for example fuxictr-fm.legacy
@@ -56,6 +56,9 @@ def main():
         if names and name not in names:
             continue
         document = json.loads(path.read_text())
+        if any("length" in f for f in document["fields"]):
+            print(f"{name}: left out, because it has lists")
+            continue
         try:
             got = logits(shaver, document, name)
             worst = max(abs(a - b) for a, b in zip(got, document["logits"], strict=True))

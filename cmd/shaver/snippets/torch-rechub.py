@@ -6,7 +6,8 @@ from torch_rechub.utils.onnx_export import ONNXExporter
 length = 20
 exporter = ONNXExporter(model)
 batch = torch.export.Dim("batch")
+shapes = tuple({0: batch} for _ in exporter.feature_info["features"])
 exporter.export(
     "model.onnx", opset_version=18, seq_length=length,
-    onnx_export_kwargs={"dynamo": True, "dynamic_shapes": (tuple({0: batch} for _ in exporter.feature_info["features"]),)},
+    onnx_export_kwargs={"dynamo": True, "dynamic_shapes": (shapes,)},
 )
