@@ -131,7 +131,9 @@ func TestRosterOfAnyLayout(t *testing.T) {
 		}
 		type entry struct{ table, row, column int }
 		isPad := func(table, row int) bool {
-			return slices.ContainsFunc(a.LookUps, func(l model.LookUp) bool { return pads[l.Field] >= 0 && l.Table == table && l.Offset+pads[l.Field] == row })
+			return slices.ContainsFunc(a.LookUps, func(l model.LookUp) bool {
+				return pads[l.Field] >= 0 && l.Table == table && l.Offset+pads[l.Field] == row
+			})
 		}
 		var players []entry
 		elements := map[entry][]int32{}

@@ -1,8 +1,6 @@
 package shapley
 
-import (
-	"shaver/internal/model"
-)
+import "shaver/internal/model"
 
 // merged is the part of multilinear for models in which a player may have several elements
 // of a row's embedding, and an element may have no player.
@@ -48,18 +46,29 @@ func (m *merged) fill(r int, coalition []uint64, entries, set, rest []float32) {
 	}
 }
 
+// values returns the baselines and the entries of the players of row r. entries is the
+// embedding of the row, [D]. The results are valid until the next call.
+func (m *merged) values(r int, entries []float32) (baseline, own []float32) {
+	roster := m.rosters[r]
+	baseline, own = m.dropped[:roster.Players()], m.entries[:roster.Players()]
+	for i := range own {
+		first := roster.Elements(i)[0] // all have the same value and baseline
+		baseline[i], own[i] = m.baseline[first], entries[first]
+	}
+	return baseline, own
+}
+
 // pairs is like the function pairs for the players of row r. The last three arguments have
 // a value for each element.
 func (m *merged) pairs(t []float64, a, b *curve, r int, coalition []uint64, entries, slopeA, slopeB []float32) {
 	roster := m.rosters[r]
 	for i := range t {
-		elements := roster.Elements(i)
-		m.dropped[i], m.entries[i] = m.baseline[elements[0]], entries[elements[0]]
 		sumA, sumB := 0.0, 0.0
-		for _, k := range elements {
+		for _, k := range roster.Elements(i) {
 			sumA, sumB = sumA+float64(slopeA[k]), sumB+float64(slopeB[k])
 		}
 		m.slopes[0][i], m.slopes[1][i] = float32(sumA), float32(sumB)
 	}
-	pairs(t, a, b, coalition, m.dropped, m.entries, m.slopes[0], m.slopes[1])
+	baseline, own := m.values(r, entries)
+	pairs(t, a, b, coalition, baseline, own, m.slopes[0], m.slopes[1])
 }
