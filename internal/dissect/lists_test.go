@@ -204,7 +204,7 @@ func TestLongLists(t *testing.T) {
 			if len(n.Fields) != 2 || n.Fields[1].Length != length || len(n.Head.Nodes) > 10 {
 				t.Errorf("%d fields, %d nodes", len(n.Fields), len(n.Head.Nodes))
 			}
-			if took := time.Since(began); took > 20*time.Second {
+			if took := time.Since(began); took > time.Minute {
 				t.Errorf("it took %v", took)
 			}
 		})
@@ -223,7 +223,7 @@ func TestLongLists(t *testing.T) {
 	if _, err := different.dissect(t, Options{}); err == nil {
 		t.Error("no error, expected a limit")
 	}
-	if took := time.Since(began); took > 30*time.Second {
+	if took := time.Since(began); took > time.Minute {
 		t.Errorf("it took %v", took)
 	}
 }
