@@ -190,11 +190,11 @@ func (s *graphScorer) logits(dst []float64, rows *Rows) {
 	}
 }
 
-// graphProbe evaluates consecutive steps of a walk as the states of a runner.
+// graphProbe evaluates consecutive steps of a walk as the states of a walker.
 type graphProbe struct {
 	m         *Model
 	core      *graphCore
-	runner    *execute.Runner
+	runner    *execute.Walker
 	baseline  []float32 // [D]
 	entries   []float32 // [D], the row's embedding
 	x         []float32 // [D], the current state of the walk
@@ -203,12 +203,13 @@ type graphProbe struct {
 	slots     []float64 // [States], logits of the states
 	step      []int     // number of each step in the walk
 	player    []int32   // player that appears at each step
+	changed   []int32   // [at most D], elements that the steps change
 }
 
 func (c *graphCore) newProbe(m *Model, baseline []float32) prober {
 	p := &graphProbe{
-		m: m, core: c, runner: c.program.NewRunner(), baseline: baseline, entries: make([]float32, len(baseline)), x: make([]float32, len(baseline)),
-		slots: make([]float64, kernel.States), step: make([]int, 0, kernel.States), player: make([]int32, 0, kernel.States),
+		m: m, core: c, runner: c.program.NewWalker(), baseline: baseline, entries: make([]float32, len(baseline)), x: make([]float32, len(baseline)),
+		slots: make([]float64, kernel.States), step: make([]int, 0, kernel.States), player: make([]int32, 0, kernel.States), changed: make([]int32, 0, len(baseline)),
 	}
 	if c.program.Others() == 0 {
 		p.runner.Prepare(kernel.States)
@@ -228,8 +229,7 @@ func (p *graphProbe) reset(rows *Rows, r int) {
 func (p *graphProbe) empty() float64 {
 	if !p.evaluated {
 		fillStates(p.runner.Players(), 0, 1, p.baseline)
-		p.runner.Run(p.slots[:1])
-		p.nothing, p.evaluated = p.slots[0], true
+		p.nothing, p.evaluated = p.runner.Start(), true
 	}
 	return p.nothing
 }
@@ -256,10 +256,11 @@ func (p *graphProbe) walk(order []int32, logits []float64) {
 	logits[0] = p.empty()
 	copy(p.x, p.baseline)
 	fillStates(p.runner.Players(), 0, kernel.States, p.x)
+	p.runner.Return()
 	for from := 0; from < len(order); {
 		to := p.gather(order, from)
 		slots := p.slots[:len(p.step)]
-		p.runner.Run(slots)
+		p.runner.Continue(slots, p.changed)
 		i := 0
 		for k := from; k < to; k++ {
 			if logits[k+1] = logits[k]; i < len(slots) && p.step[i] == k {
@@ -274,10 +275,10 @@ func (p *graphProbe) walk(order []int32, logits []float64) {
 	}
 }
 
-// gather sets the states of the runner to the next steps that change an entry. It returns
+// gather sets the states of the walker to the next steps that change an entry. It returns
 // the first step that it did not examine.
 func (p *graphProbe) gather(order []int32, from int) (to int) {
-	p.step, p.player = p.step[:0], p.player[:0]
+	p.step, p.player, p.changed = p.step[:0], p.player[:0], p.changed[:0]
 	for to = from; to < len(order) && len(p.step) < kernel.States; to++ {
 		player := order[to]
 		if p.x[player] == p.entries[player] {
@@ -285,7 +286,7 @@ func (p *graphProbe) gather(order []int32, from int) (to int) {
 		}
 		p.x[player] = p.entries[player]
 		p.settle(int(player), len(p.step))
-		p.step, p.player = append(p.step, to), append(p.player, player)
+		p.step, p.player, p.changed = append(p.step, to), append(p.player, player), append(p.changed, player)
 	}
 	return to
 }
@@ -397,6 +398,14 @@ func (g *graphGradient) forward(dst []float64, slopes bool) {
 func (m *Model) Products() int {
 	if c, ok := m.core.(*graphCore); ok {
 		return c.program.Products()
+	}
+	return 0
+}
+
+// WalkProducts is Products for a state of a random walk of a Probe.
+func (m *Model) WalkProducts() int {
+	if c, ok := m.core.(*graphCore); ok {
+		return c.program.WalkProducts()
 	}
 	return 0
 }
