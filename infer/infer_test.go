@@ -76,7 +76,7 @@ func write(t testing.TB, c *checkpoint.Checkpoint, dropped []bool, baseline []fl
 func rowsOf(sizes []int, inputs, n int) ([]int32, *model.Rows) {
 	r := rand.New(rand.NewPCG(3, 4))
 	var local []int32
-	rows := &model.Rows{Width: len(sizes), Inputs: inputs, Number: make([]int64, n), Label: make([]uint8, n)}
+	rows := &model.Rows{Width: len(sizes), Inputs: inputs, Number: make([]int64, n), Label: make([]float32, n)}
 	offsets := model.Offsets(sizes)
 	for range n {
 		for j, size := range sizes {

@@ -61,7 +61,7 @@ func imported(t *testing.T, p *planted.Planted, n int) string {
 	offsets := model.Offsets(p.FieldDims)
 	for i := range n {
 		r := rows.Row(i)
-		fmt.Fprintf(text, "%d,%d,%d,%d\n", rows.Label[i], r[0]-offsets[0], r[1]-offsets[1], r[2]-offsets[2])
+		fmt.Fprintf(text, "%v,%d,%d,%d\n", rows.Label[i], r[0]-offsets[0], r[1]-offsets[1], r[2]-offsets[2])
 	}
 	file, out := filepath.Join(t.TempDir(), "rows.csv"), filepath.Join(t.TempDir(), "dataset")
 	if err := os.WriteFile(file, text.Bytes(), 0o600); err != nil {

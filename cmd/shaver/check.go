@@ -168,7 +168,7 @@ func checkPruned(ctx context.Context, o *checkInput) (*gate.Document, error) {
 		return nil, err
 	}
 	if all[0].OneKind() {
-		return nil, fault.Inputf("dataset %s: all %d rows of split %s have the label %d, so the AUC is undefined: expected both labels", joined(o.dataset), b.rows, o.split, all[0].Labels[0])
+		return nil, fault.Inputf("dataset %s: all %d rows of split %s have the label %v, so the AUC is undefined: expected both labels", joined(o.dataset), b.rows, o.split, all[0].Labels[0])
 	}
 	d := gate.Decide(o.bounds, all[0], all[1])
 	d.Model, d.Pruned, d.Dataset, d.Split = ck.Digest(), prunedCk.Digest(), b.dataset.Digest(), o.split

@@ -190,7 +190,7 @@ func goldenRows(t *testing.T, path string, fields int) *model.Rows {
 				t.Fatal(err)
 			}
 			if i == 0 {
-				rows.Label = append(rows.Label, uint8(v))
+				rows.Label = append(rows.Label, float32(v))
 			} else {
 				rows.Features = append(rows.Features, int32(v))
 			}

@@ -37,7 +37,7 @@ func TestPredictions(t *testing.T) {
 		if numbers[0] != float64(i) || math.Abs(numbers[2]-want.Logits[i]) > 1e-5 || math.Abs(numbers[3]-1/(1+math.Exp(-numbers[2]))) > 1e-12 {
 			t.Errorf("row %d: %v, expected the logit %v", i, record, want.Logits[i])
 		}
-		p.Labels, p.Logits = append(p.Labels, uint8(numbers[1])), append(p.Logits, numbers[2])
+		p.Labels, p.Logits = append(p.Labels, float32(numbers[1])), append(p.Logits, numbers[2])
 	}
 	if m := p.Metrics(); m.Rows != measured.Rows || m.AUC != *measured.AUC || m.LogLoss != measured.LogLoss || m.Rows != int64(len(want.Logits)) {
 		t.Errorf("the predictions have %+v, evaluate printed %+v", m, measured)

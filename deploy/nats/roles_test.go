@@ -147,7 +147,7 @@ func (s *site) plant() []string {
 	p.Rows(&rows, 0, 200)
 	csv := "label,a,b\n"
 	for i := range rows.Len() {
-		csv += fmt.Sprintf("%d,%d,%d\n", rows.Label[i], rows.Row(i)[0], rows.Row(i)[1])
+		csv += fmt.Sprintf("%v,%d,%d\n", rows.Label[i], rows.Row(i)[0], rows.Row(i)[1])
 	}
 	s.write("rows.csv", []byte(csv))
 	config := ingest.EncodedConfig{Train: []string{s.file("rows.csv")}, Sizes: p.FieldDims, Global: true, Out: s.file("dataset")}

@@ -78,7 +78,7 @@ const predictionsMark = "shaver.predictions"
 // WritePredictionsParquet writes one line for each row as Parquet, with the columns row,
 // label, logit and probability. row counts from 0, and probability is a function of the
 // logit. None of our programs reads the file. The same arguments give the same bytes.
-func WritePredictionsParquet(w io.Writer, labels []uint8, logits []float64, probability func(logit float64) float64) error {
+func WritePredictionsParquet(w io.Writer, labels []float32, logits []float64, probability func(logit float64) float64) error {
 	once := parquet.Repetitions.Required
 	root, err := schema.NewGroupNode("schema", once, schema.FieldList{schema.NewInt64Node("row", once, -1), schema.NewInt32Node("label", once, -1),
 		schema.NewFloat64Node("logit", once, -1), schema.NewFloat64Node("probability", once, -1)}, -1)
@@ -99,7 +99,7 @@ func WritePredictionsParquet(w io.Writer, labels []uint8, logits []float64, prob
 }
 
 // writePredictions writes a row group. first is the number of its first row.
-func writePredictions(group file.SerialRowGroupWriter, first int, labels []uint8, logits []float64, probability func(float64) float64) error {
+func writePredictions(group file.SerialRowGroupWriter, first int, labels []float32, logits []float64, probability func(float64) float64) error {
 	rows, wide, probabilities := make([]int64, len(labels)), make([]int32, len(labels)), make([]float64, len(labels))
 	for i, label := range labels {
 		rows[i], wide[i], probabilities[i] = int64(first+i), int32(label), probability(logits[i])

@@ -10,9 +10,9 @@ import (
 // Every row is in the file, in order, across row groups.
 func TestPredictionsParquet(t *testing.T) {
 	n := parquetGroup + 3
-	labels, logits := make([]uint8, n), make([]float64, n)
+	labels, logits := make([]float32, n), make([]float64, n)
 	for i := range labels {
-		labels[i], logits[i] = uint8(i/3%2), float64(i)/7-1
+		labels[i], logits[i] = float32(i/3%2), float64(i)/7-1
 	}
 	half := func(logit float64) float64 { return logit / 2 }
 	var out bytes.Buffer

@@ -94,7 +94,7 @@ type RowWriter struct {
 	offsets  []int32
 	numbered bool
 	number   []int64
-	label    []uint8
+	label    []float32
 	ids      [][]int32   // [m][rows of the batch], local ids
 	values   [][]float32 // [k][rows of the batch]
 	rows     int64       // number of rows appended
@@ -137,8 +137,8 @@ func (w *RowWriter) Append(rows *model.Rows) error {
 			}
 			w.number = append(w.number, number)
 		}
-		if rows.Label[i] > 1 {
-			return fault.Inputf("%s: label is %d, expected 0 or 1", model.RowName(number), rows.Label[i])
+		if label := rows.Label[i]; label != 0 && label != 1 {
+			return fault.Inputf("%s: label is %v, expected 0 or 1", model.RowName(number), label)
 		}
 		w.label = append(w.label, rows.Label[i])
 		for j, feature := range rows.Row(i) {
@@ -179,7 +179,7 @@ func notFinite(row int64, name string, x float32) error {
 
 // AppendColumns adds copies of rows without row numbers, given as labels, for each field
 // local ids, and for each dense input values. It checks them as Append does.
-func (w *RowWriter) AppendColumns(label []uint8, ids [][]int32, dense [][]float32) error {
+func (w *RowWriter) AppendColumns(label []float32, ids [][]int32, dense [][]float32) error {
 	if w.numbered || len(ids) != len(w.fields) || len(dense) != len(w.dense) {
 		panic(fmt.Sprintf("arrowio: %d fields and %d dense inputs without row numbers for a writer of %d and %d, numbered: %v",
 			len(ids), len(dense), len(w.fields), len(w.dense), w.numbered))
@@ -203,10 +203,10 @@ func (w *RowWriter) AppendColumns(label []uint8, ids [][]int32, dense [][]float3
 
 // appendColumns adds rows [from, to) of ids and dense, which fit into the batch, and their
 // labels.
-func (w *RowWriter) appendColumns(label []uint8, ids [][]int32, dense [][]float32, from, to int) error {
+func (w *RowWriter) appendColumns(label []float32, ids [][]int32, dense [][]float32, from, to int) error {
 	for i, label := range label {
-		if label > 1 {
-			return fault.Inputf("row %d: label is %d, expected 0 or 1", w.rows+int64(i), label)
+		if label != 0 && label != 1 {
+			return fault.Inputf("row %d: label is %v, expected 0 or 1", w.rows+int64(i), label)
 		}
 	}
 	w.label = append(w.label, label...)
@@ -235,7 +235,11 @@ func (w *RowWriter) flush() error {
 	if w.numbered {
 		columns = append(columns, int64s(w.number))
 	}
-	columns = append(columns, uint8s(w.label))
+	labels := make([]uint8, len(w.label))
+	for i, label := range w.label {
+		labels[i] = uint8(label)
+	}
+	columns = append(columns, uint8s(labels))
 	for _, ids := range w.ids {
 		columns = append(columns, int32s(ids))
 	}
@@ -397,7 +401,7 @@ func (r *RowReader) fill(rows *model.Rows, record arrow.Record) error {
 		if label > 1 {
 			return fault.Inputf("%s: label is %d, expected 0 or 1", model.RowName(rows.Number[i]), label)
 		}
-		rows.Label = append(rows.Label, label)
+		rows.Label = append(rows.Label, float32(label))
 	}
 	m := len(r.fields)
 	rows.Features = slices.Grow(rows.Features, n*m)[:n*m]

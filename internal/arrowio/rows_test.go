@@ -32,7 +32,7 @@ func randomRows(n int, first int64) *model.Rows {
 	offsets := model.Offsets(testSizes)
 	for i := range n {
 		rows.Number = append(rows.Number, first+int64(i))
-		rows.Label = append(rows.Label, uint8(random.IntN(2)))
+		rows.Label = append(rows.Label, float32(random.IntN(2)))
 		for j, size := range testSizes {
 			rows.Features = append(rows.Features, offsets[j]+int32(random.IntN(size)))
 		}
@@ -425,19 +425,19 @@ func TestAppendColumns(t *testing.T) {
 
 func TestAppendColumnsRefuses(t *testing.T) {
 	for _, c := range []struct {
-		label []uint8
+		label []float32
 		ids   [][]int32
 		want  string
 	}{
-		{[]uint8{0, 2}, [][]int32{{0, 0}, {0, 0}, {0, 0}}, "row 4: label is 2"},
-		{[]uint8{0, 1}, [][]int32{{0, 0}, {0, 1}, {0, 0}}, "row 4: field 1 (date): local id 1 is outside [0,1)"},
-		{[]uint8{0, 1}, [][]int32{{-1, 0}, {0, 0}, {0, 0}}, "row 3: field 0 (carrier): local id -1 is outside [0,5)"},
+		{[]float32{0, 2}, [][]int32{{0, 0}, {0, 0}, {0, 0}}, "row 4: label is 2"},
+		{[]float32{0, 1}, [][]int32{{0, 0}, {0, 1}, {0, 0}}, "row 4: field 1 (date): local id 1 is outside [0,1)"},
+		{[]float32{0, 1}, [][]int32{{-1, 0}, {0, 0}, {0, 0}}, "row 3: field 0 (carrier): local id -1 is outside [0,5)"},
 	} {
 		w, err := NewRowWriter(io.Discard, testFields, testSizes, nil, false, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := w.AppendColumns([]uint8{1, 1, 1}, [][]int32{{0, 1, 4}, {0, 0, 0}, {1, 2, 3}}, nil); err != nil {
+		if err := w.AppendColumns([]float32{1, 1, 1}, [][]int32{{0, 1, 4}, {0, 0, 0}, {1, 2, 3}}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := w.AppendColumns(c.label, c.ids, nil); !fault.IsInput(err) || !strings.Contains(err.Error(), c.want) {

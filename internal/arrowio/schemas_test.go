@@ -60,7 +60,7 @@ func written(t *testing.T) map[string][]byte {
 		var out bytes.Buffer
 		w, err := arrowio.NewRowWriter(&out, schemaFields, schemaSizes, dense, numbered, 1)
 		ok(err)
-		ok(w.Append(&model.Rows{Width: 2, Inputs: len(dense), Number: []int64{0, 5}, Label: []uint8{0, 1}, Features: []int32{0, 3, 2, 4}, Dense: make([]float32, 2*len(dense))}))
+		ok(w.Append(&model.Rows{Width: 2, Inputs: len(dense), Number: []int64{0, 5}, Label: []float32{0, 1}, Features: []int32{0, 3, 2, 4}, Dense: make([]float32, 2*len(dense))}))
 		ok(w.Close())
 		return out.Bytes()
 	}

@@ -154,7 +154,7 @@ func FuzzParse(f *testing.F) {
 // scoreLast scores a row of the last features of each field, which have the largest
 // indices.
 func scoreLast(m *model.Model) {
-	rows := &model.Rows{Width: m.Fields(), Inputs: len(m.Dense), Number: []int64{0}, Label: []uint8{0}, Dense: make([]float32, len(m.Dense))}
+	rows := &model.Rows{Width: m.Fields(), Inputs: len(m.Dense), Number: []int64{0}, Label: []float32{0}, Dense: make([]float32, len(m.Dense))}
 	for j, first := range m.Offsets() {
 		rows.Features = append(rows.Features, first+int32(m.FieldDims[j])-1)
 	}

@@ -54,7 +54,7 @@ func (e *export) rowsOf(t *testing.T, c *Checkpoint) *model.Rows {
 	offsets := c.Architecture.Offsets()
 	for r, ids := range e.IDs {
 		rows.Number = append(rows.Number, int64(r))
-		rows.Label = append(rows.Label, uint8(r%2))
+		rows.Label = append(rows.Label, float32(r%2))
 		for j, k := range column {
 			rows.Features = append(rows.Features, offsets[j]+int32(ids[k]))
 		}

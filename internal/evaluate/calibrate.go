@@ -73,7 +73,7 @@ func (f *fit) loss(c Calibration) float64 {
 	sum := 0.0
 	for i, z := range f.p.Logits {
 		v := c.Apply(z)
-		sum += max(v, 0) + math.Log1p(math.Exp(-math.Abs(v))) - float64(f.target[f.p.Labels[i]]*v)
+		sum += max(v, 0) + math.Log1p(math.Exp(-math.Abs(v))) - float64(f.target[int(f.p.Labels[i])]*v)
 	}
 	return sum
 }
@@ -87,7 +87,7 @@ func (f *fit) minimum(c Calibration, scale bool) Calibration {
 		var da, db, aa, ab, bb float64 // derivatives with respect to scale (a) and offset (b)
 		for i, z := range f.p.Logits {
 			s := 1 / (1 + math.Exp(-c.Apply(z)))
-			d, w := s-f.target[f.p.Labels[i]], float64(s*(1-s))
+			d, w := s-f.target[int(f.p.Labels[i])], float64(s*(1-s))
 			da, db = da+float64(d*z), db+d
 			aa, ab, bb = aa+float64(float64(w*z)*z), ab+float64(w*z), bb+w
 		}

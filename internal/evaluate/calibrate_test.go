@@ -15,7 +15,7 @@ func drawn(n int, scale, offset float64) *Predictions {
 	p := &Predictions{}
 	for range n {
 		z := 2 * r.NormFloat64()
-		label := uint8(0)
+		label := float32(0)
 		if r.Float64() < 1/(1+math.Exp(-(scale*z+offset))) {
 			label = 1
 		}
@@ -47,7 +47,7 @@ func TestCalibrationIsTheMinimum(t *testing.T) {
 		p := &Predictions{}
 		for range n {
 			p.Logits = append(p.Logits, off+float64(rapid.IntRange(-40, 40).Draw(t, "logit"))/4)
-			p.Labels = append(p.Labels, uint8(rapid.IntRange(0, 1).Draw(t, "label")))
+			p.Labels = append(p.Labels, float32(rapid.IntRange(0, 1).Draw(t, "label")))
 		}
 		c := Calibrate(p)
 		if !(c.Scale >= leastScale) || math.IsInf(c.Scale, 0) || math.IsNaN(c.Offset) || math.IsInf(c.Offset, 0) {

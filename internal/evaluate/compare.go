@@ -1,8 +1,8 @@
 package evaluate
 
 import (
-	"bytes"
 	"math"
+	"slices"
 
 	"gonum.org/v1/gonum/stat/distuv"
 
@@ -46,7 +46,7 @@ func (r *Ranking) Minus(a *Ranking) Comparison {
 	checkPaired(a.Predictions, r.Predictions)
 	var of [2]moments // by label: differences of the rows' placements
 	for i, placement := range r.placements {
-		of[r.Labels[i]].add(placement - a.placements[i])
+		of[int(r.Labels[i])].add(placement - a.placements[i])
 	}
 	negatives, positives := of[0].variance(), of[1].variance()
 	variance := negatives + positives
@@ -69,7 +69,7 @@ func CompareLogLoss(a, b *Predictions, forA, forB Calibration) Difference {
 }
 
 func checkPaired(a, b *Predictions) {
-	if !bytes.Equal(a.Labels, b.Labels) {
+	if !slices.Equal(a.Labels, b.Labels) {
 		panic("evaluate: predictions of different rows are compared")
 	}
 }

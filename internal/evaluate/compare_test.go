@@ -19,9 +19,9 @@ func TestCompareIsItsDefinition(t *testing.T) {
 		n := rapid.IntRange(4, 40).Draw(t, "n")
 		a, b := &Predictions{}, &Predictions{}
 		for i := range n {
-			label := uint8(i % 2)
+			label := float32(i % 2)
 			if i >= 4 { // both labels have two rows or more
-				label = uint8(rapid.IntRange(0, 1).Draw(t, "label"))
+				label = float32(rapid.IntRange(0, 1).Draw(t, "label"))
 			}
 			for _, p := range []*Predictions{a, b} {
 				p.Logits, p.Labels = append(p.Logits, float64(rapid.IntRange(0, 9).Draw(t, "logit"))), append(p.Labels, label)
@@ -50,7 +50,7 @@ func TestCompareIsItsDefinition(t *testing.T) {
 				}
 				others++
 			}
-			of[a.Labels[i]] = append(of[a.Labels[i]], sum/others)
+			of[int(a.Labels[i])] = append(of[int(a.Labels[i])], sum/others)
 		}
 		variance := func(x []float64) float64 {
 			mean, square := 0.0, 0.0
@@ -79,8 +79,8 @@ func TestCompareIsItsDefinition(t *testing.T) {
 
 // Student's t of the rows' loss differences, with and without a calibration.
 func TestCompareLogLoss(t *testing.T) {
-	a := &Predictions{[]float64{0, 1, -2, 3}, []uint8{0, 1, 1, 0}}
-	b := &Predictions{[]float64{1, 2, -1, -3}, []uint8{0, 1, 1, 0}}
+	a := &Predictions{[]float64{0, 1, -2, 3}, []float32{0, 1, 1, 0}}
+	b := &Predictions{[]float64{1, 2, -1, -3}, []float32{0, 1, 1, 0}}
 	half := Calibration{Scale: .5, Offset: .1}
 	var d []float64
 	mean, square := 0.0, 0.0
@@ -112,7 +112,7 @@ func TestCompareAtItsLimits(t *testing.T) {
 		low := value - se // se is 0 or NaN
 		return same(d.Value, value) && same(d.SE, se) && same(d.Low, low) && same(d.High, low)
 	}
-	a := &Predictions{[]float64{0, 1, 1, 3, 2}, []uint8{0, 1, 0, 1, 1}}
+	a := &Predictions{[]float64{0, 1, 1, 3, 2}, []float32{0, 1, 0, 1, 1}}
 	scaled := &Predictions{[]float64{-1, 5, 5, 7, 6}, a.Labels}
 	if c := Compare(a, scaled); !alike(c.AUC, 0, 0) || c.LogLoss.SE == 0 {
 		t.Errorf("the same order: %+v", c)
@@ -121,16 +121,16 @@ func TestCompareAtItsLimits(t *testing.T) {
 		t.Errorf("the same model: %+v", c)
 	}
 	nan := math.NaN()
-	one := Compare(&Predictions{[]float64{0, 1, 2}, []uint8{0, 1, 0}}, &Predictions{[]float64{0, 3, 2}, []uint8{0, 1, 0}})
+	one := Compare(&Predictions{[]float64{0, 1, 2}, []float32{0, 1, 0}}, &Predictions{[]float64{0, 3, 2}, []float32{0, 1, 0}})
 	if !alike(one.AUC, .5, nan) || math.IsNaN(one.LogLoss.SE) {
 		t.Errorf("one positive row: %+v", one)
 	}
-	for _, labels := range [][]uint8{{1, 1}, {0, 0}} {
+	for _, labels := range [][]float32{{1, 1}, {0, 0}} {
 		if c := Compare(&Predictions{[]float64{0, 1}, labels}, &Predictions{[]float64{1, 1}, labels}); !alike(c.AUC, nan, nan) || math.IsNaN(c.LogLoss.SE) {
 			t.Errorf("labels %v: %+v", labels, c)
 		}
 	}
-	if c := Compare(&Predictions{[]float64{0}, []uint8{0}}, &Predictions{[]float64{1}, []uint8{0}}); math.IsNaN(c.LogLoss.Value) || !math.IsNaN(c.LogLoss.High) {
+	if c := Compare(&Predictions{[]float64{0}, []float32{0}}, &Predictions{[]float64{1}, []float32{0}}); math.IsNaN(c.LogLoss.Value) || !math.IsNaN(c.LogLoss.High) {
 		t.Errorf("one row: %+v", c)
 	}
 	if c := Compare(&Predictions{}, &Predictions{}); !alike(c.AUC, nan, nan) || !alike(c.LogLoss, nan, nan) {
@@ -141,7 +141,7 @@ func TestCompareAtItsLimits(t *testing.T) {
 			t.Error("predictions with different labels are compared")
 		}
 	}()
-	Compare(a, &Predictions{a.Logits, []uint8{1, 1, 0, 1, 1}})
+	Compare(a, &Predictions{a.Logits, []float32{1, 1, 0, 1, 1}})
 }
 
 // population draws rows for two models whose logits are normally distributed and correlated
@@ -165,7 +165,7 @@ func (p *population) logit(z float64) float64 {
 func (p *population) draw(r *rand.Rand) (a, b *Predictions) {
 	a, b = &Predictions{}, &Predictions{}
 	for i := range p.rows {
-		label := uint8(0)
+		label := float32(0)
 		if float64(i) < p.rate*float64(p.rows) {
 			label = 1
 		}
@@ -295,7 +295,7 @@ func TestCurve(t *testing.T) {
 			t.Errorf("bin %d with a calibration: %+v, expected the prediction %v", i, bin, want)
 		}
 	}
-	ties := Rank(&Predictions{[]float64{0, 0, 0, 1, 2, 2}, []uint8{0, 1, 0, 1, 1, 0}})
+	ties := Rank(&Predictions{[]float64{0, 0, 0, 1, 2, 2}, []float32{0, 1, 0, 1, 1, 0}})
 	one, two := 1/(1+math.Exp(-1)), 1/(1+math.Exp(-2))
 	if got, want := fmt.Sprintf("%.6v", ties.Curve(4, Uncalibrated)), fmt.Sprintf("%.6v", []CurveBin{{3, .5, 1. / 3}, {3, (one + 2*two) / 3, 2. / 3}}); got != want {
 		t.Errorf("bins with ties %s, expected %s", got, want)

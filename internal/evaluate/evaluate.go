@@ -23,7 +23,7 @@ type Metrics struct {
 // Predictions holds the logits and the true labels of rows.
 type Predictions struct {
 	Logits []float64
-	Labels []uint8
+	Labels []float32
 }
 
 // Predict computes m's logits for the rows of source with the given number of goroutines.
@@ -77,7 +77,7 @@ func Probability(logit float64) float64 { return 1 / (1 + math.Exp(-logit)) }
 // OneKind reports whether all labels are equal. In this case AUC is undefined and a
 // calibration is meaningless.
 func (p *Predictions) OneKind() bool {
-	return !slices.ContainsFunc(p.Labels, func(label uint8) bool { return label != p.Labels[0] })
+	return !slices.ContainsFunc(p.Labels, func(label float32) bool { return label != p.Labels[0] })
 }
 
 // Metrics returns the metrics of the predictions without calibration.
@@ -96,4 +96,4 @@ func (p *Predictions) LogLoss(c Calibration) float64 {
 
 // AUC returns the probability that a random positive row has a higher logit than a random
 // negative row, with ties counted half. It is NaN if all labels are equal.
-func AUC(logits []float64, labels []uint8) float64 { return Rank(&Predictions{logits, labels}).AUC() }
+func AUC(logits []float64, labels []float32) float64 { return Rank(&Predictions{logits, labels}).AUC() }

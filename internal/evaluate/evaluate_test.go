@@ -16,10 +16,10 @@ import (
 func TestAUCIsItsDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(2, 40).Draw(t, "n")
-		logits, labels := make([]float64, n), make([]uint8, n)
+		logits, labels := make([]float64, n), make([]float32, n)
 		for i := range logits {
 			logits[i] = float64(rapid.IntRange(0, 9).Draw(t, "logit"))
-			labels[i] = uint8(rapid.IntRange(0, 1).Draw(t, "label"))
+			labels[i] = float32(rapid.IntRange(0, 1).Draw(t, "label"))
 		}
 		won, pairs := 0.0, 0.0
 		for i := range n {
@@ -46,7 +46,7 @@ func TestAUCIsItsDefinition(t *testing.T) {
 }
 
 func TestOneKind(t *testing.T) {
-	for want, all := range map[bool][][]uint8{true: {{}, {0}, {1, 1, 1}}, false: {{0, 1}, {1, 1, 0}}} {
+	for want, all := range map[bool][][]float32{true: {{}, {0}, {1, 1, 1}}, false: {{0, 1}, {1, 1, 0}}} {
 		for _, labels := range all {
 			if got := (&Predictions{Labels: labels}).OneKind(); got != want {
 				t.Errorf("OneKind of %v is %t", labels, got)

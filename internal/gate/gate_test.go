@@ -14,7 +14,7 @@ func models(rows int, noise float64) (model, pruned *evaluate.Predictions) {
 	r := rand.New(rand.NewPCG(1, uint64(rows)))
 	model, pruned = &evaluate.Predictions{}, &evaluate.Predictions{}
 	for range rows {
-		logit, label := 2*r.NormFloat64(), uint8(0)
+		logit, label := 2*r.NormFloat64(), float32(0)
 		if r.Float64() < evaluate.Probability(logit) {
 			label = 1
 		}
@@ -91,7 +91,7 @@ func TestAlike(t *testing.T) {
 // With a single row of a label, the AUC has no interval. The difference still decides, but
 // never with confidence.
 func TestUnknownInterval(t *testing.T) {
-	model := &evaluate.Predictions{Logits: []float64{-1, -2, 3}, Labels: []uint8{0, 0, 1}}
+	model := &evaluate.Predictions{Logits: []float64{-1, -2, 3}, Labels: []float32{0, 0, 1}}
 	pruned := &evaluate.Predictions{Logits: []float64{-1, -2, -1.5}, Labels: model.Labels}
 	d := Decide(Bounds{AUCDrop: 1, LogLossRise: 10}, model, pruned)
 	if !d.Passed || d.AUC.Certain || d.AUC.Difference.Low != nil {
@@ -113,7 +113,7 @@ func TestErrorRates(t *testing.T) {
 	for i := range all {
 		model, pruned := &evaluate.Predictions{}, &evaluate.Predictions{}
 		for range rows {
-			logit, label := 2*r.NormFloat64(), uint8(0)
+			logit, label := 2*r.NormFloat64(), float32(0)
 			if r.Float64() < evaluate.Probability(logit) {
 				label = 1
 			}

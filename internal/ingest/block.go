@@ -170,7 +170,7 @@ func (r *rawImport) newBlockParser() *blockParser {
 // parse calls visit with the position, the label and the values of each row. The position
 // counts over all files. The values, and the numbers in c.parser, are valid until visit
 // returns. Bad rows go to b.bad. A row is also bad if visit returns a badRow.
-func (c *blockParser) parse(b *block, visit func(row uint64, label uint8, values [][]byte) error) error {
+func (c *blockParser) parse(b *block, visit func(row uint64, label float32, values [][]byte) error) error {
 	if b.table != nil {
 		return c.parseTable(b, visit)
 	}
@@ -180,7 +180,7 @@ func (c *blockParser) parse(b *block, visit func(row uint64, label uint8, values
 		if err == io.EOF {
 			return nil
 		}
-		var label uint8
+		var label float32
 		var values [][]byte
 		if err == nil {
 			label, values, err = c.parser.parse(cells, b.where, c.records.Odd)

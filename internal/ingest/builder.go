@@ -109,7 +109,7 @@ func (b *builder) start(fields []string, sizes []int, inputs []string, splits []
 
 // columns holds rows of a split, column by column.
 type columns struct {
-	label []uint8     // [rows]
+	label []float32   // [rows]
 	ids   [][]int32   // local ids, [m, rows]
 	dense [][]float32 // dense inputs, [k, rows]
 }
@@ -153,7 +153,7 @@ func (b *builder) rows() (n int64) {
 
 // add appends a row to a split, given by its position in b.splits. features are its global
 // ids, which must be valid, and dense its dense inputs.
-func (b *builder) add(split int, label uint8, features []int32, dense []float32) error {
+func (b *builder) add(split int, label float32, features []int32, dense []float32) error {
 	s := b.splits[split]
 	s.total++
 	s.positive += int64(label)

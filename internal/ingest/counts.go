@@ -193,7 +193,7 @@ func (r *rawImport) countGroup(rec *record, first, last int) error {
 	measuring := len(rec.Dense) > 0
 	all := r.config.Counted == CountAll
 	work := func(worker int, b *block) error {
-		return parsers[worker].parse(b, func(row uint64, _ uint8, values [][]byte) error {
+		return parsers[worker].parse(b, func(row uint64, _ float32, values [][]byte) error {
 			if !all || measuring || b.train == 0 { // with CountAll, it only matters whether train has any rows
 				if r.ratio.draw(row) == 0 {
 					b.train++

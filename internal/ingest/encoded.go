@@ -150,7 +150,7 @@ func ImportEncoded(ctx context.Context, config EncodedConfig) (*Summary, error) 
 		return nil, err
 	}
 	writer := e.dense.newWriter()
-	err = e.scan(sizes, func(split int, label uint8, ids []int32, numbers []float64) error {
+	err = e.scan(sizes, func(split int, label float32, ids []int32, numbers []float64) error {
 		if err := writer.standardise(numbers); err != nil {
 			return err
 		}
@@ -249,7 +249,7 @@ func (e *encodedImport) sizes() ([]int, error) {
 	}
 	if sizes == nil || e.dense.unmeasured() {
 		moments, train, found := e.dense.newMoments(), int64(0), make([]int, len(fields))
-		err := e.scan(sizes, func(split int, _ uint8, ids []int32, numbers []float64) error {
+		err := e.scan(sizes, func(split int, _ float32, ids []int32, numbers []float64) error {
 			if split == 0 {
 				train++
 				addMoments(moments, numbers)
@@ -392,7 +392,7 @@ func (e *encodedImport) readHeader(s *rawtext.Source) (*rawtext.Header, error) {
 
 // visitor is called with the position of each row's split among the builder's splits, its
 // label, its ids and the numbers of its dense inputs.
-type visitor func(split int, label uint8, features []int32, numbers []float64) error
+type visitor func(split int, label float32, features []int32, numbers []float64) error
 
 // scan reads all rows and calls visit for each. The ids are global if sizes is not nil,
 // otherwise local. A row is bad if visit returns a badRow.

@@ -24,7 +24,7 @@ import (
 const small = "label,a,b\n1,0,2\n0,3,1\n1,1,0\n"
 
 func TestImportEncodedForms(t *testing.T) {
-	want := &model.Rows{Width: 2, Number: []int64{0, 1, 2}, Label: []uint8{1, 0, 1}, Features: []int32{0, 6, 3, 5, 1, 4}}
+	want := &model.Rows{Width: 2, Number: []int64{0, 1, 2}, Label: []float32{1, 0, 1}, Features: []int32{0, 6, 3, 5, 1, 4}}
 	globals := "label,a,b\n1,0,6\n0,3,5\n1,1,4\n"
 	for _, c := range []struct {
 		name, text string
@@ -383,7 +383,7 @@ func slowRows(t testing.TB, path string, sizes []int, first int64) *model.Rows {
 	offsets := model.Offsets(sizes)
 	for i, record := range records[1:] {
 		rows.Number = append(rows.Number, first+int64(i))
-		rows.Label = append(rows.Label, record[0][0]-'0')
+		rows.Label = append(rows.Label, float32(record[0][0]-'0'))
 		for j, cell := range record[1:] {
 			id, err := strconv.Atoi(cell)
 			if err != nil {
@@ -441,7 +441,7 @@ func BenchmarkScan(b *testing.B) {
 	}
 	rows := 0
 	for b.Loop() {
-		err := e.scan(sizes, func(int, uint8, []int32, []float64) error { rows++; return nil })
+		err := e.scan(sizes, func(int, float32, []int32, []float64) error { rows++; return nil })
 		if err != nil {
 			b.Fatal(err)
 		}

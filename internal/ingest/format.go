@@ -210,7 +210,7 @@ func (l *layout) value(x int64) int64 {
 // are valid until the next call. If the cells are not a valid row, the error says why.
 // odd must be true if the cells may contain NULs or bytes that are not UTF-8, or may be
 // too long.
-func (p *rowParser) parse(cells [][]byte, where *place, odd bool) (uint8, [][]byte, error) {
+func (p *rowParser) parse(cells [][]byte, where *place, odd bool) (float32, [][]byte, error) {
 	if len(cells) != where.columns {
 		if len(cells) == 1 && len(cells[0]) == 0 {
 			return 0, nil, errors.New("the line is empty")
@@ -271,10 +271,10 @@ func (p *rowParser) parse(cells [][]byte, where *place, odd bool) (uint8, [][]by
 	return label, p.values, nil
 }
 
-func (p *rowParser) parseLabel(cell []byte) (uint8, error) {
+func (p *rowParser) parseLabel(cell []byte) (float32, error) {
 	if p.From == 0 {
 		if len(cell) == 1 && cell[0]&^1 == '0' {
-			return cell[0] & 1, nil
+			return float32(cell[0] & 1), nil
 		}
 		switch string(cell) {
 		case "0.0", "false", "False", "FALSE":

@@ -210,7 +210,7 @@ func (r *rawImport) measure() error {
 	}
 	work := func(worker int, b *block) error {
 		p := parsers[worker]
-		return p.parse(b, func(row uint64, _ uint8, _ [][]byte) error {
+		return p.parse(b, func(row uint64, _ float32, _ [][]byte) error {
 			if r.ratio.draw(row) == 0 {
 				b.train++
 				addMoments(moments[worker], p.parser.numbers)
@@ -396,7 +396,7 @@ func (r *rawImport) encode(out *builder, m *dataset.Manifest, fields []*vocabula
 			b.splits = append(b.splits, columns{ids: make([][]int32, len(fields)), dense: make([][]float32, len(r.layout.inputs))})
 		}
 		numbers, dense := parsers[worker].parser.numbers, writers[worker]
-		return parsers[worker].parse(b, func(row uint64, label uint8, values [][]byte) error {
+		return parsers[worker].parse(b, func(row uint64, label float32, values [][]byte) error {
 			rows := &b.splits[r.ratio.draw(row)]
 			if err := dense.standardise(numbers); err != nil {
 				return err

@@ -22,7 +22,7 @@ import (
 
 // bruteForce encodes raw records in the simplest way. The first record is the header. If
 // all is false, only the rows of train count for minCount.
-func bruteForce(records [][]string, label string, minCount int, seed uint64, all bool) (sizes []int, values [][]string, rows map[string][][]int32, labels map[string][]uint8) {
+func bruteForce(records [][]string, label string, minCount int, seed uint64, all bool) (sizes []int, values [][]string, rows map[string][][]int32, labels map[string][]float32) {
 	at := slices.Index(records[0], label)
 	split := func(i int) string {
 		stream := random.At(seed, random.Split, uint64(i), 0)
@@ -34,7 +34,7 @@ func bruteForce(records [][]string, label string, minCount int, seed uint64, all
 		}
 		return dataset.Test
 	}
-	rows, labels = map[string][][]int32{}, map[string][]uint8{}
+	rows, labels = map[string][][]int32{}, map[string][]float32{}
 	offset := 0
 	encoded := make([][]int32, len(records)-1)
 	for column := range records[0] {
@@ -61,7 +61,7 @@ func bruteForce(records [][]string, label string, minCount int, seed uint64, all
 	}
 	for i, record := range records[1:] {
 		rows[split(i)] = append(rows[split(i)], encoded[i])
-		labels[split(i)] = append(labels[split(i)], record[at][0]-'0')
+		labels[split(i)] = append(labels[split(i)], float32(record[at][0]-'0'))
 	}
 	return sizes, values, rows, labels
 }

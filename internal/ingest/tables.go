@@ -77,7 +77,7 @@ func (in *tableInput) describe() (dataset.File, error) {
 func (in *tableInput) close() { in.table.Close() }
 
 // parseTable is like parse, for a block of a table.
-func (c *blockParser) parseTable(b *block, visit func(row uint64, label uint8, values [][]byte) error) error {
+func (c *blockParser) parseTable(b *block, visit func(row uint64, label float32, values [][]byte) error) error {
 	i := int64(0)
 	c.parser.single = b.table.Single
 	err := b.table.Rows(func(cells [][]byte) error {

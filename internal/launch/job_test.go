@@ -52,7 +52,7 @@ func tiny(t *testing.T) (j Job, folder string) {
 	p.Rows(&rows, 0, tinyRows)
 	csv := "label,a,b\n"
 	for i := range rows.Len() {
-		csv += fmt.Sprintf("%d,%d,%d\n", rows.Label[i], rows.Row(i)[0], rows.Row(i)[1])
+		csv += fmt.Sprintf("%v,%d,%d\n", rows.Label[i], rows.Row(i)[0], rows.Row(i)[1])
 	}
 	dir := t.TempDir()
 	file, folder := filepath.Join(dir, "rows.csv"), filepath.Join(dir, "dataset")

@@ -37,7 +37,7 @@ func TestValidateDense(t *testing.T) {
 
 // Copies and slices of rows keep the dense inputs of each row.
 func TestDenseRows(t *testing.T) {
-	rows := Rows{Width: 1, Inputs: 2, Number: []int64{4, 5, 6}, Label: []uint8{0, 1, 1}, Features: []int32{7, 8, 9}, Dense: []float32{1, 2, 3, 4, 5, 6}}
+	rows := Rows{Width: 1, Inputs: 2, Number: []int64{4, 5, 6}, Label: []float32{0, 1, 1}, Features: []int32{7, 8, 9}, Dense: []float32{1, 2, 3, 4, 5, 6}}
 	part := rows.Slice(1, 3)
 	if !slices.Equal(part.DenseRow(0), []float32{3, 4}) || !slices.Equal(part.DenseRow(1), []float32{5, 6}) {
 		t.Errorf("the slice has %v", part.Dense)

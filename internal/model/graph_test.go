@@ -174,7 +174,7 @@ func TestGraphWalks(t *testing.T) {
 // Tables of different widths, constants and dense inputs reach the right inputs.
 func TestGraphInputs(t *testing.T) {
 	m := mixed(t)
-	rows := &model.Rows{Width: 2, Inputs: 1, Number: []int64{0, 1}, Label: []uint8{0, 1}, Features: []int32{0, 3, 1, 4}, Dense: []float32{2, -1}}
+	rows := &model.Rows{Width: 2, Inputs: 1, Number: []int64{0, 1}, Label: []float32{0, 1}, Features: []int32{0, 3, 1, 4}, Dense: []float32{2, -1}}
 	want := []float64{(1+2+3)*2*2 + 0.5*20, (4*3+6)*-1 + 0.25*30}
 	got := make([]float64, 2)
 	if m.NewScorer().Logits(got, rows); !slices.Equal(got, want) {
@@ -263,7 +263,7 @@ func TestGraphGradient(t *testing.T) {
 // The derivatives reach the players of tables of different widths.
 func TestGraphSlopes(t *testing.T) {
 	m := mixed(t)
-	rows := &model.Rows{Width: 2, Inputs: 1, Number: []int64{0}, Label: []uint8{0}, Features: []int32{0, 3}, Dense: []float32{2}}
+	rows := &model.Rows{Width: 2, Inputs: 1, Number: []int64{0}, Label: []float32{0}, Features: []int32{0, 3}, Dense: []float32{2}}
 	g := m.NewGradient()
 	m.Embed(g.Set(0, rows, 0), rows.Row(0))
 	logits := make([]float64, 1)

@@ -129,7 +129,7 @@ func (m *Model) constant(features []int32) float64 {
 func (m *Model) pairwise() bool { return m.Kind == FM || m.Kind == DeepFM }
 
 // Loss returns the log loss softplus(logit) - label*logit, in nat.
-func Loss(logit float64, label uint8) float64 {
+func Loss(logit float64, label float32) float64 {
 	return max(logit, 0) + math.Log1p(math.Exp(-math.Abs(logit))) - float64(label)*logit
 }
 

@@ -155,11 +155,11 @@ func TestCheckRow(t *testing.T) {
 func TestLoss(t *testing.T) {
 	for _, c := range []struct {
 		logit float64
-		label uint8
+		label float32
 		want  float64
 	}{{0, 0, math.Ln2}, {0, 1, math.Ln2}, {800, 1, 0}, {800, 0, 800}, {-800, 1, 800}, {1, 0, 1.3132616875182228}} {
 		if got := model.Loss(c.logit, c.label); math.Abs(got-c.want) > 1e-15*(1+c.want) {
-			t.Errorf("loss(%v, %d) = %v, want %v", c.logit, c.label, got, c.want)
+			t.Errorf("loss(%v, %v) = %v, want %v", c.logit, c.label, got, c.want)
 		}
 	}
 }

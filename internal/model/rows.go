@@ -29,7 +29,7 @@ type Rows struct {
 	Width    int       // number of ids of a row: m, and more with lists (see Architecture.Width)
 	Inputs   int       // k, the number of dense inputs; 0 without any
 	Number   []int64   // row numbers in the dataset, see RowsPerDay; they key all random draws for a row
-	Label    []uint8   // 0 or 1
+	Label    []float32 // 0 or 1, or a finite number in data whose labels are numbers
 	Features []int32   // [len, Width], global ids, field by field and position by position
 	Dense    []float32 // [len, k], finite, in the order in which the model names its dense inputs
 }

@@ -120,11 +120,11 @@ var fraction = []byte(".0")
 
 // Parse parses a line and stores its ids in p.Features. If it returns false, the line is not
 // valid, and Explain returns the reason.
-func (p *Encoded) Parse(line []byte) (label uint8, ok bool) {
+func (p *Encoded) Parse(line []byte) (label float32, ok bool) {
 	if len(line) < 2 || line[0]&^1 != '0' {
 		return 0, false
 	}
-	label = line[0] & 1
+	label = float32(line[0] & 1)
 	rest, separator := bytes.TrimPrefix(line[1:], fraction), p.separator
 	if len(rest) == 0 || rest[0] != separator {
 		return 0, false

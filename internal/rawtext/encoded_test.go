@@ -9,7 +9,7 @@ import (
 )
 
 // slowParse does the same as Encoded.Parse, in the simplest way, for local ids with sizes.
-func slowParse(line string, separator string, sizes []int) (label uint8, features []int32, ok bool) {
+func slowParse(line string, separator string, sizes []int) (label float32, features []int32, ok bool) {
 	cells := strings.Split(line, separator)
 	for j, cell := range cells {
 		cells[j] = strings.TrimSuffix(cell, ".0")
@@ -26,7 +26,7 @@ func slowParse(line string, separator string, sizes []int) (label uint8, feature
 		features = append(features, int32(offset+id))
 		offset += sizes[j]
 	}
-	return cells[0][0] - '0', features, true
+	return float32(cells[0][0] - '0'), features, true
 }
 
 // Parse accepts the same lines as slowParse and gives the same rows, and Explain returns an
@@ -47,7 +47,7 @@ func FuzzCSV(f *testing.F) {
 		label, ok := p.Parse(line)
 		wantLabel, want, wantOK := slowParse(string(line), string(rune(h.Separator)), sizes)
 		if ok != wantOK || ok && (label != wantLabel || p.Features[0] != want[0] || p.Features[1] != want[1]) {
-			t.Errorf("parse(%q) = %d, %v, %t, want %d, %v, %t", line, label, p.Features, ok, wantLabel, want, wantOK)
+			t.Errorf("parse(%q) = %v, %v, %t, want %v, %v, %t", line, label, p.Features, ok, wantLabel, want, wantOK)
 		}
 		if why := p.Explain(line); (why == nil) != ok {
 			t.Errorf("parse(%q) returns %t, but explain returns %v", line, ok, why)
@@ -87,7 +87,7 @@ func FuzzMixed(f *testing.F) {
 		wantLabel, want, wantOK := slowParse(strings.Join([]string{cells[0], cells[2], cells[3]}, separator), separator, sizes)
 		wantOK = wantOK && !bytes.Contains(line, []byte{0})
 		if ok != wantOK || ok && (label != wantLabel || !slices.Equal(p.Features, want) || string(p.Numbers[0]) != cells[1] || string(p.Numbers[1]) != cells[4]) {
-			t.Errorf("parse(%q) = %d, %v, %q, %t, want %d, %v, %t", line, label, p.Features, p.Numbers, ok, wantLabel, want, wantOK)
+			t.Errorf("parse(%q) = %v, %v, %q, %t, want %v, %v, %t", line, label, p.Features, p.Numbers, ok, wantLabel, want, wantOK)
 		}
 	})
 }

@@ -36,7 +36,7 @@ func newPopulation(t *testing.T, a model.Architecture) *population {
 	for at := range 2 * 12 * 6 * 20 {
 		i, j, k, label := at/2%12, at/24%6, at/144, at%2
 		p.rows.Number = append(p.rows.Number, int64(at))
-		p.rows.Label = append(p.rows.Label, uint8(label))
+		p.rows.Label = append(p.rows.Label, float32(label))
 		p.rows.Features = append(p.rows.Features, offsets[0]+int32(i), offsets[1]+int32(j), offsets[2]+int32(k))
 		share := 1 / (1 + math.Exp(float64((7*i+5*j+3*k)%5)-1.5))
 		if label == 0 {

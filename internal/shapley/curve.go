@@ -24,7 +24,7 @@ const seriesRadius = 1.0 / 16
 
 const unitsPerNat = 1 / tally.LossUnit
 
-func newCurve(logit float64, label uint8) curve {
+func newCurve(logit float64, label float32) curve {
 	c := curve{series(logit), logit, softplus(logit), float64(label)}
 	c.a[0] -= c.label * unitsPerNat
 	return c

@@ -16,7 +16,7 @@ func TestContribution(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	worst := 0.0
 	for range 200_000 {
-		f, label := r.NormFloat64()*math.Exp(3*r.NormFloat64()), uint8(r.IntN(2))
+		f, label := r.NormFloat64()*math.Exp(3*r.NormFloat64()), float32(r.IntN(2))
 		u := r.NormFloat64() * math.Exp(2*r.NormFloat64()-3)
 		c := newCurve(f, label)
 		for _, sign := range []float64{-1, 1} {

@@ -75,7 +75,7 @@ func TestExactOfGraphs(t *testing.T) {
 			}
 			r := rand.New(rand.NewPCG(1, 2))
 			ref := &reference{t, n, nil}
-			row := &model.Rows{Width: m.Fields(), Number: []int64{0}, Label: []uint8{1}}
+			row := &model.Rows{Width: m.Fields(), Number: []int64{0}, Label: []float32{1}}
 			for j, offset := range m.Offsets() {
 				ref.ids = append(ref.ids, r.IntN(m.FieldDims[j]))
 				row.Features = append(row.Features, offset+int32(ref.ids[j]))
@@ -229,7 +229,7 @@ func TestEfficiencyOfGraphs(t *testing.T) {
 			r := rand.New(rand.NewPCG(3, 4))
 			rows := &model.Rows{Width: m.Fields(), Inputs: len(m.Dense)}
 			for i := range 20 {
-				rows.Number, rows.Label = append(rows.Number, int64(i)), append(rows.Label, uint8(i%2))
+				rows.Number, rows.Label = append(rows.Number, int64(i)), append(rows.Label, float32(i%2))
 				for j, offset := range m.Offsets() {
 					rows.Features = append(rows.Features, offset+int32(r.IntN(m.FieldDims[j])))
 				}
@@ -419,14 +419,14 @@ func TestInfiniteLogits(t *testing.T) {
 			t.Fatal(err)
 		}
 		game := shapley.Game{Model: m, Baseline: []float32{0.01, 0.01}}
-		for _, label := range []uint8{0, 1} {
-			rows := &model.Rows{Width: 1, Number: []int64{7}, Label: []uint8{label}, Features: []int32{1}}
+		for _, label := range []float32{0, 1} {
+			rows := &model.Rows{Width: 1, Number: []int64{7}, Label: []float32{label}, Features: []int32{1}}
 			for _, e := range []string{estimator.Permutation, estimator.Exact, estimator.Multilinear, estimator.Taylor} {
 				o := estimator.Options{Estimator: e, Passes: 1}
 				o.SetDefaults()
 				_, err := shapley.Estimate(t.Context(), game, shapley.Options{Options: o}, rows, 1, nil)
 				if err == nil || !strings.Contains(err.Error(), "row 7: ") || !strings.Contains(err.Error(), name) {
-					t.Errorf("%s, label %d: error %v, expected the row and that the %s", e, label, err, name)
+					t.Errorf("%s, label %v: error %v, expected the row and that the %s", e, label, err, name)
 				}
 			}
 		}

@@ -124,7 +124,7 @@ func (m *multilinear) draw(r, pair int, rows *model.Rows) {
 func (m *multilinear) coalitionOf(r int) []uint64 { return m.coalition[r*m.words : (r+1)*m.words] }
 
 // accumulate adds T of row r in the current pair to the totals of the row.
-func (m *multilinear) accumulate(r int, label uint8) {
+func (m *multilinear) accumulate(r int, label float32) {
 	for _, logit := range m.logits[2*r : 2*r+2] {
 		if _, err := loss(logit, label); err != nil && m.failed[r] == nil {
 			m.failed[r] = fmt.Errorf("with some entries present: %w", err)

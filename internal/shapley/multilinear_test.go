@@ -17,7 +17,7 @@ import (
 // in float64, enumerates all coalitions, and takes numerical derivatives of the reference
 // formula. weight returns the weight of a player for q in (0, 1/2), depending on whether the
 // player is in S.
-func expectation(g shapley.Game, row []int32, label uint8, weight func(q float64, in bool) float64) []float64 {
+func expectation(g shapley.Game, row []int32, label float32, weight func(q float64, in bool) float64) []float64 {
 	m, players := g.Model, g.Model.Players()
 	entries, x := make([]float32, players), make([]float64, players)
 	m.Embed(entries, row)

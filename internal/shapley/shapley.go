@@ -325,7 +325,7 @@ func (w *worker) row(rows *model.Rows, r int) error {
 
 // loss returns the loss of a logit in LossUnits. It returns an error if the loss is not a
 // number in [0, tally.MaxLoss], because the model is then broken.
-func loss(logit float64, label uint8) (int64, error) {
+func loss(logit float64, label float32) (int64, error) {
 	units, ok := tally.Loss(model.Loss(logit, label))
 	if !ok {
 		return 0, fmt.Errorf("the logit is %g, whose loss is not a number in [0, %d]", logit, tally.MaxLoss)

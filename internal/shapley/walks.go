@@ -42,7 +42,7 @@ func (w *walks) draw(r, pass int) {
 }
 
 // walk sets losses to the losses of the states that a walk along order visits.
-func (w *walks) walk(label uint8) error {
+func (w *walks) walk(label float32) error {
 	w.probe.Walk(w.order, w.logits)
 	for k, logit := range w.logits {
 		var err error

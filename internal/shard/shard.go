@@ -208,7 +208,7 @@ func Digest(rows *model.Rows) string {
 	digest := sha256.New()
 	var buffer []byte
 	for i := range rows.Len() {
-		buffer = append(binary.LittleEndian.AppendUint64(buffer, uint64(rows.Number[i])), rows.Label[i])
+		buffer = append(binary.LittleEndian.AppendUint64(buffer, uint64(rows.Number[i])), uint8(rows.Label[i]))
 		for _, feature := range rows.Row(i) {
 			buffer = binary.LittleEndian.AppendUint32(buffer, uint32(feature))
 		}

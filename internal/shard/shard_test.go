@@ -247,7 +247,7 @@ func TestCollectRefusals(t *testing.T) {
 		err    string
 	}{
 		"nothing":         {func(*model.Rows, *Sample, *job.Place, *int64) {}, ""},
-		"a label":         {func(rows *model.Rows, _ *Sample, _ *job.Place, _ *int64) { rows.Label[first] ^= 1 }, other},
+		"a label":         {func(rows *model.Rows, _ *Sample, _ *job.Place, _ *int64) { rows.Label[first] = 1 - rows.Label[first] }, other},
 		"a feature":       {func(rows *model.Rows, _ *Sample, _ *job.Place, _ *int64) { rows.Row(first)[1] ^= 1 }, other},
 		"a dense input":   {func(rows *model.Rows, _ *Sample, _ *job.Place, _ *int64) { rows.DenseRow(first)[1] += 1e-6 }, other},
 		"a number":        {func(rows *model.Rows, _ *Sample, _ *job.Place, _ *int64) { rows.Number[first] += 1000 }, other},

@@ -100,7 +100,7 @@ func (s *Slicer) shown() (all []int) {
 
 // predictions returns the predictions of p for the rows of slice k.
 func (s *Slicer) predictions(p *evaluate.Predictions, k int) *evaluate.Predictions {
-	part := &evaluate.Predictions{Logits: make([]float64, 0, s.slices[k].Rows), Labels: make([]uint8, 0, s.slices[k].Rows)}
+	part := &evaluate.Predictions{Logits: make([]float64, 0, s.slices[k].Rows), Labels: make([]float32, 0, s.slices[k].Rows)}
 	for i, member := range s.members {
 		if member>>k&1 == 1 {
 			part.Logits, part.Labels = append(part.Logits, p.Logits[i]), append(part.Labels, p.Labels[i])

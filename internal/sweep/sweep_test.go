@@ -154,7 +154,7 @@ func predicting(_ context.Context, m *model.Model) (*evaluate.Predictions, error
 		if i >= int(m.Weights.Embedding[0]) {
 			logit = -logit
 		}
-		p.Logits, p.Labels = append(p.Logits, logit), append(p.Labels, uint8(i/5))
+		p.Logits, p.Labels = append(p.Logits, logit), append(p.Labels, float32(i/5))
 	}
 	return p, nil
 }
@@ -200,7 +200,7 @@ func TestRun(t *testing.T) {
 		t.Error(err)
 	}
 	c.Validate = func(context.Context, *model.Model) (*evaluate.Predictions, error) {
-		return &evaluate.Predictions{Logits: []float64{1}, Labels: []uint8{1}}, nil
+		return &evaluate.Predictions{Logits: []float64{1}, Labels: []float32{1}}, nil
 	}
 	if err := c.Run(t.Context(), &chosen); !fault.IsInput(err) {
 		t.Errorf("with only one kind of label, Select: %v", err)
@@ -217,10 +217,10 @@ func TestRunCompares(t *testing.T) {
 	const n = 600
 	r := rand.New(rand.NewPCG(5, 6))
 	noise := make([]float64, 2*n)
-	labels := make([]uint8, n)
+	labels := make([]float32, n)
 	for i := range noise {
 		noise[i] = r.NormFloat64()
-		labels[i/2] = uint8(r.IntN(2))
+		labels[i/2] = float32(r.IntN(2))
 	}
 	predict := func(_ context.Context, m *model.Model) (*evaluate.Predictions, error) {
 		p := &evaluate.Predictions{Labels: labels}
@@ -326,7 +326,7 @@ func TestSlicesAreWorthMeasuring(t *testing.T) {
 		counts[2*j], counts[2*j+1] = int64(j), 2000 // feature 2j is the rarer, the more the greater j
 		names = append(names, string(rune('a'+j)))
 	}
-	add := func(s *Slicer, n int, label uint8, rare ...int) {
+	add := func(s *Slicer, n int, label float32, rare ...int) {
 		rows := &model.Rows{Width: 10}
 		for range n {
 			for j := range 10 {

@@ -137,7 +137,7 @@ func importDay(t testing.TB, p *planted.Planted, number int) string {
 	csv.WriteString("label,a,b,c\n")
 	for i := range rows.Len() {
 		r := rows.Row(i)
-		fmt.Fprintf(csv, "%d,%d,%d,%d\n", rows.Label[i], r[0], r[1], r[2])
+		fmt.Fprintf(csv, "%v,%d,%d,%d\n", rows.Label[i], r[0], r[1], r[2])
 	}
 	file, out := filepath.Join(t.TempDir(), "rows.csv"), filepath.Join(t.TempDir(), fmt.Sprintf("day%d", number))
 	if err := os.WriteFile(file, []byte(csv.String()), 0o600); err != nil {

@@ -103,7 +103,7 @@ func Rows(a model.Architecture, n int, seed uint64) *model.Rows {
 	offsets := a.Offsets()
 	for i := range n {
 		rows.Number = append(rows.Number, int64(i))
-		rows.Label = append(rows.Label, uint8(r.IntN(2)))
+		rows.Label = append(rows.Label, float32(r.IntN(2)))
 		for j, size := range a.FieldDims {
 			rows.Features = append(rows.Features, offsets[j]+int32(r.IntN(size)))
 		}

@@ -37,7 +37,7 @@ func Request(tb testing.TB) (r prepare.Request, folder string) {
 	var csv strings.Builder
 	csv.WriteString("label,a,b\n")
 	for i := range rows.Len() {
-		fmt.Fprintf(&csv, "%d,%d,%d\n", rows.Label[i], rows.Row(i)[0], rows.Row(i)[1])
+		fmt.Fprintf(&csv, "%v,%d,%d\n", rows.Label[i], rows.Row(i)[0], rows.Row(i)[1])
 	}
 	dir := tb.TempDir()
 	file := filepath.Join(dir, "rows.csv")
