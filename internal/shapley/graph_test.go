@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -316,6 +317,57 @@ func TestCutsOfGraphs(t *testing.T) {
 						t.Errorf("%s: the sums of rows cut at %v are %v, expected %v", o.Estimator, cuts, got, want)
 					}
 				}
+			}
+		})
+	}
+}
+
+// Walks that update layers satisfy the efficiency identity within its tolerance. Their sums do
+// not depend on how the rows are cut into tasks, nor on the number of goroutines.
+func TestUpdatesOfGraphs(t *testing.T) {
+	a := model.Architecture{Kind: model.DeepFM, FieldDims: slices.Repeat([]int{20}, 20), Dim: 8, Hidden: []int{40, 20}}
+	for name, m := range map[string]*model.Model{"DeepFM": modeltest.Graph(a, modeltest.Weights(a, 2)), "DIN": modeltest.DIN(6, 2, 1)} {
+		t.Run(name, func(t *testing.T) {
+			if m.WalkProducts() >= m.Products() {
+				t.Fatal("walks update no layer")
+			}
+			r := rand.New(rand.NewPCG(7, 8))
+			rows := modeltest.Rows(m.Architecture, 30, 9)
+			game := shapley.Game{Model: m, Baseline: baseline(m)}
+			for _, o := range []estimator.Options{{Estimator: estimator.Permutation, Passes: 2}, {Estimator: estimator.Antithetic, Passes: 1}} {
+				merge := func(cuts []int) tally.State {
+					sums := tally.NewAccumulator(m.Shape(), tally.Form{Within: o.Passes > 1})
+					for _, k := range r.Perm(len(cuts) - 1) {
+						part := rows.Slice(cuts[k], cuts[k+1])
+						p, err := shapley.Estimate(t.Context(), game, shapley.Options{Options: o, Seed: 3}, &part, 1+r.IntN(3), nil)
+						if err != nil {
+							t.Fatal(err)
+						}
+						if err := sums.Merge(p); err != nil {
+							t.Fatal(err)
+						}
+					}
+					return sums.State()
+				}
+				want := merge([]int{0, rows.Len()})
+				for _, cuts := range [][]int{{0, 1, 2, 29, 30}, {0, 11, 30}} {
+					if got := merge(cuts); !reflect.DeepEqual(got, want) {
+						t.Errorf("%s: the sums of rows cut at %v are %v, expected %v", o.Estimator, cuts, got, want)
+					}
+				}
+				p, err := shapley.Estimate(t.Context(), game, shapley.Options{Options: o, Seed: 3}, rows, 2, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				sum := int64(0)
+				for _, s := range p.Sum {
+					sum += s
+				}
+				effect := 2 * (p.LossEmpty - p.LossFull) // both have two walks a row
+				if off := math.Abs(float64(sum - effect)); !(off <= 1e-5*math.Abs(float64(effect))) || effect == 0 {
+					t.Errorf("%s: the contributions sum to %d, expected %d", o.Estimator, sum, effect)
+				}
+				play(t, game, shapley.Options{Options: o, Seed: 3}, rows) // checks the identity too
 			}
 		})
 	}
