@@ -115,7 +115,6 @@ type follower struct {
 
 func newFollower(b *builder, p *execute.Program) *follower {
 	f := &follower{p, p.NewWalker(), p.NewRunner(), b.tensor([]int{p.Players()}).Floats, b.tensor([]int{p.Others()}).Floats}
-	f.w.Prepare(kernel.States)
 	f.prepare()
 	return f
 }
@@ -234,8 +233,7 @@ func TestWalks(t *testing.T) {
 	}
 }
 
-// Walks of random graphs agree with Run if all layers are updated that may be. SHAVER_LONG=1
-// tries more graphs.
+// Walks of random graphs agree with Run if all layers are updated that may be.
 func TestRandomWalks(t *testing.T) {
 	updates := 0
 	for seed := range uint64(100) {
