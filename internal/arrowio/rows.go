@@ -24,7 +24,7 @@ const RowsBatch = 1 << 16
 // The columns before those of the fields.
 const (
 	rowColumn   = "row"   // int64, global row number; only in shards
-	labelColumn = "label" // uint8
+	labelColumn = "label" // uint8, or float32 if labels are numbers
 )
 
 const keySizes = "sizes" // JSON array
@@ -63,12 +63,18 @@ func CheckColumns(fields, dense []string) error {
 	return nil
 }
 
-func rowsSchema(fields []string, sizes []int, dense []string, numbered bool) *arrow.Schema {
+// rowsSchema returns the schema of rows. numbered says that each row carries its number, and
+// numbers that labels are numbers.
+func rowsSchema(fields []string, sizes []int, dense []string, numbered, numbers bool) *arrow.Schema {
 	columns := make([]arrow.Field, 0, len(fields)+len(dense)+2)
 	if numbered {
 		columns = append(columns, arrow.Field{Name: rowColumn, Type: arrow.PrimitiveTypes.Int64})
 	}
-	columns = append(columns, arrow.Field{Name: labelColumn, Type: arrow.PrimitiveTypes.Uint8})
+	label := arrow.Field{Name: labelColumn, Type: arrow.PrimitiveTypes.Uint8}
+	if numbers {
+		label.Type = arrow.PrimitiveTypes.Float32
+	}
+	columns = append(columns, label)
 	for _, name := range fields {
 		columns = append(columns, arrow.Field{Name: name, Type: arrow.PrimitiveTypes.Int32})
 	}
@@ -76,7 +82,10 @@ func rowsSchema(fields []string, sizes []int, dense []string, numbered bool) *ar
 		columns = append(columns, arrow.Field{Name: name, Type: arrow.PrimitiveTypes.Float32})
 	}
 	version := RowsVersion
-	if len(dense) > 0 {
+	switch {
+	case numbers:
+		version = ListRowsVersion
+	case len(dense) > 0:
 		version = DenseRowsVersion
 	}
 	metadata := arrow.NewMetadata([]string{keyVersion, keySizes}, []string{version, toJSON(sizes)})
@@ -93,6 +102,7 @@ type RowWriter struct {
 	dense    []string
 	offsets  []int32
 	numbered bool
+	numbers  bool // labels are numbers
 	number   []int64
 	label    []float32
 	ids      [][]int32   // [m][rows of the batch], local ids
@@ -106,19 +116,30 @@ type RowWriter struct {
 // says that each row carries its number, as in shards. compressors, at least 1, is the
 // number of columns that are compressed concurrently. This number does not change the
 // bytes. Each compressor holds about 18 MiB after its first use.
+//
+// Labels must be 0 or 1.
 func NewRowWriter(w io.Writer, fields []string, sizes []int, dense []string, numbered bool, compressors int) (*RowWriter, error) {
+	return newRowWriter(w, fields, sizes, dense, numbered, false, compressors)
+}
+
+// NewNumberWriter is like NewRowWriter for rows whose labels are finite numbers.
+func NewNumberWriter(w io.Writer, fields []string, sizes []int, dense []string, numbered bool, compressors int) (*RowWriter, error) {
+	return newRowWriter(w, fields, sizes, dense, numbered, true, compressors)
+}
+
+func newRowWriter(w io.Writer, fields []string, sizes []int, dense []string, numbered, numbers bool, compressors int) (*RowWriter, error) {
 	if err := checkSizes(fields, sizes); err != nil {
 		return nil, fault.Inputf("%w", err)
 	}
 	if err := CheckColumns(fields, dense); err != nil {
 		return nil, fault.Inputf("%w", err)
 	}
-	out, err := newFileWriter(w, rowsSchema(fields, sizes, dense, numbered), ipc.WithZstd(), ipc.WithCompressConcurrency(compressors))
+	out, err := newFileWriter(w, rowsSchema(fields, sizes, dense, numbered, numbers), ipc.WithZstd(), ipc.WithCompressConcurrency(compressors))
 	if err != nil {
 		return nil, err
 	}
 	rw := &RowWriter{w: out, fields: slices.Clone(fields), sizes: slices.Clone(sizes), dense: slices.Clone(dense), offsets: model.Offsets(sizes),
-		numbered: numbered, last: -1, ids: make([][]int32, len(fields)), values: make([][]float32, len(dense))}
+		numbered: numbered, numbers: numbers, last: -1, ids: make([][]int32, len(fields)), values: make([][]float32, len(dense))}
 	return rw, nil
 }
 
@@ -137,8 +158,8 @@ func (w *RowWriter) Append(rows *model.Rows) error {
 			}
 			w.number = append(w.number, number)
 		}
-		if label := rows.Label[i]; label != 0 && label != 1 {
-			return fault.Inputf("%s: label is %v, expected 0 or 1", model.RowName(number), label)
+		if err := checkLabel(rows.Label[i], w.numbers); err != nil {
+			return fault.Inputf("%s: %w", model.RowName(number), err)
 		}
 		w.label = append(w.label, rows.Label[i])
 		for j, feature := range rows.Row(i) {
@@ -162,6 +183,17 @@ func (w *RowWriter) Append(rows *model.Rows) error {
 				return err
 			}
 		}
+	}
+	return nil
+}
+
+// checkLabel returns an error unless the label is 0 or 1, or finite if labels are numbers.
+func checkLabel(label float32, numbers bool) error {
+	switch {
+	case numbers && label-label != 0:
+		return fmt.Errorf("label is %v, expected a finite number", label)
+	case !numbers && label != 0 && label != 1:
+		return fmt.Errorf("label is %v, expected 0 or 1", label)
 	}
 	return nil
 }
@@ -205,8 +237,8 @@ func (w *RowWriter) AppendColumns(label []float32, ids [][]int32, dense [][]floa
 // labels.
 func (w *RowWriter) appendColumns(label []float32, ids [][]int32, dense [][]float32, from, to int) error {
 	for i, label := range label {
-		if label != 0 && label != 1 {
-			return fault.Inputf("row %d: label is %v, expected 0 or 1", w.rows+int64(i), label)
+		if err := checkLabel(label, w.numbers); err != nil {
+			return fault.Inputf("row %d: %w", w.rows+int64(i), err)
 		}
 	}
 	w.label = append(w.label, label...)
@@ -235,11 +267,15 @@ func (w *RowWriter) flush() error {
 	if w.numbered {
 		columns = append(columns, int64s(w.number))
 	}
-	labels := make([]uint8, len(w.label))
-	for i, label := range w.label {
-		labels[i] = uint8(label)
+	if w.numbers {
+		columns = append(columns, float32s(w.label))
+	} else {
+		labels := make([]uint8, len(w.label))
+		for i, label := range w.label {
+			labels[i] = uint8(label)
+		}
+		columns = append(columns, uint8s(labels))
 	}
-	columns = append(columns, uint8s(labels))
 	for _, ids := range w.ids {
 		columns = append(columns, int32s(ids))
 	}
@@ -279,6 +315,7 @@ type RowReader struct {
 	chosen   []int // positions in dense of the dense inputs that Next delivers, in its order
 	offsets  []int32
 	numbered bool
+	numbers  bool  // labels are numbers
 	rows     int64 // number of rows read
 	last     int64 // row number of the last row
 }
@@ -287,7 +324,7 @@ type RowReader struct {
 // number of fields, so a caller that knows the expected fields and sizes should compare
 // them before it calls Next.
 func NewRowReader(r io.Reader) (*RowReader, error) {
-	in, err := newReader(r, true, RowsVersion, DenseRowsVersion)
+	in, err := newReader(r, true, RowsVersion, DenseRowsVersion, ListRowsVersion)
 	if err != nil {
 		return nil, err
 	}
@@ -301,8 +338,9 @@ func NewRowReader(r io.Reader) (*RowReader, error) {
 	if err := json.Unmarshal([]byte(in.meta[keySizes]), &rr.sizes); err != nil {
 		return nil, fault.Inputf("the metadata %q is not an array of sizes: %w", keySizes, err)
 	}
-	fields := len(columns) - first
-	if in.meta[keyVersion] == DenseRowsVersion && len(rr.sizes) < fields {
+	fields, version := len(columns)-first, in.meta[keyVersion]
+	rr.numbers = version == ListRowsVersion
+	if version != RowsVersion && len(rr.sizes) < fields {
 		fields = len(rr.sizes) // the others are dense inputs
 	}
 	for i, c := range columns[min(first, len(columns)):] {
@@ -319,15 +357,15 @@ func NewRowReader(r io.Reader) (*RowReader, error) {
 	if err := CheckColumns(rr.fields, rr.dense); err != nil {
 		return nil, fault.Inputf("%w", err)
 	}
-	if in.meta[keyVersion] == DenseRowsVersion && len(rr.dense) == 0 {
+	if version == DenseRowsVersion && len(rr.dense) == 0 {
 		return nil, fault.Inputf("the schema's version is %q, but it has no dense inputs", DenseRowsVersion)
 	}
-	if err := in.expect(rowsSchema(rr.fields, rr.sizes, rr.dense, rr.numbered).Fields()...); err != nil {
+	if err := in.expect(rowsSchema(rr.fields, rr.sizes, rr.dense, rr.numbered, rr.numbers).Fields()...); err != nil {
 		return nil, err
 	}
 	rr.offsets = model.Offsets(rr.sizes)
 	// Every column may also have a validity bitmap.
-	in.messages.allocator.limit = RowsBatch*(8+1+4*len(rr.fields)+4*len(rr.dense)) + RowsBatch/8*len(columns) + slack
+	in.messages.allocator.limit = RowsBatch*(8+4+4*len(rr.fields)+4*len(rr.dense)) + RowsBatch/8*len(columns) + slack
 	return rr, nil
 }
 
@@ -363,6 +401,9 @@ func (r *RowReader) Widen(sizes []int) { r.offsets = model.Offsets(sizes) }
 // Numbered reports whether the rows carry their global numbers.
 func (r *RowReader) Numbered() bool { return r.numbered }
 
+// Numbers reports whether labels are finite numbers. Otherwise they are 0 or 1.
+func (r *RowReader) Numbers() bool { return r.numbers }
+
 // Next fills rows with the next batch, of at most RowsBatch rows, and reuses the memory
 // of rows. It returns io.EOF after everything was read and checked to the last byte.
 // Features become global ids. Rows without numbers are numbered from 0.
@@ -397,11 +438,8 @@ func (r *RowReader) fill(rows *model.Rows, record arrow.Record) error {
 			rows.Number = append(rows.Number, r.rows+i)
 		}
 	}
-	for i, label := range columns[0].(*array.Uint8).Uint8Values() {
-		if label > 1 {
-			return fault.Inputf("%s: label is %d, expected 0 or 1", model.RowName(rows.Number[i]), label)
-		}
-		rows.Label = append(rows.Label, float32(label))
+	if err := r.fillLabels(rows, columns[0]); err != nil {
+		return err
 	}
 	m := len(r.fields)
 	rows.Features = slices.Grow(rows.Features, n*m)[:n*m]
@@ -425,6 +463,23 @@ func (r *RowReader) fill(rows *model.Rows, record arrow.Record) error {
 		}
 	}
 	r.rows += int64(n)
+	return nil
+}
+
+// fillLabels appends the labels in a column to rows, which has the numbers of the rows.
+func (r *RowReader) fillLabels(rows *model.Rows, column arrow.Array) error {
+	if r.numbers {
+		rows.Label = append(rows.Label, column.(*array.Float32).Float32Values()...)
+	} else {
+		for _, label := range column.(*array.Uint8).Uint8Values() {
+			rows.Label = append(rows.Label, float32(label))
+		}
+	}
+	for i, label := range rows.Label {
+		if err := checkLabel(label, r.numbers); err != nil {
+			return fault.Inputf("%s: %w", model.RowName(rows.Number[i]), err)
+		}
+	}
 	return nil
 }
 

@@ -276,6 +276,19 @@ func FuzzRows(f *testing.F) {
 	f.Add(encodeRows(f, randomRows(3, 0), false, 3))
 	f.Add(encodeRows(f, randomRows(40, 7), true, 40))
 	f.Add(encodeDense(f, withDense(randomRows(40, 7), 2), true, 40))
+	var ratings bytes.Buffer
+	w, err := NewNumberWriter(&ratings, testFields, testSizes, nil, true, 1)
+	if err != nil {
+		f.Fatal(err)
+	}
+	rows := randomRows(40, 7)
+	for i := range rows.Label {
+		rows.Label[i] *= 2.5
+	}
+	if err := errors.Join(w.Append(rows), w.Close()); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(ratings.Bytes())
 	f.Add([]byte(magic))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, rows, err := decodeRows(bytes.NewReader(data))
@@ -293,7 +306,7 @@ func FuzzRows(f *testing.F) {
 			}
 		}
 		var out bytes.Buffer
-		w, err := NewRowWriter(&out, r.Fields(), r.Sizes(), r.Dense(), r.Numbered(), 1)
+		w, err := newRowWriter(&out, r.Fields(), r.Sizes(), r.Dense(), r.Numbered(), r.Numbers(), 1)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -34,7 +34,7 @@ var (
 const schemaDim = 4
 
 // latest maps each form to its version.
-var latest = map[string]string{"rows": ".v1", "rows.v2": "", "frequencies": ".v1", "partial": ".v2", "partial.v3": "", "scores": ".v3", "scores.v4": ""}
+var latest = map[string]string{"rows": ".v1", "rows.v2": "", "rows.v3": "", "frequencies": ".v1", "partial": ".v2", "partial.v3": "", "scores": ".v3", "scores.v4": ""}
 
 // arrowForm is the content of a .arrow.json in package schemas.
 type arrowForm struct {
@@ -56,9 +56,10 @@ func written(t *testing.T) map[string][]byte {
 			t.Fatal(err)
 		}
 	}
+	create := arrowio.NewRowWriter
 	rows := func(dense []string, numbered bool) []byte {
 		var out bytes.Buffer
-		w, err := arrowio.NewRowWriter(&out, schemaFields, schemaSizes, dense, numbered, 1)
+		w, err := create(&out, schemaFields, schemaSizes, dense, numbered, 1)
 		ok(err)
 		ok(w.Append(&model.Rows{Width: 2, Inputs: len(dense), Number: []int64{0, 5}, Label: []float32{0, 1}, Features: []int32{0, 3, 2, 4}, Dense: make([]float32, 2*len(dense))}))
 		ok(w.Close())
@@ -112,9 +113,12 @@ func written(t *testing.T) map[string][]byte {
 		ok(err)
 		return data
 	}
-	return map[string][]byte{
+	files := map[string][]byte{
 		"scores/look-ups": tables(), "scores.v4": paired(), "rows": rows(nil, false), "rows/shards": rows(nil, true), "rows.v2": rows(schemaDense, false), "rows.v2/shards": rows(schemaDense, true), "frequencies": frequencies.Bytes(), "partial": partial(nil, false), "partial/passes": partial(make([]int64, schemaDim), false), "partial.v3": partial(nil, true), "scores": whole(0), "scores/multilinear": whole(1),
 	}
+	create = arrowio.NewNumberWriter
+	files["rows.v3"], files["rows.v3/shards"] = rows(schemaDense, false), rows(schemaDense, true)
+	return files
 }
 
 // TestSchemas compares the forms in package schemas with the bytes that are written.

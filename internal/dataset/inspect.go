@@ -9,24 +9,38 @@ import (
 
 // Inspection describes a dataset for people.
 type Inspection struct {
-	Digest    string        `json:"digest"`
-	IDs       string        `json:"ids"`
-	Rows      int64         `json:"rows"`
-	Positives int64         `json:"positives"`
-	LabelRate float64       `json:"label_rate"` // positives / rows
-	Skipped   int64         `json:"skipped"`
-	Features  int           `json:"features"`
-	Splits    []SplitFacts  `json:"splits"`
-	Fields    []FieldFacts  `json:"fields"`
-	Dense     []dense.Input `json:"dense,omitempty"`
+	Digest string `json:"digest"`
+	IDs    string `json:"ids"`
+	Rows   int64  `json:"rows"`
+	LabelFacts
+	Skipped  int64         `json:"skipped"`
+	Features int           `json:"features"`
+	Splits   []SplitFacts  `json:"splits"`
+	Fields   []FieldFacts  `json:"fields"`
+	Dense    []dense.Input `json:"dense,omitempty"`
 }
 
 // SplitFacts describes one split.
 type SplitFacts struct {
-	Name      string  `json:"name"`
-	Rows      int64   `json:"rows"`
-	Positives int64   `json:"positives"`
-	LabelRate float64 `json:"label_rate"` // positives / rows
+	Name string `json:"name"`
+	Rows int64  `json:"rows"`
+	LabelFacts
+}
+
+// LabelFacts describes the labels of rows. Labels is nil if they are 0 or 1. Otherwise the
+// other two are nil.
+type LabelFacts struct {
+	Positives *int64   `json:"positives,omitempty"`  // number of rows with label 1
+	LabelRate *float64 `json:"label_rate,omitempty"` // positives / rows
+	Labels    *Labels  `json:"labels,omitempty"`
+}
+
+func (s *Split) labelFacts() LabelFacts {
+	if s.Positives == nil {
+		return LabelFacts{Labels: s.Labels}
+	}
+	rate := float64(*s.Positives) / float64(s.Rows)
+	return LabelFacts{Positives: s.Positives, LabelRate: &rate}
 }
 
 // FieldFacts describes one field, over all splits.
@@ -76,12 +90,12 @@ func (d *Dataset) Inspect(top int) (*Inspection, error) {
 		return nil, err
 	}
 	facts := &Inspection{Digest: d.Digest(), IDs: d.IDs, Skipped: d.Skipped, Features: d.Features(), Dense: d.Dense}
+	var all Split
 	for _, s := range d.Splits {
-		facts.Rows += s.Rows
-		facts.Positives += s.Positives
-		facts.Splits = append(facts.Splits, SplitFacts{s.Name, s.Rows, s.Positives, float64(s.Positives) / float64(s.Rows)})
+		all.join(&s)
+		facts.Splits = append(facts.Splits, SplitFacts{s.Name, s.Rows, s.labelFacts()})
 	}
-	facts.LabelRate = float64(facts.Positives) / float64(facts.Rows)
+	facts.Rows, facts.LabelFacts = all.Rows, all.labelFacts()
 	for j, f := range d.Manifest.Fields {
 		var values []string
 		if top > 0 {

@@ -95,10 +95,27 @@ func (f Field) OOVID() int {
 
 // Split is one split and its file.
 type Split struct {
-	Name      string `json:"name"`
-	Rows      int64  `json:"rows"`
-	Positives int64  `json:"positives"` // number of rows with label 1
+	Name      string  `json:"name"`
+	Rows      int64   `json:"rows"`
+	Positives *int64  `json:"positives,omitempty"` // number of rows with label 1; nil if labels are numbers
+	Labels    *Labels `json:"labels,omitempty"`    // nil if labels are 0 or 1
 	File
+}
+
+// Labels describes the labels of rows, if they are numbers.
+type Labels struct {
+	Min       float64 `json:"min"`
+	Mean      float64 `json:"mean"`
+	Max       float64 `json:"max"`
+	Deviation float64 `json:"deviation"` // standard deviation, divided by n
+}
+
+func (l *Labels) validate() error {
+	finite := l.Min-l.Min == 0 && l.Max-l.Max == 0
+	if !finite || !(l.Min <= l.Mean && l.Mean <= l.Max) || !(l.Deviation >= 0 && l.Deviation <= l.Max-l.Min) {
+		return fmt.Errorf("the smallest label is %v, the mean %v, the largest %v and the deviation %v: expected finite numbers in ascending order, and a deviation of at most their range", l.Min, l.Mean, l.Max, l.Deviation)
+	}
+	return nil
 }
 
 // File identifies a file by its name, size and digest. The name is relative to the folder
@@ -232,6 +249,26 @@ func (m *Manifest) FormVersion() string {
 	return Version
 }
 
+// check checks the number of rows and the description of the labels. numbers says that
+// labels are numbers.
+func (s *Split) check(numbers bool) error {
+	switch {
+	case numbers && (s.Labels == nil || s.Positives != nil):
+		return fmt.Errorf("split %s has no labels, or positives: expected labels and no positives, because labels are numbers", s.Name)
+	case !numbers && (s.Positives == nil || s.Labels != nil):
+		return fmt.Errorf("split %s has no positives, or labels: expected positives and no labels, because labels are 0 or 1", s.Name)
+	case numbers && s.Rows < 1:
+		return fmt.Errorf("split %s has %d rows: expected at least one", s.Name, s.Rows)
+	case !numbers && (s.Rows < 1 || *s.Positives < 0 || *s.Positives > s.Rows):
+		return fmt.Errorf("split %s has %d rows and %d rows with label 1: expected at least one row, and no more with label 1", s.Name, s.Rows, *s.Positives)
+	case numbers:
+		if err := s.Labels.validate(); err != nil {
+			return fmt.Errorf("split %s: %w", s.Name, err)
+		}
+	}
+	return nil
+}
+
 func (m *Manifest) validate() error {
 	names, sizes := make([]string, len(m.Fields)), make([]int, len(m.Fields))
 	for j, f := range m.Fields {
@@ -278,8 +315,8 @@ func (m *Manifest) validate() error {
 			return fmt.Errorf("split %q: expected some of train, val and test, in this order", s.Name)
 		}
 		previous = at
-		if s.Rows < 1 || s.Positives < 0 || s.Positives > s.Rows {
-			return fmt.Errorf("split %s has %d rows and %d rows with label 1: expected at least one row, and no more with label 1", s.Name, s.Rows, s.Positives)
+		if err := s.check(m.Labels == NumberLabels); err != nil {
+			return err
 		}
 		if s.Rows > MaxRows-rows {
 			return fmt.Errorf("split %s has %d rows after %d rows in other splits: expected at most %d in all", s.Name, s.Rows, rows, int64(MaxRows))

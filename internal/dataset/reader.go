@@ -105,7 +105,9 @@ func (r *Reader) next(in *source, rows *model.Rows) error {
 		r.read += int64(rows.Len())
 		for i, label := range rows.Label {
 			rows.Number[i] += in.first
-			r.labels += int64(label)
+			if in.Positives != nil {
+				r.labels += int64(label)
+			}
 		}
 		if r.read > in.Rows {
 			return fault.Inputf("%s has more rows than the %d in %s", in.path(), in.Rows, ManifestName)
@@ -159,6 +161,9 @@ func (r *Reader) open(in *source) error {
 	if err == nil && !sameInputs(r.rows.Dense(), in.Dense) {
 		err = fault.Inputf("the names of the dense inputs are not those in %s", ManifestName)
 	}
+	if err == nil && r.rows.Numbers() != (in.Manifest.Labels == NumberLabels) {
+		err = fault.Inputf("the type of the labels is not that in %s", ManifestName)
+	}
 	if err == nil {
 		r.rows.Widen(r.d.FieldDims())
 		err = r.rows.Choose(r.d.inputs)
@@ -190,8 +195,11 @@ func (r *Reader) check(in *source) error {
 	if hex.EncodeToString(r.digest.Sum(nil)) != in.SHA256 {
 		return corrupt(in.path())
 	}
-	if r.read != in.Rows || r.labels != in.Positives {
-		return fault.Inputf("%s has %d rows, %d with label 1, but %s states %d and %d", in.path(), r.read, r.labels, ManifestName, in.Rows, in.Positives)
+	if in.Positives == nil && r.read != in.Rows {
+		return fault.Inputf("%s has %d rows, but %s states %d", in.path(), r.read, ManifestName, in.Rows)
+	}
+	if in.Positives != nil && (r.read != in.Rows || r.labels != *in.Positives) {
+		return fault.Inputf("%s has %d rows, %d with label 1, but %s states %d and %d", in.path(), r.read, r.labels, ManifestName, in.Rows, *in.Positives)
 	}
 	return io.EOF
 }

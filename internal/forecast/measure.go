@@ -170,9 +170,9 @@ func (m *Measurement) compute(ctx context.Context, p *prepare.Prepared, rows *mo
 	}
 	var partial *tally.Partial
 	var err error
-	game, options := shapley.Game{Model: p.Model, Baseline: p.Baseline}, shapley.Options{Options: p.Spec.TaskOptions(), Seed: p.Spec.Seed}
+	game, options := shapley.Game{Model: p.Model, Baseline: p.Baseline, Loss: p.Spec.Loss}, shapley.Options{Options: p.Spec.TaskOptions(), Seed: p.Spec.Seed}
 	if e := p.Earlier; e != nil {
-		partial, err = shapley.EstimatePair(timed, game, shapley.Game{Model: e.Model, Baseline: e.Baseline}, options, rows, m.Threads, progress)
+		partial, err = shapley.EstimatePair(timed, game, shapley.Game{Model: e.Model, Baseline: e.Baseline, Loss: p.Spec.Loss}, options, rows, m.Threads, progress)
 	} else {
 		partial, err = shapley.Estimate(timed, game, options, rows, m.Threads, progress)
 	}

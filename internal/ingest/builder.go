@@ -13,6 +13,7 @@ import (
 	"shaver/internal/arrowio"
 	"shaver/internal/atomicfile"
 	"shaver/internal/dataset"
+	"shaver/internal/dense"
 	"shaver/internal/fault"
 	"shaver/internal/model"
 )
@@ -27,6 +28,7 @@ type builder struct {
 	fields    []string              // names
 	sizes     []int                 // sizes of the fields
 	dense     []string              // names of the dense inputs
+	numbers   bool                  // labels are numbers; set before start
 	oov       []int                 // id of unseen values in each field, or -1; nil without a vocabulary
 	splits    []*splitBuilder       // the splits that exist, in the manifest's order
 }
@@ -37,6 +39,7 @@ type splitBuilder struct {
 	rows            *arrowio.RowWriter
 	pending         model.Rows // rows from add that are not written yet
 	total, positive int64      // number of rows, and of rows with label 1
+	labels          *labels    // nil if labels are 0 or 1
 	counts          []int64    // number of rows with each feature, by global id
 }
 
@@ -100,7 +103,11 @@ func (b *builder) start(fields []string, sizes []int, inputs []string, splits []
 		if name != dataset.Train {
 			compressors = 1
 		}
-		if s.rows, err = arrowio.NewRowWriter(file, b.fields, b.sizes, inputs, false, compressors); err != nil {
+		create := arrowio.NewRowWriter
+		if b.numbers {
+			s.labels, create = &labels{}, arrowio.NewNumberWriter
+		}
+		if s.rows, err = create(file, b.fields, b.sizes, inputs, false, compressors); err != nil {
 			return err
 		}
 	}
@@ -130,7 +137,7 @@ func (b *builder) append(split int, rows *columns) error {
 	s := b.splits[split]
 	s.total += int64(len(rows.label))
 	for _, label := range rows.label {
-		s.positive += int64(label)
+		s.count(label)
 	}
 	offset := 0
 	for j, ids := range rows.ids {
@@ -156,7 +163,7 @@ func (b *builder) rows() (n int64) {
 func (b *builder) add(split int, label float32, features []int32, dense []float32) error {
 	s := b.splits[split]
 	s.total++
-	s.positive += int64(label)
+	s.count(label)
 	for _, g := range features {
 		s.counts[g]++
 	}
@@ -167,6 +174,36 @@ func (b *builder) add(split int, label float32, features []int32, dense []float3
 		return nil
 	}
 	return s.flush()
+}
+
+// count adds a label to the facts about the labels.
+func (s *splitBuilder) count(label float32) {
+	if s.labels != nil {
+		s.labels.add(float64(label))
+	} else {
+		s.positive += int64(label)
+	}
+}
+
+// labels collects the facts about labels that are numbers. They do not depend on the order
+// of the rows.
+type labels struct {
+	min, max float64
+	moments  dense.Moments
+}
+
+func (l *labels) add(x float64) {
+	if l.moments.Present == 0 {
+		l.min, l.max = x, x
+	}
+	l.min, l.max = min(l.min, x), max(l.max, x)
+	l.moments.Add(x)
+}
+
+// described returns the facts. There must be at least one label.
+func (l *labels) described() *dataset.Labels {
+	mean, deviation := l.moments.Statistics(0)
+	return &dataset.Labels{Min: l.min, Mean: mean, Max: l.max, Deviation: deviation}
 }
 
 func (s *splitBuilder) flush() error {
@@ -185,6 +222,9 @@ func (b *builder) commit(m *dataset.Manifest) error {
 		}
 		m.Fields = append(m.Fields, f)
 	}
+	if b.numbers {
+		m.Labels = dataset.NumberLabels
+	}
 	m.Version = m.FormVersion()
 	var names []string
 	var counts [][]int64
@@ -199,7 +239,11 @@ func (b *builder) commit(m *dataset.Manifest) error {
 		if err != nil {
 			return err
 		}
-		m.Splits = append(m.Splits, dataset.Split{Name: s.name, Rows: s.total, Positives: s.positive, File: file})
+		split := dataset.Split{Name: s.name, Rows: s.total, Positives: &s.positive, File: file}
+		if b.numbers {
+			split.Positives, split.Labels = nil, s.labels.described()
+		}
+		m.Splits = append(m.Splits, split)
 		names, counts = append(names, s.name), append(counts, s.counts)
 	}
 	frequencies, err := b.create("frequencies.arrow")

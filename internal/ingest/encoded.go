@@ -23,7 +23,7 @@ import (
 //
 // The input is text files, which may be compressed with gzip or zstd. Each line has the
 // form "label,id,id,...". The separator is a comma, or a tab if the first line contains
-// one. The label is 0 or 1. If the first line contains no integers, it is the header and
+// one. The label is 0 or 1, or with Numbers a finite number. If the first line contains no integers, it is the header and
 // names the fields. Without a header the fields are f0, f1, ... All files must have the
 // same header, or all must have none. The columns of dense inputs have numbers and not
 // ids. Files with dense inputs need a header.
@@ -36,6 +36,7 @@ type EncodedConfig struct {
 	Sizes    []int    // number of features of each field; if nil, an extra scan finds the largest ids
 	Names    []string // names of the fields in a model, with Sizes; nil if they are not known
 	Dense    Dense    // columns that become dense inputs
+	Numbers  bool     // labels are numbers, such as ratings
 	Global   bool     // whether ids count over all fields, which needs Sizes, or within each field
 	OnBadRow string   // Fail or Skip; "" means Fail
 	Out      string   // folder of the dataset, which must be empty or not exist
@@ -146,6 +147,7 @@ func ImportEncoded(ctx context.Context, config EncodedConfig) (*Summary, error) 
 		return nil, err
 	}
 	defer b.abort()
+	b.numbers = config.Numbers
 	if err := b.start(e.fields, sizes, e.dense.names(), splits, 1); err != nil {
 		return nil, err
 	}
@@ -426,6 +428,7 @@ func (e *encodedImport) file(path string, split int, sizes []int, visit visitor)
 		defer s.Close()
 	}
 	p := rawtext.NewEncoded(h, e.mask, sizes, e.config.Global)
+	p.LabelCell = e.config.Numbers
 	numbers := make([]float64, len(e.inputs))
 	for row := uint64(0); ; row++ {
 		line, long, err := s.Next()
@@ -457,6 +460,11 @@ func (e *encodedImport) row(s *rawtext.Source, p *rawtext.Encoded, numbers []flo
 	label, ok := p.Parse(line)
 	if ok {
 		err := e.numbers(p, numbers)
+		if err == nil && p.LabelCell {
+			if label, err = numberLabel(p.Label); err != nil {
+				err = badRow{err}
+			}
+		}
 		if err == nil {
 			err = visit(split, label, p.Features, numbers)
 		}

@@ -2,7 +2,6 @@ package model
 
 import (
 	"fmt"
-	"math"
 	"slices"
 )
 
@@ -127,11 +126,6 @@ func (m *Model) constant(features []int32) float64 {
 
 // pairwise reports whether the logit has FM's second-order term.
 func (m *Model) pairwise() bool { return m.Kind == FM || m.Kind == DeepFM }
-
-// Loss returns the log loss softplus(logit) - label*logit, in nat.
-func Loss(logit float64, label float32) float64 {
-	return max(logit, 0) + math.Log1p(math.Exp(-math.Abs(logit))) - float64(label)*logit
-}
 
 // core computes the logits of a model from embeddings. Models of Kind Graph have a
 // graphCore, and all others a head.

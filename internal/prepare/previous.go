@@ -135,6 +135,9 @@ func (p *Previous) checkJob(spec *job.Spec, d *dataset.Dataset, rows int64) erro
 	if !slices.Equal(was.Splits, spec.Splits) {
 		return fault.Usagef("splits %s: the previous scores have the splits %s", strings.Join(spec.Splits, ","), strings.Join(was.Splits, ","))
 	}
+	if was.Loss != spec.Loss {
+		return fault.Usagef("loss %s: the previous scores have the loss %s", spec.Loss.Name(), was.Loss.Name())
+	}
 	if fields := d.Fields(); !slices.Equal(f.Fields, fields) {
 		return fault.Inputf("the previous scores have the fields %s, the dataset has %s", strings.Join(f.Fields, ", "), strings.Join(fields, ", "))
 	}

@@ -19,7 +19,7 @@ type Header struct {
 
 // ReadHeader parses the first line of a file. A line that contains a tab is tab-separated.
 // Any other line is comma-separated, with quotes as in encoding/csv. If rows is true, a line
-// of only integers is a row and not a header.
+// of only integers, or of a number and then only integers, is a row and not a header.
 func ReadHeader(line []byte, rows bool) (*Header, error) {
 	h := &Header{Separator: ',', Named: true}
 	if bytes.IndexByte(line, 0) >= 0 {
@@ -49,8 +49,8 @@ func ReadHeader(line []byte, rows bool) (*Header, error) {
 		return h, nil
 	}
 	integers := 0
-	for _, name := range h.Columns {
-		if isInteger(name) {
+	for i, name := range h.Columns {
+		if isInteger(name) || i == 0 && isNumber(name) {
 			integers++
 		}
 	}
@@ -73,6 +73,12 @@ func isInteger(text string) bool {
 	return digits != "" && strings.Trim(digits, "0123456789") == ""
 }
 
+// isNumber reports whether text is a finite number, such as a rating.
+func isNumber(text string) bool {
+	x, err := strconv.ParseFloat(text, 64)
+	return err == nil && x-x == 0
+}
+
 // Encoded parses lines of the form "label,id,id,...". A number may have the end ".0". It is not safe for concurrent use.
 type Encoded struct {
 	fields    []string
@@ -81,6 +87,8 @@ type Encoded struct {
 	low, high []int32  // range of the ids in the file, [low, high), for each field
 	offset    []int32  // added to the ids in the file to make them global
 	dense     []bool   // for each column after the label, whether it is a dense input; nil if none is
+	LabelCell bool     // the label may be any text, which Parse stores in Label; set it before the first call of Parse
+	Label     []byte   // with LabelCell, the cell of the label of the row that Parse read last
 	Features  []int32  // ids of the row that Parse read last, with offset added
 	Numbers   [][]byte // cells of the dense inputs of the row that Parse read last, in the order of the columns
 }
@@ -119,17 +127,25 @@ func NewEncoded(h *Header, dense []bool, sizes []int, global bool) *Encoded {
 var fraction = []byte(".0")
 
 // Parse parses a line and stores its ids in p.Features. If it returns false, the line is not
-// valid, and Explain returns the reason.
+// valid, and Explain returns the reason. With LabelCell the label is 0.
 func (p *Encoded) Parse(line []byte) (label float32, ok bool) {
-	if len(line) < 2 || line[0]&^1 != '0' {
-		return 0, false
+	rest, separator := []byte(nil), p.separator
+	if p.LabelCell {
+		var more bool
+		if p.Label, rest, more = bytes.Cut(line, []byte{separator}); !more {
+			return 0, false
+		}
+	} else {
+		if len(line) < 2 || line[0]&^1 != '0' {
+			return 0, false
+		}
+		label = float32(line[0] & 1)
+		rest = bytes.TrimPrefix(line[1:], fraction)
+		if len(rest) == 0 || rest[0] != separator {
+			return 0, false
+		}
+		rest = rest[1:]
 	}
-	label = float32(line[0] & 1)
-	rest, separator := bytes.TrimPrefix(line[1:], fraction), p.separator
-	if len(rest) == 0 || rest[0] != separator {
-		return 0, false
-	}
-	rest = rest[1:]
 	if p.dense != nil {
 		return label, p.parseMixed(rest)
 	}
@@ -216,7 +232,7 @@ func (p *Encoded) Explain(line []byte) error {
 	if want := len(p.fields) + len(p.Numbers) + 1; len(cells) != want {
 		return fmt.Errorf("%d columns, expected %d", len(cells), want)
 	}
-	if label := strings.TrimSuffix(cells[0], ".0"); label != "0" && label != "1" {
+	if label := strings.TrimSuffix(cells[0], ".0"); !p.LabelCell && label != "0" && label != "1" {
 		if p.label != "" && p.label != "label" {
 			return fmt.Errorf("the label, which is the first column, %q, is %q, expected 0 or 1", Clip(p.label), Clip(cells[0]))
 		}

@@ -341,6 +341,9 @@ func fileOf(fields []string, a *model.Architecture, s *tally.Scores, meta map[st
 	if f.Spec.Version != job.SpecVersion {
 		return nil, fmt.Errorf("the specification has version %d, this program reads %d", f.Spec.Version, job.SpecVersion)
 	}
+	if err := f.Spec.Loss.Check(); err != nil {
+		return nil, err
+	}
 	if err := json.Unmarshal([]byte(meta[keyBaseline]), &f.Baseline); err != nil {
 		return nil, fmt.Errorf("metadata %s: %w", keyBaseline, err)
 	}

@@ -39,7 +39,7 @@ func (e *exact) values(phi, _ []int64, r int) error {
 	for set := 0; set < len(e.loss); set += len(e.logits) {
 		e.probe.Coalitions(set, e.logits)
 		for i, logit := range e.logits {
-			units, err := loss(logit, label)
+			units, err := units(e.game.Loss, logit, label)
 			if err != nil {
 				return err
 			}

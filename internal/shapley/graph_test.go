@@ -13,6 +13,7 @@ import (
 	"shaver/internal/dissect"
 	"shaver/internal/estimator"
 	"shaver/internal/graph"
+	"shaver/internal/loss"
 	"shaver/internal/model"
 	"shaver/internal/model/modeltest"
 	"shaver/internal/onnx"
@@ -196,7 +197,7 @@ func enumerate(ref *reference, entries, baseline []float32, active []int) []floa
 				x[p] = baseline[p]
 			}
 		}
-		losses[set] = model.Loss(ref.logit(x), 1)
+		losses[set] = loss.Logistic.Of(ref.logit(x), 1)
 	}
 	values := make([]float64, len(entries))
 	for i, p := range active {

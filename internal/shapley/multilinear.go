@@ -126,13 +126,13 @@ func (m *multilinear) coalitionOf(r int) []uint64 { return m.coalition[r*m.words
 // accumulate adds T of row r in the current pair to the totals of the row.
 func (m *multilinear) accumulate(r int, label float32) {
 	for _, logit := range m.logits[2*r : 2*r+2] {
-		if _, err := loss(logit, label); err != nil && m.failed[r] == nil {
+		if _, err := units(m.game.Loss, logit, label); err != nil && m.failed[r] == nil {
 			m.failed[r] = fmt.Errorf("with some entries present: %w", err)
 		}
 	}
 	players := len(m.game.Baseline)
 	from, to := r*players, (r+1)*players
-	a, b := newCurve(m.logits[2*r], label), newCurve(m.logits[2*r+1], label)
+	a, b := newCurve(m.game.Loss, m.logits[2*r], label), newCurve(m.game.Loss, m.logits[2*r+1], label)
 	coalition, t := m.coalitionOf(r), m.t
 	pairs(t, &a, &b, coalition, m.game.Baseline, m.entries[from:to], m.gradient.Slope(2*r), m.gradient.Slope(2*r+1))
 	total := m.total[from:to]

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"shaver/internal/estimator"
+	"shaver/internal/loss"
 	"shaver/internal/model"
 	"shaver/internal/tally"
 )
@@ -58,10 +59,11 @@ type setup struct {
 	probe   *model.Probe
 }
 
-// Game is a model and a baseline, which together define the game of each row.
+// Game is a model, a baseline and a loss, which together define the game of each row.
 type Game struct {
 	Model    *model.Model
 	Baseline []float32 // values that dropped entries read, [D]
+	Loss     loss.Kind
 }
 
 // Options selects an estimator and its random numbers.
@@ -150,6 +152,7 @@ func estimate(ctx context.Context, rows *model.Rows, threads int, progress func(
 // player computes the games of one model on one goroutine.
 type player struct {
 	model     *model.Model
+	loss      loss.Kind
 	probe     *model.Probe
 	evaluator evaluator
 	full      []float64    // logits of the batch with nothing dropped
@@ -163,7 +166,7 @@ func newPlayer(game Game, options Options, within bool) *player {
 	players := game.Model.Players()
 	probe := game.Model.NewProbe(game.Baseline)
 	p := &player{
-		model: game.Model, probe: probe,
+		model: game.Model, loss: game.Loss, probe: probe,
 		evaluator: evaluators[options.Estimator](&setup{game, options, probe}),
 		together:  options.Traits().Derivatives,
 		played:    tally.Played{Sum: make([]int64, players)},
@@ -193,10 +196,10 @@ func (p *player) row(rows *model.Rows, r int) (err error) {
 		p.probe.Reset(rows, r)
 		empty = p.probe.Empty()
 	}
-	if p.played.LossFull, err = loss(p.full[r], label); err != nil {
+	if p.played.LossFull, err = units(p.loss, p.full[r], label); err != nil {
 		return fmt.Errorf("with nothing dropped: %w", err)
 	}
-	if p.played.LossEmpty, err = loss(empty, label); err != nil {
+	if p.played.LossEmpty, err = units(p.loss, empty, label); err != nil {
 		return fmt.Errorf("with everything dropped: %w", err)
 	}
 	return p.evaluator.values(p.played.Sum, p.within, r)
@@ -315,22 +318,38 @@ func (w *worker) row(rows *model.Rows, r int) error {
 	}
 	w.rows = w.expander.Expand(w.rows, rows.Row(r))
 	if w.earlier == nil {
-		return w.builder.AddRow(w.played.LossFull, w.played.LossEmpty, w.rows, w.played.Sum, w.within)
+		return w.advise(w.builder.AddRow(w.played.LossFull, w.played.LossEmpty, w.rows, w.played.Sum, w.within))
 	}
 	if err := w.earlier.row(&w.earlier.batch, r); err != nil {
 		return fmt.Errorf("previous model: %w", err)
 	}
-	return w.builder.AddPair(w.rows, w.earlier.fields, &w.played, &w.earlier.played)
+	return w.advise(w.builder.AddPair(w.rows, w.earlier.fields, &w.played, &w.earlier.played))
 }
 
-// loss returns the loss of a logit in LossUnits. It returns an error if the loss is not a
-// number in [0, tally.MaxLoss], because the model is then broken.
-func loss(logit float64, label float32) (int64, error) {
-	units, ok := tally.Loss(model.Loss(logit, label))
-	if !ok {
-		return 0, fmt.Errorf("the logit is %g, whose loss is not a number in [0, %d]", logit, tally.MaxLoss)
+// advise adds to the error of a row whose contributions are too large for the sums what a
+// user can do about it.
+func (w *worker) advise(err error) error {
+	if err != nil && w.loss == loss.Squared {
+		return fmt.Errorf("%w: %s", err, rescale)
 	}
-	return units, nil
+	return err
+}
+
+// rescale is the advice for a squared loss that is too large.
+const rescale = "divide the labels by a constant and train the model with them"
+
+// units returns the loss of a logit in LossUnits. It returns an error if the loss is not a
+// number in [0, tally.MaxLoss], because the model is then broken, or the labels need another
+// scale.
+func units(kind loss.Kind, logit float64, label float32) (int64, error) {
+	units, ok := tally.Loss(kind.Of(logit, label))
+	switch {
+	case ok:
+		return units, nil
+	case kind == loss.Squared:
+		return 0, fmt.Errorf("the output is %g and the label %v, whose squared loss is not a number in [0, %d]: %s", logit, label, tally.MaxLoss, rescale)
+	}
+	return 0, fmt.Errorf("the logit is %g, whose loss is not a number in [0, %d]", logit, tally.MaxLoss)
 }
 
 // byProbe is the common part of evaluators that use the probe. It scores the full rows of

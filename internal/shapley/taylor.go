@@ -35,7 +35,7 @@ func (t *taylor) play(_ context.Context, full []float64, rows *model.Rows) error
 	}
 	t.gradient.Slopes(full)
 	for r, logit := range full {
-		curve := newCurve(logit, rows.Label[r])
+		curve := newCurve(t.game.Loss, logit, rows.Label[r])
 		slope, phi := t.gradient.Slope(r), t.phi[r*len(baseline):][:len(baseline)]
 		for i, g := range slope {
 			phi[i] *= -curve.a[0] * float64(g)

@@ -48,7 +48,7 @@ func (w *walks) walk(label float32) error {
 		var err error
 		if k > 0 && logit == w.logits[k-1] {
 			w.losses[k] = w.losses[k-1]
-		} else if w.losses[k], err = loss(logit, label); err != nil {
+		} else if w.losses[k], err = units(w.game.Loss, logit, label); err != nil {
 			return fmt.Errorf("with %d of %d entries present: %w", k, len(w.order), err)
 		}
 	}

@@ -202,13 +202,18 @@ func Collect(ctx context.Context, source model.RowSource, sample Sample, place j
 }
 
 // Digest returns the SHA-256 of rows in hexadecimal. Each row in turn contributes its
-// number (64 bits), its label (8 bits), the global ids of its features (32 bits each) and
+// number (64 bits), its label (8 bits; a label other than 0 and 1 is the byte 2 and a float32), the global ids of its features (32 bits each) and
 // its dense inputs (float32), all little-endian.
 func Digest(rows *model.Rows) string {
 	digest := sha256.New()
 	var buffer []byte
 	for i := range rows.Len() {
-		buffer = append(binary.LittleEndian.AppendUint64(buffer, uint64(rows.Number[i])), uint8(rows.Label[i]))
+		buffer = binary.LittleEndian.AppendUint64(buffer, uint64(rows.Number[i]))
+		if label := rows.Label[i]; isBinary(label) {
+			buffer = append(buffer, uint8(label))
+		} else {
+			buffer = binary.LittleEndian.AppendUint32(append(buffer, 2), math.Float32bits(label))
+		}
 		for _, feature := range rows.Row(i) {
 			buffer = binary.LittleEndian.AppendUint32(buffer, uint32(feature))
 		}
@@ -223,6 +228,9 @@ func Digest(rows *model.Rows) string {
 	digest.Write(buffer)
 	return hex.EncodeToString(digest.Sum(nil))
 }
+
+// isBinary reports whether a label is 0 or 1.
+func isBinary(label float32) bool { return label == 0 || label == 1 }
 
 // picker decides for each row whether it is in the sample.
 type picker struct {
@@ -250,10 +258,14 @@ func (p *picker) next() (index int64, chosen bool) {
 }
 
 // Encode returns the blob of a shard with the given rows. dense has the names of their
-// dense inputs.
+// dense inputs. Labels are stored as numbers if one of them is neither 0 nor 1.
 func Encode(fields []string, sizes []int, dense []string, rows *model.Rows) ([]byte, error) {
 	var data bytes.Buffer
-	w, err := arrowio.NewRowWriter(&data, fields, sizes, dense, true, 1)
+	create := arrowio.NewRowWriter
+	if slices.ContainsFunc(rows.Label, func(label float32) bool { return !isBinary(label) }) {
+		create = arrowio.NewNumberWriter
+	}
+	w, err := create(&data, fields, sizes, dense, true, 1)
 	if err != nil {
 		return nil, err
 	}

@@ -271,7 +271,7 @@ func (a *attempt) game(ctx context.Context, weights, values, other job.Blob) (sh
 	if err != nil {
 		return shapley.Game{}, fault.Inputf("baseline %s: %w", values.Name, err)
 	}
-	return shapley.Game{Model: m, Baseline: entries}, nil
+	return shapley.Game{Model: m, Baseline: entries, Loss: a.d.Task.Spec.Loss}, nil
 }
 
 // rows fetches the rows of the task, or reads them in place. If they cannot be read in
