@@ -101,7 +101,8 @@ func (m *Model) Sizes() []int { return slices.Clone(m.model.FieldDims) }
 // for a model that reads ids only.
 func (m *Model) DenseInputs() []string { return slices.Clone(m.model.Dense) }
 
-// Logits sets dst[i] to the logit of row i. ids holds the rows' local ids, [len(dst),
+// Logits sets dst[i] to the logit of row i. If the model was trained with the squared error,
+// for example on ratings, the logit is its prediction. ids holds the rows' local ids, [len(dst),
 // fields]. dense holds the rows' values of DenseInputs, [len(dst), dense inputs], and is
 // nil if the model has none. These are the numbers that the model reads. If the model was
 // trained on the logarithm of a price, for example, the caller takes the logarithm.
@@ -167,5 +168,6 @@ func guarded(name string, read func() error) (err error) {
 	return read()
 }
 
-// Probability returns the probability of a click for a logit.
+// Probability returns the probability of a click for a logit. It has no meaning for a model
+// that was trained with the squared error.
 func Probability(logit float64) float64 { return 1 / (1 + math.Exp(-logit)) }

@@ -30,7 +30,7 @@ func importCSVCommand() *cobra.Command {
 		Short: "Import CSV or TSV files of encoded ids or raw strings",
 		Long: `Import CSV or TSV files, which may be .gz or .zst.
 
-With --train, rows are encoded: a label (0 or 1) and one id for each field. Ids
+With --train, rows are encoded: a label and one id for each field. Ids
 count from 0 within their field (--ids local) or over all fields (--ids global).
 Give a file for each split, or one --train file and a --split ratio.
 
@@ -66,10 +66,11 @@ gives its files the column day.
 	f.StringSliceVar(&o.val, "val", nil, "`files` of encoded rows for the val split")
 	f.StringSliceVar(&o.test, "test", nil, "`files` of encoded rows for the test split")
 	modelFlag(c, &o.raw.model, "checkpoint `file` whose field sizes the rows must have (default any sizes)")
+	modelOutputFlag(c, &o.raw.output)
 	f.IntSliceVar(&o.sizes, "field-sizes", nil, "`numbers` of features, one for each field, separated by commas (default one more than the largest local id, if that is plausible)")
 	f.StringSliceVar(&o.files, "raw", nil, "`files` of raw strings, separated by commas")
 	cli.Group(c, rowFlags, "train", "val", "test", "raw")
-	cli.Group(c, idFlags, "ids", "field-sizes", "model")
+	cli.Group(c, idFlags, "ids", "field-sizes", "model", "model-output")
 	for _, name := range []string{"train", "val", "test", "raw"} {
 		cli.Files(c, name)
 	}
@@ -110,18 +111,22 @@ func (o *csvOptions) importCSV(c *cobra.Command) error {
 		}
 		return o.raw.importRaw(c, &o.run, format, o.files)
 	}
+	ratings, err := o.columns.labels.numbers()
+	if err != nil {
+		return err
+	}
 	return o.run.run(c, func(show ingest.Progress) (*ingest.Summary, error) {
-		return o.importEncoded(c.Context(), numbers, show)
+		return o.importEncoded(c.Context(), numbers, ratings, show)
 	})
 }
 
-func (o *csvOptions) importEncoded(ctx context.Context, numbers ingest.Dense, show ingest.Progress) (*ingest.Summary, error) {
+func (o *csvOptions) importEncoded(ctx context.Context, numbers ingest.Dense, ratings bool, show ingest.Progress) (*ingest.Summary, error) {
 	config := ingest.EncodedConfig{
 		Train: o.train, Val: o.val, Test: o.test, Split: o.run.split, Seed: o.run.seed, Sizes: o.sizes,
-		Global: o.ids == dataset.GlobalIDs, Dense: numbers, OnBadRow: o.run.onBadRow, Out: o.run.out, Progress: show,
+		Global: o.ids == dataset.GlobalIDs, Dense: numbers, Numbers: ratings, OnBadRow: o.run.onBadRow, Out: o.run.out, Progress: show,
 	}
 	if o.raw.model != "" {
-		ck, err := checkpoint.Read(o.raw.model)
+		ck, err := checkpoint.ReadOutput(o.raw.model, o.raw.output)
 		if err != nil {
 			return nil, err
 		}

@@ -296,6 +296,9 @@ func (s *nightSteps) Check(ctx context.Context, n *nightly.Night) (*nightly.Chec
 	if err != nil && !errors.Is(err, cli.ErrGate) {
 		return nil, err
 	}
+	if found.RMSE != nil {
+		return nil, fault.Inputf("nights compare AUC and LogLoss, but the labels are numbers: expected labels 0 and 1")
+	}
 	c := &nightly.Checked{
 		Passed: found.Passed, Reasons: []string{}, AUC: &found.AUC.Model, PrunedAUC: &found.AUC.Pruned, LogLoss: found.LogLoss.Model, PrunedLogLoss: found.LogLoss.Pruned,
 		AUCDrop: decrease(&found.AUC.Difference), LogLossRise: &nightly.Change{Value: found.LogLoss.Difference.Value, Low: found.LogLoss.Difference.Low, High: found.LogLoss.Difference.High},

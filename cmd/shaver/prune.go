@@ -26,6 +26,7 @@ type pruneOptions struct {
 	stable                                    stableOptions
 	calibrate                                 bool
 	dataset                                   []string
+	modelOutput                               string // output of the model, if it is an .onnx file with several
 	form                                      formOptions
 	seed                                      uint64 // seed of the method random; only --from sets it
 	outputs                                   cli.Outputs
@@ -93,9 +94,10 @@ stores a table by its distinct rows if that is smaller. --bytes, --values,
 --dense and --calibrate are for safetensors files.
 
 Pruning shifts and scales the logits. --calibrate corrects this with two
-numbers, so that LogLoss falls and AUC stays the same. The numbers are folded
-into the weights, so a program that loads the file need not know them. In FM and
-DeepFM the embedding table is scaled too.`,
+numbers, so that LogLoss falls and AUC stays the same. With scores of the
+squared loss, they are fitted by least squares, so that RMSE falls. The numbers
+are folded into the weights, so a program that loads the file need not know
+them. In FM and DeepFM the embedding table is scaled too.`,
 		Example: `  shaver prune --model model.pth --scores scores.arrow --sparsity 0.9 \
       --out pruned.safetensors
   shaver prune --model model.pth --scores scores.arrow --from sweep.json \
@@ -116,6 +118,7 @@ DeepFM the embedding table is scaled too.`,
 	}
 	f := c.Flags()
 	modelFlag(c, &o.model, "checkpoint `file` that was scored")
+	modelOutputFlag(c, &o.modelOutput)
 	scoresFlag(c, &o.scores)
 	f.StringVar(&o.from, "from", "", "`file` written by shaver sweep --select --out, which says how to prune (default none)")
 	cli.Files(c, "from", "json")
@@ -132,7 +135,7 @@ DeepFM the embedding table is scaled too.`,
 	o.form.flags(c)
 	o.outputs.Flag(c, "a file at --out that is not a model written by shaver, or any .onnx file")
 	o.output.Flag(c)
-	cli.Group(c, "Files", "model", "scores", "from", "previous", "dataset", "out", "force")
+	cli.Group(c, "Files", "model", "model-output", "scores", "from", "previous", "dataset", "out", "force")
 	cli.Group(c, "Budget", "sparsity", "parameters", "bytes")
 	cli.Group(c, "Choice of entries", "aggregate", "rank", "protect", "field-minimum", "hysteresis")
 	cli.Group(c, "Pruned model", "values", "dense", "compact-onnx", "calibrate")
@@ -206,7 +209,7 @@ func (o *pruneOptions) run(c *cobra.Command) error {
 	if err := checkModelOutput(&o.outputs, "--out", o.out, o.model); err != nil {
 		return err
 	}
-	p, err := openPruner(o.model, o.scores)
+	p, err := openPruner(o.model, o.modelOutput, o.scores)
 	if err != nil {
 		return err
 	}
@@ -455,7 +458,7 @@ func (o *pruneOptions) calibration(c *cobra.Command, p *pruner, mask []bool) (*e
 	if err != nil {
 		return nil, err
 	}
-	b, err := openBench(o.dataset, dataset.Val, m)
+	b, err := openBench(o.dataset, dataset.Val, p.scores[0].Spec.Loss.Name(), m)
 	if err != nil {
 		return nil, err
 	}

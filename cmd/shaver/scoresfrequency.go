@@ -102,7 +102,7 @@ func (o *frequencyOptions) view() (*frequencyView, error) {
 	if o.bins < 1 || o.top < 0 {
 		return nil, fault.Usagef("--bins %d, --top %d: expected at least 1 bin and 0 features", o.bins, o.top)
 	}
-	p, err := openPruner(o.model, o.scores)
+	p, err := openPruner(o.model, "", o.scores)
 	if err != nil {
 		return nil, err
 	}

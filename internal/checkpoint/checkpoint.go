@@ -84,6 +84,13 @@ type Options struct {
 	Generic bool
 }
 
+// ReadOutput is like Read, but chooses an output of an .onnx file by its name, or by NAME[I] a
+// number of it. An empty output stands for the only one. Other files have no outputs to
+// choose from.
+func ReadOutput(path, output string) (*Checkpoint, error) {
+	return ReadPart(path, Options{ONNX: dissect.Options{Output: output}})
+}
+
 // ReadPart is like Read for a file that may hold several models.
 func ReadPart(path string, o Options) (*Checkpoint, error) {
 	info, err := os.Stat(path) // before os.Open, which on a pipe would wait for a writer

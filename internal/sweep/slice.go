@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"shaver/internal/evaluate"
+	"shaver/internal/loss"
 	"shaver/internal/model"
 )
 
@@ -24,6 +25,7 @@ var bands = []int64{0, 10, 100, 1000}
 // occurs fewer than 100 times. Of the fields, the 8 with the most occurrences of such
 // features have a slice. A Slicer takes 2 bytes per row.
 type Slicer struct {
+	Loss    loss.Kind // set before the first call of Add
 	counts  []int64
 	slices  []Slice
 	fields  []int    // by slice: the field, or -1 for the rarest feature
@@ -79,7 +81,12 @@ func (s *Slicer) Add(rows *model.Rows) {
 			if of := &s.slices[k]; count >= of.Least && (of.Most == nil || count <= *of.Most) {
 				member |= 1 << k
 				of.Rows++
-				of.Positives += int64(rows.Label[r])
+				if s.Loss != loss.Squared {
+					if of.Positives == nil {
+						of.Positives = new(int64)
+					}
+					*of.Positives += int64(rows.Label[r])
+				}
 			}
 		}
 		s.members = append(s.members, member)
@@ -87,11 +94,12 @@ func (s *Slicer) Add(rows *model.Rows) {
 }
 
 // shown returns the indices of the slices that are worth measuring. They have enough rows
-// and both labels, and not nearly all rows of the split.
+// and both labels unless the loss is squared, and not nearly all rows of the split.
 func (s *Slicer) shown() (all []int) {
 	for k := range s.slices {
 		of := &s.slices[k]
-		if of.Rows >= leastInSlice && of.Positives > 0 && of.Positives < of.Rows && 20*of.Rows <= 19*int64(len(s.members)) {
+		mixed := s.Loss == loss.Squared || of.Positives != nil && *of.Positives > 0 && *of.Positives < of.Rows
+		if of.Rows >= leastInSlice && mixed && 20*of.Rows <= 19*int64(len(s.members)) {
 			all = append(all, k)
 		}
 	}
@@ -100,7 +108,7 @@ func (s *Slicer) shown() (all []int) {
 
 // predictions returns the predictions of p for the rows of slice k.
 func (s *Slicer) predictions(p *evaluate.Predictions, k int) *evaluate.Predictions {
-	part := &evaluate.Predictions{Logits: make([]float64, 0, s.slices[k].Rows), Labels: make([]float32, 0, s.slices[k].Rows)}
+	part := &evaluate.Predictions{Logits: make([]float64, 0, s.slices[k].Rows), Labels: make([]float32, 0, s.slices[k].Rows), Loss: p.Loss}
 	for i, member := range s.members {
 		if member>>k&1 == 1 {
 			part.Logits, part.Labels = append(part.Logits, p.Logits[i]), append(part.Labels, p.Labels[i])
