@@ -153,6 +153,7 @@ func (b *badMaker) graphs() {
 		b.write("g/"+name+".safetensors", b.replaced(head, edit[0], edit[1]))
 	}
 
+	model("readtoo", ended(node("Sigmoid", names{"l"}, names{"y"}), node("Neg", names{"y"}, names{"other"})))
 	b.write("g/s-cut.arrow", b.read("g/s.arrow")[:900])
 
 	// Dense inputs in datasets.

@@ -153,7 +153,16 @@ func checkPruned(ctx context.Context, o *checkInput) (*gate.Document, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkSameArchitecture(o, &m.Architecture, &pruned.Architecture); err != nil {
+	same := &m.Architecture
+	if m.Kind != model.Graph && pruned.Kind == model.Graph && checkpoint.IsONNX(o.model) {
+		// The calibration of an .onnx file adds nodes, so that its graph is not recognized.
+		generic, err := checkpoint.ReadPart(o.model, checkpoint.Options{Generic: true})
+		if err != nil {
+			return nil, err
+		}
+		same = &generic.Architecture
+	}
+	if err := checkSameArchitecture(o, same, &pruned.Architecture); err != nil {
 		return nil, err
 	}
 	b, err := openBench(o.dataset, o.split, m)

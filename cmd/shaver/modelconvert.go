@@ -176,7 +176,7 @@ func (o *formOptions) convert(in string, part checkpoint.Options, out string) (*
 	switch {
 	case isONNX(out):
 		var size *checkpoint.ONNXSize
-		if size, err = checkpoint.WriteONNX(out, ck, o.compactONNX); err == nil {
+		if size, err = checkpoint.WriteONNX(out, ck, checkpoint.ONNXOptions{Compact: o.compactONNX}); err == nil {
 			result.TableBytes, result.Bytes, result.DenseBytes, result.onnxTables = size.TableBytes, size.Bytes, size.Before, onnxTables{size.Tables, size.Compact}
 		}
 	case o.dense:

@@ -92,8 +92,8 @@ already depend on the labels of those rows, which biases the selection.
 --out also writes the result to a file, from which "shaver report" makes a page.
 With --select, "shaver prune --from" prunes as this file says, and the last
 lines of the output are the commands that prune to each budget. If --model is an
-.onnx file of kind graph, they write .onnx files, except with --calibrate or
-encoded values.
+.onnx file of kind graph, they write .onnx files, except with encoded values, or
+with --calibrate if the graph cannot be calibrated.
 
 The file and the output of -o json are documents of the schema sweep.v1.json.`,
 		Example: `  shaver sweep --model model.pth --scores scores.arrow --dataset data
@@ -275,10 +275,20 @@ func (o *sweepOptions) command(d *sweep.Document, p *sweep.Point) ([]string, err
 		words = append(words, "--dataset", sweep.ShellWord(cli.List(o.dataset)))
 	}
 	extension := ".safetensors"
-	if isONNX(o.model) && d.Kind == string(model.Graph) && p.Values == string(compact.Float32) && !o.calibrate {
+	if isONNX(o.model) && d.Kind == string(model.Graph) && p.Values == string(compact.Float32) && o.calibrated() {
 		extension = ".onnx"
 	}
 	return append(words, "--out", "pruned-"+sweep.SparsityText(p.Sparsity)+extension), nil
+}
+
+// calibrated reports whether prune can write an .onnx file of o.model, calibrated if the sweep
+// is.
+func (o *sweepOptions) calibrated() bool {
+	if !o.calibrate {
+		return true
+	}
+	ck, err := checkpoint.Read(o.model)
+	return err == nil && ck.CheckCalibration() == nil
 }
 
 // sweepMethods measures every method at every budget.

@@ -109,6 +109,7 @@ type builder struct {
 	*plan
 	batch   int // number of rows
 	head    graph.Graph
+	end     onnx.End                // where the file has the logit; see logit
 	readers map[*onnx.Tensor]string // first node that reads a tensor other than by a look-up
 	added   map[any]graph.Value     // constants of head, by their *onnx.Tensor or *onnx.Attribute
 	starts  map[*element]int        // see builder.start

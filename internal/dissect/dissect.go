@@ -37,6 +37,7 @@ type Network struct {
 
 	Output    string     // name of the output of the file, with the number as in Options
 	Logit     string     // how the logit follows from the output, for people
+	End       onnx.End   // the same for onnx.Calibration
 	Operators []Operator // of Head, by name
 	Bound     []string   // inputs that are the offsets of bags; every bag has one id
 	Notes     []string   // what a user should know, as sentences without a full stop

@@ -110,7 +110,7 @@ func (b *builder) dense(e *element, s *step) graph.Value {
 
 // network describes what b has built and checks the ids.
 func (b *builder) network() (*Network, error) {
-	n := &Network{Head: &b.head, Output: b.output}
+	n := &Network{Head: &b.head, Output: b.output, End: b.end}
 	if b.element >= 0 {
 		n.Output = fmt.Sprintf("%s[%d]", b.output, b.element)
 	}

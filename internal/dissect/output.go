@@ -22,8 +22,8 @@ type severalError struct {
 
 func (e *severalError) Unwrap() error { return e.error }
 
-// logit sets the output of the head to the logit. It describes how the logit follows from v,
-// the output of the file.
+// logit sets the output of the head to the logit, and b.end. It describes how the logit
+// follows from v, the output of the file.
 func (b *builder) logit(v *value, o Options) (string, error) {
 	name := onnx.Quote(b.output)
 	if err := b.materialise(v, &step{name: b.output, op: "output"}); err != nil {
@@ -39,6 +39,7 @@ func (b *builder) logit(v *value, o Options) (string, error) {
 	case info.Type != graph.Float:
 		return "", fault.Setting(fault.Inputf("output %s is of type %v, expected a probability or a logit", name, info.Type), OutputSetting)
 	}
+	b.end = onnx.End{Output: b.output, Shape: info.Shape}
 	at := trail{b, v.head, 0}
 	several := &severalError{fault.Setting(fault.Inputf("output %s has the shape %v for one row, expected one number: choose one of them, such as %s[0], or export the model with a dynamic batch axis", name, info.Shape, name), OutputSetting), 1}
 	if b.element >= count {
@@ -72,6 +73,7 @@ func (b *builder) logit(v *value, o Options) (string, error) {
 	case op == "Sigmoid":
 		label := onnx.Quote(node.Name)
 		at.value = node.Inputs[0]
+		b.end.Op, b.end.Shape = op, b.head.Values[at.value].Shape
 		b.head.Output, err = at.pick()
 		return "the input of Sigmoid " + label, err
 	case op == "Softmax":
@@ -168,6 +170,7 @@ func (t *trail) difference(n *graph.Node) (text string, ok bool, err error) {
 	}
 	t.value = n.Inputs[0]
 	class := t.element / inner % 2
+	t.end.Op, t.end.Shape, t.end.Axis, t.end.Class = n.Op, shape, int(axis), class
 	other := *t
 	other.element += inner * (1 - 2*class)
 	positive, err := t.pick()
