@@ -91,13 +91,12 @@ func (m *Model) planCalibration(c Calibration) (*calibration, error) {
 	}
 	name, reader := c.End.Output, (*Node)(nil)
 	for p.node == nil {
-		if other := m.otherReader(name, reader, c.End.Output); other != "" {
-			return nil, cannot("%s, so that a calibration would change more than the output %s", other, Quote(c.End.Output))
-		}
-		n := producers[name]
+		n, other := producers[name], m.otherReader(name, reader, c.End.Output)
 		switch {
 		case n == nil:
 			return nil, cannot("its output %s comes from no node", Quote(c.End.Output))
+		case other != "":
+			return nil, cannot("%s, so that a calibration would change more than the output %s", other, Quote(c.End.Output))
 		case n.Op == c.End.Op || c.End.Op == "":
 			p.node = n
 		case slices.Contains(moves, n.Op) && len(n.Outputs) == 1:
