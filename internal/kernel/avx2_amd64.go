@@ -271,5 +271,10 @@ func dots8AVX2(b *float32, tile *uint32, tiles int, n int)
 //go:noescape
 func linearAVX2(b *float32, out *uint32, x *uint32, n int, w *float32, bias *float32, groups int, panels int, floor float32)
 
+// updateAVX2 is the loop of linearAVX2, except that the weights of input k are at w[rows[k]], unit by unit.
+//
+//go:noescape
+func updateAVX2(b *float32, out *uint32, x *uint32, rows *uint32, n int, w *float32, bias *float32, groups int, panels int, floor float32)
+
 // fmaAVX2 performs n times 96 independent multiply-adds in registers.
 func fmaAVX2(n int)

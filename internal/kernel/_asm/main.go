@@ -53,6 +53,7 @@ func main() {
 	}
 	g.dots(g.sums)
 	g.linear()
+	g.update()
 	if *level == "avx512" {
 		g.list()
 		g.expand()
