@@ -175,6 +175,21 @@ func TestDatasets(t *testing.T) {
 			t.Error("dataset.v1.json accepts dense inputs")
 		}
 	})
+	t.Run("lists", func(t *testing.T) {
+		file, out := filepath.Join(t.TempDir(), "rows.csv"), filepath.Join(t.TempDir(), "dataset")
+		if err := os.WriteFile(file, []byte("label,a,items\n1,0,1|2\n0,1,\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		lists := ingest.Lists{Columns: []ingest.ListColumn{{Name: "items", Length: 3}}}
+		if _, err := ingest.ImportEncoded(t.Context(), ingest.EncodedConfig{Train: []string{file}, Lists: lists, Out: out}); err != nil {
+			t.Fatal(err)
+		}
+		accept(t, "dataset.v3.json", manifest(out))
+		accept(t, "inspection.v4.json", inspection(out))
+		if compile(t, "inspection.v3.json").Validate(parse(t, inspection(out))) == nil {
+			t.Error("inspection.v3.json accepts lists")
+		}
+	})
 	t.Run("labels that are numbers", func(t *testing.T) {
 		file, out := filepath.Join(t.TempDir(), "rows.csv"), filepath.Join(t.TempDir(), "dataset")
 		if err := os.WriteFile(file, []byte("rating,a,b\n3.5,0,1\n-1,1,0\n"), 0o600); err != nil {
