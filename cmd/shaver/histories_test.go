@@ -62,6 +62,7 @@ func TestHistories(t *testing.T) {
 			}
 			export := filepath.Join(histories, name+".onnx")
 			command(t, "shaver", "dataset", "import", "csv", "--train", path("log.csv"), "--model", export, "--out", path("data"))
+			refusedLine(t, "has lists, which are read from text files of encoded rows only", "dataset", "import", "csv", "--raw", path("log.csv"), "--model", export, "--out", path("raw"))
 			measure := func(model string) (auc, logLoss float64) {
 				var got struct {
 					AUC     float64 `json:"auc"`

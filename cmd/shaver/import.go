@@ -197,6 +197,9 @@ func (o *rawOptions) config(c *cobra.Command, run *importRun, format ingest.Form
 		if err != nil {
 			return config, err
 		}
+		if len(ck.Architecture.Lists) > 0 {
+			return config, fault.Inputf("%s has lists, which are read from text files of encoded rows only: expected shaver dataset import csv --train", o.model)
+		}
 		config.Sizes = ck.Architecture.FieldDims
 		if config.Format.Columns == nil && c.Flags().Lookup("columns") != nil {
 			for _, name := range ck.Fields { // in the model's order

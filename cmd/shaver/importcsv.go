@@ -95,7 +95,7 @@ func (o *csvOptions) importCSV(c *cobra.Command) error {
 	}
 	kind, others := "--train", []string{"label", "label-from", "columns", "min-count", "counted", "vocabulary", "grow", "oov", "memory"}
 	if len(o.files) > 0 {
-		kind, others = "--raw", []string{"ids", "val", "test", "field-sizes"}
+		kind, others = "--raw", []string{"ids", "val", "test", "field-sizes", "list", "pad", "list-separator", "long-lists"}
 	}
 	for _, name := range others {
 		if c.Flags().Changed(name) {

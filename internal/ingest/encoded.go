@@ -455,9 +455,6 @@ func (e *encodedImport) file(path string, split int, sizes []int, visit visitor)
 			if row == 0 {
 				return fault.Inputf("%s: the file has a header and no rows", path)
 			}
-			for j, n := range p.Cut {
-				e.cut[j] += n
-			}
 			return e.finish(s)
 		}
 		if err != nil {
@@ -489,6 +486,13 @@ func (e *encodedImport) row(s *rawtext.Source, p *rawtext.Encoded, numbers []flo
 		}
 		if err == nil {
 			err = visit(split, label, p.Features, numbers)
+		}
+		if err == nil {
+			for j, cut := range p.Cut {
+				if cut {
+					e.cut[j]++
+				}
+			}
 		}
 		if isBad(err) {
 			err = e.bad.reject(s.Errorf(s.Line, "%w", err), 1)

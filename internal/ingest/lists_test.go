@@ -96,9 +96,9 @@ func TestImportLists(t *testing.T) {
 
 // Lists that are too long are shortened if that is asked for, and counted.
 func TestImportLongLists(t *testing.T) {
-	long := "label,user,items,item\n1,0,1|2|3|4|5,2\n0,1,5|4,1\n"
-	for policy, want := range map[string][]int32{"first": {1, 2, 3}, "last": {3, 4, 5}} {
-		summary, d, err := importLists(t, long, func(c *EncodedConfig) { c.Lists.Long = policy })
+	long := "label,user,items,item\n1,0,1|2|3|4|5,2\n1,0,1|2|3|4,x\n0,1,5|4,1\n" // the malformed row does not count
+	for policy, want := range map[string][]int32{LongFirst: {1, 2, 3}, LongLast: {3, 4, 5}} {
+		summary, d, err := importLists(t, long, func(c *EncodedConfig) { c.Lists.Long, c.OnBadRow = policy, Skip })
 		if err != nil {
 			t.Fatal(err)
 		}

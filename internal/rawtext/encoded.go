@@ -93,7 +93,7 @@ type Encoded struct {
 	Features  []int32  // ids of the row that Parse read last, with offset added, position by position
 	lists     []List   // form of each field; nil if none is a list
 	base      []int32  // global id of each field's first feature, or 0 if the parsed ids stay local
-	Cut       []int64  // with lists, for each field the number of cells of which Parse left ids out
+	Cut       []bool   // with lists, for each field whether Parse left ids out of the row that it read last
 	Numbers   [][]byte // cells of the dense inputs of the row that Parse read last, in the order of the columns
 }
 
@@ -128,7 +128,7 @@ func NewEncoded(h *Header, dense []bool, sizes []int, global bool, lists []List)
 		low: make([]int32, m), high: make([]int32, m), offset: make([]int32, m), base: make([]int32, m)}
 	width := m
 	if lists != nil {
-		p.lists, p.Cut = lists, make([]int64, m)
+		p.lists, p.Cut = lists, make([]bool, m)
 		for _, l := range lists {
 			width += max(1, l.Length) - 1
 		}
@@ -213,6 +213,7 @@ func (p *Encoded) parseMixed(rest []byte) bool {
 	if bytes.IndexByte(rest, 0) >= 0 {
 		return false
 	}
+	clear(p.Cut)
 	j, k, at := 0, 0, 0
 	for i, columns := 0, len(p.fields)+len(p.Numbers); i < columns; i++ {
 		cell, after, more := bytes.Cut(rest, []byte{p.separator})
@@ -265,7 +266,7 @@ func (p *Encoded) parseList(into []int32, cell []byte, j int) bool {
 		}
 	}
 	if n > len(into) {
-		p.Cut[j]++
+		p.Cut[j] = true
 		if start := n % len(into); l.Long == LongLast {
 			slices.Reverse(into[:start])
 			slices.Reverse(into[start:])

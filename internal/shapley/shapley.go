@@ -5,8 +5,9 @@
 // those of pad rows (see model.Roster). An entry that the row reads more than once is one
 // player, which is present or dropped in all its elements together. The entry of a dropped
 // player reads its baseline. A contribution is the loss without the player minus the loss
-// with it, so it is above 0 if the player is useful (the paper's value function). By the paper's theorem 1, all other entries of the table are null
-// players of the row. Therefore a row needs at most m*d players.
+// with it, so it is above 0 if the player is useful (the paper's value function). By the
+// paper's theorem 1, all other entries of the table are null players of the row. Therefore a
+// row needs at most D players, which is m*d without lists.
 //
 // Package estimator declares the estimators. In this package each of them has a file and a
 // constructor.
