@@ -301,3 +301,30 @@ func TestCleanupKeepsModelsInUse(t *testing.T) {
 	must(t, b.Cleanup(t.Context(), jobs[0].Job))
 	check("no job is left")
 }
+
+// A job whose specification is lost takes its model along, and no model of another job.
+func TestCleanupWithoutSpec(t *testing.T) {
+	b := newBus(t, testQueue)
+	lost, other := newTask(1, 0), newTask(2, 0)
+	other.Spec.Model = digest("e")
+	other.Job = other.Spec.ID()
+	for _, task := range []job.Task{lost, other} {
+		submitted, err := json.Marshal(job.Submission{Spec: task.Spec, Plan: job.Plan{Rows: 1, RowsPerShard: 1}})
+		must(t, err)
+		_, err = b.CreateSpec(t.Context(), task.Job, submitted)
+		must(t, err)
+		_, err = b.Put(t.Context(), ModelName(task.Spec.Model), random(10))
+		must(t, err)
+	}
+	must(t, b.purge(t.Context(), "test", jobStream, jobPrefix+lost.Job+".spec"))
+	must(t, b.Cleanup(t.Context(), lost.Job))
+	names, err := b.blobs(t.Context(), "test")
+	must(t, err)
+	if want := []string{ModelName(other.Spec.Model)}; !slices.Equal(names, want) {
+		t.Errorf("the blobs are %v, expected %v", names, want)
+	}
+	must(t, b.Cleanup(t.Context(), other.Job))
+	if n := messages(t, b, blobStream); n != 0 {
+		t.Errorf("%d messages of blobs are left", n)
+	}
+}

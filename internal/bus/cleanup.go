@@ -15,6 +15,9 @@ import (
 // Cleanup deletes everything that is stored for the job: tasks, results, quarantines,
 // blobs, keys, and its models if no other job uses them. The caller calls Claim.End first.
 //
+// If the job's specification is lost, for example because a file of the only node was
+// damaged, its models are unknown. Cleanup then deletes all models that no job uses.
+//
 // Workers may still be computing for the job. After a worker has stored a result, it
 // checks that the job's specification is still stored, and otherwise deletes the result.
 // Cleanup therefore deletes everything once more after the specification. The record of
@@ -45,6 +48,8 @@ func (b *Bus) Cleanup(ctx context.Context, jobID string) error {
 				return err
 			}
 		}
+	} else if err := b.dropModels(ctx, what); err != nil {
+		return err
 	}
 	keys := []string{".progress", ".cancel", ".checkpoint"}
 	if cancelled, _, err := b.cancellation(ctx, jobID); err != nil {
@@ -168,6 +173,24 @@ func (b *Bus) dropModel(ctx context.Context, what, digest string) error {
 		return err
 	}
 	return b.purgeAll(ctx, what, blobStream, chunkPrefix+ownerOf(name)+".*")
+}
+
+// dropModels deletes all models that no stored job uses.
+func (b *Bus) dropModels(ctx context.Context, what string) error {
+	// The models are listed before the jobs. A job stores its specification before its
+	// model, so a model that no job listed later uses is garbage.
+	names, err := b.blobs(ctx, what)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if digest, ok := strings.CutPrefix(name, "model/"); ok {
+			if err := b.dropModel(ctx, what, digest); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // liveJobs returns the jobs that have a specification or a leader, and the digests of their
