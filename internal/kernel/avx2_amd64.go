@@ -271,5 +271,11 @@ func dots8AVX2(b *float32, tile *uint32, tiles int, n int)
 //go:noescape
 func linearAVX2(b *float32, out *uint32, x *uint32, n int, w *float32, bias *float32, groups int, panels int, floor float32)
 
+// kinksAVX2 is the loop of Kinks.Terms for one group of inputs and one row. offs and ons are the
+// lengths of off and on.
+//
+//go:noescape
+func kinksAVX2(dst *float32, change *float32, w *float32, off *int32, offs int, on *int32, ons int, pre *float32, slope *float32)
+
 // fmaAVX2 performs n times 96 independent multiply-adds in registers.
 func fmaAVX2(n int)

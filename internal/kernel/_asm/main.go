@@ -53,9 +53,11 @@ func main() {
 	}
 	g.dots(g.sums)
 	g.linear()
+	g.kinks()
 	if *level == "avx512" {
 		g.list()
 		g.expand()
+		g.reached()
 	}
 	g.fma()
 	build.Generate()
