@@ -2,6 +2,7 @@ package model
 
 import (
 	"math"
+	"sync"
 
 	"shaver/internal/kernel"
 )
@@ -72,6 +73,7 @@ type headGradient struct {
 	units      []kernel.Tile   // output of each hidden layer, after ReLU
 	back       [2]kernel.Tile  // derivatives with respect to the units of two consecutive layers
 	cross      *crossGradient  // cross part; nil if the head has none
+	kinks      *kinkState      // nil unless kink terms are needed
 	transposed *transposedHead // weights that all Gradients of the model share
 }
 
@@ -81,6 +83,8 @@ type transposedHead struct {
 	stacked *kernel.Outputs   // the first hidden layer, if it reads the cross layers' output
 	cross   []*kernel.Outputs // DCNv2
 	mix     []transposedMix   // DCN-Mix
+
+	kinks func() *kernel.Kinks // the first hidden layer, packed at the first call
 }
 
 type transposedMix struct {
@@ -92,7 +96,10 @@ type transposedMix struct {
 func (l *Linear) transposed() []float32 { return kernel.Pack(l.Weight, l.In, l.Out) }
 
 func newTransposedHead(a *Architecture, w *Weights) *transposedHead {
-	t := &transposedHead{}
+	t := &transposedHead{kinks: sync.OnceValue(func() *kernel.Kinks {
+		l := &w.Hidden[0]
+		return kernel.NewKinks(l.Weight, l.In, l.Out)
+	})}
 	for i := range w.Hidden {
 		l := &w.Hidden[i]
 		if i == 0 && a.CrossLayers > 0 && a.Structure != Parallel {
@@ -238,12 +245,29 @@ func (g *headGradient) linear(i int, x []float32, slopes bool) float64 {
 func (g *headGradient) mlp(n int) {
 	h, in, units := g.h, g.x, g.units
 	if h.stacked != nil {
-		g.cross.mlpInput(units[0], n)
+		if g.kinks == nil {
+			g.cross.mlpInput(units[0], n, true)
+		} else {
+			g.cross.mlpInput(g.kinks.pre, n, false)
+			g.rectifyFirst(n)
+		}
 		in, units = units[0], units[1:]
 	}
 	for l, layer := range h.layers {
-		layer.Layer(units[l], in, n, nil, true, nil)
+		if l == 0 && h.stacked == nil && g.kinks != nil {
+			layer.Layer(g.kinks.pre, in, n, nil, false, nil)
+			g.rectifyFirst(n)
+		} else {
+			layer.Layer(units[l], in, n, nil, true, nil)
+		}
 		in = units[l]
+	}
+}
+
+// rectifyFirst sets the units of the first layer for n slots from its outputs before ReLU.
+func (g *headGradient) rectifyFirst(n int) {
+	for i := range n {
+		rectify(g.units[0].Row(i), g.kinks.pre.Row(i))
 	}
 }
 
@@ -256,12 +280,18 @@ func (g *headGradient) mlpBack(n int) {
 	for i := range n {
 		row := d.Row(i)
 		clear(row[copy(row, h.output):])
+		if last == 0 {
+			g.keepSlope(i, row)
+		}
 		inactive(row, g.units[last].Row(i))
 	}
 	for l := last; l > 0; l-- {
 		next.Stride = g.units[l-1].Stride
 		g.transposed.layers[l].Layer(next, d, n, nil, false, nil)
 		for i := range n {
+			if l == 1 {
+				g.keepSlope(i, next.Row(i))
+			}
 			inactive(next.Row(i), g.units[l-1].Row(i))
 		}
 		d, next = next, d
@@ -271,6 +301,14 @@ func (g *headGradient) mlpBack(n int) {
 	}
 	if g.cross != nil {
 		g.cross.backward(g.slopes, d, n)
+	}
+}
+
+// keepSlope keeps the derivatives of slot i with respect to the units of the first layer, if
+// kink terms need them.
+func (g *headGradient) keepSlope(i int, d []float32) {
+	if g.kinks != nil {
+		copy(g.kinks.slope.Row(i), d)
 	}
 }
 
