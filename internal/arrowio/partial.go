@@ -28,12 +28,14 @@ const (
 	keyLossFull       = "loss_full"
 	keyLossEmpty      = "loss_empty"
 	keyResidualSquare = "residual_square"
+	keyShared         = "shared"
 	keyDim            = "dim"
 
 	// Only in the partials of paired jobs.
 	keyPreviousLossFull       = "previous_loss_full"
 	keyPreviousLossEmpty      = "previous_loss_empty"
 	keyPreviousResidualSquare = "previous_residual_square"
+	keyPreviousShared         = "previous_shared"
 	keyFourths                = "fourths"
 	keyPreviousFourths        = "previous_fourths"
 	keyDifferenceFourths      = "difference_fourths"
@@ -41,9 +43,9 @@ const (
 
 // partialIntegers returns the integers in the metadata of p by their keys.
 func partialIntegers(p *tally.Partial, paired bool) []keyed[int64] {
-	integers := []keyed[int64]{{keyRows, &p.Rows}, {keyLossFull, &p.LossFull}, {keyLossEmpty, &p.LossEmpty}, {keyResidualSquare, &p.ResidualSquare}}
+	integers := []keyed[int64]{{keyRows, &p.Rows}, {keyLossFull, &p.LossFull}, {keyLossEmpty, &p.LossEmpty}, {keyResidualSquare, &p.ResidualSquare}, {keyShared, &p.Shared}}
 	if paired {
-		integers = append(integers, []keyed[int64]{{keyPreviousLossFull, &p.PreviousLossFull}, {keyPreviousLossEmpty, &p.PreviousLossEmpty}, {keyPreviousResidualSquare, &p.PreviousResidualSquare}}...)
+		integers = append(integers, []keyed[int64]{{keyPreviousLossFull, &p.PreviousLossFull}, {keyPreviousLossEmpty, &p.PreviousLossEmpty}, {keyPreviousResidualSquare, &p.PreviousResidualSquare}, {keyPreviousShared, &p.PreviousShared}}...)
 	}
 	return integers
 }

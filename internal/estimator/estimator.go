@@ -32,6 +32,12 @@ type Traits struct {
 	// Efficient means that a row's contributions sum to its loss with everything
 	// dropped minus its loss with nothing dropped.
 	Efficient bool
+	// Shares means that the contributions do so because the estimator shares the row's
+	// residual out among the players. An estimator is not both Efficient and Shares.
+	Shares bool
+	// Revision changes when the same options would give other bytes. It is 0 for estimators
+	// that never changed. A change of all estimators raises job.SpecVersion instead.
+	Revision int
 	// Shapley means that the values are estimates of Shapley values.
 	Shapley bool
 	// MostPlayers is the largest allowed number of players in a row. 0 means no limit.
@@ -47,7 +53,7 @@ type Traits struct {
 var table = []Traits{
 	{Name: Permutation, Help: "random walks, as in the paper; unbiased", WalksPerPass: 1, Efficient: true, Shapley: true},
 	{Name: Antithetic, Help: "pairs of walks, an order and its reverse; less variance", WalksPerPass: 2, Efficient: true, Shapley: true},
-	{Name: Multilinear, Help: "derivatives at random sets of players; fast, but biased", Shapley: true, Derivatives: true, Draws: true},
+	{Name: Multilinear, Help: "derivatives at random sets of players; fast, but biased", Shares: true, Revision: 1, Shapley: true, Derivatives: true, Draws: true},
 	{Name: Exact, Help: "all sets of players; no error", Exact: true, Efficient: true, Shapley: true, MostPlayers: 20}, // 2^20 forward passes for each row
 	{Name: Taylor, Help: "not a Shapley value; the paper compares against it", Exact: true, Derivatives: true},
 }

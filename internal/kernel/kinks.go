@@ -3,6 +3,9 @@ package kernel
 // kinkInputs is the number of inputs of a group: one call of level.kinks computes them.
 const kinkInputs = 4 * Columns
 
+// kinkRows is the number of rows that use the weights of a group one after the other.
+const kinkRows = 64
+
 // Kinks is a linear layer with a ReLU after it, packed for Terms. It is read-only and may be
 // shared by all goroutines.
 type Kinks struct {
@@ -69,13 +72,17 @@ func (k *Kinks) Terms(dst, change, pre, slope Tile, rows int, off, on []int32) {
 		panic("kernel: Terms: the memory for lists is too small")
 	}
 	off, on = off[:cap(off)], on[:cap(on)]
-	for g := range groups { // the weights of a group stay in the cache while all rows use them
-		weight, reach := k.weight[g*k.Out*kinkInputs:(g+1)*k.Out*kinkInputs], k.reach[g*width:(g+1)*width]
-		for t := range rows {
-			d, c := dst.Row(t)[g*kinkInputs:][:kinkInputs], change.Row(t)[g*kinkInputs:][:kinkInputs]
-			p, s := pre.Row(t)[:width], slope.Row(t)[:width]
-			offs, ons := current.reached(off, on, p, reach, c)
-			current.kinks(d, c, weight, off[:offs], on[:ons], p, s)
+	// The weights of a group stay in the core's cache while some rows use them, and so do pre and
+	// slope of these rows while all groups use them.
+	for from := 0; from < rows; from += kinkRows {
+		for g := range groups {
+			weight, reach := k.weight[g*k.Out*kinkInputs:(g+1)*k.Out*kinkInputs], k.reach[g*width:(g+1)*width]
+			for t := from; t < min(from+kinkRows, rows); t++ {
+				d, c := dst.Row(t)[g*kinkInputs:][:kinkInputs], change.Row(t)[g*kinkInputs:][:kinkInputs]
+				p, s := pre.Row(t)[:width], slope.Row(t)[:width]
+				offs, ons := current.reached(off, on, p, reach, c)
+				current.kinks(d, c, weight, off[:offs], on[:ons], p, s)
+			}
 		}
 	}
 }

@@ -127,6 +127,7 @@ func New(r Request, log *zap.Logger) (*Prepared, error) {
 		Spec: job.Spec{
 			Version: job.SpecVersion, Model: ck.Digest(), Dataset: r.Dataset.Digest(), Splits: splits, Sample: portion, Baseline: r.Baseline,
 			Options: r.Options, Seed: r.Seed, Kernel: kernel.Name(), Until: r.Until, Audit: r.Audit, Days: r.Dataset.DayDigests(),
+			Revision: r.Options.Traits().Revision,
 		},
 		Baseline: values, Architecture: m.Architecture, Dataset: r.Dataset,
 	}

@@ -8,6 +8,7 @@ import (
 	"shaver/internal/estimator"
 	"shaver/internal/model"
 	"shaver/internal/random"
+	"shaver/internal/tally"
 )
 
 // leastQ replaces a smaller q in the denominators of the weights of balanced end points.
@@ -20,12 +21,14 @@ const leastQ = 0.06
 //
 // A draw is one random coalition S. The derivative of the logit f with respect to the
 // whole embedding gives the contributions of all players to S. The estimator treats the
-// logit as linear in the player's entry, but computes the loss l exactly:
+// logit as linear in the player's entry, except for the kinks of the first hidden layer. It
+// computes the loss l exactly:
 //
-//	present: l(f - g*delta) - l(f)    dropped: l(f) - l(f + g*delta)
+//	present: l(f - g*delta + k) - l(f)    dropped: l(f) - l(f + g*delta + k)
 //
 // Here g is the derivative with respect to the player's entry, and delta is the entry
-// minus its baseline. Draws come in pairs, a coalition and its complement. T is the mean
+// minus its baseline. k is the kink term of the change of the entry (see package model), or
+// 0 for models that have none. Draws come in pairs, a coalition and its complement. T is the mean
 // of a player's two contributions in a pair. If there are n pairs, pair k draws q from
 // the k-th of n equal strata of (0, 1/2).
 //
@@ -37,6 +40,8 @@ const leastQ = 0.06
 //	m + w*(T - m), w = 1/(2*max(q, leastQ)) if present in S, else (1 - q/(2*max(q, leastQ)))/(1-q)
 //
 // For every q, the expected value of w is 1.
+//
+// At the end, the residual of a row is shared out among its players (see sharing).
 type multilinear struct {
 	game      Game
 	options   Options
@@ -51,6 +56,9 @@ type multilinear struct {
 	weight    []float64 // balanced: sum of w, [rows, D]
 	t         []float64 // T of one row in the current pair, [D]
 	failed    []error   // why a row has no values, or nil, [rows]
+	kinks     bool      // whether the model has kink terms
+	straight  []float32 // zeros in place of kink terms, [D]
+	sharing   *sharing
 }
 
 func newMultilinear(s *setup) evaluator {
@@ -61,6 +69,7 @@ func newMultilinear(s *setup) evaluator {
 		game: game, options: options, gradient: gradient, logits: make([]float64, gradient.States()), words: (players + 63) / 64,
 		q: make([]float64, rows), entries: make([]float32, rows*players), total: make([]float64, rows*players), t: make([]float64, players), failed: make([]error, rows),
 	}
+	m.kinks, m.straight, m.sharing = gradient.KeepKinks(), make([]float32, players), newSharing(game.Model)
 	m.coalition = make([]uint64, rows*m.words)
 	if options.Endpoints == estimator.Balanced {
 		m.weighed, m.weight = make([]float64, rows*players), make([]float64, rows*players)
@@ -97,6 +106,9 @@ func (m *multilinear) play(ctx context.Context, full []float64, rows *model.Rows
 			m.draw(r, pair, rows)
 		}
 		m.gradient.Slopes(m.logits[:2*n])
+		if m.kinks {
+			m.gradient.Kinks(2 * n)
+		}
 		for r := range n {
 			m.accumulate(r, rows.Label[r])
 		}
@@ -105,7 +117,8 @@ func (m *multilinear) play(ctx context.Context, full []float64, rows *model.Rows
 }
 
 // draw draws S for row r. It puts the embedding with S present into state 2r of the
-// gradient, and the embedding with the complement of S present into state 2r+1.
+// gradient, and the embedding with the complement of S present into state 2r+1. The changes
+// of a state are those that add or drop one player.
 func (m *multilinear) draw(r, pair int, rows *model.Rows) {
 	stream := random.At(m.options.Seed, random.Coalition, uint64(rows.Number[r]), uint64(pair))
 	m.q[r] = (float64(pair) + stream.Float64()) / float64(m.options.Draws)
@@ -119,6 +132,22 @@ func (m *multilinear) draw(r, pair int, rows *model.Rows) {
 		swap := (b ^ e) & in
 		set[i], rest[i] = math.Float32frombits(b^swap), math.Float32frombits(e^swap)
 	}
+	if !m.kinks {
+		return
+	}
+	setChange, restChange := m.gradient.Change(2 * r)[:len(baseline)], m.gradient.Change(2*r + 1)[:len(baseline)]
+	for i, v := range set { // an entry changes from its value in one state to that in the other
+		change := rest[i] - v
+		setChange[i], restChange[i] = change, -change
+	}
+}
+
+// bends returns the kink terms of a slot of the gradient, [D].
+func (m *multilinear) bends(slot int) []float32 {
+	if !m.kinks {
+		return m.straight
+	}
+	return m.gradient.Kink(slot)
 }
 
 func (m *multilinear) coalitionOf(r int) []uint64 { return m.coalition[r*m.words : (r+1)*m.words] }
@@ -134,7 +163,7 @@ func (m *multilinear) accumulate(r int, label float32) {
 	from, to := r*players, (r+1)*players
 	a, b := newCurve(m.logits[2*r], label), newCurve(m.logits[2*r+1], label)
 	coalition, t := m.coalitionOf(r), m.t
-	pairs(t, &a, &b, coalition, m.game.Baseline, m.entries[from:to], m.gradient.Slope(2*r), m.gradient.Slope(2*r+1))
+	pairs(t, &a, &b, coalition, m.game.Baseline, m.entries[from:to], m.gradient.Slope(2*r), m.gradient.Slope(2*r+1), m.bends(2*r), m.bends(2*r+1))
 	total := m.total[from:to]
 	for i, v := range t {
 		total[i] += v
@@ -150,13 +179,14 @@ func (m *multilinear) accumulate(r int, label float32) {
 	}
 }
 
-// pairs sets t to T of each player. a and slopeA are the loss curve and the derivatives at
-// the coalition, b and slopeB those at its complement. A player is present in exactly one
-// of the two states.
-func pairs(t []float64, a, b *curve, coalition []uint64, baseline, entries, slopeA, slopeB []float32) {
+// pairs sets t to T of each player. a, slopeA and bendA are the loss curve, the derivatives
+// and the kink terms at the coalition, b, slopeB and bendB those at its complement. A player is
+// present in exactly one of the two states.
+func pairs(t []float64, a, b *curve, coalition []uint64, baseline, entries, slopeA, slopeB, bendA, bendB []float32) {
 	a0, a1, a2, a3, a4, a5 := a.a[0], a.a[1], a.a[2], a.a[3], a.a[4], a.a[5]
 	b0, b1, b2, b3, b4, b5 := b.a[0], b.a[1], b.a[2], b.a[3], b.a[4], b.a[5]
 	baseline, entries, slopeA, slopeB = baseline[:len(t)], entries[:len(t)], slopeA[:len(t)], slopeB[:len(t)]
+	bendA, bendB = bendA[:len(t)], bendB[:len(t)]
 	bits := uint64(0)
 	for i := range t {
 		if i%64 == 0 {
@@ -165,7 +195,10 @@ func pairs(t []float64, a, b *curve, coalition []uint64, baseline, entries, slop
 		in := bits & 1
 		bits >>= 1
 		delta := float64(entries[i]) - float64(baseline[i])
-		u, v := float64(slopeA[i])*delta, float64(slopeB[i])*delta
+		// If the player is present, the kink term lowers what its entry adds to the logit.
+		kinkA, kinkB := math.Float32bits(bendA[i])^uint32(in)<<31, math.Float32bits(bendB[i])^uint32(1-in)<<31
+		u := float64(float64(slopeA[i])*delta) + float64(math.Float32frombits(kinkA))
+		v := float64(float64(slopeB[i])*delta) + float64(math.Float32frombits(kinkB))
 		x, y := u*u, v*v
 		if !(x <= seriesRadius*seriesRadius && y <= seriesRadius*seriesRadius) {
 			sign := float64(2*int(in) - 1)
@@ -184,6 +217,11 @@ func pairs(t []float64, a, b *curve, coalition []uint64, baseline, entries, slop
 func balance(q float64) [2]float64 {
 	in := 1 / (2 * max(q, leastQ))
 	return [2]float64{(1 - float64(q*in)) / (1 - q), in}
+}
+
+func (m *multilinear) share(played *tally.Played, r int) {
+	baseline := m.game.Baseline
+	m.sharing.share(played, 1, m.entries[r*len(baseline):][:len(baseline)], baseline)
 }
 
 func (m *multilinear) values(phi, _ []int64, r int) error {

@@ -51,6 +51,13 @@ type evaluator interface {
 	values(sum, within []int64, r int) error
 }
 
+// sharer is an evaluator that shares the residuals of rows out among their players.
+type sharer interface {
+	// share completes the contributions of row r of the batch. played has what values
+	// computed, and the losses of the row.
+	share(played *tally.Played, r int)
+}
+
 // setup holds the arguments of an evaluator's constructor.
 type setup struct {
 	game    Game
@@ -199,7 +206,13 @@ func (p *player) row(rows *model.Rows, r int) (err error) {
 	if p.played.LossEmpty, err = loss(empty, label); err != nil {
 		return fmt.Errorf("with everything dropped: %w", err)
 	}
-	return p.evaluator.values(p.played.Sum, p.within, r)
+	if err := p.evaluator.values(p.played.Sum, p.within, r); err != nil {
+		return err
+	}
+	if s, ok := p.evaluator.(sharer); ok {
+		s.share(&p.played, r)
+	}
+	return nil
 }
 
 // worker computes rows on one goroutine.
@@ -315,7 +328,7 @@ func (w *worker) row(rows *model.Rows, r int) error {
 	}
 	w.rows = w.expander.Expand(w.rows, rows.Row(r))
 	if w.earlier == nil {
-		return w.builder.AddRow(w.played.LossFull, w.played.LossEmpty, w.rows, w.played.Sum, w.within)
+		return w.builder.Add(w.rows, &w.played, w.within)
 	}
 	if err := w.earlier.row(&w.earlier.batch, r); err != nil {
 		return fmt.Errorf("previous model: %w", err)

@@ -83,6 +83,7 @@ func (u *Uint128) UnmarshalText(text []byte) error {
 type Played struct {
 	LossFull, LossEmpty int64   // losses with nothing and with everything dropped, in LossUnits
 	Sum                 []int64 // contributions of the row's players, summed over walks, [D], in LossUnits
+	Shared              int64   // sum of what Sum contains beyond the estimates, so that it adds up; in LossUnits
 }
 
 // mustBeValid panics if no partial has the form f.
@@ -121,10 +122,12 @@ func (b *Builder) AddPair(features []int32, fields []int, current, previous *Pla
 	if large {
 		return b.pairTooLarge(current.Sum, previous.Sum)
 	}
-	if err := b.addResidual(&p.ResidualSquare, total, current.LossFull, current.LossEmpty); err != nil {
+	b.into(&p.Shared, current.Shared)
+	b.into(&p.PreviousShared, previous.Shared)
+	if err := b.addResidual(&p.ResidualSquare, total, current); err != nil {
 		return err
 	}
-	if err := b.addResidual(&p.PreviousResidualSquare, previousTotal, previous.LossFull, previous.LossEmpty); err != nil {
+	if err := b.addResidual(&p.PreviousResidualSquare, previousTotal, previous); err != nil {
 		return fmt.Errorf("previous model: %w", err)
 	}
 	return nil

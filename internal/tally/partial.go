@@ -12,12 +12,17 @@ import (
 // the features that occur in them. In the field comments, x is the contribution of a
 // player in a row, summed over the row's walks, and d is the number of columns of a
 // feature. In a model with look-ups, a feature is a row of a table.
+//
+// The residual of a row is (sum of the row's x)/walks - (empty - full). An estimator may share
+// a row's residual out among the players, so that their x add up. The residual here is that
+// before it was shared out.
 type Partial struct {
 	Shape          layout.Shape
 	Rows           int64   // number of rows of the shard, each counted once
 	LossFull       int64   // sum over rows of the loss with nothing dropped, in LossUnits
 	LossEmpty      int64   // sum over rows of the loss with everything dropped, in LossUnits
-	ResidualSquare int64   // sum over rows of ((sum of the row's x)/walks - (empty - full))^2, in SquareUnits
+	ResidualSquare int64   // sum over rows of the square of the row's residual, in SquareUnits
+	Shared         int64   // sum over rows of what x contains beyond the estimates, so that it adds up; in LossUnits
 	Features       []int32 // global ids, ascending
 	Count          []int64 // [len(Features)], number of rows in which the feature occurs
 	Sum            []int64 // d values for each of Features: sums over rows of x, in LossUnits
@@ -30,6 +35,7 @@ type Partial struct {
 	PreviousLossFull       int64    // as LossFull, under the previous model
 	PreviousLossEmpty      int64    // as LossEmpty, under the previous model
 	PreviousResidualSquare int64    // as ResidualSquare, of y and the previous model's losses
+	PreviousShared         int64    // as Shared, of y
 	PreviousSum            []int64  // as Sum, of y
 	PreviousAbs            []int64  // as Abs, of y
 	PreviousSquare         []int64  // as Square, of y
@@ -204,29 +210,35 @@ func NewBuilder(shape layout.Shape, walks int, form Form) *Builder {
 // error if a square would overflow; the builder must not be used after that. The job must
 // not be paired.
 func (b *Builder) AddRow(lossFull, lossEmpty int64, features []int32, sum, within []int64) error {
-	p := &b.head
+	return b.Add(features, &Played{LossFull: lossFull, LossEmpty: lossEmpty, Sum: sum}, within)
+}
+
+// Add is AddRow for a row whose residual may have been shared out.
+func (b *Builder) Add(features []int32, row *Played, within []int64) error {
+	p, sum := &b.head, row.Sum
 	p.Rows++
-	b.into(&p.LossFull, lossFull)
-	b.into(&p.LossEmpty, lossEmpty)
+	b.into(&p.LossFull, row.LossFull)
+	b.into(&p.LossEmpty, row.LossEmpty)
+	b.into(&p.Shared, row.Shared)
 	total, large, from := int64(0), false, 0
 	for _, f := range features {
 		dim := b.width(f)
 		at := b.at(f, dim)
 		p.Count[at]++
 		cells := b.entries(at, dim)
-		row, over, big := b.addFeature(cells, sum[from:from+dim])
+		part, over, big := b.addFeature(cells, sum[from:from+dim])
 		b.failed = b.failed || over
 		if within != nil && addAll(cells[3*dim:], within[from:from+dim]) {
 			b.failed = true
 		}
 		from += dim
 		large = large || big
-		b.into(&total, row)
+		b.into(&total, part)
 	}
 	if large {
 		return b.tooLarge(sum)
 	}
-	return b.addResidual(&p.ResidualSquare, total, lossFull, lossEmpty)
+	return b.addResidual(&p.ResidualSquare, total, row)
 }
 
 // tooLarge returns the error for the first contribution whose square overflows, or nil if
@@ -240,12 +252,14 @@ func (b *Builder) tooLarge(sum []int64) error {
 }
 
 // addResidual adds the squared residual of a row whose contributions add up to total.
-func (b *Builder) addResidual(into *int64, total, lossFull, lossEmpty int64) error {
-	due := (lossEmpty - lossFull) * b.walks
-	if due/b.walks != lossEmpty-lossFull {
+func (b *Builder) addResidual(into *int64, total int64, row *Played) error {
+	worth := row.LossEmpty - row.LossFull
+	due := worth * b.walks
+	if due/b.walks != worth {
 		b.failed = true
 	}
 	b.into(&total, -due)
+	b.into(&total, -row.Shared)
 	if max(total, -total) > b.limit {
 		return fmt.Errorf("the sum of the contributions differs by %g nat from the loss with everything dropped minus the loss with nothing dropped", float64(total)*b.scale*LossUnit)
 	}
@@ -323,9 +337,11 @@ func (b *Builder) Join(other *Builder) {
 	b.into(&p.LossFull, o.LossFull)
 	b.into(&p.LossEmpty, o.LossEmpty)
 	b.into(&p.ResidualSquare, o.ResidualSquare)
+	b.into(&p.Shared, o.Shared)
 	b.into(&p.PreviousLossFull, o.PreviousLossFull)
 	b.into(&p.PreviousLossEmpty, o.PreviousLossEmpty)
 	b.into(&p.PreviousResidualSquare, o.PreviousResidualSquare)
+	b.into(&p.PreviousShared, o.PreviousShared)
 	for field := range p.Fourths {
 		b.failed = !p.Fourths[field].add(&o.Fourths[field]) || b.failed
 	}

@@ -70,14 +70,17 @@ func (v *Values) Part(from, to int) Values {
 // Result holds a finished job's scores and the facts by which they can be checked.
 type Result struct {
 	Scores
-	Rows            int64
-	LossFull        float64 // mean loss with nothing dropped, nat
-	LossEmpty       float64 // mean loss with everything dropped, nat
-	EfficiencyError float64 // |sum of all phi - (LossEmpty - LossFull)|, nat
+	Rows      int64
+	LossFull  float64 // mean loss with nothing dropped, nat
+	LossEmpty float64 // mean loss with everything dropped, nat
+	// EfficiencyError is |sum of all phi - (LossEmpty - LossFull)| in nat, without what
+	// Partial.Shared has added to phi.
+	EfficiencyError float64
 	// EfficiencySE is the standard error of the sum of all phi, for estimators whose rows
-	// do not satisfy the efficiency identity. It is estimated from the residuals of the
-	// rows. An unbiased estimator has an EfficiencyError of about EfficiencySE; more than
-	// twice as much indicates bias. For other estimators EfficiencySE is 0.
+	// do not satisfy the efficiency identity before their residuals are shared out. It is
+	// estimated from the residuals of the rows. An unbiased estimator has an EfficiencyError
+	// of about EfficiencySE; more than twice as much indicates bias. For other estimators
+	// EfficiencySE is 0.
 	EfficiencySE float64
 }
 
@@ -164,21 +167,38 @@ func (a *Accumulator) Check(e Sampling) (*Result, error) {
 		Rows:   a.rows, LossFull: a.current.lossFull.float() * LossUnit / rows, LossEmpty: a.current.lossEmpty.float() * LossUnit / rows,
 	}
 	residual := a.residual(sumList, &a.current, e.Walks)
+	if e.Shares {
+		if err := a.identities(e, r); err != nil {
+			return nil, err
+		}
+		residual -= a.current.shared.float() * LossUnit / float64(e.Walks)
+	}
 	r.EfficiencyError = math.Abs(residual) / rows
 	if !e.Efficient {
 		_, r.EfficiencySE = e.errors(rows, residual, a.current.residualSquare.float()*SquareUnit, 0)
 		return r, nil
 	}
-	if err := a.identity(r.EfficiencyError, r.LossFull, r.LossEmpty); err != nil {
+	if err := a.identities(e, r); err != nil {
 		return nil, err
 	}
-	if a.form.Paired {
-		full, empty := a.PreviousLosses()
-		if err := a.identity(math.Abs(a.residual(previousList, &a.previous, e.Walks))/rows, full, empty); err != nil {
-			return nil, fmt.Errorf("previous model: %w", err)
-		}
-	}
 	return r, nil
+}
+
+// identities returns an error if the efficiency identity of a model is violated. r has the
+// losses of the current model.
+func (a *Accumulator) identities(e Sampling, r *Result) error {
+	rows := float64(a.rows)
+	if err := a.identity(math.Abs(a.residual(sumList, &a.current, e.Walks))/rows, r.LossFull, r.LossEmpty); err != nil {
+		return err
+	}
+	if !a.form.Paired {
+		return nil
+	}
+	full, empty := a.PreviousLosses()
+	if err := a.identity(math.Abs(a.residual(previousList, &a.previous, e.Walks))/rows, full, empty); err != nil {
+		return fmt.Errorf("previous model: %w", err)
+	}
+	return nil
 }
 
 // identity returns an error if the efficiency identity of a model is violated. off is the

@@ -27,13 +27,14 @@ type Sampling struct {
 	Exact     bool  // whether a row's values have no error: w = 0
 	Paired    bool  // whether the job is paired: its partials have the sums of two models
 	Efficient bool  // whether a row's sums add up to Walks * (its loss with everything dropped - its loss with nothing dropped)
+	Shares    bool  // whether they do so because the row's residual has been shared out
 }
 
 // NewSampling describes the sums of an estimator for a dataset of the given number of
 // rows. A job scores all of these rows or a sample of them.
 func NewSampling(o estimator.Options, rows int64) Sampling {
 	t := o.Traits()
-	return Sampling{Passes: o.Passes, Walks: o.Passes * max(1, t.WalksPerPass), Rows: rows, Exact: t.Exact, Efficient: t.Efficient}
+	return Sampling{Passes: o.Passes, Walks: o.Passes * max(1, t.WalksPerPass), Rows: rows, Exact: t.Exact, Efficient: t.Efficient, Shares: t.Shares}
 }
 
 // Within reports whether partials have Within, the variances within rows. They need at

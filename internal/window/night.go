@@ -150,7 +150,7 @@ func (n *night) prepare() error {
 		return err
 	}
 	n.job, n.form = p.Job, p.Sampling().Form(p.Architecture.Fields())
-	n.settings = Settings{Spec: job.SpecVersion, Fields: p.Dataset.Fields(), Baseline: n.Baseline, Options: n.Options, Seed: n.Seed, Kernel: p.Spec.Kernel}
+	n.settings = Settings{Spec: job.SpecVersion, Fields: p.Dataset.Fields(), Baseline: n.Baseline, Options: n.Options, Seed: n.Seed, Kernel: p.Spec.Kernel, Revision: p.Spec.Revision}
 	for _, split := range dataset.SplitNames {
 		if slices.Contains(n.Splits, split) {
 			n.settings.Splits = append(n.settings.Splits, split)
@@ -423,7 +423,7 @@ func (n *night) formerScores(t *total, day *dataset.Dataset, former *Day) (*scor
 // identity holds, because paired jobs correct the values of each entry and the losses with
 // coefficients of their own.
 func check(sums *tally.Accumulator, e tally.Sampling) (*tally.Result, error) {
-	e.Efficient = false
+	e.Efficient, e.Shares = false, false
 	return sums.Check(e)
 }
 
