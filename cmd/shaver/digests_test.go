@@ -148,7 +148,8 @@ func digestCases() []digestCase {
 // records; it keeps those of other kernels. There are four reasons to use it:
 //
 //   - job.SpecVersion was raised, because the same job now has different scores. Then
-//     write the records again on machines with all of the kernels.
+//     write the records again on machines with all of the kernels. If the revision of
+//     an estimator was raised, only the records of its jobs change.
 //   - arrowio.ScoresVersion was raised, because the form of the file changed. Then do the
 //     same, and show that the job's id and all columns are the same as before.
 //   - A kernel has no records yet. Add them on a machine where the test passes for the
@@ -156,7 +157,7 @@ func digestCases() []digestCase {
 //   - A case is new, or gone.
 //
 // For the last two reasons, the diff of the file only adds or deletes lines. Without a
-// raise of one of the versions, a changed digest is a bug in the code, not in the file.
+// raise of one of these numbers, a changed digest is a bug in the code, not in the file.
 func TestDigests(t *testing.T) {
 	records := map[string]map[string]digests{}
 	if _, err := os.Stat(digestsFile); err == nil || !*rewrite {
