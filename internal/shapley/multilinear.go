@@ -103,7 +103,7 @@ func (m *multilinear) play(ctx context.Context, full []float64, rows *model.Rows
 			return err
 		}
 		for r := range n {
-			m.draw(r, pair, rows)
+			m.draw(r, pair, pair, rows)
 		}
 		m.gradient.Slopes(m.logits[:2*n])
 		if m.kinks {
@@ -116,11 +116,12 @@ func (m *multilinear) play(ctx context.Context, full []float64, rows *model.Rows
 	return nil
 }
 
-// draw draws S for row r. It puts the embedding with S present into state 2r of the
+// draw draws S for row r and a pair of draws of a pass. index is the number of the pair over
+// all passes. draw puts the embedding with S present into state 2r of the
 // gradient, and the embedding with the complement of S present into state 2r+1. The changes
 // of a state are those that add or drop one player.
-func (m *multilinear) draw(r, pair int, rows *model.Rows) {
-	stream := random.At(m.options.Seed, random.Coalition, uint64(rows.Number[r]), uint64(pair))
+func (m *multilinear) draw(r, pair, index int, rows *model.Rows) {
+	stream := random.At(m.options.Seed, random.Coalition, uint64(rows.Number[r]), uint64(index))
 	m.q[r] = (float64(pair) + stream.Float64()) / float64(m.options.Draws)
 	baseline := m.game.Baseline
 	coalition, entries := m.coalitionOf(r), m.entries[r*len(baseline):][:len(baseline)]

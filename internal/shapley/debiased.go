@@ -1,0 +1,202 @@
+package shapley
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"shaver/internal/model"
+	"shaver/internal/random"
+	"shaver/internal/tally"
+)
+
+// debiased is multilinear without its bias. It evaluates the true logit for some single flips
+// of each row. A flip of a player in a draw adds the player if it is dropped, and drops it if
+// it is present. Let p be a player's portion of the scores of the row (see sharing), r the
+// number of flips of each draw, and n the number of times that a player is chosen. Systematic
+// sampling chooses players so that the expected value of n is r*p. Let C be the contribution
+// that multilinear predicts in this draw, and D the one that follows from the true logit. The
+// player's correction is the mean over the draws of n/(r*p) * (D - C). Its expected value is
+// the error of the prediction, so multilinear plus the correction has no bias.
+//
+// The contributions of multilinear, with residuals shared out, are the base. The noise of flips
+// is large compared with them, so absolute values and squares are those of the base.
+type debiased struct {
+	*multilinear
+	probe      *model.Probe
+	flips      []flip    // of the current pair
+	empty      []float64 // logits of the rows with everything dropped, [rows]
+	found      []float64 // logits after flips, [gradient.States()]
+	correction []float64 // sum of corrections in the current pass, in LossUnits, [rows, D]
+	base       []float64 // sum over passes of the contributions of multilinear, [rows, D]
+	value      []float64 // the same with corrections, [rows, D]
+	squares    []float64 // sum over passes of the squared value, after sharing, [rows, D]; nil if there is one pass
+	worth      []float64 // what all players of the row are worth together, in LossUnits, [rows]
+	second     tally.Played
+}
+
+// flip is a flip of one player in one of the two states of a pair.
+type flip struct {
+	row, state, player int
+	weight             float64 // n/(r*p), divided by the number of draws
+	predicted          float64 // C
+}
+
+func newDebiased(s *setup, flips int) *debiased {
+	m := newMultilinear(s).(*multilinear)
+	size := len(m.total)
+	d := &debiased{multilinear: m, probe: s.probe, flips: make([]flip, 0, 2*m.rows()*(1+flips)), empty: make([]float64, m.rows()), found: make([]float64, m.gradient.States()),
+		correction: make([]float64, size), base: make([]float64, size), value: make([]float64, size), worth: make([]float64, m.rows()),
+		second: tally.Played{Sum: make([]int64, len(m.game.Baseline))},
+	}
+	if s.options.Passes > 1 {
+		d.squares = make([]float64, size)
+	}
+	return d
+}
+
+// playFlips is like multilinear.play, with flips for each row and pass.
+func (d *debiased) playFlips(ctx context.Context, full []float64, rows *model.Rows, flips int) error {
+	d.fullLogits(full, rows)
+	d.probe.Empties(d.empty[:rows.Len()], rows)
+	n, players := rows.Len(), d.game.Model.Players()
+	for r := range n {
+		d.game.Model.Embed(d.entries[r*players:(r+1)*players], rows.Row(r))
+		d.worth[r] = (model.Loss(d.empty[r], rows.Label[r]) - model.Loss(full[r], rows.Label[r])) * unitsPerNat
+	}
+	clear(d.base)
+	clear(d.value)
+	clear(d.squares)
+	clear(d.failed)
+	pairs := d.options.Draws / 2
+	for pass := range d.options.Passes {
+		clear(d.total)
+		clear(d.correction)
+		for pair := range pairs {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			index := (d.options.First+pass)*pairs + pair
+			for r := range n {
+				d.draw(r, pair, index, rows)
+			}
+			d.gradient.Slopes(d.logits[:2*n])
+			if d.kinks {
+				d.gradient.Kinks(2 * n)
+			}
+			d.flips = d.flips[:0]
+			for r := range n {
+				d.accumulate(r, rows.Label[r])
+				d.choose(r, index, rows, float64(flips)/float64(d.options.Draws))
+			}
+			d.correct(rows)
+		}
+		for r := range n {
+			d.endPass(r)
+		}
+	}
+	return nil
+}
+
+// choose appends to flips those of row r in the current pair. rate is the expected number of
+// flips of a draw.
+func (d *debiased) choose(r, index int, rows *model.Rows, rate float64) {
+	baseline := d.game.Baseline
+	entries := d.entries[r*len(baseline):][:len(baseline)]
+	total, _ := d.sharing.set(entries, baseline)
+	if !(total > 0) {
+		return
+	}
+	stream := random.At(d.options.Seed, random.Flip, uint64(rows.Number[r]), uint64(index))
+	coalition, step := d.coalitionOf(r), total/rate
+	for state := range 2 {
+		slot := 2*r + state
+		curve := newCurve(d.logits[slot], rows.Label[r])
+		slope, bend := d.gradient.Slope(slot), d.bends(slot)
+		u := stream.Float64()
+		// A player is chosen once for each point (u+j)*step within its part of the total.
+		sum, j, next := 0.0, 0.0, u*step
+		for i, score := range d.sharing.score {
+			if sum += score; sum <= next {
+				continue
+			}
+			n := 0.0
+			for sum > next {
+				n++
+				j++
+				next = (u + j) * step
+			}
+			sign := d.sign(coalition, state, i)
+			delta := float64(entries[i]) - float64(baseline[i])
+			move := float64(float64(slope[i])*delta) - float64(sign*float64(bend[i]))
+			d.flips = append(d.flips, flip{r, state, i, n * step / score / float64(d.options.Draws), curve.contribution(move, sign)})
+		}
+	}
+}
+
+// sign returns 1 if player i is present in a state of the pair, and otherwise -1.
+func (d *debiased) sign(coalition []uint64, state, i int) float64 {
+	return 2*float64(coalition[i/64]>>(i%64)&1^uint64(state)) - 1
+}
+
+// correct evaluates the flips and adds their corrections.
+func (d *debiased) correct(rows *model.Rows) {
+	baseline := d.game.Baseline
+	for from := 0; from < len(d.flips); from += len(d.found) {
+		part := d.flips[from:min(from+len(d.found), len(d.flips))]
+		for k, f := range part {
+			x := d.gradient.Set(k, rows, f.row)
+			entries, coalition := d.entries[f.row*len(baseline):][:len(baseline)], d.coalitionOf(f.row)
+			flipped := uint64(f.state)
+			for i, v := range baseline {
+				in := -uint32(coalition[i/64]>>(i%64)&1 ^ flipped)
+				b, e := math.Float32bits(v), math.Float32bits(entries[i])
+				x[i] = math.Float32frombits(b ^ (b^e)&in)
+			}
+			x[f.player] = baseline[f.player]
+			if d.sign(coalition, f.state, f.player) < 0 {
+				x[f.player] = entries[f.player]
+			}
+		}
+		d.gradient.Logits(d.found[:len(part)])
+		for k, f := range part {
+			label, before := rows.Label[f.row], d.logits[2*f.row+f.state]
+			if _, err := loss(d.found[k], label); err != nil && d.failed[f.row] == nil {
+				d.failed[f.row] = fmt.Errorf("with some entries present: %w", err)
+			}
+			curve := newCurve(before, label)
+			sign := d.sign(d.coalitionOf(f.row), f.state, f.player)
+			actual := curve.contribution(sign*(before-d.found[k]), sign)
+			d.correction[f.row*len(baseline)+f.player] += float64(f.weight * (actual - f.predicted))
+		}
+	}
+}
+
+// endPass adds the contributions of row r in a pass to the sums over passes.
+func (d *debiased) endPass(r int) {
+	players := len(d.game.Baseline)
+	from, to := r*players, (r+1)*players
+	total, correction, base, value := d.total[from:to], d.correction[from:to], d.base[from:to], d.value[from:to]
+	n, left := float64(d.options.Draws/2), d.worth[r]
+	for i, v := range total {
+		c := v / n
+		base[i] += c
+		c += correction[i]
+		value[i] += c
+		correction[i] = c
+		left -= c
+	}
+	if d.squares == nil {
+		return
+	}
+	squares := d.squares[from:to]
+	sum, _ := d.sharing.set(d.entries[from:to], d.game.Baseline)
+	rate := left / sum
+	if !(sum > 0) {
+		rate = 0
+	}
+	for i, c := range correction {
+		c += float64(rate * d.sharing.score[i])
+		squares[i] += float64(c * c)
+	}
+}
