@@ -21,7 +21,7 @@ var protocolForms = []string{
 // protocolDigests are the digests of these forms for each protocol so far.
 var protocolDigests = map[int]string{
 	1: "55ba3cec3c59d63f",
-	2: "8999cdbf57534d54",
+	2: "d0924a4c7dae2ee8",
 }
 
 // The forms that the protocol covers do not change without a new number. If this test

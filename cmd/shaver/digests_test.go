@@ -47,7 +47,7 @@ type digestCase struct {
 // With deepfm-plain, which has no BatchNorm, the options are tried.
 var (
 	digestModels     = []string{"fm", "deepfm", "dcn-mix", "dcnv2-parallel", "dcnv2-stacked"}
-	digestEstimators = []string{"permutation", "antithetic", "multilinear", "exact", "taylor"}
+	digestEstimators = []string{"permutation", "antithetic", "multilinear", "debiased", "exact", "taylor"}
 	digestBaselines  = []string{"zero", "codebook"}
 )
 
@@ -74,6 +74,7 @@ var digestOptions = []digestCase{
 	{name: "multilinear, draws", flags: []string{"--estimator", "multilinear", "--draws", "6"}},
 	{name: "multilinear, balanced", flags: []string{"--estimator", "multilinear", "--draws", "4", "--endpoints", "balanced"}},
 	{name: "multilinear, balanced, codebook", flags: []string{"--estimator", "multilinear", "--draws", "8", "--endpoints", "balanced", "--baseline", "codebook"}},
+	{name: "debiased, passes", flags: []string{"--estimator", "debiased", "--draws", "4", "--flips", "3", "--passes", "2", "--baseline", "codebook"}},
 	{name: "multilinear, audit", flags: []string{"--estimator", "multilinear", "--audit", "0.5"}},
 
 	{name: "paper, met", flags: []string{"--until", "paper", "--bound", "0.9"}},
@@ -109,7 +110,7 @@ func digestCases() []digestCase {
 				kernels := 0
 				switch {
 				case (i+j+k)%2 == 1: // the other baseline's turn
-				case (i+j)%5 > 1:
+				case (i+j)%len(digestEstimators) > 1:
 					kernels = 1
 				default: // two estimators of each model, and two models of each estimator
 					kernels = math.MaxInt

@@ -91,11 +91,17 @@ func partialMetadata(p *tally.Partial) arrow.Metadata {
 func partialColumns(dim int, form tally.Form) []arrow.Field {
 	int64s := arrow.PrimitiveTypes.Int64
 	columns := []arrow.Field{{Name: "feature", Type: arrow.PrimitiveTypes.Int32}, {Name: "count", Type: int64s}}
-	names := []string{"sum", "abs", "square", "within"}
+	names := []string{"sum", "abs", "square"}
 	if form.Paired {
-		names = append(names[:3], "previous_sum", "previous_abs", "previous_square", "difference_square", "abs_difference_square")
+		names = append(names, "previous_sum", "previous_abs", "previous_square", "difference_square", "abs_difference_square")
 	}
-	for _, name := range names[:tally.Lists(form)] {
+	if form.Within {
+		names = append(names, "within")
+	}
+	if form.Corrected {
+		names = append(names, "correction", "corrected_square")
+	}
+	for _, name := range names {
 		columns = append(columns, arrow.Field{Name: name, Type: listOf(int64s, dim)})
 	}
 	return columns
@@ -106,7 +112,7 @@ func partialColumns(dim int, form tally.Form) []arrow.Field {
 func EncodePartial(w io.Writer, p *tally.Partial) error {
 	metadata := partialMetadata(p)
 	dim := p.Shape.Dim()
-	form := tally.Form{Within: p.Within != nil, Paired: p.Fourths != nil, Fields: len(p.Fourths)}
+	form := tally.Form{Within: p.Within != nil, Paired: p.Fourths != nil, Corrected: p.Correction != nil, Fields: len(p.Fourths)}
 	out := newStreamWriter(w, arrow.NewSchema(partialColumns(dim, form), &metadata))
 	if len(p.Features) > 0 {
 		offsets, err := partialOffsets(p)
@@ -158,6 +164,9 @@ func DecodePartial(data []byte, shape layout.Shape, form tally.Form) (*tally.Par
 	p := &tally.Partial{Shape: shape, Features: []int32{}, Count: []int64{}}
 	if form.Within {
 		p.Within = []int64{}
+	}
+	if form.Corrected {
+		p.Correction = []int64{}
 	}
 	if form.Paired {
 		p.Fourths = make([]tally.Powers, form.Fields)

@@ -24,15 +24,15 @@ import (
 type debiased struct {
 	*multilinear
 	probe      *model.Probe
-	flips      []flip    // of the current pair
-	empty      []float64 // logits of the rows with everything dropped, [rows]
-	found      []float64 // logits after flips, [gradient.States()]
-	correction []float64 // sum of corrections in the current pass, in LossUnits, [rows, D]
-	base       []float64 // sum over passes of the contributions of multilinear, [rows, D]
-	value      []float64 // the same with corrections, [rows, D]
-	squares    []float64 // sum over passes of the squared value, after sharing, [rows, D]; nil if there is one pass
-	worth      []float64 // what all players of the row are worth together, in LossUnits, [rows]
-	second     tally.Played
+	flips      []flip       // of the current pair
+	empty      []float64    // logits of the rows with everything dropped, [rows]
+	found      []float64    // logits after flips, [gradient.States()]
+	correction []float64    // sum of corrections in the current pass, in LossUnits, [rows, D]
+	base       []float64    // sum over passes of the contributions of multilinear, [rows, D]
+	value      []float64    // the same with corrections, [rows, D]
+	squares    []float64    // sum over passes of the squared value, after sharing, [rows, D]; nil if there is one pass
+	worth      []float64    // what all players of the row are worth together, in LossUnits, [rows]
+	corrected  tally.Played // of the current row, with corrections
 }
 
 // flip is a flip of one player in one of the two states of a pair.
@@ -42,12 +42,12 @@ type flip struct {
 	predicted          float64 // C
 }
 
-func newDebiased(s *setup, flips int) *debiased {
+func newDebiased(s *setup) evaluator {
 	m := newMultilinear(s).(*multilinear)
 	size := len(m.total)
-	d := &debiased{multilinear: m, probe: s.probe, flips: make([]flip, 0, 2*m.rows()*(1+flips)), empty: make([]float64, m.rows()), found: make([]float64, m.gradient.States()),
+	d := &debiased{multilinear: m, probe: s.probe, flips: make([]flip, 0, 2*m.rows()*(1+s.options.Flips)), empty: make([]float64, m.rows()), found: make([]float64, m.gradient.States()),
 		correction: make([]float64, size), base: make([]float64, size), value: make([]float64, size), worth: make([]float64, m.rows()),
-		second: tally.Played{Sum: make([]int64, len(m.game.Baseline))},
+		corrected: tally.Played{Sum: make([]int64, len(m.game.Baseline))},
 	}
 	if s.options.Passes > 1 {
 		d.squares = make([]float64, size)
@@ -55,8 +55,8 @@ func newDebiased(s *setup, flips int) *debiased {
 	return d
 }
 
-// playFlips is like multilinear.play, with flips for each row and pass.
-func (d *debiased) playFlips(ctx context.Context, full []float64, rows *model.Rows, flips int) error {
+// play computes the base and the values of all rows. It sets failed for rows that have none.
+func (d *debiased) play(ctx context.Context, full []float64, rows *model.Rows) error {
 	d.fullLogits(full, rows)
 	d.probe.Empties(d.empty[:rows.Len()], rows)
 	n, players := rows.Len(), d.game.Model.Players()
@@ -87,7 +87,7 @@ func (d *debiased) playFlips(ctx context.Context, full []float64, rows *model.Ro
 			d.flips = d.flips[:0]
 			for r := range n {
 				d.accumulate(r, rows.Label[r])
-				d.choose(r, index, rows, float64(flips)/float64(d.options.Draws))
+				d.choose(r, index, rows, float64(d.options.Flips)/float64(d.options.Draws))
 			}
 			d.correct(rows)
 		}
@@ -198,5 +198,57 @@ func (d *debiased) endPass(r int) {
 	for i, c := range correction {
 		c += float64(rate * d.sharing.score[i])
 		squares[i] += float64(c * c)
+	}
+}
+
+// values sets sum to the base of row r. within is the variance of the corrected contributions.
+func (d *debiased) values(sum, within []int64, r int) error {
+	if d.failed[r] != nil {
+		return d.failed[r]
+	}
+	from := r * len(sum)
+	for i := range sum {
+		if err := round(&sum[i], d.base[from+i], i); err != nil {
+			return err
+		}
+		if err := round(&d.corrected.Sum[i], d.value[from+i], i); err != nil {
+			return err
+		}
+	}
+	if within == nil {
+		return nil
+	}
+	// The squares are of values with shared residuals, so their sum has its residual shared too.
+	n, total := float64(d.options.Passes), 0.0
+	for _, v := range d.value[from : from+len(sum)] {
+		total += v
+	}
+	scores, _ := d.sharing.set(d.entries[from:from+len(sum)], d.game.Baseline)
+	rate := (float64(n*d.worth[r]) - total) / scores
+	if !(scores > 0) {
+		rate = 0
+	}
+	for i := range within {
+		v := d.value[from+i] + float64(rate*d.sharing.score[i])
+		var ok bool
+		if within[i], ok = tally.Variance(max(0, (d.squares[from+i]-float64(v*v)/n)*n/(n-1))); !ok {
+			return fmt.Errorf("the sum of the contributions of player %d is %g nat, whose variance overflows", i, math.Abs(v)*tally.LossUnit)
+		}
+	}
+	return nil
+}
+
+// share shares the residuals of the base and of the corrected contributions out. The shares of
+// the latter do not depend on the draws.
+func (d *debiased) share(played *tally.Played, r int) {
+	baseline := d.game.Baseline
+	entries := d.entries[r*len(baseline):][:len(baseline)]
+	d.sharing.share(played, d.options.Passes, entries, baseline)
+	c := &d.corrected
+	c.LossFull, c.LossEmpty = played.LossFull, played.LossEmpty
+	d.sharing.shareFixed(c, d.options.Passes, entries, baseline)
+	played.Shared, played.Correction = c.Shared, c.Sum
+	for i, v := range played.Sum {
+		c.Sum[i] -= v
 	}
 }

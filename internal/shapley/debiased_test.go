@@ -44,11 +44,11 @@ func TestFlipsAreUnbiased(t *testing.T) {
 		const seeds = 3000
 		n := len(exact)
 		mean, square, plain := make([]float64, n), make([]float64, n), make([]float64, n)
-		o := Options{Options: estimator.Options{Estimator: estimator.Multilinear, Passes: 1, Draws: 2, Endpoints: estimator.Plain}}
-		d := newDebiased(&setup{game, o, m.NewProbe(base)}, 4)
+		o := Options{Options: estimator.Options{Estimator: estimator.Debiased, Passes: 1, Draws: 2, Endpoints: estimator.Plain, Flips: 4}}
+		d := newDebiased(&setup{game, o, m.NewProbe(base)}).(*debiased)
 		for seed := range uint64(seeds) {
 			d.options.Seed = seed
-			if err := d.playFlips(t.Context(), full, rows, 4); err != nil {
+			if err := d.play(t.Context(), full, rows); err != nil {
 				t.Fatal(err)
 			}
 			for i, v := range d.value {
@@ -76,4 +76,3 @@ func TestFlipsAreUnbiased(t *testing.T) {
 		t.Errorf("%d of %d values are more than 4 standard errors off", far, all)
 	}
 }
-

@@ -30,6 +30,7 @@ var evaluators = map[string]func(*setup) evaluator{
 	estimator.Permutation: newPermutation,
 	estimator.Antithetic:  newAntithetic,
 	estimator.Multilinear: newMultilinear,
+	estimator.Debiased:    newDebiased,
 	estimator.Exact:       newExact,
 	estimator.Taylor:      newTaylor,
 }
@@ -333,6 +334,8 @@ func (w *worker) row(rows *model.Rows, r int) error {
 	if err := w.earlier.row(&w.earlier.batch, r); err != nil {
 		return fmt.Errorf("previous model: %w", err)
 	}
+	w.played.Fold()
+	w.earlier.played.Fold()
 	return w.builder.AddPair(w.rows, w.earlier.fields, &w.played, &w.earlier.played)
 }
 

@@ -91,11 +91,24 @@ func (s *sharing) withoutNull(contributions []int64) (total float64, largest int
 // whose sum is 0 get no share, unless all sums are 0. share does nothing if no entry differs
 // from its baseline.
 func (s *sharing) share(played *tally.Played, passes int, entries, baseline []float32) {
-	played.Shared = 0
 	total, largest := s.set(entries, baseline)
 	if slices.Contains(played.Sum, 0) {
 		total, largest = s.withoutNull(played.Sum)
 	}
+	s.shareOut(played, passes, total, largest)
+}
+
+// shareFixed is like share, but the shares of all players follow from the row alone, so the
+// values of an unbiased estimator remain unbiased.
+func (s *sharing) shareFixed(played *tally.Played, passes int, entries, baseline []float32) {
+	total, largest := s.set(entries, baseline)
+	s.shareOut(played, passes, total, largest)
+}
+
+// shareOut shares a residual out in proportion to the scores. total is their sum, and largest
+// the player with the largest score.
+func (s *sharing) shareOut(played *tally.Played, passes int, total float64, largest int) {
+	played.Shared = 0
 	if !(total > 0) {
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/big"
 	"math/bits"
+	"slices"
 )
 
 // Paired holds the sums over the rows of a paired job for one entry. c is the mean
@@ -83,13 +84,31 @@ func (u *Uint128) UnmarshalText(text []byte) error {
 type Played struct {
 	LossFull, LossEmpty int64   // losses with nothing and with everything dropped, in LossUnits
 	Sum                 []int64 // contributions of the row's players, summed over walks, [D], in LossUnits
-	Shared              int64   // sum of what Sum contains beyond the estimates, so that it adds up; in LossUnits
+	Shared              int64   // sum of what Sum and Correction contain beyond the estimates, so that they add up; in LossUnits
+	Correction          []int64 // what is added to Sum to give the row's contributions, [D], in LossUnits; nil if nothing is
+}
+
+// Fold adds Correction to Sum and sets it to nil.
+func (p *Played) Fold() {
+	for i, z := range p.Correction {
+		p.Sum[i] += z
+	}
+	p.Correction = nil
+}
+
+// corrected returns the sums of Sum and Correction.
+func (p *Played) corrected() []int64 {
+	all := slices.Clone(p.Sum)
+	for i, z := range p.Correction {
+		all[i] += z
+	}
+	return all
 }
 
 // mustBeValid panics if no partial has the form f.
 func (f Form) mustBeValid() {
-	if f.Paired && (f.Within || f.Fields < 1) {
-		panic("tally: the form of a paired job needs fields and has no variances within rows")
+	if f.Paired && (f.Within || f.Corrected || f.Fields < 1) {
+		panic("tally: the form of a paired job needs fields and has neither variances within rows nor corrections")
 	}
 }
 

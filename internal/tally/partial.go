@@ -30,6 +30,12 @@ type Partial struct {
 	Square         []int64 // like Sum, of (x/walks)^2, in SquareUnits
 	Within         []int64 // like Sum, of the variance of x within the row, in SquareUnits; nil if there is one pass or the job is paired
 
+	// Only if contributions are a base and a correction, otherwise nil. x is then the base in
+	// Sum, Abs and Square, and the corrected contribution, x + z, in ResidualSquare, Shared and
+	// Within.
+	Correction      []int64 // like Sum, of z
+	CorrectedSquare []int64 // like Square, of x + z
+
 	// Only in the partials of paired jobs, otherwise 0 or nil. y is the contribution of the
 	// player under the previous model, with the same random numbers as x.
 	PreviousLossFull       int64    // as LossFull, under the previous model
@@ -48,7 +54,9 @@ type Partial struct {
 type Form struct {
 	Within bool // whether they have variances within rows; false if Paired
 	Paired bool // whether they have the sums of both models of a paired job
-	Fields int  // m, the number of fields; used only if Paired
+	// Corrected states whether they have corrections; false if Paired
+	Corrected bool
+	Fields    int // m, the number of fields; used only if Paired
 }
 
 // maxLists is the largest number of lists of sums in a partial.
@@ -61,11 +69,24 @@ func Lists(form Form) int {
 	switch {
 	case form.Paired:
 		return maxLists
+	case form.Within && form.Corrected:
+		return 6
+	case form.Corrected:
+		return 5
 	case form.Within:
 		return 4
 	}
 	return 3
 }
+
+// form returns the form of p.
+func (p *Partial) form() Form {
+	return Form{Within: p.Within != nil, Paired: p.paired(), Corrected: p.Correction != nil, Fields: len(p.Fourths)}
+}
+
+// correctionList returns the position of the list Correction, which is followed by
+// CorrectedSquare.
+func correctionList(form Form) int { return Lists(form) - 2 }
 
 // paired reports whether p has the sums of two models.
 func (p *Partial) paired() bool { return p.Fourths != nil }
@@ -79,20 +100,26 @@ const (
 
 // listsOf returns pointers to the lists of sums. The first Lists(form) of them are those of
 // a partial of this form.
-func (p *Partial) listsOf(paired bool) [maxLists]*[]int64 {
+func (p *Partial) listsOf(form Form) [maxLists]*[]int64 {
 	fourth := &p.Within
-	if paired {
+	switch {
+	case form.Paired:
 		fourth = &p.PreviousSum
+	case form.Corrected && form.Within:
+		return [maxLists]*[]int64{&p.Sum, &p.Abs, &p.Square, &p.Within, &p.Correction, &p.CorrectedSquare}
+	case form.Corrected:
+		return [maxLists]*[]int64{&p.Sum, &p.Abs, &p.Square, &p.Correction, &p.CorrectedSquare}
 	}
 	return [maxLists]*[]int64{&p.Sum, &p.Abs, &p.Square, fourth, &p.PreviousAbs, &p.PreviousSquare, &p.DifferenceSquare, &p.AbsDifferenceSquare}
 }
 
 // AllLists returns pointers to the lists of sums of p, in the order of its columns: Sum,
-// Abs, Square, then Within if p has it, or PreviousSum to AbsDifferenceSquare if p is
-// paired.
+// Abs, Square, then Within if p has it, Correction and CorrectedSquare if p has them, or
+// PreviousSum to AbsDifferenceSquare if p is paired.
 func (p *Partial) AllLists() []*[]int64 {
-	lists := p.listsOf(p.paired())
-	return lists[:Lists(Form{Within: p.Within != nil, Paired: p.paired()})]
+	form := p.form()
+	lists := p.listsOf(form)
+	return lists[:Lists(form)]
 }
 
 // Validate returns an error if p is not a valid partial of the given form for tables of
@@ -109,6 +136,8 @@ func (p *Partial) Validate(shape *layout.Shape, form Form) error {
 		return fmt.Errorf("partial has a negative sum of squared residuals")
 	case form.Within != (p.Within != nil):
 		return fmt.Errorf("partial has variances within rows: %t, expected %t", p.Within != nil, form.Within)
+	case form.Corrected != (p.Correction != nil):
+		return fmt.Errorf("partial has corrections: %t, expected %t", p.Correction != nil, form.Corrected)
 	case form.Paired != p.paired():
 		return fmt.Errorf("partial has the sums of two models: %t, expected %t", p.paired(), form.Paired)
 	case form.Paired && len(p.Fourths) != form.Fields:
@@ -137,7 +166,7 @@ func (p *Partial) Validate(shape *layout.Shape, form Form) error {
 		if len(list) != entries {
 			return fmt.Errorf("partial has %d features of %d entries and %d sums in list %d", len(p.Features), entries, len(list), i)
 		}
-		if i == sumList || i == previousList && form.Paired {
+		if i == sumList || i == previousList && form.Paired || i == correctionList(form) && form.Corrected {
 			continue
 		}
 		signs := int64(0)
@@ -231,12 +260,20 @@ func (b *Builder) Add(features []int32, row *Played, within []int64) error {
 		if within != nil && addAll(cells[3*dim:], within[from:from+dim]) {
 			b.failed = true
 		}
+		if row.Correction != nil {
+			corrections, over, beyond := b.addCorrection(cells[correctionList(b.form)*dim:], sum[from:from+dim], row.Correction[from:from+dim])
+			b.failed, large = b.failed || over, large || beyond
+			b.into(&total, corrections)
+		}
 		from += dim
 		large = large || big
 		b.into(&total, part)
 	}
 	if large {
-		return b.tooLarge(sum)
+		if err := b.tooLarge(sum); err != nil || row.Correction == nil {
+			return err
+		}
+		return b.tooLarge(row.corrected())
 	}
 	return b.addResidual(&p.ResidualSquare, total, row)
 }
@@ -287,6 +324,27 @@ func (b *Builder) addFeature(cells, x []int64) (total int64, over, large bool) {
 		left |= abs[c] | squares[c] // both only grow, so they are negative only after an overflow
 	}
 	return total, left < 0, beyond < 0
+}
+
+// addCorrection adds the corrections z of a feature to its d sums, and the squares of x + z. It
+// returns the sum of z, and the same as addFeature.
+func (b *Builder) addCorrection(cells, x, z []int64) (total int64, over, large bool) {
+	d := len(x)
+	sums, squares := cells[:d], cells[d:][:d]
+	for c, v := range z {
+		value := x[c] + v
+		size := magnitude(value)
+		if size > b.limit || size < 0 {
+			large = true
+			continue
+		}
+		total += v
+		var ok bool
+		sums[c], ok = add(sums[c], v)
+		squares[c] += square(value, b.scale)
+		over = over || !ok || squares[c] < 0
+	}
+	return total, over, large
 }
 
 // at returns the position of a feature with d entries, and adds the feature if it is new.
@@ -365,7 +423,7 @@ func (b *Builder) Partial() (*Partial, error) {
 	p := b.head
 	p.Features = slices.Sorted(slices.Values(b.head.Features))
 	p.Count = make([]int64, 0, len(p.Features))
-	all := p.listsOf(b.form.Paired)
+	all := p.listsOf(b.form)
 	lists := all[:b.lists]
 	for _, list := range lists {
 		*list = make([]int64, 0, len(b.cells)/b.lists)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"slices"
 
 	"shaver/internal/layout"
 )
@@ -89,6 +90,10 @@ type Result struct {
 // float32 updates in a walk is a hundred times smaller.
 const EfficiencyTolerance = 1e-5
 
+// mostOff is the largest allowed EfficiencyError of an estimator with corrections, in standard
+// errors.
+const mostOff = 5
+
 // Result normalises the sums. It divides each sum by the numbers of rows and walks. As in
 // Algorithm 1 of the paper, it counts all rows, and not only those in which a feature
 // occurs.
@@ -126,10 +131,16 @@ func (a *Accumulator) Values(feature int, e Sampling, v Values) {
 		if a.form.Within {
 			within = a.cell(at+3*dim) * SquareUnit / (walks * walks)
 		}
-		if v.Phi != nil {
-			v.Phi[c] = sum / rows
+		value, valueSquare := sum, square
+		if a.form.Corrected {
+			list := correctionList(a.form)
+			value += a.cell(at+list*dim) * LossUnit / walks
+			valueSquare = a.cell(at+(list+1)*dim) * SquareUnit
 		}
-		dataset, population := e.errors(rows, sum, square, within)
+		if v.Phi != nil {
+			v.Phi[c] = value / rows
+		}
+		dataset, population := e.errors(rows, value, valueSquare, within)
 		put(v.Abs, c, a.cell(at+dim)*LossUnit/walks/rows)
 		put(v.RMS, c, math.Sqrt(square/rows))
 		put(v.SE, c, dataset)
@@ -143,7 +154,11 @@ func (a *Accumulator) Values(feature int, e Sampling, v Values) {
 func (a *Accumulator) Totals(feature int, e Sampling, totals []float64) {
 	from, _ := a.shape.Row(feature)
 	for c := range totals {
-		totals[c] = a.cell(a.lists*from+c) * LossUnit / float64(e.Walks)
+		total := a.cell(a.lists*from + c)
+		if a.form.Corrected {
+			total += a.cell(a.lists*from + correctionList(a.form)*len(totals) + c)
+		}
+		totals[c] = total * LossUnit / float64(e.Walks)
 	}
 }
 
@@ -176,6 +191,10 @@ func (a *Accumulator) Check(e Sampling) (*Result, error) {
 	r.EfficiencyError = math.Abs(residual) / rows
 	if !e.Efficient {
 		_, r.EfficiencySE = e.errors(rows, residual, a.current.residualSquare.float()*SquareUnit, 0)
+		if e.Corrected && a.rows > 1 && r.EfficiencyError > mostOff*r.EfficiencySE+EfficiencyTolerance*(1+r.LossFull+r.LossEmpty) {
+			return nil, fmt.Errorf("the estimator is biased: over %d rows the sum of the scores, before residuals are shared out, is off by %g nat, which is more than %d times its standard error, %g; an unbiased estimator is off by that much less than once in a million jobs",
+				a.rows, r.EfficiencyError, mostOff, r.EfficiencySE)
+		}
 		return r, nil
 	}
 	if err := a.identities(e, r); err != nil {
@@ -216,15 +235,21 @@ func (a *Accumulator) identity(off, lossFull, lossEmpty float64) error {
 // its sums of contributions.
 func (a *Accumulator) residual(list int, g *gameSums, walks int) float64 {
 	var total wide
+	lists := []int{list}
+	if a.form.Corrected {
+		lists = append(lists, correctionList(a.form))
+	}
 	for f := range a.shape.Rows() {
 		from, to := a.shape.Row(f)
-		for _, sum := range a.cells[a.lists*from+list*(to-from):][:to-from] {
-			total.add(sum)
+		for _, list := range lists {
+			for _, sum := range a.cells[a.lists*from+list*(to-from):][:to-from] {
+				total.add(sum)
+			}
 		}
 	}
 	for at, carry := range a.carries {
 		from, to := a.shape.Row(a.shape.RowOf(at / a.lists))
-		if (at-a.lists*from)/(to-from) == list {
+		if slices.Contains(lists, (at-a.lists*from)/(to-from)) {
 			total.carry += carry
 		}
 	}
