@@ -87,7 +87,7 @@ func printTurn(level, checkpoints, only string) error {
 		name := peerName{Kind: b.peer, Players: b.game.Model.Players()}
 		l := line{Name: b.name, Peer: name, Rate: b.rate}
 		if best := peak(); best > 0 {
-			l.Share = b.rate * 2 * float64(b.game.Model.Players()*b.game.Model.Products()) / best
+			l.Share = b.rate * 2 * float64(b.game.Model.Players()*b.game.Model.WalkProducts()) / best
 		}
 		t.Lines = append(t.Lines, l)
 	}

@@ -129,7 +129,7 @@ func TestEdgeServe(t *testing.T) {
 	}
 	defer m.Close()
 	s.Open = time.Since(start)
-	ids, _ := rowsOf(m.Sizes(), 0, 200*batchRows)
+	ids, _ := rowsOf(m.Sizes(), nil, 0, 200*batchRows)
 	fields := len(m.Sizes())
 	start = time.Now()
 	score(t, m, ids[:batchRows*fields])

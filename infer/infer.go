@@ -29,6 +29,7 @@ type Model struct {
 	name    string
 	model   *model.Model
 	offsets []int32
+	fields  []int     // field of each id of a row, [Width]
 	scorers sync.Pool // *scorer
 
 	use  sync.RWMutex // locked for reading while file is read
@@ -74,8 +75,11 @@ func Open(path string) (*Model, error) {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), file.close())
 	}
 	o := &Model{name: path, model: m, offsets: m.Offsets(), file: file}
+	for j, length := range m.Lengths() {
+		o.fields = append(o.fields, slices.Repeat([]int{j}, length)...)
+	}
 	o.scorers.New = func() any {
-		return &scorer{Scorer: m.NewScorer(), rows: model.Rows{Width: m.Fields(), Inputs: len(m.Dense)}}
+		return &scorer{Scorer: m.NewScorer(), rows: model.Rows{Width: m.Width(), Inputs: len(m.Dense)}}
 	}
 	return o, nil
 }
@@ -93,16 +97,34 @@ func (m *Model) Close() error {
 	return err
 }
 
-// Sizes returns a copy of the number of features of each field. A row has one id per
-// field, from 0 to the field's size - 1.
+// Sizes returns a copy of the number of features of each field. The ids of a field are 0
+// to its size - 1.
 func (m *Model) Sizes() []int { return slices.Clone(m.model.FieldDims) }
+
+// Lengths returns a copy of the number of ids of each field in a row. It is 1 for a field
+// that is not a list.
+func (m *Model) Lengths() []int { return m.model.Lengths() }
+
+// Pads returns the id of each field that fills positions of a list without a value. It is
+// -1 for a field that has no such id.
+func (m *Model) Pads() []int {
+	pads := slices.Repeat([]int{-1}, len(m.model.FieldDims))
+	for _, l := range m.model.Lists {
+		pads[l.Field] = l.Pad
+	}
+	return pads
+}
 
 // DenseInputs returns a copy of the names of the dense inputs in their order. It is empty
 // for a model that reads ids only.
 func (m *Model) DenseInputs() []string { return slices.Clone(m.model.Dense) }
 
-// Logits sets dst[i] to the logit of row i. ids holds the rows' local ids, [len(dst),
-// fields]. dense holds the rows' values of DenseInputs, [len(dst), dense inputs], and is
+// Logits sets dst[i] to the logit of row i. If the model was trained with the squared error,
+// for example on ratings, the logit is its prediction.
+//
+// ids holds the rows' local ids, [len(dst), sum of Lengths], field by field. A list has its
+// ids in the order of its positions, which the caller fills with the pad as in the training
+// of the model, usually at the end. dense holds the rows' values of DenseInputs, [len(dst), dense inputs], and is
 // nil if the model has none. These are the numbers that the model reads. If the model was
 // trained on the logarithm of a price, for example, the caller takes the logarithm.
 //
@@ -114,9 +136,13 @@ func (m *Model) DenseInputs() []string { return slices.Clone(m.model.Dense) }
 // 64 rows. A call takes memory for the ids and values of its batch, and for what the
 // network computes for a part of the batch. Later calls use that memory again.
 func (m *Model) Logits(dst []float64, ids []int32, dense []float32) error {
-	fields, inputs := len(m.offsets), len(m.model.Dense)
-	if len(ids) != len(dst)*fields {
-		return fault.Inputf("%s: %d ids for %d rows of %d fields", m.name, len(ids), len(dst), fields)
+	width, inputs := len(m.fields), len(m.model.Dense)
+	if len(ids) != len(dst)*width {
+		what := "fields"
+		if width > len(m.offsets) {
+			what = "ids"
+		}
+		return fault.Inputf("%s: %d ids for %d rows of %d %s", m.name, len(ids), len(dst), width, what)
 	}
 	if len(dense) != len(dst)*inputs {
 		return fault.Inputf("%s: %d dense values for %d rows of %d dense inputs", m.name, len(dense), len(dst), inputs)
@@ -130,7 +156,8 @@ func (m *Model) Logits(dst []float64, ids []int32, dense []float32) error {
 	defer m.scorers.Put(s)
 	s.rows.Reset()
 	for i := range dst {
-		for j, id := range ids[i*fields : (i+1)*fields] {
+		for k, id := range ids[i*width : (i+1)*width] {
+			j := m.fields[k]
 			if id < 0 || int(id) >= m.model.FieldDims[j] {
 				return fault.Inputf("%s: row %d has id %d in field %d: expected 0 to %d", m.name, i, id, j, m.model.FieldDims[j]-1)
 			}
@@ -167,5 +194,6 @@ func guarded(name string, read func() error) (err error) {
 	return read()
 }
 
-// Probability returns the probability of a click for a logit.
+// Probability returns the probability of a click for a logit. It has no meaning for a model
+// that was trained with the squared error.
 func Probability(logit float64) float64 { return 1 / (1 + math.Exp(-logit)) }

@@ -64,7 +64,7 @@ func write(t testing.TB, c *checkpoint.Checkpoint, dropped []bool, baseline []fl
 		from, to := s.Entries()
 		for at := from; at < to; at++ {
 			if dropped[at] {
-				table[at] = baseline[s.Player+(at-from)%s.Dim]
+				table[at] = baseline[s.Baseline+(at-from)%s.Dim]
 			}
 		}
 	}
@@ -72,16 +72,24 @@ func write(t testing.TB, c *checkpoint.Checkpoint, dropped []bool, baseline []fl
 }
 
 // rowsOf returns n random rows with the given number of dense inputs, as local and as
-// global ids.
-func rowsOf(sizes []int, inputs, n int) ([]int32, *model.Rows) {
+// global ids. Lengths are those of the fields; nil means that no field is a list.
+func rowsOf(sizes, lengths []int, inputs, n int) ([]int32, *model.Rows) {
+	if lengths == nil {
+		lengths = slices.Repeat([]int{1}, len(sizes))
+	}
 	r := rand.New(rand.NewPCG(3, 4))
 	var local []int32
-	rows := &model.Rows{Width: len(sizes), Inputs: inputs, Number: make([]int64, n), Label: make([]float32, n)}
+	rows := &model.Rows{Inputs: inputs, Number: make([]int64, n), Label: make([]float32, n)}
 	offsets := model.Offsets(sizes)
+	for _, length := range lengths {
+		rows.Width += length
+	}
 	for range n {
 		for j, size := range sizes {
-			local = append(local, r.Int32N(int32(size)))
-			rows.Features = append(rows.Features, local[len(local)-1]+offsets[j])
+			for range lengths[j] {
+				local = append(local, r.Int32N(int32(size)))
+				rows.Features = append(rows.Features, local[len(local)-1]+offsets[j])
+			}
 		}
 		for range inputs {
 			rows.Dense = append(rows.Dense, float32(r.NormFloat64()))
@@ -102,7 +110,7 @@ func checkLogits(t *testing.T, path string, dense *checkpoint.Checkpoint) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	ids, rows := rowsOf(m.Sizes(), len(m.DenseInputs()), 150)
+	ids, rows := rowsOf(m.Sizes(), m.Lengths(), len(m.DenseInputs()), 150)
 	a, b := make([]float64, rows.Len()), make([]float64, rows.Len())
 	if err := m.Logits(a, ids, rows.Dense); err != nil {
 		t.Fatal(err)
@@ -136,13 +144,13 @@ func readExport(t *testing.T, file string) *checkpoint.Checkpoint {
 
 // Every exported model gives exactly the logits of its pruned dense tables, with all
 // encodings. Among the models are AutoInt, DCNv2 and xDeepFM of several frameworks, models
-// with dense inputs, and models with tables of several widths.
+// with dense inputs, models with tables of several widths, and models with lists.
 func TestSameLogitsOfExports(t *testing.T) {
 	files, err := filepath.Glob("../testdata/onnx/*.onnx")
 	if err != nil || len(files) < 100 {
 		t.Fatalf("%d exports (%v)", len(files), err)
 	}
-	dense, several := 0, 0
+	dense, several, lists := 0, 0, 0
 	for _, file := range files {
 		if strings.Contains(file, "-batch4") { // its nodes work for four rows only
 			continue
@@ -159,12 +167,23 @@ func TestSameLogitsOfExports(t *testing.T) {
 			if !a.Plain() {
 				several++
 			}
-			baseline := make([]float32, a.Players())
-			for i := range baseline {
-				baseline[i] = float32(i%5)/8 - 0.25
+			if len(a.Lists) > 0 {
+				lists++
+			}
+			baseline := make([]float32, a.BaselineSize())
+			for _, s := range a.Spans() { // look-ups of the same rows have the same baseline
+				for _, r := range s.Readers() {
+					for c := range s.Dim {
+						baseline[r.Baseline+c] = float32((s.Baseline+c)%5)/8 - 0.25
+					}
+				}
 			}
 			for i, v := range compact.Encodings() {
-				path, pruned := write(t, c, mask(a.Parameters(), []float64{0.5, 0.9, 1}[i]), baseline, v)
+				dropped := mask(a.Parameters(), []float64{0.5, 0.9, 1}[i])
+				if !keepPads(t, c, dropped) && v != compact.Float32 { // which may not hold them
+					continue
+				}
+				path, pruned := write(t, c, dropped, baseline, v)
 				checkLogits(t, path, pruned)
 			}
 			whole := filepath.Join(t.TempDir(), "dense.safetensors")
@@ -174,9 +193,27 @@ func TestSameLogitsOfExports(t *testing.T) {
 			checkLogits(t, whole, c)
 		})
 	}
-	if dense < 20 || several < 5 {
-		t.Errorf("%d models with dense inputs and %d with several tables", dense, several)
+	if dense < 20 || several < 5 || lists < 14 {
+		t.Errorf("%d models with dense inputs, %d with several tables and %d with lists", dense, several, lists)
 	}
+}
+
+// keepPads marks the rows of pads as kept, and reports whether their entries are 0.
+func keepPads(t *testing.T, c *checkpoint.Checkpoint, dropped []bool) (zero bool) {
+	table, err := c.Embedding()
+	if err != nil {
+		t.Fatal(err)
+	}
+	shape := c.Architecture.Shape()
+	zero = true
+	for _, row := range c.Architecture.PadRows() {
+		from, to := shape.Row(row)
+		clear(dropped[from:to])
+		for _, v := range table[from:to] {
+			zero = zero && v == 0
+		}
+	}
+	return zero
 }
 
 // A compact AutoInt that keeps everything has the logits of onnxruntime for the same ids and
@@ -216,6 +253,36 @@ func TestExportedLogits(t *testing.T) {
 	}
 }
 
+// The lengths and pads of lists are those of the model, and ids of the wrong number are
+// refused.
+func TestLists(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "m.safetensors")
+	if _, err := checkpoint.WriteDense(path, readExport(t, "../testdata/onnx/torch-rechub-youtube.dynamo.onnx")); err != nil {
+		t.Fatal(err)
+	}
+	m, err := infer.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if got := m.Lengths(); !slices.Equal(got, []int{1, 1, 1, 4}) {
+		t.Errorf("lengths %v", got)
+	}
+	if got := m.Pads(); !slices.Equal(got, []int{-1, -1, -1, 0}) {
+		t.Errorf("pads %v", got)
+	}
+	dst := make([]float64, 1)
+	if err := m.Logits(dst, []int32{1, 2, 3, 4}, nil); err == nil || !strings.Contains(err.Error(), "4 ids for 1 rows of 7 ids") {
+		t.Errorf("error %v", err)
+	}
+	if err := m.Logits(dst, []int32{1, 2, 3, 4, 5, 11, 0}, nil); err == nil || !strings.Contains(err.Error(), "row 0 has id 11 in field 3: expected 0 to 10") {
+		t.Errorf("error %v", err)
+	}
+	if err := m.Logits(dst, []int32{1, 2, 3, 4, 5, 0, 0}, nil); err != nil || dst[0] == 0 {
+		t.Errorf("logit %v, error %v", dst[0], err)
+	}
+}
+
 // Dense values of the wrong number, or that are not finite, are refused by name.
 func TestRefusesDense(t *testing.T) {
 	c := readExport(t, "../testdata/onnx/deepctr-torch-autoint.dynamo.onnx")
@@ -225,7 +292,7 @@ func TestRefusesDense(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	ids, _ := rowsOf(m.Sizes(), 0, 2)
+	ids, _ := rowsOf(m.Sizes(), nil, 0, 2)
 	dst := []float64{7, 7}
 	for want, dense := range map[string][]float32{
 		"3 dense values for 2 rows of 2 dense inputs":                         {1, 2, 3},
@@ -316,7 +383,7 @@ func TestConcurrent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ids, rows := rowsOf(m.Sizes(), 0, 100)
+	ids, rows := rowsOf(m.Sizes(), nil, 0, 100)
 	want := make([]float64, 100)
 	reference, err := dense.Model()
 	if err != nil {
@@ -364,7 +431,7 @@ func TestRefuses(t *testing.T) {
 	}
 	defer m.Close()
 	sizes := m.Sizes()
-	ids, _ := rowsOf(sizes, 0, 2)
+	ids, _ := rowsOf(sizes, nil, 0, 2)
 	dst := []float64{7, 7}
 	for name, test := range map[string]struct {
 		spoil func(ids []int32) []int32

@@ -38,15 +38,16 @@ layout:                 pure
 sparsity:               pure
 estimator:              pure
 execute:                pure graph kernel
+loss:                   pure
 model:                  pure execute graph kernel layout
 match:                  pure graph model
 tally:                  pure estimator layout gonum.org/v1/gonum
-shapley:                pure estimator model random tally golang.org/x/sync
+shapley:                pure estimator loss model random tally golang.org/x/sync
 baseline:               pure model
 prune:                  pure baseline model random sparsity
 compare:                pure sparsity gonum.org/v1/gonum
-evaluate:               pure model golang.org/x/sync gonum.org/v1/gonum
-job:                    pure estimator
+evaluate:               pure loss model golang.org/x/sync gonum.org/v1/gonum
+job:                    pure estimator loss
 compact:                pure kernel model
 dense:                  pure
 
@@ -58,7 +59,7 @@ arrowio:                fault layout model tally github.com/apache/arrow/go/v17 
 rawtext:                fault github.com/klauspost/compress
 folders:                fault
 vocabulary:             arrowio fault rawtext
-dataset:                arrowio dense fault model vocabulary
+dataset:                arrowio dense fault loss model vocabulary
 ingest:                 arrowio atomicfile dataset dense fault filelock folders model random rawtext vocabulary golang.org/x/sync
 scores:                 arrowio atomicfile fault job model seal tally
 paired:                 model scores tally
@@ -72,8 +73,8 @@ nightly:                atomicfile fault filelock go.yaml.in/yaml/v3
 
 # the cost of pruning, and pages about jobs, datasets and nights; picture is the only importer
 # of gonum/plot; gate and report open no file, but are not pure because their imports are not
-sweep:                  baseline compact estimator evaluate fault model prune scores
-gate:                   evaluate sweep
+sweep:                  baseline compact estimator evaluate fault loss model prune scores
+gate:                   evaluate loss sweep
 picture:                atomicfile fault sweep gonum.org/v1/plot
 report:                 dataset fault model nightly picture prune scores sparsity sweep
 
@@ -83,7 +84,7 @@ worker:                 arrowio atomicfile baseline bus checkpoint dataset fault
 prepare:                baseline checkpoint dataset estimator fault job kernel model scores shard tally go.uber.org/zap
 forecast:               arrowio cputime job model prepare shapley shard tally go.uber.org/zap
 coordinator:            arrowio atomicfile baseline bus checkpoint compare fault forecast job layout paired prepare scores shard tally tallyio go.uber.org/zap golang.org/x/sync
-window:                 atomicfile baseline checkpoint dataset estimator fault filelock job layout model paired prepare scores seal tally tallyio go.uber.org/zap
+window:                 atomicfile baseline checkpoint dataset estimator fault filelock job layout loss model paired prepare scores seal tally tallyio go.uber.org/zap
 audit:                  bus compare coordinator estimator layout prepare scores tally go.uber.org/zap
 
 # copies between object stores and local folders; the only importer of their libraries
@@ -101,8 +102,8 @@ overview:               autoscale bus job metrics go.uber.org/zap
 # programs that people and clusters run
 cli:                    atomicfile bus fault job kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
 places:                 arrowio checkpoint cli dataset fault nightly remote window github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap
-launch:                 atomicfile audit baseline bus checkpoint cli coordinator cputime dataset estimator fault filelock job kernel metrics places prepare scores tally window worker github.com/spf13/cobra go.uber.org/zap golang.org/x/sync
-cmd/shaver:             arrowio atomicfile autoscale baseline bus checkpoint cli compact compare coordinator cputime dataset dense dissect estimator evaluate fault forecast gate ingest job kernel launch metrics model nightly onnx overview picture places planted prepare prune report scores sparsity sweep synth tally github.com/spf13/cobra go.uber.org/zap
+launch:                 atomicfile audit baseline bus checkpoint cli coordinator cputime dataset estimator fault filelock job kernel loss metrics places prepare scores tally window worker github.com/spf13/cobra go.uber.org/zap golang.org/x/sync
+cmd/shaver:             arrowio atomicfile autoscale baseline bus checkpoint cli compact compare coordinator cputime dataset dense dissect estimator evaluate fault forecast gate ingest job kernel launch loss metrics model nightly onnx overview picture places planted prepare prune report scores sparsity sweep synth tally github.com/spf13/cobra go.uber.org/zap
 cmd/coordinator:        cli launch github.com/spf13/cobra
 cmd/worker:             cli launch github.com/spf13/cobra
 

@@ -31,6 +31,7 @@ import (
 	"shaver/internal/job"
 	"shaver/internal/kernel"
 	"shaver/internal/launch"
+	"shaver/internal/loss"
 	"shaver/internal/model"
 	"shaver/internal/nightly"
 	"shaver/internal/planted"
@@ -174,6 +175,37 @@ func TestDatasets(t *testing.T) {
 			t.Error("dataset.v1.json accepts dense inputs")
 		}
 	})
+	t.Run("lists", func(t *testing.T) {
+		file, out := filepath.Join(t.TempDir(), "rows.csv"), filepath.Join(t.TempDir(), "dataset")
+		if err := os.WriteFile(file, []byte("label,a,items\n1,0,1|2\n0,1,\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		lists := ingest.Lists{Columns: []ingest.ListColumn{{Name: "items", Length: 3}}}
+		if _, err := ingest.ImportEncoded(t.Context(), ingest.EncodedConfig{Train: []string{file}, Lists: lists, Out: out}); err != nil {
+			t.Fatal(err)
+		}
+		accept(t, "dataset.v3.json", manifest(out))
+		accept(t, "inspection.v4.json", inspection(out))
+		if compile(t, "inspection.v3.json").Validate(parse(t, inspection(out))) == nil {
+			t.Error("inspection.v3.json accepts lists")
+		}
+	})
+	t.Run("labels that are numbers", func(t *testing.T) {
+		file, out := filepath.Join(t.TempDir(), "rows.csv"), filepath.Join(t.TempDir(), "dataset")
+		if err := os.WriteFile(file, []byte("rating,a,b\n3.5,0,1\n-1,1,0\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ingest.ImportEncoded(t.Context(), ingest.EncodedConfig{Train: []string{file}, Numbers: true, Out: out}); err != nil {
+			t.Fatal(err)
+		}
+		accept(t, "dataset.v3.json", manifest(out))
+		accept(t, "inspection.v4.json", inspection(out))
+		for _, name := range []string{"dataset.v1.json", "dataset.v2.json"} {
+			if compile(t, name).Validate(parse(t, manifest(out))) == nil {
+				t.Errorf("%s accepts labels that are numbers", name)
+			}
+		}
+	})
 	t.Run("encoded, one split", func(t *testing.T) {
 		file, out := filepath.Join(t.TempDir(), "rows.csv"), filepath.Join(t.TempDir(), "dataset")
 		if err := os.WriteFile(file, []byte("1,0,1\n0,1,0\n"), 0o600); err != nil {
@@ -313,10 +345,23 @@ func testJob(t *testing.T, given prepare.Request) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	accept(t, "spec.v2.json", marshal(t, s.Spec))
+	early := s.Spec
+	early.Revision = 0
+	accept(t, "spec.v2.json", marshal(t, early))
+	squared := s.Spec
+	squared.Loss = loss.Squared
+	accept(t, "spec.v3.json", marshal(t, s.Spec))
+	accept(t, "spec.v3.json", marshal(t, squared))
+	if compile(t, "spec.v2.json").Validate(parse(t, marshal(t, squared))) == nil {
+		t.Error("spec.v2.json accepts the squared loss")
+	}
+	if revised := s.Spec.Revision > 0; revised == (compile(t, "spec.v2.json").Validate(parse(t, marshal(t, s.Spec))) == nil) {
+		t.Errorf("spec.v2.json accepts a revision: %t", revised)
+	}
 	if given.Previous == nil {
-		accept(t, "spec.v1.json", marshal(t, s.Spec))
-		swept(t, p, d, s)
+		accept(t, "spec.v1.json", marshal(t, early))
+		swept(t, p, d, s, loss.Logistic)
+		swept(t, p, d, s, loss.Squared)
 	} else {
 		accept(t, "lineage.v1.json", marshal(t, s.Lineage))
 		if compile(t, "spec.v1.json").Validate(parse(t, marshal(t, s.Spec))) == nil {
@@ -326,8 +371,9 @@ func testJob(t *testing.T, given prepare.Request) {
 	quarantine(t, tap, kept.Task)
 }
 
-// swept runs a sweep with the scores and all methods that need no scores, and a check.
-func swept(t *testing.T, p *planted.Planted, d *dataset.Dataset, s *scores.File) {
+// swept runs a sweep of the loss with the scores and all methods that need no scores, and a
+// check.
+func swept(t *testing.T, p *planted.Planted, d *dataset.Dataset, s *scores.File, kind loss.Kind) {
 	t.Helper()
 	m := p.Model
 	table := &sweep.Unpruned{Architecture: &m.Architecture, Names: s.Fields, Entries: m.Weights.Embedding, Values: compact.Float16,
@@ -346,12 +392,12 @@ func swept(t *testing.T, p *planted.Planted, d *dataset.Dataset, s *scores.File)
 	}
 	predict := func(split string) func(context.Context, *model.Model) (*evaluate.Predictions, error) {
 		return func(ctx context.Context, m *model.Model) (*evaluate.Predictions, error) {
-			return evaluate.Predict(ctx, m, func(ctx context.Context, each func(*model.Rows) error) error {
+			return evaluate.Predict(ctx, m, kind, func(ctx context.Context, each func(*model.Rows) error) error {
 				return d.Scan(ctx, []string{split}, 100, each)
 			}, 1)
 		}
 	}
-	found := &sweep.Document{Version: sweep.Version, Model: s.Spec.Model, Dataset: s.Spec.Dataset, Kind: string(m.Kind), Split: dataset.Test, Rows: d.Rows(dataset.Test),
+	found := &sweep.Document{Version: sweep.VersionOf(kind), Loss: kind, Model: s.Spec.Model, Dataset: s.Spec.Dataset, Kind: string(m.Kind), Split: dataset.Test, Rows: d.Rows(dataset.Test),
 		Features: m.Features(), Entries: m.Parameters(), Sources: []sweep.ScoresFile{sweep.NewScoresFile(s)},
 		Settings: &sweep.Settings{Rank: prune.Abs, Protect: s.Fields[:1], FieldMinimum: .1, Seed: 1}}
 	for _, choose := range []bool{false, true} {
@@ -366,12 +412,16 @@ func swept(t *testing.T, p *planted.Planted, d *dataset.Dataset, s *scores.File)
 	}
 	check := gate.Decide(gate.Bounds{AUCDrop: .001, LogLossRise: .001}, predicted, predicted)
 	check.Model, check.Pruned, check.Dataset, check.Split = s.Spec.Model, s.Spec.Model, s.Spec.Dataset, dataset.Val
-	accept(t, "check.v1.json", marshal(t, check))
+	versions := map[loss.Kind]string{loss.Logistic: ".v1.json", loss.Squared: ".v2.json"}
+	accept(t, "check"+versions[kind], marshal(t, check))
 	p0, most := &found.Points[0], int64(9) // the split is too small for slices
-	found.Slices = []sweep.Slice{{Field: s.Fields[0], Most: &most, Rows: 3, Positives: 1}, {Least: 10, Rows: 4, Positives: 2}}
+	found.Slices = []sweep.Slice{{Field: s.Fields[0], Most: &most, Rows: 3, Positives: new(int64(1))}, {Least: 10, Rows: 4, Positives: new(int64(2))}}
+	if kind == loss.Squared {
+		found.Slices[0].Positives, found.Slices[1].Positives = nil, nil
+	}
 	found.Unpruned.Slices = slices.Repeat([]sweep.SliceMetrics{{Metrics: found.Unpruned.Metrics}}, 2)
 	p0.Slices = slices.Repeat([]sweep.SliceMetrics{{Metrics: p0.Metrics, Difference: p0.Difference}}, 2)
-	accept(t, "sweep.v1.json", marshal(t, found))
+	accept(t, "sweep"+versions[kind], marshal(t, found))
 }
 
 // quarantine publishes a task and quarantines it.
@@ -441,7 +491,7 @@ func TestRefuse(t *testing.T) {
 	}
 	round := map[string]any{"rows": 10, "pass": 0}
 	task := func() map[string]any {
-		return map[string]any{"protocol": 2, "job": digest[:20], "shard": 0, "spec": spec(), "rows": 1,
+		return map[string]any{"protocol": 3, "job": digest[:20], "shard": 0, "spec": spec(), "rows": 1,
 			"data": blob("shard/" + digest[:20] + "/0"), "model": blob("model/" + digest), "baseline": blob("baseline/" + digest[:20])}
 	}
 	for _, c := range []struct {

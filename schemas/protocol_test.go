@@ -14,14 +14,15 @@ import (
 // protocolForms are the forms that coordinators and workers exchange.
 var protocolForms = []string{
 	"task.v2.json", "result.v2.json", "quarantine.v2.json", "submission.v2.json", "lead.v1.json", "blob.v1.json", "plan.v1.json",
-	"spec.v1.json", "spec.v2.json", "estimator.v1.json", "rows.v1.arrow.json", "rows.v2.arrow.json", "partial.v2.arrow.json",
+	"spec.v1.json", "spec.v2.json", "spec.v3.json", "estimator.v1.json", "rows.v1.arrow.json", "rows.v2.arrow.json", "rows.v3.arrow.json", "partial.v2.arrow.json",
 	"partial.v3.arrow.json", "model.v1.safetensors.json",
 }
 
 // protocolDigests are the digests of these forms for each protocol so far.
 var protocolDigests = map[int]string{
 	1: "55ba3cec3c59d63f",
-	2: "d0924a4c7dae2ee8",
+	2: "e0b85c58e7fb099d", // other bits of walks of graphs; rows with lists, and numbers as labels
+	3: "c1997ed60b318bc5", // residuals that are shared out, corrections, and revisions of estimators
 }
 
 // The forms that the protocol covers do not change without a new number. If this test

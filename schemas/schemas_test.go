@@ -39,15 +39,18 @@ import (
 var pinned = map[string]reflect.Type{
 	"architecture.v1.json": reflect.TypeFor[model.Architecture](),
 	"blob.v1.json":         reflect.TypeFor[job.Blob](),
-	"check.v1.json":        reflect.TypeFor[gate.Document](),
+	"check.v1.json":        nil, // the log loss
+	"check.v2.json":        reflect.TypeFor[gate.Document](),
 	"current.v1.json":      reflect.TypeFor[nightly.Current](),
 	"dataset.v1.json":      nil, // the manifest without dense inputs
-	"dataset.v2.json":      reflect.TypeFor[dataset.Manifest](),
+	"dataset.v2.json":      nil, // the manifest without lists, with labels 0 and 1
+	"dataset.v3.json":      reflect.TypeFor[dataset.Manifest](),
 	"dense.v1.json":        reflect.TypeFor[dense.Input](),
 	"estimator.v1.json":    reflect.TypeFor[estimator.Options](),
 	"graph.v1.json":        reflect.TypeFor[graph.Description](),
 	"history.v1.json":      reflect.TypeFor[nightly.Line](),
-	"inspection.v3.json":   reflect.TypeFor[dataset.Inspection](),
+	"inspection.v3.json":   nil, // labels 0 and 1
+	"inspection.v4.json":   reflect.TypeFor[dataset.Inspection](),
 	"lead.v1.json":         reflect.TypeFor[job.Lead](),
 	"lineage.v1.json":      reflect.TypeFor[scores.Lineage](),
 	"night.v1.json":        reflect.TypeFor[nightly.Record](),
@@ -57,10 +60,12 @@ var pinned = map[string]reflect.Type{
 	"report.v1.json":       reflect.TypeFor[launch.JobReport](),
 	"result.v2.json":       reflect.TypeFor[job.Result](),
 	"spec.v1.json":         nil, // a job that is not paired, on one folder, without the rule error
-	"spec.v2.json":         reflect.TypeFor[job.Spec](),
+	"spec.v2.json":         nil, // a job with the log loss
+	"spec.v3.json":         reflect.TypeFor[job.Spec](),
 	"state.v1.json":        reflect.TypeFor[window.Index](),
 	"submission.v2.json":   reflect.TypeFor[job.Submission](),
-	"sweep.v1.json":        reflect.TypeFor[sweep.Document](),
+	"sweep.v1.json":        nil, // the log loss
+	"sweep.v2.json":        reflect.TypeFor[sweep.Document](),
 	"task.v2.json":         reflect.TypeFor[job.Task](),
 }
 
@@ -390,13 +395,16 @@ func TestNames(t *testing.T) {
 			t.Errorf("%s: schema %v, code %v", c.what, c.got, c.want)
 		}
 	}
-	for _, name := range []string{"spec.v1.json", "spec.v2.json"} {
+	for _, name := range []string{"spec.v1.json", "spec.v2.json", "spec.v3.json"} {
 		if got := property(name, "properties", "version")["const"]; got != json.Number("2") || job.SpecVersion != 2 {
 			t.Errorf("version of the specification: %s %v, code %d", name, got, job.SpecVersion)
 		}
 	}
 	if got := property("graph.v1.json", "properties", "version")["const"]; got != json.Number("1") || graph.Version != 1 {
 		t.Errorf("version of a graph: schema %v, code %d", got, graph.Version)
+	}
+	if got := property("check.v2.json", "properties", "version")["const"]; got != gate.SquaredVersion {
+		t.Errorf("version of a check with the squared loss: schema %v, code %s", got, gate.SquaredVersion)
 	}
 	if got := property("check.v1.json", "properties", "version")["const"]; got != gate.Version {
 		t.Errorf("version of a check: schema %v, code %s", got, gate.Version)
@@ -464,12 +472,17 @@ func TestArchitecture(t *testing.T) {
 		func(a *model.Architecture) { a.LookUps = append(a.LookUps, model.LookUp{Field: -1}) },
 		func(a *model.Architecture) { a.Tables, a.LookUps = nil, nil },
 		func(a *model.Architecture) { a.Kind, a.Hidden = model.Graph, []int{4} },
+		func(a *model.Architecture) { a.Lists = []model.List{{Field: 0, Length: 2, Pad: -1}} },
+		func(a *model.Architecture) { a.Lists = []model.List{{Field: 0, Length: 0, Pad: -1}} },
+		func(a *model.Architecture) { a.Lists = []model.List{{Field: 0, Length: 1, Pad: -2}} },
+		func(a *model.Architecture) { a.Lists = []model.List{{Field: -1, Length: 1}} },
 	}
 	refused := 0
 	tables := modeltest.LookUps()
 	tables.Kind = model.Graph
 	architectures := modeltest.Architectures()
 	architectures["graph"], architectures["graph-tables"] = model.Architecture{Kind: model.Graph, FieldDims: []int{2, 3}, Dim: 4}, tables
+	architectures["graph-lists"] = modeltest.Lists()
 	for name, a := range architectures {
 		accept(t, "architecture.v1.json", marshal(t, a))
 		for i, change := range changes {

@@ -377,6 +377,8 @@ def deepctr(kind, columns, **options):
         build = getattr(models, kind, None) or getattr(xdeepfm, kind)
         if kind in ("PNN", "MMOE"):
             return build(columns, **options)
+        if kind == "DIN":
+            return build(columns, ["item", "category"], **options)
         return build(columns, columns, **options)
 
 

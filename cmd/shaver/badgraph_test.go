@@ -97,17 +97,15 @@ func (b *badMaker) graphs() {
 
 	// Graphs that are no click model, or one that is not supported.
 	model("touch", withConstants(ended(node("ReduceMean", names{"l", "first"}, names{"m"}), node("Sub", names{"l", "m"}, names{"z"}), sigmoid), onnxtest.Ints("first", []int64{0}, 1)))
-	shared := clickGraph()
-	shared.Nodes[2] = node("Gather", names{"table0", "f2"}, names{"row2"})
-	model("shared", shared)
-	bag := ended(node("Gather", names{"table0", "bag"}, names{"many"}), node("ReduceSum", names{"many", "axis"}, names{"sum"}, onnxtest.Attribute("keepdims", 0)),
-		node("ReduceSum", names{"sum", "axis"}, names{"one"}), node("Add", names{"l", "one"}, names{"z"}), sigmoid)
-	bag.Inputs = append(bag.Inputs, onnxtest.Value("bag", 7, -1, 5))
-	model("bag", bag)
-	bag.Inputs[3] = onnxtest.Value("bag", 7, -1, -1)
-	model("sequence", bag)
-	mask := ended(node("Cast", names{"f0"}, names{"c"}, onnxtest.Attribute("to", 1)), node("Unsqueeze", names{"c", "axis"}, names{"d"}), node("Mul", names{"l", "d"}, names{"z"}), sigmoid)
-	model("mask", mask)
+	model("shared", ended(node("Gather", names{"table1", "f2"}, names{"more"}), node("ReduceSum", names{"more", "axis"}, names{"sum"}), node("Add", names{"l", "sum"}, names{"z"}), sigmoid))
+	list := withConstants(ended(node("Gather", names{"table0", "list"}, names{"many"}), node("ReduceSum", names{"many", "axis"}, names{"sum"}, onnxtest.Attribute("keepdims", 0)),
+		node("Gather", names{"list", "first"}, names{"one"}, onnxtest.Attribute("axis", 1)), node("Gather", names{"table1", "one"}, names{"other"}),
+		node("ReduceSum", names{"other", "axis"}, names{"others"}, onnxtest.Attribute("keepdims", 0)), node("Add", names{"sum", "others"}, names{"both"}),
+		node("ReduceSum", names{"both", "axis"}, names{"total"}), node("Add", names{"l", "total"}, names{"z"}), sigmoid), onnxtest.Ints("first", []int64{0}, 1))
+	list.Inputs = append(list.Inputs, onnxtest.Value("list", 7, -1, 5))
+	model("list", list)
+	list.Inputs[3] = onnxtest.Value("list", 7, -1, -1)
+	model("sequence", list)
 	strange := clickGraph()
 	strange.Inputs[1] = onnxtest.Value("f1", 8, -1)
 	model("strings", strange)
@@ -153,6 +151,7 @@ func (b *badMaker) graphs() {
 		b.write("g/"+name+".safetensors", b.replaced(head, edit[0], edit[1]))
 	}
 
+	model("readtoo", ended(node("Sigmoid", names{"l"}, names{"y"}), node("Neg", names{"y"}, names{"other"})))
 	b.write("g/s-cut.arrow", b.read("g/s.arrow")[:900])
 
 	// Dense inputs in datasets.

@@ -206,6 +206,8 @@ func (b *badMaker) good() {
 	b.write("raw.csv", raw.Bytes())
 	b.write("many.csv", many.Bytes())
 	b.shaver("dataset", "import", "csv", "--raw", "raw.csv", "--split", "2:1:1", "--out", "raw")
+	b.write("ratings.csv", []byte("rating,f0,f1,f2\n3.5,0,1,2\n1,2,3,0\n-2e3,1,0,1\n"))
+	b.shaver("dataset", "import", "csv", "--train", "ratings.csv", "--labels", "numbers", "--model", "fm.pth", "--out", "ratings")
 	b.shaver("dataset", "import", "csv", "--train", "many.csv", "--model", "fm.pth", "--out", "many")
 	b.shaver("score", "--model", "fm.pth", "--dataset", "ds", "--out", "s.arrow")
 	b.shaver("prune", "--model", "fm.pth", "--scores", "s.arrow", "--sparsity", "0.5", "--out", "pruned.safetensors")
@@ -314,7 +316,7 @@ func (b *badMaker) dataset(from, to, old, new string) {
 func (b *badMaker) datasets() {
 	same := `"version"`
 	for name, edit := range map[string][2]string{
-		"ds-version":  {`shaver.dataset/1`, `shaver.dataset/3`},
+		"ds-version":  {`shaver.dataset/1`, `shaver.dataset/4`},
 		"ds-nojson":   {`{`, `[`},
 		"ds-unknown":  {same, `"more": 1, "version"`},
 		"ds-type":     {`"skipped": 0`, `"skipped": "no"`},
@@ -352,6 +354,11 @@ func (b *badMaker) datasets() {
 	} {
 		b.dataset("ds", name, edit[0], edit[1])
 	}
+	b.dataset("ratings", "rt-version", `shaver.dataset/3`, `shaver.dataset/1`)
+	b.dataset("ratings", "rt-kind", `"labels": "numbers"`, `"labels": "letters"`)
+	b.dataset("ratings", "rt-positives", `"rows": 3,`, `"rows": 3, "positives": 1,`)
+	b.dataset("ratings", "rt-order", `"min": -2000`, `"min": 2000`)
+	b.dataset("ratings", "rt-spread", `"deviation": `, `"deviation": 9`)
 	b.remove("ds-missing/val.arrow")
 	b.remove("ds-nofreq/frequencies.arrow")
 	b.write("ds-freq/frequencies.arrow", flipped(b.read("ds/frequencies.arrow"), .5))
@@ -427,6 +434,8 @@ func (b *badMaker) rows() {
 		"header.csv":     head,
 		"label.csv":      head + "0,0,1\n2,1,2\n",
 		"textlabel.csv":  head + "yes,1,2\n",
+		"nolabel1.csv":   head + "4.5,0,1\n,1,2\n",
+		"inflabel.csv":   head + "4.5,0,1\n1e39,1,2\n",
 		"nolabel.csv":    "click,color\n1,2\n",
 		"ragged.csv":     head + "0,0,1\n1,1\n",
 		"wide.csv":       head + "0,0,1,1\n",

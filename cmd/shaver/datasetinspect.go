@@ -104,9 +104,9 @@ func datasetOrigin(folders []string) report.Origin {
 
 func datasetTable(w io.Writer, facts *dataset.Inspection) {
 	fmt.Fprintf(w, "fields\t%d\t%d features\n", len(facts.Fields), facts.Features)
-	fmt.Fprintf(w, "rows\t%d\t%.2f%% positive\n", facts.Rows, 100*facts.LabelRate)
+	fmt.Fprintf(w, "rows\t%d\t%s\n", facts.Rows, labelText(&facts.LabelFacts))
 	for _, s := range facts.Splits {
-		fmt.Fprintf(w, "%s\t%d\t%.2f%% positive\n", cli.Printable(s.Name), s.Rows, 100*s.LabelRate)
+		fmt.Fprintf(w, "%s\t%d\t%s\n", cli.Printable(s.Name), s.Rows, labelText(&s.LabelFacts))
 	}
 	if facts.Skipped > 0 {
 		fmt.Fprintf(w, "skipped\t%d\n", facts.Skipped)
@@ -124,6 +124,9 @@ func datasetTable(w io.Writer, facts *dataset.Inspection) {
 	unseen := 0
 	for _, f := range facts.Fields {
 		unseen += f.Size - f.Seen
+		if f.Pad != nil {
+			unseen-- // a pad is never counted
+		}
 		fmt.Fprintf(w, "%s\t%d\t%d", cli.Printable(f.Name), f.Size, f.Seen)
 		if others {
 			oov := "-"
@@ -156,4 +159,12 @@ func datasetTable(w io.Writer, facts *dataset.Inspection) {
 		fmt.Fprintf(w, "\n%d of %d ids occur in no row. This is normal, for example for the id of unknown values.\n", unseen, facts.Features)
 		fmt.Fprintln(w, "They score 0, so pruning by scores drops them first.")
 	}
+}
+
+// labelText describes labels in a line of a table.
+func labelText(l *dataset.LabelFacts) string {
+	if n := l.Labels; n != nil {
+		return fmt.Sprintf("labels %.4g to %.4g, mean %.4g, deviation %.4g", n.Min, n.Max, n.Mean, n.Deviation)
+	}
+	return fmt.Sprintf("%.2f%% positive", 100**l.LabelRate)
 }

@@ -16,6 +16,7 @@ import (
 	"shaver/internal/dataset"
 	"shaver/internal/evaluate"
 	"shaver/internal/fault"
+	"shaver/internal/loss"
 	"shaver/internal/model"
 	"shaver/internal/scores"
 	"shaver/internal/sweep"
@@ -23,25 +24,44 @@ import (
 
 // evaluation is what "evaluate" prints.
 type evaluation struct {
-	Split   string   `json:"split"`
-	Rows    int64    `json:"rows"`
-	AUC     *float64 `json:"auc"` // null if all labels are the same
-	LogLoss float64  `json:"log_loss"`
-	Against *rival   `json:"against,omitempty"`
+	Split string    `json:"split"`
+	Rows  int64     `json:"rows"`
+	Loss  loss.Kind `json:"loss,omitempty"` // squared; absent with the log loss
+	figures
+	Against *rival `json:"against,omitempty"`
+}
+
+// figures are the metrics of a model. With the log loss there are AUC, which is null if all
+// labels are the same, and LogLoss. With the squared loss there are the others.
+type figures struct {
+	AUC     *float64 `json:"auc"`
+	LogLoss *float64 `json:"log_loss,omitempty"`
+	RMSE    *float64 `json:"rmse,omitempty"`
+	MAE     *float64 `json:"mae,omitempty"`
+	R2      *float64 `json:"r2,omitempty"` // absent if all labels are the same
+}
+
+func figuresOf(p *evaluate.Predictions) figures {
+	m := p.Metrics()
+	if p.Loss == loss.Squared {
+		return figures{RMSE: &m.Loss, MAE: &m.MAE, R2: scores.Figure(m.R2)}
+	}
+	return figures{AUC: scores.Figure(m.AUC), LogLoss: &m.Loss}
 }
 
 // rival is another model with its metrics on the same rows. A difference is the value of
 // the evaluated model minus that of the rival.
 type rival struct {
-	Model             string          `json:"model"` // path of its file
-	AUC               *float64        `json:"auc"`   // null if all labels are the same
-	LogLoss           float64         `json:"log_loss"`
-	AUCDifference     *sweep.Interval `json:"auc_difference"` // null if all labels are the same
-	LogLossDifference *sweep.Interval `json:"log_loss_difference"`
+	Model string `json:"model"` // path of its file
+	figures
+	AUCDifference     *sweep.Interval `json:"auc_difference"` // null if all labels are the same, or with the squared loss
+	LogLossDifference *sweep.Interval `json:"log_loss_difference,omitempty"`
+	RMSEDifference    *sweep.Interval `json:"rmse_difference,omitempty"`
 }
 
 type evaluateOptions struct {
 	model, against, split, predictions string
+	modelOutput, loss                  string
 	dataset                            []string
 	outputs                            cli.Outputs
 	output                             cli.Output
@@ -51,9 +71,9 @@ func evaluateCommand() *cobra.Command {
 	var o evaluateOptions
 	c := &cobra.Command{
 		Use:   "evaluate",
-		Short: "Measure the LogLoss and AUC of a model",
+		Short: "Measure the LogLoss and AUC, or the RMSE, of a model",
 		Long: `Measure the LogLoss and the AUC of a model, pruned or not, on a split of a
-dataset.
+dataset. With the squared loss, measure RMSE, MAE and R2.
 
 --against measures another model on the same rows, for example the unpruned one,
 and prints the differences with their 95% intervals. The intervals are paired:
@@ -62,9 +82,9 @@ they compare the two models row by row.
 --predictions writes the prediction of --model for each row of the split, in the
 order of the rows:
   row          number of the row in the split, from 0
-  label        0 or 1
+  label        0 or 1, or a number
   logit        the output of the model
-  probability  1 / (1 + exp(-logit))`,
+  probability  1 / (1 + exp(-logit)), not with the squared loss`,
 		Example: `  shaver evaluate --model pruned.safetensors --against model.pth --dataset data
   shaver evaluate --model model.pth --dataset data --split val \
       --predictions predictions.parquet`,
@@ -78,10 +98,12 @@ order of the rows:
 	}
 	modelFlag(c, &o.model, "checkpoint or pruned model `file`")
 	f := c.Flags()
+	modelOutputFlag(c, &o.modelOutput)
 	f.StringVar(&o.against, "against", "", "model `file` to compare with (default none)")
 	cli.Files(c, "against", cli.Checkpoints...)
 	datasetFlag(c, &o.dataset, "dataset `folder`")
 	splitFlag(c, &o.split)
+	lossFlag(c, &o.loss)
 	f.StringVar(&o.predictions, "predictions", "", "`file` for the predictions: "+strings.Join(predictionFormats, " or ")+" (default none)")
 	cli.Files(c, "predictions", "csv", "parquet")
 	o.outputs.Flag(c, "a file at --predictions that shaver did not write")
@@ -113,12 +135,15 @@ func (o *evaluateOptions) run(c *cobra.Command) error {
 	}
 	var models []*model.Model
 	var b *bench
-	for _, file := range files {
-		ck, m, err := readModel(file)
+	for i, file := range files {
+		if i > 0 && !isONNX(file) {
+			o.modelOutput = ""
+		}
+		ck, m, err := readModel(file, o.modelOutput)
 		if err != nil {
 			return err
 		}
-		if b, err = openBench(o.dataset, o.split, m); err != nil {
+		if b, err = openBench(o.dataset, o.split, o.loss, m); err != nil {
 			return err
 		}
 		if err := b.dataset.CheckNames(ck.Fields); err != nil {
@@ -135,13 +160,14 @@ func (o *evaluateOptions) run(c *cobra.Command) error {
 			return err
 		}
 	}
-	metrics := all[0].Metrics()
-	e := &evaluation{Split: o.split, Rows: metrics.Rows, AUC: scores.Figure(metrics.AUC), LogLoss: metrics.LogLoss}
+	e := &evaluation{Split: o.split, Rows: b.rows, Loss: b.loss, figures: figuresOf(all[0])}
 	if o.against != "" {
-		other, differences := all[1].Metrics(), evaluate.Compare(all[1], all[0])
-		e.Against = &rival{
-			Model: o.against, AUC: scores.Figure(other.AUC), LogLoss: other.LogLoss,
-			AUCDifference: sweep.NewInterval(differences.AUC), LogLossDifference: sweep.NewInterval(differences.LogLoss),
+		differences := evaluate.Compare(all[1], all[0])
+		e.Against = &rival{Model: o.against, figures: figuresOf(all[1]), AUCDifference: sweep.NewInterval(differences.AUC)}
+		if b.loss == loss.Squared {
+			e.Against.RMSEDifference = sweep.NewInterval(differences.Loss)
+		} else {
+			e.Against.LogLossDifference = sweep.NewInterval(differences.Loss)
 		}
 	}
 	return o.output.Print(c.OutOrStdout(), e, func(w io.Writer) { e.table(w, o.model) })
@@ -151,13 +177,25 @@ func (o *evaluateOptions) run(c *cobra.Command) error {
 func (e *evaluation) table(w io.Writer, file string) {
 	fmt.Fprintf(w, "%s\t%d rows\n", e.Split, e.Rows)
 	r := e.Against
-	if r == nil {
-		fmt.Fprintf(w, "AUC\t%s\nLogLoss\t%s\n", metric(e.AUC), metric(&e.LogLoss))
+	if r != nil {
+		fmt.Fprintf(w, "\n\t%s\t%s\tDIFFERENCE\t95%% INTERVAL\n", file, r.Model)
+	}
+	line := func(name string, own *float64, other func(*rival) (*float64, *sweep.Interval)) {
+		if r == nil {
+			fmt.Fprintf(w, "%s\t%s\n", name, metric(own))
+			return
+		}
+		value, difference := other(r)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", name, metric(own), metric(value), differenceText(difference))
+	}
+	if e.Loss == loss.Squared {
+		line("RMSE", e.RMSE, func(r *rival) (*float64, *sweep.Interval) { return r.RMSE, r.RMSEDifference })
+		line("MAE", e.MAE, func(r *rival) (*float64, *sweep.Interval) { return r.MAE, nil })
+		line("R2", e.R2, func(r *rival) (*float64, *sweep.Interval) { return r.R2, nil })
 		return
 	}
-	fmt.Fprintf(w, "\n\t%s\t%s\tDIFFERENCE\t95%% INTERVAL\n", file, r.Model)
-	fmt.Fprintf(w, "AUC\t%s\t%s\t%s\n", metric(e.AUC), metric(r.AUC), differenceText(r.AUCDifference))
-	fmt.Fprintf(w, "LogLoss\t%s\t%s\t%s\n", metric(&e.LogLoss), metric(&r.LogLoss), differenceText(r.LogLossDifference))
+	line("AUC", e.AUC, func(r *rival) (*float64, *sweep.Interval) { return r.AUC, r.AUCDifference })
+	line("LogLoss", e.LogLoss, func(r *rival) (*float64, *sweep.Interval) { return r.LogLoss, r.LogLossDifference })
 }
 
 // metric returns v with six decimals, or "-" if it is undefined.
@@ -183,9 +221,10 @@ func differenceText(d *sweep.Interval) string {
 	return text
 }
 
-// readModel reads a checkpoint and builds its model.
-func readModel(path string) (*checkpoint.Checkpoint, *model.Model, error) {
-	ck, err := checkpoint.Read(path)
+// readModel reads a checkpoint and builds its model. output chooses one of several outputs of
+// an .onnx file; see checkpoint.ReadOutput.
+func readModel(path, output string) (*checkpoint.Checkpoint, *model.Model, error) {
+	ck, err := checkpoint.ReadOutput(path, output)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -198,10 +237,12 @@ type bench struct {
 	dataset *dataset.Dataset
 	split   string
 	rows    int64
+	loss    loss.Kind
 }
 
-// openBench opens a split for measuring m and other models with the same fields.
-func openBench(folders []string, split string, m *model.Model) (*bench, error) {
+// openBench opens a split for measuring m and other models with the same fields. name is that
+// of the loss, or "" for that of the dataset's labels.
+func openBench(folders []string, split, name string, m *model.Model) (*bench, error) {
 	d, err := dataset.OpenAll(folders)
 	if err != nil {
 		return nil, err
@@ -213,7 +254,11 @@ func openBench(folders []string, split string, m *model.Model) (*bench, error) {
 	if rows == 0 {
 		return nil, fault.Inputf("dataset %s has no split %q: it has %v", joined(folders), split, d.SplitNames())
 	}
-	return &bench{d, split, rows}, nil
+	kind, err := d.ChooseLoss(name)
+	if err != nil {
+		return nil, err
+	}
+	return &bench{d, split, rows, kind}, nil
 }
 
 // predictAll predicts the labels of the split by each model, with progress.
@@ -238,5 +283,5 @@ func (b *bench) predict(ctx context.Context, m *model.Model, progress *cli.Progr
 			return each(rows)
 		})
 	}
-	return evaluate.Predict(ctx, m, source, runtime.GOMAXPROCS(0))
+	return evaluate.Predict(ctx, m, b.loss, source, runtime.GOMAXPROCS(0))
 }

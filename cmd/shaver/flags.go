@@ -8,6 +8,7 @@ import (
 
 	"shaver/internal/cli"
 	"shaver/internal/dataset"
+	"shaver/internal/loss"
 	"shaver/internal/prune"
 	"shaver/internal/scores"
 )
@@ -17,6 +18,11 @@ import (
 func modelFlag(c *cobra.Command, to *string, usage string) {
 	c.Flags().StringVar(to, "model", "", usage)
 	cli.Files(c, "model", cli.Checkpoints...)
+}
+
+// modelOutputFlag adds --model-output, which chooses an output of --model.
+func modelOutputFlag(c *cobra.Command, to *string) {
+	c.Flags().StringVar(to, "model-output", "", "`name` of the output of --model, if it is an .onnx file with several (default the only one)")
 }
 
 // datasetFlag adds --dataset, the folder of a dataset or those of a window's days.
@@ -72,4 +78,10 @@ func portionsFlag(c *cobra.Command, to *[]float64, name string, portions []float
 func outFlag(c *cobra.Command, to *string, usage string, extensions ...string) {
 	c.Flags().StringVar(to, "out", "", usage)
 	cli.Files(c, "out", extensions...)
+}
+
+// lossFlag adds --loss, which chooses the metrics.
+func lossFlag(c *cobra.Command, to *string) {
+	c.Flags().StringVar(to, "loss", "", "`loss`: "+strings.Join(loss.Names(), " or ")+" (default squared if labels are numbers, else logistic)")
+	cli.Choices(c, "loss", loss.Names()...)
 }

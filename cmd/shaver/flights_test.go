@@ -33,8 +33,8 @@ func TestFlightsMetrics(t *testing.T) {
 		readJSON(t, filepath.Join(flights, name+".metrics.json"), &want)
 		var found evaluation
 		shaver(t, &found, "evaluate", "--model", filepath.Join(flights, name+".pth"), "--dataset", dir, "--split", "test")
-		auc, loss := *found.AUC-want["test"].AUC, found.LogLoss-want["test"].LogLoss
-		t.Logf("%s: AUC %.6f, LogLoss %.6f: %+.2g and %+.2g off PyTorch", name, *found.AUC, found.LogLoss, auc, loss)
+		auc, loss := *found.AUC-want["test"].AUC, *found.LogLoss-want["test"].LogLoss
+		t.Logf("%s: AUC %.6f, LogLoss %.6f: %+.2g and %+.2g off PyTorch", name, *found.AUC, *found.LogLoss, auc, loss)
 		if !(math.Abs(auc) <= 1e-4) || !(math.Abs(loss) <= 1e-5) {
 			t.Errorf("%s: expected AUC %v within 1e-4 and LogLoss %v within 1e-5", name, want["test"].AUC, want["test"].LogLoss)
 		}
@@ -73,11 +73,11 @@ func TestFlightsPruning(t *testing.T) {
 	if err := beats(points, 0); err != nil {
 		t.Error(err)
 	}
-	if at := points[0]; *at.AUC != *measured.AUC || at.LogLoss != measured.LogLoss {
-		t.Errorf("the sweep has AUC %v and LogLoss %v at 0.9, the pruned file %v and %v", *at.AUC, at.LogLoss, *measured.AUC, measured.LogLoss)
+	if at := points[0]; *at.AUC != *measured.AUC || *at.LogLoss != *measured.LogLoss {
+		t.Errorf("the sweep has AUC %v and LogLoss %v at 0.9, the pruned file %v and %v", *at.AUC, *at.LogLoss, *measured.AUC, *measured.LogLoss)
 	}
 	for _, p := range points {
-		t.Logf("sparsity %g, %s: AUC %.4f, LogLoss %.4f, calibrated %.4f", p.Sparsity, p.Method, *p.AUC, p.LogLoss, *p.CalibratedLogLoss)
+		t.Logf("sparsity %g, %s: AUC %.4f, LogLoss %.4f, calibrated %.4f", p.Sparsity, p.Method, *p.AUC, *p.LogLoss, *p.CalibratedLogLoss)
 	}
 
 	// The calibration is folded into the weights, and in a DeepFM into the table and the
@@ -87,8 +87,8 @@ func TestFlightsPruning(t *testing.T) {
 		shaver(t, nil, "prune", "--model", modelFile, "--scores", scoresFile, "--sparsity", "0.9", "--calibrate", "--dataset", dir, form, "--out", calibrated)
 		shaver(t, &measured, "evaluate", "--model", calibrated, "--dataset", dir)
 		want := *points[0].CalibratedLogLoss
-		if !(math.Abs(measured.LogLoss-want) <= 1e-6) || !(math.Abs(*measured.AUC-*points[0].AUC) <= 1e-5) || !(want < points[0].LogLoss-.002) {
-			t.Errorf("%s: calibrated to LogLoss %v and AUC %v, the sweep has %v (%v before) and %v", form, measured.LogLoss, *measured.AUC, want, points[0].LogLoss, *points[0].AUC)
+		if !(math.Abs(*measured.LogLoss-want) <= 1e-6) || !(math.Abs(*measured.AUC-*points[0].AUC) <= 1e-5) || !(want < *points[0].LogLoss-.002) {
+			t.Errorf("%s: calibrated to LogLoss %v and AUC %v, the sweep has %v (%v before) and %v", form, *measured.LogLoss, *measured.AUC, want, *points[0].LogLoss, *points[0].AUC)
 		}
 	}
 }
@@ -143,8 +143,8 @@ func TestFlightsMethods(t *testing.T) {
 			continue
 		}
 		delete(want, p.Method)
-		t.Logf("%s: AUC %.4f, LogLoss %.4f, calibrated %.4f", p.Method, *p.AUC, p.LogLoss, *p.CalibratedLogLoss)
-		if math.Abs(*p.AUC-w[0]) > .001 || math.Abs(p.LogLoss-w[1]) > .001 || math.Abs(*p.CalibratedLogLoss-w[2]) > .001 {
+		t.Logf("%s: AUC %.4f, LogLoss %.4f, calibrated %.4f", p.Method, *p.AUC, *p.LogLoss, *p.CalibratedLogLoss)
+		if math.Abs(*p.AUC-w[0]) > .001 || math.Abs(*p.LogLoss-w[1]) > .001 || math.Abs(*p.CalibratedLogLoss-w[2]) > .001 {
 			t.Errorf("%s: expected %v within .001", p.Method, w)
 		}
 	}

@@ -90,6 +90,11 @@ func (o *importRun) run(c *cobra.Command, do func(show ingest.Progress) (*ingest
 			fmt.Fprintf(c.ErrOrStderr(), "field %s: %d rows have a value that is not in the vocabulary\n", cli.Printable(summary.Fields[j].Name), n)
 		}
 	}
+	for j, n := range summary.Cut {
+		if n > 0 {
+			fmt.Fprintf(c.ErrOrStderr(), "field %s: %d lists have more than %d values and lost the others\n", cli.Printable(summary.Fields[j].Name), n, summary.Fields[j].Length)
+		}
+	}
 	for j, n := range summary.Reserved {
 		if n > 0 {
 			fmt.Fprintf(c.ErrOrStderr(), "field %s: %d of %d ids have no value in the vocabulary\n", cli.Printable(summary.Fields[j].Name), n, summary.Fields[j].Size)
@@ -117,6 +122,7 @@ type rawOptions struct {
 	grow       bool
 	oov        string
 	model      string
+	output     string // output of the model, if it is an .onnx file with several
 	memory     byteSize
 }
 
@@ -187,9 +193,12 @@ func (o *rawOptions) config(c *cobra.Command, run *importRun, format ingest.Form
 		}
 	}
 	if o.model != "" {
-		ck, err := checkpoint.Read(o.model)
+		ck, err := checkpoint.ReadOutput(o.model, o.output)
 		if err != nil {
 			return config, err
+		}
+		if len(ck.Architecture.Lists) > 0 {
+			return config, fault.Inputf("%s has lists, which are read from text files of encoded rows only: expected shaver dataset import csv --train", o.model)
 		}
 		config.Sizes = ck.Architecture.FieldDims
 		if config.Format.Columns == nil && c.Flags().Lookup("columns") != nil {
@@ -228,6 +237,7 @@ func withFlags(err error, sizes string) error {
 			ingest.IDsSetting: "--ids", ingest.SizesSetting: sizes, ingest.SplitSetting: "--split", ingest.MemorySetting: "--memory",
 			ingest.MinCountSetting: "--min-count", ingest.NumbersSetting: "--numbers", ingest.ColumnsSetting: "--columns", ingest.UnseenSetting: "--oov",
 			ingest.DenseSetting: "--dense", ingest.DenseMissingSetting: "--dense-missing",
+			ingest.ListSetting: "--list", ingest.ListSeparatorSetting: "--list-separator", ingest.PadSetting: "--pad",
 		}[name]
 		if flag != "" { // else the setting is not one of an import
 			flags = append(flags, flag)
@@ -282,7 +292,8 @@ func rawCommand(use, short, long, example string, minCount int64, counted string
 	run.flags(c, "8:1:1")
 	raw.flags(c, minCount, counted)
 	modelFlag(c, &raw.model, "checkpoint `file` whose field sizes the vocabulary must have (default any sizes)")
-	cli.Group(c, idFlags, "model")
+	modelOutputFlag(c, &raw.output)
+	cli.Group(c, idFlags, "model", "model-output")
 	if more != nil {
 		more(c)
 	}
@@ -369,6 +380,7 @@ type columnOptions struct {
 	label   string
 	from    int64
 	columns []string
+	labels  labelOptions
 }
 
 func (o *columnOptions) flags(c *cobra.Command) {
@@ -376,6 +388,7 @@ func (o *columnOptions) flags(c *cobra.Command) {
 	f.StringVar(&o.label, "label", "label", "`name` of the label column")
 	f.Int64Var(&o.from, "label-from", 0, "smallest `count` that makes the label 1; 0 if labels are 0 and 1")
 	f.StringSliceVar(&o.columns, "columns", nil, "`columns` that are fields, in this order, each NAME or NAME=FIELD (default the fields of the dataset in --vocabulary or those that --model names, else all columns except the label and those of --dense)")
+	o.labels.flag(c)
 	cli.Group(c, rowFlags, "label", "label-from", "columns")
 }
 
@@ -384,11 +397,38 @@ func (o *columnOptions) set(f *ingest.Format) error {
 	if o.from < 0 {
 		return fault.Usagef("--label-from %d: expected 0 or more", o.from)
 	}
+	var err error
+	if f.Numbers, err = o.labels.numbers(); err != nil {
+		return err
+	}
+	if f.Numbers && o.from > 0 {
+		return fault.Usagef("--label-from makes labels 0 and 1: leave it out, or --labels %s", dataset.NumberLabels)
+	}
 	for _, text := range o.columns {
 		name, as, _ := strings.Cut(text, "=")
 		f.Columns = append(f.Columns, ingest.Column{Name: name, As: as})
 	}
 	return nil
+}
+
+// binaryLabels is the value of --labels if labels are 0 and 1.
+const binaryLabels = "binary"
+
+// labelOptions say what labels are.
+type labelOptions struct{ labels string }
+
+func (o *labelOptions) flag(c *cobra.Command) {
+	c.Flags().StringVar(&o.labels, "labels", binaryLabels, "`form` of the labels: binary (0 or 1), or numbers such as ratings")
+	cli.Choices(c, "labels", binaryLabels, dataset.NumberLabels)
+	cli.Group(c, rowFlags, "labels")
+}
+
+// numbers reports whether labels are numbers.
+func (o *labelOptions) numbers() (bool, error) {
+	if o.labels != binaryLabels && o.labels != dataset.NumberLabels {
+		return false, fault.Usagef("--labels %s: expected %s or %s", o.labels, binaryLabels, dataset.NumberLabels)
+	}
+	return o.labels == dataset.NumberLabels, nil
 }
 
 // byteSize is the value of a flag in bytes, such as 4GiB.

@@ -21,6 +21,7 @@ type csvOptions struct {
 	raw              rawOptions
 	columns          columnOptions
 	dense            denseOptions
+	lists            listOptions
 }
 
 func importCSVCommand() *cobra.Command {
@@ -30,7 +31,7 @@ func importCSVCommand() *cobra.Command {
 		Short: "Import CSV or TSV files of encoded ids or raw strings",
 		Long: `Import CSV or TSV files, which may be .gz or .zst.
 
-With --train, rows are encoded: a label (0 or 1) and one id for each field. Ids
+With --train, rows are encoded: a label and one id for each field. Ids
 count from 0 within their field (--ids local) or over all fields (--ids global).
 Give a file for each split, or one --train file and a --split ratio.
 
@@ -40,7 +41,7 @@ A whole number such as 3.0 becomes 3, and an empty cell is a missing value.
 
 Each input may also be a folder of files. With --raw, a folder named like day=3
 gives its files the column day.
-` + denseHelp + `
+` + denseHelp + listHelp + `
 ` + rawHelp,
 		Example: `  shaver dataset import csv --train train.csv.gz --val val.csv.gz \
       --test test.csv.gz --model model.pth --out data
@@ -58,6 +59,7 @@ gives its files the column day.
 	o.raw.flags(c, 2, ingest.CountTrain)
 	o.columns.flags(c)
 	o.dense.flags(c)
+	o.lists.flags(c)
 	f := c.Flags()
 	f.Lookup("split").Usage += " (default none, or 8:1:1 with --raw)"
 	f.StringVar(&o.ids, "ids", dataset.LocalIDs, "`scope` of ids: local (ids of each field count from 0) or global (from 0 over all fields)")
@@ -66,10 +68,11 @@ gives its files the column day.
 	f.StringSliceVar(&o.val, "val", nil, "`files` of encoded rows for the val split")
 	f.StringSliceVar(&o.test, "test", nil, "`files` of encoded rows for the test split")
 	modelFlag(c, &o.raw.model, "checkpoint `file` whose field sizes the rows must have (default any sizes)")
+	modelOutputFlag(c, &o.raw.output)
 	f.IntSliceVar(&o.sizes, "field-sizes", nil, "`numbers` of features, one for each field, separated by commas (default one more than the largest local id, if that is plausible)")
 	f.StringSliceVar(&o.files, "raw", nil, "`files` of raw strings, separated by commas")
 	cli.Group(c, rowFlags, "train", "val", "test", "raw")
-	cli.Group(c, idFlags, "ids", "field-sizes", "model")
+	cli.Group(c, idFlags, "ids", "field-sizes", "model", "model-output")
 	for _, name := range []string{"train", "val", "test", "raw"} {
 		cli.Files(c, name)
 	}
@@ -92,7 +95,7 @@ func (o *csvOptions) importCSV(c *cobra.Command) error {
 	}
 	kind, others := "--train", []string{"label", "label-from", "columns", "min-count", "counted", "vocabulary", "grow", "oov", "memory"}
 	if len(o.files) > 0 {
-		kind, others = "--raw", []string{"ids", "val", "test", "field-sizes"}
+		kind, others = "--raw", []string{"ids", "val", "test", "field-sizes", "list", "pad", "list-separator", "long-lists"}
 	}
 	for _, name := range others {
 		if c.Flags().Changed(name) {
@@ -110,22 +113,33 @@ func (o *csvOptions) importCSV(c *cobra.Command) error {
 		}
 		return o.raw.importRaw(c, &o.run, format, o.files)
 	}
+	ratings, err := o.columns.labels.numbers()
+	if err != nil {
+		return err
+	}
+	lists, err := o.lists.set()
+	if err != nil {
+		return err
+	}
 	return o.run.run(c, func(show ingest.Progress) (*ingest.Summary, error) {
-		return o.importEncoded(c.Context(), numbers, show)
+		return o.importEncoded(c.Context(), numbers, lists, ratings, show)
 	})
 }
 
-func (o *csvOptions) importEncoded(ctx context.Context, numbers ingest.Dense, show ingest.Progress) (*ingest.Summary, error) {
+func (o *csvOptions) importEncoded(ctx context.Context, numbers ingest.Dense, lists ingest.Lists, ratings bool, show ingest.Progress) (*ingest.Summary, error) {
 	config := ingest.EncodedConfig{
 		Train: o.train, Val: o.val, Test: o.test, Split: o.run.split, Seed: o.run.seed, Sizes: o.sizes,
-		Global: o.ids == dataset.GlobalIDs, Dense: numbers, OnBadRow: o.run.onBadRow, Out: o.run.out, Progress: show,
+		Global: o.ids == dataset.GlobalIDs, Dense: numbers, Lists: lists, Numbers: ratings, OnBadRow: o.run.onBadRow, Out: o.run.out, Progress: show,
 	}
 	if o.raw.model != "" {
-		ck, err := checkpoint.Read(o.raw.model)
+		ck, err := checkpoint.ReadOutput(o.raw.model, o.raw.output)
 		if err != nil {
 			return nil, err
 		}
 		config.Sizes, config.Names = ck.Architecture.FieldDims, ck.Fields
+		if err := o.lists.adopt(&config.Lists, &ck.Architecture); err != nil {
+			return nil, err
+		}
 		if err := checkDense(&ck.Architecture, &numbers); err != nil {
 			return nil, err
 		}

@@ -170,7 +170,9 @@ func TestJobServe(t *testing.T) {
 	waiting, held := "shaver_cluster_tasks_waiting"+kernel, "shaver_cluster_tasks_held"+kernel
 	state := func(m map[string]string, s string) bool { return m[`shaver_cluster_jobs{state="`+s+`"}`] == "1" }
 
-	m := await("a server without jobs", func(m map[string]string) bool { return m[`shaver_cluster_jobs{state="running"}`] == "0" })
+	m := await("a server without jobs, and the nights", func(m map[string]string) bool { // which are read independently
+		return m[`shaver_cluster_jobs{state="running"}`] == "0" && m["shaver_night_number"] != ""
+	})
 	if m["shaver_night_published"] != "0" || m["shaver_night_number"] != "2" || m["shaver_night_published_timestamp_seconds"] != "1.7951436e+09" {
 		t.Errorf("the nights: %v", ours(m))
 	}

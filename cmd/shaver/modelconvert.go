@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -95,6 +96,7 @@ func modelConvertCommand() *cobra.Command {
 	var outputs cli.Outputs
 	var out cli.Output
 	var part checkpoint.Options
+	var pads []string
 	c := &cobra.Command{
 		Use:   "convert IN OUT",
 		Short: "Convert a checkpoint to the compact or the dense form",
@@ -114,6 +116,11 @@ recognizes, OUT has shaver's names of the tensors, but not the names of the
 fields. Otherwise OUT has all tables and the graph, in a form that only shaver
 reads. --model-output chooses one of several outputs.
 
+If a model reads lists, shaver model inspect prints the pad of each list, which
+is the id of positions without a value. The pad is found if the graph compares
+the ids with it. Otherwise 0 is assumed. --pad FIELD=ID sets the pad of a list,
+and --pad FIELD=none says that no id is one.
+
 A compact file says which entries were dropped. A dense file does not: there, an
 entry counts as dropped if it has the most frequent value of its field's column.
 Either way, the values of the table stay the same to the last bit, unless
@@ -122,6 +129,7 @@ Either way, the values of the table stay the same to the last bit, unless
   shaver model convert dense.safetensors small.safetensors --values int8
   shaver model convert last.ckpt ema.safetensors --state-dict ema
   shaver model convert mmoe.onnx click.safetensors --model-output click
+  shaver model convert din.onnx din.safetensors --pad hist_item=99
   shaver model convert pruned.onnx small.onnx --compact-onnx`,
 		ValidArgsFunction: cli.FileArgs(cli.Checkpoints...),
 		Args:              cli.Args(cobra.ExactArgs(2)),
@@ -130,6 +138,13 @@ Either way, the values of the table stay the same to the last bit, unless
 				return err
 			}
 			if err := form.check(c, args[1]); err != nil {
+				return err
+			}
+			if len(pads) > 0 && isONNX(args[1]) {
+				return fault.Usagef("--pad is for safetensors files, because an .onnx file does not say which id fills a list, and %s is one", args[1])
+			}
+			var err error
+			if part.Pads, err = parsePads(pads); err != nil {
 				return err
 			}
 			outputs.Inputs(checkpoint.Files(args[0])...)
@@ -150,9 +165,37 @@ Either way, the values of the table stay the same to the last bit, unless
 	}
 	form.flags(c)
 	partFlags(c, &part)
+	c.Flags().StringArrayVar(&pads, "pad", nil, "`FIELD=ID` for the id of a list's positions without a value, or FIELD=none; repeat it for each list")
 	outputs.Flag(c, "a file OUT that is not a model written by shaver, or any .onnx file")
 	out.Flag(c)
 	return c
+}
+
+// parsePads returns the pads of fields from texts such as hist=0 and tags=none.
+func parsePads(texts []string) (map[string]int, error) {
+	var pads map[string]int
+	for _, text := range texts {
+		at := strings.LastIndexByte(text, '=')
+		if at < 1 {
+			return nil, fault.Usagef("--pad %q: expected FIELD=ID or FIELD=none", text)
+		}
+		field, id := text[:at], -1
+		if value := text[at+1:]; value != "none" {
+			n, err := strconv.ParseUint(value, 10, 31)
+			if err != nil {
+				return nil, fault.Usagef("--pad %q: expected an id of at least 0 after =, or none", text)
+			}
+			id = int(n)
+		}
+		if _, ok := pads[field]; ok {
+			return nil, fault.Usagef("--pad %q: the pad of %s is set twice", text, field)
+		}
+		if pads == nil {
+			pads = map[string]int{}
+		}
+		pads[field] = id
+	}
+	return pads, nil
 }
 
 func (o *formOptions) convert(in string, part checkpoint.Options, out string) (*conversion, error) {
@@ -176,7 +219,7 @@ func (o *formOptions) convert(in string, part checkpoint.Options, out string) (*
 	switch {
 	case isONNX(out):
 		var size *checkpoint.ONNXSize
-		if size, err = checkpoint.WriteONNX(out, ck, o.compactONNX); err == nil {
+		if size, err = checkpoint.WriteONNX(out, ck, checkpoint.ONNXOptions{Compact: o.compactONNX}); err == nil {
 			result.TableBytes, result.Bytes, result.DenseBytes, result.onnxTables = size.TableBytes, size.Bytes, size.Before, onnxTables{size.Tables, size.Compact}
 		}
 	case o.dense:

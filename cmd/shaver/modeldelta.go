@@ -166,7 +166,7 @@ func deltaParts(ck *checkpoint.Checkpoint) ([]arrowio.DeltaPart, error) {
 			order[p.Name] = len(order)
 		}
 		from, to := p.Entries()
-		parts = append(parts, arrowio.DeltaPart{Table: p.Name, Field: field, First: p.From, Baseline: baseline[p.Player : p.Player+p.Dim], Values: table[from:to]})
+		parts = append(parts, arrowio.DeltaPart{Table: p.Name, Field: field, First: p.From, Baseline: baseline[p.Baseline : p.Baseline+p.Dim], Values: table[from:to]})
 	}
 	slices.SortStableFunc(parts, func(a, b arrowio.DeltaPart) int {
 		return cmp.Or(cmp.Compare(order[a.Table], order[b.Table]), cmp.Compare(a.First, b.First))

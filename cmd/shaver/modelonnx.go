@@ -7,6 +7,7 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -36,7 +37,7 @@ type onnxFacts struct {
 	Fields       []onnxField    `json:"fields,omitempty"`
 	Dense        []onnxDense    `json:"dense,omitempty"`
 	Parameters   int            `json:"parameters"` // entries of the tables whose entries are players
-	Players      int            `json:"players"`    // number of players of a row
+	Players      int            `json:"players"`    // number of entries that a row reads; the largest number of its players
 	Operators    []onnxOperator `json:"operators"`  // operators of the head, or of the file if it is not understood
 	Offsets      []string       `json:"offsets,omitempty"`
 	Notes        []string       `json:"notes,omitempty"`
@@ -54,8 +55,16 @@ type onnxField struct {
 	Input  string      `json:"input,omitempty"`
 	Column int         `json:"column"`
 	Rows   int         `json:"rows"`
-	Float  bool        `json:"float,omitempty"` // whether the ids are float32
+	Float  bool        `json:"float,omitempty"`  // whether the ids are float32
+	Length int         `json:"length,omitempty"` // number of positions of a list; 0 if the field is not one
+	Pad    *onnxPad    `json:"pad,omitempty"`    // nil if the field is not a list
 	Tables []onnxTable `json:"tables"`
+}
+
+// onnxPad is the id of positions of a list without a value.
+type onnxPad struct {
+	ID     int                  `json:"id"` // -1 = none
+	Source checkpoint.PadSource `json:"source"`
 }
 
 // onnxTable is a table, or the part of one that a field reads.
@@ -65,7 +74,12 @@ type onnxTable struct {
 	Dim    int    `json:"dim"`
 	Offset int    `json:"offset"` // row that id 0 reads
 	Player bool   `json:"player"` // whether its entries are players
+
+	SharedWith []string `json:"shared_with,omitempty"` // names of other fields that read the same rows, at most maxShared
 }
+
+// maxShared is the largest number of names in onnxTable.SharedWith.
+const maxShared = 16
 
 type onnxDense struct {
 	Name   string `json:"name"`
@@ -171,18 +185,22 @@ func inspectGraph(ck *checkpoint.Checkpoint, m *model.Model, names []string) *on
 	for j, rows := range a.FieldDims {
 		f.Fields = append(f.Fields, onnxField{Name: fieldName(names, j), Rows: rows})
 		if a.Plain() {
-			f.Fields[j].Tables = []onnxTable{{ck.EmbeddingKey, a.Features(), a.Dim, int(a.Offsets()[j]), true}}
+			f.Fields[j].Tables = []onnxTable{{Name: ck.EmbeddingKey, Rows: a.Features(), Dim: a.Dim, Offset: int(a.Offsets()[j]), Player: true}}
 		}
 	}
 	for _, l := range a.LookUps {
 		t := &a.Tables[l.Table]
 		at := &f.Fields[l.Field]
-		at.Tables = append(at.Tables, onnxTable{t.Name, t.Rows, t.Dim, l.Offset, true})
+		at.Tables = append(at.Tables, onnxTable{Name: t.Name, Rows: t.Rows, Dim: t.Dim, Offset: l.Offset, Player: true})
+	}
+	for i, l := range a.Lists {
+		f.Fields[l.Field].Length, f.Fields[l.Field].Pad = l.Length, &onnxPad{l.Pad, ck.PadSources()[i]}
 	}
 	for _, t := range ck.ConstantTables() {
 		at := &f.Fields[t.Field]
-		at.Tables = append(at.Tables, onnxTable{t.Name, t.Rows, t.Dim, t.Offset, false})
+		at.Tables = append(at.Tables, onnxTable{Name: t.Name, Rows: t.Rows, Dim: t.Dim, Offset: t.Offset})
 	}
+	f.share()
 	for _, name := range a.Dense {
 		f.Dense = append(f.Dense, onnxDense{Name: name})
 	}
@@ -215,28 +233,77 @@ func listOperators(counts map[string]int) []onnxOperator {
 func (f *onnxFacts) describe(n *dissect.Network) {
 	f.Output, f.Logit, f.Offsets, f.Notes = n.Output, n.Logit, n.Bound, n.Notes
 	for _, field := range n.Fields {
-		f.Fields = append(f.Fields, onnxField{Name: field.Name, Input: field.Input, Column: field.Column, Rows: field.Rows, Float: field.Float})
+		described := onnxField{Name: field.Name, Input: field.Input, Column: field.Column, Rows: field.Rows, Float: field.Float}
+		if field.Length > 1 {
+			described.Length, described.Pad = field.Length, &onnxPad{field.Pad, checkpoint.PadAssumed}
+			if field.PadFound {
+				described.Pad.Source = checkpoint.PadFound
+			}
+		}
+		f.Fields = append(f.Fields, described)
 	}
 	counted := map[int]bool{}
 	for _, l := range n.LookUps {
 		t := &n.Tables[l.Table]
 		at := &f.Fields[l.Field]
-		at.Tables = append(at.Tables, onnxTable{t.Name, t.Rows, t.Dim, l.Offset, l.Player})
+		at.Tables = append(at.Tables, onnxTable{Name: t.Name, Rows: t.Rows, Dim: t.Dim, Offset: l.Offset, Player: l.Player})
 		if !l.Player {
 			continue
 		}
-		f.Players += t.Dim
+		f.Players += n.Fields[l.Field].Length * t.Dim
 		if !counted[l.Table] {
 			counted[l.Table] = true
 			f.Parameters += t.Rows * t.Dim
 		}
 	}
+	f.share()
 	for _, d := range n.Dense {
 		f.Dense = append(f.Dense, onnxDense{d.Name, d.Input, d.Column})
 	}
 	for _, o := range n.Operators {
 		f.Operators = append(f.Operators, onnxOperator{o.Name, o.Count})
 	}
+}
+
+// share sets SharedWith of the tables.
+func (f *onnxFacts) share() {
+	type rows struct {
+		table  string
+		offset int
+	}
+	readers := map[rows][]string{}
+	for _, field := range f.Fields {
+		for _, t := range field.Tables {
+			if at := (rows{t.Name, t.Offset}); len(readers[at]) <= maxShared && !slices.Contains(readers[at], field.Name) {
+				readers[at] = append(readers[at], field.Name)
+			}
+		}
+	}
+	for _, field := range f.Fields {
+		for i := range field.Tables {
+			t := &field.Tables[i]
+			all := readers[rows{t.Name, t.Offset}]
+			t.SharedWith = slices.DeleteFunc(slices.Clone(all), func(name string) bool { return name == field.Name })
+			t.SharedWith = t.SharedWith[:min(len(t.SharedWith), maxShared)]
+		}
+	}
+}
+
+// fewNames joins the first names.
+func fewNames(names []string) string {
+	const most = 3
+	if len(names) > most {
+		names = append(slices.Clone(names[:most]), "...")
+	}
+	return strings.Join(names, ", ")
+}
+
+// text describes a list.
+func (p *onnxPad) text(length int) string {
+	if p.ID < 0 {
+		return fmt.Sprintf("a list of %d, no pad (%s)", length, p.Source)
+	}
+	return fmt.Sprintf("a list of %d, pad %d (%s)", length, p.ID, p.Source)
 }
 
 func (f *onnxFacts) table(w io.Writer) {
@@ -308,16 +375,26 @@ func (f *onnxFacts) understood(w io.Writer) {
 			if !t.Player {
 				text += " (first order)"
 			}
+			if len(t.SharedWith) > 0 {
+				text += " (shared with " + cli.Printable(fewNames(t.SharedWith)) + ")"
+			}
 			tables = append(tables, text)
 		}
 		ids := "ids"
 		if field.Float {
 			ids = "float32 ids"
 		}
+		if field.Pad != nil {
+			ids += ", " + field.Pad.text(field.Length)
+		}
 		fmt.Fprintf(w, "field %s\t%d %s\t%s\n", cli.Printable(field.Name), field.Rows, ids, strings.Join(tables, ", "))
 	}
 	fmt.Fprintf(w, "embedding\t%d parameters\n", f.Parameters)
-	fmt.Fprintf(w, "players per row\t%d\n", f.Players)
+	players := strconv.Itoa(f.Players)
+	if slices.ContainsFunc(f.Fields, func(field onnxField) bool { return field.Pad != nil }) {
+		players = "at most " + players
+	}
+	fmt.Fprintf(w, "players per row\t%s\n", players)
 	var names, dense []string
 	for _, field := range f.Fields {
 		names = append(names, field.Name)
@@ -330,6 +407,6 @@ func (f *onnxFacts) understood(w io.Writer) {
 		fmt.Fprintf(w, "dense inputs\t%d\t%s\n", len(dense), strings.Join(dense, ", "))
 	}
 	for _, name := range f.Offsets {
-		fmt.Fprintf(w, "bags\tone id each\toffsets: %s\n", cli.Printable(name))
+		fmt.Fprintf(w, "bags\toffsets: %s\n", cli.Printable(name))
 	}
 }

@@ -47,7 +47,9 @@ it does nothing and exits with code 0.
 
 The folder "out" of the configuration gets these files:
   nights/NIGHT/   scores.arrow, pruned.safetensors, check.json, report.html
-                  and night.json, which says what was done
+                  and night.json, which says what was done; with "onnx" in
+                  the configuration also pruned.onnx, and pruned.onnx.data
+                  if it has external data
   current         symbolic link to the published night
   current.json    the same for systems without such links
   history.jsonl   one line for each night

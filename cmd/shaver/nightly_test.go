@@ -1,18 +1,23 @@
 package main
 
 import (
+	"crypto/sha256"
+	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +26,9 @@ import (
 	"shaver/internal/checkpoint"
 	"shaver/internal/fault"
 	"shaver/internal/filelock"
+	"shaver/internal/gate"
 	"shaver/internal/nightly"
+	"shaver/internal/onnx/onnxtest"
 	"shaver/internal/planted"
 )
 
@@ -348,6 +355,154 @@ func TestNightlyGraph(t *testing.T) {
 	if err := served.Logits(make([]float64, 1), []int32{6, 10}, nil); err != nil {
 		t.Error(err)
 	}
+}
+
+// A night with an .onnx model publishes a pruned .onnx file, with its external data, that is
+// the same model as its compact file. That holds for a graph and for a recognized model, with
+// and without a calibration. Without onnx in the configuration there is no such file.
+func TestNightlyONNX(t *testing.T) {
+	for _, c := range []struct {
+		name, form string
+		calibrate  bool
+		sizes      []int
+	}{
+		{"ncf.external.onnx", nightly.CompactONNX, true, []int{7, 11}},
+		{"pytorch-fm-deepfm.legacy.onnx", nightly.DenseONNX, true, []int{7, 11, 5, 4, 3}},
+		{"pytorch-fm-deepfm.legacy.onnx", nightly.CompactONNX, false, []int{7, 11, 5, 4, 3}},
+	} {
+		t.Run(fmt.Sprint(c.name, c.calibrate), func(t *testing.T) {
+			s := &nightsSource{t, t.TempDir(), 2}
+			key := fmt.Sprintf("calibrate: %v\nonnx: %s\n", c.calibrate, c.form)
+			f := s.folder("model: model.safetensors", "model: model.onnx", "calibrate: true\n", key)
+			ck, err := checkpoint.Read(filepath.Join("..", "..", "testdata", "onnx", c.name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for night := range s.nights {
+				table, err := ck.Embedding()
+				if err != nil {
+					t.Fatal(err)
+				}
+				r := rand.New(rand.NewPCG(7, uint64(night)))
+				for i := range table {
+					table[i] += float32(night) * 0.02 * float32(r.NormFloat64())
+				}
+				if _, err := checkpoint.WriteONNX(f.path("model.onnx"), ck.WithEmbedding(table), checkpoint.ONNXOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				rows := filepath.Join(s.dir, fmt.Sprintf("rows-%d.csv", night))
+				encodedRows(t, rows, 600+night, c.sizes...)
+				day := f.path("days", fmt.Sprint("day-", night))
+				command(t, "shaver", "dataset", "import", "csv", "--train", rows, "--split", "8:1:1", "--model", f.path("model.onnx"), "--out", day)
+				f.must()
+				f.wantONNX(day, strings.Contains(c.name, "external"))
+			}
+			lines := f.history()
+			if len(lines) != 2 || lines[1].Outcome != "published" || lines[1].Generation == 0 || lines[1].Churn == nil || *lines[1].Churn > .5 {
+				t.Errorf("the nights are %+v", lines)
+			}
+			f.write("nightly.yaml", strings.NewReplacer("model: model.safetensors", "model: model.onnx").Replace(smallNights))
+			f.must()
+			if _, err := os.Stat(f.path("out", "current", nightly.ONNXFile)); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("a night without onnx has %s: %v", nightly.ONNXFile, err)
+			}
+		})
+	}
+}
+
+// wantONNX checks the published .onnx file. external says whether it has external data.
+func (f *nightsFolder) wantONNX(day string, external bool) {
+	f.t.Helper()
+	current, err := nightly.ReadCurrent(f.path("out"))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	digests := map[string]string{nightly.ONNXFile: current.ONNX}
+	if external {
+		digests[nightly.ONNXDataFile] = current.ONNXData
+	} else if current.ONNXData != "" {
+		f.t.Error("current.json has a digest of external data")
+	}
+	for file, want := range digests {
+		data, err := os.ReadFile(f.path("out", "current", file))
+		if found := fmt.Sprintf("%x", sha256.Sum256(data)); err != nil || found != want {
+			f.t.Errorf("%s has the digest %s, and current.json %q: %v", file, found, want, err)
+		}
+	}
+	var served, kept []float64
+	for file, to := range map[string]*[]float64{nightly.ONNXFile: &served, nightly.PrunedFile: &kept} {
+		out := filepath.Join(f.t.TempDir(), "p.csv")
+		command(f.t, "shaver", "evaluate", "--model", f.path("out", "current", file), "--dataset", day, "--predictions", out)
+		*to = readLogits(f.t, out)
+	}
+	if len(served) < 20 {
+		f.t.Fatalf("%d predictions", len(served))
+	}
+	for i, z := range served {
+		if !(math.Abs(z-kept[i]) <= 1e-6*max(1, math.Abs(z))) {
+			f.t.Fatalf("row %d: the .onnx file has the logit %v, the compact file %v", i, z, kept[i])
+		}
+	}
+	ck, err := checkpoint.Read(f.path("out", "current", nightly.ONNXFile))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	var d gate.Document
+	readJSON(f.t, f.path("out", "current", nightly.CheckFile), &d)
+	if !d.Passed || d.Pruned != ck.Digest() {
+		f.t.Errorf("the check is about the model %s, and the .onnx file is %s", d.Pruned, ck.Digest())
+	}
+}
+
+// readLogits returns the logits in a file of predictions.
+func readLogits(t *testing.T, path string) (logits []float64) {
+	t.Helper()
+	in, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	lines, err := csv.NewReader(in).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := slices.Index(lines[0], "logit")
+	for _, line := range lines[1:] {
+		z, err := strconv.ParseFloat(line[at], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		logits = append(logits, z)
+	}
+	return logits
+}
+
+// A night that cannot write its .onnx file says so before anything is scored.
+func TestNightlyONNXRefused(t *testing.T) {
+	s := newNightsSource(t, 1)
+	for _, c := range []struct{ model, add, want string }{
+		{"model.safetensors", "onnx: dense\n", "nightly.yaml: onnx: the model MODEL is not an .onnx file: an .onnx file is written from an .onnx file only"},
+		{"model.onnx", "onnx: dense\n", "nightly.yaml: onnx: an .onnx file keeps the types of its tables, but prune.values is int8: expected float32 or no such key"},
+	} {
+		f := s.folder("model: model.safetensors", "model: "+c.model, "calibrate: true\n", "calibrate: true\n"+c.add, "hysteresis: 1", "values: int8")
+		code, log := f.run()
+		if want := strings.ReplaceAll(c.want, "MODEL", f.path(c.model)); code != 42 || !strings.Contains(log, want) {
+			t.Errorf("exit code %d:\n%s\nexpected %s", code, log, want)
+		}
+	}
+	f := s.folder("model: model.safetensors", "model: model.onnx", "calibrate: true\n", "calibrate: true\nonnx: dense\n")
+	g := clickGraph()
+	g.Nodes = append(g.Nodes, onnxtest.Node("Neg", onnxtest.Names{"y"}, onnxtest.Names{"other"}))
+	f.write("model.onnx", string(onnxtest.Model(18, g.Message())))
+	encodedRows(t, f.path("rows.csv"), 100, 3, 4, 3)
+	command(t, "shaver", "dataset", "import", "csv", "--train", f.path("rows.csv"), "--split", "8:1:1", "--model", f.path("model.onnx"), "--out", f.path("days", "day-0"))
+	code, log := f.run()
+	want := "shaver: score: " + f.path("out", "nights", "day-0.1", "model", "model.onnx") + ": the graph cannot be calibrated: node n_other (Neg) reads y too, so that a calibration would change more than the output y"
+	if code != 42 || !strings.Contains(log, want) {
+		t.Errorf("exit code %d:\n%s\nexpected %s", code, log, want)
+	}
+	f.write("nightly.yaml", strings.NewReplacer("model: model.safetensors", "model: model.onnx", "calibrate: true\n", "calibrate: false\nonnx: dense\n").Replace(smallNights))
+	f.must()
 }
 
 // Without pairing and hysteresis a night's files are those of the commands.

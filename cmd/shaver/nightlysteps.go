@@ -18,12 +18,14 @@ import (
 	"shaver/internal/baseline"
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
+	"shaver/internal/compact"
 	"shaver/internal/dataset"
 	"shaver/internal/estimator"
 	"shaver/internal/fault"
 	"shaver/internal/gate"
 	"shaver/internal/launch"
 	"shaver/internal/nightly"
+	"shaver/internal/places"
 	"shaver/internal/report"
 	"shaver/internal/scores"
 	"shaver/internal/sweep"
@@ -103,6 +105,19 @@ func checkNightly(c *nightly.Config) error {
 	}
 	if len(budgets) != 1 {
 		return fault.Inputf("%s: prune has %d budgets: expected one of sparsity, parameters and bytes", c.Path, len(budgets))
+	}
+	if c.ONNX == "" {
+		return nil
+	}
+	model := c.Model
+	if places.IsURL(model) {
+		model, _, _ = strings.Cut(model, "?")
+	}
+	if !isONNX(model) {
+		return fault.Inputf("%s: onnx: the model %s is not an .onnx file: an .onnx file is written from an .onnx file only", c.Path, c.Model)
+	}
+	if v := c.Prune.Get("values"); v != "" && v != string(compact.Float32) {
+		return fault.Inputf("%s: onnx: an .onnx file keeps the types of its tables, but prune.values is %s: expected %s or no such key", c.Path, v, compact.Float32)
 	}
 	return nil
 }
@@ -241,8 +256,27 @@ func (s *nightSteps) checkProtected(n *nightly.Night) error {
 	return nil
 }
 
+// checkONNX returns bad input if the night has to calibrate an .onnx file and cannot. The step
+// prune would find that only after the scores are computed.
+func (s *nightSteps) checkONNX(n *nightly.Night) error {
+	if s.config.ONNX == "" || !s.config.Calibrate {
+		return nil
+	}
+	ck, err := checkpoint.Read(n.Model)
+	if err != nil {
+		return err
+	}
+	if err := ck.CheckCalibration(); err != nil {
+		return fmt.Errorf("%w (calibrate: false publishes it as it is)", err)
+	}
+	return nil
+}
+
 func (s *nightSteps) Score(ctx context.Context, n *nightly.Night) (*nightly.Scored, error) {
 	if err := s.checkProtected(n); err != nil {
+		return nil, err
+	}
+	if err := s.checkONNX(n); err != nil {
 		return nil, err
 	}
 	args := []string{"score", "--model=" + n.Model, "--dataset=" + cli.List(n.Days), "--state=" + s.config.State, "--out=" + filepath.Join(n.Folder, nightly.ScoresFile), "--force", "--log=" + s.log}
@@ -265,10 +299,19 @@ func (s *nightSteps) Score(ctx context.Context, n *nightly.Night) (*nightly.Scor
 }
 
 func (s *nightSteps) Prune(ctx context.Context, n *nightly.Night) (*nightly.Pruned, error) {
-	args := []string{"prune", "--model=" + n.Model, "--scores=" + filepath.Join(n.Folder, nightly.ScoresFile), "--out=" + filepath.Join(n.Folder, nightly.PrunedFile), "--force"}
+	args := []string{"prune", "--model=" + n.Model, "--scores=" + filepath.Join(n.Folder, nightly.ScoresFile), "--force"}
+	var form []string // budget and values, which an .onnx file takes from the compact file
 	for _, setting := range s.config.Prune {
-		if setting.Name != "hysteresis" || n.Previous != "" {
-			args = append(args, nightly.Settings{setting}.Flags()...)
+		flags := nightly.Settings{setting}.Flags()
+		switch setting.Name {
+		case "sparsity", "parameters", "bytes", "values":
+			form = append(form, flags...)
+		case "hysteresis":
+			if n.Previous != "" {
+				args = append(args, flags...)
+			}
+		default:
+			args = append(args, flags...)
 		}
 	}
 	if n.Previous != "" {
@@ -278,9 +321,18 @@ func (s *nightSteps) Prune(ctx context.Context, n *nightly.Night) (*nightly.Prun
 		args = append(args, "--calibrate", "--dataset="+cli.List(n.Days))
 	}
 	var found pruning
-	text, err := runCommand(ctx, &found, args...)
+	text, err := runCommand(ctx, &found, slices.Concat(args, form, []string{"--out=" + filepath.Join(n.Folder, nightly.PrunedFile)})...)
 	if err != nil {
 		return nil, err
+	}
+	if s.config.ONNX != "" {
+		args = append(args, "--parameters="+strconv.Itoa(found.Parameters), "--out="+filepath.Join(n.Folder, nightly.ONNXFile))
+		if s.config.ONNX == nightly.CompactONNX {
+			args = append(args, "--compact-onnx")
+		}
+		if _, err := runCommand(ctx, &pruning{}, args...); err != nil {
+			return nil, err
+		}
 	}
 	p := &nightly.Pruned{Sparsity: found.Sparsity, Bytes: found.Bytes, DenseBytes: found.DenseBytes}
 	if stable := found.Previous; stable != nil {
@@ -290,11 +342,18 @@ func (s *nightSteps) Prune(ctx context.Context, n *nightly.Night) (*nightly.Prun
 }
 
 func (s *nightSteps) Check(ctx context.Context, n *nightly.Night) (*nightly.Checked, error) {
-	args := []string{"check", "--model=" + n.Model, "--pruned=" + filepath.Join(n.Folder, nightly.PrunedFile), "--dataset=" + cli.List(n.Days), "--out=" + filepath.Join(n.Folder, nightly.CheckFile), "--force"}
+	pruned := nightly.PrunedFile
+	if s.config.ONNX != "" { // the file that is served
+		pruned = nightly.ONNXFile
+	}
+	args := []string{"check", "--model=" + n.Model, "--pruned=" + filepath.Join(n.Folder, pruned), "--dataset=" + cli.List(n.Days), "--out=" + filepath.Join(n.Folder, nightly.CheckFile), "--force"}
 	var found gate.Document
 	_, err := runCommand(ctx, &found, append(args, s.config.Check.Flags()...)...)
 	if err != nil && !errors.Is(err, cli.ErrGate) {
 		return nil, err
+	}
+	if found.RMSE != nil {
+		return nil, fault.Inputf("nights compare AUC and LogLoss, but the labels are numbers: expected labels 0 and 1")
 	}
 	c := &nightly.Checked{
 		Passed: found.Passed, Reasons: []string{}, AUC: &found.AUC.Model, PrunedAUC: &found.AUC.Pruned, LogLoss: found.LogLoss.Model, PrunedLogLoss: found.LogLoss.Pruned,

@@ -52,7 +52,8 @@ func isExport(path string) bool {
 
 // isPredictions reports whether the file at path was written by evaluate --predictions.
 func isPredictions(path string) bool {
-	return bytes.HasPrefix(beginning(path, 64), []byte(predictionColumns)) || isParquet(path, arrowio.IsPredictionsParquet)
+	head := beginning(path, 64)
+	return bytes.HasPrefix(head, []byte(predictionColumns)) || bytes.HasPrefix(head, []byte(numberColumns)) || isParquet(path, arrowio.IsPredictionsParquet)
 }
 
 // isParquet reports whether the file at path is one that the function recognises by its

@@ -9,20 +9,29 @@ import (
 	"shaver/internal/arrowio"
 	"shaver/internal/atomicfile"
 	"shaver/internal/evaluate"
+	"shaver/internal/loss"
 )
 
 // predictionFormats are the extensions of files with predictions.
 var predictionFormats = []string{".csv", ".parquet"}
 
-// predictionColumns is the first line of a CSV file with predictions.
-const predictionColumns = "row,label,logit,probability\n"
+// predictionColumns is the first line of a CSV file with predictions, and
+// numberColumns that with the squared loss.
+const (
+	predictionColumns = "row,label,logit,probability\n"
+	numberColumns     = "row,label,logit\n"
+)
 
 // writePredictions writes one line for each row, as the help of "evaluate" describes. The
 // extension of the path, which is one of predictionFormats, is the format.
 func writePredictions(path string, p *evaluate.Predictions) error {
 	return atomicfile.Write(path, func(w io.Writer) error {
 		if filepath.Ext(path) == ".parquet" {
-			return arrowio.WritePredictionsParquet(w, p.Labels, p.Logits, evaluate.Probability)
+			probability := evaluate.Probability
+			if p.Loss == loss.Squared {
+				probability = nil
+			}
+			return arrowio.WritePredictionsParquet(w, p.Labels, p.Logits, probability)
 		}
 		return writePredictionsCSV(w, p)
 	})
@@ -30,10 +39,18 @@ func writePredictions(path string, p *evaluate.Predictions) error {
 
 func writePredictionsCSV(to io.Writer, p *evaluate.Predictions) error {
 	w := bufio.NewWriter(to)
-	line := []byte(predictionColumns)
+	line, squared := []byte(predictionColumns), p.Loss == loss.Squared
+	if squared {
+		line = []byte(numberColumns)
+	}
 	for i, logit := range p.Logits {
 		_, _ = w.Write(line) // the writer keeps its first error
 		line = append(strconv.AppendInt(line[:0], int64(i), 10), ',')
+		if squared {
+			line = append(strconv.AppendFloat(line, float64(p.Labels[i]), 'g', -1, 32), ',')
+			line = append(strconv.AppendFloat(line, logit, 'g', -1, 64), '\n')
+			continue
+		}
 		line = append(strconv.AppendUint(line, uint64(p.Labels[i]), 10), ',')
 		line = append(strconv.AppendFloat(line, logit, 'g', -1, 64), ',')
 		line = append(strconv.AppendFloat(line, evaluate.Probability(logit), 'g', -1, 64), '\n')

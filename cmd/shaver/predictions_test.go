@@ -39,7 +39,7 @@ func TestPredictions(t *testing.T) {
 		}
 		p.Labels, p.Logits = append(p.Labels, float32(numbers[1])), append(p.Logits, numbers[2])
 	}
-	if m := p.Metrics(); m.Rows != measured.Rows || m.AUC != *measured.AUC || m.LogLoss != measured.LogLoss || m.Rows != int64(len(want.Logits)) {
+	if m := p.Metrics(); m.Rows != measured.Rows || m.AUC != *measured.AUC || m.Loss != *measured.LogLoss || m.Rows != int64(len(want.Logits)) {
 		t.Errorf("the predictions have %+v, evaluate printed %+v", m, measured)
 	}
 }

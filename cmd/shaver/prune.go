@@ -26,6 +26,7 @@ type pruneOptions struct {
 	stable                                    stableOptions
 	calibrate                                 bool
 	dataset                                   []string
+	modelOutput                               string // output of the model, if it is an .onnx file with several
 	form                                      formOptions
 	seed                                      uint64 // seed of the method random; only --from sets it
 	outputs                                   cli.Outputs
@@ -89,13 +90,16 @@ form that only shaver reads, with or without --dense.
 If --model and --out are .onnx files, --out is --model with pruned tables, for
 any model that shaver can score. Everything else stays the same. If --model has
 external data, that of --out is in OUT.data. With --compact-onnx, the file
-stores a table by its distinct rows if that is smaller. --bytes, --values,
---dense and --calibrate are for safetensors files.
+stores a table by its distinct rows if that is smaller. --bytes, --values and
+--dense are for safetensors files.
 
 Pruning shifts and scales the logits. --calibrate corrects this with two
-numbers, so that LogLoss falls and AUC stays the same. The numbers are folded
-into the weights, so a program that loads the file need not know them. In FM and
-DeepFM the embedding table is scaled too.`,
+numbers, so that LogLoss falls and AUC stays the same. With scores of the
+squared loss, they are fitted by least squares, so that RMSE falls. The numbers
+are folded into the weights, so a program that loads the file need not know
+them. In FM and DeepFM the embedding table is scaled too. An .onnx file gets a
+multiplication and an addition before its last Sigmoid or Softmax, or at its end
+if its output is the logit. A graph that ends otherwise is refused.`,
 		Example: `  shaver prune --model model.pth --scores scores.arrow --sparsity 0.9 \
       --out pruned.safetensors
   shaver prune --model model.pth --scores scores.arrow --from sweep.json \
@@ -116,6 +120,7 @@ DeepFM the embedding table is scaled too.`,
 	}
 	f := c.Flags()
 	modelFlag(c, &o.model, "checkpoint `file` that was scored")
+	modelOutputFlag(c, &o.modelOutput)
 	scoresFlag(c, &o.scores)
 	f.StringVar(&o.from, "from", "", "`file` written by shaver sweep --select --out, which says how to prune (default none)")
 	cli.Files(c, "from", "json")
@@ -132,7 +137,7 @@ DeepFM the embedding table is scaled too.`,
 	o.form.flags(c)
 	o.outputs.Flag(c, "a file at --out that is not a model written by shaver, or any .onnx file")
 	o.output.Flag(c)
-	cli.Group(c, "Files", "model", "scores", "from", "previous", "dataset", "out", "force")
+	cli.Group(c, "Files", "model", "model-output", "scores", "from", "previous", "dataset", "out", "force")
 	cli.Group(c, "Budget", "sparsity", "parameters", "bytes")
 	cli.Group(c, "Choice of entries", "aggregate", "rank", "protect", "field-minimum", "hysteresis")
 	cli.Group(c, "Pruned model", "values", "dense", "compact-onnx", "calibrate")
@@ -172,8 +177,6 @@ func (o *pruneOptions) check(c *cobra.Command) (*prune.Budget, error) {
 		return nil, fault.Usagef("--bytes is a budget for the compact file; a dense file is as large as the model")
 	case isONNX(o.out) && c.Flags().Changed("bytes"):
 		return nil, fault.Usagef("--bytes is a budget for the compact safetensors file: give --sparsity or --parameters for an .onnx file")
-	case isONNX(o.out) && o.calibrate:
-		return nil, fault.Usagef("--calibrate changes weights, but an .onnx file keeps everything except its tables: calibrate where the model is served")
 	}
 	if o.calibrate && len(o.dataset) == 0 {
 		return nil, fault.Usagef("--calibrate needs --dataset")
@@ -206,9 +209,14 @@ func (o *pruneOptions) run(c *cobra.Command) error {
 	if err := checkModelOutput(&o.outputs, "--out", o.out, o.model); err != nil {
 		return err
 	}
-	p, err := openPruner(o.model, o.scores)
+	p, err := openPruner(o.model, o.modelOutput, o.scores)
 	if err != nil {
 		return err
+	}
+	if o.calibrate && isONNX(o.out) {
+		if err := p.checkpoint.CheckCalibration(); err != nil {
+			return err
+		}
 	}
 	method := sweep.Name(&p.scores[0].Spec.Options, o.aggregate)
 	if o.from != "" {
@@ -251,7 +259,11 @@ func (r *pruning) table(w io.Writer, dense bool) {
 	fmt.Fprintf(w, "parameters\t%d\n", r.Parameters)
 	fmt.Fprintf(w, "features\t%d of %d keep an entry\n", r.Features-r.EmptyFeatures, r.Features)
 	if k := r.Calibration; k != nil {
-		fmt.Fprintf(w, "calibrated\tlogit * %.4f %+.4f\tfolded into the weights\n", k.Scale, k.Offset)
+		where := "folded into the weights"
+		if isONNX(r.Out) {
+			where = "by two nodes at the end of the graph"
+		}
+		fmt.Fprintf(w, "calibrated\tlogit * %.4f %+.4f\t%s\n", k.Scale, k.Offset, where)
 	}
 	if r.Previous != nil {
 		r.Previous.table(w)
@@ -402,7 +414,11 @@ func (o *pruneOptions) mask(p *pruner, order []int32, budget *prune.Budget) ([]b
 		return nil, fault.Usagef("budget: %w", err)
 	}
 	if drop > most {
-		return nil, fault.Usagef("--%s %v drops %d entries, but --protect and --field-minimum allow at most %d of %d", budget.Unit, budget.Amount, drop, most, len(order))
+		limits := "--protect and --field-minimum"
+		if len(a.PadRows()) > 0 {
+			limits = "--protect, --field-minimum and the rows of pad ids"
+		}
+		return nil, fault.Usagef("--%s %v drops %d entries, but %s allow at most %d of %d", budget.Unit, budget.Amount, drop, limits, most, len(order))
 	}
 	return prune.Mask(order, drop), nil
 }
@@ -410,10 +426,14 @@ func (o *pruneOptions) mask(p *pruner, order []int32, budget *prune.Budget) ([]b
 // write writes the pruned model. It sets the sizes of the file and its calibration in r.
 func (o *pruneOptions) write(c *cobra.Command, p *pruner, mask []bool, r *pruning) (err error) {
 	ck, baseline := p.checkpoint, p.scores[0].Baseline
+	form := checkpoint.ONNXOptions{Compact: o.form.compactONNX}
 	if o.calibrate {
 		if r.Calibration, err = o.calibration(c, p, mask); err != nil {
 			return err
 		}
+		form.Scale, form.Offset = r.Calibration.Scale, r.Calibration.Offset
+	}
+	if o.calibrate && !isONNX(o.out) {
 		calibrated, factor, err := ck.Calibrated(r.Calibration.Scale, r.Calibration.Offset)
 		if err != nil {
 			return err
@@ -436,7 +456,7 @@ func (o *pruneOptions) write(c *cobra.Command, p *pruner, mask []bool, r *prunin
 		r.Bytes, err = checkpoint.WriteDense(o.out, pruned)
 		return err
 	}
-	size, err := checkpoint.WriteONNX(o.out, pruned, o.form.compactONNX)
+	size, err := checkpoint.WriteONNX(o.out, pruned, form)
 	if err != nil {
 		return err
 	}
@@ -455,7 +475,7 @@ func (o *pruneOptions) calibration(c *cobra.Command, p *pruner, mask []bool) (*e
 	if err != nil {
 		return nil, err
 	}
-	b, err := openBench(o.dataset, dataset.Val, m)
+	b, err := openBench(o.dataset, dataset.Val, p.scores[0].Spec.Loss.Name(), m)
 	if err != nil {
 		return nil, err
 	}

@@ -96,11 +96,11 @@ func measureCommand(t *testing.T, dir, line, rows string, want *sweep.Point) {
 	}
 	var measured evaluation
 	shaver(t, &measured, "evaluate", "--model", filepath.Join(dir, cut.Out), "--dataset", rows)
-	auc, loss, tolerance := *want.AUC, want.LogLoss, 0.0
+	auc, loss, tolerance := *want.AUC, *want.LogLoss, 0.0
 	if want.CalibratedLogLoss != nil { // the calibrated weights are rounded
 		loss, tolerance = *want.CalibratedLogLoss, 1e-5
 	}
-	if math.Abs(*measured.AUC-auc) > tolerance || math.Abs(measured.LogLoss-loss) > tolerance {
-		t.Errorf("%s: AUC %v and LogLoss %v, the sweep measured %v and %v", line, *measured.AUC, measured.LogLoss, auc, loss)
+	if math.Abs(*measured.AUC-auc) > tolerance || math.Abs(*measured.LogLoss-loss) > tolerance {
+		t.Errorf("%s: AUC %v and LogLoss %v, the sweep measured %v and %v", line, *measured.AUC, *measured.LogLoss, auc, loss)
 	}
 }

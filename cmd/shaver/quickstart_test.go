@@ -23,7 +23,7 @@ func TestQuickstart(t *testing.T) {
 		t.Error(err)
 	}
 	for _, p := range points {
-		t.Logf("sparsity %g, %s: AUC %.4f, LogLoss %.4f", p.Sparsity, p.Method, *p.AUC, p.LogLoss)
+		t.Logf("sparsity %g, %s: AUC %.4f, LogLoss %.4f", p.Sparsity, p.Method, *p.AUC, *p.LogLoss)
 	}
 	// Half of the table is useless, so dropping it costs almost nothing.
 	if full, half := *found.Unpruned.AUC, *points[0].AUC; points[0].Sparsity != 0.5 || half < full-0.005 {

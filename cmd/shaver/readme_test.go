@@ -108,8 +108,8 @@ func TestReadme(t *testing.T) {
 	}
 	var measured evaluation
 	shaver(t, &measured, "evaluate", "--model", filepath.Join(dir, "pruned.safetensors"), "--dataset", filepath.Join(dir, "data"))
-	if chosen := &d.Points[at]; *measured.AUC != *chosen.AUC || measured.LogLoss != chosen.LogLoss {
-		t.Errorf("the pruned model has AUC %v and LogLoss %v, the chosen point %v and %v", *measured.AUC, measured.LogLoss, *chosen.AUC, chosen.LogLoss)
+	if chosen := &d.Points[at]; *measured.AUC != *chosen.AUC || *measured.LogLoss != *chosen.LogLoss {
+		t.Errorf("the pruned model has AUC %v and LogLoss %v, the chosen point %v and %v", *measured.AUC, *measured.LogLoss, *chosen.AUC, *chosen.LogLoss)
 	}
 	wantSameFile(t, filepath.Join(dir, "cluster.arrow"), filepath.Join(dir, "scores.arrow"))
 }

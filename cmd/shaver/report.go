@@ -27,6 +27,7 @@ import (
 )
 
 type reportOptions struct {
+	modelOutput                     string
 	model, scores, sweep, aggregate string
 	dataset                         []string
 	out, pictures                   string
@@ -87,6 +88,7 @@ the vocabulary. --pictures also writes each picture on the page to a file.`,
 	}
 	f := c.Flags()
 	modelFlag(c, &o.model, "checkpoint `file` that was scored")
+	modelOutputFlag(c, &o.modelOutput)
 	scoresFlag(c, &o.scores)
 	f.StringVar(&o.sweep, "sweep", "", "`file` with the output of shaver sweep -o json for these scores")
 	cli.Files(c, "sweep", "json")
@@ -159,7 +161,7 @@ func (o *reportOptions) run(c *cobra.Command) error {
 
 // facts reads everything that the report shows.
 func (o *reportOptions) facts(c *cobra.Command) (*report.Facts, error) {
-	p, err := openPruner(o.model, o.scores)
+	p, err := openPruner(o.model, o.modelOutput, o.scores)
 	if err != nil {
 		return nil, err
 	}

@@ -102,7 +102,7 @@ func (o *frequencyOptions) view() (*frequencyView, error) {
 	if o.bins < 1 || o.top < 0 {
 		return nil, fault.Usagef("--bins %d, --top %d: expected at least 1 bin and 0 features", o.bins, o.top)
 	}
-	p, err := openPruner(o.model, o.scores)
+	p, err := openPruner(o.model, "", o.scores)
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +115,8 @@ func (o *frequencyOptions) view() (*frequencyView, error) {
 	if err != nil {
 		return nil, err
 	}
-	mask := prune.Mask(order, drop)
+	_, most := prune.PadsLast(&s.Layout, order)
+	mask := prune.Mask(order, min(drop, most))
 	ranked, err := p.ranked(o.aggregate, o.dataset, mask)
 	if err != nil {
 		return nil, err

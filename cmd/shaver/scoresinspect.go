@@ -10,6 +10,7 @@ import (
 	"shaver/internal/cli"
 	"shaver/internal/estimator"
 	"shaver/internal/job"
+	"shaver/internal/loss"
 	"shaver/internal/model"
 	"shaver/internal/scores"
 	"shaver/internal/tally"
@@ -99,7 +100,11 @@ func inspectScores(f *scores.File) (*scoresFacts, error) {
 
 func (s *scoresFacts) table(w io.Writer) {
 	fmt.Fprintf(w, "job\t%s\n", s.Job)
-	fmt.Fprintf(w, "estimator\t%s\t%s, seed %d, baseline %s\n", s.Spec.Estimator, scores.Effort(&s.Spec), s.Spec.Seed, s.Spec.Baseline)
+	squared := ""
+	if s.Spec.Loss == loss.Squared {
+		squared = ", squared loss"
+	}
+	fmt.Fprintf(w, "estimator\t%s\t%s, seed %d, baseline %s%s\n", s.Spec.Estimator, scores.Effort(&s.Spec), s.Spec.Seed, s.Spec.Baseline, squared)
 	fmt.Fprintf(w, "rows\t%d\tof %d of %v\n", s.Rows, s.DatasetRows, s.Spec.Splits)
 	if s.Stopped != nil {
 		converged := "converged"

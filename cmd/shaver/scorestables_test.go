@@ -8,7 +8,6 @@ import (
 
 	"shaver/internal/estimator"
 	"shaver/internal/job"
-	"shaver/internal/model"
 	"shaver/internal/model/modeltest"
 	"shaver/internal/scores"
 	"shaver/internal/tally"
@@ -25,7 +24,7 @@ func tablesFile() *scores.File {
 	for i := range f.Phi {
 		f.Phi[i], f.RMS[i] = float64(i), float32(i)
 	}
-	f.Count = model.PerRow(&a, []int64{7, 8, 0, 1, 2, 3, 4, 5, 6})
+	f.Count = a.RowCounts([]int64{7, 8, 0, 1, 2, 3, 4, 5, 6})
 	return f
 }
 

@@ -136,7 +136,7 @@ func (o *studyOptions) sweepable() error {
 	if err != nil {
 		return err
 	}
-	if _, err := openBench(o.dataset, o.split, m); err != nil {
+	if _, err := openBench(o.dataset, o.split, "", m); err != nil {
 		return err
 	}
 	_, err = o.validation(nil, m)

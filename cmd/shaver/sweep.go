@@ -28,6 +28,7 @@ import (
 // sweepInput says what a sweep compares.
 type sweepInput struct {
 	model, split      string
+	modelOutput       string   // output of the model, if it is an .onnx file with several
 	dataset           []string // folder, or those of a window's days
 	scores            []string // files
 	aggregates        []string // aggregates of the scores
@@ -78,24 +79,27 @@ show the mean and the largest deviation from it.
                   table, for each field (ptq8-field) or for each row (ptq8-row)
 The table shows how much the AUC differs from that of the unpruned model, with a
 95% interval for the difference on the same rows (DeLong et al., 1988). A star
-marks an AUC or LogLoss whose interval does not contain 0.
+marks an AUC or LogLoss whose interval does not contain 0. If the scores have
+the squared loss, the table shows RMSE instead of both.
 
 A dropped entry reads the baseline for which the scores were computed. If there
 are scores for both baselines, the other methods are measured with each of them.
 
 For each budget, --select measures all methods on the validation split. It then
-measures only the best of them, the one with the highest AUC there, on --split.
-It compares AUC because calibration can repair LogLoss but not AUC. With
---select, use scores of the training split only. Scores of validation rows
-already depend on the labels of those rows, which biases the selection.
+measures only the best of them, the one with the highest AUC or least RMSE
+there, on --split. It compares AUC because calibration can repair LogLoss but
+not AUC. With --select, use scores of the training split only. Scores of
+validation rows already depend on the labels of those rows, which biases the
+selection.
 
 --out also writes the result to a file, from which "shaver report" makes a page.
 With --select, "shaver prune --from" prunes as this file says, and the last
 lines of the output are the commands that prune to each budget. If --model is an
-.onnx file of kind graph, they write .onnx files, except with --calibrate or
-encoded values.
+.onnx file of kind graph, they write .onnx files, except with encoded values, or
+with --calibrate if the graph cannot be calibrated.
 
-The file and the output of -o json are documents of the schema sweep.v1.json.`,
+The file and the output of -o json are documents of the schema
+sweep.v1.json, and sweep.v2.json with the squared loss.`,
 		Example: `  shaver sweep --model model.pth --scores scores.arrow --dataset data
   shaver sweep --model model.pth --scores s1.arrow,s2.arrow --dataset data \
       --methods all --sparsities 0.9,0.99 --picture sweep.svg
@@ -117,6 +121,7 @@ The file and the output of -o json are documents of the schema sweep.v1.json.`,
 	}
 	f := c.Flags()
 	modelFlag(c, &o.model, "checkpoint `file` that was scored")
+	modelOutputFlag(c, &o.modelOutput)
 	f.StringSliceVar(&o.scores, "scores", nil, "`files` with scores of the model, separated by commas; several are compared")
 	cli.Files(c, "scores", "arrow")
 	datasetFlag(c, &o.dataset, "dataset `folder`")
@@ -134,7 +139,7 @@ The file and the output of -o json are documents of the schema sweep.v1.json.`,
 	f.BoolVar(&o.choose, "select", false, "for each budget, measure only the method that is best on the validation split")
 	keepFlags(c, &o.keep)
 	outFlag(c, &o.out, "`file` for the result, .json (default none)", "json")
-	cli.Group(c, "Files", "model", "scores", "dataset", "out", "picture", "force")
+	cli.Group(c, "Files", "model", "model-output", "scores", "dataset", "out", "picture", "force")
 	cli.Group(c, "Budgets", "sparsities", "parameters", "bytes")
 	cli.Group(c, "Methods", "methods", "seed", "aggregate", "rank", "protect", "field-minimum", "values")
 	cli.Group(c, "Measurement", "split", "select", "calibrate")
@@ -253,7 +258,11 @@ func (o *sweepOptions) command(d *sweep.Document, p *sweep.Point) ([]string, err
 	if err != nil {
 		return nil, err
 	}
-	words := []string{"shaver", "prune", "--model", sweep.ShellWord(o.model), "--scores", sweep.ShellWord(o.scores[source])}
+	words := []string{"shaver", "prune", "--model", sweep.ShellWord(o.model)}
+	if o.modelOutput != "" {
+		words = append(words, "--model-output", sweep.ShellWord(o.modelOutput))
+	}
+	words = append(words, "--scores", sweep.ShellWord(o.scores[source]))
 	if o.out != "" {
 		words = append(words, "--from", sweep.ShellWord(o.out))
 	} else {
@@ -275,10 +284,20 @@ func (o *sweepOptions) command(d *sweep.Document, p *sweep.Point) ([]string, err
 		words = append(words, "--dataset", sweep.ShellWord(cli.List(o.dataset)))
 	}
 	extension := ".safetensors"
-	if isONNX(o.model) && d.Kind == string(model.Graph) && p.Values == string(compact.Float32) && !o.calibrate {
+	if isONNX(o.model) && d.Kind == string(model.Graph) && p.Values == string(compact.Float32) && o.calibrated() {
 		extension = ".onnx"
 	}
 	return append(words, "--out", "pruned-"+sweep.SparsityText(p.Sparsity)+extension), nil
+}
+
+// calibrated reports whether prune can write an .onnx file of o.model, calibrated if the sweep
+// is.
+func (o *sweepOptions) calibrated() bool {
+	if !o.calibrate {
+		return true
+	}
+	ck, err := checkpoint.Read(o.model)
+	return err == nil && ck.CheckCalibration() == nil
 }
 
 // sweepMethods measures every method at every budget.
@@ -291,7 +310,7 @@ func sweepMethods(ctx context.Context, o *sweepInput) (*sweep.Document, error) {
 	case len(o.rivals) == 0 && len(o.aggregates) == 0:
 		return nil, fault.Usagef("--methods and --aggregate are both empty: there is nothing to compare")
 	}
-	p, err := openPruner(o.model, o.scores...)
+	p, err := openPruner(o.model, o.modelOutput, o.scores...)
 	if err != nil {
 		return nil, err
 	}
@@ -299,12 +318,18 @@ func sweepMethods(ctx context.Context, o *sweepInput) (*sweep.Document, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := openBench(o.dataset, o.split, m)
+	kind := p.scores[0].Spec.Loss
+	for i, s := range p.scores {
+		if s.Spec.Loss != kind {
+			return nil, fault.Inputf("%s has the loss %s, but %s has %s: compare scores of one loss", o.scores[i], s.Spec.Loss.Name(), o.scores[0], kind.Name())
+		}
+	}
+	b, err := openBench(o.dataset, o.split, kind.Name(), m)
 	if err != nil {
 		return nil, err
 	}
 	document := &sweep.Document{
-		Version: sweep.Version, Model: p.checkpoint.Digest(), Dataset: b.dataset.Digest(), Kind: string(m.Kind), Split: o.split, Rows: b.rows,
+		Version: sweep.VersionOf(kind), Loss: kind, Model: p.checkpoint.Digest(), Dataset: b.dataset.Digest(), Kind: string(m.Kind), Split: o.split, Rows: b.rows,
 		Features: m.Features(), Entries: m.Parameters(), Points: []sweep.Point{},
 		Settings: &sweep.Settings{Rank: o.rank, Protect: o.keep.Fields, FieldMinimum: o.keep.Minimum, Seed: o.seed},
 	}
@@ -348,6 +373,7 @@ func (b *bench) slicer(ctx context.Context, m *model.Model) (*sweep.Slicer, erro
 		return nil, err
 	}
 	s := sweep.NewSlicer(&m.Architecture, b.dataset.Fields(), counts)
+	s.Loss = b.loss
 	return s, b.dataset.Scan(ctx, []string{b.split}, 4096, func(rows *model.Rows) error {
 		s.Add(rows)
 		return nil
@@ -370,7 +396,11 @@ func (o *sweepInput) validation(by []*scores.File, m *model.Model) (*bench, erro
 		}
 		log.Warn("the scores were computed with the labels of the validation rows, which favors the aggregate sum; for --select, score with --splits train")
 	}
-	return openBench(o.dataset, dataset.Val, m)
+	name := ""
+	if len(by) > 0 {
+		name = by[0].Spec.Loss.Name()
+	}
+	return openBench(o.dataset, dataset.Val, name, m)
 }
 
 // sparsities returns budgets that drop portions of the entries.
@@ -476,8 +506,9 @@ type pruner struct {
 }
 
 // openPruner reads a model and its scores, and checks that they belong together.
-func openPruner(modelFile string, scoresFiles ...string) (*pruner, error) {
-	ck, err := checkpoint.Read(modelFile)
+// output chooses one of several outputs of an .onnx file; see checkpoint.ReadOutput.
+func openPruner(modelFile, output string, scoresFiles ...string) (*pruner, error) {
+	ck, err := checkpoint.ReadOutput(modelFile, output)
 	if err != nil {
 		return nil, err
 	}

@@ -42,6 +42,9 @@ const (
 	// DenseRowsVersion is the version of rows with dense inputs.
 	DenseRowsVersion = "shaver.rows/2"
 
+	// ListRowsVersion is the version of rows with lists, or with labels that are numbers.
+	ListRowsVersion = "shaver.rows/3"
+
 	// PairedScoresVersion is the version of the scores of a paired job.
 	PairedScoresVersion = "shaver.scores/4"
 

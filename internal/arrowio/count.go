@@ -12,9 +12,9 @@ import (
 )
 
 // CountRows returns the number of rows in a file of RowWriter with the given size in
-// bytes. It reads only the footer and the description of the last batch, because all
-// earlier batches have RowsBatch rows. It does not check anything else. Malformed bytes
-// are bad input.
+// bytes. It reads only the footer and the descriptions of the first and the last batch,
+// because all batches except the last have the same number of rows. It does not check
+// anything else. Malformed bytes are bad input.
 func CountRows(r io.ReaderAt, size int64) (rows int64, err error) {
 	f, err := readFooter(r, size)
 	switch {
@@ -25,12 +25,21 @@ func CountRows(r io.ReaderAt, size int64) (rows int64, err error) {
 	case len(f.messages) == 0:
 		return 0, nil
 	}
-	last := len(f.messages) - 1
-	m := &messages{r: f.at(f.messages[last])}
+	last := int64(len(f.messages) - 1)
+	if rows, err = rowsOf(f, int(last)); err != nil || last == 0 {
+		return rows, err
+	}
+	first, err := rowsOf(f, 0)
+	return last*first + rows, err
+}
+
+// rowsOf returns the number of rows of batch k.
+func rowsOf(f *footer, k int) (rows int64, err error) {
+	m := &messages{r: f.at(f.messages[k])}
 	if err := m.describe(); m.failure != nil {
 		return 0, m.failure
 	} else if err != nil {
-		return 0, fault.Inputf("its last batch: %w", err)
+		return 0, fault.Inputf("batch %d: %w", k, err)
 	}
 	err = guarded(func() error {
 		root := table(m.meta, flatbuffers.GetUOffsetT(m.meta))
@@ -43,5 +52,5 @@ func CountRows(r io.ReaderAt, size int64) (rows int64, err error) {
 		}
 		return nil
 	})
-	return int64(last)*RowsBatch + rows, err
+	return rows, err
 }

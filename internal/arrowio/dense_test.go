@@ -32,7 +32,7 @@ func withDense(rows *model.Rows, k int) *model.Rows {
 func encodeDense(t testing.TB, rows *model.Rows, numbered bool, step int) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	w, err := NewRowWriter(&out, testFields, testSizes, testDense[:rows.Inputs], numbered, 1)
+	w, err := NewRowWriter(&out, RowForm{Fields: testFields, Sizes: testSizes, Dense: testDense[:rows.Inputs], Numbered: numbered}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestDenseRoundTrip(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !slices.Equal(r.Fields(), testFields) || !slices.Equal(r.Dense(), testDense) || !reflect.DeepEqual(got, rows) {
+			if !slices.Equal(r.Form().Fields, testFields) || !slices.Equal(r.Form().Dense, testDense) || !reflect.DeepEqual(got, rows) {
 				t.Errorf("%d rows, numbered %t: the rows changed", n, numbered)
 			}
 		}
@@ -81,7 +81,7 @@ func TestDenseColumns(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	w, err := NewRowWriter(&out, testFields, testSizes, testDense[:2], false, 2)
+	w, err := NewRowWriter(&out, RowForm{Fields: testFields, Sizes: testSizes, Dense: testDense[:2]}, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestDenseColumns(t *testing.T) {
 		t.Error("the bytes differ")
 	}
 	values[1][3] = float32(math.Inf(1))
-	if w, err = NewRowWriter(io.Discard, testFields, testSizes, testDense[:2], false, 2); err != nil {
+	if w, err = NewRowWriter(io.Discard, RowForm{Fields: testFields, Sizes: testSizes, Dense: testDense[:2]}, 2); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.AppendColumns(rows.Label, ids, values); !fault.IsInput(err) || !strings.Contains(err.Error(), "row 3: dense input age is +Inf") {
@@ -147,11 +147,11 @@ func TestDenseRefuses(t *testing.T) {
 		{[]string{""}, "dense input 0 has an empty name"},
 		{make([]string, maxColumns), "expected at most"},
 	} {
-		if _, err := NewRowWriter(io.Discard, testFields, testSizes, c.dense, false, 1); !fault.IsInput(err) || !strings.Contains(err.Error(), c.want) {
+		if _, err := NewRowWriter(io.Discard, RowForm{Fields: testFields, Sizes: testSizes, Dense: c.dense}, 1); !fault.IsInput(err) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("error %v, want %q", err, c.want)
 		}
 	}
-	w, err := NewRowWriter(io.Discard, testFields, testSizes, testDense[:1], true, 1)
+	w, err := NewRowWriter(io.Discard, RowForm{Fields: testFields, Sizes: testSizes, Dense: testDense[:1], Numbered: true}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

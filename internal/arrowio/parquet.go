@@ -77,11 +77,16 @@ const predictionsMark = "shaver.predictions"
 
 // WritePredictionsParquet writes one line for each row as Parquet, with the columns row,
 // label, logit and probability. row counts from 0, and probability is a function of the
-// logit. None of our programs reads the file. The same arguments give the same bytes.
+// logit. If probability is nil, labels are numbers, and there is no column probability. None
+// of our programs reads the file. The same arguments give the same bytes.
 func WritePredictionsParquet(w io.Writer, labels []float32, logits []float64, probability func(logit float64) float64) error {
 	once := parquet.Repetitions.Required
-	root, err := schema.NewGroupNode("schema", once, schema.FieldList{schema.NewInt64Node("row", once, -1), schema.NewInt32Node("label", once, -1),
-		schema.NewFloat64Node("logit", once, -1), schema.NewFloat64Node("probability", once, -1)}, -1)
+	columns := schema.FieldList{schema.NewInt64Node("row", once, -1), schema.NewInt32Node("label", once, -1),
+		schema.NewFloat64Node("logit", once, -1), schema.NewFloat64Node("probability", once, -1)}
+	if probability == nil {
+		columns = schema.FieldList{columns[0], schema.NewFloat32Node("label", once, -1), columns[2]}
+	}
+	root, err := schema.NewGroupNode("schema", once, columns, -1)
 	if err != nil {
 		return err
 	}
@@ -100,12 +105,25 @@ func WritePredictionsParquet(w io.Writer, labels []float32, logits []float64, pr
 
 // writePredictions writes a row group. first is the number of its first row.
 func writePredictions(group file.SerialRowGroupWriter, first int, labels []float32, logits []float64, probability func(float64) float64) error {
-	rows, wide, probabilities := make([]int64, len(labels)), make([]int32, len(labels)), make([]float64, len(labels))
-	for i, label := range labels {
-		rows[i], wide[i], probabilities[i] = int64(first+i), int32(label), probability(logits[i])
+	rows := make([]int64, len(labels))
+	for i := range rows {
+		rows[i] = int64(first + i)
 	}
 	if err := writeColumn(group, rows); err != nil {
 		return err
+	}
+	if probability == nil {
+		if err := writeColumn(group, labels); err != nil {
+			return err
+		}
+		if err := writeColumn(group, logits); err != nil {
+			return err
+		}
+		return group.Close()
+	}
+	wide, probabilities := make([]int32, len(labels)), make([]float64, len(labels))
+	for i, label := range labels {
+		wide[i], probabilities[i] = int32(label), probability(logits[i])
 	}
 	if err := writeColumn(group, wide); err != nil {
 		return err

@@ -24,7 +24,7 @@ const RowsBatch = 1 << 16
 // The columns before those of the fields.
 const (
 	rowColumn   = "row"   // int64, global row number; only in shards
-	labelColumn = "label" // uint8
+	labelColumn = "label" // uint8, or float32 if labels are numbers
 )
 
 const keySizes = "sizes" // JSON array
@@ -63,105 +63,187 @@ func CheckColumns(fields, dense []string) error {
 	return nil
 }
 
-func rowsSchema(fields []string, sizes []int, dense []string, numbered bool) *arrow.Schema {
-	columns := make([]arrow.Field, 0, len(fields)+len(dense)+2)
-	if numbered {
+// RowForm describes the columns of a file of rows.
+type RowForm struct {
+	Fields   []string // names of the fields
+	Sizes    []int    // number of features of each field
+	Lengths  []int    // number of positions of each field that is a list, and 0 for the others; nil without lists
+	Dense    []string // names of the dense inputs
+	Numbers  bool     // labels are finite numbers; otherwise they are 0 or 1
+	Numbered bool     // each row carries its number, as in shards
+}
+
+// check returns an error for the first part of f that is not valid.
+func (f *RowForm) check() error {
+	if err := checkSizes(f.Fields, f.Sizes); err != nil {
+		return err
+	}
+	for j, length := range f.Lengths {
+		if length < 0 || length > model.MaxLength {
+			return fmt.Errorf("field %d (%s) is a list of %d positions, expected at most %d", j, f.Fields[j], length, model.MaxLength)
+		}
+	}
+	return CheckColumns(f.Fields, f.Dense)
+}
+
+// positions returns the number of ids of field j in a row.
+func (f *RowForm) positions(j int) int {
+	if f.Lengths == nil {
+		return 1
+	}
+	return max(1, f.Lengths[j])
+}
+
+// width returns the number of ids of a row.
+func (f *RowForm) width() int {
+	width := len(f.Fields)
+	for _, length := range f.Lengths {
+		width += max(1, length) - 1
+	}
+	return width
+}
+
+// batch returns the largest number of rows of a batch. It is below RowsBatch only if lists
+// make the rows wide.
+func (f *RowForm) batch() int {
+	const most = 64 * RowsBatch // ids of a batch
+	if f.Lengths == nil {
+		return RowsBatch
+	}
+	return max(1, min(RowsBatch, most/f.width()))
+}
+
+// schema returns the schema of the file.
+func (f *RowForm) schema() *arrow.Schema {
+	columns := make([]arrow.Field, 0, len(f.Fields)+len(f.Dense)+2)
+	if f.Numbered {
 		columns = append(columns, arrow.Field{Name: rowColumn, Type: arrow.PrimitiveTypes.Int64})
 	}
-	columns = append(columns, arrow.Field{Name: labelColumn, Type: arrow.PrimitiveTypes.Uint8})
-	for _, name := range fields {
-		columns = append(columns, arrow.Field{Name: name, Type: arrow.PrimitiveTypes.Int32})
+	label := arrow.Field{Name: labelColumn, Type: arrow.PrimitiveTypes.Uint8}
+	if f.Numbers {
+		label.Type = arrow.PrimitiveTypes.Float32
 	}
-	for _, name := range dense {
+	columns = append(columns, label)
+	for j, name := range f.Fields {
+		column := arrow.Field{Name: name, Type: arrow.PrimitiveTypes.Int32}
+		if f.Lengths != nil && f.Lengths[j] > 0 {
+			column.Type = listOf(arrow.PrimitiveTypes.Int32, f.Lengths[j])
+		}
+		columns = append(columns, column)
+	}
+	for _, name := range f.Dense {
 		columns = append(columns, arrow.Field{Name: name, Type: arrow.PrimitiveTypes.Float32})
 	}
 	version := RowsVersion
-	if len(dense) > 0 {
+	switch {
+	case f.Numbers || f.Lengths != nil:
+		version = ListRowsVersion
+	case len(f.Dense) > 0:
 		version = DenseRowsVersion
 	}
-	metadata := arrow.NewMetadata([]string{keyVersion, keySizes}, []string{version, toJSON(sizes)})
+	metadata := arrow.NewMetadata([]string{keyVersion, keySizes}, []string{version, toJSON(f.Sizes)})
 	return arrow.NewSchema(columns, &metadata)
 }
 
-// RowWriter writes rows as zstd-compressed record batches of RowsBatch rows, in Arrow's
-// file format. It holds one batch in memory. It must not be used by several goroutines at
-// once.
+// RowWriter writes rows as zstd-compressed record batches of RowsBatch rows, or fewer if
+// lists make the rows wide, in Arrow's file format. It holds one batch in memory. It must
+// not be used by several goroutines at once.
 type RowWriter struct {
-	w        *writer
-	fields   []string
-	sizes    []int
-	dense    []string
-	offsets  []int32
-	numbered bool
-	number   []int64
-	label    []float32
-	ids      [][]int32   // [m][rows of the batch], local ids
-	values   [][]float32 // [k][rows of the batch]
-	rows     int64       // number of rows appended
-	last     int64       // row number of the last row
-	batches  int
+	w       *writer
+	form    RowForm
+	offsets []int32
+	batch   int // number of rows of a batch
+	number  []int64
+	label   []float32
+	ids     [][]int32   // [m][rows of the batch * positions], local ids
+	values  [][]float32 // [k][rows of the batch]
+	rows    int64       // number of rows appended
+	last    int64       // row number of the last row
+	batches int
 }
 
-// NewRowWriter returns a writer to w of rows with the given fields, sizes and dense inputs. numbered
-// says that each row carries its number, as in shards. compressors, at least 1, is the
-// number of columns that are compressed concurrently. This number does not change the
-// bytes. Each compressor holds about 18 MiB after its first use.
-func NewRowWriter(w io.Writer, fields []string, sizes []int, dense []string, numbered bool, compressors int) (*RowWriter, error) {
-	if err := checkSizes(fields, sizes); err != nil {
+// NewRowWriter returns a writer to w of rows of the given form, which must not change.
+// compressors, at least 1, is the number of columns that are compressed concurrently. This
+// number does not change the bytes. Each compressor holds about 18 MiB after its first use.
+func NewRowWriter(w io.Writer, form RowForm, compressors int) (*RowWriter, error) {
+	if !slices.ContainsFunc(form.Lengths, func(length int) bool { return length > 0 }) {
+		form.Lengths = nil
+	}
+	if err := form.check(); err != nil {
 		return nil, fault.Inputf("%w", err)
 	}
-	if err := CheckColumns(fields, dense); err != nil {
-		return nil, fault.Inputf("%w", err)
-	}
-	out, err := newFileWriter(w, rowsSchema(fields, sizes, dense, numbered), ipc.WithZstd(), ipc.WithCompressConcurrency(compressors))
+	out, err := newFileWriter(w, form.schema(), ipc.WithZstd(), ipc.WithCompressConcurrency(compressors))
 	if err != nil {
 		return nil, err
 	}
-	rw := &RowWriter{w: out, fields: slices.Clone(fields), sizes: slices.Clone(sizes), dense: slices.Clone(dense), offsets: model.Offsets(sizes),
-		numbered: numbered, last: -1, ids: make([][]int32, len(fields)), values: make([][]float32, len(dense))}
-	return rw, nil
+	return &RowWriter{w: out, form: form, offsets: model.Offsets(form.Sizes), batch: form.batch(), last: -1,
+		ids: make([][]int32, len(form.Fields)), values: make([][]float32, len(form.Dense))}, nil
 }
 
 // Append adds copies of rows, whose features are global ids. It checks labels, ids, dense inputs and,
 // if numbered, that the row numbers of a day ascend (see model.RowsPerDay). If it returns an error, it added no row after the
 // named one, and the writer must not be used again.
 func (w *RowWriter) Append(rows *model.Rows) error {
-	if rows.Width != len(w.fields) || rows.Inputs != len(w.dense) {
-		panic(fmt.Sprintf("arrowio: rows of %d fields and %d dense inputs for a writer of %d and %d", rows.Width, rows.Inputs, len(w.fields), len(w.dense)))
+	if rows.Width != w.form.width() || rows.Inputs != len(w.form.Dense) {
+		panic(fmt.Sprintf("arrowio: rows of %d ids and %d dense inputs for a writer of %d and %d", rows.Width, rows.Inputs, w.form.width(), len(w.form.Dense)))
 	}
 	for i := range rows.Len() {
 		number := w.rows
-		if w.numbered {
+		if w.form.Numbered {
 			if number = rows.Number[i]; !follows(number, w.last) {
 				return fault.Inputf("%s comes after %s: expected ascending row numbers", model.RowName(number), model.RowName(w.last))
 			}
 			w.number = append(w.number, number)
 		}
-		if label := rows.Label[i]; label != 0 && label != 1 {
-			return fault.Inputf("%s: label is %v, expected 0 or 1", model.RowName(number), label)
+		if err := checkLabel(rows.Label[i], w.form.Numbers); err != nil {
+			return fault.Inputf("%s: %w", model.RowName(number), err)
 		}
 		w.label = append(w.label, rows.Label[i])
-		for j, feature := range rows.Row(i) {
-			id := feature - w.offsets[j]
-			if id < 0 || int(id) >= w.sizes[j] {
-				return fault.Inputf("%s: field %d (%s): global id %d is outside [%d,%d)",
-					model.RowName(number), j, w.fields[j], feature, w.offsets[j], int(w.offsets[j])+w.sizes[j])
+		row := rows.Row(i)
+		for j := range w.ids {
+			n := w.form.positions(j)
+			for at, feature := range row[:n] {
+				id := feature - w.offsets[j]
+				if id < 0 || int(id) >= w.form.Sizes[j] {
+					return fault.Inputf("%s: %s: global id %d is outside [%d,%d)",
+						model.RowName(number), w.form.place(j, at), feature, w.offsets[j], int(w.offsets[j])+w.form.Sizes[j])
+				}
+				w.ids[j] = append(w.ids[j], id)
 			}
-			w.ids[j] = append(w.ids[j], id)
+			row = row[n:]
 		}
 		for j, x := range rows.DenseRow(i) {
 			if x-x != 0 {
-				return notFinite(number, w.dense[j], x)
+				return notFinite(number, w.form.Dense[j], x)
 			}
 			w.values[j] = append(w.values[j], x)
 		}
 		w.last = number
 		w.rows++
-		if len(w.label) == RowsBatch {
+		if len(w.label) == w.batch {
 			if err := w.flush(); err != nil {
 				return err
 			}
 		}
+	}
+	return nil
+}
+
+// place names a position of field j in messages.
+func (f *RowForm) place(j, position int) string {
+	if f.Lengths != nil && f.Lengths[j] > 0 {
+		return fmt.Sprintf("field %d (%s), position %d", j, f.Fields[j], position)
+	}
+	return fmt.Sprintf("field %d (%s)", j, f.Fields[j])
+}
+
+// checkLabel returns an error unless the label is 0 or 1, or finite if labels are numbers.
+func checkLabel(label float32, numbers bool) error {
+	switch {
+	case numbers && label-label != 0:
+		return fmt.Errorf("label is %v, expected a finite number", label)
+	case !numbers && label != 0 && label != 1:
+		return fmt.Errorf("label is %v, expected 0 or 1", label)
 	}
 	return nil
 }
@@ -178,21 +260,22 @@ func notFinite(row int64, name string, x float32) error {
 }
 
 // AppendColumns adds copies of rows without row numbers, given as labels, for each field
-// local ids, and for each dense input values. It checks them as Append does.
+// local ids, and for each dense input values. A list has the ids of its positions, row by
+// row. AppendColumns checks them as Append does.
 func (w *RowWriter) AppendColumns(label []float32, ids [][]int32, dense [][]float32) error {
-	if w.numbered || len(ids) != len(w.fields) || len(dense) != len(w.dense) {
+	if w.form.Numbered || len(ids) != len(w.ids) || len(dense) != len(w.values) {
 		panic(fmt.Sprintf("arrowio: %d fields and %d dense inputs without row numbers for a writer of %d and %d, numbered: %v",
-			len(ids), len(dense), len(w.fields), len(w.dense), w.numbered))
+			len(ids), len(dense), len(w.ids), len(w.values), w.form.Numbered))
 	}
 	for from := 0; from < len(label); {
-		to := min(len(label), from+RowsBatch-len(w.label))
+		to := min(len(label), from+w.batch-len(w.label))
 		if err := w.appendColumns(label[from:to], ids, dense, from, to); err != nil {
 			return err
 		}
 		w.rows += int64(to - from)
 		w.last = w.rows - 1
 		from = to
-		if len(w.label) == RowsBatch {
+		if len(w.label) == w.batch {
 			if err := w.flush(); err != nil {
 				return err
 			}
@@ -205,24 +288,24 @@ func (w *RowWriter) AppendColumns(label []float32, ids [][]int32, dense [][]floa
 // labels.
 func (w *RowWriter) appendColumns(label []float32, ids [][]int32, dense [][]float32, from, to int) error {
 	for i, label := range label {
-		if label != 0 && label != 1 {
-			return fault.Inputf("row %d: label is %v, expected 0 or 1", w.rows+int64(i), label)
+		if err := checkLabel(label, w.form.Numbers); err != nil {
+			return fault.Inputf("row %d: %w", w.rows+int64(i), err)
 		}
 	}
 	w.label = append(w.label, label...)
 	for j, column := range ids {
-		size := uint32(w.sizes[j])
-		for i, id := range column[from:to] {
+		size, n := uint32(w.form.Sizes[j]), w.form.positions(j)
+		for i, id := range column[from*n : to*n] {
 			if uint32(id) >= size {
-				return fault.Inputf("row %d: field %d (%s): local id %d is outside [0,%d)", w.rows+int64(i), j, w.fields[j], id, size)
+				return fault.Inputf("row %d: %s: local id %d is outside [0,%d)", w.rows+int64(i/n), w.form.place(j, i%n), id, size)
 			}
 		}
-		w.ids[j] = append(w.ids[j], column[from:to]...)
+		w.ids[j] = append(w.ids[j], column[from*n:to*n]...)
 	}
 	for j, column := range dense {
 		for i, x := range column[from:to] {
 			if x-x != 0 {
-				return notFinite(w.rows+int64(i), w.dense[j], x)
+				return notFinite(w.rows+int64(i), w.form.Dense[j], x)
 			}
 		}
 		w.values[j] = append(w.values[j], column[from:to]...)
@@ -232,16 +315,24 @@ func (w *RowWriter) appendColumns(label []float32, ids [][]int32, dense [][]floa
 
 func (w *RowWriter) flush() error {
 	columns := make([]arrow.Array, 0, len(w.ids)+len(w.values)+2)
-	if w.numbered {
+	if w.form.Numbered {
 		columns = append(columns, int64s(w.number))
 	}
-	labels := make([]uint8, len(w.label))
-	for i, label := range w.label {
-		labels[i] = uint8(label)
+	if w.form.Numbers {
+		columns = append(columns, float32s(w.label))
+	} else {
+		labels := make([]uint8, len(w.label))
+		for i, label := range w.label {
+			labels[i] = uint8(label)
+		}
+		columns = append(columns, uint8s(labels))
 	}
-	columns = append(columns, uint8s(labels))
-	for _, ids := range w.ids {
-		columns = append(columns, int32s(ids))
+	for j, ids := range w.ids {
+		column := int32s(ids)
+		if w.form.Lengths != nil && w.form.Lengths[j] > 0 {
+			column = lists(column, w.form.Lengths[j], nil)
+		}
+		columns = append(columns, column)
 	}
 	for _, values := range w.values {
 		columns = append(columns, float32s(values))
@@ -272,84 +363,88 @@ func (w *RowWriter) Close() error {
 // RowReader reads a file of RowWriter from front to back, with at most one batch in
 // memory. It must not be used by several goroutines at once.
 type RowReader struct {
-	r        *reader
-	fields   []string
-	sizes    []int
-	dense    []string
-	chosen   []int // positions in dense of the dense inputs that Next delivers, in its order
-	offsets  []int32
-	numbered bool
-	rows     int64 // number of rows read
-	last     int64 // row number of the last row
+	r       *reader
+	form    RowForm
+	width   int   // number of ids of a row
+	chosen  []int // positions in form.Dense of the dense inputs that Next delivers, in its order
+	offsets []int32
+	rows    int64 // number of rows read
+	last    int64 // row number of the last row
 }
 
 // NewRowReader reads and checks the schema. The memory of Next is proportional to the
-// number of fields, so a caller that knows the expected fields and sizes should compare
-// them before it calls Next.
+// number of ids of a row, so a caller that knows the expected form should compare it before
+// it calls Next.
 func NewRowReader(r io.Reader) (*RowReader, error) {
-	in, err := newReader(r, true, RowsVersion, DenseRowsVersion)
+	in, err := newReader(r, true, RowsVersion, DenseRowsVersion, ListRowsVersion)
 	if err != nil {
 		return nil, err
 	}
 	columns := in.ipc.Schema().Fields()
 	rr := &RowReader{r: in, last: -1}
+	f := &rr.form
 	first := 1
 	if len(columns) > 0 && columns[0].Name == rowColumn {
-		rr.numbered = true
+		f.Numbered = true
 		first = 2
 	}
-	if err := json.Unmarshal([]byte(in.meta[keySizes]), &rr.sizes); err != nil {
+	if err := json.Unmarshal([]byte(in.meta[keySizes]), &f.Sizes); err != nil {
 		return nil, fault.Inputf("the metadata %q is not an array of sizes: %w", keySizes, err)
 	}
-	fields := len(columns) - first
-	if in.meta[keyVersion] == DenseRowsVersion && len(rr.sizes) < fields {
-		fields = len(rr.sizes) // the others are dense inputs
+	fields, version := len(columns)-first, in.meta[keyVersion]
+	if version != RowsVersion && len(f.Sizes) < fields {
+		fields = len(f.Sizes) // the others are dense inputs
 	}
+	if version == ListRowsVersion && len(columns) >= first {
+		f.Numbers = columns[first-1].Type.ID() == arrow.FLOAT32
+	}
+	var lengths []int
+	lists := false
 	for i, c := range columns[min(first, len(columns)):] {
-		if i < fields {
-			rr.fields = append(rr.fields, c.Name)
-		} else {
-			rr.chosen = append(rr.chosen, len(rr.dense))
-			rr.dense = append(rr.dense, c.Name)
+		if i >= fields {
+			rr.chosen = append(rr.chosen, len(f.Dense))
+			f.Dense = append(f.Dense, c.Name)
+			continue
+		}
+		f.Fields = append(f.Fields, c.Name)
+		lengths = append(lengths, 0)
+		if list, ok := c.Type.(*arrow.FixedSizeListType); ok && version == ListRowsVersion {
+			lengths[i], lists = int(list.Len()), true
 		}
 	}
-	if err := checkSizes(rr.fields, rr.sizes); err != nil {
+	if lists {
+		f.Lengths = lengths
+	}
+	if err := f.check(); err != nil {
 		return nil, fault.Inputf("%w", err)
 	}
-	if err := CheckColumns(rr.fields, rr.dense); err != nil {
-		return nil, fault.Inputf("%w", err)
-	}
-	if in.meta[keyVersion] == DenseRowsVersion && len(rr.dense) == 0 {
+	switch {
+	case version == DenseRowsVersion && len(f.Dense) == 0:
 		return nil, fault.Inputf("the schema's version is %q, but it has no dense inputs", DenseRowsVersion)
+	case version == ListRowsVersion && !f.Numbers && !lists:
+		return nil, fault.Inputf("the schema's version is %q, but it has neither lists nor numbers as labels", ListRowsVersion)
 	}
-	if err := in.expect(rowsSchema(rr.fields, rr.sizes, rr.dense, rr.numbered).Fields()...); err != nil {
+	if err := in.expect(f.schema().Fields()...); err != nil {
 		return nil, err
 	}
-	rr.offsets = model.Offsets(rr.sizes)
-	// Every column may also have a validity bitmap.
-	in.messages.allocator.limit = RowsBatch*(8+1+4*len(rr.fields)+4*len(rr.dense)) + RowsBatch/8*len(columns) + slack
+	rr.offsets, rr.width = model.Offsets(f.Sizes), f.width()
+	// Every column and the values of a list may also have a validity bitmap.
+	row := 8 + 4 + 4*rr.width + 4*len(f.Dense)
+	in.messages.allocator.limit = f.batch()*row + f.batch()/8*(len(columns)+rr.width) + slack
 	return rr, nil
 }
 
-// Fields returns the names of the fields. The caller must not change the slice.
-func (r *RowReader) Fields() []string { return r.fields }
-
-// Sizes returns the number of features of each field. The caller must not change the
-// slice.
-func (r *RowReader) Sizes() []int { return r.sizes }
-
-// Dense returns the names of all dense inputs of the file. The caller must not change the
-// slice.
-func (r *RowReader) Dense() []string { return r.dense }
+// Form returns the form of the rows. The caller must not change it.
+func (r *RowReader) Form() *RowForm { return &r.form }
 
 // Choose selects the dense inputs that Next delivers, and their order. Without a call of
 // Choose they are all. The file must have them.
 func (r *RowReader) Choose(names []string) error {
 	r.chosen = nil
 	for _, name := range names {
-		at := slices.Index(r.dense, name)
+		at := slices.Index(r.form.Dense, name)
 		if at < 0 {
-			return fault.Inputf("no dense input %q: the file has %q", name, r.dense)
+			return fault.Inputf("no dense input %q: the file has %q", name, r.form.Dense)
 		}
 		r.chosen = append(r.chosen, at)
 	}
@@ -360,14 +455,11 @@ func (r *RowReader) Choose(names []string) error {
 // smaller than in the file.
 func (r *RowReader) Widen(sizes []int) { r.offsets = model.Offsets(sizes) }
 
-// Numbered reports whether the rows carry their global numbers.
-func (r *RowReader) Numbered() bool { return r.numbered }
-
 // Next fills rows with the next batch, of at most RowsBatch rows, and reuses the memory
 // of rows. It returns io.EOF after everything was read and checked to the last byte.
 // Features become global ids. Rows without numbers are numbered from 0.
 func (r *RowReader) Next(rows *model.Rows) error {
-	rows.Width, rows.Inputs = len(r.fields), len(r.chosen)
+	rows.Width, rows.Inputs = r.width, len(r.chosen)
 	for {
 		rows.Reset()
 		err := r.r.next(func(record arrow.Record) error { return r.fill(rows, record) })
@@ -379,11 +471,11 @@ func (r *RowReader) Next(rows *model.Rows) error {
 
 func (r *RowReader) fill(rows *model.Rows, record arrow.Record) error {
 	n := int(record.NumRows())
-	if n > RowsBatch {
-		return fault.Inputf("a batch has %d rows, expected at most %d", n, RowsBatch)
+	if most := r.form.batch(); n > most {
+		return fault.Inputf("a batch has %d rows, expected at most %d", n, most)
 	}
 	columns := record.Columns()
-	if r.numbered {
+	if r.form.Numbered {
 		for _, number := range columns[0].(*array.Int64).Int64Values() {
 			if !follows(number, r.last) || number == math.MaxInt64 {
 				return fault.Inputf("%s comes after %s: expected ascending row numbers of at least 0", model.RowName(number), model.RowName(r.last))
@@ -397,34 +489,75 @@ func (r *RowReader) fill(rows *model.Rows, record arrow.Record) error {
 			rows.Number = append(rows.Number, r.rows+i)
 		}
 	}
-	for i, label := range columns[0].(*array.Uint8).Uint8Values() {
-		if label > 1 {
-			return fault.Inputf("%s: label is %d, expected 0 or 1", model.RowName(rows.Number[i]), label)
-		}
-		rows.Label = append(rows.Label, float32(label))
+	if err := r.fillLabels(rows, columns[0]); err != nil {
+		return err
 	}
-	m := len(r.fields)
-	rows.Features = slices.Grow(rows.Features, n*m)[:n*m]
+	m, first := len(r.form.Fields), 0
+	rows.Features = slices.Grow(rows.Features, n*r.width)[:n*r.width]
 	for j, c := range columns[1 : 1+m] {
-		offset, size := r.offsets[j], uint32(r.sizes[j])
-		for i, id := range c.(*array.Int32).Int32Values() {
-			if uint32(id) >= size {
-				return fault.Inputf("%s: field %d (%s): local id %d is outside [0,%d)", model.RowName(rows.Number[i]), j, r.fields[j], id, size)
-			}
-			rows.Features[i*m+j] = offset + id
+		if err := r.fillField(rows, c, j, first); err != nil {
+			return err
 		}
+		first += r.form.positions(j)
 	}
 	k := len(r.chosen)
 	rows.Dense = slices.Grow(rows.Dense, n*k)[:n*k]
 	for j, at := range r.chosen {
 		for i, x := range columns[1+m+at].(*array.Float32).Float32Values() {
 			if x-x != 0 {
-				return notFinite(rows.Number[i], r.dense[at], x)
+				return notFinite(rows.Number[i], r.form.Dense[at], x)
 			}
 			rows.Dense[i*k+j] = x
 		}
 	}
 	r.rows += int64(n)
+	return nil
+}
+
+// fillField sets the ids of field j, which begin at position first of each row.
+func (r *RowReader) fillField(rows *model.Rows, c arrow.Array, j, first int) error {
+	offset, size, features := r.offsets[j], uint32(r.form.Sizes[j]), rows.Features
+	outside := func(i, at int, id int32) error {
+		return fault.Inputf("%s: %s: local id %d is outside [0,%d)", model.RowName(rows.Number[i]), r.form.place(j, at), id, size)
+	}
+	if list, ok := c.(*array.FixedSizeList); ok {
+		positions := r.form.Lengths[j]
+		ids := list.ListValues().(*array.Int32).Int32Values()
+		for i := 0; len(ids) > 0; i++ {
+			row := features[i*r.width+first:][:positions]
+			for at, id := range ids[:positions] {
+				if uint32(id) >= size {
+					return outside(i, at, id)
+				}
+				row[at] = offset + id
+			}
+			ids = ids[positions:]
+		}
+		return nil
+	}
+	for i, id := range c.(*array.Int32).Int32Values() {
+		if uint32(id) >= size {
+			return outside(i, 0, id)
+		}
+		features[i*r.width+first] = offset + id
+	}
+	return nil
+}
+
+// fillLabels appends the labels in a column to rows, which has the numbers of the rows.
+func (r *RowReader) fillLabels(rows *model.Rows, column arrow.Array) error {
+	if r.form.Numbers {
+		rows.Label = append(rows.Label, column.(*array.Float32).Float32Values()...)
+	} else {
+		for _, label := range column.(*array.Uint8).Uint8Values() {
+			rows.Label = append(rows.Label, float32(label))
+		}
+	}
+	for i, label := range rows.Label {
+		if err := checkLabel(label, r.form.Numbers); err != nil {
+			return fault.Inputf("%s: %w", model.RowName(rows.Number[i]), err)
+		}
+	}
 	return nil
 }
 

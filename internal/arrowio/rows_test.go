@@ -43,7 +43,7 @@ func randomRows(n int, first int64) *model.Rows {
 func encodeRows(t testing.TB, rows *model.Rows, numbered bool, step int) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	w, err := NewRowWriter(&out, testFields, testSizes, nil, numbered, 1)
+	w, err := NewRowWriter(&out, RowForm{Fields: testFields, Sizes: testSizes, Numbered: numbered}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func decodeRows(r io.Reader) (*RowReader, *model.Rows, error) {
 		return nil, nil, err
 	}
 	defer rr.Close()
-	all, batch := &model.Rows{Width: len(rr.Fields())}, &model.Rows{}
+	all, batch := &model.Rows{Width: rr.width}, &model.Rows{}
 	for {
 		err := rr.Next(batch)
 		if err == io.EOF {
@@ -98,8 +98,8 @@ func TestRowsRoundTrip(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%d rows, numbered %t: %v", n, numbered, err)
 			}
-			if !slices.Equal(r.Fields(), testFields) || !slices.Equal(r.Sizes(), testSizes) || r.Numbered() != numbered {
-				t.Errorf("%d rows: fields %v, sizes %v, numbered %t", n, r.Fields(), r.Sizes(), r.Numbered())
+			if !slices.Equal(r.Form().Fields, testFields) || !slices.Equal(r.Form().Sizes, testSizes) || r.Form().Numbered != numbered {
+				t.Errorf("%d rows: fields %v, sizes %v, numbered %t", n, r.Form().Fields, r.Form().Sizes, r.Form().Numbered)
 			}
 			if n > 0 && !reflect.DeepEqual(got, rows) {
 				t.Errorf("%d rows, numbered %t: the rows changed", n, numbered)
@@ -163,7 +163,7 @@ func TestRowWriterRefuses(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			rows := randomRows(4, 10)
 			c.change(rows)
-			w, err := NewRowWriter(io.Discard, testFields, testSizes, nil, true, 1)
+			w, err := NewRowWriter(io.Discard, RowForm{Fields: testFields, Sizes: testSizes, Numbered: true}, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -183,7 +183,7 @@ func TestRowWriterRefuses(t *testing.T) {
 		{[]string{""}, []int{1}, "empty name"},
 		{[]string{"\xff"}, []int{1}, "not UTF-8"},
 	} {
-		_, err := NewRowWriter(io.Discard, c.fields, c.sizes, nil, false, 1)
+		_, err := NewRowWriter(io.Discard, RowForm{Fields: c.fields, Sizes: c.sizes}, 1)
 		wantInput(t, err, c.want)
 	}
 }
@@ -276,6 +276,11 @@ func FuzzRows(f *testing.F) {
 	f.Add(encodeRows(f, randomRows(3, 0), false, 3))
 	f.Add(encodeRows(f, randomRows(40, 7), true, 40))
 	f.Add(encodeDense(f, withDense(randomRows(40, 7), 2), true, 40))
+	numbers := listForm
+	numbers.Numbers, numbers.Numbered = true, true
+	for _, form := range []RowForm{listForm, numbers} {
+		f.Add(encodeForm(f, form, listRows(&form, 30), 30))
+	}
 	f.Add([]byte(magic))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, rows, err := decodeRows(bytes.NewReader(data))
@@ -293,7 +298,7 @@ func FuzzRows(f *testing.F) {
 			}
 		}
 		var out bytes.Buffer
-		w, err := NewRowWriter(&out, r.Fields(), r.Sizes(), r.Dense(), r.Numbered(), 1)
+		w, err := NewRowWriter(&out, *r.Form(), 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -406,7 +411,7 @@ func TestAppendColumns(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for k, step := range []int{rows.Len(), 1000, RowsBatch} {
 		var out bytes.Buffer
-		w, err := NewRowWriter(&out, testFields, testSizes, nil, false, k+1)
+		w, err := NewRowWriter(&out, RowForm{Fields: testFields, Sizes: testSizes}, k+1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -433,7 +438,7 @@ func TestAppendColumnsRefuses(t *testing.T) {
 		{[]float32{0, 1}, [][]int32{{0, 0}, {0, 1}, {0, 0}}, "row 4: field 1 (date): local id 1 is outside [0,1)"},
 		{[]float32{0, 1}, [][]int32{{-1, 0}, {0, 0}, {0, 0}}, "row 3: field 0 (carrier): local id -1 is outside [0,5)"},
 	} {
-		w, err := NewRowWriter(io.Discard, testFields, testSizes, nil, false, 1)
+		w, err := NewRowWriter(io.Discard, RowForm{Fields: testFields, Sizes: testSizes}, 1)
 		if err != nil {
 			t.Fatal(err)
 		}

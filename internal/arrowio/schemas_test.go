@@ -34,7 +34,7 @@ var (
 const schemaDim = 4
 
 // latest maps each form to its version.
-var latest = map[string]string{"rows": ".v1", "rows.v2": "", "frequencies": ".v1", "partial": ".v2", "partial.v3": "", "scores": ".v3", "scores.v4": ""}
+var latest = map[string]string{"rows": ".v1", "rows.v2": "", "rows.v3": "", "frequencies": ".v1", "partial": ".v2", "partial.v3": "", "scores": ".v3", "scores.v4": ""}
 
 // arrowForm is the content of a .arrow.json in package schemas.
 type arrowForm struct {
@@ -56,11 +56,17 @@ func written(t *testing.T) map[string][]byte {
 			t.Fatal(err)
 		}
 	}
+	form := arrowio.RowForm{Fields: schemaFields, Sizes: schemaSizes}
 	rows := func(dense []string, numbered bool) []byte {
+		form.Dense, form.Numbered = dense, numbered
+		features := []int32{0, 3, 2, 4}
+		if form.Lengths != nil {
+			features = []int32{0, 3, 4, 2, 4, 4}
+		}
 		var out bytes.Buffer
-		w, err := arrowio.NewRowWriter(&out, schemaFields, schemaSizes, dense, numbered, 1)
+		w, err := arrowio.NewRowWriter(&out, form, 1)
 		ok(err)
-		ok(w.Append(&model.Rows{Width: 2, Inputs: len(dense), Number: []int64{0, 5}, Label: []float32{0, 1}, Features: []int32{0, 3, 2, 4}, Dense: make([]float32, 2*len(dense))}))
+		ok(w.Append(&model.Rows{Width: len(features) / 2, Inputs: len(dense), Number: []int64{0, 5}, Label: []float32{0, 1}, Features: features, Dense: make([]float32, 2*len(dense))}))
 		ok(w.Close())
 		return out.Bytes()
 	}
@@ -101,20 +107,25 @@ func written(t *testing.T) map[string][]byte {
 		ok(err)
 		return data
 	}
-	tables := func() []byte {
-		a := modeltest.LookUps()
+	tables := func(a model.Architecture, fields ...string) []byte {
 		file := filepath.Join(t.TempDir(), "scores.arrow")
 		ok(scores.Write(file, &scores.File{
-			Fields: []string{"user", "item", "day"}, Layout: a, Spec: job.Spec{Version: job.SpecVersion}, Baseline: make([]float32, a.Players()),
+			Fields: fields, Layout: a, Spec: job.Spec{Version: job.SpecVersion}, Baseline: make([]float32, a.BaselineSize()),
 			Result: tally.Result{Scores: tally.Scores{Shape: a.Shape(), Count: make([]int64, 12), Values: tally.NewValues(a.Parameters())}},
 		}))
 		data, err := os.ReadFile(file)
 		ok(err)
 		return data
 	}
-	return map[string][]byte{
-		"scores/look-ups": tables(), "scores.v4": paired(), "rows": rows(nil, false), "rows/shards": rows(nil, true), "rows.v2": rows(schemaDense, false), "rows.v2/shards": rows(schemaDense, true), "frequencies": frequencies.Bytes(), "partial": partial(nil, false), "partial/passes": partial(make([]int64, schemaDim), false), "partial.v3": partial(nil, true), "scores": whole(0), "scores/multilinear": whole(1),
+	files := map[string][]byte{
+		"scores/look-ups": tables(modeltest.LookUps(), "user", "item", "day"), "scores/look-ups+lists": tables(modeltest.Lists(), "item", "user", "history", "tags"),
+		"scores.v4": paired(), "rows": rows(nil, false), "rows/shards": rows(nil, true), "rows.v2": rows(schemaDense, false), "rows.v2/shards": rows(schemaDense, true), "frequencies": frequencies.Bytes(), "partial": partial(nil, false), "partial/passes": partial(make([]int64, schemaDim), false), "partial.v3": partial(nil, true), "scores": whole(0), "scores/multilinear": whole(1),
 	}
+	form.Lengths = []int{0, 2}
+	files["rows.v3/lists"], files["rows.v3/lists+shards"] = rows(schemaDense, false), rows(schemaDense, true)
+	form.Lengths, form.Numbers = nil, true
+	files["rows.v3/numbers"], files["rows.v3/numbers+shards"] = rows(schemaDense, false), rows(schemaDense, true)
+	return files
 }
 
 // TestSchemas compares the forms in package schemas with the bytes that are written.
@@ -175,8 +186,13 @@ func columnsOf(schema *arrow.Schema) []string {
 	var columns []string
 	for _, f := range schema.Fields() {
 		kind := f.Type.String()
-		if list, ok := f.Type.(*arrow.FixedSizeListType); ok && list.Len() == schemaDim && !list.ElemField().Nullable {
-			kind = fmt.Sprintf("fixed_size_list<%s>[d]", list.Elem())
+		if list, ok := f.Type.(*arrow.FixedSizeListType); ok && !list.ElemField().Nullable {
+			switch {
+			case list.Elem().ID() == arrow.INT32:
+				kind = "fixed_size_list<int32>[length]"
+			case list.Len() == schemaDim:
+				kind = fmt.Sprintf("fixed_size_list<%s>[d]", list.Elem())
+			}
 		}
 		if list, ok := f.Type.(*arrow.ListType); ok && !list.ElemField().Nullable { // as the metadata dim describes it
 			kind = fmt.Sprintf("fixed_size_list<%s>[d]", list.Elem())
@@ -186,13 +202,16 @@ func columnsOf(schema *arrow.Schema) []string {
 	return columns
 }
 
-// columns returns the columns that the form describes for one of our files. variant is
-// the condition of those columns and metadata that are conditional.
+// columns returns the columns that the form describes for one of our files. variant has
+// the conditions, joined by "+", of those columns and metadata that are conditional.
 func (f *arrowForm) columns(variant string) []string {
 	repeated := map[string][]string{"{field}": schemaFields, "{split}": schemaSplits, "{dense}": schemaDense}
+	if holds("lists", variant) {
+		repeated["{field}"], repeated["{list}"] = schemaFields[:1], schemaFields[1:]
+	}
 	var columns []string
 	for _, c := range f.Columns {
-		if c.When != "" && c.When != variant {
+		if !holds(c.When, variant) {
 			continue
 		}
 		names := []string{c.Name}
@@ -206,11 +225,16 @@ func (f *arrowForm) columns(variant string) []string {
 	return columns
 }
 
+// holds reports whether a condition is empty or in variant.
+func holds(condition, variant string) bool {
+	return condition == "" || slices.Contains(strings.Split(variant, "+"), condition)
+}
+
 func (f *arrowForm) compareMetadata(t *testing.T, variant string, got arrow.Metadata) {
 	t.Helper()
 	var keys []string
 	for _, m := range f.Metadata {
-		if m.When != "" && m.When != variant {
+		if !holds(m.When, variant) {
 			continue
 		}
 		keys = append(keys, m.Key)

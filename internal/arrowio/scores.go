@@ -24,10 +24,11 @@ const (
 	keyFields  = "fields"   // JSON array of names
 	keyTables  = "tables"   // JSON array, as in a model's architecture
 	keyLookUps = "look_ups" // JSON array, as in a model's architecture
+	keyLists   = "lists"    // JSON array, as in a model's architecture; missing if no field is a list
 )
 
 // scoresReserved are the keys of a scores file's metadata that callers may not use.
-var scoresReserved = []string{keyVersion, keyFields, keySizes, keyDim, keyTables, keyLookUps}
+var scoresReserved = []string{keyVersion, keyFields, keySizes, keyDim, keyTables, keyLookUps, keyLists}
 
 // scoresColumns returns the columns of scores. Their lists have dim values, or any number
 // of values if dim is 0. The column table exists unless the layout is plain. paired says
@@ -220,6 +221,9 @@ func scoresMetadata(fields []string, a *model.Architecture, paired bool, meta ma
 	if !a.Plain() {
 		keys, values = append(keys, keyTables, keyLookUps), append(values, toJSON(a.Tables), toJSON(a.LookUps))
 	}
+	if len(a.Lists) > 0 {
+		keys, values = append(keys, keyLists), append(values, toJSON(a.Lists))
+	}
 	for _, key := range slices.Sorted(maps.Keys(meta)) {
 		if slices.Contains(scoresReserved, key) {
 			panic("arrowio: the metadata key " + key + " is reserved")
@@ -288,9 +292,9 @@ func otherMeta(in *reader) map[string]string {
 func scoresHead(in *reader) (fields []string, a *model.Architecture, paired bool, err error) {
 	paired = in.meta[keyVersion] == PairedScoresVersion
 	a = &model.Architecture{}
-	for key, into := range map[string]any{keyFields: &fields, keySizes: &a.FieldDims, keyTables: &a.Tables, keyLookUps: &a.LookUps} {
+	for key, into := range map[string]any{keyFields: &fields, keySizes: &a.FieldDims, keyTables: &a.Tables, keyLookUps: &a.LookUps, keyLists: &a.Lists} {
 		text, ok := in.meta[key]
-		if !ok && (key == keyTables || key == keyLookUps) {
+		if !ok && slices.Contains([]string{keyTables, keyLookUps, keyLists}, key) {
 			continue
 		}
 		if err := json.Unmarshal([]byte(text), into); err != nil {

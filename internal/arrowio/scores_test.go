@@ -181,6 +181,34 @@ func TestScoresOfTables(t *testing.T) {
 	}
 }
 
+// The scores of a model with lists stay the same.
+func TestScoresOfLists(t *testing.T) {
+	a := modeltest.Lists()
+	a.Kind = ""
+	fields := []string{"item", "user", "history", "tags"}
+	s := randomScoresOf(a.Shape())
+	var out bytes.Buffer
+	if err := WriteScores(&out, fields, &a, false, s.Count, s.Feature, testMeta); err != nil {
+		t.Fatal(err)
+	}
+	_, back, got, meta, err := ReadScores(bytes.NewReader(out.Bytes()))
+	delete(meta, keyVersion)
+	if err != nil || !reflect.DeepEqual(back, &a) || !reflect.DeepEqual(meta, testMeta) || !reflect.DeepEqual(got, s) {
+		t.Errorf("layout %+v, metadata %v, scores %+v, error %v", back, meta, got, err)
+	}
+	for _, c := range []struct{ old, new, want string }{
+		{`"length":3`, `"length":0`, "list 0 (field 2) has 0 positions"},
+		{`"pad":0`, `"pad":5`, "list 0 (field 2) has the pad id 5"},
+	} {
+		changed := bytes.ReplaceAll(out.Bytes(), []byte(c.old), []byte(c.new))
+		_, _, _, _, err := ReadScores(bytes.NewReader(changed))
+		wantInput(t, err, c.want)
+	}
+	if err := WriteScoresParquet(&bytes.Buffer{}, fields, &a, s, interval, nil); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestScoresOfTablesRefuse(t *testing.T) {
 	a := modeltest.LookUps()
 	data, s := writeTables(t, &a)
@@ -409,6 +437,13 @@ func FuzzScores(f *testing.F) {
 	a := modeltest.LookUps()
 	tables, _ := writeTables(f, &a)
 	f.Add(tables)
+	lists := modeltest.Lists()
+	scores := randomScoresOf(lists.Shape())
+	var out bytes.Buffer
+	if err := WriteScores(&out, []string{"a", "b", "c", "d"}, &lists, false, scores.Count, scores.Feature, nil); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(out.Bytes())
 	f.Add(encodeScores(f, []string{"a", "b"}, []int{2, 3}, randomPairedScoresOf(layout.Of(5, 2))))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		fields, a, s, meta, err := ReadScores(bytes.NewReader(data))

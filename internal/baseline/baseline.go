@@ -18,14 +18,14 @@ const (
 // Names returns the names of all baselines.
 func Names() []string { return []string{Zero, Codebook} }
 
-// Of returns the named baseline, [D], of the tables of a, which has a codebook for each
-// look-up. counts are the occurrences of the features, [n]; Zero does not read them. unseen
-// lists the fields none of whose features occurs. For these fields the codebook is the
-// unweighted mean.
+// Of returns the named baseline, [a.BaselineSize()], of the tables of a, which has a codebook
+// for each look-up. Look-ups that read the same rows have the same codebook. counts are the
+// occurrences of the features, [n]; Zero does not read them. unseen lists the fields none of
+// whose features occurs. For these fields the codebook is the unweighted mean.
 func Of(name string, a *model.Architecture, table []float32, counts []int64) (values []float32, unseen []int, err error) {
 	switch name {
 	case Zero:
-		return make([]float32, a.Players()), nil, nil
+		return make([]float32, a.BaselineSize()), nil, nil
 	case Codebook:
 		values, unseen = codebook(a, table, counts)
 		return values, unseen, nil
@@ -34,23 +34,27 @@ func Of(name string, a *model.Architecture, table []float32, counts []int64) (va
 }
 
 // codebook computes C[j,:] = (sum over i of p_i E[i,:]) / (sum over i of p_i) in float64.
-// Here i runs over the features of the field that look-up j reads, and p_i is the number of
-// occurrences of i.
+// Here i runs over the rows that look-up j reads, except pad rows, and p_i is the number of
+// occurrences of the features that read row i.
 func codebook(a *model.Architecture, table []float32, counts []int64) (book []float32, unseen []int) {
-	if len(counts) != a.Features() {
-		panic("baseline: codebook: counts have the wrong length")
-	}
-	book = make([]float32, a.Players())
+	book = make([]float32, a.BaselineSize())
+	rows, pads := a.RowCounts(counts), a.PadRows()
 	for _, s := range a.Spans() {
-		sums, total := make([]float64, s.Dim), 0.0
-		counts := counts[s.Feature : s.Feature+s.Rows]
-		for _, count := range counts {
-			total += float64(count)
+		total, others := 0.0, 0 // others is the number of rows that are no pad rows
+		for row := s.Row; row < s.Row+s.Rows; row++ {
+			if _, pad := slices.BinarySearch(pads, row); !pad {
+				total += float64(rows[row])
+				others++
+			}
 		}
-		for i, count := range counts {
-			weight := float64(count) / total
+		sums := make([]float64, s.Dim)
+		for i := range s.Rows {
+			if _, pad := slices.BinarySearch(pads, s.Row+i); pad {
+				continue
+			}
+			weight := float64(rows[s.Row+i]) / total
 			if total == 0 {
-				weight = 1 / float64(s.Rows)
+				weight = 1 / float64(others)
 			}
 			for c := range sums {
 				sums[c] += float64(weight * float64(table[s.Entry+i*s.Dim+c]))
@@ -59,8 +63,10 @@ func codebook(a *model.Architecture, table []float32, counts []int64) (book []fl
 		if total == 0 && !slices.Contains(unseen, s.Field) {
 			unseen = append(unseen, s.Field)
 		}
-		for c, sum := range sums {
-			book[s.Player+c] = float32(sum)
+		for _, r := range s.Readers() {
+			for c, sum := range sums {
+				book[r.Baseline+c] = float32(sum)
+			}
 		}
 	}
 	return book, unseen

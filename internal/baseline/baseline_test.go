@@ -31,6 +31,37 @@ func TestCodebookFormula(t *testing.T) {
 	}
 }
 
+// Look-ups that read the same rows have one codebook, which is weighted by the occurrences
+// of all their fields. Pad rows are left out of it.
+func TestCodebookOfLists(t *testing.T) {
+	a := modeltest.Lists()
+	table := make([]float32, a.Parameters())
+	for i := range table {
+		table[i] = float32(i)
+	}
+	// item occurs 4, 0, 1, 0, 0 times and history 100, 2, 0, 1, 0. The entries of items are
+	// (0, 1), (2, 3), (4, 5), (6, 7), (8, 9), of which the first is that of the pad id.
+	counts := []int64{4, 0, 1, 0, 0, 1, 3, 0, 100, 2, 0, 1, 0, 0, 0, 0, 0}
+	book, unseen, err := Of(Codebook, &a, table, counts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	item := float32(2*2+4+6) / 4
+	if want := []float32{item, item + 1, item, item + 1, 10.75, 14.5}; !slices.Equal(book, want) {
+		t.Errorf("codebook %v, expected %v", book, want)
+	}
+	if !slices.Equal(unseen, []int{3}) {
+		t.Errorf("unseen fields %v, expected [3]", unseen)
+	}
+	clear(counts)
+	if book, unseen, _ = Of(Codebook, &a, table, counts); !slices.Equal(book[:4], []float32{5, 6, 5, 6}) || !slices.Equal(unseen, []int{0, 1, 3}) {
+		t.Errorf("codebook %v, unseen fields %v, expected means over all rows but the pad row", book, unseen)
+	}
+	if zero, _, err := Of(Zero, &a, table, nil); err != nil || !slices.Equal(zero, make([]float32, 6)) {
+		t.Errorf("baseline %v, %v", zero, err)
+	}
+}
+
 // Each look-up has a codebook, which is the mean of the rows that it reads.
 func TestCodebookOfLookUps(t *testing.T) {
 	a := modeltest.LookUps()

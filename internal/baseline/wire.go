@@ -15,13 +15,13 @@ func Encode(values []float32) []byte {
 	return data
 }
 
-// Decode is the inverse of Encode for rows with the given number of players. It returns an
-// error if a value is not finite.
-func Decode(data []byte, players int) ([]float32, error) {
-	if len(data) != 4*players {
-		return nil, fmt.Errorf("the baseline has %d bytes, %d players need %d", len(data), players, 4*players)
+// Decode is the inverse of Encode for a baseline of the given number of values. It returns
+// an error if a value is not finite.
+func Decode(data []byte, size int) ([]float32, error) {
+	if len(data) != 4*size {
+		return nil, fmt.Errorf("the baseline has %d bytes, %d values need %d", len(data), size, 4*size)
 	}
-	values := make([]float32, players)
+	values := make([]float32, size)
 	for i := range values {
 		values[i] = math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:]))
 		if v := float64(values[i]); math.IsNaN(v) || math.IsInf(v, 0) {

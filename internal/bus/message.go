@@ -218,6 +218,9 @@ func checkTask(t *job.Task) error {
 	if t.Rows < 1 {
 		return fmt.Errorf("%d rows, expected at least 1", t.Rows)
 	}
+	if err := t.Spec.Loss.Check(); err != nil {
+		return err
+	}
 	if !isKernel(t.Spec.Kernel) {
 		return fmt.Errorf("invalid kernel name %q", t.Spec.Kernel)
 	}

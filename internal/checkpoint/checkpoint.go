@@ -82,10 +82,28 @@ type Options struct {
 	// computes what a model of another kind computes becomes a model of that kind, which is
 	// faster and can be pruned. The logits agree up to rounding.
 	Generic bool
+	// Pads holds the pad ids of some lists of a model of model.Graph, by the names of their
+	// fields. They replace those that the file says or suggests. -1 means that no id is one.
+	Pads map[string]int
+}
+
+// ReadOutput is like Read, but chooses an output of an .onnx file by its name, or by NAME[I] a
+// number of it. An empty output stands for the only one. Other files have no outputs to
+// choose from.
+func ReadOutput(path, output string) (*Checkpoint, error) {
+	return ReadPart(path, Options{ONNX: dissect.Options{Output: output}})
 }
 
 // ReadPart is like Read for a file that may hold several models.
 func ReadPart(path string, o Options) (*Checkpoint, error) {
+	c, err := readPart(path, o)
+	if err != nil {
+		return nil, err
+	}
+	return c, c.setPads(o.Pads)
+}
+
+func readPart(path string, o Options) (*Checkpoint, error) {
 	info, err := os.Stat(path) // before os.Open, which on a pipe would wait for a writer
 	if err != nil {
 		return nil, err

@@ -180,7 +180,7 @@ func checkCompact(t *testing.T, c *Checkpoint, dropped []bool, baseline []float3
 	for _, s := range c.Architecture.Spans() {
 		for i := range s.Rows * s.Dim {
 			if dropped[s.Entry+i] {
-				table[s.Entry+i] = baseline[s.Player+i%s.Dim]
+				table[s.Entry+i] = baseline[s.Baseline+i%s.Dim]
 			}
 		}
 	}

@@ -24,7 +24,7 @@ import (
 const (
 	tensorValues   = "shaver.values"   // F32, F16, or U8 for Int8: [kept]
 	tensorSteps    = "shaver.steps"    // F32 [fields, 2]; only for Int8
-	tensorCodebook = "shaver.codebook" // F32 [m, d]; [D] if there are look-ups
+	tensorCodebook = "shaver.codebook" // F32 [m, d]; [BaselineSize] if there are look-ups
 	tensorRows     = "shaver.rows"     // U8 [bytes]
 	tensorColumns  = "shaver.columns"  // U8 [bytes]
 
@@ -78,7 +78,7 @@ func codebookShape(a *model.Architecture) []int {
 	if a.Plain() {
 		return []int{a.Fields(), a.Dim}
 	}
-	return []int{a.Players()}
+	return []int{a.BaselineSize()}
 }
 
 // CompactDrop returns the least number of entries to drop, from the front of order,
@@ -140,7 +140,7 @@ func (c *Checkpoint) Footprint() Footprint {
 
 // WriteCompact writes the pruned c to path in compact form, all of it or nothing, and
 // returns the file's length in bytes. dropped, [Parameters], is true for dropped entries.
-// The dropped entries read baseline, [D]. Kept entries come from c's tables and
+// The dropped entries read baseline, [BaselineSize]. Kept entries come from c's tables and
 // are stored as v. A value that v cannot hold is an input error.
 func WriteCompact(path string, c *Checkpoint, dropped []bool, baseline []float32, v compact.Encoding) (int64, error) {
 	f, err := c.compact(dropped, baseline, v)
@@ -176,7 +176,7 @@ func (c *Checkpoint) compact(dropped []bool, baseline []float32, v compact.Encod
 }
 
 // Pruned returns the dropped entries of c's tables, [Parameters], and the baseline that they
-// read, [Players]. For a compact file both come from the file, and for a dense one from
+// read, [BaselineSize]. For a compact file both come from the file, and for a dense one from
 // compact.Find.
 func (c *Checkpoint) Pruned() (dropped []bool, baseline []float32, err error) {
 	if c.Compact == nil {

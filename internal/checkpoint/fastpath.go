@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"slices"
 	"strconv"
 
 	"shaver/internal/dissect"
@@ -26,6 +27,9 @@ func Recognize(n *dissect.Network) (*model.Architecture, error) {
 func findKind(n *dissect.Network) (*match.Network, []int, error) {
 	if len(n.Dense) > 0 {
 		return nil, nil, errors.New("it has dense inputs")
+	}
+	if len(n.IDs) > 0 || slices.ContainsFunc(n.Fields, func(f dissect.Field) bool { return f.Length > 1 }) {
+		return nil, nil, errors.New("it has lists, or reads ids as numbers")
 	}
 	var dims []int
 	rows := 0 // which fields read, minus those that the tables with players have

@@ -29,6 +29,8 @@ type graphForm struct {
 	LookUps   []int           `json:"look_ups"`            // input of each look-up of the architecture
 	Constants []graphConstant `json:"constants,omitempty"` // look-ups whose values are not players
 	Dense     []int           `json:"dense,omitempty"`     // input of each dense input of the architecture
+	IDs       []graphIDs      `json:"ids,omitempty"`       // inputs that read ids as numbers
+	Pads      []PadSource     `json:"pads,omitempty"`      // where the pad of each list of the architecture is from
 	Fields    []string        `json:"fields,omitempty"`    // names of the fields
 	Output    string          `json:"output,omitempty"`    // how the logit follows from the file's output, for people
 }
@@ -41,6 +43,22 @@ type graphConstant struct {
 	Offset int    `json:"offset,omitempty"`
 	Input  int    `json:"input"`
 }
+
+// graphIDs is an input that reads the ids of a field as numbers.
+type graphIDs struct {
+	Field int `json:"field"`
+	Input int `json:"input"`
+}
+
+// PadSource says where the pad of a list is from.
+type PadSource string
+
+// The sources of pads.
+const (
+	PadFound   PadSource = "found"   // the graph compares the ids of the list with it
+	PadAssumed PadSource = "assumed" // the graph does not say, and 0 is usual
+	PadGiven   PadSource = "given"   // a user said so
+)
 
 // graphKey returns the key of a tensor. If a key cannot have the name, a digest of the
 // name takes its place.
@@ -74,6 +92,9 @@ func (c *Checkpoint) takeGraph(metadata map[string]string) (is bool, err error) 
 	c.EmbeddingKey, c.Fields = graphEmbedding, c.graph.Fields
 	if c.Fields != nil && len(c.Fields) != c.Architecture.Fields() {
 		return true, c.inputf("metadata %s names %d fields, the architecture has %d", metaGraph, len(c.Fields), c.Architecture.Fields())
+	}
+	if len(c.graph.Pads) != len(c.Architecture.Lists) {
+		return true, c.inputf("metadata %s has the pads of %d lists, the architecture has %d", metaGraph, len(c.graph.Pads), len(c.Architecture.Lists))
 	}
 	if _, ok := metadata[metaCompact]; ok {
 		if err := c.takeCompactGraph(metadata); err != nil {
@@ -118,6 +139,9 @@ func (c *Checkpoint) ConstantTables() []ConstantTable {
 	}
 	return tables
 }
+
+// PadSources says where the pad of each list of the architecture is from.
+func (c *Checkpoint) PadSources() []PadSource { return c.graph.Pads }
 
 // LogitText says, for people, how the logit of a model of Kind Graph follows from the
 // output of the .onnx file. It is "" if this is not known.
@@ -173,6 +197,13 @@ func (c *Checkpoint) graphModel() (*model.Model, error) {
 	}
 	if w.Graph.Dense, err = inputs(c.graph.Dense); err != nil {
 		return nil, err
+	}
+	for _, k := range c.graph.IDs {
+		v, err := input(k.Input)
+		if err != nil {
+			return nil, err
+		}
+		w.Graph.IDs = append(w.Graph.IDs, model.IDInput{Field: k.Field, Input: v})
 	}
 	for _, k := range c.graph.Constants {
 		l := model.ConstantLookUp{Name: k.Table, Field: k.Field}

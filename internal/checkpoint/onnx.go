@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -91,14 +92,25 @@ func (c *Checkpoint) takeNetwork(n *dissect.Network) error {
 	text, weights := graph.Encode(n.Head)
 	c.graph = &graphForm{Head: json.RawMessage(text), Output: n.Logit}
 	c.Architecture = model.Architecture{Kind: model.Graph}
-	for _, f := range n.Fields {
+	for j, f := range n.Fields {
 		c.Architecture.FieldDims = append(c.Architecture.FieldDims, f.Rows)
 		c.graph.Fields = append(c.graph.Fields, f.Name)
+		if f.Length > 1 {
+			c.Architecture.Lists = append(c.Architecture.Lists, model.List{Field: j, Length: f.Length, Pad: f.Pad})
+			source := PadAssumed
+			if f.PadFound {
+				source = PadFound
+			}
+			c.graph.Pads = append(c.graph.Pads, source)
+		}
 	}
 	c.Fields = c.graph.Fields
 	for k, d := range n.Dense {
 		c.Architecture.Dense = append(c.Architecture.Dense, d.Name)
 		c.graph.Dense = append(c.graph.Dense, len(n.LookUps)+k)
+	}
+	for k, d := range n.IDs {
+		c.graph.IDs = append(c.graph.IDs, graphIDs{Field: d.Field, Input: len(n.LookUps) + len(n.Dense) + k})
 	}
 	var order []int // numbers of the look-ups with players, by their fields
 	constants := make([]bool, len(n.Tables))
@@ -153,10 +165,33 @@ func (c *Checkpoint) takeNetwork(n *dissect.Network) error {
 	return nil
 }
 
+// setPads sets the pads of lists to those that a user gives, by the names of the fields.
+func (c *Checkpoint) setPads(pads map[string]int) error {
+	for _, name := range slices.Sorted(maps.Keys(pads)) {
+		j := slices.Index(c.Fields, name)
+		k := slices.IndexFunc(c.Architecture.Lists, func(l model.List) bool { return l.Field == j })
+		if j < 0 || k < 0 {
+			var lists []string
+			for _, l := range c.Architecture.Lists {
+				lists = append(lists, quote(c.Fields[l.Field]))
+			}
+			if lists == nil {
+				return c.inputf("the model has no lists, so %s has no pad id", quote(name))
+			}
+			return c.inputf("there is no list %s, expected one of: %s", quote(name), strings.Join(lists, ", "))
+		}
+		if pad, size := pads[name], c.Architecture.FieldDims[j]; pad < -1 || pad >= size {
+			return c.inputf("list %s has the pad id %d, expected 0 to %d", quote(name), pad, size-1)
+		}
+		c.Architecture.Lists[k].Pad, c.graph.Pads[k] = pads[name], PadGiven
+	}
+	return nil
+}
+
 // simplify makes a plain if all tables have the same number of columns, and the rows of
 // the tables, one after another, are those of the fields in their order.
 func simplify(a *model.Architecture) {
-	if len(a.LookUps) != len(a.FieldDims) {
+	if len(a.LookUps) != len(a.FieldDims) || len(a.Lists) > 0 {
 		return
 	}
 	features := a.Offsets()

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -20,12 +21,9 @@ const exports = "../../testdata/onnx"
 // export is the part of the description of an exported model that these tests need, with
 // the results of onnxruntime.
 type export struct {
-	File   string
-	Batch  int
-	Fields []struct {
-		Input        string
-		Column, Rows int
-	}
+	File    string
+	Batch   int
+	Fields  []exportField
 	Output  string
 	Logit   string
 	Tensor  string
@@ -35,35 +33,54 @@ type export struct {
 	Outputs [][]float64
 }
 
+// exportField is a field of an export. It is a list if it has a length.
+type exportField struct {
+	Input                string
+	Column, Rows, Length int
+}
+
+// isNamed reports whether a model may call the field by the given name.
+func (f *exportField) isNamed(name string) bool {
+	if f.Length > 0 && name == fmt.Sprintf("%s[%d:%d]", f.Input, f.Column, f.Column+f.Length) {
+		return true
+	}
+	return name == f.Input || f.Length == 0 && name == fmt.Sprintf("%s[%d]", f.Input, f.Column)
+}
+
 // rowsOf returns the rows of e for a model with the fields of c.
 func (e *export) rowsOf(t *testing.T, c *Checkpoint) *model.Rows {
 	t.Helper()
-	rows := &model.Rows{Width: c.Architecture.Fields(), Inputs: len(c.Architecture.Dense)}
-	column := make([]int, rows.Width)
+	rows := &model.Rows{Width: c.Architecture.Width(), Inputs: len(c.Architecture.Dense)}
+	var fields, columns []int // the field and the column in e.IDs of each id of a row
+	lengths := c.Architecture.Lengths()
 	for j, name := range c.Fields {
-		column[j] = slices.IndexFunc(e.Fields, func(f struct {
-			Input        string
-			Column, Rows int
-		}) bool {
-			return name == f.Input || strings.HasPrefix(name, f.Input+"[") && strings.HasSuffix(name, "]") && name == f.Input+"["+itoa(f.Column)+"]"
-		})
-		if column[j] < 0 {
+		from, found := 0, false
+		for k := range e.Fields {
+			f := &e.Fields[k]
+			length := max(1, f.Length)
+			if found = f.isNamed(name) && length == lengths[j]; found {
+				break
+			}
+			from += length
+		}
+		if !found {
 			t.Fatalf("field %s is not one of %+v", name, e.Fields)
+		}
+		for i := range lengths[j] {
+			fields, columns = append(fields, j), append(columns, from+i)
 		}
 	}
 	offsets := c.Architecture.Offsets()
 	for r, ids := range e.IDs {
 		rows.Number = append(rows.Number, int64(r))
 		rows.Label = append(rows.Label, float32(r%2))
-		for j, k := range column {
-			rows.Features = append(rows.Features, offsets[j]+int32(ids[k]))
+		for k, j := range fields {
+			rows.Features = append(rows.Features, offsets[j]+int32(ids[columns[k]]))
 		}
 		rows.Dense = append(rows.Dense, e.Values[r]...)
 	}
 	return rows
 }
-
-func itoa(n int) string { return string(mustMarshal(n)) }
 
 func readExports(t *testing.T) []export {
 	t.Helper()
@@ -204,6 +221,88 @@ func TestDigestOfExternalData(t *testing.T) {
 	}
 	if digests[0] != digests[1] {
 		t.Errorf("the digests are %v, expected the same", digests)
+	}
+}
+
+// The pads of lists are those that the graph compares ids with, or 0. A user may set them,
+// and files keep them.
+func TestPads(t *testing.T) {
+	path := filepath.Join(exports, "deepctr-torch-bags.dynamo.onnx")
+	c, err := ReadPart(path, Options{Pads: map[string]int{"x[11:15]": 3}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var data bytes.Buffer
+	if _, err := c.WriteTo(&data); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Parse("copy", data.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []*Checkpoint{c, again} {
+		if want := []PadSource{PadFound, PadGiven, PadAssumed}; !slices.Equal(c.PadSources(), want) {
+			t.Errorf("pads are %v, expected %v", c.PadSources(), want)
+		}
+		for k, want := range []int{0, 3, 0} {
+			if l := c.Architecture.Lists[k]; l.Pad != want || l.Length != 4 {
+				t.Errorf("list %d is %+v, expected the pad %d", k, l, want)
+			}
+		}
+	}
+	if err := again.setPads(map[string]int{"x[15:19]": -1}); err != nil || again.Architecture.Lists[2].Pad != -1 {
+		t.Errorf("error %v, lists %+v", err, again.Architecture.Lists)
+	}
+	for want, pads := range map[string]map[string]int{
+		`there is no list "x[0]", expected one of: "x[7:11]", "x[11:15]", "x[15:19]"`: {"x[0]": 1},
+		`list "x[7:11]" has the pad id 6, expected 0 to 5`:                            {"x[7:11]": 6},
+	} {
+		if _, err := ReadPart(path, Options{Pads: pads}); !fault.IsInput(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, expected %s", err, want)
+		}
+	}
+	if _, err := ReadPart(filepath.Join(exports, "fuxictr-fm.dynamo.onnx"), Options{Pads: map[string]int{"user": 1}}); !fault.IsInput(err) {
+		t.Errorf("error %v, expected that there are no lists", err)
+	}
+}
+
+// A file whose lists do not fit its head or each other is refused.
+func TestHostileLists(t *testing.T) {
+	c, err := Read(filepath.Join(exports, "fuxictr-din.dynamo.onnx"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, change := range map[string][3]string{
+		"the ids of field 0 has 1":   {metaGraph, `"ids":[{"field":5,`, `"ids":[{"field":0,`},
+		"names input 99":             {metaGraph, `"ids":[{"field":5,"input":`, `"ids":[{"field":5,"input":99`},
+		"belongs to field -1":        {metaGraph, `"ids":[{"field":5,`, `"ids":[{"field":-1,`},
+		"has the pads of 1 lists":    {metaGraph, `"pads":["found",`, `"pads":[`},
+		"has 16385 positions":        {metaArchitecture, `"length":4`, `"length":16385`},
+		"has the pad id 11":          {metaArchitecture, `"pad":0`, `"pad":11`},
+		"has 20 values, but input":   {metaArchitecture, `"length":4`, `"length":5`},
+		"expected ascending numbers": {metaArchitecture, `{"field":5,"length":4`, `{"field":6,"length":4`},
+	} {
+		f := c.canonical()
+		tensors := map[string]Tensor{}
+		for _, e := range f.entries {
+			tensors[e.key] = e.Tensor
+		}
+		text := strings.Replace(f.metadata[change[0]], change[1], change[2], 1)
+		if text == f.metadata[change[0]] {
+			t.Errorf("%s does not have %s: %s", change[0], change[1], text)
+		}
+		f.metadata[change[0]] = text
+		var data bytes.Buffer
+		if _, err := newFile(tensors, f.metadata).WriteTo(&data); err != nil {
+			t.Fatal(err)
+		}
+		again, err := Parse("file", data.Bytes())
+		if err == nil {
+			_, err = again.Model()
+		}
+		if !fault.IsInput(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, expected bad input with %q", err, want)
+		}
 	}
 }
 

@@ -91,37 +91,74 @@ type ONNXSize struct {
 	Compact    int   // number of those that are stored by their distinct rows
 }
 
+// ONNXOptions say how WriteONNX writes a model.
+type ONNXOptions struct {
+	// Compact stores each table that gets smaller by its distinct rows and a list of their
+	// numbers; see onnx.Options.
+	Compact bool
+	// Scale and Offset calibrate the logit z, which becomes Scale*z + Offset; see
+	// onnx.Calibration. If both are 0, the logit stays the same.
+	Scale, Offset float64
+}
+
+// CheckCalibration returns bad input if WriteONNX cannot calibrate c.
+func (c *Checkpoint) CheckCalibration() error {
+	file, n, err := c.reopen()
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	return file.CheckEnd(n.End)
+}
+
+// reopen opens the .onnx file from which c was read. The caller must close the file.
+func (c *Checkpoint) reopen() (*onnx.Model, *dissect.Network, error) {
+	if c.origin == nil {
+		return nil, nil, c.inputf("an .onnx file is written from an .onnx file, expected one")
+	}
+	file, err := onnx.Open(c.name)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := os.Stat(c.name)
+	if err != nil || !os.SameFile(info, c.origin.info) || info.Size() != c.origin.info.Size() || !info.ModTime().Equal(c.origin.info.ModTime()) {
+		file.Close()
+		return nil, nil, c.inputf("the file changed while it was in use")
+	}
+	n, err := dissect.Dissect(file, c.origin.options)
+	if err != nil {
+		file.Close()
+		return nil, nil, err
+	}
+	return file, n, nil
+}
+
 // WriteONNX writes the .onnx file from which c was read with the embedding tables of c. It
 // writes path and, if the file has external data or the new one would exceed onnx.MaxFile,
-// path with the extension .data behind it. All other tensors and nodes stay the same. c may
-// differ from the file in its embedding tables only.
-//
-// If small is true, each table that gets smaller is stored by its distinct rows and a list
-// of their numbers; see onnx.Options.
+// path with the extension .data behind it. Everything that o does not name stays the same. c
+// may differ from the file in its embedding tables only.
 //
 // If the content of a file cannot be written, the previous files, if any, are unchanged. If
 // the program is killed between the two files, there is no file at path.
-func WriteONNX(path string, c *Checkpoint, small bool) (*ONNXSize, error) {
-	if c.origin == nil {
-		return nil, c.inputf("an .onnx file is written from an .onnx file, expected one")
-	}
-	file, err := onnx.Open(c.name)
+func WriteONNX(path string, c *Checkpoint, o ONNXOptions) (*ONNXSize, error) {
+	file, n, err := c.reopen()
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	if info, err := os.Stat(c.name); err != nil || !os.SameFile(info, c.origin.info) || info.Size() != c.origin.info.Size() || !info.ModTime().Equal(c.origin.info.ModTime()) {
-		return nil, c.inputf("the file changed while it was in use")
-	}
-	n, err := dissect.Dissect(file, c.origin.options)
-	if err != nil {
-		return nil, err
-	}
 	tables, err := c.tables(n)
 	if err != nil {
 		return nil, err
 	}
-	r, err := file.Rewrite(tables, onnx.Options{Data: filepath.Base(DataFile(path)), Compact: small})
+	options := onnx.Options{Data: filepath.Base(DataFile(path)), Compact: o.Compact}
+	if o.Scale != 0 || o.Offset != 0 {
+		k := &onnx.Calibration{End: n.End, Scale: float32(o.Scale), Offset: float32(o.Offset)}
+		if !(k.Scale > 0) || !finite(k.Scale) || !finite(k.Offset) {
+			return nil, c.inputf("the calibration by scale %g and offset %g exceeds the range of float32", o.Scale, o.Offset)
+		}
+		options.Calibration = k
+	}
+	r, err := file.Rewrite(tables, options)
 	if err != nil {
 		return nil, err
 	}

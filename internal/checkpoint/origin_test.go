@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"shaver/internal/fault"
+	"shaver/internal/model"
 )
 
 // prunedCopy returns c with pruned tables: the rows of each look-up but the first and every
@@ -25,7 +27,7 @@ func prunedCopy(t *testing.T, c *Checkpoint) *Checkpoint {
 		for row := range s.Rows {
 			for k := range s.Dim {
 				if row%5 > 0 || row > 0 && k%2 == 0 {
-					table[s.Entry+row*s.Dim+k] = float32(s.Player+k) / 64
+					table[s.Entry+row*s.Dim+k] = float32(s.Baseline+k) / 64
 				}
 			}
 		}
@@ -43,7 +45,7 @@ func TestWriteONNX(t *testing.T) {
 			t.Fatal(err)
 		}
 		out := filepath.Join(t.TempDir(), e.File)
-		if _, err := WriteONNX(out, c, false); err != nil {
+		if _, err := WriteONNX(out, c, ONNXOptions{}); err != nil {
 			t.Fatalf("%s: %v", e.File, err)
 		}
 		for _, extension := range []string{"", ".data"} {
@@ -60,7 +62,7 @@ func TestWriteONNX(t *testing.T) {
 		}
 		pruned := prunedCopy(t, c)
 		for _, small := range []bool{false, true} {
-			size, err := WriteONNX(out, pruned, small)
+			size, err := WriteONNX(out, pruned, ONNXOptions{Compact: small})
 			if err != nil {
 				t.Fatalf("%s: %v", e.File, err)
 			}
@@ -75,6 +77,94 @@ func TestWriteONNX(t *testing.T) {
 				t.Errorf("%s, small %v: %+v", e.File, small, size)
 			}
 		}
+	}
+}
+
+// A calibrated .onnx file is read with the calibrated logits, for each export that ends in a
+// logit, a Sigmoid or a Softmax, and both forms, also if it is calibrated twice. Another graph
+// is refused, and the previous file stays.
+func TestWriteONNXCalibrated(t *testing.T) {
+	calibrated, refused := 0, 0
+	for _, e := range readExports(t) {
+		path := filepath.Join(exports, e.File)
+		c, err := Read(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		folder := t.TempDir()
+		out := filepath.Join(folder, e.File)
+		if err := c.CheckCalibration(); err != nil {
+			refused++
+			if !fault.IsInput(err) || !strings.Contains(err.Error(), "the graph cannot be calibrated: node ") || !strings.Contains(e.File, "-mmoe.") {
+				t.Errorf("%s: %v", e.File, err)
+			}
+			if err := os.WriteFile(out, []byte("previous"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, again := WriteONNX(out, c, ONNXOptions{Scale: .5}); again == nil || again.Error() != err.Error() {
+				t.Errorf("%s: WriteONNX returned %v", e.File, again)
+			}
+			if got, err := os.ReadFile(out); err != nil || string(got) != "previous" {
+				t.Errorf("%s: the previous file is %q, %v", e.File, got, err)
+			}
+			continue
+		}
+		calibrated++
+		pruned := prunedCopy(t, c)
+		rows := e.rowsOf(t, c)
+		logits := func(c *Checkpoint) []float64 {
+			m, err := c.Model()
+			if err != nil {
+				t.Fatalf("%s: %v", e.File, err)
+			}
+			all := make([]float64, rows.Len())
+			m.NewScorer().Logits(all, rows)
+			return all
+		}
+		folded, _, err := pruned.Calibrated(.5, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, want := logits(pruned), logits(folded)
+		if folded.Architecture.Kind == model.FM || folded.Architecture.Kind == model.DeepFM {
+			want = nil // its table is scaled too, so its baseline would be
+			for _, z := range before {
+				want = append(want, .5*z+1)
+			}
+		}
+		for _, small := range []bool{false, true} {
+			if _, err := WriteONNX(out, pruned, ONNXOptions{Compact: small, Scale: .5, Offset: 1}); err != nil {
+				t.Fatalf("%s: %v", e.File, err)
+			}
+			again, err := Read(out)
+			if err != nil {
+				t.Fatalf("%s: %v", e.File, err)
+			}
+			twice := filepath.Join(folder, "twice.onnx")
+			if _, err := WriteONNX(twice, again, ONNXOptions{Scale: 4, Offset: -1}); err != nil {
+				t.Fatalf("%s: %v", e.File, err)
+			}
+			last, err := Read(twice)
+			if err != nil {
+				t.Fatalf("%s: %v", e.File, err)
+			}
+			once, both := logits(again), logits(last)
+			for i, z := range before {
+				if most := 1e-6 * max(1, math.Abs(z)); !(math.Abs(once[i]-want[i]) <= most) || !(math.Abs(both[i]-(2*z+3)) <= 8*most) {
+					t.Fatalf("%s, small %v, row %d: logit %v and %v, expected %v and %v", e.File, small, i, once[i], both[i], want[i], 2*z+3)
+				}
+			}
+		}
+	}
+	if calibrated < 100 || refused != 4 {
+		t.Errorf("%d graphs were calibrated and %d refused", calibrated, refused)
+	}
+	c, err := Read(filepath.Join(exports, "ncf.legacy.onnx"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := WriteONNX(filepath.Join(t.TempDir(), "out.onnx"), c, ONNXOptions{Scale: 1e300}); !fault.IsInput(err) {
+		t.Errorf("calibration beyond the range of float32: %v", err)
 	}
 }
 
@@ -133,7 +223,7 @@ func TestWriteONNXRefused(t *testing.T) {
 	if err := os.WriteFile(out, []byte("previous"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := WriteONNX(out, c, false); !fault.IsInput(err) || !strings.Contains(err.Error(), "the file changed while it was in use") {
+	if _, err := WriteONNX(out, c, ONNXOptions{}); !fault.IsInput(err) || !strings.Contains(err.Error(), "the file changed while it was in use") {
 		t.Errorf("a changed file: %v", err)
 	}
 	dense := filepath.Join(folder, "m.safetensors")
@@ -143,7 +233,7 @@ func TestWriteONNXRefused(t *testing.T) {
 	if c, err = Read(dense); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := WriteONNX(out, c, false); !fault.IsInput(err) || !strings.Contains(err.Error(), "is written from an .onnx file") {
+	if _, err := WriteONNX(out, c, ONNXOptions{}); !fault.IsInput(err) || !strings.Contains(err.Error(), "is written from an .onnx file") {
 		t.Errorf("a safetensors file: %v", err)
 	}
 	if got, err := os.ReadFile(out); err != nil || string(got) != "previous" {

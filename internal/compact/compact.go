@@ -64,8 +64,8 @@ type Parts struct {
 	Values []byte
 	// Steps holds each field's origin and step, [fields, 2]. Only Int8 uses it.
 	Steps []float32
-	// Codebook holds the values that stand for dropped entries, [D], in the order of the
-	// players.
+	// Codebook holds the values that stand for dropped entries, in the order of a baseline
+	// (model.Architecture.BaselineSize). Look-ups that read the same rows have the same values.
 	Codebook []float32
 }
 

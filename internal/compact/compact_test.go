@@ -111,7 +111,7 @@ func (s *sample) check(t rapid.TB, table *Table) {
 		features := s.layout.Offsets()
 		features[span.Field] = int32(span.Feature + row - span.Row)
 		table.Embed(x, features)
-		if own := x[span.Player : span.Player+span.Dim]; !slices.EqualFunc(own, read, sameBits) {
+		if own := x[span.Baseline : span.Baseline+span.Dim]; !slices.EqualFunc(own, read, sameBits) {
 			t.Fatalf("row %d: Embed gives %v, Rows %v", row, own, read)
 		}
 		for c := range span.Dim {
@@ -119,7 +119,7 @@ func (s *sample) check(t rapid.TB, table *Table) {
 			if dropped[c] != s.dropped[i] {
 				t.Fatalf("row %d, column %d: dropped %v", row, c, dropped[c])
 			}
-			want, most := s.codebook[span.Player+c], 0.0
+			want, most := s.codebook[span.Baseline+c], 0.0
 			if !dropped[c] {
 				want = s.table[i]
 				most = s.error(table, field, want)
@@ -152,7 +152,7 @@ func (s *sample) checkMany(t rapid.TB, table *Table, whole []float32) {
 		row, read := features[i*s.layout.Fields():], x[i*s.layout.Players():]
 		for _, span := range s.layout.Spans() {
 			at := span.Entry + (int(row[span.Field])-span.Feature)*span.Dim
-			if got, want := read[span.Player:span.Player+span.Dim], whole[at:at+span.Dim]; !slices.EqualFunc(got, want, sameBits) {
+			if got, want := read[span.Baseline:span.Baseline+span.Dim], whole[at:at+span.Dim]; !slices.EqualFunc(got, want, sameBits) {
 				t.Fatalf("look-up %d of row %d of a batch reads %v, but %v when read alone", span.LookUp, i, got, want)
 			}
 		}

@@ -11,26 +11,26 @@ import (
 const embedBatch = 64
 
 // Embed writes the embeddings of some rows of the model, [rows, D], to x. features
-// holds their global ids, [rows, m]. Embed implements model.Embedder.
+// holds their global ids, [rows, Width]. Embed implements model.Embedder.
 func (t *Table) Embed(x []float32, features []int32) {
 	if t.narrow {
 		t.embedNarrow(x, features)
 		return
 	}
 	var places [embedBatch]place
-	field, row := 0, 0
-	lookUps := len(features) / t.ids * len(t.fields)
+	next, row := 0, 0
+	lookUps := len(features) / t.ids * len(t.looks)
 	for from := 0; from < lookUps; from += embedBatch {
 		n := 0
 		for range min(embedBatch, lookUps-from) {
-			f := &t.fields[field]
-			at := row*len(t.codebook) + f.player
+			l := &t.looks[next]
+			f, at := l.field, row*len(t.empty)+l.at
 			copy(x[at:at+f.dim], f.codebook)
 			p := &places[n]
 			p.field, p.at = f, at
-			n += f.find(p, int(features[row*t.ids+f.id])-f.first)
-			if field++; field == len(t.fields) {
-				field, row = 0, row+1
+			n += f.find(p, int(features[row*t.ids+l.id])-l.first)
+			if next++; next == len(t.looks) {
+				next, row = 0, row+1
 			}
 		}
 		found := places[:n]

@@ -12,9 +12,10 @@ import (
 // Encode returns the parts of the tables of a, [Parameters]. dropped marks the entries that
 // are dropped, and codebook, [D], holds the values that stand for them. If a value is not
 // finite, or v cannot represent it, Encode returns an error that names its row, numbered
-// over all tables, and its column. The parts share codebook and do not copy it.
+// over all tables, and its column. Pad rows must not be dropped, and v must represent them
+// exactly. All encodings represent 0. The parts share codebook and do not copy it.
 func Encode(a *model.Architecture, tables []float32, dropped []bool, codebook []float32, v Encoding) (*Parts, error) {
-	if len(tables) != a.Parameters() || len(dropped) != a.Parameters() || len(codebook) != a.Players() || v.Size() == 0 {
+	if len(tables) != a.Parameters() || len(dropped) != a.Parameters() || len(codebook) != a.BaselineSize() || v.Size() == 0 {
 		panic(fmt.Sprintf("compact: Encode: tables of %d, mask of %d, codebook of %d entries as %q", len(tables), len(dropped), len(codebook), v))
 	}
 	p := &Parts{Fields: Plan(a, dropped), Codebook: codebook}
@@ -28,11 +29,13 @@ func Encode(a *model.Architecture, tables []float32, dropped []bool, codebook []
 		rows, columns, kept = rows+r, columns+c, kept+f.Kept
 	}
 	p.Rows, p.Columns, p.Values = make([]byte, 0, rows), make([]byte, 0, columns), make([]byte, 0, kept*v.Size())
+	pads := a.PadRows()
 	for j := range spans {
 		s := &spans[j]
 		from, to := s.Entries()
 		p.appendStructure(p.Fields[j], dropped[from:to], s.Dim)
-		data, origin, step, err := v.appendValues(p.Values, tables[from:to], dropped[from:to], s.Row, s.Dim)
+		padded := slices.ContainsFunc(pads, func(row int) bool { return row >= s.Row && row < s.Row+s.Rows })
+		data, origin, step, err := v.appendValues(p.Values, tables[from:to], dropped[from:to], padded, s.Row, s.Dim)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", spanName(a, s), err)
 		}
@@ -41,14 +44,57 @@ func Encode(a *model.Architecture, tables []float32, dropped []bool, codebook []
 			p.Steps = append(p.Steps, origin, step)
 		}
 	}
+	if err := p.checkPads(a, tables, dropped, v); err != nil {
+		return nil, err
+	}
 	return p, nil
+}
+
+// checkPads returns an error unless p has the exact values of pad rows.
+func (p *Parts) checkPads(a *model.Architecture, tables []float32, dropped []bool, v Encoding) error {
+	if len(a.Lists) == 0 {
+		return nil
+	}
+	pads, shape, kept := a.PadRows(), a.Shape(), 0 // kept is the number of kept entries before a row
+	for j, s := range a.Spans() {
+		if !slices.ContainsFunc(pads, func(row int) bool { return row >= s.Row && row < s.Row+s.Rows }) {
+			kept += p.Fields[j].Kept
+			continue
+		}
+		var steps []float32
+		if v == Int8 {
+			steps = p.Steps[2*j : 2*j+2]
+		}
+		values, err := newReader(v, p.Values[kept*v.Size():(kept+p.Fields[j].Kept)*v.Size()], steps)
+		if err != nil {
+			return err
+		}
+		at := 0
+		for row := s.Row; row < s.Row+s.Rows; row++ {
+			_, pad := slices.BinarySearch(pads, row)
+			from, to := shape.Row(row)
+			for i := from; i < to; i++ {
+				switch {
+				case pad && dropped[i]:
+					return fmt.Errorf("the mask drops an entry of row %d, which a pad id reads", row)
+				case dropped[i]:
+					continue
+				case pad && values.at(at) != tables[i]:
+					return fmt.Errorf("row %d has the value %v in column %d: %s cannot hold it exactly, as the row of a pad id needs", row, tables[i], i-from, v)
+				}
+				at++
+			}
+		}
+		kept += p.Fields[j].Kept
+	}
+	return nil
 }
 
 // checkEncoded returns an error for the first value that would be stored and is not finite.
 func checkEncoded(a *model.Architecture, spans []model.Span, tables []float32, dropped []bool, codebook []float32) error {
 	for i := range spans {
 		s := &spans[i]
-		for c, e := range codebook[s.Player : s.Player+s.Dim] {
+		for c, e := range codebook[s.Baseline : s.Baseline+s.Dim] {
 			if !finite(e) {
 				return fmt.Errorf("the baseline of %s has the value %v in column %d", spanName(a, s), e, c)
 			}
@@ -129,13 +175,14 @@ const sampleRows = 1024
 // value in a sample of rows. Entries with exactly this value count as dropped, and
 // codebook, [D], holds the value. No information is lost, although some of these
 // entries may have been kept. If dropping these entries does not make a field smaller,
-// Find drops nothing from the field.
+// Find drops nothing from the field. It never drops pad rows.
 func Find(a *model.Architecture, tables []float32) (dropped []bool, codebook []float32) {
-	dropped, codebook = make([]bool, len(tables)), make([]float32, a.Players())
+	dropped, codebook = make([]bool, len(tables)), make([]float32, a.BaselineSize())
+	pads, shape := a.PadRows(), a.Shape()
 	for _, s := range a.Spans() {
 		from, to := s.Entries()
 		entries, mask, dim := tables[from:to], dropped[from:to], s.Dim
-		line := codebook[s.Player : s.Player+dim]
+		line := codebook[s.Baseline : s.Baseline+dim]
 		for c := range dim {
 			value, repeated := mostFrequent(entries, c, dim)
 			if !repeated {
@@ -146,10 +193,19 @@ func Find(a *model.Architecture, tables []float32) (dropped []bool, codebook []f
 				mask[i] = math.Float32bits(entries[i]) == math.Float32bits(value)
 			}
 		}
+		for _, row := range pads {
+			if row >= s.Row && row < s.Row+s.Rows {
+				first, end := shape.Row(row)
+				clear(dropped[first:end])
+			}
+		}
 		f := smallest(s.Rows, dim, kept(mask), occupied(mask, dim))
 		if f.bytes(s.Rows, dim)+4*f.Kept >= 4*len(mask) {
 			clear(mask)
 			clear(line)
+		}
+		for _, r := range s.Sharers {
+			copy(codebook[r.Baseline:r.Baseline+dim], line)
 		}
 	}
 	return dropped, codebook

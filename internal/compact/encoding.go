@@ -66,6 +66,20 @@ func steps(least, greatest float32) (origin, step float32) {
 	return least, step
 }
 
+// zeroSteps is like steps, but 0 is one of the values.
+func zeroSteps(least, greatest float32) (origin, step float32) {
+	least, greatest = min(least, 0), max(greatest, 0)
+	bits := math.Float32bits(float32((float64(greatest) - float64(least)) / 254))
+	step = math.Float32frombits((bits + 0x1ff) &^ 0xff) // has 16 bits, so its products with 0 to 255 are exact
+	if least == greatest {
+		step = 0
+	}
+	if least == 0 {
+		return 0, step
+	}
+	return float32(-math.Ceil(-float64(least)/float64(step)) * float64(step)), step
+}
+
 // levels returns the values of the 256 numbers of an Int8 field. A value that rounding
 // would push beyond the range of float32 is clamped.
 func levels(origin, step float32) *[256]float32 {
@@ -77,9 +91,9 @@ func levels(origin, step float32) *[256]float32 {
 }
 
 // appendValues appends one field's kept values to data. For Int8 it also returns the
-// field's origin and step. row is the number of the field's first row, and is used in
-// errors.
-func (v Encoding) appendValues(data []byte, table []float32, dropped []bool, row, dim int) (_ []byte, origin, step float32, err error) {
+// field's origin and step. zero says that Int8 must have the value 0. row is the number of
+// the field's first row, and is used in errors.
+func (v Encoding) appendValues(data []byte, table []float32, dropped []bool, zero bool, row, dim int) (_ []byte, origin, step float32, err error) {
 	if v == Int8 {
 		least, greatest := float32(math.Inf(1)), float32(math.Inf(-1))
 		for i, gone := range dropped {
@@ -89,6 +103,9 @@ func (v Encoding) appendValues(data []byte, table []float32, dropped []bool, row
 		}
 		if least <= greatest {
 			origin, step = steps(least, greatest)
+			if zero {
+				origin, step = zeroSteps(least, greatest)
+			}
 		}
 	}
 	for i, gone := range dropped {

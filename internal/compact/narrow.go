@@ -162,11 +162,11 @@ var scratches = sync.Pool{New: func() any { return new(scratch) }}
 func (t *Table) embedNarrow(x []float32, features []int32) {
 	rows := len(features) / t.ids
 	for row := range rows {
-		copy(x[row*len(t.codebook):], t.codebook)
+		copy(x[row*len(t.empty):], t.empty)
 	}
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
-	for from, end := 0, rows*len(t.fields); from < end; from += narrowBatch {
+	for from, end := 0, rows*len(t.looks); from < end; from += narrowBatch {
 		n := t.begin(&s.lookups, x, features, from, min(from+narrowBatch, end))
 		n = listed(s.lookups[:n])
 		for i := range n {
@@ -183,11 +183,12 @@ func (t *Table) embedNarrow(x []float32, features []int32) {
 // row. It returns the number of look-ups that need further loads. For fields stored as none
 // or dense it writes to x directly.
 func (t *Table) begin(lookups *[narrowBatch]lookup, x []float32, features []int32, from, end int) int {
-	n, j, row := 0, from%len(t.fields), from/len(t.fields)
-	first, ids := row*len(t.codebook), features[row*t.ids:]
+	n, j, row := 0, from%len(t.looks), from/len(t.looks)
+	first, ids := row*len(t.empty), features[row*t.ids:]
 	for range end - from {
-		f := &t.fields[j]
-		i, at := int(ids[f.id])-f.first, first+f.player
+		read := &t.looks[j]
+		f := read.field
+		i, at := int(ids[read.id])-read.first, first+read.at
 		switch f.layout {
 		case nothing:
 		case everything:
@@ -197,8 +198,8 @@ func (t *Table) begin(lookups *[narrowBatch]lookup, x []float32, features []int3
 			l.field, l.at, l.row, l.word = f, at, uint32(i), f.word(i)
 			n++
 		}
-		if j++; j == len(t.fields) {
-			j, first, ids = 0, first+len(t.codebook), ids[t.ids:]
+		if j++; j == len(t.looks) {
+			j, first, ids = 0, first+len(t.empty), ids[t.ids:]
 		}
 	}
 	return n

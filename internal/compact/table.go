@@ -3,6 +3,7 @@ package compact
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/bits"
 	"slices"
 
@@ -19,10 +20,12 @@ import (
 type Table struct {
 	values   Encoding
 	steps    []float32 // [fields, 2], origin and step of each field, for Int8
-	ids      int       // number of ids of a row of data
+	ids      int       // number of ids of a row of data, Width
 	narrow   bool      // whether no table has more than maxNarrow columns
 	fields   []field
-	codebook []float32 // [D]
+	looks    []look    // what a row of data reads, field by field
+	empty    []float32 // [D], the embedding of a row without kept entries
+	codebook []float32 // a baseline
 	entries  []byte    // all kept values
 }
 
@@ -31,9 +34,6 @@ type field struct {
 	layout    layout // the form, for fast comparison
 	narrow    bool   // Table.narrow
 	size, dim int
-	id        int       // position of the id that selects a row, among the ids of a row of data
-	first     int       // global id that selects the field's first row
-	player    int       // number of the field's first player
 	before    int       // number of kept entries of all previous fields
 	listing   []uint64  // narrow tables: one word per 32 rows; nil if groups holds all rows
 	groups    []group   // narrow tables: masks of the rows
@@ -47,6 +47,14 @@ type field struct {
 	shift     int       // log2 of the rows per block, at most 6
 	values    reader
 	Field
+}
+
+// look is the row of a field that one id of a row of data selects.
+type look struct {
+	field *field
+	id    int // position of the id among those of a row of data
+	first int // global id that selects the field's first row
+	at    int // first element of the row's embedding that it fills
 }
 
 // block describes consecutive rows of a field.
@@ -75,7 +83,10 @@ func (f Field) blockShift(size, dim int) int {
 func Memory(a *model.Architecture, fields []Field, v Encoding) int64 {
 	const blockBytes, wordBytes, groupBytes = 16, 8, 12
 	spans, narrow := a.Spans(), isNarrow(a)
-	bytes := 4 * a.Players()
+	bytes := 4 * a.BaselineSize()
+	if len(a.Lists) > 0 {
+		bytes += 4 * a.Players()
+	}
 	if v == Int8 {
 		bytes += 8 * len(spans)
 	}
@@ -112,21 +123,29 @@ func isNarrow(a *model.Architecture) bool {
 // if the sizes in a are wrong.
 func New(a *model.Architecture, v Encoding, parts *Parts) (*Table, error) {
 	spans := a.Spans()
-	if len(parts.Fields) != len(spans) || len(parts.Codebook) != a.Players() || v == Int8 && len(parts.Steps) != 2*len(spans) || v.Size() == 0 {
-		return nil, fmt.Errorf("parts have %d fields, %d codebook values and %d steps, expected %d fields with %d codebook values", len(parts.Fields), len(parts.Codebook), len(parts.Steps), len(spans), a.Players())
+	if len(parts.Fields) != len(spans) || len(parts.Codebook) != a.BaselineSize() || v == Int8 && len(parts.Steps) != 2*len(spans) || v.Size() == 0 {
+		return nil, fmt.Errorf("parts have %d fields, %d codebook values and %d steps, expected %d fields with %d codebook values", len(parts.Fields), len(parts.Codebook), len(parts.Steps), len(spans), a.BaselineSize())
 	}
-	t := &Table{values: v, steps: parts.Steps, ids: a.Fields(), narrow: isNarrow(a), fields: make([]field, len(spans)), codebook: parts.Codebook, entries: parts.Values}
+	if len(a.Lists) > 0 && a.Players() > maxPlayers {
+		return nil, fmt.Errorf("the lists have %d entries in a row, expected at most %d", a.Players(), maxPlayers)
+	}
+	t := &Table{values: v, steps: parts.Steps, ids: a.Width(), narrow: isNarrow(a), fields: make([]field, len(spans)), codebook: parts.Codebook, entries: parts.Values}
 	rest := *parts
 	before := 0
 	for j := range spans {
 		s, f := &spans[j], &t.fields[j]
 		*f = field{
-			Field: parts.Fields[j], size: s.Rows, dim: s.Dim, id: s.Field, first: s.Feature, player: s.Player, narrow: t.narrow, before: before,
-			codebook: parts.Codebook[s.Player : s.Player+s.Dim],
+			Field: parts.Fields[j], size: s.Rows, dim: s.Dim, narrow: t.narrow, before: before,
+			codebook: parts.Codebook[s.Baseline : s.Baseline+s.Dim],
 		}
 		for c, e := range f.codebook {
 			if !finite(e) {
 				return nil, fmt.Errorf("the codebook has the value %v in %s, column %d: values must be finite", e, spanName(a, s), c)
+			}
+		}
+		for _, r := range s.Sharers {
+			if !slices.EqualFunc(f.codebook, parts.Codebook[r.Baseline:r.Baseline+s.Dim], func(x, y float32) bool { return math.Float32bits(x) == math.Float32bits(y) }) {
+				return nil, fmt.Errorf("the codebook has other values for look-up %d than for look-up %d, which read the same rows", r.LookUp, s.LookUp)
 			}
 		}
 		var steps []float32
@@ -141,7 +160,35 @@ func New(a *model.Architecture, v Encoding, parts *Parts) (*Table, error) {
 	if len(rest.Rows)+len(rest.Columns)+len(rest.Values) > 0 {
 		return nil, fmt.Errorf("%d bytes of rows, %d of columns and %d of values belong to no field", len(rest.Rows), len(rest.Columns), len(rest.Values))
 	}
+	t.look(a, spans)
 	return t, nil
+}
+
+// maxPlayers is the largest number of entries of a row with lists. No head reads more.
+const maxPlayers = 1 << 24
+
+// look sets what a row of data reads.
+func (t *Table) look(a *model.Architecture, spans []model.Span) {
+	t.empty = a.SpreadBaseline(t.codebook)
+	lengths := a.Lengths()
+	ids := model.Offsets(lengths)
+	elements := make([]int, len(a.LookUps)) // first element of each look-up, unless a is plain
+	next := 0
+	for k, l := range a.LookUps {
+		elements[k] = next
+		next += lengths[l.Field] * a.Tables[l.Table].Dim
+	}
+	for j := range spans {
+		for _, r := range spans[j].Readers() {
+			at := r.Baseline
+			if !a.Plain() {
+				at = elements[r.LookUp]
+			}
+			for i := range lengths[r.Field] {
+				t.looks = append(t.looks, look{&t.fields[j], int(ids[r.Field]) + i, r.Feature, at + i*spans[j].Dim})
+			}
+		}
+	}
 }
 
 // take checks the field's bytes and removes them from the front of rest.
@@ -329,7 +376,7 @@ func (t *Table) Kept() int {
 	return kept
 }
 
-// Codebook returns a copy of the values that stand for dropped entries, [D].
+// Codebook returns a copy of the values that stand for dropped entries, a baseline.
 func (t *Table) Codebook() []float32 {
 	return slices.Clone(t.codebook)
 }

@@ -248,7 +248,7 @@ func choosePlan(ctx context.Context, b *bus.Bus, c *Config, p *prepare.Prepared,
 	}
 	plan.RowsPerShard = m.RowsPerShard()
 	log.Debug("measured", zap.Float64("rows/s", m.PerSecond()), zap.Int64("rows a shard", plan.RowsPerShard))
-	if err := plan.Check(p.Architecture.Fields()); err != nil {
+	if err := plan.Check(p.Architecture.Columns()); err != nil {
 		return plan, fault.Inputf("the job is too large: %w", err)
 	}
 	return plan, nil

@@ -135,7 +135,7 @@ func (p *publisher) publish(ctx context.Context, piece *shard.Piece) error {
 		task.Place = piece.Place
 		task.Place.SHA256 = shard.Digest(piece.Rows)
 	} else {
-		data, err := shard.Encode(j.Dataset.Fields(), j.Architecture.FieldDims, j.Dataset.Inputs(), piece.Rows)
+		data, err := shard.Encode(j.Dataset.Form(), piece.Rows)
 		if err != nil {
 			return err
 		}

@@ -68,7 +68,7 @@ func register(ctx context.Context, b *bus.Bus, j *prepare.Job, program string) (
 		return job.Plan{}, fault.Inputf("job %s: submitted by %s with protocol %d, and this build has protocol %d: %s",
 			j.ID, cmp.Or(s.Program, "another build"), s.Protocol, job.Protocol, fmt.Sprintf(otherBuild, j.ID))
 	}
-	if err := json.Unmarshal(stored, &s); err != nil || s.Spec.ID() != j.ID || s.Plan.Rows != j.Plan.Rows || !slices.Equal(s.Plan.Rounds, j.Plan.Rounds) || s.Plan.Check(j.Architecture.Fields()) != nil {
+	if err := json.Unmarshal(stored, &s); err != nil || s.Spec.ID() != j.ID || s.Plan.Rows != j.Plan.Rows || !slices.Equal(s.Plan.Rounds, j.Plan.Rounds) || s.Plan.Check(j.Architecture.Columns()) != nil {
 		return job.Plan{}, fmt.Errorf("job %s: the stored specification is invalid", j.ID)
 	}
 	return s.Plan, nil

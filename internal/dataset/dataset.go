@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 
+	"shaver/internal/arrowio"
 	"shaver/internal/fault"
 	"shaver/internal/model"
 )
@@ -69,6 +70,13 @@ func (d *Dataset) FieldDims() []int { return d.Manifest.fieldSizes() }
 // Inputs returns the names of the dense inputs that readers of d deliver, in their order.
 // A dataset that was just opened delivers none.
 func (d *Dataset) Inputs() []string { return d.inputs }
+
+// Form returns the form of the rows that readers of d deliver.
+func (d *Dataset) Form() arrowio.RowForm {
+	f := d.RowForm()
+	f.Dense = slices.Clone(d.inputs)
+	return f
+}
 
 // Choose returns a dataset that is like d, but whose readers deliver the named dense
 // inputs in this order. It returns bad input if the dataset does not have them.
@@ -147,7 +155,7 @@ func (d *Dataset) Rows(split string) int64 {
 }
 
 // Frequencies returns the number of rows of the given splits in which each feature
-// occurs, [n] by global id. Without names it counts all splits.
+// occurs, [n] by global id. It is 0 for pad ids. Without names it counts all splits.
 func (d *Dataset) Frequencies(splits ...string) ([]int64, error) {
 	chosen, err := d.chosen(splits)
 	if err != nil {
@@ -177,6 +185,23 @@ func (d *Dataset) checkFields(a *model.Architecture) error {
 	}
 	if m := len(d.Manifest.Fields); m != len(a.FieldDims) {
 		return fault.Inputf("the dataset has %d fields and the model %d", m, len(a.FieldDims))
+	}
+	return d.checkLists(a)
+}
+
+// checkLists returns bad input unless the lists of d have the lengths and the pad ids of the
+// model's.
+func (d *Dataset) checkLists(a *model.Architecture) error {
+	lists := make([]Field, len(a.FieldDims)) // Length and Pad of each field of the model
+	for _, l := range a.Lists {
+		if lists[l.Field].Length = l.Length; l.Pad >= 0 {
+			lists[l.Field].Pad = &l.Pad
+		}
+	}
+	for j, f := range d.Manifest.Fields {
+		if own, want := f.form(), lists[j].form(); own != want {
+			return fault.Inputf("field %d (%s) has %s in the dataset, and %s in the model", j, f.Name, own, want)
+		}
 	}
 	return nil
 }

@@ -206,7 +206,7 @@ func TestRowsOfManifest(t *testing.T) {
 }
 
 func positives(d *dataset.Dataset, split string) int64 {
-	return d.Splits[slices.IndexFunc(d.Splits, func(s dataset.Split) bool { return s.Name == split })].Positives
+	return *d.Splits[slices.IndexFunc(d.Splits, func(s dataset.Split) bool { return s.Name == split })].Positives
 }
 
 // The counts of every field must add up to the rows of their split.

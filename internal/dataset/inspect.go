@@ -9,34 +9,51 @@ import (
 
 // Inspection describes a dataset for people.
 type Inspection struct {
-	Digest    string        `json:"digest"`
-	IDs       string        `json:"ids"`
-	Rows      int64         `json:"rows"`
-	Positives int64         `json:"positives"`
-	LabelRate float64       `json:"label_rate"` // positives / rows
-	Skipped   int64         `json:"skipped"`
-	Features  int           `json:"features"`
-	Splits    []SplitFacts  `json:"splits"`
-	Fields    []FieldFacts  `json:"fields"`
-	Dense     []dense.Input `json:"dense,omitempty"`
+	Digest string `json:"digest"`
+	IDs    string `json:"ids"`
+	Rows   int64  `json:"rows"`
+	LabelFacts
+	Skipped  int64         `json:"skipped"`
+	Features int           `json:"features"`
+	Splits   []SplitFacts  `json:"splits"`
+	Fields   []FieldFacts  `json:"fields"`
+	Dense    []dense.Input `json:"dense,omitempty"`
 }
 
 // SplitFacts describes one split.
 type SplitFacts struct {
-	Name      string  `json:"name"`
-	Rows      int64   `json:"rows"`
-	Positives int64   `json:"positives"`
-	LabelRate float64 `json:"label_rate"` // positives / rows
+	Name string `json:"name"`
+	Rows int64  `json:"rows"`
+	LabelFacts
+}
+
+// LabelFacts describes the labels of rows. Labels is nil if they are 0 or 1. Otherwise the
+// other two are nil.
+type LabelFacts struct {
+	Positives *int64   `json:"positives,omitempty"`  // number of rows with label 1
+	LabelRate *float64 `json:"label_rate,omitempty"` // positives / rows
+	Labels    *Labels  `json:"labels,omitempty"`
+}
+
+func (s *Split) labelFacts() LabelFacts {
+	if s.Positives == nil {
+		return LabelFacts{Labels: s.Labels}
+	}
+	rate := float64(*s.Positives) / float64(s.Rows)
+	return LabelFacts{Positives: s.Positives, LabelRate: &rate}
 }
 
 // FieldFacts describes one field, over all splits.
 type FieldFacts struct {
-	Name string       `json:"name"`
-	Size int          `json:"size"`
-	Seen int          `json:"seen"`          // number of features that occur
-	OOV  *float64     `json:"oov,omitempty"` // share of rows with the id of unseen values; nil without such an id
-	Top  []ValueFacts `json:"top"`           // most frequent features, in descending order
-	// Concentration is the least number of features that covers each share in Held.
+	Name   string       `json:"name"`
+	Size   int          `json:"size"`
+	Length int          `json:"length,omitempty"` // number of ids in each row, if the field is a list
+	Pad    *int         `json:"pad,omitempty"`    // id of positions without a value, if there is one
+	Seen   int          `json:"seen"`             // number of features that occur
+	OOV    *float64     `json:"oov,omitempty"`    // share of rows with the id of unseen values; nil without such an id
+	Top    []ValueFacts `json:"top"`              // most frequent features, in descending order
+	// Concentration is the least number of features that covers each share in Held. The shares
+	// of a list are those of its occurrences.
 	Concentration []HeldFacts `json:"concentration"`
 }
 
@@ -76,12 +93,12 @@ func (d *Dataset) Inspect(top int) (*Inspection, error) {
 		return nil, err
 	}
 	facts := &Inspection{Digest: d.Digest(), IDs: d.IDs, Skipped: d.Skipped, Features: d.Features(), Dense: d.Dense}
+	var all Split
 	for _, s := range d.Splits {
-		facts.Rows += s.Rows
-		facts.Positives += s.Positives
-		facts.Splits = append(facts.Splits, SplitFacts{s.Name, s.Rows, s.Positives, float64(s.Positives) / float64(s.Rows)})
+		all.join(&s)
+		facts.Splits = append(facts.Splits, SplitFacts{s.Name, s.Rows, s.labelFacts()})
 	}
-	facts.LabelRate = float64(facts.Positives) / float64(facts.Rows)
+	facts.Rows, facts.LabelFacts = all.Rows, all.labelFacts()
 	for j, f := range d.Manifest.Fields {
 		var values []string
 		if top > 0 {
@@ -94,7 +111,14 @@ func (d *Dataset) Inspect(top int) (*Inspection, error) {
 			share := float64(counts[id]) / float64(facts.Rows)
 			field.OOV = &share
 		}
-		field.Concentration = concentration(counts[:f.Size], facts.Rows)
+		whole := facts.Rows
+		if f.Length > 0 {
+			whole = 0
+			for _, count := range counts[:f.Size] {
+				whole += count
+			}
+		}
+		field.Concentration = concentration(counts[:f.Size], whole)
 		facts.Fields = append(facts.Fields, field)
 		counts = counts[f.Size:]
 	}
@@ -102,7 +126,7 @@ func (d *Dataset) Inspect(top int) (*Inspection, error) {
 }
 
 func fieldFacts(f Field, counts []int64, values []string, rows int64, top int) FieldFacts {
-	facts := FieldFacts{Name: f.Name, Size: f.Size, Top: []ValueFacts{}}
+	facts := FieldFacts{Name: f.Name, Size: f.Size, Length: f.Length, Pad: f.Pad, Top: []ValueFacts{}}
 	best := make([]int, 0, min(top, f.Size)+1) // ids, the most frequent first
 	for id, count := range counts {
 		if count == 0 {
@@ -129,13 +153,13 @@ func fieldFacts(f Field, counts []int64, values []string, rows int64, top int) F
 }
 
 // concentration returns how many of the largest counts are needed to cover each share in
-// Held. counts adds up to rows, and concentration sorts it in place.
-func concentration(counts []int64, rows int64) []HeldFacts {
+// Held. counts adds up to whole, and concentration sorts it in place.
+func concentration(counts []int64, whole int64) []HeldFacts {
 	slices.Sort(counts)
 	var facts []HeldFacts
 	sum, n := int64(0), 0
 	for _, share := range Held {
-		for float64(sum) < share*float64(rows) && n < len(counts) {
+		for float64(sum) < share*float64(whole) && n < len(counts) {
 			n++
 			sum += counts[len(counts)-n]
 		}

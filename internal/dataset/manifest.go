@@ -84,6 +84,17 @@ type Field struct {
 	OOV    *int `json:"oov,omitempty"` // with a vocabulary: id of unseen values if it is not the last, or -1 if they have no id
 }
 
+// form describes how many ids the field has in each row, in words.
+func (f Field) form() string {
+	switch {
+	case f.Length == 0:
+		return "one id"
+	case f.Pad == nil:
+		return fmt.Sprintf("a list of %d ids without a pad id", f.Length)
+	}
+	return fmt.Sprintf("a list of %d ids with the pad id %d", f.Length, *f.Pad)
+}
+
 // OOVID returns the id that stands for all values without an id of their own, or -1 if no
 // id does. Without a vocabulary the result is meaningless.
 func (f Field) OOVID() int {
@@ -95,10 +106,27 @@ func (f Field) OOVID() int {
 
 // Split is one split and its file.
 type Split struct {
-	Name      string `json:"name"`
-	Rows      int64  `json:"rows"`
-	Positives int64  `json:"positives"` // number of rows with label 1
+	Name      string  `json:"name"`
+	Rows      int64   `json:"rows"`
+	Positives *int64  `json:"positives,omitempty"` // number of rows with label 1; nil if labels are numbers
+	Labels    *Labels `json:"labels,omitempty"`    // nil if labels are 0 or 1
 	File
+}
+
+// Labels describes the labels of rows, if they are numbers.
+type Labels struct {
+	Min       float64 `json:"min"`
+	Mean      float64 `json:"mean"`
+	Max       float64 `json:"max"`
+	Deviation float64 `json:"deviation"` // standard deviation, divided by n
+}
+
+func (l *Labels) validate() error {
+	finite := l.Min-l.Min == 0 && l.Max-l.Max == 0
+	if !finite || !(l.Min <= l.Mean && l.Mean <= l.Max) || !(l.Deviation >= 0 && l.Deviation <= l.Max-l.Min) {
+		return fmt.Errorf("the smallest label is %v, the mean %v, the largest %v and the deviation %v: expected finite numbers in ascending order, and a deviation of at most their range", l.Min, l.Mean, l.Max, l.Deviation)
+	}
+	return nil
 }
 
 // File identifies a file by its name, size and digest. The name is relative to the folder
@@ -207,6 +235,28 @@ func (m *Manifest) fieldSizes() []int {
 	return sizes
 }
 
+// lengths returns the number of positions of each list, and 0 for other fields. It is nil
+// without lists.
+func (m *Manifest) lengths() []int {
+	if !slices.ContainsFunc(m.Fields, func(f Field) bool { return f.Length > 0 }) {
+		return nil
+	}
+	lengths := make([]int, len(m.Fields))
+	for j, f := range m.Fields {
+		lengths[j] = f.Length
+	}
+	return lengths
+}
+
+// RowForm returns the form of the files of the splits.
+func (m *Manifest) RowForm() arrowio.RowForm {
+	f := arrowio.RowForm{Fields: m.fieldNames(), Sizes: m.fieldSizes(), Lengths: m.lengths(), Numbers: m.Labels == NumberLabels}
+	for _, in := range m.Dense {
+		f.Dense = append(f.Dense, in.Name)
+	}
+	return f
+}
+
 // splitAt returns the position of a split in m.Splits, or -1 if no split has this name.
 func (m *Manifest) splitAt(name string) int {
 	return slices.IndexFunc(m.Splits, func(s Split) bool { return s.Name == name })
@@ -230,6 +280,26 @@ func (m *Manifest) FormVersion() string {
 		return DenseVersion
 	}
 	return Version
+}
+
+// check checks the number of rows and the description of the labels. numbers says that
+// labels are numbers.
+func (s *Split) check(numbers bool) error {
+	switch {
+	case numbers && (s.Labels == nil || s.Positives != nil):
+		return fmt.Errorf("split %s has no labels, or positives: expected labels and no positives, because labels are numbers", s.Name)
+	case !numbers && (s.Positives == nil || s.Labels != nil):
+		return fmt.Errorf("split %s has no positives, or labels: expected positives and no labels, because labels are 0 or 1", s.Name)
+	case numbers && s.Rows < 1:
+		return fmt.Errorf("split %s has %d rows: expected at least one", s.Name, s.Rows)
+	case !numbers && (s.Rows < 1 || *s.Positives < 0 || *s.Positives > s.Rows):
+		return fmt.Errorf("split %s has %d rows and %d rows with label 1: expected at least one row, and no more with label 1", s.Name, s.Rows, *s.Positives)
+	case numbers:
+		if err := s.Labels.validate(); err != nil {
+			return fmt.Errorf("split %s: %w", s.Name, err)
+		}
+	}
+	return nil
 }
 
 func (m *Manifest) validate() error {
@@ -278,8 +348,8 @@ func (m *Manifest) validate() error {
 			return fmt.Errorf("split %q: expected some of train, val and test, in this order", s.Name)
 		}
 		previous = at
-		if s.Rows < 1 || s.Positives < 0 || s.Positives > s.Rows {
-			return fmt.Errorf("split %s has %d rows and %d rows with label 1: expected at least one row, and no more with label 1", s.Name, s.Rows, s.Positives)
+		if err := s.check(m.Labels == NumberLabels); err != nil {
+			return err
 		}
 		if s.Rows > MaxRows-rows {
 			return fmt.Errorf("split %s has %d rows after %d rows in other splits: expected at most %d in all", s.Name, s.Rows, rows, int64(MaxRows))

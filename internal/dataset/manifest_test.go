@@ -16,7 +16,7 @@ func goodManifest() []byte {
 		Vocabulary: []File{file("vocabulary/0-a.txt"), file("vocabulary/1-b.txt")}, Sources: []File{file("rows.csv")}, IDs: RawStrings,
 		Division: &Division{Ratio: "8:1:1", Seed: 1}, MinCount: 1}
 	for _, name := range SplitNames {
-		m.Splits = append(m.Splits, Split{Name: name, Rows: 9, Positives: 3, File: file(name + ".arrow")})
+		m.Splits = append(m.Splits, Split{Name: name, Rows: 9, Positives: new(int64(3)), File: file(name + ".arrow")})
 	}
 	return m.Marshal()
 }

@@ -109,9 +109,19 @@ func (p *part) addFrequencies(sum []int64, offsets []int32, chosen func(split st
 	return nil
 }
 
-// checkCounts checks that the counts of each field in a split add up to the split's rows.
+// checkCounts checks that the counts of each field in a split add up to the split's rows. A
+// list may have any counts up to the number of rows.
 func (p *part) checkCounts(counts []int64, s Split) error {
 	for j, f := range p.Fields {
+		if f.Length > 0 {
+			for id, count := range counts[:f.Size] {
+				if count > s.Rows {
+					return fault.Inputf("id %d of field %d (%s) is counted in %d rows of split %s, which has %d rows", id, j, f.Name, count, s.Name, s.Rows)
+				}
+			}
+			counts = counts[f.Size:]
+			continue
+		}
 		left := s.Rows
 		for _, count := range counts[:f.Size] {
 			if left -= min(count, left+1); left < 0 {

@@ -11,7 +11,6 @@ import (
 	"slices"
 
 	"shaver/internal/arrowio"
-	"shaver/internal/dense"
 	"shaver/internal/fault"
 	"shaver/internal/model"
 )
@@ -105,7 +104,9 @@ func (r *Reader) next(in *source, rows *model.Rows) error {
 		r.read += int64(rows.Len())
 		for i, label := range rows.Label {
 			rows.Number[i] += in.first
-			r.labels += int64(label)
+			if in.Positives != nil {
+				r.labels += int64(label)
+			}
 		}
 		if r.read > in.Rows {
 			return fault.Inputf("%s has more rows than the %d in %s", in.path(), in.Rows, ManifestName)
@@ -153,11 +154,8 @@ func (r *Reader) open(in *source) error {
 		bytes = bufio.NewReaderSize(io.TeeReader(file, r.digest), 1<<18)
 	}
 	r.rows, err = arrowio.NewRowReader(bytes)
-	if err == nil && (r.rows.Numbered() || !slices.Equal(r.rows.Fields(), in.fieldNames()) || !slices.Equal(r.rows.Sizes(), in.fieldSizes())) {
-		err = fault.Inputf("the names or sizes of the fields are not those in %s", ManifestName)
-	}
-	if err == nil && !sameInputs(r.rows.Dense(), in.Dense) {
-		err = fault.Inputf("the names of the dense inputs are not those in %s", ManifestName)
+	if err == nil {
+		err = in.checkForm(r.rows.Form())
 	}
 	if err == nil {
 		r.rows.Widen(r.d.FieldDims())
@@ -174,8 +172,21 @@ func (r *Reader) open(in *source) error {
 	return nil
 }
 
-func sameInputs(names []string, inputs []dense.Input) bool {
-	return slices.EqualFunc(names, inputs, func(name string, in dense.Input) bool { return name == in.Name })
+// checkForm returns an error unless a file of rows has the fields, dense inputs and labels of
+// the manifest.
+func (m *Manifest) checkForm(f *arrowio.RowForm) error {
+	want := m.RowForm()
+	switch {
+	case f.Numbered || !slices.Equal(f.Fields, want.Fields) || !slices.Equal(f.Sizes, want.Sizes):
+		return fault.Inputf("the names or sizes of the fields are not those in %s", ManifestName)
+	case !slices.Equal(f.Lengths, want.Lengths):
+		return fault.Inputf("the lists are not those in %s", ManifestName)
+	case !slices.Equal(f.Dense, want.Dense):
+		return fault.Inputf("the names of the dense inputs are not those in %s", ManifestName)
+	case f.Numbers != want.Numbers:
+		return fault.Inputf("the type of the labels is not that in %s", ManifestName)
+	}
+	return nil
 }
 
 // check checks the file of a split after its last row, and returns io.EOF if it is
@@ -190,8 +201,11 @@ func (r *Reader) check(in *source) error {
 	if hex.EncodeToString(r.digest.Sum(nil)) != in.SHA256 {
 		return corrupt(in.path())
 	}
-	if r.read != in.Rows || r.labels != in.Positives {
-		return fault.Inputf("%s has %d rows, %d with label 1, but %s states %d and %d", in.path(), r.read, r.labels, ManifestName, in.Rows, in.Positives)
+	if in.Positives == nil && r.read != in.Rows {
+		return fault.Inputf("%s has %d rows, but %s states %d", in.path(), r.read, ManifestName, in.Rows)
+	}
+	if in.Positives != nil && (r.read != in.Rows || r.labels != *in.Positives) {
+		return fault.Inputf("%s has %d rows, %d with label 1, but %s states %d and %d", in.path(), r.read, r.labels, ManifestName, in.Rows, *in.Positives)
 	}
 	return io.EOF
 }

@@ -147,6 +147,9 @@ func (p *part) precedes(newest *part) error {
 	if own, want := p.fieldNames(), newest.fieldNames(); !slices.Equal(own, want) {
 		return differ("it has the fields %q, expected %q", own, want)
 	}
+	if p.Labels != newest.Labels {
+		return differ("only one of the two has numbers as labels")
+	}
 	if len(p.Dense) != len(newest.Dense) {
 		return differ("it has %d dense inputs, expected %d", len(p.Dense), len(newest.Dense))
 	}
@@ -163,6 +166,9 @@ func (p *part) precedes(newest *part) error {
 	}
 	for j, f := range p.Fields {
 		want := newest.Fields[j]
+		if own, other := f.form(), want.form(); own != other {
+			return differ("field %d (%s) has %s, expected %s", j, f.Name, own, other)
+		}
 		if f.Size > want.Size {
 			return differ("field %d (%s) has %d features, expected at most %d: give the oldest day first, and import each day with the vocabulary of an earlier one", j, f.Name, f.Size, want.Size)
 		}
@@ -256,14 +262,41 @@ func joined(parts []*part) (Manifest, error) {
 				k = len(m.Splits)
 				m.Splits = append(m.Splits, Split{Name: s.Name})
 			}
-			m.Splits[k].Rows += s.Rows
-			m.Splits[k].Positives += s.Positives
+			m.Splits[k].join(&s)
 		}
 	}
 	slices.SortFunc(m.Splits, func(a, b Split) int {
 		return cmp.Compare(slices.Index(SplitNames, a.Name), slices.Index(SplitNames, b.Name))
 	})
 	return m, nil
+}
+
+// join adds the rows of other, which has the same name.
+func (s *Split) join(other *Split) {
+	rows := s.Rows
+	s.Rows += other.Rows
+	switch {
+	case other.Positives != nil:
+		sum := *other.Positives
+		if s.Positives != nil {
+			sum += *s.Positives
+		}
+		s.Positives = &sum
+	case s.Labels == nil:
+		labels := *other.Labels
+		s.Labels = &labels
+	default:
+		s.Labels.join(other.Labels, float64(rows), float64(other.Rows))
+	}
+}
+
+// join adds labels of n rows to labels of rows rows.
+func (l *Labels) join(other *Labels, rows, n float64) {
+	l.Min, l.Max = min(l.Min, other.Min), max(l.Max, other.Max)
+	part, off := n/(rows+n), other.Mean-l.Mean
+	variance := (1-part)*l.Deviation*l.Deviation + part*other.Deviation*other.Deviation + part*(1-part)*off*off
+	l.Mean = min(max(l.Mean+part*off, l.Min), l.Max)
+	l.Deviation = min(math.Sqrt(variance), l.Max-l.Min)
 }
 
 // joinedDense returns the dense inputs of the window, which describe the numbers in all rows.

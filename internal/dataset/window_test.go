@@ -125,8 +125,8 @@ func TestWindowIsTheSumOfItsDays(t *testing.T) {
 	for _, label := range want.Label {
 		positives += int64(label)
 	}
-	if facts.Positives != positives {
-		t.Errorf("%d rows with label 1, want %d", facts.Positives, positives)
+	if *facts.Positives != positives {
+		t.Errorf("%d rows with label 1, want %d", *facts.Positives, positives)
 	}
 }
 

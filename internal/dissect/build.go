@@ -70,6 +70,17 @@ func (in *input) column(column int) string {
 	return in.Name + "[" + strconv.Itoa(column) + "]"
 }
 
+// columnRange returns the name of some columns of the input.
+func (in *input) columnRange(first, count int) string {
+	switch {
+	case count == in.columns:
+		return in.Name
+	case count == 1:
+		return in.column(first)
+	}
+	return in.Name + "[" + strconv.Itoa(first) + ":" + strconv.Itoa(first+count) + "]"
+}
+
 // bindError says that an input holds the offsets of bags.
 type bindError struct{ input string }
 
@@ -109,13 +120,18 @@ type builder struct {
 	*plan
 	batch   int // number of rows
 	head    graph.Graph
+	end     onnx.End                // where the file has the logit; see logit
 	readers map[*onnx.Tensor]string // first node that reads a tensor other than by a look-up
 	added   map[any]graph.Value     // constants of head, by their *onnx.Tensor or *onnx.Attribute
 	starts  map[*element]int        // see builder.start
 	lookUps []*lookUp
 	found   map[lookUpKey]*lookUp
+	runs    []run
+	joints  []*joint
 	numbers []*number
 	columns map[place]*number
+
+	comparisons []*element // truth values that compare an element of an input with constants
 
 	built      int // nodes so far
 	iterations int // iterations of loops so far
@@ -133,16 +149,23 @@ type lookUpKey struct {
 	offset int
 }
 
-// lookUp is a look-up of one row.
+// lookUp is a look-up of one row, and later of one row for each column of a list.
 type lookUp struct {
 	lookUpKey
+	length   int // number of columns
 	dim      int
 	node     string     // first node that reads the row
 	elements []*element // the row numbers that the file computes, for check
 	value    graph.Value
 }
 
-// number is a dense input.
+// run is consecutive columns of an input that a node looks up in the same rows.
+type run struct {
+	lookUpKey     // with the first column
+	to        int // column after the last one
+}
+
+// number is a dense input, or an id that the head reads as a number.
 type number struct {
 	place
 	node  string // first node that reads it
@@ -266,7 +289,7 @@ func newInput(v onnx.Value) (input, error) {
 		case in.axis < 0:
 			in.axis = i
 		default:
-			return in, fault.Inputf("input %s: axis %d has no fixed size, expected fixed sizes of all axes except the batch axis, %d: sequences are not supported yet", onnx.Quote(v.Name), i, in.axis)
+			return in, fault.Inputf("input %s: axis %d has no fixed size, expected fixed sizes of all axes except the batch axis, %d: export a list with a fixed number of positions", onnx.Quote(v.Name), i, in.axis)
 		}
 	}
 	return in, nil

@@ -98,7 +98,7 @@ func TestDissect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []Field{{"ids[0]", "ids", 0, 5, false}, {"ids[1]", "ids", 1, 3, false}}; !reflect.DeepEqual(n.Fields, want) {
+	if want := []Field{{Name: "ids[0]", Input: "ids", Length: 1, Rows: 5, Pad: -1}, {Name: "ids[1]", Input: "ids", Column: 1, Length: 1, Rows: 3, Pad: -1}}; !reflect.DeepEqual(n.Fields, want) {
 		t.Errorf("fields %+v, expected %+v", n.Fields, want)
 	}
 	if len(n.Tables) != 2 || n.Tables[0].Name != "a" || n.Tables[0].Rows != 5 || n.Tables[0].Dim != 2 || n.Tables[1].Name != "b" {
@@ -353,11 +353,14 @@ var refusals = map[string]struct {
 	change func(s *sample)
 	want   string
 }{
-	"shared table": {func(s *sample) { s.rows[1] = node("Gather", names{"a", "j"}, names{"eb"}) },
-		"node n_eb: ids[0] and ids[1] choose from the same rows of table a: bags, sequences and tables that fields share"},
 	"sequence": {func(s *sample) {
 		s.ea(node("Gather", names{"a", "ids"}, names{"e"}), node("ReduceMean", names{"e", "[1]"}, names{"ea"}, attr("keepdims", 0)))
-	}, "choose from the same rows of table a"},
+	}, "ids is a list, but table b is read from row 0 on for some of its positions and not for position 0"},
+	"shared in part": {func(s *sample) {
+		s.initializers = append(s.initializers, onnxtest.Floats("a1", sequence(3), 3, 1))
+		s.rows[1] = node("Gather", names{"a", "j"}, names{"eb"})
+		s.after = append(s.after[:1:1], node("Gather", names{"a1", "j"}, names{"g"}), node("Add", names{"z", "g"}, names{"y"}))
+	}, "ids[0] chooses from 5 rows of table a and ids[1] from 3, which other tables limit"},
 	"tied weights": {func(s *sample) {
 		s.after = []onnxtest.Message{node("Transpose", names{"a"}, names{"at"}), node("MatMul", names{"ea", "at"}, names{"m"}), node("ReduceSum", names{"m", "[1]"}, names{"y"})}
 	}, "node n_at reads table a other than by a look-up"},
@@ -383,19 +386,6 @@ var refusals = map[string]struct {
 	"remapped ids": {func(s *sample) {
 		s.ea(node("Gather", names{"[0]", "i"}, names{"k"}), node("Gather", names{"a", "k"}, names{"ea"}))
 	}, "node n_k (Gather): the ids are mapped by table [0]"},
-	"mask": {func(s *sample) {
-		s.ea(node("Gather", names{"a", "i"}, names{"e"}), node("Greater", names{"i", "0"}, names{"p"}), node("Cast", names{"p"}, names{"m"}, attr("to", float32s)),
-			node("Unsqueeze", names{"m", "[1]"}, names{"m1"}), node("Mul", names{"e", "m1"}, names{"ea"}))
-	}, "node n_ea (Mul) computes with input ids, whose elements are ids or whole numbers"},
-	"whole number": {func(s *sample) {
-		s.inputs[1] = onnxtest.Value("n", int64s, -1, 1)
-		s.before = append(s.before, node("Cast", names{"n"}, names{"x"}, attr("to", float32s)))
-	}, "computes with input n"},
-	"id and number": {func(s *sample) {
-		s.inputs = []onnxtest.Message{onnxtest.Value("x", float32s, -1, 1)}
-		s.before = []onnxtest.Message{node("Cast", names{"x"}, names{"i1"}, attr("to", int64s)), node("Reshape", names{"i1", "[-1]"}, names{"i"})}
-		s.rows = []onnxtest.Message{s.rows[0], node("Identity", names{"ea"}, names{"eb"})}
-	}, "node n_h reads x as a number, but it is an id"},
 	"rows touch by a mean": {func(s *sample) {
 		s.after = []onnxtest.Message{node("ReduceMean", names{"h", "[0]"}, names{"m"}), node("Sub", names{"h", "m"}, names{"h2"}), node("MatMul", names{"h2", "w"}, names{"y"})}
 	}, "depends on the other rows of its batch"},

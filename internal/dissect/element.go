@@ -3,6 +3,8 @@ package dissect
 import (
 	"fmt"
 	"math"
+	"reflect"
+	"slices"
 
 	"shaver/internal/fault"
 	"shaver/internal/graph"
@@ -112,17 +114,26 @@ const (
 // maxExactFloat is the largest n such that all whole numbers up to n are float32.
 const maxExactFloat = 1 << 24
 
-// rowsOf returns the row numbers that e gives for count ids, beginning at id first.
-func (e *element) rowsOf(first, count int) ([]int64, error) {
-	source := &graph.Tensor{Type: e.source.kind, Shape: []int{count}}
-	for i := range count {
+// of returns what e is for each of the given ids of its source.
+func (e *element) of(ids []int64) (*graph.Tensor, error) {
+	source := &graph.Tensor{Type: e.source.kind, Shape: []int{len(ids)}}
+	for _, id := range ids {
 		if source.Type == graph.Float {
-			source.Floats = append(source.Floats, float32(first+i))
+			source.Floats = append(source.Floats, float32(id))
 		} else {
-			source.Ints = append(source.Ints, int64(first+i))
+			source.Ints = append(source.Ints, id)
 		}
 	}
-	t, err := e.evaluate(source, map[*element]*graph.Tensor{})
+	return e.evaluate(source, map[*element]*graph.Tensor{})
+}
+
+// rowsOf returns the row numbers that e gives for count ids, beginning at id first.
+func (e *element) rowsOf(first, count int) ([]int64, error) {
+	ids := make([]int64, count)
+	for i := range ids {
+		ids[i] = int64(first + i)
+	}
+	t, err := e.of(ids)
 	if err != nil {
 		return nil, err
 	}
@@ -132,18 +143,59 @@ func (e *element) rowsOf(first, count int) ([]int64, error) {
 	return t.Ints, nil
 }
 
+// same reports whether e and o compute the same from their sources, which may be different
+// elements of inputs. It does not recognize computations of more than freeOperators
+// operators.
+func (e *element) same(o *element) bool {
+	switch {
+	case e == nil || o == nil || e == o:
+		return e == o
+	case e.kind != o.kind || e.op != o.op || e.size != o.size || e.size > freeOperators || len(e.arguments) != len(o.arguments) || (e.constant == nil) != (o.constant == nil):
+		return false
+	case e.constant != nil:
+		x, y := e.constant, o.constant
+		return slices.Equal(x.Floats, y.Floats) && slices.Equal(x.Ints, y.Ints) && slices.Equal(x.Bools, y.Bools)
+	}
+	for i, a := range e.arguments {
+		if !a.same(o.arguments[i]) {
+			return false
+		}
+	}
+	return reflect.DeepEqual(e.attributes, o.attributes)
+}
+
+// constants appends the numbers that e is computed with, if it has at most freeOperators
+// operators.
+func (e *element) constants(list []int64) []int64 {
+	switch {
+	case e == nil || e.size > freeOperators:
+		return list
+	case e.constant != nil && len(e.constant.Ints) == 1:
+		return append(list, e.constant.Ints[0])
+	case e.constant != nil && len(e.constant.Floats) == 1:
+		if f := float64(e.constant.Floats[0]); math.Abs(f) <= maxExactFloat {
+			return append(list, int64(f))
+		}
+		return list
+	}
+	for _, a := range e.arguments {
+		list = a.constants(list)
+	}
+	return list
+}
+
 // check verifies that the ids 0 to rows-1 choose the rows offset to offset+rows-1, in
 // order. work is the product of operators and ids that may still be evaluated, from which
-// check subtracts its own. The first freeOperators operators do not count, because the rows
-// of a table take bytes of the file.
-func (e *element) check(offset, rows int, work *int64) error {
+// check subtracts its own. The first free operators do not count. A caller may give
+// freeOperators once for each row of a table, because the rows take bytes of the file.
+func (e *element) check(offset, rows, free int, work *int64) error {
 	if e.source.kind == graph.Float && rows > maxExactFloat+1 {
 		return fault.Inputf("the ids are float32, which holds whole numbers up to %d only, but there are %d ids", maxExactFloat, rows)
 	}
 	if e.plain() {
 		return nil
 	}
-	if *work -= int64(max(0, e.size-freeOperators))*int64(rows) + startCost; *work < 0 {
+	if *work -= int64(max(0, e.size-free))*int64(rows) + startCost; *work < 0 {
 		return fault.Inputf("the way from the ids to the rows takes too many operators (%d) to be checked for all %d ids", e.size, rows)
 	}
 	const most = 1 << 14
@@ -155,7 +207,7 @@ func (e *element) check(offset, rows int, work *int64) error {
 		}
 		for i, row := range list {
 			if want := int64(offset + first + i); row != want {
-				return fault.Inputf("id %d reads row %d, expected row %d, which is the id plus %d: hashed, shared and renumbered ids are not supported", first+i, row, want, offset)
+				return fault.Inputf("id %d reads row %d, expected row %d, which is the id plus %d: hashed and renumbered ids are not supported", first+i, row, want, offset)
 			}
 		}
 	}

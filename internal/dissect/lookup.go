@@ -1,8 +1,6 @@
 package dissect
 
 import (
-	"cmp"
-	"fmt"
 	"slices"
 
 	"shaver/internal/fault"
@@ -38,9 +36,10 @@ func (b *builder) lookUp(s *step) ([]*value, error) {
 	}
 	dim := t.Elements() / t.Dims[0]
 	var parts []graph.Value
+	var keys []lookUpKey
 	for _, e := range index.elements {
 		if e.mixed || e.source == nil {
-			return nil, refuse("a row of table %s is chosen by no input or by several, expected one id for each row: crossed features, bags and sequences are not supported yet", name)
+			return nil, refuse("a row of table %s is chosen by no input or by several, expected one id for each row: crossed features are not supported", name)
 		}
 		offset := 0
 		if !e.plain() {
@@ -58,7 +57,7 @@ func (b *builder) lookUp(s *step) ([]*value, error) {
 		key := lookUpKey{t, place{row, e.source.input, column}, offset}
 		l := b.found[key]
 		if l == nil {
-			l = &lookUp{lookUpKey: key, dim: dim, node: s.name, value: b.head.AddInput(t.Name+" of "+in.column(column), graph.Float, []int{1, dim})}
+			l = &lookUp{lookUpKey: key, length: 1, dim: dim, node: s.name, value: b.head.AddInput(t.Name+" of "+in.column(column), graph.Float, []int{1, dim})}
 			b.found[key] = l
 			b.lookUps = append(b.lookUps, l)
 		}
@@ -68,8 +67,9 @@ func (b *builder) lookUp(s *step) ([]*value, error) {
 			}
 			l.elements = append(l.elements, e)
 		}
-		parts = append(parts, l.value)
+		parts, keys = append(parts, l.value), append(keys, key)
 	}
+	b.runs = append(b.runs, runsOf(keys)...)
 	shape := slices.Concat(index.shape, t.Dims[1:])
 	v, err := b.join(s.name, parts, dim, 0, shape)
 	if err != nil {
@@ -106,157 +106,4 @@ func (b *builder) dense(e *element, s *step) graph.Value {
 		b.numbers = append(b.numbers, d)
 	}
 	return d.value
-}
-
-// network describes what b has built and checks the ids.
-func (b *builder) network() (*Network, error) {
-	n := &Network{Head: &b.head, Output: b.output}
-	if b.element >= 0 {
-		n.Output = fmt.Sprintf("%s[%d]", b.output, b.element)
-	}
-	b.trim()
-	if len(b.lookUps) == 0 {
-		return nil, fault.Inputf("output %s: no input chooses the rows of a table, expected a click model with embeddings", onnx.Quote(b.output))
-	}
-	slices.SortFunc(b.lookUps, func(x, y *lookUp) int {
-		return cmp.Or(cmp.Compare(x.input, y.input), cmp.Compare(x.column, y.column))
-	})
-	slices.SortFunc(b.numbers, func(x, y *number) int {
-		return cmp.Or(cmp.Compare(x.input, y.input), cmp.Compare(x.column, y.column))
-	})
-	limits, err := b.limits()
-	if err != nil {
-		return nil, err
-	}
-	fields := map[place]int{}
-	for _, l := range b.lookUps {
-		j, ok := fields[l.place]
-		if !ok {
-			in := &b.inputs[l.input]
-			j = len(n.Fields)
-			fields[l.place] = j
-			n.Fields = append(n.Fields, Field{Name: in.column(l.column), Input: in.Name, Column: l.column, Rows: limits[l], Float: in.Type.Floating()})
-		}
-		n.Fields[j].Rows = min(n.Fields[j].Rows, limits[l])
-	}
-	for _, d := range b.numbers {
-		in := &b.inputs[d.input]
-		if j, ok := fields[d.place]; ok {
-			return nil, fault.Inputf("node %s reads %s as a number, but it is an id of a look-up too, expected one of the two", onnx.Quote(d.node), onnx.Quote(n.Fields[j].Name))
-		}
-		n.Dense = append(n.Dense, Dense{Name: in.column(d.column), Input: in.Name, Column: d.column, Value: d.value})
-	}
-	tables := map[*onnx.Tensor]int{}
-	slices.SortStableFunc(b.lookUps, func(x, y *lookUp) int { return cmp.Compare(min(y.dim, 2), min(x.dim, 2)) }) // players first
-	for _, l := range b.lookUps {
-		if _, ok := tables[l.tensor]; !ok {
-			tables[l.tensor] = len(n.Tables)
-			t := Table{Name: l.tensor.Name, Rows: l.tensor.Dims[0], Dim: l.dim, tensor: l.tensor}
-			if !l.tensor.InPlace() { // every read would begin at the first element
-				if t.decoded, err = l.tensor.Floats(); err != nil {
-					return nil, err
-				}
-			}
-			n.Tables = append(n.Tables, t)
-		}
-	}
-	slices.SortStableFunc(b.lookUps, func(x, y *lookUp) int {
-		return cmp.Or(cmp.Compare(tables[x.tensor], tables[y.tensor]), cmp.Compare(x.offset, y.offset))
-	})
-	checked := map[*element]int{} // number of ids that are checked
-	for _, l := range b.lookUps {
-		j := fields[l.place]
-		for _, e := range l.elements {
-			if checked[e] >= n.Fields[j].Rows {
-				continue
-			}
-			checked[e] = n.Fields[j].Rows
-			if err := e.check(l.offset, n.Fields[j].Rows, &b.checks); err != nil {
-				return nil, fault.Inputf("node %s: field %s and table %s: %w", onnx.Quote(l.node), onnx.Quote(n.Fields[j].Name), onnx.Quote(l.tensor.Name), err)
-			}
-		}
-		n.LookUps = append(n.LookUps, LookUp{Field: j, Table: tables[l.tensor], Offset: l.offset, Player: l.dim > 1, Value: l.value})
-	}
-	b.head.Inputs = nil
-	for _, l := range n.LookUps {
-		b.head.Inputs = append(b.head.Inputs, l.Value)
-	}
-	for _, d := range n.Dense {
-		b.head.Inputs = append(b.head.Inputs, d.Value)
-	}
-	for _, in := range b.inputs {
-		if b.bound[in.Name] {
-			n.Bound = append(n.Bound, in.Name)
-		}
-	}
-	n.Notes = append(n.Notes, b.ignored(n)...)
-	counts := map[string]int{}
-	for _, node := range b.head.Nodes {
-		counts[node.Op]++
-	}
-	for name, count := range counts {
-		n.Operators = append(n.Operators, Operator{name, count})
-	}
-	slices.SortFunc(n.Operators, func(x, y Operator) int { return cmp.Compare(x.Name, y.Name) })
-	return n, nil
-}
-
-// ignored returns a note for each input of the file that n does not have. Exporters of
-// PyTorch take two inputs for one if they were given the same tensor for both.
-func (b *builder) ignored(n *Network) (notes []string) {
-	for _, in := range b.model.Graph.Inputs {
-		if !b.bound[in.Name] &&
-			!slices.ContainsFunc(n.Fields, func(f Field) bool { return f.Input == in.Name }) &&
-			!slices.ContainsFunc(n.Dense, func(d Dense) bool { return d.Input == in.Name }) {
-			notes = append(notes, fmt.Sprintf("the output does not depend on the input %s: if it should, export the model with a tensor of its own for each input", onnx.Quote(in.Name)))
-		}
-	}
-	return notes
-}
-
-// trim removes nodes, look-ups and dense inputs that the output does not need.
-func (b *builder) trim() {
-	b.head.Trim()
-	used := map[graph.Value]bool{b.head.Output: true}
-	for _, n := range b.head.Nodes {
-		for _, v := range n.Inputs {
-			used[v] = true
-		}
-	}
-	b.lookUps = slices.DeleteFunc(b.lookUps, func(l *lookUp) bool { return !used[l.value] })
-	b.numbers = slices.DeleteFunc(b.numbers, func(d *number) bool { return !used[d.value] })
-}
-
-// limits returns how many rows of its table each look-up can read. They end at the first
-// row of the next look-up of the table. limits refuses tables that are read in other ways.
-func (b *builder) limits() (map[*lookUp]int, error) {
-	tables := map[*onnx.Tensor][]*lookUp{}
-	for _, l := range b.lookUps {
-		tables[l.tensor] = append(tables[l.tensor], l)
-	}
-	limits := map[*lookUp]int{}
-	for _, first := range b.lookUps { // in an order that does not depend on the map
-		list := tables[first.tensor]
-		if list[0] != first {
-			continue
-		}
-		if reader, ok := b.readers[first.tensor]; ok {
-			return nil, fault.Inputf("node %s reads table %s other than by a look-up, expected look-ups only: an entry would count in every row",
-				onnx.Quote(reader), onnx.Quote(first.tensor.Name))
-		}
-		list = slices.Clone(list)
-		slices.SortStableFunc(list, func(x, y *lookUp) int { return cmp.Compare(x.offset, y.offset) })
-		for i, l := range list {
-			end := l.tensor.Dims[0]
-			if i+1 < len(list) {
-				end = list[i+1].offset
-			}
-			if limits[l] = end - l.offset; end == l.offset {
-				next := list[i+1]
-				return nil, fault.Inputf("node %s: %s and %s choose from the same rows of table %s: bags, sequences and tables that fields share are not supported yet",
-					onnx.Quote(next.node), onnx.Quote(b.inputs[l.input].column(l.column)), onnx.Quote(b.inputs[next.input].column(next.column)), onnx.Quote(l.tensor.Name))
-			}
-		}
-	}
-	return limits, nil
 }

@@ -22,8 +22,8 @@ type severalError struct {
 
 func (e *severalError) Unwrap() error { return e.error }
 
-// logit sets the output of the head to the logit. It describes how the logit follows from v,
-// the output of the file.
+// logit sets the output of the head to the logit, and b.end. It describes how the logit
+// follows from v, the output of the file.
 func (b *builder) logit(v *value, o Options) (string, error) {
 	name := onnx.Quote(b.output)
 	if err := b.materialise(v, &step{name: b.output, op: "output"}); err != nil {
@@ -39,6 +39,7 @@ func (b *builder) logit(v *value, o Options) (string, error) {
 	case info.Type != graph.Float:
 		return "", fault.Setting(fault.Inputf("output %s is of type %v, expected a probability or a logit", name, info.Type), OutputSetting)
 	}
+	b.end = onnx.End{Output: b.output, Shape: info.Shape}
 	at := trail{b, v.head, 0}
 	several := &severalError{fault.Setting(fault.Inputf("output %s has the shape %v for one row, expected one number: choose one of them, such as %s[0], or export the model with a dynamic batch axis", name, info.Shape, name), OutputSetting), 1}
 	if b.element >= count {
@@ -72,13 +73,14 @@ func (b *builder) logit(v *value, o Options) (string, error) {
 	case op == "Sigmoid":
 		label := onnx.Quote(node.Name)
 		at.value = node.Inputs[0]
+		b.end.Op, b.end.Shape = op, b.head.Values[at.value].Shape
 		b.head.Output, err = at.pick()
 		return "the input of Sigmoid " + label, err
 	case op == "Softmax":
 		if text, ok, err := at.difference(node); ok || err != nil {
 			return text, err
 		}
-	case count == 1 && slices.Contains(unbounded, op):
+	case count == 1 && at.unbounded(node):
 		b.head.Output, err = at.pick()
 		return "the output, which has no Sigmoid", err
 	}
@@ -132,6 +134,22 @@ func (t *trail) back() (*graph.Node, error) {
 	}
 }
 
+// unbounded reports whether the result of n can be any number. It takes the product with a
+// constant for what it multiplies.
+func (t *trail) unbounded(n *graph.Node) bool {
+	for n != nil && (n.Op == "Div" || n.Op == "Mul") && t.head.Values[n.Inputs[1]].Constant != nil {
+		before := trail{t.builder, n.Inputs[0], 0}
+		count, err := graph.Count(t.head.Values[before.value].Shape)
+		if err != nil || count != 1 {
+			return false
+		}
+		if n, err = before.back(); err != nil {
+			return false
+		}
+	}
+	return n != nil && slices.Contains(unbounded, n.Op)
+}
+
 // pick returns the element as a value of one element.
 func (t *trail) pick() (graph.Value, error) {
 	if count, _ := graph.Count(t.head.Values[t.value].Shape); count == 1 {
@@ -168,6 +186,7 @@ func (t *trail) difference(n *graph.Node) (text string, ok bool, err error) {
 	}
 	t.value = n.Inputs[0]
 	class := t.element / inner % 2
+	t.end.Op, t.end.Shape, t.end.Axis, t.end.Class = n.Op, shape, int(axis), class
 	other := *t
 	other.element += inner * (1 - 2*class)
 	positive, err := t.pick()

@@ -159,8 +159,14 @@ func (p *probe) run(seeds ...uint64) (*graph.Tensor, error) {
 	for _, l := range p.lookUps {
 		places[l.value], offsets[l.value] = l.place, 1+l.offset
 	}
+	whole := map[graph.Value]bool{} // ids and other whole numbers
+	ids := map[place]bool{}
+	for _, l := range p.lookUps {
+		ids[l.place] = true
+	}
 	for _, d := range p.numbers {
 		places[d.value] = d.place
+		whole[d.value] = ids[d.place] || !p.inputs[d.input].Type.Floating()
 	}
 	inputs := make([]*graph.Tensor, len(p.head.Inputs))
 	for i, v := range p.head.Inputs {
@@ -173,7 +179,9 @@ func (p *probe) run(seeds ...uint64) (*graph.Tensor, error) {
 		random := rand.New(rand.NewPCG(seeds[at.row], uint64(at.input)<<40+uint64(at.column)<<20+uint64(offsets[v])))
 		t := graph.NewFloats(make([]float32, count), shape...)
 		for k := range t.Floats {
-			t.Floats[k] = float32(random.Float64() - 0.5)
+			if t.Floats[k] = float32(random.Float64() - 0.5); whole[v] {
+				t.Floats[k] = float32(random.IntN(3))
+			}
 		}
 		inputs[i] = t
 	}

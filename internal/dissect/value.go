@@ -215,7 +215,11 @@ func (b *builder) applyTrace(s *step, heads bool) ([]*value, error) {
 		if count, _ := graph.Count(first.shape); !b.trace(count, 3) {
 			return nil, fault.Inputf("node %s (%s): the values that depend on inputs only have too many elements", onnx.Quote(s.name), s.op)
 		}
-		return out, compute(s, scratch, elements, first)
+		if err := compute(s, scratch, elements, first); err != nil {
+			return nil, err
+		}
+		b.compared(s.op, first)
+		return out, nil
 	}
 	return nil, nil
 }
@@ -264,6 +268,19 @@ func move(scratch *graph.Graph, elements [][]*element, out []*value) bool {
 			t.elements = append(t.elements, elements[input][at])
 		}
 	})
+}
+
+// compared notes the elements of t, which op computed, if they compare elements of inputs
+// with constants.
+func (b *builder) compared(op string, t *trace) {
+	switch op {
+	case "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual":
+		for _, e := range t.elements {
+			if e.source != nil {
+				b.comparisons = append(b.comparisons, e)
+			}
+		}
+	}
 }
 
 // compute sets the elements of the output of the only node of scratch, which is an
@@ -341,16 +358,16 @@ func (b *builder) materialise(v *value, s *step) error {
 	t := v.trace
 	if parts := b.parts(t, s); parts != nil {
 		var err error
-		v.head, err = b.join(s.name, parts, 1, 1, t.shape)
+		if v.head, err = b.join(s.name, parts, 1, 1, t.shape); err == nil && t.kind != graph.Float {
+			v.head, err = b.cast(s.name, v.head, t.kind)
+		}
 		return err
 	}
 	if len(t.elements) == 0 {
 		return fault.Inputf("node %s (%s) reads a part of an input that has no elements", onnx.Quote(s.name), s.op)
 	}
 	if t.node == nil {
-		in := b.inputs[t.elements[0].input]
-		return fault.Inputf("node %s (%s) computes with input %s, whose elements are ids or whole numbers, expected ids only in look-ups: masks, bags and sequences are not supported yet, and a number must be a float32 input",
-			onnx.Quote(s.name), s.op, onnx.Quote(in.Name))
+		return fault.Inputf("node %s (%s) reads a part of an input that cannot be a number", onnx.Quote(s.name), s.op)
 	}
 	if t.node.added == nil {
 		for _, in := range t.node.inputs {
@@ -370,23 +387,43 @@ func (b *builder) materialise(v *value, s *step) error {
 	return nil
 }
 
-// parts returns the elements of t as values of the head of shape [1, 1], if they are dense
-// inputs and constants only. Otherwise it returns nil.
+// parts returns the elements of t as numbers, which are values of the head of shape [1, 1],
+// if they are elements of inputs and constants only. Otherwise it returns nil.
 func (b *builder) parts(t *trace, s *step) []graph.Value {
 	for _, e := range t.elements {
-		if e.kind != graph.Float || e.constant == nil && !e.plain() {
+		if e.constant == nil && !e.plain() || e.constant != nil && len(e.constant.Ints) == 1 && max(e.constant.Ints[0], -e.constant.Ints[0]) > maxExactFloat {
 			return nil
 		}
 	}
 	var parts []graph.Value
 	for _, e := range t.elements {
-		if e.constant != nil {
-			parts = append(parts, b.head.AddConstant(graph.NewFloats(e.constant.Floats, 1, 1)))
+		if e.constant == nil {
+			parts = append(parts, b.dense(e, s))
 			continue
 		}
-		parts = append(parts, b.dense(e, s))
+		c := graph.NewFloats(e.constant.Floats, 1, 1)
+		switch {
+		case e.kind == graph.Int:
+			c.Floats = []float32{float32(e.constant.Ints[0])}
+		case e.kind == graph.Bool:
+			c.Floats = []float32{0}
+			if e.constant.Bools[0] {
+				c.Floats[0] = 1
+			}
+		}
+		parts = append(parts, b.head.AddConstant(c))
 	}
 	return parts
+}
+
+// cast adds the conversion of v to a type.
+func (b *builder) cast(name string, v graph.Value, kind graph.Type) (graph.Value, error) {
+	to := map[graph.Type]onnx.Type{graph.Float: onnx.Float, graph.Int: onnx.Int64, graph.Bool: onnx.Bool}[kind]
+	out, err := b.head.Add(graph.Node{Name: name, Op: "Cast", Inputs: []graph.Value{v}, Attributes: graph.Attributes{"to": int64(to)}})
+	if err != nil {
+		return 0, fault.Inputf("%w", err)
+	}
+	return out[0], nil
 }
 
 // join returns parts of shape [1, width] as one value of the given shape.

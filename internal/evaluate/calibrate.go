@@ -1,6 +1,10 @@
 package evaluate
 
-import "math"
+import (
+	"math"
+
+	"shaver/internal/loss"
+)
 
 // Calibration maps a logit z to Scale*z + Offset. Scale is above 0, so calibration
 // changes neither the order of rows nor the AUC.
@@ -26,7 +30,12 @@ const leastScale = 1.0 / 1024
 // Calibrate smooths the labels as Platt (1999) does, as if there were one more row of
 // each label. This smoothing keeps the minimum finite even if the logits separate the
 // labels perfectly. It moves the minimum by about one part in the number of rows.
+//
+// With the squared loss, Calibrate fits by least squares, without smoothing.
 func Calibrate(p *Predictions) Calibration {
+	if p.Loss == loss.Squared {
+		return leastSquares(p)
+	}
 	positives := 0.0
 	for _, label := range p.Labels {
 		positives += float64(label)
@@ -37,6 +46,24 @@ func Calibrate(p *Predictions) Calibration {
 		c = f.minimum(Calibration{Scale: leastScale, Offset: c.Offset}, false)
 	}
 	return c
+}
+
+// leastSquares returns the calibration with the least mean squared loss, and a scale of at
+// least leastScale.
+func leastSquares(p *Predictions) Calibration {
+	var logits, labels moments
+	products := 0.0 // sum of the products of the distances from the means
+	for i, z := range p.Logits {
+		off := z - logits.mean
+		logits.add(z)
+		labels.add(float64(p.Labels[i]))
+		products += float64(off * (float64(p.Labels[i]) - labels.mean))
+	}
+	scale := leastScale
+	if logits.squares > 0 {
+		scale = max(products/logits.squares, leastScale)
+	}
+	return Calibration{scale, labels.mean - float64(scale*logits.mean)}
 }
 
 // start returns the starting point of the search, normally the unchanged logits. If some

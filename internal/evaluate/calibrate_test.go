@@ -31,7 +31,7 @@ func TestCalibrateFindsTrueLogits(t *testing.T) {
 		if math.Abs(got.Scale-want.Scale) > .05*max(.5, want.Scale) || math.Abs(got.Offset-want.Offset) > .06 {
 			t.Errorf("%+v, expected %+v", got, want)
 		}
-		if before, after := p.LogLoss(Calibration{Scale: 1}), p.LogLoss(got); after > before+1e-6 {
+		if before, after := p.MeanLoss(Calibration{Scale: 1}), p.MeanLoss(got); after > before+1e-6 {
 			t.Errorf("%+v: loss %g before, %g after", want, before, after)
 		}
 	}

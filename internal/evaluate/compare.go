@@ -6,7 +6,7 @@ import (
 
 	"gonum.org/v1/gonum/stat/distuv"
 
-	"shaver/internal/model"
+	"shaver/internal/loss"
 )
 
 // Difference is an estimate of a difference b - a between two models on the population
@@ -19,8 +19,8 @@ type Difference struct {
 
 // Comparison holds the differences between two models on the same rows.
 type Comparison struct {
-	AUC     Difference
-	LogLoss Difference // nat
+	AUC  Difference // with the squared loss, all numbers are NaN
+	Loss Difference // of Predictions.MeanLoss
 }
 
 // Compare returns the differences b - a. The two models must have predicted the same rows
@@ -32,7 +32,8 @@ type Comparison struct {
 // and Xu do (IEEE Signal Processing Letters, 2014). It treats the rows of each label as a
 // random sample and counts ties half. The interval uses Student's t with the degrees of
 // freedom of Welch and Satterthwaite, because there may be few rows of a label. For LogLoss
-// the standard error and Student's t come from the differences of the rows' losses.
+// the standard error and Student's t come from the differences of the rows' losses. For RMSE,
+// the loss of a row counts as loss / (2 RMSE), which is its effect on the root (delta method).
 //
 // If all labels are equal, the AUC has no difference, and all its numbers are NaN. If a label
 // has only one row, the variance of its rows is unknown. Then the difference has a value,
@@ -44,6 +45,11 @@ func Compare(a, b *Predictions) Comparison { return Rank(b).Minus(Rank(a)) }
 // Minus returns Compare(a, r). It does not sort the rows again.
 func (r *Ranking) Minus(a *Ranking) Comparison {
 	checkPaired(a.Predictions, r.Predictions)
+	losses := CompareLoss(a.Predictions, r.Predictions, Uncalibrated, Uncalibrated)
+	if r.Loss == loss.Squared {
+		nan := math.NaN()
+		return Comparison{AUC: Difference{nan, nan, nan, nan}, Loss: losses}
+	}
 	var of [2]moments // by label: differences of the rows' placements
 	for i, placement := range r.placements {
 		of[int(r.Labels[i])].add(placement - a.placements[i])
@@ -52,25 +58,39 @@ func (r *Ranking) Minus(a *Ranking) Comparison {
 	variance := negatives + positives
 	degrees := float64(variance*variance) / (float64(negatives*negatives)/(of[0].n-1) + float64(positives*positives)/(of[1].n-1))
 	return Comparison{
-		AUC:     difference(r.auc-a.auc, variance, degrees),
-		LogLoss: CompareLogLoss(a.Predictions, r.Predictions, Uncalibrated, Uncalibrated),
+		AUC:  difference(r.auc-a.auc, variance, degrees),
+		Loss: losses,
 	}
 }
 
-// CompareLogLoss returns the difference of the LogLoss of b, calibrated by forB, and that of a,
+// CompareLoss returns the difference of the MeanLoss of b, calibrated by forB, and that of a,
 // calibrated by forA. Compare documents the standard error.
-func CompareLogLoss(a, b *Predictions, forA, forB Calibration) Difference {
+func CompareLoss(a, b *Predictions, forA, forB Calibration) Difference {
 	checkPaired(a, b)
+	lossA, lossB := a.MeanLoss(forA), b.MeanLoss(forB)
+	weightA, weightB := 1.0, 1.0
+	if a.Loss == loss.Squared {
+		weightA, weightB = rootWeight(lossA), rootWeight(lossB)
+	}
 	var of moments
 	for i, label := range a.Labels {
-		of.add(model.Loss(forB.Apply(b.Logits[i]), label) - model.Loss(forA.Apply(a.Logits[i]), label))
+		of.add(float64(weightB*b.Loss.Of(forB.Apply(b.Logits[i]), label)) - float64(weightA*a.Loss.Of(forA.Apply(a.Logits[i]), label)))
 	}
-	return difference(b.LogLoss(forB)-a.LogLoss(forA), of.variance(), of.n-1)
+	return difference(lossB-lossA, of.variance(), of.n-1)
+}
+
+// rootWeight returns the derivative of the root of a mean with respect to the mean. It is 0
+// if the root is 0, because all losses are then 0.
+func rootWeight(root float64) float64 {
+	if root == 0 {
+		return 0
+	}
+	return 1 / (2 * root)
 }
 
 func checkPaired(a, b *Predictions) {
-	if !slices.Equal(a.Labels, b.Labels) {
-		panic("evaluate: predictions of different rows are compared")
+	if !slices.Equal(a.Labels, b.Labels) || a.Loss != b.Loss {
+		panic("evaluate: predictions of different rows or with different losses are compared")
 	}
 }
 

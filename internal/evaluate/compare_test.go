@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"shaver/internal/model"
+	"shaver/internal/loss"
 )
 
 // The AUC difference and its standard error equal DeLong's definition over all pairs of
@@ -78,14 +78,14 @@ func TestCompareIsItsDefinition(t *testing.T) {
 }
 
 // Student's t of the rows' loss differences, with and without a calibration.
-func TestCompareLogLoss(t *testing.T) {
-	a := &Predictions{[]float64{0, 1, -2, 3}, []float32{0, 1, 1, 0}}
-	b := &Predictions{[]float64{1, 2, -1, -3}, []float32{0, 1, 1, 0}}
+func TestCompareLoss(t *testing.T) {
+	a := &Predictions{Logits: []float64{0, 1, -2, 3}, Labels: []float32{0, 1, 1, 0}}
+	b := &Predictions{Logits: []float64{1, 2, -1, -3}, Labels: []float32{0, 1, 1, 0}}
 	half := Calibration{Scale: .5, Offset: .1}
 	var d []float64
 	mean, square := 0.0, 0.0
 	for i, label := range a.Labels {
-		d = append(d, model.Loss(half.Apply(b.Logits[i]), label)-model.Loss(a.Logits[i], label))
+		d = append(d, loss.Logistic.Of(half.Apply(b.Logits[i]), label)-loss.Logistic.Of(a.Logits[i], label))
 		mean += d[i] / 4
 	}
 	for _, v := range d {
@@ -93,13 +93,13 @@ func TestCompareLogLoss(t *testing.T) {
 	}
 	se := math.Sqrt(square / 3 / 4)
 	const t975 = 3.182446 // of three degrees of freedom
-	got := CompareLogLoss(a, b, Uncalibrated, half)
+	got := CompareLoss(a, b, Uncalibrated, half)
 	for i, pair := range [][2]float64{{got.Value, mean}, {got.SE, se}, {got.Low, mean - t975*se}, {got.High, mean + t975*se}} {
 		if math.Abs(pair[0]-pair[1]) > 1e-6 {
 			t.Errorf("number %d is %v, expected %v", i, pair[0], pair[1])
 		}
 	}
-	if plain := Compare(a, b).LogLoss; plain != CompareLogLoss(a, b, Uncalibrated, Uncalibrated) || plain == got {
+	if plain := Compare(a, b).Loss; plain != CompareLoss(a, b, Uncalibrated, Uncalibrated) || plain == got {
 		t.Errorf("without a calibration %+v", plain)
 	}
 }
@@ -112,28 +112,28 @@ func TestCompareAtItsLimits(t *testing.T) {
 		low := value - se // se is 0 or NaN
 		return same(d.Value, value) && same(d.SE, se) && same(d.Low, low) && same(d.High, low)
 	}
-	a := &Predictions{[]float64{0, 1, 1, 3, 2}, []float32{0, 1, 0, 1, 1}}
-	scaled := &Predictions{[]float64{-1, 5, 5, 7, 6}, a.Labels}
-	if c := Compare(a, scaled); !alike(c.AUC, 0, 0) || c.LogLoss.SE == 0 {
+	a := &Predictions{Logits: []float64{0, 1, 1, 3, 2}, Labels: []float32{0, 1, 0, 1, 1}}
+	scaled := &Predictions{Logits: []float64{-1, 5, 5, 7, 6}, Labels: a.Labels}
+	if c := Compare(a, scaled); !alike(c.AUC, 0, 0) || c.Loss.SE == 0 {
 		t.Errorf("the same order: %+v", c)
 	}
-	if c := Compare(a, a); !alike(c.AUC, 0, 0) || !alike(c.LogLoss, 0, 0) {
+	if c := Compare(a, a); !alike(c.AUC, 0, 0) || !alike(c.Loss, 0, 0) {
 		t.Errorf("the same model: %+v", c)
 	}
 	nan := math.NaN()
-	one := Compare(&Predictions{[]float64{0, 1, 2}, []float32{0, 1, 0}}, &Predictions{[]float64{0, 3, 2}, []float32{0, 1, 0}})
-	if !alike(one.AUC, .5, nan) || math.IsNaN(one.LogLoss.SE) {
+	one := Compare(&Predictions{Logits: []float64{0, 1, 2}, Labels: []float32{0, 1, 0}}, &Predictions{Logits: []float64{0, 3, 2}, Labels: []float32{0, 1, 0}})
+	if !alike(one.AUC, .5, nan) || math.IsNaN(one.Loss.SE) {
 		t.Errorf("one positive row: %+v", one)
 	}
 	for _, labels := range [][]float32{{1, 1}, {0, 0}} {
-		if c := Compare(&Predictions{[]float64{0, 1}, labels}, &Predictions{[]float64{1, 1}, labels}); !alike(c.AUC, nan, nan) || math.IsNaN(c.LogLoss.SE) {
+		if c := Compare(&Predictions{Logits: []float64{0, 1}, Labels: labels}, &Predictions{Logits: []float64{1, 1}, Labels: labels}); !alike(c.AUC, nan, nan) || math.IsNaN(c.Loss.SE) {
 			t.Errorf("labels %v: %+v", labels, c)
 		}
 	}
-	if c := Compare(&Predictions{[]float64{0}, []float32{0}}, &Predictions{[]float64{1}, []float32{0}}); math.IsNaN(c.LogLoss.Value) || !math.IsNaN(c.LogLoss.High) {
+	if c := Compare(&Predictions{Logits: []float64{0}, Labels: []float32{0}}, &Predictions{Logits: []float64{1}, Labels: []float32{0}}); math.IsNaN(c.Loss.Value) || !math.IsNaN(c.Loss.High) {
 		t.Errorf("one row: %+v", c)
 	}
-	if c := Compare(&Predictions{}, &Predictions{}); !alike(c.AUC, nan, nan) || !alike(c.LogLoss, nan, nan) {
+	if c := Compare(&Predictions{}, &Predictions{}); !alike(c.AUC, nan, nan) || !alike(c.Loss, nan, nan) {
 		t.Errorf("no rows: %+v", c)
 	}
 	defer func() {
@@ -141,7 +141,7 @@ func TestCompareAtItsLimits(t *testing.T) {
 			t.Error("predictions with different labels are compared")
 		}
 	}()
-	Compare(a, &Predictions{a.Logits, []float32{1, 1, 0, 1, 1}})
+	Compare(a, &Predictions{Logits: a.Logits, Labels: []float32{1, 1, 0, 1, 1}})
 }
 
 // population draws rows for two models whose logits are normally distributed and correlated
@@ -184,7 +184,7 @@ func (p *population) draw(r *rand.Rand) (a, b *Predictions) {
 }
 
 // truth returns the AUC and the LogLoss of a model, by integration over its logits.
-func (p *population) truth(k int) (auc, loss float64) {
+func (p *population) truth(k int) (auc, mean float64) {
 	type mass struct{ at, positive, negative float64 }
 	var cells []mass
 	below := func(z float64) float64 { return math.Erfc(-z/math.Sqrt2) / 2 }
@@ -201,9 +201,9 @@ func (p *population) truth(k int) (auc, loss float64) {
 	for _, c := range cells {
 		auc += c.positive * (under + c.negative/2)
 		under += c.negative
-		loss += p.rate*c.positive*model.Loss(c.at, 1) + (1-p.rate)*c.negative*model.Loss(c.at, 0)
+		mean += p.rate*c.positive*loss.Logistic.Of(c.at, 1) + (1-p.rate)*c.negative*loss.Logistic.Of(c.at, 0)
 	}
-	return auc, loss
+	return auc, mean
 }
 
 // In simulations with known differences, the 95% intervals contain the difference in 95% of
@@ -231,9 +231,9 @@ func TestIntervalsHold(t *testing.T) {
 			for range repeats {
 				a, b := p.draw(r)
 				c := Compare(a, b)
-				for of, held := range map[*Difference]*float64{&c.AUC: &auc, &c.LogLoss: &loss} {
+				for of, held := range map[*Difference]*float64{&c.AUC: &auc, &c.Loss: &loss} {
 					truth := aucB - aucA
-					if of == &c.LogLoss {
+					if of == &c.Loss {
 						truth = lossB - lossA
 					}
 					if of.Low <= truth && truth <= of.High {
@@ -260,7 +260,7 @@ func TestRankingsCompare(t *testing.T) {
 	p := population{100, .3, [2]float64{1, 1.2}, .8, 0}
 	a, b := p.draw(rand.New(rand.NewPCG(3, 4)))
 	r := Rank(a)
-	c := &Predictions{slices.Clone(b.Logits), b.Labels}
+	c := &Predictions{Logits: slices.Clone(b.Logits), Labels: b.Labels}
 	slices.Reverse(c.Logits)
 	for _, other := range []*Predictions{b, c, a} {
 		if got, want := Rank(other).Minus(r), Compare(a, other); got != want {
@@ -295,7 +295,7 @@ func TestCurve(t *testing.T) {
 			t.Errorf("bin %d with a calibration: %+v, expected the prediction %v", i, bin, want)
 		}
 	}
-	ties := Rank(&Predictions{[]float64{0, 0, 0, 1, 2, 2}, []float32{0, 1, 0, 1, 1, 0}})
+	ties := Rank(&Predictions{Logits: []float64{0, 0, 0, 1, 2, 2}, Labels: []float32{0, 1, 0, 1, 1, 0}})
 	one, two := 1/(1+math.Exp(-1)), 1/(1+math.Exp(-2))
 	if got, want := fmt.Sprintf("%.6v", ties.Curve(4, Uncalibrated)), fmt.Sprintf("%.6v", []CurveBin{{3, .5, 1. / 3}, {3, (one + 2*two) / 3, 2. / 3}}); got != want {
 		t.Errorf("bins with ties %s, expected %s", got, want)

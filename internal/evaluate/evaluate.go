@@ -1,5 +1,6 @@
-// Package evaluate measures the LogLoss and AUC of a model on labelled rows, and fits the
-// calibration of a pruned model.
+// Package evaluate measures a model on labelled rows, and fits the calibration of a pruned
+// model. The metrics of the log loss are LogLoss and AUC, and those of the squared loss RMSE,
+// MAE and R2.
 package evaluate
 
 import (
@@ -10,32 +11,37 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"shaver/internal/loss"
 	"shaver/internal/model"
 )
 
 // Metrics describes how well a model predicts a set of rows.
 type Metrics struct {
-	Rows    int64   `json:"rows"`
-	AUC     float64 `json:"auc"`      // area under the ROC curve, ties counted half; NaN if all labels are the same
-	LogLoss float64 `json:"log_loss"` // mean loss, nat
+	Rows int64
+	AUC  float64 // area under the ROC curve, ties counted half; NaN if all labels are the same, or with the squared loss
+	Loss float64 // see Predictions.MeanLoss
+	MAE  float64 // mean of |output - label| with the squared loss; otherwise 0
+	R2   float64 // 1 - RMSE^2 / (variance of the labels) with the squared loss, NaN if all labels are the same; otherwise 0
 }
 
-// Predictions holds the logits and the true labels of rows.
+// Predictions holds the logits and the true labels of rows. With the squared loss, a logit is
+// the output that is compared with the label.
 type Predictions struct {
 	Logits []float64
 	Labels []float32
+	Loss   loss.Kind
 }
 
 // Predict computes m's logits for the rows of source with the given number of goroutines.
-// The result does not depend on this number. Predict keeps 9 bytes per row. If a row does
+// The predictions have the given loss. The result does not depend on this number. Predict keeps 12 bytes per row. If a row does
 // not fit the model or its logit is not finite, Predict returns an error that names the
 // row.
-func Predict(ctx context.Context, m *model.Model, source model.RowSource, threads int) (*Predictions, error) {
+func Predict(ctx context.Context, m *model.Model, kind loss.Kind, source model.RowSource, threads int) (*Predictions, error) {
 	scorers := make([]*model.Scorer, max(1, threads))
 	for i := range scorers {
 		scorers[i] = m.NewScorer()
 	}
-	p := &Predictions{}
+	p := &Predictions{Loss: kind}
 	err := source(ctx, func(rows *model.Rows) error {
 		from := len(p.Logits)
 		p.Logits = slices.Grow(p.Logits, rows.Len())[:from+rows.Len()]
@@ -82,18 +88,40 @@ func (p *Predictions) OneKind() bool {
 
 // Metrics returns the metrics of the predictions without calibration.
 func (p *Predictions) Metrics() Metrics {
-	return Metrics{int64(len(p.Logits)), AUC(p.Logits, p.Labels), p.LogLoss(Uncalibrated)}
+	m := Metrics{Rows: int64(len(p.Logits)), AUC: math.NaN(), Loss: p.MeanLoss(Uncalibrated)}
+	if p.Loss != loss.Squared {
+		m.AUC = AUC(p.Logits, p.Labels)
+		return m
+	}
+	m.R2 = math.NaN()
+	var labels moments
+	for i, logit := range p.Logits {
+		m.MAE += math.Abs(logit-float64(p.Labels[i])) / float64(len(p.Logits))
+		labels.add(float64(p.Labels[i]))
+	}
+	if labels.squares > 0 {
+		m.R2 = 1 - m.Loss*m.Loss*labels.n/labels.squares
+	}
+	return m
 }
 
-// LogLoss returns the mean loss of the calibrated logits, in nat.
-func (p *Predictions) LogLoss(c Calibration) float64 {
-	loss := 0.0
+// MeanLoss returns the loss of the calibrated logits. It is LogLoss, the mean log loss in
+// nat, or with the squared loss RMSE, the root of the mean squared loss.
+func (p *Predictions) MeanLoss(c Calibration) float64 {
+	sum := 0.0
 	for i, logit := range p.Logits {
-		loss += model.Loss(c.Apply(logit), p.Labels[i])
+		sum += p.Loss.Of(c.Apply(logit), p.Labels[i])
 	}
-	return loss / float64(len(p.Logits))
+	mean := sum / float64(len(p.Logits))
+	if p.Loss == loss.Squared {
+		return math.Sqrt(mean)
+	}
+	return mean
 }
 
 // AUC returns the probability that a random positive row has a higher logit than a random
-// negative row, with ties counted half. It is NaN if all labels are equal.
-func AUC(logits []float64, labels []float32) float64 { return Rank(&Predictions{logits, labels}).AUC() }
+// negative row, with ties counted half. It is NaN if all labels are equal. Labels must be 0 or
+// 1.
+func AUC(logits []float64, labels []float32) float64 {
+	return Rank(&Predictions{Logits: logits, Labels: labels}).AUC()
+}

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"shaver/internal/loss"
 	"shaver/internal/model"
 	"shaver/internal/model/modeltest"
 )
@@ -75,12 +76,12 @@ func TestPredictDoesNotDependOnThreads(t *testing.T) {
 	m.NewScorer().Logits(logits, rows)
 	want := Metrics{Rows: 101, AUC: AUC(logits, rows.Label)}
 	for i, z := range logits {
-		want.LogLoss += model.Loss(z, rows.Label[i])
+		want.Loss += loss.Logistic.Of(z, rows.Label[i])
 	}
-	want.LogLoss /= 101
+	want.Loss /= 101
 	for _, threads := range []int{1, 2, 7} {
 		for _, size := range []int{1, 10, 101} {
-			p, err := Predict(t.Context(), m, batches(rows, size), threads)
+			p, err := Predict(t.Context(), m, loss.Logistic, batches(rows, size), threads)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -90,7 +91,7 @@ func TestPredictDoesNotDependOnThreads(t *testing.T) {
 		}
 	}
 	rows.Features[3*50] = 77
-	if _, err := Predict(t.Context(), m, batches(rows, 20), 2); err == nil || !strings.Contains(err.Error(), "row 50: field 0 has global id 77") {
+	if _, err := Predict(t.Context(), m, loss.Logistic, batches(rows, 20), 2); err == nil || !strings.Contains(err.Error(), "row 50: field 0 has global id 77") {
 		t.Errorf("error for a bad row: %v", err)
 	}
 }

@@ -4,10 +4,13 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"shaver/internal/loss"
 )
 
 // Ranking holds predictions and the ranks of their rows by logit. It takes 12 bytes per row
-// in addition to the predictions, which must not change.
+// in addition to the predictions, which must not change. With the squared loss, only the order
+// is known, and the AUC is NaN.
 type Ranking struct {
 	*Predictions
 	auc   float64
@@ -27,6 +30,9 @@ func Rank(p *Predictions) *Ranking {
 		all += float64(label)
 	}
 	slices.SortFunc(order, func(i, j int32) int { return cmp.Or(cmp.Compare(p.Logits[i], p.Logits[j]), cmp.Compare(i, j)) })
+	if p.Loss == loss.Squared {
+		return &Ranking{Predictions: p, order: order, auc: math.NaN()}
+	}
 	r := &Ranking{Predictions: p, order: order, placements: make([]float64, len(order))}
 	var below, wins, positives float64 // negatives so far, pairs won, positives so far
 	for tied := range r.ties() {
@@ -73,8 +79,8 @@ func (r *Ranking) AUC() float64 { return r.auc }
 // CurveBin is a bin of a calibration curve.
 type CurveBin struct {
 	Rows      int64
-	Predicted float64 // mean of the predicted probabilities
-	Observed  float64 // portion of the rows with label 1
+	Predicted float64 // mean of the predicted probabilities, or with the squared loss of the outputs
+	Observed  float64 // mean of the labels, which is the portion of the rows with label 1 if they are 0 or 1
 }
 
 // Curve returns the calibration curve of the predictions, calibrated by c. It divides the rows
@@ -87,7 +93,11 @@ func (r *Ranking) Curve(bins int, c Calibration) []CurveBin {
 	done, edge := 0, 1 // rows so far, and the next multiple of n/bins at which a bin ends
 	for tied := range r.ties() {
 		for _, i := range tied {
-			bin.Predicted += 1 / (1 + math.Exp(-c.Apply(r.Logits[i])))
+			predicted := c.Apply(r.Logits[i])
+			if r.Loss != loss.Squared {
+				predicted = 1 / (1 + math.Exp(-predicted))
+			}
+			bin.Predicted += predicted
 			bin.Observed += float64(r.Labels[i])
 		}
 		bin.Rows += int64(len(tied))

@@ -131,19 +131,19 @@ func (c *compiler) compile(n *graph.Node) error {
 }
 
 // finish returns the program after all nodes are compiled.
-func (c *compiler) finish(gradient, reusing bool) (*Program, error) {
+func (c *compiler) finish(o options) (*Program, error) {
 	output := c.read(c.g.Output)
 	if c.err != nil {
 		return nil, c.err
 	}
 	forward := len(c.each)
 	var slopes []int32
-	if gradient {
+	if o.gradient {
 		if slopes = c.differentiate(output[0]); c.err != nil {
 			return nil, fmt.Errorf("with derivatives: %w", c.err)
 		}
 	}
-	p := c.place(output[0], forward, slopes, reusing)
+	p := c.place(output[0], forward, slopes, !o.apart)
 	if c.err != nil {
 		return nil, c.err
 	}
@@ -163,6 +163,9 @@ func (c *compiler) finish(gradient, reusing bool) (*Program, error) {
 		} else {
 			c.p.back = append(c.p.back, s)
 		}
+	}
+	if !o.gradient {
+		c.update(o.eager)
 	}
 	return c.p, nil
 }

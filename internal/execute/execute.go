@@ -34,6 +34,10 @@ type Program struct {
 	output    int32  // row of the output
 	slopes    int32  // first of the adjacent rows of the slopes, one for each player
 	products  int    // see Products
+
+	// For walks; not from CompileGradient.
+	updates []update // in the order of the steps
+	walked  int      // see WalkProducts
 }
 
 // constant is a row of the arena with the same value in all states.
@@ -64,7 +68,7 @@ func (p *Program) Products() int { return p.products }
 // inputs are constants of a row. The program shares g's constants. Compile does not change
 // g. An error names the node that cannot be compiled.
 func Compile(g *graph.Graph, players []graph.Value) (*Program, error) {
-	return compile(g, players, false, true)
+	return compile(g, players, options{})
 }
 
 // CompileGradient is like Compile, but the program also computes the derivatives of the
@@ -74,12 +78,18 @@ func Compile(g *graph.Graph, players []graph.Value) (*Program, error) {
 // Operators that pass no derivative, such as comparisons and rounding, have the derivative
 // 0. The documentation of differentiator defines the derivatives at kinks.
 func CompileGradient(g *graph.Graph, players []graph.Value) (*Program, error) {
-	return compile(g, players, true, true)
+	return compile(g, players, options{gradient: true})
 }
 
-// compile is Compile or, if gradient is set, CompileGradient. Unless reusing is set, every
-// value has rows of its own.
-func compile(g *graph.Graph, players []graph.Value, gradient, reusing bool) (*Program, error) {
+// options are those of compile. The last two are for tests.
+type options struct {
+	gradient bool // whether to compute derivatives
+	apart    bool // whether every value has rows of its own
+	eager    bool // whether a Walker also updates layers that are faster to compute
+}
+
+// compile is Compile or CompileGradient.
+func compile(g *graph.Graph, players []graph.Value, o options) (*Program, error) {
 	c, err := newCompiler(g, players)
 	if err != nil {
 		return nil, err
@@ -90,7 +100,7 @@ func compile(g *graph.Graph, players []graph.Value, gradient, reusing bool) (*Pr
 			return nil, fmt.Errorf("node %s (%s): %w", n.Name, n.Op, err)
 		}
 	}
-	return c.finish(gradient, reusing)
+	return c.finish(o)
 }
 
 // Runner evaluates a program. Only one goroutine may use it at a time. It allocates no
@@ -141,6 +151,11 @@ func (r *Runner) Run(dst []float64) {
 	for _, s := range r.p.each {
 		s.run(r.arena, len(dst))
 	}
+	r.output(dst)
+}
+
+// output sets dst[t] to the output of state t.
+func (r *Runner) output(dst []float64) {
 	for t, v := range r.arena.Element(int(r.p.output))[:len(dst)] {
 		dst[t] = float64(v)
 	}

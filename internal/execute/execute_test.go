@@ -274,7 +274,7 @@ func TestOperators(t *testing.T) {
 
 // folded are operators of package graph that only move elements, as others in operatorTests
 // do, or whose results are always constant.
-var folded = []string{"Constant", "ConstantOfShape", "Dropout", "EyeLike", "Flatten", "GatherElements", "Identity", "NonZero", "Range", "Reshape", "ScatterElements", "ScatterND", "Shape", "Size", "Split", "Squeeze", "Unsqueeze"}
+var folded = []string{"Constant", "ConstantOfShape", "Dropout", "EyeLike", "Flatten", "GatherElements", "Identity", "NonZero", "OneHot", "Range", "Reshape", "ScatterElements", "ScatterND", "Shape", "Size", "Split", "Squeeze", "Unsqueeze"}
 
 func (test *operatorTest) run(t *testing.T, seed uint64, combination int) {
 	b := newBuilder(t, seed)

@@ -20,7 +20,7 @@ type Forecast struct {
 	Rows              int64   `json:"rows"`             // rows to compute, at most; with rounds, a row counts once for each pass
 	Rounds            int     `json:"rounds,omitempty"` // largest number of rounds, of a job that may end after each
 	Walks             int64   `json:"walks"`            // 0 for estimators without walks
-	Players           int     `json:"players"`          // players of a row
+	Players           int     `json:"players"`          // players of a row; in models with lists, the largest number
 	Measured          Sample  `json:"measured"`
 	RowsPerCore       float64 `json:"rows_per_core_second"`
 	CoreHours         float64 `json:"core_hours"`

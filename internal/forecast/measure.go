@@ -62,7 +62,7 @@ func Measure(ctx context.Context, p *prepare.Prepared, threads int, within time.
 	if m.occurrences, err = occurrences(p.Job); err != nil {
 		return nil, err
 	}
-	encoded, err := shard.Encode(p.Dataset.Fields(), p.Architecture.FieldDims, p.Dataset.Inputs(), rows)
+	encoded, err := shard.Encode(p.Dataset.Form(), rows)
 	if err != nil {
 		return nil, err
 	}
@@ -170,9 +170,9 @@ func (m *Measurement) compute(ctx context.Context, p *prepare.Prepared, rows *mo
 	}
 	var partial *tally.Partial
 	var err error
-	game, options := shapley.Game{Model: p.Model, Baseline: p.Baseline}, shapley.Options{Options: p.Spec.TaskOptions(), Seed: p.Spec.Seed}
+	game, options := shapley.Game{Model: p.Model, Baseline: p.Baseline, Loss: p.Spec.Loss}, shapley.Options{Options: p.Spec.TaskOptions(), Seed: p.Spec.Seed}
 	if e := p.Earlier; e != nil {
-		partial, err = shapley.EstimatePair(timed, game, shapley.Game{Model: e.Model, Baseline: e.Baseline}, options, rows, m.Threads, progress)
+		partial, err = shapley.EstimatePair(timed, game, shapley.Game{Model: e.Model, Baseline: e.Baseline, Loss: p.Spec.Loss}, options, rows, m.Threads, progress)
 	} else {
 		partial, err = shapley.Estimate(timed, game, options, rows, m.Threads, progress)
 	}
@@ -199,7 +199,7 @@ func (m *Measurement) weigh(partial *tally.Partial) error {
 // as many as the job scores.
 func firstRows(ctx context.Context, j *prepare.Job) (*model.Rows, error) {
 	enough := errors.New("enough")
-	all := &model.Rows{Width: j.Architecture.Fields()}
+	all := &model.Rows{Width: j.Architecture.Width()}
 	err := j.Scan(ctx, func(rows *model.Rows) error {
 		all.AppendAll(rows)
 		if all.Len() >= min(maxSampleRows, int(j.Sample.Keep)) {
@@ -213,15 +213,16 @@ func firstRows(ctx context.Context, j *prepare.Job) (*model.Rows, error) {
 	return all, nil
 }
 
-// occurrences counts how often the features of the job's splits occur.
+// occurrences counts how often the rows of the tables occur in the job's splits. A row of
+// data that reads a row of the tables more than once counts as often.
 func occurrences(j *prepare.Job) ([]widthOccurrences, error) {
 	counts, err := j.Dataset.Frequencies(j.Spec.Splits...)
 	if err != nil {
 		return nil, err
 	}
-	byDim := map[int][]int64{}
+	rows, byDim := j.Architecture.RowCounts(counts), map[int][]int64{}
 	for _, s := range j.Architecture.Spans() {
-		byDim[s.Dim] = append(byDim[s.Dim], counts[s.Feature:s.Feature+s.Rows]...)
+		byDim[s.Dim] = append(byDim[s.Dim], rows[s.Row:s.Row+s.Rows]...)
 	}
 	var all []widthOccurrences
 	for _, dim := range slices.Sorted(maps.Keys(byDim)) {

@@ -8,16 +8,21 @@ import (
 	"strings"
 
 	"shaver/internal/evaluate"
+	"shaver/internal/loss"
 	"shaver/internal/sweep"
 )
 
-// Version identifies the format of a Document.
-const Version = "shaver.check/1"
+// The versions of the format of a Document.
+const (
+	Version        = "shaver.check/1"
+	SquaredVersion = "shaver.check/2" // the loss is squared
+)
 
 // Bounds says how much worse than its model a pruned model may be.
 type Bounds struct {
 	AUCDrop     float64 // largest drop of the AUC, in [0, 1]
 	LogLossRise float64 // largest rise of the LogLoss, nat, finite and at least 0
+	RMSERise    float64 // largest rise of the RMSE with the squared loss, finite and at least 0
 	// Confident demands that the whole 95% intervals of the differences lie within the
 	// bounds. Otherwise the differences on the rows decide.
 	Confident bool
@@ -34,8 +39,10 @@ type Document struct {
 	Dataset   string `json:"dataset"`   // SHA-256 of the dataset's manifest
 	Split     string `json:"split"`     // split on which both models are measured
 	Rows      int64  `json:"rows"`      // number of rows of this split
-	AUC       Metric `json:"auc"`
-	LogLoss   Metric `json:"log_loss"` // nat
+	// The metrics of the log loss are AUC and LogLoss, in nat. That of the squared loss is RMSE.
+	AUC     *Metric `json:"auc,omitempty"`
+	LogLoss *Metric `json:"log_loss,omitempty"`
+	RMSE    *Metric `json:"rmse,omitempty"`
 }
 
 // Metric compares both models by one metric.
@@ -43,7 +50,7 @@ type Metric struct {
 	Model      float64        `json:"model"`
 	Pruned     float64        `json:"pruned"`
 	Difference sweep.Interval `json:"difference"` // of the pruned model minus the model
-	Bound      float64        `json:"bound"`      // largest drop of the AUC or rise of the LogLoss that is allowed
+	Bound      float64        `json:"bound"`      // largest drop of the AUC, or rise of another metric, that is allowed
 	Passed     bool           `json:"passed"`
 	// Certain reports whether all of the interval is within the bound, or all of it outside.
 	// It is false if the rows do not determine the interval.
@@ -51,12 +58,18 @@ type Metric struct {
 }
 
 // Decide compares the predictions of a model and of its pruned form on the same rows, which
-// must have labels of both kinds. evaluate.Compare documents the intervals.
+// must have labels of both kinds unless the loss is squared. evaluate.Compare documents the intervals.
 func Decide(b Bounds, model, pruned *evaluate.Predictions) *Document {
 	was, is, change := model.Metrics(), pruned.Metrics(), evaluate.Compare(model, pruned)
 	d := &Document{Version: Version, Confident: b.Confident, Rows: is.Rows}
-	d.AUC = Metric{Model: was.AUC, Pruned: is.AUC, Difference: *sweep.NewInterval(change.AUC), Bound: b.AUCDrop}
-	d.LogLoss = Metric{Model: was.LogLoss, Pruned: is.LogLoss, Difference: *sweep.NewInterval(change.LogLoss), Bound: b.LogLossRise}
+	rise := &Metric{Model: was.Loss, Pruned: is.Loss, Difference: *sweep.NewInterval(change.Loss), Bound: b.LogLossRise}
+	if model.Loss == loss.Squared {
+		rise.Bound = b.RMSERise
+		d.Version, d.RMSE = SquaredVersion, rise
+	} else {
+		d.AUC = &Metric{Model: was.AUC, Pruned: is.AUC, Difference: *sweep.NewInterval(change.AUC), Bound: b.AUCDrop}
+		d.LogLoss = rise
+	}
 	d.Passed = true
 	for _, m := range d.metrics() {
 		within := m.worse <= m.Bound
@@ -68,8 +81,8 @@ func Decide(b Bounds, model, pruned *evaluate.Predictions) *Document {
 	return d
 }
 
-// loss is a metric with its difference in the direction in which a model gets worse.
-type loss struct {
+// decline is a metric with its difference in the direction in which a model gets worse.
+type decline struct {
 	*Metric
 	name, worsens, improves string
 	worse                   float64 // by how much the pruned model is worse
@@ -77,16 +90,24 @@ type loss struct {
 	best, worst             float64 // the ends of the interval of worse, if it is known
 }
 
-func (d *Document) metrics() []loss {
-	auc := loss{Metric: &d.AUC, name: "AUC", worsens: "falls", improves: "rises", worse: -d.AUC.Difference.Value}
+func (d *Document) metrics() []decline {
+	if d.RMSE != nil {
+		return []decline{rise("RMSE", d.RMSE)}
+	}
+	auc := decline{Metric: d.AUC, name: "AUC", worsens: "falls", improves: "rises", worse: -d.AUC.Difference.Value}
 	if i := d.AUC.Difference; i.Low != nil && i.High != nil {
 		auc.known, auc.best, auc.worst = true, -*i.High, -*i.Low
 	}
-	rise := loss{Metric: &d.LogLoss, name: "LogLoss", worsens: "rises", improves: "falls", worse: d.LogLoss.Difference.Value}
-	if i := d.LogLoss.Difference; i.Low != nil && i.High != nil {
-		rise.known, rise.best, rise.worst = true, *i.Low, *i.High
+	return []decline{auc, rise("LogLoss", d.LogLoss)}
+}
+
+// rise returns the decline of a metric that is the better the lower it is.
+func rise(name string, m *Metric) decline {
+	d := decline{Metric: m, name: name, worsens: "rises", improves: "falls", worse: m.Difference.Value}
+	if i := m.Difference; i.Low != nil && i.High != nil {
+		d.known, d.best, d.worst = true, *i.Low, *i.High
 	}
-	return []loss{auc, rise}
+	return d
 }
 
 // Failure says by which metrics the pruned model fails, as a part of a sentence. It is
@@ -102,7 +123,7 @@ func (d *Document) Failure() string {
 }
 
 // text says how the metric changes and what is allowed. confident is Bounds.Confident.
-func (m *loss) text(confident bool) string {
+func (m *decline) text(confident bool) string {
 	switch {
 	case m.worse < 0:
 		s := fmt.Sprintf("the %s %s by %.6f", m.name, m.improves, -m.worse)
@@ -120,7 +141,7 @@ func (m *loss) text(confident bool) string {
 
 // reach says how far the interval reaches, as the end of a sentence. better says that the
 // sentence is about an improvement.
-func (m *loss) reach(better bool) string {
+func (m *decline) reach(better bool) string {
 	if !m.known {
 		return ", but the rows do not determine its 95% interval"
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"shaver/internal/evaluate"
+	"shaver/internal/loss"
 )
 
 // models returns predictions of a model on rows, and of a worse one, whose logits have
@@ -31,7 +32,7 @@ func TestDecide(t *testing.T) {
 	model, pruned := models(20000, .5)
 	change := evaluate.Compare(model, pruned)
 	drop, most := -change.AUC.Value, -change.AUC.Low
-	rise, top := change.LogLoss.Value, change.LogLoss.High
+	rise, top := change.Loss.Value, change.Loss.High
 	if !(drop > .001 && most > drop && rise > .001 && top > rise) {
 		t.Fatalf("the pruned model is not worse: %+v", change)
 	}
@@ -45,19 +46,19 @@ func TestDecide(t *testing.T) {
 		reasonHolds  string
 		failureHolds string
 	}{
-		{"far within", Bounds{.5, .5, false}, true, true, true, true, "The pruned model passes: the AUC falls by 0.0", ""},
-		{"far within, confident", Bounds{.5, .5, true}, true, true, true, true, "The 95% intervals are within the bounds.", ""},
-		{"AUC at its bound", Bounds{drop, .5, false}, true, true, false, true, "on which side of the bound the AUC is.", ""},
-		{"AUC above its bound", Bounds{below(drop), .5, false}, false, true, false, true, "The pruned model fails: ", "the AUC falls by 0.0"},
-		{"AUC far above", Bounds{0, .5, false}, false, true, true, true, "The 95% intervals do not contain the bounds.", "and at most 0 is allowed"},
-		{"LogLoss at its bound", Bounds{.5, rise, false}, true, true, true, false, "on which side of the bound the LogLoss is.", ""},
-		{"LogLoss above its bound", Bounds{.5, below(rise), false}, true, false, true, false, "The pruned model fails", "the LogLoss rises by 0.0"},
-		{"both above", Bounds{0, 0, false}, false, false, true, true, "The pruned model fails", "is allowed; the LogLoss rises"},
-		{"interval of the AUC at its bound", Bounds{most, .5, true}, true, true, true, true, "within the bounds", ""},
-		{"interval of the AUC above its bound", Bounds{below(most), .5, true}, false, true, false, true, "rows would, if the differences stay.", "and its 95% interval reaches 0.0"},
-		{"the same without Confident", Bounds{below(most), .5, false}, true, true, false, true, "about 2", ""},
-		{"interval of the LogLoss at its bound", Bounds{.5, top, true}, true, true, true, true, "within the bounds", ""},
-		{"interval of the LogLoss above its bound", Bounds{.5, below(top), true}, true, false, true, false, "fails", "the LogLoss rises by 0.0"},
+		{"far within", Bounds{AUCDrop: .5, LogLossRise: .5, Confident: false}, true, true, true, true, "The pruned model passes: the AUC falls by 0.0", ""},
+		{"far within, confident", Bounds{AUCDrop: .5, LogLossRise: .5, Confident: true}, true, true, true, true, "The 95% intervals are within the bounds.", ""},
+		{"AUC at its bound", Bounds{AUCDrop: drop, LogLossRise: .5, Confident: false}, true, true, false, true, "on which side of the bound the AUC is.", ""},
+		{"AUC above its bound", Bounds{AUCDrop: below(drop), LogLossRise: .5, Confident: false}, false, true, false, true, "The pruned model fails: ", "the AUC falls by 0.0"},
+		{"AUC far above", Bounds{AUCDrop: 0, LogLossRise: .5, Confident: false}, false, true, true, true, "The 95% intervals do not contain the bounds.", "and at most 0 is allowed"},
+		{"LogLoss at its bound", Bounds{AUCDrop: .5, LogLossRise: rise, Confident: false}, true, true, true, false, "on which side of the bound the LogLoss is.", ""},
+		{"LogLoss above its bound", Bounds{AUCDrop: .5, LogLossRise: below(rise), Confident: false}, true, false, true, false, "The pruned model fails", "the LogLoss rises by 0.0"},
+		{"both above", Bounds{AUCDrop: 0, LogLossRise: 0, Confident: false}, false, false, true, true, "The pruned model fails", "is allowed; the LogLoss rises"},
+		{"interval of the AUC at its bound", Bounds{AUCDrop: most, LogLossRise: .5, Confident: true}, true, true, true, true, "within the bounds", ""},
+		{"interval of the AUC above its bound", Bounds{AUCDrop: below(most), LogLossRise: .5, Confident: true}, false, true, false, true, "rows would, if the differences stay.", "and its 95% interval reaches 0.0"},
+		{"the same without Confident", Bounds{AUCDrop: below(most), LogLossRise: .5, Confident: false}, true, true, false, true, "about 2", ""},
+		{"interval of the LogLoss at its bound", Bounds{AUCDrop: .5, LogLossRise: top, Confident: true}, true, true, true, true, "within the bounds", ""},
+		{"interval of the LogLoss above its bound", Bounds{AUCDrop: .5, LogLossRise: below(top), Confident: true}, true, false, true, false, "fails", "the LogLoss rises by 0.0"},
 	} {
 		d := Decide(c.bounds, model, pruned)
 		if d.Passed != (c.auc && c.loss) || d.AUC.Passed != c.auc || d.LogLoss.Passed != c.loss || d.AUC.Certain != c.certainAUC || d.LogLoss.Certain != c.certainLoss {
@@ -138,5 +139,32 @@ func TestErrorRates(t *testing.T) {
 	}
 	if n := passed[true]; n > checks*5/100 {
 		t.Errorf("%d of %d checks pass at the bound with Confident, expected about 2.5%%", n, checks)
+	}
+}
+
+// With the squared loss, only the RMSE decides.
+func TestDecideSquared(t *testing.T) {
+	labels := []float32{1, 2, 3, 4, 5, 1, 2, 3}
+	predict := func(off float64) *evaluate.Predictions {
+		p := &evaluate.Predictions{Labels: labels, Loss: loss.Squared}
+		for i, label := range labels {
+			p.Logits = append(p.Logits, float64(label)+off*float64(1+i%3))
+		}
+		return p
+	}
+	for _, c := range []struct {
+		bound  float64
+		passed bool
+	}{{.5, true}, {.1, false}} {
+		d := Decide(Bounds{RMSERise: c.bound}, predict(.1), predict(.2))
+		if d.Version != SquaredVersion || d.AUC != nil || d.LogLoss != nil || d.RMSE == nil || d.Passed != c.passed || d.RMSE.Bound != c.bound {
+			t.Errorf("bound %v: %+v, %+v", c.bound, d, d.RMSE)
+		}
+		if !strings.Contains(d.Reason, "the RMSE rises by 0.2") || (d.Failure() == "") != c.passed {
+			t.Errorf("bound %v: %s %s", c.bound, d.Reason, d.Failure())
+		}
+	}
+	if d := Decide(Bounds{}, predict(.2), predict(.1)); !d.Passed || !strings.Contains(d.Reason, "the RMSE falls by 0.2") {
+		t.Errorf("a better model: %s", d.Reason)
 	}
 }

@@ -35,6 +35,7 @@ var free = map[string]operator{
 	"Range":           {inputs: "N! N! N!", infer: inferRange, evaluate: evaluateRange},
 	"ConstantOfShape": {inputs: "i!", attributes: "value:t", infer: inferConstantOfShape, evaluate: evaluateConstantOfShape},
 	"NonZero":         {inputs: "x!", infer: inferNonZero, evaluate: evaluateNonZero},
+	"OneHot":          {inputs: "n! n! x!", attributes: "axis:i", infer: inferOneHot, evaluate: evaluateOneHot},
 }
 
 func inferSame(c *call) ([]Info, error) { return one(c.in[0].Type, c.shape(0)), nil }
@@ -854,6 +855,59 @@ func evaluateNonZero(c *call, out []*Tensor) error {
 			out[0].Ints[axis*columns+n] = int64(i / own[axis] % size)
 		}
 		n++
+	}
+	return nil
+}
+
+// whole returns element i of t, which has numbers, as a whole number. It is the least one
+// for a float beyond 2^31.
+func (t *Tensor) whole(i int) int64 {
+	if t.Type != Float {
+		return t.Ints[i]
+	}
+	if f := t.Floats[i]; f > -1<<31 && f < 1<<31 {
+		return int64(f)
+	}
+	return math.MinInt64
+}
+
+func inferOneHot(c *call) ([]Info, error) {
+	depth, values := c.tensor(1), c.tensor(2)
+	if depth.Len() != 1 || values.Len() != 2 {
+		return nil, fmt.Errorf("the depth has the shape %v and the values have %v, expected one number and two values", depth.Shape, values.Shape)
+	}
+	if n := depth.whole(0); n < 1 || n > MaxElements {
+		return nil, fmt.Errorf("the depth is %d, expected 1 to %d", n, MaxElements)
+	}
+	shape := c.shape(0)
+	axis, err := c.axis(-1, len(shape)+1)
+	if err != nil {
+		return nil, err
+	}
+	return one(values.Type, slices.Insert(slices.Clone(shape), axis, int(depth.whole(0)))), nil
+}
+
+func evaluateOneHot(c *call, out []*Tensor) error {
+	indices, values, depth := c.tensor(0), c.tensor(2), c.tensor(1).whole(0)
+	axis, err := c.axis(-1, len(indices.Shape)+1)
+	if err != nil {
+		return err
+	}
+	inner := 1
+	for _, size := range indices.Shape[axis:] {
+		inner *= size
+	}
+	for i := range out[0].Len() {
+		class := int64(i / inner % int(depth))
+		index := indices.whole(i/inner/int(depth)*inner + i%inner)
+		if index < 0 {
+			index += depth // which remains negative if the index is out of range
+		}
+		which := 0
+		if index == class {
+			which = 1
+		}
+		out[0].set(i, values, which)
 	}
 	return nil
 }

@@ -9,10 +9,12 @@ import (
 	"hash"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"shaver/internal/arrowio"
 	"shaver/internal/atomicfile"
 	"shaver/internal/dataset"
+	"shaver/internal/dense"
 	"shaver/internal/fault"
 	"shaver/internal/model"
 )
@@ -27,8 +29,11 @@ type builder struct {
 	fields    []string              // names
 	sizes     []int                 // sizes of the fields
 	dense     []string              // names of the dense inputs
+	numbers   bool                  // labels are numbers; set before start
+	lists     []list                // by field; nil if no field is a list; set before start
 	oov       []int                 // id of unseen values in each field, or -1; nil without a vocabulary
 	splits    []*splitBuilder       // the splits that exist, in the manifest's order
+	sorted    []int32               // ids of a list
 }
 
 type splitBuilder struct {
@@ -37,6 +42,7 @@ type splitBuilder struct {
 	rows            *arrowio.RowWriter
 	pending         model.Rows // rows from add that are not written yet
 	total, positive int64      // number of rows, and of rows with label 1
+	labels          *labels    // nil if labels are 0 or 1
 	counts          []int64    // number of rows with each feature, by global id
 }
 
@@ -90,17 +96,25 @@ func (b *builder) start(fields []string, sizes []int, inputs []string, splits []
 	for _, size := range b.sizes {
 		features += size
 	}
+	form, width := arrowio.RowForm{Fields: b.fields, Sizes: b.sizes, Dense: inputs, Numbers: b.numbers}, len(b.fields)
+	for _, l := range b.lists {
+		form.Lengths = append(form.Lengths, l.length)
+		width += max(1, l.length) - 1
+	}
 	for _, name := range splits {
 		file, err := b.create(name + ".arrow")
 		if err != nil {
 			return err
 		}
-		s := &splitBuilder{name: name, file: file, pending: model.Rows{Width: len(b.fields), Inputs: len(inputs)}, counts: make([]int64, features)}
+		s := &splitBuilder{name: name, file: file, pending: model.Rows{Width: width, Inputs: len(inputs)}, counts: make([]int64, features)}
 		b.splits = append(b.splits, s)
 		if name != dataset.Train {
 			compressors = 1
 		}
-		if s.rows, err = arrowio.NewRowWriter(file, b.fields, b.sizes, inputs, false, compressors); err != nil {
+		if b.numbers {
+			s.labels = &labels{}
+		}
+		if s.rows, err = arrowio.NewRowWriter(file, form, compressors); err != nil {
 			return err
 		}
 	}
@@ -110,7 +124,7 @@ func (b *builder) start(fields []string, sizes []int, inputs []string, splits []
 // columns holds rows of a split, column by column.
 type columns struct {
 	label []float32   // [rows]
-	ids   [][]int32   // local ids, [m, rows]
+	ids   [][]int32   // local ids, [m, rows]; those of a list position by position, row by row
 	dense [][]float32 // dense inputs, [k, rows]
 }
 
@@ -130,15 +144,21 @@ func (b *builder) append(split int, rows *columns) error {
 	s := b.splits[split]
 	s.total += int64(len(rows.label))
 	for _, label := range rows.label {
-		s.positive += int64(label)
+		s.count(label)
 	}
 	offset := 0
 	for j, ids := range rows.ids {
 		counts := s.counts[offset : offset+b.sizes[j]]
+		offset += b.sizes[j]
+		if b.lists != nil && b.lists[j].length > 0 {
+			for row := range slices.Chunk(ids, b.lists[j].length) {
+				b.countList(counts, row, int32(b.lists[j].pad))
+			}
+			continue
+		}
 		for _, id := range ids {
 			counts[id]++
 		}
-		offset += b.sizes[j]
 	}
 	return s.rows.AppendColumns(rows.label, rows.ids, rows.dense)
 }
@@ -156,9 +176,13 @@ func (b *builder) rows() (n int64) {
 func (b *builder) add(split int, label float32, features []int32, dense []float32) error {
 	s := b.splits[split]
 	s.total++
-	s.positive += int64(label)
-	for _, g := range features {
-		s.counts[g]++
+	s.count(label)
+	if b.lists == nil {
+		for _, g := range features {
+			s.counts[g]++
+		}
+	} else {
+		b.countRow(s.counts, features)
 	}
 	s.pending.Label = append(s.pending.Label, label)
 	s.pending.Features = append(s.pending.Features, features...)
@@ -167,6 +191,73 @@ func (b *builder) add(split int, label float32, features []int32, dense []float3
 		return nil
 	}
 	return s.flush()
+}
+
+// list is the form of a field in a row. The zero value is a field that is no list.
+type list struct {
+	length int // number of positions; 0 = the field is no list
+	pad    int // local id of positions without a value; -1 = there is no such id
+}
+
+// countRow counts the global ids of a row with lists.
+func (b *builder) countRow(counts []int64, features []int32) {
+	first := 0
+	for j, l := range b.lists {
+		n := max(1, l.length)
+		if l.length == 0 {
+			counts[features[0]]++
+		} else {
+			pad := int32(-1)
+			if l.pad >= 0 {
+				pad = int32(first + l.pad)
+			}
+			b.countList(counts, features[:n], pad)
+		}
+		features, first = features[n:], first+b.sizes[j]
+	}
+}
+
+// countList counts each id of a list once, except pad.
+func (b *builder) countList(counts []int64, ids []int32, pad int32) {
+	b.sorted = append(b.sorted[:0], ids...)
+	slices.Sort(b.sorted)
+	last := int32(-1)
+	for _, id := range b.sorted {
+		if id != last && id != pad {
+			counts[id]++
+		}
+		last = id
+	}
+}
+
+// count adds a label to the facts about the labels.
+func (s *splitBuilder) count(label float32) {
+	if s.labels != nil {
+		s.labels.add(float64(label))
+	} else {
+		s.positive += int64(label)
+	}
+}
+
+// labels collects the facts about labels that are numbers. They do not depend on the order
+// of the rows.
+type labels struct {
+	min, max float64
+	moments  dense.Moments
+}
+
+func (l *labels) add(x float64) {
+	if l.moments.Present == 0 {
+		l.min, l.max = x, x
+	}
+	l.min, l.max = min(l.min, x), max(l.max, x)
+	l.moments.Add(x)
+}
+
+// described returns the facts. There must be at least one label.
+func (l *labels) described() *dataset.Labels {
+	mean, deviation := l.moments.Statistics(0)
+	return &dataset.Labels{Min: l.min, Mean: mean, Max: l.max, Deviation: deviation}
 }
 
 func (s *splitBuilder) flush() error {
@@ -180,10 +271,18 @@ func (s *splitBuilder) flush() error {
 func (b *builder) commit(m *dataset.Manifest) error {
 	for j, name := range b.fields {
 		f := dataset.Field{Name: name, Size: b.sizes[j]}
+		if b.lists != nil && b.lists[j].length > 0 {
+			if f.Length = b.lists[j].length; b.lists[j].pad >= 0 {
+				f.Pad = &b.lists[j].pad
+			}
+		}
 		if b.oov != nil && b.oov[j] != f.Size-1 {
 			f.OOV = &b.oov[j]
 		}
 		m.Fields = append(m.Fields, f)
+	}
+	if b.numbers {
+		m.Labels = dataset.NumberLabels
 	}
 	m.Version = m.FormVersion()
 	var names []string
@@ -199,7 +298,11 @@ func (b *builder) commit(m *dataset.Manifest) error {
 		if err != nil {
 			return err
 		}
-		m.Splits = append(m.Splits, dataset.Split{Name: s.name, Rows: s.total, Positives: s.positive, File: file})
+		split := dataset.Split{Name: s.name, Rows: s.total, Positives: &s.positive, File: file}
+		if b.numbers {
+			split.Positives, split.Labels = nil, s.labels.described()
+		}
+		m.Splits = append(m.Splits, split)
 		names, counts = append(names, s.name), append(counts, s.counts)
 	}
 	frequencies, err := b.create("frequencies.arrow")

@@ -99,6 +99,9 @@ func (r *rawImport) identity() string {
 	} {
 		fmt.Fprintf(digest, "%s %#v\n", part.name, part.value) // %#v quotes strings, so that different values cannot give the same text
 	}
+	if l.Numbers {
+		fmt.Fprintf(digest, "numbers\n")
+	}
 	for i, in := range l.dense.inputs {
 		fmt.Fprintf(digest, "dense %#v\n", []any{l.inputs[i], in.Rule, in.Missing != nil || l.dense.fill, l.dense.unmeasured()})
 	}

@@ -23,7 +23,7 @@ import (
 //
 // The input is text files, which may be compressed with gzip or zstd. Each line has the
 // form "label,id,id,...". The separator is a comma, or a tab if the first line contains
-// one. The label is 0 or 1. If the first line contains no integers, it is the header and
+// one. The label is 0 or 1, or with Numbers a finite number. If the first line contains no integers, it is the header and
 // names the fields. Without a header the fields are f0, f1, ... All files must have the
 // same header, or all must have none. The columns of dense inputs have numbers and not
 // ids. Files with dense inputs need a header.
@@ -36,6 +36,8 @@ type EncodedConfig struct {
 	Sizes    []int    // number of features of each field; if nil, an extra scan finds the largest ids
 	Names    []string // names of the fields in a model, with Sizes; nil if they are not known
 	Dense    Dense    // columns that become dense inputs
+	Lists    Lists    // columns whose cells are lists of ids; they need a header
+	Numbers  bool     // labels are numbers, such as ratings
 	Global   bool     // whether ids count over all fields, which needs Sizes, or within each field
 	OnBadRow string   // Fail or Skip; "" means Fail
 	Out      string   // folder of the dataset, which must be empty or not exist
@@ -84,14 +86,17 @@ type group struct {
 // encodedImport is one run of ImportEncoded.
 type encodedImport struct {
 	*scans
-	config EncodedConfig
-	groups []group
-	ratio  *ratio // nil if each group is a split
-	header *rawtext.Header
-	fields []string // names of the fields
-	dense  *densePlan
-	inputs []int  // positions of the dense inputs among those of a row, in the order of dense
-	mask   []bool // for each column after the label, whether it is a dense input; nil if none is
+	config  EncodedConfig
+	groups  []group
+	ratio   *ratio // nil if each group is a split
+	header  *rawtext.Header
+	fields  []string // names of the fields
+	dense   *densePlan
+	inputs  []int   // positions of the dense inputs among those of a row, in the order of dense
+	mask    []bool  // for each column after the label, whether it is a dense input; nil if none is
+	lists   []list  // by field; nil if none is a list
+	fieldAt []int   // field of each id of a row
+	cut     []int64 // number of lists of which the last scan left ids out, by field
 }
 
 // ImportEncoded makes a dataset of encoded rows. If OnBadRow is Fail, a row that is not
@@ -146,6 +151,7 @@ func ImportEncoded(ctx context.Context, config EncodedConfig) (*Summary, error) 
 		return nil, err
 	}
 	defer b.abort()
+	b.numbers, b.lists = config.Numbers, e.lists
 	if err := b.start(e.fields, sizes, e.dense.names(), splits, 1); err != nil {
 		return nil, err
 	}
@@ -167,7 +173,11 @@ func ImportEncoded(ctx context.Context, config EncodedConfig) (*Summary, error) 
 	if config.Global {
 		m.IDs = dataset.GlobalIDs
 	}
-	return e.commit(b, &m, e.ratio)
+	summary, err := e.commit(b, &m, e.ratio)
+	if err == nil && e.lists != nil {
+		summary.Cut = e.cut
+	}
+	return summary, err
 }
 
 // commit ends the last scan and publishes the dataset.
@@ -220,7 +230,13 @@ func (e *encodedImport) setColumns() error {
 	if err := e.dense.checkNames(e.fields); err != nil {
 		return fault.Inputf("%w", err)
 	}
-	return nil
+	if len(e.config.Lists.Columns) > 0 && !e.header.Named {
+		return fault.Setting(fault.Inputf("lists need a header that names the columns"), ListSetting)
+	}
+	var err error
+	e.lists, err = e.config.Lists.of(e.fields, e.header.Separator)
+	e.fieldAt = positions(len(e.fields), e.lists)
+	return err
 }
 
 // sizes returns the number of features of each field. They are those of the configuration,
@@ -254,7 +270,8 @@ func (e *encodedImport) sizes() ([]int, error) {
 				train++
 				addMoments(moments, numbers)
 			}
-			for j, id := range ids {
+			for at, id := range ids {
+				j := e.fieldAt[at]
 				found[j], least[j] = max(found[j], int(id)+1), min(least[j], int(id))
 			}
 			return nil
@@ -280,6 +297,9 @@ func (e *encodedImport) sizes() ([]int, error) {
 	}
 	if err := model.CheckSizes(fields, sizes); err != nil {
 		return nil, fault.Inputf("%w", err)
+	}
+	if err := checkPads(fields, e.lists, sizes); err != nil {
+		return nil, err
 	}
 	if e.config.Sizes == nil {
 		err = e.plausible(fields, sizes, least)
@@ -398,6 +418,7 @@ type visitor func(split int, label float32, features []int32, numbers []float64)
 // otherwise local. A row is bad if visit returns a badRow.
 func (e *encodedImport) scan(sizes []int, visit visitor) error {
 	e.begin()
+	e.cut = make([]int64, len(e.fields))
 	for k, g := range e.groups {
 		for _, path := range g.files {
 			if err := e.file(path, k, sizes, visit); err != nil {
@@ -425,7 +446,8 @@ func (e *encodedImport) file(path string, split int, sizes []int, visit visitor)
 		}
 		defer s.Close()
 	}
-	p := rawtext.NewEncoded(h, e.mask, sizes, e.config.Global)
+	p := rawtext.NewEncoded(h, e.mask, sizes, e.config.Global, e.config.Lists.parsed(e.lists))
+	p.LabelCell = e.config.Numbers
 	numbers := make([]float64, len(e.inputs))
 	for row := uint64(0); ; row++ {
 		line, long, err := s.Next()
@@ -457,8 +479,20 @@ func (e *encodedImport) row(s *rawtext.Source, p *rawtext.Encoded, numbers []flo
 	label, ok := p.Parse(line)
 	if ok {
 		err := e.numbers(p, numbers)
+		if err == nil && p.LabelCell {
+			if label, err = numberLabel(p.Label); err != nil {
+				err = badRow{err}
+			}
+		}
 		if err == nil {
 			err = visit(split, label, p.Features, numbers)
+		}
+		if err == nil {
+			for j, cut := range p.Cut {
+				if cut {
+					e.cut[j]++
+				}
+			}
 		}
 		if isBad(err) {
 			err = e.bad.reject(s.Errorf(s.Line, "%w", err), 1)

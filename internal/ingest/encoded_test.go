@@ -68,7 +68,7 @@ func TestImportEncodedForms(t *testing.T) {
 			if d.Digest() != summary.Digest || !reflect.DeepEqual(d.Manifest, summary.Manifest) {
 				t.Errorf("the summary does not describe this dataset")
 			}
-			if d.Rows(dataset.Train) != 3 || d.Splits[0].Name != dataset.Train || d.Splits[0].Positives != 2 || d.Rows(dataset.Val) != 0 {
+			if d.Rows(dataset.Train) != 3 || d.Splits[0].Name != dataset.Train || *d.Splits[0].Positives != 2 || d.Rows(dataset.Val) != 0 {
 				t.Errorf("splits %+v", d.Splits)
 			}
 			counts, err := d.Frequencies()

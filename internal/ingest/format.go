@@ -31,6 +31,7 @@ const (
 type Format struct {
 	Label   string            // name of the label's column; "" means "label"
 	From    int64             // if not 0, labels are counts, and a count of at least From means label 1
+	Numbers bool              // labels are finite numbers, such as ratings; then From is 0
 	Dense   Dense             // columns that become dense inputs
 	Columns []Column          // columns that become fields, in this order; nil: every column except the label and the columns of dense inputs
 	columns []string          // column names, if the format fixes them
@@ -272,6 +273,9 @@ func (p *rowParser) parse(cells [][]byte, where *place, odd bool) (float32, [][]
 }
 
 func (p *rowParser) parseLabel(cell []byte) (float32, error) {
+	if p.Numbers {
+		return numberLabel(cell)
+	}
 	if p.From == 0 {
 		if len(cell) == 1 && cell[0]&^1 == '0' {
 			return float32(cell[0] & 1), nil
@@ -292,6 +296,15 @@ func (p *rowParser) parseLabel(cell []byte) (float32, error) {
 		return 1, nil
 	}
 	return 0, nil
+}
+
+// numberLabel returns the label in a cell if labels are numbers.
+func numberLabel(cell []byte) (float32, error) {
+	x, err := dense.Parse(cell)
+	if label := float32(x); err == nil && label-label == 0 {
+		return label, nil
+	}
+	return 0, fmt.Errorf("label is %q, expected a finite number", rawtext.Clip(string(cell)))
 }
 
 // quotedAsCSV reports whether a cell looks like a quoted value in CSV that contains a quote

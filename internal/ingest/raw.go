@@ -80,6 +80,8 @@ func (c *RawConfig) fill() error {
 		return fault.Usagef("the rows to count are %q, expected %s or %s", c.Counted, CountTrain, CountAll)
 	case once >= 0 && slices.Contains(c.Files[once+1:], Stdin):
 		return fault.Usagef("standard input is named twice, but can be read only once")
+	case c.Format.Numbers && c.Format.From != 0:
+		return fault.Usagef("labels are numbers, so no count makes them 1")
 	case once >= 0 && c.Format.tables:
 		return fault.Usagef("Parquet and Arrow files need random access, so they cannot be read from standard input")
 	}
@@ -376,6 +378,7 @@ func (r *rawImport) encode(out *builder, m *dataset.Manifest, fields []*vocabula
 	if r.config.Memory >= 256<<20 { // a single compressor would slow down the workers
 		compressors = 2
 	}
+	out.numbers = r.config.Format.Numbers
 	if err := out.start(r.layout.fields, sizes, r.layout.dense.names(), names, compressors); err != nil {
 		return nil, err
 	}

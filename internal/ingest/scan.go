@@ -22,6 +22,7 @@ type Summary struct {
 	Bad      []string // messages about the first rows that were left out
 	Unseen   []int64  // with RawConfig.Vocabulary: number of rows with the id of unseen values, by field
 	Reserved []int    // with RawConfig.Vocabulary: number of ids that no value can get, by field
+	Cut      []int64  // number of lists of which ids were left out, by field; nil without lists
 	Scans    []Scan   // scans of the input, in order; the last one encoded the rows
 }
 
@@ -33,16 +34,19 @@ type Scan struct {
 
 // Settings that errors name (see fault.Setting).
 const (
-	IDsSetting          = "ids" // EncodedConfig.Global
-	SizesSetting        = vocabulary.SizesSetting
-	SplitSetting        = "split" // Split of both configurations
-	MemorySetting       = vocabulary.MemorySetting
-	MinCountSetting     = "min count"
-	NumbersSetting      = "numbers"                // parameter of Criteo
-	ColumnsSetting      = "columns"                // Format.Columns
-	DenseSetting        = "dense"                  // Columns of Dense
-	DenseMissingSetting = "dense missing"          // Missing of Dense
-	UnseenSetting       = vocabulary.UnseenSetting // parameter oov of ReadVocabulary
+	IDsSetting           = "ids" // EncodedConfig.Global
+	SizesSetting         = vocabulary.SizesSetting
+	SplitSetting         = "split" // Split of both configurations
+	MemorySetting        = vocabulary.MemorySetting
+	MinCountSetting      = "min count"
+	NumbersSetting       = "numbers"                // parameter of Criteo
+	ColumnsSetting       = "columns"                // Format.Columns
+	DenseSetting         = "dense"                  // Columns of Dense
+	DenseMissingSetting  = "dense missing"          // Missing of Dense
+	ListSetting          = "list"                   // Columns of Lists
+	ListSeparatorSetting = "list separator"         // Separator of Lists
+	PadSetting           = "pad"                    // Pad of the columns of Lists
+	UnseenSetting        = vocabulary.UnseenSetting // parameter oov of ReadVocabulary
 )
 
 // Progress is called from time to time with the number of rows and bytes read so far, and

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 
 	"shaver/internal/estimator"
+	"shaver/internal/loss"
 )
 
 // Spec is everything that decides the bytes of a job's scores, and nothing
@@ -32,6 +33,7 @@ type Spec struct {
 	BaselineValues string    `json:"baseline_values,omitempty"` // SHA-256 of the baseline's bytes, if the baseline does not follow from model and dataset
 	Previous       *Previous `json:"previous,omitempty"`        // what a paired job corrects; nil = the job is not paired
 	Revision       int       `json:"revision,omitempty"`        // estimator.Traits.Revision
+	Loss           loss.Kind `json:"loss,omitempty"`            // loss of a row; empty = the log loss
 }
 
 // Previous identifies the previous values that a paired job corrects. A paired job computes

@@ -277,5 +277,10 @@ func linearAVX2(b *float32, out *uint32, x *uint32, n int, w *float32, bias *flo
 //go:noescape
 func kinksAVX2(dst *float32, change *float32, w *float32, off *int32, offs int, on *int32, ons int, pre *float32, slope *float32)
 
+// updateAVX2 is the loop of linearAVX2, except that the weights of input k are at w[rows[k]], unit by unit.
+//
+//go:noescape
+func updateAVX2(b *float32, out *uint32, x *uint32, rows *uint32, n int, w *float32, bias *float32, groups int, panels int, floor float32)
+
 // fmaAVX2 performs n times 96 independent multiply-adds in registers.
 func fmaAVX2(n int)

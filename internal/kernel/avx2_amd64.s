@@ -4504,6 +4504,107 @@ doneon128:
 	VZEROUPPER
 	RET
 
+// func updateAVX2(b *float32, out *uint32, x *uint32, rows *uint32, n int, w *float32, bias *float32, groups int, panels int, floor float32)
+// Requires: AVX, FMA3
+TEXT ·updateAVX2(SB), NOSPLIT, $0-76
+panel:
+	MOVQ         b+0(FP), AX
+	MOVQ         out+8(FP), CX
+	MOVQ         w+40(FP), DX
+	MOVQ         bias+48(FP), BX
+	MOVQ         groups+56(FP), SI
+	VBROADCASTSS floor+72(FP), Y0
+
+group1:
+	VBROADCASTSS (BX), Y1
+	VMOVAPS      Y1, Y2
+	VBROADCASTSS 4(BX), Y3
+	VMOVAPS      Y3, Y4
+	VBROADCASTSS 8(BX), Y5
+	VMOVAPS      Y5, Y6
+	VBROADCASTSS 12(BX), Y7
+	VMOVAPS      Y7, Y8
+	VBROADCASTSS 16(BX), Y9
+	VMOVAPS      Y9, Y10
+	VBROADCASTSS 20(BX), Y11
+	VMOVAPS      Y11, Y12
+	MOVQ         x+16(FP), DI
+	MOVQ         n+32(FP), R8
+	TESTQ        R8, R8
+	JZ           store1
+	LEAQ         (DI)(R8*4), DI
+	MOVQ         rows+24(FP), R10
+	LEAQ         (R10)(R8*4), R10
+	NEGQ         R8
+
+k1:
+	MOVL         (DI)(R8*4), R9
+	MOVL         (R10)(R8*4), R11
+	VMOVUPS      (AX)(R9*4), Y13
+	VMOVUPS      32(AX)(R9*4), Y14
+	VBROADCASTSS (DX)(R11*4), Y15
+	VFMADD231PS  Y15, Y13, Y1
+	VFMADD231PS  Y15, Y14, Y2
+	VBROADCASTSS 4(DX)(R11*4), Y15
+	VFMADD231PS  Y15, Y13, Y3
+	VFMADD231PS  Y15, Y14, Y4
+	VBROADCASTSS 8(DX)(R11*4), Y15
+	VFMADD231PS  Y15, Y13, Y5
+	VFMADD231PS  Y15, Y14, Y6
+	VBROADCASTSS 12(DX)(R11*4), Y15
+	VFMADD231PS  Y15, Y13, Y7
+	VFMADD231PS  Y15, Y14, Y8
+	VBROADCASTSS 16(DX)(R11*4), Y15
+	VFMADD231PS  Y15, Y13, Y9
+	VFMADD231PS  Y15, Y14, Y10
+	VBROADCASTSS 20(DX)(R11*4), Y15
+	VFMADD231PS  Y15, Y13, Y11
+	VFMADD231PS  Y15, Y14, Y12
+	INCQ         R8
+	JNZ          k1
+
+store1:
+	MOVL    (CX), R9
+	VMAXPS  Y1, Y0, Y1
+	VMOVUPS Y1, (AX)(R9*4)
+	VMAXPS  Y2, Y0, Y2
+	VMOVUPS Y2, 32(AX)(R9*4)
+	MOVL    4(CX), R9
+	VMAXPS  Y3, Y0, Y3
+	VMOVUPS Y3, (AX)(R9*4)
+	VMAXPS  Y4, Y0, Y4
+	VMOVUPS Y4, 32(AX)(R9*4)
+	MOVL    8(CX), R9
+	VMAXPS  Y5, Y0, Y5
+	VMOVUPS Y5, (AX)(R9*4)
+	VMAXPS  Y6, Y0, Y6
+	VMOVUPS Y6, 32(AX)(R9*4)
+	MOVL    12(CX), R9
+	VMAXPS  Y7, Y0, Y7
+	VMOVUPS Y7, (AX)(R9*4)
+	VMAXPS  Y8, Y0, Y8
+	VMOVUPS Y8, 32(AX)(R9*4)
+	MOVL    16(CX), R9
+	VMAXPS  Y9, Y0, Y9
+	VMOVUPS Y9, (AX)(R9*4)
+	VMAXPS  Y10, Y0, Y10
+	VMOVUPS Y10, 32(AX)(R9*4)
+	MOVL    20(CX), R9
+	VMAXPS  Y11, Y0, Y11
+	VMOVUPS Y11, (AX)(R9*4)
+	VMAXPS  Y12, Y0, Y12
+	VMOVUPS Y12, 32(AX)(R9*4)
+	ADDQ    $0x18, DX
+	ADDQ    $0x18, CX
+	ADDQ    $0x18, BX
+	DECQ    SI
+	JNZ     group1
+	ADDQ    $0x00000040, b+0(FP)
+	DECQ    panels+64(FP)
+	JNZ     panel
+	VZEROUPPER
+	RET
+
 // func fmaAVX2(n int)
 // Requires: AVX, FMA3
 TEXT ·fmaAVX2(SB), NOSPLIT, $0-8

@@ -286,6 +286,11 @@ func linearAVX512(b *float32, out *uint32, x *uint32, n int, w *float32, bias *f
 //go:noescape
 func kinksAVX512(dst *float32, change *float32, w *float32, off *int32, offs int, on *int32, ons int, pre *float32, slope *float32)
 
+// updateAVX512 is the loop of linearAVX512, except that the weights of input k are at w[rows[k]], unit by unit.
+//
+//go:noescape
+func updateAVX512(b *float32, out *uint32, x *uint32, rows *uint32, n int, w *float32, bias *float32, groups int, panels int, floor float32)
+
 // listAVX512 writes the columns whose bit is set, in ascending order, and returns their number. dst needs
 // room for 64*words+16 elements; the function overwrites some of them beyond those it returns.
 //

@@ -41,8 +41,11 @@ type level struct {
 	pairs       func(p *Pairs, b Block, panels int)
 	softmax     func(b Block, out, x []uint32, n, panels int)
 	linear      func(l *Linear, b Block, panels int, floor float32)
-	units       int          // number of units for which linear packs weights; 0 if it needs no packed weights
-	shapes      []pairsShape // tiles for which pairs has a function; nil if it needs no tiles
+	// update is the loop of Sums.Continue for one vector. out and bias are whole groups of
+	// units. rows has the index in w of the first weight of each input.
+	update func(b Block, out, x, rows []uint32, w, bias []float32, panels int, floor float32)
+	units  int          // number of units of a group of linear and update; 0 if they need no groups
+	shapes []pairsShape // tiles for which pairs has a function; nil if it needs no tiles
 
 	digits bool // whether layer and product use digits, which are then packed
 
@@ -59,7 +62,7 @@ var current = levels()[0]
 func levels() []*level {
 	return append(accelerated(), &level{name: portableName(), rows: 4, layer: layerPortable, steps: stepsPortable, prefetch: func(*RowMatrix, []int32) {}, list: listPortable, set: setPortable, dot: dotPortable, expand: expandPortable, reached: reachedPortable, kinks: kinksPortable,
 		product: productPortable, cross: crossPortable, tanh: tanhPortable, transpose: transposePortable,
-		apply: applyPortable, combine: combinePortable, multiplyAdd: multiplyAddPortable, choose: choosePortable, affine: affinePortable, reduce: reducePortable, softmax: softmaxPortable, pairs: pairsPortable, linear: linearPortable})
+		apply: applyPortable, combine: combinePortable, multiplyAdd: multiplyAddPortable, choose: choosePortable, affine: affinePortable, reduce: reducePortable, softmax: softmaxPortable, pairs: pairsPortable, linear: linearPortable, update: updatePortable})
 }
 
 // Names returns the names of the levels that this machine can run, fastest first.

@@ -21,7 +21,7 @@ func accelerated() (faster []*level) {
 			list: compress, dot: dotWith(dotAVX512), expand: expand, reached: reached, kinks: kinksWith(kinksAVX512), fma: fmaAVX512, flop: 12 * 16 * 2,
 			product: productAVX512, cross: crossWith(crossAVX512), tanh: tanhWith(tanhAVX512), transpose: transposeWith(transposeAVX512, 16), set: setWith(setAVX512),
 			apply: applyAVX512.run, combine: combineAVX512.run, multiplyAdd: tripleWith(multiplyAddAVX512), choose: tripleWith(chooseAVX512), affine: affineWith(affineAVX512), reduce: reduceAVX512.run, softmax: softmaxWith(softmaxAVX512),
-			linear: linearWith(linearAVX512), units: 8, pairs: pairsAVX512.run, shapes: []pairsShape{{5, 5, false}, {3, 8, false}, {1, 8, false}, {12, 1, true}},
+			linear: linearWith(linearAVX512), update: updateWith(updateAVX512, 8), units: 8, pairs: pairsAVX512.run, shapes: []pairsShape{{5, 5, false}, {3, 8, false}, {1, 8, false}, {12, 1, true}},
 		}
 		if permitAMX() {
 			tiles := wide
@@ -38,7 +38,7 @@ func accelerated() (faster []*level) {
 		list: listPortable, dot: dotWith(dotAVX2), expand: expandPortable, reached: reachedPortable, kinks: kinksWith(kinksAVX2), fma: fmaAVX2, flop: 12 * 8 * 2,
 		product: productWith(product6AVX2, 6), cross: crossWith(crossAVX2), tanh: tanhWith(tanhAVX2), transpose: transposeWith(transposeAVX2, 8), set: setWith(setAVX2),
 		apply: applyAVX2.run, combine: combineAVX2.run, multiplyAdd: tripleWith(multiplyAddAVX2), choose: tripleWith(chooseAVX2), affine: affineWith(affineAVX2), reduce: reduceAVX2.run, softmax: softmaxWith(softmaxAVX2),
-		linear: linearWith(linearAVX2), units: 6, pairs: pairsAVX2.run, shapes: []pairsShape{{3, 4, false}, {1, 8, false}, {8, 1, true}},
+		linear: linearWith(linearAVX2), update: updateWith(updateAVX2, 6), units: 6, pairs: pairsAVX2.run, shapes: []pairsShape{{3, 4, false}, {1, 8, false}, {8, 1, true}},
 	})
 }
 
@@ -255,6 +255,12 @@ func linearWith(f func(b *float32, out *uint32, x *uint32, n int, w *float32, bi
 		for row := range l.batch {
 			f(&b[0], &l.outputs[row*len(l.bias)], first(l.x[row*l.m.In:]), l.m.In, first(l.packed), &l.bias[0], len(l.bias)/l.units, panels, floor)
 		}
+	}
+}
+
+func updateWith(f func(b *float32, out *uint32, x *uint32, rows *uint32, n int, w *float32, bias *float32, groups int, panels int, floor float32), units int) func(b Block, out, x, rows []uint32, w, bias []float32, panels int, floor float32) {
+	return func(b Block, out, x, rows []uint32, w, bias []float32, panels int, floor float32) {
+		f(&b[0], &out[0], first(x), first(rows), len(x), first(w), &bias[0], len(out)/units, panels, floor)
 	}
 }
 

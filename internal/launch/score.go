@@ -20,6 +20,7 @@ import (
 	"shaver/internal/estimator"
 	"shaver/internal/fault"
 	"shaver/internal/job"
+	"shaver/internal/loss"
 	"shaver/internal/places"
 	"shaver/internal/prepare"
 )
@@ -41,6 +42,7 @@ type scoreOptions struct {
 // share them. They are bound to the request passed to Add.
 type JobFlags struct {
 	model    string
+	ofModel  string   // output of the model, if it is an .onnx file with several
 	dataset  []string // folder of the dataset, or those of a window's days
 	request  *prepare.Request
 	until    job.Until // becomes the request's Until if one of its flags is given
@@ -56,6 +58,7 @@ func (o *JobFlags) Add(c *cobra.Command, request *prepare.Request) {
 	o.request = request
 	f := c.Flags()
 	f.StringVar(&o.model, "model", "", "checkpoint `file`: .pth or safetensors")
+	f.StringVar(&o.ofModel, "model-output", "", "`name` of the output of --model, if it is an .onnx file with several (default the only one)")
 	f.StringSliceVar(&o.dataset, "dataset", nil, "dataset `folder`, made by shaver dataset import; or "+cli.DaysHelp)
 	f.StringVar(&o.request.Baseline, "baseline", baseline.Zero, "value that replaces a dropped entry: "+strings.Join(baseline.Names(), " or "))
 	request.Options = estimator.Options{Estimator: estimator.Permutation, Passes: 1}
@@ -74,6 +77,8 @@ func (o *JobFlags) Add(c *cobra.Command, request *prepare.Request) {
 			panic("launch: no flag for option " + s.Name)
 		}
 	}
+	f.StringVar(&o.request.Loss, "loss", "", "`loss` of a row: "+strings.Join(loss.Names(), " or ")+" (default squared if labels are numbers, else logistic)")
+	cli.Choices(c, "loss", loss.Names()...)
 	f.Uint64Var(&o.request.Seed, "seed", 1, "seed of all random numbers")
 	f.StringSliceVar(&o.request.Splits, "splits", []string{dataset.Train, dataset.Val}, "`splits` to score, separated by commas")
 	f.Lookup("splits").DefValue = dataset.Train + "," + dataset.Val
@@ -91,7 +96,7 @@ func (o *JobFlags) Add(c *cobra.Command, request *prepare.Request) {
 	cli.Choices(c, "splits", dataset.Train, dataset.Val, dataset.Test)
 	cli.Choices(c, "until", job.Rules()...)
 	cli.KernelFlag(c)
-	cli.Group(c, "Job", "model", "dataset", "baseline", "splits", "sample", "max-rows", "seed")
+	cli.Group(c, "Job", "model", "model-output", "dataset", "baseline", "loss", "splits", "sample", "max-rows", "seed")
 	cli.Group(c, "Estimator", append(settings, "audit")...)
 	cli.Group(c, "Stop rule", "until", "bound", "sparsity", "max-time")
 	o.previous.add(c)
@@ -120,13 +125,13 @@ func (o *JobFlags) Open() error {
 		return err
 	}
 	r.Options.SetDefaults()
-	first, err := checkpoint.Read(o.model)
+	first, err := checkpoint.ReadOutput(o.model, o.ofModel)
 	if err != nil {
 		return err
 	}
 	r.Open = func() (ck *checkpoint.Checkpoint, err error) {
 		if ck, first = first, nil; ck == nil {
-			return checkpoint.Read(o.model)
+			return checkpoint.ReadOutput(o.model, o.ofModel)
 		}
 		return ck, nil
 	}

@@ -64,7 +64,7 @@ func TestJobFlags(t *testing.T) {
 	plain := open(t)
 	values := map[string]string{
 		"baseline": "codebook", "estimator": "antithetic", "passes": "3", "draws": "4", "endpoints": "balanced", "flips": "5", "seed": "7", "splits": "test",
-		"sample": "0.5", "max-rows": "9", "until": "paper", "bound": "0.25", "sparsity": "0.5", "max-time": "1m", "audit": "0.1", "rows-per-shard": "8",
+		"sample": "0.5", "max-rows": "9", "until": "paper", "bound": "0.25", "sparsity": "0.5", "max-time": "1m", "audit": "0.1", "rows-per-shard": "8", "loss": "squared",
 	}
 	for name, value := range values {
 		if open(t, "--"+name, value) == plain {
@@ -77,7 +77,7 @@ func TestJobFlags(t *testing.T) {
 		values[name] = value
 	}
 	for _, match := range regexp.MustCompile(`(?m)^ +--([a-z-]+) `).FindAllStringSubmatch(c.Flags().FlagUsages(), -1) {
-		if name := match[1]; values[name] == "" && name != "model" && name != "dataset" && name != "kernel" {
+		if name := match[1]; values[name] == "" && name != "model" && name != "model-output" && name != "dataset" && name != "kernel" {
 			t.Errorf("--%s has no value in this test", name)
 		}
 	}

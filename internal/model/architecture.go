@@ -5,15 +5,16 @@
 // [Gradient] computes derivatives.
 //
 // The whole project uses the same conventions: m fields, d columns, n features over all
-// fields, and D = m*d entries (players) per row. Player j*d+c is column c of field j. A
-// feature's global id is its local id plus the sizes of all fields before its own. The
-// network computes in float32; FM sums, logits and losses are float64.
+// fields, and D = m*d elements of a row's embedding, which are its players. Player j*d+c is
+// column c of field j. A feature's global id is its local id plus the sizes of all fields
+// before its own. The network computes in float32; FM sums, logits and losses are float64.
 //
 // A model of Kind Graph may instead have several tables, each with its own number of
-// columns, and look-ups, each of which reads one row of a table for each row of data. The
-// players of a row are then the columns of its look-ups, in the order of the look-ups.
-// The rows of the tables are numbered on from table to table. Global ids remain those of
-// features, and an [Expander] maps them to rows of the tables.
+// columns, and look-ups, each of which reads one row of a table for each id of its field.
+// The elements of a row's embedding are then the columns of its look-ups, in the order of
+// the look-ups. The rows of the tables are numbered on from table to table. Global ids
+// remain those of features, and a [Roster] maps a row to the rows of the tables and to its
+// players.
 package model
 
 import (
@@ -50,7 +51,7 @@ type Architecture struct {
 	FieldDims   []int    `json:"field_dims"`             // number of features of each field, each at least 1
 	Dim         int      `json:"dim"`                    // d, the number of columns of the embedding table; 0 if there are Tables
 	Tables      []Table  `json:"tables,omitempty"`       // the tables whose entries are players; empty if there is a single one, [Features, Dim]
-	LookUps     []LookUp `json:"look_ups,omitempty"`     // how fields read Tables, in the order of the players; each row of a table is read by one look-up
+	LookUps     []LookUp `json:"look_ups,omitempty"`     // how fields read Tables, in the order of the elements; they read either the same rows of a table or none in common
 	Lists       []List   `json:"lists,omitempty"`        // fields that are lists of ids, by field; a look-up of a list reads one row for each position
 	Hidden      []int    `json:"hidden,omitempty"`       // widths of the MLP's hidden layers; empty for FM
 	CrossLayers int      `json:"cross_layers,omitempty"` // number of cross layers; DCN-Mix and DCNv2 only

@@ -7,8 +7,8 @@ import (
 )
 
 // Columns returns the number of values of a row besides its label, which are the ids of
-// its features and the dense inputs of the model.
-func (a *Architecture) Columns() int { return a.Fields() + len(a.Dense) }
+// its fields and the dense inputs of the model.
+func (a *Architecture) Columns() int { return a.Width() + len(a.Dense) }
 
 // validateDense checks the names of the dense inputs.
 func (a *Architecture) validateDense() error {

@@ -34,13 +34,13 @@ type IDInput struct {
 }
 
 // ConstantLookUp reads one row of a table whose entries are not players, such as a table
-// of first-order weights. What it reads is a constant of the row.
+// of first-order weights, for each id of a field. What it reads is a constant of the row.
 type ConstantLookUp struct {
 	Name   string      // name of the table, for people
 	Field  int         // index into Architecture.FieldDims
 	Dim    int         // number of columns
 	Values []float32   // [FieldDims[Field], Dim], by local id
-	Input  graph.Value // input of the graph
+	Input  graph.Value // input of the graph, with Dim elements for each position of the field
 }
 
 // check returns an error for the first part of h that does not fit a.
@@ -72,7 +72,7 @@ func (h *GraphHead) check(a *Architecture) error {
 		if c.Field < 0 || c.Field >= len(a.FieldDims) || c.Dim < 1 || len(c.Values) != a.FieldDims[c.Field]*c.Dim {
 			return fmt.Errorf("constant table %s has %d values in %d columns for field %d, which does not fit the fields", c.Name, len(c.Values), c.Dim, c.Field)
 		}
-		if err := input(c.Input, "constant table "+c.Name, c.Dim); err != nil {
+		if err := input(c.Input, "constant table "+c.Name, lengths[c.Field]*c.Dim); err != nil {
 			return err
 		}
 		for i, v := range c.Values {
@@ -104,13 +104,20 @@ func (h *GraphHead) check(a *Architecture) error {
 type graphCore struct {
 	program  *execute.Program
 	gradient func() (*execute.Program, error) // program with derivatives, made at the first call
-	offsets  []int                            // global id of each field's first feature
+	fields   []idRange                        // ids of each field in a row
 	others   []source                         // by input of the program that is a constant of the row
+}
+
+// idRange is the ids of a field in a row.
+type idRange struct {
+	from, to int // indices of the ids in the row
+	feature  int // global id of the field's first feature
 }
 
 // source is where an input that is a constant of the row comes from.
 type source struct {
-	constant *ConstantLookUp // nil = a dense input
+	constant *ConstantLookUp // nil = ids as numbers, or a dense input
+	ids      *IDInput        // nil = a table of constants, or a dense input
 	dense    int             // number of the dense input
 }
 
@@ -122,8 +129,10 @@ func newGraphCore(a *Architecture, h *GraphHead) (*graphCore, error) {
 	c := &graphCore{program: program, gradient: sync.OnceValues(func() (*execute.Program, error) {
 		return execute.CompileGradient(h.Graph, h.LookUps)
 	})}
-	for _, offset := range a.Offsets() {
-		c.offsets = append(c.offsets, int(offset))
+	lengths := a.Lengths()
+	first := Offsets(lengths)
+	for j, offset := range a.Offsets() {
+		c.fields = append(c.fields, idRange{int(first[j]), int(first[j]) + lengths[j], int(offset)})
 	}
 	for _, v := range h.Graph.Inputs {
 		if k := slices.Index(h.Dense, v); k >= 0 {
@@ -134,19 +143,35 @@ func newGraphCore(a *Architecture, h *GraphHead) (*graphCore, error) {
 				c.others = append(c.others, source{constant: &h.Constants[i]})
 			}
 		}
+		for i := range h.IDs {
+			if h.IDs[i].Input == v {
+				c.others = append(c.others, source{ids: &h.IDs[i]})
+			}
+		}
 	}
 	return c, nil
 }
 
 // fill sets the constants of row r in the states [from, to).
 func (c *graphCore) fill(others kernel.Block, from, to int, rows *Rows, r int) {
+	row := rows.Row(r)
 	for _, s := range c.others {
-		if s.constant == nil {
+		switch {
+		case s.constant != nil:
+			field, dim := c.fields[s.constant.Field], s.constant.Dim
+			for _, f := range row[field.from:field.to] {
+				id := int(f) - field.feature
+				others = others.From(fillStates(others, from, to, s.constant.Values[id*dim:(id+1)*dim]))
+			}
+		case s.ids != nil:
+			field := c.fields[s.ids.Field]
+			for _, f := range row[field.from:field.to] {
+				id := [1]float32{float32(int(f) - field.feature)}
+				others = others.From(fillStates(others, from, to, id[:]))
+			}
+		default:
 			others = others.From(fillStates(others, from, to, rows.DenseRow(r)[s.dense:][:1]))
-			continue
 		}
-		id, dim := int(rows.Row(r)[s.constant.Field])-c.offsets[s.constant.Field], s.constant.Dim
-		others = others.From(fillStates(others, from, to, s.constant.Values[id*dim:(id+1)*dim]))
 	}
 }
 
@@ -190,12 +215,15 @@ func (s *graphScorer) logits(dst []float64, rows *Rows) {
 	}
 }
 
-// graphProbe evaluates consecutive steps of a walk as the states of a runner.
+// graphProbe evaluates consecutive steps of a walk as the states of a walker.
 type graphProbe struct {
 	m         *Model
 	core      *graphCore
-	runner    *execute.Runner
-	baseline  []float32 // [D]
+	runner    *execute.Walker
+	roster    *Roster   // of the current row
+	pads      bool      // whether the model has pad rows
+	spread    []float32 // [D], the baseline of each element
+	baseline  []float32 // [D], the current row with everything dropped: the entries of pad rows, and otherwise spread
 	entries   []float32 // [D], the row's embedding
 	x         []float32 // [D], the current state of the walk
 	nothing   float64   // logit of the row with everything dropped
@@ -203,12 +231,17 @@ type graphProbe struct {
 	slots     []float64 // [States], logits of the states
 	step      []int     // number of each step in the walk
 	player    []int32   // player that appears at each step
+	changed   []int32   // [at most D], elements that the steps change
 }
 
 func (c *graphCore) newProbe(m *Model, baseline []float32) prober {
 	p := &graphProbe{
-		m: m, core: c, runner: c.program.NewRunner(), baseline: baseline, entries: make([]float32, len(baseline)), x: make([]float32, len(baseline)),
-		slots: make([]float64, kernel.States), step: make([]int, 0, kernel.States), player: make([]int32, 0, kernel.States),
+		m: m, core: c, runner: c.program.NewWalker(), roster: NewRoster(&m.Architecture), pads: len(m.PadRows()) > 0,
+		spread: baseline, baseline: baseline, entries: make([]float32, len(baseline)), x: make([]float32, len(baseline)),
+		slots: make([]float64, kernel.States), step: make([]int, 0, kernel.States), player: make([]int32, 0, kernel.States), changed: make([]int32, 0, len(baseline)),
+	}
+	if p.pads {
+		p.baseline = make([]float32, len(baseline))
 	}
 	if c.program.Others() == 0 {
 		p.runner.Prepare(kernel.States)
@@ -216,8 +249,24 @@ func (c *graphCore) newProbe(m *Model, baseline []float32) prober {
 	return p
 }
 
-func (p *graphProbe) reset(rows *Rows, r int) {
+// selectRow sets the roster, the entries and the baseline to those of row r of rows.
+func (p *graphProbe) selectRow(rows *Rows, r int) {
 	p.m.Embed(p.entries, rows.Row(r))
+	p.roster.Set(rows.Row(r))
+	if !p.pads {
+		return
+	}
+	p.evaluated = false
+	copy(p.baseline, p.spread)
+	for k, player := range p.roster.ByElement() {
+		if player < 0 {
+			p.baseline[k] = p.entries[k]
+		}
+	}
+}
+
+func (p *graphProbe) reset(rows *Rows, r int) {
+	p.selectRow(rows, r)
 	if p.core.program.Others() > 0 { // otherwise the empty state is the same for all rows
 		p.core.fill(p.runner.Others(), 0, kernel.States, rows, r)
 		p.runner.Prepare(kernel.States)
@@ -228,14 +277,13 @@ func (p *graphProbe) reset(rows *Rows, r int) {
 func (p *graphProbe) empty() float64 {
 	if !p.evaluated {
 		fillStates(p.runner.Players(), 0, 1, p.baseline)
-		p.runner.Run(p.slots[:1])
-		p.nothing, p.evaluated = p.slots[0], true
+		p.nothing, p.evaluated = p.runner.Start(), true
 	}
 	return p.nothing
 }
 
 func (p *graphProbe) empties(dst []float64, rows *Rows) {
-	if p.core.program.Others() == 0 {
+	if p.core.program.Others() == 0 && !p.pads {
 		for r := range dst {
 			dst[r] = p.empty()
 		}
@@ -245,6 +293,10 @@ func (p *graphProbe) empties(dst []float64, rows *Rows) {
 		part := dst[from:min(from+kernel.States, len(dst))]
 		fillStates(p.runner.Players(), 0, len(part), p.baseline)
 		for t := range part {
+			if p.pads {
+				p.selectRow(rows, from+t)
+				fillStates(p.runner.Players(), t, t+1, p.baseline)
+			}
 			p.core.fill(p.runner.Others(), t, t+1, rows, from+t)
 		}
 		p.runner.Prepare(len(part))
@@ -256,10 +308,11 @@ func (p *graphProbe) walk(order []int32, logits []float64) {
 	logits[0] = p.empty()
 	copy(p.x, p.baseline)
 	fillStates(p.runner.Players(), 0, kernel.States, p.x)
+	p.runner.Return()
 	for from := 0; from < len(order); {
 		to := p.gather(order, from)
 		slots := p.slots[:len(p.step)]
-		p.runner.Run(slots)
+		p.runner.Continue(slots, p.changed)
 		i := 0
 		for k := from; k < to; k++ {
 			if logits[k+1] = logits[k]; i < len(slots) && p.step[i] == k {
@@ -274,31 +327,36 @@ func (p *graphProbe) walk(order []int32, logits []float64) {
 	}
 }
 
-// gather sets the states of the runner to the next steps that change an entry. It returns
+// gather sets the states of the walker to the next steps that change an entry. It returns
 // the first step that it did not examine.
 func (p *graphProbe) gather(order []int32, from int) (to int) {
-	p.step, p.player = p.step[:0], p.player[:0]
+	p.step, p.player, p.changed = p.step[:0], p.player[:0], p.changed[:0]
 	for to = from; to < len(order) && len(p.step) < kernel.States; to++ {
 		player := order[to]
-		if p.x[player] == p.entries[player] {
+		elements := p.roster.Elements(int(player)) // all have the same value and baseline
+		if p.x[elements[0]] == p.entries[elements[0]] {
 			continue
 		}
-		p.x[player] = p.entries[player]
+		for _, k := range elements {
+			p.x[k] = p.entries[k]
+		}
 		p.settle(int(player), len(p.step))
-		p.step, p.player = append(p.step, to), append(p.player, player)
+		p.step, p.player, p.changed = append(p.step, to), append(p.player, player), append(p.changed, elements...)
 	}
 	return to
 }
 
-// settle sets a player to its current value in all states from t on.
+// settle sets the elements of a player to their current value in all states from t on.
 func (p *graphProbe) settle(player, t int) {
-	fillStates(p.runner.Players().From(player), t, kernel.States, p.x[player:player+1])
+	for _, k := range p.roster.Elements(player) {
+		fillStates(p.runner.Players().From(int(k)), t, kernel.States, p.x[k:k+1])
+	}
 }
 
 func (p *graphProbe) coalition(present []bool) float64 {
 	players := p.runner.Players()
-	for k, in := range present {
-		if players[k*kernel.States] = p.baseline[k]; in {
+	for k, player := range p.roster.ByElement() {
+		if players[k*kernel.States] = p.baseline[k]; player >= 0 && present[player] {
 			players[k*kernel.States] = p.entries[k]
 		}
 	}
@@ -309,10 +367,10 @@ func (p *graphProbe) coalition(present []bool) float64 {
 func (p *graphProbe) coalitions(first int, logits []float64) {
 	for from := 0; from < len(logits); from += kernel.States {
 		part := logits[from:min(from+kernel.States, len(logits))]
-		for k := range p.entries {
+		for k, player := range p.roster.ByElement() {
 			states := p.runner.Players().Element(k)
 			for t := range part {
-				if states[t] = p.baseline[k]; (first+from+t)>>k&1 == 1 {
+				if states[t] = p.baseline[k]; player >= 0 && (first+from+t)>>player&1 == 1 {
 					states[t] = p.entries[k]
 				}
 			}
@@ -397,6 +455,14 @@ func (g *graphGradient) forward(dst []float64, slopes bool) {
 func (m *Model) Products() int {
 	if c, ok := m.core.(*graphCore); ok {
 		return c.program.Products()
+	}
+	return 0
+}
+
+// WalkProducts is Products for a state of a random walk of a Probe.
+func (m *Model) WalkProducts() int {
+	if c, ok := m.core.(*graphCore); ok {
+		return c.program.WalkProducts()
 	}
 	return 0
 }

@@ -95,6 +95,82 @@ func mixed(t testing.TB) *model.Model {
 	return m
 }
 
+// Walks that update linear layers agree with coalitions, which are computed from scratch,
+// within 1e-5 of the largest logit. They have the same bits in every probe, whatever it
+// evaluated before.
+func TestGraphWalks(t *testing.T) {
+	a := model.Architecture{Kind: model.DCNv2, FieldDims: slices.Repeat([]int{50}, 12), Dim: 16, Hidden: []int{100, 50}, CrossLayers: 2, Structure: model.Parallel}
+	fm := model.Architecture{Kind: model.DeepFM, FieldDims: a.FieldDims, Dim: 16, Hidden: a.Hidden}
+	for name, test := range map[string]struct {
+		m    *model.Model
+		most float64 // portion of the products that a walk computes
+	}{
+		"DeepFM":  {modeltest.Graph(fm, modeltest.Weights(fm, 1)), 0.5},
+		"DCNv2":   {modeltest.Graph(a, modeltest.Weights(a, 1)), 0.6},
+		"PNN":     {modeltest.PNN(20, 1), 0.8},
+		"DIN":     {modeltest.DIN(16, 4, 1), 0.6},
+		"AutoInt": {modeltest.AutoInt(12, 1), 0.9},
+		"FiBiNET": {modeltest.FiBiNET(12, 1), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := test.m
+			if portion := float64(m.WalkProducts()) / float64(m.Products()); portion > test.most || (portion == 1) != (test.most == 1) {
+				t.Errorf("a walk computes %.3f of the products, expected at most %v", portion, test.most)
+			}
+			players, rows := m.Players(), modeltest.Rows(m.Architecture, 2, 4)
+			r, baseline := rand.New(rand.NewPCG(3, 4)), make([]float32, players)
+			for i := range baseline {
+				if i%3 > 0 {
+					baseline[i] = float32(r.NormFloat64())
+				}
+			}
+			full := make([]float64, rows.Len())
+			m.NewScorer().Logits(full, rows)
+			used, other := m.NewProbe(baseline), m.NewProbe(baseline)
+			order, present := make([]int32, players), make([]bool, players)
+			got, want := make([]float64, players+1), make([]float64, players+1)
+			worst := 0.0
+			for i := range rows.Len() {
+				for k, player := range r.Perm(players) {
+					order[k] = int32(player)
+				}
+				probe := m.NewProbe(baseline)
+				probe.Reset(rows, i)
+				probe.Walk(order, got)
+				largest := math.Abs(full[i])
+				clear(present)
+				other.Reset(rows, i)
+				for k := range want {
+					if k > 0 {
+						present[order[k-1]] = true
+					}
+					want[k] = other.Coalition(present)
+					largest = max(largest, math.Abs(want[k]))
+				}
+				for k := range want {
+					worst = max(worst, math.Abs(got[k]-want[k])/largest)
+					if !(math.Abs(got[k]-want[k]) <= 1e-5*largest) {
+						t.Fatalf("row %d: with %d players the logit is %v, expected %v", i, k, got[k], want[k])
+					}
+				}
+				if got[0] != want[0] || !(math.Abs(got[players]-full[i]) <= 1e-5*largest) {
+					t.Fatalf("row %d: the walk goes from %v to %v, expected from %v to %v", i, got[0], got[players], want[0], full[i])
+				}
+				used.Reset(rows, i)
+				for range 2 {
+					used.Coalition(present)
+					used.Empties(make([]float64, rows.Len()), rows)
+					used.Reset(rows, i)
+					if used.Walk(order, want); !slices.Equal(got, want) {
+						t.Fatalf("row %d: the walk has other bits in a probe that was used before", i)
+					}
+				}
+			}
+			t.Logf("%d players, the largest difference is %.1e of the largest logit", players, worst)
+		})
+	}
+}
+
 // Tables of different widths, constants and dense inputs reach the right inputs.
 func TestGraphInputs(t *testing.T) {
 	m := mixed(t)

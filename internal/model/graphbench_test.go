@@ -15,10 +15,14 @@ import (
 // matrices reach.
 func BenchmarkGraphWalk(b *testing.B) {
 	a := model.Architecture{Kind: model.DCNv2, FieldDims: slices.Repeat([]int{50}, 39), Dim: 16, Hidden: []int{400, 400, 400}, CrossLayers: 2, Structure: model.Parallel}
+	fm := model.Architecture{Kind: model.DeepFM, FieldDims: a.FieldDims, Dim: 16, Hidden: a.Hidden}
 	for _, test := range []struct {
 		name string
 		m    *model.Model
-	}{{"DCNv2", modeltest.Graph(a, modeltest.Weights(a, 1))}, {"AutoInt", modeltest.AutoInt(39, 1)}} {
+	}{
+		{"DeepFM", modeltest.Graph(fm, modeltest.Weights(fm, 1))}, {"DCNv2", modeltest.Graph(a, modeltest.Weights(a, 1))}, {"PNN", modeltest.PNN(39, 1)},
+		{"DIN", modeltest.DIN(50, 6, 1)}, {"AutoInt", modeltest.AutoInt(39, 1)}, {"FiBiNET", modeltest.FiBiNET(39, 1)},
+	} {
 		b.Run(test.name, func(b *testing.B) {
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
@@ -42,9 +46,10 @@ func BenchmarkGraphWalk(b *testing.B) {
 			slices.Sort(peaks)
 			rate := 1 / took[len(took)/2]
 			b.ReportMetric(rate, "rows/s")
-			b.ReportMetric(100*rate*float64(players*2*test.m.Products())/peaks[len(peaks)/2], "%peak")
+			b.ReportMetric(100*rate*float64(players*2*test.m.WalkProducts())/peaks[len(peaks)/2], "%peak")
 			b.ReportMetric(0, "ns/op")
 			b.ReportMetric(float64(test.m.Products())/1e6, "MMAC")
+			b.ReportMetric(float64(test.m.WalkProducts())/1e6, "MMAC/step")
 		})
 	}
 }

@@ -24,19 +24,34 @@ type LookUp struct {
 	Offset int `json:"offset,omitempty"` // row of the table that local id 0 reads
 }
 
-// Span is the rows that one look-up reads, with the numbers of their entries and players.
-// Look-ups and spans correspond one to one, because no row is read by two look-ups and no
-// row is left unread.
+// Span is a range of rows of a table that one or more look-ups read, with the numbers of
+// its entries. Look-ups read either the same rows or none in common, and no row is left
+// unread. What a span says of a look-up is said of the first one that reads it. The span
+// counts as a part of this look-up's field.
 type Span struct {
-	LookUp  int // index of the look-up
-	Field   int // the look-up's field
-	Table   int // the look-up's table
-	Feature int // global id of the field's first feature
-	Row     int // number of the first row over all tables
-	Rows    int // number of rows, which is the size of the field
-	Entry   int // number of the first row's first entry over all tables
-	Dim     int // number of columns
-	Player  int // number of the look-up's first player
+	LookUp   int      // index of the look-up
+	Field    int      // the look-up's field
+	Table    int      // the look-up's table
+	Feature  int      // global id of the field's first feature
+	Row      int      // number of the first row over all tables
+	Rows     int      // number of rows, which is the size of the field
+	Entry    int      // number of the first row's first entry over all tables
+	Dim      int      // number of columns
+	Baseline int      // position of the look-up's first column in a baseline
+	Sharers  []Reader // the other look-ups that read the rows, in their order; nil without any
+}
+
+// Reader is a look-up that reads a span.
+type Reader struct {
+	LookUp   int // index of the look-up
+	Field    int // the look-up's field
+	Feature  int // global id of the field's first feature
+	Baseline int // position of the look-up's first column in a baseline
+}
+
+// Readers returns all look-ups that read the span, in their order.
+func (s *Span) Readers() []Reader {
+	return append([]Reader{{s.LookUp, s.Field, s.Feature, s.Baseline}}, s.Sharers...)
 }
 
 // Entries returns the entries [from, to) of the span.
@@ -88,7 +103,8 @@ func (a *Architecture) Shape() layout.Shape {
 	return s
 }
 
-// Spans returns the spans of all look-ups, in the order of their rows.
+// Spans returns the spans of all look-ups, in the order of their rows. There is one for
+// each range of rows, even if several look-ups read it.
 func (a *Architecture) Spans() []Span {
 	tables, features := a.tables(), a.Offsets()
 	rows, entries := make([]int, len(tables)), make([]int, len(tables)) // number of the first row and entry of each table
@@ -96,77 +112,166 @@ func (a *Architecture) Spans() []Span {
 		rows[t+1], entries[t+1] = rows[t]+tables[t].Rows, entries[t]+tables[t].Rows*tables[t].Dim
 	}
 	var spans []Span
-	player := 0
+	columns := 0
 	for k, l := range a.lookUps() {
 		dim := tables[l.Table].Dim
 		spans = append(spans, Span{
 			LookUp: k, Field: l.Field, Table: l.Table, Feature: int(features[l.Field]), Row: rows[l.Table] + l.Offset, Rows: a.FieldDims[l.Field],
-			Entry: entries[l.Table] + l.Offset*dim, Dim: dim, Player: player,
+			Entry: entries[l.Table] + l.Offset*dim, Dim: dim, Baseline: columns,
 		})
-		player += dim
+		columns += dim
 	}
-	slices.SortFunc(spans, func(s, o Span) int { return s.Row - o.Row })
-	return spans
+	slices.SortStableFunc(spans, func(s, o Span) int { return s.Row - o.Row })
+	distinct := spans[:1]
+	for _, s := range spans[1:] {
+		if first := &distinct[len(distinct)-1]; first.Row == s.Row {
+			first.Sharers = append(first.Sharers, Reader{s.LookUp, s.Field, s.Feature, s.Baseline})
+		} else {
+			distinct = append(distinct, s)
+		}
+	}
+	return distinct
 }
 
-// FeatureEntries returns, for each field, the number of entries of each of its features in
-// all tables together. It is 0 for a field that no look-up reads.
-func (a *Architecture) FeatureEntries() []int {
-	entries, tables := make([]int, len(a.FieldDims)), a.tables()
-	for _, l := range a.lookUps() {
-		entries[l.Field] += tables[l.Table].Dim
+// BaselineSize returns the length of a baseline, which has a value for each column of each
+// look-up, in their order. It differs from Players only in models with lists, because a
+// baseline is the same at all positions of a list.
+func (a *Architecture) BaselineSize() int {
+	columns := a.Fields() * a.Dim
+	for _, l := range a.LookUps {
+		columns += a.Tables[l.Table].Dim
 	}
-	return entries
+	return columns
 }
 
-// PerRow returns, for each row of the tables, the element of values that belongs to the
-// row's feature. values has an element for each feature. The result of a plain
-// architecture is values itself.
-func PerRow[T any](a *Architecture, values []T) []T {
-	if len(values) != a.Features() {
-		panic("model: PerRow: values have the wrong length")
+// CheckBaseline returns an error unless values is a baseline: it has BaselineSize values,
+// and those of look-ups that read the same rows are the same.
+func (a *Architecture) CheckBaseline(values []float32) error {
+	if len(values) != a.BaselineSize() {
+		return fmt.Errorf("the baseline has %d values, expected %d, one for each column of each look-up", len(values), a.BaselineSize())
 	}
-	if a.Plain() {
+	for _, s := range a.Spans() {
+		for _, r := range s.Sharers {
+			if !slices.Equal(values[r.Baseline:r.Baseline+s.Dim], values[s.Baseline:s.Baseline+s.Dim]) {
+				return fmt.Errorf("look-up %d has another baseline than look-up %d, which reads the same rows", r.LookUp, s.LookUp)
+			}
+		}
+	}
+	return nil
+}
+
+// SpreadBaseline returns the baseline of each element of a row's embedding, [D]. values is
+// a baseline, [BaselineSize]. The result is values itself in a model without lists.
+func (a *Architecture) SpreadBaseline(values []float32) []float32 {
+	if len(values) != a.BaselineSize() {
+		panic("model: SpreadBaseline: values have the wrong length")
+	}
+	if len(a.Lists) == 0 {
 		return values
 	}
-	var all []T
-	for _, s := range a.Spans() {
-		all = append(all, values[s.Feature:s.Feature+s.Rows]...)
+	var all []float32
+	lengths := a.Lengths()
+	for _, l := range a.LookUps {
+		dim := a.Tables[l.Table].Dim
+		for range lengths[l.Field] {
+			all = append(all, values[:dim]...)
+		}
+		values = values[dim:]
 	}
 	return all
 }
 
-// Expander maps the features of a row of data to the rows of the tables.
-type Expander struct {
-	fields []int   // field of each look-up; nil if the architecture is plain
-	shift  []int32 // number of a row of the tables minus the global id that reads it
+// PadRows returns the rows of the tables that pad ids read, in ascending order. Their
+// entries are never players, not even of a row that reads them with another id, and no
+// method changes them.
+func (a *Architecture) PadRows() []int {
+	var rows []int
+	for _, l := range a.Lists {
+		if l.Pad < 0 {
+			continue
+		}
+		for _, s := range a.Spans() {
+			if slices.ContainsFunc(s.Readers(), func(r Reader) bool { return r.Field == l.Field }) {
+				rows = append(rows, s.Row+l.Pad)
+			}
+		}
+	}
+	slices.Sort(rows)
+	return slices.Compact(rows)
 }
 
-// NewExpander returns the expander of a, which must be valid.
-func NewExpander(a *Architecture) *Expander {
-	e := &Expander{}
-	if a.Plain() {
-		return e
-	}
-	e.fields, e.shift = make([]int, len(a.LookUps)), make([]int32, len(a.LookUps))
+// position is what a look-up reads for one id of a row of data. It fills consecutive
+// elements of the row's embedding.
+type position struct {
+	at      int // index of the id in the row
+	feature int // global id of the first feature of the id's field
+	row     int // row of the tables that this feature reads
+	entry   int // first entry of this row of the tables
+	dim     int // number of columns
+	field   int // field of the span, which may be that of another look-up
+}
+
+// positions returns the positions of all look-ups, in the order of the elements.
+func (a *Architecture) positions() []position {
+	lookUps := a.lookUps()
+	spans, readers := make([]Span, len(lookUps)), make([]Reader, len(lookUps)) // by look-up
 	for _, s := range a.Spans() {
-		e.fields[s.LookUp], e.shift[s.LookUp] = s.Field, int32(s.Row-s.Feature)
+		for _, r := range s.Readers() {
+			spans[r.LookUp], readers[r.LookUp] = s, r
+		}
 	}
-	return e
+	lengths := a.Lengths()
+	first := Offsets(lengths) // index of each field's first id
+	var all []position
+	for k, s := range spans {
+		field := readers[k].Field
+		for i := range lengths[field] {
+			all = append(all, position{int(first[field]) + i, readers[k].Feature, s.Row, s.Entry, s.Dim, s.Field})
+		}
+	}
+	return all
 }
 
-// Expand returns the rows of the tables that a row with the given global ids, [m], reads:
-// one for each look-up. The result of a plain architecture is features itself. Otherwise
-// Expand uses the memory of into if it is large enough.
-func (e *Expander) Expand(into, features []int32) []int32 {
-	if e.fields == nil {
-		return features
+// FeatureEntries returns, for each field, the number of entries of each of its features in
+// all spans of the field together. It is 0 for a field without spans.
+func (a *Architecture) FeatureEntries() []int {
+	entries := make([]int, len(a.FieldDims))
+	for _, s := range a.Spans() {
+		entries[s.Field] += s.Dim
 	}
-	into = into[:0]
-	for k, j := range e.fields {
-		into = append(into, features[j]+e.shift[k])
+	return entries
+}
+
+// RowCounts returns how often each row of the tables is read. counts, [n], are the
+// occurrences of the features. The occurrences of features of several fields that read the
+// same row are added, and those of pad rows are 0. The result of a plain architecture is
+// counts itself.
+func (a *Architecture) RowCounts(counts []int64) []int64 {
+	if len(counts) != a.Features() {
+		panic("model: RowCounts: counts have the wrong length")
 	}
-	return into
+	if a.Plain() {
+		return counts
+	}
+	var all []int64
+	for _, s := range a.Spans() {
+		rows := make([]int64, s.Rows)
+		var fields []int // a field may have several look-ups
+		for _, r := range s.Readers() {
+			if slices.Contains(fields, r.Field) {
+				continue
+			}
+			fields = append(fields, r.Field)
+			for id, count := range counts[r.Feature : r.Feature+s.Rows] {
+				rows[id] += count
+			}
+		}
+		all = append(all, rows...)
+	}
+	for _, row := range a.PadRows() {
+		all[row] = 0
+	}
+	return all
 }
 
 // ValidateLayout is Validate for FieldDims, Dim, Tables and LookUps alone.
@@ -207,8 +312,8 @@ func (a *Architecture) ValidateLayout() error {
 	return a.checkLookUps()
 }
 
-// checkLookUps returns an error if a look-up is invalid, if two look-ups read the same
-// row, or if no look-up reads a row.
+// checkLookUps returns an error if a look-up is invalid, if two look-ups read the same row
+// but not the same rows, or if no look-up reads a row.
 func (a *Architecture) checkLookUps() error {
 	for k, l := range a.LookUps {
 		if l.Field < 0 || l.Field >= len(a.FieldDims) {
@@ -239,15 +344,17 @@ func (a *Architecture) checkLookUps() error {
 			switch {
 			case l.Table != t:
 				continue
+			case l.Offset < next && l.Offset == a.LookUps[last].Offset && a.FieldDims[l.Field] == a.FieldDims[a.LookUps[last].Field]:
+				continue
 			case l.Offset < next:
-				return fmt.Errorf("look-ups %d and %d both read row %d of table %s: tables that look-ups share are not supported", last, k, l.Offset, table.Name)
+				return fmt.Errorf("look-ups %d and %d both read row %d of table %s: expected that they read the same rows or none in common", last, k, l.Offset, table.Name)
 			case l.Offset > next:
-				return fmt.Errorf("no look-up reads row %d of table %s: expected that each row is read by one look-up", next, table.Name)
+				return fmt.Errorf("no look-up reads row %d of table %s: expected that each row is read by a look-up", next, table.Name)
 			}
 			next, last = l.Offset+a.FieldDims[l.Field], k
 		}
 		if next < table.Rows {
-			return fmt.Errorf("no look-up reads row %d of table %s: expected that each row is read by one look-up", next, table.Name)
+			return fmt.Errorf("no look-up reads row %d of table %s: expected that each row is read by a look-up", next, table.Name)
 		}
 	}
 	return nil

@@ -24,10 +24,10 @@ func TestSpans(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []Span{
-		{LookUp: 3, Field: 1, Table: 0, Feature: 2, Row: 0, Rows: 3, Entry: 0, Dim: 1, Player: 8},
-		{LookUp: 0, Field: 2, Table: 1, Feature: 5, Row: 3, Rows: 4, Entry: 3, Dim: 2, Player: 0},
-		{LookUp: 2, Field: 0, Table: 1, Feature: 0, Row: 7, Rows: 2, Entry: 11, Dim: 2, Player: 6},
-		{LookUp: 1, Field: 1, Table: 2, Feature: 2, Row: 9, Rows: 3, Entry: 15, Dim: 4, Player: 2},
+		{LookUp: 3, Field: 1, Table: 0, Feature: 2, Row: 0, Rows: 3, Entry: 0, Dim: 1, Baseline: 8},
+		{LookUp: 0, Field: 2, Table: 1, Feature: 5, Row: 3, Rows: 4, Entry: 3, Dim: 2, Baseline: 0},
+		{LookUp: 2, Field: 0, Table: 1, Feature: 0, Row: 7, Rows: 2, Entry: 11, Dim: 2, Baseline: 6},
+		{LookUp: 1, Field: 1, Table: 2, Feature: 2, Row: 9, Rows: 3, Entry: 15, Dim: 4, Baseline: 2},
 	}
 	if got := a.Spans(); !reflect.DeepEqual(got, want) {
 		t.Errorf("spans %+v, expected %+v", got, want)
@@ -41,12 +41,12 @@ func TestSpans(t *testing.T) {
 	if got := a.FeatureEntries(); !slices.Equal(got, []int{2, 5, 2}) {
 		t.Errorf("the features of the fields have %v entries", got)
 	}
-	if got := PerRow(a, []int{0, 1, 2, 3, 4, 5, 6, 7, 8}); !slices.Equal(got, []int{2, 3, 4, 5, 6, 7, 8, 0, 1, 2, 3, 4}) {
-		t.Errorf("features of the rows %v", got)
+	if got := a.RowCounts([]int64{0, 1, 2, 3, 4, 5, 6, 7, 8}); !slices.Equal(got, []int64{2, 3, 4, 5, 6, 7, 8, 0, 1, 2, 3, 4}) {
+		t.Errorf("counts of the rows %v", got)
 	}
-	e := NewExpander(a)
-	if got := e.Expand(nil, []int32{1, 4, 5}); !slices.Equal(got, []int32{3, 11, 8, 2}) {
-		t.Errorf("the row 1, 4, 5 reads the rows %v of the tables", got)
+	e := NewRoster(a)
+	if e.Set([]int32{1, 4, 5}); !slices.Equal(e.Rows(), []int32{3, 11, 8, 2}) || e.Merged() || e.Players() != 9 || !slices.Equal(e.Fields(), []int{2, 1, 0, 1}) {
+		t.Errorf("the row 1, 4, 5 has %d players in the rows %v of the tables, of the fields %v", e.Players(), e.Rows(), e.Fields())
 	}
 }
 
@@ -57,7 +57,7 @@ func TestEmbedOfLookUps(t *testing.T) {
 	for i := range table {
 		table[i] = float32(i)
 	}
-	m := &Model{Architecture: *a, Weights: Weights{Embedding: table}, spans: a.Spans()}
+	m := &Model{Architecture: *a, Weights: Weights{Embedding: table}, positions: a.positions()}
 	x := make([]float32, 2*a.Players())
 	m.Embed(x, []int32{1, 4, 5, 0, 2, 8})
 	if want := []float32{3, 4, 23, 24, 25, 26, 13, 14, 2, 9, 10, 15, 16, 17, 18, 11, 12, 0}; !slices.Equal(x, want) {
@@ -77,11 +77,14 @@ func TestPlainLayout(t *testing.T) {
 	if !reflect.DeepEqual(plain.Spans(), listed.Spans()) || !s.Equal(&o) || plain.Players() != listed.Players() || plain.Parameters() != listed.Parameters() {
 		t.Errorf("one table has spans %+v, the same table in a list %+v", plain.Spans(), listed.Spans())
 	}
-	features, values := []int32{1, 3}, []int{5, 6, 7, 8, 9}
-	if got := NewExpander(plain).Expand(nil, features); &got[0] != &features[0] || !slices.Equal(NewExpander(listed).Expand(nil, features), features) {
-		t.Errorf("one table expands %v to %v", features, got)
+	features, values := []int32{1, 3}, []int64{5, 6, 7, 8, 9}
+	one, many := NewRoster(plain), NewRoster(listed)
+	one.Set(features)
+	many.Set(features)
+	if got := one.Rows(); &got[0] != &features[0] || !slices.Equal(many.Rows(), features) {
+		t.Errorf("%v reads the rows %v of one table", features, got)
 	}
-	if got := PerRow(plain, values); &got[0] != &values[0] || !slices.Equal(PerRow(listed, values), values) {
+	if got := plain.RowCounts(values); &got[0] != &values[0] || !slices.Equal(listed.RowCounts(values), values) {
 		t.Errorf("one table has %v for its rows, expected %v", got, values)
 	}
 	if text, err := json.Marshal(plain); err != nil || string(text) != `{"kind":"","field_dims":[2,3],"dim":4}` {
@@ -105,8 +108,9 @@ func TestLayoutRefusals(t *testing.T) {
 		"table":       {func(a *Architecture) { a.LookUps[1].Table = -1 }, "look-up 1 reads table -1"},
 		"outside":     {func(a *Architecture) { a.LookUps[2].Offset = 5 }, "look-up 2 reads rows 5 to 6 of table joint for field 0: the table has 6 rows"},
 		"negative":    {func(a *Architecture) { a.LookUps[2].Offset = -1 }, "look-up 2 reads rows -1 to 0"},
-		"shared":      {func(a *Architecture) { a.LookUps[2].Offset = 3 }, "look-ups 0 and 2 both read row 3 of table joint: tables that look-ups share are not supported"},
-		"same":        {func(a *Architecture) { a.LookUps = append(a.LookUps, LookUp{Field: 1, Table: 2}) }, "look-ups 1 and 4 both read row 0 of table wide"},
+		"shared":      {func(a *Architecture) { a.LookUps[2].Offset = 3 }, "look-ups 0 and 2 both read row 3 of table joint: expected that they read the same rows or none in common"},
+		"overlap":     {func(a *Architecture) { a.LookUps = append(a.LookUps, LookUp{Field: 0, Table: 2}) }, "look-ups 1 and 4 both read row 0 of table wide"},
+		"later":       {func(a *Architecture) { a.LookUps = append(a.LookUps, LookUp{Field: 0, Table: 2, Offset: 1}) }, "look-ups 1 and 4 both read row 1 of table wide"},
 		"gap":         {func(a *Architecture) { a.Tables[1].Rows, a.LookUps[2].Offset = 7, 5 }, "no look-up reads row 4 of table joint"},
 		"rest":        {func(a *Architecture) { a.Tables[2].Rows = 9 }, "no look-up reads row 3 of table wide"},
 		"unread":      {func(a *Architecture) { a.Tables = append(a.Tables, Table{"other", 2, 2}) }, "no look-up reads row 0 of table other"},

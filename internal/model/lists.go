@@ -30,6 +30,19 @@ func (a *Architecture) Lengths() []int {
 	return lengths
 }
 
+// lists returns a list for each field, [m]. Fields that are not lists have one position
+// and no pad id.
+func (a *Architecture) lists() []List {
+	all := make([]List, len(a.FieldDims))
+	for j := range all {
+		all[j] = List{Field: j, Length: 1, Pad: -1}
+	}
+	for _, l := range a.Lists {
+		all[l.Field] = l
+	}
+	return all
+}
+
 // Width returns the number of ids of a row. It is m in a model without lists.
 func (a *Architecture) Width() int {
 	width := len(a.FieldDims)

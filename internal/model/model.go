@@ -2,7 +2,6 @@ package model
 
 import (
 	"fmt"
-	"math"
 	"slices"
 )
 
@@ -10,17 +9,18 @@ import (
 // New, and do not change its weights afterwards.
 type Model struct {
 	Architecture
-	Weights Weights
-	table   Embedder // source of the embeddings; nil if Weights has them
-	core    core
-	offsets []int32
-	spans   []Span // nil if the architecture is plain
+	Weights   Weights
+	table     Embedder // source of the embeddings; nil if Weights has them
+	core      core
+	offsets   []int32
+	lengths   []int      // number of ids of each field; nil without lists
+	positions []position // nil if the architecture is plain
 }
 
 // Embedder provides embeddings that are stored in a form other than the tables as float32. Any number of goroutines may use it at once.
 type Embedder interface {
 	// Embed writes the embeddings of some rows, [rows, D], to x. features holds the rows'
-	// global ids, [rows, m]. They have passed CheckRow.
+	// global ids, [rows, Width]. They have passed CheckRow.
 	Embed(x []float32, features []int32)
 }
 
@@ -48,7 +48,10 @@ func newModel(a Architecture, w Weights, t Embedder) (*Model, error) {
 	}
 	m := &Model{Architecture: a, Weights: w, table: t, offsets: a.Offsets()}
 	if !a.Plain() {
-		m.spans = a.Spans()
+		m.positions = a.positions()
+	}
+	if len(a.Lists) > 0 {
+		m.lengths = a.Lengths()
 	}
 	if a.Kind == Graph {
 		var err error
@@ -70,9 +73,13 @@ func (m *Model) WithEmbedding(table []float32) *Model {
 	return &other
 }
 
-// CheckRow returns an error if a row does not have one feature per field, or if a
-// feature, a global id, lies outside its field. The error names the first such field.
+// CheckRow returns an error if a row does not have one id for each position of its fields,
+// or if an id, which is global, lies outside its field. The error names the first such
+// field.
 func (m *Model) CheckRow(features []int32) error {
+	if m.lengths != nil {
+		return m.checkLists(features)
+	}
 	if len(features) != m.Fields() {
 		return fmt.Errorf("row has %d fields, the model has %d", len(features), m.Fields())
 	}
@@ -84,15 +91,32 @@ func (m *Model) CheckRow(features []int32) error {
 	return nil
 }
 
+// checkLists is CheckRow for an architecture with lists.
+func (m *Model) checkLists(features []int32) error {
+	if width := m.Width(); len(features) != width {
+		return fmt.Errorf("row has %d ids, the model has %d", len(features), width)
+	}
+	for j, n := range m.lengths {
+		first := m.offsets[j]
+		for i, f := range features[:n] {
+			if f < first || int(f) >= int(first)+m.FieldDims[j] {
+				return fmt.Errorf("field %d has global id %d at position %d, outside [%d, %d)", j, f, i, first, int(first)+m.FieldDims[j])
+			}
+		}
+		features = features[n:]
+	}
+	return nil
+}
+
 // Embed writes the embeddings of one or more rows to x, [rows, D]. features holds the
-// rows' global ids, [rows, m].
+// rows' global ids, [rows, Width].
 func (m *Model) Embed(x []float32, features []int32) {
 	if m.table != nil {
 		m.table.Embed(x, features)
 		return
 	}
-	if m.spans != nil {
-		m.embedSpans(x, features)
+	if m.positions != nil {
+		m.embedPositions(x, features)
 		return
 	}
 	for j, f := range features {
@@ -100,16 +124,15 @@ func (m *Model) Embed(x []float32, features []int32) {
 	}
 }
 
-// embedSpans is Embed for an architecture with several tables.
-func (m *Model) embedSpans(x []float32, features []int32) {
-	for row := range slices.Chunk(features, m.Fields()) {
-		width := 0
-		for _, s := range m.spans {
-			from := s.Entry + (int(row[s.Field])-s.Feature)*s.Dim
-			copy(x[s.Player:s.Player+s.Dim], m.Weights.Embedding[from:])
-			width += s.Dim
+// embedPositions is Embed for an architecture with several tables.
+func (m *Model) embedPositions(x []float32, features []int32) {
+	for row := range slices.Chunk(features, m.Width()) {
+		for i := range m.positions {
+			p := &m.positions[i]
+			from := p.entry + (int(row[p.at])-p.feature)*p.dim
+			copy(x[:p.dim], m.Weights.Embedding[from:])
+			x = x[p.dim:]
 		}
-		x = x[width:]
 	}
 }
 
@@ -127,11 +150,6 @@ func (m *Model) constant(features []int32) float64 {
 
 // pairwise reports whether the logit has FM's second-order term.
 func (m *Model) pairwise() bool { return m.Kind == FM || m.Kind == DeepFM }
-
-// Loss returns the log loss softplus(logit) - label*logit, in nat.
-func Loss(logit float64, label float32) float64 {
-	return max(logit, 0) + math.Log1p(math.Exp(-math.Abs(logit))) - float64(label)*logit
-}
 
 // core computes the logits of a model from embeddings. Models of Kind Graph have a
 // graphCore, and all others a head.
@@ -167,12 +185,14 @@ func (m *Model) NewScorer() *Scorer { return &Scorer{m.core.newScorer(m)} }
 // depend on the other rows. Every row must have passed CheckRow.
 func (s *Scorer) Logits(dst []float64, rows *Rows) { s.s.logits(dst, rows) }
 
-// Probe evaluates one row while its entries replace the baseline one by one. Only one
-// goroutine may use a Probe at a time. A Probe allocates no memory after NewProbe.
+// Probe evaluates one row while its players replace the baseline one by one. The players
+// are those of a [Roster] of the row. Elements that no player has, those of pad rows, have
+// their own values in every state. Only one goroutine may use a Probe at a time. A Probe
+// allocates no memory after NewProbe.
 type Probe struct{ p prober }
 
 // NewProbe returns a probe of m. baseline, [D], holds the values that replace dropped
-// entries. The probe keeps the slice.
+// elements; see SpreadBaseline. The probe keeps the slice.
 func (m *Model) NewProbe(baseline []float32) *Probe {
 	if len(baseline) != m.Players() {
 		panic("model: NewProbe: baseline has the wrong length")
@@ -192,14 +212,15 @@ func (p *Probe) Empty() float64 { return p.p.empty() }
 // call Reset before it uses another method.
 func (p *Probe) Empties(dst []float64, rows *Rows) { p.p.empties(dst, rows) }
 
-// Walk lets the D entries of the row appear in the given order of players. It sets
-// logits[k] to the logit with the first k of them present; logits has D+1 elements. The
+// Walk lets the entries of the row appear in the given order of its players. It sets
+// logits[k] to the logit with the first k of them present; logits has one element more
+// than order. The
 // first equals Empty. The last equals the row's logit up to the rounding of the updates.
 // An entry that equals its baseline leaves the logit unchanged to the last bit.
 func (p *Probe) Walk(order []int32, logits []float64) { p.p.walk(order, logits) }
 
 // Coalition returns the logit with exactly the given players present. It is computed from
-// scratch. present has D elements. With all players present the result equals that of a
+// scratch. present has an element for each player. With all present the result equals that of a
 // Scorer to the last bit.
 func (p *Probe) Coalition(present []bool) float64 { return p.p.coalition(present) }
 

@@ -152,18 +152,6 @@ func TestCheckRow(t *testing.T) {
 	}
 }
 
-func TestLoss(t *testing.T) {
-	for _, c := range []struct {
-		logit float64
-		label float32
-		want  float64
-	}{{0, 0, math.Ln2}, {0, 1, math.Ln2}, {800, 1, 0}, {800, 0, 800}, {-800, 1, 800}, {1, 0, 1.3132616875182228}} {
-		if got := model.Loss(c.logit, c.label); math.Abs(got-c.want) > 1e-15*(1+c.want) {
-			t.Errorf("loss(%v, %v) = %v, want %v", c.logit, c.label, got, c.want)
-		}
-	}
-}
-
 func TestFoldBatchNorm(t *testing.T) {
 	l := model.Linear{In: 1, Out: 1, Weight: []float32{2}, Bias: []float32{3}}
 	f := model.FoldBatchNorm(l, []float32{4}, []float32{5}, []float32{6}, []float32{8})

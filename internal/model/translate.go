@@ -7,20 +7,22 @@ import "fmt"
 // Global ids change if a field before them grows. A Translator does not change after
 // NewTranslator.
 type Translator struct {
-	sizes []int   // size of each field of the previous model
-	first []int32 // global id of each field's first feature
-	shift []int32 // global id in the previous model minus that in the model
+	sizes   []int   // size of each field of the previous model
+	lengths []int   // number of ids of each field
+	first   []int32 // global id of each field's first feature
+	shift   []int32 // global id in the previous model minus that in the model
 }
 
 // NewTranslator returns the translator from the rows of a model with architecture a to
 // those of a previous model. It returns an error unless both models have the same number of
-// fields, the same look-ups of tables with the same columns, and the same dense inputs, and
-// no field of the previous model is larger. Both architectures must be valid.
+// fields, the same lists, the same look-ups of tables with the same columns, of which the
+// same read the same rows, and the same dense inputs, and no field of the previous model is
+// larger. Both architectures must be valid.
 func NewTranslator(a, earlier *Architecture) (*Translator, error) {
 	if err := a.grewFrom(earlier); err != nil {
 		return nil, fmt.Errorf("the models cannot be compared row by row: %w", err)
 	}
-	t := &Translator{sizes: earlier.FieldDims, first: a.Offsets(), shift: earlier.Offsets()}
+	t := &Translator{sizes: earlier.FieldDims, lengths: a.Lengths(), first: a.Offsets(), shift: earlier.Offsets()}
 	for j, first := range t.first {
 		t.shift[j] -= first
 	}
@@ -59,6 +61,9 @@ func (a *Architecture) grewFrom(earlier *Architecture) error {
 			return fmt.Errorf("look-up %d of the previous model reads table %d for field %d, expected table %d for field %d", k, l.Table, l.Field, lookUps[k].Table, lookUps[k].Field)
 		}
 	}
+	if err := a.CheckReaders(earlier); err != nil {
+		return err
+	}
 	if len(a.Dense) != len(earlier.Dense) {
 		return fmt.Errorf("the previous model has %d dense inputs, expected %d", len(earlier.Dense), len(a.Dense))
 	}
@@ -70,25 +75,50 @@ func (a *Architecture) grewFrom(earlier *Architecture) error {
 	return nil
 }
 
-// Translate sets into, [m], to the previous model's global ids of a row, which must have
-// passed CheckRow of the model. It returns an error that names the first field whose id
-// the previous model lacks.
-func (t *Translator) Translate(into, features []int32) error {
-	for j, f := range features {
-		if local := f - t.first[j]; int(local) >= t.sizes[j] {
-			return fmt.Errorf("field %d has global id %d, the value %d of the field: the previous model knows only %d values", j, f, local, t.sizes[j])
+// CheckReaders returns an error unless the lists of the previous model are those of a, and
+// the same look-ups read the same rows. Both models have the same number of fields and
+// look-ups.
+func (a *Architecture) CheckReaders(earlier *Architecture) error {
+	lists, earlierLists := a.lists(), earlier.lists()
+	for j, was := range earlierLists {
+		if l := lists[j]; was.Length != l.Length || was.Pad != l.Pad {
+			return fmt.Errorf("field %d has %d positions and the pad id %d in the previous model, expected %d positions and the pad id %d", j, was.Length, was.Pad, l.Length, l.Pad)
 		}
-		into[j] = f + t.shift[j]
+	}
+	first := a.firstReaders()
+	for k, was := range earlier.firstReaders() {
+		if was != first[k] {
+			return fmt.Errorf("look-up %d of the previous model reads the rows of look-up %d, expected those of look-up %d", k, was, first[k])
+		}
 	}
 	return nil
 }
 
-// LookUpFields returns the field of each look-up. A plain architecture has one look-up for
-// each field.
-func (a *Architecture) LookUpFields() []int {
-	var fields []int
-	for _, l := range a.lookUps() {
-		fields = append(fields, l.Field)
+// firstReaders returns, for each look-up, the first look-up that reads the same rows.
+func (a *Architecture) firstReaders() []int {
+	first := make([]int, len(a.lookUps()))
+	for _, s := range a.Spans() {
+		for _, r := range s.Readers() {
+			first[r.LookUp] = s.LookUp
+		}
 	}
-	return fields
+	return first
+}
+
+// Translate sets into, [Width], to the previous model's global ids of a row, which must have
+// passed CheckRow of the model. It returns an error that names the first field whose id
+// the previous model lacks.
+func (t *Translator) Translate(into, features []int32) error {
+	at := 0
+	for j, n := range t.lengths {
+		for range n {
+			f := features[at]
+			if local := f - t.first[j]; int(local) >= t.sizes[j] {
+				return fmt.Errorf("field %d has global id %d, the value %d of the field: the previous model knows only %d values", j, f, local, t.sizes[j])
+			}
+			into[at] = f + t.shift[j]
+			at++
+		}
+	}
+	return nil
 }

@@ -73,15 +73,3 @@ func TestTranslatorRefuses(t *testing.T) {
 		t.Errorf("error for other dense inputs: %v", err)
 	}
 }
-
-func TestLookUpFields(t *testing.T) {
-	plain, tables := model.Architecture{FieldDims: []int{3, 1, 4}, Dim: 2}, modeltest.LookUps()
-	if got := plain.LookUpFields(); !slices.Equal(got, []int{0, 1, 2}) {
-		t.Errorf("the fields of a single table are %v", got)
-	}
-	for k, field := range tables.LookUpFields() {
-		if field != tables.LookUps[k].Field {
-			t.Errorf("look-up %d has field %d, expected %d", k, field, tables.LookUps[k].Field)
-		}
-	}
-}

@@ -34,6 +34,7 @@ type Config struct {
 
 	Score, Prune, Check Settings
 	Calibrate           bool
+	ONNX                string // form of the pruned .onnx file, DenseONNX or CompactONNX; "" = no such file
 
 	Textfile string // Prometheus textfile; "" = none
 	Address  string // address that serves metrics during a night; "" = none
@@ -78,6 +79,12 @@ const (
 	DefaultKeep   = 7
 )
 
+// The forms of a pruned .onnx file.
+const (
+	DenseONNX   = "dense"
+	CompactONNX = "compact"
+)
+
 // most is the size of the largest configuration file, in bytes.
 const most = 1 << 20
 
@@ -117,7 +124,7 @@ func parse(path string, text []byte, keys Keys) (*Config, error) {
 	if len(document.Content) == 1 {
 		p.section("", document.Content[0], []entry{
 			{"model", p.file(&c.Model)}, {"days", p.file(&c.Days)}, {"window", p.atLeastOne(&c.Window)}, {"out", p.file(&c.Out)}, {"state", p.file(&c.State)},
-			{"keep", p.atLeastOne(&c.Keep)}, {"wait-inputs", p.duration(&c.WaitInputs)}, {"score", p.settings(&c.Score, keys.Score)}, {"prune", p.settings(&c.Prune, keys.Prune)}, {"calibrate", p.truth(&c.Calibrate)},
+			{"keep", p.atLeastOne(&c.Keep)}, {"wait-inputs", p.duration(&c.WaitInputs)}, {"score", p.settings(&c.Score, keys.Score)}, {"prune", p.settings(&c.Prune, keys.Prune)}, {"calibrate", p.truth(&c.Calibrate)}, {"onnx", p.onnx(&c.ONNX)},
 			{"check", p.settings(&c.Check, keys.Check)}, {"metrics", p.metrics(c)},
 		})
 	}
@@ -302,6 +309,16 @@ func (p *parser) truth(to *bool) func(string, *yaml.Node) {
 	}
 }
 
+func (p *parser) onnx(to *string) func(string, *yaml.Node) {
+	return func(name string, value *yaml.Node) {
+		const expected = DenseONNX + " or " + CompactONNX
+		*to = p.scalar(name, value, expected)
+		if *to != DenseONNX && *to != CompactONNX {
+			p.fail(value, "%s %q: expected %s", name, *to, expected)
+		}
+	}
+}
+
 func (p *parser) metrics(c *Config) func(string, *yaml.Node) {
 	return func(name string, value *yaml.Node) {
 		p.section(name, value, []entry{
@@ -406,5 +423,8 @@ func (c *Config) digest(keys Keys) string {
 	section("prune", c.Prune, keys.Prune)
 	section("check", c.Check, keys.Check)
 	fmt.Fprintf(sum, "calibrate=%t\nwindow=%d\n", c.Calibrate, c.Window)
+	if c.ONNX != "" {
+		fmt.Fprintf(sum, "onnx=%s\n", c.ONNX)
+	}
 	return hex.EncodeToString(sum.Sum(nil))
 }

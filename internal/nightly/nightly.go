@@ -23,8 +23,12 @@ const (
 	ScoresFile = "scores.arrow"
 	PrunedFile = "pruned.safetensors"
 	PruneFile  = "prune.json"
-	CheckFile  = "check.json"
-	ReportFile = "report.html"
+	// ONNXFile and ONNXDataFile are only there with Config.ONNX, and the second one only if
+	// the first has external data.
+	ONNXFile     = "pruned.onnx"
+	ONNXDataFile = "pruned.onnx.data"
+	CheckFile    = "check.json"
+	ReportFile   = "report.html"
 )
 
 // Night is what a step works on.
@@ -51,7 +55,8 @@ type Steps interface {
 
 	// Score writes ScoresFile.
 	Score(ctx context.Context, n *Night) (*Scored, error)
-	// Prune writes PrunedFile and PruneFile.
+	// Prune writes PrunedFile and PruneFile, and with Config.ONNX also ONNXFile and, if that has
+	// external data, ONNXDataFile.
 	Prune(ctx context.Context, n *Night) (*Pruned, error)
 	// Check writes CheckFile.
 	Check(ctx context.Context, n *Night) (*Checked, error)

@@ -182,6 +182,13 @@ func (w *world) Prune(ctx context.Context, n *Night) (*Pruned, error) {
 	if err := write(filepath.Join(n.Folder, PruneFile), []byte("{}")); err != nil {
 		return nil, err
 	}
+	if n.Config.ONNX != "" {
+		for _, file := range []string{ONNXFile, ONNXDataFile} {
+			if err := write(filepath.Join(n.Folder, file), []byte(file+" of "+text)); err != nil {
+				return nil, err
+			}
+		}
+	}
 	return &Pruned{Bytes: 1}, w.step(ctx, n, stepPrune, PrunedFile, text)
 }
 
@@ -457,6 +464,49 @@ func TestDamage(t *testing.T) {
 	w.run()
 	if !slices.Equal(w.calls, []string{stepPrune, stepReport}) || w.current() != "one on mon" {
 		t.Errorf("%v ran, current is %q", w.calls, w.current())
+	}
+}
+
+// The files of ONNX are published like the others: current.json has their digests, and the
+// step that writes them runs again if somebody changed one, and so does the check if they then differ.
+func TestONNX(t *testing.T) {
+	w := newWorld(t)
+	w.config.ONNX = DenseONNX
+	plain := *w.config
+	plain.ONNX = ""
+	if w.config.digest(keys) == plain.digest(keys) {
+		t.Error("the settings have the same digest without ONNX")
+	}
+	w.fail = func(step string) error {
+		if step == stepReport {
+			return errors.New("no room")
+		}
+		return nil
+	}
+	if _, err := Run(t.Context(), w.config, keys, w, w.options); err == nil {
+		t.Fatal("no error")
+	}
+	w.fail = nil
+	w.write("out/nights/mon.1/"+ONNXDataFile, "damaged")
+	w.calls = nil
+	w.run()
+	if !slices.Equal(w.calls, []string{stepPrune, stepReport}) {
+		t.Errorf("%v ran", w.calls)
+	}
+	c, err := ReadCurrent(w.path("out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, digest := range map[string]string{PrunedFile: c.Pruned, ONNXFile: c.ONNX, ONNXDataFile: c.ONNXData} {
+		if found, err := fileDigest(w.path("out", "current", file)); err != nil || found != digest {
+			t.Errorf("%s has the digest %s, and current.json %s: %v", file, found, digest, err)
+		}
+	}
+	w.day("tue")
+	w.config.ONNX = ""
+	w.run()
+	if c, err = ReadCurrent(w.path("out")); err != nil || c.Night != "tue.1" || c.ONNX+c.ONNXData != "" {
+		t.Errorf("without ONNX: %+v, %v", c, err)
 	}
 }
 

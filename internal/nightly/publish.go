@@ -24,6 +24,10 @@ type Current struct {
 	Model   string `json:"model"`  // digest of the model that was pruned
 	Scores  string `json:"scores"` // SHA-256 of scores.arrow
 	Pruned  string `json:"pruned"` // SHA-256 of pruned.safetensors
+	// ONNX and ONNXData are the SHA-256 of pruned.onnx and of its external data; "" = there is
+	// no such file.
+	ONNX     string `json:"onnx,omitempty"`
+	ONNXData string `json:"onnx_data,omitempty"`
 }
 
 // The names in the folder for the results.
@@ -73,6 +77,7 @@ func (r *runner) publish(n *Record) error {
 	c := Current{
 		Version: CurrentVersion, Night: n.Night, Folder: nightsFolder + "/" + n.Night,
 		Model: n.Model, Scores: n.digest(ScoresFile), Pruned: n.digest(PrunedFile),
+		ONNX: n.digest(ONNXFile), ONNXData: n.digest(ONNXDataFile),
 	}
 	if err := writeJSON(r.path(currentFile), c); err != nil {
 		return err

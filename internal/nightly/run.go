@@ -31,6 +31,9 @@ var stepFiles = map[string][]string{
 	stepScore: {ScoresFile}, stepPrune: {PrunedFile, PruneFile}, stepCheck: {CheckFile}, stepReport: {ReportFile},
 }
 
+// optionalFiles are the files that a step writes in some nights.
+var optionalFiles = map[string][]string{stepPrune: {ONNXFile, ONNXDataFile}}
+
 // Options say how to run a night.
 type Options struct {
 	Date  string // name of the night, without its counter; "" = that of the newest day
@@ -474,6 +477,16 @@ func (r *runner) work(ctx context.Context, n *Record) error {
 			}
 			done.Files[file] = digest
 		}
+		for _, file := range optionalFiles[step.name] {
+			digest, err := fileDigest(filepath.Join(folder, file))
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			done.Files[file] = digest
+		}
 		n.Steps = append(n.Steps, done)
 		if err := n.save(folder); err != nil {
 			return err
@@ -515,6 +528,13 @@ func (n *Record) results(step string) []string {
 	var digests []string
 	for _, file := range files {
 		digests = append(digests, file, n.digest(file))
+	}
+	if step == stepCheck {
+		for _, file := range optionalFiles[stepPrune] {
+			if digest := n.digest(file); digest != "" {
+				digests = append(digests, file, digest)
+			}
+		}
 	}
 	return digests
 }

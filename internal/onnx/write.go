@@ -46,6 +46,8 @@ type Options struct {
 	// Compact stores a table of float32 by its distinct rows and a list of their numbers,
 	// if that is smaller and nodes Gather are all that reads the table.
 	Compact bool
+	// Calibration calibrates the logit; nil = it stays the same.
+	Calibration *Calibration
 
 	most int64 // MaxFile; 0 = MaxFile
 }
@@ -69,7 +71,7 @@ func (r *Rewriting) WriteTo(w io.Writer) (int64, error) { return writeAll(w, r.m
 func (r *Rewriting) WriteData(w io.Writer) (int64, error) { return writeAll(w, r.data) }
 
 // Rewrite returns m with new elements of the tables. The elements that do not change, and
-// everything else of the file, keep their bytes. A new element is rounded to the type of
+// everything else of the file except what Options say, keep their bytes. A new element is rounded to the type of
 // its tensor.
 //
 // Tensors stay in the .onnx file or in a file with external data, as they were. If m has
@@ -104,6 +106,12 @@ func (m *Model) rewrite(tables []Table, o Options) (*Rewriting, error) {
 			return nil, err
 		}
 	}
+	if o.Calibration != nil {
+		var err error
+		if w.calibration, err = m.planCalibration(*o.Calibration); err != nil {
+			return nil, err
+		}
+	}
 	r, err := w.plan()
 	if err == nil && r.Bytes > o.most {
 		w.outside = true
@@ -123,11 +131,12 @@ func (m *Model) rewrite(tables []Table, o Options) (*Rewriting, error) {
 
 // writer plans how a model is written.
 type writer struct {
-	model   *Model
-	options Options
-	tables  map[*message]*table // by their tensors
-	order   []*table
-	outside bool // whether all tables become external
+	model       *Model
+	options     Options
+	tables      map[*message]*table // by their tensors
+	order       []*table
+	outside     bool         // whether all tables become external
+	calibration *calibration // nil = none
 
 	edits splices
 	data  []content
@@ -216,6 +225,9 @@ func (w *writer) plan() (*Rewriting, error) {
 		case t.changed:
 			w.edits.replace(t.place, t.at, t.at+t.size, t.content())
 		}
+	}
+	if w.calibration != nil {
+		w.calibration.edit(w)
 	}
 	r.data, r.DataBytes, r.External = w.data, w.size, len(w.model.outside) > 0 || w.size > 0
 	r.main, r.Bytes = w.edits.apply(w.model.source, w.model.size)

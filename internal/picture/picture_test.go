@@ -19,16 +19,16 @@ import (
 // document returns a sweep with two repeats, a method at one point, and a method whose
 // AUC is undefined.
 func document() *sweep.Document {
-	d := &sweep.Document{Kind: "deepfm", Split: "test", Unpruned: sweep.Measure{Metrics: sweep.Metrics{LogLoss: .44}}, Sources: []sweep.ScoresFile{{Seed: 1}, {Seed: 2}}}
+	d := &sweep.Document{Kind: "deepfm", Split: "test", Unpruned: sweep.Measure{Metrics: sweep.Metrics{LogLoss: new(.44)}}, Sources: []sweep.ScoresFile{{Seed: 1}, {Seed: 2}}}
 	value := func(v float64) *float64 { return &v }
 	d.Unpruned.AUC = value(.8)
 	for i, auc := range []float64{.79, .78, .6, .59} {
 		source := i % 2
-		d.Points = append(d.Points, sweep.Point{Method: "shapley", Source: &source, Sparsity: []float64{.5, .99}[i/2], Measure: sweep.Measure{Metrics: sweep.Metrics{AUC: value(auc), LogLoss: 1 - auc}}})
+		d.Points = append(d.Points, sweep.Point{Method: "shapley", Source: &source, Sparsity: []float64{.5, .99}[i/2], Measure: sweep.Measure{Metrics: sweep.Metrics{AUC: value(auc), LogLoss: new(1 - auc)}}})
 	}
 	return &sweep.Document{Kind: d.Kind, Split: d.Split, Unpruned: d.Unpruned, Sources: d.Sources, Points: append(d.Points,
-		sweep.Point{Method: "ptq8", Sparsity: .75, Measure: sweep.Measure{Metrics: sweep.Metrics{AUC: value(.8), LogLoss: .45}}},
-		sweep.Point{Method: "none\x00<&>\uffff", Sparsity: 1, Measure: sweep.Measure{Metrics: sweep.Metrics{LogLoss: .7}}})}
+		sweep.Point{Method: "ptq8", Sparsity: .75, Measure: sweep.Measure{Metrics: sweep.Metrics{AUC: value(.8), LogLoss: new(.45)}}},
+		sweep.Point{Method: "none\x00<&>\uffff", Sparsity: 1, Measure: sweep.Measure{Metrics: sweep.Metrics{LogLoss: new(.7)}}})}
 }
 
 func TestPictures(t *testing.T) {

@@ -2,6 +2,7 @@ package picture
 
 import (
 	"math"
+	"strings"
 
 	"gonum.org/v1/plot"
 
@@ -9,22 +10,30 @@ import (
 )
 
 // Sweep shows AUC on the left and LogLoss on the right against sparsity, with one curve
-// per series. LogLoss is calibrated if the document has calibrated values.
+// per series. LogLoss is calibrated if the document has calibrated values. With the squared
+// loss it shows RMSE alone.
 func Sweep(d *sweep.Document) *Picture {
-	calibrated := d.Unpruned.CalibratedLogLoss != nil
-	full, name := d.Unpruned.LogLoss, "LogLoss"
+	calibrated := d.Unpruned.CalibratedLoss() != nil
+	full, name, unit, squared := d.Unpruned.Loss(), d.LossName(), ", nat", d.Unpruned.RMSE != nil
+	name = strings.ToUpper(name[:1]) + name[1:]
 	if calibrated {
-		full, name = *d.Unpruned.CalibratedLogLoss, "Calibrated LogLoss"
+		full = *d.Unpruned.CalibratedLoss()
+	}
+	if squared {
+		unit = ""
 	}
 	of := plain(" of " + d.Kind + " on the " + d.Split + " split")
-	auc, loss := grid("AUC"+of, "", ""), grid(name+of+", nat", "", "")
+	auc, loss := grid("AUC"+of, "", ""), grid(name+of+unit, "", "")
 	most := 0.0
 	for i := range d.Points {
 		most = max(most, d.Points[i].Sparsity)
 	}
 	sparsityAxis(auc, most)
 	sparsityAxis(loss, most)
-	p := &Picture{Name: "sweep", height: panelHeight, panels: []panel{{auc, "AUC against sparsity, by method"}, {loss, name + " in nat against sparsity, by method"}}}
+	p := &Picture{Name: "sweep", height: panelHeight, panels: []panel{{auc, "AUC against sparsity, by method"}, {loss, name + strings.Replace(unit, ",", " in", 1) + " against sparsity, by method"}}}
+	if squared {
+		p.panels = p.panels[1:]
+	}
 	p.keys = append(p.keys, key{"unpruned", []plot.Thumbnailer{horizontal(loss, full)}})
 	if d.Unpruned.AUC != nil {
 		horizontal(auc, *d.Unpruned.AUC)
@@ -35,7 +44,7 @@ func Sweep(d *sweep.Document) *Picture {
 			if calibrated {
 				return m.Calibrated
 			}
-			return m.LogLoss
+			return m.Loss
 		}), true)
 		if drawn == nil {
 			drawn = also

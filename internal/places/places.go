@@ -510,3 +510,6 @@ func (u *use) renamed(err error) error {
 	}
 	return &renamedError{err, u.Rename(err.Error())}
 }
+
+// IsURL reports whether a path is the URL of an object or a folder in an object store.
+func IsURL(path string) bool { return remote.Is(path) }

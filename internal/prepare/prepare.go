@@ -36,6 +36,7 @@ type Request struct {
 	Baseline string            // one of baseline.Names
 	Options  estimator.Options // with Until, Passes is an upper limit
 	Seed     uint64            // seed of everything random
+	Loss     string            // one of loss.Names; "" = dataset.Dataset.Loss
 	Until    *job.Until        // when to end before all rows and passes are done; nil = never
 	// Audit is the portion, (0, 1], of the scored rows on which package audit compares
 	// a multilinear job with full walks; 0 = no audit. Audit rows are a fresh sample of
@@ -103,6 +104,10 @@ func New(r Request, log *zap.Logger) (*Prepared, error) {
 				r.Options.Estimator, err, estimator.Permutation, estimator.Antithetic)
 		}
 	}
+	kind, err := r.Dataset.ChooseLoss(r.Loss)
+	if err != nil {
+		return nil, err
+	}
 	values, err := r.baseline(m, log)
 	if err != nil {
 		return nil, err
@@ -127,7 +132,7 @@ func New(r Request, log *zap.Logger) (*Prepared, error) {
 		Spec: job.Spec{
 			Version: job.SpecVersion, Model: ck.Digest(), Dataset: r.Dataset.Digest(), Splits: splits, Sample: portion, Baseline: r.Baseline,
 			Options: r.Options, Seed: r.Seed, Kernel: kernel.Name(), Until: r.Until, Audit: r.Audit, Days: r.Dataset.DayDigests(),
-			Revision: r.Options.Traits().Revision,
+			Revision: r.Options.Traits().Revision, Loss: kind,
 		},
 		Baseline: values, Architecture: m.Architecture, Dataset: r.Dataset,
 	}
@@ -273,8 +278,8 @@ func (r *Request) splits(log *zap.Logger) ([]string, error) {
 // frequencies in train and val.
 func (r *Request) baseline(m *model.Model, log *zap.Logger) ([]float32, error) {
 	if r.BaselineValues != nil {
-		if len(r.BaselineValues) != m.Players() {
-			return nil, fault.Inputf("the baseline has %d values, expected %d, the number of players of a row", len(r.BaselineValues), m.Players())
+		if err := m.CheckBaseline(r.BaselineValues); err != nil {
+			return nil, fault.Inputf("%w", err)
 		}
 		if !slices.Contains(baseline.Names(), r.Baseline) {
 			return nil, fault.Usagef("baseline %q: the baselines are %s", r.Baseline, strings.Join(baseline.Names(), ", "))

@@ -34,7 +34,7 @@ type Previous struct {
 type Earlier struct {
 	Checkpoint *checkpoint.Checkpoint
 	Model      *model.Model
-	Baseline   []float32 // what a dropped entry reads under the previous model, [D]
+	Baseline   []float32 // what a dropped entry reads under the previous model, [BaselineSize]
 }
 
 // digest returns the SHA-256 of a baseline's bytes, in hexadecimal.
@@ -93,7 +93,7 @@ func comparable(a, earlier *model.Architecture) error {
 	x, y := reflect.ValueOf(*a), reflect.ValueOf(*earlier)
 	for i := range x.NumField() {
 		name, _, _ := strings.Cut(x.Type().Field(i).Tag.Get("json"), ",")
-		if slices.Contains([]string{"field_dims", "tables", "look_ups"}, name) { // compared by NewTranslator
+		if slices.Contains([]string{"field_dims", "tables", "look_ups", "lists"}, name) { // compared by NewTranslator
 			continue
 		}
 		if p, q := x.Field(i).Interface(), y.Field(i).Interface(); !reflect.DeepEqual(p, q) {
@@ -140,6 +140,9 @@ func (p *Previous) checkJob(spec *job.Spec, d *dataset.Dataset, rows int64) erro
 	}
 	if !slices.Equal(was.Splits, spec.Splits) {
 		return fault.Usagef("splits %s: the previous scores have the splits %s", strings.Join(spec.Splits, ","), strings.Join(was.Splits, ","))
+	}
+	if was.Loss != spec.Loss {
+		return fault.Usagef("loss %s: the previous scores have the loss %s", spec.Loss.Name(), was.Loss.Name())
 	}
 	if fields := d.Fields(); !slices.Equal(f.Fields, fields) {
 		return fault.Inputf("the previous scores have the fields %s, the dataset has %s", strings.Join(f.Fields, ", "), strings.Join(fields, ", "))

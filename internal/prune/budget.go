@@ -50,11 +50,11 @@ func (b Budget) Drop(a *model.Architecture, baseline string, fit func(bytes int6
 }
 
 // Parameters returns the number of parameters of a pruned table: the kept entries and, if
-// the baseline is the codebook, its D values.
+// the baseline is the codebook, its BaselineSize values.
 func Parameters(a *model.Architecture, drop int, baselineName string) int {
 	kept := a.Parameters() - drop
 	if baselineName == baseline.Codebook {
-		kept += a.Players()
+		kept += a.BaselineSize()
 	}
 	return kept
 }
@@ -65,9 +65,37 @@ type Keep struct {
 	Minimum float64  // least portion of entries that every other field keeps, rounded up
 }
 
-// Apply moves the entries that are never dropped to the end of the order. It returns the
-// new order and the number of entries that may be dropped. names are the names of all
-// fields.
+// PadsLast moves the entries of pad rows, which are never dropped, to the end of the order.
+// It returns the order, which is order itself if a has no pad rows, and the number of other
+// entries.
+func PadsLast(a *model.Architecture, order []int32) (constrained []int32, most int) {
+	rows := a.PadRows()
+	if len(rows) == 0 {
+		return order, len(order)
+	}
+	shape, pads := a.Shape(), map[int32]bool{}
+	for _, row := range rows {
+		from, to := shape.Row(row)
+		for i := from; i < to; i++ {
+			pads[int32(i)] = true
+		}
+	}
+	constrained = make([]int32, 0, len(order))
+	var last []int32
+	for _, i := range order {
+		if pads[i] {
+			last = append(last, i)
+		} else {
+			constrained = append(constrained, i)
+		}
+	}
+	return append(constrained, last...), len(constrained)
+}
+
+// Apply moves the entries that are never dropped to the end of the order. Those of pad rows
+// are among them and come last. It returns the new order and the number of entries that may
+// be dropped. names are the names of all fields. Rows of a table that several fields read
+// are those of the field whose look-up comes first.
 func (k Keep) Apply(a *model.Architecture, names []string, order []int32) (constrained []int32, most int, err error) {
 	if !(k.Minimum >= 0 && k.Minimum <= 1) {
 		return nil, 0, fmt.Errorf("minimum %v is outside [0, 1]", k.Minimum)
@@ -87,8 +115,9 @@ func (k Keep) Apply(a *model.Architecture, names []string, order []int32) (const
 		}
 		least[j] = entries[j]
 	}
+	order, free := PadsLast(a, order)
 	if !slices.ContainsFunc(least, func(n int) bool { return n > 0 }) {
-		return order, len(order), nil
+		return order, free, nil
 	}
 	shape := a.Shape()
 	field := make([]int32, 0, shape.Rows()) // by row of the tables
@@ -96,10 +125,10 @@ func (k Keep) Apply(a *model.Architecture, names []string, order []int32) (const
 		field = append(field, slices.Repeat([]int32{int32(s.Field)}, s.Rows)...)
 	}
 	stays := make([]bool, len(order)) // by entry: whether it must stay
-	for _, i := range slices.Backward(order) {
-		if j := field[shape.RowOf(int(i))]; least[j] > 0 {
+	for at, i := range slices.Backward(order) {
+		j := field[shape.RowOf(int(i))]
+		if stays[i] = least[j] > 0 || at >= free; stays[i] {
 			least[j]--
-			stays[i] = true
 		}
 	}
 	constrained = make([]int32, 0, len(order))

@@ -21,8 +21,8 @@ type Bin struct {
 // bin. The numbers of features of a field's bins differ by at most one. A field with fewer
 // features than bins has one bin for each feature. counts are the occurrences of the
 // features, or, in a model with look-ups, of the rows of the tables. The entries of a
-// feature are those of all its rows. The result is [m][bins]; a field that no look-up reads
-// has no bins.
+// feature are those of all its rows. The result is [m][bins]; a field without spans has no
+// bins. Features that read pad rows are left out.
 func Bins(a *model.Architecture, counts []int64, mask []bool, bins int) [][]Bin {
 	all := make([][]Bin, a.Fields())
 	for j, features := range keptOf(a, counts, mask) {
@@ -37,12 +37,15 @@ func AllBins(a *model.Architecture, counts []int64, mask []bool, bins int) []Bin
 }
 
 // keptFeature says how often a feature occurs and how many of its entries are kept.
-type keptFeature struct{ count, kept int64 }
+type keptFeature struct {
+	count, kept int64
+	pad         bool // whether it reads a pad row
+}
 
-// keptOf returns the features of each field in the order of their ids. A field that no
-// look-up reads has none. See Bins for counts.
+// keptOf returns the features of each field in the order of their ids, without those that
+// read pad rows. A field without spans has none. See Bins for counts.
 func keptOf(a *model.Architecture, counts []int64, mask []bool) [][]keptFeature {
-	all := make([][]keptFeature, a.Fields())
+	all, pads := make([][]keptFeature, a.Fields()), a.PadRows()
 	for _, s := range a.Spans() {
 		if all[s.Field] == nil {
 			all[s.Field] = make([]keptFeature, s.Rows)
@@ -50,11 +53,19 @@ func keptOf(a *model.Architecture, counts []int64, mask []bool) [][]keptFeature 
 		for id := range s.Rows {
 			f := &all[s.Field][id]
 			f.count = counts[s.Row+id]
+			if _, pad := slices.BinarySearch(pads, s.Row+id); pad {
+				f.pad = true
+			}
 			for _, gone := range mask[s.Entry+id*s.Dim:][:s.Dim] {
 				if !gone {
 					f.kept++
 				}
 			}
+		}
+	}
+	if len(pads) > 0 {
+		for j := range all {
+			all[j] = slices.DeleteFunc(all[j], func(f keptFeature) bool { return f.pad })
 		}
 	}
 	return all

@@ -118,7 +118,7 @@ func TestBinsOfLookUps(t *testing.T) {
 			kept[e.feature]++
 		}
 	}
-	counts := model.PerRow(&a, features)
+	counts := a.RowCounts(features)
 	bins := Bins(&a, counts, mask, 9)
 	for j, order := range [][]int{{1, 0}, {2, 4, 3}, {5, 6, 8, 7}} { // features, rarest first
 		for k, f := range order {

@@ -21,7 +21,7 @@ const (
 // architecture to which the mask dropped belongs. The fields of a may be larger. Ids stay
 // and new ones come after them, so the features that before lacks are WasAbsent. It is an
 // error if the numbers of columns or of fields differ, if the look-ups read other fields or
-// tables, or if a field of before is larger.
+// tables, if the lists differ, or if a field of before is larger.
 func Previous(a, before *model.Architecture, dropped []bool) ([]Choice, error) {
 	switch {
 	case a.Fields() != before.Fields():
@@ -30,6 +30,9 @@ func Previous(a, before *model.Architecture, dropped []bool) ([]Choice, error) {
 		return nil, fmt.Errorf("it has %s, expected %s", before.Size(), a.Size())
 	case len(dropped) != before.Parameters():
 		panic("prune: Previous: the mask has the wrong length")
+	}
+	if err := a.CheckReaders(before); err != nil {
+		return nil, err
 	}
 	spans := make([]model.Span, max(a.Fields(), len(a.LookUps))) // of before, by look-up
 	for _, s := range before.Spans() {

@@ -129,13 +129,13 @@ func Mask(order []int32, drop int) []bool {
 }
 
 // Apply returns a copy of the embedding tables of a, one after another, in which every
-// dropped entry is replaced by its baseline, [D].
+// dropped entry is replaced by its baseline, [BaselineSize].
 func Apply(a *model.Architecture, table []float32, mask []bool, baseline []float32) []float32 {
 	pruned := slices.Clone(table)
 	for _, s := range a.Spans() {
 		from, to := s.Entries()
 		for row := from; row < to; row += s.Dim {
-			for c, b := range baseline[s.Player : s.Player+s.Dim] {
+			for c, b := range baseline[s.Baseline : s.Baseline+s.Dim] {
 				if mask[row+c] {
 					pruned[row+c] = b
 				}

@@ -30,18 +30,15 @@ func Random(n int, seed uint64) []float64 {
 
 // Frequency returns |weight - baseline| * sqrt(occurrences of the feature). This is
 // proportional to the root mean square, over all rows, of the change in the entry's value
-// when the entry is dropped. baseline is [D], and counts are the occurrences of the
-// features, [n].
+// when the entry is dropped. baseline is [BaselineSize], and counts are the occurrences of
+// the features, [n]. The occurrences of features that read the same rows are added.
 func Frequency(a *model.Architecture, weights, baseline []float32, counts []int64) []float64 {
-	if len(counts) != a.Features() {
-		panic("prune: Frequency: counts have the wrong length")
-	}
-	scores := make([]float64, len(weights))
+	scores, rows := make([]float64, len(weights)), a.RowCounts(counts)
 	for _, s := range a.Spans() {
 		i := s.Entry
-		for _, count := range counts[s.Feature : s.Feature+s.Rows] {
+		for _, count := range rows[s.Row : s.Row+s.Rows] {
 			root := math.Sqrt(float64(count))
-			for _, b := range baseline[s.Player : s.Player+s.Dim] {
+			for _, b := range baseline[s.Baseline : s.Baseline+s.Dim] {
 				scores[i] = math.Abs(float64(weights[i])-float64(b)) * root
 				i++
 			}
@@ -53,13 +50,23 @@ func Frequency(a *model.Architecture, weights, baseline []float32, counts []int6
 // The sets of entries that share a grid in PTQ.
 const (
 	PerTable = "table" // all entries, as in the paper
-	PerField = "field" // the entries of one field, or, in a model with look-ups, of one look-up
+	PerField = "field" // the entries of one field, or, in a model with look-ups, of one span
 	PerRow   = "row"   // the entries of one feature, which are a row of a table
 )
 
 // Quantize returns a copy of the tables, one after another, after PTQ to the given number
-// of bits. The number of grids is 1, m or n, depending on per.
+// of bits. The number of grids is 1, m or n, depending on per. Pad rows keep their values.
 func Quantize(a *model.Architecture, table []float32, bits int, per string) []float32 {
+	out, shape := quantize(a, table, bits, per), a.Shape()
+	for _, row := range a.PadRows() {
+		from, to := shape.Row(row)
+		copy(out[from:to], table[from:to])
+	}
+	return out
+}
+
+// quantize is Quantize, but also rounds pad rows.
+func quantize(a *model.Architecture, table []float32, bits int, per string) []float32 {
 	switch per {
 	case PerTable:
 		return quantized(slices.Values([]int{len(table)}), table, bits)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -19,7 +20,7 @@ type Header struct {
 
 // ReadHeader parses the first line of a file. A line that contains a tab is tab-separated.
 // Any other line is comma-separated, with quotes as in encoding/csv. If rows is true, a line
-// of only integers is a row and not a header.
+// of only integers, or of a number and then only integers, is a row and not a header.
 func ReadHeader(line []byte, rows bool) (*Header, error) {
 	h := &Header{Separator: ',', Named: true}
 	if bytes.IndexByte(line, 0) >= 0 {
@@ -49,8 +50,8 @@ func ReadHeader(line []byte, rows bool) (*Header, error) {
 		return h, nil
 	}
 	integers := 0
-	for _, name := range h.Columns {
-		if isInteger(name) {
+	for i, name := range h.Columns {
+		if isInteger(name) || i == 0 && isNumber(name) {
 			integers++
 		}
 	}
@@ -73,6 +74,12 @@ func isInteger(text string) bool {
 	return digits != "" && strings.Trim(digits, "0123456789") == ""
 }
 
+// isNumber reports whether text is a finite number, such as a rating.
+func isNumber(text string) bool {
+	x, err := strconv.ParseFloat(text, 64)
+	return err == nil && x-x == 0
+}
+
 // Encoded parses lines of the form "label,id,id,...". A number may have the end ".0". It is not safe for concurrent use.
 type Encoded struct {
 	fields    []string
@@ -81,14 +88,35 @@ type Encoded struct {
 	low, high []int32  // range of the ids in the file, [low, high), for each field
 	offset    []int32  // added to the ids in the file to make them global
 	dense     []bool   // for each column after the label, whether it is a dense input; nil if none is
-	Features  []int32  // ids of the row that Parse read last, with offset added
+	LabelCell bool     // the label may be any text, which Parse stores in Label; set it before the first call of Parse
+	Label     []byte   // with LabelCell, the cell of the label of the row that Parse read last
+	Features  []int32  // ids of the row that Parse read last, with offset added, position by position
+	lists     []List   // form of each field; nil if none is a list
+	base      []int32  // global id of each field's first feature, or 0 if the parsed ids stay local
+	Cut       []bool   // with lists, for each field whether Parse left ids out of the row that it read last
 	Numbers   [][]byte // cells of the dense inputs of the row that Parse read last, in the order of the columns
 }
+
+// List says how the cell of a list is read. The zero value is a field that is no list.
+type List struct {
+	Length    int    // number of positions; 0 = the field is no list
+	Pad       int    // local id of positions without a value; -1 = there is no such id, so a cell must be full
+	Separator byte   // byte between two ids
+	Long      string // what to do with a cell of more than Length ids: LongFail, LongFirst or LongLast
+}
+
+// What to do with a list that has more ids than positions.
+const (
+	LongFail  = "fail"  // the row is malformed
+	LongFirst = "first" // keep the first ids
+	LongLast  = "last"  // keep the last ids
+)
 
 // NewEncoded returns an Encoded for files of local or global ids. For local ids sizes may be
 // nil. Then any id below 2^31-1 is valid, and the parsed ids stay local. dense says for each
 // column after the label whether it is a dense input and not a field. It is nil if none is.
-func NewEncoded(h *Header, dense []bool, sizes []int, global bool) *Encoded {
+// lists has the form of each field, or is nil if no field is a list.
+func NewEncoded(h *Header, dense []bool, sizes []int, global bool, lists []List) *Encoded {
 	var fields []string
 	for j, name := range h.Columns[1:] {
 		if dense == nil || !dense[j] {
@@ -97,7 +125,15 @@ func NewEncoded(h *Header, dense []bool, sizes []int, global bool) *Encoded {
 	}
 	m := len(fields)
 	p := &Encoded{fields: fields, label: h.Columns[0], separator: h.Separator, dense: dense, Numbers: make([][]byte, len(h.Columns)-1-m),
-		low: make([]int32, m), high: make([]int32, m), offset: make([]int32, m), Features: make([]int32, m)}
+		low: make([]int32, m), high: make([]int32, m), offset: make([]int32, m), base: make([]int32, m)}
+	width := m
+	if lists != nil {
+		p.lists, p.Cut = lists, make([]bool, m)
+		for _, l := range lists {
+			width += max(1, l.Length) - 1
+		}
+	}
+	p.Features = make([]int32, width)
 	before := int32(0)
 	for j := range m {
 		p.high[j] = math.MaxInt32
@@ -109,6 +145,7 @@ func NewEncoded(h *Header, dense []bool, sizes []int, global bool) *Encoded {
 		} else {
 			p.offset[j] = before
 		}
+		p.base[j] = before
 		p.high[j] = p.low[j] + int32(sizes[j])
 		before += int32(sizes[j])
 	}
@@ -119,18 +156,26 @@ func NewEncoded(h *Header, dense []bool, sizes []int, global bool) *Encoded {
 var fraction = []byte(".0")
 
 // Parse parses a line and stores its ids in p.Features. If it returns false, the line is not
-// valid, and Explain returns the reason.
+// valid, and Explain returns the reason. With LabelCell the label is 0.
 func (p *Encoded) Parse(line []byte) (label float32, ok bool) {
-	if len(line) < 2 || line[0]&^1 != '0' {
-		return 0, false
+	rest, separator := []byte(nil), p.separator
+	if p.LabelCell {
+		var more bool
+		if p.Label, rest, more = bytes.Cut(line, []byte{separator}); !more {
+			return 0, false
+		}
+	} else {
+		if len(line) < 2 || line[0]&^1 != '0' {
+			return 0, false
+		}
+		label = float32(line[0] & 1)
+		rest = bytes.TrimPrefix(line[1:], fraction)
+		if len(rest) == 0 || rest[0] != separator {
+			return 0, false
+		}
+		rest = rest[1:]
 	}
-	label = float32(line[0] & 1)
-	rest, separator := bytes.TrimPrefix(line[1:], fraction), p.separator
-	if len(rest) == 0 || rest[0] != separator {
-		return 0, false
-	}
-	rest = rest[1:]
-	if p.dense != nil {
+	if p.dense != nil || p.lists != nil {
 		return label, p.parseMixed(rest)
 	}
 	last := len(p.Features) - 1
@@ -163,29 +208,77 @@ func (p *Encoded) Parse(line []byte) (label float32, ok bool) {
 	return label, true
 }
 
-// parseMixed parses the columns after the label, of which some are dense inputs.
+// parseMixed parses the columns after the label, of which some are dense inputs or lists.
 func (p *Encoded) parseMixed(rest []byte) bool {
 	if bytes.IndexByte(rest, 0) >= 0 {
 		return false
 	}
-	j, k := 0, 0
-	for i, dense := range p.dense {
+	clear(p.Cut)
+	j, k, at := 0, 0, 0
+	for i, columns := 0, len(p.fields)+len(p.Numbers); i < columns; i++ {
 		cell, after, more := bytes.Cut(rest, []byte{p.separator})
-		if more == (i == len(p.dense)-1) {
+		if more == (i == columns-1) {
 			return false
 		}
 		rest = after
-		if dense {
+		if p.dense != nil && p.dense[i] {
 			p.Numbers[k] = cell
 			k++
+			continue
+		}
+		if p.lists != nil && p.lists[j].Length > 0 {
+			n := p.lists[j].Length
+			if !p.parseList(p.Features[at:at+n], cell, j) {
+				return false
+			}
+			at += n
+			j++
 			continue
 		}
 		id, ok := parseID(cell)
 		if !ok || id < p.low[j] || id >= p.high[j] {
 			return false
 		}
-		p.Features[j] = id + p.offset[j]
+		p.Features[at] = id + p.offset[j]
 		j++
+		at++
+	}
+	return true
+}
+
+// parseList sets into to the ids in the cell of the list j, and fills it with the pad id.
+func (p *Encoded) parseList(into []int32, cell []byte, j int) bool {
+	l, n := &p.lists[j], 0
+	for more := len(cell) > 0; more; n++ {
+		var text []byte
+		text, cell, more = bytes.Cut(cell, []byte{l.Separator})
+		id, ok := parseID(text)
+		if !ok || id < p.low[j] || id >= p.high[j] {
+			return false
+		}
+		switch {
+		case n < len(into):
+			into[n] = id + p.offset[j]
+		case l.Long == LongLast:
+			into[n%len(into)] = id + p.offset[j] // a ring, which is put in order below
+		case l.Long != LongFirst:
+			return false
+		}
+	}
+	if n > len(into) {
+		p.Cut[j] = true
+		if start := n % len(into); l.Long == LongLast {
+			slices.Reverse(into[:start])
+			slices.Reverse(into[start:])
+			slices.Reverse(into)
+		}
+		return true
+	}
+	if n < len(into) && l.Pad < 0 {
+		return false
+	}
+	for at := n; at < len(into); at++ {
+		into[at] = p.base[j] + int32(l.Pad)
 	}
 	return true
 }
@@ -216,7 +309,7 @@ func (p *Encoded) Explain(line []byte) error {
 	if want := len(p.fields) + len(p.Numbers) + 1; len(cells) != want {
 		return fmt.Errorf("%d columns, expected %d", len(cells), want)
 	}
-	if label := strings.TrimSuffix(cells[0], ".0"); label != "0" && label != "1" {
+	if label := strings.TrimSuffix(cells[0], ".0"); !p.LabelCell && label != "0" && label != "1" {
 		if p.label != "" && p.label != "label" {
 			return fmt.Errorf("the label, which is the first column, %q, is %q, expected 0 or 1", Clip(p.label), Clip(cells[0]))
 		}
@@ -227,7 +320,11 @@ func (p *Encoded) Explain(line []byte) error {
 		if p.dense != nil && p.dense[i] {
 			continue
 		}
-		if err := p.explainID(j, cell); err != nil {
+		explain := p.explainID
+		if p.lists != nil && p.lists[j].Length > 0 {
+			explain = p.explainList
+		}
+		if err := explain(j, cell); err != nil {
 			return fmt.Errorf("field %d (%s): %w", j, p.fields[j], err)
 		}
 		j++
@@ -246,6 +343,26 @@ func (p *Encoded) explainID(j int, cell string) error {
 		return fmt.Errorf("id %s is negative", Clip(cell))
 	case err != nil || id < int64(p.low[j]) || id >= int64(p.high[j]):
 		return fmt.Errorf("id %s is outside [%d,%d)", Clip(cell), p.low[j], p.high[j])
+	}
+	return nil
+}
+
+// explainList is explainID for the cell of a list.
+func (p *Encoded) explainList(j int, cell string) error {
+	var ids []string
+	if l := &p.lists[j]; cell != "" {
+		ids = strings.Split(cell, string(rune(l.Separator)))
+	}
+	for at, id := range ids {
+		if err := p.explainID(j, id); err != nil {
+			return fmt.Errorf("position %d: %w", at, err)
+		}
+	}
+	switch l := &p.lists[j]; {
+	case len(ids) > l.Length && l.Long != LongFirst && l.Long != LongLast:
+		return fmt.Errorf("%d ids, expected at most %d", len(ids), l.Length)
+	case len(ids) < l.Length && l.Pad < 0:
+		return fmt.Errorf("%d ids, expected %d, because no id stands for missing ones", len(ids), l.Length)
 	}
 	return nil
 }

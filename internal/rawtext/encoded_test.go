@@ -43,7 +43,7 @@ func FuzzCSV(f *testing.F) {
 		if tab {
 			h.Separator = '\t'
 		}
-		p := NewEncoded(h, nil, sizes, false)
+		p := NewEncoded(h, nil, sizes, false, nil)
 		label, ok := p.Parse(line)
 		wantLabel, want, wantOK := slowParse(string(line), string(rune(h.Separator)), sizes)
 		if ok != wantOK || ok && (label != wantLabel || p.Features[0] != want[0] || p.Features[1] != want[1]) {
@@ -72,7 +72,7 @@ func FuzzMixed(f *testing.F) {
 			h.Separator = '\t'
 		}
 		separator := string(rune(h.Separator))
-		p := NewEncoded(h, []bool{true, false, false, true}, sizes, false)
+		p := NewEncoded(h, []bool{true, false, false, true}, sizes, false, nil)
 		label, ok := p.Parse(line)
 		if why := p.Explain(line); (why == nil) != ok {
 			t.Errorf("parse(%q) returns %t, but explain returns %v", line, ok, why)
@@ -95,7 +95,7 @@ func FuzzMixed(f *testing.F) {
 func BenchmarkParse(b *testing.B) {
 	sizes := []int{13, 32, 8, 366, 20, 17, 3828, 3407, 4, 104, 14}
 	h := &Header{Columns: make([]string, 12), Separator: ','}
-	p := NewEncoded(h, nil, sizes, false)
+	p := NewEncoded(h, nil, sizes, false, nil)
 	line := []byte("1,0,0,1,0,15,9,2805,2249,2,32,5")
 	for b.Loop() {
 		if _, ok := p.Parse(line); !ok {

@@ -53,6 +53,7 @@ func analyse(f *Facts) (*findings, error) {
 	if err != nil {
 		return nil, err
 	}
+	_, most := prune.PadsLast(&s.Layout, order)
 	found := &findings{sparsities: f.sparsities(), shown: len(f.sparsities()) / 2, values: values, order: order, summary: s.Summary(values)}
 	for _, field := range found.summary.Fields {
 		found.fields = append(found.fields, fieldFinding{FieldSummary: field})
@@ -63,6 +64,7 @@ func analyse(f *Facts) (*findings, error) {
 		if err != nil {
 			return nil, err
 		}
+		drop = min(drop, most)
 		mask := prune.Mask(order, drop)
 		countKept(found.fields, s, mask)
 		found.bins = append(found.bins, prune.AllBins(f.Architecture, s.Count, mask, binsShown))

@@ -16,7 +16,8 @@ type answerSection struct {
 	Scores     string // job whose scores Command needs; "" = the sweep had only one scores file
 	Notes      []string
 	Measured   string // what was measured
-	Loss       string // name of the LogLoss that is compared
+	Loss       string // name of the loss that is compared
+	Unit       string // what follows the name in a heading
 	Rows       []answerRow
 }
 
@@ -46,17 +47,23 @@ func changeOf(i *sweep.Interval) change {
 	return c
 }
 
-// lossName returns the name of the LogLoss that the page compares.
-func (c *comparison) lossName() string {
-	if c.calibrated {
-		return "calibrated LogLoss"
+// lossName returns the name of the loss that the page compares.
+func (c *comparison) lossName() string { return c.LossName() }
+
+// lossBase returns the name of the loss without calibration.
+func (c *comparison) lossBase() string { return strings.TrimPrefix(c.LossName(), "calibrated ") }
+
+// lossUnit returns what follows the name of the loss in a heading.
+func (c *comparison) lossUnit() string {
+	if c.Unpruned.RMSE != nil {
+		return ""
 	}
-	return "LogLoss"
+	return ", nat"
 }
 
 // answer returns the section.
 func (c *comparison) answer() *answerSection {
-	s := &answerSection{Loss: c.lossName(), Measured: c.measured()}
+	s := &answerSection{Loss: c.lossName(), Unit: c.lossUnit(), Measured: c.measured()}
 	s.Lead, s.Rest = c.sentence()
 	if c.decided != nil {
 		s.Command = c.command(c.decided)
@@ -88,22 +95,25 @@ func (c *comparison) answer() *answerSection {
 
 // loss returns the LogLoss of a measure that the page compares.
 func (c *comparison) loss(m *sweep.Measure) float64 {
-	if c.calibrated && m.CalibratedLogLoss != nil {
-		return *m.CalibratedLogLoss
+	if c.calibrated && m.CalibratedLoss() != nil {
+		return *m.CalibratedLoss()
 	}
-	return m.LogLoss
+	return m.Metrics.Loss()
 }
 
 func (c *comparison) logLossOf(p *sweep.Mean) float64 {
 	if c.calibrated && !math.IsNaN(p.Calibrated.Mean) {
 		return p.Calibrated.Mean
 	}
-	return p.LogLoss.Mean
+	return p.Loss.Mean
 }
 
 // sentence returns the answer in one or two sentences.
 func (c *comparison) sentence() (lead, rest string) {
-	limits := number(c.tolerance.AUC) + " AUC and " + number(c.tolerance.LogLoss) + " " + c.lossName()
+	limits := number(c.tolerance.LogLoss) + " " + c.lossName()
+	if c.Unpruned.RMSE == nil {
+		limits = number(c.tolerance.AUC) + " AUC and " + limits
+	}
 	d := c.decided
 	switch {
 	case len(c.budgets) == 0:
@@ -183,9 +193,9 @@ func (c *comparison) measured() string {
 func (c *comparison) caveats() []string {
 	var notes []string
 	if c.calibrated {
-		notes = append(notes, "LogLoss is compared after a calibration on the validation split. The calibration is a scale and an offset, which cost nothing when the model serves.")
+		notes = append(notes, c.lossBase()+" is compared after a calibration on the validation split. The calibration is a scale and an offset, which cost nothing when the model serves.")
 	} else {
-		notes = append(notes, "LogLoss is compared without calibration. A calibration often repairs most of its increase; shaver sweep --calibrate measures this.")
+		notes = append(notes, c.lossBase()+" is compared without calibration. A calibration often repairs most of its increase; shaver sweep --calibrate measures this.")
 	}
 	if c.rankings() > 1 {
 		if c.selected {

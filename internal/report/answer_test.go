@@ -115,7 +115,7 @@ func TestBold(t *testing.T) {
 	contains(t, page, `<td class="change"><strong>−0.0090</strong></td><td class="interval">−0.0140 to −0.0040</td>`)
 	for i := range f.Sweep.Points {
 		d := f.Sweep.Points[i].Difference
-		for _, interval := range []*sweep.Interval{d.AUC, &d.LogLoss, d.CalibratedLogLoss} {
+		for _, interval := range []*sweep.Interval{d.AUC, d.LogLoss, d.CalibratedLogLoss} {
 			low, high := -1., 1.
 			interval.Low, interval.High = &low, &high
 		}

@@ -39,14 +39,14 @@ type budget struct {
 
 // compare returns the comparison of a document.
 func compare(d *sweep.Document, tolerance sweep.Tolerance) *comparison {
-	c := &comparison{Document: d, tolerance: tolerance, calibrated: d.Unpruned.CalibratedLogLoss != nil}
+	c := &comparison{Document: d, tolerance: tolerance, calibrated: d.Unpruned.CalibratedLoss() != nil}
 	for i, s := range d.Series() {
 		first := s.Points[0].Point
 		m := &method{Series: s, name: first.Method, style: i, rounded: strings.HasPrefix(first.Method, "ptq"), scored: first.Source != nil}
 		slices.SortStableFunc(m.Points, func(a, b sweep.Mean) int { return cmp.Compare(a.Sparsity, b.Sparsity) })
 		c.methods = append(c.methods, m)
 		for k := range m.Points {
-			c.selected = c.selected || m.Points[k].Point.ValidationAUC != nil
+			c.selected = c.selected || m.Points[k].Point.Validation() != nil
 			c.intervals = c.intervals || m.Points[k].Difference != nil
 			if !m.rounded {
 				c.consider(m, &m.Points[k])
@@ -102,17 +102,17 @@ func (c *comparison) auc(p *sweep.Mean) *sweep.Interval {
 	return &sweep.Interval{Value: p.AUC.Mean - *c.Unpruned.AUC}
 }
 
-// logLoss returns the difference of the LogLoss of p, which is calibrated if the sweep is.
+// logLoss returns the difference of the LogLoss or RMSE of p, which is calibrated if the sweep is.
 func (c *comparison) logLoss(p *sweep.Mean) *sweep.Interval {
 	switch d := p.Difference; {
-	case d != nil && c.calibrated && d.CalibratedLogLoss != nil:
-		return d.CalibratedLogLoss
+	case d != nil && c.calibrated && d.CalibratedLoss() != nil:
+		return d.CalibratedLoss()
 	case d != nil:
-		return &d.LogLoss
+		return d.Loss()
 	case c.calibrated && !math.IsNaN(p.Calibrated.Mean):
-		return &sweep.Interval{Value: p.Calibrated.Mean - *c.Unpruned.CalibratedLogLoss}
+		return &sweep.Interval{Value: p.Calibrated.Mean - *c.Unpruned.CalibratedLoss()}
 	}
-	return &sweep.Interval{Value: p.LogLoss.Mean - c.Unpruned.LogLoss}
+	return &sweep.Interval{Value: p.Loss.Mean - c.Unpruned.Loss()}
 }
 
 // aucHolds and lossHolds report whether the interval of a difference is within the tolerance.
@@ -127,7 +127,7 @@ func (c *comparison) aucHolds(p *sweep.Mean) bool {
 
 func (c *comparison) lossHolds(p *sweep.Mean) bool {
 	if p.Difference != nil {
-		return c.tolerance.HoldsLogLoss(p.Difference)
+		return c.tolerance.HoldsLoss(p.Difference)
 	}
 	return c.logLoss(p).Value <= c.tolerance.LogLoss
 }

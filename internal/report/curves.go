@@ -20,7 +20,9 @@ type curvesSection struct {
 	Figure     figure
 	Rankings   []rankingRow
 	At         string // sparsity of the changes of Rankings
-	Loss       string // name of the LogLoss that is compared
+	Loss       string // name of the loss that is compared
+	Base       string // its name without calibration
+	Unit       string // what follows the name in a heading
 	Advice     []string
 	All        figure // all methods on the whole axes
 	Tables     []metricTable
@@ -73,7 +75,7 @@ type pointRow struct {
 
 // curves returns the section.
 func (c *comparison) curves(show addPicture) *curvesSection {
-	s := &curvesSection{Heading: c.heading(), Loss: c.lossName(), Calibrated: c.calibrated}
+	s := &curvesSection{Heading: c.heading(), Loss: c.lossName(), Base: c.lossBase(), Unit: c.lossUnit(), Calibrated: c.calibrated}
 	s.Figure, s.Note = c.differences(show)
 	s.Rankings, s.At = c.rankingRows()
 	s.Advice = c.advice()
@@ -83,7 +85,7 @@ func (c *comparison) curves(show addPicture) *curvesSection {
 		for k := range m.Points {
 			p := &m.Points[k]
 			s.Points = append(s.Points, pointRow{m.Label, *p})
-			s.Repeats = s.Repeats || p.AUC.Off > 0 || p.LogLoss.Off > 0
+			s.Repeats = s.Repeats || p.AUC.Off > 0 || p.Loss.Off > 0
 			if m.rounded {
 				s.Rounded = append(s.Rounded, roundedRow{m.Label, p.Point.Bits, percent(p.Sparsity), changeOf(c.auc(p)), changeOf(c.logLoss(p))})
 			}
@@ -99,11 +101,16 @@ func (c *comparison) heading() string {
 	if c.Unpruned.AUC == nil {
 		auc = loss
 	}
+	base := c.lossBase()
 	switch {
 	case len(c.budgets) == 0:
 		return "What rounding costs"
 	case !c.intervals:
 		return "What pruning costs on these rows"
+	case c.Unpruned.RMSE != nil && math.IsNaN(loss):
+		return base + " is not certain to hold"
+	case c.Unpruned.RMSE != nil:
+		return base + " holds up to sparsity " + number(loss)
 	case math.IsNaN(auc) && math.IsNaN(loss):
 		return "Neither AUC nor LogLoss is certain to hold"
 	case math.IsNaN(auc):
@@ -426,10 +433,11 @@ func (c *comparison) tables() []metricTable {
 		change   func(*sweep.Differences) *sweep.Interval
 	}
 	var all []metricTable
+	plain := c.Unpruned.Loss()
 	for _, m := range []metric{
 		{"AUC", c.Unpruned.AUC, func(m *sweep.Mean) sweep.Spread { return m.AUC }, func(d *sweep.Differences) *sweep.Interval { return d.AUC }},
-		{"Calibrated LogLoss", c.Unpruned.CalibratedLogLoss, func(m *sweep.Mean) sweep.Spread { return m.Calibrated }, func(d *sweep.Differences) *sweep.Interval { return d.CalibratedLogLoss }},
-		{"LogLoss", &c.Unpruned.LogLoss, func(m *sweep.Mean) sweep.Spread { return m.LogLoss }, func(d *sweep.Differences) *sweep.Interval { return &d.LogLoss }},
+		{"Calibrated " + c.lossBase(), c.Unpruned.CalibratedLoss(), func(m *sweep.Mean) sweep.Spread { return m.Calibrated }, (*sweep.Differences).CalibratedLoss},
+		{c.lossBase(), &plain, func(m *sweep.Mean) sweep.Spread { return m.Loss }, (*sweep.Differences).Loss},
 	} {
 		if m.unpruned == nil || len(c.budgets) == 0 {
 			continue

@@ -25,6 +25,7 @@ const highOOV = .25
 type datasetDocument struct {
 	frame
 	Splits     []splitRow
+	Numbers    bool      // labels are numbers
 	Heading    string    // of the fields
 	Vocabulary bool      // at least one field has an OOV share
 	Held       []float64 // dataset.Held
@@ -97,7 +98,8 @@ func Dataset(facts *dataset.Inspection, from Origin) ([]byte, error) {
 	if d.Title == "" {
 		d.Title = "Dataset"
 	}
-	d.Summary = []fact{{"rows", count(facts.Rows), ""}, {"fields", count(len(facts.Fields)), ""}, {"features", count(facts.Features), ""}, {"positive", rate(facts.LabelRate), ""}}
+	d.Summary = []fact{{"rows", count(facts.Rows), ""}, {"fields", count(len(facts.Fields)), ""}, {"features", count(facts.Features), ""}, labelFact(&facts.LabelFacts)}
+	d.Numbers = facts.Labels != nil
 	if !from.Written.IsZero() {
 		d.Summary = append(d.Summary, fact{"written", from.Written.UTC().Format("2006-01-02"), ""})
 	}
@@ -114,6 +116,14 @@ func Dataset(facts *dataset.Inspection, from Origin) ([]byte, error) {
 	d.Heading, d.Notes = d.heading(), d.notes()
 	d.Figure = figureOf(concentrationOf(d.Fields))
 	return render(datasetPage, d)
+}
+
+// labelFact describes the labels of all rows.
+func labelFact(l *dataset.LabelFacts) fact {
+	if n := l.Labels; n != nil {
+		return fact{"mean label", number(n.Mean), ""}
+	}
+	return fact{"positive", rate(*l.LabelRate), ""}
 }
 
 // heading names the fields that have most of the features.

@@ -31,8 +31,8 @@ func inspection() *dataset.Inspection {
 	}
 	other := dataset.ValueFacts{ID: 8, Rows: 640, Share: .64}
 	facts := &dataset.Inspection{
-		Digest: strings.Repeat("ab", 32), IDs: dataset.RawStrings, Rows: 1000, Positives: 44, LabelRate: .044, Skipped: 3, Features: 60_031,
-		Splits: []dataset.SplitFacts{{Name: "train", Rows: 900, Positives: 40, LabelRate: 40. / 900}, {Name: "test", Rows: 100, Positives: 4, LabelRate: .04}},
+		Digest: strings.Repeat("ab", 32), IDs: dataset.RawStrings, Rows: 1000, LabelFacts: labelFacts(44, 1000), Skipped: 3, Features: 60_031,
+		Splits: []dataset.SplitFacts{{Name: "train", Rows: 900, LabelFacts: labelFacts(40, 900)}, {Name: "test", Rows: 100, LabelFacts: labelFacts(4, 100)}},
 		Fields: []dataset.FieldFacts{
 			{Name: hostile + "\u202e\x00" + strings.Repeat("x", 300), Size: 17, Seen: 17, OOV: share(.1), Concentration: held(3, 14, 17)},
 			{Name: "rare", Size: 9, Seen: 9, OOV: share(.64), Top: []dataset.ValueFacts{other}, Concentration: held(1, 4, 8)},
@@ -178,4 +178,10 @@ func TestDatasetFromJSON(t *testing.T) {
 	if page, err := Dataset(&read, origin); err != nil || !bytes.Equal(page, want) {
 		t.Errorf("the page differs, error %v", err)
 	}
+}
+
+// labelFacts returns the facts about labels that are 0 or 1.
+func labelFacts(positives int64, rows float64) dataset.LabelFacts {
+	rate := float64(positives) / rows
+	return dataset.LabelFacts{Positives: &positives, LabelRate: &rate}
 }

@@ -21,7 +21,7 @@ var (
 // page is the common part of all pages. Each page adds its own template "main".
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"style": func() template.CSS { return template.CSS(styleText) },
-	"count": func(n any) string { return count(reflect.ValueOf(n).Int()) }, "percent": percent, "rate": rate, "number": number, "value": value, "sum": signed,
+	"count": func(n any) string { return count(reflect.Indirect(reflect.ValueOf(n)).Int()) }, "percent": percent, "rate": rate, "number": number, "value": value, "sum": signed,
 	"worth": func(v float64) string { return strings.Replace(fmt.Sprintf("%+.3g", v), "-", "−", 1) },
 }).Parse(pageText))
 

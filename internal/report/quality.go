@@ -39,7 +39,8 @@ type slicesPart struct {
 }
 
 type sliceTable struct {
-	Loss  string // name of the LogLoss that is compared
+	Loss  string // name of the loss that is compared
+	Unit  string // what follows the name in a heading
 	Named bool   // rows have a field
 	Rows  []sliceRow
 }
@@ -112,25 +113,28 @@ func (c *comparison) slices(b *budget) *slicesPart {
 	if len(c.Document.Slices) == 0 || len(b.best.Point.Slices) != len(c.Document.Slices) || len(c.Unpruned.Slices) != len(c.Document.Slices) {
 		return nil
 	}
-	part, rare, fields := &slicesPart{}, &sliceTable{Loss: c.lossName()}, &sliceTable{Loss: c.lossName(), Named: true}
+	part, rare, fields := &slicesPart{}, &sliceTable{Loss: c.lossName(), Unit: c.lossUnit()}, &sliceTable{Loss: c.lossName(), Unit: c.lossUnit(), Named: true}
 	var worst *sliceRow
 	worstLoss := 0.
 	for i := range c.Document.Slices {
 		slice, full, pruned := &c.Document.Slices[i], &c.Unpruned.Slices[i], &b.best.Point.Slices[i]
-		row := sliceRow{Name: occurrences(slice), Field: slice.Field, Rows: slice.Rows, Rate: percent(portion(float64(slice.Positives), float64(slice.Rows))), AUC: "-"}
+		row := sliceRow{Name: occurrences(slice), Field: slice.Field, Rows: slice.Rows, AUC: "-"}
+		if slice.Positives != nil {
+			row.Rate = percent(portion(float64(*slice.Positives), float64(slice.Rows)))
+		}
 		if full.AUC != nil {
 			row.AUC = decimal(*full.AUC)
 		}
-		row.LogLoss = decimal(full.LogLoss)
-		calibrated := c.calibrated && full.CalibratedLogLoss != nil
+		row.LogLoss = decimal(full.Metrics.Loss())
+		calibrated := c.calibrated && full.CalibratedLoss() != nil
 		if calibrated {
-			row.LogLoss = decimal(*full.CalibratedLogLoss)
+			row.LogLoss = decimal(*full.CalibratedLoss())
 		}
 		row.AUCChange, row.LossChange = change{Value: "-"}, change{Value: "-"}
 		if d := pruned.Difference; d != nil {
-			loss := &d.LogLoss
-			if calibrated && d.CalibratedLogLoss != nil {
-				loss = d.CalibratedLogLoss
+			loss := d.Loss()
+			if calibrated && d.CalibratedLoss() != nil {
+				loss = d.CalibratedLoss()
 			}
 			row.AUCChange, row.LossChange = changeOf(d.AUC), changeOf(loss)
 			if loss.Differs() && loss.Value > worstLoss {

@@ -73,17 +73,17 @@ func swept(id string) *sweep.Document {
 		Sources:  []sweep.ScoresFile{{Job: id, Options: estimator.Options{Estimator: "permutation"}, Seed: 5, Sample: 1}, {Job: "another", Options: estimator.Options{Estimator: "permutation"}, Seed: 6, Sample: 1}},
 	}
 	nine := int64(9)
-	d.Slices = []sweep.Slice{{Least: 0, Most: &nine, Rows: 100, Positives: 20}, {Least: 10, Rows: 900, Positives: 300}, {Field: hostile, Least: 0, Most: new(int64), Rows: 10, Positives: 1}}
+	d.Slices = []sweep.Slice{{Least: 0, Most: &nine, Rows: 100, Positives: new(int64(20))}, {Least: 10, Rows: 900, Positives: new(int64(300))}, {Field: hostile, Least: 0, Most: new(int64), Rows: 10, Positives: new(int64(1))}}
 	metrics := func(auc, loss float64) sweep.Metrics {
 		calibrated := loss - .01
-		return sweep.Metrics{AUC: &auc, LogLoss: loss, CalibratedLogLoss: &calibrated}
+		return sweep.Metrics{AUC: &auc, LogLoss: &loss, CalibratedLogLoss: &calibrated}
 	}
 	interval := func(v, half float64) *sweep.Interval {
 		low, high := v-half, v+half
 		return &sweep.Interval{Value: v, Low: &low, High: &high}
 	}
 	differences := func(auc, loss, half float64) *sweep.Differences {
-		return &sweep.Differences{AUC: interval(auc-.81, half), LogLoss: *interval(loss-.4, half), CalibratedLogLoss: interval(loss-.4, half)}
+		return &sweep.Differences{AUC: interval(auc-.81, half), LogLoss: interval(loss-.4, half), CalibratedLogLoss: interval(loss-.4, half)}
 	}
 	measure := func(auc, loss float64, bytes int64) sweep.Measure {
 		m := sweep.Measure{Metrics: metrics(auc, loss), Bytes: &bytes, TableBytes: &bytes, MemoryBytes: &bytes}
@@ -332,7 +332,7 @@ func TestLookUps(t *testing.T) {
 	for i := range s.Phi {
 		s.Phi[i] = float64(i + 1)
 	}
-	s.Count = model.PerRow(&s.Layout, []int64{1, 2, 3, 4, 5, 6, 7, 8, 9})
+	s.Count = s.Layout.RowCounts([]int64{1, 2, 3, 4, 5, 6, 7, 8, 9})
 	a := s.Layout
 	f.Architecture, f.Entries, f.Sweep = &a, make([]float32, a.Parameters()), nil
 	found, err := analyse(f)

@@ -26,9 +26,9 @@ import (
 // File is the content of a scores file.
 type File struct {
 	Fields   []string           // names of the fields, [m]
-	Layout   model.Architecture // FieldDims, Dim, Tables and LookUps of the model; nothing else is set
+	Layout   model.Architecture // FieldDims, Dim, Tables, LookUps and Lists of the model; nothing else is set
 	Spec     job.Spec
-	Baseline []float32 // values that dropped entries read, [D]
+	Baseline []float32 // values that dropped entries read, [Layout.BaselineSize()]
 	// DatasetRows is the number of rows of the splits. The job scored all of them or a
 	// sample.
 	DatasetRows int64
@@ -105,7 +105,7 @@ func AggregateHelp() string {
 
 // LayoutOf returns the part of an architecture that a scores file has.
 func LayoutOf(a *model.Architecture) model.Architecture {
-	return model.Architecture{FieldDims: a.FieldDims, Dim: a.Dim, Tables: a.Tables, LookUps: a.LookUps}
+	return model.Architecture{FieldDims: a.FieldDims, Dim: a.Dim, Tables: a.Tables, LookUps: a.LookUps, Lists: a.Lists}
 }
 
 // Aggregate returns the named aggregate of all entries. For Sum the result shares
@@ -341,11 +341,14 @@ func fileOf(fields []string, a *model.Architecture, s *tally.Scores, meta map[st
 	if f.Spec.Version != job.SpecVersion {
 		return nil, fmt.Errorf("the specification has version %d, this program reads %d", f.Spec.Version, job.SpecVersion)
 	}
+	if err := f.Spec.Loss.Check(); err != nil {
+		return nil, err
+	}
 	if err := json.Unmarshal([]byte(meta[keyBaseline]), &f.Baseline); err != nil {
 		return nil, fmt.Errorf("metadata %s: %w", keyBaseline, err)
 	}
-	if len(f.Baseline) != a.Players() {
-		return nil, fmt.Errorf("the baseline has %d values, expected %d, the number of players of a row", len(f.Baseline), a.Players())
+	if err := a.CheckBaseline(f.Baseline); err != nil {
+		return nil, err
 	}
 	if f.Rows, err = strconv.ParseInt(meta[keyRows], 10, 64); err != nil {
 		return nil, fmt.Errorf("metadata %s: %w", keyRows, err)

@@ -15,7 +15,8 @@ type Summary struct {
 	NoInterval      int            // number of features that occur, but in too few rows for intervals
 }
 
-// FieldSummary describes the entries of one field.
+// FieldSummary describes the entries of one field. Rows of a table that several fields read
+// are those of the field whose look-up comes first.
 type FieldSummary struct {
 	Name     string  `json:"name"`
 	Features int     `json:"features"` // number of features

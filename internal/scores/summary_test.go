@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"shaver/internal/fault"
@@ -61,7 +62,7 @@ func TestSummaryOfLookUps(t *testing.T) {
 	for i := range f.Phi {
 		f.Phi[i] = 1
 	}
-	f.Count = model.PerRow(&f.Layout, []int64{1, 0, 3, 0, 5, 0, 0, 0, 9})
+	f.Count = f.Layout.RowCounts([]int64{1, 0, 3, 0, 5, 0, 0, 0, 9})
 	path := filepath.Join(t.TempDir(), "s.arrow")
 	if err := Write(path, f); err != nil {
 		t.Fatal(err)
@@ -81,6 +82,52 @@ func TestSummaryOfLookUps(t *testing.T) {
 	want := []FieldSummary{{"a", 2, 1, 4, 4, 4}, {"b", 3, 2, 15, 15, 15}, {"c", 4, 1, 8, 8, 8}}
 	if got := back.Summary(back.Phi).Fields; !slices.Equal(got, want) {
 		t.Errorf("fields %+v, expected %+v", got, want)
+	}
+}
+
+// A file keeps the lists of its layout. The rows that several fields read are those of the
+// field whose look-up comes first, and pad rows have no errors to raise.
+func TestSummaryOfLists(t *testing.T) {
+	f := example()
+	f.Layout = LayoutOf(&model.Architecture{Kind: model.Graph, FieldDims: []int{5, 3, 5, 4}, Tables: modeltest.Lists().Tables, LookUps: modeltest.Lists().LookUps, Lists: modeltest.Lists().Lists})
+	f.Fields, f.Shape, f.Baseline = []string{"item", "user", "history", "tags"}, f.Layout.Shape(), []float32{1, 2, 1, 2, 3, 4}
+	f.Values = tally.NewValues(17)
+	for i := range f.RMS {
+		f.RMS[i] = float32(i)
+	}
+	f.Count = []int64{0, 0, 2, 0, 1, 1, 1, 1, 1, 1, 1, 1}
+	path := filepath.Join(t.TempDir(), "s.arrow")
+	if err := Write(path, f); err != nil {
+		t.Fatal(err)
+	}
+	back, err := Read(path)
+	if err != nil || !reflect.DeepEqual(back, f) {
+		t.Fatalf("Read returns %+v, want %+v; error %v", back, f, err)
+	}
+	other := modeltest.Lists()
+	other.Lists[0].Length = 2
+	if err := back.CheckModel(&other, "m"); !fault.IsInput(err) {
+		t.Errorf("error for a model with other lists: %v", err)
+	}
+	want := []FieldSummary{{"item", 5, 2, 10, 0, 0}, {"user", 3, 3, 3, 0, 0}, {"history", 5, 0, 0, 0, 0}, {"tags", 4, 4, 4, 0, 0}}
+	if got := back.Summary(back.Phi).Fields; !slices.Equal(got, want) {
+		t.Errorf("fields %+v, expected %+v", got, want)
+	}
+	f.DatasetRows = 2 * f.Rows
+	errors := make([]float64, 17)
+	f.RaiseUnseen(RMS, errors)
+	for i, e := range errors {
+		if raised := i/2 == 1 || i/2 == 3; (e > 0) != raised {
+			t.Errorf("entry %d has the error %v, raised: %t", i, e, raised)
+		}
+	}
+	file := *f
+	file.Baseline = []float32{1, 2, 1, 3, 3, 4}
+	if err := Write(path, &file); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Read(path); err == nil || !strings.Contains(err.Error(), "look-up 1 has another baseline than look-up 0, which reads the same rows") {
+		t.Errorf("error %v for baselines that differ", err)
 	}
 }
 

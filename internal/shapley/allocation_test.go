@@ -22,8 +22,8 @@ func TestEvaluatorsDoNotAllocate(t *testing.T) {
 				continue
 			}
 			game := Game{Model: modeltest.Random(t, a, 2), Baseline: make([]float32, a.Players())}
-			probe := game.Model.NewProbe(game.Baseline)
-			e := evaluators[o.Estimator](&setup{game, Options{Options: o}, probe})
+			probe, roster := game.Model.NewProbe(game.Baseline), model.NewRoster(&a)
+			e := evaluators[o.Estimator](&setup{game, game.Baseline, Options{Options: o}, probe, roster})
 			rows, sum, within := modeltest.Rows(a, e.rows(), 2), make([]int64, a.Players()), make([]int64, a.Players())
 			if o.Passes == 1 {
 				within = nil
@@ -35,6 +35,7 @@ func TestEvaluatorsDoNotAllocate(t *testing.T) {
 				}
 				for r := range rows.Len() {
 					probe.Reset(rows, r)
+					roster.Set(rows.Row(r))
 					if err := e.values(sum, within, r); err != nil {
 						t.Fatal(err)
 					}
@@ -70,6 +71,29 @@ func TestRowsDoNotAllocate(t *testing.T) {
 					}
 				}); n != 0 {
 					t.Errorf("%s, %s, %s, %s: %v allocations, expected 0", kind, name, o.Estimator, o.Effort(), n)
+				}
+			}
+		}
+	}
+}
+
+// Rows with lists allocate no memory either.
+func TestListsDoNotAllocate(t *testing.T) {
+	for _, pooling := range modeltest.Poolings() {
+		game := Game{Model: modeltest.ListModel(pooling, 2), Baseline: make([]float32, 6)}
+		translator, err := model.NewTranslator(&game.Model.Architecture, &game.Model.Architecture)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range estimatortest.Small() {
+			for kind, w := range map[string]*worker{"ordinary": newWorker(game, Options{Options: o}), "paired": newPairWorker(game, game, Options{Options: o}, translator)} {
+				rows := modeltest.Rows(game.Model.Architecture, w.rowsPerBatch(), 2)
+				if n := testing.AllocsPerRun(3, func() {
+					if err := w.batch(t.Context(), rows, nil); err != nil {
+						t.Fatal(err)
+					}
+				}); n != 0 {
+					t.Errorf("%s, %s, %s, %s: %v allocations, expected 0", kind, pooling, o.Estimator, o.Effort(), n)
 				}
 			}
 		}

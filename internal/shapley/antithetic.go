@@ -14,7 +14,7 @@ func newAntithetic(s *setup) evaluator {
 }
 
 func (a *antithetic) values(sum, within []int64, r int) error {
-	a.clear(sum)
+	a.begin(sum)
 	for pass := range a.options.Passes {
 		a.draw(r, pass)
 		if err := a.walk(a.batch.Label[r]); err != nil {

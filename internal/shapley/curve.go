@@ -3,18 +3,20 @@ package shapley
 import (
 	"math"
 
-	"shaver/internal/model"
+	"shaver/internal/loss"
 	"shaver/internal/tally"
 )
 
 // curve is the loss l of a row as a function of its logit, in LossUnits. It computes
-// differences from l(f), where f is one fixed logit. Most players move the logit by less
-// than seriesRadius. For these, l(f+v) - l(f) = a[0]*v + a[1]*v^2 + ... + a[5]*v^6. For
-// larger moves curve uses softplus.
+// differences from l(f), where f is one fixed logit. Up to |v| = radius, l(f+v) - l(f) =
+// a[0]*v + a[1]*v^2 + ... + a[5]*v^6. For larger moves curve uses softplus. The radius of the
+// logistic loss is seriesRadius, and most players move the logit by less. The series of the
+// squared loss has two terms and is exact, so its radius is infinite.
 type curve struct {
 	a        [6]float64 // coefficients of the series
-	logit    float64    // f
-	softplus float64    // softplus(f), in LossUnits
+	radius   float64
+	logit    float64 // f
+	softplus float64 // softplus(f), in LossUnits
 	label    float64
 }
 
@@ -24,8 +26,11 @@ const seriesRadius = 1.0 / 16
 
 const unitsPerNat = 1 / tally.LossUnit
 
-func newCurve(logit float64, label float32) curve {
-	c := curve{series(logit), logit, softplus(logit), float64(label)}
+func newCurve(kind loss.Kind, logit float64, label float32) curve {
+	if kind == loss.Squared {
+		return curve{a: [6]float64{2 * (logit - float64(label)) * unitsPerNat, unitsPerNat}, radius: math.Inf(1)}
+	}
+	c := curve{series(logit), seriesRadius, logit, softplus(logit), float64(label)}
 	c.a[0] -= c.label * unitsPerNat
 	return c
 }
@@ -52,7 +57,7 @@ func series(f float64) [6]float64 {
 // the player is present, sign is 1 and the result is l(f-u) - l(f). If it is dropped, sign
 // is -1 and the result is l(f) - l(f+u).
 func (c *curve) contribution(u, sign float64) float64 {
-	if !(math.Abs(u) <= seriesRadius) {
+	if !(math.Abs(u) <= c.radius) {
 		return float64(sign*(softplus(c.logit-float64(sign*u))-c.softplus)) + float64(float64(c.label*u)*unitsPerNat)
 	}
 	t := u * u
@@ -66,13 +71,13 @@ func (c *curve) contribution(u, sign float64) float64 {
 var nodes = func() (table [16*nodeRange + 1]node) {
 	for i := range table {
 		f := float64(i)*2*seriesRadius - nodeRange
-		table[i] = node{model.Loss(f, 0) * unitsPerNat, series(f)}
+		table[i] = node{loss.Logistic.Of(f, 0) * unitsPerNat, series(f)}
 	}
 	return table
 }()
 
 // nodeRange is the largest |x| for which softplus uses the nodes. For a larger |x|, it calls
-// model.Loss.
+// loss.Logistic.
 const nodeRange = 32
 
 type node struct {
@@ -84,7 +89,7 @@ type node struct {
 // error is less than one LossUnit.
 func softplus(x float64) float64 {
 	if !(math.Abs(x) < nodeRange) {
-		return model.Loss(x, 0) * unitsPerNat
+		return loss.Logistic.Of(x, 0) * unitsPerNat
 	}
 	i := int(float64(x+nodeRange)/(2*seriesRadius) + 0.5)
 	n := &nodes[i]

@@ -32,6 +32,7 @@ type debiased struct {
 	value      []float64    // the same with corrections, [rows, D]
 	squares    []float64    // sum over passes of the squared value, after sharing, [rows, D]; nil if there is one pass
 	worth      []float64    // what all players of the row are worth together, in LossUnits, [rows]
+	sum        []int64      // memory of corrected.Sum, [D]
 	corrected  tally.Played // of the current row, with corrections
 }
 
@@ -47,7 +48,7 @@ func newDebiased(s *setup) evaluator {
 	size := len(m.total)
 	d := &debiased{multilinear: m, probe: s.probe, flips: make([]flip, 0, 2*m.rows()*(1+s.options.Flips)), empty: make([]float64, m.rows()), found: make([]float64, m.gradient.States()),
 		correction: make([]float64, size), base: make([]float64, size), value: make([]float64, size), worth: make([]float64, m.rows()),
-		corrected: tally.Played{Sum: make([]int64, len(m.game.Baseline))},
+		sum: make([]int64, len(m.baseline)),
 	}
 	if s.options.Passes > 1 {
 		d.squares = make([]float64, size)
@@ -62,7 +63,10 @@ func (d *debiased) play(ctx context.Context, full []float64, rows *model.Rows) e
 	n, players := rows.Len(), d.game.Model.Players()
 	for r := range n {
 		d.game.Model.Embed(d.entries[r*players:(r+1)*players], rows.Row(r))
-		d.worth[r] = (model.Loss(d.empty[r], rows.Label[r]) - model.Loss(full[r], rows.Label[r])) * unitsPerNat
+		d.worth[r] = (d.game.Loss.Of(d.empty[r], rows.Label[r]) - d.game.Loss.Of(full[r], rows.Label[r])) * unitsPerNat
+	}
+	if d.merged != nil {
+		d.merged.begin(rows)
 	}
 	clear(d.base)
 	clear(d.value)
@@ -101,8 +105,7 @@ func (d *debiased) play(ctx context.Context, full []float64, rows *model.Rows) e
 // choose appends to flips those of row r in the current pair. rate is the expected number of
 // flips of a draw.
 func (d *debiased) choose(r, index int, rows *model.Rows, rate float64) {
-	baseline := d.game.Baseline
-	entries := d.entries[r*len(baseline):][:len(baseline)]
+	baseline, entries := d.players(r)
 	total, _ := d.sharing.set(entries, baseline)
 	if !(total > 0) {
 		return
@@ -111,8 +114,8 @@ func (d *debiased) choose(r, index int, rows *model.Rows, rate float64) {
 	coalition, step := d.coalitionOf(r), total/rate
 	for state := range 2 {
 		slot := 2*r + state
-		curve := newCurve(d.logits[slot], rows.Label[r])
-		slope, bend := d.gradient.Slope(slot), d.bends(slot)
+		curve := newCurve(d.game.Loss, d.logits[slot], rows.Label[r])
+		slope, bend := d.slope(r, state), d.bends(slot)
 		u := stream.Float64()
 		// A player is chosen once for each point (u+j)*step within its part of the total.
 		sum, j, next := 0.0, 0.0, u*step
@@ -141,41 +144,54 @@ func (d *debiased) sign(coalition []uint64, state, i int) float64 {
 
 // correct evaluates the flips and adds their corrections.
 func (d *debiased) correct(rows *model.Rows) {
-	baseline := d.game.Baseline
 	for from := 0; from < len(d.flips); from += len(d.found) {
 		part := d.flips[from:min(from+len(d.found), len(d.flips))]
 		for k, f := range part {
-			x := d.gradient.Set(k, rows, f.row)
-			entries, coalition := d.entries[f.row*len(baseline):][:len(baseline)], d.coalitionOf(f.row)
-			flipped := uint64(f.state)
-			for i, v := range baseline {
-				in := -uint32(coalition[i/64]>>(i%64)&1 ^ flipped)
-				b, e := math.Float32bits(v), math.Float32bits(entries[i])
-				x[i] = math.Float32frombits(b ^ (b^e)&in)
-			}
-			x[f.player] = baseline[f.player]
-			if d.sign(coalition, f.state, f.player) < 0 {
-				x[f.player] = entries[f.player]
-			}
+			d.fill(&f, d.gradient.Set(k, rows, f.row))
 		}
 		d.gradient.Logits(d.found[:len(part)])
 		for k, f := range part {
 			label, before := rows.Label[f.row], d.logits[2*f.row+f.state]
-			if _, err := loss(d.found[k], label); err != nil && d.failed[f.row] == nil {
+			if _, err := units(d.game.Loss, d.found[k], label); err != nil && d.failed[f.row] == nil {
 				d.failed[f.row] = fmt.Errorf("with some entries present: %w", err)
 			}
-			curve := newCurve(before, label)
+			curve := newCurve(d.game.Loss, before, label)
 			sign := d.sign(d.coalitionOf(f.row), f.state, f.player)
 			actual := curve.contribution(sign*(before-d.found[k]), sign)
-			d.correction[f.row*len(baseline)+f.player] += float64(f.weight * (actual - f.predicted))
+			d.correction[f.row*len(d.baseline)+f.player] += float64(f.weight * (actual - f.predicted))
 		}
 	}
 }
 
+// fill sets x to the embedding after a flip.
+func (d *debiased) fill(f *flip, x []float32) {
+	baseline, coalition := d.baseline, d.coalitionOf(f.row)
+	entries := d.entries[f.row*len(baseline):][:len(baseline)]
+	from := baseline // where the player's elements come from
+	if d.sign(coalition, f.state, f.player) < 0 {
+		from = entries
+	}
+	if d.merged != nil {
+		d.merged.fill(f.row, coalition, uint64(f.state), entries, x)
+		for _, k := range d.merged.rosters[f.row].Elements(f.player) {
+			x[k] = from[k]
+		}
+		return
+	}
+	flipped := uint64(f.state)
+	for i, v := range baseline {
+		in := -uint32(coalition[i/64]>>(i%64)&1 ^ flipped)
+		b, e := math.Float32bits(v), math.Float32bits(entries[i])
+		x[i] = math.Float32frombits(b ^ (b^e)&in)
+	}
+	x[f.player] = from[f.player]
+}
+
 // endPass adds the contributions of row r in a pass to the sums over passes.
 func (d *debiased) endPass(r int) {
-	players := len(d.game.Baseline)
-	from, to := r*players, (r+1)*players
+	baseline, entries := d.players(r)
+	from := r * len(d.baseline)
+	to := from + len(entries)
 	total, correction, base, value := d.total[from:to], d.correction[from:to], d.base[from:to], d.value[from:to]
 	n, left := float64(d.options.Draws/2), d.worth[r]
 	for i, v := range total {
@@ -190,7 +206,7 @@ func (d *debiased) endPass(r int) {
 		return
 	}
 	squares := d.squares[from:to]
-	sum, _ := d.sharing.set(d.entries[from:to], d.game.Baseline)
+	sum, _ := d.sharing.set(entries, baseline)
 	rate := left / sum
 	if !(sum > 0) {
 		rate = 0
@@ -206,7 +222,8 @@ func (d *debiased) values(sum, within []int64, r int) error {
 	if d.failed[r] != nil {
 		return d.failed[r]
 	}
-	from := r * len(sum)
+	from := r * len(d.baseline)
+	d.corrected.Sum = d.sum[:len(sum)]
 	for i := range sum {
 		if err := round(&sum[i], d.base[from+i], i); err != nil {
 			return err
@@ -223,7 +240,8 @@ func (d *debiased) values(sum, within []int64, r int) error {
 	for _, v := range d.value[from : from+len(sum)] {
 		total += v
 	}
-	scores, _ := d.sharing.set(d.entries[from:from+len(sum)], d.game.Baseline)
+	baseline, entries := d.players(r)
+	scores, _ := d.sharing.set(entries, baseline)
 	rate := (float64(n*d.worth[r]) - total) / scores
 	if !(scores > 0) {
 		rate = 0
@@ -241,8 +259,7 @@ func (d *debiased) values(sum, within []int64, r int) error {
 // share shares the residuals of the base and of the corrected contributions out. The shares of
 // the latter do not depend on the draws.
 func (d *debiased) share(played *tally.Played, r int) {
-	baseline := d.game.Baseline
-	entries := d.entries[r*len(baseline):][:len(baseline)]
+	baseline, entries := d.players(r)
 	d.sharing.share(played, d.options.Passes, entries, baseline)
 	c := &d.corrected
 	c.LossFull, c.LossEmpty = played.LossFull, played.LossEmpty

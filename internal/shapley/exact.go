@@ -11,19 +11,28 @@ const coalitions = 1 << 12
 // exact enumerates every coalition of a row's players.
 type exact struct {
 	byProbe
-	weight []float64 // by number s of other players present: s! (D-1-s)! / D!, [D]
-	loss   []float64 // loss of each coalition, in LossUnits, [2^D]; bit i of the index is set if player i is present
+	weight []float64 // by number s of other players present: s! (P-1-s)! / P!, for the P players of the row, at most D
+	loss   []float64 // loss of each coalition, in LossUnits, [2^P]; bit i of the index is set if player i is present
 	logits []float64 // logits of some consecutive coalitions
 }
 
 func newExact(s *setup) evaluator {
 	players := s.game.Model.Players()
-	e := &exact{byProbe: newByProbe(s), weight: make([]float64, players), loss: make([]float64, 1<<players), logits: make([]float64, min(1<<players, coalitions))}
+	e := &exact{byProbe: newByProbe(s), weight: make([]float64, 0, players), loss: make([]float64, 1<<players), logits: make([]float64, min(1<<players, coalitions))}
+	e.begin(players)
+	return e
+}
+
+// begin prepares for a row with the given number of players.
+func (e *exact) begin(players int) {
+	if len(e.weight) == players {
+		return
+	}
+	e.weight, e.loss, e.logits = e.weight[:players], e.loss[:1<<players], e.logits[:min(1<<players, coalitions)]
 	for s := range e.weight {
 		logWeight := lgamma(s+1) + lgamma(players-s) - lgamma(players+1)
 		e.weight[s] = math.Exp(logWeight)
 	}
-	return e
 }
 
 // lgamma returns log((n-1)!).
@@ -35,11 +44,12 @@ func lgamma(n int) float64 {
 // values sets phi[i] to the Shapley value of player i. This is the sum of weight[|S|] *
 // (loss(S) - loss(S with i)) over all coalitions S without i.
 func (e *exact) values(phi, _ []int64, r int) error {
+	e.begin(len(phi))
 	label := e.batch.Label[r]
 	for set := 0; set < len(e.loss); set += len(e.logits) {
 		e.probe.Coalitions(set, e.logits)
 		for i, logit := range e.logits {
-			units, err := loss(logit, label)
+			units, err := units(e.game.Loss, logit, label)
 			if err != nil {
 				return err
 			}

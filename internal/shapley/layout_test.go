@@ -8,6 +8,7 @@ import (
 
 	"shaver/internal/estimator"
 	"shaver/internal/graph"
+	"shaver/internal/loss"
 	"shaver/internal/model"
 	"shaver/internal/model/modeltest"
 	"shaver/internal/shapley"
@@ -101,8 +102,8 @@ func TestExactOfLookUps(t *testing.T) {
 			}
 		}
 		n := len(entries)
-		loss := make([]float64, 1<<n)
-		for set := range loss {
+		losses := make([]float64, 1<<n)
+		for set := range losses {
 			sum := 0.0
 			for p, i := range entries {
 				v := values[p]
@@ -111,17 +112,17 @@ func TestExactOfLookUps(t *testing.T) {
 				}
 				sum += float64(weights[p]) * float64(v)
 			}
-			loss[set] = model.Loss(sum+sum*sum, rows.Label[r])
+			losses[set] = loss.Logistic.Of(sum+sum*sum, rows.Label[r])
 		}
 		for p, i := range entries {
-			for set := range loss {
+			for set := range losses {
 				if set>>p&1 == 0 {
 					size := 0
 					for q := range n {
 						size += set >> q & 1
 					}
 					weight := math.Gamma(float64(size+1)) * math.Gamma(float64(n-size)) / math.Gamma(float64(n+1))
-					want[i] += weight * (loss[set] - loss[set|1<<p]) / float64(rows.Len())
+					want[i] += weight * (losses[set] - losses[set|1<<p]) / float64(rows.Len())
 				}
 			}
 		}

@@ -43,8 +43,7 @@ const leastQ = 0.06
 //
 // At the end, the residual of a row is shared out among its players (see sharing).
 type multilinear struct {
-	game      Game
-	options   Options
+	*setup
 	gradient  *model.Gradient
 	logits    []float64 // logits of the states: 2r for S of row r, 2r+1 for its complement, [gradient.States()]
 	coalition []uint64  // S of each row, one bit per player, [rows, words]
@@ -56,6 +55,7 @@ type multilinear struct {
 	weight    []float64 // balanced: sum of w, [rows, D]
 	t         []float64 // T of one row in the current pair, [D]
 	failed    []error   // why a row has no values, or nil, [rows]
+	merged    *merged   // nil if the players are the elements
 	kinks     bool      // whether the model has kink terms
 	straight  []float32 // zeros in place of kink terms, [D]
 	sharing   *sharing
@@ -66,13 +66,16 @@ func newMultilinear(s *setup) evaluator {
 	gradient, players := game.Model.NewGradient(), game.Model.Players()
 	rows := gradient.States() / 2
 	m := &multilinear{
-		game: game, options: options, gradient: gradient, logits: make([]float64, gradient.States()), words: (players + 63) / 64,
+		setup: s, gradient: gradient, logits: make([]float64, gradient.States()), words: (players + 63) / 64,
 		q: make([]float64, rows), entries: make([]float32, rows*players), total: make([]float64, rows*players), t: make([]float64, players), failed: make([]error, rows),
 	}
 	m.kinks, m.straight, m.sharing = gradient.KeepKinks(), make([]float32, players), newSharing(game.Model)
 	m.coalition = make([]uint64, rows*m.words)
 	if options.Endpoints == estimator.Balanced {
 		m.weighed, m.weight = make([]float64, rows*players), make([]float64, rows*players)
+	}
+	if s.roster.Merged() {
+		m.merged = newMerged(s, rows)
 	}
 	return m
 }
@@ -93,6 +96,9 @@ func (m *multilinear) play(ctx context.Context, full []float64, rows *model.Rows
 	n, players := rows.Len(), m.game.Model.Players()
 	for r := range n {
 		m.game.Model.Embed(m.entries[r*players:(r+1)*players], rows.Row(r))
+	}
+	if m.merged != nil {
+		m.merged.begin(rows)
 	}
 	clear(m.total)
 	clear(m.weighed)
@@ -123,8 +129,14 @@ func (m *multilinear) play(ctx context.Context, full []float64, rows *model.Rows
 func (m *multilinear) draw(r, pair, index int, rows *model.Rows) {
 	stream := random.At(m.options.Seed, random.Coalition, uint64(rows.Number[r]), uint64(index))
 	m.q[r] = (float64(pair) + stream.Float64()) / float64(m.options.Draws)
-	baseline := m.game.Baseline
+	baseline := m.baseline
 	coalition, entries := m.coalitionOf(r), m.entries[r*len(baseline):][:len(baseline)]
+	if m.merged != nil {
+		stream.Coins(coalition, m.merged.rosters[r].Players(), uint64(math.Ldexp(m.q[r], 64)))
+		m.merged.fill(r, coalition, 0, entries, m.gradient.Set(2*r, rows, r))
+		m.merged.fill(r, coalition, 1, entries, m.gradient.Set(2*r+1, rows, r))
+		return
+	}
 	stream.Coins(coalition, len(baseline), uint64(math.Ldexp(m.q[r], 64)))
 	set, rest := m.gradient.Set(2*r, rows, r)[:len(baseline)], m.gradient.Set(2*r+1, rows, r)[:len(baseline)]
 	for i, v := range baseline { // has no branch, because the processor could not predict it
@@ -143,6 +155,26 @@ func (m *multilinear) draw(r, pair, index int, rows *model.Rows) {
 	}
 }
 
+// players returns the baselines and the entries of the players of row r. The results are
+// valid until the next call.
+func (m *multilinear) players(r int) (baseline, entries []float32) {
+	entries = m.entries[r*len(m.baseline):][:len(m.baseline)]
+	if m.merged == nil {
+		return m.baseline, entries
+	}
+	return m.merged.values(r, entries)
+}
+
+// slope returns the derivatives of the logit with respect to the players of row r in one of
+// the two states of the pair. The result is valid until the next call for this state.
+func (m *multilinear) slope(r, state int) []float32 {
+	slope := m.gradient.Slope(2*r + state)
+	if m.merged == nil {
+		return slope
+	}
+	return m.merged.slope(r, state, slope)
+}
+
 // bends returns the kink terms of a slot of the gradient, [D].
 func (m *multilinear) bends(slot int) []float32 {
 	if !m.kinks {
@@ -156,15 +188,17 @@ func (m *multilinear) coalitionOf(r int) []uint64 { return m.coalition[r*m.words
 // accumulate adds T of row r in the current pair to the totals of the row.
 func (m *multilinear) accumulate(r int, label float32) {
 	for _, logit := range m.logits[2*r : 2*r+2] {
-		if _, err := loss(logit, label); err != nil && m.failed[r] == nil {
+		if _, err := units(m.game.Loss, logit, label); err != nil && m.failed[r] == nil {
 			m.failed[r] = fmt.Errorf("with some entries present: %w", err)
 		}
 	}
-	players := len(m.game.Baseline)
+	players := len(m.baseline)
 	from, to := r*players, (r+1)*players
-	a, b := newCurve(m.logits[2*r], label), newCurve(m.logits[2*r+1], label)
+	a, b := newCurve(m.game.Loss, m.logits[2*r], label), newCurve(m.game.Loss, m.logits[2*r+1], label)
 	coalition, t := m.coalitionOf(r), m.t
-	pairs(t, &a, &b, coalition, m.game.Baseline, m.entries[from:to], m.gradient.Slope(2*r), m.gradient.Slope(2*r+1), m.bends(2*r), m.bends(2*r+1))
+	baseline, own := m.players(r)
+	t = t[:len(own)]
+	pairs(t, &a, &b, coalition, baseline, own, m.slope(r, 0), m.slope(r, 1), m.bends(2*r), m.bends(2*r+1))
 	total := m.total[from:to]
 	for i, v := range t {
 		total[i] += v
@@ -221,15 +255,15 @@ func balance(q float64) [2]float64 {
 }
 
 func (m *multilinear) share(played *tally.Played, r int) {
-	baseline := m.game.Baseline
-	m.sharing.share(played, 1, m.entries[r*len(baseline):][:len(baseline)], baseline)
+	baseline, entries := m.players(r)
+	m.sharing.share(played, 1, entries, baseline)
 }
 
 func (m *multilinear) values(phi, _ []int64, r int) error {
 	if m.failed[r] != nil {
 		return m.failed[r]
 	}
-	n, from := float64(m.options.Draws/2), r*len(phi)
+	n, from := float64(m.options.Draws/2), r*len(m.baseline)
 	for i := range phi {
 		total := m.total[from+i]
 		value := total / n

@@ -10,6 +10,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"shaver/internal/estimator"
+	"shaver/internal/loss"
 	"shaver/internal/model"
 	"shaver/internal/model/modeltest"
 	"shaver/internal/shapley"
@@ -49,9 +50,9 @@ func expectation(g shapley.Game, rows *model.Rows, weight func(q float64, in boo
 		for i := range contribution[set] {
 			u, k := float64(gradient.Slope(0)[i])*delta(i), float64(bend[i])
 			if set>>i&1 == 1 {
-				contribution[set][i] = model.Loss(f[0]-u+k, label) - model.Loss(f[0], label)
+				contribution[set][i] = g.Loss.Of(f[0]-u+k, label) - g.Loss.Of(f[0], label)
 			} else {
-				contribution[set][i] = model.Loss(f[0], label) - model.Loss(f[0]+u+k, label)
+				contribution[set][i] = g.Loss.Of(f[0], label) - g.Loss.Of(f[0]+u+k, label)
 			}
 		}
 	}
@@ -80,10 +81,10 @@ func expectation(g shapley.Game, rows *model.Rows, weight func(q float64, in boo
 	logits := make([]float64, 1)
 	copy(gradient.Set(0, rows, 0), entries)
 	gradient.Logits(logits)
-	full := model.Loss(logits[0], label)
+	full := g.Loss.Of(logits[0], label)
 	copy(gradient.Set(0, rows, 0), g.Baseline)
 	gradient.Logits(logits)
-	residual := model.Loss(logits[0], label) - full - floats.Sum(phi)
+	residual := g.Loss.Of(logits[0], label) - full - floats.Sum(phi)
 	floats.AddScaled(phi, residual/floats.Sum(score), score)
 	return phi
 }
@@ -105,6 +106,9 @@ func TestMultilinearCentresOnItsExpectation(t *testing.T) {
 		m := modeltest.Random(t, a, 6)
 		game := shapley.Game{Model: m, Baseline: baseline(m)}
 		rows := modeltest.Rows(a, 1, 6)
+		if name == "deepfm" || name == "dcnv2" {
+			game.Loss, rows.Label[0] = loss.Squared, 2.5
+		}
 		for _, o := range []shapley.Options{{Options: estimator.Options{Draws: 2, Endpoints: estimator.Plain}}, {Options: estimator.Options{Draws: 6, Endpoints: estimator.Plain}}, {Options: estimator.Options{Draws: 4, Endpoints: estimator.Balanced}}, {Options: estimator.Options{Draws: 8, Endpoints: estimator.Balanced}}} {
 			o.Estimator, o.Passes = estimator.Multilinear, 1
 			want := expectation(game, rows, weights[o.Endpoints])

@@ -6,7 +6,7 @@ type permutation struct{ walks }
 func newPermutation(s *setup) evaluator { return &permutation{newWalks(s)} }
 
 func (p *permutation) values(sum, within []int64, r int) error {
-	p.clear(sum)
+	p.begin(sum)
 	for pass := range p.options.Passes {
 		p.draw(r, pass)
 		if err := p.walk(p.batch.Label[r]); err != nil {

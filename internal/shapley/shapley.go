@@ -1,11 +1,13 @@
 // Package shapley implements the estimators. It takes rows and returns exact sums of
 // contributions.
 //
-// The game of a row has one player for each embedding entry that the row activates. The
-// entry of a dropped player reads its baseline. A contribution is the loss without the
-// player minus the loss with it, so it is above 0 if the player is useful (the paper's
-// value function). By the paper's theorem 1, all other entries of the table are null
-// players of the row. Therefore a row needs only m*d players.
+// The game of a row has one player for each embedding entry that the row activates, except
+// those of pad rows (see model.Roster). An entry that the row reads more than once is one
+// player, which is present or dropped in all its elements together. The entry of a dropped
+// player reads its baseline. A contribution is the loss without the player minus the loss
+// with it, so it is above 0 if the player is useful (the paper's value function). By the
+// paper's theorem 1, all other entries of the table are null players of the row. Therefore a
+// row needs at most D players, which is m*d without lists.
 //
 // Package estimator declares the estimators. In this package each of them has a file and a
 // constructor.
@@ -21,6 +23,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"shaver/internal/estimator"
+	"shaver/internal/loss"
 	"shaver/internal/model"
 	"shaver/internal/tally"
 )
@@ -44,11 +47,11 @@ type evaluator interface {
 	// play.
 	play(ctx context.Context, full []float64, rows *model.Rows) error
 	// values computes the contributions of the players of row r of the batch. It sets sum,
-	// [D], to their sums over walks, or over passes for estimators without walks, in
-	// LossUnits. It sets within, [D], to the variances of these sums, estimated from the
+	// [players], to their sums over walks, or over passes for estimators without walks, in
+	// LossUnits. It sets within, [players], to the variances of these sums, estimated from the
 	// passes, in SquareUnits. within is nil if there is only one pass or the variances are not
-	// needed. Unless the estimator needs derivatives, the caller has reset the probe of the
-	// setup to the row. The error says why the row has no values.
+	// needed. The caller has set the roster of the setup to the row and, unless the estimator
+	// needs derivatives, has reset the probe to it. The error says why the row has no values.
 	values(sum, within []int64, r int) error
 }
 
@@ -61,15 +64,18 @@ type sharer interface {
 
 // setup holds the arguments of an evaluator's constructor.
 type setup struct {
-	game    Game
-	options Options
-	probe   *model.Probe
+	game     Game
+	baseline []float32 // baseline of each element of a row's embedding, [D]
+	options  Options
+	probe    *model.Probe
+	roster   *model.Roster
 }
 
-// Game is a model and a baseline, which together define the game of each row.
+// Game is a model, a baseline and a loss, which together define the game of each row.
 type Game struct {
 	Model    *model.Model
-	Baseline []float32 // values that dropped entries read, [D]
+	Baseline []float32 // values that dropped entries read, [BaselineSize]
+	Loss     loss.Kind
 }
 
 // Options selects an estimator and its random numbers.
@@ -158,23 +164,27 @@ func estimate(ctx context.Context, rows *model.Rows, threads int, progress func(
 // player computes the games of one model on one goroutine.
 type player struct {
 	model     *model.Model
+	loss      loss.Kind
 	probe     *model.Probe
+	roster    *model.Roster // of the current row
 	evaluator evaluator
 	full      []float64    // logits of the batch with nothing dropped
 	empty     []float64    // logits of the batch with everything dropped; unused if the evaluator uses the probe
 	together  bool         // whether empty is used
+	sum       []int64      // memory of played.Sum, [D]
 	played    tally.Played // what the current row gives
 	within    []int64      // variances of played.Sum, [D]; nil if they are not needed
 }
 
 func newPlayer(game Game, options Options, within bool) *player {
 	players := game.Model.Players()
-	probe := game.Model.NewProbe(game.Baseline)
+	s := &setup{game: game, baseline: game.Model.SpreadBaseline(game.Baseline), options: options, roster: model.NewRoster(&game.Model.Architecture)}
+	s.probe = game.Model.NewProbe(s.baseline)
 	p := &player{
-		model: game.Model, probe: probe,
-		evaluator: evaluators[options.Estimator](&setup{game, options, probe}),
+		model: game.Model, loss: game.Loss, probe: s.probe, roster: s.roster,
+		evaluator: evaluators[options.Estimator](s),
 		together:  options.Traits().Derivatives,
-		played:    tally.Played{Sum: make([]int64, players)},
+		sum:       make([]int64, players),
 	}
 	if within {
 		p.within = make([]int64, players)
@@ -201,13 +211,16 @@ func (p *player) row(rows *model.Rows, r int) (err error) {
 		p.probe.Reset(rows, r)
 		empty = p.probe.Empty()
 	}
-	if p.played.LossFull, err = loss(p.full[r], label); err != nil {
+	if p.played.LossFull, err = units(p.loss, p.full[r], label); err != nil {
 		return fmt.Errorf("with nothing dropped: %w", err)
 	}
-	if p.played.LossEmpty, err = loss(empty, label); err != nil {
+	if p.played.LossEmpty, err = units(p.loss, empty, label); err != nil {
 		return fmt.Errorf("with everything dropped: %w", err)
 	}
-	if err := p.evaluator.values(p.played.Sum, p.within, r); err != nil {
+	p.roster.Set(rows.Row(r))
+	players := p.roster.Players()
+	p.played.Sum = p.sum[:players]
+	if err := p.evaluator.values(p.played.Sum, p.within[:min(players, len(p.within))], r); err != nil {
 		return err
 	}
 	if s, ok := p.evaluator.(sharer); ok {
@@ -219,10 +232,8 @@ func (p *player) row(rows *model.Rows, r int) (err error) {
 // worker computes rows on one goroutine.
 type worker struct {
 	*player
-	earlier  *earlier // nil unless the job is paired
-	builder  *tally.Builder
-	expander *model.Expander
-	rows     []int32 // rows of the tables that the current row reads
+	earlier *earlier // nil unless the job is paired
+	builder *tally.Builder
 }
 
 // earlier is the part of a worker that computes the previous model of a paired job.
@@ -230,15 +241,13 @@ type earlier struct {
 	*player
 	translator *model.Translator
 	batch      model.Rows // rows of the batch in the numbering of the previous model
-	fields     []int      // field of each look-up
 }
 
 func newWorker(game Game, options Options) *worker {
 	sums := tally.NewSampling(options.Options, 0)
 	return &worker{
-		player:   newPlayer(game, options, sums.Within()),
-		builder:  tally.NewBuilder(game.Model.Shape(), sums.Walks, sums.Form(game.Model.Fields())),
-		expander: model.NewExpander(&game.Model.Architecture),
+		player:  newPlayer(game, options, sums.Within()),
+		builder: tally.NewBuilder(game.Model.Shape(), sums.Walks, sums.Form(game.Model.Fields())),
 	}
 }
 
@@ -246,10 +255,9 @@ func newPairWorker(game, previous Game, options Options, translator *model.Trans
 	sums := tally.NewSampling(options.Options, 0)
 	sums.Paired = true
 	return &worker{
-		player:   newPlayer(game, options, false),
-		earlier:  &earlier{player: newPlayer(previous, options, false), translator: translator, fields: game.Model.LookUpFields()},
-		builder:  tally.NewBuilder(game.Model.Shape(), sums.Walks, sums.Form(game.Model.Fields())),
-		expander: model.NewExpander(&game.Model.Architecture),
+		player:  newPlayer(game, options, false),
+		earlier: &earlier{player: newPlayer(previous, options, false), translator: translator},
+		builder: tally.NewBuilder(game.Model.Shape(), sums.Walks, sums.Form(game.Model.Fields())),
 	}
 }
 
@@ -327,26 +335,41 @@ func (w *worker) row(rows *model.Rows, r int) error {
 	if err := w.player.row(rows, r); err != nil {
 		return err
 	}
-	w.rows = w.expander.Expand(w.rows, rows.Row(r))
 	if w.earlier == nil {
-		return w.builder.Add(w.rows, &w.played, w.within)
+		return w.advise(w.builder.Add(w.roster.Rows(), &w.played, w.within))
 	}
 	if err := w.earlier.row(&w.earlier.batch, r); err != nil {
 		return fmt.Errorf("previous model: %w", err)
 	}
 	w.played.Fold()
 	w.earlier.played.Fold()
-	return w.builder.AddPair(w.rows, w.earlier.fields, &w.played, &w.earlier.played)
+	return w.advise(w.builder.AddPair(w.roster.Rows(), w.roster.Fields(), &w.played, &w.earlier.played))
 }
 
-// loss returns the loss of a logit in LossUnits. It returns an error if the loss is not a
-// number in [0, tally.MaxLoss], because the model is then broken.
-func loss(logit float64, label float32) (int64, error) {
-	units, ok := tally.Loss(model.Loss(logit, label))
-	if !ok {
-		return 0, fmt.Errorf("the logit is %g, whose loss is not a number in [0, %d]", logit, tally.MaxLoss)
+// advise adds to the error of a row whose contributions are too large for the sums what a
+// user can do about it.
+func (w *worker) advise(err error) error {
+	if err != nil && w.loss == loss.Squared {
+		return fmt.Errorf("%w: %s", err, rescale)
 	}
-	return units, nil
+	return err
+}
+
+// rescale is the advice for a squared loss that is too large.
+const rescale = "divide the labels by a constant and train the model with them"
+
+// units returns the loss of a logit in LossUnits. It returns an error if the loss is not a
+// number in [0, tally.MaxLoss], because the model is then broken, or the labels need another
+// scale.
+func units(kind loss.Kind, logit float64, label float32) (int64, error) {
+	units, ok := tally.Loss(kind.Of(logit, label))
+	switch {
+	case ok:
+		return units, nil
+	case kind == loss.Squared:
+		return 0, fmt.Errorf("the output is %g and the label %v, whose squared loss is not a number in [0, %d]: %s", logit, label, tally.MaxLoss, rescale)
+	}
+	return 0, fmt.Errorf("the logit is %g, whose loss is not a number in [0, %d]", logit, tally.MaxLoss)
 }
 
 // byProbe is the common part of evaluators that use the probe. It scores the full rows of
@@ -372,7 +395,7 @@ func (b *byProbe) play(_ context.Context, full []float64, rows *model.Rows) erro
 // round sets *phi to the value of a player, rounded to a whole number of LossUnits.
 func round(phi *int64, value float64, player int) error {
 	if !(math.Abs(value) <= tally.MaxLoss/tally.LossUnit) {
-		return fmt.Errorf("player %d has the value %g nat, expected at most %d in magnitude", player, value*tally.LossUnit, tally.MaxLoss)
+		return fmt.Errorf("player %d has the value %g nat, expected at most %d in magnitude: the logit is too steep there for an estimator that uses derivatives, so use walks (antithetic) or another baseline", player, value*tally.LossUnit, tally.MaxLoss)
 	}
 	*phi = int64(math.RoundToEven(value))
 	return nil

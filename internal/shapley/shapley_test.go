@@ -14,6 +14,7 @@ import (
 
 	"shaver/internal/estimator"
 	"shaver/internal/estimator/estimatortest"
+	"shaver/internal/loss"
 	"shaver/internal/model"
 	"shaver/internal/model/modeltest"
 	"shaver/internal/shapley"
@@ -46,9 +47,14 @@ func playOf(t testing.TB, game shapley.Game, o shapley.Options, rows *model.Rows
 
 // baseline returns a baseline that is not zero, as a codebook is.
 func baseline(m *model.Model) []float32 {
-	b := make([]float32, m.Players())
+	b := make([]float32, m.BaselineSize())
 	for i := range b {
 		b[i] = 0.1 * float32(i%4)
+	}
+	for _, s := range m.Spans() {
+		for _, r := range s.Sharers {
+			copy(b[r.Baseline:r.Baseline+s.Dim], b[s.Baseline:])
+		}
 	}
 	return b
 }
@@ -163,11 +169,22 @@ func TestSymmetry(t *testing.T) {
 // Paper, theorem 1: the value of an entry in the game of all n*d entries over the whole
 // dataset equals the mean of its values in the games of the rows, of m*d entries each.
 func TestTheorem1(t *testing.T) {
+	for _, kind := range []loss.Kind{loss.Logistic, loss.Squared} {
+		t.Run(kind.Name(), func(t *testing.T) { theorem1(t, kind) })
+	}
+}
+
+func theorem1(t *testing.T, kind loss.Kind) {
 	a := model.Architecture{Kind: model.DeepFM, FieldDims: []int{2, 2, 3}, Dim: 1, Hidden: []int{4}}
 	m := modeltest.Random(t, a, 8)
 	rows := modeltest.Rows(a, 12, 8)
+	if kind == loss.Squared {
+		for i := range rows.Label {
+			rows.Label[i] = 5*rows.Label[i] - 1.5
+		}
+	}
 	base := baseline(m)
-	local := play(t, shapley.Game{Model: m, Baseline: base}, shapley.Options{Options: estimator.Options{Estimator: estimator.Exact, Passes: 1}}, rows)
+	local := play(t, shapley.Game{Model: m, Baseline: base, Loss: kind}, shapley.Options{Options: estimator.Options{Estimator: estimator.Exact, Passes: 1}}, rows)
 
 	// In the global game, v(S) is the mean loss if the entries in S are dropped from the
 	// table.
@@ -189,7 +206,7 @@ func TestTheorem1(t *testing.T) {
 		}
 		dropped.NewScorer().Logits(logits, rows)
 		for i, z := range logits {
-			value[set] += model.Loss(z, rows.Label[i]) / float64(rows.Len())
+			value[set] += kind.Of(z, rows.Label[i]) / float64(rows.Len())
 		}
 	}
 	factorial := func(n int) float64 { return math.Gamma(float64(n + 1)) }
@@ -341,6 +358,8 @@ func TestEstimateRefusals(t *testing.T) {
 	big := modeltest.Random(t, model.Architecture{Kind: model.FM, FieldDims: []int{2, 2, 2}, Dim: 7}, 1)
 	walk := shapley.Options{Options: estimator.Options{Estimator: estimator.Permutation, Passes: 1}}
 	fast := shapley.Options{Options: estimator.Options{Estimator: estimator.Multilinear, Passes: 1, Draws: 2, Endpoints: estimator.Plain}}
+	far, large := modeltest.Rows(game.Model.Architecture, 3, 1), modeltest.Rows(game.Model.Architecture, 3, 1)
+	far.Label[0], large.Label[0] = 2000, -1000
 	for name, c := range map[string]struct {
 		game shapley.Game
 		o    shapley.Options
@@ -354,6 +373,9 @@ func TestEstimateRefusals(t *testing.T) {
 		"bad id":         {game, walk, bad, "row 17: field 1 has global id 99"},
 		"bad id, fast":   {game, fast, bad, "row 17: field 1 has global id 99"},
 		"infinite, fast": {shapley.Game{Model: broken, Baseline: game.Baseline}, fast, rows, "row 0: with nothing dropped: the logit is 1.0000000150474662e+30"},
+		"too far":        {shapley.Game{Model: game.Model, Baseline: game.Baseline, Loss: loss.Squared}, walk, far, "row 0: with nothing dropped: the output is"},
+		"too far, fast":  {shapley.Game{Model: game.Model, Baseline: game.Baseline, Loss: loss.Squared}, fast, far, "whose squared loss is not a number in [0, 1048576]: divide the labels by a constant"},
+		"large":          {shapley.Game{Model: game.Model, Baseline: game.Baseline, Loss: loss.Squared}, walk, large, "whose square overflows: divide the labels by a constant"},
 		"infinite":       {shapley.Game{Model: broken, Baseline: game.Baseline}, walk, rows, "row 0: with nothing dropped: the logit is 1.0000000150474662e+30"},
 	} {
 		_, err := shapley.Estimate(t.Context(), c.game, c.o, c.rows, 1, nil)

@@ -21,7 +21,7 @@ import (
 // unbiased estimator would become biased.
 type sharing struct {
 	weight []float64 // of each player: the factor of delta^2, [D]
-	score  []float64 // of each player of the row, in proportion to its share, [D]
+	score  []float64 // of each player of the row, in proportion to its share, [players]
 }
 
 // leastNorm is the portion of the mean norm that is added to each norm. A player that the
@@ -46,11 +46,13 @@ func newSharing(m *model.Model) *sharing {
 	return s
 }
 
-// set sets the scores to those of a row. It returns their sum, and the player with the
-// largest score, which is the first one if there are several.
+// set sets the scores to those of a row, whose players have the given entries and baselines.
+// It returns their sum, and the player with the largest score, which is the first one if
+// there are several.
 func (s *sharing) set(entries, baseline []float32) (total float64, largest int) {
-	score, weight := s.score, s.weight[:len(s.score)]
-	entries, baseline = entries[:len(score)], baseline[:len(score)]
+	s.score = s.score[:len(entries)]
+	score, weight := s.score, s.weight[:len(entries)]
+	baseline = baseline[:len(score)]
 	most := 0.0
 	for i := range score {
 		delta := float64(entries[i]) - float64(baseline[i])

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"shaver/internal/estimator"
-	"shaver/internal/model"
+	"shaver/internal/loss"
 	"shaver/internal/model/modeltest"
 	"shaver/internal/shapley"
 )
@@ -18,8 +18,8 @@ func TestTaylor(t *testing.T) {
 		m := modeltest.Random(t, a, 4)
 		rows := modeltest.Rows(a, 30, 4)
 		zero := make([]float32, m.Players())
-		for _, base := range [][]float32{zero, baseline(m)} {
-			game := shapley.Game{Model: m, Baseline: base}
+		for k, base := range [][]float32{zero, baseline(m)} {
+			game := shapley.Game{Model: m, Baseline: base, Loss: []loss.Kind{loss.Logistic, loss.Squared}[k]}
 			found := play(t, game, shapley.Options{Options: estimator.Options{Estimator: estimator.Taylor, Passes: 1}}, rows)
 			want, size := make([]float64, a.Parameters()), make([]float64, a.Parameters())
 			entries, x := make([]float32, m.Players()), make([]float64, m.Players())
@@ -29,7 +29,7 @@ func TestTaylor(t *testing.T) {
 					x[i] = float64(e)
 				}
 				loss := func() float64 {
-					return model.Loss(modeltest.Logit(&m.Architecture, &m.Weights, rows.Row(r), x), rows.Label[r])
+					return game.Loss.Of(modeltest.Logit(&m.Architecture, &m.Weights, rows.Row(r), x), rows.Label[r])
 				}
 				for i := range x {
 					const h = 1e-6

@@ -14,9 +14,9 @@ import (
 // visits the same states.
 type walks struct {
 	byProbe
-	order   []int32   // players in the order in which they appear, [D]
-	logits  []float64 // logits of the states of a walk, [D+1]
-	losses  []int64   // losses of the states of a walk, in LossUnits, [D+1]
+	order   []int32   // players of the row in the order in which they appear, at most D
+	logits  []float64 // logits of the states of a walk, at most D+1
+	losses  []int64   // losses of the states of a walk, in LossUnits, at most D+1
 	squares []float64 // sum over passes of the squared contribution in the pass, in squared LossUnits, [D]; nil if there is one pass
 }
 
@@ -29,8 +29,9 @@ func newWalks(s *setup) walks {
 	return w
 }
 
-// clear sets the sums of a row to 0.
-func (w *walks) clear(sum []int64) {
+// begin prepares for a row and sets its sums, [players], to 0.
+func (w *walks) begin(sum []int64) {
+	w.order, w.logits, w.losses = w.order[:len(sum)], w.logits[:len(sum)+1], w.losses[:len(sum)+1]
 	clear(sum)
 	clear(w.squares)
 }
@@ -48,7 +49,7 @@ func (w *walks) walk(label float32) error {
 		var err error
 		if k > 0 && logit == w.logits[k-1] {
 			w.losses[k] = w.losses[k-1]
-		} else if w.losses[k], err = loss(logit, label); err != nil {
+		} else if w.losses[k], err = units(w.game.Loss, logit, label); err != nil {
 			return fmt.Errorf("with %d of %d entries present: %w", k, len(w.order), err)
 		}
 	}

@@ -202,13 +202,18 @@ func Collect(ctx context.Context, source model.RowSource, sample Sample, place j
 }
 
 // Digest returns the SHA-256 of rows in hexadecimal. Each row in turn contributes its
-// number (64 bits), its label (8 bits), the global ids of its features (32 bits each) and
+// number (64 bits), its label (8 bits; a label other than 0 and 1 is the byte 2 and a float32), the global ids of its features (32 bits each) and
 // its dense inputs (float32), all little-endian.
 func Digest(rows *model.Rows) string {
 	digest := sha256.New()
 	var buffer []byte
 	for i := range rows.Len() {
-		buffer = append(binary.LittleEndian.AppendUint64(buffer, uint64(rows.Number[i])), uint8(rows.Label[i]))
+		buffer = binary.LittleEndian.AppendUint64(buffer, uint64(rows.Number[i]))
+		if label := rows.Label[i]; isBinary(label) {
+			buffer = append(buffer, uint8(label))
+		} else {
+			buffer = binary.LittleEndian.AppendUint32(append(buffer, 2), math.Float32bits(label))
+		}
 		for _, feature := range rows.Row(i) {
 			buffer = binary.LittleEndian.AppendUint32(buffer, uint32(feature))
 		}
@@ -223,6 +228,9 @@ func Digest(rows *model.Rows) string {
 	digest.Write(buffer)
 	return hex.EncodeToString(digest.Sum(nil))
 }
+
+// isBinary reports whether a label is 0 or 1.
+func isBinary(label float32) bool { return label == 0 || label == 1 }
 
 // picker decides for each row whether it is in the sample.
 type picker struct {
@@ -249,11 +257,12 @@ func (p *picker) next() (index int64, chosen bool) {
 	return index, true
 }
 
-// Encode returns the blob of a shard with the given rows. dense has the names of their
-// dense inputs.
-func Encode(fields []string, sizes []int, dense []string, rows *model.Rows) ([]byte, error) {
+// Encode returns the blob of a shard with the given rows. form is that of the dataset, with
+// the dense inputs that the rows have.
+func Encode(form arrowio.RowForm, rows *model.Rows) ([]byte, error) {
 	var data bytes.Buffer
-	w, err := arrowio.NewRowWriter(&data, fields, sizes, dense, true, 1)
+	form.Numbered = true
+	w, err := arrowio.NewRowWriter(&data, form, 1)
 	if err != nil {
 		return nil, err
 	}
@@ -266,24 +275,35 @@ func Encode(fields []string, sizes []int, dense []string, rows *model.Rows) ([]b
 	return data.Bytes(), nil
 }
 
-// Open returns the rows of a shard. The shard must have the given field sizes, exactly the
-// given dense inputs in this order, and want rows.
-func Open(data []byte, sizes []int, dense []string, want int64) (*model.Rows, error) {
+// Open returns the rows of a shard for a model with architecture a. The shard must have the
+// model's fields and lists, exactly its dense inputs in this order, and want rows.
+func Open(data []byte, a *model.Architecture, want int64) (*model.Rows, error) {
 	r, err := arrowio.NewRowReader(bytes.NewReader(data))
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
-	if !r.Numbered() {
+	form := r.Form()
+	if !form.Numbered {
 		return nil, errors.New("shard has no row numbers")
 	}
-	if !slices.Equal(r.Sizes(), sizes) {
-		return nil, fmt.Errorf("shard has field sizes %v, the model has %v", r.Sizes(), sizes)
+	if !slices.Equal(form.Sizes, a.FieldDims) {
+		return nil, fmt.Errorf("shard has field sizes %v, the model has %v", form.Sizes, a.FieldDims)
 	}
-	if !slices.Equal(r.Dense(), dense) {
-		return nil, fmt.Errorf("shard has the dense inputs %q, the model reads %q", r.Dense(), dense)
+	var lengths []int
+	if len(a.Lists) > 0 {
+		lengths = make([]int, len(a.FieldDims))
 	}
-	all, batch := &model.Rows{Width: len(sizes), Inputs: len(dense)}, &model.Rows{}
+	for _, l := range a.Lists {
+		lengths[l.Field] = l.Length
+	}
+	if !slices.Equal(form.Lengths, lengths) {
+		return nil, fmt.Errorf("shard has lists of lengths %v, the model has %v", form.Lengths, lengths)
+	}
+	if !slices.Equal(form.Dense, a.Dense) {
+		return nil, fmt.Errorf("shard has the dense inputs %q, the model reads %q", form.Dense, a.Dense)
+	}
+	all, batch := &model.Rows{Width: a.Width(), Inputs: len(a.Dense)}, &model.Rows{}
 	for {
 		if err := r.Next(batch); err == io.EOF {
 			break

@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"shaver/internal/arrowio"
 	"shaver/internal/job"
 	"shaver/internal/model"
 	"shaver/internal/model/modeltest"
@@ -82,11 +83,11 @@ func TestCut(t *testing.T) {
 		if int64(whole.Len()) != sample.Keep || !slices.IsSorted(whole.Number) {
 			t.Fatalf("sample of %d has rows %v", sample.Keep, whole.Number)
 		}
-		data, err := Encode(fields, a.FieldDims, a.Dense, whole)
+		data, err := Encode(arrowio.RowForm{Fields: fields, Sizes: a.FieldDims, Dense: a.Dense}, whole)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if back, err := Open(data, a.FieldDims, a.Dense, sample.Keep); err != nil || !reflect.DeepEqual(back, whole) {
+		if back, err := Open(data, &a, sample.Keep); err != nil || !reflect.DeepEqual(back, whole) {
 			t.Fatalf("opened %+v, %v; want %+v", back, err, whole)
 		}
 		plan := job.Plan{Rows: sample.Keep, RowsPerShard: rapid.Int64Range(1, 20).Draw(t, "per shard")}
@@ -270,15 +271,25 @@ func TestCollectRefusals(t *testing.T) {
 
 func TestOpenRefusals(t *testing.T) {
 	rows := modeltest.Rows(architecture, 10, 1)
-	data, err := Encode(fields, architecture.FieldDims, nil, rows)
+	data, err := Encode(arrowio.RowForm{Fields: fields, Sizes: architecture.FieldDims}, rows)
 	if err != nil {
 		t.Fatal(err)
 	}
 	a := architecture
 	a.Dense = []string{"price", "age"}
-	dense, err := Encode(fields, a.FieldDims, a.Dense, modeltest.Rows(a, 10, 1))
+	dense, err := Encode(arrowio.RowForm{Fields: fields, Sizes: a.FieldDims, Dense: a.Dense}, modeltest.Rows(a, 10, 1))
 	if err != nil {
 		t.Fatal(err)
+	}
+	lists := &model.Rows{Width: 5, Number: []int64{0}, Label: []float32{1}, Features: []int32{0, 4, 5, 6, 7}}
+	list, err := Encode(arrowio.RowForm{Fields: fields, Sizes: architecture.FieldDims, Lengths: []int{0, 3, 0}}, lists)
+	if err != nil {
+		t.Fatal(err)
+	}
+	withList := architecture
+	withList.Lists = []model.List{{Field: 1, Length: 3}}
+	if back, err := Open(list, &withList, 1); err != nil || !reflect.DeepEqual(back, lists) {
+		t.Errorf("opened %+v, %v; want %+v", back, err, lists)
 	}
 	for name, c := range map[string]struct {
 		data  []byte
@@ -294,9 +305,11 @@ func TestOpenRefusals(t *testing.T) {
 		"empty":     {nil, architecture.FieldDims, nil, 10, ""},
 		"no dense":  {data, architecture.FieldDims, a.Dense, 10, `shard has the dense inputs [], the model reads ["price" "age"]`},
 		"order":     {dense, architecture.FieldDims, []string{"age", "price"}, 10, `shard has the dense inputs ["price" "age"]`},
+		"a list":    {list, architecture.FieldDims, nil, 1, "shard has lists of lengths [0 3 0], the model has []"},
 		"more":      {dense, architecture.FieldDims, nil, 10, "the model reads []"},
 	} {
-		if _, err := Open(c.data, c.sizes, c.dense, c.rows); err == nil || !strings.Contains(err.Error(), c.want) {
+		reads := model.Architecture{FieldDims: c.sizes, Dense: c.dense}
+		if _, err := Open(c.data, &reads, c.rows); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

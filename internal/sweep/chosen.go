@@ -14,7 +14,7 @@ import (
 func (d *Document) Chosen() []*Point {
 	var all []*Point
 	for i := range d.Points {
-		if p := &d.Points[i]; p.ValidationAUC != nil {
+		if p := &d.Points[i]; p.Validation() != nil {
 			all = append(all, p)
 		}
 	}

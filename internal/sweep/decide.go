@@ -1,8 +1,13 @@
 package sweep
 
-import "fmt"
+import (
+	"fmt"
 
-// Tolerance is how much worse than the unpruned table a table may be.
+	"shaver/internal/loss"
+)
+
+// Tolerance is how much worse than the unpruned table a table may be. LogLoss is that of the
+// RMSE with the squared loss, which has no AUC.
 type Tolerance struct{ AUC, LogLoss float64 }
 
 // DefaultTolerance is 0.001 of AUC and of LogLoss. Papers about click models commonly call a
@@ -11,22 +16,24 @@ var DefaultTolerance = Tolerance{AUC: .001, LogLoss: .001}
 
 // Holds reports whether differences are within the tolerance: whether the whole 95% intervals
 // are. It returns false if d or an interval is nil.
-func (t Tolerance) Holds(d *Differences) bool { return t.HoldsAUC(d) && t.HoldsLogLoss(d) }
+func (t Tolerance) Holds(d *Differences) bool {
+	return (t.HoldsAUC(d) || d != nil && d.RMSE != nil) && t.HoldsLoss(d)
+}
 
 // HoldsAUC is Holds for AUC alone.
 func (t Tolerance) HoldsAUC(d *Differences) bool {
 	return d != nil && d.AUC != nil && d.AUC.Low != nil && *d.AUC.Low >= -t.AUC
 }
 
-// HoldsLogLoss is Holds for LogLoss alone. It judges the calibrated LogLoss if there is one,
+// HoldsLoss is Holds for LogLoss or RMSE alone. It judges the calibrated one if there is one,
 // because calibration is free.
-func (t Tolerance) HoldsLogLoss(d *Differences) bool {
+func (t Tolerance) HoldsLoss(d *Differences) bool {
 	if d == nil {
 		return false
 	}
-	loss := &d.LogLoss
-	if d.CalibratedLogLoss != nil {
-		loss = d.CalibratedLogLoss
+	loss := d.Loss()
+	if calibrated := d.CalibratedLoss(); calibrated != nil {
+		loss = calibrated
 	}
 	return loss.High != nil && *loss.High <= t.LogLoss
 }
@@ -34,7 +41,8 @@ func (t Tolerance) HoldsLogLoss(d *Differences) bool {
 // Decide returns the point with the smallest table whose differences are within the
 // tolerance. It considers only tables that have a file. The size of a table is the number
 // of bits of its parameters, so that it does not depend on the positions of the kept
-// entries. Of tables with equal sizes, Decide chooses the one with the highest AUC. Repeats
+// entries. Of tables with equal sizes, Decide chooses the one with the highest AUC, or with the
+// least RMSE. Repeats
 // count as one point, the first of them, and their combined intervals must be within the
 // tolerance. If no point is within it, Decide returns nil.
 //
@@ -45,10 +53,10 @@ func (d *Document) Decide(t Tolerance) *Point {
 	for _, s := range d.Series() {
 		for i := range s.Points {
 			p := s.Points[i].Point
-			if p.Bytes == nil || p.AUC == nil || !t.Holds(s.Points[i].Difference) {
+			if p.Bytes == nil || !t.Holds(s.Points[i].Difference) {
 				continue
 			}
-			if best == nil || p.size() < best.size() || p.size() == best.size() && *p.AUC > *best.AUC {
+			if best == nil || p.size() < best.size() || p.size() == best.size() && p.better(best) {
 				best = p
 			}
 		}
@@ -56,18 +64,38 @@ func (d *Document) Decide(t Tolerance) *Point {
 	return best
 }
 
+// better reports whether p has a higher AUC than q, or with the squared loss a lower RMSE.
+func (p *Point) better(q *Point) bool {
+	if p.RMSE != nil {
+		return *p.RMSE < *q.RMSE
+	}
+	return *p.AUC > *q.AUC
+}
+
 // decision returns the result of Decide as a sentence.
 func (d *Document) decision(t Tolerance) string {
-	loss := "LogLoss"
-	if d.Unpruned.CalibratedLogLoss != nil {
-		loss = "calibrated LogLoss"
+	limits := fmt.Sprintf("%g %s", t.LogLoss, d.LossName())
+	if d.Loss != loss.Squared {
+		limits = fmt.Sprintf("%g AUC and %s", t.AUC, limits)
 	}
-	within := fmt.Sprintf("whose whole 95%% intervals are within %g AUC and %g %s of the unpruned table", t.AUC, t.LogLoss, loss)
+	within := "whose whole 95% intervals are within " + limits + " of the unpruned table"
 	p := d.Decide(t)
 	if p == nil {
 		return "There is no table " + within + "."
 	}
 	return fmt.Sprintf("The smallest table %s: %s at sparsity %s, %d parameters, %d bytes.", within, d.Label(p), SparsityText(p.Sparsity), p.Parameters, *p.TableBytes)
+}
+
+// LossName returns the name of the loss that Decide judges, as in a sentence.
+func (d *Document) LossName() string {
+	name := "LogLoss"
+	if d.Loss == loss.Squared {
+		name = "RMSE"
+	}
+	if d.Unpruned.CalibratedLoss() != nil {
+		name = "calibrated " + name
+	}
+	return name
 }
 
 // size returns the number of bits of the parameters.

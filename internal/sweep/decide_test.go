@@ -19,9 +19,9 @@ func TestDecide(t *testing.T) {
 	const file = 100
 	point := func(parameters int, auc, aucOff, loss, lossOff float64) Point {
 		bytes := int64(file)
-		p := Point{Method: Random, Baseline: baseline.Zero, Bits: 32, Parameters: parameters, Sparsity: 1 - float64(parameters)/1000, Difference: &Differences{AUC: within(auc, aucOff), LogLoss: *within(loss, lossOff)}}
+		p := Point{Method: Random, Baseline: baseline.Zero, Bits: 32, Parameters: parameters, Sparsity: 1 - float64(parameters)/1000, Difference: &Differences{AUC: within(auc, aucOff), LogLoss: within(loss, lossOff)}}
 		of := .7 + auc
-		p.AUC, p.Bytes, p.TableBytes = &of, &bytes, &bytes
+		p.AUC, p.LogLoss, p.Bytes, p.TableBytes = &of, new(.5), &bytes, &bytes
 		return p
 	}
 	as := func(method string, p Point) Point { p.Method = method; return p }
@@ -61,7 +61,7 @@ func TestDecide(t *testing.T) {
 	}
 	var text strings.Builder
 	for _, points := range [][]Point{{as(Magnitude, good), point(50, -.002, .0001, 0, 0)}, {older(good)}, {point(50, -.002, .0001, 0, 0)}} {
-		(&Document{Points: points}).WriteTable(&text)
+		(&Document{Unpruned: Measure{Metrics: Metrics{LogLoss: new(.5)}}, Points: points}).WriteTable(&text)
 	}
 	for want, n := range map[string]int{
 		"\nThe smallest table whose whole 95% intervals are within 0.001 AUC and 0.001 LogLoss of the unpruned table: magnitude at sparsity 0.5, 500 parameters, 100 bytes.\n": 1,

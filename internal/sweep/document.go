@@ -8,22 +8,35 @@ import (
 
 	"shaver/internal/estimator"
 	"shaver/internal/evaluate"
+	"shaver/internal/loss"
 	"shaver/internal/scores"
 )
 
-// Version identifies the format of a Document.
-const Version = "shaver.sweep/1"
+// The versions of the format of a Document.
+const (
+	Version        = "shaver.sweep/1"
+	SquaredVersion = "shaver.sweep/2" // the loss is squared
+)
 
-// Document is the result of a sweep. Losses are in nat.
+// VersionOf returns the version of a document with the given loss.
+func VersionOf(kind loss.Kind) string {
+	if kind == loss.Squared {
+		return SquaredVersion
+	}
+	return Version
+}
+
+// Document is the result of a sweep. The log loss is in nat.
 type Document struct {
-	Version  string `json:"version"`
-	Model    string `json:"model"`    // SHA-256 of the model that was pruned
-	Dataset  string `json:"dataset"`  // SHA-256 of the dataset's manifest
-	Kind     string `json:"kind"`     // kind of the model's architecture
-	Split    string `json:"split"`    // the split on which the tables are measured
-	Rows     int64  `json:"rows"`     // number of rows of this split
-	Features int    `json:"features"` // n
-	Entries  int    `json:"entries"`  // number of entries of the table, n*d
+	Version  string    `json:"version"`
+	Model    string    `json:"model"`          // SHA-256 of the model that was pruned
+	Dataset  string    `json:"dataset"`        // SHA-256 of the dataset's manifest
+	Loss     loss.Kind `json:"loss,omitempty"` // decides which metrics there are
+	Kind     string    `json:"kind"`           // kind of the model's architecture
+	Split    string    `json:"split"`          // the split on which the tables are measured
+	Rows     int64     `json:"rows"`           // number of rows of this split
+	Features int       `json:"features"`       // n
+	Entries  int       `json:"entries"`        // number of entries of the table, n*d
 	// Settings is nil in documents of older programs, which did not store it.
 	Settings *Settings    `json:"settings,omitempty"`
 	Slices   []Slice      `json:"slices,omitempty"` // sets of rows that are measured separately; documents of older programs have none
@@ -53,26 +66,99 @@ type Measure struct {
 	Bytes       *int64 `json:"bytes,omitempty"`
 	TableBytes  *int64 `json:"table_bytes,omitempty"`
 	MemoryBytes *int64 `json:"memory_bytes,omitempty"`
-	// CalibrationCurve compares predicted probabilities with labels. It is empty in documents
+	// CalibrationCurve compares predicted probabilities, or outputs with the squared loss, with
+	// labels. It is empty in documents
 	// of older programs.
 	CalibrationCurve []CurveBin `json:"calibration_curve,omitempty"`
 	// Slices has the metrics on each of Document.Slices.
 	Slices []SliceMetrics `json:"slices,omitempty"`
 }
 
-// Metrics holds the metrics of predictions. Calibration does not change AUC.
+// Metrics holds the metrics of predictions. Calibration does not change AUC. With the log loss
+// there is LogLoss, and with the squared loss there are RMSE and MAE. The calibrated metrics
+// are nil without calibration.
 type Metrics struct {
-	AUC               *float64 `json:"auc"` // null if all labels are the same
-	LogLoss           float64  `json:"log_loss"`
-	CalibratedLogLoss *float64 `json:"calibrated_log_loss,omitempty"` // nil without calibration
+	AUC               *float64 `json:"auc"` // null if all labels are the same, or with the squared loss
+	LogLoss           *float64 `json:"log_loss,omitempty"`
+	CalibratedLogLoss *float64 `json:"calibrated_log_loss,omitempty"`
+	RMSE              *float64 `json:"rmse,omitempty"`
+	MAE               *float64 `json:"mae,omitempty"`
+	CalibratedRMSE    *float64 `json:"calibrated_rmse,omitempty"`
 }
 
-// Differences holds the differences between a table and the unpruned table. The losses of
-// both are calibrated for CalibratedLogLoss.
+// Loss returns LogLoss or RMSE.
+func (m *Metrics) Loss() float64 {
+	if m.RMSE != nil {
+		return *m.RMSE
+	}
+	return *m.LogLoss
+}
+
+// CalibratedLoss returns CalibratedLogLoss or CalibratedRMSE, or nil without calibration.
+func (m *Metrics) CalibratedLoss() *float64 {
+	if m.RMSE != nil {
+		return m.CalibratedRMSE
+	}
+	return m.CalibratedLogLoss
+}
+
+// newMetrics returns the metrics of predictions. calibration is nil without calibration.
+func newMetrics(of *evaluate.Ranking, calibration *evaluate.Calibration) Metrics {
+	plain := of.MeanLoss(evaluate.Uncalibrated)
+	var calibrated *float64
+	if calibration != nil {
+		loss := of.MeanLoss(*calibration)
+		calibrated = &loss
+	}
+	if of.Predictions.Loss == loss.Squared {
+		mae := of.Metrics().MAE
+		return Metrics{RMSE: &plain, MAE: &mae, CalibratedRMSE: calibrated}
+	}
+	return Metrics{AUC: scores.Figure(of.AUC()), LogLoss: &plain, CalibratedLogLoss: calibrated}
+}
+
+// Validation returns the metric by which Select chose the method, or nil without Select.
+func (p *Point) Validation() *float64 {
+	if p.ValidationRMSE != nil {
+		return p.ValidationRMSE
+	}
+	return p.ValidationAUC
+}
+
+// Differences holds the differences between a table and the unpruned table. The calibrated
+// differences are those of calibrated losses, and nil without calibration.
 type Differences struct {
-	AUC               *Interval `json:"auc"` // null if all labels are the same
-	LogLoss           Interval  `json:"log_loss"`
-	CalibratedLogLoss *Interval `json:"calibrated_log_loss,omitempty"` // nil without calibration
+	AUC               *Interval `json:"auc"` // null if all labels are the same, or with the squared loss
+	LogLoss           *Interval `json:"log_loss,omitempty"`
+	CalibratedLogLoss *Interval `json:"calibrated_log_loss,omitempty"`
+	RMSE              *Interval `json:"rmse,omitempty"`
+	CalibratedRMSE    *Interval `json:"calibrated_rmse,omitempty"`
+}
+
+// Loss returns the difference of LogLoss or RMSE.
+func (d *Differences) Loss() *Interval {
+	if d.RMSE != nil {
+		return d.RMSE
+	}
+	return d.LogLoss
+}
+
+// CalibratedLoss returns the difference of the calibrated LogLoss or RMSE, or nil without
+// calibration.
+func (d *Differences) CalibratedLoss() *Interval {
+	if d.RMSE != nil {
+		return d.CalibratedRMSE
+	}
+	return d.CalibratedLogLoss
+}
+
+// newDifferences returns differences of the AUC, which may be nil, the loss, and the
+// calibrated loss, which is nil without calibration.
+func newDifferences(kind loss.Kind, auc, plain, calibrated *Interval) *Differences {
+	if kind == loss.Squared {
+		return &Differences{AUC: auc, RMSE: plain, CalibratedRMSE: calibrated}
+	}
+	return &Differences{AUC: auc, LogLoss: plain, CalibratedLogLoss: calibrated}
 }
 
 // Interval is a difference with its 95% confidence interval; see evaluate.Compare. Low and
@@ -111,9 +197,9 @@ type CurveBin struct {
 type Slice struct {
 	Field     string `json:"field,omitempty"` // name of the field; empty for the rarest feature of the row
 	Least     int64  `json:"least"`
-	Most      *int64 `json:"most,omitempty"` // nil = no limit
-	Rows      int64  `json:"rows"`           // number of rows of the slice
-	Positives int64  `json:"positives"`      // number of its rows with label 1
+	Most      *int64 `json:"most,omitempty"`      // nil = no limit
+	Rows      int64  `json:"rows"`                // number of rows of the slice
+	Positives *int64 `json:"positives,omitempty"` // number of its rows with label 1; nil with the squared loss
 }
 
 // SliceMetrics holds the metrics of the model with one table on a slice.
@@ -154,6 +240,7 @@ type Point struct {
 	Measure
 	// Difference compares the table with the unpruned one. It is nil in documents of older
 	// programs.
-	Difference    *Differences `json:"difference,omitempty"`
-	ValidationAUC *float64     `json:"validation_auc,omitempty"` // AUC by which Select chose the method; nil without Select
+	Difference     *Differences `json:"difference,omitempty"`
+	ValidationAUC  *float64     `json:"validation_auc,omitempty"`  // AUC by which Select chose the method; nil without Select, or with the squared loss
+	ValidationRMSE *float64     `json:"validation_rmse,omitempty"` // RMSE by which Select chose the method; nil without Select, or with the log loss
 }

@@ -91,7 +91,8 @@ func Name(o *estimator.Options, aggregate string) string {
 }
 
 // Order returns the entries in the order in which they are dropped, ranked by an aggregate
-// of their scores. entries are the tables, whose magnitudes break ties.
+// of their scores. entries are the tables, whose magnitudes break ties. The entries of pad
+// rows come last.
 func Order(f *scores.File, aggregate, rank string, entries []float32) ([]int32, error) {
 	values, err := ranked(f, aggregate, rank)
 	if err != nil {
@@ -101,6 +102,7 @@ func Order(f *scores.File, aggregate, rank string, entries []float32) ([]int32, 
 	if err != nil {
 		return nil, fault.Usagef("%w", err)
 	}
+	order, _ = prune.PadsLast(&f.Layout, order)
 	return order, nil
 }
 
@@ -121,6 +123,7 @@ func StableOrder(f *scores.File, aggregate, rank string, entries []float32, choi
 	if err != nil {
 		return nil, fault.Usagef("%w", err)
 	}
+	order, _ = prune.PadsLast(&f.Layout, order)
 	return order, nil
 }
 
@@ -136,7 +139,7 @@ func ranked(f *scores.File, aggregate, rank string) ([]float64, error) {
 	return values, nil
 }
 
-// Rival returns the named method. baselineName is the name of baseline, [D], which
+// Rival returns the named method. baselineName is the name of baseline, [BaselineSize], which
 // dropped entries read. Only Random uses seed.
 func (t *Unpruned) Rival(name, baselineName string, baseline []float32, seed uint64) (Method, error) {
 	if strings.HasPrefix(name, ptqPrefix) {
@@ -150,7 +153,7 @@ func (t *Unpruned) Rival(name, baselineName string, baseline []float32, seed uin
 }
 
 // RivalOrder returns the entries in the order in which the named method, which is not
-// PTQ, drops them. baseline, [D], is what dropped entries read. Only Random uses seed.
+// PTQ, drops them. baseline, [BaselineSize], is what dropped entries read. Only Random uses seed.
 func (t *Unpruned) RivalOrder(name string, baseline []float32, seed uint64) ([]int32, error) {
 	var values []float64
 	switch name {
@@ -223,7 +226,7 @@ func (o *ordered) Cut(b prune.Budget) (Point, []float32, error) {
 }
 
 // Pruned returns the tables with the values that a reader of the compact file gets. Dropped
-// entries have their baseline, [D]. Kept entries are rounded to the number
+// entries have their baseline, [BaselineSize]. Kept entries are rounded to the number
 // format values.
 func Pruned(a *model.Architecture, entries []float32, mask []bool, baseline []float32, values compact.Encoding) ([]float32, error) {
 	table := prune.Apply(a, entries, mask, baseline)

@@ -11,6 +11,7 @@ import (
 
 	"shaver/internal/estimator"
 	"shaver/internal/fault"
+	"shaver/internal/loss"
 	"shaver/internal/prune"
 )
 
@@ -18,10 +19,10 @@ import (
 // with all points.
 const mostPoints = 10_000
 
-// Parse decodes a document of the format Version. The document has at least one point. The
+// Parse decodes a document of the format Version or SquaredVersion. The document has at least one point. The
 // method of a point is one of Rivals, or it ranks by its Source, which is an index in
 // Sources. Sparsities, AUCs and probabilities are in [0, 1], and intervals contain their
-// values. Settings are valid. All measures have the metrics of all slices, or none has. Any
+// values. All metrics are those of the loss. Settings are valid. All measures have the metrics of all slices, or none has. Any
 // other document is bad input.
 func Parse(data []byte) (*Document, error) {
 	var head struct {
@@ -30,8 +31,8 @@ func Parse(data []byte) (*Document, error) {
 	if err := json.Unmarshal(data, &head); err != nil {
 		return nil, fault.Inputf("not the JSON of shaver sweep: %w", err)
 	}
-	if head.Version != Version {
-		return nil, fault.Inputf("the version of the sweep is %q, this program reads %s", head.Version, Version)
+	if head.Version != Version && head.Version != SquaredVersion {
+		return nil, fault.Inputf("the version of the sweep is %q, this program reads %s and %s", head.Version, Version, SquaredVersion)
 	}
 	var d Document
 	decoder := json.NewDecoder(bytes.NewReader(data))
@@ -41,6 +42,9 @@ func Parse(data []byte) (*Document, error) {
 	}
 	if _, err := decoder.Token(); err != io.EOF {
 		return nil, fault.Inputf("unexpected data after the JSON of shaver sweep")
+	}
+	if d.Version != VersionOf(d.Loss) || d.Loss != loss.Logistic && d.Loss != loss.Squared {
+		return nil, fault.Inputf("the version of the sweep is %q, but its loss is %q: expected the loss %q with %s, and none with %s", d.Version, d.Loss, loss.Squared, SquaredVersion, Version)
 	}
 	if len(d.Points) == 0 || len(d.Points) > mostPoints {
 		return nil, fault.Inputf("the sweep has %d points, expected 1 to %d", len(d.Points), mostPoints)
@@ -53,10 +57,10 @@ func Parse(data []byte) (*Document, error) {
 		if !(p.Sparsity >= 0 && p.Sparsity <= 1) {
 			return nil, fault.Inputf("point %d: sparsity %v is outside [0, 1]", i, p.Sparsity)
 		}
-		if err := p.Measure.check(len(d.Slices)); err != nil {
+		if err := p.Measure.check(d.Loss, len(d.Slices)); err != nil {
 			return nil, fault.Inputf("point %d: %w", i, err)
 		}
-		if err := p.Difference.check(); err != nil {
+		if err := p.Difference.check(d.Loss); err != nil {
 			return nil, fault.Inputf("point %d: %w", i, err)
 		}
 	}
@@ -68,7 +72,7 @@ func Parse(data []byte) (*Document, error) {
 			return nil, fault.Inputf("settings: field minimum %v is outside [0, 1]", s.FieldMinimum)
 		}
 	}
-	if err := d.Unpruned.check(len(d.Slices)); err != nil {
+	if err := d.Unpruned.check(d.Loss, len(d.Slices)); err != nil {
 		return nil, fault.Inputf("unpruned: %w", err)
 	}
 	return &d, nil
@@ -98,8 +102,8 @@ func (d *Document) checkMethod(p *Point) error {
 }
 
 // check returns an error if m has impossible values. n is the number of slices.
-func (m *Measure) check(n int) error {
-	if err := m.Metrics.check(); err != nil {
+func (m *Measure) check(kind loss.Kind, n int) error {
+	if err := m.Metrics.check(kind); err != nil {
 		return err
 	}
 	for _, bytes := range []*int64{m.Bytes, m.TableBytes, m.MemoryBytes} {
@@ -112,7 +116,10 @@ func (m *Measure) check(n int) error {
 	}
 	for i, bin := range m.CalibrationCurve {
 		for _, p := range []*float64{&bin.Predicted, &bin.Observed, bin.Calibrated} {
-			if p != nil && !(*p >= 0 && *p <= 1) || bin.Rows < 1 {
+			if p != nil && kind == loss.Squared && math.Abs(*p) > mostLoss {
+				return fault.Inputf("calibration curve, bin %d: the output %v is outside ±%g", i, *p, mostLoss)
+			}
+			if p != nil && kind != loss.Squared && !(*p >= 0 && *p <= 1) || bin.Rows < 1 {
 				return fault.Inputf("calibration curve, bin %d: %d rows and the probability %v, expected at least 1 row and a probability in [0, 1]", i, bin.Rows, *p)
 			}
 		}
@@ -122,7 +129,7 @@ func (m *Measure) check(n int) error {
 	}
 	for i := range m.Slices {
 		s := &m.Slices[i]
-		if err := cmp.Or(s.Metrics.check(), s.Difference.check()); err != nil {
+		if err := cmp.Or(s.Metrics.check(kind), s.Difference.check(kind)); err != nil {
 			return fault.Inputf("slice %d: %w", i, err)
 		}
 	}
@@ -130,28 +137,38 @@ func (m *Measure) check(n int) error {
 }
 
 // check returns an error if m has impossible values.
-func (m *Metrics) check() error {
+func (m *Metrics) check(kind loss.Kind) error {
+	own, other := []*float64{m.LogLoss, m.CalibratedLogLoss}, []*float64{m.RMSE, m.MAE, m.CalibratedRMSE, m.AUC}
+	name := "LogLoss"
+	if kind == loss.Squared {
+		own, other = []*float64{m.RMSE, m.MAE, m.CalibratedRMSE}, []*float64{m.LogLoss, m.CalibratedLogLoss, m.AUC}
+		name = "RMSE or MAE"
+	} else {
+		other = other[:3]
+	}
+	if own[0] == nil || slices.ContainsFunc(other, func(v *float64) bool { return v != nil }) {
+		return fault.Inputf("the metrics are not those of the loss %s", kind.Name())
+	}
 	if m.AUC != nil && !(*m.AUC >= 0 && *m.AUC <= 1) {
 		return fault.Inputf("AUC %v is outside [0, 1]", *m.AUC)
 	}
-	losses := []float64{m.LogLoss}
-	if m.CalibratedLogLoss != nil {
-		losses = append(losses, *m.CalibratedLogLoss)
-	}
-	for _, loss := range losses {
-		if !(loss >= 0 && loss <= mostLoss) {
-			return fault.Inputf("LogLoss %v is outside [0, %g]", loss, mostLoss)
+	for _, v := range own {
+		if v != nil && !(*v >= 0 && *v <= mostLoss) {
+			return fault.Inputf("%s %v is outside [0, %g]", name, *v, mostLoss)
 		}
 	}
 	return nil
 }
 
 // check returns an error if d has impossible values.
-func (d *Differences) check() error {
+func (d *Differences) check(kind loss.Kind) error {
 	if d == nil {
 		return nil
 	}
-	for _, of := range []*Interval{d.AUC, &d.LogLoss, d.CalibratedLogLoss} {
+	if (d.RMSE != nil) != (kind == loss.Squared) || (d.LogLoss != nil) == (kind == loss.Squared) {
+		return fault.Inputf("the differences are not those of the loss %s", kind.Name())
+	}
+	for _, of := range []*Interval{d.AUC, d.LogLoss, d.CalibratedLogLoss, d.RMSE, d.CalibratedRMSE} {
 		switch {
 		case of == nil:
 		case (of.Low == nil) != (of.High == nil):

@@ -39,7 +39,9 @@ func TestParse(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ old, new, want string }{
-		{`shaver.sweep/1`, `shaver.sweep/2`, `the version of the sweep is "shaver.sweep/2", this program reads shaver.sweep/1`},
+		{`shaver.sweep/1`, `shaver.sweep/3`, `the version of the sweep is "shaver.sweep/3", this program reads shaver.sweep/1 and shaver.sweep/2`},
+		{`shaver.sweep/1`, `shaver.sweep/2`, `the version of the sweep is "shaver.sweep/2", but its loss is ""`},
+		{`"auc":0.75,"log_loss":0.5`, `"auc":0.75,"rmse":0.5`, `unpruned: the metrics are not those of the loss logistic`},
 		{`"source":0`, `"source":2`, `point 0: source 2, expected an index below 2`},
 		{`"source":0`, `"source":-1`, `point 0: source -1, expected an index below 2`},
 		{`"method":"ptq8"`, `"method":"taylor"`, `point 2: method "taylor" without a source: expected one of magnitude, random, frequency, ptq4`},

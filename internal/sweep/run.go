@@ -7,9 +7,9 @@ import (
 
 	"shaver/internal/evaluate"
 	"shaver/internal/fault"
+	"shaver/internal/loss"
 	"shaver/internal/model"
 	"shaver/internal/prune"
-	"shaver/internal/scores"
 )
 
 // Config describes a sweep.
@@ -18,7 +18,7 @@ type Config struct {
 	Methods   []Method
 	Budgets   []prune.Budget
 	Calibrate bool // fit a calibration of each table on the validation split
-	Select    bool // measure, of the methods that support any budget, only the one with the highest AUC on the validation split
+	Select    bool // measure, of the methods that support any budget, only the one with the highest AUC, or least RMSE, on the validation split
 	// Predict returns a model's predictions on the split to measure on. Validate returns
 	// its predictions on the validation split; Run calls it only for Calibrate and Select.
 	Predict, Validate func(context.Context, *model.Model) (*evaluate.Predictions, error)
@@ -52,11 +52,11 @@ func (c *Config) Run(ctx context.Context, d *Document) error {
 		measured := free
 		var best *float64
 		if c.Select && len(free) > 0 {
-			chosen, auc, err := c.choose(ctx, free, b)
+			chosen, figure, err := c.choose(ctx, free, b)
 			if err != nil {
 				return err
 			}
-			measured, best = []Method{chosen}, &auc
+			measured, best = []Method{chosen}, &figure
 		}
 		for _, m := range measured {
 			if err := r.add(ctx, m, b, best); err != nil {
@@ -112,7 +112,7 @@ type measured struct {
 	slices      []*evaluate.Ranking   // by slice
 }
 
-// add measures one point and appends it to the document. best is its ValidationAUC.
+// add measures one point and appends it to the document. best is the metric by which Select chose the method, or nil.
 func (r *run) add(ctx context.Context, m Method, b prune.Budget, best *float64) error {
 	p, table, err := m.Cut(b)
 	if err != nil {
@@ -122,7 +122,11 @@ func (r *run) add(ctx context.Context, m Method, b prune.Budget, best *float64) 
 	if err != nil {
 		return err
 	}
-	p.ValidationAUC = best
+	if found.rows.Loss == loss.Squared {
+		p.ValidationRMSE = best
+	} else {
+		p.ValidationAUC = best
+	}
 	p.Difference = r.difference(found, found.rows, r.unpruned.rows)
 	for k := range p.Slices {
 		p.Slices[k].Difference = r.difference(found, found.slices[k], r.unpruned.slices[k])
@@ -161,14 +165,7 @@ func (r *run) measure(ctx context.Context, m *model.Model, to *Measure) (*measur
 }
 
 // metrics returns the metrics of the rows or of a slice.
-func (m *measured) metrics(of *evaluate.Ranking) Metrics {
-	all := Metrics{AUC: scores.Figure(of.AUC()), LogLoss: of.LogLoss(evaluate.Uncalibrated)}
-	if m.calibration != nil {
-		loss := of.LogLoss(*m.calibration)
-		all.CalibratedLogLoss = &loss
-	}
-	return all
-}
+func (m *measured) metrics(of *evaluate.Ranking) Metrics { return newMetrics(of, m.calibration) }
 
 // curve returns the calibration curve.
 func (m *measured) curve() (curve []CurveBin) {
@@ -187,17 +184,17 @@ func (m *measured) curve() (curve []CurveBin) {
 // calibrations, on the rows or on a slice.
 func (r *run) difference(m *measured, pruned, unpruned *evaluate.Ranking) *Differences {
 	c := pruned.Minus(unpruned)
-	d := &Differences{AUC: NewInterval(c.AUC), LogLoss: *NewInterval(c.LogLoss)}
+	var calibrated *Interval
 	if m.calibration != nil {
-		d.CalibratedLogLoss = NewInterval(evaluate.CompareLogLoss(unpruned.Predictions, pruned.Predictions, *r.unpruned.calibration, *m.calibration))
+		calibrated = NewInterval(evaluate.CompareLoss(unpruned.Predictions, pruned.Predictions, *r.unpruned.calibration, *m.calibration))
 	}
-	return d
+	return newDifferences(pruned.Loss, NewInterval(c.AUC), NewInterval(c.Loss), calibrated)
 }
 
-// choose returns the method with the highest AUC on the validation split, and this AUC. Of
-// several such methods it returns the first.
-func (c *Config) choose(ctx context.Context, methods []Method, b prune.Budget) (best Method, auc float64, err error) {
-	auc = math.Inf(-1)
+// choose returns the method with the highest AUC on the validation split, or with the squared
+// loss the least RMSE, and this metric. Of several such methods it returns the first.
+func (c *Config) choose(ctx context.Context, methods []Method, b prune.Budget) (best Method, figure float64, err error) {
+	worth := math.Inf(-1)
 	for _, m := range methods {
 		_, table, err := m.Cut(b)
 		if err != nil {
@@ -207,12 +204,18 @@ func (c *Config) choose(ctx context.Context, methods []Method, b prune.Budget) (
 		if err != nil {
 			return nil, 0, err
 		}
+		if p.Loss == loss.Squared {
+			if found := p.MeanLoss(evaluate.Uncalibrated); -found > worth {
+				best, figure, worth = m, found, -found
+			}
+			continue
+		}
 		if p.OneKind() {
 			return nil, 0, fault.Inputf("all labels of the validation split are the same: there is no AUC to choose by")
 		}
-		if found := evaluate.AUC(p.Logits, p.Labels); found > auc {
-			best, auc = m, found
+		if found := evaluate.AUC(p.Logits, p.Labels); found > worth {
+			best, figure, worth = m, found, found
 		}
 	}
-	return best, auc, nil
+	return best, figure, nil
 }

@@ -7,6 +7,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"shaver/internal/loss"
 )
 
 // Series is the result of one method at all budgets. Points that differ only in the seed of
@@ -22,9 +24,9 @@ type Mean struct {
 	Parameters    int
 	EmptyFeatures float64
 	AUC           Spread // NaN if it is undefined
-	LogLoss       Spread
-	Calibrated    Spread // calibrated LogLoss; NaN without calibration
-	ValidationAUC Spread // NaN without Select
+	Loss          Spread // LogLoss or RMSE
+	Calibrated    Spread // calibrated Loss; NaN without calibration
+	Validation    Spread // metric by which Select chose; NaN without Select
 	// Difference compares the tables with the unpruned one. Each interval has the mean of the
 	// repeats and contains all their intervals. It is nil in documents of older programs.
 	Difference *Differences
@@ -123,9 +125,9 @@ func (d *Document) mean(points []int) Mean {
 		m.EmptyFeatures += float64(d.Points[i].EmptyFeatures) / float64(len(points))
 	}
 	m.AUC = column(func(p *Point) *float64 { return p.AUC })
-	m.LogLoss = column(func(p *Point) *float64 { return &p.LogLoss })
-	m.Calibrated = column(func(p *Point) *float64 { return p.CalibratedLogLoss })
-	m.ValidationAUC = column(func(p *Point) *float64 { return p.ValidationAUC })
+	m.Loss = column(func(p *Point) *float64 { value := p.Loss(); return &value })
+	m.Calibrated = column(func(p *Point) *float64 { return p.CalibratedLoss() })
+	m.Validation = column((*Point).Validation)
 	m.Difference = d.difference(points)
 	return m
 }
@@ -162,11 +164,7 @@ func (d *Document) difference(points []int) *Differences {
 		}
 		return &all
 	}
-	return &Differences{
-		AUC:               combined(func(d *Differences) *Interval { return d.AUC }),
-		LogLoss:           *combined(func(d *Differences) *Interval { return &d.LogLoss }),
-		CalibratedLogLoss: combined(func(d *Differences) *Interval { return d.CalibratedLogLoss }),
-	}
+	return newDifferences(d.Loss, combined(func(d *Differences) *Interval { return d.AUC }), combined((*Differences).Loss), combined((*Differences).CalibratedLoss))
 }
 
 // Label returns the method of a point, with the properties in which points of this method
@@ -239,19 +237,25 @@ func (d *Document) WriteTable(w io.Writer) {
 	calibrated, chosen, compared := false, false, false
 	for i := range d.Points {
 		calibrated = calibrated || d.Points[i].Calibration != nil
-		chosen = chosen || d.Points[i].ValidationAUC != nil
+		chosen = chosen || d.Points[i].Validation() != nil
 		compared = compared || d.Points[i].Difference != nil
 	}
-	header := "SPARSITY\tPARAMETERS\tMETHOD\tAUC"
-	if compared {
-		header += "\tAUC - UNPRUNED, 95% INTERVAL"
+	name, of := "AUC", func(m *Mean) Spread { return m.AUC }
+	if d.Loss == loss.Squared {
+		name, of = "RMSE", func(m *Mean) Spread { return m.Loss }
 	}
-	header += "\tLOGLOSS"
+	header := "SPARSITY\tPARAMETERS\tMETHOD\t" + name
+	if compared {
+		header += "\t" + name + " - UNPRUNED, 95% INTERVAL"
+	}
+	if d.Loss != loss.Squared {
+		header += "\tLOGLOSS"
+	}
 	if calibrated {
 		header += "\tCALIBRATED"
 	}
 	if chosen {
-		header += "\tVALIDATION AUC"
+		header += "\tVALIDATION " + name
 	}
 	fmt.Fprintln(w, header+"\tFEATURES KEPT")
 	marked := false
@@ -260,17 +264,21 @@ func (d *Document) WriteTable(w io.Writer) {
 		if off == nil {
 			off = &Differences{}
 		}
-		marked = marked || off.AUC.Differs() || off.LogLoss.Differs() || off.CalibratedLogLoss.Differs()
-		fmt.Fprintf(w, "%s\t%d\t%s\t%v", SparsityText(sparsity), parameters, label, m.AUC)
-		if compared {
+		marked = marked || off.AUC.Differs() || off.Loss().Differs() || off.CalibratedLoss().Differs()
+		fmt.Fprintf(w, "%s\t%d\t%s\t%v", SparsityText(sparsity), parameters, label, of(m))
+		if compared && d.Loss == loss.Squared {
+			fmt.Fprintf(w, "\t%v", off.RMSE)
+		} else if compared {
 			fmt.Fprintf(w, "\t%v", off.AUC)
 		}
-		fmt.Fprintf(w, "\t%v%s", m.LogLoss, off.LogLoss.mark())
+		if d.Loss != loss.Squared {
+			fmt.Fprintf(w, "\t%v%s", m.Loss, off.Loss().mark())
+		}
 		if calibrated {
-			fmt.Fprintf(w, "\t%v%s", m.Calibrated, off.CalibratedLogLoss.mark())
+			fmt.Fprintf(w, "\t%v%s", m.Calibrated, off.CalibratedLoss().mark())
 		}
 		if chosen {
-			fmt.Fprintf(w, "\t%v", m.ValidationAUC)
+			fmt.Fprintf(w, "\t%v", m.Validation)
 		}
 		fmt.Fprintf(w, "\t%.0f\n", float64(d.Features)-m.EmptyFeatures)
 	}

@@ -2,9 +2,11 @@ package sweep
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"shaver/internal/evaluate"
+	"shaver/internal/loss"
 	"shaver/internal/model"
 )
 
@@ -20,14 +22,22 @@ var bands = []int64{0, 10, 100, 1000}
 
 // Slicer assigns the rows of a split to slices, by how often their features occur in the rows
 // of train and val. A row is in one slice for its rarest feature: fewer than 10 occurrences,
-// 10 to 99, 100 to 999, or more. It is also in the slice of each field in which its feature
-// occurs fewer than 100 times. Of the fields, the 8 with the most occurrences of such
-// features have a slice. A Slicer takes 2 bytes per row.
+// 10 to 99, 100 to 999, or more. It is also in the slice of each field in which its feature,
+// or the rarest of a list, occurs fewer than 100 times. Pads do not count. Of the fields, the
+// 8 with the most occurrences of such features have a slice. A Slicer takes 2 bytes per row.
 type Slicer struct {
+	Loss    loss.Kind // set before the first call of Add
 	counts  []int64
+	ids     []ids // by field
 	slices  []Slice
 	fields  []int    // by slice: the field, or -1 for the rarest feature
 	members []uint16 // by row: bit k is 1 if the row is in slice k
+}
+
+// ids says where a field's ids are in a row.
+type ids struct {
+	from, to int
+	pad      int32 // global id of the field's pad, or -1
 }
 
 // NewSlicer returns a slicer without rows. names are the names of the fields, and counts the
@@ -44,10 +54,17 @@ func NewSlicer(a *model.Architecture, names []string, counts []int64) *Slicer {
 	}
 	rare := make([]int64, a.Fields()) // occurrences of rare features
 	var order []int
-	first := 0
+	first, at, lengths := 0, 0, a.Lengths()
 	for j, size := range a.FieldDims {
-		for _, count := range counts[first : first+size] {
-			if count < rareBelow {
+		s.ids = append(s.ids, ids{at, at + lengths[j], -1})
+		at += lengths[j]
+		for _, l := range a.Lists {
+			if l.Field == j && l.Pad >= 0 {
+				s.ids[j].pad = int32(first + l.Pad)
+			}
+		}
+		for id, count := range counts[first : first+size] {
+			if count < rareBelow && int32(first+id) != s.ids[j].pad {
 				rare[j] += count
 			}
 		}
@@ -66,32 +83,50 @@ func NewSlicer(a *model.Architecture, names []string, counts []int64) *Slicer {
 func (s *Slicer) Add(rows *model.Rows) {
 	for r := range rows.Len() {
 		features := rows.Row(r)
-		rarest := s.counts[features[0]]
-		for _, f := range features {
-			rarest = min(rarest, s.counts[f])
+		rarest := int64(math.MaxInt64)
+		for j := range s.ids {
+			rarest = min(rarest, s.rarest(features, j))
 		}
 		var member uint16
 		for k, j := range s.fields {
 			count := rarest
 			if j >= 0 {
-				count = s.counts[features[j]]
+				count = s.rarest(features, j)
 			}
 			if of := &s.slices[k]; count >= of.Least && (of.Most == nil || count <= *of.Most) {
 				member |= 1 << k
 				of.Rows++
-				of.Positives += int64(rows.Label[r])
+				if s.Loss != loss.Squared {
+					if of.Positives == nil {
+						of.Positives = new(int64)
+					}
+					*of.Positives += int64(rows.Label[r])
+				}
 			}
 		}
 		s.members = append(s.members, member)
 	}
 }
 
+// rarest returns the least number of occurrences of a row's features in field j. It is
+// math.MaxInt64 if all of them are pads.
+func (s *Slicer) rarest(features []int32, j int) int64 {
+	least := int64(math.MaxInt64)
+	for _, f := range features[s.ids[j].from:s.ids[j].to] {
+		if f != s.ids[j].pad {
+			least = min(least, s.counts[f])
+		}
+	}
+	return least
+}
+
 // shown returns the indices of the slices that are worth measuring. They have enough rows
-// and both labels, and not nearly all rows of the split.
+// and both labels unless the loss is squared, and not nearly all rows of the split.
 func (s *Slicer) shown() (all []int) {
 	for k := range s.slices {
 		of := &s.slices[k]
-		if of.Rows >= leastInSlice && of.Positives > 0 && of.Positives < of.Rows && 20*of.Rows <= 19*int64(len(s.members)) {
+		mixed := s.Loss == loss.Squared || of.Positives != nil && *of.Positives > 0 && *of.Positives < of.Rows
+		if of.Rows >= leastInSlice && mixed && 20*of.Rows <= 19*int64(len(s.members)) {
 			all = append(all, k)
 		}
 	}
@@ -100,7 +135,7 @@ func (s *Slicer) shown() (all []int) {
 
 // predictions returns the predictions of p for the rows of slice k.
 func (s *Slicer) predictions(p *evaluate.Predictions, k int) *evaluate.Predictions {
-	part := &evaluate.Predictions{Logits: make([]float64, 0, s.slices[k].Rows), Labels: make([]float32, 0, s.slices[k].Rows)}
+	part := &evaluate.Predictions{Logits: make([]float64, 0, s.slices[k].Rows), Labels: make([]float32, 0, s.slices[k].Rows), Loss: p.Loss}
 	for i, member := range s.members {
 		if member>>k&1 == 1 {
 			part.Logits, part.Labels = append(part.Logits, p.Logits[i]), append(part.Labels, p.Labels[i])

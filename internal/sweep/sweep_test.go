@@ -176,8 +176,8 @@ func TestRun(t *testing.T) {
 		t.Errorf("Work returns %d and %d", n, validated)
 	}
 	for _, p := range all.Points {
-		if p.Calibration == nil || *p.CalibratedLogLoss > p.LogLoss {
-			t.Errorf("%s: calibration of %+v does not lower the LogLoss %g", p.Method, p.Measure, p.LogLoss)
+		if p.Calibration == nil || *p.CalibratedLogLoss > *p.LogLoss {
+			t.Errorf("%s: calibration of %+v does not lower the LogLoss %g", p.Method, p.Measure, *p.LogLoss)
 		}
 	}
 	c.Select, c.Calibrate = true, false
@@ -274,11 +274,11 @@ func TestRunCompares(t *testing.T) {
 	check := func(what string, metrics Metrics, got *Differences, calibrations [2]*evaluate.Calibration, a, b *evaluate.Predictions) {
 		t.Helper()
 		want := evaluate.Compare(a, b)
-		calibrated := evaluate.CompareLogLoss(a, b, *calibrations[0], *calibrations[1])
-		if !reflect.DeepEqual(got, &Differences{NewInterval(want.AUC), *NewInterval(want.LogLoss), NewInterval(calibrated)}) {
+		calibrated := evaluate.CompareLoss(a, b, *calibrations[0], *calibrations[1])
+		if !reflect.DeepEqual(got, &Differences{AUC: NewInterval(want.AUC), LogLoss: NewInterval(want.Loss), CalibratedLogLoss: NewInterval(calibrated)}) {
 			t.Errorf("%s: %+v, expected %+v and %+v", what, got, want, calibrated)
 		}
-		if *metrics.AUC != b.Metrics().AUC || metrics.LogLoss != b.Metrics().LogLoss || *metrics.CalibratedLogLoss != b.LogLoss(*calibrations[1]) {
+		if *metrics.AUC != b.Metrics().AUC || *metrics.LogLoss != b.Metrics().Loss || *metrics.CalibratedLogLoss != b.MeanLoss(*calibrations[1]) {
 			t.Errorf("%s: %+v, expected %+v", what, metrics, b.Metrics())
 		}
 	}
@@ -289,8 +289,9 @@ func TestRunCompares(t *testing.T) {
 	for k, rest := range [][]int{{0}, {1, 2}, {0}} {
 		part := third(after, rest...)
 		want[k].Rows = int64(len(part.Labels))
+		want[k].Positives = new(int64)
 		for _, label := range part.Labels {
-			want[k].Positives += int64(label)
+			*want[k].Positives += int64(label)
 		}
 		check("slice", p.Slices[k].Metrics, p.Slices[k].Difference, both, third(before, rest...), part)
 	}
@@ -382,7 +383,8 @@ func TestSeries(t *testing.T) {
 		{Options: estimator.Options{Estimator: "permutation"}, Seed: 1, Splits: both[:1], Sample: .1},
 	}}
 	add := func(method string, source *int, values string, sparsity, auc float64) {
-		d.Points = append(d.Points, Point{Method: method, Source: source, Baseline: baseline.Zero, Values: values, Sparsity: sparsity, Measure: Measure{Metrics: Metrics{AUC: value(auc), LogLoss: .5}}})
+		d.Unpruned.LogLoss = new(.5)
+		d.Points = append(d.Points, Point{Method: method, Source: source, Baseline: baseline.Zero, Values: values, Sparsity: sparsity, Measure: Measure{Metrics: Metrics{AUC: value(auc), LogLoss: new(.5)}}})
 	}
 	add("shapley", at(0), "float32", .5, .7)
 	add("shapley", at(1), "float32", .5, .8)

@@ -18,6 +18,7 @@ import (
 	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/layout"
+	"shaver/internal/loss"
 	"shaver/internal/prepare"
 	"shaver/internal/scores"
 	"shaver/internal/tally"
@@ -148,6 +149,9 @@ func (n *night) prepare() error {
 	p, err := prepare.New(r, n.log)
 	if err != nil {
 		return err
+	}
+	if p.Spec.Loss != loss.Logistic {
+		return fault.Inputf("the loss is %s: a state of a window has only the loss %s, so score the days together, without --state", p.Spec.Loss.Name(), loss.Logistic.Name())
 	}
 	n.job, n.form = p.Job, p.Sampling().Form(p.Architecture.Fields())
 	n.settings = Settings{Spec: job.SpecVersion, Fields: p.Dataset.Fields(), Baseline: n.Baseline, Options: n.Options, Seed: n.Seed, Kernel: p.Spec.Kernel, Revision: p.Spec.Revision}

@@ -35,10 +35,11 @@ type sumsHeader struct {
 	Model      string `json:"model"`   // digest of the model
 	Generation int    `json:"generation"`
 
-	FieldDims []int          `json:"field_dims"`
-	Dim       int            `json:"table_dim"` // 0 if there are tables
-	Tables    []model.Table  `json:"tables,omitempty"`
-	LookUps   []model.LookUp `json:"look_ups,omitempty"`
+	FieldDims  []int          `json:"field_dims"`
+	Dim        int            `json:"table_dim"` // 0 if there are tables
+	Tables     []model.Table  `json:"tables,omitempty"`
+	LookUps    []model.LookUp `json:"look_ups,omitempty"`
+	ListFields []model.List   `json:"list_fields,omitempty"` // Architecture.Lists
 
 	Variances bool `json:"variances"` // whether the variances follow the sums
 
@@ -47,7 +48,7 @@ type sumsHeader struct {
 
 // layout returns the layout of the tables.
 func (h *sumsHeader) layout() *model.Architecture {
-	return &model.Architecture{FieldDims: h.FieldDims, Dim: h.Dim, Tables: h.Tables, LookUps: h.LookUps}
+	return &model.Architecture{FieldDims: h.FieldDims, Dim: h.Dim, Tables: h.Tables, LookUps: h.LookUps, Lists: h.ListFields}
 }
 
 // variances are the variances of the means of c, |c| and c^2 over a day's rows about those
@@ -64,7 +65,7 @@ func newVariances(n int) variances {
 // copy them.
 func writeSums(w io.Writer, d *Day, a *model.Architecture, sums *tally.Accumulator, v variances) error {
 	header := sumsHeader{
-		Dataset: d.Dataset, Model: d.Model, Generation: d.Generation, FieldDims: a.FieldDims, Dim: a.Dim, Tables: a.Tables, LookUps: a.LookUps,
+		Dataset: d.Dataset, Model: d.Model, Generation: d.Generation, FieldDims: a.FieldDims, Dim: a.Dim, Tables: a.Tables, LookUps: a.LookUps, ListFields: a.Lists,
 		Variances: v[0] != nil, Header: tallyio.HeaderOf(sums),
 	}
 	if err := tallyio.WriteHead(w, sumsMagic, header); err != nil {
@@ -120,7 +121,7 @@ func (c *counter) Write(p []byte) (int, error) {
 // total adds up the sums of days, for tables of one layout.
 type total struct {
 	architecture *model.Architecture
-	spans        []model.Span // by look-up
+	spans        []model.Span // by their look-up; those of other look-ups are zero
 	accumulator  *tally.Accumulator
 	state        tally.State // shares memory with accumulator; its rows and losses are set by finish
 	// variance holds the variances of the sums of c, |c| and c^2. Its lists are nil until a
@@ -135,10 +136,12 @@ func newTotal(a *model.Architecture, form tally.Form) *total {
 	return t
 }
 
-// byLookUp returns the spans of a in the order of the look-ups.
+// byLookUp returns each span of a at the index of its look-up. Other elements are zero.
 func byLookUp(a *model.Architecture) []model.Span {
-	spans := slices.Clone(a.Spans())
-	slices.SortFunc(spans, func(s, o model.Span) int { return s.LookUp - o.LookUp })
+	spans := make([]model.Span, max(a.Fields(), len(a.LookUps)))
+	for _, s := range a.Spans() {
+		spans[s.LookUp] = s
+	}
 	return spans
 }
 

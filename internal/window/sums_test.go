@@ -11,6 +11,7 @@ import (
 
 	"shaver/internal/fault"
 	"shaver/internal/model"
+	"shaver/internal/model/modeltest"
 	"shaver/internal/paired"
 	"shaver/internal/scores"
 	"shaver/internal/tally"
@@ -90,6 +91,31 @@ func TestTotal(t *testing.T) {
 	}
 	if len(want.State().Carries) < 10 {
 		t.Error("few sums leave int64, so the test proves little")
+	}
+}
+
+// The sums of days whose lists read shared rows add up, also where the tables have grown. The
+// lists themselves must be the same.
+func TestTotalOfLists(t *testing.T) {
+	before, after := modeltest.Lists(), modeltest.Lists()
+	before.Kind, after.Kind = "", ""
+	after.FieldDims = []int{7, 3, 7, 4}
+	after.Tables[0].Rows = 7
+	day := encode(t, &example, &before, sumsOf(t, &before, partial(&before, 1, 4, 7, 11)), variances{})
+	moved, old := partial(&after, 1, 4, 9, 13), partial(&before, 1, 4, 7, 11)
+	moved.Sum, moved.Abs, moved.Square, moved.Within = old.Sum, old.Abs, old.Square, old.Within
+	want, total := sumsOf(t, &after, moved), newTotal(&after, within)
+	if err := total.add(bytes.NewReader(day), &example); err != nil {
+		t.Fatal(err)
+	}
+	got, err := total.finish()
+	if err != nil || !reflect.DeepEqual(got.State(), want.State()) {
+		t.Errorf("%+v, expected %+v: %v", got.State(), want.State(), err)
+	}
+	after.Lists[0].Length = 4
+	err = newTotal(&after, within).add(bytes.NewReader(day), &example)
+	if other, ok := errors.AsType[*misfit](err); !ok || !strings.Contains(other.Error(), "field 2 has 3 positions") {
+		t.Errorf("error %v for lists of another length", err)
 	}
 }
 

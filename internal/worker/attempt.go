@@ -267,11 +267,11 @@ func (a *attempt) game(ctx context.Context, weights, values, other job.Blob) (sh
 	if err != nil {
 		return shapley.Game{}, a.lost(ctx, values, err)
 	}
-	entries, err := baseline.Decode(data, m.Players())
+	entries, err := baseline.Decode(data, m.BaselineSize())
 	if err != nil {
 		return shapley.Game{}, fault.Inputf("baseline %s: %w", values.Name, err)
 	}
-	return shapley.Game{Model: m, Baseline: entries}, nil
+	return shapley.Game{Model: m, Baseline: entries, Loss: a.d.Task.Spec.Loss}, nil
 }
 
 // rows fetches the rows of the task, or reads them in place. If they cannot be read in
@@ -289,7 +289,7 @@ func (a *attempt) rows(ctx context.Context, arch *model.Architecture) (*model.Ro
 	if err != nil {
 		return nil, a.lost(ctx, t.Data, err)
 	}
-	rows, err := shard.Open(data, arch.FieldDims, arch.Dense, t.Rows)
+	rows, err := shard.Open(data, arch, t.Rows)
 	if err != nil {
 		return nil, fault.Inputf("shard %s: %w", t.Data.Name, err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"shaver/internal/arrowio"
 	"shaver/internal/baseline"
 	"shaver/internal/bus"
 	"shaver/internal/estimator"
@@ -156,7 +157,7 @@ func newTask(t *testing.T) (*fakeBus, *bus.Delivery) {
 	}
 	var rows model.Rows
 	p.Rows(&rows, 0, 4)
-	data, err := shard.Encode(p.Fields, p.FieldDims, nil, &rows)
+	data, err := shard.Encode(arrowio.RowForm{Fields: p.Fields, Sizes: p.FieldDims}, &rows)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -91,7 +91,7 @@ func TestPairedTask(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows, err := shard.Open(f.blobs["shard"], current.Model.FieldDims, nil, 4)
+	rows, err := shard.Open(f.blobs["shard"], &current.Model.Architecture, 4)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,10 +9,18 @@ from packages import *  # noqa: E402,F403
 
 
 class Column:
-    """A field or a dense input: column of the input named input."""
+    """A field or a dense input: column of the input named input.
 
-    def __init__(self, name, input, column, rows=0):
-        self.name, self.input, self.column, self.rows = name, input, column, rows
+    length: the number of columns of a field that is a list, or 0. Positions without a value have id 0.
+    least: the least number of values of a list.
+    counts: the name of a list, if this dense input is the number of its values.
+    """
+
+    def __init__(self, name, input, column, rows=0, length=0, least=0, counts=""):
+        self.name, self.input, self.column, self.rows, self.length, self.least, self.counts = name, input, column, rows, length, least, counts
+
+    def columns(self):
+        return slice(self.column, self.column + max(1, self.length))
 
 
 class Net:
@@ -31,11 +39,19 @@ class Net:
     def rows(self, seed):
         """The inputs by name, each [rows, columns]."""
         ids, values = rows(seed, [f.rows for f in self.fields], len(self.dense))
+        r = np.random.default_rng(seed + 1)
+        lists, lengths = {}, {}
+        for f in self.fields:
+            if f.length:  # the first two lists have the fewest and the most values
+                lists[f.name] = r.integers(1, f.rows, (ROWS, f.length))
+                lengths[f.name] = r.integers(1, f.length + 1, ROWS)
+                lengths[f.name][:2] = f.least, f.length
+                lists[f.name][np.arange(f.length) >= lengths[f.name][:, None]] = 0
         out = {name: np.zeros((ROWS, max(columns, 1)), np.float32 if dtype is torch.float32 else np.int64) for name, dtype, columns in self.inputs}
         for i, f in enumerate(self.fields):
-            out[f.input][:, f.column] = ids[:, i]
+            out[f.input][:, f.columns()] = lists[f.name] if f.length else ids[:, i : i + 1]
         for i, f in enumerate(self.dense):
-            out[f.input][:, f.column] = values[:, i]
+            out[f.input][:, f.column] = lengths[f.counts] if f.counts else values[:, i]
         for name, value in self.fixed.items():
             out[name][:] = value
         return out
@@ -284,6 +300,158 @@ def of_torchrec():
     return Net(model, [("dense", torch.float32, 2), ("ids", torch.int64, len(FIELDS))], fields, [Column(n, "dense", i) for i, n in enumerate(DENSE)], package="torchrec")
 
 
+# Histories of the fields item and category, and the tags of an item, as lists of L ids.
+L = 4
+HISTORY = [("hist_item", "item", 11), ("hist_category", "category", 5)]
+TAGS = [("tags", 6), ("words", 8), ("stores", 5)]
+
+
+def columns_with_lists(lists, fields=FIELDS, dense=()):
+    """columns_of, and an input [batch, L] for each list."""
+    inputs, all, numbers = columns_of(fields, dense)
+    inputs[len(fields) : len(fields)] = [(name, torch.int64, L) for name, _ in lists]
+    return inputs, all + [Column(name, name, 0, size, L) for name, size in lists], numbers
+
+
+def of_deepctr_din(**options):
+    """DIN: the histories read the tables of the target, and their number of values is a column of the matrix."""
+
+    def build():
+        from deepctr_torch.inputs import SparseFeat, VarLenSparseFeat
+
+        history = [VarLenSparseFeat(SparseFeat(name, size, DIM, embedding_name=target), maxlen=L, length_name="length") for name, target, size in HISTORY]
+        model = deepctr("DIN", deepctr_columns(FIELDS, DENSE) + history, **options)
+        at = {name: a for name, (a, _) in model.feature_index.items()}
+        fields = [Column(name, "x", at[name], size) for name, size in FIELDS]
+        fields += [Column(name, "x", at[name], size, L) for name, _, size in HISTORY]
+        dense = [Column(name, "x", at[name]) for name in DENSE] + [Column("length", "x", at["length"], counts="hist_item")]
+        dense.sort(key=lambda c: c.column)
+        fields.sort(key=lambda c: c.column)
+        return Net(model, [("x", torch.float32, max(b for _, b in model.feature_index.values()))], fields, dense, package="deepctr-torch")
+
+    return build
+
+
+def of_deepctr_bags():
+    """DeepFM with lists: their mean or sum, also of the first-order weights. One has its number of values as a column."""
+    from deepctr_torch.inputs import SparseFeat, VarLenSparseFeat
+
+    lists = [VarLenSparseFeat(SparseFeat(name, size, DIM), maxlen=L, combiner=combiner, length_name="length" if name == "stores" else None)
+             for (name, size), combiner in zip(TAGS, ("mean", "sum", "mean"))]
+    model = deepctr("DeepFM", deepctr_columns(FIELDS, DENSE) + lists, dnn_hidden_units=(8, 6))
+    at = {name: a for name, (a, _) in model.feature_index.items()}
+    fields = [Column(name, "x", at[name], size) for name, size in FIELDS] + [Column(name, "x", at[name], size, L) for name, size in TAGS]
+    dense = [Column(name, "x", at[name]) for name in DENSE] + [Column("length", "x", at["length"], counts="stores")]
+    dense.sort(key=lambda c: c.column)
+    fields.sort(key=lambda c: c.column)
+    return Net(model, [("x", torch.float32, max(b for _, b in model.feature_index.values()))], fields, dense, package="deepctr-torch")
+
+
+def rechub_features(pooling):
+    from torch_rechub.basic.features import SequenceFeature, SparseFeature
+
+    sparse = {name: SparseFeature(name, vocab_size=size, embed_dim=DIM) for name, size in FIELDS}
+    return sparse, [SequenceFeature(name, vocab_size=size, embed_dim=DIM, pooling=pooling, shared_with=target, padding_idx=0) for name, target, size in HISTORY]
+
+
+def of_rechub_din():
+    with quiet():
+        from torch_rechub.models.ranking import DIN
+
+        sparse, history = rechub_features("concat")
+        target = [sparse["item"], sparse["category"]]
+        model = DIN([sparse["user"], sparse["city"]], history, target, {"dims": [8, 6]}, {"dims": [6]})
+    inputs, fields, _ = columns_with_lists([(name, size) for name, _, size in HISTORY], FIELDS[:4])
+    return Net(ByName(model, [i[0] for i in inputs]), inputs, fields, package="torch-rechub")
+
+
+class Scored(nn.Module):
+    """A model of two towers as a click model: the logit is the product of the towers."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x):
+        user = self.model.user_tower(x)
+        item = nn.functional.normalize(self.model.embedding(x, self.model.item_features), p=2, dim=2)
+        return (user * item).sum(dim=2) / self.model.temperature
+
+
+def of_rechub_youtube():
+    """YoutubeDNN: the mean of the history of items, and the cosine to the item, which reads the same table."""
+    with quiet():
+        from torch_rechub.models.matching import YoutubeDNN
+
+        sparse, history = rechub_features("mean")
+        model = YoutubeDNN([sparse["user"], sparse["city"], history[0]], [sparse["item"]], [], {"dims": [8, DIM]}, temperature=0.5)
+    inputs, fields, _ = columns_with_lists([HISTORY[0][::2]], [FIELDS[i] for i in (0, 1, 3)])
+    fields[-1].least = 1  # the dynamo exporter omits the 1e-16 that the package adds to the number of values
+    return Net(ByName(Scored(model), [i[0] for i in inputs]), inputs, fields, package="torch-rechub")
+
+
+def fuxictr_with_lists(encoder=None):
+    m = fuxictr_feature_map(padding=0)
+    for name, target, size in HISTORY:
+        m.features[name] = {"source": "", "type": "sequence", "vocab_size": size, "padding_idx": 0, "max_len": L, "share_embedding": target}
+        if encoder:
+            m.features[name]["feature_encoder"] = encoder
+    m.num_fields = m.get_num_fields()
+    m.set_column_index()
+    return m
+
+
+def of_fuxictr_din():
+    """DIN as the model zoo composes it, with a softmax over the history."""
+
+    def build():
+        from fuxictr.pytorch import layers
+
+        class DIN(fuxictr_classes()["FM"]):
+            def build(self, feature_map, options):
+                self.attention = nn.ModuleList(layers.DIN_Attention(DIM, [6], use_softmax=True) for _ in HISTORY)
+                self.dnn = layers.MLP_Block(input_dim=DIM * feature_map.num_fields, output_dim=1, hidden_units=[8, 6])
+
+            def forward(self, inputs):
+                x = self.get_inputs(inputs)
+                e = self.embedding_layer.embedding_layer(x)
+                for (name, target, _), attention in zip(HISTORY, self.attention):
+                    e[name] = attention(e[target], e[name], x[name].long() != 0)
+                return {"y_pred": self.output_activation(self.dnn(torch.cat(list(e.values()), dim=-1)))}
+
+        with quiet():
+            model = DIN(fuxictr_with_lists(), **FUXI)
+        inputs, fields, _ = columns_with_lists([(name, size) for name, _, size in HISTORY])
+        return Net(ByName(model, [i[0] for i in inputs]), inputs, fields, package="fuxictr")
+
+    return build
+
+
+def of_fuxictr_sum():
+    """DeepFM whose histories are summed, also in the first order."""
+    model = fuxictr("DeepFM", fuxictr_with_lists("layers.MaskedSumPooling()"))
+    inputs, fields, _ = columns_with_lists([(name, size) for name, _, size in HISTORY])
+    return Net(ByName(model, [i[0] for i in inputs]), inputs, fields, package="fuxictr")
+
+
+class Bags(nn.Module):
+    """EmbeddingBags of lists, with sums and means, and an embedding whose rows are masked by hand."""
+
+    def __init__(self):
+        super().__init__()
+        self.sum, self.mean = nn.EmbeddingBag(6, DIM, mode="sum"), nn.EmbeddingBag(8, DIM, mode="mean")
+        self.rows = nn.Embedding(5, DIM)
+        self.mlp = nn.Sequential(nn.Linear(3 * DIM, 8), nn.ReLU(), nn.Linear(8, 1))
+
+    def forward(self, ids):
+        best = self.rows(ids[:, 2 * L :]).masked_fill((ids[:, 2 * L :] == 0).unsqueeze(2), -1e9).amax(dim=1).clamp(min=-9)
+        return self.mlp(torch.cat([self.sum(ids[:, :L]), self.mean(ids[:, L : 2 * L]), best], dim=1)).squeeze(-1)
+
+
+def of_bags():
+    return Net(Bags(), [("ids", torch.int64, 3 * L)], [Column(name, "ids", i * L, size, L) for i, (name, size) in enumerate(TAGS)])
+
+
 # name: (build, opset of the legacy exporter). Each is exported by both exporters, unless the name is in ONLY.
 MODELS = {
     "fuxictr-fm": (of_fuxictr("FM"), 17),
@@ -341,5 +509,12 @@ MODELS = {
     "torchrec-dlrm": (of_torchrec, 17),
     "ncf": (of_ncf, 17),
     "two-classes": (of_two_classes, 17),
+    "deepctr-torch-din": (of_deepctr_din(dnn_hidden_units=(8, 6), att_hidden_size=(6, 4), att_weight_normalization=True), 17),
+    "deepctr-torch-bags": (of_deepctr_bags, 17),
+    "torch-rechub-din": (of_rechub_din, 17),
+    "torch-rechub-youtube": (of_rechub_youtube, 17),
+    "fuxictr-din": (of_fuxictr_din(), 17),
+    "fuxictr-sum": (of_fuxictr_sum, 17),
+    "embedding-bags": (of_bags, 17),
     "keras": (KerasNet, 18),
 }

@@ -28,7 +28,11 @@ def run(*args):
 def logits(shaver, document, name):
     facts = json.loads(run(shaver, "model", "inspect", HERE / (name + ".onnx"), "-o", "json"))
     # The fields and dense inputs of a graph in its own order, under its own names.
-    columns = {(f["input"], f["column"]): [row[i] for row in document["ids"]] for i, f in enumerate(document["fields"])}
+    columns, first = {}, 0
+    for f in document["fields"]:
+        n = f.get("length", 1)
+        columns[f["input"], f["column"]] = ["|".join(str(v) for v in row[first:first + n]) for row in document["ids"]]
+        first += n
     columns |= {(f["input"], f["column"]): [row[i] for row in document["values"]] for i, f in enumerate(document["dense"])}
 
     def column(f):

@@ -8,7 +8,10 @@ For each graph and for the baselines zero and codebook, it scores the 32 rows, d
 entries, and writes a dense .onnx file, a compact one and a dense safetensors file. It
 compares the logits of onnxruntime for both .onnx files with those of shaver for the
 safetensors file, the tensors with those of the graph, and the digests that shaver prints.
-A conversion without pruning must keep every byte.
+A conversion without pruning must keep every byte. If the graph can be calibrated, it does
+the same with calibrated files: onnxruntime's outputs are compared with shaver's calibrated
+logits, the other outputs with those of the file that is not calibrated, and everything
+except the two nodes and two constants of the calibration must be the same.
 
 It needs numpy, onnx 1.23.2 and onnxruntime 1.32.0.
 """
@@ -71,14 +74,31 @@ def frame(path):
     return m.SerializeToString(deterministic=True)
 
 
-def logits(path, document):
-    """Returns onnxruntime's logits for the rows, found as make.py found them."""
+def logits(path, document, calibrated=False):
+    """Returns onnxruntime's logits for the rows, found as make.py found them.
+
+    Those of a calibrated file are found from the output, because the tensor that make.py
+    names is not calibrated.
+    """
     m = onnx.load(path)
     wanted, how = document["tensor"], document["logit"]
     if how == "output" or how == "probability":
         wanted = document["output"]
-    if wanted not in [o.name for o in m.graph.output]:
-        m.graph.output.append(onnx.helper.make_empty_tensor_value_info(wanted))
+    elif calibrated:
+        wanted = "shaver.calibration.logit"
+    v = outputs(m, [wanted], document)[0]
+    if how == "classes":
+        return v[:, 1] - v[:, 0]
+    if how == "probability":
+        return np.log(v[:, 0]) - np.log1p(-v[:, 0])
+    return v[:, 0]
+
+
+def outputs(m, wanted, document):
+    """Returns what onnxruntime computes for the rows as the tensors of these names, [rows, numbers]."""
+    for name in wanted:
+        if name not in [o.name for o in m.graph.output]:
+            m.graph.output.append(onnx.helper.make_empty_tensor_value_info(name))
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
@@ -95,11 +115,14 @@ def logits(path, document):
         shape = [rows] + [d if isinstance(d, int) else 1 for d in i.shape[1:]]
         values = np.zeros((rows, int(np.prod(shape[1:]))), kinds[i.type])
         for kind, data in (("fields", "ids"), ("dense", "values")):
-            for c, f in enumerate(document[kind]):
+            first = 0  # of the field's values in a row
+            for f in document[kind]:
+                count = f.get("length", 1)
                 if f["input"] == i.name:
-                    values[:, f["column"]] = [r[c] for r in document[data]]
+                    values[:, f["column"] : f["column"] + count] = [r[first : first + count] for r in document[data]]
+                first += count
         inputs[i.name] = values.reshape(shape)
-    out = []
+    out = [[] for _ in wanted]
     for first in range(0, rows, batch):
         feed = {}
         for i in session.get_inputs():
@@ -107,13 +130,9 @@ def logits(path, document):
                 feed[i.name] = np.full(i.shape, document["fixed"][i.name], kinds[i.type])
             else:
                 feed[i.name] = inputs[i.name][first : first + batch]
-        out.append(np.asarray(session.run([wanted], feed)[0]))
-    v = np.concatenate([o.reshape(batch, -1) for o in out]).astype(np.float64)
-    if how == "classes":
-        return v[:, 1] - v[:, 0]
-    if how == "probability":
-        return np.log(v[:, 0]) - np.log1p(-v[:, 0])
-    return v[:, 0]
+        for values, to in zip(session.run(wanted, feed), out):
+            to.append(np.asarray(values).reshape(batch, -1))
+    return [np.concatenate(o).astype(np.float64) for o in out]
 
 
 def enlarge(path, document, facts):
@@ -138,12 +157,16 @@ def with_more_ids(document, facts):
     """Returns the document with twice the rows. The new ones have ids of all rows of the tables."""
     random = np.random.default_rng(2)
     sizes = {(f["input"], f["column"]): f["rows"] for f in facts["fields"]}
-    ids = [[int(random.integers(sizes[f["input"], f["column"]])) for f in document["fields"]] for _ in document["ids"]]
+    ids = [[int(random.integers(sizes[f["input"], f["column"]])) for f in document["fields"] for _ in range(f.get("length", 1))] for _ in document["ids"]]
     return document | {"ids": document["ids"] + ids, "values": document["values"] * 2}
 
 
 def dataset(at, model, document, facts):
-    columns = {(f["input"], f["column"]): [row[i] for row in document["ids"]] for i, f in enumerate(document["fields"])}
+    columns, first = {}, 0
+    for f in document["fields"]:
+        n = f.get("length", 1)
+        columns[f["input"], f["column"]] = ["|".join(str(v) for v in row[first:first + n]) for row in document["ids"]]
+        first += n
     columns |= {(f["input"], f["column"]): [row[i] for row in document["values"]] for i, f in enumerate(document["dense"])}
     fields, dense = facts["fields"], facts.get("dense") or []
     with open(at / "rows.csv", "w") as f:
@@ -151,7 +174,7 @@ def dataset(at, model, document, facts):
         w.writerow(["label"] + [f"f{i}" for i in range(len(fields))] + [f"d{i}" for i in range(len(dense))])
         w.writerows(zip([i % 2 for i in range(len(document["ids"]))], *[columns[f["input"], f.get("column", 0)] for f in fields + dense]))
     numbers = ["--dense", ",".join(f"d{i}={f['name']}" for i, f in enumerate(dense))] if dense else []
-    run(SHAVER, "dataset", "import", "csv", "--train", at / "rows.csv", "--test", at / "rows.csv", "--model", model, *numbers, "--out", at / "data")
+    run(SHAVER, "dataset", "import", "csv", "--train", at / "rows.csv", "--val", at / "rows.csv", "--test", at / "rows.csv", "--model", model, *numbers, "--out", at / "data")
 
 
 def evaluate(at, model):
@@ -209,31 +232,87 @@ def check(name, baseline, large):
                 raise RuntimeError(f"{file} has another digest")
         run(SHAVER, "model", "convert", at / "dense.onnx", at / "again.onnx", "--compact-onnx")
         assert (at / "again.onnx").read_bytes().replace(b"again.onnx", b"compact.onnx") == (at / "compact.onnx").read_bytes() or external, "convert and prune differ"
+        calibrated = check_calibrated(at, prune, document)
         if large:
             assert (at / "compact.onnx").stat().st_size < (at / "dense.onnx").stat().st_size or not result.get("compact_tables") or external, "the compact file is larger"
-        return worst, result.get("compact_tables", 0), result["onnx_tables"]
+        return max(worst, calibrated or 0), result.get("compact_tables", 0), result["onnx_tables"], calibrated is not None
+
+
+def check_calibrated(at, prune, document):
+    """Returns the largest difference between calibrated logits, or None if the graph cannot be calibrated."""
+    prune = [*prune, "--calibrate", "--dataset", at / "data"]
+    try:
+        run(*prune, "--out", at / "c-dense.onnx")
+    except RuntimeError as e:
+        assert "the graph cannot be calibrated: node " in str(e), e
+        return None
+    run(*prune, "--compact-onnx", "--out", at / "c-compact.onnx")
+    run(*prune, "--dense", "--out", at / "c.safetensors")
+    want, worst = evaluate(at, at / "c.safetensors"), 0.0
+    size = max(1, np.abs(want).max())
+    for form in ("dense", "compact"):
+        plain, file = at / (form + ".onnx"), at / ("c-" + form + ".onnx")
+        onnx.checker.check_model(file, full_check=True)
+        m, before = onnx.load(file), onnx.load(plain)
+        assert [o.SerializeToString() for o in m.graph.output] == [o.SerializeToString() for o in before.graph.output], "an output has another name or shape"
+        got = logits(file, document, calibrated=True)
+        difference = float(np.abs(got - want).max())
+        assert difference <= TOLERANCE * size, f"the calibrated logits differ by {difference:.1e}"
+        ours = float(np.abs(evaluate(at, file) - want).max())
+        assert ours <= TOLERANCE * size, f"shaver reads calibrated logits that differ by {ours:.1e}"
+        worst = max(worst, difference, ours)
+        if document["logit"] != "output":
+            p = outputs(m, [document["output"]], document)[0][:, -1]
+            assert np.abs(p - 1 / (1 + np.exp(-want))).max() <= TOLERANCE, "the probabilities are not calibrated"
+        assert without_calibration(file) == frame(plain).replace(b"%s.onnx" % form.encode(), b"c-%s.onnx" % form.encode()), "more than the calibration changed"
+        old, new = dict(tensors(before.graph)), dict(tensors(onnx.load(file).graph))
+        assert {n: new[n] for n in old} == old and {n for n in new if n not in old} == {PREFIX + "scale", PREFIX + "offset"}, "another tensor changed"
+    return worst
+
+
+def without_calibration(path):
+    """Returns the frame of a calibrated graph as it was before the calibration."""
+    m = onnx.ModelProto.FromString(frame(path))
+    g = m.graph
+    mul = next(n for n in g.node if n.output[0] == PREFIX + "scaled")
+    add = next(n for n in g.node if PREFIX + "scaled" in n.input)
+    assert mul.op_type == "Mul" and add.op_type == "Add"
+    for n in g.node:
+        for i, name in enumerate(n.input):
+            if name == add.output[0] and name.startswith(PREFIX):
+                n.input[i] = mul.input[0]
+        for i, name in enumerate(n.output):
+            if n not in (mul, add) and name == mul.input[0] and name.startswith(PREFIX):
+                n.output[i] = add.output[0]
+    g.node.remove(mul)
+    g.node.remove(add)
+    for list in (g.initializer, g.input):
+        for t in [t for t in list if t.name in (PREFIX + "scale", PREFIX + "offset")]:
+            list.remove(t)
+    return m.SerializeToString(deterministic=True)
 
 
 SHAVER = pathlib.Path(sys.argv[1]).resolve()
+PREFIX = "shaver.calibration."  # of the names that a calibration adds
 MORE = 600  # rows that an enlarged table has in addition
 
 
 def main():
-    names, failed, overall, compact, total = sys.argv[2:], 0, 0.0, 0, 0
+    names, failed, overall, compact, total, calibrated = sys.argv[2:], 0, 0.0, 0, 0, 0
     for path in sorted(HERE.glob("*.json")):
         name = path.name.removesuffix(".json")
         if names and name not in names:
             continue
         for baseline, large in (("zero", False), ("codebook", True)):
             try:
-                worst, small, tables = check(name, baseline, large)
-                text, bad = f"differs by {worst:.1e}, {small} of {tables} tables compact", False
-                overall, compact, total = max(overall, worst), compact + small, total + tables
+                worst, small, tables, can = check(name, baseline, large)
+                text, bad = f"differs by {worst:.1e}, {small} of {tables} tables compact" + ("" if can else ", not calibrated"), False
+                overall, compact, total, calibrated = max(overall, worst), compact + small, total + tables, calibrated + can
             except Exception as e:
                 text, bad = f"{type(e).__name__}: {e}", True
             failed += bad
             print(f"{name} {baseline}: {'FAILED: ' if bad else ''}{text}", flush=True)
-    print(f"the largest difference is {overall:.1e}; {compact} of {total} tables are compact")
+    print(f"the largest difference is {overall:.1e}; {compact} of {total} tables are compact; {calibrated} models were calibrated")
     if failed:
         sys.exit(f"{failed} failed")
 

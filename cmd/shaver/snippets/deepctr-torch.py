@@ -1,5 +1,6 @@
 # DeepCTR-Torch: model is the trained model. Its only input is a matrix of float32,
-# whose columns are the features in the order of model.feature_index.
+# whose columns are the features in the order of model.feature_index. A list has a
+# column for each of its positions.
 import torch
 
 model.device = "cpu"

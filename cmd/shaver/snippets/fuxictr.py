@@ -1,4 +1,5 @@
-# FuxiCTR: model is the trained model. The inputs are named as its features.
+# FuxiCTR: model is the trained model. The inputs are named as its features. A sequence
+# has its max_len positions.
 import torch
 
 
@@ -12,10 +13,11 @@ class Export(torch.nn.Module):
 
 
 model.device = torch.device("cpu")
-features = model.feature_map.features
-names = [name for name, feature in features.items() if feature["type"] != "meta"]
-numeric = {"numeric": torch.float32}
-columns = tuple(torch.zeros(2, dtype=numeric.get(features[name]["type"], torch.int64)) for name in names)
+features = {name: feature for name, feature in model.feature_map.features.items() if feature["type"] != "meta"}
+names = list(features)
+shapes = [(2, f["max_len"]) if f["type"] == "sequence" else (2,) for f in features.values()]
+types = [torch.float32 if f["type"] == "numeric" else torch.int64 for f in features.values()]
+columns = tuple(torch.zeros(shape, dtype=t) for shape, t in zip(shapes, types))
 batch = torch.export.Dim("batch")
 torch.onnx.export(
     Export(model.cpu().eval(), names), columns, "model.onnx", dynamo=True,

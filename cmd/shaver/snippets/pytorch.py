@@ -1,6 +1,6 @@
 # PyTorch: model is your module. This example calls it with ids [rows, 26] and dense
 # values [rows, 13]; write what yours takes, with a name for every input and a tensor
-# of its own.
+# of its own. A history has a fixed number of ids, for example [rows, 50].
 import torch
 
 ids, dense = torch.zeros(2, 26, dtype=torch.int64), torch.zeros(2, 13)

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/mmcloughlin/avo/build"
 	"github.com/mmcloughlin/avo/operand"
@@ -619,12 +620,24 @@ func (g *generator) dots(n int) {
 // linear generates linear<suffix>, which implements Linear.Compute for one vector of
 // elements. It is the loop of product, but weights are packed in the order of their use.
 func (g *generator) linear() {
-	name := "linear" + g.suffix
-	build.TEXT(name, build.NOSPLIT, "func(b *float32, out *uint32, x *uint32, n int, w *float32, bias *float32, groups int, panels int, floor float32)")
-	build.Doc(fmt.Sprintf("%s is the loop of Linear.Compute for groups of %d units. The lists contain indices of b. n is the length", name, g.units),
+	g.linearLoop("linear"+g.suffix, "func(b *float32, out *uint32, x *uint32, n int, w *float32, bias *float32, groups int, panels int, floor float32)",
+		fmt.Sprintf("%s is the loop of Linear.Compute for groups of %d units. The lists contain indices of b. n is the length", "linear"+g.suffix, g.units),
 		"of x. panels is the number of groups of 16 states, at most 3. groups and panels are at least 1. floor is 0 for",
 		"ReLU, otherwise -Inf.")
+}
+
+// update generates update<suffix>, which implements Sums.Continue for one vector.
+func (g *generator) update() {
+	g.linearLoop("update"+g.suffix, "func(b *float32, out *uint32, x *uint32, rows *uint32, n int, w *float32, bias *float32, groups int, panels int, floor float32)",
+		fmt.Sprintf("%s is the loop of linear%s, except that the weights of input k are at w[rows[k]], unit by unit.", "update"+g.suffix, g.suffix))
+}
+
+// linearLoop generates linear or, if the signature has rows, update.
+func (g *generator) linearLoop(name, signature string, doc ...string) {
+	build.TEXT(name, build.NOSPLIT, signature)
+	build.Doc(doc...)
 	build.Pragma("noescape")
+	listed := strings.Contains(signature, "rows")
 	for panels := g.panels; panels > 0; panels-- {
 		if panels > 1 {
 			build.CMPQ(stack("panels"), operand.Imm(uint64(panels)))
@@ -632,7 +645,7 @@ func (g *generator) linear() {
 		} else if g.panels == 1 {
 			build.Label("panel")
 		}
-		g.linearPanels(panels)
+		g.linearPanels(panels, listed)
 		if panels == 1 && g.panels == 1 {
 			build.ADDQ(operand.U32(panelBytes), stack("b"))
 			build.DECQ(stack("panels"))
@@ -646,8 +659,9 @@ func (g *generator) linear() {
 	}
 }
 
-// linearPanels generates the loops of linear for the given number of panels.
-func (g *generator) linearPanels(panels int) {
+// linearPanels generates the loops of linear or, if listed is set, update, for the given
+// number of panels.
+func (g *generator) linearPanels(panels int, listed bool) {
 	id, width := fmt.Sprint(panels), panels*g.perPanel()
 	b, out, w, bias, groups := argument("b"), argument("out"), argument("w"), argument("bias"), argument("groups")
 	floor := g.vector()
@@ -664,21 +678,34 @@ func (g *generator) linearPanels(panels int) {
 	build.TESTQ(n, n)
 	build.JZ(operand.LabelRef("store" + id))
 	build.LEAQ(operand.Mem{Base: list, Index: n, Scale: 4}, list)
+	weights := operand.Mem{Base: w}
+	var rows, row reg.GPVirtual
+	if listed {
+		rows, row = argument("rows"), build.GP64()
+		build.LEAQ(operand.Mem{Base: rows, Index: n, Scale: 4}, rows)
+		weights.Index, weights.Scale = row, 4
+	}
 	build.NEGQ(n)
 	build.Label("k" + id)
 	build.MOVL(operand.Mem{Base: list, Index: n, Scale: 4}, k.As32())
+	if listed {
+		build.MOVL(operand.Mem{Base: rows, Index: n, Scale: 4}, row.As32())
+	}
 	x := g.vectors(width)
 	for v := range x {
 		build.VMOVUPS(operand.Mem{Base: b, Index: k, Scale: 4, Disp: v * g.bytes}, x[v])
 	}
 	for u := range g.units {
-		weight := g.vector()
-		build.VBROADCASTSS(operand.Mem{Base: w, Disp: 4 * u}, weight)
+		weight, from := g.vector(), weights
+		from.Disp = 4 * u
+		build.VBROADCASTSS(from, weight)
 		for v := range x {
 			build.VFMADD231PS(weight, x[v], sum[u*width+v])
 		}
 	}
-	build.ADDQ(operand.Imm(uint64(4*g.units)), w)
+	if !listed {
+		build.ADDQ(operand.Imm(uint64(4*g.units)), w)
+	}
 	build.INCQ(n)
 	build.JNZ(operand.LabelRef("k" + id))
 	build.Label("store" + id)
@@ -689,6 +716,9 @@ func (g *generator) linearPanels(panels int) {
 			build.VMAXPS(a, floor, a) // max returns a if either operand is NaN
 			build.VMOVUPS(a, operand.Mem{Base: b, Index: k, Scale: 4, Disp: v * g.bytes})
 		}
+	}
+	if listed {
+		build.ADDQ(operand.Imm(uint64(4*g.units)), w)
 	}
 	build.ADDQ(operand.Imm(uint64(4*g.units)), out)
 	build.ADDQ(operand.Imm(uint64(4*g.units)), bias)

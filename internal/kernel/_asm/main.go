@@ -54,6 +54,7 @@ func main() {
 	g.dots(g.sums)
 	g.linear()
 	g.kinks()
+	g.update()
 	if *level == "avx512" {
 		g.list()
 		g.expand()

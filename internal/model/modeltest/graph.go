@@ -203,3 +203,73 @@ func FiBiNET(fields int, seed uint64) *model.Model {
 	}
 	return m
 }
+
+// PNN returns a model of Kind Graph with fields of 50 features and 16 columns: an MLP of
+// 400-400-400 that reads the embeddings and the inner products of all pairs of fields.
+func PNN(fields int, seed uint64) *model.Model {
+	const dim = 16
+	b, random := new(Builder), normal(seed)
+	head := &model.GraphHead{Graph: &b.Graph}
+	a := model.Architecture{Kind: model.Graph, Dim: dim}
+	for j := range fields {
+		a.FieldDims = append(a.FieldDims, 50)
+		head.LookUps = append(head.LookUps, b.AddInput(fmt.Sprintf("field %d", j), graph.Float, []int{1, dim}))
+	}
+	axis := graph.Attributes{"axis": int64(1)}
+	flat := b.Node("Concat", axis, head.LookUps...)
+	x := b.Node("Reshape", nil, flat, b.Ints(1, int64(fields), dim))
+	dots := b.Node("MatMul", nil, x, b.Node("Transpose", graph.Attributes{"perm": []int64{0, 2, 1}}, x))
+	var pairs []int64
+	for i := range fields {
+		for j := range i {
+			pairs = append(pairs, int64(i*fields+j))
+		}
+	}
+	dots = b.Node("Gather", axis, b.Node("Reshape", nil, dots, b.Ints(1, int64(fields*fields))), b.Ints(pairs...))
+	deep := b.Node("Concat", axis, flat, dots)
+	b.Output = b.mlp(deep, random, fields*dim+len(pairs), 400, 400, 400, 1)
+	return b.model(a, head, random)
+}
+
+// DIN returns a model of Kind Graph with features of 16 columns: an item, a history of items
+// and some other fields. A network of 80-40 weighs each item of the history by the item, their
+// difference and their product. An MLP of 200-80 reads the weighted sum and the other fields.
+func DIN(history, others int, seed uint64) *model.Model {
+	const dim = 16
+	b, random := new(Builder), normal(seed)
+	head := &model.GraphHead{Graph: &b.Graph}
+	a := model.Architecture{Kind: model.Graph, Dim: dim}
+	for j := range 1 + history + others {
+		a.FieldDims = append(a.FieldDims, 50)
+		head.LookUps = append(head.LookUps, b.AddInput(fmt.Sprintf("field %d", j), graph.Float, []int{1, dim}))
+	}
+	axis := graph.Attributes{"axis": int64(1)}
+	item := head.LookUps[0]
+	past := b.Node("Concat", graph.Attributes{"axis": int64(0)}, head.LookUps[1:1+history]...)
+	query := b.Node("Expand", nil, item, b.Ints(int64(history), dim))
+	pairs := b.Node("Concat", axis, query, past, b.Node("Sub", nil, query, past), b.Node("Mul", nil, query, past))
+	weight := b.Node("Softmax", graph.Attributes{"axis": int64(0)}, b.mlp(pairs, random, 4*dim, 80, 40, 1))
+	pooled := b.Node("ReduceSum", nil, b.Node("Mul", nil, past, weight), b.Ints(0))
+	deep := b.Node("Concat", axis, append([]graph.Value{item, pooled}, head.LookUps[1+history:]...)...)
+	b.Output = b.mlp(deep, random, (2+others)*dim, 200, 80, 1)
+	return b.model(a, head, random)
+}
+
+// mlp adds layers of the given widths, of which all except the last have ReLU.
+func (b *Builder) mlp(x graph.Value, random func(in int, shape ...int) []float32, in int, widths ...int) graph.Value {
+	for l, out := range widths {
+		layer := &model.Linear{In: in, Out: out, Weight: random(in, out, in), Bias: random(out, out)}
+		x, in = b.Linear(fmt.Sprintf("mlp.%d", l), x, layer, l < len(widths)-1), out
+	}
+	return x
+}
+
+// model returns a model with the head and random embeddings.
+func (b *Builder) model(a model.Architecture, head *model.GraphHead, random func(in int, shape ...int) []float32) *model.Model {
+	b.Trim()
+	m, err := model.New(a, model.Weights{Embedding: random(1, a.Parameters()), Graph: head})
+	if err != nil {
+		panic(err)
+	}
+	return m
+}

@@ -99,13 +99,15 @@ func Random(t testing.TB, a model.Architecture, seed uint64) *model.Model {
 // Rows returns n random rows that fit a, with its dense inputs.
 func Rows(a model.Architecture, n int, seed uint64) *model.Rows {
 	r := rand.New(rand.NewPCG(seed, 1))
-	rows := &model.Rows{Width: a.Fields(), Inputs: len(a.Dense)}
-	offsets := a.Offsets()
+	rows := &model.Rows{Width: a.Width(), Inputs: len(a.Dense)}
+	offsets, lengths := a.Offsets(), a.Lengths()
 	for i := range n {
 		rows.Number = append(rows.Number, int64(i))
 		rows.Label = append(rows.Label, float32(r.IntN(2)))
 		for j, size := range a.FieldDims {
-			rows.Features = append(rows.Features, offsets[j]+int32(r.IntN(size)))
+			for range lengths[j] {
+				rows.Features = append(rows.Features, offsets[j]+int32(r.IntN(size)))
+			}
 		}
 	}
 	for range n * rows.Inputs {

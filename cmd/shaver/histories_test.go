@@ -1,0 +1,190 @@
+package main
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"shaver/infer"
+	"shaver/internal/checkpoint"
+	"shaver/internal/scores"
+)
+
+// DIN and a model of two towers go through import, scores, sweep, prune, evaluation, delta
+// and serving. Their tables are shared between an item and a history, whose pads nothing
+// changes. The unpruned models have the logits of onnxruntime.
+func TestHistories(t *testing.T) {
+	histories := filepath.Join("..", "..", "testdata", "histories")
+	text, err := os.ReadFile(filepath.Join(histories, "log.csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		columns []int    // of log.csv
+		pads    []string // tables of which row 0 is a pad
+		pools   string   // estimator that needs no walks; "" = the model divides by the length of a row of the table
+	}{
+		"din":        {[]int{0, 1, 2, 3, 4, 5}, []string{"item", "category"}, "multilinear"},
+		"two-towers": {[]int{0, 1, 2, 4}, []string{"item"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			path := func(name string) string { return filepath.Join(folder, name) }
+			var log strings.Builder
+			for line := range strings.Lines(string(text)) {
+				cells := strings.Split(strings.TrimSpace(line), ",")
+				for i, at := range c.columns {
+					if i > 0 {
+						log.WriteByte(',')
+					}
+					log.WriteString(cells[at])
+				}
+				log.WriteByte('\n')
+			}
+			if err := os.WriteFile(path("log.csv"), []byte(log.String()), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			var want struct {
+				AUC     float64
+				LogLoss float64
+				Logits  []float64
+			}
+			facts, err := os.ReadFile(filepath.Join(histories, name+".json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := json.Unmarshal(facts, &want); err != nil {
+				t.Fatal(err)
+			}
+			export := filepath.Join(histories, name+".onnx")
+			command(t, "shaver", "dataset", "import", "csv", "--train", path("log.csv"), "--model", export, "--out", path("data"))
+			refusedLine(t, "has lists, which are read from text files of encoded rows only", "dataset", "import", "csv", "--raw", path("log.csv"), "--model", export, "--out", path("raw"))
+			measure := func(model string) (auc, logLoss float64) {
+				var got struct {
+					AUC     float64 `json:"auc"`
+					LogLoss float64 `json:"log_loss"`
+				}
+				shaver(t, &got, "evaluate", "--model", model, "--dataset", path("data"), "--split", "train")
+				return got.AUC, got.LogLoss
+			}
+			if auc, logLoss := measure(export); math.Abs(auc-want.AUC) > 1e-6 || math.Abs(logLoss-want.LogLoss) > 1e-6 {
+				t.Errorf("AUC %v and LogLoss %v, onnxruntime gives %v and %v", auc, logLoss, want.AUC, want.LogLoss)
+			}
+
+			command(t, "shaver", "score", "--model", export, "--dataset", path("data"), "--estimator", "antithetic", "--baseline", "codebook", "--out", path("scores.arrow"))
+			file, err := scores.Read(path("scores.arrow"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e := file.Result.EfficiencyError; e != 0 {
+				t.Errorf("efficiency error %v", e)
+			}
+			if c.pools != "" {
+				command(t, "shaver", "score", "--model", export, "--dataset", path("data"), "--estimator", c.pools, "--baseline", "codebook", "--out", path("fast.arrow"))
+				var agreement struct {
+					Spearman float64 `json:"spearman"`
+				}
+				shaver(t, &agreement, "scores", "compare", path("scores.arrow"), path("fast.arrow"))
+				if agreement.Spearman < .95 {
+					t.Errorf("Spearman %v between walks and %s", agreement.Spearman, c.pools)
+				}
+			}
+			command(t, "shaver", "sweep", "--model", export, "--scores", path("scores.arrow"), "--dataset", path("data"), "--split", "train", "--sparsities", "0.5,0.9")
+
+			for _, out := range []string{"pruned.onnx", "pruned.safetensors", "dense.safetensors"} {
+				args := []string{"prune", "--model", export, "--scores", path("scores.arrow"), "--sparsity", "0.6", "--out", path(out)}
+				if out == "dense.safetensors" {
+					args = append(args, "--dense")
+				}
+				command(t, "shaver", args...)
+			}
+			auc, logLoss := measure(path("pruned.onnx"))
+			for _, out := range []string{"pruned.safetensors", "dense.safetensors"} {
+				if a, l := measure(path(out)); a != auc || l != logLoss {
+					t.Errorf("%s has AUC %v and LogLoss %v, the .onnx file %v and %v", out, a, l, auc, logLoss)
+				}
+			}
+			if logLoss == want.LogLoss || math.Abs(logLoss-want.LogLoss) > .1 {
+				t.Errorf("the pruned model has the LogLoss %v, the model %v", logLoss, want.LogLoss)
+			}
+			before, after := tables(t, export), tables(t, path("dense.safetensors"))
+			for _, pad := range c.pads {
+				if b, a := before[pad][:4], after[pad][:4]; b[0] != a[0] || b[1] != a[1] || b[2] != a[2] || b[3] != a[3] {
+					t.Errorf("the pad row of %s was %v and is %v", pad, b, a)
+				}
+			}
+			command(t, "shaver", "model", "delta", path("pruned.safetensors"), "--out", path("delta"))
+
+			logits := serve(t, path("pruned.safetensors"), log.String(), len(want.Logits))
+			for i, dense := range serve(t, path("dense.safetensors"), log.String(), len(want.Logits)) {
+				if logits[i] != dense {
+					t.Fatalf("row %d has the logit %v from the compact file and %v from the dense one", i, logits[i], dense)
+				}
+			}
+			command(t, "shaver", "model", "convert", export, path("whole.safetensors"))
+			for i, got := range serve(t, path("whole.safetensors"), log.String(), len(want.Logits)) {
+				if math.Abs(got-want.Logits[i]) > 2e-6*max(1, math.Abs(got)) {
+					t.Errorf("row %d has the logit %v, onnxruntime gives %v", i, got, want.Logits[i])
+				}
+			}
+		})
+	}
+}
+
+// tables returns the values of each table of a model, by the part of its name that names the
+// feature.
+func tables(t *testing.T, path string) map[string][]float32 {
+	t.Helper()
+	ck, err := checkpoint.Read(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := ck.Embedding()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string][]float32{}
+	for _, table := range ck.Architecture.Tables {
+		parts := strings.Split(table.Name, ".")
+		values[parts[len(parts)-2]], all = all[:table.Rows*table.Dim], all[table.Rows*table.Dim:]
+	}
+	return values
+}
+
+// serve returns the logits of the first n rows of a log, in which lists have 6 positions and
+// the pad id 0.
+func serve(t *testing.T, path, log string, n int) []float64 {
+	t.Helper()
+	m, err := infer.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	lengths := m.Lengths()
+	var ids []int32
+	for _, line := range strings.Split(log, "\n")[1 : 1+n] {
+		for j, cell := range strings.Split(line, ",")[1:] {
+			var list []int32
+			for _, text := range strings.FieldsFunc(cell, func(r rune) bool { return r == '|' }) {
+				id, err := strconv.Atoi(text)
+				if err != nil {
+					t.Fatal(err)
+				}
+				list = append(list, int32(id))
+			}
+			for len(list) < lengths[j] {
+				list = append(list, 0)
+			}
+			ids = append(ids, list...)
+		}
+	}
+	logits := make([]float64, n)
+	if err := m.Logits(logits, ids, nil); err != nil {
+		t.Fatal(err)
+	}
+	return logits
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"shaver/internal/cli"
+	"shaver/internal/fault"
+	"shaver/internal/ingest"
+	"shaver/internal/model"
+)
+
+// listOptions say which columns are lists.
+type listOptions struct {
+	lists, pads []string
+	separator   string
+	long        string
+}
+
+const listHelp = `
+A cell of a list has several values, such as 3|17|5. --list hist=50 makes the
+column hist a list of 50 positions. Shorter lists are filled at their end with
+the pad id, which stands for no value. With --model, the lists, their lengths
+and their pad ids are those of the model.
+`
+
+func (o *listOptions) flags(c *cobra.Command) {
+	f := c.Flags()
+	f.StringSliceVar(&o.lists, "list", nil, "columns that are lists, each `NAME=LENGTH` (default those of --model)")
+	f.StringSliceVar(&o.pads, "pad", nil, "local id that fills a list, as `NAME=ID`, or NAME=none (default that of --model, or 0)")
+	f.StringVar(&o.separator, "list-separator", string(ingest.ListSeparator), "`character` between the values of a list")
+	f.StringVar(&o.long, "long-lists", ingest.LongFail, "`action` for lists that are too long: fail, or keep the first or the last values")
+	cli.Choices(c, "long-lists", ingest.LongFail, ingest.LongFirst, ingest.LongLast)
+	cli.Group(c, rowFlags, "list", "pad", "list-separator", "long-lists")
+}
+
+// set returns what the flags say.
+func (o *listOptions) set() (ingest.Lists, error) {
+	l := ingest.Lists{Long: o.long}
+	if len(o.separator) != 1 {
+		return l, fault.Usagef("--list-separator %q: expected one character", o.separator)
+	}
+	l.Separator = o.separator[0]
+	for _, text := range o.lists {
+		name, length, ok := cutLast(text)
+		n, err := strconv.Atoi(length)
+		if !ok || err != nil || n < 1 || n > model.MaxLength {
+			return l, fault.Usagef("--list %s: expected NAME=LENGTH, with a length of 1 to %d", text, model.MaxLength)
+		}
+		l.Columns = append(l.Columns, ingest.ListColumn{Name: name, Length: n})
+	}
+	return l, o.setPads(&l)
+}
+
+// adopt adds the lists of a model.
+func (o *listOptions) adopt(l *ingest.Lists, a *model.Architecture) error {
+	if len(o.lists) > 0 || len(o.pads) > 0 {
+		return fault.Usagef("--model has the lists and their pad ids: leave out --list and --pad, or give --field-sizes")
+	}
+	l.Columns = ingest.ModelLists(a)
+	return nil
+}
+
+// setPads sets the pad ids that the flags give.
+func (o *listOptions) setPads(l *ingest.Lists) error {
+	for _, text := range o.pads {
+		name, id, ok := cutLast(text)
+		pad, err := strconv.Atoi(id)
+		if id == "none" {
+			pad, err = -1, nil
+		}
+		if !ok || err != nil || pad < -1 || id == "-1" {
+			return fault.Usagef("--pad %s: expected NAME=ID or NAME=none", text)
+		}
+		known := false
+		for i := range l.Columns {
+			if l.Columns[i].Name == name {
+				l.Columns[i].Pad, known = pad, true
+			}
+		}
+		if !known {
+			return fault.Usagef("--pad %s: --list does not name %s", text, name)
+		}
+	}
+	return nil
+}
+
+// cutLast divides NAME=VALUE at the last equals sign.
+func cutLast(text string) (name, value string, ok bool) {
+	at := strings.LastIndexByte(text, '=')
+	if at < 1 {
+		return "", "", false
+	}
+	return text[:at], text[at+1:], true
+}

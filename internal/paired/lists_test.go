@@ -1,0 +1,84 @@
+package paired
+
+import (
+	"math"
+	"testing"
+
+	"shaver/internal/estimator"
+	"shaver/internal/job"
+	"shaver/internal/model"
+	"shaver/internal/model/modeltest"
+	"shaver/internal/scores"
+	"shaver/internal/shapley"
+	"shaver/internal/tally"
+)
+
+// The corrected values of a model with lists and shared rows are finite and near those of a
+// full job, and the rows of pads have neither values nor errors.
+func TestLists(t *testing.T) {
+	before, after := modeltest.ListModel("mean", 3), modeltest.ListModel("mean", 3)
+	table := append([]float32(nil), after.Weights.Embedding...)
+	for i := range table {
+		table[i] *= 1.05
+	}
+	after = after.WithEmbedding(table)
+	rows := modeltest.Rows(before.Architecture, 4000, 2)
+	o := shapley.Options{Options: estimator.Options{Estimator: estimator.Permutation, Passes: 1}, Seed: 4}
+	book := make([]float32, 6)
+	full := func(m *model.Model) *scores.File {
+		p, err := shapley.Estimate(t.Context(), shapley.Game{Model: m, Baseline: book}, o, rows, 2, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sums := tally.NewAccumulator(m.Shape(), tally.Form{})
+		if err := sums.Merge(p); err != nil {
+			t.Fatal(err)
+		}
+		r, err := sums.Result(tally.NewSampling(o.Options, 4000))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &scores.File{
+			Fields: []string{"item", "user", "history", "tags"}, Layout: scores.LayoutOf(&m.Architecture), Baseline: book, DatasetRows: 4000, Result: *r,
+			Spec: job.Spec{Version: job.SpecVersion, Options: o.Options},
+		}
+	}
+	previous, truth := full(before), full(after)
+	sampled := func(n int) *tally.Accumulator {
+		part := rows.Slice(0, n)
+		p, err := shapley.EstimatePair(t.Context(), shapley.Game{Model: after, Baseline: book}, shapley.Game{Model: before, Baseline: book}, o, &part, 2, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sums := tally.NewAccumulator(before.Shape(), tally.Form{Paired: true, Fields: 4})
+		if err := sums.Merge(p); err != nil {
+			t.Fatal(err)
+		}
+		return sums
+	}
+	sampling := tally.NewSampling(o.Options, 4000)
+	sampling.Paired = true
+	s := New(sampled(800), sampled(400), sampling, previous)
+	all := tally.NewPairedValues(17)
+	for row := range 12 {
+		s.Values(row, all.Part(previous.Shape.Row(row)))
+	}
+	off, uncorrected := 0.0, 0.0
+	for i := range all.Phi {
+		for _, v := range []float64{all.Phi[i], float64(all.Abs[i]), float64(all.RMS[i]), float64(all.SE[i]), float64(all.PairedSE[i]), float64(all.AbsPairedSE[i]), float64(all.RMSPairedSE[i])} {
+			if math.IsNaN(v) || math.IsInf(v, 0) || i < 2 && v != 0 || i >= 2 && v == 0 {
+				t.Errorf("entry %d has a value of %v", i, v)
+			}
+		}
+		off += (all.Phi[i] - truth.Phi[i]) * (all.Phi[i] - truth.Phi[i])
+		uncorrected += (previous.Phi[i] - truth.Phi[i]) * (previous.Phi[i] - truth.Phi[i])
+	}
+	if !(off < uncorrected/4) || uncorrected == 0 {
+		t.Errorf("the mean square error is %g of that of the previous values", off/uncorrected)
+	}
+	for _, g := range s.Lineage("m").Fields {
+		if math.IsNaN(g.Sum) || math.IsNaN(g.Abs) || math.IsNaN(g.RMS) {
+			t.Errorf("the coefficients of field %s are %+v", g.Field, g)
+		}
+	}
+}
