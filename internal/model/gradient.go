@@ -29,6 +29,10 @@ type gradient interface {
 	set(i int, rows *Rows, r int) []float32
 	slope(i int) []float32
 	forward(dst []float64, slopes bool)
+	keepKinks() bool
+	change(i int) []float32
+	computeKinks(n int)
+	kink(i int) []float32
 }
 
 // Differentiable returns an error if NewGradient cannot work for m, because the derivatives

@@ -2,6 +2,7 @@ package model
 
 import (
 	"math"
+	"slices"
 
 	"shaver/internal/kernel"
 )
@@ -11,46 +12,50 @@ import (
 // the prediction of the derivative. It is exact if this layer reads the embedding and the
 // rest of the network is linear. If the layer reads the output of stacked cross layers, the
 // term takes only the change of the entry's own element of that output into account.
-// Models of the kinds FM and graph have no kink terms.
+// In a graph, the layers that count are those that package execute finds. Models of the kind
+// FM have no kink terms, and neither have graphs without such layers.
 
 // KeepKinks makes Slopes keep what Kinks needs. It must be called before the first Set. It
 // reports whether the model has kink terms. If it returns false, Change, Kinks and Kink must
 // not be called.
-func (g *Gradient) KeepKinks() bool {
-	h, ok := g.g.(*headGradient)
-	return ok && h.keepKinks()
-}
+func (g *Gradient) KeepKinks() bool { return g.g.keepKinks() }
 
 // Change returns the changes of the entries of slot i, [D], which the caller must set before
 // it calls Kinks.
-func (g *Gradient) Change(i int) []float32 {
-	h := g.g.(*headGradient)
-	return h.kinks.change.Row(i)[:h.m.Players()]
-}
+func (g *Gradient) Change(i int) []float32 { return g.g.change(i) }
 
 // Kinks computes the kink terms of the slots [0, n), for the embeddings of the last call of
 // Slopes, which must have had at least n slots. It may overwrite the changes.
-func (g *Gradient) Kinks(n int) { g.g.(*headGradient).computeKinks(n) }
+func (g *Gradient) Kinks(n int) { g.g.computeKinks(n) }
 
 // Kink returns the kink terms of slot i, [D], as computed by the last call of Kinks. The term
 // of an entry is the one for a change of this entry alone.
-func (g *Gradient) Kink(i int) []float32 {
-	h := g.g.(*headGradient)
-	return h.kinks.term.Row(i)[:h.m.Players()]
-}
+func (g *Gradient) Kink(i int) []float32 { return g.g.kink(i) }
 
 // ColumnNorms returns, for each element of the embedding, the sum of the squares of the
 // weights with which the first hidden layer reads it, [D]. If the layer reads the output of
-// cross layers, these are the weights of the element of that output. ColumnNorms returns nil
-// for models without such a layer, which are those of the kinds FM and graph.
+// cross layers, these are the weights of the element of that output. In a graph, the first
+// hidden layer is the layers that have kink terms. ColumnNorms returns nil for models without
+// such a layer, and for those in which no such layer reads some of the elements.
 func (m *Model) ColumnNorms() []float64 {
-	if m.Kind == Graph || len(m.Weights.Hidden) == 0 {
+	var weight []float32 // [units, D]
+	if c, ok := m.core.(*graphCore); !ok {
+		if len(m.Weights.Hidden) > 0 {
+			weight = m.Weights.Hidden[0].Weight
+		}
+	} else if program, err := c.gradient(); err == nil {
+		_, weight = program.Kinks()
+	}
+	if len(weight) == 0 {
 		return nil
 	}
-	layer := &m.Weights.Hidden[0]
-	norms := make([]float64, layer.In)
-	for at, w := range layer.Weight {
-		norms[at%layer.In] += float64(float64(w) * float64(w))
+	players := m.Players()
+	norms := make([]float64, players)
+	for at, w := range weight {
+		norms[at%players] += float64(float64(w) * float64(w))
+	}
+	if m.Kind == Graph && slices.Contains(norms, 0) {
+		return nil
 	}
 	return norms
 }
@@ -65,6 +70,10 @@ type kinkState struct {
 	factor  kernel.Tile // [size, D]: derivative of each element of the cross layers' output with respect to the same element of x0, except through other elements; only if the layer is stacked
 	off, on []int32
 }
+
+func (g *headGradient) change(i int) []float32 { return g.kinks.change.Row(i)[:g.m.Players()] }
+
+func (g *headGradient) kink(i int) []float32 { return g.kinks.term.Row(i)[:g.m.Players()] }
 
 func (g *headGradient) keepKinks() bool {
 	if g.h.kind == FM {

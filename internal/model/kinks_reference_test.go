@@ -209,3 +209,64 @@ func TestColumnNorms(t *testing.T) {
 		}
 	}
 }
+
+// A graph has the kink terms and the norms of the model from which it was made, unless its
+// network reads cross layers. It then has none.
+func TestKinksOfGraphs(t *testing.T) {
+	for name, a := range modeltest.Architectures() {
+		if a.Kind != model.DeepFM && a.Kind != model.DCNv2 { // modeltest has no graphs of the others
+			continue
+		}
+		w := modeltest.Weights(a, 9)
+		native, err := model.New(a, w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := modeltest.Graph(a, w)
+		g, want := m.NewGradient(), native.NewGradient()
+		direct := a.Kind == model.DeepFM || a.Structure == model.Parallel
+		if got := g.KeepKinks(); got != direct {
+			t.Errorf("%s: the graph has kink terms: %t", name, got)
+		}
+		if (m.ColumnNorms() != nil) != direct {
+			t.Errorf("%s: the graph has norms: %t", name, !direct)
+		}
+		if !direct {
+			continue
+		}
+		for i, n := range native.ColumnNorms() {
+			if got := m.ColumnNorms()[i]; math.Abs(got-n) > 1e-5*n {
+				t.Errorf("%s: the norm of element %d is %v, expected %v", name, i, got, n)
+			}
+		}
+		want.KeepKinks()
+		r := rand.New(rand.NewPCG(5, 6))
+		slots := min(g.States(), want.States())
+		rows := modeltest.Rows(a, slots, 4)
+		for i := range slots {
+			for _, g := range []*model.Gradient{g, want} {
+				native.Embed(g.Set(i, rows, i), rows.Row(i))
+			}
+			for p := range g.Change(i) {
+				c := float32(r.NormFloat64())
+				g.Change(i)[p], want.Change(i)[p] = c, c
+			}
+		}
+		logits := make([]float64, slots)
+		for _, g := range []*model.Gradient{g, want} {
+			g.Slopes(logits)
+			g.Kinks(slots)
+		}
+		bent := 0
+		for i := range slots {
+			for p, v := range want.Kink(i) {
+				if bent += map[bool]int{true: 1}[v != 0]; math.Abs(float64(g.Kink(i)[p]-v)) > 1e-4*(1+math.Abs(float64(v))) {
+					t.Errorf("%s: slot %d, element %d: the kink term is %v, expected %v", name, i, p, g.Kink(i)[p], v)
+				}
+			}
+		}
+		if bent == 0 {
+			t.Errorf("%s: all kink terms are 0", name)
+		}
+	}
+}

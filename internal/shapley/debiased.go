@@ -115,7 +115,7 @@ func (d *debiased) choose(r, index int, rows *model.Rows, rate float64) {
 	for state := range 2 {
 		slot := 2*r + state
 		curve := newCurve(d.game.Loss, d.logits[slot], rows.Label[r])
-		slope, bend := d.slope(r, state), d.bends(slot)
+		slope, bend := d.slope(r, state), d.bend(r, state)
 		u := stream.Float64()
 		// A player is chosen once for each point (u+j)*step within its part of the total.
 		sum, j, next := 0.0, 0.0, u*step

@@ -10,7 +10,7 @@ type merged struct {
 
 	// Figures of the players of one row, at most D.
 	dropped, entries []float32
-	slopes           [2][]float32 // sums of the derivatives over a player's elements, in the two states of a pair
+	slopes, bends    [2][]float32 // sums over a player's elements of the derivatives and of the kink terms, in the two states of a pair
 }
 
 func newMerged(s *setup, rows int) *merged {
@@ -18,7 +18,7 @@ func newMerged(s *setup, rows int) *merged {
 	for r := range m.rosters {
 		m.rosters[r] = model.NewRoster(&s.game.Model.Architecture)
 	}
-	for _, figures := range []*[]float32{&m.dropped, &m.entries, &m.slopes[0], &m.slopes[1]} {
+	for _, figures := range []*[]float32{&m.dropped, &m.entries, &m.slopes[0], &m.slopes[1], &m.bends[0], &m.bends[1]} {
 		*figures = make([]float32, len(s.baseline))
 	}
 	return m
@@ -54,17 +54,17 @@ func (m *merged) values(r int, entries []float32) (baseline, own []float32) {
 	return baseline, own
 }
 
-// slope returns the derivatives of the logit with respect to the players of row r in a state.
-// elements holds those with respect to the elements, [D].
-func (m *merged) slope(r, state int, elements []float32) []float32 {
+// sum sets sums to the sums over the elements of each player of row r, and returns the sums of
+// these players. elements has a value for each element, [D].
+func (m *merged) sum(sums []float32, r int, elements []float32) []float32 {
 	roster := m.rosters[r]
-	slopes := m.slopes[state][:roster.Players()]
-	for i := range slopes {
+	sums = sums[:roster.Players()]
+	for i := range sums {
 		sum := 0.0
 		for _, k := range roster.Elements(i) {
 			sum += float64(elements[k])
 		}
-		slopes[i] = float32(sum)
+		sums[i] = float32(sum)
 	}
-	return slopes
+	return sums
 }

@@ -131,19 +131,19 @@ func (m *multilinear) draw(r, pair, index int, rows *model.Rows) {
 	m.q[r] = (float64(pair) + stream.Float64()) / float64(m.options.Draws)
 	baseline := m.baseline
 	coalition, entries := m.coalitionOf(r), m.entries[r*len(baseline):][:len(baseline)]
-	if m.merged != nil {
-		stream.Coins(coalition, m.merged.rosters[r].Players(), uint64(math.Ldexp(m.q[r], 64)))
-		m.merged.fill(r, coalition, 0, entries, m.gradient.Set(2*r, rows, r))
-		m.merged.fill(r, coalition, 1, entries, m.gradient.Set(2*r+1, rows, r))
-		return
-	}
-	stream.Coins(coalition, len(baseline), uint64(math.Ldexp(m.q[r], 64)))
 	set, rest := m.gradient.Set(2*r, rows, r)[:len(baseline)], m.gradient.Set(2*r+1, rows, r)[:len(baseline)]
-	for i, v := range baseline { // has no branch, because the processor could not predict it
-		in := -uint32(coalition[i/64] >> (i % 64) & 1)
-		b, e := math.Float32bits(v), math.Float32bits(entries[i])
-		swap := (b ^ e) & in
-		set[i], rest[i] = math.Float32frombits(b^swap), math.Float32frombits(e^swap)
+	if limit := uint64(math.Ldexp(m.q[r], 64)); m.merged != nil {
+		stream.Coins(coalition, m.merged.rosters[r].Players(), limit)
+		m.merged.fill(r, coalition, 0, entries, set)
+		m.merged.fill(r, coalition, 1, entries, rest)
+	} else {
+		stream.Coins(coalition, len(baseline), limit)
+		for i, v := range baseline { // has no branch, because the processor could not predict it
+			in := -uint32(coalition[i/64] >> (i % 64) & 1)
+			b, e := math.Float32bits(v), math.Float32bits(entries[i])
+			swap := (b ^ e) & in
+			set[i], rest[i] = math.Float32frombits(b^swap), math.Float32frombits(e^swap)
+		}
 	}
 	if !m.kinks {
 		return
@@ -172,15 +172,20 @@ func (m *multilinear) slope(r, state int) []float32 {
 	if m.merged == nil {
 		return slope
 	}
-	return m.merged.slope(r, state, slope)
+	return m.merged.sum(m.merged.slopes[state], r, slope)
 }
 
-// bends returns the kink terms of a slot of the gradient, [D].
-func (m *multilinear) bends(slot int) []float32 {
+// bend is like slope for the kink terms. The term of a player with several elements is the
+// sum of theirs, which is only an approximation.
+func (m *multilinear) bend(r, state int) []float32 {
 	if !m.kinks {
 		return m.straight
 	}
-	return m.gradient.Kink(slot)
+	bend := m.gradient.Kink(2*r + state)
+	if m.merged == nil {
+		return bend
+	}
+	return m.merged.sum(m.merged.bends[state], r, bend)
 }
 
 func (m *multilinear) coalitionOf(r int) []uint64 { return m.coalition[r*m.words : (r+1)*m.words] }
@@ -198,7 +203,7 @@ func (m *multilinear) accumulate(r int, label float32) {
 	coalition, t := m.coalitionOf(r), m.t
 	baseline, own := m.players(r)
 	t = t[:len(own)]
-	pairs(t, &a, &b, coalition, baseline, own, m.slope(r, 0), m.slope(r, 1), m.bends(2*r), m.bends(2*r+1))
+	pairs(t, &a, &b, coalition, baseline, own, m.slope(r, 0), m.slope(r, 1), m.bend(r, 0), m.bend(r, 1))
 	total := m.total[from:to]
 	for i, v := range t {
 		total[i] += v
