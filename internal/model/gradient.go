@@ -78,6 +78,7 @@ type headGradient struct {
 	back       [2]kernel.Tile  // derivatives with respect to the units of two consecutive layers
 	cross      *crossGradient  // cross part; nil if the head has none
 	kinks      *kinkState      // nil unless kink terms are needed
+	flips      *flips          // nil unless logits after flips are needed
 	transposed *transposedHead // weights that all Gradients of the model share
 }
 
@@ -175,7 +176,7 @@ func (g *headGradient) forward(dst []float64, slopes bool) {
 		g.cross.forward(g.x, n)
 	}
 	if h.kind != FM {
-		g.mlp(n)
+		g.mlp(n, slopes && g.kinks != nil)
 		if slopes {
 			g.mlpBack(n)
 		}
@@ -189,7 +190,12 @@ func (g *headGradient) forward(dst []float64, slopes bool) {
 		if h.crossOutput != nil {
 			dst[i] += g.cross.output[i]
 		}
-		dst[i] += g.shallow(i, slopes)
+		shallow := g.shallow(i, slopes)
+		if slopes && g.flips != nil {
+			g.flips.shallow[i] = shallow
+			copy(g.flips.column[i*len(g.column):], g.column)
+		}
+		dst[i] += shallow
 	}
 }
 
@@ -245,11 +251,12 @@ func (g *headGradient) linear(i int, x []float32, slopes bool) float64 {
 	return sum
 }
 
-// mlp computes units for n slots.
-func (g *headGradient) mlp(n int) {
+// mlp computes units for n slots. If kinks is set, it keeps what the first layer computes
+// before ReLU.
+func (g *headGradient) mlp(n int, kinks bool) {
 	h, in, units := g.h, g.x, g.units
 	if h.stacked != nil {
-		if g.kinks == nil {
+		if !kinks {
 			g.cross.mlpInput(units[0], n, true)
 		} else {
 			g.cross.mlpInput(g.kinks.pre, n, false)
@@ -258,7 +265,7 @@ func (g *headGradient) mlp(n int) {
 		in, units = units[0], units[1:]
 	}
 	for l, layer := range h.layers {
-		if l == 0 && h.stacked == nil && g.kinks != nil {
+		if l == 0 && h.stacked == nil && kinks {
 			layer.Layer(g.kinks.pre, in, n, nil, false, nil)
 			g.rectifyFirst(n)
 		} else {

@@ -24,7 +24,8 @@ import (
 type debiased struct {
 	*multilinear
 	probe      *model.Probe
-	flips      []flip       // of the current pair
+	flips      [2][]flip    // of the current pair, in each of its states
+	changes    []model.Flip // of some flips; nil if the gradient has no Flips
 	empty      []float64    // logits of the rows with everything dropped, [rows]
 	found      []float64    // logits after flips, [gradient.States()]
 	correction []float64    // sum of corrections in the current pass, in LossUnits, [rows, D]
@@ -46,9 +47,15 @@ type flip struct {
 func newDebiased(s *setup) evaluator {
 	m := newMultilinear(s).(*multilinear)
 	size := len(m.total)
-	d := &debiased{multilinear: m, probe: s.probe, flips: make([]flip, 0, 2*m.rows()*(1+s.options.Flips)), empty: make([]float64, m.rows()), found: make([]float64, m.gradient.States()),
+	d := &debiased{multilinear: m, probe: s.probe, empty: make([]float64, m.rows()), found: make([]float64, m.gradient.States()),
 		correction: make([]float64, size), base: make([]float64, size), value: make([]float64, size), worth: make([]float64, m.rows()),
 		sum: make([]int64, len(m.baseline)),
+	}
+	for state := range d.flips {
+		d.flips[state] = make([]flip, 0, m.rows()*(1+s.options.Flips))
+	}
+	if m.gradient.KeepFlips() {
+		d.changes = make([]model.Flip, len(d.found))
 	}
 	if s.options.Passes > 1 {
 		d.squares = make([]float64, size)
@@ -88,12 +95,13 @@ func (d *debiased) play(ctx context.Context, full []float64, rows *model.Rows) e
 			if d.kinks {
 				d.gradient.Kinks(2 * n)
 			}
-			d.flips = d.flips[:0]
+			d.flips[0], d.flips[1] = d.flips[0][:0], d.flips[1][:0]
 			for r := range n {
 				d.accumulate(r, rows.Label[r])
 				d.choose(r, index, rows, float64(d.options.Flips)/float64(d.options.Draws))
 			}
-			d.correct(rows)
+			d.correct(d.flips[0], rows)
+			d.correct(d.flips[1], rows)
 		}
 		for r := range n {
 			d.endPass(r)
@@ -132,7 +140,7 @@ func (d *debiased) choose(r, index int, rows *model.Rows, rate float64) {
 			sign := d.sign(coalition, state, i)
 			delta := float64(entries[i]) - float64(baseline[i])
 			move := float64(float64(slope[i])*delta) - float64(sign*float64(bend[i]))
-			d.flips = append(d.flips, flip{r, state, i, n * step / score / float64(d.options.Draws), curve.contribution(move, sign)})
+			d.flips[state] = append(d.flips[state], flip{r, state, i, n * step / score / float64(d.options.Draws), curve.contribution(move, sign)})
 		}
 	}
 }
@@ -142,14 +150,11 @@ func (d *debiased) sign(coalition []uint64, state, i int) float64 {
 	return 2*float64(coalition[i/64]>>(i%64)&1^uint64(state)) - 1
 }
 
-// correct evaluates the flips and adds their corrections.
-func (d *debiased) correct(rows *model.Rows) {
-	for from := 0; from < len(d.flips); from += len(d.found) {
-		part := d.flips[from:min(from+len(d.found), len(d.flips))]
-		for k, f := range part {
-			d.fill(&f, d.gradient.Set(k, rows, f.row))
-		}
-		d.gradient.Logits(d.found[:len(part)])
+// correct evaluates flips and adds their corrections.
+func (d *debiased) correct(flips []flip, rows *model.Rows) {
+	for from := 0; from < len(flips); from += len(d.found) {
+		part := flips[from:min(from+len(d.found), len(flips))]
+		d.evaluate(d.found[:len(part)], part, rows)
 		for k, f := range part {
 			label, before := rows.Label[f.row], d.logits[2*f.row+f.state]
 			if _, err := units(d.game.Loss, d.found[k], label); err != nil && d.failed[f.row] == nil {
@@ -161,6 +166,25 @@ func (d *debiased) correct(rows *model.Rows) {
 			d.correction[f.row*len(d.baseline)+f.player] += float64(f.weight * (actual - f.predicted))
 		}
 	}
+}
+
+// evaluate sets dst to the logits after the given flips, at most one for each slot.
+func (d *debiased) evaluate(dst []float64, flips []flip, rows *model.Rows) {
+	if d.changes == nil {
+		for k := range flips {
+			d.fill(&flips[k], d.gradient.Set(k, rows, flips[k].row))
+		}
+		d.gradient.Logits(dst)
+		return
+	}
+	for k, f := range flips {
+		change := d.entries[f.row*len(d.baseline)+f.player] - d.baseline[f.player]
+		if d.sign(d.coalitionOf(f.row), f.state, f.player) > 0 {
+			change = -change
+		}
+		d.changes[k] = model.Flip{Slot: 2*f.row + f.state, Player: f.player, Change: change}
+	}
+	d.gradient.Flips(dst, d.changes[:len(dst)])
 }
 
 // fill sets x to the embedding after a flip.
