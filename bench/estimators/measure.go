@@ -21,9 +21,10 @@ type curve struct {
 }
 
 func curves() []curve {
-	var walks, pairs, plain, balanced []shapley.Options
+	var walks, pairs, plain, balanced, debiased []shapley.Options
 	for _, passes := range []int{1, 2, 4, 8} {
 		walks = append(walks, shapley.Options{Options: estimator.Options{Estimator: estimator.Permutation, Passes: passes}})
+		debiased = append(debiased, shapley.Options{Options: estimator.Options{Estimator: estimator.Debiased, Passes: passes, Draws: 2, Endpoints: estimator.Plain, Flips: 8}})
 		if passes < 8 {
 			pairs = append(pairs, shapley.Options{Options: estimator.Options{Estimator: estimator.Antithetic, Passes: passes}})
 		}
@@ -35,7 +36,7 @@ func curves() []curve {
 			balanced = append(balanced, o)
 		}
 	}
-	return []curve{{"permutation", walks}, {"antithetic", pairs}, {"multilinear, plain", plain}, {"multilinear, balanced", balanced}}
+	return []curve{{"permutation", walks}, {"antithetic", pairs}, {"multilinear, plain", plain}, {"multilinear, balanced", balanced}, {"debiased", debiased}}
 }
 
 // repeats is the number of measurements of each point. Each one has its own seed.
@@ -135,11 +136,12 @@ func estimate(ctx context.Context, game shapley.Game, o shapley.Options, rows *m
 	if err != nil {
 		return nil, 0, err
 	}
-	sums := tally.NewAccumulator(game.Model.Shape(), tally.Form{Within: o.Passes > 1})
+	sampling := tally.NewSampling(o.Options, int64(rows.Len()))
+	sums := tally.NewAccumulator(game.Model.Shape(), sampling.Form(game.Model.Fields()))
 	if err := sums.Merge(p); err != nil {
 		return nil, 0, err
 	}
-	r, err := sums.Result(tally.NewSampling(o.Options, int64(rows.Len())))
+	r, err := sums.Result(sampling)
 	if err != nil {
 		return nil, 0, err
 	}

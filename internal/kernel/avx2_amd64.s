@@ -4504,6 +4504,33 @@ doneon128:
 	VZEROUPPER
 	RET
 
+// func gateAVX2(dst *float32, x *float32, v *float32, panels int)
+// Requires: AVX
+TEXT ·gateAVX2(SB), NOSPLIT, $0-32
+	MOVQ   dst+0(FP), AX
+	MOVQ   x+8(FP), CX
+	MOVQ   v+16(FP), DX
+	MOVQ   panels+24(FP), BX
+	VXORPS Y0, Y0, Y0
+	XORQ   SI, SI
+
+panel:
+	VMOVUPS (CX)(SI*1), Y1
+	VMOVUPS (DX)(SI*1), Y2
+	VCMPPS  $0x16, Y0, Y1, Y1
+	VANDPS  Y1, Y2, Y2
+	VMOVUPS Y2, (AX)(SI*1)
+	VMOVUPS 32(CX)(SI*1), Y1
+	VMOVUPS 32(DX)(SI*1), Y2
+	VCMPPS  $0x16, Y0, Y1, Y1
+	VANDPS  Y1, Y2, Y2
+	VMOVUPS Y2, 32(AX)(SI*1)
+	ADDQ    $0x00000040, SI
+	DECQ    BX
+	JNZ     panel
+	VZEROUPPER
+	RET
+
 // func updateAVX2(b *float32, out *uint32, x *uint32, rows *uint32, n int, w *float32, bias *float32, groups int, panels int, floor float32)
 // Requires: AVX, FMA3
 TEXT ·updateAVX2(SB), NOSPLIT, $0-76

@@ -286,6 +286,11 @@ func linearAVX512(b *float32, out *uint32, x *uint32, n int, w *float32, bias *f
 //go:noescape
 func kinksAVX512(dst *float32, change *float32, w *float32, off *int32, offs int, on *int32, ons int, pre *float32, slope *float32)
 
+// gateAVX512 sets dst to v where x is above 0 or NaN, and to 0 elsewhere. panels is at least 1.
+//
+//go:noescape
+func gateAVX512(dst *float32, x *float32, v *float32, panels int)
+
 // updateAVX512 is the loop of linearAVX512, except that the weights of input k are at w[rows[k]], unit by unit.
 //
 //go:noescape

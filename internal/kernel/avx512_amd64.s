@@ -5237,6 +5237,28 @@ doneon0:
 	VZEROUPPER
 	RET
 
+// func gateAVX512(dst *float32, x *float32, v *float32, panels int)
+// Requires: AVX, AVX512F
+TEXT ·gateAVX512(SB), NOSPLIT, $0-32
+	MOVQ   dst+0(FP), AX
+	MOVQ   x+8(FP), CX
+	MOVQ   v+16(FP), DX
+	MOVQ   panels+24(FP), BX
+	VPXORD Z0, Z0, Z0
+	XORQ   SI, SI
+
+panel:
+	VMOVUPS   (CX)(SI*1), Z1
+	VMOVUPS   (DX)(SI*1), Z2
+	VCMPPS    $0x16, Z0, Z1, K1
+	VMOVAPS.Z Z2, K1, Z2
+	VMOVUPS   Z2, (AX)(SI*1)
+	ADDQ      $0x00000040, SI
+	DECQ      BX
+	JNZ       panel
+	VZEROUPPER
+	RET
+
 // func updateAVX512(b *float32, out *uint32, x *uint32, rows *uint32, n int, w *float32, bias *float32, groups int, panels int, floor float32)
 // Requires: AVX, AVX512F
 TEXT ·updateAVX512(SB), NOSPLIT, $0-76

@@ -127,3 +127,12 @@ func kinksPortable(dst, change, weight []float32, off, on []int32, pre, slope []
 		}
 	}
 }
+
+func gatePortable(dst, x, v []float32) {
+	for i, a := range x {
+		const magnitude, infinity = 1<<31 - 1, 0xff << 23
+		b := int32(math.Float32bits(a))
+		keep := ((-b &^ b) | (infinity - b&magnitude)) >> 31 // all bits where a is above 0 or NaN; has no branch
+		dst[i] = math.Float32frombits(math.Float32bits(v[i]) & uint32(keep))
+	}
+}

@@ -1,7 +1,6 @@
 package model
 
 import (
-	"math"
 	"sync"
 
 	"shaver/internal/kernel"
@@ -278,7 +277,7 @@ func (g *headGradient) mlp(n int, kinks bool) {
 // rectifyFirst sets the units of the first layer for n slots from its outputs before ReLU.
 func (g *headGradient) rectifyFirst(n int) {
 	for i := range n {
-		rectify(g.units[0].Row(i), g.kinks.pre.Row(i))
+		kernel.Gate(g.units[0].Row(i), g.kinks.pre.Row(i), g.kinks.pre.Row(i))
 	}
 }
 
@@ -294,7 +293,7 @@ func (g *headGradient) mlpBack(n int) {
 		if last == 0 {
 			g.keepSlope(i, row)
 		}
-		inactive(row, g.units[last].Row(i))
+		kernel.Gate(row, g.units[last].Row(i), row)
 	}
 	for l := last; l > 0; l-- {
 		next.Stride = g.units[l-1].Stride
@@ -303,7 +302,7 @@ func (g *headGradient) mlpBack(n int) {
 			if l == 1 {
 				g.keepSlope(i, next.Row(i))
 			}
-			inactive(next.Row(i), g.units[l-1].Row(i))
+			kernel.Gate(next.Row(i), g.units[l-1].Row(i), next.Row(i))
 		}
 		d, next = next, d
 	}
@@ -320,14 +319,5 @@ func (g *headGradient) mlpBack(n int) {
 func (g *headGradient) keepSlope(i int, d []float32) {
 	if g.kinks != nil {
 		copy(g.kinks.slope.Row(i), d)
-	}
-}
-
-// inactive sets d to 0 where unit is at most 0. It keeps d where unit is above 0 or NaN.
-func inactive(d, unit []float32) {
-	unit = unit[:len(d)]
-	for o, v := range unit {
-		b := int32(math.Float32bits(v))
-		d[o] = math.Float32frombits(math.Float32bits(d[o]) & uint32((-b&^b)>>31))
 	}
 }

@@ -1,7 +1,6 @@
 package model
 
 import (
-	"math"
 	"slices"
 
 	"shaver/internal/kernel"
@@ -114,15 +113,4 @@ func (c *crossGradient) factors(out kernel.Tile, n int) {
 		kernel.Cross(c.t, c.t, c.one, z, n, c.all)
 	}
 	kernel.ToTile(out, c.t, n, c.h.players)
-}
-
-// rectify sets dst to x where x is above 0 or NaN, and to 0 elsewhere.
-func rectify(dst, x []float32) {
-	dst = dst[:len(x)]
-	for i, v := range x {
-		const magnitude, infinity = 1<<31 - 1, 0xff << 23
-		b := int32(math.Float32bits(v))
-		keep := ((-b &^ b) | (infinity - b&magnitude)) >> 31
-		dst[i] = math.Float32frombits(uint32(b & keep))
-	}
 }

@@ -54,6 +54,7 @@ func main() {
 	g.dots(g.sums)
 	g.linear()
 	g.kinks()
+	g.gate()
 	g.update()
 	if *level == "avx512" {
 		g.list()
