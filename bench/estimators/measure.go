@@ -11,7 +11,6 @@ import (
 	"shaver/internal/estimator"
 	"shaver/internal/model"
 	"shaver/internal/shapley"
-	"shaver/internal/tally"
 )
 
 // curve is one estimator with increasing effort.
@@ -130,18 +129,7 @@ func norm(values []float64) float64 {
 // errors refer to these rows only, not to a larger dataset. It also returns the processor
 // time in seconds, on one thread.
 func estimate(ctx context.Context, game shapley.Game, o shapley.Options, rows *model.Rows) (*values, float64, error) {
-	begun := cpuTime()
-	p, err := shapley.Estimate(ctx, game, o, rows, 1, nil)
-	took := cpuTime() - begun
-	if err != nil {
-		return nil, 0, err
-	}
-	sampling := tally.NewSampling(o.Options, int64(rows.Len()))
-	sums := tally.NewAccumulator(game.Model.Shape(), sampling.Form(game.Model.Fields()))
-	if err := sums.Merge(p); err != nil {
-		return nil, 0, err
-	}
-	r, err := sums.Result(sampling)
+	r, took, err := estimateAll(ctx, game, o, rows)
 	if err != nil {
 		return nil, 0, err
 	}
