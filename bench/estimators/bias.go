@@ -7,16 +7,19 @@ import (
 	"fmt"
 	"math"
 
-	"gonum.org/v1/gonum/stat/distuv"
-
 	"shaver/internal/estimator"
 	"shaver/internal/model"
 	"shaver/internal/shapley"
 	"shaver/internal/tally"
 )
 
-// biasPasses are antithetic passes, so the reference of the bias has 16 walks per row.
-const biasPasses = 8
+// The bias of a set is measured on all its rows, with a reference of 4 walks per row. Intervals
+// are measured on intervalRows of them, with 16 walks per row.
+const (
+	biasPasses     = 2 // antithetic
+	intervalPasses = 8
+	intervalRows   = 10_000
+)
 
 // groups is the number of groups of rows from which the bias is estimated.
 const groups = 400
@@ -45,9 +48,9 @@ type unbiased struct {
 
 // measureBias measures the bias of estimators, and how often the intervals of debiased hold,
 // on all rows. The reference is antithetic walks of the same rows.
-func measureBias(ctx context.Context, name string, game shapley.Game, rows *model.Rows, passes int) (*unbiased, error) {
+func measureBias(ctx context.Context, name string, game shapley.Game, rows *model.Rows) (*unbiased, error) {
 	u := &unbiased{name: name, rows: rows.Len(), intervals: map[int][]held{}}
-	reference := shapley.Options{Options: estimator.Options{Estimator: estimator.Antithetic, Passes: passes}, Seed: 99}
+	reference := shapley.Options{Options: estimator.Options{Estimator: estimator.Antithetic, Passes: biasPasses}, Seed: 99}
 	walks, err := grouped(ctx, game, reference, rows)
 	if err != nil {
 		return nil, err
@@ -70,17 +73,19 @@ func measureBias(ctx context.Context, name string, game shapley.Game, rows *mode
 		square, low, high := product(found)
 		u.estimates = append(u.estimates, estimated{shapley.Options{Options: o}, root(square / size), root(low / size), root(high / size)})
 	}
-	want, _, err := estimateAll(ctx, game, reference, rows)
+	some := rows.Slice(0, min(intervalRows, rows.Len()))
+	reference.Passes = intervalPasses
+	want, _, err := estimateAll(ctx, game, reference, &some)
 	if err != nil {
 		return nil, err
 	}
 	for _, passes := range []int{2, 4} {
 		o := estimator.Options{Estimator: estimator.Debiased, Passes: passes, Draws: 2, Endpoints: estimator.Plain, Flips: 8}
-		got, _, err := estimateAll(ctx, game, shapley.Options{Options: o, Seed: 5}, rows)
+		got, _, err := estimateAll(ctx, game, shapley.Options{Options: o, Seed: 5}, &some)
 		if err != nil {
 			return nil, err
 		}
-		u.intervals[passes] = count(got, want, passes)
+		u.intervals[passes] = count(got, want, tally.NewSampling(o, int64(some.Len())))
 	}
 	return u, nil
 }
@@ -89,7 +94,7 @@ func measureBias(ctx context.Context, name string, game shapley.Game, rows *mode
 func root(square float64) float64 { return math.Copysign(math.Sqrt(math.Abs(square)), square) }
 
 // count returns how many intervals of each class hold.
-func count(got, want *tally.Result, passes int) []held {
+func count(got, want *tally.Result, e tally.Sampling) []held {
 	all := make([]held, len(classes))
 	for i, phi := range got.Phi {
 		rows := got.Count[got.Shape.RowOf(i)]
@@ -99,11 +104,11 @@ func count(got, want *tally.Result, passes int) []held {
 				class = c
 			}
 		}
-		se := math.Hypot(float64(got.SE[i]), float64(want.SE[i]))
-		if class < 0 || se == 0 {
+		t, _ := e.Interval(rows, got.Rows)
+		if class < 0 || math.IsNaN(t) {
 			continue
 		}
-		t := distuv.StudentsT{Sigma: 1, Nu: float64(rows) * float64(passes-1) / 3}.Quantile(0.975)
+		se := math.Hypot(float64(got.SE[i]), float64(want.SE[i])) // the reference has noise too
 		all[class].all++
 		if math.Abs(phi-want.Phi[i]) <= t*se {
 			all[class].holds++

@@ -34,7 +34,7 @@ import (
 func main() {
 	flights := flag.String("flights", "", "folder of the flights data and checkpoints (required)")
 	seconds := flag.Float64("seconds", 15, "approximate processor time of each reference, which determines the number of rows")
-	biasRows := flag.Int("bias-rows", 10_000, "number of flights on which bias and intervals are measured, at most; 0 = none")
+	biasRows := flag.Int("bias-rows", 50_000, "number of flights on which bias and intervals are measured, at most; 0 = none")
 	only := flag.String("only", "", "measure only this set, such as \"DeepFM, codebook\"")
 	picture := flag.String("picture", "", "SVG file to draw")
 	flag.Parse()
@@ -101,7 +101,7 @@ func run(ctx context.Context, flights string, o options) error {
 			}
 			if o.biasRows > 0 && kind == baseline.Codebook {
 				rows := s.rows.Slice(0, min(o.biasRows, s.rows.Len()))
-				u, err := measureBias(ctx, name, game, &rows, biasPasses)
+				u, err := measureBias(ctx, name, game, &rows)
 				if err != nil {
 					return fmt.Errorf("%s: %w", name, err)
 				}
@@ -150,7 +150,7 @@ func flightsSets(ctx context.Context, dir string) ([]set, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, err := every(ctx, d, 20)
+	rows, err := every(ctx, d, 5)
 	if err != nil {
 		return nil, err
 	}

@@ -92,11 +92,12 @@ func estimateOf(t *testing.T, game shapley.Game, o shapley.Options, rows *model.
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := tally.NewAccumulator(game.Model.Shape(), tally.Form{Within: o.Passes > 1})
+	sampling := tally.NewSampling(o.Options, int64(of))
+	a := tally.NewAccumulator(game.Model.Shape(), sampling.Form(game.Model.Fields()))
 	if err := a.Merge(p); err != nil {
 		t.Fatal(err)
 	}
-	r, err := a.Result(tally.NewSampling(o.Options, int64(of)))
+	r, err := a.Result(sampling)
 	if err != nil {
 		t.Fatal(err)
 	}
