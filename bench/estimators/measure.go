@@ -20,10 +20,13 @@ type curve struct {
 }
 
 func curves() []curve {
-	var walks, pairs, plain, balanced, debiased []shapley.Options
+	var walks, pairs, plain, balanced, few, many []shapley.Options
 	for _, passes := range []int{1, 2, 4, 8} {
 		walks = append(walks, shapley.Options{Options: estimator.Options{Estimator: estimator.Permutation, Passes: passes}})
-		debiased = append(debiased, shapley.Options{Options: estimator.Options{Estimator: estimator.Debiased, Passes: passes, Draws: 2, Endpoints: estimator.Plain, Flips: 8}})
+		o := estimator.Options{Estimator: estimator.Debiased, Passes: passes, Draws: 2, Endpoints: estimator.Plain, Flips: 8}
+		few = append(few, shapley.Options{Options: o})
+		o.Flips = 16
+		many = append(many, shapley.Options{Options: o})
 		if passes < 8 {
 			pairs = append(pairs, shapley.Options{Options: estimator.Options{Estimator: estimator.Antithetic, Passes: passes}})
 		}
@@ -35,7 +38,7 @@ func curves() []curve {
 			balanced = append(balanced, o)
 		}
 	}
-	return []curve{{"permutation", walks}, {"antithetic", pairs}, {"multilinear, plain", plain}, {"multilinear, balanced", balanced}, {"debiased", debiased}}
+	return []curve{{"permutation", walks}, {"antithetic", pairs}, {"multilinear, plain", plain}, {"multilinear, balanced", balanced}, {"debiased, R = 8", few}, {"debiased, R = 16", many}}
 }
 
 // repeats is the number of measurements of each point. Each one has its own seed.
