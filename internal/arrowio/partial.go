@@ -98,7 +98,10 @@ func partialColumns(dim int, form tally.Form) []arrow.Field {
 	if form.Within {
 		names = append(names, "within")
 	}
-	if form.Corrected {
+	switch {
+	case form.Corrected && form.Paired:
+		names = append(names, "corrected_square", "previous_corrected_square")
+	case form.Corrected:
 		names = append(names, "correction", "corrected_square")
 	}
 	for _, name := range names {
@@ -112,7 +115,7 @@ func partialColumns(dim int, form tally.Form) []arrow.Field {
 func EncodePartial(w io.Writer, p *tally.Partial) error {
 	metadata := partialMetadata(p)
 	dim := p.Shape.Dim()
-	form := tally.Form{Within: p.Within != nil, Paired: p.Fourths != nil, Corrected: p.Correction != nil, Fields: len(p.Fourths)}
+	form := p.Form()
 	out := newStreamWriter(w, arrow.NewSchema(partialColumns(dim, form), &metadata))
 	if len(p.Features) > 0 {
 		offsets, err := partialOffsets(p)
@@ -166,7 +169,7 @@ func DecodePartial(data []byte, shape layout.Shape, form tally.Form) (*tally.Par
 		p.Within = []int64{}
 	}
 	if form.Corrected {
-		p.Correction = []int64{}
+		p.CorrectedSquare = []int64{}
 	}
 	if form.Paired {
 		p.Fourths = make([]tally.Powers, form.Fields)

@@ -17,7 +17,7 @@ type level struct {
 	list     func(m Mask, list []int32) []int32
 	set      func(m Mask, t Tile, rows, panels int) // m is all zeros before the call
 	dot      func(x, y []float32) float64
-	gate     func(dst, x, v []float32) // implements Gate; the length is a multiple of Columns and not 0
+	gate     func(dst, x, v []float32)                      // implements Gate; the length is a multiple of Columns and not 0
 	expand   func(x []float32, values []byte, parts []Part) // no argument is empty
 	// reached lists the units of a group that a change of one of its inputs may switch: off
 	// those with pre at most 0, on the others. It may write up to 16 elements more.

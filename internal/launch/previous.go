@@ -129,9 +129,6 @@ func (o *previousFlags) inherit(r *prepare.Request, previous *scores.File) {
 
 // full returns the reason why the job has to score all rows, or "" if it does not.
 func (o *previousFlags) full(previous *scores.File) string {
-	if previous.Spec.Traits().Flips {
-		return fmt.Sprintf("the estimator %s cannot correct previous scores", previous.Spec.Estimator)
-	}
 	generation := previous.Spec.Generation()
 	if o.fullEvery > 0 && prepare.Generation(previous) >= o.fullEvery {
 		return fmt.Sprintf("the previous scores are %d paired jobs after the last full one, and --full-every is %d", generation, o.fullEvery)

@@ -28,7 +28,8 @@ import (
 // deviation of c between rows, because the contributions of the new model may be larger or
 // smaller.
 //
-// Abs is at least |Phi|, and RMS at least Abs, as in a full job.
+// Abs is at least |Phi|, and RMS at least Abs, as in a full job. If contributions are a base
+// and a correction, Abs may be less than |Phi|, because it is that of the base.
 func (s *Estimate) Values(feature int, into tally.Values) {
 	at := sort.Search(len(s.spans), func(i int) bool { return s.spans[i].Row > feature }) - 1
 	s.write(feature, s.spans[at].Field, into)
@@ -48,7 +49,7 @@ func (s *Estimate) write(feature, j int, into tally.Values) {
 		old := [aggregates]float64{s.previous.Phi[i], float64(s.previous.Abs[i]), squared(s.previous.RMS[i])}
 		phi, size, mean := s.mean(j, sum, c, old[sum]), s.mean(j, abs, c, old[abs]), s.mean(j, square, c, old[square])
 		root := math.Sqrt(max(0, mean))
-		if changed := phi != old[sum] || size != old[abs]; changed {
+		if changed := phi != old[sum] || size != old[abs]; changed && !s.sampling.Corrected {
 			size = max(size, math.Abs(phi))
 		}
 		if changed := size != old[abs] || mean != old[square]; changed {
@@ -191,8 +192,12 @@ func (s *Estimate) inherited(i int, prior, spread float64) [aggregates]float64 {
 	}
 	mean := squared(old.RMS[i])
 	sample := float64(old.Rows) / max(1, float64(old.Rows-1))
+	value := portion * sample * max(0, mean-float64(old.Phi[i]*old.Phi[i]))
+	if s.sampling.Corrected { // RMS is that of the base
+		value = portion * float64(old.Rows) * squared(old.PopulationSE[i])
+	}
 	return [aggregates]float64{
-		portion * sample * max(0, mean-float64(old.Phi[i]*old.Phi[i])),
+		value,
 		portion * sample * max(0, mean-squared(old.Abs[i])),
 		portion * max(0, float64(prior*spread)-float64(mean*mean)),
 	}

@@ -107,9 +107,6 @@ func comparable(a, earlier *model.Architecture) error {
 // those of the job that computed the previous values.
 func (p *Previous) checkSettings(r *Request) error {
 	was := &p.Scores.Spec
-	if r.Options.Traits().Flips {
-		return fault.Usagef("estimator %s: previous scores can be corrected only with other estimators; score all rows", r.Options.Estimator)
-	}
 	if was.Baseline != r.Baseline {
 		return fault.Usagef("baseline %s: the previous scores have the baseline %s", r.Baseline, was.Baseline)
 	}

@@ -341,8 +341,6 @@ func (w *worker) row(rows *model.Rows, r int) error {
 	if err := w.earlier.row(&w.earlier.batch, r); err != nil {
 		return fmt.Errorf("previous model: %w", err)
 	}
-	w.played.Fold()
-	w.earlier.played.Fold()
 	return w.advise(w.builder.AddPair(w.roster.Rows(), w.roster.Fields(), &w.played, &w.earlier.played))
 }
 

@@ -32,9 +32,11 @@ type Partial struct {
 
 	// Only if contributions are a base and a correction, otherwise nil. x is then the base in
 	// Sum, Abs and Square, and the corrected contribution, x + z, in ResidualSquare, Shared and
-	// Within.
-	Correction      []int64 // like Sum, of z
-	CorrectedSquare []int64 // like Square, of x + z
+	// Within. In paired jobs x is the base only in Abs, Square, AbsDifferenceSquare and Fourths,
+	// there is no Correction, and the same holds for y.
+	Correction              []int64 // like Sum, of z
+	CorrectedSquare         []int64 // like Square, of x + z
+	PreviousCorrectedSquare []int64 // as CorrectedSquare, of y; only in paired jobs
 
 	// Only in the partials of paired jobs, otherwise 0 or nil. y is the contribution of the
 	// player under the previous model, with the same random numbers as x.
@@ -54,21 +56,23 @@ type Partial struct {
 type Form struct {
 	Within bool // whether they have variances within rows; false if Paired
 	Paired bool // whether they have the sums of both models of a paired job
-	// Corrected states whether they have corrections; false if Paired
+	// Corrected states whether contributions are a base and a correction.
 	Corrected bool
 	Fields    int // m, the number of fields; used only if Paired
 }
 
 // maxLists is the largest number of lists of sums in a partial.
-const maxLists = 8
+const maxLists = 10
 
 // Lists returns the number of lists of sums in a partial: Sum, Abs, Square and, if there
 // are variances within rows, Within. A paired job has 5 lists more than Sum, Abs and
-// Square.
+// Square. Corrections take two lists more.
 func Lists(form Form) int {
 	switch {
-	case form.Paired:
+	case form.Paired && form.Corrected:
 		return maxLists
+	case form.Paired:
+		return maxLists - 2
 	case form.Within && form.Corrected:
 		return 6
 	case form.Corrected:
@@ -79,14 +83,19 @@ func Lists(form Form) int {
 	return 3
 }
 
-// form returns the form of p.
-func (p *Partial) form() Form {
-	return Form{Within: p.Within != nil, Paired: p.paired(), Corrected: p.Correction != nil, Fields: len(p.Fourths)}
+// Form returns the form of p.
+func (p *Partial) Form() Form {
+	return Form{Within: p.Within != nil, Paired: p.paired(), Corrected: p.CorrectedSquare != nil, Fields: len(p.Fourths)}
 }
 
-// correctionList returns the position of the list Correction, which is followed by
-// CorrectedSquare.
-func correctionList(form Form) int { return Lists(form) - 2 }
+// CorrectionList returns the position of the list Correction, which is followed by
+// CorrectedSquare, or -1 if there is none.
+func (f Form) CorrectionList() int {
+	if !f.Corrected || f.Paired {
+		return -1
+	}
+	return Lists(f) - 2
+}
 
 // paired reports whether p has the sums of two models.
 func (p *Partial) paired() bool { return p.Fourths != nil }
@@ -110,14 +119,15 @@ func (p *Partial) listsOf(form Form) [maxLists]*[]int64 {
 	case form.Corrected:
 		return [maxLists]*[]int64{&p.Sum, &p.Abs, &p.Square, &p.Correction, &p.CorrectedSquare}
 	}
-	return [maxLists]*[]int64{&p.Sum, &p.Abs, &p.Square, fourth, &p.PreviousAbs, &p.PreviousSquare, &p.DifferenceSquare, &p.AbsDifferenceSquare}
+	return [maxLists]*[]int64{&p.Sum, &p.Abs, &p.Square, fourth, &p.PreviousAbs, &p.PreviousSquare, &p.DifferenceSquare, &p.AbsDifferenceSquare, &p.CorrectedSquare, &p.PreviousCorrectedSquare}
 }
 
 // AllLists returns pointers to the lists of sums of p, in the order of its columns: Sum,
 // Abs, Square, then Within if p has it, Correction and CorrectedSquare if p has them, or
-// PreviousSum to AbsDifferenceSquare if p is paired.
+// PreviousSum to AbsDifferenceSquare, and perhaps the squares of corrected contributions, if p
+// is paired.
 func (p *Partial) AllLists() []*[]int64 {
-	form := p.form()
+	form := p.Form()
 	lists := p.listsOf(form)
 	return lists[:Lists(form)]
 }
@@ -136,8 +146,8 @@ func (p *Partial) Validate(shape *layout.Shape, form Form) error {
 		return fmt.Errorf("partial has a negative sum of squared residuals")
 	case form.Within != (p.Within != nil):
 		return fmt.Errorf("partial has variances within rows: %t, expected %t", p.Within != nil, form.Within)
-	case form.Corrected != (p.Correction != nil):
-		return fmt.Errorf("partial has corrections: %t, expected %t", p.Correction != nil, form.Corrected)
+	case form.Corrected != (p.CorrectedSquare != nil):
+		return fmt.Errorf("partial has corrections: %t, expected %t", p.CorrectedSquare != nil, form.Corrected)
 	case form.Paired != p.paired():
 		return fmt.Errorf("partial has the sums of two models: %t, expected %t", p.paired(), form.Paired)
 	case form.Paired && len(p.Fourths) != form.Fields:
@@ -166,7 +176,7 @@ func (p *Partial) Validate(shape *layout.Shape, form Form) error {
 		if len(list) != entries {
 			return fmt.Errorf("partial has %d features of %d entries and %d sums in list %d", len(p.Features), entries, len(list), i)
 		}
-		if i == sumList || i == previousList && form.Paired || i == correctionList(form) && form.Corrected {
+		if i == sumList || i == previousList && form.Paired || i == form.CorrectionList() {
 			continue
 		}
 		signs := int64(0)
@@ -261,7 +271,7 @@ func (b *Builder) Add(features []int32, row *Played, within []int64) error {
 			b.failed = true
 		}
 		if row.Correction != nil {
-			corrections, over, beyond := b.addCorrection(cells[correctionList(b.form)*dim:], sum[from:from+dim], row.Correction[from:from+dim])
+			corrections, over, beyond := b.addCorrection(cells[b.form.CorrectionList()*dim:], sum[from:from+dim], row.Correction[from:from+dim])
 			b.failed, large = b.failed || over, large || beyond
 			b.into(&total, corrections)
 		}

@@ -132,9 +132,8 @@ func (a *Accumulator) Values(feature int, e Sampling, v Values) {
 			within = a.cell(at+3*dim) * SquareUnit / (walks * walks)
 		}
 		value, valueSquare := sum, square
-		if a.form.Corrected {
-			list := correctionList(a.form)
-			value += a.cell(at+list*dim) * LossUnit / walks
+		if list := a.form.CorrectionList(); list >= 0 {
+			value = a.cells2(at, at+list*dim) * LossUnit / walks
 			valueSquare = a.cell(at+(list+1)*dim) * SquareUnit
 		}
 		if v.Phi != nil {
@@ -154,9 +153,10 @@ func (a *Accumulator) Values(feature int, e Sampling, v Values) {
 func (a *Accumulator) Totals(feature int, e Sampling, totals []float64) {
 	from, _ := a.shape.Row(feature)
 	for c := range totals {
-		total := a.cell(a.lists*from + c)
-		if a.form.Corrected {
-			total += a.cell(a.lists*from + correctionList(a.form)*len(totals) + c)
+		at := a.lists*from + c
+		total := a.cell(at)
+		if list := a.form.CorrectionList(); list >= 0 {
+			total = a.cells2(at, at+list*len(totals))
 		}
 		totals[c] = total * LossUnit / float64(e.Walks)
 	}
@@ -168,6 +168,14 @@ func (a *Accumulator) cell(at int) float64 {
 		return float64(a.cells[at])
 	}
 	return wide{a.carries[at], a.cells[at]}.float()
+}
+
+// cells2 returns the sum of two cells, rounded once.
+func (a *Accumulator) cells2(at, other int) float64 {
+	sum := wide{a.carries[at], a.cells[at]}
+	sum.add(a.cells[other])
+	sum.carry += a.carries[other]
+	return sum.float()
 }
 
 // Check is like Result, but leaves Values empty. In a paired job it checks the identity of
@@ -236,8 +244,8 @@ func (a *Accumulator) identity(off, lossFull, lossEmpty float64) error {
 func (a *Accumulator) residual(list int, g *gameSums, walks int) float64 {
 	var total wide
 	lists := []int{list}
-	if a.form.Corrected {
-		lists = append(lists, correctionList(a.form))
+	if list := a.form.CorrectionList(); list >= 0 {
+		lists = append(lists, list)
 	}
 	for f := range a.shape.Rows() {
 		from, to := a.shape.Row(f)

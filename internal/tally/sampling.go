@@ -45,7 +45,7 @@ func (e Sampling) Within() bool { return e.Passes > 1 && !e.Paired }
 
 // Form returns the form of the partials. fields is the number of the model's fields.
 func (e Sampling) Form(fields int) Form {
-	return Form{Within: e.Within(), Paired: e.Paired, Corrected: e.Corrected && !e.Paired, Fields: fields}
+	return Form{Within: e.Within(), Paired: e.Paired, Corrected: e.Corrected, Fields: fields}
 }
 
 // Bound reports whether SE is only an upper bound, because w is unknown.

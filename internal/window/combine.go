@@ -63,7 +63,8 @@ func (t *total) values(feature int, e tally.Sampling, v tally.Values) {
 
 // correct replaces the sums of a day in t by those that follow from the scores of a paired
 // job. Means become integers again. The variances within rows, and the squares of the
-// residuals, stay as they are. correct returns the variances of the means. walks is the
+// residuals, stay as they are. The squares of corrected contributions change as those of the
+// base. correct returns the variances of the means. walks is the
 // number of walks in a row's sum, or 0 for an estimator without walks.
 func (t *total) correct(walks int, f *scores.File, values func(feature int, into tally.Values)) (variances, error) {
 	shape := t.architecture.Shape()
@@ -72,7 +73,6 @@ func (t *total) correct(walks int, f *scores.File, values func(feature int, into
 		return variances{}, errors.New("window: the scores have another form than expected")
 	}
 	v, part := newVariances(shape.Entries()), tally.NewPairedValues(shape.Widest())
-	clear(t.state.Carries)
 	for feature := range shape.Rows() {
 		from, to := shape.Row(feature)
 		d := to - from
@@ -81,6 +81,14 @@ func (t *total) correct(walks int, f *scores.File, values func(feature int, into
 		for c := range d {
 			root := float64(p.RMS[c])
 			at := lists*from + c
+			if list := t.state.Form.CorrectionList(); list >= 0 {
+				ratio := 1.0
+				if before := t.value(at + 2*d); before > 0 {
+					ratio = t.value(at+(list+1)*d) / before
+				}
+				t.set(at+list*d, 0) // the sum below has the corrections
+				t.set(at+(list+1)*d, ratio*root*root*rows/tally.SquareUnit)
+			}
 			t.set(at, p.Phi[c]*rows*scale/tally.LossUnit)
 			t.set(at+d, float64(p.Abs[c])*rows*scale/tally.LossUnit)
 			t.set(at+2*d, root*root*rows/tally.SquareUnit)
@@ -95,10 +103,16 @@ func (t *total) correct(walks int, f *scores.File, values func(feature int, into
 	return v, nil
 }
 
+// value returns the sum in a cell.
+func (t *total) value(at int) float64 {
+	return math.Ldexp(float64(t.state.Carries[at]), 64) + float64(t.state.Cells[at])
+}
+
 // set sets a cell to x, rounded to an integer.
 func (t *total) set(at int, x float64) {
 	carry, low := split(x)
 	t.state.Cells[at] = low
+	delete(t.state.Carries, at)
 	if carry != 0 {
 		t.state.Carries[at] = carry
 	}

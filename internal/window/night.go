@@ -298,8 +298,6 @@ func (n *night) choose(d *Day) (action, why string) {
 		return Full, "no previous model"
 	case d.Model != n.earlier.digest:
 		return Full, fmt.Sprintf("sums of another model, %.12s", d.Model)
-	case n.Options.Traits().Flips:
-		return Full, fmt.Sprintf("the estimator %s cannot correct previous sums", n.Options.Estimator)
 	case n.Sample >= .5:
 		return Full, "a paired job on half of the rows or more would cost as much"
 	case n.FullEvery > 0 && d.Generation+1 >= n.FullEvery:
