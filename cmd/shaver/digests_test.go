@@ -91,6 +91,7 @@ var digestOptions = []digestCase{
 	{name: "paired, permutation", earlier: []string{"--passes", "2"}, flags: []string{"--sample", "0.5"}},
 	{name: "paired, antithetic, codebook", earlier: []string{"--estimator", "antithetic", "--baseline", "codebook", "--seed", "3"}, flags: []string{"--sample", "0.4"}},
 	{name: "paired, multilinear, codebook", earlier: []string{"--estimator", "multilinear", "--baseline", "codebook"}, flags: []string{"--sample", "0.5"}},
+	{name: "paired, debiased", earlier: []string{"--estimator", "debiased"}, flags: []string{"--sample", "0.5"}},
 	{name: "paired, exact", earlier: []string{"--estimator", "exact", "--sample", "0.7"}, flags: []string{"--sample", "0.5"}},
 	{name: "paired, taylor", earlier: []string{"--estimator", "taylor"}, flags: []string{"--max-rows", "9"}},
 	{name: "paired, all rows", earlier: []string{}, flags: []string{"--sample", "1"}},

@@ -89,7 +89,7 @@ func (p *Partial) Form() Form {
 }
 
 // CorrectionList returns the position of the list Correction, which is followed by
-// CorrectedSquare, or -1 if there is none.
+// CorrectedSquare. It returns -1 if a partial does not have it.
 func (f Form) CorrectionList() int {
 	if !f.Corrected || f.Paired {
 		return -1
