@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"math"
-
-	"shaver/internal/estimator"
 )
 
 // Audit compares the values of a multilinear job with those of a reference that has no bias. It
@@ -38,6 +36,9 @@ type Overlap struct {
 	Reference float64 `json:"reference"` // portion for the reference on one half and that on the other half
 }
 
+// byWalks is the reference of audits that do not name one.
+const byWalks = "permutation"
+
 // UnmarshalJSON reads audits of all programs so far. In earlier ones the reference was walks.
 func (a *Audit) UnmarshalJSON(data []byte) error {
 	type form Audit
@@ -52,7 +53,7 @@ func (a *Audit) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &was); err != nil {
 		return err
 	}
-	a.Reference = cmp.Or(a.Reference, estimator.Permutation)
+	a.Reference = cmp.Or(a.Reference, byWalks)
 	a.ReferenceSpearman = cmp.Or(a.ReferenceSpearman, was.Walks)
 	a.Overlaps = nil
 	for _, o := range was.Overlaps {
