@@ -49,8 +49,12 @@ func (s *Estimate) write(feature, j int, into tally.Values) {
 		old := [aggregates]float64{s.previous.Phi[i], float64(s.previous.Abs[i]), squared(s.previous.RMS[i])}
 		phi, size, mean := s.mean(j, sum, c, old[sum]), s.mean(j, abs, c, old[abs]), s.mean(j, square, c, old[square])
 		root := math.Sqrt(max(0, mean))
-		if changed := phi != old[sum] || size != old[abs]; changed && !s.sampling.Corrected {
-			size = max(size, math.Abs(phi))
+		if changed := phi != old[sum] || size != old[abs]; changed {
+			least := math.Abs(phi)
+			if s.sampling.Corrected {
+				least = 0
+			}
+			size = max(size, least)
 		}
 		if changed := size != old[abs] || mean != old[square]; changed {
 			root = max(root, float64(float32(size)))
@@ -237,6 +241,9 @@ func (s *Estimate) fullErrors(i, c int, phi, root, inherited float64) (dataset, 
 		return dataset, population
 	}
 	before, now := float64(oldRoot*oldRoot)-float64(old.Phi[i]*old.Phi[i]), max(0, float64(root*root)-float64(phi*phi))
+	if s.sampling.Corrected { // the roots are those of the base, so they may be less than |phi|
+		before, now = oldRoot*oldRoot, root*root
+	}
 	if before > negligible*oldRoot*oldRoot {
 		return dataset * (now / before), population * (now / before)
 	}

@@ -55,7 +55,9 @@ func (t *total) values(feature int, e tally.Sampling, v tally.Values) {
 			v.RMSPairedSE[c] = float32(paired.RootError(square, float64(root[c])))
 		}
 		if v.Phi != nil && v.Abs != nil && v.RMS != nil { // integers are rounded, so the order may be lost in the last bit
-			v.Abs[c] = max(v.Abs[c], float32(math.Abs(v.Phi[c])))
+			if !e.Corrected {
+				v.Abs[c] = max(v.Abs[c], float32(math.Abs(v.Phi[c])))
+			}
 			v.RMS[c] = max(v.RMS[c], v.Abs[c])
 		}
 	}
@@ -64,11 +66,10 @@ func (t *total) values(feature int, e tally.Sampling, v tally.Values) {
 // correct replaces the sums of a day in t by those that follow from the scores of a paired
 // job. Means become integers again. The variances within rows, and the squares of the
 // residuals, stay as they are. The squares of corrected contributions change as those of the
-// base. correct returns the variances of the means. walks is the
-// number of walks in a row's sum, or 0 for an estimator without walks.
+// base. correct returns the variances of the means. walks is tally.Sampling.Walks.
 func (t *total) correct(walks int, f *scores.File, values func(feature int, into tally.Values)) (variances, error) {
 	shape := t.architecture.Shape()
-	rows, scale, lists := float64(f.Rows), float64(max(1, walks)), tally.Lists(t.state.Form)
+	rows, scale, lists := float64(f.Rows), float64(walks), tally.Lists(t.state.Form)
 	if f.PairedSE != nil || len(f.Count) != shape.Rows() {
 		return variances{}, errors.New("window: the scores have another form than expected")
 	}

@@ -381,7 +381,7 @@ func (n *night) pair(ctx context.Context, day *dataset.Dataset, d *Day) error {
 		}
 		d.Previous, d.Lineage, d.Generation, d.Scored = f.Spec.Previous, f.Lineage, f.Lineage.Generation, f.Lineage.Rows
 		d.Phi = rootMeanSquare(n.job.Architecture.Shape(), values)
-		v, err := t.correct(n.Options.Walks(), f, values)
+		v, err := t.correct(tally.NewSampling(n.Options, 0).Walks, f, values)
 		if err != nil {
 			return err
 		}
