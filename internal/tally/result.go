@@ -6,6 +6,8 @@ import (
 	"math/big"
 	"slices"
 
+	"gonum.org/v1/gonum/stat/distuv"
+
 	"shaver/internal/layout"
 )
 
@@ -91,8 +93,18 @@ type Result struct {
 const EfficiencyTolerance = 1e-5
 
 // mostOff is the largest allowed EfficiencyError of an estimator with corrections, in standard
-// errors.
+// errors. It applies if the job has many rows. If a job has few, its standard error may be
+// far too small by chance, and the bound is the quantile of Student's t with the same
+// probability.
 const mostOff = 5
+
+// bound returns mostOff for a job of n rows, at least 2.
+func bound(n float64) float64 {
+	if n > 1000 { // here gonum's inverse becomes inexact, and mostOff differs by less than 1%
+		return mostOff
+	}
+	return -distuv.StudentsT{Mu: 0, Sigma: 1, Nu: n - 1}.Quantile(distuv.UnitNormal.CDF(-mostOff))
+}
 
 // Result normalises the sums. It divides each sum by the numbers of rows and walks. As in
 // Algorithm 1 of the paper, it counts all rows, and not only those in which a feature
@@ -198,10 +210,11 @@ func (a *Accumulator) Check(e Sampling) (*Result, error) {
 	}
 	r.EfficiencyError = math.Abs(residual) / rows
 	if !e.Efficient {
-		_, r.EfficiencySE = e.errors(rows, residual, a.current.residualSquare.float()*SquareUnit, 0)
-		if e.Corrected && a.rows > 1 && r.EfficiencyError > mostOff*r.EfficiencySE+EfficiencyTolerance*(1+r.LossFull+r.LossEmpty) {
-			return nil, fmt.Errorf("the estimator is biased: over %d rows the sum of the scores, before residuals are shared out, is off by %g nat, which is more than %d times its standard error, %g; an unbiased estimator is off by that much less than once in a million jobs",
-				a.rows, r.EfficiencyError, mostOff, r.EfficiencySE)
+		r.EfficiencySE = a.residualError(e, residual, &a.current)
+		if e.Corrected {
+			if err := a.unbiased(e, r); err != nil {
+				return nil, err
+			}
 		}
 		return r, nil
 	}
@@ -209,6 +222,42 @@ func (a *Accumulator) Check(e Sampling) (*Result, error) {
 		return nil, err
 	}
 	return r, nil
+}
+
+// residualError returns the standard error of the mean residual under a model. residual is
+// the sum over rows.
+func (a *Accumulator) residualError(e Sampling, residual float64, g *gameSums) float64 {
+	_, se := e.errors(float64(a.rows), residual, g.residualSquare.float()*SquareUnit, 0)
+	return se
+}
+
+// unbiased returns an error if the mean residual of a model, before residuals are shared out,
+// shows that an estimator with corrections is biased. r has the results of Check.
+func (a *Accumulator) unbiased(e Sampling, r *Result) error {
+	if err := a.withinError(r.EfficiencyError, r.EfficiencySE, r.LossFull, r.LossEmpty); err != nil || !a.form.Paired {
+		return err
+	}
+	residual := a.residual(previousList, &a.previous, e.Walks) - a.previous.shared.float()*LossUnit/float64(e.Walks)
+	full, empty := a.PreviousLosses()
+	if err := a.withinError(math.Abs(residual)/float64(a.rows), a.residualError(e, residual, &a.previous), full, empty); err != nil {
+		return fmt.Errorf("previous model: %w", err)
+	}
+	return nil
+}
+
+// withinError returns an error if the mean residual of a model, off, is not 0 within its
+// standard error. All arguments are means over rows, in nat. A single row has no standard
+// error and passes.
+func (a *Accumulator) withinError(off, se, lossFull, lossEmpty float64) error {
+	if a.rows < 2 {
+		return nil
+	}
+	most := bound(float64(a.rows))
+	if off > float64(most*se)+EfficiencyTolerance*(1+lossFull+lossEmpty) {
+		return fmt.Errorf("the estimator is biased: over %d rows the sum of the scores, before residuals are shared out, is off by %g nat, which is more than %.4g times its standard error, %g; an unbiased estimator is off by that much less than once in a million jobs",
+			a.rows, off, most, se)
+	}
+	return nil
 }
 
 // identities returns an error if the efficiency identity of a model is violated. r has the
